@@ -41,7 +41,7 @@ func TestConfig(t *testing.T) {
 			"Config.Settings.GossipInterval is 1ns":         func(c *cluster.Config) { c.Settings.GossipInterval = 1 },
 			"Config.Settings.SuspendAfter is 1h0m0s":        func(c *cluster.Config) { c.Settings.SuspendAfter = time.Hour },
 			"Config.Check has the reserved key \"downing\"": func(c *cluster.Config) { c.Check = []cluster.Setting{{Key: "downing", Value: "x"}} },
-			"Config.Check: a key is empty or stands twice: \"field Settings.\"": func(c *cluster.Config) {
+			"Config.Check: a key is empty or duplicated: \"field Settings.\"": func(c *cluster.Config) {
 				c.Check = []cluster.Setting{{Key: "field Settings.", Value: "x"}, {Key: "field Settings.", Value: "x"}}
 			},
 			"Config.Settings.MaxSamples is -1, it must be at least 1; Config.Settings.MonitoredBy": func(c *cluster.Config) { c.Settings.MaxSamples, c.Settings.MonitoredBy = -1, -1 },

@@ -65,7 +65,7 @@ func TestJoinEndsWithItsContext(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			w.Errorf("Join: %v", err)
 		}
-		if !w.logged("no seed lets this node in") {
+		if !w.logged("join: no seed has accepted this node") {
 			w.Error("nothing was said about seeds that do not answer")
 		}
 	})
@@ -159,7 +159,7 @@ func TestIncompatibleSettings(t *testing.T) {
 		if !errors.Is(err, cluster.ErrIncompatible) || !strings.Contains(err.Error(), "downing") {
 			w.Errorf("with another strategy: %v", err)
 		}
-		if !w.logged("the settings of this node differ") {
+		if !w.logged("join: settings differ from those") {
 			w.Error("the log line is missing")
 		}
 	})

@@ -111,7 +111,7 @@ func TestSingletonHandOver(t *testing.T) {
 		o.await(w.T, "a")
 		must(w.T, nodes[0].Shutdown(w.Context()))
 		o.await(w.T, "b")
-		if !w.logged("the manager of a singleton is in another state") {
+		if !w.logged("singleton: manager changed state") {
 			w.Error("what the handler of the log wants is not logged")
 		}
 		nodes[1].Stop() // crashes

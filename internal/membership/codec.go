@@ -16,9 +16,9 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// A message is a byte for the version of the encoding, one for its kind, and its
-// fields. The high half of the version is the major one: another can't be read.
-// A higher minor one may add fields at the end, which are passed over.
+// A message consists of a byte for the version of the encoding, a byte for its kind, and its
+// fields. The high half of the version is the major version: messages with another one are
+// rejected. A higher minor version may add fields at the end, which are skipped.
 const (
 	wireMajor = 1 << 4
 	wireMinor = 0
@@ -97,25 +97,24 @@ func appendHeartbeat(dst []byte, nr uint64, at time.Duration) []byte {
 	return binary.AppendVarint(binary.AppendUvarint(dst, nr), int64(at))
 }
 
-// DecodeMessage decodes what AppendMessage has written. A State, a Welcome and a
-// Seen refer to b, which must not be modified afterwards. The error matches
-// ErrMalformed.
+// DecodeMessage decodes the format of AppendMessage. A State, a Welcome and a Seen refer to b,
+// which must not be modified afterwards. The error matches ErrMalformed.
 func DecodeMessage(b []byte) (Message, error) {
 	r := &reader{b: b}
 	if len(b) > MaxMessage {
-		r.fail("it has %d bytes, at most %d are allowed", len(b), MaxMessage)
+		r.fail("%d bytes exceed the maximum of %d", len(b), MaxMessage)
 	}
 	version := r.byte("version")
 	kind := Kind(r.byte("kind"))
 	if r.err == nil && version&0xf0 != wireMajor {
-		r.fail("version %d.%d is not known", version>>4, version&0xf)
+		r.fail("unknown version %d.%d", version>>4, version&0xf)
 	}
 	var m Message
 	if r.err == nil {
 		m = readMessage(r, kind)
 	}
 	if r.err == nil && len(r.b) > 0 && version&0xf <= wireMinor {
-		r.fail("%d bytes too many", len(r.b))
+		r.fail("%d trailing bytes", len(r.b))
 	}
 	if r.err != nil {
 		return nil, r.err
@@ -177,17 +176,17 @@ func readMessage(r *reader, kind Kind) Message {
 		return Vouch{r.uint(1<<63, "number"), readAbsence(r)}
 	case Kinds:
 	}
-	r.fail("%v is not known", kind)
+	r.fail("unknown kind %v", kind)
 	return nil
 }
 
-func readBool(r *reader, what string) bool {
-	switch r.byte(what) {
+func readBool(r *reader, field string) bool {
+	switch r.byte(field) {
 	case 0:
 	case 1:
 		return true
 	default:
-		r.fail("%s is neither true nor false", what)
+		r.fail("%s is not a boolean", field)
 	}
 	return false
 }
@@ -195,7 +194,7 @@ func readBool(r *reader, what string) bool {
 func readAbsence(r *reader) Absence {
 	a := Absence(r.byte("absence"))
 	if a > AwayFromWell {
-		r.fail("absence %d is not known", a)
+		r.fail("unknown absence %d", a)
 	}
 	return a
 }
@@ -221,7 +220,7 @@ func readState(r *reader) State {
 	return s
 }
 
-// rawBitmap reads a bitmap of an unknown number of members. It is not copied.
+// rawBitmap reads a bitmap of an unknown number of members without copying it.
 func rawBitmap(r *reader) []byte {
 	start := r.b
 	r.text(MaxMembers/8, "seen")
@@ -246,7 +245,7 @@ func readVersions(r *reader) Versions {
 		}
 		t := Tick{nodes.node(), r.uint(1<<63, "tick")}
 		if t.Count == 0 {
-			r.fail("a tick is none")
+			r.fail("a tick is 0")
 		}
 		v.Clock = append(v.Clock, t)
 	}
@@ -264,10 +263,10 @@ func readHeartbeat(r *reader) (nr uint64, at time.Duration) {
 	return nr, time.Duration(v)
 }
 
-// ErrMalformed is matched by the errors about bytes that are no message.
+// ErrMalformed is matched by errors about bytes that are not a valid message.
 var ErrMalformed = errors.New("membership: malformed message")
 
-// Limits of what is decoded.
+// Limits of decoding.
 const (
 	// MaxMessage is the largest number of bytes of a message.
 	MaxMessage = 1 << 20
@@ -281,7 +280,7 @@ const (
 	maxProfiles   = MaxMembers
 )
 
-// reader takes bytes apart. After the first error it returns zeroes.
+// reader decodes bytes. After the first error it returns zero values.
 type reader struct {
 	b   []byte
 	err error
@@ -294,9 +293,9 @@ func (r *reader) fail(format string, args ...any) {
 	}
 }
 
-// uint reads a number that is at most most.
-func (r *reader) uint(most uint64, what string) uint64 {
-	if len(r.b) > 0 && r.b[0] < 1<<7 && uint64(r.b[0]) <= most { // nearly all are small
+// uint reads a number of at most most.
+func (r *reader) uint(most uint64, field string) uint64 {
+	if len(r.b) > 0 && r.b[0] < 1<<7 && uint64(r.b[0]) <= most { // most numbers are small
 		v := r.b[0]
 		r.b = r.b[1:]
 		return uint64(v)
@@ -304,29 +303,29 @@ func (r *reader) uint(most uint64, what string) uint64 {
 	v, n := binary.Uvarint(r.b)
 	switch {
 	case n <= 0:
-		r.fail("%s is missing", what)
+		r.fail("%s is missing", field)
 		return 0
 	case v > most:
-		r.fail("%s is %d, at most %d is allowed", what, v, most)
+		r.fail("%s is %d, the maximum is %d", field, v, most)
 		return 0
 	}
 	r.b = r.b[n:]
 	return v
 }
 
-// count reads how many elements of at least size bytes follow.
-func (r *reader) count(most, size int, what string) int {
-	n := int(r.uint(uint64(most), what)) //nolint:gosec // at most most
+// count reads the number of elements that follow, each of at least size bytes.
+func (r *reader) count(most, size int, field string) int {
+	n := int(r.uint(uint64(most), field)) //nolint:gosec // at most most
 	if n*size > len(r.b) {
-		r.fail("%d %s don't fit into %d bytes", n, what, len(r.b))
+		r.fail("%d %s exceed the %d remaining bytes", n, field, len(r.b))
 		return 0
 	}
 	return n
 }
 
-func (r *reader) byte(what string) byte {
+func (r *reader) byte(field string) byte {
 	if len(r.b) == 0 {
-		r.fail("%s is missing", what)
+		r.fail("%s is missing", field)
 		return 0
 	}
 	v := r.b[0]
@@ -334,10 +333,10 @@ func (r *reader) byte(what string) byte {
 	return v
 }
 
-// bytes reads n bytes. They are not copied.
-func (r *reader) bytes(n int, what string) []byte {
+// bytes reads n bytes without copying them.
+func (r *reader) bytes(n int, field string) []byte {
 	if n > len(r.b) {
-		r.fail("%s is cut short", what)
+		r.fail("%s is truncated", field)
 		return nil
 	}
 	v := r.b[:n:n]
@@ -345,27 +344,27 @@ func (r *reader) bytes(n int, what string) []byte {
 	return v
 }
 
-// text reads a length and as many bytes. They are not copied.
-func (r *reader) text(most int, what string) []byte {
-	return r.bytes(r.count(most, 1, what), what)
+// text reads a length and as many bytes without copying them.
+func (r *reader) text(most int, field string) []byte {
+	return r.bytes(r.count(most, 1, field), field)
 }
 
-func (r *reader) uint64(what string) uint64 {
-	if b := r.bytes(8, what); b != nil {
+func (r *reader) uint64(field string) uint64 {
+	if b := r.bytes(8, field); b != nil {
 		return binary.LittleEndian.Uint64(b)
 	}
 	return 0
 }
 
-func (r *reader) digest(what string) (d Digest) {
-	copy(d[:], r.bytes(len(d), what))
+func (r *reader) digest(field string) (d Digest) {
+	copy(d[:], r.bytes(len(d), field))
 	return d
 }
 
-func (r *reader) bitmap(n int, what string) bitmap {
-	size := r.count((n+7)/8, 1, what)
+func (r *reader) bitmap(n int, field string) bitmap {
+	size := r.count((n+7)/8, 1, field)
 	var set bitmap
-	for i, b := range r.bytes(size, what) {
+	for i, b := range r.bytes(size, field) {
 		if b == 0 {
 			continue
 		}
@@ -375,13 +374,13 @@ func (r *reader) bitmap(n int, what string) bitmap {
 		set[i/8] |= uint64(b) << (i % 8 * 8)
 	}
 	if n%64 != 0 && len(set) > 0 && set[len(set)-1]>>(n%64) != 0 {
-		r.fail("%s names more than %d members", what, n)
+		r.fail("%s names more than %d members", field, n)
 		return nil
 	}
 	return set
 }
 
-// encodeBitmap encodes a set without the empty bytes at its end.
+// encodeBitmap encodes a set without trailing zero bytes.
 func encodeBitmap(set bitmap) []byte {
 	size := 0
 	for i, word := range set {
@@ -400,8 +399,8 @@ func appendText[T string | []byte](dst []byte, s T) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// nodeWriter writes nodes that are sorted. What a name has in common with the one
-// before, at its beginning and at its end, is left out.
+// nodeWriter encodes sorted nodes. It omits the prefix and the suffix that a name shares with the
+// previous name.
 type nodeWriter struct{ last string }
 
 func (w *nodeWriter) append(dst []byte, n identity.Node) []byte {
@@ -419,11 +418,10 @@ func (w *nodeWriter) append(dst []byte, n identity.Node) []byte {
 	return binary.LittleEndian.AppendUint64(dst, n.UID)
 }
 
-// nodeSize is the least that nodeWriter writes.
+// nodeSize is the minimum size of a node in the format of nodeWriter.
 const nodeSize = 2 + 1 + 8
 
-// nodeReader reads what nodeWriter wrote. The name stands in a buffer until the
-// next call.
+// nodeReader decodes the format of nodeWriter. A name is valid until the next call.
 type nodeReader struct {
 	name, last []byte
 	uid        uint64
@@ -435,7 +433,7 @@ func (w *nodeReader) next(r *reader) bool {
 	middle := r.text(identity.MaxNameLength, "name")
 	uid := r.uint64("UID")
 	if head+tail > len(w.name) || head+tail+len(middle) > identity.MaxNameLength {
-		r.fail("a name goes on where none was")
+		r.fail("a name shares bytes with a missing previous name")
 	}
 	if r.err != nil {
 		return false
@@ -449,7 +447,7 @@ func (w *nodeReader) next(r *reader) bool {
 	w.uid = uid
 	switch c := bytes.Compare(w.last[head:], w.name[head:]); {
 	case len(w.name) == 0 || uid == 0:
-		r.fail("a node is nobody")
+		r.fail("a node is zero")
 	case w.some && (c > 0 || c == 0 && before >= uid):
 		r.fail("nodes are not in order")
 	case c != 0:
@@ -463,7 +461,7 @@ func (w *nodeReader) next(r *reader) bool {
 
 func (w *nodeReader) node() identity.Node { return identity.Node{Name: string(w.name), UID: w.uid} }
 
-// checkName checks what is new in a name.
+// checkName checks the new bytes of a name.
 func checkName(name []byte, head, tail int) error {
 	for _, c := range name[head : len(name)-tail] {
 		switch {

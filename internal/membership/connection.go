@@ -9,44 +9,45 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Standing is what a node knows of its own place in the cluster, for those who decide who goes on.
+// Standing is the evidence that a node has of its own membership. The resolver uses it.
 type Standing uint8
 
-// Where a node stands.
+// The values of Standing.
 const (
-	// Sure: it was never away for long, or others have vouched for it since, or one of those it can reach was
-	// not away. It may decide.
+	// Sure: the node was never disconnected for long, or its membership has been confirmed since,
+	// or a reachable member was not disconnected. It may decide.
 	Sure Standing = iota
-	// Cut: it does not hear itself. It must decide nothing.
+	// Cut: the node does not receive its own heartbeats. It must not decide.
 	Cut
-	// Doubtful: it was away for long, and so were all that it can reach. Those it can't reach may have given
-	// them up one by one, and go on as ever fewer: which side is the larger one by this node's
-	// view tells nothing. It must decide nothing.
+	// Doubtful: the node and all reachable members were disconnected for long. The unreachable
+	// members may have downed them one by one and continue as a smaller and smaller group, so the
+	// sizes of the two sides in this node's view are no evidence. It must not decide.
 	Doubtful
-	// Together: it was away for long, and so were all that it can reach, but they all lost their links while all was
-	// well, and so at about the same time. Those it can't reach have decided about all of them at once, if at all: it may
-	// decide by a strategy that lets one of two sides go on, whenever they decide.
+	// Together: the node and all reachable members were disconnected for long, but they lost their
+	// connections when no member was missing, hence at about the same time. If the unreachable
+	// members have decided, they decided about all of these together. The node may decide with a
+	// strategy that lets one of two sides survive whenever each of them decides.
 	Together
 )
 
 func (s Standing) String() string { return [...]string{"sure", "cut", "doubtful", "together"}[s] }
 
-// Absence says in a Vouch whether who vouches was away itself.
+// Absence is the state of the sender of a Vouch: whether it was disconnected itself.
 type Absence uint8
 
-// The numbers are those of the encoding and never change.
+// The numbers are those of the wire format and never change.
 const (
-	// Present: it was not away for long, and may host.
+	// Present: it was not disconnected for long, and may host.
 	Present Absence = iota
-	// Away: it was, or it does not hear itself, so it does not know whether it is a member.
+	// Away: it was disconnected for long or still is, so its own membership is not confirmed.
 	Away
-	// Halted: it was not, but hosts nothing as nobody has decided who goes on.
+	// Halted: it was not disconnected, but is suspended until there is a downing decision.
 	Halted
-	// AwayFromWell: it was away, once, and all was well when that began.
+	// AwayFromWell: it was disconnected once, beginning when no member was missing.
 	AwayFromWell
 )
 
-// absence returns what this node says of itself.
+// absence returns the state of this node for a Vouch.
 func (m *Machine) absence() Absence {
 	switch {
 	case m.link.state != linkUp:
@@ -61,7 +62,7 @@ func (m *Machine) absence() Absence {
 	return Present
 }
 
-// Standing returns what this node knows of its own place. It may change with each step.
+// Standing returns the evidence of this node's membership. It may change with each step.
 func (m *Machine) Standing() Standing {
 	switch {
 	case m.link.state == linkDown:
@@ -95,28 +96,29 @@ func (m *Machine) Standing() Standing {
 	return Doubtful
 }
 
-// isGone notes that this node was silent for so long that others may have given it up.
+// isGone records that this node was silent for so long that others may have downed it.
 func (m *Machine) isGone() {
 	if m.phase == member {
 		m.link.gone = true
 	}
 }
 
-// isBack lets a node that was away for long wait for the others, but not forever.
+// isBack starts the time-out of GiveUpAfter after a long disconnection.
 func (m *Machine) isBack() {
 	if m.link.gone && m.s.GiveUpAfter > 0 {
 		m.again(timerGiveUp, m.s.GiveUpAfter)
 	}
 }
 
-// isSure notes that this node is known to be a member.
+// isSure records that the membership of this node is confirmed.
 func (m *Machine) isSure() {
 	m.link.gone = false
 	m.timers[timerGiveUp] = Never
 }
 
-// giveUp ends a node of which nobody who was not away has said that it is still a member, and nobody has decided about those
-// who are missing: another one can be started in its place, and it could wait for those who never come back.
+// giveUp ends a node whose membership no connected member has confirmed and without a decision
+// about the missing members. Otherwise it could wait forever for members that never return. A new
+// node can be started instead.
 func (m *Machine) giveUp() {
 	me := m.me()
 	switch {
@@ -125,29 +127,30 @@ func (m *Machine) giveUp() {
 		m.isBack()
 	default:
 		m.count.TimedOut[TimeoutDoubt]++
-		m.log(Error, "nobody knows whether this node, which was away for long, is still a member: it ends", Attr{"for", m.s.GiveUpAfter})
+		m.log(Error, "no member has confirmed the membership of this node after its disconnection, shutting down", Attr{"for", m.s.GiveUpAfter})
 		m.down(m.self)
 	}
 }
 
-// link is what a node knows of its own connection to the others: it sends
-// heartbeats to itself, the way that all messages go.
+// link is the state of this node's connection. The node sends heartbeats to itself over the same
+// path as all messages.
 type link struct {
 	state     linkState
 	nr        uint64        // of the last one
 	floor     uint64        // the first one that counts
-	heard     time.Duration // when the last one came back
+	heard     time.Duration // when the last one was received
 	suspended bool
-	// gone: it was silent for so long that others may have given this node up, and nobody has vouched for it since.
+	// gone: the node was silent for so long that others may have downed it, and its membership has
+	// not been confirmed since.
 	gone bool
-	// well: when the silence began nobody was missing, as far as this node knew, and it was not in doubt about itself.
+	// well: when the silence began, no member was missing and this node's membership was confirmed.
 	well bool
 }
 
 type linkState uint8
 
 const (
-	linkUnknown linkState = iota // nothing was heard yet
+	linkUnknown linkState = iota // no heartbeat was received yet
 	linkUp
 	linkDown
 )
@@ -163,19 +166,19 @@ func (m *Machine) echo() {
 	m.send(m.self, Echo{m.link.nr})
 }
 
-// checkLink notices that nothing was heard for too long.
+// checkLink detects that heartbeats have been missing for too long.
 func (m *Machine) checkLink() {
 	silent := m.now - m.link.heard
 	if silent >= m.s.AcceptablePause && m.link.state != linkDown {
 		m.count.TimedOut[TimeoutEcho]++
-		m.disconnect("this node does not hear itself", Attr{"for", silent})
+		m.disconnect("no own heartbeats received", Attr{"for", silent})
 	}
 	if silent >= m.s.SuspendAfter {
 		m.isGone()
 	}
 	if silent >= m.s.SuspendAfter && !m.link.suspended && m.phase == member {
 		m.count.TimedOut[TimeoutSuspend]++
-		m.suspend("this node is disconnected for too long: it stops hosting", silent)
+		m.suspend("node was disconnected for too long: suspending it", silent)
 	}
 	switch {
 	case m.link.state != linkDown:
@@ -189,20 +192,20 @@ func (m *Machine) checkLink() {
 	}
 }
 
-// suspend stops this node from hosting anything.
+// suspend stops hosting.
 func (m *Machine) suspend(why string, d time.Duration) {
 	m.link.suspended = true
 	m.log(Error, why, Attr{"for", d})
 	m.live(Suspended)
 }
 
-// disconnect stops judging others until this node hears itself again. What was
-// sent before does not count.
+// disconnect stops the failure detector until this node receives its own heartbeats again. Earlier
+// heartbeats do not count.
 func (m *Machine) disconnect(why string, attrs ...Attr) {
 	if m.link.state == linkDown {
 		return
 	}
-	m.log(Warn, "this node is disconnected", append([]Attr{{"because", why}}, attrs...)...)
+	m.log(Warn, "node is disconnected", append([]Attr{{"reason", why}}, attrs...)...)
 	m.link.state = linkDown
 	m.link.floor = m.link.nr + 1
 	m.link.well = m.undecided.since == Never && !m.link.suspended
@@ -213,7 +216,7 @@ func (m *Machine) disconnect(why string, attrs ...Attr) {
 	m.weigh()
 }
 
-// echoed hears this node's own heartbeat.
+// echoed handles this node's own heartbeat.
 func (m *Machine) echoed(from identity.Node, msg Echo) {
 	if from != m.self || msg.Nr < m.link.floor || msg.Nr > m.link.nr {
 		m.drop(DropUnexpected)
@@ -229,12 +232,12 @@ func (m *Machine) echoed(from identity.Node, msg Echo) {
 	m.timers[timerLink] = m.now + m.s.AcceptablePause
 }
 
-// connect begins to judge others, from nothing.
+// connect restarts the failure detector without history.
 func (m *Machine) connect() {
 	was := m.link.state
 	m.link.state = linkUp
 	if was == linkDown {
-		m.log(Info, "this node is connected again")
+		m.log(Info, "node is connected again")
 		m.live(Connected)
 	}
 	if m.phase != member {
@@ -243,7 +246,7 @@ func (m *Machine) connect() {
 		}
 		return
 	}
-	for i := range m.names { // silence said nothing
+	for i := range m.names { // the silence is no evidence
 		m.names[i].since = m.now
 	}
 	m.watch.floor = m.watch.nr + 1

@@ -1,48 +1,45 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package membership is the protocol by which the nodes of a cluster agree on
-// who belongs to it, as values and pure functions: no clock, no goroutine, no
-// socket, no log.
+// Package membership is the protocol by which the nodes of a cluster agree on its members. It
+// consists of values and pure functions, without clock, goroutines, sockets or logger.
 //
-// What a node knows is a gossip state: the members with their status, who has
-// seen that state, who thinks whom unreachable, and a vector clock that orders
-// states. Two states that know nothing of each other are merged, so that all nodes end
-// with the same.
+// The state of a node is a gossip: the members with their status, the members that have seen this
+// state, the observed reachability, and a vector clock that orders states. Concurrent states are
+// merged, so that all nodes converge to the same state.
 //
 //	Joining --> WeaklyUp --> Up --> Leaving --> Exiting --> Removed
 //	   '------------------->  '----------------> Down -------^
 //
-// Whether a node is still there is told by a phi accrual failure detector (Detector) of
-// each node that monitors it; what these say is collected in a table (Reachability), in
-// which each node writes its own rows only.
+// Each member is monitored by several others with a phi accrual failure detector (Detector). The
+// observations are collected in a table (Reachability), in which each node writes only its own
+// rows.
 //
-// A Machine is one node's part of it. It is told what happens, and when, and answers
-// what is to be sent, published and written to the log; the same inputs give the same
-// answers:
+// A Machine runs the protocol for one node. It receives inputs with their time and returns effects:
+// messages to send, events to publish and log lines. The same inputs give the same effects:
 //
 //	m, err := membership.New(membership.Config{Self: self, Rand: random})
 //	effects := m.Step(now, membership.JoinSeeds{Seeds: seeds})
 //	effects = m.Step(now, membership.Received{From: from, To: to, Data: data})
 //	effects = m.Tick(now) // at m.Next(), which every step may change
 //
-// # What holds
+// # Guarantees
 //
-//   - Two states with the same clock are the same.
-//   - Whoever was removed never comes back; a process that does is another node.
-//   - Nobody becomes Up before all that are Up or Leaving have heard of it.
-//   - A node that does not hear its own heartbeats judges nobody: that the others are
-//     silent says nothing then. After a while it stops hosting, and goes on only when the
-//     others have vouched that it is still a member: all that can be reached, and one of them
-//     was not away itself, or else all. Until then it must not decide who goes on either, unless
-//     all that it can reach lost their links together with it (Standing).
-//   - Nobody is removed because it is silent. To decide that is up to package downing, or
-//     to the operator.
+//   - Two states with the same clock are equal.
+//   - A removed node never becomes a member again. A restarted process is a different node.
+//   - A node becomes Up only after all members that are Up or Leaving have seen that it joins.
+//   - A node that does not receive its own heartbeats suspects no other node, because their silence
+//     is no evidence then. After a while it stops hosting. It resumes only when all reachable members
+//     have confirmed its membership and one of them was not disconnected itself, or when all members
+//     have confirmed it. Until then it takes no downing decision, unless all reachable members lost
+//     their connections together with it (see Connectivity).
+//   - A silent node is not removed by this package. The resolver in package splitbrain or an operator
+//     decides that.
 //
-// # What does not
+// # Limits
 //
-// Who leads is not elected: while views differ there may be several leaders, which is
-// why they act only when all agree. A partition that lasts longer than the tombstones
-// can bring a removed node back. Of two processes with one name that each have founded a
-// cluster and let others in, while they could not hear each other, none ends by itself.
+// The leader is not elected. While views differ there may be several leaders. Therefore a leader
+// acts only when the members agree. A partition that lasts longer than the tombstones are kept can
+// add a removed node again. If two processes with one name each found a cluster and accept other
+// nodes while they cannot communicate, neither of them ends.
 package membership

@@ -10,19 +10,19 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Effects are what is to be done after a step, in the order of the fields.
+// Effects are the results of a step. The shell carries them out in the order of the fields.
 type Effects struct {
-	// Log is to be written to the log.
+	// Log are log lines.
 	Log []Line
-	// Quarantine are nodes from which and to which nothing must be carried any
-	// more, on any lane, but for what Send holds.
+	// Quarantine are nodes with which no messages may be exchanged any more on any lane, except the
+	// messages in Send.
 	Quarantine []identity.Node
-	// Send is to be sent on the control lane, in order, at most once.
+	// Send are messages for the control lane, in order. Each is sent at most once.
 	Send []Send
-	// Events are to be published in order, to each subscriber all or none.
+	// Events are events to publish in order. A subscriber receives all or none of them.
 	Events []Event
-	// Life is what became of the node itself, in order, after all else was carried
-	// out.
+	// Life are changes of the state of this node, in order. They are reported after all other
+	// effects.
 	Life []Life
 }
 
@@ -34,7 +34,7 @@ type Send struct {
 	Data []byte
 }
 
-// Level is how important a line is.
+// Level is the level of a log line.
 type Level uint8
 
 // The levels of a log.
@@ -45,40 +45,40 @@ const (
 	Error
 )
 
-// Line is a line of the log. The shell adds the key "node", which is who says it: another node that
-// a line is about has the key "member", or that of its part.
+// Line is a log line. The shell adds the key "node" with this node. Another node that a line is
+// about has the key "member", or that of its role.
 type Line struct {
 	Level   Level
 	Message string
 	Attrs   []Attr
 }
 
-// Attr is a named value of a line.
+// Attr is an attribute of a log line.
 type Attr struct {
 	Key   string
 	Value any
 }
 
-// Event is a change of what the node knows of the cluster.
+// Event is a change of the cluster as this node sees it.
 type Event struct {
 	Kind EventKind
-	// Member is whom it is about, in events about members.
+	// Member is the member, in events about members.
 	Member *Member
-	// Previous is the status before, of MemberRemoved.
+	// Previous is the previous status, in MemberRemoved.
 	Previous Status
-	// Node is the new leader of LeaderChanged and RoleLeaderChanged, the zero node
-	// if there is none.
+	// Node is the new leader, in LeaderChanged and RoleLeaderChanged. It is the zero node if there
+	// is none.
 	Node identity.Node
-	// Role is that of RoleLeaderChanged.
+	// Role is the role, in RoleLeaderChanged.
 	Role string
 }
 
-// EventKind says what an event is.
+// EventKind is the kind of an event.
 type EventKind uint8
 
-// The events, in the order in which those of one change are published.
+// The kinds of events, in the order in which the events of one change are published.
 const (
-	// TombstonesChanged is for those who keep something for each removed node.
+	// TombstonesChanged: the set of remembered removed nodes has changed.
 	TombstonesChanged EventKind = 1 + iota
 	// ShuttingDown is followed by a MemberRemoved for each member.
 	ShuttingDown
@@ -96,7 +96,7 @@ const (
 	MemberReachable
 	LeaderChanged
 	RoleLeaderChanged
-	// SeenChanged and ReachabilityChanged are for those who look at a View.
+	// SeenChanged and ReachabilityChanged: View has changed.
 	SeenChanged
 	ReachabilityChanged
 )
@@ -112,38 +112,38 @@ func (k EventKind) String() string {
 	return names[k]
 }
 
-// Life is something that became of the node itself.
+// Life is a change of the state of this node.
 type Life struct {
 	Kind LifeKind
-	// Reason is why it stopped.
+	// Reason is the reason of Stopped.
 	Reason Reason
-	// Detail says more about that: who has the name, or which settings differ.
+	// Detail has the owner of the name, or the settings that differ.
 	Detail string
 }
 
-// LifeKind says what became of the node.
+// LifeKind is the kind of a Life.
 type LifeKind uint8
 
-// What becomes of a node.
+// The states of a node.
 const (
-	// Joined: it is a member.
+	// Joined: the node is a member.
 	Joined LifeKind = 1 + iota
-	// BecameUp: it is Up. That happens once.
+	// BecameUp: the node is Up. It is reported once.
 	BecameUp
-	// Exits: it has to hand over what it hosts, and then say ExitingDone.
+	// Exits: the node has to hand over its singletons and shards, then send ExitingDone.
 	Exits
-	// Downed: others have given it up. It must stop hosting at once; Stopped follows.
+	// Downed: other members have downed the node. It must stop hosting at once; Stopped follows.
 	Downed
-	// Disconnected: it doesn't hear its own heartbeats, so it judges nobody.
+	// Disconnected: the node does not receive its own heartbeats. It suspects no other node.
 	Disconnected
-	// Suspended: it must stop hosting at once, for others may soon start elsewhere
-	// what it hosts.
+	// Suspended: the node must stop hosting at once, because other nodes may start its singletons
+	// and shards.
 	Suspended
-	// Connected: it hears its own heartbeats.
+	// Connected: the node receives its own heartbeats.
 	Connected
-	// Resumed: it may host again.
+	// Resumed: the node may host again.
 	Resumed
-	// Stopped: it is no member any more and never will be.
+	// Stopped: the membership has ended for good.
 	Stopped
 )
 
@@ -155,22 +155,22 @@ func (k LifeKind) String() string {
 	return names[k]
 }
 
-// Reason is why a node stopped.
+// Reason is the reason why the membership ended.
 type Reason uint8
 
-// Why a node stopped.
+// The reasons for the end of a membership.
 const (
 	// Asked: by Shutdown.
 	Asked Reason = 1 + iota
-	// Left: it has left the cluster.
+	// Left: the node has left the cluster.
 	Left
-	// WasDowned: others have given it up.
+	// WasDowned: other members have downed the node.
 	WasDowned
 	// NameTaken: another incarnation with its name is alive.
 	NameTaken
 	// Incompatible: its settings differ from those of the cluster.
 	Incompatible
-	// Unsuccessful: it found no cluster in time.
+	// Unsuccessful: no cluster was found in time.
 	Unsuccessful
 )
 
@@ -182,53 +182,52 @@ func (r Reason) String() string {
 	return names[r]
 }
 
-// Input is something that happened to a node.
+// Input is an input of the machine.
 type Input interface{ input() }
 
-// Received is a message that came in. The carrier has made sure that From.Name
-// is who sent it.
+// Received is a received message. The transport has authenticated From.Name as its sender.
 type Received struct {
 	From identity.Node
-	// To is what the message was sent to: this incarnation, or its name, with UID 0.
+	// To is the destination of the message: this incarnation, or its name with UID 0.
 	To identity.Node
-	// Arrived is when, on the same clock as now. 0 is now.
+	// Arrived is the time of arrival on the clock of the machine. 0 is now.
 	Arrived time.Duration
 	// Data is the encoded message. The machine keeps it; it must not be modified.
 	Data []byte
 }
 
-// JoinSeeds asks to join a cluster through its seeds, which stand in the same
-// order on all nodes. The first of them, if it finds no other, joins itself.
+// JoinSeeds starts joining through seeds, in the same order on all nodes. If the first seed finds
+// no other, it founds a cluster.
 type JoinSeeds struct{ Seeds []string }
 
-// JoinNode asks to join the cluster of a node. That may be the node itself.
+// JoinNode starts joining through one node, which may be the node itself.
 type JoinNode struct{ Name string }
 
-// Leave asks that a member leave. Its UID may be 0 for whoever has the name.
+// Leave lets a member leave. A UID of 0 matches any node with the name.
 type Leave struct{ Node identity.Node }
 
-// DownNode says that a member is dead. Its UID may be 0 for whoever has the name.
+// DownNode declares a member dead. A UID of 0 matches any node with the name.
 type DownNode struct{ Node identity.Node }
 
-// PrepareForShutdown announces that the whole cluster is going to stop.
+// PrepareForShutdown announces that the whole cluster is about to stop.
 type PrepareForShutdown struct{}
 
-// ExitingDone says that all that had to be done before this node goes is done.
+// ExitingDone reports that the hand-over before the removal of this node is done.
 type ExitingDone struct{}
 
-// Quarantine says that nothing can be delivered to a node any more.
+// Quarantine reports that messages to a node cannot be delivered any more.
 type Quarantine struct{ Node identity.Node }
 
-// LinkLost says that the connection to the broker is gone.
+// LinkLost reports that the connection to the broker is lost.
 type LinkLost struct{}
 
-// LinkRestored says that there is a connection to the broker again.
+// LinkRestored reports that the connection to the broker is restored.
 type LinkRestored struct{}
 
-// SetVersion supplies the version that was promised.
+// SetVersion sets the pending version.
 type SetVersion struct{ Version Version }
 
-// Shutdown ends the membership of this node here, without telling anybody.
+// Shutdown ends the membership of this node without notifying other members.
 type Shutdown struct{}
 
 func (Received) input()           {}

@@ -9,8 +9,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// publishChanges publishes what is different from an old gossip, and does what
-// follows from it for this node.
+// publishChanges publishes the differences from an old gossip, and handles changes of this node.
 func (m *Machine) publishChanges(old Gossip, was cache) {
 	next := m.gossip
 	if !slices.Equal(old.Tombstones(), next.Tombstones()) {
@@ -39,8 +38,7 @@ func (m *Machine) publishChanges(old Gossip, was cache) {
 	}
 }
 
-// memberEvents returns the events about members, and whether the nodes are still
-// the same.
+// memberEvents returns the events about members, and whether the set of nodes is unchanged.
 func (m *Machine) memberEvents(old, next []*Member) (events []Event, sameNodes bool) {
 	var changed []Event
 	sameNodes = true
@@ -60,7 +58,7 @@ func (m *Machine) memberEvents(old, next []*Member) (events []Event, sameNodes b
 	return append(events, changed...), sameNodes
 }
 
-// memberIs notes a new member or one with another status.
+// memberIs returns the event of a new member or a changed status.
 func (m *Machine) memberIs(old, now *Member) Event {
 	m.count.Became[now.Status]++
 	if now.Node == m.self && (old == nil || old.Status != now.Status) {
@@ -73,7 +71,7 @@ func (m *Machine) memberIs(old, now *Member) Event {
 		case Exiting:
 			m.live(Exits)
 		case Down:
-			m.log(Warn, "this node was marked as down")
+			m.log(Warn, "node was downed")
 			m.live(Downed)
 		case Joining, WeaklyUp, Leaving, Removed, PreparingForShutdown, ReadyForShutdown:
 		}
@@ -81,7 +79,7 @@ func (m *Machine) memberIs(old, now *Member) Event {
 	return Event{Kind: Became(now.Status), Member: now}
 }
 
-// Became returns the event of a member that has come to a status.
+// Became returns the event kind of a member's new status.
 func Became(s Status) EventKind {
 	switch s {
 	case Joining:
@@ -105,7 +103,7 @@ func Became(s Status) EventKind {
 	return MemberRemoved
 }
 
-// memberGone notes that a member was removed.
+// memberGone releases the state kept for a removed member.
 func (m *Machine) memberGone(old *Member) {
 	m.count.Became[Removed]++
 	delete(m.confirmed, old.Node)
@@ -117,8 +115,8 @@ func (m *Machine) memberGone(old *Member) {
 	m.soon(timerGrave, m.now+m.s.QuarantineRemovedAfter)
 }
 
-// reachabilityEvents publishes who became unreachable and who is reachable
-// again, and reports whether there was nobody.
+// reachabilityEvents publishes changes of the reachability of members, and reports whether there
+// were none.
 func (m *Machine) reachabilityEvents(before []identity.Node) bool {
 	var bad, good []Event
 	now := m.cache.bad
@@ -141,7 +139,7 @@ func nodesOf(members []*Member, set bitmap) (nodes []identity.Node) {
 	return nodes
 }
 
-// leaderEvents publishes who leads now.
+// leaderEvents publishes changes of leaders.
 func (m *Machine) leaderEvents(was cache) {
 	if m.cache.leader != was.leader {
 		m.publish(Event{Kind: LeaderChanged, Node: m.cache.leader})
@@ -162,26 +160,26 @@ func (m *Machine) leaderEvents(was cache) {
 	}
 }
 
-// View is what a node knows at one time, for those who decide by it. Its slices
-// are sorted by node and immutable.
+// View is the state on which decisions are based. Its slices are sorted by node and immutable.
 type View struct {
 	Self identity.Node
-	// Connected says that the node hears itself: otherwise it must decide nothing.
+	// Connected reports that the node receives its own heartbeats. Otherwise it must not decide.
 	Connected bool
-	// Leader says that the node is the leader.
+	// Leader reports that the node is the leader.
 	Leader bool
-	// Members are all members, this node included. It is the same slice as long as
-	// none of them changes; so is Unreachable.
+	// Members are all members, including this node. The slice is the same as long as no member
+	// changes; so is Unreachable.
 	Members []Member
-	// Unreachable are the members that anybody finds unreachable or terminated, without this node.
+	// Unreachable are the members that at least one member finds unreachable or terminated, without
+	// this node.
 	Unreachable []identity.Node
-	// Reachability says who finds whom unreachable.
+	// Reachability has all observations.
 	Reachability Reachability
-	// Seen are the members that have seen just this.
+	// Seen are the members that have seen this state.
 	Seen []identity.Node
 }
 
-// View returns what the node knows.
+// View returns the current view.
 func (m *Machine) View() View {
 	if members := m.gossip.Members(); !sameSlice(m.cache.valuesOf, members) {
 		m.cache.valuesOf, m.cache.values = members, make([]Member, len(members))
@@ -195,10 +193,10 @@ func (m *Machine) View() View {
 	}
 }
 
-// Snapshot is the state of the cluster as a subscriber to events sees it.
+// Snapshot is the state of the cluster for a new subscriber to events.
 type Snapshot struct {
 	Members []*Member
-	// Unreachable are the members that can't be reached, without the node itself.
+	// Unreachable are the unreachable members, without the node itself.
 	Unreachable []*Member
 	SeenBy      []identity.Node
 	// Leader is the zero node if there is none.
@@ -206,14 +204,13 @@ type Snapshot struct {
 	RoleLeaders []RoleLeader
 }
 
-// RoleLeader is the first among the members with a role.
+// RoleLeader is the leader of the members with a role.
 type RoleLeader struct {
 	Role string
 	Node identity.Node
 }
 
-// Snapshot returns the present state: all events that come out of later steps
-// are changes of it.
+// Snapshot returns the current state. All events of later steps are changes of it.
 func (m *Machine) Snapshot() Snapshot {
 	s := Snapshot{Members: m.gossip.Members(), SeenBy: m.gossip.SeenBy(), Leader: m.cache.leader}
 	m.cache.unreachable.each(func(i int) {
@@ -229,7 +226,7 @@ func (m *Machine) Snapshot() Snapshot {
 	return s
 }
 
-// Events returns what leads from an empty state to the present one.
+// Events returns the events that lead from an empty state to this one.
 func (s Snapshot) Events() []Event {
 	var events []Event
 	for _, o := range s.Members {
@@ -247,10 +244,10 @@ func (s Snapshot) Events() []Event {
 	return events
 }
 
-// Suspended reports whether the node must not host anything now.
+// Suspended reports whether the node must not host.
 func (m *Machine) Suspended() bool { return m.link.suspended }
 
-// Phi returns how much each monitored member is suspected.
+// Phi returns the suspicion level of each monitored member.
 func (m *Machine) Phi() map[identity.Node]float64 {
 	all := make(map[identity.Node]float64, len(m.watch.monitors))
 	for _, o := range m.watch.monitors {

@@ -12,11 +12,11 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// watch is whom a node monitors.
+// watch is the set of monitored members.
 type watch struct {
 	monitors []*monitor // sorted by node
 	nr       uint64     // of the last heartbeat
-	floor    uint64     // the first one whose answer counts
+	floor    uint64     // the first one whose reply counts
 	last     time.Duration
 }
 
@@ -24,17 +24,17 @@ type watch struct {
 type monitor struct {
 	node     identity.Node
 	detector *Detector
-	expect   time.Duration // when the first answer is due
-	heard    bool          // it has answered
-	former   bool          // it is others' turn, but it does not answer
+	expect   time.Duration // when the first reply is due
+	heard    bool          // it has replied
+	former   bool          // other members monitor it now, but it is unreachable
 }
 
 func (w *watch) find(n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(w.monitors, n, func(o *monitor, n identity.Node) int { return o.node.Compare(n) })
 }
 
-// remonitor finds out whom to monitor. Who is not to be monitored any more and
-// does not answer stays until it does or is removed.
+// remonitor recomputes the monitored members. A former one that does not reply stays until it
+// replies or is removed.
 func (m *Machine) remonitor() {
 	wanted := monitored(m.gossip.Members(), m.cache.unreachable, m.self, m.breadth())
 	next := make([]*monitor, 0, len(wanted))
@@ -57,10 +57,10 @@ func (m *Machine) remonitor() {
 	m.watch.monitors = next
 }
 
-// breadth is how many members this node monitors. Who finds as many unreachable as it
-// commonly monitors is on the small side of a cut, and monitors all: to find out about the
-// others a few at a time would take longer than downing waits for rest, so that this side
-// went down even if it is the one to stay.
+// breadth returns how many members this node monitors. A node that finds as many members
+// unreachable as it usually monitors is on the small side of a partition, and monitors all. If it
+// found out about the others only a few at a time, the view would not become stable in time for
+// downing, and this side would be downed even if it should survive.
 func (m *Machine) breadth() int {
 	silent := 0
 	m.gossip.Reachability().of(m.self, func(rec Record) {
@@ -74,11 +74,11 @@ func (m *Machine) breadth() int {
 	return m.s.MonitoredBy
 }
 
-// heartbeat asks all monitored members whether they are there.
+// heartbeat sends heartbeats to all monitored members.
 func (m *Machine) heartbeat() {
 	interval := m.s.HeartbeatInterval
 	if m.watch.last > 0 && m.now-m.watch.last >= 2*interval {
-		m.log(Warn, "heartbeats are late: this node has too little processor time", Attr{"late", m.now - m.watch.last - interval})
+		m.log(Warn, "failure detector: heartbeats are sent late, the process was paused or lacks CPU time", Attr{"late", m.now - m.watch.last - interval})
 	}
 	m.watch.last = m.now
 	m.again(timerHeartbeat, interval)
@@ -96,7 +96,7 @@ func (m *Machine) heartbeat() {
 	}
 }
 
-// expect begins to suspect who has never answered.
+// expect starts to suspect members that have never replied.
 func (m *Machine) expect() {
 	for _, o := range m.watch.monitors {
 		switch {
@@ -107,12 +107,12 @@ func (m *Machine) expect() {
 			m.count.TimedOut[TimeoutFirstResponse]++
 			o.detector.Beat(m.now)
 		default:
-			o.expect = Never // the next heartbeat begins anew
+			o.expect = Never // restarts with the next heartbeat
 		}
 	}
 }
 
-// heartbeatReply is the answer of a monitored member.
+// heartbeatReply handles the reply of a monitored member.
 func (m *Machine) heartbeatReply(from identity.Node, msg HeartbeatReply) {
 	i, found := m.watch.find(from)
 	if !found || m.link.state != linkUp || msg.Nr < m.watch.floor || msg.Nr > m.watch.nr {
@@ -121,7 +121,7 @@ func (m *Machine) heartbeatReply(from identity.Node, msg HeartbeatReply) {
 	}
 	o := m.watch.monitors[i]
 	if gap := o.detector.Gap(m.now); gap >= m.s.AcceptablePause*2/3 && o.detector.Available(m.now) {
-		m.log(Warn, "heartbeats are slow", Attr{"member", from}, Attr{"gap", gap})
+		m.log(Warn, "failure detector: long interval between heartbeats", Attr{"member", from}, Attr{"gap", gap})
 	}
 	o.detector.Beat(m.now)
 	o.heard = true
@@ -130,7 +130,7 @@ func (m *Machine) heartbeatReply(from identity.Node, msg HeartbeatReply) {
 	}
 }
 
-// reap notes who became unreachable and who is reachable again.
+// reap records which members became unreachable or reachable again.
 func (m *Machine) reap() {
 	if m.link.state != linkUp || len(m.gossip.Members()) < 2 {
 		return
@@ -140,7 +140,7 @@ func (m *Machine) reap() {
 	for _, o := range m.watch.monitors {
 		if reach.By(m.self, o.node) == Reachable && !o.detector.Available(m.now) {
 			m.count.TimedOut[TimeoutHeartbeat]++
-			m.log(Warn, "a member is unreachable", Attr{"member", o.node}, Attr{"phi", o.detector.Phi(m.now)})
+			m.log(Warn, "member is unreachable", Attr{"member", o.node}, Attr{"phi", o.detector.Phi(m.now)})
 			changed = append(changed, Observation{o.node, Unreachable})
 		}
 	}
@@ -153,7 +153,7 @@ func (m *Machine) reap() {
 				return
 			}
 		}
-		m.log(Info, "a member is reachable again", Attr{"member", rec.Subject})
+		m.log(Info, "member is reachable again", Attr{"member", rec.Subject})
 		changed = append(changed, Observation{rec.Subject, Reachable})
 	})
 	if len(changed) > 0 {
@@ -162,9 +162,9 @@ func (m *Machine) reap() {
 	m.knock()
 }
 
-// knock asks one of those that this node finds unreachable whether it lives. No
-// gossip goes there, and a heartbeat has no answer but its own: who has quarantined
-// this node meanwhile would never say so.
+// knock sends a Ping to one of the members that this node finds unreachable. Gossip is not sent
+// there, and a heartbeat has no other reply, so a member that has quarantined this node would
+// otherwise never report it.
 func (m *Machine) knock() {
 	var silent []identity.Node
 	m.gossip.Reachability().of(m.self, func(rec Record) {
@@ -180,43 +180,42 @@ func (m *Machine) knock() {
 
 // PhiConfig configures a Detector. All fields are required.
 type PhiConfig struct {
-	// Threshold is the phi from which on a node counts as unavailable. 8 means
-	// that one in 10^8 suspicions is wrong, if the gaps between heartbeats are normally
-	// distributed.
+	// Threshold is the phi at which a node is unavailable. 8 means that one in 10^8 suspicions is
+	// wrong if the intervals between heartbeats are normally distributed.
 	Threshold float64
-	// MaxSamples is how many gaps are remembered.
+	// MaxSamples is how many intervals are kept.
 	MaxSamples int
-	// MinStdDev keeps very regular heartbeats from making it too sensitive.
+	// MinStdDev is a lower limit of the standard deviation: without it, very regular heartbeats
+	// would make the detector too sensitive.
 	MinStdDev time.Duration
-	// AcceptablePause is added to the mean gap: a pause that is no reason to
-	// suspect anything.
+	// AcceptablePause is added to the mean interval.
 	AcceptablePause time.Duration
-	// FirstEstimate is the gap that is assumed at first.
+	// FirstEstimate is the assumed interval before the first sample.
 	FirstEstimate time.Duration
 }
 
-// Detector says how much a node that sends heartbeats is to be suspected: the
-// phi accrual failure detector of Hayashibara, Défago, Yared and Katayama
-// (2004), with the logistic approximation of the normal distribution. The gaps are taken in whole milliseconds.
+// Detector computes a suspicion level for a node that sends heartbeats. It is the phi accrual
+// failure detector of Hayashibara, Défago, Yared and Katayama (2004), with the logistic
+// approximation of the normal distribution. Intervals are in whole milliseconds.
 //
-// It is a value of one monitored node and not safe for concurrent use. Times
-// are on the monotonic clock of the observer.
+// A Detector belongs to one monitored node. It is not safe for concurrent use. Times are on the
+// monotonic clock of the observer.
 type Detector struct {
 	cfg     *PhiConfig
 	beaten  bool
 	last    time.Duration
-	gaps    []float64 // in milliseconds, a ring once it is full
+	gaps    []float64 // in milliseconds, a ring buffer once it is full
 	oldest  int
 	sum     float64
 	squares float64
 }
 
-// NewDetector returns a detector that has seen no heartbeat; it suspects
-// nothing until the first. The configuration must not change.
+// NewDetector returns a detector without samples. It suspects nothing until the first heartbeat.
+// The configuration must not change.
 func NewDetector(cfg *PhiConfig) *Detector { return &Detector{cfg: cfg} }
 
-// Beat notes a heartbeat. A gap in which the node was suspected is not
-// remembered, so that one long pause does not make later ones look normal.
+// Beat records a heartbeat. An interval during which the node was suspected is not kept, so that
+// one long pause does not make later ones look normal.
 func (d *Detector) Beat(now time.Duration) {
 	if !d.beaten {
 		first := d.cfg.FirstEstimate.Milliseconds()
@@ -232,7 +231,7 @@ func (d *Detector) Beat(now time.Duration) {
 // Monitored reports whether there was a heartbeat.
 func (d *Detector) Monitored() bool { return d.beaten }
 
-// Gap is how long ago the last heartbeat was; 0 before the first.
+// Gap returns the time since the last heartbeat, 0 before the first.
 func (d *Detector) Gap(now time.Duration) time.Duration {
 	if !d.beaten {
 		return 0
@@ -240,11 +239,11 @@ func (d *Detector) Gap(now time.Duration) time.Duration {
 	return now - d.last
 }
 
-// Available reports whether the node is not suspected.
+// Available reports whether phi is below the threshold.
 func (d *Detector) Available(now time.Duration) bool { return d.Phi(now) < d.cfg.Threshold }
 
-// Phi is how much the node is suspected: -log10 of the probability that a gap
-// as long as the present one occurs. It is 0 before the first heartbeat; it may be +Inf.
+// Phi returns -log10 of the probability that an interval is longer than the current one. It is 0
+// before the first heartbeat; it may be +Inf.
 func (d *Detector) Phi(now time.Duration) float64 {
 	if !d.beaten {
 		return 0
@@ -256,8 +255,8 @@ func (d *Detector) Phi(now time.Duration) float64 {
 	return phi(float64((now - d.last).Milliseconds()), mean+millis(d.cfg.AcceptablePause), deviation)
 }
 
-// phi is the suspicion after a gap, given the mean and the standard deviation
-// of gaps.
+// phi returns the suspicion level after an interval, given the mean and the standard deviation of
+// intervals.
 func phi(gap, mean, deviation float64) float64 {
 	y := (gap - mean) / deviation
 	e := math.Exp(-y * (1.5976 + 0.070566*y*y))
@@ -283,11 +282,11 @@ func (d *Detector) add(gap float64) {
 	d.squares += gap * gap
 }
 
-// position is where a node stands on the ring: its UIDs are random, so that
-// neighbours on it are seldom neighbours elsewhere.
+// position returns the position of a node on the ring. UIDs are random, so neighbours on the ring
+// are rarely neighbours elsewhere.
 func position(n identity.Node) int32 { return int32(uint32(n.UID ^ n.UID>>32)) } //nolint:gosec // all 32 bits are meant
 
-// around orders nodes by how far they stand behind self, clockwise.
+// around orders nodes by their clockwise distance from self.
 func around(self identity.Node) func(a, b *Member) int {
 	ring := func(a, b identity.Node) int {
 		return cmp.Or(cmp.Compare(position(a), position(b)), a.Compare(b))
@@ -304,10 +303,9 @@ func around(self identity.Node) func(a, b *Member) int {
 	}
 }
 
-// Monitored returns whom self is to monitor, sorted: everybody else if there are
-// no more than count, otherwise the next count reachable members behind it on the
-// ring. Those that are unreachable and stand between them are monitored too, as
-// long as there are less than count.
+// Monitored returns the nodes that self monitors, sorted. If there are no more than count others,
+// these are all. Otherwise they are the next count reachable members on the ring. Unreachable
+// members between them are monitored too, up to count.
 func (g Gossip) Monitored(self identity.Node, count int) []identity.Node {
 	return monitored(g.Members(), g.unreachable(nil), self, count)
 }
@@ -325,7 +323,7 @@ func monitored(members []*Member, unreachable bitmap, self identity.Node, count 
 		}
 		return all
 	}
-	// The nearest of both kinds are enough, and found without sorting all.
+	// Selecting the nearest of both kinds avoids sorting all members.
 	order := around(self)
 	good, bad := make([]*Member, 0, count+1), make([]*Member, 0, count+1)
 	for i, m := range members {

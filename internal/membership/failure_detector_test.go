@@ -84,12 +84,12 @@ func TestSlowHeartbeats(t *testing.T) {
 	s.pass(10*time.Second, "n")
 	s.pass(1200 * time.Millisecond)
 	s.pass(2*time.Second, "n")
-	if s.logged("heartbeats are slow") == 0 {
+	if s.logged("failure detector: long interval between heartbeats") == 0 {
 		t.Error("a gap of two thirds of the pause is worth a warning")
 	}
 	s.now += 2 * time.Second // the node was busy
 	s.took(s.m.Tick(s.now))
-	if s.logged("heartbeats are late: this node has too little processor time") != 1 {
+	if s.logged("failure detector: heartbeats are sent late, the process was paused or lacks CPU time") != 1 {
 		t.Errorf("so is a tick that is late: %v", s.all.Log)
 	}
 }

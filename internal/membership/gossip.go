@@ -12,19 +12,19 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Gossip is what a node knows of the cluster, and which members have seen just
-// that. It is immutable: a change is another Gossip, which shares what stayed the
-// same. The zero value knows nobody.
+// Gossip is the state of the cluster as a node knows it, with the set of members that have seen it.
+// It is immutable: a change is another Gossip, which shares the unchanged parts. The zero value has
+// no members.
 //
-// These hold: no member is Removed; who observes, who ticks and who has seen it
-// is a member; no member has a tombstone.
+// Invariants: no member is Removed; nodes that observe, have a clock entry or have seen the gossip
+// are members; no member has a tombstone.
 type Gossip struct {
 	*content
 	seen bitmap
 }
 
-// content is all of a gossip but for who has seen it. Two nodes with the same
-// clock have the same content.
+// content is a gossip without the set of members that have seen it. Equal clocks imply equal
+// contents.
 type content struct {
 	members    []*Member // sorted by node
 	reach      Reachability
@@ -33,44 +33,44 @@ type content struct {
 	extensions []Extension // sorted by number
 }
 
-// Tombstone says that a node was removed and must never come back.
+// Tombstone records the removal of a node, which must never become a member again.
 type Tombstone struct {
 	Node identity.Node
-	// At is when it was removed, in seconds of Unix time on the clock of the node
-	// that did it.
+	// At is the time of the removal in seconds of Unix time, on the clock of the node that removed
+	// it.
 	At int64
-	// Count is the number of changes of the removed node that are contained.
+	// Count is the number of changes of the removed node that the gossip contains.
 	Count uint64
 }
 
-// Extension is something that a newer version added to the gossip. It is carried
-// along, and merged by taking the greater bytes.
+// Extension is a field that a newer version added to the gossip. Older versions forward it, and
+// merge it by taking the greater bytes.
 type Extension struct {
 	Number uint64
 	Data   []byte
 }
 
-// Change is what a node does to what it knows, all at once. Nothing of it is
-// retained.
+// Change is a set of changes that a node applies at once. The gossip does not keep references to
+// it.
 type Change struct {
 	// Put are new members, and members with another status.
 	Put []*Member
-	// Remove are members that go for good. At is when, in seconds of Unix time.
+	// Remove are members to remove. At is the time in seconds of Unix time.
 	Remove []identity.Node
 	At     int64
-	// Observed is what the node itself now thinks of others.
+	// Observed are new observations of the node itself.
 	Observed []Observation
-	// Forget drops the tombstones from before this time, in seconds of Unix time.
+	// Forget removes tombstones from before this time, in seconds of Unix time.
 	Forget int64
 }
 
-// Observation is what a node thinks of another.
+// Observation is an observation of another node.
 type Observation struct {
 	Subject identity.Node
 	Reach   Reach
 }
 
-// know returns the content, which is never nil.
+// know returns the content. It is never nil.
 func (g Gossip) know() *content {
 	if g.content == nil {
 		return &content{}
@@ -81,19 +81,19 @@ func (g Gossip) know() *content {
 // Members returns all members, sorted by node. They must not be modified.
 func (g Gossip) Members() []*Member { return g.know().members }
 
-// Reachability returns who thinks what of whom.
+// Reachability returns all observations.
 func (g Gossip) Reachability() Reachability { return g.know().reach }
 
-// Clock returns the version.
+// Clock returns the vector clock.
 func (g Gossip) Clock() Clock { return g.know().clock }
 
-// Tombstones returns the nodes that were removed, sorted. They must not be modified.
+// Tombstones returns the removed nodes, sorted. They must not be modified.
 func (g Gossip) Tombstones() []Tombstone { return g.know().tombstones }
 
-// Extensions returns what newer versions have added. They must not be modified.
+// Extensions returns the fields of newer versions. They must not be modified.
 func (g Gossip) Extensions() []Extension { return g.know().extensions }
 
-// Member returns a member, nil if the node is none.
+// Member returns a member, or nil.
 func (g Gossip) Member(n identity.Node) *Member {
 	if i, found := findMember(g.Members(), n); found {
 		return g.members[i]
@@ -101,8 +101,7 @@ func (g Gossip) Member(n identity.Node) *Member {
 	return nil
 }
 
-// Named returns the members that have a name: none or one, for a short while
-// maybe several.
+// Named returns the members with a name: none or one, and for a short time possibly several.
 func (g Gossip) Named(name string) []*Member {
 	members := g.Members()
 	from, _ := findMember(members, identity.Node{Name: name})
@@ -119,20 +118,20 @@ func (g Gossip) Buried(n identity.Node) bool {
 	return found
 }
 
-// HasSeen reports whether a member has seen exactly this.
+// HasSeen reports whether a member has seen exactly this state.
 func (g Gossip) HasSeen(n identity.Node) bool {
 	i, found := findMember(g.Members(), n)
 	return found && g.seen.has(i)
 }
 
-// SeenBy returns the members that have seen exactly this, sorted.
+// SeenBy returns the members that have seen exactly this state, sorted.
 func (g Gossip) SeenBy() []identity.Node {
 	nodes := make([]identity.Node, 0, g.seen.count())
 	g.seen.each(func(i int) { nodes = append(nodes, g.members[i].Node) })
 	return nodes
 }
 
-// Saw returns the gossip after a member has seen it.
+// Saw returns the gossip with a member added to those that have seen it.
 func (g Gossip) Saw(n identity.Node) Gossip {
 	if i, found := findMember(g.Members(), n); found {
 		g.seen = g.seen.with(i, len(g.members))
@@ -140,7 +139,7 @@ func (g Gossip) Saw(n identity.Node) Gossip {
 	return g
 }
 
-// notSeen returns the gossip as if a member had not seen it.
+// notSeen returns the gossip with a member removed from those that have seen it.
 func (g Gossip) notSeen(n identity.Node) Gossip {
 	if i, found := findMember(g.Members(), n); found && g.seen.has(i) {
 		g.seen = slices.Clone(g.seen)
@@ -149,16 +148,15 @@ func (g Gossip) notSeen(n identity.Node) Gossip {
 	return g
 }
 
-// Unseen returns the gossip as if nobody had seen it.
+// Unseen returns the gossip as if no member had seen it.
 func (g Gossip) Unseen() Gossip {
 	g.seen = nil
 	return g
 }
 
-// Apply returns the gossip after a change by self: one tick later, and seen by
-// self only. A change that changes nothing returns g. It is an error to give a
-// member a status that does not follow its last one, or to add a node that was
-// removed.
+// Apply returns the gossip after a change by self. Its clock is one tick later, and only self has
+// seen it. A change without effect returns g. It returns an error for a status that cannot follow
+// the last one, and for adding a removed node.
 func (g Gossip) Apply(self identity.Node, c Change) (Gossip, error) {
 	old := g.know()
 	changed := &content{old.members, old.reach, old.clock, old.tombstones, old.extensions}
@@ -181,8 +179,7 @@ func (g Gossip) Apply(self identity.Node, c Change) (Gossip, error) {
 	return Gossip{content: changed}.Saw(self), nil
 }
 
-// Ticked returns the gossip after a change by self that nothing but the clock
-// shows.
+// Ticked returns the gossip with one more tick of self and no other change.
 func (g Gossip) Ticked(self identity.Node) Gossip {
 	c := *g.know()
 	if g.Member(self) != nil {
@@ -191,7 +188,7 @@ func (g Gossip) Ticked(self identity.Node) Gossip {
 	return Gossip{content: &c}.Saw(self)
 }
 
-// equal reports whether nothing was replaced in a copy of a content.
+// equal reports whether no part of a copied content was replaced.
 func (c *content) equal(old *content) bool {
 	return sameSlice(c.members, old.members) && sameSlice(c.reach.Observers, old.reach.Observers) && sameSlice(c.tombstones, old.tombstones)
 }
@@ -208,11 +205,11 @@ func (c *content) put(members []*Member) error {
 		i, known := findMember(c.members, m.Node)
 		switch {
 		case m.Status == Removed || rank(m.Status) == 0:
-			return fmt.Errorf("membership: %v can't be a member that is %v", m.Node, m.Status)
+			return fmt.Errorf("membership: %v cannot be a member with status %v", m.Node, m.Status)
 		case known && sameMember(c.members[i], m):
 		case known:
 			if now := c.members[i].Status; now != m.Status && !now.CanBecome(m.Status) {
-				return fmt.Errorf("membership: %v is %v, it can't become %v", m.Node, now, m.Status)
+				return fmt.Errorf("membership: %v is %v, it cannot become %v", m.Node, now, m.Status)
 			}
 			if !cloned {
 				c.members, cloned = slices.Clone(c.members), true
@@ -220,7 +217,7 @@ func (c *content) put(members []*Member) error {
 			c.members[i] = m
 		default:
 			if _, buried := findTombstone(c.tombstones, m.Node); buried {
-				return fmt.Errorf("membership: %v was removed, it can't come back", m.Node)
+				return fmt.Errorf("membership: %v was removed and cannot become a member again", m.Node)
 			}
 			added = append(added, m)
 		}
@@ -260,16 +257,15 @@ func findTombstone(all []Tombstone, n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(all, n, func(t Tombstone, n identity.Node) int { return t.Node.Compare(n) })
 }
 
-// Merge returns what two nodes know together, for when neither knows all that
-// the other does. It does not matter in which order states are merged, or how
-// often. Nobody has seen the result.
+// Merge returns the union of two concurrent states. Merging is commutative, associative and
+// idempotent. No member has seen the result.
 //
-// tick is true if the result holds changes of a node that was removed, which
-// whoever removed it did not know of. They leave no trace in the clock, so that the
-// result needs a tick of the node that merged, for no two contents to have the same clock.
+// tick is true if the result contains changes of a removed node that the removing node did not
+// know. They are not in the merged clock, so the merging node must add a tick of its own; otherwise
+// two different contents could have the same clock.
 //
-// A member that is Down or Exiting on one side and unknown to the other stays, unless
-// there is a tombstone: to drop it would make the result depend on the order of merges.
+// A member that is Down or Exiting on one side and unknown to the other is kept unless there is a
+// tombstone. Dropping it would make the result depend on the order of merges.
 func (g Gossip) Merge(other Gossip) (merged Gossip, tick bool) {
 	a, b := g.know(), other.know()
 	m := &content{clock: a.clock.Merge(b.clock), tombstones: mergeTombstones(a.tombstones, b.tombstones), extensions: mergeExtensions(a.extensions, b.extensions)}
@@ -298,8 +294,8 @@ func (g Gossip) Merge(other Gossip) (merged Gossip, tick bool) {
 	return Gossip{content: m}, tick
 }
 
-// mergeMembers returns the members of both sides without the buried ones, and
-// whether there were such.
+// mergeMembers returns the members of both sides without removed ones, and whether any were left
+// out.
 func mergeMembers(a, b []*Member, buried []Tombstone) (merged []*Member, dropped bool) {
 	merged = make([]*Member, 0, max(len(a), len(b)))
 	ofA, ofB, k := true, true, 0
@@ -325,7 +321,7 @@ func mergeMembers(a, b []*Member, buried []Tombstone) (merged []*Member, dropped
 		ofB = ofB && at < len(b) && b[at] == m
 		merged = append(merged, m)
 	}
-	switch { // share the memory of the side that it is
+	switch { // share the memory of one side if possible
 	case ofA && len(merged) == len(a):
 		return a, dropped
 	case ofB && len(merged) == len(b):

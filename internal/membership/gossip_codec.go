@@ -11,20 +11,20 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// The content of a gossip, without who has seen it, is encoded as
+// The content of a gossip, without the set of members that have seen it, is encoded as
 //
 //	profiles    count, then version, roles
 //	members     count, then node, status, up number, index of the profile
-//	clock       count, then index of the member (less the one before), count
+//	clock       count, then index of the member (minus the previous one), count
 //	observers   count, then index of the member, version, records;
 //	            a record is the index of the subject, reach, version
 //	tombstones  count, then node, seconds, count
 //	extensions  count, then number, bytes
 //
-// Numbers are varints. Equal contents have equal encodings. Whatever a newer
-// version wants to add is an extension, so that older ones carry it along.
+// Numbers are varints. Equal contents have equal encodings. New fields of later versions are
+// extensions, which older versions forward.
 
-// AppendContent appends the encoding of all of the gossip but for who has seen it.
+// AppendContent appends the encoding of the gossip without the set of members that have seen it.
 func (g Gossip) AppendContent(dst []byte) []byte {
 	c := g.know()
 	dst = c.appendMembers(dst)
@@ -62,10 +62,10 @@ func (g Gossip) AppendContent(dst []byte) []byte {
 	return dst
 }
 
-// appendIndex appends where a member stands, less where the one before stands.
+// appendIndex appends the index of a member, minus the previous index.
 func (c *content) appendIndex(dst []byte, n identity.Node, last int) (encoded []byte, index int) {
 	behind := c.members[last:]
-	i := 1 // neighbours are likely: members that tick are often many
+	i := 1 // neighbours are likely, because often many members have ticks
 	if len(behind) < 2 || behind[1].Node != n {
 		i, _ = findMember(behind, n)
 	}
@@ -110,9 +110,8 @@ func (c *content) appendMembers(dst []byte) []byte {
 
 func sameProfile(a, b *Member) bool { return a.Version == b.Version && sameRoles(a.Roles, b.Roles) }
 
-// DecodeContent decodes what AppendContent has written. Whatever is the same in
-// known, which may be the zero value, is shared with it. The result does not
-// refer to b. The error matches ErrMalformed.
+// DecodeContent decodes the format of AppendContent. The result shares equal parts with known,
+// which may be the zero value, and does not refer to b. The error matches ErrMalformed.
 func DecodeContent(b []byte, known Gossip) (Gossip, error) {
 	r := &reader{b: b}
 	old := known.know()
@@ -130,7 +129,7 @@ func DecodeContent(b []byte, known Gossip) (Gossip, error) {
 		c.extensions = append(c.extensions, e)
 	}
 	if r.err == nil && len(r.b) > 0 {
-		r.fail("%d bytes too many", len(r.b))
+		r.fail("%d trailing bytes", len(r.b))
 	}
 	if r.err != nil {
 		return Gossip{}, r.err
@@ -162,9 +161,9 @@ func (c *content) readMembers(r *reader, old *content) {
 		profile := int(r.uint(maxProfiles, "profile")) //nolint:gosec // at most maxProfiles
 		switch {
 		case rank(m.Status) == 0 || m.Status == Removed:
-			r.fail("status %d is none", byte(m.Status))
+			r.fail("unknown status %d", byte(m.Status))
 		case profile >= len(profiles):
-			r.fail("profile %d is missing", profile)
+			r.fail("unknown profile %d", profile)
 		}
 		if r.err != nil {
 			return
@@ -175,9 +174,9 @@ func (c *content) readMembers(r *reader, old *content) {
 		}
 		if at < len(old.members) && nodes.is(old.members[at].Node) {
 			before := old.members[at]
-			at++ // most of the time that is the next one
+			at++ // usually the next one
 			m.Node = before.Node
-			if sameProfile(before, &m) { // from now on the comparison is fast
+			if sameProfile(before, &m) { // sharing makes later comparisons fast
 				profiles[profile].Roles, profiles[profile].Version = before.Roles, before.Version
 			}
 			if sameMember(before, &m) {
@@ -226,25 +225,24 @@ func readRoles(r *reader) []string {
 	return roles
 }
 
-// behind reports whether a node comes before the one that was read.
+// behind reports whether a node sorts before the one that was read.
 func (w *nodeReader) behind(n identity.Node) bool {
 	return n.Name < string(w.name) || n.Name == string(w.name) && n.UID < w.uid
 }
 
 func (w *nodeReader) is(n identity.Node) bool { return n.UID == w.uid && n.Name == string(w.name) }
 
-// index reads where a member stands. The first may be anywhere, each next one
-// stands behind the one before.
-func (c *content) index(r *reader, last int, first bool, what string) int {
-	by := int(r.uint(MaxMembers, what)) //nolint:gosec // at most MaxMembers
+// index reads the index of a member. Indices are strictly increasing.
+func (c *content) index(r *reader, last int, first bool, field string) int {
+	by := int(r.uint(MaxMembers, field)) //nolint:gosec // at most MaxMembers
 	switch {
 	case r.err != nil:
 		return 0
 	case by == 0 && !first:
-		r.fail("%s stands twice", what)
+		r.fail("%s is duplicated", field)
 		return 0
 	case last+by >= len(c.members):
-		r.fail("%s is no member", what)
+		r.fail("%s is not a member", field)
 		return 0
 	}
 	return last + by
@@ -261,7 +259,7 @@ func (c *content) readClock(r *reader, old *content) {
 		last = c.index(r, last, i == 0, "tick")
 		count := r.uint(1<<63, "tick")
 		if r.err == nil && count == 0 {
-			r.fail("a tick is none")
+			r.fail("a tick is 0")
 		}
 		if r.err != nil {
 			return
@@ -288,7 +286,8 @@ func (c *content) readObservers(r *reader, old *content) {
 			return
 		}
 		o.Node = c.members[last].Node
-		// The same version of an observer has the same records, unless one of them was removed since.
+		// The same version of an observer has the same records, unless one of them was removed
+		// since.
 		for at < len(old.reach.Observers) && old.reach.Observers[at].Node.Compare(o.Node) < 0 {
 			at++
 		}
@@ -300,7 +299,7 @@ func (c *content) readObservers(r *reader, old *content) {
 			subject = c.index(r, subject, k == 0, "subject")
 			rec := Record{Reach: Reach(r.byte("reach")), Version: r.uint(1<<63, "record's version")}
 			if rec.Reach < Reachable || rec.Reach > Terminated {
-				r.fail("reach %d is none", byte(rec.Reach))
+				r.fail("unknown reach %d", byte(rec.Reach))
 			}
 			if r.err != nil {
 				return
@@ -343,7 +342,7 @@ func (c *content) readTombstones(r *reader) {
 		r.b = r.b[size:]
 		t := Tombstone{nodes.node(), at, r.uint(1<<63, "tombstone")}
 		if _, member := findMember(c.members, t.Node); member {
-			r.fail("%v is a member and removed", t.Node)
+			r.fail("%v is both a member and removed", t.Node)
 		}
 		if r.err != nil {
 			return

@@ -10,12 +10,12 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// smallCluster is the number of members up to which a whole state is sent at once
-// to whom it may be news. In larger ones it is worth asking first.
+// smallCluster is the number of members up to which a whole state is sent at once to a member that
+// may not have it. In larger clusters the versions are compared first.
 const smallCluster = 32
 
-// gossipRound gossips with one other member, and once or twice more before the
-// next round if few have seen the last change.
+// gossipRound gossips with one other member, and once or twice more before the next round if few
+// members have seen the last change.
 func (m *Machine) gossipRound() {
 	m.probe()
 	m.gossipWithOne()
@@ -33,7 +33,7 @@ func (m *Machine) speedUp() {
 	}
 }
 
-// hurry reports whether the last change has to get around.
+// hurry reports whether less than half of the members have seen the last change.
 func (m *Machine) hurry() bool {
 	return m.cache.anyDown || m.gossip.seen.count() < len(m.gossip.Members())/2
 }
@@ -44,8 +44,8 @@ func (m *Machine) gossipWithOne() {
 	}
 }
 
-// gossipWith tells a member what this node knows. It is told only which version
-// it is if it is likely to have the same, or if it would be much.
+// gossipWith sends the state of this node to a member. It sends only a digest if the member
+// probably has the same state or the state is large.
 func (m *Machine) gossipWith(n identity.Node) {
 	if m.gossip.HasSeen(n) || len(m.gossip.members) > smallCluster {
 		m.sendDigests(n)
@@ -54,9 +54,8 @@ func (m *Machine) gossipWith(n identity.Node) {
 	m.sendState(n)
 }
 
-// target chooses whom to gossip with: any other member that this node itself
-// does not find unreachable, with preference for those that have not seen the last
-// change.
+// target chooses a member for gossip: one that this node itself does not find unreachable,
+// preferably one that has not seen the last change.
 func (m *Machine) target() identity.Node {
 	all := m.candidates()
 	n := all.count()
@@ -86,7 +85,7 @@ func (m *Machine) candidates() bitmap {
 		}
 		clear(m.self)
 		m.gossip.Reachability().of(m.self, func(rec Record) { clear(rec.Subject) })
-		for n := range m.confirmed { // the order does not show
+		for n := range m.confirmed { // the order is not observable
 			clear(n)
 		}
 		m.cache.candidates = all
@@ -94,8 +93,8 @@ func (m *Machine) candidates() bitmap {
 	return m.cache.candidates
 }
 
-// gossipWithSome gossips with up to n others at random. Those that exit come last: they know
-// what there is to know, or others will tell them.
+// gossipWithSome gossips with up to n random members. Exiting members come last: they have the
+// state, or receive it from others.
 func (m *Machine) gossipWithSome(n int) {
 	var some, exiting []identity.Node
 	all := m.candidates()
@@ -112,7 +111,7 @@ func (m *Machine) gossipWithSome(n int) {
 	}
 }
 
-// digests compares versions by what stands for them.
+// digests handles a comparison of versions by digests.
 func (m *Machine) digests(from identity.Node, msg Digests) {
 	if msg.Version != m.digest() {
 		m.sendVersions(from)
@@ -124,7 +123,7 @@ func (m *Machine) digests(from identity.Node, msg Digests) {
 	}
 }
 
-// versions compares versions by their clocks.
+// versions handles a comparison of versions by their clocks.
 func (m *Machine) versions(from identity.Node, msg Versions) {
 	order := msg.Clock.Compare(m.gossip.Clock())
 	switch order {
@@ -133,7 +132,7 @@ func (m *Machine) versions(from identity.Node, msg Versions) {
 			m.sendSeen(from)
 		}
 	case After:
-		m.sendVersions(from) // which asks for the state
+		m.sendVersions(from) // which requests the state
 	case Before, Concurrent:
 		m.sendState(from)
 	}
@@ -142,7 +141,7 @@ func (m *Machine) versions(from identity.Node, msg Versions) {
 	}
 }
 
-// seen adds who has seen the version that both have.
+// seen adds the members that have seen the version that both nodes have.
 func (m *Machine) seen(from identity.Node, msg Seen) {
 	if msg.Version != m.digest() {
 		m.sendVersions(from)
@@ -184,7 +183,7 @@ func (m *Machine) state(in Received, msg State) {
 	remote, err := msg.Gossip(m.gossip)
 	if err != nil {
 		m.drop(DropMalformed)
-		m.log(Warn, "a gossip can't be read", Attr{"from", from}, Attr{"error", err})
+		m.log(Warn, "cannot decode gossip", Attr{"from", from}, Attr{"error", err})
 		return
 	}
 	me, known := findMember(remote.Members(), m.self)
@@ -193,7 +192,7 @@ func (m *Machine) state(in Received, msg State) {
 		return
 	}
 	order := remote.Clock().Compare(m.gossip.Clock())
-	if order == Same { // the digest was not that of the clock
+	if order == Same { // the digest did not match the clock
 		m.drop(DropMalformed)
 		return
 	}
@@ -221,14 +220,14 @@ func (m *Machine) state(in Received, msg State) {
 	m.proved(from)
 }
 
-// spread tells a node at once that it was marked as down, so that it stops.
+// spread sends the state at once to a node that was downed, so that it stops.
 func (m *Machine) spread(down identity.Node) {
 	if down != m.self {
 		m.sendState(down)
 	}
 }
 
-// age is how long ago a message arrived.
+// age returns the time since the arrival of a message.
 func (in *Received) age(now time.Duration) time.Duration {
 	if in.Arrived == 0 {
 		return 0
@@ -236,9 +235,9 @@ func (in *Received) age(now time.Duration) time.Duration {
 	return now - in.Arrived
 }
 
-// cache holds what follows from the gossip and is asked for often.
+// cache holds values derived from the gossip that are needed often.
 type cache struct {
-	// These follow from the content.
+	// Derived from the content:
 	of          *content
 	digest      Digest
 	body        []byte
@@ -251,26 +250,26 @@ type cache struct {
 	anyDown     bool
 	anyLeaving  bool
 	anyExiting  bool
-	open        bool   // it is open about somebody whether to go on without
+	open        bool   // a downing decision about a member is pending
 	closing     bool   // the whole cluster is about to stop
-	candidates  bitmap // whom to gossip with
+	candidates  bitmap // members to gossip with
 	values      []Member
 	valuesOf    []*Member
-	// These follow from the content and from who has seen it.
+	// Derived from the content and the set of members that have seen it:
 	state, seen, digests, versions []byte
-	// size is that of the last body.
+	// size is the size of the last body.
 	size int
 }
 
 // me returns this node as a member.
 func (m *Machine) me() *Member { return m.gossip.Member(m.self) }
 
-// change makes a change of this node's own and publishes it. It reports whether
-// it changed anything.
+// change applies a change of this node and publishes it. It reports whether the change had an
+// effect.
 func (m *Machine) change(c Change) bool {
 	next, err := m.gossip.Apply(m.self, c)
 	if err != nil {
-		m.log(Error, "a change that can't be", Attr{"error", err})
+		m.log(Error, "invalid change of the gossip", Attr{"error", err})
 		return false
 	}
 	if next.content == m.gossip.content {
@@ -280,8 +279,8 @@ func (m *Machine) change(c Change) bool {
 	return true
 }
 
-// adopt takes what another node knew, or a change of this node's own, and sees
-// it, unless this node still has to do something before it goes.
+// adopt replaces the gossip with a received or locally changed one, and marks it as seen by this
+// node unless the node has work to do before it leaves.
 func (m *Machine) adopt(next Gossip) {
 	if me := next.Member(m.self); me != nil && me.Status == Exiting && !m.exited {
 		m.exiting = true
@@ -331,8 +330,7 @@ func (m *Machine) set(next Gossip) {
 	m.leavers()
 }
 
-// findUnreachable finds who is unreachable. The slices stay the same if nobody
-// else is.
+// findUnreachable derives the unreachable members. The slices stay the same if the members do.
 func (m *Machine) findUnreachable() {
 	m.cache.unreachable = m.gossip.unreachable(nil)
 	bad := nodesOf(m.gossip.members, m.cache.unreachable)
@@ -344,7 +342,7 @@ func (m *Machine) findUnreachable() {
 
 func (m *Machine) publish(e Event) { m.out.Events = append(m.out.Events, e) }
 
-// findLeaders finds the leader in all and of each role.
+// findLeaders derives the leader of all members and of each role.
 func (m *Machine) findLeaders() {
 	find := func(role string) identity.Node {
 		return leader(m.gossip.members, m.cache.unreachable, m.self, func(o *Member) bool { return o.HasRole(role) })
@@ -373,7 +371,7 @@ func roles(members []*Member) []string {
 	return all
 }
 
-// digest stands for the version of the gossip.
+// digest returns the digest of the gossip's version.
 func (m *Machine) digest() Digest {
 	if m.cache.digest == (Digest{}) {
 		m.cache.digest = m.gossip.Clock().Digest()
@@ -381,7 +379,7 @@ func (m *Machine) digest() Digest {
 	return m.cache.digest
 }
 
-// encodedState returns the gossip as a message.
+// encodedState returns the gossip as an encoded message.
 func (m *Machine) encodedState() []byte {
 	if m.cache.state == nil {
 		if m.cache.body == nil {
@@ -395,7 +393,7 @@ func (m *Machine) encodedState() []byte {
 
 func (m *Machine) sendState(to identity.Node) { m.sendData(to, KindState, m.encodedState()) }
 
-// sendSeen tells a node that has the same version who has seen it.
+// sendSeen sends the set of members that have seen the version to a node with the same version.
 func (m *Machine) sendSeen(to identity.Node) {
 	if m.cache.seen == nil {
 		m.cache.seen = AppendMessage(nil, Seen{m.digest(), encodeBitmap(m.gossip.seen)})

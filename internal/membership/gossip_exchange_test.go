@@ -120,7 +120,7 @@ func TestGossipThatIsNotTaken(t *testing.T) {
 	broken := membership.StateOf(news)
 	broken.Content = broken.Content[:len(broken.Content)-3]
 	before := s.dropped(membership.DropMalformed)
-	if s.recv("a", broken); s.dropped(membership.DropMalformed) != before+1 || s.logged("a gossip can't be read") != 1 {
+	if s.recv("a", broken); s.dropped(membership.DropMalformed) != before+1 || s.logged("cannot decode gossip") != 1 {
 		t.Error("a broken one is counted and logged")
 	}
 	for i, k := range []membership.Message{membership.StateOf(news), membership.Digests{}, membership.Versions{}, membership.SeenOf(news)} {

@@ -12,31 +12,31 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// join is how a node gets in.
+// join is the state of a node that is joining.
 type join struct {
 	wanted bool
-	seeds  []string // others that are asked, in order
-	first  bool     // this node is the first of the seeds, or the only one: it may found a cluster
-	name   string   // who is asked to be let in
-	direct bool     // it was named by the user
+	seeds  []string // other seeds to ask, in order
+	first  bool     // this node is the first seed, or the only one: it may found a cluster
+	name   string   // the node that receives the join requests
+	direct bool     // the user chose the node
 	nacked []string
-	since  time.Duration // since when they are asked without a break
+	since  time.Duration // since when requests are sent without interruption
 	asked  time.Duration // when name was asked first
 }
 
 const (
-	// seedRetry is the time between two questions to the seeds: some don't run yet, or can't let anybody in yet.
+	// seedRetry is the time between two requests to the seeds: some may not run yet, or cannot
+	// accept nodes yet.
 	seedRetry = time.Second
-	// joinAgain is the time between two wishes to be let in by one node: it may first
-	// have to find out that whoever has the name is gone, and does not say when it has.
+	// joinAgain is the time between two join requests to one node. That node may first have to find
+	// out whether the previous owner of the name is dead, and does not report when it has.
 	joinAgain = time.Second
-	// claimWait is for how long it waits, at the least, for another process with its
-	// name to answer before it founds a cluster.
+	// claimWait is the minimum time that a node waits for another process with its name to reply
+	// before it founds a cluster.
 	claimWait = 500 * time.Millisecond
 )
 
-// CheckSeeds returns an error that matches identity.ErrInvalid if one of the
-// names can't be that of a node.
+// CheckSeeds returns an error that matches identity.ErrInvalid if a seed is not a valid name.
 func CheckSeeds(seeds []string) error {
 	for _, name := range seeds {
 		if err := identity.CheckName(name); err != nil {
@@ -46,13 +46,13 @@ func CheckSeeds(seeds []string) error {
 	return nil
 }
 
-// joinSeeds begins to join through seeds.
+// joinSeeds starts joining through seeds.
 func (m *Machine) joinSeeds(seeds []string) {
 	if !m.mayJoin() {
 		return
 	}
 	if err := CheckSeeds(seeds); err != nil || len(seeds) == 0 {
-		m.log(Error, "no such seeds", Attr{"seeds", seeds}, Attr{"error", err})
+		m.log(Error, "join: invalid seeds", Attr{"seeds", seeds}, Attr{"error", err})
 		return
 	}
 	m.join = join{wanted: true, first: seeds[0] == m.self.Name}
@@ -67,17 +67,17 @@ func (m *Machine) joinSeeds(seeds []string) {
 	m.beginJoin()
 }
 
-// joinNode begins to join the cluster of one node.
+// joinNode starts joining through one node.
 func (m *Machine) joinNode(name string) {
 	if !m.mayJoin() {
 		return
 	}
 	if err := identity.CheckName(name); err != nil {
-		m.log(Error, "no such node", Attr{"error", err})
+		m.log(Error, "join: invalid node name", Attr{"error", err})
 		return
 	}
 	m.join = join{wanted: true, direct: true, name: name}
-	if name == m.self.Name { // which is to be the only seed
+	if name == m.self.Name { // this node is the only seed
 		m.join = join{wanted: true, first: true}
 	}
 	m.beginJoin()
@@ -85,15 +85,15 @@ func (m *Machine) joinNode(name string) {
 
 func (m *Machine) mayJoin() bool {
 	if m.phase == member || m.join.wanted {
-		m.log(Warn, "this node joins already, or has joined")
+		m.log(Warn, "join: node is already joining or has joined")
 		return false
 	}
 	return true
 }
 
-// beginJoin begins to join, or to do so anew. Nobody is asked before the node
-// hears itself: while the broker is away silence says nothing, and a seed would
-// found a cluster of its own.
+// beginJoin starts or restarts joining. No requests are sent before the node receives its own
+// heartbeats: while the broker is unavailable the silence of others is no evidence, and a seed
+// would found a second cluster.
 func (m *Machine) beginJoin() {
 	m.phase = idle
 	m.timers[timerJoin] = Never
@@ -112,7 +112,7 @@ func (m *Machine) beginJoin() {
 	}
 }
 
-// askSeeds asks all seeds that have not declined.
+// askSeeds sends requests to all seeds that have not declined.
 func (m *Machine) askSeeds() {
 	for _, name := range m.join.seeds {
 		if !m.join.first || !slices.Contains(m.join.nacked, name) {
@@ -126,13 +126,13 @@ func (m *Machine) askSeeds() {
 	}
 }
 
-// ask asks a node to be let in.
+// ask sends a join request to a node.
 func (m *Machine) ask(name string) {
 	m.phase, m.join.name, m.join.asked = trying, name, m.now
 	m.askAgain()
 }
 
-// askAgain asks the same node, until it is time to begin anew.
+// askAgain repeats the join request until joining restarts.
 func (m *Machine) askAgain() {
 	m.send(identity.Node{Name: m.join.name}, Join{m.cfg.Roles, m.cfg.Version})
 	m.again(timerJoin, joinAgain)
@@ -141,18 +141,18 @@ func (m *Machine) askAgain() {
 	}
 }
 
-// joinLate is called when nobody has answered in time.
+// joinLate handles the time-out of a reply.
 func (m *Machine) joinLate() {
 	switch {
 	case m.phase == trying && (m.s.RetryJoinAfter < 0 || m.now < m.join.asked+m.s.RetryJoinAfter):
 		m.askAgain()
 	case m.phase == trying:
 		m.count.TimedOut[TimeoutJoin]++
-		m.log(Warn, "nobody has let this node in", Attr{"asked", m.join.name})
+		m.log(Warn, "join: no reply to the join request", Attr{"asked", m.join.name})
 		m.beginJoin()
 	case m.phase != seeking:
 	case m.link.state != linkUp || m.now-m.link.heard > 2*m.s.HeartbeatInterval:
-		m.join.since = m.now // silence says nothing
+		m.join.since = m.now // the silence is no evidence
 		m.again(timerJoin, seedRetry)
 		if m.join.first {
 			m.askSeeds()
@@ -167,25 +167,25 @@ func (m *Machine) joinLate() {
 	default:
 		if m.now-m.join.since >= m.s.SeedNodeTimeout {
 			m.count.TimedOut[TimeoutSeeds]++
-			m.log(Warn, "no seed lets this node in", Attr{"seeds", m.join.seeds}, Attr{"after", m.s.SeedNodeTimeout})
+			m.log(Warn, "join: no seed has accepted this node", Attr{"seeds", m.join.seeds}, Attr{"after", m.s.SeedNodeTimeout})
 			m.join.since = m.now
 		}
 		m.askSeeds()
 	}
 }
 
-// joinTooLate is called when no cluster was found in all the time there was.
+// joinTooLate stops the node when no cluster was found in time.
 func (m *Machine) joinTooLate() {
 	if m.phase != member {
 		m.count.TimedOut[TimeoutJoining]++
-		m.log(Error, "no cluster was found", Attr{"after", m.s.StopJoiningAfter})
+		m.log(Error, "join: no cluster was found", Attr{"after", m.s.StopJoiningAfter})
 		m.stop(Unsuccessful)
 	}
 }
 
-// joinSelf founds a cluster. The founder is Up at once, and so the oldest.
+// joinSelf founds a cluster. The founder is Up at once and is the oldest member.
 func (m *Machine) joinSelf() {
-	m.log(Info, "this node founds a cluster")
+	m.log(Info, "join: founding a new cluster")
 	me := &Member{Node: m.self, Status: Joining, UpNumber: NeverUp, Roles: m.cfg.Roles, Version: m.cfg.Version}
 	m.become(func() { m.change(Change{Put: []*Member{me}}) })
 	if m.cache.leader == m.self {
@@ -196,7 +196,7 @@ func (m *Machine) joinSelf() {
 	m.offerAll()
 }
 
-// become makes this node a member, with what it knows from then on.
+// become makes this node a member with the given state.
 func (m *Machine) become(know func()) {
 	m.phase, m.join.wanted = member, false
 	m.timers[timerJoin], m.timers[timerJoining] = Never, Never
@@ -209,12 +209,12 @@ func (m *Machine) become(know func()) {
 	m.again(timerLeader, m.s.InitialDelay)
 }
 
-// asks reports whether a node with a name is asked to let this node in.
+// asks reports whether this node is sending join requests to the node with a name.
 func (m *Machine) asks(name string) bool {
 	return m.phase == seeking && slices.Contains(m.join.seeds, name) || m.phase == trying && m.join.name == name
 }
 
-// setVersion supplies the version that was promised.
+// setVersion sets the pending version.
 func (m *Machine) setVersion(v Version) {
 	if !m.cfg.VersionPending {
 		return
@@ -225,7 +225,7 @@ func (m *Machine) setVersion(v Version) {
 	}
 }
 
-// welcome is the answer to a Join.
+// welcome handles the reply to a Join.
 func (m *Machine) welcome(from identity.Node, w Welcome) {
 	if m.phase != trying || from.Name != m.join.name {
 		m.drop(DropUnexpected)
@@ -235,36 +235,36 @@ func (m *Machine) welcome(from identity.Node, w Welcome) {
 	switch {
 	case err != nil:
 		m.drop(DropMalformed)
-		m.log(Warn, "a welcome can't be read", Attr{"from", from}, Attr{"error", err})
+		m.log(Warn, "join: cannot decode the welcome", Attr{"from", from}, Attr{"error", err})
 		return
 	case g.Member(m.self) == nil || g.Member(from) == nil:
 		m.drop(DropUnknown)
 		return
 	}
-	m.log(Info, "this node was let in", Attr{"by", from}, Attr{"members", len(g.Members())})
+	m.log(Info, "join: accepted by the cluster", Attr{"by", from}, Attr{"members", len(g.Members())})
 	m.become(func() { m.adopt(g) })
 	m.sendState(from)
 	m.offerAll()
 }
 
 const (
-	// welcomeAgain is after how long a node that asks again is taken not to have got its
-	// welcome. It asks every second, and with many of them a welcome takes longer than that.
+	// welcomeAgain is the time after which a node that repeats its request receives another
+	// welcome. It repeats the request every second, and with many joining nodes a welcome takes
+	// longer than that.
 	welcomeAgain = 3 * time.Second
-	// awayInterval is the least time between two log lines about nodes that can't join.
+	// awayInterval is the minimum time between two log lines about rejected join requests.
 	awayInterval = 5 * time.Second
-	// maxWaiting bounds how many nodes are remembered that wait for this one to be a member; more
-	// ask again.
+	// maxWaiting limits how many waiting nodes are remembered. Others repeat their requests.
 	maxWaiting = 1000
 )
 
-// waiting is a node that has asked whether it could join here when this node was no member yet.
+// waiting is a node that sent InitJoin before this node was a member.
 type waiting struct {
 	node       identity.Node
 	compatible bool
 }
 
-// initJoin answers whether a node could join here.
+// initJoin replies whether a node could join here.
 func (m *Machine) initJoin(from identity.Node, msg InitJoin) {
 	if from.Name == m.self.Name {
 		m.namesakeAsks(from)
@@ -283,8 +283,9 @@ func (m *Machine) initJoin(from identity.Node, msg InitJoin) {
 	}
 }
 
-// wait declines for now, and remembers who asks: the nodes of a cluster start together, and would wait for nothing when
-// this one is a member. A seed that asks could let nobody in either.
+// wait declines for now and remembers the node. The nodes of a cluster start together, and would
+// otherwise wait although this one has become a member. A seed is not remembered, because it could
+// not accept nodes either.
 func (m *Machine) wait(from identity.Node, settings []Setting) {
 	m.send(from, InitJoinNack{})
 	if !m.waits(from) {
@@ -305,21 +306,21 @@ func (m *Machine) remember(w waiting) {
 	}
 }
 
-// compatible reports whether a node's settings are this one's.
+// compatible reports whether the settings of a node match.
 func (m *Machine) compatible(other identity.Node, settings []Setting) bool {
 	differ := differences(m.cfg.Check, settings)
 	if len(differ) > 0 {
-		m.log(Warn, "a node with other settings asks to join", Attr{"member", other}, Attr{"settings", differ})
+		m.log(Warn, "join: request from a node with different settings", Attr{"member", other}, Attr{"settings", differ})
 	}
 	return len(differ) == 0
 }
 
-// offer tells a node that it could join here.
+// offer sends a node the reply that it can join here.
 func (m *Machine) offer(to identity.Node, compatible bool) {
 	m.send(to, InitJoinAck{Compatible: compatible, Settings: m.cfg.Check})
 }
 
-// offerAll tells those that wait that they could join now.
+// offerAll sends this reply to all waiting nodes.
 func (m *Machine) offerAll() {
 	for _, w := range m.waiting {
 		if !m.gossip.Buried(w.node) {
@@ -329,7 +330,7 @@ func (m *Machine) offerAll() {
 	m.waiting = nil
 }
 
-// differences returns the keys of settings that are not the same.
+// differences returns the keys of different settings.
 func differences(a, b []Setting) (keys []string) {
 	for x, y := range pairs(a, b, func(a, b *Setting) int { return strings.Compare(a.Key, b.Key) }) {
 		switch {
@@ -346,7 +347,7 @@ func differences(a, b []Setting) (keys []string) {
 	return keys
 }
 
-// initJoinAck is a seed's offer. The first one is taken.
+// initJoinAck handles a seed's offer. The first offer is accepted.
 func (m *Machine) initJoinAck(from identity.Node, msg InitJoinAck) {
 	if m.phase != seeking || !slices.Contains(m.join.seeds, from.Name) {
 		m.drop(DropUnexpected)
@@ -358,16 +359,17 @@ func (m *Machine) initJoinAck(from identity.Node, msg InitJoinAck) {
 		return
 	}
 	if m.s.IgnoreIncompatible {
-		m.log(Warn, "the settings of this node differ from those of the cluster", Attr{"settings", differ})
+		m.log(Warn, "join: settings differ from those of the cluster", Attr{"settings", differ})
 		m.ask(from.Name)
 		return
 	}
-	m.log(Error, "the settings of this node differ from those of the cluster", Attr{"settings", differ})
+	m.log(Error, "join: settings differ from those of the cluster", Attr{"settings", differ})
 	m.stopFor(Incompatible, strings.Join(differ, ", "))
 }
 
-// initJoinNack is a seed that can't let anybody in. The first seed takes it for one that waits, too: it may have asked
-// before this one ran. It compares the settings itself.
+// initJoinNack handles the reply of a seed that cannot accept nodes. The first seed remembers that
+// seed as waiting as well: it may have sent its request before this node ran. That seed compares
+// the settings itself.
 func (m *Machine) initJoinNack(from identity.Node) {
 	switch {
 	case m.phase != seeking || !slices.Contains(m.join.seeds, from.Name):
@@ -380,8 +382,8 @@ func (m *Machine) initJoinNack(from identity.Node) {
 	}
 }
 
-// declined lets the first seed found a cluster if there is no other seed that could let it
-// in, but not before another process with its name had time to answer.
+// declined lets the first seed found a cluster if no other seed can accept it, but not before
+// another process with its name had time to reply.
 func (m *Machine) declined(seed string) {
 	if !slices.Contains(m.join.nacked, seed) {
 		m.join.nacked = append(m.join.nacked, seed)
@@ -395,7 +397,7 @@ func (m *Machine) allDeclined() {
 	}
 }
 
-// joinAsked handles a node's wish to become a member.
+// joinAsked handles a join request.
 func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	me := m.me()
 	named := m.gossip.Named(from.Name)
@@ -416,8 +418,8 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 		}
 		return
 	case m.link.suspended:
-		// This node may have been given up: whoever it lets in may be let into nothing, and whoever had the
-		// name may live where it is still a member.
+		// Other members may have downed this node. Then a node that it accepts is not a member for
+		// them, and the previous owner of the name may be alive there.
 		m.turnAway(Info, "a node can't join now: this node does not know whether it is a member itself", Attr{"member", from})
 		return
 	case len(named) > 0:
@@ -427,21 +429,21 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 		m.turnAway(Error, "the cluster is full", Attr{"member", from}, Attr{"members", MaxMembers})
 		return
 	}
-	for i := range m.graves { // the name is in use again: whoever had it is gone
+	for i := range m.graves { // the name is in use again, so its previous owner is dead
 		if m.graves[i].node.Name == from.Name {
 			m.graves[i].due = m.now
 			m.soon(timerGrave, m.now)
 		}
 	}
-	m.log(Info, "a node joins", Attr{"member", from}, Attr{"roles", strings.Join(msg.Roles, ",")}, Attr{"version", msg.Version.String()})
-	m.lone = false // from now on its end would harm others
+	m.log(Info, "node is joining", Attr{"member", from}, Attr{"roles", strings.Join(msg.Roles, ",")}, Attr{"version", msg.Version.String()})
+	m.lone = false // from now on the end of this node would affect others
 	m.change(Change{Put: []*Member{{Node: from, Status: Joining, UpNumber: NeverUp, Roles: msg.Roles, Version: msg.Version}}})
 	m.sendWelcome(from)
 }
 
-// strange says that another member does not know this node, which gossips with
-// it: who let this node in has crashed before it told anybody. As long as this node
-// is not Up it asks again.
+// strange handles the report of another member that it does not know this node, which gossips with
+// it. The member that accepted this node crashed before it propagated that. While this node is not
+// Up it repeats its join request.
 func (m *Machine) strange(from identity.Node) {
 	if !m.asksAgain(from) {
 		m.drop(DropUnexpected)
@@ -450,15 +452,15 @@ func (m *Machine) strange(from identity.Node) {
 	m.send(identity.Node{Name: from.Name}, Join{m.cfg.Roles, m.cfg.Version})
 }
 
-// asksAgain reports whether this node, which is a member, asks another one to let it in
-// all the same.
+// asksAgain reports whether this node, although it is a member, sends another join request to a
+// member.
 func (m *Machine) asksAgain(who identity.Node) bool {
 	other, me := m.gossip.Member(who), m.me()
 	return other != nil && !isGone(other.Status) && (me.Status == Joining || me.Status == WeaklyUp)
 }
 
-// turnAway logs why a node can't join: once in a while, for it asks again and again, and
-// says itself that nobody lets it in.
+// turnAway logs the rejection of a join request. It limits the rate, because the node repeats its
+// requests and logs on its own that it is not accepted.
 func (m *Machine) turnAway(level Level, why string, attrs ...Attr) {
 	if m.now >= m.away {
 		m.away = m.now + awayInterval
@@ -466,8 +468,8 @@ func (m *Machine) turnAway(level Level, why string, attrs ...Attr) {
 	}
 }
 
-// sendWelcome lets a node know that it is a member. Who was welcomed is remembered for as long as
-// another wish of it is no reason to do so again: of a large cluster there is much to send.
+// sendWelcome sends the state to an accepted node. It is remembered for a while, because repeated
+// requests need no other welcome: in a large cluster the state is large.
 func (m *Machine) sendWelcome(to identity.Node) {
 	if m.now >= m.sweep {
 		m.sweep = m.now + welcomeAgain

@@ -11,15 +11,16 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// upTold is how many members are told at once that they are Up; others hear it from these.
+// upTold is how many members receive the state at once when they become Up. Others receive it by
+// gossip.
 const upTold = 10
 
-// leading is what a leader remembers.
+// leading is the state of a leader.
 type leading struct {
-	attempts int // without convergence, in a row
+	attempts int // consecutive ones without convergence
 }
 
-// lead is what all members do each leader interval.
+// lead is the periodic task of all members.
 func (m *Machine) lead() {
 	m.expire()
 	switch {
@@ -30,7 +31,7 @@ func (m *Machine) lead() {
 	default:
 		m.leadDiverged()
 	}
-	for n := range m.confirmed { // the order does not show
+	for n := range m.confirmed { // the order is not observable
 		if m.gossip.Member(n) == nil {
 			delete(m.confirmed, n)
 		}
@@ -43,7 +44,7 @@ func (m *Machine) lead() {
 
 func (m *Machine) isConfirmed(n identity.Node) bool { return m.confirmed[n] }
 
-// leadConverged moves members on, now that all agree.
+// leadConverged changes statuses when the members agree.
 func (m *Machine) leadConverged() {
 	m.leading.attempts = 0
 	c := Change{At: m.wall(), Forget: m.wall() - int64(m.s.PruneTombstonesAfter.Seconds())}
@@ -75,10 +76,10 @@ func (m *Machine) leadConverged() {
 		}
 	}
 	for _, o := range c.Put {
-		m.log(Info, "the leader moves a member on", Attr{"member", o.Node}, Attr{"status", o.Status.String()})
+		m.log(Info, "leader: changing the status of a member", Attr{"member", o.Node}, Attr{"status", o.Status.String()})
 	}
 	for _, n := range c.Remove {
-		m.log(Info, "the leader removes a member", Attr{"member", n})
+		m.log(Info, "leader: removing a member", Attr{"member", n})
 	}
 	if !m.change(c) {
 		return
@@ -93,10 +94,10 @@ func (m *Machine) leadConverged() {
 	}
 }
 
-// alone reports whether no other incarnation with a member's name is there.
+// alone reports whether no other incarnation with a member's name is a member.
 func (m *Machine) alone(o *Member) bool { return len(m.gossip.Named(o.Node.Name)) == 1 }
 
-// enough reports whether there are so many members that they may become Up.
+// enough reports whether there are enough members for any to become Up.
 func (m *Machine) enough() bool {
 	members := m.gossip.Members()
 	if len(members) < m.s.MinMembers {
@@ -116,8 +117,8 @@ func (m *Machine) enough() bool {
 	return true
 }
 
-// leadDiverged is called while the members don't agree. After a while Joining
-// members become WeaklyUp, so that they may do what needs no agreement.
+// leadDiverged is called while the members do not agree. After a while Joining members become
+// WeaklyUp, so that they can do work that needs no agreement.
 func (m *Machine) leadDiverged() {
 	m.leading.attempts++
 	attempts := m.leading.attempts
@@ -131,7 +132,7 @@ func (m *Machine) leadDiverged() {
 				bad = append(bad, observer.String()+" finds "+rec.Subject.String()+" "+rec.Reach.String())
 			}
 		})
-		m.log(Warn, "the leader can't act until all members agree",
+		m.log(Warn, "leader: waiting for convergence of the members",
 			Attr{"attempts", attempts}, Attr{"waits_for", strings.Join(blocking, ", ")}, Attr{"unreachable", strings.Join(bad, ", ")})
 	}
 	var c Change
@@ -150,8 +151,8 @@ func (m *Machine) leadDiverged() {
 	m.change(c)
 }
 
-// tellExiting tells members that they exit, for when many do there may soon be nobody who could, and the
-// oldest members, for these may host what has to be handed over.
+// tellExiting sends the state at once to Exiting members, because when many leave there may soon be
+// no member to do so, and to the oldest members, because they may run what has to be handed over.
 func (m *Machine) tellExiting(exiting []*Member) {
 	told := []identity.Node{m.self}
 	for _, o := range exiting {
@@ -176,8 +177,8 @@ func (m *Machine) tellExiting(exiting []*Member) {
 	}
 }
 
-// unreachable returns the members that anybody finds unreachable or terminated.
-// Observers for which ignored holds do not count; nil ignores none.
+// unreachable returns the members that at least one observer finds unreachable or terminated.
+// Observers for which ignored returns true do not count; nil ignores none.
 func (g Gossip) unreachable(ignored func(*Member) bool) bitmap {
 	c := g.know()
 	var found bitmap
@@ -205,7 +206,7 @@ func (g Gossip) unreachable(ignored func(*Member) bool) bitmap {
 	return found
 }
 
-// Unreachable returns the members but self that anybody finds unreachable or
+// Unreachable returns the members other than self that at least one observer finds unreachable or
 // terminated, sorted.
 func (g Gossip) Unreachable(self identity.Node) []*Member {
 	var found []*Member
@@ -217,16 +218,15 @@ func (g Gossip) Unreachable(self identity.Node) []*Member {
 	return found
 }
 
-// Converged reports whether all members that matter have seen exactly this, as
-// far as self knows: nobody is unreachable who is neither Down nor Exiting, and all that
-// are Up, Leaving or about to shut down have seen it. As long as there is none of
-// these, Joining and WeaklyUp must have seen it. Who has confirmed that it exits
-// is not waited for; nil is nobody.
+// Converged reports whether the members agree on this state, as far as self knows: all unreachable
+// members are Down or Exiting, and all members that are Up, Leaving or about to shut down have seen
+// it. If there are no such members, Joining and WeaklyUp ones must have seen it. Members for which
+// confirmed returns true, because they are ready to be removed, do not count; nil is none.
 func (g Gossip) Converged(self identity.Node, confirmed func(identity.Node) bool) bool {
 	return len(g.blocking(self, confirmed, 1)) == 0
 }
 
-// blocking returns up to most members that keep the gossip from being converged.
+// blocking returns up to most members that prevent convergence.
 func (g Gossip) blocking(self identity.Node, confirmed func(identity.Node) bool, most int) []*Member {
 	var found []*Member
 	block := func(m *Member) bool {
@@ -264,10 +264,10 @@ func (g Gossip) blocking(self identity.Node, confirmed func(identity.Node) bool,
 	return found
 }
 
-// Leader returns who is to act for all, as self sees it: among the members that
-// are not Down, have the role, and are reachable or self, the first that is Up, Leaving or about
-// to shut down; if there is none, the first of those nearest to it. It is the
-// zero node if there is nobody.
+// Leader returns the leader in the view of self: the first member that is Up, Leaving or about to
+// shut down, among those that have the role and are reachable or self. If there is none, it is the
+// first of the members with the best other status, except Down. It is the zero node if there is
+// none.
 func (g Gossip) Leader(self identity.Node, role string) identity.Node {
 	return leader(g.Members(), g.unreachable(nil), self, func(m *Member) bool { return m.HasRole(role) })
 }

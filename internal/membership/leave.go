@@ -10,19 +10,19 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// A member that leaves waits for all to know, and its process does not wait for long. So while
-// members leave gossip is faster, and the leader acts as soon as all agree. When many leave
-// one after the other each change would begin that anew: who would like to leave
-// while others do lets them get on first, and goes with all that have waited as well.
+// A leaving member waits until all members know, and its process does not wait for long. Therefore
+// gossip is faster while members leave, and the leader acts as soon as the members agree. If many
+// members leave one after another, each change would start this again: a member that wants to leave
+// lets earlier ones finish first, and then leaves together with all others that have waited.
 
 const (
-	// rushMembers is the number of members up to which gossip is faster while some of them leave.
+	// rushMembers is the number of members up to which gossip is faster while some leave.
 	rushMembers = 128
-	// rushFactor is how much faster.
+	// rushFactor is the factor by which it is faster.
 	rushFactor = 10
-	// leaveWait is for how many gossip intervals a node lets others leave first.
+	// leaveWait is how many gossip intervals a node waits for others to leave first.
 	leaveWait = 3
-	// exitingTold is how many members are told at once that they exit.
+	// exitingTold is how many Exiting members receive the state at once.
 	exitingTold = 100
 )
 
@@ -31,7 +31,7 @@ func (m *Machine) leave(n identity.Node) {
 	o := m.find(n)
 	switch {
 	case o == nil:
-		m.log(Warn, "who is to leave is no member", Attr{"member", n})
+		m.log(Warn, "cannot leave: node is not a member", Attr{"member", n})
 	case !o.Status.CanBecome(Leaving):
 	case o.Node == m.self && m.cache.anyLeaving:
 		if m.timers[timerLeave] == Never {
@@ -43,7 +43,7 @@ func (m *Machine) leave(n identity.Node) {
 }
 
 func (m *Machine) leaveNow(o *Member) {
-	m.log(Info, "a member leaves", Attr{"member", o.Node})
+	m.log(Info, "member is leaving", Attr{"member", o.Node})
 	if m.change(Change{Put: []*Member{withStatus(o, Leaving)}}) {
 		m.gossipWithOne()
 	}
@@ -56,12 +56,12 @@ func (m *Machine) leaveAfterOthers() {
 	}
 }
 
-// leavers does what has to be done soon when members leave.
+// leavers handles leaving members soon after a change.
 func (m *Machine) leavers() {
 	members := m.gossip.Members()
 	if m.cache.anyExiting {
 		m.gossip.seen.each(func(i int) {
-			if o := members[i]; o.Status == Exiting && o.Node != m.self { // it says so only when it is ready
+			if o := members[i]; o.Status == Exiting && o.Node != m.self { // it reports itself when it is ready
 				m.confirm(o.Node)
 			}
 		})
@@ -78,7 +78,7 @@ func (m *Machine) leavers() {
 	m.rushOn()
 }
 
-// rush reports whether members leave and it may be that not all know that could.
+// rush reports whether members are leaving and some members that can see it may not have.
 func (m *Machine) rush() bool {
 	if !m.cache.anyLeaving || len(m.gossip.members) > rushMembers {
 		return false
@@ -91,26 +91,26 @@ func (m *Machine) rush() bool {
 	return false
 }
 
-// rushOn lets another round follow soon if members leave.
+// rushOn schedules another round soon if members are leaving.
 func (m *Machine) rushOn() {
 	if m.rush() {
 		m.soon(timerGossipTwice, m.now+m.s.GossipInterval/rushFactor)
 	}
 }
 
-// exitingDone ends the membership of a node that has left: whoever leads is told
-// that nobody has to wait for it.
+// exitingDone ends the membership of a node that has left. It informs possible leaders, so that
+// they do not wait for it.
 func (m *Machine) exitingDone() {
 	me := m.me()
 	if m.phase != member || me.Status != Exiting {
-		m.log(Warn, "this node does not exit")
+		m.log(Warn, "hand-over of singletons is disabled, the node does not exit")
 		return
 	}
 	m.exiting, m.exited = false, true
 	m.adopt(m.gossip)
 	m.gossipWithSome(lastGossips)
 	told := []identity.Node{m.self}
-	for i := range 4 { // two that lead next, and two that don't leave as well
+	for i := range 4 { // the next two leaders, and two members that are not leaving
 		next := leader(m.gossip.members, m.cache.unreachable, m.self, func(o *Member) bool {
 			return !slices.Contains(told, o.Node) && (i < 2 || o.Status == Up)
 		})
@@ -122,7 +122,7 @@ func (m *Machine) exitingDone() {
 	m.stop(Left)
 }
 
-// exitingConfirmed notes that a member is ready to be removed.
+// exitingConfirmed records that a member is ready to be removed.
 func (m *Machine) exitingConfirmed(from identity.Node) {
 	if m.gossip.Member(from) == nil {
 		m.drop(DropStranger)
@@ -131,7 +131,8 @@ func (m *Machine) exitingConfirmed(from identity.Node) {
 	m.confirm(from)
 }
 
-// confirm notes that a member is ready to be removed: nobody waits for it, or gossips with it.
+// confirm records that a member is ready to be removed. Convergence does not wait for it, and it
+// receives no gossip.
 func (m *Machine) confirm(n identity.Node) {
 	if !m.confirmed[n] {
 		m.confirmed[n] = true
@@ -140,9 +141,9 @@ func (m *Machine) confirm(n identity.Node) {
 }
 
 const (
-	// lastGossips is how many members are told before a node stops.
+	// lastGossips is how many members receive the state before a node stops.
 	lastGossips = 5
-	// downTicks is how many times a node that is Down waits for all to know.
+	// downTicks is how many times a node that is Down waits for the others to see it.
 	downTicks = 4
 )
 
@@ -165,16 +166,16 @@ func (m *Machine) down(n identity.Node) {
 	o := m.find(n)
 	switch {
 	case o == nil:
-		m.log(Warn, "who is to be marked as down is no member", Attr{"member", n})
+		m.log(Warn, "cannot down: node is not a member", Attr{"member", n})
 	case o.Status.CanBecome(Down):
-		m.log(Warn, "a member is marked as down", Attr{"member", o.Node}, Attr{"was", o.Status.String()})
+		m.log(Warn, "member is downed", Attr{"member", o.Node}, Attr{"was", o.Status.String()})
 		if m.change(Change{Put: []*Member{withStatus(o, Down)}}) {
 			m.spread(o.Node)
 		}
 	}
 }
 
-// prepare announces that the whole cluster is going to stop.
+// prepare announces that the whole cluster is about to stop.
 func (m *Machine) prepare() {
 	var c Change
 	for _, o := range m.gossip.Members() {
@@ -183,13 +184,12 @@ func (m *Machine) prepare() {
 		}
 	}
 	if m.phase == member && m.change(c) {
-		m.log(Info, "the cluster prepares for its shutdown")
+		m.log(Info, "cluster is preparing for shutdown")
 		m.gossipWithOne()
 	}
 }
 
-// stopIfDown stops a node that was given up, once those that were given up with
-// it know, or after a while.
+// stopIfDown stops a node that is Down when the other Down members have seen it, or after a while.
 func (m *Machine) stopIfDown() {
 	if me := m.me(); me == nil || me.Status != Down {
 		return

@@ -19,40 +19,39 @@ import (
 type Config struct {
 	// Self is the node. Required.
 	Self identity.Node
-	// Roles are what it is for.
+	// Roles are the roles of the node.
 	Roles []string
-	// Version is that of its application. If VersionPending, another one follows by
-	// SetVersion, and joining waits for it.
+	// Version is the version of the application. With VersionPending, the version follows as
+	// SetVersion and joining waits for it.
 	Version        Version
 	VersionPending bool
-	// Check are the settings that have to be the same on all nodes. Nothing secret
-	// belongs there: they are sent to whoever joins.
+	// Check are the settings that must be the same on all nodes. They are sent to any node that
+	// tries to join, so they must not contain secrets.
 	Check []Setting
-	// Settings are the rest.
+	// Settings tune the protocol.
 	Settings Settings
-	// Started is the wall time at which now is 0. Only tombstones have wall times.
+	// Started is the wall time of machine time 0. Only tombstones have wall times.
 	Started time.Time
-	// Rand is where random numbers come from. Required: a machine never seeds itself.
+	// Rand is the source of random numbers. Required, so that runs can be repeated.
 	Rand *rand.Rand
 }
 
-// Never is the time of something that is not going to happen.
+// Never is the time of an event that does not occur.
 const Never = time.Duration(math.MaxInt64)
 
-// phase is where a node stands before and after it is a member.
+// phase is the progress of a node towards membership.
 type phase uint8
 
 const (
-	idle    phase = iota // nothing was asked for
-	seeking              // asks seeds whether it could join
-	trying               // asks one node to join
+	idle    phase = iota // not joining
+	seeking              // asking seeds whether the node could join
+	trying               // asking one node to join
 	member               // is a member
 	stopped
 )
 
-// Machine is one node's part of the protocol. It is told what happens, with the
-// time on the node's monotonic clock, and answers what is to be done. It is not
-// safe for concurrent use; what it hands out is immutable.
+// Machine runs the protocol for one node. Inputs come with the time on the node's monotonic clock.
+// It is not safe for concurrent use. Its results are immutable.
 type Machine struct {
 	cfg      Config
 	s        Settings
@@ -71,30 +70,29 @@ type Machine struct {
 	cache  cache
 
 	join      join
-	waiting   []waiting                       // until this node is a member
-	welcomed  map[identity.Node]time.Duration // when
-	sweep     time.Duration                   // when the old ones of them are forgotten
-	away      time.Duration                   // when a log line may tell again who can't join
+	waiting   []waiting                       // requests that wait until this node is a member
+	welcomed  map[identity.Node]time.Duration // time of the welcome
+	sweep     time.Duration                   // when old entries of welcomed are removed
+	away      time.Duration                   // when a rejected join request may be logged again
 	names     []contested
-	lone      bool // it has founded a cluster and let nobody in: another with its name may make it go
+	lone      bool // the node has founded a cluster and accepted no other node: another node with its name may end it
 	link      link
 	doubts    doubts
 	undecided undecided
 	watch     watch
 	leading   leading
 
-	exiting    bool                        // tasks are running
-	exited     bool                        // and are done
-	wasUp      bool                        // BecameUp was said
-	downTicks  int                         // since it is Down
-	confirmed  map[identity.Node]bool      // who is ready to be removed
-	quarantine map[identity.Node]*excluded // who is not talked to
+	exiting    bool                        // the shell hands over singletons and shards
+	exited     bool                        // the hand-over is done
+	wasUp      bool                        // BecameUp was reported
+	downTicks  int                         // ticks since the node is Down
+	confirmed  map[identity.Node]bool      // members that are ready to be removed
+	quarantine map[identity.Node]*excluded // nodes with which no messages are exchanged
 	buried     []identity.Node             // the keys of quarantine, the oldest first
-	graves     []grave                     // who is going to be quarantined
+	graves     []grave                     // removed nodes that will be quarantined
 }
 
-// timer is one of the things that a machine waits for. When several are due they
-// are handled in this order.
+// timer is a kind of time-out. Timers that are due together fire in this order.
 type timer uint8
 
 const (
@@ -117,7 +115,7 @@ const (
 	timers
 )
 
-// New returns the machine of a node that is no member yet.
+// New returns the machine of a node that is not a member yet. The error matches ErrInvalid.
 func New(cfg Config) (*Machine, error) {
 	cfg.Settings = cfg.Settings.withDefaults()
 	errs := cfg.Settings.validate()
@@ -161,7 +159,7 @@ func checkSettings(settings []Setting) ([]Setting, error) {
 	for i, s := range settings {
 		switch {
 		case s.Key == "" || i > 0 && settings[i-1].Key == s.Key:
-			return nil, fmt.Errorf("a key is empty or stands twice: %q", s.Key)
+			return nil, fmt.Errorf("a key is empty or duplicated: %q", s.Key)
 		case len(s.Key) > maxSetting || len(s.Value) > maxSetting:
 			return nil, fmt.Errorf("%.64q is longer than %d bytes", s.Key, maxSetting)
 		}
@@ -169,7 +167,7 @@ func checkSettings(settings []Setting) ([]Setting, error) {
 	return settings, nil
 }
 
-// minimum is how many members with a role there must be.
+// minimum is the required number of members with a role.
 type minimum struct {
 	role  string
 	least int
@@ -182,7 +180,7 @@ func minimums(roles map[string]int) (all []minimum) {
 	return all
 }
 
-// Step handles what happened at a time, which never goes back.
+// Step handles an input at a time. Time must not decrease.
 func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.begin(now)
 	if m.phase != stopped {
@@ -224,8 +222,7 @@ func (m *Machine) handle(in Input) {
 	}
 }
 
-// Next returns when Tick is to be called next; Never if not at all. Every step
-// may change it.
+// Next returns the time of the next Tick, or Never. Every step may change it.
 func (m *Machine) Next() time.Duration {
 	next := Never
 	for _, due := range m.timers {
@@ -234,7 +231,7 @@ func (m *Machine) Next() time.Duration {
 	return next
 }
 
-// Tick handles all that is due.
+// Tick fires all due timers.
 func (m *Machine) Tick(now time.Duration) Effects {
 	m.begin(now)
 	for t := range timers {
@@ -288,11 +285,11 @@ func (m *Machine) fire(t timer) {
 // again sets a timer.
 func (m *Machine) again(t timer, after time.Duration) { m.timers[t] = m.now + after }
 
-// soon sets a timer unless it is due before.
+// soon sets a timer unless it fires earlier.
 func (m *Machine) soon(t timer, at time.Duration) { m.timers[t] = min(m.timers[t], at) }
 
-// begin begins a step. A node that was not running when it should have been may
-// have been given up since, whatever waits to be handled.
+// begin starts a step. A node that was not running in time may have been downed meanwhile, so
+// pending inputs are no evidence of its membership.
 func (m *Machine) begin(now time.Duration) {
 	m.out = Effects{}
 	late := max(m.now, now) - m.Next()
@@ -311,7 +308,7 @@ func (m *Machine) end() Effects {
 	return out
 }
 
-// send sends a message, unless nothing must be sent there.
+// send sends a message unless the destination is quarantined.
 func (m *Machine) send(to identity.Node, msg Message) {
 	m.sendData(to, KindOf(msg), AppendMessage(nil, msg))
 }
@@ -330,26 +327,26 @@ func (m *Machine) log(level Level, message string, attrs ...Attr) {
 
 func (m *Machine) live(kind LifeKind) { m.out.Life = append(m.out.Life, Life{Kind: kind}) }
 
-// wall is the present time in seconds of Unix time.
+// wall returns the current time in seconds of Unix time.
 func (m *Machine) wall() int64 { return m.cfg.Started.Add(m.now).Unix() }
 
 // Self returns the node.
 func (m *Machine) Self() identity.Node { return m.self }
 
-// Gossip returns what the node knows.
+// Gossip returns the state of the node.
 func (m *Machine) Gossip() Gossip { return m.gossip }
 
 // Member reports whether the node is a member.
 func (m *Machine) Member() bool { return m.phase == member }
 
-// Counters returns what was counted.
+// Counters returns the counters.
 func (m *Machine) Counters() Counters {
 	c := m.count
 	c.ClockSize, c.SeenBy = len(m.gossip.Clock()), m.gossip.seen.count()
 	return c
 }
 
-// stop ends the membership: all members are gone for this node.
+// stop ends the membership: for this node all members are removed.
 func (m *Machine) stop(why Reason) { m.stopFor(why, "") }
 
 func (m *Machine) stopFor(why Reason, detail string) {
@@ -359,7 +356,7 @@ func (m *Machine) stopFor(why Reason, detail string) {
 			m.out.Events = append(m.out.Events, Event{Kind: MemberRemoved, Member: withStatus(old, Removed), Previous: old.Status})
 		}
 	}
-	m.log(Info, "the membership of this node ends", Attr{"reason", why.String()})
+	m.log(Info, "membership of this node has ended", Attr{"reason", why.String()})
 	m.phase = stopped
 	m.gossip, m.cache = Gossip{}, cache{}
 	for i := range m.timers {
@@ -368,22 +365,22 @@ func (m *Machine) stopFor(why Reason, detail string) {
 	m.out.Life = append(m.out.Life, Life{Kind: Stopped, Reason: why, Detail: detail})
 }
 
-// Drop is why a message was dropped.
+// Drop is the reason why a message was dropped.
 type Drop uint8
 
-// The reasons.
+// The reasons for dropping a message.
 const (
-	DropMalformed   Drop = iota // it can't be decoded
-	DropOther                   // it is for another incarnation
-	DropStranger                // its sender is no member
-	DropUnreachable             // its sender is unreachable, as this node finds
+	DropMalformed   Drop = iota // it cannot be decoded
+	DropOther                   // its destination is another incarnation
+	DropStranger                // its sender is not a member
+	DropUnreachable             // this node finds its sender unreachable
 	DropQuarantined             // its sender is quarantined
 	DropExpired                 // it was too old when it was handled
 	DropUnknown                 // its sender does not know this node
-	DropEarly                   // this node is no member yet, or no more
-	DropUnexpected              // nothing waits for it
+	DropEarly                   // this node is not a member
+	DropUnexpected              // this node does not wait for it
 	DropRemoved                 // its sender was removed
-	// Drops is one more than the last.
+	// Drops is the number of reasons.
 	Drops
 )
 
@@ -395,24 +392,24 @@ func (d Drop) String() string {
 	return names[d]
 }
 
-// Timeout is something that was waited for in vain.
+// Timeout is a time-out of the protocol.
 type Timeout uint8
 
 // The time-outs.
 const (
-	TimeoutSeeds         Timeout = iota // no seed has let a node in
-	TimeoutJoin                         // no Welcome has come
-	TimeoutJoining                      // no cluster was found in all
-	TimeoutFirstResponse                // a monitored member has never answered
+	TimeoutSeeds         Timeout = iota // no seed has accepted the node
+	TimeoutJoin                         // no Welcome was received
+	TimeoutJoining                      // no cluster was found
+	TimeoutFirstResponse                // a monitored member has never replied
 	TimeoutHeartbeat                    // a member became unreachable
-	TimeoutName                         // an old incarnation has not answered
-	TimeoutEcho                         // the node does not hear itself
-	TimeoutSuspend                      // and has not for long
-	TimeoutUndecided                    // nobody has decided about who can't be reached
-	TimeoutDoubt                        // nobody has vouched for the node, which was away
+	TimeoutName                         // an old incarnation has not replied
+	TimeoutEcho                         // the node does not receive its own heartbeats
+	TimeoutSuspend                      // the node was suspended for that
+	TimeoutUndecided                    // no downing decision about unreachable members
+	TimeoutDoubt                        // no confirmation of the membership after a disconnection
 	TimeoutConvergence                  // Joining members became WeaklyUp
-	TimeoutLate                         // the node itself was paused
-	// Timeouts is one more than the last.
+	TimeoutLate                         // the process of this node was paused
+	// Timeouts is the number of time-outs.
 	Timeouts
 )
 
@@ -424,20 +421,20 @@ func (t Timeout) String() string {
 	return names[t]
 }
 
-// Counters are what a machine has counted since it was made.
+// Counters are counts since the start of the machine.
 type Counters struct {
 	// Sent and Received count messages. The index is a Kind, such as KindHeartbeat.
 	Sent, Received [Kinds]uint64
 	// Dropped counts messages that were not handled. The index is a Drop, such as DropExpired.
 	Dropped [Drops]uint64
-	// TimedOut counts what was waited for in vain. The index is a Timeout, such as TimeoutHeartbeat.
+	// TimedOut counts time-outs. The index is a Timeout, such as TimeoutHeartbeat.
 	TimedOut [Timeouts]uint64
-	// Gossip counts what a received gossip was, compared with what the node knew. The index is an
-	// Order, such as Concurrent.
+	// Gossip counts received gossip by its order to the state of this node. The index is an Order,
+	// such as Concurrent.
 	Gossip [Concurrent + 1]uint64
-	// Became counts the statuses that the node has seen members take. The index is a Status.
+	// Became counts changes of members' statuses. The index is the new Status.
 	Became [ReadyForShutdown + 1]uint64
-	// ClockSize is the number of entries of the clock, SeenBy that of members that
-	// have seen what the node knows.
+	// ClockSize is the number of entries of the clock. SeenBy is the number of members that have
+	// seen the state of this node.
 	ClockSize, SeenBy int
 }

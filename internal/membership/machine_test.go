@@ -175,7 +175,7 @@ func TestAJoinIsRepeated(t *testing.T) {
 		if got := sentIn(s.all, membership.KindJoin); len(got) != want || slices.ContainsFunc(got, func(to string) bool { return to != "a" }) {
 			t.Errorf("after %v: %d were sent, want %d to a", after, len(got), want)
 		}
-		if got := s.logged("nobody has let this node in"); got != warnings {
+		if got := s.logged("join: no reply to the join request"); got != warnings {
 			t.Errorf("after %v: %d warnings, want %d", after, got, warnings)
 		}
 	}
@@ -410,7 +410,7 @@ func TestWeaklyUpAndTheComplaintOfTheLeader(t *testing.T) {
 			t.Errorf("%s: p is %v", name, got)
 		}
 		s.pass(80*time.Second-tt.at, "n", "p")
-		if n := s.logged("the leader can't act until all members agree"); n != 2 {
+		if n := s.logged("leader: waiting for convergence of the members"); n != 2 {
 			t.Errorf("%s: it complained %d times in 80 attempts", name, n)
 		}
 	}

@@ -48,14 +48,14 @@ const (
 func CheckRoles(roles []string) ([]string, error) {
 	sorted := slices.Compact(slices.Sorted(slices.Values(roles)))
 	if len(sorted) > maxRoles {
-		return nil, fmt.Errorf("membership: %d roles, at most %d are allowed", len(sorted), maxRoles)
+		return nil, fmt.Errorf("membership: %d roles, the maximum is %d", len(sorted), maxRoles)
 	}
 	for _, role := range sorted {
 		switch {
 		case role == "":
 			return nil, fmt.Errorf("membership: a role is empty")
 		case len(role) > maxRole:
-			return nil, fmt.Errorf("membership: role %.32q has %d bytes, at most %d are allowed", role, len(role), maxRole)
+			return nil, fmt.Errorf("membership: role %.32q has %d bytes, the maximum is %d", role, len(role), maxRole)
 		case strings.HasPrefix(role, reservedRole):
 			return nil, fmt.Errorf("membership: role %q: roles that begin with %q are reserved for data centres", role, reservedRole)
 		}
@@ -149,13 +149,14 @@ func findMember(members []*Member, n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(members, n, func(m *Member, n identity.Node) int { return m.Node.Compare(n) })
 }
 
-// Find returns where a node is in a list of members that is sorted by node, or where it would be, and whether it is there.
+// Find returns the index of a node in a list of members that is sorted by node, or the index at
+// which it would be inserted, and whether it is there.
 func Find(members []Member, n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(members, n, func(m Member, n identity.Node) int { return m.Node.Compare(n) })
 }
 
-// Gone returns the nodes of a list of members that are not in a later one. Both are sorted by node, and so is what it returns. Mostly nobody is
-// gone: that takes one pass, and no memory.
+// Gone returns the nodes of before that are not in now. Both lists are sorted by node, and so is
+// the result. It takes one pass, and allocates only for a result.
 func Gone(before, now []Member) []identity.Node {
 	var gone []identity.Node
 	for i := range before {

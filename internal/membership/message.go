@@ -10,10 +10,10 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Kind says what a message is.
+// Kind is the kind of a message.
 type Kind uint8
 
-// The numbers are those of the encoding and never change.
+// The numbers are those of the wire format and never change.
 const (
 	KindInitJoin Kind = 1 + iota
 	KindInitJoinAck
@@ -35,7 +35,7 @@ const (
 	KindStranger
 	KindDoubt
 	KindVouch
-	// Kinds is one more than the last.
+	// Kinds is one more than the last kind.
 	Kinds
 )
 
@@ -51,116 +51,116 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Message is what one node says to another about membership. All of them travel
-// on the control lane. Who sends it is told by the transport, never by the message.
-// InitJoin, Join and Ping go to a name, all others to an incarnation.
+// Message is a message of the membership protocol. All messages use the control lane. The sender is
+// known from the transport and is not part of the message. InitJoin, Join and Ping are sent to a
+// name, all others to an incarnation.
 type Message interface{ kind() Kind }
 
-// InitJoin asks a seed whether one could join. Settings are those that have to
-// be the same on all nodes.
+// InitJoin asks a seed whether the sender could join. Settings are those that must be the same on
+// all nodes.
 type InitJoin struct{ Settings []Setting }
 
-// InitJoinAck answers that one could join, and what the cluster's settings are.
+// InitJoinAck replies that the sender of InitJoin could join, with the cluster's settings.
 // Compatible is false if they differ.
 type InitJoinAck struct {
 	Compatible bool
 	Settings   []Setting
 }
 
-// InitJoinNack answers that one can't join here now.
+// InitJoinNack replies that the node cannot accept others now.
 type InitJoinNack struct{}
 
-// Join asks to become a member.
+// Join requests membership.
 type Join struct {
 	Roles   []string
 	Version Version
 }
 
-// Welcome answers a Join: the receiver is a member, and this is what is known.
+// Welcome replies to a Join: the receiver is a member. It has the state of the cluster.
 type Welcome struct{ State }
 
-// NameInUse answers a Join: another incarnation with the same name is alive.
+// NameInUse replies to a Join: another incarnation with the same name is alive.
 type NameInUse struct{ Holder identity.Node }
 
-// Ping asks a name whether an incarnation is alive. Only that answers.
+// Ping asks a name whether an incarnation is alive. Only that incarnation replies.
 type Ping struct{ Node identity.Node }
 
-// Pong answers a Ping.
+// Pong replies to a Ping.
 type Pong struct{}
 
-// Digests says which version of the gossip the sender has, and who has seen it.
-// The zero Seen stands for any.
+// Digests has digests of the sender's version and of the set of members that have seen it. The zero
+// Seen matches any set.
 type Digests struct{ Version, Seen Digest }
 
-// Versions says the same in full, for when the versions differ.
+// Versions has the same in full. It is sent if the versions differ.
 type Versions struct {
 	Clock Clock
 	Seen  Digest
 }
 
-// Seen says who has seen the version, for when the receiver has the same.
+// Seen has the members that have seen a version that both nodes have.
 type Seen struct {
 	Version Digest
 	seen    []byte
 }
 
-// State is a whole gossip, still encoded, so that nobody decodes what he has.
+// State is a whole gossip in its encoded form, so that a receiver that has it need not decode it.
 type State struct {
 	Version Digest
 	seen    []byte
-	// Content is what AppendContent wrote. It is part of the message's bytes.
+	// Content has the format of AppendContent. It shares the memory of the message.
 	Content []byte
 }
 
-// Heartbeat asks for a HeartbeatReply.
+// Heartbeat requests a HeartbeatReply.
 type Heartbeat struct {
 	Nr uint64
-	// At is when it was sent, on the clock of who sent it.
+	// At is the time of sending on the clock of the sender.
 	At time.Duration
 }
 
-// HeartbeatReply answers a Heartbeat and repeats it.
+// HeartbeatReply replies to a Heartbeat with the same fields.
 type HeartbeatReply struct {
 	Nr uint64
 	At time.Duration
 }
 
-// Echo is what a node sends to itself, to know whether its own link works.
+// Echo is the heartbeat of a node to itself, which tests its own connection.
 type Echo struct{ Nr uint64 }
 
-// ExitingConfirmed says that the sender is ready to be removed.
+// ExitingConfirmed reports that the sender is ready to be removed.
 type ExitingConfirmed struct{}
 
-// Quarantined says that the sender takes nothing from the receiver any more.
+// Quarantined reports that the sender accepts no messages from the receiver any more.
 type Quarantined struct{}
 
-// Stranger says that the receiver, who gossips, is no member as far as the sender
-// knows. Whoever was let in by a node that crashed right after hears that.
+// Stranger reports to a node that gossips that it is not a member as far as the sender knows. A
+// node receives it if the member that accepted it crashed right afterwards.
 type Stranger struct{}
 
-// Doubt asks a member whether the sender is one, too: it was away for so long
-// that it may have been given up. Nr comes back in the answer. Version is what the
-// sender knows.
+// Doubt asks a member to confirm the membership of the sender, which was disconnected for so long
+// that it may have been downed. The reply repeats Nr. Version is the version of the sender's
+// gossip.
 type Doubt struct {
 	Nr      uint64
 	Version Digest
 }
 
-// Vouch answers a Doubt: the receiver is a member. Behind it follows what the
-// sender knows. Absence says whether the sender was away as well.
+// Vouch replies to a Doubt: the receiver is a member. The state of the sender follows as a separate
+// message. Absence reports whether the sender was disconnected as well.
 type Vouch struct {
 	Nr      uint64
 	Absence Absence
 }
 
-// Setting is a setting that has to be the same on all nodes of a cluster.
+// Setting is a setting that must be the same on all nodes of a cluster.
 type Setting struct {
 	Key, Value string
-	// Optional is compared only if both nodes have it.
+	// Optional settings are compared only if both nodes have them.
 	Optional bool
 }
 
-// KindOf says what a message is.
+// KindOf returns the kind of a message.
 func KindOf(m Message) Kind { return m.kind() }
 
 func (InitJoin) kind() Kind         { return KindInitJoin }
@@ -184,13 +184,12 @@ func (Stranger) kind() Kind         { return KindStranger }
 func (Doubt) kind() Kind            { return KindDoubt }
 func (Vouch) kind() Kind            { return KindVouch }
 
-// StateOf returns a gossip as it is sent.
+// StateOf returns a gossip as a message.
 func StateOf(g Gossip) State {
 	return State{Version: g.Clock().Digest(), seen: encodeBitmap(g.seen), Content: g.AppendContent(nil)}
 }
 
-// Gossip decodes the state. What is the same in known is shared with it. The
-// error matches ErrMalformed.
+// Gossip decodes the state. Equal parts are shared with known. The error matches ErrMalformed.
 func (s State) Gossip(known Gossip) (Gossip, error) {
 	g, err := DecodeContent(s.Content, known)
 	if err != nil {
@@ -208,7 +207,7 @@ func readSeen(b []byte, members int) (bitmap, error) {
 	return seen, r.err
 }
 
-// SeenOf returns who has seen a gossip.
+// SeenOf returns the set of members that have seen a gossip.
 func SeenOf(g Gossip) Seen {
 	return Seen{Version: g.Clock().Digest(), seen: encodeBitmap(g.seen)}
 }

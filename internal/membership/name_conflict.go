@@ -10,26 +10,25 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// contested is a name that two incarnations want. The one that is a member is
-// asked whether it lives; if it doesn't answer, it has been restarted.
+// contested is a name that two incarnations claim. The member with the name receives a Ping. If it
+// does not reply, it has been restarted.
 type contested struct {
 	holder identity.Node
 	joiner identity.Node
 	since  time.Duration
 }
 
-// maxContested bounds how many names are contested at a time; the joiners of
-// more ask again.
+// maxContested limits the contested names at a time. Further joiners repeat their requests.
 const maxContested = 1000
 
-// contest begins to find out whether who has a name lives.
+// contest starts to find out whether the present owner of a name is alive.
 func (m *Machine) contest(joiner identity.Node, holders []*Member) {
 	for _, holder := range holders {
 		if m.gossip.Reachability().By(m.self, holder.Node) == Terminated {
-			if holder.Status != Down { // it answers nobody any more
+			if holder.Status != Down { // a member that is Down does not reply
 				m.down(holder.Node)
 			}
-			continue // it goes as soon as all agree
+			continue // it is removed when the members agree
 		}
 		if i := slices.IndexFunc(m.names, func(c contested) bool { return c.holder == holder.Node }); i >= 0 {
 			m.names[i].joiner = joiner
@@ -44,7 +43,7 @@ func (m *Machine) contest(joiner identity.Node, holders []*Member) {
 	}
 }
 
-// checkNames asks again, or believes that nobody is there.
+// checkNames repeats Pings, or concludes that the owner is dead.
 func (m *Machine) checkNames() {
 	var silent []identity.Node
 	open := m.names[:0]
@@ -52,7 +51,7 @@ func (m *Machine) checkNames() {
 		switch {
 		case m.gossip.Member(c.holder) == nil:
 		case m.link.state != linkUp || m.link.suspended || m.now-m.link.heard >= 2*m.s.HeartbeatInterval:
-			c.since = m.now // silence says nothing
+			c.since = m.now // the silence is no evidence
 			open = append(open, c)
 		case m.now-c.since >= m.s.AcceptablePause:
 			silent = append(silent, c.holder)
@@ -70,11 +69,10 @@ func (m *Machine) checkNames() {
 	}
 }
 
-// restarted gives up an incarnation of which there is evidence that it has been
-// restarted.
+// restarted downs an incarnation that has evidently been restarted.
 func (m *Machine) restarted(holder identity.Node) {
 	m.count.TimedOut[TimeoutName]++
-	m.log(Warn, "a node was restarted, its old incarnation is marked as down", Attr{"member", holder})
+	m.log(Warn, "node was restarted: downing its previous incarnation", Attr{"member", holder})
 	c := Change{Observed: []Observation{{holder, Terminated}}}
 	if o := m.gossip.Member(holder); o != nil && o.Status.CanBecome(Down) {
 		c.Put = []*Member{withStatus(o, Down)}
@@ -82,32 +80,33 @@ func (m *Machine) restarted(holder identity.Node) {
 	m.change(c)
 }
 
-// Whoever may found a cluster has to be the only one with its name that does. Before
-// it founds one it asks its own name, as it asks the seeds, and whoever hears that answers
-// NameInUse: a member, or of two that ask the one with the lower UID. Afterwards,
-// as long as it is alone, it says so again and again with a Ping of itself: that ends who only
-// asks, and is answered by a member that was let in or has let somebody in, or of two
-// that are alone by the one with the lower UID. So one remains, whatever is late or lost:
-// nobody is ended but by one that is further than it, or as far and with a lower UID.
+// Of all processes with one name only one may found a cluster. Before a node founds a cluster it
+// sends InitJoin to its own name as well as to the seeds. A member that receives it replies with
+// NameInUse; of two joining nodes the one with the lower UID does. After it has founded a cluster,
+// and as long as it is the only member, it repeatedly sends a Ping to its own name. This ends a
+// node that is only joining. A member that was accepted or has accepted another node replies; of
+// two that are alone the one with the lower UID does. So exactly one remains, even if messages are
+// late or lost: a node is ended only by one that has progressed further, or as far and has a lower
+// UID.
 
-// askNamesake asks whether another process with this node's name lives, or may found a cluster.
+// askNamesake asks whether another process with this node's name is alive or may found a cluster.
 func (m *Machine) askNamesake() { m.send(identity.Node{Name: m.self.Name}, InitJoin{m.cfg.Check}) }
 
-// claim says that this node has founded a cluster, in which it is alone.
+// claim announces that this node has founded a cluster in which it is alone.
 func (m *Machine) claim() { m.send(identity.Node{Name: m.self.Name}, Ping{m.self}) }
 
-// namesakeAsks answers another process with this node's name that may found a cluster.
+// namesakeAsks replies to another process with this node's name that may found a cluster.
 func (m *Machine) namesakeAsks(from identity.Node) {
 	asks := m.phase == seeking && m.join.first
 	switch {
 	case m.phase == member && m.me().Status != Down, asks && m.self.UID < from.UID:
 		m.send(from, NameInUse{m.self})
-	case asks: // it may have missed the question that it should have answered
+	case asks: // it may have missed the request that it should have answered
 		m.askNamesake()
 	}
 }
 
-// claimedBy hears that another process with this node's name has founded a cluster.
+// claimedBy handles the claim of another process with this node's name.
 func (m *Machine) claimedBy(from identity.Node) {
 	switch {
 	case m.phase == seeking && m.join.first:
@@ -117,14 +116,14 @@ func (m *Machine) claimedBy(from identity.Node) {
 	}
 }
 
-// nameTaken ends the membership of a node whose name is another's.
+// nameTaken ends the membership of a node whose name another node has.
 func (m *Machine) nameTaken(holder identity.Node) {
-	m.log(Error, "the name of this node is in use", Attr{"holder", holder})
+	m.log(Error, "join: the name of this node is in use", Attr{"holder", holder})
 	m.stopFor(NameTaken, holder.String())
 }
 
-// ping answers whether this node lives. One that is about to stop does not. Who was
-// removed is told: it may look for a member whose name this node has now.
+// ping replies that this node is alive, unless it is about to stop. A removed node is informed: it
+// may be looking for a member whose name this node has now.
 func (m *Machine) ping(from identity.Node, msg Ping) {
 	if m.phase == member && m.gossip.Buried(from) {
 		m.drop(DropRemoved)
@@ -139,7 +138,7 @@ func (m *Machine) ping(from identity.Node, msg Ping) {
 	}
 }
 
-// pong says that who has a name lives: the newcomer can't have it.
+// pong handles the reply of a name's owner: the joining node cannot have the name.
 func (m *Machine) pong(from identity.Node) {
 	if from.Name == m.self.Name && m.lone {
 		m.nameTaken(from)
@@ -152,12 +151,12 @@ func (m *Machine) pong(from identity.Node) {
 		}
 		return
 	}
-	m.log(Warn, "a node wants the name of another that lives", Attr{"member", m.names[i].joiner}, Attr{"holder", from})
+	m.log(Warn, "join: request with the name of a live node", Attr{"member", m.names[i].joiner}, Attr{"holder", from})
 	m.send(m.names[i].joiner, NameInUse{from})
 	m.names = slices.Delete(m.names, i, i+1)
 }
 
-// nameInUse says that this node can't join.
+// nameInUse handles the rejection of this node's name.
 func (m *Machine) nameInUse(from identity.Node, msg NameInUse) {
 	asked := m.phase == trying && from.Name == m.join.name || m.phase == member && m.asksAgain(from) ||
 		m.phase == seeking && m.join.first && from == msg.Holder
@@ -168,8 +167,8 @@ func (m *Machine) nameInUse(from identity.Node, msg NameInUse) {
 	m.nameTaken(msg.Holder)
 }
 
-// duplicates returns who has to go because another member has its name: two
-// nodes have let both in without knowing of each other. The older one stays.
+// duplicates returns the members that must be removed because another member has their name: two
+// nodes accepted them without knowing of each other. The older one stays.
 func duplicates(members []*Member) (losers []*Member) {
 	for i := 1; i < len(members); i++ {
 		keep := members[i-1]

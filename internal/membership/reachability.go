@@ -9,14 +9,14 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Reach is what a node thinks of another.
+// Reach is the reachability of a node as another one observes it.
 type Reach uint8
 
-// The numbers are those of the encoding and never change.
+// The numbers are those of the wire format and never change.
 const (
 	Reachable Reach = 1 + iota
 	Unreachable
-	// Terminated: it is known to be dead. That is final.
+	// Terminated: it is known to be dead. This is final.
 	Terminated
 )
 
@@ -32,33 +32,33 @@ func (r Reach) String() string {
 	return "unknown"
 }
 
-// Reachability is who thinks what of whom. Each node writes only what it
-// observes itself, and numbers its changes, so that the newer of two rows is
-// known. The zero value says that all are reachable. It is immutable.
+// Reachability is a table of observations. Each node writes only its own row and numbers its
+// changes, so that the newer of two rows is known. The zero value means that all nodes are
+// reachable. It is immutable.
 type Reachability struct {
 	// Observers are sorted by node.
 	Observers []Observer
 }
 
-// Observer is all that one node has observed.
+// Observer is the row of one observing node.
 type Observer struct {
 	Node identity.Node
 	// Version counts its changes.
 	Version uint64
-	// Records are sorted by subject. They hold no subject that it never found
-	// unreachable, and none at all when it finds all reachable.
+	// Records are sorted by subject. Subjects that were never unreachable have no record, and there
+	// are no records while all subjects are reachable.
 	Records []Record
 }
 
-// Record is what an observer thinks of a subject.
+// Record is an observation of a subject.
 type Record struct {
 	Subject identity.Node
 	Reach   Reach
-	// Version is that of the observer when it changed its mind.
+	// Version is the observer's version at the time of the observation.
 	Version uint64
 }
 
-// Change returns the table after observer changed its mind about subject.
+// Change returns the table with a new observation.
 func (r Reachability) Change(observer, subject identity.Node, reach Reach) Reachability {
 	i, known := r.find(observer)
 	var old Observer
@@ -68,7 +68,7 @@ func (r Reachability) Change(observer, subject identity.Node, reach Reach) Reach
 	at, found := old.find(subject)
 	switch {
 	case len(old.Records) == 0 && reach == Reachable:
-		return r // nothing is said about nobody
+		return r // an observer without records has nothing to change
 	case found && (old.Records[at].Reach == reach || old.Records[at].Reach == Terminated):
 		return r
 	case !found && reach == Reachable:
@@ -93,9 +93,8 @@ func (r Reachability) Change(observer, subject identity.Node, reach Reach) Reach
 	return Reachability{observers}
 }
 
-// Merge returns, for each observer that is allowed, all rows of the side that
-// knows the newer version of it; rows are never mixed. Subjects that are not
-// allowed are left out. nil allows all.
+// Merge returns for each allowed observer the row with the newer version. Rows are never mixed.
+// Subjects that are not allowed are removed. nil allows all.
 func (r Reachability) Merge(other Reachability, allowed func(identity.Node) bool) Reachability {
 	var merged []Observer
 	if sameSlice(r.Observers, other.Observers) && allowed == nil {
@@ -123,9 +122,9 @@ func (r Reachability) Without(gone func(identity.Node) bool) Reachability {
 	return r.Merge(Reachability{}, func(n identity.Node) bool { return !gone(n) })
 }
 
-// Of returns what is known of a subject: terminated if anybody says so,
-// otherwise unreachable if anybody does. Observers for which ignored holds do
-// not count; nil ignores none.
+// Of returns the reachability of a subject: terminated if any observer reports that, otherwise
+// unreachable if any observer reports that. Observers for which ignored returns true do not count;
+// nil ignores none.
 func (r Reachability) Of(subject identity.Node, ignored func(observer identity.Node) bool) Reach {
 	worst := Reachable
 	for i := range r.Observers {
@@ -140,7 +139,7 @@ func (r Reachability) Of(subject identity.Node, ignored func(observer identity.N
 	return worst
 }
 
-// By returns what an observer thinks of a subject.
+// By returns one observer's observation of a subject.
 func (r Reachability) By(observer, subject identity.Node) Reach {
 	if i, known := r.find(observer); known {
 		if at, found := r.Observers[i].find(subject); found {
@@ -150,8 +149,7 @@ func (r Reachability) By(observer, subject identity.Node) Reach {
 	return Reachable
 }
 
-// Bad calls f with each record that is not Reachable, in the order of observers
-// and subjects.
+// Bad calls f with each record that is not Reachable, in the order of observers and subjects.
 func (r Reachability) Bad(f func(observer identity.Node, rec Record)) {
 	for _, o := range r.Observers {
 		for _, rec := range o.Records {
@@ -173,7 +171,7 @@ func (r Reachability) of(observer identity.Node, f func(Record)) {
 	}
 }
 
-// AllReachable reports whether nobody thinks otherwise of anybody.
+// AllReachable reports whether all observers find all subjects reachable.
 func (r Reachability) AllReachable() bool {
 	return !slices.ContainsFunc(r.Observers, func(o Observer) bool { return len(o.Records) > 0 })
 }
@@ -186,7 +184,7 @@ func (o *Observer) find(subject identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(o.Records, subject, func(rec Record, n identity.Node) int { return rec.Subject.Compare(n) })
 }
 
-// restrict leaves out the subjects that are not allowed.
+// restrict removes the subjects that are not allowed.
 func (o Observer) restrict(allowed func(identity.Node) bool) Observer {
 	foreign := func(rec Record) bool { return !allowed(rec.Subject) }
 	if slices.ContainsFunc(o.Records, foreign) {

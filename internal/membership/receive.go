@@ -20,7 +20,7 @@ func (m *Machine) receive(in Received) {
 	msg, err := DecodeMessage(in.Data)
 	if err != nil {
 		m.drop(DropMalformed)
-		m.log(Debug, "a message can't be read", Attr{"from", in.From}, Attr{"error", err})
+		m.log(Debug, "cannot decode a message", Attr{"from", in.From}, Attr{"error", err})
 		return
 	}
 	kind := KindOf(msg)
@@ -33,7 +33,7 @@ func (m *Machine) receive(in Received) {
 		m.drop(DropQuarantined)
 		return
 	case in.From == m.self && byName:
-		return // what it asks its own name comes to it, too
+		return // a message to its own name is delivered to the sender as well
 	case in.From == m.self && kind != KindEcho:
 		m.drop(DropUnexpected)
 		return
@@ -71,7 +71,7 @@ func (m *Machine) dispatch(in Received, msg Message) {
 	}
 }
 
-// dispatchMember handles what only a member handles.
+// dispatchMember handles the messages that only members handle.
 func (m *Machine) dispatchMember(in Received, msg Message) {
 	switch msg := msg.(type) {
 	case Join:
@@ -105,14 +105,14 @@ func (m *Machine) dispatchMember(in Received, msg Message) {
 	}
 }
 
-// listensTo reports whether gossip from a node is taken: from members, unless
-// this node itself finds them unreachable. What others find does not count, or a
-// link that was mended could stay unused.
+// listensTo reports whether gossip from a node is accepted: from members that this node itself does
+// not find unreachable. Observations of others do not count, otherwise a repaired link could stay
+// unused.
 func (m *Machine) listensTo(from identity.Node) bool {
 	switch {
 	case m.gossip.Buried(from):
 		m.drop(DropRemoved)
-		m.send(from, Quarantined{}) // it may know nobody else who could tell it
+		m.send(from, Quarantined{}) // it may know no other node that could inform it
 	case m.gossip.Member(from) == nil:
 		m.drop(DropStranger)
 		m.send(from, Stranger{})
@@ -124,13 +124,13 @@ func (m *Machine) listensTo(from identity.Node) bool {
 	return false
 }
 
-// excluded is a node that is not talked to any more.
+// excluded is a quarantined node.
 type excluded struct {
 	since  time.Duration
-	notice time.Duration // when it may be told again
+	notice time.Duration // when it may be notified again
 }
 
-// grave is a node that is going to be quarantined.
+// grave is a removed node that will be quarantined.
 type grave struct {
 	node identity.Node
 	due  time.Duration
@@ -139,14 +139,13 @@ type grave struct {
 // noticeInterval is the time between two notices to one node.
 const noticeInterval = time.Second
 
-// exclude quarantines a node. If it is a member it has to be marked as down all
-// the same, to be removed.
+// exclude quarantines a node. A member must still be marked as down before it is removed.
 func (m *Machine) exclude(n identity.Node) {
 	if n == m.self {
 		return
 	}
 	if _, known := m.quarantine[n]; !known {
-		m.log(Info, "a node is quarantined", Attr{"member", n})
+		m.log(Info, "node is quarantined", Attr{"member", n})
 		m.quarantine[n] = &excluded{since: m.now}
 		m.buried = append(m.buried, n)
 		m.out.Quarantine = append(m.out.Quarantine, n)
@@ -156,8 +155,8 @@ func (m *Machine) exclude(n identity.Node) {
 	}
 }
 
-// refuse reports whether a sender is quarantined, and tells it: also one that has
-// left, for if it still talks it was removed before it knew.
+// refuse reports whether a sender is quarantined, and notifies it. A node that has left is notified
+// as well: if it still sends messages, it was removed before it knew.
 func (m *Machine) refuse(from identity.Node, kind Kind) bool {
 	e, known := m.quarantine[from]
 	if !known {
@@ -171,14 +170,12 @@ func (m *Machine) refuse(from identity.Node, kind Kind) bool {
 	return true
 }
 
-// quarantined says that another member does not talk to this node any more, or
-// that a later incarnation of one has heard that this node was removed. It is this one
-// that goes, never the other.
+// quarantined handles the report of a member that it has quarantined this node, or of a later
+// incarnation of a member that this node was removed. This node ends, not the other.
 func (m *Machine) quarantined(from identity.Node) {
 	if m.phase != member && m.asks(from.Name) {
-		// It was let in without knowing of it, and removed since. Another incarnation
-		// may join.
-		m.log(Error, "this node was removed before it knew that it had joined", Attr{"by", from})
+		// It was accepted and removed without knowing of it. Another incarnation may join.
+		m.log(Error, "node was removed before it learned that it had joined", Attr{"by", from})
 		m.stop(WasDowned)
 		return
 	}
@@ -187,12 +184,12 @@ func (m *Machine) quarantined(from identity.Node) {
 		return
 	}
 	if me := m.me(); me.Status.CanBecome(Down) {
-		m.log(Error, "another member has quarantined this node", Attr{"by", from})
+		m.log(Error, "node was quarantined by another member", Attr{"by", from})
 		m.change(Change{Put: []*Member{withStatus(me, Down)}})
 	}
 }
 
-// bury quarantines nodes that have left, a while after.
+// bury quarantines nodes some time after they have left.
 func (m *Machine) bury() {
 	open := m.graves[:0]
 	for _, g := range m.graves {
@@ -218,8 +215,7 @@ func (m *Machine) expire() {
 	}
 }
 
-// Gone reports whether a node can never be a member again: it was removed, or is
-// quarantined.
+// Gone reports whether a node can never be a member again: it was removed or is quarantined.
 func (m *Machine) Gone(n identity.Node) bool {
 	_, known := m.quarantine[n]
 	return known || m.gossip.Buried(n)

@@ -7,8 +7,8 @@ import (
 	"math/bits"
 )
 
-// bitmap is a set of members by their index. nil is the empty set. It is
-// immutable but where it is being made.
+// bitmap is a set of members by their index. nil is the empty set. It is immutable except during
+// construction.
 type bitmap []uint64
 
 func newBitmap(n int) bitmap { return make(bitmap, (n+63)/64) }
@@ -17,7 +17,7 @@ func (b bitmap) has(i int) bool { return i/64 < len(b) && b[i/64]&(1<<(i%64)) !=
 
 func (b bitmap) set(i int) { b[i/64] |= 1 << (i % 64) }
 
-// with returns the set with one more of n members.
+// with returns the set with one of n members added.
 func (b bitmap) with(i, n int) bitmap {
 	if b.has(i) {
 		return b
@@ -28,8 +28,7 @@ func (b bitmap) with(i, n int) bitmap {
 	return more
 }
 
-// union returns what is in one of two sets of n members. It is b itself if that
-// holds all.
+// union returns the union of two sets of n members. It is b itself if b contains all.
 func (b bitmap) union(other bitmap, n int) bitmap {
 	if other.in(b) {
 		return b
@@ -42,7 +41,7 @@ func (b bitmap) union(other bitmap, n int) bitmap {
 	return all
 }
 
-// in reports whether all of b is in other.
+// in reports whether b is a subset of other.
 func (b bitmap) in(other bitmap) bool {
 	for i, word := range b {
 		if i >= len(other) && word != 0 || i < len(other) && word&^other[i] != 0 {
@@ -59,7 +58,7 @@ func (b bitmap) count() (n int) {
 	return n
 }
 
-// nth returns the index of the k-th member, counted from 0, that is in the set.
+// nth returns the index of the k-th member of the set, counted from 0.
 func (b bitmap) nth(k int) int {
 	for i, word := range b {
 		ones := bits.OnesCount64(word)
@@ -75,7 +74,7 @@ func (b bitmap) nth(k int) int {
 	return -1
 }
 
-// each calls f with the index of each member of the set, ascending.
+// each calls f with the index of each member of the set in ascending order.
 func (b bitmap) each(f func(int)) {
 	for i, word := range b {
 		for ; word != 0; word &= word - 1 {

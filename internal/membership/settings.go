@@ -14,7 +14,7 @@ import (
 // ErrInvalid is matched by errors about invalid configurations.
 var ErrInvalid = errors.New("membership: invalid")
 
-// Settings are what may be tuned. The zero value of each field is its default.
+// Settings tune the protocol. The zero value of each field is its default.
 type Settings struct {
 	// SeedNodeTimeout is how long the first seed waits for another seed before it founds a cluster.
 	// The other nodes log a warning after this time. Seeds are asked every second. Defaults to 5 s.

@@ -11,53 +11,52 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// doubts are what a node that was suspended and is connected again knows of
-// whether it is still a member. Others may have given it up meanwhile, and host what it
-// did. It asks all members that may live, again and again, and goes on when
+// doubts is the state of a node that was suspended and is connected again, and does not know
+// whether it is still a member. Other members may have downed it meanwhile, and run its singletons
+// and shards. It repeatedly sends a Doubt to all members that may be alive, and resumes when
 //
-//   - all that can be reached have vouched for it, at a version of the gossip that it
-//     knows: so that whoever these know of was asked, too; and
-//   - one of them, who is a full member, was not away itself: it is part of the
-//     cluster that has gone on, and that has this node as a member. Or else
-//     nobody is left out: all members that are neither Down nor Exiting have vouched.
+//   - all reachable members have replied with a Vouch, at a version of the gossip that this node has:
+//     so all members that they know have been asked too; and
+//   - one of them, a full member, was not disconnected itself: it belongs to the part of the cluster
+//     that has continued, and that part has this node as a member. Alternatively, all members that are
+//     neither Down nor Exiting have replied.
 //
-// The word of those who were away themselves is not enough as long as anybody is
-// silent: they may have been cut off as this node was, and given up by the
-// silent ones. It is enough once the silent ones are down, and whether those who are here may
-// decide that is what Standing says. So all go on after the broker was away for all; those who are
-// left do so after one of them has crashed meanwhile and was downed; and a node
-// that hears of nobody who could know stays suspended, and ends in the end.
+// Replies of members that were disconnected themselves are not sufficient while any member is
+// silent: they may have been disconnected together with this node and downed by the silent ones.
+// They are sufficient once the silent ones are down; Standing defines whether the present members
+// may decide that. So all members resume after the broker was unavailable for all. If one of them
+// crashed meanwhile, the others resume after it was downed. A node that reaches no member with
+// evidence stays suspended and finally ends.
 type doubts struct {
 	open bool
-	// nr tells the answers to this doubt from those to another.
+	// nr distinguishes the replies to this doubt from those to earlier ones.
 	nr uint64
-	// by are those who have answered. Sorted.
+	// by are the members that have replied, sorted.
 	by []voucher
-	// missing is how many of those that can be reached have not vouched.
+	// missing is how many reachable members have not replied.
 	missing int
-	// rounds counts how often it was asked.
+	// rounds counts the rounds of requests.
 	rounds int
 }
 
-// voucher is a member that takes this node for one.
+// voucher is a member that has confirmed this node's membership.
 type voucher struct {
 	node    identity.Node
 	absence Absence
-	// known: this node knows all that the voucher knew.
+	// known: this node has the whole state that the voucher had.
 	known bool
 }
 
-// maxProbes bounds how many members are asked at a time.
+// maxProbes limits how many members are asked at a time.
 const maxProbes = 128
 
-// doubt begins to ask whether this node is still a member.
+// doubt starts to ask whether this node is still a member.
 func (m *Machine) doubt() {
 	m.doubts = doubts{open: true, nr: m.doubts.nr + 1}
 	m.probe()
 }
 
-// probe asks those that have not vouched for this node, and lets it go on if that
-// is proven.
+// probe asks the members that have not replied, and resumes when the membership is proven.
 func (m *Machine) probe() {
 	if !m.doubts.open || m.overdue() && !m.link.gone || m.resume() {
 		return
@@ -75,7 +74,7 @@ func (m *Machine) probe() {
 	}
 	m.doubts.missing = len(unknown)
 	ask := unknown
-	if len(ask) == 0 { // somebody is silent, and these may know by now whether they are members
+	if len(ask) == 0 { // a member is silent, and the others may have new evidence by now
 		ask = away
 	}
 	msg := AppendMessage(nil, Doubt{m.doubts.nr, m.digest()})
@@ -84,7 +83,7 @@ func (m *Machine) probe() {
 	}
 	m.doubts.rounds++
 	if m.doubts.rounds%20 == 0 {
-		m.log(Warn, "this node does not know yet whether it is still a member", Attr{"rounds", m.doubts.rounds},
+		m.log(Warn, "membership is not confirmed yet", Attr{"rounds", m.doubts.rounds},
 			Attr{"have_not_vouched", firstOf(unknown, 10)}, Attr{"unreachable", firstOf(m.cache.others, 10)})
 	}
 }
@@ -97,7 +96,7 @@ func firstOf(nodes []identity.Node, most int) string {
 	return strings.Join(s, ", ")
 }
 
-// doubtful answers another member that does not know whether it is one.
+// doubtful replies to the Doubt of another member.
 func (m *Machine) doubtful(from identity.Node, msg Doubt) {
 	if isGone(m.gossip.Member(from).Status) || isGone(m.me().Status) {
 		m.sendState(from)
@@ -111,8 +110,7 @@ func (m *Machine) doubtful(from identity.Node, msg Doubt) {
 	}
 }
 
-// vouch notes that a member takes this node for one. What that member knows is on
-// its way.
+// vouch records a confirmation. The state of the sender follows.
 func (m *Machine) vouch(from identity.Node, msg Vouch) {
 	if !m.doubts.open || msg.Nr != m.doubts.nr {
 		m.drop(DropUnexpected)
@@ -128,8 +126,7 @@ func (m *Machine) vouch(from identity.Node, msg Vouch) {
 	}
 }
 
-// proved notes that this node knows all that a member does, which has this node as
-// a member.
+// proved records that this node has the whole state of a member, in which this node is a member.
 func (m *Machine) proved(by identity.Node) {
 	if !m.doubts.open {
 		return
@@ -146,11 +143,11 @@ func (d *doubts) find(n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(d.by, n, func(v voucher, n identity.Node) int { return v.node.Compare(n) })
 }
 
-// resume lets this node go on if it is proven to be a member, and reports whether
-// there is nothing to ask any more.
+// resume resumes hosting if the membership is proven, and reports whether no requests are needed
+// any more.
 func (m *Machine) resume() bool {
 	me := m.me()
-	if me.Status == Down { // it is going to stop
+	if me.Status == Down { // it is about to stop
 		m.doubts.open = false
 		return true
 	}
@@ -179,7 +176,7 @@ func (m *Machine) resume() bool {
 	m.doubts.open, m.doubts.by = false, nil
 	m.link.suspended = false
 	m.isSure()
-	m.log(Info, "this node is still a member: it may host again")
+	m.log(Info, "membership is confirmed: hosting resumes")
 	m.live(Resumed)
 	if !m.undecided.open {
 		m.undecided.since = Never
@@ -188,8 +185,8 @@ func (m *Machine) resume() bool {
 	return true
 }
 
-// forgetVouchers forgets what those said who can't be reached any more: they may
-// have been cut off, and given up, since.
+// forgetVouchers removes confirmations of members that are unreachable now: they may have been
+// disconnected and downed since.
 func (m *Machine) forgetVouchers() {
 	m.doubts.by = slices.DeleteFunc(m.doubts.by, func(v voucher) bool {
 		i, found := findMember(m.gossip.Members(), v.node)
@@ -197,23 +194,23 @@ func (m *Machine) forgetVouchers() {
 	})
 }
 
-// undecided is for how long it may have been open who goes on and who is given up. Others who can't
-// reach this node give it up by a time of theirs, which this node can't see, and which does not begin anew
-// when its own does: after a pause, a lost link, or because somebody else is missing
-// too. So it counts from when all members agreed last that all of them can be reached, and nothing
-// but that agreement, or a decision about everybody who can't be reached, lets it begin anew.
+// undecided measures how long a downing decision has been pending. Members that cannot reach this
+// node down it after a time of their own, which this node cannot see, and which does not restart
+// when the timer of this node does: after a pause, a lost connection, or because another member is
+// missing too. Therefore the time starts when all members last agreed that all are reachable. Only
+// such an agreement, or a decision about all unreachable members, resets it.
 type undecided struct {
-	// since is when not all could be reached first, or when this node heard itself last before it was disconnected. Never, if
-	// all agree that all is well.
+	// since is when a member first was unreachable, or the last heartbeat before this node was
+	// disconnected. It is Never while all members agree that all are reachable.
 	since time.Duration
-	// shown is when a cut that began while this node was disconnected has surely shown itself: what others
-	// have seen before tells nothing.
+	// shown is when a partition that began while this node was disconnected must have become
+	// visible. Earlier observations are no evidence.
 	shown time.Duration
 	open  bool
 }
 
-// weigh looks whether it is open who goes on. It is called when the members, who reaches them or who
-// has seen that have changed, and this node's own link.
+// weigh updates whether a decision is pending. It is called when members, reachability, the seen
+// set or this node's connection change.
 func (m *Machine) weigh() {
 	u := &m.undecided
 	if m.phase != member {
@@ -240,13 +237,13 @@ func (m *Machine) weigh() {
 		m.timers[timerUndecided] = Never
 	}
 	if was && !u.open && m.link.suspended && m.s.UndecidedAfter > 0 {
-		// It may have been decided against this node, and it may be in the middle of a decision that downs it
-		// last: it begins to ask in the next round.
+		// The other side may have decided to down this node, or may be about to. The next round of
+		// requests starts to find out.
 		m.doubts = doubts{open: true, nr: m.doubts.nr + 1}
 	}
 }
 
-// checkUndecided suspends this node if it has been open for too long who goes on.
+// checkUndecided suspends this node if a decision has been pending for too long.
 func (m *Machine) checkUndecided() {
 	if m.phase == member && !m.link.suspended && m.overdue() {
 		m.count.TimedOut[TimeoutUndecided]++
@@ -255,14 +252,15 @@ func (m *Machine) checkUndecided() {
 	m.weigh()
 }
 
-// overdue reports whether others may have decided by now, and start what this node hosts.
+// overdue reports whether others may have decided by now and may start this node's singletons and
+// shards.
 func (m *Machine) overdue() bool {
 	u := &m.undecided
 	return m.s.UndecidedAfter > 0 && u.open && u.since != Never && m.now-u.since >= m.undecidedAfter()
 }
 
-// undecidedAfter is for how long it may be open who goes on. Whoever leaves is Exiting as soon as all have seen that, and then
-// others wait for nothing but the margin.
+// undecidedAfter returns how long a decision may be pending. A leaving node is Exiting as soon as
+// all members have seen that, and then others wait only for the removal margin.
 func (m *Machine) undecidedAfter() time.Duration {
 	if me := m.me(); me != nil && (me.Status == Leaving || me.Status == Exiting) {
 		return m.s.LeavingUndecidedAfter
@@ -270,15 +268,15 @@ func (m *Machine) undecidedAfter() time.Duration {
 	return m.s.UndecidedAfter
 }
 
-// reconnected gives a cut that this node could not see time to show itself: twice as long as it takes to
-// find a member unreachable and to say so.
+// reconnected allows time for an earlier partition to become visible: twice the time to find a
+// member unreachable and to propagate that.
 func (m *Machine) reconnected() {
 	m.undecided.shown = m.now + 2*(m.s.ExpectedResponseAfter+m.s.HeartbeatInterval+m.s.AcceptablePause+m.s.ReaperInterval+m.s.GossipInterval)
 	m.weigh()
 }
 
-// findOpen finds out whether somebody can't be reached, this node included, who is neither Down
-// nor Exiting.
+// findOpen derives whether a member that is neither Down nor Exiting is unreachable, including this
+// node.
 func (m *Machine) findOpen() {
 	m.cache.open = false
 	m.cache.unreachable.each(func(i int) {
@@ -286,7 +284,7 @@ func (m *Machine) findOpen() {
 	})
 }
 
-// allHaveSeen reports whether all who may live have seen what this node knows.
+// allHaveSeen reports whether all members that may be alive have seen the state of this node.
 func (m *Machine) allHaveSeen() bool {
 	for i, o := range m.gossip.Members() {
 		if !isGone(o.Status) && !m.gossip.seen.has(i) {

@@ -239,7 +239,7 @@ func TestADoubtThatLasts(t *testing.T) {
 	t.Parallel()
 	s := away(t, "n")
 	s.pass(25*time.Second, "n")
-	if got := s.logged("this node does not know yet whether it is still a member"); got != 1 {
+	if got := s.logged("membership is not confirmed yet"); got != 1 {
 		t.Errorf("%d lines", got)
 	}
 }

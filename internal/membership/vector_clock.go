@@ -13,11 +13,11 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Order is how two vector clocks stand to each other.
+// Order is the order of two vector clocks.
 type Order uint8
 
-// The changes that one contains are the same as those of the other, some of
-// them, more of them, or not all and others.
+// The first clock contains the same changes as the second, fewer of them, more, or each contains
+// changes that the other does not.
 const (
 	Same Order = iota
 	Before
@@ -29,17 +29,17 @@ func (o Order) String() string {
 	return [...]string{"same", "before", "after", "concurrent"}[o&3]
 }
 
-// Clock is a vector clock: how many changes of each node a state contains. It is
-// sorted by node and immutable; a node that is not in it stands for 0.
+// Clock is a vector clock: the number of changes of each node that a state contains. It is sorted
+// by node and immutable. A missing node has 0 changes.
 type Clock []Tick
 
-// Tick is how many changes of a node are contained, at least 1.
+// Tick is the number of changes of a node, at least 1.
 type Tick struct {
 	Node  identity.Node
 	Count uint64
 }
 
-// Compare says how c stands to other, in one pass.
+// Compare returns the order of c and other, in one pass.
 func (c Clock) Compare(other Clock) Order {
 	less, more := false, false
 	for x, y := range pairs(c, other, compareTicks) {
@@ -65,7 +65,7 @@ func (c Clock) Compare(other Clock) Order {
 	return Same
 }
 
-// Merge returns the higher count of each node.
+// Merge returns the maximum for each node.
 func (c Clock) Merge(other Clock) Clock {
 	merged := make(Clock, 0, max(len(c), len(other)))
 	for x, y := range pairs(c, other, compareTicks) {
@@ -88,7 +88,7 @@ func (c Clock) Add(n identity.Node) Clock {
 	return added
 }
 
-// Without returns a clock that has forgotten some nodes.
+// Without returns a clock without some nodes.
 func (c Clock) Without(gone func(identity.Node) bool) Clock {
 	if !slices.ContainsFunc(c, func(t Tick) bool { return gone(t.Node) }) {
 		return c
@@ -96,7 +96,7 @@ func (c Clock) Without(gone func(identity.Node) bool) Clock {
 	return slices.DeleteFunc(slices.Clone(c), func(t Tick) bool { return gone(t.Node) })
 }
 
-// Of returns the count of a node.
+// Of returns the number of changes of a node.
 func (c Clock) Of(n identity.Node) uint64 {
 	if i, found := c.find(n); found {
 		return c[i].Count
@@ -108,14 +108,14 @@ func (c Clock) find(n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(c, n, func(t Tick, n identity.Node) int { return t.Node.Compare(n) })
 }
 
-// Digest stands for a clock or a seen set in messages. Equal digests mean equal
-// things. The zero value stands for nothing in particular.
+// Digest represents a clock or a seen set in messages. Equal digests mean equal values. The zero
+// value represents no value.
 type Digest [16]byte
 
 // String returns the first bytes in hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:4]) }
 
-// Digest returns what stands for the clock.
+// Digest returns the digest of the clock.
 func (c Clock) Digest() (d Digest) {
 	h := sha256.New()
 	b := make([]byte, 0, digested)
@@ -134,11 +134,11 @@ func (c Clock) Digest() (d Digest) {
 	return d
 }
 
-// digested is how many bytes are digested at a time.
+// digested is how many bytes are hashed at a time.
 const digested = 2048
 
-// SeenDigest returns what stands for the set of members that have seen this. It
-// says which ones only together with the clock.
+// SeenDigest returns the digest of the set of members that have seen the gossip. It identifies them
+// only together with the clock.
 func (g Gossip) SeenDigest() Digest { return digest(encodeBitmap(g.seen)) }
 
 func digest(b []byte) (d Digest) {
@@ -147,8 +147,8 @@ func digest(b []byte) (d Digest) {
 	return d
 }
 
-// pairs goes through two lists that are sorted alike, in their common order, and
-// yields the elements that belong together: of a, of b, or of both. Who is missing is nil.
+// pairs iterates over two lists with the same order and yields matching elements: of a, of b, or of
+// both. The missing one is nil.
 func pairs[T any](a, b []T, compare func(a, b *T) int) iter.Seq2[*T, *T] {
 	return func(yield func(a, b *T) bool) {
 		for i, j := 0, 0; i < len(a) || j < len(b); {
@@ -179,7 +179,7 @@ func pairs[T any](a, b []T, compare func(a, b *T) int) iter.Seq2[*T, *T] {
 
 func compareTicks(a, b *Tick) int { return a.Node.Compare(b.Node) }
 
-// compareMembers is quick about members that are shared.
+// compareMembers is fast for shared members.
 func compareMembers(a, b **Member) int {
 	if *a == *b {
 		return 0

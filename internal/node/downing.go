@@ -39,13 +39,13 @@ func (m *Machine) noteDecision(n splitbrain.Note) {
 	}
 	attrs = append(attrs, membership.Attr{Key: "here", Value: n.Here}, membership.Attr{Key: "there", Value: n.There})
 	messages := map[splitbrain.NoteKind]string{
-		splitbrain.Decided:      "some members can't be reached, it was decided who survives",
-		splitbrain.Unstable:     "who can be reached keeps changing, all members are downed",
-		splitbrain.WithoutLease: "the lease was not to be had, the decision is reversed",
-		splitbrain.Outgrown:     "there are more members than the static quorum allows: as soon as one is unreachable, all are downed",
-		splitbrain.Orphaned:     "all members that let this node in have given up, and so does this one",
-		splitbrain.LeftToOwner:  "the lease is held by a member of this side, which decides",
-		splitbrain.Automatic:    "members that can't be reached are downed automatically, which splits the cluster when the network is cut",
+		splitbrain.Decided:      "downing: decision about unreachable members",
+		splitbrain.Unstable:     "downing: reachability does not become stable, downing all members",
+		splitbrain.WithoutLease: "downing: lease not acquired, reversing the decision",
+		splitbrain.Outgrown:     "downing: more members than the static quorum allows, the next unreachable member downs all",
+		splitbrain.Orphaned:     "downing: all members that accepted this node are down, downing this node",
+		splitbrain.LeftToOwner:  "downing: waiting for the decision of the lease owner on this side",
+		splitbrain.Automatic:    "downing: automatic downing is enabled, a network partition splits the cluster",
 	}
 	m.log(membership.Warn, messages[n.Kind], attrs...)
 }

@@ -144,7 +144,7 @@ func (m *Machine) receive(in Received) {
 	msg, err := singleton.DecodeMessage(in.Data)
 	if err != nil {
 		m.count.Malformed++
-		m.log(membership.Debug, "a message can't be read", membership.Attr{Key: "from", Value: in.From}, membership.Attr{Key: "error", Value: err})
+		m.log(membership.Debug, "cannot decode a message", membership.Attr{Key: "from", Value: in.From}, membership.Attr{Key: "error", Value: err})
 		return
 	}
 	m.singletonReceive(in.From, msg)
@@ -223,7 +223,7 @@ func (m *Machine) checkExit() {
 	}
 	if waits >= 0 {
 		m.count.ExitTimeouts++
-		m.log(membership.Warn, "a singleton was not handed over in time", membership.Attr{Key: "singleton", Value: m.singletons[waits].name})
+		m.log(membership.Warn, "singleton: hand-over timed out", membership.Attr{Key: "singleton", Value: m.singletons[waits].name})
 	}
 	m.exit.done = true
 	m.absorb(m.members.Step(m.now, membership.ExitingDone{}))

@@ -303,7 +303,7 @@ func TestLeavingInVain(t *testing.T) {
 	nodes[0].hold = true
 	nodes[0].step(node.Membership{Input: membership.Leave{Node: nodes[0].self}})
 	w.until("the node is gone", nodes[0].Stopped)
-	if nodes[0].Counters().ExitTimeouts != 1 || !slices.Contains(nodes[0].lines, "a singleton was not handed over in time") {
+	if nodes[0].Counters().ExitTimeouts != 1 || !slices.Contains(nodes[0].lines, "singleton: hand-over timed out") {
 		t.Error("nobody was told that the singleton was not handed over")
 	}
 	if nodes[0].Next() == node.Never {
@@ -351,7 +351,7 @@ func TestNobodySaysThatASingletonRuns(t *testing.T) {
 	w.run(5 * time.Minute)
 	n := 0
 	for _, l := range a.lines {
-		if l == "a member that should run a singleton does not say that it does" {
+		if l == "singleton: the oldest member does not confirm that it runs the instance" {
 			n++
 		}
 	}

@@ -134,14 +134,14 @@ func (m *Machine) noteSingleton(name string, n singleton.Note) {
 	switch n.Kind {
 	case singleton.Became:
 		m.count.Became[n.State]++
-		m.log(membership.Debug, "the manager of a singleton is in another state", append(attrs, membership.Attr{Key: "from", Value: n.From.String()})...)
+		m.log(membership.Debug, "singleton: manager changed state", append(attrs, membership.Attr{Key: "from", Value: n.From.String()})...)
 	case singleton.Ignored:
 		m.count.Ignored++
-		m.log(membership.Debug, "a message about a singleton was ignored",
+		m.log(membership.Debug, "singleton: message ignored",
 			append(attrs, membership.Attr{Key: "from", Value: n.Peer}, membership.Attr{Key: "message", Value: n.Message.String()})...)
 	case singleton.Stuck:
 		m.count.Stuck++
-		m.log(membership.Warn, "nobody answers about a singleton, its manager starts over",
+		m.log(membership.Warn, "singleton: no reply to the hand-over request, restarting the hand-over",
 			append(attrs, membership.Attr{Key: "peer", Value: n.Peer}, membership.Attr{Key: "message", Value: n.Message.String()})...)
 	}
 }
@@ -212,7 +212,7 @@ func (m *Machine) proxyEffects(p *proxy, e singleton.ProxyEffects[uint64]) {
 		m.sendSingleton(e.To, e.Ask)
 	}
 	if e.Silent {
-		m.log(membership.Warn, "a member that should run a singleton does not say that it does",
+		m.log(membership.Warn, "singleton: the oldest member does not confirm that it runs the instance",
 			membership.Attr{Key: "singleton", Value: p.name}, membership.Attr{Key: "member", Value: e.To})
 	}
 }
