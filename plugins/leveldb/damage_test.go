@@ -106,7 +106,7 @@ func TestDamagedByteOfLog(t *testing.T) {
 	im := newImage(t, sizes...)
 	last := len(sizes) - 1
 	for at := range im.data {
-		for _, mask := range []byte{0x01, 0x80, 0xff} {
+		for _, mask := range masks(at) {
 			damaged := slices.Clone(im.data)
 			damaged[at] ^= mask
 			n, err := contents(t, im.with(im.log, damaged), sizes, damageConfig())
@@ -144,13 +144,27 @@ func TestTruncatedLog(t *testing.T) {
 		for whole < len(im.ends) && im.ends[whole] <= size {
 			whole++
 		}
-		for _, zeros := range []int{0, 1, 7, 40_000} {
+		zeros := []int{0, 1, 7, 40_000}
+		if size%16 != 0 {
+			zeros = zeros[:3] // a whole block of zeros takes long to scan
+		}
+		for _, zeros := range zeros {
 			torn := append(slices.Clone(im.data[:size]), make([]byte, zeros)...)
 			if n, err := contents(t, im.with(im.log, torn), sizes, damageConfig()); err != nil || n != whole {
 				t.Errorf("%d bytes and %d zeros are left: %d events, not %d: %v", size, zeros, n, whole, err)
 			}
 		}
 	}
+}
+
+// masks returns the bits to flip in a byte: one mask for each byte in turn, and all of them with
+// REFOLD_SOAK.
+func masks(at int) []byte {
+	all := []byte{0x01, 0x80, 0xff}
+	if os.Getenv("REFOLD_SOAK") != "" {
+		return all
+	}
+	return all[at%3 : at%3+1]
 }
 
 // TestDamagedBlock damages a log of several blocks, here and there.
@@ -161,7 +175,7 @@ func TestDamagedBlock(t *testing.T) {
 	last := len(sizes) - 1
 	begin := im.ends[last-1]
 	final := im.ends[last] / 32768 * 32768 // where the last chunk begins
-	for at := 0; at < len(im.data); at += 1009 {
+	for at := 0; at < len(im.data); at += 4007 {
 		damaged := slices.Clone(im.data)
 		damaged[at] ^= 0x10
 		n, err := contents(t, im.with(im.log, damaged), sizes, damageConfig())
@@ -174,7 +188,7 @@ func TestDamagedBlock(t *testing.T) {
 			t.Errorf("byte %d: %d events, %v", at, n, err)
 		}
 	}
-	for at := 0; at < len(im.data); at += 512 {
+	for at := 0; at < len(im.data); at += 5 * 512 {
 		lost := slices.Clone(im.data)
 		clear(lost[at:min(at+512, len(lost))])
 		n, err := contents(t, im.with(im.log, lost), sizes, damageConfig())
@@ -278,7 +292,7 @@ func TestDamagedManifestAndTable(t *testing.T) {
 		fd, data := d.only(t, kind)
 		corrupt := 0
 		for at := range data {
-			for _, mask := range []byte{0x01, 0x80, 0xff} {
+			for _, mask := range masks(at) {
 				damaged := slices.Clone(data)
 				damaged[at] ^= mask
 				n, err := contents(t, d.with(fd, damaged), sizes, damageConfig())
@@ -296,8 +310,8 @@ func TestDamagedManifestAndTable(t *testing.T) {
 				t.Errorf("%v is cut to %d bytes: %d events, %v", fd, size, n, err)
 			}
 		}
-		if corrupt < len(data) {
-			t.Errorf("%v: found %d of %d damages", fd, corrupt, 3*len(data))
+		if n := len(masks(0)) * len(data); corrupt < n/3 {
+			t.Errorf("%v: found %d of %d damages", fd, corrupt, n)
 		}
 		for _, readOnly := range []bool{false, true} {
 			missing := d.clone()

@@ -111,7 +111,7 @@ func TestDurablePowerCut(t *testing.T) {
 				t.Parallel()
 				whole := newDisk(faultNone, 0, seed)
 				durableRun(t, whole, durableModel{}, seed)
-				for at := 1; at <= whole.ops && !t.Failed(); at += stride {
+				for at := 1; at <= whole.ops && !t.Failed(); at += stride() {
 					d, m := newDisk(mode, at, seed), durableModel{}
 					durableRun(t, d, m, seed)
 					d = d.afterCut()
@@ -146,7 +146,7 @@ func TestDurableFailedChange(t *testing.T) {
 			t.Parallel()
 			whole := newDisk(faultNone, 0, seed)
 			durableRun(t, whole, durableModel{}, seed)
-			for at := 1; at <= whole.ops && !t.Failed(); at += stride {
+			for at := 1; at <= whole.ops && !t.Failed(); at += stride() {
 				durableFailedChange(t, at, seed)
 				if t.Failed() {
 					t.Errorf("at change %d", at)

@@ -200,7 +200,7 @@ func TestQueryLooksAtFew(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true})
 	j := db.TestJournal()
-	const ids, rounds = 3000, 10
+	const ids, rounds = 1500, 10
 	for n := range uint64(rounds) {
 		writes := make([]journal.Write, ids)
 		for i := range writes {

@@ -5,9 +5,5 @@
 
 package leveldb_test
 
-// raceDetector says that the race detector is on.
+// raceDetector reports whether the race detector is on.
 const raceDetector = true
-
-// stride is how many changes of the files lie between two of those that go
-// wrong.
-const stride = 11

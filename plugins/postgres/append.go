@@ -17,17 +17,16 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// maxAttempts is how often a group of writes is sent as one before it is split
-// because of other writers.
+// maxAttempts is how often a group of writes is sent as a whole before conflicts with other writers
+// split it.
 const maxAttempts = 3
 
-// Append implements journal.Journal. A call is one statement and one round trip,
-// or several if it is larger than 64 MiB. The statement is a transaction of
-// its own.
+// Append implements journal.Journal. A call is one statement and one round trip, or several if its
+// writes exceed 64 MiB. Each statement is a transaction.
 //
-// An error that the server reported before its commit, or that came before
-// anything was sent, matches journal.ErrNotSent. When ctx ends, the server is asked to
-// cancel the statement and has one second to answer.
+// An error that the server reported before its commit, or that occurred before anything was sent,
+// matches journal.ErrNotSent. When ctx ends, the server is requested to cancel the statement and
+// has one second to answer.
 func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 	if len(writes) == 0 {
 		return nil
@@ -51,9 +50,8 @@ func fill(n int, err error) []error {
 	return errs
 }
 
-// store stores a group of chains. One that another writer got in the way of, after the
-// statement had looked and before it stored, takes the whole group back with it; the
-// next attempt sees what the other writer stored.
+// store stores a group of chains. Another writer can insert an event after the statement has
+// checked an ID, which aborts the whole group. The next attempt sees the other writer's event.
 func (j *Journal) store(ctx context.Context, b *batch, chains []*chain) {
 	for attempt := 1; ; attempt++ {
 		conflicts, err := j.db.send(ctx, b.writes, chains)
@@ -80,12 +78,12 @@ func (j *Journal) store(ctx context.Context, b *batch, chains []*chain) {
 	}
 }
 
-// settle sets the outcomes of a group that was stored but for conflicts.
+// settle sets the outcomes of a group that was stored except for conflicts.
 func (j *Journal) settle(b *batch, chains []*chain, conflicts []conflict) {
 	for _, found := range conflicts {
 		c := chains[found.chain]
 		if found.highest == c.expect {
-			found.highest = 0 // it has changed since
+			found.highest = 0 // the highest number has changed since
 		}
 		b.failChain(c, &journal.ConflictError{ID: c.id, Expected: c.expect, Highest: found.highest})
 	}
@@ -94,14 +92,13 @@ func (j *Journal) settle(b *batch, chains []*chain, conflicts []conflict) {
 	}
 }
 
-// isConflict reports whether the server refused a row because there was one with
-// its ID and number.
+// isConflict reports whether the server rejected a row because its ID and number exist.
 func isConflict(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg) && pg.Code == codeUniqueViolation && pg.TableName != "tags" && certain(err)
 }
 
-// appendError says what became of a statement that failed.
+// appendError converts the error of a failed append, with its outcome.
 func (db *DB) appendError(ctx context.Context, err error) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == codeRewound && certain(err) {
@@ -113,19 +110,21 @@ func (db *DB) appendError(ctx context.Context, err error) error {
 	return fmt.Errorf("postgres: append: outcome unknown: %w", db.translate(ctx, err))
 }
 
-// notStored says of an append's error that nothing was stored.
-func notStored(err error) error { return tell([]error{journal.ErrNotSent, err}, "not stored: %v", err) }
+// notStored marks an error of an append that stored nothing.
+func notStored(err error) error {
+	return describe([]error{journal.ErrNotSent, err}, "not stored: %v", err)
+}
 
-var errResult = errors.New("a result that is not as it should be")
+var errResult = errors.New("postgres: malformed result")
 
-// conflict is a chain that was not stored, by its index.
+// conflict identifies a chain that was not stored.
 type conflict struct {
 	chain   int
 	highest uint64
 }
 
-// send stores chains with one statement. If there is no error, all are stored
-// but those that are in conflict.
+// send stores chains with one statement. Without an error, all chains without a conflict are
+// stored.
 func (db *DB) send(ctx context.Context, writes []journal.Write, chains []*chain) (conflicts []conflict, err error) {
 	if len(chains) == 1 && chains[0].events == 1 {
 		return db.sendOne(ctx, &writes[chains[0].writes[0]])
@@ -174,7 +173,7 @@ func (db *DB) sendOne(ctx context.Context, w *journal.Write) (conflicts []confli
 	return conflicts, err
 }
 
-// notNull returns b as a value that is not NULL.
+// notNull returns b as a value other than NULL.
 func notNull(b []byte) []byte {
 	if b == nil {
 		return []byte{}
@@ -182,8 +181,8 @@ func notNull(b []byte) []byte {
 	return b
 }
 
-// decodeConflicts reads an array with one element for each of so many chains:
-// NULL for those that are stored, and the highest number for the others.
+// decodeConflicts decodes an array with one element per chain: NULL for a stored chain, the highest
+// number for a conflict.
 func decodeConflicts(b []byte, chains int) ([]conflict, error) {
 	if len(b) < arrayHeader || binary.BigEndian.Uint32(b) != 1 || int(binary.BigEndian.Uint32(b[12:])) != chains {
 		return nil, errResult
@@ -209,40 +208,37 @@ func decodeConflicts(b []byte, chains int) ([]conflict, error) {
 }
 
 const (
-	// maxPart is how many bytes one statement carries, unless a single write
-	// has more.
+	// maxPart is the size of a statement in bytes, unless a single write is larger.
 	maxPart = 64 << 20
-	// maxSent is the most that a single write may have.
+	// maxSent is the largest size of a single write.
 	maxSent = 256 << 20
-	// rowOverhead is what an event has on its way besides its bytes.
+	// rowOverhead is the size of an event in addition to its data.
 	rowOverhead = 64
 )
 
-// chain is the writes of one ID that follow each other in one call: only the
-// first can be in conflict with what is stored, so they are stored together or
-// not at all.
+// chain is the consecutive writes of one ID in one call. Only the first can conflict with stored
+// events, so they are stored together or not at all.
 type chain struct {
 	id     string
-	writes []int  // of the call
-	one    [1]int // what writes usually is
-	expect uint64 // of the first
-	next   uint64 // what a further write must expect
+	writes []int  // indexes in the call
+	one    [1]int // storage of writes in the usual case
+	expect uint64 // of the first write
+	next   uint64 // expected by a further write
 	events int
 	size   int
-	broken bool // nothing can follow: a write behind it was refused
+	broken bool // a write was rejected, so further writes are skipped
 }
 
-// batch is the writes of one call of Append on their way.
+// batch is the state of one call of Append.
 type batch struct {
 	writes []journal.Write
 	errs   []error // nil until a write has failed
 	chains []*chain
-	last   map[string]*chain // of each ID
+	last   map[string]*chain // last chain of each ID
 }
 
-// newBatch sorts out what can't be stored whatever the journal holds, and puts
-// the rest in chains, ordered by ID: transactions that wait for
-// each other's rows then do so in one direction.
+// newBatch rejects writes that can never be stored, and puts the others in chains, ordered by ID.
+// The order prevents deadlocks between transactions that wait for each other's rows.
 func newBatch(writes []journal.Write) *batch {
 	b := &batch{writes: writes, chains: make([]*chain, 0, len(writes))}
 	if len(writes) > 1 {
@@ -257,7 +253,7 @@ func newBatch(writes []journal.Write) *batch {
 	return b
 }
 
-// add puts a write into a chain or says why it can't be stored.
+// add adds a write to a chain, or returns the reason why it cannot be stored.
 func (b *batch) add(i int, w *journal.Write) error {
 	before := b.last[w.ID]
 	if before != nil && before.broken {
@@ -291,8 +287,8 @@ func (b *batch) add(i int, w *journal.Write) error {
 	return nil
 }
 
-// parts yields groups of chains, each for one statement. Two chains of one ID
-// never share a group, because together they are too large for it.
+// parts yields groups of chains, each for one statement. Two chains of one ID are never in one
+// group, because together they are too large.
 func (b *batch) parts(yield func([]*chain) bool) {
 	rest := b.chains
 	for len(rest) > 0 {
@@ -308,10 +304,10 @@ func (b *batch) parts(yield func([]*chain) bool) {
 	}
 }
 
-// failed reports whether a chain stands behind one of its ID that has failed.
+// failed reports whether an earlier chain of the same ID has failed.
 func (b *batch) failed(c *chain) bool { return b.errs != nil && b.errs[c.writes[0]] != nil }
 
-// fail sets the outcome of a write.
+// fail sets the error of a write.
 func (b *batch) fail(i int, err error) {
 	if b.errs == nil {
 		b.errs = make([]error, len(b.writes))
@@ -319,8 +315,8 @@ func (b *batch) fail(i int, err error) {
 	b.errs[i] = err
 }
 
-// failChain sets the outcome of a chain that was not stored, or may not have
-// been, and skips what stands behind it.
+// failChain sets the error of a chain that was not stored, or whose outcome is unknown, and skips
+// the following writes of its ID.
 func (b *batch) failChain(c *chain, err error) {
 	first := c.writes[0]
 	if b.last != nil {
@@ -339,13 +335,13 @@ func (b *batch) failChain(c *chain, err error) {
 }
 
 const (
-	maxNamesSize = 64 << 10 // writer, manifest and tags of an event
-	maxTagSize   = 1 << 10  // what an index holds for sure
-	maxTags      = 16 << 10 // of an event
+	maxNamesSize = 64 << 10 // writer, manifest and tags of an event, in bytes
+	maxTagSize   = 1 << 10  // bytes that always fit an index entry
+	maxTags      = 16 << 10 // per event
 )
 
-// checkWrite returns the size of a write on its way, about, or a
-// *journal.RejectedError if it can't be stored.
+// checkWrite returns the approximate size of a write, or a *journal.RejectedError if the tables
+// cannot store it.
 func checkWrite(w *journal.Write) (int, error) {
 	reject := func(seqNr uint64, reason error) (int, error) {
 		return 0, &journal.RejectedError{ID: w.ID, SequenceNr: seqNr, Reason: reason}
@@ -369,7 +365,7 @@ func checkWrite(w *journal.Write) (int, error) {
 		sent += names + len(w.ID) + rowOverhead
 	}
 	if sent > maxSent {
-		return reject(0, fmt.Errorf("its %d events have %d bytes with their names, at most %d are allowed", len(w.Events), sent, maxSent))
+		return reject(0, fmt.Errorf("%d events with names have %d bytes, limit %d", len(w.Events), sent, maxSent))
 	}
 	return sent, nil
 }
@@ -382,7 +378,7 @@ func checkEvent(w *journal.Write, e *journal.Event) (names int, err error) {
 	names = len(w.Writer) + len(e.Manifest)
 	for _, tag := range e.Tags {
 		if len(tag) > maxTagSize {
-			return 0, fmt.Errorf("%w: tag %.32q… has %d bytes, at most %d are allowed", journal.ErrInvalid, tag, len(tag), maxTagSize)
+			return 0, fmt.Errorf("%w: tag %.32q… has %d bytes, limit %d", journal.ErrInvalid, tag, len(tag), maxTagSize)
 		}
 		if err := checkName("tag", tag); err != nil {
 			return 0, err
@@ -390,7 +386,7 @@ func checkEvent(w *journal.Write, e *journal.Event) (names int, err error) {
 		names += len(tag)
 	}
 	if names > maxNamesSize || len(e.Tags) > maxTags {
-		return 0, fmt.Errorf("writer, manifest and %d tags have %d bytes, at most %d and %d are allowed", len(e.Tags), names, maxTags, maxNamesSize)
+		return 0, fmt.Errorf("writer, manifest and %d tags have %d bytes, limits are %d tags and %d bytes", len(e.Tags), names, maxTags, maxNamesSize)
 	}
 	if !storableTime(e.Time) {
 		return 0, fmt.Errorf("%w: time %v is not between the years %d and %d", journal.ErrInvalid, e.Time, minYear, maxYear)
@@ -398,8 +394,7 @@ func checkEvent(w *journal.Write, e *journal.Event) (names int, err error) {
 	return names, nil
 }
 
-// checkName returns an error that matches ErrInvalid for text that the server
-// can't hold.
+// checkName returns an error that matches ErrInvalid for text that the server cannot store.
 func checkName(what, name string) error {
 	switch {
 	case !utf8.ValidString(name):

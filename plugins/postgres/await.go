@@ -15,22 +15,21 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// While an append in progress holds readers back, the watermark is looked at
-// again after pauses that double from the first to the second of these, but not
-// less often than else.
+// While an append in progress holds readers back, the watermark is refreshed after pauses that
+// double from heldPause to maxHeldPause, but at least every PollInterval.
 const (
-	heldPause    = 5 * time.Millisecond
-	maxHeldPause = 100 * time.Millisecond
-	lookTimeout  = 10 * time.Second
+	heldPause      = 5 * time.Millisecond
+	maxHeldPause   = 100 * time.Millisecond
+	refreshTimeout = 10 * time.Second
 )
 
-// tail wakes the readers that wait for events. It is one goroutine that
-// looks at the watermark, and one that listens for notifications, for all
-// readers; both begin with the first of them and end with the journal.
+// tail wakes the readers that wait for events. One goroutine refreshes the watermark and another
+// one listens for notifications, for all readers. Both start with the first waiting reader and end
+// with the journal.
 type tail struct {
 	db        *DB
 	watermark *watermark
-	poke      chan struct{} // something was appended, or somebody began to wait
+	poke      chan struct{} // an append has ended, or a reader began to wait
 	begin     func()        // starts the goroutines
 	stop      context.CancelFunc
 	closed    <-chan struct{}
@@ -38,20 +37,20 @@ type tail struct {
 
 	mu      sync.Mutex
 	waiting int
-	turn    *turn // who waits now waits for it
+	turn    *turn // the wake-up for which the readers wait
 }
 
-// turn is one time that readers are woken.
+// turn is one wake-up of the waiting readers.
 type turn struct {
 	come  chan struct{}
-	blind bool // the server could not be asked: whoever reads finds out why
+	blind bool // the server did not answer: the reader's next query returns the error
 }
 
 func newTail(db *DB) *tail {
 	ctx, stop := context.WithCancel(context.Background())
 	t := &tail{db: db, watermark: newWatermark(db), poke: make(chan struct{}, 1), stop: stop, closed: ctx.Done(), turn: newTurn()}
 	t.begin = sync.OnceFunc(func() {
-		t.running.Go(func() { t.look(ctx) })
+		t.running.Go(func() { t.refreshLoop(ctx) })
 		if !db.cfg.DisableNotify {
 			t.running.Go(func() { t.listen(ctx) })
 		}
@@ -61,10 +60,10 @@ func newTail(db *DB) *tail {
 
 func newTurn() *turn { return &turn{come: make(chan struct{})} }
 
-// close wakes all who wait and returns when the goroutines are gone.
+// close wakes all waiting readers and returns when the goroutines have ended.
 func (t *tail) close() {
 	t.stop()
-	t.begin() // what begins now ends at once, and nothing begins later
+	t.begin() // goroutines that start now end immediately, and none can start later
 	t.running.Wait()
 }
 
@@ -89,7 +88,7 @@ func (j *Journal) await(ctx context.Context, after journal.Offset) error {
 	return j.db.tail.await(ctx, from)
 }
 
-// wake makes the next look come at once, if somebody waits.
+// wake refreshes the watermark soon, if a reader waits.
 func (t *tail) wake() {
 	select {
 	case t.poke <- struct{}{}:
@@ -97,11 +96,11 @@ func (t *tail) wake() {
 	}
 }
 
-// await returns when something is settled behind a position.
+// await returns when an event after the position is settled.
 func (t *tail) await(ctx context.Context, from int64) error {
 	for first := true; ; first = false {
 		t.mu.Lock()
-		turn := t.turn // before the look at the watermark, or what comes between them is missed
+		turn := t.turn // before reading the watermark, so that no wake-up is missed
 		if t.watermark.now().settled > from {
 			t.mu.Unlock()
 			return nil
@@ -109,7 +108,7 @@ func (t *tail) await(ctx context.Context, from int64) error {
 		t.waiting++
 		t.mu.Unlock()
 		if first {
-			t.wake() // nobody may have looked for long
+			t.wake() // the watermark may be old
 		}
 		err := t.wait(ctx, turn)
 		t.mu.Lock()
@@ -132,10 +131,9 @@ func (t *tail) wait(ctx context.Context, turn *turn) error {
 	}
 }
 
-// look is the goroutine that looks at the watermark whenever there is a reason
-// to and somebody waits.
-func (t *tail) look(ctx context.Context) {
-	var told int64 // up to where those who waited were woken
+// refreshLoop refreshes the watermark on each wake-up and poll, while readers wait.
+func (t *tail) refreshLoop(ctx context.Context) {
+	var woken int64 // the watermark of the last wake-up
 	pause := heldPause
 	timer := time.NewTimer(t.db.cfg.PollInterval)
 	defer timer.Stop()
@@ -151,9 +149,9 @@ func (t *tail) look(ctx context.Context) {
 		rest := heldPause
 		if t.awaited() {
 			found, err := t.refresh(ctx)
-			if err != nil || found.settled > told {
-				told = found.settled
-				t.tell(err != nil)
+			if err != nil || found.settled > woken {
+				woken = found.settled
+				t.wakeReaders(err != nil)
 			}
 			switch {
 			case err != nil:
@@ -163,16 +161,16 @@ func (t *tail) look(ctx context.Context) {
 				pause = min(2*pause, maxHeldPause)
 			}
 		}
-		if !sleep(ctx, rest) { // what comes meanwhile is looked at together
+		if !sleep(ctx, rest) { // one refresh serves all appends during the pause
 			return
 		}
 		timer.Reset(max(next-rest, 0))
 	}
 }
 
-// refresh is a look at the watermark that does not take for ever.
+// refresh refreshes the watermark within refreshTimeout.
 func (t *tail) refresh(ctx context.Context) (mark, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	return t.watermark.refresh(ctx)
 }
@@ -183,8 +181,8 @@ func (t *tail) awaited() bool {
 	return t.waiting > 0
 }
 
-// tell wakes all who wait.
-func (t *tail) tell(blind bool) {
+// wakeReaders wakes all waiting readers.
+func (t *tail) wakeReaders(blind bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.turn.blind = blind
@@ -192,7 +190,7 @@ func (t *tail) tell(blind bool) {
 	t.turn = newTurn()
 }
 
-// sleep reports whether ctx lasted as long as a pause.
+// sleep waits for a pause and reports whether ctx is still valid.
 func sleep(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -205,29 +203,27 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 }
 
 const (
-	// The pauses between attempts to listen again double from the first to the second.
+	// The pause between attempts to listen again doubles from listenPause to maxListenPause.
 	listenPause    = 100 * time.Millisecond
 	maxListenPause = 10 * time.Second
-	// connectTimeout bounds one attempt, and the answer to a sign of life.
+	// connectTimeout bounds one attempt to connect, and a ping.
 	connectTimeout = 10 * time.Second
-	// quiet is how long there is no notification before the connection is asked
-	// for a sign of life: one that was cut without a word would stay silent for
-	// ever.
+	// quiet is the time without a notification after which the connection is checked. A connection
+	// that was cut without notice would stay silent.
 	quiet = 15 * time.Second
-	// leaveTimeout bounds the farewell to the server.
+	// leaveTimeout bounds the orderly end of a connection.
 	leaveTimeout = time.Second
 )
 
-// listen is the goroutine that waits for notifications. While it has no
-// connection, readers find events by polling.
+// listen receives notifications. Without a connection, readers find events by polling.
 func (t *tail) listen(ctx context.Context) {
-	var lost time.Time // zero if that was not reported
+	var lost time.Time // when the loss was reported, or zero
 	for pause := listenPause; ; pause = min(2*pause, maxListenPause) {
 		listened, err := t.session(ctx, lost)
 		if listened {
 			pause, lost = listenPause, time.Time{}
 		}
-		if lost.IsZero() && ctx.Err() == nil && t.db.watch.silence(ctx, err) {
+		if lost.IsZero() && ctx.Err() == nil && t.db.watch.logLost(ctx, err) {
 			lost = time.Now()
 		}
 		if !sleep(ctx, pause) {
@@ -236,20 +232,20 @@ func (t *tail) listen(ctx context.Context) {
 	}
 }
 
-// session listens on one connection until it is lost, and reports whether it
-// did at all. lost is when that was reported of the one before.
+// session listens on one connection until it is lost, and reports whether it could listen. lost is
+// the time of the reported loss of the previous connection.
 func (t *tail) session(ctx context.Context, lost time.Time) (listened bool, err error) {
 	conn, err := t.listener(ctx)
 	if err != nil {
-		return false, err // polling goes on
+		return false, err // polling continues
 	}
 	defer leave(ctx, conn)
 	if !lost.IsZero() {
-		t.db.watch.hears(ctx, lost)
+		t.db.watch.logRestored(ctx, lost)
 	}
-	t.wake() // there may have been notifications while nobody listened
+	t.wake() // notifications may have been missed before LISTEN
 	for {
-		if err := t.hear(ctx, conn); err != nil {
+		if err := t.receive(ctx, conn); err != nil {
 			return true, err
 		}
 	}
@@ -274,19 +270,18 @@ func (t *tail) listener(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// leave closes a connection for good.
+// leave closes a connection.
 func leave(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
 	raw := conn.PgConn().Conn()
 	_ = conn.Close(ctx)
-	_ = raw.Close() // or what the driver still does about a lost connection takes its time
+	_ = raw.Close() // ends the driver's remaining work on a lost connection
 	<-conn.PgConn().CleanupDone()
 }
 
-// hear waits for one notification, and if there is none for long for a sign of
-// life.
-func (t *tail) hear(ctx context.Context, conn *pgx.Conn) error {
+// receive waits for one notification. Without one for a while it pings the server.
+func (t *tail) receive(ctx context.Context, conn *pgx.Conn) error {
 	patient, cancel := context.WithTimeout(ctx, quiet)
 	defer cancel()
 	_, err := conn.WaitForNotification(patient)

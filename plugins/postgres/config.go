@@ -12,56 +12,53 @@ import (
 	"time"
 )
 
-// Config says how a database is opened. The zero value is the default.
+// Config configures a database. The zero value is the default.
 type Config struct {
-	// Schema is the PostgreSQL schema that holds all tables: 1 to 63 letters of
-	// ASCII, digits, "_" and "-", not beginning with "pg_". Defaults to "refold".
+	// Schema is the PostgreSQL schema of all tables: 1 to 63 ASCII letters, digits, "_" and "-",
+	// not starting with "pg_". Defaults to "refold".
 	Schema string
-	// CheckOnly makes Open fail with ErrSchema, and say what is missing, where
-	// it would migrate the schema otherwise. Programs that run without the
-	// right to create tables want it. Defaults to false.
+	// CheckOnly makes Open fail with ErrSchema, and name the missing migrations, instead of
+	// migrating the schema. It is for programs without the right to create tables. Defaults to
+	// false.
 	CheckOnly bool
-	// MaxConns is how many connections the pool opens at most. Defaults to
-	// pool_max_conns in the connection string, or else to the greater of 16 and
-	// the number of CPUs: when many entities start at once, each recovers on a
-	// connection of its own.
+	// MaxConns is the largest number of connections in the pool. Defaults to pool_max_conns in the
+	// connection string, or else to the larger of 16 and the number of CPUs: when many entities
+	// start together, each recovers on its own connection.
 	MaxConns int
-	// MaxAppends is how many calls of Append a groupcommit.Writer keeps in flight,
-	// each on a connection of its own; it is never more than the pool has.
-	// Defaults to 2: one is sent while the other commits.
+	// MaxAppends is the number of calls of Append that a groupcommit.Writer keeps in flight, each
+	// on its own connection; the size of the pool limits it. Defaults to 2: one is sent while the
+	// other commits.
 	MaxAppends int
-	// CachedStatements keeps named prepared statements on each connection, which
-	// saves the server from parsing and planning again. It does not work behind
-	// a proxy that pools transactions, unless the proxy tracks prepared
-	// statements. Defaults to false.
+	// CachedStatements keeps named prepared statements on each connection, which avoids repeated
+	// parsing and planning in the server. It does not work through a proxy that pools transactions,
+	// unless the proxy tracks prepared statements. Defaults to false.
 	CachedStatements bool
-	// MaxSnapshotSize is the largest payload of a snapshot, in bytes, that is
-	// saved or loaded. Defaults to 64 MiB; at most 512 MiB.
+	// MaxSnapshotSize is the largest payload of a snapshot that can be saved or loaded, in bytes.
+	// Defaults to 64 MiB; the limit is 512 MiB.
 	MaxSnapshotSize int
 
-	// NotifyDSN is the connection string of the one connection that listens for
-	// notifications of other processes. It must lead to the server itself, not
-	// to a proxy that pools transactions. Defaults to the connection string of
-	// the journal.
+	// NotifyDSN is the connection string of the connection that listens for notifications from
+	// other processes. It must lead to the server itself, not to a proxy that pools transactions.
+	// Defaults to the connection string of the journal.
 	NotifyDSN string
-	// DisableNotify neither sends nor listens for notifications: events of other
-	// processes are found by polling. Defaults to false.
+	// DisableNotify disables sending and receiving of notifications. Events of other processes are
+	// then found by polling. Defaults to false.
 	DisableNotify bool
-	// PollInterval is how often a reader that waits for events looks by itself, in
-	// case a notification was lost. Defaults to 1 s, or to 50 ms with DisableNotify.
+	// PollInterval is how often a waiting reader polls for events, in case a notification was lost.
+	// Defaults to 1 s, or to 50 ms with DisableNotify.
 	PollInterval time.Duration
 
-	// Logger is told of what no caller is: notifications that are lost and come back,
-	// an append that holds queries back for more than 5 s, statements of more than
-	// 2 s. The same is told at most once a minute. No connection string and no
-	// password is logged. Defaults to one that discards all.
+	// Logger receives reports of conditions that no caller sees: lost and restored notifications,
+	// an append that blocks queries for more than 5 s, statements of more than 2 s. Each report
+	// repeats at most once a minute. Connection strings and passwords are never logged. Defaults to
+	// a logger that discards.
 	Logger *slog.Logger
 
-	grace time.Duration // cancelGrace, but in tests
+	grace time.Duration // cancelGrace, changed by tests
 }
 
-// defaultConns is how many connections a pool opens at most if nobody says it. With the 4 of
-// pgx the entities of a node that takes over shards wait for seconds to recover.
+// defaultConns is the default size of a pool. With the 4 connections of pgx the entities of a node
+// that takes over shards wait for seconds to recover.
 const defaultConns = 16
 
 const (
@@ -69,7 +66,7 @@ const (
 	defaultMaxAppends      = 2
 	defaultMaxSnapshotSize = 64 << 20
 	highestMaxSnapshotSize = 512 << 20
-	maxIdentifier          = 63 // bytes; the server cuts longer ones
+	maxIdentifier          = 63 // bytes; the server truncates longer ones
 	identifier             = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 )
 
@@ -98,11 +95,11 @@ func (c Config) validate() error {
 		}
 	}
 	check(len(c.Schema) <= maxIdentifier && strings.Trim(c.Schema, identifier) == "" && !strings.HasPrefix(c.Schema, "pg_"),
-		"Schema is %.80q, not 1 to %d letters, digits, _ and - that do not begin with pg_", c.Schema, maxIdentifier)
-	check(c.MaxConns >= 0 && c.MaxConns <= 10_000, "MaxConns is %d, not 0 to 10000", c.MaxConns)
-	check(c.MaxAppends >= 0, "MaxAppends is %d, less than 0", c.MaxAppends)
+		"Schema is %.80q, want 1 to %d letters, digits, _ and -, not starting with pg_", c.Schema, maxIdentifier)
+	check(c.MaxConns >= 0 && c.MaxConns <= 10_000, "MaxConns is %d, want 0 to 10000", c.MaxConns)
+	check(c.MaxAppends >= 0, "MaxAppends is %d, want at least 0", c.MaxAppends)
 	check(c.MaxSnapshotSize >= 0 && c.MaxSnapshotSize <= highestMaxSnapshotSize,
-		"MaxSnapshotSize is %d, not 0 to %d", c.MaxSnapshotSize, highestMaxSnapshotSize)
-	check(c.PollInterval >= 0, "PollInterval is %v, less than 0", c.PollInterval)
+		"MaxSnapshotSize is %d, want 0 to %d", c.MaxSnapshotSize, highestMaxSnapshotSize)
+	check(c.PollInterval >= 0, "PollInterval is %v, want at least 0", c.PollInterval)
 	return errors.Join(errs...)
 }

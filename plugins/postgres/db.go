@@ -21,11 +21,11 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// DB is an open database: a journal and a snapshot store in one schema, on one
-// pool of connections. It is safe for concurrent use.
+// DB is an open database: a journal and a snapshot store in one schema, on one pool of connections.
+// It is safe for concurrent use.
 type DB struct {
 	cfg    Config
-	dsn    string // holds a password: never in a log or an error
+	dsn    string // may contain a password: never log it or put it into an error
 	pool   *pgxpool.Pool
 	target string // database and server, for errors
 	role   string
@@ -34,40 +34,38 @@ type DB struct {
 	sql       statements
 	journal   Journal
 	snapshots SnapshotStore
-	tail      *tail     // wakes readers
-	notifier  *notifier // wakes those of other processes
+	tail      *tail     // wakes readers of this process
+	notifier  *notifier // wakes readers of other processes
 	watch     *watch
 
 	closing sync.Once
 	leaving sync.WaitGroup // connections that are being closed
-	// handles counts journal and snapshot store, if taken and not closed.
+	// handles counts the open handles: the journal and the snapshot store.
 	handleMu sync.Mutex
 	handles  int
 }
 
-// Open connects to the database that a connection string names, as a URL or as
-// keywords and values; what it leaves out comes from the PG... variables of the
-// environment. It creates and migrates the schema unless Config.CheckOnly says
-// otherwise.
+// Open connects to the database of a connection string, which is a URL or keywords and values. The
+// PG... variables of the environment supply omitted parts. It creates and migrates the schema
+// unless Config.CheckOnly is set.
 //
-// It fails with ErrDSN for a string that it can't parse, with
-// journal.ErrUnavailable if the server does not answer or lets nobody in, with
-// ErrSchema, ErrDenied or ErrReadOnly if the schema is missing and can't be
-// created, and with journal.ErrNewerVersion if a newer version of Refold has migrated it. No
-// error holds the password.
+// It fails with ErrDSN for an invalid connection string, with journal.ErrUnavailable if the server
+// does not answer or rejects the login, with ErrSchema, ErrDenied or ErrReadOnly if the schema is
+// missing and cannot be created, and with journal.ErrNewerVersion if a newer version of Refold has
+// migrated it. Errors contain no password.
 func Open(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	db, err := connect(ctx, dsn, cfg)
 	if err != nil {
 		return nil, err
 	}
 	if err := db.prepareSchema(ctx); err != nil {
-		db.shut()
+		db.closeConns()
 		return nil, fmt.Errorf("postgres: open: %w", err)
 	}
 	return db, nil
 }
 
-// connect opens the pool and looks at nothing.
+// connect opens the pool without using a connection.
 func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -78,7 +76,7 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 		return nil, err
 	}
 	if _, err = parseDSN(cfg.NotifyDSN); err != nil {
-		return nil, tell([]error{err}, "postgres: Config.NotifyDSN is an invalid connection string: %s", dsnForm)
+		return nil, describe([]error{err}, "postgres: Config.NotifyDSN: invalid connection string: %s", dsnForm)
 	}
 	switch {
 	case cfg.MaxConns > 0:
@@ -108,8 +106,9 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	return db, nil
 }
 
-// parseDSN parses a connection string. An unescaped character in a password can
-// shift its end into other parts, from where errors would quote it.
+// parseDSN parses a connection string. It rejects strings in which an unescaped character in a
+// password has shifted the end of the password into other parts, because errors would quote these
+// parts.
 func parseDSN(dsn string) (*pgxpool.Config, error) {
 	pc, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -119,12 +118,12 @@ func parseDSN(dsn string) (*pgxpool.Config, error) {
 	if url && (strings.Contains(pc.ConnConfig.Host, "@") || strings.Contains(pc.ConnConfig.Database, "@") && !strings.Contains(dsn, "%40")) {
 		return nil, ErrDSN
 	}
-	// What a role or a database is set to must not change the bytes of a text.
+	// The settings of a role or a database must not change the encoding of texts.
 	pc.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
 	return pc, nil
 }
 
-// sizesPool reports whether a connection string, which is a valid one, says how many connections there are.
+// sizesPool reports whether a valid connection string sets the size of the pool.
 func sizesPool(dsn string) bool {
 	cc, err := pgx.ParseConfig(dsn)
 	return err == nil && cc.RuntimeParams["pool_max_conns"] != ""
@@ -134,9 +133,8 @@ func target(cc *pgx.ConnConfig) string {
 	return fmt.Sprintf("database %q at %s", cc.Database, net.JoinHostPort(cc.Host, strconv.Itoa(int(cc.Port))))
 }
 
-// lockClass is the first number of the advisory locks of a schema. Two schemas
-// of one database that have the same only wait for each other where they would
-// not have to.
+// lockClass is the first key of the advisory locks of a schema. Two schemas of one database with
+// the same class only cause each other unnecessary waits.
 func lockClass(schema string) int32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte("refold/" + schema))
@@ -148,43 +146,42 @@ func lockClass(schema string) int32 {
 // Close the DB, or the journal and, if it was taken, the snapshot store: the
 // connections are closed with the last of them.
 func (db *DB) Journal() journal.Journal {
-	db.take(&db.journal.handle)
+	db.openHandle(&db.journal.handle)
 	return &db.journal
 }
 
 // Snapshots returns the snapshot store. It is the same one each time. See
 // Journal about closing.
 func (db *DB) Snapshots() snapshot.Store {
-	db.take(&db.snapshots.handle)
+	db.openHandle(&db.snapshots.handle)
 	return &db.snapshots
 }
 
-// Close closes the journal and the snapshot store, waits for the calls in
-// progress, and closes all connections. A second Close does nothing.
+// Close closes the journal and the snapshot store, waits for running calls, and closes all
+// connections. A second Close does nothing.
 func (db *DB) Close() error {
-	db.journal.shut()
-	db.snapshots.shut()
-	db.closing.Do(db.shut)
+	db.journal.close()
+	db.snapshots.close()
+	db.closing.Do(db.closeConns)
 	return nil
 }
 
-// shut closes all connections.
-func (db *DB) shut() {
+// closeConns closes all connections.
+func (db *DB) closeConns() {
 	db.tail.close()
 	db.notifier.close()
 	db.pool.Close()
 	db.leaving.Wait()
 }
 
-// handle is what the journal and the snapshot store have in common: each can be
-// closed by itself.
+// handle is the part of the journal and the snapshot store that lets each be closed separately.
 type handle struct {
-	mu     sync.RWMutex // shared: a call is in progress
+	mu     sync.RWMutex // held shared by running calls
 	closed bool
 	taken  bool // guarded by DB.handleMu
 }
 
-// enter reports whether the handle is open. If so, leave must be called.
+// enter reports whether the handle is open. If it is, the caller must call leave.
 func (h *handle) enter() bool {
 	h.mu.RLock()
 	if h.closed {
@@ -196,8 +193,8 @@ func (h *handle) enter() bool {
 
 func (h *handle) leave() { h.mu.RUnlock() }
 
-// shut waits for the calls in progress and reports whether the handle was open.
-func (h *handle) shut() bool {
+// shut closes the handle, waits for running calls, and reports whether it was open.
+func (h *handle) close() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	open := !h.closed
@@ -205,7 +202,7 @@ func (h *handle) shut() bool {
 	return open
 }
 
-func (db *DB) take(h *handle) {
+func (db *DB) openHandle(h *handle) {
 	db.handleMu.Lock()
 	defer db.handleMu.Unlock()
 	if !h.taken {
@@ -214,9 +211,9 @@ func (db *DB) take(h *handle) {
 	}
 }
 
-// drop closes a handle, and the database with the last one.
-func (db *DB) drop(h *handle) error {
-	if !h.shut() {
+// closeHandle closes a handle, and the database with the last one.
+func (db *DB) closeHandle(h *handle) error {
+	if !h.close() {
 		return nil
 	}
 	db.handleMu.Lock()

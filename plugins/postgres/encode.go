@@ -14,9 +14,9 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// array builds a one-dimensional array in the binary format of the server:
+// array builds a one-dimensional array in the binary format of the server. Numbers are big-endian:
 //
-//	dimensions  4 bytes, big-endian as all numbers: 1, or 0 without elements
+//	dimensions  4 bytes: 1, or 0 without elements
 //	nulls       4 bytes: 1 if there are any
 //	type        4 bytes, of the elements
 //	length      4 bytes, and 4 bytes of the lowest index
@@ -30,7 +30,7 @@ type array struct {
 
 const arrayHeader = 20
 
-// reset makes the array empty.
+// reset empties the array.
 func (a *array) reset(oid uint32) {
 	var header [arrayHeader]byte
 	*a = array{buf: append(a.buf[:0], header[:]...), oid: oid}
@@ -67,8 +67,7 @@ func (a *array) int8(n uint64) {
 	a.buf = binary.BigEndian.AppendUint64(append(a.buf, 0, 0, 0, 8), n)
 }
 
-// value returns the array. It is overwritten by what is appended after the next
-// reset.
+// value returns the array, which is valid until the next append after reset.
 func (a *array) value() []byte {
 	b := a.buf
 	if a.length > 0 {
@@ -85,10 +84,10 @@ func (a *array) value() []byte {
 	return b
 }
 
-// The server counts microseconds from the year 2000 on.
-const epoch = 946_684_800_000_000 // in Unix microseconds
+// epoch is the zero of the server's timestamps, the year 2000, in Unix microseconds.
+const epoch = 946_684_800_000_000
 
-// The range of times that are stored. The server's own is wider.
+// The range of times that can be stored. The server's own range is wider.
 const (
 	minYear = -4000
 	maxYear = 200_000
@@ -96,8 +95,7 @@ const (
 
 func storableTime(t time.Time) bool { return t.Year() >= minYear && t.Year() <= maxYear }
 
-// timestamp returns the server's form of a time, or one of its infinities for
-// one out of range.
+// timestamp returns the server's form of a time. Times out of range become one of its infinities.
 func timestamp(t time.Time) uint64 {
 	micros := int64(math.MaxInt64)
 	switch {
@@ -129,18 +127,18 @@ const (
 	oidTimestamps = pgtype.TimestamptzArrayOID
 )
 
-// encoder turns chains into the arrays that append_many takes.
+// encoder encodes chains as the array parameters of append_many.
 type encoder struct {
 	ids, expects                           array // one element for each chain
 	heads, eventIDs, seqNrs, slices, times array // one for each event
 	writers, manifests, payloads           array
 	tags, metadata                         array
 
-	tagged, annotated bool // there are any
+	tagged, annotated bool // some event has tags, or metadata
 	literal           []byte
 }
 
-// maxKeptEncoder is how much memory of an encoder is kept for the next call.
+// maxKeptEncoder is the largest size of an encoder that is reused.
 const maxKeptEncoder = 8 << 20
 
 var encoders = sync.Pool{New: func() any { return new(encoder) }} //nolint:gochecknoglobals // a cache of memory
@@ -176,7 +174,7 @@ func putEncoder(e *encoder) {
 	}
 }
 
-// chain adds the events of a chain, which is the one with that index.
+// chain adds the events of the chain with the given index.
 func (e *encoder) chain(index int, c *chain, writes []journal.Write) {
 	e.ids.text(c.id)
 	e.expects.int8(c.expect)
@@ -185,7 +183,7 @@ func (e *encoder) chain(index int, c *chain, writes []journal.Write) {
 		w := &writes[i]
 		for k := range w.Events {
 			event := &w.Events[k]
-			e.heads.int4(int32(index + 1)) //nolint:gosec // arrays of the server begin at 1, and are not that long
+			e.heads.int4(int32(index + 1)) //nolint:gosec // small; arrays of the server begin at 1
 			e.eventIDs.text(c.id)
 			e.seqNrs.int8(event.SequenceNr)
 			e.slices.int2(slice)
@@ -204,8 +202,8 @@ func (e *encoder) chain(index int, c *chain, writes []journal.Write) {
 	}
 }
 
-// eventTags adds the tags of an event as an array in its text form: an array of
-// arrays would have to be rectangular.
+// eventTags adds the tags of an event as an array in its text form, because an array of arrays
+// would have to be rectangular.
 func (e *encoder) eventTags(tags []string) {
 	if len(tags) == 0 {
 		e.tags.null()

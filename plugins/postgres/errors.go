@@ -15,20 +15,20 @@ import (
 )
 
 var (
-	// ErrSchema says that tables are missing: the schema was never migrated, or
-	// not as far as this version needs it.
-	ErrSchema = errors.New("postgres: schema is not there as it should be")
-	// ErrReadOnly says that the server takes no writes: it is a standby, or the
-	// database or the role is set to read-only transactions.
+	// ErrSchema reports missing or changed tables: the schema was not migrated as far as this
+	// version needs.
+	ErrSchema = errors.New("postgres: invalid schema")
+	// ErrReadOnly reports that the server accepts no writes: it is a standby, or the database or
+	// the role has read-only transactions.
 	ErrReadOnly = errors.New("postgres: server is read-only")
-	// ErrDenied says that the role lacks a right.
+	// ErrDenied reports that the role lacks a right.
 	ErrDenied = errors.New("postgres: missing right")
-	// ErrDSN says that a connection string can't be parsed. What is wrong with it is not quoted,
-	// because passwords are.
+	// ErrDSN reports an invalid connection string. The error does not quote the string, which may
+	// contain a password.
 	ErrDSN = errors.New("postgres: invalid connection string: " + dsnForm)
 )
 
-const dsnForm = "it must be like postgres://user:password@host:5432/database, with special characters percent-encoded, or like host=a port=5432 dbname=b user=c"
+const dsnForm = "want a URL like postgres://user:password@host:5432/database, with special characters percent-encoded, or keywords like host=a port=5432 dbname=b user=c"
 
 // SQLSTATEs.
 const (
@@ -50,17 +50,15 @@ const (
 	codeRewound         = "RF001" // of append_one and append_many
 )
 
-// certain reports whether an error is one after which the statement that it
-// ended is surely not committed, now or later:
+// certain reports whether the statement that failed with this error is certainly not committed, now
+// or later:
 //
 //   - nothing was sent, or
-//   - the server itself reported that it gave the statement up. The statement is
-//     a transaction of its own, which the server commits after the last thing that can
-//     report an ERROR.
+//   - the server itself reported that it aborted the statement. The statement is a transaction, which
+//     the server commits after the last point that can report an ERROR.
 //
-// A FATAL error ends the session and may come at any moment, so it says
-// nothing about the commit. Nor do those that a proxy makes up when it has lost the
-// server, or that the server reports about itself.
+// A FATAL error ends the session at any moment, and has no meaning for the commit. Neither have
+// errors that a proxy generates after it lost the server, or that the server reports about itself.
 func certain(err error) bool {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -85,8 +83,8 @@ func severity(pg *pgconn.PgError) string {
 	return pg.Severity
 }
 
-// translate turns an error of the driver into one of ours that says in plain
-// words what is wrong. ctx is the context of the call.
+// translate converts an error of the driver to one of this package with a plain description. ctx is
+// the context of the call.
 func (db *DB) translate(ctx context.Context, err error) error {
 	var pg *pgconn.PgError
 	switch {
@@ -95,74 +93,72 @@ func (db *DB) translate(ctx context.Context, err error) error {
 	case errors.As(err, &pg):
 		return db.translateServer(ctx, pg, err)
 	case ctx.Err() != nil:
-		return ended(ctx, err)
+		return contextError(ctx, err)
 	}
-	return tell([]error{journal.ErrUnavailable, err}, "%s is unavailable: %s", db.target, reason(err))
+	return describe([]error{journal.ErrUnavailable, err}, "%s is unavailable: %s", db.target, reason(err))
 }
 
-// ended is the error of a call whose context has ended.
-func ended(ctx context.Context, err error) error {
+// contextError is the error of a call whose context has ended.
+func contextError(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if why := reason(err); why != cause.Error() {
-		return tell([]error{cause, err}, "%v (%s)", cause, why)
+		return describe([]error{cause, err}, "%v (%s)", cause, why)
 	}
-	return tell([]error{cause, err}, "%v", cause)
+	return describe([]error{cause, err}, "%v", cause)
 }
 
 func (db *DB) translateServer(ctx context.Context, pg *pgconn.PgError, err error) error {
 	switch pg.Code {
 	case codeCanceled:
 		if ctx.Err() != nil {
-			return ended(ctx, err)
+			return contextError(ctx, err)
 		}
-		return tell([]error{err}, "%s canceled the statement: %s", db.target, reason(err))
+		return describe([]error{err}, "%s canceled the statement: %s", db.target, reason(err))
 	case codeNoTable, codeNoSchema, codeNoColumn, codeNoFunction:
-		return db.schemaError(err, "is not there as it should be: %s", reason(err))
+		return db.schemaError(err, "is invalid: %s", reason(err))
 	case codeTableThere, codeObjectThere, codeFunctionThere, codeSchemaThere:
-		return db.schemaError(err, "holds something with the name of what is to be created: %s", reason(err))
+		return db.schemaError(err, "contains an object with a required name: %s", reason(err))
 	case codeDenied:
-		return tell([]error{ErrDenied, err}, "role %q lacks a right in schema %q of %s: %s", db.role, db.cfg.Schema, db.target, reason(err))
+		return describe([]error{ErrDenied, err}, "role %q lacks a right in schema %q of %s: %s", db.role, db.cfg.Schema, db.target, reason(err))
 	case codeReadOnly:
-		return tell([]error{ErrReadOnly, err}, "%s is read-only: %s", db.target, reason(err))
+		return describe([]error{ErrReadOnly, err}, "%s is read-only: %s", db.target, reason(err))
 	case codeDiskFull:
-		return tell([]error{journal.ErrUnavailable, err}, "the disk of %s is full: %s", db.target, reason(err))
+		return describe([]error{journal.ErrUnavailable, err}, "the disk of %s is full: %s", db.target, reason(err))
 	case codeDataCorrupted, codeIndexCorrupted:
 		return &journal.CorruptError{File: db.target, Offset: -1, Detail: pg.Error()}
 	}
 	if class := pg.Code[:min(2, len(pg.Code))]; class == "08" || class == "53" || class == "57" || class == "58" || class == "28" || class == "3D" || severity(pg) == "FATAL" {
-		return tell([]error{journal.ErrUnavailable, err}, "%s is unavailable: %s", db.target, reason(err))
+		return describe([]error{journal.ErrUnavailable, err}, "%s is unavailable: %s", db.target, reason(err))
 	}
-	return tell([]error{err}, "%s: %s", db.target, reason(err))
+	return describe([]error{err}, "%s: %s", db.target, reason(err))
 }
 
-// schemaError is an ErrSchema that says what is wrong with the schema. cause may
-// be nil.
+// schemaError returns an ErrSchema with a description. cause may be nil.
 func (db *DB) schemaError(cause error, format string, args ...any) error {
 	of := []error{ErrSchema}
 	if cause != nil {
 		of = append(of, cause)
 	}
-	return tell(of, "schema %q of %s %s", db.cfg.Schema, db.target, fmt.Sprintf(format, args...))
+	return describe(of, "schema %q of %s %s", db.cfg.Schema, db.target, fmt.Sprintf(format, args...))
 }
 
-// told is an error in one sentence of ours. It matches all that it is made of,
-// whose own texts would repeat where they come from in the middle of it.
-type told struct {
+// described is an error with its own text that matches other errors. Their texts would repeat its
+// parts.
+type described struct {
 	text string
 	of   []error
 }
 
-func (e *told) Error() string   { return e.text }
-func (e *told) Unwrap() []error { return e.of }
+func (e *described) Error() string   { return e.text }
+func (e *described) Unwrap() []error { return e.of }
 
-// tell makes an error with a text that matches others.
-func tell(of []error, format string, args ...any) error {
-	return &told{text: fmt.Sprintf(format, args...), of: of}
+// describe returns an error with a text that matches other errors.
+func describe(of []error, format string, args ...any) error {
+	return &described{text: fmt.Sprintf(format, args...), of: of}
 }
 
-// reason is the text of an error of the driver, on one line: what the server
-// said, or else what the network did. What the driver was about is said by the
-// caller.
+// reason returns the text of an error of the driver on one line: the message of the server or the
+// network, without the driver's context.
 func reason(err error) string {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Error()

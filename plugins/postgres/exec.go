@@ -16,18 +16,18 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// errNotStarted marks an error that came before anything was sent.
+// errNotStarted marks an error that occurred before anything was sent.
 var errNotStarted = errors.New("not sent")
 
-// statement is one SQL statement with the types of its parameters, which spares
-// the server from being asked for them: a call is one round trip.
+// statement is an SQL statement with the types of its parameters. Fixed types avoid a round trip to
+// the server.
 type statement struct {
-	name string // of the prepared statement, with Config.CachedStatements
+	name string // name of the prepared statement, with Config.CachedStatements
 	sql  string
 	oids []uint32
 }
 
-// prepare prepares the statement unless the connection has it.
+// prepare prepares the statement unless the connection has prepared it.
 func (st *statement) prepare(ctx context.Context, pg *pgconn.PgConn) error {
 	if _, prepared := pg.CustomData()[st.name]; prepared {
 		return nil
@@ -42,12 +42,12 @@ func (st *statement) prepare(ctx context.Context, pg *pgconn.PgConn) error {
 // inBinary is the format of all parameters and results.
 func inBinary() []int16 { return []int16{1} }
 
-// run runs a statement as a transaction of its own and calls row with each row
-// of the result, whose values belong to the driver and are overwritten after that.
-// The connection is free again when run returns. The error is not translated.
+// run executes a statement as its own transaction and calls row for each row of the result. The
+// values belong to the driver, which overwrites them after row returns. The connection is released
+// before run returns. The error is not translated.
 func (db *DB) run(ctx context.Context, st *statement, params [][]byte, row func(values [][]byte) error) error {
 	began := time.Now()
-	defer func() { db.watch.took(ctx, st.name, began) }()
+	defer func() { db.watch.logSlow(ctx, st.name, began) }()
 	conn, err := db.acquire(ctx)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (db *DB) run(ctx context.Context, st *statement, params [][]byte, row func(
 	var reader *pgconn.ResultReader
 	if db.cfg.CachedStatements {
 		if err = st.prepare(ctx, pg); err != nil {
-			return tell([]error{errNotStarted, err}, "%s", reason(err))
+			return describe([]error{errNotStarted, err}, "%s", reason(err))
 		}
 		reader = pg.ExecPrepared(ctx, st.name, params, inBinary(), inBinary())
 	} else {
@@ -75,21 +75,20 @@ func (db *DB) run(ctx context.Context, st *statement, params [][]byte, row func(
 	return err
 }
 
-// acquire takes a connection out of the pool.
+// acquire takes a connection from the pool.
 func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	if ctx.Err() != nil {
-		return nil, tell([]error{errNotStarted, context.Cause(ctx)}, "%v", context.Cause(ctx))
+		return nil, describe([]error{errNotStarted, context.Cause(ctx)}, "%v", context.Cause(ctx))
 	}
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
-		return nil, tell([]error{errNotStarted, err}, "no connection: %s", reason(err))
+		return nil, describe([]error{errNotStarted, err}, "no connection: %s", reason(err))
 	}
 	return conn, nil
 }
 
-// release gives a connection back. One that may still be hit by a request to
-// cancel is closed, and so is one that has failed; its place in the pool is
-// free at once, however long that takes.
+// release returns a connection to the pool. It closes a connection that has failed or that may
+// still receive a cancel request; its place in the pool is free immediately.
 func (db *DB) release(ctx context.Context, conn *pgxpool.Conn) {
 	if ctx.Err() == nil && !conn.Conn().IsClosed() {
 		conn.Release()
@@ -98,17 +97,17 @@ func (db *DB) release(ctx context.Context, conn *pgxpool.Conn) {
 	lost := conn.Hijack()
 	raw := lost.PgConn().Conn()
 	if ctx.Err() != nil && !lost.IsClosed() {
-		_ = lost.Close(context.WithoutCancel(ctx)) // the server may not notice; it is in no transaction
+		_ = lost.Close(context.WithoutCancel(ctx)) // ends the session; no transaction is open
 	}
 	_ = raw.Close()
 	db.leaving.Go(func() { <-lost.PgConn().CleanupDone() })
 }
 
-// certainly reports whether a statement that ended with this error of run is
-// surely not committed, now or later.
+// certainly reports whether a statement that failed with this error of run is certainly not
+// committed, now or later.
 func certainly(err error) bool { return errors.Is(err, errNotStarted) || certain(err) }
 
-// fail makes an error of run one for the caller.
+// fail translates an error of run for the caller.
 func (db *DB) fail(ctx context.Context, err error) error {
 	for _, ours := range []error{nil, journal.ErrClosed, journal.ErrCorrupt, errRow, errResult} {
 		if errors.Is(err, ours) {
@@ -118,7 +117,7 @@ func (db *DB) fail(ctx context.Context, err error) error {
 	return db.translate(ctx, err)
 }
 
-// statements are the statements of the journal and of the snapshot store.
+// statements are the statements of the journal and the snapshot store.
 type statements struct {
 	appendOne, appendMany             statement
 	replay, replayLarge, highest, ids statement
@@ -127,17 +126,17 @@ type statements struct {
 	saveSnapshot, loadSnapshot, listSnapshots, deleteSnapshots statement
 }
 
-// What Replay reads at once. A single larger record is a page of its own.
+// Limits of a page of Replay. A larger single record is a page.
 const (
 	pageRecords = 1000
 	pageBytes   = 1 << 20
 	smallEvent  = pageBytes / pageRecords
 )
 
-// idPage is how many persistence IDs are read at once.
+// idPage is the number of persistence IDs that are read at once.
 const idPage = 1000
 
-// deletePage is how many events are deleted in one transaction.
+// deletePage is the number of events that are deleted in one transaction.
 const deletePage = 5000
 
 func newStatements(schema string, class int32) statements {
@@ -153,9 +152,10 @@ func newStatements(schema string, class int32) statements {
 		appendMany: st("append_many", fmt.Sprintf("SELECT {s}.append_many(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)", class),
 			oidTexts, oidInt8s, oidInt4s, oidTexts, oidInt8s, oidInt2s, oidTimestamps, oidTexts, oidTexts, oidBytess, oidTexts, oidBytess),
 
-		// A page is a range of numbers, so that the server never sorts all that follows, whatever it believes about
-		// the table. The last column is the first number behind the range. There is always a row, if only with that.
-		// Most events are small, and counting bytes takes longer than reading them: larger ones come without payload.
+		// A page is a range of sequence numbers, so that the server never sorts all following rows,
+		// whatever its statistics. The last column is the first number after the range. There is
+		// always a row, at least with that column. Most events are small, and computing sums of
+		// sizes takes longer than reading them, so this statement omits the payload of larger ones.
 		replay: st("replay", `SELECT e.seq_nr, e.at, e.writer, e.manifest,
 				CASE WHEN octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) <= `+fmt.Sprint(smallEvent)+` THEN e.payload END,
 				e.tags, CASE WHEN octet_length(e.metadata) <= `+fmt.Sprint(smallEvent)+` THEN e.metadata END, b.beyond`+page+`
@@ -169,7 +169,7 @@ func newStatements(schema string, class int32) statements {
 		highest: st("highest", `SELECT greatest(
 			(SELECT e.seq_nr FROM {s}.events e WHERE e.id = $1 ORDER BY e.seq_nr DESC LIMIT 1),
 			(SELECT d.deleted_to FROM {s}.deletions d WHERE d.id = $1), 0)`, oidText),
-		// It hops from one ID to the next: there may be a million events between them.
+		// The query jumps from one ID to the next, because an ID may have a million events.
 		ids: st("ids", `WITH RECURSIVE hop(id) AS (
 				(SELECT e.id FROM {s}.events e WHERE e.id > $1 ORDER BY e.id LIMIT 1)
 				UNION ALL
@@ -191,8 +191,8 @@ func newStatements(schema string, class int32) statements {
 		underWay: st("under_way", fmt.Sprintf(`SELECT virtualtransaction FROM pg_locks
 			WHERE locktype = 'advisory' AND objsubid = 2 AND classid = %d AND granted
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, uint32(class))), //nolint:gosec // the same 32 bits
-		// It says whether it saw anything to delete, not how much it has deleted: another deletion may
-		// have been faster with what it saw, and leave the rest.
+		// The result is whether there were rows to delete, not how many were deleted: a concurrent
+		// deletion may have deleted these rows and left others.
 		deleteSome: st("delete_some", `WITH gone AS (
 				DELETE FROM {s}.events e WHERE e.id = $1 AND e.seq_nr <=
 					(SELECT f.seq_nr + least($2 - f.seq_nr, `+fmt.Sprint(deletePage-1)+`) FROM {s}.events f WHERE f.id = $1 ORDER BY f.seq_nr LIMIT 1)
@@ -217,16 +217,14 @@ func newStatements(schema string, class int32) statements {
 	}
 }
 
-// cancelGrace is how long a call whose context has ended waits for the server to
-// say what became of its statement.
+// cancelGrace is how long a call whose context has ended waits for the outcome of its statement.
 const cancelGrace = time.Second
 
-// canceler is what a connection does when the context of a call ends: it asks
-// the server to cancel the statement and waits a moment for the answer, which
-// tells whether it was in time. Without an answer the outcome is unknown.
+// canceler handles the end of a call's context: it requests the server to cancel the statement and
+// waits for the answer, which contains the outcome. Without an answer the outcome is unknown.
 //
-// The connection is not used any more after that (see DB.use): the request may
-// arrive late and would hit the next statement.
+// The connection is not reused after that (see DB.release): a late cancel request would hit the
+// next statement.
 type canceler struct {
 	conn  *pgconn.PgConn
 	grace time.Duration
@@ -237,14 +235,14 @@ type canceler struct {
 // HandleCancel implements ctxwatch.Handler.
 func (c *canceler) HandleCancel(context.Context) { //nolint:contextcheck // that one has ended
 	deadline := time.Now().Add(c.grace)
-	_ = c.conn.Conn().SetDeadline(deadline) // it fails on a closed connection only
+	_ = c.conn.Conn().SetDeadline(deadline) // fails only on a closed connection
 	ctx, stop := context.WithDeadline(context.Background(), deadline)
 	done := make(chan struct{})
 	c.stop, c.done = stop, done
 	go func() {
 		defer close(done)
 		defer stop()
-		_ = c.conn.CancelRequest(ctx) // then the deadline ends the call
+		_ = c.conn.CancelRequest(ctx) // if it fails, the deadline ends the call
 	}()
 }
 

@@ -96,7 +96,7 @@ func (s *site) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fences 
 		if _, err = eventsourcing.Ask(ctx, ref, post{Op: 0, Count: 1}); err == nil {
 			break
 		}
-		if first := (told{err: err}); !first.surelyNot() || ctx.Err() != nil {
+		if first := (described{err: err}); !first.surelyNot() || ctx.Err() != nil {
 			t.Errorf("the first ask: %v", err)
 			return false
 		}
@@ -136,7 +136,7 @@ func (s *site) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fences 
 			stored++
 		}
 	}
-	was := told{err: err}
+	was := described{err: err}
 	switch {
 	case err == nil && stored != 3:
 		t.Errorf("%v: it was acknowledged: %v", fault, rows)

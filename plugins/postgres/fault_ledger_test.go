@@ -101,7 +101,7 @@ func (h *house) close(t *testing.T) {
 }
 
 // told is what a client was told about an operation.
-type told struct {
+type described struct {
 	op, count int
 	err       error
 	length    int
@@ -109,7 +109,7 @@ type told struct {
 
 // surelyNot reports whether the client knows that the operation was not done. A ledger
 // itself answers with no error, so any other than this one says so.
-func (k told) surelyNot() bool {
+func (k described) surelyNot() bool {
 	return k.err != nil && !errors.Is(k.err, eventsourcing.ErrOutcomeUnknown)
 }
 
@@ -122,11 +122,11 @@ type books struct {
 
 	mu    sync.Mutex
 	next  int
-	known map[string][][]told // by ID and client, in order
+	known map[string][][]described // by ID and client, in order
 }
 
 func newBooks(ids int) *books {
-	b := &books{known: map[string][][]told{}}
+	b := &books{known: map[string][][]described{}}
 	for i := range ids {
 		b.ids = append(b.ids, fmt.Sprint(i))
 	}
@@ -136,7 +136,7 @@ func newBooks(ids int) *books {
 // client posts operations to one ledger, one after the other, until it has done so n
 // times, enough is closed, and any operation was done.
 func (b *books) client(ctx context.Context, h *house, id string, rng *rand.Rand, n int, enough <-chan struct{}, patience time.Duration) {
-	var mine []told
+	var mine []described
 	defer func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -154,7 +154,7 @@ func (b *books) client(ctx context.Context, h *house, id string, rng *rand.Rand,
 		op := b.next
 		b.next++
 		b.mu.Unlock()
-		k := told{op: op, count: 1 + rng.IntN(2)}
+		k := described{op: op, count: 1 + rng.IntN(2)}
 		asking, cancel := context.WithTimeout(ctx, time.Duration(1+rng.Int64N(int64(patience))))
 		k.length, k.err = eventsourcing.Ask(asking, h.ledgers.Ref(id), post{Op: op, Count: k.count, Padding: b.padding})
 		cancel()

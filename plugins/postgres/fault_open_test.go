@@ -48,9 +48,9 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		want error
 		text string
 	}{
-		"empty migrations": {dsn: emptied, want: postgres.ErrSchema, text: "has a table migrations that names none"},
-		"names are taken":  {dsn: taken, want: postgres.ErrSchema, text: "holds something with the name of what is to be created"},
-		"encoding":         {dsn: latin, want: postgres.ErrSchema, text: "has encoding LATIN1, it must be UTF8"},
+		"empty migrations": {dsn: emptied, want: postgres.ErrSchema, text: "has an empty table migrations"},
+		"names are taken":  {dsn: taken, want: postgres.ErrSchema, text: "contains an object with a required name"},
+		"encoding":         {dsn: latin, want: postgres.ErrSchema, text: "has encoding LATIN1, want UTF8"},
 		"notify DSN":       {dsn: migrated, cfg: postgres.Config{NotifyDSN: "port=" + secret}, want: postgres.ErrDSN, text: "Config.NotifyDSN"},
 		"no DSN":           {dsn: "postgres://" + secret + "@[::1", want: postgres.ErrDSN},
 		"a keyword":        {dsn: "host=127.0.0.1 port=" + secret, want: postgres.ErrDSN},

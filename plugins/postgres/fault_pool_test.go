@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	recoveries = 50
+	recoveries = 20
 	// recovered is how many events each recovery reads: more than two pages.
 	recovered = 2500
 )
@@ -82,7 +82,7 @@ func recoverWithin(ctx context.Context, j *postgres.Journal, i int) error {
 	return nil
 }
 
-// TestRuntimeOnOneConnection recovers 50 entities at the same time, which all
+// TestRuntimeOnOneConnection recovers 20 entities at the same time, which all
 // have commands waiting, on a pool of one connection.
 func TestRuntimeOnOneConnection(t *testing.T) {
 	t.Parallel()

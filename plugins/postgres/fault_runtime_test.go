@@ -99,7 +99,7 @@ func TestServerIsKilled(t *testing.T) {
 // writers one wins, and the other one's clients are told.
 func TestTwoRuntimes(t *testing.T) {
 	t.Parallel()
-	rounds := 60
+	rounds := 30
 	if soak() {
 		rounds = 1000
 	}

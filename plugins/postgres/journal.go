@@ -13,13 +13,13 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Journal is the journal of a DB. It implements journal.Journal,
-// journal.IDLister, journal.Parallel and journal.Querier.
+// Journal is the journal of a DB. It implements journal.Journal, journal.IDLister, journal.Parallel
+// and journal.Querier.
 //
-// An event holds at most 16 MiB of payload and metadata and a write 64 MiB in
-// all; what is larger is rejected. So are names (writers, manifests and tags) of
-// more than 64 KiB in one event, tags of more than 1,024 bytes, names that are
-// not UTF-8 or hold a NUL, and times before the year -4000 or after 200,000.
+// An event holds at most 16 MiB of payload and metadata, and a write at most 64 MiB. Larger ones
+// are rejected. Also rejected are names (writers, manifests and tags) of more than 64 KiB in one
+// event, tags of more than 1,024 bytes, names that are not UTF-8 or contain a NUL, and times before
+// the year -4000 or after 200,000.
 type Journal struct {
 	handle
 
@@ -34,8 +34,8 @@ var (
 
 // Close implements journal.Journal. See DB.Journal.
 func (j *Journal) Close() error {
-	err := j.db.drop(&j.handle)
-	j.db.tail.close() // who awaits events is no call in progress
+	err := j.db.closeHandle(&j.handle)
+	j.db.tail.close() // calls of Await do not hold the handle
 	return err
 }
 
@@ -47,7 +47,7 @@ func (j *Journal) MaxAppends() int {
 // HighestSequenceNr implements journal.Journal.
 func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
 	var highest uint64
-	err := j.ask(ctx, id, &j.db.sql.highest, [][]byte{[]byte(id)}, func(values [][]byte) error {
+	err := j.readRows(ctx, id, &j.db.sql.highest, [][]byte{[]byte(id)}, func(values [][]byte) error {
 		highest = binary.BigEndian.Uint64(values[0])
 		return nil
 	})
@@ -57,8 +57,8 @@ func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (uint64, err
 	return highest, nil
 }
 
-// ask runs a statement about one ID.
-func (j *Journal) ask(ctx context.Context, id string, st *statement, params [][]byte, row func(values [][]byte) error) error {
+// readRows runs a statement about one ID.
+func (j *Journal) readRows(ctx context.Context, id string, st *statement, params [][]byte, row func(values [][]byte) error) error {
 	if err := journal.CheckID(id); err != nil {
 		return err
 	}
@@ -70,8 +70,8 @@ func (j *Journal) ask(ctx context.Context, id string, st *statement, params [][]
 	return j.db.fail(ctx, err)
 }
 
-// PersistenceIDs implements journal.IDLister. An ID that is written for the
-// first time while the loop runs may be listed or not.
+// PersistenceIDs implements journal.IDLister. An ID that is written for the first time during the
+// iteration may or may not be listed.
 func (j *Journal) PersistenceIDs(ctx context.Context, after string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		behind := textPrefix(after)
@@ -94,8 +94,8 @@ func (j *Journal) PersistenceIDs(ctx context.Context, after string) iter.Seq2[st
 	}
 }
 
-// textPrefix cuts off what the server can't hold in a text. IDs between the two
-// have to be passed over by the caller.
+// textPrefix cuts s before the first character that the server cannot store in a text. The caller
+// must skip the IDs between the result and s.
 func textPrefix(s string) string {
 	for i, r := range s {
 		if _, size := utf8.DecodeRuneInString(s[i:]); r == 0 || r == utf8.RuneError && size == 1 {

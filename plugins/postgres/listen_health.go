@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// slowCall is from when on a statement is slow, with the wait for a connection.
+	// slowCall is the duration from which a statement is reported as slow, including the wait for a
+	// connection.
 	slowCall = 2 * time.Second
-	// longStall is from when on readers are said to be held back.
+	// longStall is the duration from which blocked readers are reported.
 	longStall = 5 * time.Second
-	// tellPause is the least time between two reports of the same.
-	tellPause = time.Minute
+	// reportPause is the shortest time between two equal reports.
+	reportPause = time.Minute
 )
 
-// watch reports what an operator wants to know about the server, and no caller
-// is told. It never has a connection string.
+// watch logs conditions of the server that no caller sees. It holds no connection string.
 type watch struct {
 	log       *slog.Logger
 	slowCall  time.Duration
@@ -36,8 +36,8 @@ func newWatch(log *slog.Logger) *watch {
 	return &watch{log: log, slowCall: slowCall, longStall: longStall}
 }
 
-// took reports a call that was slow.
-func (w *watch) took(ctx context.Context, what string, began time.Time) {
+// logSlow logs a slow call.
+func (w *watch) logSlow(ctx context.Context, what string, began time.Time) {
 	took := time.Since(began)
 	if took < w.slowCall {
 		return
@@ -46,65 +46,64 @@ func (w *watch) took(ctx context.Context, what string, began time.Time) {
 	omitted, due := w.slow.due(time.Now())
 	w.mu.Unlock()
 	if due {
-		w.log.WarnContext(ctx, "the server is slow", slog.String("statement", what), slog.Duration("took", took), slog.Int("more_since_last_report", omitted))
+		w.log.WarnContext(ctx, "slow statement", slog.String("statement", what), slog.Duration("took", took), slog.Int("more_since_last_report", omitted))
 	}
 }
 
-// saw reports a watermark that stands still for long, and when it moves again.
-func (w *watch) saw(ctx context.Context, m mark, class int32) {
+// logStall logs a watermark that has not moved for long, and its next move.
+func (w *watch) logStall(ctx context.Context, m mark, class int32) {
 	w.mu.Lock()
-	age, told := w.stall.saw(time.Now(), m, w.longStall)
+	age, reported := w.stall.saw(time.Now(), m, w.longStall)
 	w.mu.Unlock()
-	switch told {
+	switch reported {
 	case stallLasts:
-		w.log.WarnContext(ctx, "a transaction that appends does not end and holds all queries back", slog.Duration("age", age),
+		w.log.WarnContext(ctx, "an append that does not end blocks all queries", slog.Duration("age", age),
 			slog.Int64("behind_ordinal", m.below), slog.Int64("pg_locks_classid", int64(uint32(class)))) //nolint:gosec // the same 32 bits
 	case stallOver:
-		w.log.InfoContext(ctx, "queries go on", slog.Duration("after", age))
+		w.log.InfoContext(ctx, "queries are no longer blocked", slog.Duration("after", age))
 	case stallQuiet:
 	}
 }
 
-// silence reports that there are no notifications, and why, and whether it was
-// time to.
-func (w *watch) silence(ctx context.Context, err error) bool {
+// logLost logs the loss of notifications with its reason, and returns whether a report was due.
+func (w *watch) logLost(ctx context.Context, err error) bool {
 	w.mu.Lock()
 	_, due := w.deaf.due(time.Now())
 	w.mu.Unlock()
 	if due {
-		w.log.WarnContext(ctx, "no notifications from the server: readers poll", slog.String("reason", reason(err)))
+		w.log.WarnContext(ctx, "no notifications from the server, polling instead", slog.String("reason", reason(err)))
 	}
 	return due
 }
 
-// hears reports that there are notifications again.
-func (w *watch) hears(ctx context.Context, since time.Time) {
-	w.log.InfoContext(ctx, "notifications are back", slog.Duration("after", time.Since(since)))
+// logRestored logs that notifications work again.
+func (w *watch) logRestored(ctx context.Context, since time.Time) {
+	w.log.InfoContext(ctx, "notifications restored", slog.Duration("after", time.Since(since)))
 }
 
-// sparse lets something be reported once in a while.
+// sparse limits the rate of a report.
 type sparse struct {
 	next    time.Time
 	omitted int
 }
 
-// due reports whether it is time, and how many were left out since the last time.
+// due reports whether the report is due, and how many were omitted since the last one.
 func (s *sparse) due(now time.Time) (omitted int, due bool) {
 	if now.Before(s.next) {
 		s.omitted++
 		return 0, false
 	}
 	omitted, s.omitted = s.omitted, 0
-	s.next = now.Add(tellPause)
+	s.next = now.Add(reportPause)
 	return omitted, true
 }
 
-// stall notices that readers stand before the same append for long.
+// stall detects readers that wait for the same append for long.
 type stall struct {
-	below int64     // up to where the order is settled
-	since time.Time // since when it is held there; zero if it is not
-	told  bool      // of this one
-	next  time.Time // before that nothing is told again
+	below    int64     // ordinal up to which the order is settled
+	since    time.Time // when it stopped there; zero if it moves
+	reported bool      // this stall was reported
+	next     time.Time // before that nothing is reported again
 }
 
 type stallReport uint8
@@ -115,17 +114,16 @@ const (
 	stallOver
 )
 
-// saw returns what there is to report of a mark, and how long readers are or were
-// held back.
+// saw returns the report that is due for a mark, and how long readers are or were blocked.
 func (s *stall) saw(now time.Time, m mark, long time.Duration) (age time.Duration, report stallReport) {
 	if !s.since.IsZero() {
 		age = now.Sub(s.since)
 	}
 	if !m.held || m.below > s.below || s.since.IsZero() {
-		if s.told {
+		if s.reported {
 			report = stallOver
 		}
-		s.below, s.since, s.told = m.below, time.Time{}, false
+		s.below, s.since, s.reported = m.below, time.Time{}, false
 		if m.held {
 			s.since = now
 		}
@@ -134,6 +132,6 @@ func (s *stall) saw(now time.Time, m mark, long time.Duration) (age time.Duratio
 	if age < long || now.Before(s.next) {
 		return age, stallQuiet
 	}
-	s.told, s.next = true, now.Add(tellPause)
+	s.reported, s.next = true, now.Add(reportPause)
 	return age, stallLasts
 }

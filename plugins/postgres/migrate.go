@@ -21,14 +21,13 @@ import (
 //go:embed migration/*.up.sql
 var migrationFiles embed.FS
 
-// Migration is one step of the schema. A step records itself in the table
-// migrations.
+// Migration is one step of the schema. Each step records itself in the table migrations.
 type Migration struct {
 	// Version counts from 1 without gaps.
 	Version int
-	// Name is the name of the file without its endings, such as "001_journal".
+	// Name is the file name without its suffixes, such as "001_journal".
 	Name string
-	// SQL is what is run, with Config.Schema in the place of "refold".
+	// SQL is the text of the step. Config.Schema replaces the schema "refold" in it.
 	SQL string
 }
 
@@ -50,15 +49,15 @@ func Migrations() []Migration {
 	return all
 }
 
-// Migrate brings the schema up to date and returns the steps that it took. With
-// Config.CheckOnly it takes none and returns those that are missing. Errors are
-// those of Open. Any number of programs may do it at the same time.
+// Migrate brings the schema up to date and returns the executed steps. With Config.CheckOnly it
+// executes none and returns the missing ones. Errors are those of Open. Several programs may call
+// it concurrently.
 func Migrate(ctx context.Context, dsn string, cfg Config) ([]Migration, error) {
 	db, err := connect(ctx, dsn, cfg)
 	if err != nil {
 		return nil, err
 	}
-	defer db.shut()
+	defer db.closeConns()
 	missing, err := db.missing(ctx)
 	if err == nil && len(missing) > 0 && !cfg.CheckOnly {
 		missing, err = db.migrate(ctx)
@@ -69,7 +68,7 @@ func Migrate(ctx context.Context, dsn string, cfg Config) ([]Migration, error) {
 	return missing, nil
 }
 
-// prepareSchema migrates or checks.
+// prepareSchema migrates or checks the schema.
 func (db *DB) prepareSchema(ctx context.Context) error {
 	missing, err := db.missing(ctx)
 	if err != nil || len(missing) == 0 {
@@ -86,7 +85,7 @@ func (db *DB) prepareSchema(ctx context.Context) error {
 	return err
 }
 
-// missing returns the steps that were not taken.
+// missing returns the steps that were not executed.
 func (db *DB) missing(ctx context.Context) ([]Migration, error) {
 	conn, err := db.acquire(ctx)
 	if err != nil {
@@ -106,14 +105,14 @@ func (db *DB) version(ctx context.Context, q interface {
 },
 ) (int, error) {
 	var exists bool
-	// Behind a lock that was waited for, to_regclass may still answer from a cache.
+	// After the wait for the lock, to_regclass could return a cached result.
 	var encoding string
 	err := q.QueryRow(ctx, "SELECT current_setting('server_encoding'), EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = 'migrations')", db.cfg.Schema).Scan(&encoding, &exists)
 	switch {
 	case err != nil:
 		return 0, db.fail(ctx, err)
-	case encoding != "UTF8" && encoding != "SQL_ASCII": // one letter that it lacks would fail the writes beside it
-		return 0, db.schemaError(nil, "can't be used: the database has encoding %s, it must be UTF8", encoding)
+	case encoding != "UTF8" && encoding != "SQL_ASCII": // one character outside of the encoding would fail all writes of a call
+		return 0, db.schemaError(nil, "is unusable: the database has encoding %s, want UTF8", encoding)
 	case !exists:
 		return 0, nil
 	}
@@ -124,14 +123,14 @@ func (db *DB) version(ctx context.Context, q interface {
 	known := len(Migrations())
 	switch {
 	case version > known:
-		return 0, tell([]error{journal.ErrNewerVersion}, "schema %q of %s is at version %d, which is newer than this program: it knows %d", db.cfg.Schema, db.target, version, known)
+		return 0, describe([]error{journal.ErrNewerVersion}, "schema %q of %s has version %d, this program supports %d", db.cfg.Schema, db.target, version, known)
 	case version <= 0:
-		return 0, db.schemaError(nil, "has a table migrations that names none: drop it if nothing else is there, or else restore its rows")
+		return 0, db.schemaError(nil, "has an empty table migrations: drop it if there are no other tables, or else restore its rows")
 	}
 	return version, nil
 }
 
-// migrate takes the missing steps in one transaction, one program at a time.
+// migrate executes the missing steps in one transaction, one program at a time.
 func (db *DB) migrate(ctx context.Context) (taken []Migration, err error) {
 	conn, err := db.acquire(ctx)
 	if err != nil {
@@ -142,7 +141,7 @@ func (db *DB) migrate(ctx context.Context) (taken []Migration, err error) {
 	if err != nil {
 		return nil, db.fail(ctx, err)
 	}
-	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // it fails after a commit, and when the connection is lost
+	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // fails after a commit, or without a connection
 	if _, err = tx.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", migrationLock(db.cfg.Schema)); err != nil {
 		return nil, db.fail(ctx, err)
 	}
@@ -168,8 +167,7 @@ func (db *DB) migrate(ctx context.Context) (taken []Migration, err error) {
 	return taken, nil
 }
 
-// createSchema creates the schema itself, for which the role needs a right that
-// it does not need if somebody else did.
+// createSchema creates the schema, unless it exists: only creating it needs the right to.
 func (db *DB) createSchema(ctx context.Context, tx pgx.Tx) error {
 	var exists bool
 	err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", db.cfg.Schema).Scan(&exists)
@@ -182,8 +180,7 @@ func (db *DB) createSchema(ctx context.Context, tx pgx.Tx) error {
 	return nil
 }
 
-// literal quotes a string. The server has standard_conforming_strings on, or a
-// backslash in it ends the literal elsewhere.
+// literal quotes a string for SQL. It assumes standard_conforming_strings.
 func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // migrationLock is the key of the advisory lock under which a schema is migrated.

@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// notifyPause is the least time between two notifications of one process.
-	// Commits that notify wait for each other in the server.
+	// notifyPause is the shortest time between two notifications of one process. Commits with
+	// notifications wait for each other in the server.
 	notifyPause = 10 * time.Millisecond
-	// notifyTimeout bounds one attempt. Readers that miss it poll.
+	// notifyTimeout bounds one attempt. Readers that miss a notification poll.
 	notifyTimeout = 2 * time.Second
 )
 
-// channel is the name under which the appends to a schema are announced.
+// channel returns the name of the notification channel of a schema.
 func channel(schema string) string {
 	return fmt.Sprintf("refold_%08x", uint32(lockClass(schema))) //nolint:gosec // the same 32 bits
 }
 
-// notifier tells other processes that something was appended: after the
-// transactions, from a goroutine of its own, once for all that came together. What goes
-// wrong with it is nobody's error, because readers poll as well.
+// notifier notifies other processes of appends. Its goroutine sends one notification for all
+// appends since the last one, after their transactions. Its errors are ignored, because readers
+// also poll.
 type notifier struct {
 	db      *DB
 	due     chan struct{}
@@ -41,15 +41,14 @@ func newNotifier(db *DB) *notifier {
 	return n
 }
 
-// close sends what is due and returns when the goroutine is gone.
+// close sends a pending notification and returns when the goroutine has ended.
 func (n *notifier) close() {
 	n.stop()
-	n.begin() // what begins now ends at once, and nothing begins later
+	n.begin() // a goroutine that starts now ends immediately, and none can start later
 	n.running.Wait()
 }
 
-// appended wakes the readers of this process and, soon, those of others. It
-// does not wait.
+// appended wakes the readers of this process and, soon after, those of others. It does not block.
 func (db *DB) appended() {
 	db.tail.wake()
 	if db.cfg.DisableNotify {
@@ -72,13 +71,13 @@ func (n *notifier) run(ctx context.Context) {
 		open = sleep(ctx, notifyPause)
 	}
 	select {
-	case <-n.due: // a program that appends and ends tells it, too
+	case <-n.due: // also notify of appends just before Close
 		n.send(ctx)
 	default:
 	}
 }
 
-// send notifies, even if the journal is being closed.
+// send sends a notification, even while the journal is being closed.
 func (n *notifier) send(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()

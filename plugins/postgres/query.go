@@ -17,8 +17,8 @@ import (
 
 var _ journal.Querier = (*Journal)(nil)
 
-// Query implements journal.Querier. It is one statement; close to the end of
-// the journal, where what is settled changes, one or two short ones go before.
+// Query implements journal.Querier. It is one statement. Near the end of the journal one or two
+// short statements precede it, to refresh the watermark.
 func (j *Journal) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 	page, err := j.query(ctx, q, after)
 	if err != nil {
@@ -54,18 +54,18 @@ func (j *Journal) query(ctx context.Context, q journal.Criteria, after journal.O
 	defer j.leave()
 	known := j.db.tail.watermark.now()
 	shape := newShape(j.db.schema, q)
-	if known.settled-from <= shape.window { // the page may reach the end, which must be the one of now
+	if known.settled-from <= shape.window { // the page may reach the end, which must be current
 		before := known.settled
 		if known, err = j.db.tail.watermark.refresh(ctx); err != nil {
 			return journal.Page{}, err
 		}
 		if known.settled > before {
-			j.db.tail.wake() // others may wait for it
+			j.db.tail.wake() // other readers may wait for it
 		}
 	}
 	switch {
 	case from > known.drawn:
-		return journal.Page{}, fmt.Errorf("%w: %q lies behind all that was ever appended to schema %q of %s: it is of another journal, or this one was restored from before",
+		return journal.Page{}, fmt.Errorf("%w: %q is after the last event of schema %q of %s: it belongs to another journal, or this one was restored from a backup",
 			journal.ErrOffset, after, j.db.cfg.Schema, j.db.target)
 	case from >= known.settled:
 		return journal.Page{Next: after}, nil
@@ -73,8 +73,7 @@ func (j *Journal) query(ctx context.Context, q journal.Criteria, after journal.O
 	return j.page(ctx, shape, from, known.settled)
 }
 
-// page runs the statement of a shape, which looks behind from and not behind
-// settled.
+// page runs the statement of a shape on the events after from, up to settled.
 func (j *Journal) page(ctx context.Context, s *shape, from, settled int64) (journal.Page, error) {
 	params := append([][]byte{int8Value(uint64(from)), int8Value(uint64(settled)), int8Value(uint64(s.window))}, s.params...) //nolint:gosec // not negative
 	var p reader
@@ -85,19 +84,19 @@ func (j *Journal) page(ctx context.Context, s *shape, from, settled int64) (jour
 	case p.standby:
 		return journal.Page{}, j.db.onStandby()
 	case len(p.events) >= pageRecords || p.bytes >= pageBytes:
-		p.next = p.last // there was more than fits
+		p.next = p.last // the page is full
 	}
 	return journal.Page{Events: p.events, Next: formatOffset(p.next), More: p.next < settled}, nil
 }
 
-// reader collects the rows of a page. There is always one: if it has no event,
-// its other columns are NULL.
+// reader collects the rows of a page. There is at least one row. If it has no event, its other
+// columns are NULL.
 type reader struct {
 	events  []journal.Envelope
 	bytes   int
 	standby bool
-	next    int64 // up to where the statement has looked
-	last    int64 // where the last event is
+	next    int64 // ordinal up to which the statement has read
+	last    int64 // ordinal of the last event
 }
 
 func (p *reader) row(values [][]byte) error {
@@ -116,15 +115,15 @@ func (p *reader) row(values [][]byte) error {
 	return nil
 }
 
-// How many rows a page looks at, at most: a page and a half of those that it
-// wants, and more where what it does not want has to be told by its row.
+// Limits on the rows that a page reads: one and a half times the wanted number, and more where
+// rows must be read to be filtered out.
 const (
 	usualRows    = pageRecords * 3 / 2
 	filteredRows = 10_000
-	// A tag's index leads straight to its events.
+	// tagWindow is larger because the index of tags leads directly to the events.
 	tagWindow = 50_000
-	// maxWindow bounds the ordinals that a page looks at. Those of other slices are
-	// passed over in the index.
+	// maxWindow bounds the ordinals that a page covers. Rows of other slices are skipped in the
+	// index.
 	maxWindow = 200_000
 )
 
@@ -132,13 +131,12 @@ const (
 type shape struct {
 	statement
 
-	window int64    // ordinals, from the first that exists, so gaps cost nothing
-	params [][]byte // from $4 on; before it: after, settled, window
+	window int64    // number of ordinals from the first existing one, so that gaps cost nothing
+	params [][]byte // from $4 on; $1 to $3 are after, settled, window
 }
 
-// newShape chooses the index to go by. All statements have a window that the planner
-// can't see through: it takes it to be small, and goes by the index however
-// old its statistics are.
+// newShape selects the index for a query. All statements have a window whose size the planner
+// cannot derive. It assumes a small window and uses the index, however old its statistics are.
 func newShape(schema string, q journal.Criteria) *shape {
 	s := &shape{statement: statement{name: "refold_query", oids: []uint32{oidInt8, oidInt8, oidInt8}}}
 	first, last := q.Slices.Bounds()
@@ -174,8 +172,8 @@ func newShape(schema string, q journal.Criteria) *shape {
 	return s.finish(schema, "SELECT min(ordinal) FROM {s}.events WHERE ordinal > $1", source)
 }
 
-// finish puts the statement together. It returns at least one row, with how far
-// it looked, and at most a page, with the event that exceeds it.
+// finish builds the statement. It returns at least one row, with the ordinal up to which it read,
+// and at most a page plus the event that exceeds it.
 func (s *shape) finish(schema, start, source string) *shape {
 	s.sql = strings.ReplaceAll(`
 		WITH w AS MATERIALIZED (SELECT least($2, coalesce((`+start+`), $2) + $3 - 1) AS upto),
@@ -200,8 +198,8 @@ func (s *shape) slice(name string, slice int) string {
 	return s.param(name, oidInt4, []byte{0, 0, byte(slice >> 8), byte(slice)}) //nolint:gosec // below 1,024
 }
 
-// param adds a parameter and returns its place. name makes the statement's own
-// differ from that of others.
+// param adds a parameter and returns its placeholder. name distinguishes the statement's name from
+// those of others.
 func (s *shape) param(name string, oid uint32, value []byte) string {
 	s.name += "_" + name
 	s.oids = append(s.oids, oid)
@@ -209,14 +207,14 @@ func (s *shape) param(name string, oid uint32, value []byte) string {
 	return fmt.Sprintf("$%d", len(s.oids))
 }
 
-var errRow = errors.New("row is not as it should be")
+var errRow = errors.New("postgres: malformed row")
 
-// rowColumns are the columns that decodeRow takes, of a table or its alias.
+// rowColumns are the columns that decodeRow expects, of a table or alias.
 func rowColumns(alias string) string {
 	return alias + ".seq_nr, " + alias + ".at, " + alias + ".writer, " + alias + ".manifest, " + alias + ".payload, " + alias + ".tags, " + alias + ".metadata"
 }
 
-// decodeRow makes an event of the values of a row, which it copies.
+// decodeRow decodes a row and copies its values.
 func decodeRow(values [][]byte) (journal.Event, error) {
 	if len(values) != 7 || len(values[0]) != 8 || len(values[1]) != 8 {
 		return journal.Event{}, errRow
@@ -237,7 +235,7 @@ func decodeRow(values [][]byte) (journal.Event, error) {
 	}, nil
 }
 
-// decodeTexts reads an array of texts; see array about its form.
+// decodeTexts decodes an array of texts; see array for the format.
 func decodeTexts(b []byte) ([]string, error) {
 	if len(b) < 12 || binary.BigEndian.Uint32(b) == 0 {
 		return nil, nil
@@ -265,9 +263,9 @@ func decodeTexts(b []byte) ([]string, error) {
 	return texts, nil
 }
 
-// offsetPrefix begins an offset: what made it, and the version of the form.
-// The ordinal follows, decimal and without zeros in front, so that one position has
-// one offset and offsets compare.
+// offsetPrefix begins an offset and identifies the plugin and the version of the format. The
+// ordinal follows, in decimal without leading zeros, so that each position has one offset and
+// offsets can be compared.
 const offsetPrefix = "pg1:"
 
 func formatOffset(ordinal int64) journal.Offset {
@@ -284,7 +282,7 @@ func parseOffset(o journal.Offset) (int64, error) {
 	digits, ok := strings.CutPrefix(string(o), offsetPrefix)
 	ordinal, err := strconv.ParseInt(digits, 10, 64)
 	if !ok || err != nil || formatOffset(ordinal) != o {
-		return 0, fmt.Errorf("%w: %.64q is not %q and a number", journal.ErrOffset, string(o), offsetPrefix)
+		return 0, fmt.Errorf("%w: %.64q, want %q and a number", journal.ErrOffset, string(o), offsetPrefix)
 	}
 	return ordinal, nil
 }

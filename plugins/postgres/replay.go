@@ -12,9 +12,9 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Replay implements journal.Journal. It reads pages, and each page is one
-// statement on whatever connection is free then. The payloads of a page share memory: who
-// keeps one for long without the others may want to copy it.
+// Replay implements journal.Journal. It reads pages, each with one statement on any free
+// connection. The payloads of a page share memory. Copy a payload to keep it for long without the
+// others.
 func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
 		if err := journal.CheckID(id); err != nil {
@@ -38,18 +38,16 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 	}
 }
 
-// replayPage is what one statement of a replay has read. Its memory is used
-// again for the next one.
+// replayPage is the result of one statement of a replay. Its buffers are reused for the next one.
 type replayPage struct {
 	events  []journal.Event
 	decoder rowDecoder
-	next    uint64 // where the next page begins; 0 if there is none
-	large   bool   // the next page may have large events
-	cut     bool   // it ends before a large event
+	next    uint64 // begin of the next page, or 0
+	large   bool   // the next page may contain large events
+	cut     bool   // the page ends before a large event
 }
 
-// readPage reads the events of the next range of numbers, or as many of them as
-// fit.
+// readPage reads the events of the next range of numbers, or as many as fit a page.
 func (j *Journal) readPage(ctx context.Context, p *replayPage, id string, from, to uint64) error {
 	clear(p.events)
 	p.events, p.next, p.cut = p.events[:0], 0, false
@@ -62,7 +60,7 @@ func (j *Journal) readPage(ctx context.Context, p *replayPage, id string, from, 
 		st = &j.db.sql.replayLarge
 	}
 	params := [][]byte{[]byte(id), int8Value(from), int8Value(end), int8Value(to)}
-	err := j.ask(ctx, id, st, params, func(values [][]byte) error {
+	err := j.readRows(ctx, id, st, params, func(values [][]byte) error {
 		if err := p.row(values); err != nil {
 			return &journal.CorruptError{File: j.db.target, Offset: -1, Detail: fmt.Sprintf("an event of %q: %v", id, err)}
 		}
@@ -80,14 +78,14 @@ func (j *Journal) readPage(ctx context.Context, p *replayPage, id string, from, 
 			p.next = p.events[n-1].SequenceNr + 1
 		}
 	case p.large && n > 0 && p.events[n-1].SequenceNr < end:
-		p.next = p.events[n-1].SequenceNr + 1 // there was no room for more, perhaps
+		p.next = p.events[n-1].SequenceNr + 1 // more events may follow that did not fit
 	case n == pageRecords:
 		p.large = false
 	}
 	return nil
 }
 
-// row takes in one row of a page.
+// row adds a row to the page.
 func (p *replayPage) row(values [][]byte) (err error) {
 	if len(values) != 8 {
 		return errRow
@@ -95,7 +93,7 @@ func (p *replayPage) row(values [][]byte) (err error) {
 	if b := values[7]; len(b) == 8 {
 		p.next = binary.BigEndian.Uint64(b)
 	}
-	if values[0] == nil || p.cut { // it is only there for the number, or behind a large event
+	if values[0] == nil || p.cut { // no event, or after a large event
 		return nil
 	}
 	if p.cut = values[4] == nil; p.cut {
@@ -108,16 +106,14 @@ func (p *replayPage) row(values [][]byte) (err error) {
 	return err
 }
 
-// rowDecoder makes events of the rows of a result. It is as quick as it is
-// because it cuts payloads off one piece of memory, and because the names in a row are
-// often those of the row before.
+// rowDecoder decodes the rows of a result. It allocates payloads in blocks, and reuses the strings
+// of the previous row.
 type rowDecoder struct {
 	writer, manifest string
-	arena            []byte // what was cut off it is never used again
+	arena            []byte // used parts are never reused
 }
 
-// row makes an event of the columns that rowColumns names. It copies what it
-// keeps.
+// row decodes the columns of rowColumns. It copies the values.
 func (d *rowDecoder) row(values [][]byte) (journal.Event, error) {
 	if len(values) != 7 || len(values[0]) != 8 || len(values[1]) != 8 {
 		return journal.Event{}, errRow

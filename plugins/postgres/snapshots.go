@@ -26,16 +26,16 @@ type SnapshotStore struct {
 
 var _ snapshot.Store = (*SnapshotStore)(nil)
 
-// maxLoadAttempts is how many matches Load tries to read, the youngest first.
+// maxLoadAttempts is the number of matches that Load tries to read, youngest first.
 const maxLoadAttempts = 3
 
 // Close implements snapshot.Store. See DB.Journal.
-func (s *SnapshotStore) Close() error { return s.db.drop(&s.handle) }
+func (s *SnapshotStore) Close() error { return s.db.closeHandle(&s.handle) }
 
-// Save implements snapshot.Store. It fails with snapshot.ErrTooLarge above
-// Config.MaxSnapshotSize, and with snapshot.ErrInvalid for an ID, a sequence
-// number, a time or a manifest that the tables can't hold; a manifest has at most
-// 4,096 bytes. A Save whose outcome is unknown stores the snapshot whole or not at all.
+// Save implements snapshot.Store. It fails with snapshot.ErrTooLarge above Config.MaxSnapshotSize,
+// and with snapshot.ErrInvalid for an ID, a sequence number, a time or a manifest that the tables
+// cannot store; a manifest has at most 4,096 bytes. A Save with an unknown outcome stores the
+// snapshot completely or not at all.
 func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) error {
 	err := checkSnapshot(&snap, s.db.cfg.MaxSnapshotSize)
 	if err == nil {
@@ -92,7 +92,7 @@ func orNotFound(damaged []error) error {
 // List implements snapshot.Store. It reads pages of 1,000.
 func (s *SnapshotStore) List(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {
 	return func(yield func(snapshot.Metadata, error) bool) {
-		c := c // each loop over the sequence begins anew
+		c := c // each iteration of the sequence starts from the beginning
 		for {
 			page, err := s.list(ctx, id, c)
 			if err != nil {
@@ -144,8 +144,7 @@ func (s *SnapshotStore) run(ctx context.Context, id string, st *statement, param
 	return snapshotError(s.db.fail(ctx, err))
 }
 
-// snapshotError gives an error of the database its counterpart in package
-// snapshot.
+// snapshotError converts an error of the database to the errors of package snapshot.
 func snapshotError(err error) error {
 	if errors.Is(err, journal.ErrCorrupt) {
 		return fmt.Errorf("%w: %w", snapshot.ErrCorrupt, err)
@@ -153,7 +152,7 @@ func snapshotError(err error) error {
 	return err
 }
 
-// bounds are the parameters of an ID and of criteria.
+// bounds returns the parameters for an ID and criteria.
 func bounds(id string, c snapshot.Criteria) [][]byte {
 	number := func(n uint64) []byte { return int8Value(min(n, math.MaxInt64)) }
 	return [][]byte{[]byte(id), number(c.MinSequenceNr), number(c.MaxSequenceNr), int8Value(lowerBound(c.MinTime)), int8Value(timestamp(c.MaxTime))}
@@ -170,8 +169,8 @@ func lowerBound(t time.Time) uint64 {
 const maxManifest = 4096
 
 var (
-	errChecksum = errors.New("the checksum does not match")
-	errTooLong  = errors.New("it is larger than Config.MaxSnapshotSize")
+	errChecksum = errors.New("checksum mismatch")
+	errTooLong  = errors.New("payload exceeds Config.MaxSnapshotSize")
 )
 
 // snapshotRow is one row of the table of snapshots.
@@ -180,7 +179,7 @@ type snapshotRow struct {
 	seqNr    uint64
 	at       time.Time
 	manifest string
-	payload  []byte // nil if it is too long
+	payload  []byte // nil if it exceeds the limit
 	sum      uint64
 }
 
@@ -199,7 +198,7 @@ func (r *snapshotRow) scan(values [][]byte) error {
 	return nil
 }
 
-// snapshot returns what the row holds, or a *snapshot.CorruptError.
+// snapshot decodes and checks the row. The error is a *snapshot.CorruptError.
 func (r *snapshotRow) snapshot(id string) (snapshot.Snapshot, error) {
 	var reason error
 	if r.payload == nil {
@@ -220,8 +219,8 @@ func decodeTime(b []byte) time.Time {
 	return time.UnixMicro(int64(binary.BigEndian.Uint64(b)) + epoch).UTC() //nolint:gosec // its bits
 }
 
-// checksum is the CRC-32C of a snapshot: lengths and numbers are big-endian
-// and stand before what they belong to.
+// checksum is the CRC-32C of a snapshot. Numbers and lengths are big-endian, and a length precedes
+// its string.
 func checksum(id string, seqNr, at uint64, manifest string, payload []byte) uint64 {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	head := binary.BigEndian.AppendUint16(nil, uint16(len(id))) //nolint:gosec // at most 512
@@ -233,7 +232,7 @@ func checksum(id string, seqNr, at uint64, manifest string, payload []byte) uint
 	return uint64(crc32.Update(crc32.Checksum(head, table), table, payload))
 }
 
-// checkSnapshot returns an error unless the table can hold the snapshot.
+// checkSnapshot returns an error unless the table can store the snapshot.
 func checkSnapshot(s *snapshot.Snapshot, maxSize int) error {
 	switch {
 	case s.SequenceNr == 0 || s.SequenceNr > math.MaxInt64:

@@ -31,7 +31,7 @@ const (
 // in the order of the offsets.
 func TestReadersMissNothing(t *testing.T) {
 	t.Parallel()
-	runs := 3
+	runs := 2
 	if os.Getenv("REFOLD_SOAK") != "" {
 		runs = 50
 	}

@@ -23,7 +23,9 @@ package pgtest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"sync"
 	"testing"
@@ -90,12 +92,25 @@ func sharedDSN(database string) (string, error) {
 	if shared.server == nil && shared.err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
-		shared.server, shared.err = pgserver.Start(ctx, pgserver.Config{})
+		shared.server, shared.err = pgserver.Start(ctx, withoutSync(pgserver.Config{}))
 	}
 	if shared.err != nil {
 		return "", explain(shared.err)
 	}
 	return shared.server.DSN(database), nil
+}
+
+// withoutSync returns a config of a server that does not sync files, which makes tests several
+// times faster: a sync only matters when the machine crashes, and no test does that. Servers of
+// benchmarks do sync.
+func withoutSync(cfg Config) Config {
+	if f := flag.Lookup("test.bench"); f != nil && f.Value.String() != "" {
+		return cfg
+	}
+	settings := map[string]string{"fsync": "off", "full_page_writes": "off"}
+	maps.Copy(settings, cfg.Settings)
+	cfg.Settings = settings
+	return cfg
 }
 
 // explain adds both remedies to an error.
@@ -119,7 +134,7 @@ type Server struct {
 // error.
 func Start(tb testing.TB, cfg Config) *Server {
 	tb.Helper()
-	server, err := pgserver.Start(tb.Context(), cfg)
+	server, err := pgserver.Start(tb.Context(), withoutSync(cfg))
 	if err != nil {
 		tb.Fatal(explain(err))
 	}

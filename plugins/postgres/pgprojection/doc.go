@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pgprojection keeps the positions of projections in PostgreSQL, so that
-// a read model in the same database changes in one transaction with them.
+// Package pgprojection stores the positions of projections in PostgreSQL, so that
+// a read model in the same database is updated in the same transaction.
 //
 //	pool, err := pgxpool.New(ctx, dsn)
 //	store, err := pgprojection.NewStore(pool, pgprojection.Config{})
@@ -33,27 +33,27 @@
 //	...                                                                            -- the handler
 //	COMMIT
 //
-// The journal may be anywhere: in the same database, in another one, or no PostgreSQL
+// The journal may be in the same database, in another one, or not in PostgreSQL
 // at all. The table of positions is part of the schema that postgres.Open and postgres.Migrate create,
 // in the database of the read model.
 //
 // # Guarantees
 //
-//   - Of two transactions that handle the same events, one waits for the other
-//     and is fenced before it has called its handler.
-//   - A transaction that loses against others, in a deadlock or a serialization
-//     failure, is tried 5 times before it counts as a failure of the store.
-//   - A lost connection, a shutdown or a full disk is never blamed on an event.
-//   - Statements of its own are not prepared, and keep nothing in the session: a
-//     proxy that pools transactions may stand between. Those of the handler go
-//     as the pool is set up.
+//   - Of two transactions that handle the same events, the second waits for the first
+//     and is fenced before it calls its handler.
+//   - A transaction that the server aborts because of others, in a deadlock or a serialization
+//     failure, is tried up to 5 times before it counts as a failure of the store.
+//   - A lost connection, a shutdown or a full disk never counts as a failure of an event.
+//   - The store's statements are not prepared and leave no state in the session: a
+//     proxy that pools transactions works. Statements of the handler use the
+//     settings of the pool.
 //
 // # Caveats
 //
-//   - A handler that adds up events makes one statement for the batch: a statement
-//     for each event is ten times slower or worse.
-//   - Workers that change the same rows wait for each other; order the rows in each
-//     statement by their key, and they do not deadlock.
-//   - A handler must not end the transaction, and must not go on after an error in
-//     it: PostgreSQL has rolled it back.
+//   - A handler should sum up the events of a batch in one statement: a statement
+//     for each event is at least ten times slower.
+//   - Workers that change the same rows wait for each other. Order the rows in each
+//     statement by their key to avoid deadlocks.
+//   - A handler must not end the transaction, and must return after an error in
+//     it: PostgreSQL has aborted the transaction.
 package pgprojection

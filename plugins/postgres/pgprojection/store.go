@@ -18,11 +18,10 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
-// Config says where positions are. The zero value is the default.
+// Config configures a store. The zero value is the default.
 type Config struct {
-	// Schema is the PostgreSQL schema with the table of positions, that of
-	// postgres.Config: 1 to 63 letters of ASCII, digits, "_" and "-", not beginning
-	// with "pg_". Defaults to "refold".
+	// Schema is the PostgreSQL schema of the table of positions, as in postgres.Config: 1 to 63
+	// ASCII letters, digits, "_" and "-", not starting with "pg_". Defaults to "refold".
 	Schema string
 }
 
@@ -35,13 +34,13 @@ func (c Config) withDefaults() Config {
 
 func (c Config) validate() error {
 	if len(c.Schema) > 63 || strings.Trim(c.Schema, identifier) != "" || strings.HasPrefix(c.Schema, "pg_") {
-		return fmt.Errorf("%w: Config.Schema is %.80q, not 1 to 63 letters, digits, _ and - that do not begin with pg_", projection.ErrInvalid, c.Schema)
+		return fmt.Errorf("%w: Config.Schema is %.80q, want 1 to 63 letters, digits, _ and -, not starting with pg_", projection.ErrInvalid, c.Schema)
 	}
 	return nil
 }
 
-// Store keeps positions in a PostgreSQL database, beside the read models that are
-// in it. It is safe for concurrent use, and holds nothing but the pool.
+// Store stores positions in the PostgreSQL database of the read models. It is safe for concurrent
+// use.
 type Store struct {
 	pool *pgxpool.Pool
 	sql  statements
@@ -52,10 +51,9 @@ var _ projection.TxStore[pgx.Tx] = (*Store)(nil)
 // statements are the SQL of a store.
 type statements struct{ load, advance, begin, remove, insert, reset string }
 
-// NewStore returns a store on a pool, which it does not close. It asks the server
-// nothing: that the schema is there, which postgres.Open and postgres.Migrate
-// create, shows when the store is used. The error matches projection.ErrInvalid, and
-// names each argument that is missing or wrong.
+// NewStore returns a store on a pool, which it does not close. It does not contact the server: a
+// missing schema, which postgres.Open or postgres.Migrate creates, is reported by later calls. The
+// error matches projection.ErrInvalid and names each invalid argument.
 func NewStore(pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	err := cfg.validate()
@@ -82,8 +80,8 @@ func NewStore(pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	}}, nil
 }
 
-// exec is a statement that needs one round trip and no prepared statement, so
-// that a proxy that pools transactions may stand between.
+// exec executes a statement in one round trip and without a prepared statement, so that proxies
+// that pool transactions work.
 type exec interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
@@ -109,7 +107,7 @@ func (s *Store) Load(ctx context.Context, name string) ([]projection.Position, e
 func (s *Store) Save(ctx context.Context, m projection.Move) error {
 	if advances(m) {
 		err := s.move(ctx, s.pool, m)
-		if lostRace(err) { // where statements run REPEATABLE READ by default
+		if lostRace(err) { // under REPEATABLE READ as the default isolation
 			err = projection.ErrFenced
 		}
 		if err != nil {
@@ -128,13 +126,13 @@ func (s *Store) Reset(ctx context.Context, name string) error {
 	return nil
 }
 
-// advances reports whether a move is that of one range from offset to offset.
+// advances reports whether a move changes the offset of a single range.
 func advances(m projection.Move) bool {
 	return len(m.From) == 1 && len(m.To) == 1 && m.From[0].Slices == m.To[0].Slices
 }
 
-// move carries out a move. The rows stay locked until the transaction ends, so
-// that another one that wants to move them waits, and is fenced then.
+// move executes a move. It locks the rows until the end of the transaction, so that a concurrent
+// move waits and is then fenced.
 func (s *Store) move(ctx context.Context, db exec, m projection.Move) error {
 	if advances(m) {
 		from, to := m.From[0], m.To[0]
@@ -150,7 +148,7 @@ func (s *Store) move(ctx context.Context, db exec, m projection.Move) error {
 	return wants(len(m.To))(db.Exec(ctx, s.sql.insert, columns(m.Projection, m.To)...))
 }
 
-// wants checks how many rows a statement has changed.
+// wants checks the number of rows that a statement has changed.
 func wants(rows int) func(tag pgconn.CommandTag, err error) error {
 	return func(tag pgconn.CommandTag, err error) error {
 		if err == nil && tag.RowsAffected() != int64(rows) {
@@ -174,17 +172,16 @@ func columns(name string, positions []projection.Position) []any {
 	return []any{pgx.QueryExecModeExec, name, firsts, counts, offsets, clears}
 }
 
-// rollbackPatience is how long a transaction that failed may take to end.
-const rollbackPatience = 5 * time.Second
+// rollbackTimeout bounds the rollback of a failed transaction.
+const rollbackTimeout = 5 * time.Second
 
-// attempts is how often a transaction is tried that lost against others: in a
-// deadlock for example.
+// attempts is the number of tries of a transaction that the server aborted because of others, such
+// as in a deadlock.
 const attempts = 5
 
-// Apply implements projection.TxStore. The position is moved first, so that of
-// two that handle the same events one waits for the other before it does any
-// work. The transaction is READ COMMITTED, whatever the default of the database
-// is.
+// Apply implements projection.TxStore. It moves the position first, so that of two transactions for
+// the same events the second waits before it does any work. The transaction is READ COMMITTED,
+// regardless of the database's default.
 func (s *Store) Apply(ctx context.Context, m projection.Move, f func(ctx context.Context, tx pgx.Tx) error) error {
 	var err error
 	for range attempts {
@@ -204,9 +201,9 @@ func (s *Store) apply(ctx context.Context, m projection.Move, f func(ctx context
 		return err
 	}
 	defer func() {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackPatience)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
 		defer cancel()
-		_ = tx.Rollback(ending) // it fails after a commit, and when the connection is lost
+		_ = tx.Rollback(ending) // fails after a commit, or without a connection
 	}()
 	if err = s.move(ctx, tx, m); err != nil {
 		return err
@@ -224,7 +221,7 @@ func (s *Store) apply(ctx context.Context, m projection.Move, f func(ctx context
 	return err
 }
 
-// fail says what was being done, and answers an ended context with its cause.
+// fail adds the operation to an error, and the cause of an ended context.
 func fail(ctx context.Context, verb, name string, err error) error {
 	if pg := serverError(err); pg != nil && (pg.Code == "42P01" || pg.Code == "3F000") && !errors.Is(err, projection.ErrRefused) && strings.Contains(pg.Message, "projections") {
 		err = fmt.Errorf("%w: the table of positions is missing: apply the migrations of plugins/postgres: %w", projection.ErrNotSetUp, err)
@@ -235,7 +232,7 @@ func fail(ctx context.Context, verb, name string, err error) error {
 	return fmt.Errorf("postgres: %s positions of %q: %w", verb, name, err)
 }
 
-// serverError returns what the server has reported, nil if err is something else.
+// serverError returns the error that the server reported, or nil.
 func serverError(err error) *pgconn.PgError {
 	pg, _ := errors.AsType[*pgconn.PgError](err)
 	return pg
@@ -244,17 +241,15 @@ func serverError(err error) *pgconn.PgError {
 // class returns the first two characters of a SQLSTATE.
 func class(pg *pgconn.PgError) string { return pg.Code[:min(2, len(pg.Code))] }
 
-// lostRace reports whether a transaction was surely rolled back because of
-// others, and may well succeed the next time: a deadlock, a serialization
-// failure.
+// lostRace reports whether the server aborted a transaction because of others, so that a retry may
+// succeed: a deadlock or a serialization failure.
 func lostRace(err error) bool {
 	pg := serverError(err)
 	return pg != nil && (pg.Code == "40001" || pg.Code == "40P01")
 }
 
-// outage reports whether an error is about the server and not about what it was
-// asked: no connection, no memory or disk, a shutdown, a standby, a lock that was
-// not to be had.
+// outage reports whether an error concerns the server and not the statement: no connection, no
+// memory or disk, a shutdown, a standby, an unavailable lock.
 func outage(err error) bool {
 	pg := serverError(err)
 	if pg == nil {
@@ -269,8 +264,8 @@ func outage(err error) bool {
 	return pg.Code == "25006" || pg.Code == "55P03"
 }
 
-// refused reports whether a commit was surely not done because of what was in the
-// transaction: a statement had failed in it, or a deferred constraint did at the
+// refused reports whether a commit was rejected because of the contents of the
+// transaction: a failed statement, or a deferred constraint at the
 // end.
 func refused(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) {

@@ -55,8 +55,8 @@ func TestLogOfNotifications(t *testing.T) {
 		t.Errorf("logged without a reason: %s", &log)
 	}
 	execute(t, connect(t, dsn), "SELECT pg_terminate_backend($1, 60000)", pids[0])
-	log.has(t, `level=WARN msg="no notifications from the server: readers poll" reason="FATAL: terminating connection`)
-	log.has(t, `level=INFO msg="notifications are back" after=`)
+	log.has(t, `level=WARN msg="no notifications from the server, polling instead" reason="FATAL: terminating connection`)
+	log.has(t, `level=INFO msg="notifications restored" after=`)
 	store(t, j, eventsOf("a", 0, 1))
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -111,14 +111,14 @@ func TestLogOfAStall(t *testing.T) {
 	}
 	end()
 	end()
-	if text := log.String(); strings.Count(text, `level=WARN msg="a transaction that appends does not end and holds all queries back" age=`) != 1 {
+	if text := log.String(); strings.Count(text, `level=WARN msg="an append that does not end blocks all queries" age=`) != 1 {
 		t.Errorf("logged:\n%s", text)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	end()
-	if text := log.String(); strings.Count(text, `level=INFO msg="queries go on" after=`) != 1 {
+	if text := log.String(); strings.Count(text, `level=INFO msg="queries are no longer blocked" after=`) != 1 {
 		t.Errorf("logged:\n%s", text)
 	}
 }
@@ -136,7 +136,7 @@ func TestLogOfSlowCalls(t *testing.T) {
 	for i := range uint64(3) {
 		store(t, db.TestJournal(), eventsOf("a", 1+i, 1))
 	}
-	if text := log.String(); strings.Count(text, `level=WARN msg="the server is slow" statement=refold_append_one took=`) != 1 {
+	if text := log.String(); strings.Count(text, `level=WARN msg="slow statement" statement=refold_append_one took=`) != 1 {
 		t.Errorf("logged:\n%s", text)
 	}
 }
