@@ -18,44 +18,40 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// maxSecret is the largest file with a secret or a certificate, in bytes.
+// maxSecret is the maximum size of a secret or certificate file, in bytes.
 const maxSecret = 1 << 20
 
-// Access says where the NATS servers are and how to be let in.
+// Access holds the addresses of the NATS servers and the client's credentials.
 type Access struct {
-	// URLs are the servers: "nats://host:4222", or "tls://host:4222". Other servers
-	// of their cluster are found by themselves. A URL holds no password.
-	// Required.
+	// URLs are the servers: "nats://host:4222" or "tls://host:4222". The client discovers other
+	// servers of their cluster. A URL must not contain a password. Required.
 	URLs []string
 	// AllowPlaintext allows connections without TLS to other machines.
 	AllowPlaintext bool
 
-	// CAFile holds the certificates, in PEM, of those who may have signed the
-	// server's. Defaults to the ones that the system trusts.
+	// CAFile is a PEM file with the accepted certificate authorities. Defaults to those of the
+	// system.
 	CAFile string
-	// CertFile and KeyFile hold the certificate, in PEM, that the client shows.
-	// Defaults to none.
+	// CertFile and KeyFile are PEM files with the client's certificate and key. Default to none.
 	CertFile, KeyFile string
-	// ServerName is the name that the server's certificate has to have. Defaults to
-	// the host in the URL.
+	// ServerName is the expected name in the server's certificate. Defaults to the host in the URL.
 	ServerName string
 
-	// At most one of these says who the client is.
+	// At most one of the following files identifies the client.
 
-	// CredentialsFile holds a JWT and its key, as nsc makes it.
+	// CredentialsFile holds a JWT and its key, in the format of nsc.
 	CredentialsFile string
 	// NKeyFile holds the seed of an nkey.
 	NKeyFile string
-	// TokenFile holds a token, or a user and a password as "user:password". So
-	// neither a token nor such a user has a colon.
+	// TokenFile holds a token, or a user and a password as "user:password". Neither a token nor
+	// such a user contains a colon.
 	TokenFile string
 
-	// ConnectTimeout is how long one attempt to connect takes at most. Defaults to
-	// 2 s.
+	// ConnectTimeout is the maximum time of one attempt to connect. Defaults to 2 s.
 	ConnectTimeout time.Duration
 }
 
-// secure reports whether connections have TLS.
+// secure reports whether connections use TLS.
 func (a *Access) secure() bool {
 	return a.CAFile != "" || a.CertFile != "" || a.ServerName != "" ||
 		slices.ContainsFunc(a.URLs, func(u string) bool { return strings.HasPrefix(u, "tls://") || strings.HasPrefix(u, "wss://") })
@@ -73,7 +69,7 @@ func (a *Access) validate() error {
 		u, err := url.Parse(s)
 		switch {
 		case err != nil || u.Host == "":
-			bad("URLs[%d] is no URL like nats://host:4222", i)
+			bad("URLs[%d] is not a URL like nats://host:4222", i)
 		case u.User != nil:
 			bad("URLs[%d] holds a user or a token: put it into TokenFile", i)
 		case !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
@@ -105,8 +101,8 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// options returns what the client has to know. Files that are missing or unfit
-// are found out here, not at some later connection.
+// options returns the options of the client. It reports missing and invalid files now instead of at
+// a later connection.
 func (a *Access) options() ([]nats.Option, error) {
 	if err := a.validate(); err != nil {
 		return nil, err
@@ -134,7 +130,7 @@ func (a *Access) options() ([]nats.Option, error) {
 		}
 		opts = append(opts, more...)
 	} else if !a.AllowPlaintext {
-		opts = append(opts, nats.IgnoreDiscoveredServers()) // they may be anywhere
+		opts = append(opts, nats.IgnoreDiscoveredServers()) // their addresses may be remote
 	}
 	identity, err := a.identity()
 	if err != nil {
@@ -151,7 +147,7 @@ func (a *Access) tls() ([]nats.Option, error) {
 			return nil, err
 		}
 		if !x509.NewCertPool().AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%w: Access.CAFile %s holds no certificate", ErrInvalid, a.CAFile)
+			return nil, fmt.Errorf("%w: Access.CAFile %s contains no certificate", ErrInvalid, a.CAFile)
 		}
 		opts = append(opts, nats.RootCAs(a.CAFile))
 	}
@@ -164,7 +160,7 @@ func (a *Access) tls() ([]nats.Option, error) {
 	return opts, nil
 }
 
-// identity returns the options that say who the client is.
+// identity returns the options that identify the client.
 func (a *Access) identity() ([]nats.Option, error) {
 	switch {
 	case a.CredentialsFile != "":
@@ -178,7 +174,7 @@ func (a *Access) identity() ([]nats.Option, error) {
 		}
 		opt, err := nats.NkeyOptionFromSeed(a.NKeyFile)
 		if err != nil {
-			return nil, fmt.Errorf("%w: Access.NKeyFile %s holds no seed", ErrInvalid, a.NKeyFile)
+			return nil, fmt.Errorf("%w: Access.NKeyFile %s contains no seed", ErrInvalid, a.NKeyFile)
 		}
 		return []nats.Option{opt}, nil
 	case a.TokenFile != "":
@@ -188,7 +184,7 @@ func (a *Access) identity() ([]nats.Option, error) {
 		}
 		if strings.Contains(secret, ":") {
 			return []nats.Option{nats.UserInfoHandler(func() (user, password string) {
-				secret, _ := readToken(a.TokenFile) // empty is refused by the server
+				secret, _ := readToken(a.TokenFile) // the server refuses an empty one
 				user, password, _ = strings.Cut(secret, ":")
 				return user, password
 			})}, nil
@@ -220,7 +216,7 @@ func readSecret(field, file string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: Access.%s: %w", ErrInvalid, field, err)
 	}
 	if info.Size() > maxSecret {
-		return nil, fmt.Errorf("%w: Access.%s %s has %d bytes, at most %d are read", ErrInvalid, field, file, info.Size(), maxSecret)
+		return nil, fmt.Errorf("%w: Access.%s %s has %d bytes, the limit is %d", ErrInvalid, field, file, info.Size(), maxSecret)
 	}
 	b, err := os.ReadFile(file) //nolint:gosec // the file that the user names
 	if err != nil {
@@ -230,16 +226,16 @@ func readSecret(field, file string) ([]byte, error) {
 }
 
 var (
-	// ErrInvalid is matched by errors about a configuration that can't work.
+	// ErrInvalid is matched by errors of an invalid configuration.
 	ErrInvalid = errors.New("nats: invalid configuration")
-	// ErrClosed says that the carrier was closed.
+	// ErrClosed reports that the carrier is closed.
 	ErrClosed = errors.New("nats: closed")
 
 	errConnecting = errors.New("nats: not connected yet")
 	errStarted    = errors.New("nats: started twice")
 )
 
-// because returns an error of the client, or what to say where it has none.
+// because returns an error of the client, or a default where the client has none.
 func because(err, otherwise error) error {
 	if err == nil || errors.Is(err, nats.ErrNoServers) {
 		return otherwise
@@ -247,24 +243,24 @@ func because(err, otherwise error) error {
 	return err
 }
 
-// explain says what an error about a connection leaves out: which servers were asked and, if they let
-// nobody in, as whom. It never tells a secret.
+// explain adds the servers to a connection error and, if they refuse the credentials, their kind.
+// It never contains a secret.
 func (a *Access) explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, nats.ErrNoServers):
-		return fmt.Errorf("nobody answers at %s: %w", a.servers(), err)
+		return fmt.Errorf("no server answers at %s: %w", a.servers(), err)
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAccountAuthExpired):
-		return fmt.Errorf("%s lets nobody in with %s: %w", a.servers(), a.means(), err)
+		return fmt.Errorf("%s refuses %s: %w", a.servers(), a.means(), err)
 	}
 	return fmt.Errorf("%s: %w", a.servers(), err)
 }
 
-// servers are the addresses. They hold no secrets: validate refuses those that do.
+// servers returns the addresses. They contain no secrets, because validate refuses those that do.
 func (a *Access) servers() string { return strings.Join(a.URLs, ", ") }
 
-// means is what the client shows to be let in.
+// means returns the kind of the client's credentials.
 func (a *Access) means() string {
 	switch {
 	case a.CredentialsFile != "":

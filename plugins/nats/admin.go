@@ -18,21 +18,20 @@ import (
 )
 
 const (
-	// askTimeout is how long Ask waits if its context has no end, attemptTimeout how
-	// long for one of any nodes.
+	// askTimeout limits an Ask whose context has no deadline. attemptTimeout limits the attempt
+	// with one node if any node may answer.
 	askTimeout     = 10 * time.Second
 	attemptTimeout = 2 * time.Second
 )
 
-// OperatorConfig says who asks.
+// OperatorConfig is the configuration of an Operator.
 type OperatorConfig struct {
-	// Access is how to get to the servers.
+	// Access holds the addresses of the servers and the credentials.
 	Access
 
 	// Cluster is the name of the cluster. Required.
 	Cluster string
-	// Name is what nodes know the operator by: it has the alphabet of a node's name.
-	// Required.
+	// Name identifies the operator to the nodes. It has the alphabet of a node's name. Required.
 	Name string
 }
 
@@ -47,7 +46,7 @@ func (c OperatorConfig) validate() error {
 	return errors.Join(errs...)
 }
 
-// Operator asks the nodes of a cluster. It implements transport.AdminClient.
+// Operator sends requests to the nodes of a cluster. It implements transport.AdminClient.
 type Operator struct {
 	cfg OperatorConfig
 	nc  *nats.Conn
@@ -59,9 +58,9 @@ type Operator struct {
 
 var _ transport.AdminClient = (*Operator)(nil)
 
-// ConnectOperator connects an operator. That no server answers, or lets the
-// operator in, is an error. It takes at most Access.ConnectTimeout for each server. What
-// rights the operator needs OperatorPermissions tells.
+// ConnectOperator connects an operator. It returns an error if no server answers or accepts the
+// operator, after at most Access.ConnectTimeout per server. OperatorPermissions returns the
+// permissions that the operator needs.
 func ConnectOperator(cfg OperatorConfig) (*Operator, error) {
 	opts, err := cfg.options()
 	if err = errors.Join(err, cfg.validate()); err != nil {
@@ -80,13 +79,13 @@ func ConnectOperator(cfg OperatorConfig) (*Operator, error) {
 	return o, nil
 }
 
-// Ask implements transport.AdminClient. It waits for 10 s at most if ctx has no end. Who is
-// asked as any node has 2 s to answer, then it may be another. Errors besides those of the
-// interface: transport.ErrDisconnected while the servers are away, what NATS says, such as missing permissions,
-// and the end of ctx.
+// Ask implements transport.AdminClient. It waits at most 10 s if ctx has no deadline. A request to
+// any node waits 2 s for one node and then tries another one. In addition to the errors of the
+// interface it returns transport.ErrDisconnected while no server is connected, errors of NATS such
+// as missing permissions, and the cause of ctx.
 func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte, error) {
 	if len(request) > transport.MaxAdminRequest {
-		return nil, fmt.Errorf("%w: %d bytes, %d are allowed", transport.ErrTooLarge, len(request), transport.MaxAdminRequest)
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", transport.ErrTooLarge, len(request), transport.MaxAdminRequest)
 	}
 	whom := "any node"
 	if node != "" {
@@ -107,7 +106,7 @@ func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, fmt.Errorf("%w: %s of cluster %q is not connected to these servers", transport.ErrNoNode, whom, o.cfg.Cluster)
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected):
-		// The client names the size of its buffer, which is none.
+		// The client's error describes its reconnect buffer, which is disabled.
 		return nil, fmt.Errorf("nats: ask %s of cluster %q: the operator is not connected to %s: %w", whom, o.cfg.Cluster, o.cfg.servers(), transport.ErrDisconnected)
 	case ctx.Err() != nil && !o.nc.IsConnected():
 		return nil, fmt.Errorf("nats: ask %s of cluster %q: the operator is not connected to %s: %w: %w",
@@ -120,7 +119,7 @@ func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 	return answer, nil
 }
 
-// request returns the first answer.
+// request returns the first reply.
 func (o *Operator) request(ctx context.Context, node string, request []byte) ([]byte, error) {
 	subject := ask(o.cfg.Cluster, node, o.cfg.Name)
 	for {
@@ -132,7 +131,7 @@ func (o *Operator) request(ctx context.Context, node string, request []byte) ([]
 		cancel()
 		switch {
 		case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-			continue // it may be paused, and another one not
+			continue // the node may be paused; another one may reply
 		case err != nil:
 			return nil, err
 		}
@@ -143,7 +142,7 @@ func (o *Operator) request(ctx context.Context, node string, request []byte) ([]
 	}
 }
 
-// begin returns a context that ends, too, when the server refuses something.
+// begin returns a context that also ends when the server refuses a subject.
 func (o *Operator) begin(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	o.mu.Lock()
@@ -159,7 +158,7 @@ func (o *Operator) begin(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// failed ends what waits for an answer that a server has made impossible.
+// failed ends requests that a server error has made impossible.
 func (o *Operator) failed(err error) {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return
@@ -177,16 +176,16 @@ func (o *Operator) Close() error {
 	return nil
 }
 
-// What may wait for the receiver, which takes requests at once.
+// Limits of requests that wait for the receiver, which takes them at once.
 const (
 	maxPendingAdmins     = 1024
 	maxPendingAdminBytes = 4 << 20
 )
 
-// failureHeader is where an answer says why there is none.
+// failureHeader is the header of a reply with an error.
 const failureHeader = "Refold-Failure"
 
-// failed is an error and what stands in failureHeader for it.
+// failed is an error and its code in failureHeader.
 type failed struct {
 	code string
 	err  error
@@ -202,7 +201,7 @@ func failures() []failed {
 	}
 }
 
-// failureCode returns how an error is written.
+// failureCode returns the code of an error.
 func failureCode(err error) string {
 	for _, f := range failures() {
 		if errors.Is(err, f.err) {
@@ -212,7 +211,7 @@ func failureCode(err error) string {
 	return "unknown"
 }
 
-// failure returns the error that was written.
+// failure returns the error of a code.
 func failure(code string) error {
 	for _, f := range failures() {
 		if f.code == code {
@@ -222,8 +221,8 @@ func failure(code string) error {
 	return fmt.Errorf("%w: %.40q", transport.ErrHandlerFailed, code)
 }
 
-// ServeAdmin implements transport.AdminCarrier. It uses the connection for data, so that
-// operators can't hold up heartbeats.
+// ServeAdmin implements transport.AdminCarrier. It uses the data connection, so that operators
+// cannot delay heartbeats.
 func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 	c.mu.Lock()
 	if c.closed || c.take != nil {
@@ -239,7 +238,7 @@ func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 	conn := c.conns[1]
 	named, any := c.subjects.admin()
 	for _, subject := range []string{named, any} {
-		// In a queue group one gets each request.
+		// In a queue group one node receives each request.
 		sub, err := conn.nc.QueueSubscribe(subject, "refold", c.admit)
 		if err != nil {
 			return fmt.Errorf("nats: subscribe to %s: %w", subject, err)
@@ -249,12 +248,12 @@ func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 		}
 	}
 	if conn.nc.IsConnected() {
-		return conn.flush(context.Background()) // from here on operators find it
+		return conn.flush(context.Background()) // operators find the node from here on
 	}
 	return nil
 }
 
-// admit hands a request on.
+// admit passes a request to the receiver.
 func (c *Carrier) admit(m *nats.Msg) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -272,5 +271,5 @@ func (c *Carrier) answer(to string, payload []byte, err error) {
 	if err != nil {
 		msg.Data, msg.Header = nil, nats.Header{failureHeader: {failureCode(err)}}
 	}
-	_ = c.conns[1].nc.PublishMsg(msg) // an answer may be lost
+	_ = c.conns[1].nc.PublishMsg(msg) // a reply may be lost
 }

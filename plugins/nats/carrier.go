@@ -18,22 +18,22 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Config says for whom a Carrier speaks.
+// Config is the configuration of a Carrier.
 type Config struct {
-	// Access is how to get to the servers.
+	// Access holds the addresses of the servers and the credentials.
 	Access
 
-	// Cluster is the name of the cluster: a node's name without dots. Clusters on
-	// the same servers don't hear each other. Required.
+	// Cluster is the name of the cluster, in the form of a node's name without dots. Clusters on
+	// the same servers are isolated from each other. Required.
 	Cluster string
-	// Self is the incarnation. Required.
+	// Self is the incarnation of the node. Required.
 	Self identity.Node
-	// MaxFrame is the largest frame, in bytes: at least 1 KiB, and not more than the
-	// servers' max_payload. Defaults to 1 MiB, the default of servers.
+	// MaxFrame is the maximum size of a frame in bytes: at least 1 KiB, and at most the servers'
+	// max_payload. Defaults to 1 MiB, the default of servers.
 	MaxFrame int
-	// Logger gets a line when a connection is lost or made, when a server refuses
-	// something, and when frames come in faster than they are taken. Defaults to one
-	// that discards.
+	// Logger receives a record when a connection is lost or made, when a server refuses an
+	// operation, and when frames arrive faster than the node takes them. Defaults to a logger that
+	// discards.
 	Logger *slog.Logger
 }
 
@@ -43,10 +43,10 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("%w: Config.Cluster: %w", ErrInvalid, err))
 	}
 	if err := identity.CheckName(c.Self.Name); err != nil || c.Self.UID == 0 {
-		errs = append(errs, fmt.Errorf("%w: Config.Self is %v, it must be an incarnation", ErrInvalid, c.Self))
+		errs = append(errs, fmt.Errorf("%w: Config.Self is %v, which is not an incarnation", ErrInvalid, c.Self))
 	}
 	if c.MaxFrame < transport.MinFrame || c.MaxFrame > 64<<20 {
-		errs = append(errs, fmt.Errorf("%w: Config.MaxFrame is %d, allowed are %d to %d", ErrInvalid, c.MaxFrame, transport.MinFrame, 64<<20))
+		errs = append(errs, fmt.Errorf("%w: Config.MaxFrame is %d, the range is %d to %d", ErrInvalid, c.MaxFrame, transport.MinFrame, 64<<20))
 	}
 	return errors.Join(errs...)
 }
@@ -57,19 +57,19 @@ type Carrier struct {
 	cfg      Config
 	log      *slog.Logger
 	subjects subjects
-	conns    [2]*connection // for the lane control, and for the others
+	conns    [2]*connection // one for the control lane, one for the other lanes
 	stats    counters
 
-	// mu is held for reading while the receiver is called.
+	// mu is held for reading during calls of the receiver.
 	mu       sync.RWMutex
 	receiver transport.Receiver
 	take     func(transport.AdminRequest) // nil until ServeAdmin
-	settled  bool                         // the state of the connections at the start is known
+	settled  bool                         // the initial state of the connections is established
 	closed   bool
 	done     chan struct{}
 	running  sync.WaitGroup
 
-	telling sync.Mutex // one call of Connection at a time, and in order
+	telling sync.Mutex // serialises the calls of Connection
 	told    error
 }
 
@@ -80,9 +80,9 @@ var (
 	_ transport.Clustered    = (*Carrier)(nil)
 )
 
-// Connect returns a carrier. The configuration and its files are checked. That no
-// server answers is no error: the carrier is disconnected then, and goes on trying
-// until it is closed. It takes at most Access.ConnectTimeout for each server.
+// Connect returns a carrier and checks the configuration and its files. An unreachable server is
+// not an error: the carrier is then disconnected and retries until it is closed. Connect takes at
+// most Access.ConnectTimeout per server.
 func Connect(cfg Config) (*Carrier, error) {
 	cfg.MaxFrame = cmp.Or(cfg.MaxFrame, 1<<20)
 	if cfg.Logger == nil {
@@ -158,10 +158,10 @@ func (c *Carrier) Start(r transport.Receiver) error {
 		return err
 	}
 	for _, conn := range c.conns {
-		// What is sent as soon as this has returned must find the subscriptions.
+		// A frame that is sent after Start returns must find the subscriptions.
 		if conn.nc.IsConnected() {
 			if err := conn.reached(conn.nc); err != nil {
-				c.log.WarnContext(context.Background(), "NATS does not answer", slog.String("connection", conn.name), slog.Any("error", err))
+				c.log.WarnContext(context.Background(), "nats: no reply from the server", slog.String("connection", conn.name), slog.Any("error", err))
 			}
 		}
 		conn.sync()
@@ -173,8 +173,8 @@ func (c *Carrier) Start(r transport.Receiver) error {
 	return nil
 }
 
-// What may wait for the receiver on one lane before frames are lost. It takes
-// frames at once, so this much waits only when the process is short of time.
+// Limits of frames that wait for the receiver on one lane. The receiver takes frames at once, so
+// they only wait while the process lacks processor time.
 const (
 	maxPending      = 1 << 18
 	maxPendingBytes = 64 << 20
@@ -192,7 +192,7 @@ func (c *Carrier) receive(lane transport.Lane, m *nats.Msg) {
 // Send implements transport.Carrier.
 func (c *Carrier) Send(lane transport.Lane, to identity.Node, frame []byte) error {
 	if len(frame) > c.cfg.MaxFrame {
-		return fmt.Errorf("nats: a frame of %d bytes, %d are allowed", len(frame), c.cfg.MaxFrame)
+		return fmt.Errorf("nats: a frame has %d bytes, the limit is %d", len(frame), c.cfg.MaxFrame)
 	}
 	select {
 	case <-c.done:
@@ -205,8 +205,7 @@ func (c *Carrier) Send(lane transport.Lane, to identity.Node, frame []byte) erro
 	return nil
 }
 
-// Flush implements transport.Flusher: it returns when the servers have what was
-// sent.
+// Flush implements transport.Flusher. It returns when the servers have received all sent frames.
 func (c *Carrier) Flush(ctx context.Context) error {
 	for _, conn := range c.conns {
 		if err := conn.flush(ctx); err != nil {
@@ -238,8 +237,7 @@ func (c *Carrier) disconnect() {
 	}
 }
 
-// tell lets the receiver know if the carrier is connected, when that has
-// changed.
+// tell reports a change of the connection state to the receiver.
 func (c *Carrier) tell() {
 	c.telling.Lock()
 	defer c.telling.Unlock()
@@ -255,15 +253,15 @@ func (c *Carrier) tell() {
 	}
 }
 
-// Stats counts since the carrier was connected.
+// Stats are counters since the carrier was connected.
 type Stats struct {
-	// Reconnects is how often a connection was made again.
+	// Reconnects is the number of reconnects.
 	Reconnects uint64
-	// SlowConsumer is how often frames began to come in faster than they were
-	// taken, Lost how many were lost so.
+	// SlowConsumer is the number of times that frames started to arrive faster than the node takes
+	// them. Lost is the number of frames lost for that reason.
 	SlowConsumer, Lost uint64
-	// Refused is how often a server refused a subscription or a message for want of
-	// permission.
+	// Refused is the number of subscriptions and messages that a server refused for missing
+	// permissions.
 	Refused uint64
 }
 

@@ -17,10 +17,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// flushTimeout is how long Flush waits at most if its context has no end.
+// flushTimeout limits a Flush whose context has no deadline.
 const flushTimeout = 3 * time.Second
 
-// connection is one of a carrier's connections.
+// connection is one connection of a carrier.
 type connection struct {
 	c    *Carrier
 	name string
@@ -29,8 +29,8 @@ type connection struct {
 	mu      sync.Mutex
 	subs    []*nats.Subscription // for frames
 	refused refusal
-	problem error // why it can't be used, nil if it can
-	final   bool  // the problem does not go away
+	problem error // the reason why it is unusable, or nil
+	final   bool  // the problem is permanent
 }
 
 func (n *connection) open(opts []nats.Option) error {
@@ -51,8 +51,8 @@ func (n *connection) open(opts []nats.Option) error {
 	return nil
 }
 
-// sync makes sure that the first connection is known before the client calls
-// back. What the client tells later comes in order.
+// sync waits until the first connection is assigned before the client's callbacks run. Later
+// callbacks arrive in order.
 func (n *connection) sync() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -65,10 +65,10 @@ func (n *connection) sync() {
 	}
 }
 
-// unfit returns why a server can't be used.
+// unfit returns the reason why a server is unusable, or nil.
 func (n *connection) unfit(nc *nats.Conn) error {
 	if most := nc.MaxPayload(); most < int64(n.c.cfg.MaxFrame) {
-		return fmt.Errorf("%w: the server takes %d bytes, Config.MaxFrame is %d", ErrInvalid, most, n.c.cfg.MaxFrame)
+		return fmt.Errorf("%w: the server accepts %d bytes, Config.MaxFrame is %d", ErrInvalid, most, n.c.cfg.MaxFrame)
 	}
 	return nil
 }
@@ -79,24 +79,23 @@ func (n *connection) connected(nc *nats.Conn, again bool) {
 	}
 	err := n.unfit(nc)
 	if again {
-		// Who is told that it is connected can be heard: the server knows its
+		// A receiver that learns that it is connected must be reachable. The server has its
 		// subscriptions once it answers.
 		err = cmp.Or(err, n.reached(nc), n.deaf(nc.LastError()))
 	}
 	n.set(err, false)
 	if n.deaf(err) != nil {
-		return // which is told apart
+		return // reported separately
 	}
 	if err != nil {
-		n.c.log.ErrorContext(context.Background(), "NATS server can't be used", slog.String("connection", n.name), slog.Any("error", err))
+		n.c.log.ErrorContext(context.Background(), "nats: server refused", slog.String("connection", n.name), slog.Any("error", err))
 	} else {
-		n.c.log.InfoContext(context.Background(), "connected to NATS", slog.String("connection", n.name), slog.String("server", nc.ConnectedServerName()))
+		n.c.log.InfoContext(context.Background(), "nats: connected", slog.String("connection", n.name), slog.String("server", nc.ConnectedServerName()))
 	}
 	n.c.tell()
 }
 
-// reached waits until the server answers, however slow it is. A connection that is lost
-// meanwhile ends that.
+// reached waits until the server answers. A lost connection ends the wait.
 func (n *connection) reached(nc *nats.Conn) error {
 	err := nc.FlushTimeout(flushTimeout)
 	for errors.Is(err, nats.ErrTimeout) && nc.IsConnected() {
@@ -110,11 +109,11 @@ func (n *connection) lostConnection(err error) {
 	n.set(err, false)
 	n.c.tell()
 	if !n.c.isClosed() {
-		n.c.log.WarnContext(context.Background(), "connection to NATS is lost", slog.String("connection", n.name), slog.Any("error", err))
+		n.c.log.WarnContext(context.Background(), "nats: connection lost", slog.String("connection", n.name), slog.Any("error", err))
 	}
 }
 
-// notConnected is called for each attempt that fails.
+// notConnected is called for each failed attempt.
 func (n *connection) notConnected(err error) {
 	err = n.c.cfg.explain(err)
 	n.mu.Lock()
@@ -123,7 +122,7 @@ func (n *connection) notConnected(err error) {
 	n.set(err, false)
 	n.c.tell()
 	if first && !n.c.isClosed() {
-		n.c.log.WarnContext(context.Background(), "can't connect to NATS", slog.String("connection", n.name), slog.Any("error", err))
+		n.c.log.WarnContext(context.Background(), "nats: connect failed", slog.String("connection", n.name), slog.Any("error", err))
 	}
 }
 
@@ -131,20 +130,20 @@ func (n *connection) closedConnection(err error) {
 	n.set(because(err, ErrClosed), true)
 	n.c.tell()
 	if !n.c.isClosed() {
-		n.c.log.ErrorContext(context.Background(), "connection to NATS was closed for good", slog.String("connection", n.name), slog.Any("error", err))
+		n.c.log.ErrorContext(context.Background(), "nats: connection closed", slog.String("connection", n.name), slog.Any("error", err))
 	}
 }
 
-// failed takes errors that do not end a connection.
+// failed handles errors that do not end a connection.
 func (n *connection) failed(err error) {
 	switch {
 	case errors.Is(err, nats.ErrSlowConsumer):
 		n.c.stats.slow.Add(1)
-		n.c.log.WarnContext(context.Background(), "frames come in faster than they are taken, some are lost", slog.String("connection", n.name))
+		n.c.log.WarnContext(context.Background(), "nats: slow consumer: frames lost", slog.String("connection", n.name))
 	case errors.Is(err, nats.ErrPermissionViolation):
 		n.forbidden(err)
 	default:
-		n.c.log.WarnContext(context.Background(), "NATS reports an error", slog.String("connection", n.name), slog.Any("error", err))
+		n.c.log.WarnContext(context.Background(), "nats: server error", slog.String("connection", n.name), slog.Any("error", err))
 	}
 }
 
@@ -165,7 +164,7 @@ func (n *connection) trouble() error {
 func (n *connection) flush(ctx context.Context) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, flushTimeout) // the client wants one
+		ctx, cancel = context.WithTimeout(ctx, flushTimeout) // the client requires a deadline
 		defer cancel()
 	}
 	if err := n.nc.FlushWithContext(ctx); err != nil {
@@ -200,26 +199,25 @@ func (c *Carrier) isClosed() bool {
 }
 
 const (
-	// minBackoff and maxBackoff are how long a connection that may not listen waits
-	// before it tries again.
+	// minBackoff and maxBackoff limit the wait before a connection without permission to subscribe
+	// tries again.
 	minBackoff = time.Second
 	maxBackoff = 30 * time.Second
-	// refusalLog is the least time between two lines about missing permissions.
+	// refusalLog is the minimum time between two log records about missing permissions.
 	refusalLog = time.Minute
 )
 
-// refusal is what is known about missing permissions. The connection's lock guards
-// it.
+// refusal is the state of missing permissions. The connection's lock guards it.
 type refusal struct {
 	logged  time.Time
-	last    time.Time // that it could not listen
+	last    time.Time // of the last refused subscription
 	backoff time.Duration
-	waits   bool // to try again
+	waits   bool // a retry is scheduled
 }
 
-// forbidden takes what a server says about missing permissions. Who may not listen is
-// as good as disconnected, and tries again, because permissions can be changed while a
-// server runs. Who may not speak to somebody is not: that may be meant.
+// forbidden handles a permission error of the server. A node that may not subscribe counts as
+// disconnected and retries, because permissions can change while a server runs. A node that may not
+// publish to one subject does not, because that may be intended.
 func (n *connection) forbidden(err error) {
 	n.c.stats.refused.Add(1)
 	n.mu.Lock()
@@ -234,7 +232,7 @@ func (n *connection) forbidden(err error) {
 	}
 	n.mu.Unlock()
 	if log {
-		n.c.log.ErrorContext(context.Background(), "NATS permissions are missing", slog.String("connection", n.name), slog.Any("error", err))
+		n.c.log.ErrorContext(context.Background(), "nats: permissions missing", slog.String("connection", n.name), slog.Any("error", err))
 	}
 	if deaf {
 		n.listenAgain(now)
@@ -242,7 +240,7 @@ func (n *connection) forbidden(err error) {
 	}
 }
 
-// deaf returns an error if it says that the connection may not listen for frames.
+// deaf returns an error if the node may not subscribe to its frames.
 func (n *connection) deaf(err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -261,7 +259,7 @@ func (n *connection) deafLocked(err error) error {
 	return nil
 }
 
-// listenAgain connects again after a while, which is when the server is asked again.
+// listenAgain reconnects after the back-off, which makes the server check the permissions again.
 func (n *connection) listenAgain(now time.Time) {
 	n.mu.Lock()
 	r := &n.refused
@@ -270,7 +268,7 @@ func (n *connection) listenAgain(now time.Time) {
 		return
 	}
 	if now.Sub(r.last) > 2*maxBackoff {
-		r.backoff = 0 // that is another time
+		r.backoff = 0 // the previous refusal was long ago
 	}
 	r.last, r.waits = now, true
 	r.backoff = min(max(2*r.backoff, minBackoff), maxBackoff)
@@ -287,7 +285,7 @@ func (n *connection) listenAgain(now time.Time) {
 		n.mu.Lock()
 		n.refused.waits = false
 		n.mu.Unlock()
-		_ = n.nc.ForceReconnect() // that it is closed is known
+		_ = n.nc.ForceReconnect() // the error only reports a closed connection
 	})
 }
 

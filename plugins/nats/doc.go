@@ -1,8 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package nats connects the nodes of a cluster over NATS, and keeps leases in
-// JetStream.
+// Package nats connects the nodes of a cluster over NATS and keeps leases in JetStream.
 //
 //	carrier, err := nats.Connect(nats.Config{
 //		Access:  nats.Access{URLs: []string{"tls://nats.example.com"}, CredentialsFile: "node.creds"},
@@ -19,25 +18,24 @@
 //	refold.<cluster>.inbox.operator.<operator>.>      answers to an operator
 //	refold.<cluster>.inbox.lease.<name>.>             answers of JetStream to a node
 //
-// Each "." of a name is a "~" in a subject. Who a message is from is in its subject,
-// and the permissions of the NATS user say which subjects a node may publish
-// to: see [NodePermissions], [LeasePermissions] and [OperatorPermissions]. Without permissions every client of the same account
-// can speak for every node.
+// Each "." of a name is a "~" in a subject. The subject contains the sender of a message, and the
+// permissions of the NATS user limit the subjects to which a node may publish: see
+// [NodePermissions], [LeasePermissions] and [OperatorPermissions]. Without permissions, every
+// client of the account can impersonate every node.
 //
 // # Connections
 //
-// A [Carrier] has two: one for the lane control, one for the others. Both reconnect
-// for ever, and keep nothing for later while they can't send. A connection that
-// does not answer pings for 3 s is given up. As long as one of them is down the
-// carrier says that it is disconnected.
+// A [Carrier] has two connections: one for the control lane and one for the other lanes. Both
+// reconnect without limit and buffer no messages while they are down. A connection that does not
+// answer pings for 3 s is closed. The carrier reports that it is disconnected while one of them is
+// down.
 //
-// Nothing goes beyond this machine in plain text, unless Access.AllowPlaintext is
-// set. Secrets come from files, which are read again for each connection, and are
-// never logged; a URL with a password in it is refused.
+// Connections to other machines use TLS unless Access.AllowPlaintext is set. Secrets come from
+// files, which are read again for each connection and never logged. A URL with a password is
+// refused.
 //
 // # Limits
 //
-// A frame holds at most Config.MaxFrame bytes, by default 1 MiB, as many as a NATS
-// server takes by default. To one that takes less a carrier does not connect, and
-// says so.
+// A frame holds at most Config.MaxFrame bytes, 1 MiB by default, which is also the default of NATS
+// servers. A carrier refuses a server with a lower limit and reports it.
 package nats

@@ -20,30 +20,28 @@ import (
 	"github.com/refold-io/refold/lease"
 )
 
-// LeasesConfig says where leases are kept.
+// LeasesConfig is the configuration of Leases.
 type LeasesConfig struct {
-	// Access is how to get to the servers, which have JetStream.
+	// Access holds the addresses of the servers, which need JetStream, and the credentials.
 	Access
 
 	// Cluster is the name of the cluster. Required.
 	Cluster string
-	// Name is the name of the node, which has an inbox of its own for what the server
-	// answers. Required.
+	// Name is the name of the node. Its inbox receives the replies of the server. Required.
 	Name string
-	// Timeout is how long an entry lives without being renewed, at least 1 s. Leases
-	// with different time-outs are in buckets of their own. Defaults to 120 s.
+	// Timeout is the lifetime of an entry without renewal, at least 1 s. Leases with different
+	// time-outs are in different buckets. Defaults to 120 s.
 	Timeout time.Duration
-	// Replicas is how many servers keep each entry. A lease is as available, and as
-	// safe, as its bucket: have 3 where there are 3 servers. Defaults to 1.
+	// Replicas is the number of servers that store each entry. A lease is as available and as safe
+	// as its bucket: use 3 with three servers. Defaults to 1.
 	Replicas int
-	// Logger gets a line when the connection is lost or made. Defaults to one that
+	// Logger receives a record when the connection is lost or made. Defaults to a logger that
 	// discards.
 	Logger *slog.Logger
 }
 
-// Leases keeps leases in a key-value bucket of JetStream. It implements
-// lease.Store. The bucket is on disk: what is held stays held when a server
-// restarts.
+// Leases keeps leases in a key-value bucket of JetStream. It implements lease.Store. The bucket is
+// on disk, so leases survive a restart of a server.
 type Leases struct {
 	timeout time.Duration
 	nc      *nats.Conn
@@ -54,8 +52,8 @@ type Leases struct {
 
 var _ lease.Store = (*Leases)(nil)
 
-// OpenLeases connects and makes the bucket if it is not there. It waits for a server
-// until ctx ends.
+// OpenLeases connects and creates the bucket if it does not exist. It waits for a server until ctx
+// ends.
 func OpenLeases(ctx context.Context, cfg LeasesConfig) (*Leases, error) {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 120*time.Second)
 	cfg.Replicas = cmp.Or(cfg.Replicas, 1)
@@ -70,11 +68,11 @@ func OpenLeases(ctx context.Context, cfg LeasesConfig) (*Leases, error) {
 		opts = append(opts,
 			nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 				if s.ctx.Err() == nil {
-					log.WarnContext(s.ctx, "connection to NATS is lost", slog.String("connection", "leases"), slog.Any("error", err))
+					log.WarnContext(s.ctx, "nats: connection lost", slog.String("connection", "leases"), slog.Any("error", err))
 				}
 			}),
 			nats.ReconnectHandler(func(*nats.Conn) {
-				log.InfoContext(s.ctx, "connected to NATS", slog.String("connection", "leases"))
+				log.InfoContext(s.ctx, "nats: connected", slog.String("connection", "leases"))
 			}))
 	}
 	if s.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), opts...); err != nil {
@@ -95,22 +93,21 @@ func (c LeasesConfig) validate() error {
 		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Name: %w", ErrInvalid, err))
 	}
 	if c.Timeout < time.Second {
-		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Timeout is %v, at least 1s is needed", ErrInvalid, c.Timeout))
+		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Timeout is %v, the minimum is 1s", ErrInvalid, c.Timeout))
 	}
 	if c.Replicas < 1 || c.Replicas > 5 {
-		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Replicas is %d, allowed are 1 to 5", ErrInvalid, c.Replicas))
+		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Replicas is %d, the range is 1 to 5", ErrInvalid, c.Replicas))
 	}
 	return errors.Join(errs...)
 }
 
-// bucket returns the name of a bucket, which may hold letters, digits, "-" and
-// "_": a cluster's name has colons besides.
+// bucket returns the name of a bucket, which may contain letters, digits, "-" and "_". A cluster's
+// name may also contain colons.
 func bucket(cluster string, timeout time.Duration) string {
 	return "refold_lease_" + strings.NewReplacer("_", "__", ":", "_c").Replace(cluster) + "_" + strconv.FormatInt(timeout.Milliseconds(), 10)
 }
 
-// leaseKey returns a key for any name: bytes that keys can't have are written
-// in hexadecimal.
+// leaseKey returns a key for any name. Bytes that keys cannot contain are written in hexadecimal.
 func leaseKey(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
@@ -125,7 +122,7 @@ func leaseKey(name string) string {
 }
 
 func (s *Leases) open(ctx context.Context, cfg LeasesConfig) error {
-	for !s.nc.IsConnected() { // the bucket can't be asked for before that
+	for !s.nc.IsConnected() { // the bucket cannot be requested before
 		changed := s.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 		if s.nc.IsConnected() {
 			break
@@ -140,7 +137,7 @@ func (s *Leases) open(ctx context.Context, cfg LeasesConfig) error {
 	if err != nil {
 		return err
 	}
-	// Who has no right to make buckets uses one that was made for it.
+	// A node without permission to create buckets uses an existing one.
 	name := bucket(cfg.Cluster, cfg.Timeout)
 	if s.kv, err = js.KeyValue(ctx, name); err == nil {
 		return s.checkBucket(ctx)
@@ -152,8 +149,7 @@ func (s *Leases) open(ctx context.Context, cfg LeasesConfig) error {
 	return err
 }
 
-// checkBucket refuses a bucket in which entries live shorter than their holders
-// believe.
+// checkBucket refuses a bucket in which entries expire earlier than their owners expect.
 func (s *Leases) checkBucket(ctx context.Context) error {
 	status, err := s.kv.Status(ctx)
 	if err == nil && status.TTL() != s.timeout {
@@ -185,7 +181,7 @@ func (s *Leases) Renew(ctx context.Context, name, owner string, revision uint64)
 		if err := lease.Check("owner", owner); err != nil {
 			return 0, err
 		}
-		if revision == 0 { // the server would take it for "not there"
+		if revision == 0 { // the server would treat it as "not present"
 			return 0, lease.ErrConflict
 		}
 		renewed, err := s.kv.Update(ctx, leaseKey(name), []byte(owner), revision)
@@ -220,7 +216,7 @@ func (s *Leases) Get(ctx context.Context, name string) (lease.Entry, error) {
 	})
 }
 
-// conflict tells that a write was refused because of its revision.
+// conflict reports whether a write was refused because of its revision.
 func conflict(err error) error {
 	refused, ok := errors.AsType[*jetstream.APIError](err)
 	if ok && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
@@ -229,7 +225,7 @@ func conflict(err error) error {
 	return err
 }
 
-// call makes a call that ends at Close, and says in its error what it was.
+// call makes a call that ends at Close, and adds the operation to its error.
 func call[T any](ctx context.Context, s *Leases, what, name string, f func(context.Context) (T, error)) (result T, err error) {
 	if err = lease.Check("name", name); err != nil {
 		return result, err

@@ -171,7 +171,7 @@ func TestConnectOperatorRefuses(t *testing.T) {
 	access := withUsers(t, operators(t, "ops"))("ops")
 	access.TokenFile = write(t, "token", "ops:hunter2")
 	_, err = nats.ConnectOperator(nats.OperatorConfig{Access: access, Cluster: "c", Name: "ops"})
-	if !errors.Is(err, natsgo.ErrAuthorization) || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), access.URLs[0]+" lets nobody in with TokenFile "+access.TokenFile) {
+	if !errors.Is(err, natsgo.ErrAuthorization) || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), access.URLs[0]+" refuses TokenFile "+access.TokenFile) {
 		t.Errorf("with a wrong password: %v", err)
 	}
 	access.TokenFile = ""

@@ -15,14 +15,13 @@ import (
 // Permissions are the subjects that a NATS user may use.
 type Permissions struct {
 	Publish, Subscribe []string
-	// Responses says that the user may answer each request that it gets, wherever the
-	// answer goes.
+	// Responses allows the user to reply to each request, on any reply subject.
 	Responses bool
 }
 
-// NodePermissions returns what the node with a name needs in a cluster, and no
-// more: it hears what is for it, and speaks for itself only. That is what makes
-// the sender of a message certain. Leases need [LeasePermissions] besides.
+// NodePermissions returns the permissions of the node with this name. The node receives only its
+// own messages and sends only as itself, so the sender of a message is certain. Leases also need
+// [LeasePermissions].
 func NodePermissions(cluster, name string) (Permissions, error) {
 	if err := identity.CheckCluster(cluster); err != nil {
 		return Permissions{}, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -43,8 +42,8 @@ func NodePermissions(cluster, name string) (Permissions, error) {
 	return p, nil
 }
 
-// OperatorPermissions returns what an operator needs to ask the nodes of a cluster,
-// and no more: see [ConnectOperator]. What the nodes do for it is up to them.
+// OperatorPermissions returns the permissions to send requests to the nodes of a cluster: see
+// [ConnectOperator]. Each node decides which requests it executes.
 func OperatorPermissions(cluster, operator string) (Permissions, error) {
 	if err := identity.CheckCluster(cluster); err != nil {
 		return Permissions{}, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -58,9 +57,9 @@ func OperatorPermissions(cluster, operator string) (Permissions, error) {
 	}, nil
 }
 
-// LeasePermissions returns what the node with a name needs for the leases of a
-// cluster with a time-out: see [OpenLeases]. All nodes share a bucket, so they can
-// take each other's leases away; what the server answers only the node itself can read.
+// LeasePermissions returns the permissions for the leases of a cluster with a time-out: see
+// [OpenLeases]. All nodes share a bucket, so a node can take the leases of another one. Only the
+// node itself can read the server's replies.
 func LeasePermissions(cluster, name string, timeout time.Duration) (Permissions, error) {
 	if err := identity.CheckCluster(cluster); err != nil {
 		return Permissions{}, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -80,7 +79,7 @@ func LeasePermissions(cluster, name string, timeout time.Duration) (Permissions,
 	}, nil
 }
 
-// And returns these permissions and others.
+// And returns the union of these and other permissions.
 func (p Permissions) And(others Permissions) Permissions {
 	return Permissions{
 		Publish: slices.Concat(p.Publish, others.Publish), Subscribe: slices.Concat(p.Subscribe, others.Subscribe),
@@ -88,7 +87,7 @@ func (p Permissions) And(others Permissions) Permissions {
 	}
 }
 
-// String returns the permissions as they stand in a server's configuration.
+// String returns the permissions in the syntax of the server's configuration.
 func (p Permissions) String() string {
 	var b strings.Builder
 	list := func(what string, subjects []string) {

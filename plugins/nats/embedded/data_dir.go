@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// maxToken is the largest file with a token, in bytes.
+// maxToken is the maximum size of a token file, in bytes.
 const maxToken = 1024
 
-// ErrInUse says that the folder is that of a server that runs.
-var ErrInUse = errors.New("embedded: the folder is in use")
+// ErrInUse reports that a running server owns the directory.
+var ErrInUse = errors.New("embedded: the directory is in use")
 
-// lock makes the folder the server's own. Two servers would write to the same streams,
-// and the later one would change the token of the other.
+// lock makes this server the owner of the directory. Two servers would write to the same streams,
+// and the second would change the token of the first.
 func (s *Server) lock() error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return err
@@ -40,15 +40,15 @@ func (s *Server) lock() error {
 	return nil
 }
 
-// token returns what is in a file, or puts a new one there. Nobody else can read the file
-// afterwards.
+// token returns the contents of a file, or writes a new token to it. Only the current user can read
+// the file afterwards.
 func token(file string) (string, error) {
 	switch info, err := os.Stat(file); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		return "", err
 	case info.Size() > maxToken:
-		return "", fmt.Errorf("%s has %d bytes, at most %d are read", file, info.Size(), maxToken)
+		return "", fmt.Errorf("%s has %d bytes, the limit is %d", file, info.Size(), maxToken)
 	default:
 		if err := os.Chmod(file, 0o600); err != nil {
 			return "", err
@@ -57,9 +57,9 @@ func token(file string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if known := strings.TrimSpace(string(b)); known != "" { // otherwise somebody was killed while it wrote
+		if known := strings.TrimSpace(string(b)); known != "" { // an empty file is left by a process that was killed while it wrote
 			if strings.ContainsAny(known, ": \t\r\n") {
-				return "", fmt.Errorf("%s holds no token: it would have no colon and no space", file)
+				return "", fmt.Errorf("%s contains no valid token: a token has no colon and no space", file)
 			}
 			return known, nil
 		}

@@ -7,5 +7,5 @@ package embedded
 
 import "os"
 
-// hold takes no lock: there is none here that ends with its process.
+// hold takes no lock, because this platform has none that ends with its process.
 func hold(*os.File) (bool, error) { return true, nil }

@@ -8,8 +8,8 @@
 //	defer server.Close()
 //	carrier, err := nats.Connect(nats.Config{Access: server.Access(), Cluster: "bank", Self: self})
 //
-// It listens on 127.0.0.1 only, and asks everybody for a random token, which is in a
-// file that only the same user can read. JetStream is on, for leases.
+// It listens on 127.0.0.1 only and requires a random token from a file that only the same user can
+// read. JetStream is enabled, for leases.
 package embedded
 
 import (
@@ -30,19 +30,18 @@ import (
 	"github.com/refold-io/refold/plugins/nats"
 )
 
-// Config says where a Server listens and keeps its data. The zero value works.
+// Config is the configuration of a Server. The zero value works.
 type Config struct {
-	// Port is where it listens, on 127.0.0.1. Defaults to a free one.
+	// Port is the port on 127.0.0.1. Defaults to a free one.
 	Port int
-	// Dir is the folder for JetStream and the token, which is in its file "token". It is made if
-	// it is not there, as is the token; both are kept from one start to the next. One server at a time
-	// has it: for a second one Start returns ErrInUse, but not on Windows and Solaris, which have no
-	// flock. Defaults to a temporary one that goes away with the server.
+	// Dir is the directory for JetStream and the token file "token". It is created if it does not
+	// exist, as is the token; both persist over restarts. One server at a time owns it: Start of a
+	// second one returns ErrInUse, except on Windows and Solaris, which have no flock. Defaults to
+	// a temporary directory that is removed with the server.
 	Dir string
-	// StartTimeout is how long the server may take to start. Defaults to 60 s.
+	// StartTimeout is the time for the server to start. Defaults to 60 s.
 	StartTimeout time.Duration
-	// Configure changes options of the server before it starts. Defaults to
-	// none.
+	// Configure changes options of the server before it starts. Defaults to none.
 	Configure func(*server.Options)
 }
 
@@ -51,14 +50,14 @@ type Server struct {
 	ns        *server.Server
 	dir       string
 	temporary bool
-	held      *os.File // locked while the server runs, nil if the folder is temporary
+	held      *os.File // locked while the server runs, nil for a temporary directory
 	tokenFile string
 	closing   sync.Once
 	err       error
 }
 
-// Start starts a server. It is ready when Start returns. The error matches ErrInUse if Config.Dir is that of
-// another server, and says so if the port is in use.
+// Start starts a server and waits until it is ready. The error matches ErrInUse if another server
+// owns Config.Dir, and names the port if it is in use.
 func Start(cfg Config) (*Server, error) {
 	s := &Server{dir: cfg.Dir, temporary: cfg.Dir == ""}
 	if err := s.start(cfg); err != nil {
@@ -103,12 +102,12 @@ func (s *Server) start(cfg Config) error {
 	}
 	s.ns.Start()
 	if !s.ns.ReadyForConnections(cmp.Or(cfg.StartTimeout, time.Minute)) {
-		return errors.New("it does not become ready")
+		return errors.New("the server is not ready in time")
 	}
 	return nil
 }
 
-// vacant returns an error if the port is in use: the server itself would try again and again, and not say why.
+// vacant returns an error if the port is in use. The server itself would retry without a reason.
 func vacant(opts *server.Options) error {
 	if opts.Port <= 0 {
 		return nil
@@ -121,14 +120,13 @@ func vacant(opts *server.Options) error {
 	return l.Close()
 }
 
-// URL returns where clients connect.
+// URL returns the address for clients.
 func (s *Server) URL() string { return s.ns.ClientURL() }
 
-// TokenFile returns the path of the file that holds the token.
+// TokenFile returns the path of the token file.
 func (s *Server) TokenFile() string { return s.tokenFile }
 
-// Access returns how to connect. Other processes of the same user can use it
-// too.
+// Access returns the access for clients, also for other processes of the same user.
 func (s *Server) Access() nats.Access {
 	return nats.Access{URLs: []string{s.URL()}, TokenFile: s.tokenFile}
 }
