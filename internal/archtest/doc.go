@@ -1,11 +1,11 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package archtest holds the rules about this repository's own source that no
-// linter knows, as tests:
+// Package archtest has tests of rules about this repository's source code that no linter checks:
 //
-//   - floors: a package imports only what stands below it, and nothing but
-//     examples, commands and tests imports a plugin;
+//   - floors: a package imports only packages of lower floors, only examples, commands and tests
+//     import a plugin, and no chain of imports leads from a folder through internal/ back into it;
+//   - limits: the number of public packages and of their exported names;
 //   - pure cores: a protocol core has no clock, goroutine, channel, lock, log,
 //     context or package state;
 //   - dependencies: what a user's program inherits is short, and what only tests

@@ -51,6 +51,46 @@ func TestFloors(t *testing.T) {
 	}
 }
 
+// leaves are public packages of values and interfaces that users and internal packages share. They
+// are the only packages to which an import may return from internal/.
+var leaves = []string{"ddata/crdt", "ddata/durable", "sharding/allocation", "sharding/passivation"}
+
+// No chain of imports leads from a top-level folder into internal/ and back into the same folder,
+// except to a leaf. Otherwise the folder and the internal package are one unit in two places.
+func TestNoImportReturnsFromInternal(t *testing.T) {
+	t.Parallel()
+	imports := make(map[string][]string)
+	for _, p := range packages(t) {
+		for _, imported := range p.Imports {
+			if own(imported) {
+				imports[p.path()] = append(imports[p.path()], below(imported))
+			}
+		}
+	}
+	for path := range imports {
+		if top(path) == "internal" {
+			continue
+		}
+		seen := make(map[string]bool)
+		var visit func(p string)
+		visit = func(p string) {
+			if seen[p] || top(p) != "internal" {
+				return
+			}
+			seen[p] = true
+			for _, next := range imports[p] {
+				if top(next) == top(path) && !slices.Contains(leaves, next) {
+					t.Errorf("%s imports %s through %s", path, next, p)
+				}
+				visit(next)
+			}
+		}
+		for _, next := range imports[path] {
+			visit(next)
+		}
+	}
+}
+
 func TestNothingImportsAPlugin(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
