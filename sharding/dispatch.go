@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore"
 )
 
@@ -20,12 +19,8 @@ import (
 // through the queue after the earlier commands of its sender. The loop opens the path after it has
 // handled the current command, and no command uses it while the queue of its origin holds others.
 type fastPath struct {
-	mu           sync.RWMutex
-	home         identity.Node
-	homeIsSelf   bool                  // home is this node
-	ownAllowed   bool                  // accepts commands of this node
-	peersAllowed bool                  // accepts commands of other nodes; home is this node
-	entries      map[string]*pathEntry // running entities by ID
+	mu sync.RWMutex
+	shardcore.Path[*pathEntry]
 
 	// Commands that wait for the loop, and how many wait or are about to be queued: those of this
 	// node and those of other nodes. The inbox's lock guards queues.
@@ -45,26 +40,21 @@ func (s *pathEntry) touch() {
 	}
 }
 
-// isOpen reports whether the path accepts any commands.
-func (g *fastPath) isOpen() bool { return g.ownAllowed || g.peersAllowed }
-
 // restrictPath closes the path for commands that the machine no longer routes directly. The loop
 // calls it before it applies the effects of a step.
 func (s *shell) restrictPath(n Shard) {
 	g := &s.paths[n]
-	if !g.isOpen() {
+	if !g.IsOpen() {
 		return
 	}
-	way := s.machine.DirectRoute(n)
-	same := way.Home == g.home
-	own, others := g.ownAllowed && way.Own && same, g.peersAllowed && way.Peers && same
-	if own == g.ownAllowed && others == g.peersAllowed {
+	own, peers := g.Restricted(s.machine.DirectRoute(n))
+	if own == g.Own && peers == g.Peers {
 		return
 	}
 	g.mu.Lock()
-	g.ownAllowed, g.peersAllowed = own, others
+	g.Own, g.Peers = own, peers
 	g.mu.Unlock()
-	if !g.isOpen() {
+	if !g.IsOpen() {
 		delete(s.openPaths, n)
 	}
 }
@@ -80,17 +70,16 @@ func (s *shell) restrictAllPaths() {
 // the effects of a step.
 func (s *shell) openPath(n Shard) {
 	g := &s.paths[n]
-	way := s.machine.DirectRoute(n)
-	if g.ownAllowed == way.Own && g.peersAllowed == way.Peers && g.home == way.Home {
+	route := s.machine.DirectRoute(n)
+	if !g.Differs(route) {
 		return
 	}
-	here := way.Home == s.node.Self()
 	g.mu.Lock()
-	g.ownAllowed, g.peersAllowed, g.home, g.homeIsSelf = way.Own, way.Peers, way.Home, here
+	g.Open(s.node.Self(), route)
 	g.mu.Unlock()
-	g.encodeFirst.Store(way.Own && !here)
-	g.decodeFirst.Store(way.Peers && here)
-	if g.isOpen() {
+	g.encodeFirst.Store(g.Remote())
+	g.decodeFirst.Store(g.Peers && g.Here)
+	if g.IsOpen() {
 		s.openPaths[n] = struct{}{}
 	} else {
 		delete(s.openPaths, n)
@@ -149,15 +138,15 @@ func (s *shell) handleCommand(w *queuedCommand) {
 
 // accepts reports whether a command can use the path.
 func (g *fastPath) accepts(w *queuedCommand) bool {
-	switch {
-	case w.own == nil:
-		return g.peersAllowed && g.homeIsSelf && w.decoded && g.entries[w.entity] != nil
-	case !g.ownAllowed:
-		return false
-	case g.homeIsSelf:
-		return g.entries[w.own.message.ID()] != nil
+	if w.own == nil {
+		_, found := g.Entity(w.entity, false)
+		return found && w.decoded
 	}
-	return !w.own.encoded.isZero()
+	if g.Remote() {
+		return !w.own.encoded.isZero()
+	}
+	_, found := g.Entity(w.own.message.ID(), true)
+	return found
 }
 
 // drainQueue sends all queued commands that can use the path. New commands wait for the lock
@@ -172,7 +161,7 @@ func (s *shell) drainQueue(g *fastPath, line int) {
 	all := s.inbox.takeQueue(g, line)
 	kept, gone := all[:0], int32(0)
 	for i, w := range all {
-		if i == maxDrain || line == ownQueue && !g.homeIsSelf && w.own.encoded.isZero() || line == peerQueue && !w.decoded {
+		if i == maxDrain || line == ownQueue && !g.Here && w.own.encoded.isZero() || line == peerQueue && !w.decoded {
 			kept = append(kept, all[i:]...)
 			break
 		}
@@ -208,11 +197,11 @@ func (s *shell) sendDirect(g *fastPath, w *queuedCommand) error {
 	m := w.message
 	if w.own != nil {
 		m = w.own.message
-		if !g.homeIsSelf {
-			return s.forwardCommand(g.home, w.shard, m, &w.own.encoded)
+		if !g.Here {
+			return s.forwardCommand(g.Home, w.shard, m, &w.own.encoded)
 		}
 	}
-	g.entries[m.ID()].touch()
+	g.Entities()[m.ID()].touch()
 	return s.entities.Deliver(m)
 }
 

@@ -136,10 +136,7 @@ func (s *shell) addEntries() {
 		}
 		g := &s.paths[r.Shard]
 		g.mu.Lock()
-		if g.entries == nil {
-			g.entries = map[string]*pathEntry{}
-		}
-		g.entries[r.id] = &pathEntry{}
+		g.Add(r.id, &pathEntry{})
 		g.mu.Unlock()
 		r.hasEntry = true
 	}
@@ -155,6 +152,6 @@ func (s *shell) removeEntry(r *localEntity) {
 	r.hasEntry = false
 	g := &s.paths[r.Shard]
 	g.mu.Lock()
-	delete(g.entries, r.id)
+	g.Remove(r.id)
 	g.mu.Unlock()
 }

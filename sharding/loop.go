@@ -136,7 +136,7 @@ func (s *shell) failAsks(there func(identity.Node) bool) {
 func (s *shell) reportTouched() {
 	for n := range s.openPaths { // the order does not matter
 		var touched []string
-		for id, at := range s.paths[n].entries {
+		for id, at := range s.paths[n].Entities() {
 			if at.touched.Load() {
 				at.touched.Store(false)
 				touched = append(touched, id)
@@ -156,7 +156,7 @@ func (s *shell) handlePanic() {
 		for n := range s.paths {
 			g := &s.paths[n]
 			g.mu.Lock()
-			g.ownAllowed, g.peersAllowed = false, false
+			g.Own, g.Peers = false, false
 			g.mu.Unlock()
 		}
 		for id := range s.localEntities {

@@ -181,8 +181,8 @@ func (s *shell) receiveCommand(ctx context.Context, m transport.Message, p *regi
 func (s *shell) deliverDirect(g *fastPath, m eventsourcing.Message) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	at := g.entries[m.ID()]
-	if !g.peersAllowed || at == nil || g.queued[peerQueue].Load() != 0 {
+	at, found := g.Entity(m.ID(), false)
+	if !found || g.queued[peerQueue].Load() != 0 {
 		return false
 	}
 	at.touch()

@@ -59,15 +59,13 @@ func (s *shell) route(m eventsourcing.Message) error {
 	}
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	if g.ownAllowed && g.queued[ownQueue].Load() == 0 {
-		switch {
-		case !g.homeIsSelf && !e.isZero():
-			return s.forwardCommand(g.home, n, m, &e)
-		case g.homeIsSelf:
-			if at := g.entries[id]; at != nil {
-				at.touch()
-				return s.entities.Deliver(m)
-			}
+	if g.Own && g.queued[ownQueue].Load() == 0 {
+		if !g.Here && !e.isZero() {
+			return s.forwardCommand(g.Home, n, m, &e)
+		}
+		if at, found := g.Entity(id, true); found {
+			at.touch()
+			return s.entities.Deliver(m)
 		}
 	}
 	g.queued[ownQueue].Add(1)

@@ -195,6 +195,7 @@ func (d *sharding) mustHappen() {
 		"sharding time-out": {
 			"host again", "begin hand-off again", "hand-off again", "get homes again", "register again", "register proxy again", "graceful shutdown again", "flush again",
 		},
+		"path":         {"to an entity", "to a node", "from a peer", "queued", "between effects"},
 		"command lost": {"node has ended", "receiver has ended", "link gap"},
 		"checked": {
 			"every-asker-is-answered", "every-shard-has-a-home", "undrained-hosts-again", "commands are accounted for", "acknowledged commands are stored once", "planned moves only",

@@ -120,7 +120,7 @@ func (s *shardNode) write(a *account) uint64 {
 	d := s.d
 	d.commands = append(d.commands, command{from: s, region: s.region, account: a, at: s})
 	nr := uint64(len(d.commands))
-	s.step(shardcore.Send{Shard: a.shard, Message: shardcore.Message{Entity: a.id, Local: nr}})
+	s.sendCommand(a, nr)
 	return nr
 }
 

@@ -45,6 +45,7 @@ func (s *shardNode) applyAction(a shardcore.Action) {
 		e = &entity{s: s, at: at, a: d.byID[a.Entity]}
 		s.entities[at] = e
 		e.a.running = append(e.a.running, e)
+		s.started = append(s.started, e)
 		oneEntity(e)
 		s.rememberedBefore(a)
 		s.after(d.storeDelay(), e.load)
@@ -59,9 +60,11 @@ func (s *shardNode) applyAction(a shardcore.Action) {
 		e.work()
 	case a.Kind == shard.Stop && a.Idle && !d.quiet && d.rand.IntN(3) == 0:
 		e.passivating = true
+		s.leavePath(e)
 		s.after(d.between(0, 20*time.Millisecond), e.stay)
 	case a.Kind == shard.Stop:
 		e.stop = true
+		s.leavePath(e)
 		if d.oneIn(50) {
 			d.hit("entity", "does not stop")
 			e.writing = true
@@ -71,6 +74,7 @@ func (s *shardNode) applyAction(a shardcore.Action) {
 		e.work()
 	case a.Kind == shard.Kill:
 		e.killed = true
+		s.leavePath(e)
 		s.after(d.between(time.Millisecond, maxStopping), e.end)
 	}
 }
@@ -121,6 +125,7 @@ func (e *entity) stay() {
 	}
 	e.s.d.hit("entity", "goes on")
 	e.passivating = false
+	e.s.started = append(e.s.started, e)
 	e.s.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Busy{Entity: e.at.entity, Incarnation: e.at.incarnation}})
 }
 
@@ -172,6 +177,7 @@ func (e *entity) end() {
 		return
 	}
 	e.vanish()
+	e.s.leavePath(e)
 	delete(e.s.entities, e.at)
 	e.s.d.replyAll(e.s, e.mailbox, failed)
 	e.s.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Ended{Entity: e.at.entity, Incarnation: e.at.incarnation}})

@@ -28,6 +28,8 @@ const maxLeaving = 9 * time.Second
 
 // shardNode is the entity type on one node: the counterpart of the shell in package sharding.
 type shardNode struct {
+	directPaths
+
 	d   *sharding
 	h   *host
 	m   *shardcore.Machine
@@ -93,6 +95,7 @@ func (s *shardNode) newMachine() {
 	}
 	s.m, s.turn, s.hosted, s.since, s.term, s.askedAt = m, 0, nil, s.d.w.Now(), 0, shardcore.Never
 	s.region++
+	s.directPaths = newDirectPaths(s.cfg.Coordinator.Shards)
 }
 
 func (s *shardNode) violate(invariant, format string, args ...any) {
@@ -131,6 +134,7 @@ func (s *shardNode) wakeUp() {
 		}
 		s.wakes = shardcore.Never
 		if s.m.Next() <= s.h.p.Now() {
+			s.reportTouched()
 			s.applyEffects(s.m.Tick(s.h.p.Now()))
 		}
 		s.wakeUp()
@@ -308,6 +312,8 @@ func (s *shardNode) receive(m env.Message) {
 			s.d.hit("region frame", p.Kind.String())
 			if p.Kind == region.Forward {
 				s.d.arrived(s, p.Body)
+				s.receiveForward(shardcore.Received{From: m.From, Kind: shardcore.KindRegion, Data: m.Data}, &p)
+				return
 			}
 		}
 		s.step(shardcore.Received{From: m.From, Kind: shardcore.KindRegion, Data: m.Data})
@@ -362,6 +368,7 @@ func numberOf(m shardcore.Message) uint64 {
 // applyEffects applies the effects of a step in their order.
 func (s *shardNode) applyEffects(e shardcore.Effects) {
 	d := s.d
+	s.beginEffects()
 	for i := range e.Notes {
 		s.countNote(&e.Notes[i])
 	}
@@ -375,7 +382,9 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 		d.rememberStore.ask(s, r)
 	}
 	for _, a := range e.Actions {
+		s.interleave(a.Shard)
 		s.applyAction(a)
+		s.interleave(a.Shard)
 	}
 	for _, r := range e.Ended {
 		endedRunsNothing(s, r)
@@ -387,6 +396,7 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 	for i := range e.Send {
 		s.send(&e.Send[i])
 	}
+	s.endEffects()
 	if e.CoordinatorStopped {
 		d.hit("sharding", "dismissed")
 		s.coordinatorRuns = false
@@ -498,14 +508,19 @@ func (s *shardNode) send(o *shardcore.Outgoing) {
 		}
 		return
 	}
-	nr := numberOf(o.Message)
-	if s.h.cut[o.To] || !s.h.p.Send(o.To, link.Data, link.Kind(o.Kind), data) {
-		s.d.refused(s, shardcore.Refusal{Message: o.Message, Reason: shardcore.NotHome})
+	s.sendPacket(o.To, link.Kind(o.Kind), data, o.Message)
+}
+
+// sendPacket sends a command to another node.
+func (s *shardNode) sendPacket(to identity.Node, kind link.Kind, data []byte, m shardcore.Message) {
+	nr := numberOf(m)
+	if s.h.cut[to] || !s.h.p.Send(to, link.Data, kind, data) {
+		s.d.refused(s, shardcore.Refusal{Message: m, Reason: shardcore.NotHome})
 		return
 	}
 	l := s.d.command(nr)
-	l.at, l.to, l.before = s, s.d.byNode[o.To], s.d.w.Gap(s.h.p.Node(), o.To)
-	if command {
-		s.open[nr] = o.To
+	l.at, l.to, l.before = s, s.d.byNode[to], s.d.w.Gap(s.h.p.Node(), to)
+	if m.Local != nil {
+		s.open[nr] = to
 	}
 }
