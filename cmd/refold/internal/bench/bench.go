@@ -27,16 +27,16 @@ type Result struct {
 	Limit float64 `json:"limit"`
 	Ratio float64 `json:"ratio"`
 	Goal  float64 `json:"goal"`
-	// Better is "higher" or "lower": which side of the goal is good.
+	// Better is "higher" or "lower".
 	Better string `json:"better"`
-	// Met is nil when the figure does not count on this machine.
+	// Met is nil if the figure is not valid on this machine.
 	Met      *bool  `json:"met"`
 	Settings string `json:"settings"`
-	// Detail is for people: percentiles and the like.
+	// Detail is additional text, such as percentiles.
 	Detail string `json:"detail,omitempty"`
 }
 
-// judge fills in Met.
+// judge sets Met.
 func (r Result) judge() Result {
 	met := r.Ratio >= r.Goal
 	if r.Better == lower {
@@ -46,7 +46,7 @@ func (r Result) judge() Result {
 	return r
 }
 
-// atMost is the result of something that should be little, and has no limit beside it.
+// atMost returns a result with an upper bound and without a limit.
 func atMost(value float64, unit string, goal float64, settings, detail string) Result {
 	return Result{Value: value, Unit: unit, Ratio: value, Goal: goal, Better: lower, Settings: settings, Detail: detail}.judge()
 }
@@ -56,41 +56,42 @@ const (
 	lower  = "lower"
 )
 
-// Settings are what a run may be told.
+// Settings are the parameters of a run.
 type Settings struct {
-	// Journal is "inmem:", "leveldb:", "leveldb:DIR", "postgres:" for a private
-	// server, or a connection string, "nats:" for what has no journal and a server of NATS; ""
-	// is everything embedded that a row runs on.
+	// Journal is "inmem:", "leveldb:", "leveldb:DIR", "postgres:" for a private server, a
+	// connection string, or "nats:" for rows with a NATS server and without a journal. "" selects
+	// everything embedded that a row supports.
 	Journal string
-	// Rounds is how often each side is measured, at least 1.
+	// Rounds is the number of measurements per side, at least 1.
 	Rounds int
-	// Length is how long one measurement of a throughput takes.
+	// Length is the duration of one throughput measurement.
 	Length time.Duration
 	// Scale divides the sizes of data sets, for tests.
 	Scale int
-	// Node is a command, with its arguments, that serves a node of a fleet: see package fleet.
+	// Node is the command, with arguments, of a node of a fleet: see package fleet.
 	Node []string
-	// DataNode is one that leads to ServeData.
+	// DataNode is the command that runs ServeData.
 	DataNode []string
-	// ShardNode is one that leads to ServeShards.
+	// ShardNode is the command that runs ServeShards.
 	ShardNode []string
-	// Runs is how often something is done that takes a minute or so, such as to kill a node. At least 1.
+	// Runs is the number of repetitions of operations that take minutes, such as killing a node. At
+	// least 1.
 	Runs int
-	// Progress is told what is being measured.
+	// Progress receives the name of the current measurement.
 	Progress func(what string)
 }
 
 // Row is one benchmark.
 type Row struct {
 	Group, Name string
-	// Journals are the schemes it runs on. On postgres it runs if that is asked for, or if it is private.
+	// Journals are the supported schemes. postgres runs on request, or if private is set.
 	Journals []string
 	run      func(ctx context.Context, b *run) ([]Result, error)
-	// private has a server of its own if no journal was asked for.
+	// private starts a private server if no journal was requested.
 	private bool
 }
 
-// Rows returns all benchmarks in the order in which they run.
+// Rows returns all benchmarks in their order of execution.
 func Rows() []Row {
 	const group = "persistence"
 	return []Row{
@@ -120,8 +121,7 @@ func Rows() []Row {
 	}
 }
 
-// Select returns the rows that a name stands for: a row's own, a group's or
-// "all".
+// Select returns the rows of a name: the name of a row, of a group, or "all".
 func Select(name string) ([]Row, error) {
 	var rows []Row
 	var names []string
@@ -132,13 +132,12 @@ func Select(name string) ([]Row, error) {
 		names = append(names, r.Name)
 	}
 	if len(rows) == 0 {
-		return nil, fmt.Errorf("bench: no benchmark %q; there are all, persistence, cluster, ddata, sharding, %q", name, names)
+		return nil, fmt.Errorf("bench: no benchmark %q; the names are all, persistence, cluster, ddata, sharding, %q", name, names)
 	}
 	return rows, nil
 }
 
-// Run runs a row on the journals that the settings allow, and hands each result
-// to emit.
+// Run runs a row on the journals of the settings and passes each result to emit.
 func (r Row) Run(ctx context.Context, s Settings, emit func(Result)) error {
 	scheme, dir, err := parseJournal(s.Journal)
 	if err != nil {
@@ -169,7 +168,7 @@ func (r Row) Run(ctx context.Context, s Settings, emit func(Result)) error {
 	return nil
 }
 
-// run is one row being measured on one journal.
+// run is the measurement of one row on one journal.
 type run struct {
 	settings Settings
 	scheme   string
@@ -193,7 +192,7 @@ func (b *run) progress(format string, args ...any) {
 	}
 }
 
-// scaled is n divided by the scale, at least 1.
+// scaled returns n divided by the scale, at least 1.
 func (b *run) scaled(n int) int { return max(1, n/max(1, b.settings.Scale)) }
 
 // alternate measures two sides in turns.
@@ -213,7 +212,7 @@ func (b *run) alternate(limit, value func() (float64, error)) (limits, values []
 	return limits, values, nil
 }
 
-// median returns the middle value.
+// median returns the median.
 func median(xs []float64) float64 {
 	s := slices.Sorted(slices.Values(xs))
 	n := len(s)
@@ -226,7 +225,7 @@ func median(xs []float64) float64 {
 	return (s[n/2-1] + s[n/2]) / 2
 }
 
-// percentile returns the value below which a share of the durations lies.
+// percentile returns the given percentile of the durations.
 func percentile(ds []time.Duration, q float64) time.Duration {
 	if len(ds) == 0 {
 		return 0
@@ -238,7 +237,7 @@ func percentile(ds []time.Duration, q float64) time.Duration {
 // WriteJSON writes a result as one line.
 func WriteJSON(w io.Writer, r Result) error { return json.NewEncoder(w).Encode(r) }
 
-// WriteHeader writes the head of the table of WriteRow.
+// WriteHeader writes the header of the table of WriteRow.
 func WriteHeader(w io.Writer) error {
 	_, err := fmt.Fprintf(w, "%-17s %-8s %12s %-13s %12s %8s  %-9s %-4s %s\n",
 		"name", "journal", "value", "unit", "limit", "ratio", "goal", "met", "settings")
@@ -271,7 +270,7 @@ func WriteRow(w io.Writer, r Result) error {
 	return err
 }
 
-// number writes large figures whole and small ones with some digits.
+// number formats large figures without decimals and small ones with some.
 func number(x float64) string {
 	if x >= 1000 {
 		return fmt.Sprintf("%.0f", x)
@@ -279,8 +278,8 @@ func number(x float64) string {
 	return fmt.Sprintf("%.3g", x)
 }
 
-// verify checks after a run that the counters hold what was added, and that the
-// journal is whole.
+// verify checks after a run that the counters hold the sum of all additions and that the journal is
+// complete.
 func verify(ctx context.Context, s *database, targets []eventsourcing.Ref[command], want int64) error {
 	var sum int64
 	for _, to := range targets {

@@ -14,13 +14,13 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// The ways of raw requests.
+// The kinds of raw requests.
 const (
-	wayBare      = "nats.go"   // the bare client
-	wayTransport = "transport" // that of the nodes
+	wayBare      = "nats.go"   // the plain client
+	wayTransport = "transport" // the transport of the nodes
 )
 
-// answer has this process answer raw requests of the bare client.
+// answer makes this process answer raw requests of the plain client.
 func (s *dataServer) answer() (dataAnswer, error) {
 	conn, err := s.bare()
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *dataServer) answer() (dataAnswer, error) {
 
 func rawSubject(n identity.Node) string { return "raw." + n.Name }
 
-// bare is the connection of the bare client.
+// bare is the connection of the plain client.
 func (s *dataServer) bare() (conn *natsgo.Conn, err error) {
 	if s.conn == nil {
 		s.conn, err = dial(s.access)
@@ -45,7 +45,7 @@ func (s *dataServer) bare() (conn *natsgo.Conn, err error) {
 // answerRaw answers a raw request over the transport.
 func answerRaw(_ context.Context, q *transport.Request) { _ = q.Reply(answerTo(q.Payload)) }
 
-// answerTo is as many bytes as the first one of a request says.
+// answerTo returns a reply of the size that the request contains.
 func answerTo(request []byte) []byte {
 	n := 0
 	if len(request) > 0 {
@@ -54,7 +54,7 @@ func answerTo(request []byte) []byte {
 	return request[:n]
 }
 
-// raw has callers send requests to as many peers at a time as a majority needs, and wait for all the answers.
+// raw lets callers send requests to as many peers as a majority needs and wait for all replies.
 func (s *dataServer) raw(ctx context.Context, o *dataOrder) (dataAnswer, error) {
 	peers := s.node.Members()
 	nodes := make([]identity.Node, 0, len(peers))
@@ -99,7 +99,7 @@ func (s *dataServer) raw(ctx context.Context, o *dataOrder) (dataAnswer, error) 
 	return dataAnswer{Ops: c.ops, Took: c.elapsed}, err
 }
 
-// requests returns what sends a request and waits for the answer.
+// requests returns a function that sends a request and waits for the reply.
 func (s *dataServer) requests(way string) (func(context.Context, identity.Node, []byte) ([]byte, error), error) {
 	if way == wayTransport {
 		return func(ctx context.Context, to identity.Node, payload []byte) ([]byte, error) {

@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	joinNodes = 4 // the one that joins among them
+	joinNodes = 4 // including the joining node
 	joinKeys  = 100_000
 	joinSize  = 10 // elements of each set
-	// joinPause is between two updates of each caller while a node joins, about.
+	// joinPause is the approximate pause of each caller between two updates while a node joins.
 	joinPause = 100 * time.Millisecond
-	// joinSlack is how long it may take until the node is up.
+	// joinSlack is the time for the node to become Up.
 	joinSlack = 5 * time.Second
-	// joinWrites is how many keys are updated meanwhile.
+	// joinWrites is the number of keys that are updated during the join.
 	joinWrites = 10_000
-	// chunk is how much is sent in a message, raw.
+	// chunk is the size of a raw message.
 	chunk = 256 << 10
 
 	maxJoin, maxJoinRatio, maxJoinP99 = 5, 3, 3
 )
 
-// dataJoin measures how long it takes until a new node has all that three others hold, and what writes to a majority have to wait
-// meanwhile.
+// dataJoin measures the time until a new node holds all data of three others, and the latency of
+// majority writes during the join.
 func dataJoin(ctx context.Context, b *run) (results []Result, err error) {
 	keys := b.scaled(joinKeys)
 	var took, limit, before, during []float64
@@ -60,14 +60,14 @@ func dataJoin(ctx context.Context, b *run) (results []Result, err error) {
 	}, nil
 }
 
-// joinProcs is the share of the processors that each node has, as it would if it were limited to it: otherwise the collectors of garbage of all
-// nodes, each of which takes what is idle, stand in each other's way.
+// joinProcs is the number of processors of each node. Without this limit, the garbage collectors of
+// all nodes, each of which uses idle processors, slow each other down.
 func joinProcs() int { return max(1, runtime.NumCPU()/joinNodes) }
 
-// joined is how long it took.
+// joined is the result of a join.
 type joined struct{ took, raw, before, during time.Duration }
 
-// joinOnce lets a node join once while nothing else happens, and once while others write.
+// joinOnce lets a node join an idle cluster once, and a cluster under load once.
 func (b *run) joinOnce(ctx context.Context, keys int) (j joined, err error) {
 	if j.raw, err = b.rawJoin(ctx, keys); err != nil {
 		return j, err
@@ -121,7 +121,7 @@ func (b *run) joinOnce(ctx context.Context, keys int) (j joined, err error) {
 	return j, b.joinBusy(ctx, c, &j, check)
 }
 
-// joinBusy lets a node join while others write.
+// joinBusy lets a node join while other nodes write.
 func (b *run) joinBusy(ctx context.Context, c *crew, j *joined, check dataOrder) error {
 	first := c.hands[0]
 	length := b.settings.Length + 2*j.took
@@ -173,7 +173,7 @@ func (b *run) joinBusy(ctx context.Context, c *crew, j *joined, check dataOrder)
 	return err
 }
 
-// p99 is what all but one percent of those samples did not exceed that ended in a time; of all, if there are none.
+// p99 returns the 99th percentile of the samples that ended within a time; zero without samples.
 func p99(samples []dataSample, from, to time.Time) time.Duration {
 	var within, all []time.Duration
 	for _, s := range samples {
@@ -188,7 +188,7 @@ func p99(samples []dataSample, from, to time.Time) time.Duration {
 	return percentile(within, 0.99)
 }
 
-// rawJoin is how long it takes to send as many bytes, and to decode them on one core.
+// rawJoin returns the time to send the same number of bytes and to decode them on one core.
 func (b *run) rawJoin(ctx context.Context, keys int) (time.Duration, error) {
 	c, err := b.newCrew() //nolint:contextcheck // the server lives until close
 	if err != nil {
@@ -207,7 +207,7 @@ func (b *run) rawJoin(ctx context.Context, keys int) (time.Duration, error) {
 	return sent + a.Took, errors.Join(err, c.close())
 }
 
-// rawTransfer is how long the client of NATS takes to send some bytes.
+// rawTransfer returns the time that the NATS client takes to send these bytes.
 func rawTransfer(s *embedded.Server, size int) (time.Duration, error) {
 	from, err := dial(s.Access())
 	if err != nil {
@@ -244,6 +244,6 @@ func rawTransfer(s *embedded.Server, size int) (time.Duration, error) {
 	case <-done:
 		return time.Since(began), nil
 	case <-patience.C:
-		return 0, errors.New("not all bytes came")
+		return 0, errors.New("the transfer is incomplete")
 	}
 }

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	localSize  = 1_000  // elements of the set that is updated
-	wireSize   = 10_000 // elements of the set of which one delta is sent
+	localSize  = 1_000  // elements of the updated set
+	wireSize   = 10_000 // elements of the set whose delta is measured
 	memoryKeys = 100_000
 
 	maxCounterNs, maxSetNs, maxReadNs = 3_000, 20_000, 1_000
 	maxDeltaBytes, maxEntryBytes      = 300, 600
 )
 
-// group are replicators in this process.
+// group is a set of replicators in this process.
 type group []*ddata.Replicator
 
 func (g group) close() {
@@ -39,7 +39,7 @@ func (g group) close() {
 	}
 }
 
-// newGroup starts as many replicators, which see each other when it returns.
+// newGroup starts n replicators and waits until each has all others as replicas.
 func newGroup(ctx context.Context, n int, carrier func(self identity.Node) (transport.Carrier, error)) (g group, err error) {
 	defer func() {
 		if err != nil {
@@ -50,7 +50,7 @@ func newGroup(ctx context.Context, n int, carrier func(self identity.Node) (tran
 		if g, err = g.start(ctx, carrier); err != nil {
 			return g, err
 		}
-		if len(g) == 1 { // the others find it
+		if len(g) == 1 { // the others join it
 			if err = g.up(ctx); err != nil {
 				return g, err
 			}
@@ -59,7 +59,7 @@ func newGroup(ctx context.Context, n int, carrier func(self identity.Node) (tran
 	return g, errors.Join(g.up(ctx), g.see(ctx))
 }
 
-// up waits until all nodes are up.
+// up waits until all nodes are Up.
 func (g group) up(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()
@@ -94,7 +94,7 @@ func (g group) start(ctx context.Context, carrier func(self identity.Node) (tran
 	return append(g, r), nil
 }
 
-// see waits until all see each other.
+// see waits until each replicator counts all others.
 func (g group) see(ctx context.Context) error {
 	return g.until(ctx, func() (bool, error) {
 		for _, r := range g {
@@ -106,7 +106,7 @@ func (g group) see(ctx context.Context) error {
 	})
 }
 
-// equal waits until all hold the same.
+// equal waits until all replicators hold the same data.
 func (g group) equal(ctx context.Context) error {
 	return g.until(ctx, func() (bool, error) {
 		var first ddata.Stats
@@ -139,13 +139,13 @@ func (g group) until(ctx context.Context, holds func() (bool, error)) error {
 	}
 }
 
-// inMemory are carriers of one network.
+// inMemory returns carriers of one in-memory network.
 func inMemory() func(self identity.Node) (transport.Carrier, error) {
 	network := inmem.NewNetwork(inmem.NetworkConfig{})
 	return func(self identity.Node) (transport.Carrier, error) { return network.Carrier(self), nil }
 }
 
-// fillCounters counts once on as many keys.
+// fillCounters increments the counters of as many keys once.
 func fillCounters(ctx context.Context, r *ddata.Replicator, keys []ddata.Key[crdt.GCounter]) error {
 	for _, key := range keys {
 		if err := countOnce(ctx, r, key); err != nil {
@@ -165,7 +165,7 @@ func addElements(ctx context.Context, r *ddata.Replicator, key ddata.Key[crdt.OR
 	return err
 }
 
-// dataLocal measures what updates and reads take that wait for no other node, on one of three.
+// dataLocal measures local updates and reads on one of three nodes.
 func dataLocal(ctx context.Context, b *run) ([]Result, error) {
 	g, err := newGroup(ctx, 3, inMemory())
 	if err != nil {
@@ -212,7 +212,7 @@ func dataLocal(ctx context.Context, b *run) ([]Result, error) {
 	return results, g.equal(ctx)
 }
 
-// dataWire measures what one more element costs on the wire.
+// dataWire measures the bytes that one more element costs on the wire.
 func dataWire(ctx context.Context, b *run) ([]Result, error) {
 	g, err := newGroup(ctx, 2, inMemory())
 	if err != nil {
@@ -261,7 +261,7 @@ func dataWire(ctx context.Context, b *run) ([]Result, error) {
 	}.judge()}, err
 }
 
-// dataMemory measures what an entry takes beyond its value.
+// dataMemory measures the memory of an entry beyond its value.
 func dataMemory(ctx context.Context, b *run) ([]Result, error) {
 	g, err := newGroup(ctx, 1, inMemory())
 	if err != nil {
@@ -279,7 +279,7 @@ func dataMemory(ctx context.Context, b *run) ([]Result, error) {
 		return nil, err
 	}
 	before := heap()
-	values := make([]crdt.GCounter, n) // what the values alone cost
+	values := make([]crdt.GCounter, n) // the memory of the values alone
 	for i := range values {
 		values[i] = crdt.GCounter{}.Add(by, 1).ResetDelta()
 	}

@@ -24,22 +24,22 @@ import (
 	"github.com/refold-io/refold/plugins/nats"
 )
 
-// ServeData is the whole of a process with a replicator: it reads orders from in, one JSON object each, and answers each of them to
-// out, until in ends.
+// ServeData is the main function of a process with a replicator. It reads orders from in, one JSON
+// object each, and writes the results to out, until in ends.
 func ServeData(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) error {
 	s := &dataServer{log: log}
 	defer s.stop()
 	return obey(in, out, func(o *dataOrder) (dataAnswer, error) { return s.do(ctx, o) })
 }
 
-// dataServer is one such process.
+// dataServer is the state of such a process.
 type dataServer struct {
 	log  *slog.Logger
 	node *cluster.Node
 	r    *ddata.Replicator
 
 	access nats.Access
-	conn   *natsgo.Conn // of the bare client, nil if it was not needed
+	conn   *natsgo.Conn // of the plain client, nil before its first use
 }
 
 func (s *dataServer) stop() {
@@ -60,7 +60,7 @@ func (s *dataServer) do(ctx context.Context, o *dataOrder) (dataAnswer, error) {
 		return decodeSets(o)
 	}
 	if s.r == nil {
-		return dataAnswer{}, errors.New("it has not joined")
+		return dataAnswer{}, errors.New("the process has not joined the cluster")
 	}
 	switch o.Do {
 	case orderAwait:
@@ -85,10 +85,10 @@ func (s *dataServer) do(ctx context.Context, o *dataOrder) (dataAnswer, error) {
 		err := s.node.Shutdown(ctx)
 		return dataAnswer{}, err
 	}
-	return dataAnswer{}, fmt.Errorf("%q is not known", o.Do)
+	return dataAnswer{}, fmt.Errorf("unknown order %q", o.Do)
 }
 
-// join joins the cluster and waits until the node is up.
+// join joins the cluster and waits until the node is Up.
 func (s *dataServer) join(ctx context.Context, o *dataOrder) (dataAnswer, error) {
 	self, err := identity.New(o.Name)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *dataServer) join(ctx context.Context, o *dataOrder) (dataAnswer, error)
 	return dataAnswer{Node: self, At: time.Now()}, err
 }
 
-// await waits until something holds, and returns the figures.
+// await waits for a condition and returns the figures.
 func (s *dataServer) await(ctx context.Context, holds func(ddata.Stats) bool) (dataAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()
@@ -129,7 +129,7 @@ func (s *dataServer) await(ctx context.Context, holds func(ddata.Stats) bool) (d
 	}
 }
 
-// decodeSets says how long it takes on one core to decode sets and to keep them.
+// decodeSets returns the time to decode and keep sets on one core.
 func decodeSets(o *dataOrder) (dataAnswer, error) {
 	self, err := identity.New("decoder")
 	if err != nil {
@@ -168,11 +168,11 @@ func decodeSets(o *dataOrder) (dataAnswer, error) {
 
 const (
 	dataCallers = 64
-	// dataTimeout is when an update has failed.
+	// dataTimeout is the time-out of an update.
 	dataTimeout = nodePatience
 )
 
-// dataKeys are the keys of a set of them.
+// dataKeys returns the keys of a set of keys.
 func dataKeys[T crdt.Data[T]](set string, n int) []ddata.Key[T] {
 	keys := make([]ddata.Key[T], n)
 	for i := range keys {
@@ -181,7 +181,7 @@ func dataKeys[T crdt.Data[T]](set string, n int) []ddata.Key[T] {
 	return keys
 }
 
-// setElements are what the set of a key holds.
+// setElements returns the elements of the set of a key.
 func setElements(key, n int) []string {
 	elements := make([]string, n)
 	for i := range elements {
@@ -190,7 +190,7 @@ func setElements(key, n int) []string {
 	return elements
 }
 
-// fill makes keys on all nodes.
+// fill creates keys on all nodes.
 func (s *dataServer) fill(ctx context.Context, o *dataOrder) (dataAnswer, error) {
 	counters, sets := dataKeys[crdt.GCounter](o.Set, o.From+o.Count), dataKeys[crdt.ORSet[string]](o.Set, o.From+o.Count)
 	errs := make([]error, dataCallers)
@@ -233,7 +233,8 @@ func (s *dataServer) add(ctx context.Context, key ddata.Key[crdt.ORSet[string]],
 	return err
 }
 
-// update has callers update keys picked at random at WriteMajority. A set gets one of its elements once more.
+// update lets callers update random keys at WriteMajority. A set receives one of its elements
+// again.
 func (s *dataServer) update(ctx context.Context, o *dataOrder) (dataAnswer, error) {
 	counters, sets := dataKeys[crdt.GCounter](o.Set, o.Count), dataKeys[crdt.ORSet[string]](o.Set, o.Count)
 	elements := make([][]string, 10)
@@ -271,7 +272,7 @@ func (s *dataServer) update(ctx context.Context, o *dataOrder) (dataAnswer, erro
 	return a, err
 }
 
-// randoms are sources of random numbers for as many callers.
+// randoms returns one random source per caller.
 func randoms(n int) []*rand.Rand {
 	rngs := make([]*rand.Rand, n)
 	for i := range rngs {
@@ -280,7 +281,7 @@ func randoms(n int) []*rand.Rand {
 	return rngs
 }
 
-// check reads all keys back: the sum of counters, or that sets hold what they should.
+// check reads all keys: it returns the sum of counters, or verifies the elements of sets.
 func (s *dataServer) check(ctx context.Context, o *dataOrder) (a dataAnswer, err error) {
 	counters, sets := dataKeys[crdt.GCounter](o.Set, o.Count), dataKeys[crdt.ORSet[string]](o.Set, o.Count)
 	for i := range o.Count {

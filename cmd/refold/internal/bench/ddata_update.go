@@ -13,11 +13,12 @@ import (
 const (
 	updateKeys = 10_000
 	updateSize = 100 // elements of each set
-	// ackSize is what an acknowledgement takes, about.
+	// ackSize is the approximate size of an acknowledgement.
 	ackSize = 12
 )
 
-// dataUpdate measures writes to a majority of 3 and 5 processes beside raw requests to as many peers with the same bytes.
+// dataUpdate measures majority writes of 3 and 5 processes beside raw requests to as many peers
+// with the same bytes.
 func dataUpdate(ctx context.Context, b *run) ([]Result, error) {
 	var results []Result
 	sizes := []int{3, 5}
@@ -60,7 +61,7 @@ func (b *run) updates(ctx context.Context, nodes int) (results []Result, err err
 	return results, nil
 }
 
-// updatesOf measures updates of some keys.
+// updatesOf measures updates of a set of keys.
 func (b *run) updatesOf(ctx context.Context, c *crew, o dataOrder) (Result, error) {
 	first, peers := c.hands[0], len(c.hands)/2
 	o.Do = orderFill
@@ -131,12 +132,13 @@ func (b *run) updatesOf(ctx context.Context, c *crew, o dataOrder) (Result, erro
 			percentile(took, 0.5).Round(time.Microsecond), percentile(took, 0.99).Round(time.Microsecond), median(transports), value/median(transports)),
 	}
 	if o.Set == "hot" {
-		return r, nil // it is shown, without a verdict
+		return r, nil // it is printed without a verdict
 	}
 	return r.judge(), nil
 }
 
-// updateBytes is how many bytes an update sends to each peer that it waits for, and how often it had to update to find out.
+// updateBytes returns the number of bytes that an update sends to each peer it waits for, and the
+// number of updates behind that figure.
 func updateBytes(h *hand, o dataOrder) (size, ops int, err error) {
 	before, err := h.order(dataOrder{Do: orderStats})
 	if err != nil {
@@ -153,7 +155,7 @@ func updateBytes(h *hand, o dataOrder) (size, ops int, err error) {
 	const k = "delta"
 	bytes, messages := after.Count.SentBytes[k]-before.Count.SentBytes[k], after.Count.Sent[k]-before.Count.Sent[k]
 	if messages == 0 {
-		return 0, 0, errors.New("nothing was updated")
+		return 0, 0, errors.New("no update was sent")
 	}
 	return int(bytes / messages), a.Ops, nil //nolint:gosec // sizes
 }

@@ -20,15 +20,15 @@ import (
 const (
 	visibleNodes = 10
 	visibleKeys  = 100
-	visiblePause = 50 * time.Millisecond // between two updates, about
-	visibleMore  = 5                     // times the length of a round
+	visiblePause = 50 * time.Millisecond // between two updates, approximately
+	visibleMore  = 5                     // multiple of the length of a round
 	idleKeys     = 100_000
 
 	maxVisible50, maxVisible99 = 250, 500 // ms
 	maxIdle                    = 10_000   // bytes a second
 )
 
-// dataVisible measures how long it takes until all others see what one node has written.
+// dataVisible measures the time until a write of one node is visible on all others.
 func dataVisible(ctx context.Context, b *run) (results []Result, err error) {
 	server, err := embedded.Start(embedded.Config{}) //nolint:contextcheck // the server lives until Close
 	if err != nil {
@@ -57,7 +57,7 @@ func dataVisible(ctx context.Context, b *run) (results []Result, err error) {
 	for len(seen) > 0 || len(took) == 0 || time.Now().Before(end) {
 		if now := time.Now(); !now.Before(next) && (now.Before(end) || len(took) == 0) {
 			k := rng.IntN(len(keys))
-			from := k % len(g) // each key has one writer, so a number stands for one update
+			from := k % len(g) // each key has one writer, so a number identifies one update
 			if err = countOnce(ctx, g[from], keys[k]); err != nil {
 				return nil, err
 			}
@@ -87,14 +87,14 @@ func dataVisible(ctx context.Context, b *run) (results []Result, err error) {
 	return []Result{row(0.5, maxVisible50), row(0.99, maxVisible99)}, g.equal(ctx)
 }
 
-// watched is an update that a node has not seen yet.
+// watched is an update that a node has not received yet.
 type watched struct {
 	node, key int
 	count     uint64
 	at        time.Time
 }
 
-// look looks who sees what by now.
+// look checks which updates are visible.
 func look(ctx context.Context, g group, keys []ddata.Key[crdt.GCounter], seen []watched, took []time.Duration) ([]watched, []time.Duration, error) {
 	left := seen[:0]
 	for _, w := range seen {
@@ -105,7 +105,7 @@ func look(ctx context.Context, g group, keys []ddata.Key[crdt.GCounter], seen []
 		case err == nil && c.Value() >= w.count:
 			took = append(took, time.Since(w.at))
 		case time.Since(w.at) > nodePatience:
-			return nil, nil, fmt.Errorf("%s is not seen by node %d", keys[w.key], w.node)
+			return nil, nil, fmt.Errorf("%s is not visible on node %d", keys[w.key], w.node)
 		default:
 			left = append(left, w)
 		}
@@ -113,7 +113,7 @@ func look(ctx context.Context, g group, keys []ddata.Key[crdt.GCounter], seen []
 	return left, took, nil
 }
 
-// dataIdle measures what nodes tell each other that hold the same.
+// dataIdle measures the traffic between nodes with equal data.
 func dataIdle(ctx context.Context, b *run) ([]Result, error) {
 	carrier := inMemory()
 	g, err := newGroup(ctx, 1, carrier)
@@ -133,7 +133,7 @@ func dataIdle(ctx context.Context, b *run) ([]Result, error) {
 	if err = errors.Join(g.up(ctx), g.see(ctx), g.equal(ctx)); err != nil {
 		return nil, err
 	}
-	if err = pause(ctx, b.quietTime()/4); err != nil { // what waits to be sent is sent
+	if err = pause(ctx, b.quietTime()/4); err != nil { // pending messages are sent first
 		return nil, err
 	}
 	before, err := g.sent(ctx)
@@ -155,7 +155,7 @@ func dataIdle(ctx context.Context, b *run) ([]Result, error) {
 	}.judge()}, nil
 }
 
-// sent is how many bytes all have sent.
+// sent returns the number of bytes that all nodes have sent.
 func (g group) sent(ctx context.Context) (n uint64, err error) {
 	for _, r := range g {
 		s, err := r.Stats(ctx)

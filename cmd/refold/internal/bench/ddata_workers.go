@@ -21,15 +21,16 @@ import (
 	"github.com/refold-io/refold/plugins/nats/embedded"
 )
 
-// crew are processes that have a replicator or a region each, and the server of NATS in this process through which they talk.
+// crew is a set of processes with a replicator or a region each, and the NATS server in this
+// process that connects them.
 type crew struct {
 	command []string
-	procs   int // GOMAXPROCS of those that are started from now on, 0 for the default
+	procs   int // GOMAXPROCS of processes that start from now on, 0 for the default
 	server  *embedded.Server
 	hands   []*hand
 }
 
-// hand is one of those processes.
+// hand is one of these processes.
 type hand struct {
 	name  string
 	cmd   *exec.Cmd
@@ -42,7 +43,7 @@ func (b *run) newCrew() (*crew, error) { return newCrew(b.settings.DataNode) }
 
 func newCrew(command []string) (*crew, error) {
 	if len(command) == 0 {
-		return nil, errors.New("there is no command for processes")
+		return nil, errors.New("no command for the processes is configured")
 	}
 	server, err := embedded.Start(embedded.Config{})
 	if err != nil {
@@ -51,7 +52,7 @@ func newCrew(command []string) (*crew, error) {
 	return &crew{command: command, server: server}, nil
 }
 
-// close ends all processes: they end when nobody orders anything any more.
+// close ends all processes: they end with their input.
 func (c *crew) close() error {
 	for _, h := range c.hands {
 		_ = h.stdin.Close()
@@ -65,10 +66,10 @@ func (c *crew) close() error {
 func (h *hand) wait() {
 	patience := time.AfterFunc(nodePatience, func() { _ = h.cmd.Process.Kill() })
 	defer patience.Stop()
-	_ = h.cmd.Wait() // what went wrong was answered
+	_ = h.cmd.Wait() // its error was part of a reply
 }
 
-// start starts a process, without a node yet.
+// start starts a process without a node.
 func (c *crew) start(ctx context.Context, name string) (*hand, error) {
 	cmd := exec.CommandContext(ctx, c.command[0], c.command[1:]...) //nolint:gosec // that is what it is for
 	if c.procs > 0 {
@@ -90,7 +91,7 @@ func (c *crew) start(ctx context.Context, name string) (*hand, error) {
 	return h, nil
 }
 
-// join starts a process whose node joins those that were started before, and waits until it is up.
+// join starts a process whose node joins the earlier ones, and waits until it is Up.
 func (c *crew) join(ctx context.Context, name string) (*hand, dataAnswer, error) {
 	h, err := c.start(ctx, name)
 	if err != nil {
@@ -100,7 +101,7 @@ func (c *crew) join(ctx context.Context, name string) (*hand, dataAnswer, error)
 	return h, a, err
 }
 
-// joining tells a process to join.
+// joining returns the order to join.
 func (c *crew) joining(h *hand) dataOrder {
 	access := c.server.Access()
 	return dataOrder{Do: orderJoin, Name: h.name, Seeds: []string{c.hands[0].name}, Access: &access}
@@ -114,14 +115,14 @@ func (c *crew) dismiss(h *hand) error {
 	return err
 }
 
-// joinAll starts as many, which see each other when it returns.
+// joinAll starts n processes and waits until each has all others as replicas.
 func (c *crew) joinAll(ctx context.Context, n int) error {
 	for i := range n {
 		if _, err := c.start(ctx, fmt.Sprintf("n%d", i+1)); err != nil {
 			return err
 		}
 	}
-	if _, err := c.hands[0].order(c.joining(c.hands[0])); err != nil { // the others find it
+	if _, err := c.hands[0].order(c.joining(c.hands[0])); err != nil { // the others join it
 		return err
 	}
 	if _, err := eachOwn(c.hands[1:], func(i int) dataOrder { return c.joining(c.hands[1+i]) }); err != nil {
@@ -131,20 +132,20 @@ func (c *crew) joinAll(ctx context.Context, n int) error {
 	return err
 }
 
-// order has a process do something, and waits for it.
+// order sends an order to a process and waits for the result.
 func (h *hand) order(o dataOrder) (dataAnswer, error) { return say[dataAnswer](h, o.Do, o) }
 
-// each has all processes do the same at a time.
+// each sends the same order to all processes at once.
 func each(hands []*hand, o dataOrder) ([]dataAnswer, error) {
 	return eachOwn(hands, func(int) dataOrder { return o })
 }
 
-// eachOwn has each process do its own.
+// eachOwn sends each process its own order at once.
 func eachOwn(hands []*hand, order func(i int) dataOrder) ([]dataAnswer, error) {
 	return atOnce(hands, (*hand).order, order)
 }
 
-// equal waits until all processes hold the same, and returns the digest of that.
+// equal waits until all processes hold the same data and returns its digest.
 func (c *crew) equal(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()
@@ -166,7 +167,7 @@ func (c *crew) equal(ctx context.Context) (string, error) {
 	}
 }
 
-// pause waits for a time.
+// pause waits for a duration.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -178,41 +179,41 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// What a parent can order.
+// The orders of the parent process.
 const (
 	orderJoin   = "join"   // the cluster, and start the replicator
-	orderAwait  = "await"  // as many replicas as Count
-	orderFill   = "fill"   // make Count keys from From on
+	orderAwait  = "await"  // until there are Count replicas
+	orderFill   = "fill"   // create Count keys, starting with From
 	orderUpdate = "update" // keys, for a time
-	orderAnswer = "answer" // raw requests of the bare client
-	orderRaw    = "raw"    // requests that carry as much, for a time
-	orderStats  = "stats"  // the figures
-	orderSync   = "sync"   // wait until all is held that has the Digest
-	orderSynced = "synced" // wait until all has come that others had
-	orderCheck  = "check"  // what the keys hold
-	orderDecode = "decode" // values that were encoded before, on one core
+	orderAnswer = "answer" // raw requests of the plain client
+	orderRaw    = "raw"    // send requests of the same size, for a time
+	orderStats  = "stats"  // return the figures
+	orderSync   = "sync"   // wait until the data has the Digest
+	orderSynced = "synced" // wait until the data of the other nodes has arrived
+	orderCheck  = "check"  // verify the keys
+	orderDecode = "decode" // decode values on one core
 	orderLeave  = "leave"  // the cluster
 )
 
-// dataOrder is what a parent orders a process that has a replicator to do: one thing at a time.
+// dataOrder is an order to a process with a replicator. A process executes one order at a time.
 type dataOrder struct {
 	Do string
-	// Name, Seeds and Access are for joining.
+	// Name, Seeds and Access are for orderJoin.
 	Name   string       `json:",omitempty"`
 	Seeds  []string     `json:",omitempty"`
 	Access *nats.Access `json:",omitempty"`
 	Set    string       `json:",omitempty"` // of keys
 	Kind   string       `json:",omitempty"` // kindCounter or kindSet
 	From   int          `json:",omitempty"`
-	Count  int          `json:",omitempty"` // of keys, of replicas, or of peers that a raw request goes to
+	Count  int          `json:",omitempty"` // of keys, of replicas, or of the peers of a raw request
 	Size   int          `json:",omitempty"` // of each set; of a raw request, in bytes
 	Answer int          `json:",omitempty"` // to a raw request, in bytes
 	Way    string       `json:",omitempty"` // of raw requests
-	// Callers is how many update at a time; by default dataCallers.
+	// Callers is the number of concurrent updates, dataCallers by default.
 	Callers int           `json:",omitempty"`
 	Length  time.Duration `json:",omitempty"`
 	Pause   time.Duration `json:",omitempty"` // of each caller after each update
-	// Digest is what others hold.
+	// Digest is the digest of other nodes.
 	Digest string
 }
 
@@ -222,10 +223,11 @@ const (
 	kindSet     = "ORSet"
 )
 
-// dataAnswer says what has come of an order.
+// dataAnswer is the result of an order.
 type dataAnswer struct {
 	Node identity.Node `json:",omitzero"`
-	// At is when the node was up, or when it had all: the wall time, which all processes on a machine share.
+	// At is the time at which the node was Up or held all data: the wall time, which all processes
+	// of a machine share.
 	At      time.Time     `json:",omitzero"`
 	Ops     int           `json:",omitempty"`
 	Took    time.Duration `json:",omitempty"`
@@ -237,7 +239,7 @@ type dataAnswer struct {
 	Count   *ddata.ProtocolStats `json:",omitempty"`
 }
 
-// dataSample is how long one update took, and when it ended.
+// dataSample is the duration of one update and the time at which it ended.
 type dataSample struct {
 	At   time.Time
 	Took time.Duration

@@ -37,21 +37,21 @@ func (b *run) rawDB(f func(*goleveldb.DB) error) error {
 	return errors.Join(err, db.Close(), os.RemoveAll(dir))
 }
 
-// rawEntry is a 16-byte key and a 200-byte value.
+// rawEntry returns a 16-byte key and a 200-byte value.
 func rawEntry(p notes, rng *rand.Rand, n int) (key [16]byte, value []byte) {
 	binary.BigEndian.PutUint64(key[:], rng.Uint64N(1000))
 	binary.BigEndian.PutUint64(key[8:], uint64(n)) //nolint:gosec // a count
 	return key, p.bytes(n, 200)
 }
 
-// rawBatches writes synced batches of entries and returns entries a second.
+// rawBatches writes synced batches of entries and returns the entries per second.
 func (b *run) rawBatches(p notes, size int) (rate float64, err error) {
 	err = b.rawDB(func(db *goleveldb.DB) error {
 		rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
 		batch := new(goleveldb.Batch)
 		n := 0
 		start := time.Now()
-		for n == 0 || time.Since(start) < b.settings.Length { // once at least
+		for n == 0 || time.Since(start) < b.settings.Length { // at least once
 			batch.Reset()
 			for range size {
 				n++
@@ -73,7 +73,7 @@ func (b *run) rawSingles(p notes) (samples []time.Duration, rate float64, err er
 	err = b.rawDB(func(db *goleveldb.DB) error {
 		rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
 		start := time.Now()
-		for n := 0; n == 0 || time.Since(start) < b.settings.Length; n++ { // once at least
+		for n := 0; n == 0 || time.Since(start) < b.settings.Length; n++ { // at least once
 			key, value := rawEntry(p, rng, n)
 			began := time.Now()
 			if err = db.Put(key[:], value, &opt.WriteOptions{Sync: true}); err != nil {
@@ -87,8 +87,8 @@ func (b *run) rawSingles(p notes) (samples []time.Duration, rate float64, err er
 	return samples, rate, err
 }
 
-// rawChannels is request and reply over channels: one goroutine for each entity,
-// the same callers, nothing encoded or stored.
+// rawChannels measures request and reply over channels: one goroutine per entity and the same
+// callers, without encoding or storage.
 func (b *run) rawChannels(entities, callers int, p notes) (float64, error) {
 	type request struct {
 		command add
@@ -129,8 +129,8 @@ func (b *run) rawChannels(entities, callers int, p notes) (float64, error) {
 	return c.rate(), err
 }
 
-// parseJournal splits the address of a journal into its scheme and the directory
-// or the connection string.
+// parseJournal splits the address of a journal into its scheme and its directory or connection
+// string.
 func parseJournal(address string) (scheme, dir string, err error) {
 	if address == "" {
 		return "", "", nil
@@ -141,12 +141,12 @@ func parseJournal(address string) (scheme, dir string, err error) {
 	scheme, dir, found := strings.Cut(address, ":")
 	switch {
 	case !found, scheme != "inmem" && scheme != "leveldb" && scheme != "nats", scheme != "leveldb" && dir != "":
-		return "", "", fmt.Errorf("bench: --journal %q: it has to be inmem:, leveldb:, leveldb:DIR, nats:, postgres: or a URL of PostgreSQL", address)
+		return "", "", fmt.Errorf("bench: --journal %q: must be inmem:, leveldb:, leveldb:DIR, nats:, postgres: or a PostgreSQL URL", address)
 	}
 	return scheme, dir, nil
 }
 
-// database is a journal and a snapshot store of their own.
+// database is a journal with its snapshot store.
 type database struct {
 	journal   journal.Journal
 	snapshots snapshot.Store
@@ -155,8 +155,8 @@ type database struct {
 	close     func() error
 }
 
-// open opens an empty store; LevelDB's is a new folder in the one that was
-// named, removed when the store is closed.
+// open opens an empty store. LevelDB's is a new directory in the configured one, removed when the
+// store is closed.
 func (b *run) open(ctx context.Context) (*database, error) {
 	if b.scheme == "postgres" {
 		return b.openPostgres(ctx)
@@ -179,7 +179,7 @@ func (b *run) open(ctx context.Context) (*database, error) {
 	}, nil
 }
 
-// folder makes an empty folder.
+// folder creates an empty directory.
 func (b *run) folder() (string, error) {
 	if b.dir != "" {
 		if err := os.MkdirAll(b.dir, 0o750); err != nil {

@@ -21,18 +21,18 @@ import (
 )
 
 const (
-	// nodeStableAfter is that of the downing strategy.
+	// nodeStableAfter is StableAfter of the downing strategy.
 	nodeStableAfter = 5 * time.Second
-	// nodePatience is when something has gone wrong.
+	// nodePatience is the time after which a step has failed.
 	nodePatience = 2 * time.Minute
-	// quietTime is how long the processor of a cluster is measured in which nothing happens.
+	// quietTime is the time over which the CPU use of an idle cluster is measured.
 	quietTime = 20 * time.Second
 
 	maxStart, maxDowned, maxProcessor = 5, 15, 1
 )
 
-// processes measures a cluster of three processes over a NATS server in this one: how long it takes until all are up, what a
-// node costs when nothing happens, and how long until one that was killed is downed.
+// processes measures a cluster of three processes over a NATS server in this one: the time until
+// all are Up, the cost of an idle node, and the time until a killed node is Down.
 func processes(ctx context.Context, b *run) ([]Result, error) {
 	var started, quiet, downed []float64
 	for i := range max(1, b.settings.Rounds) {
@@ -98,7 +98,7 @@ func (b *run) cluster(ctx context.Context, started, quiet, downed *[]float64) (e
 	return nil
 }
 
-// nodes is a fleet, and what is known of it.
+// nodes is a fleet and the latest report of each node.
 type nodes struct {
 	fleet *fleet.Fleet
 	views map[string]*fleet.View
@@ -106,7 +106,7 @@ type nodes struct {
 	cpu   map[string][]time.Duration
 }
 
-// until takes in reports until something holds.
+// until reads reports until a condition holds.
 func (c *nodes) until(ctx context.Context, holds func() bool) error {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()
@@ -130,7 +130,7 @@ func (c *nodes) until(ctx context.Context, holds func() bool) error {
 	return nil
 }
 
-// processor returns the largest share of a core that a node takes, in percent.
+// processor returns the largest share of a core that a node uses, in percent.
 func (c *nodes) processor(ctx context.Context, names []string, length time.Duration) (percent float64, err error) {
 	ask := func(times int) error {
 		for _, name := range names {
@@ -159,7 +159,7 @@ func (c *nodes) processor(ctx context.Context, names []string, length time.Durat
 	return percent, nil
 }
 
-// down reports whether some node takes another for down, or for removed.
+// down reports whether some node reports another one as Down or removed.
 func (c *nodes) down(n identity.Node) bool {
 	for _, v := range c.views {
 		if !v.Has(n) {
@@ -174,13 +174,14 @@ func (c *nodes) down(n identity.Node) bool {
 	return false
 }
 
-// reply is what a process says to its parent about an order.
+// reply is the result of an order.
 type reply[A any] struct {
 	Err    string `json:",omitempty"`
 	Answer A
 }
 
-// obey reads orders from in, one JSON object each, and replies to each of them on out, until in ends.
+// obey reads orders from in, one JSON object each, and writes the result of each to out, until in
+// ends.
 func obey[O, A any](in io.Reader, out io.Writer, do func(*O) (A, error)) error {
 	orders, replies := json.NewDecoder(in), json.NewEncoder(out)
 	for {
@@ -201,7 +202,7 @@ func obey[O, A any](in io.Reader, out io.Writer, do func(*O) (A, error)) error {
 	}
 }
 
-// say has a process do something, and waits for the reply.
+// say sends an order to a process and waits for the result.
 func say[A any](h *hand, do string, order any) (A, error) {
 	var r reply[A]
 	err := h.out.Encode(order)
@@ -217,7 +218,7 @@ func say[A any](h *hand, do string, order any) (A, error) {
 	return r.Answer, err
 }
 
-// atOnce has processes do something at a time, each its own.
+// atOnce runs a function for all processes concurrently.
 func atOnce[O, A any](hands []*hand, do func(*hand, O) (A, error), order func(i int) O) ([]A, error) {
 	answers := make([]A, len(hands))
 	errs := make(chan error, len(hands))
@@ -235,7 +236,7 @@ func atOnce[O, A any](hands []*hand, do func(*hand, O) (A, error), order func(i 
 	return answers, errors.Join(all...)
 }
 
-// startNode starts the node of such a process, which ends with Stop.
+// startNode starts the node of such a process. Stop ends it.
 func startNode(self identity.Node, access nats.Access, cfg cluster.Config) (*cluster.Node, error) {
 	carrier, err := nats.Connect(nats.Config{Access: access, Cluster: "bench", Self: self, Logger: cfg.Logger})
 	if err != nil {

@@ -23,8 +23,8 @@ const (
 func persist(ctx context.Context, b *run) ([]Result, error) {
 	p := newNotes()
 	var samples []time.Duration
-	var rows, orders []float64 // on Postgres: single rows, and bulk inserts with one order over all IDs
-	var ways []string          // which bulk insert was best
+	var rows, orders []float64 // on PostgreSQL: single rows, and bulk inserts with one order over all IDs
+	var ways []string          // the fastest bulk insert of each round
 	limits, values, err := b.alternate(
 		func() (float64, error) {
 			if b.scheme != "postgres" {
@@ -66,22 +66,22 @@ func persist(ctx context.Context, b *run) ([]Result, error) {
 		single, order := median(rows), median(orders)
 		return []Result{rate, Result{
 			Value: value, Unit: "asks/s", Limit: order, Ratio: value / order, Goal: goal, Better: higher,
-			Settings: settings, Detail: "limit is the same with one order over all IDs, as read sides need it: an identity column and its index",
+			Settings: settings, Detail: "the limit inserts with one order over all IDs, which read sides need: an identity column and its index",
 		}.judge(), Result{
 			Value: value, Unit: "asks/s", Limit: single, Ratio: value / single, Goal: 4, Better: higher,
-			Settings: settings, Detail: "limit is single rows, each a transaction, from 16 connections",
+			Settings: settings, Detail: "the limit is single rows, one transaction each, from 16 connections",
 		}.judge()}, nil
 	}
 	tail := Result{
 		Value: ms(p99), Unit: "ms p99", Limit: ms(p50), Ratio: ms(p99) / ms(p50), Goal: 15, Better: lower,
-		Settings: settings, Detail: "limit is the p50 of the same asks",
+		Settings: settings, Detail: "the limit is the p50 of the same asks",
 	}.judge()
 	return []Result{rate, tail}, nil
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// persistLimit measures what persist is held against.
+// persistLimit measures the raw limit of persist.
 func (b *run) persistLimit(p notes) (float64, error) {
 	if b.scheme == "inmem" {
 		return b.rawChannels(persistEntities, persistCallers, p)
@@ -89,7 +89,7 @@ func (b *run) persistLimit(p notes) (float64, error) {
 	return b.rawBatches(p, 1000)
 }
 
-// adding has callers add to entities for a while, and verifies.
+// adding lets callers add to entities for a time, and verifies the sums.
 func (b *run) adding(ctx context.Context, p notes, entities, callers int) (c crowd, err error) {
 	s, err := b.open(ctx)
 	if err != nil {
@@ -102,7 +102,7 @@ func (b *run) adding(ctx context.Context, p notes, entities, callers int) (c cro
 	}
 	defer func() { err = errors.Join(err, rt.Close(ctx)) }()
 	targets := refs(h, entities)
-	for _, to := range targets { // start them all
+	for _, to := range targets { // start all entities
 		if _, err = eventsourcing.Ask(ctx, to, read{}); err != nil {
 			return c, err
 		}
@@ -113,11 +113,11 @@ func (b *run) adding(ctx context.Context, p notes, entities, callers int) (c cro
 	return c, verify(ctx, s, targets, int64(c.ops))
 }
 
-// slowDisk is the latency of a synced write from which on a disk counts as one
-// that waits: below it nothing can be told about group commit.
+// slowDisk is the minimum latency of a synced write for a verdict: with a faster sync, group commit
+// has no effect.
 const slowDisk = 60 * time.Microsecond
 
-// hot measures one entity under many callers.
+// hot measures one entity with many callers.
 func hot(ctx context.Context, b *run) ([]Result, error) {
 	p := newNotes()
 	var synced []time.Duration
@@ -148,8 +148,7 @@ func hot(ctx context.Context, b *run) ([]Result, error) {
 	return []Result{b.diskBound(r, synced)}, nil
 }
 
-// rawSingle writes single entries from one goroutine, each durable before the
-// next.
+// rawSingle writes single entries from one goroutine, each durable before the next.
 func (b *run) rawSingle(ctx context.Context, p notes) (samples []time.Duration, rate float64, err error) {
 	if b.scheme == "postgres" {
 		return b.rawRows(ctx, p, 1)
@@ -157,7 +156,7 @@ func (b *run) rawSingle(ctx context.Context, p notes) (samples []time.Duration, 
 	return b.rawSingles(p)
 }
 
-// diskBound judges a result if the disk is one that waits.
+// diskBound judges a result if a sync takes time on this disk.
 func (b *run) diskBound(r Result, synced []time.Duration) Result {
 	if percentile(synced, 0.5) < slowDisk {
 		return r
@@ -203,7 +202,7 @@ func latency(ctx context.Context, b *run) ([]Result, error) {
 	return results, nil
 }
 
-// asking measures every ask of a lone caller.
+// asking measures every ask of a single caller.
 func (b *run) asking(ctx context.Context, p notes) (samples []time.Duration, err error) {
 	s, err := b.open(ctx)
 	if err != nil {
@@ -221,7 +220,7 @@ func (b *run) asking(ctx context.Context, p notes) (samples []time.Duration, err
 	}
 	start := time.Now()
 	var n int64
-	for n == 0 || time.Since(start) < b.settings.Length { // once at least
+	for n == 0 || time.Since(start) < b.settings.Length { // at least once
 		n++
 		began := time.Now()
 		sum, err := eventsourcing.Ask(ctx, to, add{N: 1, Note: p.bytes(int(n), noteSize)})

@@ -20,15 +20,15 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// rawWay is one way to insert events by hand.
+// rawWay is one way to insert events without Refold.
 type rawWay struct {
 	name string
-	size int // events a statement
+	size int // events per statement
 	conn int // connections
 	copy bool
 }
 
-// bulkWays are what a batch is held against: the best of them is the limit.
+// bulkWays are the alternatives for a batch; the fastest is the limit.
 func bulkWays() []rawWay {
 	var ways []rawWay
 	for _, conns := range []int{1, 2, 4} {
@@ -40,8 +40,8 @@ func bulkWays() []rawWay {
 	return ways
 }
 
-// rawBulk measures all ways of bulkWays for a share of the time each, and
-// returns the best rate with its name.
+// rawBulk measures all bulkWays for an equal share of the time and returns the best rate with its
+// name.
 func (b *run) rawBulk(ctx context.Context, p notes, ordered bool) (best float64, name string, err error) {
 	ways := bulkWays()
 	for _, way := range ways {
@@ -56,7 +56,7 @@ func (b *run) rawBulk(ctx context.Context, p notes, ordered bool) (best float64,
 	return best, name, nil
 }
 
-// rawInserts inserts events for a while and returns events a second.
+// rawInserts inserts events for a time and returns the events per second.
 func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, ordered bool, length time.Duration) (rate float64, err error) {
 	err = b.rawTable(ctx, ordered, func(table string) error {
 		var connected, ended sync.WaitGroup
@@ -96,8 +96,8 @@ func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, ordered bool,
 	return rate, err
 }
 
-// rawInsert inserts the events with the numbers done+1 to done+size of a
-// connection, over 1,000 IDs, as one transaction.
+// rawInsert inserts the events with the numbers done+1 to done+size of a connection, over 1,000
+// IDs, in one transaction.
 func rawInsert(ctx context.Context, conn *pgx.Conn, table string, way rawWay, p notes, worker, done int) error {
 	ids, nrs := make([]string, way.size), make([]int64, way.size)
 	times, payloads := make([]time.Time, way.size), make([][]byte, way.size)
@@ -121,13 +121,13 @@ func rawInsert(ctx context.Context, conn *pgx.Conn, table string, way rawWay, p 
 	return err
 }
 
-// splitTable undoes the quoting of rawTable.
+// splitTable reverts the quoting of rawTable.
 func splitTable(table string) (schema, name string) {
 	return table[1 : len(table)-len(`".raw`)], "raw"
 }
 
-// rawRows inserts single rows, each a transaction, and measures each when there
-// is one connection.
+// rawRows inserts single rows, one transaction each, and measures each one if there is a single
+// connection.
 func (b *run) rawRows(ctx context.Context, p notes, conns int) (samples []time.Duration, rate float64, err error) {
 	way := rawWay{size: 1, conn: conns}
 	if conns > 1 {
@@ -137,7 +137,7 @@ func (b *run) rawRows(ctx context.Context, p notes, conns int) (samples []time.D
 	err = b.rawTable(ctx, false, func(table string) error {
 		return b.rawConn(ctx, func(conn *pgx.Conn) error {
 			start := time.Now()
-			for n := 0; n == 0 || time.Since(start) < b.settings.Length; n++ { // once at least
+			for n := 0; n == 0 || time.Since(start) < b.settings.Length; n++ { // at least once
 				began := time.Now()
 				if failed := rawInsert(ctx, conn, table, way, p, 0, n); failed != nil {
 					return failed
@@ -151,8 +151,8 @@ func (b *run) rawRows(ctx context.Context, p notes, conns int) (samples []time.D
 	return samples, rate, err
 }
 
-// rawSelect fills a raw table with the events of one entity, and measures how
-// fast they are selected and decoded.
+// rawSelect fills a raw table with the events of one entity and measures selecting and decoding
+// them.
 func (b *run) rawSelect(ctx context.Context, n int, p notes, measure func(scan func() (float64, error)) error) error {
 	return b.rawTable(ctx, false, func(table string) error {
 		return b.rawConn(ctx, func(conn *pgx.Conn) error {
@@ -198,13 +198,13 @@ func scanRows(ctx context.Context, conn *pgx.Conn, table string, n int) (float64
 		return 0, err
 	}
 	if sum != int64(n) {
-		return 0, errors.New("the raw rows add up to " + strconv.FormatInt(sum, 10))
+		return 0, errors.New("the sum of the raw rows is " + strconv.FormatInt(sum, 10))
 	}
 	return float64(n) / time.Since(began).Seconds(), nil
 }
 
-// connectDSN says which server a run uses: the one that was named, or a private
-// one with the durability that PostgreSQL has by itself, which stop ends.
+// connectDSN returns the DSN of the configured server, or of a private one with PostgreSQL's
+// default durability, which stop ends.
 func (b *run) connectDSN(ctx context.Context) (stop func() error, err error) {
 	if b.scheme != "postgres" || b.dsn != "" {
 		return func() error { return nil }, nil
@@ -218,8 +218,7 @@ func (b *run) connectDSN(ctx context.Context) (stop func() error, err error) {
 	return server.Close, nil
 }
 
-// openPostgres opens an empty store in a schema of its own, which is dropped
-// when the store is closed.
+// openPostgres opens an empty store in its own schema, which is dropped when the store is closed.
 func (b *run) openPostgres(ctx context.Context) (*database, error) {
 	schema := "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // no secret
 	db, err := postgres.Open(ctx, b.dsn, postgres.Config{Schema: schema, MaxConns: 16, CachedStatements: true})
@@ -232,7 +231,7 @@ func (b *run) openPostgres(ctx context.Context) (*database, error) {
 	}, nil
 }
 
-// drop removes a schema with all that is in it.
+// drop removes a schema with its contents.
 func (b *run) drop(ctx context.Context, schema string) (err error) {
 	return b.rawConn(ctx, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "DROP SCHEMA "+pgx.Identifier{schema}.Sanitize()+" CASCADE")
@@ -240,18 +239,18 @@ func (b *run) drop(ctx context.Context, schema string) (err error) {
 	})
 }
 
-// rawConn runs f on a connection of its own.
+// rawConn runs f on its own connection.
 func (b *run) rawConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, b.dsn)
 	if err != nil {
-		return errors.New("bench: connect to the server for the raw figure") // the cause may hold the password
+		return errors.New("bench: connect to the server for the raw figure") // the cause may contain the password
 	}
 	return errors.Join(f(conn), conn.Close(context.WithoutCancel(ctx)))
 }
 
-// rawTable runs f with the name of an empty table that holds what any log of
-// events has to: an ID, a number, a time, a payload and the primary key. With ordered it
-// has the one order over all IDs too, which read sides need.
+// rawTable runs f with the name of an empty table with the minimum of any event log: an ID, a
+// number, a time, a payload and the primary key. With ordered it also has the order over all IDs
+// that read sides need.
 func (b *run) rawTable(ctx context.Context, ordered bool, f func(table string) error) error {
 	schema := "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // no secret
 	quoted := pgx.Identifier{schema}.Sanitize()
@@ -271,13 +270,13 @@ func (b *run) rawTable(ctx context.Context, ordered bool, f func(table string) e
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("bench: make the raw table: %w", err)
+		return fmt.Errorf("bench: create the raw table: %w", err)
 	}
 	return errors.Join(f(quoted+".raw"), b.drop(context.WithoutCancel(ctx), schema))
 }
 
-// postgresAddress reports whether a journal's address is one of Postgres, and
-// its connection string; none means a private server.
+// postgresAddress reports whether a journal's address is one of PostgreSQL, and returns its
+// connection string; an empty one means a private server.
 func postgresAddress(address string) (dsn string, ok bool) {
 	if address == "postgres:" {
 		return "", true

@@ -24,13 +24,12 @@ import (
 
 const (
 	backlogIDs  = 1000
-	backlogPage = 1000 // events that are read at once, and handled in one transaction
+	backlogPage = 1000 // events per page and transaction
 )
 
-// project measures how fast an exactly-once projection works off a backlog,
-// against a loop written by hand that reads the same events in batches,
-// decodes them, adds them up in the same table and keeps its position, in
-// one transaction a batch.
+// project measures an exactly-once projection with a backlog. The limit is a hand-written loop that
+// reads the same events in batches, decodes them, adds them up in the same table and stores its
+// position, in one transaction per batch.
 func project(ctx context.Context, b *run) (results []Result, err error) {
 	n := b.scaled(200_000)/backlogIDs*backlogIDs + backlogIDs
 	p := newNotes()
@@ -45,7 +44,7 @@ func project(ctx context.Context, b *run) (results []Result, err error) {
 	}
 	pool, err := pgxpool.New(ctx, b.dsn)
 	if err != nil {
-		return nil, errors.New("bench: connect to the server for the read model") // the cause may hold the password
+		return nil, errors.New("bench: connect to the server for the read model") // the cause may contain the password
 	}
 	defer pool.Close()
 	sums := pgx.Identifier{s.schema, "sums"}.Sanitize()
@@ -84,7 +83,7 @@ func project(ctx context.Context, b *run) (results []Result, err error) {
 func fillMany(ctx context.Context, j journal.Journal, ids, each int, p notes) error {
 	names := codec.Types(codec.Name[added]("added"))
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	const step = 10 // events of a write
+	const step = 10 // events per write
 	for done := 0; done < each; {
 		count := min(step, each-done)
 		writes := make([]journal.Write, ids)
@@ -107,7 +106,7 @@ func fillMany(ctx context.Context, j journal.Journal, ids, each int, p notes) er
 	return nil
 }
 
-// summed empties the read model, has it filled, and checks it.
+// summed empties the read model, fills it, and checks it.
 func (b *run) summed(ctx context.Context, pool *pgxpool.Pool, sums string, want int, work func() (float64, error)) (rate float64, err error) {
 	if _, err = pool.Exec(ctx, "TRUNCATE "+sums); err != nil {
 		return 0, err
@@ -125,7 +124,7 @@ func (b *run) summed(ctx context.Context, pool *pgxpool.Pool, sums string, want 
 	return rate, nil
 }
 
-// catchUp runs a new projection until it has handled everything.
+// catchUp runs a new projection until it has handled all events.
 func catchUp(ctx context.Context, s *database, pool *pgxpool.Pool, name, sums string, n int) (float64, error) {
 	store, err := pgprojection.NewStore(pool, pgprojection.Config{Schema: s.schema})
 	if err != nil {
@@ -156,7 +155,7 @@ func catchUp(ctx context.Context, s *database, pool *pgxpool.Pool, name, sums st
 	return float64(n) / time.Since(began).Seconds(), nil
 }
 
-// totals are what a batch adds to the read model.
+// totals are the additions of a batch to the read model.
 type totals struct {
 	at     map[string]int
 	ids    []string
@@ -183,8 +182,7 @@ func (t *totals) store(ctx context.Context, tx pgx.Tx, sums string) error {
 	return err
 }
 
-// rawBacklog fills a raw table with the same events, and measures with a function
-// that works them off.
+// rawBacklog fills a raw table with the same events and measures a function that handles them.
 func (b *run) rawBacklog(ctx context.Context, n int, p notes, measure func(work func(sums string) (float64, error)) error) error {
 	return b.rawTable(ctx, false, func(table string) error {
 		return b.rawConn(ctx, func(conn *pgx.Conn) error {
@@ -254,13 +252,12 @@ func workOff(ctx context.Context, conn *pgx.Conn, table, schema, sums string, n 
 }
 
 const (
-	liveIDs    = 100                   // events of one append, each of another ID
-	livePeriod = 10 * time.Millisecond // from one append to the next
+	liveIDs    = 100                   // events per append, each of another ID
+	livePeriod = 10 * time.Millisecond // interval between two appends
 )
 
-// live measures how long after its commit an event reaches a live query of
-// another handle, as another process would have it, while 10,000 events a second are
-// written.
+// live measures the delay from the commit of an event to its delivery by a live query of another
+// handle, like in another process, while 10,000 events per second are written.
 func live(ctx context.Context, b *run) (results []Result, err error) {
 	var delays []time.Duration
 	for i := range max(1, b.settings.Rounds) {
@@ -314,7 +311,7 @@ func (b *run) liveRound(ctx context.Context) (delays []time.Duration, err error)
 		if n >= uint64(len(committed)) {
 			return nil, fmt.Errorf("wrong event %d of %q", e.SequenceNr, e.ID)
 		}
-		delay := time.Duration(0) // it came before its append returned
+		delay := time.Duration(0) // it arrived before its append returned
 		if at := committed[n].Load(); at > 0 {
 			delay = max(0, time.Since(start)-time.Duration(at))
 		}
@@ -325,7 +322,7 @@ func (b *run) liveRound(ctx context.Context) (delays []time.Duration, err error)
 	return delays, nil
 }
 
-// writePaced appends at a steady rate and notes when each append returned.
+// writePaced appends at a steady rate and records when each append returned.
 func writePaced(ctx context.Context, j journal.Journal, start time.Time, committed []atomic.Int64) error {
 	ticks := time.NewTicker(livePeriod)
 	defer ticks.Stop()

@@ -20,8 +20,7 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// fill appends events to one counter, straight to the journal, and returns the
-// time of the last.
+// fill appends events to one counter directly in the journal and returns the time of the last one.
 func fill(ctx context.Context, j journal.Journal, pid string, n int, p notes) (time.Time, error) {
 	names := codec.Types(codec.Name[added]("added"))
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -43,7 +42,7 @@ func fill(ctx context.Context, j journal.Journal, pid string, n int, p notes) (t
 	return at, nil
 }
 
-// firstReply opens a runtime and times the first reply of a counter.
+// firstReply opens a runtime and measures the first reply of a counter.
 func firstReply(ctx context.Context, s *database, typ eventsourcing.Type[command, event], id string, want int64) (time.Duration, error) {
 	rt, h, err := host(ctx, s, typ)
 	if err != nil {
@@ -53,7 +52,7 @@ func firstReply(ctx context.Context, s *database, typ eventsourcing.Type[command
 	sum, err := eventsourcing.Ask(ctx, h.Ref(id), read{})
 	took := time.Since(began)
 	if err == nil && sum != want {
-		err = fmt.Errorf("the refolded counter holds %d, want %d", sum, want)
+		err = fmt.Errorf("the recovered counter holds %d, want %d", sum, want)
 	}
 	return took, errors.Join(err, rt.Close(ctx))
 }
@@ -89,8 +88,8 @@ func recoverEvents(ctx context.Context, b *run) (results []Result, err error) {
 	}.judge()}, nil
 }
 
-// rawEvents writes the same events without Refold, and measures with a function
-// that reads and decodes them all.
+// rawEvents writes the same events without Refold and measures a function that reads and decodes
+// them.
 func (b *run) rawEvents(ctx context.Context, n int, p notes, measure func(scan func() (float64, error)) error) error {
 	if b.scheme == "postgres" {
 		return b.rawSelect(ctx, n, p, measure)
@@ -187,7 +186,7 @@ func recoverSnapshot(ctx context.Context, b *run) (results []Result, err error) 
 	}.judge()}, nil
 }
 
-// saveSnapshots saves the states that a counter of ones has at each thousand.
+// saveSnapshots saves the state of a counter after each thousand events.
 func saveSnapshots(ctx context.Context, s *database, n int, at time.Time) error {
 	for seq := 1000; seq <= n; seq += 1000 {
 		payload, err := msgpack.Marshal(&counter{Sum: int64(seq)})

@@ -19,7 +19,7 @@ const residents = 1_000_000
 // residentPad is the size of the state of each resident entity, in bytes.
 const residentPad = 100
 
-// wakeAll starts n entities, a crowd at a time.
+// wakeAll starts n entities, a batch at a time.
 func wakeAll(ctx context.Context, h *eventsourcing.Entities[command, event], n int) error {
 	const starters = 64
 	errs := make(chan error, starters)
@@ -41,7 +41,7 @@ func wakeAll(ctx context.Context, h *eventsourcing.Entities[command, event], n i
 	return errors.Join(all...)
 }
 
-// heap is what is in use after a collection.
+// heap returns the heap in use after a garbage collection.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -50,7 +50,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// resident measures what an idle entity costs beyond its state.
+// resident measures the memory of an idle entity beyond its state.
 func resident(ctx context.Context, b *run) (results []Result, err error) {
 	n := b.scaled(residents)
 	s, err := b.open(ctx)
@@ -66,7 +66,7 @@ func resident(ctx context.Context, b *run) (results []Result, err error) {
 
 	goroutines := runtime.NumGoroutine()
 	before := heap()
-	states := make([]*counter, n) // what the states alone cost
+	states := make([]*counter, n) // the memory of the states alone
 	for i := range states {
 		states[i] = &counter{Pad: make([]byte, residentPad)}
 	}
@@ -93,7 +93,7 @@ func resident(ctx context.Context, b *run) (results []Result, err error) {
 	}, nil
 }
 
-// wake measures reads of resident entities picked at random.
+// wake measures reads of random resident entities.
 func wake(ctx context.Context, b *run) (results []Result, err error) {
 	n := b.scaled(residents)
 	p := newNotes()

@@ -29,14 +29,14 @@ const (
 	maxPlace, maxPlaceSaves = 5, 200
 )
 
-// placed is what it took to give all shards a home.
+// placed is the cost of allocating all shards.
 type placed struct {
 	took         time.Duration
 	saves, bytes float64
 }
 
-// shardPlace measures how long it takes until all shards have a home, from the first message on, and what the coordinator stores for
-// that: in a journal, or in replicated data where the row runs on NATS.
+// shardPlace measures the time from the first message until all shards have a home, and the data
+// that the coordinator stores for it: in a journal, or in replicated data if the row runs on NATS.
 func shardPlace(ctx context.Context, b *run) ([]Result, error) {
 	n := max(100, b.scaled(placeShards))
 	var took, saves, size []float64
@@ -59,7 +59,7 @@ func shardPlace(ctx context.Context, b *run) ([]Result, error) {
 	}, nil
 }
 
-// place runs nodes once.
+// place runs the nodes once.
 func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 	server, err := embedded.Start(embedded.Config{}) //nolint:contextcheck // the server lives until Close
 	if err != nil {
@@ -68,7 +68,7 @@ func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 	defer func() { err = errors.Join(err, server.Close()) }()
 	entities := &run{settings: b.settings, scheme: b.scheme, dir: b.dir}
 	if b.scheme == "nats" {
-		entities.scheme = "inmem" // each node has its own, which is as good where nothing is stored
+		entities.scheme = "inmem" // each node has its own, which is sufficient because entities store nothing
 	}
 	s, err := entities.open(ctx)
 	if err != nil {
@@ -109,20 +109,21 @@ func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 	return p, p.measure(ctx, regions, shards, count)
 }
 
-// numbered is the shard of an entity whose ID is a number.
+// numbered returns the shard of an entity whose ID is a number.
 func numbered(id string) sharding.Shard {
 	n, _ := strconv.ParseUint(id, 10, 31)
 	return sharding.Shard(n)
 }
 
-// measure sends a message to an entity of each shard, and waits until the node from which they come knows all homes.
+// measure sends a message to an entity of each shard and waits until the sending node has all
+// homes.
 func (p *placed) measure(ctx context.Context, regions []*sharding.Region[tallyCommand], shards int, count *saves) error {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()
 	if err := registered(ctx, regions); err != nil {
 		return err
 	}
-	from := regions[1] // it does not have the coordinator
+	from := regions[1] // it does not run the coordinator
 	calls, bytes := count.calls.Load(), count.bytes.Load()
 	began := time.Now()
 	for i := range shards {
@@ -146,7 +147,7 @@ func (p *placed) measure(ctx context.Context, regions []*sharding.Region[tallyCo
 	return allAnswer(ctx, from, shards)
 }
 
-// allAnswer asks an entity of each shard.
+// allAnswer sends an ask to an entity of each shard.
 func allAnswer(ctx context.Context, from *sharding.Region[tallyCommand], shards int) error {
 	errs := make([]error, dataCallers)
 	var wg sync.WaitGroup
@@ -161,7 +162,7 @@ func allAnswer(ctx context.Context, from *sharding.Region[tallyCommand], shards 
 	return firstError(errs)
 }
 
-// registered waits until the coordinator knows all regions.
+// registered waits until all regions are registered with the coordinator.
 func registered(ctx context.Context, regions []*sharding.Region[tallyCommand]) error {
 	for _, r := range regions {
 		for {
@@ -180,13 +181,13 @@ func registered(ctx context.Context, regions []*sharding.Region[tallyCommand]) e
 	return nil
 }
 
-// saves counts what coordinators store: events, or whole states.
+// saves counts the saves of coordinators: events, or whole states.
 type saves struct {
 	states       bool
 	calls, bytes atomic.Int64
 }
 
-// countedStores count what goes to others.
+// countedStores counts the saves of another store.
 type countedStores struct {
 	sharding.CoordinatorStores
 

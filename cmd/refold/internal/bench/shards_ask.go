@@ -23,8 +23,8 @@ const (
 	minAskThere, minAskHere = 0.8, 0.7
 )
 
-// shardAsks measures asks through a region: of entities in another process, beside raw requests between the same processes, and of
-// entities in the same one, beside those of a local host.
+// shardAsks measures asks through a region: of entities in another process, beside raw requests
+// between the same processes, and of entities in the same process, beside asks of a local host.
 func shardAsks(ctx context.Context, b *run) (results []Result, err error) {
 	c, err := newShardCrew(b.settings.ShardNode) //nolint:contextcheck // the server lives until close
 	if err != nil {
@@ -69,7 +69,7 @@ func shardAsks(ctx context.Context, b *run) (results []Result, err error) {
 	return results, nil
 }
 
-// where asks entities where they are, and so finds some here and some there.
+// where asks entities for their node and sorts them into local and remote ones.
 func (s *shardServer) where(ctx context.Context, n int) (shardAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()
@@ -90,7 +90,7 @@ func (s *shardServer) where(ctx context.Context, n int) (shardAnswer, error) {
 	return shardAnswer{}, nil
 }
 
-// echo has callers ask for a while.
+// echo lets callers ask for a time.
 func (s *shardServer) echo(ctx context.Context, o *shardOrder) (shardAnswer, error) {
 	payload := newNotes().bytes(0, echoSize)
 	var ask func(caller int) ([]byte, error)
@@ -136,7 +136,7 @@ func (s *shardServer) echo(ctx context.Context, o *shardOrder) (shardAnswer, err
 	return shardAnswer{Ops: c.ops, Took: c.elapsed}, err
 }
 
-// bare is the connection of the bare client, which is open until the process ends.
+// bare is the connection of the plain client, which stays open until the process ends.
 func (s *shardServer) bare() (*natsgo.Conn, error) {
 	if s.conn != nil {
 		return s.conn, nil
@@ -150,7 +150,7 @@ func (s *shardServer) bare() (*natsgo.Conn, error) {
 	return conn, nil
 }
 
-// dial connects the bare client.
+// dial connects the plain client.
 func dial(access nats.Access) (*natsgo.Conn, error) {
 	token, err := os.ReadFile(access.TokenFile)
 	if err != nil {

@@ -18,15 +18,16 @@ import (
 )
 
 const (
-	// killBefore is how long the load goes on before a node is killed, killAfter after all shards answer again.
+	// killBefore is the duration of the load before a node is killed, killAfter after all shards
+	// reply again.
 	killBefore = 5 * time.Second
 	killAfter  = 2 * time.Second
 
-	// maxKill is how much longer it may take than what is waited for on purpose.
+	// maxKill is the maximum time beyond the configured waits.
 	maxKill = 8
 )
 
-// killed is what has come of one kill.
+// killed is the result of one kill.
 type killed struct {
 	strained
 
@@ -44,11 +45,11 @@ func (k killed) String() string {
 	return s
 }
 
-// beyond is how much longer it took than to notice, to see that nothing changes any more, and for the margin.
+// beyond returns the time beyond detection, stable-after and margin.
 func (k killed) beyond() float64 { return (k.all - k.noticed - 2*nodeStableAfter).Seconds() }
 
-// shardKill measures what happens when one of three nodes is killed: the oldest, which has the coordinator, the leader of the cluster, or
-// neither.
+// shardKill measures the failure of one of three nodes: the oldest, which runs the coordinator, the
+// leader of the cluster, or another one.
 func shardKill(ctx context.Context, b *run) ([]Result, error) {
 	var results []Result
 	for _, replicated := range []bool{false, true} {
@@ -58,7 +59,7 @@ func shardKill(ctx context.Context, b *run) ([]Result, error) {
 		}
 		if b.settings.Scale > 1 {
 			if replicated {
-				break // each takes a while
+				break // each run takes minutes
 			}
 			victims = victims[:1]
 		}
@@ -97,7 +98,8 @@ func (b *run) killResults(victim, store string, runs []killed) []Result {
 	}
 }
 
-// killNames are the names of the nodes in the order in which they join, and who is what: the leader is the first by address.
+// killNames are the names of the nodes in the order in which they join. The leader is the first by
+// address.
 func killNames() (names []string, who map[string]string) {
 	return []string{"n2", "n1", "n3"}, map[string]string{"oldest": "n2", "leader": "n1", "plain": "n3"}
 }
@@ -143,7 +145,8 @@ func (b *run) kill(ctx context.Context, who string, replicated bool) (k killed, 
 	return k, err
 }
 
-// learn takes in what the others have seen: of the victim the last of them, and of each other what was false.
+// learn evaluates the observations of the other nodes: the last one about the victim, and false
+// ones about live nodes.
 func (k *killed) learn(others []*hand, victim string, at time.Time) error {
 	answers, err := shardEach(others, func(int) shardOrder { return shardOrder{Do: shardSeen} })
 	if err != nil {
@@ -168,28 +171,29 @@ func (k *killed) learn(others []*hand, victim string, at time.Time) error {
 }
 
 const (
-	// probePause is between two asks of the entity that stands for a shard, probeTimeout how long one of them may take.
+	// probePause is the pause between two asks of a shard's entity, probeTimeout the time-out of
+	// one ask.
 	probePause   = 250 * time.Millisecond
 	probeTimeout = 2 * time.Second
-	// probePatience is when a shard will never answer.
+	// probePatience is the time after which a shard counts as lost.
 	probePatience = 2 * time.Minute
 )
 
-// What a node learns of another.
+// The observations of a node about another one.
 const (
 	eventUnreachable = "unreachable"
 	eventDowned      = "downed"
 	eventRemoved     = "removed"
 )
 
-// seenEvent is something that a node has learned of another.
+// seenEvent is one observation about another node.
 type seenEvent struct {
 	Kind string
 	Node identity.Node
 	At   time.Time
 }
 
-// watch keeps what the node learns of the others.
+// watch records the node's observations.
 func (s *shardServer) watch(ctx context.Context) {
 	kinds := map[cluster.EventKind]string{
 		cluster.MemberUnreachable: eventUnreachable, cluster.MemberDowned: eventDowned, cluster.MemberRemoved: eventRemoved,
@@ -203,15 +207,15 @@ func (s *shardServer) watch(ctx context.Context) {
 	}
 }
 
-// learned returns that.
+// learned returns them.
 func (s *shardServer) learned() shardAnswer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return shardAnswer{Seen: slices.Clone(s.seen)}
 }
 
-// probe asks an entity of each shard again and again until it answers, and the coordinator until there is one. Answered is when
-// the last of them did, At when the coordinator did.
+// probe asks an entity of each shard until it replies, and the coordinator until one is active.
+// Answered is the time of the last reply, At that of the coordinator.
 func (s *shardServer) probe(ctx context.Context) (a shardAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probePatience)
 	defer cancel()

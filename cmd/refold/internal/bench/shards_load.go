@@ -16,38 +16,39 @@ import (
 )
 
 const (
-	// loadPatience is when an ask has failed.
+	// loadPatience is the time-out of an ask.
 	loadPatience = 30 * time.Second
-	// loadOpen is how many asks of a process may be on their way.
+	// loadOpen is the maximum number of open asks per process.
 	loadOpen = 50_000
-	// loadTick is how often those are made that are due.
+	// loadTick is the interval of checks for due asks.
 	loadTick = time.Millisecond
-	// loadErrors is how many errors are told.
+	// loadErrors is the maximum number of reported errors.
 	loadErrors = 5
 )
 
-// asking is a load: asks of random entities at a rate, whether they are answered or not, half of them commands that are
-// stored. It keeps what was acknowledged.
+// asking is a load: asks of random entities at a fixed rate, independent of replies. Half of them
+// are stored. It records the acknowledged ones.
 type asking struct {
 	region  *sharding.Region[tallyCommand]
 	notes   notes
 	ids     []string
-	acked   []atomic.Int64 // of each
-	unknown []atomic.Int64 // may be stored
+	acked   []atomic.Int64 // of each entity
+	unknown []atomic.Int64 // with an unknown outcome
 
 	stop  func()
-	ended sync.WaitGroup // the loop, and all asks
+	ended sync.WaitGroup // the loop and all asks
 	began time.Time
 	open  atomic.Int64
 
 	mu      sync.Mutex
-	took    time.Duration // for how long asks were made
-	samples []dataSample  // At is when it was due
+	took    time.Duration // the duration of the load
+	samples []dataSample  // At is the due time
 	failed  int
 	errors  []string
 }
 
-// ask begins to ask the entities of a part. What a load before has been told about the same entities counts on.
+// ask starts a load on the entities of a part. Acknowledgements of an earlier load on the same
+// entities are kept.
 func ask(ctx context.Context, region *sharding.Region[tallyCommand], o *shardOrder, before *asking) *asking {
 	ctx, stop := context.WithCancel(ctx)
 	a := &asking{region: region, notes: newNotes(), stop: stop, began: time.Now()}
@@ -67,7 +68,7 @@ func ask(ctx context.Context, region *sharding.Region[tallyCommand], o *shardOrd
 func (a *asking) loop(ctx context.Context, rate int) {
 	rng := randoms(1)[0]
 	each := time.Second / time.Duration(rate)
-	asks := context.WithoutCancel(ctx) // those that were made are answered
+	asks := context.WithoutCancel(ctx) // asks that were made are awaited
 	for n := 0; pause(ctx, loadTick) == nil; {
 		for due := a.began.Add(time.Duration(n) * each); !due.After(time.Now()) && a.open.Load() < loadOpen; due = due.Add(each) {
 			n++
@@ -113,7 +114,7 @@ func (a *asking) one(ctx context.Context, i int, stored bool, note []byte, due t
 	}
 }
 
-// halt ends the load, and waits for the answers. Open is how many there were to wait for.
+// halt ends the load and waits for the replies. Open is the number of asks that were open.
 func (a *asking) halt() shardAnswer {
 	open := int(a.open.Load())
 	a.stop()
@@ -121,7 +122,7 @@ func (a *asking) halt() shardAnswer {
 	return shardAnswer{Ops: len(a.samples), Took: a.took, Open: open, Failed: a.failed, First: a.errors}
 }
 
-// times returns how long those asks took that were due in a time, sorted.
+// times returns the sorted durations of asks that were due within a time.
 func (a *asking) times(from, to time.Time) shardAnswer {
 	var took []time.Duration
 	for _, s := range a.samples {
@@ -133,7 +134,7 @@ func (a *asking) times(from, to time.Time) shardAnswer {
 	return shardAnswer{Times: took}
 }
 
-// check reads all entities that were raised.
+// check reads all entities with acknowledged commands.
 func (a *asking) check(ctx context.Context) (shardAnswer, error) {
 	lost := make([]int, dataCallers)
 	errs := make([]error, dataCallers)
@@ -167,7 +168,7 @@ func (a *asking) check(ctx context.Context) (shardAnswer, error) {
 	return answer, firstError(errs)
 }
 
-// fill wakes the entities of a part.
+// fill starts the entities of a part.
 func (s *shardServer) fill(ctx context.Context, o *shardOrder) (shardAnswer, error) {
 	errs := make([]error, dataCallers)
 	began := time.Now()
@@ -194,7 +195,7 @@ func (s *shardServer) runs(ctx context.Context) (a shardAnswer, err error) {
 	return a, err
 }
 
-// spread counts which node has how many shards.
+// spread counts the shards of each node.
 func (s *shardServer) spread(ctx context.Context) (shardAnswer, error) {
 	a := shardAnswer{Homes: map[string]int{}}
 	for i := range s.setup.Shards {

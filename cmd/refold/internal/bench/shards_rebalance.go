@@ -18,17 +18,17 @@ const (
 	moveShards   = 300
 	moveEntities = 100_000
 	moveRate     = 5_000
-	// moveTrial is for how long a rate is tried, of which the first half does not count.
+	// moveTrial is the duration of a trial of a rate; its first half does not count.
 	moveTrial = 4 * time.Second
-	// moveControl is how long the load goes on before a node joins.
+	// moveControl is the duration of the load before a node joins.
 	moveControl = 20 * time.Second
-	// movePatience is when the shards will never be balanced.
+	// movePatience is the time after which the rebalance has failed.
 	movePatience = 3 * time.Minute
 
 	maxMove, maxMoveP999, maxMoveLongest = 60, 500, 2_000
 )
 
-// moved is what has come of a rebalance.
+// moved is the result of a rebalance.
 type moved struct {
 	strained
 
@@ -37,8 +37,8 @@ type moved struct {
 	quiet, busy  []time.Duration
 }
 
-// shardMove measures a third node that joins two others which are asked all the time: how long it takes until each has a third of the
-// shards, and what asks have to wait, beside the same load before.
+// shardMove measures a third node that joins two others under load: the time until each hosts a
+// third of the shards, and the latency of asks, beside the same load before.
 func shardMove(ctx context.Context, b *run) ([]Result, error) {
 	var took, p999, longest, failed []float64
 	var details []string
@@ -73,7 +73,7 @@ func (b *run) moveShards() int   { return max(3, b.scaled(moveShards)) }
 func (b *run) moveEntities() int { return max(120, b.scaled(moveEntities)) }
 func (b *run) moveRate() int     { return max(100, b.scaled(moveRate)) }
 
-// short is a time that is shorter in a trial run.
+// short returns a shorter duration in a trial run.
 func (b *run) short(d time.Duration) time.Duration {
 	return max(500*time.Millisecond, d/time.Duration(max(1, b.settings.Scale)))
 }
@@ -93,7 +93,7 @@ func (b *run) move(ctx context.Context) (m moved, err error) {
 	two := slices.Clone(c.hands)
 	var began, joins time.Time
 	if m.strained, err = b.strain(ctx, two, func() (err error) {
-		if err = pause(ctx, b.short(moveTrial/2)); err != nil { // until it is warm
+		if err = pause(ctx, b.short(moveTrial/2)); err != nil { // warm-up
 			return err
 		}
 		began = time.Now()
@@ -114,22 +114,22 @@ func (b *run) move(ctx context.Context) (m moved, err error) {
 	return m, err
 }
 
-// shardSetup is what nodes are like that are asked all the time.
+// shardSetup returns the configuration of nodes under load.
 func (b *run) shardSetup(regions int) shardSetup {
 	schema := "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // no secret
 	return shardSetup{Shards: b.moveShards(), Regions: regions, DSN: b.dsn, Schema: schema}
 }
 
-// strained is what has come of asks that were made all the time.
+// strained is the result of a load.
 type strained struct {
-	rate         int     // of asks in a second
-	reached      float64 // of that
+	rate         int     // asks per second
+	reached      float64 // achieved rate
 	failed, lost int
 	errors       []string
 }
 
-// strain has processes ask the entities all the time while something happens, at a rate that the machine can do, and checks that nothing
-// of what was acknowledged is lost.
+// strain applies a load at a sustainable rate while another function runs, and checks that no
+// acknowledged command is lost.
 func (b *run) strain(ctx context.Context, hands []*hand, happens func() error) (s strained, err error) {
 	b.progress("%d entities wake", b.moveEntities())
 	if _, err = b.parts(hands, shardOrder{Do: shardFill}); err != nil {
@@ -159,7 +159,7 @@ func (b *run) strain(ctx context.Context, hands []*hand, happens func() error) (
 	return s, err
 }
 
-// parts has processes do the same, each with its part of the entities.
+// parts sends an order to all processes, each with its part of the entities.
 func (b *run) parts(hands []*hand, o shardOrder) ([]shardAnswer, error) {
 	return shardEach(hands, func(i int) shardOrder {
 		o := o
@@ -168,7 +168,7 @@ func (b *run) parts(hands []*hand, o shardOrder) ([]shardAnswer, error) {
 	})
 }
 
-// calibrate finds a rate of asks that the machine can do: all are answered within a tenth of a second, on average.
+// calibrate finds a sustainable rate: all asks are answered within a tenth of a second on average.
 func (b *run) calibrate(ctx context.Context, hands []*hand) (int, error) {
 	rate := b.moveRate()
 	for {
@@ -202,7 +202,7 @@ func (b *run) calibrate(ctx context.Context, hands []*hand) (int, error) {
 	}
 }
 
-// between returns how long asks took that were due in a time.
+// between returns the durations of asks that were due within a time.
 func (*run) between(hands []*hand, from, to time.Time) (took []time.Duration, err error) {
 	answers, err := shardEach(hands, func(int) shardOrder { return shardOrder{Do: shardTimes, From: from, To: to} })
 	for _, a := range answers {
@@ -212,7 +212,7 @@ func (*run) between(hands []*hand, from, to time.Time) (took []time.Duration, er
 	return took, err
 }
 
-// balanced waits until some nodes have all shards, and none has more than one more than another.
+// balanced waits until the nodes host all shards and their numbers differ by at most one.
 func (b *run) balanced(ctx context.Context, from *hand, nodes int) (map[string]int, time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, movePatience)
 	defer cancel()
@@ -235,7 +235,7 @@ func (b *run) balanced(ctx context.Context, from *hand, nodes int) (map[string]i
 	}
 }
 
-// spreadText writes how many shards nodes have.
+// spreadText formats the numbers of shards per node.
 func spreadText(homes map[string]int) string {
 	var all []string
 	for name, n := range homes {
@@ -245,7 +245,7 @@ func spreadText(homes map[string]int) string {
 	return strings.Join(all, ", ")
 }
 
-// round leaves what people read.
+// round rounds a duration for display.
 func round(d time.Duration) time.Duration {
 	if d > 100*time.Millisecond {
 		return d.Round(time.Millisecond)

@@ -14,16 +14,16 @@ import (
 
 const maxRecall = 1.5
 
-// recalled is how long it took until all entities ran.
+// recalled is the time until all entities ran.
 type recalled struct{ first, messages, remembered time.Duration }
 
-// shardRecall measures how long it takes until entities that are remembered run again after all nodes were stopped, beside starting as
-// many by a message each.
+// shardRecall measures the time until remembered entities run again after a restart of all nodes,
+// beside starting the same number by one message each.
 func shardRecall(ctx context.Context, b *run) ([]Result, error) {
 	var results []Result
 	for _, replicated := range []bool{false, true} {
 		if !replicated && b.settings.Scale > 1 {
-			continue // each takes a while
+			continue // each run takes minutes
 		}
 		store := "in the journal"
 		if replicated {
@@ -51,7 +51,7 @@ func shardRecall(ctx context.Context, b *run) ([]Result, error) {
 	return results, nil
 }
 
-// recall lets the entities of one cluster run again in another.
+// recall restarts the entities of one cluster in another.
 func (b *run) recall(ctx context.Context, replicated bool) (r recalled, err error) {
 	dir, err := (&run{}).folder()
 	if err != nil {
@@ -87,7 +87,7 @@ func (b *run) recall(ctx context.Context, replicated bool) (r recalled, err erro
 	return r, err
 }
 
-// era is what a cluster does from Up of its last node until all of them are stopped.
+// era is the work of a cluster from Up of its last node until all are stopped.
 func (b *run) era(ctx context.Context, setup shardSetup, f func(c shardCrew, up time.Time) (time.Duration, error)) (took time.Duration, err error) {
 	c, err := newShardCrew(b.settings.ShardNode) //nolint:contextcheck // the server lives until close
 	if err != nil {
@@ -114,7 +114,7 @@ func (b *run) era(ctx context.Context, setup shardSetup, f func(c shardCrew, up 
 	return took, err
 }
 
-// allRun waits until as many entities run as there are, and says how long after a time that was.
+// allRun waits until all entities run, and returns the time since a start time.
 func (b *run) allRun(ctx context.Context, c shardCrew, since time.Time) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, movePatience)
 	defer cancel()

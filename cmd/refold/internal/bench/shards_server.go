@@ -30,15 +30,15 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// ServeShards is the whole of a process with a region: it reads orders from in, one JSON object each, and answers each of them to
-// out, until in ends.
+// ServeShards is the main function of a process with a region. It reads orders from in, one JSON
+// object each, and writes the results to out, until in ends.
 func ServeShards(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) (err error) {
 	s := &shardServer{log: log}
 	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
 	return obey(in, out, func(o *shardOrder) (shardAnswer, error) { return s.do(ctx, o) })
 }
 
-// shardServer is one such process.
+// shardServer is the state of such a process.
 type shardServer struct {
 	log       *slog.Logger
 	setup     *shardSetup
@@ -47,13 +47,13 @@ type shardServer struct {
 	rt        *eventsourcing.Runtime
 	node      *cluster.Node
 	region    *sharding.Region[tallyCommand]
-	load      *asking                                      // the last one
+	load      *asking                                      // the latest one
 	local     *eventsourcing.Entities[tallyCommand, event] // those that are in no cluster
 	homes     map[string][]eventsourcing.Ref[tallyCommand] // by wayHere and wayThere
 	watching  sync.WaitGroup
 	mu        sync.Mutex
-	seen      []seenEvent    // by watch
-	after     []func() error // what to do at the end, the last first
+	seen      []seenEvent    // recorded by watch
+	after     []func() error // clean-up functions, run in reverse order
 	conn      *natsgo.Conn   // see bare
 }
 
@@ -77,7 +77,7 @@ func (s *shardServer) do(ctx context.Context, o *shardOrder) (shardAnswer, error
 		return s.join(ctx, o)
 	}
 	if s.region == nil {
-		return shardAnswer{}, errors.New("it has not joined")
+		return shardAnswer{}, errors.New("the process has not joined the cluster")
 	}
 	switch o.Do {
 	case shardAwait:
@@ -93,7 +93,7 @@ func (s *shardServer) do(ctx context.Context, o *shardOrder) (shardAnswer, error
 		return shardAnswer{}, nil
 	case shardHalt, shardTimes, shardCheck:
 		if s.load == nil {
-			return shardAnswer{}, errors.New("there is no load")
+			return shardAnswer{}, errors.New("no load is running")
 		}
 		switch o.Do {
 		case shardHalt:
@@ -115,10 +115,10 @@ func (s *shardServer) do(ctx context.Context, o *shardOrder) (shardAnswer, error
 	case shardLeave:
 		return shardAnswer{}, s.node.Shutdown(ctx)
 	}
-	return shardAnswer{}, fmt.Errorf("%q is not known", o.Do)
+	return shardAnswer{}, fmt.Errorf("unknown order %q", o.Do)
 }
 
-// join joins the cluster and waits until the node is up.
+// join joins the cluster and waits until the node is Up.
 func (s *shardServer) join(ctx context.Context, o *shardOrder) (shardAnswer, error) {
 	s.setup = o.Setup
 	self, err := identity.New(o.Name)
@@ -171,7 +171,7 @@ func (s *shardServer) open(ctx context.Context) error {
 	return nil
 }
 
-// options are the defaults, but for the number of shards, and where things are kept.
+// options returns the default options with the number of shards and the stores of this run.
 func (s *shardServer) options(ctx context.Context) (sharding.Options, error) {
 	opts := sharding.Options{Runtime: s.rt, Shards: s.setup.Shards, MinMembers: s.setup.Regions}
 	if s.setup.DSN != "" && !s.setup.Replicated {
@@ -193,7 +193,7 @@ func (s *shardServer) options(ctx context.Context) (sharding.Options, error) {
 	return opts, err
 }
 
-// await waits until the coordinator knows as many regions.
+// await waits until as many regions are registered.
 func (s *shardServer) await(ctx context.Context, n int) (shardAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()

@@ -19,13 +19,13 @@ import (
 
 const (
 	echoKind = transport.FirstUserKind
-	echoSize = 200 // bytes there and back
-	// echoTimeout is when a request has failed.
+	echoSize = 200 // bytes in each direction
+	// echoTimeout is the time-out of a request.
 	echoTimeout = nodePatience
 )
 
-// transports measures requests and replies between two nodes over NATS, against the
-// same between two connections of the bare client. Both use one server, in this process.
+// transports measures requests and replies between two nodes over NATS and between two connections
+// of the plain client. Both use one server in this process.
 func transports(ctx context.Context, b *run) (results []Result, err error) {
 	s, err := embedded.Start(embedded.Config{}) //nolint:contextcheck // the server lives until Close
 	if err != nil {
@@ -49,7 +49,7 @@ func transports(ctx context.Context, b *run) (results []Result, err error) {
 	return results, nil
 }
 
-// rawRequests returns how many requests a second the client of NATS makes.
+// rawRequests returns the requests per second of the NATS client.
 func (b *run) rawRequests(s *embedded.Server, callers int, payload []byte) (float64, error) {
 	client, err := dial(s.Access())
 	if err != nil {
@@ -76,7 +76,7 @@ func (b *run) rawRequests(s *embedded.Server, callers int, payload []byte) (floa
 	})
 }
 
-// requests returns how many requests a second one node makes to another.
+// requests returns the requests per second from one node to another.
 func (b *run) requests(ctx context.Context, s *embedded.Server, callers int, payload []byte) (rate float64, err error) {
 	client, err := openNode(s, "client") //nolint:contextcheck // a carrier lives until Close
 	if err != nil {
@@ -108,7 +108,7 @@ func openNode(s *embedded.Server, name string) (*transport.Transport, error) {
 	return transport.Open(carrier, transport.Config{})
 }
 
-// echoes lets callers ask, and checks what they get.
+// echoes lets callers send requests and checks the replies.
 func (b *run) echoes(callers int, payload []byte, ask func() ([]byte, error)) (float64, error) {
 	c, err := together(callers, b.settings.Length, func(int, int) error {
 		got, err := ask()
