@@ -16,30 +16,31 @@ import (
 
 // The commands of an account.
 type (
-	Command interface{ eventsourcing.Target[Command] }
-	Ctx     = eventsourcing.Context[Command, Event]
-	Effect  = eventsourcing.Effect[Command, Event]
+	Ctx[R any]      = eventsourcing.Context[Account, Event, R]
+	Decision[R any] = eventsourcing.Decision[Account, Event, R]
+	SignalCtx       = eventsourcing.Context[Account, Event, eventsourcing.None]
+	SignalEffect    = eventsourcing.Effect[Account, Event, eventsourcing.None]
 
 	Deposit struct {
-		eventsourcing.For[Command, int]
+		eventsourcing.Command[Account, int]
 		Amount int
 	}
 	Transfer struct { // is answered with the number of the delivery
-		eventsourcing.For[Command, uint64]
+		eventsourcing.Command[Account, uint64]
 		To     string
 		Amount int
 	}
 	Credit struct { // is delivered, and answered with the balance
-		eventsourcing.For[Command, int]
+		eventsourcing.Command[Account, int]
 		delivery.Header
 		Amount int
 	}
 	Lock struct { // a locked account refuses credits
-		eventsourcing.For[Command, bool]
+		eventsourcing.Command[Account, bool]
 		Locked bool
 	}
 	Lookup struct {
-		eventsourcing.For[Command, Report]
+		eventsourcing.Command[Account, Report]
 	}
 	Report struct{ Balance, InFlight, Senders, Unconfirmed int }
 )
@@ -92,42 +93,48 @@ type Account struct {
 
 // probe is what a test sees and does besides.
 type probe struct {
-	settings delivery.Settings
-	signal   func(id string, s eventsourcing.Signal)
-	deaf     atomic.Bool // answers are not acted on
+	options delivery.Options
+	signal  func(id string, s eventsourcing.Signal)
+	deaf    atomic.Bool // answers are not acted on
 }
 
-func (a *Account) HandleCommand(ctx *Ctx, cmd Command) Effect {
-	switch c := cmd.(type) {
-	case Deposit:
-		return ctx.Persist(Deposited{c.Amount}).Reply(c.Answer(func() int { return a.Balance }))
-	case Transfer:
-		if a.Balance < c.Amount {
-			return ctx.Refuse(errPoor)
-		}
-		if err := a.Transfers.Room(1); err != nil {
+func (a *Account) deposit(ctx *Ctx[int], c Deposit) Decision[int] {
+	return ctx.Persist(Deposited{c.Amount}).ReplyFunc(a.balance)
+}
+
+func (a *Account) balance() int { return a.Balance }
+
+func (a *Account) transfer(ctx *Ctx[uint64], c Transfer) Decision[uint64] {
+	if a.Balance < c.Amount {
+		return ctx.Refuse(errPoor)
+	}
+	if err := a.Transfers.Room(1); err != nil {
+		return ctx.Refuse(err)
+	}
+	return ctx.Persist(TransferStarted{To: c.To, Amount: c.Amount}).ReplyFunc(a.lastTransfer)
+}
+
+func (a *Account) credit(ctx *Ctx[int], c Credit) Decision[int] {
+	switch {
+	case a.Credits.Seen(c.Header):
+		if err := a.Credits.Refusal(c.Header); err != nil {
 			return ctx.Refuse(err)
 		}
-		return ctx.Persist(TransferStarted{To: c.To, Amount: c.Amount}).Reply(c.Answer(a.lastTransfer))
-	case Credit:
-		switch {
-		case a.Credits.Seen(c.Header):
-			if err := a.Credits.Refusal(c.Header); err != nil {
-				return ctx.Refuse(err)
-			}
-			return ctx.Reply(c.With(a.Balance))
-		case a.Locked:
-			return ctx.Persist(CreditRefused{c.Header}).Refuse(errLocked)
-		}
-		return ctx.Persist(Credited{Delivery: c.Header, Amount: c.Amount}).Reply(c.Answer(func() int { return a.Balance }))
-	case Lock:
-		return ctx.Persist(Locked{c.Locked}).Reply(c.With(c.Locked))
-	case Lookup:
-		return ctx.Reply(c.With(Report{
-			Balance: a.Balance, InFlight: a.InFlight, Senders: a.Credits.Senders(), Unconfirmed: a.Transfers.Unconfirmed(),
-		}))
+		return ctx.Reply(a.Balance)
+	case a.Locked:
+		return ctx.Persist(CreditRefused{c.Header}).Refuse(errLocked)
 	}
-	return ctx.Unhandled()
+	return ctx.Persist(Credited{Delivery: c.Header, Amount: c.Amount}).ReplyFunc(a.balance)
+}
+
+func (a *Account) lock(ctx *Ctx[bool], c Lock) Decision[bool] {
+	return ctx.Persist(Locked{c.Locked}).Reply(c.Locked)
+}
+
+func (a *Account) lookup(ctx *Ctx[Report], _ Lookup) Decision[Report] {
+	return ctx.Reply(Report{
+		Balance: a.Balance, InFlight: a.InFlight, Senders: a.Credits.Senders(), Unconfirmed: a.Transfers.Unconfirmed(),
+	})
 }
 
 func (a *Account) lastTransfer() (nr uint64) {
@@ -137,24 +144,29 @@ func (a *Account) lastTransfer() (nr uint64) {
 	return nr
 }
 
-func (a *Account) HandleSignal(ctx *Ctx, signal eventsourcing.Signal) Effect {
-	if a.probe.signal != nil {
-		a.probe.signal(ctx.ID(), signal)
+func (a *Account) answered(ctx *SignalCtx, s delivery.Answered[Credit, int]) SignalEffect {
+	a.probe.see(ctx.ID(), s)
+	switch {
+	case a.probe.deaf.Load():
+		return ctx.Effect
+	case s.Err != nil:
+		return ctx.Persist(TransferRefunded{Nr: s.Nr, Amount: s.Message.Amount, Reason: eventsourcing.StatusOf(s.Err).Code})
 	}
-	switch s := signal.(type) {
-	case delivery.Answered[Credit]:
-		switch {
-		case a.probe.deaf.Load():
-		case s.Err != nil:
-			return ctx.Persist(TransferRefunded{Nr: s.Nr, Amount: s.Message.Amount, Reason: eventsourcing.Code(s.Err)})
-		default:
-			return ctx.Persist(TransferCompleted{Nr: s.Nr})
-		}
-	}
-	return ctx.None()
+	return ctx.Persist(TransferCompleted{Nr: s.Nr})
 }
 
-func (a *Account) ApplyEvent(event Event) {
+func (a *Account) unconfirmed(ctx *SignalCtx, s delivery.Unconfirmed[Credit]) SignalEffect {
+	a.probe.see(ctx.ID(), s)
+	return ctx.Effect
+}
+
+func (p *probe) see(id string, s eventsourcing.Signal) {
+	if p.signal != nil {
+		p.signal(id, s)
+	}
+}
+
+func (a *Account) apply(event Event) {
 	switch e := event.(type) {
 	case Deposited:
 		a.Balance += e.Amount
@@ -184,44 +196,49 @@ func (a *Account) end(nr uint64, refund int) {
 	a.Balance += refund
 }
 
-func accountType(p *probe) eventsourcing.Type[Command, Event] {
-	return eventsourcing.Type[Command, Event]{
+func (a *Account) transfers() *delivery.Outbox[Credit] { return &a.Transfers }
+
+func accountType(p *probe) eventsourcing.Type[Account, Event] {
+	return eventsourcing.Type[Account, Event]{
 		Name: "account",
-		New: func(string) eventsourcing.Aggregate[Command, Event] {
-			a := &Account{probe: p}
-			a.Transfers.Configure(p.settings)
-			return a
-		},
+		New:  func(string) *Account { return &Account{probe: p} },
+		Commands: eventsourcing.Commands(
+			eventsourcing.On("", (*Account).deposit), eventsourcing.On("", (*Account).transfer), eventsourcing.On("", (*Account).credit),
+			eventsourcing.On("", (*Account).lock), eventsourcing.On("", (*Account).lookup),
+		),
+		Signals: eventsourcing.Signals(eventsourcing.OnSignal((*Account).unconfirmed)),
+		Parts:   eventsourcing.Parts(delivery.SendsWith("Transfers", (*Account).transfers, p.options, (*Account).answered)),
+		Apply:   (*Account).apply,
 		Events: codec.Types(
 			codec.Name[Deposited]("deposited"), codec.Name[TransferStarted]("transfer_started"),
 			codec.Name[TransferCompleted]("transfer_completed"), codec.Name[TransferRefunded]("transfer_refunded"),
 			codec.Name[Credited]("credited"), codec.Name[CreditRefused]("credit_refused"), codec.Name[Locked]("locked"),
 		),
-		Snapshots: eventsourcing.SnapshotEvery(5).Keep(2),
+		Snapshots: eventsourcing.Snapshots[Account, Event]{Every: 5, Keep: 2},
 	}
 }
 
 // bank is a runtime with accounts.
-type bank struct {
-	*eventsourcing.Entities[Command, Event]
+type bank[S any] struct {
+	*eventsourcing.Local[S, Event]
 	runtime *eventsourcing.Runtime
 }
 
-func openBank(t *testing.T, cfg eventsourcing.Config, typ eventsourcing.Type[Command, Event], opts eventsourcing.HostOptions) *bank {
+func openBank[S any](t *testing.T, cfg eventsourcing.Config, typ eventsourcing.Type[S, Event], opts eventsourcing.HostOptions) *bank[S] {
 	t.Helper()
 	rt, err := eventsourcing.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	accounts, err := eventsourcing.Host(rt, typ, opts)
+	accounts, err := eventsourcing.HostWith(rt, typ, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &bank{Entities: accounts, runtime: rt}
+	return &bank[S]{Local: accounts, runtime: rt}
 }
 
 // close closes the bank orderly.
-func (b *bank) close(t *testing.T) {
+func (b *bank[S]) close(t *testing.T) {
 	t.Helper()
 	if err := b.runtime.Close(context.Background()); err != nil {
 		t.Error(err)
@@ -229,7 +246,7 @@ func (b *bank) close(t *testing.T) {
 }
 
 // crash closes the bank without waiting for anything.
-func (b *bank) crash(t *testing.T) {
+func (b *bank[S]) crash(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -238,7 +255,7 @@ func (b *bank) crash(t *testing.T) {
 	}
 }
 
-func ask[R any](t *testing.T, b *bank, id string, q eventsourcing.Query[Command, R]) R {
+func ask[S, R any](t *testing.T, b *bank[S], id string, q eventsourcing.Request[S, R]) R {
 	t.Helper()
 	r, err := eventsourcing.Ask(context.Background(), b.Ref(id), q)
 	if err != nil {

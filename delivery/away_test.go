@@ -14,6 +14,7 @@ import (
 
 	"github.com/refold-io/refold/delivery"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/store"
 )
@@ -24,8 +25,9 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var (
-			entities *eventsourcing.Entities[Command, Event]
-			answers  eventsourcing.AnswerCodec
+			entities eventsourcing.Entities[Account]
+			host     hosting.Host
+			answers  = eventsourcing.NewCarrier()
 			mu       sync.Mutex
 			told     []string
 			credits  int
@@ -36,30 +38,30 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 		}
 		defer rt.Close(context.Background()) //nolint:errcheck // nothing is in flight
 		p := &probe{signal: func(_ string, s eventsourcing.Signal) {
-			if a, ok := s.(delivery.Answered[Credit]); ok {
+			if a, ok := s.(delivery.Answered[Credit, int]); ok {
 				mu.Lock()
 				defer mu.Unlock()
 				told = append(told, fmt.Sprintf("%d: %T %v, attempt %d", a.Nr, a.Value, a.Err, a.Attempt))
 			}
 		}}
-		away := func(m eventsourcing.Message) error {
+		away := func(m hosting.Message) error {
 			credit, ok := m.Command().(Credit)
 			if !ok {
-				return entities.Deliver(m)
+				return host.Deliver(m)
 			}
 			mu.Lock()
 			credits++
 			first := credits == 1
 			mu.Unlock()
 			if first { // the node has lost the entity just now
-				m.AnswerEncoded(answers.Append(nil, nil, fmt.Errorf("it moves: %w", eventsourcing.ErrStopped)))
+				m.AnswerEncoded(answers.AppendReply(nil, nil, fmt.Errorf("it moves: %w", eventsourcing.ErrStopped)))
 				return nil
 			}
-			return entities.Deliver(eventsourcing.NewMessage(context.Background(), m.ID(), credit, time.Time{}, func(value any, err error) {
-				m.AnswerEncoded(answers.Append(nil, value, err))
+			return host.Deliver(answers.NewMessage(context.Background(), m.ID(), credit, time.Time{}, func(value any, err error) {
+				m.AnswerEncoded(answers.AppendReply(nil, value, err))
 			}))
 		}
-		if entities, err = eventsourcing.Host(rt, accountType(p), eventsourcing.HostOptions{Route: away}); err != nil {
+		if entities, host, err = eventsourcing.HostSharded(rt, accountType(p), eventsourcing.HostOptions{}, hosting.Hooks{Route: away}); err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range []string{"a", "b", "c"} {
@@ -77,7 +79,7 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 			time.Sleep(time.Minute) // of the bubble: it is sent again
 			synctest.Wait()
 		}
-		want := "1: int <nil>, attempt 2\n2: <nil> the account is locked, attempt 1"
+		want := "1: int <nil>, attempt 2\n2: int the account is locked, attempt 1"
 		if got := strings.Join(told, "\n"); got != want {
 			t.Errorf("the sender is told\n%s\nwant\n%s", got, want)
 		}

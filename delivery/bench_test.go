@@ -46,7 +46,7 @@ func BenchmarkDelivery(b *testing.B) {
 func BenchmarkTick(b *testing.B) {
 	now := time.Unix(1_000_000, 0)
 	var o delivery.Outbox[Credit]
-	o.Configure(delivery.Settings{Interval: 1000 * time.Hour, Burst: 100_000})
+	delivery.Configure[int](&o, delivery.Options{Interval: 1000 * time.Hour, Burst: 100_000})
 	for range 100_000 {
 		o.Deliver(bob, Credit{})
 	}
@@ -64,11 +64,11 @@ func BenchmarkTransfer(b *testing.B) {
 	}
 	ended := make(chan struct{}, 1)
 	p := &probe{signal: func(_ string, s eventsourcing.Signal) {
-		if _, ok := s.(delivery.Answered[Credit]); ok {
+		if _, ok := s.(delivery.Answered[Credit, int]); ok {
 			ended <- struct{}{}
 		}
 	}}
-	accounts, err := eventsourcing.Host(rt, accountType(p), eventsourcing.HostOptions{})
+	accounts, err := eventsourcing.Host(rt, accountType(p))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -15,20 +15,21 @@ import (
 )
 
 type (
-	WalletCommand interface {
-		eventsourcing.Target[WalletCommand]
-	}
-	WalletEvent   interface{ isWalletEvent() }
-	WalletContext = eventsourcing.Context[WalletCommand, WalletEvent]
-	WalletEffect  = eventsourcing.Effect[WalletCommand, WalletEvent]
+	WalletEvent           interface{ isWalletEvent() }
+	WalletContext[R any]  = eventsourcing.Context[Wallet, WalletEvent, R]
+	WalletDecision[R any] = eventsourcing.Decision[Wallet, WalletEvent, R]
+	WalletSignal          = eventsourcing.Context[Wallet, WalletEvent, eventsourcing.None]
+	WalletEffect          = eventsourcing.Effect[Wallet, WalletEvent, eventsourcing.None]
 
-	Pay struct { // is answered with what is left
-		eventsourcing.For[WalletCommand, int]
+	// Pay is answered with the coins that are left.
+	Pay struct {
+		eventsourcing.Command[Wallet, int]
 		To     string
 		Amount int
 	}
-	Receive struct { // is delivered
-		eventsourcing.For[WalletCommand, bool]
+	// Receive is delivered.
+	Receive struct {
+		eventsourcing.Command[Wallet, eventsourcing.Ack]
 		delivery.Header
 		Amount int
 	}
@@ -56,31 +57,24 @@ func (Paid) isWalletEvent()     {}
 func (Arrived) isWalletEvent()  {}
 func (Received) isWalletEvent() {}
 
-func (w *Wallet) HandleCommand(ctx *WalletContext, cmd WalletCommand) WalletEffect {
-	switch c := cmd.(type) {
-	case Pay:
-		return ctx.Persist(Paid{To: c.To, Amount: c.Amount}).Reply(c.Answer(func() int { return w.Coins }))
-	case Receive:
-		if w.Receipts.Seen(c.Header) {
-			return ctx.Reply(c.With(true))
-		}
-		return ctx.Persist(Received{Delivery: c.Header, Amount: c.Amount}).Reply(c.With(true))
-	}
-	return ctx.Unhandled()
+func (w *Wallet) pay(ctx *WalletContext[int], c Pay) WalletDecision[int] {
+	return ctx.Persist(Paid{To: c.To, Amount: c.Amount}).ReplyFunc(func() int { return w.Coins })
 }
 
-func (w *Wallet) HandleSignal(ctx *WalletContext, signal eventsourcing.Signal) WalletEffect {
-	switch s := signal.(type) {
-	case delivery.Answered[Receive]:
-		return ctx.Persist(Arrived{Nr: s.Nr}).Then(func(ctx *WalletContext) WalletEffect {
-			w.arrived <- fmt.Sprintf("payment %d of %d has arrived at %v", s.Nr, s.Message.Amount, s.To)
-			return ctx.None()
-		})
-	}
-	return ctx.None()
+// receive is called once for each delivery: delivery.On answers repetitions.
+func (w *Wallet) receive(ctx *WalletContext[eventsourcing.Ack], c Receive) WalletDecision[eventsourcing.Ack] {
+	return ctx.Persist(Received{Delivery: c.Header, Amount: c.Amount}).Reply(eventsourcing.Ack{})
 }
 
-func (w *Wallet) ApplyEvent(event WalletEvent) {
+// answered ends a delivery.
+func (w *Wallet) answered(ctx *WalletSignal, s delivery.Answered[Receive, eventsourcing.Ack]) WalletEffect {
+	return ctx.Persist(Arrived{Nr: s.Nr}).Then(func(ctx *WalletSignal) WalletEffect {
+		w.arrived <- fmt.Sprintf("payment %d of %d has arrived at %v", s.Nr, s.Message.Amount, s.To)
+		return ctx.Effect
+	})
+}
+
+func (w *Wallet) apply(event WalletEvent) {
 	switch e := event.(type) {
 	case Paid:
 		w.Coins -= e.Amount
@@ -93,6 +87,10 @@ func (w *Wallet) ApplyEvent(event WalletEvent) {
 	}
 }
 
+func (w *Wallet) payments() *delivery.Outbox[Receive] { return &w.Payments }
+
+func (w *Wallet) receipts() *delivery.Inbox { return &w.Receipts }
+
 // A wallet pays another one. Whatever crashes when, the payment arrives once.
 func Example() {
 	ctx := context.Background()
@@ -102,13 +100,17 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	wallets, err := eventsourcing.Host(rt, eventsourcing.Type[WalletCommand, WalletEvent]{
+	wallets, err := eventsourcing.Host(rt, eventsourcing.Type[Wallet, WalletEvent]{
 		Name: "wallet",
-		New: func(string) eventsourcing.Aggregate[WalletCommand, WalletEvent] {
-			return &Wallet{Coins: 100, arrived: arrived}
-		},
+		New:  func(string) *Wallet { return &Wallet{Coins: 100, arrived: arrived} },
+		Commands: eventsourcing.Commands(
+			eventsourcing.On("pay", (*Wallet).pay),
+			delivery.On("receive", (*Wallet).receipts, (*Wallet).receive),
+		),
+		Parts:  eventsourcing.Parts(delivery.Sends("Payments", (*Wallet).payments, (*Wallet).answered)),
+		Apply:  (*Wallet).apply,
 		Events: codec.Types(codec.Name[Paid]("paid"), codec.Name[Arrived]("arrived"), codec.Name[Received]("received")),
-	}, eventsourcing.HostOptions{})
+	})
 	if err != nil {
 		fmt.Println(err)
 		return

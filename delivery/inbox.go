@@ -74,6 +74,29 @@ func (b *Inbox) record(h Header, v *verdict) {
 	in.Record(h.Nr, h.Floor, v)
 }
 
+// On returns the row of Type.Commands for deliveries of type M, which are answered with an Ack. It answers
+// repeated deliveries as the first time: with Ack, or with the refusal that Inbox.RecordRefusal has
+// recorded. handler decides about the others, and persists its decision in an event with the header, for
+// which Apply calls Inbox.Record or Inbox.RecordRefusal.
+func On[S, E any, M interface {
+	Message
+	eventsourcing.Request[S, eventsourcing.Ack]
+}](
+	name string, inbox func(*S) *Inbox,
+	handler func(*S, *eventsourcing.Context[S, E, eventsourcing.Ack], M) eventsourcing.Decision[S, E, eventsourcing.Ack],
+) eventsourcing.Handler[S, E] {
+	return eventsourcing.On(name, func(s *S, ctx *eventsourcing.Context[S, E, eventsourcing.Ack], m M) eventsourcing.Decision[S, E, eventsourcing.Ack] {
+		b, h := inbox(s), m.header()
+		if !b.Seen(h) {
+			return handler(s, ctx, m)
+		}
+		if err := b.Refusal(h); err != nil {
+			return ctx.Refuse(err)
+		}
+		return ctx.Reply(eventsourcing.Ack{})
+	})
+}
+
 // Senders returns how many senders are remembered.
 func (b *Inbox) Senders() int { return len(b.senders) }
 

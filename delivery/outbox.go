@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/outbox"
 )
 
@@ -26,11 +27,13 @@ import (
 // ApplyEvent, the others anywhere.
 type Outbox[M Message] struct {
 	id, field string
-	settings  Settings
+	options   Options
 	event     uint64 // the one that is being applied
 	metadata  []byte // its
 	window    *outbox.Outgoing[parcel[M]]
-	failures  map[uint64]error // the last answers that decided nothing
+	failures  map[uint64]error // the last answers that did not decide
+	// answered makes the signal of an answer; nil until the outbox is attached.
+	answered func(answer[M]) (hosting.Signal, error)
 }
 
 // parcel is a message and where it goes.
@@ -46,19 +49,64 @@ func (p *parcel[M]) to() eventsourcing.Address {
 	return eventsourcing.Address{Type: p.Type, ID: p.ID}
 }
 
-var _ eventsourcing.Companion = (*Outbox[Header])(nil)
+// answer is the answer to a transmission.
+type answer[M Message] struct {
+	nr      uint64
+	to      eventsourcing.Address
+	message M
+	attempt int
+	value   any
+	err     error
+}
 
-// Configure sets what differs from the defaults. It is called in Type.New;
-// mistakes are reported when the type is hosted. Settings are not part of the
-// state.
-func (o *Outbox[M]) Configure(s Settings) { o.settings = s }
+// NeedsPart lets eventsourcing.Host refuse a state with an Outbox that has no entry in Type.Parts.
+func (*Outbox[M]) NeedsPart(hosting.Internal) {}
+
+// Sends returns the entry for Type.Parts that makes an outbox send, with the handler of its answers. The
+// name is stored as part of the sender's identity: it must never change, and is unique in the Type.
+//
+//	Parts: eventsourcing.Parts(delivery.Sends("Transfers", func(a *Account) *delivery.Outbox[Credit] { return &a.Transfers }, (*Account).answered)),
+func Sends[S, E, T, R any, M interface {
+	Message
+	eventsourcing.Request[T, R]
+}](
+	name string, outbox func(*S) *Outbox[M],
+	answered func(*S, *eventsourcing.Context[S, E, eventsourcing.None], Answered[M, R]) eventsourcing.Effect[S, E, eventsourcing.None],
+) eventsourcing.Part[S, E] {
+	return SendsWith(name, outbox, Options{}, answered)
+}
+
+// SendsWith is Sends with options. Invalid options are reported when the type is hosted. They are not part
+// of the state.
+func SendsWith[S, E, T, R any, M interface {
+	Message
+	eventsourcing.Request[T, R]
+}](
+	name string, outbox func(*S) *Outbox[M], options Options,
+	answered func(*S, *eventsourcing.Context[S, E, eventsourcing.None], Answered[M, R]) eventsourcing.Effect[S, E, eventsourcing.None],
+) eventsourcing.Part[S, E] {
+	return eventsourcing.NewPart(name, func(s *S) hosting.Part {
+		o := outbox(s)
+		o.options, o.answered = options, answeredSignal[M, R]
+		return part[M]{o}
+	}, eventsourcing.OnSignal(answered))
+}
+
+// answeredSignal makes the signal of an answer.
+func answeredSignal[M Message, R any](a answer[M]) (hosting.Signal, error) {
+	value, ok := a.value.(R)
+	if !ok && a.value != nil {
+		return nil, fmt.Errorf("%w: %v answered %T to %T", eventsourcing.ErrWrongReply, a.to, a.value, a.message)
+	}
+	return Answered[M, R]{Nr: a.nr, To: a.to, Message: a.message, Attempt: a.attempt, Value: value, Err: a.err}, nil
+}
 
 // Deliver records a delivery, and returns its number. It is called in
 // ApplyEvent. The message is sent when the event that is being applied is
 // durable, and again and again until Confirm; the destination's type is looked
 // up at each transmission. In a recovery nothing is sent before its end.
 //
-// Deliver takes messages beyond Settings.MaxUnconfirmed too: an event that is
+// Deliver takes messages beyond Options.MaxUnconfirmed too: an event that is
 // persisted can't be refused. See Room.
 func (o *Outbox[M]) Deliver(to eventsourcing.Address, message M) uint64 {
 	return o.outgoing().Add(o.event, parcel[M]{Type: to.Type, ID: to.ID, Message: stamped(message, Header{}), Metadata: o.metadata})
@@ -79,11 +127,11 @@ func (o *Outbox[M]) Unconfirmed() int {
 	return o.window.Open()
 }
 
-// Room returns nil if n more deliveries keep within Settings.MaxUnconfirmed, and
+// Room returns nil if n more deliveries keep within Options.MaxUnconfirmed, and
 // else an error that matches ErrFull. HandleCommand asks before it persists
 // events that deliver.
 func (o *Outbox[M]) Room(n int) error {
-	most := o.settings.withDefaults().MaxUnconfirmed
+	most := o.options.withDefaults().MaxUnconfirmed
 	if have := o.Unconfirmed(); n > most-have {
 		return fmt.Errorf("%w: %s holds %d of %d, %d more do not fit", ErrFull, o.sender(), have, most, n)
 	}
@@ -125,21 +173,27 @@ func (o *Outbox[M]) delivery(s *outbox.Sending[parcel[M]]) Delivery[M] {
 // outgoing returns the window, which most aggregates never need.
 func (o *Outbox[M]) outgoing() *outbox.Outgoing[parcel[M]] {
 	if o.window == nil {
-		o.window = outbox.NewOutgoing[parcel[M]](o.settings.withDefaults().window())
+		o.window = outbox.NewOutgoing[parcel[M]](o.options.withDefaults().window())
 	}
 	return o.window
 }
 
 func (o *Outbox[M]) sender() string { return o.id + "#" + o.field }
 
-// Attach is part of eventsourcing.Companion.
-func (o *Outbox[M]) Attach(id, field string) error {
-	o.id, o.field = id, field
+// part implements hosting.Part.
+type part[M Message] struct{ *Outbox[M] }
+
+// Field implements hosting.Part.
+func (o part[M]) Field() any { return o.Outbox }
+
+// Attach implements hosting.Part.
+func (o part[M]) Attach(id, name string) error {
+	o.id, o.field = id, name
 	var m M
 	if _, ok := any(m).(interface{ setHeader(Header) }); ok {
 		return fmt.Errorf("%w: a delivery.Outbox[%T]: the message has to be a struct that embeds delivery.Header by value", eventsourcing.ErrInvalid, m)
 	}
-	if err := o.settings.withDefaults().validate(); err != nil {
+	if err := o.options.withDefaults().validate(); err != nil {
 		return err
 	}
 	if _, err := stateCodec[outboxState[M]](); err != nil {
@@ -148,39 +202,37 @@ func (o *Outbox[M]) Attach(id, field string) error {
 	return nil
 }
 
-// Applying is part of eventsourcing.Companion.
-func (o *Outbox[M]) Applying(seqNr uint64, metadata []byte) { o.event, o.metadata = seqNr, metadata }
+// Applying implements hosting.Part.
+func (o part[M]) Applying(seqNr uint64, metadata []byte) { o.event, o.metadata = seqNr, metadata }
 
-// Recovered is part of eventsourcing.Companion.
-func (o *Outbox[M]) Recovered(now time.Time) eventsourcing.Outgoing {
+// Recovered implements hosting.Part.
+func (o part[M]) Recovered(now time.Time) hosting.Outgoing {
 	return o.send(o.outgoing().Recovered(now))
 }
 
-// Durable is part of eventsourcing.Companion.
-func (o *Outbox[M]) Durable(seqNr uint64, now time.Time) eventsourcing.Outgoing {
+// Durable implements hosting.Part.
+func (o part[M]) Durable(seqNr uint64, now time.Time) hosting.Outgoing {
 	return o.send(o.outgoing().Durable(seqNr, now))
 }
 
-// Tick is part of eventsourcing.Companion.
-func (o *Outbox[M]) Tick(now time.Time) eventsourcing.Outgoing {
-	return o.send(o.outgoing().Tick(now))
-}
+// Tick implements hosting.Part.
+func (o part[M]) Tick(now time.Time) hosting.Outgoing { return o.send(o.outgoing().Tick(now)) }
 
-// Next is part of eventsourcing.Companion.
-func (o *Outbox[M]) Next() time.Time {
+// Next implements hosting.Part.
+func (o part[M]) Next() time.Time {
 	if o.window == nil {
 		return time.Time{}
 	}
 	return o.window.Next()
 }
 
-// Admit is part of eventsourcing.Companion: an answer to a delivery that is
-// confirmed is of no interest, and one that decided nothing only to the outbox.
-func (o *Outbox[M]) Admit(signal eventsourcing.Signal) bool {
+// Admit implements hosting.Part: an answer to a confirmed delivery is dropped, and an answer that did not
+// decide concerns only the outbox.
+func (o part[M]) Admit(signal hosting.Signal) bool {
 	switch s := signal.(type) {
-	case Answered[M]:
-		if s.Message.header().Sender == o.sender() {
-			_, pending := o.Pending(s.Nr)
+	case interface{ delivery() (string, uint64) }:
+		if sender, nr := s.delivery(); sender == o.sender() {
+			_, pending := o.Pending(nr)
 			return pending
 		}
 	case failure:
@@ -203,39 +255,43 @@ func (o *Outbox[M]) failed(f failure) {
 }
 
 // send makes commands of transmissions.
-func (o *Outbox[M]) send(e outbox.Effects[parcel[M]]) eventsourcing.Outgoing {
-	var out eventsourcing.Outgoing
+func (o *Outbox[M]) send(e outbox.Effects[parcel[M]]) hosting.Outgoing {
+	var out hosting.Outgoing
 	if len(e.Sends) == 0 {
 		return out
 	}
 	h := Header{Sender: o.sender(), Floor: e.Floor}
-	out.Sends = make([]eventsourcing.Send, len(e.Sends))
+	out.Sends = make([]hosting.Send, len(e.Sends))
 	for i := range e.Sends {
 		h.Nr = e.Sends[i].Nr
-		out.Sends[i] = transmission(&e.Sends[i], h)
+		out.Sends[i] = o.transmission(&e.Sends[i], h)
 	}
 	if len(e.Warn) > 0 {
 		w := Unconfirmed[M]{Deliveries: make([]Delivery[M], len(e.Warn))}
 		for i := range e.Warn {
 			w.Deliveries[i] = o.delivery(&e.Warn[i])
 		}
-		out.Signals = []eventsourcing.Signal{w}
+		out.Signals = []hosting.Signal{w}
 	}
 	return out
 }
 
-func transmission[M Message](s *outbox.Sending[parcel[M]], h Header) eventsourcing.Send {
-	message, to, attempt := stamped(s.Item.Message, h), s.Item.to(), s.Attempt
-	answered := func(value any, err error) eventsourcing.Signal {
-		switch {
-		case err == nil:
-			return Answered[M]{Nr: h.Nr, To: to, Message: message, Attempt: attempt, Value: value}
-		case refused(err):
-			return Answered[M]{Nr: h.Nr, To: to, Message: message, Attempt: attempt, Err: err}
+func (o *Outbox[M]) transmission(s *outbox.Sending[parcel[M]], h Header) hosting.Send {
+	message, to, attempt, signal := stamped(s.Item.Message, h), s.Item.to(), s.Attempt, o.answered
+	answered := func(value any, err error) hosting.Signal {
+		if refused(err) {
+			value = nil
+		}
+		if err == nil || refused(err) {
+			answered, wrong := signal(answer[M]{nr: h.Nr, to: to, message: message, attempt: attempt, value: value, err: err})
+			if wrong == nil {
+				return answered
+			}
+			err = wrong
 		}
 		return failure{sender: h.Sender, nr: h.Nr, err: err}
 	}
-	return eventsourcing.Send{To: to, Command: message, Attempt: attempt, Metadata: s.Item.Metadata, Answered: answered}
+	return hosting.Send{Type: to.Type, ID: to.ID, Command: message, Attempt: attempt, Metadata: s.Item.Metadata, Answered: answered}
 }
 
 // refused reports whether an error is the destination's decision. All others say

@@ -23,10 +23,10 @@ import (
 var bob = eventsourcing.Address{Type: "account", ID: "bob"}
 
 // attached returns an outbox as the runtime prepares it.
-func attached(t *testing.T, s delivery.Settings) *delivery.Outbox[Credit] {
+func attached(t *testing.T, s delivery.Options) *delivery.Outbox[Credit] {
 	t.Helper()
 	o := &delivery.Outbox[Credit]{}
-	o.Configure(s)
+	delivery.Configure[int](o, s)
 	if err := o.Attach("account|alice", "Transfers"); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func as[T any](t *testing.T, v any) T {
 func TestNumbersAndHeaders(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
-	o := attached(t, delivery.Settings{})
+	o := attached(t, delivery.Options{})
 	o.Recovered(now)
 	for i := range uint64(3) {
 		o.Applying(i+1, nil)
@@ -66,7 +66,7 @@ func TestNumbersAndHeaders(t *testing.T) {
 	var got []string
 	for _, s := range o.Durable(4, now).Sends {
 		c := as[Credit](t, s.Command)
-		got = append(got, fmt.Sprintf("%v %+v %d", s.To, c.Header, c.Amount))
+		got = append(got, fmt.Sprintf("%v %+v %d", eventsourcing.Address{Type: s.Type, ID: s.ID}, c.Header, c.Amount))
 	}
 	want := []string{
 		"account|bob {Sender:account|alice#Transfers Nr:2 Floor:2} 11",
@@ -83,7 +83,7 @@ func TestNumbersAndHeaders(t *testing.T) {
 
 func TestRoom(t *testing.T) {
 	t.Parallel()
-	o := attached(t, delivery.Settings{MaxUnconfirmed: 3})
+	o := attached(t, delivery.Options{MaxUnconfirmed: 3})
 	for n, fits := range map[int]bool{0: true, 3: true, 4: false} {
 		if err := o.Room(n); (err == nil) != fits || err != nil && !errors.Is(err, delivery.ErrFull) {
 			t.Errorf("Room(%d) of 3 is %v", n, err)
@@ -119,20 +119,20 @@ func TestRoom(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
-	o := attached(t, delivery.Settings{})
+	o := attached(t, delivery.Options{})
 	o.Recovered(now)
 	o.Applying(1, nil)
 	nr := o.Deliver(bob, Credit{Amount: 5})
 	first := o.Durable(1, now).Sends[0]
 	second := o.Tick(o.Next().Add(time.Hour)).Sends[0]
 
-	s, ok := second.Answered(42, nil).(delivery.Answered[Credit])
+	s, ok := second.Answered(42, nil).(delivery.Answered[Credit, int])
 	if !ok || s.Nr != nr || s.To != bob || s.Message.Amount != 5 || s.Message.Nr != nr || s.Attempt != 2 || s.Value != 42 || s.Err != nil {
 		t.Errorf("the answer gives %+v", s)
 	}
 	refusal := fmt.Errorf("no: %w", errLocked)
-	r, ok := first.Answered(1, refusal).(delivery.Answered[Credit])
-	if !ok || !errors.Is(r.Err, errLocked) || r.Value != nil || r.Attempt != 1 {
+	r, ok := first.Answered(1, refusal).(delivery.Answered[Credit, int])
+	if !ok || !errors.Is(r.Err, errLocked) || r.Value != 0 || r.Attempt != 1 {
 		t.Errorf("the refusal gives %+v", r)
 	}
 	if !o.Admit(s) || !o.Admit(r) {
@@ -165,13 +165,13 @@ func TestWhatIsNoAnswer(t *testing.T) {
 		// As they may look when they come from another node.
 		eventsourcing.NewRefusal("internal", "anything"), eventsourcing.NewRefusal("refold/not_stored", "not stored"),
 	} {
-		o := attached(t, delivery.Settings{WarnAfter: 1})
+		o := attached(t, delivery.Options{WarnAfter: 1})
 		o.Recovered(now)
 		o.Applying(1, nil)
 		o.Deliver(bob, Credit{})
 		o.Deliver(bob, Credit{})
 		s := o.Durable(1, now).Sends[0].Answered(nil, err)
-		if _, ok := s.(delivery.Answered[Credit]); ok || o.Admit(s) {
+		if _, ok := s.(delivery.Answered[Credit, int]); ok || o.Admit(s) {
 			t.Errorf("%v is taken for an answer", err)
 		}
 		if d, _ := o.Pending(1); !errors.Is(d.Err, err) {
@@ -188,65 +188,70 @@ func TestWhatIsNoAnswer(t *testing.T) {
 	}
 }
 
-// pointers is an aggregate whose messages can't be delivered.
-type pointers struct {
-	sink
-	Out delivery.Outbox[*Credit]
-}
-
 type unstorable struct {
-	eventsourcing.For[Command, int]
+	eventsourcing.Command[functions, int]
 	delivery.Header
 	F func()
 }
 
-type functions struct {
-	sink
-	Out delivery.Outbox[unstorable]
+// States with a mistake.
+type (
+	functions struct{ Out delivery.Outbox[unstorable] }
+	hidden    struct {
+		out delivery.Outbox[Credit] //nolint:unused // the mistake
+	}
+	pointed struct{ Out *delivery.Outbox[Credit] }
+	nested  struct {
+		Parts struct{ Out [2]delivery.Outbox[Credit] }
+	}
+	forgotten struct{ Out delivery.Outbox[Credit] }
+)
+
+func host[S any](parts ...eventsourcing.Part[S, Event]) func(*eventsourcing.Runtime) error {
+	return func(rt *eventsourcing.Runtime) error {
+		_, err := eventsourcing.Host(rt, eventsourcing.Type[S, Event]{Name: "x", Parts: parts})
+		return err
+	}
 }
 
-type hidden struct {
-	sink
-	out delivery.Outbox[Credit] //nolint:unused // the mistake
-}
-
-type pointed struct {
-	sink
-	Out *delivery.Outbox[Credit]
-}
-
-type nested struct {
-	sink
-	Parts struct{ Out [2]delivery.Outbox[Credit] }
+// ignore is a handler of answers.
+func ignore[S any, M delivery.Message, R any](
+	_ *S, ctx *eventsourcing.Context[S, Event, eventsourcing.None], _ delivery.Answered[M, R],
+) eventsourcing.Effect[S, Event, eventsourcing.None] {
+	return ctx.Effect
 }
 
 // Mistakes show when the type is hosted.
 func TestMistakesShowAtHost(t *testing.T) {
 	t.Parallel()
-	for want, state := range map[string]func() eventsourcing.Aggregate[Command, Event]{
-		"embeds delivery.Header by value": func() eventsourcing.Aggregate[Command, Event] { return &pointers{} },
-		"the field out of":                func() eventsourcing.Aggregate[Command, Event] { return &hidden{} },
-		"the field Out of":                func() eventsourcing.Aggregate[Command, Event] { return &pointed{} },
-		"the field Parts of":              func() eventsourcing.Aggregate[Command, Event] { return &nested{} },
-		"can't be stored":                 func() eventsourcing.Aggregate[Command, Event] { return &functions{} },
-		"Settings.Interval is 1ns": func() eventsourcing.Aggregate[Command, Event] {
-			a := &Account{}
-			a.Transfers.Configure(delivery.Settings{Interval: 1, Burst: -1, WarnAfter: -1, MaxUnconfirmed: -1})
-			return a
-		},
+	other := &delivery.Outbox[Credit]{}
+	for want, hostType := range map[string]func(rt *eventsourcing.Runtime) error{
+		"the field out of":             host[hidden](),
+		"the field Out of":             host[pointed](),
+		"the field Parts of":           host[nested](),
+		"needs an entry in Type.Parts": host[forgotten](),
+		"is not a field of":            host(delivery.Sends("Out", func(*sink) *delivery.Outbox[Credit] { return other }, ignore[sink, Credit, int])),
+		"has two handlers": host(
+			delivery.Sends("Out", func(f *forgotten) *delivery.Outbox[Credit] { return &f.Out }, ignore[forgotten, Credit, int]),
+			delivery.Sends("Again", func(f *forgotten) *delivery.Outbox[Credit] { return &f.Out }, func(
+				_ *forgotten, ctx *eventsourcing.Context[forgotten, Event, eventsourcing.None], _ delivery.Answered[Credit, int],
+			) eventsourcing.Effect[forgotten, Event, eventsourcing.None] {
+				return ctx.Effect
+			})),
+		"can't be stored": host(delivery.Sends("Out", func(f *functions) *delivery.Outbox[unstorable] { return &f.Out }, ignore[functions, unstorable, int])),
+		"Options.Interval is 1ns": host(delivery.SendsWith("Transfers", (*Account).transfers,
+			delivery.Options{Interval: 1, Burst: -1, WarnAfter: -1, MaxUnconfirmed: -1}, ignore[Account, Credit, int])),
 	} {
 		rt, err := eventsourcing.Open(eventsourcing.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = eventsourcing.Host(rt, eventsourcing.Type[Command, Event]{
-			Name: "x", New: func(string) eventsourcing.Aggregate[Command, Event] { return state() },
-		}, eventsourcing.HostOptions{})
+		err = hostType(rt)
 		if !errors.Is(err, eventsourcing.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("hosting gives %v, want %q", err, want)
 		}
-		if strings.HasPrefix(want, "Settings") {
-			for _, field := range []string{"Transfers", "Settings.Burst is -1", "Settings.WarnAfter is -1", "Settings.MaxUnconfirmed is -1"} {
+		if strings.HasPrefix(want, "Options") {
+			for _, field := range []string{"Transfers", "Options.Burst is -1", "Options.WarnAfter is -1", "Options.MaxUnconfirmed is -1"} {
 				if !strings.Contains(err.Error(), field) {
 					t.Errorf("%v does not say %q", err, field)
 				}
@@ -285,7 +290,7 @@ func TestLateAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var answers atomic.Int64
 		p := &probe{signal: func(_ string, s eventsourcing.Signal) {
-			if _, ok := s.(delivery.Answered[Credit]); ok {
+			if _, ok := s.(delivery.Answered[Credit, int]); ok {
 				answers.Add(1)
 			}
 		}}

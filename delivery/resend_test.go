@@ -37,25 +37,29 @@ type arrival struct {
 	amount int
 }
 
-func (s *sink) HandleCommand(ctx *Ctx, cmd Command) Effect {
-	if c, ok := cmd.(Credit); ok {
-		s.log.mu.Lock()
-		defer s.log.mu.Unlock()
-		s.log.got = append(s.log.got, arrival{Header: c.Header, at: time.Since(s.log.began), amount: c.Amount})
-	}
-	return ctx.None().NoReply()
+// Drip is a delivery to a sink.
+type Drip struct {
+	eventsourcing.Command[sink, int]
+	delivery.Header
+	Amount int
 }
 
-func (s *sink) ApplyEvent(Event) {}
+func (s *sink) drip(ctx *eventsourcing.Context[sink, Event, int], c Drip) eventsourcing.Decision[sink, Event, int] {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	s.log.got = append(s.log.got, arrival{Header: c.Header, at: time.Since(s.log.began), amount: c.Amount})
+	return ctx.ReplyLater()
+}
 
 // hostSink hosts sinks and returns what they get.
 func hostSink(t *testing.T, rt *eventsourcing.Runtime) *log {
 	t.Helper()
 	l := &log{began: time.Now()}
-	_, err := eventsourcing.Host(rt, eventsourcing.Type[Command, Event]{
-		Name: "sink",
-		New:  func(string) eventsourcing.Aggregate[Command, Event] { return &sink{log: l} },
-	}, eventsourcing.HostOptions{})
+	_, err := eventsourcing.Host(rt, eventsourcing.Type[sink, Event]{
+		Name:     "sink",
+		New:      func(string) *sink { return &sink{log: l} },
+		Commands: eventsourcing.Commands(eventsourcing.On("", (*sink).drip)),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,17 +90,17 @@ func (l *log) want(t *testing.T, what string, want ...string) {
 
 // sender is an aggregate that delivers what it is told to, to a sink.
 type sender struct {
-	Out   delivery.Outbox[Credit]
+	Out   delivery.Outbox[Drip]
 	probe *probe `refold:"-"`
 }
 
 type (
 	Post struct { // is answered with the number of the last delivery
-		eventsourcing.For[Command, uint64]
+		eventsourcing.Command[sender, uint64]
 		N int
 	}
 	Drop struct { // is answered with whether it was unconfirmed
-		eventsourcing.For[Command, bool]
+		eventsourcing.Command[sender, bool]
 		Nr uint64
 	}
 	Posted  struct{ N int }
@@ -106,52 +110,60 @@ type (
 func (Posted) isEvent()  {}
 func (Dropped) isEvent() {}
 
-func (s *sender) HandleCommand(ctx *Ctx, cmd Command) Effect {
-	switch c := cmd.(type) {
-	case Post:
-		if err := s.Out.Room(c.N); err != nil {
-			return ctx.Refuse(err)
+func (s *sender) post(ctx *eventsourcing.Context[sender, Event, uint64], c Post) eventsourcing.Decision[sender, Event, uint64] {
+	if err := s.Out.Room(c.N); err != nil {
+		return ctx.Refuse(err)
+	}
+	return ctx.Persist(Posted{c.N}).ReplyFunc(func() (nr uint64) {
+		for d := range s.Out.All() {
+			nr = d.Nr
 		}
-		return ctx.Persist(Posted{c.N}).Reply(c.Answer(func() (nr uint64) {
-			for d := range s.Out.All() {
-				nr = d.Nr
-			}
-			return nr
-		}))
-	case Drop:
-		_, pending := s.Out.Pending(c.Nr)
-		return ctx.Persist(Dropped{c.Nr}).Reply(c.With(pending))
-	}
-	return ctx.Unhandled()
+		return nr
+	})
 }
 
-func (s *sender) HandleSignal(ctx *Ctx, signal eventsourcing.Signal) Effect {
-	if s.probe.signal != nil {
-		s.probe.signal(ctx.ID(), signal)
-	}
-	return ctx.None()
+func (s *sender) drop(ctx *eventsourcing.Context[sender, Event, bool], c Drop) eventsourcing.Decision[sender, Event, bool] {
+	_, pending := s.Out.Pending(c.Nr)
+	return ctx.Persist(Dropped{c.Nr}).Reply(pending)
 }
 
-func (s *sender) ApplyEvent(event Event) {
+type (
+	senderCtx    = eventsourcing.Context[sender, Event, eventsourcing.None]
+	senderEffect = eventsourcing.Effect[sender, Event, eventsourcing.None]
+)
+
+func (s *sender) answered(ctx *senderCtx, a delivery.Answered[Drip, int]) senderEffect {
+	s.probe.see(ctx.ID(), a)
+	return ctx.Effect
+}
+
+func (s *sender) unconfirmed(ctx *senderCtx, u delivery.Unconfirmed[Drip]) senderEffect {
+	s.probe.see(ctx.ID(), u)
+	return ctx.Effect
+}
+
+func (s *sender) out() *delivery.Outbox[Drip] { return &s.Out }
+
+func (s *sender) apply(event Event) {
 	switch e := event.(type) {
 	case Posted:
 		for range e.N {
-			s.Out.Deliver(eventsourcing.Address{Type: "sink", ID: "1"}, Credit{Amount: e.N})
+			s.Out.Deliver(eventsourcing.Address{Type: "sink", ID: "1"}, Drip{Amount: e.N})
 		}
 	case Dropped:
 		s.Out.Confirm(e.Nr)
 	}
 }
 
-func senderType(p *probe) eventsourcing.Type[Command, Event] {
-	return eventsourcing.Type[Command, Event]{
-		Name: "sender",
-		New: func(string) eventsourcing.Aggregate[Command, Event] {
-			s := &sender{probe: p}
-			s.Out.Configure(p.settings)
-			return s
-		},
-		Events: codec.Types(codec.Name[Posted]("posted"), codec.Name[Dropped]("dropped")),
+func senderType(p *probe) eventsourcing.Type[sender, Event] {
+	return eventsourcing.Type[sender, Event]{
+		Name:     "sender",
+		New:      func(string) *sender { return &sender{probe: p} },
+		Commands: eventsourcing.Commands(eventsourcing.On("", (*sender).post), eventsourcing.On("", (*sender).drop)),
+		Signals:  eventsourcing.Signals(eventsourcing.OnSignal((*sender).unconfirmed)),
+		Parts:    eventsourcing.Parts(delivery.SendsWith("Out", (*sender).out, p.options, (*sender).answered)),
+		Apply:    (*sender).apply,
+		Events:   codec.Types(codec.Name[Posted]("posted"), codec.Name[Dropped]("dropped")),
 	}
 }
 
@@ -242,7 +254,7 @@ func TestRecoveryAndBursts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := inmem.NewJournal()
-		p := &probe{settings: delivery.Settings{Burst: 2}}
+		p := &probe{options: delivery.Options{Burst: 2}}
 		b := openBank(t, eventsourcing.Config{Store: store.Of(j, nil)}, senderType(p), eventsourcing.HostOptions{})
 		got := hostSink(t, b.runtime)
 		ask(t, b, "a", Post{N: 5})
@@ -266,7 +278,7 @@ func TestRecoveryAndBursts(t *testing.T) {
 func TestBurstsReachEverybody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &probe{settings: delivery.Settings{Burst: 2}}
+		p := &probe{options: delivery.Options{Burst: 2}}
 		b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)}, senderType(p), eventsourcing.HostOptions{})
 		defer b.close(t)
 		got := hostSink(t, b.runtime)
@@ -284,7 +296,7 @@ func TestWarnings(t *testing.T) {
 		began := time.Now()
 		var warned []string
 		p := &probe{signal: func(_ string, s eventsourcing.Signal) {
-			if u, ok := s.(delivery.Unconfirmed[Credit]); ok {
+			if u, ok := s.(delivery.Unconfirmed[Drip]); ok {
 				for _, d := range u.Deliveries {
 					warned = append(warned, fmt.Sprintf("%d to %v (%d) after %d @%g", d.Nr, d.To, d.Message.Amount, d.Attempts, time.Since(began).Seconds()))
 				}

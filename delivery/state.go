@@ -93,7 +93,7 @@ func (o *Outbox[M]) UnmarshalMsgpack(data []byte) error {
 		err = checkVersion(s.Version)
 	}
 	if err == nil {
-		o.window, err = outbox.Restore(o.settings.withDefaults().window(), s.Last, s.Open)
+		o.window, err = outbox.Restore(o.options.withDefaults().window(), s.Last, s.Open)
 	}
 	if err != nil {
 		return fmt.Errorf("delivery: decode an outbox: %w", err)
@@ -112,7 +112,7 @@ func (o *Outbox[M]) Restore(from *Outbox[M]) error {
 		return nil
 	}
 	last, open := from.window.State()
-	restored, err := outbox.Restore(o.settings.withDefaults().window(), last, slices.Clone(open))
+	restored, err := outbox.Restore(o.options.withDefaults().window(), last, slices.Clone(open))
 	if err != nil {
 		return fmt.Errorf("delivery: restore an outbox: %w", err)
 	}

@@ -124,7 +124,7 @@ func TestRestored(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	data := encode(t, sample())
 	e := &ends{}
-	e.Out.Configure(delivery.Settings{Interval: time.Minute, Burst: 1})
+	delivery.Configure[int](&e.Out, delivery.Options{Interval: time.Minute, Burst: 1})
 	if err := e.Out.Attach("account|al", "Out"); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestRestore(t *testing.T) {
 	old := sample()
 	old.Out.Recovered(now)
 	e := &ends{}
-	e.Out.Configure(delivery.Settings{Interval: time.Minute, Burst: 1})
+	delivery.Configure[int](&e.Out, delivery.Options{Interval: time.Minute, Burst: 1})
 	if err := e.Out.Attach("account|al", "Out"); err != nil {
 		t.Fatal(err)
 	}

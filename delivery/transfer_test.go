@@ -57,7 +57,7 @@ func runTransfers(t *testing.T, seed uint64) (refunds int64) {
 	if seed%3 == 0 {
 		typ.DisablePipelining = true
 	}
-	open := func() *bank { return openBank(t, cfg, typ, eventsourcing.HostOptions{}) }
+	open := func() *bank[Account] { return openBank(t, cfg, typ, eventsourcing.HostOptions{}) }
 
 	b := open()
 	for i := range accounts {
@@ -130,7 +130,7 @@ func inject(j *journaltest.Faulty, s *snapshottest.Faulty, rng *rand.Rand) {
 
 // runClient asks for transfers, and locks an account now and then. What becomes
 // of it is for the audit to see.
-func runClient(b *bank, rng *rand.Rand) {
+func runClient(b *bank[Account], rng *rand.Rand) {
 	for range 40 {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		from, to := name(rng.IntN(accounts)), name(rng.IntN(accounts))
@@ -146,7 +146,7 @@ func runClient(b *bank, rng *rand.Rand) {
 }
 
 // settle waits until all transfers have ended.
-func settle(t *testing.T, b *bank) {
+func settle(t *testing.T, b *bank[Account]) {
 	t.Helper()
 	for range 100 {
 		open := 0
@@ -170,7 +170,7 @@ type transfer struct {
 
 // auditTransfers proves the books from the events alone, and returns how many
 // transfers were refunded.
-func auditTransfers(t *testing.T, b *bank) (refunds int64) {
+func auditTransfers(t *testing.T, b *bank[Account]) (refunds int64) {
 	t.Helper()
 	transfers := map[string]*transfer{} // by sender and number
 	key := func(sender string, nr uint64) string { return fmt.Sprint(sender, " ", nr) }

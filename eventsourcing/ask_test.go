@@ -23,12 +23,7 @@ var errNoLine = eventsourcing.NewRefusal("actor/no_line", "there is no such line
 
 // other is a command that no actor handles.
 type other struct {
-	eventsourcing.For[actorCommand, int]
-}
-
-// mixed is a command that is answered with another type than it declares.
-type mixed struct {
-	eventsourcing.For[actorCommand, int]
+	eventsourcing.Command[actor, int]
 }
 
 func TestAnswers(t *testing.T) {
@@ -37,33 +32,29 @@ func TestAnswers(t *testing.T) {
 		s := newScene(t).open()
 		defer s.close()
 		for name, c := range map[string]struct {
-			f    func(ctx *actorCtx, a *actor, c act) actorEffect
+			f    func(ctx *actorCtx, a *actor, c act) actorDecision
 			want error
 			code string
 		}{
-			"no decision":           {func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.None() }, eventsourcing.ErrNoReply, "refold/no_reply"},
-			"no decision, persists": {func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Persist(line{"x"}) }, eventsourcing.ErrNoReply, "refold/no_reply"},
-			"unhandled":             {func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Unhandled() }, eventsourcing.ErrUnhandled, "refold/unhandled"},
-			"refusal":               {func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Refuse(errNoLine) }, errNoLine, "actor/no_line"},
+			"no decision": {func(*actorCtx, *actor, act) actorDecision { return actorDecision{} }, eventsourcing.ErrNoReply, "refold/no_reply"},
+			"no decision, persists": {
+				func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+					return ctx.Persist(line{"x"}).ThenReply(func(*actorCtx) actorDecision { return actorDecision{} })
+				}, eventsourcing.ErrNoReply, "refold/no_reply",
+			},
+			"unhandled": {func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.Unhandled() }, eventsourcing.ErrUnhandled, "refold/unhandled"},
+			"refusal":   {func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.Refuse(errNoLine) }, errNoLine, "actor/no_line"},
 			"refusal, wrapped": {
-				func(ctx *actorCtx, _ *actor, _ act) actorEffect {
+				func(ctx *actorCtx, _ *actor, _ act) actorDecision {
 					return ctx.Refuse(fmt.Errorf("line 7: %w", errNoLine))
 				},
 				eventsourcing.NewRefusal("actor/no_line", "another text"), "actor/no_line",
 			},
-			"another error": {func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Refuse(io.ErrUnexpectedEOF) }, io.ErrUnexpectedEOF, "internal"},
-			"the last decision counts": {
-				func(ctx *actorCtx, _ *actor, c act) actorEffect { return ctx.Reply(c.With("a")).Refuse(errNoLine) },
-				errNoLine, "actor/no_line",
-			},
-			"joined effects": {
-				func(ctx *actorCtx, _ *actor, c act) actorEffect { return ctx.Refuse(io.EOF).And(ctx.Refuse(errNoLine)) },
-				errNoLine, "actor/no_line",
-			},
+			"another error": {func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.Refuse(io.ErrUnexpectedEOF) }, io.ErrUnexpectedEOF, "internal"},
 		} {
 			_, err := s.ask(c.f)
-			if !errors.Is(err, c.want) || eventsourcing.Code(err) != c.code {
-				t.Errorf("%s: the error is %v with code %q, want %v with %q", name, err, eventsourcing.Code(err), c.want, c.code)
+			if !errors.Is(err, c.want) || eventsourcing.StatusOf(err).Code != c.code {
+				t.Errorf("%s: the error is %v with code %q, want %v with %q", name, err, eventsourcing.StatusOf(err).Code, c.want, c.code)
 			}
 		}
 		if _, err := eventsourcing.Ask(t.Context(), s.actors.Ref("1"), other{}); !errors.Is(err, eventsourcing.ErrUnhandled) {
@@ -71,42 +62,11 @@ func TestAnswers(t *testing.T) {
 		}
 		text, err := s.ask(say("hello"))
 		expect(t, text, err, "x hello")
-		text, err = s.ask(func(ctx *actorCtx, _ *actor, c act) actorEffect { return ctx.Refuse(io.EOF).Reply(c.With("yes")) })
-		expect(t, text, err, "yes")
-		if eventsourcing.Code(nil) != "" {
+		if eventsourcing.StatusOf(nil).Code != "" {
 			t.Error("no error has a code")
 		}
 		if errNoLine.Code() != "actor/no_line" || errNoLine.Error() != "there is no such line" {
 			t.Errorf("the refusal is %q: %v", errNoLine.Code(), errNoLine)
-		}
-	})
-}
-
-// wrongReplier answers with the answer of another command.
-type wrongReplier struct{}
-
-func (*wrongReplier) HandleCommand(ctx *actorCtx, cmd actorCommand) actorEffect {
-	if _, ok := cmd.(mixed); ok {
-		return ctx.Reply(act{}.With("text"))
-	}
-	return ctx.Reply(mixed{}.With(7))
-}
-
-func (*wrongReplier) ApplyEvent(actorEvent) {}
-
-func TestWrongReply(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t)
-		s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &wrongReplier{} }
-		s.open()
-		defer s.close()
-		if _, err := eventsourcing.Ask(t.Context(), s.actors.Ref("1"), mixed{}); !errors.Is(err, eventsourcing.ErrWrongReply) {
-			t.Errorf("the error is %v", err)
-		}
-		n, err := eventsourcing.Ask(t.Context(), s.actors.Ref("1"), other{})
-		if n != 7 || err != nil {
-			t.Errorf("the answer is %d, %v", n, err)
 		}
 	})
 }
@@ -132,16 +92,16 @@ func TestBadArguments(t *testing.T) {
 			t.Errorf("the journal was asked %d times", n)
 		}
 		for _, id := range []string{"1", "a|b", "日本", strings.Repeat("x", journal.MaxIDLength-len("actor|"))} {
-			got, err := s.askOf(t.Context(), id, func(ctx *actorCtx, _ *actor, c act) actorEffect {
-				return ctx.Reply(c.With(ctx.ID() + " " + ctx.PersistenceID()))
+			got, err := s.askOf(t.Context(), id, func(ctx *actorCtx, _ *actor, c act) actorDecision {
+				return ctx.Reply(ctx.ID() + " " + ctx.PersistenceID())
 			})
 			expect(t, got, err, id+" actor|"+id)
 		}
-		var nobody eventsourcing.Ref[actorCommand]
+		var nobody eventsourcing.Ref[actor]
 		_, err := eventsourcing.Ask(t.Context(), nobody, act{f: recall})
 		expectError(t, err, eventsourcing.ErrInvalid)
 		expectError(t, eventsourcing.Tell(t.Context(), nobody, act{f: recall}), eventsourcing.ErrInvalid)
-		expectError(t, eventsourcing.Tell[actorCommand](t.Context(), s.actors.Ref("1"), nil), eventsourcing.ErrInvalid)
+		expectError(t, eventsourcing.Tell[actor](t.Context(), s.actors.Ref("1"), nil), eventsourcing.ErrInvalid)
 		if nobody.String() != "nobody" || s.actors.Ref("7").String() != "actor|7" || s.actors.Ref("7").ID() != "7" {
 			t.Errorf("references print as %v and %v", nobody, s.actors.Ref("7"))
 		}
@@ -197,8 +157,8 @@ func TestContextEndsWhileHandled(t *testing.T) {
 		defer cancel()
 		_, err := s.askOf(ctx, "1", say("slow"))
 		expectError(t, err, context.DeadlineExceeded, eventsourcing.ErrOutcomeUnknown)
-		if eventsourcing.Code(err) != "refold/outcome_unknown" {
-			t.Errorf("its code is %q", eventsourcing.Code(err))
+		if eventsourcing.StatusOf(err).Code != "refold/outcome_unknown" {
+			t.Errorf("its code is %q", eventsourcing.StatusOf(err).Code)
 		}
 		write.Release()
 		expect(t, s.mustAsk(recall), nil, "slow")
@@ -238,9 +198,9 @@ func TestTell(t *testing.T) {
 		for i := range 50 {
 			s.tell(say(fmt.Sprint(i)))
 		}
-		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Refuse(errNoLine) })
-		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.None() })
-		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Unhandled() })
+		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.Refuse(errNoLine) })
+		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.Reply("") })
+		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.Unhandled() })
 		s.mustAsk(recall)
 		s.close()
 		for i, text := range s.stored() {
@@ -278,7 +238,7 @@ func TestCodes(t *testing.T) {
 		"refold/canceled":          context.Canceled,
 		"internal":                 io.EOF,
 	} {
-		if got := eventsourcing.Code(fmt.Errorf("while asking: %w", err)); got != code {
+		if got := eventsourcing.StatusOf(fmt.Errorf("while asking: %w", err)).Code; got != code {
 			t.Errorf("the code of %v is %q, want %q", err, got, code)
 		}
 	}

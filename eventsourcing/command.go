@@ -5,60 +5,38 @@ package eventsourcing
 
 import "reflect"
 
-// Target is a command that entities of one kind understand: an interface C
-// that embeds Target[C] is the set of all commands of that kind. A type becomes
-// one of them by embedding For[C, R].
-type Target[C any] interface {
-	target(C)
-}
-
-// Query is a command to a C that is answered with an R. A type becomes one by
-// embedding For[C, R].
-type Query[C, R any] interface {
-	Target[C]
-	result(R)
-}
-
-// For makes the struct that embeds it a command: understood by entities whose
-// commands are C, and answered with an R. It takes up no space.
+// Command makes the struct that embeds it a command to an S, answered with an R. S is the struct that is
+// the state of the entity. It takes up no space.
 //
 //	type Deposit struct {
-//		eventsourcing.For[Command, money.Amount]
-//		Amount money.Amount
+//		eventsourcing.Command[Account, int]
+//		Amount int
 //	}
-type For[C, R any] struct{}
+type Command[S, R any] struct{}
 
-func (For[C, R]) target(C) {}
-func (For[C, R]) result(R) {}
+func (Command[S, R]) message(*S) {}
+func (Command[S, R]) reply(R)    {}
 
-// resultType is R.
-func (For[C, R]) resultType() reflect.Type { return reflect.TypeFor[R]() }
+// replyType returns R. A reply from another node is decoded by it.
+func (Command[S, R]) replyType() reflect.Type { return reflect.TypeFor[R]() }
 
-// With is the answer with a value that is known now: before the events of the same
-// effect are applied. For a value that depends on them use Answer. The value must
-// not share memory with the state.
-func (For[C, R]) With(value R) Answer[C] { return Answer[C]{value: value} }
+// Notice makes the struct that embeds it a notice to an S: a message without a reply. It can be sent
+// with Tell, and not with Ask.
+type Notice[S any] struct{}
 
-// Answer is the answer with what f returns. It is called once, right after the
-// events of its effect were applied and before any other command is handled, so
-// it sees the state just then. The value must not share memory with the state.
-func (For[C, R]) Answer(f func() R) Answer[C] { return Answer[C]{value: answerFunc[R](f)} }
+func (Notice[S]) message(*S) {}
 
-// Answer is what a command to a C is answered with; For makes it.
-type Answer[C any] struct {
-	value any // the answer itself, or a computer
+// Message is a command or a notice to an S.
+type Message[S any] interface{ message(*S) }
+
+// Request is a command to an S that is answered with an R.
+type Request[S, R any] interface {
+	Message[S]
+	reply(R)
 }
 
-type computer interface{ compute() any }
+// Ack is the reply to a command without a result.
+type Ack struct{}
 
-type answerFunc[R any] func() R
-
-func (f answerFunc[R]) compute() any { return f() }
-
-// compute returns the answer as of now.
-func (a Answer[C]) compute() any {
-	if f, ok := a.value.(computer); ok {
-		return f.compute()
-	}
-	return a.value
-}
+// None is the reply type in a Context of a notice or a signal, which have no reply.
+type None struct{}

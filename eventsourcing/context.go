@@ -7,220 +7,104 @@ import (
 	"context"
 	"log/slog"
 	"time"
+	"unsafe"
 
-	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Context is what a handler knows about its entity, and where it makes effects.
-// It is valid until the handler returns and only on the handler's goroutine.
+// Context describes the entity and the message to a handler, and begins its effects: Context embeds the
+// empty Effect, so ctx.Persist(e).Reply(v) is a Decision and ctx.Effect is the effect that does nothing.
 //
-// What Go and the timers ask for happens once the effect of the command is
-// durable, and not at all if it never is: a handler that runs twice for one
-// command asks once.
-type Context[C, E any] struct {
-	entity *entity[C, E]
-	op     *engine.Op
-	now    time.Time
+// It is valid until the handler returns, and only on the goroutine of the handler. Effects that are begun
+// with it later do nothing.
+type Context[S, E, R any] struct{ Effect[S, E, R] }
+
+// contextOf returns the context of an entity for a handler with reply type R. Each entity has one
+// context, so that a command needs no allocation for it.
+func contextOf[R, S, E any](e *entity[S, E]) *Context[S, E, R] {
+	// R does not appear in a field: all instances of Context have the same memory layout.
+	return (*Context[S, E, R])(unsafe.Pointer(&e.context)) //nolint:gosec // see above
 }
 
-// ID is the entity's own ID, without its type.
-func (c *Context[C, E]) ID() string { return c.entity.id() }
+// ID returns the entity's own ID, without its type.
+func (c *Context[S, E, R]) ID() string { return c.entity.id() }
 
-// PersistenceID is the entity's ID in the journal: the name of its type, "|"
-// and ID.
-func (c *Context[C, E]) PersistenceID() string { return c.entity.pid }
+// PersistenceID returns the entity's ID in the journal: the name of its type, "|" and ID.
+func (c *Context[S, E, R]) PersistenceID() string { return c.entity.pid }
 
-// SequenceNr is the number of the last event that was applied.
-func (c *Context[C, E]) SequenceNr() uint64 {
-	if c.op == nil {
+// SequenceNr returns the sequence number of the last event that was applied.
+func (c *Context[S, E, R]) SequenceNr() uint64 {
+	if c.entity.op == nil {
 		return c.entity.machine.SequenceNr()
 	}
-	return c.op.SequenceNr()
+	return c.entity.op.SequenceNr()
 }
 
-// Now is the time at which the command is handled, in UTC and whole
-// microseconds. Handlers use it in place of time.Now.
-func (c *Context[C, E]) Now() time.Time { return c.now }
+// Now returns the time at which the message is handled, in UTC and whole microseconds. Handlers use it
+// instead of time.Now.
+func (c *Context[S, E, R]) Now() time.Time { return c.entity.now }
 
-// Self addresses the entity itself.
-func (c *Context[C, E]) Self() Ref[C] { return Ref[C]{id: c.ID(), to: c.entity.host} }
+// Self returns the reference to the entity itself.
+func (c *Context[S, E, R]) Self() Ref[S] { return Ref[S]{id: c.ID(), to: c.entity.host} }
 
-// Context is the context of the caller, for its values and its deadline. That
-// of a command which nobody waits for has the values that it was sent with and
-// ends with the runtime; a signal has that of what led to it.
-func (c *Context[C, E]) Context() context.Context {
-	if c.op != nil {
-		switch s := c.op.Env.Caller.(type) {
+// Context returns the context of the caller, for its values and its deadline. The context of a message
+// that was sent with Tell has the values of the sender's context and ends with the runtime. A signal has
+// the context of its cause.
+func (c *Context[S, E, R]) Context() context.Context {
+	rt := c.entity.host.rt
+	if op := c.entity.op; op != nil {
+		switch s := op.Env.Caller.(type) {
 		case *call:
-			return s.context()
+			return s.Context()
 		case sender:
-			return s.from().background(c.entity.host.rt.ctx)
+			return s.from().background(rt.ctx)
 		}
 	}
-	return c.entity.host.rt.ctx
+	return rt.ctx
 }
 
-// Logger is the runtime's logger with the persistence ID.
-func (c *Context[C, E]) Logger() *slog.Logger {
+// Logger returns the logger of the runtime with the persistence ID.
+func (c *Context[S, E, R]) Logger() *slog.Logger {
 	return c.entity.host.rt.log.With(slog.String("persistence_id", c.entity.pid))
 }
 
-// None is the effect that does nothing.
-func (c *Context[C, E]) None() Effect[C, E] { return Effect[C, E]{} }
+// Unhandled rejects the command: its caller gets ErrUnhandled.
+func (c *Context[S, E, R]) Unhandled() Decision[S, E, R] {
+	return Decision[S, E, R]{decision[S, E]{effect: effect[S, E]{control: unhandled}}}
+}
 
-// Persist stores events as one unit, all or none. They are applied at once; what
-// they lead to is visible outside when they are durable. Without events it does
-// nothing. The slice and the events belong to the effect. An asker gets ErrNoReply
-// unless a reply follows.
-func (c *Context[C, E]) Persist(events ...E) Effect[C, E] {
-	if len(events) == 0 {
-		return Effect[C, E]{}
+// Stash keeps the command until UnstashAll; then it is handled again. The caller waits. Beyond
+// HostOptions.StashCapacity a stashed command is answered according to HostOptions.Overflow.
+func (c *Context[S, E, R]) Stash() Decision[S, E, R] {
+	return Decision[S, E, R]{decision[S, E]{effect: c.controlled(stash).effect}}
+}
+
+// Token identifies the present command, so that a later message can answer it: see Effect.ReplyLater and
+// Effect.Resolve. It is the zero value if no caller waits.
+func (c *Context[S, E, R]) Token() Token[R] {
+	if c.entity.op == nil {
+		return Token[R]{}
 	}
-	return c.made(Effect[C, E]{events: events})
-}
-
-// PersistAsync is Persist for events that do not hold back others: answers to
-// later commands may leave before the events are durable, although the state
-// that they saw includes them.
-func (c *Context[C, E]) PersistAsync(events ...E) Effect[C, E] {
-	return c.made(Effect[C, E]{}.with(part[C, E]{events: events, async: true}))
-}
-
-// Defer runs f when everything ahead of it is durable; no other command is
-// handled before. It does not run if a write ahead of it failed.
-func (c *Context[C, E]) Defer(f func(*Context[C, E]) Effect[C, E]) Effect[C, E] {
-	return c.made(Effect[C, E]{}.with(part[C, E]{call: f}))
-}
-
-// DeferAsync is Defer without holding back other commands.
-func (c *Context[C, E]) DeferAsync(f func(*Context[C, E]) Effect[C, E]) Effect[C, E] {
-	return c.made(Effect[C, E]{}.with(part[C, E]{call: f, async: true}))
-}
-
-// made counts an effect that has to be returned, or nothing comes of it.
-func (c *Context[C, E]) made(e Effect[C, E]) Effect[C, E] {
-	e.made = 1
-	if c.op != nil {
-		c.op.Made++
-	}
-	return e
-}
-
-// Reply answers the command and does nothing else.
-func (c *Context[C, E]) Reply(a Answer[C]) Effect[C, E] { return Effect[C, E]{}.Reply(a) }
-
-// Refuse answers the command with an error and does nothing else.
-func (c *Context[C, E]) Refuse(err error) Effect[C, E] { return Effect[C, E]{}.Refuse(err) }
-
-// Unhandled says that the aggregate does not handle the command: the asker gets
-// ErrUnhandled.
-func (c *Context[C, E]) Unhandled() Effect[C, E] { return Effect[C, E]{control: unhandled} }
-
-// Stash puts the command aside until UnstashAll. The asker waits. Nothing else may
-// be in the effect.
-func (c *Context[C, E]) Stash() Effect[C, E] {
-	return c.made(Effect[C, E]{control: stash})
-}
-
-// UnstashAll handles the commands that are put aside now before all others, in
-// the order in which they were put aside.
-func (c *Context[C, E]) UnstashAll() Effect[C, E] {
-	return c.made(Effect[C, E]{control: unstashAll})
-}
-
-// Stop ends the entity once the commands that wait inside it are handled. One
-// that arrives later starts it anew; those put aside with Stash are answered
-// ErrStopped.
-func (c *Context[C, E]) Stop() Effect[C, E] {
-	return c.made(Effect[C, E]{control: stop})
-}
-
-// Passivate is Stop for an entity that is merely idle. On a local host it is the
-// same; where entities are remembered, one that has passivated does not come back by itself.
-func (c *Context[C, E]) Passivate() Effect[C, E] {
-	return c.made(Effect[C, E]{control: stop}.with(part[C, E]{request: passivation{}}))
-}
-
-// SaveSnapshot saves the state as it is after the events of the effect so far.
-// The outcome is a SnapshotSaved or SnapshotFailed signal.
-func (c *Context[C, E]) SaveSnapshot() Effect[C, E] {
-	return c.made(Effect[C, E]{}.with(part[C, E]{request: saveState{}}))
-}
-
-// DeleteSnapshots deletes the matching snapshots, unless that would leave
-// deleted events uncovered. The outcome is a SnapshotsDeleted or
-// SnapshotsNotDeleted signal.
-func (c *Context[C, E]) DeleteSnapshots(criteria snapshot.Criteria) Effect[C, E] {
-	return c.made(Effect[C, E]{}.with(part[C, E]{request: deleteSnapshots{criteria}}))
-}
-
-// DeleteEvents deletes events from the journal. The outcome is an EventsDeleted
-// or EventsNotDeleted signal.
-func (c *Context[C, E]) DeleteEvents(request DeleteEvents) Effect[C, E] {
-	return c.made(Effect[C, E]{}.with(part[C, E]{request: request}))
-}
-
-// Token identifies the present command, so that a later one can answer it:
-// see Effect.ReplyLater and Effect.Resolve.
-func (c *Context[C, E]) Token() Token[C] {
-	if c.op == nil {
-		return Token[C]{}
-	}
-	call, ok := c.op.Env.Caller.(*call)
+	caller, ok := c.entity.op.Env.Caller.(*call)
 	if !ok {
-		return Token[C]{}
+		return Token[R]{}
 	}
-	call.kept.Store(true)
-	return Token[C]{call: call}
+	caller.kept.Store(true)
+	return Token[R]{call: caller}
 }
 
-// Token stands for a caller that waits. It is not persistent. The zero value
-// stands for nobody.
-type Token[C any] struct{ call *call }
+// Token stands for a caller that waits for an R. It is not persistent. The zero value stands for no
+// caller.
+type Token[R any] struct{ call *call }
 
-// Go runs f on a goroutine of its own and sends the command that it returns to
-// the entity. Its context has the values of the present command's and ends when
-// the runtime is closed.
-func (c *Context[C, E]) Go(f func(context.Context) C) {
-	r := goRequest[C]{f: f}
-	if c.op != nil {
-		if s, ok := c.op.Env.Caller.(sender); ok {
-			r.ctx, r.root = s.from().background(c.entity.host.rt.ctx), s.from().root()
-		}
-	}
-	c.ask(r)
-}
+// With returns the resolution that replies with a value. The value must not share memory with the state.
+func (t Token[R]) With(value R) Resolution { return Resolution{call: t.call, value: value} }
 
-// StartTimer sends a command to the entity after a while, at once if it is not
-// positive. It replaces a timer with the same name. Timers survive a refold after
-// a failed write, and end when the entity stops.
-func (c *Context[C, E]) StartTimer(name string, after time.Duration, command C) {
-	c.ask(timerRequest{name: name, after: after, message: command})
-}
+// Refuse returns the resolution that answers with an error, which must not be nil.
+func (t Token[R]) Refuse(err error) Resolution { return Resolution{call: t.call, err: err} }
 
-// StartTicker sends a command to the entity again and again, the next one an
-// interval after the last. It replaces a timer with the same name.
-func (c *Context[C, E]) StartTicker(name string, every time.Duration, command C) {
-	c.ask(timerRequest{name: name, after: every, repeat: true, message: command})
-}
-
-// StopTimer stops a timer. A command that it sent already may still come if it
-// waits inside the entity.
-func (c *Context[C, E]) StopTimer(name string) { c.ask(timerRequest{name: name}) }
-
-// ReceiveTimeout gives the aggregate a ReceiveTimeout signal whenever no
-// command came for this long; 0 ends that.
-func (c *Context[C, E]) ReceiveTimeout(d time.Duration) { c.ask(receiveTimeout(d)) }
-
-// ask adds a request that is carried out when the op has taken effect.
-func (c *Context[C, E]) ask(request any) {
-	if c.op == nil {
-		c.Logger().Error("a context was used after its handler had returned")
-		return
-	}
-	c.op.Requests = append(c.op.Requests, request)
-}
+// Resolution is the late reply to a command, see Effect.Resolve.
+type Resolution resolve
 
 // The requests that travel through the engine.
 type (
@@ -228,8 +112,8 @@ type (
 	passivation      struct{}
 	deleteSnapshots  struct{ criteria snapshot.Criteria }
 	handled          struct{ command *observed }
-	goRequest[C any] struct {
-		f         func(context.Context) C
+	goRequest[S any] struct {
+		f         func(context.Context) Message[S]
 		ctx, root context.Context //nolint:containedctx // nil when the command has none
 	}
 	receiveTimeout time.Duration

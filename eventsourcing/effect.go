@@ -4,34 +4,59 @@
 package eventsourcing
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"time"
+
+	"github.com/refold-io/refold/snapshot"
 )
 
-// Effect is what handling a command leads to. It is a value that a Context
-// makes and that its methods complete; nothing happens before HandleCommand has
-// returned it, and one that is not returned does nothing. The zero value is the
-// effect of Context.None.
+// Effect describes what a handler wants done: events to store, callbacks, timers and so on. It is a
+// value; every method returns a longer copy. Nothing happens before the handler has returned it, and an
+// Effect that is not returned does nothing (see Observer.Unreturned). The handler of a command ends it
+// with a reply, which makes it a Decision.
 //
-// Parts are carried out in the order in which they were added: units of events
-// are stored, callbacks run when everything ahead of them is durable.
-type Effect[C, E any] struct {
-	events  []E // of the first unit, when it is a plain Persist
-	value   any
-	err     error
-	decided decision
+// The parts are carried out in the order in which they were added, once everything before them is
+// durable.
+type Effect[S, E, R any] struct{ effect[S, E] }
+
+// Decision is an Effect with a reply. Reply, ReplyFunc, Refuse, ReplyLater, ThenReply, Context.Stash and
+// Context.Unhandled return one. The zero value has no reply: its caller gets ErrNoReply.
+type Decision[S, E, R any] struct{ decision[S, E] }
+
+// effect is an Effect without its reply type.
+type effect[S, E any] struct {
+	entity  *entity[S, E] // nil in a zero Effect
+	events  []E           // of the first unit, when it is a plain Persist
+	steps   []step[S, E]  // after events
 	control control
-	made    uint16       // by how many methods of Context, see there
-	parts   []part[C, E] // behind events
+	made    uint16 // how many chains it consists of, see Observer.Unreturned
 }
 
-type decision uint8
+// step is a unit of events, a callback, or a request to the runtime.
+type step[S, E any] struct {
+	events  []E
+	call    callback[S, E]
+	request any
+	async   bool
+}
+
+// decision is a Decision without its reply type.
+type decision[S, E any] struct {
+	effect[S, E]
+
+	value any // the reply itself, or a replyFunc
+	err   error
+	kind  replyKind
+}
+
+type replyKind uint8
 
 const (
-	undecided decision = iota
+	undecided replyKind = iota
 	replied
 	refused
-	silent
 	delayed
 )
 
@@ -44,91 +69,239 @@ const (
 	unhandled
 )
 
-// part is a unit of events, a callback, or a request to the runtime.
-type part[C, E any] struct {
-	events  []E
-	call    func(*Context[C, E]) Effect[C, E]
-	request any
-	async   bool
+// callback is a function given to Then or ThenReply.
+type callback[S, E any] interface {
+	call(e *entity[S, E]) decision[S, E]
 }
 
-// Reply answers the command. After events it is computed when they were
-// applied, and leaves when they, and all before them, are durable.
-func (e Effect[C, E]) Reply(a Answer[C]) Effect[C, E] {
-	e.value, e.err, e.decided = a.value, nil, replied
+type thenFunc[S, E, R any] func(*Context[S, E, R]) Effect[S, E, R]
+
+func (f thenFunc[S, E, R]) call(e *entity[S, E]) decision[S, E] {
+	return decision[S, E]{effect: f(contextOf[R](e)).effect}
+}
+
+type thenReplyFunc[S, E, R any] func(*Context[S, E, R]) Decision[S, E, R]
+
+func (f thenReplyFunc[S, E, R]) call(e *entity[S, E]) decision[S, E] {
+	return f(contextOf[R](e)).decision
+}
+
+// replyFunc computes a reply.
+type replyFunc interface{ compute() any }
+
+type replyFuncOf[R any] func() R
+
+func (f replyFuncOf[R]) compute() any { return f() }
+
+// computeReply returns a reply as of now.
+func computeReply(value any) any {
+	if f, ok := value.(replyFunc); ok {
+		return f.compute()
+	}
+	return value
+}
+
+// Persist stores events as one unit, all or none. They are applied at once, so that the next handler
+// sees their state; replies and callbacks leave when they are durable. Without events Persist does
+// nothing. The effect owns the slice and the events.
+func (e Effect[S, E, R]) Persist(events ...E) Effect[S, E, R] {
+	if len(events) == 0 {
+		return e
+	}
+	e.begin()
+	if e.events == nil && len(e.steps) == 0 {
+		e.events = events
+		return e
+	}
+	e.add(step[S, E]{events: events})
 	return e
 }
 
-// Refuse answers the command with an error, which must not be nil. Only a
-// *Refusal, or an error that wraps one, keeps its identity for a caller on another
-// node or for an outbox; anything else has code "internal" there.
-func (e Effect[C, E]) Refuse(err error) Effect[C, E] {
-	e.value, e.err, e.decided = nil, err, refused
+// PersistAsync is Persist for events that do not hold back other commands: replies to later commands may
+// leave before the events are durable, although the state that their handlers saw includes them.
+func (e Effect[S, E, R]) PersistAsync(events ...E) Effect[S, E, R] {
+	return e.with(step[S, E]{events: events, async: true})
+}
+
+// Then runs f once everything before it is durable, at most once, and never again in a recovery. No other
+// command is handled before. f may have side effects. It may return a further effect, which queues after
+// what is pending; ctx.Effect is an empty one. After PersistAsync or ThenAsync, Then does not hold back
+// other commands either. f does not run if a write before it failed.
+func (e Effect[S, E, R]) Then(f func(*Context[S, E, R]) Effect[S, E, R]) Effect[S, E, R] {
+	return e.with(step[S, E]{call: thenFunc[S, E, R](f), async: e.lastAsync()})
+}
+
+// ThenAsync is Then without holding back other commands.
+func (e Effect[S, E, R]) ThenAsync(f func(*Context[S, E, R]) Effect[S, E, R]) Effect[S, E, R] {
+	return e.with(step[S, E]{call: thenFunc[S, E, R](f), async: true})
+}
+
+// And adds the parts of another effect after those of this one. Units of events that are joined in this
+// way go to the journal together but are not atomic together.
+func (e Effect[S, E, R]) And(next Effect[S, E, R]) Effect[S, E, R] {
+	e.effect = e.join(next.effect)
 	return e
 }
 
-// NoReply says that the command is never answered: an asker waits until its
-// context ends. (An effect that says nothing about a reply answers ErrNoReply.)
-func (e Effect[C, E]) NoReply() Effect[C, E] {
-	e.value, e.err, e.decided = nil, nil, silent
+// Go runs f on a goroutine of its own and sends the message that it returns, unless that is nil, to the
+// entity. The context of f has the values of the present command's context and ends when the runtime is
+// closed.
+func (e Effect[S, E, R]) Go(f func(context.Context) Message[S]) Effect[S, E, R] {
+	return e.with(step[S, E]{request: goRequest[S]{f: f}})
+}
+
+// StartTimer sends a message to the entity after a pause, at once if the pause is not positive. It
+// replaces a timer with the same name. Timers survive a refold after a failed write, and end when the
+// entity stops.
+func (e Effect[S, E, R]) StartTimer(name string, after time.Duration, message Message[S]) Effect[S, E, R] {
+	return e.with(step[S, E]{request: timerRequest{name: name, after: after, message: message}})
+}
+
+// StartTicker sends a message to the entity at every interval, first after one interval. It replaces a
+// timer with the same name.
+func (e Effect[S, E, R]) StartTicker(name string, every time.Duration, message Message[S]) Effect[S, E, R] {
+	return e.with(step[S, E]{request: timerRequest{name: name, after: every, repeat: true, message: message}})
+}
+
+// StopTimer stops a timer. A message that the timer has sent may still arrive.
+func (e Effect[S, E, R]) StopTimer(name string) Effect[S, E, R] {
+	return e.with(step[S, E]{request: timerRequest{name: name}})
+}
+
+// ReceiveTimeout sends the entity a ReceiveTimeout signal whenever it received no command for this long;
+// 0 ends that.
+func (e Effect[S, E, R]) ReceiveTimeout(d time.Duration) Effect[S, E, R] {
+	return e.with(step[S, E]{request: receiveTimeout(d)})
+}
+
+// UnstashAll handles the commands that are stashed now before all others, in the order in which they
+// were stashed.
+func (e Effect[S, E, R]) UnstashAll() Effect[S, E, R] { return e.controlled(unstashAll) }
+
+// Stop ends the entity once the commands that wait inside it are handled. A command that arrives later
+// starts it again; stashed commands are answered ErrStopped.
+func (e Effect[S, E, R]) Stop() Effect[S, E, R] { return e.controlled(stop) }
+
+// Passivate is Stop for an entity that is merely idle. On a local host it is the same. A sharded entity
+// that is remembered and has passivated is not started again before its next command.
+func (e Effect[S, E, R]) Passivate() Effect[S, E, R] {
+	return e.controlled(stop).with(step[S, E]{request: passivation{}})
+}
+
+// SaveSnapshot saves the state as it is after the events of the effect so far. A SnapshotSaved or
+// SnapshotFailed signal reports the outcome.
+func (e Effect[S, E, R]) SaveSnapshot() Effect[S, E, R] {
+	return e.with(step[S, E]{request: saveState{}})
+}
+
+// DeleteSnapshots deletes the matching snapshots, unless that would leave deleted events uncovered. A
+// SnapshotsDeleted or SnapshotsNotDeleted signal reports the outcome.
+func (e Effect[S, E, R]) DeleteSnapshots(criteria snapshot.Criteria) Effect[S, E, R] {
+	return e.with(step[S, E]{request: deleteSnapshots{criteria}})
+}
+
+// DeleteEvents deletes events from the journal. An EventsDeleted or EventsNotDeleted signal reports the
+// outcome.
+func (e Effect[S, E, R]) DeleteEvents(request DeleteEvents) Effect[S, E, R] {
+	return e.with(step[S, E]{request: request})
+}
+
+// Resolve answers an earlier command that chose ReplyLater: Token.With and Token.Refuse return the
+// resolution. A second resolution of the same token is dropped, and so is one of a zero token.
+func (e Effect[S, E, R]) Resolve(r Resolution) Effect[S, E, R] {
+	return e.with(step[S, E]{request: resolve(r)})
+}
+
+// Reply answers the command with a value, once all events before it are durable. For a value that
+// depends on the events of this effect use ReplyFunc. The value must not share memory with the state.
+func (e Effect[S, E, R]) Reply(value R) Decision[S, E, R] {
+	return Decision[S, E, R]{decision[S, E]{effect: e.effect, value: value, kind: replied}}
+}
+
+// ReplyFunc answers the command with the value that f returns. f is called once, right after the events
+// of this effect were applied and before any other command is handled. The value must not share memory
+// with the state.
+func (e Effect[S, E, R]) ReplyFunc(f func() R) Decision[S, E, R] {
+	return Decision[S, E, R]{decision[S, E]{effect: e.effect, value: replyFuncOf[R](f), kind: replied}}
+}
+
+// Refuse answers the command with an error, which must not be nil. Only a *Refusal, or an error that
+// wraps one, keeps its identity for a caller on another node or for an outbox; any other error has the
+// code "internal" there.
+func (e Effect[S, E, R]) Refuse(err error) Decision[S, E, R] {
+	return Decision[S, E, R]{decision[S, E]{effect: e.effect, err: err, kind: refused}}
+}
+
+// ReplyLater leaves the reply to a later message, which resolves the Token of this command. The caller
+// gets ErrNoReply if the entity stops before.
+func (e Effect[S, E, R]) ReplyLater() Decision[S, E, R] {
+	return Decision[S, E, R]{decision[S, E]{effect: e.effect, kind: delayed}}
+}
+
+// ThenReply runs f as Then does; the Decision of f answers the command.
+func (e Effect[S, E, R]) ThenReply(f func(*Context[S, E, R]) Decision[S, E, R]) Decision[S, E, R] {
+	e = e.with(step[S, E]{call: thenReplyFunc[S, E, R](f), async: e.lastAsync()})
+	return Decision[S, E, R]{decision[S, E]{effect: e.effect}}
+}
+
+// begin counts a chain that has to be returned.
+func (e *effect[S, E]) begin() {
+	if e.made > 0 {
+		return
+	}
+	e.made = 1
+	if e.entity == nil {
+		return
+	}
+	if e.entity.op == nil {
+		e.entity.warnLateContext()
+		return
+	}
+	e.entity.op.Made++
+}
+
+// add adds a step to a copy of the list: two effects that grew from one must not share it.
+func (e *effect[S, E]) add(s step[S, E]) { e.steps = append(slices.Clip(e.steps), s) }
+
+func (e Effect[S, E, R]) with(s step[S, E]) Effect[S, E, R] {
+	e.begin()
+	if g, ok := s.request.(goRequest[S]); ok && e.entity != nil {
+		s.request = e.entity.goContext(g)
+	}
+	e.add(s)
 	return e
 }
 
-// ReplyLater says that another command will answer, with Resolve and the Token
-// of this one. An asker gets ErrNoReply if the entity stops before.
-func (e Effect[C, E]) ReplyLater() Effect[C, E] {
-	e.value, e.err, e.decided = nil, nil, delayed
+func (e Effect[S, E, R]) controlled(c control) Effect[S, E, R] {
+	e.begin()
+	e.control |= c
 	return e
 }
 
-// Resolve answers an earlier command that chose ReplyLater. A second answer, or
-// one to nobody, is dropped.
-func (e Effect[C, E]) Resolve(t Token[C], a Answer[C]) Effect[C, E] {
-	return e.with(part[C, E]{request: resolve{call: t.call, value: a.value}})
-}
-
-// ResolveError answers an earlier command that chose ReplyLater with an error.
-func (e Effect[C, E]) ResolveError(t Token[C], err error) Effect[C, E] {
-	return e.with(part[C, E]{request: resolve{call: t.call, err: err}})
-}
-
-// Then runs f once everything ahead of it is durable, at most once, and never
-// again in a recovery. No other command is handled before. f may have side
-// effects, and may return a further effect, which queues behind what is
-// pending; an empty one ends it.
-func (e Effect[C, E]) Then(f func(*Context[C, E]) Effect[C, E]) Effect[C, E] {
-	return e.with(part[C, E]{call: f, async: e.lastAsync()})
-}
-
-// And adds the parts of another effect behind those of this one. Units of
-// events that are joined in this way go to the journal together but are not
-// atomic together. If both decide about the reply, the second one counts.
-func (e Effect[C, E]) And(next Effect[C, E]) Effect[C, E] {
+// join returns the effect with the parts of the next one after its own.
+func (e effect[S, E]) join(next effect[S, E]) effect[S, E] {
 	if len(next.events) > 0 {
-		if len(e.events) == 0 && len(e.parts) == 0 {
+		if len(e.events) == 0 && len(e.steps) == 0 {
 			e.events = next.events
 		} else {
-			e = e.with(part[C, E]{events: next.events})
+			e.add(step[S, E]{events: next.events})
 		}
 	}
-	for _, p := range next.parts {
-		e = e.with(p)
-	}
-	if next.decided != undecided {
-		e.value, e.err, e.decided = next.value, next.err, next.decided
+	if len(next.steps) > 0 {
+		e.steps = slices.Concat(e.steps, next.steps)
 	}
 	e.control |= next.control
 	e.made += next.made
+	if e.entity == nil {
+		e.entity = next.entity
+	}
 	return e
 }
 
-// check returns what is wrong with an effect that can't be carried out.
-func (e Effect[C, E]) check() error {
-	if e.decided == refused && isNilError(e.err) {
+// check returns the reason why a decision can't be carried out.
+func (d *decision[S, E]) check() error {
+	if d.kind == refused && isNilError(d.err) {
 		return fmt.Errorf("%w: Refuse needs an error", ErrInvalid)
-	}
-	if e.control&stash != 0 && (len(e.events) > 0 || len(e.parts) > 0) {
-		return fmt.Errorf("%w: a command that is stashed is handled again, so its effect can hold nothing else", ErrInvalid)
 	}
 	return nil
 }
@@ -138,19 +311,11 @@ func isNilError(err error) bool {
 	return err == nil || ok && r == nil
 }
 
-// with adds a part to a copy: effects are values, and two that grew from one
-// must not share it.
-func (e Effect[C, E]) with(p part[C, E]) Effect[C, E] {
-	e.parts = append(slices.Clip(e.parts), p)
-	return e
-}
-
-// lastAsync reports whether the last unit is asynchronous: then what follows it
-// is no barrier either.
-func (e Effect[C, E]) lastAsync() bool {
-	for _, p := range slices.Backward(e.parts) {
-		if p.request == nil {
-			return p.async
+// lastAsync reports whether the last unit or callback is asynchronous: then the next callback is, too.
+func (e *effect[S, E]) lastAsync() bool {
+	for _, s := range slices.Backward(e.steps) {
+		if s.request == nil {
+			return s.async
 		}
 	}
 	return false

@@ -23,30 +23,32 @@ func TestThen(t *testing.T) {
 		s := newScene(t).open()
 		defer s.close()
 		s.mustAsk(recall)
-		durable := func(name string) func(ctx *actorCtx) actorEffect {
-			return func(ctx *actorCtx) actorEffect {
+		durable := func(name string) func(ctx *actorCtx) actorStep {
+			return func(ctx *actorCtx) actorStep {
 				s.note("%s %d %d", name, len(s.stored()), ctx.SequenceNr())
-				return ctx.None()
+				return ctx.Effect
 			}
 		}
-		text, err := s.ask(func(ctx *actorCtx, a *actor, c act) actorEffect {
+		text, err := s.ask(func(ctx *actorCtx, a *actor, c act) actorDecision {
 			s.note("handle")
 			return ctx.Persist(line{"1"}, line{"2"}).
 				Then(durable("then")).
-				Then(func(ctx *actorCtx) actorEffect {
-					return ctx.Persist(line{"3"}).Then(durable("nested")).Then(func(ctx *actorCtx) actorEffect {
-						return ctx.Reply(c.With(a.text()))
+				ThenReply(func(ctx *actorCtx) actorDecision {
+					return ctx.Persist(line{"3"}).Then(durable("nested")).ThenReply(func(ctx *actorCtx) actorDecision {
+						return ctx.Reply(a.text())
 					})
 				})
 		})
 		expect(t, text, err, "1 2 3")
 		s.expectNotes("handle", "then 2 2", "nested 3 3")
 		// A callback without a reply.
-		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Persist(line{"4"}).Then(durable("then")) })
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+			return ctx.Persist(line{"4"}).Then(durable("then")).ThenReply(func(*actorCtx) actorDecision { return actorDecision{} })
+		})
 		expectError(t, err, eventsourcing.ErrNoReply)
 		// One that refuses, although the events are stored.
-		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect {
-			return ctx.Persist(line{"5"}).Then(func(ctx *actorCtx) actorEffect { return ctx.Refuse(errNoLine) })
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+			return ctx.Persist(line{"5"}).ThenReply(func(ctx *actorCtx) actorDecision { return ctx.Refuse(errNoLine) })
 		})
 		expectError(t, err, errNoLine)
 		s.expectStored("1", "2", "3", "4", "5")
@@ -63,16 +65,16 @@ func TestThenIsABarrier(t *testing.T) {
 		s.mustAsk(recall)
 		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
 		first := later(func() (string, error) {
-			return s.ask(func(ctx *actorCtx, a *actor, c act) actorEffect {
-				return ctx.Persist(line{"1"}).Then(func(ctx *actorCtx) actorEffect {
+			return s.ask(func(ctx *actorCtx, a *actor, c act) actorDecision {
+				return ctx.Persist(line{"1"}).ThenReply(func(ctx *actorCtx) actorDecision {
 					s.note("then")
-					return ctx.Reply(c.With(a.text()))
+					return ctx.Reply(a.text())
 				})
 			})
 		})
 		synctest.Wait()
 		second := later(func() (string, error) {
-			return s.ask(func(ctx *actorCtx, a *actor, c act) actorEffect { s.note("next"); return recall(ctx, a, c) })
+			return s.ask(func(ctx *actorCtx, a *actor, c act) actorDecision { s.note("next"); return recall(ctx, a, c) })
 		})
 		synctest.Wait()
 		s.expectNotes()
@@ -84,18 +86,18 @@ func TestThenIsABarrier(t *testing.T) {
 		s.expectNotes("then", "next")
 
 		s.journal.Inject(journaltest.Fault{Do: journaltest.Reject})
-		_, err = s.ask(func(ctx *actorCtx, _ *actor, c act) actorEffect {
-			return ctx.Persist(line{"2"}).Then(func(ctx *actorCtx) actorEffect {
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, c act) actorDecision {
+			return ctx.Persist(line{"2"}).And(ctx.Then(func(ctx *actorCtx) actorStep { s.note("never"); return ctx.Effect })).ThenReply(func(ctx *actorCtx) actorDecision {
 				s.note("never")
-				return ctx.Reply(c.With(""))
-			}).And(ctx.Defer(func(ctx *actorCtx) actorEffect { s.note("never"); return ctx.None() }))
+				return ctx.Reply("")
+			})
 		})
 		expectError(t, err, eventsourcing.ErrRejected)
 
 		// Found stored: done, answered, and the callback does not run.
 		s.journal.Inject(journaltest.Fault{Do: journaltest.Store})
-		_, err = s.ask(func(ctx *actorCtx, _ *actor, c act) actorEffect {
-			return ctx.Persist(line{"3"}).Reply(c.With("found")).Then(func(ctx *actorCtx) actorEffect { s.note("never"); return ctx.None() })
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, c act) actorDecision {
+			return ctx.Persist(line{"3"}).Then(func(ctx *actorCtx) actorStep { s.note("never"); return ctx.Effect }).Reply("found")
 		})
 		if err != nil {
 			t.Errorf("a write that was found stored is answered %v", err)
@@ -111,19 +113,19 @@ func TestDefer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
 		defer s.close()
-		note := func(text string) func(ctx *actorCtx) actorEffect {
-			return func(ctx *actorCtx) actorEffect { s.note("%s", text); return ctx.None() }
+		note := func(text string) func(ctx *actorCtx) actorStep {
+			return func(ctx *actorCtx) actorStep { s.note("%s", text); return ctx.Effect }
 		}
-		text, err := s.ask(func(ctx *actorCtx, _ *actor, c act) actorEffect {
-			return ctx.Defer(note("d1")).And(ctx.Persist(line{"p"}).Then(note("p"))).And(ctx.Defer(note("d2"))).And(ctx.Defer(note("d3"))).Reply(c.With("ok"))
+		text, err := s.ask(func(ctx *actorCtx, _ *actor, c act) actorDecision {
+			return ctx.Then(note("d1")).And(ctx.Persist(line{"p"}).Then(note("p"))).And(ctx.Then(note("d2"))).And(ctx.Then(note("d3"))).Reply("ok")
 		})
 		expect(t, text, err, "ok")
 		s.expectNotes("d1", "p", "d2", "d3")
 
 		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
 		s.tell(say("slow"))
-		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.DeferAsync(note("deferred")) })
-		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect { s.note("next"); return ctx.None() })
+		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.ThenAsync(note("deferred")).Reply("") })
+		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorDecision { s.note("next"); return ctx.Reply("") })
 		synctest.Wait()
 		s.expectNotes("next")
 		gate.Release()
@@ -141,8 +143,8 @@ func TestPersistAsync(t *testing.T) {
 		s.mustAsk(recall)
 		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
 		own := later(func() (string, error) {
-			return s.ask(func(ctx *actorCtx, a *actor, c act) actorEffect {
-				return ctx.PersistAsync(line{"1"}).Then(func(ctx *actorCtx) actorEffect { s.note("then"); return ctx.None() }).Reply(c.Answer(a.text))
+			return s.ask(func(ctx *actorCtx, a *actor, c act) actorDecision {
+				return ctx.PersistAsync(line{"1"}).Then(func(ctx *actorCtx) actorStep { s.note("then"); return ctx.Effect }).ReplyFunc(a.text)
 			})
 		})
 		synctest.Wait()
@@ -166,10 +168,10 @@ func TestEffectsAreValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
 		defer s.close()
-		text, err := s.ask(func(ctx *actorCtx, a *actor, c act) actorEffect {
+		text, err := s.ask(func(ctx *actorCtx, a *actor, c act) actorDecision {
 			base := ctx.Persist(line{"1"}).And(ctx.Persist(line{"2"})).And(ctx.Persist(line{"3"}))
 			_ = base.And(ctx.Persist(line{"wrong"})).Refuse(errNoLine)
-			return base.And(ctx.Persist(line{"4"})).Reply(c.Answer(a.text))
+			return base.And(ctx.Persist(line{"4"})).ReplyFunc(a.text)
 		})
 		expect(t, text, err, "1 2 3 4")
 	})
@@ -181,14 +183,14 @@ func TestReplyLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
 		defer s.close()
-		var tokens []eventsourcing.Token[actorCommand]
-		promise := func(ctx *actorCtx, _ *actor, _ act) actorEffect {
+		var tokens []eventsourcing.Token[string]
+		promise := func(ctx *actorCtx, _ *actor, _ act) actorDecision {
 			tokens = append(tokens, ctx.Token())
 			return ctx.Persist(line{"asked"}).ReplyLater()
 		}
-		resolve := func(i int, text string) func(ctx *actorCtx, a *actor, c act) actorEffect {
-			return func(ctx *actorCtx, a *actor, c act) actorEffect {
-				return ctx.Persist(line{text}).Resolve(tokens[i], c.With(text)).Reply(c.Answer(a.text))
+		resolve := func(i int, text string) func(ctx *actorCtx, a *actor, c act) actorDecision {
+			return func(ctx *actorCtx, a *actor, c act) actorDecision {
+				return ctx.Persist(line{text}).Resolve(tokens[i].With(text)).ReplyFunc(a.text)
 			}
 		}
 		first := later(func() (string, error) { return s.ask(promise) })
@@ -199,8 +201,8 @@ func TestReplyLater(t *testing.T) {
 		text, err := first()
 		expect(t, text, err, "one")
 		s.mustAsk(resolve(0, "again")) // nobody waits
-		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect {
-			return ctx.None().ResolveError(tokens[1], errNoLine).Reply(c.With(""))
+		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision {
+			return ctx.Effect.Resolve(tokens[1].Refuse(errNoLine)).Reply("")
 		})
 		_, err = second()
 		expectError(t, err, errNoLine)
@@ -218,8 +220,8 @@ func TestReplyLater(t *testing.T) {
 		// The token of a tell is for nobody, and so is the zero one.
 		s.tell(promise)
 		s.mustAsk(resolve(3, "x"))
-		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect {
-			return ctx.None().Resolve(eventsourcing.Token[actorCommand]{}, c.With("")).Reply(c.With(""))
+		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision {
+			return ctx.Effect.Resolve(eventsourcing.Token[string]{}.With("")).Reply("")
 		})
 
 		// A caller that left, and an entity that stops.
@@ -230,7 +232,7 @@ func TestReplyLater(t *testing.T) {
 		s.mustAsk(resolve(4, "too late"))
 		last := later(func() (string, error) { return s.ask(promise) })
 		synctest.Wait()
-		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.Stop() }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.Stop() }))
 		_, err = last()
 		expectError(t, err, eventsourcing.ErrStopped, eventsourcing.ErrNoReply)
 		if eventsourcing.NotDone(err) {
@@ -248,13 +250,13 @@ func TestStash(t *testing.T) {
 		s.open()
 		defer s.close()
 		ready := false
-		wait := func(name string) func(ctx *actorCtx, a *actor, c act) actorEffect {
-			return func(ctx *actorCtx, _ *actor, c act) actorEffect {
+		wait := func(name string) func(ctx *actorCtx, a *actor, c act) actorDecision {
+			return func(ctx *actorCtx, _ *actor, c act) actorDecision {
 				if !ready {
 					return ctx.Stash()
 				}
 				s.note("%s", name)
-				return ctx.Persist(line{name}).Reply(c.With(name))
+				return ctx.Persist(line{name}).Reply(name)
 			}
 		}
 		var waits []func() (string, error)
@@ -264,9 +266,9 @@ func TestStash(t *testing.T) {
 		}
 		_, err := waits[3]()
 		expectError(t, err, eventsourcing.ErrStashFull)
-		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect {
+		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision {
 			ready = true
-			return ctx.UnstashAll().Reply(c.With(""))
+			return ctx.UnstashAll().Reply("")
 		})
 		for i, name := range []string{"a", "b", "c"} {
 			text, answer := waits[i]()
@@ -285,7 +287,7 @@ func TestStash(t *testing.T) {
 		}
 		last := later(func() (string, error) { return s.ask(wait("stopped")) })
 		synctest.Wait()
-		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.Stop() }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.Stop() }))
 		_, err = last()
 		expectError(t, err, eventsourcing.ErrStopped)
 		s.expectStored("a", "b", "c")
@@ -296,20 +298,19 @@ func TestStash(t *testing.T) {
 func TestOverflow(t *testing.T) {
 	t.Parallel()
 	for overflow, want := range map[eventsourcing.Overflow]string{
-		eventsourcing.OverflowDrop:  "eventsourcing: stash full",
-		eventsourcing.OverflowFail:  "eventsourcing: stash full",
-		eventsourcing.OverflowReply: "busy",
+		eventsourcing.OverflowDrop: "eventsourcing: stash full",
+		eventsourcing.OverflowFail: "eventsourcing: stash full",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScene(t)
-			s.opts.StashCapacity, s.opts.Overflow, s.opts.OverflowValue = 2, overflow, "busy"
+			s.opts.StashCapacity, s.opts.Overflow = 2, overflow
 			failures := 0
 			s.cfg.Observer.Failure = func(string, error) { failures++ }
 			s.open()
 			defer s.close()
 			gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
-			s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect {
-				return ctx.Persist(line{"1"}).Then(func(ctx *actorCtx) actorEffect { return ctx.None() })
+			s.tell(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+				return ctx.Persist(line{"1"}).Then(func(ctx *actorCtx) actorStep { return ctx.Effect }).Reply("")
 			})
 			<-gate.Struck()
 			waits := []func() (string, error){}
@@ -346,7 +347,7 @@ func TestContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, "value"), time.Hour)
 		defer cancel()
 		var kept *actorCtx
-		text, err := s.askOf(ctx, "7", func(c *actorCtx, _ *actor, cmd act) actorEffect {
+		text, err := s.askOf(ctx, "7", func(c *actorCtx, _ *actor, cmd act) actorDecision {
 			kept = c
 			deadline, ok := c.Context().Deadline()
 			want, _ := ctx.Deadline()
@@ -359,15 +360,15 @@ func TestContext(t *testing.T) {
 			if c.Logger() == nil {
 				t.Error("there is no logger")
 			}
-			return c.Persist(line{"x"}).Reply(cmd.Answer(func() string {
+			return c.Persist(line{"x"}).ReplyFunc(func() string {
 				if c.SequenceNr() != 1 {
 					t.Errorf("in an answer the number is %d", c.SequenceNr())
 				}
 				return strings.Join([]string{c.ID(), c.PersistenceID(), c.Self().String()}, " ")
-			}))
+			})
 		})
 		expect(t, text, err, "7 actor|7 actor|7")
-		kept.Go(func(context.Context) actorCommand { t.Error("it ran"); return nil }) // too late: it does nothing
+		kept.Go(func(context.Context) eventsourcing.Message[actor] { t.Error("it ran"); return nil }) // too late: it does nothing
 		synctest.Wait()
 	})
 }

@@ -17,20 +17,22 @@ import (
 // memory. While it has nothing to do it is only this struct.
 //
 // A worker that takes its turn owns everything but what mu guards.
-type entity[C, E any] struct {
+type entity[S, E any] struct {
 	task     task
-	host     *Entities[C, E]
+	host     *Local[S, E]
 	pid      string
 	machine  engine.Machine
-	instance instance[C, E]
+	instance instance[S, E]
 	stream   groupcommit.Stream
-	context  Context[C, E]
-	lastUsed atomic.Int64 // Unix nanoseconds of the steady clock
-	extra    *extra       // what few entities need; nil until then
+	context  Context[S, E, None] // of all handlers, see contextOf
+	op       *engine.Op          // that user code handles, else nil
+	now      time.Time           // of this turn
+	lastUsed atomic.Int64        // Unix nanoseconds of the steady clock
+	extra    *extra              // what few entities need; nil until then
 
 	mu     sync.Mutex
 	inbox  engine.Queue
-	events []event[C, E] // what else happened, in order
+	events []event[S, E] // what else happened, in order
 	stored int           // units stored that the machine does not know of
 	wants  wants
 	queued bool // with the workers
@@ -41,13 +43,13 @@ type entity[C, E any] struct {
 }
 
 // event is something other than a message and a stored unit that happened.
-type event[C, E any] struct {
+type event[S, E any] struct {
 	input engine.Input
-	fresh instance[C, E] // of Recovered
+	fresh instance[S, E] // of Recovered
 
 	// Instead of an input:
 	room     bool          // the writer has room
-	tick     bool          // of the companions
+	tick     bool          // of the parts
 	receive  *receiveTimer // is due
 	deadline time.Time     // is due
 }
@@ -66,14 +68,14 @@ type extra struct {
 	timers   map[string]*timer
 	wake     *time.Timer // ends the back-off
 	receive  *receiveTimer
-	deadline *time.Timer // of a Timed aggregate
+	deadline *time.Timer // of Type.Deadline
 	state    time.Time   // what deadline is set to, or was
-	tick     *time.Timer // of the companions
+	tick     *time.Timer // of the parts
 	unsent   []*engine.Step
 }
 
-func newEntity[C, E any](h *Entities[C, E], pid string) *entity[C, E] {
-	e := &entity[C, E]{host: h, pid: pid}
+func newEntity[S, E any](h *Local[S, E], pid string) *entity[S, E] {
+	e := &entity[S, E]{host: h, pid: pid}
 	e.task.turn = e
 	e.context.entity = e
 	e.machine.Init(&h.engine, e, pid)
@@ -81,7 +83,7 @@ func newEntity[C, E any](h *Entities[C, E], pid string) *entity[C, E] {
 }
 
 // id is the entity's own ID.
-func (e *entity[C, E]) id() string { return cutID(e.pid, e.host.model.typ.Name) }
+func (e *entity[S, E]) id() string { return cutID(e.pid, e.host.model.typ.Name) }
 
 // accepted says what became of a message for a mailbox.
 type accepted uint8
@@ -96,7 +98,7 @@ const (
 
 // accept puts a message into the mailbox if it holds fewer than most; negative
 // means no bound.
-func (e *entity[C, E]) accept(env *engine.Envelope, most int) accepted {
+func (e *entity[S, E]) accept(env *engine.Envelope, most int) accepted {
 	e.mu.Lock()
 	switch {
 	case e.gone:
@@ -112,7 +114,7 @@ func (e *entity[C, E]) accept(env *engine.Envelope, most int) accepted {
 }
 
 // schedule hands the entity to the workers and unlocks mu.
-func (e *entity[C, E]) schedule() {
+func (e *entity[S, E]) schedule() {
 	wake := !e.queued
 	e.queued = true
 	e.mu.Unlock()
@@ -122,27 +124,27 @@ func (e *entity[C, E]) schedule() {
 }
 
 // happen takes in an input for the machine.
-func (e *entity[C, E]) happen(ev event[C, E]) {
+func (e *entity[S, E]) happen(ev event[S, E]) {
 	e.mu.Lock()
 	e.events = append(e.events, ev)
 	e.schedule()
 }
 
-func (e *entity[C, E]) input(in engine.Input) { e.happen(event[C, E]{input: in}) }
+func (e *entity[S, E]) input(in engine.Input) { e.happen(event[S, E]{input: in}) }
 
 // want asks for a change of life at the next turn, behind the messages that
 // are there.
-func (e *entity[C, E]) want(w wants) {
+func (e *entity[S, E]) want(w wants) {
 	e.mu.Lock()
 	e.wants |= w
 	e.schedule()
 }
 
 // signal sends a signal of the runtime to the aggregate.
-func (e *entity[C, E]) signal(s Signal) { e.signalFrom(context.Background(), s) }
+func (e *entity[S, E]) signal(s Signal) { e.signalFrom(context.Background(), s) }
 
 // signalFrom sends a signal with the context of what led to it.
-func (e *entity[C, E]) signalFrom(ctx context.Context, s Signal) {
+func (e *entity[S, E]) signalFrom(ctx context.Context, s Signal) {
 	if e.host.engine.Signals {
 		env := envelope(ctx, s)
 		env.Signal = true
@@ -151,7 +153,7 @@ func (e *entity[C, E]) signalFrom(ctx context.Context, s Signal) {
 }
 
 // leave marks an entity without messages as gone; the host's shard is locked.
-func (e *entity[C, E]) leave() bool {
+func (e *entity[S, E]) leave() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.gone || e.inbox.Len() > 0 || len(e.events) > 0 || e.stored > 0 {
@@ -162,7 +164,7 @@ func (e *entity[C, E]) leave() bool {
 }
 
 // Written is part of groupcommit.Owner.
-func (e *entity[C, E]) Written(_ *groupcommit.Request, err error) {
+func (e *entity[S, E]) Written(_ *groupcommit.Request, err error) {
 	if err != nil {
 		e.input(engine.Input{Kind: engine.NotStored, Err: err})
 		return
@@ -182,8 +184,8 @@ func (e *entity[C, E]) Written(_ *groupcommit.Request, err error) {
 // a unit to be stored: most do, and a turn of a worker would cost as much as all
 // the rest. It is false when there is more to it, and then nothing was done. The
 // caller owns the entity as in a turn.
-func (e *entity[C, E]) answerStored() bool {
-	if !e.machine.Plain() || len(e.instance.companions) > 0 || e.host.model.timed {
+func (e *entity[S, E]) answerStored() bool {
+	if !e.machine.Plain() || len(e.instance.parts) > 0 || e.host.model.typ.Deadline != nil {
 		return false
 	}
 	out := e.host.rt.effects.Get().(*engine.Effects) //nolint:errcheck,forcetypeassert // New makes nothing else
@@ -194,7 +196,7 @@ func (e *entity[C, E]) answerStored() bool {
 
 // finishTurn gives up the entity, or hands it to the workers if something has
 // happened meanwhile or a unit that was stored is not yet taken in.
-func (e *entity[C, E]) finishTurn(stored bool) {
+func (e *entity[S, E]) finishTurn(stored bool) {
 	e.mu.Lock()
 	if stored {
 		e.stored++
@@ -208,19 +210,19 @@ func (e *entity[C, E]) finishTurn(stored bool) {
 }
 
 // Room is part of groupcommit.Owner.
-func (e *entity[C, E]) Room() { e.happen(event[C, E]{room: true}) }
+func (e *entity[S, E]) Room() { e.happen(event[S, E]{room: true}) }
 
 // messagesPerTurn bounds a turn, so that no entity keeps a worker.
 const messagesPerTurn = 256
 
 // takeTurn is part of turner: it takes in what has happened.
-func (e *entity[C, E]) takeTurn(out *engine.Effects) (again bool) {
+func (e *entity[S, E]) takeTurn(out *engine.Effects) (again bool) {
 	e.mu.Lock()
 	stored, events, inbox, wanted := e.stored, e.events, e.inbox, e.wants
 	e.stored, e.events, e.inbox, e.wants = 0, nil, engine.Queue{}, 0
 	e.mu.Unlock()
 
-	e.context.now = e.host.rt.now()
+	e.now = e.host.rt.now()
 	if stored > 0 {
 		e.step(engine.Input{Kind: engine.Stored, N: stored}, out)
 	}
@@ -259,7 +261,7 @@ func (e *entity[C, E]) takeTurn(out *engine.Effects) (again bool) {
 }
 
 // deliver has the machine take in a message.
-func (e *entity[C, E]) deliver(env *engine.Envelope, out *engine.Effects) {
+func (e *entity[S, E]) deliver(env *engine.Envelope, out *engine.Effects) {
 	stashed := e.host.rt.obs.Stashed
 	if stashed == nil || env.Signal {
 		e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
@@ -273,7 +275,7 @@ func (e *entity[C, E]) deliver(env *engine.Envelope, out *engine.Effects) {
 }
 
 // take takes in one event.
-func (e *entity[C, E]) take(ev *event[C, E], out *engine.Effects) {
+func (e *entity[S, E]) take(ev *event[S, E], out *engine.Effects) {
 	switch {
 	case ev.room:
 		e.submitUnsent(out)
@@ -290,7 +292,7 @@ func (e *entity[C, E]) take(ev *event[C, E], out *engine.Effects) {
 	case ev.input.Kind == engine.Recovered && ev.input.Err == nil:
 		e.instance = ev.fresh
 		if e.machine.Recovering() { // and was not stopped meanwhile
-			e.companionsRecovered()
+			e.partsRecovered()
 		}
 	}
 	e.step(ev.input, out)
@@ -300,19 +302,19 @@ func (e *entity[C, E]) take(ev *event[C, E], out *engine.Effects) {
 	}
 }
 
-func (e *entity[C, E]) changeLife(w wants, out *engine.Effects) {
+func (e *entity[S, E]) changeLife(w wants, out *engine.Effects) {
 	if w&wantIdle != 0 && !e.awaits() {
 		e.step(engine.Input{Kind: engine.Idle}, out)
 		e.passivates = e.passivates || e.absent
 	}
-	if w&wantIdle != 0 && !e.absent && e.host.opts.Busy != nil {
-		e.host.opts.Busy(e.id())
+	if w&wantIdle != 0 && !e.absent && e.host.hooks.Busy != nil {
+		e.host.hooks.Busy(e.id())
 	}
 	if w&wantDrain != 0 {
 		e.step(engine.Input{Kind: engine.Drain}, out)
 	}
 	if w&wantForce != 0 {
-		e.step(engine.Input{Kind: engine.Kill, Err: e.host.opts.Killed}, out)
+		e.step(engine.Input{Kind: engine.Kill, Err: e.host.hooks.Killed}, out)
 	}
 	if w&wantKill != 0 {
 		e.step(engine.Input{Kind: engine.Kill}, out)
@@ -320,7 +322,7 @@ func (e *entity[C, E]) changeLife(w wants, out *engine.Effects) {
 }
 
 // used notes that a command came.
-func (e *entity[C, E]) used() {
+func (e *entity[S, E]) used() {
 	if e.host.opts.PassivateAfter > 0 {
 		e.lastUsed.Store(e.host.rt.steady().UnixNano())
 	}
@@ -330,7 +332,7 @@ func (e *entity[C, E]) used() {
 }
 
 // more returns the entity's extra memory.
-func (e *entity[C, E]) more() *extra {
+func (e *entity[S, E]) more() *extra {
 	if e.extra == nil {
 		e.extra = &extra{}
 	}
@@ -339,9 +341,9 @@ func (e *entity[C, E]) more() *extra {
 
 // step has the machine take in an input, and carries out what it asks for. What
 // is left to do waits for the next turn.
-func (e *entity[C, E]) step(in engine.Input, out *engine.Effects) {
+func (e *entity[S, E]) step(in engine.Input, out *engine.Effects) {
 	out.Reset()
-	e.machine.Step(e.context.now, in, out)
+	e.machine.Step(e.now, in, out)
 	e.perform(out)
 	if out.More {
 		e.goOn()
@@ -349,7 +351,7 @@ func (e *entity[C, E]) step(in engine.Input, out *engine.Effects) {
 }
 
 // goOn has the machine continue in the next turn.
-func (e *entity[C, E]) goOn() {
+func (e *entity[S, E]) goOn() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range e.events {
@@ -357,5 +359,5 @@ func (e *entity[C, E]) goOn() {
 			return
 		}
 	}
-	e.events = append(e.events, event[C, E]{input: engine.Input{Kind: engine.Continue}})
+	e.events = append(e.events, event[S, E]{input: engine.Input{Kind: engine.Continue}})
 }

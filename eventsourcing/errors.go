@@ -14,10 +14,9 @@ import (
 )
 
 var (
-	// ErrNoReply answers a command whose effect names no reply: not Reply,
-	// Refuse, NoReply, ReplyLater or Stash; and one that chose ReplyLater when its
-	// entity stops before the reply, and then the error matches ErrStopped too. The
-	// command was done: its events are stored.
+	// ErrNoReply answers a command whose handler returned a zero Decision, and a command that chose
+	// ReplyLater if its entity stops before the reply; then the error matches ErrStopped too. The command
+	// was done: its events are stored.
 	ErrNoReply = engine.ErrNoReply
 	// ErrUnhandled answers a command that the aggregate does not handle.
 	ErrUnhandled = engine.ErrUnhandled
@@ -61,6 +60,11 @@ var (
 	ErrUnknownType = errors.New("eventsourcing: no host for the type")
 	// ErrInvalid is matched by errors about configurations and arguments.
 	ErrInvalid = errors.New("eventsourcing: invalid")
+	// ErrArgument answers a message that can't be sent: the Ref, the ID or the message is invalid. It
+	// matches ErrInvalid.
+	ErrArgument = fmt.Errorf("%w argument", ErrInvalid)
+	// ErrRecovery answers a command whose entity could not be recovered. It wraps the reason.
+	ErrRecovery = errors.New("eventsourcing: recovery failed")
 	// ErrRecoveryTimeout says that a recovery made no progress for too long.
 	ErrRecoveryTimeout = errors.New("eventsourcing: recovery made no progress")
 )
@@ -69,20 +73,52 @@ var (
 // not be recovered; its field Err is the reason.
 type RecoveryFailed = engine.RecoveryFailed
 
-// Refusal is a business error with a stable code: an aggregate refuses a
-// command with it, and callers compare with errors.Is, on whatever node they
-// are. Two refusals are the same if their codes are.
+// recoveryError is the reason why an entity could not be recovered.
+type recoveryError struct{ reason error }
+
+func (e *recoveryError) Error() string { return e.reason.Error() }
+
+// Is reports whether target is ErrRecovery.
+func (e *recoveryError) Is(target error) bool { return target == ErrRecovery }
+
+func (e *recoveryError) Unwrap() error { return e.reason }
+
+// Refusal is a business error with a stable code: a handler refuses a command with it. Callers on any node
+// compare with errors.Is; two refusals are equal if their codes are.
 type Refusal struct {
 	code, message string
+	kind          Kind
 }
 
-// NewRefusal returns a refusal. The code is stable over releases and is best
-// prefixed with the name of its package: "bank/insufficient_funds". It must not be
-// empty or "internal", or begin with "refold/".
+// Kind classifies a refusal for APIs, see StatusOf.
+type Kind uint8
+
+const (
+	// Rejected means that the state does not allow the command. It is the default.
+	Rejected Kind = iota
+	// BadRequest means that the command is malformed.
+	BadRequest
+	// Denied means that the caller may not send the command.
+	Denied
+	// NotFound means that the thing which the command names does not exist.
+	NotFound
+	// AlreadyExists means that the thing which the command creates exists.
+	AlreadyExists
+)
+
+// NewRefusal returns a refusal. The code must stay the same over releases and is best prefixed with the
+// name of its package: "bank/insufficient_funds". It must not be empty or "internal", or begin with
+// "refold/".
 func NewRefusal(code, message string) *Refusal { return &Refusal{code: code, message: message} }
+
+// OfKind returns the refusal with a kind, which travels with it to callers on other nodes.
+func (r *Refusal) OfKind(k Kind) *Refusal { return &Refusal{code: r.code, message: r.message, kind: k} }
 
 // Code returns the stable code.
 func (r *Refusal) Code() string { return r.code }
+
+// Kind returns the kind.
+func (r *Refusal) Kind() Kind { return r.kind }
 
 func (r *Refusal) Error() string { return r.message }
 
@@ -106,45 +142,119 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("eventsourcing: the aggregate %q panicked: %v", e.PersistenceID, e.Value)
 }
 
-// NotDone reports whether an error of Ask says that surely no event of the
-// command is stored, now or later, so that it does no harm to send it again. It is
-// false for nil, for an outcome that is unknown or partial, and for an aggregate's
-// own answer, such as a Refusal: what that says is up to the aggregate, which
-// should not answer with errors of this package. See the table in the package
-// documentation.
-func NotDone(err error) bool {
-	for _, not := range []error{ErrPartlyStored, ErrOutcomeUnknown, ErrNoReply, ErrWrongReply} {
-		if errors.Is(err, not) {
-			return false
-		}
+// Outcome is the effect of a command that ended in an error.
+type Outcome uint8
+
+const (
+	// Done means that the events of the command are stored, or that there is no error.
+	Done Outcome = iota
+	// DoneNot means that no event of the command is stored, now or later.
+	DoneNot
+	// DonePartly means that some events of the command are stored.
+	DonePartly
+	// DoneUnknown means that the events of the command may be stored, now or later.
+	DoneUnknown
+	// DoneByEntity means that the error is the entity's own answer. Usually nothing is stored; in a
+	// callback, or with events in the same Decision, the handler decides.
+	DoneByEntity
+)
+
+// Retry is the advice whether to send a command again after an error.
+type Retry uint8
+
+const (
+	// RetryNo means that the command leads to the same error again, or was done.
+	RetryNo Retry = iota
+	// RetryNow means that the same command may succeed at once.
+	RetryNow
+	// RetryLater means that the same command may succeed after a pause.
+	RetryLater
+	// RetryIfHarmless means that the command may be done twice if it is sent again.
+	RetryIfHarmless
+)
+
+// Status describes an error of Ask for callers and APIs.
+type Status struct {
+	Outcome Outcome
+	Retry   Retry
+	// Code is the stable code of the error: the code of a Refusal, a code that begins with "refold/" for
+	// errors of Refold, "internal" for any other error, and "" for nil.
+	Code string
+	// HTTP is a status code of HTTP, and GRPC one of gRPC.
+	HTTP, GRPC int
+}
+
+// StatusOf describes an error of Ask. The package documentation has the table. The status of nil is the
+// success: {Outcome: Done, HTTP: 200}.
+func StatusOf(err error) Status {
+	switch {
+	case err == nil:
+		return Status{HTTP: 200}
+	case isAny(err, ErrPartlyStored):
+		return Status{DonePartly, RetryNo, codeOf(err), 500, 13}
+	case isAny(err, ErrOutcomeUnknown):
+		return Status{DoneUnknown, RetryIfHarmless, codeOf(err), 504, 4}
+	case isAny(err, ErrNoReply, ErrWrongReply):
+		return Status{Done, RetryNo, codeOf(err), 500, 13}
 	}
-	if _, refused := errors.AsType[*Refusal](err); refused {
-		return false
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		s := Status{Outcome: DoneByEntity, Code: r.code}
+		s.HTTP, s.GRPC = r.kind.status()
+		return s
 	}
-	if _, panicked := errors.AsType[*PanicError](err); panicked {
-		return true
+	_, panicked := errors.AsType[*PanicError](err)
+	switch {
+	case panicked, isAny(err, ErrRejected, ErrReadOnly, ErrNoJournal):
+		return Status{DoneNot, RetryNo, codeOf(err), 500, 13}
+	case isAny(err, ErrInvalid):
+		return Status{DoneNot, RetryNo, codeOf(err), 400, 3}
+	case isAny(err, ErrUnhandled, ErrUnknownType):
+		return Status{DoneNot, RetryNo, codeOf(err), 501, 12}
+	case isAny(err, ErrStashFull):
+		return Status{DoneNot, RetryLater, codeOf(err), 429, 8}
+	case isAny(err, ErrConflict):
+		return Status{DoneNot, RetryNow, codeOf(err), 503, 10}
+	case isAny(err, ErrStopped, ErrNotStored, ErrRecovery, ErrRecoveryTimeout, journal.ErrHistoryGap):
+		return Status{DoneNot, RetryLater, codeOf(err), 503, 14}
+	case isAny(err, context.DeadlineExceeded):
+		return Status{DoneNot, RetryNow, codeOf(err), 504, 4}
+	case isAny(err, context.Canceled):
+		return Status{DoneNot, RetryNow, codeOf(err), 499, 1}
 	}
-	for _, sure := range []error{
-		ErrUnhandled, ErrStashFull, ErrStopped, ErrConflict, ErrRejected, ErrNotStored, ErrReadOnly, ErrNoJournal,
-		ErrUnknownType, ErrInvalid, ErrRecoveryTimeout, journal.ErrHistoryGap, context.DeadlineExceeded, context.Canceled,
-	} {
-		if errors.Is(err, sure) {
+	return Status{DoneByEntity, RetryNo, codeOf(err), 500, 2}
+}
+
+// status returns the status codes of HTTP and gRPC.
+func (k Kind) status() (http, grpc int) {
+	switch k {
+	case BadRequest:
+		return 400, 3
+	case Denied:
+		return 403, 7
+	case NotFound:
+		return 404, 5
+	case AlreadyExists:
+		return 409, 6
+	case Rejected:
+	}
+	return 422, 9
+}
+
+func isAny(err error, targets ...error) bool {
+	for _, t := range targets {
+		if errors.Is(err, t) {
 			return true
 		}
 	}
 	return false
 }
 
-// Code returns the stable code of an error that came from Ask: that of a
-// Refusal, a reserved one for the errors of Refold, "internal" for any other,
-// and "" for nil.
-func Code(err error) string {
-	if err == nil {
-		return ""
-	}
-	if r, ok := errors.AsType[*Refusal](err); ok {
-		return r.code
-	}
+// NotDone reports whether no event of the command is stored, now or later, so that the command can be sent
+// again without harm. It is the same as StatusOf(err).Outcome == DoneNot.
+func NotDone(err error) bool { return StatusOf(err).Outcome == DoneNot }
+
+// codeOf returns the stable code of an error that is no Refusal.
+func codeOf(err error) string {
 	if _, ok := errors.AsType[*PanicError](err); ok && !errors.Is(err, ErrPartlyStored) {
 		return codePanic
 	}
@@ -173,6 +283,8 @@ func reserved() []coded {
 		{ErrWrongReply, "refold/wrong_reply"},
 		{ErrUnknownType, "refold/unknown_type"},
 		{ErrRecoveryTimeout, "refold/recovery_timeout"},
+		{ErrRecovery, "refold/recovery"},
+		{ErrArgument, "refold/argument"},
 		{ErrInvalid, "refold/invalid"},
 		{journal.ErrHistoryGap, "refold/history_gap"},
 		{codec.ErrNotRegistered, "refold/not_registered"},
@@ -188,6 +300,9 @@ type coded struct {
 
 // codePanic is the code of a PanicError.
 const codePanic = "refold/panic"
+
+// kindCodes are the codes by which the kind of a refusal travels.
+var kindCodes = [...]string{BadRequest: "refold/kind/bad_request", Denied: "refold/kind/denied", NotFound: "refold/kind/not_found", AlreadyExists: "refold/kind/already_exists"}
 
 // codes returns the codes of all errors of Refold that an error matches.
 func codes(err error) []string {

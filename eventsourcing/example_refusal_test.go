@@ -13,43 +13,39 @@ import (
 )
 
 type (
-	walletCommand interface {
-		eventsourcing.Target[walletCommand]
-	}
-	walletCtx    = eventsourcing.Context[walletCommand, spent]
-	walletEffect = eventsourcing.Effect[walletCommand, spent]
-
-	spend struct { // is answered with what is left
-		eventsourcing.For[walletCommand, int]
+	// spend is answered with the money that is left.
+	spend struct {
+		eventsourcing.Command[wallet, int]
 		Amount int
 	}
 	spent  struct{ Amount int }
 	wallet struct{ Money int }
+
+	walletContext  = eventsourcing.Context[wallet, spent, int]
+	walletDecision = eventsourcing.Decision[wallet, spent, int]
 )
 
 var errNoMoney = eventsourcing.NewRefusal("wallet/no_money", "not enough money in the wallet")
 
-func (w *wallet) HandleCommand(ctx *walletCtx, cmd walletCommand) walletEffect {
-	switch c := cmd.(type) {
-	case spend:
-		if c.Amount > w.Money {
-			return ctx.Refuse(fmt.Errorf("%w: %d of %d", errNoMoney, w.Money, c.Amount))
-		}
-		return ctx.Persist(spent{c.Amount}).Reply(c.Answer(func() int { return w.Money }))
+func (w *wallet) spend(ctx *walletContext, c spend) walletDecision {
+	if c.Amount > w.Money {
+		return ctx.Refuse(fmt.Errorf("%w: %d of %d", errNoMoney, w.Money, c.Amount))
 	}
-	return ctx.Unhandled()
+	return ctx.Persist(spent{c.Amount}).ReplyFunc(func() int { return w.Money })
 }
 
-func (w *wallet) ApplyEvent(e spent) { w.Money -= e.Amount }
+func (w *wallet) apply(e spent) { w.Money -= e.Amount }
 
-// Callers compare a refusal with errors.Is, or by its code. Both also work when
-// the entity is on another node.
+// Callers compare a refusal with errors.Is, or by its code. Both also work when the entity is on another
+// node.
 func ExampleNewRefusal() {
 	ctx := context.Background()
-	rt, wallets := hosted(eventsourcing.Type[walletCommand, spent]{
-		Name:   "wallet",
-		New:    func(string) eventsourcing.Aggregate[walletCommand, spent] { return &wallet{Money: 100} },
-		Events: codec.Types(codec.Name[spent]("spent")),
+	rt, wallets := hosted(eventsourcing.Type[wallet, spent]{
+		Name:     "wallet",
+		New:      func(string) *wallet { return &wallet{Money: 100} },
+		Commands: eventsourcing.Commands(eventsourcing.On("spend", (*wallet).spend)),
+		Apply:    (*wallet).apply,
+		Events:   codec.Types(codec.Name[spent]("spent")),
 	})
 	defer rt.Close(ctx) //nolint:errcheck // nothing is in flight
 
@@ -57,7 +53,7 @@ func ExampleNewRefusal() {
 		left, err := eventsourcing.Ask(ctx, wallets.Ref("ann"), spend{Amount: 60})
 		switch {
 		case errors.Is(err, errNoMoney):
-			fmt.Println(eventsourcing.Code(err), "-", err)
+			fmt.Println(eventsourcing.StatusOf(err).Code, "-", err)
 		case err != nil:
 			fmt.Println("failed:", err)
 		default:

@@ -12,19 +12,14 @@ import (
 )
 
 type (
-	quoteCommand interface {
-		eventsourcing.Target[quoteCommand]
+	// getPrice is answered with the price.
+	getPrice struct {
+		eventsourcing.Command[quote, int]
 	}
-	quoteCtx    = eventsourcing.Context[quoteCommand, priced]
-	quoteEffect = eventsourcing.Effect[quoteCommand, priced]
-
-	getPrice struct { // is answered with the price
-		eventsourcing.For[quoteCommand, int]
-	}
-	fetched struct { // the entity sends it to itself
-		eventsourcing.For[quoteCommand, struct{}]
-		asked getPrice
-		token eventsourcing.Token[quoteCommand]
+	// fetched is a notice of the entity to itself.
+	fetched struct {
+		eventsourcing.Notice[quote]
+		token eventsourcing.Token[int]
 		price int
 		err   error
 	}
@@ -33,38 +28,44 @@ type (
 		Price int
 		fetch func(context.Context) (int, error)
 	}
+
+	quoteContext[R any]  = eventsourcing.Context[quote, priced, R]
+	quoteEffect[R any]   = eventsourcing.Effect[quote, priced, R]
+	quoteDecision[R any] = eventsourcing.Decision[quote, priced, R]
 )
 
-func (q *quote) HandleCommand(ctx *quoteCtx, cmd quoteCommand) quoteEffect {
-	switch c := cmd.(type) {
-	case getPrice:
-		token := ctx.Token()
-		ctx.Go(func(ctx context.Context) quoteCommand { // a handler must not block
-			price, err := q.fetch(ctx)
-			return fetched{asked: c, token: token, price: price, err: err}
-		})
-		return ctx.None().ReplyLater()
-	case fetched:
-		if c.err != nil {
-			return ctx.None().ResolveError(c.token, c.err)
-		}
-		return ctx.Persist(priced{c.price}).Resolve(c.token, c.asked.With(c.price))
-	}
-	return ctx.Unhandled()
+func (q *quote) getPrice(ctx *quoteContext[int], _ getPrice) quoteDecision[int] {
+	token := ctx.Token()
+	return ctx.Go(func(ctx context.Context) eventsourcing.Message[quote] { // a handler must not block
+		price, err := q.fetch(ctx)
+		return fetched{token: token, price: price, err: err}
+	}).ReplyLater()
 }
 
-func (q *quote) ApplyEvent(e priced) { q.Price = e.Price }
+func (q *quote) fetched(ctx *quoteContext[eventsourcing.None], n fetched) quoteEffect[eventsourcing.None] {
+	if n.err != nil {
+		return ctx.Resolve(n.token.Refuse(n.err))
+	}
+	return ctx.Persist(priced{n.price}).Resolve(n.token.With(n.price))
+}
 
-// What takes time runs beside the entity, and a later command answers the first
-// one. Other commands are handled meanwhile.
+func (q *quote) apply(e priced) { q.Price = e.Price }
+
+// Slow work runs on another goroutine, and a later notice answers the command. The entity handles other
+// commands in between.
 func ExampleEffect_ReplyLater() {
 	ctx := context.Background()
-	rt, quotes := hosted(eventsourcing.Type[quoteCommand, priced]{
+	rt, quotes := hosted(eventsourcing.Type[quote, priced]{
 		Name: "quote",
-		New: func(string) eventsourcing.Aggregate[quoteCommand, priced] {
+		New: func(string) *quote {
 			fetch := func(context.Context) (int, error) { return 42, nil } // a slow service
 			return &quote{fetch: fetch}
 		},
+		Commands: eventsourcing.Commands(
+			eventsourcing.On("get_price", (*quote).getPrice),
+			eventsourcing.OnNotice("", (*quote).fetched), // it never leaves the node
+		),
+		Apply:  (*quote).apply,
 		Events: codec.Types(codec.Name[priced]("priced")),
 	})
 	defer rt.Close(ctx) //nolint:errcheck // nothing is in flight

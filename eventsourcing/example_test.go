@@ -14,43 +14,42 @@ import (
 )
 
 type (
-	Command interface{ eventsourcing.Target[Command] }
-	Event   interface{ isEvent() }
-	Ctx     = eventsourcing.Context[Command, Event]
-	Effect  = eventsourcing.Effect[Command, Event]
-
-	Deposit struct { // is answered with the balance
-		eventsourcing.For[Command, int]
+	// Deposit is a command to an Account, answered with the balance.
+	Deposit struct {
+		eventsourcing.Command[Account, int]
 		Amount int
 	}
+	Event     interface{ isEvent() }
 	Deposited struct{ Amount int }
 	Account   struct{ Balance int }
+
+	Context[R any]  = eventsourcing.Context[Account, Event, R]
+	Decision[R any] = eventsourcing.Decision[Account, Event, R]
 )
 
 func (Deposited) isEvent() {}
 
-func (a *Account) HandleCommand(ctx *Ctx, cmd Command) Effect {
-	switch c := cmd.(type) {
-	case Deposit:
-		return ctx.Persist(Deposited{c.Amount}).Reply(c.Answer(func() int { return a.Balance }))
-	}
-	return ctx.Unhandled()
+// Deposit decides which event a deposit leads to. It changes nothing.
+func (a *Account) Deposit(ctx *Context[int], c Deposit) Decision[int] {
+	return ctx.Persist(Deposited{c.Amount}).ReplyFunc(func() int { return a.Balance })
 }
 
-func (a *Account) ApplyEvent(event Event) {
+// Apply changes the state and does nothing else.
+func (a *Account) Apply(event Event) {
 	switch e := event.(type) {
 	case Deposited:
 		a.Balance += e.Amount
 	}
 }
 
-// An account whose balance survives the runtime that it lived in.
+// Shows that the balance is recovered by a second runtime.
 func Example() {
 	ctx := context.Background()
-	accountType := eventsourcing.Type[Command, Event]{
-		Name:   "account",
-		New:    func(string) eventsourcing.Aggregate[Command, Event] { return &Account{} },
-		Events: codec.Types(codec.Name[Deposited]("deposited")),
+	accountType := eventsourcing.Type[Account, Event]{
+		Name:     "account",
+		Commands: eventsourcing.Commands(eventsourcing.On("deposit", (*Account).Deposit)),
+		Apply:    (*Account).Apply,
+		Events:   codec.Types(codec.Name[Deposited]("deposited")),
 	}
 	journal := inmem.NewJournal()
 	for range 2 { // the second runtime refolds what the first one stored
@@ -59,7 +58,7 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		accounts, err := eventsourcing.Host(rt, accountType, eventsourcing.HostOptions{})
+		accounts, err := eventsourcing.Host(rt, accountType)
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -15,23 +15,24 @@ import (
 
 // hosted opens a runtime with a journal in memory that hosts one type. A real
 // program returns these errors; see the package example.
-func hosted[C, E any](typ eventsourcing.Type[C, E]) (*eventsourcing.Runtime, *eventsourcing.Entities[C, E]) {
+func hosted[S, E any](typ eventsourcing.Type[S, E]) (*eventsourcing.Runtime, *eventsourcing.Local[S, E]) {
 	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)})
 	if err != nil {
 		panic(err)
 	}
-	entities, err := eventsourcing.Host(rt, typ, eventsourcing.HostOptions{})
+	entities, err := eventsourcing.Host(rt, typ)
 	if err != nil {
 		panic(err)
 	}
 	return rt, entities
 }
 
-func accountType() eventsourcing.Type[Command, Event] {
-	return eventsourcing.Type[Command, Event]{
-		Name:   "account",
-		New:    func(string) eventsourcing.Aggregate[Command, Event] { return &Account{} },
-		Events: codec.Types(codec.Name[Deposited]("deposited")),
+func accountType() eventsourcing.Type[Account, Event] {
+	return eventsourcing.Type[Account, Event]{
+		Name:     "account",
+		Commands: eventsourcing.Commands(eventsourcing.On("deposit", (*Account).Deposit)),
+		Apply:    (*Account).Apply,
+		Events:   codec.Types(codec.Name[Deposited]("deposited")),
 	}
 }
 
@@ -73,8 +74,7 @@ func ExampleFold() {
 			fmt.Println(err)
 			return
 		}
-		account, ok := folded.State.(*Account) // what New returns
-		fmt.Println(what, account.Balance, ok)
+		fmt.Println(what, folded.State.Balance)
 	}
 	show("now:", eventsourcing.FoldOptions[Event]{})
 	show("after two events:", eventsourcing.FoldOptions[Event]{UpTo: 2})
@@ -87,9 +87,9 @@ func ExampleFold() {
 		},
 	})
 	// Output:
-	// now: 240 true
-	// after two events: 210 true
-	// had the second been 20: 60 true
+	// now: 240
+	// after two events: 210
+	// had the second been 20: 60
 }
 
 // A view sees each event of an entity once. Run does what Update does again and

@@ -32,7 +32,7 @@ func TestPipelinedAnswers(t *testing.T) {
 			s.mustAsk(recall)
 			first := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
 			var waits []func() (string, error)
-			for _, f := range []func(*actorCtx, *actor, act) actorEffect{say("1"), say("2"), recall, say("3")} {
+			for _, f := range []func(*actorCtx, *actor, act) actorDecision{say("1"), say("2"), recall, say("3")} {
 				waits = append(waits, later(func() (string, error) { return s.ask(f) }))
 				synctest.Wait()
 			}
@@ -127,8 +127,8 @@ func TestPartlyStored(t *testing.T) {
 		defer s.close()
 		s.mustAsk(recall)
 		s.journal.Inject(journaltest.Fault{Do: journaltest.Reject, When: func(c journaltest.Call) bool { return c.Write.Expect == 1 }})
-		_, err := s.ask(func(ctx *actorCtx, a *actor, c act) actorEffect {
-			return ctx.Persist(line{"one"}).And(ctx.Persist(line{"two"})).Reply(c.Answer(a.text))
+		_, err := s.ask(func(ctx *actorCtx, a *actor, c act) actorDecision {
+			return ctx.Persist(line{"one"}).And(ctx.Persist(line{"two"})).ReplyFunc(a.text)
 		})
 		expectError(t, err, eventsourcing.ErrPartlyStored, eventsourcing.ErrRejected)
 		expect(t, s.mustAsk(recall), nil, "one")
@@ -142,27 +142,29 @@ func TestPartlyStoredByCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
 		defer s.close()
-		bad := func(ctx *actorCtx) actorEffect { return ctx.Persist(unlisted{}) }
-		_, err := s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Defer(bad) })
+		bad := func(ctx *actorCtx) actorStep { return ctx.Persist(unlisted{}) }
+		_, err := s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.Then(bad).Reply("") })
 		expectError(t, err, eventsourcing.ErrRejected)
 		if errors.Is(err, eventsourcing.ErrPartlyStored) || !eventsourcing.NotDone(err) {
 			t.Errorf("%v, although nothing is stored", err)
 		}
-		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Persist(line{"one"}).Then(bad) })
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+			return ctx.Persist(line{"one"}).Then(bad).Reply("")
+		})
 		expectError(t, err, eventsourcing.ErrPartlyStored, eventsourcing.ErrRejected)
-		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect {
-			return ctx.Persist(line{"two"}).Then(func(ctx *actorCtx) actorEffect { return ctx.Refuse(nil) })
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+			return ctx.Persist(line{"two"}).ThenReply(func(ctx *actorCtx) actorDecision { return ctx.Refuse(nil) })
 		})
 		expectError(t, err, eventsourcing.ErrPartlyStored, eventsourcing.ErrInvalid)
 		// What the callback itself decides stays as it is.
-		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect {
-			return ctx.Persist(line{"three"}).Then(func(ctx *actorCtx) actorEffect { return ctx.Refuse(errNoLine) })
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+			return ctx.Persist(line{"three"}).ThenReply(func(ctx *actorCtx) actorDecision { return ctx.Refuse(errNoLine) })
 		})
 		if err != errNoLine { //nolint:errorlint // the very same
 			t.Errorf("the refusal became %v", err)
 		}
-		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect {
-			return ctx.Persist(line{"four"}).And(ctx.Unhandled())
+		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+			return ctx.Persist(line{"four"}).ThenReply(func(ctx *actorCtx) actorDecision { return ctx.Unhandled() })
 		})
 		expectError(t, err, eventsourcing.ErrNoReply)
 		s.expectStored("one", "two", "three", "four")
@@ -180,7 +182,9 @@ func TestEventsThatCanNotBeStored(t *testing.T) {
 		defer s.close()
 		s.mustAsk(say("fine"))
 		writes := s.journal.Writes()
-		_, err := s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Persist(line{"x"}, unlisted{}) })
+		_, err := s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+			return ctx.Persist(line{"x"}, unlisted{}).Reply("")
+		})
 		expectError(t, err, eventsourcing.ErrRejected, codec.ErrNotRegistered)
 		_, err = s.ask(say("x", strings.Repeat("long", 50)))
 		expectError(t, err, eventsourcing.ErrRejected)
@@ -191,11 +195,11 @@ func TestEventsThatCanNotBeStored(t *testing.T) {
 		if s.journal.Writes() != writes {
 			t.Error("the journal was asked")
 		}
-		text, err := s.ask(func(ctx *actorCtx, _ *actor, c act) actorEffect { return ctx.Persist().Reply(c.With("nothing")) })
+		text, err := s.ask(func(ctx *actorCtx, _ *actor, c act) actorDecision { return ctx.Persist().Reply("nothing") })
 		expect(t, text, err, "nothing")
 
 		s.typ.Name, s.typ.Events = "mute", nil
-		mute, err := eventsourcing.Host(s.rt, s.typ, s.opts)
+		mute, err := eventsourcing.HostWith(s.rt, s.typ, s.opts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,9 +220,9 @@ func TestNoJournal(t *testing.T) {
 		expect(t, s.mustAsk(recall), nil, "")
 		_, err := s.ask(say("x"))
 		expectError(t, err, eventsourcing.ErrNoJournal)
-		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect { return ctx.SaveSnapshot().Reply(c.With("")) })
-		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect {
-			return ctx.DeleteEvents(eventsourcing.DeleteEvents{}).Reply(c.With(""))
+		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision { return ctx.SaveSnapshot().Reply("") })
+		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision {
+			return ctx.DeleteEvents(eventsourcing.DeleteEvents{}).Reply("")
 		})
 		synctest.Wait()
 		for _, h := range s.take() {
@@ -235,7 +239,7 @@ func TestNoJournal(t *testing.T) {
 		_, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", eventsourcing.FoldOptions[actorEvent]{})
 		expectError(t, err, eventsourcing.ErrNoJournal)
 		s.typ.Name, s.typ.Events = "another", codec.Types(codec.Name[line]("line"))
-		_, err = eventsourcing.Host(s.rt, s.typ, s.opts)
+		_, err = eventsourcing.HostWith(s.rt, s.typ, s.opts)
 		expectError(t, err, eventsourcing.ErrNoJournal)
 	})
 }

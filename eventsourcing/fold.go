@@ -28,9 +28,9 @@ type FoldOptions[E any] struct {
 }
 
 // Folded is a state that Fold computed.
-type Folded[C, E any] struct {
+type Folded[S any] struct {
 	// State is the aggregate, the caller's alone.
-	State Aggregate[C, E]
+	State *S
 	// SequenceNr and Time are those of the last record that counted, 0 and zero
 	// if there was none.
 	SequenceNr uint64
@@ -47,24 +47,24 @@ type Folded[C, E any] struct {
 //
 // A history with a gap is a *journal.GapError, never a partial state. Where
 // events were deleted, a snapshot that lies within the bounds is needed.
-func Fold[C, E any](ctx context.Context, rt *Runtime, typ Type[C, E], id string, opts FoldOptions[E]) (Folded[C, E], error) {
+func Fold[S, E any](ctx context.Context, rt *Runtime, typ Type[S, E], id string, opts FoldOptions[E]) (Folded[S], error) {
 	m, err := newModel(typ)
 	if err != nil {
-		return Folded[C, E]{}, fmt.Errorf("fold: %w", err)
+		return Folded[S]{}, fmt.Errorf("fold: %w", err)
 	}
 	pid := journal.JoinID(typ.Name, id)
 	if err := checkIDs(id, pid); err != nil {
-		return Folded[C, E]{}, fmt.Errorf("fold: %w", err)
+		return Folded[S]{}, fmt.Errorf("fold: %w", err)
 	}
 	if rt.journal == nil {
-		return Folded[C, E]{}, fmt.Errorf("fold %q: %w", pid, ErrNoJournal)
+		return Folded[S]{}, fmt.Errorf("fold %q: %w", pid, ErrNoJournal)
 	}
-	f := refolding[C, E]{
+	f := refolding[S, E]{
 		model: m, rt: rt, pid: pid, replace: opts.Replace, progress: new(atomic.Uint64),
 		opts: Recovery{UpTo: opts.UpTo, AsOf: opts.AsOf, DisableSnapshots: opts.DisableSnapshots || opts.Replace != nil},
 	}
 	if err := f.run(ctx); err != nil {
-		return Folded[C, E]{}, fmt.Errorf("fold %q: %w", pid, err)
+		return Folded[S]{}, fmt.Errorf("fold %q: %w", pid, err)
 	}
-	return Folded[C, E]{State: f.into.state, SequenceNr: f.seqNr, Time: f.time, SnapshotNr: f.snapshot, Records: f.replayed}, nil
+	return Folded[S]{State: f.into.state, SequenceNr: f.seqNr, Time: f.time, SnapshotNr: f.snapshot, Records: f.replayed}, nil
 }

@@ -54,7 +54,7 @@ func TestFold(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			state := got.State.(*actor) //nolint:errcheck,forcetypeassert // it is one
+			state := got.State //nolint:errcheck,forcetypeassert // it is one
 			if state.text() != c.want || got.SequenceNr != c.nr || got.SnapshotNr != c.snapshot || got.Records != c.records {
 				t.Errorf("%s: %q at %d, from %d with %d records; want %q at %d, from %d with %d", name,
 					state.text(), got.SequenceNr, got.SnapshotNr, got.Records, c.want, c.nr, c.snapshot, c.records)
@@ -71,17 +71,17 @@ func TestFold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got.State.ApplyEvent(line{"mine"})
+		got.State.apply(line{"mine"})
 		expect(t, s.mustAsk(recall), nil, "1 2 3 4 5 6")
 
 		got, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "nobody", options{})
-		if err != nil || got.SequenceNr != 0 || len(got.State.(*actor).Lines) != 0 { //nolint:errcheck,forcetypeassert // it is one
+		if err != nil || got.SequenceNr != 0 || len(got.State.Lines) != 0 {
 			t.Errorf("an entity that never was is %+v, %v", got, err)
 		}
 		_, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "", options{})
 		expectError(t, err, eventsourcing.ErrInvalid)
 		bad := s.typ
-		bad.New = nil
+		bad.Apply = nil
 		_, err = eventsourcing.Fold(t.Context(), s.rt, bad, "1", options{})
 		expectError(t, err, eventsourcing.ErrInvalid)
 		s.journal.Inject(journaltest.Fault{Op: journaltest.OpReplay, AfterEvents: 1})
@@ -109,7 +109,7 @@ func TestFences(t *testing.T) {
 		s.expectStored("1", "-", "3")
 		s.reopen()
 		defer s.close()
-		expect(t, s.mustAsk(func(ctx *actorCtx, a *actor, c act) actorEffect {
+		expect(t, s.mustAsk(func(ctx *actorCtx, a *actor, c act) actorDecision {
 			if ctx.SequenceNr() != 3 {
 				t.Errorf("the number is %d", ctx.SequenceNr())
 			}
@@ -118,7 +118,7 @@ func TestFences(t *testing.T) {
 		var replaced []uint64
 		for upTo, want := range map[uint64]string{1: "1", 2: "1", 3: "1 3"} {
 			got, failed := eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", eventsourcing.FoldOptions[actorEvent]{UpTo: upTo})
-			if failed != nil || got.State.(*actor).text() != want || got.SequenceNr != upTo { //nolint:errcheck,forcetypeassert // it is one
+			if failed != nil || got.State.text() != want || got.SequenceNr != upTo { //nolint:errcheck,forcetypeassert // it is one
 				t.Errorf("up to %d: %+v, %v", upTo, got, failed)
 			}
 		}
@@ -132,12 +132,10 @@ func TestFences(t *testing.T) {
 	})
 }
 
-// tagging says what its lines are about, as its state is after them.
-type tagging struct{ actor }
-
-func (g *tagging) Tags(event actorEvent) []string {
+// tagsOf returns the topic of a line and the state after it.
+func tagsOf(a *actor, event actorEvent) []string {
 	if e, ok := event.(line); ok && strings.HasPrefix(e.Text, "#") {
-		return []string{e.Text[1:], g.text()}
+		return []string{e.Text[1:], a.text()}
 	}
 	return nil
 }
@@ -146,7 +144,7 @@ func TestTags(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &tagging{actor{scene: s}} }
+		s.typ.Tags = tagsOf
 		s.open()
 		defer s.close()
 		s.mustAsk(say("a", "#b", "#c"))

@@ -31,7 +31,7 @@ type history struct {
 	t       *testing.T
 	seed    uint64
 	rng     *rand.Rand // of the test's own goroutine
-	typ     eventsourcing.Type[ledgerCommand, entry]
+	typ     eventsourcing.Type[ledger, entry]
 	journal *slowJournal
 	faulty  *journaltest.Faulty
 	store   *inmem.SnapshotStore
@@ -40,7 +40,7 @@ type history struct {
 	clock   atomic.Int64
 
 	mu        sync.Mutex
-	now       []*eventsourcing.Entities[ledgerCommand, entry] // where clients send to
+	now       []*eventsourcing.Local[ledger, entry] // where clients send to
 	recorded  []porcupine.Operation
 	unknown   int
 	surelyNot int
@@ -137,7 +137,7 @@ func (h *history) open() *eventsourcing.Runtime {
 	if h.seed%5 == 0 {
 		opts.PassivateAfter = 2 * time.Millisecond
 	}
-	entities, err := eventsourcing.Host(rt, h.typ, opts)
+	entities, err := eventsourcing.HostWith(rt, h.typ, opts)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func (h *history) retire() {
 }
 
 // ref addresses the ledger in one of the runtimes.
-func (h *history) ref(client int) eventsourcing.Ref[ledgerCommand] {
+func (h *history) ref(client int) eventsourcing.Ref[ledger] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.now[client%len(h.now)].Ref("1")

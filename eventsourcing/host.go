@@ -9,18 +9,19 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Overflow says what happens to a command that finds the stash of its entity
-// full.
+// Overflow is the reaction to a command that finds the stash of its entity full.
 type Overflow uint8
 
 const (
@@ -28,8 +29,6 @@ const (
 	OverflowDrop = Overflow(engine.OverflowDrop)
 	// OverflowFail answers ErrStashFull and restarts the entity.
 	OverflowFail = Overflow(engine.OverflowFail)
-	// OverflowReply answers HostOptions.OverflowValue.
-	OverflowReply = Overflow(engine.OverflowReply)
 )
 
 // Recovery says how far an entity is refolded when it starts. The zero value is
@@ -61,8 +60,6 @@ type HostOptions struct {
 	StashCapacity int
 	// Overflow says what happens beyond it. Defaults to OverflowDrop.
 	Overflow Overflow
-	// OverflowValue is what OverflowReply answers with.
-	OverflowValue any
 	// MaxPending is how many commands of one entity may be handled before the
 	// journal has stored their events. Defaults to 4,096.
 	MaxPending int
@@ -76,20 +73,6 @@ type HostOptions struct {
 	// has nothing to do, such as a delivery that is not confirmed.
 	// Defaults to never.
 	PassivateAfter time.Duration
-	// Route, if it is not nil, gets all commands for entities of this type, also those that entities send, in place of the
-	// entities: they may be on other nodes. What is for this one it hands to Entities.Deliver. It must not block. An error
-	// says that the message was not handed over, and that nobody will answer it.
-	Route func(Message) error
-	// Gone is told of each entity that has left memory. It must not block. Passivated says that
-	// the entity asked for it with Context.Passivate, or was asked to by Entities.Passivate. A command that comes meanwhile
-	// starts the entity anew, and Gone is told of it again.
-	Gone func(id string, passivated bool)
-	// Busy is told of each entity that was asked to stop by Entities.Passivate and goes on, since it has something to do. It must not
-	// block.
-	Busy func(id string)
-	// Killed is what the commands are answered that an entity had not handled when it was stopped by Entities.Kill. It must match
-	// ErrStopped. Defaults to ErrStopped.
-	Killed error
 }
 
 func (o HostOptions) withDefaults() HostOptions {
@@ -112,24 +95,38 @@ func (o HostOptions) validate() error {
 	if o.PassivateAfter < 0 {
 		errs = append(errs, fmt.Errorf("%w: HostOptions.PassivateAfter is negative", ErrInvalid))
 	}
-	if o.Killed != nil && !errors.Is(o.Killed, ErrStopped) {
-		errs = append(errs, fmt.Errorf("%w: HostOptions.Killed is %q, which does not match ErrStopped", ErrInvalid, o.Killed.Error()))
-	}
-	if o.Overflow > OverflowReply {
+	if o.Overflow > OverflowFail {
 		errs = append(errs, fmt.Errorf("%w: HostOptions.Overflow %d is unknown", ErrInvalid, o.Overflow))
 	}
 	return errors.Join(errs...)
 }
 
-// Entities runs the entities of one type on this node. It is safe for
-// concurrent use.
-type Entities[C, E any] struct {
+// Entities are the entities of one type with state S: on this node (Local), or in a cluster
+// (sharding.Region). It is safe for concurrent use.
+type Entities[S any] interface {
+	// Ref returns the reference to the entity with this ID. The entity need not exist: the first message
+	// starts it. IDs are checked when a message is sent.
+	Ref(id string) Ref[S]
+	// Start starts an entity and waits until it is recovered. A message does so, too: Start is for an
+	// entity that acts by itself. The errors are those of Ask.
+	Start(ctx context.Context, id string) error
+	// IDs yields the IDs of all entities of the type that the journal contains, in bytewise order, without
+	// starting any. An error is yielded once and last.
+	IDs(ctx context.Context) iter.Seq2[string, error]
+	// Wake starts the entities that have unconfirmed deliveries or a deadline, and returns their number.
+	// A program calls it when it starts. In a cluster it covers the shards of this node.
+	Wake(ctx context.Context) (started int, err error)
+}
+
+// Local runs the entities of one type on this node. It is safe for concurrent use.
+type Local[S, E any] struct {
 	rt     *Runtime
-	model  *model[C, E]
+	model  *model[S, E]
 	opts   HostOptions
+	hooks  hosting.Hooks
 	engine engine.Config
 	seed   maphash.Seed
-	shards [hostShards]hostShard[C, E]
+	shards [hostShards]hostShard[S, E]
 	sweep  *time.Timer
 	count  atomic.Int64  // entities in the shards
 	empty  chan struct{} // closed when the host is closed and no entity is left
@@ -138,14 +135,24 @@ type Entities[C, E any] struct {
 
 const hostShards = 64
 
-type hostShard[C, E any] struct {
+type hostShard[S, E any] struct {
 	mu       sync.Mutex
-	entities map[string]*entity[C, E]
+	entities map[string]*entity[S, E]
 	closed   bool
 }
 
-// Host makes a type of entity available in a runtime. A type has one host.
-func Host[C, E any](rt *Runtime, typ Type[C, E], opts HostOptions) (*Entities[C, E], error) {
+// Host makes a type of entity available in a runtime, with the default options. A type has one host in a
+// runtime.
+func Host[S, E any](rt *Runtime, typ Type[S, E]) (*Local[S, E], error) {
+	return host(rt, typ, HostOptions{}, hosting.Hooks{})
+}
+
+// HostWith is Host with options.
+func HostWith[S, E any](rt *Runtime, typ Type[S, E], opts HostOptions) (*Local[S, E], error) {
+	return host(rt, typ, opts, hosting.Hooks{})
+}
+
+func host[S, E any](rt *Runtime, typ Type[S, E], opts HostOptions, hooks hosting.Hooks) (*Local[S, E], error) {
 	m, err := newModel(typ)
 	if err != nil {
 		return nil, fmt.Errorf("host: %w", err)
@@ -157,18 +164,16 @@ func Host[C, E any](rt *Runtime, typ Type[C, E], opts HostOptions) (*Entities[C,
 	if typ.Events != nil && rt.journal == nil {
 		return nil, fmt.Errorf("host type %q: %w", typ.Name, ErrNoJournal)
 	}
-	if p := typ.Snapshots; p.set && rt.snapshots == nil {
-		rt.log.Warn("the type asks for snapshots, but the runtime has no store for them", slog.String("type", typ.Name))
+	if typ.Snapshots.configured() && rt.snapshots == nil {
+		rt.log.Warn("eventsourcing: the type saves snapshots, but the runtime has no snapshot store", slog.String("type", typ.Name))
 	}
-	h := &Entities[C, E]{rt: rt, model: m, opts: opts, seed: maphash.MakeSeed(), empty: make(chan struct{})}
+	h := &Local[S, E]{rt: rt, model: m, opts: opts, hooks: hooks, seed: maphash.MakeSeed(), empty: make(chan struct{})}
 	for i := range h.shards {
-		h.shards[i].entities = make(map[string]*entity[C, E])
+		h.shards[i].entities = make(map[string]*entity[S, E])
 	}
-	_, handlesSignals := typ.New("").(SignalHandler[C, E])
 	h.engine = engine.Config{
 		StashCapacity: opts.StashCapacity,
 		Overflow:      engine.Overflow(opts.Overflow),
-		OverflowReply: opts.OverflowValue,
 		MaxPending:    opts.MaxPending,
 		Sequential:    typ.DisablePipelining,
 		MinBackoff:    opts.MinBackoff,
@@ -177,12 +182,12 @@ func Host[C, E any](rt *Runtime, typ Type[C, E], opts HostOptions) (*Entities[C,
 		BackoffStash:  1000,
 		PanicLimit:    5,
 		PanicWindow:   10 * time.Second,
-		Signals:       handlesSignals,
+		Signals:       len(m.signals) > 0 || len(typ.Parts) > 0,
 		Seed:          rt.seed,
 	}
 	if rt.snapshots != nil && !opts.Recovery.readOnly() {
-		h.engine.SnapshotEvery = uint64(typ.Snapshots.every) //nolint:gosec // not negative, see validate
-		h.engine.KeepSnapshots = uint64(typ.Snapshots.keep)  //nolint:gosec // see above
+		h.engine.SnapshotEvery = uint64(typ.Snapshots.Every) //nolint:gosec // not negative, see validate
+		h.engine.KeepSnapshots = uint64(typ.Snapshots.Keep)  //nolint:gosec // see above
 	}
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -202,29 +207,28 @@ func Host[C, E any](rt *Runtime, typ Type[C, E], opts HostOptions) (*Entities[C,
 	return h, nil
 }
 
-// Ref addresses the entity with this ID. It need not exist: the first command
-// starts it. IDs are checked when a command is sent.
-func (h *Entities[C, E]) Ref(id string) Ref[C] { return Ref[C]{id: id, to: h} }
+// Ref implements Entities.
+func (h *Local[S, E]) Ref(id string) Ref[S] { return Ref[S]{id: id, to: h} }
 
 // Resident returns how many entities are in memory.
-func (h *Entities[C, E]) Resident() int { return int(h.count.Load()) }
+func (h *Local[S, E]) Resident() int { return int(h.count.Load()) }
 
-func (h *Entities[C, E]) typeName() string { return h.model.typ.Name }
+func (h *Local[S, E]) typeName() string { return h.model.typ.Name }
 
-func (h *Entities[C, E]) calls() *callPool { return &h.rt.calls }
+func (h *Local[S, E]) calls() *callPool { return &h.rt.calls }
 
-func (h *Entities[C, E]) shard(id string) *hostShard[C, E] {
+func (h *Local[S, E]) shard(id string) *hostShard[S, E] {
 	return &h.shards[maphash.String(h.seed, id)%hostShards]
 }
 
 // deliver is part of target.
-func (h *Entities[C, E]) deliver(id string, env *engine.Envelope) error {
-	return h.route(Message{id: id, env: env})
+func (h *Local[S, E]) deliver(id string, env *engine.Envelope) error {
+	return h.route(hosting.NewMessage(id, env, false))
 }
 
 // place puts a message into the mailbox of its entity, which it makes if it is
 // not there. A mailbox that is full turns away all but the entity's own messages.
-func (h *Entities[C, E]) place(id string, env *engine.Envelope, own bool) error {
+func (h *Local[S, E]) place(id string, env *engine.Envelope, own bool) error {
 	most := h.opts.StashCapacity
 	if own {
 		most = -1
@@ -255,29 +259,16 @@ func (h *Entities[C, E]) place(id string, env *engine.Envelope, own bool) error 
 		case mailboxTook:
 			return nil
 		case mailboxFull:
-			return h.turnAway(e.pid, env)
+			return fmt.Errorf("%s: %w", e.pid, ErrStashFull)
 		case mailboxGone:
 		}
 	}
 }
 
-// turnAway answers a message that found the mailbox full.
-func (h *Entities[C, E]) turnAway(pid string, env *engine.Envelope) error {
-	if r, waits := env.Caller.(replier); waits && h.opts.Overflow == OverflowReply && r.Take() {
-		if h.rt.watched {
-			h.rt.begin(pid, env)
-			observing(env).end(nil)
-		}
-		r.reply(h.opts.OverflowValue, nil)
-		return nil
-	}
-	return fmt.Errorf("%s: %w", pid, ErrStashFull)
-}
-
 // checkID checks an entity's own ID.
 func checkID(id string) error {
 	if err := journal.CheckID(id); err != nil {
-		return fmt.Errorf("%w: entity ID: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: entity ID: %w", ErrArgument, err)
 	}
 	return nil
 }
@@ -288,22 +279,14 @@ func checkIDs(id, pid string) error {
 		return err
 	}
 	if err := journal.CheckID(pid); err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: %w", ErrArgument, err)
 	}
 	return nil
 }
 
-// receive is part of receiver.
-func (h *Entities[C, E]) receive(id string, env *engine.Envelope) error {
-	if _, ok := env.Message.(C); !ok {
-		return fmt.Errorf("%w: %T is no command of type %q", ErrInvalid, env.Message, h.model.typ.Name)
-	}
-	return h.deliver(id, env)
-}
-
 // remove takes an entity that has stopped out of the host, unless a message has
 // come meanwhile.
-func (h *Entities[C, E]) remove(e *entity[C, E]) {
+func (h *Local[S, E]) remove(e *entity[S, E]) {
 	s := h.shard(e.id())
 	s.mu.Lock()
 	gone, closed := e.leave(), s.closed
@@ -312,36 +295,22 @@ func (h *Entities[C, E]) remove(e *entity[C, E]) {
 		h.count.Add(-1)
 	}
 	s.mu.Unlock()
-	if gone && h.opts.Gone != nil {
-		h.opts.Gone(e.id(), e.passivates)
+	if gone && h.hooks.Gone != nil {
+		h.hooks.Gone(e.id(), e.passivates)
 	}
 	if gone && closed {
 		h.checkEmpty()
 	}
 }
 
-// Passivate asks an entity to stop if it has nothing to do. It reports whether the entity is in memory; HostOptions.Gone
-// is told when it has stopped, and HostOptions.Busy if it does not.
-func (h *Entities[C, E]) Passivate(id string) bool { return h.want(id, wantIdle) }
-
-// Drain stops an entity when it has handled the commands that it has. The rest is as in Passivate.
-func (h *Entities[C, E]) Drain(id string) bool { return h.want(id, wantDrain) }
-
-// Kill stops an entity without waiting for that: the commands that it has are answered HostOptions.Killed, but for those whose events
-// are being stored. The rest is as in Passivate.
-func (h *Entities[C, E]) Kill(id string) bool { return h.want(id, wantForce) }
-
-// InMemory reports whether an entity is in memory. HostOptions.Gone may still have to be told that an earlier one has left.
-func (h *Entities[C, E]) InMemory(id string) bool { return h.find(id) != nil }
-
-func (h *Entities[C, E]) find(id string) *entity[C, E] {
+func (h *Local[S, E]) find(id string) *entity[S, E] {
 	s := h.shard(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entities[id]
 }
 
-func (h *Entities[C, E]) want(id string, w wants) bool {
+func (h *Local[S, E]) want(id string, w wants) bool {
 	e := h.find(id)
 	if e != nil {
 		e.want(w)
@@ -350,11 +319,11 @@ func (h *Entities[C, E]) want(id string, w wants) bool {
 }
 
 // each calls f for every entity.
-func (h *Entities[C, E]) each(f func(*entity[C, E])) {
+func (h *Local[S, E]) each(f func(*entity[S, E])) {
 	for i := range h.shards {
 		s := &h.shards[i]
 		s.mu.Lock()
-		all := make([]*entity[C, E], 0, len(s.entities))
+		all := make([]*entity[S, E], 0, len(s.entities))
 		for _, e := range s.entities {
 			all = append(all, e)
 		}
@@ -365,7 +334,7 @@ func (h *Entities[C, E]) each(f func(*entity[C, E])) {
 	}
 }
 
-func (h *Entities[C, E]) close() {
+func (h *Local[S, E]) close() {
 	for i := range h.shards {
 		s := &h.shards[i]
 		s.mu.Lock()
@@ -375,17 +344,17 @@ func (h *Entities[C, E]) close() {
 	if h.sweep != nil {
 		h.sweep.Stop()
 	}
-	h.each(func(e *entity[C, E]) { e.want(wantDrain) })
+	h.each(func(e *entity[S, E]) { e.want(wantDrain) })
 	h.checkEmpty()
 }
 
-func (h *Entities[C, E]) checkEmpty() {
+func (h *Local[S, E]) checkEmpty() {
 	if h.Resident() == 0 {
 		h.once.Do(func() { close(h.empty) })
 	}
 }
 
-func (h *Entities[C, E]) drained(ctx context.Context) error {
+func (h *Local[S, E]) drained(ctx context.Context) error {
 	select {
 	case <-h.empty:
 		return nil
@@ -394,19 +363,19 @@ func (h *Entities[C, E]) drained(ctx context.Context) error {
 	}
 }
 
-func (h *Entities[C, E]) kill() {
-	h.each(func(e *entity[C, E]) { e.want(wantKill) })
+func (h *Local[S, E]) kill() {
+	h.each(func(e *entity[S, E]) { e.want(wantKill) })
 	<-h.empty
 }
 
 // sweepInterval is how often idle entities are looked for.
-func (h *Entities[C, E]) sweepInterval() time.Duration {
+func (h *Local[S, E]) sweepInterval() time.Duration {
 	return max(h.opts.PassivateAfter/4, time.Millisecond)
 }
 
-func (h *Entities[C, E]) passivateIdle() {
+func (h *Local[S, E]) passivateIdle() {
 	before := h.rt.steady().Add(-h.opts.PassivateAfter).UnixNano()
-	h.each(func(e *entity[C, E]) {
+	h.each(func(e *entity[S, E]) {
 		if e.lastUsed.Load() <= before {
 			e.want(wantIdle)
 		}

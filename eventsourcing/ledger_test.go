@@ -13,23 +13,20 @@ import (
 // A ledger remembers which operations were applied to it, in order. What it
 // answers tells exactly which state was seen.
 type (
-	ledgerCommand interface {
-		eventsourcing.Target[ledgerCommand]
-	}
-	ledgerCtx    = eventsourcing.Context[ledgerCommand, entry]
-	ledgerEffect = eventsourcing.Effect[ledgerCommand, entry]
+	ledgerContext  = eventsourcing.Context[ledger, entry, seen]
+	ledgerDecision = eventsourcing.Decision[ledger, entry, seen]
 
 	// post adds Count entries in one unit. If Odd is set it is refused unless
 	// the number of entries is odd.
 	post struct {
-		eventsourcing.For[ledgerCommand, seen]
+		eventsourcing.Command[ledger, seen]
 		Op, Count int
 		Odd       bool
 		Then      bool // answer from a callback
 	}
 	// look only reads.
 	look struct {
-		eventsourcing.For[ledgerCommand, seen]
+		eventsourcing.Command[ledger, seen]
 	}
 
 	entry struct{ Op int }
@@ -45,27 +42,23 @@ type (
 
 var errEven = eventsourcing.NewRefusal("ledger/even", "the number of entries is even")
 
-func (l *ledger) HandleCommand(ctx *ledgerCtx, cmd ledgerCommand) ledgerEffect {
-	switch c := cmd.(type) {
-	case post:
-		if c.Odd && l.Seen.Len%2 == 0 {
-			return ctx.Refuse(errEven)
-		}
-		entries := make([]entry, c.Count)
-		for i := range entries {
-			entries[i].Op = c.Op
-		}
-		if c.Then {
-			return ctx.Persist(entries...).Then(func(ctx *ledgerCtx) ledgerEffect { return ctx.Reply(c.With(l.Seen)) })
-		}
-		return ctx.Persist(entries...).Reply(c.Answer(func() seen { return l.Seen }))
-	case look:
-		return ctx.Reply(c.With(l.Seen))
+func (l *ledger) post(ctx *ledgerContext, c post) ledgerDecision {
+	if c.Odd && l.Seen.Len%2 == 0 {
+		return ctx.Refuse(errEven)
 	}
-	return ctx.Unhandled()
+	entries := make([]entry, c.Count)
+	for i := range entries {
+		entries[i].Op = c.Op
+	}
+	if c.Then {
+		return ctx.Persist(entries...).ThenReply(func(ctx *ledgerContext) ledgerDecision { return ctx.Reply(l.Seen) })
+	}
+	return ctx.Persist(entries...).ReplyFunc(func() seen { return l.Seen })
 }
 
-func (l *ledger) ApplyEvent(e entry) { l.Seen = l.Seen.with(e.Op) }
+func (l *ledger) look(ctx *ledgerContext, _ look) ledgerDecision { return ctx.Reply(l.Seen) }
+
+func (l *ledger) apply(e entry) { l.Seen = l.Seen.with(e.Op) }
 
 // with is the state after one more entry.
 func (s seen) with(op int) seen {
@@ -76,12 +69,13 @@ func (s seen) with(op int) seen {
 	return seen{s.Len + 1, h ^ 0x9e3779b97f4a7c15}
 }
 
-func ledgerType() eventsourcing.Type[ledgerCommand, entry] {
-	return eventsourcing.Type[ledgerCommand, entry]{
+func ledgerType() eventsourcing.Type[ledger, entry] {
+	return eventsourcing.Type[ledger, entry]{
 		Name:      "ledger",
-		New:       func(string) eventsourcing.Aggregate[ledgerCommand, entry] { return &ledger{} },
+		Commands:  eventsourcing.Commands(eventsourcing.On("", (*ledger).post), eventsourcing.On("", (*ledger).look)),
+		Apply:     (*ledger).apply,
 		Events:    codec.Types(codec.Name[entry]("entry")),
-		Snapshots: eventsourcing.SnapshotEvery(20).Keep(2),
+		Snapshots: eventsourcing.Snapshots[ledger, entry]{Every: 20, Keep: 2},
 	}
 }
 

@@ -35,30 +35,40 @@ func TestConfigurations(t *testing.T) {
 		defer s.close()
 		typ := s.typ
 		typ.Name = "another"
-		_, err = eventsourcing.Host(s.rt, typ, eventsourcing.HostOptions{MaxPending: -1, MinBackoff: 2, MaxBackoff: 1, PassivateAfter: -1, Overflow: 9})
+		_, err = eventsourcing.HostWith(s.rt, typ, eventsourcing.HostOptions{MaxPending: -1, MinBackoff: 2, MaxBackoff: 1, PassivateAfter: -1, Overflow: 9})
 		expectError(t, err, eventsourcing.ErrInvalid)
 		for _, field := range []string{"MaxPending", "MinBackoff", "PassivateAfter", "Overflow"} {
 			if err == nil || !strings.Contains(err.Error(), field) {
 				t.Errorf("the error does not name %s: %v", field, err)
 			}
 		}
-		for name, change := range map[string]func(*eventsourcing.Type[actorCommand, actorEvent]){
-			"it has a host already": func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.Name = "actor" },
-			"is blank":              func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.Name = " " },
-			`holds a "|"`:           func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.Name = "a|b" },
-			"package sharding":      func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.Name = "refold.sharding" },
-			"Type.New is missing":   func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.New = nil },
-			"pointer to a struct": func(typ *eventsourcing.Type[actorCommand, actorEvent]) {
-				typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return nil }
+		for name, change := range map[string]func(*eventsourcing.Type[actor, actorEvent]){
+			"it has a host already": func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "actor" },
+			"is blank":              func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = " " },
+			`contains a "|"`:        func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "a|b" },
+			"package sharding":      func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "refold.sharding" },
+			"Type.Apply is missing": func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Apply = nil },
+			"are both set": func(typ *eventsourcing.Type[actor, actorEvent]) {
+				typ.ApplyRecorded = func(*actor, actorEvent, eventsourcing.Recorded) {}
 			},
-			"Type.New: eventsourcing": func(typ *eventsourcing.Type[actorCommand, actorEvent]) {
-				typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { panic("new") }
+			"has two handlers": func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Commands = append(typ.Commands, typ.Commands...) },
+			"the handler of eventsourcing_test.act is nil": func(typ *eventsourcing.Type[actor, actorEvent]) {
+				typ.Commands = eventsourcing.Commands(eventsourcing.On[actor, actorEvent, string, act]("", nil))
+			},
+			"needs a handler of StateTimeout": func(typ *eventsourcing.Type[actor, actorEvent]) {
+				typ.Deadline = func(*actor) time.Time { return time.Time{} }
+			},
+			"returned nil": func(typ *eventsourcing.Type[actor, actorEvent]) {
+				typ.New = func(string) *actor { return nil }
+			},
+			"Type.New: eventsourcing": func(typ *eventsourcing.Type[actor, actorEvent]) {
+				typ.New = func(string) *actor { panic("new") }
 			},
 		} {
 			typ := s.typ
 			typ.Name = "another"
 			change(&typ)
-			_, err := eventsourcing.Host(s.rt, typ, s.opts)
+			_, err := eventsourcing.HostWith(s.rt, typ, s.opts)
 			expectError(t, err, eventsourcing.ErrInvalid)
 			if err == nil || !strings.Contains(err.Error(), name) {
 				t.Errorf("the error is %v, want one that says %q", err, name)
@@ -72,53 +82,44 @@ func TestConfigurations(t *testing.T) {
 func TestStateThatCanNotBeSnapshotted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t)
-		s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &secretive{} }
-		s.open()
-		expect(t, s.mustAsk(recall), nil, "")
-		s.close()
-		s.typ.Snapshots = eventsourcing.SnapshotEvery(10)
-		var err error
-		if s.rt, err = eventsourcing.Open(s.cfg); err != nil {
-			t.Fatal(err)
+		s := newScene(t).open()
+		defer s.close()
+		typ := eventsourcing.Type[secretive, actorEvent]{Name: "secretive"}
+		if _, err := eventsourcing.Host(s.rt, typ); err != nil {
+			t.Error(err)
 		}
-		_, err = eventsourcing.Host(s.rt, s.typ, s.opts)
+		typ.Name, typ.Snapshots.Every = "another", 10
+		_, err := eventsourcing.Host(s.rt, typ)
 		expectError(t, err, eventsourcing.ErrInvalid)
-		s.close()
 	})
 }
 
-// secretive is an actor with a field that no snapshot can hold.
-type secretive struct {
-	actor
-	secret int
-}
-
-func (s *secretive) ApplyEvent(actorEvent) { s.secret++ }
+// secretive has a field that no snapshot can hold.
+type secretive struct{ secret int }
 
 // TestPanics: a panic of any part of the user's code reaches the caller or the
 // log, and the entity goes on without it.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		f      func(ctx *actorCtx, a *actor, c act) actorEffect
+		f      func(ctx *actorCtx, a *actor, c act) actorDecision
 		stored string
 	}{
-		"HandleCommand": {func(*actorCtx, *actor, act) actorEffect { panic("oops") }, "before after"},
-		"ApplyEvent":    {say("fine", "poison"), "before after"},
-		"Answer": {func(ctx *actorCtx, _ *actor, c act) actorEffect {
-			return ctx.Persist(line{"stored"}).Reply(c.Answer(func() string { panic("oops") }))
+		"handler": {func(*actorCtx, *actor, act) actorDecision { panic("oops") }, "before after"},
+		"Apply":   {say("fine", "poison"), "before after"},
+		"Answer": {func(ctx *actorCtx, _ *actor, c act) actorDecision {
+			return ctx.Persist(line{"stored"}).ReplyFunc(func() string { panic("oops") })
 		}, "before stored after"},
-		"Then": {func(ctx *actorCtx, _ *actor, c act) actorEffect {
-			return ctx.Persist(line{"stored"}).Reply(c.With("")).Then(func(*actorCtx) actorEffect { panic("oops") })
+		"Then": {func(ctx *actorCtx, _ *actor, c act) actorDecision {
+			return ctx.Persist(line{"stored"}).Then(func(*actorCtx) actorStep { panic("oops") }).Reply("")
 		}, "before stored after"},
-		"Defer": {func(ctx *actorCtx, _ *actor, _ act) actorEffect {
-			return ctx.Defer(func(*actorCtx) actorEffect { panic("oops") })
+		"Defer": {func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+			return ctx.Then(func(*actorCtx) actorStep { panic("oops") }).Reply("")
 		}, "before after"},
-		"ApplyEvent of a second unit": {func(ctx *actorCtx, _ *actor, _ act) actorEffect {
-			return ctx.Persist(line{"stored"}).And(ctx.Persist(line{"poison"}))
+		"Apply of a second unit": {func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+			return ctx.Persist(line{"stored"}).And(ctx.Persist(line{"poison"})).Reply("")
 		}, "before stored after"},
-		"nil error": {func(*actorCtx, *actor, act) actorEffect { panic(fmt.Errorf("wrapped: %w", errNoLine)) }, "before after"},
+		"nil error": {func(*actorCtx, *actor, act) actorDecision { panic(fmt.Errorf("wrapped: %w", errNoLine)) }, "before after"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -135,7 +136,7 @@ func TestPanics(t *testing.T) {
 				if strings.Contains(c.stored, "stored") {
 					code = "refold/partly_stored"
 				}
-				if got := eventsourcing.Code(err); got != code || eventsourcing.NotDone(err) != (code == "refold/panic") {
+				if got := eventsourcing.StatusOf(err).Code; got != code || eventsourcing.NotDone(err) != (code == "refold/panic") {
 					t.Errorf("the code of %v is %q, want %q; not done: %t", err, got, code, eventsourcing.NotDone(err))
 				}
 				expect(t, s.mustAsk(say("after")), nil, c.stored)
@@ -151,20 +152,20 @@ func TestPanicsOfHooks(t *testing.T) {
 		panics string
 		want   string // of the answer, "" if it fails
 	}{
-		"Tags":              {"tags", ""},
-		"SnapshotDue":       {"due", ""},
-		"MarshalSnapshot":   {"marshal", ""},
-		"HandleSignal":      {"signal", "one"},
-		"Deadline":          {"deadline", "one"},
-		"UnmarshalSnapshot": {"unmarshal", "one"},
+		"Tags":           {"tags", ""},
+		"Snapshots.When": {"due", ""},
+		"StateAs, to":    {"marshal", ""},
+		"OnSignal":       {"signal", "one"},
+		"Deadline":       {"deadline", "one"},
+		"StateAs, from":  {"unmarshal", "one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t)
 				h := &hooks{}
-				s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &hooked{actor{scene: s}, h} }
-				s.typ.Snapshots = eventsourcing.SnapshotEvery(1)
+				s.typ.Snapshots.Every = 1
+				h.install(s)
 				s.open()
 				s.mustAsk(recall)
 				h.panics(c.panics)
@@ -199,41 +200,35 @@ func (h *hooks) run(which string) {
 	}
 }
 
-// hooked is an actor with all that is optional.
-type hooked struct {
-	actor
-	hooks *hooks
-}
-
-func (h *hooked) HandleSignal(ctx *actorCtx, _ eventsourcing.Signal) actorEffect {
-	h.hooks.run("signal")
-	return ctx.None()
-}
-
-func (h *hooked) Tags(actorEvent) []string {
-	h.hooks.run("tags")
-	return nil
-}
-
-func (h *hooked) SnapshotDue(actorEvent, uint64) bool {
-	h.hooks.run("due")
-	return false
-}
-
-func (h *hooked) Deadline() time.Time {
-	h.hooks.run("deadline")
-	return time.Time{}
-}
-
-func (h *hooked) MarshalSnapshot() ([]byte, error) {
-	h.hooks.run("marshal")
-	return []byte(h.text()), nil
-}
-
-func (h *hooked) UnmarshalSnapshot(data []byte) error {
-	h.Lines = strings.Fields(string(data))
-	h.hooks.run("unmarshal")
-	return nil
+// install sets all optional functions of the type.
+func (h *hooks) install(s *scene) {
+	s.typ.Signals = eventsourcing.Signals(
+		eventsourcing.OnSignal(func(_ *actor, ctx *signalCtx, _ eventsourcing.RecoveryCompleted) signalEffect {
+			h.run("signal")
+			return ctx.Effect
+		}),
+		eventsourcing.OnSignal(func(_ *actor, ctx *signalCtx, _ eventsourcing.StateTimeout) signalEffect { return ctx.Effect }),
+	)
+	s.typ.Tags = func(*actor, actorEvent) []string {
+		h.run("tags")
+		return nil
+	}
+	s.typ.Deadline = func(*actor) time.Time {
+		h.run("deadline")
+		return time.Time{}
+	}
+	s.typ.Snapshots.When = func(*actor, actorEvent, uint64) bool {
+		h.run("due")
+		return false
+	}
+	s.typ.Snapshots.State = eventsourcing.StateAs("page", 0, func(a *actor) (page, error) {
+		h.run("marshal")
+		return page{a.Lines}, nil
+	}, func(a *actor, p page) error {
+		a.Lines = p.Lines
+		h.run("unmarshal")
+		return nil
+	})
 }
 
 // TestPanicInNew is a failed recovery.
@@ -242,7 +237,7 @@ func TestPanicInNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
 		var fail atomic.Bool
-		s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] {
+		s.typ.New = func(string) *actor {
 			if fail.Load() {
 				panic("new")
 			}
@@ -270,7 +265,7 @@ func TestManyPanics(t *testing.T) {
 		defer s.close()
 		began := time.Now()
 		for range 5 {
-			_, _ = s.ask(func(*actorCtx, *actor, act) actorEffect { panic("oops") })
+			_, _ = s.ask(func(*actorCtx, *actor, act) actorDecision { panic("oops") })
 		}
 		expect(t, s.mustAsk(say("fine")), nil, "fine")
 		if d := time.Since(began); d != 3*time.Second {
@@ -304,13 +299,13 @@ func TestPassivation(t *testing.T) {
 		expect(t, s.mustAsk(recall), nil, "1 2")
 
 		promised := later(func() (string, error) {
-			return s.ask(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.None().ReplyLater() })
+			return s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.Effect.ReplyLater() })
 		})
 		pass(time.Hour)
 		if s.actors.Resident() != 1 {
 			t.Error("an entity that owes an answer was passivated")
 		}
-		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.Passivate() }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.Passivate() }))
 		_, err := promised()
 		expectError(t, err, eventsourcing.ErrStopped)
 		synctest.Wait()
@@ -375,15 +370,15 @@ func TestStop(t *testing.T) {
 		made := 0
 		fresh := s.typ.New
 		s.close()
-		s.typ.New = func(id string) eventsourcing.Aggregate[actorCommand, actorEvent] { made++; return fresh(id) }
+		s.typ.New = func(id string) *actor { made++; return fresh(id) }
 		s.open()
 		s.mustAsk(say("1"))
 		before := made
 		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
 		waits := []func() (string, error){}
-		for _, f := range []func(ctx *actorCtx, a *actor, c act) actorEffect{
-			func(ctx *actorCtx, a *actor, c act) actorEffect {
-				return ctx.Persist(line{"2"}).And(ctx.Stop()).Reply(c.Answer(a.text))
+		for _, f := range []func(ctx *actorCtx, a *actor, c act) actorDecision{
+			func(ctx *actorCtx, a *actor, c act) actorDecision {
+				return ctx.Persist(line{"2"}).And(ctx.Stop()).ReplyFunc(a.text)
 			},
 			say("3"), recall,
 		} {
@@ -409,7 +404,7 @@ func TestClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		s.typ.Snapshots = eventsourcing.SnapshotEvery(3)
+		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 3}
 		s.open()
 		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
 		var waits []func() (string, error)
@@ -421,7 +416,7 @@ func TestClose(t *testing.T) {
 		synctest.Wait()
 		_, err := s.ask(recall)
 		expectError(t, err, eventsourcing.ErrStopped)
-		_, err = eventsourcing.Host(s.rt, s.typ, s.opts)
+		_, err = eventsourcing.HostWith(s.rt, s.typ, s.opts)
 		expectError(t, err, eventsourcing.ErrStopped)
 		gate.Release()
 		if _, err := closed(); err != nil {
@@ -443,7 +438,7 @@ func TestCloseSavesSnapshots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		s.typ.Snapshots = eventsourcing.SnapshotEvery(1)
+		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 1}
 		s.open()
 		slow := s.snapshots.Inject(snapshottest.Fault{Do: snapshottest.Stall})
 		s.mustAsk(say("1"))
@@ -512,9 +507,9 @@ func TestSlowHandlers(t *testing.T) {
 		s.open()
 		defer s.close()
 		release := make(chan struct{})
-		block := func(ctx *actorCtx, _ *actor, c act) actorEffect {
+		block := func(ctx *actorCtx, _ *actor, c act) actorDecision {
 			<-release
-			return ctx.Reply(c.With("late"))
+			return ctx.Reply("late")
 		}
 		var waits []func() (string, error)
 		began := time.Now()
@@ -550,11 +545,11 @@ func TestPanicAfterRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
 		h := &hooks{}
-		s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &hooked{actor{scene: s}, h} }
+		h.install(s)
 		s.open()
 		s.mustAsk(say("1", "2", "3"))
 		s.close()
-		s.typ.Snapshots = eventsourcing.SnapshotEvery(3)
+		s.typ.Snapshots.Every = 3
 		h.panics("marshal")
 		s.open()
 		defer s.close()

@@ -22,11 +22,11 @@ func TestIdleEntitiesHoldNoGoroutine(t *testing.T) { //nolint:paralleltest // se
 	const entities = 10_000
 	waits := make(chan error, entities)
 	for i := range entities {
-		err := eventsourcing.Tell(context.Background(), s.actors.Ref(fmt.Sprint(i)), act{f: func(ctx *actorCtx, _ *actor, _ act) actorEffect {
-			return ctx.Persist(line{"x"}).Then(func(ctx *actorCtx) actorEffect {
+		err := eventsourcing.Tell(context.Background(), s.actors.Ref(fmt.Sprint(i)), act{f: func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+			return ctx.Persist(line{"x"}).Then(func(ctx *actorCtx) actorStep {
 				waits <- nil
-				return ctx.None()
-			})
+				return ctx.Effect
+			}).Reply("")
 		}})
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -134,4 +135,145 @@ type UnreturnedInfo struct {
 	// Effects is how many were not returned. Those that only reply or refuse,
 	// Unhandled, and empty ones do not count.
 	Effects int
+}
+
+// observed is what the observer is told about a command.
+type observed struct {
+	by    *Observer
+	base  context.Context //nolint:containedctx // that of the command before Begin
+	info  CommandInfo
+	ended bool
+}
+
+// hidden is implemented by messages that are no commands to the observer.
+type hidden interface{ hidden() }
+
+// begin tells the observer that a command is handed over to an entity.
+func (r *Runtime) begin(pid string, env *engine.Envelope) {
+	if _, ok := env.Message.(hidden); ok {
+		return
+	}
+	if env.Caller == nil {
+		env.Caller = &told{origin: origin{ctx: context.Background()}}
+	}
+	s, ok := env.Caller.(sender)
+	if !ok || s.from().observed != nil {
+		return
+	}
+	from := s.from()
+	o := &observed{by: r.obs, base: from.ctx, info: CommandInfo{
+		PersistenceID: pid, Command: env.Message, Context: from.ctx, Attempt: from.attempt, Began: time.Now(),
+	}}
+	if r.obs.Begin != nil {
+		o.info.Context = r.obs.Begin(o.info)
+	}
+	from.ctx, from.observed = o.info.Context, o
+}
+
+// observing returns what is observed of a message, nil for nothing.
+func observing(env *engine.Envelope) *observed {
+	s, ok := env.Caller.(sender)
+	if !ok {
+		return nil
+	}
+	return s.from().observed
+}
+
+// decide notes that the command is decided, the first time or again.
+func (o *observed) decide() {
+	if o != nil {
+		o.info.Events, o.info.SequenceNr = 0, 0
+	}
+}
+
+// persist notes that n more events were decided on, the last with this number.
+func (o *observed) persist(n int, last uint64) {
+	if o != nil {
+		o.info.Events += n
+		o.info.SequenceNr = last
+	}
+}
+
+// end tells the observer what the command was answered with.
+func (o *observed) end(err error) {
+	if o == nil || o.ended || o.by.Command == nil {
+		return
+	}
+	o.ended = true
+	o.info.Duration, o.info.Err = time.Since(o.info.Began), err
+	o.by.Command(o.info)
+}
+
+// Tee returns an observer that tells several, in order. Each Begin gets the
+// context that the one before it returned. There is one Inject and one Extract:
+// those of the first observer that has either.
+func Tee(observers ...Observer) Observer {
+	var all Observer
+	for _, o := range observers {
+		all = all.and(o)
+	}
+	return all
+}
+
+func (o Observer) and(p Observer) Observer {
+	inject, extract := o.Inject, o.Extract
+	if inject == nil && extract == nil {
+		inject, extract = p.Inject, p.Extract
+	}
+	return Observer{
+		Begin:           bothBegin(o.Begin, p.Begin),
+		Command:         both(o.Command, p.Command),
+		Stashed:         both(o.Stashed, p.Stashed),
+		Commit:          both(o.Commit, p.Commit),
+		RecoveryStarted: both(o.RecoveryStarted, p.RecoveryStarted),
+		Recovery:        both(o.Recovery, p.Recovery),
+		Snapshot:        both(o.Snapshot, p.Snapshot),
+		Failure:         bothOf(o.Failure, p.Failure),
+		Fence:           bothOf(o.Fence, p.Fence),
+		Dropped:         both(o.Dropped, p.Dropped),
+		Unreturned:      both(o.Unreturned, p.Unreturned),
+		Stopped:         both(o.Stopped, p.Stopped),
+		Durable:         bothOf(o.Durable, p.Durable),
+		Inject:          inject,
+		Extract:         extract,
+	}
+}
+
+func bothBegin(f, g func(CommandInfo) context.Context) func(CommandInfo) context.Context {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return func(i CommandInfo) context.Context {
+		i.Context = f(i)
+		return g(i)
+	}
+}
+
+func both[T any](f, g func(T)) func(T) {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return func(v T) {
+		f(v)
+		g(v)
+	}
+}
+
+func bothOf[T, U any](f, g func(T, U)) func(T, U) {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return func(v T, w U) {
+		f(v, w)
+		g(v, w)
+	}
 }

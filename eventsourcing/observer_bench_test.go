@@ -11,7 +11,7 @@ import (
 )
 
 // switchOff is a command whose handler needs no memory.
-var switchOff = do{f: func(ctx *lampCtx, c do) lampEffect { return ctx.Reply(c.With(0)) }}
+var switchOff = do{f: func(ctx *lampCtx, c do) lampDecision { return ctx.Reply(0) }}
 
 // BenchmarkObserver shows what an observer costs by itself: the empty one
 // nothing.
@@ -41,7 +41,7 @@ func BenchmarkObserver(b *testing.B) {
 func TestAnEmptyObserverAllocatesNothing(t *testing.T) {
 	l := openLamps(t, eventsourcing.Config{}, nil)
 	ref, ctx := l.Ref("1"), context.Background()
-	var command eventsourcing.Query[lampCommand, int] = switchOff
+	var command eventsourcing.Request[lamp, int] = switchOff
 	l.ask(t, ctx, "1", switchOff)
 	if n := testing.AllocsPerRun(1000, func() {
 		if _, err := eventsourcing.Ask(ctx, ref, command); err != nil {

@@ -61,10 +61,10 @@ func TestEventsOfAllUnitsAndCallbacksCount(t *testing.T) {
 	t.Parallel()
 	r := newRegister()
 	l := openLamps(t, eventsourcing.Config{Observer: r.observer()}, nil)
-	l.ask(t, marked("ask"), "1", do{f: func(ctx *lampCtx, c do) lampEffect {
-		return ctx.Persist(switched{}).And(ctx.Persist(switched{}, switched{})).Then(func(ctx *lampCtx) lampEffect {
-			return ctx.Persist(switched{})
-		}).Reply(c.With(0))
+	l.ask(t, marked("ask"), "1", do{f: func(ctx *lampCtx, c do) lampDecision {
+		return ctx.Persist(switched{}).And(ctx.Persist(switched{}, switched{})).ThenReply(func(ctx *lampCtx) lampDecision {
+			return ctx.Persist(switched{}).Reply(0)
+		})
 	}})
 	if i := r.only(t); i.Events != 4 || i.SequenceNr != 4 {
 		t.Errorf("%d events up to %d, want 4 up to 4", i.Events, i.SequenceNr)
@@ -111,28 +111,26 @@ func TestEveryCommandEnds(t *testing.T) {
 	t.Parallel()
 	refusal := eventsourcing.NewRefusal("test/no", "no")
 	for name, test := range map[string]struct {
-		f     func(*lampCtx, do) lampEffect
+		f     func(*lampCtx, do) lampDecision
 		tells int // commands that come of it by themselves
 		told  string
 	}{
-		"reply":     {f: func(ctx *lampCtx, c do) lampEffect { return ctx.Reply(c.With(1)) }},
-		"nothing":   {f: func(ctx *lampCtx, _ do) lampEffect { return ctx.None() }},
-		"no reply":  {f: func(ctx *lampCtx, _ do) lampEffect { return ctx.Persist(switched{}).NoReply() }},
-		"later":     {f: func(ctx *lampCtx, _ do) lampEffect { return ctx.None().ReplyLater() }},
-		"refuse":    {f: func(ctx *lampCtx, _ do) lampEffect { return ctx.Refuse(refusal) }, told: "test/no"},
+		"reply":     {f: func(ctx *lampCtx, c do) lampDecision { return ctx.Reply(1) }},
+		"nothing":   {f: func(ctx *lampCtx, _ do) lampDecision { return ctx.Reply(0) }},
+		"zero":      {f: func(*lampCtx, do) lampDecision { return lampDecision{} }},
+		"later":     {f: func(ctx *lampCtx, _ do) lampDecision { return ctx.Effect.ReplyLater() }},
+		"refuse":    {f: func(ctx *lampCtx, _ do) lampDecision { return ctx.Refuse(refusal) }, told: "test/no"},
 		"unhandled": {told: "refold/unhandled"},
-		"panic":     {f: func(*lampCtx, do) lampEffect { panic("test") }, told: "refold/panic"},
-		"stash":     {f: func(ctx *lampCtx, _ do) lampEffect { return ctx.Stash() }, told: "refold/stopped"},
-		"twice": {f: func(ctx *lampCtx, c do) lampEffect {
-			return ctx.Persist(switched{}).NoReply().Then(func(ctx *lampCtx) lampEffect { return ctx.Reply(c.With(1)) })
+		"panic":     {f: func(*lampCtx, do) lampDecision { panic("test") }, told: "refold/panic"},
+		"stash":     {f: func(ctx *lampCtx, _ do) lampDecision { return ctx.Stash() }, told: "refold/stopped"},
+		"twice": {f: func(ctx *lampCtx, c do) lampDecision {
+			return ctx.Persist(switched{}).ThenReply(func(ctx *lampCtx) lampDecision { return ctx.Reply(1) })
 		}},
-		"go": {tells: 1, f: func(ctx *lampCtx, _ do) lampEffect {
-			ctx.Go(func(context.Context) lampCommand { return persisting(1) })
-			return ctx.None()
+		"go": {tells: 1, f: func(ctx *lampCtx, _ do) lampDecision {
+			return ctx.Go(func(context.Context) eventsourcing.Message[lamp] { return persisting(1) }).Reply(0)
 		}},
-		"timer": {tells: 1, f: func(ctx *lampCtx, _ do) lampEffect {
-			ctx.StartTimer("t", time.Microsecond, persisting(1))
-			return ctx.None()
+		"timer": {tells: 1, f: func(ctx *lampCtx, _ do) lampDecision {
+			return ctx.StartTimer("t", time.Microsecond, persisting(1)).Reply(0)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +146,7 @@ func TestEveryCommandEnds(t *testing.T) {
 			if len(all) != len(r.begun) || len(all) != 1+test.tells {
 				t.Fatalf("%d commands began, %d ended, want %d", len(r.begun), len(all), 1+test.tells)
 			}
-			if got := eventsourcing.Code(all[0].Err); got != test.told {
+			if got := eventsourcing.StatusOf(all[0].Err).Code; got != test.told {
 				t.Errorf("got %q, want %q", got, test.told)
 			}
 		})
@@ -184,7 +182,7 @@ func TestAnAskerThatLeavesEnds(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) || errors.Is(err, eventsourcing.ErrOutcomeUnknown) {
 		t.Fatalf("got %v", err)
 	}
-	if i := r.only(t); eventsourcing.Code(i.Err) != "refold/canceled" || i.Events != 0 {
+	if i := r.only(t); eventsourcing.StatusOf(i.Err).Code != "refold/canceled" || i.Events != 0 {
 		t.Errorf("got %+v", i)
 	}
 	fault.Release()
@@ -201,17 +199,17 @@ func TestWhatFindsTheMailboxFullEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := eventsourcing.Host(rt, lampType(nil), eventsourcing.HostOptions{
-		StashCapacity: 1, Overflow: eventsourcing.OverflowReply, OverflowValue: -1,
+	l, err := eventsourcing.HostWith(rt, lampType(nil), eventsourcing.HostOptions{
+		StashCapacity: 1,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	busy, free := make(chan struct{}), make(chan struct{})
-	hold := do{f: func(ctx *lampCtx, _ do) lampEffect {
+	hold := do{f: func(ctx *lampCtx, _ do) lampDecision {
 		close(busy)
 		<-free
-		return ctx.None()
+		return ctx.Reply(0)
 	}}
 	if err := eventsourcing.Tell(t.Context(), l.Ref("1"), hold); err != nil {
 		t.Fatal(err)
@@ -220,10 +218,10 @@ func TestWhatFindsTheMailboxFullEnds(t *testing.T) {
 	if err := eventsourcing.Tell(t.Context(), l.Ref("1"), persisting(1)); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := eventsourcing.Ask(t.Context(), l.Ref("1"), persisting(1)); n != -1 || err != nil {
+	if n, err := eventsourcing.Ask(t.Context(), l.Ref("1"), persisting(1)); !errors.Is(err, eventsourcing.ErrStashFull) {
 		t.Errorf("got %d, %v", n, err)
 	}
-	if i := r.only(t); i.Err != nil || i.Events != 0 {
+	if i := r.only(t); !errors.Is(i.Err, eventsourcing.ErrStashFull) || i.Events != 0 {
 		t.Errorf("got %+v", i)
 	}
 	close(free)
@@ -239,7 +237,7 @@ func TestInspectIsNoCommand(t *testing.T) {
 	o := r.observer()
 	o.Stashed = func(i eventsourcing.StashInfo) { t.Errorf("%T waits", i.Command) }
 	l := openLamps(t, eventsourcing.Config{Observer: o}, nil)
-	if err := l.Inspect(t.Context(), "1", func(eventsourcing.Aggregate[lampCommand, switched], uint64) {}); err != nil {
+	if err := l.Inspect(t.Context(), "1", func(*lamp, uint64) {}); err != nil {
 		t.Fatal(err)
 	}
 	l.close(t)
@@ -252,9 +250,9 @@ func TestTheContextOfACommand(t *testing.T) {
 	t.Parallel()
 	l := openLamps(t, eventsourcing.Config{}, nil)
 	got := make(chan context.Context, 1)
-	look := do{f: func(ctx *lampCtx, c do) lampEffect {
+	look := do{f: func(ctx *lampCtx, c do) lampDecision {
 		got <- ctx.Context()
-		return ctx.Reply(c.With(0))
+		return ctx.Reply(0)
 	}}
 	ctx, cancel := context.WithCancelCause(marked("name"))
 	l.ask(t, ctx, "1", look)
@@ -289,16 +287,15 @@ func TestGoKnowsTheValuesOfTheCommand(t *testing.T) {
 			}
 			l := openLamps(t, cfg, nil)
 			got := make(chan string, 2)
-			look := do{f: func(ctx *lampCtx, _ do) lampEffect {
+			look := do{f: func(ctx *lampCtx, _ do) lampDecision {
 				got <- nameIn(ctx.Context())
-				return ctx.None()
+				return ctx.Reply(0)
 			}}
-			l.tell(t, marked("name"), "1", do{f: func(ctx *lampCtx, _ do) lampEffect {
-				ctx.Go(func(ctx context.Context) lampCommand {
+			l.tell(t, marked("name"), "1", do{f: func(ctx *lampCtx, _ do) lampDecision {
+				return ctx.Go(func(ctx context.Context) eventsourcing.Message[lamp] {
 					got <- nameIn(ctx)
 					return look
-				})
-				return ctx.None()
+				}).Reply(0)
 			}})
 			if a, b := <-got, <-got; a != during || b != after {
 				t.Errorf("got %q and %q, want %q and %q", a, b, during, after)
@@ -311,28 +308,29 @@ func TestGoKnowsTheValuesOfTheCommand(t *testing.T) {
 func TestContextsDoNotGrow(t *testing.T) {
 	t.Parallel()
 	const rounds = 50
-	for name, next := range map[string]func(*lampCtx, eventsourcing.Ref[lampCommand], do){
-		"tell": func(ctx *lampCtx, to eventsourcing.Ref[lampCommand], c do) {
-			if err := eventsourcing.Tell(ctx.Context(), to, lampCommand(c)); err != nil {
+	for name, next := range map[string]func(*lampCtx, eventsourcing.Ref[lamp], do) lampDecision{
+		"tell": func(ctx *lampCtx, to eventsourcing.Ref[lamp], c do) lampDecision {
+			if err := eventsourcing.Tell(ctx.Context(), to, c); err != nil {
 				t.Error(err)
 			}
+			return ctx.Reply(0)
 		},
-		"go": func(ctx *lampCtx, _ eventsourcing.Ref[lampCommand], c do) {
-			ctx.Go(func(context.Context) lampCommand { return c })
+		"go": func(ctx *lampCtx, _ eventsourcing.Ref[lamp], c do) lampDecision {
+			return ctx.Go(func(context.Context) eventsourcing.Message[lamp] { return c }).Reply(0)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := openLamps(t, eventsourcing.Config{}, nil)
 			sizes := make(chan int, rounds+1)
-			var f func(*lampCtx, do) lampEffect
+			var f func(*lampCtx, do) lampDecision
 			n := 0
-			f = func(ctx *lampCtx, c do) lampEffect {
+			f = func(ctx *lampCtx, c do) lampDecision {
 				sizes <- len(fmt.Sprint(ctx.Context()))
 				if n++; n <= rounds {
-					next(ctx, l.Ref("1"), c)
+					return next(ctx, l.Ref("1"), c)
 				}
-				return ctx.None()
+				return ctx.Reply(0)
 			}
 			l.tell(t, marked("name"), "1", do{f: f})
 			<-sizes
@@ -349,9 +347,9 @@ func TestContextsDoNotGrow(t *testing.T) {
 func TestMetadataReachesTheJournalAndTheDestination(t *testing.T) {
 	t.Parallel()
 	signalled := make(chan string, 10)
-	wires := map[string]wire{"1": {to: "2", signal: func(ctx *lampCtx) lampEffect {
+	wires := map[string]wire{"1": {to: "2", signal: func(ctx *wireCtx) wireEffect {
 		signalled <- nameIn(ctx.Context())
-		return ctx.None()
+		return ctx.Effect
 	}}}
 	j := inmem.NewJournal()
 	r := newRegister()
@@ -380,7 +378,7 @@ func TestMetadataReachesTheJournalAndTheDestination(t *testing.T) {
 	// The next incarnation sends the same again.
 	r = newRegister()
 	l = openLamps(t, eventsourcing.Config{Store: store.Of(j, nil), Observer: r.observer()}, wires)
-	l.tell(t, context.Background(), "1", do{f: func(ctx *lampCtx, _ do) lampEffect { return ctx.None() }})
+	l.tell(t, context.Background(), "1", do{f: func(ctx *lampCtx, _ do) lampDecision { return ctx.Reply(0) }})
 	r.wait(4)
 	l.close(t)
 	if got, want := metadata(t, j, "lamp|2"), []string{"a++", "a++", "++", "a++", "a++", "++"}; !slices.Equal(got, want) {
@@ -431,17 +429,17 @@ func TestCommandsThatWait(t *testing.T) {
 	want(false)
 	l.ask(t, context.Background(), "1", persisting(1)) // did not
 	put := false
-	l.tell(t, context.Background(), "1", do{f: func(ctx *lampCtx, _ do) lampEffect {
+	l.tell(t, context.Background(), "1", do{f: func(ctx *lampCtx, _ do) lampDecision {
 		if !put {
 			put = true
 			return ctx.Stash()
 		}
-		return ctx.None()
+		return ctx.Reply(0)
 	}})
 	want(true)
 	fault := faulty.Inject(journaltest.Fault{Do: journaltest.Stall})
-	l.tell(t, context.Background(), "1", do{f: func(ctx *lampCtx, _ do) lampEffect {
-		return ctx.UnstashAll().And(ctx.Persist(switched{}))
+	l.tell(t, context.Background(), "1", do{f: func(ctx *lampCtx, _ do) lampDecision {
+		return ctx.UnstashAll().And(ctx.Persist(switched{})).Reply(0)
 	}})
 	<-fault.Struck()
 	l.tell(t, context.Background(), "1", persisting(1)) // the one before is a barrier

@@ -12,78 +12,79 @@ import (
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/store"
 )
 
 // A lamp does what its commands say; they are functions.
 type (
-	lampCommand interface {
-		eventsourcing.Target[lampCommand]
-	}
-	lampCtx    = eventsourcing.Context[lampCommand, switched]
-	lampEffect = eventsourcing.Effect[lampCommand, switched]
+	lampCtx      = eventsourcing.Context[lamp, switched, int]
+	lampDecision = eventsourcing.Decision[lamp, switched, int]
+	wireCtx      = eventsourcing.Context[lamp, switched, eventsourcing.None]
+	wireEffect   = eventsourcing.Effect[lamp, switched, eventsourcing.None]
 
 	do struct {
-		eventsourcing.For[lampCommand, int]
-		f func(*lampCtx, do) lampEffect
+		eventsourcing.Command[lamp, int]
+		f func(*lampCtx, do) lampDecision
 	}
 	switched struct{ N int }
 
 	lamp struct {
 		Switched int
-		Wire     wire // a companion
+		Wire     wire // a part
 	}
 )
 
-func (l *lamp) HandleCommand(ctx *lampCtx, cmd lampCommand) lampEffect {
-	if c, ok := cmd.(do); ok && c.f != nil {
-		return c.f(ctx, c)
+func (l *lamp) do(ctx *lampCtx, c do) lampDecision {
+	if c.f == nil {
+		return ctx.Unhandled()
 	}
-	return ctx.Unhandled()
+	return c.f(ctx, c)
 }
 
-func (l *lamp) HandleSignal(ctx *lampCtx, signal eventsourcing.Signal) lampEffect {
-	if s, ok := signal.(wired); ok {
-		return s.f(ctx)
-	}
-	return ctx.None()
-}
+func (l *lamp) wired(ctx *wireCtx, s wired) wireEffect { return s.f(ctx) }
 
-func (l *lamp) ApplyEvent(switched) { l.Switched++ }
+func (l *lamp) apply(switched) { l.Switched++ }
 
-// wire is a companion that sends one command for each event.
+// wire is a part// wire is a companion that sends one command for each event.
 type wire struct {
 	to     string // the lamp at the other end
-	signal func(*lampCtx) lampEffect
+	signal func(*wireCtx) wireEffect
 
 	metadata [][]byte // of the events, as they were applied
 	sent     int
 }
 
 // wired is the signal of a wire.
-type wired struct{ f func(*lampCtx) lampEffect }
+type wired struct{ f func(*wireCtx) wireEffect }
+
+func (wired) IsSignal(hosting.Internal) {}
+
+func (*wire) NeedsPart(hosting.Internal) {}
+
+func (w *wire) Field() any { return w }
 
 func (w *wire) Attach(string, string) error { return nil }
 
 func (w *wire) Applying(_ uint64, metadata []byte) { w.metadata = append(w.metadata, metadata) }
 
-func (w *wire) Recovered(time.Time) eventsourcing.Outgoing { return w.send() }
+func (w *wire) Recovered(time.Time) hosting.Outgoing { return w.send() }
 
-func (w *wire) Durable(uint64, time.Time) eventsourcing.Outgoing { return w.send() }
+func (w *wire) Durable(uint64, time.Time) hosting.Outgoing { return w.send() }
 
-func (w *wire) Tick(time.Time) eventsourcing.Outgoing { return eventsourcing.Outgoing{} }
+func (w *wire) Tick(time.Time) hosting.Outgoing { return hosting.Outgoing{} }
 
 func (w *wire) Next() time.Time { return time.Time{} }
 
-func (w *wire) Admit(eventsourcing.Signal) bool { return true }
+func (w *wire) Admit(hosting.Signal) bool { return true }
 
-func (w *wire) send() (out eventsourcing.Outgoing) {
+func (w *wire) send() (out hosting.Outgoing) {
 	for ; w.to != "" && w.sent < len(w.metadata); w.sent++ {
-		out.Sends = append(out.Sends, eventsourcing.Send{
-			To: eventsourcing.Address{Type: "lamp", ID: w.to}, Command: persisting(1),
+		out.Sends = append(out.Sends, hosting.Send{
+			Type: "lamp", ID: w.to, Command: persisting(1),
 			Attempt: w.sent + 1, Metadata: w.metadata[w.sent],
-			Answered: func(any, error) eventsourcing.Signal { return wired{w.signal} },
+			Answered: func(any, error) hosting.Signal { return wired{w.signal} },
 		})
 	}
 	return out
@@ -91,22 +92,26 @@ func (w *wire) send() (out eventsourcing.Outgoing) {
 
 // persisting is a command that persists n events as one unit.
 func persisting(n int) do {
-	return do{f: func(ctx *lampCtx, c do) lampEffect {
-		return ctx.Persist(make([]switched, n)...).Reply(c.Answer(func() int { return n }))
+	return do{f: func(ctx *lampCtx, c do) lampDecision {
+		return ctx.Persist(make([]switched, n)...).ReplyFunc(func() int { return n })
 	}}
 }
 
 // lamps is a runtime with lamps.
 type lamps struct {
-	*eventsourcing.Entities[lampCommand, switched]
+	*eventsourcing.Local[lamp, switched]
 	rt *eventsourcing.Runtime
 }
 
-func lampType(wires map[string]wire) eventsourcing.Type[lampCommand, switched] {
-	return eventsourcing.Type[lampCommand, switched]{
-		Name:   "lamp",
-		New:    func(id string) eventsourcing.Aggregate[lampCommand, switched] { return &lamp{Wire: wires[id]} },
-		Events: codec.Types(codec.Name[switched]("switched")),
+func lampType(wires map[string]wire) eventsourcing.Type[lamp, switched] {
+	return eventsourcing.Type[lamp, switched]{
+		Name:     "lamp",
+		New:      func(id string) *lamp { return &lamp{Wire: wires[id]} },
+		Commands: eventsourcing.Commands(eventsourcing.On("", (*lamp).do)),
+		Signals:  eventsourcing.Signals(eventsourcing.OnSignal((*lamp).wired)),
+		Parts:    eventsourcing.Parts(eventsourcing.NewPart[lamp, switched]("Wire", func(l *lamp) hosting.Part { return &l.Wire })),
+		Apply:    (*lamp).apply,
+		Events:   codec.Types(codec.Name[switched]("switched")),
 	}
 }
 
@@ -123,7 +128,7 @@ func openLamps(tb testing.TB, cfg eventsourcing.Config, wires map[string]wire) *
 		tb.Fatal(err)
 	}
 	l := &lamps{rt: rt}
-	if l.Entities, err = eventsourcing.Host(rt, lampType(wires), eventsourcing.HostOptions{StashCapacity: lampStash, MinBackoff: time.Millisecond}); err != nil {
+	if l.Local, err = eventsourcing.HostWith(rt, lampType(wires), eventsourcing.HostOptions{StashCapacity: lampStash, MinBackoff: time.Millisecond}); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { l.close(tb) })
@@ -147,7 +152,7 @@ func (l *lamps) ask(tb testing.TB, ctx context.Context, id string, c do) { //nol
 
 func (l *lamps) tell(tb testing.TB, ctx context.Context, id string, c do) { //nolint:revive // tb first
 	tb.Helper()
-	if err := eventsourcing.Tell(ctx, l.Ref(id), lampCommand(c)); err != nil {
+	if err := eventsourcing.Tell(ctx, l.Ref(id), c); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -16,30 +16,29 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// archivist keeps what is stored with its lines. Its ApplyEvent is never called.
-type archivist struct{ actor }
-
-func (*archivist) ApplyEvent(actorEvent) { panic("ApplyEvent was called") }
-
-func (a *archivist) ApplyRecorded(event actorEvent, r eventsourcing.Recorded) {
-	e, _ := event.(line)
-	a.Lines = append(a.Lines, fmt.Sprintf("%s=%d/%d/%s", e.Text, r.SequenceNr, r.Time.UnixMicro(), r.Metadata))
+// archive keeps the record with each line. Type.Apply is not set.
+func archive(s *scene) {
+	s.typ.Apply = nil
+	s.typ.ApplyRecorded = func(a *actor, event actorEvent, r eventsourcing.Recorded) {
+		e, _ := event.(line)
+		a.Lines = append(a.Lines, fmt.Sprintf("%s=%d/%d/%s", e.Text, r.SequenceNr, r.Time.UnixMicro(), r.Metadata))
+	}
 }
 
-// TestRecordedApplier: an aggregate sees the same of an event when it is decided,
+// TestApplyRecorded: Type.ApplyRecorded sees the same of an event when it is decided,
 // when it is replayed, and in Fold; and that is what is stored.
-func TestRecordedApplier(t *testing.T) {
+func TestApplyRecorded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &archivist{actor{scene: s}} }
+		archive(s)
 		s.cfg.Observer.Inject = func(context.Context) []byte { return []byte("trace") }
 		s.open()
 		s.mustAsk(say("1", "2"))
 		time.Sleep(1500 * time.Nanosecond)
-		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect {
-			return ctx.Persist(line{"3"}).Then(func(ctx *actorCtx) actorEffect {
-				return ctx.Persist(line{"4"}).Reply(c.With(""))
+		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision {
+			return ctx.Persist(line{"3"}).ThenReply(func(ctx *actorCtx) actorDecision {
+				return ctx.Persist(line{"4"}).Reply("")
 			})
 		})
 		live := s.mustAsk(recall)
@@ -62,7 +61,7 @@ func TestRecordedApplier(t *testing.T) {
 			}
 			return []actorEvent{e}
 		}})
-		if a, ok := f.State.(*archivist); err != nil || !ok || a.text() != strings.Join(append(want[:1:1], want[2:]...), " ") {
+		if err != nil || f.State.text() != strings.Join(append(want[:1:1], want[2:]...), " ") {
 			t.Errorf("folded it is %+v, %v", f.State, err)
 		}
 	})
@@ -74,7 +73,7 @@ func TestRecordedTimeNeverDecreases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &archivist{actor{scene: s}} }
+		archive(s)
 		manifest, payload, err := s.typ.Events.Encode(line{"1 2"})
 		if err != nil {
 			t.Fatal(err)

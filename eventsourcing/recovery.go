@@ -23,15 +23,15 @@ import (
 const maxSnapshotAttempts = 3
 
 // refolding folds one entity from its snapshot and its events.
-type refolding[C, E any] struct {
-	model    *model[C, E]
+type refolding[S, E any] struct {
+	model    *model[S, E]
 	rt       *Runtime
 	pid      string
 	opts     Recovery
 	optional bool // a snapshot store that fails is like one that is empty
 	replace  func(seqNr uint64, event E) []E
 	progress *atomic.Uint64
-	into     instance[C, E]
+	into     instance[S, E]
 	seqNr    uint64
 	snapshot uint64
 	replayed uint64
@@ -42,7 +42,7 @@ type refolding[C, E any] struct {
 //
 // A gap is looked at twice: while one instance is folded another may save a
 // snapshot and delete the events that it covers.
-func (f *refolding[C, E]) run(ctx context.Context) error {
+func (f *refolding[S, E]) run(ctx context.Context) error {
 	first := *f
 	err := f.once(ctx)
 	if errors.Is(err, journal.ErrHistoryGap) {
@@ -52,7 +52,7 @@ func (f *refolding[C, E]) run(ctx context.Context) error {
 	return err
 }
 
-func (f *refolding[C, E]) once(ctx context.Context) error {
+func (f *refolding[S, E]) once(ctx context.Context) error {
 	if f.rt.journal == nil {
 		return f.start()
 	}
@@ -92,7 +92,7 @@ func (f *refolding[C, E]) once(ctx context.Context) error {
 }
 
 // start makes the empty instance.
-func (f *refolding[C, E]) start() error {
+func (f *refolding[S, E]) start() error {
 	var inner error
 	err := contain(f.pid, func() {
 		f.into, inner = f.model.newInstance(cutID(f.pid, f.model.typ.Name), f.pid)
@@ -101,7 +101,7 @@ func (f *refolding[C, E]) start() error {
 }
 
 // load starts from the newest snapshot that matches and can be decoded.
-func (f *refolding[C, E]) load(ctx context.Context) error {
+func (f *refolding[S, E]) load(ctx context.Context) error {
 	if f.rt.snapshots == nil || f.opts.DisableSnapshots {
 		return f.start()
 	}
@@ -137,7 +137,7 @@ func (f *refolding[C, E]) load(ctx context.Context) error {
 	return f.start()
 }
 
-func (f *refolding[C, E]) criteria() snapshot.Criteria {
+func (f *refolding[S, E]) criteria() snapshot.Criteria {
 	c := f.opts.Snapshots
 	if c == (snapshot.Criteria{}) {
 		c = snapshot.Latest()
@@ -153,7 +153,7 @@ func (f *refolding[C, E]) criteria() snapshot.Criteria {
 
 // replay applies the events that follow up to a number, none missing. It may
 // panic.
-func (f *refolding[C, E]) replay(ctx context.Context, to uint64) error {
+func (f *refolding[S, E]) replay(ctx context.Context, to uint64) error {
 	var decoded []any
 	for ev, err := range f.events(ctx, to) {
 		if err != nil {
@@ -187,12 +187,12 @@ func (f *refolding[C, E]) replay(ctx context.Context, to uint64) error {
 	return nil
 }
 
-func (f *refolding[C, E]) events(ctx context.Context, to uint64) iter.Seq2[journal.Event, error] {
+func (f *refolding[S, E]) events(ctx context.Context, to uint64) iter.Seq2[journal.Event, error] {
 	return f.rt.filter.Apply(f.pid, f.rt.journal.Replay(ctx, f.pid, f.seqNr+1, to))
 }
 
 // applyAll applies what one stored event has become.
-func (f *refolding[C, E]) applyAll(decoded []any, record Recorded) error {
+func (f *refolding[S, E]) applyAll(decoded []any, record Recorded) error {
 	for _, v := range decoded {
 		event, ok := v.(E)
 		if !ok {
@@ -209,16 +209,12 @@ func (f *refolding[C, E]) applyAll(decoded []any, record Recorded) error {
 	return nil
 }
 
-func (f *refolding[C, E]) apply(event E, record Recorded) {
-	if f.model.recorded {
-		f.into.applyRecorded(event, record)
-		return
-	}
-	f.into.apply(event, record.SequenceNr, record.Metadata)
+func (f *refolding[S, E]) apply(event E, record Recorded) {
+	f.model.apply(&f.into, event, record)
 }
 
 // recover has the instance refolded beside the workers.
-func (e *entity[C, E]) recover() {
+func (e *entity[S, E]) recover() {
 	if w := e.host.rt.writer; w != nil {
 		w.Reset(&e.stream)
 	}
@@ -232,7 +228,7 @@ func (e *entity[C, E]) recover() {
 }
 
 // refold recovers the entity and tells it.
-func (e *entity[C, E]) refold(asked time.Time, info RecoveryInfo) {
+func (e *entity[S, E]) refold(asked time.Time, info RecoveryInfo) {
 	rt := e.host.rt
 	if rt.obs.RecoveryStarted != nil {
 		rt.obs.RecoveryStarted(e.pid)
@@ -240,9 +236,9 @@ func (e *entity[C, E]) refold(asked time.Time, info RecoveryInfo) {
 	var progress atomic.Uint64
 	ctx, cancel := context.WithCancelCause(rt.ctx)
 	stop := watchProgress(&progress, rt.cfg.RecoveryTimeout, cancel)
-	f := refolding[C, E]{
+	f := refolding[S, E]{
 		model: e.host.model, rt: rt, pid: e.pid, opts: e.host.opts.Recovery,
-		optional: e.host.model.typ.Snapshots.optional, progress: &progress,
+		optional: e.host.model.typ.Snapshots.Optional, progress: &progress,
 	}
 	err := f.run(ctx)
 	stop()
@@ -260,10 +256,13 @@ func (e *entity[C, E]) refold(asked time.Time, info RecoveryInfo) {
 		rt.obs.Recovery(info)
 	}
 	if err != nil {
+		if rt.ctx.Err() == nil {
+			err = &recoveryError{err}
+		}
 		e.input(engine.Input{Kind: engine.Recovered, Err: err})
 		return
 	}
-	e.happen(event[C, E]{fresh: f.into, input: engine.Input{Kind: engine.Recovered, Recovery: engine.Recovery{
+	e.happen(event[S, E]{fresh: f.into, input: engine.Input{Kind: engine.Recovered, Recovery: engine.Recovery{
 		SequenceNr: f.seqNr, Time: f.time, Replayed: f.replayed, Writer: rt.newWriter(),
 	}}})
 }

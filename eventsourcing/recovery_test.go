@@ -34,8 +34,8 @@ func chronicle(t *testing.T, n int, snapshots ...int) (*scene, []time.Time) {
 		f := say(fmt.Sprint(i))
 		for _, at := range snapshots {
 			if at == i {
-				f = func(ctx *actorCtx, a *actor, c act) actorEffect {
-					return ctx.Persist(line{fmt.Sprint(i)}).And(ctx.SaveSnapshot()).Reply(c.Answer(a.text))
+				f = func(ctx *actorCtx, a *actor, c act) actorDecision {
+					return ctx.Persist(line{fmt.Sprint(i)}).And(ctx.SaveSnapshot()).ReplyFunc(a.text)
 				}
 			}
 		}
@@ -144,7 +144,7 @@ func TestBadSnapshots(t *testing.T) {
 		_, err := s.ask(recall)
 		expectError(t, err, gone)
 		s.close()
-		s.typ.Snapshots = eventsourcing.SnapshotPolicy{}.Optional()
+		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Optional: true}
 		s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpLoad, Err: gone})
 		expectRecovery(0, 6)
 	})
@@ -411,12 +411,12 @@ func TestCommandsWaitForRecovery(t *testing.T) {
 		s := newScene(t).listening().open()
 		defer s.close()
 		gate := s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: journaltest.Stall})
-		s.on(func(ctx *actorCtx, _ *actor, signal eventsourcing.Signal) actorEffect {
+		s.on(func(ctx *signalCtx, _ *actor, signal eventsourcing.Signal) signalEffect {
 			s.note("%T", signal)
-			return ctx.None()
+			return ctx.Effect
 		})
 		for i := range 200 {
-			s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect { s.note("%d", i); return ctx.None().NoReply() })
+			s.tell(func(ctx *actorCtx, _ *actor, _ act) actorDecision { s.note("%d", i); return ctx.Reply("") })
 		}
 		synctest.Wait()
 		s.expectNotes()
@@ -437,8 +437,8 @@ func TestSnapshotsThatDecodeHalfway(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScene(t)
 			h := &hooks{}
-			s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &hooked{actor{scene: s}, h} }
-			s.typ.Snapshots = eventsourcing.SnapshotEvery(1)
+			s.typ.Snapshots.Every = 1
+			h.install(s)
 			s.open()
 			var want []string
 			for i := range n {

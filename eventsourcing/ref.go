@@ -11,13 +11,13 @@ import (
 	"sync/atomic"
 
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/hosting"
 )
 
 // replier is a sender that waits for the answer.
 type replier interface {
 	sender
-	// reply is called at most once.
-	reply(value any, err error)
+	hosting.Asker
 }
 
 // call is an Ask on its way. It is reused once it was answered.
@@ -42,7 +42,7 @@ const (
 // that was made in a testing/synctest bubble can't be used outside of it.
 type callPool struct {
 	pool    sync.Pool
-	answers AnswerCodec // those that come from other nodes
+	replies replyCodec // for replies from other nodes
 }
 
 func (p *callPool) get(ctx context.Context, command any) *call {
@@ -79,7 +79,8 @@ func (c *call) Take() bool {
 // Untake is part of engine.Caller.
 func (c *call) Untake() { c.state.CompareAndSwap(callTaken, callWaiting) }
 
-func (c *call) reply(value any, err error) {
+// Reply implements hosting.Asker.
+func (c *call) Reply(value any, err error) {
 	if c.away != nil {
 		c.away.reply(value, err)
 		return
@@ -88,8 +89,8 @@ func (c *call) reply(value any, err error) {
 	c.done <- struct{}{}
 }
 
-// context is that of the caller.
-func (c *call) context() context.Context {
+// Context implements hosting.Caller.
+func (c *call) Context() context.Context {
 	if c.away != nil {
 		return c.away.context(c.ctx)
 	}
@@ -147,13 +148,13 @@ func (e *unknownError) Unwrap() error { return e.cause }
 
 // Ref addresses an entity, on this node or on another. It is a value; it stays
 // valid while the entity starts, stops and moves.
-type Ref[C any] struct {
+type Ref[S any] struct {
 	id string
-	to target[C]
+	to target
 }
 
 // target is where the commands of a Ref go.
-type target[C any] interface {
+type target interface {
 	// deliver hands over an envelope, or says why it can't.
 	deliver(id string, e *engine.Envelope) error
 	typeName() string
@@ -161,9 +162,9 @@ type target[C any] interface {
 }
 
 // ID is the entity's own ID.
-func (r Ref[C]) ID() string { return r.id }
+func (r Ref[S]) ID() string { return r.id }
 
-func (r Ref[C]) String() string {
+func (r Ref[S]) String() string {
 	if r.to == nil {
 		return "nobody"
 	}
@@ -177,19 +178,18 @@ func (r Ref[C]) String() string {
 // surely was not done or may be: then it matches ErrOutcomeUnknown. Without an
 // end of ctx, Ask waits as long as it takes. An aggregate's refusal is returned
 // as it is; see Code for the other errors.
-func Ask[C, R any](ctx context.Context, to Ref[C], command Query[C, R]) (R, error) {
+func Ask[S, R any](ctx context.Context, to Ref[S], command Request[S, R]) (R, error) {
 	var zero R
-	cmd, ok := any(command).(C)
-	if !ok {
-		return zero, fmt.Errorf("%w: ask: %T is no command of %v", ErrInvalid, command, to)
-	}
 	if to.to == nil {
-		return zero, fmt.Errorf("%w: ask: a zero Ref addresses nobody", ErrInvalid)
+		return zero, fmt.Errorf("%w: ask: the Ref is zero", ErrArgument)
+	}
+	if any(command) == nil {
+		return zero, fmt.Errorf("%w: ask %v: the command is nil", ErrArgument, to)
 	}
 	if err := ctx.Err(); err != nil {
 		return zero, err
 	}
-	c := to.to.calls().get(ctx, cmd)
+	c := to.to.calls().get(ctx, command)
 	if err := to.to.deliver(to.id, &c.env); err != nil {
 		return zero, err
 	}
@@ -198,20 +198,20 @@ func Ask[C, R any](ctx context.Context, to Ref[C], command Query[C, R]) (R, erro
 	if err != nil {
 		return zero, err
 	}
-	if data, away := value.(encodedAnswer); away {
-		return decodeAnswer[R](to, data)
+	if data, encoded := value.(hosting.EncodedReply); encoded {
+		return decodeReply[R](to, data)
 	}
-	result, ok := value.(R)
+	reply, ok := value.(R)
 	if !ok && value != nil {
 		return zero, fmt.Errorf("%w: %v answered %T to %T", ErrWrongReply, to, value, command)
 	}
-	return result, nil
+	return reply, nil
 }
 
-// decodeAnswer returns an answer from another node.
-func decodeAnswer[R, C any](to Ref[C], data encodedAnswer) (R, error) {
+// decodeReply returns an answer from another node.
+func decodeReply[R, S any](to Ref[S], data hosting.EncodedReply) (R, error) {
 	var result, zero R
-	if err := to.to.calls().answers.decode(data, &result); err != nil {
+	if err := to.to.calls().replies.decode(data, &result); err != nil {
 		if errors.Is(err, ErrWrongReply) {
 			err = fmt.Errorf("%v answered: %w", to, err)
 		}
@@ -224,15 +224,15 @@ func decodeAnswer[R, C any](to Ref[C], data encodedAnswer) (R, error) {
 // over; what becomes of it otherwise is not told. Only the end of the runtime
 // and a full stash keep a command that was handed over from being handled. The
 // values of ctx go with the command; when ctx ends later, nothing follows.
-func Tell[C any](ctx context.Context, to Ref[C], command Target[C]) error {
+func Tell[S any](ctx context.Context, to Ref[S], message Message[S]) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if to.to == nil {
-		return fmt.Errorf("%w: tell: a zero Ref addresses nobody", ErrInvalid)
+		return fmt.Errorf("%w: tell: the Ref is zero", ErrArgument)
 	}
-	if any(command) == nil {
-		return errors.Join(ErrInvalid, errors.New("tell: nil is no command"))
+	if any(message) == nil {
+		return fmt.Errorf("%w: tell %v: the message is nil", ErrArgument, to)
 	}
-	return to.to.deliver(to.id, envelope(ctx, command))
+	return to.to.deliver(to.id, envelope(ctx, message))
 }

@@ -258,34 +258,6 @@ func (r *Runtime) newWriter() string {
 	return r.name + "." + strconv.FormatUint(r.writers.Add(1), 36)
 }
 
-// send carries out a Send of a companion.
-func (r *Runtime) send(s Send, back func(context.Context, Signal)) {
-	from := origin{ctx: context.Background(), attempt: s.Attempt}
-	if s.Metadata != nil && r.obs.Extract != nil {
-		from.ctx = r.obs.Extract(from.ctx, s.Metadata)
-	}
-	env := &engine.Envelope{Message: s.Command}
-	if s.Answered != nil {
-		env.Caller = &sendCall{origin: from, back: back, answered: s.Answered, command: s.Command, answers: &r.calls.answers}
-	} else {
-		env.Caller = &told{origin: from}
-	}
-	r.mu.RLock()
-	h := r.hosts[s.To.Type]
-	r.mu.RUnlock()
-	err := fmt.Errorf("%w %q", ErrUnknownType, s.To.Type)
-	if h != nil {
-		err = h.receive(s.To.ID, env)
-	}
-	if err == nil {
-		return
-	}
-	r.dropped(s.To.String(), s.Command, err)
-	if c, ok := env.Caller.(replier); ok {
-		c.reply(nil, err)
-	}
-}
-
 // Resident returns how many entities of each type are in memory.
 func (r *Runtime) Resident() map[string]int {
 	r.mu.RLock()

@@ -27,39 +27,34 @@ import (
 // An actor does what its commands say: they are functions. Its state is the list
 // of its lines.
 type (
-	actorCommand interface {
-		eventsourcing.Target[actorCommand]
-	}
-	actorCtx    = eventsourcing.Context[actorCommand, actorEvent]
-	actorEffect = eventsourcing.Effect[actorCommand, actorEvent]
-	actorEvent  interface{ isActorEvent() }
+	actorCtx      = eventsourcing.Context[actor, actorEvent, string]
+	actorDecision = eventsourcing.Decision[actor, actorEvent, string]
+	actorStep     = eventsourcing.Effect[actor, actorEvent, string]
+	signalCtx     = eventsourcing.Context[actor, actorEvent, eventsourcing.None]
+	signalEffect  = eventsourcing.Effect[actor, actorEvent, eventsourcing.None]
+	actorEvent    interface{ isActorEvent() }
 
 	// act is answered with a text.
 	act struct {
-		eventsourcing.For[actorCommand, string]
-		f func(ctx *actorCtx, a *actor, c act) actorEffect
+		eventsourcing.Command[actor, string]
+		f func(ctx *actorCtx, a *actor, c act) actorDecision
 	}
 	line     struct{ Text string }
 	unlisted struct{} // an event without a name
 
 	actor struct {
 		Lines []string
-		scene *scene `refold:"-"`
+		Until time.Time `refold:"-"` // the deadline, see newTimed
+		scene *scene    `refold:"-"`
 	}
 )
 
 func (line) isActorEvent()     {}
 func (unlisted) isActorEvent() {}
 
-func (a *actor) HandleCommand(ctx *actorCtx, cmd actorCommand) actorEffect {
-	c, ok := cmd.(act)
-	if !ok {
-		return ctx.Unhandled()
-	}
-	return c.f(ctx, a, c)
-}
+func (a *actor) act(ctx *actorCtx, c act) actorDecision { return c.f(ctx, a, c) }
 
-func (a *actor) ApplyEvent(event actorEvent) {
+func (a *actor) apply(event actorEvent) {
 	if e, ok := event.(line); ok {
 		if e.Text == "poison" {
 			panic("poison")
@@ -70,11 +65,12 @@ func (a *actor) ApplyEvent(event actorEvent) {
 
 func (a *actor) text() string { return strings.Join(a.Lines, " ") }
 
-// listener is an actor that hears signals.
-type listener struct{ actor }
+// nothing is a callback without an effect.
+func nothing(ctx *actorCtx) actorStep { return ctx.Effect }
 
-func (l *listener) HandleSignal(ctx *actorCtx, signal eventsourcing.Signal) actorEffect {
-	return l.scene.hear(ctx, &l.actor, signal)
+// on registers scene.hear for signals of one type.
+func on[G eventsourcing.Signal]() eventsourcing.SignalHandler[actor, actorEvent] {
+	return eventsourcing.OnSignal(func(a *actor, ctx *signalCtx, signal G) signalEffect { return a.scene.hear(ctx, a, signal) })
 }
 
 // scene is a runtime with one type of actor, over stores that fail on demand.
@@ -82,15 +78,15 @@ type scene struct {
 	t         testing.TB
 	cfg       eventsourcing.Config
 	opts      eventsourcing.HostOptions
-	typ       eventsourcing.Type[actorCommand, actorEvent]
+	typ       eventsourcing.Type[actor, actorEvent]
 	journal   *journaltest.Faulty
 	snapshots *snapshottest.Faulty
 	rt        *eventsourcing.Runtime
-	actors    *eventsourcing.Entities[actorCommand, actorEvent]
+	actors    *eventsourcing.Local[actor, actorEvent]
 
 	mu       sync.Mutex
 	heard    []eventsourcing.Signal
-	onSignal func(ctx *actorCtx, a *actor, signal eventsourcing.Signal) actorEffect
+	onSignal func(ctx *signalCtx, a *actor, signal eventsourcing.Signal) signalEffect
 	notes    []string
 	dropped  []eventsourcing.DroppedInfo
 }
@@ -108,17 +104,23 @@ func newScene(tb testing.TB) *scene {
 		defer s.mu.Unlock()
 		s.dropped = append(s.dropped, info)
 	}
-	s.typ = eventsourcing.Type[actorCommand, actorEvent]{
-		Name:   "actor",
-		New:    func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &actor{scene: s} },
-		Events: codec.Types(codec.Name[line]("line")),
+	s.typ = eventsourcing.Type[actor, actorEvent]{
+		Name:     "actor",
+		New:      func(string) *actor { return &actor{scene: s} },
+		Commands: eventsourcing.Commands(eventsourcing.On("", (*actor).act)),
+		Apply:    (*actor).apply,
+		Events:   codec.Types(codec.Name[line]("line")),
 	}
 	return s
 }
 
-// listening has the actors hear signals.
+// listening lets the actors handle signals.
 func (s *scene) listening() *scene {
-	s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &listener{actor{scene: s}} }
+	s.typ.Signals = eventsourcing.Signals(
+		on[eventsourcing.RecoveryCompleted](), on[eventsourcing.PersistFailed](), on[eventsourcing.PersistRejected](),
+		on[eventsourcing.ReceiveTimeout](), on[eventsourcing.StateTimeout](), on[eventsourcing.SnapshotSaved](), on[eventsourcing.SnapshotFailed](),
+		on[eventsourcing.SnapshotsDeleted](), on[eventsourcing.SnapshotsNotDeleted](), on[eventsourcing.EventsDeleted](), on[eventsourcing.EventsNotDeleted](),
+	)
 	return s
 }
 
@@ -129,7 +131,7 @@ func (s *scene) open() *scene {
 	if s.rt, err = eventsourcing.Open(s.cfg); err != nil {
 		s.t.Fatal(err)
 	}
-	if s.actors, err = eventsourcing.Host(s.rt, s.typ, s.opts); err != nil {
+	if s.actors, err = eventsourcing.HostWith(s.rt, s.typ, s.opts); err != nil {
 		s.t.Fatal(err)
 	}
 	return s
@@ -150,7 +152,7 @@ func (s *scene) reopen() {
 	s.open()
 }
 
-func (s *scene) hear(ctx *actorCtx, a *actor, signal eventsourcing.Signal) actorEffect {
+func (s *scene) hear(ctx *signalCtx, a *actor, signal eventsourcing.Signal) signalEffect {
 	s.mu.Lock()
 	s.heard = append(s.heard, signal)
 	f := s.onSignal
@@ -158,11 +160,11 @@ func (s *scene) hear(ctx *actorCtx, a *actor, signal eventsourcing.Signal) actor
 	if f != nil {
 		return f(ctx, a, signal)
 	}
-	return ctx.None()
+	return ctx.Effect
 }
 
 // on says what to do about signals.
-func (s *scene) on(f func(ctx *actorCtx, a *actor, signal eventsourcing.Signal) actorEffect) {
+func (s *scene) on(f func(ctx *signalCtx, a *actor, signal eventsourcing.Signal) signalEffect) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onSignal = f
@@ -207,16 +209,16 @@ func (s *scene) expectNotes(want ...string) {
 }
 
 // ask asks the actor "1".
-func (s *scene) ask(f func(ctx *actorCtx, a *actor, c act) actorEffect) (string, error) {
+func (s *scene) ask(f func(ctx *actorCtx, a *actor, c act) actorDecision) (string, error) {
 	return s.askOf(context.Background(), "1", f)
 }
 
-func (s *scene) askOf(ctx context.Context, id string, f func(ctx *actorCtx, a *actor, c act) actorEffect) (string, error) {
+func (s *scene) askOf(ctx context.Context, id string, f func(ctx *actorCtx, a *actor, c act) actorDecision) (string, error) {
 	return eventsourcing.Ask(ctx, s.actors.Ref(id), act{f: f})
 }
 
 // mustAsk asks the actor "1" and returns the answer.
-func (s *scene) mustAsk(f func(ctx *actorCtx, a *actor, c act) actorEffect) string {
+func (s *scene) mustAsk(f func(ctx *actorCtx, a *actor, c act) actorDecision) string {
 	s.t.Helper()
 	text, err := s.ask(f)
 	if err != nil {
@@ -226,7 +228,7 @@ func (s *scene) mustAsk(f func(ctx *actorCtx, a *actor, c act) actorEffect) stri
 }
 
 // tell tells the actor "1".
-func (s *scene) tell(f func(ctx *actorCtx, a *actor, c act) actorEffect) {
+func (s *scene) tell(f func(ctx *actorCtx, a *actor, c act) actorDecision) {
 	s.t.Helper()
 	if err := eventsourcing.Tell(context.Background(), s.actors.Ref("1"), act{f: f}); err != nil {
 		s.t.Fatalf("tell: %v", err)
@@ -234,9 +236,9 @@ func (s *scene) tell(f func(ctx *actorCtx, a *actor, c act) actorEffect) {
 }
 
 // say persists lines in one unit and is answered with all lines.
-func say(texts ...string) func(ctx *actorCtx, a *actor, c act) actorEffect {
-	return func(ctx *actorCtx, a *actor, c act) actorEffect {
-		return ctx.Persist(lines(texts...)...).Reply(c.Answer(a.text))
+func say(texts ...string) func(ctx *actorCtx, a *actor, c act) actorDecision {
+	return func(ctx *actorCtx, a *actor, c act) actorDecision {
+		return ctx.Persist(lines(texts...)...).ReplyFunc(a.text)
 	}
 }
 
@@ -249,7 +251,7 @@ func lines(texts ...string) []actorEvent {
 }
 
 // recall is answered with all lines.
-func recall(ctx *actorCtx, a *actor, c act) actorEffect { return ctx.Reply(c.With(a.text())) }
+func recall(ctx *actorCtx, a *actor, c act) actorDecision { return ctx.Reply(a.text()) }
 
 // stored is what the journal holds for the actor "1": the texts, "-" for a fence.
 func (s *scene) stored() (texts []string) {

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/snapshot"
 )
 
 // Signal is what the runtime tells an aggregate: one of the types below, or one
 // of a Companion's own.
-type Signal any
+type Signal interface{ hosting.Signal }
 
 // RecoveryCompleted comes first, before any command, in every instance.
 type RecoveryCompleted struct{}
@@ -26,7 +27,7 @@ type PersistFailed struct{ Err error }
 type PersistRejected struct{ Err error }
 
 // signalOf translates the signals of the engine.
-func signalOf(message any) Signal {
+func signalOf(message any) any {
 	switch s := message.(type) {
 	case engine.RecoveryCompleted:
 		return RecoveryCompleted(s)
@@ -83,3 +84,17 @@ type DeleteEvents struct {
 	// be refolded afterwards, other than by what the next snapshot says.
 	Abandon bool
 }
+
+// The methods make the types signals.
+
+func (RecoveryCompleted) IsSignal(hosting.Internal)   {}
+func (PersistFailed) IsSignal(hosting.Internal)       {}
+func (PersistRejected) IsSignal(hosting.Internal)     {}
+func (ReceiveTimeout) IsSignal(hosting.Internal)      {}
+func (StateTimeout) IsSignal(hosting.Internal)        {}
+func (SnapshotSaved) IsSignal(hosting.Internal)       {}
+func (SnapshotFailed) IsSignal(hosting.Internal)      {}
+func (SnapshotsDeleted) IsSignal(hosting.Internal)    {}
+func (SnapshotsNotDeleted) IsSignal(hosting.Internal) {}
+func (EventsDeleted) IsSignal(hosting.Internal)       {}
+func (EventsNotDeleted) IsSignal(hosting.Internal)    {}

@@ -5,6 +5,7 @@ package eventsourcing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"log/slog"
@@ -15,13 +16,60 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-func (e *entity[C, E]) metadata(s *engine.State) snapshot.Metadata {
+// Snapshots configures when the state of an entity is saved, how, and what is deleted afterwards. The
+// zero value saves none.
+type Snapshots[S, E any] struct {
+	// Every saves a snapshot with each event whose sequence number is a multiple of it; of a unit of
+	// several events one snapshot, at its end. 0 means never.
+	Every int
+	// When, if it is not nil, saves a further snapshot after each event for which it returns true. It is
+	// called after the event was applied.
+	When func(state *S, event E, seqNr uint64) bool
+	// Keep deletes, after a successful save, the snapshots that are Keep times Every events older, or
+	// more. It needs Every. 0 keeps all.
+	Keep int
+	// DeleteEvents also deletes the events that the oldest kept snapshot covers. It needs Keep.
+	DeleteEvents bool
+	// Optional makes a recovery replay all events when the snapshot store fails. It excludes
+	// DeleteEvents.
+	Optional bool
+	// Version is the version of the state, 1 by default. Raise it when the state gets another meaning
+	// because Apply was changed: snapshots of other versions are ignored, and more events replayed, all of
+	// them if need be. Where events were deleted the entity can't be recovered then: use State there.
+	Version int
+	// State, if it is not nil, is the form in which snapshots hold the state, see StateAs. Defaults to the
+	// state itself. Version does not concern it.
+	State *StateForm[S]
+}
+
+// configured reports whether the policy saves or reads snapshots by itself.
+func (p *Snapshots[S, E]) configured() bool {
+	return p.Every != 0 || p.Keep != 0 || p.DeleteEvents || p.Optional
+}
+
+func (p *Snapshots[S, E]) validate() error {
+	var errs []error
+	add := func(ok bool, text string) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%w: Type.Snapshots: %s", ErrInvalid, text))
+		}
+	}
+	add(p.Every >= 0, "Every is negative")
+	add(p.Keep >= 0, "Keep is negative")
+	add(p.Version >= 0, "Version is negative")
+	add(p.Keep == 0 || p.Every > 0, "Keep needs Every")
+	add(!p.DeleteEvents || p.Keep > 0, "DeleteEvents needs Keep")
+	add(!p.DeleteEvents || !p.Optional, "DeleteEvents excludes Optional")
+	return errors.Join(errs...)
+}
+
+func (e *entity[S, E]) metadata(s *engine.State) snapshot.Metadata {
 	return snapshot.Metadata{ID: e.pid, SequenceNr: s.SequenceNr, Time: s.Time}
 }
 
 // save stores a snapshot whose state is durable in the journal, and then deletes
 // what retention does not keep.
-func (e *entity[C, E]) save(s *engine.State) {
+func (e *entity[S, E]) save(s *engine.State) {
 	rt := e.host.rt
 	md := e.metadata(s)
 	began := time.Now()
@@ -48,8 +96,8 @@ func (e *entity[C, E]) save(s *engine.State) {
 
 // retain deletes what lies at or before a number: the snapshots, or the events
 // and then the snapshots before it.
-func (e *entity[C, E]) retain(upTo uint64) {
-	if !e.host.model.typ.Snapshots.deleteEvents {
+func (e *entity[S, E]) retain(upTo uint64) {
+	if !e.host.model.typ.Snapshots.DeleteEvents {
 		e.dropSnapshots(snapshot.UpTo(upTo))
 		return
 	}
@@ -59,7 +107,7 @@ func (e *entity[C, E]) retain(upTo uint64) {
 }
 
 // tell gives a signal to the aggregate, or the log what nobody would see.
-func (e *entity[C, E]) tell(s Signal, err error) {
+func (e *entity[S, E]) tell(s Signal, err error) {
 	if e.host.engine.Signals {
 		e.signal(s)
 		return
@@ -70,7 +118,7 @@ func (e *entity[C, E]) tell(s Signal, err error) {
 }
 
 // dropSnapshots deletes snapshots and tells the aggregate.
-func (e *entity[C, E]) dropSnapshots(c snapshot.Criteria) {
+func (e *entity[S, E]) dropSnapshots(c snapshot.Criteria) {
 	if err := e.host.rt.deleteSnapshots(e.host.rt.ctx, e.pid, c); err != nil {
 		e.tell(SnapshotsNotDeleted{Criteria: c, Err: err}, err)
 		return
@@ -79,7 +127,7 @@ func (e *entity[C, E]) dropSnapshots(c snapshot.Criteria) {
 }
 
 // dropEvents deletes events and tells the aggregate.
-func (e *entity[C, E]) dropEvents(r DeleteEvents) bool {
+func (e *entity[S, E]) dropEvents(r DeleteEvents) bool {
 	if err := e.host.rt.deleteEvents(e.host.rt.ctx, e.pid, r); err != nil {
 		e.tell(EventsNotDeleted{Request: r, Err: err}, err)
 		return false

@@ -23,21 +23,21 @@ import (
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		policy eventsourcing.SnapshotPolicy
+		policy eventsourcing.Snapshots[actor, actorEvent]
 		units  []int // events of each command
 		want   []uint64
 		events int
 	}{
-		"all":                 {eventsourcing.SnapshotEvery(3), []int{1, 1, 1, 1, 1, 1, 1, 1, 1}, []uint64{9, 6, 3}, 9},
-		"two":                 {eventsourcing.SnapshotEvery(3).Keep(2), []int{1, 1, 1, 1, 1, 1, 1, 1, 1}, []uint64{9, 6}, 9},
-		"two and events":      {eventsourcing.SnapshotEvery(3).Keep(2).DeleteEvents(), []int{1, 1, 1, 1, 1, 1, 1, 1, 1}, []uint64{9, 6, 3}, 6},
-		"units":               {eventsourcing.SnapshotEvery(3).Keep(1), []int{2, 2, 2, 2, 2}, []uint64{10}, 10},
-		"a unit of many":      {eventsourcing.SnapshotEvery(3).Keep(2), []int{10}, []uint64{10}, 10},
-		"each":                {eventsourcing.SnapshotEvery(1).Keep(1), []int{1, 1, 1}, []uint64{3}, 3},
-		"each and events":     {eventsourcing.SnapshotEvery(1).Keep(1).DeleteEvents(), []int{1, 1, 1}, []uint64{3, 2}, 1},
-		"not yet":             {eventsourcing.SnapshotEvery(10).Keep(1), []int{4, 5}, nil, 9},
-		"never":               {eventsourcing.SnapshotPolicy{}, []int{4, 5}, nil, 9},
-		"a unit over a limit": {eventsourcing.SnapshotEvery(5), []int{4, 3, 3, 3}, []uint64{10, 7}, 13},
+		"all":                 {eventsourcing.Snapshots[actor, actorEvent]{Every: 3}, []int{1, 1, 1, 1, 1, 1, 1, 1, 1}, []uint64{9, 6, 3}, 9},
+		"two":                 {eventsourcing.Snapshots[actor, actorEvent]{Every: 3, Keep: 2}, []int{1, 1, 1, 1, 1, 1, 1, 1, 1}, []uint64{9, 6}, 9},
+		"two and events":      {eventsourcing.Snapshots[actor, actorEvent]{Every: 3, Keep: 2, DeleteEvents: true}, []int{1, 1, 1, 1, 1, 1, 1, 1, 1}, []uint64{9, 6, 3}, 6},
+		"units":               {eventsourcing.Snapshots[actor, actorEvent]{Every: 3, Keep: 1}, []int{2, 2, 2, 2, 2}, []uint64{10}, 10},
+		"a unit of many":      {eventsourcing.Snapshots[actor, actorEvent]{Every: 3, Keep: 2}, []int{10}, []uint64{10}, 10},
+		"each":                {eventsourcing.Snapshots[actor, actorEvent]{Every: 1, Keep: 1}, []int{1, 1, 1}, []uint64{3}, 3},
+		"each and events":     {eventsourcing.Snapshots[actor, actorEvent]{Every: 1, Keep: 1, DeleteEvents: true}, []int{1, 1, 1}, []uint64{3, 2}, 1},
+		"not yet":             {eventsourcing.Snapshots[actor, actorEvent]{Every: 10, Keep: 1}, []int{4, 5}, nil, 9},
+		"never":               {eventsourcing.Snapshots[actor, actorEvent]{}, []int{4, 5}, nil, 9},
+		"a unit over a limit": {eventsourcing.Snapshots[actor, actorEvent]{Every: 5}, []int{4, 3, 3, 3}, []uint64{10, 7}, 13},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -75,15 +75,16 @@ func TestSnapshotPolicies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
 		defer s.close()
-		for want, policy := range map[string]eventsourcing.SnapshotPolicy{
-			"SnapshotEvery(0)":              eventsourcing.SnapshotEvery(0),
-			"SnapshotEvery(-1)":             eventsourcing.SnapshotEvery(-1),
-			"Keep needs at least 1":         eventsourcing.SnapshotEvery(5).Keep(0),
-			"DeleteEvents needs Keep":       eventsourcing.SnapshotEvery(5).DeleteEvents(),
-			"DeleteEvents excludes Optiona": eventsourcing.SnapshotEvery(5).Keep(1).DeleteEvents().Optional(),
+		for want, policy := range map[string]eventsourcing.Snapshots[actor, actorEvent]{
+			"Every is negative":             {Every: -1},
+			"Keep is negative":              {Every: 1, Keep: -1},
+			"Version is negative":           {Version: -1},
+			"Keep needs Every":              {Keep: 1},
+			"DeleteEvents needs Keep":       {Every: 5, DeleteEvents: true},
+			"DeleteEvents excludes Optiona": {Every: 5, Keep: 1, DeleteEvents: true, Optional: true},
 		} {
-			s.typ.Name, s.typ.Snapshots = want[:3], policy
-			_, err := eventsourcing.Host(s.rt, s.typ, s.opts)
+			s.typ.Name, s.typ.Snapshots = want, policy
+			_, err := eventsourcing.HostWith(s.rt, s.typ, s.opts)
 			expectError(t, err, eventsourcing.ErrInvalid)
 			if err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("the error is %v, want one that says %q", err, want)
@@ -98,7 +99,7 @@ func TestSaveFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).listening()
-		s.typ.Snapshots = eventsourcing.SnapshotEvery(1).Keep(1).DeleteEvents()
+		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 1, Keep: 1, DeleteEvents: true}
 		s.open()
 		defer s.close()
 		s.mustAsk(say("1"))
@@ -131,7 +132,7 @@ func TestCommandsDoNotWaitForSnapshots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		s.typ.Snapshots = eventsourcing.SnapshotEvery(1)
+		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 1}
 		s.open()
 		defer s.close()
 		slow := s.snapshots.Inject(snapshottest.Fault{Do: snapshottest.Stall})
@@ -154,13 +155,13 @@ func TestSnapshotAfterLongReplay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := chronicle(t, 5)
-		s.typ.Snapshots = eventsourcing.SnapshotEvery(6)
+		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 6}
 		s.open()
 		s.mustAsk(recall)
 		synctest.Wait()
 		s.expectSaved()
 		s.close()
-		s.typ.Snapshots = eventsourcing.SnapshotEvery(5).Keep(1)
+		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 5, Keep: 1}
 		s.open()
 		defer s.close()
 		s.mustAsk(recall)
@@ -170,8 +171,8 @@ func TestSnapshotAfterLongReplay(t *testing.T) {
 }
 
 // request asks for something besides, with a reply.
-func request(f func(ctx *actorCtx) actorEffect) func(ctx *actorCtx, a *actor, c act) actorEffect {
-	return func(ctx *actorCtx, a *actor, c act) actorEffect { return f(ctx).Reply(c.Answer(a.text)) }
+func request(f func(ctx *actorCtx) actorStep) func(ctx *actorCtx, a *actor, c act) actorDecision {
+	return func(ctx *actorCtx, a *actor, c act) actorDecision { return f(ctx).ReplyFunc(a.text) }
 }
 
 // TestExplicitSnapshots: an aggregate saves and deletes snapshots by itself.
@@ -179,7 +180,7 @@ func TestExplicitSnapshots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).listening().open()
-		save := func(ctx *actorCtx) actorEffect { return ctx.SaveSnapshot() }
+		save := func(ctx *actorCtx) actorStep { return ctx.SaveSnapshot() }
 		for i := 1; i <= 4; i++ {
 			s.mustAsk(say(fmt.Sprint(i)))
 			s.mustAsk(request(save))
@@ -190,7 +191,7 @@ func TestExplicitSnapshots(t *testing.T) {
 		}
 		s.expectSaved(4, 3, 2, 1)
 		// The state is that of where it is asked for.
-		s.mustAsk(request(func(ctx *actorCtx) actorEffect {
+		s.mustAsk(request(func(ctx *actorCtx) actorStep {
 			return ctx.Persist(line{"5"}).And(ctx.SaveSnapshot()).And(ctx.Persist(line{"6"}))
 		}))
 		synctest.Wait()
@@ -201,7 +202,7 @@ func TestExplicitSnapshots(t *testing.T) {
 		}
 		s.take()
 		for _, c := range []snapshot.Criteria{snapshot.At(3), snapshot.UpTo(2)} {
-			s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.DeleteSnapshots(c) }))
+			s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(c) }))
 			synctest.Wait()
 			if heard := s.take(); len(heard) != 1 || heard[0] != eventsourcing.Signal(eventsourcing.SnapshotsDeleted{Criteria: c}) {
 				t.Errorf("heard %+v", heard)
@@ -210,7 +211,7 @@ func TestExplicitSnapshots(t *testing.T) {
 		s.expectSaved(5, 4)
 		broken := errors.New("broken")
 		s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpDelete, Err: broken})
-		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.DeleteSnapshots(snapshot.Latest()) }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.Latest()) }))
 		synctest.Wait()
 		if failed, ok := s.take()[0].(eventsourcing.SnapshotsNotDeleted); !ok || !errors.Is(failed.Err, broken) || failed.Criteria != snapshot.Latest() {
 			t.Errorf("heard %+v", failed)
@@ -228,7 +229,7 @@ func TestDeletingEvents(t *testing.T) {
 		s := newScene(t).listening().open()
 		drop := func(r eventsourcing.DeleteEvents) eventsourcing.Signal {
 			s.take()
-			s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.DeleteEvents(r) }))
+			s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteEvents(r) }))
 			synctest.Wait()
 			heard := s.take()
 			if len(heard) != 1 {
@@ -253,7 +254,7 @@ func TestDeletingEvents(t *testing.T) {
 		failed(eventsourcing.DeleteEvents{UpTo: 3}, eventsourcing.ErrNotCovered)
 		failed(eventsourcing.DeleteEvents{UpTo: 7}, eventsourcing.ErrInvalid)
 		failed(eventsourcing.DeleteEvents{UpTo: 7, Abandon: true}, eventsourcing.ErrInvalid)
-		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.SaveSnapshot() }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.SaveSnapshot() }))
 		synctest.Wait()
 		s.journal.Inject(journaltest.Fault{Op: journaltest.OpDelete})
 		failed(eventsourcing.DeleteEvents{UpTo: 3}, journaltest.ErrInjected)
@@ -263,7 +264,7 @@ func TestDeletingEvents(t *testing.T) {
 		s.expectStored("4", "5", "6")
 
 		// The last snapshot that covers them stays.
-		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.DeleteSnapshots(snapshot.Latest()) }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.Latest()) }))
 		synctest.Wait()
 		if h, ok := s.take()[0].(eventsourcing.SnapshotsNotDeleted); !ok || !errors.Is(h.Err, eventsourcing.ErrNotCovered) {
 			t.Errorf("heard %+v", h)
@@ -285,20 +286,16 @@ func TestDeletingEvents(t *testing.T) {
 	})
 }
 
-// decider wants a snapshot after each line "save".
-type decider struct{ actor }
-
-func (d *decider) SnapshotDue(event actorEvent, seqNr uint64) bool {
-	e, ok := event.(line)
-	d.scene.note("%d", seqNr)
-	return ok && e.Text == "save"
-}
-
-func TestSnapshotDecider(t *testing.T) {
+// TestSnapshotsWhen saves a snapshot after each line "save".
+func TestSnapshotsWhen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &decider{actor{scene: s}} }
+		s.typ.Snapshots.When = func(a *actor, event actorEvent, seqNr uint64) bool {
+			e, ok := event.(line)
+			a.scene.note("%d", seqNr)
+			return ok && e.Text == "save"
+		}
 		s.open()
 		defer s.close()
 		s.mustAsk(say("1"))
@@ -322,7 +319,7 @@ func TestSnapshotTime(t *testing.T) {
 		s.open()
 		defer s.close()
 		time.Sleep(time.Hour)
-		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.SaveSnapshot() }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.SaveSnapshot() }))
 		synctest.Wait()
 		saved, err := s.snapshots.Load(context.Background(), "actor|1", snapshot.Latest())
 		if err != nil || saved.SequenceNr != 2 || !saved.Time.Equal(times[2]) {
@@ -338,12 +335,12 @@ func TestDeletionsDoNotOvertake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).listening().open()
 		s.mustAsk(say("1", "2"))
-		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.SaveSnapshot() }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.SaveSnapshot() }))
 		synctest.Wait()
 		gate := s.journal.Inject(journaltest.Fault{Op: journaltest.OpDelete, Do: journaltest.Stall})
-		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.DeleteEvents(eventsourcing.DeleteEvents{}) }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteEvents(eventsourcing.DeleteEvents{}) }))
 		<-gate.Struck()
-		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.DeleteSnapshots(snapshot.Latest()) }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.Latest()) }))
 		go func() {
 			time.Sleep(time.Second)
 			gate.Release()

@@ -4,6 +4,7 @@
 package eventsourcing
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -11,63 +12,93 @@ import (
 	"strings"
 
 	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/journal"
 )
 
-// StateManifest is the manifest of the snapshots that Refold encodes: msgpack, a
-// map from field names to values; "@" and the version follow if that is not 1.
-// Those that an aggregate encodes itself, as a Snapshotter, have SelfManifest.
-// Those of a SnapshotAdapter have that of their value in Type.States.
-const (
-	StateManifest = "state"
-	SelfManifest  = "self"
-)
+// StateManifest is the manifest of snapshots of the state's struct: msgpack, a map from field names to
+// values. "@" and Snapshots.Version follow if the version is not 1. Snapshots of a StateForm have the name
+// and the version of the form.
+const StateManifest = "state"
 
-// inspectState looks at how an aggregate is encoded.
-func (m *model[C, E]) inspectState(agg Aggregate[C, E]) error {
-	_, self := agg.(Snapshotter)
-	_, adapts := agg.(SnapshotAdapter)
-	switch {
-	case self && adapts:
-		return fmt.Errorf("%w: %T is a Snapshotter and a SnapshotAdapter, it can be one of them", ErrInvalid, agg)
-	case adapts != (m.typ.States != nil):
-		return fmt.Errorf("%w: %T has to be a SnapshotAdapter with Type.States, or neither", ErrInvalid, agg)
+// StateForm is a form in which snapshots hold the state. StateAs returns one.
+type StateForm[S any] struct {
+	registry *codec.Registry
+	to       func(*S) (any, error)
+	from     func(*S, any) error
+}
+
+// StateAs lets snapshots hold a value of type T instead of the state itself. T has a name and a version,
+// so that older forms are upcast as those of events are. to converts the state, and from sets a fresh
+// state from a value. older decodes earlier versions: codec.Upcast, codec.Split, codec.Removed. Snapshots
+// of the state's struct are still read.
+//
+// A delivery.Outbox is part of the state; see its method Restore.
+func StateAs[S, T any](name string, version int, to func(*S) (T, error), from func(*S, T) error, older ...codec.Entry) *StateForm[S] {
+	entry := codec.Name[T](name)
+	if version != 0 {
+		entry = entry.Version(version)
 	}
-	for name := range m.typ.States.GoTypes() {
-		if name == StateManifest || name == SelfManifest {
-			return fmt.Errorf("%w: Type.States: the name %q is reserved", ErrInvalid, name)
-		}
+	return &StateForm[S]{
+		registry: codec.Types(append([]codec.Entry{entry}, older...)...),
+		to:       func(s *S) (any, error) { return to(s) },
+		from: func(s *S, v any) error {
+			t, ok := v.(T)
+			if !ok {
+				return fmt.Errorf("%w: a snapshot decodes to %T, want %v", codec.ErrUnknown, v, reflect.TypeFor[T]())
+			}
+			return from(s, t)
+		},
 	}
+}
+
+// Using returns the form with another format of the encoded value, see codec.Registry.Using.
+func (f *StateForm[S]) Using(write codec.Format, alsoRead ...codec.Format) *StateForm[S] {
+	return &StateForm[S]{registry: f.registry.Using(write, alsoRead...), to: f.to, from: f.from}
+}
+
+// Registry returns the types with their stored names.
+func (f *StateForm[S]) Registry() *codec.Registry {
+	if f == nil {
+		return nil
+	}
+	return f.registry
+}
+
+// prepareState finds out how the state is encoded.
+func (m *model[S, E]) prepareState() error {
 	m.manifest = StateManifest
-	if v := m.typ.Snapshots.version; v > 1 {
+	if v := m.typ.Snapshots.Version; v > 1 {
 		m.manifest += "@" + strconv.Itoa(v)
 	}
-	if self {
+	m.state, m.stateErr = codec.NewState(reflect.TypeFor[*S]())
+	if form := m.typ.Snapshots.State; form != nil {
+		m.stateErr = nil // m.state reads snapshots that are older than the form
+		if err := form.registry.Err(); err != nil {
+			return fmt.Errorf("%w: Type.Snapshots.State: %w", ErrInvalid, err)
+		}
+		for name := range form.registry.GoTypes() {
+			if name == StateManifest {
+				return fmt.Errorf("%w: Type.Snapshots.State: the name %q is reserved", ErrInvalid, name)
+			}
+		}
 		return nil
 	}
-	m.state, m.stateErr = codec.NewState(reflect.TypeOf(agg))
-	if adapts {
-		m.stateErr = nil // state reads what is older than the adapter, if it can
-		return nil
-	}
-	if _, decides := agg.(SnapshotDecider[E]); m.stateErr != nil && (m.typ.Snapshots.every > 0 || decides) {
-		return fmt.Errorf("%w: the aggregate can't be snapshotted: %w", ErrInvalid, m.stateErr)
+	if p := m.typ.Snapshots; m.stateErr != nil && (p.Every > 0 || p.When != nil) {
+		return fmt.Errorf("%w: the state can't be stored in snapshots: %w", ErrInvalid, m.stateErr)
 	}
 	return nil
 }
 
 // encode encodes the state for a snapshot.
-func (m *model[C, E]) encode(state Aggregate[C, E]) (manifest string, payload []byte, err error) {
-	switch s := state.(type) {
-	case Snapshotter:
-		payload, err = s.MarshalSnapshot()
-		return SelfManifest, payload, err
-	case SnapshotAdapter:
-		value, failed := s.ToSnapshot()
-		if failed != nil {
-			return "", nil, failed
+func (m *model[S, E]) encode(state *S) (manifest string, payload []byte, err error) {
+	if form := m.typ.Snapshots.State; form != nil {
+		value, err := form.to(state)
+		if err != nil {
+			return "", nil, err
 		}
-		return m.typ.States.Encode(value)
+		return form.registry.Encode(value)
 	}
 	if m.stateErr != nil {
 		return "", nil, m.stateErr
@@ -77,39 +108,30 @@ func (m *model[C, E]) encode(state Aggregate[C, E]) (manifest string, payload []
 }
 
 // decode decodes a snapshot into a fresh state.
-func (m *model[C, E]) decode(manifest string, payload []byte, state Aggregate[C, E]) error {
-	s, self := state.(Snapshotter)
+func (m *model[S, E]) decode(manifest string, payload []byte, state *S) error {
 	switch {
-	case manifest == SelfManifest && self:
-		return s.UnmarshalSnapshot(payload)
 	case manifest == m.manifest && m.state != nil:
 		return m.state.Decode(payload, state)
-	case manifest == m.manifest && self:
-		st, err := codec.NewState(reflect.TypeOf(state))
-		if err != nil {
-			return err
-		}
-		return st.Decode(payload, state)
 	case manifest == StateManifest, strings.HasPrefix(manifest, StateManifest+"@"):
 		return fmt.Errorf("%w: snapshot manifest %q, this program writes %q", codec.ErrUnknown, manifest, m.manifest)
 	}
-	if a, ok := state.(SnapshotAdapter); ok {
-		v, err := m.typ.States.Decode(manifest, payload)
-		if err != nil {
-			return err
-		}
-		return a.FromSnapshot(v)
+	form := m.typ.Snapshots.State
+	if form == nil {
+		return fmt.Errorf("%w: snapshot manifest %q", codec.ErrUnknown, manifest)
 	}
-	return fmt.Errorf("%w: snapshot manifest %q", codec.ErrUnknown, manifest)
+	value, err := form.registry.Decode(manifest, payload)
+	if err != nil {
+		return err
+	}
+	return form.from(state, value)
 }
 
-// EncodeState encodes a state of a type as a snapshot of it does, for tools and
-// tests.
-func EncodeState[C, E any](typ Type[C, E], state Aggregate[C, E]) (manifest string, payload []byte, err error) {
+// EncodeState encodes a state as a snapshot of it is encoded. It is for tools and tests.
+func EncodeState[S, E any](typ Type[S, E], state *S) (manifest string, payload []byte, err error) {
 	var inner error
 	err = contain(typ.Name, func() {
-		var m *model[C, E]
-		if m, inner = stateModel(typ, state); inner == nil {
+		m := &model[S, E]{typ: typ}
+		if inner = m.prepareState(); inner == nil {
 			manifest, payload, inner = m.encode(state)
 		}
 	})
@@ -119,48 +141,54 @@ func EncodeState[C, E any](typ Type[C, E], state Aggregate[C, E]) (manifest stri
 	return manifest, payload, nil
 }
 
-// DecodeState decodes a snapshot of the entity with this ID of its own as a
-// recovery does, for tools and tests.
-func DecodeState[C, E any](typ Type[C, E], id, manifest string, payload []byte) (Aggregate[C, E], error) {
-	if typ.New == nil {
-		return nil, fmt.Errorf("%w: type %q: Type.New is missing", ErrInvalid, typ.Name)
-	}
-	var state Aggregate[C, E]
+// DecodeState decodes a snapshot of the entity with this ID, as a recovery does. It is for tools and
+// tests.
+func DecodeState[S, E any](typ Type[S, E], id, manifest string, payload []byte) (*S, error) {
+	var in instance[S, E]
 	var inner error
 	err := contain(typ.Name, func() {
-		state = typ.New(id)
-		var m *model[C, E]
-		if m, inner = stateModel(typ, state); inner != nil {
+		m := &model[S, E]{typ: typ}
+		if inner = m.prepareState(); inner != nil {
 			return
 		}
-		if _, inner = m.attach(state, journal.JoinID(typ.Name, id)); inner == nil {
-			inner = m.decode(manifest, payload, state)
+		if in, inner = m.newInstance(id, journal.JoinID(typ.Name, id)); inner == nil {
+			inner = m.decode(manifest, payload, in.state)
 		}
 	})
 	if err = errors.Join(err, inner); err != nil {
 		return nil, err
 	}
-	return state, nil
+	return in.state, nil
 }
 
-// stateModel looks up as much of a type as its states need.
-func stateModel[C, E any](typ Type[C, E], state Aggregate[C, E]) (*model[C, E], error) {
-	m := &model[C, E]{typ: typ}
-	t, err := structOf(state)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.findCompanions(t); err != nil {
-		return nil, err
-	}
-	return m, m.inspectState(state)
+// inspection is a message that reads the state.
+type inspection[S any] struct {
+	f func(state *S, seqNr uint64)
 }
 
-// structOf returns the type of the struct that an aggregate points to.
-func structOf(state any) (reflect.Type, error) {
-	t := reflect.TypeOf(state)
-	if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
-		return nil, fmt.Errorf("%w: Type.New returned a %v, it has to be a pointer to a struct", ErrInvalid, t)
+func (inspection[S]) hidden() {}
+
+// Inspect runs f on the live state of an entity, between two messages, and returns when everything that f
+// saw is durable. The entity is started if it is not in memory. Inspect is for tests and for tools that
+// look into a running system; to read a state, use Fold. It reaches only entities of this node.
+//
+// f must not change or keep the state, and runs again if a write before it fails; the last run counts.
+// The errors are those of Ask.
+func (h *Local[S, E]) Inspect(ctx context.Context, id string, f func(state *S, seqNr uint64)) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	return t.Elem(), nil
+	c := h.calls().get(ctx, inspection[S]{f})
+	if err := h.here(hosting.NewMessage(id, &c.env, false)); err != nil {
+		return err
+	}
+	_, err := c.wait(ctx)
+	h.calls().put(c)
+	return err
+}
+
+// inspect carries out an inspection.
+func (e *entity[S, E]) inspect(op *engine.Op, i inspection[S]) {
+	i.f(e.instance.state, op.SequenceNr())
+	op.Answer(nil)
 }

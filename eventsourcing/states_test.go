@@ -12,7 +12,6 @@ import (
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
 
@@ -20,45 +19,24 @@ type (
 	// pageV1 and page are what the snapshots of a scribe hold.
 	pageV1 struct{ Text string }
 	page   struct{ Lines []string }
-
-	// scribe has a state that can't be stored as it is.
-	scribe struct {
-		actor
-		Index map[string]chan int `refold:"-"`
-		fails *error              `refold:"-"`
-	}
 )
 
-func (w *scribe) ToSnapshot() (any, error) {
-	if err := *w.fails; err != nil {
-		return nil, err
-	}
-	return page{w.Lines}, nil
+// pages is a form of snapshots with an older version. It fails with *fails.
+func pages(fails *error) *eventsourcing.StateForm[actor] {
+	return eventsourcing.StateAs("page", 2, func(a *actor) (page, error) {
+		if err := *fails; err != nil {
+			return page{}, err
+		}
+		return page{a.Lines}, nil
+	}, func(a *actor, p page) error {
+		a.Lines = p.Lines
+		return *fails
+	}, codec.Upcast("page", 1, func(old pageV1) (page, error) { return page{strings.Fields(old.Text)}, nil }))
 }
 
-func (w *scribe) FromSnapshot(state any) error {
-	p, ok := state.(page)
-	if !ok {
-		return errors.New("not a page")
-	}
-	w.Lines = p.Lines
-	return *w.fails
-}
-
-func pages() *codec.Registry {
-	return codec.Types(
-		codec.Name[page]("page").Version(2),
-		codec.Upcast("page", 1, func(old pageV1) (page, error) { return page{strings.Fields(old.Text)}, nil }),
-	)
-}
-
-// scribes has the actors keep snapshots of another type; they fail with *fails.
+// scribes lets the actors store pages in snapshots.
 func (s *scene) scribes(fails *error) *scene {
-	s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] {
-		return &scribe{actor: actor{scene: s}, fails: fails}
-	}
-	s.typ.States = pages()
-	s.typ.Snapshots = eventsourcing.SnapshotEvery(2)
+	s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 2, State: pages(fails)}
 	return s
 }
 
@@ -81,9 +59,9 @@ func (s *scene) replace(stored snapshot.Snapshot, manifest string, payload []byt
 	}
 }
 
-// TestSnapshotAdapter: snapshots hold a named type, and old forms of it are read,
+// TestStateForm: snapshots hold a named type, and old forms of it are read,
 // among them that of the aggregate itself, before it had an adapter.
-func TestSnapshotAdapter(t *testing.T) {
+func TestStateForm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var fails error
@@ -120,8 +98,8 @@ func TestSnapshotAdapter(t *testing.T) {
 	})
 }
 
-// TestSnapshotAdapterFails: then there is no snapshot, and the entity hears of it.
-func TestSnapshotAdapterFails(t *testing.T) {
+// TestStateFormFails: then there is no snapshot, and the entity hears of it.
+func TestStateFormFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fails := errors.New("the ink has run out")
@@ -137,42 +115,22 @@ func TestSnapshotAdapterFails(t *testing.T) {
 	})
 }
 
-// both encodes itself in two ways.
-type both struct{ scribe }
-
-func (*both) MarshalSnapshot() ([]byte, error) { return nil, nil }
-func (*both) UnmarshalSnapshot([]byte) error   { return nil }
-
-func TestSnapshotAdapterMistakes(t *testing.T) {
+// TestStateFormMistakes: an invalid form is found when the type is hosted.
+func TestStateFormMistakes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
 		defer s.close()
-		adapts := func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &scribe{} }
-		for want, change := range map[string]func(*eventsourcing.Type[actorCommand, actorEvent]){
-			"one of them": func(typ *eventsourcing.Type[actorCommand, actorEvent]) {
-				typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &both{} }
-				typ.States = pages()
-			},
-			"*eventsourcing_test.scribe has to be": func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.New = adapts },
-			"*eventsourcing_test.actor has to be":  func(typ *eventsourcing.Type[actorCommand, actorEvent]) { typ.States = pages() },
-			"is reserved": func(typ *eventsourcing.Type[actorCommand, actorEvent]) {
-				typ.New, typ.States = adapts, codec.Types(codec.Name[page]("state"))
-			},
-			"Type.States: codec": func(typ *eventsourcing.Type[actorCommand, actorEvent]) {
-				typ.New, typ.States = adapts, codec.Types(codec.Name[page](""))
-			},
-			"Version needs at least 1": func(typ *eventsourcing.Type[actorCommand, actorEvent]) {
-				typ.Snapshots = eventsourcing.SnapshotEvery(1).Version(0)
-			},
-		} {
+		form := func(name string) *eventsourcing.StateForm[actor] {
+			return eventsourcing.StateAs(name, 0, func(*actor) (page, error) { return page{}, nil }, func(*actor, page) error { return nil })
+		}
+		for want, f := range map[string]*eventsourcing.StateForm[actor]{"is reserved": form("state"), "Type.Snapshots.State: codec": form("")} {
 			typ := s.typ
-			typ.Name = "another"
-			change(&typ)
-			_, err := eventsourcing.Host(s.rt, typ, s.opts)
+			typ.Name, typ.Snapshots.State = "another", f
+			_, err := eventsourcing.HostWith(s.rt, typ, s.opts)
 			expectError(t, err, eventsourcing.ErrInvalid)
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("the error is %v, want one that says %q", err, want)
+				t.Errorf("the error is %v, want one that contains %q", err, want)
 			}
 		}
 	})
@@ -183,7 +141,7 @@ func TestStateVersion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		s.typ.Snapshots = eventsourcing.SnapshotEvery(2)
+		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 2}
 		s.open()
 		s.mustAsk(say("1", "2"))
 		s.close()
@@ -191,8 +149,8 @@ func TestStateVersion(t *testing.T) {
 		if stored.Manifest != "state" {
 			t.Errorf("the manifest is %q", stored.Manifest)
 		}
-		s.replace(stored, "state", []byte("\x81\xa5Lines\x91\xa1x")) // what the old ApplyEvent made of it
-		s.typ.Snapshots = eventsourcing.SnapshotEvery(2).Version(2)
+		s.replace(stored, "state", []byte("\x81\xa5Lines\x91\xa1x")) // what the old Apply made of it
+		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 2, Version: 2}
 		s.open()
 		expect(t, s.mustAsk(say("3")), nil, "1 2 3")
 		synctest.Wait() // for the snapshot that was due after the recovery
@@ -206,75 +164,37 @@ func TestStateVersion(t *testing.T) {
 		s.open()
 		expect(t, s.mustAsk(recall), nil, "y")
 		s.close()
-		s.typ.Snapshots = eventsourcing.SnapshotEvery(2) // the older program again
+		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 2} // the older program again
 		s.open()
 		defer s.close()
 		expect(t, s.mustAsk(recall), nil, "1 2 3 4")
 	})
 }
 
-// TestStatesByHand: what tools do with states.
+// TestStatesByHand: EncodeState and DecodeState, for tools.
 func TestStatesByHand(t *testing.T) {
 	t.Parallel()
 	var fails error
 	s := newScene(t).scribes(&fails)
-	manifest, payload, err := eventsourcing.EncodeState(s.typ, &scribe{actor: actor{Lines: []string{"1"}}, fails: &fails})
+	manifest, payload, err := eventsourcing.EncodeState(s.typ, &actor{Lines: []string{"1"}})
 	if err != nil || manifest != "page@2" {
 		t.Fatalf("%q, %v", manifest, err)
 	}
-	state, err := eventsourcing.DecodeState(s.typ, "1", manifest, payload)
-	if w, ok := state.(*scribe); err != nil || !ok || w.text() != "1" || w.scene != s {
-		t.Errorf("%+v, %v", state, err)
+	a, err := eventsourcing.DecodeState(s.typ, "1", manifest, payload)
+	if err != nil || a.text() != "1" || a.scene != s {
+		t.Errorf("%+v, %v", a, err)
 	}
 	_, err = eventsourcing.DecodeState(s.typ, "1", "stranger", payload)
 	expectError(t, err, codec.ErrUnknown)
-	if _, _, err = eventsourcing.EncodeState(s.typ, &scribe{}); err == nil || !strings.Contains(err.Error(), "panicked") {
+	if _, _, err = eventsourcing.EncodeState(s.typ, nil); err == nil || !strings.Contains(err.Error(), "panicked") {
 		t.Errorf("a panic became %v", err)
 	}
 	fails = errors.New("the ink has run out")
 	_, err = eventsourcing.DecodeState(s.typ, "1", manifest, payload)
 	expectError(t, err, fails)
-	_, _, err = eventsourcing.EncodeState(s.typ, &both{})
+	s.typ.New = func(string) *actor { return nil }
+	_, err = eventsourcing.DecodeState(s.typ, "1", manifest, payload)
 	expectError(t, err, eventsourcing.ErrInvalid)
-	for _, nothing := range []func(string) eventsourcing.Aggregate[actorCommand, actorEvent]{
-		nil, func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return nil },
-	} {
-		s.typ.New = nothing
-		_, err = eventsourcing.DecodeState(s.typ, "1", manifest, payload)
-		expectError(t, err, eventsourcing.ErrInvalid)
-	}
-}
-
-// TestTagsOfTheType come before those of a Tagger, each once.
-func TestTagsOfTheType(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t)
-		s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] { return &tagging{actor{scene: s}} }
-		always := []string{"line", "b", "spare"}[:2] // with room behind, which must not be used
-		s.typ.Tags = func(event actorEvent) []string {
-			if event.(line).Text == "none" { //nolint:errcheck,forcetypeassert // there is no other
-				return nil
-			}
-			return always
-		}
-		s.open()
-		defer s.close()
-		s.mustAsk(say("none", "a", "#b", "#c"))
-		var tags []string
-		for e, err := range s.journal.Replay(t.Context(), "actor|1", 1, journal.MaxSequenceNr) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			tags = append(tags, strings.Join(e.Tags, "/"))
-		}
-		if got := strings.Join(tags, ", "); got != ", line/b, line/b/none a #b, line/b/c/none a #b #c" {
-			t.Errorf("the tags are %q", got)
-		}
-		if always[:3][2] != "spare" {
-			t.Error("the slice of the type was written to")
-		}
-	})
 }
 
 // TestTagsThatPanic reject nothing but their own write.
@@ -282,7 +202,7 @@ func TestTagsThatPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)
-		s.typ.Tags = func(event actorEvent) []string {
+		s.typ.Tags = func(_ *actor, event actorEvent) []string {
 			if event.(line).Text == "bad" { //nolint:errcheck,forcetypeassert // there is no other
 				panic("no tags")
 			}

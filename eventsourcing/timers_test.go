@@ -19,9 +19,9 @@ import (
 
 // noting is a command that only notes when it is handled.
 func noting(s *scene, began time.Time, name string) act {
-	return act{f: func(ctx *actorCtx, _ *actor, _ act) actorEffect {
+	return act{f: func(ctx *actorCtx, _ *actor, _ act) actorDecision {
 		s.note("%s %v", name, time.Since(began))
-		return ctx.None()
+		return ctx.Reply("")
 	}}
 }
 
@@ -31,36 +31,31 @@ func TestTimers(t *testing.T) {
 		s := newScene(t).open()
 		defer s.close()
 		began := time.Now()
-		with := func(f func(ctx *actorCtx)) {
-			s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect {
-				f(ctx)
-				return ctx.Reply(c.With(""))
-			})
+		with := func(f func(ctx *actorCtx) actorStep) {
+			s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision { return f(ctx).Reply("") })
 		}
-		with(func(ctx *actorCtx) {
-			ctx.StartTimer("a", time.Second, noting(s, began, "a"))
-			ctx.StartTimer("b", 2*time.Second, noting(s, began, "b"))
-			ctx.StartTimer("c", 3*time.Second, noting(s, began, "c"))
-			ctx.StartTicker("t", 1500*time.Millisecond, noting(s, began, "t"))
+		with(func(ctx *actorCtx) actorStep {
+			return ctx.StartTimer("a", time.Second, noting(s, began, "a")).
+				StartTimer("b", 2*time.Second, noting(s, began, "b")).
+				StartTimer("c", 3*time.Second, noting(s, began, "c")).
+				StartTicker("t", 1500*time.Millisecond, noting(s, began, "t"))
 		})
 		pass(1100 * time.Millisecond)
-		with(func(ctx *actorCtx) {
-			ctx.StartTimer("b", time.Second, noting(s, began, "b again")) // replaces it
-			ctx.StopTimer("c")
-			ctx.StopTimer("unknown")
+		with(func(ctx *actorCtx) actorStep {
+			return ctx.StartTimer("b", time.Second, noting(s, began, "b again")). // replaces it
+												StopTimer("c").StopTimer("unknown")
 		})
 		pass(4900 * time.Millisecond)
 		s.expectNotes("a 1s", "t 1.5s", "b again 2.1s", "t 3s", "t 4.5s", "t 6s")
-		with(func(ctx *actorCtx) { ctx.StopTimer("t") })
+		with(func(ctx *actorCtx) actorStep { return ctx.StopTimer("t") })
 		pass(time.Minute)
 		s.expectNotes()
 
 		// What a handler asks for happens when its effect is durable, and not at
 		// all if it never is.
-		start := func(name string) func(ctx *actorCtx, a *actor, c act) actorEffect {
-			return func(ctx *actorCtx, _ *actor, c act) actorEffect {
-				ctx.StartTimer(name, time.Second, noting(s, time.Now(), name))
-				return ctx.Persist(line{name}).Reply(c.With(""))
+		start := func(name string) func(ctx *actorCtx, a *actor, c act) actorDecision {
+			return func(ctx *actorCtx, _ *actor, c act) actorDecision {
+				return ctx.StartTimer(name, time.Second, noting(s, time.Now(), name)).Persist(line{name}).Reply("")
 			}
 		}
 		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
@@ -81,11 +76,11 @@ func TestTimers(t *testing.T) {
 
 		// Timers outlive a refolding, and end when the entity stops.
 		began = time.Now()
-		with(func(ctx *actorCtx) { ctx.StartTicker("t", time.Second, noting(s, began, "t")) })
+		with(func(ctx *actorCtx) actorStep { return ctx.StartTicker("t", time.Second, noting(s, began, "t")) })
 		pass(1500 * time.Millisecond)
-		_, _ = s.ask(func(*actorCtx, *actor, act) actorEffect { panic("oops") })
+		_, _ = s.ask(func(*actorCtx, *actor, act) actorDecision { panic("oops") })
 		pass(time.Second)
-		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.Stop() }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.Stop() }))
 		pass(time.Minute)
 		s.expectNotes("t 1s", "t 2s")
 		if n := s.actors.Resident(); n != 0 {
@@ -99,14 +94,13 @@ func TestGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
-		start := func(work func(ctx context.Context) actorCommand) {
-			s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect {
-				ctx.Go(work)
-				return ctx.Persist(line{"started"}).Reply(c.With(""))
+		start := func(work func(ctx context.Context) eventsourcing.Message[actor]) {
+			s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision {
+				return ctx.Go(work).Persist(line{"started"}).Reply("")
 			})
 		}
 		release := make(chan struct{})
-		start(func(context.Context) actorCommand {
+		start(func(context.Context) eventsourcing.Message[actor] {
 			<-release
 			return act{f: say("finished")}
 		})
@@ -114,23 +108,23 @@ func TestGo(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		expect(t, s.mustAsk(recall), nil, "started finished")
-		start(func(context.Context) actorCommand { return nil })
-		start(func(context.Context) actorCommand { panic("oops") })
+		start(func(context.Context) eventsourcing.Message[actor] { return nil })
+		start(func(context.Context) eventsourcing.Message[actor] { panic("oops") })
 		synctest.Wait()
 		expect(t, s.mustAsk(recall), nil, "started finished started started")
 
 		// It starts the entity again, and is awaited by Close.
 		release = make(chan struct{})
-		start(func(ctx context.Context) actorCommand {
+		start(func(ctx context.Context) eventsourcing.Message[actor] {
 			<-ctx.Done()
 			s.note("ended by Close")
 			return act{f: say("nobody hears it")}
 		})
-		start(func(context.Context) actorCommand {
+		start(func(context.Context) eventsourcing.Message[actor] {
 			<-release
 			return act{f: say("again")}
 		})
-		s.mustAsk(request(func(ctx *actorCtx) actorEffect { return ctx.Stop() }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.Stop() }))
 		synctest.Wait()
 		if n := s.actors.Resident(); n != 0 {
 			t.Errorf("%d entities are in memory", n)
@@ -152,16 +146,15 @@ func TestReceiveTimeout(t *testing.T) {
 		s := newScene(t).listening().open()
 		defer s.close()
 		began := time.Now()
-		s.on(func(ctx *actorCtx, _ *actor, signal eventsourcing.Signal) actorEffect {
+		s.on(func(ctx *signalCtx, _ *actor, signal eventsourcing.Signal) signalEffect {
 			if signal == (eventsourcing.ReceiveTimeout{}) {
 				s.note("%v", time.Since(began))
 			}
-			return ctx.None()
+			return ctx.Effect
 		})
 		set := func(d time.Duration) {
-			s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect {
-				ctx.ReceiveTimeout(d)
-				return ctx.Reply(c.With(""))
+			s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision {
+				return ctx.ReceiveTimeout(d).Reply("")
 			})
 		}
 		set(10 * time.Second)
@@ -191,16 +184,15 @@ func TestTimeSteps(t *testing.T) {
 		s.open()
 		defer s.close()
 		began := time.Now()
-		s.on(func(ctx *actorCtx, _ *actor, signal eventsourcing.Signal) actorEffect {
+		s.on(func(ctx *signalCtx, _ *actor, signal eventsourcing.Signal) signalEffect {
 			if signal == (eventsourcing.ReceiveTimeout{}) {
 				s.note("%v, the wall says %v", time.Since(began), ctx.Now().Sub(began))
-				ctx.ReceiveTimeout(0)
+				return ctx.ReceiveTimeout(0)
 			}
-			return ctx.None()
+			return ctx.Effect
 		})
-		set := func(ctx *actorCtx, _ *actor, c act) actorEffect {
-			ctx.ReceiveTimeout(10 * time.Second)
-			return ctx.Reply(c.With(""))
+		set := func(ctx *actorCtx, _ *actor, c act) actorDecision {
+			return ctx.ReceiveTimeout(10 * time.Second).Reply("")
 		}
 		s.mustAsk(set)
 		off.Store(int64(-time.Hour))
@@ -225,49 +217,37 @@ func TestTimeSteps(t *testing.T) {
 	})
 }
 
-// timed has a state that ends by itself: each line "wait" sets a deadline of 10 s
-// after it, any other one takes it away.
-type timed struct {
-	listener
-	Until time.Time
-}
-
-// waiting sets a deadline.
+// waitUntil sets a deadline; each other event removes it.
 type waitUntil struct{ At time.Time }
 
 func (waitUntil) isActorEvent() {}
 
-func (w *timed) ApplyEvent(event actorEvent) {
-	w.Until = time.Time{}
-	if e, ok := event.(waitUntil); ok {
-		w.Until = e.At
-		return
-	}
-	w.actor.ApplyEvent(event)
-}
-
-func (w *timed) Deadline() time.Time { return w.Until }
-
 func newTimed(t *testing.T) *scene {
 	t.Helper()
-	s := newScene(t)
+	s := newScene(t).listening()
 	s.typ.Events = timedEvents()
-	s.typ.New = func(string) eventsourcing.Aggregate[actorCommand, actorEvent] {
-		return &timed{listener: listener{actor{scene: s}}}
+	s.typ.Apply = func(a *actor, event actorEvent) {
+		a.Until = time.Time{}
+		if e, ok := event.(waitUntil); ok {
+			a.Until = e.At
+			return
+		}
+		a.apply(event)
 	}
-	s.on(func(ctx *actorCtx, _ *actor, signal eventsourcing.Signal) actorEffect {
+	s.typ.Deadline = func(a *actor) time.Time { return a.Until }
+	s.on(func(ctx *signalCtx, _ *actor, signal eventsourcing.Signal) signalEffect {
 		if e, ok := signal.(eventsourcing.StateTimeout); ok {
 			s.note("due %v late", time.Since(e.Deadline))
 		}
-		return ctx.None()
+		return ctx.Effect
 	})
 	return s
 }
 
 // waitFor sets a deadline.
-func waitFor(d time.Duration) func(ctx *actorCtx, a *actor, c act) actorEffect {
-	return func(ctx *actorCtx, _ *actor, c act) actorEffect {
-		return ctx.Persist(waitUntil{ctx.Now().Add(d)}).Reply(c.With(""))
+func waitFor(d time.Duration) func(ctx *actorCtx, a *actor, c act) actorDecision {
+	return func(ctx *actorCtx, _ *actor, c act) actorDecision {
+		return ctx.Persist(waitUntil{ctx.Now().Add(d)}).Reply("")
 	}
 }
 
@@ -329,11 +309,11 @@ func TestDeadlineOfALostInstance(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := newTimed(t)
-				s.on(func(ctx *actorCtx, _ *actor, signal eventsourcing.Signal) actorEffect {
+				s.on(func(ctx *signalCtx, _ *actor, signal eventsourcing.Signal) signalEffect {
 					if _, ok := signal.(eventsourcing.StateTimeout); ok {
 						return ctx.Persist(line{"timed out"})
 					}
-					return ctx.None()
+					return ctx.Effect
 				})
 				s.open()
 				defer s.close()
@@ -356,8 +336,8 @@ func TestDeadlineUnderLoad(t *testing.T) {
 		s.open()
 		defer s.close()
 		until := time.Now().Add(time.Second)
-		again := func(ctx *actorCtx, _ *actor, c act) actorEffect {
-			return ctx.Persist(waitUntil{until}).Reply(c.With(""))
+		again := func(ctx *actorCtx, _ *actor, c act) actorDecision {
+			return ctx.Persist(waitUntil{until}).Reply("")
 		}
 		var waits []func() (string, error)
 		for range 400 {
@@ -386,12 +366,13 @@ func TestTimersEndWithTheirInstance(t *testing.T) {
 		s := newScene(t).open()
 		defer s.close()
 		began := time.Now()
-		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorEffect {
-			ctx.StartTimer("t", time.Minute, noting(s, began, "t"))
-			return ctx.Reply(c.With(""))
+		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision {
+			return ctx.StartTimer("t", time.Minute, noting(s, began, "t")).Reply("")
 		})
 		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall, Times: 2})
-		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorEffect { return ctx.Persist(line{"1"}).And(ctx.Stop()) })
+		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
+			return ctx.Persist(line{"1"}).And(ctx.Stop()).Reply("")
+		})
 		s.tell(say("2")) // still for this instance
 		synctest.Wait()
 		gate.Release()

@@ -21,17 +21,17 @@ func TestUnreturned(t *testing.T) {
 		s.cfg.Observer.Unreturned = func(i eventsourcing.UnreturnedInfo) {
 			s.note("%s %T %d", i.PersistenceID, i.Message, i.Effects)
 		}
-		s.on(func(ctx *actorCtx, _ *actor, signal eventsourcing.Signal) actorEffect {
+		s.on(func(ctx *signalCtx, _ *actor, signal eventsourcing.Signal) signalEffect {
 			if _, ok := signal.(eventsourcing.RecoveryCompleted); ok {
 				ctx.Persist(line{"lost"})
 			}
-			return ctx.None()
+			return ctx.Effect
 		})
 		s.open()
 		defer s.close()
-		run := func(want int, f func(ctx *actorCtx) actorEffect) {
+		run := func(want int, f func(ctx *actorCtx) actorStep) {
 			t.Helper()
-			if _, err := s.ask(func(ctx *actorCtx, _ *actor, c act) actorEffect { return f(ctx).Reply(c.With("")) }); err != nil {
+			if _, err := s.ask(func(ctx *actorCtx, _ *actor, c act) actorDecision { return f(ctx).Reply("") }); err != nil {
 				t.Error(err)
 			}
 			if want == 0 {
@@ -42,37 +42,36 @@ func TestUnreturned(t *testing.T) {
 		}
 		s.mustAsk(recall)
 		s.expectNotes("actor|1 eventsourcing.RecoveryCompleted 1")
-		run(0, func(ctx *actorCtx) actorEffect { return ctx.Persist(line{"1"}) })
-		run(0, func(ctx *actorCtx) actorEffect {
-			ctx.None()
+		run(0, func(ctx *actorCtx) actorStep { return ctx.Persist(line{"1"}) })
+		run(0, func(ctx *actorCtx) actorStep {
 			ctx.Persist()
 			ctx.Refuse(errNoLine)
 			ctx.Unhandled()
-			return ctx.Persist(line{"2"}).And(ctx.PersistAsync(line{"3"})).And(ctx.Defer((*actorCtx).None)).And(ctx.DeferAsync((*actorCtx).None))
+			return ctx.Persist(line{"2"}).And(ctx.PersistAsync(line{"3"})).And(ctx.Then(nothing)).And(ctx.ThenAsync(nothing))
 		})
-		run(0, func(ctx *actorCtx) actorEffect {
+		run(0, func(ctx *actorCtx) actorStep {
 			e := ctx.Persist(line{"4"})
 			return e.And(e)
 		})
-		run(1, func(ctx *actorCtx) actorEffect {
+		run(1, func(ctx *actorCtx) actorStep {
 			ctx.Persist(line{"lost"})
 			return ctx.Persist(line{"5"})
 		})
-		run(8, func(ctx *actorCtx) actorEffect {
+		run(8, func(ctx *actorCtx) actorStep {
 			ctx.PersistAsync(line{"lost"})
-			ctx.Defer((*actorCtx).None)
-			ctx.DeferAsync((*actorCtx).None)
+			ctx.Then(nothing)
+			ctx.ThenAsync(nothing)
 			ctx.SaveSnapshot()
 			ctx.DeleteSnapshots(snapshot.Latest())
 			ctx.DeleteEvents(eventsourcing.DeleteEvents{})
 			ctx.UnstashAll()
 			ctx.Passivate()
-			return ctx.None()
+			return ctx.Effect
 		})
-		run(1, func(ctx *actorCtx) actorEffect {
-			return ctx.Persist(line{"6"}).Then(func(ctx *actorCtx) actorEffect {
+		run(1, func(ctx *actorCtx) actorStep {
+			return ctx.Persist(line{"6"}).Then(func(ctx *actorCtx) actorStep {
 				ctx.Persist(line{"lost"})
-				return ctx.None()
+				return ctx.Effect
 			})
 		})
 		s.expectStored("1", "2", "3", "4", "4", "5", "6")

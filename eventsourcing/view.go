@@ -45,7 +45,7 @@ type View[E any] struct {
 // NewView returns a view on the entity of a type with this ID. Apply is called
 // for each event, in order and on one goroutine at a time; the view stops at an
 // event for which it fails, and tries that one again in the next update.
-func NewView[C, E any](rt *Runtime, typ Type[C, E], id string, opts ViewOptions, apply func(Viewed[E]) error) (*View[E], error) {
+func NewView[S, E any](rt *Runtime, typ Type[S, E], id string, opts ViewOptions, apply func(Viewed[E]) error) (*View[E], error) {
 	pid := journal.JoinID(typ.Name, id)
 	if err := checkIDs(id, pid); err != nil {
 		return nil, fmt.Errorf("view: %w", err)

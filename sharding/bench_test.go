@@ -223,7 +223,7 @@ func live(b *testing.B, n int) *ddata.Replicator {
 // BenchmarkAsk compares an ask on a local host with one through a region, for an entity that is here and for one that is not.
 func BenchmarkAsk(b *testing.B) {
 	network, journal := inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal()
-	var regions []*sharding.Region[diaryCommand]
+	var regions []*sharding.Region[diary]
 	for _, name := range []string{"a", "b"} {
 		self, err := identity.New(name)
 		if err != nil {
@@ -252,7 +252,7 @@ func BenchmarkAsk(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = rt.Close(context.Background()) })
-	local, err := eventsourcing.Host(rt, diaries("local"), eventsourcing.HostOptions{})
+	local, err := eventsourcing.Host(rt, diaries("local"))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func BenchmarkAsk(b *testing.B) {
 	}
 	for _, c := range []struct {
 		name string
-		ref  func(string) eventsourcing.Ref[diaryCommand]
+		ref  func(string) eventsourcing.Ref[diary]
 		ids  []string
 	}{{"host", local.Ref, ids(here)}, {"here", regions[0].Ref, ids(here)}, {"there", regions[0].Ref, ids(there)}} {
 		for _, callers := range []int{1, 64} {

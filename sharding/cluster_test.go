@@ -28,51 +28,48 @@ import (
 
 // A diary keeps what is written into it, in order.
 type (
-	diaryCommand interface {
-		eventsourcing.Target[diaryCommand]
-	}
-	diaryCtx    = eventsourcing.Context[diaryCommand, wrote]
-	diaryEffect = eventsourcing.Effect[diaryCommand, wrote]
+	diaryCtx[R any]      = eventsourcing.Context[diary, wrote, R]
+	diaryDecision[R any] = eventsourcing.Decision[diary, wrote, R]
 
 	// write is answered with where the diary is.
 	write struct {
-		eventsourcing.For[diaryCommand, page]
+		eventsourcing.Command[diary, page]
 		By string
 		N  int
 	}
 	// read is answered with all that By has written.
 	read struct {
-		eventsourcing.For[diaryCommand, []int]
+		eventsourcing.Command[diary, []int]
 		By string
 	}
 	// tear is refused.
 	tear struct {
-		eventsourcing.For[diaryCommand, page]
+		eventsourcing.Command[diary, page]
 	}
 	// ponder is answered later.
 	ponder struct {
-		eventsourcing.For[diaryCommand, page]
+		eventsourcing.Command[diary, page]
 		Stay bool // not at all
 	}
 	// remind writes later.
 	remind struct {
-		eventsourcing.For[diaryCommand, page]
+		eventsourcing.Command[diary, page]
 		After time.Duration
 	}
 	// perish ends the diary.
 	perish struct {
-		eventsourcing.For[diaryCommand, page]
+		eventsourcing.Command[diary, page]
 	}
 	// closeIt lets the diary leave memory.
 	closeIt struct {
-		eventsourcing.For[diaryCommand, page]
+		eventsourcing.Command[diary, page]
 	}
 	pondered struct {
-		eventsourcing.For[diaryCommand, page]
+		eventsourcing.Notice[diary]
 	}
 	// secret has no name.
 	secret struct {
-		eventsourcing.For[diaryCommand, page]
+		eventsourcing.Command[diary, page]
 	}
 	wrote struct {
 		By string
@@ -85,7 +82,7 @@ type (
 	diary struct {
 		node  string
 		pages []wrote
-		token eventsourcing.Token[diaryCommand]
+		token eventsourcing.Token[page]
 	}
 )
 
@@ -93,52 +90,61 @@ var errTear = eventsourcing.NewRefusal("diary/tear", "pages stay")
 
 func (d *diary) page() page { return page{d.node, len(d.pages)} }
 
-func (d *diary) HandleCommand(ctx *diaryCtx, cmd diaryCommand) diaryEffect {
-	switch c := cmd.(type) {
-	case write:
-		return ctx.Persist(wrote{c.By, c.N}).Reply(c.Answer(d.page))
-	case read:
-		var all []int
-		for _, p := range d.pages {
-			if p.By == c.By {
-				all = append(all, p.N)
-			}
-		}
-		return ctx.Reply(c.With(all))
-	case tear:
-		return ctx.Refuse(errTear)
-	case remind:
-		ctx.StartTimer("remind", c.After, write{By: "timer"})
-		return ctx.Reply(c.With(d.page()))
-	case perish:
-		return ctx.Stop().Reply(c.With(d.page()))
-	case closeIt:
-		return ctx.Passivate().Reply(c.With(d.page()))
-	case ponder:
-		if !c.Stay {
-			d.token = ctx.Token()
-			ctx.Go(func(ctx context.Context) diaryCommand {
-				time.Sleep(time.Second)
-				return pondered{}
-			})
-		}
-		return ctx.None().ReplyLater()
-	case pondered:
-		return ctx.None().Resolve(d.token, c.With(d.page()))
-	}
-	return ctx.Unhandled()
+func (d *diary) write(ctx *diaryCtx[page], c write) diaryDecision[page] {
+	return ctx.Persist(wrote{c.By, c.N}).ReplyFunc(d.page)
 }
 
-func (d *diary) ApplyEvent(e wrote) { d.pages = append(d.pages, e) }
+func (d *diary) read(ctx *diaryCtx[[]int], c read) diaryDecision[[]int] {
+	var all []int
+	for _, p := range d.pages {
+		if p.By == c.By {
+			all = append(all, p.N)
+		}
+	}
+	return ctx.Reply(all)
+}
 
-func diaries(node string) eventsourcing.Type[diaryCommand, wrote] {
-	return eventsourcing.Type[diaryCommand, wrote]{
+func (d *diary) tear(ctx *diaryCtx[page], _ tear) diaryDecision[page] { return ctx.Refuse(errTear) }
+
+func (d *diary) remind(ctx *diaryCtx[page], c remind) diaryDecision[page] {
+	return ctx.StartTimer("remind", c.After, write{By: "timer"}).Reply(d.page())
+}
+
+func (d *diary) perish(ctx *diaryCtx[page], _ perish) diaryDecision[page] {
+	return ctx.Stop().Reply(d.page())
+}
+
+func (d *diary) closeIt(ctx *diaryCtx[page], _ closeIt) diaryDecision[page] {
+	return ctx.Passivate().Reply(d.page())
+}
+
+func (d *diary) ponder(ctx *diaryCtx[page], c ponder) diaryDecision[page] {
+	if c.Stay {
+		return ctx.ReplyLater()
+	}
+	d.token = ctx.Token()
+	return ctx.Go(func(context.Context) eventsourcing.Message[diary] {
+		time.Sleep(time.Second)
+		return pondered{}
+	}).ReplyLater()
+}
+
+func (d *diary) pondered(ctx *diaryCtx[eventsourcing.None], _ pondered) eventsourcing.Effect[diary, wrote, eventsourcing.None] {
+	return ctx.Resolve(d.token.With(d.page()))
+}
+
+func (d *diary) apply(e wrote) { d.pages = append(d.pages, e) }
+
+func diaries(node string) eventsourcing.Type[diary, wrote] {
+	return eventsourcing.Type[diary, wrote]{
 		Name:   "diary",
-		New:    func(string) eventsourcing.Aggregate[diaryCommand, wrote] { return &diary{node: node} },
+		New:    func(string) *diary { return &diary{node: node} },
+		Apply:  (*diary).apply,
 		Events: codec.Types(codec.Name[wrote]("wrote")),
-		Commands: codec.Types(
-			codec.Name[write]("write"), codec.Name[read]("read"), codec.Name[tear]("tear"), codec.Name[ponder]("ponder"),
-			codec.Name[closeIt]("close"), codec.Name[perish]("perish"), codec.Name[remind]("remind"), codec.Name[pondered]("pondered"),
+		Commands: eventsourcing.Commands(
+			eventsourcing.On("write", (*diary).write), eventsourcing.On("read", (*diary).read), eventsourcing.On("tear", (*diary).tear),
+			eventsourcing.On("ponder", (*diary).ponder), eventsourcing.On("close", (*diary).closeIt), eventsourcing.On("perish", (*diary).perish),
+			eventsourcing.On("remind", (*diary).remind), eventsourcing.OnNotice("pondered", (*diary).pondered),
 		),
 	}
 }
@@ -165,7 +171,7 @@ type host struct {
 	*cluster.Node
 
 	rt     *eventsourcing.Runtime
-	region *sharding.Region[diaryCommand]
+	region *sharding.Region[diary]
 }
 
 // in runs a test in a bubble. All nodes are stopped at its end.
@@ -260,7 +266,7 @@ func (w *world) start(name string, roles ...string) *host {
 	h := w.join(name, roles...)
 	typ := diaries(name)
 	if made := w.made; made != nil {
-		typ.New = func(id string) eventsourcing.Aggregate[diaryCommand, wrote] {
+		typ.New = func(id string) *diary {
 			made(id)
 			return &diary{node: name}
 		}
@@ -303,7 +309,7 @@ func (w *world) up(hosts ...*host) {
 }
 
 // ask asks with a deadline of some time.
-func ask[R any](w *world, h *host, id string, command eventsourcing.Query[diaryCommand, R]) (R, error) {
+func ask[R any](w *world, h *host, id string, command eventsourcing.Request[diary, R]) (R, error) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/shardcore"
 )
 
@@ -105,7 +105,7 @@ type queuedCommand struct {
 	frame   *shardcore.Received
 	entity  string
 	body    []byte
-	message eventsourcing.Message // if decoded
+	message hosting.Message // if decoded
 	decoded bool
 }
 

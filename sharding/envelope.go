@@ -12,6 +12,7 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/wire"
 )
@@ -38,7 +39,7 @@ const (
 
 // envelope is a command of this node on its way through the machine.
 type envelope struct {
-	message eventsourcing.Message
+	message hosting.Message
 	encoded encodedCommand
 }
 
@@ -52,7 +53,7 @@ type encodedCommand struct {
 func (e *encodedCommand) isZero() bool { return e.manifest == "" }
 
 // encode encodes a command. The codec belongs to the application and may panic.
-func (s *shell) encode(m *eventsourcing.Message) (e encodedCommand, err error) {
+func (s *shell) encode(m *hosting.Message) (e encodedCommand, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%w: encode a %T: the codec panicked: %v", eventsourcing.ErrInvalid, m.Command(), p)
@@ -70,7 +71,7 @@ func (s *shell) encode(m *eventsourcing.Message) (e encodedCommand, err error) {
 
 // appendCommand returns the encoding of a command. The number identifies the reply; 0 means that no
 // caller waits.
-func (s *shell) appendCommand(m *eventsourcing.Message, e *encodedCommand, number uint64) []byte {
+func (s *shell) appendCommand(m *hosting.Message, e *encodedCommand, number uint64) []byte {
 	ctx := m.Context()
 	var trace []byte
 	if s.opts.Runtime != nil {
@@ -148,17 +149,17 @@ func decodeCommand(b []byte) (a incomingCommand, err error) {
 }
 
 // decodeMessage decodes a command for an entity. If that fails, the caller gets an error.
-func (s *shell) decodeMessage(id string, body []byte) (eventsourcing.Message, bool) {
+func (s *shell) decodeMessage(id string, body []byte) (hosting.Message, bool) {
 	a, err := decodeCommand(body)
 	if err != nil {
 		s.reportDropped(id, false, err)
-		return eventsourcing.Message{}, false
+		return hosting.Message{}, false
 	}
 	command, err := s.decodePayload(&a)
 	if err != nil {
 		s.reportDropped(id, a.replyTo.isSet(), err)
 		s.sendReply(a.replyTo, nil, err)
-		return eventsourcing.Message{}, false
+		return hosting.Message{}, false
 	}
 	ctx := s.traceContext(a.trace)
 	var deadline time.Time
@@ -167,9 +168,9 @@ func (s *shell) decodeMessage(id string, body []byte) (eventsourcing.Message, bo
 	}
 	to := a.replyTo
 	if !to.isSet() {
-		return eventsourcing.NewMessage(ctx, id, command, deadline, nil), true
+		return s.router.carrier.NewMessage(ctx, id, command, deadline, nil), true
 	}
-	return eventsourcing.NewMessage(ctx, id, command, deadline, func(value any, err error) { s.sendReply(to, value, err) }), true
+	return s.router.carrier.NewMessage(ctx, id, command, deadline, func(value any, err error) { s.sendReply(to, value, err) }), true
 }
 
 // traceContext returns the context of a command of another node.
@@ -212,8 +213,8 @@ func (s *shell) sendReply(a replyAddress, value any, err error) {
 		s.router.sendReply(a.node, append(replyHeader(a, formRefusal), byte(shardcore.HandedOff)), nil)
 		return
 	}
-	s.router.sendReply(a.node, s.router.replyCodec.Append(replyHeader(a, formReply), value, err), func(err error) []byte {
-		return s.router.replyCodec.Append(replyHeader(a, formReply), nil, fmt.Errorf("%w: cannot send the reply: %w", eventsourcing.ErrNoReply, err))
+	s.router.sendReply(a.node, s.router.carrier.AppendReply(replyHeader(a, formReply), value, err), func(err error) []byte {
+		return s.router.carrier.AppendReply(replyHeader(a, formReply), nil, fmt.Errorf("%w: cannot send the reply: %w", eventsourcing.ErrNoReply, err))
 	})
 }
 

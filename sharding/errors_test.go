@@ -19,7 +19,7 @@ func TestRefusalsSpeakForThemselves(t *testing.T) {
 		sharding.ErrHandOff: eventsourcing.ErrStopped, sharding.ErrNotHome: eventsourcing.ErrStopped, sharding.ErrStopped: eventsourcing.ErrStopped,
 		sharding.ErrNotSent: eventsourcing.ErrStopped, sharding.ErrAbandoned: eventsourcing.ErrStopped, sharding.ErrBuffersFull: eventsourcing.ErrStashFull,
 	} {
-		if !errors.Is(err, is) || !eventsourcing.NotDone(err) || eventsourcing.Code(err) != eventsourcing.Code(is) {
+		if !errors.Is(err, is) || !eventsourcing.NotDone(err) || eventsourcing.StatusOf(err).Code != eventsourcing.StatusOf(is).Code {
 			t.Errorf("%v does not match %v", err, is)
 		}
 		if strings.Contains(err.Error(), "eventsourcing") || !strings.HasPrefix(err.Error(), "sharding: ") {

@@ -22,7 +22,7 @@ import (
 type branch struct {
 	node   *cluster.Node
 	rt     *eventsourcing.Runtime
-	region *sharding.Region[Command]
+	region *sharding.Region[Account]
 }
 
 // openBranch starts a branch. All branches share the network and the journal.

@@ -17,11 +17,10 @@ import (
 )
 
 type (
-	Command interface{ eventsourcing.Target[Command] }
-	Event   interface{ isEvent() }
+	Event interface{ isEvent() }
 
 	Deposit struct { // is answered with the balance
-		eventsourcing.For[Command, int]
+		eventsourcing.Command[Account, int]
 		Amount int
 	}
 	Deposited struct{ Amount int }
@@ -30,26 +29,22 @@ type (
 
 func (Deposited) isEvent() {}
 
-func (a *Account) HandleCommand(ctx *eventsourcing.Context[Command, Event], cmd Command) eventsourcing.Effect[Command, Event] {
-	switch c := cmd.(type) {
-	case Deposit:
-		return ctx.Persist(Deposited{c.Amount}).Reply(c.Answer(func() int { return a.Balance }))
-	}
-	return ctx.Unhandled()
+func (a *Account) deposit(ctx *eventsourcing.Context[Account, Event, int], c Deposit) eventsourcing.Decision[Account, Event, int] {
+	return ctx.Persist(Deposited{c.Amount}).ReplyFunc(func() int { return a.Balance })
 }
 
-func (a *Account) ApplyEvent(event Event) {
+func (a *Account) apply(event Event) {
 	if e, ok := event.(Deposited); ok {
 		a.Balance += e.Amount
 	}
 }
 
-func AccountType() eventsourcing.Type[Command, Event] {
-	return eventsourcing.Type[Command, Event]{
+func AccountType() eventsourcing.Type[Account, Event] {
+	return eventsourcing.Type[Account, Event]{
 		Name:     "account",
-		New:      func(string) eventsourcing.Aggregate[Command, Event] { return &Account{} },
+		Commands: eventsourcing.Commands(eventsourcing.On("deposit", (*Account).deposit)),
+		Apply:    (*Account).apply,
 		Events:   codec.Types(codec.Name[Deposited]("deposited")),
-		Commands: codec.Types(codec.Name[Deposit]("deposit")),
 	}
 }
 
@@ -57,7 +52,7 @@ func AccountType() eventsourcing.Type[Command, Event] {
 func Example() {
 	ctx := context.Background()
 	network, journal := inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal() // plugins/nats and plugins/postgres connect processes
-	var regions []*sharding.Region[Command]
+	var regions []*sharding.Region[Account]
 	for _, name := range []string{"a:1", "b:1", "c:1"} {
 		self, err := identity.New(name)
 		if err != nil {

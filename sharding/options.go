@@ -152,8 +152,8 @@ func (o *Options) validate(proxy bool) error {
 	if o.State == nil && !proxy {
 		fail("State is missing: JournalState or ReplicatedState")
 	}
-	if o.Host.Route != nil || o.Host.Gone != nil || o.Host.Busy != nil || o.Host.Killed != nil || o.Host.PassivateAfter != 0 {
-		fail("Host: Route, Gone, Busy, Killed or PassivateAfter is set, they are not for entities of a cluster: see Options.Passivation")
+	if o.Host.PassivateAfter != 0 {
+		fail("Host: PassivateAfter is set, it is not for entities of a cluster: see Options.Passivation")
 	}
 	if o.Shards < 1 || o.Shards > coordinator.MaxShards {
 		fail("Shards is %d, it must be from 1 to %d", o.Shards, coordinator.MaxShards)

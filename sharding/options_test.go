@@ -79,7 +79,7 @@ func TestSettingsThatMayDiffer(t *testing.T) {
 		w.up(a)
 		b := w.join("b")
 		var err error
-		b.region, err = sharding.StartProxy(w.Context(), b.Node, diaries("b"), sharding.Options{Role: "library", BufferSize: 10, HandOffTimeout: time.Hour, MinMembers: 3})
+		b.region, err = sharding.StartProxy(w.Context(), b.Node, diaries("b").Protocol(), sharding.Options{Role: "library", BufferSize: 10, HandOffTimeout: time.Hour, MinMembers: 3})
 		w.must(err)
 		w.must(b.region.AwaitReady(w.Context()))
 		if s, err := b.region.State(w.Context()); err != nil || s.Mismatch != nil {

@@ -14,16 +14,18 @@ import (
 	"sync/atomic"
 
 	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/singleton"
 )
 
 // Region is the access of a node to the entities of a type. It hosts the share of the shards that
 // the coordinator allocates to the node. Its methods are safe for concurrent use.
-type Region[C any] struct {
+type Region[S any] struct {
 	shell *shell
-	ref   func(id string) eventsourcing.Ref[C]
+	ref   func(id string) eventsourcing.Ref[S]
 }
 
 // Start starts a region: the node hosts entities of a type together with all other nodes that start
@@ -34,18 +36,17 @@ type Region[C any] struct {
 // regions first, without loss if other regions exist and cluster.PhaseStopRegions is long enough.
 // The error matches ErrInvalid or cluster.ErrShuttingDown, or is that of ctx if it had already
 // ended.
-func Start[C, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.Type[C, E], opts Options) (*Region[C], error) {
+func Start[S, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.Type[S, E], opts Options) (*Region[S], error) {
 	if node != nil && opts.Role != "" && !slices.Contains(node.Roles(), opts.Role) {
-		return StartProxy(ctx, node, typ, opts)
+		return StartProxy(ctx, node, typ.Protocol(), opts)
 	}
-	var entities *eventsourcing.Entities[C, E]
-	r, err := start(ctx, node, typ, opts, false, func(s *shell, r *Region[C]) (err error) {
-		host := s.opts.Host
-		host.Route, host.Gone, host.Busy, host.Killed = s.route, s.entityGone, s.entityBusy, ErrHandOff
-		if entities, err = eventsourcing.Host(s.opts.Runtime, typ, host); err != nil {
+	r, err := start(ctx, node, typ.Protocol(), opts, false, func(s *shell, r *Region[S]) error {
+		hooks := hosting.Hooks{Route: s.route, Gone: s.entityGone, Busy: s.entityBusy, Killed: ErrHandOff}
+		local, host, err := eventsourcing.HostSharded(s.opts.Runtime, typ, s.opts.Host, hooks)
+		if err != nil {
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
-		s.entities, r.ref = entities, entities.Ref
+		s.entities, r.ref = host, local.Ref
 		return nil
 	})
 	if err != nil {
@@ -58,26 +59,26 @@ func Start[C, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.
 // must start a region, because the oldest of these nodes runs the coordinator; without a role that
 // is every node. The error matches ErrInvalid then. Options.State is ignored. Options.Runtime is
 // optional and propagates the trace context.
-func StartProxy[C, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.Type[C, E], opts Options) (*Region[C], error) {
+func StartProxy[S any](ctx context.Context, node *cluster.Node, protocol eventsourcing.Protocol[S], opts Options) (*Region[S], error) {
 	if node != nil && (opts.Role == "" || slices.Contains(node.Roles(), opts.Role)) {
 		return nil, fmt.Errorf(
-			"sharding: start a proxy of type %q: %w: a node that may host the type needs Start, not a proxy: set Options.Role to what this node lacks", typ.Name, ErrInvalid)
+			"sharding: start a proxy of type %q: %w: a node that may host the type needs Start, not a proxy: set Options.Role to what this node lacks", protocol.Name, ErrInvalid)
 	}
-	r, err := start(ctx, node, typ, opts, true, func(s *shell, r *Region[C]) error {
-		r.ref = eventsourcing.NewRoute[C](typ.Name, s.route).Ref
+	r, err := start(ctx, node, protocol, opts, true, func(s *shell, r *Region[S]) error {
+		r.ref = eventsourcing.RemoteRefs[S](protocol.Name, s.route)
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("sharding: start a proxy of type %q: %w", typ.Name, err)
+		return nil, fmt.Errorf("sharding: start a proxy of type %q: %w", protocol.Name, err)
 	}
 	return r, nil
 }
 
 // start starts a region or a proxy. The argument host creates the entities and the function of
 // Region.Ref.
-func start[C, E any](
-	ctx context.Context, node *cluster.Node, typ eventsourcing.Type[C, E], opts Options, proxy bool, host func(*shell, *Region[C]) error,
-) (*Region[C], error) {
+func start[S any](
+	ctx context.Context, node *cluster.Node, typ eventsourcing.Protocol[S], opts Options, proxy bool, host func(*shell, *Region[S]) error,
+) (*Region[S], error) {
 	if node == nil {
 		return nil, fmt.Errorf("%w: nil node", ErrInvalid)
 	}
@@ -86,7 +87,7 @@ func start[C, E any](
 	}
 	opts = opts.withDefaults(node)
 	err := opts.validate(proxy)
-	if typ.Commands == nil {
+	if !hasNames(typ.Commands) {
 		err = errors.Join(err, errors.New("Type.Commands is missing: it names the commands that travel between nodes"))
 	} else if bad := typ.Commands.Err(); bad != nil {
 		err = errors.Join(err, fmt.Errorf("Type.Commands: %w", bad))
@@ -107,7 +108,7 @@ func start[C, E any](
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	r := &Region[C]{shell: s}
+	r := &Region[S]{shell: s}
 	if err := s.launch(ctx, func() error { return host(s, r) }, r); err != nil {
 		return nil, err
 	}
@@ -117,7 +118,7 @@ func start[C, E any](
 
 // RegionOf returns the region or proxy of a type that runs on a node. The error matches ErrInvalid
 // if there is none, or if its commands do not have type C.
-func RegionOf[C any](node *cluster.Node, typ string) (*Region[C], error) {
+func RegionOf[S any](node *cluster.Node, typ string) (*Region[S], error) {
 	if node == nil {
 		return nil, fmt.Errorf("%w: region of type %q: nil node", ErrInvalid, typ)
 	}
@@ -126,7 +127,7 @@ func RegionOf[C any](node *cluster.Node, typ string) (*Region[C], error) {
 	found := b.regions[typ]
 	b.mu.RUnlock()
 	switch r := found.(type) {
-	case *Region[C]:
+	case *Region[S]:
 		return r, nil
 	case nil:
 		return nil, fmt.Errorf("%w: region of type %q: none was started on %v", ErrInvalid, typ, node.Self())
@@ -139,11 +140,11 @@ func RegionOf[C any](node *cluster.Node, typ string) (*Region[C], error) {
 // journal.MaxIDLength bytes, which is checked when a command is sent.
 //
 // An Ask should have a deadline: a command or a reply that the network loses is not sent again.
-func (r *Region[C]) Ref(id string) eventsourcing.Ref[C] { return r.ref(id) }
+func (r *Region[S]) Ref(id string) eventsourcing.Ref[S] { return r.ref(id) }
 
 // ShardOf returns the shard of an entity. The error matches ErrInvalid if Options.ShardOf returns
 // an invalid number or panics.
-func (r *Region[C]) ShardOf(id string) (Shard, error) {
+func (r *Region[S]) ShardOf(id string) (Shard, error) {
 	n, err := r.shell.shardOf(id)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrInvalid, err)
@@ -153,7 +154,7 @@ func (r *Region[C]) ShardOf(id string) (Shard, error) {
 
 // AwaitReady waits until the region is registered with a coordinator, so that entities can be
 // reached. The error is that of ctx, or matches ErrMismatch, or ErrStopped, which takes precedence.
-func (r *Region[C]) AwaitReady(ctx context.Context) error {
+func (r *Region[S]) AwaitReady(ctx context.Context) error {
 	select {
 	case <-r.shell.ready:
 	case <-r.shell.refusal:
@@ -174,7 +175,7 @@ func (r *Region[C]) AwaitReady(ctx context.Context) error {
 
 // Ready reports whether the region has ever been registered with a coordinator, for a readiness
 // probe. It stays true.
-func (r *Region[C]) Ready() bool { return isClosed(r.shell.ready) }
+func (r *Region[S]) Ready() bool { return isClosed(r.shell.ready) }
 
 func isClosed(c <-chan struct{}) bool {
 	select {
@@ -186,7 +187,7 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // Done is closed when the region has ended.
-func (r *Region[C]) Done() <-chan struct{} { return r.shell.done }
+func (r *Region[S]) Done() <-chan struct{} { return r.shell.done }
 
 // State is the state of a region or a proxy on a node.
 type State struct {
@@ -222,7 +223,7 @@ type ShardState struct {
 }
 
 // State returns the state of the region. The error is that of ctx, or ErrStopped.
-func (r *Region[C]) State(ctx context.Context) (state State, err error) {
+func (r *Region[S]) State(ctx context.Context) (state State, err error) {
 	s := r.shell
 	err = s.call(ctx, func() {
 		m := s.machine
@@ -246,7 +247,7 @@ func (r *Region[C]) State(ctx context.Context) (state State, err error) {
 
 // Home returns the home of a shard, if this node has learned it. The error is that of ctx, or
 // ErrStopped.
-func (r *Region[C]) Home(ctx context.Context, shard Shard) (home identity.Node, known bool, err error) {
+func (r *Region[S]) Home(ctx context.Context, shard Shard) (home identity.Node, known bool, err error) {
 	if err = r.shell.call(ctx, func() { home, known = r.shell.machine.Home(shard) }); err != nil {
 		err = fmt.Errorf("sharding: home of shard %d of type %q: %w", shard, r.shell.name, err)
 	}
@@ -276,4 +277,15 @@ func (s *shell) call(ctx context.Context, f func()) error {
 		<-called
 		return nil
 	}
+}
+
+// hasNames reports whether a command has a name on the wire, or the registry is faulty.
+func hasNames(commands *codec.Registry) bool {
+	if commands.Err() != nil {
+		return true
+	}
+	for range commands.GoTypes() {
+		return true
+	}
+	return false
 }

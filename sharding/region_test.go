@@ -130,7 +130,7 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 			for d := range 10 {
 				id := "d" + strconv.Itoa(d)
 				_, err := ask(w, all[0], id, tear{})
-				if !errors.Is(err, errTear) || eventsourcing.Code(err) != "diary/tear" {
+				if !errors.Is(err, errTear) || eventsourcing.StatusOf(err).Code != "diary/tear" {
 					w.Errorf("%s: %v", id, err)
 				}
 				_, err = ask(w, all[0], id, ponder{})
@@ -166,7 +166,7 @@ func TestProxies(t *testing.T) {
 		all := []*host{w.start("a", "library"), w.start("b", "library"), w.start("c")}
 		d := w.join("d")
 		var err error
-		d.region, err = sharding.StartProxy(w.Context(), d.Node, diaries("d"), sharding.Options{Role: "library", Shards: 10})
+		d.region, err = sharding.StartProxy(w.Context(), d.Node, diaries("d").Protocol(), sharding.Options{Role: "library", Shards: 10})
 		w.must(err)
 		all = append(all, d)
 		w.up(all...)
@@ -174,7 +174,7 @@ func TestProxies(t *testing.T) {
 		if where["a"] == 0 || where["b"] == 0 || len(where) != 2 {
 			w.Errorf("all is on %v", where)
 		}
-		if r, err := sharding.RegionOf[diaryCommand](d.Node, "diary"); err != nil || r != d.region {
+		if r, err := sharding.RegionOf[diary](d.Node, "diary"); err != nil || r != d.region {
 			w.Errorf("the proxy is %v: %v", r, err)
 		}
 		if _, err := sharding.RegionOf[string](d.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
@@ -285,11 +285,11 @@ func TestStartInvalid(t *testing.T) {
 			}
 		}
 		for _, role := range []string{"", "library"} {
-			if _, err := sharding.StartProxy(w.Context(), a.Node, diaries("a"), sharding.Options{Role: role}); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "needs Start") {
+			if _, err := sharding.StartProxy(w.Context(), a.Node, diaries("a").Protocol(), sharding.Options{Role: role}); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "needs Start") {
 				w.Errorf("a proxy with the role %q on a node that has it: %v", role, err)
 			}
 		}
-		if _, err := sharding.RegionOf[diaryCommand](a.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
+		if _, err := sharding.RegionOf[diary](a.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
 			w.Errorf("no region: %v", err)
 		}
 		_, err := sharding.Start(w.Context(), a.Node, diaries("a"), w.opts(a))

@@ -13,6 +13,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/transport"
@@ -26,9 +27,9 @@ const (
 
 // router dispatches the messages of a node to its regions. There is one for each node.
 type router struct {
-	node       *cluster.Node
-	asks       askTable
-	replyCodec eventsourcing.AnswerCodec
+	node    *cluster.Node
+	asks    askTable
+	carrier hosting.Carrier
 
 	mu            sync.RWMutex
 	reserved      map[string]*shell // running and starting shells
@@ -44,7 +45,7 @@ type routerKey struct{}
 // routerOf returns the router of a node.
 func routerOf(node *cluster.Node) *router {
 	b, _ := node.Attached(routerKey{}, func() any {
-		b := &router{node: node, reserved: map[string]*shell{}, shells: map[string]*shell{}, regions: map[string]any{}}
+		b := &router{node: node, carrier: eventsourcing.NewCarrier(), reserved: map[string]*shell{}, shells: map[string]*shell{}, regions: map[string]any{}}
 		t := node.Transport()
 		t.Handle(transport.Kind(shardcore.KindCoordinator), b.receiveCoordinatorMessage)
 		t.Handle(transport.Kind(shardcore.KindRegion), b.receiveRegionFrame)
@@ -159,7 +160,7 @@ func (s *shell) receiveCommand(ctx context.Context, m transport.Message, p *regi
 		s.reportDropped(p.Entity, s.sendRefusal(p.Body, shardcore.NoShard), fmt.Errorf("%v sent it to shard %d: the nodes have different settings", m.From, p.Shard))
 		return
 	}
-	g, message, opened := &s.paths[n], eventsourcing.Message{}, false
+	g, message, opened := &s.paths[n], hosting.Message{}, false
 	if g.decodeFirst.Load() {
 		if message, opened = s.decodeMessage(p.Entity, p.Body); !opened || s.deliverDirect(g, message) { //nolint:contextcheck // a command has the context that came with it
 			return
@@ -178,7 +179,7 @@ func (s *shell) receiveCommand(ctx context.Context, m transport.Message, p *regi
 
 // deliverDirect passes a command of another node to its entity without the loop. It returns false
 // if the fast path does not accept the command.
-func (s *shell) deliverDirect(g *fastPath, m eventsourcing.Message) bool {
+func (s *shell) deliverDirect(g *fastPath, m hosting.Message) bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	at, found := g.Entity(m.ID(), false)
@@ -191,7 +192,7 @@ func (s *shell) deliverDirect(g *fastPath, m eventsourcing.Message) bool {
 }
 
 // deliver passes a command to its entity. If that fails, the caller gets the error.
-func (s *shell) deliver(m eventsourcing.Message) {
+func (s *shell) deliver(m hosting.Message) {
 	if err := s.entities.Deliver(m); err != nil {
 		s.reportDropped(m.ID(), m.Asked(), err)
 		m.Answer(nil, err)
@@ -213,7 +214,7 @@ type askStripe struct {
 
 // pendingAsk is an ask without a reply.
 type pendingAsk struct {
-	message eventsourcing.Message
+	message hosting.Message
 	shell   *shell
 	to      identity.Node
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/journal"
@@ -41,7 +42,7 @@ func (s *shell) shardOf(id string) (n Shard, err error) {
 }
 
 // route sends a command of this node. It does not block.
-func (s *shell) route(m eventsourcing.Message) error {
+func (s *shell) route(m hosting.Message) error {
 	id := m.ID()
 	if n := len(s.name) + 1 + len(id); n > journal.MaxIDLength { // checked here, before the ID is stored as remembered
 		return fmt.Errorf("%w: entity ID and type name have %d bytes together, at most %d are allowed", eventsourcing.ErrInvalid, n, journal.MaxIDLength)
@@ -77,7 +78,7 @@ func (s *shell) route(m eventsourcing.Message) error {
 }
 
 // forwardCommand sends a command to the home of its shard without the loop.
-func (s *shell) forwardCommand(to identity.Node, n Shard, m eventsourcing.Message, e *encodedCommand) error {
+func (s *shell) forwardCommand(to identity.Node, n Shard, m hosting.Message, e *encodedCommand) error {
 	if !m.Take() {
 		return nil // the caller has given up
 	}
@@ -87,7 +88,7 @@ func (s *shell) forwardCommand(to identity.Node, n Shard, m eventsourcing.Messag
 }
 
 // registerAsk returns the number that identifies the reply to a command, 0 if no caller waits.
-func (s *shell) registerAsk(to identity.Node, m *eventsourcing.Message) uint64 {
+func (s *shell) registerAsk(to identity.Node, m *hosting.Message) uint64 {
 	if !m.Asked() {
 		return 0
 	}
@@ -95,7 +96,7 @@ func (s *shell) registerAsk(to identity.Node, m *eventsourcing.Message) uint64 {
 }
 
 // sendPacket sends an encoded command. It returns an error if the command was not sent.
-func (s *shell) sendPacket(to identity.Node, frame []byte, number uint64, m *eventsourcing.Message) error {
+func (s *shell) sendPacket(to identity.Node, frame []byte, number uint64, m *hosting.Message) error {
 	err := s.node.Transport().Send(to, transport.Data, transport.Kind(shardcore.KindRegion), frame)
 	if err == nil {
 		return nil

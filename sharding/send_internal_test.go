@@ -20,7 +20,7 @@ func TestGivenUp(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	own := func(ctx context.Context, answered func(any, error)) shardcore.Message {
-		return shardcore.Message{Local: &envelope{message: eventsourcing.NewMessage(ctx, "x", nil, time.Time{}, answered)}}
+		return shardcore.Message{Local: &envelope{message: eventsourcing.NewCarrier().NewMessage(ctx, "x", nil, time.Time{}, answered)}}
 	}
 	answered := func(any, error) {}
 	asker := append(wire.AppendNode(nil, identity.Node{Name: "b", UID: 7}), 5)

@@ -15,22 +15,11 @@ import (
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/codec"
-	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore"
 )
-
-// entityHost is the part of eventsourcing.Entities that a shell uses. It does not depend on the
-// types of commands and events.
-type entityHost interface {
-	Deliver(m eventsourcing.Message) error
-	Rouse(id string, done func(error)) error
-	Passivate(id string) bool
-	Drain(id string) bool
-	Kill(id string) bool
-	InMemory(id string) bool
-}
 
 // shell drives the shardcore.Machine of an entity type on a node: it owns the loop, the timer, and
 // the access to the transport, the stores and the entities.
@@ -42,7 +31,7 @@ type shell struct {
 	name          string
 	opts          Options
 	commands      *codec.Registry
-	entities      entityHost // nil on a proxy
+	entities      hosting.Host // nil on a proxy
 	store         CoordinatorStore
 	rememberStore RememberStore // nil if entities are not remembered
 	log           *slog.Logger

@@ -27,7 +27,7 @@ func TestStartAgain(t *testing.T) {
 			w.Errorf("with a context that has ended: %v", err)
 		}
 		proxy := sharding.Options{Role: "other"}
-		if _, err := sharding.StartProxy(ended, a.Node, diaries("a"), proxy); !errors.Is(err, context.Canceled) {
+		if _, err := sharding.StartProxy(ended, a.Node, diaries("a").Protocol(), proxy); !errors.Is(err, context.Canceled) {
 			w.Errorf("a proxy with a context that has ended: %v", err)
 		}
 		var err error
@@ -46,9 +46,9 @@ func TestARegionIsFoundWhenItIsComplete(t *testing.T) {
 		a := w.join("a")
 		w.up(a)
 		typ, looked := diaries("a"), 0
-		typ.New = func(string) eventsourcing.Aggregate[diaryCommand, wrote] { // Start calls it as well
+		typ.New = func(string) *diary { // Start calls it as well
 			if looked++; looked == 1 {
-				if r, err := sharding.RegionOf[diaryCommand](a.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
+				if r, err := sharding.RegionOf[diary](a.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
 					w.Errorf("there is %v: %v", r, err)
 				}
 				if _, err := sharding.Start(w.Context(), a.Node, diaries("a"), w.opts(a)); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "already has a region") {
@@ -59,7 +59,7 @@ func TestARegionIsFoundWhenItIsComplete(t *testing.T) {
 		}
 		r, err := sharding.Start(w.Context(), a.Node, typ, w.opts(a))
 		w.must(err)
-		if found, err := sharding.RegionOf[diaryCommand](a.Node, "diary"); err != nil || found != r || looked == 0 {
+		if found, err := sharding.RegionOf[diary](a.Node, "diary"); err != nil || found != r || looked == 0 {
 			w.Errorf("%v, not %v: %v", found, r, err)
 		}
 	})
@@ -90,15 +90,15 @@ func TestWhatCantBeStarted(t *testing.T) {
 	in(t, func(w *world) {
 		a := w.join("a")
 		w.up(a)
-		for want, change := range map[string]func(*sharding.Options, *eventsourcing.Type[diaryCommand, wrote]){
-			"HostOptions.MaxPending":           func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.Host.MaxPending = -1 },
-			"Options.State: returned no store": func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.State = bare{} },
-			"Options.State: panic":             func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.State = bare{panics: true} },
-			"Options.Remember: returned":       func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.Remember = bare{} },
-			"Options.Remember: panic":          func(o *sharding.Options, _ *eventsourcing.Type[diaryCommand, wrote]) { o.Remember = bare{panics: true} },
-			"Type.New is missing":              func(_ *sharding.Options, typ *eventsourcing.Type[diaryCommand, wrote]) { typ.New = nil },
-			`: Type.Name: "a|b" is blank`:      func(_ *sharding.Options, typ *eventsourcing.Type[diaryCommand, wrote]) { typ.Name = "a|b" },
-			"Type.Name has 247 bytes, at most": func(_ *sharding.Options, typ *eventsourcing.Type[diaryCommand, wrote]) {
+		for want, change := range map[string]func(*sharding.Options, *eventsourcing.Type[diary, wrote]){
+			"HostOptions.MaxPending":           func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Host.MaxPending = -1 },
+			"Options.State: returned no store": func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.State = bare{} },
+			"Options.State: panic":             func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.State = bare{panics: true} },
+			"Options.Remember: returned":       func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Remember = bare{} },
+			"Options.Remember: panic":          func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Remember = bare{panics: true} },
+			"Type.Apply is missing":            func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) { typ.Apply = nil },
+			`: Type.Name: "a|b" is blank`:      func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) { typ.Name = "a|b" },
+			"Type.Name has 247 bytes, at most": func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) {
 				typ.Name = strings.Repeat("x", 247)
 			},
 		} {

@@ -25,34 +25,28 @@ import (
 
 // A tally counts how often it was asked.
 type (
-	tallyCommand interface {
-		eventsourcing.Target[tallyCommand]
-	}
 	count struct {
-		eventsourcing.For[tallyCommand, int]
+		eventsourcing.Command[tally, int]
 	}
 	counted struct{ By int }
 	tally   struct{ n int }
 )
 
-func (t *tally) HandleCommand(ctx *eventsourcing.Context[tallyCommand, counted], cmd tallyCommand) eventsourcing.Effect[tallyCommand, counted] {
-	if c, ok := cmd.(count); ok {
-		return ctx.Persist(counted{1}).Reply(c.Answer(func() int { return t.n }))
-	}
-	return ctx.Unhandled()
+func (t *tally) count(ctx *eventsourcing.Context[tally, counted, int], _ count) eventsourcing.Decision[tally, counted, int] {
+	return ctx.Persist(counted{1}).ReplyFunc(func() int { return t.n })
 }
 
-func (t *tally) ApplyEvent(e counted) { t.n += e.By }
+func (t *tally) apply(e counted) { t.n += e.By }
 
-func tallies(name string) eventsourcing.Type[tallyCommand, counted] {
-	return eventsourcing.Type[tallyCommand, counted]{
-		Name: name, New: func(string) eventsourcing.Aggregate[tallyCommand, counted] { return &tally{} },
-		Events: codec.Types(codec.Name[counted]("counted")), Commands: codec.Types(codec.Name[count]("count")),
+func tallies(name string) eventsourcing.Type[tally, counted] {
+	return eventsourcing.Type[tally, counted]{
+		Name: name, Apply: (*tally).apply, Events: codec.Types(codec.Name[counted]("counted")),
+		Commands: eventsourcing.Commands(eventsourcing.On("count", (*tally).count)),
 	}
 }
 
 // region lets a node host tallies.
-func (l *lab) region(n *cluster.Node, j *inmem.Journal, name string, opts sharding.Options) *sharding.Region[tallyCommand] {
+func (l *lab) region(n *cluster.Node, j *inmem.Journal, name string, opts sharding.Options) *sharding.Region[tally] {
 	l.t.Helper()
 	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(j, nil)})
 	if err != nil {
@@ -144,7 +138,7 @@ func TestShardsCommand(t *testing.T) {
 	l.wantShards(0, []string{"entities", "--limit", "1", "--json"}, `^{"type":"account","shard":\d+,"node":"b","entities":\d+}\n.*there are more`)
 	l.wantShards(2, []string{"entities", "12"}, `^refold: there is no shard 12: "account" has 12`)
 
-	var rc *sharding.Region[tallyCommand]
+	var rc *sharding.Region[tally]
 	for _, n := range []*cluster.Node{a, b, c} { // the oldest has the coordinator
 		rc = l.region(n, j, "loan", sharding.Options{Shards: 3, RetryInterval: 200 * time.Millisecond})
 	}

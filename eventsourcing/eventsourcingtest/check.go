@@ -14,22 +14,16 @@ import (
 )
 
 // stateCodec encodes states, to compare them.
-type stateCodec[C, E any] struct {
-	typ   eventsourcing.Type[C, E]
+type stateCodec[S, E any] struct {
+	typ   eventsourcing.Type[S, E]
 	id    string
 	plain bool // it has no encoding, so values are compared
 }
 
-func newStateCodec[C, E any](typ eventsourcing.Type[C, E], id string) stateCodec[C, E] {
-	c := stateCodec[C, E]{typ: typ, id: id}
-	if typ.New == nil {
-		return c
-	}
-	state := typ.New(id)
-	_, self := state.(eventsourcing.Snapshotter)
-	_, adapts := state.(eventsourcing.SnapshotAdapter)
-	if !self && !adapts {
-		_, err := codec.NewState(reflect.TypeOf(state))
+func newStateCodec[S, E any](typ eventsourcing.Type[S, E], id string) stateCodec[S, E] {
+	c := stateCodec[S, E]{typ: typ, id: id}
+	if typ.Snapshots.State == nil {
+		_, err := codec.NewState(reflect.TypeFor[*S]())
 		c.plain = err != nil
 	}
 	return c
@@ -39,7 +33,7 @@ var errNoEncoding = errors.New("the state has no encoding")
 
 // encode returns a state as a snapshot holds it: its manifest, a line feed, and
 // its payload.
-func (c stateCodec[C, E]) encode(state eventsourcing.Aggregate[C, E]) ([]byte, error) {
+func (c stateCodec[S, E]) encode(state *S) ([]byte, error) {
 	if c.plain {
 		return nil, errNoEncoding
 	}
@@ -50,46 +44,46 @@ func (c stateCodec[C, E]) encode(state eventsourcing.Aggregate[C, E]) ([]byte, e
 	return append([]byte(manifest+"\n"), payload...), nil
 }
 
-func (c stateCodec[C, E]) decode(data []byte) (eventsourcing.Aggregate[C, E], error) {
+func (c stateCodec[S, E]) decode(data []byte) (*S, error) {
 	manifest, payload, _ := bytes.Cut(data, []byte("\n"))
 	return eventsourcing.DecodeState(c.typ, c.id, string(manifest), payload)
 }
 
 // image is a state that can be compared: its encoding, or itself.
-type image[C, E any] struct {
+type image[S any] struct {
 	encoded []byte
-	state   eventsourcing.Aggregate[C, E] // if it has no encoding
+	state   *S // if it has no encoding
 }
 
-func (k *Kit[C, E]) image(state eventsourcing.Aggregate[C, E]) image[C, E] {
+func (k *Kit[S, E]) image(state *S) image[S] {
 	k.t.Helper()
 	encoded, err := k.codec.encode(state)
 	switch {
 	case errors.Is(err, errNoEncoding):
-		return image[C, E]{state: state}
+		return image[S]{state: state}
 	case err != nil:
 		k.t.Errorf("the state can't be encoded: %v", err)
 	}
-	return image[C, E]{encoded: encoded}
+	return image[S]{encoded: encoded}
 }
 
 // live is the state of the running entity.
-func (k *Kit[C, E]) live() (seen image[C, E]) {
+func (k *Kit[S, E]) live() (seen image[S]) {
 	k.t.Helper()
-	k.look(func(state eventsourcing.Aggregate[C, E]) { seen = k.image(state) })
+	k.look(func(state *S) { seen = k.image(state) })
 	return seen
 }
 
-func (k *Kit[C, E]) look(f func(eventsourcing.Aggregate[C, E])) {
+func (k *Kit[S, E]) look(f func(*S)) {
 	k.t.Helper()
-	err := k.entities.Inspect(context.Background(), k.cfg.ID, func(state eventsourcing.Aggregate[C, E], _ uint64) { f(state) })
+	err := k.entities.Inspect(context.Background(), k.cfg.ID, func(state *S, _ uint64) { f(state) })
 	if err != nil {
 		k.t.Fatalf("look at the state: %v", err)
 	}
 }
 
 // same requires that two states are the same.
-func (k *Kit[C, E]) same(what string, a image[C, E], other string, b image[C, E]) {
+func (k *Kit[S, E]) same(what string, a image[S], other string, b image[S]) {
 	k.t.Helper()
 	if bytes.Equal(a.encoded, b.encoded) && reflect.DeepEqual(a.state, b.state) {
 		return
@@ -98,15 +92,15 @@ func (k *Kit[C, E]) same(what string, a image[C, E], other string, b image[C, E]
 }
 
 // settle waits until what a command led to is durable, and checks the state.
-func (k *Kit[C, E]) settle(command, answer any) {
+func (k *Kit[S, E]) settle(command, answer any) {
 	k.t.Helper()
 	if k.cfg.Host.Recovery != (eventsourcing.Recovery{}) {
 		return // the state is not what is stored
 	}
 	defer k.checkReturned()
-	var seen image[C, E]
+	var seen image[S]
 	var shared []string
-	k.look(func(state eventsourcing.Aggregate[C, E]) {
+	k.look(func(state *S) {
 		shared = nil
 		if seen = k.image(state); k.cfg.AllowSharedMemory {
 			return
@@ -124,14 +118,14 @@ func (k *Kit[C, E]) settle(command, answer any) {
 		k.t.Errorf("%T: %s; copy it, or one changes with the other", command, s)
 	}
 	k.same("after "+name(command)+" the state is", seen,
-		"but the stored events fold to (does HandleCommand change the state, or ApplyEvent depend on something else, or an event lose something when it is encoded?)",
+		"but the stored events fold to (does a handler change the state, or Apply depend on something else, or an event lose something when it is encoded?)",
 		k.image(k.folded()))
 	k.checkSnapshot(seen)
 }
 
 // checkReturned reports effects that handlers made and did not return, each kind
 // once.
-func (k *Kit[C, E]) checkReturned() {
+func (k *Kit[S, E]) checkReturned() {
 	k.t.Helper()
 	k.mu.Lock()
 	found := k.unreturned
@@ -150,7 +144,7 @@ func (k *Kit[C, E]) checkReturned() {
 func name(v any) string { return reflect.TypeOf(v).String() }
 
 // checkSnapshot requires that a state survives its encoding.
-func (k *Kit[C, E]) checkSnapshot(seen image[C, E]) {
+func (k *Kit[S, E]) checkSnapshot(seen image[S]) {
 	k.t.Helper()
 	if seen.encoded == nil {
 		return
@@ -165,26 +159,27 @@ func (k *Kit[C, E]) checkSnapshot(seen image[C, E]) {
 
 // checkEvent requires that an event survives its encoding. One that is an
 // upcast, or several, is not compared.
-func (k *Kit[C, E]) checkEvent(event E, manifest string, payload []byte) {
+func (k *Kit[S, E]) checkEvent(event E, manifest string, payload []byte) {
 	k.t.Helper()
 	k.checkRoundTrip("event", k.typ.Events, event, manifest, payload)
 }
 
 // checkCommand requires that a command with a name survives its encoding.
-func (k *Kit[C, E]) checkCommand(command any) {
+func (k *Kit[S, E]) checkCommand(command any) {
 	k.t.Helper()
-	if k.typ.Commands == nil {
-		return
+	commands := k.typ.Protocol().Commands
+	manifest, payload, err := commands.Encode(command)
+	if errors.Is(err, codec.ErrNotRegistered) {
+		return // it has no name
 	}
-	manifest, payload, err := k.typ.Commands.Encode(command)
 	if err != nil {
 		k.t.Errorf("command %T can't be encoded: %v", command, err)
 		return
 	}
-	k.checkRoundTrip("command", k.typ.Commands, command, manifest, payload)
+	k.checkRoundTrip("command", commands, command, manifest, payload)
 }
 
-func (k *Kit[C, E]) checkRoundTrip(what string, registry *codec.Registry, value any, manifest string, payload []byte) {
+func (k *Kit[S, E]) checkRoundTrip(what string, registry *codec.Registry, value any, manifest string, payload []byte) {
 	k.t.Helper()
 	decoded, err := registry.DecodeAppend(nil, manifest, payload)
 	switch {
@@ -196,7 +191,7 @@ func (k *Kit[C, E]) checkRoundTrip(what string, registry *codec.Registry, value 
 }
 
 // show prints a state.
-func (k *Kit[C, E]) show(i image[C, E]) string {
+func (k *Kit[S, E]) show(i image[S]) string {
 	state := i.state
 	if i.encoded != nil {
 		decoded, err := k.codec.decode(i.encoded)

@@ -36,13 +36,13 @@ func Example() {
 	eventsourcingtest.When(cart, Checkout{}).
 		Fails(ErrEmpty)
 	cart.Restart()
-	fmt.Println(eventsourcingtest.State[*Cart](cart).Paid)
+	fmt.Println(cart.State().Paid)
 
 	eventsourcingtest.When(cart, Add{Articles: []string{"plum"}}).Answers(2) // it is 1
 	t.cleanup()
 	// Output:
 	// [3]
-	// eventsourcingtest_test.Add{For:{} Articles:[plum]} is answered 1, want 2
+	// eventsourcingtest_test.Add{Command:{} Articles:[plum]} is answered 1, want 2
 }
 
 // What happens when the journal fails.

@@ -19,7 +19,7 @@ import (
 )
 
 // GoldenConfig configures Golden.
-type GoldenConfig[C, E any] struct {
+type GoldenConfig[S, E any] struct {
 	// Dir is where the samples are, in the directories "events" and "states".
 	// Defaults to "testdata/golden".
 	Dir string
@@ -30,7 +30,7 @@ type GoldenConfig[C, E any] struct {
 	Events []E
 	// States are samples of what snapshots hold; none if there are no snapshots.
 	// They must be the same in each run.
-	States []eventsourcing.Aggregate[C, E]
+	States []*S
 	// ID is the entity's own ID for States. Defaults to "1".
 	ID string
 }
@@ -57,18 +57,18 @@ type GoldenConfig[C, E any] struct {
 //	var update = flag.Bool("update", false, "add golden files")
 //
 //	func TestGolden(t *testing.T) {
-//		eventsourcingtest.Golden(t, AccountType(), eventsourcingtest.GoldenConfig[Command, Event]{
+//		eventsourcingtest.Golden(t, AccountType(), eventsourcingtest.GoldenConfig[Account, Event]{
 //			Update: *update,
 //			Events: []Event{Opened{Owner: "ann"}, Deposited{Amount: 5}},
 //		})
 //	}
-func Golden[C, E any](t testing.TB, typ eventsourcing.Type[C, E], cfg GoldenConfig[C, E]) {
+func Golden[S, E any](t testing.TB, typ eventsourcing.Type[S, E], cfg GoldenConfig[S, E]) {
 	t.Helper()
 	if err := typ.Events.Err(); err != nil {
 		t.Fatalf("Type.Events: %v", err)
 	}
-	if err := typ.States.Err(); err != nil {
-		t.Fatalf("Type.States: %v", err)
+	if err := typ.Snapshots.State.Registry().Err(); err != nil {
+		t.Fatalf("Type.Snapshots.State: %v", err)
 	}
 	dir := cmp.Or(cfg.Dir, filepath.Join("testdata", "golden"))
 	events := golden{t: t, dir: filepath.Join(dir, "events"), update: cfg.Update, what: "event", field: "Events", registry: typ.Events}
@@ -81,7 +81,7 @@ func Golden[C, E any](t testing.TB, typ eventsourcing.Type[C, E], cfg GoldenConf
 	}
 	events.run()
 
-	states := golden{t: t, dir: filepath.Join(dir, "states"), update: cfg.Update, what: "state", field: "States", registry: typ.States}
+	states := golden{t: t, dir: filepath.Join(dir, "states"), update: cfg.Update, what: "state", field: "States", registry: typ.Snapshots.State.Registry()}
 	states.decode = func(manifest string, payload []byte) ([]encoded, error) {
 		state, err := eventsourcing.DecodeState(typ, cmp.Or(cfg.ID, "1"), manifest, payload)
 		if err != nil {

@@ -18,12 +18,6 @@ import (
 )
 
 type (
-	goldenCommand interface {
-		eventsourcing.Target[goldenCommand]
-	}
-	goldenCtx    = eventsourcing.Context[goldenCommand, any]
-	goldenEffect = eventsourcing.Effect[goldenCommand, any]
-
 	goldenState struct{ Names []string }
 
 	named struct {
@@ -40,16 +34,13 @@ type (
 	left   struct{ Name string }
 )
 
-func (*goldenState) HandleCommand(ctx *goldenCtx, _ goldenCommand) goldenEffect { return ctx.None() }
-func (*goldenState) ApplyEvent(any)                                             {}
-
 // goldenTest is a type with its samples, as they are in one release.
 type goldenTest struct {
 	dir     string
 	entries []codec.Entry
 	events  []any
-	states  []eventsourcing.Aggregate[goldenCommand, any]
-	typ     eventsourcing.Type[goldenCommand, any]
+	states  []*goldenState
+	typ     eventsourcing.Type[goldenState, any]
 	json    bool
 }
 
@@ -63,9 +54,9 @@ func firstRelease(t *testing.T) *goldenTest {
 			tallied{map[string]int{"b": 2, "a": 1}, [][]string{{"x"}, {}}, []byte{1, 255}, nil},
 			number(7),
 		},
-		states: []eventsourcing.Aggregate[goldenCommand, any]{&goldenState{Names: []string{"ann"}}},
-		typ: eventsourcing.Type[goldenCommand, any]{
-			Name: "golden", New: func(string) eventsourcing.Aggregate[goldenCommand, any] { return &goldenState{} },
+		states: []*goldenState{&goldenState{Names: []string{"ann"}}},
+		typ: eventsourcing.Type[goldenState, any]{
+			Name: "golden", Apply: func(*goldenState, any) {},
 		},
 	}
 }
@@ -78,7 +69,7 @@ func (g *goldenTest) run(t *testing.T, update bool) string {
 		typ.Events = typ.Events.Using(codec.JSON())
 	}
 	return strings.Join(record(t, func(tb testing.TB) {
-		eventsourcingtest.Golden(tb, typ, eventsourcingtest.GoldenConfig[goldenCommand, any]{
+		eventsourcingtest.Golden(tb, typ, eventsourcingtest.GoldenConfig[goldenState, any]{
 			Dir: g.dir, Update: update, Events: g.events, States: g.states,
 		})
 	}), "\n")
@@ -252,6 +243,6 @@ func TestGoldenStates(t *testing.T) {
 	t.Parallel()
 	g := firstRelease(t)
 	g.passes(t, true)
-	g.typ.Snapshots = eventsourcing.SnapshotEvery(1).Version(2)
+	g.typ.Snapshots = eventsourcing.Snapshots[goldenState, any]{Every: 1, Version: 2}
 	g.fails(t, "state.stored, which stands for what is stored, no longer decodes")
 }

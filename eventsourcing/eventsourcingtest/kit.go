@@ -39,35 +39,35 @@ type Config struct {
 
 // Kit runs one entity for a test. Its methods fail the test when something is
 // wrong, and must be called from the test's goroutine.
-type Kit[C, E any] struct {
+type Kit[S, E any] struct {
 	t         testing.TB
-	typ       eventsourcing.Type[C, E]
+	typ       eventsourcing.Type[S, E]
 	cfg       Config
 	pid       string
-	codec     stateCodec[C, E]
+	codec     stateCodec[S, E]
 	memory    *inmem.Journal
 	journal   *journaltest.Faulty
 	snapshots *snapshottest.Faulty
 	runtime   *eventsourcing.Runtime
-	entities  *eventsourcing.Entities[C, E]
+	entities  *eventsourcing.Local[S, E]
 
 	mu         sync.Mutex
 	unreturned []eventsourcing.UnreturnedInfo // not reported yet
 }
 
 // New returns a kit for an entity of a type. It is closed when the test ends.
-func New[C, E any](t testing.TB, typ eventsourcing.Type[C, E]) *Kit[C, E] {
+func New[S, E any](t testing.TB, typ eventsourcing.Type[S, E]) *Kit[S, E] {
 	t.Helper()
 	return NewWithConfig(t, typ, Config{})
 }
 
 // NewWithConfig is New with a Config.
-func NewWithConfig[C, E any](t testing.TB, typ eventsourcing.Type[C, E], cfg Config) *Kit[C, E] {
+func NewWithConfig[S, E any](t testing.TB, typ eventsourcing.Type[S, E], cfg Config) *Kit[S, E] {
 	t.Helper()
 	cfg.ID = cmp.Or(cfg.ID, "1")
 	cfg.Host.MinBackoff = cmp.Or(cfg.Host.MinBackoff, time.Millisecond)
 	cfg.Host.MaxBackoff = cmp.Or(cfg.Host.MaxBackoff, cfg.Host.MinBackoff)
-	k := &Kit[C, E]{t: t, typ: typ, cfg: cfg, pid: journal.JoinID(typ.Name, cfg.ID)}
+	k := &Kit[S, E]{t: t, typ: typ, cfg: cfg, pid: journal.JoinID(typ.Name, cfg.ID)}
 	k.codec = newStateCodec(typ, cfg.ID)
 	k.store()
 	k.open()
@@ -76,13 +76,13 @@ func NewWithConfig[C, E any](t testing.TB, typ eventsourcing.Type[C, E], cfg Con
 }
 
 // store makes an empty journal and snapshot store.
-func (k *Kit[C, E]) store() {
+func (k *Kit[S, E]) store() {
 	k.memory = inmem.NewJournal()
 	k.journal = journaltest.NewFaulty(k.memory)
 	k.snapshots = snapshottest.NewFaulty(inmem.NewSnapshotStore())
 }
 
-func (k *Kit[C, E]) open() {
+func (k *Kit[S, E]) open() {
 	k.t.Helper()
 	cfg := k.cfg.Runtime
 	cfg.Store = store.Of(k.journal, k.snapshots)
@@ -97,13 +97,13 @@ func (k *Kit[C, E]) open() {
 	if k.runtime, err = eventsourcing.Open(cfg); err != nil {
 		k.t.Fatalf("%v", err)
 	}
-	if k.entities, err = eventsourcing.Host(k.runtime, k.typ, k.cfg.Host); err != nil {
+	if k.entities, err = eventsourcing.HostWith(k.runtime, k.typ, k.cfg.Host); err != nil {
 		k.t.Fatalf("%v", err)
 	}
 }
 
 // close stops the runtime. What the journal stalls goes on.
-func (k *Kit[C, E]) close() {
+func (k *Kit[S, E]) close() {
 	if k.runtime == nil {
 		return
 	}
@@ -117,7 +117,7 @@ func (k *Kit[C, E]) close() {
 
 // Given stores events, as if the entity had persisted them one by one, and
 // restarts it. Each of them has to survive its encoding.
-func (k *Kit[C, E]) Given(events ...E) {
+func (k *Kit[S, E]) Given(events ...E) {
 	k.t.Helper()
 	k.close()
 	ctx := context.Background()
@@ -146,7 +146,7 @@ func (k *Kit[C, E]) Given(events ...E) {
 // Restart stops the entity with its runtime and starts another one on the same
 // stores, as after a crash: what was not stored is gone. The state has to be the
 // same.
-func (k *Kit[C, E]) Restart() {
+func (k *Kit[S, E]) Restart() {
 	k.t.Helper()
 	before := k.live()
 	k.close()
@@ -155,7 +155,7 @@ func (k *Kit[C, E]) Restart() {
 }
 
 // Clear deletes everything that is stored and starts anew. Faults are gone too.
-func (k *Kit[C, E]) Clear() {
+func (k *Kit[S, E]) Clear() {
 	k.t.Helper()
 	k.close()
 	k.store()
@@ -167,24 +167,24 @@ func (k *Kit[C, E]) Clear() {
 //	k.Journal().Inject(journaltest.Fault{Err: err})                   // the next write fails
 //	k.Journal().Inject(journaltest.Fault{Do: journaltest.Reject})     // it is rejected
 //	k.Journal().Inject(journaltest.Fault{Op: journaltest.OpReplay})   // the next recovery fails
-func (k *Kit[C, E]) Journal() *journaltest.Faulty { return k.journal }
+func (k *Kit[S, E]) Journal() *journaltest.Faulty { return k.journal }
 
 // Snapshots is the snapshot store, which fails on demand.
-func (k *Kit[C, E]) Snapshots() *snapshottest.Faulty { return k.snapshots }
+func (k *Kit[S, E]) Snapshots() *snapshottest.Faulty { return k.snapshots }
 
 // Ref addresses the entity.
-func (k *Kit[C, E]) Ref() eventsourcing.Ref[C] { return k.entities.Ref(k.cfg.ID) }
+func (k *Kit[S, E]) Ref() eventsourcing.Ref[S] { return k.entities.Ref(k.cfg.ID) }
 
 // Runtime is the runtime until the next Restart, Given or Clear.
-func (k *Kit[C, E]) Runtime() *eventsourcing.Runtime { return k.runtime }
+func (k *Kit[S, E]) Runtime() *eventsourcing.Runtime { return k.runtime }
 
 // Events returns all events that are stored.
-func (k *Kit[C, E]) Events() []E {
+func (k *Kit[S, E]) Events() []E {
 	k.t.Helper()
 	return k.eventsFrom(1)
 }
 
-func (k *Kit[C, E]) eventsFrom(from uint64) []E {
+func (k *Kit[S, E]) eventsFrom(from uint64) []E {
 	k.t.Helper()
 	var events []E
 	for record, err := range k.memory.Replay(context.Background(), k.pid, from, journal.MaxSequenceNr) {
@@ -209,22 +209,15 @@ func (k *Kit[C, E]) eventsFrom(from uint64) []E {
 	return events
 }
 
-// State returns the state of the entity, refolded from what is stored: the
-// caller's alone.
-//
-//	balance := eventsourcingtest.State[*Account](k).Balance
-func State[A, C, E any](k *Kit[C, E]) A {
+// State returns the state of the entity, refolded from the stored events. The caller owns it.
+func (k *Kit[S, E]) State() *S {
 	k.t.Helper()
-	state, ok := any(k.folded()).(A)
-	if !ok {
-		k.t.Fatalf("the state is a %T", k.folded())
-	}
-	return state
+	return k.folded()
 }
 
 // folded is the state that the stored events fold to: all of them, or what
 // follows a snapshot if some were deleted.
-func (k *Kit[C, E]) folded() eventsourcing.Aggregate[C, E] {
+func (k *Kit[S, E]) folded() *S {
 	k.t.Helper()
 	ctx := context.Background()
 	f, err := eventsourcing.Fold(ctx, k.runtime, k.typ, k.cfg.ID, eventsourcing.FoldOptions[E]{DisableSnapshots: true})
@@ -237,4 +230,4 @@ func (k *Kit[C, E]) folded() eventsourcing.Aggregate[C, E] {
 	return f.State
 }
 
-func (k *Kit[C, E]) String() string { return fmt.Sprintf("%s of a test", k.pid) }
+func (k *Kit[S, E]) String() string { return fmt.Sprintf("%s of a test", k.pid) }

@@ -58,27 +58,27 @@ func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		mistakes mistakes
-		when     func(k *eventsourcingtest.Kit[Command, Event])
+		when     func(k *eventsourcingtest.Kit[Cart, Event])
 		want     string
 	}{
 		"state changed in HandleCommand": {
 			mistakes{changesState: true},
-			func(k *eventsourcingtest.Kit[Command, Event]) { eventsourcingtest.When(k, List{}) },
+			func(k *eventsourcingtest.Kit[Cart, Event]) { eventsourcingtest.When(k, List{}) },
 			"the stored events fold to",
 		},
 		"answer is a slice of the state": {
 			mistakes{sharesSlice: true},
-			func(k *eventsourcingtest.Kit[Command, Event]) { eventsourcingtest.When(k, List{}) },
+			func(k *eventsourcingtest.Kit[Cart, Event]) { eventsourcingtest.When(k, List{}) },
 			"the answer shares memory with the state: []string is state.Articles",
 		},
 		"answer holds a map of the state": {
 			mistakes{sharesMap: true},
-			func(k *eventsourcingtest.Kit[Command, Event]) { eventsourcingtest.When(k, Checkout{}) },
+			func(k *eventsourcingtest.Kit[Cart, Event]) { eventsourcingtest.When(k, Checkout{}) },
 			"Receipt.Articles is state.Seen",
 		},
 		"the state keeps a slice of a command": {
 			mistakes{keepsCommand: true},
-			func(k *eventsourcingtest.Kit[Command, Event]) {
+			func(k *eventsourcingtest.Kit[Cart, Event]) {
 				k.Clear()
 				eventsourcingtest.When(k, Add{Articles: []string{"fig"}})
 			},
@@ -86,38 +86,38 @@ func TestMistakes(t *testing.T) {
 		},
 		"an unexpected answer": {
 			mistakes{},
-			func(k *eventsourcingtest.Kit[Command, Event]) {
+			func(k *eventsourcingtest.Kit[Cart, Event]) {
 				eventsourcingtest.When(k, Add{Articles: []string{"fig"}}).Answers(7)
 			},
 			"is answered 2, want 7",
 		},
 		"unexpected events": {
 			mistakes{},
-			func(k *eventsourcingtest.Kit[Command, Event]) {
+			func(k *eventsourcingtest.Kit[Cart, Event]) {
 				eventsourcingtest.When(k, Add{Articles: []string{"fig"}}).Stores(Added{[]string{"pear"}})
 			},
 			"stores\n\teventsourcingtest_test.Added{Articles:[fig]}\nwant\n\teventsourcingtest_test.Added{Articles:[pear]}",
 		},
 		"an effect that is not returned": {
 			mistakes{dropsEffect: true},
-			func(k *eventsourcingtest.Kit[Command, Event]) { eventsourcingtest.When(k, List{}).Succeeds() },
+			func(k *eventsourcingtest.Kit[Cart, Event]) { eventsourcingtest.When(k, List{}).Succeeds() },
 			"handling eventsourcingtest_test.List made 1 effects that were not returned",
 		},
 		"events where none are wanted": {
 			mistakes{},
-			func(k *eventsourcingtest.Kit[Command, Event]) {
+			func(k *eventsourcingtest.Kit[Cart, Event]) {
 				eventsourcingtest.When(k, Add{Articles: []string{"fig"}}).StoresNothing()
 			},
 			"want\n\tnothing",
 		},
 		"success where an error is wanted": {
 			mistakes{},
-			func(k *eventsourcingtest.Kit[Command, Event]) { eventsourcingtest.When(k, List{}).Fails(ErrEmpty) },
+			func(k *eventsourcingtest.Kit[Cart, Event]) { eventsourcingtest.When(k, List{}).Fails(ErrEmpty) },
 			`want the error "the cart is empty"`,
 		},
 		"another error": {
 			mistakes{},
-			func(k *eventsourcingtest.Kit[Command, Event]) {
+			func(k *eventsourcingtest.Kit[Cart, Event]) {
 				k.Clear()
 				eventsourcingtest.When(k, Checkout{}).Fails(eventsourcing.ErrUnhandled)
 			},
@@ -125,7 +125,7 @@ func TestMistakes(t *testing.T) {
 		},
 		"an error where an answer is wanted": {
 			mistakes{},
-			func(k *eventsourcingtest.Kit[Command, Event]) {
+			func(k *eventsourcingtest.Kit[Cart, Event]) {
 				k.Clear()
 				eventsourcingtest.When(k, Checkout{}).Answers(Receipt{})
 			},
@@ -133,7 +133,7 @@ func TestMistakes(t *testing.T) {
 		},
 		"an error where success is wanted": {
 			mistakes{},
-			func(k *eventsourcingtest.Kit[Command, Event]) {
+			func(k *eventsourcingtest.Kit[Cart, Event]) {
 				k.Clear()
 				eventsourcingtest.When(k, Checkout{}).Succeeds()
 			},
@@ -171,11 +171,8 @@ func TestAllowSharedMemory(t *testing.T) {
 
 // lossy has an event and a command that lose something when they are encoded.
 type (
-	lossyCommand interface {
-		eventsourcing.Target[lossyCommand]
-	}
 	lossySet struct {
-		eventsourcing.For[lossyCommand, int]
+		eventsourcing.Command[lossy, int]
 		N half
 	}
 	lossyEvent struct{ N half }
@@ -194,31 +191,27 @@ func (h *half) UnmarshalText(text []byte) error {
 	return err
 }
 
-func (l *lossy) HandleCommand(ctx *eventsourcing.Context[lossyCommand, lossyEvent], cmd lossyCommand) eventsourcing.Effect[lossyCommand, lossyEvent] {
-	c, ok := cmd.(lossySet)
-	if !ok {
-		return ctx.Unhandled()
-	}
-	return ctx.Persist(lossyEvent{c.N}).Reply(c.Answer(func() int { return l.N }))
+func (l *lossy) set(ctx *eventsourcing.Context[lossy, lossyEvent, int], c lossySet) eventsourcing.Decision[lossy, lossyEvent, int] {
+	return ctx.Persist(lossyEvent{c.N}).ReplyFunc(func() int { return l.N })
 }
 
-func (l *lossy) ApplyEvent(e lossyEvent) { l.N = int(e.N) }
+func (l *lossy) apply(e lossyEvent) { l.N = int(e.N) }
 
 func TestLossyEncodings(t *testing.T) {
 	t.Parallel()
-	typ := eventsourcing.Type[lossyCommand, lossyEvent]{
+	typ := eventsourcing.Type[lossy, lossyEvent]{
 		Name:     "lossy",
-		New:      func(string) eventsourcing.Aggregate[lossyCommand, lossyEvent] { return &lossy{} },
+		Commands: eventsourcing.Commands(eventsourcing.On("set", (*lossy).set)),
+		Apply:    (*lossy).apply,
 		Events:   codec.Types(codec.Name[lossyEvent]("set")).Using(codec.JSON()),
-		Commands: codec.Types(codec.Name[lossySet]("set")).Using(codec.JSON()),
 	}
 	for name, c := range map[string]struct {
-		when func(k *eventsourcingtest.Kit[lossyCommand, lossyEvent])
+		when func(k *eventsourcingtest.Kit[lossy, lossyEvent])
 		want string
 	}{
-		"event that is given":      {func(k *eventsourcingtest.Kit[lossyCommand, lossyEvent]) { k.Given(lossyEvent{3}) }, "event eventsourcingtest_test.lossyEvent{N:3} is decoded as"},
-		"command and event":        {func(k *eventsourcingtest.Kit[lossyCommand, lossyEvent]) { eventsourcingtest.When(k, lossySet{N: 3}) }, "command eventsourcingtest_test.lossySet"},
-		"event that was persisted": {func(k *eventsourcingtest.Kit[lossyCommand, lossyEvent]) { eventsourcingtest.When(k, lossySet{N: 3}) }, "the stored events fold to"},
+		"event that is given":      {func(k *eventsourcingtest.Kit[lossy, lossyEvent]) { k.Given(lossyEvent{3}) }, "event eventsourcingtest_test.lossyEvent{N:3} is decoded as"},
+		"command and event":        {func(k *eventsourcingtest.Kit[lossy, lossyEvent]) { eventsourcingtest.When(k, lossySet{N: 3}) }, "command eventsourcingtest_test.lossySet"},
+		"event that was persisted": {func(k *eventsourcingtest.Kit[lossy, lossyEvent]) { eventsourcingtest.When(k, lossySet{N: 3}) }, "the stored events fold to"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -245,7 +238,7 @@ func TestKit(t *testing.T) {
 	eventsourcingtest.When(k, List{}).StoresNothing().Succeeds().Answers([]string{"apple", "fig"})
 	eventsourcingtest.Tell(k, Add{Articles: []string{"pear"}}).Stores(Added{[]string{"pear"}})
 	k.Restart()
-	if got := eventsourcingtest.State[*Cart](k).Articles; len(got) != 3 {
+	if got := k.State().Articles; len(got) != 3 {
 		t.Errorf("after a restart the articles are %q", got)
 	}
 	if got := k.Events(); len(got) != 3 {
@@ -285,64 +278,51 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// counter has a state that others can't see, and may encode it itself.
+// counter has a state that is not exported.
 type (
-	counterCommand interface {
-		eventsourcing.Target[counterCommand]
-	}
 	count struct {
-		eventsourcing.For[counterCommand, int]
+		eventsourcing.Command[counter, int]
 		Cheat bool
 	}
 	counted struct{}
-
 	counter struct{ n int }
-	// snapshotted is a counter that encodes its state, more or less.
-	snapshotted struct {
-		counter
-		forgets, fails bool
-	}
 )
 
-func (a *counter) HandleCommand(ctx *eventsourcing.Context[counterCommand, counted], cmd counterCommand) eventsourcing.Effect[counterCommand, counted] {
-	c, ok := cmd.(count)
-	if !ok {
-		return ctx.Unhandled()
-	}
+func (a *counter) count(ctx *eventsourcing.Context[counter, counted, int], c count) eventsourcing.Decision[counter, counted, int] {
 	if c.Cheat {
 		a.n++
 	}
-	return ctx.Persist(counted{}).Reply(c.Answer(func() int { return a.n }))
+	return ctx.Persist(counted{}).ReplyFunc(func() int { return a.n })
 }
 
-func (a *counter) ApplyEvent(counted) { a.n++ }
+func (a *counter) apply(counted) { a.n++ }
 
-func (s *snapshotted) MarshalSnapshot() ([]byte, error) {
-	if s.fails {
-		return nil, errors.New("no snapshot today")
-	}
-	return fmt.Append(nil, s.n), nil
-}
-
-func (s *snapshotted) UnmarshalSnapshot(data []byte) error {
-	if s.forgets {
+// form is a form of snapshots that loses the state, or fails.
+func form(forgets, fails bool) *eventsourcing.StateForm[counter] {
+	return eventsourcing.StateAs("counter", 0, func(a *counter) (int, error) {
+		if fails {
+			return 0, errors.New("no snapshot today")
+		}
+		return a.n, nil
+	}, func(a *counter, n int) error {
+		if !forgets {
+			a.n = n
+		}
 		return nil
-	}
-	_, err := fmt.Sscan(string(data), &s.n)
-	return err
+	})
 }
 
-func counterType(fresh func() eventsourcing.Aggregate[counterCommand, counted]) eventsourcing.Type[counterCommand, counted] {
-	return eventsourcing.Type[counterCommand, counted]{
-		Name: "counter", New: func(string) eventsourcing.Aggregate[counterCommand, counted] { return fresh() },
-		Events: codec.Types(codec.Name[counted]("counted")),
+func counterType() eventsourcing.Type[counter, counted] {
+	return eventsourcing.Type[counter, counted]{
+		Name: "counter", Commands: eventsourcing.Commands(eventsourcing.On("", (*counter).count)),
+		Apply: (*counter).apply, Events: codec.Types(codec.Name[counted]("counted")),
 	}
 }
 
 // TestStatesWithoutEncoding: a state that can't be encoded is compared as it is.
 func TestStatesWithoutEncoding(t *testing.T) {
 	t.Parallel()
-	typ := counterType(func() eventsourcing.Aggregate[counterCommand, counted] { return &counter{} })
+	typ := counterType()
 	k := eventsourcingtest.New(t, typ)
 	eventsourcingtest.When(k, count{}).Answers(1)
 	k.Restart()
@@ -357,22 +337,21 @@ func TestStatesWithoutEncoding(t *testing.T) {
 // and the kit works where only a snapshot knows the beginning.
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
-	for want, bad := range map[string]snapshotted{
-		"decoded from a snapshot is": {forgets: true},
-		"no snapshot today":          {fails: true},
+	for want, bad := range map[string]*eventsourcing.StateForm[counter]{
+		"decoded from a snapshot is": form(true, false),
+		"no snapshot today":          form(false, true),
 	} {
 		failures := record(t, func(t testing.TB) {
-			k := eventsourcingtest.New(t, counterType(func() eventsourcing.Aggregate[counterCommand, counted] {
-				return &snapshotted{forgets: bad.forgets, fails: bad.fails}
-			}))
-			eventsourcingtest.When(k, count{})
+			typ := counterType()
+			typ.Snapshots.State = bad
+			eventsourcingtest.When(eventsourcingtest.New(t, typ), count{})
 		})
 		if !strings.Contains(strings.Join(failures, "\n"), want) {
 			t.Errorf("the failures are %q, want %q", failures, want)
 		}
 	}
-	typ := counterType(func() eventsourcing.Aggregate[counterCommand, counted] { return &snapshotted{} })
-	typ.Snapshots = eventsourcing.SnapshotEvery(2).Keep(1).DeleteEvents()
+	typ := counterType()
+	typ.Snapshots = eventsourcing.Snapshots[counter, counted]{Every: 2, Keep: 1, DeleteEvents: true, State: form(false, false)}
 	k := eventsourcingtest.New(t, typ)
 	for i := range 10 {
 		eventsourcingtest.When(k, count{}).Answers(i + 1)

@@ -28,13 +28,13 @@ type Outcome[E, R any] struct {
 
 // When sends a command and waits for its answer. It checks what the package
 // documentation says.
-func When[C, E, R any](k *Kit[C, E], command eventsourcing.Query[C, R]) *Outcome[E, R] {
+func When[S, E, R any](k *Kit[S, E], command eventsourcing.Request[S, R]) *Outcome[E, R] {
 	k.t.Helper()
 	return WhenContext(context.Background(), k, command)
 }
 
 // WhenContext is When with the context of the caller.
-func WhenContext[C, E, R any](ctx context.Context, k *Kit[C, E], command eventsourcing.Query[C, R]) *Outcome[E, R] {
+func WhenContext[S, E, R any](ctx context.Context, k *Kit[S, E], command eventsourcing.Request[S, R]) *Outcome[E, R] {
 	k.t.Helper()
 	k.checkCommand(command)
 	from := k.next()
@@ -47,7 +47,7 @@ func WhenContext[C, E, R any](ctx context.Context, k *Kit[C, E], command eventso
 
 // Tell sends a command that nobody waits for, and waits until it was handled.
 // Commands that it leads to in turn may come later.
-func Tell[C, E any](k *Kit[C, E], command eventsourcing.Target[C]) *Outcome[E, struct{}] {
+func Tell[S, E any](k *Kit[S, E], command eventsourcing.Message[S]) *Outcome[E, struct{}] {
 	k.t.Helper()
 	k.checkCommand(command)
 	from := k.next()
@@ -60,7 +60,7 @@ func Tell[C, E any](k *Kit[C, E], command eventsourcing.Target[C]) *Outcome[E, s
 }
 
 // next is the number of the next record.
-func (k *Kit[C, E]) next() uint64 {
+func (k *Kit[S, E]) next() uint64 {
 	k.t.Helper()
 	highest, err := k.memory.HighestSequenceNr(context.Background(), k.pid)
 	if err != nil {

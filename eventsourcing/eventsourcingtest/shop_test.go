@@ -12,23 +12,22 @@ import (
 
 // A cart, with the mistakes that its type is told to make.
 type (
-	Command interface{ eventsourcing.Target[Command] }
-	Event   interface{ isEvent() }
-	Ctx     = eventsourcing.Context[Command, Event]
-	Effect  = eventsourcing.Effect[Command, Event]
+	Event           interface{ isEvent() }
+	Context[R any]  = eventsourcing.Context[Cart, Event, R]
+	Decision[R any] = eventsourcing.Decision[Cart, Event, R]
 
 	// Add puts articles into the cart and is answered with their number.
 	Add struct {
-		eventsourcing.For[Command, int]
+		eventsourcing.Command[Cart, int]
 		Articles []string
 	}
 	// List is answered with all articles.
 	List struct {
-		eventsourcing.For[Command, []string]
+		eventsourcing.Command[Cart, []string]
 	}
 	// Checkout is answered with what was in the cart.
 	Checkout struct {
-		eventsourcing.For[Command, Receipt]
+		eventsourcing.Command[Cart, Receipt]
 	}
 
 	Added      struct{ Articles []string }
@@ -55,41 +54,41 @@ func (CheckedOut) isEvent() {}
 
 var ErrEmpty = eventsourcing.NewRefusal("shop/empty", "the cart is empty")
 
-func (c *Cart) HandleCommand(ctx *Ctx, cmd Command) Effect {
-	switch q := cmd.(type) {
-	case Add:
-		articles := slices.Clone(q.Articles)
-		if c.mistakes.keepsCommand {
-			articles = q.Articles
-		}
-		return ctx.Persist(Added{articles}).Reply(q.Answer(func() int { return len(c.Articles) }))
-	case List:
-		if c.mistakes.changesState {
-			c.Looked++
-		}
-		if c.mistakes.dropsEffect {
-			ctx.Persist(CheckedOut{1})
-		}
-		if c.mistakes.sharesSlice {
-			return ctx.Reply(q.With(c.Articles))
-		}
-		return ctx.Reply(q.With(slices.Clone(c.Articles)))
-	case Checkout:
-		if len(c.Articles) == 0 {
-			return ctx.Refuse(ErrEmpty)
-		}
-		return ctx.Persist(CheckedOut{len(c.Articles)}).Reply(q.Answer(func() Receipt {
-			r := Receipt{Articles: map[string]int{}, paid: c.Paid}
-			if c.mistakes.sharesMap {
-				r.Articles = c.Seen
-			}
-			return r
-		}))
+func (c *Cart) add(ctx *Context[int], q Add) Decision[int] {
+	articles := slices.Clone(q.Articles)
+	if c.mistakes.keepsCommand {
+		articles = q.Articles
 	}
-	return ctx.Unhandled()
+	return ctx.Persist(Added{articles}).ReplyFunc(func() int { return len(c.Articles) })
 }
 
-func (c *Cart) ApplyEvent(event Event) {
+func (c *Cart) list(ctx *Context[[]string], _ List) Decision[[]string] {
+	if c.mistakes.changesState {
+		c.Looked++
+	}
+	if c.mistakes.dropsEffect {
+		ctx.Persist(CheckedOut{1})
+	}
+	if c.mistakes.sharesSlice {
+		return ctx.Reply(c.Articles)
+	}
+	return ctx.Reply(slices.Clone(c.Articles))
+}
+
+func (c *Cart) checkout(ctx *Context[Receipt], _ Checkout) Decision[Receipt] {
+	if len(c.Articles) == 0 {
+		return ctx.Refuse(ErrEmpty)
+	}
+	return ctx.Persist(CheckedOut{len(c.Articles)}).ReplyFunc(func() Receipt {
+		r := Receipt{Articles: map[string]int{}, paid: c.Paid}
+		if c.mistakes.sharesMap {
+			r.Articles = c.Seen
+		}
+		return r
+	})
+}
+
+func (c *Cart) apply(event Event) {
 	switch e := event.(type) {
 	case Added:
 		if c.Articles == nil {
@@ -109,11 +108,14 @@ func (c *Cart) ApplyEvent(event Event) {
 	}
 }
 
-func cartType(m mistakes) eventsourcing.Type[Command, Event] {
-	return eventsourcing.Type[Command, Event]{
-		Name:     "cart",
-		New:      func(string) eventsourcing.Aggregate[Command, Event] { return &Cart{mistakes: m} },
-		Events:   codec.Types(codec.Name[Added]("added"), codec.Name[CheckedOut]("checked_out")),
-		Commands: codec.Types(codec.Name[Add]("add"), codec.Name[List]("list"), codec.Name[Checkout]("checkout")),
+func cartType(m mistakes) eventsourcing.Type[Cart, Event] {
+	return eventsourcing.Type[Cart, Event]{
+		Name: "cart",
+		New:  func(string) *Cart { return &Cart{mistakes: m} },
+		Commands: eventsourcing.Commands(
+			eventsourcing.On("add", (*Cart).add), eventsourcing.On("list", (*Cart).list), eventsourcing.On("checkout", (*Cart).checkout),
+		),
+		Apply:  (*Cart).apply,
+		Events: codec.Types(codec.Name[Added]("added"), codec.Name[CheckedOut]("checked_out")),
 	}
 }

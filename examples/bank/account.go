@@ -21,13 +21,14 @@ import (
 // them. The other files in this directory only use it. Copy it to start an aggregate of your own.
 
 type (
-	// Command is a command to an account.
-	Command interface{ eventsourcing.Target[Command] }
-	// Event is an event of an account.
+	// Event is what can happen to an account.
 	Event interface{ isEvent() }
-	// Ctx and Effect are the framework's types, for accounts.
-	Ctx    = eventsourcing.Context[Command, Event]
-	Effect = eventsourcing.Effect[Command, Event]
+	// Context and Decision are the types of the framework, for commands to accounts with reply R.
+	Context[R any]  = eventsourcing.Context[Account, Event, R]
+	Decision[R any] = eventsourcing.Decision[Account, Event, R]
+	// SignalContext and SignalEffect are the types for signals.
+	SignalContext = eventsourcing.Context[Account, Event, eventsourcing.None]
+	SignalEffect  = eventsourcing.Effect[Account, Event, eventsourcing.None]
 )
 
 // AccountTypeName is the first part of the persistence IDs of accounts.
@@ -57,46 +58,46 @@ var (
 type (
 	// Open opens an account. Repeating it with the same terms does nothing.
 	Open struct {
-		eventsourcing.For[Command, View]
+		eventsourcing.Command[Account, View]
 		Request  string
 		Currency money.Currency
 		Owner    string
 	}
 	// Deposit adds an amount to the account, in any currency.
 	Deposit struct {
-		eventsourcing.For[Command, Receipt]
+		eventsourcing.Command[Account, Receipt]
 		Request string
 		Amount  money.Amount
 	}
 	// Withdraw removes an amount from the account, in any currency.
 	Withdraw struct {
-		eventsourcing.For[Command, Receipt]
+		eventsourcing.Command[Account, Receipt]
 		Request string
 		Amount  money.Amount
 	}
 	// Transfer debits the account and sends the amount to another account. The receipt confirms
 	// only the debit.
 	Transfer struct {
-		eventsourcing.For[Command, Receipt]
+		eventsourcing.Command[Account, Receipt]
 		Request string
 		To      string
 		Amount  money.Amount
 	}
 	// Close closes an account with a zero balance.
 	Close struct {
-		eventsourcing.For[Command, Receipt]
+		eventsourcing.Command[Account, Receipt]
 		Request string
 	}
 	// Lookup returns the account.
 	Lookup struct {
-		eventsourcing.For[Command, View]
-		// In is an additional currency for the balance.
+		eventsourcing.Command[Account, View]
+		// In is a further currency in which to show the balance.
 		In money.Currency
 	}
 	// Credit is the message of a transfer from its source to its destination. The source resends it
 	// until it is confirmed.
 	Credit struct {
-		eventsourcing.For[Command, Accepted]
+		eventsourcing.Command[Account, eventsourcing.Ack]
 		delivery.Header
 		From   string
 		Amount money.Amount // the debited amount
@@ -110,10 +111,7 @@ type Receipt struct {
 	Repeated bool   // the request was executed before
 }
 
-// Accepted is the reply to a Credit.
-type Accepted struct{}
-
-// View is the visible state of an account.
+// View is what an account looks like.
 type View struct {
 	Owner      string
 	Currency   money.Currency
@@ -225,13 +223,23 @@ type Account struct {
 	rates rates.Rates `refold:"-"`
 }
 
-// AccountType describes accounts to the framework. Dependencies of accounts are its parameters.
-func AccountType(r rates.Rates) eventsourcing.Type[Command, Event] {
-	return eventsourcing.Type[Command, Event]{
+// AccountType describes accounts to the framework. What an account depends on
+// comes in here.
+func AccountType(r rates.Rates) eventsourcing.Type[Account, Event] {
+	return eventsourcing.Type[Account, Event]{
 		Name: AccountTypeName,
-		New: func(id string) eventsourcing.Aggregate[Command, Event] {
-			return &Account{id: id, rates: r}
-		},
+		New:  func(id string) *Account { return &Account{id: id, rates: r} },
+		Commands: eventsourcing.Commands(
+			eventsourcing.On("open", (*Account).open),
+			eventsourcing.On("deposit", (*Account).deposit),
+			eventsourcing.On("withdraw", (*Account).withdraw),
+			eventsourcing.On("transfer", (*Account).transfer),
+			eventsourcing.On("close", (*Account).close),
+			eventsourcing.On("lookup", (*Account).lookup),
+			delivery.On("credit", (*Account).credits, (*Account).credit),
+		),
+		Parts: eventsourcing.Parts(delivery.Sends("Transfers", (*Account).transfers, (*Account).answered)),
+		Apply: (*Account).apply,
 		Events: codec.Types(
 			codec.Name[Opened]("opened"),
 			codec.Name[Deposited]("deposited"),
@@ -243,69 +251,61 @@ func AccountType(r rates.Rates) eventsourcing.Type[Command, Event] {
 			codec.Name[CreditRefused]("credit_refused"),
 			codec.Name[Closed]("closed"),
 		),
-		Commands: codec.Types(
-			codec.Name[Open]("open"),
-			codec.Name[Deposit]("deposit"),
-			codec.Name[Withdraw]("withdraw"),
-			codec.Name[Transfer]("transfer"),
-			codec.Name[Close]("close"),
-			codec.Name[Lookup]("lookup"),
-			codec.Name[Credit]("credit"),
-		),
-		Snapshots: eventsourcing.SnapshotEvery(100).Keep(2),
+		Snapshots: eventsourcing.Snapshots[Account, Event]{Every: 100, Keep: 2},
 	}
 }
 
-// HandleCommand decides the effect of a command. It does not change the state.
-func (a *Account) HandleCommand(ctx *Ctx, command Command) Effect {
-	switch c := command.(type) {
-	case Open:
-		return a.open(ctx, c)
-	case Deposit:
-		return a.change(ctx, c.Request, asked("deposit", c.Amount, ""), func(cause Cause) (Event, error) {
-			x, err := a.exchange(c.Amount, cause.At)
-			if err != nil {
-				return nil, err
-			}
-			return Deposited{cause, x}, a.canHold(x.Amount)
-		})
-	case Withdraw:
-		return a.change(ctx, c.Request, asked("withdraw", c.Amount, ""), func(cause Cause) (Event, error) {
-			x, err := a.exchange(c.Amount, cause.At)
-			if err != nil {
-				return nil, err
-			}
-			return Withdrawn{cause, x}, a.canPay(x.Amount)
-		})
-	case Transfer:
-		return a.change(ctx, c.Request, asked("transfer", c.Amount, c.To), func(cause Cause) (Event, error) {
-			if err := a.canSend(c.To); err != nil {
-				return nil, err
-			}
-			x, err := a.exchange(c.Amount, cause.At)
-			if err != nil {
-				return nil, err
-			}
-			return TransferStarted{cause, x, a.Started + 1, c.To}, a.canPay(x.Amount)
-		})
-	case Close:
-		return a.change(ctx, c.Request, asked("close", money.Amount{}, ""), func(cause Cause) (Event, error) {
-			return Closed{cause}, a.canClose()
-		})
-	case Lookup:
-		view, err := a.View(c.In, ctx.Now())
+// The handlers decide which event a command leads to. They change nothing.
+
+func (a *Account) deposit(ctx *Context[Receipt], c Deposit) Decision[Receipt] {
+	return a.change(ctx, c.Request, asked("deposit", c.Amount, ""), func(cause Cause) (Event, error) {
+		x, err := a.exchange(c.Amount, cause.At)
 		if err != nil {
-			return ctx.Refuse(err)
+			return nil, err
 		}
-		return ctx.Reply(c.With(view))
-	case Credit:
-		return a.credit(ctx, c)
-	}
-	return ctx.Unhandled()
+		return Deposited{cause, x}, a.canHold(x.Amount)
+	})
 }
 
-// open opens the account once.
-func (a *Account) open(ctx *Ctx, c Open) Effect {
+func (a *Account) withdraw(ctx *Context[Receipt], c Withdraw) Decision[Receipt] {
+	return a.change(ctx, c.Request, asked("withdraw", c.Amount, ""), func(cause Cause) (Event, error) {
+		x, err := a.exchange(c.Amount, cause.At)
+		if err != nil {
+			return nil, err
+		}
+		return Withdrawn{cause, x}, a.canPay(x.Amount)
+	})
+}
+
+func (a *Account) transfer(ctx *Context[Receipt], c Transfer) Decision[Receipt] {
+	return a.change(ctx, c.Request, asked("transfer", c.Amount, c.To), func(cause Cause) (Event, error) {
+		if err := a.canSend(c.To); err != nil {
+			return nil, err
+		}
+		x, err := a.exchange(c.Amount, cause.At)
+		if err != nil {
+			return nil, err
+		}
+		return TransferStarted{cause, x, a.Started + 1, c.To}, a.canPay(x.Amount)
+	})
+}
+
+func (a *Account) close(ctx *Context[Receipt], c Close) Decision[Receipt] {
+	return a.change(ctx, c.Request, asked("close", money.Amount{}, ""), func(cause Cause) (Event, error) {
+		return Closed{cause}, a.canClose()
+	})
+}
+
+func (a *Account) lookup(ctx *Context[View], c Lookup) Decision[View] {
+	view, err := a.View(c.In, ctx.Now())
+	if err != nil {
+		return ctx.Refuse(err)
+	}
+	return ctx.Reply(view)
+}
+
+// open opens the account, once.
+func (a *Account) open(ctx *Context[View], c Open) Decision[View] {
 	nothing := money.Zero(c.Currency)
 	view := View{Owner: c.Owner, Currency: c.Currency, Balance: nothing, InFlight: nothing}
 	_, done, err := a.Requests.Check(c.Request, askedOpen(c.Currency, c.Owner))
@@ -315,7 +315,7 @@ func (a *Account) open(ctx *Ctx, c Open) Effect {
 		return ctx.Refuse(err)
 	case done, a.Opened && !a.Closed && same:
 		view.Repeated = true
-		return ctx.Reply(c.With(view))
+		return ctx.Reply(view)
 	case a.Closed:
 		return ctx.Refuse(ErrClosed)
 	case a.Opened:
@@ -323,20 +323,19 @@ func (a *Account) open(ctx *Ctx, c Open) Effect {
 	case !c.Currency.Known():
 		return ctx.Refuse(ErrCurrency)
 	}
-	return ctx.Persist(Opened{Cause{ctx.Now(), c.Request}, c.Currency, c.Owner}).Reply(c.With(view))
+	return ctx.Persist(Opened{Cause{ctx.Now(), c.Request}, c.Currency, c.Owner}).Reply(view)
 }
 
-// change handles a command that changes the account. It executes each request once, and only while
-// the account is open.
-func (a *Account) change(ctx *Ctx, request, content string, decide func(Cause) (Event, error)) Effect {
-	var reply eventsourcing.For[Command, Receipt]
+// change handles a command that changes the account: once for each request, and
+// only while it is open.
+func (a *Account) change(ctx *Context[Receipt], request, content string, decide func(Cause) (Event, error)) Decision[Receipt] {
 	first, done, err := a.Requests.Check(request, content)
 	switch {
 	case err != nil:
 		return ctx.Refuse(err)
 	case done:
 		first.Repeated = true
-		return ctx.Reply(reply.With(first))
+		return ctx.Reply(first)
 	case a.Closed:
 		return ctx.Refuse(ErrClosed)
 	case !a.Opened:
@@ -346,7 +345,7 @@ func (a *Account) change(ctx *Ctx, request, content string, decide func(Cause) (
 	if err != nil {
 		return ctx.Refuse(err)
 	}
-	return ctx.Persist(event).Reply(reply.Answer(func() Receipt { return a.receipt(event) }))
+	return ctx.Persist(event).ReplyFunc(func() Receipt { return a.receipt(event) })
 }
 
 // receipt is the reply to a command, after its event was applied.
@@ -430,15 +429,13 @@ func (a *Account) canClose() error {
 	return nil
 }
 
-// credit handles a transfer from another account. The message arrives at least once; the account
-// decides once, and repeats its decision for copies.
-func (a *Account) credit(ctx *Ctx, c Credit) Effect {
-	if a.Credits.Seen(c.Header) {
-		if refusal := a.Credits.Refusal(c.Header); refusal != nil {
-			return ctx.Refuse(refusal)
-		}
-		return ctx.Reply(c.With(Accepted{}))
-	}
+func (a *Account) credits() *delivery.Inbox { return &a.Credits }
+
+func (a *Account) transfers() *delivery.Outbox[Credit] { return &a.Transfers }
+
+// credit takes in a transfer from another account. It is called until it has decided: delivery.On answers
+// repetitions.
+func (a *Account) credit(ctx *Context[eventsourcing.Ack], c Credit) Decision[eventsourcing.Ack] {
 	x, err := a.accept(c.Amount, ctx.Now())
 	refusal, refused := errors.AsType[*eventsourcing.Refusal](err)
 	switch {
@@ -448,7 +445,7 @@ func (a *Account) credit(ctx *Ctx, c Credit) Effect {
 	case refused:
 		return ctx.Persist(CreditRefused{ctx.Now(), c.Header, c.From, c.Amount, refusal.Code()}).Refuse(refusal)
 	}
-	return ctx.Persist(Credited{ctx.Now(), x, c.Header, c.From}).Reply(c.With(Accepted{}))
+	return ctx.Persist(Credited{ctx.Now(), x, c.Header, c.From}).Reply(eventsourcing.Ack{})
 }
 
 // accept returns the credited amount of a transfer, or a refusal.
@@ -466,20 +463,16 @@ func (a *Account) accept(amount money.Amount, now time.Time) (rates.Exchange, er
 	return x, a.canHold(x.Amount)
 }
 
-// HandleSignal ends a transfer when its destination has replied.
-func (a *Account) HandleSignal(ctx *Ctx, signal eventsourcing.Signal) Effect {
-	s, ok := signal.(delivery.Answered[Credit])
-	if !ok {
-		return ctx.Unhandled()
-	}
+// answered ends a transfer when its destination has answered.
+func (a *Account) answered(ctx *SignalContext, s delivery.Answered[Credit, eventsourcing.Ack]) SignalEffect {
 	if refusal, refused := errors.AsType[*eventsourcing.Refusal](s.Err); refused {
 		return ctx.Persist(TransferRefunded{ctx.Now(), s.Nr, s.Message.Amount, refusal.Code()})
 	}
 	return ctx.Persist(TransferCompleted{ctx.Now(), s.Nr, s.Message.Amount})
 }
 
-// ApplyEvent applies an event to the state. It has no other effect.
-func (a *Account) ApplyEvent(event Event) {
+// apply changes the state by an event and does nothing else.
+func (a *Account) apply(event Event) {
 	switch e := event.(type) {
 	case Opened:
 		a.Opened, a.Owner, a.Changed = true, e.Owner, e.At

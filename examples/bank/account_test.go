@@ -42,7 +42,7 @@ func TestDepositAndWithdraw(t *testing.T) {
 	b := newBank(t, testRates)
 	open(t, b, "alice TWD")
 	for _, c := range []struct {
-		command eventsourcing.Query[Command, Receipt]
+		command eventsourcing.Request[Account, Receipt]
 		want    string
 	}{
 		{Deposit{Amount: twd("100")}, "100.00"},
@@ -70,7 +70,7 @@ func TestRefusals(t *testing.T) {
 	most := money.New(math.MaxInt64, money.TWD)
 	for _, c := range []struct {
 		id      string
-		command eventsourcing.Query[Command, Receipt]
+		command eventsourcing.Request[Account, Receipt]
 		want    error
 	}{
 		{"nobody", Deposit{Amount: usd("1")}, ErrNotOpen},
@@ -213,7 +213,7 @@ func TestRequests(t *testing.T) {
 	check := func() {
 		t.Helper()
 		for _, c := range []struct {
-			command eventsourcing.Query[Command, Receipt]
+			command eventsourcing.Request[Account, Receipt]
 			want    Receipt
 		}{
 			{Deposit{Request: "d", Amount: usd("100")}, Receipt{Balance: first.Balance, Repeated: true}},
@@ -296,7 +296,7 @@ func TestASnapshotHoldsTheWholeState(t *testing.T) {
 		if err != nil || (folded.SnapshotNr > 0) != snapshots {
 			t.Fatalf("snapshot %d, %v", folded.SnapshotNr, err)
 		}
-		account, _ := folded.State.(*Account)
+		account := folded.State
 		data, err := stateOf(account)
 		if err != nil {
 			t.Fatal(err)

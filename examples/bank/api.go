@@ -374,7 +374,7 @@ func badField(field string, err error) error {
 func (a *api) answer(w http.ResponseWriter, r *http.Request, body any, err error) {
 	status := http.StatusOK
 	if err != nil {
-		failure := errorBody{Code: eventsourcing.Code(err), Message: err.Error()}
+		failure := errorBody{Code: eventsourcing.StatusOf(err).Code, Message: err.Error()}
 		status = statusOf(err)
 		if bad, ok := errors.AsType[*requestError](err); ok {
 			status, failure.Code = bad.status, bad.code

@@ -52,10 +52,7 @@ func (b *bank) audit(ctx context.Context) (*auditReport, error) {
 		if err != nil {
 			return answered{}, err
 		}
-		account, ok := folded.State.(*Account)
-		if !ok {
-			return answered{}, fmt.Errorf("its state is a %T", folded.State)
-		}
+		account := folded.State
 		a := answered{opened: account.Opened, snapshot: folded.SnapshotNr}
 		if a.opened {
 			a.view, err = account.View("", time.Now())

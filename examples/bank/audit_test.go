@@ -326,7 +326,7 @@ func answers(b *bank, id string, falsify func(*answered)) answerer {
 		if err != nil {
 			return answered{}, err
 		}
-		account, _ := folded.State.(*Account)
+		account := folded.State
 		a := answered{opened: account.Opened}
 		if a.opened {
 			a.view, err = account.View("", noon)

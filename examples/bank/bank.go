@@ -27,10 +27,10 @@ var builtInRates []byte
 // bank is a runtime with references to the accounts, which the runtime or a cluster hosts.
 type bank struct {
 	runtime  *eventsourcing.Runtime
-	accounts *eventsourcing.Entities[Command, Event] // nil in a branch
-	typ      eventsourcing.Type[Command, Event]
+	accounts *eventsourcing.Local[Account, Event] // nil in a branch
+	typ      eventsourcing.Type[Account, Event]
 	journal  journal.Journal
-	ref      func(id string) eventsourcing.Ref[Command]
+	ref      func(id string) eventsourcing.Ref[Account]
 }
 
 // A restarting database is back within seconds, so the bank retries sooner than by default.
@@ -46,7 +46,7 @@ func openBank(s store.DB, r rates.Rates, log *slog.Logger, observer eventsourcin
 	if err != nil {
 		return nil, err
 	}
-	if b.accounts, err = eventsourcing.Host(b.runtime, b.typ, patience()); err != nil {
+	if b.accounts, err = eventsourcing.HostWith(b.runtime, b.typ, patience()); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the bank: %w", err), b.runtime.Close(context.Background()))
 	}
 	b.ref = b.accounts.Ref
@@ -83,8 +83,8 @@ func (b *bank) close() error {
 	return b.runtime.Close(ctx)
 }
 
-// account returns a reference to an account.
-func (b *bank) account(id string) eventsourcing.Ref[Command] { return b.ref(id) }
+// account addresses an account.
+func (b *bank) account(id string) eventsourcing.Ref[Account] { return b.ref(id) }
 
 // execute executes a line. A non-empty request identifies retries.
 func (b *bank) execute(ctx context.Context, l batch.Line, request string) (Receipt, error) {

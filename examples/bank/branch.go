@@ -50,7 +50,7 @@ type branch struct {
 	*bank
 
 	node   *cluster.Node
-	region *sharding.Region[Command]
+	region *sharding.Region[Account]
 	health *sharding.Health
 	logger *slog.Logger
 }
@@ -216,8 +216,7 @@ func (b *branch) pending(ctx context.Context, id string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	account, ok := folded.State.(*Account)
-	return ok && account.Transfers.Unconfirmed() > 0, nil
+	return folded.State.Transfers.Unconfirmed() > 0, nil
 }
 
 // api returns the API of the bank, with the health and state of the branch.

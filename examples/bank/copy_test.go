@@ -45,7 +45,7 @@ func run(j *inmem.Journal, s *inmem.SnapshotStore) error {
 		return err
 	}
 	defer rt.Close(ctx)
-	wallets, err := eventsourcing.Host(rt, wallet.WalletType(&rates.Table{}), eventsourcing.HostOptions{})
+	wallets, err := eventsourcing.Host(rt, wallet.WalletType(&rates.Table{}))
 	if err != nil {
 		return err
 	}

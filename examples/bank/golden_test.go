@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/delivery"
-	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/eventsourcing/eventsourcingtest"
 	"github.com/refold-io/refold/examples/bank/money"
 	"github.com/refold-io/refold/examples/bank/rates"
@@ -50,13 +49,13 @@ func TestGolden(t *testing.T) {
 		TransferStarted{Cause{At: at, Request: "r-3"}, same, 1, "bob"}, events[7], events[8]) {
 		if e, ok := e.(Credited); ok { // it came in the currency of the account
 			e.Exchange = same
-			state.ApplyEvent(e)
+			state.apply(e)
 			continue
 		}
-		state.ApplyEvent(e)
+		state.apply(e)
 	}
-	eventsourcingtest.Golden(t, typ, eventsourcingtest.GoldenConfig[Command, Event]{
+	eventsourcingtest.Golden(t, typ, eventsourcingtest.GoldenConfig[Account, Event]{
 		Update: *update, Events: events, ID: "ann",
-		States: []eventsourcing.Aggregate[Command, Event]{typ.New("ann"), state},
+		States: []*Account{typ.New("ann"), state},
 	})
 }

@@ -92,7 +92,7 @@ func amount(text string, c money.Currency) money.Amount {
 }
 
 // do sends a command that has to succeed.
-func do[R any](t *testing.T, b *bank, id string, command eventsourcing.Query[Command, R]) R {
+func do[R any](t *testing.T, b *bank, id string, command eventsourcing.Request[Account, R]) R {
 	t.Helper()
 	answer, err := eventsourcing.Ask(t.Context(), b.account(id), command)
 	if err != nil {
@@ -102,7 +102,7 @@ func do[R any](t *testing.T, b *bank, id string, command eventsourcing.Query[Com
 }
 
 // refused sends a command that has to be refused.
-func refused[R any](t *testing.T, b *bank, id string, want error, command eventsourcing.Query[Command, R]) {
+func refused[R any](t *testing.T, b *bank, id string, want error, command eventsourcing.Request[Account, R]) {
 	t.Helper()
 	if answer, err := eventsourcing.Ask(t.Context(), b.account(id), command); !errors.Is(err, want) {
 		t.Errorf("%s: %+v: %+v, %v; want %v", id, command, answer, err, want)

@@ -337,7 +337,7 @@ func readLedger(t *testing.T, address string) ledger {
 				t.Fatal(err)
 			}
 			happened, _ := event.(Event)
-			account.ApplyEvent(happened)
+			account.apply(happened)
 			b.note(id, e.Manifest, event)
 		}
 		b.balances[id] = account.Balance.String()

@@ -98,10 +98,7 @@ func (b *bank) lookup(ctx context.Context, id string, past eventsourcing.FoldOpt
 	if err != nil {
 		return glimpse{}, err
 	}
-	account, ok := folded.State.(*Account)
-	if !ok {
-		return glimpse{}, fmt.Errorf("the state is a %T", folded.State)
-	}
+	account := folded.State
 	view, err := account.View(in, time.Now())
 	view.Pending = slices.DeleteFunc(view.Pending, func(p Pending) bool { return p.Amount.IsZero() }) // see leaveOut
 	return glimpse{view, folded.SequenceNr}, err

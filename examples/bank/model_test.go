@@ -105,7 +105,7 @@ func TestAccountsAnswerWhatTheModelDoes(t *testing.T) {
 				rt.Fatalf("got %+v, %v; want %+v, %v", got, err, want, wantErr)
 			}
 		}
-		ask := func(id string, command eventsourcing.Query[Command, Receipt]) (Receipt, error) {
+		ask := func(id string, command eventsourcing.Request[Account, Receipt]) (Receipt, error) {
 			return eventsourcing.Ask(t.Context(), b.account(id), command)
 		}
 		rt.Repeat(map[string]func(*rapid.T){

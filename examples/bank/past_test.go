@@ -52,7 +52,7 @@ func TestEveryLookUpAgreesWithTheStatement(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				account, _ := folded.State.(*Account)
+				account := folded.State
 				if account.Balance != l.Balance || folded.SequenceNr != l.Number {
 					t.Fatalf("%s at %d: %v, the statement says %v", id, l.Number, account.Balance, l.Balance)
 				}

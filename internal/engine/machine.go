@@ -13,8 +13,6 @@ const (
 	OverflowDrop Overflow = iota
 	// OverflowFail answers ErrStashFull and restarts the entity.
 	OverflowFail
-	// OverflowReply answers a fixed value.
-	OverflowReply
 )
 
 // Config is the configuration of all machines of one type. All fields are required; the shell fills
@@ -23,7 +21,6 @@ type Config struct {
 	// StashCapacity limits each of the two stashes; negative means no limit.
 	StashCapacity int
 	Overflow      Overflow
-	OverflowReply any
 	// MaxPending limits the commands that are decided and wait for the journal.
 	MaxPending int
 	// Sequential switches pipelining off.
@@ -215,9 +212,6 @@ func (m *Machine) room() bool {
 
 func (m *Machine) overflow(e *Envelope, out *Effects) {
 	switch m.cfg.Overflow {
-	case OverflowReply:
-		m.answer(out, e, m.cfg.OverflowReply, nil)
-		return
 	case OverflowFail:
 		if m.phase == ready && m.broken == nil {
 			m.broken = errStashOverflow

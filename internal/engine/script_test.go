@@ -75,8 +75,6 @@ func newScript(t *testing.T, d *datadriven.TestData) *script {
 			switch arg.Vals[0] {
 			case "fail":
 				s.cfg.Overflow = engine.OverflowFail
-			case "reply":
-				s.cfg.Overflow, s.cfg.OverflowReply = engine.OverflowReply, "busy"
 			}
 		case "jitter":
 			s.cfg.Jitter = 0.2

@@ -10,11 +10,11 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// Input is an input of a manager.
+// Input is what a manager is told.
 type Input interface{ input() }
 
-// Members are all members of the cluster, sorted by node. The slice is immutable. A slice with the
-// same start and length is taken as unchanged.
+// Members are all members of the cluster, sorted by node. The slice is immutable, and
+// taken for the same as the one before if it begins at the same place and is as long.
 type Members []membership.Member
 
 // Received is a message from another manager.
@@ -23,32 +23,32 @@ type Received struct {
 	Message Message
 }
 
-// InstanceEnded reports that an instance has ended, whether or not it was asked to stop.
+// InstanceEnded says that an instance is gone, whether or not it was asked to stop.
 type InstanceEnded struct{ Instance uint64 }
 
-// LeaseAnswer answers AskLease. There must be exactly one for each. After an error the lease is not
+// LeaseAnswer answers AskLease. There must be exactly one for each. An error is not
 // held.
 type LeaseAnswer struct{ Held bool }
 
-// LeaseReleased answers ReleaseLease, even if the release failed.
+// LeaseReleased answers ReleaseLease, also if that failed.
 type LeaseReleased struct{}
 
-// LeaseLost reports the loss of the held lease.
+// LeaseLost says that the lease, which was held, is no longer.
 type LeaseLost struct{}
 
-// SelfExiting reports that the shutdown of the node has reached the phase in which it hands over
-// its singletons.
+// SelfExiting says that the node is in that phase of its shutdown in which it gives
+// away what it hosts.
 type SelfExiting struct{}
 
-// Suspend reports that other nodes may take over, because the node was disconnected for too long:
-// the instance is stopped and none is started.
+// Suspend says that the node has been cut off for so long that others may take
+// over: the instance is stopped and none is started.
 type Suspend struct{}
 
-// Resume ends Suspend. The node must still be a member.
+// Resume ends Suspend. It must be sure that the node still is a member.
 type Resume struct{}
 
-// Link reports whether the node receives its own heartbeats through the network. While it does not,
-// no instance is started, because the node may have been downed. The initial state is connected.
+// Link says whether the node hears itself through the network. While it does not, no instance is
+// started: this node can't know what became of it. It does at first.
 type Link struct{ Up bool }
 
 func (Members) input()       {}
@@ -62,44 +62,44 @@ func (Suspend) input()       {}
 func (Resume) input()        {}
 func (Link) input()          {}
 
-// Effects are the effects of a manager, in the order of the fields.
+// Effects are what a manager wants done, in the order of the fields.
 type Effects struct {
 	// Notes are for the log and the counters.
 	Notes []Note
-	// Stop asks this instance to end. InstanceEnded reports its end. 0 is none.
+	// Stop: ask this instance to end, and tell with InstanceEnded when it has. 0 is none.
 	Stop uint64
-	// ReleaseLease releases the lease. LeaseReleased is the answer. Operations on the lease run one
-	// after another.
+	// ReleaseLease: release the lease and answer with LeaseReleased. Operations on the lease
+	// are carried out one after the other.
 	ReleaseLease bool
-	// AskLease acquires the lease in the name of this node. LeaseAnswer is the answer. LeaseLost
-	// reports its loss, not before the answer.
+	// AskLease: acquire the lease in the name of this node and answer with LeaseAnswer. That it is
+	// lost is told with LeaseLost, not before the answer.
 	AskLease bool
-	// Start starts this instance. 0 is none.
+	// Start: start this instance. 0 is none.
 	Start uint64
-	// Send are messages to the managers of other nodes.
+	// Send: messages to the managers of other nodes.
 	Send []Outgoing
-	// ExitDone reports that this singleton does not prevent the node from exiting any more.
+	// ExitDone: as far as this singleton is concerned, the node may exit.
 	ExitDone bool
-	// Ended reports that the manager has ended.
+	// Ended: the manager does nothing any more.
 	Ended bool
 }
 
-// Outgoing is a message to send.
+// Outgoing is a message to be sent.
 type Outgoing struct {
 	To      identity.Node
 	Message Message
 }
 
-// NoteKind is the kind of a note.
+// NoteKind tells the notes apart.
 type NoteKind uint8
 
 const (
-	// Became: the manager has changed its state.
+	// Became says that the manager is in another state.
 	Became NoteKind = 1 + iota
-	// Ignored: a message was ignored, because its sender is not part of the hand-over or because it
-	// was late.
+	// Ignored says that a message was not heeded: it is from a node that has no say in
+	// this, or late.
 	Ignored
-	// Stuck: the manager restarts, because it received no reply.
+	// Stuck says that the manager starts over, since nobody answered.
 	Stuck
 )
 
@@ -115,17 +115,17 @@ func (k NoteKind) String() string {
 	return fmt.Sprintf("note(%d)", uint8(k))
 }
 
-// Note describes an action of a manager.
+// Note tells an operator what a manager did, and why.
 type Note struct {
 	Kind NoteKind
-	// State and From are the new and the old state, in Became.
+	// State is the one that it is in, From the one before, of Became.
 	State, From State
-	// Peer and Message are the ignored message, or the peer that did not reply.
+	// Peer and Message are what was ignored, or who did not answer.
 	Peer    identity.Node
 	Message Kind
 }
 
-// State is the state of a manager.
+// State is where a manager stands.
 type State uint8
 
 // The states. A manager begins in Start and ends in End.

@@ -10,33 +10,33 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// leasePhase is the state of a decision that needs the lease.
+// leasePhase is where a decision stands that needs the lease.
 type leasePhase uint8
 
 const (
 	idle     leasePhase = iota
 	delaying            // others may act first: the other side, or the owner
 	asking
-	abandoned // requested, but the answer will be ignored
+	abandoned // asked, and whatever the answer is, nothing follows from it
 )
 
-// leaseState is the state of the resolver's lease.
+// leaseState is what a resolver knows about the lease.
 type leaseState struct {
 	phase    leasePhase
 	decision Decision
 	askAt    time.Duration
-	owner    identity.Node // a member of this side that holds the lease, zero if there is none
-	until    time.Duration // until when this node waits for the owner
+	owner    identity.Node // a member of this side that has the lease, zero if there is none
+	until    time.Duration // when that one has been waited for long enough
 
-	// Changes since the decision.
+	// What has been seen since the decision.
 	latest View
 	queued change
 
 	held      bool
-	lost      bool            // it was held and has to be acquired again
-	regaining bool            // that was requested and is not answered yet
-	waiting   []identity.Node // downed nodes whose removal precedes the release of the lease, sorted
-	releasing bool            // all are removed
+	lost      bool            // it is held by right, and has to be asked for again
+	regaining bool            // that was done, and has no answer yet
+	waiting   []identity.Node // to be removed before the lease is released, sorted
+	releasing bool            // nobody is waited for
 	releaseAt time.Duration
 }
 
@@ -47,9 +47,9 @@ func (l *leaseState) queue(c change, v View) {
 	l.queued.reach += c.reach
 }
 
-// ask starts to acquire the lease for a decision. A node that holds it asks again, in case it was
-// lost, but without a delay. A decision that downs no nodes, because all are Down already, needs no
-// lease: it would end this side if another node held it.
+// ask begins to get the lease for a decision. Who holds it already asks again, in
+// case that it was lost, but need not wait. A decision that downs nobody, because they all
+// are down already, needs none: it would end this side if another had it.
 func (r *Resolver) ask(now time.Duration, decision Decision, sit *situation, out *Effects) {
 	if nodes, _ := r.settings.carry(sit, decision); len(nodes) == 0 {
 		return
@@ -73,13 +73,13 @@ func (r *Resolver) tickAsking(now time.Duration, out *Effects) {
 
 func (r *Resolver) leaseAnswered(now time.Duration, in LeaseAnswer, out *Effects) {
 	l, held := &r.lease, in.Held
-	if l.regaining { // this was requested first
+	if l.regaining { // which was asked first
 		l.regaining, l.lost = false, l.lost && !held
 		return
 	}
 	switch l.phase {
 	case idle, delaying:
-		return // no request is pending
+		return // answers nothing
 	case abandoned:
 		l.held, l.lost = held, false
 		l.release(now, &r.settings)
@@ -94,7 +94,7 @@ func (r *Resolver) leaseAnswered(now time.Duration, in LeaseAnswer, out *Effects
 		}
 		l.waiting, l.releasing = nil, false
 		if !r.view.Leader {
-			break // the leader decides, with or without the lease
+			break // the leader decides, with the lease or without it
 		}
 		if r.leaveTo(now, in.Owner, out) {
 			return
@@ -104,7 +104,7 @@ func (r *Resolver) leaseAnswered(now time.Duration, in LeaseAnswer, out *Effects
 	r.resume(now, out)
 }
 
-// resume handles the changes since the lease was requested.
+// resume takes in what has been seen since the lease was asked for.
 func (r *Resolver) resume(now time.Duration, out *Effects) {
 	l := &r.lease
 	l.phase = idle
@@ -124,10 +124,10 @@ func (r *Resolver) abandon(now time.Duration, out *Effects) {
 	}
 }
 
-// leaseLost records that the lease has to be acquired again.
+// leaseLost notes that the lease has to be asked for again.
 func (r *Resolver) leaseLost() { r.lease.lost = r.lease.held }
 
-// tickRegain requests a lost lease again.
+// tickRegain asks again for a lease that was lost.
 func (r *Resolver) tickRegain(out *Effects) {
 	l := &r.lease
 	if l.lost && !l.regaining && l.phase == idle && !out.ReleaseLease {
@@ -136,13 +136,14 @@ func (r *Resolver) tickRegain(out *Effects) {
 	}
 }
 
-// release starts the timer after which the lease is released, once all downed nodes are removed.
+// release starts the time after which the lease is released, once nobody is waited
+// for.
 func (l *leaseState) release(now time.Duration, s *Settings) {
 	l.releasing = l.held && len(l.waiting) == 0
 	l.releaseAt = now + s.ReleaseAfter
 }
 
-// removed records removed members.
+// removed notes that members are gone.
 func (l *leaseState) removed(now time.Duration, s *Settings, v *View) {
 	if len(l.waiting) == 0 {
 		return
@@ -159,28 +160,27 @@ func (r *Resolver) tickRelease(now time.Duration, out *Effects) {
 	}
 }
 
-// leaseReleased records the release of the lease. It is ignored while the lease is requested again,
-// because it is about an earlier time.
+// leaseReleased notes that the lease is no longer held. An answer that comes while it is
+// asked for again is about an earlier time.
 func (r *Resolver) leaseReleased(done bool) {
 	if l := &r.lease; done && l.phase == idle && l.releasing {
 		l.held, l.releasing, l.lost = false, false, false
 	}
 }
 
-// The lease is held for a while after a decision. If another decision is needed in that time, the
-// present leader may be a different node than the owner, and cannot acquire the lease although it
-// is on the same side. Therefore the owner decides whether or not it leads, and a leader that
-// learns of the owner waits for it for a bounded time. Meanwhile the leader keeps requesting the
-// lease in case the owner releases it. Without the lease the leader ends its own side, so no
-// failure of this scheme lets two sides survive.
+// A lease is held for a while after a decision. If there is something else to decide meanwhile, the node that leads now
+// may be another one than the owner, and does not get the lease although it is on this side. So the owner decides
+// whether it leads or not, and the leader that learns of it waits for that, for a bounded time. It asks again and again
+// meanwhile, in case that the owner gives the lease up. What the leader does without the lease is to end its side, so
+// nothing that goes wrong here lets two sides survive.
 
-// patience returns how long a leader waits for the owner of the lease. Their views become stable at
-// different times, but less than StableAfter apart. An owner on the other side must still hold the
-// lease when this leader gives up.
+// patience is for how long a leader leaves a decision to the owner of the lease. When all came to rest is not the same
+// for both, but differs by less than StableAfter; and an owner on the other side must still have the lease when
+// this one gives in.
 func (s *Settings) patience() time.Duration { return min(s.StableAfter/2, s.ReleaseAfter/4) }
 
-// leaveTo reports whether the decision is left to the owner of the lease: the owner is on this
-// side, and the wait has not timed out. If the answer has no owner, the previous one is assumed.
+// leaveTo reports whether the decision is left to the owner of the lease: it is on this side, and has not been waited
+// for too long. Where an answer does not tell the owner, it is taken for the same as before.
 func (r *Resolver) leaveTo(now time.Duration, owner identity.Node, out *Effects) bool {
 	l := &r.lease
 	first := l.owner.IsZero()
@@ -204,7 +204,7 @@ func (r *Resolver) leaveTo(now time.Duration, owner identity.Node, out *Effects)
 	return true
 }
 
-// isHere reports whether a node is another member that may decide, on this side of the latest view.
+// isHere reports whether a node is another member that has a say, on this side as it was seen last.
 func (r *Resolver) isHere(n identity.Node) bool {
 	v := &r.lease.latest
 	if n == r.self || !hasSay(v.status(n)) {
@@ -214,8 +214,8 @@ func (r *Resolver) isHere(n identity.Node) bool {
 	return !sit.far(n)
 }
 
-// lookUp ends the wait for the owner if the view has changed, and reports whether it did: the owner
-// has decided, or another decision is needed.
+// lookUp ends the wait for the owner, and reports that, if something has changed: it has decided, or there is
+// something else to decide about.
 func (r *Resolver) lookUp(now time.Duration, out *Effects) bool {
 	l := &r.lease
 	if l.phase != delaying || l.owner.IsZero() || !l.queued.restart {

@@ -9,7 +9,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// decide returns the decision of the strategy.
+// decide is the decision of the strategy.
 func (s *Settings) decide(sit *situation) Decision {
 	counted := sit.count(ordinary(s.Role))
 	switch {
@@ -28,23 +28,22 @@ func (s *Settings) decide(sit *situation) Decision {
 		return KeepOtherSide
 	case KeepOldest:
 		return sit.unlessOtherwise(s.keepOldest(sit, counted), func() Decision {
-			// The other side may not count leaving members any more. Joining members matter only to
-			// a lone oldest member.
+			// Who leaves may be gone for the others. Whoever joins matters only to who is alone.
 			sure := sit.count(census{role: s.Role})
 			many := sit.count(census{role: s.Role, joining: !s.KeepLoneOldest})
 			many.oldest = sure.oldest
 			return s.keepOldest(sit, many)
 		})
 	case LeaseMajority:
-		return KeepThisSide // if it acquires the lease
+		return KeepThisSide // if it gets the lease
 	case KeepMajority, DownAll, Off, automatic:
 	}
 	return sit.unlessOtherwise(keepMajority(sit, counted), func() Decision {
-		// The smallest possible number on this side, the largest on the other.
+		// As few as there may be on this side, as many as there may be on the other.
 		few := sit.count(census{role: s.Role})
 		many := sit.count(census{role: s.Role, joining: true, leaving: true})
 		few.there = many.there
-		// A joining member there may be Up for the others, and the lowest of all.
+		// One who joins there may be up for the others, and the lowest of all.
 		many = sit.count(census{role: s.Role, joining: true})
 		if few.lowest != nil && !sit.isHere(many.lowest) {
 			few.lowest = many.lowest
@@ -53,8 +52,8 @@ func (s *Settings) decide(sit *situation) Decision {
 	})
 }
 
-// unlessOtherwise returns the first decision, or KeepNobody if the first keeps this side and the
-// second does not: the other side may have come to the second.
+// unlessOtherwise returns the first decision, unless it keeps this side and the
+// second doesn't: the other side may have come to that one.
 func (s *situation) unlessOtherwise(first Decision, second func() Decision) Decision {
 	if first == KeepThisSide && second() != KeepThisSide {
 		return KeepNobody
@@ -62,7 +61,7 @@ func (s *situation) unlessOtherwise(first Decision, second func() Decision) Deci
 	return first
 }
 
-// outgrown reports whether two sides could both have the static quorum.
+// outgrown reports whether a static quorum is no longer one: two sides could have it.
 func (s *Settings) outgrown(members int) bool {
 	return s.Strategy == StaticQuorum && members > 2*s.QuorumSize-1
 }
@@ -92,27 +91,28 @@ func (s *Settings) keepOldest(sit *situation, c count) Decision {
 	return KeepOtherSide
 }
 
-// isMinority reports whether this side lets the other one request the lease first.
+// isMinority reports whether this side lets the other one ask for the lease
+// first.
 func (s *Settings) isMinority(sit *situation) bool {
 	c := sit.count(ordinary(s.Role))
 	return c.lowest != nil && keepMajority(sit, c) == KeepOtherSide
 }
 
-// Decision is the decision of a strategy.
+// Decision is what a strategy says.
 type Decision uint8
 
 const (
-	// KeepThisSide downs the nodes that this side cannot reach.
+	// KeepThisSide downs whom this side can't reach.
 	KeepThisSide Decision = 1 + iota
-	// KeepOtherSide downs this side, including this node.
+	// KeepOtherSide downs this side, this node included.
 	KeepOtherSide
-	// KeepNobody downs all members.
+	// KeepNobody downs all.
 	KeepNobody
-	// KeepConnected downs the indirectly connected members, and those that a decision about the two
-	// sides downs.
+	// KeepConnected downs who is connected indirectly only, and whom a decision about the
+	// rest names.
 	KeepConnected
-	// KeepUnconnected downs the indirectly connected members and this side. It replaces
-	// KeepConnected if the lease is not acquired.
+	// KeepUnconnected downs who is connected indirectly only, and this side: what
+	// becomes of KeepConnected without a lease.
 	KeepUnconnected
 )
 
@@ -132,7 +132,7 @@ func (d Decision) String() string {
 	return fmt.Sprintf("decision(%d)", uint8(d))
 }
 
-// reverse returns the decision without the lease.
+// reverse is what is done instead if the lease can't be had.
 func (d Decision) reverse() Decision {
 	if d == KeepConnected {
 		return KeepUnconnected
@@ -140,8 +140,8 @@ func (d Decision) reverse() Decision {
 	return KeepOtherSide
 }
 
-// carry returns the nodes that a decision downs, sorted, and the decision that is carried out,
-// which differs if the first is not possible.
+// carry returns whom a decision downs, sorted by node, and the decision that is
+// carried out: another one if the first can't be.
 func (s *Settings) carry(sit *situation, d Decision) ([]identity.Node, Decision) {
 	gone := func(n identity.Node) bool { return contains(sit.gone, n) }
 	switch d {
@@ -150,7 +150,7 @@ func (s *Settings) carry(sit *situation, d Decision) ([]identity.Node, Decision)
 	case KeepOtherSide:
 		return sit.downable(func(n identity.Node) bool { return !gone(n) }), d
 	case KeepConnected:
-		indirect, more := sit.indirect(), s.extraDowned(sit)
+		indirect, more := sit.indirect(), s.besides(sit)
 		return sit.downable(func(n identity.Node) bool { return contains(indirect, n) || contains(more, n) }), d
 	case KeepUnconnected:
 		indirect := sit.indirect()
@@ -160,10 +160,10 @@ func (s *Settings) carry(sit *situation, d Decision) ([]identity.Node, Decision)
 	return sit.downable(func(identity.Node) bool { return true }), KeepNobody
 }
 
-// extraDowned returns the members to down in addition to the indirectly connected ones: the result of
-// the strategy for the two sides, if there is another side. The survivors are a part of this side,
-// and sides are disjoint, so two groups cannot both survive.
-func (s *Settings) extraDowned(sit *situation) []identity.Node {
+// besides returns whom to down besides those who are connected indirectly only: what the strategy
+// says about the two sides, if there is another one. Who goes on is a part of this side, and
+// sides have no member in common, so no two of them go on.
+func (s *Settings) besides(sit *situation) []identity.Node {
 	sides := sit.sides()
 	if len(sides.downable(func(n identity.Node) bool { return contains(sides.gone, n) })) == 0 {
 		return nil

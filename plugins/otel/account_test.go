@@ -16,22 +16,21 @@ import (
 
 // Accounts that transfer money, and trust that it arrives.
 type (
-	Command interface{ eventsourcing.Target[Command] }
-	Event   interface{ isEvent() }
-	Ctx     = eventsourcing.Context[Command, Event]
-	Effect  = eventsourcing.Effect[Command, Event]
+	Event           interface{ isEvent() }
+	Ctx[R any]      = eventsourcing.Context[Account, Event, R]
+	Decision[R any] = eventsourcing.Decision[Account, Event, R]
 
 	Deposit struct {
-		eventsourcing.For[Command, int]
+		eventsourcing.Command[Account, int]
 		Amount int
 	}
 	Transfer struct {
-		eventsourcing.For[Command, int]
+		eventsourcing.Command[Account, int]
 		To     string
 		Amount int
 	}
 	Credit struct { // is delivered
-		eventsourcing.For[Command, bool]
+		eventsourcing.Command[Account, bool]
 		delivery.Header
 		Amount int
 	}
@@ -63,35 +62,39 @@ type Account struct {
 	deaf bool `refold:"-"` // answers are not acted on
 }
 
-func (a *Account) HandleCommand(ctx *Ctx, cmd Command) Effect {
-	switch c := cmd.(type) {
-	case Deposit:
-		if c.Amount < 0 {
-			panic("no amount")
-		}
-		return ctx.Persist(Deposited{c.Amount}).Reply(c.Answer(func() int { return a.Balance }))
-	case Transfer:
-		if c.Amount > a.Balance {
-			return ctx.Refuse(errPoor)
-		}
-		return ctx.Persist(Transferred{To: c.To, Amount: c.Amount}).Reply(c.Answer(func() int { return a.Balance }))
-	case Credit:
-		if a.Credits.Seen(c.Header) {
-			return ctx.Reply(c.With(true))
-		}
-		return ctx.Persist(Credited{Delivery: c.Header, Amount: c.Amount}).Reply(c.With(true))
+func (a *Account) balance() int { return a.Balance }
+
+func (a *Account) deposit(ctx *Ctx[int], c Deposit) Decision[int] {
+	if c.Amount < 0 {
+		panic("no amount")
 	}
-	return ctx.Unhandled()
+	return ctx.Persist(Deposited{c.Amount}).ReplyFunc(a.balance)
 }
 
-func (a *Account) HandleSignal(ctx *Ctx, signal eventsourcing.Signal) Effect {
-	if s, ok := signal.(delivery.Answered[Credit]); ok && !a.deaf {
-		return ctx.Persist(Completed{s.Nr})
+func (a *Account) transfer(ctx *Ctx[int], c Transfer) Decision[int] {
+	if c.Amount > a.Balance {
+		return ctx.Refuse(errPoor)
 	}
-	return ctx.None()
+	return ctx.Persist(Transferred{To: c.To, Amount: c.Amount}).ReplyFunc(a.balance)
 }
 
-func (a *Account) ApplyEvent(event Event) {
+func (a *Account) credit(ctx *Ctx[bool], c Credit) Decision[bool] {
+	if a.Credits.Seen(c.Header) {
+		return ctx.Reply(true)
+	}
+	return ctx.Persist(Credited{Delivery: c.Header, Amount: c.Amount}).Reply(true)
+}
+
+func (a *Account) answered(ctx *Ctx[eventsourcing.None], s delivery.Answered[Credit, bool]) eventsourcing.Effect[Account, Event, eventsourcing.None] {
+	if a.deaf {
+		return ctx.Effect
+	}
+	return ctx.Persist(Completed{s.Nr})
+}
+
+func (a *Account) transfers() *delivery.Outbox[Credit] { return &a.Transfers }
+
+func (a *Account) apply(event Event) {
 	switch e := event.(type) {
 	case Deposited:
 		a.Balance += e.Amount
@@ -106,22 +109,23 @@ func (a *Account) ApplyEvent(event Event) {
 	}
 }
 
-func accountType(deaf bool) eventsourcing.Type[Command, Event] {
-	return eventsourcing.Type[Command, Event]{
+func accountType(deaf bool) eventsourcing.Type[Account, Event] {
+	return eventsourcing.Type[Account, Event]{
 		Name: "account",
-		New: func(string) eventsourcing.Aggregate[Command, Event] {
-			a := &Account{deaf: deaf}
-			a.Transfers.Configure(delivery.Settings{Interval: time.Hour})
-			return a
-		},
+		New:  func(string) *Account { return &Account{deaf: deaf} },
+		Commands: eventsourcing.Commands(
+			eventsourcing.On("", (*Account).deposit), eventsourcing.On("", (*Account).transfer), eventsourcing.On("", (*Account).credit),
+		),
+		Parts: eventsourcing.Parts(delivery.SendsWith("Transfers", (*Account).transfers, delivery.Options{Interval: time.Hour}, (*Account).answered)),
+		Apply: (*Account).apply,
 		Events: codec.Types(codec.Name[Deposited]("deposited"), codec.Name[Transferred]("transferred"),
 			codec.Name[Completed]("completed"), codec.Name[Credited]("credited")),
-		Snapshots: eventsourcing.SnapshotEvery(2),
+		Snapshots: eventsourcing.Snapshots[Account, Event]{Every: 2},
 	}
 }
 
 type bank struct {
-	*eventsourcing.Entities[Command, Event]
+	*eventsourcing.Local[Account, Event]
 	rt *eventsourcing.Runtime
 }
 
@@ -132,7 +136,7 @@ func openBank(tb testing.TB, cfg eventsourcing.Config, deaf bool) *bank {
 		tb.Fatal(err)
 	}
 	b := &bank{rt: rt}
-	if b.Entities, err = eventsourcing.Host(rt, accountType(deaf), eventsourcing.HostOptions{}); err != nil {
+	if b.Local, err = eventsourcing.Host(rt, accountType(deaf)); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { b.close(tb) })
@@ -160,7 +164,7 @@ func newTelemetry(tb testing.TB, cfg otel.Config) *otel.Telemetry {
 	return telemetry
 }
 
-func ask[R any](tb testing.TB, ctx context.Context, b *bank, id string, q eventsourcing.Query[Command, R]) R { //nolint:revive // tb first
+func ask[R any](tb testing.TB, ctx context.Context, b *bank, id string, q eventsourcing.Request[Account, R]) R { //nolint:revive // tb first
 	tb.Helper()
 	answer, err := eventsourcing.Ask(ctx, b.Ref(id), q)
 	if err != nil {

@@ -53,7 +53,7 @@ type key struct {
 
 // result returns the key with the outcome of an operation.
 func (k key) result(err error) key {
-	k.code = eventsourcing.Code(err)
+	k.code = eventsourcing.StatusOf(err).Code
 	switch _, refused := errors.AsType[*eventsourcing.Refusal](err); {
 	case err == nil:
 		k.outcome = outcomeOK

@@ -40,7 +40,7 @@ func BenchmarkAsk(b *testing.B) {
 		if bench.cfg != nil {
 			o = newTelemetry(b, *bench.cfg).Observer()
 		}
-		for _, command := range []eventsourcing.Query[Command, int]{Transfer{To: "2", Amount: 1}, Deposit{}} {
+		for _, command := range []eventsourcing.Request[Account, int]{Transfer{To: "2", Amount: 1}, Deposit{}} {
 			b.Run(fmt.Sprintf("%s/%T", bench.name, command), func(b *testing.B) {
 				accounts := openBank(b, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Observer: o}, false)
 				ref, ctx := accounts.Ref("1"), b.Context()

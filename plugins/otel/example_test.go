@@ -34,7 +34,7 @@ func Example() {
 		return
 	}
 	stop := telemetry.Watch(rt) // for the number of entities in memory
-	accounts, err := eventsourcing.Host(rt, accountType(false), eventsourcing.HostOptions{})
+	accounts, err := eventsourcing.Host(rt, accountType(false))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -135,7 +135,7 @@ func (t *Telemetry) recoveryStarted(id string) {
 }
 
 func (t *Telemetry) failure(id string, cause error) {
-	k := key{entity: entityType(id), code: eventsourcing.Code(cause)}
+	k := key{entity: entityType(id), code: eventsourcing.StatusOf(cause).Code}
 	t.instruments.failures.Add(context.Background(), 1, t.attributes.get(k).add...)
 }
 
@@ -144,7 +144,7 @@ func (t *Telemetry) fence(id string, _ uint64) {
 }
 
 func (t *Telemetry) dropped(i eventsourcing.DroppedInfo) {
-	k := key{entity: entityType(i.PersistenceID), code: eventsourcing.Code(i.Err)}
+	k := key{entity: entityType(i.PersistenceID), code: eventsourcing.StatusOf(i.Err).Code}
 	t.instruments.dropped.Add(context.Background(), 1, t.attributes.get(k).add...)
 }
 

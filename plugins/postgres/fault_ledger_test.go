@@ -22,22 +22,16 @@ import (
 
 // A ledger remembers which operations were applied to it, in order.
 type (
-	ledgerCommand interface {
-		eventsourcing.Target[ledgerCommand]
-	}
-	ledgerCtx    = eventsourcing.Context[ledgerCommand, entry]
-	ledgerEffect = eventsourcing.Effect[ledgerCommand, entry]
-
 	// post adds an operation, in Count events of one unit, and is answered with how many
 	// events there are then.
 	post struct {
-		eventsourcing.For[ledgerCommand, int]
+		eventsourcing.Command[ledger, int]
 		Op, Count int
 		Padding   []byte
 	}
 	// list is answered with all operations, once for each of their events.
 	list struct {
-		eventsourcing.For[ledgerCommand, []int]
+		eventsourcing.Command[ledger, []int]
 	}
 
 	entry struct {
@@ -48,30 +42,29 @@ type (
 	ledger struct{ Ops []int }
 )
 
-func (l *ledger) HandleCommand(ctx *ledgerCtx, cmd ledgerCommand) ledgerEffect {
-	switch c := cmd.(type) {
-	case post:
-		return ctx.Persist(slices.Repeat([]entry{{c.Op, c.Padding}}, c.Count)...).Reply(c.Answer(func() int { return len(l.Ops) }))
-	case list:
-		return ctx.Reply(c.With(slices.Clone(l.Ops)))
-	}
-	return ctx.Unhandled()
+func (l *ledger) post(ctx *eventsourcing.Context[ledger, entry, int], c post) eventsourcing.Decision[ledger, entry, int] {
+	return ctx.Persist(slices.Repeat([]entry{{c.Op, c.Padding}}, c.Count)...).ReplyFunc(func() int { return len(l.Ops) })
 }
 
-func (l *ledger) ApplyEvent(e entry) { l.Ops = append(l.Ops, e.Op) }
+func (l *ledger) list(ctx *eventsourcing.Context[ledger, entry, []int], _ list) eventsourcing.Decision[ledger, entry, []int] {
+	return ctx.Reply(slices.Clone(l.Ops))
+}
 
-func ledgerType() eventsourcing.Type[ledgerCommand, entry] {
-	return eventsourcing.Type[ledgerCommand, entry]{
-		Name:   "ledger",
-		New:    func(string) eventsourcing.Aggregate[ledgerCommand, entry] { return &ledger{} },
-		Events: codec.Types(codec.Name[entry]("entry")),
+func (l *ledger) apply(e entry) { l.Ops = append(l.Ops, e.Op) }
+
+func ledgerType() eventsourcing.Type[ledger, entry] {
+	return eventsourcing.Type[ledger, entry]{
+		Name:     "ledger",
+		Commands: eventsourcing.Commands(eventsourcing.On("", (*ledger).post), eventsourcing.On("", (*ledger).list)),
+		Apply:    (*ledger).apply,
+		Events:   codec.Types(codec.Name[entry]("entry")),
 	}
 }
 
 // house is a runtime with ledgers on a journal.
 type house struct {
 	rt      *eventsourcing.Runtime
-	ledgers *eventsourcing.Entities[ledgerCommand, entry]
+	ledgers *eventsourcing.Local[ledger, entry]
 }
 
 // openHouse opens a runtime that gives up early and tries again soon.
@@ -84,7 +77,7 @@ func openHouse(t *testing.T, j journal.Journal, callTimeout time.Duration) *hous
 	if err != nil {
 		t.Fatal(err)
 	}
-	ledgers, err := eventsourcing.Host(rt, ledgerType(), eventsourcing.HostOptions{MinBackoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond})
+	ledgers, err := eventsourcing.HostWith(rt, ledgerType(), eventsourcing.HostOptions{MinBackoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

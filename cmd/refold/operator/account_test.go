@@ -12,8 +12,7 @@ import (
 
 // The entity of the tests: an account, whose deposits once had no currency.
 type (
-	command interface{ eventsourcing.Target[command] }
-	event   interface{ isEvent() }
+	event interface{ isEvent() }
 
 	opened    struct{ Owner string }
 	deposited struct {
@@ -35,11 +34,7 @@ func (opened) isEvent()    {}
 func (deposited) isEvent() {}
 func (withdrawn) isEvent() {}
 
-func (a *account) HandleCommand(ctx *eventsourcing.Context[command, event], _ command) eventsourcing.Effect[command, event] {
-	return ctx.Unhandled()
-}
-
-func (a *account) ApplyEvent(ev event) {
+func (a *account) apply(ev event) {
 	switch e := ev.(type) {
 	case opened:
 		a.Owner, a.Balance = e.Owner, map[string]int64{}
@@ -69,11 +64,12 @@ func events() *codec.Registry {
 	)
 }
 
-func accountType() eventsourcing.Type[command, event] {
-	return eventsourcing.Type[command, event]{
+func accountType() eventsourcing.Type[account, event] {
+	return eventsourcing.Type[account, event]{
 		Name:      "account",
-		New:       func(string) eventsourcing.Aggregate[command, event] { return &account{rate: 30} },
+		New:       func(string) *account { return &account{rate: 30} },
+		Apply:     (*account).apply,
 		Events:    events(),
-		Snapshots: eventsourcing.SnapshotEvery(100),
+		Snapshots: eventsourcing.Snapshots[account, event]{Every: 100},
 	}
 }

@@ -43,7 +43,7 @@ type folded struct {
 }
 
 // Entity adds an entity type to the program.
-func Entity[C, E any](typ eventsourcing.Type[C, E]) Linked {
+func Entity[S, E any](typ eventsourcing.Type[S, E]) Linked {
 	l := Linked{name: typ.Name, events: typ.Events}
 	switch {
 	case strings.TrimSpace(typ.Name) == "":

@@ -9,35 +9,43 @@ import (
 
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
 
-// attached is a companion that is told whose part it is.
+// attached is a part that reports its attachment.
 type attached struct {
-	eventsourcing.Companion // the methods that are not called
+	hosting.Part // the methods that are not called
 
 	told func(id, field string) error
 }
 
-// Attach is part of eventsourcing.Companion.
+// NeedsPart implements hosting.NeedsPart.
+func (*attached) NeedsPart(hosting.Internal) {}
+
+// Field implements hosting.Part.
+func (a *attached) Field() any { return a }
+
+// Attach is part of hosting.Part.
 func (a *attached) Attach(id, field string) error { return a.told(id, field) }
 
-// accompanied is an account with a companion.
+// accompanied is an account with a part.
 type accompanied struct {
 	account
 
 	Mail attached `refold:"-"`
 }
 
-func TestSnapshotsAreDecodedWithTheirCompanions(t *testing.T) {
+func TestSnapshotsAreDecodedWithTheirParts(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]error{"good": nil, "bad": errDisk} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got string
-			typ := eventsourcing.Type[command, event]{Name: "a", Events: events()}
-			typ.New = func(string) eventsourcing.Aggregate[command, event] {
+			typ := eventsourcing.Type[accompanied, event]{Name: "a", Events: events(), Apply: func(a *accompanied, ev event) { a.apply(ev) }}
+			typ.Parts = eventsourcing.Parts(eventsourcing.NewPart[accompanied, event]("Mail", func(a *accompanied) hosting.Part { return &a.Mail }))
+			typ.New = func(string) *accompanied {
 				return &accompanied{Mail: attached{told: func(id, field string) error {
 					got = id + "#" + field
 					return failure
@@ -53,7 +61,7 @@ func TestSnapshotsAreDecodedWithTheirCompanions(t *testing.T) {
 			if got != "a|1#Mail" {
 				t.Errorf("attached to %q", got)
 			}
-			if failed := report.Found() == 1 && strings.Contains(report.Problems[0].String(), "attach Mail: disk on fire"); failed != (failure != nil) {
+			if failed := report.Found() == 1 && strings.Contains(report.Problems[0].String(), "part Mail: disk on fire"); failed != (failure != nil) {
 				t.Errorf("report %+v", report)
 			}
 		})
@@ -65,10 +73,10 @@ func TestVerifySurvivesTheEntity(t *testing.T) {
 	t.Parallel()
 	typ := accountType()
 	typ.Name = "a"
-	typ.New = func(string) eventsourcing.Aggregate[command, event] { panic("not today") }
+	typ.New = func(string) *account { panic("not today") }
 	nothing := typ
-	nothing.New = func(string) eventsourcing.Aggregate[command, event] { return nil }
-	for want, typ := range map[string]eventsourcing.Type[command, event]{"not today": typ, "pointer to a struct": nothing} {
+	nothing.New = func(string) *account { return nil }
+	for want, typ := range map[string]eventsourcing.Type[account, event]{"not today": typ, "returned nil": nothing} {
 		report, err := operator.Verify(t.Context(), &fakeJournal{records: map[string][]journal.Event{"a|1": {{SequenceNr: 1}}}}, operator.VerifyOptions{
 			Snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(1, eventsourcing.StateManifest, []byte{0x80})}},
 			Entities:  []operator.Linked{operator.Entity(typ)},

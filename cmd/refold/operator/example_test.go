@@ -63,9 +63,9 @@ func ExampleMain() {
 }
 
 func ExampleEntity() {
-	typ := eventsourcing.Type[command, event]{
+	typ := eventsourcing.Type[account, event]{
 		Name:   "account",
-		New:    func(string) eventsourcing.Aggregate[command, event] { return &account{} },
+		Apply:  (*account).apply,
 		Events: events(),
 	}
 	status := operator.Run(context.Background(), []string{"rebuild"}, os.Stdout, os.Stdout, operator.Entity(typ))

@@ -151,8 +151,8 @@ func doubtful(tb testing.TB) *fixture {
 	f.state("account|above", 2, pack(tb, map[string]any{"Owner": "Ada"}))
 
 	f.event("vault|json", deposited{Amount: 1})
-	f.snapshot("vault|json", 1, eventsourcing.SelfManifest, []byte(`{ "sum": 2 }`))
+	f.snapshot("vault|json", 1, "safe+json", []byte(`{ "sum": 2 }`))
 	f.event("vault|raw", deposited{Amount: 1})
-	f.snapshot("vault|raw", 1, eventsourcing.SelfManifest, []byte{2})
+	f.snapshot("vault|raw", 1, "safe+own", []byte{2})
 	return f
 }

@@ -4,53 +4,50 @@
 package operator_test
 
 import (
-	"encoding/json"
 	"errors"
 
+	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
 )
 
 // vault is an aggregate that encodes its state itself: as JSON, or as one byte.
 type vault struct {
-	asJSON bool
-	sum    int64
+	sum int64
 }
 
-func (v *vault) HandleCommand(ctx *eventsourcing.Context[command, event], _ command) eventsourcing.Effect[command, event] {
-	return ctx.Unhandled()
+// safe is the form of a vault in snapshots.
+type safe struct {
+	Sum int64 `json:"sum"`
 }
 
-func (v *vault) ApplyEvent(ev event) {
+// own is an application-specific format of one byte.
+type own struct{}
+
+func (own) Name() string { return "own" }
+
+func (own) Marshal(v any) ([]byte, error) { return []byte{byte(v.(safe).Sum)}, nil } //nolint:errcheck,forcetypeassert // there is no other
+
+func (own) Unmarshal(data []byte, v any) error {
+	if len(data) != 1 {
+		return errors.New("want one byte")
+	}
+	v.(*safe).Sum = int64(data[0]) //nolint:errcheck,forcetypeassert // there is no other
+	return nil
+}
+
+func (v *vault) apply(ev event) {
 	if e, ok := ev.(deposited); ok {
 		v.sum += e.Amount
 	}
 }
 
-func (v *vault) MarshalSnapshot() ([]byte, error) {
-	if v.asJSON {
-		return json.Marshal(map[string]int64{"sum": v.sum})
-	}
-	return []byte{byte(v.sum)}, nil
-}
-
-func (v *vault) UnmarshalSnapshot(data []byte) error {
-	if !v.asJSON {
-		if len(data) != 1 {
-			return errors.New("want one byte")
-		}
-		v.sum = int64(data[0])
-		return nil
-	}
-	var state map[string]int64
-	err := json.Unmarshal(data, &state)
-	v.sum = state["sum"]
-	return err
-}
-
-func vaultType() eventsourcing.Type[command, event] {
-	return eventsourcing.Type[command, event]{
+func vaultType() eventsourcing.Type[vault, event] {
+	return eventsourcing.Type[vault, event]{
 		Name:   "vault",
-		New:    func(id string) eventsourcing.Aggregate[command, event] { return &vault{asJSON: id == "json"} },
+		Apply:  (*vault).apply,
 		Events: events(),
+		Snapshots: eventsourcing.Snapshots[vault, event]{State: eventsourcing.StateAs("safe", 0,
+			func(v *vault) (safe, error) { return safe{v.sum}, nil },
+			func(v *vault, s safe) error { v.sum = s.Sum; return nil }).Using(own{}, codec.JSON())},
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/codec"
-	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/snapshot"
@@ -246,7 +245,7 @@ func TestVerifyCountsFencesAndWhatIsUnchecked(t *testing.T) {
 	records[1] = journal.Event{SequenceNr: 2, Time: at(2)}
 	records[2].Manifest, records[2].Payload = "noted+proto", []byte{0xc1}
 	report, err := operator.Verify(t.Context(), &fakeJournal{records: map[string][]journal.Event{"a|1": records}}, operator.VerifyOptions{
-		Snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(4, eventsourcing.SelfManifest, []byte{0xc1})}},
+		Snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(4, "safe+own", []byte{0xc1})}},
 	})
 	if err != nil || report.Found() != 0 {
 		t.Fatalf("report %+v, %v", report, err)

@@ -10,7 +10,7 @@
 //		if answer, done, err := a.Requests.Check(c.Request, c.content()); err != nil {
 //			return ctx.Refuse(err)
 //		} else if done {
-//			return ctx.Reply(c.With(answer))
+//			return ctx.Reply(answer)
 //		}
 //		...
 //	func (a *Account) ApplyEvent(event Event) {

@@ -280,7 +280,7 @@ func number(x float64) string {
 
 // verify checks after a run that the counters hold the sum of all additions and that the journal is
 // complete.
-func verify(ctx context.Context, s *database, targets []eventsourcing.Ref[command], want int64) error {
+func verify(ctx context.Context, s *database, targets []eventsourcing.Ref[counter], want int64) error {
 	var sum int64
 	for _, to := range targets {
 		n, err := eventsourcing.Ask(ctx, to, read{})

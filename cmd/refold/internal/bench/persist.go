@@ -96,7 +96,7 @@ func (b *run) adding(ctx context.Context, p notes, entities, callers int) (c cro
 		return c, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	rt, h, err := host(ctx, s, counters(0, eventsourcing.SnapshotPolicy{}))
+	rt, h, err := host(ctx, s, counters(0, eventsourcing.Snapshots[counter, event]{}))
 	if err != nil {
 		return c, err
 	}
@@ -209,7 +209,7 @@ func (b *run) asking(ctx context.Context, p notes) (samples []time.Duration, err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	rt, h, err := host(ctx, s, counters(0, eventsourcing.SnapshotPolicy{}))
+	rt, h, err := host(ctx, s, counters(0, eventsourcing.Snapshots[counter, event]{}))
 	if err != nil {
 		return nil, err
 	}
@@ -232,5 +232,5 @@ func (b *run) asking(ctx context.Context, p notes) (samples []time.Duration, err
 			return nil, fmt.Errorf("wrong reply %d, want %d", sum, n)
 		}
 	}
-	return samples, verify(ctx, s, []eventsourcing.Ref[command]{to}, n)
+	return samples, verify(ctx, s, []eventsourcing.Ref[counter]{to}, n)
 }

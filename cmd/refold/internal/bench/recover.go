@@ -43,7 +43,7 @@ func fill(ctx context.Context, j journal.Journal, pid string, n int, p notes) (t
 }
 
 // firstReply opens a runtime and measures the first reply of a counter.
-func firstReply(ctx context.Context, s *database, typ eventsourcing.Type[command, event], id string, want int64) (time.Duration, error) {
+func firstReply(ctx context.Context, s *database, typ eventsourcing.Type[counter, event], id string, want int64) (time.Duration, error) {
 	rt, h, err := host(ctx, s, typ)
 	if err != nil {
 		return 0, err
@@ -73,7 +73,7 @@ func recoverEvents(ctx context.Context, b *run) (results []Result, err error) {
 	var limits, values []float64
 	err = b.rawEvents(ctx, n, p, func(scan func() (float64, error)) error {
 		limits, values, err = b.alternate(scan, func() (float64, error) {
-			took, failed := firstReply(ctx, s, counters(0, eventsourcing.SnapshotPolicy{}), "0", int64(n))
+			took, failed := firstReply(ctx, s, counters(0, eventsourcing.Snapshots[counter, event]{}), "0", int64(n))
 			return float64(n) / took.Seconds(), failed
 		})
 		return err
@@ -166,7 +166,7 @@ func recoverSnapshot(ctx context.Context, b *run) (results []Result, err error) 
 	if err = saveSnapshots(ctx, s, n, at); err != nil {
 		return nil, err
 	}
-	typ := counters(0, eventsourcing.SnapshotEvery(1_000_000_000))
+	typ := counters(0, eventsourcing.Snapshots[counter, event]{Every: 1_000_000_000})
 	limits, values, err := b.alternate(
 		func() (float64, error) {
 			took, failed := firstReply(ctx, s, typ, "tail", tail)

@@ -20,7 +20,7 @@ const residents = 1_000_000
 const residentPad = 100
 
 // wakeAll starts n entities, a batch at a time.
-func wakeAll(ctx context.Context, h *eventsourcing.Entities[command, event], n int) error {
+func wakeAll(ctx context.Context, h *eventsourcing.Local[counter, event], n int) error {
 	const starters = 64
 	errs := make(chan error, starters)
 	for i := range starters {
@@ -58,7 +58,7 @@ func resident(ctx context.Context, b *run) (results []Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	rt, h, err := host(ctx, s, counters(residentPad, eventsourcing.SnapshotPolicy{}))
+	rt, h, err := host(ctx, s, counters(residentPad, eventsourcing.Snapshots[counter, event]{}))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func wake(ctx context.Context, b *run) (results []Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	rt, h, err := host(ctx, s, counters(residentPad, eventsourcing.SnapshotPolicy{}))
+	rt, h, err := host(ctx, s, counters(residentPad, eventsourcing.Snapshots[counter, event]{}))
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 		}
 	}()
 	count := &saves{states: b.scheme == "nats"}
-	regions := make([]*sharding.Region[tallyCommand], len(g))
+	regions := make([]*sharding.Region[tally], len(g))
 	for i, r := range g {
 		rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(s.journal, nil)}) //nolint:contextcheck // it ends with Close
 		if err != nil {
@@ -117,7 +117,7 @@ func numbered(id string) sharding.Shard {
 
 // measure sends a message to an entity of each shard and waits until the sending node has all
 // homes.
-func (p *placed) measure(ctx context.Context, regions []*sharding.Region[tallyCommand], shards int, count *saves) error {
+func (p *placed) measure(ctx context.Context, regions []*sharding.Region[tally], shards int, count *saves) error {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()
 	if err := registered(ctx, regions); err != nil {
@@ -148,7 +148,7 @@ func (p *placed) measure(ctx context.Context, regions []*sharding.Region[tallyCo
 }
 
 // allAnswer sends an ask to an entity of each shard.
-func allAnswer(ctx context.Context, from *sharding.Region[tallyCommand], shards int) error {
+func allAnswer(ctx context.Context, from *sharding.Region[tally], shards int) error {
 	errs := make([]error, dataCallers)
 	var wg sync.WaitGroup
 	for caller := range dataCallers {
@@ -163,7 +163,7 @@ func allAnswer(ctx context.Context, from *sharding.Region[tallyCommand], shards 
 }
 
 // registered waits until all regions are registered with the coordinator.
-func registered(ctx context.Context, regions []*sharding.Region[tallyCommand]) error {
+func registered(ctx context.Context, regions []*sharding.Region[tally]) error {
 	for _, r := range regions {
 		for {
 			known, err := r.CurrentRegions(ctx)

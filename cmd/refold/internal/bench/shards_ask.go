@@ -73,7 +73,7 @@ func shardAsks(ctx context.Context, b *run) (results []Result, err error) {
 func (s *shardServer) where(ctx context.Context, n int) (shardAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()
-	s.homes = map[string][]eventsourcing.Ref[tallyCommand]{}
+	s.homes = map[string][]eventsourcing.Ref[tally]{}
 	for i := range n {
 		to := s.region.Ref(tallyID(i))
 		node, err := eventsourcing.Ask(ctx, to, where{})

@@ -29,7 +29,7 @@ const (
 // asking is a load: asks of random entities at a fixed rate, independent of replies. Half of them
 // are stored. It records the acknowledged ones.
 type asking struct {
-	region  *sharding.Region[tallyCommand]
+	region  *sharding.Region[tally]
 	notes   notes
 	ids     []string
 	acked   []atomic.Int64 // of each entity
@@ -49,7 +49,7 @@ type asking struct {
 
 // ask starts a load on the entities of a part. Acknowledgements of an earlier load on the same
 // entities are kept.
-func ask(ctx context.Context, region *sharding.Region[tallyCommand], o *shardOrder, before *asking) *asking {
+func ask(ctx context.Context, region *sharding.Region[tally], o *shardOrder, before *asking) *asking {
 	ctx, stop := context.WithCancel(ctx)
 	a := &asking{region: region, notes: newNotes(), stop: stop, began: time.Now()}
 	for i := o.Part; i < o.Count; i += o.Parts {

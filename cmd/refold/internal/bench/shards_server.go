@@ -46,10 +46,10 @@ type shardServer struct {
 	snapshots snapshot.Store
 	rt        *eventsourcing.Runtime
 	node      *cluster.Node
-	region    *sharding.Region[tallyCommand]
-	load      *asking                                      // the latest one
-	local     *eventsourcing.Entities[tallyCommand, event] // those that are in no cluster
-	homes     map[string][]eventsourcing.Ref[tallyCommand] // by wayHere and wayThere
+	region    *sharding.Region[tally]
+	load      *asking                               // the latest one
+	local     *eventsourcing.Local[tally, event]    // those that are in no cluster
+	homes     map[string][]eventsourcing.Ref[tally] // by wayHere and wayThere
 	watching  sync.WaitGroup
 	mu        sync.Mutex
 	seen      []seenEvent    // recorded by watch
@@ -133,7 +133,7 @@ func (s *shardServer) join(ctx context.Context, o *shardOrder) (shardAnswer, err
 	}
 	alone := tallies(self.Name)
 	alone.Name = "alone"
-	if s.local, err = eventsourcing.Host(s.rt, alone, eventsourcing.HostOptions{}); err != nil {
+	if s.local, err = eventsourcing.Host(s.rt, alone); err != nil {
 		return shardAnswer{}, err
 	}
 	cfg := cluster.Config{Seeds: s.setup.Seeds, Downing: downing.Settings{StableAfter: s.setup.StableAfter}, Logger: s.log}
@@ -213,25 +213,21 @@ func (s *shardServer) await(ctx context.Context, n int) (shardAnswer, error) {
 
 // The entity that is spread over nodes: a tally that says on which node it is.
 type (
-	tallyCommand interface {
-		eventsourcing.Target[tallyCommand]
-	}
-
 	// where is answered with the node.
 	where struct {
-		eventsourcing.For[tallyCommand, string]
+		eventsourcing.Command[tally, string]
 	}
 	// echo is answered with what it carries.
 	echo struct {
-		eventsourcing.For[tallyCommand, []byte]
+		eventsourcing.Command[tally, []byte]
 		Note []byte
 	}
 	// peek is answered with the number, raise with the one after it, which is stored.
 	peek struct {
-		eventsourcing.For[tallyCommand, int64]
+		eventsourcing.Command[tally, int64]
 	}
 	raise struct {
-		eventsourcing.For[tallyCommand, int64]
+		eventsourcing.Command[tally, int64]
 		Note []byte
 	}
 
@@ -241,35 +237,42 @@ type (
 	}
 )
 
-// HandleCommand is part of eventsourcing.Aggregate.
-func (t *tally) HandleCommand(ctx *eventsourcing.Context[tallyCommand, event], cmd tallyCommand) eventsourcing.Effect[tallyCommand, event] {
-	switch m := cmd.(type) {
-	case where:
-		return ctx.Reply(m.With(t.node))
-	case echo:
-		return ctx.Reply(m.With(m.Note))
-	case peek:
-		return ctx.Reply(m.With(t.n))
-	case raise:
-		return ctx.Persist(added{N: 1, Note: m.Note}).Reply(m.Answer(func() int64 { return t.n }))
-	}
-	return ctx.Unhandled()
+type (
+	tallyContext[R any]  = eventsourcing.Context[tally, event, R]
+	tallyDecision[R any] = eventsourcing.Decision[tally, event, R]
+)
+
+func (t *tally) where(ctx *tallyContext[string], _ where) tallyDecision[string] {
+	return ctx.Reply(t.node)
 }
 
-// ApplyEvent is part of eventsourcing.Aggregate.
-func (t *tally) ApplyEvent(ev event) {
+func (t *tally) echo(ctx *tallyContext[[]byte], m echo) tallyDecision[[]byte] {
+	return ctx.Reply(m.Note)
+}
+
+func (t *tally) peek(ctx *tallyContext[int64], _ peek) tallyDecision[int64] { return ctx.Reply(t.n) }
+
+func (t *tally) raise(ctx *tallyContext[int64], m raise) tallyDecision[int64] {
+	return ctx.Persist(added{N: 1, Note: m.Note}).ReplyFunc(func() int64 { return t.n })
+}
+
+func (t *tally) apply(ev event) {
 	if e, ok := ev.(added); ok {
 		t.n += e.N
 	}
 }
 
 // tallies is the type of the entity on a node.
-func tallies(node string) eventsourcing.Type[tallyCommand, event] {
-	return eventsourcing.Type[tallyCommand, event]{
-		Name:     "tally",
-		New:      func(string) eventsourcing.Aggregate[tallyCommand, event] { return &tally{node: node} },
-		Events:   codec.Types(codec.Name[added]("added")),
-		Commands: codec.Types(codec.Name[where]("where"), codec.Name[echo]("echo"), codec.Name[peek]("peek"), codec.Name[raise]("raise")),
+func tallies(node string) eventsourcing.Type[tally, event] {
+	return eventsourcing.Type[tally, event]{
+		Name: "tally",
+		New:  func(string) *tally { return &tally{node: node} },
+		Commands: eventsourcing.Commands(
+			eventsourcing.On("where", (*tally).where), eventsourcing.On("echo", (*tally).echo),
+			eventsourcing.On("peek", (*tally).peek), eventsourcing.On("raise", (*tally).raise),
+		),
+		Apply:  (*tally).apply,
+		Events: codec.Types(codec.Name[added]("added")),
 	}
 }
 

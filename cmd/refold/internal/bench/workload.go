@@ -22,18 +22,15 @@ import (
 // The entity that is measured: a counter whose events carry bytes that do not
 // compress, so that an event encodes to about 200 bytes.
 type (
-	command interface {
-		eventsourcing.Target[command]
-	}
 	event interface{ isEvent() }
 
 	add struct {
-		eventsourcing.For[command, int64]
+		eventsourcing.Command[counter, int64]
 		N    int64
 		Note []byte
 	}
 	read struct {
-		eventsourcing.For[command, int64]
+		eventsourcing.Command[counter, int64]
 	}
 	added struct {
 		N    int64  `msgpack:"n"`
@@ -48,35 +45,36 @@ type (
 
 func (added) isEvent() {}
 
-// HandleCommand is part of eventsourcing.Aggregate.
-func (c *counter) HandleCommand(ctx *eventsourcing.Context[command, event], cmd command) eventsourcing.Effect[command, event] {
-	switch m := cmd.(type) {
-	case add:
-		return ctx.Persist(added{N: m.N, Note: m.Note}).Reply(m.Answer(func() int64 { return c.Sum }))
-	case read:
-		return ctx.Reply(m.With(c.Sum))
-	}
-	return ctx.Unhandled()
+type (
+	counterContext  = eventsourcing.Context[counter, event, int64]
+	counterDecision = eventsourcing.Decision[counter, event, int64]
+)
+
+func (c *counter) add(ctx *counterContext, m add) counterDecision {
+	return ctx.Persist(added{N: m.N, Note: m.Note}).ReplyFunc(func() int64 { return c.Sum })
 }
 
-// ApplyEvent is part of eventsourcing.Aggregate.
-func (c *counter) ApplyEvent(ev event) {
+func (c *counter) read(ctx *counterContext, _ read) counterDecision { return ctx.Reply(c.Sum) }
+
+func (c *counter) apply(ev event) {
 	if e, ok := ev.(added); ok {
 		c.Sum += e.N
 	}
 }
 
 // counters is the type of the entity, with a state padded to some size.
-func counters(pad int, snapshots eventsourcing.SnapshotPolicy) eventsourcing.Type[command, event] {
-	return eventsourcing.Type[command, event]{
+func counters(pad int, snapshots eventsourcing.Snapshots[counter, event]) eventsourcing.Type[counter, event] {
+	return eventsourcing.Type[counter, event]{
 		Name: "counter",
-		New: func(string) eventsourcing.Aggregate[command, event] {
+		New: func(string) *counter {
 			c := &counter{}
 			if pad > 0 {
 				c.Pad = make([]byte, pad)
 			}
 			return c
 		},
+		Commands:  eventsourcing.Commands(eventsourcing.On("", (*counter).add), eventsourcing.On("", (*counter).read)),
+		Apply:     (*counter).apply,
 		Events:    codec.Types(codec.Name[added]("added")),
 		Snapshots: snapshots,
 	}
@@ -104,7 +102,7 @@ func (p notes) bytes(i, n int) []byte {
 }
 
 // host opens a runtime over a store and hosts counters on it.
-func host(ctx context.Context, s *database, typ eventsourcing.Type[command, event]) (*eventsourcing.Runtime, *eventsourcing.Entities[command, event], error) {
+func host(ctx context.Context, s *database, typ eventsourcing.Type[counter, event]) (*eventsourcing.Runtime, *eventsourcing.Local[counter, event], error) {
 	rt, err := eventsourcing.Open(eventsourcing.Config{ //nolint:contextcheck // the runtime ends with Close
 		Store: store.Of(s.journal, s.snapshots), JournalBreaker: journal.BreakerConfig{CallTimeout: nodePatience}, // a slow machine has other figures, and no errors
 		RecoveryTimeout: nodePatience,
@@ -112,7 +110,7 @@ func host(ctx context.Context, s *database, typ eventsourcing.Type[command, even
 	if err != nil {
 		return nil, nil, err
 	}
-	h, err := eventsourcing.Host(rt, typ, eventsourcing.HostOptions{})
+	h, err := eventsourcing.Host(rt, typ)
 	if err != nil {
 		return nil, nil, errors.Join(err, rt.Close(ctx))
 	}
@@ -120,8 +118,8 @@ func host(ctx context.Context, s *database, typ eventsourcing.Type[command, even
 }
 
 // refs addresses n entities.
-func refs(h *eventsourcing.Entities[command, event], n int) []eventsourcing.Ref[command] {
-	out := make([]eventsourcing.Ref[command], n)
+func refs(h *eventsourcing.Local[counter, event], n int) []eventsourcing.Ref[counter] {
+	out := make([]eventsourcing.Ref[counter], n)
 	for i := range out {
 		out[i] = h.Ref(strconv.Itoa(i))
 	}
@@ -186,7 +184,7 @@ func together(callers int, length time.Duration, f func(caller, n int) error) (c
 
 // addAll has many callers add 1 to random entities and checks every reply as far
 // as one caller can tell: a counter only grows.
-func addAll(ctx context.Context, targets []eventsourcing.Ref[command], callers int, length time.Duration, p notes) (crowd, error) {
+func addAll(ctx context.Context, targets []eventsourcing.Ref[counter], callers int, length time.Duration, p notes) (crowd, error) {
 	rngs := make([]*rand.Rand, callers)
 	for i := range rngs {
 		rngs[i] = rand.New(rand.NewPCG(uint64(i), 42)) //nolint:gosec // no secret

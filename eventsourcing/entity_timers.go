@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/hosting"
 )
 
 // request carries out what an op asked for, now that it has taken effect.
-func (e *entity[C, E]) request(r any) {
+func (e *entity[S, E]) request(r any) {
 	switch r := r.(type) {
 	case handled:
 		r.command.end(nil)
-	case goRequest[C]:
+	case goRequest[S]:
 		e.goAsync(r)
 	case timerRequest:
 		e.setTimer(r)
@@ -36,7 +37,7 @@ func (e *entity[C, E]) request(r any) {
 
 // requestDeletion starts a deletion of events, or refuses it without touching
 // the journal.
-func (e *entity[C, E]) requestDeletion(r DeleteEvents) {
+func (e *entity[S, E]) requestDeletion(r DeleteEvents) {
 	durable := e.machine.DurableNr()
 	if r.UpTo > durable {
 		err := fmt.Errorf("%w: delete events of %q up to %d: the last durable one is %d", ErrInvalid, e.pid, r.UpTo, durable)
@@ -49,15 +50,25 @@ func (e *entity[C, E]) requestDeletion(r DeleteEvents) {
 	e.host.rt.stores.do(func() { e.dropEvents(r) })
 }
 
+// goContext adds the context of the present message to a request of Go.
+func (e *entity[S, E]) goContext(r goRequest[S]) goRequest[S] {
+	if e.op != nil {
+		if s, ok := e.op.Env.Caller.(sender); ok {
+			r.ctx, r.root = s.from().background(e.host.rt.ctx), s.from().root()
+		}
+	}
+	return r
+}
+
 // goAsync runs user code on its own goroutine.
-func (e *entity[C, E]) goAsync(r goRequest[C]) {
+func (e *entity[S, E]) goAsync(r goRequest[S]) {
 	rt := e.host.rt
 	ctx, root := rt.ctx, context.Background()
 	if r.ctx != nil {
 		ctx, root = r.ctx, r.root
 	}
 	rt.async.Go(func() {
-		var command C
+		var command Message[S]
 		if err := contain(e.pid, func() { command = r.f(ctx) }); err != nil {
 			rt.log.Error("asynchronous work panicked", slog.String("persistence_id", e.pid), slog.Any("error", err))
 			return
@@ -70,8 +81,8 @@ func (e *entity[C, E]) goAsync(r goRequest[C]) {
 
 // tellSelf delivers a command that the entity sends to itself; it starts the
 // entity again if it has stopped meanwhile.
-func (h *Entities[C, E]) tellSelf(id string, env *engine.Envelope) {
-	if err := h.route(Message{id: id, env: env, own: true}); err != nil {
+func (h *Local[S, E]) tellSelf(id string, env *engine.Envelope) {
+	if err := h.route(hosting.NewMessage(id, env, true)); err != nil {
 		h.rt.dropped(h.model.typ.Name+"|"+id, env.Message, err)
 	}
 }
@@ -83,7 +94,7 @@ type timer struct {
 }
 
 // setTimer starts, replaces or stops a timer.
-func (e *entity[C, E]) setTimer(r timerRequest) {
+func (e *entity[S, E]) setTimer(r timerRequest) {
 	x := e.more()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -104,7 +115,7 @@ func (e *entity[C, E]) setTimer(r timerRequest) {
 }
 
 // fire delivers the command of a timer.
-func (e *entity[C, E]) fire(x *extra, t *timer, r timerRequest) {
+func (e *entity[S, E]) fire(x *extra, t *timer, r timerRequest) {
 	e.mu.Lock()
 	if t.stopped || e.gone {
 		e.mu.Unlock()
@@ -132,7 +143,7 @@ type receiveTimer struct {
 	t     *time.Timer
 }
 
-func (e *entity[C, E]) setReceiveTimeout(d time.Duration) {
+func (e *entity[S, E]) setReceiveTimeout(d time.Duration) {
 	x := e.more()
 	if x.receive != nil {
 		x.receive.t.Stop()
@@ -143,11 +154,11 @@ func (e *entity[C, E]) setReceiveTimeout(d time.Duration) {
 	}
 	r := &receiveTimer{after: d, last: e.host.rt.steady()}
 	x.receive = r
-	r.t = time.AfterFunc(d, func() { e.happen(event[C, E]{receive: r}) })
+	r.t = time.AfterFunc(d, func() { e.happen(event[S, E]{receive: r}) })
 }
 
 // receiveDue tells the aggregate that no command came, or looks again later.
-func (e *entity[C, E]) receiveDue(r *receiveTimer) {
+func (e *entity[S, E]) receiveDue(r *receiveTimer) {
 	if e.extra == nil || e.extra.receive != r {
 		return
 	}
@@ -165,13 +176,13 @@ func (e *entity[C, E]) receiveDue(r *receiveTimer) {
 // watchDeadline sets the timer of a Timed aggregate to its deadline. It may be
 // that of events which are in flight, since under load there are always some:
 // the signal is turned down if it is not the deadline when it is handled.
-func (e *entity[C, E]) watchDeadline() {
-	timed, ok := e.instance.state.(Timed)
-	if !ok {
+func (e *entity[S, E]) watchDeadline() {
+	deadline := e.host.model.typ.Deadline
+	if deadline == nil {
 		return
 	}
 	var at time.Time
-	if err := contain(e.pid, func() { at = timed.Deadline() }); err != nil {
+	if err := contain(e.pid, func() { at = deadline(e.instance.state) }); err != nil {
 		e.host.rt.log.Error("the deadline panicked, there is none", slog.String("persistence_id", e.pid), slog.Any("error", err))
 	}
 	if at.IsZero() && e.extra == nil {
@@ -187,13 +198,13 @@ func (e *entity[C, E]) watchDeadline() {
 		x.deadline = nil
 	}
 	if !at.IsZero() {
-		x.deadline = time.AfterFunc(at.Sub(e.context.now), func() { e.happen(event[C, E]{deadline: at}) })
+		x.deadline = time.AfterFunc(at.Sub(e.now), func() { e.happen(event[S, E]{deadline: at}) })
 	}
 }
 
 // forgetDeadline has a fresh instance told about its deadline, although the one
 // before was: what that led to may not be stored.
-func (e *entity[C, E]) forgetDeadline() {
+func (e *entity[S, E]) forgetDeadline() {
 	x := e.extra
 	if x == nil || x.state.IsZero() {
 		return
@@ -206,27 +217,27 @@ func (e *entity[C, E]) forgetDeadline() {
 }
 
 // deadlineDue tells the aggregate that its state has timed out.
-func (e *entity[C, E]) deadlineDue(at time.Time) {
+func (e *entity[S, E]) deadlineDue(at time.Time) {
 	if e.extra != nil && e.extra.state.Equal(at) {
 		e.extra.deadline = nil
 		e.signal(StateTimeout{Deadline: at})
 	}
 }
 
-// companionsRecovered lets the companions of a fresh instance start. Those of a
+// partsRecovered lets the parts of a fresh instance start. Those of a
 // past state never do.
-func (e *entity[C, E]) companionsRecovered() {
+func (e *entity[S, E]) partsRecovered() {
 	if e.host.opts.Recovery.readOnly() {
 		return
 	}
-	for _, c := range e.instance.companions {
+	for _, c := range e.instance.parts {
 		e.outgoing(c.Recovered(e.host.rt.steady()))
 	}
-	e.tickCompanions()
+	e.tickParts()
 }
 
 // outgoing carries out what a companion wants done.
-func (e *entity[C, E]) outgoing(o Outgoing) {
+func (e *entity[S, E]) outgoing(o hosting.Outgoing) {
 	for _, s := range o.Sends {
 		e.host.rt.send(s, e.signalFrom)
 	}
@@ -235,10 +246,10 @@ func (e *entity[C, E]) outgoing(o Outgoing) {
 	}
 }
 
-// tickCompanions sets the timer for the next tick that a companion wants.
-func (e *entity[C, E]) tickCompanions() {
+// tickParts sets the timer for the next tick that a companion wants.
+func (e *entity[S, E]) tickParts() {
 	var next time.Time
-	for _, c := range e.instance.companions {
+	for _, c := range e.instance.parts {
 		if at := c.Next(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
@@ -252,28 +263,28 @@ func (e *entity[C, E]) tickCompanions() {
 	x := e.more()
 	d := max(0, next.Sub(e.host.rt.steady()))
 	if x.tick == nil {
-		x.tick = time.AfterFunc(d, func() { e.happen(event[C, E]{tick: true}) })
+		x.tick = time.AfterFunc(d, func() { e.happen(event[S, E]{tick: true}) })
 		return
 	}
 	x.tick.Reset(d)
 }
 
-// tick calls the companions whose time has come.
-func (e *entity[C, E]) tick() {
+// tick calls the parts whose time has come.
+func (e *entity[S, E]) tick() {
 	if e.machine.Recovering() {
 		return
 	}
 	now := e.host.rt.steady()
-	for _, c := range e.instance.companions {
+	for _, c := range e.instance.parts {
 		if at := c.Next(); !at.IsZero() && !at.After(now) {
 			e.outgoing(c.Tick(now))
 		}
 	}
-	e.tickCompanions()
+	e.tickParts()
 }
 
 // stopTimers ends what would wake an instance that is gone.
-func (e *entity[C, E]) stopTimers() {
+func (e *entity[S, E]) stopTimers() {
 	x := e.extra
 	if x == nil {
 		return
@@ -296,17 +307,17 @@ func (e *entity[C, E]) stopTimers() {
 }
 
 // admits reports whether a signal still means something to the aggregate.
-func (e *entity[C, E]) admits(s Signal) bool {
+func (e *entity[S, E]) admits(s Signal) bool {
 	if t, ok := s.(StateTimeout); ok {
-		timed, ok := e.instance.state.(Timed)
-		return ok && timed.Deadline().Equal(t.Deadline)
+		deadline := e.host.model.typ.Deadline
+		return deadline != nil && deadline(e.instance.state).Equal(t.Deadline)
 	}
 	return e.instance.admits(s)
 }
 
 // awaits reports whether something will wake the entity that would be lost if it
 // left memory.
-func (e *entity[C, E]) awaits() bool {
+func (e *entity[S, E]) awaits() bool {
 	if e.instance.busy() {
 		return true
 	}
@@ -319,3 +330,16 @@ func (e *entity[C, E]) awaits() bool {
 	e.mu.Unlock()
 	return timers > 0 || x.receive != nil || x.deadline != nil
 }
+
+// clock tells a runtime two times: the one that events carry, which may be set
+// back and forth, and a steady one. What waits for a time to pass goes by that.
+type clock struct {
+	opened time.Time // with its monotonic reading
+	wall   func() time.Time
+}
+
+// now is the time as events carry it.
+func (c *clock) now() time.Time { return c.wall().UTC().Truncate(time.Microsecond) }
+
+// steady never jumps and never goes back.
+func (c *clock) steady() time.Time { return c.opened.Add(time.Since(c.opened)) }

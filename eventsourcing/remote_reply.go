@@ -8,19 +8,20 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/refold-io/refold/codec"
 )
 
-// AnswerCodec encodes answers for callers on other nodes. The zero value is ready to use; it is safe
+// replyCodec encodes answers for callers on other nodes. The zero value is ready to use; it is safe
 // for concurrent use.
 //
 // The value is encoded as its type says, see package codec: without a name, since the
 // command of the caller knows the type. Errors keep their text, the code of a Refusal, and which of the errors of
 // this package they match.
-type AnswerCodec struct{ states sync.Map } // of a reflect.Type its *codec.State or an error
+type replyCodec struct{ states sync.Map } // of a reflect.Type its *codec.State or an error
 
 // The forms of an answer.
 const (
@@ -36,12 +37,9 @@ const (
 	maxErrorCodes = 32
 )
 
-// encodedAnswer is the answer from another node, before its type is known.
-type encodedAnswer []byte
-
-// Append appends the encoded form of an answer. A value that can't be encoded becomes an error that matches ErrNoReply: the
+// append appends the encoded form of an answer. A value that can't be encoded becomes an error that matches ErrNoReply: the
 // command was done.
-func (c *AnswerCodec) Append(dst []byte, value any, err error) []byte {
+func (c *replyCodec) append(dst []byte, value any, err error) []byte {
 	switch {
 	case err != nil:
 		return appendError(dst, err)
@@ -55,7 +53,7 @@ func (c *AnswerCodec) Append(dst []byte, value any, err error) []byte {
 	return append(append(dst, answerValue), data...)
 }
 
-func (c *AnswerCodec) encode(value any) ([]byte, error) {
+func (c *replyCodec) encode(value any) ([]byte, error) {
 	state, err := c.state(reflect.TypeOf(value))
 	if err != nil {
 		return nil, err
@@ -66,7 +64,7 @@ func (c *AnswerCodec) encode(value any) ([]byte, error) {
 }
 
 // decode reads an answer into what a pointer points to.
-func (c *AnswerCodec) decode(data []byte, into any) error {
+func (c *replyCodec) decode(data []byte, into any) error {
 	if len(data) == 0 {
 		return fmt.Errorf("%w: an empty answer", ErrWrongReply)
 	}
@@ -90,12 +88,12 @@ func (c *AnswerCodec) decode(data []byte, into any) error {
 }
 
 // decodeFor reads the answer to a command of which only the value is at hand.
-func (c *AnswerCodec) decodeFor(command any, data []byte) (any, error) {
-	typed, ok := command.(interface{ resultType() reflect.Type })
+func (c *replyCodec) decodeFor(command any, data []byte) (any, error) {
+	typed, ok := command.(interface{ replyType() reflect.Type })
 	if !ok {
 		return nil, fmt.Errorf("%w: %T does not say with what it is answered", ErrWrongReply, command)
 	}
-	into := reflect.New(typed.resultType())
+	into := reflect.New(typed.replyType())
 	if err := c.decode(data, into.Interface()); err != nil {
 		return nil, err
 	}
@@ -103,7 +101,7 @@ func (c *AnswerCodec) decodeFor(command any, data []byte) (any, error) {
 }
 
 // state returns the codec of a type.
-func (c *AnswerCodec) state(t reflect.Type) (*codec.State, error) {
+func (c *replyCodec) state(t reflect.Type) (*codec.State, error) {
 	known, ok := c.states.Load(t)
 	if !ok {
 		state, err := codec.NewState(reflect.PointerTo(t))
@@ -125,6 +123,9 @@ func appendError(dst []byte, err error) []byte {
 	form, refused := byte(answerError), ""
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		form, refused = answerRefused, r.message
+		if r.kind != Rejected {
+			codes = append([]string{kindCodes[r.kind]}, codes...)
+		}
 		codes = append([]string{r.code}, codes...)
 	}
 	dst = append(dst, form)
@@ -165,6 +166,12 @@ func decodeError(data []byte) error {
 	e := &awayError{text: text}
 	if data[0] == answerRefused {
 		r := NewRefusal(codes[0], refused)
+		if len(codes) > 1 {
+			if k := slices.Index(kindCodes[:], codes[1]); k > 0 {
+				r.kind = Kind(k) //nolint:gosec // an index
+				codes = slices.Delete(codes, 1, 2)
+			}
+		}
 		if len(codes) == 1 && text == refused {
 			return r
 		}

@@ -14,29 +14,27 @@ import (
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/store"
 )
 
 // A traveller answers in all ways there are, wherever its caller is.
 type (
-	travelCommand interface {
-		eventsourcing.Target[travelCommand]
-	}
-	travelCtx    = eventsourcing.Context[travelCommand, string]
-	travelEffect = eventsourcing.Effect[travelCommand, string]
+	travelCtx[R any]      = eventsourcing.Context[traveller, string, R]
+	travelDecision[R any] = eventsourcing.Decision[traveller, string, R]
 
 	// travel is answered as How says.
 	travel struct {
-		eventsourcing.For[travelCommand, stamp]
+		eventsourcing.Command[traveller, stamp]
 		How string
 	}
 	// chat is answered with what can't be encoded.
 	chat struct {
-		eventsourcing.For[travelCommand, func()]
+		eventsourcing.Command[traveller, func()]
 	}
 	arrive struct {
-		eventsourcing.For[travelCommand, stamp]
+		eventsourcing.Notice[traveller]
 	}
 	stamp struct {
 		Place string
@@ -44,72 +42,71 @@ type (
 	}
 	traveller struct {
 		id     string
-		token  eventsourcing.Token[travelCommand]
+		token  eventsourcing.Token[stamp]
 		closed chan struct{} // when the context of "context" has ended
 	}
 )
 
 var errVisa = eventsourcing.NewRefusal("travel/visa", "no visa")
 
-func (t *traveller) HandleCommand(ctx *travelCtx, cmd travelCommand) travelEffect {
-	switch c := cmd.(type) {
-	case chat:
-		return ctx.Reply(c.With(func() {}))
-	case arrive:
-		return ctx.None().Resolve(t.token, c.With(stamp{t.id, 2}))
-	case travel:
-		switch c.How {
-		case "answer":
-			return ctx.Reply(c.With(stamp{t.id, 1}))
-		case "refuse":
-			return ctx.Refuse(errVisa)
-		case "explain":
-			return ctx.Refuse(fmt.Errorf("to %s: %w", t.id, errVisa))
-		case "error":
-			return ctx.Refuse(errors.New("lost"))
-		case "persist":
-			return ctx.Persist("event").Reply(c.With(stamp{}))
-		case "panic":
-			panic("lost")
-		case "later":
-			t.token = ctx.Token()
-			ctx.Go(func(context.Context) travelCommand { return arrive{} })
-			return ctx.None().ReplyLater()
-		case "context":
-			deadline, ok := ctx.Context().Deadline()
-			if !ok || deadline.IsZero() {
-				return ctx.Refuse(errors.New("no deadline"))
-			}
-			context.AfterFunc(ctx.Context(), func() { close(t.closed) })
-			return ctx.Reply(c.With(stamp{t.id, 3}))
-		case "passivate":
-			return ctx.Passivate().Reply(c.With(stamp{t.id, 4}))
-		case "wait":
-			ctx.StartTimer("wait", time.Hour, arrive{})
-			return ctx.Reply(c.With(stamp{}))
-		case "stop":
-			return ctx.Stop().Reply(c.With(stamp{t.id, 5}))
+func (t *traveller) chat(ctx *travelCtx[func()], _ chat) travelDecision[func()] {
+	return ctx.Reply(func() {})
+}
+
+func (t *traveller) arrive(ctx *travelCtx[eventsourcing.None], _ arrive) eventsourcing.Effect[traveller, string, eventsourcing.None] {
+	return ctx.Resolve(t.token.With(stamp{t.id, 2}))
+}
+
+func (t *traveller) travel(ctx *travelCtx[stamp], c travel) travelDecision[stamp] {
+	switch c.How {
+	case "answer":
+		return ctx.Reply(stamp{t.id, 1})
+	case "refuse":
+		return ctx.Refuse(errVisa)
+	case "explain":
+		return ctx.Refuse(fmt.Errorf("to %s: %w", t.id, errVisa))
+	case "error":
+		return ctx.Refuse(errors.New("lost"))
+	case "persist":
+		return ctx.Persist("event").Reply(stamp{})
+	case "panic":
+		panic("lost")
+	case "later":
+		t.token = ctx.Token()
+		return ctx.Go(func(context.Context) eventsourcing.Message[traveller] { return arrive{} }).ReplyLater()
+	case "context":
+		deadline, ok := ctx.Context().Deadline()
+		if !ok || deadline.IsZero() {
+			return ctx.Refuse(errors.New("no deadline"))
 		}
+		context.AfterFunc(ctx.Context(), func() { close(t.closed) })
+		return ctx.Reply(stamp{t.id, 3})
+	case "passivate":
+		return ctx.Passivate().Reply(stamp{t.id, 4})
+	case "wait":
+		return ctx.StartTimer("wait", time.Hour, arrive{}).Reply(stamp{})
+	case "stop":
+		return ctx.Stop().Reply(stamp{t.id, 5})
 	}
 	return ctx.Unhandled()
 }
 
-func (t *traveller) ApplyEvent(string) {}
-
-func travellers(closed chan struct{}) eventsourcing.Type[travelCommand, string] {
-	return eventsourcing.Type[travelCommand, string]{
+func travellers(closed chan struct{}) eventsourcing.Type[traveller, string] {
+	return eventsourcing.Type[traveller, string]{
 		Name: "traveller",
-		New: func(id string) eventsourcing.Aggregate[travelCommand, string] {
-			return &traveller{id: id, closed: closed}
-		},
+		New:  func(id string) *traveller { return &traveller{id: id, closed: closed} },
+		Commands: eventsourcing.Commands(
+			eventsourcing.On("", (*traveller).travel), eventsourcing.On("", (*traveller).chat), eventsourcing.OnNotice("", (*traveller).arrive),
+		),
 	}
 }
 
 // abroad hosts travellers in a runtime, and returns a route to them over which everything is encoded.
 type abroad struct {
 	rt       *eventsourcing.Runtime
-	entities *eventsourcing.Entities[travelCommand, string]
-	route    *eventsourcing.Route[travelCommand]
+	entities *eventsourcing.Local[traveller, string]
+	host     hosting.Host
+	route    func(id string) eventsourcing.Ref[traveller]
 	deadline time.Duration
 	closed   chan struct{}
 
@@ -124,8 +121,8 @@ func goAbroad(t *testing.T) *abroad {
 	if a.rt, err = eventsourcing.Open(eventsourcing.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	a.entities, err = eventsourcing.Host(a.rt, travellers(a.closed), eventsourcing.HostOptions{
-		Route: func(m eventsourcing.Message) error { return a.entities.Deliver(m) },
+	a.entities, a.host, err = eventsourcing.HostSharded(a.rt, travellers(a.closed), eventsourcing.HostOptions{}, hosting.Hooks{
+		Route: func(m hosting.Message) error { return a.host.Deliver(m) },
 		Gone: func(id string, passivated bool) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
@@ -140,8 +137,8 @@ func goAbroad(t *testing.T) *abroad {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var answers eventsourcing.AnswerCodec
-	a.route = eventsourcing.NewRoute[travelCommand]("traveller", func(m eventsourcing.Message) error {
+	answers := eventsourcing.NewCarrier()
+	a.route = eventsourcing.RemoteRefs[traveller]("traveller", func(m hosting.Message) error {
 		if !m.Take() {
 			return nil
 		}
@@ -149,12 +146,12 @@ func goAbroad(t *testing.T) *abroad {
 		if a.deadline != 0 {
 			deadline = time.Now().Add(a.deadline)
 		}
-		answered := func(value any, err error) { m.AnswerEncoded(answers.Append(nil, value, err)) }
-		there := eventsourcing.NewMessage(context.Background(), m.ID(), m.Command(), deadline, answered)
+		answered := func(value any, err error) { m.AnswerEncoded(answers.AppendReply(nil, value, err)) }
+		there := eventsourcing.NewCarrier().NewMessage(context.Background(), m.ID(), m.Command(), deadline, answered)
 		if !m.Asked() {
-			there = eventsourcing.NewMessage(context.Background(), m.ID(), m.Command(), deadline, nil)
+			there = eventsourcing.NewCarrier().NewMessage(context.Background(), m.ID(), m.Command(), deadline, nil)
 		}
-		return a.entities.Deliver(there)
+		return a.host.Deliver(there)
 	})
 	t.Cleanup(func() {
 		if err := a.rt.Close(context.Background()); err != nil {
@@ -171,8 +168,8 @@ func TestAnswersTravel(t *testing.T) {
 		a := goAbroad(t)
 		for _, how := range []string{"answer", "refuse", "explain", "error", "persist", "panic", "later", "unknown"} {
 			here, errHere := eventsourcing.Ask(t.Context(), a.entities.Ref("rome"), travel{How: how})
-			there, errThere := eventsourcing.Ask(t.Context(), a.route.Ref("rome"), travel{How: how})
-			if here != there || eventsourcing.Code(errHere) != eventsourcing.Code(errThere) || errors.Is(errHere, errVisa) != errors.Is(errThere, errVisa) ||
+			there, errThere := eventsourcing.Ask(t.Context(), a.route("rome"), travel{How: how})
+			if here != there || eventsourcing.StatusOf(errHere).Code != eventsourcing.StatusOf(errThere).Code || errors.Is(errHere, errVisa) != errors.Is(errThere, errVisa) ||
 				eventsourcing.NotDone(errHere) != eventsourcing.NotDone(errThere) {
 				t.Errorf("%s: here %v and %v, there %v and %v", how, here, errHere, there, errThere)
 			}
@@ -180,13 +177,13 @@ func TestAnswersTravel(t *testing.T) {
 				t.Errorf("%s: the text %q became %q", how, errHere, errThere)
 			}
 		}
-		if _, err := eventsourcing.Ask(t.Context(), a.route.Ref("rome"), chat{}); !errors.Is(err, eventsourcing.ErrNoReply) {
+		if _, err := eventsourcing.Ask(t.Context(), a.route("rome"), chat{}); !errors.Is(err, eventsourcing.ErrNoReply) {
 			t.Errorf("an answer that can't be encoded: %v, want ErrNoReply", err)
 		}
-		if err := eventsourcing.Tell(t.Context(), a.route.Ref("rome"), travel{How: "stop"}); err != nil {
+		if err := eventsourcing.Tell(t.Context(), a.route("rome"), travel{How: "stop"}); err != nil {
 			t.Error(err)
 		}
-		if _, err := eventsourcing.Ask(t.Context(), a.route.Ref(""), travel{}); !errors.Is(err, eventsourcing.ErrInvalid) {
+		if _, err := eventsourcing.Ask(t.Context(), a.route(""), travel{}); !errors.Is(err, eventsourcing.ErrInvalid) {
 			t.Errorf("an empty ID: %v", err)
 		}
 	})
@@ -208,8 +205,8 @@ func TestCodesTravel(t *testing.T) {
 				err = fmt.Errorf("%w, and %w", one, other)
 			}
 			back := carry(t, err)
-			if eventsourcing.Code(back) != eventsourcing.Code(err) || eventsourcing.NotDone(back) != eventsourcing.NotDone(err) {
-				t.Errorf("%q has the code %q, not done %v; became %q, %v", err, eventsourcing.Code(err), eventsourcing.NotDone(err), eventsourcing.Code(back), eventsourcing.NotDone(back))
+			if eventsourcing.StatusOf(back).Code != eventsourcing.StatusOf(err).Code || eventsourcing.NotDone(back) != eventsourcing.NotDone(err) {
+				t.Errorf("%q has the code %q, not done %v; became %q, %v", err, eventsourcing.StatusOf(err).Code, eventsourcing.NotDone(err), eventsourcing.StatusOf(back).Code, eventsourcing.NotDone(back))
 			}
 		}
 	}
@@ -218,26 +215,26 @@ func TestCodesTravel(t *testing.T) {
 // carry returns an error as it is on another node.
 func carry(t *testing.T, err error) error {
 	t.Helper()
-	var answers eventsourcing.AnswerCodec
-	_, back := answerWith(t.Context(), answers.Append(nil, nil, err))
+	answers := eventsourcing.NewCarrier()
+	_, back := answerWith(t.Context(), answers.AppendReply(nil, nil, err))
 	return back
 }
 
 // answerWith returns what Ask makes of an encoded answer.
 func answerWith(ctx context.Context, data []byte) (stamp, error) {
-	route := eventsourcing.NewRoute[travelCommand]("traveller", func(m eventsourcing.Message) error {
+	route := eventsourcing.RemoteRefs[traveller]("traveller", func(m hosting.Message) error {
 		m.AnswerEncoded(data)
 		return nil
 	})
-	return eventsourcing.Ask(ctx, route.Ref("rome"), travel{})
+	return eventsourcing.Ask(ctx, route("rome"), travel{})
 }
 
 func FuzzAnswer(f *testing.F) {
-	var answers eventsourcing.AnswerCodec
-	f.Add(answers.Append(nil, stamp{"rome", 1}, nil))
-	f.Add(answers.Append(nil, nil, nil))
-	f.Add(answers.Append(nil, nil, fmt.Errorf("%w: %w", eventsourcing.ErrPartlyStored, errVisa)))
-	f.Add(answers.Append(nil, nil, errVisa))
+	answers := eventsourcing.NewCarrier()
+	f.Add(answers.AppendReply(nil, stamp{"rome", 1}, nil))
+	f.Add(answers.AppendReply(nil, nil, nil))
+	f.Add(answers.AppendReply(nil, nil, fmt.Errorf("%w: %w", eventsourcing.ErrPartlyStored, errVisa)))
+	f.Add(answers.AppendReply(nil, nil, errVisa))
 	f.Add([]byte{3, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_, err := answerWith(t.Context(), data)
@@ -245,8 +242,8 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		again := carry(t, err)
-		if eventsourcing.Code(again) != eventsourcing.Code(err) {
-			t.Errorf("%q of code %q became %q of code %q", err, eventsourcing.Code(err), again, eventsourcing.Code(again))
+		if eventsourcing.StatusOf(again).Code != eventsourcing.StatusOf(err).Code {
+			t.Errorf("%q of code %q became %q of code %q", err, eventsourcing.StatusOf(err).Code, again, eventsourcing.StatusOf(again).Code)
 		}
 	})
 }
@@ -257,14 +254,14 @@ func TestDeadlineTravels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := goAbroad(t)
 		a.deadline = time.Minute
-		if _, err := eventsourcing.Ask(t.Context(), a.route.Ref("rome"), travel{How: "context"}); err != nil {
+		if _, err := eventsourcing.Ask(t.Context(), a.route("rome"), travel{How: "context"}); err != nil {
 			t.Fatal(err)
 		}
 		<-a.closed // at once, as the call was answered
 		a.deadline = -time.Second
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := eventsourcing.Ask(ctx, a.route.Ref("rome"), travel{How: "answer"}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := eventsourcing.Ask(ctx, a.route("rome"), travel{How: "answer"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a command that came too late: %v", err)
 		}
 	})
@@ -281,10 +278,10 @@ func TestLeavingMemory(t *testing.T) {
 		}{
 			{func() { a.mustAsk(t, "passivate") }, "rome true"},
 			{func() { a.mustAsk(t, "stop") }, "rome false"},
-			{func() { a.mustAsk(t, "answer"); a.entities.Passivate("rome") }, "rome true"},
-			{func() { a.mustAsk(t, "wait"); a.entities.Passivate("rome") }, "rome is busy"},
-			{func() { a.mustAsk(t, "answer"); a.entities.Drain("rome") }, "rome false"},
-			{func() { a.mustAsk(t, "answer"); a.entities.Kill("rome") }, "rome false"},
+			{func() { a.mustAsk(t, "answer"); a.host.Passivate("rome") }, "rome true"},
+			{func() { a.mustAsk(t, "wait"); a.host.Passivate("rome") }, "rome is busy"},
+			{func() { a.mustAsk(t, "answer"); a.host.Drain("rome") }, "rome false"},
+			{func() { a.mustAsk(t, "answer"); a.host.Kill("rome") }, "rome false"},
 		} {
 			a.gone = nil
 			step.do()
@@ -293,7 +290,7 @@ func TestLeavingMemory(t *testing.T) {
 				t.Errorf("gone are %q, want %q", a.gone, step.want)
 			}
 		}
-		if a.entities.Passivate("rome") || a.entities.Drain("rome") || a.entities.Kill("rome") {
+		if a.host.Passivate("rome") || a.host.Drain("rome") || a.host.Kill("rome") {
 			t.Error("one that is not in memory is said to be")
 		}
 	})
@@ -318,13 +315,13 @@ func TestRouteGetsAll(t *testing.T) {
 		errAway := errors.New("not here")
 		var seen []string
 		refuse := false
-		var entities *eventsourcing.Entities[travelCommand, string]
-		entities, err = eventsourcing.Host(rt, travellers(nil), eventsourcing.HostOptions{Route: func(m eventsourcing.Message) error {
+		var host hosting.Host
+		entities, host, err := eventsourcing.HostSharded(rt, travellers(nil), eventsourcing.HostOptions{}, hosting.Hooks{Route: func(m hosting.Message) error {
 			seen = append(seen, fmt.Sprintf("%s %T %v", m.ID(), m.Command(), m.Asked()))
 			if refuse {
 				return errAway
 			}
-			return entities.Deliver(m)
+			return host.Deliver(m)
 		}})
 		if err != nil {
 			t.Fatal(err)
@@ -339,9 +336,13 @@ func TestRouteGetsAll(t *testing.T) {
 		if _, err := eventsourcing.Ask(t.Context(), entities.Ref("rome"), travel{How: "later"}); !errors.Is(err, errAway) {
 			t.Errorf("the route's error became %v", err)
 		}
-		wrong := eventsourcing.NewMessage(t.Context(), "rome", 1, time.Time{}, nil)
-		if err := entities.Deliver(wrong); !errors.Is(err, eventsourcing.ErrInvalid) {
-			t.Errorf("a command of another type: %v", err)
+		unknown := eventsourcing.NewCarrier().NewMessage(t.Context(), "rome", 1, time.Time{}, func(_ any, err error) { errAway = err })
+		if err := host.Deliver(unknown); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if !errors.Is(errAway, eventsourcing.ErrUnhandled) {
+			t.Errorf("a command of another type: %v", errAway)
 		}
 	})
 }

@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/journal"
 )
 
 // IDs yields the own IDs of all entities of the type that the journal holds, in
 // bytewise order, without starting any. An error is yielded once and last; it
 // matches ErrInvalid if the journal is no journal.IDLister.
-func (h *Entities[C, E]) IDs(ctx context.Context) iter.Seq2[string, error] {
+func (h *Local[S, E]) IDs(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if h.rt.journal == nil {
 			yield("", fmt.Errorf("list type %q: %w", h.model.typ.Name, ErrNoJournal))
@@ -47,25 +48,17 @@ func (h *Entities[C, E]) IDs(ctx context.Context) iter.Seq2[string, error] {
 // Start starts an entity that is not there, and waits until it is recovered. A
 // command does so, too: it is for one that is to do something by itself. See
 // Wake. The errors are those of Ask.
-func (h *Entities[C, E]) Start(ctx context.Context, id string) error {
-	return h.Inspect(ctx, id, func(Aggregate[C, E], uint64) {})
+func (h *Local[S, E]) Start(ctx context.Context, id string) error {
+	return h.Inspect(ctx, id, func(*S, uint64) {})
 }
 
-// Rouse is Start for those who must not wait. Done is told when the entity is recovered, or has failed to; it must not block, and is
-// nil if nobody wants to know. An error says that the entity was not started, and that done will not be told.
-//
-// HostOptions.Route has no part in it.
-func (h *Entities[C, E]) Rouse(id string, done func(error)) error {
-	return h.here(h.roused(id, done))
-}
-
-// roused is a message that does nothing.
-func (h *Entities[C, E]) roused(id string, done func(error)) Message {
-	look := inspection[C, E]{func(Aggregate[C, E], uint64) {}}
+// rouseMessage returns a message that only starts the entity.
+func rouseMessage[S any](id string, done func(error)) hosting.Message {
+	look := inspection[S]{func(*S, uint64) {}}
 	if done == nil {
-		return Message{id: id, env: &engine.Envelope{Message: look}}
+		return hosting.NewMessage(id, &engine.Envelope{Message: look}, false)
 	}
-	return NewMessage(context.Background(), id, look, time.Time{}, func(_ any, err error) { done(err) })
+	return newRemoteMessage(context.Background(), id, look, time.Time{}, func(_ any, err error) { done(err) })
 }
 
 // Wake starts the entities of the type that have something to do by themselves:
@@ -77,8 +70,8 @@ func (h *Entities[C, E]) roused(id string, done func(error)) Message {
 //
 // An entity that can't be refolded is left out, and the rest goes on; the error is
 // that of the first one.
-func (h *Entities[C, E]) Wake(ctx context.Context) (started int, err error) {
-	if !h.model.timed && len(h.model.companions) == 0 || h.opts.Recovery.Disabled || h.opts.Recovery.readOnly() {
+func (h *Local[S, E]) Wake(ctx context.Context) (started int, err error) {
+	if h.model.typ.Deadline == nil && len(h.model.typ.Parts) == 0 || h.opts.Recovery.Disabled || h.opts.Recovery.readOnly() {
 		return 0, nil
 	}
 	var first error
@@ -88,7 +81,7 @@ func (h *Entities[C, E]) Wake(ctx context.Context) (started int, err error) {
 		}
 		pending, err := h.pending(ctx, id)
 		if err == nil && pending {
-			err = h.here(h.roused(id, nil))
+			err = h.here(rouseMessage[S](id, nil))
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -103,21 +96,21 @@ func (h *Entities[C, E]) Wake(ctx context.Context) (started int, err error) {
 }
 
 // pending reports whether an entity has something to do by itself.
-func (h *Entities[C, E]) pending(ctx context.Context, id string) (pending bool, err error) {
+func (h *Local[S, E]) pending(ctx context.Context, id string) (pending bool, err error) {
 	pid := journal.JoinID(h.model.typ.Name, id)
-	f := refolding[C, E]{
+	f := refolding[S, E]{
 		model: h.model, rt: h.rt, pid: pid, opts: h.opts.Recovery,
-		optional: h.model.typ.Snapshots.optional, progress: new(atomic.Uint64),
+		optional: h.model.typ.Snapshots.Optional, progress: new(atomic.Uint64),
 	}
 	if err = f.run(ctx); err != nil {
 		return false, err
 	}
 	err = contain(pid, func() {
-		if t, ok := f.into.state.(Timed); ok && !t.Deadline().IsZero() {
+		if d := h.model.typ.Deadline; d != nil && !d(f.into.state).IsZero() {
 			pending = true
 		}
 		now := h.rt.steady()
-		for _, c := range f.into.companions { // they are nobody's, so nothing is sent
+		for _, c := range f.into.parts { // they are nobody's, so nothing is sent
 			out := c.Recovered(now)
 			pending = pending || len(out.Sends) > 0 || len(out.Signals) > 0 || !c.Next().IsZero()
 		}

@@ -6,7 +6,10 @@ package eventsourcing
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"log/slog"
+	"reflect"
+	"runtime/debug"
+	"strings"
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/internal/engine"
@@ -14,44 +17,53 @@ import (
 )
 
 // Decide is part of engine.Behavior: it runs the user's handler.
-func (e *entity[C, E]) Decide(op *engine.Op) {
-	c := &e.context
-	c.op = op
+func (e *entity[S, E]) Decide(op *engine.Op) {
+	e.op = op
 	defer e.contained(op)
 	if e.host.rt.watched {
 		observing(op.Env).decide()
 	}
 	if op.Env.Signal {
-		h, ok := e.instance.state.(SignalHandler[C, E])
-		if !ok {
-			op.Control(engine.Unhandled)
-			return
-		}
-		if s := signalOf(op.Env.Message); e.admits(s) {
-			e.carry(op, h.HandleSignal(c, s))
-		}
+		e.decideSignal(op)
 		return
 	}
-	command, ok := op.Env.Message.(C)
-	if !ok {
-		e.inspect(op)
+	if h := e.host.model.commands[reflect.TypeOf(op.Env.Message)]; h != nil {
+		h.handle(e, op, op.Env.Message)
 		return
 	}
-	e.carry(op, e.instance.state.HandleCommand(c, command))
+	if i, ok := op.Env.Message.(inspection[S]); ok {
+		e.inspect(op, i)
+		return
+	}
+	op.Control(engine.Unhandled)
 }
 
-// Call is part of engine.Behavior: it runs a callback.
-func (e *entity[C, E]) Call(op *engine.Op, fn any) {
-	f, _ := fn.(func(*Context[C, E]) Effect[C, E])
-	c := &e.context
-	c.op = op
+// decideSignal runs the handler of a signal, unless a part rejects it.
+func (e *entity[S, E]) decideSignal(op *engine.Op) {
+	s := signalOf(op.Env.Message)
+	signal, ok := s.(Signal)
+	if !ok || !e.admits(signal) {
+		return
+	}
+	h := e.host.model.signals[reflect.TypeOf(s)]
+	if h == nil {
+		op.Control(engine.Unhandled)
+		return
+	}
+	h.handle(e, op, s)
+}
+
+// Call implements engine.Behavior: it runs a callback.
+func (e *entity[S, E]) Call(op *engine.Op, fn any) {
+	f, _ := fn.(callback[S, E])
+	e.op = op
 	op.Made = 0
 	defer e.contained(op)
-	e.carry(op, f(c))
+	e.applyDecision(op, f.call(e))
 }
 
 // State is part of engine.Behavior: it encodes the state for a snapshot.
-func (e *entity[C, E]) State() *engine.State {
+func (e *entity[S, E]) State() *engine.State {
 	s := &engine.State{}
 	var inner error
 	if err := errors.Join(contain(e.pid, func() { inner = e.encodeState(s) }), inner); err != nil {
@@ -62,37 +74,39 @@ func (e *entity[C, E]) State() *engine.State {
 }
 
 // contained ends a run of user code, and takes note of its panic.
-func (e *entity[C, E]) contained(op *engine.Op) {
-	e.context.op = nil
+func (e *entity[S, E]) contained(op *engine.Op) {
+	e.op = nil
 	if v := recover(); v != nil {
 		op.Panicked(newPanicError(e.pid, v))
 	}
 }
 
-// carry puts an effect into the op: it encodes and applies the events, and
-// computes the answer.
-func (e *entity[C, E]) carry(op *engine.Op, eff Effect[C, E]) {
-	if f := e.host.rt.obs.Unreturned; f != nil && op.Made > eff.made {
-		f(UnreturnedInfo{PersistenceID: e.pid, Message: signalOf(op.Env.Message), Effects: int(op.Made - eff.made)})
+// warnLateContext logs that an effect was begun after its handler had returned.
+func (e *entity[S, E]) warnLateContext() {
+	e.host.rt.log.Error("eventsourcing: a context was used after its handler had returned", slog.String("persistence_id", e.pid))
+}
+
+// applyDecision puts a decision into the op: it encodes and applies the events, and computes the reply.
+func (e *entity[S, E]) applyDecision(op *engine.Op, d decision[S, E]) {
+	if f := e.host.rt.obs.Unreturned; f != nil && op.Made > d.made {
+		f(UnreturnedInfo{PersistenceID: e.pid, Message: signalOf(op.Env.Message), Effects: int(op.Made - d.made)})
 	}
-	if err := eff.check(); err != nil {
+	if err := d.check(); err != nil {
 		op.Fail(err)
 		return
 	}
-	if len(eff.parts) > 0 {
-		if !e.carryParts(op, &eff) {
+	if len(d.steps) > 0 {
+		if !e.applySteps(op, &d.effect) {
 			return
 		}
-	} else if len(eff.events) > 0 && !e.persist(op, eff.events, false) {
+	} else if len(d.events) > 0 && !e.persist(op, d.events, false) {
 		return
 	}
-	switch eff.decided {
+	switch d.kind {
 	case replied:
-		op.Answer(Answer[C]{eff.value}.compute())
+		op.Answer(computeReply(d.value))
 	case refused:
-		op.Refuse(eff.err)
-	case silent:
-		e.noReply(op)
+		op.Refuse(d.err)
 	case delayed:
 		if _, waits := op.Env.Caller.(replier); waits {
 			op.ReplyLater()
@@ -101,23 +115,23 @@ func (e *entity[C, E]) carry(op *engine.Op, eff Effect[C, E]) {
 		}
 	case undecided:
 	}
-	if eff.control != 0 {
-		op.Control(engineControl(eff.control))
-		if f := e.host.rt.obs.Stashed; f != nil && eff.control&stash != 0 && !op.Env.Signal {
+	if d.control != 0 {
+		op.Control(engineControl(d.control))
+		if f := e.host.rt.obs.Stashed; f != nil && d.control&stash != 0 && !op.Env.Signal {
 			f(StashInfo{PersistenceID: e.pid, Command: op.Env.Message, Aside: true})
 		}
 	}
 }
 
-// carryParts carries the parts of an effect that has more than one. All events
+// applySteps applies an effect that has more than one step. All events
 // are encoded before any is applied, so that what can't be is refused as a whole.
-func (e *entity[C, E]) carryParts(op *engine.Op, eff *Effect[C, E]) bool {
-	records := make([][]journal.Event, len(eff.parts)+1)
+func (e *entity[S, E]) applySteps(op *engine.Op, eff *effect[S, E]) bool {
+	records := make([][]journal.Event, len(eff.steps)+1)
 	ahead := 0
 	for i := range records {
 		events := eff.events
 		if i > 0 {
-			events = eff.parts[i-1].events
+			events = eff.steps[i-1].events
 		}
 		var err error
 		if records[i], err = e.encodeAll(op, ahead, events); err != nil {
@@ -127,8 +141,8 @@ func (e *entity[C, E]) carryParts(op *engine.Op, eff *Effect[C, E]) bool {
 		ahead += len(events)
 	}
 	e.persistEncoded(op, eff.events, records[0], false)
-	for i := range eff.parts {
-		p := &eff.parts[i]
+	for i := range eff.steps {
+		p := &eff.steps[i]
 		switch {
 		case p.call != nil:
 			op.Call(p.call, p.async)
@@ -143,7 +157,7 @@ func (e *entity[C, E]) carryParts(op *engine.Op, eff *Effect[C, E]) bool {
 
 // noReply decides that there is no answer. The observer is told when the op has
 // taken effect.
-func (e *entity[C, E]) noReply(op *engine.Op) {
+func (e *entity[S, E]) noReply(op *engine.Op) {
 	op.NoReply()
 	if o := observing(op.Env); o != nil {
 		op.Requests = append(op.Requests, handled{o})
@@ -164,11 +178,11 @@ func engineControl(c control) engine.Control {
 }
 
 // ask puts a request into the op. A state is encoded right away.
-func (e *entity[C, E]) ask(op *engine.Op, request any) {
+func (e *entity[S, E]) ask(op *engine.Op, request any) {
 	switch r := request.(type) {
 	case resolve:
 		if r.call != nil {
-			op.Resolve(&r.call.env, Answer[C]{r.value}.compute(), r.err)
+			op.Resolve(&r.call.env, computeReply(r.value), r.err)
 		}
 	case saveState:
 		s := &engine.State{Request: r}
@@ -182,14 +196,14 @@ func (e *entity[C, E]) ask(op *engine.Op, request any) {
 	}
 }
 
-func (e *entity[C, E]) encodeState(s *engine.State) (err error) {
+func (e *entity[S, E]) encodeState(s *engine.State) (err error) {
 	s.Manifest, s.Payload, err = e.host.model.encode(e.instance.state)
 	return err
 }
 
 // persist encodes the events of a unit, then applies them, then tags them. It is
 // false when the unit is refused; then the state is untouched.
-func (e *entity[C, E]) persist(op *engine.Op, events []E, async bool) bool {
+func (e *entity[S, E]) persist(op *engine.Op, events []E, async bool) bool {
 	if len(events) > 1 {
 		records, err := e.encodeAll(op, 0, events)
 		if err != nil {
@@ -218,7 +232,7 @@ func (e *entity[C, E]) persist(op *engine.Op, events []E, async bool) bool {
 
 // encodeAll encodes the events of a unit with so many events of the same command
 // ahead of it.
-func (e *entity[C, E]) encodeAll(op *engine.Op, ahead int, events []E) ([]journal.Event, error) {
+func (e *entity[S, E]) encodeAll(op *engine.Op, ahead int, events []E) ([]journal.Event, error) {
 	if len(events) == 0 {
 		return nil, nil
 	}
@@ -238,7 +252,7 @@ func (e *entity[C, E]) encodeAll(op *engine.Op, ahead int, events []E) ([]journa
 }
 
 // persistEncoded applies the events of a unit, and tags them.
-func (e *entity[C, E]) persistEncoded(op *engine.Op, events []E, records []journal.Event, async bool) {
+func (e *entity[S, E]) persistEncoded(op *engine.Op, events []E, records []journal.Event, async bool) {
 	if len(events) == 0 {
 		return
 	}
@@ -253,14 +267,14 @@ func (e *entity[C, E]) persistEncoded(op *engine.Op, events []E, records []journ
 }
 
 // persisted counts events for the observer.
-func (e *entity[C, E]) persisted(op *engine.Op, n int) {
+func (e *entity[S, E]) persisted(op *engine.Op, n int) {
 	if e.host.rt.watched {
 		observing(op.Env).persist(n, op.SequenceNr())
 	}
 }
 
 // inject returns the metadata that goes with the events of an op.
-func (e *entity[C, E]) inject(op *engine.Op) []byte {
+func (e *entity[S, E]) inject(op *engine.Op) []byte {
 	f := e.host.rt.obs.Inject
 	if f == nil {
 		return nil
@@ -272,7 +286,7 @@ func (e *entity[C, E]) inject(op *engine.Op) []byte {
 	return f(s.from().ctx)
 }
 
-func (e *entity[C, E]) mayPersist() error {
+func (e *entity[S, E]) mayPersist() error {
 	switch {
 	case e.host.opts.Recovery.readOnly():
 		return ErrReadOnly
@@ -283,7 +297,7 @@ func (e *entity[C, E]) mayPersist() error {
 }
 
 // encode encodes the i-th event of a unit.
-func (e *entity[C, E]) encode(op *engine.Op, i int, event E) (journal.Event, error) {
+func (e *entity[S, E]) encode(op *engine.Op, i int, event E) (journal.Event, error) {
 	reject := func(reason error) error {
 		return &journal.RejectedError{ID: e.pid, SequenceNr: op.SequenceNr() + 1 + uint64(i), Reason: reason} //nolint:gosec // an index
 	}
@@ -300,40 +314,18 @@ func (e *entity[C, E]) encode(op *engine.Op, i int, event E) (journal.Event, err
 	return journal.Event{Manifest: manifest, Payload: payload}, nil
 }
 
-// applyOne applies an event and sets its tags. It reports whether the aggregate
-// wants a snapshot.
-func (e *entity[C, E]) applyOne(op *engine.Op, seqNr uint64, event E, record *journal.Event) bool {
-	if e.host.model.recorded {
-		e.instance.applyRecorded(event, Recorded{SequenceNr: seqNr, Time: op.Time(), Metadata: record.Metadata})
-	} else {
-		e.instance.apply(event, seqNr, record.Metadata)
+// applyOne applies an event and sets its tags. It reports whether Snapshots.When requests a snapshot.
+func (e *entity[S, E]) applyOne(op *engine.Op, seqNr uint64, event E, record *journal.Event) bool {
+	typ := &e.host.model.typ
+	e.host.model.apply(&e.instance, event, Recorded{SequenceNr: seqNr, Time: op.Time(), Metadata: record.Metadata})
+	if typ.Tags != nil {
+		record.Tags = typ.Tags(e.instance.state, event)
 	}
-	if f := e.host.model.typ.Tags; f != nil {
-		record.Tags = f(event)
-	}
-	if t, ok := e.instance.state.(Tagger[E]); ok {
-		record.Tags = joinTags(record.Tags, t.Tags(event))
-	}
-	d, ok := e.instance.state.(SnapshotDecider[E])
-	return ok && d.SnapshotDue(event, seqNr)
-}
-
-// joinTags returns all tags, each once.
-func joinTags(a, b []string) []string {
-	if len(a) == 0 {
-		return b
-	}
-	all := slices.Clip(a)
-	for _, tag := range b {
-		if !slices.Contains(a, tag) {
-			all = append(all, tag)
-		}
-	}
-	return all
+	return typ.Snapshots.When != nil && typ.Snapshots.When(e.instance.state, event, seqNr)
 }
 
 // due encodes the state if a snapshot is due after a unit of n events.
-func (e *entity[C, E]) due(op *engine.Op, n int, matched bool) *engine.State {
+func (e *entity[S, E]) due(op *engine.Op, n int, matched bool) *engine.State {
 	s := op.Due(n, matched && e.host.rt.snapshots != nil)
 	if s == nil {
 		return nil
@@ -344,3 +336,21 @@ func (e *entity[C, E]) due(op *engine.Op, n int, matched bool) *engine.State {
 	}
 	return s
 }
+
+// contain runs user code and returns its panic as an error.
+func contain(id string, f func()) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = newPanicError(id, v)
+		}
+	}()
+	f()
+	return nil
+}
+
+func newPanicError(id string, value any) *PanicError {
+	return &PanicError{PersistenceID: id, Value: value, Stack: debug.Stack()}
+}
+
+// cutID returns the entity's own part of a persistence ID of a type.
+func cutID(pid, typeName string) string { return strings.TrimPrefix(pid[len(typeName):], "|") }

@@ -18,7 +18,7 @@ import (
 
 // perform carries out effects, in the order of the fields of engine.Effects.
 // Nothing in it waits.
-func (e *entity[C, E]) perform(out *engine.Effects) {
+func (e *entity[S, E]) perform(out *engine.Effects) {
 	for _, s := range out.Append {
 		e.submit(s)
 	}
@@ -56,7 +56,7 @@ func (e *entity[C, E]) perform(out *engine.Effects) {
 	}
 	if out.Stopped && !out.Recover {
 		e.absent = true
-		e.instance = instance[C, E]{}
+		e.instance = instance[S, E]{}
 		if e.host.rt.obs.Stopped != nil {
 			e.host.rt.obs.Stopped(e.pid)
 		}
@@ -65,7 +65,7 @@ func (e *entity[C, E]) perform(out *engine.Effects) {
 
 // submit hands a unit to the writer. When the writer is full the entity is
 // parked: it decides nothing until there is room.
-func (e *entity[C, E]) submit(s *engine.Step) {
+func (e *entity[S, E]) submit(s *engine.Step) {
 	s.Request.Stream, s.Request.Owner = &e.stream, e
 	if e.extra != nil && len(e.extra.unsent) > 0 {
 		e.extra.unsent = append(e.extra.unsent, s)
@@ -79,7 +79,7 @@ func (e *entity[C, E]) submit(s *engine.Step) {
 }
 
 // submitUnsent goes on handing over units when the writer has room.
-func (e *entity[C, E]) submitUnsent(out *engine.Effects) {
+func (e *entity[S, E]) submitUnsent(out *engine.Effects) {
 	x := e.more()
 	for len(x.unsent) > 0 {
 		if !e.host.rt.writer.Submit(&x.unsent[0].Request) {
@@ -93,7 +93,7 @@ func (e *entity[C, E]) submitUnsent(out *engine.Effects) {
 }
 
 // answer lets a reply out.
-func (e *entity[C, E]) answer(a *engine.Answer) {
+func (e *entity[S, E]) answer(a *engine.Answer) {
 	rt := e.host.rt
 	r, waits := a.Env.Caller.(replier)
 	if rt.watched {
@@ -107,7 +107,7 @@ func (e *entity[C, E]) answer(a *engine.Answer) {
 		if a.Err == engine.ErrUnhandled || a.Err == engine.ErrNoReply { //nolint:errorlint // the machine's own values, unwrapped
 			a.Err = fmt.Errorf("%w: %s, %T", a.Err, e.pid, a.Env.Message)
 		}
-		r.reply(a.Value, a.Err)
+		r.Reply(a.Value, a.Err)
 		return
 	}
 	switch {
@@ -120,7 +120,7 @@ func (e *entity[C, E]) answer(a *engine.Answer) {
 }
 
 // unhandledSignal logs what nobody else looks at.
-func (e *entity[C, E]) unhandledSignal(s Signal) {
+func (e *entity[S, E]) unhandledSignal(s any) {
 	log := e.host.rt.log.With(slog.String("persistence_id", e.pid))
 	switch s := s.(type) {
 	case SnapshotFailed:
@@ -135,18 +135,18 @@ func (e *entity[C, E]) unhandledSignal(s Signal) {
 }
 
 // durable passes on that events are stored.
-func (e *entity[C, E]) durable(seqNr uint64) {
+func (e *entity[S, E]) durable(seqNr uint64) {
 	if f := e.host.rt.obs.Durable; f != nil {
 		f(e.pid, seqNr)
 	}
-	for _, c := range e.instance.companions {
+	for _, c := range e.instance.parts {
 		e.outgoing(c.Durable(seqNr, e.host.rt.steady()))
 	}
-	e.tickCompanions()
+	e.tickParts()
 	e.watchDeadline()
 }
 
-func (e *entity[C, E]) failed(cause error) {
+func (e *entity[S, E]) failed(cause error) {
 	rt := e.host.rt
 	attrs := []any{slog.String("persistence_id", e.pid), slog.Any("error", cause)}
 	if p, ok := errors.AsType[*PanicError](cause); ok {
@@ -159,33 +159,33 @@ func (e *entity[C, E]) failed(cause error) {
 }
 
 // fenceWrite is the owner of the write that settles an unknown outcome.
-type fenceWrite[C, E any] struct {
-	entity  *entity[C, E]
+type fenceWrite[S, E any] struct {
+	entity  *entity[S, E]
 	request groupcommit.Request
 }
 
-func (e *entity[C, E]) fence(w journal.Write) {
+func (e *entity[S, E]) fence(w journal.Write) {
 	rt := e.host.rt
 	if rt.obs.Fence != nil {
 		rt.obs.Fence(e.pid, w.Expect+1)
 	}
 	rt.log.Warn("outcome of a write unknown, appending a fence", slog.String("persistence_id", e.pid), slog.Uint64("sequence_nr", w.Expect+1))
 	rt.writer.Reset(&e.stream)
-	f := &fenceWrite[C, E]{entity: e}
+	f := &fenceWrite[S, E]{entity: e}
 	f.request = groupcommit.Request{Write: w, Stream: &e.stream, Owner: f}
 	rt.writer.Submit(&f.request) // if it is full, Room follows
 }
 
 // Written is part of groupcommit.Owner.
-func (f *fenceWrite[C, E]) Written(_ *groupcommit.Request, err error) {
+func (f *fenceWrite[S, E]) Written(_ *groupcommit.Request, err error) {
 	f.entity.input(engine.Input{Kind: engine.Fenced, Err: err})
 }
 
 // Room is part of groupcommit.Owner.
-func (f *fenceWrite[C, E]) Room() { f.entity.host.rt.writer.Submit(&f.request) }
+func (f *fenceWrite[S, E]) Room() { f.entity.host.rt.writer.Submit(&f.request) }
 
 // probe looks whose records stand from a number on.
-func (e *entity[C, E]) probe(from uint64, writer string) {
+func (e *entity[S, E]) probe(from uint64, writer string) {
 	rt := e.host.rt
 	var progress atomic.Uint64
 	ctx, cancel := context.WithCancelCause(rt.ctx)
@@ -211,6 +211,6 @@ func (e *entity[C, E]) probe(from uint64, writer string) {
 }
 
 // wakeAfter ends a back-off after a while.
-func (e *entity[C, E]) wakeAfter(d time.Duration) {
+func (e *entity[S, E]) wakeAfter(d time.Duration) {
 	e.more().wake = time.AfterFunc(d, func() { e.input(engine.Input{Kind: engine.Woken}) })
 }

@@ -1,0 +1,136 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/internal/engine"
+)
+
+// Handler is a row of the table Type.Commands. On and OnNotice return one.
+type Handler[S, E any] struct {
+	name    string
+	message reflect.Type
+	entry   codec.Entry
+	handle  func(e *entity[S, E], op *engine.Op, message any)
+}
+
+// On returns the row for commands of type M. The name identifies the command on the wire and must never
+// change; an empty name keeps the command on its node. See Type about the handler.
+func On[S, E, R any, M Request[S, R]](name string, handler func(*S, *Context[S, E, R], M) Decision[S, E, R]) Handler[S, E] {
+	h := newHandler[S, E, M](name)
+	if handler == nil {
+		return h
+	}
+	h.handle = func(e *entity[S, E], op *engine.Op, message any) {
+		e.applyDecision(op, handler(e.instance.state, contextOf[R](e), message.(M)).decision) //nolint:errcheck,forcetypeassert // the table is keyed by M
+	}
+	return h
+}
+
+// OnNotice returns the row for notices of type M. The rest is as in On.
+func OnNotice[S, E any, M Message[S]](name string, handler func(*S, *Context[S, E, None], M) Effect[S, E, None]) Handler[S, E] {
+	h := newHandler[S, E, M](name)
+	if handler == nil {
+		return h
+	}
+	h.handle = func(e *entity[S, E], op *engine.Op, message any) {
+		e.applyDecision(op, decision[S, E]{effect: handler(e.instance.state, contextOf[None](e), message.(M)).effect}) //nolint:errcheck,forcetypeassert // the table is keyed by M
+	}
+	return h
+}
+
+func newHandler[S, E, M any](name string) Handler[S, E] {
+	h := Handler[S, E]{name: name, message: reflect.TypeFor[M]()}
+	if name != "" {
+		h.entry = codec.Name[M](name)
+	}
+	return h
+}
+
+// Commands returns the table of handlers for Type.Commands.
+func Commands[S, E any](handlers ...Handler[S, E]) []Handler[S, E] { return handlers }
+
+// SignalHandler is a row of the table Type.Signals. OnSignal returns one.
+type SignalHandler[S, E any] struct {
+	signal reflect.Type
+	handle func(e *entity[S, E], op *engine.Op, signal any)
+}
+
+// OnSignal returns the row for signals of type G. The effect is carried out like that of a notice.
+func OnSignal[S, E any, G Signal](handler func(*S, *Context[S, E, None], G) Effect[S, E, None]) SignalHandler[S, E] {
+	h := SignalHandler[S, E]{signal: reflect.TypeFor[G]()}
+	if handler == nil {
+		return h
+	}
+	h.handle = func(e *entity[S, E], op *engine.Op, signal any) {
+		e.applyDecision(op, decision[S, E]{effect: handler(e.instance.state, contextOf[None](e), signal.(G)).effect}) //nolint:errcheck,forcetypeassert // the table is keyed by G
+	}
+	return h
+}
+
+// Signals returns the table of handlers for Type.Signals.
+func Signals[S, E any](handlers ...SignalHandler[S, E]) []SignalHandler[S, E] { return handlers }
+
+// commandTable returns the handlers by the type of the message, and the registry of their wire names.
+func (t *Type[S, E]) commandTable() (map[reflect.Type]*Handler[S, E], *codec.Registry, error) {
+	var errs []error
+	table := make(map[reflect.Type]*Handler[S, E], len(t.Commands))
+	for i := range t.Commands {
+		h := &t.Commands[i]
+		switch {
+		case h.handle == nil:
+			errs = append(errs, fmt.Errorf("%w: Type.Commands: the handler of %v is nil", ErrInvalid, h.message))
+		case h.message.Kind() == reflect.Interface:
+			errs = append(errs, fmt.Errorf("%w: Type.Commands: %v is an interface", ErrInvalid, h.message))
+		case table[h.message] != nil:
+			errs = append(errs, fmt.Errorf("%w: Type.Commands: %v has two handlers", ErrInvalid, h.message))
+		}
+		table[h.message] = h
+	}
+	registry := t.commandRegistry()
+	if err := registry.Err(); err != nil {
+		errs = append(errs, fmt.Errorf("%w: Type.Commands: %w", ErrInvalid, err))
+	}
+	return table, registry, errors.Join(errs...)
+}
+
+// commandRegistry returns the wire names of the commands.
+func (t *Type[S, E]) commandRegistry() *codec.Registry {
+	entries := make([]codec.Entry, 0, len(t.Commands)+len(t.OldCommands))
+	for i := range t.Commands {
+		if e := t.Commands[i].entry; e != nil {
+			entries = append(entries, e)
+		}
+	}
+	return codec.Types(append(entries, t.OldCommands...)...)
+}
+
+// signalTable returns the handlers by the type of the signal. Those of parts are included.
+func (t *Type[S, E]) signalTable() (map[reflect.Type]*SignalHandler[S, E], error) {
+	var errs []error
+	table := make(map[reflect.Type]*SignalHandler[S, E], len(t.Signals))
+	add := func(h *SignalHandler[S, E]) {
+		switch {
+		case h.handle == nil:
+			errs = append(errs, fmt.Errorf("%w: Type.Signals: the handler of %v is nil", ErrInvalid, h.signal))
+		case table[h.signal] != nil:
+			errs = append(errs, fmt.Errorf("%w: Type.Signals: %v has two handlers", ErrInvalid, h.signal))
+		}
+		table[h.signal] = h
+	}
+	for i := range t.Signals {
+		add(&t.Signals[i])
+	}
+	for i := range t.Parts {
+		for j := range t.Parts[i].signals {
+			add(&t.Parts[i].signals[j])
+		}
+	}
+	return table, errors.Join(errs...)
+}

@@ -1,0 +1,173 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package eventsourcing
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/hosting"
+)
+
+// Address identifies an entity by the name of its type and its own ID.
+type Address struct{ Type, ID string }
+
+func (a Address) String() string { return a.Type + "|" + a.ID }
+
+// Part is a field of the state that acts when the events which changed it are durable. Package delivery
+// has one, an Outbox, which sends commands: delivery.Sends returns its Part.
+type Part[S, E any] struct {
+	name    string
+	field   func(*S) hosting.Part
+	signals []SignalHandler[S, E]
+}
+
+// Parts returns the parts for Type.Parts.
+func Parts[S, E any](parts ...Part[S, E]) []Part[S, E] { return parts }
+
+// NewPart returns a Part. It is for packages of Refold: the parameter field has a type of an internal
+// package. The name is stored, so it must never change.
+func NewPart[S, E any](name string, field func(*S) hosting.Part, signals ...SignalHandler[S, E]) Part[S, E] {
+	return Part[S, E]{name: name, field: field, signals: signals}
+}
+
+type part = hosting.Part
+
+// attach finds the parts of a fresh state, and attaches them to the entity.
+func (m *model[S, E]) attach(state *S, pid string) ([]part, error) {
+	if len(m.typ.Parts) == 0 {
+		return nil, nil
+	}
+	parts := make([]part, len(m.typ.Parts))
+	for i := range m.typ.Parts {
+		p := m.typ.Parts[i].field(state)
+		if err := p.Attach(pid, m.typ.Parts[i].name); err != nil {
+			return nil, fmt.Errorf("%w: part %s: %w", ErrInvalid, m.typ.Parts[i].name, err)
+		}
+		parts[i] = p
+	}
+	return parts, nil
+}
+
+// checkPartFields returns an error for a field of the state that needs a Part and has none, for parts
+// with the same name, and for parts outside of the struct.
+func checkPartFields(state any, parts []part) error {
+	seen := map[any]bool{}
+	for _, p := range parts {
+		if seen[p.Field()] {
+			return fmt.Errorf("%w: Type.Parts: two parts have the same field", ErrInvalid)
+		}
+		seen[p.Field()] = true
+	}
+	v := reflect.ValueOf(state).Elem()
+	for f, fv := range v.Fields() {
+		switch {
+		case f.IsExported() && isPart(f.Type):
+			if !seen[fv.Addr().Interface()] {
+				return fmt.Errorf("%w: the field %s of %v needs an entry in Type.Parts, such as delivery.Sends", ErrInvalid, f.Name, v.Type())
+			}
+			delete(seen, fv.Addr().Interface())
+		case holdsPart(f.Type):
+			return fmt.Errorf("%w: the field %s of %v is or contains a part such as a delivery.Outbox, "+
+				"which has to be an exported field of the state's struct itself, and no pointer", ErrInvalid, f.Name, v.Type())
+		}
+	}
+	for field := range seen {
+		return fmt.Errorf("%w: Type.Parts: a %T is not a field of %v itself", ErrInvalid, field, v.Type())
+	}
+	return nil
+}
+
+func isPart(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[hosting.NeedsPart]())
+}
+
+// holdsPart reports whether a part, or a pointer to one, belongs to a value of this type.
+func holdsPart(t reflect.Type) bool {
+	switch {
+	case isPart(t), t.Kind() == reflect.Pointer && isPart(t.Elem()):
+		return true
+	case t.Kind() == reflect.Array:
+		return holdsPart(t.Elem())
+	case t.Kind() != reflect.Struct:
+		return false
+	}
+	for f := range t.Fields() {
+		if holdsPart(f.Type) {
+			return true
+		}
+	}
+	return false
+}
+
+// sendCall is a command of a part that waits for its reply.
+type sendCall struct {
+	origin
+	back     func(context.Context, Signal)
+	answered func(value any, err error) hosting.Signal
+	command  any
+	replies  *replyCodec // for replies from other nodes
+}
+
+// Take implements engine.Caller.
+func (*sendCall) Take() bool { return true }
+
+// Untake implements engine.Caller.
+func (*sendCall) Untake() {}
+
+// Context implements hosting.Asker.
+func (c *sendCall) Context() context.Context { return c.ctx }
+
+// Reply implements hosting.Asker.
+func (c *sendCall) Reply(value any, err error) {
+	if data, encoded := value.(hosting.EncodedReply); encoded {
+		value, err = c.replies.decodeFor(c.command, data)
+	}
+	if s := c.answered(value, err); s != nil {
+		c.back(c.ctx, s)
+	}
+}
+
+// send delivers a command of a part.
+func (r *Runtime) send(s hosting.Send, back func(context.Context, Signal)) {
+	from := origin{ctx: context.Background(), attempt: s.Attempt}
+	if s.Metadata != nil && r.obs.Extract != nil {
+		from.ctx = r.obs.Extract(from.ctx, s.Metadata)
+	}
+	env := &engine.Envelope{Message: s.Command}
+	if s.Answered != nil {
+		env.Caller = &sendCall{origin: from, back: back, answered: s.Answered, command: s.Command, replies: &r.calls.replies}
+	} else {
+		env.Caller = &told{origin: from}
+	}
+	r.mu.RLock()
+	h := r.hosts[s.Type]
+	r.mu.RUnlock()
+	err := fmt.Errorf("%w %q", ErrUnknownType, s.Type)
+	if h != nil {
+		err = h.deliver(s.ID, env)
+	}
+	if err == nil {
+		return
+	}
+	r.dropped(s.Type+"|"+s.ID, s.Command, err)
+	if c, ok := env.Caller.(hosting.Asker); ok {
+		c.Reply(nil, err)
+	}
+}
+
+// receiver is a Local of any type.
+type receiver interface {
+	deliver(id string, env *engine.Envelope) error
+	// Resident returns the number of entities in memory.
+	Resident() int
+	// close refuses new commands and lets every entity stop.
+	close()
+	// drained waits until all of them have stopped.
+	drained(ctx context.Context) error
+	// kill ends the entities that have not.
+	kill()
+}
