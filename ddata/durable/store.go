@@ -12,25 +12,25 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Limits of what is stored, and of what is taken for a record when it is read.
+// Limits of stored records, also for reading them.
 const (
-	// MaxKey is the largest number of bytes of a key.
+	// MaxKey is the maximum size of a key in bytes.
 	MaxKey = 512
-	// MaxData is the largest number of bytes of a record without its key.
+	// MaxData is the maximum size of a record without its key, in bytes.
 	MaxData = 16<<20 + 4<<10
 )
 
-// ID says whose data it is. Two replicators of a node have stores of their own, and so have
-// two nodes that share a disk. It holds no incarnation: a node that is started again finds
-// what it has stored.
+// ID identifies the data of a replicator. Two replicators of a node have separate stores, and so
+// have two nodes that share a disk. It does not contain the incarnation: a restarted node finds its
+// data.
 type ID struct {
-	// Node is the name of the node, as identity.CheckName accepts it.
+	// Node is the name of the node, valid for identity.CheckName.
 	Node string
-	// Replicator is the name of the replicator, of the same characters.
+	// Replicator is the name of the replicator, with the same characters.
 	Replicator string
 }
 
-// Check returns an error that matches ErrInvalid unless the ID can be one.
+// Check returns an error that matches ErrInvalid unless the ID is valid.
 func (id ID) Check() error {
 	if err := identity.CheckName(id.Node); err != nil {
 		return fmt.Errorf("%w: node: %w", ErrInvalid, err)
@@ -41,77 +41,74 @@ func (id ID) Check() error {
 	return nil
 }
 
-// String returns both names, as in "carts of 10.0.0.1:7355".
+// String returns both names, such as "carts of 10.0.0.1:7355".
 func (id ID) String() string { return id.Replicator + " of " + id.Node }
 
-// Record is what is stored of a key.
+// Record is the stored data of a key.
 type Record struct {
-	// Key has 1 to MaxKey bytes, of any kind.
+	// Key has 1 to MaxKey arbitrary bytes.
 	Key string
-	// Data has up to MaxData bytes. None means that there is no record, or that it is to
-	// be deleted.
+	// Data has at most MaxData bytes. An empty Data deletes the record.
 	Data []byte
 }
 
 // Check returns an error that matches ErrInvalid unless the record can be stored.
 func (r Record) Check() error {
 	if r.Key == "" || len(r.Key) > MaxKey {
-		return fmt.Errorf("%w: key %.32q has %d bytes, it must have 1 to %d", ErrInvalid, r.Key, len(r.Key), MaxKey)
+		return fmt.Errorf("%w: key %.32q has %d bytes, want 1 to %d", ErrInvalid, r.Key, len(r.Key), MaxKey)
 	}
 	if len(r.Data) > MaxData {
-		return fmt.Errorf("%w: the record of %.64q has %d bytes, at most %d are allowed", ErrInvalid, r.Key, len(r.Data), MaxData)
+		return fmt.Errorf("%w: record of %.64q has %d bytes, limit %d", ErrInvalid, r.Key, len(r.Data), MaxData)
 	}
 	return nil
 }
 
 // Opener opens stores. It is safe for concurrent use.
 type Opener interface {
-	// Open opens the store of a replicator, which is empty if it was never opened before.
-	// The caller closes it. The error matches ErrInvalid if the ID can't be one, ErrInUse
-	// if the store is open already, here or in another process, ErrVersion if what is there
-	// is in a format that it can't read, ErrForeign if it is something else, and ErrCorrupt
-	// if it is damaged. Nothing of what is there is changed then.
+	// Open opens the store of a replicator, which is empty if it is opened for the first time. The
+	// caller closes it. The error matches ErrInvalid if the ID is invalid, ErrInUse if the store is
+	// open in this or another process, ErrVersion if the data has an unsupported format, ErrForeign
+	// if the location holds other data, and ErrCorrupt if the data is damaged. In these cases the
+	// existing data is not changed.
 	Open(ctx context.Context, id ID) (Store, error)
 }
 
-// Store is the data of one replicator. It belongs to whoever has opened it, and nobody else
-// can open it meanwhile. Its methods are safe for concurrent use.
+// Store is the data of one replicator. Only one Store can be open for it at a time. Its methods are
+// safe for concurrent use.
 type Store interface {
-	// Load yields all records in the bytewise order of their keys, as they are when the loop
-	// begins. Their data belongs to the caller. An error ends the loop, and comes without
-	// a record: one that matches ErrCorrupt names the key or the place that is
-	// damaged.
+	// Load yields all records in the bytewise order of their keys, as of the start of the loop. The
+	// caller owns their data. An error ends the loop and comes without a record; an error that
+	// matches ErrCorrupt names the damaged key or location.
 	Load(ctx context.Context) iter.Seq2[Record, error]
 
-	// Write stores records and deletes those without data, in order: of several with one
-	// key, the last one counts. It returns nil once all of it is on disk. The store does not
-	// keep the slices. The error matches ErrInvalid if Check refuses one of them, and
-	// ErrClosed: nothing was stored then. After any other error each of them may be stored,
-	// or not, and the store goes on.
+	// Write stores records and deletes those without data, in order: of several records of a key
+	// the last one counts. It returns nil once all of them are on disk. The store does not retain
+	// the slices. If the error matches ErrInvalid (a record fails Check) or ErrClosed, nothing was
+	// stored. After any other error each record may be stored or not, and the store remains usable.
 	//
-	// A context that has ended is an error and nothing is stored; one that ends later may
-	// be ignored until the disk answers.
+	// If ctx has already ended, Write returns its error and stores nothing. If ctx ends later, the
+	// store may ignore it until the disk responds.
 	//
-	// Records that were replaced or deleted do not take up space for ever.
+	// The space of replaced and deleted records is reclaimed eventually.
 	Write(ctx context.Context, records []Record) error
 
-	// Close waits for calls in progress, and lets others open the store. Afterwards calls
-	// fail with ErrClosed; a second Close does nothing.
+	// Close waits for running calls and releases the store. Later calls fail with ErrClosed; a
+	// second Close does nothing.
 	Close() error
 }
 
 var (
-	// ErrClosed says that the store was closed.
+	// ErrClosed is returned by calls after Close.
 	ErrClosed = errors.New("durable: closed")
-	// ErrInvalid is matched by the errors about arguments that can't be.
+	// ErrInvalid matches errors about invalid arguments.
 	ErrInvalid = errors.New("durable: invalid argument")
-	// ErrInUse says that the store is open already, here or in another process.
+	// ErrInUse is returned if the store is open in this or another process.
 	ErrInUse = errors.New("durable: in use")
-	// ErrVersion says that the data was written by another version of Refold, in
-	// a format that this one can't read.
-	ErrVersion = errors.New("durable: written in another format")
-	// ErrForeign says that there is something else in the place of the data.
+	// ErrVersion is returned if the data was written by another version of Refold, in an
+	// unsupported format.
+	ErrVersion = errors.New("durable: unsupported format")
+	// ErrForeign is returned if the location holds other data.
 	ErrForeign = errors.New("durable: not durable data of Refold")
-	// ErrCorrupt says that the data is damaged.
+	// ErrCorrupt is returned if the data is damaged.
 	ErrCorrupt = errors.New("durable: corrupt")
 )

@@ -26,9 +26,9 @@ func TestCheckRecord(t *testing.T) {
 		}
 	}
 	for want, r := range map[string]durable.Record{
-		`key "" has 0 bytes, it must have 1 to 512`:                          {Data: []byte("x")},
-		`key "kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk" has 513 bytes, it must have`: {Key: strings.Repeat("k", durable.MaxKey+1)},
-		`the record of "a" has 16781313 bytes, at most 16781312 are allowed`: {Key: "a", Data: make([]byte, durable.MaxData+1)},
+		`key "" has 0 bytes, want 1 to 512`:                               {Data: []byte("x")},
+		`key "kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk" has 513 bytes, want 1 to`: {Key: strings.Repeat("k", durable.MaxKey+1)},
+		`record of "a" has 16781313 bytes, limit 16781312`:                {Key: "a", Data: make([]byte, durable.MaxData+1)},
 	} {
 		if err := r.Check(); !errors.Is(err, durable.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

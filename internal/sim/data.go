@@ -15,26 +15,26 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// data is the replicated data of a cluster, and what is known about it from outside: what was
-// asked for, what was answered, and who holds what.
+// data is the simulated replicated data of a cluster, and the external record of it: requests,
+// answers, and which replicator holds what.
 type data struct {
 	workload
 
 	plan   DataPlan
-	all    []*replicator // there ever were
+	all    []*replicator // all that ever existed
 	byNode map[identity.Node]*replicator
 	disks  map[string]*disk // by name of the node
 	views  map[string]*view
 
-	keys     []*datum // there ever were
+	keys     []*datum // all that ever existed
 	byKey    map[string]*datum
-	current  map[kind]*datum // that is written
-	requests uint64          // the last one
-	acks     uint64          // the last acknowledgement or answer
-	serial   int             // of what is unique
-	held     []*holders      // what all had at times
+	current  map[kind]*datum // the key in use for each kind
+	requests uint64          // number of the last request
+	acks     uint64          // number of the last acknowledgement or answer
+	serial   int             // source of unique names
+	held     []*holders      // sets of replicators that held the same data at some time
 	looks    int
-	pruned   map[identity.Node]bool // of whom somebody has taken over what was left
+	pruned   map[identity.Node]bool // removed nodes whose history was taken over
 }
 
 func newData(c *cluster, seed uint64, plan DataPlan) *data {
@@ -44,17 +44,17 @@ func newData(c *cluster, seed uint64, plan DataPlan) *data {
 	}
 }
 
-// begin lets clients work.
+// begin starts the clients.
 func (d *data) begin() {
 	d.later(d.plan.Pace, d.work)
 	d.later(4*time.Second, d.look)
 	d.later(20*time.Second, d.diskTrouble)
 }
 
-// view is who counts in a quorum, in the eyes of one of them.
+// view is the set of nodes that count in a quorum, as one of them sees it.
 type view struct {
 	nodes []identity.Node // sorted
-	gone  map[*view]int   // how many of them are not in another one
+	gone  map[*view]int   // number of its nodes that are missing in another view
 }
 
 func (v *view) missingIn(other *view) int {
@@ -70,14 +70,14 @@ func (v *view) missingIn(other *view) int {
 	return n
 }
 
-// view returns who counts for a level, as the node's membership says.
+// view returns the nodes that count for a level, according to the membership of the node.
 func (d *data) view(r *replicator, l replication.Level) *view {
 	self := r.h.p.Node()
 	nodes := []identity.Node{self}
 	for _, m := range r.h.m.Gossip().Members() {
 		switch {
 		case m.Node == self && (m.Status == membership.Joining || m.Status == membership.WeaklyUp) && (l.Kind == replication.Majority || l.Kind == replication.MajorityPlus):
-			nodes = slices.DeleteFunc(nodes, func(n identity.Node) bool { return n == self }) // it is no part of a majority yet
+			nodes = slices.DeleteFunc(nodes, func(n identity.Node) bool { return n == self }) // not part of a majority yet
 		case m.Node == self:
 		case m.Status == membership.Exiting && (l.Kind == replication.All || l.Kind == replication.MajorityPlus):
 		case m.Status == membership.Up, m.Status == membership.Leaving, m.Status == membership.Exiting:
@@ -98,7 +98,8 @@ func (d *data) view(r *replicator, l replication.Level) *view {
 	return v
 }
 
-// needed is how many of n replicas a level asks for, counted in another way than the protocol does.
+// needed returns how many of n replicas a level requires. It is computed independently of the
+// protocol.
 func needed(l replication.Level, n int) int {
 	majority := 1
 	for 2*majority <= n {
@@ -124,7 +125,7 @@ func needed(l replication.Level, n int) int {
 	return majority
 }
 
-// living returns the replicators of living nodes that have loaded what is on their disks.
+// living returns the replicators of living nodes that have loaded their disks.
 func (d *data) living() []*replicator {
 	var living []*replicator
 	for _, r := range d.all {
@@ -135,8 +136,9 @@ func (d *data) living() []*replicator {
 	return living
 }
 
-// holders returns those of them that hold data: members, and who was told to change something. While there are no members there are none: what
-// somebody has who never came in, from the disk of another process of its name, may be pruned by those that come together without it.
+// holders returns the living replicators that hold data: those of members, and those that have
+// received requests. Without members there are none: data of a node that never joined, from the
+// disk of another process of its name, may be pruned by nodes that form a cluster without it.
 func (d *data) holders() []*replicator {
 	member := func(r *replicator) bool { return r.h.m.Member() }
 	all := slices.DeleteFunc(d.living(), func(r *replicator) bool { return !member(r) && !r.wrote })
@@ -146,32 +148,31 @@ func (d *data) holders() []*replicator {
 	return all
 }
 
-// DataPlan is what is chosen about replicated data before a simulation begins.
+// DataPlan is the configuration of replicated data in a simulation.
 type DataPlan struct {
-	// Config is that of all replicators, without what differs from node to node.
+	// Config is the common part of the configurations of all replicators.
 	Config replication.Config
-	// Pace is about how often a client does something.
+	// Pace is the approximate time between two actions of a client.
 	Pace time.Duration
-	// Durable says that some keys are kept on disk.
+	// Durable reports that some keys are stored on disk.
 	Durable bool
-	// Pruned says that nodes that have left are pruned soon; else it does not come to that, and
-	// all that is on a disk has to be there in the end.
+	// Pruned reports that removed nodes are pruned soon. Otherwise nothing is pruned during the
+	// simulation, and all data on disks must be present at the end.
 	Pruned bool
-	// DurablePruned says that this goes for durable keys too.
+	// DurablePruned extends Pruned to durable keys.
 	DurablePruned bool
-	// Forgotten says that markers of pruning are soon forgotten, and nobody hears of clocks
-	// that jump.
+	// Forgotten reports that markers of pruning expire soon and that clocks do not jump.
 	Forgotten bool
-	// Large says that there are values larger than a message.
+	// Large reports that some values exceed the maximum size of a message.
 	Large bool
 }
 
-// NewDataPlan chooses what a seed stands for.
+// NewDataPlan returns the plan of a seed.
 func NewDataPlan(seed uint64, plan Plan) DataPlan {
 	r := rand.New(rand.NewPCG(seed, 0xda7a91a7)) //nolint:gosec // it has to be repeatable
 	p := DataPlan{Pace: 600 * time.Millisecond, Durable: r.IntN(4) > 0, Pruned: r.IntN(5) > 1}
 	c := &p.Config
-	// A clock on the wall may jump by half a day.
+	// must be reproducible
 	c.PruneInterval, c.MarkerTTL, c.DurableMarkerTTL = -1, 1_000*time.Hour, 1_000*time.Hour
 	if p.Pruned {
 		c.PruneInterval, c.PruneAfter = 4*time.Second, 9*time.Second
@@ -198,7 +199,7 @@ func NewDataPlan(seed uint64, plan Plan) DataPlan {
 	case 4:
 		c.GossipInterval, c.NotifyInterval, c.DeltaInterval = time.Second, 200*time.Millisecond, 100*time.Millisecond
 	}
-	if len(plan.Names) > 10 && r.IntN(2) == 0 { // where not all are told at once, some changes have to be dropped
+	if len(plan.Names) > 10 && r.IntN(2) == 0 { // in large clusters, where changes are sent to a slice at a time, some changes have to be dropped
 		c.MaxLog = 2 + r.IntN(6)
 	}
 	if r.IntN(40) == 0 {
@@ -208,18 +209,18 @@ func NewDataPlan(seed uint64, plan Plan) DataPlan {
 	return p
 }
 
-// prunes reports whether what nodes have left is moved in a key.
+// prunes reports whether the history of removed nodes is moved in a key.
 func (p DataPlan) prunes(k *datum) bool { return p.Pruned && (!k.durable || p.DurablePruned) }
 
-// forgottenAfter is longer than any living member is without news of the others.
+// forgottenAfter exceeds the time that a living member can be without contact to the others.
 const forgottenAfter = 200 * time.Second
 
-// String says what is special about the plan.
+// String describes the plan.
 func (p DataPlan) String() string {
 	return fmt.Sprintf("durable %t, pruned %t, durable ones %t, forgotten %t, large %t, deltas %t", p.Durable, p.Pruned, p.DurablePruned, p.Forgotten, p.Large, !p.Config.DisableDeltas)
 }
 
-// count adds what a replicator has counted, once, in the end.
+// count adds the counters of a replicator at its end.
 func (d *data) count(r *replicator) {
 	d.mustHappen()
 	n, c := r.m.Protocol().Counters(), d.c.coverage
@@ -238,7 +239,7 @@ func (d *data) count(r *replicator) {
 	}
 }
 
-// mustHappen are the rows of what is counted when it happens.
+// mustHappen are the rows of the coverage counters.
 func (d *data) mustHappen() {
 	for table, rows := range map[string][]string{
 		"read":    {"done", "not found", "deleted", "timed out", "too few replicas", "stopped"},

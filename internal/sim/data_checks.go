@@ -14,23 +14,23 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// request is what was asked for at a node and was not answered yet.
+// request is a request that was not answered yet.
 type request struct {
 	id      uint64
 	by      *replicator
 	key     *datum
-	write   *write // nil if it reads
+	write   *write // nil for a read
 	level   replication.Level
 	repair  bool
 	mistake bool
-	view    *view // who counted when it was asked for, nil if nobody knows
+	view    *view // the nodes that counted at the time of the request, nil if unknown
 	timeout time.Duration
 	began   time.Duration
-	late    bool   // records were being loaded when it was asked for
-	begun   int    // the writes that were asked for before
-	known   int    // the events that were before, of a register
-	seq     uint64 // what was acknowledged before has a lower number
-	then    func() // is called when it is done
+	late    bool   // records were being loaded at the time of the request
+	begun   int    // number of earlier writes
+	known   int    // number of earlier events of a register
+	seq     uint64 // everything acknowledged before has a lower number
+	then    func() // called after the answer
 }
 
 func (q *request) String() string {
@@ -46,8 +46,8 @@ func (q *request) String() string {
 	return fmt.Sprintf("%s of %q, %v", what, q.key.key, q.level)
 }
 
-// settled is that some replicas have at least a number in a register, because a write was acknowledged or
-// a read was repaired.
+// settled records that some replicas hold at least a number in a register, because a write was
+// acknowledged or a read was repaired.
 type settled struct {
 	view *view
 	held int
@@ -55,7 +55,7 @@ type settled struct {
 	seq  uint64
 }
 
-// overdue fails if there is no answer in time, unless the node was paused.
+// overdue reports a violation if the request is not answered in time, unless the node was paused.
 func (q *request) overdue(in time.Duration) {
 	const slack = time.Second
 	q.by.after(in+slack, func() {
@@ -67,23 +67,23 @@ func (q *request) overdue(in time.Duration) {
 			q.overdue(max(left, slack))
 			return
 		}
-		if q.view == nil && !q.late { // it began when everything was loaded
+		if q.view == nil && !q.late { // the time starts when all records are loaded
 			q.late = true
 			q.overdue(q.timeout + slack)
 			return
 		}
-		r.violate("requests-are-answered", "request %d for %q, %v, is not answered after %v", q.id, q.key.key, q.level, r.d.w.Now()-q.began)
+		r.violate("requests-are-answered", "request %d for %q, %v, has no answer after %v", q.id, q.key.key, q.level, r.d.w.Now()-q.began)
 	})
 }
 
-// replied looks at an answer.
+// replied checks an answer.
 func (r *replicator) replied(a *replication.Reply) {
 	if r.h.site.replied(a) {
 		return
 	}
 	q := r.requests[a.ID]
 	if q == nil {
-		r.violate("requests-are-answered", "request %d is answered twice, or was never asked for", a.ID)
+		r.violate("requests-are-answered", "request %d is answered twice or does not exist", a.ID)
 		return
 	}
 	delete(r.requests, a.ID)
@@ -94,7 +94,7 @@ func (r *replicator) replied(a *replication.Reply) {
 	case q.mistake:
 		r.d.hit("mistake", a.Outcome.String())
 		if a.Outcome != replication.Failed && a.Outcome != replication.Deleted && a.Outcome != replication.Stopped || a.Outcome == replication.Failed && a.Err == nil {
-			r.violate("mistakes-change-nothing", "a function that can't be is answered by %v", a.Outcome)
+			r.violate("mistakes-change-nothing", "a failing function has outcome %v", a.Outcome)
 		}
 		return
 	case q.write == nil:
@@ -119,7 +119,7 @@ func (r *replicator) replied(a *replication.Reply) {
 	}
 }
 
-// wasWritten notes whether anything was changed.
+// wasWritten records whether anything was changed.
 func (r *replicator) wasWritten(q *request, a *replication.Reply) {
 	w := q.write
 	var large *replication.TooLargeError
@@ -130,18 +130,17 @@ func (r *replicator) wasWritten(q *request, a *replication.Reply) {
 		w.done = false
 		r.d.hit("data", "too large")
 	case a.Outcome == replication.Failed:
-		r.violate("data-is-sound", "%q can't be changed: %v", q.key.key, a.Err)
+		r.violate("data-is-sound", "%q cannot be changed: %v", q.key.key, a.Err)
 	}
 }
 
-// honest: an answer says how many replicas there are, how many had to take part and how many
-// did.
+// honest checks the numbers of replicas in an answer: existing, required and participating ones.
 func honest(q *request, a *replication.Reply) {
 	r := q.by
 	switch a.Outcome {
 	case replication.Done, replication.NotFound, replication.TimedOut, replication.TooFew:
 	case replication.Deleted:
-		if q.write != nil { // it was deleted before
+		if q.write != nil { // deleted before
 			return
 		}
 	case replication.StoreFailed:
@@ -162,10 +161,11 @@ func honest(q *request, a *replication.Reply) {
 	}
 }
 
-// durable reports whether a disk takes part.
+// durable reports whether the key is stored on disk.
 func (q *request) durable() bool { return q.key.durable }
 
-// acknowledged: as many replicas as have answered have what was written, on disk if it is durable.
+// acknowledged checks that as many replicas as have answered hold the write, on disk if it is
+// durable.
 func acknowledged(q *request, a *replication.Reply) {
 	w, r := q.write, q.by
 	r.d.acks++
@@ -185,12 +185,12 @@ func acknowledged(q *request, a *replication.Reply) {
 	}
 	r.d.hit("checked", "acknowledged writes")
 	if have < a.Answered {
-		r.violate("acknowledged-is-there", "%q %v, %v: %d replicas say that they have it, and %d do", q.key.key, w, q.level, a.Answered, have)
+		r.violate("acknowledged-is-there", "%q %v, %v: %d replicas have acknowledged it, %d hold it", q.key.key, w, q.level, a.Answered, have)
 	}
 	if q.key.durable {
 		r.d.hit("checked", "acknowledged writes on disk")
 		if stored < a.Answered {
-			r.violate("acknowledged-is-stored", "%q %v, %v: %d replicas say that they have it, and %d disks do", q.key.key, w, q.level, a.Answered, stored)
+			r.violate("acknowledged-is-stored", "%q %v, %v: %d replicas have acknowledged it, %d disks hold it", q.key.key, w, q.level, a.Answered, stored)
 		}
 	}
 	if q.key.kind == register {
@@ -198,8 +198,8 @@ func acknowledged(q *request, a *replication.Reply) {
 	}
 }
 
-// promised reports whether a read has to see what so many of a view have: those that are still there and
-// those that are read are more than there are.
+// promised reports whether a read must see a write: whether the remaining written nodes plus the
+// read nodes exceed the number of nodes.
 func (q *request) promised(v *view, held int) bool {
 	if v == nil || q.view == nil {
 		return false
@@ -208,7 +208,7 @@ func (q *request) promised(v *view, held int) bool {
 	return held-left+needed(q.level, total) > total
 }
 
-// promise counts what a read has to see, by what has happened to the members meanwhile.
+// promise counts the writes that a read must see, by the changes of the members meanwhile.
 func (q *request) promise(v *view) {
 	joined, left := q.view.missingIn(v) > 0, v.missingIn(q.view) > 0
 	row := "members fixed"
@@ -223,8 +223,8 @@ func (q *request) promise(v *view) {
 	q.by.d.hit("promise", row)
 }
 
-// readSees: a read sees what its node has changed before, and all that was acknowledged before by so many
-// that it meets one of them; and nothing that never was.
+// readSees checks that a read sees the earlier changes of its node and all earlier writes that were
+// acknowledged by so many nodes that it meets one of them, and nothing that was never written.
 func readSees(q *request, a *replication.Reply) {
 	deleted, found := a.Outcome == replication.Deleted, a.Outcome == replication.Done
 	if deleted && q.key.kind != leased && q.key.kind.tracked() && !q.key.deleting() {
@@ -255,10 +255,10 @@ func readSees(q *request, a *replication.Reply) {
 			most += bound(w, must, w.n > 0)
 		}
 		if must && !w.undone() && q.key.kind != counter && q.key.kind != balance && !w.contained(a.Value, deleted, found) {
-			q.by.violate("reads-see-writes", "%v of %q does not see the %v, own %t, acknowledged by %d", q.level, q.key.key, w, own, w.held)
+			q.by.violate("reads-see-writes", "%v of %q lacks the %v, own %t, acknowledged by %d", q.level, q.key.key, w, own, w.held)
 		}
 		if must && w.do == deletes && !deleted {
-			q.by.violate("reads-see-writes", "%v of %q does not see that it was deleted", q.level, q.key.key)
+			q.by.violate("reads-see-writes", "%v of %q lacks the deletion", q.level, q.key.key)
 		}
 	}
 	if promises {
@@ -266,12 +266,12 @@ func readSees(q *request, a *replication.Reply) {
 	}
 	if (q.key.kind == counter || q.key.kind == balance) && !deleted {
 		if sum := q.key.sum(a.Value); sum < least || sum > most && !q.key.twice {
-			q.by.violate("reads-see-writes", "%v of %q counts %d, which should be %d to %d", q.level, q.key.key, sum, least, most)
+			q.by.violate("reads-see-writes", "%v of %q counts %d, want %d to %d", q.level, q.key.key, sum, least, most)
 		}
 	}
 }
 
-// bound returns what a write adds to a bound: what is sure, and what may be and makes the bound wider.
+// bound adds a write to a bound: exactly if it is certain, as a range otherwise.
 func bound(w *write, must, wider bool) int64 {
 	if must || wider {
 		return w.n
@@ -279,7 +279,7 @@ func bound(w *write, must, wider bool) int64 {
 	return 0
 }
 
-// readsItsWrites: a node sees at once what it has changed.
+// readsItsWrites checks that a node sees its own changes immediately.
 func readsItsWrites(r *replicator) {
 	ran := r.ran
 	r.ran = nil
@@ -288,17 +288,17 @@ func readsItsWrites(r *replicator) {
 			continue
 		}
 		r.d.hit("checked", "own writes")
-		if r.d.pruned[r.h.p.Node()] && r.d.plan.prunes(w.datum) { // nobody else takes it for a member any more
+		if r.d.pruned[r.h.p.Node()] && r.d.plan.prunes(w.datum) { // other nodes no longer consider it a member
 			w.lost = true
 		}
 		if !w.at(r) {
-			r.violate("reads-own-writes", "it has just changed %q, %s, and does not see it", w.datum.key, w.id)
+			r.violate("reads-own-writes", "%q lacks the node's last change %s", w.datum.key, w.id)
 		}
 	}
 }
 
-// changed: what a node has of a counter never becomes less, and never more than was
-// counted.
+// changed checks that the count of a node in a counter never decreases and never exceeds the
+// requested changes.
 func (r *replicator) changed(v replication.Change) {
 	r.held[v.Key] = v
 	k := r.d.byKey[v.Key]
@@ -313,23 +313,24 @@ func (r *replicator) changed(v replication.Change) {
 				most += w.n
 			}
 		}
-		// Who comes from a disk after it was pruned loses what only that disk had.
+		// A node that restarts from disk after it was pruned loses what only that disk had.
 		late := k.durable && r.d.plan.DurablePruned
 		if n < r.counts[k.key] && !late || int64(n) > most && !k.twice { //nolint:gosec // small
-			r.violate("counts-once", "it had %d in %q, has %d, and %d were counted", r.counts[k.key], k.key, n, most)
+			r.violate("counts-once", "count in %q changed from %d to %d, %d were counted", k.key, r.counts[k.key], n, most)
 		}
 		r.counts[k.key] = n
 	case register:
 		n := uint64(number(v.Value)) //nolint:gosec // not negative
 		if n < r.counts[k.key] {
-			r.violate("registers-go-on", "it had %d in %q, and has %d", r.counts[k.key], k.key, n)
+			r.violate("registers-go-on", "register %q went back from %d to %d", k.key, r.counts[k.key], n)
 		}
 		r.counts[k.key] = n
 	default:
 	}
 }
 
-// prunedForAll: when what a node has left is moved, nobody who is a member knows more of it.
+// prunedForAll checks that no member knows more of a removed node than the node that takes over its
+// history.
 func prunedForAll(o *replicator, gone identity.Node) {
 	o.d.pruned[gone] = true
 	living := slices.DeleteFunc(o.d.living(), func(r *replicator) bool { return r == o || !o.knows(r.h.p.Node()) })
@@ -363,12 +364,12 @@ func prunedForAll(o *replicator, gone identity.Node) {
 			o.d.hit("checked", "writes when a node is pruned")
 			switch {
 			case here:
-			case slices.ContainsFunc(living, has) && !k.durable: // what is durable may have come from a disk just now
-				// Whoever wrote it may do so without having heard of the pruning, unless it is the one that has gone. A deletion is of no node:
-				// it is not moved, and is on its way.
+			case slices.ContainsFunc(living, has) && !k.durable: // durable data may have come from a disk just now
+				// Another writer may write it without having seen the pruning, unless it is the
+				// removed node. A deletion belongs to no node: it is not moved, and still spreads.
 				if w.do != deletes && w.by.h.p.Node() == gone {
 					other := living[slices.IndexFunc(living, has)]
-					o.violate("pruning-loses-nothing", "it moves what %v has left in %q, without the %v, which %v has", gone, k.key, w, other.h.p.Node())
+					o.violate("pruning-loses-nothing", "history of %v in %q is moved without the %v, which %v has", gone, k.key, w, other.h.p.Node())
 				}
 			default:
 				w.lost = true
@@ -378,8 +379,8 @@ func prunedForAll(o *replicator, gone identity.Node) {
 	}
 }
 
-// goneForBoth: what two nodes have added and removed at the same time is gone once all have heard of
-// both.
+// goneForBoth checks that an element that two nodes have concurrently added and removed is absent
+// once both removals have spread.
 func goneForBoth(d *data, both [2]*write) {
 	for _, w := range both {
 		if w == nil || w.acked == 0 || w.view == nil {
@@ -392,7 +393,7 @@ func goneForBoth(d *data, both [2]*write) {
 			r := d.byNode[n]
 			v, deleted, found := r.value(w.datum.key)
 			if both[0].view.has(n) && both[1].view.has(n) && found && !deleted && as[crdt.ORSet[string]](v).Contains(w.id) {
-				r.violate("removed-is-gone", "%v and %v have removed %s from %q, all have heard of it, and it has it", both[0].by.h.p.Node(), both[1].by.h.p.Node(), w.id, w.datum.key)
+				r.violate("removed-is-gone", "%v and %v have removed %s from %q on all nodes, but it is present", both[0].by.h.p.Node(), both[1].by.h.p.Node(), w.id, w.datum.key)
 			}
 		}
 	}

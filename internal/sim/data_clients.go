@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// work lets a client do something at some node.
+// work performs an action of a client on some node.
 func (d *data) work() {
 	nodes := d.clients()
 	if len(nodes) == 0 {
@@ -27,7 +27,7 @@ func (d *data) work() {
 	}
 }
 
-// clients returns where clients work: mostly at members.
+// clients returns the nodes of clients, mostly members.
 func (d *data) clients() []*replicator {
 	var nodes []*replicator
 	for _, r := range d.all {
@@ -78,7 +78,7 @@ func (d *data) something(r *replicator) {
 	}
 }
 
-// anyKey returns a key that somebody wrote, most likely one of the last.
+// anyKey returns a written key, most likely a recent one.
 func (d *data) anyKey() *datum {
 	if len(d.keys) == 0 || d.rand.IntN(50) == 0 {
 		return &datum{key: "none", kind: words}
@@ -90,7 +90,7 @@ func (d *data) anyKey() *datum {
 	return d.keys[len(d.keys)-1-d.rand.IntN(n)]
 }
 
-// level chooses one.
+// level returns a random level.
 func (d *data) level() replication.Level {
 	switch n := d.rand.IntN(20); {
 	case n < 5:
@@ -107,7 +107,7 @@ func (d *data) level() replication.Level {
 	return replication.Level{Kind: replication.Majority}
 }
 
-// ask makes a request at a node. It is heard when the node is not paused.
+// ask makes a request at a node. A paused node receives it later.
 func (d *data) ask(r *replicator, q *request, in func(replication.Request) replication.Input) {
 	d.requests++
 	q.id, q.by = d.requests, r
@@ -142,14 +142,14 @@ func (d *data) ask(r *replicator, q *request, in func(replication.Request) repli
 	})
 }
 
-// hears lets a node hear what it was asked for.
+// hears delivers the requests to a node.
 func (r *replicator) hears() {
 	in := r.asked
 	r.asked = nil
 	r.step(replica.Batch{Inputs: in})
 }
 
-// burst changes more at once than waits to be sent at most.
+// burst makes more changes than are sent at a time.
 func (d *data) burst(r *replicator) {
 	r.h.p.Do(func() {
 		r.gathers = true
@@ -163,7 +163,7 @@ func (d *data) burst(r *replicator) {
 	})
 }
 
-// update asks for a change of a typed value.
+// update requests a change of a typed value.
 func update[T any](d *data, r *replicator, w *write, f func(T) (T, error)) {
 	w.datum.begun++
 	d.ask(r, &request{key: w.datum, write: w, level: w.level}, func(q replication.Request) replication.Input {
@@ -180,13 +180,13 @@ func update[T any](d *data, r *replicator, w *write, f func(T) (T, error)) {
 	})
 }
 
-// unique returns a name that is used once.
+// unique returns a unique name.
 func (d *data) unique() string {
 	d.serial++
 	return fmt.Sprint("x", d.serial)
 }
 
-// change changes a key as it is used.
+// change makes a random change that suits the kind of the key.
 func (d *data) change(r *replicator, k *datum) {
 	w := &write{datum: k, by: r, level: d.level(), id: d.unique()}
 	switch k.kind {
@@ -199,7 +199,7 @@ func (d *data) change(r *replicator, k *datum) {
 		})
 	case balance:
 		w.n = int64(1 + d.rand.IntN(5))
-		if r.h.p.Node().UID%2 == 0 && !d.plan.prunes(k) { // who takes over what another has left does not count both ways either
+		if r.h.p.Node().UID%2 == 0 && !d.plan.prunes(k) { // a node that takes over the history of another one counts in one direction only
 			w.n = -w.n
 		}
 		update(d, r, w, func(c crdt.PNCounter) (crdt.PNCounter, error) {
@@ -262,7 +262,7 @@ func (d *data) tag(r *replicator, w *write) {
 	})
 }
 
-// remove deletes a key for ever.
+// remove deletes a key permanently.
 func (d *data) remove(r *replicator) {
 	k := d.anyKey()
 	if k.key == "none" || k.kind == register || k.begun < perKey && d.rand.IntN(4) > 0 {
@@ -281,7 +281,7 @@ func (d *data) remove(r *replicator) {
 
 var errMistake = errors.New("a mistake")
 
-// mistake asks for what can't be, and must not change anything.
+// mistake makes an invalid request, which must not change anything.
 func (d *data) mistake(r *replicator) {
 	k := d.use(words, false)
 	q := &request{key: k, level: d.level(), mistake: true}
@@ -307,8 +307,8 @@ func (d *data) read(r *replicator, k *datum, repair bool) {
 	})
 }
 
-// racing lets two nodes add and remove the same element at the same time. Neither sees what the other
-// does, and both have removed what they have added.
+// racing makes two nodes concurrently add and remove the same element. Neither sees the changes of
+// the other, and both have removed their additions.
 func (d *data) racing(r *replicator) {
 	nodes := slices.DeleteFunc(d.clients(), func(o *replicator) bool { return o == r })
 	if len(nodes) == 0 {
@@ -335,7 +335,8 @@ func (d *data) racing(r *replicator) {
 	}
 }
 
-// outgrow lets two nodes add so much to a set that together it is larger than a message.
+// outgrow makes two nodes concurrently add so much to a set that their union exceeds the maximum
+// message size.
 func (d *data) outgrow() {
 	nodes := d.clients()
 	if k := d.use(huge, false); k.begun == 0 && len(nodes) > 1 {
@@ -351,7 +352,7 @@ func (d *data) outgrow() {
 	}
 }
 
-// writeRegister lets the writer of a register write the next number, most often to a majority.
+// writeRegister writes the next number to a register, mostly to a majority.
 func (d *data) writeRegister(r *replicator) {
 	k := d.use(register, false)
 	if k.writer == nil {
@@ -369,7 +370,7 @@ func (d *data) writeRegister(r *replicator) {
 	})
 }
 
-// readRegister reads one anywhere, most often so that later reads see as much.
+// readRegister reads a register on any node, mostly with repair.
 func (d *data) readRegister(r *replicator) {
 	q := &request{key: d.use(register, false), level: replication.Level{Kind: replication.Majority}, repair: d.rand.IntN(4) > 0}
 	if d.rand.IntN(6) == 0 {
@@ -380,20 +381,20 @@ func (d *data) readRegister(r *replicator) {
 	})
 }
 
-// registerSees: a register that one process writes is linearizable where reads are repaired. Its numbers
-// rise, so that means: a read sees what was acknowledged before, and what reads have seen that were over
-// before; and nothing that was not written yet.
+// registerSees checks that a register with a single writer is linearizable where reads are
+// repaired. Its numbers increase, so a read must see all writes that were acknowledged before and
+// all results of earlier reads, and nothing that was not written yet.
 func registerSees(q *request, a *replication.Reply) {
 	k, d := q.key, q.by.d
 	if a.Outcome == replication.Deleted {
-		return // registers are not deleted; readSees has said so
+		return // registers are not deleted; readSees has reported it
 	}
 	n := int64(0)
 	if a.Outcome == replication.Done {
 		n = number(a.Value)
 	}
 	if n > k.last {
-		q.by.violate("registers-are-linearizable", "%q holds %d, and %d was written last", k.key, n, k.last)
+		q.by.violate("registers-are-linearizable", "%q holds %d, the last write was %d", k.key, n, k.last)
 	}
 	for _, e := range k.events[:q.known] {
 		if e.seq > q.seq || !q.promised(e.view, e.held) {
@@ -402,13 +403,13 @@ func registerSees(q *request, a *replication.Reply) {
 		d.hit("checked", "reads of registers")
 		q.promise(e.view)
 		if n < e.n {
-			q.by.violate("registers-are-linearizable", "%v of %q sees %d, and %d was there before, at %d replicas", q.level, k.key, n, e.n, e.held)
+			q.by.violate("registers-are-linearizable", "%v of %q returns %d after %d, which %d replicas held", q.level, k.key, n, e.n, e.held)
 		}
 	}
 	if k.writer == q.by {
 		for i, w := range k.writes {
 			if i < q.begun && w.done && w.n > n {
-				q.by.violate("reads-own-writes", "it has written %d to %q, and reads %d", w.n, k.key, n)
+				q.by.violate("reads-own-writes", "the node has written %d to %q and reads %d", w.n, k.key, n)
 			}
 		}
 	}
@@ -423,7 +424,7 @@ func registerSees(q *request, a *replication.Reply) {
 	}
 	d.hit("checked", "repaired reads")
 	if have < a.Answered {
-		q.by.violate("repaired-is-there", "%q: %d replicas are said to have %d, and %d do", k.key, a.Answered, n, have)
+		q.by.violate("repaired-is-there", "%q: %d replicas are reported to hold %d, %d do", k.key, a.Answered, n, have)
 	}
 	d.acks++
 	k.events = append(k.events, settled{q.view, a.Answered, n, d.acks})

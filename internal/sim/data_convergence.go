@@ -13,26 +13,25 @@ import (
 )
 
 const (
-	// maxConverging is the longest until all hold the same once nothing is changed any more.
+	// maxConverging is the maximum time until all nodes hold the same data after the last change.
 	maxConverging = 60 * time.Second
-	// maxPruning is the longest until what nodes have left is moved, beyond that.
+	// maxPruning is the additional maximum time until the history of removed nodes is moved.
 	maxPruning = 90 * time.Second
 )
 
-// calm ends all that clients do, and what ails disks.
+// calm stops the clients and repairs the disks.
 func (d *data) calm() {
-	d.w.Logf("nothing is changed any more")
+	d.w.Logf("clients stopped")
 	d.quiet = true
 	for _, k := range d.disks {
 		k.failing, k.slow = false, false
 	}
 }
 
-// finish checks what must be in the end, when the nodes are one cluster and nothing is changed any
-// more.
+// finish checks the final state, when the nodes form one cluster and no more changes are made.
 func (d *data) finish() {
 	most := maxConverging
-	for range d.living() { // where a key expires last depends on how far clocks are apart
+	for range d.living() { // the time at which the last key expires depends on the differences of clocks
 		most += d.plan.Config.Expire["lease/*"]
 	}
 	if !d.converge("converges", most, d.differ) || !d.complete("in the end") {
@@ -74,7 +73,7 @@ func (d *data) finish() {
 	}
 }
 
-// converge waits until nothing keeps the nodes from it.
+// converge waits until why returns no obstacle.
 func (d *data) converge(invariant string, most time.Duration, why func() string) bool {
 	began := d.w.Now()
 	if !d.c.until(most, func() bool { return why() == "" }) {
@@ -86,7 +85,7 @@ func (d *data) converge(invariant string, most time.Duration, why func() string)
 	return d.c.violation == nil
 }
 
-// differ returns what is not the same on all living nodes, or nothing.
+// differ returns a difference between living nodes, or an empty string.
 func (d *data) differ() string {
 	for _, h := range d.c.living() {
 		switch r := h.data; {
@@ -111,12 +110,12 @@ func (d *data) differ() string {
 		}
 		who := living[0].h.p.Node().String() + " and " + r.h.p.Node().String()
 		if other := r.m.Protocol().Keys(); !slices.Equal(keys, other) {
-			return fmt.Sprintf("%s do not have the same keys: %q, %q", who, keys, other)
+			return fmt.Sprintf("%s have different keys: %q, %q", who, keys, other)
 		}
 		for _, key := range keys {
 			a, _, _ := first.Value(key)
 			if b, _, _ := r.value(key); !crdt.Equal(a, b) {
-				return fmt.Sprintf("%s hold something else in %s: %s, %s", who, key, spell(a), spell(b))
+				return fmt.Sprintf("%s differ in %s: %s, %s", who, key, spell(a), spell(b))
 			}
 		}
 		return who + " have other digests, and hold the same but for pruning or deleted keys"
@@ -124,7 +123,7 @@ func (d *data) differ() string {
 	return ""
 }
 
-// spell says which node has counted what.
+// spell formats the counts of the nodes.
 func spell(v crdt.Value) string {
 	var s strings.Builder
 	s.WriteString(v.Type())
@@ -137,7 +136,7 @@ func spell(v crdt.Value) string {
 	return s.String()
 }
 
-// complete checks that all hold what they should.
+// complete checks that all nodes hold the expected data.
 func (d *data) complete(when string) bool {
 	living := d.living()
 	for _, r := range living {
@@ -160,12 +159,12 @@ func (d *data) complete(when string) bool {
 	return d.c.violation == nil
 }
 
-// kept reports whether a write has to be there in the end.
+// kept reports whether a write must be present at the end.
 func (w *write) kept() bool {
 	return w.done && !w.lost && (w.stable() || w.by.serves() || w.acked > 0 && w.do != removes && slices.Contains(w.by.d.c.names, w.by.disk.name) && (!w.datum.durable || !w.datum.untracked))
 }
 
-// keeps checks what a key holds in the end.
+// keeps checks the final content of a key.
 func (d *data) keeps(r *replicator, k *datum, when string) {
 	v, deleted, found := r.value(k.key)
 	sums := k.kind == counter || k.kind == balance
@@ -184,11 +183,11 @@ func (d *data) keeps(r *replicator, k *datum, when string) {
 		}
 		switch {
 		case must && w.do == deletes && !deleted:
-			r.violate("acknowledged-stays", "%s: %q was deleted by %v, and is there", when, k.key, w.by.h.p.Node())
+			r.violate("acknowledged-stays", "%s: %q was deleted by %v, but exists", when, k.key, w.by.h.p.Node())
 		case !sums && must && w.do != nothing && !w.undone() && !w.contained(v, deleted, found):
-			r.violate("acknowledged-stays", "%s: the %v is not in %q", when, w, k.key)
+			r.violate("acknowledged-stays", "%s: the %v is missing in %q", when, w, k.key)
 		case w.do != adds || !sums:
-		case d.plan.prunes(k): // nobody counts down
+		case d.plan.prunes(k): // there are no decrements
 			most += w.n
 			if must && !w.stable() {
 				least += w.n
@@ -199,13 +198,13 @@ func (d *data) keeps(r *replicator, k *datum, when string) {
 		}
 	}
 	if deleted && !k.deleting() {
-		r.violate("acknowledged-stays", "%s: %q is deleted, and nobody has done that", when, k.key)
+		r.violate("acknowledged-stays", "%s: %q is deleted without a request", when, k.key)
 	}
 	if deleted {
 		return
 	}
 	if k.kind == register && number(v) > k.last {
-		r.violate("acknowledged-stays", "%s: %q holds %d, and %d was written last", when, k.key, number(v), k.last)
+		r.violate("acknowledged-stays", "%s: %q holds %d, the last write was %d", when, k.key, number(v), k.last)
 	}
 	if !sums {
 		return
@@ -216,11 +215,11 @@ func (d *data) keeps(r *replicator, k *datum, when string) {
 		d.hit("checked", "sums with something unknown")
 	}
 	if sum := k.sum(v); sum < least || sum > most && !k.twice {
-		r.violate("counts-once", "%s: %q counts %d, which should be %d to %d", when, k.key, sum, least, most)
+		r.violate("counts-once", "%s: %q counts %d, want %d to %d", when, k.key, sum, least, most)
 	}
 }
 
-// onDisks: what nodes hold of durable keys is on their disks.
+// onDisks checks that durable keys are on the disks of their nodes.
 func (d *data) onDisks() {
 	for _, r := range d.living() {
 		for _, k := range d.keys {
@@ -230,13 +229,13 @@ func (d *data) onDisks() {
 			}
 			d.hit("checked", "records")
 			if stored, gone, there := r.disk.value(k.key); !there || gone != deleted || !deleted && !crdt.Equal(stored, v) {
-				r.violate("durable-is-stored", "its disk has something else in %q", k.key)
+				r.violate("durable-is-stored", "the disk differs in %q", k.key)
 			}
 		}
 	}
 }
 
-// unpruned returns what nodes that are gone have left, or nothing.
+// unpruned returns remaining history of removed nodes, or an empty string.
 func (d *data) unpruned() string {
 	living := d.living()
 	for _, r := range living {
@@ -255,7 +254,7 @@ func (d *data) unpruned() string {
 	return ""
 }
 
-// shown returns what keys say.
+// shown returns the meanings of keys.
 func (d *data) shown() map[string]string {
 	all := map[string]string{}
 	for _, k := range d.keys {
@@ -265,17 +264,17 @@ func (d *data) shown() map[string]string {
 	return all
 }
 
-// same checks that keys still say the same.
+// same checks that the meanings of keys have not changed.
 func (d *data) same(before map[string]string, when string) {
 	for _, k := range d.keys {
 		v, deleted, found := d.living()[0].value(k.key)
 		if now := k.show(v, deleted, found); now != before[k.key] && k.kind != leased {
-			d.c.violate("pruning-changes-nothing", d.living()[0].h.p.Node(), "%s: %q says %s, and said %s before", when, k.key, now, before[k.key])
+			d.c.violate("pruning-changes-nothing", d.living()[0].h.p.Node(), "%s: %q changed from %s to %s", when, k.key, before[k.key], now)
 		}
 	}
 }
 
-// show says what a value means.
+// show returns the meaning of a value.
 func (k *datum) show(v crdt.Value, deleted, found bool) string {
 	if deleted || !found {
 		return fmt.Sprint("deleted ", deleted, ", found ", found)

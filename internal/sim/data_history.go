@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// kind is what a key is used for.
+// kind is the kind of a key.
 type kind uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 	cart                 // an ORSet of unique elements, which are removed too
 	dict                 // an LWWMap with unique keys
 	register             // an LWWRegister that one process writes
-	race                 // an ORSet of which the same is added and removed at two nodes at once
+	race                 // an ORSet to which two nodes concurrently add the same element, which both remove
 	stock                // a PNCounterMap whose keys come and go
 	tags                 // an ORMultiMap whose keys come and go
 	leased               // a GSet that expires
@@ -36,25 +36,25 @@ func (k kind) String() string {
 	return []string{"counter", "balance", "words", "cart", "dict", "register", "race", "stock", "tags", "lease", "huge"}[k]
 }
 
-// datum is what is known of a key from outside.
+// datum is the external record of a key.
 type datum struct {
 	key     string
 	kind    kind
 	durable bool
 	writes  []*write
-	begun   int // writes that were asked for
+	begun   int // number of requested writes
 	writer  *replicator
-	last    int64 // that the writer has written
+	last    int64 // last number of the writer
 	events  []settled
 
-	base      int64                         // what a counter had when all had the same, if nodes are pruned
-	has       *holders                      // who had it then
-	owners    map[identity.Node]*replicator // who has taken over what a node has left
-	twice     bool                          // two have, in clusters that did not know of each other, and disks bring that together
-	untracked bool                          // what only was on disks may have been pruned
+	base      int64                         // count when all nodes held the same, if nodes are pruned
+	has       *holders                      // the replicators that held it then
+	owners    map[identity.Node]*replicator // nodes that have taken over the history of a removed node
+	twice     bool                          // two clusters that did not see each other have pruned the same node
+	untracked bool                          // data that was only on disks may have been pruned
 }
 
-// use returns the key that is written at present, a new one now and then.
+// use returns the current key of a kind, and starts a new one occasionally.
 func (d *data) use(k kind, durable bool) *datum {
 	at := k
 	if durable {
@@ -75,13 +75,13 @@ func (d *data) use(k kind, durable bool) *datum {
 	return n
 }
 
-// tracked reports whether it is known what the key should hold.
+// tracked reports whether the expected content of the key is known.
 func (k kind) tracked() bool { return k <= register || k == huge }
 
-// perKey is how many changes a key gets.
+// perKey is the number of changes per key.
 const perKey = 40
 
-// action is what a write does.
+// action is the action of a write.
 type action uint8
 
 const (
@@ -91,22 +91,22 @@ const (
 	nothing
 )
 
-// write is a change that was asked for.
+// write is a requested change.
 type write struct {
 	datum *datum
 	by    *replicator
 	do    action
 	id    string // of an element, or of a key of a map
-	n     int64  // that is counted, or written
-	sum   uint64 // what the node has in the counter then, with what it has taken over from others
+	n     int64  // the increment, or the written number
+	sum   uint64 // the node's count in the counter at that time, including taken over counts
 	level replication.Level
-	calls int  // how often the value was changed
-	done  bool // it was changed
+	calls int  // calls of the update function
+	done  bool // the value was changed
 	acked uint64
 	view  *view
-	held  int      // by how many, when it was acknowledged
-	has   *holders // who had it when all had it
-	lost  bool     // with the last that had it
+	held  int      // number of replicas that acknowledged it
+	has   *holders // the replicators that held it when all did
+	lost  bool     // lost with the last replicator that held it
 }
 
 func (w *write) String() string {
@@ -116,12 +116,12 @@ func (w *write) String() string {
 func as[T any](v crdt.Value) T {
 	t, err := crdt.As[T](nil, v)
 	if err != nil {
-		panic(fmt.Sprintf("sim: %v", err)) // keys never change their type
+		panic(fmt.Sprintf("sim: %v", err)) // the type of a key never changes
 	}
 	return t
 }
 
-// contains reports whether a value has what was written.
+// contained reports whether a value contains a write.
 func (w *write) contained(v crdt.Value, deleted, found bool) bool {
 	switch {
 	case deleted:
@@ -138,7 +138,7 @@ func (w *write) contained(v crdt.Value, deleted, found bool) bool {
 	switch w.datum.kind {
 	case counter, balance:
 		if w.by.ended && !v.NeedsPruning(w.by.h.p.Node()) {
-			return false // maybe: it was moved, or never was there
+			return false // unknown: it was moved, or never existed
 		}
 		return tally(v, w.by.h.p.Node()) >= w.sum
 	case words, leased, huge:
@@ -154,8 +154,8 @@ func (w *write) contained(v crdt.Value, deleted, found bool) bool {
 	return true
 }
 
-// present reports whether a value has what was written, and not just because the key was deleted, which has all that could be
-// written: whoever has deleted it has nothing left that others could lack.
+// present is contains without the assumption that a deleted key contains everything: the node that
+// has deleted a key holds nothing that others could lack.
 func (w *write) present(v crdt.Value, deleted, found bool) bool {
 	return deleted == (w.do == deletes) && w.contained(v, deleted, found)
 }
@@ -163,12 +163,12 @@ func (w *write) present(v crdt.Value, deleted, found bool) bool {
 func untyped[T any](t T) crdt.Value {
 	v, err := (*crdt.Types)(nil).Value(t)
 	if err != nil {
-		panic(fmt.Sprintf("sim: %v", err)) // all types are known
+		panic(fmt.Sprintf("sim: %v", err)) // all types are defined
 	}
 	return v
 }
 
-// tally is how much a node has counted: each only up, or only down.
+// tally returns the count of a node; each node counts in one direction only.
 func tally(v crdt.Value, n identity.Node) uint64 {
 	rest, err := v.Cleanup(n)
 	if err != nil {
@@ -181,7 +181,7 @@ func tally(v crdt.Value, n identity.Node) uint64 {
 	return uint64(max(net, -net)) //nolint:gosec // not negative
 }
 
-// number is what a register holds.
+// number returns the content of a register.
 func number(v crdt.Value) int64 {
 	r := as[crdt.LWWRegister[int64]](v)
 	if !r.IsSet() {
@@ -194,7 +194,7 @@ func number(v crdt.Value) int64 {
 	return n
 }
 
-// sum is what a counter counts.
+// sum returns the count of a counter.
 func (k *datum) sum(v crdt.Value) int64 {
 	switch {
 	case v.IsZero():
@@ -205,13 +205,14 @@ func (k *datum) sum(v crdt.Value) int64 {
 	return as[crdt.PNCounter](v).Value()
 }
 
-// deleting reports whether anybody has deleted the key.
+// deleting reports whether any node has deleted the key.
 func (k *datum) deleting() bool {
 	return slices.ContainsFunc(k.writes, func(w *write) bool { return w.do == deletes && w.done })
 }
 
-// heard reports whether all know of a removal. Who does not have the element may just never have heard of it: it had
-// it when all did, or holds the same as one that had it.
+// heard reports whether all nodes know of a removal. A replicator without the element may never
+// have received it, so it must have held the element when all did, or hold the same data as one
+// that had.
 func (w *write) heard(now *holders) bool {
 	knew := func(r *replicator) bool {
 		return w.stable() && slices.Contains(w.has.of, r) || slices.ContainsFunc(w.datum.writes, func(a *write) bool {
@@ -229,34 +230,34 @@ func (w *write) heard(now *holders) bool {
 	})
 }
 
-// removed reports whether anybody has removed an element.
+// removed reports whether any node has removed an element.
 func (k *datum) removed(id string) bool {
 	return slices.ContainsFunc(k.writes, func(w *write) bool { return w.do == removes && w.done && w.id == id })
 }
 
-// at returns whether a replicator has what was written.
+// at reports whether a replicator contains a write.
 func (w *write) at(r *replicator) bool { return w.contained(r.value(w.datum.key)) }
 
-// onDisk returns whether a disk has it.
+// onDisk reports whether a disk contains a write.
 func (w *write) onDisk(k *disk) bool { return w.contained(k.value(w.datum.key)) }
 
-// holders are replicators that all have something, those of them that have not ended.
+// holders is a set of replicators that held the same data, without those that have ended.
 type holders struct{ of []*replicator }
 
 func (h *holders) some() bool { return h != nil && len(h.of) > 0 }
 
-// undone reports whether a removal may be undone: who takes over what a node has left adds its elements anew, and
-// that is concurrent with removals by those who have not heard of it yet.
+// undone reports whether a removal may be undone: a node that takes over history adds its elements
+// again, which is concurrent with removals by nodes that have not seen the takeover.
 func (w *write) undone() bool {
 	return w.do == removes && w.datum.kind == cart && w.by.d.plan.prunes(w.datum) && slices.ContainsFunc(w.datum.writes, func(a *write) bool {
-		return a.do == adds && a.id == w.id && (a.by.ended || w.by.d.pruned[a.by.h.p.Node()]) // who is paused is pruned, too
+		return a.do == adds && a.id == w.id && (a.by.ended || w.by.d.pruned[a.by.h.p.Node()]) // paused nodes are pruned as well
 	})
 }
 
-// stable reports whether all had it at once, and one of them still lives.
+// stable reports whether all replicators held it at the same time and one of them still lives.
 func (w *write) stable() bool { return w.has.some() }
 
-// look notes what all have by now: it must not be lost unless all of them are.
+// look records the writes that all replicators hold. They must not be lost unless all of them end.
 func (d *data) look() {
 	now := &holders{d.holders()}
 	if len(now.of) == 0 {
@@ -281,7 +282,7 @@ func (d *data) look() {
 	}
 }
 
-// lookAtSum notes what a counter has when it is the same everywhere.
+// lookAtSum records the count of a counter when it is equal everywhere.
 func (k *datum) lookAtSum(now *holders) {
 	if len(k.writes) == 0 {
 		return
@@ -303,7 +304,7 @@ func (k *datum) lookAtSum(now *holders) {
 	}
 }
 
-// lost notes what nobody has any more after a replicator has ended.
+// lost records the writes that no replicator holds after one has ended.
 func (d *data) lost(gone *replicator) {
 	living := d.living()
 	for _, h := range d.held {
@@ -323,7 +324,7 @@ func (d *data) lost(gone *replicator) {
 				continue
 			}
 			if k.kind != counter && k.kind != balance && k.kind != register && !w.at(gone) && !k.deleting() {
-				gone.violate("acknowledged-stays", "the %v in %q, %v by %d, is nowhere any more, and it never had it", w, k.key, w.level, w.held)
+				gone.violate("acknowledged-stays", "the %v in %q, %v by %d, is lost, and this node never held it", w, k.key, w.level, w.held)
 			}
 			w.lost = true
 			d.hit("data", "lost with its last replica")
@@ -331,7 +332,7 @@ func (d *data) lost(gone *replicator) {
 	}
 }
 
-// feed is a subscriber and what it was told.
+// feed is a subscriber and the events that it has received.
 type feed struct {
 	nr     uint64
 	prefix string
@@ -339,7 +340,7 @@ type feed struct {
 	known  map[string]replication.Event
 }
 
-// subscribe begins to listen to keys: to all, or to some.
+// subscribe subscribes to all or some keys.
 func (r *replicator) subscribe() {
 	prefix := []string{"", "", "c", "durable/"}[r.d.rand.IntN(4)]
 	f := &feed{nr: uint64(len(r.feeds) + 1), prefix: prefix, known: map[string]replication.Event{}}
@@ -349,7 +350,7 @@ func (r *replicator) subscribe() {
 	})
 }
 
-// resubscribe ends a subscription and begins another, or wants to know at once.
+// resubscribe replaces a subscription, or flushes pending events.
 func (d *data) resubscribe(r *replicator) {
 	if d.rand.IntN(3) == 0 {
 		r.after(0, func() { r.step(replica.Batch{Inputs: []replication.Input{replication.Flush{}}}) })
@@ -363,25 +364,25 @@ func (d *data) resubscribe(r *replicator) {
 	r.subscribe()
 }
 
-// event: subscribers are told of changes only, until they are there no more.
+// event checks that subscribers receive only events for real changes of their keys.
 func (r *replicator) event(e *replication.Event) {
 	r.d.hit("event", []string{"", "changed", "deleted", "expired"}[e.Kind])
 	f := r.feeds[e.Nr-1]
 	was, known := f.known[e.Key]
 	switch {
 	case f.ended:
-		r.violate("subscribers-hear-of-changes", "subscription %d has ended, and hears of %q", e.Nr, e.Key)
+		r.violate("subscribers-hear-of-changes", "subscription %d has ended, but receives %q", e.Nr, e.Key)
 	case !strings.HasPrefix(e.Key, f.prefix):
-		r.violate("subscribers-hear-of-changes", "a subscription to %q hears of %q", f.prefix, e.Key)
+		r.violate("subscribers-hear-of-changes", "the subscription to %q receives %q", f.prefix, e.Key)
 	case known && was.Kind == replication.WasDeleted && e.Kind == replication.Changed && !strings.HasPrefix(e.Key, "lease"):
-		r.violate("subscribers-hear-of-changes", "%q was deleted, and has changed", e.Key)
+		r.violate("subscribers-hear-of-changes", "%q was deleted, but has changed", e.Key)
 	case known && was.Kind == e.Kind && (e.Kind != replication.Changed || was.Value == e.Value || r.d.rand.IntN(10) == 0 && crdt.Equal(was.Value, e.Value)):
-		r.violate("subscribers-hear-of-changes", "%q has changed to what it was", e.Key)
+		r.violate("subscribers-hear-of-changes", "%q is reported without a change", e.Key)
 	}
 	f.known[e.Key] = *e
 }
 
-// misinformed returns what subscribers are wrong about, or nothing.
+// misinformed returns a difference between a subscriber's view and the data, or an empty string.
 func (r *replicator) misinformed() string {
 	for _, f := range r.feeds {
 		if f.ended {

@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// kindData is the kind of the messages between replicators.
+	// kindData is the message kind of replicators.
 	kindData link.Kind = 100
-	// maxPayload is what fits into a frame.
+	// maxPayload is the maximum payload of a frame.
 	maxPayload = 1<<20 - 1<<10
 )
 
-// replicator is that of a host: what package ddata does in earnest, without threads.
+// replicator is the replicator of a host: package ddata without goroutines.
 type replicator struct {
 	d    *data
 	h    *host
@@ -40,15 +40,15 @@ type replicator struct {
 	loaded  bool
 	ended   bool
 	wrote   bool
-	wakes   time.Duration // when it is going to look at the time, on its own clock
-	quick   time.Duration // when the last message was handled that came while it had too much to do
+	wakes   time.Duration // the scheduled time of Tick on the node's clock
+	quick   time.Duration // the time at which the last delayed message was processed
 
 	requests map[uint64]*request
-	asked    []replication.Input           // and was not heard yet
-	gathers  bool                          // what it is asked for, to hear it at once
-	held     map[string]replication.Change // what those see who don't ask the machine
-	ran      []*write                      // changes that were made in this step
-	counts   map[string]uint64             // by key: what it saw of counters
+	asked    []replication.Input           // requests that the node has not received yet
+	gathers  bool                          // requests are collected instead of delivered
+	held     map[string]replication.Change // the values for reads outside of the machine
+	ran      []*write                      // changes of this step
+	counts   map[string]uint64             // observed counts by key
 	feeds    []*feed
 }
 
@@ -64,7 +64,7 @@ func (d *data) replicate(h *host) *replicator {
 	}
 	cfg := d.plan.Config
 	cfg.Self, cfg.Started = self, h.p.Wall()
-	if d.plan.Forgotten { // clocks must not be wrong by that time
+	if d.plan.Forgotten { // clocks must be correct by that time
 		cfg.Started = cfg.Started.Add(-h.p.Place().Wall)
 	}
 	cfg.Rand = rand.New(rand.NewPCG(d.rand.Uint64(), h.p.Node().UID)) //nolint:gosec // it has to be repeatable
@@ -90,14 +90,14 @@ func (d *data) replicate(h *host) *replicator {
 	return r
 }
 
-// serves reports whether it answers, and means to go on.
+// serves reports whether the replicator answers requests and is not about to end.
 func (r *replicator) serves() bool { return !r.ended && r.loaded && r.h.alive() }
 
 func (r *replicator) violate(invariant, format string, args ...any) {
 	r.h.violate(invariant, format, args...)
 }
 
-// after calls f on the node's clock, unless all is over.
+// after calls f on the node's clock, unless the replicator has ended.
 func (r *replicator) after(t time.Duration, f func()) {
 	r.h.p.After(t, func() {
 		if !r.ended {
@@ -110,7 +110,7 @@ func (r *replicator) value(key string) (v crdt.Value, deleted, found bool) {
 	return r.m.Protocol().Value(key)
 }
 
-// setClock tells the machine what time it is on the wall, now and then.
+// setClock periodically sets the wall clock of the machine.
 func (r *replicator) setClock() {
 	r.after(r.d.between(5*time.Second, 15*time.Second), func() {
 		r.step(replica.Batch{Inputs: []replication.Input{replication.SetClock{Time: r.h.p.Wall().Add(r.h.p.Now())}}})
@@ -118,7 +118,7 @@ func (r *replicator) setClock() {
 	})
 }
 
-// members tells the machine who is in the cluster.
+// members passes the members of the cluster to the machine.
 func (r *replicator) members(events []membership.Event) {
 	if r.ended || !slices.ContainsFunc(events, changesMembers) || !r.h.m.Member() {
 		return
@@ -144,7 +144,7 @@ func changesMembers(e membership.Event) bool {
 	}
 }
 
-// received hands over a packet, late if the node has too much to do.
+// received delivers a message, delayed if the node is overloaded.
 func (r *replicator) received(m env.Message) {
 	switch lag, now := r.h.c.overload[r.h.p.Place().Name], r.h.p.Now(); {
 	case m.To != r.h.p.Node():
@@ -162,7 +162,7 @@ func (r *replicator) receive(m env.Message) {
 	r.step(replica.Batch{Packets: []replica.Packet{{From: m.From, Payload: m.Data}}})
 }
 
-// step tells the machine what happened, and does what it wants.
+// step passes an input to the machine and performs the effects.
 func (r *replicator) step(b replica.Batch) {
 	if !r.ended {
 		r.carry(r.m.Step(r.h.p.Now(), b))
@@ -194,12 +194,12 @@ func (r *replicator) carry(e replica.Effects) {
 	if e.Stopped && !r.ended {
 		r.end()
 	}
-	r.m.Reuse(e) // as the shell does: whoever has kept something of it is found out
+	r.m.Reuse(e) // like the shell does, so that retained effects are detected
 	r.flush()
 	r.wakeUp()
 }
 
-// wakeUp lets the machine look at the time when it wants to.
+// wakeUp schedules the next Tick.
 func (r *replicator) wakeUp() {
 	next := r.m.Next()
 	if r.ended || next >= r.wakes {
@@ -218,15 +218,15 @@ func (r *replicator) wakeUp() {
 	})
 }
 
-// stop ends it with its node.
+// stop ends the replicator with its node.
 func (r *replicator) stop() {
 	r.step(replica.Batch{Inputs: []replication.Input{replication.Stop{}}})
 	for id := range r.requests {
-		r.violate("requests-are-answered", "it has stopped, and request %d is open", id)
+		r.violate("requests-are-answered", "the replicator has stopped, request %d is open", id)
 	}
 }
 
-// end notes that it is gone, with what only it had.
+// end records the end of the replicator and the data that only it held.
 func (r *replicator) end() {
 	if r.ended {
 		return
@@ -236,7 +236,7 @@ func (r *replicator) end() {
 	r.d.lost(r)
 }
 
-// notes counts what the machine has noticed.
+// notes counts the notes of the machine.
 func (r *replicator) notes(notes []replication.Note) {
 	for _, n := range notes {
 		r.d.hit("data note", n.Kind.String())
@@ -251,30 +251,30 @@ func (r *replicator) notes(notes []replication.Note) {
 	}
 }
 
-// knows reports whether a node holds the data in the eyes of this one.
+// knows reports whether a node is a holder of the data in the view of this one.
 func (r *replicator) knows(n identity.Node) bool {
 	m := r.h.m.Gossip().Member(n)
 	return m != nil && m.Status != membership.Joining && m.Status != membership.Down
 }
 
-// errDisk is what a disk says that fails.
+// errDisk is the error of a failing disk.
 var errDisk = errors.New("the disk has failed")
 
-// disk is that of a computer: what is written to it stays, whoever is killed.
+// disk is the disk of a computer. Written data survives the processes.
 type disk struct {
 	d       *data
 	name    string
 	records map[string][]byte
-	owner   *replicator // has it open
+	owner   *replicator // the replicator that has opened it
 	failing bool
 	slow    bool
-	well    time.Duration // since when
-	failed  bool          // once, at least: what others had sent is not tried again
+	well    time.Duration // time of the last repair
+	failed  bool          // failed at least once; writes of other nodes are not retried
 
 	decoded map[string]decoded
 }
 
-// decoded is a record as it was looked at last.
+// decoded is a record in its last decoded form.
 type decoded struct {
 	data    []byte
 	value   crdt.Value
@@ -290,7 +290,7 @@ func (d *data) disk(name string) *disk {
 	return k
 }
 
-// value returns what a record holds.
+// value returns the value of a record.
 func (k *disk) value(key string) (v crdt.Value, deleted, found bool) {
 	b, found := k.records[key]
 	if !found {
@@ -311,7 +311,7 @@ func (k *disk) value(key string) (v crdt.Value, deleted, found bool) {
 	return v, rec.Deleted, true
 }
 
-// open takes the disk, once whoever had it is gone, and loads what is there.
+// open opens the disk once its former owner has ended, and loads its records.
 func (r *replicator) open() {
 	if k := r.disk; k.owner != nil && k.owner != r && !k.owner.h.p.Dead() {
 		r.d.hit("disk", "in use")
@@ -333,7 +333,7 @@ func (r *replicator) open() {
 	})
 }
 
-// flush writes what waits to be written, if nothing is being written.
+// flush writes pending records unless a write is running.
 func (r *replicator) flush() {
 	if r.writing != nil || r.backlog.Len() == 0 {
 		return
@@ -350,7 +350,7 @@ func (r *replicator) flush() {
 		if r.disk.failing {
 			r.d.hit("disk", "failed")
 			in.Err = errDisk
-			if r.d.rand.IntN(2) == 0 { // who can say
+			if r.d.rand.IntN(2) == 0 { // random outcome
 				r.disk.write(w)
 			}
 			r.disk.failed = true
@@ -373,7 +373,7 @@ func (k *disk) write(w replica.Writing) {
 	}
 }
 
-// crash ends what is being written: it is on disk, or is not.
+// crash ends a running write: its records are on disk or not.
 func (r *replicator) crash() {
 	if r.writing != nil && r.d.rand.IntN(2) == 0 {
 		r.d.hit("disk", "written at the end")
@@ -382,7 +382,7 @@ func (r *replicator) crash() {
 	r.writing = nil
 }
 
-// diskTrouble lets a disk fail, or be slow, for a while.
+// diskTrouble makes a disk fail or slow for a while.
 func (d *data) diskTrouble() {
 	living := d.living()
 	if !d.plan.Durable || len(living) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// deltaWorld is a world whose nodes hear of each other by deltas.
+// deltaWorld is a world whose nodes exchange deltas.
 type deltaWorld[T any] struct {
 	*world[T]
 	known []map[int]bool // for each node, the changes that it has
@@ -28,8 +28,8 @@ func (w *world[T]) byDeltas() (*deltaWorld[T], error) {
 	return d, nil
 }
 
-// missing returns the changes that one node has and another hasn't, in the order
-// in which they were made, which is a causal one.
+// missing returns the changes that one node has and another lacks, in the order in which they were
+// made, which is causal.
 func (d *deltaWorld[T]) missing(node, from int) []change {
 	var list []change
 	for i, c := range d.changes {
@@ -40,7 +40,7 @@ func (d *deltaWorld[T]) missing(node, from int) []change {
 	return list
 }
 
-// learn says that a node has all changes that another has.
+// learn records that a node has all changes of another node.
 func (d *deltaWorld[T]) learn(node, from int) {
 	for i := range d.changes {
 		if d.known[from][i] {
@@ -59,8 +59,7 @@ func apply(v crdt.Value, list []change) (crdt.Value, error) {
 	return v, nil
 }
 
-// replay makes the history with deltas. Before a node hears of another, f sees
-// what it is about to apply.
+// replay runs the history with deltas. f receives the changes that a node is about to apply.
 func (w *world[T]) replay(f func(d *deltaWorld[T], s step, list []change) error) error {
 	d, err := w.byDeltas()
 	if err != nil {

@@ -1,9 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crdttest checks that a data type keeps the laws by which all nodes end
-// with the same value. It is what the types of package crdt are held to, and it
-// is public so that a type of one's own can be:
+// Package crdttest checks the laws that make all copies of a data type converge. The types of
+// package crdt are checked with it, and users can check their own types:
 //
 //	func TestTwoPhaseSetLaws(t *testing.T) {
 //		t.Parallel()
@@ -19,17 +18,15 @@
 //		})
 //	}
 //
-// A history is made from a seed: some nodes change their own value at random, and
-// hear of each other now and then. The laws are checked on what the nodes then
-// hold, see [Law]. Where one does not hold, the history is made as short as it can
-// be, and shown step by step.
+// A history is generated from a seed: some nodes change their own value at random and sometimes
+// receive that of another node. The laws are checked on the resulting values, see [Law]. If a law
+// is violated, the history is shortened as far as possible and printed step by step.
 //
-// Changes are best drawn from few elements, so that nodes meet: the defaults are
-// for types with about four.
+// Draw changes from few elements, so that the nodes often change the same element. The defaults
+// suit types with about four elements.
 //
 // # Caveats
 //
-// A passed run says that no counter-example was found. Whether the type means what
-// it should, and whether the decoder withstands hostile data, is for tests of its
-// own.
+// A passed run means that no counter-example was found. It does not check that the type has the
+// right meaning or that its decoder withstands hostile data.
 package crdttest

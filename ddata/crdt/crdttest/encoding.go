@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// decoded returns a value that was encoded and decoded.
+// decoded returns a value encoded and decoded again.
 func (w *world[T]) decoded(v crdt.Value) (crdt.Value, error) {
 	data, err := v.AppendBinary(nil)
 	if err != nil {
@@ -47,7 +47,7 @@ func (w *world[T]) valueForm(v crdt.Value) error {
 	if err != nil {
 		return err
 	}
-	clear(input) // it must not be kept
+	clear(input) // the decoder must not retain it
 	if err := w.equal(false, "a value and the same decoded differ", v, back); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (w *world[T]) valueForm(v crdt.Value) error {
 	}
 	for i := range data {
 		if part, err := w.Types.Decode(data[:i]); err == nil {
-			return fmt.Errorf("%d of the %d bytes of a value are a value too: %s", i, len(data), w.show(part))
+			return fmt.Errorf("%d of the %d bytes of a value also decode: %s", i, len(data), w.show(part))
 		}
 	}
 	return nil
@@ -78,14 +78,14 @@ func (w *world[T]) deltaForm(c change) error {
 		return err
 	}
 	if !bytes.Equal(again, data) {
-		return fmt.Errorf("a delta is encoded as %x, and as %x once it was decoded", data, again)
+		return fmt.Errorf("a delta is encoded as %x, after decoding as %x", data, again)
 	}
 	if back.NeedsCausal() != c.delta.NeedsCausal() || back.Ops() != c.delta.Ops() {
-		return errors.New("a delta and the same decoded differ in NeedsCausal or Ops")
+		return errors.New("a delta and the decoded delta differ in NeedsCausal or Ops")
 	}
 	for i := range data {
 		if _, err := w.Types.DecodeDelta(data[:i]); err == nil {
-			return fmt.Errorf("%d of the %d bytes of a delta are a delta too", i, len(data))
+			return fmt.Errorf("%d of the %d bytes of a delta also decode", i, len(data))
 		}
 	}
 	for _, v := range []crdt.Value{c.before, back.Zero()} {

@@ -47,7 +47,7 @@ func ExampleCheck() {
 		fmt.Println(strings.TrimSpace(line))
 	}
 	// Output:
-	// Idempotent does not hold, seed 1, history 0:
+	// Idempotent is violated, seed 1, history 0:
 	// c changes to 1
 	// a+a and a differ:
 	// 2 (010d05746f74616c000102)

@@ -12,10 +12,10 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// step is one step of a history: a node changes its value, or hears of that of
-// another. It is drawn by itself, so that others can be left out.
+// step is one step of a history: a node changes its value, or merges that of another node. Steps
+// are independent, so that some can be left out.
 type step struct {
-	node, from int // from is node for a change
+	node, from int // equal for a change
 	seed       uint64
 	now        time.Time
 }
@@ -41,17 +41,17 @@ type change struct {
 	delta         crdt.Delta
 }
 
-// world is some nodes and what they hold. They hear of each other by whole values.
+// world is a set of nodes and their values. They exchange whole values.
 type world[T any] struct {
 	Config[T]
 	steps   []step
 	selves  []*crdt.Self
 	values  []crdt.Value
-	older   []crdt.Value // what nodes held before
+	older   []crdt.Value // former values of nodes
 	changes []change
 }
 
-// newWorld returns a world where nothing has happened.
+// newWorld returns a world in its initial state.
 func (c Config[T]) newWorld(steps []step) (*world[T], error) {
 	w := &world[T]{Config: c, steps: steps}
 	empty, err := c.Types.Value(c.Empty)
@@ -69,7 +69,7 @@ func (c Config[T]) newWorld(steps []step) (*world[T], error) {
 	return w, nil
 }
 
-// play makes a history. What it shows is one line for each step.
+// play runs a history. It appends one line per step to shown.
 func (c Config[T]) play(steps []step, shown *[]string) (*world[T], error) {
 	w, err := c.newWorld(steps)
 	if err != nil {
@@ -94,8 +94,7 @@ func (c Config[T]) play(steps []step, shown *[]string) (*world[T], error) {
 	return w, nil
 }
 
-// change makes a change as a replicator does: what it gives is merged with what
-// there was.
+// change makes a change like a replicator: it merges the result into the former value.
 func (w *world[T]) change(s step) error {
 	before := w.values[s.node]
 	v, err := crdt.As[T](w.Types, before)
@@ -120,7 +119,7 @@ func (w *world[T]) change(s step) error {
 	return nil
 }
 
-// show returns what a value means.
+// show returns the meaning of a value.
 func (w *world[T]) show(v crdt.Value) string {
 	if v.IsZero() {
 		return "nothing"
@@ -139,8 +138,7 @@ func (w *world[T]) show(v crdt.Value) string {
 	return fmt.Sprint(w.Read(typed))
 }
 
-// equal returns an error unless two values have the same bytes, or mean the same
-// if that is all that is asked.
+// equal returns an error unless two values have equal bytes, or equal meanings if byValue is set.
 func (w *world[T]) equal(byValue bool, what string, a, b crdt.Value) error {
 	same := crdt.Equal(a, b)
 	if byValue {

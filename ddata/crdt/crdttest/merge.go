@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// merged returns the values merged from the left.
+// merged returns the values merged from left to right.
 func merged(values ...crdt.Value) (crdt.Value, error) {
 	m := values[0]
 	for _, v := range values[1:] {
@@ -36,7 +36,7 @@ func (w *world[T]) commutative() error {
 	})
 }
 
-// pairs calls f with each two of what the nodes hold.
+// pairs calls f with each pair of values of the nodes.
 func (w *world[T]) pairs(f func(a, b crdt.Value) error) error {
 	for i, a := range w.values {
 		for j, b := range w.values {
@@ -70,7 +70,7 @@ func (w *world[T]) associative() error {
 
 func (w *world[T]) idempotent() error {
 	for _, v := range w.values {
-		again, err := w.decoded(v) // not itself, which is easy
+		again, err := w.decoded(v) // a copy, because merging a value with itself is trivial
 		if err != nil {
 			return err
 		}
@@ -99,11 +99,11 @@ func (w *world[T]) absorbing() error {
 	})
 }
 
-// rounds is after how many rounds, in which all nodes hear of all, they must hold
-// the same.
+// rounds is the number of rounds, in which all nodes exchange values, after which they must be
+// equal.
 const rounds = 4
 
-// converge returns what all nodes hold at last.
+// converge returns the value of all nodes after convergence.
 func (w *world[T]) converge() (crdt.Value, error) {
 	values := append([]crdt.Value(nil), w.values...)
 	var differ error

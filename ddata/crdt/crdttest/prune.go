@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// prunes lets the last node leave, and the first take over.
+// prunes removes the last node and lets the first one take over its history.
 func (w *world[T]) prunes() error {
 	all, err := w.converge()
 	if err != nil {
@@ -21,30 +21,30 @@ func (w *world[T]) prunes() error {
 	leader, removed := w.selves[0], w.selves[len(w.selves)-1].Node()
 	nodes := all.ModifiedBy()
 	if needs := all.NeedsPruning(removed); needs && !slices.Contains(nodes, removed) {
-		return errors.New("it needs pruning of a node that has not modified it")
+		return errors.New("NeedsPruning is true for a node that has not modified the value")
 	}
 	if !slices.IsSortedFunc(nodes, identity.Node.Compare) {
-		return fmt.Errorf("ModifiedBy returns %v, which are not in order", nodes)
+		return fmt.Errorf("ModifiedBy returns %v, which is not sorted", nodes)
 	}
 	pruned, err := all.Prune(leader, removed)
 	if err != nil {
 		return err
 	}
 	if pruned.NeedsPruning(removed) || slices.Contains(pruned.ModifiedBy(), removed) {
-		return errors.New("history of the node is left after Prune")
+		return errors.New("history of the node remains after Prune")
 	}
 	back, err := w.decoded(pruned)
 	if err != nil {
-		return fmt.Errorf("what is pruned can't be decoded: %w", err)
+		return fmt.Errorf("the pruned value cannot be decoded: %w", err)
 	}
 	if err = w.equal(false, "what is pruned and the same decoded differ", pruned, back); err != nil {
 		return err
 	}
 	if got, want := w.show(pruned), w.show(all); w.Read != nil && got != want {
-		return fmt.Errorf("%s is pruned, and then means %s", want, got)
+		return fmt.Errorf("%s means %s after pruning", want, got)
 	}
 	older := []crdt.Value{all}
-	if w.Except&Associative == 0 { // else they are not even what all is made of
+	if w.Except&Associative == 0 { // otherwise the values are not even merges of all changes
 		older = append(older, w.older...)
 	}
 	for i, old := range older {
@@ -53,7 +53,7 @@ func (w *world[T]) prunes() error {
 			return err
 		}
 		if clean.NeedsPruning(removed) || slices.Contains(clean.ModifiedBy(), removed) {
-			return errors.New("history of the node is left after Cleanup")
+			return errors.New("history of the node remains after Cleanup")
 		}
 		for _, pair := range [][]crdt.Value{{pruned, clean}, {clean, pruned}} {
 			var m crdt.Value

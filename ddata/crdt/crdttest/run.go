@@ -15,8 +15,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// Run checks the laws, each as a parallel subtest, but for those that the Config
-// excepts.
+// Run checks all laws except Config.Except, each as a parallel subtest.
 func Run[T any](t *testing.T, cfg Config[T]) {
 	t.Helper()
 	for _, law := range Laws() {
@@ -33,8 +32,8 @@ func Run[T any](t *testing.T, cfg Config[T]) {
 	}
 }
 
-// Check tries to find a history that breaks one law. The error shows the
-// shortest that it finds, or says what is wrong with the Config.
+// Check searches for a history that violates a law. The error contains the shortest one found, or
+// describes an invalid Config.
 func Check[T any](cfg Config[T], law Law) error {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -51,12 +50,12 @@ func Check[T any](cfg Config[T], law Law) error {
 		if last := cfg.try(law, steps, &shown); last != nil {
 			err = last
 		}
-		return fmt.Errorf("%v does not hold, seed %d, history %d:\n%s\n%w", law, cfg.Seed, i, strings.Join(shown, "\n"), err)
+		return fmt.Errorf("%v is violated, seed %d, history %d:\n%s\n%w", law, cfg.Seed, i, strings.Join(shown, "\n"), err)
 	}
 	return nil
 }
 
-// shorten leaves out steps as long as the law does not hold.
+// shorten removes steps as long as the law is violated.
 func (c Config[T]) shorten(law Law, steps []step) []step {
 	for again := true; again; {
 		again = false
@@ -70,7 +69,7 @@ func (c Config[T]) shorten(law Law, steps []step) []step {
 	return steps
 }
 
-// try makes a history and checks one law on it. A panic counts.
+// try runs a history and checks one law. A panic is a violation.
 func (c Config[T]) try(law Law, steps []step, shown *[]string) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -104,48 +103,43 @@ func (c Config[T]) try(law Law, steps []step, shown *[]string) (err error) {
 	case Prunes:
 		return w.prunes()
 	}
-	return fmt.Errorf("crdttest: %d is no law", law)
+	return fmt.Errorf("crdttest: %d is not a law", law)
 }
 
-// Law is one of the laws, or a set of them.
+// Law is a law or a set of laws.
 type Law uint
 
-// The laws, about any values a, b and c that the nodes of a history hold. + is
-// Merge.
+// The laws, for any values a, b and c that the nodes of a history hold. + is Merge.
 const (
-	// Commutative says: a+b = b+a, with the same bytes.
+	// Commutative: a+b = b+a, with the same bytes.
 	Commutative Law = 1 << iota
-	// Associative says: (a+b)+c = a+(b+c).
+	// Associative: (a+b)+c = a+(b+c).
 	Associative
-	// Idempotent says: a+a = a.
+	// Idempotent: a+a = a.
 	Idempotent
-	// Absorbing says: (a+b)+a = a+b. What was merged is never lost again: values
-	// only grow.
+	// Absorbing: (a+b)+a = a+b. A merge never loses anything: values only grow.
 	Absorbing
-	// Converges says: nodes that hear of each other's values in any order, again
-	// and again, end with the same bytes.
+	// Converges: nodes that repeatedly exchange values in any order end with the same bytes.
 	Converges
-	// OneForm says: a value or a delta that is encoded and decoded is the same
-	// and has the same bytes, and a part of the bytes is not taken for one.
+	// OneForm: encoding and decoding a value or a delta gives the same value and the same bytes,
+	// and a prefix of the bytes does not decode.
 	OneForm
-	// MergesChanges says: to merge a value with one that was made from it gives
-	// the same as to merge it with that one decoded. Types may take a short cut.
+	// MergesChanges: merging a value with one that was made from it gives the same result as
+	// merging it with the decoded form of that one. Types may have a short cut for the former.
 	MergesChanges
-	// DeltasFold says: to apply the deltas of another node that are missing, in
-	// causal order, gives the same as to merge its value; for FreeDeltas in any
-	// order, and any number of times.
+	// DeltasFold: applying the missing deltas of another node in causal order gives the same result
+	// as merging its value; for FreeDeltas in any order and any number of times.
 	DeltasFold
-	// DeltasJoin says: to apply one delta made of several of a node gives the same
-	// as to apply them one by one.
+	// DeltasJoin: applying one delta merged from several deltas of a node gives the same result as
+	// applying them one by one.
 	DeltasJoin
-	// Prunes says: once all nodes hold the same, one of them can take over the
-	// history of another, and all can clean up what is left of it, and none of
-	// that changes what the value means, nor does an older value that is
-	// cleaned up and merged; that only for types that are Associative.
+	// Prunes: once all nodes have the same value, one of them can take over the history of another
+	// and the others can clean it up, without changing the meaning of the value. For Associative
+	// types the meaning also survives merging an older value that was cleaned up.
 	Prunes
 )
 
-// String names a single law.
+// String returns the name of a single law.
 func (l Law) String() string {
 	switch l {
 	case Commutative:
@@ -172,40 +166,38 @@ func (l Law) String() string {
 	return "several laws"
 }
 
-// Laws returns all laws, each by itself.
+// Laws returns all laws, as single laws.
 func Laws() []Law {
 	return []Law{
 		Commutative, Associative, Idempotent, Absorbing, Converges, OneForm, MergesChanges, DeltasFold, DeltasJoin, Prunes,
 	}
 }
 
-// Config says what is checked and how. T is the type.
+// Config configures the checks of the type T.
 type Config[T any] struct {
-	// Types knows T, if it is no type of package crdt. Defaults to nil.
+	// Types defines T if it is not a type of package crdt. Defaults to nil.
 	Types *crdt.Types
-	// Empty is what nodes begin with. Defaults to the zero value.
+	// Empty is the initial value of all nodes. Defaults to the zero value.
 	Empty T
-	// Change makes one random change, drawn from r and from nothing else. What
-	// it returns may be what it was given. Required.
+	// Change makes a random change, drawn only from r. It may return its argument. Required.
 	Change func(r *rand.Rand, self *crdt.Self, v T) (T, error)
-	// Read returns what a value means, as something that fmt prints the same for
-	// the same meaning. It is what failures show. Defaults to the encoded form.
+	// Read returns the meaning of a value in a form that fmt prints equally for equal meanings.
+	// Failures show it. Defaults to the encoded form.
 	Read func(v T) any
-	// ByValue compares meanings, as Read returns them, in the laws Idempotent,
-	// Associative, Absorbing, DeltasFold and DeltasJoin: for types whose values
-	// may hold history that does not matter any more. Defaults to the encoded
-	// form.
+	// ByValue compares the results of Read in the laws Idempotent, Associative, Absorbing,
+	// DeltasFold and DeltasJoin. It is for types whose values may hold irrelevant history. Defaults
+	// to comparing the encoded form.
 	ByValue bool
-	// Except are laws that the type does not keep. Converges can't be one.
+	// Except is the set of laws that the type does not satisfy. It must not contain Converges.
 	// Defaults to none.
 	Except Law
-	// Nodes is how many nodes there are, at least 3. Defaults to 3.
+	// Nodes is the number of nodes, at least 3. Defaults to 3.
 	Nodes int
-	// Steps is how many steps a history has. Defaults to 14.
+	// Steps is the number of steps of a history. Defaults to 14.
 	Steps int
-	// Histories is how many are tried for each law. Defaults to 200.
+	// Histories is the number of histories per law. Defaults to 200.
 	Histories int
-	// Seed makes other histories. Defaults to 1.
+	// Seed selects the histories. Defaults to 1.
 	Seed uint64
 }
 
@@ -232,7 +224,7 @@ func (c Config[T]) validate() error {
 		errs = append(errs, errors.New("crdttest: Config.ByValue needs Config.Read"))
 	}
 	if c.Except&Converges != 0 {
-		errs = append(errs, errors.New("crdttest: Config.Except: a type whose nodes don't converge is none"))
+		errs = append(errs, errors.New("crdttest: Config.Except must not contain Converges"))
 	}
 	return errors.Join(errs...)
 }

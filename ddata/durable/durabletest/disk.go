@@ -12,8 +12,7 @@ import (
 	"github.com/refold-io/refold/ddata/durable"
 )
 
-// crash crashes after each of some calls, so that it is no accident that something is
-// on disk.
+// crash crashes after several different calls, because one record may be on disk by chance.
 func crash(f *fixture) {
 	all := content{}
 	s := f.open(carts())
@@ -32,8 +31,7 @@ func crash(f *fixture) {
 	}
 }
 
-// shrink stores more than what any store may keep back, in bytes that can't be
-// compressed.
+// shrink stores more incompressible data than any store may retain.
 func shrink(f *fixture) {
 	const records, size, slack = 200, 100 << 10, 12 << 20
 	s := f.open(carts())
@@ -52,11 +50,11 @@ func shrink(f *fixture) {
 		write(func() []byte { return fill(size) })
 	}
 	if got, most := f.cfg.Size(f.TB, f.o, s), int64(records*size*2+slack); got > most {
-		f.Errorf("replaced twice: it takes up %d bytes, want at most %d", got, most)
+		f.Errorf("replaced twice: the store takes up %d bytes, want at most %d", got, most)
 	}
 	write(func() []byte { return nil })
 	if got := f.cfg.Size(f.TB, f.o, s); got > slack {
-		f.Errorf("all deleted: it takes up %d bytes, want at most %d", got, slack)
+		f.Errorf("all deleted: the store takes up %d bytes, want at most %d", got, slack)
 	}
 	f.want(s, "all deleted")
 }
@@ -75,11 +73,11 @@ func damaged(f *fixture) {
 	}
 	records, err := f.tryLoad(s)
 	if !errors.Is(err, durable.ErrCorrupt) || err.Error() == durable.ErrCorrupt.Error() {
-		f.Errorf("Load: %s, %v, want an ErrCorrupt that says where", show(records), err)
+		f.Errorf("Load: %s, %v, want an ErrCorrupt with a location", show(records), err)
 	}
 	for _, r := range records {
 		if r.Key == "b" {
-			f.Errorf("Load has yielded the damaged record: %.40q", r.Data)
+			f.Errorf("Load yielded the damaged record: %.40q", r.Data)
 		}
 	}
 	f.close(s)
@@ -109,7 +107,7 @@ func fail(f *fixture) {
 		heal := f.cfg.Fail(f.TB, f.o, s)
 		for range 3 {
 			if err := s.Write(f.ctx, []durable.Record{put("a", "failed"), put("b", ""), put("d", "failed")}); err == nil {
-				f.Fatalf("round %d: Write to a disk that fails has succeeded", round)
+				f.Fatalf("round %d: Write to a failing disk returned nil", round)
 			} else if errors.Is(err, durable.ErrClosed) || errors.Is(err, durable.ErrInvalid) {
 				f.Errorf("round %d: Write: %v", round, err)
 			}
@@ -117,12 +115,12 @@ func fail(f *fixture) {
 		heal()
 		healed := []durable.Record{put("a", fmt.Sprint(round)), put("b", "2"), put("d", "")}
 		err := s.Write(f.ctx, healed)
-		for err != nil && f.ctx.Err() == nil && !errors.Is(err, durable.ErrClosed) { // it need not try each time
+		for err != nil && f.ctx.Err() == nil && !errors.Is(err, durable.ErrClosed) { // the store need not retry in each call
 			runtime.Gosched()
 			err = s.Write(f.ctx, healed)
 		}
 		if err != nil {
-			f.Fatalf("round %d: Write to a disk that works again: %v", round, err)
+			f.Fatalf("round %d: Write after the disk recovered: %v", round, err)
 		}
 		f.want(s, fmt.Sprintf("round %d", round), put("a", fmt.Sprint(round)), put("b", "2"), put("c", "1"))
 	}

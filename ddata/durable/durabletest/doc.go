@@ -9,7 +9,6 @@
 //		})
 //	}
 //
-// Each check has an opener of its own, its name is the name of a subtest, and a failure
-// says what was asked and what came back. Checks of what an implementation is not told how to
-// do, such as to crash, are left out; see Config.
+// Each check has its own opener and is a subtest. Failures show the call and its result. Checks
+// that need an optional function of Config, such as Crash, are skipped without it.
 package durabletest

@@ -15,10 +15,10 @@ import (
 	"github.com/refold-io/refold/ddata/durable"
 )
 
-// carts is the ID that most checks are about.
+// carts is the ID that most checks use.
 func carts() durable.ID { return durable.ID{Node: "a:1", Replicator: "carts"} }
 
-// fixture is what a check works on.
+// fixture is the environment of a check.
 type fixture struct {
 	testing.TB
 
@@ -27,7 +27,7 @@ type fixture struct {
 	o   durable.Opener
 }
 
-// open opens a store, and ends the check if it can't. It is closed in the end.
+// open opens a store, or fails the check. The store is closed at the end of the check.
 func (f *fixture) open(id durable.ID) durable.Store {
 	f.Helper()
 	s, err := f.o.Open(f.ctx, id)
@@ -38,7 +38,7 @@ func (f *fixture) open(id durable.ID) durable.Store {
 	return s
 }
 
-// wantOpenError opens a store that can't be.
+// wantOpenError expects Open to fail.
 func (f *fixture) wantOpenError(id durable.ID, is func(error) bool, want string) {
 	f.Helper()
 	s, err := f.o.Open(f.ctx, id)
@@ -64,7 +64,7 @@ func (f *fixture) reopen(s durable.Store) durable.Store {
 	return f.open(carts())
 }
 
-// write writes records, and ends the check if it can't.
+// write writes records, or fails the check.
 func (f *fixture) write(s durable.Store, records ...durable.Record) {
 	f.Helper()
 	if err := s.Write(f.ctx, records); err != nil {
@@ -72,7 +72,7 @@ func (f *fixture) write(s durable.Store, records ...durable.Record) {
 	}
 }
 
-// load returns all records, and ends the check if it can't.
+// load returns all records, or fails the check.
 func (f *fixture) load(s durable.Store) []durable.Record {
 	f.Helper()
 	records, err := f.tryLoad(s)
@@ -85,7 +85,7 @@ func (f *fixture) load(s durable.Store) []durable.Record {
 func (f *fixture) tryLoad(s durable.Store) (records []durable.Record, err error) {
 	for r, lerr := range s.Load(f.ctx) {
 		if err != nil {
-			f.Errorf("Load goes on behind an error: %q, %v", r.Key, lerr)
+			f.Errorf("Load continues after an error: %q, %v", r.Key, lerr)
 		}
 		if err = lerr; err == nil {
 			records = append(records, r)
@@ -96,11 +96,11 @@ func (f *fixture) tryLoad(s durable.Store) (records []durable.Record, err error)
 	return records, err
 }
 
-// want compares all that is stored, in order.
+// want compares all stored records, in order.
 func (f *fixture) want(s durable.Store, what string, want ...durable.Record) {
 	f.Helper()
 	if got := f.load(s); !slices.EqualFunc(got, want, equal) {
-		f.Errorf("%s: Load has yielded %s, want %s", what, show(got), show(want))
+		f.Errorf("%s: Load yielded %s, want %s", what, show(got), show(want))
 	}
 }
 
@@ -108,7 +108,7 @@ func equal(a, b durable.Record) bool { return a.Key == b.Key && bytes.Equal(a.Da
 
 func put(key, data string) durable.Record { return durable.Record{Key: key, Data: []byte(data)} }
 
-// show returns records as text that is not too long.
+// show formats records with limited length.
 func show(records []durable.Record) string {
 	var b bytes.Buffer
 	for i, r := range records {
@@ -124,7 +124,7 @@ func show(records []durable.Record) string {
 	return "[" + string(bytes.TrimSpace(b.Bytes())) + "]"
 }
 
-// content is what a store is expected to hold.
+// content is the expected content of a store.
 type content map[string]string
 
 func (c content) records() []durable.Record {
@@ -135,7 +135,7 @@ func (c content) records() []durable.Record {
 	return all
 }
 
-// random returns a function that returns so many bytes that can't be compressed.
+// random returns a function that returns n incompressible bytes.
 func random(seed byte) func(n int) []byte {
 	source := rand.NewChaCha8([32]byte{seed})
 	return func(n int) []byte {

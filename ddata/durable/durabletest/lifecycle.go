@@ -46,7 +46,7 @@ func persist(f *fixture) {
 	}
 }
 
-// ids that are easily mistaken for each other.
+// ids returns IDs that are easily confused.
 func ids() []durable.ID {
 	most := strings.Repeat("N", 127)
 	return []durable.ID{
@@ -94,7 +94,7 @@ func inUse(f *fixture) {
 	f.open(durable.ID{Node: carts().Node, Replicator: "others"})
 	f.open(durable.ID{Node: "b:1", Replicator: carts().Replicator})
 	later := f.reopen(s)
-	f.close(s) // again, which is no business of the later one
+	f.close(s) // the second Close must not release the store that was opened after the first
 	f.wantOpenError(carts(), func(err error) bool { return errors.Is(err, durable.ErrInUse) }, "ErrInUse")
 	f.want(later, "opened again", put("a", "1"))
 }
@@ -118,11 +118,11 @@ func stop(f *fixture) {
 	n := 0
 	for _, err := range loop {
 		if n++; err != nil {
-			f.Errorf("the loop begun anew: %v", err)
+			f.Errorf("second loop: %v", err)
 		}
 	}
 	if n != 4 {
-		f.Errorf("the loop begun anew has %d records, want 4", n)
+		f.Errorf("second loop: %d records, want 4", n)
 	}
 	f.close(s)
 }
@@ -247,7 +247,7 @@ func cancelled(f *fixture) {
 		}
 	}
 	if n != 1 {
-		f.Errorf("Load has yielded %d times, want one error", n)
+		f.Errorf("Load yielded %d times, want one error", n)
 	}
 	if other, err := f.o.Open(ctx, durable.ID{Node: "a:1", Replicator: "others"}); !errors.Is(err, cause) {
 		f.Errorf("Open: %v, want the cause", err)

@@ -13,33 +13,29 @@ import (
 	"github.com/refold-io/refold/ddata/durable"
 )
 
-// Config says what to check, and how. The optional functions are called with the opener that
-// Open, or Crash, has returned.
+// Config configures Run. The optional functions are called with the opener that Open or Crash has
+// returned. A check is skipped if it needs a function that is not set.
 type Config struct {
-	// Open returns an opener that has nothing stored. Required.
+	// Open returns an opener without stored data. Required.
 	Open func(tb testing.TB) durable.Opener
-	// Crash returns an opener on what is left of the stores when the process is killed at this
-	// very moment, or the power is cut. The stores that are open are still closed later; what
-	// they return then is of no interest.
+	// Crash returns an opener for the data that remains when the process is killed, or loses power,
+	// at this moment. Open stores are still closed later; their results are ignored.
 	Crash func(tb testing.TB, o durable.Opener) durable.Opener
-	// Size returns how many bytes an open store takes up, once it has done what it does
-	// in the background to make that less.
+	// Size returns the size of an open store in bytes, after its background compaction.
 	Size func(tb testing.TB, o durable.Opener, s durable.Store) int64
 	// Damage changes a byte of the record of a key in a closed store.
 	Damage func(tb testing.TB, o durable.Opener, id durable.ID, key string)
-	// Alter makes a closed store one of another format, as a later version may write it.
+	// Alter changes the format of a closed store to that of a later version.
 	Alter func(tb testing.TB, o durable.Opener, id durable.ID)
-	// Replace puts something else into the place of a store that was never opened.
+	// Replace puts other data into the location of a store that was never opened.
 	Replace func(tb testing.TB, o durable.Opener, id durable.ID)
-	// Fail makes calls of Write of an open store fail, in whatever way the disk does, until
-	// heal is called.
+	// Fail makes calls of Write of an open store fail like a failing disk, until heal is called.
 	Fail func(tb testing.TB, o durable.Opener, s durable.Store) (heal func())
-	// Limit is how long a check may take. Defaults to five minutes.
+	// Limit is the time limit of a check. Defaults to five minutes.
 	Limit time.Duration
 }
 
-// Run checks that an opener and its stores keep their contracts. Each check is a parallel
-// subtest.
+// Run checks the contracts of an opener and its stores. Each check is a parallel subtest.
 func Run(t *testing.T, cfg Config) {
 	t.Helper()
 	var without []string
@@ -55,14 +51,14 @@ func Run(t *testing.T, cfg Config) {
 		})
 	}
 	if len(without) > 0 {
-		t.Logf("not checked, as Config does not say how: %s", strings.Join(without, ", "))
+		t.Logf("not checked, because Config lacks the functions: %s", strings.Join(without, ", "))
 	}
 }
 
-// check is one property.
+// check is a check of one property.
 type check struct {
 	name, rule string
-	needs      func(cfg Config) bool // nil if it can always be checked
+	needs      func(cfg Config) bool // nil if the check needs no optional function
 	run        func(f *fixture)
 }
 

@@ -8,27 +8,27 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// Backlog is what waits to be written to disk: of each key the last record. The zero value is
-// empty. It is not safe for concurrent use.
+// Backlog holds the last pending record of each key. The zero value is empty. It is not safe for
+// concurrent use.
 type Backlog struct {
-	order []string // in which keys came first, those that were taken included
+	order []string // keys in order of arrival, including those that were taken
 	byKey map[string]*waiting
 }
 
-// waiting is the record of a key, with all who wait for it or for one that it has replaced.
+// waiting is the pending record of a key, with the numbers of all Store effects of the key that it
+// replaces.
 type waiting struct {
 	data []byte
 	nrs  []uint64
 }
 
-// Writing is some records that are written in one go. All the numbers are answered with what
-// becomes of them.
+// Writing is a set of records for one call of the store. Its result is reported for all Nrs.
 type Writing struct {
 	Records []durable.Record
 	Nrs     []uint64
 }
 
-// Add takes records to be written.
+// Add adds records.
 func (b *Backlog) Add(stores []replication.Store) {
 	for i := range stores {
 		s := &stores[i]
@@ -52,11 +52,11 @@ func (b *Backlog) waiting(key string) *waiting {
 	return w
 }
 
-// Len returns how many records wait.
+// Len returns the number of pending records.
 func (b *Backlog) Len() int { return len(b.byKey) }
 
-// Take returns what has waited longest, up to as many records and bytes, and at least one
-// record if there is one.
+// Take removes the oldest pending records, limited by number and bytes, but at least one if there
+// is one.
 func (b *Backlog) Take(records, bytes int) Writing {
 	var out Writing
 	taken := 0
@@ -77,8 +77,8 @@ func (b *Backlog) Take(records, bytes int) Writing {
 	return out
 }
 
-// Return takes back what could not be written, but for what was replaced meanwhile. Nobody waits
-// for it.
+// Return puts back records that could not be written, except keys with a newer record. Their
+// numbers were already reported.
 func (b *Backlog) Return(w Writing) {
 	for _, r := range w.Records {
 		if b.byKey[r.Key] == nil {
@@ -87,7 +87,7 @@ func (b *Backlog) Return(w Writing) {
 	}
 }
 
-// Fit returns those records that stores take, and what is said about the others.
+// Fit returns the records that pass Check, and the results for the others.
 func Fit(stores []replication.Store) (fit []replication.Store, unfit []replication.Stored) {
 	for i := range stores {
 		if err := (durable.Record{Key: stores[i].Key, Data: stores[i].Data}).Check(); err != nil {

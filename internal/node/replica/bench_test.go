@@ -14,7 +14,8 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// cluster are machines whose packets arrive at once, with a clock by which each update takes some time.
+// cluster are machines whose packets arrive at once, with a clock by which each update takes some
+// time.
 type cluster struct {
 	tb   testing.TB
 	all  []one
@@ -57,7 +58,8 @@ func (c *cluster) tick() {
 	}
 }
 
-// BenchmarkMajority is what all nodes have to do for an update at WriteMajority, but for what the transport takes.
+// BenchmarkMajority is what all nodes have to do for an update at WriteMajority, but for what the
+// transport takes.
 func BenchmarkMajority(b *testing.B) {
 	const keys, size, batch = 10_000, 100, 4
 	elements := make([]string, size)

@@ -1,9 +1,9 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replica is one replicator of a node, as values and pure functions: the
-// protocol of package replication, with the way of its messages through the transport and
-// of its records to the disk. The shell in package ddata and the simulator drive it and nothing else.
+// Package replica is the state machine of one replicator of a node: the protocol of package
+// replication, the encoding of its messages in packets, and the queue of its records. Package ddata
+// and the simulator drive it.
 //
 //	members, packets, requests                effects
 //	             |                                ^
@@ -13,7 +13,7 @@
 //	+---------------------------------------------------------+
 //	                                   records --> Backlog --> disk
 //
-// All replicators of a node share one kind of messages. A packet names the replicator that it is
-// for (see NameOf) and holds any number of messages of one sender: what a machine sends to a
-// node in one step goes out together.
+// All replicators of a node share one message kind. A packet contains the name of its replicator
+// (see NameOf) and any number of messages of one sender: all messages to a node of one step are
+// sent together.
 package replica

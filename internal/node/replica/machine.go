@@ -12,34 +12,33 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// Never is the time of something that is not going to happen.
+// Never is the time of an event that does not happen.
 const Never = replication.Never
 
 // Config configures a Machine.
 type Config struct {
-	// Name tells the replicators of a node apart; those with the same name belong together. It
-	// is as identity.CheckName accepts it. Required.
+	// Name identifies the replicator; replicators of a name on different nodes belong together. It
+	// must be valid for identity.CheckName. Required.
 	Name string
-	// MaxPayload is the largest payload that the transport takes, in bytes. The protocol's
-	// MaxMessage follows from it. Required.
+	// MaxPayload is the maximum payload of the transport in bytes. It determines the MaxMessage of
+	// the protocol. Required.
 	MaxPayload int
-	// Protocol is how it works.
+	// Protocol configures the protocol.
 	Protocol replication.Config
 }
 
-// Machine is one replicator of a node. It is told what happens, with the time on the node's
-// monotonic clock, and answers what is to be done; the same inputs at the same times give the
-// same effects. It is not safe for concurrent use.
+// Machine is the state machine of one replicator. Its methods take the time of the node's monotonic
+// clock and return effects; the same inputs at the same times give the same effects. It is not safe
+// for concurrent use.
 type Machine struct {
 	name      string
 	protocol  *replication.Machine
 	malformed uint64
-	spare     effects // memory for effects
+	spare     effects // memory for the next effects
 	groups    []group // for pack
 }
 
-// New returns the machine of a replicator that holds nothing. The error names each field that is
-// wrong.
+// New returns the machine of a replicator without data. The error names each invalid field.
 func New(cfg Config) (*Machine, error) {
 	named := identity.CheckName(cfg.Name)
 	if named != nil {
@@ -53,19 +52,18 @@ func New(cfg Config) (*Machine, error) {
 	return &Machine{name: cfg.Name, protocol: protocol}, nil
 }
 
-// Batch is what has happened since the last step. It is handled in the order of the
-// fields.
+// Batch is the input since the last step, processed in the order of the fields.
 type Batch struct {
-	// Members is who is in the cluster, nil if that is as it was.
+	// Members are the members of the cluster, nil if unchanged.
 	Members *replication.Members
-	// Packets have come in this order.
+	// Packets are the received packets, in order.
 	Packets []Packet
-	// Inputs are all the rest, in order.
+	// Inputs are all other inputs, in order.
 	Inputs []replication.Input
 }
 
-// Effects are what is to be done after a step, in the order of the fields, which are those
-// of replication.Effects.
+// Effects are the results of a step. The caller performs them in the order of the fields, which
+// have the meaning of those of replication.Effects.
 type Effects struct {
 	Notes   []replication.Note
 	Store   []replication.Store
@@ -73,18 +71,18 @@ type Effects struct {
 	Send    []Send
 	Replies []replication.Reply
 	Events  []replication.Event
-	// Stopped says that this was the last step.
+	// Stopped reports that this was the last step.
 	Stopped bool
 }
 
-// effects gathers those of several steps of the protocol.
+// effects collects the effects of several steps of the protocol.
 type effects struct {
 	Effects
 
 	send []replication.Send
 }
 
-// add adds those of a step, and gives them back.
+// add adds the effects of a step and returns their memory to the protocol.
 func (m *Machine) add(e *effects, o replication.Effects) {
 	e.Notes = append(e.Notes, o.Notes...)
 	e.Store = append(e.Store, o.Store...)
@@ -96,25 +94,25 @@ func (m *Machine) add(e *effects, o replication.Effects) {
 	m.protocol.Reuse(o)
 }
 
-// maxReused is how long a list is, at most, of which the memory is used again.
+// maxReused is the maximum length of a list whose memory is reused.
 const maxReused = 4096
 
-// begin returns effects without any.
+// begin returns empty effects.
 func (m *Machine) begin() effects {
 	e := m.spare
 	m.spare = effects{}
 	return e
 }
 
-// Reuse gives back the effects of the last step, of which nothing must be used any more. Those of a step that are not given back stay as
-// they are.
+// Reuse returns the memory of the effects of the last step, which must not be used afterwards.
+// Effects that are not returned stay valid.
 func (m *Machine) Reuse(e Effects) {
 	m.spare.Effects = Effects{
 		Notes: reuse(e.Notes), Store: reuse(e.Store), Send: reuse(e.Send), Values: reuse(e.Values), Replies: reuse(e.Replies), Events: reuse(e.Events),
 	}
 }
 
-// reuse returns the memory of a list for another one.
+// reuse returns an empty list with the memory of s.
 func reuse[E any](s []E) []E {
 	if cap(s) > maxReused {
 		return nil
@@ -123,7 +121,7 @@ func reuse[E any](s []E) []E {
 	return s[:0]
 }
 
-// Step handles what has happened until a time, which never goes back.
+// Step processes input at a time, which must not decrease.
 func (m *Machine) Step(now time.Duration, b Batch) Effects {
 	out := m.begin()
 	if b.Members != nil {
@@ -145,10 +143,10 @@ func (m *Machine) Step(now time.Duration, b Batch) Effects {
 	return m.end(&out)
 }
 
-// Next returns when Tick is to be called next; Never if not at all. Every step may change it.
+// Next returns the time at which Tick must be called, or Never. Every step may change it.
 func (m *Machine) Next() time.Duration { return m.protocol.Next() }
 
-// Tick handles all that is due.
+// Tick runs everything that is due.
 func (m *Machine) Tick(now time.Duration) Effects {
 	out := m.begin()
 	m.add(&out, m.protocol.Tick(now))
@@ -164,9 +162,8 @@ func (m *Machine) end(e *effects) Effects {
 // Name returns the name of the replicator.
 func (m *Machine) Name() string { return m.name }
 
-// Protocol returns what is known of the data. Only those of its methods must be called that change
-// nothing.
+// Protocol returns the protocol. Callers must use only its methods that do not change it.
 func (m *Machine) Protocol() *replication.Machine { return m.protocol }
 
-// Malformed returns how many packets could not be read.
+// Malformed returns the number of packets that could not be decoded.
 func (m *Machine) Malformed() uint64 { return m.malformed }

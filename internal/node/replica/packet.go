@@ -15,18 +15,18 @@ import (
 const (
 	// version is the first byte of packets.
 	version = 1
-	// maxPacket is up to how many bytes messages are put together, maxBulk if they are bulk: that is handled one packet at a time, and what
-	// can't wait should not have to wait for long.
+	// maxPacket is the size up to which messages are combined into a packet, maxBulk that of bulk
+	// messages: bulk packets are processed one at a time, and urgent packets wait for one.
 	maxPacket = 64 << 10
 	maxBulk   = 16 << 10
-	// Overhead is what a packet with one message takes beyond it, at most.
+	// Overhead is the maximum size of a packet with one message, without the message.
 	Overhead = 2 + identity.MaxNameLength + binary.MaxVarintLen32
 )
 
-// errMalformed is matched by the errors about bytes that are no packet.
+// errMalformed matches errors about bytes that are not a packet.
 var errMalformed = errors.New("replica: malformed packet")
 
-// Packet is what was received from a node. The payload must not be modified afterwards.
+// Packet is a received packet. The payload must not be modified afterwards.
 type Packet struct {
 	From    identity.Node
 	Payload []byte
@@ -35,14 +35,13 @@ type Packet struct {
 // Send is a packet for a node.
 type Send struct {
 	To identity.Node
-	// Bulk says that it goes on the lane for what is large and can wait; all else goes on that
-	// for data.
+	// Bulk selects the bulk lane of the transport instead of the data lane.
 	Bulk    bool
 	Payload []byte
 }
 
-// NameOf returns the name of the replicator that a packet is for, which refers to the payload. It
-// is false if there is none.
+// NameOf returns the name of the replicator that a packet is for, as a part of the payload. ok is
+// false if the payload is malformed.
 func NameOf(payload []byte) (name []byte, ok bool) {
 	if len(payload) < 2 || payload[0] != version || len(payload) < 2+int(payload[1]) {
 		return nil, false
@@ -50,17 +49,16 @@ func NameOf(payload []byte) (name []byte, ok bool) {
 	return payload[2 : 2+int(payload[1])], true
 }
 
-// eachMessage calls f with each message of a packet, in order, up to the one that is
-// malformed.
+// eachMessage calls f with each message of a packet, in order, up to the first malformed one.
 func eachMessage(payload []byte, f func(message []byte)) error {
 	name, ok := NameOf(payload)
 	if !ok {
-		return fmt.Errorf("%w of %d bytes: no name", errMalformed, len(payload))
+		return fmt.Errorf("%w: %d bytes without a name", errMalformed, len(payload))
 	}
 	for rest := payload[2+len(name):]; len(rest) > 0; {
 		size, n := binary.Uvarint(rest)
 		if n <= 0 || size > uint64(len(rest)-n) { //nolint:gosec // not negative
-			return fmt.Errorf("%w of %d bytes: a message of %d", errMalformed, len(payload), size)
+			return fmt.Errorf("%w: message of %d bytes in a packet of %d", errMalformed, size, len(payload))
 		}
 		f(rest[n : n+int(size)])  //nolint:gosec // at most what is there
 		rest = rest[n+int(size):] //nolint:gosec // at most what is there
@@ -68,7 +66,7 @@ func eachMessage(payload []byte, f func(message []byte)) error {
 	return nil
 }
 
-// group is what goes to one node on one lane in one packet.
+// group is the messages to one node on one lane in one packet.
 type group struct {
 	to       identity.Node
 	bulk     bool
@@ -76,7 +74,7 @@ type group struct {
 	size     int
 }
 
-// pack puts together what goes to the same node on the same lane. Their order stays. It appends the packets.
+// pack combines the messages to each node and lane into packets, in order, and appends them to out.
 func (m *Machine) pack(out []Send, sends []replication.Send) []Send {
 	groups := m.groups[:0]
 	for i := range sends {
@@ -115,10 +113,10 @@ func (m *Machine) pack(out []Send, sends []replication.Send) []Send {
 	return out
 }
 
-// maxGroups is how many groups there are, at most, whose memory is used again.
+// maxGroups is the maximum number of groups whose memory is reused.
 const maxGroups = 64
 
-// grown returns the groups with one more, in memory that one has had before if there is some.
+// grown returns groups with one more, reusing memory of a former group.
 func grown(groups []group) []group {
 	if n := len(groups); n < cap(groups) {
 		return groups[:n+1]

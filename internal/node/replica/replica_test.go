@@ -142,7 +142,8 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// Packets keep to a size, but for single messages that are larger, and to the order of each node and lane.
+// Packets keep to a size, but for single messages that are larger, and to the order of each node
+// and lane.
 func TestPacketsAreLimited(t *testing.T) {
 	t.Parallel()
 	all := machines(t, 3, func(c *replica.Config) { c.Protocol.DisableDeltas = true })
@@ -180,7 +181,8 @@ func TestPacketsAreLimited(t *testing.T) {
 	}
 }
 
-// Bulk comes in smaller packets, as the loop handles one of them at a time, and what can't wait is between.
+// Bulk comes in smaller packets, as the loop handles one of them at a time, and what can't wait is
+// between.
 func TestBulkPacketsAreSmall(t *testing.T) {
 	t.Parallel()
 	all := machines(t, 2, func(*replica.Config) {})
