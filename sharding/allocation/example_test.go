@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// A third node has come. New shards go to it, and of the others some move.
+// A third node has joined. New shards go to it, and some others move to it.
 func Example() {
 	var view allocation.View
 	for name, shards := range []([]allocation.Shard){{0, 2, 4, 6, 8}, {1, 3, 5, 7, 9}, nil} {

@@ -18,8 +18,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func node(name string) identity.Node { return identity.Node{Name: name, UID: 7} }
 
-// counts returns a view of regions a, b, c and so on with as many shards each, which are
-// numbered from 0 on. All members are Up.
+// counts returns a view of the regions a, b, c and so on with the given numbers of shards, which
+// are numbered from 0. All members are Up.
 func counts(numbers ...int) allocation.View {
 	var v allocation.View
 	next := allocation.Shard(0)
@@ -54,7 +54,7 @@ func names(regions []allocation.Region) string {
 
 func shards(numbers ...allocation.Shard) []allocation.Shard { return numbers }
 
-// apply moves shards to where a strategy wants them.
+// apply moves shards to the choice of a strategy.
 func apply(v allocation.View, moved []allocation.Shard, pick func(allocation.View, allocation.Request) (identity.Node, bool)) allocation.View {
 	var requests []allocation.Request
 	for _, s := range moved {

@@ -18,7 +18,7 @@ import (
 
 func TestLeastShardsRebalance(t *testing.T) {
 	t.Parallel()
-	for what, test := range map[string]struct {
+	for name, test := range map[string]struct {
 		strategy allocation.LeastShards
 		view     allocation.View
 		want     []allocation.Shard
@@ -44,14 +44,14 @@ func TestLeastShardsRebalance(t *testing.T) {
 		"while one moves, no other":  {view: moving(counts(10, 0), 0)},
 	} {
 		if got := test.strategy.Rebalance(test.view); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %v, want %v", what, got, test.want)
+			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
 }
 
 func TestThresholdRebalance(t *testing.T) {
 	t.Parallel()
-	for what, test := range map[string]struct {
+	for name, test := range map[string]struct {
 		strategy allocation.Threshold
 		view     allocation.View
 		want     []allocation.Shard
@@ -71,20 +71,20 @@ func TestThresholdRebalance(t *testing.T) {
 		"lowest numbers first":           {strategy: allocation.Threshold{Difference: 2}, view: reversed(counts(6, 0)), want: shards(0, 1)},
 	} {
 		if got := test.strategy.Rebalance(test.view); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %v, want %v", what, got, test.want)
+			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
 }
 
-// A third region comes to two that have all the shards: rounds of moves make it even, no shard is
-// moved twice, and then all is quiet.
-func TestRebalanceComesToAnEnd(t *testing.T) {
+// A third region joins two that have all the shards. Rounds of moves even them out without moving a
+// shard twice.
+func TestRebalanceEnds(t *testing.T) {
 	t.Parallel()
 	least, threshold, hashing := allocation.LeastShards{}, allocation.Threshold{Difference: 10, MaxMoving: 3}, &allocation.Hashing{Limit: 7}
 	for name, test := range map[string]struct {
 		rebalance func(allocation.View) []allocation.Shard
 		allocate  func(allocation.View, allocation.Request) (identity.Node, bool)
-		want      string // sizes in the end
+		want      string // sizes at the end
 		rounds    int
 	}{
 		"least":     {least.Rebalance, least.Allocate, "[100 100 100]", 5},
@@ -119,7 +119,8 @@ func TestRebalanceComesToAnEnd(t *testing.T) {
 	}
 }
 
-// By default a round moves a tenth of all, twenty at most, from those first that are less beyond their part. So regions differ much between rounds.
+// By default a round moves a tenth of all shards, twenty at most, from the first regions that
+// exceed their part. Regions differ much between rounds.
 func TestRoundsOfLeastShards(t *testing.T) {
 	t.Parallel()
 	v := counts(99, 98, 0)
@@ -131,8 +132,9 @@ func TestRoundsOfLeastShards(t *testing.T) {
 	}
 }
 
-// Whatever regions have, rounds come to an end, after no more moves than are needed, and then no two differ by more than one.
-func TestLeastShardsBalancesAnything(t *testing.T) {
+// From any start, rounds end after the minimum number of moves, with regions that differ by at most
+// one.
+func TestLeastShardsBalancesRandomViews(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -182,13 +184,13 @@ func TestLimitsAreChecked(t *testing.T) {
 		"Difference":           allocation.Threshold{Difference: -1}, "MaxMoving": allocation.Threshold{MaxMoving: -1},
 	} {
 		if err := s.Validate(); !errors.Is(err, allocation.ErrInvalid) || !strings.Contains(err.Error(), field) {
-			t.Errorf("%+v: %v, want one about %s", s, err, field)
+			t.Errorf("%+v: %v, want an error with %q", s, err, field)
 		}
 	}
 }
 
-// The owners on a ring never change: another version of this code would move every shard.
-func TestHashingIsForEver(t *testing.T) {
+// The owners on a ring never change: otherwise an upgrade would move every shard.
+func TestHashingIsStable(t *testing.T) {
 	t.Parallel()
 	h := &allocation.Hashing{}
 	v := counts(0, 0, 0, 0)
@@ -215,7 +217,7 @@ func TestHashingIsForEver(t *testing.T) {
 	}
 }
 
-func TestHashingMovesOnlyWhatMust(t *testing.T) {
+func TestHashingMovesFewShards(t *testing.T) {
 	t.Parallel()
 	h := &allocation.Hashing{}
 	small, large := counts(0, 0, 0), counts(0, 0, 0, 0)
@@ -261,7 +263,7 @@ func TestExternal(t *testing.T) {
 	t.Parallel()
 	e := allocation.External{Desired: map[allocation.Shard]string{0: "c", 1: "a", 3: "z", 4: "b"}}
 	v := counts(2, 2, 1)
-	for what, test := range map[string]struct {
+	for name, test := range map[string]struct {
 		view      allocation.View
 		shard     allocation.Shard
 		requester string
@@ -276,10 +278,10 @@ func TestExternal(t *testing.T) {
 	} {
 		got, ok := e.Allocate(test.view, allocation.Request{Shard: test.shard, Requester: node(test.requester)})
 		if ok != (test.want != "") || ok && got.Name != test.want {
-			t.Errorf("%s: %v, %t", what, got, ok)
+			t.Errorf("%s: %v, %t", name, got, ok)
 		}
 	}
-	for what, test := range map[string]struct {
+	for name, test := range map[string]struct {
 		view allocation.View
 		want []allocation.Shard
 	}{
@@ -289,10 +291,10 @@ func TestExternal(t *testing.T) {
 		"nothing there":                     {counts(), nil},
 	} {
 		if got := e.Rebalance(test.view); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %v, want %v", what, got, test.want)
+			t.Errorf("%s: %v, want %v", name, got, test.want)
 		}
 	}
-	// Two incarnations of a node: the one that may host is meant.
+	// Of two incarnations of a node, the one that may host shards is chosen.
 	two := counts(0)
 	second := identity.Node{Name: "a", UID: 9}
 	two.Members[0].Status = membership.Down

@@ -15,7 +15,7 @@ import (
 
 func TestSuitable(t *testing.T) {
 	t.Parallel()
-	for what, test := range map[string]struct {
+	for name, test := range map[string]struct {
 		view func(v *allocation.View)
 		want string
 		best bool
@@ -58,15 +58,15 @@ func TestSuitable(t *testing.T) {
 		test.view(&v)
 		got := names(v.Suitable())
 		if got != test.want {
-			t.Errorf("%s: %s, want %s", what, got, test.want)
+			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 		best, ok := v.Best()
 		if ok != test.best || ok && best.Name != got[:1] {
-			t.Errorf("%s: the best is %v, %t, the order is %s", what, best, ok, got)
+			t.Errorf("%s: the best is %v, %t, the order is %s", name, best, ok, got)
 		}
 		for _, r := range v.Regions {
 			if first := (allocation.View{Regions: []allocation.Region{r}, Members: v.Members, Unreachable: v.Unreachable, Role: v.Role}); v.MayHost(r.Node) != mayHost(first) {
-				t.Errorf("%s: %v may host: %t", what, r.Node, v.MayHost(r.Node))
+				t.Errorf("%s: %v may host: %t", name, r.Node, v.MayHost(r.Node))
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func mayHost(v allocation.View) bool {
 
 func TestGoodTime(t *testing.T) {
 	t.Parallel()
-	for what, test := range map[string]struct {
+	for name, test := range map[string]struct {
 		view func(v *allocation.View)
 		want bool
 	}{
@@ -107,20 +107,20 @@ func TestGoodTime(t *testing.T) {
 		v := counts(4, 0, 0)
 		test.view(&v)
 		if got := v.GoodTime(); got != test.want {
-			t.Errorf("%s: a good time: %t", what, got)
+			t.Errorf("%s: a good time: %t", name, got)
 		}
-		// Nothing is moved at any other time.
+		// No strategy moves shards at another time.
 		for name, moved := range map[string][]allocation.Shard{
 			"least": allocation.LeastShards{}.Rebalance(v), "threshold": allocation.Threshold{}.Rebalance(v), "hashing": new(allocation.Hashing).Rebalance(v),
 		} {
 			if (len(moved) > 0) != test.want {
-				t.Errorf("%s: %s moves %v", what, name, moved)
+				t.Errorf("%s: %s moves %v", name, name, moved)
 			}
 		}
 	}
 }
 
-// The order does not depend on how it is sorted: it is a total one.
+// The order is total, so it does not depend on the sort algorithm.
 func TestSuitableIsTotal(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 1))
@@ -144,7 +144,7 @@ func TestSuitableIsTotal(t *testing.T) {
 	}
 }
 
-func TestAllFindsWhatWasAllocatedBefore(t *testing.T) {
+func TestAllSeesEarlierHomes(t *testing.T) {
 	t.Parallel()
 	v := counts(3, 0, 1)
 	before := sizes(v)

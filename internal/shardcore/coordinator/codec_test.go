@@ -67,8 +67,8 @@ func states(t *testing.T) []coordinator.State {
 	}
 }
 
-// golden compares encodings with a file that was written by version 1 and is never
-// rewritten: each line is one of them.
+// golden compares encodings with a file that version 1 has written and that is never rewritten.
+// Each line is one encoding.
 func golden(t *testing.T, name string, encoded [][]byte, decode func([]byte) (any, error)) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))
@@ -104,7 +104,7 @@ func golden(t *testing.T, name string, encoded [][]byte, decode func([]byte) (an
 	}
 }
 
-func TestMessagesAreEncodedAsEver(t *testing.T) {
+func TestMessageEncodingIsStable(t *testing.T) {
 	t.Parallel()
 	var encoded [][]byte
 	for _, want := range messages() {
@@ -120,7 +120,7 @@ func TestMessagesAreEncodedAsEver(t *testing.T) {
 	golden(t, "messages.v1.golden", encoded, func(b []byte) (any, error) { return coordinator.DecodeMessage(b) })
 }
 
-func TestEventsAreEncodedAsEver(t *testing.T) {
+func TestEventEncodingIsStable(t *testing.T) {
 	t.Parallel()
 	var encoded [][]byte
 	for _, want := range events() {
@@ -133,7 +133,7 @@ func TestEventsAreEncodedAsEver(t *testing.T) {
 	golden(t, "events.v1.golden", encoded, func(b []byte) (any, error) { return coordinator.DecodeEvent(b) })
 }
 
-func TestStatesAreEncodedAsEver(t *testing.T) {
+func TestStateEncodingIsStable(t *testing.T) {
 	t.Parallel()
 	var encoded [][]byte
 	for _, want := range states(t) {
@@ -154,7 +154,7 @@ func TestStatesAreEncodedAsEver(t *testing.T) {
 	golden(t, "states.v1.golden", encoded, func(b []byte) (any, error) { return coordinator.DecodeState(b) })
 }
 
-// What many shards and regions take is bounded.
+// The size of many shards and regions is limited.
 func TestEncodingsAreSmall(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 1))
@@ -198,41 +198,41 @@ func TestGarbageIsRefused(t *testing.T) {
 		}
 	}
 	order := []byte{0x10, 0, 2, 0, 1, 'b', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'a', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}
-	for what, b := range map[string][]byte{
+	for name, b := range map[string][]byte{
 		"nothing":         nil,
 		"a newer version": {0x20, 1},
 		"too much":        append([]byte{0x10}, make([]byte, coordinator.MaxBytes)...),
 	} {
 		if _, err := coordinator.DecodeMessage(b); !errors.Is(err, coordinator.ErrMalformed) {
-			t.Errorf("message, %s: %v", what, err)
+			t.Errorf("message, %s: %v", name, err)
 		}
 		if _, err := coordinator.DecodeEvent(b); !errors.Is(err, coordinator.ErrMalformed) {
-			t.Errorf("event, %s: %v", what, err)
+			t.Errorf("event, %s: %v", name, err)
 		}
 		if _, err := coordinator.DecodeState(b); !errors.Is(err, coordinator.ErrMalformed) {
-			t.Errorf("state, %s: %v", what, err)
+			t.Errorf("state, %s: %v", name, err)
 		}
 	}
-	for what, b := range map[string][]byte{
+	for name, b := range map[string][]byte{
 		"kind 0": {0x10, 0, 0, 0, 0, 0, 0, 0}, "kind 18": {0x10, 18, 0, 0, 0, 0, 0, 0},
 		"settings that are too long": {0x11, 1, 0, 0, 0, 0, 0, 0, 1, 1, 200}, "settings cut off": {0x11, 1, 0, 0, 0, 0, 0, 0}, "too many shards": {0x11, 1, 0, 0, 0, 0, 0, 0, 0xa1, 0x8d, 0x06, 0, 0, 0, 0},
 		"a huge count of shards": append(message, huge...), "shards that don't fit": append(message, 0x80, 0x08, 0), "a shard beyond the last": append(message, 1, 0xa0, 0x8d, 0x06, 0),
 	} {
 		if m, err := coordinator.DecodeMessage(b); !errors.Is(err, coordinator.ErrMalformed) {
-			t.Errorf("message, %s: %+v, %v", what, m, err)
+			t.Errorf("message, %s: %+v, %v", name, m, err)
 		}
 	}
-	for what, b := range map[string][]byte{
+	for name, b := range map[string][]byte{
 		"a shard twice": twice, "regions out of order": order, "a name of a name": {0x10, 0, 1, 3, 1, 'a', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "no UID": {0x10, 0, 1, 0, 1, 'a', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
 		"a bad name": {0x10, 0, 1, 0, 1, ' ', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "a huge term": append([]byte{0x10}, huge...),
 	} {
 		if s, err := coordinator.DecodeState(b); !errors.Is(err, coordinator.ErrMalformed) {
-			t.Errorf("state, %s: %+v, %v", what, s, err)
+			t.Errorf("state, %s: %+v, %v", name, s, err)
 		}
 	}
 }
 
-// A length that can't be is found before memory is taken for it.
+// An invalid length is found before memory is allocated for it.
 func TestLengthsAreChecked(t *testing.T) { //nolint:paralleltest // it counts what is allocated
 	b := []byte{0x10, byte(coordinator.HomesDeallocated), 0xa0, 0x8d, 0x06}
 	var before, after runtime.MemStats
@@ -244,7 +244,7 @@ func TestLengthsAreChecked(t *testing.T) { //nolint:paralleltest // it counts wh
 	}
 }
 
-// A state of a few bytes takes little memory, whatever shards it names.
+// A short encoded state takes little memory for any shard numbers.
 func TestStatesTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it counts what is allocated
 	b := coordinator.AppendState(nil, apply(t, append(registered("a"), allocated("a", coordinator.MaxShards-1))...))
 	bounded(t, b, func() error {
@@ -253,7 +253,7 @@ func TestStatesTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it coun
 	})
 }
 
-// bounded decodes, and checks that memory is taken in proportion to the input only.
+// bounded decodes, and checks that the allocated memory is proportional to the input.
 func bounded(t *testing.T, b []byte, decode func() error) {
 	t.Helper()
 	var before, after runtime.MemStats

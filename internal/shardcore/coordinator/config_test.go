@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-func TestSettingsThatDiffer(t *testing.T) {
+func TestSettingsDifferences(t *testing.T) {
 	t.Parallel()
 	all := coordinator.Settings{Shards: 200, Routing: 7, Role: "bank", State: "journal", Remember: "none"}
 	proxy := all
@@ -42,8 +42,8 @@ func TestSettingsThatDiffer(t *testing.T) {
 	}
 }
 
-// A region with other settings is refused, and told those of the coordinator; it may come again.
-func TestARegionWithOtherSettingsIsRefused(t *testing.T) {
+// A region with different settings is refused with those of the coordinator. It may try again.
+func TestRegionWithOtherSettingsIsRefused(t *testing.T) {
 	t.Parallel()
 	ours := coordinator.Settings{Shards: 200, Routing: 7}
 	d := active(t, coordinator.Config{Shards: 200, Settings: ours}, "a b c d")
@@ -53,7 +53,7 @@ func TestARegionWithOtherSettingsIsRefused(t *testing.T) {
 	d.say("a", with(ours))
 	d.say("b", with(coordinator.Settings{Shards: 100, Routing: 7}))
 	d.say("c", coordinator.Message{Kind: coordinator.RegisterProxy, Settings: coordinator.Settings{Shards: 200, Routing: 8}})
-	d.say("d", with(coordinator.Settings{})) // does not say what it has
+	d.say("d", with(coordinator.Settings{})) // sends no settings
 	d.want("two are refused", "a register ack, b refused, c refused, d register ack")
 	d.stored("and not stored", "region registered a; region registered d")
 	var refused []string

@@ -16,15 +16,15 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// driver drives one coordinator by hand. It answers the strategy by least shards, and saves, unless
-// they are held.
+// driver drives one coordinator by hand. It answers AskStrategy with LeastShards, and performs
+// saves, unless these are held.
 type driver struct {
 	t          *testing.T
 	m          *coordinator.Machine
 	now        time.Duration
 	hold       bool     // saves
 	mute       bool     // the strategy
-	still      []string // don't say that they are there
+	still      []string // do not respond to probes
 	state      coordinator.State
 	rev        uint64
 	remembered []shard
@@ -51,7 +51,7 @@ func drive(t *testing.T, cfg coordinator.Config, events ...event) *driver {
 	return &driver{t: t, m: m, state: apply(t, events...), rev: uint64(len(events))}
 }
 
-// active drives a coordinator until it answers. Node a has it.
+// active drives a coordinator on node a until it is active.
 func active(t *testing.T, cfg coordinator.Config, members string, events ...event) *driver {
 	t.Helper()
 	d := drive(t, cfg, events...)
@@ -59,7 +59,7 @@ func active(t *testing.T, cfg coordinator.Config, members string, events ...even
 	d.loaded()
 	d.pass(500 * time.Millisecond)
 	if d.m.Phase() != coordinator.Active {
-		t.Fatalf("it is %v", d.m.Phase())
+		t.Fatalf("the phase is %v", d.m.Phase())
 	}
 	for _, r := range d.state.Regions() {
 		d.say(r.Node.Name, coordinator.Message{Kind: coordinator.Register})
@@ -73,7 +73,7 @@ func active(t *testing.T, cfg coordinator.Config, members string, events ...even
 	return d
 }
 
-// round returns that of the last message with shards to a node.
+// round returns the round of the last message with shards to a node.
 func (d *driver) round(to string) uint64 {
 	d.t.Helper()
 	for _, line := range slices.Backward(d.out) {
@@ -88,7 +88,7 @@ func (d *driver) round(to string) uint64 {
 	return 0
 }
 
-// members sets the members, each a letter: of status Up, or the one that follows in the form
+// members sets the members, each named by a letter: with status Up, or with a given status, such as
 // b=leaving.
 func (d *driver) members(names string, removed ...coordinator.Removal) {
 	d.t.Helper()
@@ -115,7 +115,7 @@ func (d *driver) loaded() {
 
 func (d *driver) step(in coordinator.Input) { d.apply(d.m.Step(d.now, in)) }
 
-// pass lets time pass, with a tick whenever one is due.
+// pass advances the time, with a tick whenever one is due.
 func (d *driver) pass(by time.Duration) {
 	for end := d.now + by; ; {
 		next := d.m.Next()
@@ -152,7 +152,7 @@ func (d *driver) get(from string, shards ...shard) {
 
 func (d *driver) apply(e coordinator.Effects) {
 	d.notes = append(d.notes, e.Notes...)
-	var probed []coordinator.Outgoing // which say at last that they are there
+	var probed []coordinator.Outgoing // which respond in the end
 	defer func() {
 		for _, o := range probed {
 			d.say(o.To.Name, coordinator.Message{Kind: coordinator.Hosted, Instance: o.Message.Instance, Round: o.Message.Round})
@@ -205,7 +205,7 @@ func (d *driver) apply(e coordinator.Effects) {
 	}
 }
 
-// saved stores what is to be saved, and says so.
+// saved stores the pending change and acknowledges it.
 func (d *driver) saved() {
 	d.t.Helper()
 	if d.save == nil {
@@ -216,7 +216,7 @@ func (d *driver) saved() {
 	d.step(coordinator.Saved{ID: id})
 }
 
-// land stores what is to be saved, and says nothing.
+// land stores the pending change without an acknowledgement.
 func (d *driver) land() {
 	d.t.Helper()
 	s := d.save
@@ -239,7 +239,7 @@ func (d *driver) place(homes ...identity.Node) {
 	d.step(coordinator.HomesChosen{ID: id, Homes: homes})
 }
 
-// sent returns what was sent since the last time, without the rounds.
+// sent returns the messages since the last call, without their rounds.
 func (d *driver) sent() string {
 	lines := make([]string, len(d.out))
 	for i, line := range d.out {
@@ -249,16 +249,16 @@ func (d *driver) sent() string {
 	return strings.Join(lines, ", ")
 }
 
-// want compares what was sent since the last time.
-func (d *driver) want(what, want string) {
+// want compares the messages since the last call.
+func (d *driver) want(name, want string) {
 	d.t.Helper()
 	if got := d.sent(); got != want {
-		d.t.Errorf("%s:\n%s, want\n%s", what, got, want)
+		d.t.Errorf("%s:\n%s, want\n%s", name, got, want)
 	}
 }
 
-// stored compares the changes since the last time.
-func (d *driver) stored(what, want string) {
+// stored compares the changes since the last call.
+func (d *driver) stored(name, want string) {
 	d.t.Helper()
 	changes := make([]string, len(d.changes))
 	for i, c := range d.changes {
@@ -280,7 +280,7 @@ func (d *driver) stored(what, want string) {
 	}
 	d.changes = nil
 	if got := strings.Join(changes, "; "); got != want {
-		d.t.Errorf("%s is stored:\n%s, want\n%s", what, got, want)
+		d.t.Errorf("%s is stored:\n%s, want\n%s", name, got, want)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestEvents(t *testing.T) {
 		t.Error("the state before has changed")
 	}
 	if s.Equal(after) || !s.Equal(apply(t, append(registered("a", "b"), started(3), allocated("b", 2, 1), allocated("a", 5, 9), proxy(coordinator.ProxyRegistered, "p"))...)) {
-		t.Error("states are compared by something else than what they are")
+		t.Error("Equal does not compare all of a state")
 	}
 }
 
@@ -70,7 +70,7 @@ func TestImpossibleEvents(t *testing.T) {
 	} {
 		f := coordinator.NewFold(s)
 		if err := f.Apply(e); !errors.Is(err, coordinator.ErrImpossible) || !strings.Contains(err.Error(), why) {
-			t.Errorf("%+v: %v, want one about %s", e, err, why)
+			t.Errorf("%+v: %v, want an error with %q", e, err, why)
 		}
 		if !f.State().Equal(s) {
 			t.Errorf("%+v has changed something", e)
@@ -81,8 +81,8 @@ func TestImpossibleEvents(t *testing.T) {
 	}
 }
 
-// A history that two coordinators wrote at once comes to a state that can be, and says what was
-// done about it.
+// A history that two coordinators wrote at the same time leads to a consistent state, with all
+// repairs reported.
 func TestReplayRepairs(t *testing.T) {
 	t.Parallel()
 	f := coordinator.NewFold(coordinator.State{})
@@ -92,9 +92,9 @@ func TestReplayRepairs(t *testing.T) {
 		registered("b")[0], registered("a")[0], // a was
 		allocated("b", 2, 3, 4),          // 2 and 3 were on a
 		allocated("a", 1, 5),             // 1 was there
-		terminated("z"), terminated("b"), // z is nobody
+		terminated("z"), terminated("b"), // z is unknown
 		proxy(coordinator.ProxyTerminated, "z"),  // nor as a proxy
-		allocated("b", 2),                        // by who thinks that it is there
+		allocated("b", 2),                        // by a coordinator that still has b
 		deallocated(3, 5),                        // 3 went with b
 		allocated("a", coordinator.MaxShards, 6), // there is no such shard
 		proxy(coordinator.ProxyRegistered, "p"), proxy(coordinator.ProxyRegistered, "p"),
@@ -119,9 +119,9 @@ func TestReplayRepairs(t *testing.T) {
 	}
 }
 
-// Whatever the history, the state can be: its encoding is read again, and each shard has one
-// home, which is the last one that was stored unless its region ended.
-func TestReplayOfAnything(t *testing.T) {
+// Any history leads to a consistent state: its encoding can be decoded, and each shard has one
+// home, the last one that was stored unless its region has terminated.
+func TestReplayOfRandomHistories(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -175,7 +175,7 @@ func TestReplayOfAnything(t *testing.T) {
 	}
 }
 
-func TestRepairsAreCountedAndFewAreKept(t *testing.T) {
+func TestRepairsAreLimited(t *testing.T) {
 	t.Parallel()
 	f := coordinator.NewFold(coordinator.State{})
 	for range 500 {
@@ -186,7 +186,7 @@ func TestRepairsAreCountedAndFewAreKept(t *testing.T) {
 	}
 }
 
-// There are no more regions than a state can hold, whatever was stored.
+// A state never has more regions than the maximum.
 func TestRegionsAreLimited(t *testing.T) {
 	t.Parallel()
 	f := coordinator.NewFold(coordinator.State{})

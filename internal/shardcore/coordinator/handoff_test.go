@@ -10,8 +10,8 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// moving drives a coordinator to where shard 1 is being moved from b. Of a, b, c and the proxy p
-// nobody has acknowledged yet.
+// moving drives a coordinator until shard 1 is being moved from b. None of a, b, c and the proxy p
+// has acknowledged.
 func moving(t *testing.T, cfg coordinator.Config) (d *driver, round uint64) {
 	t.Helper()
 	d = active(t, cfg, "a b c p", append(registered("a", "b", "c"), allocated("b", 1, 2), allocated("a", 3), proxy(coordinator.ProxyRegistered, "p"))...)
@@ -45,7 +45,7 @@ func TestHandOff(t *testing.T) {
 	d.ack(round+1, "c")
 	d.ack(round-1, "c")
 	d.say("z", coordinator.Message{Kind: coordinator.BeginHandOffAck, Round: round})
-	d.stop("b", round, 1) // nobody has asked it to
+	d.stop("b", round, 1) // without a HandOff
 	d.want("before all have acknowledged", "")
 	d.ack(round, "c")
 	d.want("all have", "b hand-off[1]")
@@ -81,8 +81,8 @@ func TestHandOffIsRepeated(t *testing.T) {
 	d.want("again", "b hand-off[1]")
 }
 
-// Who was removed, or ended, sends nothing any more.
-func TestTheRemovedAcknowledge(t *testing.T) {
+// Removed members and terminated regions count as having acknowledged.
+func TestRemovedMembersCountAsAcknowledged(t *testing.T) {
 	t.Parallel()
 	d, round := moving(t, coordinator.Config{RemovalMargin: 20 * second})
 	d.ack(round, "a", "b")
@@ -103,8 +103,8 @@ func TestTheRemovedAcknowledge(t *testing.T) {
 	d.want("who is not there is not asked", "a begin hand-off[1], b begin hand-off[1]")
 }
 
-// When the home ends, the move is done.
-func TestTheHomeEnds(t *testing.T) {
+// The termination of the home ends the move.
+func TestHomeTerminatesDuringHandOff(t *testing.T) {
 	t.Parallel()
 	for _, acked := range [][]string{{"c"}, {"a", "b", "c", "p"}} {
 		d, round := moving(t, coordinator.Config{})
@@ -144,7 +144,7 @@ func TestHandOffTimesOut(t *testing.T) {
 	if again := d.m; len(again.Moving()) > 0 {
 		t.Errorf("%v are moving", again.Moving())
 	}
-	// That it was stopped in the first round means nothing in the second one.
+	// Stopped for the first round does not count in the second one.
 	d.say("b", coordinator.Message{Kind: coordinator.Hosted, Round: round + 1, Shards: []shard{1}})
 	d.changes = nil
 	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
@@ -182,8 +182,8 @@ func TestGracefulShutdown(t *testing.T) {
 	d.want("it is not known", "")
 }
 
-// A shard that is on its way to a region does not go on from there before it has started.
-func TestAShardThatStartsIsNotRebalanced(t *testing.T) {
+// A shard that has not started on its region does not move on.
+func TestStartingShardIsNotRebalanced(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b", registered("a", "b")...)
 	d.get("a", 1)
@@ -200,7 +200,7 @@ func TestAShardThatStartsIsNotRebalanced(t *testing.T) {
 	d.want("it has started", "a begin hand-off[1], b begin hand-off[1]")
 }
 
-// What was being allocated to a region when it asked for its shutdown moves as well.
+// Shards that are being allocated to a region at its GracefulShutdown move as well.
 func TestGracefulShutdownDuringAnAllocation(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("a", 3, 4))...)

@@ -10,8 +10,8 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// A region that does not say that it is there gets no shards, and is waited for once.
-func TestASilentRegionGetsNoShards(t *testing.T) {
+// A region that does not respond gets no shards, and delays only one allocation.
+func TestSilentRegionGetsNoShards(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b c", append(registered("a", "b", "c"), allocated("a", 1), allocated("b", 2))...)
 	d.still = []string{"c"}
@@ -25,7 +25,7 @@ func TestASilentRegionGetsNoShards(t *testing.T) {
 	}
 	d.get("a", 4)
 	d.want("the next one does not wait", "b host[4], a homes b[4]")
-	// Who has answered is not told what it does not know, and who asks is there.
+	// A responding region has no unknown shards, and any request proves that a region is alive.
 	d.say("c", coordinator.Message{Kind: coordinator.Hosted, Instance: 2, Round: 1})
 	d.get("a", 5)
 	d.sent()
@@ -39,8 +39,9 @@ func TestASilentRegionGetsNoShards(t *testing.T) {
 	d.stored("the coordinator's own is", "homes allocated a[7]")
 }
 
-// Who was registered with another coordinator, and is not yet with this one, is waited for, too.
-func TestWhoIsInvitedIsWaitedFor(t *testing.T) {
+// The coordinator also waits for regions that were registered with the previous one and not yet
+// with it.
+func TestProbeWaitsForInvitedRegions(t *testing.T) {
 	t.Parallel()
 	begin := func() *driver {
 		d := drive(t, coordinator.Config{}, append(registered("a", "b", "c"), allocated("a", 1), allocated("b", 2))...)

@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// said orders what coordinators said.
+// said is the order of messages of coordinators.
 type said struct{ term, round uint64 }
 
 func (s said) before(other said) bool {
@@ -20,13 +20,12 @@ func (s said) before(other said) bool {
 
 // stopping is a shard that is being stopped.
 type stopping struct {
-	rounds []said // that are to be answered
+	rounds []said // to answer
 	from   identity.Node
-	again  bool // it is to be started afterwards
+	again  bool // start again afterwards
 }
 
-// region does what a region of a node has to do, for the protocol between it and the
-// coordinator.
+// region performs the part of a region in the protocol with the coordinator.
 type region struct {
 	w        *world
 	node     identity.Node
@@ -62,7 +61,7 @@ func (r *region) crash() {
 	r.start()
 }
 
-// restart ends the region, without a word, and begins another one on the same node.
+// restart kills the region and starts another one on the same node.
 func (r *region) restart() {
 	for s := range r.hosts {
 		r.w.unhost(r, s)
@@ -70,7 +69,7 @@ func (r *region) restart() {
 	r.start()
 }
 
-// forget drops the homes on a node that was removed.
+// forget removes the homes on a removed node.
 func (r *region) forget(n identity.Node) {
 	maps.DeleteFunc(r.homes, func(_ shard, home identity.Node) bool { return home == n })
 }
@@ -80,7 +79,7 @@ func (r *region) say(to identity.Node, m coordinator.Message) {
 	r.w.post(r.node, to, m, false)
 }
 
-// heeds reports whether a message about a shard is not late.
+// heeds reports whether a message about a shard is current.
 func (r *region) heeds(m coordinator.Message, s shard) bool {
 	at := said{m.Term, m.Round}
 	if at.before(r.last[s]) {
@@ -157,10 +156,10 @@ func (r *region) receive(from identity.Node, m coordinator.Message) {
 func (r *region) home(s shard, n identity.Node) {
 	if n != r.node {
 		if r.hosts[s] && r.stops[s] == nil {
-			r.w.t.Errorf("seed %d, %v: %v hosts shard %d, and is told that %v does", r.w.seed, r.w.now, r.node, s, n)
+			r.w.t.Errorf("seed %d, %v: %v hosts shard %d, and gets %v as its home", r.w.seed, r.w.now, r.node, s, n)
 		}
 		if r.w.find(n) == nil {
-			return // it was removed, and the coordinator did not know yet
+			return // removed, and not yet known to the coordinator
 		}
 		r.homes[s] = n
 		delete(r.wanted, s)
@@ -194,7 +193,7 @@ func (r *region) stop(s shard, from identity.Node, round said) {
 	instance := r.instance
 	time := r.w.delay()
 	if r.w.rnd.IntN(20) == 0 {
-		time += 10 * step * 10 // entities that don't want to stop
+		time += 10 * step * 10 // entities that stop slowly
 	}
 	r.w.after(time, func() {
 		if r.instance != instance || !r.hosts[s] {
@@ -213,14 +212,14 @@ func (r *region) stop(s shard, from identity.Node, round said) {
 	})
 }
 
-// use sends to an entity: the home of its shard has to be known.
+// use sends to an entity, for which the home of its shard has to be known.
 func (r *region) use(s shard) {
 	if _, known := r.homes[s]; !known && !r.left {
 		r.wanted[s] = true
 	}
 }
 
-// tick repeats what was not answered.
+// tick repeats unanswered messages.
 func (r *region) tick() {
 	if r.left {
 		return

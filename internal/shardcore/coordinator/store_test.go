@@ -13,9 +13,9 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// store keeps the state of coordinators: as a journal, which refuses an append that expects another
-// number, or as a register that also keeps the highest term. Whatever it stores has to follow on
-// what was before.
+// store has the state of coordinators: as a journal, which rejects an append with another expected
+// number, or as a register, which also has the highest term. Each stored change must follow on the
+// previous one.
 type store struct {
 	w        *world
 	register bool
@@ -27,7 +27,7 @@ type store struct {
 
 func (s *store) rev() uint64 { return uint64(len(s.events)) }
 
-// save stores a change if it is based on what is there.
+// save stores a change if it is based on the stored state.
 func (s *store) save(c coordinator.Change) (stored, fenced bool) {
 	if s.register {
 		switch {
@@ -57,12 +57,12 @@ func (s *store) save(c coordinator.Change) (stored, fenced bool) {
 	}
 	s.state = s.fold.State()
 	if !s.state.Equal(c.After) {
-		s.w.t.Fatalf("seed %d, %v: what is stored is not what the coordinator says", s.w.seed, s.w.now)
+		s.w.t.Fatalf("seed %d, %v: the stored state differs from that of the coordinator", s.w.seed, s.w.now)
 	}
 	return true, false
 }
 
-// do carries out a save, with its faults.
+// do performs a save, with faults.
 func (s *store) do(b *boss, c coordinator.Save) {
 	w := s.w
 	answer := func(in coordinator.Input) { w.after(w.delay(), func() { b.step(in) }) }
@@ -132,7 +132,7 @@ func (s *store) add(b *boss, a coordinator.AddShards) {
 
 const second = time.Second
 
-func TestTheTermIsStoredBeforeAnythingElse(t *testing.T) {
+func TestTermIsStoredFirst(t *testing.T) {
 	t.Parallel()
 	d := drive(t, coordinator.Config{}, append(registered("a", "b", "c"), started(4), allocated("b", 1, 2), allocated("c", 3), proxy(coordinator.ProxyRegistered, "p"))...)
 	d.hold = true
@@ -142,7 +142,7 @@ func TestTheTermIsStoredBeforeAnythingElse(t *testing.T) {
 	}
 	d.members("a b p")
 	if d.m.Phase() != coordinator.Loading || d.load == 0 {
-		t.Errorf("it is %v", d.m.Phase())
+		t.Errorf("the phase is %v", d.m.Phase())
 	}
 	d.loaded()
 	d.stored("the term", "started a 5")
@@ -150,7 +150,7 @@ func TestTheTermIsStoredBeforeAnythingElse(t *testing.T) {
 	d.get("b", 1)
 	d.pass(3 * second)
 	if d.m.Phase() != coordinator.Claiming {
-		t.Errorf("it is %v", d.m.Phase())
+		t.Errorf("the phase is %v", d.m.Phase())
 	}
 	d.want("before the term is stored", "")
 	d.saved()
@@ -162,13 +162,13 @@ func TestTheTermIsStoredBeforeAnythingElse(t *testing.T) {
 	d.get("b", 1, 3, 9)
 	d.want("until the others are known", "a register ack, b register ack, b homes b[1 2]")
 	d.pass(500 * time.Millisecond)
-	// What was asked for has an answer, and the shards of c another home.
+	// The request has its answer, and the shards of c have another home.
 	d.want("then it is active", "b host[1 2], b homes b[1]")
 	d.saved()
 	d.want("the others", "a host[3 9], b homes a[3 9]")
 }
 
-func TestAnEmptyStateIsActiveAtOnce(t *testing.T) {
+func TestEmptyStateIsActiveAtOnce(t *testing.T) {
 	t.Parallel()
 	d := drive(t, coordinator.Config{})
 	d.members("a")
@@ -178,7 +178,7 @@ func TestAnEmptyStateIsActiveAtOnce(t *testing.T) {
 	}
 }
 
-func TestLoadIsTriedForEver(t *testing.T) {
+func TestLoadIsRetried(t *testing.T) {
 	t.Parallel()
 	d := drive(t, coordinator.Config{})
 	d.members("a")
@@ -193,21 +193,21 @@ func TestLoadIsTriedForEver(t *testing.T) {
 	}
 	d.loaded()
 	if d.m.Phase() != coordinator.Active {
-		t.Errorf("it is %v", d.m.Phase())
+		t.Errorf("the phase is %v", d.m.Phase())
 	}
 }
 
-func TestAClaimThatIsLostIsMadeAgain(t *testing.T) {
+func TestLostClaimIsRepeated(t *testing.T) {
 	t.Parallel()
 	d := drive(t, coordinator.Config{}, started(4))
 	d.hold = true
 	d.members("a")
 	d.loaded()
-	d.state, d.rev = apply(t, append(registered("b"), started(5))...), 2 // another one was first
+	d.state, d.rev = apply(t, append(registered("b"), started(5))...), 2 // another coordinator was first
 	d.fail()
 	d.loaded()
 	d.stored("a higher term", "started a 5; started a 6")
-	// It was stored, and the answer got lost.
+	// It was stored, and the acknowledgement was lost.
 	d.land()
 	d.step(coordinator.SaveFailed{ID: 99})
 	d.pass(5 * second)
@@ -217,7 +217,7 @@ func TestAClaimThatIsLostIsMadeAgain(t *testing.T) {
 	}
 }
 
-func TestAClaimIsRepeatedInPeace(t *testing.T) {
+func TestClaimIsRepeatedWithDelay(t *testing.T) {
 	t.Parallel()
 	d := drive(t, coordinator.Config{}, started(4))
 	d.hold = true
@@ -239,9 +239,9 @@ func TestAClaimIsRepeatedInPeace(t *testing.T) {
 	}
 }
 
-func TestAHigherTermEndsIt(t *testing.T) {
+func TestHigherTermEndsCoordinator(t *testing.T) {
 	t.Parallel()
-	for what, test := range map[string]struct {
+	for name, test := range map[string]struct {
 		message coordinator.Message
 		ends    bool
 	}{
@@ -256,7 +256,7 @@ func TestAHigherTermEndsIt(t *testing.T) {
 		d := active(t, coordinator.Config{}, "a b", registered("b")...)
 		d.say("b", test.message)
 		if (d.stopped == coordinator.SupersededByTerm) != test.ends || (d.m.Phase() == coordinator.Ended) != test.ends {
-			t.Errorf("%s: it is %v, ended: %v", what, d.m.Phase(), d.stopped)
+			t.Errorf("%s: it is %v, ended: %v", name, d.m.Phase(), d.stopped)
 		}
 		if !test.ends {
 			continue
@@ -264,15 +264,15 @@ func TestAHigherTermEndsIt(t *testing.T) {
 		d.members("a")
 		d.get("b", 1)
 		d.pass(100 * second)
-		d.want(what+", afterwards", "")
+		d.want(name+", afterwards", "")
 		if d.m.Next() != coordinator.Never {
-			t.Errorf("%s: the next tick is at %v", what, d.m.Next())
+			t.Errorf("%s: the next tick is at %v", name, d.m.Next())
 		}
 	}
 }
 
-// Messages for a coordinator of a lower term are answered with an invitation.
-func TestOldMessagesDontCount(t *testing.T) {
+// Messages with a lower term are answered with RegisterAgain.
+func TestOldMessagesAreIgnored(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b", append(registered("b"), started(4), allocated("b", 1))...)
 	d.step(coordinator.RebalanceNow{})
@@ -314,7 +314,7 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-// move answers what a hand-off asks.
+// move answers the messages of a hand-off.
 func (d *driver) move(s shard, owner string, regions ...string) {
 	d.t.Helper()
 	for _, r := range append(regions, owner) {
@@ -357,7 +357,7 @@ func TestConfigsAreChecked(t *testing.T) {
 		c := good
 		change(&c)
 		if _, err := coordinator.New(c); !errors.Is(err, coordinator.ErrInvalid) || !strings.Contains(err.Error(), field) {
-			t.Errorf("%+v: %v, want one about %s", c, err, field)
+			t.Errorf("%+v: %v, want an error with %q", c, err, field)
 		}
 	}
 	if _, err := coordinator.New(good); err != nil {
