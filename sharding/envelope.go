@@ -41,6 +41,7 @@ const (
 type envelope struct {
 	message hosting.Message
 	encoded encodedCommand
+	failed  error // of the codec; reported only if the command must be sent to another node
 }
 
 // encodedCommand is the part of an encoded command that does not depend on the time of sending. The
@@ -148,18 +149,24 @@ func decodeCommand(b []byte) (a incomingCommand, err error) {
 	return a, nil
 }
 
-// decodeMessage decodes a command for an entity. If that fails, the caller gets an error.
-func (s *shell) decodeMessage(id string, body []byte) (hosting.Message, bool) {
+// decodedCommand is a decoded command of another node, or the report of its failure to the caller.
+type decodedCommand struct {
+	message hosting.Message
+	failed  func() // nil unless the command could not be decoded
+}
+
+// decodeMessage decodes a command for an entity. It must not be called by the loop, because the codec belongs to the application.
+func (s *shell) decodeMessage(id string, body []byte) *decodedCommand {
 	a, err := decodeCommand(body)
 	if err != nil {
-		s.reportDropped(id, false, err)
-		return hosting.Message{}, false
+		return &decodedCommand{failed: func() { s.reportDropped(id, false, err) }}
 	}
 	command, err := s.decodePayload(&a)
 	if err != nil {
-		s.reportDropped(id, a.replyTo.isSet(), err)
-		s.sendReply(a.replyTo, nil, err)
-		return hosting.Message{}, false
+		return &decodedCommand{failed: func() {
+			s.reportDropped(id, a.replyTo.isSet(), err)
+			s.sendReply(a.replyTo, nil, err)
+		}}
 	}
 	ctx := s.traceContext(a.trace)
 	var deadline time.Time
@@ -167,10 +174,11 @@ func (s *shell) decodeMessage(id string, body []byte) (hosting.Message, bool) {
 		deadline = time.Now().Add(a.timeLeft)
 	}
 	to := a.replyTo
-	if !to.isSet() {
-		return s.router.carrier.NewMessage(ctx, id, command, deadline, nil), true
+	var reply func(value any, err error)
+	if to.isSet() {
+		reply = func(value any, err error) { s.sendReply(to, value, err) }
 	}
-	return s.router.carrier.NewMessage(ctx, id, command, deadline, func(value any, err error) { s.sendReply(to, value, err) }), true
+	return &decodedCommand{message: s.router.carrier.NewMessage(ctx, id, command, deadline, reply)}
 }
 
 // traceContext returns the context of a command of another node.

@@ -403,8 +403,12 @@ func (s *shell) applyAction(a *shardcore.Action) {
 	case shard.Pass:
 		if p, ok := a.Message.Local.(*envelope); ok {
 			s.deliver(p.message)
-		} else if m, ok := s.decodeMessage(a.Entity, a.Message.Body); ok {
-			s.deliver(m)
+		} else if c, ok := a.Message.Decoded.(*decodedCommand); ok {
+			if c.failed != nil {
+				c.failed()
+				return
+			}
+			s.deliver(c.message)
 		}
 	case shard.Stop:
 		if a.Idle {
@@ -431,13 +435,10 @@ func (s *shell) sendFrame(o *shardcore.Outgoing) {
 		return
 	}
 	m := p.message
-	if p.encoded.isZero() {
-		var err error
-		if p.encoded, err = s.encode(&m); err != nil {
-			s.reportDropped(m.ID(), m.Asked(), err)
-			m.Answer(nil, err)
-			return
-		}
+	if p.failed != nil {
+		s.reportDropped(m.ID(), m.Asked(), p.failed)
+		m.Answer(nil, p.failed)
+		return
 	}
 	if !m.Take() {
 		return // the caller has given up

@@ -160,16 +160,18 @@ func (s *shell) receiveCommand(ctx context.Context, m transport.Message, p *regi
 		s.reportDropped(p.Entity, s.sendRefusal(p.Body, shardcore.NoShard), fmt.Errorf("%v sent it to shard %d: the nodes have different settings", m.From, p.Shard))
 		return
 	}
-	g, message, opened := &s.paths[n], hosting.Message{}, false
-	if g.decodeFirst.Load() {
-		if message, opened = s.decodeMessage(p.Entity, p.Body); !opened || s.deliverDirect(g, message) { //nolint:contextcheck // a command has the context that came with it
-			return
-		}
+	g, c := &s.paths[n], s.decodeMessage(p.Entity, p.Body) //nolint:contextcheck // a command has the context that came with it
+	if c.failed == nil && s.deliverDirect(g, c.message) {
+		return
+	}
+	if c.failed != nil && g.decodeFirst.Load() {
+		c.failed()
+		return
 	}
 	g.queued[peerQueue].Add(1)
 	w := &queuedCommand{
-		shard: n, frame: &shardcore.Received{From: m.From, Kind: shardcore.KindRegion, Data: m.Payload},
-		entity: p.Entity, body: p.Body, message: message, decoded: opened,
+		shard: n, frame: &shardcore.Received{From: m.From, Kind: shardcore.KindRegion, Data: m.Payload, Decoded: c},
+		entity: p.Entity, body: p.Body, message: c.message, decoded: c.failed == nil,
 	}
 	if !s.inbox.addFrame(ctx, item{command: w}, g) {
 		g.queued[peerQueue].Add(-1)

@@ -53,28 +53,56 @@ func (s *shell) route(m hosting.Message) error {
 	}
 	g := &s.paths[n]
 	var e encodedCommand
-	if g.encodeFirst.Load() {
+	encodeFirst := g.encodeFirst.Load()
+	if encodeFirst {
 		if e, err = s.encode(&m); err != nil {
 			return err
 		}
 	}
+	if sent, err := s.routeDirect(g, n, m, &e); sent {
+		return err
+	}
+	// The command waits. Encode it here, because the codec must not run on the loop.
+	var failed error
+	if !encodeFirst {
+		e, failed = s.encode(&m)
+	}
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	if g.Own && g.queued[ownQueue].Load() == 0 {
-		if !g.Here && !e.isZero() {
-			return s.forwardCommand(g.Home, n, m, &e)
-		}
-		if at, found := g.Entity(id, true); found {
-			at.touch()
-			return s.entities.Deliver(m)
-		}
+	if sent, err := s.routeDirectLocked(g, n, m, &e); sent {
+		return err
 	}
 	g.queued[ownQueue].Add(1)
-	if err := s.inbox.addCommand(g, &queuedCommand{shard: n, own: &envelope{m, e}}); err != nil {
+	if err := s.inbox.addCommand(g, &queuedCommand{shard: n, own: &envelope{m, e, failed}}); err != nil {
 		g.queued[ownQueue].Add(-1)
 		return err
 	}
 	return nil
+}
+
+// routeDirect sends a command on the fast path. It returns false if the path does not accept it.
+func (s *shell) routeDirect(g *fastPath, n Shard, m hosting.Message, e *encodedCommand) (sent bool, err error) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return s.routeDirectLocked(g, n, m, e)
+}
+
+func (s *shell) routeDirectLocked(g *fastPath, n Shard, m hosting.Message, e *encodedCommand) (sent bool, err error) {
+	if !g.Own || g.queued[ownQueue].Load() != 0 {
+		return false, nil
+	}
+	if !g.Here {
+		if e.isZero() {
+			return false, nil
+		}
+		return true, s.forwardCommand(g.Home, n, m, e)
+	}
+	at, found := g.Entity(m.ID(), true)
+	if !found {
+		return false, nil
+	}
+	at.touch()
+	return true, s.entities.Deliver(m)
 }
 
 // forwardCommand sends a command to the home of its shard without the loop.

@@ -28,6 +28,9 @@ type Config struct {
 	// Coordinator configures the coordinator. Self, Type, Role, Remember and Settings are taken
 	// from Region and must not be set.
 	Coordinator coordinator.Config
+	// PeerBytes is how many bytes of messages of other nodes may wait. One message may always wait.
+	// Further ones are refused. Defaults to 64 MiB.
+	PeerBytes int
 	// CoordinatorBackoff is the pause before a failed coordinator is started again. It doubles with
 	// each failure, up to five times its value. Defaults to 5 seconds.
 	CoordinatorBackoff time.Duration
@@ -57,6 +60,10 @@ func (c Config) withDefaults() (Config, error) {
 	if c.CoordinatorBackoff < 0 {
 		errs = append(errs, fmt.Errorf("%w: Config.CoordinatorBackoff is %v, less than 0", ErrInvalid, c.CoordinatorBackoff))
 	}
+	if c.PeerBytes < 0 {
+		errs = append(errs, fmt.Errorf("%w: Config.PeerBytes is %d, less than 0", ErrInvalid, c.PeerBytes))
+	}
+	c.PeerBytes = cmp.Or(c.PeerBytes, 64<<20)
 	r := c.Region
 	c.Coordinator.Self, c.Coordinator.Type, c.Coordinator.Role, c.Coordinator.Remember = r.Self, r.Type, r.Role, r.Remember
 	c.Coordinator.Settings = r.Settings

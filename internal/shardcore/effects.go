@@ -173,6 +173,8 @@ type Message struct {
 	Local any
 	// Body is the encoded message of another node.
 	Body []byte
+	// Decoded is Received.Decoded. The machine does not use it.
+	Decoded any
 }
 
 // Input is an event for the machine.
@@ -196,6 +198,8 @@ type Received struct {
 	Kind Kind
 	// Data is retained and must not be modified.
 	Data []byte
+	// Decoded is the message that the driver has decoded from Data, or nil.
+	Decoded any
 }
 
 // StartCoordinator requests this node to run the coordinator.

@@ -307,3 +307,29 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 		}
 	}
 }
+
+// TestPeerBytes checks that waiting messages of other nodes have a budget in bytes, and that a message that leaves makes room.
+func TestPeerBytes(t *testing.T) {
+	t.Parallel()
+	cfg := config()
+	cfg.PeerBytes = 10
+	m, err := shardcore.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &driver{t: t, m: m}
+	d.see(membership.Up, "b", "a")
+	for i, want := range []int{0, 0, 1} { // "hello" has five bytes
+		if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x"); len(out.Refused) != want || want > 0 && out.Refused[0].Reason != shardcore.BufferFull {
+			t.Errorf("message %d: %+v", i, out.Refused)
+		}
+	}
+	var tokens []uint64
+	for b := range m.Buffered(0) {
+		tokens = append(tokens, b.Token)
+	}
+	d.step(shardcore.Drop{Tokens: tokens[:1]})
+	if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x"); len(out.Refused) != 0 {
+		t.Errorf("after a drop: %+v", out.Refused)
+	}
+}

@@ -14,6 +14,7 @@ import (
 func (m *Machine) addMessage(s Shard, msg Message) uint64 {
 	m.tokens++
 	m.waiting[m.tokens] = message{s, m.now, msg}
+	m.peerBytes += len(msg.Body)
 	return m.tokens
 }
 
@@ -21,6 +22,7 @@ func (m *Machine) addMessage(s Shard, msg Message) uint64 {
 func (m *Machine) takeMessage(token uint64) message {
 	msg := m.waiting[token]
 	delete(m.waiting, token)
+	m.peerBytes -= len(msg.Body)
 	return msg
 }
 
@@ -48,7 +50,7 @@ func (m *Machine) receive(in Received) {
 		case p.Kind != region.Forward:
 			m.regionStep(region.FrameReceived{From: in.From, Frame: p.Frame})
 		default:
-			m.forwarded(in.From, p)
+			m.forwarded(in.From, p, in.Decoded)
 		}
 		return
 	}
@@ -63,10 +65,15 @@ func (m *Machine) receive(in Received) {
 	}
 }
 
-func (m *Machine) forwarded(from identity.Node, p region.Packet) {
-	msg := Message{Entity: p.Entity, Body: p.Body}
+func (m *Machine) forwarded(from identity.Node, p region.Packet, decoded any) {
+	msg := Message{Entity: p.Entity, Body: p.Body, Decoded: decoded}
 	if int(p.Shard) >= m.cfg.Coordinator.Shards {
 		m.out.Refused = append(m.out.Refused, Refusal{p.Shard, msg, NoShard})
+		return
+	}
+	// Peers are refused and not delayed: a blocked lane would delay the flushes that end the waiting.
+	if m.peerBytes > 0 && m.peerBytes+len(p.Body) > m.cfg.PeerBytes {
+		m.out.Refused = append(m.out.Refused, Refusal{p.Shard, msg, BufferFull})
 		return
 	}
 	p.Token = m.addMessage(p.Shard, msg)
