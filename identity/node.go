@@ -13,23 +13,21 @@ import (
 	"strings"
 )
 
-// ErrInvalid is matched by the errors about names and nodes that can't be.
+// ErrInvalid is matched by errors about invalid names, nodes and versions.
 var ErrInvalid = errors.New("identity: invalid")
 
-// MaxNameLength is the largest number of bytes that a name has.
+// MaxNameLength is the largest number of bytes of a name.
 const MaxNameLength = 128
 
-// Node is one incarnation of a named node. The zero value is no node.
+// Node is one incarnation of a named node. The zero value stands for no node.
 type Node struct {
-	// Name is where it is known, as in "host:port": 1 to 128 bytes of
-	// A-Z a-z 0-9 . _ : -
+	// Name identifies the node, such as "host:port": 1 to 128 bytes of A-Z a-z 0-9 . _ : -
 	Name string
-	// UID tells the incarnations of a name apart. 0 is none.
+	// UID distinguishes the incarnations of a name. 0 is none.
 	UID uint64
 }
 
-// New returns a new incarnation of a name, with a random UID. The error matches
-// ErrInvalid if the name can't be one.
+// New returns a new incarnation of a name, with a random UID. The error matches ErrInvalid if the name is invalid.
 func New(name string) (Node, error) {
 	if err := CheckName(name); err != nil {
 		return Node{}, err
@@ -41,20 +39,20 @@ func New(name string) (Node, error) {
 	return Node{Name: name, UID: max(1, binary.BigEndian.Uint64(b[:]))}, nil
 }
 
-// CheckName returns an error that matches ErrInvalid unless s can name a node.
+// CheckName returns an error that matches ErrInvalid unless s is a valid name of a node.
 func CheckName(s string) error {
 	return check("name", s, ":.")
 }
 
-// CheckCluster returns an error that matches ErrInvalid unless s can name a
-// cluster: as a node's name, without dots.
+// CheckCluster returns an error that matches ErrInvalid unless s is a valid name of a cluster: that of a node, but without
+// dots.
 func CheckCluster(s string) error {
 	return check("cluster name", s, ":")
 }
 
-func check(what, s, also string) error {
+func check(kind, s, also string) error {
 	if s == "" || len(s) > MaxNameLength {
-		return fmt.Errorf("%w: %s %.32q has %d bytes, it must have 1 to %d", ErrInvalid, what, s, len(s), MaxNameLength)
+		return fmt.Errorf("%w: %s %.32q has %d bytes, it must have 1 to %d", ErrInvalid, kind, s, len(s), MaxNameLength)
 	}
 	for i := range len(s) {
 		c := s[i]
@@ -62,13 +60,13 @@ func check(what, s, also string) error {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
 		case strings.IndexByte(also, c) >= 0:
 		default:
-			return fmt.Errorf("%w: %s %q holds %q, allowed are A-Z a-z 0-9 _ - %s", ErrInvalid, what, s, s[i:i+1], also)
+			return fmt.Errorf("%w: %s %q contains %q, allowed are A-Z a-z 0-9 _ - %s", ErrInvalid, kind, s, s[i:i+1], also)
 		}
 	}
 	return nil
 }
 
-// IsZero reports whether n is no node.
+// IsZero reports whether n is the zero value.
 func (n Node) IsZero() bool { return n == Node{} }
 
 // Compare orders nodes by name, bytewise, and then by UID.
@@ -87,7 +85,7 @@ func (n Node) String() string {
 	return n.Name + "#" + strconv.FormatUint(n.UID, 16)
 }
 
-// Parse returns the node that String has written. The error matches ErrInvalid.
+// Parse parses the format of String. The error matches ErrInvalid.
 func Parse(s string) (Node, error) {
 	name, hex, found := strings.Cut(s, "#")
 	if !found {
@@ -98,7 +96,7 @@ func Parse(s string) (Node, error) {
 	}
 	uid, err := strconv.ParseUint(hex, 16, 64)
 	if err != nil || uid == 0 || strconv.FormatUint(uid, 16) != hex {
-		return Node{}, fmt.Errorf("%w: node %.160q: the UID has to be a hexadecimal number above 0", ErrInvalid, s)
+		return Node{}, fmt.Errorf("%w: node %.160q: the UID must be a hexadecimal number above 0", ErrInvalid, s)
 	}
 	return Node{Name: name, UID: uid}, nil
 }

@@ -178,7 +178,7 @@ func (m *Machine) checkLink() {
 	}
 	if silent >= m.s.SuspendAfter && !m.link.suspended && m.phase == member {
 		m.count.TimedOut[TimeoutSuspend]++
-		m.suspend("node was disconnected for too long: suspending it", silent)
+		m.suspend("node was disconnected for too long, suspending it", silent)
 	}
 	switch {
 	case m.link.state != linkDown:

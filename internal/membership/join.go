@@ -403,7 +403,7 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	named := m.gossip.Named(from.Name)
 	switch {
 	case m.cache.closing, isGone(me.Status), m.cfg.VersionPending:
-		m.turnAway(Info, "a node can't join now", Attr{"member", from}, Attr{"status", me.Status.String()})
+		m.turnAway(Info, "join: request declined for now", Attr{"member", from}, Attr{"status", me.Status.String()})
 		return
 	case from.Name == m.self.Name:
 		m.send(from, NameInUse{m.self})
@@ -420,13 +420,13 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	case m.link.suspended:
 		// Other members may have downed this node. Then a node that it accepts is not a member for
 		// them, and the previous owner of the name may be alive there.
-		m.turnAway(Info, "a node can't join now: this node does not know whether it is a member itself", Attr{"member", from})
+		m.turnAway(Info, "join: request declined, the membership of this node is not confirmed", Attr{"member", from})
 		return
 	case len(named) > 0:
 		m.contest(from, named)
 		return
 	case len(m.gossip.Members()) >= MaxMembers:
-		m.turnAway(Error, "the cluster is full", Attr{"member", from}, Attr{"members", MaxMembers})
+		m.turnAway(Error, "join: request declined, the cluster is full", Attr{"member", from}, Attr{"members", MaxMembers})
 		return
 	}
 	for i := range m.graves { // the name is in use again, so its previous owner is dead

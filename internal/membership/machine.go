@@ -296,7 +296,7 @@ func (m *Machine) begin(now time.Duration) {
 	m.now = max(m.now, now)
 	if m.link.state == linkUp && late > m.s.AcceptablePause {
 		m.count.TimedOut[TimeoutLate]++
-		m.disconnect("this node was not running", Attr{"late", late})
+		m.disconnect("the process was paused", Attr{"late", late})
 		m.checkLink()
 		m.checkUndecided()
 	}

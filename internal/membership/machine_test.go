@@ -189,7 +189,7 @@ func TestTurnedAwayQuietly(t *testing.T) {
 	for range 100 {
 		s.named("n", membership.Join{})
 	}
-	if got := s.logged("a node can't join now"); got != 1 {
+	if got := s.logged("join: request declined for now"); got != 1 {
 		t.Errorf("%d lines", got)
 	}
 }

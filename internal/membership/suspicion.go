@@ -247,7 +247,7 @@ func (m *Machine) weigh() {
 func (m *Machine) checkUndecided() {
 	if m.phase == member && !m.link.suspended && m.overdue() {
 		m.count.TimedOut[TimeoutUndecided]++
-		m.suspend("nobody has decided in time about members that can't be reached: this node stops hosting", m.now-m.undecided.since)
+		m.suspend("no downing decision about unreachable members in time, suspending this node", m.now-m.undecided.since)
 	}
 	m.weigh()
 }

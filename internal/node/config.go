@@ -20,24 +20,24 @@ var ErrInvalid = errors.New("node: invalid")
 
 // Config configures a Machine.
 type Config struct {
-	// Cluster is the name of the cluster. Names of leases are made of it. Required.
+	// Cluster is the name of the cluster. It is part of the names of leases. Required.
 	Cluster string
-	// Membership is that of the membership. To Check are added what Downing says. SuspendAfter
-	// defaults to what fits Downing.
+	// Membership configures the membership protocol. The values of Downing are added to Check.
+	// SuspendAfter and the other limits of suspension default to values that fit Downing.
 	Membership membership.Config
-	// Downing says who survives when some can't be reached. The zero value keeps the
+	// Downing chooses the survivors when members are unreachable. The zero value keeps the
 	// majority.
 	Downing splitbrain.Settings
-	// ExitTimeout is how long a node that leaves waits for its singletons to be handed
-	// over. Defaults to 10 s.
+	// ExitTimeout is how long a leaving node waits for the hand-over of its singletons. Defaults to
+	// 10 s.
 	ExitTimeout time.Duration
 }
 
-// suspendOff is after what a node suspends itself where nobody decides by a time.
+// suspendOff is SuspendAfter for strategies without a time.
 const suspendOff = 20 * time.Second
 
-// withDefaults returns the configuration as it is used, or all that is wrong with
-// what concerns more than one machine.
+// withDefaults returns the configuration with its defaults, or an error about settings that concern
+// more than one machine.
 func (c Config) withDefaults() (Config, error) {
 	var errs fielderror.Errors
 	if c.Cluster == "" {
@@ -69,11 +69,12 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errs.Err(ErrInvalid)
 }
 
-// suspension sets when a node that is cut off, or does not know who is, stops what it hosts, and checks that this is
-// before others start it: they wait at least for StableAfter and RemovalMargin.
+// suspension sets when a node that is disconnected, or that waits for a downing decision, stops
+// hosting. It checks that this is before other nodes start to host, which is at least StableAfter
+// plus RemovalMargin later.
 func (c *Config) suspension(errs *fielderror.Errors) {
 	s := &c.Membership.Settings
-	if c.Downing.StableAfter == 0 { // nobody decides by a time
+	if c.Downing.StableAfter == 0 { // decisions have no time limit
 		s.SuspendAfter = cmp.Or(s.SuspendAfter, suspendOff)
 		return
 	}

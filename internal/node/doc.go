@@ -1,10 +1,9 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package node composes the protocols of one node of a cluster into one machine, as
-// values and pure functions: no clock, no goroutine, no socket, no log. The shell in package
-// cluster and the simulator in internal/sim drive it and nothing else, so what is simulated is
-// wired as what runs.
+// Package node combines the protocols of one node of a cluster into one machine. It consists of
+// values and pure functions, without clock, goroutines, sockets or logger. Both package cluster and
+// the simulator in internal/sim drive this machine, so the simulation runs the production code.
 //
 //	         inputs                                effects
 //	           |                                      ^
@@ -18,8 +17,8 @@
 //	|   link lost, suspended, resumed, exits ------>  all        |
 //	+------------------------------------------------------------+
 //
-// All that the machines want done in one step comes out as one Effects, whose fields stand in the
-// order in which they have to be carried out. What depends on each other never comes out in one step:
-// a lease is released after it was told that the instance has ended, and an
-// instance starts after it was told that the lease is held.
+// All effects of the machines in one step are returned as one Effects value. Its fields are in the
+// order in which they must be carried out. Effects that depend on each other are never in one step:
+// a lease is released only after the instance has reported its end, and an instance is started only
+// after the lease is reported as held.
 package node

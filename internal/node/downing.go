@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// decide carries out what the resolver wants done.
+// decide carries out the effects of the resolver.
 func (m *Machine) decide(e splitbrain.Effects) {
 	for _, n := range e.Notes {
 		m.count.Downing[n.Kind]++
@@ -50,7 +50,7 @@ func (m *Machine) noteDecision(n splitbrain.Note) {
 	m.log(membership.Warn, messages[n.Kind], attrs...)
 }
 
-// leaseOf is the name of the lease of a singleton.
+// leaseOf returns the name of a singleton's lease.
 func (m *Machine) leaseOf(name string) string { return m.leasePrefix() + name }
 
 func (m *Machine) leasePrefix() string { return m.cfg.Cluster + "-singleton-" }
@@ -64,7 +64,7 @@ func (m *Machine) ofLease(lease string) *hosted {
 	return m.find(name)
 }
 
-// resolves reports whether a lease is that of the resolver.
+// resolves reports whether a lease is the resolver's.
 func (m *Machine) resolves(lease string) bool {
 	return m.cfg.Downing.Strategy == splitbrain.LeaseMajority && lease == m.cfg.Downing.LeaseName
 }
@@ -76,7 +76,7 @@ func (m *Machine) leaseAnswered(in LeaseAnswer) {
 		m.count.LeasesNotHeld++
 	}
 	if m.resolves(in.Lease) {
-		owner, _ := identity.Parse(in.Owner) // nobody, if it is none
+		owner, _ := identity.Parse(in.Owner) // the zero node if it cannot be parsed
 		m.decide(m.resolver.Step(m.now, splitbrain.LeaseAnswer{Held: in.Held, Owner: owner}))
 		return
 	}
@@ -91,7 +91,7 @@ func (m *Machine) leaseReleased(in LeaseReleased) {
 	m.hostedStep(m.ofLease(in.Lease), singleton.LeaseReleased{})
 }
 
-// leaseLost tells the machine that held it.
+// leaseLost informs the machine that held the lease.
 func (m *Machine) leaseLost(in LeaseLost) {
 	m.count.LeasesLost++
 	if m.resolves(in.Lease) {

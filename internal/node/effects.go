@@ -10,65 +10,66 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// Kind says which machine a message is for. Kinds are those of the transport.
+// Kind is the kind of a message and selects the machine that handles it. Kinds are those of the
+// transport.
 type Kind uint16
 
-// Below KindSingleton a kind is one of package membership, with the same number.
+// Kinds below KindSingleton are those of package membership.
 const (
 	// KindSingleton is a message between managers and proxies of a singleton.
 	KindSingleton Kind = 40
-	// KindForwarded is a message that a proxy passes on to an instance. The shell carries
-	// it; no machine sees it.
+	// KindForwarded is a message of a proxy to an instance. The shell sends and receives it; the
+	// machines do not.
 	KindForwarded Kind = 41
 )
 
-// Input is something that happened to a node.
+// Input is an input of the machine.
 type Input interface{ input() }
 
-// Membership is an input of package membership, but for Received and ExitingDone.
+// Membership is an input of package membership, except Received and ExitingDone.
 type Membership struct{ membership.Input }
 
-// Received is a message of a kind below KindForwarded that came in. The transport has
-// made sure that From.Name is who sent it.
+// Received is a received message of a kind below KindForwarded. The transport has authenticated
+// From.Name as its sender.
 type Received struct {
 	From identity.Node
-	// To is what the message was sent to: this incarnation, or its name, with UID 0.
+	// To is the destination of the message: this incarnation, or its name with UID 0.
 	To   identity.Node
 	Kind Kind
-	// Arrived is when, on the same clock as now. 0 is now.
+	// Arrived is the time of arrival on the clock of the machine. 0 is now.
 	Arrived time.Duration
 	// Data is the encoded message. The machine keeps it; it must not be modified.
 	Data []byte
 }
 
-// Exit says that all that this node had to do before it gives away its singletons is done. It
-// follows Life Exits.
+// Exit reports that the node can now hand over its singletons. It follows Life Exits.
 type Exit struct{}
 
-// InstanceEnded says that an instance is gone, whether or not it was asked to stop.
+// InstanceEnded reports that an instance has ended, whether or not it was asked to stop.
 type InstanceEnded struct{ Instance Instance }
 
-// LeaseAnswer answers a LeaseOp that acquires. There must be exactly one for each. An
-// error is not held.
+// LeaseAnswer answers a LeaseOp that acquires a lease. There must be exactly one for each. After an
+// error the lease is not held.
 type LeaseAnswer struct {
 	Lease string
 	Held  bool
-	// Owner is who has it instead, as a node prints itself. It is "" if that is not known.
+	// Owner is the node that holds the lease instead, in the format of identity.Node.String. It is
+	// "" if unknown.
 	Owner string
 }
 
-// LeaseReleased answers a LeaseOp that releases. Done is false if the lease may still be
+// LeaseReleased answers a LeaseOp that releases a lease. Done is false if the lease may still be
 // held.
 type LeaseReleased struct {
 	Lease string
 	Done  bool
 }
 
-// LeaseLost says that a lease, which was held, is no longer.
+// LeaseLost reports the loss of a held lease.
 type LeaseLost struct{ Lease string }
 
-// Forward is a message for the instance of a singleton, wherever it is. There must be a proxy for it.
-// The machine knows the message by a number only; the caller keeps it.
+// Forward is a message for the instance of a singleton. A proxy for it must exist. The machine has
+// only the number of the message; the caller keeps the message.
 type Forward struct {
 	Singleton string
 	Message   uint64
@@ -83,30 +84,31 @@ func (LeaseReleased) input() {}
 func (LeaseLost) input()     {}
 func (Forward) input()       {}
 
-// Effects are what is to be done after a step, in the order of the fields.
+// Effects are the results of a step. The shell carries them out in the order of the fields.
 type Effects struct {
-	// Log is to be written to the log.
+	// Log are log lines.
 	Log []membership.Line
-	// Quarantine are nodes from which and to which nothing must be carried any
-	// more, on any lane, but for what Send holds.
+	// Quarantine are nodes with which no messages may be exchanged any more on any lane, except the
+	// messages in Send.
 	Quarantine []identity.Node
-	// Stop: ask these instances to end, and tell with InstanceEnded when each has.
+	// Stop asks these instances to end. InstanceEnded reports the end of each.
 	Stop []Instance
-	// Leases are operations to begin, each in the name of this node, and to answer. Those on one lease are
-	// carried out one after the other.
+	// Leases are lease operations to start, in the name of this node. Each is answered. Operations
+	// on one lease run one after another.
 	Leases []LeaseOp
-	// Start: start these instances.
+	// Start starts these instances.
 	Start []Instance
-	// Send is to be sent on the control lane, in order, at most once.
+	// Send are messages for the control lane, in order. Each is sent at most once.
 	Send []Send
-	// Forward is to be sent to instances on other nodes, or to this one's own, in order, at most once.
+	// Forward are messages to instances on this or other nodes, in order. Each is sent at most
+	// once.
 	Forward []Forwarded
-	// Dropped reach nobody: messages that a proxy had no more room for.
+	// Dropped are messages for which a proxy had no room.
 	Dropped []Forward
-	// Events are to be published in order, to each subscriber all or none.
+	// Events are events to publish in order. A subscriber receives all or none of them.
 	Events []membership.Event
-	// Life is what became of the node itself, in order, after all else was carried
-	// out.
+	// Life are changes of the state of this node, in order. They are reported after all other
+	// effects.
 	Life []membership.Life
 }
 
@@ -119,9 +121,9 @@ type Instance struct {
 // LeaseOp is an operation on a lease.
 type LeaseOp struct {
 	Lease string
-	// Release says that the lease is to be released, answered by LeaseReleased. Otherwise it is to
-	// be acquired, answered by LeaseAnswer; at once, if Lease.Check says that it is held. That
-	// it is lost is told with LeaseLost, not before the answer.
+	// Release releases the lease, which is answered by LeaseReleased. Otherwise the lease is
+	// acquired, which is answered by LeaseAnswer, at once if it is held. LeaseLost reports its
+	// loss, not before the answer.
 	Release bool
 }
 
@@ -133,7 +135,7 @@ type Send struct {
 	Data []byte
 }
 
-// Forwarded is a message for the instance of a singleton on a node.
+// Forwarded is a message for an instance on a node.
 type Forwarded struct {
 	Forward
 

@@ -14,15 +14,15 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// Never is the time of something that is not going to happen.
+// Never is the time of an event that does not occur.
 const Never = membership.Never
 
-// second is how often those machines are called that look for themselves what is due.
+// second is the interval of the ticks of machines without Next.
 const second = time.Second
 
-// Machine is one node. It is told what happens, with the time on the node's
-// monotonic clock, and answers what is to be done. The same inputs at the same times give the
-// same effects. It is not safe for concurrent use; what it hands out is immutable.
+// Machine is one node of a cluster. Inputs come with the time on the node's monotonic clock. The
+// same inputs at the same times give the same effects. It is not safe for concurrent use. Its
+// results are immutable.
 type Machine struct {
 	cfg        Config
 	self       identity.Node
@@ -35,20 +35,20 @@ type Machine struct {
 	out     Effects
 	tickAt  time.Duration
 	stopped bool
-	cut     bool // it does not hear itself
-	mute    bool // it must not decide who goes on
+	cut     bool // it does not receive its own heartbeats
+	mute    bool // it must not take downing decisions
 	exit    exit
 	count   Counters
 }
 
-// exit is where a node stands that leaves.
+// exit is the progress of a leaving node.
 type exit struct {
 	begun, done bool
-	by          time.Duration // when the singletons are waited for no more
+	by          time.Duration // when the node stops waiting for its singletons
 }
 
-// New returns the machine of a node that is no member yet. The error names each field that is
-// wrong.
+// New returns the machine of a node that is not a member yet. The error matches ErrInvalid and
+// lists the invalid fields.
 func New(cfg Config) (*Machine, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -65,11 +65,11 @@ func New(cfg Config) (*Machine, error) {
 	return &Machine{cfg: cfg, self: cfg.Membership.Self, members: members, resolver: resolver, tickAt: second}, nil
 }
 
-// Step handles what happened at a time, which never goes back.
+// Step handles an input at a time. Time must not decrease.
 func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.now = max(m.now, now)
 	if _, received := in.(Received); !received && m.now >= m.members.Next() {
-		// A node that was not running learns that first: it may have been given up since.
+		// A node that was not running handles that first, because it may have been downed since.
 		m.absorb(m.members.Tick(m.now))
 	}
 	switch in := in.(type) {
@@ -93,8 +93,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	return m.end()
 }
 
-// Next returns when Tick is to be called next; Never if not at all. Every step
-// may change it.
+// Next returns the time of the next Tick, or Never. Every step may change it.
 func (m *Machine) Next() time.Duration {
 	if m.stopped && !m.hosts() {
 		return Never
@@ -102,7 +101,7 @@ func (m *Machine) Next() time.Duration {
 	return min(m.members.Next(), m.tickAt)
 }
 
-// Tick handles all that is due.
+// Tick handles everything that is due.
 func (m *Machine) Tick(now time.Duration) Effects {
 	m.now = max(m.now, now)
 	m.absorb(m.members.Tick(m.now))
@@ -128,7 +127,7 @@ func (m *Machine) end() Effects {
 	return out
 }
 
-// receive hands a message to the machine that it is for.
+// receive passes a message to its machine.
 func (m *Machine) receive(in Received) {
 	if in.Kind < KindSingleton {
 		m.absorb(m.members.Step(m.now, membership.Received{From: in.From, To: in.To, Arrived: in.Arrived, Data: in.Data}))
@@ -150,8 +149,7 @@ func (m *Machine) receive(in Received) {
 	m.singletonReceive(in.From, msg)
 }
 
-// absorb takes over what the membership wants done, and tells the others what
-// follows for them.
+// absorb collects the effects of the membership and informs the other machines.
 func (m *Machine) absorb(e membership.Effects) {
 	m.out.Log = append(m.out.Log, e.Log...)
 	m.out.Quarantine = append(m.out.Quarantine, e.Quarantine...)
@@ -169,7 +167,7 @@ func (m *Machine) absorb(e membership.Effects) {
 	}
 }
 
-// lives tells the others what became of this node.
+// lives informs the other machines of a change of this node's state.
 func (m *Machine) lives(l membership.Life) {
 	switch l.Kind {
 	case membership.Disconnected:
@@ -188,7 +186,7 @@ func (m *Machine) lives(l membership.Life) {
 	}
 }
 
-// see shows the others what this node knows now.
+// see passes the current view to the other machines.
 func (m *Machine) see() {
 	v := m.members.View()
 	if !m.stopped {
@@ -203,7 +201,7 @@ func (m *Machine) see() {
 	m.checkExit()
 }
 
-// beginExit gives away the singletons, and ends the membership when that is done.
+// beginExit hands over the singletons, and ends the membership when that is done.
 func (m *Machine) beginExit() {
 	if m.exit.begun {
 		return
@@ -233,26 +231,26 @@ func (m *Machine) log(level membership.Level, message string, attrs ...membershi
 	m.out.Log = append(m.out.Log, membership.Line{Level: level, Message: message, Attrs: attrs})
 }
 
-// Counters are what a machine has counted since it was made.
+// Counters are counts since the start of the machine.
 type Counters struct {
 	Membership membership.Counters
-	// Downing counts the notes of the resolver.
+	// Downing counts the notes of the resolver by kind.
 	Downing [splitbrain.LeftToOwner + 1]uint64
-	// Became counts the states that managers took.
+	// Became counts the states that managers have entered.
 	Became                           [singleton.End + 1]uint64
 	SingletonSent, SingletonReceived [singleton.InstanceGone + 1]uint64
-	// Ignored counts messages that a manager did not heed, Stuck how often one started over.
+	// Ignored counts messages that managers ignored, Stuck how often one restarted.
 	Ignored, Stuck uint64
-	// Malformed counts messages that can't be decoded, Refused what is for no machine here or from
-	// a node that is gone.
+	// Malformed counts messages that could not be decoded, Refused those without a local machine or
+	// from a removed node.
 	Malformed, Refused uint64
-	// LeasesHeld, LeasesNotHeld and LeasesLost count what was said about leases.
+	// LeasesHeld, LeasesNotHeld and LeasesLost count results of lease operations.
 	LeasesHeld, LeasesNotHeld, LeasesLost uint64
-	// ExitTimeouts counts nodes that did not wait for a singleton any more.
+	// ExitTimeouts counts time-outs of hand-overs while leaving.
 	ExitTimeouts uint64
 }
 
-// Counters returns what was counted.
+// Counters returns the counters.
 func (m *Machine) Counters() Counters {
 	c := m.count
 	c.Membership = m.members.Counters()
@@ -265,36 +263,36 @@ func (m *Machine) Self() identity.Node { return m.self }
 // Config returns the configuration with its defaults.
 func (m *Machine) Config() Config { return m.cfg }
 
-// View returns what the node knows of the cluster.
+// View returns the node's view of the cluster.
 func (m *Machine) View() membership.View { return m.members.View() }
 
-// Snapshot returns what a subscriber to events has to know before the next one.
+// Snapshot returns the state for a new subscriber to events.
 func (m *Machine) Snapshot() membership.Snapshot { return m.members.Snapshot() }
 
-// Gossip returns the state that the membership shares.
+// Gossip returns the state of the membership.
 func (m *Machine) Gossip() membership.Gossip { return m.members.Gossip() }
 
 // Member reports whether the node is a member.
 func (m *Machine) Member() bool { return m.members.Member() }
 
-// Stopped reports whether the node is no member any more and never will be.
+// Stopped reports whether the membership has ended for good.
 func (m *Machine) Stopped() bool { return m.stopped }
 
-// Suspended reports whether the node must not host anything now.
+// Suspended reports whether the node must not host.
 func (m *Machine) Suspended() bool { return m.members.Suspended() }
 
-// Phi returns how much each monitored member is suspected.
+// Phi returns the suspicion level of each monitored member.
 func (m *Machine) Phi() map[identity.Node]float64 { return m.members.Phi() }
 
-// Singleton is where the manager of a singleton stands.
+// Singleton is the state of a singleton's manager.
 type Singleton struct {
 	Name  string
 	State singleton.State
-	// Instance is the one that runs, or is being stopped. 0 is none.
+	// Instance is the instance that runs or is being stopped. 0 is none.
 	Instance uint64
 }
 
-// Singletons returns where the managers stand, sorted by name.
+// Singletons returns the states of the managers, sorted by name.
 func (m *Machine) Singletons() []Singleton {
 	all := make([]Singleton, len(m.singletons))
 	for i, h := range m.singletons {
@@ -303,8 +301,8 @@ func (m *Machine) Singletons() []Singleton {
 	return all
 }
 
-// Oldest returns the member that hosts a singleton or will, as its proxy finds, and whether the
-// instance is known to be there. It is the zero node if there is none, or no proxy.
+// Oldest returns the member that runs a singleton or will, according to its proxy, and whether the
+// instance is known to run. It is the zero node if there is none, or no proxy.
 func (m *Machine) Oldest(name string) (identity.Node, bool) {
 	if p := m.findProxy(name); p != nil {
 		return p.machine.Oldest()
@@ -312,9 +310,10 @@ func (m *Machine) Oldest(name string) (identity.Node, bool) {
 	return identity.Node{}, false
 }
 
-// stand lets this node decide who goes on, or not: it has no say while it is cut off, nor after that as long as the others that it
-// can reach know no more about who is a member than it does. All that lost their links together may decide, but not by
-// lease: any side may have had that, and released it since.
+// stand enables or disables the downing resolver. It is disabled while this node is disconnected,
+// and afterwards until a reachable member can confirm its membership. Members that lost their
+// connections together may decide, but not with a lease: another side may have held the lease and
+// released it since.
 func (m *Machine) stand() {
 	if m.stopped {
 		return

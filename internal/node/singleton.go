@@ -14,21 +14,21 @@ import (
 	"github.com/refold-io/refold/internal/singleton"
 )
 
-// hosted is a singleton that may run on this node.
+// hosted is a singleton that this node can run.
 type hosted struct {
 	name     string
 	manager  *singleton.Manager
-	exitDone bool // it does not keep this node from leaving
+	exitDone bool // it does not prevent the node from leaving
 }
 
-// proxy passes messages on to a singleton.
+// proxy sends messages to a singleton.
 type proxy struct {
 	name    string
 	machine *singleton.Proxy[uint64]
 }
 
-// Host begins to take part in a singleton. Self and RemovalMargin are set from what
-// the node has. The error names the field that is wrong, or says that the name is taken.
+// Host adds a singleton. It sets Self and RemovalMargin. The error matches ErrInvalid of package
+// singleton, or reports that the name is in use.
 func (m *Machine) Host(now time.Duration, cfg singleton.Config) (Effects, error) {
 	m.now = max(m.now, now)
 	cfg.Self, cfg.RemovalMargin = m.self, m.cfg.Downing.RemovalMargin
@@ -56,8 +56,8 @@ func (m *Machine) Host(now time.Duration, cfg singleton.Config) (Effects, error)
 	return m.end(), nil
 }
 
-// Proxy begins to look for a singleton, for messages to it. The error names the field that is wrong, or
-// says that there is a proxy for it.
+// Proxy adds a proxy for a singleton. The error matches ErrInvalid of package singleton, or reports
+// that a proxy exists.
 func (m *Machine) Proxy(now time.Duration, cfg singleton.ProxyConfig) (Effects, error) {
 	m.now = max(m.now, now)
 	cfg.Singleton = cmp.Or(cfg.Singleton, "singleton")
@@ -84,7 +84,7 @@ func (m *Machine) find(name string) *hosted {
 	return m.singletons[i]
 }
 
-// hosts reports whether an instance runs here.
+// hosts reports whether an instance runs on this node.
 func (m *Machine) hosts() bool {
 	return slices.ContainsFunc(m.singletons, func(h *hosted) bool { return h.manager.Instance() != 0 })
 }
@@ -103,7 +103,7 @@ func (m *Machine) hostedStep(h *hosted, in singleton.Input) {
 	m.hostedEffects(h, h.manager.Step(m.now, in))
 }
 
-// hostedEffects carries out what a manager wants done.
+// hostedEffects collects the effects of a manager.
 func (m *Machine) hostedEffects(h *hosted, e singleton.Effects) {
 	for _, n := range e.Notes {
 		m.noteSingleton(h.name, n)
@@ -146,7 +146,7 @@ func (m *Machine) noteSingleton(name string, n singleton.Note) {
 	}
 }
 
-// sendSingleton sends a message about a singleton. What is for this node does not leave it.
+// sendSingleton sends a message of a manager or proxy. Messages to this node are handled directly.
 func (m *Machine) sendSingleton(to identity.Node, msg singleton.Message) {
 	m.count.SingletonSent[msg.Kind]++
 	if to == m.self {
@@ -178,7 +178,7 @@ func (m *Machine) findProxy(name string) *proxy {
 	return m.proxies[i]
 }
 
-// forward hands a message to its proxy.
+// forward passes a message to its proxy.
 func (m *Machine) forward(in Forward) {
 	p := m.findProxy(in.Singleton)
 	if p == nil || m.stopped {
@@ -188,19 +188,19 @@ func (m *Machine) forward(in Forward) {
 	m.proxyEffects(p, p.machine.Send(in.Message))
 }
 
-// CloseProxy ends a proxy, and forgets what it keeps.
+// CloseProxy removes a proxy and its buffered messages.
 func (m *Machine) CloseProxy(name string) {
 	m.proxies = slices.DeleteFunc(m.proxies, func(p *proxy) bool { return p.name == name })
 }
 
-// Withdraw takes back a message that its proxy still keeps, so that it takes up no room.
+// Withdraw removes a message that its proxy has buffered.
 func (m *Machine) Withdraw(f Forward) {
 	if p := m.findProxy(f.Singleton); p != nil {
 		p.machine.Withdraw(f.Message)
 	}
 }
 
-// proxyEffects carries out what a proxy wants done.
+// proxyEffects collects the effects of a proxy.
 func (m *Machine) proxyEffects(p *proxy, e singleton.ProxyEffects[uint64]) {
 	for _, id := range e.Dropped {
 		m.out.Dropped = append(m.out.Dropped, Forward{p.name, id})

@@ -14,33 +14,32 @@ import (
 	"github.com/refold-io/refold/internal/fielderror"
 )
 
-// ErrInvalid is matched by the errors about configurations and messages that
-// can't be.
+// ErrInvalid is matched by errors about invalid configurations and messages.
 var ErrInvalid = errors.New("singleton: invalid")
 
-// MaxNameLength is the largest number of bytes that the name of a singleton has.
+// MaxNameLength is the largest number of bytes of a singleton's name.
 const MaxNameLength = 255
 
-// Config is how a manager works. It must be the same on all nodes, but for Self.
+// Config configures a manager. It must be the same on all nodes, except for Self.
 type Config struct {
 	// Self is the node. Required.
 	Self identity.Node
-	// Name tells singletons apart. Defaults to "singleton".
+	// Name identifies the singleton. Defaults to "singleton".
 	Name string
-	// Role is what a node must have to host it. Defaults to "": all do.
+	// Role is the role of the nodes that can host it. Defaults to "", which is all nodes.
 	Role string
-	// RetryInterval is how often a request to another manager is repeated. Defaults to 1
-	// second.
+	// RetryInterval is the time between two requests to another manager. Defaults to 1 second.
 	RetryInterval time.Duration
-	// MinRetries is how often at least a request is repeated before the manager starts
-	// over. Defaults to 15; it is more if the removal margin is long.
+	// MinRetries is the minimum number of repetitions of a request before the manager restarts.
+	// Defaults to 15; it is larger if the removal margin is long.
 	MinRetries int
-	// RemovalMargin is how long after its removal a member counts as gone. Defaults to
-	// 0; the settings of package downing tell what it has to be.
+	// RemovalMargin is how long after its removal a member counts as gone. Defaults to 0. It
+	// follows from the downing settings.
 	RemovalMargin time.Duration
-	// UseLease says that an instance runs only while a lease is held.
+	// UseLease requires that a lease is held while an instance runs.
 	UseLease bool
-	// LeaseRetryInterval is how often the lease is asked for. Defaults to 5 seconds.
+	// LeaseRetryInterval is the time between two attempts to acquire the lease. Defaults to 5
+	// seconds.
 	LeaseRetryInterval time.Duration
 }
 
@@ -76,8 +75,8 @@ func (c Config) validate() error {
 	return errs.Err(ErrInvalid)
 }
 
-// handOverRetries is how often HandOverToMe is repeated: until any previous
-// oldest must have counted as gone.
+// handOverRetries is how often HandOverToMe is repeated: until any previous oldest member counts as
+// gone.
 func (c *Config) handOverRetries() int {
 	return max(c.MinRetries, int(c.RemovalMargin/c.RetryInterval)+3)
 }
@@ -85,24 +84,24 @@ func (c *Config) handOverRetries() int {
 // takeOverRetries is how often TakeOverFromMe is repeated.
 func (c *Config) takeOverRetries() int { return c.handOverRetries() - 3 }
 
-// Kind is what a message says.
+// Kind is the kind of a message.
 type Kind uint8
 
-// The numbers are those of the encoding and never change.
+// The numbers are those of the wire format and never change.
 const (
-	// HandOverToMe asks the previous oldest to end its instance.
+	// HandOverToMe requests that the previous oldest member ends its instance.
 	HandOverToMe Kind = 1 + iota
-	// HandOverInProgress answers that it is about to.
+	// HandOverInProgress replies that the instance is being stopped.
 	HandOverInProgress
-	// HandOverDone answers that there is none.
+	// HandOverDone replies that there is no instance.
 	HandOverDone
-	// TakeOverFromMe asks the next oldest to ask for a hand-over.
+	// TakeOverFromMe requests that the next oldest member sends HandOverToMe.
 	TakeOverFromMe
-	// Identify asks a manager, for a proxy, whether the instance is there.
+	// Identify asks a manager, on behalf of a proxy, whether it runs the instance.
 	Identify
-	// Identified answers that it is.
+	// Identified replies that it does.
 	Identified
-	// InstanceGone says to those who asked that it no longer is.
+	// InstanceGone informs the nodes that sent Identify that it does not any more.
 	InstanceGone
 )
 
@@ -126,31 +125,30 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// Message is what one manager says to another. Who says it to whom is on the
-// envelope.
+// Message is a message between managers. Sender and receiver are not part of it.
 type Message struct {
 	Kind Kind
 	// Singleton is the name of the singleton.
 	Singleton string
-	// Round tells the questions of one asker apart. Answers have that of the question;
+	// Round distinguishes the requests of one sender. Replies have the round of the request.
 	// TakeOverFromMe and InstanceGone have none.
 	Round uint64
-	// Hosted says in HandOverDone that the answering manager was the oldest, and no
-	// other than it had an instance.
+	// Hosted reports in HandOverDone that the sender was the oldest member and that no other node
+	// had an instance.
 	Hosted bool
 }
 
-// version is the first byte of each encoded message. A newer minor version only
-// adds fields at the end.
+// version is the first byte of each encoded message. A newer minor version only adds fields at the
+// end.
 const version = 1
 
-// MaxMessage is the largest number of bytes that an encoded message has.
+// MaxMessage is the largest number of bytes of an encoded message.
 const MaxMessage = 512
 
 const hosted = 1 // flag
 
-// AppendMessage appends an encoded message: version, kind, flags, the round and the name
-// with their lengths as varints.
+// AppendMessage appends an encoded message: version, kind and flags, then round and name with their
+// lengths as varints.
 func AppendMessage(dst []byte, m Message) []byte {
 	flags := byte(0)
 	if m.Hosted {
@@ -162,8 +160,8 @@ func AppendMessage(dst []byte, m Message) []byte {
 	return append(dst, m.Singleton...)
 }
 
-// DecodeMessage reads an encoded message. Bytes behind it are a newer version's and are
-// skipped. The error matches ErrInvalid.
+// DecodeMessage decodes the format of AppendMessage. It skips trailing bytes, which are fields of a
+// newer version. The error matches ErrInvalid.
 func DecodeMessage(b []byte) (Message, error) {
 	switch {
 	case len(b) > MaxMessage:

@@ -1,29 +1,28 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package singleton is the protocol by which the nodes of a cluster, or those of a
-// role, host one instance of something: on the oldest of them, and never on two at once.
-// It is values and pure functions.
+// Package singleton is the protocol by which the nodes of a cluster, or those with a role, run one
+// instance of a singleton: on the oldest of them, and never on two nodes at a time. It consists of
+// values and pure functions.
 //
-// Each node runs a Manager for each singleton. It is told what the members are, what the other
-// managers say, and when its instance has ended; it says when to start and to stop one.
+// Each node runs a Manager for each singleton. Its inputs are the members, messages of other
+// managers, and the end of its instance. Its effects start and stop the instance.
 //
-//	         told that it is the oldest          all previous ones gave up or are gone
+//	         becomes the oldest                  all older ones handed over or are gone
 //	Younger ----------------------------> BecomingOldest ----------------------------> Oldest
 //	   ^                                   (AcquiringLease in between, with a lease)      |
-//	   |        nobody takes over           the instance ends          another is oldest  |
+//	   |        no successor                the instance ends          another is oldest  |
 //	   '---------------------------------- HandingOver <----------------- WasOldest <-----'
 //	                                            '--> End
 //
-// The next one asks the previous one to hand over (HandOverToMe), and asks again until it
-// hears that this has begun (HandOverInProgress) and is done (HandOverDone). If the previous one knows earlier,
-// it asks to be relieved (TakeOverFromMe). A member that crashed answers nothing: it counts as gone when
-// it has been removed, and the removal margin has passed, in which a node that was cut off notices that it is
-// down.
+// The next oldest member sends HandOverToMe to the previous one, repeatedly, until the hand-over
+// has begun (HandOverInProgress) and is done (HandOverDone). If the previous one notices first, it
+// sends TakeOverFromMe. A crashed member does not reply. It counts as gone when it has been removed
+// and the removal margin has passed, during which a disconnected node notices that it is down.
 //
-// What an instance does when it fails is its own matter: a manager doesn't start it
-// again. That there is at most one holds as long as the members agree on who is a member: both
-// sides of a partition must not survive, which package downing is for, or a lease must be used.
+// A manager does not restart an instance that ends on its own. There is at most one instance as
+// long as the members agree on the membership. Therefore only one side of a partition may survive,
+// which package splitbrain decides, or a lease must be used.
 //
-// A Proxy keeps what is sent to the singleton until it is known where it is.
+// A Proxy buffers messages for the singleton until its location is known.
 package singleton

@@ -10,11 +10,11 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// Input is what a manager is told.
+// Input is an input of a manager.
 type Input interface{ input() }
 
-// Members are all members of the cluster, sorted by node. The slice is immutable, and
-// taken for the same as the one before if it begins at the same place and is as long.
+// Members are all members of the cluster, sorted by node. The slice is immutable. A slice with the
+// same start and length is taken as unchanged.
 type Members []membership.Member
 
 // Received is a message from another manager.
@@ -23,32 +23,32 @@ type Received struct {
 	Message Message
 }
 
-// InstanceEnded says that an instance is gone, whether or not it was asked to stop.
+// InstanceEnded reports that an instance has ended, whether or not it was asked to stop.
 type InstanceEnded struct{ Instance uint64 }
 
-// LeaseAnswer answers AskLease. There must be exactly one for each. An error is not
+// LeaseAnswer answers AskLease. There must be exactly one for each. After an error the lease is not
 // held.
 type LeaseAnswer struct{ Held bool }
 
-// LeaseReleased answers ReleaseLease, also if that failed.
+// LeaseReleased answers ReleaseLease, even if the release failed.
 type LeaseReleased struct{}
 
-// LeaseLost says that the lease, which was held, is no longer.
+// LeaseLost reports the loss of the held lease.
 type LeaseLost struct{}
 
-// SelfExiting says that the node is in that phase of its shutdown in which it gives
-// away what it hosts.
+// SelfExiting reports that the shutdown of the node has reached the phase in which it hands over
+// its singletons.
 type SelfExiting struct{}
 
-// Suspend says that the node has been cut off for so long that others may take
-// over: the instance is stopped and none is started.
+// Suspend reports that other nodes may take over, because the node was disconnected for too long:
+// the instance is stopped and none is started.
 type Suspend struct{}
 
-// Resume ends Suspend. It must be sure that the node still is a member.
+// Resume ends Suspend. The node must still be a member.
 type Resume struct{}
 
-// Link says whether the node hears itself through the network. While it does not, no instance is
-// started: this node can't know what became of it. It does at first.
+// Link reports whether the node receives its own heartbeats through the network. While it does not,
+// no instance is started, because the node may have been downed. The initial state is connected.
 type Link struct{ Up bool }
 
 func (Members) input()       {}
@@ -62,44 +62,44 @@ func (Suspend) input()       {}
 func (Resume) input()        {}
 func (Link) input()          {}
 
-// Effects are what a manager wants done, in the order of the fields.
+// Effects are the effects of a manager, in the order of the fields.
 type Effects struct {
 	// Notes are for the log and the counters.
 	Notes []Note
-	// Stop: ask this instance to end, and tell with InstanceEnded when it has. 0 is none.
+	// Stop asks this instance to end. InstanceEnded reports its end. 0 is none.
 	Stop uint64
-	// ReleaseLease: release the lease and answer with LeaseReleased. Operations on the lease
-	// are carried out one after the other.
+	// ReleaseLease releases the lease. LeaseReleased is the answer. Operations on the lease run one
+	// after another.
 	ReleaseLease bool
-	// AskLease: acquire the lease in the name of this node and answer with LeaseAnswer. That it is
-	// lost is told with LeaseLost, not before the answer.
+	// AskLease acquires the lease in the name of this node. LeaseAnswer is the answer. LeaseLost
+	// reports its loss, not before the answer.
 	AskLease bool
-	// Start: start this instance. 0 is none.
+	// Start starts this instance. 0 is none.
 	Start uint64
-	// Send: messages to the managers of other nodes.
+	// Send are messages to the managers of other nodes.
 	Send []Outgoing
-	// ExitDone: as far as this singleton is concerned, the node may exit.
+	// ExitDone reports that this singleton does not prevent the node from exiting any more.
 	ExitDone bool
-	// Ended: the manager does nothing any more.
+	// Ended reports that the manager has ended.
 	Ended bool
 }
 
-// Outgoing is a message to be sent.
+// Outgoing is a message to send.
 type Outgoing struct {
 	To      identity.Node
 	Message Message
 }
 
-// NoteKind tells the notes apart.
+// NoteKind is the kind of a note.
 type NoteKind uint8
 
 const (
-	// Became says that the manager is in another state.
+	// Became: the manager has changed its state.
 	Became NoteKind = 1 + iota
-	// Ignored says that a message was not heeded: it is from a node that has no say in
-	// this, or late.
+	// Ignored: a message was ignored, because its sender is not part of the hand-over or because it
+	// was late.
 	Ignored
-	// Stuck says that the manager starts over, since nobody answered.
+	// Stuck: the manager restarts, because it received no reply.
 	Stuck
 )
 
@@ -115,17 +115,17 @@ func (k NoteKind) String() string {
 	return fmt.Sprintf("note(%d)", uint8(k))
 }
 
-// Note tells an operator what a manager did, and why.
+// Note describes an action of a manager.
 type Note struct {
 	Kind NoteKind
-	// State is the one that it is in, From the one before, of Became.
+	// State and From are the new and the old state, in Became.
 	State, From State
-	// Peer and Message are what was ignored, or who did not answer.
+	// Peer and Message are the ignored message, or the peer that did not reply.
 	Peer    identity.Node
 	Message Kind
 }
 
-// State is where a manager stands.
+// State is the state of a manager.
 type State uint8
 
 // The states. A manager begins in Start and ends in End.

@@ -11,13 +11,13 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// oldestTold gives way to another oldest.
+// oldestTold hands over to another oldest member.
 func (m *Manager) oldestTold(now time.Duration, oldest identity.Node, out *Effects) {
 	switch {
 	case oldest == m.cfg.Self:
 	case !m.exited && m.removals.known(oldest):
-		// It was removed and is the oldest again: one of these is not true yet. It is safest to
-		// have no instance until it is removed once more.
+		// This node was removed and is the oldest again. One of these facts is outdated. It is
+		// safest to run no instance until the node is removed again.
 		m.handOver(now, identity.Node{}, 0, out)
 	default:
 		m.leaveAcquiring(out)
@@ -28,8 +28,7 @@ func (m *Manager) oldestTold(now time.Duration, oldest identity.Node, out *Effec
 	}
 }
 
-// askNext asks the new oldest to ask for the hand-over, in case that it doesn't know
-// whom to ask.
+// askNext sends TakeOverFromMe to the new oldest member, which may not know its predecessor.
 func (m *Manager) askNext(now time.Duration, out *Effects) {
 	m.retries++
 	m.retryAt = now + m.cfg.RetryInterval
@@ -52,9 +51,10 @@ func (m *Manager) retryTakeOver(now time.Duration, out *Effects) {
 	}
 }
 
-// receive takes a message of another manager.
+// receive handles a message of another manager.
 func (m *Manager) receive(now time.Duration, from identity.Node, msg Message, out *Effects) {
-	// Who is no member has no say in this, but may have ended its instance on its way out.
+	// A node that is not a member is not part of the hand-over, but it may have ended its instance
+	// while leaving.
 	heeded := msg.Singleton == m.cfg.Name && from != m.cfg.Self && (m.find(from) != nil || msg.Kind == HandOverDone && msg.Hosted)
 	if msg.Kind == Identify && msg.Singleton == m.cfg.Name {
 		m.identify(from, msg.Round, out)
@@ -83,20 +83,20 @@ func (m *Manager) receive(now time.Duration, from identity.Node, msg Message, ou
 	}
 }
 
-// isAnswer reports whether a message answers the request that this node waits
-// for: it is from the one that was asked, and about no earlier hand-over.
+// isAnswer reports whether a message is the reply that this node waits for: from the peer, and in
+// the current round.
 func (m *Manager) isAnswer(from identity.Node, msg Message) bool {
 	return m.state == BecomingOldest && len(m.previous) > 0 && m.previous[0] == from && msg.Round == m.round
 }
 
-// previousIsDone goes on after a HandOverDone.
+// previousIsDone continues after a HandOverDone.
 func (m *Manager) previousIsDone(now time.Duration, from identity.Node, hosted bool, out *Effects) bool {
 	if hosted {
 		m.becomeOldest(true, out)
 		return true
 	}
-	// It knows of no instance of its own, so those before it have to be asked. One that is
-	// down may not know yet that it was the oldest; its removal is waited for.
+	// The peer had no instance, so its predecessors have to be asked. A member that is Down may not
+	// know yet that it was the oldest; its removal is waited for.
 	if m.find(from).Status == membership.Down {
 		return false
 	}
@@ -112,7 +112,7 @@ func (m *Manager) previousIsDone(now time.Duration, from identity.Node, hosted b
 
 func (m *Manager) askedToTakeOver(from identity.Node, out *Effects) bool {
 	switch m.state {
-	case Oldest, AcquiringLease: // it need not wait for anything
+	case Oldest, AcquiringLease: // it waits for no other node
 	case BecomingOldest:
 		if len(m.previous) == 0 {
 			m.previous = append(m.previous, from)
@@ -130,15 +130,15 @@ func (m *Manager) askedToTakeOver(from identity.Node, out *Effects) bool {
 func (m *Manager) askedToHandOver(now time.Duration, from identity.Node, round uint64, out *Effects) bool {
 	switch m.state {
 	case Younger:
-		// It may be about to become the oldest on its way out.
+		// It may be about to become the oldest while it leaves.
 		if m.leaving() {
 			return false
 		}
 		m.send(from, Message{Kind: HandOverDone, Round: round}, out)
 		return true
 	case Oldest, AcquiringLease, WasOldest:
-		// A younger node can't be the oldest while this one stays: the request is late, or
-		// this node is no member any more and will learn it.
+		// A younger node cannot be the oldest while this one stays. Either the request is late, or
+		// this node has been removed and does not know it yet.
 		if m.preparing || m.state != WasOldest && !m.leaving() && !m.find(from).OlderThan(m.find(m.cfg.Self)) {
 			return false
 		}
@@ -151,7 +151,7 @@ func (m *Manager) askedToHandOver(now time.Duration, from identity.Node, round u
 			return true
 		}
 	case End:
-		if from == m.peer { // it did not hear that
+		if from == m.peer { // it has missed the reply
 			m.send(from, Message{Kind: HandOverDone, Round: round, Hosted: m.sure}, out)
 			return true
 		}
@@ -160,7 +160,7 @@ func (m *Manager) askedToHandOver(now time.Duration, from identity.Node, round u
 	return false
 }
 
-// handOver ends the instance, for a peer or for nobody.
+// handOver ends the instance, for a peer or without one.
 func (m *Manager) handOver(now time.Duration, peer identity.Node, round uint64, out *Effects) {
 	m.peer, m.peerRound = peer, round
 	m.become(HandingOver, out)
@@ -176,7 +176,7 @@ func (m *Manager) handOver(now time.Duration, peer identity.Node, round uint64, 
 	m.stop(out)
 }
 
-// handOverDone goes on when the instance has ended, and the lease is released.
+// handOverDone continues when the instance has ended and the lease is released.
 func (m *Manager) handOverDone(now time.Duration, out *Effects) {
 	out.ExitDone = m.exited
 	m.again = false
@@ -202,7 +202,7 @@ func (m *Manager) handOverDone(now time.Duration, out *Effects) {
 	m.become(Younger, out)
 }
 
-// leaving reports whether this node is on its way out.
+// leaving reports whether this node is leaving.
 func (m *Manager) leaving() bool {
 	return m.exited || onItsWayOut(m.find(m.cfg.Self))
 }
@@ -221,8 +221,7 @@ func (m *Manager) selfExiting(out *Effects) {
 	m.reorder(func() { m.drop(m.cfg.Self) })
 }
 
-// identify tells a proxy that the instance is here, if it is. This node's own proxy
-// asks too.
+// identify replies to a proxy if the instance runs here. The proxy of this node asks as well.
 func (m *Manager) identify(from identity.Node, round uint64, out *Effects) {
 	if m.instance == 0 || m.ending || m.find(from) == nil {
 		return
@@ -233,7 +232,7 @@ func (m *Manager) identify(from identity.Node, round uint64, out *Effects) {
 	m.send(from, Message{Kind: Identified, Round: round}, out)
 }
 
-// unwatch tells those who have asked that the instance is gone, or about to be.
+// unwatch informs the nodes with proxies that the instance is ending.
 func (m *Manager) unwatch(out *Effects) {
 	for _, n := range m.watchers {
 		if m.find(n) != nil {

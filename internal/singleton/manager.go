@@ -11,47 +11,45 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// slowly is how many retry intervals pass between two requests once a hand-over is in
-// progress: its end may have been lost.
+// slowly is how many retry intervals pass between two requests while a hand-over is in progress:
+// the message about its end may have been lost.
 const slowly = 10
 
-// Manager decides for one node and one singleton when an instance runs there. The
-// same inputs at the same times give the same effects. It is not safe for concurrent
-// use.
+// Manager decides for one node and one singleton when an instance runs there. The same inputs at
+// the same times give the same effects. It is not safe for concurrent use.
 type Manager struct {
 	cfg   Config
 	state State
 
 	members   Members
 	preparing bool // the whole cluster is about to stop
-	exited    bool // this node is about to
+	exited    bool // this node is about to exit
 	order     []membership.Member
-	changes   []identity.Node // who became the oldest, not yet heeded
+	changes   []identity.Node // new oldest members that were not handled yet
 	removals  removals
 
-	previous  []identity.Node // who may have an instance, the last oldest first
+	previous  []identity.Node // nodes that may have an instance, the last oldest member first
 	newOldest identity.Node
-	peer      identity.Node // whom an instance is handed over to
+	peer      identity.Node // the node to which an instance is handed over
 	peerRound uint64
-	sure      bool   // no other node than this one had an instance
-	round     uint64 // of this node's own requests
+	sure      bool   // only this node had an instance
+	round     uint64 // of this node's requests
 
 	retries  int
 	retryAt  time.Duration
 	underway bool // the previous oldest is handing over
-	stuck    bool // start over when the instance has ended
+	stuck    bool // restart when the instance has ended
 
 	instance, instances uint64
 	ending              bool
 	suspended, cut      bool            // nothing is started
-	again               bool            // start once it is neither
-	watchers            []identity.Node // whose proxies know where the instance is
+	again               bool            // start when neither is set
+	watchers            []identity.Node // nodes whose proxies know that the instance is here
 
 	lease leaseState
 }
 
-// New returns a manager. The error matches ErrInvalid and names each field that is
-// wrong.
+// New returns a manager. The error matches ErrInvalid and lists the invalid fields.
 func New(cfg Config) (*Manager, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -59,14 +57,13 @@ func New(cfg Config) (*Manager, error) {
 	return &Manager{cfg: cfg.withDefaults(), state: Start}, nil
 }
 
-// State returns where the manager stands.
+// State returns the state of the manager.
 func (m *Manager) State() State { return m.state }
 
-// Instance returns the instance that runs, or is being stopped. 0 is none.
+// Instance returns the instance that runs or is being stopped. 0 is none.
 func (m *Manager) Instance() uint64 { return m.instance }
 
-// Step takes an input at a time, which is counted from anywhere and never goes
-// back.
+// Step handles an input at a time. Time has any origin and must not decrease.
 func (m *Manager) Step(now time.Duration, in Input) Effects {
 	var out Effects
 	if m.state == End && !m.waitsForRemoval(in) {
@@ -102,7 +99,7 @@ func (m *Manager) Step(now time.Duration, in Input) Effects {
 	return out
 }
 
-// Tick does what is due. It is to be called at least each second.
+// Tick handles what is due. It must be called at least once a second.
 func (m *Manager) Tick(now time.Duration) Effects {
 	var out Effects
 	for _, n := range m.removals.due(now) {
@@ -138,7 +135,7 @@ func (m *Manager) send(to identity.Node, msg Message, out *Effects) {
 	out.Send = append(out.Send, Outgoing{To: to, Message: msg})
 }
 
-// begin looks who is older, at the start and after having been stuck.
+// begin finds the older members, at the start and after being stuck.
 func (m *Manager) begin(now time.Duration, out *Effects) {
 	self := m.find(m.cfg.Self)
 	m.changes, m.previous = nil, nil
@@ -154,12 +151,12 @@ func (m *Manager) begin(now time.Duration, out *Effects) {
 			m.previous = append(m.previous, c.Node)
 		}
 	}
-	// Who was removed a moment ago may still run an instance.
+	// A recently removed member may still run an instance.
 	for _, n := range m.removals.waiting(self) {
 		m.previous = append(m.previous, n)
 		safe = false
 	}
-	// Who is on its way out is not waited for: it waits to be asked.
+	// A leaving member sends no requests; it waits for HandOverToMe.
 	m.order = slices.DeleteFunc(m.order, func(o membership.Member) bool { return o.Status == membership.Exiting && o.Node != m.cfg.Self })
 	switch {
 	case m.oldest() != m.cfg.Self:
@@ -174,8 +171,8 @@ func (m *Manager) begin(now time.Duration, out *Effects) {
 	}
 }
 
-// heed tells the changes of the oldest one at a time, in the states in which they
-// can be dealt with.
+// heed handles the changes of the oldest member one at a time, in the states in which that is
+// possible.
 func (m *Manager) heed(now time.Duration, out *Effects) {
 	for len(m.changes) > 0 && (m.state == Younger || m.state == Oldest || m.state == AcquiringLease) {
 		oldest := m.changes[0]
@@ -203,7 +200,7 @@ func (m *Manager) youngerTold(now time.Duration, oldest identity.Node, out *Effe
 	}
 }
 
-// becoming asks the previous oldest to hand over.
+// becoming sends HandOverToMe to the previous oldest member.
 func (m *Manager) becoming(now time.Duration, out *Effects) {
 	m.become(BecomingOldest, out)
 	m.round++
@@ -234,12 +231,12 @@ func (m *Manager) retryHandOver(now time.Duration, out *Effects) {
 	}
 }
 
-// allGone reports whether nobody is left who may have an instance.
+// allGone reports whether no node is left that may have an instance.
 func (m *Manager) allGone() bool {
 	return !slices.ContainsFunc(m.previous, func(n identity.Node) bool { return !m.removals.gone(n) })
 }
 
-// gone notes that a member was removed so long ago that it has no instance.
+// gone records that a removed member can have no instance any more.
 func (m *Manager) gone(now time.Duration, n identity.Node, out *Effects) {
 	i := slices.Index(m.previous, n)
 	if i < 0 {
@@ -251,16 +248,17 @@ func (m *Manager) gone(now time.Duration, n identity.Node, out *Effects) {
 	}
 	if m.allGone() {
 		m.becomeOldest(false, out)
-	} else if i == 0 { // the next one may know more
+	} else if i == 0 { // the next one may have newer information
 		m.underway = false
 		m.askPrevious(now, out)
 	}
 }
 
-// becomeOldest starts the instance, with a lease if there has to be one. Sure says that
-// nobody else has one: it was handed over. Where the previous ones are merely gone,
-// they may have handed over to another, if this node is on its way out: the others don't count
-// it any more. So then it starts nothing, and only gives way to the next one.
+// becomeOldest starts the instance, after acquiring the lease if there is one. sure reports that no
+// other node has an instance, because it was handed over. If the previous nodes are gone instead,
+// they may have handed over to another node while this node was leaving, because a leaving node
+// does not count for the others. In that case it starts no instance and only hands over to the next
+// one.
 func (m *Manager) becomeOldest(sure bool, out *Effects) {
 	m.previous, m.sure = nil, sure
 	switch {
@@ -301,7 +299,7 @@ func (m *Manager) instanceEnded(now time.Duration, instance uint64, out *Effects
 	m.unwatch(out)
 	switch m.state {
 	case Oldest:
-		// It is not started again, unless it was stopped from here.
+		// It is not started again, unless this manager has stopped it.
 		m.goOn(out)
 	case AcquiringLease:
 		if m.lease.asked == 0 {
@@ -317,7 +315,7 @@ func (m *Manager) instanceEnded(now time.Duration, instance uint64, out *Effects
 	}
 }
 
-// suspend stops the instance without giving up being the oldest.
+// suspend stops the instance. The node remains the oldest.
 func (m *Manager) suspend(out *Effects) {
 	m.suspended = true
 	if m.instance != 0 && m.state == Oldest {
@@ -326,10 +324,10 @@ func (m *Manager) suspend(out *Effects) {
 	m.stop(out)
 }
 
-// held reports whether nothing may be started now.
+// held reports whether no instance may be started now.
 func (m *Manager) held() bool { return m.suspended || m.cut }
 
-// goOn starts what waits for that, if it may be started.
+// goOn starts a pending instance if that is allowed.
 func (m *Manager) goOn(out *Effects) {
 	if m.state == Oldest && m.again && m.instance == 0 && !m.held() {
 		m.startAgain(out)
@@ -339,13 +337,13 @@ func (m *Manager) goOn(out *Effects) {
 func (m *Manager) startAgain(out *Effects) {
 	m.again = false
 	if m.cfg.UseLease {
-		m.acquire(out) // it may be lost without anybody having noticed
+		m.acquire(out) // it may have been lost unnoticed
 		return
 	}
 	m.start(out)
 }
 
-// end stops all: this node is no member any more.
+// end stops everything: this node is not a member any more.
 func (m *Manager) end(out *Effects) {
 	if m.instance == 0 {
 		m.finish(out)
@@ -366,9 +364,9 @@ func (m *Manager) finish(out *Effects) {
 	out.ExitDone, out.Ended = true, true
 }
 
-// leaseState is what a manager knows of its lease.
+// leaseState is the state of the manager's lease.
 type leaseState struct {
-	asked   int // requests that are not answered
+	asked   int // unanswered requests
 	held    bool
 	retryAt time.Duration
 }
@@ -400,8 +398,8 @@ func (m *Manager) leaseAnswered(now time.Duration, held bool, out *Effects) {
 	}
 }
 
-// leaseLost ends the instance. The oldest asks for the lease again then, unless it has
-// nothing to run.
+// leaseLost ends the instance. The oldest member then acquires the lease again, unless it has no
+// instance to run.
 func (m *Manager) leaseLost(out *Effects) {
 	if !m.lease.held {
 		return
@@ -419,7 +417,7 @@ func (m *Manager) leaseLost(out *Effects) {
 	m.become(AcquiringLease, out)
 }
 
-// dropLease releases the lease if it is held or asked for, and reports whether. That is done
+// dropLease releases the lease if it is held or requested, and reports whether it did. It is called
 // only when no instance runs.
 func (m *Manager) dropLease(out *Effects) bool {
 	if !m.lease.held && m.lease.asked == 0 {
@@ -430,7 +428,7 @@ func (m *Manager) dropLease(out *Effects) bool {
 	return true
 }
 
-// leaveAcquiring gives up to ask for the lease.
+// leaveAcquiring stops acquiring the lease.
 func (m *Manager) leaveAcquiring(out *Effects) {
 	if m.state == AcquiringLease {
 		m.dropLease(out)

@@ -13,11 +13,11 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// remembered is for how long a removed member is known as such.
+// remembered is how long removed members are remembered.
 const remembered = 15 * time.Minute
 
-// see takes in the members. All that are gone come first, then what is new, as
-// subscribers are told.
+// see handles a new list of members. It handles removed members first, then the other changes, in
+// the order of events.
 func (m *Manager) see(now time.Duration, members Members, out *Effects) {
 	if len(members) == len(m.members) && (len(members) == 0 || &members[0] == &m.members[0]) {
 		return
@@ -30,7 +30,7 @@ func (m *Manager) see(now time.Duration, members Members, out *Effects) {
 		m.end(out)
 		return
 	}
-	// The last one that prepares may be on its way out before this node is gone.
+	// The last preparing member may leave before this node is gone.
 	m.preparing = m.preparing && onItsWayOut(self) || slices.ContainsFunc(members, func(o membership.Member) bool {
 		return o.Status == membership.PreparingForShutdown || o.Status == membership.ReadyForShutdown
 	})
@@ -76,7 +76,7 @@ func (m *Manager) memberRemoved(now time.Duration, o *membership.Member, out *Ef
 func (m *Manager) memberChanged(before membership.Status, o *membership.Member) {
 	switch {
 	case o.Status == membership.Exiting:
-		// This node's own exit is heeded when its shutdown is so far.
+		// This node's own exit is handled in the phase of its shutdown.
 		if before != membership.Exiting && o.Node != m.cfg.Self {
 			m.drop(o.Node)
 		}
@@ -88,7 +88,7 @@ func (m *Manager) memberChanged(before membership.Status, o *membership.Member) 
 	}
 }
 
-// reorder notes if f changes who is the oldest.
+// reorder records whether f changes the oldest member.
 func (m *Manager) reorder(f func()) {
 	if m.state == Start {
 		return
@@ -111,7 +111,7 @@ func (m *Manager) oldest() identity.Node {
 	return m.order[0].Node
 }
 
-// candidates are all who have been up and have the role, by age.
+// candidates returns all members that have been Up and have the role, by age.
 func (m *Manager) candidates() []membership.Member {
 	var order []membership.Member
 	for i := range m.members {
@@ -135,7 +135,7 @@ func age(a, b *membership.Member) int {
 	return cmp.Or(cmp.Compare(a.UpNumber, b.UpNumber), a.Node.Compare(b.Node))
 }
 
-// find returns a member, nil if it is none.
+// find returns a member, or nil.
 func (m *Manager) find(n identity.Node) *membership.Member {
 	if i, found := find(m.members, n); found {
 		return &m.members[i]
@@ -147,8 +147,8 @@ func find(members Members, n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(members, n, func(o membership.Member, n identity.Node) int { return o.Node.Compare(n) })
 }
 
-// waitsForRemoval reports whether an input matters at the end: the exit and the removal
-// of this node, a peer that did not hear that the hand-over is done.
+// waitsForRemoval reports whether an input matters in the final phase: the exit and the removal of
+// this node, and a peer that has missed the end of the hand-over.
 func (m *Manager) waitsForRemoval(in Input) bool {
 	switch in.(type) {
 	case SelfExiting:
@@ -159,9 +159,9 @@ func (m *Manager) waitsForRemoval(in Input) bool {
 	return false
 }
 
-// removals are the members that were removed.
+// removals are the removed members.
 type removals struct {
-	all []removal // in the order in which they were removed
+	all []removal // in the order of removal
 }
 
 type removal struct {
@@ -175,7 +175,7 @@ func (r *removals) add(at time.Duration, m *membership.Member, hasRole bool) {
 	r.all = append(r.all, removal{member: *m, hasRole: hasRole, at: at})
 }
 
-// due returns those that count as gone from now on.
+// due returns the members that count as gone from now on.
 func (r *removals) due(now time.Duration) []identity.Node {
 	var nodes []identity.Node
 	for i := range r.all {
@@ -201,8 +201,8 @@ func (r *removals) gone(n identity.Node) bool {
 	return slices.ContainsFunc(r.all, func(d removal) bool { return d.gone && d.member.Node == n })
 }
 
-// waiting returns those older than a member, the last one first, that do not count
-// as gone yet.
+// waiting returns the members older than a given one that do not count as gone yet, the last one
+// first.
 func (r *removals) waiting(than *membership.Member) []identity.Node {
 	var nodes []identity.Node
 	for _, d := range slices.Backward(r.all) {

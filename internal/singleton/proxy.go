@@ -16,20 +16,21 @@ import (
 // MaxBuffer is the largest BufferSize.
 const MaxBuffer = 10_000
 
-// ProxyConfig is how a proxy works.
+// ProxyConfig configures a proxy.
 type ProxyConfig struct {
 	// Singleton is the name of the singleton. Defaults to "singleton".
 	Singleton string
-	// Role is the one that the singleton's nodes have. Defaults to "": any.
+	// Role is the role of the singleton's nodes. Defaults to "", which is any.
 	Role string
-	// IdentifyInterval is how often the instance is looked for. Defaults to 1 second.
+	// IdentifyInterval is the time between two attempts to locate the instance. Defaults to 1
+	// second.
 	IdentifyInterval time.Duration
-	// BufferSize is how many messages are kept while nobody knows where the instance is.
-	// Defaults to 1,000, at most 10,000. Negative keeps none.
+	// BufferSize is how many messages are buffered while the location of the instance is unknown.
+	// Defaults to 1,000, at most 10,000. A negative value buffers none.
 	BufferSize int
 }
 
-// WithDefaults returns the configuration as it is used.
+// WithDefaults returns the configuration with its defaults.
 func (c ProxyConfig) WithDefaults() ProxyConfig {
 	c.Singleton = cmp.Or(c.Singleton, "singleton")
 	c.IdentifyInterval = cmp.Or(c.IdentifyInterval, time.Second)
@@ -51,40 +52,39 @@ func (c ProxyConfig) validate() error {
 	return errs.Err(ErrInvalid)
 }
 
-// Proxy passes messages on to the instance, wherever it is, each at most once and in
-// the order in which they came. It is not safe for concurrent use.
+// Proxy sends messages to the instance on any node, each at most once and in the order of Send. It
+// is not safe for concurrent use.
 type Proxy[M comparable] struct {
 	cfg    ProxyConfig
 	seen   Members
 	oldest identity.Node
-	// known says that the oldest has the instance.
+	// known: the oldest member runs the instance.
 	known  bool
 	round  uint64
-	asked  int // how often in this round
+	asked  int // requests in this round
 	askAt  time.Duration
 	buffer []M
 }
 
-// silentAfter is how many questions without an answer are worth a note. Each is an interval: a hand-over, or a
-// crash, has its time.
+// silentAfter is how many unanswered requests lead to a note. Each takes an interval, which leaves
+// time for a hand-over or a crash.
 const silentAfter = 60
 
-// ProxyEffects are what a proxy wants done, in the order of the fields.
+// ProxyEffects are the effects of a proxy, in the order of the fields.
 type ProxyEffects[M comparable] struct {
-	// Dropped will reach nobody: the oldest ones that the buffer had no more room for.
+	// Dropped are messages that will not be sent: the oldest ones when the buffer is full.
 	Dropped []M
-	// Ask: send this to the manager on the node To, if its kind is not 0.
+	// Ask is a message to the manager on the node To, if its kind is not 0.
 	Ask Message
-	// Forward: send these to the instance on the node To, in this order.
+	// Forward are messages to the instance on the node To, in this order.
 	Forward []M
 	// To is the oldest member.
 	To identity.Node
-	// Silent says, once in each search, that To was asked many times and has never said that it has the instance.
+	// Silent reports, once in each search, that To has not replied to many requests.
 	Silent bool
 }
 
-// NewProxy returns a proxy. The error matches ErrInvalid and names each field that is
-// wrong.
+// NewProxy returns a proxy. The error matches ErrInvalid and lists the invalid fields.
 func NewProxy[M comparable](cfg ProxyConfig) (*Proxy[M], error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func NewProxy[M comparable](cfg ProxyConfig) (*Proxy[M], error) {
 	return &Proxy[M]{cfg: cfg.WithDefaults()}, nil
 }
 
-// See takes in the members, as a manager does.
+// See handles a new list of members, as a manager does.
 func (p *Proxy[M]) See(now time.Duration, members Members) ProxyEffects[M] {
 	var out ProxyEffects[M]
 	if len(members) == len(p.seen) && (len(members) == 0 || &members[0] == &p.seen[0]) {
@@ -121,7 +121,7 @@ func (p *Proxy[M]) See(now time.Duration, members Members) ProxyEffects[M] {
 	return out
 }
 
-// Send passes a message on, or keeps it.
+// Send sends a message or buffers it.
 func (p *Proxy[M]) Send(msg M) ProxyEffects[M] {
 	switch {
 	case p.known:
@@ -138,14 +138,14 @@ func (p *Proxy[M]) Send(msg M) ProxyEffects[M] {
 	return out
 }
 
-// Withdraw takes a message back that is still kept.
+// Withdraw removes a buffered message.
 func (p *Proxy[M]) Withdraw(msg M) {
 	if i := slices.Index(p.buffer, msg); i >= 0 {
 		p.buffer = slices.Delete(p.buffer, i, i+1)
 	}
 }
 
-// Receive takes a message of a manager.
+// Receive handles a message of a manager.
 func (p *Proxy[M]) Receive(now time.Duration, from identity.Node, msg Message) ProxyEffects[M] {
 	var out ProxyEffects[M]
 	switch {
@@ -160,7 +160,7 @@ func (p *Proxy[M]) Receive(now time.Duration, from identity.Node, msg Message) P
 	return out
 }
 
-// Tick looks for the instance if it is time.
+// Tick searches for the instance if that is due.
 func (p *Proxy[M]) Tick(now time.Duration) ProxyEffects[M] {
 	var out ProxyEffects[M]
 	if !p.known && now >= p.askAt {
@@ -169,11 +169,11 @@ func (p *Proxy[M]) Tick(now time.Duration) ProxyEffects[M] {
 	return out
 }
 
-// Oldest returns the member that has the instance or will have it, and whether the
-// instance is known to be there.
+// Oldest returns the member that runs the instance or will run it, and whether the instance is
+// known to run.
 func (p *Proxy[M]) Oldest() (identity.Node, bool) { return p.oldest, p.known }
 
-// lost begins to look for the instance.
+// lost starts searching for the instance.
 func (p *Proxy[M]) lost(now time.Duration, out *ProxyEffects[M]) {
 	p.known = false
 	p.round++

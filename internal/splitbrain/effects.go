@@ -9,30 +9,29 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Input is what a resolver is told: a View, a LeaseAnswer, a LeaseLost, a LeaseReleased or a
-// Link.
+// Input is an input of a resolver: a View, a LeaseAnswer, a LeaseLost, a LeaseReleased or a Link.
 type Input interface{ input() }
 
 // LeaseAnswer answers AskLease. There must be exactly one for each.
 type LeaseAnswer struct {
-	// Held is true if the lease is surely held: an error is false.
+	// Held is true if the lease is certainly held. After an error it is false.
 	Held bool
-	// Owner is the node that has it instead, zero if that is not known.
+	// Owner is the node that holds it instead, zero if unknown.
 	Owner identity.Node
 }
 
-// LeaseLost says that the lease, which was held, is no longer. It is asked for again until it is
-// released: the other side may still be about to decide, and must not get it.
+// LeaseLost reports the loss of the held lease. The resolver acquires it again until it is
+// released: the other side may still be about to decide and must not acquire it.
 type LeaseLost struct{}
 
 // LeaseReleased answers ReleaseLease.
 type LeaseReleased struct {
-	// Done is false if the lease may still be held; the release is repeated then.
+	// Done is false if the lease may still be held. Then the release is repeated.
 	Done bool
 }
 
-// Link says whether the node has a link to the others at all. Without it nothing
-// is decided, and with it the time of stability begins anew. It is there at first.
+// Link reports whether the node is connected. While it is not, the resolver takes no decision. When
+// it is connected again, StableAfter restarts. The initial state is connected.
 type Link struct{ Up bool }
 
 func (LeaseAnswer) input()   {}
@@ -40,40 +39,40 @@ func (LeaseLost) input()     {}
 func (LeaseReleased) input() {}
 func (Link) input()          {}
 
-// Effects are what a resolver wants done, in the order of the fields.
+// Effects are the effects of a resolver, in the order of the fields.
 type Effects struct {
 	// Notes are for the log and the counters.
 	Notes []Note
-	// ReleaseLease: release the lease, and answer with LeaseReleased. Operations on the lease
-	// are carried out one after the other.
+	// ReleaseLease releases the lease. LeaseReleased is the answer. Operations on the lease run one
+	// after another.
 	ReleaseLease bool
-	// AskLease: acquire the lease in the name of this node, and answer with LeaseAnswer; at
-	// once if Lease.Check says that it is held.
+	// AskLease acquires the lease in the name of this node. LeaseAnswer is the answer, at once if
+	// the lease is held.
 	AskLease bool
-	// Down: mark these members as down, in this order. This node is the last, since it
-	// ends itself then. The slice is the caller's.
+	// Down marks these members as down, in this order. This node is the last, because it ends then.
+	// The caller owns the slice.
 	Down []identity.Node
 }
 
-// NoteKind tells the notes apart.
+// NoteKind is the kind of a note.
 type NoteKind uint8
 
 const (
-	// Decided says that a decision downs nodes.
+	// Decided: a decision downs nodes.
 	Decided NoteKind = 1 + iota
-	// Unstable says that the reachability does not come to rest, so all go down.
+	// Unstable: the reachability does not become stable, so all members are downed.
 	Unstable
-	// WithoutLease says that the lease was not to be had, so the decision was reversed.
+	// WithoutLease: the lease was not acquired, so the decision was reversed.
 	WithoutLease
-	// Outgrown says that there are more members than a static quorum allows. As soon as one of them is
-	// unreachable, all go down.
+	// Outgrown: there are more members than a static quorum allows. The next unreachable member
+	// downs all.
 	Outgrown
-	// Automatic says that nodes are downed without asking anybody. It comes once without nodes at the
-	// start, as a warning.
+	// Automatic: nodes are downed without a strategy. It is also reported once at the start,
+	// without nodes, as a warning.
 	Automatic
-	// Orphaned says that those who let this node in have all given up, so it does, too.
+	// Orphaned: all members that accepted this node are Down, so it downs itself.
 	Orphaned
-	// LeftToOwner says that a member of this side has the lease, so the decision is waited for that it takes.
+	// LeftToOwner: a member of this side holds the lease, so this node waits for its decision.
 	LeftToOwner
 )
 
@@ -97,13 +96,13 @@ func (k NoteKind) String() string {
 	return fmt.Sprintf("note(%d)", uint8(k))
 }
 
-// Note tells an operator what a resolver did, and why.
+// Note describes an action of a resolver.
 type Note struct {
 	Kind NoteKind
-	// Decision is what was carried out, for all but Outgrown, Automatic and LeftToOwner.
+	// Decision is the decision, in all notes except Outgrown, Automatic and LeftToOwner.
 	Decision Decision
-	// Down is whom that downs, sorted.
+	// Down are the downed nodes, sorted.
 	Down []identity.Node
-	// Here and There are how many counted members this side has, and the other one.
+	// Here and There are the numbers of counted members on this side and on the other.
 	Here, There int
 }

@@ -10,33 +10,33 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// leasePhase is where a decision stands that needs the lease.
+// leasePhase is the state of a decision that needs the lease.
 type leasePhase uint8
 
 const (
 	idle     leasePhase = iota
 	delaying            // others may act first: the other side, or the owner
 	asking
-	abandoned // asked, and whatever the answer is, nothing follows from it
+	abandoned // requested, but the answer will be ignored
 )
 
-// leaseState is what a resolver knows about the lease.
+// leaseState is the state of the resolver's lease.
 type leaseState struct {
 	phase    leasePhase
 	decision Decision
 	askAt    time.Duration
-	owner    identity.Node // a member of this side that has the lease, zero if there is none
-	until    time.Duration // when that one has been waited for long enough
+	owner    identity.Node // a member of this side that holds the lease, zero if there is none
+	until    time.Duration // until when this node waits for the owner
 
-	// What has been seen since the decision.
+	// Changes since the decision.
 	latest View
 	queued change
 
 	held      bool
-	lost      bool            // it is held by right, and has to be asked for again
-	regaining bool            // that was done, and has no answer yet
-	waiting   []identity.Node // to be removed before the lease is released, sorted
-	releasing bool            // nobody is waited for
+	lost      bool            // it was held and has to be acquired again
+	regaining bool            // that was requested and is not answered yet
+	waiting   []identity.Node // downed nodes whose removal precedes the release of the lease, sorted
+	releasing bool            // all are removed
 	releaseAt time.Duration
 }
 
@@ -47,9 +47,9 @@ func (l *leaseState) queue(c change, v View) {
 	l.queued.reach += c.reach
 }
 
-// ask begins to get the lease for a decision. Who holds it already asks again, in
-// case that it was lost, but need not wait. A decision that downs nobody, because they all
-// are down already, needs none: it would end this side if another had it.
+// ask starts to acquire the lease for a decision. A node that holds it asks again, in case it was
+// lost, but without a delay. A decision that downs no nodes, because all are Down already, needs no
+// lease: it would end this side if another node held it.
 func (r *Resolver) ask(now time.Duration, decision Decision, sit *situation, out *Effects) {
 	if nodes, _ := r.settings.carry(sit, decision); len(nodes) == 0 {
 		return
@@ -73,13 +73,13 @@ func (r *Resolver) tickAsking(now time.Duration, out *Effects) {
 
 func (r *Resolver) leaseAnswered(now time.Duration, in LeaseAnswer, out *Effects) {
 	l, held := &r.lease, in.Held
-	if l.regaining { // which was asked first
+	if l.regaining { // this was requested first
 		l.regaining, l.lost = false, l.lost && !held
 		return
 	}
 	switch l.phase {
 	case idle, delaying:
-		return // answers nothing
+		return // no request is pending
 	case abandoned:
 		l.held, l.lost = held, false
 		l.release(now, &r.settings)
@@ -94,7 +94,7 @@ func (r *Resolver) leaseAnswered(now time.Duration, in LeaseAnswer, out *Effects
 		}
 		l.waiting, l.releasing = nil, false
 		if !r.view.Leader {
-			break // the leader decides, with the lease or without it
+			break // the leader decides, with or without the lease
 		}
 		if r.leaveTo(now, in.Owner, out) {
 			return
@@ -104,7 +104,7 @@ func (r *Resolver) leaseAnswered(now time.Duration, in LeaseAnswer, out *Effects
 	r.resume(now, out)
 }
 
-// resume takes in what has been seen since the lease was asked for.
+// resume handles the changes since the lease was requested.
 func (r *Resolver) resume(now time.Duration, out *Effects) {
 	l := &r.lease
 	l.phase = idle
@@ -124,10 +124,10 @@ func (r *Resolver) abandon(now time.Duration, out *Effects) {
 	}
 }
 
-// leaseLost notes that the lease has to be asked for again.
+// leaseLost records that the lease has to be acquired again.
 func (r *Resolver) leaseLost() { r.lease.lost = r.lease.held }
 
-// tickRegain asks again for a lease that was lost.
+// tickRegain requests a lost lease again.
 func (r *Resolver) tickRegain(out *Effects) {
 	l := &r.lease
 	if l.lost && !l.regaining && l.phase == idle && !out.ReleaseLease {
@@ -136,14 +136,13 @@ func (r *Resolver) tickRegain(out *Effects) {
 	}
 }
 
-// release starts the time after which the lease is released, once nobody is waited
-// for.
+// release starts the timer after which the lease is released, once all downed nodes are removed.
 func (l *leaseState) release(now time.Duration, s *Settings) {
 	l.releasing = l.held && len(l.waiting) == 0
 	l.releaseAt = now + s.ReleaseAfter
 }
 
-// removed notes that members are gone.
+// removed records removed members.
 func (l *leaseState) removed(now time.Duration, s *Settings, v *View) {
 	if len(l.waiting) == 0 {
 		return
@@ -160,27 +159,28 @@ func (r *Resolver) tickRelease(now time.Duration, out *Effects) {
 	}
 }
 
-// leaseReleased notes that the lease is no longer held. An answer that comes while it is
-// asked for again is about an earlier time.
+// leaseReleased records the release of the lease. It is ignored while the lease is requested again,
+// because it is about an earlier time.
 func (r *Resolver) leaseReleased(done bool) {
 	if l := &r.lease; done && l.phase == idle && l.releasing {
 		l.held, l.releasing, l.lost = false, false, false
 	}
 }
 
-// A lease is held for a while after a decision. If there is something else to decide meanwhile, the node that leads now
-// may be another one than the owner, and does not get the lease although it is on this side. So the owner decides
-// whether it leads or not, and the leader that learns of it waits for that, for a bounded time. It asks again and again
-// meanwhile, in case that the owner gives the lease up. What the leader does without the lease is to end its side, so
-// nothing that goes wrong here lets two sides survive.
+// The lease is held for a while after a decision. If another decision is needed in that time, the
+// present leader may be a different node than the owner, and cannot acquire the lease although it
+// is on the same side. Therefore the owner decides whether or not it leads, and a leader that
+// learns of the owner waits for it for a bounded time. Meanwhile the leader keeps requesting the
+// lease in case the owner releases it. Without the lease the leader ends its own side, so no
+// failure of this scheme lets two sides survive.
 
-// patience is for how long a leader leaves a decision to the owner of the lease. When all came to rest is not the same
-// for both, but differs by less than StableAfter; and an owner on the other side must still have the lease when
-// this one gives in.
+// patience returns how long a leader waits for the owner of the lease. Their views become stable at
+// different times, but less than StableAfter apart. An owner on the other side must still hold the
+// lease when this leader gives up.
 func (s *Settings) patience() time.Duration { return min(s.StableAfter/2, s.ReleaseAfter/4) }
 
-// leaveTo reports whether the decision is left to the owner of the lease: it is on this side, and has not been waited
-// for too long. Where an answer does not tell the owner, it is taken for the same as before.
+// leaveTo reports whether the decision is left to the owner of the lease: the owner is on this
+// side, and the wait has not timed out. If the answer has no owner, the previous one is assumed.
 func (r *Resolver) leaveTo(now time.Duration, owner identity.Node, out *Effects) bool {
 	l := &r.lease
 	first := l.owner.IsZero()
@@ -204,7 +204,7 @@ func (r *Resolver) leaveTo(now time.Duration, owner identity.Node, out *Effects)
 	return true
 }
 
-// isHere reports whether a node is another member that has a say, on this side as it was seen last.
+// isHere reports whether a node is another member that may decide, on this side of the latest view.
 func (r *Resolver) isHere(n identity.Node) bool {
 	v := &r.lease.latest
 	if n == r.self || !hasSay(v.status(n)) {
@@ -214,8 +214,8 @@ func (r *Resolver) isHere(n identity.Node) bool {
 	return !sit.far(n)
 }
 
-// lookUp ends the wait for the owner, and reports that, if something has changed: it has decided, or there is
-// something else to decide about.
+// lookUp ends the wait for the owner if the view has changed, and reports whether it did: the owner
+// has decided, or another decision is needed.
 func (r *Resolver) lookUp(now time.Duration, out *Effects) bool {
 	l := &r.lease
 	if l.phase != delaying || l.owner.IsZero() || !l.queued.restart {

@@ -11,20 +11,20 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Resolver decides for one node when members are to be downed. The same inputs
-// at the same times give the same effects. It is not safe for concurrent use.
+// Resolver decides for one node when members are to be downed. The same inputs at the same times
+// give the same effects. It is not safe for concurrent use.
 type Resolver struct {
 	self     identity.Node
 	settings Settings
 
-	view View // that decisions are about
-	gone int  // members that view does not count on
+	view View // the view for decisions
+	gone int  // members that do not count in that view
 
 	started   bool
-	cut       bool // there is no link to the others
+	cut       bool // this node is disconnected
 	changedAt time.Duration
 
-	// Changes of reachability since all was well.
+	// Changes of reachability since all members were reachable.
 	changes           int
 	firstAt, latestAt time.Duration
 
@@ -46,8 +46,7 @@ func New(self identity.Node, settings Settings) (*Resolver, error) {
 	return &Resolver{self: self, settings: settings}, nil
 }
 
-// Step takes an input at a time, which is counted from anywhere and never goes
-// back.
+// Step handles an input at a time. Time has any origin and must not decrease.
 func (r *Resolver) Step(now time.Duration, in Input) Effects {
 	var out Effects
 	if r.settings.Strategy == Off {
@@ -68,7 +67,7 @@ func (r *Resolver) Step(now time.Duration, in Input) Effects {
 	return out
 }
 
-// Tick looks whether it is time for a decision. It is to be called each second.
+// Tick takes a decision if it is due. It must be called once a second.
 func (r *Resolver) Tick(now time.Duration) Effects {
 	var out Effects
 	switch {
@@ -90,8 +89,8 @@ func (r *Resolver) Tick(now time.Duration) Effects {
 	return out
 }
 
-// see takes in a view. While the lease is asked for, the decision still is about the
-// view that led to it; what changes meanwhile counts afterwards.
+// see handles a view. While the lease is requested, the pending decision is about the earlier view;
+// later changes are handled afterwards.
 func (r *Resolver) see(now time.Duration, v View, out *Effects) {
 	if r.settings.Strategy == automatic {
 		r.suspect(now, &v, out)
@@ -131,15 +130,15 @@ func (r *Resolver) apply(now time.Duration, c change, v View, out *Effects) {
 		r.changes = 0
 	}
 	if r.orphaned() {
-		self := []identity.Node{r.self} // others find out by themselves
+		self := []identity.Node{r.self} // other members find out on their own
 		out.Notes = append(out.Notes, Note{Kind: Orphaned, Decision: KeepNobody, Down: self})
 		out.Down = self
 	}
 }
 
-// orphaned reports whether this node was let in by members that have given up since,
-// all of them, and did not know of it. It would go on alone, as the leader, and remove
-// the other side of a cut that may have survived.
+// orphaned reports whether all members that accepted this node have been downed before they knew of
+// it. Otherwise this node would continue alone as the leader and remove the other side of a
+// partition, which may have survived.
 func (r *Resolver) orphaned() bool {
 	if s := r.view.status(r.self); s != identity.Joining && s != identity.WeaklyUp {
 		return false
@@ -157,7 +156,7 @@ func (r *Resolver) orphaned() bool {
 	return given
 }
 
-// settled reports whether all unreachable members go anyway.
+// settled reports whether all unreachable members leave anyway.
 func (r *Resolver) settled() bool {
 	return !slices.ContainsFunc(r.view.Unreachable, func(n identity.Node) bool {
 		status := r.view.status(n)
@@ -165,7 +164,7 @@ func (r *Resolver) settled() bool {
 	})
 }
 
-// checkSize notes once that a static quorum is outgrown.
+// checkSize reports once that a static quorum is outgrown.
 func (r *Resolver) checkSize(out *Effects) {
 	if r.settings.Strategy != StaticQuorum {
 		return
@@ -179,13 +178,14 @@ func (r *Resolver) checkSize(out *Effects) {
 	r.outgrown = outgrown
 }
 
-// responsible reports whether it is up to this node to decide: it leads or holds the lease, and has a say.
+// responsible reports whether this node decides: it leads or holds the lease, and its status allows
+// it.
 func (r *Resolver) responsible() bool {
 	return hasSay(r.view.status(r.self)) && (r.view.Leader || r.lease.held && !r.lease.lost)
 }
 
-// hasSay reports whether a member may decide: it has been up at least weakly. One that is leaving may too, since
-// without a decision it could not leave.
+// hasSay reports whether a member with this status may decide: it has been at least WeaklyUp. A
+// leaving member may, because without a decision it could not leave.
 func hasSay(s identity.Status) bool {
 	switch s {
 	case identity.Joining, identity.Down, identity.Removed:
@@ -196,8 +196,8 @@ func hasSay(s identity.Status) bool {
 	return true
 }
 
-// tickUnstable downs all if the reachability has not come to rest for too long. That is
-// done on every node, since the nodes don't agree on a leader.
+// tickUnstable downs all members if the reachability does not become stable in time. All nodes do
+// this, because they may not agree on a leader.
 func (r *Resolver) tickUnstable(now time.Duration, out *Effects) {
 	switch {
 	case r.changes == 0:
@@ -214,7 +214,8 @@ func (r *Resolver) decide(now time.Duration, out *Effects) {
 	sit := newSituation(r.self, &r.view)
 	decision := r.settings.decide(&sit)
 	if r.settings.Strategy == LeaseMajority && !r.lease.held && sit.onlyLeaves() {
-		// The others may have removed this side without a decision, and it goes anyway: it leaves them the lease.
+		// The others may have removed this side without a decision. It leaves anyway, so it leaves
+		// the lease to them.
 		r.act(now, Decided, KeepOtherSide, out)
 		return
 	}
@@ -225,7 +226,7 @@ func (r *Resolver) decide(now time.Duration, out *Effects) {
 	r.ask(now, decision, &sit, out)
 }
 
-// act carries out a decision, and returns whom it downs.
+// act carries out a decision and returns the downed nodes.
 func (r *Resolver) act(now time.Duration, kind NoteKind, decision Decision, out *Effects) []identity.Node {
 	sit := newSituation(r.self, &r.view)
 	nodes, decision := r.settings.carry(&sit, decision)
@@ -254,8 +255,8 @@ func selfLast(nodes []identity.Node, self identity.Node) []identity.Node {
 	return ordered
 }
 
-// link notes that the node was cut off, or is no longer. What it saw of the others while
-// it was cut off tells nothing about them.
+// link handles a lost or restored connection. Observations during the disconnection are no evidence
+// about other nodes.
 func (r *Resolver) link(now time.Duration, up bool, out *Effects) {
 	if r.cut == !up {
 		return
@@ -272,13 +273,13 @@ func (r *Resolver) link(now time.Duration, up bool, out *Effects) {
 	}
 }
 
-// suspect is a member that automatic downing has seen unreachable since a time.
+// suspect is an unreachable member with the time since which automatic downing has seen that.
 type suspect struct {
 	node  identity.Node
 	since time.Duration
 }
 
-// suspect notes who is unreachable, and forgets who no longer is.
+// suspect updates the list of unreachable members.
 func (r *Resolver) suspect(now time.Duration, v *View, out *Effects) {
 	if !r.warned {
 		r.warned = true

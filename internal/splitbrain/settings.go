@@ -12,79 +12,72 @@ import (
 	"github.com/refold-io/refold/internal/fielderror"
 )
 
-// ErrInvalid is matched by the errors about settings that can't be.
+// ErrInvalid is matched by errors about invalid settings.
 var ErrInvalid = errors.New("splitbrain: invalid")
 
-// Strategy names a way to decide who survives. The texts are compared between
-// nodes and never change.
+// Strategy names the rule by which the surviving side of a partition is chosen. All nodes of a cluster must use the same one.
 type Strategy string
 
-// The strategies. Automatic downing is none of them: see [Auto].
+// The strategies. For automatic downing see [Auto].
 const (
-	// KeepMajority keeps the side that has more members; of two equal sides the one with the lowest node.
+	// KeepMajority keeps the side with more members. Of two equal sides it keeps the one with the lowest node.
 	KeepMajority Strategy = "keep-majority"
-	// StaticQuorum keeps a side that has at least QuorumSize members. The cluster must
-	// never have more than 2*QuorumSize-1, or it downs itself as a whole.
+	// StaticQuorum keeps a side with at least QuorumSize members. If the cluster grows beyond 2*QuorumSize-1 members, the next
+	// partition downs all of them.
 	StaticQuorum Strategy = "static-quorum"
-	// KeepOldest keeps the side that has the oldest member, unless that is all alone.
+	// KeepOldest keeps the side with the oldest member, unless that member is alone.
 	KeepOldest Strategy = "keep-oldest"
-	// DownAll keeps nobody.
+	// DownAll downs all members.
 	DownAll Strategy = "down-all"
-	// LeaseMajority keeps the side that gets the lease, and lets the larger one try first.
+	// LeaseMajority keeps the side that acquires the lease. The larger side tries first.
 	LeaseMajority Strategy = "lease-majority"
-	// Off downs nobody: an operator has to.
+	// Off never downs members. An operator has to.
 	Off Strategy = "off"
 
 	automatic Strategy = "auto"
 )
 
-// Settings say how to decide. They are comparable; all nodes of a cluster must
-// have the same. The zero value is KeepMajority after 20 seconds.
+// Settings configure the downing of unreachable members. They are comparable, and all nodes of a cluster must have the same. The zero
+// value is KeepMajority after 20 seconds.
 type Settings struct {
-	// Strategy names who survives. Defaults to KeepMajority.
+	// Strategy chooses the survivors. Defaults to KeepMajority.
 	Strategy Strategy
-	// StableAfter is for how long nothing may have changed before a decision is
-	// taken. Defaults to 20 seconds; the package's comment says what suits which size.
+	// StableAfter is how long members and reachability must be unchanged before a decision. Defaults to 20 seconds; the package
+	// comment lists values by cluster size.
 	StableAfter time.Duration
-	// DownAllWhenUnstable is for how much longer than StableAfter the reachability may
-	// keep changing before all nodes go down. Defaults to three quarters of
-	// StableAfter, at least 4 seconds. Negative switches that off.
+	// DownAllWhenUnstable is how much longer than StableAfter the reachability may keep changing before all nodes are downed.
+	// Defaults to three quarters of StableAfter and at least 4 seconds. A negative value switches this off.
 	DownAllWhenUnstable time.Duration
-	// RemovalMargin is how long after the removal of a downed node what it hosted
-	// starts elsewhere. Defaults to StableAfter, and to none with Off and Auto. Negative
-	// is none.
+	// RemovalMargin is the time between the removal of a downed node and the start of its singletons and shards on other nodes.
+	// Defaults to StableAfter, and to none with Off and Auto. A negative value is none.
 	RemovalMargin time.Duration
-	// Role restricts who is counted. Defaults to "": all. Not for DownAll and Off.
+	// Role restricts the members that are counted. Defaults to "", which is all. Not for DownAll and Off.
 	Role string
-	// QuorumSize is the number of members that may go on. Required by StaticQuorum, at
-	// least 1, and by no other.
+	// QuorumSize is the number of members that may survive. StaticQuorum requires it, at least 1. Other strategies reject it.
 	QuorumSize int
-	// KeepLoneOldest lets the oldest member survive even if it is cut off alone. Defaults
-	// to false: then it goes down, and the others stay. For KeepOldest.
+	// KeepLoneOldest lets the oldest member survive if it is partitioned from all others. By default it is downed and the others
+	// survive. For KeepOldest.
 	KeepLoneOldest bool
-	// LeaseName is the name of the lease. Defaults to the name of the cluster and "-downing", such as
-	// "bank-downing". For LeaseMajority.
+	// LeaseName is the name of the lease. Defaults to the name of the cluster and "-downing", such as "bank-downing". For
+	// LeaseMajority.
 	LeaseName string
-	// MinorityDelay is how long the smaller side waits before it asks for the lease.
-	// Defaults to 2 seconds. For LeaseMajority.
+	// MinorityDelay is how long the smaller side waits before it tries to acquire the lease. Defaults to 2 seconds. For
+	// LeaseMajority.
 	MinorityDelay time.Duration
-	// ReleaseAfter is how long the lease is held after the downed nodes are removed. It
-	// has to be longer than anything may keep the other side of a split from deciding: nodes of it
-	// that are stopped or disconnected for longer than that, while the split lasts, get the lease
-	// afterwards and go on as well. Defaults to 40 seconds. For LeaseMajority.
+	// ReleaseAfter is how long the lease is held after the downed nodes were removed. It must be longer than any pause of a node
+	// on the other side: a node that is stopped or disconnected for longer, while the partition lasts, acquires the lease later
+	// and survives as well. Defaults to 40 seconds. For LeaseMajority.
 	ReleaseAfter time.Duration
 }
 
-// Auto returns settings under which the leader downs each node that has been
-// unreachable for a time, whatever the others see. A cut in the network makes two clusters of one, each
-// with its own singletons: it is here for experiments only, and its users are
-// warned when it is switched on.
+// Auto returns settings with which the leader downs each node that was unreachable for the given time, without regard to the other
+// members. A network partition then makes two clusters, each with its own singletons and shards. It is for experiments only. Each
+// node logs a warning when it starts with these settings.
 func Auto(after time.Duration) Settings {
 	return Settings{Strategy: automatic, StableAfter: after}
 }
 
-// WithDefaults returns the settings as they are used, or an error that matches
-// ErrInvalid and names each field that is wrong.
+// WithDefaults returns the settings with their defaults. The error matches ErrInvalid and lists the invalid fields.
 func (s Settings) WithDefaults() (Settings, error) {
 	if err := s.validate(); err != nil {
 		return Settings{}, err
@@ -111,8 +104,7 @@ func (s Settings) WithDefaults() (Settings, error) {
 func (s Settings) validate() error {
 	var errs fielderror.Errors
 	fail := func(field, problem string, args ...any) { errs.Addf("Settings."+field, problem, args...) }
-	// only reports a field that is set for a strategy that has no use for it: whoever
-	// set it expects something else.
+	// only rejects a field that the strategy does not use.
 	only := func(set bool, field string, used ...Strategy) {
 		for _, u := range used {
 			set = set && cmp.Or(s.Strategy, KeepMajority) != u
@@ -136,13 +128,13 @@ func (s Settings) validate() error {
 	case s.Strategy == automatic && s.StableAfter <= 0:
 		fail("StableAfter", "is %v, automatic downing needs a time", s.StableAfter)
 	case s.StableAfter < 0:
-		fail("StableAfter", "is %v, less than 0", s.StableAfter)
+		fail("StableAfter", "is %v, it must not be negative", s.StableAfter)
 	}
 	if s.MinorityDelay < 0 {
-		fail("MinorityDelay", "is %v, less than 0", s.MinorityDelay)
+		fail("MinorityDelay", "is %v, it must not be negative", s.MinorityDelay)
 	}
 	if s.ReleaseAfter < 0 {
-		fail("ReleaseAfter", "is %v, less than 0", s.ReleaseAfter)
+		fail("ReleaseAfter", "is %v, it must not be negative", s.ReleaseAfter)
 	}
 	only(s.StableAfter != 0, "StableAfter", KeepMajority, StaticQuorum, KeepOldest, DownAll, LeaseMajority, automatic)
 	only(s.DownAllWhenUnstable > 0, "DownAllWhenUnstable", KeepMajority, StaticQuorum, KeepOldest, DownAll, LeaseMajority)
@@ -154,11 +146,11 @@ func (s Settings) validate() error {
 	return errs.Err(ErrInvalid)
 }
 
-// Value is a setting that has to be the same on all nodes.
+// Value is a setting that must be the same on all nodes.
 type Value struct{ Key, Value string }
 
-// Values returns what is compared when a node joins, sorted by key. A key that is
-// there on one side only is no mismatch, but "downing" always is there. The settings must be valid.
+// Values returns the settings that are compared when a node joins, sorted by key. A key of one side only is not a
+// mismatch, but the key "downing" always exists. The settings must be valid.
 func (s Settings) Values() []Value {
 	s, err := s.WithDefaults()
 	if err != nil {

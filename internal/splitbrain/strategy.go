@@ -9,7 +9,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// decide is the decision of the strategy.
+// decide returns the decision of the strategy.
 func (s *Settings) decide(sit *situation) Decision {
 	counted := sit.count(ordinary(s.Role))
 	switch {
@@ -28,22 +28,23 @@ func (s *Settings) decide(sit *situation) Decision {
 		return KeepOtherSide
 	case KeepOldest:
 		return sit.unlessOtherwise(s.keepOldest(sit, counted), func() Decision {
-			// Who leaves may be gone for the others. Whoever joins matters only to who is alone.
+			// The other side may not count leaving members any more. Joining members matter only to
+			// a lone oldest member.
 			sure := sit.count(census{role: s.Role})
 			many := sit.count(census{role: s.Role, joining: !s.KeepLoneOldest})
 			many.oldest = sure.oldest
 			return s.keepOldest(sit, many)
 		})
 	case LeaseMajority:
-		return KeepThisSide // if it gets the lease
+		return KeepThisSide // if it acquires the lease
 	case KeepMajority, DownAll, Off, automatic:
 	}
 	return sit.unlessOtherwise(keepMajority(sit, counted), func() Decision {
-		// As few as there may be on this side, as many as there may be on the other.
+		// The smallest possible number on this side, the largest on the other.
 		few := sit.count(census{role: s.Role})
 		many := sit.count(census{role: s.Role, joining: true, leaving: true})
 		few.there = many.there
-		// One who joins there may be up for the others, and the lowest of all.
+		// A joining member there may be Up for the others, and the lowest of all.
 		many = sit.count(census{role: s.Role, joining: true})
 		if few.lowest != nil && !sit.isHere(many.lowest) {
 			few.lowest = many.lowest
@@ -52,8 +53,8 @@ func (s *Settings) decide(sit *situation) Decision {
 	})
 }
 
-// unlessOtherwise returns the first decision, unless it keeps this side and the
-// second doesn't: the other side may have come to that one.
+// unlessOtherwise returns the first decision, or KeepNobody if the first keeps this side and the
+// second does not: the other side may have come to the second.
 func (s *situation) unlessOtherwise(first Decision, second func() Decision) Decision {
 	if first == KeepThisSide && second() != KeepThisSide {
 		return KeepNobody
@@ -61,7 +62,7 @@ func (s *situation) unlessOtherwise(first Decision, second func() Decision) Deci
 	return first
 }
 
-// outgrown reports whether a static quorum is no longer one: two sides could have it.
+// outgrown reports whether two sides could both have the static quorum.
 func (s *Settings) outgrown(members int) bool {
 	return s.Strategy == StaticQuorum && members > 2*s.QuorumSize-1
 }
@@ -91,28 +92,27 @@ func (s *Settings) keepOldest(sit *situation, c count) Decision {
 	return KeepOtherSide
 }
 
-// isMinority reports whether this side lets the other one ask for the lease
-// first.
+// isMinority reports whether this side lets the other one request the lease first.
 func (s *Settings) isMinority(sit *situation) bool {
 	c := sit.count(ordinary(s.Role))
 	return c.lowest != nil && keepMajority(sit, c) == KeepOtherSide
 }
 
-// Decision is what a strategy says.
+// Decision is the decision of a strategy.
 type Decision uint8
 
 const (
-	// KeepThisSide downs whom this side can't reach.
+	// KeepThisSide downs the nodes that this side cannot reach.
 	KeepThisSide Decision = 1 + iota
-	// KeepOtherSide downs this side, this node included.
+	// KeepOtherSide downs this side, including this node.
 	KeepOtherSide
-	// KeepNobody downs all.
+	// KeepNobody downs all members.
 	KeepNobody
-	// KeepConnected downs who is connected indirectly only, and whom a decision about the
-	// rest names.
+	// KeepConnected downs the indirectly connected members, and those that a decision about the two
+	// sides downs.
 	KeepConnected
-	// KeepUnconnected downs who is connected indirectly only, and this side: what
-	// becomes of KeepConnected without a lease.
+	// KeepUnconnected downs the indirectly connected members and this side. It replaces
+	// KeepConnected if the lease is not acquired.
 	KeepUnconnected
 )
 
@@ -132,7 +132,7 @@ func (d Decision) String() string {
 	return fmt.Sprintf("decision(%d)", uint8(d))
 }
 
-// reverse is what is done instead if the lease can't be had.
+// reverse returns the decision without the lease.
 func (d Decision) reverse() Decision {
 	if d == KeepConnected {
 		return KeepUnconnected
@@ -140,8 +140,8 @@ func (d Decision) reverse() Decision {
 	return KeepOtherSide
 }
 
-// carry returns whom a decision downs, sorted by node, and the decision that is
-// carried out: another one if the first can't be.
+// carry returns the nodes that a decision downs, sorted, and the decision that is carried out,
+// which differs if the first is not possible.
 func (s *Settings) carry(sit *situation, d Decision) ([]identity.Node, Decision) {
 	gone := func(n identity.Node) bool { return contains(sit.gone, n) }
 	switch d {
@@ -150,7 +150,7 @@ func (s *Settings) carry(sit *situation, d Decision) ([]identity.Node, Decision)
 	case KeepOtherSide:
 		return sit.downable(func(n identity.Node) bool { return !gone(n) }), d
 	case KeepConnected:
-		indirect, more := sit.indirect(), s.besides(sit)
+		indirect, more := sit.indirect(), s.extraDowned(sit)
 		return sit.downable(func(n identity.Node) bool { return contains(indirect, n) || contains(more, n) }), d
 	case KeepUnconnected:
 		indirect := sit.indirect()
@@ -160,10 +160,10 @@ func (s *Settings) carry(sit *situation, d Decision) ([]identity.Node, Decision)
 	return sit.downable(func(identity.Node) bool { return true }), KeepNobody
 }
 
-// besides returns whom to down besides those who are connected indirectly only: what the strategy
-// says about the two sides, if there is another one. Who goes on is a part of this side, and
-// sides have no member in common, so no two of them go on.
-func (s *Settings) besides(sit *situation) []identity.Node {
+// extraDowned returns the members to down in addition to the indirectly connected ones: the result of
+// the strategy for the two sides, if there is another side. The survivors are a part of this side,
+// and sides are disjoint, so two groups cannot both survive.
+func (s *Settings) extraDowned(sit *situation) []identity.Node {
 	sides := sit.sides()
 	if len(sides.downable(func(n identity.Node) bool { return contains(sides.gone, n) })) == 0 {
 		return nil

@@ -10,19 +10,19 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// View is what a node knows of its cluster at one time. Its slices are sorted by
-// node and immutable: a resolver keeps them, and takes a slice that begins at the
-// same place and is as long for the same.
+// View is the state of the cluster as one node sees it. Its slices are sorted by node and
+// immutable. A resolver keeps them. A slice with the same start and length is taken as unchanged.
 type View struct {
-	// Leader says whether this node is the leader.
+	// Leader reports whether this node is the leader.
 	Leader bool
 	// Members are all members, this node included.
 	Members []identity.Member
-	// Unreachable are the members that anybody finds unreachable or terminated, without this node.
+	// Unreachable are the members that at least one member finds unreachable or terminated, without
+	// this node.
 	Unreachable []identity.Node
-	// Reachability says who finds whom unreachable.
+	// Reachability has all observations.
 	Reachability membership.Reachability
-	// Seen are those who have seen this view.
+	// Seen are the members that have seen this view.
 	Seen []identity.Node
 }
 
@@ -36,8 +36,8 @@ func (v *View) status(n identity.Node) identity.Status {
 	return v.Members[i].Status
 }
 
-// gone lists who must not be counted on: the unreachable members and those that are
-// down, but for self.
+// gone returns the members that do not count: unreachable ones and those that are Down, except
+// self.
 func (v *View) gone(self identity.Node) []identity.Node {
 	gone := make([]identity.Node, 0, len(v.Unreachable))
 	for i := range v.Members {
@@ -49,13 +49,13 @@ func (v *View) gone(self identity.Node) []identity.Node {
 	return gone
 }
 
-// change is what came about between two views.
+// change is the difference of two views.
 type change struct {
-	// restart says that the time of stability begins anew.
+	// restart: StableAfter starts again.
 	restart bool
 	// reach counts the changes of reachability.
 	reach int
-	// removed says that a member is gone.
+	// removed: a member was removed.
 	removed bool
 }
 
@@ -97,7 +97,7 @@ func (c *change) members(self identity.Node, old, now []identity.Member) {
 	}
 }
 
-// status notes that a member, which had the status before, now has its own.
+// status records a change of a member's status.
 func (c *change) status(self identity.Node, m *identity.Member, before identity.Status) {
 	if m.Status == before {
 		return
@@ -115,8 +115,8 @@ func (c *change) status(self identity.Node, m *identity.Member, before identity.
 	}
 }
 
-// unreachable notes who can't be reached any more, and who can again. That a
-// member which could not be reached is removed is neither.
+// unreachable records changes of reachability. The removal of an unreachable member is not such a
+// change.
 func (c *change) unreachable(old, now *View) {
 	for _, n := range now.Unreachable {
 		if !contains(old.Unreachable, n) {
@@ -132,7 +132,7 @@ func (c *change) unreachable(old, now *View) {
 	}
 }
 
-// same reports whether two slices are one, or both empty.
+// same reports whether two slices are the same, or both empty.
 func same[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
@@ -142,7 +142,7 @@ func contains(nodes []identity.Node, n identity.Node) bool {
 	return found
 }
 
-// situation is what a strategy looks at. Its slices are sorted by node.
+// situation is the input of a strategy. Its slices are sorted by node.
 type situation struct {
 	members []identity.Member
 	gone    []identity.Node
@@ -150,7 +150,7 @@ type situation struct {
 	seen    []identity.Node
 }
 
-// record says that one node finds another unreachable.
+// record: the observer finds the subject unreachable.
 type record struct{ observer, subject identity.Node }
 
 func newSituation(self identity.Node, v *View) situation {
@@ -167,16 +167,19 @@ func newSituation(self identity.Node, v *View) situation {
 	return s
 }
 
-// far reports whether a member is on the other side: it can't be reached, and has not seen the view.
-// Who has seen it is on this side, whatever anybody finds.
+// far reports whether a member is on the other side: it is unreachable and has not seen the view. A
+// member that has seen it is on this side, whatever the observations are.
 func (s *situation) far(n identity.Node) bool { return contains(s.gone, n) && !contains(s.seen, n) }
 
-// dismiss drops what the other side finds, if gossip came from there for longer than it went there: it finds
-// this side unreachable, of course. Whom it has found so far is no less reachable here.
+// dismiss removes the observations of the other side, if the connection was lost in one direction
+// later than in the other. The other side of course finds this side unreachable, but that does not
+// make members of this side less reachable here.
 //
-// When it decides it finds all of this side unreachable. If there is one here of whom nobody says so, the
-// view that it decides by has not come here, so nobody here is counted there. Otherwise somebody may
-// be, and what it finds is heeded. Members that are not up may have joined here only.
+// When the other side decides, it finds all of this side unreachable. If a member of this side is
+// not found unreachable by any node, the view by which the other side decides has not arrived here,
+// so no member of this side counts there. Otherwise members of this side may count there, and the
+// observations are kept. Members that are not Up are ignored, because they may have joined on this
+// side only.
 func (s *situation) dismiss(subjects []identity.Node) {
 	known := ordinary("")
 	if !slices.ContainsFunc(s.members, func(m identity.Member) bool { return known.includes(&m) && !contains(subjects, m.Node) }) {
@@ -194,14 +197,14 @@ func (s *situation) dismiss(subjects []identity.Node) {
 	s.gone = slices.DeleteFunc(s.gone, func(n identity.Node) bool { return contains(s.seen, n) && !contains(found, n) })
 }
 
-// census says who of the members is looked at.
+// census selects the members to count.
 type census struct {
 	role    string
-	joining bool // those too that are not quite up
-	leaving bool // those too that are about to go
+	joining bool // includes members that are not Up yet
+	leaving bool // includes members that are leaving
 }
 
-// ordinary is who is counted unless there is a doubt.
+// ordinary is the census without safety margins.
 func ordinary(role string) census { return census{role: role, leaving: true} }
 
 func (c census) includes(m *identity.Member) bool {
@@ -220,7 +223,7 @@ func (c census) includes(m *identity.Member) bool {
 // count is the result of a census.
 type count struct {
 	here, there int
-	// lowest and oldest are the first ones by node and by age, nil if nobody is counted.
+	// lowest and oldest are the first members by node and by age, nil if there are none.
 	lowest, oldest *identity.Member
 }
 
@@ -248,7 +251,8 @@ func (s *situation) count(who census) count {
 	return c
 }
 
-// onlyLeaves reports whether nobody stays on this side, and somebody does on the other.
+// onlyLeaves reports whether all members of this side are leaving, and some of the other side are
+// not.
 func (s *situation) onlyLeaves() bool {
 	c := s.count(census{joining: true})
 	return c.here == 0 && c.there > 0
@@ -257,7 +261,7 @@ func (s *situation) onlyLeaves() bool {
 // isHere reports whether a member is on this side.
 func (s *situation) isHere(m *identity.Member) bool { return !contains(s.gone, m.Node) }
 
-// downable lists the members that can be downed and for which f holds.
+// downable returns the members that can be downed and for which f returns true.
 func (s *situation) downable(f func(identity.Node) bool) []identity.Node {
 	var nodes []identity.Node
 	for i := range s.members {
@@ -269,9 +273,9 @@ func (s *situation) downable(f func(identity.Node) bool) []identity.Node {
 	return nodes
 }
 
-// indirect lists the nodes that are neither on this side nor clearly on another: who
-// finds somebody unreachable and is found so too, and both ends of a record whose subject has
-// seen the view all the same.
+// indirect returns the members that are neither clearly on this side nor on the other: those that
+// find a member unreachable and are found unreachable themselves, and both ends of an observation
+// whose subject has seen the view.
 func (s *situation) indirect() []identity.Node {
 	observers, subjects := make([]identity.Node, 0, len(s.records)), make([]identity.Node, 0, len(s.records))
 	for _, r := range s.records {
@@ -291,7 +295,7 @@ func (s *situation) indirect() []identity.Node {
 	return slices.Compact(nodes)
 }
 
-// sides returns the situation as two sides that don't hear each other, each of one mind.
+// sides returns the situation as two sides without connection, each fully connected.
 func (s *situation) sides() situation {
 	sides := situation{members: s.members, seen: s.seen}
 	for _, n := range s.gone {
