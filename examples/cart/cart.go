@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// Carts are the shopping carts of all customers, as one node has them. A customer may come to
-// another node each time, and to several at once.
+// Carts are the shopping carts of all customers on one node. A customer may use another node each
+// time, and several nodes at once.
 type Carts struct{ data *ddata.Replicator }
 
 // Item is a product in a cart.
@@ -25,17 +25,18 @@ type Item struct {
 	Quantity int64
 }
 
-// Addition is one time that a customer has put something into a cart. The request is what the customer's program has
-// named it: it may send it again, to any node, and it counts once.
+// Addition is one addition to a cart. Request is the name that the customer's program gave the
+// request. The program may repeat the request on any node; it counts once.
 type Addition struct {
 	Request  string
 	Product  string
 	Quantity int64
 }
 
-// contents is what a cart holds: the additions that were not taken out again. Quantities are added up when the cart is read, so
-// additions on several nodes at once all count. A map from products to counters could not do that: in a counter that is
-// removed and begun anew, old counts can come back from a node that has missed the removal.
+// contents is a cart: its additions without those that were removed. Quantities are added up on
+// read, so concurrent additions on several nodes all count. A map from products to counters could
+// not guarantee that: a counter that was removed and created again can regain old counts from a
+// node that has missed the removal.
 type contents = crdt.ORSet[Addition]
 
 // types returns the types of the example. All nodes need the same.
@@ -47,8 +48,9 @@ func cartOf(customer string) ddata.Key[contents] {
 	return ddata.Key[contents]("cart-" + customer)
 }
 
-// Items returns what is in a cart, sorted by product. A majority that is read and one that is written meet in at least one node,
-// so it sees all that was put in or taken out before, as long as no nodes come or go.
+// Items returns the contents of a cart, sorted by product. A majority that is read and a majority
+// that was written share at least one node, so Items returns all earlier changes, unless nodes join
+// or leave.
 func (c Carts) Items(ctx context.Context, customer string) ([]Item, error) {
 	cart, err := ddata.Get(ctx, c.data, cartOf(customer), ddata.ReadMajority())
 	if errors.Is(err, ddata.ErrNotFound) {
@@ -76,8 +78,9 @@ func itemsOf(cart contents) ([]Item, error) {
 	return items, nil
 }
 
-// Add puts some of a product into a cart. After ddata.ErrQuorum it is in the cart of this node, and others hear of it when they
-// can; to add it again, with the same name of the request, does no harm unless it was taken out meanwhile.
+// Add adds a product to a cart. After ddata.ErrQuorum the addition is in the cart of this node and
+// spreads to the others when they are reachable. A repetition with the same request is harmless,
+// unless the product was removed since.
 func (c Carts) Add(ctx context.Context, customer string, a Addition) error {
 	if a.Quantity < 1 || a.Request == "" {
 		return fmt.Errorf("add %d of %q for request %q: want 1 or more, and a request", a.Quantity, a.Product, a.Request)
@@ -88,8 +91,9 @@ func (c Carts) Add(ctx context.Context, customer string, a Addition) error {
 	return err
 }
 
-// Remove takes a product out of a cart: the additions of it that this node knows, which are those that a majority knows, as it reads them
-// first. What is added elsewhere in that moment stays, and nothing else: of 2 tea that are removed while 1 is added, 1 is left.
+// Remove removes a product from a cart: all its additions that a majority holds, because Remove
+// reads them first. A concurrent addition on another node remains: of 2 tea that are removed while
+// 1 is added, 1 is left.
 func (c Carts) Remove(ctx context.Context, customer, product string) error {
 	if _, err := c.Items(ctx, customer); err != nil {
 		return err

@@ -6,8 +6,8 @@
 //
 //	go run ./examples/cart
 //
-// It starts three nodes and a NATS server in this process, has a customer shop at all of them, and
-// crashes one node, then a second one. Begin to read at cart.go.
+// It starts three nodes and a NATS server in this process, shops on all of them, and crashes one
+// node and then a second one. Start reading at cart.go.
 package main
 
 import (
@@ -41,8 +41,8 @@ func main() {
 	}
 }
 
-// run tells the story, with a customer who waits so long for each thing, and only so long when nodes have crashed: a node asks those that
-// it has not asked yet after a part of that time.
+// run runs the example. The patience is the time-out of each operation, less the time-out after
+// crashes: a node contacts further nodes after a part of that time.
 func run(ctx context.Context, w io.Writer, patience, less time.Duration) (err error) {
 	s := shop{out: w, patience: patience}
 	s.say("Three nodes start ...\n")
@@ -51,48 +51,48 @@ func run(ctx context.Context, w io.Writer, patience, less time.Duration) (err er
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 
-	s.say("\nThe carts are on all nodes; a read and a write each ask two of them.\n\n")
-	s.do(ctx, 0, "put in 2 tea", adding("r1", "tea", 2))
-	s.do(ctx, 1, "put in 1 milk", adding("r2", "milk", 1))
-	s.do(ctx, 2, "the same request again", adding("r2", "milk", 1))
+	s.say("\nThe carts are on all nodes. A read or a write needs two of them.\n\n")
+	s.do(ctx, 0, "add 2 tea", adding("r1", "tea", 2))
+	s.do(ctx, 1, "add 1 milk", adding("r2", "milk", 1))
+	s.do(ctx, 2, "repeat that request", adding("r2", "milk", 1))
 	s.show(ctx, 2)
 
-	s.say("All nodes put 1 bread in at once. All three count:\n\n")
+	s.say("All nodes add 1 bread at once. All three count:\n\n")
 	var all sync.WaitGroup
 	for node := range s.carts {
-		all.Go(func() { s.do(ctx, node, "put in 1 bread", adding(fmt.Sprintf("r%d", 3+node), "bread", 1)) })
+		all.Go(func() { s.do(ctx, node, "add 1 bread", adding(fmt.Sprintf("r%d", 3+node), "bread", 1)) })
 	}
 	all.Wait()
 	s.show(ctx, 0)
 
-	s.say("The tea goes, and other tea comes:\n\n")
-	s.do(ctx, 2, "take out the tea", func(ctx context.Context, c Carts) error { return c.Remove(ctx, customer, "tea") })
+	s.say("The tea is removed, and other tea is added:\n\n")
+	s.do(ctx, 2, "remove the tea", func(ctx context.Context, c Carts) error { return c.Remove(ctx, customer, "tea") })
 	s.show(ctx, 0)
-	s.do(ctx, 0, "put in 1 tea", adding("r6", "tea", 1))
+	s.do(ctx, 0, "add 1 tea", adding("r6", "tea", 1))
 	s.show(ctx, 1)
 
 	s.patience = less
 	s.say("shop-2 crashes. Two are a majority of three:\n\n")
 	s.crash(2)
-	s.do(ctx, 1, "put in 1 butter", adding("r7", "butter", 1))
+	s.do(ctx, 1, "add 1 butter", adding("r7", "butter", 1))
 	s.show(ctx, 1)
 
-	s.say("shop-1 crashes as well. One is none, and says so after %v:\n\n", less)
+	s.say("shop-1 crashes as well. One node is no majority; the write fails after %v:\n\n", less)
 	s.crash(1)
-	s.do(ctx, 0, "put in 1 jam", adding("r8", "jam", 1))
+	s.do(ctx, 0, "add 1 jam", adding("r8", "jam", 1))
 	s.show(ctx, 0)
-	s.say("The jam is on shop-0, and reaches the others when they can be reached. When some stay away, the cluster removes them:\nsee Config.Downing of package cluster.\n")
+	s.say("The jam is on shop-0 and spreads when the other nodes are reachable. The cluster removes nodes that stay unreachable:\nsee Config.Downing of package cluster.\n")
 	return ctx.Err()
 }
 
-// adding returns what puts something into the cart.
+// adding returns a function that adds a product to the cart.
 func adding(request, product string, quantity int64) func(context.Context, Carts) error {
 	return func(ctx context.Context, c Carts) error {
 		return c.Add(ctx, customer, Addition{request, product, quantity})
 	}
 }
 
-// shop is a cluster of three nodes, here in one process; each would be a process of its own.
+// shop is a cluster of three nodes in one process. In production each is a process of its own.
 type shop struct {
 	out      io.Writer
 	patience time.Duration // of a customer
@@ -105,7 +105,8 @@ type shop struct {
 
 const nodes = 3
 
-// open starts the nodes, and returns when they have found each other. After an error too the shop has to be closed.
+// open starts the nodes and returns when each has found the others. After an error the shop must be
+// closed as well.
 func (s *shop) open(ctx context.Context) (err error) {
 	if s.server, err = embedded.Start(embedded.Config{}); err != nil { //nolint:contextcheck // the server outlives the call
 		return err
@@ -115,7 +116,7 @@ func (s *shop) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for _, c := range s.carts { // before that, a majority would be one of fewer
+	for _, c := range s.carts { // until then, a majority would be one of fewer nodes
 		if err := c.data.AwaitReplicas(ctx, nodes); err != nil {
 			return err
 		}
@@ -152,13 +153,13 @@ func (s *shop) add(ctx context.Context, name string) error {
 	return nil
 }
 
-// crash ends a node without a word to the others.
+// crash ends a node without a leave.
 func (s *shop) crash(node int) {
 	s.nodes[node].Stop()
 	<-s.nodes[node].Done()
 }
 
-// close ends all nodes. They don't leave in good order, which needs the others: some have crashed.
+// close ends all nodes. They do not leave in order, because some of the others have crashed.
 func (s *shop) close() error {
 	for i := range s.nodes {
 		s.crash(i)
@@ -169,7 +170,7 @@ func (s *shop) close() error {
 	return s.server.Close()
 }
 
-// do prints what a customer does, and how it ends.
+// do carries out an operation of the customer and prints its outcome.
 func (s *shop) do(ctx context.Context, node int, what string, do func(context.Context, Carts) error) {
 	outcome := "done"
 	if err := s.within(ctx, s.carts[node], do); err != nil {
@@ -178,7 +179,7 @@ func (s *shop) do(ctx context.Context, node int, what string, do func(context.Co
 	s.say("shop-%d  %-24s %s\n", node, what, outcome)
 }
 
-// show prints what a customer finds in the cart.
+// show prints the cart.
 func (s *shop) show(ctx context.Context, node int) {
 	var items []Item
 	err := s.within(ctx, s.carts[node], func(ctx context.Context, c Carts) (err error) {
@@ -192,14 +193,14 @@ func (s *shop) show(ctx context.Context, node int) {
 	text := strings.Join(texts, ", ")
 	switch {
 	case errors.Is(err, ddata.ErrQuorum):
-		text = fmt.Sprintf("unknown, as no majority answers (%v)", err)
+		text = fmt.Sprintf("unknown, because no majority replied (%v)", err)
 	case err != nil:
 		text = err.Error()
 	}
 	s.say("shop-%d  the cart: %s\n\n", node, text)
 }
 
-// within does something for as long as a customer waits.
+// within runs a function with the customer's time-out.
 func (s *shop) within(ctx context.Context, c Carts, do func(context.Context, Carts) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()

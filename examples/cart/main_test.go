@@ -26,14 +26,14 @@ func TestStory(t *testing.T) {
 	}
 	for _, want := range []string{
 		"cart: 1 milk, 2 tea\n", "cart: 3 bread, 1 milk, 2 tea\n", "cart: 3 bread, 1 milk\n", "cart: 3 bread, 1 milk, 1 tea\n",
-		"cart: 3 bread, 1 butter, 1 milk, 1 tea\n", "unknown, as no majority answers",
+		"cart: 3 bread, 1 butter, 1 milk, 1 tea\n", "unknown, because no majority replied",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
 	}
 	// On a machine that is so busy that all takes half a minute, shop-2 is no member any more.
-	alone := regexp.MustCompile(`put in 1 jam             ddata: update "cart-ann": not enough replicas: 1 of 2, (3 in all, no answer from shop-1, shop-2|2 in all, no answer from shop-1): `)
+	alone := regexp.MustCompile(`add 1 jam                ddata: update "cart-ann": not enough replicas: 1 of 2, (3 in all, no answer from shop-1, shop-2|2 in all, no answer from shop-1): `)
 	if !alone.MatchString(out.String()) {
 		t.Errorf("%v is missing in\n%s", alone, out.String())
 	}
