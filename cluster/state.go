@@ -44,7 +44,7 @@ type State struct {
 
 // Member returns a member.
 func (s *State) Member(n identity.Node) (Member, bool) {
-	i, found := slices.BinarySearchFunc(s.Members, n, func(m Member, n identity.Node) int { return m.Node.Compare(n) })
+	i, found := membership.Find(s.Members, n)
 	if !found {
 		return Member{}, false
 	}
@@ -86,7 +86,7 @@ type Observation struct {
 // Observations returns which members find which members unreachable, sorted by observer and subject.
 func (s *State) Observations() []Observation {
 	var all []Observation
-	s.reachability.Bad(func(observer identity.Node, r membership.Record) {
+	s.reachability.EachUnreachable(func(observer identity.Node, r membership.Record) {
 		all = append(all, Observation{observer, r.Subject, r.Reach == membership.Terminated})
 	})
 	return all

@@ -63,9 +63,9 @@ func AppendMessage(dst []byte, m Message) []byte {
 		dst = appendHeartbeat(dst, m.Nr, m.At)
 	case Echo:
 		dst = binary.AppendUvarint(dst, m.Nr)
-	case Doubt:
+	case LivenessQuery:
 		dst = append(binary.AppendUvarint(dst, m.Nr), m.Version[:]...)
-	case Vouch:
+	case LivenessReply:
 		dst = append(binary.AppendUvarint(dst, m.Nr), byte(m.Absence))
 	case InitJoinNack, Pong, ExitingConfirmed, Quarantined, Stranger:
 	}
@@ -170,10 +170,10 @@ func readMessage(r *reader, kind Kind) Message {
 		return Quarantined{}
 	case KindStranger:
 		return Stranger{}
-	case KindDoubt:
-		return Doubt{r.uint(1<<63, "number"), r.digest("version")}
-	case KindVouch:
-		return Vouch{r.uint(1<<63, "number"), readAbsence(r)}
+	case KindLivenessQuery:
+		return LivenessQuery{r.uint(1<<63, "number"), r.digest("version")}
+	case KindLivenessReply:
+		return LivenessReply{r.uint(1<<63, "number"), readAbsence(r)}
 	case Kinds:
 	}
 	r.fail("unknown kind %v", kind)

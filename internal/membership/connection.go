@@ -9,30 +9,30 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Standing is the evidence that a node has of its own membership. The resolver uses it.
-type Standing uint8
+// Connectivity is the evidence that a node has of its own membership. The resolver uses it.
+type Connectivity uint8
 
-// The values of Standing.
+// The values of Connectivity.
 const (
-	// Sure: the node was never disconnected for long, or its membership has been confirmed since,
+	// Confirmed: the node was never disconnected for long, or its membership has been confirmed since,
 	// or a reachable member was not disconnected. It may decide.
-	Sure Standing = iota
-	// Cut: the node does not receive its own heartbeats. It must not decide.
-	Cut
-	// Doubtful: the node and all reachable members were disconnected for long. The unreachable
+	Confirmed Connectivity = iota
+	// Isolated: the node does not receive its own heartbeats. It must not decide.
+	Isolated
+	// Unconfirmed: the node and all reachable members were disconnected for long. The unreachable
 	// members may have downed them one by one and continue as a smaller and smaller group, so the
 	// sizes of the two sides in this node's view are no evidence. It must not decide.
-	Doubtful
-	// Together: the node and all reachable members were disconnected for long, but they lost their
+	Unconfirmed
+	// LostTogether: the node and all reachable members were disconnected for long, but they lost their
 	// connections when no member was missing, hence at about the same time. If the unreachable
 	// members have decided, they decided about all of these together. The node may decide with a
 	// strategy that lets one of two sides survive whenever each of them decides.
-	Together
+	LostTogether
 )
 
-func (s Standing) String() string { return [...]string{"sure", "cut", "doubtful", "together"}[s] }
+func (s Connectivity) String() string { return [...]string{"sure", "cut", "doubtful", "together"}[s] }
 
-// Absence is the state of the sender of a Vouch: whether it was disconnected itself.
+// Absence is the state of the sender of a LivenessReply: whether it was disconnected itself.
 type Absence uint8
 
 // The numbers are those of the wire format and never change.
@@ -47,7 +47,7 @@ const (
 	AwayFromWell
 )
 
-// absence returns the state of this node for a Vouch.
+// absence returns the state of this node for a LivenessReply.
 func (m *Machine) absence() Absence {
 	switch {
 	case m.link.state != linkUp:
@@ -62,13 +62,13 @@ func (m *Machine) absence() Absence {
 	return Present
 }
 
-// Standing returns the evidence of this node's membership. It may change with each step.
-func (m *Machine) Standing() Standing {
+// Connectivity returns the evidence of this node's membership. It may change with each step.
+func (m *Machine) Connectivity() Connectivity {
 	switch {
 	case m.link.state == linkDown:
-		return Cut
+		return Isolated
 	case !m.link.gone:
-		return Sure
+		return Confirmed
 	}
 	together := m.link.well
 	for i, o := range m.gossip.Members() {
@@ -83,7 +83,7 @@ func (m *Machine) Standing() Standing {
 		switch said := m.doubts.by[at].absence; said {
 		case Present, Halted:
 			if countsForConvergence(o.Status) {
-				return Sure
+				return Confirmed
 			}
 			together = false
 		case Away, AwayFromWell:
@@ -91,27 +91,27 @@ func (m *Machine) Standing() Standing {
 		}
 	}
 	if together {
-		return Together
+		return LostTogether
 	}
-	return Doubtful
+	return Unconfirmed
 }
 
-// isGone records that this node was silent for so long that others may have downed it.
-func (m *Machine) isGone() {
+// markAbsent records that this node was silent for so long that others may have downed it.
+func (m *Machine) markAbsent() {
 	if m.phase == member {
 		m.link.gone = true
 	}
 }
 
-// isBack starts the time-out of GiveUpAfter after a long disconnection.
-func (m *Machine) isBack() {
+// startGiveUpTimer starts the time-out of GiveUpAfter after a long disconnection.
+func (m *Machine) startGiveUpTimer() {
 	if m.link.gone && m.s.GiveUpAfter > 0 {
 		m.again(timerGiveUp, m.s.GiveUpAfter)
 	}
 }
 
-// isSure records that the membership of this node is confirmed.
-func (m *Machine) isSure() {
+// markConfirmed records that the membership of this node is confirmed.
+func (m *Machine) markConfirmed() {
 	m.link.gone = false
 	m.timers[timerGiveUp] = Never
 }
@@ -123,10 +123,10 @@ func (m *Machine) giveUp() {
 	me := m.me()
 	switch {
 	case !m.link.gone || me.Status == Down:
-	case m.Standing() == Sure:
-		m.isBack()
+	case m.Connectivity() == Confirmed:
+		m.startGiveUpTimer()
 	default:
-		m.count.TimedOut[TimeoutDoubt]++
+		m.count.TimedOut[TimeoutLiveness]++
 		m.log(Error, "no member has confirmed the membership of this node after its disconnection, shutting down", Attr{"for", m.s.GiveUpAfter})
 		m.down(m.self)
 	}
@@ -174,7 +174,7 @@ func (m *Machine) checkLink() {
 		m.disconnect("no own heartbeats received", Attr{"for", silent})
 	}
 	if silent >= m.s.SuspendAfter {
-		m.isGone()
+		m.markAbsent()
 	}
 	if silent >= m.s.SuspendAfter && !m.link.suspended && m.phase == member {
 		m.count.TimedOut[TimeoutSuspend]++
@@ -213,7 +213,7 @@ func (m *Machine) disconnect(why string, attrs ...Attr) {
 	m.timers[timerGiveUp] = Never
 	m.live(Disconnected)
 	m.soon(timerLink, max(m.now, m.link.heard+m.s.SuspendAfter))
-	m.weigh()
+	m.updateUndecided()
 }
 
 // echoed handles this node's own heartbeat.
@@ -254,8 +254,8 @@ func (m *Machine) connect() {
 	m.remonitor()
 	m.leading.attempts = 0
 	m.reconnected()
-	m.isBack()
+	m.startGiveUpTimer()
 	if m.link.suspended {
-		m.doubt()
+		m.startLivenessCheck()
 	}
 }

@@ -29,7 +29,7 @@ func (s *solo) says(a membership.Absence, names ...string) {
 	s.t.Helper()
 	nr := s.asked()
 	for _, name := range names {
-		s.recv(name, membership.Vouch{Nr: nr, Absence: a})
+		s.recv(name, membership.LivenessReply{Nr: nr, Absence: a})
 		s.recv(name, membership.Digests{Version: s.m.Gossip().Clock().Digest()})
 	}
 }
@@ -46,9 +46,9 @@ func (s *solo) cutFor(d time.Duration, names ...string) {
 	}
 }
 
-func (s *solo) stands(want membership.Standing, what string) {
+func (s *solo) stands(want membership.Connectivity, what string) {
 	s.t.Helper()
-	if got := s.m.Standing(); got != want {
+	if got := s.m.Connectivity(); got != want {
 		s.t.Fatalf("%s: it stands %v, want %v", what, got, want)
 	}
 }
@@ -58,27 +58,27 @@ func TestStanding(t *testing.T) {
 	t.Run("a short time", func(t *testing.T) {
 		t.Parallel()
 		s := ending(t, "n", "o")
-		s.stands(membership.Sure, "it was never away")
+		s.stands(membership.Confirmed, "it was never away")
 		s.mute = true
 		s.pass(10 * time.Second)
-		s.stands(membership.Cut, "it does not hear itself")
+		s.stands(membership.Isolated, "it does not hear itself")
 		s.cutFor(0)
-		s.stands(membership.Sure, "nobody can have given it up in so short a time")
+		s.stands(membership.Confirmed, "nobody can have given it up in so short a time")
 	})
 	for name, c := range map[string]struct {
 		n, o membership.Absence
-		want membership.Standing
+		want membership.Connectivity
 	}{
-		"together":                   {membership.AwayFromWell, membership.AwayFromWell, membership.Together},
-		"one of them went later":     {membership.AwayFromWell, membership.Away, membership.Doubtful},
-		"one of them was there":      {membership.Present, membership.Away, membership.Sure},
-		"one of them waited for all": {membership.Away, membership.Halted, membership.Sure},
+		"together":                   {membership.AwayFromWell, membership.AwayFromWell, membership.LostTogether},
+		"one of them went later":     {membership.AwayFromWell, membership.Away, membership.Unconfirmed},
+		"one of them was there":      {membership.Present, membership.Away, membership.Confirmed},
+		"one of them waited for all": {membership.Away, membership.Halted, membership.Confirmed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := ending(t, "n", "o", "p")
 			s.cutFor(40*time.Second, "n", "o")
-			s.stands(membership.Doubtful, "nobody has answered")
+			s.stands(membership.Unconfirmed, "nobody has answered")
 			s.lose("n", "o")
 			s.says(c.n, "n")
 			s.says(c.o, "o")
@@ -89,9 +89,9 @@ func TestStanding(t *testing.T) {
 		t.Parallel()
 		s := ending(t, "n", "o")
 		s.cutFor(40 * time.Second)
-		s.stands(membership.Doubtful, "it is not known who can be reached")
+		s.stands(membership.Unconfirmed, "it is not known who can be reached")
 		s.pass(10 * time.Second)
-		s.stands(membership.Together, "it is those who were away together")
+		s.stands(membership.LostTogether, "it is those who were away together")
 	})
 	t.Run("somebody does not answer", func(t *testing.T) {
 		t.Parallel()
@@ -99,7 +99,7 @@ func TestStanding(t *testing.T) {
 		s.cutFor(40*time.Second, "n", "o")
 		s.lose("n", "o")
 		s.says(membership.AwayFromWell, "n")
-		s.stands(membership.Doubtful, "o has not answered")
+		s.stands(membership.Unconfirmed, "o has not answered")
 	})
 	t.Run("somebody is silent since", func(t *testing.T) {
 		t.Parallel()
@@ -107,9 +107,9 @@ func TestStanding(t *testing.T) {
 		s.cutFor(40*time.Second, "n", "o")
 		s.lose("n", "o")
 		s.says(membership.Halted, "o")
-		s.stands(membership.Sure, "o was not away")
+		s.stands(membership.Confirmed, "o was not away")
 		s.pass(10*time.Second, "n")
-		s.stands(membership.Doubtful, "o may have been given up since")
+		s.stands(membership.Unconfirmed, "o may have been given up since")
 	})
 	t.Run("joining", func(t *testing.T) {
 		t.Parallel()
@@ -118,7 +118,7 @@ func TestStanding(t *testing.T) {
 		s.cutFor(40*time.Second, "x")
 		s.lose("x")
 		s.says(membership.Present, "x")
-		s.stands(membership.Doubtful, "who has joined but now knows no more")
+		s.stands(membership.Unconfirmed, "who has joined but now knows no more")
 	})
 	t.Run("twice", func(t *testing.T) {
 		t.Parallel()
@@ -126,7 +126,7 @@ func TestStanding(t *testing.T) {
 		s.cutFor(40 * time.Second)
 		s.cutFor(10 * time.Second)
 		s.pass(10 * time.Second)
-		s.stands(membership.Doubtful, "others may have counted on it in between")
+		s.stands(membership.Unconfirmed, "others may have counted on it in between")
 	})
 	t.Run("others went before", func(t *testing.T) {
 		t.Parallel()
@@ -137,7 +137,7 @@ func TestStanding(t *testing.T) {
 			s.pass(time.Second, "o")
 		}
 		s.says(membership.AwayFromWell, "o")
-		s.stands(membership.Doubtful, "o may have been given up by n and this node's others")
+		s.stands(membership.Unconfirmed, "o may have been given up by n and this node's others")
 	})
 	t.Run("it had stopped hosting before", func(t *testing.T) {
 		t.Parallel()
@@ -145,9 +145,9 @@ func TestStanding(t *testing.T) {
 		s.lose("n")
 		s.pass(31*time.Second, "n")
 		s.suspended(true, "nobody has decided")
-		s.stands(membership.Sure, "it was not away")
+		s.stands(membership.Confirmed, "it was not away")
 		s.cutFor(40 * time.Second)
-		s.stands(membership.Doubtful, "it was")
+		s.stands(membership.Unconfirmed, "it was")
 	})
 	t.Run("vouched for", func(t *testing.T) {
 		t.Parallel()
@@ -155,9 +155,9 @@ func TestStanding(t *testing.T) {
 		s.cutFor(40*time.Second, "n")
 		s.says(membership.Present, "n")
 		s.resumed(true, "n was not away")
-		s.stands(membership.Sure, "it is a member")
+		s.stands(membership.Confirmed, "it is a member")
 		s.lose()
-		s.stands(membership.Sure, "whoever is missing now")
+		s.stands(membership.Confirmed, "whoever is missing now")
 	})
 }
 
@@ -166,8 +166,8 @@ func TestAbsence(t *testing.T) {
 	t.Parallel()
 	says := func(s *solo, want membership.Absence, what string) {
 		t.Helper()
-		s.recv("n", membership.Doubt{Nr: 1})
-		if got := s.last(membership.KindVouch); got != (membership.Vouch{Nr: 1, Absence: want}) {
+		s.recv("n", membership.LivenessQuery{Nr: 1})
+		if got := s.last(membership.KindLivenessReply); got != (membership.LivenessReply{Nr: 1, Absence: want}) {
 			t.Errorf("%s: it says %v, want %v", what, got, want)
 		}
 	}
@@ -216,7 +216,7 @@ func TestGivingUp(t *testing.T) {
 		ended(s, false, "somebody may still come")
 		s.pass(20*time.Second, "n")
 		ended(s, true, "nobody has come")
-		if s.m.Counters().TimedOut[membership.TimeoutDoubt] != 1 || s.all.Life[len(s.all.Life)-1].Reason != membership.WasDowned {
+		if s.m.Counters().TimedOut[membership.TimeoutLiveness] != 1 || s.all.Life[len(s.all.Life)-1].Reason != membership.WasDowned {
 			t.Errorf("%v, %v", s.m.Counters().TimedOut, s.all.Life)
 		}
 	})

@@ -111,7 +111,7 @@ func (m *Machine) memberGone(old *Member) {
 		m.exclude(old.Node)
 		return
 	}
-	m.graves = append(m.graves, grave{old.Node, m.now + m.s.QuarantineRemovedAfter})
+	m.removed = append(m.removed, removedNode{old.Node, m.now + m.s.QuarantineRemovedAfter})
 	m.soon(timerGrave, m.now+m.s.QuarantineRemovedAfter)
 }
 

@@ -159,13 +159,13 @@ func (m *Machine) reap() {
 	if len(changed) > 0 {
 		m.change(Change{Observed: changed})
 	}
-	m.knock()
+	m.pingUnreachable()
 }
 
-// knock sends a Ping to one of the members that this node finds unreachable. Gossip is not sent
+// pingUnreachable sends a Ping to one of the members that this node finds unreachable. Gossip is not sent
 // there, and a heartbeat has no other reply, so a member that has quarantined this node would
 // otherwise never report it.
-func (m *Machine) knock() {
+func (m *Machine) pingUnreachable() {
 	var silent []identity.Node
 	m.gossip.Reachability().of(m.self, func(rec Record) {
 		if rec.Reach == Unreachable {

@@ -70,8 +70,8 @@ type Observation struct {
 	Reach   Reach
 }
 
-// know returns the content. It is never nil.
-func (g Gossip) know() *content {
+// state returns the content. It is never nil.
+func (g Gossip) state() *content {
 	if g.content == nil {
 		return &content{}
 	}
@@ -79,19 +79,19 @@ func (g Gossip) know() *content {
 }
 
 // Members returns all members, sorted by node. They must not be modified.
-func (g Gossip) Members() []*Member { return g.know().members }
+func (g Gossip) Members() []*Member { return g.state().members }
 
 // Reachability returns all observations.
-func (g Gossip) Reachability() Reachability { return g.know().reach }
+func (g Gossip) Reachability() Reachability { return g.state().reach }
 
 // Clock returns the vector clock.
-func (g Gossip) Clock() Clock { return g.know().clock }
+func (g Gossip) Clock() Clock { return g.state().clock }
 
 // Tombstones returns the removed nodes, sorted. They must not be modified.
-func (g Gossip) Tombstones() []Tombstone { return g.know().tombstones }
+func (g Gossip) Tombstones() []Tombstone { return g.state().tombstones }
 
 // Extensions returns the fields of newer versions. They must not be modified.
-func (g Gossip) Extensions() []Extension { return g.know().extensions }
+func (g Gossip) Extensions() []Extension { return g.state().extensions }
 
 // Member returns a member, or nil.
 func (g Gossip) Member(n identity.Node) *Member {
@@ -112,8 +112,8 @@ func (g Gossip) Named(name string) []*Member {
 	return members[from:to]
 }
 
-// Buried reports whether a node was removed.
-func (g Gossip) Buried(n identity.Node) bool {
+// Removed reports whether a node was removed.
+func (g Gossip) Removed(n identity.Node) bool {
 	_, found := findTombstone(g.Tombstones(), n)
 	return found
 }
@@ -158,7 +158,7 @@ func (g Gossip) Unseen() Gossip {
 // seen it. A change without effect returns g. It returns an error for a status that cannot follow
 // the last one, and for adding a removed node.
 func (g Gossip) Apply(self identity.Node, c Change) (Gossip, error) {
-	old := g.know()
+	old := g.state()
 	changed := &content{old.members, old.reach, old.clock, old.tombstones, old.extensions}
 	if err := changed.put(c.Put); err != nil {
 		return g, err
@@ -181,7 +181,7 @@ func (g Gossip) Apply(self identity.Node, c Change) (Gossip, error) {
 
 // Ticked returns the gossip with one more tick of self and no other change.
 func (g Gossip) Ticked(self identity.Node) Gossip {
-	c := *g.know()
+	c := *g.state()
 	if g.Member(self) != nil {
 		c.clock = c.clock.Add(self)
 	}
@@ -267,7 +267,7 @@ func findTombstone(all []Tombstone, n identity.Node) (int, bool) {
 // A member that is Down or Exiting on one side and unknown to the other is kept unless there is a
 // tombstone. Dropping it would make the result depend on the order of merges.
 func (g Gossip) Merge(other Gossip) (merged Gossip, tick bool) {
-	a, b := g.know(), other.know()
+	a, b := g.state(), other.state()
 	m := &content{clock: a.clock.Merge(b.clock), tombstones: mergeTombstones(a.tombstones, b.tombstones), extensions: mergeExtensions(a.extensions, b.extensions)}
 	for i := range m.tombstones {
 		t := &m.tombstones[i]

@@ -26,7 +26,7 @@ import (
 
 // AppendContent appends the encoding of the gossip without the set of members that have seen it.
 func (g Gossip) AppendContent(dst []byte) []byte {
-	c := g.know()
+	c := g.state()
 	dst = c.appendMembers(dst)
 	last := 0
 	dst = binary.AppendUvarint(dst, uint64(len(c.clock)))
@@ -114,7 +114,7 @@ func sameProfile(a, b *Member) bool { return a.Version == b.Version && sameRoles
 // which may be the zero value, and does not refer to b. The error matches ErrMalformed.
 func DecodeContent(b []byte, known Gossip) (Gossip, error) {
 	r := &reader{b: b}
-	old := known.know()
+	old := known.state()
 	c := &content{}
 	c.readMembers(r, old)
 	c.readClock(r, old)

@@ -113,8 +113,8 @@ func messages(tb testing.TB) map[string]membership.Message {
 		"exiting-confirmed": membership.ExitingConfirmed{},
 		"quarantined":       membership.Quarantined{},
 		"stranger":          membership.Stranger{},
-		"doubt":             membership.Doubt{Nr: 300, Version: digest},
-		"vouch":             membership.Vouch{Nr: 300, Absence: membership.Away},
+		"doubt":             membership.LivenessQuery{Nr: 300, Version: digest},
+		"vouch":             membership.LivenessReply{Nr: 300, Absence: membership.Away},
 	}
 }
 

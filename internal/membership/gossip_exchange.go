@@ -27,9 +27,9 @@ func (m *Machine) gossipRound() {
 
 // speedUp is an additional round.
 func (m *Machine) speedUp() {
-	if m.phase == member && (m.hurry() || m.rush()) {
+	if m.phase == member && (m.hurry() || m.isLeavingFast()) {
 		m.gossipWithOne()
-		m.rushOn()
+		m.scheduleFastRound()
 	}
 }
 
@@ -117,9 +117,9 @@ func (m *Machine) digests(from identity.Node, msg Digests) {
 		m.sendVersions(from)
 		return
 	}
-	m.proved(from)
+	m.confirmedBy(from)
 	if msg.Seen != (Digest{}) && msg.Seen != m.gossip.SeenDigest() {
-		m.sendSeen(from)
+		m.sendSeenSet(from)
 	}
 }
 
@@ -129,7 +129,7 @@ func (m *Machine) versions(from identity.Node, msg Versions) {
 	switch order {
 	case Same:
 		if msg.Seen != (Digest{}) && msg.Seen != m.gossip.SeenDigest() {
-			m.sendSeen(from)
+			m.sendSeenSet(from)
 		}
 	case After:
 		m.sendVersions(from) // which requests the state
@@ -137,7 +137,7 @@ func (m *Machine) versions(from identity.Node, msg Versions) {
 		m.sendState(from)
 	}
 	if order == Same || order == Before {
-		m.proved(from)
+		m.confirmedBy(from)
 	}
 }
 
@@ -163,9 +163,9 @@ func (m *Machine) same(from identity.Node, seen bitmap) {
 	next := m.gossip
 	next.seen = next.seen.union(seen, len(members))
 	m.adopt(next)
-	m.proved(from)
+	m.confirmedBy(from)
 	if !seen.has(me) && !m.exiting {
-		m.sendSeen(from)
+		m.sendSeenSet(from)
 	}
 }
 
@@ -206,7 +206,7 @@ func (m *Machine) state(in Received, msg State) {
 			m.cache.body = msg.Content
 		}
 		if !remote.seen.has(me) && !m.exiting {
-			m.sendSeen(from)
+			m.sendSeenSet(from)
 		}
 	case Concurrent:
 		merged, tick := m.gossip.Merge(remote)
@@ -217,7 +217,7 @@ func (m *Machine) state(in Received, msg State) {
 		m.sendState(from)
 	case Same:
 	}
-	m.proved(from)
+	m.confirmedBy(from)
 }
 
 // spread sends the state at once to a node that was downed, so that it stops.
@@ -299,8 +299,8 @@ func (m *Machine) set(next Gossip) {
 	if old.content == next.content {
 		if !slices.Equal(old.seen, next.seen) {
 			m.publish(Event{Kind: SeenChanged})
-			m.weigh()
-			m.leavers()
+			m.updateUndecided()
+			m.handleLeaving()
 		}
 		return
 	}
@@ -326,8 +326,8 @@ func (m *Machine) set(next Gossip) {
 		m.findLeaders()
 	}
 	m.publishChanges(old, was)
-	m.weigh()
-	m.leavers()
+	m.updateUndecided()
+	m.handleLeaving()
 }
 
 // findUnreachable derives the unreachable members. The slices stay the same if the members do.
@@ -393,8 +393,8 @@ func (m *Machine) encodedState() []byte {
 
 func (m *Machine) sendState(to identity.Node) { m.sendData(to, KindState, m.encodedState()) }
 
-// sendSeen sends the set of members that have seen the version to a node with the same version.
-func (m *Machine) sendSeen(to identity.Node) {
+// sendSeenSet sends the set of members that have seen the version to a node with the same version.
+func (m *Machine) sendSeenSet(to identity.Node) {
 	if m.cache.seen == nil {
 		m.cache.seen = AppendMessage(nil, Seen{m.digest(), encodeBitmap(m.gossip.seen)})
 	}

@@ -77,7 +77,7 @@ func TestReceivedGossip(t *testing.T) {
 		s.do(membership.DownNode{Node: node("o")})
 		s.seen("n")
 		s.pass(time.Second, "n")
-		if !s.m.Gossip().Buried(node("o")) {
+		if !s.m.Gossip().Removed(node("o")) {
 			t.Fatalf("o was not removed: %s", describe(s.m.Gossip()))
 		}
 		before := s.m.Gossip().Clock()

@@ -53,8 +53,8 @@ func check(t interface {
 		t.Fatalf("members are not in order")
 	}
 	for i, m := range g.Members() {
-		if m.Status == removed || i > 0 && g.Members()[i-1].Node == m.Node || g.Buried(m.Node) {
-			t.Fatalf("%v is %v, removed: %t", m.Node, m.Status, g.Buried(m.Node))
+		if m.Status == removed || i > 0 && g.Members()[i-1].Node == m.Node || g.Removed(m.Node) {
+			t.Fatalf("%v is %v, removed: %t", m.Node, m.Status, g.Removed(m.Node))
 		}
 	}
 	isMember := func(what string, n identity.Node) {
@@ -136,16 +136,16 @@ func TestRemovedLeavesATombstoneOnly(t *testing.T) {
 		t.Error("who is marked Down has not seen it")
 	}
 	g = apply(t, g, a, membership.Change{Remove: []identity.Node{b}, At: 77})
-	if g.Member(b) != nil || !g.Buried(b) || g.Clock().Of(b) != 0 || !g.Reachability().AllReachable() {
+	if g.Member(b) != nil || !g.Removed(b) || g.Clock().Of(b) != 0 || !g.Reachability().AllReachable() {
 		t.Errorf("b is still known: %v %v", g.Clock(), g.Reachability())
 	}
 	if got := g.Tombstones(); !slices.Equal(got, []membership.Tombstone{{Node: b, At: 77, Count: 1}}) {
 		t.Errorf("tombstones: %v", got)
 	}
-	if g = apply(t, g, a, membership.Change{Forget: 77}); !g.Buried(b) {
+	if g = apply(t, g, a, membership.Change{Forget: 77}); !g.Removed(b) {
 		t.Error("the tombstone was forgotten too early")
 	}
-	if g = apply(t, g, a, membership.Change{Forget: 78}); g.Buried(b) {
+	if g = apply(t, g, a, membership.Change{Forget: 78}); g.Removed(b) {
 		t.Error("the tombstone was kept")
 	}
 }
@@ -176,7 +176,7 @@ func TestMerge(t *testing.T) {
 	}
 
 	gone := apply(t, x, a, membership.Change{Remove: []identity.Node{c}, At: 5})
-	if m, tick = merge(gone, y); m.Member(c) != nil || !m.Buried(c) || tick {
+	if m, tick = merge(gone, y); m.Member(c) != nil || !m.Removed(c) || tick {
 		t.Errorf("who was removed does not come back: %v", m.Member(c))
 	}
 
@@ -237,7 +237,7 @@ func newHistory(t *rapid.T) *history {
 			h.meet(self, i, slices.Index(letters, other))
 			g = h.states[i]
 		case g.Member(self) == nil:
-		case what == "put" && m == nil && !g.Buried(node(other)):
+		case what == "put" && m == nil && !g.Removed(node(other)):
 			c.Put = []*membership.Member{member(other, joining)}
 		case what == "put" && m != nil:
 			if next := rapid.SampledFrom([]membership.Status{weakly, up, leaving, exiting, down, preparing, prepared}).Draw(t, "status"); m.Status.CanBecome(next) {

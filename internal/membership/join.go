@@ -275,7 +275,7 @@ func (m *Machine) initJoin(from identity.Node, msg InitJoin) {
 		m.wait(from, msg.Settings)
 	case isGone(m.me().Status):
 		m.send(from, InitJoinNack{})
-	case m.gossip.Buried(from):
+	case m.gossip.Removed(from):
 		m.drop(DropRemoved)
 		m.send(from, Quarantined{})
 	default:
@@ -323,7 +323,7 @@ func (m *Machine) offer(to identity.Node, compatible bool) {
 // offerAll sends this reply to all waiting nodes.
 func (m *Machine) offerAll() {
 	for _, w := range m.waiting {
-		if !m.gossip.Buried(w.node) {
+		if !m.gossip.Removed(w.node) {
 			m.offer(w.node, w.compatible)
 		}
 	}
@@ -403,12 +403,12 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	named := m.gossip.Named(from.Name)
 	switch {
 	case m.cache.closing, isGone(me.Status), m.cfg.VersionPending:
-		m.turnAway(Info, "join: request declined for now", Attr{"member", from}, Attr{"status", me.Status.String()})
+		m.logRejected(Info, "join: request declined for now", Attr{"member", from}, Attr{"status", me.Status.String()})
 		return
 	case from.Name == m.self.Name:
 		m.send(from, NameInUse{m.self})
 		return
-	case m.gossip.Buried(from):
+	case m.gossip.Removed(from):
 		m.drop(DropRemoved)
 		m.send(from, Quarantined{})
 		return
@@ -420,18 +420,18 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	case m.link.suspended:
 		// Other members may have downed this node. Then a node that it accepts is not a member for
 		// them, and the previous owner of the name may be alive there.
-		m.turnAway(Info, "join: request declined, the membership of this node is not confirmed", Attr{"member", from})
+		m.logRejected(Info, "join: request declined, the membership of this node is not confirmed", Attr{"member", from})
 		return
 	case len(named) > 0:
 		m.contest(from, named)
 		return
 	case len(m.gossip.Members()) >= MaxMembers:
-		m.turnAway(Error, "join: request declined, the cluster is full", Attr{"member", from}, Attr{"members", MaxMembers})
+		m.logRejected(Error, "join: request declined, the cluster is full", Attr{"member", from}, Attr{"members", MaxMembers})
 		return
 	}
-	for i := range m.graves { // the name is in use again, so its previous owner is dead
-		if m.graves[i].node.Name == from.Name {
-			m.graves[i].due = m.now
+	for i := range m.removed { // the name is in use again, so its previous owner is dead
+		if m.removed[i].node.Name == from.Name {
+			m.removed[i].due = m.now
 			m.soon(timerGrave, m.now)
 		}
 	}
@@ -441,10 +441,10 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	m.sendWelcome(from)
 }
 
-// strange handles the report of another member that it does not know this node, which gossips with
+// stranger handles the report of another member that it does not know this node, which gossips with
 // it. The member that accepted this node crashed before it propagated that. While this node is not
 // Up it repeats its join request.
-func (m *Machine) strange(from identity.Node) {
+func (m *Machine) stranger(from identity.Node) {
 	if !m.asksAgain(from) {
 		m.drop(DropUnexpected)
 		return
@@ -459,9 +459,9 @@ func (m *Machine) asksAgain(who identity.Node) bool {
 	return other != nil && !isGone(other.Status) && (me.Status == Joining || me.Status == WeaklyUp)
 }
 
-// turnAway logs the rejection of a join request. It limits the rate, because the node repeats its
+// logRejected logs the rejection of a join request. It limits the rate, because the node repeats its
 // requests and logs on its own that it is not accepted.
-func (m *Machine) turnAway(level Level, why string, attrs ...Attr) {
+func (m *Machine) logRejected(level Level, why string, attrs ...Attr) {
 	if m.now >= m.away {
 		m.away = m.now + awayInterval
 		m.log(level, why, attrs...)

@@ -85,7 +85,7 @@ func (m *Machine) leadConverged() {
 		return
 	}
 	if len(exiting) > 0 {
-		m.tellExiting(exiting)
+		m.sendToExiting(exiting)
 	}
 	for _, o := range risen[:min(upTold, len(risen))] {
 		if o.Node != m.self {
@@ -127,7 +127,7 @@ func (m *Machine) leadDiverged() {
 		for _, o := range m.gossip.blocking(m.self, m.isConfirmed, 10) {
 			blocking = append(blocking, o.Node.String()+" "+o.Status.String())
 		}
-		m.gossip.Reachability().Bad(func(observer identity.Node, rec Record) {
+		m.gossip.Reachability().EachUnreachable(func(observer identity.Node, rec Record) {
 			if len(bad) < 10 {
 				bad = append(bad, observer.String()+" finds "+rec.Subject.String()+" "+rec.Reach.String())
 			}
@@ -151,9 +151,9 @@ func (m *Machine) leadDiverged() {
 	m.change(c)
 }
 
-// tellExiting sends the state at once to Exiting members, because when many leave there may soon be
+// sendToExiting sends the state at once to Exiting members, because when many leave there may soon be
 // no member to do so, and to the oldest members, because they may run what has to be handed over.
-func (m *Machine) tellExiting(exiting []*Member) {
+func (m *Machine) sendToExiting(exiting []*Member) {
 	told := []identity.Node{m.self}
 	for _, o := range exiting {
 		if len(told) <= exitingTold && o.Node != m.self {
@@ -180,7 +180,7 @@ func (m *Machine) tellExiting(exiting []*Member) {
 // unreachable returns the members that at least one observer finds unreachable or terminated.
 // Observers for which ignored returns true do not count; nil ignores none.
 func (g Gossip) unreachable(ignored func(*Member) bool) bitmap {
-	c := g.know()
+	c := g.state()
 	var found bitmap
 	for _, o := range c.reach.Observers {
 		if len(o.Records) == 0 {

@@ -56,8 +56,8 @@ func (m *Machine) leaveAfterOthers() {
 	}
 }
 
-// leavers handles leaving members soon after a change.
-func (m *Machine) leavers() {
+// handleLeaving handles leaving members soon after a change.
+func (m *Machine) handleLeaving() {
 	members := m.gossip.Members()
 	if m.cache.anyExiting {
 		m.gossip.seen.each(func(i int) {
@@ -75,11 +75,11 @@ func (m *Machine) leavers() {
 	case m.cache.leader == m.self && m.link.state == linkUp && m.gossip.Converged(m.self, m.isConfirmed):
 		m.soon(timerLeader, m.now)
 	}
-	m.rushOn()
+	m.scheduleFastRound()
 }
 
-// rush reports whether members are leaving and some members that can see it may not have.
-func (m *Machine) rush() bool {
+// isLeavingFast reports whether members are leaving and some members that can see it may not have.
+func (m *Machine) isLeavingFast() bool {
 	if !m.cache.anyLeaving || len(m.gossip.members) > rushMembers {
 		return false
 	}
@@ -91,9 +91,9 @@ func (m *Machine) rush() bool {
 	return false
 }
 
-// rushOn schedules another round soon if members are leaving.
-func (m *Machine) rushOn() {
-	if m.rush() {
+// scheduleFastRound schedules another round soon if members are leaving.
+func (m *Machine) scheduleFastRound() {
+	if m.isLeavingFast() {
 		m.soon(timerGossipTwice, m.now+m.s.GossipInterval/rushFactor)
 	}
 }

@@ -260,7 +260,7 @@ func TestToldByALaterIncarnation(t *testing.T) {
 	s.pass(10*time.Second, "o")
 	s.seen("o")
 	s.pass(2*time.Second, "o")
-	if !s.m.Gossip().Buried(node("n")) {
+	if !s.m.Gossip().Removed(node("n")) {
 		t.Fatal("n is still there")
 	}
 	if s.do(again); s.status(self) != up {

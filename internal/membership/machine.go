@@ -77,19 +77,19 @@ type Machine struct {
 	names     []contested
 	lone      bool // the node has founded a cluster and accepted no other node: another node with its name may end it
 	link      link
-	doubts    doubts
+	doubts    livenessCheck
 	undecided undecided
 	watch     watch
 	leading   leading
 
-	exiting    bool                        // the shell hands over singletons and shards
-	exited     bool                        // the hand-over is done
-	wasUp      bool                        // BecameUp was reported
-	downTicks  int                         // ticks since the node is Down
-	confirmed  map[identity.Node]bool      // members that are ready to be removed
-	quarantine map[identity.Node]*excluded // nodes with which no messages are exchanged
-	buried     []identity.Node             // the keys of quarantine, the oldest first
-	graves     []grave                     // removed nodes that will be quarantined
+	exiting         bool                        // the shell hands over singletons and shards
+	exited          bool                        // the hand-over is done
+	wasUp           bool                        // BecameUp was reported
+	downTicks       int                         // ticks since the node is Down
+	confirmed       map[identity.Node]bool      // members that are ready to be removed
+	quarantine      map[identity.Node]*excluded // nodes with which no messages are exchanged
+	quarantineOrder []identity.Node             // the keys of quarantine, the oldest first
+	removed         []removedNode               // removed nodes that will be quarantined
 }
 
 // timer is a kind of time-out. Timers that are due together fire in this order.
@@ -277,7 +277,7 @@ func (m *Machine) fire(t timer) {
 	case timerName:
 		m.checkNames()
 	case timerGrave:
-		m.bury()
+		m.quarantineRemoved()
 	case timers:
 	}
 }
@@ -406,7 +406,7 @@ const (
 	TimeoutEcho                         // the node does not receive its own heartbeats
 	TimeoutSuspend                      // the node was suspended for that
 	TimeoutUndecided                    // no downing decision about unreachable members
-	TimeoutDoubt                        // no confirmation of the membership after a disconnection
+	TimeoutLiveness                     // no confirmation of the membership after a disconnection
 	TimeoutConvergence                  // Joining members became WeaklyUp
 	TimeoutLate                         // the process of this node was paused
 	// Timeouts is the number of time-outs.
@@ -414,7 +414,7 @@ const (
 )
 
 func (t Timeout) String() string {
-	names := []string{"seeds", "join", "joining", "first-response", "heartbeat", "name", "echo", "suspend", "undecided", "doubt", "convergence", "late"}
+	names := []string{"seeds", "join", "joining", "first-response", "heartbeat", "name", "echo", "suspend", "undecided", "liveness", "convergence", "late"}
 	if int(t) >= len(names) {
 		return fmt.Sprintf("timeout(%d)", uint8(t))
 	}

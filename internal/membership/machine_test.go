@@ -79,7 +79,7 @@ func TestJoinersOfAnInitializedNode(t *testing.T) {
 	s.do(membership.Quarantine{Node: node("n")})
 	s.do(membership.DownNode{Node: node("n")})
 	s.pass(2 * time.Second)
-	if !s.m.Gossip().Buried(node("n")) || !s.m.Gone(node("n")) {
+	if !s.m.Gossip().Removed(node("n")) || !s.m.Gone(node("n")) {
 		t.Fatal("n is still there")
 	}
 	if s.named("n", membership.Join{}); s.status(node("n")) != 0 || len(s.sent(membership.KindWelcome)) > 0 {
@@ -434,7 +434,7 @@ func TestRemoval(t *testing.T) {
 	s.pass(7*time.Second, "n")
 	s.seen("n")
 	s.pass(time.Second, "n")
-	if s.status(node("o")) != 0 || !s.m.Gossip().Buried(node("o")) {
+	if s.status(node("o")) != 0 || !s.m.Gossip().Removed(node("o")) {
 		t.Errorf("it does not answer, and is %v", s.status(node("o")))
 	}
 	if !slices.Equal(s.all.Quarantine, []identity.Node{node("o")}) {

@@ -33,8 +33,8 @@ const (
 	KindExitingConfirmed
 	KindQuarantined
 	KindStranger
-	KindDoubt
-	KindVouch
+	KindLivenessQuery
+	KindLivenessReply
 	// Kinds is one more than the last kind.
 	Kinds
 )
@@ -138,17 +138,17 @@ type Quarantined struct{}
 // node receives it if the member that accepted it crashed right afterwards.
 type Stranger struct{}
 
-// Doubt asks a member to confirm the membership of the sender, which was disconnected for so long
+// LivenessQuery asks a member to confirm the membership of the sender, which was disconnected for so long
 // that it may have been downed. The reply repeats Nr. Version is the version of the sender's
 // gossip.
-type Doubt struct {
+type LivenessQuery struct {
 	Nr      uint64
 	Version Digest
 }
 
-// Vouch replies to a Doubt: the receiver is a member. The state of the sender follows as a separate
+// LivenessReply replies to a LivenessQuery: the receiver is a member. The state of the sender follows as a separate
 // message. Absence reports whether the sender was disconnected as well.
-type Vouch struct {
+type LivenessReply struct {
 	Nr      uint64
 	Absence Absence
 }
@@ -181,8 +181,8 @@ func (Echo) kind() Kind             { return KindEcho }
 func (ExitingConfirmed) kind() Kind { return KindExitingConfirmed }
 func (Quarantined) kind() Kind      { return KindQuarantined }
 func (Stranger) kind() Kind         { return KindStranger }
-func (Doubt) kind() Kind            { return KindDoubt }
-func (Vouch) kind() Kind            { return KindVouch }
+func (LivenessQuery) kind() Kind    { return KindLivenessQuery }
+func (LivenessReply) kind() Kind    { return KindLivenessReply }
 
 // StateOf returns a gossip as a message.
 func StateOf(g Gossip) State {

@@ -125,7 +125,7 @@ func (m *Machine) nameTaken(holder identity.Node) {
 // ping replies that this node is alive, unless it is about to stop. A removed node is informed: it
 // may be looking for a member whose name this node has now.
 func (m *Machine) ping(from identity.Node, msg Ping) {
-	if m.phase == member && m.gossip.Buried(from) {
+	if m.phase == member && m.gossip.Removed(from) {
 		m.drop(DropRemoved)
 		m.send(from, Quarantined{})
 		return

@@ -91,7 +91,7 @@ func TestMergeTakesTheNewerRowsOfEachObserver(t *testing.T) {
 			t.Errorf("of one history the later table stays: %v, got %v", later, merged)
 		}
 		without := merged.Without(func(n identity.Node) bool { return n.Name == "b" })
-		without.Bad(func(observer identity.Node, rec membership.Record) {
+		without.EachUnreachable(func(observer identity.Node, rec membership.Record) {
 			if observer.Name == "b" || rec.Subject.Name == "b" {
 				t.Errorf("b is gone: %v", without)
 			}

@@ -83,7 +83,7 @@ func (m *Machine) dispatchMember(in Received, msg Message) {
 	case ExitingConfirmed:
 		m.exitingConfirmed(in.From)
 	case Stranger:
-		m.strange(in.From)
+		m.stranger(in.From)
 	default:
 		if !m.listensTo(in.From) {
 			return
@@ -97,10 +97,10 @@ func (m *Machine) dispatchMember(in Received, msg Message) {
 			m.seen(in.From, msg)
 		case State:
 			m.state(in, msg)
-		case Doubt:
-			m.doubtful(in.From, msg)
-		case Vouch:
-			m.vouch(in.From, msg)
+		case LivenessQuery:
+			m.livenessQuery(in.From, msg)
+		case LivenessReply:
+			m.livenessReply(in.From, msg)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func (m *Machine) dispatchMember(in Received, msg Message) {
 // unused.
 func (m *Machine) listensTo(from identity.Node) bool {
 	switch {
-	case m.gossip.Buried(from):
+	case m.gossip.Removed(from):
 		m.drop(DropRemoved)
 		m.send(from, Quarantined{}) // it may know no other node that could inform it
 	case m.gossip.Member(from) == nil:
@@ -131,7 +131,7 @@ type excluded struct {
 }
 
 // grave is a removed node that will be quarantined.
-type grave struct {
+type removedNode struct {
 	node identity.Node
 	due  time.Duration
 }
@@ -147,7 +147,7 @@ func (m *Machine) exclude(n identity.Node) {
 	if _, known := m.quarantine[n]; !known {
 		m.log(Info, "node is quarantined", Attr{"member", n})
 		m.quarantine[n] = &excluded{since: m.now}
-		m.buried = append(m.buried, n)
+		m.quarantineOrder = append(m.quarantineOrder, n)
 		m.out.Quarantine = append(m.out.Quarantine, n)
 	}
 	if m.gossip.Member(n) != nil {
@@ -179,7 +179,7 @@ func (m *Machine) quarantined(from identity.Node) {
 		m.stop(WasDowned)
 		return
 	}
-	if len(m.gossip.Named(from.Name)) == 0 || m.gossip.Buried(from) {
+	if len(m.gossip.Named(from.Name)) == 0 || m.gossip.Removed(from) {
 		m.drop(DropStranger)
 		return
 	}
@@ -189,10 +189,10 @@ func (m *Machine) quarantined(from identity.Node) {
 	}
 }
 
-// bury quarantines nodes some time after they have left.
-func (m *Machine) bury() {
-	open := m.graves[:0]
-	for _, g := range m.graves {
+// quarantineRemoved quarantines nodes some time after they have left.
+func (m *Machine) quarantineRemoved() {
+	open := m.removed[:0]
+	for _, g := range m.removed {
 		if g.due > m.now {
 			open = append(open, g)
 			m.soon(timerGrave, g.due)
@@ -200,23 +200,23 @@ func (m *Machine) bury() {
 		}
 		m.exclude(g.node)
 	}
-	m.graves = open
+	m.removed = open
 }
 
 // expire forgets nodes that were quarantined long ago.
 func (m *Machine) expire() {
-	for len(m.buried) > 0 {
-		n := m.buried[0]
+	for len(m.quarantineOrder) > 0 {
+		n := m.quarantineOrder[0]
 		if e := m.quarantine[n]; m.now-e.since < m.s.PruneTombstonesAfter || m.gossip.Member(n) != nil {
 			return
 		}
 		delete(m.quarantine, n)
-		m.buried = m.buried[1:]
+		m.quarantineOrder = m.quarantineOrder[1:]
 	}
 }
 
 // Gone reports whether a node can never be a member again: it was removed or is quarantined.
 func (m *Machine) Gone(n identity.Node) bool {
 	_, known := m.quarantine[n]
-	return known || m.gossip.Buried(n)
+	return known || m.gossip.Removed(n)
 }

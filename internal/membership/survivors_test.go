@@ -31,8 +31,8 @@ func (h *host) resolve(e membership.Effects) {
 		return
 	}
 	now := h.w.now - h.since
-	s := h.m.Standing()
-	if mute := s != membership.Sure && s != membership.Together; mute != h.mute {
+	s := h.m.Connectivity()
+	if mute := s != membership.Confirmed && s != membership.LostTogether; mute != h.mute {
 		h.mute = mute
 		h.decide(h.resolver.Step(now, splitbrain.Link{Up: !mute}))
 	}

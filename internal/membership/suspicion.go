@@ -11,11 +11,11 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// doubts is the state of a node that was suspended and is connected again, and does not know
+// livenessCheck is the state of a node that was suspended and is connected again, and does not know
 // whether it is still a member. Other members may have downed it meanwhile, and run its singletons
-// and shards. It repeatedly sends a Doubt to all members that may be alive, and resumes when
+// and shards. It repeatedly sends a LivenessQuery to all members that may be alive, and resumes when
 //
-//   - all reachable members have replied with a Vouch, at a version of the gossip that this node has:
+//   - all reachable members have replied with a LivenessReply, at a version of the gossip that this node has:
 //     so all members that they know have been asked too; and
 //   - one of them, a full member, was not disconnected itself: it belongs to the part of the cluster
 //     that has continued, and that part has this node as a member. Alternatively, all members that are
@@ -23,36 +23,36 @@ import (
 //
 // Replies of members that were disconnected themselves are not sufficient while any member is
 // silent: they may have been disconnected together with this node and downed by the silent ones.
-// They are sufficient once the silent ones are down; Standing defines whether the present members
+// They are sufficient once the silent ones are down; Connectivity defines whether the present members
 // may decide that. So all members resume after the broker was unavailable for all. If one of them
 // crashed meanwhile, the others resume after it was downed. A node that reaches no member with
 // evidence stays suspended and finally ends.
-type doubts struct {
+type livenessCheck struct {
 	open bool
 	// nr distinguishes the replies to this doubt from those to earlier ones.
 	nr uint64
 	// by are the members that have replied, sorted.
-	by []voucher
+	by []confirmation
 	// missing is how many reachable members have not replied.
 	missing int
 	// rounds counts the rounds of requests.
 	rounds int
 }
 
-// voucher is a member that has confirmed this node's membership.
-type voucher struct {
+// confirmation is a member that has confirmed this node's membership.
+type confirmation struct {
 	node    identity.Node
 	absence Absence
-	// known: this node has the whole state that the voucher had.
+	// known: this node has the whole state that the confirming member had.
 	known bool
 }
 
 // maxProbes limits how many members are asked at a time.
 const maxProbes = 128
 
-// doubt starts to ask whether this node is still a member.
-func (m *Machine) doubt() {
-	m.doubts = doubts{open: true, nr: m.doubts.nr + 1}
+// startLivenessCheck starts to ask whether this node is still a member.
+func (m *Machine) startLivenessCheck() {
+	m.doubts = livenessCheck{open: true, nr: m.doubts.nr + 1}
 	m.probe()
 }
 
@@ -77,9 +77,9 @@ func (m *Machine) probe() {
 	if len(ask) == 0 { // a member is silent, and the others may have new evidence by now
 		ask = away
 	}
-	msg := AppendMessage(nil, Doubt{m.doubts.nr, m.digest()})
+	msg := AppendMessage(nil, LivenessQuery{m.doubts.nr, m.digest()})
 	for _, n := range ask[:min(maxProbes, len(ask))] {
-		m.sendData(n, KindDoubt, msg)
+		m.sendData(n, KindLivenessQuery, msg)
 	}
 	m.doubts.rounds++
 	if m.doubts.rounds%20 == 0 {
@@ -96,13 +96,13 @@ func firstOf(nodes []identity.Node, most int) string {
 	return strings.Join(s, ", ")
 }
 
-// doubtful replies to the Doubt of another member.
-func (m *Machine) doubtful(from identity.Node, msg Doubt) {
+// livenessQuery replies to the LivenessQuery of another member.
+func (m *Machine) livenessQuery(from identity.Node, msg LivenessQuery) {
 	if isGone(m.gossip.Member(from).Status) || isGone(m.me().Status) {
 		m.sendState(from)
 		return
 	}
-	m.send(from, Vouch{msg.Nr, m.absence()})
+	m.send(from, LivenessReply{msg.Nr, m.absence()})
 	if msg.Version == m.digest() {
 		m.sendDigests(from)
 	} else {
@@ -110,15 +110,15 @@ func (m *Machine) doubtful(from identity.Node, msg Doubt) {
 	}
 }
 
-// vouch records a confirmation. The state of the sender follows.
-func (m *Machine) vouch(from identity.Node, msg Vouch) {
+// livenessReply records a confirmation. The state of the sender follows.
+func (m *Machine) livenessReply(from identity.Node, msg LivenessReply) {
 	if !m.doubts.open || msg.Nr != m.doubts.nr {
 		m.drop(DropUnexpected)
 		return
 	}
 	i, found := m.doubts.find(from)
 	if !found {
-		m.doubts.by = slices.Insert(m.doubts.by, i, voucher{node: from})
+		m.doubts.by = slices.Insert(m.doubts.by, i, confirmation{node: from})
 	}
 	m.doubts.by[i].absence = msg.Absence
 	if m.doubts.by[i].known && msg.Absence == Present {
@@ -126,8 +126,8 @@ func (m *Machine) vouch(from identity.Node, msg Vouch) {
 	}
 }
 
-// proved records that this node has the whole state of a member, in which this node is a member.
-func (m *Machine) proved(by identity.Node) {
+// confirmedBy records that this node has the whole state of a member, in which this node is a member.
+func (m *Machine) confirmedBy(by identity.Node) {
 	if !m.doubts.open {
 		return
 	}
@@ -139,8 +139,8 @@ func (m *Machine) proved(by identity.Node) {
 	}
 }
 
-func (d *doubts) find(n identity.Node) (int, bool) {
-	return slices.BinarySearchFunc(d.by, n, func(v voucher, n identity.Node) int { return v.node.Compare(n) })
+func (d *livenessCheck) find(n identity.Node) (int, bool) {
+	return slices.BinarySearchFunc(d.by, n, func(v confirmation, n identity.Node) int { return v.node.Compare(n) })
 }
 
 // resume resumes hosting if the membership is proven, and reports whether no requests are needed
@@ -154,7 +154,7 @@ func (m *Machine) resume() bool {
 	if m.overdue() {
 		return false
 	}
-	m.forgetVouchers()
+	m.forgetConfirmations()
 	certain, all := false, true
 	for i, o := range m.gossip.Members() {
 		if o.Node == m.self || isGone(o.Status) {
@@ -175,20 +175,20 @@ func (m *Machine) resume() bool {
 	}
 	m.doubts.open, m.doubts.by = false, nil
 	m.link.suspended = false
-	m.isSure()
+	m.markConfirmed()
 	m.log(Info, "membership is confirmed: hosting resumes")
 	m.live(Resumed)
 	if !m.undecided.open {
 		m.undecided.since = Never
 	}
-	m.weigh()
+	m.updateUndecided()
 	return true
 }
 
-// forgetVouchers removes confirmations of members that are unreachable now: they may have been
+// forgetConfirmations removes confirmations of members that are unreachable now: they may have been
 // disconnected and downed since.
-func (m *Machine) forgetVouchers() {
-	m.doubts.by = slices.DeleteFunc(m.doubts.by, func(v voucher) bool {
+func (m *Machine) forgetConfirmations() {
+	m.doubts.by = slices.DeleteFunc(m.doubts.by, func(v confirmation) bool {
 		i, found := findMember(m.gossip.Members(), v.node)
 		return !found || m.cache.unreachable.has(i)
 	})
@@ -209,9 +209,9 @@ type undecided struct {
 	open  bool
 }
 
-// weigh updates whether a decision is pending. It is called when members, reachability, the seen
+// updateUndecided updates whether a decision is pending. It is called when members, reachability, the seen
 // set or this node's connection change.
-func (m *Machine) weigh() {
+func (m *Machine) updateUndecided() {
 	u := &m.undecided
 	if m.phase != member {
 		return
@@ -239,7 +239,7 @@ func (m *Machine) weigh() {
 	if was && !u.open && m.link.suspended && m.s.UndecidedAfter > 0 {
 		// The other side may have decided to down this node, or may be about to. The next round of
 		// requests starts to find out.
-		m.doubts = doubts{open: true, nr: m.doubts.nr + 1}
+		m.doubts = livenessCheck{open: true, nr: m.doubts.nr + 1}
 	}
 }
 
@@ -249,7 +249,7 @@ func (m *Machine) checkUndecided() {
 		m.count.TimedOut[TimeoutUndecided]++
 		m.suspend("no downing decision about unreachable members in time, suspending this node", m.now-m.undecided.since)
 	}
-	m.weigh()
+	m.updateUndecided()
 }
 
 // overdue reports whether others may have decided by now and may start this node's singletons and
@@ -272,7 +272,7 @@ func (m *Machine) undecidedAfter() time.Duration {
 // member unreachable and to propagate that.
 func (m *Machine) reconnected() {
 	m.undecided.shown = m.now + 2*(m.s.ExpectedResponseAfter+m.s.HeartbeatInterval+m.s.AcceptablePause+m.s.ReaperInterval+m.s.GossipInterval)
-	m.weigh()
+	m.updateUndecided()
 }
 
 // findOpen derives whether a member that is neither Down nor Exiting is unreachable, including this

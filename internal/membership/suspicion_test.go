@@ -43,9 +43,9 @@ func (s *solo) awayAgain(names ...string) {
 func (s *solo) asked() uint64 {
 	s.t.Helper()
 	for _, sent := range slices.Backward(s.all.Send) {
-		if sent.Kind == membership.KindDoubt {
+		if sent.Kind == membership.KindLivenessQuery {
 			m, err := membership.DecodeMessage(sent.Data)
-			d, ok := m.(membership.Doubt)
+			d, ok := m.(membership.LivenessQuery)
 			if err != nil || !ok {
 				s.t.Fatal(m, err)
 			}
@@ -61,7 +61,7 @@ func (s *solo) vouches(away bool, names ...string) {
 	s.t.Helper()
 	nr := s.asked()
 	for _, name := range names {
-		s.recv(name, membership.Vouch{Nr: nr, Absence: map[bool]membership.Absence{true: membership.Away}[away]})
+		s.recv(name, membership.LivenessReply{Nr: nr, Absence: map[bool]membership.Absence{true: membership.Away}[away]})
 		s.recv(name, membership.Digests{Version: s.m.Gossip().Clock().Digest()})
 	}
 }
@@ -152,7 +152,7 @@ func TestResuming(t *testing.T) {
 		s.pass(5 * time.Second)
 		s.mute = false
 		s.pass(3*time.Second, "n")
-		s.recv("n", membership.Vouch{Nr: nr})
+		s.recv("n", membership.LivenessReply{Nr: nr})
 		s.recv("n", membership.Digests{Version: s.m.Gossip().Clock().Digest()})
 		s.resumed(false, "it was away once more since")
 		s.vouches(false, "n")
@@ -169,7 +169,7 @@ func TestResuming(t *testing.T) {
 	t.Run("who knows more", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n")
-		s.recv("n", membership.Vouch{Nr: s.asked()})
+		s.recv("n", membership.LivenessReply{Nr: s.asked()})
 		s.recv("n", membership.Versions{Clock: s.m.Gossip().Clock().Add(node("n"))})
 		s.resumed(false, "maybe somebody else who has given it up")
 		s.recv("n", membership.StateOf(apply(t, s.m.Gossip(), node("n"), membership.Change{Put: []*membership.Member{member("x", joining)}})))
@@ -200,37 +200,37 @@ func TestVouching(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	clock := s.m.Gossip().Clock()
-	s.recv("n", membership.Doubt{Nr: 7, Version: clock.Digest()})
-	if got := s.last(membership.KindVouch); got != (membership.Vouch{Nr: 7}) || len(s.sent(membership.KindDigests)) != 1 {
+	s.recv("n", membership.LivenessQuery{Nr: 7, Version: clock.Digest()})
+	if got := s.last(membership.KindLivenessReply); got != (membership.LivenessReply{Nr: 7}) || len(s.sent(membership.KindDigests)) != 1 {
 		t.Errorf("%v, %v", got, s.out.Send)
 	}
-	s.recv("n", membership.Doubt{Nr: 8})
-	s.wants("what it knows is another version", membership.KindVouch, "n")
+	s.recv("n", membership.LivenessQuery{Nr: 8})
+	s.wants("what it knows is another version", membership.KindLivenessReply, "n")
 	s.wants("what it knows is another version", membership.KindVersions, "n")
 
 	s.do(membership.LinkLost{})
-	s.recv("n", membership.Doubt{Nr: 9})
-	if got := s.last(membership.KindVouch); got != (membership.Vouch{Nr: 9, Absence: membership.Away}) {
+	s.recv("n", membership.LivenessQuery{Nr: 9})
+	if got := s.last(membership.KindLivenessReply); got != (membership.LivenessReply{Nr: 9, Absence: membership.Away}) {
 		t.Errorf("disconnected: %v", got)
 	}
 	s = away(t, "n", "o")
-	s.recv("n", membership.Doubt{Nr: 1})
-	if got := s.last(membership.KindVouch); got != (membership.Vouch{Nr: 1, Absence: membership.AwayFromWell}) {
+	s.recv("n", membership.LivenessQuery{Nr: 1})
+	if got := s.last(membership.KindLivenessReply); got != (membership.LivenessReply{Nr: 1, Absence: membership.AwayFromWell}) {
 		t.Errorf("suspended: %v", got)
 	}
 	s.pass(10*time.Second, "o")
-	s.recv("n", membership.Doubt{Nr: 1})
-	s.wants("who can't be reached", membership.KindVouch)
+	s.recv("n", membership.LivenessQuery{Nr: 1})
+	s.wants("who can't be reached", membership.KindLivenessReply)
 
 	s = with(t, "n", "o")
 	s.do(membership.DownNode{Node: node("n")})
-	s.recv("n", membership.Doubt{Nr: 1})
-	s.wants("who was given up", membership.KindVouch)
+	s.recv("n", membership.LivenessQuery{Nr: 1})
+	s.wants("who was given up", membership.KindLivenessReply)
 	s.wants("who was given up", membership.KindState, "n")
 	s.do(membership.DownNode{Node: self})
-	s.recv("o", membership.Doubt{Nr: 1})
-	s.wants("who is going to stop", membership.KindVouch)
-	s.recv("x", membership.Doubt{Nr: 1})
+	s.recv("o", membership.LivenessQuery{Nr: 1})
+	s.wants("who is going to stop", membership.KindLivenessReply)
+	s.recv("x", membership.LivenessQuery{Nr: 1})
 	s.wants("a stranger", membership.KindStranger, "x")
 }
 
@@ -457,7 +457,7 @@ func TestUndecidedGoesOn(t *testing.T) {
 		s.pass(5 * time.Second)
 		s.mute = false
 		s.pass(8*time.Second, "n")
-		if to := sentIn(s.all, membership.KindDoubt); len(to) > 0 {
+		if to := sentIn(s.all, membership.KindLivenessQuery); len(to) > 0 {
 			t.Errorf("it asked %v, which was of no use", to)
 		}
 		s.resumed(false, "n can't know what o has decided")

@@ -25,7 +25,7 @@ func (m *Machine) decide(e splitbrain.Effects) {
 		m.out.Leases = append(m.out.Leases, LeaseOp{Lease: m.cfg.Downing.LeaseName})
 	}
 	for _, n := range e.Down {
-		m.absorb(m.members.Step(m.now, membership.DownNode{Node: n}))
+		m.collectMembership(m.members.Step(m.now, membership.DownNode{Node: n}))
 	}
 }
 
@@ -64,8 +64,8 @@ func (m *Machine) ofLease(lease string) *hosted {
 	return m.find(name)
 }
 
-// resolves reports whether a lease is the resolver's.
-func (m *Machine) resolves(lease string) bool {
+// isResolverLease reports whether a lease is the resolver's.
+func (m *Machine) isResolverLease(lease string) bool {
 	return m.cfg.Downing.Strategy == splitbrain.LeaseMajority && lease == m.cfg.Downing.LeaseName
 }
 
@@ -75,7 +75,7 @@ func (m *Machine) leaseAnswered(in LeaseAnswer) {
 	} else {
 		m.count.LeasesNotHeld++
 	}
-	if m.resolves(in.Lease) {
+	if m.isResolverLease(in.Lease) {
 		owner, _ := identity.Parse(in.Owner) // the zero node if it cannot be parsed
 		m.decide(m.resolver.Step(m.now, splitbrain.LeaseAnswer{Held: in.Held, Owner: owner}))
 		return
@@ -84,7 +84,7 @@ func (m *Machine) leaseAnswered(in LeaseAnswer) {
 }
 
 func (m *Machine) leaseReleased(in LeaseReleased) {
-	if m.resolves(in.Lease) {
+	if m.isResolverLease(in.Lease) {
 		m.decide(m.resolver.Step(m.now, splitbrain.LeaseReleased{Done: in.Done}))
 		return
 	}
@@ -94,7 +94,7 @@ func (m *Machine) leaseReleased(in LeaseReleased) {
 // leaseLost informs the machine that held the lease.
 func (m *Machine) leaseLost(in LeaseLost) {
 	m.count.LeasesLost++
-	if m.resolves(in.Lease) {
+	if m.isResolverLease(in.Lease) {
 		m.decide(m.resolver.Step(m.now, splitbrain.LeaseLost{}))
 		return
 	}

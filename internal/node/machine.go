@@ -70,11 +70,11 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.now = max(m.now, now)
 	if _, received := in.(Received); !received && m.now >= m.members.Next() {
 		// A node that was not running handles that first, because it may have been downed since.
-		m.absorb(m.members.Tick(m.now))
+		m.collectMembership(m.members.Tick(m.now))
 	}
 	switch in := in.(type) {
 	case Membership:
-		m.absorb(m.members.Step(m.now, in.Input))
+		m.collectMembership(m.members.Step(m.now, in.Input))
 	case Received:
 		m.receive(in)
 	case Exit:
@@ -104,7 +104,7 @@ func (m *Machine) Next() time.Duration {
 // Tick handles everything that is due.
 func (m *Machine) Tick(now time.Duration) Effects {
 	m.now = max(m.now, now)
-	m.absorb(m.members.Tick(m.now))
+	m.collectMembership(m.members.Tick(m.now))
 	if m.now >= m.tickAt {
 		m.tickAt = m.now + second
 		if !m.stopped {
@@ -130,11 +130,11 @@ func (m *Machine) end() Effects {
 // receive passes a message to its machine.
 func (m *Machine) receive(in Received) {
 	if in.Kind < KindSingleton {
-		m.absorb(m.members.Step(m.now, membership.Received{From: in.From, To: in.To, Arrived: in.Arrived, Data: in.Data}))
+		m.collectMembership(m.members.Step(m.now, membership.Received{From: in.From, To: in.To, Arrived: in.Arrived, Data: in.Data}))
 		return
 	}
 	if m.now >= m.members.Next() {
-		m.absorb(m.members.Tick(m.now))
+		m.collectMembership(m.members.Tick(m.now))
 	}
 	if in.Kind != KindSingleton || in.To != m.self || in.From.UID == 0 || m.members.Gone(in.From) {
 		m.count.Refused++
@@ -149,8 +149,8 @@ func (m *Machine) receive(in Received) {
 	m.singletonReceive(in.From, msg)
 }
 
-// absorb collects the effects of the membership and informs the other machines.
-func (m *Machine) absorb(e membership.Effects) {
+// collectMembership collects the effects of the membership and informs the other machines.
+func (m *Machine) collectMembership(e membership.Effects) {
 	m.out.Log = append(m.out.Log, e.Log...)
 	m.out.Quarantine = append(m.out.Quarantine, e.Quarantine...)
 	for _, s := range e.Send {
@@ -159,16 +159,16 @@ func (m *Machine) absorb(e membership.Effects) {
 	m.out.Events = append(m.out.Events, e.Events...)
 	m.out.Life = append(m.out.Life, e.Life...)
 	for _, l := range e.Life {
-		m.lives(l)
+		m.shareLife(l)
 	}
-	m.stand()
+	m.updateVote()
 	if len(e.Events) > 0 {
-		m.see()
+		m.shareView()
 	}
 }
 
-// lives informs the other machines of a change of this node's state.
-func (m *Machine) lives(l membership.Life) {
+// shareLife informs the other machines of a change of this node's state.
+func (m *Machine) shareLife(l membership.Life) {
 	switch l.Kind {
 	case membership.Disconnected:
 		m.cut = true
@@ -186,8 +186,8 @@ func (m *Machine) lives(l membership.Life) {
 	}
 }
 
-// see passes the current view to the other machines.
-func (m *Machine) see() {
+// shareView passes the current view to the other machines.
+func (m *Machine) shareView() {
 	v := m.members.View()
 	if !m.stopped {
 		m.decide(m.resolver.Step(m.now, splitbrain.View{
@@ -224,7 +224,7 @@ func (m *Machine) checkExit() {
 		m.log(membership.Warn, "singleton: hand-over timed out", membership.Attr{Key: "singleton", Value: m.singletons[waits].name})
 	}
 	m.exit.done = true
-	m.absorb(m.members.Step(m.now, membership.ExitingDone{}))
+	m.collectMembership(m.members.Step(m.now, membership.ExitingDone{}))
 }
 
 func (m *Machine) log(level membership.Level, message string, attrs ...membership.Attr) {
@@ -310,16 +310,16 @@ func (m *Machine) Oldest(name string) (identity.Node, bool) {
 	return identity.Node{}, false
 }
 
-// stand enables or disables the downing resolver. It is disabled while this node is disconnected,
+// updateVote enables or disables the downing resolver. It is disabled while this node is disconnected,
 // and afterwards until a reachable member can confirm its membership. Members that lost their
 // connections together may decide, but not with a lease: another side may have held the lease and
 // released it since.
-func (m *Machine) stand() {
+func (m *Machine) updateVote() {
 	if m.stopped {
 		return
 	}
-	s := m.members.Standing()
-	mute := s != membership.Sure && (s != membership.Together || m.cfg.Downing.Strategy == splitbrain.LeaseMajority)
+	s := m.members.Connectivity()
+	mute := s != membership.Confirmed && (s != membership.LostTogether || m.cfg.Downing.Strategy == splitbrain.LeaseMajority)
 	if mute != m.mute {
 		m.mute = mute
 		m.decide(m.resolver.Step(m.now, splitbrain.Link{Up: !mute}))

@@ -139,7 +139,7 @@ func terminatedStays(h *host, old, g membership.Gossip) {
 	if same(old.Reachability().Observers, g.Reachability().Observers) {
 		return
 	}
-	old.Reachability().Bad(func(observer identity.Node, rec membership.Record) {
+	old.Reachability().EachUnreachable(func(observer identity.Node, rec membership.Record) {
 		if rec.Reach != membership.Terminated || g.Member(observer) == nil || g.Member(rec.Subject) == nil {
 			return
 		}
@@ -170,7 +170,7 @@ func oneSide(h *host, old, g membership.Gossip) {
 	}
 	for _, t := range g.Tombstones() {
 		other := h.c.byNode[t.Node]
-		if other == nil || !other.alive() || other.p.Paused() || h.p.Paused() || !other.m.Member() || !other.m.Gossip().Buried(h.p.Node()) {
+		if other == nil || !other.alive() || other.p.Paused() || h.p.Paused() || !other.m.Member() || !other.m.Gossip().Removed(h.p.Node()) {
 			continue
 		}
 		h.violate("one-side", "it and %v have removed each other, and both run", t.Node)

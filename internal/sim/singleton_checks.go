@@ -213,7 +213,7 @@ func describe(h *host) string {
 	for _, m := range h.m.Gossip().Members() {
 		s.WriteString(m.Node.String() + " " + m.Status.String() + ", ")
 	}
-	h.m.Gossip().Reachability().Bad(func(observer identity.Node, rec membership.Record) {
+	h.m.Gossip().Reachability().EachUnreachable(func(observer identity.Node, rec membership.Record) {
 		s.WriteString(observer.String() + " finds " + rec.Subject.String() + " " + rec.Reach.String() + ", ")
 	})
 	for _, x := range h.m.Singletons() {

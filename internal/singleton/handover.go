@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// oldestTold hands over to another oldest member.
-func (m *Manager) oldestTold(now time.Duration, oldest identity.Node, out *Effects) {
+// handOverToNext hands over to another oldest member.
+func (m *Manager) handOverToNext(now time.Duration, oldest identity.Node, out *Effects) {
 	switch {
 	case oldest == m.cfg.Self:
 	case !m.exited && m.removals.known(oldest):
@@ -232,8 +232,8 @@ func (m *Manager) identify(from identity.Node, round uint64, out *Effects) {
 	m.send(from, Message{Kind: Identified, Round: round}, out)
 }
 
-// unwatch informs the nodes with proxies that the instance is ending.
-func (m *Manager) unwatch(out *Effects) {
+// notifyProxies informs the nodes with proxies that the instance is ending.
+func (m *Manager) notifyProxies(out *Effects) {
 	for _, n := range m.watchers {
 		if m.find(n) != nil {
 			m.send(n, Message{Kind: InstanceGone}, out)

@@ -90,12 +90,12 @@ func (m *Manager) Step(now time.Duration, in Input) Effects {
 		m.suspend(&out)
 	case Resume:
 		m.suspended = false
-		m.goOn(&out)
+		m.startPending(&out)
 	case Link:
 		m.cut = !in.Up
-		m.goOn(&out)
+		m.startPending(&out)
 	}
-	m.heed(now, &out)
+	m.handleOldestChanges(now, &out)
 	return out
 }
 
@@ -121,7 +121,7 @@ func (m *Manager) Tick(now time.Duration) Effects {
 		}
 	case Start, Younger, Oldest, HandingOver, Stopping, End:
 	}
-	m.heed(now, &out)
+	m.handleOldestChanges(now, &out)
 	return out
 }
 
@@ -171,9 +171,9 @@ func (m *Manager) begin(now time.Duration, out *Effects) {
 	}
 }
 
-// heed handles the changes of the oldest member one at a time, in the states in which that is
+// handleOldestChanges handles the changes of the oldest member one at a time, in the states in which that is
 // possible.
-func (m *Manager) heed(now time.Duration, out *Effects) {
+func (m *Manager) handleOldestChanges(now time.Duration, out *Effects) {
 	for len(m.changes) > 0 && (m.state == Younger || m.state == Oldest || m.state == AcquiringLease) {
 		oldest := m.changes[0]
 		m.changes = slices.Delete(m.changes, 0, 1)
@@ -182,7 +182,7 @@ func (m *Manager) heed(now time.Duration, out *Effects) {
 		case m.state == Younger:
 			m.youngerTold(now, oldest, out)
 		default:
-			m.oldestTold(now, oldest, out)
+			m.handOverToNext(now, oldest, out)
 		}
 	}
 }
@@ -287,7 +287,7 @@ func (m *Manager) stop(out *Effects) {
 	if m.instance != 0 && !m.ending {
 		m.ending = true
 		out.Stop = m.instance
-		m.unwatch(out)
+		m.notifyProxies(out)
 	}
 }
 
@@ -296,11 +296,11 @@ func (m *Manager) instanceEnded(now time.Duration, instance uint64, out *Effects
 		return
 	}
 	m.instance, m.ending = 0, false
-	m.unwatch(out)
+	m.notifyProxies(out)
 	switch m.state {
 	case Oldest:
 		// It is not started again, unless this manager has stopped it.
-		m.goOn(out)
+		m.startPending(out)
 	case AcquiringLease:
 		if m.lease.asked == 0 {
 			m.acquire(out)
@@ -327,8 +327,8 @@ func (m *Manager) suspend(out *Effects) {
 // held reports whether no instance may be started now.
 func (m *Manager) held() bool { return m.suspended || m.cut }
 
-// goOn starts a pending instance if that is allowed.
-func (m *Manager) goOn(out *Effects) {
+// startPending starts a pending instance if that is allowed.
+func (m *Manager) startPending(out *Effects) {
 	if m.state == Oldest && m.again && m.instance == 0 && !m.held() {
 		m.startAgain(out)
 	}
@@ -410,7 +410,7 @@ func (m *Manager) leaseLost(out *Effects) {
 		return
 	}
 	if m.instance == 0 || m.suspended {
-		m.goOn(out)
+		m.startPending(out)
 		return
 	}
 	m.again = false

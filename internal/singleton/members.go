@@ -47,7 +47,7 @@ func (m *Manager) see(now time.Duration, members Members, out *Effects) {
 	}
 	for i := range members {
 		before := membership.Status(0)
-		if j, found := find(old, members[i].Node); found {
+		if j, found := membership.Find(old, members[i].Node); found {
 			before = old[j].Status
 			if before == members[i].Status && old[j].UpNumber == members[i].UpNumber {
 				continue
@@ -137,14 +137,10 @@ func age(a, b *membership.Member) int {
 
 // find returns a member, or nil.
 func (m *Manager) find(n identity.Node) *membership.Member {
-	if i, found := find(m.members, n); found {
+	if i, found := membership.Find(m.members, n); found {
 		return &m.members[i]
 	}
 	return nil
-}
-
-func find(members Members, n identity.Node) (int, bool) {
-	return slices.BinarySearchFunc(members, n, func(o membership.Member, n identity.Node) int { return o.Node.Compare(n) })
 }
 
 // waitsForRemoval reports whether an input matters in the final phase: the exit and the removal of

@@ -51,7 +51,7 @@ func (l *leaseState) queue(c change, v View) {
 // lost, but without a delay. A decision that downs no nodes, because all are Down already, needs no
 // lease: it would end this side if another node held it.
 func (r *Resolver) ask(now time.Duration, decision Decision, sit *situation, out *Effects) {
-	if nodes, _ := r.settings.carry(sit, decision); len(nodes) == 0 {
+	if nodes, _ := r.settings.nodesToDown(sit, decision); len(nodes) == 0 {
 		return
 	}
 	l := &r.lease
@@ -96,7 +96,7 @@ func (r *Resolver) leaseAnswered(now time.Duration, in LeaseAnswer, out *Effects
 		if !r.view.Leader {
 			break // the leader decides, with or without the lease
 		}
-		if r.leaveTo(now, in.Owner, out) {
+		if r.leaveToOwner(now, in.Owner, out) {
 			return
 		}
 		r.act(now, WithoutLease, l.decision.reverse(), out)
@@ -174,14 +174,14 @@ func (r *Resolver) leaseReleased(done bool) {
 // lease in case the owner releases it. Without the lease the leader ends its own side, so no
 // failure of this scheme lets two sides survive.
 
-// patience returns how long a leader waits for the owner of the lease. Their views become stable at
+// ownerWait returns how long a leader waits for the owner of the lease. Their views become stable at
 // different times, but less than StableAfter apart. An owner on the other side must still hold the
 // lease when this leader gives up.
-func (s *Settings) patience() time.Duration { return min(s.StableAfter/2, s.ReleaseAfter/4) }
+func (s *Settings) ownerWait() time.Duration { return min(s.StableAfter/2, s.ReleaseAfter/4) }
 
-// leaveTo reports whether the decision is left to the owner of the lease: the owner is on this
+// leaveToOwner reports whether the decision is left to the owner of the lease: the owner is on this
 // side, and the wait has not timed out. If the answer has no owner, the previous one is assumed.
-func (r *Resolver) leaveTo(now time.Duration, owner identity.Node, out *Effects) bool {
+func (r *Resolver) leaveToOwner(now time.Duration, owner identity.Node, out *Effects) bool {
 	l := &r.lease
 	first := l.owner.IsZero()
 	if owner.IsZero() {
@@ -191,11 +191,11 @@ func (r *Resolver) leaveTo(now time.Duration, owner identity.Node, out *Effects)
 		return false
 	}
 	if first {
-		l.until = now + r.settings.patience()
+		l.until = now + r.settings.ownerWait()
 	}
 	l.owner = owner
 	l.phase, l.askAt = delaying, now // with the next tick
-	if r.lookUp(now, out) || !first {
+	if r.endOwnerWait(now, out) || !first {
 		return true
 	}
 	sit := newSituation(r.self, &r.view)
@@ -207,16 +207,16 @@ func (r *Resolver) leaveTo(now time.Duration, owner identity.Node, out *Effects)
 // isHere reports whether a node is another member that may decide, on this side of the latest view.
 func (r *Resolver) isHere(n identity.Node) bool {
 	v := &r.lease.latest
-	if n == r.self || !hasSay(v.status(n)) {
+	if n == r.self || !mayDecide(v.status(n)) {
 		return false
 	}
 	sit := newSituation(r.self, v)
-	return !sit.far(n)
+	return !sit.isOtherSide(n)
 }
 
-// lookUp ends the wait for the owner if the view has changed, and reports whether it did: the owner
+// endOwnerWait ends the wait for the owner if the view has changed, and reports whether it did: the owner
 // has decided, or another decision is needed.
-func (r *Resolver) lookUp(now time.Duration, out *Effects) bool {
+func (r *Resolver) endOwnerWait(now time.Duration, out *Effects) bool {
 	l := &r.lease
 	if l.phase != delaying || l.owner.IsZero() || !l.queued.restart {
 		return false

@@ -99,7 +99,7 @@ func (r *Resolver) see(now time.Duration, v View, out *Effects) {
 	}
 	if r.lease.phase != idle {
 		r.lease.queue(diff(r.self, &r.lease.latest, &v), v)
-		r.lookUp(now, out)
+		r.endOwnerWait(now, out)
 		return
 	}
 	r.apply(now, diff(r.self, &r.view, &v), v, out)
@@ -181,12 +181,12 @@ func (r *Resolver) checkSize(out *Effects) {
 // responsible reports whether this node decides: it leads or holds the lease, and its status allows
 // it.
 func (r *Resolver) responsible() bool {
-	return hasSay(r.view.status(r.self)) && (r.view.Leader || r.lease.held && !r.lease.lost)
+	return mayDecide(r.view.status(r.self)) && (r.view.Leader || r.lease.held && !r.lease.lost)
 }
 
-// hasSay reports whether a member with this status may decide: it has been at least WeaklyUp. A
+// mayDecide reports whether a member with this status may decide: it has been at least WeaklyUp. A
 // leaving member may, because without a decision it could not leave.
-func hasSay(s identity.Status) bool {
+func mayDecide(s identity.Status) bool {
 	switch s {
 	case identity.Joining, identity.Down, identity.Removed:
 		return false
@@ -229,7 +229,7 @@ func (r *Resolver) decide(now time.Duration, out *Effects) {
 // act carries out a decision and returns the downed nodes.
 func (r *Resolver) act(now time.Duration, kind NoteKind, decision Decision, out *Effects) []identity.Node {
 	sit := newSituation(r.self, &r.view)
-	nodes, decision := r.settings.carry(&sit, decision)
+	nodes, decision := r.settings.nodesToDown(&sit, decision)
 	if len(nodes) == 0 {
 		return nil
 	}

@@ -140,9 +140,9 @@ func (d Decision) reverse() Decision {
 	return KeepOtherSide
 }
 
-// carry returns the nodes that a decision downs, sorted, and the decision that is carried out,
+// nodesToDown returns the nodes that a decision downs, sorted, and the decision that is carried out,
 // which differs if the first is not possible.
-func (s *Settings) carry(sit *situation, d Decision) ([]identity.Node, Decision) {
+func (s *Settings) nodesToDown(sit *situation, d Decision) ([]identity.Node, Decision) {
 	gone := func(n identity.Node) bool { return contains(sit.gone, n) }
 	switch d {
 	case KeepThisSide:
@@ -168,6 +168,6 @@ func (s *Settings) extraDowned(sit *situation) []identity.Node {
 	if len(sides.downable(func(n identity.Node) bool { return contains(sides.gone, n) })) == 0 {
 		return nil
 	}
-	more, _ := s.carry(&sides, s.decide(&sides))
+	more, _ := s.nodesToDown(&sides, s.decide(&sides))
 	return more
 }

@@ -29,7 +29,7 @@ type View struct {
 func (View) input() {}
 
 func (v *View) status(n identity.Node) identity.Status {
-	i, found := slices.BinarySearchFunc(v.Members, n, func(m identity.Member, n identity.Node) int { return m.Node.Compare(n) })
+	i, found := membership.Find(v.Members, n)
 	if !found {
 		return identity.Removed
 	}
@@ -156,22 +156,24 @@ type record struct{ observer, subject identity.Node }
 func newSituation(self identity.Node, v *View) situation {
 	s := situation{members: v.Members, gone: v.gone(self), seen: v.Seen}
 	var subjects []identity.Node
-	v.Reachability.Bad(func(observer identity.Node, rec membership.Record) {
+	v.Reachability.EachUnreachable(func(observer identity.Node, rec membership.Record) {
 		if v.status(observer) != identity.Removed && v.status(rec.Subject) != identity.Removed {
 			s.records = append(s.records, record{observer, rec.Subject})
 			subjects = append(subjects, rec.Subject)
 		}
 	})
 	slices.SortFunc(subjects, identity.Node.Compare)
-	s.dismiss(slices.Compact(subjects))
+	s.dropOtherSide(slices.Compact(subjects))
 	return s
 }
 
-// far reports whether a member is on the other side: it is unreachable and has not seen the view. A
+// isOtherSide reports whether a member is on the other side: it is unreachable and has not seen the view. A
 // member that has seen it is on this side, whatever the observations are.
-func (s *situation) far(n identity.Node) bool { return contains(s.gone, n) && !contains(s.seen, n) }
+func (s *situation) isOtherSide(n identity.Node) bool {
+	return contains(s.gone, n) && !contains(s.seen, n)
+}
 
-// dismiss removes the observations of the other side, if the connection was lost in one direction
+// dropOtherSide removes the observations of the other side, if the connection was lost in one direction
 // later than in the other. The other side of course finds this side unreachable, but that does not
 // make members of this side less reachable here.
 //
@@ -180,14 +182,14 @@ func (s *situation) far(n identity.Node) bool { return contains(s.gone, n) && !c
 // so no member of this side counts there. Otherwise members of this side may count there, and the
 // observations are kept. Members that are not Up are ignored, because they may have joined on this
 // side only.
-func (s *situation) dismiss(subjects []identity.Node) {
+func (s *situation) dropOtherSide(subjects []identity.Node) {
 	known := ordinary("")
 	if !slices.ContainsFunc(s.members, func(m identity.Member) bool { return known.includes(&m) && !contains(subjects, m.Node) }) {
 		return
 	}
 	var found []identity.Node
 	s.records = slices.DeleteFunc(s.records, func(r record) bool {
-		if s.far(r.observer) {
+		if s.isOtherSide(r.observer) {
 			return true
 		}
 		found = append(found, r.subject)
@@ -299,7 +301,7 @@ func (s *situation) indirect() []identity.Node {
 func (s *situation) sides() situation {
 	sides := situation{members: s.members, seen: s.seen}
 	for _, n := range s.gone {
-		if s.far(n) {
+		if s.isOtherSide(n) {
 			sides.gone = append(sides.gone, n)
 		}
 	}
