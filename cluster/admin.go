@@ -30,7 +30,8 @@ const (
 // adminRequest is a request of an operator in JSON.
 type adminRequest struct {
 	Command adminCommand `json:"command"`
-	// Node is the member to leave or to down: a name, or a name and a UID in the format of identity.Node.String.
+	// Node is the member to leave or to down: a name, or a name and a UID in the format of
+	// identity.Node.String.
 	Node string `json:"node,omitempty"`
 	// After is the member after which the page of members begins.
 	After string `json:"after,omitempty"`
@@ -50,14 +51,15 @@ var adminService = adminrpc.Service{Package: "cluster", Missing: errNoService} /
 // errNoService is reported for requests to a service that the node does not have.
 var errNoService = errors.New("unknown service")
 
-// Summary is the state of a cluster as one node sees it, for operators. Nodes are in the format of identity.Node.String.
+// Summary is the state of a cluster as one node sees it, for operators. Nodes are in the format of
+// identity.Node.String.
 type Summary struct {
 	Cluster string `json:"cluster"`
 	// Self is the reporting node, Since the time of its start.
 	Self  string    `json:"self"`
 	Since time.Time `json:"since"`
-	// Connected reports that the node receives its own messages through the network. Suspended reports that it hosts nothing,
-	// because it was disconnected for too long.
+	// Connected reports that the node receives its own messages through the network. Suspended
+	// reports that it hosts nothing, because it was disconnected for too long.
 	Connected bool `json:"connected"`
 	Suspended bool `json:"suspended,omitempty"`
 	// Leader is empty if there is none.
@@ -112,9 +114,10 @@ type adminServices struct {
 	handlers map[string]transport.AdminHandler
 }
 
-// HandleAdmin sets the handler of operators' requests for a service: JSON objects with its name in the field "service". It replaces
-// an earlier handler; nil removes it. Replies are JSON objects, with errors in the field "error". It is for packages that build on
-// this one. Operators can reach a node once it is a member.
+// HandleAdmin sets the handler of operators' requests for a service: JSON objects with its name in
+// the field "service". It replaces an earlier handler; nil removes it. Replies are JSON objects,
+// with errors in the field "error". It is for packages that build on this one. Operators can reach
+// a node once it is a member.
 func (n *Node) HandleAdmin(service string, h transport.AdminHandler) {
 	n.services.mu.Lock()
 	defer n.services.mu.Unlock()
@@ -124,7 +127,8 @@ func (n *Node) HandleAdmin(service string, h transport.AdminHandler) {
 	n.services.handlers[service] = h
 }
 
-// serviceOf returns a handler that dispatches requests by service. Requests without a service go to own.
+// serviceOf returns a handler that dispatches requests by service. Requests without a service go to
+// own.
 func (n *Node) serviceOf(own transport.AdminHandler) transport.AdminHandler {
 	return func(ctx context.Context, operator string, request []byte) []byte {
 		var to struct {
@@ -183,8 +187,9 @@ func parseMember(s string) (identity.Node, error) {
 	return identity.Node{Name: s}, nil
 }
 
-// Summary returns the state of the cluster as this node sees it. The members begin after the given one, or with the first one if
-// after is empty: at most 2,000, and about 256 KiB. The error matches ErrInvalid if after is not a node.
+// Summary returns the state of the cluster as this node sees it. The members begin after the given
+// one, or with the first one if after is empty: at most 2,000, and about 256 KiB. The error matches
+// ErrInvalid if after is not a node.
 func (n *Node) Summary(after string) (*Summary, error) {
 	var from identity.Node
 	if after != "" {
@@ -257,17 +262,19 @@ func (s *Summary) String() string {
 	return fmt.Sprintf("%s of %s: %d members, leader %s", s.Self, s.Cluster, len(s.Members), s.Leader)
 }
 
-// Admin sends requests of an operator to the nodes of a cluster. Its methods are safe for concurrent use. An error that a node
-// reports is returned as an error with its text, which matches ErrNotMember where a method documents it. Other errors are those of
-// transport.AdminClient.
+// Admin sends requests of an operator to the nodes of a cluster. Its methods are safe for
+// concurrent use. An error that a node reports is returned as an error with its text, which matches
+// ErrNotMember where a method documents it. Other errors are those of transport.AdminClient.
 type Admin struct{ client *adminrpc.Client }
 
-// NewAdmin returns an Admin that uses a connection of a plugin, such as nats.ConnectOperator. It does not close the connection.
+// NewAdmin returns an Admin that uses a connection of a plugin, such as nats.ConnectOperator. It
+// does not close the connection.
 func NewAdmin(client transport.AdminClient) *Admin {
 	return &Admin{adminrpc.NewClient(client, &adminService)}
 }
 
-// State returns the state of the cluster as the named node sees it, or any node if the name is empty.
+// State returns the state of the cluster as the named node sees it, or any node if the name is
+// empty.
 func (a *Admin) State(ctx context.Context, node string) (*Summary, error) {
 	var all *Summary
 	request := adminRequest{Command: adminState}
@@ -292,9 +299,9 @@ func (a *Admin) State(ctx context.Context, node string) (*Summary, error) {
 	return all, nil
 }
 
-// Leave lets a member leave the cluster, as Node.Leave does. The member is a name, or a name and a UID in the format of
-// identity.Node.String. The request is sent to the named node, or to any node if the name is empty. The error matches ErrNotMember
-// if there is no such member.
+// Leave lets a member leave the cluster, as Node.Leave does. The member is a name, or a name and a
+// UID in the format of identity.Node.String. The request is sent to the named node, or to any node
+// if the name is empty. The error matches ErrNotMember if there is no such member.
 func (a *Admin) Leave(ctx context.Context, node, member string) error {
 	return a.command(ctx, node, adminRequest{Command: adminLeave, Node: member})
 }
@@ -304,7 +311,8 @@ func (a *Admin) Down(ctx context.Context, node, member string) error {
 	return a.command(ctx, node, adminRequest{Command: adminDown, Node: member})
 }
 
-// PrepareForShutdown announces that the whole cluster is about to stop, as Node.PrepareForShutdown does.
+// PrepareForShutdown announces that the whole cluster is about to stop, as Node.PrepareForShutdown
+// does.
 func (a *Admin) PrepareForShutdown(ctx context.Context, node string) error {
 	return a.command(ctx, node, adminRequest{Command: adminPrepare})
 }

@@ -20,18 +20,19 @@ import (
 
 // Config configures a node.
 type Config struct {
-	// Cluster is the name of the cluster, without dots. It must be that of the carrier. It is part of the names of leases.
-	// Required.
+	// Cluster is the name of the cluster, without dots. It must be that of the carrier. It is part
+	// of the names of leases. Required.
 	Cluster string
-	// Carrier sends and receives messages. It also has the identity of this node. The node owns it and closes it, even if
-	// Start fails. Required.
+	// Carrier sends and receives messages. It also has the identity of this node. The node owns it
+	// and closes it, even if Start fails. Required.
 	Carrier transport.Carrier
-	// Transport has the limits of the transport. OnEvent is called after the node has handled the event. The node adds its
-	// kinds to Silent. Logger defaults to that of the node.
+	// Transport has the limits of the transport. OnEvent is called after the node has handled the
+	// event. The node adds its kinds to Silent. Logger defaults to that of the node.
 	Transport transport.Config
 
-	// Seeds are names of nodes through which the node joins, in the same order on all nodes. The first seed founds the
-	// cluster if it finds none. Join requires it. Without seeds Start does not join; use Node.JoinVia.
+	// Seeds are names of nodes through which the node joins, in the same order on all nodes. The
+	// first seed founds the cluster if it finds none. Join requires it. Without seeds Start does
+	// not join; use Node.JoinVia.
 	Seeds []string
 	// Roles are the roles of the node: at most 64, none beginning with "dc-". Defaults to none.
 	Roles []string
@@ -40,32 +41,36 @@ type Config struct {
 	// VersionPending delays joining until Node.SetVersion is called.
 	VersionPending bool
 
-	// Downing chooses the survivors when members are unreachable. It must be the same on all nodes. The zero value keeps the
-	// majority, after 20 s without change.
+	// Downing chooses the survivors when members are unreachable. It must be the same on all nodes.
+	// The zero value keeps the majority, after 20 s without change.
 	Downing downing.Settings
-	// Leases stores leases. downing.LeaseMajority and singletons with a lease require it. The node does not close it.
+	// Leases stores leases. downing.LeaseMajority and singletons with a lease require it. The node
+	// does not close it.
 	Leases lease.Store
 	// Lease configures the leases.
 	Lease LeaseSettings
-	// Check are further settings that must be the same on all nodes. They are sent to any node that tries to join, so they
-	// must not contain secrets.
+	// Check are further settings that must be the same on all nodes. They are sent to any node that
+	// tries to join, so they must not contain secrets.
 	Check []Setting
 	// Settings tune the membership protocol.
 	Settings Settings
 
-	// PhaseTimeout is how long a phase of the shutdown may take. Defaults to 5 s, and to 10 s for PhaseStopRegions,
-	// PhaseExiting and PhaseTerminate.
+	// PhaseTimeout is how long a phase of the shutdown may take. Defaults to 5 s, and to 10 s for
+	// PhaseStopRegions, PhaseExiting and PhaseTerminate.
 	PhaseTimeout map[Phase]time.Duration
-	// StopWarning is the interval of warnings about a singleton that was asked to stop and has not. Defaults to 5 s.
+	// StopWarning is the interval of warnings about a singleton that was asked to stop and has not.
+	// Defaults to 5 s.
 	StopWarning time.Duration
-	// MaxInputs is how many messages of the control lane may wait to be handled. Further ones are dropped and counted; the
-	// protocols repeat important messages. Defaults to 8,192. Waiting messages have at most 64 MiB.
+	// MaxInputs is how many messages of the control lane may wait to be handled. Further ones are
+	// dropped and counted; the protocols repeat important messages. Defaults to 8,192. Waiting
+	// messages have at most 64 MiB.
 	MaxInputs int
-	// MaxEvents is how many events may wait for a consumer of Node.Events before they are replaced by a snapshot. Defaults
-	// to 16,384.
+	// MaxEvents is how many events may wait for a consumer of Node.Events before they are replaced
+	// by a snapshot. Defaults to 16,384.
 	MaxEvents int
 
-	// Logger receives log lines. It may block: up to 4,096 lines wait for it. Defaults to one that discards all lines.
+	// Logger receives log lines. It may block: up to 4,096 lines wait for it. Defaults to one that
+	// discards all lines.
 	Logger *slog.Logger
 	// Observer receives events of the node. Defaults to none.
 	Observer Observer
@@ -75,8 +80,8 @@ type Config struct {
 
 // LeaseSettings configure leases.
 type LeaseSettings struct {
-	// Interval is the time between two renewals, less than half of the time-out of the store. Defaults to a tenth of the
-	// time-out and at least 5 s, but at most a quarter of the time-out.
+	// Interval is the time between two renewals, less than half of the time-out of the store.
+	// Defaults to a tenth of the time-out and at least 5 s, but at most a quarter of the time-out.
 	Interval time.Duration
 	// OperationTimeout limits one call of the store. Defaults to 5 s.
 	OperationTimeout time.Duration

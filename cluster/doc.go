@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster makes a process a node of a cluster: the node joins, observes the other members, runs singletons, and
-// leaves in an orderly way.
+// Package cluster makes a process a node of a cluster: the node joins, observes the other members,
+// runs singletons, and leaves in an orderly way.
 //
 //	carrier, err := nats.Connect(nats.Config{Access: access, Cluster: "bank", Self: self}) // plugins/nats; plugins/inmem for tests
 //	node, err := cluster.Join(ctx, cluster.Config{Cluster: "bank", Carrier: carrier, Seeds: []string{"bank-0", "bank-1", "bank-2"}})
@@ -13,44 +13,50 @@
 //
 // # Guarantees
 //
-//   - Members agree on the list of members. A process that restarts under its name is a different member.
+//   - Members agree on the list of members. A process that restarts under its name is a different
+//     member.
 //   - A live node keeps its name. A second node with the name gets [ErrNameInUse].
-//   - A silent node is removed only by the strategy in [Config.Downing] or by [Node.Down]. The default strategy keeps the
-//     majority. No automatic strategy is safe in every failure: see package downing.
-//   - Of a [Singleton] one instance runs at a time, provided that both sides of a partition use the same strategy and no
-//     process is paused for longer than the removal margin. A process that was paused notices it when it resumes. With a
-//     lease, members need not agree, but their clocks must run at the same rate.
-//   - A consumer of [Node.Events] receives a snapshot and each change of it in order, or another snapshot if it is too slow.
-//     User code never blocks the node.
+//   - A silent node is removed only by the strategy in [Config.Downing] or by [Node.Down]. The
+//     default strategy keeps the majority. No automatic strategy is safe in every failure: see package
+//     downing.
+//   - Of a [Singleton] one instance runs at a time, provided that both sides of a partition use the
+//     same strategy and no process is paused for longer than the removal margin. A process that was
+//     paused notices it when it resumes. With a lease, members need not agree, but their clocks must
+//     run at the same rate.
+//   - A consumer of [Node.Events] receives a snapshot and each change of it in order, or another
+//     snapshot if it is too slow. User code never blocks the node.
 //   - A message through a [Proxy] is handled at most once.
 //
 // # Failures
 //
-// A node that does not receive its own heartbeats through the network is disconnected. It suspects no other node, and its
-// membership is kept. After [Settings.SuspendAfter] it is suspended, because other nodes may take over: its singletons are
-// stopped and [Proxy.Ask] fails with [ErrDisconnected]. It resumes when other members have confirmed its membership. An
-// outage of the message broker for a minute therefore changes no membership. If no member can confirm it, the node ends
-// after [Settings.GiveUpAfter], because the missing members may have continued without it. A node is also suspended if
-// members are unreachable and there is no downing decision in time.
+// A node that does not receive its own heartbeats through the network is disconnected. It suspects
+// no other node, and its membership is kept. After [Settings.SuspendAfter] it is suspended, because
+// other nodes may take over: its singletons are stopped and [Proxy.Ask] fails with
+// [ErrDisconnected]. It resumes when other members have confirmed its membership. An outage of the
+// message broker for a minute therefore changes no membership. If no member can confirm it, the
+// node ends after [Settings.GiveUpAfter], because the missing members may have continued without
+// it. A node is also suspended if members are unreachable and there is no downing decision in time.
 //
-// A node that was downed, found its name in use or could not join ends: [Node.Done] is closed and [Node.Err] returns the
-// reason. The process should then exit and be restarted as a new node. [Node.Live] and [Node.Ready] are for probes.
+// A node that was downed, found its name in use or could not join ends: [Node.Done] is closed and
+// [Node.Err] returns the reason. The process should then exit and be restarted as a new node.
+// [Node.Live] and [Node.Ready] are for probes.
 //
 // # Shutdown
 //
 //	before-unbind, unbind, requests-done, stop-services, before-cluster-shutdown, stop-regions
 //	  |  leave            the node is Leaving
-//	  |  exiting          all members know; singletons are handed over
+//	  |  exiting          singletons are handed over
 //	  |  exiting-done     the node has left
 //	  |  cluster-stop     the node ends its membership if it could not leave
 //	  v  before-terminate, terminate
 //
-// The shutdown continues with the next phase when one exceeds [Config.PhaseTimeout]. It does not wait for functions and
-// singletons that do not return. [Node.OnShutdown] adds a function to a phase.
+// The shutdown continues with the next phase when one exceeds [Config.PhaseTimeout]. It does not
+// wait for functions and singletons that do not return. [Node.OnShutdown] adds a function to a
+// phase.
 //
 // # Concurrency
 //
-// Shutdown functions, observers and loggers are called on goroutines of the node. Each singleton's Run has its own goroutine.
-// A State is shared and must not be modified. An instance must answer each request that it receives: until then the request
-// takes up room in its inbox.
+// Shutdown functions, observers and loggers are called on goroutines of the node. Each singleton's
+// Run has its own goroutine. A State is shared and must not be modified. An instance must answer
+// each request that it receives: until then the request takes up room in its inbox.
 package cluster

@@ -30,19 +30,22 @@ var (
 	ErrDowned = errors.New("cluster: this node was downed")
 	// ErrNameInUse is the result of a node whose name another live node has. The text has that node.
 	ErrNameInUse = errors.New("cluster: the name is in use")
-	// ErrIncompatible is the result of a node whose settings differ from those of the cluster. The text lists the settings.
+	// ErrIncompatible is the result of a node whose settings differ from those of the cluster. The
+	// text lists the settings.
 	ErrIncompatible = errors.New("cluster: the settings differ from those of the cluster")
 	// ErrNoCluster is the result of a node that could not join in time.
 	ErrNoCluster = errors.New("cluster: no cluster was found in time")
 	// ErrFailed is the result of a node that ended because of a bug.
 	ErrFailed = errors.New("cluster: this node has failed")
 
-	// ErrNotHosted is returned if the destination does not run the singleton, or if no instance was found in time. The message
-	// was not handled.
+	// ErrNotHosted is returned if the destination does not run the singleton, or if no instance was
+	// found in time. The message was not handled.
 	ErrNotHosted = errors.New("cluster: no instance of the singleton is there")
-	// ErrDropped is returned if a buffered message was dropped in favour of newer ones. It was not handled.
+	// ErrDropped is returned if a buffered message was dropped in favour of newer ones. It was not
+	// handled.
 	ErrDropped = errors.New("cluster: the message was dropped in favour of newer ones")
-	// ErrProxyClosed is returned if the proxy was closed before the message was sent. It was not handled.
+	// ErrProxyClosed is returned if the proxy was closed before the message was sent. It was not
+	// handled.
 	ErrProxyClosed = errors.New("cluster: the proxy is closed")
 	// ErrBusy is returned if too many messages wait for the singleton. The message was not handled.
 	ErrBusy = errors.New("cluster: too many messages wait for the singleton")
@@ -80,7 +83,8 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }
 
-// wrapError adds the operation and the singleton to an error, and the package unless the text has it.
+// wrapError adds the operation and the singleton to an error, and the package unless the text has
+// it.
 func wrapError(operation, singleton string, err error) error {
 	if strings.Contains(err.Error(), "cluster: ") {
 		return fmt.Errorf("%s %q: %w", operation, singleton, err)

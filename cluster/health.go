@@ -15,8 +15,8 @@ const stuckAfter = 30 * time.Second
 
 var errStuck = errors.New("cluster: the event loop is blocked")
 
-// Live returns an error if the process should be restarted: the node has ended or was downed, or its event loop has been
-// blocked for 30 seconds. It does not block.
+// Live returns an error if the process should be restarted: the node has ended or was downed, or
+// its event loop has been blocked for 30 seconds. It does not block.
 func (n *Node) Live() error {
 	select {
 	case <-n.done:
@@ -31,8 +31,8 @@ func (n *Node) Live() error {
 	return nil
 }
 
-// Ready returns nil if the node can serve requests: it is Up or WeaklyUp, connected, and not shutting down. It does not
-// block.
+// Ready returns nil if the node can serve requests: it is Up or WeaklyUp, connected, and not
+// shutting down. It does not block.
 func (n *Node) Ready() error {
 	s := n.events.current()
 	select {
@@ -60,8 +60,8 @@ func (n *Node) Ready() error {
 	return nil
 }
 
-// Health returns an HTTP handler for probes: GET /live and GET /ready respond with status 200, or with 503 and the
-// reason.
+// Health returns an HTTP handler for probes: GET /live and GET /ready respond with status 200, or
+// with 503 and the reason.
 func (n *Node) Health() http.Handler {
 	probe := func(check func() error) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {

@@ -164,7 +164,8 @@ func (n *Node) applyEffects(e node.Effects) {
 	}
 }
 
-// publishConnected publishes the first time that the node receives its own heartbeats. The machine has no event for it.
+// publishConnected publishes the first time that the node receives its own heartbeats. The machine
+// has no event for it.
 func (n *Node) publishConnected() {
 	if s := n.events.current(); !s.Connected && !s.Stopped && n.machine.View().Connected {
 		n.events.publish(n.currentState(), nil)

@@ -118,7 +118,8 @@ type MembershipStats struct {
 	Gossip map[string]uint64
 	// Became counts changes of members' statuses by the new status.
 	Became map[string]uint64
-	// ClockSize is the number of entries of the vector clock. SeenBy is the number of members that have seen the state of this node.
+	// ClockSize is the number of entries of the vector clock. SeenBy is the number of members that
+	// have seen the state of this node.
 	ClockSize, SeenBy int
 }
 

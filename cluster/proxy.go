@@ -24,10 +24,11 @@ type ProxyConfig struct {
 	Singleton string
 	// Role is the role of the singleton's nodes. Defaults to "", which is any.
 	Role string
-	// IdentifyInterval is the time between two attempts to locate the instance. Defaults to 1 second.
+	// IdentifyInterval is the time between two attempts to locate the instance. Defaults to 1
+	// second.
 	IdentifyInterval time.Duration
-	// BufferSize is how many messages are kept while the location of the instance is unknown. Defaults to 1,000, at most 10,000.
-	// A negative value keeps none.
+	// BufferSize is how many messages are kept while the location of the instance is unknown.
+	// Defaults to 1,000, at most 10,000. A negative value keeps none.
 	BufferSize int
 }
 

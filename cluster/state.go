@@ -15,13 +15,14 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// State is the state of the cluster as one node sees it. It is immutable. Its slices are sorted by node and must not be
-// modified.
+// State is the state of the cluster as one node sees it. It is immutable. Its slices are sorted by
+// node and must not be modified.
 type State struct {
 	// Self is the node.
 	Self identity.Node
-	// Joined reports that the node is a member. Connected reports that it receives its own heartbeats through the network.
-	// Suspended reports that it must not host singletons and shards, because other nodes may start them.
+	// Joined reports that the node is a member. Connected reports that it receives its own
+	// heartbeats through the network. Suspended reports that it must not host singletons and
+	// shards, because other nodes may start them.
 	Joined, Connected, Suspended bool
 	// Stopped reports that the membership has ended for good. Err is the reason.
 	Stopped bool
@@ -33,7 +34,8 @@ type State struct {
 	Unreachable []identity.Node
 	// Seen are the members that are known to have this state.
 	Seen []identity.Node
-	// Leader is the member that acts for the cluster, in the view of this node. It is the zero node if there is none.
+	// Leader is the member that acts for the cluster, in the view of this node. It is the zero node
+	// if there is none.
 	Leader identity.Node
 	// RoleLeaders are the leaders of the members with each role, sorted by role.
 	RoleLeaders []RoleLeader
@@ -51,8 +53,8 @@ func (s *State) Member(n identity.Node) (Member, bool) {
 	return s.Members[i], true
 }
 
-// Named returns the member with a name. If several incarnations are members, which happens for a short time only, it is
-// the one with the highest UID.
+// Named returns the member with a name. If several incarnations are members, which happens for a
+// short time only, it is the one with the highest UID.
 func (s *State) Named(name string) (Member, bool) {
 	for i := range s.Members {
 		if s.Members[i].Node.Name == name && (i+1 == len(s.Members) || s.Members[i+1].Node.Name != name) {
@@ -287,6 +289,7 @@ func convert[A, B any](in []A, f func(A) B) []B {
 
 // Message kinds of this package, in addition to those of its protocols. They never change.
 const (
-	// kindForwarded is a message or request that a proxy forwards to an instance. It has the number of node.KindForwarded.
+	// kindForwarded is a message or request that a proxy forwards to an instance. It has the number
+	// of node.KindForwarded.
 	kindForwarded transport.Kind = 41
 )

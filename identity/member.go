@@ -18,12 +18,13 @@ const NeverUp = math.MaxInt32
 // defaultDataCentre is the role of the data centre of all members. There is one data centre for now.
 const defaultDataCentre = "dc-default"
 
-// Member describes a node of the cluster. Members are shared and immutable: a change of status makes a new Member.
+// Member describes a node of the cluster. Members are shared and immutable: a change of status
+// makes a new Member.
 type Member struct {
 	Node   Node
 	Status Status
-	// UpNumber counts the members in the order in which they became Up. An older member has a smaller number. It is NeverUp until
-	// the member is Up.
+	// UpNumber counts the members in the order in which they became Up. An older member has a
+	// smaller number. It is NeverUp until the member is Up.
 	UpNumber int32
 	// Roles are sorted and without duplicates.
 	Roles []string
@@ -31,7 +32,8 @@ type Member struct {
 	Version Version
 }
 
-// HasRole reports whether the member has a role. Every member has the role "" and the role of its data centre.
+// HasRole reports whether the member has a role. Every member has the role "" and the role of its
+// data centre.
 func (m *Member) HasRole(role string) bool {
 	if role == "" || role == defaultDataCentre {
 		return true
@@ -40,7 +42,8 @@ func (m *Member) HasRole(role string) bool {
 	return found
 }
 
-// OlderThan reports whether the member became Up before another. Members that are not Up yet are ordered by node.
+// OlderThan reports whether the member became Up before another. Members that are not Up yet are
+// ordered by node.
 func (m *Member) OlderThan(other *Member) bool {
 	if m.UpNumber != other.UpNumber {
 		return m.UpNumber < other.UpNumber
@@ -48,22 +51,24 @@ func (m *Member) OlderThan(other *Member) bool {
 	return m.Node.Compare(other.Node) < 0
 }
 
-// Version is the version of the application that a member runs. The zero value is "0.0.0". It holds only its text, which Compare
-// parses: a cluster has thousands of members and compares versions rarely.
+// Version is the version of the application that a member runs. The zero value is "0.0.0". It holds
+// only its text, which Compare parses: a cluster has thousands of members and compares versions
+// rarely.
 type Version struct{ text string }
 
 // MaxVersionLength is the largest number of bytes of a version.
 const MaxVersionLength = 128
 
-// parsed is a version in the form in which it is compared: up to three numbers, a count of commits, and a qualifier.
+// parsed is a version in the form in which it is compared: up to three numbers, a count of commits,
+// and a qualifier.
 type parsed struct {
 	numbers   [3]uint64
 	commits   uint64
 	qualifier string
 }
 
-// ParseVersion parses a version such as "1.2", "1.2.3-M1" or "1.2.3+17-9f2c1ab". A text without dots that is not a number is a
-// qualifier as a whole. The error matches ErrInvalid.
+// ParseVersion parses a version such as "1.2", "1.2.3-M1" or "1.2.3+17-9f2c1ab". A text without
+// dots that is not a number is a qualifier as a whole. The error matches ErrInvalid.
 func ParseVersion(s string) (Version, error) {
 	if _, err := parseVersion(s); err != nil {
 		return Version{}, err
@@ -117,8 +122,8 @@ func parseVersion(s string) (parsed, error) {
 	return v, nil
 }
 
-// Compare orders versions by their numbers and the count of commits. Then a version without a qualifier is greater than one with a
-// qualifier, and qualifiers are ordered bytewise.
+// Compare orders versions by their numbers and the count of commits. Then a version without a
+// qualifier is greater than one with a qualifier, and qualifiers are ordered bytewise.
 func (v Version) Compare(other Version) int {
 	if v.text == other.text {
 		return 0

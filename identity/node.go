@@ -27,7 +27,8 @@ type Node struct {
 	UID uint64
 }
 
-// New returns a new incarnation of a name, with a random UID. The error matches ErrInvalid if the name is invalid.
+// New returns a new incarnation of a name, with a random UID. The error matches ErrInvalid if the
+// name is invalid.
 func New(name string) (Node, error) {
 	if err := CheckName(name); err != nil {
 		return Node{}, err
@@ -44,8 +45,8 @@ func CheckName(s string) error {
 	return check("name", s, ":.")
 }
 
-// CheckCluster returns an error that matches ErrInvalid unless s is a valid name of a cluster: that of a node, but without
-// dots.
+// CheckCluster returns an error that matches ErrInvalid unless s is a valid name of a cluster: that
+// of a node, but without dots.
 func CheckCluster(s string) error {
 	return check("cluster name", s, ":")
 }

@@ -16,8 +16,8 @@ type Status uint8
 const (
 	// Joining: some members know the node, but not yet all.
 	Joining Status = 1 + iota
-	// WeaklyUp: the node joins while the members cannot agree on it. It does not count in quorums and hosts no singletons and no
-	// shards.
+	// WeaklyUp: the node joins while the members cannot agree on it. It does not count in quorums
+	// and hosts no singletons and no shards.
 	WeaklyUp
 	// Up: a full member.
 	Up

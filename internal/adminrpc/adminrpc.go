@@ -63,8 +63,9 @@ func (s *Service) reason(err error) string {
 	return ""
 }
 
-// Serve returns a handler that decodes a request, calls f and encodes its reply. If f returns an error, the handler replaces the
-// Head of the reply with the error; other fields are sent as f returns them.
+// Serve returns a handler that decodes a request, calls f and encodes its reply. If f returns an
+// error, the handler replaces the Head of the reply with the error; other fields are sent as f
+// returns them.
 func Serve[Q, A any, P Reply[A]](s *Service, f func(ctx context.Context, operator string, q *Q) (A, error)) transport.AdminHandler {
 	return func(ctx context.Context, operator string, request []byte) []byte {
 		var q Q
@@ -87,7 +88,8 @@ func Serve[Q, A any, P Reply[A]](s *Service, f func(ctx context.Context, operato
 	}
 }
 
-// Error is an error that a node reported to an operator. It matches the error of the service that its reason stands for.
+// Error is an error that a node reported to an operator. It matches the error of the service that
+// its reason stands for.
 type Error struct {
 	Package string
 	Command string
@@ -113,9 +115,9 @@ type Client struct {
 // NewClient returns a client. It does not close the asker.
 func NewClient(asker transport.AdminClient, s *Service) *Client { return &Client{asker, s} }
 
-// Ask sends a request to the node with a name, or to any node if the name is empty, and returns its reply. The command is the name
-// of the request in errors. If the node reports an error, Ask returns the reply together with an *Error; other errors are those of
-// transport.AdminClient.
+// Ask sends a request to the node with a name, or to any node if the name is empty, and returns its
+// reply. The command is the name of the request in errors. If the node reports an error, Ask
+// returns the reply together with an *Error; other errors are those of transport.AdminClient.
 func Ask[A any, P Reply[A]](ctx context.Context, c *Client, node, command string, request any) (*A, error) {
 	b, err := json.Marshal(request)
 	if err != nil {
@@ -142,8 +144,9 @@ func Ask[A any, P Reply[A]](ctx context.Context, c *Client, node, command string
 	return reply, e
 }
 
-// Pages yields the replies of a list, page by page, until a reply without More or an error, which comes last. For each page the
-// consumer sets in the request where the next page begins. All pages come from the node that sent the first one.
+// Pages yields the replies of a list, page by page, until a reply without More or an error, which
+// comes last. For each page the consumer sets in the request where the next page begins. All pages
+// come from the node that sent the first one.
 func Pages[Q comparable, A any, P Reply[A]](ctx context.Context, c *Client, node, command string, request *Q) iter.Seq2[*A, error] {
 	return func(yield func(*A, error) bool) {
 		for range maxPages {
@@ -170,8 +173,8 @@ func Pages[Q comparable, A any, P Reply[A]](ctx context.Context, c *Client, node
 	}
 }
 
-// Sender returns the name of the node that sent a reply, which further requests go to. It returns the name that was asked if the
-// reply has no node.
+// Sender returns the name of the node that sent a reply, which further requests go to. It returns
+// the name that was asked if the reply has no node.
 func (c *Client) Sender(command, node, asked string) (string, error) {
 	if node == "" {
 		return asked, nil

@@ -13,7 +13,8 @@ import (
 type Error struct {
 	// Field is the path of the field, such as "Config.Downing.StableAfter".
 	Field string
-	// Problem follows the field in the text, such as "is 0s, it must be more than 0". It is empty if Err is set.
+	// Problem follows the field in the text, such as "is 0s, it must be more than 0". It is empty
+	// if Err is set.
 	Problem string
 	// Err is the error of the field's value, nil if Problem is set.
 	Err error
@@ -32,7 +33,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Errors collects errors of one configuration. The zero value is empty.
 type Errors []error
 
-// Addf adds the error that a field has a problem, such as Addf("Config.Size", "is %d, it must be at least 1", size).
+// Addf adds the error that a field has a problem, such as Addf("Config.Size", "is %d, it must be at
+// least 1", size).
 func (e *Errors) Addf(field, problem string, args ...any) {
 	*e = append(*e, &Error{Field: field, Problem: fmt.Sprintf(problem, args...)})
 }
@@ -47,8 +49,8 @@ func (e *Errors) Add(field string, err error) {
 // Join adds the errors of another configuration with their fields renamed as by Rename.
 func (e *Errors) Join(err error, rules ...string) { *e = append(*e, renamed(err, rules)...) }
 
-// Err returns nil if there are no errors, otherwise an error that matches kind and all errors. Its text is that of kind, followed
-// by those of the errors, separated by semicolons.
+// Err returns nil if there are no errors, otherwise an error that matches kind and all errors. Its
+// text is that of kind, followed by those of the errors, separated by semicolons.
 func (e Errors) Err(kind error) error {
 	if len(e) == 0 {
 		return nil
@@ -72,9 +74,9 @@ func (e *invalid) Error() string {
 // Unwrap implements the multi-error interface of package errors.
 func (e *invalid) Unwrap() []error { return append([]error{e.kind}, e.list...) }
 
-// Rename returns the errors in err with the beginnings of their fields replaced, as an error that matches kind in place of the kind
-// that they had. The rules are pairs of an old and a new beginning; the first pair that matches a field applies. It returns nil for
-// nil.
+// Rename returns the errors in err with the beginnings of their fields replaced, as an error that
+// matches kind instead of the kind that they had. The rules are pairs of an old and a new
+// beginning; the first pair that matches a field applies. It returns nil for nil.
 func Rename(kind, err error, rules ...string) error {
 	return Errors(renamed(err, rules)).Err(kind)
 }

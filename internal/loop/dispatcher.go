@@ -17,8 +17,9 @@ import (
 // maxDispatched is how many calls may wait in a Dispatcher.
 const maxDispatched = 4096
 
-// Dispatcher calls functions in order on its own goroutine. Loops use it for log lines and observers, which are the user's code
-// and may block. At most 4,096 calls wait; further ones are dropped and their number is logged. A panic of a call is logged.
+// Dispatcher calls functions in order on its own goroutine. Loops use it for log lines and
+// observers, which are the user's code and may block. At most 4,096 calls wait; further ones are
+// dropped and their number is logged. A panic of a call is logged.
 type Dispatcher struct {
 	log   *slog.Logger
 	base  context.Context //nolint:containedctx // of all lines
@@ -38,7 +39,8 @@ func NewDispatcher(ctx context.Context, log *slog.Logger) *Dispatcher {
 	return d
 }
 
-// Do calls f after all earlier functions, unless too many wait. After Close has returned in time it calls f at once.
+// Do calls f after all earlier functions, unless too many wait. After Close has returned in time it
+// calls f at once.
 func (d *Dispatcher) Do(f func()) {
 	d.mu.Lock()
 	closed := d.closed
@@ -61,8 +63,8 @@ func (d *Dispatcher) Do(f func()) {
 	}
 }
 
-// Log writes a line with the time and the source of the caller. The handler's level is checked on the dispatcher's goroutine,
-// because the handler is the user's code.
+// Log writes a line with the time and the source of the caller. The handler's level is checked on
+// the dispatcher's goroutine, because the handler is the user's code.
 func (d *Dispatcher) Log(level slog.Level, message string, attrs ...slog.Attr) {
 	var pc [1]uintptr
 	runtime.Callers(2, pc[:])
@@ -123,8 +125,8 @@ func (d *Dispatcher) Close(atMost time.Duration) {
 	}
 }
 
-// Handler returns a slog.Handler that passes records to next on the dispatcher's goroutine, so that a slow handler blocks no
-// caller.
+// Handler returns a slog.Handler that passes records to next on the dispatcher's goroutine, so that
+// a slow handler blocks no caller.
 func (d *Dispatcher) Handler(next slog.Handler) slog.Handler { return logHandler{d, next} }
 
 type logHandler struct {

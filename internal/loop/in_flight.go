@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// InFlight counts operations that have begun and not ended. Unlike sync.WaitGroup it allows new operations while a goroutine
-// waits, and the wait can be cancelled. The zero value is ready for use.
+// InFlight counts operations that have begun and not ended. Unlike sync.WaitGroup it allows new
+// operations while a goroutine waits, and the wait can be cancelled. The zero value is ready for
+// use.
 type InFlight struct {
 	mu   sync.Mutex
 	n    int

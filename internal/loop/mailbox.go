@@ -16,15 +16,16 @@ var (
 	ErrClosed = errors.New("mailbox is closed")
 )
 
-// maxReused is the largest capacity of a slice that Take reuses. A larger slice is left to the garbage collector.
+// maxReused is the largest capacity of a slice that Take reuses. A larger slice is left to the
+// garbage collector.
 const maxReused = 8192
 
-// Limit bounds the entries of one class that wait in a Mailbox. Zero is no limit. A class without waiting entries accepts an
-// entry of any size.
+// Limit bounds the entries of one class that wait in a Mailbox. Zero is no limit. A class without
+// waiting entries accepts an entry of any size.
 type Limit struct{ Count, Bytes int }
 
-// Mailbox holds the input of a loop in the order of arrival. Many goroutines add entries, one takes them. Each bounded entry
-// belongs to a class, which is an index of the limits given to NewMailbox.
+// Mailbox holds the input of a loop in the order of arrival. Many goroutines add entries, one takes
+// them. Each bounded entry belongs to a class, which is an index of the limits given to NewMailbox.
 type Mailbox[T any] struct {
 	// Ready is set whenever an entry was added.
 	Ready Signal
@@ -42,7 +43,8 @@ type class struct {
 	room         chan struct{} // closed when entries are taken, nil if no sender waits
 }
 
-// NewMailbox returns an empty mailbox with one class for each limit. Several mailboxes of one loop may share a signal.
+// NewMailbox returns an empty mailbox with one class for each limit. Several mailboxes of one loop
+// may share a signal.
 func NewMailbox[T any](ready Signal, limits ...Limit) *Mailbox[T] {
 	m := &Mailbox[T]{Ready: ready, classes: make([]class, len(limits))}
 	for i, l := range limits {
@@ -82,7 +84,8 @@ func (m *Mailbox[T]) Offer(of, bytes int, v T) error {
 	return nil
 }
 
-// Receive appends an entry of a class. While the class is at its limit it waits. It returns ErrClosed, or the error of ctx.
+// Receive appends an entry of a class. While the class is at its limit it waits. It returns
+// ErrClosed, or the error of ctx.
 func (m *Mailbox[T]) Receive(ctx context.Context, of, bytes int, v T) error {
 	for {
 		m.mu.Lock()
@@ -122,7 +125,8 @@ func (m *Mailbox[T]) append(of, bytes int, v T) {
 	m.entries = append(m.entries, v)
 }
 
-// Take removes and returns all entries. The mailbox reuses the memory of spare, which is usually the result of the previous call.
+// Take removes and returns all entries. The mailbox reuses the memory of spare, which is usually
+// the result of the previous call.
 func (m *Mailbox[T]) Take(spare []T) []T {
 	if cap(spare) > maxReused {
 		spare = nil
@@ -136,8 +140,8 @@ func (m *Mailbox[T]) Take(spare []T) []T {
 	return entries
 }
 
-// TakeOne removes and returns the oldest entry, and reports whether there was one and whether more wait. The size is the one
-// that was given to Offer or Receive; size returns it with the class.
+// TakeOne removes and returns the oldest entry, and reports whether there was one and whether more
+// wait. The size is the one that was given to Offer or Receive; size returns it with the class.
 func (m *Mailbox[T]) TakeOne(size func(T) (class, bytes int)) (v T, found, more bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,7 +168,8 @@ func (m *Mailbox[T]) Len() int {
 	return len(m.entries)
 }
 
-// Close closes the mailbox and returns the entries that were not taken. Waiting senders return ErrClosed.
+// Close closes the mailbox and returns the entries that were not taken. Waiting senders return
+// ErrClosed.
 func (m *Mailbox[T]) Close() []T {
 	m.mu.Lock()
 	defer m.mu.Unlock()

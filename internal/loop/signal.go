@@ -3,8 +3,8 @@
 
 package loop
 
-// Signal wakes up one goroutine. Several calls of Set before the receiver runs are one wake-up. The receiver waits with a
-// receive from the channel, then looks for work.
+// Signal wakes up one goroutine. Several calls of Set before the receiver runs are one wake-up. The
+// receiver waits with a receive from the channel, then looks for work.
 type Signal chan struct{}
 
 // NewSignal returns a signal that is not set.

@@ -13,9 +13,10 @@ import (
 // throttleInterval is the time between two lines of a kind.
 const throttleInterval = time.Minute
 
-// Throttle limits log lines that a remote node can cause at a high rate: one line a minute for each kind. The next line of the
-// kind has the attribute "not_logged_before" with the number of lines that were suppressed. The zero value is ready for use. It
-// keeps one entry for each kind ever used, so kinds must be few.
+// Throttle limits log lines that a remote node can cause at a high rate: one line a minute for each
+// kind. The next line of the kind has the attribute "not_logged_before" with the number of lines
+// that were suppressed. The zero value is ready for use. It keeps one entry for each kind ever
+// used, so kinds must be few.
 type Throttle[K comparable] struct {
 	mu    sync.Mutex
 	kinds map[K]*throttled
@@ -38,7 +39,8 @@ func (t *Throttle[K]) Log(ctx context.Context, log *slog.Logger, kind K, level s
 	log.LogAttrs(ctx, level, message, attrs...) //nolint:sloglint // callers pass constants
 }
 
-// Allow reports whether a line of a kind may be written now, and how many were suppressed since the last one.
+// Allow reports whether a line of a kind may be written now, and how many were suppressed since the
+// last one.
 func (t *Throttle[K]) Allow(kind K) (suppressed int, ok bool) {
 	now := time.Now()
 	t.mu.Lock()

@@ -14,8 +14,8 @@ type Connectivity uint8
 
 // The values of Connectivity.
 const (
-	// Confirmed: the node was never disconnected for long, or its membership has been confirmed since,
-	// or a reachable member was not disconnected. It may decide.
+	// Confirmed: the node was never disconnected for long, or its membership has been confirmed
+	// since, or a reachable member was not disconnected. It may decide.
 	Confirmed Connectivity = iota
 	// Isolated: the node does not receive its own heartbeats. It must not decide.
 	Isolated
@@ -23,10 +23,10 @@ const (
 	// members may have downed them one by one and continue as a smaller and smaller group, so the
 	// sizes of the two sides in this node's view are no evidence. It must not decide.
 	Unconfirmed
-	// LostTogether: the node and all reachable members were disconnected for long, but they lost their
-	// connections when no member was missing, hence at about the same time. If the unreachable
-	// members have decided, they decided about all of these together. The node may decide with a
-	// strategy that lets one of two sides survive whenever each of them decides.
+	// LostTogether: the node and all reachable members were disconnected for long, but they lost
+	// their connections when no member was missing, hence at about the same time. If the
+	// unreachable members have decided, they decided about all of these together. The node may
+	// decide with a strategy that lets one of two sides survive whenever each of them decides.
 	LostTogether
 )
 

@@ -162,9 +162,9 @@ func (m *Machine) reap() {
 	m.pingUnreachable()
 }
 
-// pingUnreachable sends a Ping to one of the members that this node finds unreachable. Gossip is not sent
-// there, and a heartbeat has no other reply, so a member that has quarantined this node would
-// otherwise never report it.
+// pingUnreachable sends a Ping to one of the members that this node finds unreachable. Gossip is
+// not sent there, and a heartbeat has no other reply, so a member that has quarantined this node
+// would otherwise never report it.
 func (m *Machine) pingUnreachable() {
 	var silent []identity.Node
 	m.gossip.Reachability().of(m.self, func(rec Record) {

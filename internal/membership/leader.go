@@ -151,8 +151,9 @@ func (m *Machine) leadDiverged() {
 	m.change(c)
 }
 
-// sendToExiting sends the state at once to Exiting members, because when many leave there may soon be
-// no member to do so, and to the oldest members, because they may run what has to be handed over.
+// sendToExiting sends the state at once to Exiting members, because when many leave there may soon
+// be no member to do so, and to the oldest members, because they may run what has to be handed
+// over.
 func (m *Machine) sendToExiting(exiting []*Member) {
 	told := []identity.Node{m.self}
 	for _, o := range exiting {
@@ -291,7 +292,8 @@ func leader(members []*Member, unreachable bitmap, self identity.Node, eligible 
 	return best.Node
 }
 
-// substituteRank orders the statuses of members that lead only if no member is Up, Leaving or about to shut down. The lowest leads.
+// substituteRank orders the statuses of members that lead only if no member is Up, Leaving or about
+// to shut down. The lowest leads.
 func substituteRank(s Status) int {
 	switch s {
 	case WeaklyUp:

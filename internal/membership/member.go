@@ -12,7 +12,8 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Member, Status and Version are the types of package identity. The aliases keep the code of the protocol short.
+// Member, Status and Version are the types of package identity. The aliases keep the code of the
+// protocol short.
 type (
 	Member  = identity.Member
 	Status  = identity.Status
@@ -43,8 +44,8 @@ const (
 	reservedRole = "dc-"
 )
 
-// CheckRoles returns the roles sorted and without duplicates. It returns an error if there are more than 64, or if one is empty,
-// longer than 128 bytes or reserved.
+// CheckRoles returns the roles sorted and without duplicates. It returns an error if there are more
+// than 64, or if one is empty, longer than 128 bytes or reserved.
 func CheckRoles(roles []string) ([]string, error) {
 	sorted := slices.Compact(slices.Sorted(slices.Values(roles)))
 	if len(sorted) > maxRoles {
@@ -86,8 +87,9 @@ func sameRoles(a, b []string) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }
 
-// laterMember returns the newer of two descriptions of one node: the one with the higher rank, then the one with the smaller
-// UpNumber. The remaining comparisons make the order total; nodes that follow the protocol never need them.
+// laterMember returns the newer of two descriptions of one node: the one with the higher rank, then
+// the one with the smaller UpNumber. The remaining comparisons make the order total; nodes that
+// follow the protocol never need them.
 func laterMember(a, b *Member) *Member {
 	if a == b {
 		return a
@@ -102,8 +104,8 @@ func laterMember(a, b *Member) *Member {
 	return b
 }
 
-// rank orders the statuses for merges: the higher rank is the later status. CanBecome allows only changes to a higher rank, because
-// a merge would otherwise undo a decision.
+// rank orders the statuses for merges: the higher rank is the later status. CanBecome allows only
+// changes to a higher rank, because a merge would otherwise undo a decision.
 func rank(s Status) int {
 	switch s {
 	case Joining:
@@ -128,7 +130,8 @@ func rank(s Status) int {
 	return 0
 }
 
-// countsForConvergence reports whether the members agree on a gossip only if members with this status have seen it.
+// countsForConvergence reports whether the members agree on a gossip only if members with this
+// status have seen it.
 func countsForConvergence(s Status) bool {
 	return s == Up || s == Leaving || s == PreparingForShutdown || s == ReadyForShutdown
 }
@@ -144,7 +147,8 @@ func versionText(v Version) string {
 	return v.String()
 }
 
-// findMember returns the index of a node in members, which are sorted by node, and whether it is there.
+// findMember returns the index of a node in members, which are sorted by node, and whether it is
+// there.
 func findMember(members []*Member, n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(members, n, func(m *Member, n identity.Node) int { return m.Node.Compare(n) })
 }

@@ -138,16 +138,16 @@ type Quarantined struct{}
 // node receives it if the member that accepted it crashed right afterwards.
 type Stranger struct{}
 
-// LivenessQuery asks a member to confirm the membership of the sender, which was disconnected for so long
-// that it may have been downed. The reply repeats Nr. Version is the version of the sender's
-// gossip.
+// LivenessQuery asks a member to confirm the membership of the sender, which was disconnected for
+// so long that it may have been downed. The reply repeats Nr. Version is the version of the
+// sender's gossip.
 type LivenessQuery struct {
 	Nr      uint64
 	Version Digest
 }
 
-// LivenessReply replies to a LivenessQuery: the receiver is a member. The state of the sender follows as a separate
-// message. Absence reports whether the sender was disconnected as well.
+// LivenessReply replies to a LivenessQuery: the receiver is a member. The state of the sender
+// follows as a separate message. Absence reports whether the sender was disconnected as well.
 type LivenessReply struct {
 	Nr      uint64
 	Absence Absence

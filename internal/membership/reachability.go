@@ -149,7 +149,8 @@ func (r Reachability) By(observer, subject identity.Node) Reach {
 	return Reachable
 }
 
-// EachUnreachable calls f with each record that is not Reachable, in the order of observers and subjects.
+// EachUnreachable calls f with each record that is not Reachable, in the order of observers and
+// subjects.
 func (r Reachability) EachUnreachable(f func(observer identity.Node, rec Record)) {
 	for _, o := range r.Observers {
 		for _, rec := range o.Records {

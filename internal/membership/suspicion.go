@@ -13,20 +13,21 @@ import (
 
 // livenessCheck is the state of a node that was suspended and is connected again, and does not know
 // whether it is still a member. Other members may have downed it meanwhile, and run its singletons
-// and shards. It repeatedly sends a LivenessQuery to all members that may be alive, and resumes when
+// and shards. It repeatedly sends a LivenessQuery to all members that may be alive, and resumes
+// when
 //
-//   - all reachable members have replied with a LivenessReply, at a version of the gossip that this node has:
-//     so all members that they know have been asked too; and
+//   - all reachable members have replied with a LivenessReply, at a version of the gossip that this
+//     node has: so all members that they know have been asked too; and
 //   - one of them, a full member, was not disconnected itself: it belongs to the part of the cluster
 //     that has continued, and that part has this node as a member. Alternatively, all members that are
 //     neither Down nor Exiting have replied.
 //
 // Replies of members that were disconnected themselves are not sufficient while any member is
 // silent: they may have been disconnected together with this node and downed by the silent ones.
-// They are sufficient once the silent ones are down; Connectivity defines whether the present members
-// may decide that. So all members resume after the broker was unavailable for all. If one of them
-// crashed meanwhile, the others resume after it was downed. A node that reaches no member with
-// evidence stays suspended and finally ends.
+// They are sufficient once the silent ones are down; Connectivity defines whether the present
+// members may decide that. So all members resume after the broker was unavailable for all. If one
+// of them crashed meanwhile, the others resume after it was downed. A node that reaches no member
+// with evidence stays suspended and finally ends.
 type livenessCheck struct {
 	open bool
 	// nr distinguishes the replies to this doubt from those to earlier ones.
@@ -126,7 +127,8 @@ func (m *Machine) livenessReply(from identity.Node, msg LivenessReply) {
 	}
 }
 
-// confirmedBy records that this node has the whole state of a member, in which this node is a member.
+// confirmedBy records that this node has the whole state of a member, in which this node is a
+// member.
 func (m *Machine) confirmedBy(by identity.Node) {
 	if !m.doubts.open {
 		return
@@ -209,8 +211,8 @@ type undecided struct {
 	open  bool
 }
 
-// updateUndecided updates whether a decision is pending. It is called when members, reachability, the seen
-// set or this node's connection change.
+// updateUndecided updates whether a decision is pending. It is called when members, reachability,
+// the seen set or this node's connection change.
 func (m *Machine) updateUndecided() {
 	u := &m.undecided
 	if m.phase != member {

@@ -310,10 +310,10 @@ func (m *Machine) Oldest(name string) (identity.Node, bool) {
 	return identity.Node{}, false
 }
 
-// updateVote enables or disables the downing resolver. It is disabled while this node is disconnected,
-// and afterwards until a reachable member can confirm its membership. Members that lost their
-// connections together may decide, but not with a lease: another side may have held the lease and
-// released it since.
+// updateVote enables or disables the downing resolver. It is disabled while this node is
+// disconnected, and afterwards until a reachable member can confirm its membership. Members that
+// lost their connections together may decide, but not with a lease: another side may have held the
+// lease and released it since.
 func (m *Machine) updateVote() {
 	if m.stopped {
 		return

@@ -3,6 +3,6 @@
 
 // Package panics converts panics into errors.
 //
-// Code of the user (handlers, observers, codecs, stores, strategies) runs inside Catch or below a deferred Into, so that its
-// panic fails one operation and not the program.
+// Code of the user (handlers, observers, codecs, stores, strategies) runs inside Catch or below a
+// deferred Into, so that its panic fails one operation and not the program.
 package panics

@@ -37,7 +37,8 @@ func Call(f func()) (p *Error) {
 	return nil
 }
 
-// Into recovers a panic of the calling function and stores it in err as an *Error. It must be deferred directly:
+// Into recovers a panic of the calling function and stores it in err as an *Error. It must be
+// deferred directly:
 //
 //	defer panics.Into(&err)
 func Into(err *error) {
@@ -46,8 +47,8 @@ func Into(err *error) {
 	}
 }
 
-// New returns the result of the built-in recover as an *Error with the current stack. It returns nil for nil. It is for deferred
-// functions that do more than Into.
+// New returns the result of the built-in recover as an *Error with the current stack. It returns
+// nil for nil. It is for deferred functions that do more than Into.
 func New(recovered any) *Error {
 	if recovered == nil {
 		return nil

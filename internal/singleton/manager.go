@@ -171,8 +171,8 @@ func (m *Manager) begin(now time.Duration, out *Effects) {
 	}
 }
 
-// handleOldestChanges handles the changes of the oldest member one at a time, in the states in which that is
-// possible.
+// handleOldestChanges handles the changes of the oldest member one at a time, in the states in
+// which that is possible.
 func (m *Manager) handleOldestChanges(now time.Duration, out *Effects) {
 	for len(m.changes) > 0 && (m.state == Younger || m.state == Oldest || m.state == AcquiringLease) {
 		oldest := m.changes[0]

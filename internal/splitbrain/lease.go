@@ -170,7 +170,7 @@ func (r *Resolver) leaseReleased(done bool) {
 // The lease is held for a while after a decision. If another decision is needed in that time, the
 // present leader may be a different node than the owner, and cannot acquire the lease although it
 // is on the same side. Therefore the owner decides whether or not it leads, and a leader that
-// learns of the owner waits for it for a bounded time. Meanwhile the leader keeps requesting the
+// learns of the owner waits for it for a bounded time. In that time the leader keeps requesting the
 // lease in case the owner releases it. Without the lease the leader ends its own side, so no
 // failure of this scheme lets two sides survive.
 
@@ -214,8 +214,8 @@ func (r *Resolver) isHere(n identity.Node) bool {
 	return !sit.isOtherSide(n)
 }
 
-// endOwnerWait ends the wait for the owner if the view has changed, and reports whether it did: the owner
-// has decided, or another decision is needed.
+// endOwnerWait ends the wait for the owner if the view has changed, and reports whether it did: the
+// owner has decided, or another decision is needed.
 func (r *Resolver) endOwnerWait(now time.Duration, out *Effects) bool {
 	l := &r.lease
 	if l.phase != delaying || l.owner.IsZero() || !l.queued.restart {

@@ -160,9 +160,9 @@ func (s *Settings) nodesToDown(sit *situation, d Decision) ([]identity.Node, Dec
 	return sit.downable(func(identity.Node) bool { return true }), KeepNobody
 }
 
-// extraDowned returns the members to down in addition to the indirectly connected ones: the result of
-// the strategy for the two sides, if there is another side. The survivors are a part of this side,
-// and sides are disjoint, so two groups cannot both survive.
+// extraDowned returns the members to down in addition to the indirectly connected ones: the result
+// of the strategy for the two sides, if there is another side. The survivors are a part of this
+// side, and sides are disjoint, so two groups cannot both survive.
 func (s *Settings) extraDowned(sit *situation) []identity.Node {
 	sides := sit.sides()
 	if len(sides.downable(func(n identity.Node) bool { return contains(sides.gone, n) })) == 0 {

@@ -167,15 +167,15 @@ func newSituation(self identity.Node, v *View) situation {
 	return s
 }
 
-// isOtherSide reports whether a member is on the other side: it is unreachable and has not seen the view. A
-// member that has seen it is on this side, whatever the observations are.
+// isOtherSide reports whether a member is on the other side: it is unreachable and has not seen the
+// view. A member that has seen it is on this side, whatever the observations are.
 func (s *situation) isOtherSide(n identity.Node) bool {
 	return contains(s.gone, n) && !contains(s.seen, n)
 }
 
-// dropOtherSide removes the observations of the other side, if the connection was lost in one direction
-// later than in the other. The other side of course finds this side unreachable, but that does not
-// make members of this side less reachable here.
+// dropOtherSide removes the observations of the other side, if the connection was lost in one
+// direction later than in the other. The other side of course finds this side unreachable, but that
+// does not make members of this side less reachable here.
 //
 // When the other side decides, it finds all of this side unreachable. If a member of this side is
 // not found unreachable by any node, the view by which the other side decides has not arrived here,
