@@ -20,39 +20,39 @@ import (
 
 // benchCommand is "refold bench".
 type benchCommand struct {
-	Name    string        `arg:"" optional:"" help:"A benchmark, a group (persistence, cluster, ddata, sharding), or all. Defaults to a list of them."`
-	Journal string        `help:"Only on this journal: inmem:, leveldb: (a temporary directory), leveldb:DIR (a new directory in DIR), postgres: (a private server) or postgres://USER@HOST/DATABASE (a schema of its own there). Defaults to all that need no server." placeholder:"ADDRESS"`
-	JSON    bool          `name:"json" help:"Print one JSON object a line."`
-	Rounds  int           `default:"5" help:"How often each side is measured."`
-	Length  time.Duration `default:"2s" help:"How long a throughput is measured."`
-	Runs    int           `default:"1" help:"How often a node is killed, or joins under load."`
-	Scale   int           `default:"1" help:"Divide the sizes of the data sets. Then the goals mean nothing."`
+	Name    string        `arg:"" optional:"" help:"A benchmark, a group (persistence, cluster, ddata, sharding), or all. Without one, the command lists them."`
+	Journal string        `help:"Run only on this journal: inmem:, leveldb: (a temporary directory), leveldb:DIR (a new directory in DIR), postgres: (a private server) or postgres://USER@HOST/DATABASE (a new schema). Defaults to all that need no server." placeholder:"ADDRESS"`
+	JSON    bool          `name:"json" help:"Print one JSON object per line."`
+	Rounds  int           `default:"5" help:"Number of measurements of each side."`
+	Length  time.Duration `default:"2s" help:"Duration of a throughput measurement."`
+	Runs    int           `default:"1" help:"Number of kills of a node, or of joins under load."`
+	Scale   int           `default:"1" help:"Divide the sizes of the data sets. The goals are then invalid."`
 }
 
-// shortest is a time in which something happens for sure.
+// shortest is the minimum of --length.
 const shortest = 10 * time.Millisecond
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *benchCommand) Help() string {
-	return `Each figure is measured in turns with its raw limit, on this machine: what the disk, LevelDB or channels can do
-without Refold. Their ratio is held against a goal. The exit status is 1 if one is not met. A figure that does not
-count here, because the disk is too fast to tell, has no verdict ("met" is null).
+	return `Measures each figure in alternation with its raw limit on this machine: the throughput of the disk, LevelDB or channels
+without Refold. It compares their ratio with a goal; the exit status is 1 if a goal is missed. A figure without a verdict
+on this machine, for example because the disk is too fast, has the verdict null ("met" in JSON).
 
-A verdict needs an idle machine: what else runs takes a different part of either side, and a ratio then says
-little. --rounds and --length make it steadier; docs/benchmarks.md says more.
+Run it on an idle machine: other programs slow the two sides differently. --rounds and --length make the ratio steadier;
+see docs/benchmarks.md.
 
-Data is written to new directories, which are removed at the end.`
+The data goes to new directories, which are removed at the end.`
 }
 
 // Validate checks the flags.
 func (c *benchCommand) Validate() error {
 	switch {
 	case c.Rounds < 1:
-		return fmt.Errorf("--rounds is %d, at least 1 is needed", c.Rounds)
+		return fmt.Errorf("--rounds is %d, must be at least 1", c.Rounds)
 	case c.Length < shortest:
-		return fmt.Errorf("--length is %v, at least %v is needed", c.Length, shortest)
+		return fmt.Errorf("--length is %v, must be at least %v", c.Length, shortest)
 	case c.Scale < 1:
-		return fmt.Errorf("--scale is %d, at least 1 is needed", c.Scale)
+		return fmt.Errorf("--scale is %d, must be at least 1", c.Scale)
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (c *benchCommand) Run(ctx context.Context, env *operator.Env) error {
 	return c.measure(ctx, env, rows)
 }
 
-// list shows what there is to measure.
+// list prints the benchmarks.
 func (c *benchCommand) list(env *operator.Env) error {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -99,13 +99,13 @@ func (c *benchCommand) list(env *operator.Env) error {
 	}
 	_ = table.Flush() // into memory
 	if !c.JSON {
-		fmt.Fprintf(&text, "\n\"%s bench all\" measures them all; the machine should be idle.\n", env.Name)
+		fmt.Fprintf(&text, "\n\"%s bench all\" runs all of them; the machine should be idle.\n", env.Name)
 	}
 	_, err := fmt.Fprint(env.Stdout, text.String())
 	return err
 }
 
-// measure runs the rows, and prints each result as soon as it is there.
+// measure runs the rows, and prints each result when it is available.
 func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []row) error {
 	p := printer{json: c.JSON, out: env.Stdout}
 	line := status{env: env}
@@ -130,7 +130,7 @@ func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []ro
 	}
 	switch {
 	case p.results == 0:
-		return fmt.Errorf("%s has no figures on --journal %s", c.Name, c.Journal)
+		return fmt.Errorf("%s has no figure for --journal %s", c.Name, c.Journal)
 	case p.missed:
 		return operator.ErrProblems
 	}
@@ -142,7 +142,7 @@ type printer struct {
 	json    bool
 	out     io.Writer
 	results int
-	missed  bool // some goal is not met
+	missed  bool // a goal is missed
 	err     error
 }
 
@@ -161,7 +161,7 @@ func (p *printer) print(r bench.Result) {
 	p.err = errors.Join(p.err, bench.WriteRow(p.out, r))
 }
 
-// status is a line on the terminal that is written over.
+// status is a line on the terminal that later lines replace.
 type status struct {
 	env   *operator.Env
 	shown bool

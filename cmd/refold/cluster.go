@@ -21,27 +21,27 @@ import (
 type clusterCommand struct {
 	clusterFlags
 
-	Ask string `help:"The node to ask. Defaults to any that answers." placeholder:"NODE"`
+	Ask string `help:"The node to query. Defaults to any node." placeholder:"NODE"`
 
 	Members     clusterMembersCommand     `cmd:"" help:"Show the members: status, reachability, leader, roles, versions."`
-	Leave       clusterLeaveCommand       `cmd:"" help:"Let a member leave: it hands over what it hosts, and ends."`
-	Down        clusterDownCommand        `cmd:"" help:"Say that a member is dead: what it hosted starts elsewhere."`
-	Prepare     clusterPrepareCommand     `cmd:"" name:"prepare-for-shutdown" help:"Announce that the whole cluster is going to stop."`
-	Permissions clusterPermissionsCommand `cmd:"" name:"nats-permissions" help:"Print what the NATS user of a node, or of an operator, has to be allowed."`
+	Leave       clusterLeaveCommand       `cmd:"" help:"Make a member leave the cluster in order."`
+	Down        clusterDownCommand        `cmd:"" help:"Declare a member dead, so that others take over what it hosted."`
+	Prepare     clusterPrepareCommand     `cmd:"" name:"prepare-for-shutdown" help:"Announce that the whole cluster is about to stop."`
+	Permissions clusterPermissionsCommand `cmd:"" name:"nats-permissions" help:"Print the NATS permissions of a node or an operator."`
 }
 
 // clusterDownCommand is "refold cluster down".
 type clusterDownCommand struct {
-	Node string `arg:"" help:"The name of the member, or the name and the UID as members shows them."`
+	Node string `arg:"" help:"The name of the member, or name#UID as members prints it."`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *clusterDownCommand) Help() string {
-	return `What the member hosted starts elsewhere. If it is alive and can't hear of that, it goes on hosting as well: make sure
-first that its process is dead.`
+	return `Other members take over what the member hosted. If the member is alive but does not learn of its removal, it keeps
+hosting, too: make sure first that its process is dead.`
 }
 
-// Run says that a member is dead.
+// Run declares a member dead.
 func (c *clusterDownCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
 	err := common.with(func(n *nodes) error { return n.members.Down(ctx, common.Ask, c.Node) })
 	if err == nil {
@@ -53,11 +53,11 @@ func (c *clusterDownCommand) Run(ctx context.Context, env *operator.Env, common 
 // clusterPrepareCommand is "refold cluster prepare-for-shutdown".
 type clusterPrepareCommand struct{}
 
-// Run announces the end.
+// Run announces the shutdown.
 func (c *clusterPrepareCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
 	err := common.with(func(n *nodes) error { return n.members.PrepareForShutdown(ctx, common.Ask) })
 	if err == nil {
-		_, err = fmt.Fprintln(env.Stdout, "nobody joins any more, and nothing is handed over; now stop the nodes")
+		_, err = fmt.Fprintln(env.Stdout, "the cluster admits no more nodes and moves nothing; stop the nodes now")
 	}
 	return err
 }
@@ -66,13 +66,13 @@ func (c *clusterPrepareCommand) Run(ctx context.Context, env *operator.Env, comm
 type clusterPermissionsCommand struct {
 	Who          string        `arg:"" enum:"node,operator" help:"${enum}"`
 	Is           string        `arg:"" name:"name" help:"The name of the node or of the operator."`
-	LeaseTimeout time.Duration `help:"Allow a node leases with this time-out, too." placeholder:"TIME"`
+	LeaseTimeout time.Duration `help:"Also allow a node to hold leases with this time-out." placeholder:"TIME"`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *clusterPermissionsCommand) Help() string {
-	return `The text goes into the configuration of the NATS servers, into the user's block. A node is allowed to hear what
-is for it and to speak for itself only: that is what makes certain who a message is from.`
+	return `Add the output to the block of the user in the configuration of the NATS servers. A node may receive only messages that
+are addressed to it, and send only under its own name. This authenticates the sender of each message.`
 }
 
 // Run prints the permissions.
@@ -89,7 +89,7 @@ func (c *clusterPermissionsCommand) Run(env *operator.Env, common *clusterComman
 	}
 	if c.LeaseTimeout != 0 {
 		if c.Who != "node" {
-			return errors.New("--lease-timeout is for nodes: operators hold no leases")
+			return errors.New("--lease-timeout needs a node: operators hold no leases")
 		}
 		leases, failed := nats.LeasePermissions(common.Cluster, c.Is, c.LeaseTimeout)
 		if failed != nil {
@@ -105,10 +105,10 @@ func (c *clusterPermissionsCommand) Run(env *operator.Env, common *clusterComman
 type clusterLeaveCommand struct {
 	waitFlags `kong:"set='until=it is gone',set='limit=2m'"`
 
-	Node string `arg:"" help:"The name of the member, or the name and the UID as members shows them."`
+	Node string `arg:"" help:"The name of the member, or name#UID as members prints it."`
 }
 
-// Run lets a member leave.
+// Run makes a member leave.
 func (c *clusterLeaveCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
 	return common.with(func(n *nodes) error {
 		who, alone, err := c.find(ctx, common, n)
@@ -129,8 +129,8 @@ func (c *clusterLeaveCommand) Run(ctx context.Context, env *operator.Env, common
 	})
 }
 
-// find returns which incarnation is waited for, and whether nobody answers once that is gone. A member that is
-// not found is left to the node to report.
+// find returns the incarnation to wait for, and whether it is the only node that can respond. An
+// unknown member is left to the node to report.
 func (c *clusterLeaveCommand) find(ctx context.Context, common *clusterCommand, n *nodes) (who string, alone bool, err error) {
 	if !c.Wait {
 		return c.Node, false, nil
@@ -148,7 +148,7 @@ func (c *clusterLeaveCommand) find(ctx context.Context, common *clusterCommand, 
 	return who, last(s, common, who), nil
 }
 
-// last reports whether nobody is left to answer once a member is gone.
+// last reports whether no node can respond once a member is gone.
 func last(s *cluster.Summary, common *clusterCommand, who string) bool {
 	if name, _, _ := strings.Cut(who, "#"); name == common.Ask {
 		return true
@@ -158,7 +158,7 @@ func last(s *cluster.Summary, common *clusterCommand, who string) bool {
 	})
 }
 
-// await waits until a member is gone. That nobody answers meanwhile is no reason to give up.
+// await waits until a member is gone. It retries when no node responds.
 func (c *clusterLeaveCommand) await(ctx context.Context, common *clusterCommand, n *nodes, who string, alone bool) error {
 	ctx, cancel := context.WithTimeout(ctx, c.WaitTimeout)
 	defer cancel()
@@ -173,7 +173,7 @@ func (c *clusterLeaveCommand) await(ctx context.Context, common *clusterCommand,
 			return nil
 		}
 		if late := rest(ctx); late != nil {
-			return errors.Join(fmt.Errorf("%s was told to leave, and is not gone yet: %w", who, late), err)
+			return errors.Join(fmt.Errorf("%s has started to leave, but is not gone yet: %w", who, late), err)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func TestClusterCommand(t *testing.T) {
 
 	out := l.settled()
 	// A UID has no leading zeros, so the columns are as wide as the longest is.
-	for _, want := range []string{"MEMBER ", a.Self().String(), b.Self().String() + " +up", "1.2.3", "teller", "leads", "all members know this", "keep-majority"} {
+	for _, want := range []string{"MEMBER ", a.Self().String(), b.Self().String() + " +up", "1.2.3", "teller", "leads", "all members agree", "keep-majority"} {
 		if !regexp.MustCompile(want).MatchString(out) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
@@ -142,7 +142,7 @@ func TestClusterCommand(t *testing.T) {
 		t.Errorf("c has ended: %v", err)
 	}
 	for _, command := range [][]string{{"down", "nobody"}, {"leave", "nobody"}, {"leave", "--wait", "nobody"}} {
-		if status, _, stderr := l.run(t.Context(), command...); status != 2 || !strings.Contains(stderr, "no member: nobody") || strings.Contains(stderr, "#") {
+		if status, _, stderr := l.run(t.Context(), command...); status != 2 || !strings.Contains(stderr, "not a member: nobody") || strings.Contains(stderr, "#") {
 			t.Errorf("%q: exit status %d, %s", command, status, stderr)
 		}
 	}

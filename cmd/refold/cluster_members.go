@@ -19,16 +19,16 @@ import (
 type clusterMembersCommand struct {
 	watchFlags
 
-	JSON bool `name:"json" help:"Print one JSON object, or one a line."`
+	JSON bool `name:"json" help:"Print one JSON object, or one per line with --watch."`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *clusterMembersCommand) Help() string {
-	return `Shows what one node knows; --ask says which. Members that can't be reached are marked, with who says so.
-The exit status is 1 if there are any, or if not all members know the same yet.`
+	return `Prints the view of one node; --ask selects the node. The notes list the observers of an unreachable member. The exit
+status is 1 if a member is unreachable, or if the members do not agree yet.`
 }
 
-// Run shows the members.
+// Run prints the members.
 func (c *clusterMembersCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
 	return common.with(func(n *nodes) error {
 		node := common.Ask
@@ -38,7 +38,7 @@ func (c *clusterMembersCommand) Run(ctx context.Context, env *operator.Env, comm
 				return err
 			}
 			if node == "" {
-				node, _, _ = strings.Cut(s.Self, "#") // one node sees one thing after the other
+				node, _, _ = strings.Cut(s.Self, "#") // stay with this node, whose views are ordered
 			}
 			if err = c.print(w, s); err == nil && !healthy(s) {
 				err = operator.ErrProblems
@@ -48,7 +48,7 @@ func (c *clusterMembersCommand) Run(ctx context.Context, env *operator.Env, comm
 	})
 }
 
-// healthy reports whether all members can be reached and know the same.
+// healthy reports whether all members are reachable and agree.
 func healthy(s *cluster.Summary) bool {
 	ok := s.Converged && s.Connected
 	for i := range s.Members {
@@ -72,13 +72,13 @@ func (c *clusterMembersCommand) print(w io.Writer, s *cluster.Summary) error {
 		}
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Node, m.Status, reachable(m), age, m.Version, orNone(strings.Join(m.Roles, ",")), orNone(notes(s, m)))
 	}
-	_ = table.Flush() // into memory
-	agree := "all members know this"
+	_ = table.Flush() // writes to memory
+	agree := "all members agree"
 	if !s.Converged {
-		agree = "not all members know this yet"
+		agree = "the members do not agree yet"
 	}
 	if !s.Connected {
-		agree += "; the node itself is cut off from the others"
+		agree += "; the node is disconnected from the others"
 	}
 	fmt.Fprintf(&b, "\nas %s sees it; %s; downing: %s\n", s.Self, agree, s.Strategy)
 	_, err := io.WriteString(w, b.String())
@@ -95,7 +95,7 @@ func reachable(m *cluster.SummaryMember) string {
 	return "yes"
 }
 
-// notes tells what else there is about a member.
+// notes returns the remarks about a member.
 func notes(s *cluster.Summary, m *cluster.SummaryMember) string {
 	var all []string
 	if m.Node == s.Leader {
@@ -105,7 +105,7 @@ func notes(s *cluster.Summary, m *cluster.SummaryMember) string {
 		all = append(all, "unreachable to "+strings.Join(m.UnreachableTo, " "))
 	}
 	if !m.Seen {
-		all = append(all, "does not know this yet")
+		all = append(all, "has not seen this state yet")
 	}
 	return strings.Join(all, ", ")
 }

@@ -17,21 +17,21 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// clusterFlags say which cluster it is about, who asks its nodes, and how to get to the NATS servers.
+// clusterFlags select the cluster, and the name and credentials of the operator.
 type clusterFlags struct {
-	Cluster  string        `help:"The name of the cluster. Needed to ask its nodes." env:"REFOLD_CLUSTER" placeholder:"NAME"`
-	Operator string        `help:"The name by which the nodes know you." default:"operator" placeholder:"NAME"`
-	Timeout  time.Duration `help:"How long to wait for each answer." default:"10s"`
+	Cluster  string        `help:"The name of the cluster. Required to query its nodes." env:"REFOLD_CLUSTER" placeholder:"NAME"`
+	Operator string        `help:"Your name, as the NATS servers authenticate it." default:"operator" placeholder:"NAME"`
+	Timeout  time.Duration `help:"Maximum time for each response." default:"10s"`
 
 	NATS           []string `name:"nats" help:"The NATS servers." default:"nats://127.0.0.1:4222" env:"REFOLD_NATS" placeholder:"URL"`
-	TokenFile      string   `help:"A file that holds a token, or user:password." env:"REFOLD_NATS_TOKEN_FILE" placeholder:"FILE"`
-	Credentials    string   `help:"A file of credentials, as nsc makes it." env:"REFOLD_NATS_CREDENTIALS" placeholder:"FILE"`
-	NKeyFile       string   `name:"nkey-file" help:"A file that holds the seed of an nkey." placeholder:"FILE"`
-	CA             string   `name:"ca" help:"The certificates of those who may have signed the server's." placeholder:"FILE"`
-	Cert           string   `help:"The certificate to show." placeholder:"FILE"`
-	Key            string   `help:"Its key." placeholder:"FILE"`
+	TokenFile      string   `help:"File with a token, or with user:password." env:"REFOLD_NATS_TOKEN_FILE" placeholder:"FILE"`
+	Credentials    string   `help:"Credentials file, as created by nsc." env:"REFOLD_NATS_CREDENTIALS" placeholder:"FILE"`
+	NKeyFile       string   `name:"nkey-file" help:"File with the seed of an nkey." placeholder:"FILE"`
+	CA             string   `name:"ca" help:"Certificates of the authorities for the servers' certificates." placeholder:"FILE"`
+	Cert           string   `help:"Client certificate." placeholder:"FILE"`
+	Key            string   `help:"Key of the client certificate." placeholder:"FILE"`
 	ServerName     string   `help:"The name in the server's certificate. Defaults to the host of the URL." placeholder:"NAME"`
-	AllowPlaintext bool     `help:"Allow connections without TLS to other machines."`
+	AllowPlaintext bool     `help:"Allow connections to other machines without TLS."`
 }
 
 func (f *clusterFlags) access() nats.Access {
@@ -44,12 +44,12 @@ func (f *clusterFlags) access() nats.Access {
 // Validate checks the flags.
 func (f *clusterFlags) Validate() error {
 	if f.Timeout <= 0 {
-		return fmt.Errorf("--timeout is %v, it must be more than 0", f.Timeout)
+		return fmt.Errorf("--timeout is %v, must be greater than 0", f.Timeout)
 	}
 	return nil
 }
 
-// named returns an error if it is not said which cluster it is about.
+// named returns an error without the name of a cluster.
 func (f *clusterFlags) named() error {
 	if f.Cluster == "" {
 		return errors.New("--cluster is missing: the name of the cluster")
@@ -57,14 +57,14 @@ func (f *clusterFlags) named() error {
 	return nil
 }
 
-// nodes asks the nodes of a cluster: about the cluster, about replicated data, or about shards.
+// nodes contains clients for the admin services of a cluster's nodes.
 type nodes struct {
 	members *cluster.Admin
 	data    *ddata.Admin
 	shards  *sharding.Admin
 }
 
-// with lets do ask the nodes, and waits for each answer as long as the flags say.
+// with connects, calls do and disconnects.
 func (f *clusterFlags) with(do func(n *nodes) error) (err error) {
 	if err = f.named(); err != nil {
 		return err
@@ -81,15 +81,15 @@ func newNodes(asker transport.AdminClient) *nodes {
 	return &nodes{cluster.NewAdmin(asker), ddata.NewAdmin(asker), sharding.NewAdmin(asker)}
 }
 
-// hint says which flags tell who somebody is, if that is what is wrong.
+// hint adds the names of the credential flags to an authentication error.
 func hint(err error) error {
 	if strings.Contains(strings.ToLower(err.Error()), "authorization") {
-		return fmt.Errorf("%w (--token-file, --credentials, --nkey-file or --cert says who you are)", err)
+		return fmt.Errorf("%w (credentials: --token-file, --credentials, --nkey-file or --cert)", err)
 	}
 	return err
 }
 
-// patient waits for each answer for a time.
+// patient is a client with a time-out for each request.
 type patient struct {
 	transport.AdminClient
 
@@ -103,7 +103,7 @@ func (p patient) Ask(ctx context.Context, node string, request []byte) ([]byte, 
 	return p.AdminClient.Ask(ctx, node, request)
 }
 
-// present asks a node, or any, which members may host something, and returns their names, and which of them leave.
+// present returns the names of the members that may host something, and which of them are leaving.
 func (n *nodes) present(ctx context.Context, ask string) (names []string, leaves map[string]bool, err error) {
 	s, err := n.members.State(ctx, ask)
 	if err != nil {

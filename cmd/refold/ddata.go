@@ -23,27 +23,29 @@ import (
 type ddataCommand struct {
 	clusterFlags
 
-	Ask string `help:"The node to ask. Defaults to any that answers and has the replicator." placeholder:"NODE"`
+	Ask string `help:"The node to query. Defaults to any node with the replicator." placeholder:"NODE"`
 
-	Keys  ddataKeysCommand  `cmd:"" help:"List the keys that a node has."`
+	Keys  ddataKeysCommand  `cmd:"" help:"List the keys of a node."`
 	Get   ddataGetCommand   `cmd:"" help:"Print the value of a key, as JSON."`
-	Count ddataCountCommand `cmd:"" help:"Say how many replicas there are, and how much a node holds."`
-	Diff  ddataDiffCommand  `cmd:"" help:"Compare what all nodes hold, and list the keys that differ."`
-	Disk  operator.Durable  `cmd:"" help:"Look at what nodes that are not running have on disk."`
+	Count ddataCountCommand `cmd:"" help:"Print the number of replicas, and of keys on a node."`
+	Diff  ddataDiffCommand  `cmd:"" help:"Compare the data of all nodes, and list the keys that differ."`
+	Disk  operator.Durable  `cmd:"" help:"Inspect the data that stopped nodes have on disk."`
 }
 
-// replicatorFlag says which replicator it is about.
+// replicatorFlag selects the replicator.
 type replicatorFlag struct {
 	Replicator string `help:"The replicator. Defaults to ${default}." default:"ddata" placeholder:"NAME"`
 }
 
-// at is who is asked. Some of the time is left for the answer to arrive.
+// at returns the node to query. The server's time-out is shorter than the client's, so that the
+// response can arrive.
 func (f *replicatorFlag) at(common *ddataCommand) ddata.At {
 	spare := max(common.Timeout/10, min(2*time.Second, common.Timeout/2))
 	return ddata.At{Node: common.Ask, Replicator: f.Replicator, Timeout: common.Timeout - spare}
 }
 
-// find calls f with who is asked. If that is anybody, and whoever has answered has no such replicator, it goes on with the members.
+// find calls do with the node to query. Without --ask, if the responding node lacks the replicator,
+// it tries the other members.
 func (f *replicatorFlag) find(ctx context.Context, common *ddataCommand, n *nodes, do func(at ddata.At) error) error {
 	at := f.at(common)
 	err := do(at)
@@ -66,23 +68,23 @@ func (f *replicatorFlag) find(ctx context.Context, common *ddataCommand, n *node
 type ddataKeysCommand struct {
 	replicatorFlag
 
-	Prefix  string `arg:"" optional:"" help:"List the keys that begin so. Defaults to all."`
-	Deleted bool   `help:"List those that were deleted, too."`
-	Limit   int    `help:"Print at most so many; 0 is no limit." default:"1000"`
-	JSON    bool   `name:"json" help:"Print one JSON object a line."`
+	Prefix  string `arg:"" optional:"" help:"List keys with this prefix. Defaults to all."`
+	Deleted bool   `help:"Also list deleted keys."`
+	Limit   int    `help:"Maximum number of keys to print; 0 is no limit." default:"1000"`
+	JSON    bool   `name:"json" help:"Print one JSON object per line."`
 }
 
 // Run lists the keys.
 func (c *ddataKeysCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
 	if c.Limit < 0 {
-		return fmt.Errorf("--limit is %d, less than 0", c.Limit)
+		return fmt.Errorf("--limit is %d, must not be negative", c.Limit)
 	}
 	return common.with(func(n *nodes) error {
 		return c.find(ctx, common, n, func(at ddata.At) error { return c.list(ctx, env, n, at) })
 	})
 }
 
-// list prints the keys of a node; nothing if it does not answer.
+// list prints the keys of a node.
 func (c *ddataKeysCommand) list(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {
 	out := newLines(env.Stdout, c.JSON, "KEY\tTYPE\tDURABLE\n")
 	printed := 0
@@ -94,7 +96,7 @@ func (c *ddataKeysCommand) list(ctx context.Context, env *operator.Env, n *nodes
 			return errors.Join(err, out.Flush())
 		}
 		if printed++; c.Limit > 0 && printed > c.Limit {
-			_, err := fmt.Fprintf(env.Stderr, "%s: there are more, from %q on\n", env.Name, k.Key)
+			_, err := fmt.Fprintf(env.Stderr, "%s: more keys follow, from %q\n", env.Name, k.Key)
 			return errors.Join(err, out.Flush())
 		}
 		kind, durable := k.Type, "no"
@@ -111,7 +113,7 @@ func (c *ddataKeysCommand) list(ctx context.Context, env *operator.Env, n *nodes
 	return out.Flush()
 }
 
-// lines prints a table, or an object a line.
+// lines prints a table, or JSON lines.
 type lines struct {
 	w     *bufio.Writer
 	table *tabwriter.Writer // nil for JSON
@@ -134,7 +136,7 @@ func (l *lines) line(object any, format string, args ...any) error {
 	return err
 }
 
-// Flush writes what is left.
+// Flush writes the buffered rows.
 func (l *lines) Flush() error {
 	if l.table != nil {
 		if err := l.table.Flush(); err != nil {
@@ -144,7 +146,7 @@ func (l *lines) Flush() error {
 	return l.w.Flush()
 }
 
-// plain returns text as it is, or in quotes if a terminal would act on it, or a table break.
+// plain returns text unchanged, or quoted if it contains control characters.
 func plain(s string) string {
 	if q := strconv.QuoteToGraphic(s); q != `"`+s+`"` {
 		return q
@@ -157,14 +159,14 @@ type ddataGetCommand struct {
 	replicatorFlag
 
 	Key   string `arg:"" help:"The key."`
-	Level string `help:"Of how many nodes the values are merged: ${enum}." default:"local" enum:"local,majority,all"`
+	Level string `help:"The nodes whose values are merged: ${enum}." default:"local" enum:"local,majority,all"`
 	JSON  bool   `name:"json" help:"Print one JSON object, with node and type."`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *ddataGetCommand) Help() string {
-	return `With --level local it is what one node has, and --ask says which. A read from more nodes writes what it finds to the one
-that is asked, as a program's would.`
+	return `With --level local it prints the value of one node; --ask selects the node. A read from several nodes writes the merged
+value to the queried node, like a read of a program.`
 }
 
 // Run prints the value.
@@ -182,7 +184,7 @@ func (c *ddataGetCommand) print(ctx context.Context, env *operator.Env, n *nodes
 	var types *crdt.Types
 	value, err := types.Decode(v.Data)
 	text := json.RawMessage(operator.ValueJSON(value))
-	if errors.Is(err, crdt.ErrUndefined) { // the node knows the type
+	if errors.Is(err, crdt.ErrUndefined) { // the node knows the type, this program does not
 		if v, err = n.data.GetJSON(ctx, at, c.Key, c.Level); err == nil {
 			text = v.Data
 		}
@@ -208,7 +210,7 @@ type ddataCountCommand struct {
 	JSON bool `name:"json" help:"Print one JSON object."`
 }
 
-// Run prints the figures.
+// Run prints the counts.
 func (c *ddataCountCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
 	return common.with(func(n *nodes) error {
 		return c.find(ctx, common, n, func(at ddata.At) error { return c.print(ctx, env, n, at) })
@@ -230,7 +232,7 @@ func (c *ddataCountCommand) print(ctx context.Context, env *operator.Env, n *nod
 		} else {
 			synced := ""
 			if !s.Synced {
-				synced = "; it has not got all from the others yet"
+				synced = "; initial synchronization in progress"
 			}
 			_, err = fmt.Fprintf(env.Stdout, "%d replicas\n\nas %s sees it; %d keys, %d deleted; digest %s%s\n", s.Replicas, node, s.Keys, s.Deleted, s.Digest, synced)
 		}

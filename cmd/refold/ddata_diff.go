@@ -20,25 +20,25 @@ import (
 type ddataDiffCommand struct {
 	replicatorFlag
 
-	Limit int           `help:"Print at most so many keys." default:"100"`
-	Wait  time.Duration `help:"Look again until all hold the same, for at most so long." default:"0s"`
+	Limit int           `help:"Maximum number of keys to print." default:"100"`
+	Wait  time.Duration `help:"Repeat until all nodes have equal data, for at most this time." default:"0s"`
 	JSON  bool          `name:"json" help:"Print one JSON object."`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *ddataDiffCommand) Help() string {
-	return `The nodes are asked one by one, so a key that is changed meanwhile can differ although it will be the same soon: --wait looks again.
-Each key is shown with the begin of the digest that each node has of it. The exit status is 1 if there are differences, or if a
-member does not answer.`
+	return `Queries the nodes one by one, so a key that changes in between may differ temporarily: --wait repeats the comparison. Each
+key is shown with the start of its digest on each node. The exit status is 1 if keys differ or a member does not
+respond.`
 }
 
 // Validate checks the flags.
 func (c *ddataDiffCommand) Validate() error {
 	switch {
 	case c.Limit < 1:
-		return fmt.Errorf("--limit is %d, it must be at least 1", c.Limit)
+		return fmt.Errorf("--limit is %d, must be at least 1", c.Limit)
 	case c.Wait < 0:
-		return fmt.Errorf("--wait is %v, it must not be negative", c.Wait)
+		return fmt.Errorf("--wait is %v, must not be negative", c.Wait)
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func (c *ddataDiffCommand) Run(ctx context.Context, env *operator.Env, common *d
 	})
 }
 
-// look compares all members that may hold data.
+// look compares all members that may have data.
 func (c *ddataDiffCommand) look(ctx context.Context, common *ddataCommand, n *nodes) (*ddata.Diff, error) {
 	names, _, err := n.present(ctx, common.Ask)
 	if err != nil {
@@ -71,12 +71,12 @@ func (c *ddataDiffCommand) look(ctx context.Context, common *ddataCommand, n *no
 	return n.data.Diff(ctx, c.Replicator, names, c.Limit)
 }
 
-// diffNode is a node in JSON, diffKey a key with what nodes hold.
+// diffNode is a node in JSON, and diffKey a key with its digests.
 type diffNode struct {
 	Name   string `json:"name"`
 	Node   string `json:"node,omitempty"`
 	Digest string `json:"digest,omitempty"`
-	Absent bool   `json:"absent,omitempty"` // it has no such replicator
+	Absent bool   `json:"absent,omitempty"` // the node has no such replicator
 	Error  string `json:"error,omitempty"`
 }
 
@@ -140,7 +140,7 @@ func (c *ddataDiffCommand) show(w io.Writer, d *ddata.Diff, all []diffNode) erro
 		return err
 	}
 	if len(d.Keys) == 0 {
-		_, err := fmt.Fprintf(w, "\nno key differs on these %d nodes\n", len(compared))
+		_, err := fmt.Fprintf(w, "\nall keys are equal on these %d nodes\n", len(compared))
 		return err
 	}
 	head := []string{"\nKEY"}
@@ -160,11 +160,11 @@ func (c *ddataDiffCommand) show(w io.Writer, d *ddata.Diff, all []diffNode) erro
 	if err := out.Flush(); err != nil || !d.More {
 		return err
 	}
-	_, err := fmt.Fprintln(w, "and more")
+	_, err := fmt.Fprintln(w, "more keys differ")
 	return err
 }
 
-// short is the begin of a digest.
+// short returns the start of a digest.
 func short(digest string) string {
 	if digest == ddata.DiffDeleted {
 		return digest

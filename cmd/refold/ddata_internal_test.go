@@ -79,7 +79,7 @@ func TestDataCommand(t *testing.T) {
 	}
 
 	_, out, _ := l.data("diff", "--wait", "5m")
-	for _, want := range []string{"NODE  DIGEST\na     ", "c     no such replicator\n", "no key differs on these 2 nodes"} {
+	for _, want := range []string{"NODE  DIGEST\na     ", "c     no such replicator\n", "all keys are equal on these 2 nodes"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}
@@ -160,7 +160,7 @@ func TestDataDiffers(t *testing.T) {
 	if err := c.print(&b, d); err == nil {
 		t.Error("differences are no problem")
 	}
-	want := "NODE  DIGEST\na     aa\nb     bb\nc     still\nd     no such replicator\n\nKEY    A         B\n\"k\\n\"  01234567  deleted\nx      -         99\nand more\n"
+	want := "NODE  DIGEST\na     aa\nb     bb\nc     still\nd     no such replicator\n\nKEY    A         B\n\"k\\n\"  01234567  deleted\nx      -         99\nmore keys differ\n"
 	if b.String() != want {
 		t.Errorf("printed is\n%s", b.String())
 	}

@@ -25,17 +25,17 @@ import (
 
 // demoCommand is "refold demo".
 type demoCommand struct {
-	Cluster demoClusterCommand `cmd:"" help:"Run the nodes of a cluster as processes, kill one, and see what the others do."`
+	Cluster demoClusterCommand `cmd:"" help:"Run a cluster of processes, kill one, and print the reaction of the others."`
 	Serve   demoServeCommand   `cmd:"" hidden:""`
 }
 
-// demoServeCommand is one of those processes, or one of "refold bench": a node, and what it has.
+// demoServeCommand runs a node as a child process of the demonstration or of a benchmark.
 type demoServeCommand struct {
 	What string `arg:"" enum:"node,data,shards"`
-	Log  bool   `help:"Print what the node logs."`
+	Log  bool   `help:"Print the log of the node."`
 }
 
-// Run does what the parent orders.
+// Run serves until the parent ends.
 func (c *demoServeCommand) Run(ctx context.Context, env *operator.Env) error {
 	log := slog.New(slog.DiscardHandler)
 	if c.Log {
@@ -52,32 +52,32 @@ func (c *demoServeCommand) Run(ctx context.Context, env *operator.Env) error {
 
 // demoClusterCommand is "refold demo cluster".
 type demoClusterCommand struct {
-	Nodes       int           `default:"3" help:"How many nodes there are, 2 to 26."`
-	Strategy    string        `default:"keep-majority" enum:"keep-majority,static-quorum,keep-oldest,down-all,lease-majority" help:"Who survives when some can't be reached: ${enum}."`
-	StableAfter time.Duration `default:"5s" help:"For how long nothing may have changed before that is decided."`
-	Patience    time.Duration `default:"2m" help:"How long to wait for each step before giving up."`
-	Log         bool          `help:"Print what the nodes log, too."`
+	Nodes       int           `default:"3" help:"Number of nodes, 2 to 26."`
+	Strategy    string        `default:"keep-majority" enum:"keep-majority,static-quorum,keep-oldest,down-all,lease-majority" help:"The downing strategy: ${enum}."`
+	StableAfter time.Duration `default:"5s" help:"Decide after the membership was stable for this time."`
+	Patience    time.Duration `default:"2m" help:"Maximum time for each step."`
+	Log         bool          `help:"Also print the logs of the nodes."`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *demoClusterCommand) Help() string {
-	return `A NATS server runs inside this process; each node is a process of its own that connects to it. The members are printed
-whenever what they are changes, as the first node that runs sees them. Once all are up the last one is killed
-with SIGKILL. The others find it unreachable, and when nothing has changed for some time the strategy names who
-survives. Then it is started again: the same name, another incarnation.`
+	return `Starts a NATS server in this process, and each node in a process of its own. It prints the members whenever they change,
+as the first running node sees them. When all nodes are up, it kills the last one with SIGKILL. The others find it
+unreachable, and after a stable period the downing strategy removes it. Then the node starts again, with the same name and
+another incarnation.`
 }
 
 // Validate checks the flags.
 func (c *demoClusterCommand) Validate() error {
 	switch {
 	case c.Nodes < 2 || c.Nodes > 26:
-		return fmt.Errorf("--nodes is %d, it must be 2 to 26", c.Nodes)
+		return fmt.Errorf("--nodes is %d, must be 2 to 26", c.Nodes)
 	case c.Strategy == string(downing.LeaseMajority):
-		return errors.New("--strategy lease-majority needs a store of leases, which this demonstration has not")
+		return errors.New("--strategy lease-majority needs a lease store, which the demonstration does not have")
 	case c.Strategy == string(downing.DownAll):
-		return errors.New("--strategy down-all leaves nobody to look at")
+		return errors.New("--strategy down-all leaves no node to observe")
 	case c.StableAfter < 2*time.Second:
-		return fmt.Errorf("--stable-after is %v, it must be at least 2s", c.StableAfter)
+		return fmt.Errorf("--stable-after is %v, must be at least 2s", c.StableAfter)
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func (c *demoClusterCommand) settings() downing.Settings {
 	return s
 }
 
-// Run runs the cluster.
+// Run runs the demonstration.
 func (c *demoClusterCommand) Run(ctx context.Context, env *operator.Env) (err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -115,12 +115,12 @@ func (c *demoClusterCommand) Run(ctx context.Context, env *operator.Env) (err er
 	}
 	d.node.Seeds = d.names
 	defer d.fleet.Close()
-	d.say("a NATS server listens on %s; to look at the cluster from elsewhere:", server.URL())
+	d.say("a NATS server listens on %s; to inspect the cluster from another terminal:", server.URL())
 	d.say("    %s cluster members --watch --cluster demo --nats %s --token-file %s", env.Name, server.URL(), server.TokenFile())
 	return d.run(ctx)
 }
 
-// demo is a demonstration that runs.
+// demo is a running demonstration.
 type demo struct {
 	out           io.Writer
 	began         time.Time
@@ -156,15 +156,15 @@ func (d *demo) run(ctx context.Context) error {
 		return err
 	}
 	removed := time.Since(killed)
-	d.say("what %v hosted may start elsewhere %v after its removal", victim, d.removalMargin)
+	d.say("other nodes may host what %v hosted %v after its removal", victim, d.removalMargin)
 	if err := d.start(last); err != nil {
 		return err
 	}
 	if err := d.until(ctx, "all nodes are up", d.allUp); err != nil {
 		return err
 	}
-	d.say("%s is back as another incarnation, %v", last, d.incarnation(last))
-	d.say("from start to all up it took %.1f s, from the kill to the removal %.1f s", allUp.Seconds(), removed.Seconds())
+	d.say("%s has joined as another incarnation, %v", last, d.incarnation(last))
+	d.say("start to all up: %.1f s; kill to removal: %.1f s", allUp.Seconds(), removed.Seconds())
 	return d.err
 }
 
@@ -180,9 +180,9 @@ func (d *demo) start(name string) error {
 	return nil
 }
 
-// until takes in reports until something holds.
+// until processes reports until a condition holds.
 func (d *demo) until(ctx context.Context, what string, holds func() bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, d.patience, fmt.Errorf("after %v it is not true that %s", d.patience, what))
+	ctx, cancel := context.WithTimeoutCause(ctx, d.patience, fmt.Errorf("timed out after %v; waiting until %s", d.patience, what))
 	defer cancel()
 	for !holds() {
 		r, err := d.fleet.Next(ctx)
@@ -196,7 +196,7 @@ func (d *demo) until(ctx context.Context, what string, holds func() bool) error 
 	return nil
 }
 
-// take takes in a report. A node that ends although it was not killed ends the demonstration.
+// take processes a report. The unexpected end of a node ends the demonstration.
 func (d *demo) take(r fleet.Report) error {
 	switch {
 	case r.View != nil:
@@ -213,7 +213,7 @@ func (d *demo) take(r fleet.Report) error {
 	return d.err
 }
 
-// observer is the view of the first node that is a member, and its name.
+// observer returns the name and the view of the first node that is a member.
 func (d *demo) observer() (string, *fleet.View) {
 	for _, name := range d.names {
 		if v := d.views[name]; v != nil && len(v.Members) > 0 && slices.Contains(d.fleet.Running(), name) {
@@ -223,7 +223,7 @@ func (d *demo) observer() (string, *fleet.View) {
 	return "", nil
 }
 
-// allUp reports whether every node that runs finds all of them up.
+// allUp reports whether all running nodes agree that all of them are up.
 func (d *demo) allUp() bool {
 	for _, name := range d.names {
 		if v := d.views[name]; v == nil || v.Up() != len(d.names) || len(v.Members) != len(d.names) {
@@ -233,7 +233,7 @@ func (d *demo) allUp() bool {
 	return true
 }
 
-// member reports whether any node that runs takes another for a member.
+// member reports whether any running node sees n as a member.
 func (d *demo) member(n identity.Node) bool {
 	for _, v := range d.views {
 		if v.Has(n) {
@@ -253,7 +253,7 @@ func (d *demo) incarnation(name string) identity.Node {
 	return identity.Node{Name: name}
 }
 
-// show prints the members as the observer sees them, if that is news.
+// show prints the members as the observer sees them, if they have changed.
 func (d *demo) show() {
 	name, v := d.observer()
 	if v == nil {

@@ -15,21 +15,22 @@ import (
 	"github.com/refold-io/refold/cmd/refold/operator"
 )
 
-// watchFlags say whether something is shown again and again.
+// watchFlags repeat a command.
 type watchFlags struct {
-	Watch    bool          `help:"Show them again whenever they change, until Ctrl-C."`
-	Interval time.Duration `help:"How often --watch looks." default:"1s"`
+	Watch    bool          `help:"Print again after each change, until Ctrl-C."`
+	Interval time.Duration `help:"Polling interval of --watch." default:"1s"`
 }
 
 // Validate checks the flags.
 func (f *watchFlags) Validate() error {
 	if f.Interval < 10*time.Millisecond {
-		return fmt.Errorf("--interval is %v, it must be at least 10ms", f.Interval)
+		return fmt.Errorf("--interval is %v, must be at least 10ms", f.Interval)
 	}
 	return nil
 }
 
-// show lets look print once, or whenever that changes. Then an error is shown too, and is no reason to end.
+// show calls look once, or with --watch repeatedly and prints changes. With --watch, it prints
+// errors and continues.
 func (f *watchFlags) show(ctx context.Context, w io.Writer, asJSON bool, look func(w io.Writer) error) error {
 	if !f.Watch {
 		return look(w)
@@ -42,7 +43,7 @@ func (f *watchFlags) show(ctx context.Context, w io.Writer, asJSON bool, look fu
 		err := look(&now)
 		switch {
 		case ctx.Err() != nil:
-			return nil // that is how it ends
+			return nil // an interrupt is the normal end
 		case err == nil, errors.Is(err, operator.ErrProblems):
 		case asJSON:
 			if failed := json.NewEncoder(&now).Encode(map[string]string{"error": err.Error()}); failed != nil {
@@ -68,24 +69,24 @@ func (f *watchFlags) show(ctx context.Context, w io.Writer, asJSON bool, look fu
 	}
 }
 
-// poll is how often it is asked whether it is so by now.
+// poll is the polling interval of --wait.
 const poll = 200 * time.Millisecond
 
-// waitFlags say whether to wait until something is so. Whoever embeds them sets until, and limit.
+// waitFlags make a command wait. The embedding struct sets until and limit.
 type waitFlags struct {
 	Wait        bool          `help:"Wait until ${until}."`
-	WaitTimeout time.Duration `help:"How long --wait waits." default:"${limit}"`
+	WaitTimeout time.Duration `help:"Time limit of --wait." default:"${limit}"`
 }
 
 // Validate checks the flags.
 func (f *waitFlags) Validate() error {
 	if f.WaitTimeout <= 0 {
-		return fmt.Errorf("--wait-timeout is %v, it must be more than 0", f.WaitTimeout)
+		return fmt.Errorf("--wait-timeout is %v, must be greater than 0", f.WaitTimeout)
 	}
 	return nil
 }
 
-// rest waits until it is time to ask again.
+// rest waits for one polling interval.
 func rest(ctx context.Context) error {
 	select {
 	case <-time.After(poll):

@@ -73,18 +73,18 @@ func TestRemoveShardingData(t *testing.T) {
 	}
 	remove(2, "--journal", "account")
 	remove(2, "--yes needs the names", at, "--yes")
-	remove(0, `^PERSISTENCE ID +EVENTS  SNAPSHOTS  LAST WRITTEN\nrefold.sharding\|coordinator\|account  1 +0 +20.*\nrefold.sharding\|coordinator\|loan .*\n.*nothing is removed: name the entity types, and --yes\n`, at)
-	remove(0, `"type":"account","what":"coordinator","events":1(?s:.*)nothing is removed: --yes removes this\n`, at, "account", "--json")
-	remove(2, `there is nothing of "card"; nothing is removed`, at, "card", "account", "--yes")
+	remove(0, `^PERSISTENCE ID +EVENTS  SNAPSHOTS  LAST WRITTEN\nrefold.sharding\|coordinator\|account  1 +0 +20.*\nrefold.sharding\|coordinator\|loan .*\n.*nothing is removed: name the entity types, and add --yes\n`, at)
+	remove(0, `"type":"account","what":"coordinator","events":1(?s:.*)nothing is removed: add --yes to remove this data\n`, at, "account", "--json")
+	remove(2, `no data of "card"; nothing is removed`, at, "card", "account", "--yes")
 
 	n := l.join("a")
-	remove(2, `nodes of cluster "lab" run: a#.* has answered, and knows 1 members; nothing is removed`, at, "account", "--yes", "--cluster", "lab")
-	remove(2, `whether nodes run is not known: .*; nothing is removed`, at, "account", "--yes", "--cluster", "lab", "--nats", "nats://127.0.0.1:1")
-	remove(2, `--nodes-are-stopped says that none does; nothing is removed`, "--journal=postgres://nobody@127.0.0.1:1/none", "account", "--yes")
+	remove(2, `nodes of cluster "lab" run: a#.* has responded, with 1 members; nothing is removed`, at, "account", "--yes", "--cluster", "lab")
+	remove(2, `cannot determine whether nodes run: .*; nothing is removed`, at, "account", "--yes", "--cluster", "lab", "--nats", "nats://127.0.0.1:1")
+	remove(2, `--nodes-are-stopped to confirm that none runs; nothing is removed`, "--journal=postgres://nobody@127.0.0.1:1/none", "account", "--yes")
 	n.Stop()
 	<-n.Done()
 	remove(0, `the data of 1 persistence IDs is removed`, at, "account", "--yes", "--cluster", "lab")
-	remove(0, `\|account +1 +0 .*, removed\n.*there is nothing to remove`, at, "account", "--yes")
+	remove(0, `\|account +1 +0 .*, removed\n.*no data to remove`, at, "account", "--yes")
 	remove(0, `\|loan +1 +0 +20[-0-9]+ [:0-9]+\n`, at)
 }
 
@@ -110,10 +110,10 @@ func TestRemoveShardingDataOnPostgres(t *testing.T) {
 			t.Errorf("%q: exit status %d, not %d, or no %q in\n%s", args, got, status, want, text)
 		}
 	}
-	remove(0, `\|account +1 +0 +20.*\n.*\|loan +1 +0 +20.*\n.*name the entity types, and --yes\n`)
-	remove(2, `--nodes-are-stopped says that none does; nothing is removed`, "account", "--yes")
+	remove(0, `\|account +1 +0 +20.*\n.*\|loan +1 +0 +20.*\n.*name the entity types, and add --yes\n`)
+	remove(2, `--nodes-are-stopped to confirm that none runs; nothing is removed`, "account", "--yes")
 	remove(0, `the data of 1 persistence IDs is removed`, "account", "--yes", "--nodes-are-stopped")
-	remove(0, `there is nothing to remove`, "account", "--yes", "--nodes-are-stopped")
+	remove(0, `no data to remove`, "account", "--yes", "--nodes-are-stopped")
 	found, err := state.FindData(t.Context(), "loan")
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%+v: %v", found, err)

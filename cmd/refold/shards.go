@@ -22,26 +22,26 @@ import (
 type shardsCommand struct {
 	clusterFlags
 
-	Ask  string `help:"The node that is asked who is in the cluster. Defaults to any that answers." placeholder:"NODE"`
-	Type string `help:"The entity type. Needed where it matters and there are several." placeholder:"NAME"`
+	Ask  string `help:"The node to query for the members. Defaults to any node." placeholder:"NODE"`
+	Type string `help:"The entity type. Required by some commands if there are several." placeholder:"NAME"`
 
-	List      shardsListCommand      `cmd:"" default:"withargs" help:"Show how many shards and entities each node has. That is what happens without a command, too."`
-	Entities  shardsEntitiesCommand  `cmd:"" help:"Show how many entities each shard has, or which ones run in one."`
-	Find      shardsFindCommand      `cmd:"" help:"Say in which shard, and on which node, an entity is."`
-	Rebalance shardsRebalanceCommand `cmd:"" help:"Let the coordinator look now which shards should move."`
-	Drain     shardsDrainCommand     `cmd:"" help:"Let a node give all its shards away."`
-	Undrain   shardsUndrainCommand   `cmd:"" help:"Let a node that was drained take shards again."`
+	List      shardsListCommand      `cmd:"" default:"withargs" help:"Print the shards and entities of each node. This is the default command."`
+	Entities  shardsEntitiesCommand  `cmd:"" help:"Print the number of entities of each shard, or the entities of one shard."`
+	Find      shardsFindCommand      `cmd:"" help:"Print the shard and the node of an entity."`
+	Rebalance shardsRebalanceCommand `cmd:"" help:"Start a rebalance now."`
+	Drain     shardsDrainCommand     `cmd:"" help:"Move all shards of a node to other nodes."`
+	Undrain   shardsUndrainCommand   `cmd:"" help:"Allow a drained node to host shards again."`
 }
 
-// shardNode is a member, and what it has said.
+// shardNode is a member with its response.
 type shardNode struct {
 	sharding.AdminNode
 
 	leaves bool
 }
 
-// silent returns why the member has not said anything. That is nil if nothing is to be expected: it has no region, or it leaves, and may be
-// gone already.
+// silent returns the reason why a member has not responded. It returns nil if no response is
+// expected: the member has no region, or is leaving.
 func (n *shardNode) silent() error {
 	if n.leaves || errors.Is(n.Err, sharding.ErrNoRegion) {
 		return nil
@@ -49,7 +49,8 @@ func (n *shardNode) silent() error {
 	return n.Err
 }
 
-// look asks all members what they host, and returns the types that there are, sorted: the one that --type names, if it does.
+// look queries all members, and returns the sorted entity types, or only the type that --type
+// names.
 func (c *shardsCommand) look(ctx context.Context, n *nodes) (all []shardNode, types []string, err error) {
 	names, leaves, err := n.present(ctx, c.Ask)
 	if err != nil {
@@ -62,7 +63,7 @@ func (c *shardsCommand) look(ctx context.Context, n *nodes) (all []shardNode, ty
 	return all, types, err
 }
 
-// looked looks, and lets do go on with that.
+// looked connects, queries all members and calls do with the responses.
 func (c *shardsCommand) looked(ctx context.Context, do func(n *nodes, all []shardNode, types []string) error) error {
 	return c.with(func(n *nodes) error {
 		all, types, err := c.look(ctx, n)
@@ -73,7 +74,7 @@ func (c *shardsCommand) looked(ctx context.Context, do func(n *nodes, all []shar
 	})
 }
 
-// typesOf returns the types that nodes have. If there is none the error says who was asked.
+// typesOf returns the entity types of the nodes. Without any, its error names the queried nodes.
 func (c *shardsCommand) typesOf(all []shardNode) ([]string, error) {
 	found := map[string]bool{}
 	var asked []string
@@ -90,24 +91,24 @@ func (c *shardsCommand) typesOf(all []shardNode) ([]string, error) {
 	types := slices.Sorted(maps.Keys(found))
 	switch {
 	case len(types) == 0:
-		return nil, fmt.Errorf("no node of cluster %q has sharded entities; asked: %s", c.Cluster, strings.Join(asked, ", "))
+		return nil, fmt.Errorf("no node of cluster %q has sharded entities; queried: %s", c.Cluster, strings.Join(asked, ", "))
 	case c.Type == "":
 		return types, nil
 	case !found[c.Type]:
-		return nil, fmt.Errorf("there is no entity type %q; there are: %s", c.Type, quoted(types))
+		return nil, fmt.Errorf("no entity type %q; the types are: %s", c.Type, quoted(types))
 	}
 	return []string{c.Type}, nil
 }
 
-// one returns the only type that there is, or that --type names.
+// one returns the only type, or the type that --type names.
 func one(types []string) (string, error) {
 	if len(types) > 1 {
-		return "", fmt.Errorf("there are several entity types, --type says which: %s", quoted(types))
+		return "", fmt.Errorf("several entity types exist, select one with --type: %s", quoted(types))
 	}
 	return types[0], nil
 }
 
-// member returns the one with a name, which has answered.
+// member returns the member with a name.
 func member(all []shardNode, name string) (*shardNode, error) {
 	var names []string
 	for i := range all {
@@ -116,7 +117,7 @@ func member(all []shardNode, name string) (*shardNode, error) {
 		}
 		names = append(names, all[i].Name)
 	}
-	return nil, fmt.Errorf("there is no member %q; there are: %s", name, quoted(names))
+	return nil, fmt.Errorf("no member %q; the members are: %s", name, quoted(names))
 }
 
 func quoted(names []string) string {
@@ -127,7 +128,7 @@ func quoted(names []string) string {
 	return strings.Join(all, ", ")
 }
 
-// coordinatorOf returns the node that has the coordinator of a type, by its name.
+// coordinatorOf returns the name of the node that runs the coordinator of a type.
 func coordinatorOf(all []shardNode, typ string) (string, *sharding.AdminCoordinator) {
 	name := ""
 	var state *sharding.AdminCoordinator
@@ -143,17 +144,17 @@ func coordinatorOf(all []shardNode, typ string) (string, *sharding.AdminCoordina
 type shardsListCommand struct {
 	watchFlags
 
-	JSON bool `name:"json" help:"Print one JSON object a line, for each entity type."`
+	JSON bool `name:"json" help:"Print one JSON object per line, one for each entity type."`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *shardsListCommand) Help() string {
-	return `All members are asked, one answer each: while shards move, two may have one, or none. A shard has a home from the first
-command for one of its entities on, so there are fewer at first than the type is divided into. The exit status is 1 if a member does not
-answer, unless it leaves, if one is refused, or if a type has no coordinator.`
+	return `Queries the members one after the other: while a shard moves, two nodes may list it, or none. A shard is allocated with the
+first command for one of its entities, so there may be fewer shards than the type is divided into. The exit status is 1 if
+a member does not respond (unless it is leaving), a region is refused, or a type has no coordinator.`
 }
 
-// Run shows the shards.
+// Run prints the shards.
 func (c *shardsListCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	return common.with(func(n *nodes) error {
 		return c.show(ctx, env.Stdout, c.JSON, func(w io.Writer) error { return c.list(ctx, w, common, n) })
@@ -188,7 +189,7 @@ func (c *shardsListCommand) list(ctx context.Context, w io.Writer, common *shard
 	return nil
 }
 
-// spread is where the shards of a type are.
+// spread is the distribution of a type's shards.
 type spread struct {
 	Type             string                     `json:"type"`
 	Total            int                        `json:"total"`
@@ -197,7 +198,7 @@ type spread struct {
 	Nodes            []spreadNode               `json:"nodes"`
 }
 
-// spreadNode is a member that has a region or a proxy, leaves, or has not answered.
+// spreadNode is a member that has a region or a proxy, is leaving, or has not responded.
 type spreadNode struct {
 	Name string `json:"name"`
 	*sharding.AdminRegion
@@ -224,7 +225,8 @@ func spreadOf(all []shardNode, typ string) *spread {
 	return s
 }
 
-// well reports whether all that stay have answered and none is refused, and there is a coordinator.
+// well reports whether all remaining members have responded, none is refused, and there is a
+// coordinator.
 func (s *spread) well() bool {
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; !n.Leaves && (n.Error != "" || n.AdminRegion != nil && n.Mismatch != "") {
@@ -254,7 +256,7 @@ func (s *spread) print(w io.Writer) error {
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	about := "there is no coordinator"
+	about := "no coordinator"
 	if r := s.CoordinatorState; r != nil {
 		about = fmt.Sprintf("coordinator on %s, %s, term %d", s.Coordinator, r.Phase, r.Term)
 		if r.Moving > 0 {
@@ -265,7 +267,7 @@ func (s *spread) print(w io.Writer) error {
 	return err
 }
 
-// notes tells what else there is about a node.
+// notes returns the remarks about a node.
 func (s *spread) notes(n *spreadNode) string {
 	switch {
 	case n.AdminRegion == nil && n.Leaves:
@@ -275,7 +277,7 @@ func (s *spread) notes(n *spreadNode) string {
 	}
 	var all []string
 	if n.CoordinatorState != nil && n.Name == s.Coordinator {
-		all = append(all, "has the coordinator")
+		all = append(all, "runs the coordinator")
 	}
 	switch {
 	case n.Leaves:
@@ -283,16 +285,16 @@ func (s *spread) notes(n *spreadNode) string {
 	case n.Proxy:
 		all = append(all, "proxy")
 	case n.Drained && n.Shards > 0:
-		all = append(all, "gives its shards away")
+		all = append(all, "draining")
 	case n.Drained:
 		all = append(all, "drained")
 	}
 	if n.Mismatch != "" {
 		_, why, _ := strings.Cut(strings.TrimPrefix(n.Mismatch, "sharding: "), ": ")
-		all = append(all, "is refused: "+why)
+		all = append(all, "refused: "+why)
 	}
 	if n.Coordinator == "" && !n.Leaves {
-		all = append(all, "knows no coordinator")
+		all = append(all, "not registered with a coordinator")
 	}
 	return strings.Join(all, ", ")
 }

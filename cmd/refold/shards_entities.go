@@ -18,29 +18,29 @@ import (
 
 // shardsEntitiesCommand is "refold shards entities".
 type shardsEntitiesCommand struct {
-	Shard *uint32 `arg:"" optional:"" help:"The number of a shard: show the entities that run in it. Defaults to counts of all shards."`
-	Limit int     `help:"Print at most so many lines; 0 is no limit." default:"1000"`
-	JSON  bool    `name:"json" help:"Print one JSON object a line."`
+	Shard *uint32 `arg:"" optional:"" help:"The number of a shard whose entities to print. Defaults to the counts of all shards."`
+	Limit int     `help:"Maximum number of lines to print; 0 is no limit." default:"1000"`
+	JSON  bool    `name:"json" help:"Print one JSON object per line."`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *shardsEntitiesCommand) Help() string {
-	return `A count has the entities that run and those that will, such as remembered ones that start; the list of a shard has those that run.
-The exit status is 1 if a member does not answer, unless it leaves.`
+	return `A count includes running entities and those about to start, such as remembered ones. The list of a shard contains only
+running entities. The exit status is 1 if a member does not respond (unless it is leaving).`
 }
 
 // Validate checks the flags.
 func (c *shardsEntitiesCommand) Validate() error {
 	if c.Limit < 0 {
-		return fmt.Errorf("--limit is %d, less than 0", c.Limit)
+		return fmt.Errorf("--limit is %d, must not be negative", c.Limit)
 	}
 	return nil
 }
 
 // errEnough ends a list at its limit.
-var errEnough = errors.New("that is enough")
+var errEnough = errors.New("limit reached")
 
-// Run shows them.
+// Run prints counts or entities.
 func (c *shardsEntitiesCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error { return c.list(ctx, env, n, all, types) })
 }
@@ -56,7 +56,7 @@ func (c *shardsEntitiesCommand) list(ctx context.Context, env *operator.Env, n *
 	}
 	err = show(ctx, env, n, typ, all)
 	if errors.Is(err, errEnough) {
-		_, err = fmt.Fprintf(env.Stderr, "%s: there are more; --limit prints them\n", env.Name)
+		_, err = fmt.Fprintf(env.Stderr, "%s: more lines follow; see --limit\n", env.Name)
 	}
 	for i := range all {
 		if failed := all[i].silent(); err == nil && failed != nil {
@@ -75,7 +75,7 @@ type shardCount struct {
 	Entities int            `json:"entities"`
 }
 
-// counts shows all shards with a home.
+// counts prints all allocated shards.
 func (c *shardsEntitiesCommand) counts(ctx context.Context, env *operator.Env, n *nodes, typ string, all []shardNode) (err error) {
 	var found []shardCount
 	for i := range all {
@@ -113,18 +113,18 @@ type shardEntity struct {
 	Node  string `json:"node"`
 }
 
-// entities shows those that run in a shard.
+// entities prints the running entities of a shard.
 func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env, n *nodes, typ string, all []shardNode) (err error) {
 	for i := range all {
 		if r := all[i].Region(typ); r != nil && int64(*c.Shard) >= int64(r.Total) {
-			return fmt.Errorf("there is no shard %d: %q has %d, from 0 on", *c.Shard, typ, r.Total)
+			return fmt.Errorf("no shard %d: %q has %d, numbered from 0", *c.Shard, typ, r.Total)
 		}
 	}
 	out := newLines(env.Stdout, c.JSON, "ENTITY\tNODE\n")
 	homed, printed := false, 0
 	defer func() {
 		if err == nil && !homed && !c.JSON {
-			_, err = fmt.Fprintf(env.Stdout, "shard %d has no home\n", *c.Shard)
+			_, err = fmt.Fprintf(env.Stdout, "shard %d is not allocated\n", *c.Shard)
 			return
 		}
 		err = errors.Join(out.Flush(), err)
@@ -174,12 +174,12 @@ type shardsFindCommand struct {
 // Validate checks the arguments.
 func (c *shardsFindCommand) Validate() error {
 	if c.Of == "" || c.ID == "" {
-		return fmt.Errorf("type %q, id %q: both are needed, as in: shards find account 42", c.Of, c.ID)
+		return fmt.Errorf("type %q, id %q: both are required, as in: shards find account 42", c.Of, c.ID)
 	}
 	return nil
 }
 
-// Run says where an entity is.
+// Run prints the location of an entity.
 func (c *shardsFindCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	only := *common
 	only.Type = c.Of
@@ -199,12 +199,12 @@ func (c *shardsFindCommand) Run(ctx context.Context, env *operator.Env, common *
 				Running bool           `json:"running"`
 			}{c.Of, c.ID, found.Shard, home, found.Running})
 		}
-		where := "which has no home: nobody has needed it yet, or it is being moved"
+		where := "which is not allocated: it is unused so far, or it is moving"
 		switch {
 		case home != "" && found.Running:
-			where = "on " + home + ", and runs"
+			where = "on " + home + ", running"
 		case home != "":
-			where = "on " + home + ", and does not run"
+			where = "on " + home + ", not running"
 		}
 		_, err = fmt.Fprintf(env.Stdout, "%s %s is in shard %d, %s\n", plain(c.Of), plain(c.ID), found.Shard, where)
 		return err

@@ -106,8 +106,8 @@ func TestShardsCommand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.wantShards(0, nil, `NODE  SHARDS  ENTITIES  WAITING  DROPPED  NOTES`, `a     \d+ +20 +0 +0 +has the coordinator\n`, `account: \d+ of 12 shards, 20 entities; coordinator on a, active, term 1\n`)
-	l.wantShards(2, []string{"drain", "a"}, `no other node that answers takes shards of "account": they are drained, leave, are refused, or are proxies; its \d+ shards would have no home`)
+	l.wantShards(0, nil, `NODE  SHARDS  ENTITIES  WAITING  DROPPED  NOTES`, `a     \d+ +20 +0 +0 +runs the coordinator\n`, `account: \d+ of 12 shards, 20 entities; coordinator on a, active, term 1\n`)
+	l.wantShards(2, []string{"drain", "a"}, `no other responding node can host shards of "account": the others are drained, leaving, refused or proxies; commands for its \d+ shards would wait`)
 
 	l.region(b, j, "account", opts)
 	for began, moved := time.Now(), false; !moved; { // none while a member can't be reached, which may be on a busy machine
@@ -121,29 +121,29 @@ func TestShardsCommand(t *testing.T) {
 	if out := l.wantShards(0, []string{"list", "--json"}, `"name":"b"[^}]*"shards":[4-9]`); json.Unmarshal([]byte(out), &s) != nil || len(s.Nodes) != 2 || s.Nodes[1].Shards < 4 || s.Coordinator != "a" || s.CoordinatorState == nil || s.Total != 12 {
 		t.Errorf("list prints %s", out)
 	}
-	l.wantShards(0, []string{"drain", "a", "--wait"}, `^a gives its shards of account away\na hosts no shard of account any more\n`)
-	l.wantShards(0, nil, `a     0       0         0        0        has the coordinator, drained\nb +\d+ +0`)
-	l.wantShards(2, []string{"drain", "b"}, `no other node that answers takes shards of "account"`)
-	l.wantShards(0, []string{"find", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, and does not run\n$`, n))
+	l.wantShards(0, []string{"drain", "a", "--wait"}, `^a is draining shards of account\na hosts no more shards of account\n`)
+	l.wantShards(0, nil, `a     0       0         0        0        runs the coordinator, drained\nb +\d+ +0`)
+	l.wantShards(2, []string{"drain", "b"}, `no other responding node can host shards of "account"`)
+	l.wantShards(0, []string{"find", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, not running\n$`, n))
 	for i := range 20 { // a reaches them all the same
 		if _, err := eventsourcing.Ask(t.Context(), ra.Ref(fmt.Sprint("acc-", i)), count{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	l.wantShards(0, []string{"find", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, and runs\n$`, n))
+	l.wantShards(0, []string{"find", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, running\n$`, n))
 	l.wantShards(0, []string{"find", "account", "acc-7", "--json"}, fmt.Sprintf(`^{"type":"account","id":"acc-7","shard":%d,"node":"b","running":true}\n$`, n))
 	l.wantShards(0, []string{"entities"}, `^SHARD  NODE  ENTITIES\n`, fmt.Sprintf(`\n%d +b +\d+\n`, n))
 	l.wantShards(0, []string{"entities", fmt.Sprint(n)}, `^ENTITY +NODE\n`, `acc-7 +b\n`)
 	l.wantShards(0, []string{"entities", "--json", fmt.Sprint(n)}, fmt.Sprintf(`"id":"acc-7","shard":%d,"node":"b"}\n`, n))
-	l.wantShards(0, []string{"entities", "--limit", "1", "--json"}, `^{"type":"account","shard":\d+,"node":"b","entities":\d+}\n.*there are more`)
-	l.wantShards(2, []string{"entities", "12"}, `^refold: there is no shard 12: "account" has 12`)
+	l.wantShards(0, []string{"entities", "--limit", "1", "--json"}, `^{"type":"account","shard":\d+,"node":"b","entities":\d+}\n.*more lines follow`)
+	l.wantShards(2, []string{"entities", "12"}, `^refold: no shard 12: "account" has 12`)
 
 	var rc *sharding.Region[tally]
 	for _, n := range []*cluster.Node{a, b, c} { // the oldest has the coordinator
 		rc = l.region(n, j, "loan", sharding.Options{Shards: 3, RetryInterval: 200 * time.Millisecond})
 	}
-	l.wantShards(0, []string{"--type", "loan", "entities", "2"}, `^shard 2 has no home\n$`)
-	l.wantShards(0, []string{"find", "loan", "x"}, `^loan x is in shard \d, which has no home`)
+	l.wantShards(0, []string{"--type", "loan", "entities", "2"}, `^shard 2 is not allocated\n$`)
+	l.wantShards(0, []string{"find", "loan", "x"}, `^loan x is in shard \d, which is not allocated`)
 	if _, err := eventsourcing.Ask(t.Context(), rc.Ref("x"), count{}); err != nil {
 		t.Fatal(err)
 	}
@@ -153,21 +153,21 @@ func TestShardsCommand(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"entities"}, `there are several entity types, --type says which: "account", "loan"`},
-		{[]string{"rebalance"}, `there are several entity types`},
-		{[]string{"--type", "card", "list"}, `there is no entity type "card"; there are: "account", "loan"`},
-		{[]string{"find", "card", "1"}, `there is no entity type "card"`},
-		{[]string{"find", "", "1"}, `type "", id "1": both are needed`},
-		{[]string{"find", "account", ""}, `both are needed, as in: shards find account 42`},
-		{[]string{"drain", "nobody"}, `there is no member "nobody"; there are: "a", "b", "c"`},
-		{[]string{"--type", "account", "drain", "c"}, `c hosts nothing of "account"`},
+		{[]string{"entities"}, `several entity types exist, select one with --type: "account", "loan"`},
+		{[]string{"rebalance"}, `several entity types exist`},
+		{[]string{"--type", "card", "list"}, `no entity type "card"; the types are: "account", "loan"`},
+		{[]string{"find", "card", "1"}, `no entity type "card"`},
+		{[]string{"find", "", "1"}, `type "", id "1": both are required`},
+		{[]string{"find", "account", ""}, `both are required, as in: shards find account 42`},
+		{[]string{"drain", "nobody"}, `no member "nobody"; the members are: "a", "b", "c"`},
+		{[]string{"--type", "account", "drain", "c"}, `c hosts no shards of "account"`},
 		{[]string{"--cluster", "", "list"}, "--cluster"},
 		{[]string{"--timeout", "0s", "list"}, "--timeout"},
 		{[]string{"list", "--interval", "1ms"}, "--interval"},
 		{[]string{"entities", "--limit=-1"}, "--limit"},
 		{[]string{"drain", "a", "--wait-timeout", "0s"}, "--wait-timeout"},
 		{[]string{"rebalance", "--wait-timeout", "0s"}, "--wait-timeout"},
-		{[]string{"--cluster", "empty", "list"}, "nobody answers"},
+		{[]string{"--cluster", "empty", "list"}, "no node answers"},
 	} {
 		l.wantShards(2, bad.args, bad.want)
 	}
@@ -196,10 +196,10 @@ func TestShardsThatAreNotWell(t *testing.T) {
 	}
 	want := `NODE  SHARDS  ENTITIES  WAITING  DROPPED  NOTES
 a     -       -         -        -        "no\nanswer"
-c     0       0         3        4        proxy, knows no coordinator
-d     2       5         0        0        gives its shards away
+c     0       0         3        4        proxy, not registered with a coordinator
+d     2       5         0        0        draining
 
-t: 2 of 9 shards, 5 entities; there is no coordinator
+t: 2 of 9 shards, 5 entities; no coordinator
 `
 	if b.String() != want {
 		t.Errorf("printed is\n%s", b.String())

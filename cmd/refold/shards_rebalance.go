@@ -15,16 +15,16 @@ import (
 
 // shardsRebalanceCommand is "refold shards rebalance".
 type shardsRebalanceCommand struct {
-	waitFlags `kong:"set='until=no shard moves any more, and ask again and again',set='limit=10m'"`
+	waitFlags `kong:"set='until=no shard moves any more, and repeat the rebalance',set='limit=10m'"`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *shardsRebalanceCommand) Help() string {
-	return `The coordinator looks by itself every now and then; this is for those who don't want to wait. How many shards move at once is
-the strategy's business, and it moves none while members are unreachable, joining, or of different versions.`
+	return `The coordinator rebalances periodically; this command starts a rebalance now. The allocation strategy bounds the number of
+shards that move at once. No shard moves while members are unreachable, joining, or of different versions.`
 }
 
-// Run lets the coordinator look.
+// Run starts a rebalance.
 func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error {
 		typ, err := one(types)
@@ -57,17 +57,18 @@ func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, com
 	})
 }
 
-// rebalance lets the coordinator of a type look, and returns how many shards begin to move, and how many did before.
+// rebalance starts a rebalance of a type. It returns the number of shards that start to move, and
+// of those already moving.
 func (n *nodes) rebalance(ctx context.Context, all []shardNode, typ string) (moving, open int, err error) {
 	name, state := coordinatorOf(all, typ)
 	if state == nil {
-		return 0, 0, fmt.Errorf("no node that answers has the coordinator of %q at the moment", typ)
+		return 0, 0, fmt.Errorf("no responding node runs the coordinator of %q", typ)
 	}
 	moving, err = n.shards.Rebalance(ctx, name, typ)
 	return moving, state.Moving, err
 }
 
-// whyNone says why no shard moves, if it is so.
+// whyNone describes why no shard moves, or returns "".
 func whyNone(moved int) string {
 	if moved > 0 {
 		return ""
@@ -82,13 +83,13 @@ type shardsDrainCommand struct {
 	Node string `arg:"" help:"The name of the node."`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *shardsDrainCommand) Help() string {
-	return `The shards of all types, or of --type, move to other nodes, in order and without a loss. The node stays a member and
-reaches all entities, but hosts none before it is started again. A node that is stopped with "refold cluster leave" does this by itself.`
+	return `The shards of all types, or of --type, move to other nodes without loss. The node remains a member and can reach all
+entities, but hosts none until it restarts or is undrained. "refold cluster leave" includes a drain.`
 }
 
-// Run lets a node give its shards away.
+// Run drains a node.
 func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error {
 		types, err := c.types(all, types)
@@ -99,7 +100,7 @@ func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common 
 			if err = n.shards.Drain(ctx, c.Node, typ); err != nil {
 				return err
 			}
-			if _, err = fmt.Fprintf(env.Stdout, "%s gives its shards of %s away\n", c.Node, plain(typ)); err != nil {
+			if _, err = fmt.Fprintf(env.Stdout, "%s is draining shards of %s\n", c.Node, plain(typ)); err != nil {
 				return err
 			}
 		}
@@ -110,7 +111,7 @@ func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common 
 			return err
 		}
 		for _, typ := range types {
-			if _, err = fmt.Fprintf(env.Stdout, "%s hosts no shard of %s any more\n", c.Node, plain(typ)); err != nil {
+			if _, err = fmt.Fprintf(env.Stdout, "%s hosts no more shards of %s\n", c.Node, plain(typ)); err != nil {
 				return err
 			}
 		}
@@ -118,7 +119,7 @@ func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common 
 	})
 }
 
-// types returns which of the types the node is to give away. For each there must be another node that hosts it.
+// types returns the types to drain. For each, another node must be able to host the shards.
 func (c *shardsDrainCommand) types(all []shardNode, among []string) ([]string, error) {
 	from, err := member(all, c.Node)
 	if err != nil {
@@ -134,17 +135,17 @@ func (c *shardsDrainCommand) types(all []shardNode, among []string) ([]string, e
 			other := n.Region(r.Type)
 			return n.Name != c.Node && other != nil && !other.Proxy && !other.Drained && other.Mismatch == "" && !n.leaves
 		}) {
-			return nil, fmt.Errorf("no other node that answers takes shards of %q: they are drained, leave, are refused, or are proxies; its %d shards would have no home, and what is for them would wait", r.Type, r.Shards)
+			return nil, fmt.Errorf("no other responding node can host shards of %q: the others are drained, leaving, refused or proxies; commands for its %d shards would wait", r.Type, r.Shards)
 		}
 		types = append(types, r.Type)
 	}
 	if len(types) == 0 {
-		return nil, fmt.Errorf("%s hosts nothing of %s: it has no region, or a proxy only", c.Node, quoted(among))
+		return nil, fmt.Errorf("%s hosts no shards of %s: it has no region, or only a proxy", c.Node, quoted(among))
 	}
 	return types, nil
 }
 
-// await waits until the node hosts nothing of the types.
+// await waits until the node hosts no shards of the types.
 func (c *shardsDrainCommand) await(ctx context.Context, n *nodes, types []string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.WaitTimeout)
 	defer cancel()
@@ -163,7 +164,7 @@ func (c *shardsDrainCommand) await(ctx context.Context, n *nodes, types []string
 			return at.Err
 		}
 		if err := rest(ctx); err != nil {
-			return errors.Join(fmt.Errorf("%s was told to give its shards away, and has %d left: %w", c.Node, left, err), at.Err)
+			return errors.Join(fmt.Errorf("%s is draining, %d shards are left: %w", c.Node, left, err), at.Err)
 		}
 	}
 }
@@ -173,13 +174,13 @@ type shardsUndrainCommand struct {
 	Node string `arg:"" help:"The name of the node."`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *shardsUndrainCommand) Help() string {
-	return `The node may host shards of all types, or of --type, again. It gets new ones, and its part of the others with the next rebalance; what
-has not moved yet stays.`
+	return `The node may host shards of all types, or of --type, again. It receives new shards immediately, and others with the next
+rebalance. Shards that have not moved yet stay.`
 }
 
-// Run lets a node take shards.
+// Run undrains a node.
 func (c *shardsUndrainCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error { return c.undrain(ctx, env, n, all, types) })
 }
@@ -190,7 +191,7 @@ func (c *shardsUndrainCommand) undrain(ctx context.Context, env *operator.Env, n
 		return err
 	}
 	if at.leaves {
-		return fmt.Errorf("%s leaves the cluster, it takes no shards any more", c.Node)
+		return fmt.Errorf("%s is leaving the cluster and cannot host shards", c.Node)
 	}
 	found := false
 	for _, typ := range types {
@@ -201,7 +202,7 @@ func (c *shardsUndrainCommand) undrain(ctx context.Context, env *operator.Env, n
 		if err := n.shards.Undrain(ctx, c.Node, typ); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(env.Stdout, "%s takes shards of %s again\n", c.Node, plain(typ)); err != nil {
+		if _, err := fmt.Fprintf(env.Stdout, "%s can host shards of %s again\n", c.Node, plain(typ)); err != nil {
 			return err
 		}
 	}

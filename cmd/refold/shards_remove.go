@@ -23,38 +23,39 @@ import (
 type removeCommand struct {
 	clusterFlags
 
-	Types   []string `arg:"" optional:"" name:"type" help:"The entity types. Without any, what there is of all types is shown."`
-	Journal string   `help:"The journal: leveldb:DIR, or postgres://USER@HOST/DATABASE, as for the other commands." placeholder:"ADDRESS"`
-	Yes     bool     `help:"Remove it. Without, what would be removed is shown."`
-	Stopped bool     `name:"nodes-are-stopped" help:"Say that no node runs, where nobody can be asked."`
-	JSON    bool     `name:"json" help:"Print one JSON object a line."`
+	Types   []string `arg:"" optional:"" name:"type" help:"The entity types. Without any, the command lists the data of all types."`
+	Journal string   `help:"The journal: leveldb:DIR, or postgres://USER@HOST/DATABASE." placeholder:"ADDRESS"`
+	Yes     bool     `help:"Remove the data. Without it, the command only lists the data."`
+	Stopped bool     `name:"nodes-are-stopped" help:"Confirm that no node runs, if the nodes cannot be queried."`
+	JSON    bool     `name:"json" help:"Print one JSON object per line."`
 }
 
-// Help is the long help of the command.
+// Help returns the detailed help of the command.
 func (c *removeCommand) Help() string {
-	return `Removes what sharding keeps in a journal: where shards are, and which entities are remembered. The events and snapshots of the
-entities themselves stay. It is for a state that can't be repaired, such as after two clusters have run on one journal, and for types that are gone.
+	return `Removes the data of sharding from a journal: the allocation of shards, and the remembered entities. The events and snapshots
+of the entities stay. Use it if the data is beyond repair, for example after two clusters ran on one journal, and for
+types that no longer exist.
 
-All nodes must be stopped. With --cluster it is asked over NATS whether any runs, and nothing is removed if one answers. A LevelDB
-journal that a node has open can't be opened. On PostgreSQL --cluster or --nodes-are-stopped is needed. What a node writes all the same is found
-out, and nothing is removed then. Cut short, it goes on when it is run again.
+All nodes must be stopped. With --cluster the command queries the nodes over NATS, and removes nothing if one responds. A
+LevelDB journal that a node has open cannot be opened. PostgreSQL needs --cluster or --nodes-are-stopped. If a node writes
+in spite of this, the command detects it and stops. An interrupted removal continues when the command is run again.
 
-It is shown first what there is; --yes removes it. What is in replicated data is gone when all nodes are stopped, but for what is durable: that
-is in the folder of each node ("refold ddata disk").`
+Without --yes the command lists the data. Replicated data ends with the last node, except for durable data, which is in
+the directory of each node ("refold ddata disk").`
 }
 
 // Validate checks the flags.
 func (c *removeCommand) Validate() error {
 	switch {
 	case c.Journal == "":
-		return errors.New("--journal is missing: the journal to remove from")
+		return errors.New("--journal is missing")
 	case c.Yes && len(c.Types) == 0:
-		return errors.New("--yes needs the names of the entity types; without it, what there is of all types is shown")
+		return errors.New("--yes needs the names of the entity types; without --yes, the command lists the data of all types")
 	}
 	return c.clusterFlags.Validate()
 }
 
-// Run shows what there is, or removes it.
+// Run lists or removes the data.
 func (c *removeCommand) Run(ctx context.Context, env *operator.Env) error {
 	if c.Yes {
 		if err := c.nobodyRuns(ctx); err != nil {
@@ -73,13 +74,13 @@ func (c *removeCommand) Run(ctx context.Context, env *operator.Env) error {
 	})
 	switch left := slices.ContainsFunc(found, func(d sharding.JournalData) bool { return !d.Removed }); {
 	case len(missing) > 0:
-		return fmt.Errorf("there is nothing of %s; nothing is removed", quoted(missing))
+		return fmt.Errorf("no data of %s; nothing is removed", quoted(missing))
 	case !left:
-		return c.say(env, "there is nothing to remove")
+		return c.say(env, "no data to remove")
 	case !c.Yes && len(c.Types) == 0:
-		return c.say(env, "nothing is removed: name the entity types, and --yes")
+		return c.say(env, "nothing is removed: name the entity types, and add --yes")
 	case !c.Yes:
-		return c.say(env, "nothing is removed: --yes removes this")
+		return c.say(env, "nothing is removed: add --yes to remove this data")
 	}
 	return c.remove(ctx, env, found)
 }
@@ -89,13 +90,13 @@ func (c *removeCommand) say(env *operator.Env, text string) error {
 	return err
 }
 
-// nobodyRuns returns nil if no node runs, as far as that can be known.
+// nobodyRuns returns an error unless no node runs, as far as it can be determined.
 func (c *removeCommand) nobodyRuns(ctx context.Context) error {
 	if c.Cluster == "" {
-		if c.Stopped || strings.HasPrefix(c.Journal, "leveldb:") { // which only one process opens
+		if c.Stopped || strings.HasPrefix(c.Journal, "leveldb:") { // only one process can open it
 			return nil
 		}
-		return errors.New("whether nodes run is not known: --cluster asks them, or --nodes-are-stopped says that none does")
+		return errors.New("cannot determine whether nodes run: use --cluster to query them, or --nodes-are-stopped to confirm that none runs")
 	}
 	var s *cluster.Summary
 	err := c.with(func(n *nodes) (err error) {
@@ -104,14 +105,14 @@ func (c *removeCommand) nobodyRuns(ctx context.Context) error {
 	})
 	switch {
 	case err == nil:
-		return fmt.Errorf("nodes of cluster %q run: %s has answered, and knows %d members", c.Cluster, s.Self, len(s.Members))
+		return fmt.Errorf("nodes of cluster %q run: %s has responded, with %d members", c.Cluster, s.Self, len(s.Members))
 	case errors.Is(err, transport.ErrNoNode):
 		return nil
 	}
-	return fmt.Errorf("whether nodes run is not known: %w", err)
+	return fmt.Errorf("cannot determine whether nodes run: %w", err)
 }
 
-// in lets f use the journal.
+// in opens the journal, calls f and closes the journal.
 func (c *removeCommand) in(ctx context.Context, open func(context.Context, string) (*operator.Source, error), f func(sharding.JournalConfig) error) (err error) {
 	src, err := open(ctx, c.Journal)
 	if err != nil {
@@ -129,7 +130,7 @@ func (c *removeCommand) find(ctx context.Context, env *operator.Env) (found []sh
 	return found, err
 }
 
-// remove removes what was found, one after the other, and stops at the first failure.
+// remove removes the data, and stops at the first failure.
 func (c *removeCommand) remove(ctx context.Context, env *operator.Env, found []sharding.JournalData) error {
 	return c.in(ctx, env.OpenTarget, func(j sharding.JournalConfig) error {
 		n := 0
@@ -146,7 +147,7 @@ func (c *removeCommand) remove(ctx context.Context, env *operator.Env, found []s
 	})
 }
 
-// removable is what is found, in JSON.
+// removable is a part of the data, in JSON.
 type removable struct {
 	ID        string    `json:"id"`
 	Type      string    `json:"type"`

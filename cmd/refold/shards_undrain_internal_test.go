@@ -25,11 +25,11 @@ func TestShardsUndrain(t *testing.T) {
 	l.region(a, j, "account", opts)
 	l.region(b, j, "account", opts)
 	l.wantShards(2, []string{"undrain", "b"}, `b was not drained of "account"`)
-	l.wantShards(2, []string{"undrain", "x"}, `there is no member "x"`)
+	l.wantShards(2, []string{"undrain", "x"}, `no member "x"`)
 	l.wantShards(0, []string{"drain", "b", "--wait"})
 	l.wantShards(0, nil, `b .* drained\n`)
-	l.wantShards(2, []string{"--type", "loan", "undrain", "b"}, `there is no entity type "loan"`)
-	l.wantShards(0, []string{"undrain", "b"}, `^b takes shards of account again\n$`)
+	l.wantShards(2, []string{"--type", "loan", "undrain", "b"}, `no entity type "loan"`)
+	l.wantShards(0, []string{"undrain", "b"}, `^b can host shards of account again\n$`)
 	l.wantShards(2, []string{"undrain", "b"}, `b was not drained of "account"`)
 }
 
@@ -59,6 +59,6 @@ func TestShardsThatAreRefused(t *testing.T) {
 	if err = r.AwaitReady(t.Context()); !errors.Is(err, sharding.ErrMismatch) {
 		t.Fatal(err)
 	}
-	l.wantShards(1, nil, `b .* is refused: Options.Shards is 13 here and 12 there, knows no coordinator\n`)
+	l.wantShards(1, nil, `b .* refused: Options.Shards is 13 here and 12 on that node, not registered with a coordinator\n`)
 	l.wantShards(1, []string{"list", "--json"}, `"refused":1`)
 }

@@ -17,59 +17,60 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// Data says how a node holds replicated data.
+// Data configures replicated data on a node.
 type Data struct {
-	// Dir is the directory in which all of it is kept on disk. Defaults to none: it is in memory only.
+	// Dir is the directory for durable data. Defaults to none: all data is in memory only.
 	Dir string
-	// PruneInterval and PruneAfter are those of ddata.Config.
+	// PruneInterval and PruneAfter are the fields of ddata.Config.
 	PruneInterval, PruneAfter time.Duration
 }
 
-// Request is what the parent wants done with replicated data. It is answered by one Report with its ID, unless the process
-// is gone before.
+// Request is an operation on replicated data. The child answers it with one Report with the same
+// ID, unless the process ends first.
 type Request struct {
 	ID   uint64
 	Do   Doing
 	Key  string
-	Name string // of an element, or of a key of a map
+	Name string // of an element or a map key
 	N    int64
-	// Local asks no other node.
+	// Local uses the consistency level of the local node only.
 	Local   bool
 	Timeout time.Duration
 }
 
-// Doing is what is done with a key.
+// Doing is an operation.
 type Doing string
 
-// What can be done.
+// The operations.
 const (
-	// Count adds N to a crdt.PNCounter, CountIn to the counter Name of a crdt.PNCounterMap.
+	// Count adds N to a crdt.PNCounter, and CountIn to the counter Name of a crdt.PNCounterMap.
 	Count   Doing = "count"
 	CountIn Doing = "count in"
-	// Add adds the element Name to a crdt.ORSet, Remove removes it. It is refused if the node does not have the
-	// element: then there is nothing that it could remove.
+	// Add adds the element Name to a crdt.ORSet, and Remove removes it. A node rejects the removal
+	// of an element that it does not have.
 	Add    Doing = "add"
 	Remove Doing = "remove"
-	// Show answers with the value, as this node has it.
+	// Show returns the local value.
 	Show Doing = "show"
-	// Digest answers with the digest of all that the node holds.
+	// Digest returns the digest of all local data.
 	Digest Doing = "digest"
 )
 
-// Answer is what has become of a Request.
+// Answer is the result of a Request.
 type Answer struct {
 	ID uint64
-	// Error is empty if it was done. Unknown says that it may have been done all the same.
+	// Error is empty after success. Unknown reports that the operation may have succeeded in spite
+	// of the error.
 	Error   string `json:",omitempty"`
 	Unknown bool   `json:",omitempty"`
-	// Value is what was asked for, as JSON.
+	// Value is the result, as JSON.
 	Value json.RawMessage `json:",omitempty"`
 }
 
-// ask is the word that a request follows in a line.
+// ask is the prefix of a line with a request.
 const ask = "data "
 
-// Ask asks a node to do something with replicated data. The answer comes as a Report.
+// Ask sends a request to a node. The answer arrives as a Report.
 func (f *Fleet) Ask(name string, r Request) error {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -78,7 +79,7 @@ func (f *Fleet) Ask(name string, r Request) error {
 	return f.Say(name, ask+string(line))
 }
 
-// holder is the replicator of a child, and who uses it.
+// holder is the replicator of a child, with its running requests.
 type holder struct {
 	replicator *ddata.Replicator
 
@@ -100,7 +101,7 @@ func hold(ctx context.Context, n *cluster.Node, d Data) (*holder, error) {
 	return &holder{replicator: r}, nil
 }
 
-// run runs f in a goroutine, unless it is too late.
+// run runs f in a goroutine, unless the holder is closed.
 func (h *holder) run(f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,7 +110,7 @@ func (h *holder) run(f func()) {
 	}
 }
 
-// close waits for all that runs.
+// close waits for the running requests.
 func (h *holder) close() {
 	h.mu.Lock()
 	h.closed = true
@@ -117,7 +118,7 @@ func (h *holder) close() {
 	h.users.Wait()
 }
 
-// serve does what a line asks for, and then reports that.
+// serve executes the request in a line, and reports its answer.
 func (h *holder) serve(ctx context.Context, line string, report func(Report)) {
 	var request Request
 	err := json.Unmarshal([]byte(line), &request)
@@ -172,7 +173,7 @@ func (h *holder) do(ctx context.Context, request Request) (json.RawMessage, erro
 		}
 		return json.Marshal(fmt.Sprintf("%v of %d", s.Digest, s.Replicas))
 	}
-	return nil, fmt.Errorf("nothing that can be done with data: %q", request.Do)
+	return nil, fmt.Errorf("unknown operation %q", request.Do)
 }
 
 func change[T crdt.Data[T]](ctx context.Context, h *holder, key string, level ddata.WriteLevel, modify func(T) (T, error)) error {

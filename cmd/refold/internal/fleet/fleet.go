@@ -19,7 +19,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Fleet is a set of child processes. Its methods are safe for concurrent use, but for Next.
+// Fleet is a set of child processes. Its methods are safe for concurrent use, except Next.
 type Fleet struct {
 	command []string
 	stderr  *shared
@@ -32,7 +32,7 @@ type Fleet struct {
 	runs map[string]*process
 }
 
-// shared is a writer for several goroutines.
+// shared makes a writer safe for concurrent use.
 type shared struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -51,13 +51,13 @@ type process struct {
 	dead  chan struct{}
 }
 
-// New returns a fleet without nodes. Command is a program and its arguments that lead to Serve. What the children write to
-// their standard error goes to stderr.
+// New returns an empty fleet. The command is a program with arguments that lead to Serve. The
+// standard error of the children goes to stderr.
 func New(command []string, stderr io.Writer) *Fleet {
 	return &Fleet{command: command, stderr: &shared{w: stderr}, reports: make(chan Report, 1024), quit: make(chan struct{}), runs: map[string]*process{}}
 }
 
-// Start starts a node, and returns the number of its process. There must be none with its name.
+// Start starts a node and returns its process ID. No other running node may have its name.
 func (f *Fleet) Start(n Node) (pid int, err error) {
 	line, err := json.Marshal(n)
 	if err != nil {
@@ -87,7 +87,7 @@ func (f *Fleet) Start(n Node) (pid int, err error) {
 	return cmd.Process.Pid, nil
 }
 
-// read passes on the reports of a child until it is gone.
+// read forwards the reports of a child until its process has ended.
 func (f *Fleet) read(name string, p *process, stdout io.Reader) {
 	lines := bufio.NewScanner(stdout)
 	lines.Buffer(nil, maxLine)
@@ -120,7 +120,7 @@ func (f *Fleet) pass(r Report) {
 	}
 }
 
-// Next returns the next report of any node. The error is that of ctx.
+// Next returns the next report of any node. Its error is the cause of ctx.
 func (f *Fleet) Next(ctx context.Context) (Report, error) {
 	select {
 	case r := <-f.reports:
@@ -130,7 +130,7 @@ func (f *Fleet) Next(ctx context.Context) (Report, error) {
 	}
 }
 
-// Running returns the names of the nodes whose processes run, sorted.
+// Running returns the names of the running nodes, sorted.
 func (f *Fleet) Running() (names []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,17 +147,17 @@ func (f *Fleet) find(name string) (*process, error) {
 	if p := f.runs[name]; p != nil {
 		return p, nil
 	}
-	return nil, fmt.Errorf("node %s does not run", name)
+	return nil, fmt.Errorf("node %s is not running", name)
 }
 
-// Say tells a node to do something.
+// Say sends a word to a node: Leave or CPU.
 func (f *Fleet) Say(name, what string) error {
 	p, err := f.find(name)
 	if err != nil {
 		return err
 	}
 	if _, err := io.WriteString(p.stdin, what+"\n"); err != nil {
-		return fmt.Errorf("tell node %s to %s: %w", name, what, err)
+		return fmt.Errorf("send %s to node %s: %w", what, name, err)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (f *Fleet) Signal(name string, s syscall.Signal) error {
 	return nil
 }
 
-// Kill kills the process of a node, and waits until it is gone.
+// Kill kills the process of a node with SIGKILL, and waits until it has ended.
 func (f *Fleet) Kill(name string) error {
 	p, err := f.find(name)
 	if err != nil {
@@ -187,7 +187,7 @@ func (f *Fleet) Kill(name string) error {
 	return nil
 }
 
-// Close ends all processes, by killing what does not end by itself within some time, and waits for them.
+// Close ends all processes. It kills those that do not end within 10 s.
 func (f *Fleet) Close() {
 	close(f.quit)
 	f.mu.Lock()

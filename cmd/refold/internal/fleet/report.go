@@ -12,58 +12,60 @@ import (
 	"github.com/refold-io/refold/plugins/nats"
 )
 
-// Node says how a child process joins the cluster.
+// Node configures a child.
 type Node struct {
-	// Name is the name of the node, Cluster that of the cluster.
+	// Name is the name of the node, and Cluster the name of the cluster.
 	Name, Cluster string
 	Seeds         []string
 	Access        nats.Access
 	Downing       downing.Settings
-	// AcceptablePause is that of the settings of the membership. Defaults to theirs.
+	// AcceptablePause is the setting of the failure detector. Defaults to the default of package
+	// cluster.
 	AcceptablePause time.Duration `json:",omitempty"`
-	// Leases is where leases are kept. Without URLs there are none.
+	// Leases is the lease store. Defaults to none.
 	Leases nats.Access
-	// Singleton says that the node takes part in running a singleton, which does nothing.
+	// Singleton makes the node take part in a singleton, whose instance only waits.
 	Singleton bool
-	// Data says that the node holds replicated data. Defaults to none.
+	// Data configures replicated data. Defaults to none.
 	Data *Data `json:",omitempty"`
 }
 
-// Report is what a child says. Exactly one of its parts is set, besides Node and At.
+// Report is a message from a child. One field is set, in addition to Node and At.
 type Report struct {
 	Node identity.Node
-	// At is the wall time, which all processes on one machine share.
+	// At is the wall-clock time, which is the same for all processes on a machine.
 	At time.Time
-	// View is what the node knows of the cluster, when it has changed.
+	// View is the new view of the cluster, after a change.
 	View *View `json:",omitempty"`
-	// Hosts says whether the instance of the singleton runs here, when that has changed.
+	// Hosts reports that the singleton has started (true) or stopped (false) on this node.
 	Hosts *bool `json:",omitempty"`
-	// Answer is that to a Request.
+	// Answer is the answer to a Request.
 	Answer *Answer `json:",omitempty"`
-	// CPU is how much processor time the process has taken so far.
+	// CPU is the processor time of the process so far.
 	CPU *time.Duration `json:",omitempty"`
-	// Ended says why the node is no member any more. It is the last report.
+	// Ended is the reason why the node is no longer a member. It is the last report.
 	Ended string `json:",omitempty"`
-	// Exit is the parent's own report that the process is gone, and how it went.
+	// Exit is the exit status of the process. The parent creates this report.
 	Exit string `json:",omitempty"`
 }
 
-// View is what a node knows of its cluster.
+// View is the view of the cluster on one node.
 type View struct {
 	Members []Member
 	Leader  identity.Node
-	// Connected says that the node hears itself, Suspended that it must not host anything.
+	// Connected reports that the node receives its own messages. A Suspended node must not host
+	// anything.
 	Connected, Suspended bool
 }
 
-// Member is a member as a node sees it.
+// Member is a member, as seen by a node.
 type Member struct {
 	Node        identity.Node
 	Status      string
 	Unreachable bool `json:",omitempty"`
 }
 
-// viewOf returns what a report says of a state.
+// viewOf converts a state to a View.
 func viewOf(s *cluster.State) *View {
 	v := &View{Leader: s.Leader, Connected: s.Connected, Suspended: s.Suspended}
 	for _, m := range s.Members {
@@ -72,7 +74,7 @@ func viewOf(s *cluster.State) *View {
 	return v
 }
 
-// Up returns how many members are up and reachable.
+// Up returns the number of reachable members with the status Up.
 func (v *View) Up() (n int) {
 	for _, m := range v.Members {
 		if m.Status == cluster.Up.String() && !m.Unreachable {

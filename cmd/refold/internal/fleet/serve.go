@@ -23,21 +23,21 @@ import (
 	"github.com/refold-io/refold/plugins/nats"
 )
 
-// maxLine is the largest number of bytes of a line between parent and child.
+// maxLine bounds a line between parent and child, in bytes.
 const maxLine = 1 << 20
 
-// Serve is the whole of a child process: it reads from in which Node it is, joins, and writes to out what it
-// learns, until it is no member any more or in ends. Its own log goes to log. It returns nil if the node has ended, for
-// whatever reason.
+// Serve runs a child: it reads its configuration from in, joins the cluster, and writes reports to
+// out until the node is no longer a member or in ends. The node logs to log. Serve returns nil
+// after the node has ended, for any reason.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) (err error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
 	if !lines.Scan() {
-		return errors.Join(errors.New("nobody says which node this is"), lines.Err())
+		return errors.Join(errors.New("fleet: the input contains no configuration"), lines.Err())
 	}
 	var cfg Node
 	if err = json.Unmarshal(lines.Bytes(), &cfg); err != nil {
-		return fmt.Errorf("read which node this is: %w", err)
+		return fmt.Errorf("fleet: read the configuration: %w", err)
 	}
 	self, err := identity.New(cfg.Name)
 	if err != nil {
@@ -51,7 +51,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) (
 	if leases != nil {
 		defer func() { err = errors.Join(err, leases.Close()) }()
 	}
-	n, err := c.start(cfg, leases, log) //nolint:contextcheck // the node ends by itself, in order
+	n, err := c.start(cfg, leases, log) //nolint:contextcheck // the node has its own shutdown
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) (
 	}
 	var tasks sync.WaitGroup
 	tasks.Go(func() { c.watch(ctx, n) })
-	go c.obey(ctx, n, data, lines) // ends with the process: a read can't be interrupted
+	go c.obey(ctx, n, data, lines) // ends with the process, because a read cannot be interrupted
 	select {
 	case <-n.Done():
 	case <-ctx.Done():
@@ -79,24 +79,24 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) (
 	return err
 }
 
-// child is one node and where its reports go.
+// child is one node with its output.
 type child struct {
 	self identity.Node
 	mu   sync.Mutex
 	out  *json.Encoder
 }
 
-// leaseTimeout is how long a lease outlives its holder.
+// leaseTimeout is the time-out of leases without renewal.
 const leaseTimeout = 5 * time.Second
 
 func openLeases(ctx context.Context, cfg Node, log *slog.Logger) (lease.Store, error) {
 	if len(cfg.Leases.URLs) == 0 {
-		return nil, nil //nolint:nilnil // none is what was asked for
+		return nil, nil //nolint:nilnil // no lease store is configured
 	}
 	return nats.OpenLeases(ctx, nats.LeasesConfig{Access: cfg.Leases, Cluster: cfg.Cluster, Name: cfg.Name, Timeout: leaseTimeout, Logger: log})
 }
 
-// start joins the cluster, without waiting for it.
+// start starts the node. It does not wait until the node has joined.
 func (c *child) start(cfg Node, leases lease.Store, log *slog.Logger) (*cluster.Node, error) {
 	carrier, err := nats.Connect(nats.Config{Access: cfg.Access, Cluster: cfg.Cluster, Self: c.self, Logger: log})
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *child) start(cfg Node, leases lease.Store, log *slog.Logger) (*cluster.
 	}})
 }
 
-// watch reports what changes.
+// watch reports changes of the view.
 func (c *child) watch(ctx context.Context, n *cluster.Node) {
 	var last *View
 	for range n.Events(ctx) {
@@ -129,7 +129,7 @@ func (c *child) watch(ctx context.Context, n *cluster.Node) {
 	}
 }
 
-// obey does what the parent says, and stops when that is gone.
+// obey executes the commands of the parent, and stops the node when the input ends.
 func (c *child) obey(ctx context.Context, n *cluster.Node, data *holder, lines *bufio.Scanner) {
 	for lines.Scan() {
 		if request, found := strings.CutPrefix(lines.Text(), ask); found && data != nil {
@@ -147,15 +147,15 @@ func (c *child) obey(ctx context.Context, n *cluster.Node, data *holder, lines *
 	n.Stop()
 }
 
-// What a parent can say.
+// The commands of a parent.
 const (
-	// Leave lets the node leave the cluster and end.
+	// Leave makes the node leave the cluster and end.
 	Leave = "leave"
-	// CPU asks for a report of the processor time.
+	// CPU requests a report of the processor time.
 	CPU = "cpu"
 )
 
-// report writes a report. That nobody reads it is no matter: then the parent is gone, and the input ends.
+// report writes a report. It ignores errors: without a parent, the input ends, too.
 func (c *child) report(r Report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +163,7 @@ func (c *child) report(r Report) {
 	_ = c.out.Encode(r)
 }
 
-// processorTime is how much processor time this process has taken.
+// processorTime returns the processor time of this process.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -1,13 +1,13 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command withpostgres runs another command with a private PostgreSQL server,
-// which ends with it, data and all:
+// Command withpostgres runs another command with a private PostgreSQL server. The server and its
+// data are removed when the command ends:
 //
 //	go run ./cmd/refold/internal/withpostgres bin/bank apply FILE --journal postgres:
 //
-// The command finds the server's address in REFOLD_POSTGRES. Its exit status is
-// that of the command, or 125 if there was no server.
+// REFOLD_POSTGRES holds the address of the server for the command. The exit status is that of the
+// command, or 125 if the server failed.
 package main
 
 import (
@@ -24,11 +24,11 @@ import (
 	"github.com/refold-io/refold/internal/testkit/pgserver"
 )
 
-// exitNoServer says that the command was not run, or that the server failed.
+// exitNoServer is the exit status after a failure of the server; the command may not have run.
 const exitNoServer = 125
 
 func main() {
-	// An interrupt reaches the command too, which decides what it means.
+	// The command receives the interrupt, too, and decides how to end.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	status, err := run(ctx, os.Args[1:])
 	stop()
