@@ -293,7 +293,7 @@ func TestBadLinesAreReported(t *testing.T) {
 		"12,bad_line,line 12: not valid UTF-8\n",
 		`4,bad_line,"line 4: amount: not an amount: ""a lot"""` + "\n",
 		"5,bank/too_fine,line 5: amount: amount finer than the minor unit: 1.005 has more than 2 decimal places\n",
-		`6,bank/unknown_currency,"line 6: currency: unknown currency ""EUR"": want USD or TWD"` + "\n",
+		`6,bank/unknown_currency,"line 6: currency: unknown currency ""EUR"": expected USD or TWD"` + "\n",
 		"7,bank/insufficient_funds,the balance is too small\n",
 		`9,bad_line,"line 9: command: ""steal"": expected open, deposit, withdraw, transfer or close"` + "\n",
 		"line,code,reason\n",

@@ -54,7 +54,7 @@ last change  TIME
 error: unknown command or wrong arguments; enter "help" for a list
 error: a transfer goes to another account
 error: not an amount: "ten"
-error: unknown currency "EUR": want USD or TWD
+error: unknown currency "EUR": expected USD or TWD
 error: there is no such account
 error: there is no such account
 error: the balance is not zero

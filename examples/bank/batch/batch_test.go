@@ -68,7 +68,7 @@ func TestParseSaysWhichFieldIsToBlame(t *testing.T) {
 		"1,deposit,alice,,USD,":                                 "line 9: amount: missing, required by deposit",
 		"1,deposit,alice,1e3,USD,":                              `line 9: amount: not an amount: "1e3"`,
 		"1,deposit,alice,1,,":                                   "line 9: currency: missing, required by deposit",
-		"1,deposit,alice,1,EUR,":                                `line 9: currency: unknown currency "EUR": want USD or TWD`,
+		"1,deposit,alice,1,EUR,":                                `line 9: currency: unknown currency "EUR": expected USD or TWD`,
 		"1,deposit,alice,1,USD,bob":                             `line 9: to: "bob": not allowed with deposit`,
 		"1,transfer,alice,1,USD,":                               "line 9: to: missing, required by transfer",
 		"1,open,alice,5,USD,":                                   `line 9: amount: "5": not allowed with open`,

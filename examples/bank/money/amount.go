@@ -159,15 +159,15 @@ const Digits = 2
 // ErrCurrency reports an unknown currency code.
 var ErrCurrency = errors.New("unknown currency")
 
-// Currencies returns all there are, in the order in which they are shown.
+// Currencies returns all currencies, in display order.
 func Currencies() []Currency { return []Currency{TWD, USD} }
 
-// ParseCurrency returns the currency with a code, which is in capitals.
+// ParseCurrency returns the currency with a code in capital letters.
 func ParseCurrency(code string) (Currency, error) {
 	if c := Currency(code); c.Known() {
 		return c, nil
 	}
-	return "", fmt.Errorf("%w %.20q: want USD or TWD", ErrCurrency, code)
+	return "", fmt.Errorf("%w %.20q: expected USD or TWD", ErrCurrency, code)
 }
 
 // Known reports whether c is one of the currencies.

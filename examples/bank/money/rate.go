@@ -11,18 +11,17 @@ import (
 	"github.com/cockroachdb/apd/v3"
 )
 
-// Rounding is how a conversion rounds to the minor unit.
+// Rounding is the name of the rounding mode of conversions.
 const Rounding = "half-even"
 
-// ErrRate is wrapped by the error about a rate that is no positive decimal.
+// ErrRate reports text that is not a positive decimal.
 var ErrRate = errors.New("not a rate")
 
-// Rate is what one unit of a currency is worth in another: a positive decimal
-// such as "32.15", kept as it was written.
+// Rate is the price of one unit of a currency in another one: a positive decimal such as "32.15",
+// stored as written.
 type Rate string
 
-// ParseRate returns the rate that text says: at most 18 digits, with at most one
-// point and no exponent, and more than 0.
+// ParseRate parses a rate: at most 18 digits, at most one point, no exponent, and greater than 0.
 func ParseRate(text string) (Rate, error) {
 	if _, err := Rate(text).decimal(); err != nil {
 		return "", err
@@ -46,14 +45,14 @@ func (r Rate) decimal() (*apd.Decimal, error) {
 	return d, nil
 }
 
-// Convert returns what an amount is worth in another currency, rounded half to
-// even to its minor unit. The error matches ErrRate or ErrOverflow.
+// Convert converts an amount to another currency, and rounds half to even to the minor unit. The
+// error matches ErrRate or ErrOverflow.
 func (r Rate) Convert(a Amount, to Currency) (Amount, error) {
 	rate, err := r.decimal()
 	if err != nil {
 		return Amount{}, err
 	}
-	// The product has at most 19 + 18 digits, so that only Quantize rounds.
+	// The product has at most 19 + 18 digits, so only Quantize rounds.
 	exact := apd.BaseContext.WithPrecision(19 + 18)
 	exact.Rounding = apd.RoundHalfEven
 	value := apd.New(a.minor, -Digits)

@@ -1,8 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rates says what currencies are worth, from a file that may be changed
-// while it is in use:
+// Package rates provides exchange rates from a file that may change while it is in use:
 //
 //	{
 //	  "source": "example",
@@ -12,6 +11,5 @@
 //	  ]
 //	}
 //
-// "USD/TWD" is what one USD is worth in TWD. The two directions are two rates:
-// none is computed from another.
+// "USD/TWD" is the price of one USD in TWD. The two directions have independent rates.
 package rates

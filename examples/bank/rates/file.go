@@ -19,33 +19,31 @@ import (
 	"github.com/refold-io/refold/examples/bank/money"
 )
 
-// maxFile is the size of the largest file that is read, in bytes.
+// maxFile bounds the size of the file, in bytes.
 const maxFile = 1 << 20
 
-// Config says how a File is used. The zero value holds the defaults.
+// Config configures a File. The zero value selects the defaults.
 type Config struct {
-	// MaxAge is how long a rate is good after its as-of time. Defaults to for
-	// ever.
+	// MaxAge is how long a rate is valid after its as-of time. Defaults to no limit.
 	MaxAge time.Duration
-	// Interval is how often Run looks whether the file has changed. Defaults to
-	// 1 s.
+	// Interval is how often Run checks the file for changes. Defaults to 1 s.
 	Interval time.Duration
-	// Logger is told what Run finds. Defaults to nothing.
+	// Logger logs changes and failures. Defaults to none.
 	Logger *slog.Logger
 }
 
-// File is a table of rates in a file. While the file can't be read the last good
-// table stays in force; its rates grow stale. It is safe for concurrent use.
+// File is a table of rates in a file. While the file is unreadable, File keeps the last valid
+// table, and its rates become stale. It is safe for concurrent use.
 type File struct {
 	path    string
 	cfg     Config
 	current atomic.Pointer[Table]
 
 	mu   sync.Mutex
-	seen fs.FileInfo // what the last read found
+	seen fs.FileInfo // metadata of the last version that was read
 }
 
-// Open reads the file. It has to be there and in order.
+// Open reads the file, which must exist and be valid.
 func Open(path string, cfg Config) (*File, error) {
 	cfg.Interval = cmp.Or(cfg.Interval, time.Second)
 	if cfg.Logger == nil {
@@ -58,13 +56,12 @@ func Open(path string, cfg Config) (*File, error) {
 	return f, nil
 }
 
-// Quote is Table.Quote of the table in force. It does not block.
+// Quote calls Table.Quote of the current table. It does not block.
 func (f *File) Quote(from, to money.Currency, at time.Time) (Quote, error) {
 	return f.current.Load().Quote(from, to, at)
 }
 
-// Reload reads the file if it has changed since the last time, and reports
-// whether it had.
+// Reload reads the file if it has changed since the last read, and reports whether it has.
 func (f *File) Reload() (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,11 +82,11 @@ func (f *File) Reload() (changed bool, err error) {
 }
 
 func read(path string) (*Table, error) {
-	file, err := os.Open(path) //nolint:gosec // the path is the operator's
+	file, err := os.Open(path) //nolint:gosec // the operator chooses the path
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close() //nolint:errcheck // it is only read
+	defer file.Close() //nolint:errcheck // opened for reading
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err != nil {
 		return nil, err
@@ -105,7 +102,7 @@ func read(path string) (*Table, error) {
 	return table, nil
 }
 
-// Run looks for changes until ctx ends.
+// Run checks for changes until ctx ends.
 func (f *File) Run(ctx context.Context) {
 	tick := time.NewTicker(f.cfg.Interval)
 	defer tick.Stop()

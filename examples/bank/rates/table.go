@@ -16,23 +16,22 @@ import (
 )
 
 var (
-	// ErrMissing is wrapped by the error about a pair without a rate.
+	// ErrMissing reports a pair without a rate.
 	ErrMissing = errors.New("no rate")
-	// ErrStale is wrapped by the error about a rate that is too old.
+	// ErrStale reports a rate that is too old.
 	ErrStale = errors.New("rate too old")
-	// ErrFormat is wrapped by the error about text that is no table of rates.
+	// ErrFormat reports invalid JSON of a table.
 	ErrFormat = errors.New("not a table of rates")
 )
 
-// Quote is a rate, and where it comes from.
+// Quote is a rate with its source and time.
 type Quote struct {
 	Rate   money.Rate
 	Source string
 	AsOf   time.Time
 }
 
-// Table is what currencies are worth. It is immutable; the zero value has no
-// rates.
+// Table is an immutable table of rates. The zero value has no rates.
 type Table struct {
 	source string
 	maxAge time.Duration
@@ -44,7 +43,7 @@ type pair struct{ from, to money.Currency }
 func (p pair) String() string { return string(p.from) + "/" + string(p.to) }
 
 type entry struct {
-	rate string // checked when it is used: a bad one spoils its pair only
+	rate string // checked on use, so that an invalid rate affects only its pair
 	asOf time.Time
 }
 
@@ -58,8 +57,8 @@ type document struct {
 	} `json:"rates"`
 }
 
-// Parse reads a table from JSON; see the package for its form. The error matches
-// ErrFormat. A rate that is not positive is an error only when it is asked for.
+// Parse parses a table from JSON; see the package comment for its form. The error matches
+// ErrFormat. Parse accepts a rate that is not positive; Quote then returns an error for it.
 func Parse(data []byte) (*Table, error) {
 	var doc document
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -77,7 +76,7 @@ func Parse(data []byte) (*Table, error) {
 			return nil, fmt.Errorf("%w: rates[%d].pair: %w", ErrFormat, i, err)
 		}
 		if _, ok := t.quotes[p]; ok {
-			return nil, fmt.Errorf("%w: rates[%d].pair: %v stands there twice", ErrFormat, i, p)
+			return nil, fmt.Errorf("%w: rates[%d].pair: duplicate %v", ErrFormat, i, p)
 		}
 		t.quotes[p] = entry{rate: r.Rate, asOf: r.AsOf.UTC()}
 	}
@@ -98,21 +97,20 @@ func parsePair(text string) (pair, error) {
 		return pair{}, err
 	}
 	if p.from == p.to {
-		return pair{}, fmt.Errorf("%v is one currency twice", p)
+		return pair{}, fmt.Errorf("%v has only one currency", p)
 	}
 	return p, nil
 }
 
-// WithMaxAge returns a copy whose rates are good for so long after their as-of
-// time; 0 means for ever.
+// WithMaxAge returns a copy whose rates are valid for d after their as-of time; 0 means no limit.
 func (t *Table) WithMaxAge(d time.Duration) *Table {
 	limited := *t
 	limited.maxAge = d
 	return &limited
 }
 
-// Quote returns the rate for a conversion at a time. The error matches
-// ErrMissing, ErrStale or money.ErrRate. It does not block.
+// Quote returns the rate for a conversion at a time. The error matches ErrMissing, ErrStale or
+// money.ErrRate. Quote does not block.
 func (t *Table) Quote(from, to money.Currency, at time.Time) (Quote, error) {
 	p := pair{from, to}
 	e, ok := t.quotes[p]
@@ -129,15 +127,14 @@ func (t *Table) Quote(from, to money.Currency, at time.Time) (Quote, error) {
 	return Quote{Rate: rate, Source: t.source, AsOf: e.asOf}, nil
 }
 
-// Rates say what currencies are worth. They must not block. Table and File are
-// Rates.
+// Rates provides exchange rates. Table and File implement it. Methods must not block.
 type Rates interface {
-	// Quote returns what one unit of a currency is worth in another at a time.
+	// Quote returns the price of one unit of a currency in another one, at a time.
 	Quote(from, to money.Currency, at time.Time) (Quote, error)
 }
 
-// Exchange says how an amount became one in another currency, with all that is
-// needed to compute it again. Without a rate both amounts are the same.
+// Exchange documents a conversion, with all data to compute it again. Without a rate, both amounts
+// are equal.
 type Exchange struct {
 	Original, Amount money.Amount
 	Rate             money.Rate `msgpack:",omitempty"`
@@ -146,8 +143,7 @@ type Exchange struct {
 	AsOf             time.Time  `msgpack:",omitempty"`
 }
 
-// Convert converts an amount at the rate of now. An amount that has the currency
-// already needs no rate.
+// Convert converts an amount at the current rate. An amount in the target currency needs no rate.
 func Convert(r Rates, original money.Amount, to money.Currency, now time.Time) (Exchange, error) {
 	if original.Currency() == to {
 		return Exchange{Original: original, Amount: original}, nil

@@ -1,9 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package requests lets an aggregate handle a request once, however often it is
-// sent: its state holds a Memory of the requests it has done, which is rebuilt by
-// the same events.
+// Package requests lets an aggregate execute a request once, however often it arrives. The state
+// contains a Memory of executed requests, which a replay of the events restores.
 //
 //	func (a *Account) HandleCommand(ctx *Ctx, cmd Command) Effect {
 //		...
@@ -17,11 +16,10 @@
 //		...
 //		a.Requests.Record(e.Request, e.content(), answer)
 //
-// The last 1,000 IDs are remembered, each with a fingerprint of what was asked
-// and with its answer. IDs that FileLine makes come in order, so of them only the
-// highest line of each file is remembered, without limit: every lower line was
-// handled before.
+// A Memory stores the last 1,000 IDs, each with a fingerprint of the request and its reply. IDs
+// from FileLine arrive in order, so a Memory stores only the highest line of each file, for any
+// number of files: all lower lines were handled before.
 //
-// A request that was refused leaves no event and is not remembered: when it is
-// sent again, it is decided anew, unless a later line of its file was done.
+// A refused request leaves no event and is not stored. When it is sent again, it is decided again,
+// unless a later line of its file was executed.
 package requests

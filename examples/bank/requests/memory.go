@@ -15,47 +15,46 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 )
 
-// Remembered is how many requests are remembered, besides the lines of files.
+// Remembered is the number of stored requests, not counting lines of files.
 const Remembered = 1000
 
-// MaxLength is the length of the longest request ID, in bytes.
+// MaxLength bounds a request ID, in bytes.
 const MaxLength = 200
 
 var (
-	// ErrReused refuses a request whose ID was used for another one.
+	// ErrReused refuses a request whose ID was used for a different one.
 	ErrReused = eventsourcing.NewRefusal("bank/request_reused", "the request ID was used for another request")
-	// ErrPassed refuses a line of a file when a later line of it was done.
-	ErrPassed = eventsourcing.NewRefusal("bank/line_passed", "a later line of the file was done, so this one was handled before")
+	// ErrPassed refuses a line of a file if a later line was executed.
+	ErrPassed = eventsourcing.NewRefusal("bank/line_passed", "a later line of the file was executed, so this line was handled before")
 	// ErrTooLong refuses a request whose ID is too long.
 	ErrTooLong = eventsourcing.NewRefusal("bank/request_too_long", "the request ID is too long")
 )
 
-// Memory remembers requests and their answers. It is part of an aggregate's
-// state. The zero value is empty and ready.
+// Memory stores executed requests with their replies. It is part of the state of an aggregate. The
+// zero value is empty.
 type Memory[A any] struct {
-	// Recent are the last requests, the oldest first.
+	// Recent are the last requests, oldest first.
 	Recent []Done[A]
-	// Files are the highest lines of files, by the files' hashes.
+	// Files contains the highest line of each file, by the hash of the file.
 	Files map[string]Line[A]
 }
 
-// Done is a request that was done.
+// Done is an executed request.
 type Done[A any] struct {
 	ID      string
-	Content uint64 // the fingerprint of what was asked
+	Content uint64 // fingerprint of the request
 	Answer  A
 }
 
-// Line is the highest line of a file that was done.
+// Line is the highest executed line of a file.
 type Line[A any] struct {
 	Number  uint64
 	Content uint64
 	Answer  A
 }
 
-// Check looks whether a request was done: then it is answered again with the
-// answer that it got. Without an ID, a request is always new. The error is
-// ErrReused, ErrPassed or ErrTooLong.
+// Check looks up a request. If it was executed, Check returns its reply. A request without an ID is
+// always new. The error is ErrReused, ErrPassed or ErrTooLong.
 func (m *Memory[A]) Check(id, content string) (answer A, done bool, err error) {
 	if id == "" {
 		return answer, false, nil
@@ -87,7 +86,7 @@ func (m *Memory[A]) Check(id, content string) (answer A, done bool, err error) {
 	return answer, false, nil
 }
 
-// Record takes note of a request that is done, with what Check was asked for.
+// Record stores an executed request, with the ID and content that were passed to Check.
 func (m *Memory[A]) Record(id, content string, answer A) {
 	if id == "" {
 		return
@@ -106,17 +105,16 @@ func (m *Memory[A]) Record(id, content string, answer A) {
 	m.Recent = append(m.Recent, Done[A]{ID: id, Content: print, Answer: answer})
 }
 
-// fingerprint tells contents apart in 8 bytes.
+// fingerprint returns a 64-bit hash of a request.
 func fingerprint(content string) uint64 {
 	sum := sha256.Sum256([]byte(content))
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// hashLength is the length of the hash of a file in an ID: 16 bytes in hex.
+// hashLength is the length of the hash in an ID: 16 bytes in hexadecimal.
 const hashLength = 32
 
-// Hash returns the hash of a file's contents, as it stands in the IDs of its
-// lines.
+// Hash returns the hash of a file, as used in the IDs of its lines.
 func Hash(r io.Reader) (string, error) {
 	h := sha256.New()
 	if _, err := io.Copy(h, r); err != nil {
@@ -125,13 +123,12 @@ func Hash(r io.Reader) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:hashLength], nil
 }
 
-// FileLine returns the ID of a line of a file, "<hash>:<line>". Lines count from
-// 1.
+// FileLine returns the ID of a line of a file, "<hash>:<line>". Lines count from 1.
 func FileLine(hash string, line uint64) string {
 	return hash + ":" + strconv.FormatUint(line, 10)
 }
 
-// ParseFileLine takes apart what FileLine made, and reports whether it did.
+// ParseFileLine splits an ID of FileLine, and reports whether it is one.
 func ParseFileLine(id string) (hash string, line uint64, ok bool) {
 	hash, number, found := strings.Cut(id, ":")
 	if !found || len(hash) != hashLength || strings.Trim(hash, "0123456789abcdef") != "" {
