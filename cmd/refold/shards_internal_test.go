@@ -93,7 +93,7 @@ func TestShardsCommand(t *testing.T) {
 	l := newLab(t)
 	a, b, c := l.join("a"), l.join("b"), l.join("c")
 	l.settled()
-	l.wantShards(2, nil, `no node of cluster "lab" has sharded entities; asked: a, b, c`)
+	l.wantShards(2, nil, `no node of cluster "lab" has sharded entities; queried: a, b, c`)
 	j := inmem.NewJournal()
 	opts := sharding.Options{Shards: 12, RebalanceInterval: time.Hour, RetryInterval: 200 * time.Millisecond}
 	ra := l.region(a, j, "account", opts)
