@@ -252,7 +252,7 @@ func (a *Access) explain(err error) error {
 	case errors.Is(err, nats.ErrNoServers):
 		return fmt.Errorf("no server answers at %s: %w", a.servers(), err)
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAccountAuthExpired):
-		return fmt.Errorf("%s refuses %s: %w", a.servers(), a.means(), err)
+		return fmt.Errorf("%s refuses %s: %w", a.servers(), a.credentials(), err)
 	}
 	return fmt.Errorf("%s: %w", a.servers(), err)
 }
@@ -261,7 +261,7 @@ func (a *Access) explain(err error) error {
 func (a *Access) servers() string { return strings.Join(a.URLs, ", ") }
 
 // means returns the kind of the client's credentials.
-func (a *Access) means() string {
+func (a *Access) credentials() string {
 	switch {
 	case a.CredentialsFile != "":
 		return "CredentialsFile " + a.CredentialsFile

@@ -225,7 +225,7 @@ func failure(code string) error {
 // cannot delay heartbeats.
 func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 	c.mu.Lock()
-	if c.closed || c.take != nil {
+	if c.closed || c.handleAdmin != nil {
 		closed := c.closed
 		c.mu.Unlock()
 		if closed {
@@ -233,7 +233,7 @@ func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 		}
 		return errStarted
 	}
-	c.take = take
+	c.handleAdmin = take
 	c.mu.Unlock()
 	conn := c.conns[1]
 	named, any := c.subjects.admin()
@@ -260,7 +260,7 @@ func (c *Carrier) admit(m *nats.Msg) {
 	if c.closed || m.Reply == "" {
 		return
 	}
-	c.take(transport.AdminRequest{
+	c.handleAdmin(transport.AdminRequest{
 		Operator: sender(m.Subject), Payload: m.Data,
 		Reply: func(answer []byte, err error) { c.answer(m.Reply, answer, err) },
 	})

@@ -63,14 +63,14 @@ type Carrier struct {
 	// mu is held for reading during calls of the receiver.
 	mu       sync.RWMutex
 	receiver transport.Receiver
-	take     func(transport.AdminRequest) // nil until ServeAdmin
+	handleAdmin     func(transport.AdminRequest) // nil until ServeAdmin
 	settled  bool                         // the initial state of the connections is established
 	closed   bool
 	done     chan struct{}
 	running  sync.WaitGroup
 
-	telling sync.Mutex // serialises the calls of Connection
-	told    error
+	reportMu sync.Mutex // serialises the calls of Connection
+	reported    error
 }
 
 var (
@@ -169,7 +169,7 @@ func (c *Carrier) Start(r transport.Receiver) error {
 	c.mu.Lock()
 	c.settled = true
 	c.mu.Unlock()
-	c.tell()
+	c.report()
 	return nil
 }
 
@@ -238,17 +238,17 @@ func (c *Carrier) disconnect() {
 }
 
 // tell reports a change of the connection state to the receiver.
-func (c *Carrier) tell() {
-	c.telling.Lock()
-	defer c.telling.Unlock()
+func (c *Carrier) report() {
+	c.reportMu.Lock()
+	defer c.reportMu.Unlock()
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.closed || !c.settled {
 		return
 	}
 	problem := cmp.Or(c.conns[0].trouble(), c.conns[1].trouble())
-	if (problem == nil) != (c.told == nil) {
-		c.told = problem
+	if (problem == nil) != (c.reported == nil) {
+		c.reported = problem
 		c.receiver.Connection(problem)
 	}
 }

@@ -28,7 +28,7 @@ type connection struct {
 
 	mu      sync.Mutex
 	subs    []*nats.Subscription // for frames
-	refused refusal
+	refused missingPermissions
 	problem error // the reason why it is unusable, or nil
 	final   bool  // the problem is permanent
 }
@@ -59,7 +59,7 @@ func (n *connection) sync() {
 	switch {
 	case n.problem == nil || n.final:
 	case n.nc.IsConnected():
-		n.problem = cmp.Or(n.unfit(n.nc), n.deafLocked(n.nc.LastError()))
+		n.problem = cmp.Or(n.unfit(n.nc), n.subscriptionErrorLocked(n.nc.LastError()))
 	case errors.Is(n.problem, errConnecting):
 		n.problem = because(n.c.cfg.explain(n.nc.LastError()), errConnecting)
 	}
@@ -81,10 +81,10 @@ func (n *connection) connected(nc *nats.Conn, again bool) {
 	if again {
 		// A receiver that learns that it is connected must be reachable. The server has its
 		// subscriptions once it answers.
-		err = cmp.Or(err, n.reached(nc), n.deaf(nc.LastError()))
+		err = cmp.Or(err, n.reached(nc), n.subscriptionError(nc.LastError()))
 	}
 	n.set(err, false)
-	if n.deaf(err) != nil {
+	if n.subscriptionError(err) != nil {
 		return // reported separately
 	}
 	if err != nil {
@@ -92,7 +92,7 @@ func (n *connection) connected(nc *nats.Conn, again bool) {
 	} else {
 		n.c.log.InfoContext(context.Background(), "nats: connected", slog.String("connection", n.name), slog.String("server", nc.ConnectedServerName()))
 	}
-	n.c.tell()
+	n.c.report()
 }
 
 // reached waits until the server answers. A lost connection ends the wait.
@@ -107,7 +107,7 @@ func (n *connection) reached(nc *nats.Conn) error {
 func (n *connection) lostConnection(err error) {
 	err = because(err, errConnecting)
 	n.set(err, false)
-	n.c.tell()
+	n.c.report()
 	if !n.c.isClosed() {
 		n.c.log.WarnContext(context.Background(), "nats: connection lost", slog.String("connection", n.name), slog.Any("error", err))
 	}
@@ -120,7 +120,7 @@ func (n *connection) notConnected(err error) {
 	first := n.problem == nil || n.problem.Error() != err.Error()
 	n.mu.Unlock()
 	n.set(err, false)
-	n.c.tell()
+	n.c.report()
 	if first && !n.c.isClosed() {
 		n.c.log.WarnContext(context.Background(), "nats: connect failed", slog.String("connection", n.name), slog.Any("error", err))
 	}
@@ -128,7 +128,7 @@ func (n *connection) notConnected(err error) {
 
 func (n *connection) closedConnection(err error) {
 	n.set(because(err, ErrClosed), true)
-	n.c.tell()
+	n.c.report()
 	if !n.c.isClosed() {
 		n.c.log.ErrorContext(context.Background(), "nats: connection closed", slog.String("connection", n.name), slog.Any("error", err))
 	}
@@ -208,7 +208,7 @@ const (
 )
 
 // refusal is the state of missing permissions. The connection's lock guards it.
-type refusal struct {
+type missingPermissions struct {
 	logged  time.Time
 	last    time.Time // of the last refused subscription
 	backoff time.Duration
@@ -221,7 +221,7 @@ type refusal struct {
 func (n *connection) forbidden(err error) {
 	n.c.stats.refused.Add(1)
 	n.mu.Lock()
-	deaf := n.deafLocked(err) != nil
+	deaf := n.subscriptionErrorLocked(err) != nil
 	now := time.Now()
 	log := deaf && !n.refused.waits || now.Sub(n.refused.logged) >= refusalLog
 	if log {
@@ -235,19 +235,19 @@ func (n *connection) forbidden(err error) {
 		n.c.log.ErrorContext(context.Background(), "nats: permissions missing", slog.String("connection", n.name), slog.Any("error", err))
 	}
 	if deaf {
-		n.listenAgain(now)
-		n.c.tell()
+		n.resubscribe(now)
+		n.c.report()
 	}
 }
 
 // deaf returns an error if the node may not subscribe to its frames.
-func (n *connection) deaf(err error) error {
+func (n *connection) subscriptionError(err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.deafLocked(err)
+	return n.subscriptionErrorLocked(err)
 }
 
-func (n *connection) deafLocked(err error) error {
+func (n *connection) subscriptionErrorLocked(err error) error {
 	if !errors.Is(err, nats.ErrPermissionViolation) {
 		return nil
 	}
@@ -259,8 +259,8 @@ func (n *connection) deafLocked(err error) error {
 	return nil
 }
 
-// listenAgain reconnects after the back-off, which makes the server check the permissions again.
-func (n *connection) listenAgain(now time.Time) {
+// resubscribe reconnects after the back-off, which makes the server check the permissions again.
+func (n *connection) resubscribe(now time.Time) {
 	n.mu.Lock()
 	r := &n.refused
 	if r.waits {

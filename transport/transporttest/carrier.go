@@ -19,16 +19,16 @@ import (
 
 func carrierChecks() []check {
 	return []check{
-		{"CarrierDelivers", "what is sent on a lane arrives on it, as it was, with the name of the sender", carrierDelivers},
+		{"CarrierDelivers", "a frame arrives unchanged on its lane, with the name of the sender", carrierDelivers},
 		{"CarrierSizes", "frames of all sizes up to MaxFrame arrive, larger ones are refused", carrierSizes},
 		{"CarrierOrder", "frames of one sender on one lane arrive in order", carrierOrder},
-		{"CarrierBuffer", "a frame is the sender's again when Send returns, and the receiver's when it gets it", carrierBuffer},
-		{"CarrierIncarnations", "a frame for an incarnation reaches nobody else", carrierIncarnations},
-		{"CarrierNames", "a frame for a bare name reaches who has that name, and nobody else", carrierNames},
+		{"CarrierBuffer", "the sender may reuse a frame after Send, and the receiver owns its copy", carrierBuffer},
+		{"CarrierIncarnations", "a frame for an incarnation reaches no other node", carrierIncarnations},
+		{"CarrierNames", "a frame for a bare name reaches the nodes with that name only", carrierNames},
 		{"CarrierSelf", "a node can send to itself", carrierSelf},
-		{"CarrierNobody", "to send to nobody is no error", carrierNobody},
+		{"CarrierNobody", "sending to an unknown node is not an error", carrierNobody},
 		{"CarrierClose", "after Close nothing is sent or received", carrierClose},
-		{"CarrierCloseUnderLoad", "when Close has returned, the receiver is not called any more", carrierCloseUnderLoad},
+		{"CarrierCloseUnderLoad", "after Close the receiver is not called", carrierCloseUnderLoad},
 	}
 }
 
@@ -90,7 +90,7 @@ func carrierOrder(f *fixture) {
 	}
 }
 
-// owner changes what it gets, as a receiver may.
+// owner modifies received frames, as a receiver may.
 type owner struct{ *raw }
 
 // Receive implements transport.Receiver.
@@ -216,7 +216,7 @@ func carrierClose(f *fixture) {
 	}
 }
 
-// watcher notices calls that come too late.
+// watcher counts calls after Close.
 type watcher struct {
 	closed, late, calls atomic.Int64
 }
@@ -231,7 +231,7 @@ func (w *watcher) Receive(transport.Lane, string, []byte) {
 func (w *watcher) Connection(error) { w.late.Add(w.closed.Load()) }
 
 func carrierCloseUnderLoad(f *fixture) {
-	const most = 1000 // on their way
+	const most = 1000 // frames in flight
 	a := f.raw(f.node("a"))
 	for range 10 {
 		w := new(watcher)
@@ -245,7 +245,7 @@ func carrierCloseUnderLoad(f *fixture) {
 		for _, lane := range lanes() {
 			wg.Go(func() {
 				for !stop.Load() {
-					if sent.Load()-w.calls.Load() > most { // or what proves that the carrier lives has to queue for too long
+					if sent.Load()-w.calls.Load() > most { // limits the queue before the last frame
 						runtime.Gosched()
 						continue
 					}
@@ -254,7 +254,7 @@ func carrierCloseUnderLoad(f *fixture) {
 				}
 			})
 		}
-		f.until("that something arrives", func() bool { return w.calls.Load() > 10 })
+		f.until("a frame arrives", func() bool { return w.calls.Load() > 10 })
 		if err := b.Close(); err != nil {
 			f.Errorf("Close: %v", err)
 		}

@@ -13,23 +13,23 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Fate is what becomes of a frame.
+// Fate is the treatment of a frame.
 type Fate int
 
 const (
-	// Pass lets it through.
+	// Pass sends it.
 	Pass Fate = iota
 	// Drop loses it.
 	Drop
 	// Duplicate sends it twice.
 	Duplicate
-	// Hold keeps it back until Release, so that others overtake it.
+	// Hold keeps it until Release, so that later frames overtake it.
 	Hold
 )
 
-// Faulty is a carrier whose frames meet the fate that a test decides on. It
-// implements transport.Carrier, transport.Flusher and transport.AdminCarrier, as far as the
-// one below does, and its methods are safe for concurrent use.
+// Faulty is a carrier with the faults that a test selects. It implements transport.Carrier,
+// transport.Flusher and transport.AdminCarrier, as far as the wrapped carrier does. Its methods are
+// safe for concurrent use.
 type Faulty struct {
 	transport.Carrier
 
@@ -50,19 +50,18 @@ var (
 	_ transport.AdminCarrier = (*Faulty)(nil)
 )
 
-// NewFaulty returns a carrier on top of another that lets everything through.
+// NewFaulty wraps a carrier. It passes all frames at first.
 func NewFaulty(c transport.Carrier) *Faulty { return &Faulty{Carrier: c} }
 
-// Decide lets a function decide about each frame that is sent from now on; it is
-// called for one frame at a time. Nil lets everything through.
+// Decide lets a function decide the fate of each frame from now on; its calls are sequential. Nil
+// passes all frames.
 func (f *Faulty) Decide(fate func(lane transport.Lane, to identity.Node, frame []byte) Fate) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fate = fate
 }
 
-// Next lets the next frames on a lane meet the given fates, and those behind them
-// pass.
+// Next sets the fates of the next frames on a lane. Later frames pass.
 func (f *Faulty) Next(lane transport.Lane, fates ...Fate) {
 	f.Decide(func(on transport.Lane, _ identity.Node, _ []byte) Fate {
 		if on != lane || len(fates) == 0 {
@@ -97,7 +96,7 @@ func (f *Faulty) Send(lane transport.Lane, to identity.Node, frame []byte) error
 	return f.Carrier.Send(lane, to, frame)
 }
 
-// Release sends what is held, in order.
+// Release sends the held frames, in order.
 func (f *Faulty) Release() error {
 	f.mu.Lock()
 	held := f.held

@@ -19,11 +19,11 @@ const (
 	kindB
 )
 
-// fixture is what a check works on.
+// fixture is the environment of a check.
 type fixture struct {
 	testing.TB
 	cfg     Config
-	ctx     context.Context //nolint:containedctx // as in testing.T, for the time of one check
+	ctx     context.Context //nolint:containedctx // as in testing.T, for one check
 	network Network
 	connect func(operator string) transport.AdminClient // of checks of operators
 }
@@ -38,12 +38,12 @@ func (f *fixture) node(name string) identity.Node {
 	return n
 }
 
-// open returns a transport, and the carrier under it.
+// open returns a transport and the carrier below it.
 func (f *fixture) open(name string, cfg transport.Config) (endpoint, *Faulty) {
 	f.Helper()
 	faulty := NewFaulty(f.network(f.node(name)))
 	if cfg.CompressAbove == 0 {
-		cfg.CompressAbove = -1 // sizes are what they look like
+		cfg.CompressAbove = -1 // frames have the size of their payload
 	}
 	t, err := transport.Open(faulty, cfg)
 	if err != nil {
@@ -60,7 +60,7 @@ func (f *fixture) open(name string, cfg transport.Config) (endpoint, *Faulty) {
 	return t, faulty
 }
 
-// operator returns an operator.
+// operator connects an operator.
 func (f *fixture) operator(name string) transport.AdminClient {
 	f.Helper()
 	asker := f.connect(name)
@@ -75,7 +75,7 @@ func (f *fixture) operator(name string) transport.AdminClient {
 	return asker
 }
 
-// until waits for something that comes true by itself.
+// until waits for a condition.
 func (f *fixture) until(what string, holds func() bool) {
 	f.Helper()
 	ticker := time.NewTicker(time.Millisecond)
@@ -84,12 +84,12 @@ func (f *fixture) until(what string, holds func() bool) {
 		select {
 		case <-ticker.C:
 		case <-f.ctx.Done():
-			f.Fatalf("%s: that does not come true", what)
+			f.Fatalf("timeout: %s", what)
 		}
 	}
 }
 
-// mailbox keeps what a handler or a carrier gets.
+// mailbox stores the messages of a handler or the frames of a carrier.
 type mailbox[M any] struct {
 	mu  sync.Mutex
 	got []M
@@ -107,10 +107,10 @@ func (m *mailbox[M]) all() []M {
 	return append([]M(nil), m.got...)
 }
 
-// wait returns what arrived once there is so much.
+// wait returns the stored messages once there are n.
 func (m *mailbox[M]) wait(f *fixture, n int) []M {
 	f.Helper()
-	f.until("that enough arrives", func() bool { return m.len() >= n })
+	f.until("enough messages arrive", func() bool { return m.len() >= n })
 	return m.all()
 }
 
@@ -124,14 +124,14 @@ func (m *mailbox[M]) handler() func(context.Context, M) {
 	return func(_ context.Context, msg M) { m.put(msg) }
 }
 
-// frame is what a carrier delivered.
+// frame is a delivered frame.
 type frame struct {
 	lane transport.Lane
 	from string
 	data string
 }
 
-// raw is a node that uses a carrier by hand.
+// raw is a node that uses a carrier directly.
 type raw struct {
 	f       *fixture
 	carrier transport.Carrier
@@ -167,7 +167,7 @@ func (r *raw) send(lane transport.Lane, to identity.Node, data string) {
 	}
 }
 
-// forge sends a message whose envelope names a sender of choice.
+// forge sends a message whose frame names a chosen sender.
 func (r *raw) forge(as, to identity.Node, lane transport.Lane, msg link.Message) {
 	r.f.Helper()
 	m, err := link.New(link.Config{Self: as, MaxFrame: 1 << 20})

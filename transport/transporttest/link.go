@@ -21,8 +21,8 @@ func linkChecks() []check {
 		{"LinkOrder", "messages of one sender on one lane are handled in order, one at a time", linkOrder},
 		{"LinkSizes", "messages of all sizes up to the limit arrive, on every lane", linkSizes},
 		{"LinkAtMostOnce", "a frame that comes twice is handled once", linkAtMostOnce},
-		{"LinkGap", "what is lost is counted and reported, what follows is handled", linkGap},
-		{"LinkOvertaken", "what was overtaken is not handled behind what overtook it", linkOvertaken},
+		{"LinkGap", "lost frames are counted and reported, later ones are handled", linkGap},
+		{"LinkOvertaken", "an overtaken frame is not handled", linkOvertaken},
 	}
 }
 
@@ -84,8 +84,7 @@ func linkSizes(f *fixture) {
 	}
 }
 
-// exchange sends numbers one frame at a time, and returns what is handled in
-// the end.
+// exchange sends numbers, one per frame, and returns the messages that were handled.
 func exchange(f *fixture, lane transport.Lane, fates []Fate) ([]string, endpoint, []transport.Event) {
 	var events mailbox[transport.Event]
 	a, faulty := f.open("a", transport.Config{})
@@ -109,7 +108,7 @@ func exchange(f *fixture, lane transport.Lane, fates []Fate) ([]string, endpoint
 	if err := a.Send(b.Self(), lane, kindA, []byte("end")); err != nil {
 		f.Fatalf("Send: %v", err)
 	}
-	f.until("that the last message is handled", func() bool {
+	f.until("the last message is handled", func() bool {
 		return slices.ContainsFunc(box.all(), func(m transport.Message) bool { return string(m.Payload) == "end" })
 	})
 	var got []string
@@ -117,7 +116,7 @@ func exchange(f *fixture, lane transport.Lane, fates []Fate) ([]string, endpoint
 		got = append(got, string(m.Payload))
 	}
 	if b.Stats().Lanes[lane].Gaps > 0 {
-		f.until("that the gap is reported", func() bool { return len(events.all()) > 0 })
+		f.until("the gap is reported", func() bool { return len(events.all()) > 0 })
 	}
 	return got, b, events.all()
 }
@@ -165,13 +164,13 @@ func linkOvertaken(f *fixture) {
 
 func flowChecks() []check {
 	return []check{
-		{"FlowBackpressure", "who sends faster than it is handled gets ErrBackpressure, and all that was taken is handled once", flowBackpressure},
-		{"FlowSlowReceiver", "a handler that blocks stalls its sender's lane and nothing else", flowSlowReceiver},
-		{"FlowLoss", "credit for what was lost comes back", flowLoss},
+		{"FlowBackpressure", "a sender that is too fast gets ErrBackpressure, and all accepted messages are handled once", flowBackpressure},
+		{"FlowSlowReceiver", "a blocking handler delays its sender's lane only", flowSlowReceiver},
+		{"FlowLoss", "credit of lost frames is restored", flowLoss},
 	}
 }
 
-// small has little room, so that it is soon full.
+// small returns a config with small buffers.
 func small() transport.Config {
 	return transport.Config{MaxMessage: 256 << 10, Window: 1 << 20, MaxQueue: 1 << 20}
 }
@@ -191,7 +190,7 @@ func flowBackpressure(f *fixture) {
 		box.put(string(m.Payload[:8]))
 	})
 	sent := 0
-	f.until("that there is backpressure", func() bool {
+	f.until("backpressure", func() bool {
 		err := a.Send(b.Self(), transport.Data, kindA, chunk(sent))
 		if err != nil && !errors.Is(err, transport.ErrBackpressure) {
 			f.Fatalf("Send: %v", err)
@@ -209,7 +208,7 @@ func flowBackpressure(f *fixture) {
 	}
 	close(gate)
 	box.wait(f, sent)
-	f.until("that there is room again", func() bool {
+	f.until("restored credit", func() bool {
 		err := a.Send(b.Self(), transport.Data, kindA, chunk(sent))
 		if err == nil {
 			sent++
@@ -241,7 +240,7 @@ func flowSlowReceiver(f *fixture) {
 		box.put(fmt.Sprint(m.From.Name, " on ", m.Lane))
 	})
 	defer close(gate)
-	f.until("that there is backpressure", func() bool { return a.Send(b.Self(), transport.Data, kindA, chunk(0)) != nil })
+	f.until("backpressure", func() bool { return a.Send(b.Self(), transport.Data, kindA, chunk(0)) != nil })
 	want := []string{"a on bulk", "a on control", "c on bulk", "c on control", "c on data"}
 	for _, s := range want {
 		from, lane := a, transport.Control
@@ -272,7 +271,7 @@ func flowLoss(f *fixture) {
 	if err := a.Send(b.Self(), transport.Bulk, kindA, nil); err != nil {
 		f.Fatalf("Send: %v", err)
 	}
-	f.until("that the first is handled", func() bool { return handled.Load() == 1 })
+	f.until("the first message is handled", func() bool { return handled.Load() == 1 })
 	faulty.Decide(func(lane transport.Lane, _ identity.Node, frame []byte) Fate {
 		if lane == transport.Bulk && len(frame) > 1000 {
 			return Drop
@@ -280,15 +279,15 @@ func flowLoss(f *fixture) {
 		return Pass
 	})
 	sent := 0
-	f.until("that there is backpressure", func() bool {
+	f.until("backpressure", func() bool {
 		err := a.Send(b.Self(), transport.Bulk, kindA, chunk(0))
 		sent++
 		return err != nil || sent > 30
 	})
 	faulty.Decide(nil)
-	f.until("that there is room again", func() bool { return a.Send(b.Self(), transport.Bulk, kindB, nil) == nil })
+	f.until("restored credit", func() bool { return a.Send(b.Self(), transport.Bulk, kindB, nil) == nil })
 	before := handled.Load()
-	f.until("that a message is handled again", func() bool {
+	f.until("messages are handled again", func() bool {
 		_ = a.Send(b.Self(), transport.Bulk, kindA, nil)
 		return handled.Load() > before
 	})

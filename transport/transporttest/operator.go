@@ -17,15 +17,15 @@ func operatorChecks() []check {
 	return []check{
 		{"OperatorNamed", "a request reaches the node with the name, with the name of the operator, and its answer comes back", operatorNamed},
 		{"OperatorAny", "a request to any node reaches one that answers operators", operatorAny},
-		{"OperatorNobody", "where there is nobody to answer the error says so", operatorNobody},
-		{"OperatorErrors", "the error of a node reaches who asks", operatorErrors},
-		{"OperatorBounds", "sizes are limited, and how many requests run and wait", operatorBounds},
-		{"OperatorContext", "asking ends with its context", operatorContext},
+		{"OperatorNobody", "without a node the error matches ErrNoNode", operatorNobody},
+		{"OperatorErrors", "the error of a node reaches the operator", operatorErrors},
+		{"OperatorBounds", "sizes, running and queued requests are limited", operatorBounds},
+		{"OperatorContext", "a request ends with its context", operatorContext},
 		{"OperatorClose", "Close ends the context of a handler and waits for it", operatorClose},
 	}
 }
 
-// serve lets a node answer.
+// serve opens a node with an AdminHandler.
 func (f *fixture) serve(name string, h transport.AdminHandler) endpoint {
 	f.Helper()
 	t, _ := f.open(name, transport.Config{})
@@ -35,16 +35,16 @@ func (f *fixture) serve(name string, h transport.AdminHandler) endpoint {
 	return t
 }
 
-// says answers with its name, that of who asks, and the question.
-func says(name string) transport.AdminHandler {
+// echo returns a handler that answers with its name, the operator and the request.
+func echo(name string) transport.AdminHandler {
 	return func(_ context.Context, operator string, request []byte) []byte {
 		return fmt.Appendf(nil, "%s to %s: %s", name, operator, request)
 	}
 }
 
 func operatorNamed(f *fixture) {
-	f.serve("a.example:1", says("a"))
-	f.serve("b", says("b"))
+	f.serve("a.example:1", echo("a"))
+	f.serve("b", echo("b"))
 	ops, dev := f.operator("ops.example"), f.operator("dev")
 	for range 3 {
 		for _, test := range []struct {
@@ -64,7 +64,7 @@ func operatorNamed(f *fixture) {
 
 func operatorAny(f *fixture) {
 	f.open("deaf", transport.Config{})
-	f.serve("zoe", says("zoe"))
+	f.serve("zoe", echo("zoe"))
 	ops := f.operator("ops")
 	for range 3 {
 		if got, err := ops.Ask(f.ctx, "", nil); string(got) != "zoe to ops: " || err != nil {
@@ -78,7 +78,7 @@ func operatorNobody(f *fixture) {
 	if got, err := ops.Ask(f.ctx, "", nil); !errors.Is(err, transport.ErrNoNode) {
 		f.Errorf("Ask any = %q, %v, want ErrNobody", got, err)
 	}
-	f.serve("a", says("a"))
+	f.serve("a", echo("a"))
 	if got, err := ops.Ask(f.ctx, "nobody", nil); !errors.Is(err, transport.ErrNoNode) {
 		f.Errorf("Ask nobody = %q, %v, want ErrNobody", got, err)
 	}
@@ -96,7 +96,7 @@ func operatorErrors(f *fixture) {
 	if got, err := ops.Ask(f.ctx, "a", nil); !errors.Is(err, transport.ErrNoHandler) {
 		f.Errorf("Ask = %q, %v, want ErrNoHandler", got, err)
 	}
-	if err := a.HandleAdmin(says("a")); err != nil {
+	if err := a.HandleAdmin(echo("a")); err != nil {
 		f.Errorf("HandleAdmin: %v", err)
 	}
 	if got, err := ops.Ask(f.ctx, "a", nil); string(got) != "a to ops: " || err != nil {
@@ -142,14 +142,14 @@ func operatorBounds(f *fixture) {
 			}
 		})
 	}
-	f.until("that all are taken", func() bool { return b.Stats().AdminRequests == run+wait })
+	f.until("all requests are accepted", func() bool { return b.Stats().AdminRequests == run+wait })
 	running.wait(f, run)
 	wg.Go(func() {
 		if _, err := ops.Ask(f.ctx, "b", nil); !errors.Is(err, transport.ErrBackpressure) {
 			f.Errorf("one request more: %v, want ErrBackpressure", err)
 		}
 	})
-	f.until("that it is taken", func() bool { return b.Stats().AdminRequests == run+wait+1 })
+	f.until("the last request is rejected", func() bool { return b.Stats().AdminRequests == run+wait+1 })
 	if n := running.len(); n != run {
 		f.Errorf("%d requests run at a time, want %d", n, run)
 	}
@@ -213,8 +213,8 @@ func operatorClose(f *fixture) {
 		f.Error("Close has returned, and the handler has not")
 	}
 	patience := 100 * time.Millisecond
-	f.until("that nobody is there", func() bool {
-		ctx, cancel := context.WithTimeout(f.ctx, patience) // what is on its way to it is lost
+	f.until("no node answers", func() bool {
+		ctx, cancel := context.WithTimeout(f.ctx, patience) // requests to the closing node are lost
 		defer cancel()
 		patience *= 2
 		got, err := ops.Ask(ctx, "a", nil)

@@ -16,9 +16,9 @@ import (
 
 func requestChecks() []check {
 	return []check{
-		{"RequestReply", "each of many requests at once gets its own answer", requestReply},
+		{"RequestReply", "concurrent requests get their own replies", requestReply},
 		{"RequestContext", "a request ends with its context", requestContext},
-		{"RequestNoHandler", "a request that nobody handles fails soon", requestNoHandler},
+		{"RequestNoHandler", "a request without a handler fails soon", requestNoHandler},
 		{"RequestLater", "a request can be answered after its handler has returned", requestLater},
 	}
 }

@@ -1,9 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package transporttest checks implementations of transport.Carrier, by
-// themselves and under a transport.Transport, and has a carrier that loses frames
-// on demand.
+// Package transporttest checks implementations of transport.Carrier, directly and below a
+// transport.Transport. It also contains a carrier that loses frames on demand.
 //
 //	func TestCarrier(t *testing.T) {
 //		transporttest.Run(t, transporttest.Config{
@@ -13,16 +12,16 @@
 //
 // # What Run checks
 //
-//	Carrier...    what transport.Carrier asks for: addresses, senders, sizes, order, buffers, closing
-//	Link...       order, sizes, at most once, gaps after loss, doubling and overtaking
-//	Flow...       backpressure, credit that comes back, slow receivers that stall nobody else
+//	Carrier...    the contract of transport.Carrier: addresses, senders, sizes, order, buffers, closing
+//	Link...       order, sizes, at most once, gaps after loss, duplicates and reordering
+//	Flow...       backpressure, restored credit, slow receivers that delay no other lane
 //	Trust...      forged senders, bare names, quarantine
-//	Request...    answers, contexts, handlers that are not there
-//	Close...      under load, with a handler that runs
-//	Operator...   whom an operator reaches, errors, bounds; for carriers that are transport.AdminCarrier
+//	Request...    replies, contexts, missing handlers
+//	Close...      under load, with a running handler
+//	Operator...   the nodes that an operator reaches, errors, bounds; for carriers that are transport.AdminCarrier
 //
-// A carrier may lose frames, but not in a test where nothing goes wrong: the
-// checks take a frame that does not arrive on a sound network for an error.
+// A carrier may lose frames, but not in a test without faults: the checks treat a frame that does
+// not arrive on a sound network as an error.
 package transporttest
 
 import (
@@ -37,34 +36,32 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Network returns the carrier of an incarnation on one network, which is not
-// started yet.
+// Network returns the carrier of an incarnation on one network. The carrier is not started.
 type Network func(self identity.Node) transport.Carrier
 
-// Config says what to check.
+// Config selects the checks.
 type Config struct {
-	// Network returns a network without nodes. What it needs is cleaned up with
-	// tb.Cleanup; the suite closes the carriers. Required.
+	// Network returns a network without nodes. It releases its resources with tb.Cleanup; the suite
+	// closes the carriers. Required.
 	Network func(tb testing.TB) Network
-	// Admin does the same for carriers that are transport.AdminCarrier, and returns what
-	// connects the operator with a name to the network; the suite closes it. Nil
-	// leaves the checks for that out.
+	// Admin does the same for carriers that are transport.AdminCarrier, and also returns a function
+	// that connects the named operator to the network; the suite closes the result. If it is nil,
+	// the Operator checks are omitted.
 	Admin func(tb testing.TB) (Network, func(operator string) transport.AdminClient)
-	// Timeout is how long a check may take. Defaults to five minutes.
+	// Timeout bounds each check. Defaults to five minutes.
 	Timeout time.Duration
 
-	// Both plant a bug.
+	// Both inject a bug.
 	wrap  func(*transport.Transport) endpoint
 	asker func(transport.AdminClient) transport.AdminClient
 }
 
-// Run checks a carrier. Each check is a parallel subtest on a network of its
-// own.
+// Run checks a carrier. Each check is a parallel subtest on its own network.
 func Run(t *testing.T, cfg Config) {
 	t.Helper()
 	all := checks()
 	if cfg.Admin == nil {
-		t.Log("the checks of transport.AdminCarrier are left out")
+		t.Log("the checks of transport.AdminCarrier are omitted")
 	} else {
 		all = append(all, operatorChecks()...)
 	}
@@ -77,7 +74,7 @@ func Run(t *testing.T, cfg Config) {
 	}
 }
 
-// check is one property.
+// check is one rule.
 type check struct {
 	name, rule string
 	run        func(f *fixture)
@@ -100,7 +97,7 @@ func checks() []check {
 	return slices.Concat(carrierChecks(), linkChecks(), flowChecks(), trustChecks(), requestChecks(), closeChecks())
 }
 
-// endpoint is what a check uses of a transport.Transport.
+// endpoint is the part of transport.Transport that the checks use.
 type endpoint interface {
 	Self() identity.Node
 	Send(to identity.Node, lane transport.Lane, kind transport.Kind, payload []byte) error

@@ -14,8 +14,8 @@ import (
 func trustChecks() []check {
 	return []check{
 		{"TrustForged", "a frame that names another sender than its carrier proves is dropped and counted", trustForged},
-		{"TrustNames", "what comes to the bare name goes to handlers for that, and nothing else does", trustNames},
-		{"TrustQuarantine", "a quarantined incarnation is not heard, and is told; another one of its name is heard", trustQuarantine},
+		{"TrustNames", "messages to the bare name reach the handlers of the name, and no others do", trustNames},
+		{"TrustQuarantine", "messages of a quarantined incarnation are dropped and it is notified; those of another incarnation of its name are handled", trustQuarantine},
 	}
 }
 
@@ -32,7 +32,7 @@ func trustForged(f *fixture) {
 	for _, to := range []identity.Node{b.Self(), {Name: "b"}} {
 		n, dropped := len(box.all()), b.Stats().Dropped[transport.DropForged]
 		mallory.forge(alice, to, transport.Control, tell("forged"))
-		f.until("that a forged frame is counted", func() bool { return b.Stats().Dropped[transport.DropForged] > dropped || len(box.all()) > n })
+		f.until("a forged frame is counted", func() bool { return b.Stats().Dropped[transport.DropForged] > dropped || len(box.all()) > n })
 		mallory.forge(mallory.carrier.Self(), to, transport.Control, tell("honest"))
 		if got := box.wait(f, n+1)[n]; string(got.Payload) != "honest" || got.From != mallory.carrier.Self() {
 			f.Errorf("%q from %v is handled", got.Payload, got.From)
@@ -63,7 +63,7 @@ func trustNames(f *fixture) {
 	if got := known.wait(f, 1)[0]; string(got.Payload) != "to the incarnation" || got.Kind != kindA {
 		f.Errorf("%q goes to the handler for the incarnation", got.Payload)
 	}
-	f.until("that the others are counted", func() bool {
+	f.until("the other messages are counted", func() bool {
 		return b.Stats().Dropped[transport.DropNoHandler] == 2 || len(named.all())+len(known.all()) > 2
 	})
 	if len(named.all()) != 1 || len(known.all()) != 1 {
@@ -88,9 +88,9 @@ func trustQuarantine(f *fixture) {
 	if err := a.Send(b.Self(), transport.Data, kindA, []byte("2")); err != nil {
 		f.Fatalf("Send: %v", err)
 	}
-	f.until("that the sender is told", func() bool { return len(events.all()) > 0 || len(box.all()) > 1 })
+	f.until("the sender is notified", func() bool { return len(events.all()) > 0 || len(box.all()) > 1 })
 	if got := events.all(); len(got) != 1 || got[0] != (transport.QuarantinedBy{From: b.Self()}) {
-		f.Errorf("the sender is told %v", got)
+		f.Errorf("the sender's events are %v", got)
 	}
 	next, _ := f.open("a", transport.Config{})
 	if err := next.Send(b.Self(), transport.Data, kindA, []byte("3")); err != nil {

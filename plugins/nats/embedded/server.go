@@ -94,7 +94,7 @@ func (s *Server) start(cfg Config) error {
 	if cfg.Configure != nil {
 		cfg.Configure(opts)
 	}
-	if err = vacant(opts); err != nil {
+	if err = checkPort(opts); err != nil {
 		return err
 	}
 	if s.ns, err = server.NewServer(opts); err != nil {
@@ -108,7 +108,7 @@ func (s *Server) start(cfg Config) error {
 }
 
 // vacant returns an error if the port is in use. The server itself would retry without a reason.
-func vacant(opts *server.Options) error {
+func checkPort(opts *server.Options) error {
 	if opts.Port <= 0 {
 		return nil
 	}
