@@ -281,8 +281,7 @@ type handle struct {
 	mu     sync.RWMutex // held shared by running calls
 	closed bool
 	taken  bool // guarded by DB.handleMu
-	// ended is closed with the handle, for waiting calls that do not hold mu
-
+	// done is closed with the handle, for waiting calls that do not hold mu.
 	done chan struct{}
 }
 
@@ -298,7 +297,7 @@ func (h *handle) enter() bool {
 
 func (h *handle) leave() { h.mu.RUnlock() }
 
-// shut closes the handle, waits for running calls, and reports whether it was open.
+// close closes the handle, waits for running calls, and reports whether it was open.
 func (h *handle) close() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -61,16 +61,16 @@ type Carrier struct {
 	stats    counters
 
 	// mu is held for reading during calls of the receiver.
-	mu       sync.RWMutex
-	receiver transport.Receiver
-	handleAdmin     func(transport.AdminRequest) // nil until ServeAdmin
-	settled  bool                         // the initial state of the connections is established
-	closed   bool
-	done     chan struct{}
-	running  sync.WaitGroup
+	mu          sync.RWMutex
+	receiver    transport.Receiver
+	handleAdmin func(transport.AdminRequest) // nil until ServeAdmin
+	settled     bool                         // the initial state of the connections is established
+	closed      bool
+	done        chan struct{}
+	running     sync.WaitGroup
 
 	reportMu sync.Mutex // serialises the calls of Connection
-	reported    error
+	reported error
 }
 
 var (

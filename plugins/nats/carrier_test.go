@@ -164,7 +164,7 @@ func TestAServerWithSmallMessagesIsRefused(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
-	for !strings.Contains(log.String(), "takes 65536 bytes") { // the client calls back on a goroutine of its own
+	for !strings.Contains(log.String(), "accepts 65536 bytes") { // the client logs from another goroutine
 		runtime.Gosched()
 	}
 	cfg = config(s, "b")

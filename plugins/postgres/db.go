@@ -193,7 +193,7 @@ func (h *handle) enter() bool {
 
 func (h *handle) leave() { h.mu.RUnlock() }
 
-// shut closes the handle, waits for running calls, and reports whether it was open.
+// close closes the handle, waits for running calls, and reports whether it was open.
 func (h *handle) close() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
