@@ -20,7 +20,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// mark is a data type of a program's own.
+// mark is a user's data type.
 type mark struct{ text string }
 
 func (m mark) Merge(o mark) (mark, error) { return mark{max(m.text, o.text)}, nil }
@@ -31,13 +31,13 @@ func (m mark) MarshalJSON() ([]byte, error) { return json.Marshal("mark " + m.te
 
 func decodeMark(data []byte) (mark, error) { return mark{string(data)}, nil }
 
-// operator returns an operator, once all nodes let themselves be asked.
+// operator returns an Admin, once all nodes accept requests of operators.
 func (w *world) operator() *ddata.Admin {
 	synctest.Wait()
 	return ddata.NewAdmin(w.network.Operator("root"))
 }
 
-// collect returns the keys that an operator sees.
+// collect returns the keys of a node.
 func (w *world) collect(admin *ddata.Admin, at ddata.At, prefix string, deleted bool) (all []string) {
 	w.Helper()
 	for k, err := range admin.Keys(w.Context(), at, prefix, deleted) {
@@ -54,7 +54,7 @@ func (w *world) collect(admin *ddata.Admin, at ddata.At, prefix string, deleted 
 	return all
 }
 
-func TestOperatorsLook(t *testing.T) {
+func TestAdmin(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		rs := w.replicators(ddata.Config{Durable: []string{"durable-*"}, Opener: &disks{}}, "a", "b", "c")
@@ -106,8 +106,8 @@ func TestOperatorsLook(t *testing.T) {
 	})
 }
 
-// What is too much for one answer comes in several, from one node.
-func TestOperatorsLookAtMuch(t *testing.T) {
+// A long result consists of several replies of one node.
+func TestAdminPages(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		types, err := crdt.NewTypes(nil, crdt.Define("mark", decodeMark))
@@ -152,8 +152,8 @@ func TestOperatorsLookAtMuch(t *testing.T) {
 	})
 }
 
-// A comparison finds what is not the same, and nothing else.
-func TestOperatorsCompare(t *testing.T) {
+// A comparison finds all differences, and nothing else.
+func TestAdminDiff(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		rs := w.replicators(ddata.Config{}, "a", "b", "c")
@@ -204,8 +204,8 @@ func TestOperatorsCompare(t *testing.T) {
 	})
 }
 
-// That an operator looks at a key does not keep it from expiring.
-func TestOperatorsTouchNothing(t *testing.T) {
+// A read by an operator does not keep a key from expiring.
+func TestAdminDoesNotTouch(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		r := w.replicators(ddata.Config{Expire: map[string]time.Duration{"*": 30 * time.Second}}, "a")[0]
@@ -221,8 +221,8 @@ func TestOperatorsTouchNothing(t *testing.T) {
 	})
 }
 
-// Whatever an operator sends is answered, and whatever a node answers ends.
-func TestOperatorsSendNonsense(t *testing.T) {
+// Any request of an operator is answered, and no reply of a node makes a call run forever.
+func TestAdminInvalidRequests(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.must(w.add(w.replicators(ddata.Config{}, "a")[0], visits, ddata.WriteLocal(), 1))
@@ -265,7 +265,7 @@ func TestOperatorsSendNonsense(t *testing.T) {
 	}
 }
 
-// liar answers all the same.
+// liar sends the same reply to every request.
 type liar string
 
 // Ask implements transport.AdminClient.
@@ -274,8 +274,8 @@ func (l liar) Ask(context.Context, string, []byte) ([]byte, error) { return []by
 // Close implements transport.AdminClient.
 func (l liar) Close() error { return nil }
 
-// A node without replicators says so, and one whose replicator has ended.
-func TestOperatorsFindNone(t *testing.T) {
+// A node without replicators, or whose replicator has ended, returns ErrNoReplicator.
+func TestAdminNoReplicator(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		n := w.cluster("a")[0]

@@ -20,7 +20,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// inMemory returns the carriers of nodes of one process.
+// inMemory returns the carriers of nodes in one process.
 func inMemory(*testing.B) func(identity.Node) transport.Carrier {
 	network := inmem.NewNetwork(inmem.NetworkConfig{})
 	return func(self identity.Node) transport.Carrier { return network.Carrier(self) }
@@ -43,7 +43,7 @@ func overNATS(b *testing.B) func(identity.Node) transport.Carrier {
 	}
 }
 
-// live returns replicators of as many nodes, on the real clock.
+// live returns replicators on n nodes, on the real clock.
 func live(b *testing.B, n int, carrier func(identity.Node) transport.Carrier) []*ddata.Replicator {
 	b.Helper()
 	rs := make([]*ddata.Replicator, n)
@@ -79,7 +79,7 @@ func live(b *testing.B, n int, carrier func(identity.Node) transport.Carrier) []
 	return rs
 }
 
-// count is what counts on a key.
+// count returns a function that increments a key.
 func count(ctx context.Context, b *testing.B, r *ddata.Replicator, key ddata.Key[crdt.GCounter], level ddata.WriteLevel) {
 	b.Helper()
 	_, err := ddata.Update(ctx, r, key, level, func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(r.Self(), 1), nil })
@@ -88,7 +88,7 @@ func count(ctx context.Context, b *testing.B, r *ddata.Replicator, key ddata.Key
 	}
 }
 
-// put is what adds elements to a set.
+// put returns a function that adds elements to a set.
 func put(ctx context.Context, b *testing.B, r *ddata.Replicator, key ddata.Key[crdt.ORSet[string]], level ddata.WriteLevel, elements ...string) {
 	b.Helper()
 	_, err := ddata.Update(ctx, r, key, level, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s.Add(r.Self(), elements...) })
@@ -97,7 +97,7 @@ func put(ctx context.Context, b *testing.B, r *ddata.Replicator, key ddata.Key[c
 	}
 }
 
-// BenchmarkLocal is what one caller waits for that asks no other node.
+// BenchmarkLocal measures requests of one caller that need no other node.
 func BenchmarkLocal(b *testing.B) {
 	r := live(b, 1, inMemory(b))[0]
 	ctx := b.Context()
@@ -138,7 +138,7 @@ func BenchmarkLocal(b *testing.B) {
 	})
 }
 
-// callers lets 32 goroutines for each processor call f until the benchmark ends.
+// callers runs f in 32 goroutines per processor until the benchmark ends.
 func callers(b *testing.B, f func(ctx context.Context, i uint64)) {
 	b.Helper()
 	b.SetParallelism(32)
@@ -153,10 +153,10 @@ func callers(b *testing.B, f func(ctx context.Context, i uint64)) {
 }
 
 // BenchmarkWriteMajority compares writes to a majority with raw requests to as many peers. All
-// nodes are in this process.
+// nodes are in one process.
 func BenchmarkWriteMajority(b *testing.B) { majorities(b, inMemory) }
 
-// BenchmarkNATS is the same over a broker.
+// BenchmarkNATS is BenchmarkWriteMajority over a broker.
 func BenchmarkNATS(b *testing.B) { majorities(b, overNATS) }
 
 func majorities(b *testing.B, network func(*testing.B) func(identity.Node) transport.Carrier) {

@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/ddata"
 )
 
-// A level says all that it asks for.
+// The text of a level contains all its settings.
 func TestLevelText(t *testing.T) {
 	t.Parallel()
 	for want, level := range map[string]fmt.Stringer{

@@ -19,7 +19,7 @@ import (
 	"github.com/refold-io/refold/ddata/durable"
 )
 
-// disks are stores in memory that outlive their replicators, with faults.
+// disks are in-memory stores that outlive their replicators, with injected faults.
 type disks struct {
 	mu     sync.Mutex
 	data   map[durable.ID]map[string][]byte
@@ -119,7 +119,7 @@ func (d *durableWriter) Close() error {
 
 var errDisk = errors.New("disk full")
 
-// Durable keys are there after all nodes have crashed, deletions included, and others are not.
+// After all nodes have crashed, durable keys and their deletions are restored, other keys are not.
 func TestDurable(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -154,8 +154,8 @@ func TestDurable(t *testing.T) {
 	})
 }
 
-// A disk that fails is an error to whoever waits for it: here, or at too many others. The change
-// stays, and spreads.
+// If a disk fails, here or on too many other nodes, requests that wait for it fail. The change
+// stays and spreads.
 func TestDiskFails(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -191,8 +191,8 @@ func TestDiskFails(t *testing.T) {
 	})
 }
 
-// A disk that hangs holds up those who wait for it, and no others. What has piled up meanwhile goes
-// in one call.
+// A hanging disk blocks only requests that wait for it. Records that arrive during a call are
+// combined into one call.
 func TestDiskHangs(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -243,8 +243,8 @@ func TestDiskHangs(t *testing.T) {
 	})
 }
 
-// With write-behind nobody waits for the disk, one record of a key is written for many changes,
-// what fails is tried again, and the rest is written at the end.
+// With write-behind requests do not wait for the disk, many changes of a key are one record, failed
+// writes are retried, and the rest is written at the end.
 func TestWriteBehind(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -283,7 +283,7 @@ func TestWriteBehind(t *testing.T) {
 	})
 }
 
-// A replicator that can't load what it has acknowledged does not start.
+// A replicator that cannot load a record does not start.
 func TestLoadFails(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

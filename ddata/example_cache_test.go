@@ -12,13 +12,13 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// cache holds pages that are expensive to make, on all nodes, as long as somebody reads them.
+// cache holds pages that are expensive to render, on all nodes, as long as they are in use.
 type cache struct{ replicator *ddata.Replicator }
 
 type page = crdt.LWWRegister[string]
 
-// get returns a page, and makes it if no node has. Two nodes may make it at the same time: the last
-// one stays.
+// get returns a page. It renders the page if no node has it. Two nodes may render it concurrently:
+// the last one wins.
 func (c cache) get(ctx context.Context, name string, render func() string) (string, error) {
 	key := ddata.Key[page]("page-" + name)
 	if p, err := ddata.Get(ctx, c.replicator, key, ddata.ReadLocal()); err == nil {
@@ -33,7 +33,7 @@ func (c cache) get(ctx context.Context, name string, render func() string) (stri
 	return p.Value()
 }
 
-// A cache whose pages are forgotten on all nodes when none of them has read them for some time.
+// A cache whose pages expire on all nodes when no node has read them for some time.
 func Example_cache() {
 	ctx := context.Background()
 	a, _, end := pairOf(ctx, ddata.Config{Expire: map[string]time.Duration{"page-*": 500 * time.Millisecond}, GossipInterval: 100 * time.Millisecond})

@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// Durable keys are there after all nodes have stopped. Here their disk is in memory;
-// leveldb.NewDurable(dir, leveldb.DurableConfig{}) keeps them in a directory.
+// Durable keys survive a stop of all nodes. Here the disk is in memory; leveldb.NewDurable(dir,
+// leveldb.DurableConfig{}) stores them in a directory.
 func ExampleConfig_durable() {
 	ctx := context.Background()
 	cfg := ddata.Config{Durable: []string{"limit-*"}, Opener: &inmem.Durable{}}

@@ -11,10 +11,10 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// load is how busy each node is, by its name: each node writes its own figure, the last one counts.
+// load maps each node to its load: each node writes its own figure, and the last write wins.
 const load = ddata.Key[crdt.LWWMap[string, float64]]("load")
 
-// tell makes known how busy a node is.
+// tell publishes the load of a node.
 func tell(ctx context.Context, r *ddata.Replicator, busy float64) error {
 	_, err := ddata.Update(ctx, r, load, ddata.WriteLocal(), func(m crdt.LWWMap[string, float64]) (crdt.LWWMap[string, float64], error) {
 		return m.Put(r.Self(), r.Node().Self().Name, busy)
@@ -22,7 +22,7 @@ func tell(ctx context.Context, r *ddata.Replicator, busy float64) error {
 	return err
 }
 
-// Figures of all nodes, on all nodes.
+// Metrics of all nodes, available on all nodes.
 func Example_metrics() {
 	ctx := context.Background()
 	a, b, end := pair(ctx)

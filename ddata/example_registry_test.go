@@ -12,15 +12,15 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// registry knows where services can be reached: a set of addresses for each service, in a key of
-// its own.
+// registry stores the addresses of services: a set of addresses for each service, in a separate
+// key.
 type registry struct{ replicator *ddata.Replicator }
 
 type addresses = crdt.ORSet[string]
 
 func service(name string) ddata.Key[addresses] { return ddata.Key[addresses]("service-" + name) }
 
-// register makes an address known. Others hear of it soon after.
+// register adds an address. Other nodes see it soon afterwards.
 func (g registry) register(ctx context.Context, name, address string) error {
 	_, err := ddata.Update(ctx, g.replicator, service(name), ddata.WriteLocal(), func(s addresses) (addresses, error) {
 		return s.Add(g.replicator.Self(), address)
@@ -28,7 +28,7 @@ func (g registry) register(ctx context.Context, name, address string) error {
 	return err
 }
 
-// unregister takes an address out again.
+// unregister removes an address.
 func (g registry) unregister(ctx context.Context, name, address string) error {
 	_, err := ddata.Update(ctx, g.replicator, service(name), ddata.WriteLocal(), func(s addresses) (addresses, error) {
 		return s.Remove(g.replicator.Self(), address)
@@ -36,8 +36,8 @@ func (g registry) unregister(ctx context.Context, name, address string) error {
 	return err
 }
 
-// watch calls f with the addresses of a service now, and whenever they change, until f returns
-// false.
+// watch calls f with the current addresses of a service, and again after each change, until f
+// returns false.
 func (g registry) watch(ctx context.Context, name string, f func(addresses []string) bool) error {
 	for change := range g.replicator.Subscribe(ctx, service(name).Any()) {
 		s, err := service(name).Value(change)
@@ -55,7 +55,7 @@ func (g registry) watch(ctx context.Context, name string, f func(addresses []str
 	return ctx.Err()
 }
 
-// Services that nodes register, and others find.
+// A service registry: nodes register services, and other nodes find them.
 func Example_registry() {
 	ctx := context.Background()
 	a, b, end := pair(ctx)

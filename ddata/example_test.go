@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// pair returns the replicators of two nodes, and what ends them.
+// pair returns the replicators of two nodes and a function that stops them.
 func pair(ctx context.Context) (a, b *ddata.Replicator, end func()) {
 	return pairOf(ctx, ddata.Config{})
 }
@@ -55,7 +55,7 @@ func pairOf(ctx context.Context, cfg ddata.Config) (a, b *ddata.Replicator, end 
 	}
 }
 
-// A counter that both nodes count on.
+// A counter that both nodes increment.
 func Example() {
 	ctx := context.Background()
 	a, b, end := pair(ctx)
@@ -88,7 +88,7 @@ func Example() {
 	// ddata: get "visits": deleted
 }
 
-// Who changes a key, and who hears of it.
+// A node changes a key, and the other node receives the change.
 func ExampleReplicator_Subscribe() {
 	ctx := context.Background()
 	a, b, end := pair(ctx)

@@ -14,14 +14,14 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// product is an element of a set. It is stored under the name "product", which never changes.
+// product is an element of a set. It is stored under the name "product", which must never change.
 type product struct {
 	Name  string
 	Cents int
 }
 
-// highest is a data type of one's own: the highest bid. Package crdttest checks that such a type
-// keeps the laws.
+// highest is a user's data type: the highest bid. Package crdttest checks that such a type
+// satisfies the laws.
 type highest struct{ cents uint64 }
 
 // Merge implements crdt.Data.
@@ -41,8 +41,8 @@ func decodeHighest(data []byte) (highest, error) {
 	return highest{binary.BigEndian.Uint64(data)}, nil
 }
 
-// All nodes are told of a program's types before one of them uses those: of structs that are
-// elements, keys or register values, and of data types of one's own.
+// Types registers the types of a program on all nodes before one of them uses them: structs that
+// are elements, keys or register values, and users' data types.
 func ExampleConfig_types() {
 	ctx := context.Background()
 	types, err := crdt.NewTypes(codec.Types(codec.Name[product]("product")), crdt.Define("highest", decodeHighest))

@@ -12,20 +12,20 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// poll counts each voter once, at whichever node a vote comes in: votes are sets of voters, not
+// poll counts each voter once, on whichever node the vote arrives: votes are sets of voters, not
 // counters.
 type poll struct{ replicator *ddata.Replicator }
 
-// ballot has a set of voters for each choice.
+// ballot is a set of voters for each choice.
 const ballot = ddata.Key[crdt.ORMultiMap[string, string]]("ballot")
 
-// attempts counts all votes that came in, those that don't count included.
+// attempts counts all votes, including invalid ones.
 const attempts = ddata.Key[crdt.GCounter]("attempts")
 
 var errVoted = errors.New("has voted already")
 
-// vote is for a choice. Two votes of one voter at two nodes at the same time may both be taken: see
-// count.
+// vote votes for a choice. If a voter concurrently votes twice on two nodes, both votes may be
+// accepted: see count.
 func (p poll) vote(ctx context.Context, voter, choice string) error {
 	_, err := ddata.Update(ctx, p.replicator, attempts, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) {
 		return c.Add(p.replicator.Self(), 1), nil
@@ -48,8 +48,7 @@ func (p poll) vote(ctx context.Context, voter, choice string) error {
 	return err
 }
 
-// count returns how many have voted for each choice. Who is found with two choices is counted for
-// none.
+// count returns the number of votes for each choice. A voter with two choices counts for none.
 func (p poll) count(ctx context.Context) (map[string]int, error) {
 	b, err := ddata.Get(ctx, p.replicator, ballot, ddata.ReadMajority())
 	if err != nil {
@@ -75,7 +74,7 @@ func (p poll) count(ctx context.Context) (map[string]int, error) {
 	return choices, nil
 }
 
-// A counter of all that was tried, and a vote that counts once for each voter.
+// A counter of all attempts, and votes that count once per voter.
 func Example_voting() {
 	ctx := context.Background()
 	a, b, end := pair(ctx)

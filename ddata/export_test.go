@@ -9,24 +9,24 @@ import (
 	"github.com/refold-io/refold/internal/node/replica"
 )
 
-// Limits of what waits for the loop.
+// Limits of the input of the loop.
 const (
 	MaxWaiting      = maxWaiting
 	MaxWaitingCount = maxWaitingCount
 	MaxWaitingItems = maxWaitingItems
 )
 
-// Inbox is what waits for the loop.
+// Inbox is the input of the loop.
 type Inbox struct{ *inbox }
 
 func NewInbox() Inbox { return Inbox{newInbox()} }
 
-// Receive adds a packet, which is bulk or not.
+// Receive adds a packet.
 func (b Inbox) Receive(ctx context.Context, payload []byte, bulk bool) {
 	b.receive(ctx, replica.Packet{Payload: payload}, bulk)
 }
 
-// Take returns how many packets the loop gets at a time.
+// Take returns the number of packets that the loop takes at a time.
 func (b Inbox) Take(bulk bool) int {
 	if !bulk {
 		return len(b.take(waiting{}).packets)
@@ -37,7 +37,7 @@ func (b Inbox) Take(bulk bool) int {
 	return 0
 }
 
-// Ask adds as many requests, and reports whether one was too many.
+// Ask adds n requests, and reports whether one of them was refused.
 func (b Inbox) Ask(n int) (crowded bool) {
 	for range n {
 		if _, no := b.ask(&call{}); no {
@@ -49,7 +49,7 @@ func (b Inbox) Ask(n int) (crowded bool) {
 
 func (b Inbox) Close() { b.close() }
 
-// Subscriber is what waits for a loop over Subscribe.
+// Subscriber is the queue of a loop over Subscribe.
 type Subscriber struct{ *subscriber }
 
 func NewSubscriber() Subscriber { return Subscriber{newSubscriber()} }
@@ -58,7 +58,7 @@ func (s Subscriber) Put(key string, kind ChangeKind, isNew bool) {
 	s.put(Change{Key: key, Kind: kind}, isNew)
 }
 
-// Waiting returns how many changes wait, and how long their order is.
+// Waiting returns the number of pending changes and the length of their order.
 func (s Subscriber) Waiting() (changes, ordered int) { return len(s.latest), len(s.order) }
 
 func (s Subscriber) Take() (c Change, found, over bool) { return s.take() }

@@ -21,7 +21,7 @@ import (
 
 const latest = ddata.Key[crdt.LWWRegister[int]]("latest")
 
-// history is what was written to a register and read from it, and when by the clock of the bubble.
+// history records the writes and reads of a register, with their times.
 type history struct {
 	mu  sync.Mutex
 	ops []porcupine.Operation
@@ -33,10 +33,9 @@ func (h *history) add(client, written, read int, from, to time.Duration) {
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: written, Output: read, Call: int64(from), Return: int64(to)})
 }
 
-// A register that one node writes, and that is written and read at majorities, the reads with
-// RepairPeers, is linearizable, whatever the network does: a checker that knows nothing of the
-// protocol finds an order of all writes and reads, those that have failed included, that explains
-// what was read.
+// A register with a single writer that is written and read at majorities, with RepairPeers, is
+// linearizable, whatever the network does. An independent checker finds an order of all operations,
+// including failed ones, that explains the results.
 func TestRegisterIsLinearizable(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(6)
@@ -55,8 +54,8 @@ func TestRegisterIsLinearizable(t *testing.T) {
 	}
 }
 
-// useRegister lets one node write and all read for a minute while frames are late and lost, and the
-// nodes are cut from each other.
+// useRegister makes one node write and all nodes read for a minute, while frames are delayed and
+// lost, and nodes are partitioned.
 func (w *world) useRegister(rng *rand.Rand, level ddata.ReadLevel) *history {
 	names := []string{"a", "b", "c", "d", "e"}
 	rs := w.replicators(ddata.Config{}, names...)
@@ -106,8 +105,8 @@ func (w *world) useRegister(rng *rand.Rand, level ddata.ReadLevel) *history {
 	return h
 }
 
-// judge looks for an order, with a register that holds 0 at first, and returns how many writes have
-// failed.
+// judge checks the history of a register that initially holds 0, and returns the number of failed
+// writes.
 func (h *history) judge(t *testing.T, seed uint64) (failed int) {
 	t.Helper()
 	model := porcupine.Model{

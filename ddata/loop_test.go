@@ -11,8 +11,7 @@ import (
 	"github.com/refold-io/refold/ddata"
 )
 
-// Messages for a loop that does not keep up wait, up to a number and up to a size, and those who
-// bring more wait with them.
+// Packets for a slow loop wait up to a number and a size; senders beyond that block.
 func TestInboxIsLimited(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -82,8 +81,7 @@ func TestInboxIsLimited(t *testing.T) {
 	}
 }
 
-// What can wait does not take the place of what can't, and not its turn: of bulk there is one
-// packet at a time.
+// Bulk packets do not delay urgent packets: the loop takes one bulk packet at a time.
 func TestBulkWaits(t *testing.T) {
 	t.Parallel()
 	b := ddata.NewInbox()
@@ -107,7 +105,7 @@ func TestBulkWaits(t *testing.T) {
 	}
 }
 
-// Requests for a loop that is held up for ever do not pile up without end.
+// Requests for a blocked loop are limited.
 func TestRequestsAreLimited(t *testing.T) {
 	t.Parallel()
 	b := ddata.NewInbox()

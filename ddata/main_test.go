@@ -30,7 +30,7 @@ const (
 	cart   = ddata.Key[crdt.ORSet[string]]("cart")
 )
 
-// world is a network with the nodes on it, in a bubble with a clock of its own.
+// world is a network of nodes in a synctest bubble.
 type world struct {
 	*testing.T
 
@@ -39,7 +39,7 @@ type world struct {
 	nodes   []*cluster.Node
 }
 
-// in runs a test in a bubble. All nodes are stopped at its end.
+// in runs a test in a bubble and stops all nodes at the end.
 func in(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,7 @@ func (w *world) cluster(names ...string) []*cluster.Node {
 	return nodes
 }
 
-// allUp waits until some nodes know that they are the members, and all are Up and reachable.
+// allUp waits until the nodes see each other as Up and reachable.
 func (w *world) allUp(nodes ...*cluster.Node) {
 	w.Helper()
 	for _, n := range nodes {
@@ -105,7 +105,7 @@ func (w *world) allUp(nodes ...*cluster.Node) {
 	}
 }
 
-// until waits until a node knows something.
+// until waits until a condition of a node's state holds.
 func (w *world) until(n *cluster.Node, ok func(*cluster.State) bool) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), 5*time.Minute)
@@ -130,7 +130,7 @@ func (w *world) replicate(n *cluster.Node, cfg ddata.Config) *ddata.Replicator {
 	return r
 }
 
-// replicators starts a cluster of nodes with a replicator on each, which know each other.
+// replicators starts a cluster with a replicator on each node, and waits until they see each other.
 func (w *world) replicators(cfg ddata.Config, names ...string) []*ddata.Replicator {
 	w.Helper()
 	rs := make([]*ddata.Replicator, len(names))
@@ -146,7 +146,7 @@ func (w *world) replicators(cfg ddata.Config, names ...string) []*ddata.Replicat
 	return rs
 }
 
-// add counts.
+// add increments a counter.
 func (w *world) add(r *ddata.Replicator, key ddata.Key[crdt.GCounter], level ddata.WriteLevel, n uint64) error {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -186,7 +186,7 @@ func (w *world) wantErr(err error, sentinel error) {
 	}
 }
 
-// converged waits until all hold the same.
+// converged waits until all replicators hold the same data.
 func (w *world) converged(rs ...*ddata.Replicator) {
 	w.Helper()
 	for range 600 {
@@ -221,7 +221,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// journalled is a log that is read afterwards.
+// journalled is a log that tests read.
 type journalled struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// What one node writes to a majority, each other reads from one.
+// Each node reads from a majority what another has written to a majority.
 func TestMajorities(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -58,7 +58,7 @@ func TestMajorities(t *testing.T) {
 	})
 }
 
-// What all have acknowledged is read on each of them at once, past its loop.
+// A write that all nodes have acknowledged is visible on each of them at once, outside of the loop.
 func TestWrittenToAllIsReadOnAll(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -72,8 +72,8 @@ func TestWrittenToAllIsReadOnAll(t *testing.T) {
 	})
 }
 
-// Two of five can't acknowledge for all, and say how many have. What they have changed is there
-// when the others are.
+// Two of five nodes cannot acknowledge for all, and the error reports how many have. The change
+// spreads when the others return.
 func TestQuorumsAreHonest(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -110,7 +110,7 @@ func TestQuorumsAreHonest(t *testing.T) {
 	})
 }
 
-// What a call says about what can't be.
+// The errors of invalid calls.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -184,14 +184,14 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// unknown is a data type that no replicator is told of.
+// unknown is a data type that is not registered.
 type unknown struct{}
 
 func (u unknown) Merge(unknown) (unknown, error)          { return u, nil }
 func (u unknown) AppendBinary(dst []byte) ([]byte, error) { return dst, nil }
 
-// A value that is changed with the Self of another node counts what that has counted, and its
-// changes would be lost.
+// A value changed with the Self of another node is refused, because that node's changes would be
+// lost.
 func TestForeignSelf(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -206,8 +206,8 @@ func TestForeignSelf(t *testing.T) {
 	})
 }
 
-// Nodes that hold another type refuse, and the error says so: at once if all do, with those who are
-// silent if the time was up.
+// Nodes that hold another type refuse, and the error reports it: at once if all refuse, otherwise
+// at the timeout, with the silent nodes.
 func TestTypesClash(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -237,7 +237,7 @@ func TestTypesClash(t *testing.T) {
 	})
 }
 
-// Whoever waits for a majority waits until there are nodes.
+// AwaitReplicas waits until there are enough nodes.
 func TestAwaitReplicas(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -269,8 +269,8 @@ func TestAwaitReplicas(t *testing.T) {
 	})
 }
 
-// An update in the function of an update can never begin: it does not wait for ever, and says what
-// it waits for.
+// An update inside the function of an update can never begin: it fails, and the error names the
+// blocking update.
 func TestUpdateInUpdate(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -316,7 +316,7 @@ func TestUpdateInUpdate(t *testing.T) {
 	})
 }
 
-// A deleted key is deleted for ever, and everywhere.
+// A deleted key is deleted permanently on all nodes.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -337,7 +337,7 @@ func TestDelete(t *testing.T) {
 	})
 }
 
-// A caller who goes away gets an answer at once; what has begun goes on.
+// A caller whose context is canceled returns at once; a request that has begun continues.
 func TestCanceled(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -384,7 +384,8 @@ func TestCanceled(t *testing.T) {
 	})
 }
 
-// Replicators with other names hold other data, and those of a role are invisible to the rest.
+// Replicators with different names hold different data, and those of a role are invisible to other
+// nodes.
 func TestSeveralReplicators(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -432,7 +433,7 @@ func TestSeveralReplicators(t *testing.T) {
 	})
 }
 
-// A node that comes back is a new one, and gets what the others have.
+// A restarted node is a new node and fetches the data of the others.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -464,7 +465,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// A node that leaves tells the others what they have not heard of yet.
+// A leaving node sends its pending changes.
 func TestLeave(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -480,7 +481,7 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-// A node that crashes is removed, and the quorum is that of the others then.
+// A crashed node is removed, and the quorum shrinks.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -506,7 +507,7 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// Requests that are open when the replicator is closed end with an error.
+// Requests that are open when the replicator is closed return an error.
 func TestCloseInFlight(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -546,8 +547,9 @@ func TestCloseInFlight(t *testing.T) {
 	})
 }
 
-// The others know a node's changes by their numbers: one that would begin anew with those is
-// refused, or acknowledged changes would be lost. The next incarnation of the node is another one.
+// Other nodes know a node's changes by their numbers. A second replicator of a name would start
+// them again, and acknowledged changes would be lost, so it is refused. A new incarnation of the
+// node is accepted.
 func TestStartAgain(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -572,7 +574,7 @@ func TestStartAgain(t *testing.T) {
 	})
 }
 
-// A function that leaves its goroutine ends the replicator, and not the node.
+// A function that exits its goroutine ends the replicator, but not the node.
 func TestGoexit(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -591,7 +593,7 @@ func TestGoexit(t *testing.T) {
 	})
 }
 
-// What can't be is refused at the start.
+// Start refuses invalid configurations.
 func TestStartRefuses(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

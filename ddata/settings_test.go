@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// quick writes some keys to two nodes, and reports whether nobody was asked in vain.
+// quick writes some keys to two nodes, and reports whether each asked node could answer.
 func (w *world) quick(r *ddata.Replicator) bool {
 	w.Helper()
 	began := time.Now()
@@ -26,9 +26,9 @@ func (w *world) quick(r *ddata.Replicator) bool {
 	return time.Since(began) < 100*time.Millisecond
 }
 
-// With PreferOldest the oldest nodes are asked; without it, those that can be reached go before
-// others.
-func TestWhoIsAsked(t *testing.T) {
+// With PreferOldest the oldest nodes are asked; otherwise reachable nodes are asked before
+// unreachable ones.
+func TestAskedNodes(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		rs := w.replicators(ddata.Config{PreferOldest: true}, "a", "b", "c")
@@ -51,7 +51,7 @@ func TestWhoIsAsked(t *testing.T) {
 	})
 }
 
-// What Config says reaches the protocol.
+// The settings of Config reach the protocol.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -101,7 +101,8 @@ func TestSettings(t *testing.T) {
 	})
 }
 
-// What write-behind could not write is written once the disk works, without another change.
+// Records that write-behind could not write are written once the disk works, without another
+// change.
 func TestWriteBehindAgain(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -121,7 +122,7 @@ func TestWriteBehindAgain(t *testing.T) {
 	})
 }
 
-// A Delete that has failed at the disk is made good, and the key does not come back.
+// A Delete that failed on disk is retried, and the key does not return.
 func TestDeleteAfterDiskFails(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -143,7 +144,7 @@ func TestDeleteAfterDiskFails(t *testing.T) {
 	})
 }
 
-// A node that leaves tells what is large as well.
+// A leaving node sends large values as well.
 func TestLeaveLarge(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

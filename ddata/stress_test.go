@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// Many callers on all nodes at once, with levels of all kinds: each reads what it has written, and
-// in the end all hold all of it, once.
+// Many concurrent callers on all nodes, at all levels: each reads its own writes, and in the end
+// all nodes hold each change exactly once.
 func TestManyCallers(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -18,7 +18,7 @@ import (
 // change, until ctx or the replicator ends. Changes are reported every Config.NotifyInterval, or by
 // Flush, and only the last change of each key. A slow loop also receives only the last change of
 // each key; it misses nothing but values that were replaced, and keys that were created and have
-// expired meanwhile. A value that is equal to the previously reported one is not reported.
+// expired in between. A value that is equal to the previously reported one is not reported.
 //
 // The loop ends without an error: if ctx has not ended, Err returns the reason why the replicator
 // has. A loop over a pattern that cannot match any key, such as Key("visits*").Any(), ends at once

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// reader notes what a loop over Subscribe gets.
+// reader records the changes of a loop over Subscribe.
 type reader struct {
 	mu   sync.Mutex
 	seen []string
@@ -60,8 +60,8 @@ func read(ctx context.Context, of *ddata.Replicator, p ddata.Pattern) *reader {
 	return r
 }
 
-// A loop gets what there is and then each change, of a key or of all with a prefix, wherever it was
-// made.
+// A loop receives the current values and then each change, of a key or of all keys with a prefix,
+// from any node.
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -122,8 +122,8 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
-// A loop that stands still holds up nobody, keeps one change for each key, and has missed nothing
-// but what was replaced.
+// A blocked loop blocks no other goroutine, keeps one change per key, and misses only replaced
+// values.
 func TestSlowSubscriber(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -154,8 +154,8 @@ func TestSlowSubscriber(t *testing.T) {
 	})
 }
 
-// Keys that come and expire while a loop stands still do not pile up: it hears of those only of
-// which it had heard before.
+// Keys that are created and expire while a loop is blocked do not accumulate: the loop receives
+// only those that it had received before.
 func TestSlowSubscriberOfWhatExpires(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -215,7 +215,7 @@ func TestSlowSubscriberOfWhatExpires(t *testing.T) {
 	}
 }
 
-// What is read past the loop does not expire, and what nobody reads does.
+// A key that is read outside of the loop does not expire, an unused key does.
 func TestExpire(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -245,7 +245,7 @@ func TestExpire(t *testing.T) {
 	})
 }
 
-// An observer hears of each request, and now and then of the figures. One that panics is no harm.
+// An observer receives each request and the statistics. A panic of an observer is harmless.
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -292,7 +292,7 @@ func TestObserver(t *testing.T) {
 	})
 }
 
-// Who asks for figures holds up nobody for all keys that have changed.
+// Computing statistics after many changes does not delay other requests.
 func TestFiguresTakeSeveralTurns(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -315,7 +315,7 @@ func TestFiguresTakeSeveralTurns(t *testing.T) {
 	})
 }
 
-// What nothing can match ends at once, and is told.
+// A subscription that cannot match any key ends at once and is logged.
 func TestSubscribeToNothing(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -335,7 +335,7 @@ func TestSubscribeToNothing(t *testing.T) {
 	})
 }
 
-// A key that is there no more has no value, which is of no type.
+// The change of a removed key has no value and no type.
 func TestDeletedHasNoType(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -24,7 +24,7 @@ import (
 // nodeA is a table of one node, "a" with the UID 1.
 const nodeA = "\x01\x01a\x01\x00\x00\x00\x00\x00\x00\x00"
 
-func TestWhatIsRefused(t *testing.T) {
+func TestDecodeRejects(t *testing.T) {
 	t.Parallel()
 	nodes := func(names ...string) string {
 		s := string(rune(len(names)))

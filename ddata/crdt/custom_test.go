@@ -46,7 +46,7 @@ func tallyDefinition() crdt.Definition {
 	}, (*crdt.Types)(nil).DecodeDelta)
 }
 
-func TestLawsOfOwnTypes(t *testing.T) {
+func TestLawsOfCustomTypes(t *testing.T) {
 	t.Parallel()
 	types := knows(t)
 	laws(t, "TwoPhaseSet", crdttest.Config[TwoPhaseSet]{
@@ -92,7 +92,7 @@ func TestLawsOfOwnTypes(t *testing.T) {
 	})
 }
 
-func TestOwnTypes(t *testing.T) {
+func TestCustomTypes(t *testing.T) {
 	t.Parallel()
 	types := knows(t)
 	a := self(t, "a")
@@ -159,7 +159,7 @@ func (p panics) append(dst []byte) []byte {
 	return append(dst, 7)
 }
 
-func TestPanicsOfOwnTypesAreErrors(t *testing.T) {
+func TestPanicsOfCustomTypesAreErrors(t *testing.T) {
 	t.Parallel()
 	types := must(crdt.NewTypes(nil, crdt.Define("panics", func([]byte) (panics, error) { panic("decoding") })))
 	v, on := must(types.Value(panics{})), must(types.Value(panics{on: true}))
@@ -178,7 +178,7 @@ func TestPanicsOfOwnTypesAreErrors(t *testing.T) {
 }
 
 // A decoder that accepts what the type would not write is refused.
-func TestOwnTypesHaveOneForm(t *testing.T) {
+func TestCustomTypesHaveOneForm(t *testing.T) {
 	t.Parallel()
 	lenient := must(crdt.NewTypes(nil, crdt.Define("two-phase-set", func(data []byte) (TwoPhaseSet, error) {
 		if s, err := DecodeTwoPhaseSet(data); err == nil {

@@ -37,7 +37,7 @@ func follows[T crdt.Data[T]](t *testing.T, types *crdt.Types, change func(v T, n
 	}
 }
 
-func TestFollows(t *testing.T) {
+func TestDeltaIsComplete(t *testing.T) {
 	t.Parallel()
 	a, b, c := self(t, "a"), self(t, "b"), self(t, "c")
 	selves := []*crdt.Self{nil, a, b, c, self(t, "d")}
@@ -93,7 +93,7 @@ func TestDepth(t *testing.T) {
 }
 
 // Sets that are cleared are counted, wherever they are.
-func TestSweeps(t *testing.T) {
+func TestFullScans(t *testing.T) {
 	t.Parallel()
 	a := self(t, "a")
 	one := must(crdt.ORSet[string]{}.Add(a, "x"))
@@ -133,7 +133,7 @@ func TestSweeps(t *testing.T) {
 }
 
 // A removal that comes before what it removes is known as such: the value would not remember it.
-func TestBehind(t *testing.T) {
+func TestNeedsFullState(t *testing.T) {
 	t.Parallel()
 	self := func(name string) *crdt.Self {
 		s, err := crdt.NewSelf(identity.Node{Name: name, UID: 1})
@@ -225,7 +225,7 @@ func TestBehind(t *testing.T) {
 }
 
 // A delta knows by whose Self it was made.
-func TestDeltaBy(t *testing.T) {
+func TestModifiedOnlyBy(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "b")
 	for what, change := range map[string]func(self *crdt.Self) (any, error){

@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// BenchmarkUpdate is a local update, with two peers that are told now and then.
+// BenchmarkUpdate measures local updates with two peers that receive the changes.
 func BenchmarkUpdate(b *testing.B) {
 	bench := func(b *testing.B, key string, f func(h *host, i int) func(crdt.Value) (crdt.Value, error), fill func(h *host)) {
 		b.Helper()
@@ -73,7 +73,7 @@ func BenchmarkGet(b *testing.B) {
 	})
 }
 
-// BenchmarkWriteMajority is one write on three nodes, with all that they have to do for it.
+// BenchmarkWriteMajority measures a write on three nodes with all their work.
 func BenchmarkWriteMajority(b *testing.B) {
 	w := newWorld(b, 1, replication.Config{}, 3)
 	h := w.hosts[0]
@@ -87,7 +87,7 @@ func BenchmarkWriteMajority(b *testing.B) {
 	}
 }
 
-// filled returns two nodes that hold as many counters.
+// filled returns two nodes with n counters.
 func filled(b *testing.B, keys int) *world {
 	b.Helper()
 	w := newWorld(b, 1, replication.Config{MaxLog: 1_000_000, DisableDeltas: true}, 2)
@@ -99,7 +99,7 @@ func filled(b *testing.B, keys int) *world {
 	return w
 }
 
-// BenchmarkIdle is what two nodes with 100,000 equal keys send each second.
+// BenchmarkIdle measures the traffic per second of two nodes with 100,000 equal keys.
 func BenchmarkIdle(b *testing.B) {
 	w := filled(b, 100_000)
 	b.ReportAllocs()
@@ -120,7 +120,7 @@ func (w *world) bytes() (n uint64) {
 	return n
 }
 
-// BenchmarkJoin is a new node that gets 100,000 sets of ten elements.
+// BenchmarkJoin measures a new node that fetches 100,000 sets of ten elements.
 func BenchmarkJoin(b *testing.B) {
 	const keys = 100_000
 	w := newWorld(b, 1, replication.Config{MaxLog: 1_000_000}, 3)
@@ -151,7 +151,7 @@ func BenchmarkJoin(b *testing.B) {
 	b.ReportMetric(float64(keys)*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
 }
 
-// BenchmarkMemory is what an entry takes beyond its value.
+// BenchmarkMemory measures the memory of an entry without its value.
 func BenchmarkMemory(b *testing.B) {
 	const keys = 100_000
 	var least float64

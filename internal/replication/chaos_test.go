@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// chaos is a world in which all goes wrong, with what must hold.
+// chaos is a world with random faults, and the checks of its invariants.
 type chaos struct {
 	*world
 	rnd      *rand.Rand // of its own: what happens does not depend on how many messages there are
@@ -99,7 +99,7 @@ func (h *host) count(key string) uint64 {
 	return must(crdt.As[crdt.GCounter](nil, v)).Value()
 }
 
-// read reads from a majority: what was acknowledged before is there.
+// read reads from a majority and checks that everything acknowledged before is present.
 func (c *chaos) read(h *host, key string) {
 	least := c.acked[key] - c.lost[key]
 	id := c.id()
@@ -116,8 +116,8 @@ func (c *chaos) read(h *host, key string) {
 	h.step(replication.Get{Request: replication.Request{ID: id, Key: key, Level: majority, Timeout: time.Second}})
 }
 
-// registers writes a register at the first node, and reads it elsewhere with
-// repair: what was seen once is never unseen.
+// registers writes a register on the first node and reads it elsewhere with repair: a value that
+// was read once never disappears.
 func (c *chaos) registers() {
 	up := c.up()
 	if w := up[0]; w == c.hosts[0] && c.rnd.IntN(2) == 0 {
@@ -238,7 +238,7 @@ func (c *chaos) disturb() {
 	}
 }
 
-// tellInTime tells all nodes who is in the cluster, each a little later.
+// tellInTime sends the members to all nodes, each with a delay.
 func (c *chaos) tellInTime() {
 	for _, i := range c.rnd.Perm(len(c.hosts)) {
 		c.hosts[i].tell()
@@ -264,7 +264,7 @@ func (c *chaos) step() {
 	c.run(time.Duration(c.rnd.IntN(int(400 * time.Millisecond))))
 }
 
-// settle heals all, and checks what must be.
+// settle ends all faults and checks the final state.
 func (c *chaos) settle() {
 	c.cut, c.lossy = nil, false
 	c.tell()
@@ -336,7 +336,7 @@ func (c *chaos) sums(when string) {
 	}
 }
 
-// The same seed is the same story, to the last byte.
+// A seed determines the whole run, byte for byte.
 func TestSameSeedSameStory(t *testing.T) {
 	t.Parallel()
 	story := func(seed uint64) string {
@@ -359,8 +359,8 @@ func TestSameSeedSameStory(t *testing.T) {
 	}
 }
 
-// TestChaos simulates nodes under loss, delay, repetition, partitions, crashes,
-// joins and leaves.
+// TestChaos simulates nodes with message loss, delay and duplication, partitions, crashes, joins
+// and leaves.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	const parts = 4

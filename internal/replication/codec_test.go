@@ -105,7 +105,7 @@ func golden(t *testing.T, name string, encoded []byte) {
 	}
 }
 
-func TestMessagesAreEncodedAsEver(t *testing.T) {
+func TestMessagesGolden(t *testing.T) {
 	t.Parallel()
 	for name, m := range messages() {
 		encoded := replication.AppendMessage(nil, m)
@@ -138,7 +138,7 @@ func TestMessagesAreEncodedAsEver(t *testing.T) {
 	}
 }
 
-func TestRecordsAreEncodedAsEver(t *testing.T) {
+func TestRecordsGolden(t *testing.T) {
 	t.Parallel()
 	for name, r := range records() {
 		encoded := replication.AppendRecord(nil, r)
@@ -159,7 +159,7 @@ func TestRecordsAreEncodedAsEver(t *testing.T) {
 	}
 }
 
-func TestGarbageIsNoMessage(t *testing.T) {
+func TestMalformedMessages(t *testing.T) {
 	t.Parallel()
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}
 	for what, b := range map[string][]byte{

@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// All mistakes in a configuration are told at once, by name.
+// The error of an invalid configuration names all invalid fields.
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	_, err := replication.New(replication.Config{
@@ -38,7 +38,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// An exact key goes before prefixes, and a longer prefix before a shorter one.
+// An exact key takes precedence over prefixes, a longer prefix over a shorter one.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	expire := map[string]time.Duration{
@@ -57,8 +57,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// Changes that wait are limited; who misses those that were dropped gets the
-// values.
+// The delta log is limited; nodes that miss dropped changes receive the values.
 func TestLogIsLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{MaxLog: 10, GossipInterval: 5 * time.Second}, 12) // too many to be told at once
@@ -94,7 +93,7 @@ func TestLogIsLimited(t *testing.T) {
 	}
 }
 
-// Where all are told at the same time, nothing is dropped, however much changes.
+// In a small cluster no change is dropped, however many there are.
 func TestFullLogIsSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{MaxLog: 10, GossipInterval: time.Hour}, 3)
@@ -110,8 +109,8 @@ func TestFullLogIsSent(t *testing.T) {
 	}
 }
 
-// A clock that is set does not go back on registers, and a wrong one elsewhere does
-// not keep keys for ever.
+// Setting the clock back does not affect registers, and a wrong clock on another node does not keep
+// keys from expiring.
 func TestClocks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Expire: map[string]time.Duration{"s": time.Minute}}, 2)

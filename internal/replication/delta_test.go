@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// sentTo returns what was sent to a node, and forgets all.
+// sentTo returns the messages sent to a node and clears all messages.
 func (w *world) sentTo(h *host) []replication.Kind {
 	var kinds []replication.Kind
 	for _, l := range w.sent {
@@ -36,7 +36,7 @@ func (w *world) decoded(h *host, kind replication.Kind) (all []replication.Messa
 	return all
 }
 
-// silent returns a world of nodes that do not compare what they hold.
+// silent returns a world of nodes that do not compare their data.
 func silent(t *testing.T, n int) *world {
 	t.Helper()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, n)
@@ -45,8 +45,8 @@ func silent(t *testing.T, n int) *world {
 	return w
 }
 
-// The first change after some quiet is sent at once, to all of a small cluster;
-// others wait for their turn, and are sent together.
+// The first change after a quiet period is sent at once to all nodes of a small cluster; further
+// changes are combined.
 func TestDeltasAreSentSoon(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 3)
@@ -73,8 +73,8 @@ func TestDeltasAreSentSoon(t *testing.T) {
 	}
 }
 
-// In a large cluster some nodes have their turn at a time, and all in the time
-// between two rounds of gossip.
+// In a large cluster changes are sent to a slice of the nodes at a time, and to all within a gossip
+// interval.
 func TestSlices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: 2 * time.Second}, 21)
@@ -109,7 +109,7 @@ func TestSlices(t *testing.T) {
 	}
 }
 
-// A delta behind a gap is not merged: the whole value is asked for.
+// A delta after a gap is not merged: the node requests the whole value.
 func TestGap(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -139,7 +139,7 @@ func TestGap(t *testing.T) {
 	}
 }
 
-// A delta in the wrong order, or a second time, changes nothing that it should not.
+// Deltas that arrive out of order or twice do no harm.
 func TestDeltasOutOfOrder(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -171,7 +171,7 @@ func TestDeltasOutOfOrder(t *testing.T) {
 	}
 }
 
-// A majority write to a node with a gap gets the whole value to it at once.
+// A majority write sends the whole value at once to a node with a gap.
 func TestWriteOverAGap(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -191,7 +191,7 @@ func TestWriteOverAGap(t *testing.T) {
 	}
 }
 
-// The deltas of a key go to the same nodes, and what a write has sent is not sent
+// The deltas of a key go to the same nodes, and changes that a write has delivered are not sent
 // again.
 func TestMajorityWritesSendOnce(t *testing.T) {
 	t.Parallel()
@@ -224,7 +224,7 @@ func TestMajorityWritesSendOnce(t *testing.T) {
 	}
 }
 
-// An update that changes nothing sends nothing and leaves no gap.
+// An update without a change sends nothing and leaves no gap.
 func TestUnchanged(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -244,7 +244,7 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// Values without deltas are sent whole.
+// Values without deltas are sent as a whole.
 func TestWithoutDeltas(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -267,7 +267,7 @@ func TestWithoutDeltas(t *testing.T) {
 	}
 }
 
-// Many operations are sent as the value that they have made.
+// Many operations are sent as a whole value.
 func TestManyOperationsAreSentWhole(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -290,8 +290,8 @@ func TestManyOperationsAreSentWhole(t *testing.T) {
 	}
 }
 
-// A node with deltas disabled asks for the whole value in place of each, and the others go on
-// sending them to those that take them.
+// A node with deltas disabled requests the whole value for each delta; the other nodes still
+// receive deltas.
 func TestDeltasDisabledSomewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Minute}, 0)

@@ -19,7 +19,7 @@ func (h *host) receive(from *host, msg replication.Message) {
 	h.step(replication.Received{From: from.self, Data: replication.AppendMessage(nil, msg)})
 }
 
-// What is short must not take long, or make much.
+// Short messages must be cheap to process.
 func TestBucketsTwice(t *testing.T) {
 	t.Parallel()
 	lists := replication.Keys{Lists: []replication.KeyList{{Bucket: 7, Complete: true}, {Bucket: 3, Complete: true}}}
@@ -62,8 +62,9 @@ func TestKeysTwice(t *testing.T) {
 	}
 }
 
-// A delta of very many steps that go through all of a set is not taken: the value is asked for.
-func TestManySweeps(t *testing.T) {
+// A delta with many operations that visit all elements of a set is rejected, and the value is
+// requested.
+func TestManyFullScans(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 2)
 	a, b := w.hosts[0], w.hosts[1]
@@ -105,8 +106,7 @@ func TestManySweeps(t *testing.T) {
 	}
 }
 
-// A message in parts is not larger than any message, and is not begun by parts that do not belong
-// together.
+// The size of a message in parts is limited, and parts that do not belong together are dropped.
 func TestPartsTooLarge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 2)
@@ -120,7 +120,7 @@ func TestPartsTooLarge(t *testing.T) {
 	}
 }
 
-// Only the node that was asked can answer a new one.
+// Only the node that was asked can answer a new node.
 func TestChunkFromAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 2)
@@ -155,7 +155,7 @@ func TestChunkFromAnother(t *testing.T) {
 	}
 }
 
-// The disk of a node that others write to is not waited for without end.
+// The writes of other nodes that wait for the disk are limited.
 func TestWaitsForTheDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}, MaxRequests: 5}, 2)
@@ -183,7 +183,7 @@ func TestWaitsForTheDisk(t *testing.T) {
 	}
 }
 
-// A type that is nested too deep for others to read is refused before anything has changed.
+// A type that is nested too deeply is refused before anything has changed.
 func TestTooDeep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}}, 1)

@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// Who acknowledges that something was removed still knows when what was added, by somebody else,
-// comes later.
+// A node that has acknowledged a removal also removes an addition of a third node that arrives
+// later.
 func TestRemovalBeforeAddition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
@@ -46,8 +46,7 @@ func TestRemovalBeforeAddition(t *testing.T) {
 	}
 }
 
-// A read with repair answers what it has made sure that others have, and nothing that has come
-// since.
+// A read with repair returns the state that was repaired, without later changes.
 func TestRepairedIsAnswered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)

@@ -72,7 +72,7 @@ func (s Step) Merge(o Step) (Step, error)            { return max(s, o), nil }
 func (s Step) AppendBinary(b []byte) ([]byte, error) { return append(b, byte(s)), nil }
 
 // The largest value holds for types of one's own as well, whatever their deltas are.
-func TestOwnTooLarge(t *testing.T) {
+func TestCustomTooLarge(t *testing.T) {
 	t.Parallel()
 	types := must(crdt.NewTypes(nil, crdt.DefineDelta("steps", crdt.FreeDeltas,
 		func(b []byte) (Steps, error) { return Steps{n: len(b) / stepSize}, nil },
@@ -231,7 +231,7 @@ func TestMarkersLast(t *testing.T) {
 }
 
 // What is the same everywhere is not told again.
-func TestEqualIsNotTold(t *testing.T) {
+func TestEqualIsNotNotified(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 3)
 	a, b := w.hosts[0], w.hosts[1]

@@ -30,8 +30,8 @@ func (w *world) leave(h *host) {
 
 func holdsHistory(h *host, key string, of *host) bool { return value(h, key).NeedsPruning(of.self) }
 
-// What a node has changed that has left is moved, not before all have had time to
-// hear of it, and stays what it was.
+// The history of a removed node is moved after all nodes have seen the marker, and the value stays
+// the same.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 4)
@@ -64,7 +64,7 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// While somebody can't be reached nothing is pruned, and the time doesn't count.
+// While a node is unreachable nothing is pruned, and the time does not count.
 func TestPruneWaitsForAll(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 4)
@@ -88,8 +88,8 @@ func TestPruneWaitsForAll(t *testing.T) {
 	}
 }
 
-// What comes late of a node whose history was moved does not count again: nor does a
-// delta of its new owner at a node that has not heard of that.
+// History that arrives after it was moved is not counted again, neither a late value nor a delta of
+// the new owner at a node that has not seen the move.
 func TestPrunedComesLate(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 3)
@@ -137,7 +137,7 @@ func TestPrunedComesLate(t *testing.T) {
 	}
 }
 
-// While somebody can't be reached nothing is begun, though the time has come.
+// While a node is unreachable no pruning begins, even if it is due.
 func TestPruneBeginsWithAll(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{PruneInterval: time.Minute, PruneAfter: 10 * time.Second}, 4)
@@ -159,8 +159,8 @@ func TestPruneBeginsWithAll(t *testing.T) {
 	}
 }
 
-// What one node only knows of a node that has left is not lost, though that one is
-// not heard for a while.
+// History of a removed node that only one node holds is not lost, even if that node is unreachable
+// for a while.
 func TestPruneWaitsForWhatIsKnown(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 4)
@@ -187,7 +187,7 @@ func TestPruneWaitsForWhatIsKnown(t *testing.T) {
 	}
 }
 
-// An owner that has left itself is followed by another.
+// If the owner of a marker is removed, another node takes over.
 func TestPruneOwnerLeaves(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 4)
@@ -215,8 +215,7 @@ func TestPruneOwnerLeaves(t *testing.T) {
 	}
 }
 
-// Nodes that had left before anybody came who knew them are found by what they
-// have changed.
+// Nodes that were removed before this node joined are discovered by their history.
 func TestPruneStrangers(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 2)
@@ -234,8 +233,8 @@ func TestPruneStrangers(t *testing.T) {
 	}
 }
 
-// A node that is new gets all from up to three older ones, each a third, and
-// goes on with others if one does not answer.
+// A new node fetches the data from up to three older nodes, a third from each, and continues with
+// the others if one does not answer.
 func TestPull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 4)
@@ -275,8 +274,7 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// A bucket that does not fit one message is pulled in several, and compared in
-// parts.
+// A bucket that exceeds a message is fetched in several messages and compared in parts.
 func TestLargeBuckets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{MaxBatch: 16 << 10}, 2)
@@ -305,7 +303,7 @@ func TestLargeBuckets(t *testing.T) {
 	}
 }
 
-// Equal data costs one short message.
+// A comparison of equal data costs one short message.
 func TestEqualRoots(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 3)
@@ -327,7 +325,7 @@ func TestEqualRoots(t *testing.T) {
 	}
 }
 
-// The two ends of an exchange know the same afterwards, whoever began it.
+// A comparison repairs both nodes.
 func TestCompareMendsBoth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 2)
@@ -358,8 +356,8 @@ func TestCompareMendsBoth(t *testing.T) {
 	}
 }
 
-// leftBehind returns a node with as many counters of one that has left, long ago: it is about to
-// take over what that has counted.
+// leftBehind returns a node with n counters of a node that was removed long ago, about to take over
+// its history.
 func leftBehind(t *testing.T, keys int) (w *world, a *host) {
 	t.Helper()
 	w = newWorld(t, 1, replication.Config{
@@ -376,8 +374,7 @@ func leftBehind(t *testing.T, keys int) (w *world, a *host) {
 	return w, a
 }
 
-// tick lets a node do what is due next, and returns how many keys it has said of that it takes them
-// over, and done so.
+// tick runs the next due work of a node, and returns the numbers of keys in its pruning notes.
 func (h *host) tick() (begun, done uint64) {
 	before := h.m.Counters()
 	h.w.now = max(h.w.now, h.m.Next())
@@ -386,7 +383,7 @@ func (h *host) tick() (begun, done uint64) {
 	return after.Initiated - before.Initiated, after.Pruned - before.Pruned
 }
 
-// Requests do not wait until all keys are pruned, and none is left out.
+// Pruning takes several steps, so that requests do not wait, and skips no key.
 func TestPruneTakesSeveralSteps(t *testing.T) {
 	t.Parallel()
 	const keys = 2_000
@@ -418,8 +415,7 @@ func TestPruneTakesSeveralSteps(t *testing.T) {
 	}
 }
 
-// While a node can't be reached nothing is pruned, also if it has begun. It goes on when all can be
-// reached.
+// Pruning stops while a node is unreachable and continues afterwards.
 func TestPruneStopsHalfway(t *testing.T) {
 	t.Parallel()
 	const keys = 2_000

@@ -49,8 +49,8 @@ func TestRequired(t *testing.T) {
 	}
 }
 
-// A majority has the value when the request is answered, and the answer says how
-// many have.
+// When a majority write is answered, a majority holds the value, and the reply reports how many
+// nodes do.
 func TestWriteMajority(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 5)
@@ -69,9 +69,9 @@ func TestWriteMajority(t *testing.T) {
 	}
 }
 
-// With two of five nodes in reach a majority write fails with what it has got,
-// within its time, and the value spreads nevertheless.
-func TestHonestQuorum(t *testing.T) {
+// With two of five nodes reachable a majority write fails within its timeout, and the value spreads
+// nevertheless.
+func TestQuorumFailsInTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, replication.Config{}, 5)
 	side := w.hosts[:2]
@@ -98,7 +98,7 @@ func TestHonestQuorum(t *testing.T) {
 	}
 }
 
-// Replicas that there are not are not waited for.
+// A request does not wait for replicas that do not exist.
 func TestTooFewReplicas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, replication.Config{}, 2)
@@ -127,9 +127,9 @@ func TestTooFewReplicas(t *testing.T) {
 	}
 }
 
-// Nodes that are WeaklyUp or joining are in no quorum; those that are about to go
-// are, but for All and MajorityPlus.
-func TestWhoCounts(t *testing.T) {
+// Nodes that are WeaklyUp or Joining are in no quorum; Exiting nodes are, except for All and
+// MajorityPlus.
+func TestCountingNodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 4, replication.Config{}, 3)
 	w.keep = true
@@ -205,7 +205,7 @@ func TestModifyFails(t *testing.T) {
 	}
 }
 
-// What others have said no to is told when the time is up, too.
+// The reply of a timed out request reports refusals.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 5, replication.Config{}, 3)
@@ -229,8 +229,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// What the function returns is merged, and does not take the place of what was
-// there.
+// The result of the function is merged into the current value.
 func TestUpdateMerges(t *testing.T) {
 	t.Parallel()
 	h := newWorld(t, 6, replication.Config{}, 1).hosts[0]

@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// asked returns who was sent a message of a kind.
+// asked returns the nodes that received a message of a kind.
 func (w *world) asked(kind replication.Kind) (all []*host) {
 	for _, l := range w.sent {
 		if l.send.Kind == kind {
@@ -23,8 +23,7 @@ func (w *world) asked(kind replication.Kind) (all []*host) {
 	return all
 }
 
-// Those that are needed are asked first; when they do not answer in a fifth of
-// the time, up to ten others.
+// The needed nodes are asked first, and up to ten others after a fifth of the time.
 func TestSecondWave(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 25)
@@ -67,8 +66,8 @@ func TestSecondWave(t *testing.T) {
 	}
 }
 
-// Nodes that can't be reached are asked last, and the oldest first if so desired.
-func TestWhomToAsk(t *testing.T) {
+// Unreachable nodes are asked last, and the oldest nodes first with PreferOldest.
+func TestAskOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 7)
 	a := w.hosts[0]
@@ -105,8 +104,8 @@ func TestWhomToAsk(t *testing.T) {
 	}
 }
 
-// A read that repairs is answered when as many hold what was read as were read; without
-// it another read may see less.
+// A read with repair is answered when as many nodes hold the result as were read; without repair a
+// later read may see less.
 func TestRepairPeers(t *testing.T) {
 	t.Parallel()
 	for _, repair := range []bool{false, true} {
@@ -130,7 +129,7 @@ func TestRepairPeers(t *testing.T) {
 	}
 }
 
-// A read that can't repair enough is not answered as if it had.
+// A read that cannot repair enough nodes fails.
 func TestRepairFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
@@ -152,7 +151,7 @@ func TestRepairFails(t *testing.T) {
 	}
 }
 
-// What a node has changed it reads, whatever it waits for.
+// A node reads its own changes, at any level.
 func TestReadYourWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 3)
@@ -170,8 +169,8 @@ func TestReadYourWrites(t *testing.T) {
 	}
 }
 
-// Written plus read replicas are more than there are nodes, so a majority finds
-// what a majority was told of, with nodes that have joined since.
+// Written plus read replicas exceed the number of nodes, so a majority read finds majority writes,
+// also with nodes that have joined since.
 func TestMajoritiesOverlap(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -195,7 +194,7 @@ func TestMajoritiesOverlap(t *testing.T) {
 	}
 }
 
-// A request begins with nothing of one before it, which others have refused.
+// A request is not affected by refusals of an earlier one.
 func TestAfterARefusal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
@@ -209,7 +208,7 @@ func TestAfterARefusal(t *testing.T) {
 	}
 }
 
-// What was answered before stays as it is.
+// Earlier replies are not modified.
 func TestAnswersShareNoMemory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 2)

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// texts shows events.
+// texts formats events.
 func (h *host) texts() []string {
 	var texts []string
 	for _, e := range h.events {
@@ -85,7 +85,7 @@ func TestSubscribe(t *testing.T) {
 	check("deleted before", "5 user-1 deleted")
 }
 
-// Keys that nobody uses are forgotten everywhere, and may be used again.
+// Unused keys are removed on all nodes and can be created again.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	cfg := replication.Config{Expire: map[string]time.Duration{"session-*": time.Minute, "session-long": time.Hour}}
@@ -139,8 +139,7 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// Where a key has not expired its numbers are known, so those of one that begins
-// anew are above them.
+// Versions of a key that is created again after expiry continue above the old ones.
 func TestNumbersGoOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Expire: map[string]time.Duration{"s": time.Minute}}, 1)
@@ -166,7 +165,7 @@ func TestNumbersGoOn(t *testing.T) {
 	}
 }
 
-// What an isolated node still holds does not bring an expired key back.
+// An expired key does not return from an isolated node.
 func TestExpiredStaysAway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Expire: map[string]time.Duration{"s": time.Minute}}, 2)
@@ -188,8 +187,7 @@ func value(h *host, key string) crdt.Value {
 	return v
 }
 
-// What is too large to be sent is refused when it is made, with its size; what is
-// there may become smaller.
+// A value that is too large is refused with its size; an existing value may become smaller.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{MaxEntry: 10_000}, 1)
@@ -220,7 +218,7 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// Requests that can't be, and those that are too many, are refused.
+// Invalid requests, and requests above the limit, are refused.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{MaxRequests: 3, MaxKeys: 2}, 2)
@@ -250,7 +248,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Who is no member is not heard.
+// Messages of nodes that are not members are dropped.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Roles: []string{"data"}}, 0)
@@ -272,7 +270,7 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// A node that is removed stops, and answers what is open.
+// A removed node stops and answers its open requests.
 func TestRemoved(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 2)
@@ -291,8 +289,7 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// Types without deltas are known by their name only: values of another type are
-// refused, and the writer is told.
+// Values of another type are refused, and the writer gets an error.
 func TestAnotherTypeElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 2)
@@ -315,9 +312,8 @@ func TestAnotherTypeElsewhere(t *testing.T) {
 	}
 }
 
-// A value that nodes have made too large for one message together is sent in
-// parts, by gossip, to a new node and in answer to a read; what is hostile or cut
-// off is dropped.
+// A value that exceeds a message after concurrent changes is sent in parts, by gossip, to a new
+// node and in a read; malformed or truncated parts are dropped.
 func TestLargerThanAMessage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{MaxMessage: 64 << 10, MaxEntry: 50 << 10}, 2)

@@ -29,8 +29,7 @@ func (w *world) sentBy(h *host, kind replication.Kind, since int) (n, bytes int)
 	return n, bytes
 }
 
-// Who is asked to compare computes the digests of what has changed in several steps, and answers
-// then.
+// A node that receives a Root computes its digests in several steps and answers then.
 func TestDigestsTakeSeveralSteps(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -68,7 +67,7 @@ func TestDigestsTakeSeveralSteps(t *testing.T) {
 	}
 }
 
-// Digests of few values that are large take several steps as well.
+// Digests of a few large values take several steps as well.
 func TestLargeDigestsTakeSeveralSteps(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -92,7 +91,7 @@ func TestLargeDigestsTakeSeveralSteps(t *testing.T) {
 	}
 }
 
-// Where more changes than digests are computed, others are answered nevertheless.
+// A node with permanent changes still answers comparisons.
 func TestChangesFasterThanDigests(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -117,7 +116,7 @@ func TestChangesFasterThanDigests(t *testing.T) {
 	t.Error("it was never answered")
 }
 
-// What another node asks for is sent in several steps, and all of it.
+// Requested entries are sent in several steps, and completely.
 func TestEntriesTakeSeveralSteps(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -162,7 +161,7 @@ func TestEntriesTakeSeveralSteps(t *testing.T) {
 	}
 }
 
-// Who asks for more than can be sent gets a part of it: gossip finds the rest.
+// A request for too many entries is answered partially; gossip finds the rest.
 func TestEntriesThatWaitAreLimited(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -191,7 +190,8 @@ func TestEntriesThatWaitAreLimited(t *testing.T) {
 	}
 }
 
-// The keys of a comparison are listed in several messages: each is looked at in one go.
+// The keys of a comparison are sent in several messages, because a message is processed in one
+// step.
 func TestKeysTakeSeveralMessages(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -230,7 +230,7 @@ func TestKeysTakeSeveralMessages(t *testing.T) {
 	}
 }
 
-// Keys that were not used for long are forgotten in several steps, and all of them.
+// Unused keys are removed in several steps, and completely.
 func TestExpiryTakesSeveralSteps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Expire: map[string]time.Duration{"*": time.Minute}, NotifyInterval: time.Hour}, 1)
@@ -281,8 +281,8 @@ func (w *world) verdicts(h *host) []replication.Verdict {
 	return all
 }
 
-// Of a change that is known, only the type is looked at.
-func TestWhatIsKnownIsNotDecoded(t *testing.T) {
+// Of a known delta only the type is decoded.
+func TestKnownDeltaIsNotDecoded(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
@@ -320,7 +320,7 @@ func encodedDelta(v any) []byte {
 	return must(must((*crdt.Types)(nil).Value(v)).Delta().AppendBinary(nil))
 }
 
-// Effects stay as they are unless they are given back.
+// Effects that are not returned stay valid.
 func TestEffectsThatAreKept(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -349,9 +349,9 @@ func TestEffectsThatAreKept(t *testing.T) {
 	}
 }
 
-// What has changed lately is told by deltas: to compare does not send the whole of it. Later it
-// does.
-func TestWhatIsOnItsWayIsNotSent(t *testing.T) {
+// A comparison does not send entries that have changed lately, because deltas deliver them. Later
+// it does.
+func TestRecentChangeIsNotSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Minute}, 2)
 	w.run(time.Second)
@@ -423,9 +423,9 @@ func TestWhatIsOnItsWayIsNotSent(t *testing.T) {
 	}
 }
 
-// An entry that has changed lately is listed without a digest, which takes long to compute and
-// differs everywhere.
-func TestWhatIsOnItsWayHasNoDigest(t *testing.T) {
+// An entry that has changed lately is listed without a digest, which would be expensive and differ
+// anyway.
+func TestRecentChangeHasNoDigest(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
 	a, b := w.hosts[0], w.hosts[1]

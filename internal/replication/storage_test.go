@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// restart starts a node of one again, with what is on its disk.
+// restart restarts a node with the content of its disk.
 func (h *host) restart(cfg replication.Config) *host {
 	h.w.tb.Helper()
 	w := newWorld(h.w.tb, 9, cfg, 0)
@@ -26,8 +26,8 @@ func (h *host) restart(cfg replication.Config) *host {
 	return w.start(h.self.Name, h.disk)
 }
 
-// What could not be written is written again, without another request: a deletion would be undone
-// by the next start, own ones as those that others have told.
+// A record that could not be written is written again without another request, for own changes and
+// those of other nodes: otherwise a restart would undo a deletion.
 func TestStoredAgain(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 2)
@@ -54,8 +54,8 @@ func TestStoredAgain(t *testing.T) {
 	}
 }
 
-// A failed record that was followed by another one is not written again, and of many some at a
-// time.
+// A failed record with a newer one is not written again, and many failed records are retried in
+// portions.
 func TestStoredAgainOnce(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 1)
@@ -87,7 +87,7 @@ func TestStoredAgainOnce(t *testing.T) {
 	}
 }
 
-// A Delete that is repeated makes sure of what it is asked for: the first one may have failed.
+// A repeated Delete is executed at its level, because the first one may have failed.
 func TestDeleteAgain(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 3)
@@ -120,8 +120,7 @@ func TestDeleteAgain(t *testing.T) {
 	}
 }
 
-// What was loaded stays durable if Config.Durable is narrowed: what is deleted then must not come
-// back with the next start.
+// A loaded key stays durable if Config.Durable is narrowed, so that its deletion reaches the disk.
 func TestNarrowed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}}, 1)
@@ -140,8 +139,8 @@ func TestNarrowed(t *testing.T) {
 	}
 }
 
-// A key that has expired while a node was down does not come back with its disk, where it is
-// deleted; one that was only read is still there.
+// A key that has expired while a node was down does not return from its disk; a key that was only
+// read is kept.
 func TestExpiredOnDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}, Expire: map[string]time.Duration{"s*": time.Minute}}, 2)
@@ -196,8 +195,7 @@ func (w *world) startAt(name string, disk map[string][]byte) *host {
 	return h
 }
 
-// Records that say nothing of use are those of earlier versions, and are in use when they are
-// loaded.
+// Records without a time of use count as used when they are loaded.
 func TestRecordsWithoutUse(t *testing.T) {
 	t.Parallel()
 	v := must(must((*crdt.Types)(nil).Value(crdt.Flag{}.Enable())).AppendBinary(nil))
@@ -224,7 +222,7 @@ func TestRecordsWithoutUse(t *testing.T) {
 	}
 }
 
-// A write of a node whose clock is behind is taken, as it is acknowledged.
+// A write of a node whose clock is behind is accepted, because it is acknowledged.
 func TestExpiryWithClocks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Expire: map[string]time.Duration{"*": 10 * time.Second}}, 3)
@@ -241,8 +239,8 @@ func TestExpiryWithClocks(t *testing.T) {
 	}
 }
 
-// What lasts for ever does not overflow.
-func TestForEver(t *testing.T) {
+// Very long durations do not overflow.
+func TestLongDurations(t *testing.T) {
 	t.Parallel()
 	never := time.Duration(math.MaxInt64)
 	w := newWorld(t, 1, replication.Config{
@@ -263,8 +261,7 @@ func TestForEver(t *testing.T) {
 	}
 }
 
-// What is too large to be sent without being asked for is sent by a node that is about to go, to
-// some others.
+// A leaving node sends values that are too large to send unrequested to some other nodes.
 func TestFlushLarge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 4)
@@ -296,8 +293,8 @@ func TestFlushLarge(t *testing.T) {
 	}
 }
 
-// So is one that stands behind more changes than are told in one step.
-func TestFlushLargeBehindMany(t *testing.T) {
+// It also sends them after more changes than fit in one step.
+func TestFlushLargeAfterMany(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
 	a := w.hosts[0]
@@ -315,8 +312,8 @@ func TestFlushLargeBehindMany(t *testing.T) {
 	}
 }
 
-// A replica without room for another key says so, and others are asked in its place. It goes on
-// with the keys that it has.
+// A replica without room for another key reports it, and other nodes are asked. It continues with
+// its existing keys.
 func TestNoRoomElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 0)
@@ -364,8 +361,8 @@ func durable(t *testing.T, n int) *world {
 	return newWorld(t, 1, replication.Config{Durable: []string{"kept", "shard-*"}}, n)
 }
 
-// A durable key is on disk before its update is answered, here and where it is
-// acknowledged; others never are.
+// A durable key is on disk before its update is answered or acknowledged; other keys are not
+// stored.
 func TestStoredBeforeAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 3)
@@ -433,8 +430,8 @@ func TestStoreFails(t *testing.T) {
 	}
 }
 
-// A disk that does not answer is what a request fails of, whatever the others say; the node does
-// not count as one that has taken part.
+// If the local disk does not answer, the request fails because of it, whatever the other nodes
+// answer, and the node does not count.
 func TestDiskDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 3)
@@ -451,7 +448,7 @@ func TestDiskDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// What a read has found and merged is stored, also if it fails of what it has found elsewhere.
+// The merged result of a read is stored even if the read fails.
 func TestReadStoresWhatItMerges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Durable: []string{"kept"}, GossipInterval: time.Hour}, 3)
@@ -470,7 +467,7 @@ func TestReadStoresWhatItMerges(t *testing.T) {
 	}
 }
 
-// Whatever could not be written is tried once more at the end.
+// Unwritten records are tried once more at the end.
 func TestLastTry(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 1)
@@ -489,8 +486,7 @@ func TestLastTry(t *testing.T) {
 	}
 }
 
-// A node that comes back has what it has stored, and serves nothing before it is
-// loaded.
+// A restarted node has its stored data, and serves no request before it is loaded.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 1)
@@ -538,7 +534,7 @@ func TestRequestsWaitForLoading(t *testing.T) {
 	}
 }
 
-// To go on without a record would be to lose what was acknowledged.
+// A damaged record stops the machine, because continuing would lose acknowledged data.
 func TestDamagedRecords(t *testing.T) {
 	t.Parallel()
 	for what, data := range map[string][]byte{"nothing": {}, "garbage": {1, 2, 3}, "another version": {9, 0, 0, 0}, "no value": {1, 0, 0, 1, 9, 0}} {

@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// A node that still gets the data from others compares nothing, whoever begins: it would get most
-// of it twice. It does when it has all, and what has changed meanwhile is there then.
+// A node that still fetches the data does not compare it, because it would receive most of it
+// twice. It compares afterwards and then has all changes.
 func TestNoComparisonWhileItPulls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Second}, 3)
@@ -50,8 +50,7 @@ func TestNoComparisonWhileItPulls(t *testing.T) {
 	}
 }
 
-// A node that is about to be let in compares nothing either: it gets all once it is in, and would
-// get most of it twice.
+// A Joining node does not compare either.
 func TestNoComparisonWhileItJoins(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Second}, 3)
@@ -84,12 +83,12 @@ func TestNoComparisonWhileItJoins(t *testing.T) {
 	}
 }
 
-// puller is a node that has been let in and gets nothing but what a test makes up.
+// puller is a new node that receives only messages of the test.
 type puller struct {
 	*host
 }
 
-// joining returns one that is about to be let in.
+// joining returns a puller that is Joining.
 func joining(t *testing.T) puller {
 	t.Helper()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
@@ -102,7 +101,7 @@ func joining(t *testing.T) puller {
 	return puller{n}
 }
 
-// asks returns what it asks for when something happens.
+// asks returns the Pulls of the node after an input.
 func (p puller) asks(happens func()) (pulls []letter) {
 	since := len(p.w.sent)
 	happens()
@@ -116,7 +115,7 @@ func (p puller) asks(happens func()) (pulls []letter) {
 
 func (p puller) letIn() { p.step(replication.Members{All: p.w.members}) }
 
-// gets is an answer to what it has asked for, with more to come.
+// gets answers a Pull with a chunk that has a successor.
 func (p puller) gets(l letter) {
 	pull, ok := must(replication.DecodeMessage(l.send.Data)).(replication.Pull)
 	if !ok {
@@ -125,8 +124,7 @@ func (p puller) gets(l letter) {
 	p.receive(l.to, replication.Chunk{Nr: pull.Nr, Bucket: pull.From, After: "k"})
 }
 
-// A node that others wait for gets its data with rests in between, and one that nobody waits for as
-// fast as it comes.
+// A node that other nodes wait for pauses between chunks; an idle node fetches without pauses.
 func TestPullRestsWhileAwaited(t *testing.T) {
 	t.Parallel()
 	n := joining(t)
@@ -154,8 +152,8 @@ func TestPullRestsWhileAwaited(t *testing.T) {
 	}
 }
 
-// Whoever waits for a node makes it rest: its own users, and other nodes.
-func TestWhoWaitsForANewNode(t *testing.T) {
+// Requests of users and of other nodes make a new node pause.
+func TestRequestsMakePullRest(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]func(n puller){
 		"nobody": func(puller) {},
@@ -177,8 +175,7 @@ func TestWhoWaitsForANewNode(t *testing.T) {
 	}
 }
 
-// Batches for a new node are small while somebody waits for the one that sends them, and large
-// otherwise.
+// Chunks for a new node are small while requests wait for the sender, and large otherwise.
 func TestBatchesWhileAwaited(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
@@ -206,8 +203,8 @@ func TestBatchesWhileAwaited(t *testing.T) {
 	}
 }
 
-// Who gets all data from here is asked after the others, and like them a while later.
-func TestWhoIsFilledIsAskedLast(t *testing.T) {
+// A node that fetches the data from here is asked after the others.
+func TestPullerIsAskedLast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour, DeltaInterval: time.Hour}, 3)
 	a, b, c := w.hosts[0], w.hosts[1], w.hosts[2]

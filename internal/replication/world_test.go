@@ -21,8 +21,7 @@ import (
 
 var started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// world is some machines and a network between them. Members are agreed on by
-// decree.
+// world is a set of machines with a simulated network. The test sets the members.
 type world struct {
 	tb      testing.TB
 	rnd     *rand.Rand
@@ -57,7 +56,7 @@ type host struct {
 	when    map[uint64]func(replication.Reply)
 }
 
-// letter is a message that is on its way.
+// letter is a message in transit.
 type letter struct {
 	at       time.Duration
 	from, to *host
@@ -77,7 +76,7 @@ func newWorld(tb testing.TB, seed uint64, cfg replication.Config, n int) *world 
 	return w
 }
 
-// start starts a node that is no member yet.
+// start starts a node that is not a member yet.
 func (w *world) start(name string, disk map[string][]byte) *host {
 	w.tb.Helper()
 	h := &host{
@@ -103,7 +102,7 @@ func (w *world) start(name string, disk map[string][]byte) *host {
 	return h
 }
 
-// set says what a member is. Whom to tell is another matter.
+// set sets the status of a member without notifying the nodes.
 func (w *world) set(n identity.Node, s membership.Status) {
 	i, found := slices.BinarySearchFunc(w.members, n, func(m membership.Member, n identity.Node) int { return m.Node.Compare(n) })
 	w.members = slices.Clone(w.members)
@@ -123,7 +122,7 @@ func (w *world) set(n identity.Node, s membership.Status) {
 	w.members[i].Status = s
 }
 
-// tell tells all nodes who is in the cluster, and whom they can't reach.
+// tell sends the members, and the unreachable nodes, to all nodes.
 func (w *world) tell() {
 	for _, h := range w.hosts {
 		h.tell()
@@ -174,7 +173,7 @@ func (h *host) apply(e replication.Effects) {
 	h.m.Reuse(e)
 }
 
-// sync lets the disk do what it has to.
+// sync performs the pending writes of the disk.
 func (h *host) sync() {
 	for len(h.storing) > 0 && !h.held && !h.dead {
 		batch := h.storing
@@ -218,7 +217,7 @@ func (w *world) mail(from *host, s replication.Send) {
 	}
 }
 
-// next lets happen what happens next, and reports whether that is before a time.
+// next processes the next event, and reports whether there is one before a time.
 func (w *world) next(until time.Duration) bool {
 	for _, h := range w.hosts {
 		h.sync()
@@ -252,7 +251,7 @@ func (w *world) next(until time.Duration) bool {
 	return true
 }
 
-// run lets some time go by.
+// run advances the time.
 func (w *world) run(d time.Duration) {
 	until := w.now + d
 	for w.next(until) {
@@ -263,7 +262,7 @@ func (w *world) alive() []*host {
 	return slices.DeleteFunc(slices.Clone(w.hosts), func(h *host) bool { return h.dead || h.stopped })
 }
 
-// converged reports whether all hold the same.
+// converged reports whether all nodes hold the same data.
 func (w *world) converged() bool {
 	all := w.alive()
 	for _, h := range all[1:] {
@@ -274,7 +273,7 @@ func (w *world) converged() bool {
 	return true
 }
 
-// converge waits until all hold the same.
+// converge waits until all nodes hold the same data.
 func (w *world) converge(d time.Duration) {
 	w.tb.Helper()
 	for until := w.now + d; !w.converged(); {
@@ -284,7 +283,7 @@ func (w *world) converge(d time.Duration) {
 	}
 }
 
-// wait lets happen what happens until a request is answered.
+// wait processes events until a request is answered.
 func (w *world) wait(h *host, id uint64) replication.Reply {
 	w.tb.Helper()
 	for {
@@ -338,7 +337,7 @@ func (h *host) del(key string, l replication.Level) uint64 {
 	return r.ID
 }
 
-// add counts at a node.
+// add increments a counter on a node.
 func (h *host) add(key string, l replication.Level, n uint64) uint64 {
 	return update(h, key, l, func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(h.actor, n), nil })
 }
@@ -361,7 +360,7 @@ func (h *host) write(key string, l replication.Level, text string) uint64 {
 	return update(h, key, l, func(r crdt.LWWRegister[string]) (crdt.LWWRegister[string], error) { return r.Set(h.actor, text) })
 }
 
-// show says what a key holds.
+// show formats the value of a key.
 func (h *host) show(key string) string {
 	v, deleted, found := h.m.Value(key)
 	switch {

@@ -208,7 +208,7 @@ func (q *request) promised(v *view, held int) bool {
 	return held-left+needed(q.level, total) > total
 }
 
-// promise counts the writes that a read must see, by the changes of the members meanwhile.
+// promise counts the writes that a read must see, by the changes of the members since then.
 func (q *request) promise(v *view) {
 	joined, left := q.view.missingIn(v) > 0, v.missingIn(q.view) > 0
 	row := "members fixed"

@@ -14,8 +14,8 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// cluster are machines whose packets arrive at once, with a clock by which each update takes some
-// time.
+// cluster is a set of machines whose packets arrive at once, with a clock on which each update
+// takes some time.
 type cluster struct {
 	tb   testing.TB
 	all  []one
@@ -58,8 +58,8 @@ func (c *cluster) tick() {
 	}
 }
 
-// BenchmarkMajority is what all nodes have to do for an update at WriteMajority, but for what the
-// transport takes.
+// BenchmarkMajority measures the work of all nodes for an update at WriteMajority, without the
+// transport.
 func BenchmarkMajority(b *testing.B) {
 	const keys, size, batch = 10_000, 100, 4
 	elements := make([]string, size)

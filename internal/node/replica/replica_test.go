@@ -71,7 +71,7 @@ func (o one) add(id uint64, key string, level replication.Level) replication.Inp
 	}}
 }
 
-// What is said to a node in one step goes out in one packet, and is heard as one.
+// All messages to a node of one step are sent in one packet and processed in order.
 func TestPackets(t *testing.T) {
 	t.Parallel()
 	all := machines(t, 2, func(*replica.Config) {})
@@ -101,7 +101,7 @@ func TestPackets(t *testing.T) {
 	}
 }
 
-// Effects that are given back are used again, but for the packets: those may still be on their way.
+// Returned effects are reused, except packets, which may still be in transit.
 func TestReuse(t *testing.T) {
 	t.Parallel()
 	all := machines(t, 2, func(*replica.Config) {})
@@ -142,7 +142,7 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-// Packets keep to a size, but for single messages that are larger, and to the order of each node
+// Packets have a maximum size, except for larger single messages, and preserve the order per node
 // and lane.
 func TestPacketsAreLimited(t *testing.T) {
 	t.Parallel()
@@ -181,8 +181,7 @@ func TestPacketsAreLimited(t *testing.T) {
 	}
 }
 
-// Bulk comes in smaller packets, as the loop handles one of them at a time, and what can't wait is
-// between.
+// Bulk packets are smaller, because the loop processes them one at a time between urgent packets.
 func TestBulkPacketsAreSmall(t *testing.T) {
 	t.Parallel()
 	all := machines(t, 2, func(*replica.Config) {})
@@ -219,7 +218,7 @@ func TestBulkPacketsAreSmall(t *testing.T) {
 	}
 }
 
-// A packet that can't be read is counted, and what comes before the fault is heard.
+// A malformed packet is counted, and the messages before the fault are processed.
 func TestMalformedPackets(t *testing.T) {
 	t.Parallel()
 	all := machines(t, 2, func(*replica.Config) {})
@@ -276,7 +275,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// Of each key the last record is written, and all who wait for one of them are told.
+// Only the last record of each key is written, and its result is reported for all replaced records.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	var b replica.Backlog

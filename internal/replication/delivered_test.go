@@ -11,8 +11,9 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// What a write has told a node is not told again, whatever other nodes were told between.
-func TestToldOnce(t *testing.T) {
+// A change that a write has delivered to a node is not sent to it again, whatever other nodes
+// received between.
+func TestDeliveredOnce(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 5)
 	a := w.hosts[0]
@@ -42,9 +43,9 @@ func TestToldOnce(t *testing.T) {
 	}
 }
 
-// Where a node was told of something by a write, and not of what was before and behind, the numbers
-// that it gets have no gap: what the write has sent may be lost.
-func TestToldBetween(t *testing.T) {
+// A node that received only a middle change by a write gets all changes without a gap, because the
+// write may be lost.
+func TestDeliveredBetween(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 3)
 	a := w.hosts[0]
@@ -66,8 +67,8 @@ func TestToldBetween(t *testing.T) {
 	}
 }
 
-// A change that waits is not told along with one that a write has told somebody.
-func TestToldIsNotJoined(t *testing.T) {
+// A pending change is not merged into a change that a write has delivered.
+func TestDeliveredIsNotJoined(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 3)
 	a := w.hosts[0]
@@ -85,9 +86,9 @@ func TestToldIsNotJoined(t *testing.T) {
 	}
 }
 
-// Nodes are told of many changes in portions, with time between for what cannot wait. Nothing is
-// lost of a key that changes in more than one.
-func TestToldInPortions(t *testing.T) {
+// Many changes are sent in portions with pauses. A key that changes in several portions loses
+// nothing.
+func TestChangesInPortions(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 3)
 	a, b := w.hosts[0], w.hosts[1]
