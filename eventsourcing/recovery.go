@@ -129,7 +129,7 @@ func (f *refolding[S, E]) load(ctx context.Context) error {
 		}
 		f.rt.log.WarnContext(ctx, "snapshot does not decode, trying an older one", slog.String("persistence_id", f.pid),
 			slog.Uint64("sequence_nr", s.SequenceNr), slog.Any("error", err))
-		if s.SequenceNr == 0 {
+		if s.SequenceNr <= 1 {
 			break
 		}
 		criteria.MaxSequenceNr = s.SequenceNr - 1
@@ -138,10 +138,7 @@ func (f *refolding[S, E]) load(ctx context.Context) error {
 }
 
 func (f *refolding[S, E]) criteria() snapshot.Criteria {
-	c := f.opts.Snapshots
-	if c == (snapshot.Criteria{}) {
-		c = snapshot.Latest()
-	}
+	c := f.opts.Snapshots.Bounded()
 	if f.opts.UpTo > 0 {
 		c.MaxSequenceNr = min(c.MaxSequenceNr, f.opts.UpTo)
 	}

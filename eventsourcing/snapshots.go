@@ -142,8 +142,8 @@ func (r *Runtime) deleteSnapshots(ctx context.Context, pid string, c snapshot.Cr
 	if r.snapshots == nil {
 		return ErrNoSnapshots
 	}
-	if c == (snapshot.Criteria{}) {
-		return fmt.Errorf("%w: delete snapshots of %q: the zero Criteria matches none; start from snapshot.Latest", ErrInvalid, pid)
+	if err := c.CheckDelete(); err != nil {
+		return fmt.Errorf("%w: delete snapshots of %q: %w", ErrInvalid, pid, err)
 	}
 	defer r.deleting(pid)()
 	deleted, err := r.deletedTo(ctx, pid)

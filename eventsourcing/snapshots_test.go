@@ -211,9 +211,9 @@ func TestExplicitSnapshots(t *testing.T) {
 		s.expectSaved(5, 4)
 		broken := errors.New("broken")
 		s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpDelete, Err: broken})
-		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.Latest()) }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.Criteria{All: true}) }))
 		synctest.Wait()
-		if failed, ok := s.take()[0].(eventsourcing.SnapshotsNotDeleted); !ok || !errors.Is(failed.Err, broken) || failed.Criteria != snapshot.Latest() {
+		if failed, ok := s.take()[0].(eventsourcing.SnapshotsNotDeleted); !ok || !errors.Is(failed.Err, broken) || failed.Criteria != (snapshot.Criteria{All: true}) {
 			t.Errorf("heard %+v", failed)
 		}
 		s.reopen()
@@ -264,7 +264,7 @@ func TestDeletingEvents(t *testing.T) {
 		s.expectStored("4", "5", "6")
 
 		// The last snapshot that covers them stays.
-		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.Latest()) }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.Criteria{All: true}) }))
 		synctest.Wait()
 		if h, ok := s.take()[0].(eventsourcing.SnapshotsNotDeleted); !ok || !errors.Is(h.Err, eventsourcing.ErrNotCovered) {
 			t.Errorf("heard %+v", h)
@@ -340,7 +340,7 @@ func TestDeletionsDoNotOvertake(t *testing.T) {
 		gate := s.journal.Inject(journaltest.Fault{Op: journaltest.OpDelete, Do: journaltest.Stall})
 		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteEvents(eventsourcing.DeleteEvents{}) }))
 		<-gate.Struck()
-		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.Latest()) }))
+		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.Criteria{All: true}) }))
 		go func() {
 			time.Sleep(time.Second)
 			gate.Release()

@@ -62,7 +62,7 @@ func TestUnreturned(t *testing.T) {
 			ctx.Then(nothing)
 			ctx.ThenAsync(nothing)
 			ctx.SaveSnapshot()
-			ctx.DeleteSnapshots(snapshot.Latest())
+			ctx.DeleteSnapshots(snapshot.Criteria{All: true})
 			ctx.DeleteEvents(eventsourcing.DeleteEvents{})
 			ctx.UnstashAll()
 			ctx.Passivate()

@@ -88,7 +88,7 @@ func TestBreakerOpensAfterFiveFailuresAndTriesAgainAfterAMinute(t *testing.T) {
 		for name, err := range map[string]error{
 			"Load":   load(),
 			"Save":   g.Save(t.Context(), sample()),
-			"Delete": g.Delete(t.Context(), "a", snapshot.Latest()),
+			"Delete": g.Delete(t.Context(), "a", snapshot.Criteria{All: true}),
 		} {
 			if !errors.Is(err, snapshot.ErrBreakerOpen) {
 				t.Errorf("%s of an open breaker: %v, want ErrBreakerOpen", name, err)

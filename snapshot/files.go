@@ -163,7 +163,7 @@ func (f *Files) Delete(ctx context.Context, id string, c Criteria) error {
 }
 
 func (f *Files) deleteAll(ctx context.Context, id string, c Criteria) error {
-	if err := errors.Join(context.Cause(ctx), checkID(id)); err != nil {
+	if err := errors.Join(context.Cause(ctx), checkID(id), c.CheckDelete()); err != nil {
 		return err
 	}
 	numbers, err := f.candidates(id, c)
@@ -193,9 +193,4 @@ func (f *Files) deleteOne(id string, seqNr uint64, c Criteria) error {
 		return nil
 	}
 	return f.fs.Remove(f.path(id, seqNr))
-}
-
-// anyTime reports whether the criteria have no time bound.
-func (c Criteria) anyTime() bool {
-	return !c.MinTime.After(Latest().MinTime) && !c.MaxTime.Before(Latest().MaxTime)
 }

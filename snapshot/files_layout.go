@@ -251,6 +251,7 @@ func (f *Files) numbers(id string) ([]uint64, error) {
 // are too is in the files.
 func (f *Files) candidates(id string, c Criteria) ([]uint64, error) {
 	found, err := f.numbers(id)
+	c = c.Bounded()
 	return slices.DeleteFunc(found, func(n uint64) bool {
 		return n < c.MinSequenceNr || n > c.MaxSequenceNr
 	}), err

@@ -53,7 +53,7 @@ func TestFilesLoadSearchesAgainWhenAFileWentAway(t *testing.T) {
 		t.Errorf("Load = %d, %v, want the one that came meanwhile", s.SequenceNr, err)
 	}
 	d.before("open", func() {
-		if err := store.Delete(t.Context(), "a", snapshot.Latest()); err != nil {
+		if err := store.Delete(t.Context(), "a", snapshot.Criteria{All: true}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -86,11 +86,11 @@ func TestFilesDeleteMeetsAnotherDelete(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 3)
 	d.before("remove", func() {
-		if err := store.Delete(t.Context(), "a", snapshot.Latest()); err != nil {
+		if err := store.Delete(t.Context(), "a", snapshot.Criteria{All: true}); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := store.Delete(t.Context(), "a", snapshot.Latest()); err != nil {
+	if err := store.Delete(t.Context(), "a", snapshot.Criteria{All: true}); err != nil {
 		t.Errorf("Delete of what another one deleted: %v", err)
 	}
 }

@@ -136,7 +136,7 @@ func TestFilesOfANewerVersionStayUntouched(t *testing.T) {
 	}
 	wantNewer("Load", err)
 	wantNewer("Save", store.Save(t.Context(), snapshot.Snapshot{Metadata: at("a", 2)}))
-	wantNewer("Delete", store.Delete(t.Context(), "a", snapshot.Latest()))
+	wantNewer("Delete", store.Delete(t.Context(), "a", snapshot.Criteria{All: true}))
 	var listed []uint64
 	for m, err := range store.List(t.Context(), "a", snapshot.Latest()) {
 		if err != nil {

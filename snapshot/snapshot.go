@@ -6,6 +6,7 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
 	"time"
@@ -67,7 +68,8 @@ type Store interface {
 	// first. An error is yielded once and last.
 	List(ctx context.Context, id string, c Criteria) iter.Seq2[Metadata, error]
 
-	// Delete deletes all matches. It is idempotent.
+	// Delete deletes all matches. It is idempotent. It fails with ErrInvalid if Criteria.CheckDelete
+	// does.
 	Delete(ctx context.Context, id string, c Criteria) error
 
 	// Close waits for the calls in progress and releases all resources. A second Close does
@@ -75,37 +77,67 @@ type Store interface {
 	Close() error
 }
 
-// Criteria selects snapshots of one persistence ID. All four bounds are
-// inclusive and literal; the zero value matches nothing that is ever stored.
-// Start from Latest and narrow it.
+// Criteria selects snapshots of one persistence ID. All bounds are inclusive. A zero bound is no
+// bound, so the zero value matches every snapshot.
 type Criteria struct {
 	MinSequenceNr, MaxSequenceNr uint64
 	MinTime, MaxTime             time.Time
+	// All permits a deletion without any bound. Store.Delete fails with ErrInvalid if the criteria
+	// have no bound and All is not set. Reads ignore it.
+	All bool
 }
 
 // Latest matches every snapshot.
-func Latest() Criteria {
-	return Criteria{MaxSequenceNr: math.MaxInt64, MaxTime: endOfTime()}
-}
+func Latest() Criteria { return Criteria{}.Bounded() }
 
-// UpTo matches the snapshots at or below a sequence number.
+// UpTo matches the snapshots at or below a sequence number, and none for 0.
 func UpTo(seqNr uint64) Criteria {
 	c := Latest()
-	c.MaxSequenceNr = seqNr
+	if c.MaxSequenceNr = seqNr; seqNr == 0 {
+		c.MinSequenceNr, c.MaxSequenceNr = math.MaxInt64, 1
+	}
 	return c
 }
 
 // At matches the snapshot at exactly one sequence number.
 func At(seqNr uint64) Criteria {
 	c := UpTo(seqNr)
-	c.MinSequenceNr = seqNr
+	c.MinSequenceNr = max(c.MinSequenceNr, seqNr)
 	return c
 }
 
-// Matches reports whether the snapshot that m names is within the bounds.
+// Bounded returns c with explicit upper bounds: the largest sequence number and the latest time
+// instead of zero. Stores call it before they compare or change the bounds.
+func (c Criteria) Bounded() Criteria {
+	if c.MaxSequenceNr == 0 {
+		c.MaxSequenceNr = math.MaxInt64
+	}
+	if c.MaxTime.IsZero() {
+		c.MaxTime = endOfTime()
+	}
+	return c
+}
+
+// Matches reports whether the snapshot with metadata m is within the bounds.
 func (c Criteria) Matches(m Metadata) bool {
+	c = c.Bounded()
 	return m.SequenceNr >= c.MinSequenceNr && m.SequenceNr <= c.MaxSequenceNr &&
 		!m.Time.Before(c.MinTime) && !m.Time.After(c.MaxTime)
+}
+
+// CheckDelete returns an error that matches ErrInvalid if c has no bound and All is not set. Stores
+// call it in Delete.
+func (c Criteria) CheckDelete() error {
+	b := c.Bounded()
+	if !c.All && b.MinSequenceNr <= 1 && b.MaxSequenceNr >= math.MaxInt64 && b.anyTime() {
+		return fmt.Errorf("%w: criteria without a bound delete every snapshot: set Criteria.All", ErrInvalid)
+	}
+	return nil
+}
+
+// anyTime reports whether the criteria have no time bound.
+func (c Criteria) anyTime() bool {
+	return c.MinTime.IsZero() && (c.MaxTime.IsZero() || !c.MaxTime.Before(endOfTime()))
 }
 
 // endOfTime is the latest supported time: the end of the year 9999.

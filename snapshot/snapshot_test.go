@@ -4,6 +4,7 @@
 package snapshot_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -34,8 +35,10 @@ func TestCriteriaMatches(t *testing.T) {
 		{"time below", bounds, 6, moment(49), false},
 		{"time above", bounds, 6, moment(71), false},
 		{"time in another zone", bounds, 6, moment(70).In(time.FixedZone("", 3600)), true},
-		{"zero value", snapshot.Criteria{}, 1, moment(0), false},
-		{"zero value at its own bounds", snapshot.Criteria{}, 0, time.Time{}, true},
+		{"zero value", snapshot.Criteria{}, 1, moment(0), true},
+		{"zero value, smallest", snapshot.Criteria{}, 0, time.Time{}, true},
+		{"only a number", snapshot.Criteria{MaxSequenceNr: 3}, 4, moment(0), false},
+		{"only a time", snapshot.Criteria{MaxTime: moment(3)}, 4, moment(4), false},
 		{"latest, smallest", snapshot.Latest(), 1, time.Time{}, true},
 		{"latest, largest", snapshot.Latest(), math.MaxInt64, time.Date(9999, time.December, 31, 23, 59, 59, 999_999_000, time.UTC), true},
 		{"latest, no number", snapshot.Latest(), math.MaxInt64 + 1, moment(0), false},
@@ -51,6 +54,30 @@ func TestCriteriaMatches(t *testing.T) {
 		m := snapshot.Metadata{ID: "a", SequenceNr: test.seqNr, Time: test.time}
 		if got := test.c.Matches(m); got != test.want {
 			t.Errorf("%s: Matches = %t, want %t", test.name, got, test.want)
+		}
+	}
+}
+
+func TestCriteriaCheckDelete(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		c  snapshot.Criteria
+		ok bool
+	}{
+		"zero":        {snapshot.Criteria{}, false},
+		"latest":      {snapshot.Latest(), false},
+		"from 1":      {snapshot.Criteria{MinSequenceNr: 1}, false},
+		"all":         {snapshot.Criteria{All: true}, true},
+		"up to":       {snapshot.UpTo(9), true},
+		"up to 0":     {snapshot.UpTo(0), true},
+		"at":          {snapshot.At(9), true},
+		"from":        {snapshot.Criteria{MinSequenceNr: 2}, true},
+		"until":       {snapshot.Criteria{MaxTime: moment(3)}, true},
+		"since":       {snapshot.Criteria{MinTime: moment(3)}, true},
+		"all, bounds": {snapshot.Criteria{All: true, MaxSequenceNr: 4}, true},
+	} {
+		if err := test.c.CheckDelete(); (err == nil) != test.ok || err != nil && !errors.Is(err, snapshot.ErrInvalid) {
+			t.Errorf("%s: CheckDelete = %v, want an error: %t", name, err, !test.ok)
 		}
 	}
 }

@@ -93,7 +93,11 @@ func (s *SnapshotStore) List(ctx context.Context, id string, c snapshot.Criteria
 func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criteria) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.usable(ctx); err != nil {
+	err := s.usable(ctx)
+	if err == nil {
+		err = c.CheckDelete()
+	}
+	if err != nil {
 		return fmt.Errorf("inmem: delete snapshots of %q: %w", id, err)
 	}
 	kept := slices.DeleteFunc(slices.Clone(s.byID[id]), func(snap snapshot.Snapshot) bool {

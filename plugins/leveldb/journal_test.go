@@ -285,7 +285,7 @@ func TestNewerRecords(t *testing.T) {
 	if _, err := s.Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrNewerVersion) {
 		t.Errorf("load: %v", err)
 	}
-	if err := s.Delete(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrNewerVersion) {
+	if err := s.Delete(t.Context(), "a", snapshot.Criteria{All: true}); !errors.Is(err, snapshot.ErrNewerVersion) {
 		t.Errorf("delete: %v", err)
 	}
 	if err := s.Save(t.Context(), snapshotOf("a", 2)); !errors.Is(err, snapshot.ErrNewerVersion) {
@@ -378,7 +378,7 @@ func TestLoadAttempts(t *testing.T) {
 	if got, err := s.Load(t.Context(), "a", snapshot.UpTo(4)); err != nil || got.SequenceNr != 2 {
 		t.Errorf("up to 4: %+v, %v", got.Metadata, err)
 	}
-	if err := s.Delete(t.Context(), "a", snapshot.Latest()); err != nil {
+	if err := s.Delete(t.Context(), "a", snapshot.Criteria{All: true}); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrNotFound) {

@@ -282,7 +282,7 @@ func TestReadOnly(t *testing.T) {
 		for what, err := range map[string]error{
 			"delete":          j.DeleteTo(t.Context(), "a", 1),
 			"save":            db.TestSnapshots().Save(t.Context(), snapshotOf("a", 3)),
-			"delete snapshot": db.TestSnapshots().Delete(t.Context(), "a", snapshot.Latest()),
+			"delete snapshot": db.TestSnapshots().Delete(t.Context(), "a", snapshot.Criteria{All: true}),
 			"compact":         db.Compact(t.Context()),
 		} {
 			if !errors.Is(err, leveldb.ErrReadOnly) {

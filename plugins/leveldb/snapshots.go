@@ -106,6 +106,7 @@ func (f *found) matches(c snapshot.Criteria) bool {
 // first. An error of the database is yielded last. The loop body runs while an iterator is open.
 func heads(from leveldb.Reader, id string, c snapshot.Criteria) iter.Seq2[found, error] {
 	return func(yield func(found, error) bool) {
+		c := c.Bounded()
 		if c.MinSequenceNr > c.MaxSequenceNr {
 			return
 		}
@@ -219,7 +220,11 @@ func (s *SnapshotStore) save(ctx context.Context, snap *snapshot.Snapshot) error
 // Delete implements snapshot.Store. It deletes a damaged snapshot if its sequence number matches,
 // regardless of its time.
 func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criteria) error {
-	if err := s.delete(ctx, id, c); err != nil {
+	err := c.CheckDelete()
+	if err == nil {
+		err = s.delete(ctx, id, c)
+	}
+	if err != nil {
 		return fmt.Errorf("leveldb: delete snapshots of %q: %w", id, err)
 	}
 	return nil

@@ -56,7 +56,7 @@ func everything(t *testing.T, db *postgres.DB) {
 		}
 	}
 	_, err := snapshots.Load(t.Context(), "a", snapshot.Latest())
-	if err = errors.Join(err, snapshots.Delete(t.Context(), "a", snapshot.Latest())); err != nil {
+	if err = errors.Join(err, snapshots.Delete(t.Context(), "a", snapshot.Criteria{All: true})); err != nil {
 		t.Error(err)
 	}
 }

@@ -62,6 +62,7 @@ func (s *SnapshotStore) Load(ctx context.Context, id string, c snapshot.Criteria
 
 func (s *SnapshotStore) load(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
 	var damaged []error
+	c = c.Bounded()
 	limit := int8Value(uint64(s.db.cfg.MaxSnapshotSize)) //nolint:gosec // validated
 	for len(damaged) < maxLoadAttempts && c.MaxSequenceNr >= max(c.MinSequenceNr, 1) {
 		var row snapshotRow
@@ -92,7 +93,7 @@ func orNotFound(damaged []error) error {
 // List implements snapshot.Store. It reads pages of 1,000.
 func (s *SnapshotStore) List(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {
 	return func(yield func(snapshot.Metadata, error) bool) {
-		c := c // each iteration of the sequence starts from the beginning
+		c := c.Bounded() // each iteration of the sequence starts from the beginning
 		for {
 			page, err := s.list(ctx, id, c)
 			if err != nil {
@@ -125,7 +126,11 @@ func (s *SnapshotStore) list(ctx context.Context, id string, c snapshot.Criteria
 
 // Delete implements snapshot.Store.
 func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criteria) error {
-	if err := s.run(ctx, id, &s.db.sql.deleteSnapshots, bounds(id, c), nil); err != nil {
+	err := c.CheckDelete()
+	if err == nil {
+		err = s.run(ctx, id, &s.db.sql.deleteSnapshots, bounds(id, c.Bounded()), nil)
+	}
+	if err != nil {
 		return fmt.Errorf("postgres: delete snapshots of %q: %w", id, err)
 	}
 	return nil

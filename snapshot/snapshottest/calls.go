@@ -66,7 +66,7 @@ func (p *probe) calls(ctx context.Context) map[string]error {
 		"Save":   p.store.Save(ctx, numbered(p.id, 16)),
 		"Load":   loadErr,
 		"List":   listErr,
-		"Delete": p.store.Delete(ctx, p.id, snapshot.Latest()),
+		"Delete": p.store.Delete(ctx, p.id, snapshot.Criteria{All: true}),
 	}
 }
 

@@ -31,7 +31,7 @@ func faults() map[string]func(d *double) {
 		"NewestUpToNumber":        func(d *double) { d.widened(exclusiveNumber) },
 		"NewestUpToNumberAndTime": func(d *double) { d.widened(exclusiveTime) },
 		"LowerBounds":             func(d *double) { d.widened(withoutLowerBounds) },
-		"LiteralBounds":           func(d *double) { d.widened(zeroIsNoBound) },
+		"ZeroBounds":              func(d *double) { d.widened(withAll) },
 		"ExtremeNumbers":          func(d *double) { d.changed(func(s *snapshot.Snapshot) { s.SequenceNr &= math.MaxUint32 }) },
 		"ExtremeTimes":            func(d *double) { d.changed(func(s *snapshot.Snapshot) { s.Time = s.Time.Truncate(time.Millisecond) }) },
 
@@ -102,13 +102,9 @@ func exclusiveTime(c snapshot.Criteria) snapshot.Criteria {
 	return c
 }
 
-func zeroIsNoBound(c snapshot.Criteria) snapshot.Criteria {
-	if c.MaxSequenceNr == 0 {
-		c.MaxSequenceNr = math.MaxInt64
-	}
-	if c.MaxTime.IsZero() {
-		c.MaxTime = snapshot.Latest().MaxTime
-	}
+// withAll permits a deletion without bounds.
+func withAll(c snapshot.Criteria) snapshot.Criteria {
+	c.All = true
 	return c
 }
 
@@ -320,7 +316,7 @@ func deletesTooMuch(d *double) {
 		}
 		once = true
 		newest, err := d.inner.Load(ctx, id, snapshot.Latest())
-		_ = d.inner.Delete(ctx, id, snapshot.Latest())
+		_ = d.inner.Delete(ctx, id, snapshot.Criteria{All: true})
 		wait()
 		wait()
 		return errors.Join(err, d.inner.Save(ctx, newest))

@@ -4,6 +4,7 @@
 package snapshottest
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -102,18 +103,26 @@ func boundsCases() []Case {
 			},
 		},
 		{
-			Name: "LiteralBounds",
-			Rule: "a bound of 0 is a bound: the zero Criteria matches nothing and deletes nothing",
+			Name: "ZeroBounds",
+			Rule: "a zero bound is no bound, and a deletion without a bound requires All",
 			check: func(p *probe) {
 				p.baseline()
-				p.expectNone(p.id, snapshot.Criteria{})
-				c := snapshot.Latest()
-				c.MaxTime = time.Time{}
-				p.expectNone(p.id, c)
+				p.expectNumber(snapshot.Criteria{}, 15)
+				p.expectNumber(snapshot.Criteria{MaxSequenceNr: 13}, 13)
+				p.expectNumber(snapshot.Criteria{MaxTime: at(13)}, 13)
 				p.expectNone(p.id, snapshot.UpTo(0))
-				p.expectList(p.id, snapshot.Criteria{})
-				p.delete(p.id, snapshot.Criteria{})
+				p.expectNone(p.id, snapshot.At(0))
+				p.expectList(p.id, snapshot.Criteria{}, 15, 14, 13, 12, 11)
+				p.expectList(p.id, snapshot.Criteria{MinSequenceNr: 14}, 15, 14)
+				p.delete(p.id, snapshot.UpTo(0))
+				for _, c := range []snapshot.Criteria{{}, snapshot.Latest()} {
+					if err := p.store.Delete(p.Context(), p.id, c); !errors.Is(err, snapshot.ErrInvalid) {
+						p.Errorf("Delete(%s): %v, want ErrInvalid", show(c), err)
+					}
+				}
 				p.expectList(p.id, snapshot.Latest(), 15, 14, 13, 12, 11)
+				p.delete(p.id, snapshot.Criteria{All: true})
+				p.expectList(p.id, snapshot.Latest())
 			},
 		},
 		{

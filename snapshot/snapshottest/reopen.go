@@ -46,7 +46,7 @@ func reopenCases() []Case {
 				p.delete(p.id, snapshot.UpTo(13))
 				p.reopen()
 				p.expectList(p.id, snapshot.Latest(), 15, 14)
-				p.delete(p.id, snapshot.Latest())
+				p.delete(p.id, snapshot.Criteria{All: true})
 				p.reopen()
 				p.expectNone(p.id, snapshot.Latest())
 			},

@@ -82,7 +82,7 @@ func saveCases() []Case {
 					s.Payload = bytes.Repeat([]byte("x"), len(s.Payload))
 					p.save(s)
 				}
-				p.delete(p.id, snapshot.Latest())
+				p.delete(p.id, snapshot.Criteria{All: true})
 				if !bytes.Equal(first.Payload, before) {
 					p.Errorf("the payload loaded first is now %q, it was %q", first.Payload, before)
 				}
@@ -162,10 +162,10 @@ func deleteCases() []Case {
 			Name: "DeleteTwice",
 			Rule: "deleting what is not there succeeds, and what was deleted can be saved again",
 			check: func(p *probe) {
-				p.delete(p.id, snapshot.Latest())
+				p.delete(p.id, snapshot.Criteria{All: true})
 				p.baseline()
-				p.delete(p.id, snapshot.Latest())
-				p.delete(p.id, snapshot.Latest())
+				p.delete(p.id, snapshot.Criteria{All: true})
+				p.delete(p.id, snapshot.Criteria{All: true})
 				p.expectNone(p.id, snapshot.Latest())
 				p.save(numbered(p.id, 12))
 				p.expectNumber(snapshot.Latest(), 12)
@@ -209,7 +209,7 @@ func idCases() []Case {
 					n := uint64(i + 1)
 					p.expect(snapshot.Latest(), numbered(id, n))
 					p.expectList(id, snapshot.Latest(), n)
-					p.delete(id, snapshot.Latest())
+					p.delete(id, snapshot.Criteria{All: true})
 					p.expectNone(id, snapshot.Latest())
 				}
 			},
