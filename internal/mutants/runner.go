@@ -5,6 +5,7 @@ package mutants
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,7 +52,7 @@ type Runner struct {
 
 // Healthy runs a mutant's test without the fault. It returns an error if the test does not pass.
 func (r Runner) Healthy(ctx context.Context, test []string) error {
-	out, err := r.goTest(ctx, test)
+	out, err := r.goCommand(ctx, slices.Concat([]string{"test", "-timeout", r.timeout().String()}, test))
 	switch {
 	case err != nil:
 		return fmt.Errorf("the test does not pass without the fault: %w\n%s", err, out)
@@ -100,7 +101,21 @@ func noTestRan(out []byte) bool {
 	return false
 }
 
+// Build compiles the package with the fault. It returns an error if that fails.
+func (r Runner) Build(ctx context.Context, m Mutant) error {
+	out, err := r.withFault(ctx, m, "build", "./"+m.Package)
+	if err != nil {
+		return fmt.Errorf("mutant %s: %w\n%s", m.Name, err, out)
+	}
+	return nil
+}
+
 func (r Runner) runWith(ctx context.Context, m Mutant) (out []byte, err error) {
+	return r.withFault(ctx, m, slices.Concat([]string{"test", "-timeout", r.timeout().String(), "-failfast"}, m.Test)...)
+}
+
+// withFault runs a go command that sees the changed files.
+func (r Runner) withFault(ctx context.Context, m Mutant, args ...string) (out []byte, err error) {
 	fit, err := r.Source.Fit(m)
 	if err != nil {
 		return nil, err
@@ -126,15 +141,12 @@ func (r Runner) runWith(ctx context.Context, m Mutant) (out []byte, err error) {
 	if err := os.WriteFile(overlay, plan, 0o600); err != nil {
 		return nil, err
 	}
-	return r.goTest(ctx, slices.Concat([]string{"-overlay", overlay, "-failfast"}, m.Test))
+	return r.goCommand(ctx, slices.Insert(args, 1, "-overlay", overlay))
 }
 
-func (r Runner) goTest(ctx context.Context, args []string) ([]byte, error) {
-	timeout := r.Timeout
-	if timeout == 0 {
-		timeout = 2 * time.Minute
-	}
-	args = slices.Concat([]string{"test", "-timeout", timeout.String()}, args)
+func (r Runner) timeout() time.Duration { return cmp.Or(r.Timeout, 2*time.Minute) }
+
+func (r Runner) goCommand(ctx context.Context, args []string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // the arguments are those of our mutants
 	cmd.Dir = r.Source.Root
 	out, err := cmd.CombinedOutput()

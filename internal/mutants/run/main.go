@@ -3,7 +3,7 @@
 
 // Command run runs the mutants with a name that begins with one of its arguments, or all mutants,
 // and prints a table. It exits with status 1 unless all of them were caught. With -rewrite it runs
-// no tests, but adapts the mutants to the source code. Run it in the root of the module. Package
+// no tests, but adapts the mutants to the source code. With -build it only compiles them. Run it in the root of the module. Package
 // mutants has the details.
 package main
 
@@ -28,6 +28,7 @@ func main() {
 	timeout := flag.Duration("timeout", 2*time.Minute, "time limit of a test")
 	verbose := flag.Bool("v", false, "print the rule of each mutant")
 	adapt := flag.Bool("rewrite", false, "run no tests, but write the current source code into mutants that match inexactly")
+	buildOnly := flag.Bool("build", false, "run no tests, but check that each mutant compiles")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	ok := true
@@ -36,6 +37,8 @@ func main() {
 	case err != nil:
 	case *adapt:
 		err = rewrite(source, chosen)
+	case *buildOnly:
+		err = build(ctx, mutants.Runner{Source: source}, chosen, *parallel)
 	default:
 		ok, err = run(ctx, mutants.Runner{Source: source, Timeout: *timeout}, chosen, *parallel, *verbose)
 	}
@@ -81,6 +84,13 @@ func rewrite(source *mutants.Source, all []mutants.Mutant) error {
 		fmt.Printf("%s: %s\n", m.Name, fit.Places)
 		errs = append(errs, os.WriteFile(filepath.Join(source.Root, directory, m.Name+".mutant"), []byte(fit.Current.String()), 0o600))
 	}
+	return errors.Join(errs...)
+}
+
+// build compiles each mutant.
+func build(ctx context.Context, runner mutants.Runner, chosen []mutants.Mutant, parallel int) error {
+	errs := make([]error, len(chosen))
+	each(chosen, parallel, func(i int, m mutants.Mutant) { errs[i] = runner.Build(ctx, m) })
 	return errors.Join(errs...)
 }
 
