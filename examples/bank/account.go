@@ -21,7 +21,7 @@ import (
 // them. The other files in this directory only use it. Copy it to start an aggregate of your own.
 
 type (
-	// Event is what can happen to an account.
+	// Event is an event of an account.
 	Event interface{ isEvent() }
 	// Context and Decision are the types of the framework, for commands to accounts with reply R.
 	Context[R any]  = eventsourcing.Context[Account, Event, R]
@@ -54,7 +54,7 @@ var (
 	ErrTooManyOpen  = eventsourcing.NewRefusal("bank/too_many_transfers", "too many transfers are pending")
 )
 
-// The commands. For declares the type of the reply.
+// The commands. Each embeds its aggregate and the type of its reply.
 type (
 	// Open opens an account. Repeating it with the same terms does nothing.
 	Open struct {
@@ -91,7 +91,7 @@ type (
 	// Lookup returns the account.
 	Lookup struct {
 		eventsourcing.Command[Account, View]
-		// In is a further currency in which to show the balance.
+		// In is an additional currency for the balance.
 		In money.Currency
 	}
 	// Credit is the message of a transfer from its source to its destination. The source resends it
@@ -111,7 +111,7 @@ type Receipt struct {
 	Repeated bool   // the request was executed before
 }
 
-// View is what an account looks like.
+// View is the visible state of an account.
 type View struct {
 	Owner      string
 	Currency   money.Currency
@@ -223,8 +223,7 @@ type Account struct {
 	rates rates.Rates `refold:"-"`
 }
 
-// AccountType describes accounts to the framework. What an account depends on
-// comes in here.
+// AccountType describes accounts to the framework. Dependencies of accounts are its parameters.
 func AccountType(r rates.Rates) eventsourcing.Type[Account, Event] {
 	return eventsourcing.Type[Account, Event]{
 		Name: AccountTypeName,
@@ -255,7 +254,7 @@ func AccountType(r rates.Rates) eventsourcing.Type[Account, Event] {
 	}
 }
 
-// The handlers decide which event a command leads to. They change nothing.
+// The handlers decide the event of a command. They do not change the state.
 
 func (a *Account) deposit(ctx *Context[Receipt], c Deposit) Decision[Receipt] {
 	return a.change(ctx, c.Request, asked("deposit", c.Amount, ""), func(cause Cause) (Event, error) {
@@ -304,7 +303,7 @@ func (a *Account) lookup(ctx *Context[View], c Lookup) Decision[View] {
 	return ctx.Reply(view)
 }
 
-// open opens the account, once.
+// open opens the account once.
 func (a *Account) open(ctx *Context[View], c Open) Decision[View] {
 	nothing := money.Zero(c.Currency)
 	view := View{Owner: c.Owner, Currency: c.Currency, Balance: nothing, InFlight: nothing}
@@ -326,8 +325,8 @@ func (a *Account) open(ctx *Context[View], c Open) Decision[View] {
 	return ctx.Persist(Opened{Cause{ctx.Now(), c.Request}, c.Currency, c.Owner}).Reply(view)
 }
 
-// change handles a command that changes the account: once for each request, and
-// only while it is open.
+// change handles a command that changes the account. It executes each request once, and only while
+// the account is open.
 func (a *Account) change(ctx *Context[Receipt], request, content string, decide func(Cause) (Event, error)) Decision[Receipt] {
 	first, done, err := a.Requests.Check(request, content)
 	switch {
@@ -433,8 +432,8 @@ func (a *Account) credits() *delivery.Inbox { return &a.Credits }
 
 func (a *Account) transfers() *delivery.Outbox[Credit] { return &a.Transfers }
 
-// credit takes in a transfer from another account. It is called until it has decided: delivery.On answers
-// repetitions.
+// credit handles a transfer from another account. It is called until it has decided; delivery.On
+// replies to repetitions.
 func (a *Account) credit(ctx *Context[eventsourcing.Ack], c Credit) Decision[eventsourcing.Ack] {
 	x, err := a.accept(c.Amount, ctx.Now())
 	refusal, refused := errors.AsType[*eventsourcing.Refusal](err)
@@ -463,7 +462,7 @@ func (a *Account) accept(amount money.Amount, now time.Time) (rates.Exchange, er
 	return x, a.canHold(x.Amount)
 }
 
-// answered ends a transfer when its destination has answered.
+// answered ends a transfer when its destination has replied.
 func (a *Account) answered(ctx *SignalContext, s delivery.Answered[Credit, eventsourcing.Ack]) SignalEffect {
 	if refusal, refused := errors.AsType[*eventsourcing.Refusal](s.Err); refused {
 		return ctx.Persist(TransferRefunded{ctx.Now(), s.Nr, s.Message.Amount, refusal.Code()})
@@ -471,7 +470,7 @@ func (a *Account) answered(ctx *SignalContext, s delivery.Answered[Credit, event
 	return ctx.Persist(TransferCompleted{ctx.Now(), s.Nr, s.Message.Amount})
 }
 
-// apply changes the state by an event and does nothing else.
+// apply applies an event to the state. It has no other effect.
 func (a *Account) apply(event Event) {
 	switch e := event.(type) {
 	case Opened:

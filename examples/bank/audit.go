@@ -557,16 +557,15 @@ func (a *auditor) closeState(t *transferBooks, violate func(string, ...any)) {
 //
 //	accounts + in flight + desk = deposits - withdrawals
 //
-// The two sides have nothing in common. Deposits and withdrawals are what came
-// in and went out at the counter, in the currency in which it did. Accounts are
-// what the accounts answer, in flight is what was debited and neither credited
-// nor refunded, and the desk is what it must have taken in and paid out at the
-// recorded rates, whatever the events say that it did.
+// The two sides come from independent data. Deposits and withdrawals are the cash amounts, in their
+// currencies. Accounts are the balances of the accounts' states. In flight are the transfers that
+// are debited and neither credited nor refunded. The desk is the balance of all conversions,
+// computed again from the recorded rates.
 type total struct {
 	deposits, withdrawals, accounts, inFlight, desk big.Int
 }
 
-// difference is what is missing from the right side, zero if the books balance.
+// difference returns the left side minus the right side. It is zero if the books balance.
 func (t *total) difference() *big.Int {
 	var d big.Int
 	d.Add(&t.accounts, &t.inFlight)
@@ -580,15 +579,14 @@ func (t *total) withdraw(a money.Amount) { add(&t.withdrawals, a) }
 
 func add(sum *big.Int, a money.Amount) { sum.Add(sum, big.NewInt(a.Minor())) }
 
-// moved enters an amount at the counter.
+// moved adds a cash amount.
 func (a *auditor) moved(amount money.Amount, enter func(*total, money.Amount)) {
 	if t := a.report.totals[amount.Currency()]; t != nil {
 		enter(t, amount)
 	}
 }
 
-// desk enters what the exchange desk took in and paid out, if it had to do with
-// it.
+// desk adds both sides of a conversion. Without a conversion it does nothing.
 func (a *auditor) desk(in, out money.Amount) {
 	if in.Currency() == out.Currency() {
 		return
@@ -601,8 +599,8 @@ func (a *auditor) desk(in, out money.Amount) {
 	}
 }
 
-// exchangedOr computes a conversion again; where that can't be done it believes
-// the event, which is a violation of its own.
+// exchangedOr computes a conversion again. If that is impossible, it returns the recorded amount;
+// the event is a violation then.
 func exchangedOr(x rates.Exchange, to money.Currency) money.Amount {
 	if amount, err := exchanged(x, to); err == nil {
 		return amount
