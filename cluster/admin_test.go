@@ -25,17 +25,17 @@ func TestOperatorsSeeTheCluster(t *testing.T) {
 		must(w.T, err)
 		if s.Cluster != "bank" || s.Self != nodes[1].Self().String() || s.Leader != nodes[0].Self().String() || s.Strategy != "keep-majority" || !s.Connected ||
 			!s.Converged || s.RoleLeaders["teller"] != s.Leader || len(s.Members) != 3 {
-			w.Errorf("b says %+v", s)
+			w.Errorf("state of b: %+v", s)
 		}
 		if m := s.Members[2]; m.Node != nodes[2].Self().String() || m.Status != "up" || m.Version != "1.2" || m.UpNumber == 0 || m.Unreachable || !m.Seen {
-			w.Errorf("b says of c: %+v", m)
+			w.Errorf("member c in the state of b: %+v", m)
 		}
 		heal := w.network.Partition([]string{"c"}, []string{"a", "b"})
 		w.until(nodes[1], func(s *cluster.State) bool { return len(s.Unreachable) == 1 })
 		s, err = admin.State(w.Context(), "b")
 		must(w.T, err)
 		if m := s.Members[2]; !m.Unreachable || len(m.UnreachableTo) == 0 || m.Terminated {
-			w.Errorf("b says of c, which is cut off: %+v", m)
+			w.Errorf("disconnected member c in the state of b: %+v", m)
 		}
 		heal()
 		w.allUp(nodes...)
@@ -53,20 +53,20 @@ func TestOperatorsCommand(t *testing.T) {
 		w.wantGone(nodes[1], cluster.ErrDowned)
 		w.allUp(nodes[0], nodes[3])
 		if err := admin.Leave(w.Context(), "", "c"); !errors.Is(err, cluster.ErrNotMember) || !strings.Contains(err.Error(), "leave") {
-			w.Errorf("Leave of nobody: %v", err)
+			w.Errorf("Leave of an unknown node: %v", err)
 		}
 		if err := admin.Down(w.Context(), "", "no name"); err == nil || errors.Is(err, cluster.ErrNotMember) {
 			w.Errorf("Down of no name: %v", err)
 		}
 		if _, err := admin.State(w.Context(), "x"); !errors.Is(err, transport.ErrNoNode) {
-			w.Errorf("State of nobody: %v", err)
+			w.Errorf("State of an unknown node: %v", err)
 		}
 		must(w.T, admin.PrepareForShutdown(w.Context(), ""))
 		w.until(nodes[0], func(s *cluster.State) bool { return s.Status(nodes[0].Self()) == cluster.ReadyForShutdown })
 	})
 }
 
-// What is for a package that stands on this one is answered by that.
+// Requests for the service of another package are passed to its handler.
 func TestOperatorsAskServices(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -83,7 +83,7 @@ func TestOperatorsAskServices(t *testing.T) {
 	})
 }
 
-// Whatever an operator sends is answered.
+// Every request of an operator is answered, even invalid ones.
 func TestOperatorsSendNonsense(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -93,7 +93,7 @@ func TestEventsOfSomeKinds(t *testing.T) {
 	})
 }
 
-// A reader that stands still costs no more than it may, and is told what it has missed by another snapshot.
+// The events of a slow subscriber are bounded, and replaced by a snapshot.
 func TestSlowReaderGetsASnapshot(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -111,7 +111,7 @@ func TestSlowReaderGetsASnapshot(t *testing.T) {
 				continue
 			}
 			if snapshots++; snapshots == 1 {
-				w.sleep(time.Minute) // the node goes on
+				w.sleep(time.Minute) // the node is not blocked
 				continue
 			}
 			if up := slices.ContainsFunc(e.State.Members, func(m cluster.Member) bool { return m.Status != cluster.Up }); up || len(e.State.Members) != 4 {
@@ -125,7 +125,7 @@ func TestSlowReaderGetsASnapshot(t *testing.T) {
 	})
 }
 
-// Changes lead from nothing to the present, and from what a slow reader knows too.
+// Changes lead from the empty cluster to the present one, also for a slow subscriber.
 func TestChangesLeadToThePresent(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

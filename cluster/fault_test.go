@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// A fault in the node itself ends it, with all that it hosts: what it knew can't be trusted.
+// A panic of the event loop ends the node and its singletons.
 func TestLoopThatPanics(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -51,7 +51,7 @@ func TestLoopThatPanics(t *testing.T) {
 	})
 }
 
-// A node that can't keep up drops messages of the protocols, counts them, and goes on.
+// An overloaded node drops protocol messages, counts them and continues.
 func TestTooManyMessages(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -84,7 +84,7 @@ func TestTooManyMessages(t *testing.T) {
 		stats, err := a.Stats(w.Context())
 		must(w.T, err)
 		if n := stats.Dropped[cluster.DroppedInput]; n < 90 || n > 100 || uint64(len(drops)) != n {
-			w.Errorf("%d messages were dropped, %d were told", n, len(drops))
+			w.Errorf("%d messages were dropped, %d were reported", n, len(drops))
 		}
 		if d := <-drops; d.Reason != cluster.DroppedInput || d.Node != self {
 			w.Errorf("dropped: %+v", d)
@@ -128,7 +128,7 @@ func (b blocked) Enabled(context.Context, slog.Level) bool { return true }
 func (b blocked) WithAttrs([]slog.Attr) slog.Handler       { return b }
 func (b blocked) WithGroup(string) slog.Handler            { return b }
 
-// A log that nobody reads holds up nobody, whoever writes to it.
+// A blocked log handler blocks no goroutine that writes to the log.
 func TestLogThatBlocks(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -137,7 +137,7 @@ func TestLogThatBlocks(t *testing.T) {
 		a := w.start("a", func(c *cluster.Config) { c.Logger = slog.New(blocked{release: release}) })
 		b := w.start("b")
 		w.allUp(a, b)
-		// The transport says that nobody handles such messages.
+		// The transport logs that no handler exists for such messages.
 		must(w.T, b.Transport().Send(a.Self(), transport.Control, transport.FirstUserKind, nil))
 		a.Logger().With(slog.String("a", "b")).WithGroup("g").InfoContext(w.Context(), "hello")
 		w.sleep(time.Minute)

@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 )
 
-// Whatever comes for a singleton is an error, or what encodes to the same.
+// Any bytes are malformed, or decode to a message with the same encoding.
 func FuzzForward(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add([]byte{1, 255, 'a'})

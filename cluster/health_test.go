@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 )
 
-// A node that is its only seed waits for nobody but itself.
+// A node that is its only seed waits for no other node.
 func TestReadyAlone(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -61,7 +61,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// A node is not ready as long as nobody has said that it still is a member, and says so: it does hear itself.
+// A suspended node that is connected again is not ready until its membership is confirmed.
 func TestReadyWhileSuspended(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -78,7 +78,7 @@ func TestReadyWhileSuspended(t *testing.T) {
 	})
 }
 
-// Whoever looks at a node that waits for its seeds sees whether it hears itself.
+// The state of a node that waits for its seeds shows whether it is connected.
 func TestConnectedBeforeItJoins(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -45,7 +45,7 @@ func TestJoinReturnsAMember(t *testing.T) {
 		must(w.T, err)
 		w.all = append(w.all, n)
 		if m, ok := n.State().Member(n.Self()); !ok || m.Version.String() != "1.2.0" || len(m.Roles) != 2 || !m.HasRole("teller") {
-			w.Errorf("it knows itself as %+v", m)
+			w.Errorf("its own member is %+v", m)
 		}
 		must(w.T, n.AwaitUp(w.Context()))
 		w.until(w.nodes["a"], func(s *cluster.State) bool { return s.Status(n.Self()) == cluster.Up && len(s.RoleLeaders) == 2 })
@@ -66,7 +66,7 @@ func TestJoinEndsWithItsContext(t *testing.T) {
 			w.Errorf("Join: %v", err)
 		}
 		if !w.logged("join: no seed has accepted this node") {
-			w.Error("nothing was said about seeds that do not answer")
+			w.Error("the log line about silent seeds is missing")
 		}
 	})
 }
@@ -115,7 +115,7 @@ func TestTwoFirstSeeds(t *testing.T) {
 				}
 				w.wantGone(other, cluster.ErrNameInUse)
 				if !strings.HasSuffix(other.Err().Error(), one.Self().String()) {
-					w.Errorf("the error does not say who has the name: %v", other.Err())
+					w.Errorf("the error does not contain the owner of the name: %v", other.Err())
 				}
 				if s := other.State(); s.Joined {
 					w.Errorf("it had founded a cluster, %v apart", gap)
@@ -126,7 +126,7 @@ func TestTwoFirstSeeds(t *testing.T) {
 	}
 }
 
-// A process that crashed comes back as another node.
+// A process that restarts after a crash is a different node.
 func TestRestartUnderTheSameName(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -172,7 +172,7 @@ func TestJoinThroughAnyMember(t *testing.T) {
 		a, b := w.start("a"), w.start("b")
 		w.sleep(time.Minute)
 		if a.State().Joined {
-			w.Error("a node without seeds has joined by itself")
+			w.Error("a node without seeds has joined")
 		}
 		if err := a.JoinVia(w.Context(), "no name"); !errors.Is(err, cluster.ErrInvalid) {
 			w.Errorf("JoinVia: %v", err)
@@ -207,7 +207,7 @@ func TestVersionPending(t *testing.T) {
 	})
 }
 
-// While the broker is away nobody founds a cluster: it could be a second one.
+// While the broker is unavailable no node founds a cluster, because it could be a second one.
 func TestBrokerAwayAtStart(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	signal.Ignore(syscall.SIGUSR1) // a test sends it before somebody catches it
+	signal.Ignore(syscall.SIGUSR1) // a test sends it before the handler is installed
 	goleak.VerifyTestMain(m)
 }
 
@@ -107,7 +107,7 @@ func (w *world) clusterWith(change func(*cluster.Config), names ...string) []*cl
 	return nodes
 }
 
-// allUp waits until some nodes know that they are the members, and all are Up and reachable.
+// allUp waits until all given nodes have exactly these members, Up and reachable.
 func (w *world) allUp(nodes ...*cluster.Node) {
 	w.Helper()
 	for _, n := range nodes {
@@ -118,7 +118,7 @@ func (w *world) allUp(nodes ...*cluster.Node) {
 	}
 }
 
-// until waits until a node knows something. It fails after five minutes.
+// until waits until the state of a node satisfies a condition. It fails after five minutes.
 func (w *world) until(n *cluster.Node, ok func(*cluster.State) bool) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), 5*time.Minute)
@@ -129,7 +129,7 @@ func (w *world) until(n *cluster.Node, ok func(*cluster.State) bool) {
 		}
 	}
 	if !ok(n.State()) {
-		w.Fatalf("%v never knew what it should, but %+v", n.Self(), n.State())
+		w.Fatalf("the state of %v does not become as expected: %+v", n.Self(), n.State())
 	}
 }
 
@@ -176,7 +176,7 @@ func (l *journalled) String() string {
 	return l.buf.String()
 }
 
-// has waits until what was written is in the log, and reports whether it contains a text.
+// logged reports whether the log contains a text, after pending lines were written.
 func (w *world) logged(text string) bool {
 	synctest.Wait()
 	return strings.Contains(w.log.String(), text)

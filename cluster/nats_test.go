@@ -68,14 +68,14 @@ func TestOverNATS(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, operator.Close()) })
 	var seen *cluster.Summary
-	// Operators find a node soon after it has joined, and whoever answers may have just done so.
+	// A node accepts operators' requests soon after it has joined, and the replying node may have just joined.
 	for seen == nil || len(seen.Members) < 3 || seen.Leader != nodes[0].Self().String() {
 		if seen, err = cluster.NewAdmin(operator).State(ctx, ""); ctx.Err() != nil {
-			t.Fatalf("a node says %+v, %v", seen, err)
+			t.Fatalf("the state is %+v, %v", seen, err)
 		}
 	}
 	if seen.Cluster != "bank" {
-		t.Errorf("a node says %+v", seen)
+		t.Errorf("the state is %+v", seen)
 	}
 	for err = errors.New("not asked"); err != nil && !errors.Is(err, cluster.ErrNotMember) && ctx.Err() == nil; {
 		err = cluster.NewAdmin(operator).Leave(ctx, "", "a")
@@ -88,7 +88,7 @@ func TestOverNATS(t *testing.T) {
 	for string(answer) != "b hello" && string(answer) != "c hello" {
 		answer, err = p.Ask(ctx, []byte("hello"))
 		if ctx.Err() != nil {
-			t.Fatalf("nobody answers: %v", err)
+			t.Fatalf("no reply: %v", err)
 		}
 	}
 	o.runs(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/lease"
 )
 
-// What is attached to a node is made once, and is of that node only.
+// The attached value of a key is created once for each node.
 func TestAttached(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -40,7 +40,7 @@ func TestAttached(t *testing.T) {
 	})
 }
 
-// Errors say once that they are of this package, whatever they are about.
+// The text of each error has the package name exactly once.
 func TestErrorsNameThePackageOnce(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -64,7 +64,7 @@ func TestErrorsNameThePackageOnce(t *testing.T) {
 	})
 }
 
-// nasty is a handler of a log that does what it likes.
+// nasty is a log handler that blocks or panics.
 type nasty struct {
 	handle  func()
 	enabled func()

@@ -90,7 +90,7 @@ func TestTheOwnerOfTheLeaseDecides(t *testing.T) {
 	})
 }
 
-// What only one direction loses is decided too: whom some see and others don't goes.
+// A partition in one direction is decided, too: members that only some can reach are downed.
 func TestOneWayPartition(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -107,7 +107,7 @@ func TestOneWayPartition(t *testing.T) {
 	})
 }
 
-// All the nodes lose the broker for a minute: nobody judges anybody, singletons stop in time, asks fail at once, and
+// All the nodes lose the broker for a minute: no member is suspected, singletons stop in time, asks fail at once, and
 // afterwards all is as it was.
 func TestBrokerOutage(t *testing.T) {
 	t.Parallel()

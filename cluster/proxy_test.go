@@ -19,7 +19,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// tape is a singleton that notes what arrives.
+// tape is a singleton that records the messages it receives.
 type tape struct {
 	mu  sync.Mutex
 	got []string
@@ -54,7 +54,7 @@ func proxyOf(w *world, n *cluster.Node, cfg cluster.ProxyConfig) *cluster.Proxy 
 	return p
 }
 
-// What one sends before anybody runs the singleton arrives in order, and what is asked after that comes after it.
+// Messages sent before the singleton runs arrive in order, followed by later requests.
 func TestProxyKeepsOrder(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -95,7 +95,7 @@ func TestProxyKeepsOrder(t *testing.T) {
 	})
 }
 
-// Of too many the oldest make room, whoever asked hears of it, and without a buffer nothing is kept.
+// A full buffer drops the oldest messages, requests among them fail, and without a buffer nothing is kept.
 func TestProxyDropsTheOldest(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -157,7 +157,7 @@ func TestProxyForgetsWhatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
-// What was asked when the node was suspended takes no room from others either.
+// Requests made while the node was suspended take up no room in the buffer.
 func TestProxyForgetsWhatWasSuspended(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -249,12 +249,12 @@ func TestProxyKeepsSoMuchOnly(t *testing.T) {
 			w.Errorf("%d MiB are kept", sent)
 		}
 		if err := p.Send(w.Context(), bytes.Repeat([]byte("x"), 1<<20)); !errors.Is(err, transport.ErrTooLarge) {
-			w.Errorf("Send of what is too large: %v", err)
+			w.Errorf("Send of a message that is too large: %v", err)
 		}
 	})
 }
 
-// The singleton moves; what is asked meanwhile waits for it.
+// Requests wait while the singleton moves.
 func TestProxyFollowsTheSingleton(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -279,11 +279,11 @@ func TestProxyFollowsTheSingleton(t *testing.T) {
 				return
 			}
 		}
-		w.Error("nobody answers")
+		w.Error("no reply")
 	})
 }
 
-// An instance that does not take what it gets holds up nobody else: messages beyond the limit are refused.
+// An instance that does not receive blocks no other traffic: messages beyond the limit are refused.
 func TestInboxIsBounded(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -306,7 +306,7 @@ func TestInboxIsBounded(t *testing.T) {
 		if err := <-answers; !errors.Is(err, cluster.ErrBusy) {
 			w.Errorf("the fourth question: %v", err)
 		}
-		// Other traffic of the same sender goes on.
+		// Other traffic of the same sender continues.
 		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "echo", Run: func(ctx context.Context, inbox *cluster.Inbox) error {
 			for d := range inbox.All(ctx) {
 				_ = d.Refuse("out of money")
@@ -318,7 +318,7 @@ func TestInboxIsBounded(t *testing.T) {
 			w.Errorf("the refusal is %v", err)
 		}
 		must(w.T, nodes[0].Leave(w.Context(), nodes[0].Self()))
-		for range 3 { // what the instance has not taken was not handled
+		for range 3 { // messages that the instance has not received were not handled
 			if err := <-answers; !errors.Is(err, cluster.ErrNotHosted) {
 				w.Errorf("a question that was not taken: %v", err)
 			}
@@ -431,7 +431,7 @@ func TestQuestionsThatAreNotAnswered(t *testing.T) {
 			}
 		}
 		if kept.Value() != nil {
-			w.Error("what the instance has forgotten is kept")
+			w.Error("requests that were dropped by the instance are kept")
 		}
 		must(w.T, first.Reply(nil))
 		must(w.T, <-answers)
@@ -491,7 +491,7 @@ func TestQuestionsHoldSoMuchOnly(t *testing.T) {
 	})
 }
 
-// mute takes what it gets and answers nothing.
+// mute receives requests and does not reply.
 type mute struct{}
 
 func (*mute) run(ctx context.Context, inbox *cluster.Inbox) error {

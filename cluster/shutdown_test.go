@@ -44,7 +44,7 @@ func TestShutdownPhases(t *testing.T) {
 			})
 		}
 		remove := onShutdown(w.T, a, cluster.PhaseUnbind, "removed", func(context.Context) error {
-			w.Error("what was removed is called")
+			w.Error("a removed function was called")
 			return nil
 		})
 		remove()
@@ -78,7 +78,7 @@ func onShutdown(t *testing.T, n *cluster.Node, p cluster.Phase, name string, f f
 	return remove
 }
 
-// A phase that takes too long is passed over; what fails or panics is logged. The context says that time is over.
+// The shutdown continues after a phase times out; errors and panics are logged. The context ends with the time-out.
 func TestShutdownPassesOver(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -115,7 +115,7 @@ func TestShutdownPassesOver(t *testing.T) {
 	})
 }
 
-// A node that can't agree with the others about leaving ends all the same.
+// A node that cannot complete leaving ends after the time-outs.
 func TestShutdownWithoutTheOthers(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -160,7 +160,7 @@ func TestShutdownWithAStuckSingleton(t *testing.T) {
 func TestShutdownWhenDowned(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		nodes := w.clusterWith(func(c *cluster.Config) { // it does not wait until others know
+		nodes := w.clusterWith(func(c *cluster.Config) { // it does not wait for the other members
 			c.PhaseTimeout = map[cluster.Phase]time.Duration{cluster.PhaseClusterStop: time.Millisecond}
 		}, "a", "b", "c")
 		called := false
@@ -174,7 +174,7 @@ func TestShutdownWhenDowned(t *testing.T) {
 		if !called {
 			w.Error("the phases were left out")
 		}
-		// One that is cut off and can't tell the others has been downed no less.
+		// A disconnected node reports ErrDowned as well.
 		w.network.Disconnect("b", errors.New("cable pulled"))
 		must(w.T, nodes[1].Down(w.Context(), nodes[0].Self()))
 		must(w.T, nodes[1].Down(w.Context(), nodes[1].Self()))
@@ -182,7 +182,7 @@ func TestShutdownWhenDowned(t *testing.T) {
 	})
 }
 
-// The process is told to end.
+// The process receives a signal.
 func TestShutdownOnSignal(t *testing.T) {
 	t.Parallel()
 	self, err := identity.New("a")
@@ -233,7 +233,7 @@ func TestShutdownOnSignalEndsWithTheNodeOrTheContext(t *testing.T) {
 	must(t, n.ShutdownOnSignal(ctx))
 }
 
-// What does not return by itself holds up neither the node nor its end.
+// A singleton that ignores its context blocks neither the node nor its shutdown.
 func TestCallbacksThatBlock(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -341,7 +341,7 @@ func TestLeave(t *testing.T) {
 			}
 		}()
 		synctest.Wait()
-		must(w.T, nodes[0].Leave(w.Context(), identity.Node{Name: "c"})) // whoever has the name
+		must(w.T, nodes[0].Leave(w.Context(), identity.Node{Name: "c"})) // any node with the name
 		w.wantGone(nodes[2], cluster.ErrLeft)
 		w.allUp(nodes[:2]...)
 		<-read
@@ -381,7 +381,7 @@ func TestWatch(t *testing.T) {
 	in(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		if err := nodes[0].Watch(w.Context(), identity.Node{Name: "x", UID: 1}); !errors.Is(err, cluster.ErrNotMember) {
-			w.Errorf("Watch of nobody: %v", err)
+			w.Errorf("Watch of an unknown node: %v", err)
 		}
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
@@ -391,7 +391,7 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// From then on nobody joins, and everybody can be stopped.
+// Afterwards no node can join, and all nodes can be stopped.
 func TestPrepareForShutdown(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

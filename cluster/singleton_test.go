@@ -112,7 +112,7 @@ func TestSingletonHandOver(t *testing.T) {
 		must(w.T, nodes[0].Shutdown(w.Context()))
 		o.await(w.T, "b")
 		if !w.logged("singleton: manager changed state") {
-			w.Error("what the handler of the log wants is not logged")
+			w.Error("the debug line is missing")
 		}
 		nodes[1].Stop() // crashes
 		o.await(w.T, "")
@@ -151,7 +151,7 @@ func TestSingletonThatDoesNotStop(t *testing.T) {
 	})
 }
 
-// What ends by itself is not started again, whether it returns or panics; the node goes on.
+// An instance that returns or panics is not started again, and the node continues.
 func TestSingletonThatEnds(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(context.Context, *cluster.Inbox) error{
@@ -210,7 +210,7 @@ func TestSingletonWithLease(t *testing.T) {
 		o.await(w.T, "a")
 		must(w.T, nodes[0].Shutdown(w.Context()))
 		o.await(w.T, "b")
-		nodes[1].Stop() // it does not leave, but it releases what it holds
+		nodes[1].Stop() // it does not leave, but it releases its leases
 		<-nodes[1].Done()
 		if _, err := store.Get(w.Context(), "bank-singleton-one"); !errors.Is(err, lease.ErrFree) {
 			w.Errorf("the lease: %v", err)
