@@ -193,7 +193,7 @@ func (p *Projection[E]) session(ctx context.Context, once bool) (began bool, err
 }
 
 // rebuildCheckInterval is the interval of the check for a rebuild that another process requested. A worker
-// that saves its position notices it by itself.
+// that saves its position notices it immediately.
 const rebuildCheckInterval = 10 * time.Second
 
 // lookForRebuild returns an error if a rebuild was asked for.

@@ -285,7 +285,7 @@ func (w *Writer) settle(c *batch, slots []error) {
 	for r := c.requests.first; r != nil; r = r.next {
 		s := r.Stream
 		live := r.epoch == s.epoch
-		behind := live && s.state == failed // something before it in this call failed
+		behind := live && s.state == failed // an earlier write of this call failed
 		switch {
 		case r.err != nil: // withheld
 			if behind && !errors.Is(r.err, journal.ErrClosed) {

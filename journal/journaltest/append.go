@@ -17,12 +17,12 @@ func appendChecks() []check {
 		{name: "AppendNumbering", rule: "events are numbered from Expect+1 without a gap and up to MaxSequenceNr, else the write is rejected", run: appendNumbering},
 		{name: "AppendConflict", rule: "a write that expects another highest number is a *ConflictError and not stored", run: appendConflict},
 		{name: "AppendIsolation", rule: "a conflict or a rejection of one write leaves the others as they would have been", run: appendIsolation},
-		{name: "AppendSkipped", rule: "behind a failed write the later ones of its ID are ErrSkipped, though they would fit", run: appendSkipped},
+		{name: "AppendSkipped", rule: "after a failed write the later writes of its ID are ErrSkipped, even if they would succeed", run: appendSkipped},
 		{name: "AppendSeveralOfOneID", rule: "several writes of one ID in a call are stored in order", run: appendSeveralOfOneID},
 		{name: "AppendManyIDs", rule: "a call may have many writes of many IDs", run: appendManyIDs},
 		{name: "AppendUnitIsAtomic", rule: "a write is stored as a whole or not at all", run: appendUnitIsAtomic},
 		{name: "AppendRetainsNoSlices", rule: "the slices of writes and of events belong to the caller again when Append returns", run: appendRetainsNoSlices},
-		{name: "AppendSharedPayload", rule: "payloads, tags and metadata may be shared, and nobody changes them", run: appendSharedPayload},
+		{name: "AppendSharedPayload", rule: "payloads, tags and metadata may be shared, and the journal does not change them", run: appendSharedPayload},
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 func concurrencyChecks() []check {
 	return []check{
-		{name: "VisibleOnReturn", rule: "what Append has stored is visible to the next Replay and HighestSequenceNr", run: visibleOnReturn},
+		{name: "VisibleOnReturn", rule: "stored events are visible to the next Replay and HighestSequenceNr", run: visibleOnReturn},
 		{name: "UnitsUnderReads", rule: "a reader never sees a part of a write", run: unitsUnderReads},
 		{name: "Linearizable", rule: "concurrent Append, Replay and HighestSequenceNr have an order that explains them", run: linearizable},
 		{name: "ParallelAppends", rule: "MaxAppends calls in flight, with different IDs, do not disturb each other", needs: parallel, run: parallelAppends},
@@ -114,7 +114,7 @@ func reentrancyChecks() []check {
 		{name: "AppendInReplay", rule: "the body of a replay may append to the same ID", run: appendInReplay},
 		{name: "ReplayInReplay", rule: "the body of a replay may replay, to any depth", run: replayInReplay},
 		{name: "OthersInReplay", rule: "the body of a replay may ask for the highest number, and delete", run: othersInReplay},
-		{name: "PrefixWhileAppending", rule: "what was there when a replay began is yielded without a gap, whatever is appended meanwhile", run: prefixWhileAppending},
+		{name: "PrefixWhileAppending", rule: "events that exist when a replay begins are yielded without a gap, despite concurrent appends", run: prefixWhileAppending},
 	}
 }
 

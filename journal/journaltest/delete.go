@@ -12,11 +12,11 @@ import (
 func deleteChecks() []check {
 	return []check{
 		{name: "DeleteIdempotent", rule: "a deletion may be repeated, also with lower numbers", run: deleteIdempotent},
-		{name: "DeleteClamped", rule: "a deletion beyond the highest number does not reach what is appended later", run: deleteClamped},
+		{name: "DeleteClamped", rule: "a deletion beyond the highest number does not affect later events", run: deleteClamped},
 		{name: "DeleteKeepsHighest", rule: "deleted numbers are not used again", run: deleteKeepsHighest},
 		{name: "DeleteNeverWritten", rule: "a deletion of an ID never written does nothing", run: deleteNeverWritten},
 		{name: "DeleteManyEvents", rule: "a deletion has no limit", run: deleteManyEvents},
-		{name: "DeleteWhileAppending", rule: "a deletion beside appends deletes what it says and nothing else", run: deleteWhileAppending},
+		{name: "DeleteWhileAppending", rule: "a deletion during appends deletes exactly its range", run: deleteWhileAppending},
 	}
 }
 

@@ -13,7 +13,7 @@
 //		})
 //	}
 //
-// # What Run checks
+// # Checks
 //
 //	TCK...          replays with bounds, with a loop left early, after deletions
 //	Replay...       pages, reading ahead, cancelling, leaving

@@ -61,7 +61,7 @@ func linearizable(f *fixture) {
 			switch n := random.IntN(4); {
 			case n < 2:
 				op.op, op.expect, op.events = OpAppend, known[k], 1+random.IntN(2)
-				op.writer = string(rune(0x4e00 + client*steps + step)) //nolint:gosec // small; one of its own
+				op.writer = string(rune(0x4e00 + client*steps + step)) //nolint:gosec // small; distinct
 			case n < 3:
 				op.op = OpReplay
 			default:

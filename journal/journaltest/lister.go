@@ -15,7 +15,7 @@ import (
 func listerChecks() []check {
 	return []check{
 		{name: "ListOrder", rule: "IDs are listed in bytewise order", needs: lists, run: listOrder},
-		{name: "ListAfter", rule: "a list begins behind the given ID, which need not exist", needs: lists, run: listAfter},
+		{name: "ListAfter", rule: "a list begins after the given ID, which need not exist", needs: lists, run: listAfter},
 		{name: "ListOnlyWritten", rule: "an ID is listed if it has or had a record", needs: lists, run: listOnlyWritten},
 		{name: "ListManyIDs", rule: "a list has no limit", needs: lists, run: listManyIDs},
 		{name: "CallsInList", rule: "the body of a list may call the journal, or leave", needs: lists, run: callsInList},

@@ -16,9 +16,9 @@ import (
 // outcomeChecks compare the outcomes of interrupted Append calls with the stored state.
 func outcomeChecks() []check {
 	return []check{
-		{name: "Cancelled", rule: "what Append says of a cancelled write is true, and if it says nothing, a fence finds out", run: cancelled},
+		{name: "Cancelled", rule: "the outcome of a canceled write is correct, and a fence settles an unknown one", run: cancelled},
 		{name: "DeadlinePassed", rule: "a deadline that has passed is an error or does not matter", run: deadlinePassed},
-		{name: "LateBehindFence", rule: "a write that lands behind its fence is not stored", needs: stalls, run: func(f *fixture) { lateCommit(f, false) }},
+		{name: "LateBehindFence", rule: "a write that is committed after its fence is not stored", needs: stalls, run: func(f *fixture) { lateCommit(f, false) }},
 		{name: "LateBeforeFence", rule: "a write that landed before its fence is in conflict with it", needs: stalls, run: func(f *fixture) { lateCommit(f, true) }},
 	}
 }

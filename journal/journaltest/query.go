@@ -238,11 +238,11 @@ func queryPageChecks() []check {
 	return []check{
 		{name: "QueryPages", rule: "a page has at most 1,000 events, and the pages together all of them", needs: queries, run: queryPages},
 		{name: "QueryLargePages", rule: "a page has at most 1 MiB and the event that exceeds it, and the pages together all events", needs: queries, run: queryLargePages},
-		{name: "QueryResume", rule: "a read after any offset, of an event or of a page, yields what follows, each event once", needs: queries, run: queryResume},
-		{name: "QueryEmptyPage", rule: "a page without events leads on to what is stored later", needs: queries, run: queryEmptyPage},
+		{name: "QueryResume", rule: "a read after any offset, of an event or of a page, yields each later event once", needs: queries, run: queryResume},
+		{name: "QueryEmptyPage", rule: "a page without events leads to the events stored later", needs: queries, run: queryEmptyPage},
 		{name: "QueryRareTag", rule: "events that are far apart are found, by pages that may be empty and that lead on", needs: queries, run: queryRareTag},
-		{name: "QueryPageIsKept", rule: "a page belongs to the caller, whatever is read or stored later", needs: queries, run: queryPageIsKept},
-		{name: "QueryEnd", rule: "the end lies behind all events that can be seen, and before those to come", needs: queries, run: queryEnd},
+		{name: "QueryPageIsKept", rule: "a page belongs to the caller and does not change after later reads and writes", needs: queries, run: queryPageIsKept},
+		{name: "QueryEnd", rule: "the end is after all visible events and before all later ones", needs: queries, run: queryEnd},
 	}
 }
 

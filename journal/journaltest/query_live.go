@@ -16,7 +16,7 @@ import (
 // queryWaitChecks are about Await.
 func queryWaitChecks() []check {
 	return []check{
-		{name: "AwaitThere", rule: "Await returns at once when there is something behind the position", needs: queries, run: awaitThere},
+		{name: "AwaitThere", rule: "Await returns immediately if there are events after the position", needs: queries, run: awaitThere},
 		{name: "AwaitAppend", rule: "an append ends every Await", needs: queries, run: awaitAppend},
 		{name: "AwaitAttached", rule: "an append through another handle ends an Await", needs: queriesAttach, run: awaitAttached},
 		{name: "AwaitCancelled", rule: "Await ends with the cause of its context", needs: queries, run: awaitCancelled},
@@ -176,9 +176,9 @@ func awaitIdle(f *fixture) {
 // queryReaderChecks have readers that follow the writers.
 func queryReaderChecks() []check {
 	return []check{
-		{name: "QueryCurrent", rule: "Current yields what was there when it began, whatever is appended meanwhile", needs: queries, run: queryCurrent},
+		{name: "QueryCurrent", rule: "Current yields the events that existed when it began, despite concurrent appends", needs: queries, run: queryCurrent},
 		{name: "QueryLiveReaders", rule: "live readers that disconnect and resume get every event exactly once, all in the same order", needs: queries, run: queryLiveReaders},
-		{name: "QueryLateCommit", rule: "an event that commits late is not skipped, whoever has read on meanwhile", needs: queriesStall, run: queryLateCommit},
+		{name: "QueryLateCommit", rule: "an event that is committed late is not skipped by concurrent readers", needs: queriesStall, run: queryLateCommit},
 	}
 }
 

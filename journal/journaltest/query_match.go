@@ -18,13 +18,13 @@ func queryMatchChecks() []check {
 	return []check{
 		{name: "QueryOrder", rule: "the events of all IDs have one order, the same in each read, and those of one ID are in the order of their numbers", needs: queries, run: queryOrder},
 		{name: "QueryFields", rule: "a query yields an event with all that belongs to it", needs: queries, run: queryFields},
-		{name: "QueryOddIDs", rule: "a query tells IDs apart byte by byte", needs: queries, run: queryOddIDs},
-		{name: "QueryType", rule: "a type is what stands before the first | of an ID, exactly", needs: queries, run: queryType},
+		{name: "QueryOddIDs", rule: "a query compares IDs bytewise", needs: queries, run: queryOddIDs},
+		{name: "QueryType", rule: "the type is exactly the part of an ID before its first |", needs: queries, run: queryType},
 		{name: "QueryTag", rule: "a tag finds the events that have exactly it, each once", needs: queries, run: queryTag},
 		{name: "QuerySlices", rule: "each event is in one slice, that of its ID", needs: queries, run: querySlices},
 		{name: "QueryTogether", rule: "type, tag and slices hold together", needs: queries, run: queryTogether},
 		{name: "QueryInvalid", rule: "a query that Criteria.Check refuses is refused with ErrInvalid", needs: queries, run: queryInvalid},
-		{name: "QueryBadOffset", rule: "what can't be an offset is refused with ErrOffset", needs: queries, run: queryBadOffset},
+		{name: "QueryBadOffset", rule: "an invalid offset is rejected with ErrOffset", needs: queries, run: queryBadOffset},
 	}
 }
 
@@ -228,10 +228,10 @@ func queryBadOffset(f *fixture) {
 // queryStateChecks concern events that were deleted, never stored, or stored earlier or by others.
 func queryStateChecks() []check {
 	return []check{
-		{name: "QueryDeleted", rule: "deleted events are gone, the others and all offsets stay what they are", needs: queries, run: queryDeleted},
+		{name: "QueryDeleted", rule: "deleted events are not returned; other events and all offsets do not change", needs: queries, run: queryDeleted},
 		{name: "QueryFences", rule: "fences are left out", needs: queries, run: queryFences},
-		{name: "QueryOnlyStored", rule: "what was not stored is not found", needs: queries, run: queryOnlyStored},
-		{name: "QueryReopen", rule: "events and offsets stay what they are when the journal is opened again", needs: queriesReopen, run: queryReopen},
+		{name: "QueryOnlyStored", rule: "events that were not stored are not found", needs: queries, run: queryOnlyStored},
+		{name: "QueryReopen", rule: "events and offsets do not change when the journal is opened again", needs: queriesReopen, run: queryReopen},
 		{name: "QueryAttached", rule: "all handles on one journal see the same order", needs: queriesAttach, run: queryAttached},
 		{name: "QueryCancelled", rule: "a read whose context has ended yields its page or the cause", needs: queries, run: queryCancelled},
 		{name: "QueryClosed", rule: "after Close all methods of a Querier fail with ErrClosed", needs: queries, run: queryClosed},

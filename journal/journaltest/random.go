@@ -13,7 +13,7 @@ import (
 
 func randomChecks() []check {
 	return []check{
-		{name: "RandomCalls", rule: "whatever the calls are, one at a time, the journal is an array of events for each ID", run: randomCalls},
+		{name: "RandomCalls", rule: "after any sequence of calls the journal equals an array of events for each ID", run: randomCalls},
 	}
 }
 

@@ -12,10 +12,10 @@ import (
 
 func reopenChecks() []check {
 	return []check{
-		{name: "ReopenKeepsEvents", rule: "what Append has stored is there when the journal is opened again, with all that belongs to it", needs: reopens, run: reopenKeepsEvents},
-		{name: "ReopenKeepsDeletions", rule: "deletions and the numbers behind them are there when the journal is opened again", needs: reopens, run: reopenKeepsDeletions},
-		{name: "ReopenKeepsNumbers", rule: "who was behind before a restart is in conflict after it", needs: reopens, run: reopenKeepsNumbers},
-		{name: "ReopenWhileAppending", rule: "what Append said before a restart is true after it, and of the rest each write is there as a whole or not at all", needs: reopens, run: reopenWhileAppending},
+		{name: "ReopenKeepsEvents", rule: "stored events are complete when the journal is opened again", needs: reopens, run: reopenKeepsEvents},
+		{name: "ReopenKeepsDeletions", rule: "deletions and highest sequence numbers survive a restart", needs: reopens, run: reopenKeepsDeletions},
+		{name: "ReopenKeepsNumbers", rule: "a writer with an outdated number is in conflict after a restart, too", needs: reopens, run: reopenKeepsNumbers},
+		{name: "ReopenWhileAppending", rule: "outcomes before a restart are true after it, and a write without an outcome exists as a whole or not at all", needs: reopens, run: reopenWhileAppending},
 	}
 }
 

@@ -21,12 +21,12 @@ const (
 func replayChecks() []check {
 	return []check{
 		{name: "ReplayLiteralBounds", rule: "bounds are literal: from 0 is the same as 1, to 0 is nothing, and an empty range yields nothing", run: replayLiteralBounds},
-		{name: "ReplayTwice", rule: "a replay that is ranged over again begins anew", run: replayTwice},
+		{name: "ReplayTwice", rule: "a second loop over a replay starts from the beginning", run: replayTwice},
 		{name: "ReplayPages", rule: "a history of several pages is complete and in order, wherever the bounds are", run: replayPages},
 		{name: "ReplayLargePages", rule: "events that fill a page each are all yielded", run: replayLargePages},
 		{name: "ReplayReadAhead", rule: "at most a page is read ahead: 1,000 records or 1 MiB", run: replayReadAhead},
 		{name: "ReplayCancelled", rule: "a replay whose context ends yields all or an error, once and last, but never just ends", run: replayCancelled},
-		{name: "ReplayAbandoned", rule: "a loop that is left leaks nothing and blocks nobody", run: replayAbandoned},
+		{name: "ReplayAbandoned", rule: "a loop that is left early leaks no resource and blocks no other call", run: replayAbandoned},
 	}
 }
 

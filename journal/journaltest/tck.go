@@ -80,7 +80,7 @@ func tckChecks() []check {
 			f.deleteTo(tckID, 3)
 			f.wantHistory(tckID, 3, writes...)
 		}},
-		check{name: "TCK20Payload", rule: "a payload comes back as it was", run: func(f *fixture) {
+		check{name: "TCK20Payload", rule: "a payload is returned unchanged", run: func(f *fixture) {
 			writes := baseline(f)
 			w := write(tckID, "w", 5, 1)
 			w.Events[0].Payload = []byte("\x00\x01\xff a payload of its own \x00")
@@ -88,7 +88,7 @@ func tckChecks() []check {
 			f.wantEvents(tckID, f.replay(tckID, 6, maxSeq), eventsOf(w))
 			f.wantHistory(tckID, 0, slices.Concat(writes, []journal.Write{w})...)
 		}},
-		check{name: "TCK21Metadata", rule: "metadata comes back as it was", run: func(f *fixture) {
+		check{name: "TCK21Metadata", rule: "metadata is returned unchanged", run: func(f *fixture) {
 			baseline(f)
 			w := write(tckID, "w", 5, 1)
 			w.Events[0].Metadata = []byte("\x00metadata\xff")

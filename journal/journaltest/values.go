@@ -14,7 +14,7 @@ import (
 
 func idChecks() []check {
 	return []check{
-		{name: "IDsAreApart", rule: "IDs are told apart byte by byte, up to 512 bytes", run: idsAreApart},
+		{name: "IDsAreApart", rule: "IDs are compared bytewise, up to 512 bytes", run: idsAreApart},
 		{name: "InvalidIDs", rule: "an ID that CheckID refuses is refused by every method", run: invalidIDs},
 	}
 }
@@ -196,7 +196,7 @@ func roundTripChecks() []check {
 			func(e *journal.Event) { e.Time = time.Date(9999, time.December, 31, 23, 59, 59, 999_999_000, time.UTC) },
 		}},
 	} {
-		out = append(out, check{name: c.name, rule: "every value of a field comes back, but nil and empty are the same", run: func(f *fixture) {
+		out = append(out, check{name: c.name, rule: "every value of a field is returned unchanged; nil and empty are equal", run: func(f *fixture) {
 			w := write("round trip", "w", 0, len(c.set))
 			for i, set := range c.set {
 				set(&w.Events[i])

@@ -14,11 +14,11 @@ import (
 // writerChecks have several incarnations write to one ID.
 func writerChecks() []check {
 	return []check{
-		{name: "TwoIncarnations", rule: "who has not seen the other's events can't append", run: twoIncarnations},
+		{name: "TwoIncarnations", rule: "a writer that has not read the events of the other cannot append", run: twoIncarnations},
 		{name: "OneWinner", rule: "of several appends at one number exactly one is stored, the others are in conflict", run: oneWinner},
 		{name: "CrossedCalls", rule: "calls with the same IDs in another order end, and each ID has one winner", run: crossedCalls},
 		{name: "FenceIsStored", rule: "an empty record takes a number and is yielded", run: fenceIsStored},
-		{name: "FenceBlocks", rule: "behind a fence nothing that expected its number is stored", run: fenceBlocks},
+		{name: "FenceBlocks", rule: "after a fence no write that expected its number is stored", run: fenceBlocks},
 	}
 }
 

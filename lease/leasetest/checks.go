@@ -17,17 +17,17 @@ import (
 
 func checks() []check {
 	return []check{
-		{name: "Create", rule: "who creates first has the entry", run: create},
-		{name: "CreateOneWins", rule: "of many who create at once, through several handles, one wins", run: oneWins},
-		{name: "GetFree", rule: "what is not there is ErrFree", run: getFree},
+		{name: "Create", rule: "the first Create creates the entry", run: create},
+		{name: "CreateOneWins", rule: "of concurrent creations through several handles one succeeds", run: oneWins},
+		{name: "GetFree", rule: "Get of a missing entry returns ErrFree", run: getFree},
 		{name: "Renew", rule: "an entry is renewed at its revision and no other", run: renew},
-		{name: "RenewAbsent", rule: "what is not there can't be renewed", run: renewAbsent},
+		{name: "RenewAbsent", rule: "a missing entry cannot be renewed", run: renewAbsent},
 		{name: "RenewEarlierLife", rule: "an entry that was deleted and made again is another one", run: earlierLife},
 		{name: "Delete", rule: "an entry is deleted at its revision and no other", run: deleteEntry},
-		{name: "Names", rule: "names are kept apart, whatever is in them", run: names},
+		{name: "Names", rule: "names are distinct, with any characters", run: names},
 		{name: "Invalid", rule: "names and owners that can't be are refused", run: invalid},
 		{name: "Attach", rule: "all handles see the same", run: attach},
-		{name: "Timeout", rule: "a store says after how long entries expire", run: timeout},
+		{name: "Timeout", rule: "Timeout returns the time after which entries expire", run: timeout},
 		{name: "Cancelled", rule: "a call whose context has ended returns, and not with an outcome that is none", run: cancelled},
 		{name: "Closed", rule: "after Close there is an error", run: closed},
 		{name: "Expire", rule: "an entry that is not renewed is gone after its time-out, and no sooner", expires: true, run: expire},

@@ -17,7 +17,7 @@ func storeChecks() []check {
 	return []check{
 		{name: "LoadNothing", rule: "a projection that is not known has no positions", run: func(p *probe) { p.want() }},
 		{name: "SaveFirst", rule: "the first positions are stored, in the order of their slices, and only once", run: saveFirst},
-		{name: "SaveMoves", rule: "a position moves from what it is, and the others stay", run: saveMoves},
+		{name: "SaveMoves", rule: "a move changes its position and no other", run: saveMoves},
 		{name: "SaveStale", rule: "a move from other positions than the stored ones is fenced and changes nothing", run: saveStale},
 		{name: "SaveIsAtomic", rule: "a move is carried out as a whole or not at all", run: saveIsAtomic},
 		{name: "SaveDivides", rule: "a range can be divided, and other ranges joined", run: saveDivides},
@@ -26,13 +26,13 @@ func storeChecks() []check {
 		{name: "SaveOneBegins", rule: "of several first moves at the same time one succeeds", run: saveOneBegins},
 		{name: "SaveRetainsNoSlices", rule: "the slices of a move belong to the caller again", run: saveRetainsNoSlices},
 		{name: "ResetMarks", rule: "a reset puts all positions back to the beginning, to be cleared", run: resetMarks},
-		{name: "ResetNothing", rule: "a reset of what is not known does nothing", run: resetNothing},
+		{name: "ResetNothing", rule: "a reset of an unknown projection has no effect", run: resetNothing},
 		{name: "ResetFences", rule: "a move from before a reset is fenced, and the mark can be taken away", run: resetFences},
 		{name: "ResetClaimed", rule: "marked positions can be claimed, by one, from one to the next, and a reset ends that", run: resetClaimed},
 		{name: "NamesApart", rule: "projections have nothing to do with each other, however alike their names", run: namesApart},
-		{name: "Offsets", rule: "any offset of up to 64 printable bytes comes back as it was", run: offsets},
+		{name: "Offsets", rule: "any offset of up to 64 printable bytes is returned unchanged", run: offsets},
 		{name: "ContextEnded", rule: "a call whose context has ended fails and changes nothing", run: contextEnded},
-		{name: "SurvivesReopen", rule: "what was saved is there for another process", reopens: true, run: survivesReopen},
+		{name: "SurvivesReopen", rule: "saved positions are visible to another process", reopens: true, run: survivesReopen},
 	}
 }
 

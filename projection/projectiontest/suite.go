@@ -129,7 +129,7 @@ func (p *probe) move(from, to positions) projection.Move {
 func (p *probe) save(from, to positions) {
 	p.Helper()
 	if err := p.store.Save(p.Context(), p.move(from, to)); err != nil {
-		p.Fatalf("Save of %v in place of %v: %v", to, from, err)
+		p.Fatalf("Save of %v replacing %v: %v", to, from, err)
 	}
 }
 
@@ -137,7 +137,7 @@ func (p *probe) save(from, to positions) {
 func (p *probe) fenced(from, to positions) {
 	p.Helper()
 	if err := p.store.Save(p.Context(), p.move(from, to)); !errors.Is(err, projection.ErrFenced) {
-		p.Errorf("Save of %v in place of %v: %v, want ErrFenced", to, from, err)
+		p.Errorf("Save of %v replacing %v: %v, want ErrFenced", to, from, err)
 	}
 }
 

@@ -50,7 +50,7 @@ func loadCases() []Case {
 		},
 		{
 			Name: "NewestByNumber",
-			Rule: "the newest snapshot is the one with the highest sequence number, in whatever order they were saved",
+			Rule: "the newest snapshot is the one with the highest sequence number, regardless of the order of the saves",
 			check: func(p *probe) {
 				for _, n := range []uint64{9, 100, 10, 99} {
 					p.save(numbered(p.id, n))
@@ -139,7 +139,7 @@ func boundsCases() []Case {
 		},
 		{
 			Name: "ExtremeTimes",
-			Rule: "times from the year 1 to the year 9999 are stored to the microsecond and come back in UTC",
+			Rule: "times from the year 1 to the year 9999 are stored to the microsecond and returned in UTC",
 			check: func(p *probe) {
 				for i, when := range []time.Time{
 					{},
@@ -161,7 +161,7 @@ func listCases() []Case {
 	return []Case{
 		{
 			Name: "ListOrder",
-			Rule: "a list begins with the highest number, in whatever order the snapshots were saved",
+			Rule: "a list begins with the highest number, regardless of the order of the saves",
 			check: func(p *probe) {
 				for _, n := range []uint64{100, 9, 11, 10, 99} {
 					p.save(numbered(p.id, n))
@@ -171,7 +171,7 @@ func listCases() []Case {
 		},
 		{
 			Name: "ListMatches",
-			Rule: "a list holds what matches and nothing else; nothing is not an error",
+			Rule: "a list contains exactly the matches; an empty list is not an error",
 			check: func(p *probe) {
 				p.baseline()
 				c := snapshot.UpTo(14)
@@ -209,7 +209,7 @@ func listCases() []Case {
 		},
 		{
 			Name: "ListAgain",
-			Rule: "a list that is ranged over again begins anew",
+			Rule: "a second loop over a list starts from the beginning",
 			check: func(p *probe) {
 				p.baseline()
 				list := p.store.List(p.Context(), p.id, snapshot.Latest())
@@ -229,7 +229,7 @@ func listCases() []Case {
 		},
 		{
 			Name: "ListBody",
-			Rule: "the body of the loop may call the store, and delete what it was shown",
+			Rule: "the loop body may call the store and delete listed snapshots",
 			check: func(p *probe) {
 				p.baseline()
 				for m, err := range p.store.List(p.Context(), p.id, snapshot.UpTo(14)) {

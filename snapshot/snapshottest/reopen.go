@@ -13,7 +13,7 @@ func reopenCases() []Case {
 	return []Case{
 		{
 			Name:  "Reopened",
-			Rule:  "what a Save stored is there when the store is opened again, with all that belongs to it",
+			Rule:  "saved snapshots are complete when the store is opened again",
 			needs: reopens,
 			check: func(p *probe) {
 				p.baseline()
@@ -39,7 +39,7 @@ func reopenCases() []Case {
 		},
 		{
 			Name:  "ReopenedDeleted",
-			Rule:  "what was deleted stays deleted when the store is opened again",
+			Rule:  "deletions survive a restart of the store",
 			needs: reopens,
 			check: func(p *probe) {
 				p.baseline()

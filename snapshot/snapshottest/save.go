@@ -57,7 +57,7 @@ func saveCases() []Case {
 		},
 		{
 			Name: "AllBytes",
-			Rule: "a payload is stored byte by byte, whatever is in it",
+			Rule: "a payload is stored unchanged, with any bytes",
 			check: func(p *probe) {
 				var payload []byte
 				for i := range 256 {
@@ -68,7 +68,7 @@ func saveCases() []Case {
 		},
 		{
 			Name: "LoadedPayloadIsKept",
-			Rule: "a payload that was loaded does not change, whatever the store does afterwards",
+			Rule: "a loaded payload does not change after later calls",
 			check: func(p *probe) {
 				p.baseline()
 				first, err := p.store.Load(p.Context(), p.id, snapshot.At(11))
@@ -132,7 +132,7 @@ func deleteCases() []Case {
 		},
 		{
 			Name: "DeleteKeepsYounger",
-			Rule: "deleting up to a time keeps what is a microsecond younger, though its number matches",
+			Rule: "deleting up to a time keeps a snapshot that is a microsecond later, even if its number matches",
 			check: func(p *probe) {
 				p.baseline()
 				c := snapshot.UpTo(14)
@@ -160,7 +160,7 @@ func deleteCases() []Case {
 		},
 		{
 			Name: "DeleteTwice",
-			Rule: "deleting what is not there succeeds, and what was deleted can be saved again",
+			Rule: "deleting a missing snapshot succeeds, and a deleted one can be saved again",
 			check: func(p *probe) {
 				p.delete(p.id, snapshot.Criteria{All: true})
 				p.baseline()
@@ -178,7 +178,7 @@ func idCases() []Case {
 	return []Case{
 		{
 			Name: "IDsAreApart",
-			Rule: "what is done to one ID shows in no other, though one is a part of the other",
+			Rule: "calls for one ID do not affect another, even if one contains the other",
 			check: func(p *probe) {
 				ids := []string{p.id, p.id + "-1", p.id + "-11", p.id + "|x", "x" + p.id, p.id[:len(p.id)-1]}
 				for i, id := range ids {
@@ -199,7 +199,7 @@ func idCases() []Case {
 		},
 		{
 			Name: "OddIDs",
-			Rule: "any valid UTF-8 of 1 to 512 bytes without NUL is an ID, and is told from any other",
+			Rule: "any valid UTF-8 of 1 to 512 bytes without NUL is a distinct ID",
 			check: func(p *probe) {
 				ids := p.oddIDs()
 				for i, id := range ids {
@@ -216,7 +216,7 @@ func idCases() []Case {
 		},
 		{
 			Name: "LongIDs",
-			Rule: "IDs of 512 bytes are told apart by their last byte",
+			Rule: "IDs of 512 bytes that differ in the last byte are distinct",
 			check: func(p *probe) {
 				stem := p.id + strings.Repeat("é", (512-len(p.id))/2)
 				stem = strings.ToValidUTF8(stem[:511], "")
