@@ -50,8 +50,8 @@ type adminRequest struct {
 	Type  string `json:"type,omitempty"`
 	Shard Shard  `json:"shard,omitempty"` // of adminCmdEntities
 	ID    string `json:"id,omitempty"`    // of adminCmdFind
-	// Behind is the first shard of a page of adminCmdShards. After is the type or the ID that precedes a page of
-	// adminCmdRegions or adminCmdEntities.
+	// Behind is the first shard of a page of adminCmdShards. After is the type or the ID that
+	// precedes a page of adminCmdRegions or adminCmdEntities.
 	Behind Shard  `json:"behind,omitempty"`
 	After  string `json:"after,omitempty"`
 }
@@ -78,14 +78,16 @@ type AdminRegion struct {
 	Proxy bool `json:"proxy,omitempty"`
 	// Drained reports that the node hands off its shards and accepts no others.
 	Drained bool `json:"drained,omitempty"`
-	// Coordinator is the node whose coordinator the region is registered with, empty if there is none.
+	// Coordinator is the node whose coordinator the region is registered with, empty if there is
+	// none.
 	Coordinator string `json:"coordinator,omitempty"`
 	// Mismatch is the reason for which the coordinator rejects the region: its settings differ.
 	Mismatch string `json:"mismatch,omitempty"`
 	// Shards is the number of hosted shards. Entities counts their running and starting entities.
 	Shards   int `json:"shards"`
 	Entities int `json:"entities"`
-	// Waiting counts the commands that wait on the node, Dropped those that were not delivered since the start.
+	// Waiting counts the commands that wait on the node, Dropped those that were not delivered
+	// since the start.
 	Waiting int    `json:"waiting,omitempty"`
 	Dropped uint64 `json:"dropped,omitempty"`
 	// CoordinatorState is nil unless the node runs the coordinator.
@@ -102,7 +104,8 @@ type AdminCoordinator struct {
 	// Placed counts the shards that have a home, Moving those of them that are in a hand-off.
 	Placed int `json:"placed"`
 	Moving int `json:"moving,omitempty"`
-	// Refused counts the regions and proxies that the coordinator rejects because their settings differ.
+	// Refused counts the regions and proxies that the coordinator rejects because their settings
+	// differ.
 	Refused int `json:"refused,omitempty"`
 }
 
@@ -266,7 +269,8 @@ func (s *shell) adminShards(from Shard) (page []AdminShard, more bool) {
 	return page, false
 }
 
-// adminEntities returns a page of the IDs of running entities of a shard: those after an ID. The loop calls it.
+// adminEntities returns a page of the IDs of running entities of a shard: those after an ID. The
+// loop calls it.
 func (s *shell) adminEntities(n Shard, after string) (page []string, more bool) {
 	room := adminBytes
 	for _, id := range s.machine.Running(n) {

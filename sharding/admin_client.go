@@ -13,22 +13,25 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Admin sends requests of an operator to nodes. Its methods are safe for concurrent use. They return the errors of
-// transport.AdminClient, and the errors that nodes report, which match ErrNoRegion or ErrNoCoordinator if that is the cause.
+// Admin sends requests of an operator to nodes. Its methods are safe for concurrent use. They
+// return the errors of transport.AdminClient, and the errors that nodes report, which match
+// ErrNoRegion or ErrNoCoordinator if that is the cause.
 type Admin struct{ client *adminrpc.Client }
 
-// NewAdmin returns an Admin that sends its requests through a client of a plugin, such as nats.ConnectOperator. It does not close
-// the client.
+// NewAdmin returns an Admin that sends its requests through a client of a plugin, such as
+// nats.ConnectOperator. It does not close the client.
 func NewAdmin(client transport.AdminClient) *Admin {
 	return &Admin{adminrpc.NewClient(client, adminProtocol())}
 }
 
 // AdminNode is the reply of a node about its regions.
 type AdminNode struct {
-	// Name is the name of the node. Node is the replying incarnation in the format of identity.Node.String, empty without a reply.
+	// Name is the name of the node. Node is the replying incarnation in the format of
+	// identity.Node.String, empty without a reply.
 	Name, Node string
 	Regions    []AdminRegion
-	// Err is the reason for which Regions is missing or incomplete. It matches ErrNoRegion if the node has no region.
+	// Err is the reason for which Regions is missing or incomplete. It matches ErrNoRegion if the
+	// node has no region.
 	Err error
 }
 
@@ -42,8 +45,8 @@ func (n *AdminNode) Region(typ string) *AdminRegion {
 	return nil
 }
 
-// Regions returns all regions and proxies of some nodes. It sends the requests concurrently and reports failures in
-// AdminNode.Err.
+// Regions returns all regions and proxies of some nodes. It sends the requests concurrently and
+// reports failures in AdminNode.Err.
 func (a *Admin) Regions(ctx context.Context, nodes []string) []AdminNode {
 	found := make([]AdminNode, len(nodes))
 	var all sync.WaitGroup
@@ -85,7 +88,8 @@ func (a *Admin) Shards(ctx context.Context, node, typ string) iter.Seq2[AdminSha
 	}
 }
 
-// Entities yields the IDs of the entities of a shard that run on a node, sorted. An error ends the sequence.
+// Entities yields the IDs of the entities of a shard that run on a node, sorted. An error ends the
+// sequence.
 func (a *Admin) Entities(ctx context.Context, node, typ string, shard Shard) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		request := adminRequest{Command: adminCmdEntities, Type: typ, Shard: shard}
@@ -103,9 +107,10 @@ func (a *Admin) Entities(ctx context.Context, node, typ string, shard Shard) ite
 	}
 }
 
-// Find returns the location of an entity. It asks the given node first, then the coordinator if that node has no home for the
-// shard, then the home whether the entity runs. If the home does not reply, Running is false. The error matches ErrNoRegion if the
-// given node has no region of the type.
+// Find returns the location of an entity. It asks the given node first, then the coordinator if
+// that node has no home for the shard, then the home whether the entity runs. If the home does not
+// reply, Running is false. The error matches ErrNoRegion if the given node has no region of the
+// type.
 func (a *Admin) Find(ctx context.Context, node, typ, id string) (*AdminFound, error) {
 	request := adminRequest{Command: adminCmdFind, Type: typ, ID: id}
 	found, err := a.find(ctx, node, request)
@@ -145,8 +150,8 @@ func nameOf(node string) string {
 	return node
 }
 
-// Rebalance runs the strategy of a type once and returns the number of hand-offs that it starts. The node must run the
-// coordinator of the type, otherwise the error matches ErrNoCoordinator.
+// Rebalance runs the strategy of a type once and returns the number of hand-offs that it starts.
+// The node must run the coordinator of the type, otherwise the error matches ErrNoCoordinator.
 func (a *Admin) Rebalance(ctx context.Context, node, typ string) (moving int, err error) {
 	reply, err := a.ask(ctx, node, adminRequest{Command: adminCmdRebalance, Type: typ})
 	if err != nil {
@@ -155,7 +160,8 @@ func (a *Admin) Rebalance(ctx context.Context, node, typ string) (moving int, er
 	return reply.Moving, nil
 }
 
-// Drain starts to hand off all shards of a type that a node hosts: see Region.Drain. It does nothing on a proxy.
+// Drain starts to hand off all shards of a type that a node hosts: see Region.Drain. It does
+// nothing on a proxy.
 func (a *Admin) Drain(ctx context.Context, node, typ string) error {
 	_, err := a.ask(ctx, node, adminRequest{Command: adminCmdDrain, Type: typ})
 	return err

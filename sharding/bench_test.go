@@ -220,7 +220,8 @@ func live(b *testing.B, n int) *ddata.Replicator {
 	return first
 }
 
-// BenchmarkAsk compares an ask on a local host with one through a region, for an entity that is here and for one that is not.
+// BenchmarkAsk compares an ask on a local host with one through a region, for an entity that is
+// here and for one that is not.
 func BenchmarkAsk(b *testing.B) {
 	network, journal := inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal()
 	var regions []*sharding.Region[diary]

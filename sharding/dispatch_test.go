@@ -13,7 +13,8 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// homes returns an entity whose shard a node has, for each node, with a second one of the first's shard.
+// homes returns an entity whose shard a node has, for each node, with a second one of the first's
+// shard.
 func (w *world) homes(by *host, on ...*host) (ids, seconds []string) {
 	w.Helper()
 	ids, seconds = make([]string, len(on)), make([]string, len(on))
@@ -41,8 +42,9 @@ func (w *world) homes(by *host, on ...*host) (ids, seconds []string) {
 	}
 }
 
-// TestCommandsDontWaitInTurn: when some had to wait for the region, behind one for an entity that wasn't there, they all go at once
-// then: else those that come meanwhile would wait as well, and so on.
+// TestCommandsDontWaitInTurn: when some had to wait for the region, behind one for an entity that
+// wasn't there, they all go at once then: else those that come meanwhile would wait as well, and so
+// on.
 func TestCommandsDontWaitInTurn(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -19,8 +19,8 @@ import (
 // id is the ID of a diary.
 func id(d int) string { return "d" + strconv.Itoa(d) }
 
-// TestDrain: a node gives all its shards away while everybody writes, nothing is lost, and it goes on reaching all entities, also when it has the
-// coordinator, or another node gets it.
+// TestDrain: a node gives all its shards away while everybody writes, nothing is lost, and it goes
+// on reaching all entities, also when it has the coordinator, or another node gets it.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
@@ -67,7 +67,8 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestUndrain: a node that was drained gets shards again, also when it was not done yet, and goes on as before.
+// TestUndrain: a node that was drained gets shards again, also when it was not done yet, and goes
+// on as before.
 func TestUndrain(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
@@ -118,7 +119,8 @@ func TestUndrainMeanwhile(t *testing.T) {
 	})
 }
 
-// TestDrainWithoutAnother: shards go, what comes for them waits, and a node that hosts may bring them back.
+// TestDrainWithoutAnother: shards go, what comes for them waits, and a node that hosts may bring
+// them back.
 func TestDrainWithoutAnother(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

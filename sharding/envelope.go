@@ -155,7 +155,8 @@ type decodedCommand struct {
 	failed  func() // nil unless the command could not be decoded
 }
 
-// decodeMessage decodes a command for an entity. It must not be called by the loop, because the codec belongs to the application.
+// decodeMessage decodes a command for an entity. It must not be called by the loop, because the
+// codec belongs to the application.
 func (s *shell) decodeMessage(id string, body []byte) *decodedCommand {
 	a, err := decodeCommand(body)
 	if err != nil {

@@ -91,7 +91,8 @@ func ExampleStart() {
 	// b leaves: <nil>
 }
 
-// A Ref stays valid while its entity starts, stops and moves. Where that is, is nobody's business, but can be looked up.
+// A Ref stays valid while its entity starts, stops and moves. Where that is, is nobody's business,
+// but can be looked up.
 func ExampleRegion_Ref() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -117,7 +118,8 @@ func ExampleRegion_Ref() {
 	// a:1 true <nil>
 }
 
-// Only so many entities are in memory. The one that was not needed for longest leaves, and comes back with its next command.
+// Only so many entities are in memory. The one that was not needed for longest leaves, and comes
+// back with its next command.
 func ExampleOptions_passivation() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

@@ -17,8 +17,8 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// places is a strategy that puts shards where somebody says while nodes run. Between processes the places would be in a database: all nodes
-// have to read the same.
+// places is a strategy that puts shards where somebody says while nodes run. Between processes the
+// places would be in a database: all nodes have to read the same.
 type places struct {
 	mu      sync.Mutex
 	desired map[sharding.Shard]string

@@ -35,8 +35,8 @@ func (h *hanging) Append(ctx context.Context, writes []journal.Write) []error {
 	return h.Journal.Append(ctx, writes)
 }
 
-// TestAnEntityThatWontStop is ended by force when its shard moves: what it had not handled is refused, on whatever node it was asked, and
-// it is reached at its new home.
+// TestAnEntityThatWontStop is ended by force when its shard moves: what it had not handled is
+// refused, on whatever node it was asked, and it is reached at its new home.
 func TestAnEntityThatWontStop(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -81,7 +81,8 @@ func TestAnEntityThatWontStop(t *testing.T) {
 	})
 }
 
-// TestAnEntityThatCantBeMade: whoever asks is told, it is tried again after pauses, and comes when it can.
+// TestAnEntityThatCantBeMade: whoever asks is told, it is tried again after pauses, and comes when
+// it can.
 func TestAnEntityThatCantBeMade(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

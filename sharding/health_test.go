@@ -15,7 +15,8 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// TestHealth: a node is ready when coordinators know its regions, or when it has waited for long enough.
+// TestHealth: a node is ready when coordinators know its regions, or when it has waited for long
+// enough.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -18,7 +18,8 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// asks begins to ask and returns once the command waits in the region. The error comes when the ask is over.
+// asks begins to ask and returns once the command waits in the region. The error comes when the ask
+// is over.
 func (w *world) asks(ctx context.Context, h *host, id string) <-chan error {
 	w.Helper()
 	over := make(chan error, 1)
@@ -45,7 +46,8 @@ func (w *world) leaves(h *host) {
 	}
 }
 
-// TestARegionLeavesWithoutThoseWhoHaveLeft: commands whose callers have left don't hold up a region that leaves, though the coordinator answers.
+// TestARegionLeavesWithoutThoseWhoHaveLeft: commands whose callers have left don't hold up a region
+// that leaves, though the coordinator answers.
 func TestARegionLeavesWithoutThoseWhoHaveLeft(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -67,7 +69,8 @@ func TestARegionLeavesWithoutThoseWhoHaveLeft(t *testing.T) {
 	})
 }
 
-// TestARegionLeavesBeforeItIsKnown: one that no coordinator has ever answered refuses its commands and leaves.
+// TestARegionLeavesBeforeItIsKnown: one that no coordinator has ever answered refuses its commands
+// and leaves.
 func TestARegionLeavesBeforeItIsKnown(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -80,7 +83,8 @@ func TestARegionLeavesBeforeItIsKnown(t *testing.T) {
 	})
 }
 
-// TestTheRoomOfThoseWhoHaveLeft: commands whose callers have left make room for others, while the region goes on.
+// TestTheRoomOfThoseWhoHaveLeft: commands whose callers have left make room for others, while the
+// region goes on.
 func TestTheRoomOfThoseWhoHaveLeft(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -97,7 +101,8 @@ func TestTheRoomOfThoseWhoHaveLeft(t *testing.T) {
 	})
 }
 
-// TestShardOfThatChanges: what it says of an entity must not change; if it does all the same, shards still move.
+// TestShardOfThatChanges: what it says of an entity must not change; if it does all the same,
+// shards still move.
 func TestShardOfThatChanges(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -130,8 +135,9 @@ func TestShardOfThatChanges(t *testing.T) {
 	})
 }
 
-// TestRememberedEntitiesOfOtherShards: when the number of shards was changed, entities that are remembered in shards that are not theirs any more
-// don't start there, beside those that their commands start.
+// TestRememberedEntitiesOfOtherShards: when the number of shards was changed, entities that are
+// remembered in shards that are not theirs any more don't start there, beside those that their
+// commands start.
 func TestRememberedEntitiesOfOtherShards(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
@@ -256,8 +262,8 @@ func TestAnswersThatDontCome(t *testing.T) {
 	})
 }
 
-// TestTheBrokerIsAway: nodes that hear nothing host nothing, since others may begin to, and refuse commands; what ran is there again when
-// they hear each other again.
+// TestTheBrokerIsAway: nodes that hear nothing host nothing, since others may begin to, and refuse
+// commands; what ran is there again when they hear each other again.
 func TestTheBrokerIsAway(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {

@@ -14,7 +14,8 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// TestSettingsThatDiffer: who starts last with settings that are others is refused, and told which ones; the others go on.
+// TestSettingsThatDiffer: who starts last with settings that are others is refused, and told which
+// ones; the others go on.
 func TestSettingsThatDiffer(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(w *world, o *sharding.Options){
@@ -70,7 +71,8 @@ func TestSettingsThatDiffer(t *testing.T) {
 	}
 }
 
-// TestSettingsThatMayDiffer: a proxy has no stores, and what is a matter of each node is not compared.
+// TestSettingsThatMayDiffer: a proxy has no stores, and what is a matter of each node is not
+// compared.
 func TestSettingsThatMayDiffer(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

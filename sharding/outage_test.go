@@ -25,7 +25,8 @@ func (w *world) lines(text string) (found []string) {
 	return found
 }
 
-// TestNobodyAnswers: the log says once that no coordinator answers, on which node and with which role, and once that one does again.
+// TestNobodyAnswers: the log says once that no coordinator answers, on which node and with which
+// role, and once that one does again.
 func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

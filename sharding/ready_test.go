@@ -12,8 +12,9 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// TestAwaitReady: of several reasons to return the same one counts, however often it is asked: that the region has ended, then that it has been
-// ready, then that it was refused, and then that the context has ended.
+// TestAwaitReady: of several reasons to return the same one counts, however often it is asked: that
+// the region has ended, then that it has been ready, then that it was refused, and then that the
+// context has ended.
 func TestAwaitReady(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestLooksThatAreGivenUp: who gives a look at the region up has its answer or the reason, and nobody writes to what it holds any more. The
-// race detector sees that.
+// TestLooksThatAreGivenUp: who gives a look at the region up has its answer or the reason, and
+// nobody writes to what it holds any more. The race detector sees that.
 func TestLooksThatAreGivenUp(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

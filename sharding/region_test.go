@@ -33,7 +33,8 @@ func both(t *testing.T, f func(w *world)) {
 	}
 }
 
-// TestOneEntityFromEverywhere: whoever asks reaches the one entity, and all nodes have some of them.
+// TestOneEntityFromEverywhere: whoever asks reaches the one entity, and all nodes have some of
+// them.
 func TestOneEntityFromEverywhere(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
@@ -51,7 +52,8 @@ func TestOneEntityFromEverywhere(t *testing.T) {
 	})
 }
 
-// TestANodeLeaves: its shards move, nothing is lost, and the order is kept, while others go on writing.
+// TestANodeLeaves: its shards move, nothing is lost, and the order is kept, while others go on
+// writing.
 func TestANodeLeaves(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
@@ -183,7 +185,8 @@ func TestProxies(t *testing.T) {
 	})
 }
 
-// TestBuffersFull: without a coordinator commands wait, up to a limit, and those beyond are refused at once.
+// TestBuffersFull: without a coordinator commands wait, up to a limit, and those beyond are refused
+// at once.
 func TestBuffersFull(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -214,7 +217,8 @@ func TestBuffersFull(t *testing.T) {
 	})
 }
 
-// TestPassivation: an entity that leaves memory comes back for the next command, whoever has asked it to leave.
+// TestPassivation: an entity that leaves memory comes back for the next command, whoever has asked
+// it to leave.
 func TestPassivation(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -38,8 +38,8 @@ func openEntities(tb testing.TB, stores sharding.RememberStores) sharding.Rememb
 	return s
 }
 
-// A shard whose update has an unknown outcome is loaded again, and then it is known: what has not landed by then never
-// does.
+// A shard whose update has an unknown outcome is loaded again, and then it is known: what has not
+// landed by then never does.
 func TestALoadSettlesAnUpdate(t *testing.T) {
 	t.Parallel()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
@@ -224,8 +224,8 @@ func TestStoredEntities(t *testing.T) {
 	}
 }
 
-// FuzzEntities reads any record as an event and as a snapshot of entities and of shards: it must not panic, and
-// what is read takes memory in proportion.
+// FuzzEntities reads any record as an event and as a snapshot of entities and of shards: it must
+// not panic, and what is read takes memory in proportion.
 func FuzzEntities(f *testing.F) {
 	f.Add([]byte{1, 1, 1, 1, 'x'})
 	f.Add([]byte{1, 2, 2, 1, 'x', 1, 'y'})

@@ -47,8 +47,8 @@ func (w *world) wantRunning(n int, hosts ...*host) {
 	}
 }
 
-// TestRememberedEntitiesComeBack: without a command, when a node leaves, when one dies, and when all have been stopped; but for those that
-// have asked to leave.
+// TestRememberedEntitiesComeBack: without a command, when a node leaves, when one dies, and when
+// all have been stopped; but for those that have asked to leave.
 func TestRememberedEntitiesComeBack(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
@@ -197,8 +197,8 @@ func (f *forgetful) AddShards(ctx context.Context, shards []sharding.Shard) erro
 	return f.RememberStore.AddShards(ctx, shards)
 }
 
-// TestAStoreOfRememberedEntitiesFails: at each of its calls, with an error, with a panic and by being slow. The shard starts again, and
-// commands that were there are refused or handled.
+// TestAStoreOfRememberedEntitiesFails: at each of its calls, with an error, with a panic and by
+// being slow. The shard starts again, and commands that were there are refused or handled.
 func TestAStoreOfRememberedEntitiesFails(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"load", "update", "shards", "add"} {

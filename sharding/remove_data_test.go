@@ -177,7 +177,8 @@ func TestRemoveWhileSomebodyWrites(t *testing.T) {
 	}
 }
 
-// TestRemovingFailsHalfway: a history is empty from the first step on, and the rest is done by another call.
+// TestRemovingFailsHalfway: a history is empty from the first step on, and the rest is done by
+// another call.
 func TestRemovingFailsHalfway(t *testing.T) {
 	t.Parallel()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())

@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// TestAnEntityThatIsThereAgain: one that has left memory, and that a command has brought back before the region has heard of it, goes on with
-// what it does, and takes the commands that follow.
+// TestAnEntityThatIsThereAgain: one that has left memory, and that a command has brought back
+// before the region has heard of it, goes on with what it does, and takes the commands that follow.
 func TestAnEntityThatIsThereAgain(t *testing.T) {
 	t.Parallel()
 	for _, remembers := range []bool{false, true} {
@@ -76,7 +76,8 @@ func TestAnEntityThatIsThereAgain(t *testing.T) {
 	}
 }
 
-// The state of the most shards there can be fits into what a key of replicated data holds by default.
+// The state of the most shards there can be fits into what a key of replicated data holds by
+// default.
 func TestAStateFitsOneKey(t *testing.T) {
 	t.Parallel()
 	for _, regions := range []int{3, 100, 1000, 3000} {

@@ -84,7 +84,8 @@ func (b bare) OpenEntities(sharding.Scope) (sharding.RememberStore, error) {
 	return nil, nil //nolint:nilnil // that is what is tested
 }
 
-// TestWhatCantBeStarted: the error says what is wrong, and matches ErrInvalid, whoever has found it out.
+// TestWhatCantBeStarted: the error says what is wrong, and matches ErrInvalid, whoever has found it
+// out.
 func TestWhatCantBeStarted(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

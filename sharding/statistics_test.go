@@ -14,7 +14,8 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// TestStatistics: all regions are asked, from anywhere, and those that don't answer in time are named.
+// TestStatistics: all regions are asked, from anywhere, and those that don't answer in time are
+// named.
 func TestStatistics(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -75,7 +76,8 @@ func TestStatistics(t *testing.T) {
 	})
 }
 
-// TestNobodyToAsk: without a coordinator nothing is known, and of a region that has ended nothing more.
+// TestNobodyToAsk: without a coordinator nothing is known, and of a region that has ended nothing
+// more.
 func TestNobodyToAsk(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -44,8 +44,8 @@ func put(t *testing.T, j journal.Journal, expect uint64, e journal.Event) {
 	}
 }
 
-// Kind two coordinators wrote, each ignorant of the other, makes sense, and it is told what was mended. A new one
-// goes on from there, and its snapshot ends the matter.
+// Kind two coordinators wrote, each ignorant of the other, makes sense, and it is told what was
+// mended. A new one goes on from there, and its snapshot ends the matter.
 func TestAHistoryOfTwoCoordinators(t *testing.T) {
 	t.Parallel()
 	j := imported(t,
@@ -184,8 +184,8 @@ func settle(t *testing.T, cfg sharding.JournalConfig, changes int) coordinator.S
 	return b.state
 }
 
-// A snapshot is saved each so many events. Some are kept, and what the oldest of those covers is deleted: not
-// more, and only behind it.
+// A snapshot is saved each so many events. Some are kept, and what the oldest of those covers is
+// deleted: not more, and only behind it.
 func TestSnapshotsAndWhatIsKept(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -212,8 +212,8 @@ func TestSnapshotsAndWhatIsKept(t *testing.T) {
 	}
 }
 
-// Snapshots that can't be read are passed over as long as the events are there, and nothing is taken for
-// empty where they are not.
+// Snapshots that can't be read are passed over as long as the events are there, and nothing is
+// taken for empty where they are not.
 func TestSnapshotsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
@@ -253,7 +253,8 @@ func TestSnapshotsThatCannotBeSaved(t *testing.T) {
 	}
 }
 
-// After a save whose outcome is not known, a load settles it: what has not landed by then never does.
+// After a save whose outcome is not known, a load settles it: what has not landed by then never
+// does.
 func TestAFenceSettlesASave(t *testing.T) {
 	t.Parallel()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())

@@ -136,8 +136,8 @@ func TestReplicatedOnABadNetwork(t *testing.T) {
 	})
 }
 
-// With one of three nodes gone, changes are still stored; a new coordinator reads from all, though, and so
-// from none.
+// With one of three nodes gone, changes are still stored; a new coordinator reads from all, though,
+// and so from none.
 func TestReplicatedWithoutOneNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,8 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// What waits for homes can be looked at, and what nobody waits for any more is taken out and refused, once.
+// What waits for homes can be looked at, and what nobody waits for any more is taken out and
+// refused, once.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a")

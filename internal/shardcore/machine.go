@@ -102,7 +102,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	return m.finishStep()
 }
 
-// Tick does what is due.
+// Tick runs everything that is due.
 func (m *Machine) Tick(now time.Duration) Effects {
 	m.now = max(m.now, now)
 	m.tickCoordinator()

@@ -201,7 +201,8 @@ func TestWhoIsNoMemberStops(t *testing.T) {
 	}
 }
 
-// A coordinator that was fenced is followed by another one, after a pause that grows. No answer to one reaches the next.
+// A coordinator that was fenced is followed by another one, after a pause that grows. No answer to
+// one reaches the next.
 func TestAFencedCoordinatorIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a")
@@ -308,7 +309,8 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 	}
 }
 
-// TestPeerBytes checks that waiting messages of other nodes have a budget in bytes, and that a message that leaves makes room.
+// TestPeerBytes checks that waiting messages of other nodes have a budget in bytes, and that a
+// message that leaves makes room.
 func TestPeerBytes(t *testing.T) {
 	t.Parallel()
 	cfg := config()

@@ -8,11 +8,13 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// Path is the cached direct route of a shard: messages that it accepts bypass the machine. The shell and the simulation share it.
+// Path is the cached direct route of a shard: messages that it accepts bypass the machine. The
+// shell and the simulation share it.
 //
-// The driver keeps the order of messages by three rules. It calls Restrict for every path whose route may have changed before it
-// applies the effects of a step, since these may inform other nodes of a move. It calls Open only after it has applied them. And it
-// sends no message by the path while earlier messages of the same origin, this node or its peers, wait for the machine.
+// The driver keeps the order of messages by three rules. It calls Restrict for every path whose
+// route may have changed before it applies the effects of a step, since these may inform other
+// nodes of a move. It calls Open only after it has applied them. And it sends no message by the
+// path while earlier messages of the same origin, this node or its peers, wait for the machine.
 //
 // E is a running entity. Path is not safe for concurrent use.
 type Path[E any] struct {
@@ -29,7 +31,8 @@ type Path[E any] struct {
 // IsOpen reports whether the path accepts any messages.
 func (p *Path[E]) IsOpen() bool { return p.Own || p.Peers }
 
-// Restricted returns Own and Peers as they have to be under a new route that does not open anything.
+// Restricted returns Own and Peers as they have to be under a new route that does not open
+// anything.
 func (p *Path[E]) Restricted(r region.DirectRoute) (own, peers bool) {
 	same := r.Home == p.Home
 	return p.Own && r.Own && same, p.Peers && r.Peers && same

@@ -71,7 +71,8 @@ func (m *Machine) forwarded(from identity.Node, p region.Packet, decoded any) {
 		m.out.Refused = append(m.out.Refused, Refusal{p.Shard, msg, NoShard})
 		return
 	}
-	// Peers are refused and not delayed: a blocked lane would delay the flushes that end the waiting.
+	// Peers are refused and not delayed: a blocked lane would delay the flushes that end the
+	// waiting.
 	if m.peerBytes > 0 && m.peerBytes+len(p.Body) > m.cfg.PeerBytes {
 		m.out.Refused = append(m.out.Refused, Refusal{p.Shard, msg, BufferFull})
 		return

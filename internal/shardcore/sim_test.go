@@ -35,7 +35,8 @@ func (w *world) well() []*host {
 	return slices.DeleteFunc(slices.Clone(w.hosts), func(h *host) bool { return h.gone || h.leaving || h.forced || h.status != membership.Up })
 }
 
-// appoint sees to it that the oldest node that can have the coordinator has it, once nobody else does.
+// appoint sees to it that the oldest node that can have the coordinator has it, once nobody else
+// does.
 func (w *world) appoint() {
 	for _, h := range w.hosts {
 		if h.appointed && h.status != membership.Removed { // a crashed one has it until it is removed
@@ -52,7 +53,8 @@ func (w *world) appoint() {
 	}
 }
 
-// leave takes a node out in good order: its shards, then its coordinator, then itself. Some stay for a while without shards.
+// leave takes a node out in good order: its shards, then its coordinator, then itself. Some stay
+// for a while without shards.
 func (w *world) leave(h *host) {
 	h.leaving = true
 	if w.rnd.IntN(2) == 0 {
@@ -220,8 +222,9 @@ func simulate(t *testing.T, seed uint64, with mode, hit map[string]int) string {
 	return fmt.Sprint(len(w.letters), w.seq, len(w.store.events), len(w.live))
 }
 
-// On planned moves nothing is lost, repeated or overtaken, and no entity runs twice, whatever fails. Coordinators say what is stored.
-// In the end all messages have reached somebody, or their senders know.
+// On planned moves nothing is lost, repeated or overtaken, and no entity runs twice, whatever
+// fails. Coordinators say what is stored. In the end all messages have reached somebody, or their
+// senders know.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	for name, with := range map[string]mode{"planned": {}, "lossy": {lossy: true}, "crashes": {true, true}} {

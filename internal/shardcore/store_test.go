@@ -12,7 +12,8 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// store is a journal of coordinators, which refuses what expects another number than it has, and keeps what is remembered.
+// store is a journal of coordinators, which refuses what expects another number than it has, and
+// keeps what is remembered.
 type store struct {
 	w        *world
 	events   []coordinator.Event
@@ -100,7 +101,8 @@ func (s *store) add(h *host, a coordinator.AddShards) {
 	})
 }
 
-// remember loads or stores which entities of a shard run. An owner that was replaced can't store any more.
+// remember loads or stores which entities of a shard run. An owner that was replaced can't store
+// any more.
 func (s *store) remember(h *host, r shardcore.RememberCall) {
 	w := s.w
 	answer := func(in shard.Input) {

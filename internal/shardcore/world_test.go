@@ -49,7 +49,8 @@ func (a *agenda) Pop() any {
 	return last
 }
 
-// mode says which faults there are. Nodes come and go in good order, and shards move, in all of them.
+// mode says which faults there are. Nodes come and go in good order, and shards move, in all of
+// them.
 type mode struct {
 	lossy   bool // what is said to and by coordinators may get lost
 	crashes bool // nodes, entities and stores fail, nodes stop by force, and there are two coordinators at a time
@@ -67,8 +68,8 @@ type letter struct {
 
 type link struct{ from, to identity.Node }
 
-// world is nodes that each run the machine of one entity type, with what is around them: a network, entities, stores, and
-// somebody who says which node has the coordinator.
+// world is nodes that each run the machine of one entity type, with what is around them: a network,
+// entities, stores, and somebody who says which node has the coordinator.
 type world struct {
 	t    *testing.T
 	rnd  *rand.Rand
@@ -275,7 +276,8 @@ func (h *host) ask(out shardcore.Effects) {
 	}
 }
 
-// send carries a frame. Those between regions keep their order; others come at any time, again, or never.
+// send carries a frame. Those between regions keep their order; others come at any time, again, or
+// never.
 func (h *host) send(o shardcore.Outgoing) {
 	w := h.w
 	if o.To == h.node {

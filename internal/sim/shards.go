@@ -35,7 +35,7 @@ type sharding struct {
 	byID          map[string]*account
 	commands      []command // by number, from 1
 	last          map[sender]uint64
-	errands       uint64        // what they have asked so far
+	errands       uint64        // number of store calls
 	activeAt      time.Duration // since when a coordinator is, 0: none is
 	misfit        string        // name of the node that is going to have other settings when it starts again
 	closing       bool          // clients have sent all that they send
@@ -121,7 +121,7 @@ func (d *sharding) usurp(s *shardNode) {
 	})
 }
 
-// said is something that is said again only if there is no answer in time.
+// sentRequest is a request that is repeated only without a reply.
 type sentRequest struct {
 	to    identity.Node
 	kind  coordinator.Kind
@@ -130,7 +130,7 @@ type sentRequest struct {
 	shard shardcore.Shard // the first one
 }
 
-// repeats counts what is said again.
+// countRepeat counts a repeated request.
 func (s *shardNode) countRepeat(what sentRequest, row string) {
 	if s.sentRequests[what] {
 		s.d.hit("sharding time-out", row)

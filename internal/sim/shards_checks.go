@@ -116,7 +116,7 @@ func lowerTermsAreRefused(s *shardNode, from identity.Node, msg coordinator.Mess
 	return false
 }
 
-// says: what a coordinator says is stored.
+// checkCoordinatorMessage checks that a message of a coordinator agrees with the stored state.
 func (s *shardNode) checkCoordinatorMessage(to identity.Node, data []byte) {
 	m, err := coordinator.DecodeMessage(data)
 	s.saysAgain(to, &m)
@@ -127,12 +127,12 @@ func (s *shardNode) checkCoordinatorMessage(to identity.Node, data []byte) {
 	}
 	state, rev := c.State()
 	if !s.d.store.was(state, rev) || state.Term() != m.Term {
-		s.violate("state-is-stored", "it says %v in term %d, and its state of term %d at %d is not what is stored", m.Kind, m.Term, state.Term(), rev)
+		s.violate("state-is-stored", "it sends %v in term %d, and its state of term %d at %d differs from the stored one", m.Kind, m.Term, state.Term(), rev)
 	}
 	if m.Kind == coordinator.Host {
 		for _, n := range m.Shards {
 			if home, _ := state.Home(n); home != to {
-				s.violate("host-only-after-stored", "it tells %v to host shard %d, which is on %v", to, n, home)
+				s.violate("host-only-after-stored", "it requests %v to host shard %d, which is on %v", to, n, home)
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func movingIsNotTold(s *shardNode, sends []shardcore.Outgoing) {
 	}
 	for _, n := range told {
 		if _, found := slices.BinarySearch(moving, n); found {
-			s.violate("moving-is-not-told", "it tells the home of shard %d, which is being moved", n)
+			s.violate("moving-is-not-told", "it sends the home of shard %d, which is being moved", n)
 		}
 	}
 }

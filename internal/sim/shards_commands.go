@@ -51,7 +51,7 @@ type sender struct {
 
 func (d *sharding) command(nr uint64) *command {
 	if nr == 0 || nr > uint64(len(d.commands)) {
-		d.c.violate("sends-what-can-be-read", identity.Node{}, "there is no command %d", nr)
+		d.c.violate("sends-what-can-be-read", identity.Node{}, "no command %d", nr)
 		d.commands = append(d.commands, command{from: d.all[0], account: d.accounts[0]})
 		return &d.commands[len(d.commands)-1]
 	}
@@ -156,7 +156,7 @@ func (d *sharding) delivered(e *entity, nr uint64) {
 	case nr < d.last[from] && e.s.stale():
 		d.hit("sharding", "overlap after a pause")
 	case nr < d.last[from]:
-		e.s.violate("delivered-in-order", "%s gets command %d of %v behind %d", e.a.id, nr, from.from, d.last[from])
+		e.s.violate("delivered-in-order", "%s gets command %d of %v after %d", e.a.id, nr, from.from, d.last[from])
 	}
 	l.delivered, l.at, l.to = true, e.s, nil
 	d.last[from] = max(d.last[from], nr)
@@ -226,7 +226,7 @@ func (s *shardNode) close(nr uint64, o outcome) {
 	}
 }
 
-// lost answers those who wait for what was sent to nodes that are gone.
+// failOpenCommands ends the wait for replies of nodes that are gone.
 func (s *shardNode) failOpenCommands(there func(identity.Node) bool) {
 	for nr, to := range s.open { // the order does not matter
 		if !there(to) {

@@ -52,7 +52,7 @@ func (s *shardNode) applyAction(a shardcore.Action) {
 	case e == nil:
 		s.violate("entities-in-turn", "%v of %s %d, which does not run", a.Kind, a.Entity, a.Incarnation)
 	case a.Kind == shard.Pass && (e.stop || e.killed || e.passivating):
-		s.violate("entities-in-turn", "a command comes behind the stop of %s", a.Entity)
+		s.violate("entities-in-turn", "a command follows the stop of %s", a.Entity)
 	case a.Kind == shard.Pass:
 		nr := numberOf(a.Message)
 		d.delivered(e, nr)

@@ -14,8 +14,9 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// directPaths are the fast paths of a node's shards, used as in package sharding: commands bypass the machine if a path accepts them
-// and no earlier ones wait. Commands that are sent while effects are applied wait until that is done.
+// directPaths are the fast paths of a node's shards, used as in package sharding: commands bypass
+// the machine if a path accepts them and no earlier ones wait. Commands that are sent while effects
+// are applied wait until that is done.
 type directPaths struct {
 	paths    []shardcore.Path[*entity]
 	version  uint64    // route version of the last restriction
@@ -143,7 +144,8 @@ func (s *shardNode) interleave(n shardcore.Shard) {
 	s.after(d.between(5*time.Second, 40*time.Second), func() { s.close(nr, unknown) })
 }
 
-// endEffects adds started entities to their paths, and handles the commands that were sent during the effects.
+// endEffects adds started entities to their paths, and handles the commands that were sent during
+// the effects.
 func (s *shardNode) endEffects() {
 	for _, e := range s.started {
 		if !e.ended && !e.stop && !e.killed && !e.passivating && int(e.at.Shard) < len(s.paths) {

@@ -16,8 +16,9 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// replicatedEntities keeps in replicated data which entities run, in a set for each shard. Nobody is kept from changing it who has the
-// shard no more, and it is lost with its nodes, so only where nothing fails all is found again.
+// replicatedEntities stores remembered entities in replicated data, in a set for each shard. A
+// previous owner is not prevented from changing it. It is lost with its nodes, so that everything
+// is found again only without failures.
 type replicatedEntities struct {
 	d      *sharding
 	knows  map[owner]map[string]bool           // entities that each owner has loaded or stored
@@ -148,7 +149,8 @@ func (m *replicatedEntities) wrong(a *account) bool {
 	return m.d.plan.Calm && !m.unsure[a.shard] && m.open[a.shard] == 0 && known[a.id] != (len(a.running) > 0)
 }
 
-// memory is the store of remembered entities, in the same journal. Who loads a shard is its owner from then on.
+// rememberedEntities is the store of remembered entities, in the same journal. The last node that
+// loads a shard owns it.
 type rememberedEntities struct {
 	d          *sharding
 	replicated *replicatedEntities // nil if the journal stores them

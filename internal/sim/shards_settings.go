@@ -89,7 +89,7 @@ func misfitsAreRefused(s *shardNode) {
 	}
 	s.d.hit("sharding", "settings differ")
 	if fields := s.cfg.Region.Settings.Differences(*theirs); !slices.Equal(fields, []string{s.misfit}) {
-		s.violate("misfits-are-refused", "it has other %s, and %v says that its settings are %+v", s.misfit, by, *theirs)
+		s.violate("misfits-are-refused", "it has other %s, and %v reports the settings %+v", s.misfit, by, *theirs)
 	}
 }
 

@@ -92,7 +92,7 @@ func (s *stateStore) append(c coordinator.Change) (stored, fenced bool) {
 	}
 	for _, e := range c.Events {
 		if err := s.fold.Apply(e); err != nil {
-			s.d.c.violate("state-is-stored", identity.Node{}, "what can't be is to be stored: %v", err)
+			s.d.c.violate("state-is-stored", identity.Node{}, "an impossible change is to be stored: %v", err)
 			return false, false
 		}
 		s.d.hit("stored", e.Kind.String())
@@ -106,7 +106,7 @@ func (s *stateStore) append(c coordinator.Change) (stored, fenced bool) {
 	s.events = append(s.events, c.Events...)
 	s.state = s.fold.State()
 	if !s.state.Equal(c.After) {
-		s.d.c.violate("state-is-stored", s.state.Holder(), "after %d events another state is stored than the coordinator says", len(s.events))
+		s.d.c.violate("state-is-stored", s.state.Holder(), "after %d events the stored state differs from the coordinator's", len(s.events))
 	}
 	return true, false
 }

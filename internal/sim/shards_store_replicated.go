@@ -172,7 +172,7 @@ func (r *replicatedStore) acknowledged(at *shardNode, c *coordinator.Change) {
 	case !claim && r.behind(edition{c.Term, c.Rev}, c):
 	case now.term < r.last.term: // in flight when the next term began
 	default:
-		at.violate("state-is-stored", "in term %d a change behind %d is acknowledged, and what was acknowledged before is %d of term %d", c.Term, c.Rev, r.last.rev, r.last.term)
+		at.violate("state-is-stored", "in term %d a change after %d is acknowledged, and the change acknowledged before is %d of term %d", c.Term, c.Rev, r.last.rev, r.last.term)
 	}
 	r.note(c.After, now.rev)
 	r.acked[now] = true
@@ -255,8 +255,8 @@ var errQuorum = errors.New("not enough replicas")
 // question is a request of a store call to its replicator.
 type question func(replication.Request) replication.Input
 
-// errand is a call of the store in replicated data, which waits for the answers of replicas. It is a thread that runs only while
-// the simulation waits for it.
+// errand is a call of the store in replicated data, which waits for the answers of replicas. It is
+// a thread that runs only while the simulation waits for it.
 type storeCall struct {
 	s      *shardNode
 	ctx    context.Context //nolint:containedctx // of the call
@@ -353,7 +353,7 @@ func (e *storeCall) try(key string, level replication.Level, q question) error {
 		case a.Err != nil:
 			return a.Err
 		default:
-			return fmt.Errorf("the replicator says %v", a.Outcome)
+			return fmt.Errorf("the replicator returns %v", a.Outcome)
 		}
 	}
 	return errQuorum

@@ -171,7 +171,7 @@ func fenced(f *fixture) {
 	a.refused(a.change(allocated("a", 1)), sharding.ErrFenced)
 	b.mustLoad()
 	if _, found := b.state.Home(1); found {
-		f.Errorf("what was fenced is stored")
+		f.Errorf("a fenced change is stored")
 	}
 	b.mustSave(b.change(allocated("a", 2)))
 	a.refused(a.change(allocated("a", 1)), sharding.ErrFenced)
@@ -235,12 +235,12 @@ func claimStale(f *fixture) {
 	b.refused(b.claim(a.term+1), sharding.ErrConflict)
 	b.mustLoad()
 	if _, found := b.state.Region(region("a")); !found {
-		f.Errorf("what was acknowledged is not loaded: %s", show(b.state))
+		f.Errorf("an acknowledged change is not loaded: %s", show(b.state))
 	}
 	f.actor(2).lead() // whatever the claim has stored
 	b.lead()
 	if _, found := b.state.Region(region("a")); !found {
-		f.Errorf("what was acknowledged is lost: %s", show(b.state))
+		f.Errorf("an acknowledged change is lost: %s", show(b.state))
 	}
 	f.stored(2, b.state)
 }

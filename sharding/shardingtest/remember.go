@@ -199,7 +199,7 @@ func entitiesFenced(f *fixture) {
 		f.Errorf("Update of a shard that another owner has loaded: %v, want ErrFenced", err)
 	}
 	if err := a.Update(f.ctx, 1, []string{"y"}, nil); err == nil {
-		f.Errorf("Update behind one that has failed: no error")
+		f.Errorf("Update after a failed one: no error")
 	}
 	f.update(a, 2, []string{"z"}, nil)
 	f.update(b, 1, []string{"w"}, []string{"x"})

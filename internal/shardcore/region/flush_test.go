@@ -34,8 +34,8 @@ func flush(hop int) region.Frame {
 	return region.Frame{Kind: region.Flush, Hop: hop, Instance: 1, ID: 9, Shards: []region.Shard{1}}
 }
 
-// Of two regions that have passed messages on to each other, each once took the other for the home. Neither waits for the
-// other's answer before it gives its own.
+// Of two regions that have passed messages on to each other, each once took the other for the home.
+// Neither waits for the other's answer before it gives its own.
 func TestRegionsThatPassedMessagesToEachOtherAreFlushed(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
@@ -76,7 +76,8 @@ func TestAFlushIsHeldByWhatWaits(t *testing.T) {
 	}
 }
 
-// A second hop ends as soon as the home is known to be elsewhere, also while a path there is not clear.
+// A second hop ends as soon as the home is known to be elsewhere, also while a path there is not
+// clear.
 func TestASecondHopIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
@@ -94,7 +95,8 @@ func TestASecondHopIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// Whoever sent to a region that was removed goes on without it: what that one had passed on must not come later.
+// Whoever sent to a region that was removed goes on without it: what that one had passed on must
+// not come later.
 func TestWhatTheRemovedHavePassedOnIsRefused(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})

@@ -29,7 +29,8 @@ func refused(out region.Effects, why region.Reason) (tokens []uint64) {
 	return tokens
 }
 
-// A region that leaves does not wait for what nobody waits for any more, and the rest goes its way in its order.
+// A region that leaves does not wait for what nobody waits for any more, and the rest goes its way
+// in its order.
 func TestWhatIsGivenUpKeepsNobody(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
@@ -64,9 +65,10 @@ func TestWhatIsGivenUpKeepsNobody(t *testing.T) {
 	}
 }
 
-// A region that leaves, and that no coordinator answers, refuses after a while what waits for homes and stops: whether it has registered
-// before or not, and on a node that is not even a member. One that is there is asked before, though it may have said nothing for long: of a node that
-// is Joining none may know.
+// A region that leaves, and that no coordinator answers, refuses after a while what waits for homes
+// and stops: whether it has registered before or not, and on a node that is not even a member. One
+// that is there is asked before, though it may have said nothing for long: of a node that is
+// Joining none may know.
 func TestALeavingRegionThatNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	const left = 5 * time.Second
@@ -108,8 +110,8 @@ func TestALeavingRegionThatNobodyAnswers(t *testing.T) {
 	}
 }
 
-// As long as a coordinator answers, what waits keeps a region that leaves, also if the answers are about nothing. What has a home is not refused
-// when none answers any more.
+// As long as a coordinator answers, what waits keeps a region that leaves, also if the answers are
+// about nothing. What has a home is not refused when none answers any more.
 func TestALeavingRegionThatIsAnswered(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{GiveUpAfter: patience})

@@ -105,7 +105,8 @@ func TestARegionThatStaysHostsNothingAndGoesOnSending(t *testing.T) {
 	}
 }
 
-// A region that comes back is another instance, for the coordinator, and takes shards; one that leaves for good, or never left, is not.
+// A region that comes back is another instance, for the coordinator, and takes shards; one that
+// leaves for good, or never left, is not.
 func TestARegionThatStaysComesBack(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
@@ -136,7 +137,8 @@ func TestARegionThatStaysComesBack(t *testing.T) {
 	}
 }
 
-// When the whole cluster is about to stop, a region that leaves stops its shards itself, in order, and asks nobody to take them.
+// When the whole cluster is about to stop, a region that leaves stops its shards itself, in order,
+// and asks nobody to take them.
 func TestARegionOfAClusterThatEnds(t *testing.T) {
 	t.Parallel()
 	for _, status := range []membership.Status{membership.PreparingForShutdown, membership.ReadyForShutdown} {

@@ -11,7 +11,8 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// A region says what its settings are. One that is refused goes on asking, and knows why it is, until it is not.
+// A region says what its settings are. One that is refused goes on asking, and knows why it is,
+// until it is not.
 func TestARegionThatIsRefused(t *testing.T) {
 	t.Parallel()
 	ours, theirs := coordinator.Settings{Shards: 100}, coordinator.Settings{Shards: 200}

@@ -43,7 +43,8 @@ func TestSilence(t *testing.T) {
 	silence(6*time.Minute, 0)
 }
 
-// A coordinator that says nothing about a home may be waiting for something, or not be there. It is asked, rarely, what it answers at once.
+// A coordinator that says nothing about a home may be waiting for something, or not be there. It is
+// asked, rarely, what it answers at once.
 func TestASilentCoordinatorIsDoubted(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})

@@ -48,8 +48,8 @@ func (a *agenda) Pop() any {
 
 type link struct{ from, to identity.Node }
 
-// world is regions on nodes, and a coordinator on the first one. What is said to and by the coordinator is lost, repeated and
-// reordered; the frames between regions keep their order.
+// world is regions on nodes, and a coordinator on the first one. What is said to and by the
+// coordinator is lost, repeated and reordered; the frames between regions keep their order.
 type world struct {
 	t       *testing.T
 	rnd     *rand.Rand
@@ -357,8 +357,9 @@ func seeds() (first, n uint64) {
 	return *firstSeed, cmp.Or(*manySeeds, n)
 }
 
-// On planned moves nothing is lost, repeated or overtaken. If messages of the coordinator get lost, some are refused that met two regions
-// which were not the home. When nodes and shards fail, only what passed through a node that crashed is lost without a word.
+// On planned moves nothing is lost, repeated or overtaken. If messages of the coordinator get lost,
+// some are refused that met two regions which were not the home. When nodes and shards fail, only
+// what passed through a node that crashed is lost without a word.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]struct{ lossy, crashes bool }{"planned": {}, "lossy": {lossy: true}, "crashes": {true, true}} {

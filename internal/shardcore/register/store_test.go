@@ -97,7 +97,8 @@ func (a *actor) claim(term uint64) (coordinator.State, error) {
 	return a.save(term, coordinator.Event{Kind: coordinator.Started, Term: term, Node: a.node})
 }
 
-// A coordinator whose claim was stored, and that does not hear it, finds it, and goes on in that term.
+// A coordinator whose claim was stored, and that does not hear it, finds it, and goes on in that
+// term.
 func TestClaimThatIsFoundIsHeld(t *testing.T) {
 	t.Parallel()
 	a := act(t, &keys{}, "a")

@@ -31,7 +31,8 @@ type Config struct {
 	Starts int
 	// Passivation decides which idle entities are stopped.
 	Passivation passivation.Settings
-	// Entities is how many the shard may have, if Passivation has a limit: see PerShard of internal/shardcore/passivation.
+	// Entities is how many the shard may have, if Passivation has a limit: see PerShard of
+	// internal/shardcore/passivation.
 	Entities int
 	// RestartBackoff is the pause before a remembered entity that ended by itself is started again.
 	// Defaults to 10 seconds.
@@ -41,8 +42,8 @@ type Config struct {
 	StopTimeout time.Duration
 	// UpdateTimeout limits an update of the store of remembered entities. Defaults to 5 seconds.
 	UpdateTimeout time.Duration
-	// RecoverNumber is how many remembered entities are started in each RecoverInterval. Defaults to 0:
-	// all at once, within Starts.
+	// RecoverNumber is how many remembered entities are started in each RecoverInterval. Defaults
+	// to 0: all at once, within Starts.
 	RecoverNumber int
 	// RecoverOnRequest starts remembered entities only by Recover, which replaces RecoverNumber and
 	// RecoverInterval.

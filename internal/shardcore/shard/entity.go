@@ -14,10 +14,10 @@ const (
 	storing                  // its start is being stored
 	queued                   // waits for a slot to start in
 	active                   // runs
-	passivating              // was asked to stop, and may come back
+	passivating              // asked to stop, may become active again
 	stopping                 // was asked to stop, since the shard moves
 	forgetting               // its stop is being stored
-	resting                  // remembered, and ended by itself
+	resting                  // remembered, waits for its restart
 )
 
 type entity struct {

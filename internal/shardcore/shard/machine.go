@@ -40,9 +40,9 @@ type Machine struct {
 	pending      []Deliver // messages during the load
 	incarnations uint64
 	starting     int
-	startQueue   []*entity // wait for a slot; who doesn't any more is passed over
-	resting      []*entity // by the time of their restart; who doesn't any more is passed over
-	busyIdle     []*entity // nobody needs them and they have something to do; who is needed again is passed over
+	startQueue   []*entity // wait for a start slot; entities in other states are skipped
+	resting      []*entity // by the time of their restart; entities in other states are skipped
+	busyIdle     []*entity // idle with something to do; entities in other states are skipped
 	unrecovered  []*entity // remembered, and not started yet
 	recoverAt    time.Duration
 	updates      updates
@@ -123,7 +123,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	return m.takeEffects()
 }
 
-// Tick does what is due.
+// Tick runs everything that is due.
 func (m *Machine) Tick(now time.Duration) Effects {
 	m.now = max(m.now, now)
 	switch {

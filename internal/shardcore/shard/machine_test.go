@@ -184,7 +184,8 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 	}
 }
 
-// An entity that nobody needs and that has something to do goes on, with what has come for it meanwhile, and is asked again.
+// An entity that nobody needs and that has something to do goes on, with what has come for it
+// meanwhile, and is asked again.
 func TestBusyEntities(t *testing.T) {
 	t.Parallel()
 	cfg := shard.Config{Passivation: passivation.Settings{IdleTimeout: time.Minute, IdleInterval: time.Minute}}

@@ -35,7 +35,8 @@ func drive(t *testing.T, cfg shard.Config) *driver {
 	return d
 }
 
-// text writes effects as "+a1" (start), "a1:7" (pass), "-a1" (stop), "!a1" (kill), "x7 reason" and "store1 +[a] -[b]".
+// text writes effects as "+a1" (start), "a1:7" (pass), "-a1" (stop), "!a1" (kill), "x7 reason" and
+// "store1 +[a] -[b]".
 func text(out shard.Effects) string {
 	var s []string
 	for _, r := range out.Refused {

@@ -122,8 +122,8 @@ func TestRecoveryAtAConstantRate(t *testing.T) {
 	d.tick(100*time.Millisecond, "")
 }
 
-// What is being stored, and what waits for it, is finished before the shard moves; those that were not started are
-// left to the next home.
+// What is being stored, and what waits for it, is finished before the shard moves; those that were
+// not started are left to the next home.
 func TestHandOffOfRemembered(t *testing.T) {
 	t.Parallel()
 	cfg := remembering()

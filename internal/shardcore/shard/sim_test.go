@@ -25,7 +25,8 @@ type incarnation struct {
 	ready   bool
 }
 
-// world is what surrounds a shard: entities that start, work, want to go, fail and stop at their leisure, and a store.
+// world is what surrounds a shard: entities that start, work, want to go, fail and stop at their
+// leisure, and a store.
 type world struct {
 	t          *testing.T
 	rnd        *rand.Rand
@@ -226,8 +227,9 @@ func simulate(t *testing.T, seed uint64) (string, int) {
 	return fmt.Sprint(w.now, w.last, w.stored), len(w.last)
 }
 
-// Whatever the order of things, no entity runs twice, each message reaches its entity once and in order, starts are stored
-// before and stops after, and a hand-off comes to an end with nothing left.
+// Whatever the order of things, no entity runs twice, each message reaches its entity once and in
+// order, starts are stored before and stops after, and a hand-off comes to an end with nothing
+// left.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	entities := 0

@@ -183,7 +183,7 @@ func (c *cluster) save(save coordinator.Save) coordinator.Input {
 	}
 	after, err := s.state.Apply(save.Events...)
 	if err != nil || !after.Equal(save.After) {
-		c.violate("after %d events another state is stored than the coordinator says: %v", s.rev, err)
+		c.violate("after %d events the stored state differs from the coordinator's: %v", s.rev, err)
 	}
 	s.state, s.rev = after, s.rev+uint64(len(save.Events))
 	return coordinator.Saved{ID: save.ID}
