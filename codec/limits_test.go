@@ -235,8 +235,7 @@ func TestAmplificationOfJSONIsRefused(t *testing.T) {
 	}
 }
 
-// Data just below the limit shows that what is counted is no less than what is
-// allocated.
+// Data just below the limit shows that the counted cost is at least the allocated memory.
 func TestAcceptedDataStaysWithinTheLimit(t *testing.T) { //nolint:paralleltest // counts allocations
 	r := registry[amplifier](t)
 	for n := 1; n < 60_000; n += 1 + n/2 {
@@ -260,7 +259,7 @@ func TestAcceptedDataStaysWithinTheLimit(t *testing.T) { //nolint:paralleltest /
 	}
 }
 
-// What is ordinary is not refused.
+// Ordinary values are accepted.
 func TestOrdinaryValuesAreAccepted(t *testing.T) {
 	t.Parallel()
 	const n = 5_000
@@ -290,7 +289,7 @@ func TestOrdinaryValuesAreAccepted(t *testing.T) {
 	}
 }
 
-// Encode refuses what Decode refuses, and nothing else: both count the same.
+// Encode and Decode enforce the same limit.
 func TestEncodeAndDecodeAgreeOnTheLimit(t *testing.T) {
 	t.Parallel()
 	agree(t, "\x80", sparse{})
@@ -304,8 +303,8 @@ func TestEncodeAndDecodeAgreeOnTheLimit(t *testing.T) {
 	agree(t, "\xc4\x00", []byte{})
 }
 
-// agree finds the longest list of the same element that Decode accepts, and
-// looks what Encode says of it and of the next one.
+// agree finds the longest list of the same element that Decode accepts, and compares Encode for
+// this and the next length.
 func agree[T any](t *testing.T, element string, value T) {
 	t.Helper()
 	const most = 1 << 14

@@ -14,8 +14,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// TestCurrentEndsAtTheEndItFound has events behind the end in the last page, and
-// pages that are empty or end before it.
+// TestCurrentEndsAtTheEndItFound has events after the end in the last page, and pages that are
+// empty or end before it.
 func TestCurrentEndsAtTheEndItFound(t *testing.T) {
 	t.Parallel()
 	j := &asking{
@@ -31,8 +31,8 @@ func TestCurrentEndsAtTheEndItFound(t *testing.T) {
 	expect(t, "calls", j.calls, []string{"end", "query o1", "query o4", "query o8"})
 }
 
-// TestCurrentWaitsForTheEnd has a journal that can't see as far as it said for a
-// moment, as one that reads from several places.
+// TestCurrentWaitsForTheEnd has a journal that temporarily returns less than its reported end, like
+// one that reads from several places.
 func TestCurrentWaitsForTheEnd(t *testing.T) {
 	t.Parallel()
 	round := 0
@@ -60,10 +60,9 @@ func TestCurrentAtTheEndAsksForNothing(t *testing.T) {
 	expect(t, "calls", j.calls, []string{"end"})
 }
 
-// TestCurrentBehindTheEndLetsTheJournalSay has offsets behind the end: one that
-// the journal knows, behind which something was appended since, and one that it
-// refuses.
-func TestCurrentBehindTheEndLetsTheJournalSay(t *testing.T) {
+// TestCurrentAfterTheEndIsCheckedByTheJournal has offsets after the end: a valid one, after which an
+// event was appended since, and one that the journal rejects.
+func TestCurrentAfterTheEndIsCheckedByTheJournal(t *testing.T) {
 	t.Parallel()
 	j := &asking{
 		end: func() (journal.Offset, error) { return "o5", nil },
@@ -173,8 +172,7 @@ func errorsOf[T any](seq iter.Seq2[T, error]) []error {
 
 type events = iter.Seq2[journal.Event, error]
 
-// TestPagesThatLeadNowhere would keep a reader busy for ever, or show it events
-// again.
+// TestPagesThatLeadNowhere has pages that would keep a reader in an endless loop or repeat events.
 func TestPagesThatLeadNowhere(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]journal.Page{
@@ -319,7 +317,7 @@ func TestLiveYieldsWhatComes(t *testing.T) {
 	})
 }
 
-// TestLiveIsResumed has a reader leave after each event and go on behind it.
+// TestLiveIsResumed has a reader leave after each event and resume after it.
 func TestLiveIsResumed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -375,7 +373,7 @@ func TestLiveByIDLooksBeforeItWaits(t *testing.T) {
 	expect(t, "calls", j.calls, []string{"end", "highest", "await o1", "end", "highest", "await o2", "end", "highest", "replay 1-2"})
 }
 
-// TestLiveByIDCompletes tells by which records the upper bound is reached.
+// TestLiveByIDCompletes checks which records complete the loop.
 func TestLiveByIDCompletes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -514,9 +512,9 @@ func (e *ending) End(ctx context.Context) (journal.Offset, error) {
 	return o, err
 }
 
-// TestLiveIDsKnowsWhatTheListHad has an ID that is in the list and also behind
+// TestLiveIDsSkipsListedIDs has an ID that is in the list and also behind
 // the end that was taken before.
-func TestLiveIDsKnowsWhatTheListHad(t *testing.T) {
+func TestLiveIDsSkipsListedIDs(t *testing.T) {
 	t.Parallel()
 	j := &ending{Journal: inmem.NewJournal()}
 	j.then = func() { store(t, j.Journal, added("both", 0, 1, "m"), added("other", 0, 1, "m")) }

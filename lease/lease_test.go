@@ -137,7 +137,7 @@ func TestOneHolds(t *testing.T) {
 	})
 }
 
-// Who is refused learns by whom, as long as that is known.
+// A failed Acquire reports the holder if it is known.
 func TestHeldBy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestHeldBy(t *testing.T) {
 	})
 }
 
-// Before anybody else can hold it, who held it knows that it is over.
+// The holder stops before another owner can acquire the lease.
 func TestCheckEndsBeforeTheEntryDoes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -349,7 +349,7 @@ func (panickingLater) Renew(context.Context, string, string, uint64) (uint64, er
 }
 func (panickingLater) Delete(context.Context, string, uint64) error { panic("no disk") }
 
-// A store that panics harms nobody but the lease.
+// A store that panics affects only the lease.
 func TestAStoreThatPanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,9 +19,8 @@ import (
 	"github.com/refold-io/refold/projection/projectiontest"
 )
 
-// strict is a read model without transactions that knows for each box how far it
-// goes: what comes late is dropped, and what it was told out of order is lost for it. So
-// it is wrong for good after a Clear, or an event, at the wrong time.
+// strict is a read model without transactions. It tracks the sequence number of each box and drops
+// late events, so a Clear or an event at the wrong time leaves it permanently wrong.
 type strict struct {
 	model
 	upTo map[string]uint64
@@ -59,7 +58,7 @@ func (m *strict) rows() map[string]int64 {
 	return maps.Clone(m.sums)
 }
 
-// slow waits, whatever becomes of the context.
+// slow waits, regardless of the context.
 func slow(d time.Duration) { time.Sleep(d) }
 
 // Two processes find the mark. Clear takes far longer than a claim lasts, and is
@@ -81,10 +80,10 @@ func TestClearsBesideOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		one := startOffset(t, p)
+		one := start(t, p)
 		synctest.Wait()
 		standby := create(t, cfg)
-		two := startOffset(t, standby)
+		two := start(t, standby)
 		time.Sleep(time.Minute)
 		if err := standby.Pause(t.Context()); err != nil { // nothing of it is going on
 			t.Error(err)
@@ -103,8 +102,8 @@ func TestClearsBesideOthers(t *testing.T) {
 	})
 }
 
-// The one who clears has crashed: another one takes over half a minute later, it
-// itself begins at once.
+// The clearing process has crashed: another one takes over half a minute later, and the same one
+// starts immediately.
 func TestClaimOfACrash(t *testing.T) {
 	t.Parallel()
 	for _, same := range []bool{false, true} {
@@ -145,8 +144,8 @@ func TestClaimOfACrash(t *testing.T) {
 	}
 }
 
-// The one who clears is cut off from the store, is taken for dead, and empties
-// what the other one has built meanwhile. It finds out, and has it built again.
+// The clearing process is cut off from the store, another one takes over, and the first one clears
+// the new read model. It detects this and requests another rebuild.
 func TestClearThatComesTooLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -174,9 +173,9 @@ func TestClearThatComesTooLate(t *testing.T) {
 			return m.clear(ctx)
 		}
 		cfg.Handler = handler
-		late := startOffset(t, create(t, cfg))
+		late := start(t, create(t, cfg))
 		time.Sleep(time.Second)
-		other := startOffset(t, p)
+		other := start(t, p)
 		time.Sleep(25 * time.Second)
 		synctest.Wait()
 		select {
@@ -196,8 +195,8 @@ func TestClearThatComesTooLate(t *testing.T) {
 	})
 }
 
-// A rebuild is asked for while one process clears; another one takes that up at once.
-// The first one, whose Clear ends meanwhile, leaves the claim to it.
+// A rebuild is requested while one process clears; another process starts it immediately. The first
+// one, whose Clear ends later, does not disturb the claim.
 func TestClearsOverlap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +215,7 @@ func TestClearsOverlap(t *testing.T) {
 		}
 		var stops []func() error
 		for range 3 {
-			stops = append(stops, startOffset(t, create(t, cfg)))
+			stops = append(stops, start(t, create(t, cfg)))
 		}
 		time.Sleep(20 * time.Second)
 		if err := p.Rebuild(t.Context()); err != nil {
@@ -233,7 +232,7 @@ func TestClearsOverlap(t *testing.T) {
 	})
 }
 
-// linked is a table behind a connection.
+// linked is a table behind a connection that can be cut.
 type linked struct {
 	*projectiontest.Table
 	away outage
@@ -260,8 +259,7 @@ func (l *linked) Reset(ctx context.Context, name string) error {
 	return l.Table.Reset(ctx, name)
 }
 
-// A process is in the middle of an event when another one clears and builds anew:
-// what it does then is not left as it is.
+// A process handles an event while another one clears and rebuilds: the late change is detected.
 func TestHandlerThatComesTooLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -278,7 +276,7 @@ func TestHandlerThatComesTooLate(t *testing.T) {
 			return m.handle(ctx, e)
 		}
 		cfg.Handler = handler
-		late := startOffset(t, create(t, cfg))
+		late := start(t, create(t, cfg))
 		synctest.Wait()
 		handler.Handle = func(ctx context.Context, e projection.Envelope[event]) error {
 			slow(time.Second)
@@ -289,7 +287,7 @@ func TestHandlerThatComesTooLate(t *testing.T) {
 		if err := p.Rebuild(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		other := startOffset(t, p)
+		other := start(t, p)
 		time.Sleep(time.Hour)
 		wantSums(t, m.rows(), s.sums)
 		wantStopped(t, late)
@@ -316,7 +314,7 @@ func TestBeginningsDiffer(t *testing.T) {
 			return err
 		}
 		cfg.Handler = handler
-		late := startOffset(t, create(t, cfg))
+		late := start(t, create(t, cfg))
 		synctest.Wait()
 		p := create(t, cfg)
 		if err := p.Rebuild(t.Context()); err != nil {
@@ -324,7 +322,7 @@ func TestBeginningsDiffer(t *testing.T) {
 		}
 		handler.Handle = func(context.Context, projection.Envelope[event]) error { return errPlanted } // it clears, and that is all
 		cfg.Handler = handler
-		other := startOffset(t, create(t, cfg))
+		other := start(t, create(t, cfg))
 		time.Sleep(30 * time.Second)
 		wantStopped(t, other)
 		time.Sleep(time.Hour)
@@ -355,8 +353,8 @@ func TestRebuildsBesideOthers(t *testing.T) {
 					return m.handle(ctx, e)
 				},
 				Clear: func(ctx context.Context) error {
-					// Longer than a handler goes on after the mark, which is 10 s and 12 more: one that
-					// outlasts a whole rebuild is left to those who run several processes.
+					// Longer than a handler continues after the mark (10 s and 12 s); a handler
+					// that outlasts a whole rebuild is a documented limit.
 					slow(time.Duration(25+time.Now().Unix()%65) * time.Second)
 					return m.clear(ctx)
 				},
@@ -368,7 +366,7 @@ func TestRebuildsBesideOthers(t *testing.T) {
 				case 0, 1:
 					if len(stops) < 3 {
 						cfg.Workers = 1 << rnd.IntN(3)
-						stops = append(stops, startOffset(t, create(t, cfg)))
+						stops = append(stops, start(t, create(t, cfg)))
 					}
 				case 2:
 					if len(stops) > 0 {
@@ -384,7 +382,7 @@ func TestRebuildsBesideOthers(t *testing.T) {
 				}
 				time.Sleep(time.Duration(rnd.IntN(100)) * time.Second)
 			}
-			stops = append(stops, startOffset(t, create(t, cfg)))
+			stops = append(stops, start(t, create(t, cfg)))
 			time.Sleep(3 * time.Hour)
 			wantSums(t, m.rows(), s.sums)
 			for _, stop := range stops {

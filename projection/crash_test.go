@@ -45,8 +45,7 @@ func plant(table *projectiontest.Table, step projectiontest.Step, n int64, crash
 	return &done
 }
 
-// Whatever fails or crashes, and wherever, the read model ends as the fold of the
-// events.
+// After any failure or crash, the read model ends as the fold of the events.
 func TestExactlyOnceThroughFaults(t *testing.T) {
 	t.Parallel()
 	for _, workers := range []int{1, 2} {
@@ -90,7 +89,7 @@ func exactlyOnce(t *testing.T, workers int, step projectiontest.Step, n int64, c
 	return hit.Load()
 }
 
-// At each moment the read model is what the events up to the position make of it.
+// The read model always corresponds to the events up to the position.
 func TestExactlyOncePositionAndResultAgree(t *testing.T) {
 	t.Parallel()
 	s, table := newSource(t), &projectiontest.Table{}
@@ -133,8 +132,7 @@ func TestExactlyOncePositionAndResultAgree(t *testing.T) {
 	wantSums(t, table.Rows(), s.sums)
 }
 
-// An event is handled at least once, and those again that came behind the last
-// saved position.
+// Every event is handled at least once, and repeated only after the last saved position.
 func TestAtLeastOnceThroughFaults(t *testing.T) {
 	t.Parallel()
 	for _, step := range []projectiontest.Step{projectiontest.BeforeLoad, projectiontest.BeforeSave, projectiontest.AfterSave} {
@@ -218,7 +216,7 @@ func TestAtMostOnceThroughFaults(t *testing.T) {
 	}
 }
 
-// In a crash of the handler the position is behind the event already.
+// After a crash of the handler the position is already after the event.
 func TestAtMostOnceCrashInHandler(t *testing.T) {
 	t.Parallel()
 	s, table, m := newSource(t), &projectiontest.Table{}, newModel()

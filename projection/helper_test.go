@@ -205,7 +205,7 @@ func catchUp(t *testing.T, cfg projection.Config[event]) *projection.Projection[
 
 // start runs a projection until the returned function is called, which returns
 // what Run did.
-func startOffset(t *testing.T, p *projection.Projection[event]) (stop func() error) {
+func start(t *testing.T, p *projection.Projection[event]) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)

@@ -73,7 +73,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	})
 }
 
-// So are the attempts at one event, and who is fenced does not alarm anybody.
+// Attempts at one event are logged, too; being fenced is not logged as a warning.
 func TestRetriesAndFencesAreLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,8 +109,8 @@ func TestRetriesAndFencesAreLogged(t *testing.T) {
 	})
 }
 
-// While the journal is away the lag is not 0 but unknown, and since when is told,
-// with the error.
+// While the journal is unavailable the lag is unknown and not 0, and Status contains the time since
+// and the error.
 func TestLagWithoutAJournal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestLagWithoutAJournal(t *testing.T) {
 		var away outage
 		s.query = away.query
 		p := create(t, cfg)
-		stop := startOffset(t, p)
+		stop := start(t, p)
 		synctest.Wait()
 		if got := p.Status(); !got.CaughtUp || got.Lag != 0 || !got.LagUnknownSince.IsZero() || got.Err != nil {
 			t.Errorf("status %+v, want caught up with a lag that is known", got)
@@ -174,7 +174,7 @@ func TestLagOfASilentJournal(t *testing.T) {
 		var away outage
 		s.query = away.query
 		p := create(t, config(s, table))
-		stop := startOffset(t, p)
+		stop := start(t, p)
 		synctest.Wait()
 		gone := time.Now()
 		away.begin(silent)
@@ -191,7 +191,7 @@ func TestLagOfASilentJournal(t *testing.T) {
 	})
 }
 
-// What was read and not handled is as old as it is, whoever is away.
+// The age of a pending event counts as lag during an outage, too.
 func TestLagWithAnEventInHand(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestLagWithAnEventInHand(t *testing.T) {
 		var away outage
 		table.Fault = away.fault
 		p := create(t, config(s, table))
-		stop := startOffset(t, p)
+		stop := start(t, p)
 		synctest.Wait()
 		away.begin(planted)
 		s.fill(1, 1)
@@ -210,7 +210,7 @@ func TestLagWithAnEventInHand(t *testing.T) {
 		wantStopped(t, stop)
 
 		began := time.Now()
-		stop = startOffset(t, p) // and now it does not even begin
+		stop = start(t, p) // and now it does not even begin
 		time.Sleep(time.Minute)
 		if got := p.Status(); !got.LagUnknownSince.Equal(began) || got.Failures < 4 || got.NextTry.IsZero() || got.State != projection.Waiting {
 			t.Errorf("status %+v, want a lag that is unknown since %v", got, began)
@@ -219,7 +219,7 @@ func TestLagWithAnEventInHand(t *testing.T) {
 	})
 }
 
-// What a log or a metric does wrong does not stop the projection.
+// A panic of a logger or an observer does not stop the projection.
 func TestObserverPanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

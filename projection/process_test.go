@@ -92,7 +92,7 @@ func TestBackoffResets(t *testing.T) {
 	})
 }
 
-// CatchUp ends by itself, with the error; Run goes on.
+// CatchUp returns the error; Run continues.
 func TestCatchUpGivesUp(t *testing.T) {
 	t.Parallel()
 	for _, away := range []string{"journal", "store"} {
@@ -118,7 +118,7 @@ func TestCatchUpGivesUp(t *testing.T) {
 			if got.State != projection.Stopped || got.Restarts != 10 || got.Failures != 11 || !errors.Is(got.Err, errPlanted) || !got.NextTry.IsZero() || got.CaughtUp {
 				t.Errorf("status %+v without a %s, want stopped after 11 failures, with the error", got, away)
 			}
-			stop := startOffset(t, p)
+			stop := start(t, p)
 			time.Sleep(time.Hour)
 			if got := p.Status(); got.State != projection.Waiting || got.Failures < 100 {
 				t.Errorf("status %+v after an hour without a %s, want Run to go on", got, away)
@@ -144,7 +144,7 @@ func TestOutagesFarApart(t *testing.T) {
 			pauses = append(pauses, fmt.Sprint(i.Attempt, " ", i.Pause))
 			away.end()
 		}
-		stop := startOffset(t, create(t, cfg))
+		stop := start(t, create(t, cfg))
 		for range 3 {
 			synctest.Wait()
 			away.begin(planted)

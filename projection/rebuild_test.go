@@ -37,7 +37,7 @@ func TestRebuildWhileRunning(t *testing.T) {
 		if err := p.Rebuild(t.Context()); err != nil { // nothing is there yet
 			t.Error(err)
 		}
-		stop := startOffset(t, p)
+		stop := start(t, p)
 		synctest.Wait()
 		spoil(t, table)
 		began := time.Now()
@@ -63,7 +63,7 @@ func TestRebuildInAnotherProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, table := newSource(t), &projectiontest.Table{}
 		s.fill(5, 40)
-		stop := startOffset(t, create(t, config(s, table)))
+		stop := start(t, create(t, config(s, table)))
 		synctest.Wait()
 		spoil(t, table)
 		if err := create(t, config(s, table)).Rebuild(t.Context()); err != nil {
@@ -167,7 +167,7 @@ func TestRebuildInAPause(t *testing.T) {
 		s, table := newSource(t), &projectiontest.Table{}
 		s.fill(1, 3)
 		p := create(t, config(s, table))
-		stop := startOffset(t, p)
+		stop := start(t, p)
 		synctest.Wait()
 		if err := p.Pause(t.Context()); err != nil {
 			t.Error(err)

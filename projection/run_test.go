@@ -20,14 +20,14 @@ import (
 	"github.com/refold-io/refold/projection/projectiontest"
 )
 
-// What happens while it runs is handled, soon.
+// New events are handled soon while the projection runs.
 func TestLive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table := newSource(t), &projectiontest.Table{}
 		s.fill(3, 10)
 		p := create(t, config(s, table))
-		stop := startOffset(t, p)
+		stop := start(t, p)
 		for range 5 {
 			synctest.Wait()
 			wantSums(t, table.Rows(), s.sums)
@@ -45,8 +45,8 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// Nothing is lost between pages, whatever is at their ends: the last event of a
-// page, one that decodes to nothing, several from one, or none that match.
+// No event is lost between pages, whether a page ends with an event, with one that decodes to
+// nothing or to several, or has no match.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	s, table := newSource(t), &projectiontest.Table{}
@@ -172,7 +172,7 @@ func TestAtLeastOnceSavesEvery100OrHalfASecond(t *testing.T) {
 		s.fill(3, 250)
 		cfg := config(s, table)
 		cfg.Handler = projection.AtLeastOnce[event]{Store: table, Handle: m.handle}
-		stop := startOffset(t, create(t, cfg))
+		stop := start(t, create(t, cfg))
 		time.Sleep(2 * time.Second)
 		s.fill(1, 1)
 		time.Sleep(time.Second)
@@ -201,7 +201,7 @@ func TestBatches(t *testing.T) {
 			log = append(log, fmt.Sprintf("%v:%d", time.Since(began), len(events)))
 			return nil
 		}}
-		stop := startOffset(t, create(t, cfg))
+		stop := start(t, create(t, cfg))
 		s.fill(2, 45)
 		synctest.Wait()
 		time.Sleep(400 * time.Millisecond)
@@ -226,7 +226,7 @@ func TestPositionMovesWithoutEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table := newSource(t), &projectiontest.Table{}
-		stop := startOffset(t, create(t, config(s, table)))
+		stop := start(t, create(t, config(s, table)))
 		s.pay("bag|0", 1)
 		synctest.Wait()
 		first, _ := s.End(t.Context())
@@ -260,7 +260,7 @@ func TestPause(t *testing.T) {
 			return m.handle(ctx, e)
 		}}
 		p := create(t, cfg)
-		stop := startOffset(t, p)
+		stop := start(t, p)
 		synctest.Wait()
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -285,7 +285,7 @@ func TestPause(t *testing.T) {
 		}
 		wantStopped(t, stop) // a pause ends with Run too
 
-		stop = startOffset(t, p)
+		stop = start(t, p)
 		synctest.Wait()
 		if m.count() != 3 {
 			t.Errorf("%d events handled, want 3: a pause outlasts Run", m.count())
@@ -308,17 +308,17 @@ func TestRunsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := create(t, config(newSource(t), &projectiontest.Table{}))
-		stop := startOffset(t, p)
+		stop := start(t, p)
 		synctest.Wait()
 		if err := p.Run(t.Context()); !errors.Is(err, projection.ErrRunning) {
 			t.Errorf("a second Run: %v, want ErrRunning", err)
 		}
 		wantStopped(t, stop)
-		wantStopped(t, startOffset(t, p))
+		wantStopped(t, start(t, p))
 	})
 }
 
-// What no pause can mend ends Run.
+// An error that a restart cannot resolve ends Run.
 func TestHopeless(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -363,7 +363,7 @@ func TestStatusOfFailures(t *testing.T) {
 		if got := p.Status(); got.State != projection.NotStarted || got.CaughtUp || got.LagUnknownSince.IsZero() {
 			t.Errorf("status %+v before Run, want not started", got)
 		}
-		stop := startOffset(t, p)
+		stop := start(t, p)
 		time.Sleep(5 * time.Second)
 		if got := p.Status(); got.State != projection.Retrying || !errors.Is(got.Workers[0].Err, errPlanted) || got.Lag != 5*time.Second {
 			t.Errorf("status %+v after 5 s, want retrying with a lag of 5 s", got)
@@ -385,7 +385,7 @@ func TestStatusOfFailures(t *testing.T) {
 		wantStopped(t, stop)
 
 		table.Fault = func(context.Context, projectiontest.Step) error { return errPlanted }
-		stop = startOffset(t, p)
+		stop = start(t, p)
 		synctest.Wait()
 		if got := p.Status(); got.State != projection.Waiting || !errors.Is(got.Err, errPlanted) {
 			t.Errorf("status %+v without a store, want waiting", got)

@@ -197,7 +197,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// What can't be decoded is dealt with in the same way, but not tried again.
+// Events that cannot be decoded are treated in the same way, but not retried.
 func TestUndecodable(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -143,7 +143,7 @@ func TestTwoProcesses(t *testing.T) {
 			cfg := config(s, table)
 			cfg.Handler, cfg.Workers = handler, workers
 			p := create(t, cfg)
-			projections, stops = append(projections, p), append(stops, startOffset(t, p))
+			projections, stops = append(projections, p), append(stops, start(t, p))
 			s.fill(10, 50)
 		}
 		for range 20 {

@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// story saves, replaces and deletes; expected says after each step, and whether
-// it succeeded or was interrupted, what may be stored.
+// story saves, replaces and deletes. expected contains the permitted contents after each step, for
+// a step that succeeded or was interrupted.
 type story struct {
 	ctx   context.Context //nolint:containedctx // that of the test
 	store *snapshot.Files
@@ -66,7 +66,7 @@ func (s *story) settle(m snapshot.Metadata, payload string, err error) error {
 	return err
 }
 
-// check opens what the story left and compares.
+// check opens the directory and compares its contents.
 func (s *story) check(t *testing.T, fsys *disk) {
 	t.Helper()
 	store, err := snapshot.OpenFilesOn(fsys, "/data/snapshots", snapshot.FilesConfig{})
@@ -109,8 +109,8 @@ func steps(t *testing.T) int {
 	return n
 }
 
-// Whenever the power goes, what was acknowledged is there, what was not is there
-// whole or not at all, and the store can be used again.
+// After a power failure at any step, acknowledged snapshots exist, others exist as a whole or not
+// at all, and the store is usable.
 func TestPowerCutAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for cut := range steps(t) {
@@ -140,7 +140,7 @@ func TestPowerCutAtEveryStep(t *testing.T) {
 	}
 }
 
-// A process that is killed leaves what it wrote to the operating system.
+// The data that a killed process has written remains in the operating system.
 func TestKillAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for kill := range steps(t) {
@@ -163,8 +163,8 @@ func TestKillAtEveryStep(t *testing.T) {
 	}
 }
 
-// One operation fails, all others work: the call that met it says so or had no
-// need of it, and nothing else is affected.
+// If one operation fails, the affected call returns an error or did not need it, and nothing else
+// is affected.
 func TestFaultAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for fault := range steps(t) {
@@ -184,7 +184,7 @@ func TestFaultAtEveryStep(t *testing.T) {
 	}
 }
 
-// Whatever does not fit leaves nothing behind.
+// A save that does not fit leaves no file.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	d := newDisk()

@@ -56,8 +56,8 @@ func TestFormatIsThatOfTheGoldenFile(t *testing.T) {
 	}
 }
 
-// Whatever single bit flips and wherever a file is cut, it is damage: no other
-// snapshot, no newer version and no panic.
+// Every flipped bit and every truncation is reported as damage: never as another snapshot or a
+// newer version, and without a panic.
 func TestFormatNoticesEveryDamage(t *testing.T) {
 	t.Parallel()
 	whole := encoded(t, sample())

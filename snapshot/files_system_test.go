@@ -21,8 +21,8 @@ import (
 
 var errPower = errors.New("no power")
 
-// disk is a file system in memory that knows what is durable: of a file what
-// was synced, of a directory the names as they were when it was synced.
+// disk is a file system in memory that tracks durability: the synced contents of files, and the
+// names in directories at their last sync.
 type disk struct {
 	mu    sync.Mutex
 	root  *node
@@ -194,8 +194,8 @@ func (d *disk) SyncDir(dir string) error {
 	return nil
 }
 
-// afterPowerCut returns what is on the disk when the power is back: all that
-// was made durable and, as chance will have it, some of what was not.
+// afterPowerCut returns the disk after a power failure: all durable data and a random part of the
+// rest.
 func (d *disk) afterPowerCut(chance *rand.Rand) *disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
