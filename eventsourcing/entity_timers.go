@@ -80,7 +80,7 @@ func (e *entity[S, E]) goAsync(r goRequest[S]) {
 }
 
 // tellSelf delivers a command that the entity sends to itself; it starts the
-// entity again if it has stopped meanwhile.
+// entity again if it has stopped in the meantime.
 func (h *Local[S, E]) tellSelf(id string, env *engine.Envelope) {
 	if err := h.route(hosting.NewMessage(id, env, true)); err != nil {
 		h.rt.dropped(h.model.typ.Name+"|"+id, env.Message, err)

@@ -65,7 +65,7 @@ func (f *refolding[S, E]) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Behind the snapshot, so that what it covers is there.
+	// After the snapshot, so that the events that it covers exist.
 	highest, err := f.rt.journal.HighestSequenceNr(ctx, f.pid)
 	if err != nil {
 		return fmt.Errorf("read the highest sequence number of %q: %w", f.pid, err)

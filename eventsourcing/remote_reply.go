@@ -91,7 +91,7 @@ func (c *replyCodec) decode(data []byte, into any) error {
 func (c *replyCodec) decodeFor(command any, data []byte) (any, error) {
 	typed, ok := command.(interface{ replyType() reflect.Type })
 	if !ok {
-		return nil, fmt.Errorf("%w: %T does not say with what it is answered", ErrWrongReply, command)
+		return nil, fmt.Errorf("%w: %T does not declare its reply type", ErrWrongReply, command)
 	}
 	into := reflect.New(typed.replyType())
 	if err := c.decode(data, into.Interface()); err != nil {

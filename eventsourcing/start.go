@@ -28,7 +28,7 @@ func (h *Local[S, E]) IDs(ctx context.Context) iter.Seq2[string, error] {
 		}
 		lister, ok := journal.As[journal.IDLister](h.rt.journal)
 		if !ok {
-			yield("", fmt.Errorf("%w: list type %q: the journal can't list what it holds", ErrInvalid, h.model.typ.Name))
+			yield("", fmt.Errorf("%w: list type %q: the journal cannot list its IDs", ErrInvalid, h.model.typ.Name))
 			return
 		}
 		prefix := h.model.typ.Name + "|"

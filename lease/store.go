@@ -64,9 +64,9 @@ type Store interface {
 
 // Check returns an error that matches ErrInvalid unless a name, or an owner, has 1 to
 // MaxLength bytes.
-func Check(what, s string) error {
+func Check(field, s string) error {
 	if s == "" || len(s) > MaxLength {
-		return fmt.Errorf("%w: %s %.32q has %d bytes, want 1 to %d", ErrInvalid, what, s, len(s), MaxLength)
+		return fmt.Errorf("%w: %s %.32q has %d bytes, want 1 to %d", ErrInvalid, field, s, len(s), MaxLength)
 	}
 	return nil
 }

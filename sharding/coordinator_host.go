@@ -103,19 +103,19 @@ func (s *shell) callStores(e *shardcore.Effects) {
 }
 
 // callAsync calls f and passes its result to the machine, or the input that stands for its failure.
-func (s *shell) callAsync(what string, limit time.Duration, f func(context.Context) (coordinator.Input, error), failed func(error) coordinator.Input) {
+func (s *shell) callAsync(call string, limit time.Duration, f func(context.Context) (coordinator.Input, error), failed func(error) coordinator.Input) {
 	m := s.machine
 	s.background.Go(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, limit)
 		defer cancel()
-		defer s.warnIfLate(what, limit)()
+		defer s.warnIfLate(call, limit)()
 		var in coordinator.Input
 		err := panics.Catch(func() (err error) {
 			in, err = f(ctx)
 			return err
 		})
 		if err != nil {
-			s.logCallFailure(what, err)
+			s.logCallFailure(call, err)
 			in = failed(err)
 		}
 		s.inbox.add(item{call: func() {
@@ -134,13 +134,13 @@ const callGracePeriod = 5 * time.Second
 
 // warnIfLate logs a warning if a call of the store or the strategy ignores the end of its context.
 // The result must be called when the call has returned.
-func (s *shell) warnIfLate(what string, limit time.Duration) (stop func()) {
-	late := time.AfterFunc(limit+callGracePeriod, func() { s.logCallFailure(what, errCallLate) })
+func (s *shell) warnIfLate(call string, limit time.Duration) (stop func()) {
+	late := time.AfterFunc(limit+callGracePeriod, func() { s.logCallFailure(call, errCallLate) })
 	return func() { late.Stop() }
 }
 
-func (s *shell) logCallFailure(what string, err error) {
+func (s *shell) logCallFailure(call string, err error) {
 	if err != nil && s.ctx.Err() == nil {
-		s.log.LogAttrs(s.ctx, slog.LevelWarn, "call of the coordinator's store or strategy failed", slog.String("call", what), slog.Any("error", err))
+		s.log.LogAttrs(s.ctx, slog.LevelWarn, "call of the coordinator's store or strategy failed", slog.String("call", call), slog.Any("error", err))
 	}
 }

@@ -16,7 +16,7 @@
 // in memory. The journal fails on demand, see [Kit.Journal]; the entity is
 // refolded whenever the test asks for it, see [Kit.Restart].
 //
-// # What is checked besides
+// # Further checks
 //
 // After each command the kit looks for mistakes that are easy to make and hard to
 // find:

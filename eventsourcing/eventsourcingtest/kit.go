@@ -154,7 +154,7 @@ func (k *Kit[S, E]) Restart() {
 	k.same("after a restart the state is", k.live(), "before it was", before)
 }
 
-// Clear deletes everything that is stored and starts anew. Faults are gone too.
+// Clear deletes everything that is stored and starts again. Faults are gone too.
 func (k *Kit[S, E]) Clear() {
 	k.t.Helper()
 	k.close()

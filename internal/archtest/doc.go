@@ -6,6 +6,7 @@
 //   - floors: a package imports only packages of lower floors, only examples, commands and tests
 //     import a plugin, and no chain of imports leads from a folder through internal/ back into it;
 //   - limits: the number of public packages and of their exported names;
+//   - prose: comments, pages and messages avoid words that make them hard to read;
 //   - pure cores: a protocol core has no clock, goroutine, channel, lock, log,
 //     context or package state;
 //   - dependencies: what a user's program inherits is short, and what only tests

@@ -12,7 +12,7 @@ import (
 )
 
 // livenessCheck is the state of a node that was suspended and is connected again, and does not know
-// whether it is still a member. Other members may have downed it meanwhile, and run its singletons
+// whether it is still a member. Other members may have downed it in this time, and run its singletons
 // and shards. It repeatedly sends a LivenessQuery to all members that may be alive, and resumes
 // when
 //

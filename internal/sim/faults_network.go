@@ -197,7 +197,7 @@ const untilDecided = 40 * time.Second
 const sideSurvives = "the chosen side survives"
 
 // cleanCut cuts a healthy cluster in two and checks which nodes survive the decision. No other
-// fault occurs meanwhile.
+// fault occurs in this time.
 func (c *cluster) cleanCut() bool {
 	c.chooseSides()
 	var sides [2][]*host

@@ -218,11 +218,11 @@ func (e *engine) load(id string) (stream, error) {
 func (e *engine) close() error { return e.db.Close() }
 
 // corruptRecord wraps an error about a record as corruption, unless the record has a newer version.
-func corruptRecord(what, id string, err error) error {
+func corruptRecord(kind, id string, err error) error {
 	if errors.Is(err, journal.ErrNewerVersion) {
-		return fmt.Errorf("%s%q: %w", what, id, err)
+		return fmt.Errorf("%s%q: %w", kind, id, err)
 	}
-	return &journal.CorruptError{File: fmt.Sprintf("%s%q", what, id), Offset: -1, Detail: err.Error()}
+	return &journal.CorruptError{File: fmt.Sprintf("%s%q", kind, id), Offset: -1, Detail: err.Error()}
 }
 
 // openFiles locks the directory. It creates the directory unless it is opened read-only.

@@ -282,25 +282,25 @@ func (c *nameCache) get(from leveldb.Reader, number uint64) (name, error) {
 }
 
 func readName(from leveldb.Reader, number uint64) (string, error) {
-	what := fmt.Sprintf("the name of persistence ID %d", number)
+	file := fmt.Sprintf("the name of persistence ID %d", number)
 	value, err := from.Get(appendNameKey(nil, number), nil)
 	if errors.Is(err, leveldb.ErrNotFound) {
-		return "", &journal.CorruptError{File: what, Offset: -1, Detail: "record is missing"}
+		return "", &journal.CorruptError{File: file, Offset: -1, Detail: "record is missing"}
 	}
 	if err != nil {
 		return "", translate(err)
 	}
 	id, err := decodeName(value)
 	if err != nil {
-		return "", corruptIndex(what, err)
+		return "", corruptIndex(file, err)
 	}
 	return id, nil
 }
 
 // corruptIndex wraps an error about a record as corruption, unless the record has a newer version.
-func corruptIndex(what string, err error) error {
+func corruptIndex(file string, err error) error {
 	if errors.Is(err, journal.ErrNewerVersion) {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", file, err)
 	}
-	return &journal.CorruptError{File: what, Offset: -1, Detail: err.Error()}
+	return &journal.CorruptError{File: file, Offset: -1, Detail: err.Error()}
 }

@@ -87,12 +87,12 @@ func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 	if len(request) > transport.MaxAdminRequest {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", transport.ErrTooLarge, len(request), transport.MaxAdminRequest)
 	}
-	whom := "any node"
+	target := "any node"
 	if node != "" {
 		if err := identity.CheckName(node); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
-		whom = fmt.Sprintf("node %q", node)
+		target = fmt.Sprintf("node %q", node)
 	}
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
@@ -104,17 +104,17 @@ func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 	answer, err := o.request(ctx, node, request)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return nil, fmt.Errorf("%w: %s of cluster %q is not connected to these servers", transport.ErrNoNode, whom, o.cfg.Cluster)
+		return nil, fmt.Errorf("%w: %s of cluster %q is not connected to these servers", transport.ErrNoNode, target, o.cfg.Cluster)
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrDisconnected):
 		// The client's error describes its reconnect buffer, which is disabled.
-		return nil, fmt.Errorf("nats: ask %s of cluster %q: the operator is not connected to %s: %w", whom, o.cfg.Cluster, o.cfg.servers(), transport.ErrDisconnected)
+		return nil, fmt.Errorf("nats: ask %s of cluster %q: the operator is not connected to %s: %w", target, o.cfg.Cluster, o.cfg.servers(), transport.ErrDisconnected)
 	case ctx.Err() != nil && !o.nc.IsConnected():
 		return nil, fmt.Errorf("nats: ask %s of cluster %q: the operator is not connected to %s: %w: %w",
-			whom, o.cfg.Cluster, o.cfg.servers(), transport.ErrDisconnected, context.Cause(ctx))
+			target, o.cfg.Cluster, o.cfg.servers(), transport.ErrDisconnected, context.Cause(ctx))
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("nats: ask %s of cluster %q: no answer: %w", whom, o.cfg.Cluster, context.Cause(ctx))
+		return nil, fmt.Errorf("nats: ask %s of cluster %q: no answer: %w", target, o.cfg.Cluster, context.Cause(ctx))
 	case err != nil:
-		return nil, fmt.Errorf("nats: ask %s of cluster %q: %w", whom, o.cfg.Cluster, err)
+		return nil, fmt.Errorf("nats: ask %s of cluster %q: %w", target, o.cfg.Cluster, err)
 	}
 	return answer, nil
 }
@@ -244,7 +244,7 @@ func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 			return fmt.Errorf("nats: subscribe to %s: %w", subject, err)
 		}
 		if err := sub.SetPendingLimits(maxPendingAdmins, maxPendingAdminBytes); err != nil {
-			return fmt.Errorf("nats: limit what waits on %s: %w", subject, err)
+			return fmt.Errorf("nats: limit pending messages of %s: %w", subject, err)
 		}
 	}
 	if conn.nc.IsConnected() {

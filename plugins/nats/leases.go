@@ -226,7 +226,7 @@ func conflict(err error) error {
 }
 
 // call makes a call that ends at Close, and adds the operation to its error.
-func call[T any](ctx context.Context, s *Leases, what, name string, f func(context.Context) (T, error)) (result T, err error) {
+func call[T any](ctx context.Context, s *Leases, action, name string, f func(context.Context) (T, error)) (result T, err error) {
 	if err = lease.Check("name", name); err != nil {
 		return result, err
 	}
@@ -239,7 +239,7 @@ func call[T any](ctx context.Context, s *Leases, what, name string, f func(conte
 	if s.ctx.Err() != nil {
 		return result, lease.ErrClosed
 	}
-	return result, fmt.Errorf("nats: %s the lease %q: %w", what, name, err)
+	return result, fmt.Errorf("nats: %s the lease %q: %w", action, name, err)
 }
 
 // Close implements lease.Store.

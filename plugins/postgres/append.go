@@ -395,12 +395,12 @@ func checkEvent(w *journal.Write, e *journal.Event) (names int, err error) {
 }
 
 // checkName returns an error that matches ErrInvalid for text that the server cannot store.
-func checkName(what, name string) error {
+func checkName(field, name string) error {
 	switch {
 	case !utf8.ValidString(name):
-		return fmt.Errorf("%w: %s %.64q is not valid UTF-8", journal.ErrInvalid, what, name)
+		return fmt.Errorf("%w: %s %.64q is not valid UTF-8", journal.ErrInvalid, field, name)
 	case strings.IndexByte(name, 0) >= 0:
-		return fmt.Errorf("%w: %s %.64q holds a NUL", journal.ErrInvalid, what, name)
+		return fmt.Errorf("%w: %s %.64q holds a NUL", journal.ErrInvalid, field, name)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func newWatch(log *slog.Logger) *watch {
 }
 
 // logSlow logs a slow call.
-func (w *watch) logSlow(ctx context.Context, what string, began time.Time) {
+func (w *watch) logSlow(ctx context.Context, statement string, began time.Time) {
 	took := time.Since(began)
 	if took < w.slowCall {
 		return
@@ -46,7 +46,7 @@ func (w *watch) logSlow(ctx context.Context, what string, began time.Time) {
 	omitted, due := w.slow.due(time.Now())
 	w.mu.Unlock()
 	if due {
-		w.log.WarnContext(ctx, "slow statement", slog.String("statement", what), slog.Duration("took", took), slog.Int("more_since_last_report", omitted))
+		w.log.WarnContext(ctx, "slow statement", slog.String("statement", statement), slog.Duration("took", took), slog.Int("more_since_last_report", omitted))
 	}
 }
 

@@ -12,7 +12,7 @@
 //	Loading --> Claiming --> Settling ------------------------------> Active --> Ended
 //
 // Its durable knowledge is a State, which is made of Events. One Change is stored at a time.
-// Requests that arrive meanwhile are decided together, in their order, and stored as the next
+// Requests that arrive during a save are decided together, in their order, and stored as the next
 // change. A decision is not sent to any region before it is stored. A save that fails or times out
 // may have been stored nevertheless: the coordinator then loads, compares, and stores the same
 // change again until the result is known.

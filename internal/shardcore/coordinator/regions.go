@@ -220,7 +220,7 @@ func (m *Machine) sendHomes(to identity.Node, homes []Home) {
 }
 
 // gracefulShutdown hands off all shards of a region. The region repeats the request, so shards that
-// are allocated meanwhile are handed off as well.
+// are allocated in this time are handed off as well.
 func (m *Machine) gracefulShutdown(from identity.Node, msg Message) bool {
 	shards, known := m.state.Region(from)
 	if !known || m.phase != Active || m.isTerminating(from) || msg.Instance < m.instances[from] {
