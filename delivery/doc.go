@@ -1,67 +1,41 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package delivery redelivers until confirmed; a receiver without an Inbox sees
-// duplicates.
+// Package delivery sends commands to other entities until they are confirmed.
 //
-// An Outbox is part of the state of the aggregate that delivers, an Inbox of the
-// one that receives. Both are folded from the aggregates' own events and saved in
-// their snapshots, so what is on its way survives any crash.
+// An Outbox is part of the state of the sending entity, an Inbox of the receiving one. Both are rebuilt
+// from the events of their entities and saved in their snapshots, so pending deliveries survive a crash. A
+// receiver without an Inbox sees duplicates.
 //
 //	sender                                     destination
 //
 //	TransferStarted is persisted
-//	  ApplyEvent: Outbox.Deliver
+//	  Apply: Outbox.Deliver
 //	... and when it is durable
 //	      ------------ Credit 7 ------------>  Inbox.Seen? no
 //	                                           Credited is persisted
-//	                                             ApplyEvent: Inbox.Record
-//	                 x---- answer -----------  ... and when it is durable
+//	                                             Apply: Inbox.Record
+//	                 x---- reply ------------  ... and when it is durable
 //	an interval later
 //	      ------------ Credit 7 ------------>  Inbox.Seen? yes
-//	      <----------- answer --------------
-//	HandleSignal: Answered
+//	      <----------- reply ---------------
+//	signal Answered
 //	TransferCompleted is persisted
-//	  ApplyEvent: Outbox.Confirm
+//	  Apply: Outbox.Confirm
 //
-// The sender:
+// The sender declares its outbox with Sends, the destination its command with On:
 //
-//	type Account struct {
-//		Balance   int
-//		Transfers delivery.Outbox[Credit]
-//		Credits   delivery.Inbox
-//	}
+//	Commands: eventsourcing.Commands(delivery.On("credit", (*Account).credits, (*Account).credit)),
+//	Parts:    eventsourcing.Parts(delivery.Sends("Transfers", (*Account).transfers, (*Account).answered)),
 //
-//	// in ApplyEvent
+//	// in Apply of the sender
 //	case TransferStarted:
 //		a.Balance -= e.Amount
 //		a.Transfers.Deliver(eventsourcing.Address{Type: "account", ID: e.To}, Credit{Amount: e.Amount})
 //	case TransferCompleted:
 //		a.Transfers.Confirm(e.Nr)
 //
-//	// in HandleSignal
-//	case delivery.Answered[Credit]:
-//		if s.Err != nil {
-//			return ctx.Persist(TransferRefunded{Nr: s.Nr, Amount: s.Message.Amount})
-//		}
-//		return ctx.Persist(TransferCompleted{Nr: s.Nr})
-//
-// The destination, here of the same type:
-//
-//	// in HandleCommand
-//	case Credit:
-//		if a.Credits.Seen(c.Header) {
-//			if refusal := a.Credits.Refusal(c.Header); refusal != nil {
-//				return ctx.Refuse(refusal)
-//			}
-//			return ctx.Reply(c.With(a.Balance))
-//		}
-//		if a.Closed {
-//			return ctx.Persist(CreditRefused{c.Header}).Refuse(ErrClosed)
-//		}
-//		return ctx.Persist(Credited{c.Header, c.Amount}).Reply(...)
-//
-//	// in ApplyEvent
+//	// in Apply of the destination
 //	case Credited:
 //		a.Credits.Record(e.Header)
 //	case CreditRefused:
@@ -69,41 +43,33 @@
 //
 // # Guarantees
 //
-//   - A message leaves only when the event that delivers it is durable; and then
-//     again and again, until an event confirms it. It is sent when that event is
-//     stored, after each recovery, and when the last transmission is an interval
-//     ago.
-//   - Deliveries are numbered 1, 2, 3 and so on for each outbox, in the order of
-//     its events. A refolded aggregate gives the same numbers.
-//   - A destination that persists its decision and calls Record in ApplyEvent, and
-//     asks Seen before it decides, carries each delivery out once.
-//   - An aggregate sees an answer to a delivery until it has confirmed it, and none
-//     afterwards. Only a decision of the destination counts as an answer; a failed
-//     write, a stopped entity or an unknown command does not.
-//   - The destination is looked up at each transmission: it may be created, move
-//     and come back.
+//   - A message is sent only when the event that delivers it is durable, and then repeatedly until an event
+//     confirms it: when that event is stored, after each recovery, and one interval after the last
+//     transmission.
+//   - Deliveries are numbered 1, 2, 3 and so on for each outbox, in the order of its events. A refolded
+//     state yields the same numbers.
+//   - A destination that handles the command with On, and calls Record in Apply, carries each delivery out
+//     once.
+//   - An entity sees an answer to a delivery until it has confirmed the delivery, and none afterwards. Only
+//     a decision of the destination is an answer; a failed write, a stopped entity or an unknown command
+//     is not.
+//   - The destination is looked up at each transmission: it may be created, move and return.
 //
 // # Caveats
 //
-//   - A refusal has to be an event of the destination too, with RecordRefusal, if
-//     the same delivery could be accepted later. Otherwise: the first transmission
-//     is refused, then the destination changes, then the second transmission,
-//     which was on its way already, is carried out, while the sender has acted on
-//     the refusal.
-//   - Order is not kept once anything is sent again.
-//   - A sender that is not in memory sends nothing. It starts sending again when it
-//     is started by any command, or by eventsourcing.Entities.Wake, which a program
-//     calls when it comes up. An entity that has some is not stopped for
-//     being idle.
-//   - The name of the outbox's field and the persistence ID are part of what
-//     receivers remember: a field that is renamed has its unconfirmed deliveries
-//     carried out again.
-//   - An outbox that begins again at number 1 has its deliveries taken for
-//     duplicates: when events were deleted without a snapshot, or with
-//     Recovery.Disabled.
-//   - An Inbox keeps something about every sender for ever; see there.
-//   - Destinations must not use eventsourcing.OverflowReply: its answer looks like
-//     that of the aggregate.
-//   - Messages are shared by all transmissions, so neither the sender nor the
-//     destination may change what they refer to.
+//   - A refusal has to be an event of the destination too, with RecordRefusal, if the same delivery could
+//     be accepted later. Otherwise a copy of the message that arrives late could be carried out although
+//     the sender has acted on the refusal.
+//   - The order of messages is not kept once a message is sent again.
+//   - A sender that is not in memory sends nothing. Any command starts it, and so does
+//     eventsourcing.Entities.Wake, which a program calls when it starts. An entity with unconfirmed
+//     deliveries is not stopped for being idle.
+//   - The name given to Sends and the persistence ID are part of what receivers remember: after a rename
+//     unconfirmed deliveries are carried out again.
+//   - Two outboxes of one type have different message types.
+//   - An outbox that restarts at number 1 has its deliveries taken for duplicates: after events were
+//     deleted without a snapshot, or with Recovery.Disabled.
+//   - An Inbox keeps a record of every sender without a time limit; see Inbox.
+//   - Messages are shared by all transmissions, so neither the sender nor the destination may change the
+//     memory that they refer to.
 package delivery

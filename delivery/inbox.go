@@ -17,7 +17,7 @@ import (
 // sender: an aggregate with very many of them grows by each.
 //
 // An Inbox is used in the methods of its aggregate only: Record, RecordRefusal
-// and Forget in ApplyEvent, the others anywhere.
+// and Forget in Apply, the others anywhere.
 type Inbox struct {
 	senders map[string]*outbox.Incoming[*verdict]
 }
@@ -50,11 +50,11 @@ func (b *Inbox) Refusal(h Header) error {
 	return eventsourcing.NewRefusal(v.Code, v.Message)
 }
 
-// Record remembers that a delivery was carried out. It is called in ApplyEvent.
+// Record remembers that a delivery was carried out. It is called in Apply.
 func (b *Inbox) Record(h Header) { b.record(h, nil) }
 
 // RecordRefusal remembers that a delivery was refused for good. It is called in
-// ApplyEvent.
+// Apply.
 func (b *Inbox) RecordRefusal(h Header, r *eventsourcing.Refusal) {
 	b.record(h, &verdict{Code: r.Code(), Message: r.Error()})
 }
@@ -100,6 +100,6 @@ func On[S, E any, M interface {
 // Senders returns how many senders are remembered.
 func (b *Inbox) Senders() int { return len(b.senders) }
 
-// Forget forgets a sender, by Header.Sender. It is called in ApplyEvent, for a
+// Forget forgets a sender, by Header.Sender. It is called in Apply, for a
 // sender that will never deliver again: what it delivers is new again.
 func (b *Inbox) Forget(sender string) { delete(b.senders, sender) }

@@ -24,7 +24,7 @@ import (
 // be changed once it was given to Deliver.
 //
 // An Outbox is used in the methods of its aggregate only: Deliver and Confirm in
-// ApplyEvent, the others anywhere.
+// Apply, the others anywhere.
 type Outbox[M Message] struct {
 	id, field string
 	options   Options
@@ -102,7 +102,7 @@ func answeredSignal[M Message, R any](a answer[M]) (hosting.Signal, error) {
 }
 
 // Deliver records a delivery, and returns its number. It is called in
-// ApplyEvent. The message is sent when the event that is being applied is
+// Apply. The message is sent when the event that is being applied is
 // durable, and again and again until Confirm; the destination's type is looked
 // up at each transmission. In a recovery nothing is sent before its end.
 //
@@ -112,7 +112,7 @@ func (o *Outbox[M]) Deliver(to eventsourcing.Address, message M) uint64 {
 	return o.outgoing().Add(o.event, parcel[M]{Type: to.Type, ID: to.ID, Message: stamped(message, Header{}), Metadata: o.metadata})
 }
 
-// Confirm ends a delivery, carried out or not. It is called in ApplyEvent. It is
+// Confirm ends a delivery, carried out or not. It is called in Apply. It is
 // true the first time, and false for a number that is not to be confirmed.
 func (o *Outbox[M]) Confirm(nr uint64) bool {
 	delete(o.failures, nr)
@@ -128,7 +128,7 @@ func (o *Outbox[M]) Unconfirmed() int {
 }
 
 // Room returns nil if n more deliveries keep within Options.MaxUnconfirmed, and
-// else an error that matches ErrFull. HandleCommand asks before it persists
+// else an error that matches ErrFull. A handler calls it before it persists
 // events that deliver.
 func (o *Outbox[M]) Room(n int) error {
 	most := o.options.withDefaults().MaxUnconfirmed

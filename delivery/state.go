@@ -103,8 +103,8 @@ func (o *Outbox[M]) UnmarshalMsgpack(data []byte) error {
 
 // Restore replaces the deliveries by those of another outbox, of which it makes
 // copies; all are due, as if they had never been sent. It is for an aggregate that
-// takes over a state which it has decoded by itself: an eventsourcing.Snapshotter
-// or SnapshotAdapter. A plain assignment would lose whose part the outbox is, and
+// takes over a state which it has decoded by itself: see
+// eventsourcing.StateAs. A plain assignment would lose whose part the outbox is, and
 // its settings.
 func (o *Outbox[M]) Restore(from *Outbox[M]) error {
 	if from.window == nil {

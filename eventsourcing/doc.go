@@ -1,70 +1,58 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package eventsourcing is the persistence model: aggregates that handle
-// commands, persist events, and are refolded from them whenever they start.
+// Package eventsourcing runs entities whose state is a fold over their events.
 //
-//	command ──▶ HandleCommand ──▶ events ──▶ ApplyEvent ──▶ state
-//	                                │                         ▲
-//	                                ▼                         │ recovery
-//	                             journal ─────────────────────┘
+//	command ──▶ handler ──▶ events ──▶ Type.Apply ──▶ state
+//	                          │                        ▲
+//	                          ▼                        │ recovery
+//	                       journal ────────────────────┘
 //
-// What a user writes is an aggregate: a struct that is the state, with two
-// methods. See the package example.
+// A program declares a Type: a struct S for the state, handlers that decide which events a command leads
+// to, and a function that applies an event. See the package example and examples/quickstart.
 //
 // # Guarantees
 //
-// One instance of an entity handles its commands one at a time, in the order in
-// which they came. Nothing that depends on an event is visible outside before
-// the event is durable: not an answer, and not one to a command that only read.
-// An append names the number it expects, so two instances can't both write. When
-// a write fails, its caller learns the truth: done, not done, or, if the caller
-// leaves first, unknown.
+// One instance of an entity handles its commands one at a time, in the order of their arrival. Nothing
+// that depends on an event is visible outside before the event is durable: no reply, including the reply
+// to a command that only read. An append names the sequence number that it expects, so two instances
+// cannot both write. When a write fails, its caller gets the exact outcome: done, not done, or unknown if
+// the caller stops waiting first.
 //
 // # Pipelining
 //
-// While a write is in flight the next commands are handled already, on the state
-// as it will be. From outside the history is the same as without; it is only
-// faster. It is why HandleCommand must have no side effects: if a write ahead
-// of it fails, a command is handled again, on the refolded state.
+// While a write is in flight the next commands are handled already, on the state as it will be. From
+// outside the history is the same as without pipelining. For this reason handlers must have no side
+// effects: if a write before a command fails, the command is handled again, on the refolded state.
 //
-// # What an error of Ask means
+// # Errors of Ask
 //
-// Done says whether the events of the command are stored. The first line that
-// matches counts, since an error may wrap another one. NotDone reports whether it
-// is a sure no.
+// StatusOf maps an error to an Outcome, the advice whether to send the command again, a stable code, and
+// status codes of HTTP and gRPC. The first line that matches counts, because an error may wrap another.
 //
-//	error                      done?    what to do
-//	*Refusal                   no (1)   the aggregate's own answer: tell the user
-//	ErrPartlyStored            partly   look at the state before sending it again
-//	*PanicError                no       a bug in the aggregate: look at the stack
-//	ErrNoReply                 yes      nothing; the effect should name a reply (2)
-//	ErrWrongReply              yes (3)  a bug: answer with the declared type
-//	ErrUnhandled               no       a bug, or the wrong state for the command
-//	ErrStashFull               no       send it again later, and fewer at a time
-//	ErrClosed, ErrStopped      no       send it again, to a runtime that is open
-//	ErrConflict                no       send it again; is the entity hosted twice?
-//	ErrRejected                no       the event can't be stored: don't repeat it
-//	ErrNotStored               no       send it again when the journal is well
-//	ErrOutcomeUnknown          unknown  send it again only if twice does no harm
-//	error of ctx               no       send it again, with more time
-//	other, such as of recovery no (1)   see the error
+//	error                                   done        again        HTTP              gRPC
+//	ErrPartlyStored                         partly      no           500               13
+//	ErrOutcomeUnknown                       unknown     if harmless  504               4
+//	ErrNoReply, ErrWrongReply               yes         no           500               13
+//	*Refusal: Rejected, BadRequest, Denied, by entity   no           422, 400, 403,    9, 3, 7,
+//	          NotFound, AlreadyExists                                404, 409          5, 6
+//	*PanicError, ErrRejected, ErrReadOnly,  no          no           500               13
+//	  ErrNoJournal
+//	ErrInvalid, ErrArgument                 no          no           400               3
+//	ErrUnhandled, ErrUnknownType            no          no           501               12
+//	ErrStashFull                            no          later        429               8
+//	ErrConflict                             no          now          503               10
+//	ErrStopped, ErrNotStored, ErrRecovery   no          later        503               14
+//	context.DeadlineExceeded, Canceled      no          now          504, 499          4, 1
+//	other error of a handler                by entity   no           500               2
 //
-// The notes are:
-//
-//  1. What the aggregate itself answers in a callback given to Then or Defer, with
-//     ResolveError, or with Persist and Refuse in one effect, comes after events
-//     that are stored.
-//  2. Or it chose ReplyLater, and its entity stopped before: only the answer is
-//     lost, and the error matches ErrStopped too.
-//  3. No, if it is HostOptions.OverflowValue that has the wrong type.
-//
-// Where sending twice does harm, give the command an ID and keep it in the event.
+// "By entity" is the entity's own answer. Usually nothing is stored; events in the same Decision, or
+// before a callback, are. Where sending a command twice does harm, give it an ID and keep the ID in the
+// event.
 //
 // # Caveats
 //
-// Replies and events must not share memory with the state. Handlers must not
-// block; use Context.Go for what takes time. A callback given to Then runs at
-// most once: it does not run if the process dies before, so what must happen
-// belongs into an event, and into package delivery.
+// Replies and events must not share memory with the state. Handlers must not block; use Effect.Go for
+// slow work. A callback given to Then runs at most once: it does not run if the process ends before. Work
+// that must happen belongs into an event, and into package delivery.
 package eventsourcing

@@ -60,7 +60,7 @@ const (
 	wantIdle wants = 1 << iota
 	wantDrain
 	wantKill
-	wantForce // by Entities.Kill
+	wantForce // by hosting.Host.Kill
 )
 
 // extra is the part of an entity's memory that few entities need.

@@ -173,7 +173,7 @@ func (e *entity[S, E]) receiveDue(r *receiveTimer) {
 	e.signal(ReceiveTimeout{})
 }
 
-// watchDeadline sets the timer of a Timed aggregate to its deadline. It may be
+// watchDeadline sets the timer of an entity to its deadline. It may be
 // that of events which are in flight, since under load there are always some:
 // the signal is turned down if it is not the deadline when it is handled.
 func (e *entity[S, E]) watchDeadline() {
@@ -236,7 +236,7 @@ func (e *entity[S, E]) partsRecovered() {
 	e.tickParts()
 }
 
-// outgoing carries out what a companion wants done.
+// outgoing carries out the work that a part requests.
 func (e *entity[S, E]) outgoing(o hosting.Outgoing) {
 	for _, s := range o.Sends {
 		e.host.rt.send(s, e.signalFrom)
@@ -246,7 +246,7 @@ func (e *entity[S, E]) outgoing(o hosting.Outgoing) {
 	}
 }
 
-// tickParts sets the timer for the next tick that a companion wants.
+// tickParts sets the timer for the next tick of a part.
 func (e *entity[S, E]) tickParts() {
 	var next time.Time
 	for _, c := range e.instance.parts {

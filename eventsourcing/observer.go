@@ -54,7 +54,7 @@ type Observer struct {
 	// Inject returns what is stored as metadata with the events of a command
 	// that has this context, nil for nothing. It must not change later.
 	Inject func(ctx context.Context) []byte
-	// Extract is the reverse: it returns a context derived from ctx. A companion
+	// Extract is the reverse: it returns a context derived from ctx. A part
 	// sends commands with the context that it extracts from the metadata of the
 	// event that asked for them.
 	Extract func(ctx context.Context, metadata []byte) context.Context
@@ -68,8 +68,8 @@ type CommandInfo struct {
 	// was called. It may have ended. It is the background if nobody gave one: for
 	// the command of a timer for example.
 	Context context.Context //nolint:containedctx // the info is about it
-	// Attempt counts the transmissions of a command that a companion sent, from
-	// 1 at each start of the companion's entity. It is 0 for other commands.
+	// Attempt counts the transmissions of a command that a part sent, from
+	// 1 at each start of the part's entity. It is 0 for other commands.
 	Attempt int
 	// Began is when the command was handed over, and Duration how long it took
 	// from there to its answer, 0 in Begin.
@@ -88,7 +88,7 @@ type CommandInfo struct {
 type StashInfo struct {
 	PersistenceID string
 	Command       any
-	// Aside says that the aggregate put it aside, with Context.Stash. Otherwise
+	// Aside is true if the handler stashed it, with Context.Stash. Otherwise
 	// it waits for a recovery, for the end of a back-off, or for something that
 	// no command may overtake.
 	Aside bool

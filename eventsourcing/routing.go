@@ -202,7 +202,7 @@ type sender interface {
 type origin struct {
 	ctx      context.Context //nolint:containedctx // a command is its context, for as long as it lasts
 	observed *observed       // nil when nobody observes
-	attempt  int             // of a companion's Send
+	attempt  int             // of a part's hosting.Send
 	detached bool            // ctx does not end
 }
 

@@ -58,7 +58,7 @@ type Config struct {
 	// Workers is how many goroutines handle commands. Defaults to GOMAXPROCS.
 	Workers int
 	// Now tells the time that events and snapshots carry and that Context.Now returns. It may
-	// jump: what waits for a time to pass doesn't go by it, but for Timed, which
+	// jump: what waits for a time to pass doesn't go by it, but for Type.Deadline, which
 	// names a time of day. It is called by several goroutines at a time. Defaults to time.Now.
 	Now func() time.Time
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Signal is what the runtime tells an aggregate: one of the types below, or one
-// of a Companion's own.
+// Signal is a message of the runtime to an entity: one of the types below, or one of a Part, such as
+// delivery.Answered. Programs can't add signals.
 type Signal interface{ hosting.Signal }
 
 // RecoveryCompleted comes first, before any command, in every instance.
@@ -39,11 +39,11 @@ func signalOf(message any) any {
 	return message
 }
 
-// ReceiveTimeout says that no command came for as long as Context.ReceiveTimeout
+// ReceiveTimeout says that no command came for as long as Effect.ReceiveTimeout
 // asked for.
 type ReceiveTimeout struct{}
 
-// StateTimeout says that the Deadline of a Timed aggregate has passed, and still
+// StateTimeout says that the time of Type.Deadline has passed, and still
 // is its deadline.
 type StateTimeout struct{ Deadline time.Time }
 
@@ -57,7 +57,7 @@ type SnapshotFailed struct {
 	Err      error
 }
 
-// SnapshotsDeleted answers Context.DeleteSnapshots, or a deletion by retention.
+// SnapshotsDeleted answers Effect.DeleteSnapshots, or a deletion by retention.
 type SnapshotsDeleted struct{ Criteria snapshot.Criteria }
 
 // SnapshotsNotDeleted says that a deletion of snapshots failed.
@@ -66,7 +66,7 @@ type SnapshotsNotDeleted struct {
 	Err      error
 }
 
-// EventsDeleted answers Context.DeleteEvents, or a deletion by retention.
+// EventsDeleted answers Effect.DeleteEvents, or a deletion by retention.
 type EventsDeleted struct{ Request DeleteEvents }
 
 // EventsNotDeleted says that a deletion of events failed.

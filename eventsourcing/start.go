@@ -62,7 +62,7 @@ func rouseMessage[S any](id string, done func(error)) hosting.Message {
 }
 
 // Wake starts the entities of the type that have something to do by themselves:
-// deliveries that are not confirmed, or a deadline (see Timed). A program calls it
+// deliveries that are not confirmed, or a deadline (see Type.Deadline). A program calls it
 // when it comes up, so that what a crash has left in flight goes on even if no
 // command comes. It refolds every entity in the journal, one after the other,
 // without starting those that have nothing to do; it does not wait until the

@@ -59,7 +59,7 @@ type Options struct {
 
 	// Remember is where the IDs of running entities are stored: JournalEntities or
 	// ReplicatedEntities. Remembered entities run again, without a command, after their shard has
-	// moved and after the cluster was stopped. Only an entity that leaves by Context.Passivate is
+	// moved and after the cluster was stopped. Only an entity that leaves by Effect.Passivate is
 	// forgotten; Passivation does not apply. Defaults to nil: entities are not remembered.
 	Remember RememberStores
 	// RecoverNumber is how many remembered entities a node starts in each RecoverInterval. Defaults

@@ -21,7 +21,7 @@
 // After each command the kit looks for mistakes that are easy to make and hard to
 // find:
 //
-//   - HandleCommand must not change the state, ApplyEvent must depend on nothing
+//   - a handler must not change the state, Apply must depend on nothing
 //     but the state and the event, and events must survive their encoding: the
 //     live state has to be what the stored events fold to.
 //   - A snapshot must hold all of the state: it has to decode to what was encoded.

@@ -48,8 +48,8 @@ func Entity[S, E any](typ eventsourcing.Type[S, E]) Linked {
 	switch {
 	case strings.TrimSpace(typ.Name) == "":
 		l.err = errors.New("the type has no name")
-	case typ.New == nil:
-		l.err = errors.New("Type.New is missing")
+	case typ.Apply == nil && typ.ApplyRecorded == nil:
+		l.err = errors.New("Type.Apply is missing")
 	default:
 		l.err = typ.Events.Err()
 	}

@@ -4,7 +4,7 @@
 // Package requests lets an aggregate execute a request once, however often it arrives. The state
 // contains a Memory of executed requests, which a replay of the events restores.
 //
-//	func (a *Account) HandleCommand(ctx *Ctx, cmd Command) Effect {
+//	func (a *Account) deposit(ctx *Context[Receipt], c Deposit) Decision[Receipt] {
 //		...
 //		if answer, done, err := a.Requests.Check(c.Request, c.content()); err != nil {
 //			return ctx.Refuse(err)
@@ -12,7 +12,7 @@
 //			return ctx.Reply(answer)
 //		}
 //		...
-//	func (a *Account) ApplyEvent(event Event) {
+//	func (a *Account) apply(event Event) {
 //		...
 //		a.Requests.Record(e.Request, e.content(), answer)
 //
