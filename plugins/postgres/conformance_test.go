@@ -4,6 +4,9 @@
 package postgres_test
 
 import (
+	"cmp"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,13 +36,19 @@ func openJournal(tb testing.TB, dsn string, cfg postgres.Config) journal.Journal
 	return lasting{db.TestJournal(), dsn, cfg}
 }
 
+// runJournalSuite gives each case its own schema in one database: creating a database takes longer
+// than most cases.
 func runJournalSuite(t *testing.T, cfg postgres.Config) {
 	t.Helper()
+	dsn := pgtest.DSN(t)
+	var schemas atomic.Int64
 	journaltest.Run(t, journaltest.Config{
 		Timeout: 5 * time.Minute, // of a machine that is busy with other tests
 		Open: func(tb testing.TB) journal.Journal {
 			tb.Helper()
-			return openJournal(tb, pgtest.DSN(tb), cfg)
+			own := cfg
+			own.Schema = fmt.Sprintf("%s-%d", cmp.Or(cfg.Schema, "refold"), schemas.Add(1))
+			return openJournal(tb, dsn, own)
 		},
 		Reopen: func(tb testing.TB, j journal.Journal) journal.Journal {
 			tb.Helper()
