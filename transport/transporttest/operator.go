@@ -76,11 +76,11 @@ func operatorAny(f *fixture) {
 func operatorNobody(f *fixture) {
 	ops := f.operator("ops")
 	if got, err := ops.Ask(f.ctx, "", nil); !errors.Is(err, transport.ErrNoNode) {
-		f.Errorf("Ask any = %q, %v, want ErrNobody", got, err)
+		f.Errorf("Ask any = %q, %v, want ErrNoNode", got, err)
 	}
 	f.serve("a", echo("a"))
 	if got, err := ops.Ask(f.ctx, "nobody", nil); !errors.Is(err, transport.ErrNoNode) {
-		f.Errorf("Ask nobody = %q, %v, want ErrNobody", got, err)
+		f.Errorf("Ask nobody = %q, %v, want ErrNoNode", got, err)
 	}
 }
 
