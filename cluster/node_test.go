@@ -54,11 +54,11 @@ func TestErrorsNameThePackageOnce(t *testing.T) {
 		_, canceled := p.Ask(ctx, nil)
 		must(w.T, p.Close(w.Context()))
 		_, closed := p.Ask(w.Context(), nil)
-		for what, err := range map[string]error{
+		for subject, err := range map[string]error{
 			"singleton": a.Singleton(w.Context(), cluster.Singleton{Name: "s", Run: run}), "send": p.Send(w.Context(), nil), "ask": closed, "canceled": canceled,
 		} {
 			if err == nil || strings.Count(err.Error(), "cluster: ") != 1 {
-				w.Errorf("%s: %v", what, err)
+				w.Errorf("%s: %v", subject, err)
 			}
 		}
 	})
@@ -85,12 +85,12 @@ func (h nasty) WithGroup(string) slog.Handler      { return h }
 // A log that panics, or that blocks when it is asked whether it wants a line, is no fault of the node.
 func TestLogThatMisbehaves(t *testing.T) {
 	t.Parallel()
-	for what, log := range map[string]nasty{
+	for subject, log := range map[string]nasty{
 		"handle panics":  {func() { panic("at the disco") }, func() {}},
 		"enabled panics": {func() {}, func() { panic("at the disco") }},
 		"both panic":     {func() { panic("at the disco") }, func() { panic("at the disco") }},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(subject, func(t *testing.T) {
 			t.Parallel()
 			in(t, func(w *world) {
 				a := w.start("a", func(c *cluster.Config) { c.Logger = slog.New(log) })

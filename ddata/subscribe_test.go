@@ -74,10 +74,10 @@ func TestSubscribe(t *testing.T) {
 		one := read(ctx, b, ddata.Key[crdt.GCounter]("user-1").Any())
 		users := read(ctx, b, ddata.Prefix("user-"))
 		all := read(ctx, b, ddata.Prefix(""))
-		check := func(who string, r *reader, want ...string) {
+		check := func(peer string, r *reader, want ...string) {
 			t.Helper()
 			if got := r.take(); !slices.Equal(got, want) {
-				t.Errorf("%s: %q, not %q", who, got, want)
+				t.Errorf("%s: %q, not %q", peer, got, want)
 			}
 		}
 		check("one", one)

@@ -77,14 +77,14 @@ func (l *log) take() []arrival {
 }
 
 // want checks what came since the last call, as "number@seconds".
-func (l *log) want(t *testing.T, what string, want ...string) {
+func (l *log) want(t *testing.T, subject string, want ...string) {
 	t.Helper()
 	var got []string
 	for _, a := range l.take() {
 		got = append(got, fmt.Sprintf("%d@%g", a.Nr, a.at.Seconds()))
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%s: %v arrived, want %v", what, got, want)
+		t.Errorf("%s: %v arrived, want %v", subject, got, want)
 	}
 }
 

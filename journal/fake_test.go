@@ -47,9 +47,9 @@ type parallel struct {
 
 func (p *parallel) MaxAppends() int { return p.max }
 
-func expect(t *testing.T, what string, got, want []string) {
+func expect(t *testing.T, subject string, got, want []string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
-		t.Errorf("%s:\n got %q\nwant %q", what, got, want)
+		t.Errorf("%s:\n got %q\nwant %q", subject, got, want)
 	}
 }

@@ -51,12 +51,12 @@ type RestartInfo struct {
 }
 
 // observe calls a function of the Observer, which may be nil.
-func observe[E, T any](ctx context.Context, p *Projection[E], f func(T), what T) {
+func observe[E, T any](ctx context.Context, p *Projection[E], f func(T), subject T) {
 	if f == nil {
 		return
 	}
 	err := catchPanic(func() error {
-		f(what)
+		f(subject)
 		return nil
 	})
 	if err != nil {

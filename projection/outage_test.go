@@ -241,9 +241,9 @@ func TestObserverPanics(t *testing.T) {
 		cfg.OnFailure = projection.Strategy{Skip: true}
 		catchUp(t, cfg)
 		all := strings.Join(lines(), "\n")
-		for _, what := range []string{"batch", "restarted", "skipped"} {
-			if !strings.Contains(all, `level=ERROR msg="projection: observer panicked" projection=sums error="projection: panic: `+what+`" stack=`) {
-				t.Errorf("the log has no panic of %s:\n%s", what, all)
+		for _, subject := range []string{"batch", "restarted", "skipped"} {
+			if !strings.Contains(all, `level=ERROR msg="projection: observer panicked" projection=sums error="projection: panic: `+subject+`" stack=`) {
+				t.Errorf("the log has no panic of %s:\n%s", subject, all)
 			}
 		}
 	})

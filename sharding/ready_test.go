@@ -21,11 +21,11 @@ func TestAwaitReady(t *testing.T) {
 		ended, cancel := context.WithCancelCause(w.Context())
 		why := errors.New("not wanted any more")
 		cancel(why)
-		always := func(h *host, what string, want error) {
+		always := func(h *host, subject string, want error) {
 			w.Helper()
 			for range 50 {
 				if err := h.region.AwaitReady(ended); !errors.Is(err, want) {
-					w.Fatalf("%s, and the context has ended: %v, not %v", what, err, want)
+					w.Fatalf("%s, and the context has ended: %v, not %v", subject, err, want)
 				}
 			}
 		}

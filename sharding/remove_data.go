@@ -54,11 +54,11 @@ func (c JournalConfig) FindData(ctx context.Context, types ...string) ([]Journal
 		if id > JournalPrefix && !strings.HasPrefix(id, JournalPrefix) {
 			break
 		}
-		what, typ, ok := parseID(id)
+		subject, typ, ok := parseID(id)
 		if !ok || len(types) > 0 && !slices.Contains(types, typ) {
 			continue
 		}
-		d := JournalData{ID: id, Type: typ, Kind: what}
+		d := JournalData{ID: id, Type: typ, Kind: subject}
 		if err := c.count(ctx, &d); err != nil {
 			return nil, fmt.Errorf("sharding: read %q: %w", id, err)
 		}
@@ -68,7 +68,7 @@ func (c JournalConfig) FindData(ctx context.Context, types ...string) ([]Journal
 }
 
 // parseID splits the persistence ID of a ledger.
-func parseID(id string) (what, typ string, ok bool) {
+func parseID(id string) (subject, typ string, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(id, JournalPrefix), "|")
 	if !strings.HasPrefix(id, JournalPrefix) || len(parts) < 2 || parts[1] == "" {
 		return "", "", false
@@ -125,7 +125,7 @@ func (c JournalConfig) RemoveData(ctx context.Context, d JournalData) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	what, typ, ok := parseID(d.ID)
+	subject, typ, ok := parseID(d.ID)
 	if !ok {
 		return fmt.Errorf("%w: %q is not a persistence ID of this package", ErrInvalid, d.ID)
 	}
@@ -136,7 +136,7 @@ func (c JournalConfig) RemoveData(ctx context.Context, d JournalData) error {
 	if err != nil {
 		return err
 	}
-	l := open(what, "", "", "")
+	l := open(subject, "", "", "")
 	l.id = d.ID // the ID may contain a shard and a role
 	at := d.Highest
 	last, err := c.lastRecord(ctx, d)

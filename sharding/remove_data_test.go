@@ -102,16 +102,16 @@ func TestRemoveData(t *testing.T) {
 				t.Fatal(errs)
 			}
 			all := find(t, c, "account")
-			var what []string
+			var subject []string
 			for _, d := range all {
-				what = append(what, d.Kind+" "+strings.TrimPrefix(d.ID, sharding.JournalPrefix))
+				subject = append(subject, d.Kind+" "+strings.TrimPrefix(d.ID, sharding.JournalPrefix))
 				if d.Type != "account" || d.Highest == 0 || d.Last.IsZero() || d.Writer == "" || d.Removed || d.Snapshots > 0 && !snapshots {
 					t.Errorf("found %+v", d)
 				}
 			}
 			want := []string{"coordinator coordinator|account", "coordinator coordinator|account|x|y", "entities entities|account|7", "shards shards|account"}
-			if !slices.Equal(what, want) {
-				t.Fatalf("found %q", what)
+			if !slices.Equal(subject, want) {
+				t.Fatalf("found %q", subject)
 			}
 			if more := find(t, c); len(more) != 5 {
 				t.Errorf("of all types: %+v", more)

@@ -140,14 +140,14 @@ func (s *shell) currentRegions(ctx context.Context) ([]identity.Node, error) {
 }
 
 // query sends a query to a node, which may be this one.
-func (s *shell) query(ctx context.Context, to identity.Node, what query) (answer []byte, err error) {
+func (s *shell) query(ctx context.Context, to identity.Node, subject query) (answer []byte, err error) {
 	if to == s.node.Self() {
-		if failed := s.call(ctx, func() { answer, err = s.answerQuery(what) }); failed != nil {
+		if failed := s.call(ctx, func() { answer, err = s.answerQuery(subject) }); failed != nil {
 			return nil, failed
 		}
 		return answer, err
 	}
-	b, err := s.node.Transport().Request(ctx, to, kindQuery, encodeQuery(what, s.name))
+	b, err := s.node.Transport().Request(ctx, to, kindQuery, encodeQuery(subject, s.name))
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +155,8 @@ func (s *shell) query(ctx context.Context, to identity.Node, what query) (answer
 }
 
 // answerQuery returns the reply to a query. The loop calls it.
-func (s *shell) answerQuery(what query) ([]byte, error) {
-	switch what {
+func (s *shell) answerQuery(subject query) ([]byte, error) {
+	switch subject {
 	case queryRegions:
 		c := s.machine.LocalCoordinator()
 		if c == nil || c.Term() == 0 {
@@ -170,7 +170,7 @@ func (s *shell) answerQuery(what query) ([]byte, error) {
 		}
 		return encodeCounts(s.counts()), nil
 	}
-	return nil, fmt.Errorf("unknown query %d", what)
+	return nil, fmt.Errorf("unknown query %d", subject)
 }
 
 // counts returns the entity counts of the hosted shards. The loop calls it.
@@ -193,7 +193,7 @@ func (rt *router) receiveQuery(_ context.Context, r *transport.Request) {
 			rt.unsentReplies.Add(1)
 		}
 	}
-	what, name, err := decodeQuery(r.Payload)
+	subject, name, err := decodeQuery(r.Payload)
 	if err != nil {
 		reply(nil, err)
 		return
@@ -210,7 +210,7 @@ func (rt *router) receiveQuery(_ context.Context, r *transport.Request) {
 	}
 	if !s.inbox.add(item{call: func() {
 		s.pendingQueries.Add(-1)
-		reply(s.answerQuery(what))
+		reply(s.answerQuery(subject))
 	}}) {
 		s.pendingQueries.Add(-1)
 		reply(nil, ErrStopped)
@@ -237,16 +237,16 @@ const (
 )
 
 // encodeQuery encodes a query about a type.
-func encodeQuery(what query, name string) []byte {
-	return append([]byte{wireVersion, byte(what), byte(len(name))}, name...) //nolint:gosec // at most coordinator.MaxTypeLength
+func encodeQuery(subject query, name string) []byte {
+	return append([]byte{wireVersion, byte(subject), byte(len(name))}, name...) //nolint:gosec // at most coordinator.MaxTypeLength
 }
 
 // decodeQuery decodes the result of encodeQuery. The error matches errMalformed.
-func decodeQuery(b []byte) (what query, name string, err error) {
+func decodeQuery(b []byte) (subject query, name string, err error) {
 	r := wire.NewReader(b, wireVersion, maxManifest, errMalformed)
-	what = query(r.Byte("question"))
+	subject = query(r.Byte("question"))
 	name = string(r.Bytes(int(r.Byte("length")), "type"))
-	return what, name, r.End()
+	return subject, name, r.End()
 }
 
 // encodeQueryReply encodes a reply or an error.

@@ -18,8 +18,8 @@ import (
 func TestQuestionsAndAnswers(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("n", coordinator.MaxTypeLength)
-	if what, got, err := decodeQuery(encodeQuery(queryCounts, name)); err != nil || what != queryCounts || got != name {
-		t.Errorf("question %d about %q: %v", what, got, err)
+	if subject, got, err := decodeQuery(encodeQuery(queryCounts, name)); err != nil || subject != queryCounts || got != name {
+		t.Errorf("question %d about %q: %v", subject, got, err)
 	}
 	counts := []ShardCount{{0, 7}, {3, 0}, {coordinator.MaxShards - 1, 1 << 40}}
 	if got, err := decodeCounts(encodeCounts(counts)); err != nil || !reflect.DeepEqual(got, counts) {
@@ -48,7 +48,7 @@ func FuzzQuestionsAndAnswers(f *testing.F) {
 	f.Add(encodeNodes([]allocation.Region{{Node: identity.Node{Name: "a", UID: 1}}}))
 	f.Add(encodeQueryReply(nil, errStopping))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for what, decode := range map[string]func() (int, error){
+		for subject, decode := range map[string]func() (int, error){
 			"question": func() (int, error) { _, name, err := decodeQuery(b); return len(name), err },
 			"counts":   func() (int, error) { all, err := decodeCounts(b); return len(all), err },
 			"nodes":    func() (int, error) { all, err := decodeNodes(b); return len(all), err },
@@ -61,7 +61,7 @@ func FuzzQuestionsAndAnswers(f *testing.F) {
 			},
 		} {
 			if n, err := decode(); n > len(b) || err != nil && !errors.Is(err, errMalformed) {
-				t.Errorf("%s: %d of %d bytes, %v", what, n, len(b), err)
+				t.Errorf("%s: %d of %d bytes, %v", subject, n, len(b), err)
 			}
 		}
 	})

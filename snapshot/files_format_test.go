@@ -61,10 +61,10 @@ func TestFormatIsThatOfTheGoldenFile(t *testing.T) {
 func TestFormatNoticesEveryDamage(t *testing.T) {
 	t.Parallel()
 	whole := encoded(t, sample())
-	check := func(what string, at int, data []byte) {
+	check := func(subject string, at int, data []byte) {
 		t.Helper()
 		if s, err := snapshot.Decode(data); err == nil || errors.Is(err, snapshot.ErrNewerVersion) {
-			t.Errorf("%s %d: decoded as %+v, %v", what, at, s, err)
+			t.Errorf("%s %d: decoded as %+v, %v", subject, at, s, err)
 		}
 	}
 	for bit := range len(whole) * 8 {

@@ -29,8 +29,8 @@ func onDisk(t *testing.T, n uint64) (*snapshot.Files, *disk) {
 
 // before runs f once, right before an operation whose name begins so.
 func (d *disk) before(prefix string, f func()) {
-	d.fail = func(_ int, what string) error {
-		if strings.HasPrefix(what, prefix) {
+	d.fail = func(_ int, subject string) error {
+		if strings.HasPrefix(subject, prefix) {
 			d.fail = nil
 			f()
 		}
@@ -117,8 +117,8 @@ func TestFilesThatCannotBeOpenedAreNotDamaged(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 2)
 	for _, op := range []string{"open " + store.Path(at("a", 2)), "readdir"} {
-		d.fail = func(_ int, what string) error {
-			if strings.HasPrefix(what, op) {
+		d.fail = func(_ int, subject string) error {
+			if strings.HasPrefix(subject, op) {
 				return syscall.EMFILE
 			}
 			return nil
@@ -135,8 +135,8 @@ func TestFilesThatCannotBeReadAreDamaged(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 2)
 	reads := 0
-	d.fail = func(_ int, what string) error {
-		if what == "read" {
+	d.fail = func(_ int, subject string) error {
+		if subject == "read" {
 			if reads++; reads == 3 { // the payload of the newest
 				return syscall.EIO
 			}
@@ -151,8 +151,8 @@ func TestFilesThatCannotBeReadAreDamaged(t *testing.T) {
 func TestFilesGiveUpOnADirectoryThatNeverSettles(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 1)
-	d.fail = func(_ int, what string) error {
-		if strings.HasPrefix(what, "open") || strings.HasPrefix(what, "rename") {
+	d.fail = func(_ int, subject string) error {
+		if strings.HasPrefix(subject, "open") || strings.HasPrefix(subject, "rename") {
 			return fs.ErrNotExist
 		}
 		return nil

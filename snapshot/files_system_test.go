@@ -30,7 +30,7 @@ type disk struct {
 	room  int      // bytes that may still be written, below 0 for no limit
 
 	// fail is asked before each operation, without the lock; an error is its outcome.
-	fail func(step int, what string) error
+	fail func(step int, subject string) error
 }
 
 var _ snapshot.FileSystem = (*disk)(nil)
@@ -49,16 +49,16 @@ func newDisk() *disk { return &disk{root: newDir(), room: -1} }
 // begin counts an operation and takes the lock unless the operation fails.
 func (d *disk) begin(op string, names ...string) error {
 	d.mu.Lock()
-	step, what := len(d.steps), op
+	step, subject := len(d.steps), op
 	for _, name := range names {
-		what += " " + name
+		subject += " " + name
 	}
-	d.steps = append(d.steps, what)
+	d.steps = append(d.steps, subject)
 	fail := d.fail
 	d.mu.Unlock()
 	if fail != nil {
-		if err := fail(step, what); err != nil {
-			return fmt.Errorf("%s: %w", what, err)
+		if err := fail(step, subject); err != nil {
+			return fmt.Errorf("%s: %w", subject, err)
 		}
 	}
 	d.mu.Lock()

@@ -128,10 +128,10 @@ func TestFilesOfANewerVersionStayUntouched(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := store.Load(t.Context(), "a", snapshot.Latest())
-	wantNewer := func(what string, err error) {
+	wantNewer := func(subject string, err error) {
 		t.Helper()
 		if !errors.Is(err, snapshot.ErrNewerVersion) || errors.Is(err, snapshot.ErrCorrupt) || !strings.Contains(err.Error(), "a") {
-			t.Errorf("%s: %v, want ErrNewerVersion", what, err)
+			t.Errorf("%s: %v, want ErrNewerVersion", subject, err)
 		}
 	}
 	wantNewer("Load", err)
@@ -328,8 +328,8 @@ func TestFilesOpenFailsWhereItCannotWrite(t *testing.T) {
 	if _, err := snapshot.OpenFilesOn(d, "/data", snapshot.FilesConfig{}); err != nil {
 		t.Fatal(err)
 	}
-	d.fail = func(_ int, what string) error {
-		if strings.HasPrefix(what, "create") {
+	d.fail = func(_ int, subject string) error {
+		if strings.HasPrefix(subject, "create") {
 			return syscall.EROFS
 		}
 		return nil

@@ -167,10 +167,10 @@ type status struct {
 	shown bool
 }
 
-func (s *status) show(what string) {
+func (s *status) show(subject string) {
 	if s.env.Terminal {
 		s.shown = true
-		_, _ = fmt.Fprintf(s.env.Stderr, "\r\x1b[K%s", what)
+		_, _ = fmt.Fprintf(s.env.Stderr, "\r\x1b[K%s", subject)
 	}
 }
 

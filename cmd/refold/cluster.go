@@ -25,7 +25,7 @@ type clusterCommand struct {
 
 	Members     clusterMembersCommand     `cmd:"" help:"Show the members: status, reachability, leader, roles, versions."`
 	Leave       clusterLeaveCommand       `cmd:"" help:"Make a member leave the cluster in order."`
-	Down        clusterDownCommand        `cmd:"" help:"Declare a member dead, so that others take over what it hosted."`
+	Down        clusterDownCommand        `cmd:"" help:"Mark a member as dead, so that other members take over its work."`
 	Prepare     clusterPrepareCommand     `cmd:"" name:"prepare-for-shutdown" help:"Announce that the whole cluster is about to stop."`
 	Permissions clusterPermissionsCommand `cmd:"" name:"nats-permissions" help:"Print the NATS permissions of a node or an operator."`
 }
@@ -64,7 +64,7 @@ func (c *clusterPrepareCommand) Run(ctx context.Context, env *operator.Env, comm
 
 // clusterPermissionsCommand is "refold cluster nats-permissions".
 type clusterPermissionsCommand struct {
-	Who          string        `arg:"" enum:"node,operator" help:"${enum}"`
+	User         string        `arg:"" enum:"node,operator" help:"${enum}"`
 	Is           string        `arg:"" name:"name" help:"The name of the node or of the operator."`
 	LeaseTimeout time.Duration `help:"Also allow a node to hold leases with this time-out." placeholder:"TIME"`
 }
@@ -81,14 +81,14 @@ func (c *clusterPermissionsCommand) Run(env *operator.Env, common *clusterComman
 		return err
 	}
 	permissions, err := nats.OperatorPermissions(common.Cluster, c.Is)
-	if c.Who == "node" {
+	if c.User == "node" {
 		permissions, err = nats.NodePermissions(common.Cluster, c.Is)
 	}
 	if err != nil {
 		return err
 	}
 	if c.LeaseTimeout != 0 {
-		if c.Who != "node" {
+		if c.User != "node" {
 			return errors.New("--lease-timeout needs a node: operators hold no leases")
 		}
 		leases, failed := nats.LeasePermissions(common.Cluster, c.Is, c.LeaseTimeout)
@@ -111,9 +111,9 @@ type clusterLeaveCommand struct {
 // Run makes a member leave.
 func (c *clusterLeaveCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
 	return common.with(func(n *nodes) error {
-		who, alone, err := c.find(ctx, common, n)
+		peer, alone, err := c.find(ctx, common, n)
 		if err == nil {
-			err = n.members.Leave(ctx, common.Ask, who)
+			err = n.members.Leave(ctx, common.Ask, peer)
 		}
 		if err == nil {
 			_, err = fmt.Fprintf(env.Stdout, "%s leaves\n", c.Node)
@@ -121,7 +121,7 @@ func (c *clusterLeaveCommand) Run(ctx context.Context, env *operator.Env, common
 		if err != nil || !c.Wait {
 			return err
 		}
-		if err = c.await(ctx, common, n, who, alone); err != nil {
+		if err = c.await(ctx, common, n, peer, alone); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(env.Stdout, "%s is gone\n", c.Node)
@@ -131,7 +131,7 @@ func (c *clusterLeaveCommand) Run(ctx context.Context, env *operator.Env, common
 
 // find returns the incarnation to wait for, and whether it is the only node that can respond. An
 // unknown member is left to the node to report.
-func (c *clusterLeaveCommand) find(ctx context.Context, common *clusterCommand, n *nodes) (who string, alone bool, err error) {
+func (c *clusterLeaveCommand) find(ctx context.Context, common *clusterCommand, n *nodes) (peer string, alone bool, err error) {
 	if !c.Wait {
 		return c.Node, false, nil
 	}
@@ -139,41 +139,41 @@ func (c *clusterLeaveCommand) find(ctx context.Context, common *clusterCommand, 
 	if err != nil {
 		return "", false, err
 	}
-	who = c.Node
+	peer = c.Node
 	for i := range s.Members {
 		if m := &s.Members[i]; m.Status != cluster.Down.String() && strings.HasPrefix(m.Node, c.Node+"#") {
-			who = m.Node
+			peer = m.Node
 		}
 	}
-	return who, last(s, common, who), nil
+	return peer, last(s, common, peer), nil
 }
 
 // last reports whether no node can respond once a member is gone.
-func last(s *cluster.Summary, common *clusterCommand, who string) bool {
-	if name, _, _ := strings.Cut(who, "#"); name == common.Ask {
+func last(s *cluster.Summary, common *clusterCommand, peer string) bool {
+	if name, _, _ := strings.Cut(peer, "#"); name == common.Ask {
 		return true
 	}
 	return !slices.ContainsFunc(s.Members, func(m cluster.SummaryMember) bool {
-		return m.Node != who && m.Status != cluster.Down.String() && m.Status != cluster.Exiting.String()
+		return m.Node != peer && m.Status != cluster.Down.String() && m.Status != cluster.Exiting.String()
 	})
 }
 
 // await waits until a member is gone. It retries when no node responds.
-func (c *clusterLeaveCommand) await(ctx context.Context, common *clusterCommand, n *nodes, who string, alone bool) error {
+func (c *clusterLeaveCommand) await(ctx context.Context, common *clusterCommand, n *nodes, peer string, alone bool) error {
 	ctx, cancel := context.WithTimeout(ctx, c.WaitTimeout)
 	defer cancel()
 	for {
 		s, err := n.members.State(ctx, common.Ask)
 		switch {
-		case err == nil && !slices.ContainsFunc(s.Members, func(m cluster.SummaryMember) bool { return m.Node == who }):
+		case err == nil && !slices.ContainsFunc(s.Members, func(m cluster.SummaryMember) bool { return m.Node == peer }):
 			return nil
 		case err == nil:
-			alone = last(s, common, who)
+			alone = last(s, common, peer)
 		case alone && errors.Is(err, transport.ErrNoNode):
 			return nil
 		}
 		if late := rest(ctx); late != nil {
-			return errors.Join(fmt.Errorf("%s has started to leave, but is not gone yet: %w", who, late), err)
+			return errors.Join(fmt.Errorf("%s has started to leave, but is not gone yet: %w", peer, late), err)
 		}
 	}
 }

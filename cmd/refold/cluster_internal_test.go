@@ -181,16 +181,16 @@ func (f *follower) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (f *follower) until(t *testing.T, what string) {
+func (f *follower) until(t *testing.T, subject string) {
 	t.Helper()
 	for {
 		select {
 		case s := <-f.seen:
-			if strings.Contains(s, what) {
+			if strings.Contains(s, subject) {
 				return
 			}
 		case <-t.Context().Done():
-			t.Fatalf("%q was not shown", what)
+			t.Fatalf("%q was not shown", subject)
 		}
 	}
 }
@@ -226,9 +226,9 @@ func TestClusterFailures(t *testing.T) {
 func TestClusterPermissions(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	for who, want := range map[string]string{"node": "refold.lab.control.x.*.*", "operator": "refold.lab.admin.*.x"} {
-		if status, out, stderr := l.run(t.Context(), "nats-permissions", who, "x"); status != 0 || !strings.Contains(out, want) {
-			t.Errorf("%s: exit status %d, %s%s", who, status, out, stderr)
+	for peer, want := range map[string]string{"node": "refold.lab.control.x.*.*", "operator": "refold.lab.admin.*.x"} {
+		if status, out, stderr := l.run(t.Context(), "nats-permissions", peer, "x"); status != 0 || !strings.Contains(out, want) {
+			t.Errorf("%s: exit status %d, %s%s", peer, status, out, stderr)
 		}
 	}
 	if _, out, _ := l.run(t.Context(), "nats-permissions", "node", "x", "--lease-timeout", "10s"); !strings.Contains(out, "$KV.") {

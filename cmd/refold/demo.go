@@ -181,8 +181,8 @@ func (d *demo) start(name string) error {
 }
 
 // until processes reports until a condition holds.
-func (d *demo) until(ctx context.Context, what string, holds func() bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, d.patience, fmt.Errorf("timed out after %v; waiting until %s", d.patience, what))
+func (d *demo) until(ctx context.Context, subject string, holds func() bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.patience, fmt.Errorf("timed out after %v; waiting until %s", d.patience, subject))
 	defer cancel()
 	for !holds() {
 		r, err := d.fleet.Next(ctx)

@@ -79,11 +79,11 @@ func (c *shardsCommand) typesOf(all []shardNode) ([]string, error) {
 	found := map[string]bool{}
 	var asked []string
 	for i := range all {
-		what := all[i].Name
+		subject := all[i].Name
 		if err := all[i].silent(); err != nil {
-			what += " (" + err.Error() + ")"
+			subject += " (" + err.Error() + ")"
 		}
-		asked = append(asked, what)
+		asked = append(asked, subject)
 		for j := range all[i].Regions {
 			found[all[i].Regions[j].Type] = true
 		}

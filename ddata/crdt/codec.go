@@ -79,9 +79,9 @@ func (d *decoder) failed(err error) {
 	d.b = nil
 }
 
-func (d *decoder) byte(what string) byte {
+func (d *decoder) byte(subject string) byte {
 	if len(d.b) == 0 {
-		d.fail("%s is missing", what)
+		d.fail("%s is missing", subject)
 		return 0
 	}
 	b := d.b[0]
@@ -89,14 +89,14 @@ func (d *decoder) byte(what string) byte {
 	return b
 }
 
-func (d *decoder) uint(most uint64, what string) uint64 {
+func (d *decoder) uint(most uint64, subject string) uint64 {
 	u, n := binary.Uvarint(d.b)
 	switch {
 	case n <= 0 || n > 1 && d.b[n-1] == 0:
-		d.fail("%s is missing or not in its shortest form", what)
+		d.fail("%s is missing or not in its shortest form", subject)
 		return 0
 	case u > most:
-		d.fail("%s is %d, at most %d is allowed", what, u, most)
+		d.fail("%s is %d, at most %d is allowed", subject, u, most)
 		return 0
 	}
 	d.b = d.b[n:]
@@ -104,18 +104,18 @@ func (d *decoder) uint(most uint64, what string) uint64 {
 }
 
 // count reads a number of items that have at least size bytes each.
-func (d *decoder) count(most, size int, what string) int {
-	n := int(d.uint(uint64(most), what)) //nolint:gosec // at most most, which is not negative
+func (d *decoder) count(most, size int, subject string) int {
+	n := int(d.uint(uint64(most), subject)) //nolint:gosec // at most most, which is not negative
 	if n*size > len(d.b) {
-		d.fail("%d %s do not fit into %d bytes", n, what, len(d.b))
+		d.fail("%d %s do not fit into %d bytes", n, subject, len(d.b))
 		return 0
 	}
 	return n
 }
 
 // bytes reads a length and that many bytes, without copying them.
-func (d *decoder) bytes(most int, what string) []byte {
-	n := d.count(most, 1, what)
+func (d *decoder) bytes(most int, subject string) []byte {
+	n := d.count(most, 1, subject)
 	b := d.b[:n:n]
 	d.b = d.b[n:]
 	return b

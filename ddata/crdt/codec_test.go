@@ -36,7 +36,7 @@ func TestDecodeRejects(t *testing.T) {
 	if _, err := (*crdt.Types)(nil).Decode([]byte("\x01\x01" + nodeA + "\x01\x00\x01\x05")); err != nil {
 		t.Fatalf("a good counter: %v", err)
 	}
-	for what, data := range map[string]string{
+	for subject, data := range map[string]string{
 		"nothing":                         "",
 		"another version":                 "\x02\x01" + nodeA + "\x01\x00\x01\x05",
 		"a delta":                         "\x41\x01" + nodeA + "\x01\x00\x01\x05",
@@ -85,10 +85,10 @@ func TestDecodeRejects(t *testing.T) {
 	} {
 		v, err := (*crdt.Types)(nil).Decode([]byte(data))
 		if !errors.Is(err, crdt.ErrMalformed) && !errors.Is(err, crdt.ErrLimit) {
-			t.Errorf("%s: %v, %v", what, v, err)
+			t.Errorf("%s: %v, %v", subject, v, err)
 		}
 	}
-	for what, data := range map[string]string{
+	for subject, data := range map[string]string{
 		"a value":                   "\x01\x01" + nodeA + "\x01\x00\x01\x05",
 		"of a type without":         "\x41\x05\x00\x01",
 		"no steps":                  "\x41\x04\x01\x00\x00",
@@ -100,7 +100,7 @@ func TestDecodeRejects(t *testing.T) {
 		"an update of a register":   "\x41\x0c\x01\x06\x01" + nodeA + "\x01\x02\x01\x01\x01\x00\x01\x00\x00",
 	} {
 		if d, err := (*crdt.Types)(nil).DecodeDelta([]byte(data)); !errors.Is(err, crdt.ErrMalformed) {
-			t.Errorf("delta, %s: %v, %v", what, d, err)
+			t.Errorf("delta, %s: %v, %v", subject, d, err)
 		}
 	}
 	if _, err := (*crdt.Types)(nil).Decode(make([]byte, crdt.MaxSize+1)); !errors.Is(err, crdt.ErrLimit) {

@@ -103,7 +103,7 @@ func TestCustomTypes(t *testing.T) {
 	if got := must(v.Delta().Zero().MergeDelta(v.Delta())); must(crdt.As[Tally](types, got)).c.Value() != 3 {
 		t.Error("its delta is lost")
 	}
-	for what, err := range map[string]error{
+	for subject, err := range map[string]error{
 		"undefined":              second(types.Value(struct{}{})),
 		"undefined, no types":    second((*crdt.Types)(nil).Value(Tally{})),
 		"read, no types":         second(crdt.As[Tally](nil, v)),
@@ -111,10 +111,10 @@ func TestCustomTypes(t *testing.T) {
 		"unknown where it comes": second((*crdt.Types)(nil).Decode([]byte(bytesOf(v)))),
 	} {
 		if !errors.Is(err, crdt.ErrUndefined) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", subject, err)
 		}
 	}
-	for what, err := range map[string]error{
+	for subject, err := range map[string]error{
 		"as another":       second(crdt.As[TwoPhaseSet](types, v)),
 		"as a counter":     second(crdt.As[crdt.PNCounter](types, v)),
 		"merged with one":  second(v.Merge(value(crdt.PNCounter{}.Add(a, 1)))),
@@ -122,7 +122,7 @@ func TestCustomTypes(t *testing.T) {
 		"another's delta":  second(v.MergeDelta(value(crdt.PNCounter{}.Add(a, 1)).Delta())),
 	} {
 		if !errors.Is(err, crdt.ErrType) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", subject, err)
 		}
 	}
 }

@@ -228,7 +228,7 @@ func TestNeedsFullState(t *testing.T) {
 func TestModifiedOnlyBy(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "b")
-	for what, change := range map[string]func(self *crdt.Self) (any, error){
+	for subject, change := range map[string]func(self *crdt.Self) (any, error){
 		"GCounter":  func(s *crdt.Self) (any, error) { return crdt.GCounter{}.Add(s, 1), nil },
 		"PNCounter": func(s *crdt.Self) (any, error) { return crdt.PNCounter{}.Add(s, -1), nil },
 		"ORSet":     func(s *crdt.Self) (any, error) { return crdt.ORSet[string]{}.Add(s, "x") },
@@ -241,13 +241,13 @@ func TestModifiedOnlyBy(t *testing.T) {
 		},
 	} {
 		if d := value(must(change(a))).Delta(); d.IsZero() || !d.ModifiedOnlyBy(a.Node()) || d.ModifiedOnlyBy(b.Node()) {
-			t.Errorf("%s: by a %t, by b %t", what, d.ModifiedOnlyBy(a.Node()), d.ModifiedOnlyBy(b.Node()))
+			t.Errorf("%s: by a %t, by b %t", subject, d.ModifiedOnlyBy(a.Node()), d.ModifiedOnlyBy(b.Node()))
 		}
 	}
 	cleared := must(crdt.ORSet[string]{}.Add(a, "x")).ResetDelta().Clear()
-	for what, d := range map[string]crdt.Delta{"none": {}, "clear": value(cleared).Delta()} {
+	for subject, d := range map[string]crdt.Delta{"none": {}, "clear": value(cleared).Delta()} {
 		if !d.ModifiedOnlyBy(b.Node()) {
-			t.Errorf("%s is not by whoever it is", what)
+			t.Errorf("%s is not by whoever it is", subject)
 		}
 	}
 }

@@ -22,10 +22,10 @@ func unbind(m sets, by *crdt.Self, key string, elements ...string) sets {
 	return must(m.RemoveElements(by, key, elements...))
 }
 
-func wantSets(t *testing.T, what string, m sets, want string) {
+func wantSets(t *testing.T, subject string, m sets, want string) {
 	t.Helper()
 	if got := showSets(m); got != want {
-		t.Errorf("%s: %s, want %s", what, got, want)
+		t.Errorf("%s: %s, want %s", subject, got, want)
 	}
 }
 

@@ -26,17 +26,17 @@ func changes(v interface{ Delta() (crdt.Delta, bool) }) crdt.Delta {
 	return d
 }
 
-func wantSet(t *testing.T, what string, s set, want string) {
+func wantSet(t *testing.T, subject string, s set, want string) {
 	t.Helper()
 	if got := list(s.Elements()); got != want {
-		t.Errorf("%s: %q, want %q", what, got, want)
+		t.Errorf("%s: %q, want %q", subject, got, want)
 	}
 	if s.Len() != len(strings.Fields(want)) {
-		t.Errorf("%s: Len is %d", what, s.Len())
+		t.Errorf("%s: Len is %d", subject, s.Len())
 	}
 	for e := range strings.FieldsSeq(want) {
 		if !s.Contains(e) {
-			t.Errorf("%s: it does not contain %q", what, e)
+			t.Errorf("%s: it does not contain %q", subject, e)
 		}
 	}
 }

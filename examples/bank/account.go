@@ -354,8 +354,8 @@ func (a *Account) receipt(event Event) Receipt {
 }
 
 // asked describes a request, so that a repeated request can be compared with the first one.
-func asked(what string, amount money.Amount, to string) string {
-	return what + " " + amount.String() + " " + to
+func asked(subject string, amount money.Amount, to string) string {
+	return subject + " " + amount.String() + " " + to
 }
 
 func askedOpen(currency money.Currency, owner string) string {

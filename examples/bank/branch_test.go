@@ -179,19 +179,19 @@ func (c *chain) home(asked, id string) string {
 }
 
 // until waits until a look-up at a branch shows something.
-func (c *chain) until(name, id, what string) {
+func (c *chain) until(name, id, subject string) {
 	c.Helper()
 	r := httptest.NewRequestWithContext(c.Context(), http.MethodGet, "/accounts/"+id, nil)
 	var last string
 	for range 300 {
 		w := httptest.NewRecorder()
 		c.branches[name].api().ServeHTTP(w, r)
-		if last = w.Body.String(); w.Code == http.StatusOK && strings.Contains(last, what) {
+		if last = w.Body.String(); w.Code == http.StatusOK && strings.Contains(last, subject) {
 			return
 		}
 		time.Sleep(time.Second) // of the bubble
 	}
-	c.Fatalf("%s never shows %s of %s, but %s", name, what, id, last)
+	c.Fatalf("%s never shows %s of %s, but %s", name, subject, id, last)
 }
 
 func (c *chain) audit(name string) *auditReport {

@@ -174,7 +174,7 @@ func countEvents[E Event](t *testing.T, b *bank, id string) (n int) {
 }
 
 // await waits until a look-up shows what is wanted.
-func await(t *testing.T, b *bank, id, what string, done func(View) bool) View {
+func await(t *testing.T, b *bank, id, subject string, done func(View) bool) View {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -188,7 +188,7 @@ func await(t *testing.T, b *bank, id, what string, done func(View) bool) View {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("%s: %s never came: %+v, %v", id, what, view, err)
+			t.Fatalf("%s: %s never came: %+v, %v", id, subject, view, err)
 		}
 	}
 }

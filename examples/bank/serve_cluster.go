@@ -136,8 +136,8 @@ func (c *serveCmd) greet(app *app, all []string, listeners []net.Listener, acces
 	}
 	greet(app.stdout, "http://"+listeners[0].Addr().String())
 	printf(app.stdout, "\n")
-	for _, what := range []string{"cluster members", "shards"} {
-		printf(app.stdout, "  go run ./cmd/refold %s --cluster %s --nats %s", what, c.Cluster, access.URLs[0])
+	for _, subject := range []string{"cluster members", "shards"} {
+		printf(app.stdout, "  go run ./cmd/refold %s --cluster %s --nats %s", subject, c.Cluster, access.URLs[0])
 		if access.TokenFile != "" {
 			printf(app.stdout, " --token-file %s", access.TokenFile)
 		}

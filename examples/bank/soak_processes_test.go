@@ -166,7 +166,7 @@ func (r *process) at() string {
 }
 
 // until waits until something holds. Processes that have ended are started again meanwhile, unless they are to be left alone.
-func (p *processes) until(what string, leave []string, holds func() bool) {
+func (p *processes) until(subject string, leave []string, holds func() bool) {
 	p.s.Helper()
 	for patience := time.Now().Add(3 * time.Minute); !holds(); {
 		for _, name := range p.names {
@@ -176,7 +176,7 @@ func (p *processes) until(what string, leave []string, holds func() bool) {
 			}
 		}
 		if time.Now().After(patience) || !sleep(p.s.Context(), 50*time.Millisecond) {
-			p.s.Fatalf("it never holds that %s", what)
+			p.s.Fatalf("it never holds that %s", subject)
 		}
 	}
 }

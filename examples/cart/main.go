@@ -171,12 +171,12 @@ func (s *shop) close() error {
 }
 
 // do carries out an operation of the customer and prints its outcome.
-func (s *shop) do(ctx context.Context, node int, what string, do func(context.Context, Carts) error) {
+func (s *shop) do(ctx context.Context, node int, subject string, do func(context.Context, Carts) error) {
 	outcome := "done"
 	if err := s.within(ctx, s.carts[node], do); err != nil {
 		outcome = err.Error()
 	}
-	s.say("shop-%d  %-24s %s\n", node, what, outcome)
+	s.say("shop-%d  %-24s %s\n", node, subject, outcome)
 }
 
 // show prints the cart.

@@ -55,7 +55,7 @@ func TestQuantities(t *testing.T) {
 		return must(t)(c.Add(self, Addition{request, "tea", quantity}))
 	}
 	two := add(cart, a, "r1", 2)
-	for what, c := range map[string]struct {
+	for subject, c := range map[string]struct {
 		left, right contents
 		want        int64
 	}{
@@ -68,7 +68,7 @@ func TestQuantities(t *testing.T) {
 		for _, merged := range []contents{must(t)(c.left.Merge(c.right)), must(t)(c.right.Merge(c.left))} {
 			items, err := itemsOf(merged)
 			if err != nil || len(items) != 1 || items[0] != (Item{"tea", c.want}) {
-				t.Errorf("%s: %v, not %d tea: %v", what, items, c.want, err)
+				t.Errorf("%s: %v, not %d tea: %v", subject, items, c.want, err)
 			}
 		}
 	}

@@ -140,7 +140,7 @@ func offences(t *testing.T, path string) []string {
 	t.Helper()
 	fset, f := parse(t, path)
 	var found []string
-	report := func(at token.Pos, what string) { found = append(found, fset.Position(at).String()+": "+what) }
+	report := func(at token.Pos, subject string) { found = append(found, fset.Position(at).String()+": "+subject) }
 	for _, spec := range f.Imports {
 		imported := strings.Trim(spec.Path.Value, `"`)
 		if imported != "math/rand/v2" && slices.ContainsFunc(ambient, func(dir string) bool { return within(imported, dir) }) {

@@ -98,7 +98,7 @@ func TestNames(t *testing.T) {
 	if _, _, ok := a.Flush(0, link.Control, nil); ok {
 		t.Error("there is more")
 	}
-	for what, err := range map[string]error{
+	for subject, err := range map[string]error{
 		"data to a name":       a.Send(name, link.Data, tell("x")),
 		"a request to a name":  a.Send(name, link.Control, link.Message{Type: link.Request, Correlation: 1}),
 		"a bad name":           a.Send(identity.Node{Name: "a b"}, link.Control, tell("x")),
@@ -107,7 +107,7 @@ func TestNames(t *testing.T) {
 		"no such type":         a.Send(bob, link.Data, link.Message{Type: 4}),
 	} {
 		if !errors.Is(err, link.ErrInvalid) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", subject, err)
 		}
 	}
 	if err := a.Send(name, link.Control, tell(strings.Repeat("x", 1<<20))); !errors.Is(err, link.ErrTooLarge) {

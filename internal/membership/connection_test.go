@@ -46,10 +46,10 @@ func (s *solo) cutFor(d time.Duration, names ...string) {
 	}
 }
 
-func (s *solo) stands(want membership.Connectivity, what string) {
+func (s *solo) stands(want membership.Connectivity, subject string) {
 	s.t.Helper()
 	if got := s.m.Connectivity(); got != want {
-		s.t.Fatalf("%s: it stands %v, want %v", what, got, want)
+		s.t.Fatalf("%s: it stands %v, want %v", subject, got, want)
 	}
 }
 
@@ -164,11 +164,11 @@ func TestStanding(t *testing.T) {
 // TestAbsence: what a node says of itself to another one that doubts.
 func TestAbsence(t *testing.T) {
 	t.Parallel()
-	says := func(s *solo, want membership.Absence, what string) {
+	says := func(s *solo, want membership.Absence, subject string) {
 		t.Helper()
 		s.recv("n", membership.LivenessQuery{Nr: 1})
 		if got := s.last(membership.KindLivenessReply); got != (membership.LivenessReply{Nr: 1, Absence: want}) {
-			t.Errorf("%s: it says %v, want %v", what, got, want)
+			t.Errorf("%s: it says %v, want %v", subject, got, want)
 		}
 	}
 	s := ending(t, "n", "o")
@@ -203,10 +203,10 @@ func TestGivingUp(t *testing.T) {
 		s.says(a, "n")
 		return s
 	}
-	ended := func(s *solo, want bool, what string) {
+	ended := func(s *solo, want bool, subject string) {
 		s.t.Helper()
 		if got := !s.m.Member(); got != want {
-			s.t.Fatalf("%s: it has ended: %t", what, got)
+			s.t.Fatalf("%s: it has ended: %t", subject, got)
 		}
 	}
 	t.Run("nobody knows", func(t *testing.T) {

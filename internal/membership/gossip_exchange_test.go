@@ -94,12 +94,12 @@ func TestGossipThatIsNotTaken(t *testing.T) {
 	s := with(t, "a", "b")
 	news := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{member("x", joining)}})
 	data := membership.AppendMessage(nil, membership.StateOf(news))
-	drops := func(what string, why membership.Drop, in membership.Received) {
+	drops := func(subject string, why membership.Drop, in membership.Received) {
 		t.Helper()
 		before := s.dropped(why)
 		s.do(in)
 		if s.dropped(why) != before+1 || len(s.out.Send)+len(s.out.Events) > 0 {
-			t.Errorf("%s: dropped as %v %d times, sent %v", what, why, s.dropped(why)-before, s.out.Send)
+			t.Errorf("%s: dropped as %v %d times, sent %v", subject, why, s.dropped(why)-before, s.out.Send)
 		}
 	}
 	s.now += 5 * time.Second

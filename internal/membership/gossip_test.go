@@ -57,9 +57,9 @@ func check(t interface {
 			t.Fatalf("%v is %v, removed: %t", m.Node, m.Status, g.Removed(m.Node))
 		}
 	}
-	isMember := func(what string, n identity.Node) {
+	isMember := func(subject string, n identity.Node) {
 		if g.Member(n) == nil {
-			t.Fatalf("%v is no member, but %s", n, what)
+			t.Fatalf("%v is no member, but %s", n, subject)
 		}
 	}
 	for _, tick := range g.Clock() {
@@ -232,20 +232,20 @@ func newHistory(t *rapid.T) *history {
 		other := rapid.SampledFrom(letters).Draw(t, "whom")
 		m := g.Member(node(other))
 		var c membership.Change
-		switch what := rapid.SampledFrom([]string{"meet", "meet", "put", "remove", "observe"}).Draw(t, "what"); {
-		case what == "meet":
+		switch subject := rapid.SampledFrom([]string{"meet", "meet", "put", "remove", "observe"}).Draw(t, "what"); {
+		case subject == "meet":
 			h.meet(self, i, slices.Index(letters, other))
 			g = h.states[i]
 		case g.Member(self) == nil:
-		case what == "put" && m == nil && !g.Removed(node(other)):
+		case subject == "put" && m == nil && !g.Removed(node(other)):
 			c.Put = []*membership.Member{member(other, joining)}
-		case what == "put" && m != nil:
+		case subject == "put" && m != nil:
 			if next := rapid.SampledFrom([]membership.Status{weakly, up, leaving, exiting, down, preparing, prepared}).Draw(t, "status"); m.Status.CanBecome(next) {
 				c.Put = []*membership.Member{member(other, next)}
 			}
-		case what == "remove" && m != nil && other != letters[i]:
+		case subject == "remove" && m != nil && other != letters[i]:
 			c.Remove, c.At = []identity.Node{node(other)}, int64(rapid.IntRange(0, 9).Draw(t, "at"))
-		case what == "observe":
+		case subject == "observe":
 			c.Observed = []membership.Observation{{node(other), rapid.SampledFrom([]membership.Reach{reachable, unreachable, terminated}).Draw(t, "reach")}}
 		}
 		changed, err := g.Apply(self, c)

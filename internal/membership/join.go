@@ -454,8 +454,8 @@ func (m *Machine) stranger(from identity.Node) {
 
 // asksAgain reports whether this node, although it is a member, sends another join request to a
 // member.
-func (m *Machine) asksAgain(who identity.Node) bool {
-	other, me := m.gossip.Member(who), m.me()
+func (m *Machine) asksAgain(peer identity.Node) bool {
+	other, me := m.gossip.Member(peer), m.me()
 	return other != nil && !isGone(other.Status) && (me.Status == Joining || me.Status == WeaklyUp)
 }
 

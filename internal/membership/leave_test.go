@@ -201,9 +201,9 @@ func TestThoseThatWaitHearAtOnce(t *testing.T) {
 	joiner := newSolo(t)
 	joiner.do(membership.JoinNode{Name: "b"})
 	for _, s := range []*solo{founder, joiner} {
-		for _, who := range []string{"a", "c", "a"} {
-			s.named(who, membership.InitJoin{})
-			s.wants("not yet", membership.KindInitJoinNack, who)
+		for _, peer := range []string{"a", "c", "a"} {
+			s.named(peer, membership.InitJoin{})
+			s.wants("not yet", membership.KindInitJoinNack, peer)
 		}
 		s.named("d", membership.InitJoin{Settings: []membership.Setting{{Key: "k", Value: "v"}}})
 		s.forget()

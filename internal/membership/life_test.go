@@ -541,9 +541,9 @@ func (s *solo) logged(message string) int {
 }
 
 // wants asserts to whom a kind of message went in the last step.
-func (s *solo) wants(what string, k membership.Kind, to ...string) {
+func (s *solo) wants(subject string, k membership.Kind, to ...string) {
 	s.t.Helper()
 	if got := s.sent(k); !slices.Equal(got, to) {
-		s.t.Errorf("%s: %v went to %v, want %v", what, k, got, to)
+		s.t.Errorf("%s: %v went to %v, want %v", subject, k, got, to)
 	}
 }

@@ -100,13 +100,13 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 	return "ok"
 }
 
-func (s *script) show(t *testing.T, what string, names []string) string {
+func (s *script) show(t *testing.T, subject string, names []string) string {
 	t.Helper()
 	var out strings.Builder
 	s.each(t, names, func(h *host) {
 		out.WriteString(h.node.Name + ":")
 		seen := s.read[h]
-		switch what {
+		switch subject {
 		case "members":
 			out.WriteString(s.members(h))
 		case "log":
@@ -217,15 +217,15 @@ func (s *script) start(d *datadriven.TestData, name string) {
 func (s *script) tell(t *testing.T, args []string) {
 	t.Helper()
 	h := s.host(t, args[0])
-	whom := identity.Node{}
+	target := identity.Node{}
 	if len(args) > 2 {
-		whom.Name = args[2]
+		target.Name = args[2]
 	}
 	switch args[1] {
 	case "leave":
-		h.do(membership.Leave{Node: whom})
+		h.do(membership.Leave{Node: target})
 	case "down":
-		h.do(membership.DownNode{Node: whom})
+		h.do(membership.DownNode{Node: target})
 	case "quarantine":
 		h.do(membership.Quarantine{Node: s.host(t, args[2]).node})
 	case "prepare":

@@ -66,10 +66,10 @@ func (s *solo) vouches(away bool, names ...string) {
 	}
 }
 
-func (s *solo) resumed(want bool, what string) {
+func (s *solo) resumed(want bool, subject string) {
 	s.t.Helper()
 	if got := !s.m.Suspended(); got != want || slices.Contains(s.all.Life, membership.Life{Kind: membership.Resumed}) != want {
-		s.t.Fatalf("%s: it goes on: %t, life %v", what, got, s.all.Life)
+		s.t.Fatalf("%s: it goes on: %t, life %v", subject, got, s.all.Life)
 	}
 }
 
@@ -255,10 +255,10 @@ func halting(t *testing.T, names ...string) *solo {
 }
 
 // suspended asserts whether it hosts nothing.
-func (s *solo) suspended(want bool, what string) {
+func (s *solo) suspended(want bool, subject string) {
 	s.t.Helper()
 	if got := s.m.Suspended(); got != want {
-		s.t.Fatalf("%s: suspended %t, life %v", what, got, s.all.Life)
+		s.t.Fatalf("%s: suspended %t, life %v", subject, got, s.all.Life)
 	}
 }
 

@@ -228,11 +228,11 @@ func (w *world) run(d time.Duration) {
 }
 
 // until runs until something holds, at most for two minutes.
-func (w *world) until(what string, holds func() bool) {
+func (w *world) until(subject string, holds func() bool) {
 	w.t.Helper()
 	for limit := w.now + 2*time.Minute; !holds(); {
 		if !w.next(limit) {
-			w.t.Fatalf("after two minutes it is not true that %s", what)
+			w.t.Fatalf("after two minutes it is not true that %s", subject)
 		}
 	}
 }

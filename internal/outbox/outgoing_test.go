@@ -25,10 +25,10 @@ func numbers(e outbox.Effects[string]) (nrs []uint64) {
 	return nrs
 }
 
-func wantSent(t *testing.T, what string, got outbox.Effects[string], want ...uint64) {
+func wantSent(t *testing.T, subject string, got outbox.Effects[string], want ...uint64) {
 	t.Helper()
 	if nrs := numbers(got); !slices.Equal(nrs, want) {
-		t.Errorf("%s: sent %v, want %v", what, nrs, want)
+		t.Errorf("%s: sent %v, want %v", subject, nrs, want)
 	}
 }
 

@@ -382,8 +382,8 @@ func TestChaos(t *testing.T) {
 							c.step()
 						}
 						c.settle()
-						for what, n := range c.hit {
-							hits[part][what] += n
+						for subject, n := range c.hit {
+							hits[part][subject] += n
 						}
 					}()
 					if t.Failed() {
@@ -395,8 +395,8 @@ func TestChaos(t *testing.T) {
 	})
 	hit := map[string]int{}
 	for _, h := range hits {
-		for what, n := range h {
-			hit[what] += n
+		for subject, n := range h {
+			hit[subject] += n
 		}
 	}
 	want := []string{
@@ -408,9 +408,9 @@ func TestChaos(t *testing.T) {
 			want = append(want, k.String())
 		}
 	}
-	for _, what := range want {
-		if hit[what] == 0 {
-			t.Errorf("%q never happened", what)
+	for _, subject := range want {
+		if hit[subject] == 0 {
+			t.Errorf("%q never happened", subject)
 		}
 	}
 	t.Log(hit)

@@ -484,42 +484,42 @@ func (r *reader) fail(format string, args ...any) {
 }
 
 // uint reads a number that is at most most.
-func (r *reader) uint(most uint64, what string) uint64 {
+func (r *reader) uint(most uint64, subject string) uint64 {
 	v, n := binary.Uvarint(r.b)
 	switch {
 	case n <= 0:
-		r.fail("%s is missing", what)
+		r.fail("%s is missing", subject)
 		return 0
 	case n > 1 && r.b[n-1] == 0:
-		r.fail("%s is not in its shortest form", what)
+		r.fail("%s is not in its shortest form", subject)
 		return 0
 	case v > most:
-		r.fail("%s is %d, limit %d", what, v, most)
+		r.fail("%s is %d, limit %d", subject, v, most)
 		return 0
 	}
 	r.b = r.b[n:]
 	return v
 }
 
-func (r *reader) number(what string) uint64 { return r.uint(maxNumber, what) }
+func (r *reader) number(subject string) uint64 { return r.uint(maxNumber, subject) }
 
 // count reads the number of elements that follow, each of at least size bytes.
-func (r *reader) count(size int, what string) int {
-	n := r.uint(MaxMessage, what)
+func (r *reader) count(size int, subject string) int {
+	n := r.uint(MaxMessage, subject)
 	if int(n)*size > len(r.b) { //nolint:gosec // at most MaxMessage
-		r.fail("%d %s exceed the remaining %d bytes", n, what, len(r.b))
+		r.fail("%d %s exceed the remaining %d bytes", n, subject, len(r.b))
 		return 0
 	}
 	return int(n) //nolint:gosec // at most MaxMessage
 }
 
-func (r *reader) byte(most byte, what string) byte {
+func (r *reader) byte(most byte, subject string) byte {
 	switch {
 	case len(r.b) == 0:
-		r.fail("%s is missing", what)
+		r.fail("%s is missing", subject)
 		return 0
 	case r.b[0] > most:
-		r.fail("%s is %d, limit %d", what, r.b[0], most)
+		r.fail("%s is %d, limit %d", subject, r.b[0], most)
 		return 0
 	}
 	v := r.b[0]
@@ -527,12 +527,12 @@ func (r *reader) byte(most byte, what string) byte {
 	return v
 }
 
-func (r *reader) bool(what string) bool { return r.byte(1, what) == 1 }
+func (r *reader) bool(subject string) bool { return r.byte(1, subject) == 1 }
 
 // bytes reads n bytes without copying them.
-func (r *reader) bytes(n int, what string) []byte {
+func (r *reader) bytes(n int, subject string) []byte {
 	if n > len(r.b) {
-		r.fail("%s is truncated", what)
+		r.fail("%s is truncated", subject)
 		return nil
 	}
 	v := r.b[:n:n]
@@ -541,7 +541,7 @@ func (r *reader) bytes(n int, what string) []byte {
 }
 
 // text reads a length and that many bytes without copying them.
-func (r *reader) text(what string) []byte { return r.bytes(r.count(1, what), what) }
+func (r *reader) text(subject string) []byte { return r.bytes(r.count(1, subject), subject) }
 
 func (r *reader) key() string {
 	b := r.text("key")
@@ -610,8 +610,8 @@ func (r *reader) node() identity.Node {
 }
 
 // sortedNodes reads a sorted list of nodes.
-func (r *reader) sortedNodes(what string) []identity.Node {
-	n := r.count(1, what)
+func (r *reader) sortedNodes(subject string) []identity.Node {
+	n := r.count(1, subject)
 	if n == 0 {
 		return nil
 	}
@@ -619,7 +619,7 @@ func (r *reader) sortedNodes(what string) []identity.Node {
 	for range n {
 		node := r.node()
 		if len(nodes) > 0 && nodes[len(nodes)-1].Compare(node) >= 0 {
-			r.fail("%s are not sorted", what)
+			r.fail("%s are not sorted", subject)
 		}
 		if r.err != nil {
 			return nil

@@ -162,7 +162,7 @@ func TestRecordsGolden(t *testing.T) {
 func TestMalformedMessages(t *testing.T) {
 	t.Parallel()
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}
-	for what, b := range map[string][]byte{
+	for subject, b := range map[string][]byte{
 		"kind 0":              {0x10, 0, 0},
 		"kind 16":             {0x10, 16, 0},
 		"many nodes":          append([]byte{0x10, 3}, huge...),
@@ -186,7 +186,7 @@ func TestMalformedMessages(t *testing.T) {
 		"too large":           make([]byte, replication.MaxMessage+1),
 	} {
 		if got, err := replication.DecodeMessage(b); !errors.Is(err, replication.ErrMalformed) {
-			t.Errorf("%s: %+v, %v", what, got, err)
+			t.Errorf("%s: %+v, %v", subject, got, err)
 		}
 	}
 }

@@ -49,12 +49,12 @@ func TestKeysTwice(t *testing.T) {
 		g.Entries = append(g.Entries, replication.Entry{Key: "s", Value: must(one.AppendBinary(nil))})
 	}
 	merged := func() uint64 { return b.m.Counters().Merged + b.m.Counters().DeltasApplied }
-	for what, msg := range map[string]replication.Message{"delta": d, "gossip": g} {
+	for subject, msg := range map[string]replication.Message{"delta": d, "gossip": g} {
 		b.storing = nil
 		before := merged()
 		b.receive(a, msg)
 		if n := merged() - before; n > 1 || len(b.storing) > 1 {
-			t.Errorf("%s: %d merged, %d stored", what, n, len(b.storing))
+			t.Errorf("%s: %d merged, %d stored", subject, n, len(b.storing))
 		}
 	}
 	if b.m.Counters().Dropped[replication.DropMalformed] != 2 {

@@ -192,12 +192,12 @@ func TestModifyFails(t *testing.T) {
 	if r := h.replies[r.ID]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrType) {
 		t.Errorf("another type in the end: %+v", r)
 	}
-	for what, change := range map[string]func(crdt.GCounter) (crdt.GCounter, error){
+	for subject, change := range map[string]func(crdt.GCounter) (crdt.GCounter, error){
 		"first": func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(w.hosts[1].actor, 1), nil },
 		"then":  func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(h.actor, 1).Add(w.hosts[1].actor, 1), nil },
 	} {
 		if r := h.replies[update(h, "visits", majority, change)]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrForeign) {
-			t.Errorf("another node's Self %s: %+v", what, r)
+			t.Errorf("another node's Self %s: %+v", subject, r)
 		}
 	}
 	if h.show("visits") != "1" {
@@ -250,11 +250,11 @@ func TestDelete(t *testing.T) {
 	if r := w.wait(h, h.del("visits", majority)); r.Outcome != replication.Done || r.Answered < 2 {
 		t.Errorf("delete: %+v", r)
 	}
-	for what, id := range map[string]uint64{
+	for subject, id := range map[string]uint64{
 		"update": h.add("visits", majority, 1), "get": h.get("visits", local), "delete": h.del("visits", majority),
 	} {
 		if r := w.wait(h, id); r.Outcome != replication.Deleted {
-			t.Errorf("%s: %+v", what, r)
+			t.Errorf("%s: %+v", subject, r)
 		}
 	}
 	w.converge(time.Minute)

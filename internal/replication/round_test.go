@@ -34,7 +34,7 @@ func TestSecondWave(t *testing.T) {
 	w.keep = true
 	deaf := map[*host]bool{}
 	w.cut = func(_, to *host) bool { return deaf[to] }
-	for what, f := range map[replication.Kind]func() uint64{
+	for subject, f := range map[replication.Kind]func() uint64{
 		replication.KindRead:  func() uint64 { return a.get("x", majority) },
 		replication.KindDelta: func() uint64 { return a.add("x", majority, 1) },
 	} {
@@ -42,26 +42,26 @@ func TestSecondWave(t *testing.T) {
 		clear(deaf)
 		begun := w.now
 		id := f()
-		first := w.asked(what)
+		first := w.asked(subject)
 		if len(first) != 12 {
-			t.Errorf("%v: %d are asked at first", what, len(first))
+			t.Errorf("%v: %d are asked at first", subject, len(first))
 		}
 		for _, h := range first[:8] {
 			deaf[h] = true
 		}
 		r := w.wait(a, id)
 		if r.Outcome != replication.Done || r.Answered < 13 {
-			t.Errorf("%v: %+v", what, r)
+			t.Errorf("%v: %+v", subject, r)
 		}
 		if at := w.now - begun; at < time.Second || at > 1100*time.Millisecond {
-			t.Errorf("%v: answered after %v", what, at)
+			t.Errorf("%v: answered after %v", subject, at)
 		}
 		second := w.asked(replication.KindRead)
-		if what == replication.KindDelta {
+		if subject == replication.KindDelta {
 			second = w.asked(replication.KindWrite) // to those that did not answer, too
 		}
-		if want := map[replication.Kind]int{replication.KindRead: 12 + 10, replication.KindDelta: 8 + 10}[what]; len(second) != want {
-			t.Errorf("%v: %d are asked in all, want %d", what, len(second), want)
+		if want := map[replication.Kind]int{replication.KindRead: 12 + 10, replication.KindDelta: 8 + 10}[subject]; len(second) != want {
+			t.Errorf("%v: %d are asked in all, want %d", subject, len(second), want)
 		}
 	}
 }

@@ -48,10 +48,10 @@ func TestSubscribe(t *testing.T) {
 	b.step(replication.Subscribe{Nr: 3, Key: "", Prefix: true})
 	b.step(replication.Subscribe{Nr: 4, Key: "user-1"})
 	b.step(replication.Unsubscribe{Nr: 4})
-	check := func(what string, want ...string) {
+	check := func(subject string, want ...string) {
 		t.Helper()
 		if got := b.texts(); !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", what, got, want)
+			t.Errorf("%s: %q, want %q", subject, got, want)
 		}
 	}
 	check("before the first flush")

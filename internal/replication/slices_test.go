@@ -298,7 +298,7 @@ func TestKnownDeltaIsNotDecoded(t *testing.T) {
 		t.Errorf("%v, %+v", got, b.notes)
 	}
 	// What is of another type was not merged, whatever number it has.
-	for what, delta := range map[string][]byte{
+	for subject, delta := range map[string][]byte{
 		"nothing": nil, "no delta": sets,
 		"other elements": encodedDelta(must(crdt.ORSet[int]{}.Add(a.actor, 1))),
 		"another type":   encodedDelta(must(crdt.LWWMap[string, string]{}.Put(a.actor, "k", "v"))),
@@ -307,7 +307,7 @@ func TestKnownDeltaIsNotDecoded(t *testing.T) {
 		w.sent = nil
 		told(delta)
 		if got := w.verdicts(b); !slices.Equal(got, []replication.Verdict{replication.Refused}) || b.m.Counters().DeltasKnown != known+1 {
-			t.Errorf("%s: %v", what, got)
+			t.Errorf("%s: %v", subject, got)
 		}
 	}
 	if got := b.show("s"); got != "x" {

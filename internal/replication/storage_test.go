@@ -537,11 +537,11 @@ func TestRequestsWaitForLoading(t *testing.T) {
 // A damaged record stops the machine, because continuing would lose acknowledged data.
 func TestDamagedRecords(t *testing.T) {
 	t.Parallel()
-	for what, data := range map[string][]byte{"nothing": {}, "garbage": {1, 2, 3}, "another version": {9, 0, 0, 0}, "no value": {1, 0, 0, 1, 9, 0}} {
+	for subject, data := range map[string][]byte{"nothing": {}, "garbage": {1, 2, 3}, "another version": {9, 0, 0, 0}, "no value": {1, 0, 0, 1, 9, 0}} {
 		w := durable(t, 0)
 		h := w.start("n1", map[string][]byte{"kept": data})
 		if !h.stopped || len(h.notes) != 1 || h.notes[0].Kind != replication.NoteLoad {
-			t.Errorf("%s: stopped: %t, %v", what, h.stopped, h.notes)
+			t.Errorf("%s: stopped: %t, %v", subject, h.stopped, h.notes)
 		}
 	}
 }

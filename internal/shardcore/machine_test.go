@@ -178,7 +178,7 @@ func TestWhatCanNotBeIsRefused(t *testing.T) {
 // A node that was downed or removed stops at once, with all that it hosts.
 func TestWhoIsNoMemberStops(t *testing.T) {
 	t.Parallel()
-	for what, end := range map[string]func(d *driver) shardcore.Effects{
+	for subject, end := range map[string]func(d *driver) shardcore.Effects{
 		"down":    func(d *driver) shardcore.Effects { return d.see(membership.Down, "a", "b") },
 		"removed": func(d *driver) shardcore.Effects { return d.see(membership.Up, "b") },
 		"stop":    func(d *driver) shardcore.Effects { return d.step(shardcore.Stop{}) },
@@ -189,14 +189,14 @@ func TestWhoIsNoMemberStops(t *testing.T) {
 		d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x")
 		out := end(d)
 		if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Kill || !out.CoordinatorStopped || out.Stopped {
-			t.Errorf("%s: %+v", what, out)
+			t.Errorf("%s: %+v", subject, out)
 		}
 		out = d.step(shardcore.ShardInput{ShardRun: out.Actions[0].ShardRun, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 		if !out.Stopped || len(out.Ended) != 1 {
-			t.Errorf("%s: it has ended: %+v", what, out)
+			t.Errorf("%s: it has ended: %+v", subject, out)
 		}
 		if out = d.step(shardcore.StartCoordinator{}); !out.CoordinatorStopped || out.Load != 0 {
-			t.Errorf("%s: it is appointed again: %+v", what, out)
+			t.Errorf("%s: it is appointed again: %+v", subject, out)
 		}
 	}
 }
@@ -296,15 +296,15 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}
-	for what, change := range map[string]func(*shardcore.Config){
+	for subject, change := range map[string]func(*shardcore.Config){
 		"region":      func(c *shardcore.Config) { c.Region.BufferSize = -1 },
 		"shard":       func(c *shardcore.Config) { c.Shard.BufferSize = -1 },
 		"coordinator": func(c *shardcore.Config) { c.Coordinator.Settle = -1 },
 	} {
 		cfg := config()
 		change(&cfg)
-		if _, err := shardcore.New(cfg); err == nil || !strings.Contains(err.Error(), what+": invalid") {
-			t.Errorf("%s: %v", what, err)
+		if _, err := shardcore.New(cfg); err == nil || !strings.Contains(err.Error(), subject+": invalid") {
+			t.Errorf("%s: %v", subject, err)
 		}
 	}
 }

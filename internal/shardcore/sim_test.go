@@ -239,9 +239,9 @@ func TestSimulation(t *testing.T) {
 					}
 				}
 			}
-			for _, what := range []string{"drained", "leave", "removed", "dismissed", "region has stopped", "hand-off done", "start", "stop"} {
-				if hit[what] == 0 {
-					t.Errorf("%s never happened", what)
+			for _, subject := range []string{"drained", "leave", "removed", "dismissed", "region has stopped", "hand-off done", "start", "stop"} {
+				if hit[subject] == 0 {
+					t.Errorf("%s never happened", subject)
 				}
 			}
 			t.Log(hit)

@@ -34,16 +34,16 @@ type request struct {
 }
 
 func (q *request) String() string {
-	what := "a read"
+	subject := "a read"
 	switch {
 	case q.mistake:
-		what = "a mistake"
+		subject = "a mistake"
 	case q.write != nil && q.write.do == deletes:
-		what = "a deletion"
+		subject = "a deletion"
 	case q.write != nil:
-		what = "a change"
+		subject = "a change"
 	}
-	return fmt.Sprintf("%s of %q, %v", what, q.key.key, q.level)
+	return fmt.Sprintf("%s of %q, %v", subject, q.key.key, q.level)
 }
 
 // settled records that some replicas hold at least a number in a register, because a write was

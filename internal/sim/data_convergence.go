@@ -108,17 +108,17 @@ func (d *data) differ() string {
 		if first.Root() == r.m.Protocol().Root() {
 			continue
 		}
-		who := living[0].h.p.Node().String() + " and " + r.h.p.Node().String()
+		peer := living[0].h.p.Node().String() + " and " + r.h.p.Node().String()
 		if other := r.m.Protocol().Keys(); !slices.Equal(keys, other) {
-			return fmt.Sprintf("%s have different keys: %q, %q", who, keys, other)
+			return fmt.Sprintf("%s have different keys: %q, %q", peer, keys, other)
 		}
 		for _, key := range keys {
 			a, _, _ := first.Value(key)
 			if b, _, _ := r.value(key); !crdt.Equal(a, b) {
-				return fmt.Sprintf("%s differ in %s: %s, %s", who, key, spell(a), spell(b))
+				return fmt.Sprintf("%s differ in %s: %s, %s", peer, key, spell(a), spell(b))
 			}
 		}
-		return who + " have other digests, and hold the same but for pruning or deleted keys"
+		return peer + " have other digests, and hold the same but for pruning or deleted keys"
 	}
 	return ""
 }

@@ -129,14 +129,14 @@ func (b *largeCluster) crash() (time.Duration, error) {
 	return b.w.Now() - at, nil
 }
 
-func (b *largeCluster) until(most time.Duration, what string, holds func() bool) bool {
+func (b *largeCluster) until(most time.Duration, subject string, holds func() bool) bool {
 	for end := b.w.Now() + most; b.w.Now() < end; {
 		if holds() {
 			return true
 		}
 		b.w.Run(100*time.Millisecond, nil)
 		if b.Progress != nil && b.w.Now()%time.Second == 0 {
-			b.Progress(b.w.Now(), what)
+			b.Progress(b.w.Now(), subject)
 		}
 	}
 	return holds()

@@ -131,11 +131,11 @@ type sentRequest struct {
 }
 
 // countRepeat counts a repeated request.
-func (s *shardNode) countRepeat(what sentRequest, row string) {
-	if s.sentRequests[what] {
+func (s *shardNode) countRepeat(subject sentRequest, row string) {
+	if s.sentRequests[subject] {
 		s.d.hit("sharding time-out", row)
 	}
-	s.sentRequests[what] = true
+	s.sentRequests[subject] = true
 }
 
 // saysAgain counts messages that are repeated.
@@ -147,11 +147,11 @@ func (s *shardNode) saysAgain(to identity.Node, m *coordinator.Message) {
 	default:
 		return
 	}
-	what := sentRequest{to: to, kind: m.Kind, round: m.Term<<32 | m.Round}
+	subject := sentRequest{to: to, kind: m.Kind, round: m.Term<<32 | m.Round}
 	if len(m.Shards) > 0 {
-		what.shard = m.Shards[0]
+		subject.shard = m.Shards[0]
 	}
-	s.countRepeat(what, row)
+	s.countRepeat(subject, row)
 }
 
 // mustHappen are the coverage rows that every large run must count.

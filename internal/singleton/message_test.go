@@ -58,7 +58,7 @@ func TestMessagesAreEncodedAsEver(t *testing.T) {
 
 func TestGarbageIsNoMessage(t *testing.T) {
 	t.Parallel()
-	for what, b := range map[string][]byte{
+	for subject, b := range map[string][]byte{
 		"nothing":         nil,
 		"another version": {2, 1, 0, 0, 0},
 		"kind 0":          {1, 0, 0, 0, 0},
@@ -69,7 +69,7 @@ func TestGarbageIsNoMessage(t *testing.T) {
 		"too much":        append([]byte{1, 1, 0, 0, 0}, make([]byte, singleton.MaxMessage)...),
 	} {
 		if got, err := singleton.DecodeMessage(b); !errors.Is(err, singleton.ErrInvalid) {
-			t.Errorf("%s: %+v, %v", what, got, err)
+			t.Errorf("%s: %+v, %v", subject, got, err)
 		}
 	}
 }

@@ -44,13 +44,13 @@ func TestProxyKeepsMessagesUntilTheInstanceIsKnown(t *testing.T) {
 	p.Withdraw(3)
 	p.Withdraw(4)
 	answer := singleton.Message{Kind: singleton.Identified, Singleton: "singleton", Round: 1}
-	for what, out := range map[string]singleton.ProxyEffects[int]{
+	for subject, out := range map[string]singleton.ProxyEffects[int]{
 		"from another":       p.Receive(0, node("a"), answer),
 		"of another":         p.Receive(0, node("b"), singleton.Message{Kind: singleton.Identified, Singleton: "x", Round: 1}),
 		"of an earlier time": p.Receive(0, node("b"), singleton.Message{Kind: singleton.Identified, Singleton: "singleton"}),
 	} {
 		if len(out.Forward) > 0 {
-			t.Errorf("an answer %s: %+v", what, out)
+			t.Errorf("an answer %s: %+v", subject, out)
 		}
 	}
 	if out := p.Receive(0, node("b"), answer); !slices.Equal(out.Forward, []int{1, 2}) || out.To != node("b") {

@@ -359,9 +359,9 @@ func TestAtMostOneInstance(t *testing.T) {
 			if lease {
 				want = append(want, "became acquiring lease", "lease lost", "release")
 			}
-			for _, what := range want {
-				if hit[what] == 0 {
-					t.Errorf("%q never happened", what)
+			for _, subject := range want {
+				if hit[subject] == 0 {
+					t.Errorf("%q never happened", subject)
 				}
 			}
 			t.Logf("%d starts, %v", starts, hit)

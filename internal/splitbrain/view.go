@@ -231,11 +231,11 @@ type count struct {
 
 func (c *count) all() int { return c.here + c.there }
 
-func (s *situation) count(who census) count {
+func (s *situation) count(peer census) count {
 	var c count
 	for i := range s.members {
 		m := &s.members[i]
-		if !who.includes(m) {
+		if !peer.includes(m) {
 			continue
 		}
 		if contains(s.gone, m.Node) {

@@ -68,9 +68,9 @@ func (r *Reader) Fail(format string, args ...any) {
 }
 
 // Byte reads a byte.
-func (r *Reader) Byte(what string) byte {
+func (r *Reader) Byte(subject string) byte {
 	if len(r.b) == 0 {
-		r.Fail("%s is missing", what)
+		r.Fail("%s is missing", subject)
 		return 0
 	}
 	v := r.b[0]
@@ -79,14 +79,14 @@ func (r *Reader) Byte(what string) byte {
 }
 
 // Uint reads a number between 0 and most.
-func (r *Reader) Uint(most uint64, what string) uint64 {
+func (r *Reader) Uint(most uint64, subject string) uint64 {
 	v, n := binary.Uvarint(r.b)
 	switch {
 	case n <= 0:
-		r.Fail("%s is missing", what)
+		r.Fail("%s is missing", subject)
 		return 0
 	case v > most:
-		r.Fail("%s is %d, limit %d", what, v, most)
+		r.Fail("%s is %d, limit %d", subject, v, most)
 		return 0
 	}
 	r.b = r.b[n:]
@@ -94,19 +94,19 @@ func (r *Reader) Uint(most uint64, what string) uint64 {
 }
 
 // Count reads the number of the elements that follow, at most most, each of at least size bytes.
-func (r *Reader) Count(most, size int, what string) int {
-	n := int(r.Uint(uint64(most), what)) //nolint:gosec // at most most
+func (r *Reader) Count(most, size int, subject string) int {
+	n := int(r.Uint(uint64(most), subject)) //nolint:gosec // at most most
 	if n*size > len(r.b) {
-		r.Fail("%d %s exceed the remaining %d bytes", n, what, len(r.b))
+		r.Fail("%d %s exceed the remaining %d bytes", n, subject, len(r.b))
 		return 0
 	}
 	return n
 }
 
 // Bytes reads n bytes. The result refers to the reader's input.
-func (r *Reader) Bytes(n int, what string) []byte {
+func (r *Reader) Bytes(n int, subject string) []byte {
 	if n > len(r.b) {
-		r.Fail("%s is truncated", what)
+		r.Fail("%s is truncated", subject)
 		return nil
 	}
 	v := r.b[:n:n]
@@ -161,14 +161,14 @@ func AppendList[T ~uint32](dst []byte, list []T) []byte {
 
 // List reads the encoding of AppendList: at most limit numbers, each below limit. An empty list
 // is nil.
-func List[T ~uint32](r *Reader, limit T, what string) []T {
-	n := r.Count(int(limit), 1, what)
+func List[T ~uint32](r *Reader, limit T, subject string) []T {
+	n := r.Count(int(limit), 1, subject)
 	if n == 0 {
 		return nil
 	}
 	list := make([]T, n)
 	for i := range list {
-		list[i] = T(r.Uint(uint64(limit)-1, what))
+		list[i] = T(r.Uint(uint64(limit)-1, subject))
 	}
 	return list
 }

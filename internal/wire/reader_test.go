@@ -44,7 +44,7 @@ func TestVersions(t *testing.T) {
 
 func TestWhatCanNotBeIsRefused(t *testing.T) {
 	t.Parallel()
-	for what, read := range map[string]func(r *wire.Reader){
+	for subject, read := range map[string]func(r *wire.Reader){
 		"a byte too few":         func(r *wire.Reader) { r.Bytes(6, "bytes") },
 		"a number beyond":        func(r *wire.Reader) { r.Uint(2, "number") },
 		"a number without end":   func(r *wire.Reader) { r.Bytes(4, "bytes"); r.Uint(1<<62, "number") },
@@ -58,7 +58,7 @@ func TestWhatCanNotBeIsRefused(t *testing.T) {
 		r := wire.NewReader([]byte{0x10, 3, 5, 1, 1, 0x80}, 0x10, 100, errBad)
 		read(r)
 		if err := r.End(); !errors.Is(err, errBad) || r.Err() == nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", subject, err)
 		}
 	}
 	if err := wire.NewReader([]byte{0x10, 1}, 0x10, 1, errBad).Err(); !errors.Is(err, errBad) {

@@ -53,7 +53,7 @@ func (f *fixture) close() {
 
 // within fails the check if do does not return in time. do runs on another goroutine and must not
 // end the check.
-func (f *fixture) within(what string, do func()) {
+func (f *fixture) within(subject string, do func()) {
 	f.Helper()
 	done := make(chan struct{})
 	go func() {
@@ -64,7 +64,7 @@ func (f *fixture) within(what string, do func()) {
 	case <-done:
 	case <-f.ctx.Done():
 		f.hung = true
-		f.Fatalf("%s does not return", what)
+		f.Fatalf("%s does not return", subject)
 	}
 	if f.Failed() {
 		f.FailNow()
@@ -72,9 +72,9 @@ func (f *fixture) within(what string, do func()) {
 }
 
 // together runs something n times at once and waits for all, like within.
-func (f *fixture) together(what string, n int, do func(k int)) {
+func (f *fixture) together(subject string, n int, do func(k int)) {
 	f.Helper()
-	f.within(what, func() {
+	f.within(subject, func() {
 		var wg sync.WaitGroup
 		for k := range n {
 			wg.Go(func() { do(k) })

@@ -183,21 +183,21 @@ func (f *fixture) wantAll(got []journal.Envelope, want map[string][]journal.Even
 }
 
 // wantSame checks that a read is the same as (a part of) another.
-func (f *fixture) wantSame(what string, got, want []journal.Envelope) {
+func (f *fixture) wantSame(subject string, got, want []journal.Envelope) {
 	f.Helper()
 	for i := range min(len(got), len(want)) {
 		g, w := &got[i], &want[i]
 		if g.ID != w.ID || g.SequenceNr != w.SequenceNr || g.Offset != w.Offset {
-			f.Errorf("%s: number %d is event %d of %.40q at %q, want event %d of %.40q at %q", what, i+1, g.SequenceNr, g.ID, g.Offset, w.SequenceNr, w.ID, w.Offset)
+			f.Errorf("%s: number %d is event %d of %.40q at %q, want event %d of %.40q at %q", subject, i+1, g.SequenceNr, g.ID, g.Offset, w.SequenceNr, w.ID, w.Offset)
 			return
 		}
 		if d := diff(&g.Event, &w.Event); d != "" {
-			f.Errorf("%s: event %d of %.40q: %s", what, w.SequenceNr, w.ID, d)
+			f.Errorf("%s: event %d of %.40q: %s", subject, w.SequenceNr, w.ID, d)
 			return
 		}
 	}
 	if len(got) != len(want) {
-		f.Errorf("%s: %d events, want %d", what, len(got), len(want))
+		f.Errorf("%s: %d events, want %d", subject, len(got), len(want))
 	}
 }
 

@@ -210,9 +210,9 @@ func cancelled(f *fixture) {
 	_, created := f.s.Create(ctx, "other", "a")
 	_, renewed := f.s.Renew(ctx, "n", "a", revision)
 	_, got := f.s.Get(ctx, "n")
-	for what, err := range map[string]error{"Create": created, "Renew": renewed, "Delete": f.s.Delete(ctx, "n", revision), "Get": got} {
+	for subject, err := range map[string]error{"Create": created, "Renew": renewed, "Delete": f.s.Delete(ctx, "n", revision), "Get": got} {
 		if !errors.Is(err, context.Canceled) {
-			f.Errorf("%s: %v, want context.Canceled", what, err)
+			f.Errorf("%s: %v, want context.Canceled", subject, err)
 		}
 	}
 }
@@ -225,9 +225,9 @@ func closed(f *fixture) {
 	_, created := f.s.Create(f.ctx, "other", "a")
 	_, renewed := f.s.Renew(f.ctx, "n", "a", revision)
 	_, got := f.s.Get(f.ctx, "n")
-	for what, err := range map[string]error{"Create": created, "Renew": renewed, "Delete": f.s.Delete(f.ctx, "n", revision), "Get": got} {
+	for subject, err := range map[string]error{"Create": created, "Renew": renewed, "Delete": f.s.Delete(f.ctx, "n", revision), "Get": got} {
 		if !errors.Is(err, lease.ErrClosed) {
-			f.Errorf("%s after Close: %v, want ErrClosed", what, err)
+			f.Errorf("%s after Close: %v, want ErrClosed", subject, err)
 		}
 	}
 }

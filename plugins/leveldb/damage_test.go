@@ -360,9 +360,9 @@ func TestSplicedLog(t *testing.T) {
 	first, two, third, all := im.data[:im.ends[0]], im.data[:im.ends[1]], im.data[im.ends[1]:im.ends[2]], im.data
 	fourth := im.data[im.ends[2]:]
 	for _, c := range []struct {
-		what string
-		data []byte
-		at   int
+		subject string
+		data    []byte
+		at      int
 	}{
 		{"a record without an end", slices.Concat(im.data[:block], second[rest:]), im.ends[0]},
 		{"a record without a beginning", second, 0},
@@ -372,7 +372,7 @@ func TestSplicedLog(t *testing.T) {
 	} {
 		n, err := contents(t, im.with(im.log, c.data), sizes, damageConfig())
 		if corrupt, ok := errors.AsType[*journal.CorruptError](err); !ok || corrupt.Offset != int64(c.at) {
-			t.Errorf("%s, at %d: %d events, %v", c.what, c.at, n, err)
+			t.Errorf("%s, at %d: %d events, %v", c.subject, c.at, n, err)
 		}
 	}
 }

@@ -169,13 +169,13 @@ func TestNoSync(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
-	for what, d := range map[string]*disk{"the process died": lost, "it was closed, and the power was cut": d.afterCut()} {
+	for subject, d := range map[string]*disk{"the process died": lost, "it was closed, and the power was cut": d.afterCut()} {
 		db, err := leveldb.OpenStorage(d, d.syncDir, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := len(numbersOf(t, db.TestJournal())); got != 100 {
-			t.Errorf("%s: %d events", what, got)
+			t.Errorf("%s: %d events", subject, got)
 		}
 		if err := db.Close(); err != nil {
 			t.Error(err)

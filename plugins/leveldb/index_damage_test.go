@@ -18,7 +18,7 @@ func TestDamagedIndex(t *testing.T) {
 	const unseen = "queries can't know"
 	runs := func(tag bool, runs ...leveldb.Run) []byte { return leveldb.EncodeRuns(runs, tag) }
 	newer := []byte{2, 1, 1, 1}
-	for what, c := range map[string]struct {
+	for subject, c := range map[string]struct {
 		key, value []byte // nil deletes
 		all, red   string // what becomes of the queries
 	}{
@@ -50,7 +50,7 @@ func TestDamagedIndex(t *testing.T) {
 		"a malformed key":     {[]byte{'o', 1}, []byte{1, 1, 1, 1}, "corrupt", "corrupt"},
 		"a malformed tag key": {append(leveldb.TagKey("red", 1), 1), []byte{1, 0, 1, 1, 1}, "", "corrupt"},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(subject, func(t *testing.T) {
 			t.Parallel()
 			db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true})
 			j := db.TestJournal()

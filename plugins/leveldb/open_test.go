@@ -279,14 +279,14 @@ func TestReadOnly(t *testing.T) {
 		if len(errs) != 2 || !errors.Is(errs[0], leveldb.ErrReadOnly) || !journal.NotStored(errs[1]) {
 			t.Errorf("append: %v", errs)
 		}
-		for what, err := range map[string]error{
+		for subject, err := range map[string]error{
 			"delete":          j.DeleteTo(t.Context(), "a", 1),
 			"save":            db.TestSnapshots().Save(t.Context(), snapshotOf("a", 3)),
 			"delete snapshot": db.TestSnapshots().Delete(t.Context(), "a", snapshot.Criteria{All: true}),
 			"compact":         db.Compact(t.Context()),
 		} {
 			if !errors.Is(err, leveldb.ErrReadOnly) {
-				t.Errorf("%s: %v", what, err)
+				t.Errorf("%s: %v", subject, err)
 			}
 		}
 		if err := db.Close(); err != nil {

@@ -209,19 +209,19 @@ func TestQueryLooksAtFew(t *testing.T) {
 		mustAppend(t, j, writes...)
 	}
 	mustAppend(t, j, tagged("one|1", 0, []string{"rare"}))
-	check := func(what string, q journal.Criteria, want ...string) {
+	check := func(subject string, q journal.Criteria, want ...string) {
 		t.Helper()
 		pages := 0
 		var all []journal.Envelope
 		for after, more := journal.Offset(""), true; more; pages++ {
 			p := page(t, j, q, after)
 			if p.Next == after {
-				t.Fatalf("%s: %q leads nowhere", what, after)
+				t.Fatalf("%s: %q leads nowhere", subject, after)
 			}
 			all, after, more = append(all, p.Events...), p.Next, p.More
 		}
 		if got := names(all); !slices.Equal(got, want) || pages < ids*rounds/leveldb.MaxLooked || pages > 2+ids*rounds/leveldb.MaxLooked {
-			t.Errorf("%s: %q in %d pages", what, got, pages)
+			t.Errorf("%s: %q in %d pages", subject, got, pages)
 		}
 	}
 	check("other IDs", journal.Criteria{Type: "one"}, "one|1 1")

@@ -67,8 +67,8 @@ type verifier struct {
 	tagged, tags    uint64 // tags in the order, and of stored events
 }
 
-func orderErrorf(what, format string, args ...any) error {
-	return &journal.CorruptError{File: what, Offset: -1, Detail: fmt.Sprintf(format, args...)}
+func orderErrorf(subject, format string, args ...any) error {
+	return &journal.CorruptError{File: subject, Offset: -1, Detail: fmt.Sprintf(format, args...)}
 }
 
 func (v *verifier) each(ctx context.Context, kind byte, f func(key, value []byte) error) error {

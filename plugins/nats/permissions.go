@@ -90,8 +90,8 @@ func (p Permissions) And(others Permissions) Permissions {
 // String returns the permissions in the syntax of the server's configuration.
 func (p Permissions) String() string {
 	var b strings.Builder
-	list := func(what string, subjects []string) {
-		fmt.Fprintf(&b, "  %s: {\n    allow: [\n", what)
+	list := func(label string, subjects []string) {
+		fmt.Fprintf(&b, "  %s: {\n    allow: [\n", label)
 		for _, subject := range subjects {
 			fmt.Fprintf(&b, "      %q\n", subject)
 		}

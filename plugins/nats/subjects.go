@@ -68,8 +68,8 @@ const (
 
 // inbox returns the prefix of the subjects on which a user receives replies. Only this user may
 // subscribe to them.
-func inbox(cluster, what, name string) string {
-	return root + token(cluster) + ".inbox." + what + "." + token(name)
+func inbox(cluster, label, name string) string {
+	return root + token(cluster) + ".inbox." + label + "." + token(name)
 }
 
 // sender returns the sender in a subject.

@@ -188,9 +188,9 @@ func (t *Telemetry) snapshot(i eventsourcing.SnapshotInfo) {
 }
 
 // ended records the span of an operation that ends now.
-func (t *Telemetry) ended(ctx context.Context, what, id string, d time.Duration) trace.Span {
+func (t *Telemetry) ended(ctx context.Context, subject, id string, d time.Duration) trace.Span {
 	name := entityType(id)
-	_, span := t.tracer.Start(ctx, what+name, trace.WithTimestamp(time.Now().Add(-d)),
+	_, span := t.tracer.Start(ctx, subject+name, trace.WithTimestamp(time.Now().Add(-d)),
 		trace.WithAttributes(entityTypeKey.String(name), persistenceIDKey.String(id)))
 	return span
 }

@@ -96,9 +96,9 @@ func appendBroken(t *testing.T, cfg postgres.Config) {
 	})
 	t.Logf("an exchange has %d bytes to the server and %d to the client; of the writes %d were stored, %d surely not, %d unknown, of which %d fences said no and %d yes",
 		toServer, toClient, told.stored.Load(), told.not.Load(), told.unknown.Load(), told.fenced.Load(), told.landed.Load())
-	for what, n := range map[string]int64{"stored": told.stored.Load(), "unknown": told.unknown.Load(), "fenced": told.fenced.Load(), "landed": told.landed.Load()} {
+	for subject, n := range map[string]int64{"stored": told.stored.Load(), "unknown": told.unknown.Load(), "fenced": told.fenced.Load(), "landed": told.landed.Load()} {
 		if n == 0 {
-			t.Errorf("no write was %s", what)
+			t.Errorf("no write was %s", subject)
 		}
 	}
 }

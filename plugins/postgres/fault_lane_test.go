@@ -30,7 +30,7 @@ func bounded(t *testing.T) (context.Context, context.CancelFunc) {
 
 // until calls f again and again until it returns true, or fails the test when
 // it takes too long.
-func until(t *testing.T, what string, f func() bool) bool {
+func until(t *testing.T, subject string, f func() bool) bool {
 	t.Helper()
 	ctx, cancel := bounded(t)
 	defer cancel()
@@ -40,7 +40,7 @@ func until(t *testing.T, what string, f func() bool) bool {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			t.Errorf("waited too long: %s", what)
+			t.Errorf("waited too long: %s", subject)
 			return false
 		}
 	}

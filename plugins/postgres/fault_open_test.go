@@ -42,7 +42,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 	execute(t, connect(t, taken), "CREATE SCHEMA refold; CREATE TABLE refold.events (id text)")
 	execute(t, admin, `CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0`)
 	latin = strings.Replace(latin, name(t, latin), "latin", 1)
-	for what, c := range map[string]struct {
+	for subject, c := range map[string]struct {
 		dsn  string
 		cfg  postgres.Config
 		want error
@@ -65,7 +65,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"no right to look": {dsn: guest(migrated), cfg: postgres.Config{CheckOnly: true}, want: postgres.ErrDenied, text: `"guest"`},
 		"read-only":        {dsn: readOnly, want: postgres.ErrReadOnly, text: name(t, readOnly)},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(subject, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := bounded(t)
 			defer cancel()
@@ -108,7 +108,7 @@ func TestServerThatRefuses(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{})
 	execute(t, connect(t, server.DSN(t)), "CREATE ROLE reader LOGIN")
-	for what, c := range map[string]struct {
+	for subject, c := range map[string]struct {
 		refuse, mend string // SQL, of which $db is the name of the database
 		want         error
 		reads        bool // still works
@@ -130,7 +130,7 @@ func TestServerThatRefuses(t *testing.T) {
 			"ALTER SCHEMA mislaid RENAME TO refold", postgres.ErrSchema, false,
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
+		t.Run(subject, func(t *testing.T) {
 			t.Parallel()
 			dsn := server.DSN(t)
 			openStore(t, dsn, postgres.Config{})

@@ -102,9 +102,9 @@ func TestCertain(t *testing.T) {
 		return fmt.Errorf("wrapped: %w", &pgconn.PgError{Severity: "FEHLER", SeverityUnlocalized: severity, Code: code})
 	}
 	for _, c := range []struct {
-		what string
-		err  error
-		want bool
+		subject string
+		err     error
+		want    bool
 	}{
 		{"a row that exists", server("ERROR", "23505"), true},
 		{"canceled, or out of time", server("ERROR", "57014"), true},
@@ -126,7 +126,7 @@ func TestCertain(t *testing.T) {
 		{"the end of the stream", io.ErrUnexpectedEOF, false},
 	} {
 		if got := postgres.Certain(c.err); got != c.want {
-			t.Errorf("%s: certain is %v", c.what, got)
+			t.Errorf("%s: certain is %v", c.subject, got)
 		}
 	}
 }

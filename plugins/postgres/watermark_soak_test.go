@@ -269,7 +269,7 @@ func recordedIn(t *testing.T, dsn, schema string, last journal.Offset) []journal
 
 // compareRecorded fails the test if a reader got something else than what matches, in
 // order.
-func compareRecorded(t *testing.T, who string, q journal.Criteria, stored, got []journal.Envelope) {
+func compareRecorded(t *testing.T, peer string, q journal.Criteria, stored, got []journal.Envelope) {
 	t.Helper()
 	var want []journal.Envelope
 	for _, e := range stored {
@@ -279,11 +279,11 @@ func compareRecorded(t *testing.T, who string, q journal.Criteria, stored, got [
 	}
 	for i := range min(len(want), len(got)) {
 		if got[i].ID != want[i].ID || got[i].SequenceNr != want[i].SequenceNr || got[i].Offset != want[i].Offset {
-			t.Errorf("%s: event %d is %s/%d at %s, want %s/%d at %s", who, i, got[i].ID, got[i].SequenceNr, got[i].Offset, want[i].ID, want[i].SequenceNr, want[i].Offset)
+			t.Errorf("%s: event %d is %s/%d at %s, want %s/%d at %s", peer, i, got[i].ID, got[i].SequenceNr, got[i].Offset, want[i].ID, want[i].SequenceNr, want[i].Offset)
 			return
 		}
 	}
 	if len(got) != len(want) {
-		t.Errorf("%s: %d events, want %d", who, len(got), len(want))
+		t.Errorf("%s: %d events, want %d", peer, len(got), len(want))
 	}
 }

@@ -47,7 +47,7 @@ type trouble struct {
 const patience = 100 * time.Millisecond
 
 // do makes a call. If it fails and a retry would fail, the fault is repaired.
-func (t *trouble) do(ctx context.Context, what func(ctx context.Context) error) error {
+func (t *trouble) do(ctx context.Context, subject func(ctx context.Context) error) error {
 	if t.call == t.at {
 		t.release = t.fault.Strike(0)
 	}
@@ -57,7 +57,7 @@ func (t *trouble) do(ctx context.Context, what func(ctx context.Context) error) 
 		defer cancel()
 	}
 	t.call++
-	err := what(ctx)
+	err := subject(ctx)
 	if err != nil && !t.fault.Once {
 		t.mend()
 	}
@@ -76,11 +76,11 @@ func (t *trouble) mend() {
 func (a *actor) persist(t *trouble) {
 	a.Helper()
 	fault := t.fault
-	do := func(what func() error) error {
+	do := func(subject func() error) error {
 		return t.do(a.fixture.ctx, func(ctx context.Context) error {
 			a.ctx = ctx
 			defer func() { a.ctx = a.fixture.ctx }()
-			return what()
+			return subject()
 		})
 	}
 	tries := 0

@@ -224,7 +224,7 @@ func entitiesFaults(f *fixture) {
 			scope := sharding.Scope{Type: fmt.Sprint("account", n, "-", at)}
 			s := f.entities(0, scope)
 			t := trouble{fault: fault, at: at}
-			do := func(what func(ctx context.Context) error) bool { return t.do(f.ctx, what) == nil }
+			do := func(subject func(ctx context.Context) error) bool { return t.do(f.ctx, subject) == nil }
 			load := func(wants ...[]string) {
 				for tries := 0; ; tries++ {
 					if tries > 100 {

@@ -76,7 +76,7 @@ func (f *fixture) operator(name string) transport.AdminClient {
 }
 
 // until waits for a condition.
-func (f *fixture) until(what string, holds func() bool) {
+func (f *fixture) until(subject string, holds func() bool) {
 	f.Helper()
 	ticker := time.NewTicker(time.Millisecond)
 	defer ticker.Stop()
@@ -84,7 +84,7 @@ func (f *fixture) until(what string, holds func() bool) {
 		select {
 		case <-ticker.C:
 		case <-f.ctx.Done():
-			f.Fatalf("timeout: %s", what)
+			f.Fatalf("timeout: %s", subject)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func (q *queried) add(id string, e journal.Event) {
 
 func offset(n int) journal.Offset { return journal.Offset("q" + strconv.Itoa(n)) }
 
-func (q *queried) Query(ctx context.Context, what journal.Criteria, after journal.Offset) (journal.Page, error) {
+func (q *queried) Query(ctx context.Context, subject journal.Criteria, after journal.Offset) (journal.Page, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.faults) > 0 {
@@ -71,7 +71,7 @@ func (q *queried) Query(ctx context.Context, what journal.Criteria, after journa
 			return page, nil
 		}
 		page.Next = e.Offset
-		if what.Matches(e.ID, e.Tags) {
+		if subject.Matches(e.ID, e.Tags) {
 			page.Events = append(page.Events, e)
 		}
 	}

@@ -77,15 +77,15 @@ func (c Config[T]) play(steps []step, shown *[]string) (*world[T], error) {
 	}
 	for _, s := range steps {
 		w.older = append(w.older, w.values[s.node])
-		what := "changes to"
+		subject := "changes to"
 		if s.from == s.node {
 			err = w.change(s)
 		} else {
-			what = fmt.Sprintf("hears of %s,", w.selves[s.from].Node().Name)
+			subject = fmt.Sprintf("hears of %s,", w.selves[s.from].Node().Name)
 			w.values[s.node], err = w.values[s.node].Merge(w.values[s.from])
 		}
 		if shown != nil {
-			*shown = append(*shown, fmt.Sprintf("  %s %s %s", w.selves[s.node].Node().Name, what, w.show(w.values[s.node])))
+			*shown = append(*shown, fmt.Sprintf("  %s %s %s", w.selves[s.node].Node().Name, subject, w.show(w.values[s.node])))
 		}
 		if err != nil {
 			return nil, err
@@ -139,7 +139,7 @@ func (w *world[T]) show(v crdt.Value) string {
 }
 
 // equal returns an error unless two values have equal bytes, or equal meanings if byValue is set.
-func (w *world[T]) equal(byValue bool, what string, a, b crdt.Value) error {
+func (w *world[T]) equal(byValue bool, subject string, a, b crdt.Value) error {
 	same := crdt.Equal(a, b)
 	if byValue {
 		same = w.show(a) == w.show(b)
@@ -155,5 +155,5 @@ func (w *world[T]) equal(byValue bool, what string, a, b crdt.Value) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%s:\n  %s (%x)\n  %s (%x)", what, w.show(a), x, w.show(b), y)
+	return fmt.Errorf("%s:\n  %s (%x)\n  %s (%x)", subject, w.show(a), x, w.show(b), y)
 }

@@ -153,10 +153,10 @@ func newOpener(b *bug) *opener {
 }
 
 func config(b bug) durabletest.Config {
-	odd := func(what error) func(tb testing.TB, o durable.Opener, id durable.ID) {
+	odd := func(subject error) func(tb testing.TB, o durable.Opener, id durable.ID) {
 		return func(tb testing.TB, o durable.Opener, id durable.ID) {
 			tb.Helper()
-			as[*opener](tb, o).odd[id] = fmt.Errorf("%w: it is odd", what)
+			as[*opener](tb, o).odd[id] = fmt.Errorf("%w: it is odd", subject)
 		}
 	}
 	return durabletest.Config{

@@ -97,10 +97,10 @@ func (f *fixture) tryLoad(s durable.Store) (records []durable.Record, err error)
 }
 
 // want compares all stored records, in order.
-func (f *fixture) want(s durable.Store, what string, want ...durable.Record) {
+func (f *fixture) want(s durable.Store, subject string, want ...durable.Record) {
 	f.Helper()
 	if got := f.load(s); !slices.EqualFunc(got, want, equal) {
-		f.Errorf("%s: Load yielded %s, want %s", what, show(got), show(want))
+		f.Errorf("%s: Load yielded %s, want %s", subject, show(got), show(want))
 	}
 }
 

@@ -87,15 +87,15 @@ func data(f *fixture) {
 func invalid(f *fixture) {
 	s := f.open(carts())
 	f.write(s, put("a", "1"))
-	for what, r := range map[string]durable.Record{
+	for subject, r := range map[string]durable.Record{
 		"no key":     put("", "1"),
 		"long key":   put(strings.Repeat("k", durable.MaxKey+1), "1"),
 		"large data": {Key: "b", Data: make([]byte, durable.MaxData+1)},
 	} {
 		if err := s.Write(f.ctx, []durable.Record{put("a", "2"), r, put("c", "3")}); !errors.Is(err, durable.ErrInvalid) {
-			f.Errorf("%s: Write: %v, want ErrInvalid", what, err)
+			f.Errorf("%s: Write: %v, want ErrInvalid", subject, err)
 		}
-		f.want(s, what, put("a", "1"))
+		f.want(s, subject, put("a", "1"))
 	}
 	f.write(s, put("a", "3"))
 	f.want(s, "afterwards", put("a", "3"))

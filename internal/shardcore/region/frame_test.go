@@ -67,7 +67,7 @@ func TestPacketsAreEncodedAsEver(t *testing.T) {
 
 func TestGarbageIsNoPacket(t *testing.T) {
 	t.Parallel()
-	for what, b := range map[string][]byte{
+	for subject, b := range map[string][]byte{
 		"another version":     {0x20, 2, 1, 'a', 7},
 		"kind 0":              {0x10, 0, 1, 'a', 7},
 		"kind 5":              {0x10, 5, 1, 'a', 7},
@@ -80,7 +80,7 @@ func TestGarbageIsNoPacket(t *testing.T) {
 		"more than a message": append([]byte{0x10, 2, 1, 'a', 7}, make([]byte, region.MaxPacket)...),
 	} {
 		if p, err := region.DecodePacket(b); !errors.Is(err, region.ErrMalformed) {
-			t.Errorf("%s: %+v, %v", what, p, err)
+			t.Errorf("%s: %+v, %v", subject, p, err)
 		}
 	}
 }

@@ -375,9 +375,9 @@ func TestSimulation(t *testing.T) {
 					}
 				}
 			}
-			for _, what := range []string{"forward", "not home", "flush", "flushed", "hand off", "stopped"} {
-				if hit[what] == 0 {
-					t.Errorf("%s never happened", what)
+			for _, subject := range []string{"forward", "not home", "flush", "flushed", "hand off", "stopped"} {
+				if hit[subject] == 0 {
+					t.Errorf("%s never happened", subject)
 				}
 			}
 			t.Log(hit)

@@ -123,11 +123,11 @@ func TestClaimThatIsFoundIsNotHeld(t *testing.T) {
 	k := &keys{}
 	a, b := act(t, k, "a"), act(t, k, "b")
 	region := coordinator.Event{Kind: coordinator.RegionRegistered, Node: a.node}
-	refused := func(who *actor, term uint64) {
+	refused := func(peer *actor, term uint64) {
 		t.Helper()
-		who.load()
-		if _, err := who.save(term, region); !errors.Is(err, register.ErrConflict) {
-			t.Errorf("a change of term %d by %v: %v", term, who.node, err)
+		peer.load()
+		if _, err := peer.save(term, region); !errors.Is(err, register.ErrConflict) {
+			t.Errorf("a change of term %d by %v: %v", term, peer.node, err)
 		}
 	}
 	a.load()

@@ -38,10 +38,10 @@ func start(w *env.Env, name string) *listener {
 	return l
 }
 
-func (l *listener) wants(t *testing.T, what string, heard ...string) {
+func (l *listener) wants(t *testing.T, subject string, heard ...string) {
 	t.Helper()
 	if !slices.Equal(l.heard, heard) {
-		t.Errorf("%s: received %q, want %q", what, l.heard, heard)
+		t.Errorf("%s: received %q, want %q", subject, l.heard, heard)
 	}
 	l.heard = nil
 }

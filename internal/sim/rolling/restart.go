@@ -141,13 +141,13 @@ func (c *cluster) balance() {
 }
 
 // until advances the time until a condition holds, and reports whether it does.
-func (c *cluster) until(most time.Duration, what string, holds func() bool) bool {
+func (c *cluster) until(most time.Duration, subject string, holds func() bool) bool {
 	for end := c.w.Now() + most; c.w.Now() < end && !holds() && c.result.Err == nil; {
 		c.w.Run(100*time.Millisecond, c.broken)
 		c.tell()
 	}
 	if !holds() {
-		c.violate("after %v it is not true that %s", most, what)
+		c.violate("after %v it is not true that %s", most, subject)
 	}
 	return c.result.Err == nil
 }

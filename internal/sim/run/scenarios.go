@@ -74,8 +74,8 @@ func progress(seed uint64) func(time.Duration, string) {
 	if !isTerminal() {
 		return nil
 	}
-	return func(at time.Duration, what string) {
-		fmt.Fprintf(os.Stderr, "\r\033[Kseed %d: %v simulated, until %s", seed, at, what)
+	return func(at time.Duration, subject string) {
+		fmt.Fprintf(os.Stderr, "\r\033[Kseed %d: %v simulated, until %s", seed, at, subject)
 	}
 }
 
@@ -105,12 +105,12 @@ func rollingRestart(seed uint64, nodes int) bool {
 		fmt.Fprint(os.Stderr, "\r\033[K")
 	}
 	ok := r.Err == nil
-	row := func(what, figure, goal string, reached bool) {
+	row := func(subject, figure, goal string, reached bool) {
 		verdict := ""
 		if !reached {
 			verdict, ok = "MISSED", false
 		}
-		fmt.Printf("%-66s  %12s  %10s  %s\n", what, figure, goal, verdict)
+		fmt.Printf("%-66s  %12s  %10s  %s\n", subject, figure, goal, verdict)
 	}
 	ratio := float64(r.HandOffs) / float64(c.Shards)
 	row("", "figure", "goal", true)

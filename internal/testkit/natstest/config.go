@@ -76,11 +76,11 @@ func (c Config) cluster(line func(string, ...any), port int) {
 	line("}")
 }
 
-func (u User) side(line func(string, ...any), what string, allow, deny []string) {
+func (u User) side(line func(string, ...any), subject string, allow, deny []string) {
 	if u.everything() {
 		allow = []string{">"}
 	}
-	line("    %s: { allow: [ %s ], deny: [ %s ] }", what, quoted(allow, ""), quoted(deny, ""))
+	line("    %s: { allow: [ %s ], deny: [ %s ] }", subject, quoted(allow, ""), quoted(deny, ""))
 }
 
 // login returns the user's name and password. Both have no colon, unlike names of nodes.

@@ -328,8 +328,8 @@ func (s *Server) answer() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	what, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-	if what != "ok" {
+	label, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	if label != "ok" {
 		return "", fmt.Errorf("the server replied %q", strings.TrimSpace(line))
 	}
 	return rest, nil

@@ -44,26 +44,26 @@ const maxSocketDir = 70
 
 // newFolder creates the directory of a server, below the directory for temporary files if its path
 // is short enough for a socket and the account may enter it.
-func newFolder(who *syscall.Credential) (string, error) {
+func newFolder(peer *syscall.Credential) (string, error) {
 	base, err := filepath.Abs(os.TempDir())
-	if err != nil || len(base) > maxSocketDir || who != nil && !open(base) {
+	if err != nil || len(base) > maxSocketDir || peer != nil && !open(base) {
 		base = "/tmp"
 	}
 	dir, err := os.MkdirTemp(base, "refold-pg-")
 	if err != nil {
 		return "", fmt.Errorf("pgserver: make the folder: %w", err)
 	}
-	if err := own(dir, who); err != nil {
+	if err := own(dir, peer); err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))
 	}
 	return dir, nil
 }
 
-func own(path string, who *syscall.Credential) error {
-	if who == nil {
+func own(path string, peer *syscall.Credential) error {
+	if peer == nil {
 		return nil
 	}
-	if err := os.Chown(path, int(who.Uid), int(who.Gid)); err != nil {
+	if err := os.Chown(path, int(peer.Uid), int(peer.Gid)); err != nil {
 		return fmt.Errorf("pgserver: change the owner of the directory: %w", err)
 	}
 	return nil

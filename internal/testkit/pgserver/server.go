@@ -62,15 +62,15 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	who, err := account()
+	peer, err := account()
 	if err != nil {
 		return nil, err
 	}
-	dir, err := newFolder(who)
+	dir, err := newFolder(peer)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg.withDefaults(), bin: bin, dir: dir, account: who, password: rand.Text()}
+	s := &Server{cfg: cfg.withDefaults(), bin: bin, dir: dir, account: peer, password: rand.Text()}
 	if s.watchdog, err = newWatchdog(ctx, dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}

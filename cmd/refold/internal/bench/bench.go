@@ -78,7 +78,7 @@ type Settings struct {
 	// least 1.
 	Runs int
 	// Progress receives the name of the current measurement.
-	Progress func(what string)
+	Progress func(subject string)
 }
 
 // Row is one benchmark.

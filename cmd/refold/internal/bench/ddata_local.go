@@ -182,9 +182,9 @@ func dataLocal(ctx context.Context, b *run) ([]Result, error) {
 	counted := uint64(1)
 	var results []Result
 	for _, o := range []struct {
-		what string
-		goal float64
-		f    func(i int) error
+		subject string
+		goal    float64
+		f       func(i int) error
 	}{
 		{"one more on a GCounter, WriteLocal", maxCounterNs, func(int) error { counted++; return countOnce(ctx, r, counter) }},
 		{fmt.Sprintf("one element of an ORSet of %d added, WriteLocal", localSize), maxSetNs, func(i int) error {
@@ -207,7 +207,7 @@ func dataLocal(ctx context.Context, b *run) ([]Result, error) {
 			}
 			ns = append(ns, float64(c.elapsed.Nanoseconds())/float64(c.ops))
 		}
-		results = append(results, atMost(median(ns), "ns", o.goal, o.what+", one caller, 3 nodes", ""))
+		results = append(results, atMost(median(ns), "ns", o.goal, o.subject+", one caller, 3 nodes", ""))
 	}
 	return results, g.equal(ctx)
 }

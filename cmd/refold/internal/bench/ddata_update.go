@@ -117,17 +117,17 @@ func (b *run) updatesOf(ctx context.Context, c *crew, o dataOrder) (Result, erro
 			return Result{}, fmt.Errorf("the counters hold %d, but %d were added", a.Sum, sum)
 		}
 	}
-	what := fmt.Sprintf("%d keys, each a %s", o.Count, o.Kind)
+	subject := fmt.Sprintf("%d keys, each a %s", o.Count, o.Kind)
 	switch {
 	case o.Kind == kindSet:
-		what += fmt.Sprintf(" of %d", o.Size)
+		subject += fmt.Sprintf(" of %d", o.Size)
 	case o.Count == 1 && o.Set == "hot":
-		what = "1 hot key, a " + o.Kind
+		subject = "1 hot key, a " + o.Kind
 	}
 	limit, value := median(limits), median(values)
 	r := Result{
 		Value: value, Unit: "updates/s", Limit: limit, Ratio: value / limit, Goal: 0.5, Better: higher,
-		Settings: fmt.Sprintf("WriteMajority on %d processes, %d callers on one, %s; raw: requests of nats.go, %d bytes to %d of the others, all awaited", len(c.hands), dataCallers, what, size, peers),
+		Settings: fmt.Sprintf("WriteMajority on %d processes, %d callers on one, %s; raw: requests of nats.go, %d bytes to %d of the others, all awaited", len(c.hands), dataCallers, subject, size, peers),
 		Detail: fmt.Sprintf("p50 %v, p99 %v; the same requests over Refold's transport: %.0f/s, ratio %.2f",
 			percentile(took, 0.5).Round(time.Microsecond), percentile(took, 0.99).Round(time.Microsecond), median(transports), value/median(transports)),
 	}

@@ -100,12 +100,12 @@ func (b *run) killResults(victim, store string, runs []killed) []Result {
 
 // killNames are the names of the nodes in the order in which they join. The leader is the first by
 // address.
-func killNames() (names []string, who map[string]string) {
+func killNames() (names []string, peer map[string]string) {
 	return []string{"n2", "n1", "n3"}, map[string]string{"oldest": "n2", "leader": "n1", "plain": "n3"}
 }
 
 // kill kills a node once.
-func (b *run) kill(ctx context.Context, who string, replicated bool) (k killed, err error) {
+func (b *run) kill(ctx context.Context, peer string, replicated bool) (k killed, err error) {
 	setup := b.shardSetup(3)
 	setup.Replicated, setup.StableAfter = replicated, nodeStableAfter
 	c, err := newShardCrew(b.settings.ShardNode) //nolint:contextcheck // the server lives until close
@@ -114,11 +114,11 @@ func (b *run) kill(ctx context.Context, who string, replicated bool) (k killed, 
 	}
 	defer func() { err = errors.Join(err, c.close(), b.drop(context.WithoutCancel(ctx), setup.Schema)) }()
 	names, roles := killNames()
-	k.victim = who
+	k.victim = peer
 	if err = c.joinNamed(ctx, names, setup); err != nil {
 		return k, err
 	}
-	victim := c.hands[slices.Index(names, roles[who])]
+	victim := c.hands[slices.Index(names, roles[peer])]
 	others := slices.DeleteFunc(slices.Clone(c.hands), func(h *hand) bool { return h == victim })
 	var at time.Time
 	if k.strained, err = b.strain(ctx, others, func() (err error) {

@@ -131,14 +131,14 @@ func TestDataSurvives(t *testing.T) {
 		began := time.Now()
 		h.crowd.resume()
 		h.crowd.until(h.some())
-		victims, what := left, "were cut off"
+		victims, subject := left, "were cut off"
 		old := maps.Clone(h.ids)
 		if round%2 == 1 {
 			split.Cut()
 			h.until("the smaller side has ended", func() bool { return h.gone["a"] && h.gone["b"] })
 			split.Heal()
 		} else {
-			what = "were killed"
+			subject = "were killed"
 			victims = slices.Clone(h.names)
 			h.crowd.rand.Shuffle(len(victims), func(i, j int) { victims[i], victims[j] = victims[j], victims[i] })
 			victims = victims[:1+h.crowd.rand.IntN(2)]
@@ -151,11 +151,11 @@ func TestDataSurvives(t *testing.T) {
 		if soaking() && h.crowd.rand.IntN(2) == 0 {
 			h.until("those that are gone were removed", func() bool { return h.removed(survivors, victims, old) })
 			h.crowd.until(h.some())
-			what += " and removed"
+			subject += " and removed"
 		}
 		h.start(survivors, victims...)
 		h.settle()
-		t.Logf("%v %s; %d changes so far; took %v", victims, what, h.crowd.acked, time.Since(began))
+		t.Logf("%v %s; %d changes so far; took %v", victims, subject, h.crowd.acked, time.Since(began))
 	}
 	t.Logf("counted %+v, %d elements; failed: %v", h.crowd.count, h.crowd.names, h.crowd.why)
 }

@@ -151,13 +151,13 @@ func (f *Fleet) find(name string) (*process, error) {
 }
 
 // Say sends a word to a node: Leave or CPU.
-func (f *Fleet) Say(name, what string) error {
+func (f *Fleet) Say(name, subject string) error {
 	p, err := f.find(name)
 	if err != nil {
 		return err
 	}
-	if _, err := io.WriteString(p.stdin, what+"\n"); err != nil {
-		return fmt.Errorf("send %s to node %s: %w", what, name, err)
+	if _, err := io.WriteString(p.stdin, subject+"\n"); err != nil {
+		return fmt.Errorf("send %s to node %s: %w", subject, name, err)
 	}
 	return nil
 }

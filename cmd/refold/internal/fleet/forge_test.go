@@ -120,9 +120,9 @@ func TestForgedMessages(t *testing.T) {
 	down := membership.AppendMessage(nil, membership.StateOf(g))
 	welcome := membership.AppendMessage(nil, membership.Welcome{State: membership.StateOf(g)})
 	for _, m := range []struct {
-		what string
-		kind node.Kind
-		data []byte
+		subject string
+		kind    node.Kind
+		data    []byte
 		// counted is how often a node has counted such a message of a stranger.
 		counted func(cluster.Stats) uint64
 	}{
@@ -147,10 +147,10 @@ func TestForgedMessages(t *testing.T) {
 	} {
 		forged := figures(t, a).Transport.Dropped[transport.DropForged]
 		x.say(b.Self(), a.Self(), m.kind, m.data)
-		until(t, m.what+" in the name of a member is counted", func() bool { return figures(t, a).Transport.Dropped[transport.DropForged] > forged })
+		until(t, m.subject+" in the name of a member is counted", func() bool { return figures(t, a).Transport.Dropped[transport.DropForged] > forged })
 		counted := m.counted(figures(t, a))
 		x.say(x.self, a.Self(), m.kind, m.data)
-		until(t, m.what+" of a stranger is counted", func() bool { return m.counted(figures(t, a)) > counted })
+		until(t, m.subject+" of a stranger is counted", func() bool { return m.counted(figures(t, a)) > counted })
 	}
 
 	after := a.State()
@@ -172,7 +172,7 @@ func TestForgedMessages(t *testing.T) {
 }
 
 // until asks until something holds.
-func until(t *testing.T, what string, holds func() bool) {
+func until(t *testing.T, subject string, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("it took too long"))
 	defer cancel()
@@ -182,7 +182,7 @@ func until(t *testing.T, what string, holds func() bool) {
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
-			t.Fatalf("it is not true that %s: %v", what, context.Cause(ctx))
+			t.Fatalf("it is not true that %s: %v", subject, context.Cause(ctx))
 		}
 	}
 }

@@ -159,13 +159,13 @@ func (s *scene) hostsNoMore(n identity.Node, at time.Time) {
 }
 
 // until takes in reports until something holds.
-func (s *scene) until(what string, holds func() bool) {
+func (s *scene) until(subject string, holds func() bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	for !holds() {
 		if s.next(ctx) != nil {
-			s.t.Fatalf("after %v it is not true that %s\n%s", patience, what, s)
+			s.t.Fatalf("after %v it is not true that %s\n%s", patience, subject, s)
 		}
 	}
 }
