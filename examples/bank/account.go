@@ -23,9 +23,6 @@ import (
 type (
 	// Event is an event of an account.
 	Event interface{ isEvent() }
-	// Context and Decision are the types of the framework, for commands to accounts with reply R.
-	Context[R any]  = eventsourcing.Context[Account, Event, R]
-	Decision[R any] = eventsourcing.Decision[Account, Event, R]
 	// SignalContext and SignalEffect are the types for signals.
 	SignalContext = eventsourcing.Context[Account, Event, eventsourcing.None]
 	SignalEffect  = eventsourcing.Effect[Account, Event, eventsourcing.None]
@@ -256,7 +253,7 @@ func AccountType(r rates.Rates) eventsourcing.Type[Account, Event] {
 
 // The handlers decide the event of a command. They do not change the state.
 
-func (a *Account) deposit(ctx *Context[Receipt], c Deposit) Decision[Receipt] {
+func (a *Account) deposit(ctx *eventsourcing.Context[Account, Event, Receipt], c Deposit) eventsourcing.Decision[Account, Event, Receipt] {
 	return a.change(ctx, c.Request, asked("deposit", c.Amount, ""), func(cause Cause) (Event, error) {
 		x, err := a.exchange(c.Amount, cause.At)
 		if err != nil {
@@ -266,7 +263,7 @@ func (a *Account) deposit(ctx *Context[Receipt], c Deposit) Decision[Receipt] {
 	})
 }
 
-func (a *Account) withdraw(ctx *Context[Receipt], c Withdraw) Decision[Receipt] {
+func (a *Account) withdraw(ctx *eventsourcing.Context[Account, Event, Receipt], c Withdraw) eventsourcing.Decision[Account, Event, Receipt] {
 	return a.change(ctx, c.Request, asked("withdraw", c.Amount, ""), func(cause Cause) (Event, error) {
 		x, err := a.exchange(c.Amount, cause.At)
 		if err != nil {
@@ -276,7 +273,7 @@ func (a *Account) withdraw(ctx *Context[Receipt], c Withdraw) Decision[Receipt] 
 	})
 }
 
-func (a *Account) transfer(ctx *Context[Receipt], c Transfer) Decision[Receipt] {
+func (a *Account) transfer(ctx *eventsourcing.Context[Account, Event, Receipt], c Transfer) eventsourcing.Decision[Account, Event, Receipt] {
 	return a.change(ctx, c.Request, asked("transfer", c.Amount, c.To), func(cause Cause) (Event, error) {
 		if err := a.canSend(c.To); err != nil {
 			return nil, err
@@ -289,13 +286,13 @@ func (a *Account) transfer(ctx *Context[Receipt], c Transfer) Decision[Receipt] 
 	})
 }
 
-func (a *Account) close(ctx *Context[Receipt], c Close) Decision[Receipt] {
+func (a *Account) close(ctx *eventsourcing.Context[Account, Event, Receipt], c Close) eventsourcing.Decision[Account, Event, Receipt] {
 	return a.change(ctx, c.Request, asked("close", money.Amount{}, ""), func(cause Cause) (Event, error) {
 		return Closed{cause}, a.canClose()
 	})
 }
 
-func (a *Account) lookup(ctx *Context[View], c Lookup) Decision[View] {
+func (a *Account) lookup(ctx *eventsourcing.Context[Account, Event, View], c Lookup) eventsourcing.Decision[Account, Event, View] {
 	view, err := a.View(c.In, ctx.Now())
 	if err != nil {
 		return ctx.Refuse(err)
@@ -304,7 +301,7 @@ func (a *Account) lookup(ctx *Context[View], c Lookup) Decision[View] {
 }
 
 // open opens the account once.
-func (a *Account) open(ctx *Context[View], c Open) Decision[View] {
+func (a *Account) open(ctx *eventsourcing.Context[Account, Event, View], c Open) eventsourcing.Decision[Account, Event, View] {
 	nothing := money.Zero(c.Currency)
 	view := View{Owner: c.Owner, Currency: c.Currency, Balance: nothing, InFlight: nothing}
 	_, done, err := a.Requests.Check(c.Request, askedOpen(c.Currency, c.Owner))
@@ -327,7 +324,7 @@ func (a *Account) open(ctx *Context[View], c Open) Decision[View] {
 
 // change handles a command that changes the account. It executes each request once, and only while
 // the account is open.
-func (a *Account) change(ctx *Context[Receipt], request, content string, decide func(Cause) (Event, error)) Decision[Receipt] {
+func (a *Account) change(ctx *eventsourcing.Context[Account, Event, Receipt], request, content string, decide func(Cause) (Event, error)) eventsourcing.Decision[Account, Event, Receipt] {
 	first, done, err := a.Requests.Check(request, content)
 	switch {
 	case err != nil:
@@ -434,7 +431,7 @@ func (a *Account) transfers() *delivery.Outbox[Credit] { return &a.Transfers }
 
 // credit handles a transfer from another account. It is called until it has decided; delivery.On
 // replies to repetitions.
-func (a *Account) credit(ctx *Context[eventsourcing.Ack], c Credit) Decision[eventsourcing.Ack] {
+func (a *Account) credit(ctx *eventsourcing.Context[Account, Event, eventsourcing.Ack], c Credit) eventsourcing.Decision[Account, Event, eventsourcing.Ack] {
 	x, err := a.accept(c.Amount, ctx.Now())
 	refusal, refused := errors.AsType[*eventsourcing.Refusal](err)
 	switch {
