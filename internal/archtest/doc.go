@@ -11,7 +11,7 @@
 //     context or package state;
 //   - dependencies: what a user's program inherits is short, and what only tests
 //     need stays out of it;
-//   - sources: licence headers, a doc.go in each package, files that can be read
+//   - sources: licence headers, a package comment in each package, files that can be read
 //     in one go, and tests that neither sleep nor skip.
 //
 // The tables that a new package may have to be added to are at the top of

@@ -372,3 +372,9 @@ func (m *Machine) settled(out *Effects) bool {
 	}
 	return true
 }
+
+// First returns the message that is decided next, nil if none waits.
+func (m *Machine) First() *Envelope { return m.stash.head }
+
+// Last returns the message that is decided last, nil if none waits.
+func (m *Machine) Last() *Envelope { return m.stash.tail }
