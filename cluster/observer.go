@@ -139,7 +139,7 @@ func byName[K interface {
 	named := map[string]uint64{}
 	for i, n := range counters {
 		if n > 0 {
-			named[K(i).String()] = n //nolint:gosec // the counters have an index for each K
+			named[K(i).String()] = n
 		}
 	}
 	return named

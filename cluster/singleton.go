@@ -206,8 +206,7 @@ func (h *instanceHost) ended(ctx context.Context, n *Node, i *instance, err erro
 		n.out.Log(slog.LevelInfo, "singleton: instance returned without being stopped, this node does not start it again", slog.String("singleton", i.Singleton))
 	default:
 		attrs := []slog.Attr{slog.String("singleton", i.Singleton), slog.Any("error", err)}
-		var panicked *panics.Error
-		if errors.As(err, &panicked) {
+		if panicked, ok := errors.AsType[*panics.Error](err); ok {
 			attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
 		}
 		n.out.Log(slog.LevelError, "singleton: instance failed", attrs...)

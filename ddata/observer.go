@@ -112,7 +112,7 @@ func byName[K interface {
 	m := map[string]uint64{}
 	for i, n := range counts {
 		if n > 0 {
-			m[K(i).String()] = n //nolint:gosec // few kinds
+			m[K(i).String()] = n
 		}
 	}
 	return m

@@ -99,4 +99,5 @@ type failure struct {
 	err    error
 }
 
+// IsSignal implements eventsourcing.Signal.
 func (failure) IsSignal(hosting.Internal) {}

@@ -301,8 +301,10 @@ type coded struct {
 // codePanic is the code of a PanicError.
 const codePanic = "refold/panic"
 
-// kindCodes are the codes by which the kind of a refusal travels.
-var kindCodes = [...]string{BadRequest: "refold/kind/bad_request", Denied: "refold/kind/denied", NotFound: "refold/kind/not_found", AlreadyExists: "refold/kind/already_exists"}
+// kindCodes returns the codes that carry the kind of a refusal to another node.
+func kindCodes() []string {
+	return []string{BadRequest: "refold/kind/bad_request", Denied: "refold/kind/denied", NotFound: "refold/kind/not_found", AlreadyExists: "refold/kind/already_exists"}
+}
 
 // codes returns the codes of all errors of Refold that an error matches.
 func codes(err error) []string {

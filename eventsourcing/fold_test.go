@@ -54,7 +54,7 @@ func TestFold(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 				continue
 			}
-			state := got.State //nolint:errcheck,forcetypeassert // it is one
+			state := got.State
 			if state.text() != c.want || got.SequenceNr != c.nr || got.SnapshotNr != c.snapshot || got.Records != c.records {
 				t.Errorf("%s: %q at %d, from %d with %d records; want %q at %d, from %d with %d", name,
 					state.text(), got.SequenceNr, got.SnapshotNr, got.Records, c.want, c.nr, c.snapshot, c.records)
@@ -118,7 +118,7 @@ func TestFences(t *testing.T) {
 		var replaced []uint64
 		for upTo, want := range map[uint64]string{1: "1", 2: "1", 3: "1 3"} {
 			got, failed := eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", eventsourcing.FoldOptions[actorEvent]{UpTo: upTo})
-			if failed != nil || got.State.text() != want || got.SequenceNr != upTo { //nolint:errcheck,forcetypeassert // it is one
+			if failed != nil || got.State.text() != want || got.SequenceNr != upTo {
 				t.Errorf("up to %d: %+v, %v", upTo, got, failed)
 			}
 		}

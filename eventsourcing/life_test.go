@@ -95,7 +95,7 @@ func TestStateThatCanNotBeSnapshotted(t *testing.T) {
 }
 
 // secretive has a field that no snapshot can hold.
-type secretive struct{ secret int }
+type secretive struct{ secret int } //nolint:unused // only its presence matters
 
 // TestPanics: a panic of any part of the user's code reaches the caller or the
 // log, and the entity goes on without it.
@@ -299,7 +299,7 @@ func TestPassivation(t *testing.T) {
 		expect(t, s.mustAsk(recall), nil, "1 2")
 
 		promised := later(func() (string, error) {
-			return s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.Effect.ReplyLater() })
+			return s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.ReplyLater() })
 		})
 		pass(time.Hour)
 		if s.actors.Resident() != 1 {
@@ -507,7 +507,7 @@ func TestSlowHandlers(t *testing.T) {
 		s.open()
 		defer s.close()
 		release := make(chan struct{})
-		block := func(ctx *actorCtx, _ *actor, c act) actorDecision {
+		block := func(ctx *actorCtx, _ *actor, _ act) actorDecision {
 			<-release
 			return ctx.Reply("late")
 		}

@@ -118,7 +118,7 @@ func TestEveryCommandEnds(t *testing.T) {
 		"reply":     {f: func(ctx *lampCtx, c do) lampDecision { return ctx.Reply(1) }},
 		"nothing":   {f: func(ctx *lampCtx, _ do) lampDecision { return ctx.Reply(0) }},
 		"zero":      {f: func(*lampCtx, do) lampDecision { return lampDecision{} }},
-		"later":     {f: func(ctx *lampCtx, _ do) lampDecision { return ctx.Effect.ReplyLater() }},
+		"later":     {f: func(ctx *lampCtx, _ do) lampDecision { return ctx.ReplyLater() }},
 		"refuse":    {f: func(ctx *lampCtx, _ do) lampDecision { return ctx.Refuse(refusal) }, told: "test/no"},
 		"unhandled": {told: "refold/unhandled"},
 		"panic":     {f: func(*lampCtx, do) lampDecision { panic("test") }, told: "refold/panic"},

@@ -124,7 +124,7 @@ func appendError(dst []byte, err error) []byte {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		form, refused = answerRefused, r.message
 		if r.kind != Rejected {
-			codes = append([]string{kindCodes[r.kind]}, codes...)
+			codes = append([]string{kindCodes()[r.kind]}, codes...)
 		}
 		codes = append([]string{r.code}, codes...)
 	}
@@ -167,7 +167,7 @@ func decodeError(data []byte) error {
 	if data[0] == answerRefused {
 		r := NewRefusal(codes[0], refused)
 		if len(codes) > 1 {
-			if k := slices.Index(kindCodes[:], codes[1]); k > 0 {
+			if k := slices.Index(kindCodes(), codes[1]); k > 0 {
 				r.kind = Kind(k) //nolint:gosec // an index
 				codes = slices.Delete(codes, 1, 2)
 			}

@@ -87,14 +87,35 @@ type DeleteEvents struct {
 
 // The methods make the types signals.
 
-func (RecoveryCompleted) IsSignal(hosting.Internal)   {}
-func (PersistFailed) IsSignal(hosting.Internal)       {}
-func (PersistRejected) IsSignal(hosting.Internal)     {}
-func (ReceiveTimeout) IsSignal(hosting.Internal)      {}
-func (StateTimeout) IsSignal(hosting.Internal)        {}
-func (SnapshotSaved) IsSignal(hosting.Internal)       {}
-func (SnapshotFailed) IsSignal(hosting.Internal)      {}
-func (SnapshotsDeleted) IsSignal(hosting.Internal)    {}
+// IsSignal implements Signal.
+func (RecoveryCompleted) IsSignal(hosting.Internal) {}
+
+// IsSignal implements Signal.
+func (PersistFailed) IsSignal(hosting.Internal) {}
+
+// IsSignal implements Signal.
+func (PersistRejected) IsSignal(hosting.Internal) {}
+
+// IsSignal implements Signal.
+func (ReceiveTimeout) IsSignal(hosting.Internal) {}
+
+// IsSignal implements Signal.
+func (StateTimeout) IsSignal(hosting.Internal) {}
+
+// IsSignal implements Signal.
+func (SnapshotSaved) IsSignal(hosting.Internal) {}
+
+// IsSignal implements Signal.
+func (SnapshotFailed) IsSignal(hosting.Internal) {}
+
+// IsSignal implements Signal.
+func (SnapshotsDeleted) IsSignal(hosting.Internal) {}
+
+// IsSignal implements Signal.
 func (SnapshotsNotDeleted) IsSignal(hosting.Internal) {}
-func (EventsDeleted) IsSignal(hosting.Internal)       {}
-func (EventsNotDeleted) IsSignal(hosting.Internal)    {}
+
+// IsSignal implements Signal.
+func (EventsDeleted) IsSignal(hosting.Internal) {}
+
+// IsSignal implements Signal.
+func (EventsNotDeleted) IsSignal(hosting.Internal) {}

@@ -81,7 +81,7 @@ func (h *Local[S, E]) Wake(ctx context.Context) (started int, err error) {
 		}
 		pending, err := h.pending(ctx, id)
 		if err == nil && pending {
-			err = h.here(rouseMessage[S](id, nil))
+			err = h.here(rouseMessage[S](id, nil)) //nolint:contextcheck // the entity outlives the call
 		}
 		switch {
 		case ctx.Err() != nil:

@@ -94,9 +94,9 @@ func (m *model[S, E]) prepareState() error {
 // encode encodes the state for a snapshot.
 func (m *model[S, E]) encode(state *S) (manifest string, payload []byte, err error) {
 	if form := m.typ.Snapshots.State; form != nil {
-		value, err := form.to(state)
-		if err != nil {
-			return "", nil, err
+		value, failed := form.to(state)
+		if failed != nil {
+			return "", nil, failed
 		}
 		return form.registry.Encode(value)
 	}

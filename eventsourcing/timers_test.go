@@ -336,7 +336,7 @@ func TestDeadlineUnderLoad(t *testing.T) {
 		s.open()
 		defer s.close()
 		until := time.Now().Add(time.Second)
-		again := func(ctx *actorCtx, _ *actor, c act) actorDecision {
+		again := func(ctx *actorCtx, _ *actor, _ act) actorDecision {
 			return ctx.Persist(waitUntil{until}).Reply("")
 		}
 		var waits []func() (string, error)

@@ -21,23 +21,23 @@ func (w *world) homes(by *host, on ...*host) (ids, seconds []string) {
 	first := map[sharding.Shard]string{}
 	for n := 0; ; n++ {
 		id, missing := "h"+strconv.Itoa(n), false
-		shard, err := by.region.ShardOf(id)
+		number, err := by.region.ShardOf(id)
 		w.must(err)
 		_, err = ask(w, by, id, read{})
 		w.must(err)
-		home, _, err := by.region.Home(w.Context(), shard)
+		home, _, err := by.region.Home(w.Context(), number)
 		w.must(err)
 		for i, h := range on {
-			if home == h.Self() && first[shard] != "" && ids[i] == "" {
-				ids[i], seconds[i] = first[shard], id
+			if home == h.Self() && first[number] != "" && ids[i] == "" {
+				ids[i], seconds[i] = first[number], id
 			}
 			missing = missing || ids[i] == ""
 		}
 		if !missing {
 			return ids, seconds
 		}
-		if first[shard] == "" {
-			first[shard] = id
+		if first[number] == "" {
+			first[number] = id
 		}
 	}
 }
@@ -65,12 +65,12 @@ func TestCommandsDontWaitInTurn(t *testing.T) {
 				w.must(err)
 			}
 		}
-		shard, err := a.region.ShardOf(hot)
+		number, err := a.region.ShardOf(hot)
 		w.must(err)
 		var cold []string
 		for n := 0; len(cold) < 2; n++ {
 			id := "cold " + strconv.Itoa(n)
-			if at, bad := a.region.ShardOf(id); bad != nil || at == shard {
+			if at, bad := a.region.ShardOf(id); bad != nil || at == number {
 				cold = append(cold, id)
 			}
 		}

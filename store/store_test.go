@@ -13,6 +13,7 @@ import (
 )
 
 func TestOfJoinsAndClosesItsParts(t *testing.T) {
+	t.Parallel()
 	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
 	db := store.Of(j, s)
 	if db.Journal() != j || db.Snapshots() != s {

@@ -117,7 +117,7 @@ func TestBenchArguments(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"bench none":                            `no benchmark "none"`,
-		"bench wake --journal file:x":           "must be inmem:, leveldb:, leveldb:DIR, nats:, postgres: or a URL",
+		"bench wake --journal file:x":           "must be inmem:, leveldb:, leveldb:DIR, nats:, postgres: or a PostgreSQL URL",
 		"bench wake --journal leveldb:":         "no figure for --journal leveldb:",
 		"bench persist --rounds 0":              "--rounds is 0",
 		"verify --journal leveldb:/nonexistent": "the directory does not exist",

@@ -162,14 +162,14 @@ func TestNeedsFullState(t *testing.T) {
 		}
 		return u
 	}
-	var set crdt.ORSet[string]
-	added, err := set.Add(a, "milk")
+	var empty crdt.ORSet[string]
+	added, err := empty.Add(a, "milk")
 	if err != nil {
 		t.Fatal(err)
 	}
 	added = added.ResetDelta()
 	removed := value(added.Remove(b, "milk")).Delta()
-	own, err := set.Add(b, "tea")
+	own, err := empty.Add(b, "tea")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,16 +207,16 @@ func TestNeedsFullState(t *testing.T) {
 		delta crdt.Delta
 		want  bool
 	}{
-		{"what is removed has not come", value(set, nil), removed, true},
+		{"what is removed has not come", value(empty, nil), removed, true},
 		{"what is removed is there", value(added, nil), removed, false},
-		{"it was its own", value(set, nil), ownAll, false},
-		{"all it has seen comes with it", value(set, nil), cleared, false},
+		{"it was its own", value(empty, nil), ownAll, false},
+		{"all it has seen comes with it", value(empty, nil), cleared, false},
 		{"a key has not come", value(prices, nil), unpriced, true},
 		{"a key is there", value(priced, nil), unpriced, false},
 		{"an element in a map has not come", value(one, nil), untagged, true},
 		{"an element in a map is there", value(two, nil), untagged, false},
 		{"another type", value(prices, nil), removed, false},
-		{"no delta", value(set, nil), crdt.Delta{}, false},
+		{"no delta", value(empty, nil), crdt.Delta{}, false},
 	} {
 		if got := c.value.NeedsFullState(c.delta); got != c.want {
 			t.Errorf("%s: behind %t, want %t", c.name, got, c.want)

@@ -54,7 +54,7 @@ func firstRelease(t *testing.T) *goldenTest {
 			tallied{map[string]int{"b": 2, "a": 1}, [][]string{{"x"}, {}}, []byte{1, 255}, nil},
 			number(7),
 		},
-		states: []*goldenState{&goldenState{Names: []string{"ann"}}},
+		states: []*goldenState{{Names: []string{"ann"}}},
 		typ: eventsourcing.Type[goldenState, any]{
 			Name: "golden", Apply: func(*goldenState, any) {},
 		},

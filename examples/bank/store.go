@@ -39,7 +39,7 @@ func openStore(ctx context.Context, name string, readOnly bool) (store.DB, error
 	case kind == "inmem" && at == "":
 		return inmem.Open()
 	}
-	return nil, fmt.Errorf("journal %q: expected leveldb:DIR, postgres://USER@HOST/DATABASE, postgres: with REFOLD_POSTGRES set, or inmem:", kind+":") // the rest may contain a password
+	return nil, fmt.Errorf("journal %q: expected inmem:, leveldb:DIR, postgres://USER@HOST/DATABASE, or postgres: with REFOLD_POSTGRES set", kind+":") // the rest may contain a password
 }
 
 // isPostgres reports whether an address is one of PostgreSQL.

@@ -45,11 +45,11 @@ type Input struct {
 type Record uint8
 
 const (
-	// NoRecord: the history ends there.
+	// NoRecord means that the history ends there.
 	NoRecord Record = iota
-	// OwnFence: a fence of this incarnation.
+	// OwnFence is a fence of this incarnation.
 	OwnFence
-	// ForeignRecord: a record of another incarnation.
+	// ForeignRecord is a record of another incarnation.
 	ForeignRecord
 )
 

@@ -54,7 +54,7 @@ func (m *Machine) recoveryFailed(err error, out *Effects) {
 			signals.Push(e)
 			continue
 		}
-		m.answer(out, e, nil, err)
+		m.answer(out, e, err)
 	}
 	m.stash = signals
 	m.backOff(&RecoveryFailed{Err: err}, out)
@@ -201,7 +201,7 @@ func (m *Machine) stoppedFor(why error, out *Effects) {
 	out.Stopped = true
 	for _, q := range []*Queue{&m.user, &m.stash} {
 		for e := q.Pop(); e != nil; e = q.Pop() {
-			m.answer(out, e, nil, why)
+			m.answer(out, e, why)
 		}
 	}
 	m.dropLater(out)
@@ -210,7 +210,7 @@ func (m *Machine) stoppedFor(why error, out *Effects) {
 		switch {
 		case e.Signal: // it was meant for this instance
 		case m.killed:
-			m.answer(out, e, nil, why)
+			m.answer(out, e, why)
 		default:
 			m.stash.Push(e)
 		}

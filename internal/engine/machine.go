@@ -176,7 +176,7 @@ func (m *Machine) waits(e *Envelope) bool {
 func (m *Machine) deliver(e *Envelope, out *Effects) {
 	switch {
 	case m.draining && !e.Signal:
-		m.answer(out, e, nil, ErrStopped)
+		m.answer(out, e, ErrStopped)
 	case m.phase == absent && e.Signal:
 		// It was meant for an ended instance and starts no new one.
 	case m.stopping:
@@ -218,15 +218,15 @@ func (m *Machine) overflow(e *Envelope, out *Effects) {
 		}
 	case OverflowDrop:
 	}
-	m.answer(out, e, nil, ErrStashFull)
+	m.answer(out, e, ErrStashFull)
 }
 
 // answer answers a message that was not decided.
-func (m *Machine) answer(out *Effects, e *Envelope, value any, err error) {
+func (m *Machine) answer(out *Effects, e *Envelope, err error) {
 	if e.Caller != nil && !e.Caller.Take() {
 		return
 	}
-	out.Answers = append(out.Answers, Answer{Env: e, Value: value, Err: err})
+	out.Answers = append(out.Answers, Answer{Env: e, Err: err})
 }
 
 // canDecide reports whether a message may be decided now.

@@ -88,8 +88,7 @@ func Rename(kind, err error, rules ...string) error {
 
 // renamed returns the renamed errors of the fields in err, and err itself if it has none.
 func renamed(err error, rules []string) []error {
-	var list *invalid
-	if errors.As(err, &list) {
+	if list, ok := errors.AsType[*invalid](err); ok {
 		var out []error
 		for _, err := range list.list {
 			out = append(out, renamed(err, rules)...)

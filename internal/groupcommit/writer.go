@@ -71,7 +71,7 @@ type Writer struct {
 	stopped chan struct{} // closed when no goroutine is left
 }
 
-// NewWriter returns a Writer over j and starts its goroutines. The caller closes
+// New returns a Writer over j and starts its goroutines. The caller closes
 // it before the journal.
 func New(j journal.Journal, cfg journal.WriterConfig) (*Writer, error) {
 	if j == nil {

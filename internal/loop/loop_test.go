@@ -132,7 +132,7 @@ func TestDispatcher(t *testing.T) {
 		synctest.Wait()
 		d.Log(slog.LevelInfo, "first")
 		d.Do(func() { panic("boom") })
-		slog.New(d.Handler(slog.NewTextHandler(&out, nil))).With("a", 1).Info("second")
+		slog.New(d.Handler(slog.NewTextHandler(&out, nil))).With(slog.Int("a", 1)).Info("second")
 		for range 4096 {
 			d.Do(func() {})
 		}

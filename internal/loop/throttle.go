@@ -6,6 +6,7 @@ package loop
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -34,7 +35,7 @@ func (t *Throttle[K]) Log(ctx context.Context, log *slog.Logger, kind K, level s
 		return
 	}
 	if suppressed > 0 {
-		attrs = append(attrs[:len(attrs):len(attrs)], slog.Int("not_logged_before", suppressed))
+		attrs = append(slices.Clip(attrs), slog.Int("not_logged_before", suppressed))
 	}
 	log.LogAttrs(ctx, level, message, attrs...) //nolint:sloglint // callers pass constants
 }

@@ -39,17 +39,17 @@ func TestSilenceAndReturn(t *testing.T) {
 	s := with(t, "n", "o")
 	s.pass(20*time.Second, "n", "o")
 	s.forget()
-	if s.pass(4*time.Second, "n"); len(s.m.Gossip().Unreachable(self)) > 0 {
+	if s.pass(4*time.Second, "n"); len(s.m.Gossip().Unreachable(thisNode)) > 0 {
 		t.Error("suspected too early")
 	}
-	if s.pass(2*time.Second, "n"); len(s.m.Gossip().Unreachable(self)) != 1 || s.m.Counters().TimedOut[membership.TimeoutHeartbeat] != 1 {
+	if s.pass(2*time.Second, "n"); len(s.m.Gossip().Unreachable(thisNode)) != 1 || s.m.Counters().TimedOut[membership.TimeoutHeartbeat] != 1 {
 		t.Error("not suspected")
 	}
 	if phi := s.m.Phi()[node("o")]; phi < 8 {
 		t.Errorf("phi is %v", phi)
 	}
 	s.pass(3*time.Second, "n", "o")
-	if len(s.m.Gossip().Unreachable(self)) > 0 {
+	if len(s.m.Gossip().Unreachable(thisNode)) > 0 {
 		t.Error("it answers again")
 	}
 	var kinds []membership.EventKind
@@ -69,11 +69,11 @@ func TestNeverAnAnswer(t *testing.T) {
 	s := with(t, "n")
 	s.named("x", membership.Join{})
 	s.pass(5*time.Second, "n")
-	if len(s.m.Gossip().Unreachable(self)) > 0 {
+	if len(s.m.Gossip().Unreachable(thisNode)) > 0 {
 		t.Error("suspected too early")
 	}
 	s.pass(3*time.Second, "n")
-	if got := s.m.Gossip().Unreachable(self); len(got) != 1 || got[0].Node != node("x") || s.m.Counters().TimedOut[membership.TimeoutFirstResponse] != 1 {
+	if got := s.m.Gossip().Unreachable(thisNode); len(got) != 1 || got[0].Node != node("x") || s.m.Counters().TimedOut[membership.TimeoutFirstResponse] != 1 {
 		t.Errorf("unreachable: %v", got)
 	}
 }
@@ -133,8 +133,8 @@ func TestRingChanges(t *testing.T) {
 	}
 	all = append(all, silent)
 	s.pass(2*time.Second, all...)
-	if now = monitored(); !slices.Equal(now, []string{"m2", "m3"}) || len(s.m.Gossip().Unreachable(self)) > 0 {
-		t.Errorf("it has answered: %v, %v", now, s.m.Gossip().Unreachable(self))
+	if now = monitored(); !slices.Equal(now, []string{"m2", "m3"}) || len(s.m.Gossip().Unreachable(thisNode)) > 0 {
+		t.Errorf("it has answered: %v, %v", now, s.m.Gossip().Unreachable(thisNode))
 	}
 }
 
@@ -153,7 +153,7 @@ func TestDisconnected(t *testing.T) {
 	s.named("p", membership.Join{})
 	s.seen("n", "o")
 	s.pass(10 * time.Second)
-	if len(s.m.Gossip().Unreachable(self)) > 0 {
+	if len(s.m.Gossip().Unreachable(thisNode)) > 0 {
 		t.Error("it judges others")
 	}
 	if s.status(node("p")) != joining {
@@ -172,10 +172,10 @@ func TestDisconnected(t *testing.T) {
 	if !s.m.View().Connected || s.m.Suspended() {
 		t.Fatal("it hears itself")
 	}
-	if s.pass(4 * time.Second); len(s.m.Gossip().Unreachable(self)) > 0 {
+	if s.pass(4 * time.Second); len(s.m.Gossip().Unreachable(thisNode)) > 0 {
 		t.Error("what was before the connection is not held against anybody")
 	}
-	if s.pass(5*time.Second, "o"); len(s.m.Gossip().Unreachable(self)) == 0 {
+	if s.pass(5*time.Second, "o"); len(s.m.Gossip().Unreachable(thisNode)) == 0 {
 		t.Error("what is after is")
 	}
 }
@@ -189,11 +189,11 @@ func TestUnreachableBeforeADisconnection(t *testing.T) {
 	s.pass(2*time.Second, "o")
 	for range 20 {
 		s.pass(time.Second, "o")
-		if len(s.m.Gossip().Unreachable(self)) != 1 {
+		if len(s.m.Gossip().Unreachable(thisNode)) != 1 {
 			t.Fatal("it has not answered")
 		}
 	}
-	if s.pass(3*time.Second, "n", "o"); len(s.m.Gossip().Unreachable(self)) > 0 {
+	if s.pass(3*time.Second, "n", "o"); len(s.m.Gossip().Unreachable(thisNode)) > 0 {
 		t.Error("it has answered")
 	}
 }

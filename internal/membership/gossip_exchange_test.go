@@ -30,7 +30,7 @@ func TestReceivedGossip(t *testing.T) {
 		s.do(membership.Leave{Node: node("b")})
 		s.recv("a", membership.StateOf(s.m.Gossip().Unseen().Saw(node("a"))))
 		s.wants("talk back", membership.KindSeen, "a")
-		if g := s.m.Gossip(); !g.HasSeen(node("a")) || !g.HasSeen(self) || g.HasSeen(node("b")) {
+		if g := s.m.Gossip(); !g.HasSeen(node("a")) || !g.HasSeen(thisNode) || g.HasSeen(node("b")) {
 			t.Errorf("both sides' seen: %v", g.SeenBy())
 		}
 	})
@@ -51,7 +51,7 @@ func TestReceivedGossip(t *testing.T) {
 		next := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{member("x", joining)}})
 		s.recv("a", membership.StateOf(next))
 		s.wants("talk back", membership.KindSeen, "a")
-		if g := s.m.Gossip(); s.status(node("x")) != joining || !g.HasSeen(self) || !g.HasSeen(node("a")) {
+		if g := s.m.Gossip(); s.status(node("x")) != joining || !g.HasSeen(thisNode) || !g.HasSeen(node("a")) {
 			t.Errorf("what the other knows holds, and both have seen it: %v", g.SeenBy())
 		}
 		if s.recv("a", membership.StateOf(s.m.Gossip())); len(s.out.Send) > 0 {
@@ -65,7 +65,7 @@ func TestReceivedGossip(t *testing.T) {
 		s.do(membership.Leave{Node: node("b")})
 		s.recv("a", membership.StateOf(other))
 		s.wants("the sender gets what both know together", membership.KindState, "a")
-		if g := s.m.Gossip(); s.status(node("x")) != joining || s.status(node("b")) != leaving || !slices.Equal(g.SeenBy(), []identity.Node{self}) {
+		if g := s.m.Gossip(); s.status(node("x")) != joining || s.status(node("b")) != leaving || !slices.Equal(g.SeenBy(), []identity.Node{thisNode}) {
 			t.Errorf("merged, and seen by this node only: %v %s", g.SeenBy(), describe(g))
 		}
 	})
@@ -83,7 +83,7 @@ func TestReceivedGossip(t *testing.T) {
 		before := s.m.Gossip().Clock()
 		late, _ := fromO.Merge(apply(t, fromO, node("n"), membership.Change{Put: []*membership.Member{member("y", joining)}}))
 		s.recv("n", membership.StateOf(late.Saw(node("n"))))
-		if g := s.m.Gossip(); g.Clock().Compare(before) != membership.After || s.status(node("x")) != joining || g.Clock().Of(self) != before.Of(self)+1 {
+		if g := s.m.Gossip(); g.Clock().Compare(before) != membership.After || s.status(node("x")) != joining || g.Clock().Of(thisNode) != before.Of(thisNode)+1 {
 			t.Errorf("the merge needs a tick of its own: %v, then %v", before, g.Clock())
 		}
 	})
@@ -104,19 +104,19 @@ func TestGossipThatIsNotTaken(t *testing.T) {
 	}
 	s.now += 5 * time.Second
 	s.pass(0)
-	drops("too old", membership.DropExpired, membership.Received{From: node("a"), To: self, Arrived: s.now - 2001*time.Millisecond, Data: data})
+	drops("too old", membership.DropExpired, membership.Received{From: node("a"), To: thisNode, Arrived: s.now - 2001*time.Millisecond, Data: data})
 	drops("another incarnation's", membership.DropOther, membership.Received{From: node("a"), To: identity.Node{Name: "m", UID: 7}, Data: data})
 	drops("another's", membership.DropOther, membership.Received{From: node("a"), To: node("z"), Data: data})
 	drops("to the name", membership.DropOther, membership.Received{From: node("a"), To: identity.Node{Name: "m"}, Data: data})
-	drops("from a name", membership.DropOther, membership.Received{From: identity.Node{Name: "a"}, To: self, Data: data})
-	drops("from itself", membership.DropUnexpected, membership.Received{From: self, To: self, Data: data})
-	drops("garbage", membership.DropMalformed, membership.Received{From: node("a"), To: self, Data: []byte("garbage")})
-	drops("empty", membership.DropMalformed, membership.Received{From: node("a"), To: self})
+	drops("from a name", membership.DropOther, membership.Received{From: identity.Node{Name: "a"}, To: thisNode, Data: data})
+	drops("from itself", membership.DropUnexpected, membership.Received{From: thisNode, To: thisNode, Data: data})
+	drops("garbage", membership.DropMalformed, membership.Received{From: node("a"), To: thisNode, Data: []byte("garbage")})
+	drops("empty", membership.DropMalformed, membership.Received{From: node("a"), To: thisNode})
 	without := cluster(t, member("a", up), member("b", up))
-	drops("from who does not know this node", membership.DropUnknown, membership.Received{From: node("a"), To: self, Data: membership.AppendMessage(nil, membership.StateOf(without))})
+	drops("from who does not know this node", membership.DropUnknown, membership.Received{From: node("a"), To: thisNode, Data: membership.AppendMessage(nil, membership.StateOf(without))})
 	forged := membership.StateOf(s.m.Gossip())
 	forged.Version[0]++
-	drops("a digest that is not that of its clock", membership.DropMalformed, membership.Received{From: node("a"), To: self, Data: membership.AppendMessage(nil, forged)})
+	drops("a digest that is not that of its clock", membership.DropMalformed, membership.Received{From: node("a"), To: thisNode, Data: membership.AppendMessage(nil, forged)})
 	broken := membership.StateOf(news)
 	broken.Content = broken.Content[:len(broken.Content)-3]
 	before := s.dropped(membership.DropMalformed)
@@ -130,7 +130,7 @@ func TestGossipThatIsNotTaken(t *testing.T) {
 			t.Errorf("%v from a stranger is not taken", membership.KindOf(k))
 		}
 	}
-	fresh := membership.Received{From: node("a"), To: self, Arrived: s.now - 1999*time.Millisecond, Data: data}
+	fresh := membership.Received{From: node("a"), To: thisNode, Arrived: s.now - 1999*time.Millisecond, Data: data}
 	if s.do(fresh); s.status(node("x")) != joining {
 		t.Error("one that is not too old is taken")
 	}
@@ -148,7 +148,7 @@ func TestGossipOfUnreachableMembers(t *testing.T) {
 		t.Error("b finds a unreachable, this node does not")
 	}
 	s.pass(10*time.Second, "b")
-	if s.m.Gossip().Reachability().By(self, node("a")) != unreachable {
+	if s.m.Gossip().Reachability().By(thisNode, node("a")) != unreachable {
 		t.Fatal("a does not answer")
 	}
 	next = apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{member("y", joining)}})

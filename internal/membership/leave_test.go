@@ -75,21 +75,21 @@ func TestANodeLetsOthersLeaveFirst(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.do(membership.Leave{Node: node("n")})
-	s.do(membership.Leave{Node: self})
+	s.do(membership.Leave{Node: thisNode})
 	s.do(membership.Leave{})
-	if s.pass(2*time.Second, "n", "o"); s.status(self) != up {
-		t.Errorf("it is %v", s.status(self))
+	if s.pass(2*time.Second, "n", "o"); s.status(thisNode) != up {
+		t.Errorf("it is %v", s.status(thisNode))
 	}
 	s.seen("n", "o")
-	if s.pass(0); s.status(self) != leaving || s.status(node("n")) != exiting {
-		t.Errorf("n is %v, and it is %v", s.status(node("n")), s.status(self))
+	if s.pass(0); s.status(thisNode) != leaving || s.status(node("n")) != exiting {
+		t.Errorf("n is %v, and it is %v", s.status(node("n")), s.status(thisNode))
 	}
 
 	s = with(t, "n", "o")
 	s.do(membership.Leave{Node: node("n")})
-	s.do(membership.Leave{Node: self})
-	if s.pass(3*time.Second, "n", "o"); s.status(self) != leaving {
-		t.Errorf("after 3 s it is %v", s.status(self))
+	s.do(membership.Leave{Node: thisNode})
+	if s.pass(3*time.Second, "n", "o"); s.status(thisNode) != leaving {
+		t.Errorf("after 3 s it is %v", s.status(thisNode))
 	}
 	s = with(t, "n", "o")
 	s.do(membership.Leave{Node: node("n")})

@@ -19,7 +19,7 @@ import (
 func exits(t *testing.T) *solo {
 	t.Helper()
 	s := with(t, "a", "b", "c")
-	me := *s.m.Gossip().Member(self)
+	me := *s.m.Gossip().Member(thisNode)
 	for _, status := range []membership.Status{leaving, exiting} {
 		me.Status = status
 		next := me
@@ -36,13 +36,13 @@ func TestExiting(t *testing.T) {
 	if !slices.Contains(s.all.Life, membership.Life{Kind: membership.Exits}) {
 		t.Fatalf("life: %v", s.all.Life)
 	}
-	if s.m.Gossip().HasSeen(self) || !s.m.Gossip().HasSeen(node("a")) || len(s.sent(membership.KindSeen)) > 0 {
+	if s.m.Gossip().HasSeen(thisNode) || !s.m.Gossip().HasSeen(node("a")) || len(s.sent(membership.KindSeen)) > 0 {
 		t.Error("its tasks are not done")
 	}
-	s.named("x", membership.Ping{Node: self})
+	s.named("x", membership.Ping{Node: thisNode})
 	s.wants("it is alive", membership.KindPong, "x")
 	s.do(membership.Leave{Node: node("b")})
-	if s.m.Gossip().HasSeen(self) {
+	if s.m.Gossip().HasSeen(thisNode) {
 		t.Error("nor are they after another change")
 	}
 	e := s.do(membership.ExitingDone{})
@@ -146,7 +146,7 @@ func TestWhenANodeThatIsDownStops(t *testing.T) {
 		t.Helper()
 		s := with(t, "a", "b", "c", "d", "e", "f", "g")
 		g := s.m.Gossip()
-		both := []*membership.Member{{Node: self, Status: down, UpNumber: g.Member(self).UpNumber}, {Node: node("b"), Status: down, UpNumber: g.Member(node("b")).UpNumber}}
+		both := []*membership.Member{{Node: thisNode, Status: down, UpNumber: g.Member(thisNode).UpNumber}, {Node: node("b"), Status: down, UpNumber: g.Member(node("b")).UpNumber}}
 		s.recv("a", membership.StateOf(apply(t, g, node("a"), membership.Change{Put: both})))
 		if !slices.Contains(s.all.Life, membership.Life{Kind: membership.Downed}) {
 			t.Fatalf("life: %v", s.all.Life)
@@ -158,7 +158,7 @@ func TestWhenANodeThatIsDownStops(t *testing.T) {
 	stop := membership.Life{Kind: membership.Stopped, Reason: membership.WasDowned}
 
 	s := downed(t)
-	s.named("x", membership.Ping{Node: self})
+	s.named("x", membership.Ping{Node: thisNode})
 	s.wants("who is about to stop does not answer", membership.KindPong)
 	s.pass(3*time.Second, all...)
 	if slices.Contains(s.all.Life, stop) {
@@ -188,7 +188,7 @@ func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.do(membership.Quarantine{Node: node("n")})
-	if got := s.m.Gossip().Reachability().By(self, node("n")); got != terminated || s.status(node("n")) != up || !slices.Equal(s.out.Quarantine, []identity.Node{node("n")}) {
+	if got := s.m.Gossip().Reachability().By(thisNode, node("n")); got != terminated || s.status(node("n")) != up || !slices.Equal(s.out.Quarantine, []identity.Node{node("n")}) {
 		t.Errorf("n is %v and %v", got, s.status(node("n")))
 	}
 	s.recv("n", membership.Digests{})
@@ -200,7 +200,7 @@ func TestQuarantine(t *testing.T) {
 		s.recv("n", m)
 		s.wants("never in answer to these", membership.KindQuarantined)
 	}
-	if s.status(self) != up {
+	if s.status(thisNode) != up {
 		t.Error("a notice from who is quarantined changes nothing")
 	}
 	s.recv("n", membership.Digests{})
@@ -215,7 +215,7 @@ func TestQuarantine(t *testing.T) {
 			t.Fatalf("%v was sent to n", sent.Kind)
 		}
 	}
-	if s.do(membership.Quarantine{Node: self}); s.status(self) != up {
+	if s.do(membership.Quarantine{Node: thisNode}); s.status(thisNode) != up {
 		t.Error("a node does not quarantine itself")
 	}
 }
@@ -224,11 +224,11 @@ func TestQuarantine(t *testing.T) {
 func TestBeingQuarantined(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
-	if s.recv("x", membership.Quarantined{}); s.status(self) != up {
+	if s.recv("x", membership.Quarantined{}); s.status(thisNode) != up {
 		t.Error("x is no member")
 	}
-	if s.recv("n", membership.Quarantined{}); s.status(self) != down || s.status(node("n")) != up {
-		t.Errorf("this node is %v, n is %v", s.status(self), s.status(node("n")))
+	if s.recv("n", membership.Quarantined{}); s.status(thisNode) != down || s.status(node("n")) != up {
+		t.Errorf("this node is %v, n is %v", s.status(thisNode), s.status(node("n")))
 	}
 }
 
@@ -251,8 +251,8 @@ func TestToldByALaterIncarnation(t *testing.T) {
 	}
 
 	s = with(t, "n", "o")
-	again := membership.Received{From: identity.Node{Name: "n", UID: 2}, To: self, Data: membership.AppendMessage(nil, membership.Quarantined{})}
-	if s.do(again); s.status(self) != down {
+	again := membership.Received{From: identity.Node{Name: "n", UID: 2}, To: thisNode, Data: membership.AppendMessage(nil, membership.Quarantined{})}
+	if s.do(again); s.status(thisNode) != down {
 		t.Error("a later incarnation of n knows that this node was removed")
 	}
 	s = with(t, "n", "o")
@@ -263,7 +263,7 @@ func TestToldByALaterIncarnation(t *testing.T) {
 	if !s.m.Gossip().Removed(node("n")) {
 		t.Fatal("n is still there")
 	}
-	if s.do(again); s.status(self) != up {
+	if s.do(again); s.status(thisNode) != up {
 		t.Error("n is no member any more")
 	}
 }
@@ -361,8 +361,8 @@ func TestView(t *testing.T) {
 	s := with(t, "n", "o")
 	s.pass(10*time.Second, "n")
 	v := s.m.View()
-	if v.Self != self || !v.Connected || !v.Leader || len(v.Members) != 3 || !slices.Equal(v.Unreachable, []identity.Node{node("o")}) ||
-		v.Reachability.By(self, node("o")) != unreachable || !slices.Contains(v.Seen, self) {
+	if v.Self != thisNode || !v.Connected || !v.Leader || len(v.Members) != 3 || !slices.Equal(v.Unreachable, []identity.Node{node("o")}) ||
+		v.Reachability.By(thisNode, node("o")) != unreachable || !slices.Contains(v.Seen, thisNode) {
 		t.Errorf("view: %+v", v)
 	}
 	if again := s.m.View(); &again.Members[0] != &v.Members[0] || &again.Unreachable[0] != &v.Unreachable[0] {
@@ -384,11 +384,11 @@ type solo struct {
 	mute     bool // it does not hear itself
 }
 
-var self = node("m")
+var thisNode = node("m")
 
 func newSolo(t *testing.T, change ...func(*membership.Config)) *solo {
 	t.Helper()
-	cfg := membership.Config{Self: self, Rand: rand.New(rand.NewPCG(1, 1)), Started: time.Unix(1000, 0)}
+	cfg := membership.Config{Self: thisNode, Rand: rand.New(rand.NewPCG(1, 1)), Started: time.Unix(1000, 0)}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -47,7 +47,7 @@ func TestBadConfigurations(t *testing.T) {
 		"Settings.SuspendAfter":        func(c *membership.Config) { c.Settings.SuspendAfter = time.Second },
 		`Settings.MinMembersOfRole of`: func(c *membership.Config) { c.Settings.MinMembersOfRole = map[string]int{"x": 0} },
 	} {
-		cfg := membership.Config{Self: self, Rand: rand.New(rand.NewPCG(1, 1))}
+		cfg := membership.Config{Self: thisNode, Rand: rand.New(rand.NewPCG(1, 1))}
 		change(&cfg)
 		if _, err := membership.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
@@ -106,7 +106,7 @@ func TestWhoDoesNotLetIn(t *testing.T) {
 	s := founded(t)
 	s.named("n", membership.InitJoin{})
 	s.wants("a member", membership.KindInitJoinAck, "n")
-	s.do(membership.DownNode{Node: self})
+	s.do(membership.DownNode{Node: thisNode})
 	s.named("n", membership.InitJoin{})
 	s.wants("a member that is down", membership.KindInitJoinNack, "n")
 	if s.named("n", membership.Join{}); s.status(node("n")) != 0 {
@@ -114,8 +114,8 @@ func TestWhoDoesNotLetIn(t *testing.T) {
 	}
 
 	s = with(t, "a") // leads
-	g := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{s.m.Gossip().Member(self), {Node: self, Status: leaving, UpNumber: 1}}})
-	g = apply(t, g, node("a"), membership.Change{Put: []*membership.Member{{Node: self, Status: exiting, UpNumber: 1}}})
+	g := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{s.m.Gossip().Member(thisNode), {Node: thisNode, Status: leaving, UpNumber: 1}}})
+	g = apply(t, g, node("a"), membership.Change{Put: []*membership.Member{{Node: thisNode, Status: exiting, UpNumber: 1}}})
 	s.recv("a", membership.StateOf(g))
 	s.named("n", membership.InitJoin{})
 	s.wants("a member that exits", membership.KindInitJoinNack, "n")
@@ -144,7 +144,7 @@ func TestWelcomes(t *testing.T) {
 		t.Error("gossip is no welcome")
 	}
 	s.recv("a", welcome)
-	if !s.m.Member() || !s.m.Gossip().HasSeen(self) || !s.m.Gossip().HasSeen(node("a")) {
+	if !s.m.Member() || !s.m.Gossip().HasSeen(thisNode) || !s.m.Gossip().HasSeen(node("a")) {
 		t.Errorf("welcome: %s", describe(s.m.Gossip()))
 	}
 	s.wants("one gossip goes back", membership.KindState, "a")
@@ -185,7 +185,7 @@ func TestAJoinIsRepeated(t *testing.T) {
 func TestTurnedAwayQuietly(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
-	s.do(membership.DownNode{Node: self})
+	s.do(membership.DownNode{Node: thisNode})
 	for range 100 {
 		s.named("n", membership.Join{})
 	}
@@ -315,7 +315,7 @@ func TestTheFirstSeedAsksThoseThatHaveNotDeclined(t *testing.T) {
 		t.Error("b has not answered")
 	}
 	s.recv("b", membership.InitJoinNack{})
-	if s.pass(0); !s.m.Member() || s.status(self) != up {
+	if s.pass(0); !s.m.Member() || s.status(thisNode) != up {
 		t.Error("all have declined: it founds a cluster")
 	}
 	// Another incarnation of itself has half a second to show.

@@ -12,11 +12,13 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Member, Status and Version are the types of package identity. The aliases keep the code of the
-// protocol short.
+// The types of package identity.
 type (
-	Member  = identity.Member
-	Status  = identity.Status
+	// Member is a member of the cluster.
+	Member = identity.Member
+	// Status is the status of a member.
+	Status = identity.Status
+	// Version is the version of a member's program.
 	Version = identity.Version
 )
 

@@ -51,7 +51,7 @@ func TestTheOnlySeedWaitsForAnotherWithItsName(t *testing.T) {
 		if s.pass(499 * time.Millisecond); s.m.Member() {
 			t.Error("too early")
 		}
-		if s.pass(time.Millisecond); s.status(self) != up {
+		if s.pass(time.Millisecond); s.status(thisNode) != up {
 			t.Error("nobody has answered: it founds a cluster")
 		}
 	}

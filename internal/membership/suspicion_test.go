@@ -139,7 +139,7 @@ func TestResuming(t *testing.T) {
 		s.awayAgain("n", "x")
 		s.vouches(false, "x")
 		s.pass(10*time.Second, "x")
-		if got := s.m.Gossip().Unreachable(self); s.status(node("x")) != weakly || len(got) != 1 {
+		if got := s.m.Gossip().Unreachable(thisNode); s.status(node("x")) != weakly || len(got) != 1 {
 			t.Fatalf("x is %v, unreachable are %v", s.status(node("x")), got)
 		}
 		s.resumed(false, "who has joined but now does not tell which side goes on")
@@ -227,7 +227,7 @@ func TestVouching(t *testing.T) {
 	s.recv("n", membership.LivenessQuery{Nr: 1})
 	s.wants("who was given up", membership.KindLivenessReply)
 	s.wants("who was given up", membership.KindState, "n")
-	s.do(membership.DownNode{Node: self})
+	s.do(membership.DownNode{Node: thisNode})
 	s.recv("o", membership.LivenessQuery{Nr: 1})
 	s.wants("who is going to stop", membership.KindLivenessReply)
 	s.recv("x", membership.LivenessQuery{Nr: 1})
@@ -298,7 +298,7 @@ func TestUndecided(t *testing.T) {
 		})
 		s.add("n", "o")
 		s.pass(15*time.Second, "n", "o")
-		s.do(membership.Leave{Node: self})
+		s.do(membership.Leave{Node: thisNode})
 		s.lose("n")
 		s.pass(5*time.Second, "n")
 		s.suspended(false, "too early")
@@ -347,7 +347,7 @@ func TestUndecided(t *testing.T) {
 	t.Run("others find this node unreachable", func(t *testing.T) {
 		t.Parallel()
 		s := halting(t, "n", "o")
-		g, err := s.m.Gossip().Apply(node("o"), membership.Change{Observed: []membership.Observation{{Subject: self, Reach: membership.Unreachable}}})
+		g, err := s.m.Gossip().Apply(node("o"), membership.Change{Observed: []membership.Observation{{Subject: thisNode, Reach: membership.Unreachable}}})
 		if err != nil {
 			t.Fatal(err)
 		}

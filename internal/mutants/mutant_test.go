@@ -32,7 +32,7 @@ func TestEveryMutantFitsTheSource(t *testing.T) {
 	source := &mutants.Source{Root: filepath.Join("..", "..")}
 	for _, m := range all {
 		fit, err := source.Fit(m)
-		if err := errors.Join(err, source.CheckTests(m)); err != nil {
+		if err = errors.Join(err, source.CheckTests(m)); err != nil {
 			t.Error(err)
 			continue
 		}
@@ -59,7 +59,7 @@ func TestParse(t *testing.T) {
 		"Rule: r\nPackage: p\nTest: ./a -run T\n--- old\na\n":           "new is missing",
 		"Rule: r\nPackage: p\nTest: ./a -run T\n":                       "new is missing",
 		"Rule: r\nPackage: p\nTest: ./a -run T\n--- old\na\n--- new\na": "equal",
-		"Rule: r\nPackge: p\nTest: ./a -run T\n--- old\na\n--- new\nb":  "Packge",
+		"Rule: r\nPakcage: p\nTest: ./a -run T\n--- old\na\n--- new\nb": "Pakcage",
 	} {
 		if _, err := mutants.Parse("m", text); err == nil || !strings.Contains(err.Error(), word) {
 			t.Errorf("Parse(%q): %v, want an error about %q", text, err, word)

@@ -129,7 +129,7 @@ func (r Runner) withFault(ctx context.Context, m Mutant, args ...string) (out []
 	for name, text := range fit.Files {
 		changed := filepath.Join(dir, fmt.Sprintf("%d%s", len(replace), filepath.Ext(name)))
 		replace[filepath.Join(r.Source.Root, filepath.FromSlash(name))] = changed
-		if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
+		if err = os.WriteFile(changed, []byte(text), 0o600); err != nil {
 			return nil, err
 		}
 	}

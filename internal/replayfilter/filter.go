@@ -26,7 +26,7 @@ const (
 // for concurrent use.
 type Filter struct{ cfg journal.FilterConfig }
 
-// NewFilter returns a Filter, or an error that matches ErrInvalid and names each
+// New returns a Filter, or an error that matches ErrInvalid and names each
 // bad setting.
 func New(cfg journal.FilterConfig) (*Filter, error) {
 	var errs []error

@@ -128,7 +128,7 @@ func (s *shardNode) beginEffects() {
 	if v := s.m.RouteVersion(); v != s.version {
 		s.version = v
 		for n := range s.paths {
-			s.restrictPath(shardcore.Shard(n)) //nolint:gosec // few
+			s.restrictPath(shardcore.Shard(n))
 		}
 	}
 }

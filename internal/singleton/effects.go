@@ -94,12 +94,12 @@ type Outgoing struct {
 type NoteKind uint8
 
 const (
-	// Became: the manager has changed its state.
+	// Became means that the manager has changed its state.
 	Became NoteKind = 1 + iota
-	// Ignored: a message was ignored, because its sender is not part of the hand-over or because it
+	// Ignored means that a message was ignored, because its sender is not part of the hand-over or because it
 	// was late.
 	Ignored
-	// Stuck: the manager restarts, because it received no reply.
+	// Stuck means that the manager restarts, because it received no reply.
 	Stuck
 )
 

@@ -58,21 +58,21 @@ type Effects struct {
 type NoteKind uint8
 
 const (
-	// Decided: a decision downs nodes.
+	// Decided means that a decision downs nodes.
 	Decided NoteKind = 1 + iota
-	// Unstable: the reachability does not become stable, so all members are downed.
+	// Unstable means that the reachability does not become stable, so all members are downed.
 	Unstable
-	// WithoutLease: the lease was not acquired, so the decision was reversed.
+	// WithoutLease means that the lease was not acquired, so the decision was reversed.
 	WithoutLease
-	// Outgrown: there are more members than a static quorum allows. The next unreachable member
+	// Outgrown means that there are more members than a static quorum allows. The next unreachable member
 	// downs all.
 	Outgrown
-	// Automatic: nodes are downed without a strategy. It is also reported once at the start,
+	// Automatic means that nodes are downed without a strategy. It is also reported once at the start,
 	// without nodes, as a warning.
 	Automatic
-	// Orphaned: all members that accepted this node are Down, so it downs itself.
+	// Orphaned means that all members that accepted this node are Down, so it downs itself.
 	Orphaned
-	// LeftToOwner: a member of this side holds the lease, so this node waits for its decision.
+	// LeftToOwner means that a member of this side holds the lease, so this node waits for its decision.
 	LeftToOwner
 )
 

@@ -47,7 +47,7 @@ func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine
 	case err != nil:
 		return nil, err
 	case !cfg.ReadOnly:
-		if err := removeSpaceFile(base); err != nil {
+		if err = removeSpaceFile(base); err != nil {
 			return nil, err
 		}
 	case len(logs) > 1:

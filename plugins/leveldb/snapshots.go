@@ -106,12 +106,12 @@ func (f *found) matches(c snapshot.Criteria) bool {
 // first. An error of the database is yielded last. The loop body runs while an iterator is open.
 func heads(from leveldb.Reader, id string, c snapshot.Criteria) iter.Seq2[found, error] {
 	return func(yield func(found, error) bool) {
-		c := c.Bounded()
-		if c.MinSequenceNr > c.MaxSequenceNr {
+		r := c.Bounded()
+		if r.MinSequenceNr > r.MaxSequenceNr {
 			return
 		}
-		limit := append(snapshotKey(tagSnapshot, id, c.MaxSequenceNr), 0)
-		it := from.NewIterator(&util.Range{Start: snapshotKey(tagSnapshot, id, c.MinSequenceNr), Limit: limit}, nil)
+		limit := append(snapshotKey(tagSnapshot, id, r.MaxSequenceNr), 0)
+		it := from.NewIterator(&util.Range{Start: snapshotKey(tagSnapshot, id, r.MinSequenceNr), Limit: limit}, nil)
 		defer it.Release()
 		for ok := it.Last(); ok; ok = it.Prev() {
 			if !yield(readHead(id, it.Key(), it.Value()), nil) {

@@ -28,7 +28,7 @@ var (
 	ErrDSN = errors.New("postgres: invalid connection string: " + dsnForm)
 )
 
-const dsnForm = "want a URL like postgres://user:password@host:5432/database, with special characters percent-encoded, or keywords like host=a port=5432 dbname=b user=c"
+const dsnForm = "want a URL like postgres://user:password@host:5432/database, with special characters percent-encoded, or keywords like host=a port=5432 dbname=b user=c" //nolint:gosec // an example
 
 // SQLSTATEs.
 const (

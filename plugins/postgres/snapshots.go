@@ -93,9 +93,9 @@ func orNotFound(damaged []error) error {
 // List implements snapshot.Store. It reads pages of 1,000.
 func (s *SnapshotStore) List(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {
 	return func(yield func(snapshot.Metadata, error) bool) {
-		c := c.Bounded() // each iteration of the sequence starts from the beginning
+		rest := c.Bounded() // each iteration of the sequence starts from the beginning
 		for {
-			page, err := s.list(ctx, id, c)
+			page, err := s.list(ctx, id, rest)
 			if err != nil {
 				yield(snapshot.Metadata{}, fmt.Errorf("postgres: list the snapshots of %q: %w", id, err))
 				return
@@ -108,7 +108,7 @@ func (s *SnapshotStore) List(ctx context.Context, id string, c snapshot.Criteria
 			if len(page) < pageRecords {
 				return
 			}
-			c.MaxSequenceNr = page[len(page)-1].SequenceNr - 1
+			rest.MaxSequenceNr = page[len(page)-1].SequenceNr - 1
 		}
 	}
 }

@@ -195,7 +195,7 @@ func TestDurableProblems(t *testing.T) {
 	for _, args := range [][]string{{"keys"}, {"stat"}, {"get", "garbage"}, {"get", "later"}} {
 		text := `Carts of b:1: key "garbage"`
 		if args[len(args)-1] == "later" {
-			text = "a record of version 9, known is 1"
+			text = "unknown record version 9, want 1"
 		}
 		ddata(t, nil, append(args, "--dir", dir)...).want(t, operator.ExitProblems, text)
 	}

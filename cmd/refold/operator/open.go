@@ -93,18 +93,18 @@ func (e *Env) OpenTarget(ctx context.Context, address string) (*Source, error) {
 // parse returns the directory of a LevelDB journal, or the database of another address.
 func (e *Env) parse(address string) (dir string, db *Database, err error) {
 	scheme, rest, found := strings.Cut(address, ":")
-	forms := "leveldb:DIR"
+	forms := []string{"leveldb:DIR"}
 	for i := range e.databases {
 		db := &e.databases[i]
 		if found && slices.Contains(db.Schemes, scheme) {
 			return "", db, nil
 		}
-		forms += ", " + db.Forms
+		forms = append(forms, db.Forms)
 	}
 	if scheme == "leveldb" && rest != "" {
 		return rest, nil, nil
 	}
-	return "", nil, fmt.Errorf("journal %q: this program cannot open such an address; expected %s", Redact(address), forms)
+	return "", nil, fmt.Errorf("journal %q: this program cannot open such an address; expected %s", Redact(address), strings.Join(forms, ", "))
 }
 
 func openLevelDB(dir string, cfg leveldb.Config) (*Source, error) {

@@ -59,7 +59,7 @@ func TestVerifyFindsPlantedProblems(t *testing.T) {
 		},
 		"end missing": {
 			records: good(3), highest: 5,
-			want: []string{`"a|1": journal: gap in the history of "a|1": event 4 is missing, and so is all behind it`},
+			want: []string{`"a|1": journal: gap in the history of "a|1": event 4 and all later events are missing`},
 		},
 		"above the highest": {
 			records: good(3), highest: 2,
@@ -304,7 +304,7 @@ func TestVerifyRefusesBrokenTypes(t *testing.T) {
 	nameless := accountType()
 	nameless.Name = ""
 	stateless := accountType()
-	stateless.New = nil
+	stateless.Apply = nil
 	for _, l := range []operator.Linked{{}, operator.Entity(broken), operator.Entity(nameless), operator.Entity(stateless)} {
 		if _, err := operator.Verify(t.Context(), inmem.NewJournal(), operator.VerifyOptions{Entities: []operator.Linked{l}}); err == nil {
 			t.Errorf("%+v is accepted", l)

@@ -139,32 +139,32 @@ func (r Reason) String() string {
 type NoteKind uint8
 
 const (
-	// PhaseChanged: the coordinator has entered another phase.
+	// PhaseChanged means that the coordinator has entered another phase.
 	PhaseChanged NoteKind = 1 + iota
-	// Repaired: the loaded history needed Count repairs.
+	// Repaired means that the loaded history needed Count repairs.
 	Repaired
-	// LoadRetried: the store could not be read.
+	// LoadRetried means that the store could not be read.
 	LoadRetried
-	// SaveRetried: a save failed or timed out; the coordinator checks the stored state.
+	// SaveRetried means that a save failed or timed out; the coordinator checks the stored state.
 	SaveRetried
-	// Stored: a change of Count events is durable.
+	// Stored means that a change of Count events is durable.
 	Stored
-	// Ignored: a message of kind Message from Node was ignored.
+	// Ignored means that a message of kind Message from Node was ignored.
 	Ignored
-	// NotAllocated: the strategy returned no region for shards, or an invalid one.
+	// NotAllocated means that the strategy returned no region for shards, or an invalid one.
 	NotAllocated
-	// Terminating: a region counts as terminated, and its shards get new homes after the margin.
+	// Terminating means that a region counts as terminated, and its shards get new homes after the margin.
 	Terminating
-	// HandOffBegun: shards are being moved, and Count regions and proxies have to stop sending to
+	// HandOffBegun means that shards are being moved, and Count regions and proxies have to stop sending to
 	// them.
 	HandOffBegun
-	// HandOffDone: shards are stopped and have no home.
+	// HandOffDone means that shards are stopped and have no home.
 	HandOffDone
-	// Silent: Node did not respond to a probe and gets no shards while other regions do.
+	// Silent means that Node did not respond to a probe and gets no shards while other regions do.
 	Silent
-	// RegionRefused: Node cannot register because Fields of its settings differ.
+	// RegionRefused means that Node cannot register because Fields of its settings differ.
 	RegionRefused
-	// HandOffFailed: shards stay on their region because Node, and Count nodes in total, did not
+	// HandOffFailed means that shards stay on their region because Node, and Count nodes in total, did not
 	// respond.
 	HandOffFailed
 )

@@ -185,22 +185,22 @@ func (f *Fold) region(i int) *allocation.Region {
 type RepairKind uint8
 
 const (
-	// TermNotHigher: a term begins that is not higher than the previous one. The higher term holds.
+	// TermNotHigher means that a term begins that is not higher than the previous one. The higher term holds.
 	TermNotHigher RepairKind = 1 + iota
-	// RegisteredTwice: a region or proxy is registered that already was.
+	// RegisteredTwice means that a region or proxy is registered that already was.
 	RegisteredTwice
-	// RegionUnknown: shards are allocated to an unregistered region. The region is registered from
+	// RegionUnknown means that shards are allocated to an unregistered region. The region is registered from
 	// then on, because it may host them.
 	RegionUnknown
-	// HomeMoved: a shard is allocated that has another home. The later home holds.
+	// HomeMoved means that a shard is allocated that has another home. The later home holds.
 	HomeMoved
-	// HomeTwice: a shard is allocated to its home again.
+	// HomeTwice means that a shard is allocated to its home again.
 	HomeTwice
-	// HomeUnknown: a shard is deallocated that has no home.
+	// HomeUnknown means that a shard is deallocated that has no home.
 	HomeUnknown
-	// TooManyRegions: a region or proxy exceeds MaxRegions. It is ignored, with its shards.
+	// TooManyRegions means that a region or proxy exceeds MaxRegions. It is ignored, with its shards.
 	TooManyRegions
-	// ShardUnknown: the number of a shard is above the maximum. The shard is ignored.
+	// ShardUnknown means that the number of a shard is above the maximum. The shard is ignored.
 	ShardUnknown
 )
 

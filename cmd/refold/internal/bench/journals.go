@@ -19,7 +19,6 @@ import (
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/leveldb"
-	refoldleveldb "github.com/refold-io/refold/plugins/leveldb"
 	"github.com/refold-io/refold/snapshot"
 )
 
@@ -29,7 +28,7 @@ func (b *run) rawDB(f func(*goleveldb.DB) error) error {
 	if err != nil {
 		return err
 	}
-	db, err := goleveldb.OpenFile(dir, refoldleveldb.Options())
+	db, err := goleveldb.OpenFile(dir, leveldb.Options())
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(dir))
 	}
