@@ -34,7 +34,7 @@ func TestTextThatIsNone(t *testing.T) {
 		`c", "owner": "\u00e9\n`: 200,
 	} {
 		status, answer := c.send(t, "POST", "/accounts", `{"currency": "USD", "id": "`+id+`"}`)
-		if status != want || status == 400 && !strings.Contains(answer, "not Unicode") {
+		if status != want || status == 400 && !strings.Contains(answer, "not valid Unicode") {
 			t.Errorf("%s: %d %s", id, status, answer)
 		}
 	}

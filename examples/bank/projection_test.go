@@ -123,7 +123,7 @@ func TestProjectIntoABadTable(t *testing.T) {
 	}
 	var stderr bytes.Buffer
 	code := run(t.Context(), []string{"project", "--once", "--journal", dsn}, strings.NewReader(""), io.Discard, &stderr)
-	if got := stderr.String(); code != exitFailed || strings.Count(got, "begins again") != 3 || !strings.Contains(got, "bank: ") {
+	if got := stderr.String(); code != exitFailed || strings.Count(got, "failed, restarting") != 3 || !strings.Contains(got, "bank: ") {
 		t.Errorf("it exits with %d and says\n%s", code, got)
 	}
 }

@@ -63,7 +63,7 @@ func TestBranchThatWaits(t *testing.T) {
 		if err := o.ready(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			c.Error(err)
 		}
-		if got := said.String(); got != "branch-3 waits for the branches that it joins: none of --join lets it in\n" {
+		if got := said.String(); got != "branch-3 waits for the other branches: none of --join admits it\n" {
 			c.Error(got)
 		}
 		if err := o.giveUp(nil); err != nil {
