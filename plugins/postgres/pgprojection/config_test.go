@@ -68,7 +68,7 @@ func TestPasswordIsNotLogged(t *testing.T) {
 		t.Fatal("CatchUp of a database that is away returned nil")
 	}
 	all := buf.String() + err.Error() + p.Status().Err.Error()
-	if strings.Contains(all, "swordfish") || !strings.Contains(buf.String(), "begins again") || !strings.Contains(buf.String(), "127.0.0.1") {
+	if strings.Contains(all, "swordfish") || !strings.Contains(buf.String(), "failed, restarting") || !strings.Contains(buf.String(), "127.0.0.1") {
 		t.Errorf("it logs %s and returns %v, want the host without the password", buf.String(), err)
 	}
 }
