@@ -32,7 +32,7 @@ func TestUsage(t *testing.T) {
 		{"lookup alice --at-seq -1", exitUsage, "at-seq"},
 		{"generate --accounts 5 --commands 4", exitUsage, "--commands at least as many"},
 		{"generate --accounts 5", exitUsage, "--commands"},
-		{"audit --journal mongo:", exitFailed, `journal "mongo:": expected leveldb:DIR, postgres:`},
+		{"audit --journal mongo:", exitFailed, `journal "mongo:": expected inmem:, leveldb:DIR, postgres:`},
 		{"audit --journal leveldb:", exitFailed, `journal "leveldb:"`},
 		{"audit --journal leveldb:" + missing, exitFailed, "contains no bank"},
 		{"lookup alice --journal inmem:", exitFailed, "journal inmem: is empty"},
