@@ -81,13 +81,13 @@ func TestFindTakesWhatItIsTold(t *testing.T) {
 // What make looks for before it installs something is what tests will find.
 func TestMakeLooksInTheSamePlaces(t *testing.T) {
 	t.Parallel()
-	script, err := os.ReadFile(filepath.Join("..", "..", ".ci", "need"))
+	script, err := os.ReadFile(filepath.Join("..", "..", "..", ".ci", "need"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, place := range append(pgserver.Places(), pgserver.BinEnv, fmt.Sprintf("-ge %d ]", pgserver.MinVersion)) {
 		if !strings.Contains(string(script), place) {
-			t.Errorf(".ci/need does not know %s", place)
+			t.Errorf(".ci/need does not contain %s", place)
 		}
 	}
 }
