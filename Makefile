@@ -81,8 +81,10 @@ quick: need-go ## run the tests that need no server, in under a minute: no Postg
 test: need-go ## run all tests with the race detector, in random order (PKG); root on Debian installs missing packages unless PKG is set
 	@INSTALL=$(if $(filter ./...,$(PKG)),yes) .ci/need tests $(PKG)
 	go test -race -shuffle=on -timeout=20m $(PKG)
+ifneq ($(filter ./... ./plugins/leveldb,$(PKG)),)
 	@echo '== without the race detector: failed writes during compactions'
 	go test -shuffle=on -timeout=10m -run '$(COMPACTING)' ./plugins/leveldb
+endif
 
 .PHONY: check
 check: format vet lint tidy rules ## check formatting, vet, lint, go.mod and the rules about the source (make -k check runs all of them)
