@@ -191,8 +191,8 @@ func (r *remote) typeName() string { return r.name }
 
 func (r *remote) calls() *callPool { return &r.pool }
 
-// sender is who sent a command, whether it waits for the answer or not: what
-// this package puts into Envelope.Caller.
+// sender is the sender of a command, with or without an expected reply. Envelope.Caller holds one
+// for every command.
 type sender interface {
 	hosting.Caller
 	from() *origin
@@ -220,9 +220,8 @@ func (o *origin) background(life context.Context) context.Context {
 	return valued{life, context.WithoutCancel(o.ctx)}
 }
 
-// root is the context for a command that follows from this one by itself. It is
-// not the one that Begin returned, or that of a command which leads to the next
-// one for ever would grow for ever.
+// root returns the context for a command that follows from this one. It does not derive from the
+// context of Begin: in an endless chain of commands, such a context would grow without limit.
 func (o *origin) root() context.Context {
 	if o.observed != nil {
 		return o.observed.base
@@ -245,7 +244,7 @@ func (v valued) Value(key any) any {
 	return v.Context.Value(key)
 }
 
-// told is the sender of a command that nobody waits for.
+// told is the sender of a command without an expected reply.
 type told struct {
 	env engine.Envelope
 	origin
@@ -260,7 +259,7 @@ func (*told) Untake() {}
 // Context implements hosting.Caller.
 func (t *told) Context() context.Context { return t.ctx }
 
-// envelope returns the envelope of a command that nobody waits for.
+// envelope returns the envelope of a command without an expected reply.
 func envelope(ctx context.Context, command any) *engine.Envelope {
 	if ctx == context.Background() {
 		return &engine.Envelope{Message: command}

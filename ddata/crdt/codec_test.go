@@ -132,7 +132,7 @@ func TestDamagedBytes(t *testing.T) {
 	}
 }
 
-// The order of what was done, and by whom it was heard of first, leaves no trace.
+// Equal values have equal bytes, whatever the order of their operations and merges.
 func TestSameValueSameBytes(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))

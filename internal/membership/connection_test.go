@@ -310,8 +310,8 @@ func TestTheLastTwoComeBack(t *testing.T) {
 	}
 }
 
-// TestBackAtOnce: a node that is started again is a member as soon as whoever had its name is gone, or those who let
-// it in can do so. It does not wait until joining begins anew.
+// TestBackAtOnce: a restarted node becomes a member as soon as its previous incarnation is removed,
+// or as soon as the seeds can admit it. It does not wait for the next round of join requests.
 func TestBackAtOnce(t *testing.T) {
 	t.Parallel()
 	anew := 10 * time.Second // membership.Settings.RetryJoinAfter
@@ -351,9 +351,9 @@ func TestBackAtOnce(t *testing.T) {
 	}
 }
 
-// TestNobodyJoinsTheSuspended: a node that was cut off and may have been given up lets nobody in, and
-// does not take it for evidence that another is dead if that one comes back: with that one
-// given up it would go on, alone, while the cluster that it was part of goes on elsewhere.
+// TestNobodyJoinsTheSuspended: a suspended node admits no new node, and a new incarnation of
+// another member does not prove to it that the previous one is dead. Otherwise it could continue
+// alone while the rest of its cluster continues elsewhere.
 func TestNobodyJoinsTheSuspended(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -500,7 +500,7 @@ func (s *solo) status(n identity.Node) membership.Status {
 	return 0
 }
 
-// sent returns to whom messages of a kind went in the last step.
+// sent returns the receivers of the messages of a kind in the last step.
 func (s *solo) sent(k membership.Kind) []string { return sentIn(s.out, k) }
 
 func sentIn(e membership.Effects, k membership.Kind) (to []string) {
@@ -540,7 +540,7 @@ func (s *solo) logged(message string) int {
 	return n
 }
 
-// wants asserts to whom a kind of message went in the last step.
+// wants asserts the receivers of the messages of a kind in the last step.
 func (s *solo) wants(subject string, k membership.Kind, to ...string) {
 	s.t.Helper()
 	if got := s.sent(k); !slices.Equal(got, to) {

@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// What waits for homes can be looked at, and what nobody waits for any more is taken out and
-// refused, once.
+// The shell can inspect commands that wait for a home. An abandoned command is removed and refused
+// once.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a")

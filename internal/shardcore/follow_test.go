@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// Who was removed while this node hosted nothing may still host shards: the coordinator that begins
-// anew waits for the margin, although its machine has not seen that member.
+// A member that was removed while this node was suspended may still host shards. A coordinator that
+// starts afterwards waits for the margin, although its machine never had that member.
 func TestRemovedWhileNothingIsHosted(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a", "b")
