@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/cluster"
 )
 
-// Whenever a reader begins, snapshot and events together tell what happened, without a gap and without a
-// duplicate.
+// Whenever a reader begins, snapshot and events together tell what happened, without a gap and
+// without a duplicate.
 func TestEventsBeginWithASnapshot(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

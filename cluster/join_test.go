@@ -95,8 +95,8 @@ func TestNameInUse(t *testing.T) {
 	})
 }
 
-// Of two processes with the name of the first seed, started at once or shortly after each other, one founds the
-// cluster.
+// Of two processes with the name of the first seed, started at once or shortly after each other,
+// one founds the cluster.
 func TestTwoFirstSeeds(t *testing.T) {
 	t.Parallel()
 	for _, seeds := range [][]string{{"a"}, {"a", "b"}} {

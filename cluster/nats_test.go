@@ -17,8 +17,8 @@ import (
 	"github.com/refold-io/refold/plugins/nats/embedded"
 )
 
-// The same over a real broker, on the wall's clock: three nodes join, a singleton with a lease is asked from another node and moves, an
-// operator looks, and all of them leave.
+// The same over a real broker, on the wall's clock: three nodes join, a singleton with a lease is
+// asked from another node and moves, an operator looks, and all of them leave.
 func TestOverNATS(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// The side that the strategy names survives, the others end themselves, and there never are two instances of a
-// singleton.
+// The side that the strategy names survives, the others end themselves, and there never are two
+// instances of a singleton.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -107,8 +107,8 @@ func TestOneWayPartition(t *testing.T) {
 	})
 }
 
-// All the nodes lose the broker for a minute: no member is suspected, singletons stop in time, asks fail at once, and
-// afterwards all is as it was.
+// All the nodes lose the broker for a minute: no member is suspected, singletons stop in time, asks
+// fail at once, and afterwards all is as it was.
 func TestBrokerOutage(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

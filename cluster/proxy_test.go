@@ -390,8 +390,9 @@ func TestAskEndsWithTheInstance(t *testing.T) {
 	})
 }
 
-// Questions that the instance has taken and not answered take up room, until they are answered or the asker is gone. What needs no
-// answer goes on, and of what the instance has forgotten nothing is kept.
+// Questions that the instance has taken and not answered take up room, until they are answered or
+// the asker is gone. What needs no answer goes on, and of what the instance has forgotten nothing
+// is kept.
 func TestQuestionsThatAreNotAnswered(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

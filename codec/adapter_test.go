@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/codec"
 )
 
-// plane is what the program works with: it can't be stored by itself, with a
-// field that is unexported.
+// plane is what the program works with: it can't be stored by itself, with a field that is
+// unexported.
 type plane struct{ wings int }
 
 type (
@@ -119,8 +119,8 @@ func TestAdaptMistakes(t *testing.T) {
 	}
 }
 
-// A nil pointer that a function returns is an error that says so, not a value to
-// store or to hand on.
+// A nil pointer that a function returns is an error that says so, not a value to store or to hand
+// on.
 func TestNilResults(t *testing.T) {
 	t.Parallel()
 	r := ok(t, codec.Types(

@@ -148,8 +148,8 @@ func (b *builder) reads(name string, version int) bool {
 	return false
 }
 
-// build makes the registry's tables: one reader for each manifest that can
-// occur, so that a lookup is one map access.
+// build makes the registry's tables: one reader for each manifest that can occur, so that a lookup
+// is one map access.
 func build(entries []Entry, write Format, read []Format) *Registry {
 	r := &Registry{
 		entries:   entries,

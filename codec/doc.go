@@ -31,9 +31,9 @@
 //	        greeted  --> nothing, by Removed
 //
 // The payload is msgpack in the form of package vmihailenco/msgpack: a struct is a map from field
-// names to values. The tags of that package have the same meaning: a name, "-", omitempty, alias and
-// noinline; other options are rejected. A type may encode itself by both methods of one of these
-// pairs, in this order: Marshaler and Unmarshaler, BinaryMarshaler and BinaryUnmarshaler,
+// names to values. The tags of that package have the same meaning: a name, "-", omitempty, alias
+// and noinline; other options are rejected. A type may encode itself by both methods of one of
+// these pairs, in this order: Marshaler and Unmarshaler, BinaryMarshaler and BinaryUnmarshaler,
 // TextMarshaler and TextUnmarshaler (written as a string). In detail:
 //
 //   - Integers take as few bytes as possible. Times are instants and are decoded in UTC. Nil and
@@ -73,15 +73,15 @@
 // The same value is encoded to the same bytes: maps are sorted by the encoded form of their keys,
 // also in interfaces.
 //
-// No field is lost silently. Registry.Err and NewState report an unexported field, a type that cannot
-// be stored, and methods that are promoted from an embedded type and would hide the fields around it.
-// The tag refold:"-" excludes a field from the state. A number that does not fit its field is an
-// error.
+// No field is lost silently. Registry.Err and NewState report an unexported field, a type that
+// cannot be stored, and methods that are promoted from an embedded type and would hide the fields
+// around it. The tag refold:"-" excludes a field from the state. A number that does not fit its
+// field is an error.
 //
 // Input is not trusted. Before decoding, Check validates every length, the depth (100 nested arrays
 // and maps), and the end of the data. Decoding allocates no more than 64 times the size of the data
-// plus 1 MiB. Encode rejects values that Decode would reject. Panics of methods of the values become
-// errors.
+// plus 1 MiB. Encode rejects values that Decode would reject. Panics of methods of the values
+// become errors.
 //
 // Registries and States are immutable and safe for concurrent use.
 //
@@ -91,6 +91,6 @@
 // memory that it allocates when it decodes. A custom Format is responsible for its types, order and
 // limits. encoding/json has its own rules for tags and leaves out unexported fields.
 //
-// Values with little data and much memory, such as thousands of maps with one short entry each in an
-// interface, can exceed the limit and are rejected.
+// Values with little data and much memory, such as thousands of maps with one short entry each in
+// an interface, can exceed the limit and are rejected.
 package codec

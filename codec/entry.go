@@ -35,8 +35,8 @@ func Name[T any](name string) Type {
 	return Type{typ: reflect.TypeFor[T](), name: name, version: 1}
 }
 
-// Version sets the version that is written, 1 or higher. Defaults to 1. Every
-// lower version needs an Upcast or a Split that reads it.
+// Version sets the version that is written, 1 or higher. Defaults to 1. Every lower version needs
+// an Upcast or a Split that reads it.
 func (t Type) Version(version int) Type {
 	t.version = version
 	return t
@@ -86,8 +86,8 @@ func Upcast[Old, New any](name string, version int, f func(Old) (New, error)) En
 	return u
 }
 
-// Split is like Upcast, but makes any number of values of an old one, in order;
-// none removes it, and nil among them is an error. The name needs no current type.
+// Split is like Upcast, but makes any number of values of an old one, in order; none removes it,
+// and nil among them is an error. The name needs no current type.
 func Split[Old any](name string, version int, f func(Old) ([]any, error)) Entry {
 	u := upcaster{name: name, version: version, from: reflect.TypeFor[Old]()}
 	if f != nil {

@@ -12,11 +12,11 @@ import (
 var (
 	// ErrNotRegistered is wrapped by errors about a Go type without a name in the registry.
 	ErrNotRegistered = errors.New("codec: type is not registered")
-	// ErrUnknown is wrapped by the error about a manifest that the registry
-	// can't read: an unknown name, version or format.
+	// ErrUnknown is wrapped by the error about a manifest that the registry can't read: an unknown
+	// name, version or format.
 	ErrUnknown = errors.New("codec: unknown manifest")
-	// ErrMalformed is wrapped by the errors about bytes that are damaged, cut
-	// short, followed by more, or do not fit the type they are read into.
+	// ErrMalformed is wrapped by the errors about bytes that are damaged, cut short, followed by
+	// more, or do not fit the type they are read into.
 	ErrMalformed = errors.New("malformed data")
 	// ErrLimit is wrapped by errors about values that are nested too deeply, and about data that
 	// would need far more memory than its size.

@@ -139,8 +139,7 @@ func ExampleUpcast_merge() {
 	// {Amount:7 Means:card 1234} <nil>
 }
 
-// Remove some of the events of a type, by what they hold: a Split of the version
-// before.
+// Remove some of the events of a type, by what they hold: a Split of the version before.
 func ExampleSplit_filter() {
 	type NotedV1 struct{ Text string }
 	type Noted struct{ Text string }
@@ -209,8 +208,8 @@ func ExampleAdapt() {
 	// codec: encode charged: a price without a currency
 }
 
-// The stored form of an adapted type changes like any other: an Upcast leads from
-// the old one to the new one.
+// The stored form of an adapted type changes like any other: an Upcast leads from the old one to
+// the new one.
 func ExampleAdapt_version() {
 	type ChargedRowV1 struct{ Price string }
 	toRow := func(e Charged) (ChargedRow, error) { return ChargedRow{e.Price.units, e.Price.currency}, nil }

@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// failing writes what its text says, by each of the methods that a type may
-// have.
+// failing writes what its text says, by each of the methods that a type may have.
 type (
 	failingRaw    string
 	failingBinary string

@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/codec"
 )
 
-// limited calls f and fails if it allocates more than 64 times the input plus
-// 1 MiB. Other goroutines count too, so that a bad result is measured again.
+// limited calls f and fails if it allocates more than 64 times the input plus 1 MiB. Other
+// goroutines count too, so that a bad result is measured again.
 func limited(t *testing.T, input int, f func()) {
 	t.Helper()
 	limit := uint64(64*input + 1<<20)
@@ -33,8 +33,7 @@ func limited(t *testing.T, input int, f func()) {
 	t.Errorf("%d bytes of input: %d bytes allocated, more than %d", input, least, limit)
 }
 
-// seeds are inputs that a decoder without limits does not survive, and a few
-// good ones.
+// seeds are inputs that a decoder without limits does not survive, and a few good ones.
 func seeds() [][]byte {
 	list := "\xdd\x00\x00\x40\x00"
 	all := [][]byte{
@@ -117,8 +116,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// stable checks that v, if it is encoded at all, is read back as what is
-// encoded the same.
+// stable checks that v, if it is encoded at all, is read back as what is encoded the same.
 func stable(t *testing.T, r *codec.Registry, v any) {
 	t.Helper()
 	manifest, once, err := r.Encode(v)

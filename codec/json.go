@@ -26,13 +26,11 @@ const (
 // A Format must be safe for concurrent use, must write the same bytes for the same value, and must
 // limit the memory that Unmarshal allocates.
 type Format interface {
-	// Name is stored beside every value, so it must never change. It obeys
-	// the rules of Name.
+	// Name is stored beside every value, so it must never change. It obeys the rules of Name.
 	Name() string
 	// Marshal returns bytes that are not modified afterwards. The value has the registered type.
 	Marshal(v any) ([]byte, error)
-	// Unmarshal fills the fresh value that v points to. It neither changes
-	// data nor keeps it.
+	// Unmarshal fills the fresh value that v points to. It neither changes data nor keeps it.
 	Unmarshal(data []byte, v any) error
 }
 
@@ -350,8 +348,8 @@ func mapsOf(key, value uintptr, elem *shape) *elements {
 	return &elements{first: costMap(1, key, value), each: int(8*(slotSize(key, value)+1) + 32), shape: elem}
 }
 
-// addFields adds the fields of a struct and of those that it embeds, level by
-// level, so that the outer ones hide the inner ones.
+// addFields adds the fields of a struct and of those that it embeds, level by level, so that the
+// outer ones hide the inner ones.
 func (s *shape) addFields(t reflect.Type, made map[reflect.Type]*shape) {
 	seen := map[reflect.Type]bool{t: true}
 	for level := []reflect.Type{t}; len(level) > 0; {
@@ -396,8 +394,7 @@ func (s *shape) addField(f reflect.StructField, made map[reflect.Type]*shape) re
 	return nil
 }
 
-// appendFolded appends the form that all names share which encoding/json takes
-// for each other.
+// appendFolded appends the form that all names share which encoding/json takes for each other.
 func appendFolded(dst, name []byte) []byte {
 	for len(name) > 0 {
 		r, n := utf8.DecodeRune(name)

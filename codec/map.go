@@ -81,8 +81,8 @@ func (m mapPlan) encodeEntries(e *encoder, v reflect.Value) error {
 	return nil
 }
 
-// sortEntries puts the entries from the given span on, which end the buffer, in
-// order, and forgets their spans.
+// sortEntries puts the entries from the given span on, which end the buffer, in order, and forgets
+// their spans.
 func (e *encoder) sortEntries(first int) error {
 	entries := e.spans[first:]
 	e.spans = e.spans[:first]
@@ -112,8 +112,7 @@ func (e *encoder) sortEntries(first int) error {
 	return nil
 }
 
-// atKey puts the key of a map, or the beginning of a long one, before the path
-// of err.
+// atKey puts the key of a map, or the beginning of a long one, before the path of err.
 func atKey(key any, err error) error {
 	if s, ok := key.(string); ok {
 		return at(fmt.Sprintf("[%.40q]", s), err)

@@ -35,8 +35,8 @@ const (
 	textMarshaler              // MarshalText, UnmarshalText
 )
 
-// marshalerOf returns the pair of a type that is no pointer; half a pair is
-// none. The methods may be on the type or on the pointer to it.
+// marshalerOf returns the pair of a type that is no pointer; half a pair is none. The methods may
+// be on the type or on the pointer to it.
 func marshalerOf(t reflect.Type) marshaler {
 	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
 		return noMarshaler
@@ -87,8 +87,8 @@ func planMarshaler(p *plan) (bool, error) {
 	return true, nil
 }
 
-// checkHidden refuses a struct that seems to have its form only because it
-// embeds a type with that form: its other fields would be lost.
+// checkHidden refuses a struct that seems to have its form only because it embeds a type with that
+// form: its other fields would be lost.
 func checkHidden(t reflect.Type, m marshaler) error {
 	if t.Kind() != reflect.Struct {
 		return nil

@@ -15,8 +15,8 @@ import (
 // maxKept is the largest buffer that an encoder keeps for its next use.
 const maxKept = 64 << 10
 
-// encoder writes one value into a buffer. It walks the value, and leaves the
-// form of each token to mp, which writes into the encoder.
+// encoder writes one value into a buffer. It walks the value, and leaves the form of each token to
+// mp, which writes into the encoder.
 type encoder struct {
 	buf   []byte
 	mp    *msgpack.Encoder
@@ -176,9 +176,9 @@ func (ps *plans) decodeInto(p *plan, data []byte, v reflect.Value) error {
 	return err
 }
 
-// The memory that decoding takes is limited to a multiple of the data and a
-// fixed share. The decoder pays before it allocates; the encoder adds up the
-// same sums, so that nothing is written that could not be read.
+// The memory that decoding takes is limited to a multiple of the data and a fixed share. The
+// decoder pays before it allocates; the encoder adds up the same sums, so that nothing is written
+// that could not be read.
 const (
 	costPerByte = 64
 	costFree    = 1<<20 - 1<<16 // the rest of 1 MiB covers allocations that are not counted

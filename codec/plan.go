@@ -31,8 +31,8 @@ type plans struct {
 	decoders sync.Pool
 }
 
-// compile returns the plan of a type, or the reason why its values can't be
-// stored, with the path of the field that is to blame.
+// compile returns the plan of a type, or the reason why its values can't be stored, with the path
+// of the field that is to blame.
 func (ps *plans) compile(t reflect.Type) (*plan, error) {
 	if p, ok := ps.byType.Load(t); ok {
 		return p.(*plan), nil //nolint:errcheck // nothing else is stored

@@ -32,8 +32,8 @@ type writer struct {
 	to       func(any) (any, error) // conversion to the stored type, nil if there is none
 }
 
-// Types makes a registry that writes msgpack. Mistakes in the entries are
-// collected, and returned by Err.
+// Types makes a registry that writes msgpack. Mistakes in the entries are collected, and returned
+// by Err.
 func Types(entries ...Entry) *Registry { return build(entries, nil, nil) }
 
 // Using returns a copy of the registry that writes the given format; nil is msgpack. The manifest
@@ -43,9 +43,9 @@ func (r *Registry) Using(write Format, alsoRead ...Format) *Registry {
 	return build(r.entries, write, alsoRead)
 }
 
-// Err returns all mistakes in the registry, joined, or nil: names that are
-// blank, bad or taken, types with two names, types that can't be stored, gaps
-// in the versions. A registry with mistakes must not be used.
+// Err returns all mistakes in the registry, joined, or nil: names that are blank, bad or taken,
+// types with two names, types that can't be stored, gaps in the versions. A registry with mistakes
+// must not be used.
 func (r *Registry) Err() error {
 	if r == nil {
 		return nil
@@ -130,10 +130,9 @@ func (r *Registry) notRegistered(v any) error {
 	return fmt.Errorf("%w: %v: add codec.Name[%[2]v](\"...\") to the registry", ErrNotRegistered, t)
 }
 
-// Manifests yields the manifests under which values are stored, sorted: those
-// that Encode returns, and those of the older versions that an Upcast or a Split
-// reads, in the format that Encode writes. Earlier names (Was), removed ones and
-// other formats are not among them.
+// Manifests yields the manifests under which values are stored, sorted: those that Encode returns,
+// and those of the older versions that an Upcast or a Split reads, in the format that Encode
+// writes. Earlier names (Was), removed ones and other formats are not among them.
 func (r *Registry) Manifests() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if r == nil {
@@ -161,8 +160,8 @@ func isNil(v any) bool {
 	return rv.Kind() == reflect.Pointer && rv.IsNil()
 }
 
-// maxUpcasts is how many functions may work on one stored value, so that two
-// splits that produce each other end in an error.
+// maxUpcasts is how many functions may work on one stored value, so that two splits that produce
+// each other end in an error.
 const maxUpcasts = 1000
 
 // reader decodes payloads with one manifest.
@@ -279,8 +278,7 @@ func (r *Registry) upcast(dst []any, v any, steps *int) ([]any, error) {
 	}
 }
 
-// unread returns the error about a manifest without a reader, which is nil if
-// its name was removed.
+// unread returns the error about a manifest without a reader, which is nil if its name was removed.
 func (r *Registry) unread(s string) error {
 	m, ok := parseManifest(s)
 	if !ok {

@@ -252,8 +252,8 @@ func TestInterop(t *testing.T) {
 	})
 }
 
-// Go walks a map in another order each time, so equal bytes again and again
-// mean that they are sorted.
+// Go walks a map in another order each time, so equal bytes again and again mean that they are
+// sorted.
 func TestMapsAreSorted(t *testing.T) {
 	t.Parallel()
 	type key struct {

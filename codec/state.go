@@ -32,9 +32,9 @@ func NewState(t reflect.Type) (*State, error) {
 	return &State{typ: t.Elem(), plan: p, plans: ps}, nil
 }
 
-// Encode returns the state of an aggregate of the type that NewState was given,
-// without the fields that are tagged refold:"-". The data is freshly allocated,
-// has no spare capacity, and is the same for the same state.
+// Encode returns the state of an aggregate of the type that NewState was given, without the fields
+// that are tagged refold:"-". The data is freshly allocated, has no spare capacity, and is the same
+// for the same state.
 func (s *State) Encode(agg any) (data []byte, err error) {
 	defer s.recovered(&err)
 	v, err := s.elem(agg)

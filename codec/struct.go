@@ -35,8 +35,7 @@ func (c *compiler) structure(p *plan) error {
 	return nil
 }
 
-// structPlan writes a struct as a map from field names, in the order of the
-// fields.
+// structPlan writes a struct as a map from field names, in the order of the fields.
 type structPlan struct {
 	fields []field
 	byName map[string]*field

@@ -114,8 +114,8 @@ func (r *Replicator) handle(w *waiting) {
 	}
 }
 
-// handleBulk processes one bulk packet. Urgent input that arrives in between is processed before the
-// next one.
+// handleBulk processes one bulk packet. Urgent input that arrives in between is processed before
+// the next one.
 func (r *Replicator) handleBulk() {
 	p, found, more := r.inbox.takeBulk()
 	if !found {

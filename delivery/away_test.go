@@ -19,8 +19,9 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// An answer from another node means what one from the own node does: a refusal ends a delivery as refused, an error lets it be
-// sent again, and a value has the type that the message is answered with.
+// An answer from another node means what one from the own node does: a refusal ends a delivery as
+// refused, an error lets it be sent again, and a value has the type that the message is answered
+// with.
 func TestAnswersFromOtherNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

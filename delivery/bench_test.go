@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// BenchmarkDelivery is one delivery from its event to its confirmation, without
-// a runtime, beside others that are unconfirmed.
+// BenchmarkDelivery is one delivery from its event to its confirmation, without a runtime, beside
+// others that are unconfirmed.
 func BenchmarkDelivery(b *testing.B) {
 	for _, others := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("beside %d", others), func(b *testing.B) {

@@ -3,9 +3,9 @@
 
 // Package delivery sends commands to other entities until they are confirmed.
 //
-// An Outbox is part of the state of the sending entity, an Inbox of the receiving one. Both are rebuilt
-// from the events of their entities and saved in their snapshots, so pending deliveries survive a crash. A
-// receiver without an Inbox sees duplicates.
+// An Outbox is part of the state of the sending entity, an Inbox of the receiving one. Both are
+// rebuilt from the events of their entities and saved in their snapshots, so pending deliveries
+// survive a crash. A receiver without an Inbox sees duplicates.
 //
 //	sender                                     destination
 //

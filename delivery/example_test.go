@@ -131,8 +131,8 @@ func Example() {
 	// payment 1 of 5 has arrived at wallet|alice
 }
 
-// The same delivery comes twice; the second time it is known, and so it is when
-// the sender waits for it no more.
+// The same delivery comes twice; the second time it is known, and so it is when the sender waits
+// for it no more.
 func ExampleInbox() {
 	var inbox delivery.Inbox // a field of an aggregate
 	first := delivery.Header{Sender: "wallet|alice#Payments", Nr: 1, Floor: 1}

@@ -14,9 +14,8 @@ import (
 	"github.com/refold-io/refold/delivery"
 )
 
-// FuzzState decodes anything as the state of an outbox and an inbox: it comes to
-// an error or to a state that can be used and is stored as it is, within bounds
-// of memory.
+// FuzzState decodes anything as the state of an outbox and an inbox: it comes to an error or to a
+// state that can be used and is stored as it is, within bounds of memory.
 func FuzzState(f *testing.F) {
 	good := encode(f, sample())
 	f.Add(good)
@@ -69,8 +68,8 @@ func unhex(s string) []byte {
 	return data
 }
 
-// allocated fails the test if f allocates more than 64 times its input and 1 MiB.
-// Others allocate too, so it is tried again.
+// allocated fails the test if f allocates more than 64 times its input and 1 MiB. Others allocate
+// too, so it is tried again.
 func allocated(t *testing.T, input int, f func()) {
 	t.Helper()
 	limit := uint64(64*input + 1<<20)

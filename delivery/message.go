@@ -8,18 +8,16 @@ import (
 	"github.com/refold-io/refold/internal/hosting"
 )
 
-// Header identifies a delivery. A command that is delivered embeds it; the
-// Outbox fills it in at each transmission. In events it is stored with the
-// decision about the delivery, for Inbox.Record.
+// Header identifies a delivery. A command that is delivered embeds it; the Outbox fills it in at
+// each transmission. In events it is stored with the decision about the delivery, for Inbox.Record.
 //
-// The zero value is that of a command which was sent by hand: no Inbox has ever
-// seen it, and none remembers it.
+// The zero value is that of a command which was sent by hand: no Inbox has ever seen it, and none
+// remembers it.
 type Header struct {
-	// Sender names the outbox: the persistence ID of its aggregate, "#", and the
-	// name of the field.
+	// Sender names the outbox: the persistence ID of its aggregate, "#", and the name of the field.
 	Sender string `msgpack:",omitempty"`
-	// Nr is the number of the delivery: 1, 2, 3 and so on at each sender, for all
-	// destinations together.
+	// Nr is the number of the delivery: 1, 2, 3 and so on at each sender, for all destinations
+	// together.
 	Nr uint64 `msgpack:",omitempty"`
 	// Floor is the lowest number for which the sender may still wait.
 	Floor uint64 `msgpack:",omitempty"`
@@ -44,8 +42,9 @@ func stamped[M Message](m M, h Header) M {
 }
 
 // Answered is the signal that a destination has answered a delivery: it carried the delivery out or
-// refused it. The handler persists an event, for which Apply calls Outbox.Confirm; until then the delivery
-// is sent again, and answered again. An entity sees no answer to a delivery that is confirmed.
+// refused it. The handler persists an event, for which Apply calls Outbox.Confirm; until then the
+// delivery is sent again, and answered again. An entity sees no answer to a delivery that is
+// confirmed.
 type Answered[M Message, R any] struct {
 	// Nr is the number of the delivery, for Outbox.Confirm.
 	Nr uint64
@@ -57,8 +56,8 @@ type Answered[M Message, R any] struct {
 	Attempt int
 	// Value is the reply of a destination that carried the delivery out.
 	Value R
-	// Err is the answer of a destination that refused, an *eventsourcing.Refusal. Other errors do not
-	// decide about the delivery and lead to no signal.
+	// Err is the answer of a destination that refused, an *eventsourcing.Refusal. Other errors do
+	// not decide about the delivery and lead to no signal.
 	Err error
 }
 
@@ -68,7 +67,8 @@ func (Answered[M, R]) IsSignal(hosting.Internal) {}
 func (a Answered[M, R]) delivery() (sender string, nr uint64) { return a.Message.header().Sender, a.Nr }
 
 // Unconfirmed is the signal that deliveries were sent more than Options.WarnAfter times without a
-// confirmation. It comes once for each delivery and start of the sender; the outbox continues to send.
+// confirmation. It comes once for each delivery and start of the sender; the outbox continues to
+// send.
 type Unconfirmed[M Message] struct {
 	// Deliveries are in the order of their numbers.
 	Deliveries []Delivery[M]
@@ -87,8 +87,8 @@ type Delivery[M Message] struct {
 	Message M
 	// Attempts is the number of transmissions since the sender started.
 	Attempts int
-	// Err is the last answer that did not decide about the delivery: the destination does not handle the
-	// command, its journal fails, and so on. It is nil if there was none.
+	// Err is the last answer that did not decide about the delivery: the destination does not
+	// handle the command, its journal fails, and so on. It is nil if there was none.
 	Err error
 }
 

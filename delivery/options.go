@@ -13,14 +13,14 @@ import (
 	"github.com/refold-io/refold/internal/outbox"
 )
 
-// ErrFull means that an outbox holds as many unconfirmed deliveries as it may. It is no refusal: the same
-// command can succeed later.
+// ErrFull means that an outbox holds as many unconfirmed deliveries as it may. It is no refusal:
+// the same command can succeed later.
 var ErrFull = errors.New("delivery: too many unconfirmed deliveries")
 
 // Options configure an Outbox, see SendsWith. The zero value holds the defaults.
 type Options struct {
-	// Interval is the time after which an unconfirmed delivery is sent again. It is checked every half
-	// interval. Defaults to 5 s; at least 1 ms.
+	// Interval is the time after which an unconfirmed delivery is sent again. It is checked every
+	// half interval. Defaults to 5 s; at least 1 ms.
 	Interval time.Duration
 	// Burst is the number of deliveries that are sent again at one time. Defaults to 10,000.
 	Burst int

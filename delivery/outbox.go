@@ -15,16 +15,15 @@ import (
 	"github.com/refold-io/refold/internal/outbox"
 )
 
-// Outbox sends commands to other entities until they are confirmed. It is an
-// exported field of an aggregate's struct, part of its state: rebuilt by its
-// events and saved in its snapshots. The runtime finds it there. The zero value
-// is ready.
+// Outbox sends commands to other entities until they are confirmed. It is an exported field of an
+// aggregate's struct, part of its state: rebuilt by its events and saved in its snapshots. The
+// runtime finds it there. The zero value is ready.
 //
-// M is the type of the commands, a struct that embeds Header. A message must not
-// be changed once it was given to Deliver.
+// M is the type of the commands, a struct that embeds Header. A message must not be changed once it
+// was given to Deliver.
 //
-// An Outbox is used in the methods of its aggregate only: Deliver and Confirm in
-// Apply, the others anywhere.
+// An Outbox is used in the methods of its aggregate only: Deliver and Confirm in Apply, the others
+// anywhere.
 type Outbox[M Message] struct {
 	id, field string
 	options   Options
@@ -62,8 +61,9 @@ type answer[M Message] struct {
 // NeedsPart lets eventsourcing.Host refuse a state with an Outbox that has no entry in Type.Parts.
 func (*Outbox[M]) NeedsPart(hosting.Internal) {}
 
-// Sends returns the entry for Type.Parts that makes an outbox send, with the handler of its answers. The
-// name is stored as part of the sender's identity: it must never change, and is unique in the Type.
+// Sends returns the entry for Type.Parts that makes an outbox send, with the handler of its
+// answers. The name is stored as part of the sender's identity: it must never change, and is unique
+// in the Type.
 //
 //	Parts: eventsourcing.Parts(delivery.Sends("Transfers", func(a *Account) *delivery.Outbox[Credit] { return &a.Transfers }, (*Account).answered)),
 func Sends[S, E, T, R any, M interface {
@@ -76,8 +76,8 @@ func Sends[S, E, T, R any, M interface {
 	return SendsWith(name, outbox, Options{}, answered)
 }
 
-// SendsWith is Sends with options. Invalid options are reported when the type is hosted. They are not part
-// of the state.
+// SendsWith is Sends with options. Invalid options are reported when the type is hosted. They are
+// not part of the state.
 func SendsWith[S, E, T, R any, M interface {
 	Message
 	eventsourcing.Request[T, R]
@@ -101,19 +101,19 @@ func answeredSignal[M Message, R any](a answer[M]) (hosting.Signal, error) {
 	return Answered[M, R]{Nr: a.nr, To: a.to, Message: a.message, Attempt: a.attempt, Value: value, Err: a.err}, nil
 }
 
-// Deliver records a delivery, and returns its number. It is called in
-// Apply. The message is sent when the event that is being applied is
-// durable, and again and again until Confirm; the destination's type is looked
-// up at each transmission. In a recovery nothing is sent before its end.
+// Deliver records a delivery, and returns its number. It is called in Apply. The message is sent
+// when the event that is being applied is durable, and again and again until Confirm; the
+// destination's type is looked up at each transmission. In a recovery nothing is sent before its
+// end.
 //
-// Deliver takes messages beyond Options.MaxUnconfirmed too: an event that is
-// persisted can't be refused. See Room.
+// Deliver takes messages beyond Options.MaxUnconfirmed too: an event that is persisted can't be
+// refused. See Room.
 func (o *Outbox[M]) Deliver(to eventsourcing.Address, message M) uint64 {
 	return o.outgoing().Add(o.event, parcel[M]{Type: to.Type, ID: to.ID, Message: stamped(message, Header{}), Metadata: o.metadata})
 }
 
-// Confirm ends a delivery, carried out or not. It is called in Apply. It is
-// true the first time, and false for a number that is not to be confirmed.
+// Confirm ends a delivery, carried out or not. It is called in Apply. It is true the first time,
+// and false for a number that is not to be confirmed.
 func (o *Outbox[M]) Confirm(nr uint64) bool {
 	delete(o.failures, nr)
 	return o.outgoing().Confirm(o.event, nr)
@@ -127,9 +127,8 @@ func (o *Outbox[M]) Unconfirmed() int {
 	return o.window.Open()
 }
 
-// Room returns nil if n more deliveries keep within Options.MaxUnconfirmed, and
-// else an error that matches ErrFull. A handler calls it before it persists
-// events that deliver.
+// Room returns nil if n more deliveries keep within Options.MaxUnconfirmed, and else an error that
+// matches ErrFull. A handler calls it before it persists events that deliver.
 func (o *Outbox[M]) Room(n int) error {
 	most := o.options.withDefaults().MaxUnconfirmed
 	if have := o.Unconfirmed(); n > most-have {
@@ -138,8 +137,7 @@ func (o *Outbox[M]) Room(n int) error {
 	return nil
 }
 
-// Pending returns the delivery with this number, and false if it is not
-// unconfirmed.
+// Pending returns the delivery with this number, and false if it is not unconfirmed.
 func (o *Outbox[M]) Pending(nr uint64) (Delivery[M], bool) {
 	if o.window == nil {
 		return Delivery[M]{}, false
@@ -151,8 +149,8 @@ func (o *Outbox[M]) Pending(nr uint64) (Delivery[M], bool) {
 	return o.delivery(&s), true
 }
 
-// All yields the unconfirmed deliveries in the order of their numbers. The
-// outbox must not be changed meanwhile.
+// All yields the unconfirmed deliveries in the order of their numbers. The outbox must not be
+// changed meanwhile.
 func (o *Outbox[M]) All() iter.Seq[Delivery[M]] {
 	return func(yield func(Delivery[M]) bool) {
 		if o.window == nil {
@@ -226,8 +224,8 @@ func (o part[M]) Next() time.Time {
 	return o.window.Next()
 }
 
-// Admit implements hosting.Part: an answer to a confirmed delivery is dropped, and an answer that did not
-// decide concerns only the outbox.
+// Admit implements hosting.Part: an answer to a confirmed delivery is dropped, and an answer that
+// did not decide concerns only the outbox.
 func (o part[M]) Admit(signal hosting.Signal) bool {
 	switch s := signal.(type) {
 	case interface{ delivery() (string, uint64) }:
@@ -294,8 +292,8 @@ func (o *Outbox[M]) transmission(s *outbox.Sending[parcel[M]], h Header) hosting
 	return hosting.Send{Type: to.Type, ID: to.ID, Command: message, Attempt: attempt, Metadata: s.Item.Metadata, Answered: answered}
 }
 
-// refused reports whether an error is the destination's decision. All others say
-// nothing about the delivery, which may even be carried out: it is sent again.
+// refused reports whether an error is the destination's decision. All others say nothing about the
+// delivery, which may even be carried out: it is sent again.
 func refused(err error) bool {
 	r, ok := errors.AsType[*eventsourcing.Refusal](err)
 	return ok && r.Code() != "internal" && !strings.HasPrefix(r.Code(), "refold/")

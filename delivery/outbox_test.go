@@ -263,8 +263,8 @@ func TestMistakesShowAtHost(t *testing.T) {
 	}
 }
 
-// A refusal that is an event stands, also for a transmission that was on its way
-// when the destination changed its mind.
+// A refusal that is an event stands, also for a transmission that was on its way when the
+// destination changed its mind.
 func TestRefusalStands(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

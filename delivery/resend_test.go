@@ -188,8 +188,8 @@ func TestIntervalsIgnoreTheWallClock(t *testing.T) {
 	})
 }
 
-// A delivery is sent at once and then again when the last time is an interval
-// ago, which is looked for every half interval.
+// A delivery is sent at once and then again when the last time is an interval ago, which is looked
+// for every half interval.
 func TestIntervals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,8 +216,7 @@ func TestIntervals(t *testing.T) {
 	})
 }
 
-// Nothing leaves before the event that asks for it is durable, and nothing at
-// all when it never is.
+// Nothing leaves before the event that asks for it is durable, and nothing at all when it never is.
 func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -248,8 +247,7 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 	})
 }
 
-// A recovery sends what is unconfirmed, in order and in bursts, before anything
-// new.
+// A recovery sends what is unconfirmed, in order and in bursts, before anything new.
 func TestRecoveryAndBursts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

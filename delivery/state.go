@@ -13,8 +13,7 @@ import (
 	"github.com/refold-io/refold/internal/outbox"
 )
 
-// stateVersion is the version of the two forms below. The first one, 0, is not
-// written.
+// stateVersion is the version of the two forms below. The first one, 0, is not written.
 const stateVersion = 0
 
 // outboxState is what an Outbox stores in snapshots.
@@ -30,8 +29,8 @@ type inboxState struct {
 	Senders map[string]*outbox.Incoming[*verdict] `msgpack:"s,omitempty"`
 }
 
-// codecs keeps the codecs of states by their types. They are made of what the
-// types say and of nothing else.
+// codecs keeps the codecs of states by their types. They are made of what the types say and of
+// nothing else.
 var codecs sync.Map //nolint:gochecknoglobals // see above
 
 func stateCodec[S any]() (*codec.State, error) {
@@ -101,11 +100,10 @@ func (o *Outbox[M]) UnmarshalMsgpack(data []byte) error {
 	return nil
 }
 
-// Restore replaces the deliveries by those of another outbox, of which it makes
-// copies; all are due, as if they had never been sent. It is for an aggregate that
-// takes over a state which it has decoded by itself: see
-// eventsourcing.StateAs. A plain assignment would lose whose part the outbox is, and
-// its settings.
+// Restore replaces the deliveries by those of another outbox, of which it makes copies; all are
+// due, as if they had never been sent. It is for an aggregate that takes over a state which it has
+// decoded by itself: see eventsourcing.StateAs. A plain assignment would lose whose part the outbox
+// is, and its settings.
 func (o *Outbox[M]) Restore(from *Outbox[M]) error {
 	if from.window == nil {
 		o.window = nil

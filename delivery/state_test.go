@@ -68,8 +68,8 @@ func decode(tb testing.TB, data []byte) *ends {
 	return &e
 }
 
-// golden is the sample in the form of version 0. Snapshots that exist look like
-// this, so it never changes.
+// golden is the sample in the form of version 0. Snapshots that exist look like this, so it never
+// changes.
 const golden = "82a34f757482a16c04a16f9282a16e02a16983a174a76163636f756e74a164a3626f62a16d81a6416d6f756e740a82a16e04" +
 	"a16983a174a76163636f756e74a164a3626f62a16d81a6416d6f756e741ea2496e81a17382b56163636f756e747c616d7923" +
 	"5472616e736665727382a16601a1729181a16e01b56163636f756e747c7a6f65235472616e736665727382a16605a1729282" +
@@ -117,8 +117,7 @@ func TestEmptyStateIsSmall(t *testing.T) {
 	}
 }
 
-// What was restored is due at once, as if it had never been sent, and keeps its
-// settings.
+// What was restored is due at once, as if it had never been sent, and keeps its settings.
 func TestRestored(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)

@@ -27,10 +27,9 @@ const (
 
 func name(i int) string { return fmt.Sprint("a", i) }
 
-// TestTransfers moves money between accounts while writes fail, are rejected,
-// land late or hang, and while the runtime is closed and crashes in the middle.
-// In the end each transfer was credited exactly once, or refunded and never
-// credited, and no money was made or lost.
+// TestTransfers moves money between accounts while writes fail, are rejected, land late or hang,
+// and while the runtime is closed and crashes in the middle. In the end each transfer was credited
+// exactly once, or refunded and never credited, and no money was made or lost.
 func TestTransfers(t *testing.T) {
 	t.Parallel()
 	var refunds atomic.Int64
@@ -128,8 +127,8 @@ func inject(j *journaltest.Faulty, s *snapshottest.Faulty, rng *rand.Rand) {
 	}
 }
 
-// runClient asks for transfers, and locks an account now and then. What becomes
-// of it is for the audit to see.
+// runClient asks for transfers, and locks an account now and then. What becomes of it is for the
+// audit to see.
 func runClient(b *bank[Account], rng *rand.Rand) {
 	for range 40 {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -168,8 +167,8 @@ type transfer struct {
 	credited, refused int
 }
 
-// auditTransfers proves the books from the events alone, and returns how many
-// transfers were refunded.
+// auditTransfers proves the books from the events alone, and returns how many transfers were
+// refunded.
 func auditTransfers(t *testing.T, b *bank[Account]) (refunds int64) {
 	t.Helper()
 	transfers := map[string]*transfer{} // by sender and number

@@ -113,8 +113,7 @@ func TestBadArguments(t *testing.T) {
 	})
 }
 
-// TestContextEndsBeforeHandled: the command is skipped, and its caller knows that
-// nothing was done.
+// TestContextEndsBeforeHandled: the command is skipped, and its caller knows that nothing was done.
 func TestContextEndsBeforeHandled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -166,8 +165,8 @@ func TestContextEndsWhileHandled(t *testing.T) {
 	})
 }
 
-// TestUnknownOutcomeWaits: while the journal can't be reached callers wait; who
-// waits long enough gets the truth.
+// TestUnknownOutcomeWaits: while the journal can't be reached callers wait; who waits long enough
+// gets the truth.
 func TestUnknownOutcomeWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

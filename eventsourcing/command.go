@@ -5,8 +5,8 @@ package eventsourcing
 
 import "reflect"
 
-// Command makes the struct that embeds it a command to an S, answered with an R. S is the struct that is
-// the state of the entity. It takes up no space.
+// Command makes the struct that embeds it a command to an S, answered with an R. S is the struct
+// that is the state of the entity. It takes up no space.
 //
 //	type Deposit struct {
 //		eventsourcing.Command[Account, int]
@@ -20,8 +20,8 @@ func (Command[S, R]) reply(R)    {}
 // replyType returns R. A reply from another node is decoded by it.
 func (Command[S, R]) replyType() reflect.Type { return reflect.TypeFor[R]() }
 
-// Notice makes the struct that embeds it a notice to an S: a message without a reply. It can be sent
-// with Tell, and not with Ask.
+// Notice makes the struct that embeds it a notice to an S: a message without a reply. It can be
+// sent with Tell, and not with Ask.
 type Notice[S any] struct{}
 
 func (Notice[S]) message(*S) {}

@@ -12,11 +12,12 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Context describes the entity and the message to a handler, and begins its effects: Context embeds the
-// empty Effect, so ctx.Persist(e).Reply(v) is a Decision and ctx.Effect is the effect that does nothing.
+// Context describes the entity and the message to a handler, and begins its effects: Context embeds
+// the empty Effect, so ctx.Persist(e).Reply(v) is a Decision and ctx.Effect is the effect that does
+// nothing.
 //
-// It is valid until the handler returns, and only on the goroutine of the handler. Effects that are begun
-// with it later do nothing.
+// It is valid until the handler returns, and only on the goroutine of the handler. Effects that are
+// begun with it later do nothing.
 type Context[S, E, R any] struct{ Effect[S, E, R] }
 
 // contextOf returns the context of an entity for a handler with reply type R. Each entity has one
@@ -40,16 +41,16 @@ func (c *Context[S, E, R]) SequenceNr() uint64 {
 	return c.entity.op.SequenceNr()
 }
 
-// Now returns the time at which the message is handled, in UTC and whole microseconds. Handlers use it
-// instead of time.Now.
+// Now returns the time at which the message is handled, in UTC and whole microseconds. Handlers use
+// it instead of time.Now.
 func (c *Context[S, E, R]) Now() time.Time { return c.entity.now }
 
 // Self returns the reference to the entity itself.
 func (c *Context[S, E, R]) Self() Ref[S] { return Ref[S]{id: c.ID(), to: c.entity.host} }
 
-// Context returns the context of the caller, for its values and its deadline. The context of a message
-// that was sent with Tell has the values of the sender's context and ends with the runtime. A signal has
-// the context of its cause.
+// Context returns the context of the caller, for its values and its deadline. The context of a
+// message that was sent with Tell has the values of the sender's context and ends with the runtime.
+// A signal has the context of its cause.
 func (c *Context[S, E, R]) Context() context.Context {
 	rt := c.entity.host.rt
 	if op := c.entity.op; op != nil {
@@ -79,8 +80,8 @@ func (c *Context[S, E, R]) Stash() Decision[S, E, R] {
 	return Decision[S, E, R]{decision[S, E]{effect: c.controlled(stash).effect}}
 }
 
-// Token identifies the present command, so that a later message can answer it: see Effect.ReplyLater and
-// Effect.Resolve. It is the zero value if no caller waits.
+// Token identifies the present command, so that a later message can answer it: see
+// Effect.ReplyLater and Effect.Resolve. It is the zero value if no caller waits.
 func (c *Context[S, E, R]) Token() Token[R] {
 	if c.entity.op == nil {
 		return Token[R]{}

@@ -8,27 +8,29 @@
 //	                          ▼                        │ recovery
 //	                       journal ────────────────────┘
 //
-// A program declares a Type: a struct S for the state, handlers that decide which events a command leads
-// to, and a function that applies an event. See the package example and examples/quickstart.
+// A program declares a Type: a struct S for the state, handlers that decide which events a command
+// leads to, and a function that applies an event. See the package example and examples/quickstart.
 //
 // # Guarantees
 //
-// One instance of an entity handles its commands one at a time, in the order of their arrival. Nothing
-// that depends on an event is visible outside before the event is durable: no reply, including the reply
-// to a command that only read. An append names the sequence number that it expects, so two instances
-// cannot both write. When a write fails, its caller gets the exact outcome: done, not done, or unknown if
-// the caller stops waiting first.
+// One instance of an entity handles its commands one at a time, in the order of their arrival.
+// Nothing that depends on an event is visible outside before the event is durable: no reply,
+// including the reply to a command that only read. An append names the sequence number that it
+// expects, so two instances cannot both write. When a write fails, its caller gets the exact
+// outcome: done, not done, or unknown if the caller stops waiting first.
 //
 // # Pipelining
 //
-// While a write is in flight the next commands are handled already, on the state as it will be. From
-// outside the history is the same as without pipelining. For this reason handlers must have no side
-// effects: if a write before a command fails, the command is handled again, on the refolded state.
+// While a write is in flight the next commands are handled already, on the state as it will be.
+// From outside the history is the same as without pipelining. For this reason handlers must have no
+// side effects: if a write before a command fails, the command is handled again, on the refolded
+// state.
 //
 // # Errors of Ask
 //
-// StatusOf maps an error to an Outcome, the advice whether to send the command again, a stable code, and
-// status codes of HTTP and gRPC. The first line that matches counts, because an error may wrap another.
+// StatusOf maps an error to an Outcome, the advice whether to send the command again, a stable
+// code, and status codes of HTTP and gRPC. The first line that matches counts, because an error may
+// wrap another.
 //
 //	error                                   done        again        HTTP              gRPC
 //	ErrPartlyStored                         partly      no           500               13
@@ -46,13 +48,13 @@
 //	context.DeadlineExceeded, Canceled      no          now          504, 499          4, 1
 //	other error of a handler                by entity   no           500               2
 //
-// "By entity" is the entity's own answer. Usually nothing is stored; events in the same Decision, or
-// before a callback, are. Where sending a command twice does harm, give it an ID and keep the ID in the
-// event.
+// "By entity" is the entity's own answer. Usually nothing is stored; events in the same Decision,
+// or before a callback, are. Where sending a command twice does harm, give it an ID and keep the ID
+// in the event.
 //
 // # Caveats
 //
-// Replies and events must not share memory with the state. Handlers must not block; use Effect.Go for
-// slow work. A callback given to Then runs at most once: it does not run if the process ends before. Work
-// that must happen belongs into an event, and into package delivery.
+// Replies and events must not share memory with the state. Handlers must not block; use Effect.Go
+// for slow work. A callback given to Then runs at most once: it does not run if the process ends
+// before. Work that must happen belongs into an event, and into package delivery.
 package eventsourcing

@@ -13,16 +13,17 @@ import (
 )
 
 // Effect describes what a handler wants done: events to store, callbacks, timers and so on. It is a
-// value; every method returns a longer copy. Nothing happens before the handler has returned it, and an
-// Effect that is not returned does nothing (see Observer.Unreturned). The handler of a command ends it
-// with a reply, which makes it a Decision.
+// value; every method returns a longer copy. Nothing happens before the handler has returned it,
+// and an Effect that is not returned does nothing (see Observer.Unreturned). The handler of a
+// command ends it with a reply, which makes it a Decision.
 //
 // The parts are carried out in the order in which they were added, once everything before them is
 // durable.
 type Effect[S, E, R any] struct{ effect[S, E] }
 
-// Decision is an Effect with a reply. Reply, ReplyFunc, Refuse, ReplyLater, ThenReply, Context.Stash and
-// Context.Unhandled return one. The zero value has no reply: its caller gets ErrNoReply.
+// Decision is an Effect with a reply. Reply, ReplyFunc, Refuse, ReplyLater, ThenReply,
+// Context.Stash and Context.Unhandled return one. The zero value has no reply: its caller gets
+// ErrNoReply.
 type Decision[S, E, R any] struct{ decision[S, E] }
 
 // effect is an Effect without its reply type.
@@ -101,9 +102,9 @@ func computeReply(value any) any {
 	return value
 }
 
-// Persist stores events as one unit, all or none. They are applied at once, so that the next handler
-// sees their state; replies and callbacks leave when they are durable. Without events Persist does
-// nothing. The effect owns the slice and the events.
+// Persist stores events as one unit, all or none. They are applied at once, so that the next
+// handler sees their state; replies and callbacks leave when they are durable. Without events
+// Persist does nothing. The effect owns the slice and the events.
 func (e Effect[S, E, R]) Persist(events ...E) Effect[S, E, R] {
 	if len(events) == 0 {
 		return e
@@ -117,16 +118,17 @@ func (e Effect[S, E, R]) Persist(events ...E) Effect[S, E, R] {
 	return e
 }
 
-// PersistAsync is Persist for events that do not hold back other commands: replies to later commands may
-// leave before the events are durable, although the state that their handlers saw includes them.
+// PersistAsync is Persist for events that do not hold back other commands: replies to later
+// commands may leave before the events are durable, although the state that their handlers saw
+// includes them.
 func (e Effect[S, E, R]) PersistAsync(events ...E) Effect[S, E, R] {
 	return e.with(step[S, E]{events: events, async: true})
 }
 
-// Then runs f once everything before it is durable, at most once, and never again in a recovery. No other
-// command is handled before. f may have side effects. It may return a further effect, which queues after
-// what is pending; ctx.Effect is an empty one. After PersistAsync or ThenAsync, Then does not hold back
-// other commands either. f does not run if a write before it failed.
+// Then runs f once everything before it is durable, at most once, and never again in a recovery. No
+// other command is handled before. f may have side effects. It may return a further effect, which
+// queues after what is pending; ctx.Effect is an empty one. After PersistAsync or ThenAsync, Then
+// does not hold back other commands either. f does not run if a write before it failed.
 func (e Effect[S, E, R]) Then(f func(*Context[S, E, R]) Effect[S, E, R]) Effect[S, E, R] {
 	return e.with(step[S, E]{call: thenFunc[S, E, R](f), async: e.lastAsync()})
 }
@@ -136,29 +138,29 @@ func (e Effect[S, E, R]) ThenAsync(f func(*Context[S, E, R]) Effect[S, E, R]) Ef
 	return e.with(step[S, E]{call: thenFunc[S, E, R](f), async: true})
 }
 
-// And adds the parts of another effect after those of this one. Units of events that are joined in this
-// way go to the journal together but are not atomic together.
+// And adds the parts of another effect after those of this one. Units of events that are joined in
+// this way go to the journal together but are not atomic together.
 func (e Effect[S, E, R]) And(next Effect[S, E, R]) Effect[S, E, R] {
 	e.effect = e.join(next.effect)
 	return e
 }
 
-// Go runs f on a goroutine of its own and sends the message that it returns, unless that is nil, to the
-// entity. The context of f has the values of the present command's context and ends when the runtime is
-// closed.
+// Go runs f on a goroutine of its own and sends the message that it returns, unless that is nil, to
+// the entity. The context of f has the values of the present command's context and ends when the
+// runtime is closed.
 func (e Effect[S, E, R]) Go(f func(context.Context) Message[S]) Effect[S, E, R] {
 	return e.with(step[S, E]{request: goRequest[S]{f: f}})
 }
 
 // StartTimer sends a message to the entity after a pause, at once if the pause is not positive. It
-// replaces a timer with the same name. Timers survive a refold after a failed write, and end when the
-// entity stops.
+// replaces a timer with the same name. Timers survive a refold after a failed write, and end when
+// the entity stops.
 func (e Effect[S, E, R]) StartTimer(name string, after time.Duration, message Message[S]) Effect[S, E, R] {
 	return e.with(step[S, E]{request: timerRequest{name: name, after: after, message: message}})
 }
 
-// StartTicker sends a message to the entity at every interval, first after one interval. It replaces a
-// timer with the same name.
+// StartTicker sends a message to the entity at every interval, first after one interval. It
+// replaces a timer with the same name.
 func (e Effect[S, E, R]) StartTicker(name string, every time.Duration, message Message[S]) Effect[S, E, R] {
 	return e.with(step[S, E]{request: timerRequest{name: name, after: every, repeat: true, message: message}})
 }
@@ -168,22 +170,22 @@ func (e Effect[S, E, R]) StopTimer(name string) Effect[S, E, R] {
 	return e.with(step[S, E]{request: timerRequest{name: name}})
 }
 
-// ReceiveTimeout sends the entity a ReceiveTimeout signal whenever it received no command for this long;
-// 0 ends that.
+// ReceiveTimeout sends the entity a ReceiveTimeout signal whenever it received no command for this
+// long; 0 ends that.
 func (e Effect[S, E, R]) ReceiveTimeout(d time.Duration) Effect[S, E, R] {
 	return e.with(step[S, E]{request: receiveTimeout(d)})
 }
 
-// UnstashAll handles the commands that are stashed now before all others, in the order in which they
-// were stashed.
+// UnstashAll handles the commands that are stashed now before all others, in the order in which
+// they were stashed.
 func (e Effect[S, E, R]) UnstashAll() Effect[S, E, R] { return e.controlled(unstashAll) }
 
-// Stop ends the entity once the commands that wait inside it are handled. A command that arrives later
-// starts it again; stashed commands are answered ErrStopped.
+// Stop ends the entity once the commands that wait inside it are handled. A command that arrives
+// later starts it again; stashed commands are answered ErrStopped.
 func (e Effect[S, E, R]) Stop() Effect[S, E, R] { return e.controlled(stop) }
 
-// Passivate is Stop for an entity that is merely idle. On a local host it is the same. A sharded entity
-// that is remembered and has passivated is not started again before its next command.
+// Passivate is Stop for an entity that is merely idle. On a local host it is the same. A sharded
+// entity that is remembered and has passivated is not started again before its next command.
 func (e Effect[S, E, R]) Passivate() Effect[S, E, R] {
 	return e.controlled(stop).with(step[S, E]{request: passivation{}})
 }
@@ -194,14 +196,14 @@ func (e Effect[S, E, R]) SaveSnapshot() Effect[S, E, R] {
 	return e.with(step[S, E]{request: saveState{}})
 }
 
-// DeleteSnapshots deletes the matching snapshots, unless that would leave deleted events uncovered. A
-// SnapshotsDeleted or SnapshotsNotDeleted signal reports the outcome.
+// DeleteSnapshots deletes the matching snapshots, unless that would leave deleted events uncovered.
+// A SnapshotsDeleted or SnapshotsNotDeleted signal reports the outcome.
 func (e Effect[S, E, R]) DeleteSnapshots(criteria snapshot.Criteria) Effect[S, E, R] {
 	return e.with(step[S, E]{request: deleteSnapshots{criteria}})
 }
 
-// DeleteEvents deletes events from the journal. An EventsDeleted or EventsNotDeleted signal reports the
-// outcome.
+// DeleteEvents deletes events from the journal. An EventsDeleted or EventsNotDeleted signal reports
+// the outcome.
 func (e Effect[S, E, R]) DeleteEvents(request DeleteEvents) Effect[S, E, R] {
 	return e.with(step[S, E]{request: request})
 }
@@ -213,27 +215,28 @@ func (e Effect[S, E, R]) Resolve(r Resolution) Effect[S, E, R] {
 }
 
 // Reply answers the command with a value, once all events before it are durable. For a value that
-// depends on the events of this effect use ReplyFunc. The value must not share memory with the state.
+// depends on the events of this effect use ReplyFunc. The value must not share memory with the
+// state.
 func (e Effect[S, E, R]) Reply(value R) Decision[S, E, R] {
 	return Decision[S, E, R]{decision[S, E]{effect: e.effect, value: value, kind: replied}}
 }
 
-// ReplyFunc answers the command with the value that f returns. f is called once, right after the events
-// of this effect were applied and before any other command is handled. The value must not share memory
-// with the state.
+// ReplyFunc answers the command with the value that f returns. f is called once, right after the
+// events of this effect were applied and before any other command is handled. The value must not
+// share memory with the state.
 func (e Effect[S, E, R]) ReplyFunc(f func() R) Decision[S, E, R] {
 	return Decision[S, E, R]{decision[S, E]{effect: e.effect, value: replyFuncOf[R](f), kind: replied}}
 }
 
-// Refuse answers the command with an error, which must not be nil. Only a *Refusal, or an error that
-// wraps one, keeps its identity for a caller on another node or for an outbox; any other error has the
-// code "internal" there.
+// Refuse answers the command with an error, which must not be nil. Only a *Refusal, or an error
+// that wraps one, keeps its identity for a caller on another node or for an outbox; any other error
+// has the code "internal" there.
 func (e Effect[S, E, R]) Refuse(err error) Decision[S, E, R] {
 	return Decision[S, E, R]{decision[S, E]{effect: e.effect, err: err, kind: refused}}
 }
 
-// ReplyLater leaves the reply to a later message, which resolves the Token of this command. The caller
-// gets ErrNoReply if the entity stops before.
+// ReplyLater leaves the reply to a later message, which resolves the Token of this command. The
+// caller gets ErrNoReply if the entity stops before.
 func (e Effect[S, E, R]) ReplyLater() Decision[S, E, R] {
 	return Decision[S, E, R]{decision[S, E]{effect: e.effect, kind: delayed}}
 }

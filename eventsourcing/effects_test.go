@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/journal/journaltest"
 )
 
-// TestThen: callbacks run once, in order, when everything ahead of them is
-// durable, and may lead to more.
+// TestThen: callbacks run once, in order, when everything ahead of them is durable, and may lead to
+// more.
 func TestThen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,8 +55,8 @@ func TestThen(t *testing.T) {
 	})
 }
 
-// TestThenIsABarrier: no command is handled between a write and its callback, and
-// the callback does not run when the write fails.
+// TestThenIsABarrier: no command is handled between a write and its callback, and the callback does
+// not run when the write fails.
 func TestThenIsABarrier(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/internal/groupcommit"
 )
 
-// entity is the shell around one machine: its mailbox, and what belongs to it in
-// memory. While it has nothing to do it is only this struct.
+// entity is the shell around one machine: its mailbox, and what belongs to it in memory. While it
+// has nothing to do it is only this struct.
 //
 // A worker that takes its turn owns everything but what mu guards.
 type entity[S, E any] struct {
@@ -96,8 +96,7 @@ const (
 	mailboxFull
 )
 
-// accept puts a message into the mailbox if it holds fewer than most; negative
-// means no bound.
+// accept puts a message into the mailbox if it holds fewer than most; negative means no bound.
 func (e *entity[S, E]) accept(env *engine.Envelope, most int) accepted {
 	e.mu.Lock()
 	switch {
@@ -132,8 +131,7 @@ func (e *entity[S, E]) happen(ev event[S, E]) {
 
 func (e *entity[S, E]) input(in engine.Input) { e.happen(event[S, E]{input: in}) }
 
-// want asks for a change of life at the next turn, behind the messages that
-// are there.
+// want asks for a change of life at the next turn, behind the messages that are there.
 func (e *entity[S, E]) want(w wants) {
 	e.mu.Lock()
 	e.wants |= w
@@ -180,10 +178,9 @@ func (e *entity[S, E]) Written(_ *groupcommit.Request, err error) {
 	e.finishTurn(!e.answerStored())
 }
 
-// answerStored lets out, on the writer's goroutine, answers that only waited for
-// a unit to be stored: most do, and a turn of a worker would cost as much as all
-// the rest. It is false when there is more to it, and then nothing was done. The
-// caller owns the entity as in a turn.
+// answerStored lets out, on the writer's goroutine, answers that only waited for a unit to be
+// stored: most do, and a turn of a worker would cost as much as all the rest. It is false when
+// there is more to it, and then nothing was done. The caller owns the entity as in a turn.
 func (e *entity[S, E]) answerStored() bool {
 	if !e.machine.Plain() || len(e.instance.parts) > 0 || e.host.model.typ.Deadline != nil {
 		return false
@@ -194,8 +191,8 @@ func (e *entity[S, E]) answerStored() bool {
 	return true
 }
 
-// finishTurn gives up the entity, or hands it to the workers if something has
-// happened meanwhile or a unit that was stored is not yet taken in.
+// finishTurn gives up the entity, or hands it to the workers if something has happened meanwhile or
+// a unit that was stored is not yet taken in.
 func (e *entity[S, E]) finishTurn(stored bool) {
 	e.mu.Lock()
 	if stored {
@@ -339,8 +336,8 @@ func (e *entity[S, E]) more() *extra {
 	return e.extra
 }
 
-// step has the machine take in an input, and carries out what it asks for. What
-// is left to do waits for the next turn.
+// step has the machine take in an input, and carries out what it asks for. What is left to do waits
+// for the next turn.
 func (e *entity[S, E]) step(in engine.Input, out *engine.Effects) {
 	out.Reset()
 	e.machine.Step(e.now, in, out)

@@ -155,8 +155,7 @@ func (e *entity[S, E]) applySteps(op *engine.Op, eff *effect[S, E]) bool {
 	return true
 }
 
-// noReply decides that there is no answer. The observer is told when the op has
-// taken effect.
+// noReply decides that there is no answer. The observer is told when the op has taken effect.
 func (e *entity[S, E]) noReply(op *engine.Op) {
 	op.NoReply()
 	if o := observing(op.Env); o != nil {
@@ -201,8 +200,8 @@ func (e *entity[S, E]) encodeState(s *engine.State) (err error) {
 	return err
 }
 
-// persist encodes the events of a unit, then applies them, then tags them. It is
-// false when the unit is refused; then the state is untouched.
+// persist encodes the events of a unit, then applies them, then tags them. It is false when the
+// unit is refused; then the state is untouched.
 func (e *entity[S, E]) persist(op *engine.Op, events []E, async bool) bool {
 	if len(events) > 1 {
 		records, err := e.encodeAll(op, 0, events)
@@ -230,8 +229,7 @@ func (e *entity[S, E]) persist(op *engine.Op, events []E, async bool) bool {
 	return true
 }
 
-// encodeAll encodes the events of a unit with so many events of the same command
-// ahead of it.
+// encodeAll encodes the events of a unit with so many events of the same command ahead of it.
 func (e *entity[S, E]) encodeAll(op *engine.Op, ahead int, events []E) ([]journal.Event, error) {
 	if len(events) == 0 {
 		return nil, nil

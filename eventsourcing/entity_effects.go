@@ -16,8 +16,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// perform carries out effects, in the order of the fields of engine.Effects.
-// Nothing in it waits.
+// perform carries out effects, in the order of the fields of engine.Effects. Nothing in it waits.
 func (e *entity[S, E]) perform(out *engine.Effects) {
 	for _, s := range out.Append {
 		e.submit(s)
@@ -63,8 +62,8 @@ func (e *entity[S, E]) perform(out *engine.Effects) {
 	}
 }
 
-// submit hands a unit to the writer. When the writer is full the entity is
-// parked: it decides nothing until there is room.
+// submit hands a unit to the writer. When the writer is full the entity is parked: it decides
+// nothing until there is room.
 func (e *entity[S, E]) submit(s *engine.Step) {
 	s.Request.Stream, s.Request.Owner = &e.stream, e
 	if e.extra != nil && len(e.extra.unsent) > 0 {

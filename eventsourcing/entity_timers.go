@@ -35,8 +35,7 @@ func (e *entity[S, E]) request(r any) {
 	}
 }
 
-// requestDeletion starts a deletion of events, or refuses it without touching
-// the journal.
+// requestDeletion starts a deletion of events, or refuses it without touching the journal.
 func (e *entity[S, E]) requestDeletion(r DeleteEvents) {
 	durable := e.machine.DurableNr()
 	if r.UpTo > durable {
@@ -79,8 +78,8 @@ func (e *entity[S, E]) goAsync(r goRequest[S]) {
 	})
 }
 
-// tellSelf delivers a command that the entity sends to itself; it starts the
-// entity again if it has stopped in the meantime.
+// tellSelf delivers a command that the entity sends to itself; it starts the entity again if it has
+// stopped in the meantime.
 func (h *Local[S, E]) tellSelf(id string, env *engine.Envelope) {
 	if err := h.route(hosting.NewMessage(id, env, true)); err != nil {
 		h.rt.dropped(h.model.typ.Name+"|"+id, env.Message, err)
@@ -174,8 +173,8 @@ func (e *entity[S, E]) receiveDue(r *receiveTimer) {
 }
 
 // watchDeadline sets the timer of an entity to its deadline. It may be
-// that of events which are in flight, since under load there are always some:
-// the signal is turned down if it is not the deadline when it is handled.
+// that of events which are in flight, since under load there are always some: the signal is turned
+// down if it is not the deadline when it is handled.
 func (e *entity[S, E]) watchDeadline() {
 	deadline := e.host.model.typ.Deadline
 	if deadline == nil {
@@ -202,8 +201,8 @@ func (e *entity[S, E]) watchDeadline() {
 	}
 }
 
-// forgetDeadline has a fresh instance told about its deadline, although the one
-// before was: what that led to may not be stored.
+// forgetDeadline has a fresh instance told about its deadline, although the one before was: what
+// that led to may not be stored.
 func (e *entity[S, E]) forgetDeadline() {
 	x := e.extra
 	if x == nil || x.state.IsZero() {
@@ -315,8 +314,7 @@ func (e *entity[S, E]) admits(s Signal) bool {
 	return e.instance.admits(s)
 }
 
-// awaits reports whether something will wake the entity that would be lost if it
-// left memory.
+// awaits reports whether something will wake the entity that would be lost if it left memory.
 func (e *entity[S, E]) awaits() bool {
 	if e.instance.busy() {
 		return true
@@ -331,8 +329,8 @@ func (e *entity[S, E]) awaits() bool {
 	return timers > 0 || x.receive != nil || x.deadline != nil
 }
 
-// clock tells a runtime two times: the one that events carry, which may be set
-// back and forth, and a steady one. What waits for a time to pass goes by that.
+// clock tells a runtime two times: the one that events carry, which may be set back and forth, and
+// a steady one. What waits for a time to pass goes by that.
 type clock struct {
 	opened time.Time // with its monotonic reading
 	wall   func() time.Time

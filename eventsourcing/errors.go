@@ -15,53 +15,47 @@ import (
 
 var (
 	// ErrNoReply answers a command whose handler returned a zero Decision, and a command that chose
-	// ReplyLater if its entity stops before the reply; then the error matches ErrStopped too. The command
-	// was done: its events are stored.
+	// ReplyLater if its entity stops before the reply; then the error matches ErrStopped too. The
+	// command was done: its events are stored.
 	ErrNoReply = engine.ErrNoReply
 	// ErrUnhandled answers a command that the aggregate does not handle.
 	ErrUnhandled = engine.ErrUnhandled
 	// ErrStashFull answers a command that came when a stash was full.
 	ErrStashFull = engine.ErrStashFull
-	// ErrStopped answers what waits in the stash of an entity that stops. Once
-	// the runtime is closed it answers everything.
+	// ErrStopped answers what waits in the stash of an entity that stops. Once the runtime is
+	// closed it answers everything.
 	ErrStopped = engine.ErrStopped
 	// ErrClosed says that the runtime is closed. It matches ErrStopped.
 	ErrClosed = fmt.Errorf("eventsourcing: runtime closed: %w", engine.ErrStopped)
-	// ErrNotStored says that a write failed, and that nothing of it is stored
-	// or ever will be.
+	// ErrNotStored says that a write failed, and that nothing of it is stored or ever will be.
 	ErrNotStored = engine.ErrNotStored
-	// ErrPartlyStored says that a command failed when something of it was stored:
-	// one of several units, or what stood ahead of a callback that panicked or
-	// whose events were rejected.
+	// ErrPartlyStored says that a command failed when something of it was stored: one of several
+	// units, or what stood ahead of a callback that panicked or whose events were rejected.
 	ErrPartlyStored = engine.ErrPartlyStored
-	// ErrOutcomeUnknown says that the caller stopped waiting while its command
-	// was being handled: it may be done, now or later.
+	// ErrOutcomeUnknown says that the caller stopped waiting while its command was being handled:
+	// it may be done, now or later.
 	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
 	// ErrConflict says that another incarnation of the entity wrote first.
 	ErrConflict = journal.ErrConflict
 	// ErrRejected says that the journal or the codec rejected the events.
 	ErrRejected = journal.ErrRejected
-	// ErrReadOnly answers a command that persists to an entity that was
-	// recovered only up to a number or a time.
+	// ErrReadOnly answers a command that persists to an entity that was recovered only up to a
+	// number or a time.
 	ErrReadOnly = errors.New("eventsourcing: read-only: the entity was not recovered to its latest event")
-	// ErrNoJournal answers a command that persists on a runtime without a
-	// journal.
+	// ErrNoJournal answers a command that persists on a runtime without a journal.
 	ErrNoJournal = errors.New("eventsourcing: the runtime has no journal")
-	// ErrNoSnapshots is the reason of a snapshot that fails on a runtime without
-	// a snapshot store.
+	// ErrNoSnapshots is the reason of a snapshot that fails on a runtime without a snapshot store.
 	ErrNoSnapshots = errors.New("eventsourcing: the runtime has no snapshot store")
-	// ErrNotCovered says that a deletion would leave events deleted that no
-	// stored snapshot covers.
+	// ErrNotCovered says that a deletion would leave events deleted that no stored snapshot covers.
 	ErrNotCovered = errors.New("eventsourcing: no stored snapshot would cover the deleted events")
-	// ErrWrongReply says that an entity answered with another type than the
-	// command declares.
+	// ErrWrongReply says that an entity answered with another type than the command declares.
 	ErrWrongReply = errors.New("eventsourcing: the reply has another type than the command declares")
 	// ErrUnknownType says that no host has this type of entity.
 	ErrUnknownType = errors.New("eventsourcing: no host for the type")
 	// ErrInvalid is matched by errors about configurations and arguments.
 	ErrInvalid = errors.New("eventsourcing: invalid")
-	// ErrArgument answers a message that can't be sent: the Ref, the ID or the message is invalid. It
-	// matches ErrInvalid.
+	// ErrArgument answers a message that can't be sent: the Ref, the ID or the message is invalid.
+	// It matches ErrInvalid.
 	ErrArgument = fmt.Errorf("%w argument", ErrInvalid)
 	// ErrRecovery answers a command whose entity could not be recovered. It wraps the reason.
 	ErrRecovery = errors.New("eventsourcing: recovery failed")
@@ -69,8 +63,8 @@ var (
 	ErrRecoveryTimeout = errors.New("eventsourcing: recovery made no progress")
 )
 
-// RecoveryFailed is the cause that Observer.Failure gets when an entity could
-// not be recovered; its field Err is the reason.
+// RecoveryFailed is the cause that Observer.Failure gets when an entity could not be recovered; its
+// field Err is the reason.
 type RecoveryFailed = engine.RecoveryFailed
 
 // recoveryError is the reason why an entity could not be recovered.
@@ -83,8 +77,8 @@ func (e *recoveryError) Is(target error) bool { return target == ErrRecovery }
 
 func (e *recoveryError) Unwrap() error { return e.reason }
 
-// Refusal is a business error with a stable code: a handler refuses a command with it. Callers on any node
-// compare with errors.Is; two refusals are equal if their codes are.
+// Refusal is a business error with a stable code: a handler refuses a command with it. Callers on
+// any node compare with errors.Is; two refusals are equal if their codes are.
 type Refusal struct {
 	code, message string
 	kind          Kind
@@ -106,9 +100,9 @@ const (
 	AlreadyExists
 )
 
-// NewRefusal returns a refusal. The code must stay the same over releases and is best prefixed with the
-// name of its package: "bank/insufficient_funds". It must not be empty or "internal", or begin with
-// "refold/".
+// NewRefusal returns a refusal. The code must stay the same over releases and is best prefixed with
+// the name of its package: "bank/insufficient_funds". It must not be empty or "internal", or begin
+// with "refold/".
 func NewRefusal(code, message string) *Refusal { return &Refusal{code: code, message: message} }
 
 // OfKind returns the refusal with a kind, which travels with it to callers on other nodes.
@@ -177,15 +171,15 @@ const (
 type Status struct {
 	Outcome Outcome
 	Retry   Retry
-	// Code is the stable code of the error: the code of a Refusal, a code that begins with "refold/" for
-	// errors of Refold, "internal" for any other error, and "" for nil.
+	// Code is the stable code of the error: the code of a Refusal, a code that begins with
+	// "refold/" for errors of Refold, "internal" for any other error, and "" for nil.
 	Code string
 	// HTTP is a status code of HTTP, and GRPC one of gRPC.
 	HTTP, GRPC int
 }
 
-// StatusOf describes an error of Ask. The package documentation has the table. The status of nil is the
-// success: {Outcome: Done, HTTP: 200}.
+// StatusOf describes an error of Ask. The package documentation has the table. The status of nil is
+// the success: {Outcome: Done, HTTP: 200}.
 func StatusOf(err error) Status {
 	switch {
 	case err == nil:
@@ -249,8 +243,8 @@ func isAny(err error, targets ...error) bool {
 	return false
 }
 
-// NotDone reports whether no event of the command is stored, now or later, so that the command can be sent
-// again without harm. It is the same as StatusOf(err).Outcome == DoneNot.
+// NotDone reports whether no event of the command is stored, now or later, so that the command can
+// be sent again without harm. It is the same as StatusOf(err).Outcome == DoneNot.
 func NotDone(err error) bool { return StatusOf(err).Outcome == DoneNot }
 
 // codeOf returns the stable code of an error that is no Refusal.
@@ -320,8 +314,8 @@ func codes(err error) []string {
 	return all
 }
 
-// known returns the error of Refold with a code, nil if there is none: the program may be older than the one that
-// sent it.
+// known returns the error of Refold with a code, nil if there is none: the program may be older
+// than the one that sent it.
 func known(code string) error {
 	if code == codePanic {
 		return &PanicError{Value: "see the log of the node that hosts it"}

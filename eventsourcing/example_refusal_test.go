@@ -36,8 +36,8 @@ func (w *wallet) spend(ctx *walletContext, c spend) walletDecision {
 
 func (w *wallet) apply(e spent) { w.Money -= e.Amount }
 
-// Callers compare a refusal with errors.Is, or by its code. Both also work when the entity is on another
-// node.
+// Callers compare a refusal with errors.Is, or by its code. Both also work when the entity is on
+// another node.
 func ExampleNewRefusal() {
 	ctx := context.Background()
 	rt, wallets := hosted(eventsourcing.Type[wallet, spent]{

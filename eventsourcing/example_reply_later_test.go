@@ -51,8 +51,8 @@ func (q *quote) fetched(ctx *quoteContext[eventsourcing.None], n fetched) quoteE
 
 func (q *quote) apply(e priced) { q.Price = e.Price }
 
-// Slow work runs on another goroutine, and a later notice answers the command. The entity handles other
-// commands in between.
+// Slow work runs on another goroutine, and a later notice answers the command. The entity handles
+// other commands in between.
 func ExampleEffect_ReplyLater() {
 	ctx := context.Background()
 	rt, quotes := hosted(eventsourcing.Type[quote, priced]{

@@ -36,8 +36,8 @@ func (s *shop) order(ctx *shopContext, c order) shopDecision {
 
 func (s *shop) apply(ordered) { s.Orders++ }
 
-// A side effect belongs into Then or ThenReply: it runs once the events are durable, and never again in a
-// recovery.
+// A side effect belongs into Then or ThenReply: it runs once the events are durable, and never
+// again in a recovery.
 func ExampleEffect_ThenReply() {
 	ctx := context.Background()
 	rt, shops := hosted(eventsourcing.Type[shop, ordered]{

@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// hosted opens a runtime with a journal in memory that hosts one type. A real
-// program returns these errors; see the package example.
+// hosted opens a runtime with a journal in memory that hosts one type. A real program returns these
+// errors; see the package example.
 func hosted[S, E any](typ eventsourcing.Type[S, E]) (*eventsourcing.Runtime, *eventsourcing.Local[S, E]) {
 	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)})
 	if err != nil {
@@ -36,8 +36,8 @@ func accountType() eventsourcing.Type[Account, Event] {
 	}
 }
 
-// Tell does not wait. Commands from one goroutine to one entity keep their order,
-// so the Ask behind them sees what they did.
+// Tell does not wait. Commands from one goroutine to one entity keep their order, so the Ask behind
+// them sees what they did.
 func ExampleTell() {
 	ctx := context.Background()
 	rt, accounts := hosted(accountType())
@@ -55,8 +55,8 @@ func ExampleTell() {
 	// Output: 31 <nil>
 }
 
-// Fold answers what a state was, and what it would be had things gone another
-// way. It neither starts the entity nor writes.
+// Fold answers what a state was, and what it would be had things gone another way. It neither
+// starts the entity nor writes.
 func ExampleFold() {
 	ctx := context.Background()
 	rt, accounts := hosted(accountType())
@@ -92,8 +92,7 @@ func ExampleFold() {
 	// had the second been 20: 60
 }
 
-// A view sees each event of an entity once. Run does what Update does again and
-// again.
+// A view sees each event of an entity once. Run does what Update does again and again.
 func ExampleNewView() {
 	ctx := context.Background()
 	rt, accounts := hosted(accountType())

@@ -19,8 +19,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// TestPipelinedAnswers: three writes in flight are answered with three different
-// states, in order.
+// TestPipelinedAnswers: three writes in flight are answered with three different states, in order.
 func TestPipelinedAnswers(t *testing.T) {
 	t.Parallel()
 	for _, sequential := range []bool{false, true} {
@@ -51,8 +50,8 @@ func TestPipelinedAnswers(t *testing.T) {
 	}
 }
 
-// TestFailedWrites: the command whose write failed gets the error, the others are
-// handled as if it had not been there.
+// TestFailedWrites: the command whose write failed gets the error, the others are handled as if it
+// had not been there.
 func TestFailedWrites(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no space")
@@ -118,8 +117,7 @@ func TestFailedWrites(t *testing.T) {
 	}
 }
 
-// TestPartlyStored: units that were joined are not atomic together, and the
-// caller learns it.
+// TestPartlyStored: units that were joined are not atomic together, and the caller learns it.
 func TestPartlyStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,8 +133,8 @@ func TestPartlyStored(t *testing.T) {
 	})
 }
 
-// TestPartlyStoredByCallback: what a callback can't store is told from a command
-// of which nothing is stored.
+// TestPartlyStoredByCallback: what a callback can't store is told from a command of which nothing
+// is stored.
 func TestPartlyStoredByCallback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,8 +169,7 @@ func TestPartlyStoredByCallback(t *testing.T) {
 	})
 }
 
-// TestEventsThatCanNotBeStored: rejected before the journal is asked, and the
-// state is untouched.
+// TestEventsThatCanNotBeStored: rejected before the journal is asked, and the state is untouched.
 func TestEventsThatCanNotBeStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -308,8 +305,8 @@ func TestFullWriterFails(t *testing.T) {
 	}
 }
 
-// TestTwoRuntimes: of two incarnations that write only one can win at a time, and
-// each command is told the truth.
+// TestTwoRuntimes: of two incarnations that write only one can win at a time, and each command is
+// told the truth.
 func TestTwoRuntimes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,18 +12,18 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// FoldOptions say which state Fold computes. The zero value is the latest one,
-// refolded from the newest snapshot.
+// FoldOptions say which state Fold computes. The zero value is the latest one, refolded from the
+// newest snapshot.
 type FoldOptions[E any] struct {
 	// UpTo is the last number that counts; 0 means no bound.
 	UpTo uint64
-	// AsOf is the last timestamp that counts; zero means no bound. The state is
-	// that after the longest run of events up to it.
+	// AsOf is the last timestamp that counts; zero means no bound. The state is that after the
+	// longest run of events up to it.
 	AsOf time.Time
 	// DisableSnapshots folds from the first event.
 	DisableSnapshots bool
-	// Replace, if it is not nil, returns what is applied in place of an event:
-	// the event itself, others, or none. It implies DisableSnapshots.
+	// Replace, if it is not nil, returns what is applied in place of an event: the event itself,
+	// others, or none. It implies DisableSnapshots.
 	Replace func(seqNr uint64, event E) []E
 }
 
@@ -31,8 +31,7 @@ type FoldOptions[E any] struct {
 type Folded[S any] struct {
 	// State is the aggregate, the caller's alone.
 	State *S
-	// SequenceNr and Time are those of the last record that counted, 0 and zero
-	// if there was none.
+	// SequenceNr and Time are those of the last record that counted, 0 and zero if there was none.
 	SequenceNr uint64
 	Time       time.Time
 	// SnapshotNr is the number of the snapshot that was used, 0 for none.
@@ -41,12 +40,12 @@ type Folded[S any] struct {
 	Records uint64
 }
 
-// Fold computes a state of an entity from the journal, without starting it and
-// without writing: its latest state rebuilt, the state at an earlier number or
-// time, or what it would be had some events been others.
+// Fold computes a state of an entity from the journal, without starting it and without writing: its
+// latest state rebuilt, the state at an earlier number or time, or what it would be had some events
+// been others.
 //
-// A history with a gap is a *journal.GapError, never a partial state. Where
-// events were deleted, a snapshot that lies within the bounds is needed.
+// A history with a gap is a *journal.GapError, never a partial state. Where events were deleted, a
+// snapshot that lies within the bounds is needed.
 func Fold[S, E any](ctx context.Context, rt *Runtime, typ Type[S, E], id string, opts FoldOptions[E]) (Folded[S], error) {
 	m, err := newModel(typ)
 	if err != nil {

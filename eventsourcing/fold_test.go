@@ -95,8 +95,8 @@ func TestFold(t *testing.T) {
 	})
 }
 
-// TestFences take a number and mean nothing: recovery counts them, aggregates do
-// not see them, and a state at the number of one is that before it.
+// TestFences take a number and mean nothing: recovery counts them, aggregates do not see them, and
+// a state at the number of one is that before it.
 func TestFences(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -20,8 +20,8 @@ type Handler[S, E any] struct {
 	handle  func(e *entity[S, E], op *engine.Op, message any)
 }
 
-// On returns the row for commands of type M. The name identifies the command on the wire and must never
-// change; an empty name keeps the command on its node. See Type about the handler.
+// On returns the row for commands of type M. The name identifies the command on the wire and must
+// never change; an empty name keeps the command on its node. See Type about the handler.
 func On[S, E, R any, M Request[S, R]](name string, handler func(*S, *Context[S, E, R], M) Decision[S, E, R]) Handler[S, E] {
 	h := newHandler[S, E, M](name)
 	if handler == nil {

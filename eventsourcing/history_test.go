@@ -79,9 +79,8 @@ type slowJournal struct {
 	first chan struct{} // closed when one waits
 }
 
-// hold stalls the next appends until the function it returns is called: they
-// are committed then, whatever became of their callers meanwhile. The channel is
-// closed when the first one waits.
+// hold stalls the next appends until the function it returns is called: they are committed then,
+// whatever became of their callers meanwhile. The channel is closed when the first one waits.
 func (j *slowJournal) hold(appends int) (waits <-chan struct{}, release func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -161,8 +160,7 @@ func (h *history) ref(client int) eventsourcing.Ref[ledger] {
 	return h.now[client%len(h.now)].Ref("1")
 }
 
-// client asks until the given number of operations has an answer or an unknown
-// outcome.
+// client asks until the given number of operations has an answer or an unknown outcome.
 func (h *history) client(number, operations int) {
 	rng := rand.New(rand.NewPCG(h.seed, uint64(100+number)))
 	for n, attempt := 0, 1; n < operations; attempt++ {
@@ -237,8 +235,8 @@ func (h *history) log() []int {
 	return log
 }
 
-// judge looks for an order of all operations in which each answer is right,
-// and which is that of the journal.
+// judge looks for an order of all operations in which each answer is right, and which is that of
+// the journal.
 func (h *history) judge() {
 	h.t.Helper()
 	log := h.log()
@@ -282,8 +280,8 @@ func (h *history) judge() {
 	}
 }
 
-// ledgerModel is a ledger whose entries are known in advance. Its state is how
-// many of them there are.
+// ledgerModel is a ledger whose entries are known in advance. Its state is how many of them there
+// are.
 func ledgerModel(log []int, states []seen) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return 0 },
@@ -305,8 +303,8 @@ func ledgerModel(log []int, states []seen) porcupine.Model {
 	}
 }
 
-// story tells what was asked, in order, and at which number of entries it was
-// answered; and what is stored.
+// story tells what was asked, in order, and at which number of entries it was answered; and what is
+// stored.
 func (h *history) story(log []int, states []seen) string {
 	var b strings.Builder
 	slices.SortFunc(h.recorded, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })

@@ -31,17 +31,16 @@ const (
 	OverflowFail = Overflow(engine.OverflowFail)
 )
 
-// Recovery says how far an entity is refolded when it starts. The zero value is
-// all of it.
+// Recovery says how far an entity is refolded when it starts. The zero value is all of it.
 type Recovery struct {
-	// Disabled replays nothing: the entity starts empty, and its next event
-	// follows the last stored one.
+	// Disabled replays nothing: the entity starts empty, and its next event follows the last stored
+	// one.
 	Disabled bool
-	// UpTo is the last number that is replayed; 0 means no bound. Unless it is
-	// 0 the entity is read-only.
+	// UpTo is the last number that is replayed; 0 means no bound. Unless it is 0 the entity is
+	// read-only.
 	UpTo uint64
-	// AsOf is the last timestamp that is replayed; zero means no bound. Unless
-	// it is zero the entity is read-only.
+	// AsOf is the last timestamp that is replayed; zero means no bound. Unless it is zero the
+	// entity is read-only.
 	AsOf time.Time
 	// DisableSnapshots replays from the first event.
 	DisableSnapshots bool
@@ -55,22 +54,22 @@ func (r Recovery) readOnly() bool { return r.UpTo > 0 || !r.AsOf.IsZero() }
 type HostOptions struct {
 	// Recovery says how far entities are refolded when they start.
 	Recovery Recovery
-	// StashCapacity bounds the commands that wait inside an entity, and those
-	// that it put aside itself. Defaults to 4,096; negative means no bound.
+	// StashCapacity bounds the commands that wait inside an entity, and those that it put aside
+	// itself. Defaults to 4,096; negative means no bound.
 	StashCapacity int
 	// Overflow says what happens beyond it. Defaults to OverflowDrop.
 	Overflow Overflow
-	// MaxPending is how many commands of one entity may be handled before the
-	// journal has stored their events. Defaults to 4,096.
+	// MaxPending is how many commands of one entity may be handled before the journal has stored
+	// their events. Defaults to 4,096.
 	MaxPending int
-	// MinBackoff and MaxBackoff bound the pause after a failure, which doubles
-	// each time. They default to 3 s and 30 s.
+	// MinBackoff and MaxBackoff bound the pause after a failure, which doubles each time. They
+	// default to 3 s and 30 s.
 	MinBackoff, MaxBackoff time.Duration
-	// BackoffJitter draws a pause out by up to this share of it. Defaults to
-	// 0.2; negative means none.
+	// BackoffJitter draws a pause out by up to this share of it. Defaults to 0.2; negative means
+	// none.
 	BackoffJitter float64
-	// PassivateAfter stops an entity that handled no command for this long and
-	// has nothing to do, such as a delivery that is not confirmed.
+	// PassivateAfter stops an entity that handled no command for this long and has nothing to do,
+	// such as a delivery that is not confirmed.
 	// Defaults to never.
 	PassivateAfter time.Duration
 }
@@ -104,17 +103,17 @@ func (o HostOptions) validate() error {
 // Entities are the entities of one type with state S: on this node (Local), or in a cluster
 // (sharding.Region). It is safe for concurrent use.
 type Entities[S any] interface {
-	// Ref returns the reference to the entity with this ID. The entity need not exist: the first message
-	// starts it. IDs are checked when a message is sent.
+	// Ref returns the reference to the entity with this ID. The entity need not exist: the first
+	// message starts it. IDs are checked when a message is sent.
 	Ref(id string) Ref[S]
-	// Start starts an entity and waits until it is recovered. A message does so, too: Start is for an
-	// entity that acts by itself. The errors are those of Ask.
+	// Start starts an entity and waits until it is recovered. A message does so, too: Start is for
+	// an entity that acts by itself. The errors are those of Ask.
 	Start(ctx context.Context, id string) error
-	// IDs yields the IDs of all entities of the type that the journal contains, in bytewise order, without
-	// starting any. An error is yielded once and last.
+	// IDs yields the IDs of all entities of the type that the journal contains, in bytewise order,
+	// without starting any. An error is yielded once and last.
 	IDs(ctx context.Context) iter.Seq2[string, error]
-	// Wake starts the entities that have unconfirmed deliveries or a deadline, and returns their number.
-	// A program calls it when it starts. In a cluster it covers the shards of this node.
+	// Wake starts the entities that have unconfirmed deliveries or a deadline, and returns their
+	// number. A program calls it when it starts. In a cluster it covers the shards of this node.
 	Wake(ctx context.Context) (started int, err error)
 }
 
@@ -141,8 +140,8 @@ type hostShard[S, E any] struct {
 	closed   bool
 }
 
-// Host makes a type of entity available in a runtime, with the default options. A type has one host in a
-// runtime.
+// Host makes a type of entity available in a runtime, with the default options. A type has one host
+// in a runtime.
 func Host[S, E any](rt *Runtime, typ Type[S, E]) (*Local[S, E], error) {
 	return host(rt, typ, HostOptions{}, hosting.Hooks{})
 }
@@ -226,8 +225,8 @@ func (h *Local[S, E]) deliver(id string, env *engine.Envelope) error {
 	return h.route(hosting.NewMessage(id, env, false))
 }
 
-// place puts a message into the mailbox of its entity, which it makes if it is
-// not there. A mailbox that is full turns away all but the entity's own messages.
+// place puts a message into the mailbox of its entity, which it makes if it is not there. A mailbox
+// that is full turns away all but the entity's own messages.
 func (h *Local[S, E]) place(id string, env *engine.Envelope, own bool) error {
 	most := h.opts.StashCapacity
 	if own {
@@ -284,8 +283,7 @@ func checkIDs(id, pid string) error {
 	return nil
 }
 
-// remove takes an entity that has stopped out of the host, unless a message has
-// come meanwhile.
+// remove takes an entity that has stopped out of the host, unless a message has come meanwhile.
 func (h *Local[S, E]) remove(e *entity[S, E]) {
 	s := h.shard(e.id())
 	s.mu.Lock()

@@ -10,14 +10,14 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 )
 
-// A ledger remembers which operations were applied to it, in order. What it
-// answers tells exactly which state was seen.
+// A ledger remembers which operations were applied to it, in order. What it answers tells exactly
+// which state was seen.
 type (
 	ledgerContext  = eventsourcing.Context[ledger, entry, seen]
 	ledgerDecision = eventsourcing.Decision[ledger, entry, seen]
 
-	// post adds Count entries in one unit. If Odd is set it is refused unless
-	// the number of entries is odd.
+	// post adds Count entries in one unit. If Odd is set it is refused unless the number of entries
+	// is odd.
 	post struct {
 		eventsourcing.Command[ledger, seen]
 		Op, Count int

@@ -77,8 +77,7 @@ func TestConfigurations(t *testing.T) {
 	})
 }
 
-// TestStateThatCanNotBeSnapshotted is refused when the type is hosted, if it
-// asks for snapshots.
+// TestStateThatCanNotBeSnapshotted is refused when the type is hosted, if it asks for snapshots.
 func TestStateThatCanNotBeSnapshotted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -97,8 +96,8 @@ func TestStateThatCanNotBeSnapshotted(t *testing.T) {
 // secretive has a field that no snapshot can hold.
 type secretive struct{ secret int } //nolint:unused // only its presence matters
 
-// TestPanics: a panic of any part of the user's code reaches the caller or the
-// log, and the entity goes on without it.
+// TestPanics: a panic of any part of the user's code reaches the caller or the log, and the entity
+// goes on without it.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -274,8 +273,8 @@ func TestManyPanics(t *testing.T) {
 	})
 }
 
-// TestPassivation: an idle entity leaves memory, one that has something to do
-// does not, and comes back as it was.
+// TestPassivation: an idle entity leaves memory, one that has something to do does not, and comes
+// back as it was.
 func TestPassivation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -315,8 +314,8 @@ func TestPassivation(t *testing.T) {
 	})
 }
 
-// TestPassivationLosesNothing: commands keep coming while entities are passivated
-// as soon as they are idle.
+// TestPassivationLosesNothing: commands keep coming while entities are passivated as soon as they
+// are idle.
 func TestPassivationLosesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -398,8 +397,8 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// TestClose: all that was accepted is handled, what comes later is refused, and
-// nothing runs afterwards.
+// TestClose: all that was accepted is handled, what comes later is refused, and nothing runs
+// afterwards.
 func TestClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -452,8 +451,7 @@ func TestCloseSavesSnapshots(t *testing.T) {
 	})
 }
 
-// TestCloseDeadline: when its time is up the rest is cut short, and callers learn
-// what is known.
+// TestCloseDeadline: when its time is up the rest is cut short, and callers learn what is known.
 func TestCloseDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -497,8 +495,8 @@ func TestCloseWithoutJournal(t *testing.T) {
 	})
 }
 
-// TestSlowHandlers: handlers that block, which they must not, do not keep others
-// from being handled.
+// TestSlowHandlers: handlers that block, which they must not, do not keep others from being
+// handled.
 func TestSlowHandlers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -538,8 +536,7 @@ func TestSlowHandlers(t *testing.T) {
 	})
 }
 
-// TestPanicAfterRecovery: a snapshot that is due after a long replay may panic,
-// too.
+// TestPanicAfterRecovery: a snapshot that is due after a long replay may panic, too.
 func TestPanicAfterRecovery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// times is how often a randomized test is repeated: at its full count when
-// REFOLD_SOAK is set, as make soak does.
+// times is how often a randomized test is repeated: at its full count when REFOLD_SOAK is set, as
+// make soak does.
 func times(quick, full uint64) uint64 {
 	if os.Getenv("REFOLD_SOAK") != "" {
 		return full

@@ -13,8 +13,7 @@ import (
 // switchOff is a command whose handler needs no memory.
 var switchOff = do{f: func(ctx *lampCtx, c do) lampDecision { return ctx.Reply(0) }}
 
-// BenchmarkObserver shows what an observer costs by itself: the empty one
-// nothing.
+// BenchmarkObserver shows what an observer costs by itself: the empty one nothing.
 func BenchmarkObserver(b *testing.B) {
 	for _, bench := range []struct {
 		name     string

@@ -179,8 +179,7 @@ func nameIn(ctx context.Context) string {
 	return name
 }
 
-// observer has a Begin that adds "+" to the name in the context, and metadata
-// that is the name.
+// observer has a Begin that adds "+" to the name in the context, and metadata that is the name.
 func (r *register) observer() eventsourcing.Observer {
 	return eventsourcing.Observer{
 		Begin: func(i eventsourcing.CommandInfo) context.Context {

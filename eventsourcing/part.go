@@ -17,8 +17,8 @@ type Address struct{ Type, ID string }
 
 func (a Address) String() string { return a.Type + "|" + a.ID }
 
-// Part is a field of the state that acts when the events which changed it are durable. Package delivery
-// has one, an Outbox, which sends commands: delivery.Sends returns its Part.
+// Part is a field of the state that acts when the events which changed it are durable. Package
+// delivery has one, an Outbox, which sends commands: delivery.Sends returns its Part.
 type Part[S, E any] struct {
 	name    string
 	field   func(*S) hosting.Part
@@ -28,8 +28,8 @@ type Part[S, E any] struct {
 // Parts returns the parts for Type.Parts.
 func Parts[S, E any](parts ...Part[S, E]) []Part[S, E] { return parts }
 
-// NewPart returns a Part. It is for packages of Refold: the parameter field has a type of an internal
-// package. The name is stored, so it must never change.
+// NewPart returns a Part. It is for packages of Refold: the parameter field has a type of an
+// internal package. The name is stored, so it must never change.
 func NewPart[S, E any](name string, field func(*S) hosting.Part, signals ...SignalHandler[S, E]) Part[S, E] {
 	return Part[S, E]{name: name, field: field, signals: signals}
 }
@@ -52,8 +52,8 @@ func (m *model[S, E]) attach(state *S, pid string) ([]part, error) {
 	return parts, nil
 }
 
-// checkPartFields returns an error for a field of the state that needs a Part and has none, for parts
-// with the same name, and for parts outside of the struct.
+// checkPartFields returns an error for a field of the state that needs a Part and has none, for
+// parts with the same name, and for parts outside of the struct.
 func checkPartFields(state any, parts []part) error {
 	seen := map[any]bool{}
 	for _, p := range parts {

@@ -25,8 +25,8 @@ func archive(s *scene) {
 	}
 }
 
-// TestApplyRecorded: Type.ApplyRecorded sees the same of an event when it is decided,
-// when it is replayed, and in Fold; and that is what is stored.
+// TestApplyRecorded: Type.ApplyRecorded sees the same of an event when it is decided, when it is
+// replayed, and in Fold; and that is what is stored.
 func TestApplyRecorded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,8 +67,8 @@ func TestApplyRecorded(t *testing.T) {
 	})
 }
 
-// TestRecordedTimeNeverDecreases, even if the clock does: the time that is seen is
-// the one that is stored. And all that one event is split into see the same.
+// TestRecordedTimeNeverDecreases, even if the clock does: the time that is seen is the one that is
+// stored. And all that one event is split into see the same.
 func TestRecordedTimeNeverDecreases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

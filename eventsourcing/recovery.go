@@ -40,8 +40,8 @@ type refolding[S, E any] struct {
 
 // run folds. On success into, seqNr and time say what came out.
 //
-// A gap is looked at twice: while one instance is folded another may save a
-// snapshot and delete the events that it covers.
+// A gap is looked at twice: while one instance is folded another may save a snapshot and delete the
+// events that it covers.
 func (f *refolding[S, E]) run(ctx context.Context) error {
 	first := *f
 	err := f.once(ctx)
@@ -148,8 +148,7 @@ func (f *refolding[S, E]) criteria() snapshot.Criteria {
 	return c
 }
 
-// replay applies the events that follow up to a number, none missing. It may
-// panic.
+// replay applies the events that follow up to a number, none missing. It may panic.
 func (f *refolding[S, E]) replay(ctx context.Context, to uint64) error {
 	var decoded []any
 	for ev, err := range f.events(ctx, to) {
@@ -264,8 +263,8 @@ func (e *entity[S, E]) refold(asked time.Time, info RecoveryInfo) {
 	}}})
 }
 
-// watchProgress cancels when a counter stands still for longer than an
-// interval, and at most twice that long.
+// watchProgress cancels when a counter stands still for longer than an interval, and at most twice
+// that long.
 func watchProgress(progress *atomic.Uint64, interval time.Duration, cancel context.CancelCauseFunc) (stop func()) {
 	last := uint64(math.MaxUint64)
 	var t *time.Timer

@@ -22,8 +22,8 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// chronicle is a scene with lines one second apart: 1 to n, and a snapshot after
-// each of the given numbers. It returns the time of each line.
+// chronicle is a scene with lines one second apart: 1 to n, and a snapshot after each of the given
+// numbers. It returns the time of each line.
 func chronicle(t *testing.T, n int, snapshots ...int) (*scene, []time.Time) {
 	t.Helper()
 	s := newScene(t).open()
@@ -101,8 +101,7 @@ func TestRecoveryOptions(t *testing.T) {
 	}
 }
 
-// TestBadSnapshots: what can't be read makes the replay longer, if the events are
-// there.
+// TestBadSnapshots: what can't be read makes the replay longer, if the events are there.
 func TestBadSnapshots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,8 +149,7 @@ func TestBadSnapshots(t *testing.T) {
 	})
 }
 
-// TestHistoryGaps: a history of which a part is missing is an error, never a
-// partial state.
+// TestHistoryGaps: a history of which a part is missing is an error, never a partial state.
 func TestHistoryGaps(t *testing.T) {
 	t.Parallel()
 	t.Run("deleted, and no snapshot", func(t *testing.T) {
@@ -254,8 +252,7 @@ func TestHistoryGaps(t *testing.T) {
 	})
 }
 
-// TestEventsThatCanNotBeRead: a recovery that can't read an event fails, and says
-// which.
+// TestEventsThatCanNotBeRead: a recovery that can't read an event fails, and says which.
 func TestEventsThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -297,8 +294,8 @@ func TestRecoveryFails(t *testing.T) {
 	})
 }
 
-// TestUnneededRecoveries: an entity that could not start, and that nobody asks
-// for any more, is not tried again for ever.
+// TestUnneededRecoveries: an entity that could not start, and that nobody asks for any more, is not
+// tried again for ever.
 func TestUnneededRecoveries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -314,8 +311,8 @@ func TestUnneededRecoveries(t *testing.T) {
 	})
 }
 
-// TestRecoveryTimeout: a recovery that makes no progress is given up; one that
-// does may take as long as it likes.
+// TestRecoveryTimeout: a recovery that makes no progress is given up; one that does may take as
+// long as it likes.
 func TestRecoveryTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -342,8 +339,8 @@ func TestRecoveryTimeout(t *testing.T) {
 	})
 }
 
-// TestRecoveryLimit: only so many entities recover at the same time; the others
-// wait for their turn, in order.
+// TestRecoveryLimit: only so many entities recover at the same time; the others wait for their
+// turn, in order.
 func TestRecoveryLimit(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{0, 3} {

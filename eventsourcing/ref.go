@@ -38,8 +38,8 @@ const (
 	callGone
 )
 
-// callPool keeps answered calls for reuse. Each runtime has its own: a channel
-// that was made in a testing/synctest bubble can't be used outside of it.
+// callPool keeps answered calls for reuse. Each runtime has its own: a channel that was made in a
+// testing/synctest bubble can't be used outside of it.
 type callPool struct {
 	pool    sync.Pool
 	replies replyCodec // for replies from other nodes
@@ -97,8 +97,7 @@ func (c *call) Context() context.Context {
 	return c.ctx
 }
 
-// wait returns the answer. After an error of the context the call must not be
-// reused.
+// wait returns the answer. After an error of the context the call must not be reused.
 func (c *call) wait(ctx context.Context) (any, error) {
 	done := ctx.Done()
 	if done == nil {
@@ -124,8 +123,7 @@ func (c *call) wait(ctx context.Context) (any, error) {
 	return nil, &unknownError{ended(ctx)}
 }
 
-// ended returns the error of a context that has ended, with its cause if that is
-// another one.
+// ended returns the error of a context that has ended, with its cause if that is another one.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {
@@ -146,8 +144,8 @@ func (e *unknownError) Is(target error) bool { return target == ErrOutcomeUnknow
 
 func (e *unknownError) Unwrap() error { return e.cause }
 
-// Ref addresses an entity, on this node or on another. It is a value; it stays
-// valid while the entity starts, stops and moves.
+// Ref addresses an entity, on this node or on another. It is a value; it stays valid while the
+// entity starts, stops and moves.
 type Ref[S any] struct {
 	id string
 	to target
@@ -171,13 +169,12 @@ func (r Ref[S]) String() string {
 	return r.to.typeName() + "|" + r.id
 }
 
-// Ask sends a command and waits for the answer, until ctx ends. The entity is
-// started if it is not there.
+// Ask sends a command and waits for the answer, until ctx ends. The entity is started if it is not
+// there.
 //
-// When ctx ends first the error matches ctx.Err(), and says whether the command
-// surely was not done or may be: then it matches ErrOutcomeUnknown. Without an
-// end of ctx, Ask waits as long as it takes. An aggregate's refusal is returned
-// as it is; see Code for the other errors.
+// When ctx ends first the error matches ctx.Err(), and says whether the command surely was not done
+// or may be: then it matches ErrOutcomeUnknown. Without an end of ctx, Ask waits as long as it
+// takes. An aggregate's refusal is returned as it is; see Code for the other errors.
 func Ask[S, R any](ctx context.Context, to Ref[S], command Request[S, R]) (R, error) {
 	var zero R
 	if to.to == nil {
@@ -220,10 +217,10 @@ func decodeReply[R, S any](to Ref[S], data hosting.EncodedReply) (R, error) {
 	return result, nil
 }
 
-// Tell sends a command and does not wait. An error says that it was not handed
-// over; what becomes of it otherwise is not told. Only the end of the runtime
-// and a full stash keep a command that was handed over from being handled. The
-// values of ctx go with the command; when ctx ends later, nothing follows.
+// Tell sends a command and does not wait. An error says that it was not handed over; what becomes
+// of it otherwise is not told. Only the end of the runtime and a full stash keep a command that was
+// handed over from being handled. The values of ctx go with the command; when ctx ends later,
+// nothing follows.
 func Tell[S any](ctx context.Context, to Ref[S], message Message[S]) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -18,9 +18,9 @@ import (
 // replyCodec encodes answers for callers on other nodes. The zero value is ready to use; it is safe
 // for concurrent use.
 //
-// The value is encoded as its type says, see package codec: without a name, since the
-// command of the caller knows the type. Errors keep their text, the code of a Refusal, and which of the errors of
-// this package they match.
+// The value is encoded as its type says, see package codec: without a name, since the command of
+// the caller knows the type. Errors keep their text, the code of a Refusal, and which of the errors
+// of this package they match.
 type replyCodec struct{ states sync.Map } // of a reflect.Type its *codec.State or an error
 
 // The forms of an answer.
@@ -37,8 +37,8 @@ const (
 	maxErrorCodes = 32
 )
 
-// append appends the encoded form of an answer. A value that can't be encoded becomes an error that matches ErrNoReply: the
-// command was done.
+// append appends the encoded form of an answer. A value that can't be encoded becomes an error that
+// matches ErrNoReply: the command was done.
 func (c *replyCodec) append(dst []byte, value any, err error) []byte {
 	switch {
 	case err != nil:

@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/internal/hosting"
 )
 
-// HostSharded is Host for package sharding. Its parameters have types of an internal package, so no other
-// program can call it.
+// HostSharded is Host for package sharding. Its parameters have types of an internal package, so no
+// other program can call it.
 func HostSharded[S, E any](rt *Runtime, typ Type[S, E], opts HostOptions, hooks hosting.Hooks) (*Local[S, E], hosting.Host, error) {
 	h, err := host(rt, typ, opts, hooks)
 	if err != nil {
@@ -23,9 +23,9 @@ func HostSharded[S, E any](rt *Runtime, typ Type[S, E], opts HostOptions, hooks 
 	return h, shardedHost[S, E]{h}, nil
 }
 
-// RemoteRefs returns the function that makes references to entities of a type on other nodes, for package
-// sharding. route receives each message; it must not block. An error of route means that the message was
-// not handed over and will not be answered.
+// RemoteRefs returns the function that makes references to entities of a type on other nodes, for
+// package sharding. route receives each message; it must not block. An error of route means that
+// the message was not handed over and will not be answered.
 func RemoteRefs[S any](typeName string, route func(hosting.Message) error) func(id string) Ref[S] {
 	r := &remote{name: typeName, route: route}
 	return func(id string) Ref[S] { return Ref[S]{id: id, to: r} }
@@ -71,8 +71,8 @@ func newRemoteMessage(ctx context.Context, id string, command any, deadline time
 	return hosting.NewMessage(id, &c.env, false)
 }
 
-// Inject returns the value of Observer.Inject for a context, nil for none. Package sharding sends it with
-// a command.
+// Inject returns the value of Observer.Inject for a context, nil for none. Package sharding sends
+// it with a command.
 func (r *Runtime) Inject(ctx context.Context) []byte {
 	if r.obs.Inject == nil {
 		return nil
@@ -208,8 +208,7 @@ type origin struct {
 
 func (o *origin) from() *origin { return o }
 
-// background returns a context that lasts as long as another and knows the
-// values of the origin's.
+// background returns a context that lasts as long as another and knows the values of the origin's.
 func (o *origin) background(life context.Context) context.Context {
 	switch {
 	case o.ctx == context.Background():

@@ -28,21 +28,18 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// Config configures a Runtime. The zero value is a runtime whose entities
-// persist nothing.
+// Config configures a Runtime. The zero value is a runtime whose entities persist nothing.
 type Config struct {
-	// Store holds the events and the snapshots. The runtime does not close it. Defaults to none: then
-	// entities persist nothing.
+	// Store holds the events and the snapshots. The runtime does not close it. Defaults to none:
+	// then entities persist nothing.
 	Store store.DB
 	// Logger gets the logs. Defaults to none.
 	Logger *slog.Logger
 	// Observer is told what happens. Defaults to nothing.
 	Observer Observer
-	// MaxRecoveries is how many entities may recover at the same time. Defaults
-	// to 50.
+	// MaxRecoveries is how many entities may recover at the same time. Defaults to 50.
 	MaxRecoveries int
-	// RecoveryTimeout is how long a recovery may make no progress. Defaults to
-	// 30 s.
+	// RecoveryTimeout is how long a recovery may make no progress. Defaults to 30 s.
 	RecoveryTimeout time.Duration
 	// JournalBreaker is the circuit breaker around the journal.
 	JournalBreaker journal.BreakerConfig
@@ -52,14 +49,14 @@ type Config struct {
 	ReplayFilter journal.FilterConfig
 	// Writer bounds what waits for the journal.
 	Writer journal.WriterConfig
-	// MaxEventSize is the size of the largest encoded event, in bytes. Defaults
-	// to 1 MiB and can't be more than 16 MiB.
+	// MaxEventSize is the size of the largest encoded event, in bytes. Defaults to 1 MiB and can't
+	// be more than 16 MiB.
 	MaxEventSize int
 	// Workers is how many goroutines handle commands. Defaults to GOMAXPROCS.
 	Workers int
-	// Now tells the time that events and snapshots carry and that Context.Now returns. It may
-	// jump: what waits for a time to pass doesn't go by it, but for Type.Deadline, which
-	// names a time of day. It is called by several goroutines at a time. Defaults to time.Now.
+	// Now tells the time that events and snapshots carry and that Context.Now returns. It may jump:
+	// what waits for a time to pass doesn't go by it, but for Type.Deadline, which names a time of
+	// day. It is called by several goroutines at a time. Defaults to time.Now.
 	Now func() time.Time
 }
 
@@ -97,8 +94,7 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Runtime runs entities over one journal and one snapshot store. It is safe for
-// concurrent use.
+// Runtime runs entities over one journal and one snapshot store. It is safe for concurrent use.
 type Runtime struct {
 	clock
 
@@ -193,11 +189,10 @@ func (r *Runtime) openStore(cfg Config) error {
 	return err
 }
 
-// Close stops the runtime: entities handle what they were given and stop, the
-// writer sends what is queued. When ctx ends first the rest is cut short, and
-// callers get ErrStopped or, where a write was in flight, ErrOutcomeUnknown;
-// then Close returns the cause. It returns when nothing runs any more. A further
-// call waits for the first one, or until its own ctx ends, and returns nil.
+// Close stops the runtime: entities handle what they were given and stop, the writer sends what is
+// queued. When ctx ends first the rest is cut short, and callers get ErrStopped or, where a write
+// was in flight, ErrOutcomeUnknown; then Close returns the cause. It returns when nothing runs any
+// more. A further call waits for the first one, or until its own ctx ends, and returns nil.
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	if r.closed {

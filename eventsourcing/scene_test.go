@@ -24,8 +24,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// An actor does what its commands say: they are functions. Its state is the list
-// of its lines.
+// An actor does what its commands say: they are functions. Its state is the list of its lines.
 type (
 	actorCtx      = eventsourcing.Context[actor, actorEvent, string]
 	actorDecision = eventsourcing.Decision[actor, actorEvent, string]
@@ -170,8 +169,7 @@ func (s *scene) on(f func(ctx *signalCtx, a *actor, signal eventsourcing.Signal)
 	s.onSignal = f
 }
 
-// signals returns the types of what was heard since the last time, but for
-// RecoveryCompleted.
+// signals returns the types of what was heard since the last time, but for RecoveryCompleted.
 func (s *scene) signals() (names []string) {
 	for _, h := range s.take() {
 		if _, recovered := h.(eventsourcing.RecoveryCompleted); !recovered {

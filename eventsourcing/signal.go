@@ -11,19 +11,19 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Signal is a message of the runtime to an entity: one of the types below, or one of a Part, such as
-// delivery.Answered. Programs can't add signals.
+// Signal is a message of the runtime to an entity: one of the types below, or one of a Part, such
+// as delivery.Answered. Programs can't add signals.
 type Signal interface{ hosting.Signal }
 
 // RecoveryCompleted comes first, before any command, in every instance.
 type RecoveryCompleted struct{}
 
-// PersistFailed says that a write failed and that nothing of it is stored. The
-// instance that gets it was refolded since.
+// PersistFailed says that a write failed and that nothing of it is stored. The instance that gets
+// it was refolded since.
 type PersistFailed struct{ Err error }
 
-// PersistRejected says that the journal rejected a write. The instance that gets
-// it was refolded since.
+// PersistRejected says that the journal rejected a write. The instance that gets it was refolded
+// since.
 type PersistRejected struct{ Err error }
 
 // signalOf translates the signals of the engine.
@@ -39,8 +39,7 @@ func signalOf(message any) any {
 	return message
 }
 
-// ReceiveTimeout says that no command came for as long as Effect.ReceiveTimeout
-// asked for.
+// ReceiveTimeout says that no command came for as long as Effect.ReceiveTimeout asked for.
 type ReceiveTimeout struct{}
 
 // StateTimeout says that the time of Type.Deadline has passed, and still
@@ -50,8 +49,8 @@ type StateTimeout struct{ Deadline time.Time }
 // SnapshotSaved says that a snapshot is stored.
 type SnapshotSaved struct{ Metadata snapshot.Metadata }
 
-// SnapshotFailed says that a snapshot could not be encoded or stored. The
-// entity goes on without it.
+// SnapshotFailed says that a snapshot could not be encoded or stored. The entity goes on without
+// it.
 type SnapshotFailed struct {
 	Metadata snapshot.Metadata
 	Err      error
@@ -77,11 +76,11 @@ type EventsNotDeleted struct {
 
 // DeleteEvents asks to delete the events up to a number, which stay counted.
 type DeleteEvents struct {
-	// UpTo is the last number to delete; 0 means all that are durable now. One
-	// beyond the last durable number fails.
+	// UpTo is the last number to delete; 0 means all that are durable now. One beyond the last
+	// durable number fails.
 	UpTo uint64
-	// Abandon allows a deletion that no stored snapshot covers: the state can't
-	// be refolded afterwards, other than by what the next snapshot says.
+	// Abandon allows a deletion that no stored snapshot covers: the state can't be refolded
+	// afterwards, other than by what the next snapshot says.
 	Abandon bool
 }
 

@@ -16,29 +16,30 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Snapshots configures when the state of an entity is saved, how, and what is deleted afterwards. The
-// zero value saves none.
+// Snapshots configures when the state of an entity is saved, how, and what is deleted afterwards.
+// The zero value saves none.
 type Snapshots[S, E any] struct {
-	// Every saves a snapshot with each event whose sequence number is a multiple of it; of a unit of
-	// several events one snapshot, at its end. 0 means never.
+	// Every saves a snapshot with each event whose sequence number is a multiple of it; of a unit
+	// of several events one snapshot, at its end. 0 means never.
 	Every int
-	// When, if it is not nil, saves a further snapshot after each event for which it returns true. It is
-	// called after the event was applied.
+	// When, if it is not nil, saves a further snapshot after each event for which it returns true.
+	// It is called after the event was applied.
 	When func(state *S, event E, seqNr uint64) bool
-	// Keep deletes, after a successful save, the snapshots that are Keep times Every events older, or
-	// more. It needs Every. 0 keeps all.
+	// Keep deletes, after a successful save, the snapshots that are Keep times Every events older,
+	// or more. It needs Every. 0 keeps all.
 	Keep int
 	// DeleteEvents also deletes the events that the oldest kept snapshot covers. It needs Keep.
 	DeleteEvents bool
 	// Optional makes a recovery replay all events when the snapshot store fails. It excludes
 	// DeleteEvents.
 	Optional bool
-	// Version is the version of the state, 1 by default. Raise it when the state gets another meaning
-	// because Apply was changed: snapshots of other versions are ignored, and more events replayed, all of
-	// them if need be. Where events were deleted the entity can't be recovered then: use State there.
+	// Version is the version of the state, 1 by default. Raise it when the state gets another
+	// meaning because Apply was changed: snapshots of other versions are ignored, and more events
+	// replayed, all of them if need be. Where events were deleted the entity can't be recovered
+	// then: use State there.
 	Version int
-	// State, if it is not nil, is the form in which snapshots hold the state, see StateAs. Defaults to the
-	// state itself. Version does not concern it.
+	// State, if it is not nil, is the form in which snapshots hold the state, see StateAs. Defaults
+	// to the state itself. Version does not concern it.
 	State *StateForm[S]
 }
 
@@ -67,8 +68,8 @@ func (e *entity[S, E]) metadata(s *engine.State) snapshot.Metadata {
 	return snapshot.Metadata{ID: e.pid, SequenceNr: s.SequenceNr, Time: s.Time}
 }
 
-// save stores a snapshot whose state is durable in the journal, and then deletes
-// what retention does not keep.
+// save stores a snapshot whose state is durable in the journal, and then deletes what retention
+// does not keep.
 func (e *entity[S, E]) save(s *engine.State) {
 	rt := e.host.rt
 	md := e.metadata(s)
@@ -94,8 +95,8 @@ func (e *entity[S, E]) save(s *engine.State) {
 	}
 }
 
-// retain deletes what lies at or before a number: the snapshots, or the events
-// and then the snapshots before it.
+// retain deletes what lies at or before a number: the snapshots, or the events and then the
+// snapshots before it.
 func (e *entity[S, E]) retain(upTo uint64) {
 	if !e.host.model.typ.Snapshots.DeleteEvents {
 		e.dropSnapshots(snapshot.UpTo(upTo))
@@ -136,8 +137,7 @@ func (e *entity[S, E]) dropEvents(r DeleteEvents) bool {
 	return true
 }
 
-// deleteSnapshots deletes snapshots unless deleted events would stay without one
-// that covers them.
+// deleteSnapshots deletes snapshots unless deleted events would stay without one that covers them.
 func (r *Runtime) deleteSnapshots(ctx context.Context, pid string, c snapshot.Criteria) error {
 	if r.snapshots == nil {
 		return ErrNoSnapshots
@@ -171,8 +171,8 @@ func (r *Runtime) deleteSnapshots(ctx context.Context, pid string, c snapshot.Cr
 	return nil
 }
 
-// deleting keeps deletions of one entity apart, so that what one of them found
-// out still holds when it deletes. Some others wait, too.
+// deleting keeps deletions of one entity apart, so that what one of them found out still holds when
+// it deletes. Some others wait, too.
 func (r *Runtime) deleting(pid string) (done func()) {
 	c := r.deletions[maphash.String(r.hash, pid)%uint64(len(r.deletions))]
 	c <- struct{}{}

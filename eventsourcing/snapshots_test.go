@@ -93,8 +93,7 @@ func TestSnapshotPolicies(t *testing.T) {
 	})
 }
 
-// TestSaveFails: the entity goes on without the snapshot, hears of it, and nothing
-// is deleted.
+// TestSaveFails: the entity goes on without the snapshot, hears of it, and nothing is deleted.
 func TestSaveFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,8 +125,7 @@ func TestSaveFails(t *testing.T) {
 	})
 }
 
-// TestCommandsDoNotWaitForSnapshots, and a hit while one is being saved is
-// skipped.
+// TestCommandsDoNotWaitForSnapshots, and a hit while one is being saved is skipped.
 func TestCommandsDoNotWaitForSnapshots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -149,8 +147,7 @@ func TestCommandsDoNotWaitForSnapshots(t *testing.T) {
 	})
 }
 
-// TestSnapshotAfterLongReplay: one is taken when as many events were replayed as
-// lie between two.
+// TestSnapshotAfterLongReplay: one is taken when as many events were replayed as lie between two.
 func TestSnapshotAfterLongReplay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -310,8 +307,8 @@ func TestSnapshotsWhen(t *testing.T) {
 	})
 }
 
-// TestSnapshotTime: a snapshot has the time of its last event, so that a state of
-// the past finds the same one whenever it was saved.
+// TestSnapshotTime: a snapshot has the time of its last event, so that a state of the past finds
+// the same one whenever it was saved.
 func TestSnapshotTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -328,8 +325,8 @@ func TestSnapshotTime(t *testing.T) {
 	})
 }
 
-// TestDeletionsDoNotOvertake: a deletion of snapshots waits for one of events, or
-// the two together would leave nothing.
+// TestDeletionsDoNotOvertake: a deletion of snapshots waits for one of events, or the two together
+// would leave nothing.
 func TestDeletionsDoNotOvertake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,9 +17,9 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// IDs yields the own IDs of all entities of the type that the journal holds, in
-// bytewise order, without starting any. An error is yielded once and last; it
-// matches ErrInvalid if the journal is no journal.IDLister.
+// IDs yields the own IDs of all entities of the type that the journal holds, in bytewise order,
+// without starting any. An error is yielded once and last; it matches ErrInvalid if the journal is
+// no journal.IDLister.
 func (h *Local[S, E]) IDs(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if h.rt.journal == nil {
@@ -45,9 +45,8 @@ func (h *Local[S, E]) IDs(ctx context.Context) iter.Seq2[string, error] {
 	}
 }
 
-// Start starts an entity that is not there, and waits until it is recovered. A
-// command does so, too: it is for one that is to do something by itself. See
-// Wake. The errors are those of Ask.
+// Start starts an entity that is not there, and waits until it is recovered. A command does so,
+// too: it is for one that is to do something by itself. See Wake. The errors are those of Ask.
 func (h *Local[S, E]) Start(ctx context.Context, id string) error {
 	return h.Inspect(ctx, id, func(*S, uint64) {})
 }
@@ -61,15 +60,14 @@ func rouseMessage[S any](id string, done func(error)) hosting.Message {
 	return newRemoteMessage(context.Background(), id, look, time.Time{}, func(_ any, err error) { done(err) })
 }
 
-// Wake starts the entities of the type that have something to do by themselves:
-// deliveries that are not confirmed, or a deadline (see Type.Deadline). A program calls it
-// when it comes up, so that what a crash has left in flight goes on even if no
-// command comes. It refolds every entity in the journal, one after the other,
-// without starting those that have nothing to do; it does not wait until the
-// others are recovered, and returns how many they are.
+// Wake starts the entities of the type that have something to do by themselves: deliveries that are
+// not confirmed, or a deadline (see Type.Deadline). A program calls it when it comes up, so that
+// what a crash has left in flight goes on even if no command comes. It refolds every entity in the
+// journal, one after the other, without starting those that have nothing to do; it does not wait
+// until the others are recovered, and returns how many they are.
 //
-// An entity that can't be refolded is left out, and the rest goes on; the error is
-// that of the first one.
+// An entity that can't be refolded is left out, and the rest goes on; the error is that of the
+// first one.
 func (h *Local[S, E]) Wake(ctx context.Context) (started int, err error) {
 	if h.model.typ.Deadline == nil && len(h.model.typ.Parts) == 0 || h.opts.Recovery.Disabled || h.opts.Recovery.readOnly() {
 		return 0, nil

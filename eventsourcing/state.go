@@ -17,9 +17,9 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// StateManifest is the manifest of snapshots of the state's struct: msgpack, a map from field names to
-// values. "@" and Snapshots.Version follow if the version is not 1. Snapshots of a StateForm have the name
-// and the version of the form.
+// StateManifest is the manifest of snapshots of the state's struct: msgpack, a map from field names
+// to values. "@" and Snapshots.Version follow if the version is not 1. Snapshots of a StateForm
+// have the name and the version of the form.
 const StateManifest = "state"
 
 // StateForm is a form in which snapshots hold the state. StateAs returns one.
@@ -29,10 +29,10 @@ type StateForm[S any] struct {
 	from     func(*S, any) error
 }
 
-// StateAs lets snapshots hold a value of type T instead of the state itself. T has a name and a version,
-// so that older forms are upcast as those of events are. to converts the state, and from sets a fresh
-// state from a value. older decodes earlier versions: codec.Upcast, codec.Split, codec.Removed. Snapshots
-// of the state's struct are still read.
+// StateAs lets snapshots hold a value of type T instead of the state itself. T has a name and a
+// version, so that older forms are upcast as those of events are. to converts the state, and from
+// sets a fresh state from a value. older decodes earlier versions: codec.Upcast, codec.Split,
+// codec.Removed. Snapshots of the state's struct are still read.
 //
 // A delivery.Outbox is part of the state; see its method Restore.
 func StateAs[S, T any](name string, version int, to func(*S) (T, error), from func(*S, T) error, older ...codec.Entry) *StateForm[S] {
@@ -141,8 +141,8 @@ func EncodeState[S, E any](typ Type[S, E], state *S) (manifest string, payload [
 	return manifest, payload, nil
 }
 
-// DecodeState decodes a snapshot of the entity with this ID, as a recovery does. It is for tools and
-// tests.
+// DecodeState decodes a snapshot of the entity with this ID, as a recovery does. It is for tools
+// and tests.
 func DecodeState[S, E any](typ Type[S, E], id, manifest string, payload []byte) (*S, error) {
 	var in instance[S, E]
 	var inner error
@@ -168,12 +168,13 @@ type inspection[S any] struct {
 
 func (inspection[S]) hidden() {}
 
-// Inspect runs f on the live state of an entity, between two messages, and returns when everything that f
-// saw is durable. The entity is started if it is not in memory. Inspect is for tests and for tools that
-// look into a running system; to read a state, use Fold. It reaches only entities of this node.
+// Inspect runs f on the live state of an entity, between two messages, and returns when everything
+// that f saw is durable. The entity is started if it is not in memory. Inspect is for tests and for
+// tools that look into a running system; to read a state, use Fold. It reaches only entities of
+// this node.
 //
-// f must not change or keep the state, and runs again if a write before it fails; the last run counts.
-// The errors are those of Ask.
+// f must not change or keep the state, and runs again if a write before it fails; the last run
+// counts. The errors are those of Ask.
 func (h *Local[S, E]) Inspect(ctx context.Context, id string, f func(state *S, seqNr uint64)) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -59,8 +59,8 @@ func (s *scene) replace(stored snapshot.Snapshot, manifest string, payload []byt
 	}
 }
 
-// TestStateForm: snapshots hold a named type, and old forms of it are read,
-// among them that of the aggregate itself, before it had an adapter.
+// TestStateForm: snapshots hold a named type, and old forms of it are read, among them that of the
+// aggregate itself, before it had an adapter.
 func TestStateForm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -219,8 +219,8 @@ func TestTagsThatPanic(t *testing.T) {
 	})
 }
 
-// TestAdaptedEvents: an error or a panic of an adapter rejects its own write and
-// changes nothing else; what is stored is read through the adapter.
+// TestAdaptedEvents: an error or a panic of an adapter rejects its own write and changes nothing
+// else; what is stored is read through the adapter.
 func TestAdaptedEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

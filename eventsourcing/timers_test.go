@@ -51,8 +51,8 @@ func TestTimers(t *testing.T) {
 		pass(time.Minute)
 		s.expectNotes()
 
-		// What a handler asks for happens when its effect is durable, and not at
-		// all if it never is.
+		// What a handler asks for happens when its effect is durable, and not at all if it never
+		// is.
 		start := func(name string) func(ctx *actorCtx, a *actor, c act) actorDecision {
 			return func(ctx *actorCtx, _ *actor, c act) actorDecision {
 				return ctx.StartTimer(name, time.Second, noting(s, time.Now(), name)).Persist(line{name}).Reply("")
@@ -251,8 +251,8 @@ func waitFor(d time.Duration) func(ctx *actorCtx, a *actor, c act) actorDecision
 	}
 }
 
-// TestDeadlines: told once when a state has lasted too long, even if the entity
-// was not there at the time.
+// TestDeadlines: told once when a state has lasted too long, even if the entity was not there at
+// the time.
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -300,8 +300,8 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// TestDeadlineOfALostInstance: what the time-out led to was not stored, so the
-// refolded instance is told again.
+// TestDeadlineOfALostInstance: what the time-out led to was not stored, so the refolded instance is
+// told again.
 func TestDeadlineOfALostInstance(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]journaltest.Effect{"rejected": journaltest.Reject, "lost": journaltest.Lose} {
@@ -326,8 +326,7 @@ func TestDeadlineOfALostInstance(t *testing.T) {
 	}
 }
 
-// TestDeadlineUnderLoad: a deadline counts even if writes are in flight all the
-// time.
+// TestDeadlineUnderLoad: a deadline counts even if writes are in flight all the time.
 func TestDeadlineUnderLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,50 +16,51 @@ import (
 // reservedType is the type name in the persistence IDs of the records that package sharding keeps.
 const reservedType = "refold.sharding"
 
-// Type describes a kind of entity: its state S, its events E, the handlers of its commands, and how it is
-// stored. It is a value. The fields hold method expressions, such as (*Account).Deposit.
+// Type describes a kind of entity: its state S, its events E, the handlers of its commands, and how
+// it is stored. It is a value. The fields hold method expressions, such as (*Account).Deposit.
 //
-// Handlers decide: they return the events to store and the reply, never change the state, and have no
-// side effects. A handler may run more than once for one message, when a write before it failed. Apply
-// changes the state. All functions with an *S run on one goroutine at a time and must not block.
+// Handlers decide: they return the events to store and the reply, never change the state, and have
+// no side effects. A handler may run more than once for one message, when a write before it failed.
+// Apply changes the state. All functions with an *S run on one goroutine at a time and must not
+// block.
 type Type[S, E any] struct {
-	// Name is the first part of the persistence IDs: "account" gives "account|42". It contains no "|" and
-	// must never change. Required.
+	// Name is the first part of the persistence IDs: "account" gives "account|42". It contains no
+	// "|" and must never change. Required.
 	Name string
-	// New returns the empty state of the entity with this ID. It is called at each start and recovery.
-	// Defaults to new(S).
+	// New returns the empty state of the entity with this ID. It is called at each start and
+	// recovery. Defaults to new(S).
 	New func(id string) *S
-	// Commands are the handlers of commands and notices, with their names on the wire: see the function
-	// Commands. A message without a handler is answered ErrUnhandled.
+	// Commands are the handlers of commands and notices, with their names on the wire: see the
+	// function Commands. A message without a handler is answered ErrUnhandled.
 	Commands []Handler[S, E]
 	// OldCommands decode older forms of commands: codec.Upcast, codec.Split, codec.Removed.
 	OldCommands []codec.Entry
-	// Signals are the handlers of signals, see the function Signals. Signals without a handler are logged
-	// if they report an error, and dropped otherwise.
+	// Signals are the handlers of signals, see the function Signals. Signals without a handler are
+	// logged if they report an error, and dropped otherwise.
 	Signals []SignalHandler[S, E]
 	// Parts are parts of the state that act by themselves: see delivery.Sends.
 	Parts []Part[S, E]
-	// Apply changes the state by an event. It runs once for each persisted event, and again in every
-	// recovery. Required if there are events, unless ApplyRecorded is set.
+	// Apply changes the state by an event. It runs once for each persisted event, and again in
+	// every recovery. Required if there are events, unless ApplyRecorded is set.
 	Apply func(state *S, event E)
 	// ApplyRecorded is Apply with the data that is stored with the event. At most one of both is set.
 	ApplyRecorded func(state *S, event E, record Recorded)
 	// Events are the events with their stored names. Required if entities persist any.
 	Events *codec.Registry
-	// Tags returns the tags that are stored with an event, for queries. It is called after the event was
-	// applied. Defaults to no tags.
+	// Tags returns the tags that are stored with an event, for queries. It is called after the
+	// event was applied. Defaults to no tags.
 	Tags func(state *S, event E) []string
-	// Deadline returns the time at which the present state times out, or zero for never. It is folded
-	// from events, so it survives every recovery. When the time has come the entity gets a StateTimeout
-	// signal, once for each deadline and instance; at once if the deadline passed while the entity was
-	// stopped. An entity that is not in memory is not started by its deadline, see Entities.Wake. It
-	// requires a handler of StateTimeout.
+	// Deadline returns the time at which the present state times out, or zero for never. It is
+	// folded from events, so it survives every recovery. When the time has come the entity gets a
+	// StateTimeout signal, once for each deadline and instance; at once if the deadline passed
+	// while the entity was stopped. An entity that is not in memory is not started by its deadline,
+	// see Entities.Wake. It requires a handler of StateTimeout.
 	Deadline func(state *S) time.Time
-	// Snapshots configures when the state is saved, and how. Defaults to never; handlers may still save
-	// it with Effect.SaveSnapshot.
+	// Snapshots configures when the state is saved, and how. Defaults to never; handlers may still
+	// save it with Effect.SaveSnapshot.
 	Snapshots Snapshots[S, E]
-	// DisablePipelining handles the next command only when all events before it are durable. It changes
-	// nothing but speed.
+	// DisablePipelining handles the next command only when all events before it are durable. It
+	// changes nothing but speed.
 	DisablePipelining bool
 }
 

@@ -12,8 +12,7 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// TestUnreturned: effects that a handler makes and does not return are told,
-// others are not.
+// TestUnreturned: effects that a handler makes and does not return are told, others are not.
 func TestUnreturned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 
 // ViewOptions configure a View. The zero value holds the defaults.
 type ViewOptions struct {
-	// After is the number of the last event that the view has seen already; it
-	// goes on behind it. Defaults to 0, the beginning.
+	// After is the number of the last event that the view has seen already; it goes on behind it.
+	// Defaults to 0, the beginning.
 	After uint64
 	// Interval is how often Run looks for new events. Defaults to 5 s.
 	Interval time.Duration
@@ -29,8 +29,8 @@ type Viewed[E any] struct {
 	Time       time.Time
 }
 
-// View follows the events of one entity without writing and without starting
-// it. It is safe for concurrent use.
+// View follows the events of one entity without writing and without starting it. It is safe for
+// concurrent use.
 type View[E any] struct {
 	rt     *Runtime
 	events *codec.Registry
@@ -42,9 +42,9 @@ type View[E any] struct {
 	last uint64
 }
 
-// NewView returns a view on the entity of a type with this ID. Apply is called
-// for each event, in order and on one goroutine at a time; the view stops at an
-// event for which it fails, and tries that one again in the next update.
+// NewView returns a view on the entity of a type with this ID. Apply is called for each event, in
+// order and on one goroutine at a time; the view stops at an event for which it fails, and tries
+// that one again in the next update.
 func NewView[S, E any](rt *Runtime, typ Type[S, E], id string, opts ViewOptions, apply func(Viewed[E]) error) (*View[E], error) {
 	pid := journal.JoinID(typ.Name, id)
 	if err := checkIDs(id, pid); err != nil {
@@ -106,8 +106,7 @@ func (v *View[E]) Update(ctx context.Context) error {
 	return nil
 }
 
-// Run updates again and again until ctx ends or an update fails, and returns the
-// cause.
+// Run updates again and again until ctx ends or an update fails, and returns the cause.
 func (v *View[E]) Run(ctx context.Context) error {
 	tick := time.NewTicker(v.opts.Interval)
 	defer tick.Stop()

@@ -25,9 +25,9 @@ type turner interface {
 	takeTurn(out *engine.Effects) (again bool)
 }
 
-// workers runs tasks on a few long-lived goroutines. A turn never waits for the
-// journal or for another entity; for one that takes long all the same, because
-// a handler does, a substitute is started.
+// workers runs tasks on a few long-lived goroutines. A turn never waits for the journal or for
+// another entity; for one that takes long all the same, because a handler does, a substitute is
+// started.
 type workers struct {
 	effects    *sync.Pool
 	mu         sync.Mutex
@@ -88,8 +88,8 @@ func (w *workers) push(t *task) {
 	}
 }
 
-// wakeOne reports whether an idle worker is to be signalled; the mutex is held.
-// One at a time: the woken one wakes the next if there is more to do.
+// wakeOne reports whether an idle worker is to be signalled; the mutex is held. One at a time: the
+// woken one wakes the next if there is more to do.
 func (w *workers) wakeOne() bool {
 	if w.idle == 0 || w.waking || w.head == nil {
 		return false
@@ -142,8 +142,8 @@ func (w *workers) run(one *worker) {
 	}
 }
 
-// replace starts another worker in the place of one that was ended in the middle
-// of a turn, and has the turn go on.
+// replace starts another worker in the place of one that was ended in the middle of a turn, and has
+// the turn go on.
 func (w *workers) replace(one *worker, t *task) {
 	w.mu.Lock()
 	w.leave(one)
@@ -205,8 +205,8 @@ func (w *workers) close() {
 	w.done.Wait()
 }
 
-// pool runs jobs that wait for a store, first in, first out, on a bounded number
-// of goroutines which exist only while there are jobs.
+// pool runs jobs that wait for a store, first in, first out, on a bounded number of goroutines
+// which exist only while there are jobs.
 type pool struct {
 	mu      sync.Mutex
 	jobs    []func()

@@ -28,11 +28,9 @@ var (
 
 // BreakerConfig configures WithBreaker.
 type BreakerConfig struct {
-	// MaxFailures is how many failures in a row open the breaker. Defaults to
-	// 10.
+	// MaxFailures is how many failures in a row open the breaker. Defaults to 10.
 	MaxFailures int
-	// CallTimeout bounds Append, HighestSequenceNr and DeleteTo. Defaults to
-	// 10 s.
+	// CallTimeout bounds Append, HighestSequenceNr and DeleteTo. Defaults to 10 s.
 	CallTimeout time.Duration
 	// ResetTimeout is how long the breaker stays open before it lets one trial call through.
 	// Defaults to 3 s: a restarted server is used again soon, and a server that is down receives
@@ -86,8 +84,8 @@ func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 // Unwrap returns the wrapped journal.
 func (g *guarded) Unwrap() Journal { return g.journal }
 
-// Append passes the writes on. While the breaker is open each slot matches
-// ErrNotSent and ErrBreakerOpen.
+// Append passes the writes on. While the breaker is open each slot matches ErrNotSent and
+// ErrBreakerOpen.
 func (g *guarded) Append(ctx context.Context, writes []Write) []error {
 	if g.closed.Load() {
 		return g.journal.Append(ctx, writes)
@@ -108,8 +106,8 @@ func (g *guarded) Replay(ctx context.Context, id string, from, to uint64) iter.S
 	return g.journal.Replay(ctx, id, from, to)
 }
 
-// HighestSequenceNr fails with ErrBreakerOpen while the breaker is open, and
-// with ErrCallTimeout when its time is up.
+// HighestSequenceNr fails with ErrBreakerOpen while the breaker is open, and with ErrCallTimeout
+// when its time is up.
 func (g *guarded) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
 	var highest uint64
 	err := g.do(ctx, func(ctx context.Context) (err error) {
@@ -119,8 +117,8 @@ func (g *guarded) HighestSequenceNr(ctx context.Context, id string) (uint64, err
 	return highest, err
 }
 
-// DeleteTo fails with ErrBreakerOpen while the breaker is open, and with
-// ErrCallTimeout when its time is up.
+// DeleteTo fails with ErrBreakerOpen while the breaker is open, and with ErrCallTimeout when its
+// time is up.
 func (g *guarded) DeleteTo(ctx context.Context, id string, to uint64) error {
 	return g.do(ctx, func(ctx context.Context) error {
 		return g.journal.DeleteTo(ctx, id, to)

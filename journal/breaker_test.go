@@ -41,8 +41,7 @@ func answers(slots ...error) func(context.Context, []journal.Write) []error {
 	return func(context.Context, []journal.Write) []error { return slots }
 }
 
-// isOpen says whether the breaker of g is open, by a call that succeeds if it
-// is not.
+// isOpen says whether the breaker of g is open, by a call that succeeds if it is not.
 func isOpen(t *testing.T, g journal.Journal, f *fake) bool {
 	t.Helper()
 	f.highest = func(context.Context, string) (uint64, error) { return 7, nil }

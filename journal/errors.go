@@ -32,8 +32,8 @@ var (
 	// ErrNewerVersion is returned for data that a newer version of Refold wrote. The data is not
 	// modified.
 	ErrNewerVersion = errors.New("journal: written by a newer version")
-	// ErrInvalid is matched by the errors about arguments that no journal
-	// accepts, such as a bad persistence ID.
+	// ErrInvalid is matched by the errors about arguments that no journal accepts, such as a bad
+	// persistence ID.
 	ErrInvalid = errors.New("journal: invalid argument")
 )
 
@@ -100,8 +100,8 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 // GapError reports a missing record in the history of a persistence ID.
 type GapError struct {
 	ID string
-	// Want is the sequence number that had to follow, Got the one found
-	// instead: 0 if the history ended.
+	// Want is the sequence number that had to follow, Got the one found instead: 0 if the history
+	// ended.
 	Want, Got uint64
 }
 

@@ -14,8 +14,8 @@ type FilterMode uint8
 const (
 	// FilterFail ends the replay with a *ViolationError.
 	FilterFail FilterMode = iota
-	// FilterRepairByDiscardOld drops the record, or those of an older writer that
-	// a newer one wrote over.
+	// FilterRepairByDiscardOld drops the record, or those of an older writer that a newer one wrote
+	// over.
 	FilterRepairByDiscardOld
 	// FilterWarn reports it and yields everything unchanged.
 	FilterWarn
@@ -45,8 +45,7 @@ type FilterConfig struct {
 	// Mode selects the treatment of a violation. Defaults to FilterFail. The other modes are for
 	// imported histories.
 	Mode FilterMode
-	// WindowSize is how many records a new writer is compared with. Defaults to
-	// 100.
+	// WindowSize is how many records a new writer is compared with. Defaults to 100.
 	WindowSize int
 	// MaxOldWriters is how many earlier writers are remembered. Defaults to 10.
 	MaxOldWriters int

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// MaxSequenceNr is the highest sequence number there can be. As the upper bound
-// of a replay or a deletion it means "to the end".
+// MaxSequenceNr is the highest sequence number there can be. As the upper bound of a replay or a
+// deletion it means "to the end".
 const MaxSequenceNr uint64 = 1<<63 - 1
 
 // Journal is an event log with one gapless sequence of records for each persistence ID. It is the
@@ -84,8 +84,8 @@ type Parallel interface {
 type Event struct {
 	// SequenceNr counts from 1 without gaps.
 	SequenceNr uint64
-	// Time is when the event was numbered, in UTC and whole microseconds; it
-	// never decreases within an ID.
+	// Time is when the event was numbered, in UTC and whole microseconds; it never decreases within
+	// an ID.
 	Time time.Time
 	// Writer identifies the incarnation that wrote the record. Replay sets it; Append ignores it
 	// and uses the Writer of the Write.
@@ -121,8 +121,8 @@ type Write struct {
 // MaxIDLength is the length of the longest persistence ID, in bytes.
 const MaxIDLength = 512
 
-// CheckID returns an error that matches ErrInvalid unless id is a persistence
-// ID: 1 to MaxIDLength bytes of valid UTF-8 without NUL, not all of it blank.
+// CheckID returns an error that matches ErrInvalid unless id is a persistence ID: 1 to MaxIDLength
+// bytes of valid UTF-8 without NUL, not all of it blank.
 func CheckID(id string) error {
 	switch {
 	case strings.TrimSpace(id) == "":
@@ -137,12 +137,12 @@ func CheckID(id string) error {
 	return nil
 }
 
-// JoinID returns the persistence ID of an entity: the name of its type and its
-// own ID with a "|" between them. The type has no "|"; an entity's ID may.
+// JoinID returns the persistence ID of an entity: the name of its type and its own ID with a "|"
+// between them. The type has no "|"; an entity's ID may.
 func JoinID(typeName, entityID string) string { return typeName + "|" + entityID }
 
-// SplitID cuts a persistence ID at its first "|". Without one the type is empty
-// and the entity's ID is all of it.
+// SplitID cuts a persistence ID at its first "|". Without one the type is empty and the entity's ID
+// is all of it.
 func SplitID(id string) (typeName, entityID string) {
 	typeName, entityID, found := strings.Cut(id, "|")
 	if !found {
@@ -152,8 +152,7 @@ func SplitID(id string) (typeName, entityID string) {
 }
 
 const (
-	// MaxEventSize is the size of the largest event, in bytes of its payload and
-	// metadata.
+	// MaxEventSize is the size of the largest event, in bytes of its payload and metadata.
 	MaxEventSize = 16 << 20
 	// MaxWriteSize is that of the largest write.
 	MaxWriteSize = 64 << 20

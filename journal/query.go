@@ -46,13 +46,11 @@ type Criteria struct {
 	Type string
 	// Tag reads only events with this tag. Empty reads all.
 	Tag string
-	// Slices reads only persistence IDs in these slices; see SliceOf. The zero
-	// value reads all.
+	// Slices reads only persistence IDs in these slices; see SliceOf. The zero value reads all.
 	Slices Slices
 }
 
-// Check returns an error that matches ErrInvalid for criteria that no journal
-// accepts.
+// Check returns an error that matches ErrInvalid for criteria that no journal accepts.
 func (c Criteria) Check() error {
 	if err := c.Slices.check(); err != nil {
 		return fmt.Errorf("%w: Criteria.Slices: %w", ErrInvalid, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// asking is a journal that can be queried, whose answers are functions of the
-// test. It notes its calls.
+// asking is a journal that can be queried, whose answers are functions of the test. It notes its
+// calls.
 type asking struct {
 	fake
 	query func(after journal.Offset) (journal.Page, error)

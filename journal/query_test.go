@@ -17,8 +17,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// TestOffsetsOrderLikeTheNumbersInThem has the order that current queries rely
-// on to know their end.
+// TestOffsetsOrderLikeTheNumbersInThem has the order that current queries rely on to know their
+// end.
 func TestOffsetsOrderLikeTheNumbersInThem(t *testing.T) {
 	t.Parallel()
 	ascending := []journal.Offset{"", "p0", "p1", "p9", "p10", "p19", "p20", "p100"}
@@ -107,8 +107,7 @@ func TestQueryMatches(t *testing.T) {
 	}
 }
 
-// library is a small journal that the rows below are asked about: its offsets are
-// mem-1 to mem-9.
+// library is a small journal that the rows below are asked about: its offsets are mem-1 to mem-9.
 func library(t *testing.T) *inmem.Journal {
 	t.Helper()
 	j := inmem.NewJournal()
@@ -123,8 +122,8 @@ func library(t *testing.T) *inmem.Journal {
 	return j
 }
 
-// row is one kind of query, as users know them: what it yields of the library
-// and whether it completes then.
+// row is one kind of query, as users know them: what it yields of the library and whether it
+// completes then.
 type row struct {
 	name string
 	ask  func(ctx context.Context, j journal.Journal) []string
@@ -213,8 +212,7 @@ func rows() []row {
 	}
 }
 
-// TestRows has each kind of query see what is there, and then what is stored or
-// nothing any more.
+// TestRows has each kind of query see what is there, and then what is stored or nothing any more.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows() {

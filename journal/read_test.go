@@ -60,8 +60,8 @@ func TestCurrentAtTheEndAsksForNothing(t *testing.T) {
 	expect(t, "calls", j.calls, []string{"end"})
 }
 
-// TestCurrentAfterTheEndIsCheckedByTheJournal has offsets after the end: a valid one, after which an
-// event was appended since, and one that the journal rejects.
+// TestCurrentAfterTheEndIsCheckedByTheJournal has offsets after the end: a valid one, after which
+// an event was appended since, and one that the journal rejects.
 func TestCurrentAfterTheEndIsCheckedByTheJournal(t *testing.T) {
 	t.Parallel()
 	j := &asking{
@@ -268,8 +268,8 @@ func TestLoopsCanBeLeft(t *testing.T) {
 
 var errEnough = errors.New("enough")
 
-// TestLiveWaitsBetweenPages asks Await only when there is nothing more, and reads
-// on where the last page ended.
+// TestLiveWaitsBetweenPages asks Await only when there is nothing more, and reads on where the last
+// page ended.
 func TestLiveWaitsBetweenPages(t *testing.T) {
 	t.Parallel()
 	waits := 0
@@ -292,8 +292,8 @@ func TestLiveWaitsBetweenPages(t *testing.T) {
 	expect(t, "calls", j.calls, []string{"query o1", "query o3", "query o5", "await o7", "query o7", "await o7", "query o7", "await o7"})
 }
 
-// TestLiveYieldsWhatComes has a reader wait for appends, in between for nothing
-// that matches, and end with the cause of its context.
+// TestLiveYieldsWhatComes has a reader wait for appends, in between for nothing that matches, and
+// end with the cause of its context.
 func TestLiveYieldsWhatComes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -342,8 +342,8 @@ func TestLiveIsResumed(t *testing.T) {
 	})
 }
 
-// TestLiveByIDLooksBeforeItWaits has the order of calls that no event can slip
-// through: one that is stored behind the end that was taken first ends the wait.
+// TestLiveByIDLooksBeforeItWaits has the order of calls that no event can slip through: one that is
+// stored behind the end that was taken first ends the wait.
 func TestLiveByIDLooksBeforeItWaits(t *testing.T) {
 	t.Parallel()
 	highest, ends := uint64(0), 0
@@ -459,8 +459,8 @@ func TestLiveByIDEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestLiveIDsYieldsEachOnce has IDs that are there, deleted, known by a fence only,
-// stored while the list is read, and new.
+// TestLiveIDsYieldsEachOnce has IDs that are there, deleted, known by a fence only, stored while
+// the list is read, and new.
 func TestLiveIDsYieldsEachOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -499,8 +499,7 @@ func TestLiveIDsYieldsEachOnce(t *testing.T) {
 	})
 }
 
-// ending is a journal in memory to which something is stored right behind the
-// end that it has told.
+// ending is a journal in memory to which something is stored right behind the end that it has told.
 type ending struct {
 	*inmem.Journal
 	then func()
@@ -512,8 +511,8 @@ func (e *ending) End(ctx context.Context) (journal.Offset, error) {
 	return o, err
 }
 
-// TestLiveIDsSkipsListedIDs has an ID that is in the list and also behind
-// the end that was taken before.
+// TestLiveIDsSkipsListedIDs has an ID that is in the list and also behind the end that was taken
+// before.
 func TestLiveIDsSkipsListedIDs(t *testing.T) {
 	t.Parallel()
 	j := &ending{Journal: inmem.NewJournal()}

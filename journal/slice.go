@@ -8,8 +8,7 @@ import (
 	"unicode/utf16"
 )
 
-// SliceCount is the number of slices that persistence IDs are spread over. It
-// never changes.
+// SliceCount is the number of slices that persistence IDs are spread over. It never changes.
 const SliceCount = 1024
 
 // SliceOf returns the slice of a persistence ID, from 0 to 1,023: the absolute value of the
@@ -36,8 +35,8 @@ type Slices struct {
 	Count int
 }
 
-// SplitSlices divides all slices into n ranges of the same size, for n workers.
-// The error matches ErrInvalid if n does not divide 1,024.
+// SplitSlices divides all slices into n ranges of the same size, for n workers. The error matches
+// ErrInvalid if n does not divide 1,024.
 func SplitSlices(n int) ([]Slices, error) {
 	if n < 1 || SliceCount%n != 0 {
 		return nil, fmt.Errorf("%w: %d workers: the number has to divide %d slices", ErrInvalid, n, SliceCount)

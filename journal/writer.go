@@ -8,11 +8,10 @@ import "time"
 // WriterConfig configures the writer of the runtime, which groups the writes of many entities into
 // few appends.
 type WriterConfig struct {
-	// MaxQueuedWrites is how many accepted requests may wait to be sent.
-	// Defaults to 16,384.
+	// MaxQueuedWrites is how many accepted requests may wait to be sent. Defaults to 16,384.
 	MaxQueuedWrites int
-	// MaxQueuedBytes is how many bytes they may have together; one request is
-	// always accepted. Defaults to 128 MiB.
+	// MaxQueuedBytes is how many bytes they may have together; one request is always accepted.
+	// Defaults to 128 MiB.
 	MaxQueuedBytes int
 	// MaxBatchWrites is how many writes one Append may hold. Defaults to 1,024.
 	MaxBatchWrites int
@@ -28,8 +27,7 @@ type WriterConfig struct {
 type CommitInfo struct {
 	// Writes, Events and Bytes are the size of the Append.
 	Writes, Events, Bytes int
-	// Failed is how many of the writes were not stored or have an unknown
-	// outcome.
+	// Failed is how many of the writes were not stored or have an unknown outcome.
 	Failed int
 	// Duration is how long the journal took.
 	Duration time.Duration

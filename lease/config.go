@@ -16,12 +16,10 @@ type Config struct {
 	Name string
 	// Owner identifies the holder. It must be unique, also across restarts of a process. Required.
 	Owner string
-	// Interval is how often the entry is renewed, less than half of the store's
-	// time-out. Defaults to a tenth of it and at least 5 s, or to a quarter of it if
-	// that is less.
+	// Interval is how often the entry is renewed, less than half of the store's time-out. Defaults
+	// to a tenth of it and at least 5 s, or to a quarter of it if that is less.
 	Interval time.Duration
-	// OperationTimeout is how long one call of the store may take. Defaults to
-	// 5 s.
+	// OperationTimeout is how long one call of the store may take. Defaults to 5 s.
 	OperationTimeout time.Duration
 	// Logger logs the loss of the lease and failed renewals. Defaults to a logger that discards.
 	Logger *slog.Logger

@@ -12,10 +12,10 @@
 //	err = l.Release(ctx)
 //
 // An entry of a store expires after the store's timeout unless it is renewed. The holder renews it
-// periodically, and considers the lease held until 90 % of the timeout have passed since it sent the
-// last acknowledged renewal, by its own monotonic clock. It therefore stops before another process
-// can acquire the lease, regardless of network delays, as long as both clocks run at about the same
-// rate. This does not protect an action that a suspended process continues after Check.
+// periodically, and considers the lease held until 90 % of the timeout have passed since it sent
+// the last acknowledged renewal, by its own monotonic clock. It therefore stops before another
+// process can acquire the lease, regardless of network delays, as long as both clocks run at about
+// the same rate. This does not protect an action that a suspended process continues after Check.
 //
 //	        sent          acknowledged                    90 %      100 %
 //	holder   |──────────────|─── Check is true ────────────|

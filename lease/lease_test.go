@@ -16,8 +16,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// flaky is a store whose calls can be made to fail, before or after they have
-// done what they do.
+// flaky is a store whose calls can be made to fail, before or after they have done what they do.
 type flaky struct {
 	lease.Store
 

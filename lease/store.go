@@ -34,11 +34,10 @@ type Entry struct {
 	Revision uint64
 }
 
-// Store keeps entries that expire. All changes are conditional, so that of
-// several processes one wins. Its methods are safe for concurrent use, and return
-// soon after their context has ended. ErrHeld, ErrFree, ErrConflict and
-// ErrInvalid are certain; after any other error a change may have been made, or be
-// made yet.
+// Store keeps entries that expire. All changes are conditional, so that of several processes one
+// wins. Its methods are safe for concurrent use, and return soon after their context has ended.
+// ErrHeld, ErrFree, ErrConflict and ErrInvalid are certain; after any other error a change may have
+// been made, or be made yet.
 type Store interface {
 	// Timeout returns how long after its last write an entry expires. An entry never expires
 	// earlier.
@@ -48,8 +47,7 @@ type Store interface {
 	// the name or the owner.
 	Create(ctx context.Context, name, owner string) (revision uint64, err error)
 
-	// Renew writes an entry again, or returns ErrConflict if its revision is
-	// another.
+	// Renew writes an entry again, or returns ErrConflict if its revision is another.
 	Renew(ctx context.Context, name, owner string, revision uint64) (uint64, error)
 
 	// Delete removes an entry, or returns ErrConflict if its revision is another.
@@ -62,8 +60,8 @@ type Store interface {
 	Close() error
 }
 
-// Check returns an error that matches ErrInvalid unless a name, or an owner, has 1 to
-// MaxLength bytes.
+// Check returns an error that matches ErrInvalid unless a name, or an owner, has 1 to MaxLength
+// bytes.
 func Check(field, s string) error {
 	if s == "" || len(s) > MaxLength {
 		return fmt.Errorf("%w: %s %.32q has %d bytes, want 1 to %d", ErrInvalid, field, s, len(s), MaxLength)
@@ -71,8 +69,8 @@ func Check(field, s string) error {
 	return nil
 }
 
-// panicSafeStore converts panics of a store into errors. Leases are renewed on goroutines of this package,
-// where a panic would end the process.
+// panicSafeStore converts panics of a store into errors. Leases are renewed on goroutines of this
+// package, where a panic would end the process.
 type panicSafeStore struct{ Store }
 
 // Create makes an entry.

@@ -97,8 +97,8 @@ func (c *claimer) clear(ctx context.Context, g *pauseGate, m Move) error {
 }
 
 // beginning is the prefix of the offset of a position at the beginning after a rebuild. The random
-// suffix distinguishes it from all earlier beginnings: a process that loaded an earlier one, and has
-// handled events that were cleared since, must be fenced.
+// suffix distinguishes it from all earlier beginnings: a process that loaded an earlier one, and
+// has handled events that were cleared since, must be fenced.
 const beginning = "begin-"
 
 // startOffset returns where to read from.
@@ -109,8 +109,8 @@ func startOffset(o journal.Offset) journal.Offset {
 	return o
 }
 
-// checkOutcome checks the outcome of the rebuild after a Clear has ended. If another process took over
-// and has already removed the mark, the Clear may have removed parts of the new read model, so
+// checkOutcome checks the outcome of the rebuild after a Clear has ended. If another process took
+// over and has already removed the mark, the Clear may have removed parts of the new read model, so
 // settle requests another rebuild. While the mark is present nothing is built, and the other
 // process is not disturbed: otherwise two processes with slow Clears would take the claim from each
 // other indefinitely.
@@ -132,8 +132,8 @@ func (c *claimer) checkOutcome(ctx context.Context, name string) error {
 	return err
 }
 
-// waitForClaim returns the marked positions as soon as no other process holds a claim, or the claim has
-// expired.
+// waitForClaim returns the marked positions as soon as no other process holds a claim, or the claim
+// has expired.
 func (c *claimer) waitForClaim(ctx context.Context, m Move) ([]Position, error) {
 	for stored, since := m.From, time.Now(); ; {
 		if !claimed(stored) || c.holds(stored) || time.Since(since) >= claimLife {
@@ -164,8 +164,8 @@ func (c *claimer) claim(ctx context.Context, name string, stored []Position) err
 	return c.store.Save(ctx, Move{Projection: name, From: stored, To: to})
 }
 
-// clearWithRenewal empties the read model and renews the claim concurrently. The context of Clear ends when
-// the claim is lost.
+// clearWithRenewal empties the read model and renews the claim concurrently. The context of Clear
+// ends when the claim is lost.
 func (c *claimer) clearWithRenewal(ctx context.Context, name string) error {
 	clearing, cancel := context.WithCancelCause(ctx)
 	var keeper sync.WaitGroup

@@ -61,8 +61,8 @@ func (m *strict) rows() map[string]int64 {
 // slow waits, regardless of the context.
 func slow(d time.Duration) { time.Sleep(d) }
 
-// Two processes find the mark. Clear takes far longer than a claim lasts, and is
-// called once; the other process waits for it.
+// Two processes find the mark. Clear takes far longer than a claim lasts, and is called once; the
+// other process waits for it.
 func TestClearsBesideOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -295,8 +295,8 @@ func TestHandlerThatComesTooLate(t *testing.T) {
 	})
 }
 
-// A process has handled the first events, and not saved that, when another one clears:
-// the beginning that it loaded is not the one that is stored then.
+// A process has handled the first events, and not saved that, when another one clears: the
+// beginning that it loaded is not the one that is stored then.
 func TestBeginningsDiffer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -331,8 +331,8 @@ func TestBeginningsDiffer(t *testing.T) {
 	})
 }
 
-// Several processes come and go, rebuilds are asked for again and again, handlers and
-// Clears take their time and heed no context. In the end all is right.
+// Several processes come and go, rebuilds are asked for again and again, handlers and Clears take
+// their time and heed no context. In the end all is right.
 func TestRebuildsBesideOthers(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(40)

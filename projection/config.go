@@ -22,8 +22,8 @@ type Config[E any] struct {
 	// Name identifies the stored positions: 1 to 255 bytes of valid UTF-8 without control
 	// characters. It must never change. Required.
 	Name string
-	// Journal is where the events are. It, or a journal that it wraps, has to
-	// implement journal.Querier. The projection does not close it. Required.
+	// Journal is where the events are. It, or a journal that it wraps, has to implement
+	// journal.Querier. The projection does not close it. Required.
 	Journal journal.Journal
 	// Criteria selects the events. Its Slices must be zero; they are divided among the workers. A
 	// change of the criteria requires a rebuild or a new name, because events that were skipped
@@ -35,10 +35,10 @@ type Config[E any] struct {
 	Events *codec.Registry
 	// Handler is how events reach the read model. Required.
 	Handler Handler[E]
-	// Workers is how many ranges of slices are handled side by side. The events
-	// of one persistence ID always are in order. It has to divide 1,024. When it
-	// grows, ranges are divided; when it shrinks, the ranges stay as they are
-	// until the next Rebuild, with one worker each. Defaults to 1.
+	// Workers is how many ranges of slices are handled side by side. The events of one persistence
+	// ID always are in order. It has to divide 1,024. When it grows, ranges are divided; when it
+	// shrinks, the ranges stay as they are until the next Rebuild, with one worker each. Defaults
+	// to 1.
 	Workers int
 	// OnFailure is the treatment of events that cannot be handled. Defaults to failing.
 	OnFailure Strategy
@@ -46,8 +46,8 @@ type Config[E any] struct {
 	// position. The pause doubles with each failure, until the position moves or no event is
 	// pending. They default to 3 s and 30 s.
 	MinBackoff, MaxBackoff time.Duration
-	// BackoffJitter draws a pause out by up to this share of it. Defaults to
-	// 0.2; negative means none.
+	// BackoffJitter draws a pause out by up to this share of it. Defaults to 0.2; negative means
+	// none.
 	BackoffJitter float64
 	// MaxRestarts is the maximum number of consecutive restarts of a worker. After one more failure
 	// Run or CatchUp returns the error. Being fenced by another process, which handles the events

@@ -23,9 +23,9 @@ var steps = []projectiontest.Step{
 	projectiontest.BeforeAdd, projectiontest.BeforeCommit, projectiontest.AfterCommit,
 }
 
-// plant lets the nth time that a step is reached fail: with an error after which
-// the process goes on, or with a crash, which is when its context ends and
-// nothing it does has an effect any more. It reports whether it came to that.
+// plant lets the nth time that a step is reached fail: with an error after which the process goes
+// on, or with a crash, which is when its context ends and nothing it does has an effect any more.
+// It reports whether it came to that.
 func plant(table *projectiontest.Table, step projectiontest.Step, n int64, crash context.CancelFunc) *atomic.Bool {
 	var count atomic.Int64
 	var done atomic.Bool

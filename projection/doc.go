@@ -76,10 +76,10 @@
 // A rebuild with ExactlyOnce has the same guarantees. With the other two, one of the processes
 // claims the rebuild by a conditional move of the positions and renews the claim every 5 s. The
 // others wait, and take over 30 s after the last renewal. A Clear is canceled when the claim could
-// not be renewed for 20 s. A process requests another rebuild, and logs it, if its Clear ended after
-// another process had taken over, or if its AtLeastOnce handler handled events during the rebuild.
-// Three cases remain undetected: a crash before this request, a handler that runs longer than a whole
-// rebuild, and the event that AtMostOnce is handling at that time.
+// not be renewed for 20 s. A process requests another rebuild, and logs it, if its Clear ended
+// after another process had taken over, or if its AtLeastOnce handler handled events during the
+// rebuild. Three cases remain undetected: a crash before this request, a handler that runs longer
+// than a whole rebuild, and the event that AtMostOnce is handling at that time.
 //
 // # Caveats
 //

@@ -20,9 +20,8 @@ var (
 	// ErrRefused is matched by an error of TxStore.Apply if the transaction was not committed
 	// because of a change by the handler, for example a deferred constraint.
 	ErrRefused = errors.New("projection: transaction refused")
-	// ErrUnavailable is matched by an error of TxStore.Apply that is not about
-	// the events, even if the handler returned an error too: the connection was
-	// lost for example.
+	// ErrUnavailable is matched by an error of TxStore.Apply that is not about the events, even if
+	// the handler returned an error too: the connection was lost for example.
 	ErrUnavailable = errors.New("projection: store unavailable")
 	// ErrNotSetUp is matched by an error of a Store whose tables or other storage were never
 	// created. Run ends with it.
@@ -44,8 +43,8 @@ var (
 type EventError struct {
 	// Projection is the name of the projection.
 	Projection string
-	// ID is the persistence ID of the event, SequenceNr its number there, and
-	// Manifest the stored name of its type.
+	// ID is the persistence ID of the event, SequenceNr its number there, and Manifest the stored
+	// name of its type.
 	ID         string
 	SequenceNr uint64
 	Manifest   string

@@ -21,8 +21,7 @@ type (
 
 func (Deposited) isAccountEvent() {}
 
-// A read model that lives in memory, like its position, and is made anew when the
-// program starts.
+// A read model that lives in memory, like its position, and is made anew when the program starts.
 func Example() {
 	ctx := context.Background()
 	types := codec.Types(codec.Name[Deposited]("deposited"))

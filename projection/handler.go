@@ -28,10 +28,9 @@ type Handler[E any] interface {
 type ExactlyOnce[E, Tx any] struct {
 	// Store keeps the positions and begins the transactions. Required.
 	Store TxStore[Tx]
-	// Handle changes the read model in a transaction, which it must not end. It
-	// may be called again for the same events if the transaction was not
-	// committed, so it does nothing else. The slice is valid until it returns.
-	// Required.
+	// Handle changes the read model in a transaction, which it must not end. It may be called again
+	// for the same events if the transaction was not committed, so it does nothing else. The slice
+	// is valid until it returns. Required.
 	Handle func(ctx context.Context, tx Tx, events []Envelope[E]) error
 	// Clear empties the read model. Rebuild requires it.
 	Clear func(ctx context.Context, tx Tx) error
@@ -41,9 +40,8 @@ type ExactlyOnce[E, Tx any] struct {
 	Batch int
 }
 
-// AtLeastOnce saves the position after events were handled. After a crash it
-// handles some again, so that its handler has to be idempotent: Envelope.ID,
-// SequenceNr and Part identify an event.
+// AtLeastOnce saves the position after events were handled. After a crash it handles some again, so
+// that its handler has to be idempotent: Envelope.ID, SequenceNr and Part identify an event.
 type AtLeastOnce[E any] struct {
 	// Store keeps the positions. Required.
 	Store Store
@@ -57,8 +55,8 @@ type AtLeastOnce[E any] struct {
 	// Batch is the maximum number of events in a call of HandleBatch (more if an upcaster splits a
 	// stored event). Defaults to 20.
 	Batch int
-	// BatchWait is how long the first event of a batch waits for it to fill.
-	// Defaults to 500 ms; negative is not at all.
+	// BatchWait is how long the first event of a batch waits for it to fill. Defaults to 500 ms;
+	// negative is not at all.
 	BatchWait time.Duration
 	// SaveEvery is after how many events the position is saved. Defaults to 100.
 	SaveEvery int
@@ -80,8 +78,8 @@ type AtMostOnce[E any] struct {
 	Clear func(ctx context.Context) error
 }
 
-// idleInterval is how soon a position is saved that moved although there was
-// nothing to handle. It spares the next start from looking at the same again.
+// idleInterval is how soon a position is saved that moved although there was nothing to handle. It
+// spares the next start from looking at the same again.
 const idleInterval = 5 * time.Second
 
 // delivery is the common form of the three handlers.
@@ -97,8 +95,7 @@ type delivery[E any] struct {
 	// One of the two. An error that is the handler's own is a *failure.
 	apply  func(ctx context.Context, m Move, events []Envelope[E]) error
 	handle func(ctx context.Context, events []Envelope[E]) error
-	// clear empties the read model, inside of the gate, and then moves; in one step
-	// if it can.
+	// clear empties the read model, inside of the gate, and then moves; in one step if it can.
 	clear func(ctx context.Context, g *pauseGate, m Move) error
 	// settle, if not nil, is called at the start of a session: an earlier clear may be unresolved.
 	checkOutcome func(ctx context.Context, name string) error

@@ -203,8 +203,7 @@ func catchUp(t *testing.T, cfg projection.Config[event]) *projection.Projection[
 	return p
 }
 
-// start runs a projection until the returned function is called, which returns
-// what Run did.
+// start runs a projection until the returned function is called, which returns what Run did.
 func start(t *testing.T, p *projection.Projection[event]) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

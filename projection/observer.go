@@ -40,8 +40,8 @@ type BatchInfo struct {
 // RestartInfo describes a failure of a worker.
 type RestartInfo struct {
 	Projection string
-	// Slices is the range of the worker; its Count is 0 if the projection as a
-	// whole could not begin.
+	// Slices is the range of the worker; its Count is 0 if the projection as a whole could not
+	// begin.
 	Slices journal.Slices
 	// Attempt counts the failures in a row, from 1.
 	Attempt int

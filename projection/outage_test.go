@@ -38,8 +38,7 @@ func wantLines(t *testing.T, got, want []string) {
 	}
 }
 
-// An operator sees each failure, with the attempt, the error and the next try, and
-// that it is over.
+// An operator sees each failure, with the attempt, the error and the next try, and that it is over.
 func TestFailuresAreLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

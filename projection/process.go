@@ -52,8 +52,7 @@ func single[E any](items []item[E]) *item[E] {
 	return found
 }
 
-// attempt hands items to the handler once. An error of the handler is a
-// *failure.
+// attempt hands items to the handler once. An error of the handler is a *failure.
 func (w *worker[E]) attempt(ctx context.Context, items []item[E]) error {
 	to := items[len(items)-1].offset
 	w.events = w.events[:0]
@@ -102,8 +101,8 @@ func (w *worker[E]) enter(ctx context.Context) error {
 	return w.p.gate.enter(ctx)
 }
 
-// handle passes w.events to the handler and saves the position in the order of the guarantee: in the
-// same transaction, before, or after.
+// handle passes w.events to the handler and saves the position in the order of the guarantee: in
+// the same transaction, before, or after.
 func (w *worker[E]) handle(ctx context.Context, to journal.Offset) error {
 	switch {
 	case w.p.d.apply != nil:
@@ -158,8 +157,8 @@ func (w *worker[E]) retry(ctx context.Context, it *item[E], cause error) error {
 	return w.skipOrFail(ctx, it, cause, attempts)
 }
 
-// skipOrFail skips an item, or fails. It saves the position after a skipped item immediately, so the
-// item is not skipped twice.
+// skipOrFail skips an item, or fails. It saves the position after a skipped item immediately, so
+// the item is not skipped twice.
 func (w *worker[E]) skipOrFail(ctx context.Context, it *item[E], cause error, attempts int) error {
 	about := w.about(it, cause, attempts)
 	if !w.p.cfg.OnFailure.Skip {
@@ -194,8 +193,8 @@ func (w *worker[E]) about(it *item[E], cause error, attempts int) *EventError {
 	}
 }
 
-// catchUpRestarts is how often in a row CatchUp begins again by default. Together
-// with the pauses that is about four minutes: longer than a server takes to start.
+// catchUpRestarts is how often in a row CatchUp begins again by default. Together with the pauses
+// that is about four minutes: longer than a server takes to start.
 const catchUpRestarts = 10
 
 // withBackoffDefaults sets the defaults of the restart settings.
@@ -217,8 +216,8 @@ func (c Config[E]) checkBackoff() error {
 	return errors.Join(errs...)
 }
 
-// pause returns how long to wait after the nth failure in a row, counted from 1.
-// Random is at least 0 and below 1.
+// pause returns how long to wait after the nth failure in a row, counted from 1. Random is at least
+// 0 and below 1.
 func (c Config[E]) pause(n int, random float64) time.Duration {
 	d := c.MinBackoff
 	for i := 1; i < n && d < c.MaxBackoff; i++ {
@@ -234,8 +233,7 @@ type streak struct {
 	fences   int // by another process, which handles the events instead
 }
 
-// add counts an error, and reports whether it was the last one: whether to give
-// up now.
+// add counts an error, and reports whether it was the last one: whether to give up now.
 func (s *streak) add(err error, maxRestarts int, once bool) bool {
 	if errors.Is(err, ErrFenced) {
 		s.fences++

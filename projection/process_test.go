@@ -128,8 +128,7 @@ func TestCatchUpGivesUp(t *testing.T) {
 	}
 }
 
-// Outages that are far apart are no row of failures, though there was nothing to
-// handle in between.
+// Outages that are far apart are no row of failures, though there was nothing to handle in between.
 func TestOutagesFarApart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,8 +157,7 @@ func TestOutagesFarApart(t *testing.T) {
 	})
 }
 
-// A position that can never be stored is no progress, however many events are
-// handled.
+// A position that can never be stored is no progress, however many events are handled.
 func TestUnsavedEventsAreNoProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

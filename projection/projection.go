@@ -38,9 +38,9 @@ type Projection[E any] struct {
 // counters count since New.
 type counters struct{ handled, skipped, retries, restarts atomic.Uint64 }
 
-// New returns a projection that does nothing until Run or CatchUp. The error
-// matches ErrInvalid and names all mistakes in the configuration; it matches
-// journal.ErrNoQueries if the journal can't be read across persistence IDs.
+// New returns a projection that does nothing until Run or CatchUp. The error matches ErrInvalid and
+// names all mistakes in the configuration; it matches journal.ErrNoQueries if the journal can't be
+// read across persistence IDs.
 func New[E any](cfg Config[E]) (*Projection[E], error) {
 	cfg = cfg.withDefaults()
 	querier, d, err := cfg.build()
@@ -192,8 +192,8 @@ func (p *Projection[E]) session(ctx context.Context, once bool) (began bool, err
 	return true, err
 }
 
-// rebuildCheckInterval is the interval of the check for a rebuild that another process requested. A worker
-// that saves its position notices it immediately.
+// rebuildCheckInterval is the interval of the check for a rebuild that another process requested. A
+// worker that saves its position notices it immediately.
 const rebuildCheckInterval = 10 * time.Second
 
 // lookForRebuild returns an error if a rebuild was asked for.
@@ -207,8 +207,7 @@ func (p *Projection[E]) lookForRebuild(ctx context.Context) error {
 	return nil // the workers find out about an error
 }
 
-// prepare loads the positions, divides ranges, and clears the read model if that
-// was asked for.
+// prepare loads the positions, divides ranges, and clears the read model if that was asked for.
 func (p *Projection[E]) prepare(ctx context.Context) ([]Position, error) {
 	if p.d.checkOutcome != nil {
 		if err := p.d.checkOutcome(ctx, p.cfg.Name); err != nil {
@@ -287,8 +286,8 @@ func (p *Projection[E]) setWorkers(workers []*worker[E]) {
 	}
 }
 
-// showFailure makes Status see why the projection did not begin for the nth time in
-// a row. No pause means that it gives up.
+// showFailure makes Status see why the projection did not begin for the nth time in a row. No pause
+// means that it gives up.
 func (p *Projection[E]) showFailure(err error, n int, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

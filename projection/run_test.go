@@ -220,8 +220,7 @@ func TestBatches(t *testing.T) {
 	})
 }
 
-// A position that moves though nothing matches is saved now and then, and at the
-// end.
+// A position that moves though nothing matches is saved now and then, and at the end.
 func TestPositionMovesWithoutEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 // State is the state of a worker or of a projection.
 type State int
 
-// The states, from the best to the worst: a projection that runs is in the worst
-// of its workers' states.
+// The states, from the best to the worst: a projection that runs is in the worst of its workers'
+// states.
 const (
 	// NotStarted: neither Run nor CatchUp was called yet.
 	NotStarted State = iota
@@ -43,9 +43,9 @@ func (s State) String() string {
 // Status describes a projection. The counts start with New.
 type Status struct {
 	State State
-	// Handled counts the events that handlers were given with success, Skipped
-	// the stored events that were given up, Retries the repeated attempts at one,
-	// and Restarts how often a worker failed and began again.
+	// Handled counts the events that handlers were given with success, Skipped the stored events
+	// that were given up, Retries the repeated attempts at one, and Restarts how often a worker
+	// failed and began again.
 	Handled, Skipped, Retries, Restarts uint64
 	// Lag is the largest known lag of a worker.
 	Lag time.Duration
@@ -54,11 +54,11 @@ type Status struct {
 	LagUnknownSince time.Time
 	// CaughtUp is set if all workers are caught up.
 	CaughtUp bool
-	// Err is why the last attempt failed to begin, or, if it began, the error of
-	// the first worker that has one.
+	// Err is why the last attempt failed to begin, or, if it began, the error of the first worker
+	// that has one.
 	Err error
-	// Failures is how often in a row the projection failed to begin, or the largest of
-	// the workers'.
+	// Failures is how often in a row the projection failed to begin, or the largest of the
+	// workers'.
 	Failures int
 	// NextTry is the earliest of the workers', or when the projection begins again.
 	NextTry time.Time
@@ -94,8 +94,7 @@ type WorkerStatus struct {
 	Err error
 	// Failures is how often it failed in a row.
 	Failures int
-	// NextTry is when it tries an event again, or begins again; zero if it does not
-	// wait for that.
+	// NextTry is when it tries an event again, or begins again; zero if it does not wait for that.
 	NextTry time.Time
 }
 
@@ -217,8 +216,7 @@ func (f *figures) queryEnded(err error) {
 	f.asked = time.Time{}
 }
 
-// ahead is called by the reader, with the number of its page and the time of the
-// first event in it.
+// ahead is called by the reader, with the number of its page and the time of the first event in it.
 func (f *figures) ahead(page int, first time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -234,8 +232,8 @@ func (f *figures) pageTaken(page int) {
 	}
 }
 
-// pending is called when the worker has something else to do: the time of its
-// oldest event, zero if it has none, and whether the journal showed no more.
+// pending is called when the worker has something else to do: the time of its oldest event, zero if
+// it has none, and whether the journal showed no more.
 func (f *figures) pending(oldest time.Time, end bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -257,8 +255,7 @@ func (f *figures) retry(err error, pause time.Duration) {
 	f.now.State, f.now.Err, f.now.NextTry = Retrying, err, time.Now().Add(pause)
 }
 
-// fail is called when the worker has failed for the nth time in a row and waits
-// for a while.
+// fail is called when the worker has failed for the nth time in a row and waits for a while.
 func (f *figures) fail(err error, n int, pause time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

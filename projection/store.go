@@ -16,19 +16,18 @@ import (
 type Position struct {
 	// Slices is the range. Its Count is at least 1.
 	Slices journal.Slices
-	// Offset is the position in the journal. Empty is the beginning. After a rebuild the beginning is
-	// "begin-" and a random text. With Clear set, Offset is empty or the claim of the clearing process.
-	// At most 64 bytes, printable.
+	// Offset is the position in the journal. Empty is the beginning. After a rebuild the beginning
+	// is "begin-" and a random text. With Clear set, Offset is empty or the claim of the clearing
+	// process. At most 64 bytes, printable.
 	Offset journal.Offset
-	// Clear is set by a request for a rebuild: the read model must be cleared before events after this
-	// position are handled.
+	// Clear is set by a request for a rebuild: the read model must be cleared before events after
+	// this position are handled.
 	Clear bool
 }
 
 // Move is a change of the positions of a projection.
 type Move struct {
-	// Projection is its name: 1 to 255 bytes of valid UTF-8 without control
-	// characters.
+	// Projection is its name: 1 to 255 bytes of valid UTF-8 without control characters.
 	Projection string
 	// From are the stored positions, To their replacements. Both cover the same slices in ascending
 	// order without overlap. An empty From means that no position of the projection is stored yet.
@@ -39,13 +38,12 @@ type Move struct {
 // package projectiontest checks. All methods are safe for concurrent use, also by several
 // processes.
 type Store interface {
-	// Load returns the positions of a projection in ascending order of their
-	// slices, none if nothing was saved yet.
+	// Load returns the positions of a projection in ascending order of their slices, none if
+	// nothing was saved yet.
 	Load(ctx context.Context, projection string) ([]Position, error)
 
-	// Save carries out a move: as a whole, and only if all of From are stored
-	// exactly so; otherwise it changes nothing and the error matches ErrFenced.
-	// When it returns nil the move is durable.
+	// Save carries out a move: as a whole, and only if all of From are stored exactly so; otherwise
+	// it changes nothing and the error matches ErrFenced. When it returns nil the move is durable.
 	Save(ctx context.Context, m Move) error
 
 	// Reset sets all positions of a projection to the beginning, with Clear set. It has no effect
@@ -53,8 +51,8 @@ type Store interface {
 	Reset(ctx context.Context, projection string) error
 }
 
-// TxStore is a Store that keeps positions where the read model is, so that both
-// change in one transaction.
+// TxStore is a Store that keeps positions where the read model is, so that both change in one
+// transaction.
 type TxStore[Tx any] interface {
 	Store
 

@@ -41,8 +41,8 @@ func failing(table *projectiontest.Table, id string, seqNr uint64, attempts *int
 
 func plainFailure() error { return errPlanted }
 
-// The event that can't be handled is found in its batch: those before it count,
-// the error names it, and it is where the projection begins again.
+// The event that can't be handled is found in its batch: those before it count, the error names it,
+// and it is where the projection begins again.
 func TestFailIsTheDefault(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func() error{"error": plainFailure, "panic": func() error { panic(errPlanted) }} {

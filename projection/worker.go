@@ -316,8 +316,7 @@ func (w *worker[E]) read(ctx context.Context, after journal.Offset, out chan<- p
 	}
 }
 
-// reach notes that everything up to a position was handled, with a number of
-// events.
+// reach notes that everything up to a position was handled, with a number of events.
 func (w *worker[E]) reach(to journal.Offset, events int) {
 	if to == "" { // an empty journal
 		to = w.stored.Offset

@@ -129,8 +129,8 @@ func TestWorkersAreSideBySide(t *testing.T) {
 	}
 }
 
-// Two processes run the same projection: one of two that handle the same events
-// is fenced, and in the end each event counts once.
+// Two processes run the same projection: one of two that handle the same events is fenced, and in
+// the end each event counts once.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -149,9 +149,9 @@ func (g *fastPath) accepts(w *queuedCommand) bool {
 	return found
 }
 
-// drainQueue sends all queued commands that can use the path. New commands wait for the lock
-// and then find the queue empty, or short. Without it, a queue that always holds some
-// commands would keep new commands off the fast path forever.
+// drainQueue sends all queued commands that can use the path. New commands wait for the lock and
+// then find the queue empty, or short. Without it, a queue that always holds some commands would
+// keep new commands off the fast path forever.
 //
 // It keeps the order: of the commands of one entity, either all leave the queue or none.
 func (s *shell) drainQueue(g *fastPath, line int) {

@@ -24,8 +24,8 @@
 //
 // The ID of an entity determines its shard. The coordinator is a cluster singleton. It allocates a
 // home to each shard and stores its decisions. A region asks the coordinator for a home once and
-// holds the commands for the shard until the reply; later commands go directly to the home. A proxy does
-// the same and hosts no shards.
+// holds the commands for the shard until the reply; later commands go directly to the home. A proxy
+// does the same and hosts no shards.
 //
 // # Guarantees
 //

@@ -119,8 +119,7 @@ func (g *guarded) begin() error {
 	return nil
 }
 
-// guarded makes a call unless the breaker is open, and leaves it when its
-// context ends.
+// guarded makes a call unless the breaker is open, and leaves it when its context ends.
 func do[R any](ctx context.Context, g *guarded, call func(context.Context) (R, error)) (R, error) {
 	var result R
 	if err := g.begin(); err != nil {

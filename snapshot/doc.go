@@ -11,8 +11,8 @@
 //	recovery                            └─ load 6, replay 7
 //
 // As long as the events exist, a snapshot is an optimization: a missing or unreadable snapshot only
-// means a longer replay. After events were deleted, the newest snapshot that covers them is the only
-// copy of the state.
+// means a longer replay. After events were deleted, the newest snapshot that covers them is the
+// only copy of the state.
 //
 //	store, err := snapshot.OpenFiles("snapshots", snapshot.FilesConfig{})
 //	...
@@ -51,6 +51,6 @@
 //
 // # Unavailable stores
 //
-// [WithBreaker] adds a timeout to each call of a store, and stops calling the store for a while after
-// consecutive failures.
+// [WithBreaker] adds a timeout to each call of a store, and stops calling the store for a while
+// after consecutive failures.
 package snapshot

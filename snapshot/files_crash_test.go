@@ -20,8 +20,8 @@ import (
 type story struct {
 	ctx   context.Context //nolint:containedctx // that of the test
 	store *snapshot.Files
-	// allowed holds for each snapshot the payloads that a load may give; the
-	// empty one stands for none.
+	// allowed holds for each snapshot the payloads that a load may give; the empty one stands for
+	// none.
 	allowed map[snapshot.Metadata][]string
 }
 

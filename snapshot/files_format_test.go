@@ -35,8 +35,7 @@ func encoded(tb testing.TB, s snapshot.Snapshot) []byte {
 	return b.Bytes()
 }
 
-// The bytes of a release are read by all later ones: this file is never written
-// again.
+// The bytes of a release are read by all later ones: this file is never written again.
 func TestFormatIsThatOfTheGoldenFile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("testdata", "v1", "account.hex"))

@@ -21,8 +21,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// saverDir tells a copy of this test program to save into a directory until it
-// is killed, instead of running tests.
+// saverDir tells a copy of this test program to save into a directory until it is killed, instead
+// of running tests.
 const saverDir = "REFOLD_TEST_SAVER_DIR"
 
 func TestMain(m *testing.M) {
@@ -38,8 +38,7 @@ func numbered(seqNr uint64) snapshot.Snapshot {
 	return snapshot.Snapshot{Metadata: at("a", seqNr), Payload: bytes.Repeat([]byte{byte(seqNr)}, 100_000)}
 }
 
-// saveForEver saves under rising numbers, prints each one that is stored, and
-// keeps the newest two.
+// saveForEver saves under rising numbers, prints each one that is stored, and keeps the newest two.
 func saveForEver(dir string) error {
 	store, err := snapshot.OpenFiles(dir, snapshot.FilesConfig{})
 	if err != nil {
@@ -86,8 +85,8 @@ func TestFilesSurviveSIGKILL(t *testing.T) {
 	}
 }
 
-// killSaver lets another process save and kills it after some saves. It returns
-// the last number that was acknowledged.
+// killSaver lets another process save and kills it after some saves. It returns the last number
+// that was acknowledged.
 func killSaver(t *testing.T, dir string, saves int) uint64 {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
@@ -118,8 +117,8 @@ func killSaver(t *testing.T, dir string, saves int) uint64 {
 	return n
 }
 
-// A directory that others open all the time can be saved to. Each opening may cost a save that goes on an attempt, of
-// which it has a hundred.
+// A directory that others open all the time can be saved to. Each opening may cost a save that goes
+// on an attempt, of which it has a hundred.
 func TestFilesShareADirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -151,8 +151,8 @@ func (f *Files) probe() error {
 	return nil
 }
 
-// writePartial writes a new file among the partial ones and returns its path.
-// The content is durable, the name is not. A file that fails is removed.
+// writePartial writes a new file among the partial ones and returns its path. The content is
+// durable, the name is not. A file that fails is removed.
 func (f *Files) writePartial(write func(io.Writer) error) (string, error) {
 	name := f.partialPath()
 	w, err := f.fs.Create(name)
@@ -170,8 +170,7 @@ func (f *Files) writePartial(write func(io.Writer) error) (string, error) {
 	return name, nil
 }
 
-// discard removes a partial file that is of no use. If that fails the next
-// OpenFiles does it.
+// discard removes a partial file that is of no use. If that fails the next OpenFiles does it.
 func (f *Files) discard(name string) { _ = f.fs.Remove(name) }
 
 const (
@@ -217,8 +216,8 @@ func fileName(seqNr uint64) string {
 	return fmt.Sprintf("%0*d%s", numberWidth, seqNr, fileSuffix)
 }
 
-// parseName returns the number in the name of a snapshot file, and false for a
-// file of any other name.
+// parseName returns the number in the name of a snapshot file, and false for a file of any other
+// name.
 func parseName(name string) (uint64, bool) {
 	digits, ok := strings.CutSuffix(name, fileSuffix)
 	if !ok || len(digits) != numberWidth {
@@ -247,8 +246,8 @@ func (f *Files) numbers(id string) ([]uint64, error) {
 	return found, nil
 }
 
-// candidates returns the numbers that are within the bounds; whether the times
-// are too is in the files.
+// candidates returns the numbers that are within the bounds; whether the times are too is in the
+// files.
 func (f *Files) candidates(id string, c Criteria) ([]uint64, error) {
 	found, err := f.numbers(id)
 	c = c.Bounded()

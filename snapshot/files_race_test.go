@@ -95,8 +95,7 @@ func TestFilesDeleteMeetsAnotherDelete(t *testing.T) {
 	}
 }
 
-// Opening the directory from another process removes the partial files of this
-// one.
+// Opening the directory from another process removes the partial files of this one.
 func TestFilesSaveBeginsAgainWhenItsPartialFileWentAway(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 1)
@@ -111,8 +110,8 @@ func TestFilesSaveBeginsAgainWhenItsPartialFileWentAway(t *testing.T) {
 	}
 }
 
-// A process without file descriptors left must not take that for damage, and go
-// on from an older state.
+// A process without file descriptors left must not take that for damage, and go on from an older
+// state.
 func TestFilesThatCannotBeOpenedAreNotDamaged(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 2)

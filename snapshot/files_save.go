@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 )
 
-// maxRestarts bounds how often a call begins again because another one changed
-// the files under it. Each restart means that the other one made progress.
+// maxRestarts bounds how often a call begins again because another one changed the files under it.
+// Each restart means that the other one made progress.
 const maxRestarts = 100
 
 // Save writes the snapshot to a partial file, makes it durable, and renames it. Another snapshot

@@ -28,11 +28,10 @@ var (
 type Metadata struct {
 	// ID is the persistence ID.
 	ID string
-	// SequenceNr is the number of the last event that the snapshot covers, at
-	// least 1.
+	// SequenceNr is the number of the last event that the snapshot covers, at least 1.
 	SequenceNr uint64
-	// Time is the timestamp of that event, in UTC and whole microseconds, within
-	// the years 1 to 9999.
+	// Time is the timestamp of that event, in UTC and whole microseconds, within the years 1 to
+	// 9999.
 	Time time.Time
 }
 
@@ -64,12 +63,12 @@ type Store interface {
 	// may be kept by both sides.
 	Load(ctx context.Context, id string, c Criteria) (Snapshot, error)
 
-	// List yields the metadata of all matches, the highest sequence number
-	// first. An error is yielded once and last.
+	// List yields the metadata of all matches, the highest sequence number first. An error is
+	// yielded once and last.
 	List(ctx context.Context, id string, c Criteria) iter.Seq2[Metadata, error]
 
-	// Delete deletes all matches. It is idempotent. It fails with ErrInvalid if Criteria.CheckDelete
-	// does.
+	// Delete deletes all matches. It is idempotent. It fails with ErrInvalid if
+	// Criteria.CheckDelete does.
 	Delete(ctx context.Context, id string, c Criteria) error
 
 	// Close waits for the calls in progress and releases all resources. A second Close does

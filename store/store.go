@@ -1,9 +1,9 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package store defines the database of a runtime: a journal and a snapshot store that are opened and
-// closed together. The plugins leveldb, postgres and inmem open one; [Of] joins parts of different
-// origin.
+// Package store defines the database of a runtime: a journal and a snapshot store that are opened
+// and closed together. The plugins leveldb, postgres and inmem open one; [Of] joins parts of
+// different origin.
 //
 //	db, err := leveldb.Open("bank-data", leveldb.Config{})
 //	if err != nil {
@@ -27,14 +27,14 @@ type DB interface {
 	Journal() journal.Journal
 	// Snapshots returns the snapshot store, the same one each time, or nil if there is none.
 	Snapshots() snapshot.Store
-	// Close closes both, and waits for the calls in progress. The caller of Open closes the database
-	// after everything that uses it: runtimes, projections and clusters do not close it. A second Close
-	// returns nil.
+	// Close closes both, and waits for the calls in progress. The caller of Open closes the
+	// database after everything that uses it: runtimes, projections and clusters do not close it. A
+	// second Close returns nil.
 	Close() error
 }
 
-// Of returns a DB that consists of a journal and a snapshot store, either of which may be nil. Close
-// closes both.
+// Of returns a DB that consists of a journal and a snapshot store, either of which may be nil.
+// Close closes both.
 func Of(j journal.Journal, s snapshot.Store) DB { return parts{j, s} }
 
 type parts struct {

@@ -32,8 +32,8 @@ type Carrier interface {
 	// Send returns. An error means that the frame was not sent; nil does not mean that it arrives.
 	Send(lane Lane, to identity.Node, frame []byte) error
 
-	// Close ends the client. No method of the Receiver is running or called any more
-	// when it returns, and a Send that waits ends. Later calls do nothing.
+	// Close ends the client. No method of the Receiver is running or called any more when it
+	// returns, and a Send that waits ends. Later calls do nothing.
 	Close() error
 }
 

@@ -240,8 +240,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 }
 
-// What comes to the bare name, where there is no credit, is limited for each name and
-// for all.
+// What comes to the bare name, where there is no credit, is limited for each name and for all.
 func TestNamedMessagesAreLimited(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

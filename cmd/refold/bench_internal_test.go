@@ -33,8 +33,7 @@ func result(met *bool) bench.Result {
 	return bench.Result{Group: "g", Name: "n", Journal: "inmem", Value: 2, Unit: "asks/s", Limit: 4, Ratio: 0.5, Goal: 0.6, Better: "higher", Met: met, Settings: "s"}
 }
 
-// The exit status tells whether each goal is met; what does not count is no
-// failure.
+// The exit status tells whether each goal is met; what does not count is no failure.
 func TestGoals(t *testing.T) {
 	t.Parallel()
 	yes, no := true, false

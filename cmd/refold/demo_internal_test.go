@@ -24,8 +24,8 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }
 
-// The demonstration shows what the issue is about: all up, one killed, found unreachable, downed, removed, and back
-// as another incarnation.
+// The demonstration shows what the issue is about: all up, one killed, found unreachable, downed,
+// removed, and back as another incarnation.
 func TestDemoCluster(t *testing.T) {
 	t.Parallel()
 	var out, stderr bytes.Buffer

@@ -70,8 +70,8 @@ func (l *lab) region(n *cluster.Node, j *inmem.Journal, name string, opts shardi
 	return r
 }
 
-// wantShards runs "refold shards" and looks for patterns in what it prints. A command that only looks is run until they are there: what
-// has moved is known to one after the other.
+// wantShards runs "refold shards" and looks for patterns in what it prints. A command that only
+// looks is run until they are there: what has moved is known to one after the other.
 func (l *lab) wantShards(status int, args []string, patterns ...string) string {
 	l.t.Helper()
 	changes := slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"drain", "undrain", "rebalance"}, arg) })

@@ -173,8 +173,7 @@ func BenchmarkPNCounterMapAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory reports what a value takes that counts once, and an element of a
-// large set.
+// BenchmarkMemory reports what a value takes that counts once, and an element of a large set.
 func BenchmarkMemory(b *testing.B) {
 	const n = 100_000
 	heap := func() uint64 {

@@ -108,8 +108,8 @@ func TestDecodeRejects(t *testing.T) {
 	}
 }
 
-// Bytes that are damaged are refused, or another value in its one form. What they
-// are made of is not believed before it is looked at.
+// Bytes that are damaged are refused, or another value in its one form. What they are made of is
+// not believed before it is looked at.
 func TestDamagedBytes(t *testing.T) {
 	t.Parallel()
 	types := knows(t)
@@ -187,8 +187,8 @@ func knows(tb testing.TB) *crdt.Types {
 	return types
 }
 
-// samples returns a value of each type, with everything that is encoded in a way of
-// its own. Each has a delta, if the type has some.
+// samples returns a value of each type, with everything that is encoded in a way of its own. Each
+// has a delta, if the type has some.
 func samples(tb testing.TB) map[string]crdt.Value {
 	tb.Helper()
 	types := knows(tb)
@@ -327,8 +327,8 @@ func TestTakesDelta(t *testing.T) {
 	}
 }
 
-// limited fails if f allocates more than a multiple of its input. The least of a
-// few tries counts: other goroutines allocate too.
+// limited fails if f allocates more than a multiple of its input. The least of a few tries counts:
+// other goroutines allocate too.
 func limited(t *testing.T, input int, f func()) {
 	t.Helper()
 	limit := uint64(64*input + 1<<20)

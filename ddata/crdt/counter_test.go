@@ -44,8 +44,8 @@ func TestGCounter(t *testing.T) {
 	}
 }
 
-// A delta holds how much its node has counted in all, so that it can come twice, and
-// later ones before.
+// A delta holds how much its node has counted in all, so that it can come twice, and later ones
+// before.
 func TestCounterDeltas(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "bb")

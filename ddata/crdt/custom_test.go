@@ -16,8 +16,8 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Tally is a type of a user's that has deltas and history: what it is made of has,
-// and it hands all on.
+// Tally is a type of a user's that has deltas and history: what it is made of has, and it hands all
+// on.
 type Tally struct{ c crdt.PNCounter }
 
 func (t Tally) Add(self *crdt.Self, n int64) Tally { return Tally{t.c.Add(self, n)} }

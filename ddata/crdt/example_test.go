@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// TwoPhaseSet is a set whose elements can be removed, and never come back. It is
-// made of two sets that grow.
+// TwoPhaseSet is a set whose elements can be removed, and never come back. It is made of two sets
+// that grow.
 type TwoPhaseSet struct {
 	added, removed crdt.GSet[string]
 }
@@ -74,8 +74,7 @@ func decodeGSet(data []byte) (crdt.GSet[string], error) {
 	return crdt.As[crdt.GSet[string]](nil, v)
 }
 
-// A data type of one's own: TwoPhaseSet has Merge and AppendBinary, and a function
-// that decodes it.
+// A data type of one's own: TwoPhaseSet has Merge and AppendBinary, and a function that decodes it.
 func ExampleDefine() {
 	types, err := crdt.NewTypes(nil, crdt.Define("two-phase-set", DecodeTwoPhaseSet))
 	if err != nil {

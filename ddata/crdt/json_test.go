@@ -16,8 +16,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// jsonSamples are the samples of the encoded form, and what only JSON takes a way of its own
-// for.
+// jsonSamples are the samples of the encoded form, and what only JSON takes a way of its own for.
 func jsonSamples(t *testing.T) map[string]crdt.Value {
 	t.Helper()
 	a := self(t, "orders-1:7400")

@@ -216,9 +216,8 @@ func byValue[T any](cfg crdttest.Config[T]) crdttest.Config[T] {
 	return cfg
 }
 
-// Where keys are removed while they are updated elsewhere, what the nodes make of
-// it depends on who hears of whom first. All the same they end with the same, as
-// TestLaws shows.
+// Where keys are removed while they are updated elsewhere, what the nodes make of it depends on who
+// hears of whom first. All the same they end with the same, as TestLaws shows.
 func TestLawsThatRemovalsBreak(t *testing.T) {
 	t.Parallel()
 	const racing = crdttest.Associative | crdttest.DeltasFold | crdttest.DeltasJoin

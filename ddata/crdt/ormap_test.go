@@ -105,8 +105,8 @@ func TestMapDeltaSteps(t *testing.T) {
 	}
 }
 
-// A removed counter that is counted elsewhere keeps its whole count, and one that is
-// made anew merges with what others still have of it: anomalies that are documented.
+// A removed counter that is counted elsewhere keeps its whole count, and one that is made anew
+// merges with what others still have of it: anomalies that are documented.
 func TestPNCounterMap(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "bb")
@@ -180,8 +180,8 @@ func TestORMultiMap(t *testing.T) {
 	}
 }
 
-// The example of what value deltas are for: one node unbinds the last element while
-// another binds one more.
+// The example of what value deltas are for: one node unbinds the last element while another binds
+// one more.
 func TestORMultiMapVariants(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "bb")

@@ -77,8 +77,8 @@ func TestORSetMerge(t *testing.T) {
 	}
 }
 
-// Removals by two nodes, each of which has seen the addition of one, take away both,
-// by deltas as by values.
+// Removals by two nodes, each of which has seen the addition of one, take away both, by deltas as
+// by values.
 func TestORSetRemovalTakesWhatItHasSeen(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "b")
@@ -328,8 +328,8 @@ func TestORSetAgainstAMap(t *testing.T) {
 	}
 }
 
-// A removal that overtakes the addition of another node, which its own node had
-// seen, does not hide what else that node has added: a full merge mends the rest.
+// A removal that overtakes the addition of another node, which its own node had seen, does not hide
+// what else that node has added: a full merge mends the rest.
 func TestORSetRemovalOvertakes(t *testing.T) {
 	t.Parallel()
 	a, b, c := self(t, "a"), self(t, "bb"), self(t, "ccc")

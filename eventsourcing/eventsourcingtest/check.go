@@ -31,8 +31,7 @@ func newStateCodec[S, E any](typ eventsourcing.Type[S, E], id string) stateCodec
 
 var errNoEncoding = errors.New("the state has no encoding")
 
-// encode returns a state as a snapshot holds it: its manifest, a line feed, and
-// its payload.
+// encode returns a state as a snapshot holds it: its manifest, a line feed, and its payload.
 func (c stateCodec[S, E]) encode(state *S) ([]byte, error) {
 	if c.plain {
 		return nil, errNoEncoding
@@ -123,8 +122,7 @@ func (k *Kit[S, E]) settle(command, answer any) {
 	k.checkSnapshot(seen)
 }
 
-// checkReturned reports effects that handlers made and did not return, each kind
-// once.
+// checkReturned reports effects that handlers made and did not return, each kind once.
 func (k *Kit[S, E]) checkReturned() {
 	k.t.Helper()
 	k.mu.Lock()
@@ -157,8 +155,8 @@ func (k *Kit[S, E]) checkSnapshot(seen image[S]) {
 	k.same("a state that was decoded from a snapshot is", k.image(state), "want", seen)
 }
 
-// checkEvent requires that an event survives its encoding. One that is an
-// upcast, or several, is not compared.
+// checkEvent requires that an event survives its encoding. One that is an upcast, or several, is
+// not compared.
 func (k *Kit[S, E]) checkEvent(event E, manifest string, payload []byte) {
 	k.t.Helper()
 	k.checkRoundTrip("event", k.typ.Events, event, manifest, payload)

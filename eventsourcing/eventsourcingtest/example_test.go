@@ -22,8 +22,7 @@ func (p *printer) Cleanup(f func())                  { p.cleanup = f }
 func (p *printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 func (p *printer) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// Given what happened before, when a command comes, then this is stored and
-// answered.
+// Given what happened before, when a command comes, then this is stored and answered.
 func Example() {
 	t := &printer{}
 	cart := eventsourcingtest.New(t, cartType(mistakes{}))

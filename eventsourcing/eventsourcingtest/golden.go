@@ -20,32 +20,30 @@ import (
 
 // GoldenConfig configures Golden.
 type GoldenConfig[S, E any] struct {
-	// Dir is where the samples are, in the directories "events" and "states".
-	// Defaults to "testdata/golden".
+	// Dir is where the samples are, in the directories "events" and "states". Defaults to
+	// "testdata/golden".
 	Dir string
 	// Update adds what is missing to Dir. Usually it comes from a flag of the test.
 	Update bool
-	// Events are samples, at least one of each type of Type.Events. They must be
-	// the same in each run.
+	// Events are samples, at least one of each type of Type.Events. They must be the same in each
+	// run.
 	Events []E
-	// States are samples of what snapshots hold; none if there are no snapshots.
-	// They must be the same in each run.
+	// States are samples of what snapshots hold; none if there are no snapshots. They must be the
+	// same in each run.
 	States []*S
 	// ID is the entity's own ID for States. Defaults to "1".
 	ID string
 }
 
-// Golden proves that everything that was ever stored can still be read, and still
-// means the same. It keeps samples of the encoded events and states of each
-// release in files, which are committed:
+// Golden proves that everything that was ever stored can still be read, and still means the same.
+// It keeps samples of the encoded events and states of each release in files, which are committed:
 //
 //	testdata/golden/events/deposited@2.stored    manifest and payload, as stored
 //	testdata/golden/events/deposited@2.decoded   what that decodes to now
 //
-// Files with what is stored are added by a run with Update and never changed: they
-// stand for what a journal holds. The others are rewritten by Update, so that a
-// change of what old events decode to shows in a review. Without Update nothing
-// is written, and the test fails when
+// Files with what is stored are added by a run with Update and never changed: they stand for what a
+// journal holds. The others are rewritten by Update, so that a change of what old events decode to
+// shows in a review. Without Update nothing is written, and the test fails when
 //
 //   - a sample no longer decodes, or decodes to something else;
 //   - a type, or an older version that an Upcast or a Split reads, has no sample;

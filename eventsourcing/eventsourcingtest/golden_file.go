@@ -26,8 +26,8 @@ const (
 	storedSuffix  = ".stored"
 	decodedSuffix = ".decoded"
 	hexPerLine    = 64
-	// maxGolden is the size of the largest file with a sample: hex takes two
-	// bytes for each one of an event, which has at most 16 MiB.
+	// maxGolden is the size of the largest file with a sample: hex takes two bytes for each one of
+	// an event, which has at most 16 MiB.
 	maxGolden = 40 << 20
 )
 

@@ -108,8 +108,7 @@ func (g *goldenTest) passes(t *testing.T, update bool) {
 	}
 }
 
-// fails requires that a run without Update fails with each of these texts, and
-// writes nothing.
+// fails requires that a run without Update fails with each of these texts, and writes nothing.
 func (g *goldenTest) fails(t *testing.T, wants ...string) {
 	t.Helper()
 	before := len(g.files(t))
@@ -157,8 +156,8 @@ func TestGoldenNeedsSamples(t *testing.T) {
 	g.fails(t, "Type.Events: codec:")
 }
 
-// TestGoldenEvolution changes a type as releases do: what is stored stays, and a
-// change that loses something is found.
+// TestGoldenEvolution changes a type as releases do: what is stored stays, and a change that loses
+// something is found.
 func TestGoldenEvolution(t *testing.T) {
 	t.Parallel()
 	g := firstRelease(t)

@@ -24,21 +24,20 @@ import (
 type Config struct {
 	// ID is the entity's own ID. Defaults to "1".
 	ID string
-	// Host are the options of its host. The pauses after a failure default to
-	// 1 ms.
+	// Host are the options of its host. The pauses after a failure default to 1 ms.
 	Host eventsourcing.HostOptions
 	// Runtime configures the runtime, but for its journal and snapshot store.
 	Runtime eventsourcing.Config
-	// AllowSharedMemory switches off the search for memory that answers or
-	// commands share with the state, for types that share what never changes.
+	// AllowSharedMemory switches off the search for memory that answers or commands share with the
+	// state, for types that share what never changes.
 	AllowSharedMemory bool
-	// AllowUnreturned switches off the search for effects that a handler made and
-	// did not return, for aggregates that make one and then decide otherwise.
+	// AllowUnreturned switches off the search for effects that a handler made and did not return,
+	// for aggregates that make one and then decide otherwise.
 	AllowUnreturned bool
 }
 
-// Kit runs one entity for a test. Its methods fail the test when something is
-// wrong, and must be called from the test's goroutine.
+// Kit runs one entity for a test. Its methods fail the test when something is wrong, and must be
+// called from the test's goroutine.
 type Kit[S, E any] struct {
 	t         testing.TB
 	typ       eventsourcing.Type[S, E]
@@ -115,8 +114,8 @@ func (k *Kit[S, E]) close() {
 	k.checkReturned()
 }
 
-// Given stores events, as if the entity had persisted them one by one, and
-// restarts it. Each of them has to survive its encoding.
+// Given stores events, as if the entity had persisted them one by one, and restarts it. Each of
+// them has to survive its encoding.
 func (k *Kit[S, E]) Given(events ...E) {
 	k.t.Helper()
 	k.close()
@@ -143,9 +142,8 @@ func (k *Kit[S, E]) Given(events ...E) {
 	k.open()
 }
 
-// Restart stops the entity with its runtime and starts another one on the same
-// stores, as after a crash: what was not stored is gone. The state has to be the
-// same.
+// Restart stops the entity with its runtime and starts another one on the same stores, as after a
+// crash: what was not stored is gone. The state has to be the same.
 func (k *Kit[S, E]) Restart() {
 	k.t.Helper()
 	before := k.live()
@@ -215,8 +213,8 @@ func (k *Kit[S, E]) State() *S {
 	return k.folded()
 }
 
-// folded is the state that the stored events fold to: all of them, or what
-// follows a snapshot if some were deleted.
+// folded is the state that the stored events fold to: all of them, or what follows a snapshot if
+// some were deleted.
 func (k *Kit[S, E]) folded() *S {
 	k.t.Helper()
 	ctx := context.Background()

@@ -52,8 +52,7 @@ func record(t *testing.T, test func(t testing.TB)) []string {
 	return r.failures
 }
 
-// TestMistakes: each mistake of an aggregate fails the test that sends the
-// command.
+// TestMistakes: each mistake of an aggregate fails the test that sends the command.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -333,8 +332,8 @@ func TestStatesWithoutEncoding(t *testing.T) {
 	}
 }
 
-// TestSnapshots: an aggregate that encodes its state itself has to do it well,
-// and the kit works where only a snapshot knows the beginning.
+// TestSnapshots: an aggregate that encodes its state itself has to do it well, and the kit works
+// where only a snapshot knows the beginning.
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
 	for want, bad := range map[string]*eventsourcing.StateForm[counter]{

@@ -16,8 +16,8 @@ type region struct {
 	path     string
 }
 
-// sharing looks for memory that its holder could change through a value and that
-// the state refers to. It returns where, or "".
+// sharing looks for memory that its holder could change through a value and that the state refers
+// to. It returns where, or "".
 //
 // Of the value only what is exported counts: nobody else can change the rest.
 func sharing(value, state any) string {
@@ -134,8 +134,8 @@ func (w *walker) first(at uintptr, t reflect.Type) bool {
 	return true
 }
 
-// mutable reports whether what a pointer of a value points to can be changed by
-// its holder: a struct without exported fields can't.
+// mutable reports whether what a pointer of a value points to can be changed by its holder: a
+// struct without exported fields can't.
 func (w *walker) mutable(t reflect.Type) bool {
 	if !w.exported || t.Kind() != reflect.Struct {
 		return true

@@ -26,8 +26,7 @@ type Outcome[E, R any] struct {
 	Err   error
 }
 
-// When sends a command and waits for its answer. It checks what the package
-// documentation says.
+// When sends a command and waits for its answer. It checks what the package documentation says.
 func When[S, E, R any](k *Kit[S, E], command eventsourcing.Request[S, R]) *Outcome[E, R] {
 	k.t.Helper()
 	return WhenContext(context.Background(), k, command)
@@ -45,8 +44,8 @@ func WhenContext[S, E, R any](ctx context.Context, k *Kit[S, E], command eventso
 	return o
 }
 
-// Tell sends a command that nobody waits for, and waits until it was handled.
-// Commands that it leads to in turn may come later.
+// Tell sends a command that nobody waits for, and waits until it was handled. Commands that it
+// leads to in turn may come later.
 func Tell[S, E any](k *Kit[S, E], command eventsourcing.Message[S]) *Outcome[E, struct{}] {
 	k.t.Helper()
 	k.checkCommand(command)
@@ -69,8 +68,8 @@ func (k *Kit[S, E]) next() uint64 {
 	return highest + 1
 }
 
-// Stores requires that exactly these events were stored, in this order; none if
-// there are no arguments.
+// Stores requires that exactly these events were stored, in this order; none if there are no
+// arguments.
 func (o *Outcome[E, R]) Stores(want ...E) *Outcome[E, R] {
 	o.t.Helper()
 	same := len(o.Events) == len(want)
@@ -110,8 +109,8 @@ func (o *Outcome[E, R]) Succeeds() *Outcome[E, R] {
 	return o
 }
 
-// Fails requires that the command was answered with an error that matches the
-// target, such as a Refusal, and that it stored nothing.
+// Fails requires that the command was answered with an error that matches the target, such as a
+// Refusal, and that it stored nothing.
 func (o *Outcome[E, R]) Fails(target error) *Outcome[E, R] {
 	o.t.Helper()
 	switch {
@@ -136,8 +135,8 @@ func list[E any](events []E) string {
 	return b.String()
 }
 
-// equal compares two values: by the method Equal of their type, if it has one,
-// or by reflect.DeepEqual.
+// equal compares two values: by the method Equal of their type, if it has one, or by
+// reflect.DeepEqual.
 func equal(a, b any) bool {
 	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
 	if va.IsValid() && vb.IsValid() && va.Type() == vb.Type() {

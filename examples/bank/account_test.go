@@ -193,8 +193,8 @@ func TestClose(t *testing.T) {
 	audited(t, b)
 }
 
-// A retry has no second effect and gets the first answer, also after a restart,
-// and after many others.
+// A retry has no second effect and gets the first answer, also after a restart, and after many
+// others.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
@@ -239,8 +239,7 @@ func TestRequests(t *testing.T) {
 	stopBank(t, b)
 }
 
-// A refusal is not remembered: the same request may succeed later, with other
-// content too.
+// A refusal is not remembered: the same request may succeed later, with other content too.
 func TestARefusedRequestIsDecidedAnew(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
@@ -278,8 +277,7 @@ func TestWhatIsInFlightCanAlwaysComeBack(t *testing.T) {
 	audited(t, b)
 }
 
-// The state is the same, whether it was refolded from a snapshot or from the
-// first event.
+// The state is the same, whether it was refolded from a snapshot or from the first event.
 func TestASnapshotHoldsTheWholeState(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, oneWay)

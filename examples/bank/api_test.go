@@ -22,8 +22,7 @@ import (
 	"github.com/refold-io/refold/examples/bank/money"
 )
 
-// client calls the API of a bank, and checks each answer against the OpenAPI
-// file.
+// client calls the API of a bank, and checks each answer against the OpenAPI file.
 type client struct {
 	handler http.Handler
 	spec    *spec
@@ -206,8 +205,8 @@ func TestOtherSitesMayNotCall(t *testing.T) {
 	balance(t, b, "alice", usd("0"))
 }
 
-// The OpenAPI file and the program have the same calls, and the file names the
-// fields that the program reads.
+// The OpenAPI file and the program have the same calls, and the file names the fields that the
+// program reads.
 func TestTheOpenAPIFileIsComplete(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)

@@ -145,8 +145,8 @@ func applyPart(t *testing.T, b *bank, file string, after int64) *tally {
 	return &a.tally
 }
 
-// A run that is interrupted again and again does each line once, and ends where
-// one does that is not.
+// A run that is interrupted again and again does each line once, and ends where one does that is
+// not.
 func TestApplyGoesOnWhereItWasStopped(t *testing.T) {
 	t.Parallel()
 	file := generated(t, batch.Plan{Accounts: 30, Commands: 1500, Seed: 5, Confluent: true})

@@ -43,9 +43,8 @@ func sent(from string, nr uint64) delivery.Header {
 	return delivery.Header{Sender: "account|" + from + "#Transfers", Nr: nr, Floor: 1}
 }
 
-// honest returns books that are in order: of alice's transfers the first one
-// arrived, the second came back, the third has arrived without an answer, and
-// the fourth is in flight.
+// honest returns books that are in order: of alice's transfers the first one arrived, the second
+// came back, the third has arrived without an answer, and the fourth is in flight.
 func honest() forgery {
 	return forgery{
 		"alice": {

@@ -277,8 +277,8 @@ func coordinatorHistory(c *chain) string {
 	return ""
 }
 
-// What a branch has is on the others when it has crashed, and as well when it has left; transfers that were on their way
-// arrive, although nobody asks for their source again.
+// What a branch has is on the others when it has crashed, and as well when it has left; transfers
+// that were on their way arrive, although nobody asks for their source again.
 func TestABranchEnds(t *testing.T) {
 	t.Parallel()
 	for how, end := range map[string]func(*chain, string){"crash": (*chain).crash, "leave": (*chain).leave} {

@@ -79,8 +79,8 @@ func run(j *inmem.Journal, s *inmem.SnapshotStore) error {
 }
 `
 
-// A newcomer copies account.go into a module of their own, renames what is in
-// it, and has an aggregate that works.
+// A newcomer copies account.go into a module of their own, renames what is in it, and has an
+// aggregate that works.
 func TestTheAccountCanBeCopied(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("../..")

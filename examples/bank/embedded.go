@@ -13,9 +13,9 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// The build tag "embedded" leaves PostgreSQL, HTTP and clusters out of the program. What remains needs a
-// quarter of the time to compile: see the target bank of the Makefile. The functions of this file
-// replace the missing parts, and fail with errEmbedded.
+// The build tag "embedded" leaves PostgreSQL, HTTP and clusters out of the program. What remains
+// needs a quarter of the time to compile: see the target bank of the Makefile. The functions of
+// this file replace the missing parts, and fail with errEmbedded.
 
 var errEmbedded = errors.New("this program was built for the embedded journal only (-tags embedded, as make bank does); " +
 	"for PostgreSQL, serve and clusters use: go run ./examples/bank")

@@ -14,9 +14,9 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// The journal loses writes, stores some of those that it says it lost, stores
-// others late, and refuses some. Every line is done once nevertheless, and the
-// bank ends where one with a good journal does.
+// The journal loses writes, stores some of those that it says it lost, stores others late, and
+// refuses some. Every line is done once nevertheless, and the bank ends where one with a good
+// journal does.
 func TestABadJournal(t *testing.T) {
 	t.Parallel()
 	fences := 0

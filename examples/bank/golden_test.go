@@ -16,9 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "add golden files")
 
-// TestGolden: what any release of the bank has stored can still be read, and means
-// the same. When an event or the account changes, run it with -update and look at
-// the difference before it is committed.
+// TestGolden: what any release of the bank has stored can still be read, and means the same. When
+// an event or the account changes, run it with -update and look at the difference before it is
+// committed.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	table := parseRates(t, testRates)

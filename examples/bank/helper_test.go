@@ -21,8 +21,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// testRates converts both ways. The rate from TWD to USD is not the inverse of
-// the other.
+// testRates converts both ways. The rate from TWD to USD is not the inverse of the other.
 const testRates = `{"source": "test", "rates": [
 	{"pair": "USD/TWD", "rate": "32.15", "as_of": "2026-07-01T00:00:00Z"},
 	{"pair": "TWD/USD", "rate": "0.031", "as_of": "2026-07-01T00:00:00Z"}

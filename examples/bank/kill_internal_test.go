@@ -29,9 +29,8 @@ import (
 // soaking reports whether the tests run at their full counts: make soak.
 func soaking() bool { return os.Getenv("REFOLD_SOAK") != "" }
 
-// A bank that is killed again and again while it executes a file ends where an
-// undisturbed one does, and everything it acknowledged before a kill is in its
-// journal after.
+// A bank that is killed again and again while it executes a file ends where an undisturbed one
+// does, and everything it acknowledged before a kill is in its journal after.
 func TestKilledBankLosesNothing(t *testing.T) {
 	t.Parallel()
 	k := killing{accounts: 40, commands: 1_200, kills: 3, inRecovery: 1, inTransfer: 1, seed: 7}
@@ -51,8 +50,7 @@ func TestKilledBankWithOneAccount(t *testing.T) {
 	k.run(t)
 }
 
-// With one worker that waits for each transfer, even the events are the same, in
-// the same order.
+// With one worker that waits for each transfer, even the events are the same, in the same order.
 func TestKilledBankWritesTheSameEvents(t *testing.T) {
 	t.Parallel()
 	k := killing{accounts: 20, commands: 200, kills: 2, seed: 13, flags: []string{"--workers", "1", "--settle"}}
@@ -66,9 +64,8 @@ func TestKilledBankWritesTheSameEvents(t *testing.T) {
 // killing is a bank program that is killed at moments drawn from a seed.
 type killing struct {
 	accounts, commands int
-	// kills is how many there are, inRecovery and inTransfer how many of them,
-	// at least, hit an account in recovery and a transfer between debit and
-	// credit.
+	// kills is how many there are, inRecovery and inTransfer how many of them, at least, hit an
+	// account in recovery and a transfer between debit and credit.
 	kills, inRecovery, inTransfer int
 	seed                          uint64
 	flags                         []string
@@ -114,8 +111,8 @@ func (k *killing) generate(t *testing.T) ledger {
 	return readLedger(t, calm)
 }
 
-// compare requires that each line was acknowledged, was done once, and that the
-// end is that of an undisturbed bank.
+// compare requires that each line was acknowledged, was done once, and that the end is that of an
+// undisturbed bank.
 func (k *killing) compare(t *testing.T, address string, want ledger) {
 	t.Helper()
 	k.must(t, "audit", "--journal", address)
@@ -144,8 +141,8 @@ func (k *killing) compare(t *testing.T, address string, want ledger) {
 	}
 }
 
-// killAll kills runs of the bank at drawn moments. The kills in a recovery come
-// right after others: that is when accounts recover.
+// killAll kills runs of the bank at drawn moments. The kills in a recovery come right after others:
+// that is when accounts recover.
 func (k *killing) killAll(t *testing.T, address string) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(k.seed, 0))
@@ -195,11 +192,10 @@ func (k *killing) killAll(t *testing.T, address string) {
 // hit is what a kill has hit.
 type hit struct{ inRecovery, inTransfer bool }
 
-// apply runs the bank and kills it at the record of its log for which at is
-// true. It reports what was going on then, or that the program finished.
+// apply runs the bank and kills it at the record of its log for which at is true. It reports what
+// was going on then, or that the program finished.
 //
-// The log is a pipe that holds little, so the program can't run ahead of the
-// test.
+// The log is a pipe that holds little, so the program can't run ahead of the test.
 func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, r logRecord) bool) (h hit, finished bool) {
 	t.Helper()
 	pipe := filepath.Join(k.dir, "log")
@@ -287,8 +283,7 @@ func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, 
 	return hit{inRecovery: len(recovering) > 0, inTransfer: flying > 0}, false
 }
 
-// check requires that each line that was acknowledged as done is in the journal,
-// once.
+// check requires that each line that was acknowledged as done is in the journal, once.
 func (k *killing) check(t *testing.T, address string) {
 	t.Helper()
 	found := readLedger(t, address)

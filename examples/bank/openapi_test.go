@@ -64,8 +64,8 @@ func (s *spec) operation(method, path string) (operation, bool) {
 	return operation{}, false
 }
 
-// check checks a JSON value against a schema: it has what is required, nothing
-// that is not named, and all of the right type.
+// check checks a JSON value against a schema: it has what is required, nothing that is not named,
+// and all of the right type.
 func (s *spec) check(sc *schema, v any, at string) error {
 	if name, ok := strings.CutPrefix(sc.Ref, "#/components/schemas/"); ok {
 		if sc = s.Components.Schemas[name]; sc == nil {

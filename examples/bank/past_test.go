@@ -28,8 +28,8 @@ func lines(t *testing.T, b *bank, id string) (all []statementLine) {
 	return all
 }
 
-// After each event of an account, the look-up shows the running balance of the
-// statement, with snapshots and without.
+// After each event of an account, the look-up shows the running balance of the statement, with
+// snapshots and without.
 func TestEveryLookUpAgreesWithTheStatement(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
@@ -252,8 +252,7 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-// The commands that only look do so while nobody else has the journal open, and
-// change nothing.
+// The commands that only look do so while nobody else has the journal open, and change nothing.
 func TestLookingChangesNothing(t *testing.T) {
 	t.Parallel()
 	db := "leveldb:" + filepath.Join(t.TempDir(), "data")

@@ -37,8 +37,8 @@ func TestBankOnPostgres(t *testing.T) {
 	}
 }
 
-// A bank whose database server is killed and started again while it executes a
-// file does each line once, as if nothing had happened.
+// A bank whose database server is killed and started again while it executes a file does each line
+// once, as if nothing had happened.
 func TestBankOutlivesItsServer(t *testing.T) {
 	t.Parallel()
 	k := killing{accounts: 40, commands: 1_000, kills: 2, seed: 17}

@@ -56,8 +56,7 @@ func generatedFile(t *testing.T, seed string) string {
 	return file
 }
 
-// The table agrees with the totals in memory, and with the audit, which adds up
-// by itself.
+// The table agrees with the totals in memory, and with the audit, which adds up by itself.
 func TestProject(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

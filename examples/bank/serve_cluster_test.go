@@ -55,8 +55,8 @@ func (c *caller) branchAt(ctx context.Context, url string) (known branchBody, er
 	return known, json.Unmarshal([]byte(answer), &known)
 }
 
-// One process runs three branches, each with an API. One that is given up has its accounts elsewhere, and an operator finds them all by what
-// is printed.
+// One process runs three branches, each with an API. One that is given up has its accounts
+// elsewhere, and an operator finds them all by what is printed.
 func TestServeOnNodes(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())

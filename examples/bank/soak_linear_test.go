@@ -19,8 +19,8 @@ type tellerOp struct {
 	amount        int64
 }
 
-// tellerAnswer is what it was told: the balance behind it, or that there is too little. Unknown is that of something that was done, at
-// some time.
+// tellerAnswer is what it was told: the balance behind it, or that there is too little. Unknown is
+// that of something that was done, at some time.
 type tellerAnswer struct {
 	refused, unknown bool
 	balance          int64

@@ -20,8 +20,8 @@ import (
 	"github.com/refold-io/refold/examples/bank/requests"
 )
 
-// lineClients have the lines of a file done, those of an account one after the other, by any branch. What is not answered is asked again,
-// as the same request.
+// lineClients have the lines of a file done, those of an account one after the other, by any
+// branch. What is not answered is asked again, as the same request.
 type lineClients struct {
 	s      *soak
 	seed   uint64

@@ -231,8 +231,9 @@ func (p *processes) allHost() {
 	})
 }
 
-// drain ends all in good order, one after the other. On a machine that is too busy for --stable-after one may be given up before, or while it
-// leaves; that is an error only where the machine does nothing else.
+// drain ends all in good order, one after the other. On a machine that is too busy for
+// --stable-after one may be given up before, or while it leaves; that is an error only where the
+// machine does nothing else.
 func (p *processes) drain() {
 	p.s.Helper()
 	complain := p.s.Logf

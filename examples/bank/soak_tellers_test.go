@@ -230,8 +230,8 @@ func (t *tellers) String() string {
 	return fmt.Sprintf("%d tellers have changed %d shared accounts %d times, and looked %d times", t.s.tellers, len(t.accounts), len(t.requests)+len(t.open), t.looks)
 }
 
-// check requires that what was answered is in the journal, once, that nothing else is, and that there is an order of all operations of
-// an account in which each answer is right.
+// check requires that what was answered is in the journal, once, that nothing else is, and that
+// there is an order of all operations of an account in which each answer is right.
 func (t *tellers) check(books ledger) {
 	t.s.Helper()
 	for _, d := range t.open { // the journal knows

@@ -36,8 +36,9 @@ type soak struct {
 	address string // of the journal
 }
 
-// Three processes on a journal in PostgreSQL, and a NATS server in a process of its own: whatever befalls the processes, each line of a file
-// is done exactly once, the books are in order, and what clients were told has an order in which all of it is right.
+// Three processes on a journal in PostgreSQL, and a NATS server in a process of its own: whatever
+// befalls the processes, each line of a file is done exactly once, the books are in order, and what
+// clients were told has an order in which all of it is right.
 func TestProcessesUnderFaults(t *testing.T) {
 	t.Parallel()
 	turn := make(chan struct{}, 2)

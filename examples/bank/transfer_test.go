@@ -95,8 +95,8 @@ func TestACreditCountsOnce(t *testing.T) {
 	stopBank(t, b)
 }
 
-// A copy of a credit that was refused may come when the account has been opened:
-// its source has the money back by then.
+// A copy of a credit that was refused may come when the account has been opened: its source has the
+// money back by then.
 func TestARefusedCreditStaysRefused(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
@@ -155,8 +155,8 @@ func TestATransferWaitsForARate(t *testing.T) {
 	})
 }
 
-// A transfer that was debited before a crash arrives after it, also when the
-// destination has not answered yet.
+// A transfer that was debited before a crash arrives after it, also when the destination has not
+// answered yet.
 func TestATransferSurvivesACrash(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")

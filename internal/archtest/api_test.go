@@ -19,8 +19,8 @@ import (
 
 var updateAPI = flag.Bool("update", false, "write testdata/api.txt")
 
-// TestPublicAPI compares the exported API with testdata/api.txt, so that a change of it is visible in a
-// review.
+// TestPublicAPI compares the exported API with testdata/api.txt, so that a change of it is visible
+// in a review.
 func TestPublicAPI(t *testing.T) {
 	t.Parallel()
 	const path = "testdata/api.txt"

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// inherited are the third parties that a program which imports only
-// eventsourcing gets into its binary.
+// inherited are the third parties that a program which imports only eventsourcing gets into its
+// binary.
 var inherited = []string{
 	"github.com/vmihailenco/msgpack/v5",
 	"github.com/vmihailenco/tagparser/v2",
@@ -29,8 +29,8 @@ var testOnly = []string{
 	"testing",
 }
 
-// homes are the modules that only some packages may import, with all that is
-// below them. Tests may import what they like.
+// homes are the modules that only some packages may import, with all that is below them. Tests may
+// import what they like.
 var homes = map[string][]string{
 	"github.com/alecthomas/kong":     {"cmd", "examples"},
 	"github.com/jackc/pgx":           {"plugins/postgres", "internal/test", "examples", "cmd"},
@@ -101,8 +101,7 @@ func TestDependenciesAreExplained(t *testing.T) {
 	}
 }
 
-// explained reports whether a page names an import path or a parent of it in
-// code style.
+// explained reports whether a page names an import path or a parent of it in code style.
 func explained(page, path string) bool {
 	for {
 		if strings.Contains(page, "`"+path+"`") {

@@ -14,6 +14,6 @@
 //   - sources: licence headers, a package comment in each package, files that can be read
 //     in one go, and tests that neither sleep nor skip.
 //
-// The tables that a new package may have to be added to are at the top of
-// floors_test.go, pure_test.go and deps_test.go.
+// The tables that a new package may have to be added to are at the top of floors_test.go,
+// pure_test.go and deps_test.go.
 package archtest

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// floors maps a package, by its longest matching prefix, to the floor it stands
-// on. A package imports only floors below its own, and what shares its root.
-// Packages under internal/ stand on no floor.
+// floors maps a package, by its longest matching prefix, to the floor it stands on. A package
+// imports only floors below its own, and what shares its root. Packages under internal/ stand on no
+// floor.
 var floors = map[string]int{
 	"codec": 0, "identity": 0,
 	"journal": 1, "snapshot": 1, "transport": 1, "lease": 1, "ddata/durable": 1,
@@ -142,8 +142,7 @@ func TestExamplesUseWhatIsPublic(t *testing.T) {
 	}
 }
 
-// Every package that users can import stands somewhere, so that a new one can't
-// be forgotten.
+// Every package that users can import stands somewhere, so that a new one can't be forgotten.
 func TestEveryPackageStandsOnAFloor(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {

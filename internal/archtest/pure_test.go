@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// cores are all the protocol cores of the design: packages, or single files
-// where the shell lives in the same package.
+// cores are all the protocol cores of the design: packages, or single files where the shell lives
+// in the same package.
 var cores = []string{
 	"internal/splitbrain",
 	"internal/membership",
@@ -58,8 +58,7 @@ var pure = []string{
 	"internal/link",
 }
 
-// ambient are the packages that a core has no business with. What is below them
-// is forbidden too.
+// ambient are the packages that a core has no business with. What is below them is forbidden too.
 var ambient = []string{
 	"bufio", "context", "crypto/rand", "database", "log", "math/rand", "net", "os", "runtime", "sync", "syscall", "testing",
 }
@@ -188,8 +187,7 @@ func offences(t *testing.T, path string) []string {
 	return found
 }
 
-// variables returns the package-level variables of a declaration, but for
-// errors and assertions.
+// variables returns the package-level variables of a declaration, but for errors and assertions.
 func variables(decl ast.Decl) []*ast.Ident {
 	g, ok := decl.(*ast.GenDecl)
 	if !ok || g.Tok != token.VAR {

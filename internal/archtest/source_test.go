@@ -46,8 +46,8 @@ func own(importPath string) bool {
 	return importPath == module || strings.HasPrefix(importPath, module+"/")
 }
 
-// isSuite reports whether a package is a conformance suite or a test server:
-// code for tests that is not in a test file.
+// isSuite reports whether a package is a conformance suite or a test server: code for tests that is
+// not in a test file.
 func isSuite(path string) bool {
 	return strings.HasSuffix(path, "test") || strings.HasPrefix(path, "internal/test")
 }
@@ -103,8 +103,7 @@ func parse(t *testing.T, path string) (*token.FileSet, *ast.File) {
 	return fset, f
 }
 
-// importName returns the name under which a file imports a package, "" if it
-// does not.
+// importName returns the name under which a file imports a package, "" if it does not.
 func importName(f *ast.File, path string) string {
 	for _, spec := range f.Imports {
 		if strings.Trim(spec.Path.Value, `"`) != path {

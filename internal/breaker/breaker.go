@@ -11,8 +11,8 @@
 //	  └──────────────────────────────────────── trial succeeded ───────────┘
 //
 // Breaker is the pure state machine: the time is an argument of its methods, and it is not safe for
-// concurrent use. Caller is the shell: it owns the mutex, reads the clock, and sets the timeout of a
-// call.
+// concurrent use. Caller is the shell: it owns the mutex, reads the clock, and sets the timeout of
+// a call.
 //
 //	caller := breaker.NewCaller(breaker.Config{MaxFailures: 5, CallTimeout: 20 * time.Second, ResetTimeout: time.Minute})
 //	err := caller.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
@@ -74,8 +74,8 @@ func Of(err error) Outcome {
 	return Success
 }
 
-// Ticket belongs to one call that a Breaker let through. The outcomes of calls
-// that began before the last change of state do not count.
+// Ticket belongs to one call that a Breaker let through. The outcomes of calls that began before
+// the last change of state do not count.
 type Ticket struct{ term uint64 }
 
 // Breaker counts consecutive failures and opens when it reaches the maximum.
@@ -89,14 +89,14 @@ type Breaker struct {
 	retryAt  time.Time
 }
 
-// New returns a closed Breaker that opens after maxFailures (at least 1) failures in a
-// row and tries one call after resetTimeout.
+// New returns a closed Breaker that opens after maxFailures (at least 1) failures in a row and
+// tries one call after resetTimeout.
 func New(maxFailures int, resetTimeout time.Duration) Breaker {
 	return Breaker{maxFailures: maxFailures, resetTimeout: resetTimeout}
 }
 
-// State returns the current state. An open Breaker stays so after the reset
-// time-out until the next call.
+// State returns the current state. An open Breaker stays so after the reset time-out until the next
+// call.
 func (b *Breaker) State() State { return b.state }
 
 // Begin requests permission for a call. If it returns true, the caller makes the call and then

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// act is one thing that a message of a test does when it is decided. Scripts
-// write it as
+// act is one thing that a message of a test does when it is decided. Scripts write it as
 //
 //	word(argument,argument){acts}{acts}
 //
@@ -23,8 +22,8 @@ import (
 //	stash unstash stop panic save request(r)
 //	even{...}{...}   the first body if the number of events seen is even
 //
-// An event named "!" panics when it is applied, "?" can't be encoded, and one
-// that ends in "*" asks for a snapshot.
+// An event named "!" panics when it is applied, "?" can't be encoded, and one that ends in "*" asks
+// for a snapshot.
 type act struct {
 	do     string
 	args   []string

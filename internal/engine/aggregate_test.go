@@ -31,8 +31,7 @@ type callback struct {
 	acts  []act
 }
 
-// aggregate is an engine.Behavior that does what messages say. Its state is the
-// list of all events.
+// aggregate is an engine.Behavior that does what messages say. Its state is the list of all events.
 type aggregate struct {
 	state   []string
 	calls   map[string]*caller

@@ -38,8 +38,8 @@ func config() engine.Config {
 	}
 }
 
-// TestTimesNeverDecrease: an event's time is now, or that of the event before it
-// if the clock was set back; so is that of a fence.
+// TestTimesNeverDecrease: an event's time is now, or that of the event before it if the clock was
+// set back; so is that of a fence.
 func TestTimesNeverDecrease(t *testing.T) {
 	t.Parallel()
 	last := time.Unix(2000, 0).UTC()
@@ -88,8 +88,8 @@ func TestSnapshotTimes(t *testing.T) {
 	}
 }
 
-// TestJitter: a pause is drawn out by up to Jitter of its length, differently
-// for different entities.
+// TestJitter: a pause is drawn out by up to Jitter of its length, differently for different
+// entities.
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	seen := make(map[time.Duration]bool)
@@ -113,8 +113,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// TestStashWhileStopping: a bounded stash also bounds what waits for the next
-// instance.
+// TestStashWhileStopping: a bounded stash also bounds what waits for the next instance.
 func TestStashWhileStopping(t *testing.T) {
 	t.Parallel()
 	cfg := config()
@@ -157,8 +156,8 @@ func TestStaleInputs(t *testing.T) {
 	}
 }
 
-// TestNobodyOvertakes: what waits is decided a few at a time, so that a long
-// stash does not keep a worker. A message that comes meanwhile queues behind it.
+// TestNobodyOvertakes: what waits is decided a few at a time, so that a long stash does not keep a
+// worker. A message that comes meanwhile queues behind it.
 func TestNobodyOvertakes(t *testing.T) {
 	t.Parallel()
 	const waiting = 1000

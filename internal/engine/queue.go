@@ -24,8 +24,8 @@ type Envelope struct {
 	next *Envelope
 }
 
-// Queue is a first-in, first-out list of envelopes. An envelope is in at most
-// one queue. The zero value is empty.
+// Queue is a first-in, first-out list of envelopes. An envelope is in at most one queue. The zero
+// value is empty.
 type Queue struct {
 	head, tail *Envelope
 	n          int

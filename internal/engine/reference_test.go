@@ -39,9 +39,9 @@ func (f fate) error() string {
 	}
 }
 
-// reference is an entity as one would write it without pipelining: it handles
-// one command after the other, each to its end, and knows what becomes of its
-// writes. It is slow and simple, and right by inspection.
+// reference is an entity as one would write it without pipelining: it handles one command after the
+// other, each to its end, and knows what becomes of its writes. It is slow and simple, and right by
+// inspection.
 type reference struct {
 	fates   map[string]fate // by the first event of a unit
 	signals map[string][]act

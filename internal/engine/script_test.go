@@ -16,9 +16,9 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// TestScripts runs the stories below testdata. Each file is one machine, in
-// front of one disk; see script.do for the commands. Rewrite what they are to
-// print with go test -rewrite, and read the difference.
+// TestScripts runs the stories below testdata. Each file is one machine, in front of one disk; see
+// script.do for the commands. Rewrite what they are to print with go test -rewrite, and read the
+// difference.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -261,8 +261,7 @@ func failure(how string) error {
 	}
 }
 
-// probe is what the shell finds when it looks whose records stand from a number
-// on.
+// probe is what the shell finds when it looks whose records stand from a number on.
 func (d disk) probe(from uint64, writer string) (last uint64, next engine.Record) {
 	last = from - 1
 	for _, r := range d[from-1:] {

@@ -14,9 +14,9 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// simulation drives machines over one disk: it delays, loses and lets land late
-// what they write, in an order drawn from a seed, and checks after every step
-// that nothing has left a machine that is not so.
+// simulation drives machines over one disk: it delays, loses and lets land late what they write, in
+// an order drawn from a seed, and checks after every step that nothing has left a machine that is
+// not so.
 type simulation struct {
 	rng      *rand.Rand
 	seed     uint64
@@ -49,8 +49,7 @@ type simulation struct {
 	hits     map[string]int
 }
 
-// opPool hands out the op that was put back last: one that is used after its end
-// shows at once.
+// opPool hands out the op that was put back last: one that is used after its end shows at once.
 type opPool []any
 
 func (p *opPool) Put(op any) { *p = append(*p, op) }
@@ -407,8 +406,8 @@ func (s *simulation) fate(u *engine.Step, followers ...[]*engine.Step) fate {
 	return f
 }
 
-// wholeMayLand reports whether units may land together with the one ahead of
-// them without an effect on what is answered.
+// wholeMayLand reports whether units may land together with the one ahead of them without an effect
+// on what is answered.
 func (s *simulation) wholeMayLand(units []*engine.Step) bool {
 	return !slices.ContainsFunc(units, func(u *engine.Step) bool {
 		return s.fates[first(u)] != fateStored || !s.plain[commandOf(first(u))]
@@ -626,8 +625,8 @@ func (n *node) answer(a engine.Answer) {
 	}
 }
 
-// released checks a value that leaves: all that it shows is stored, and all that
-// was known when the question was asked is in it.
+// released checks a value that leaves: all that it shows is stored, and all that was known when the
+// question was asked is in it.
 func (n *node) released(name, value string) {
 	s := n.sim
 	stored := s.disk.events()

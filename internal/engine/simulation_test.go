@@ -26,8 +26,8 @@ func seeds() uint64 {
 	return 2_000
 }
 
-// everyday are the commands whose answers do not depend on timing. In them "@"
-// becomes the name of the command, "#" that of any.
+// everyday are the commands whose answers do not depend on timing. In them "@" becomes the name of
+// the command, "#" that of any.
 var everyday = []string{
 	"persist(@a) reply",
 	"persist(@a) reply",
@@ -57,8 +57,8 @@ var stashing = []string{
 	"later", "persist(@a) later", "even{later}{reply}", "resolve(#) reply", "persist(@a) resolve(#) reply", "resolve(#)",
 }
 
-// deferring are commands with callbacks that hold back nobody. Whether they run
-// is a matter of timing where a write ahead of them has an unknown outcome.
+// deferring are commands with callbacks that hold back nobody. Whether they run is a matter of
+// timing where a write ahead of them has an unknown outcome.
 var deferring = []string{
 	"thenasync(@1){request(@1)} reply", "thenasync(@1){request(@1)} thenasync(@2){request(@2)} noreply",
 	"persist(@a) thenasync(@1){request(@1)}", "then(@1){persist(@a)} persist(@b) then(@2){persist(@c) reply}",
@@ -114,9 +114,9 @@ func simulate(t *testing.T, run func(seed uint64) *simulation, wanted ...string)
 	}
 }
 
-// TestLikeReference compares a machine, pipelined or not, in front of a journal
-// that fails, with an entity that handles one command after the other: the same
-// commands have to give the same answers, callbacks, requests and events.
+// TestLikeReference compares a machine, pipelined or not, in front of a journal that fails, with an
+// entity that handles one command after the other: the same commands have to give the same answers,
+// callbacks, requests and events.
 func TestLikeReference(t *testing.T) {
 	t.Parallel()
 	simulate(t, func(seed uint64) *simulation {
@@ -180,9 +180,8 @@ func (s *simulation) compare(r *reference) {
 	}
 }
 
-// TestChaos adds what no reference can foretell: crashes, writes that land late,
-// callers that leave, two machines that write to the same journal. What they
-// answer must still be the truth.
+// TestChaos adds what no reference can foretell: crashes, writes that land late, callers that
+// leave, two machines that write to the same journal. What they answer must still be the truth.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	simulate(t, func(seed uint64) *simulation {

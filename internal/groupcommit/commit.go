@@ -247,8 +247,7 @@ func (w *Writer) send(ctx context.Context, c *batch) {
 	}
 }
 
-// append calls the journal and returns one slot per write, or nil if all are
-// stored.
+// append calls the journal and returns one slot per write, or nil if all are stored.
 func (w *Writer) append(ctx context.Context, writes []journal.Write, info *journal.CommitInfo) []error {
 	var start time.Time
 	if w.cfg.OnCommit != nil {

@@ -68,8 +68,7 @@ func TestWriterRejectsWhatCanNotBeSent(t *testing.T) {
 	}
 }
 
-// A write that is known to be rejected is skipped like any other when one
-// before it fails first.
+// A write that is known to be rejected is skipped like any other when one before it fails first.
 func TestWriterSkipsARejectedWriteBehindAFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

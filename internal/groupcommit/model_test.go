@@ -18,8 +18,8 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// TestWriterModel lets many clients write through a Writer to a journal that
-// fails at random, and watches both sides of the Writer.
+// TestWriterModel lets many clients write through a Writer to a journal that fails at random, and
+// watches both sides of the Writer.
 func TestWriterModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -232,8 +232,7 @@ func (c *client) Room() { c.inbox <- outcome{} }
 
 func (c *client) writer() string { return fmt.Sprintf("%s.%d", c.name, c.term) }
 
-// run submits n writes, or fewer if the Writer is closed, and waits for the
-// answers.
+// run submits n writes, or fewer if the Writer is closed, and waits for the answers.
 func (c *client) run(n int) {
 	defer close(c.done)
 	for n > 0 || len(c.pending) > 0 {

@@ -119,8 +119,8 @@ type Owner interface {
 	// Stream. A nil error means stored; otherwise err is the slot of Append or the reason why the
 	// request was not sent. The request belongs to its owner again.
 	Written(r *Request, err error)
-	// Room is called once for each Submit that returned false, when the Writer
-	// has room again. The owner may submit now, later or not at all.
+	// Room is called once for each Submit that returned false, when the Writer has room again. The
+	// owner may submit now, later or not at all.
 	Room()
 }
 
@@ -148,8 +148,8 @@ const (
 	failed
 )
 
-// Request is one write on its way through a Writer. It belongs to the Writer
-// from a Submit that returned true until Written is called.
+// Request is one write on its way through a Writer. It belongs to the Writer from a Submit that
+// returned true until Written is called.
 type Request struct {
 	// Write is the write to store. Required.
 	Write journal.Write
@@ -164,8 +164,7 @@ type Request struct {
 	epoch uint32
 }
 
-// measure returns the size of a write in bytes: that of its names, payloads,
-// tags and metadata.
+// measure returns the size of a write in bytes: that of its names, payloads, tags and metadata.
 func measure(write *journal.Write, limit int) (int, error) {
 	reject := func(seqNr uint64, format string, args ...any) error {
 		return &journal.RejectedError{ID: write.ID, SequenceNr: seqNr, Reason: fmt.Errorf(format, args...)}

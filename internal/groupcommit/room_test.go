@@ -13,8 +13,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// refuse submits the entity's next write, for which there must be no room, and
-// returns it.
+// refuse submits the entity's next write, for which there must be no room, and returns it.
 func (e *entity) refuse(t *testing.T, w *groupcommit.Writer) *groupcommit.Request {
 	t.Helper()
 	r := e.write("x")
@@ -233,8 +232,7 @@ func TestWriterKeepsThePlaceOfWhoWasTold(t *testing.T) {
 	})
 }
 
-// Being told of room does not widen the queue, and those who came too late keep
-// their turn.
+// Being told of room does not widen the queue, and those who came too late keep their turn.
 func TestWriterRoomIsNoReservation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

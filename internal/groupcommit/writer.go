@@ -51,8 +51,8 @@ type Writer struct {
 	queue  requests
 	queued int // accepted and not sent: in the queue, or in a wait list of busy
 	bytes  int // their size
-	// suspect is how many requests at the front of the queue must be looked at
-	// before they are sent, because a stream has failed.
+	// suspect is how many requests at the front of the queue must be looked at before they are
+	// sent, because a stream has failed.
 	unchecked int
 	// trackIDs is set if busy contains the IDs of the calls in flight: if there may be several
 	// calls, or after Close has stopped waiting for one.
@@ -71,8 +71,7 @@ type Writer struct {
 	stopped chan struct{} // closed when no goroutine is left
 }
 
-// New returns a Writer over j and starts its goroutines. The caller closes
-// it before the journal.
+// New returns a Writer over j and starts its goroutines. The caller closes it before the journal.
 func New(j journal.Journal, cfg journal.WriterConfig) (*Writer, error) {
 	if j == nil {
 		return nil, fmt.Errorf("%w: NewWriter needs a journal", journal.ErrInvalid)
@@ -160,9 +159,9 @@ func (w *Writer) admit(r *Request, size int) bool {
 	return !full
 }
 
-// Reset ends the skipping that began when a write of s failed: requests
-// submitted from now on are sent again. Those submitted before stay skipped. It
-// does nothing if no request of s was answered with an error.
+// Reset ends the skipping that began when a write of s failed: requests submitted from now on are
+// sent again. Those submitted before stay skipped. It does nothing if no request of s was answered
+// with an error.
 func (w *Writer) Reset(s *Stream) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -155,8 +155,8 @@ func TestWriterSkipsBehindAFailureInTheSameCall(t *testing.T) {
 	})
 }
 
-// A Reset lets through what is submitted after it, and nothing older: those
-// writes were numbered before the failure.
+// A Reset lets through what is submitted after it, and nothing older: those writes were numbered
+// before the failure.
 func TestWriterResetLeavesOlderRequestsSkipped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

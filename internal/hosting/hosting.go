@@ -24,26 +24,26 @@ type Signal interface{ IsSignal(Internal) }
 // NeedsPart is implemented by fields of a state that do nothing without an entry in Type.Parts.
 type NeedsPart interface{ NeedsPart(Internal) }
 
-// Part is a field of the state that acts when the events which changed it are durable. Its methods must
-// not block and are called on one goroutine at a time. Times are those of a steady clock: they never jump
-// and can't be compared with the times of another process.
+// Part is a field of the state that acts when the events which changed it are durable. Its methods
+// must not block and are called on one goroutine at a time. Times are those of a steady clock: they
+// never jump and can't be compared with the times of another process.
 type Part interface {
 	// Field returns the address of the field.
 	Field() any
-	// Attach attaches a fresh instance to its entity. It is also called once when the type is hosted, so
-	// that its error appears there.
+	// Attach attaches a fresh instance to its entity. It is also called once when the type is
+	// hosted, so that its error appears there.
 	Attach(persistenceID, name string) error
 	// Applying precedes each event that is applied. The metadata is immutable, nil for none.
 	Applying(seqNr uint64, metadata []byte)
-	// Recovered follows a recovery, before any message is handled. It is not called for a state of the
-	// past, which is only read.
+	// Recovered follows a recovery, before any message is handled. It is not called for a state of
+	// the past, which is only read.
 	Recovered(now time.Time) Outgoing
 	// Durable reports that all events up to this number are stored.
 	Durable(seqNr uint64, now time.Time) Outgoing
 	// Tick is called at the time that Next returned.
 	Tick(now time.Time) Outgoing
-	// Next returns the time for Tick, zero for never. It is called after each of the other methods. An
-	// idle entity stays in memory while Next is not zero.
+	// Next returns the time for Tick, zero for never. It is called after each of the other methods.
+	// An idle entity stays in memory while Next is not zero.
 	Next() time.Time
 	// Admit reports whether the entity shall see a signal. It is called right before the signal is
 	// handled, and again if the signal is handled again.
@@ -64,8 +64,8 @@ type Send struct {
 	Command  any
 	// Attempt counts the transmissions of the command, from 1.
 	Attempt int
-	// Metadata is the metadata of the event that requested the command. It determines the context of the
-	// command, see eventsourcing.Observer.
+	// Metadata is the metadata of the event that requested the command. It determines the context
+	// of the command, see eventsourcing.Observer.
 	Metadata []byte
 	// Answered receives the reply, on any goroutine, and returns the signal for the entity, nil for none.
 	Answered func(value any, err error) Signal
@@ -88,9 +88,9 @@ type Asker interface {
 // EncodedReply is a reply from another node, before it is decoded.
 type EncodedReply []byte
 
-// Message is a message on its way to an entity, with its caller. It is handed on until Host.Deliver takes
-// it or Answer ends it; a package that has handed it on does not use it any more. Its methods are safe for
-// concurrent use.
+// Message is a message on its way to an entity, with its caller. It is handed on until Host.Deliver
+// takes it or Answer ends it; a package that has handed it on does not use it any more. Its methods
+// are safe for concurrent use.
 type Message struct {
 	id  string
 	env *engine.Envelope
@@ -120,8 +120,8 @@ func (m Message) Asked() bool {
 	return waits
 }
 
-// Context returns the context of the caller. It need not have a deadline, and never ends if no caller
-// waits.
+// Context returns the context of the caller. It need not have a deadline, and never ends if no
+// caller waits.
 func (m Message) Context() context.Context {
 	if c, ok := m.env.Caller.(Caller); ok {
 		return c.Context()
@@ -130,8 +130,8 @@ func (m Message) Context() context.Context {
 }
 
 // Take claims the message before it is sent to another node: a caller that leaves later gets
-// ErrOutcomeUnknown. It returns false if the caller has left, and then the message must not be sent.
-// Host.Deliver does not need it.
+// ErrOutcomeUnknown. It returns false if the caller has left, and then the message must not be
+// sent. Host.Deliver does not need it.
 func (m Message) Take() bool { return m.env.Caller == nil || m.env.Caller.Take() }
 
 // Untake takes the claim back: the message was not sent.
@@ -148,43 +148,43 @@ func (m Message) Answer(value any, err error) {
 	}
 }
 
-// AnswerEncoded is Answer with a reply that Carrier.AppendReply has encoded on another node. The data must
-// not be changed any more.
+// AnswerEncoded is Answer with a reply that Carrier.AppendReply has encoded on another node. The
+// data must not be changed any more.
 func (m Message) AnswerEncoded(data []byte) { m.Answer(EncodedReply(data), nil) }
 
 // Hooks are calls of a host of entities to package sharding. None may block.
 type Hooks struct {
-	// Route receives all messages for entities of the type, also those that entities send. An error means
-	// that the message was not handed over and will not be answered. Required.
+	// Route receives all messages for entities of the type, also those that entities send. An error
+	// means that the message was not handed over and will not be answered. Required.
 	Route func(Message) error
 	// Gone reports each entity that has left memory, and whether it passivated, by itself or by
 	// Host.Passivate. The next message starts it again.
 	Gone func(id string, passivated bool)
 	// Busy reports each entity that Host.Passivate could not stop because it has something to do.
 	Busy func(id string)
-	// Killed answers the commands that an entity had not handled when Host.Kill stopped it. It must match
-	// ErrStopped.
+	// Killed answers the commands that an entity had not handled when Host.Kill stopped it. It must
+	// match ErrStopped.
 	Killed error
 }
 
 // Host runs the entities of one type on this node. Its methods are safe for concurrent use.
 type Host interface {
-	// Deliver hands a message to its entity, which is started if it is not in memory. An error means that
-	// the message was not handed over and will not be answered.
+	// Deliver hands a message to its entity, which is started if it is not in memory. An error
+	// means that the message was not handed over and will not be answered.
 	Deliver(Message) error
-	// Rouse starts an entity without waiting. done receives the outcome of the recovery; it must not
-	// block, and may be nil. An error means that done will not be called.
+	// Rouse starts an entity without waiting. done receives the outcome of the recovery; it must
+	// not block, and may be nil. An error means that done will not be called.
 	Rouse(id string, done func(error)) error
-	// Passivate stops an entity if it has nothing to do. It reports whether the entity is in memory.
-	// Hooks.Gone or Hooks.Busy follows.
+	// Passivate stops an entity if it has nothing to do. It reports whether the entity is in
+	// memory. Hooks.Gone or Hooks.Busy follows.
 	Passivate(id string) bool
 	// Drain stops an entity when it has handled the commands that it has. The rest is as in Passivate.
 	Drain(id string) bool
-	// Kill stops an entity at once: its commands are answered Hooks.Killed, except those whose events are
-	// being stored. The rest is as in Passivate.
+	// Kill stops an entity at once: its commands are answered Hooks.Killed, except those whose
+	// events are being stored. The rest is as in Passivate.
 	Kill(id string) bool
-	// InMemory reports whether an entity is in memory. Hooks.Gone may still be pending for an earlier
-	// instance.
+	// InMemory reports whether an entity is in memory. Hooks.Gone may still be pending for an
+	// earlier instance.
 	InMemory(id string) bool
 	// Resident returns the number of entities in memory.
 	Resident() int
@@ -192,11 +192,11 @@ type Host interface {
 
 // Carrier encodes replies and contexts for messages between nodes. It is safe for concurrent use.
 type Carrier interface {
-	// NewMessage returns a message that has arrived from another node. The context supplies values, such
-	// as those of a trace; the deadline, zero for none, is that of the caller. answered receives the reply
-	// once, on any goroutine, and must not block; it is nil if no caller waits.
+	// NewMessage returns a message that has arrived from another node. The context supplies values,
+	// such as those of a trace; the deadline, zero for none, is that of the caller. answered
+	// receives the reply once, on any goroutine, and must not block; it is nil if no caller waits.
 	NewMessage(ctx context.Context, id string, command any, deadline time.Time, answered func(value any, err error)) Message
-	// AppendReply appends the encoded form of a reply. A value that can't be encoded becomes an error that
-	// matches ErrNoReply: the command was done.
+	// AppendReply appends the encoded form of a reply. A value that can't be encoded becomes an
+	// error that matches ErrNoReply: the command was done.
 	AppendReply(dst []byte, value any, err error) []byte
 }

@@ -40,8 +40,7 @@ func FuzzDecodeFrame(f *testing.F) {
 	})
 }
 
-// A machine takes whatever comes, and what it allocates has to do with how
-// much that is.
+// A machine takes whatever comes, and what it allocates has to do with how much that is.
 func FuzzReceive(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {

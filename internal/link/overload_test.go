@@ -24,8 +24,7 @@ func (e *end) wantRoom(lane link.Lane, queued, held int) {
 
 const cost64 = 64<<10 + 64 // of kib64
 
-// What waits for all peers of a lane is limited, and each way in which it goes away
-// makes room.
+// What waits for all peers of a lane is limited, and each way in which it goes away makes room.
 func TestQueuesOfAllPeers(t *testing.T) {
 	t.Parallel()
 	a := open(t, alice, small, func(c *link.Config) { c.MaxQueue, c.MaxQueueAll = 100<<10, 150<<10 })
@@ -67,8 +66,8 @@ func TestQueuesOfAllPeers(t *testing.T) {
 	a.wantRoom(link.Control, cost64, 0)
 }
 
-// What all peers of a lane have sent is limited, also when they keep to the credit
-// that each has, and what was dropped leaves nothing behind.
+// What all peers of a lane have sent is limited, also when they keep to the credit that each has,
+// and what was dropped leaves nothing behind.
 func TestHeldOfAllPeers(t *testing.T) {
 	t.Parallel()
 	b := open(t, bob, small, func(c *link.Config) { c.MaxHeldAll = 1 << 20 })

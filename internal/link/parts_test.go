@@ -87,8 +87,7 @@ func TestAMessageWithALostPartIsLost(t *testing.T) {
 	}
 }
 
-// The sizes would fit: the end of the first message and the beginning of the second
-// are lost.
+// The sizes would fit: the end of the first message and the beginning of the second are lost.
 func TestPartsOfTwoMessagesAreNotPutTogether(t *testing.T) {
 	t.Parallel()
 	b := open(t, bob)

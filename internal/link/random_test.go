@@ -13,9 +13,8 @@ import (
 	"github.com/refold-io/refold/internal/link"
 )
 
-// Whatever a network does, messages arrive at most once and in order, what is
-// held stays below the window, and once the network is well again all credit
-// comes back and everything arrives.
+// Whatever a network does, messages arrive at most once and in order, what is held stays below the
+// window, and once the network is well again all credit comes back and everything arrives.
 func TestRandomNetworks(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(40)
@@ -45,8 +44,7 @@ type network struct {
 	r    *rand.Rand
 	seed uint64
 	ends [2]*end
-	// next are numbers to send, seen the highest that arrived, held what is not
-	// consumed.
+	// next are numbers to send, seen the highest that arrived, held what is not consumed.
 	next, seen [2][link.Lanes]uint64
 	held       [2][link.Lanes][]int
 	flying     [2][link.Lanes][][]byte

@@ -19,9 +19,8 @@ var (
 	chaosSeed  = flag.Uint64("chaos.seed", 0, "the first of them")
 )
 
-// TestChaos lets everything go wrong at random, with the invariants of world.check
-// after every step. Then all is mended, the dead are marked as down, and the
-// living have to agree again.
+// TestChaos lets everything go wrong at random, with the invariants of world.check after every
+// step. Then all is mended, the dead are marked as down, and the living have to agree again.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	var total membership.Counters
@@ -127,8 +126,8 @@ func (c *chaos) run0(d time.Duration) {
 	}
 }
 
-// seedsAnswer reports whether the first seed, if it starts now, finds the cluster
-// that there is: otherwise it founds another, as it should.
+// seedsAnswer reports whether the first seed, if it starts now, finds the cluster that there is:
+// otherwise it founds another, as it should.
 func (c *chaos) seedsAnswer() bool {
 	alone := true
 	for _, h := range c.hosts {
@@ -233,9 +232,9 @@ func (c *chaos) mend() {
 	}
 }
 
-// settled marks the dead as down, as an operator does, and reports whether the
-// living agree. Nothing is told to a node that is suspended, for whom it finds
-// unreachable need not be dead, unless there are no others.
+// settled marks the dead as down, as an operator does, and reports whether the living agree.
+// Nothing is told to a node that is suspended, for whom it finds unreachable need not be dead,
+// unless there are no others.
 func (c *chaos) settled() bool {
 	c.run1()
 	var living, asked []*host

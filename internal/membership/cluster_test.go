@@ -99,8 +99,7 @@ func TestAPartitionThatHeals(t *testing.T) {
 	}
 }
 
-// What a member of a cluster in which nothing happens sends does not depend on how
-// many there are.
+// What a member of a cluster in which nothing happens sends does not depend on how many there are.
 func TestAQuietClusterCostsEachMemberTheSame(t *testing.T) {
 	t.Parallel()
 	perNode := func(n int) (bytes, packets float64) {

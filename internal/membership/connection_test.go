@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// ending returns a machine with others that ends half a minute after it is back, if nobody vouches for it, and that
-// stops hosting after half a minute without a decision.
+// ending returns a machine with others that ends half a minute after it is back, if nobody vouches
+// for it, and that stops hosting after half a minute without a decision.
 func ending(t *testing.T, names ...string) *solo {
 	t.Helper()
 	s := founded(t, func(c *membership.Config) {
@@ -272,8 +272,8 @@ func TestGivingUp(t *testing.T) {
 	})
 }
 
-// TestTheLastTwoComeBack: of three nodes one is given up, then another, and the third goes on alone. Those two come back
-// while it stands still. By what they know they are two of three.
+// TestTheLastTwoComeBack: of three nodes one is given up, then another, and the third goes on
+// alone. Those two come back while it stands still. By what they know they are two of three.
 func TestTheLastTwoComeBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -320,8 +320,9 @@ func TestBackAtOnce(t *testing.T) {
 		gone  func(w *world, hosts []*host)
 		most  time.Duration
 	}{
-		// 3 s until the old one is taken for dead, 1 s until that is looked at, 1 s each for the leader to remove it, for the
-		// next wish, for the first gossip, and for the leader to make it Up; gossip in between.
+		// 3 s until the old one is taken for dead, 1 s until that is looked at, 1 s each for the
+		// leader to remove it, for the next wish, for the first gossip, and for the leader to make
+		// it Up; gossip in between.
 		"crashed": {2, func(_ *world, hosts []*host) { hosts[2].kill() }, anew - time.Second},
 		"left": {2, func(w *world, hosts []*host) {
 			hosts[2].do(membership.Leave{Node: hosts[2].node})
@@ -383,8 +384,8 @@ func TestNobodyJoinsTheSuspended(t *testing.T) {
 	}
 }
 
-// TestTheSuspendedBelieveInNoRestart is the same for a name that another one wanted just before the node was
-// cut off.
+// TestTheSuspendedBelieveInNoRestart is the same for a name that another one wanted just before the
+// node was cut off.
 func TestTheSuspendedBelieveInNoRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

@@ -3,8 +3,8 @@
 
 package membership
 
-// DifferentViewOf is the probability of preferring who has not seen the last
-// change, among n members.
+// DifferentViewOf is the probability of preferring who has not seen the last change, among n
+// members.
 func (s Settings) DifferentViewOf(n int) float64 {
 	s = s.withDefaults()
 	return s.differentView(n)

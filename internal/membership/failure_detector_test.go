@@ -32,8 +32,8 @@ func TestHeartbeats(t *testing.T) {
 	}
 }
 
-// A member that stops answering is unreachable after 4.5 s and a tick, and
-// reachable when it answers again.
+// A member that stops answering is unreachable after 4.5 s and a tick, and reachable when it
+// answers again.
 func TestSilenceAndReturn(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
@@ -94,8 +94,8 @@ func TestSlowHeartbeats(t *testing.T) {
 	}
 }
 
-// Only some monitor each member of a larger cluster. Who is not to be monitored
-// any more but does not answer is, until it does.
+// Only some monitor each member of a larger cluster. Who is not to be monitored any more but does
+// not answer is, until it does.
 func TestRingChanges(t *testing.T) {
 	t.Parallel()
 	s := founded(t, func(c *membership.Config) { c.Settings.MonitoredBy = 2 })
@@ -138,8 +138,7 @@ func TestRingChanges(t *testing.T) {
 	}
 }
 
-// A node that does not hear itself judges nobody, and begins from nothing when
-// it does again.
+// A node that does not hear itself judges nobody, and begins from nothing when it does again.
 func TestDisconnected(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
@@ -198,9 +197,8 @@ func TestUnreachableBeforeADisconnection(t *testing.T) {
 	}
 }
 
-// A process that was stopped and goes on may have been given up meanwhile. It
-// stops hosting before it handles anything that waits, and what it sent to itself
-// before does not count.
+// A process that was stopped and goes on may have been given up meanwhile. It stops hosting before
+// it handles anything that waits, and what it sent to itself before does not count.
 func TestPaused(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")

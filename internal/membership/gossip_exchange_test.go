@@ -136,8 +136,8 @@ func TestGossipThatIsNotTaken(t *testing.T) {
 	}
 }
 
-// Gossip of a member is taken unless this node itself finds it unreachable: what
-// others find does not count.
+// Gossip of a member is taken unless this node itself finds it unreachable: what others find does
+// not count.
 func TestGossipOfUnreachableMembers(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b")
@@ -204,8 +204,7 @@ func TestDigests(t *testing.T) {
 	s.wants("seen of another version", membership.KindVersions, "a")
 }
 
-// A round goes to one member: only which version it is to whom has seen it, all
-// to whom has not.
+// A round goes to one member: only which version it is to whom has seen it, all to whom has not.
 func TestRounds(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b", "c")
@@ -248,8 +247,7 @@ func TestADownMemberSpeedsGossipUp(t *testing.T) {
 	}
 }
 
-// Those that have not seen the last change are preferred, less so in large
-// clusters.
+// Those that have not seen the last change are preferred, less so in large clusters.
 func TestWhomToGossipWith(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -331,8 +329,8 @@ func TestLeaderTellsTheOldestWhoExits(t *testing.T) {
 }
 
 // TestMergeTakesNothingBack: whatever a member has become, a merge with a state in which it had not
-// yet keeps it. Ready for shutdown is no exception: a member that leaves then, or is marked as down, would
-// stay for ever.
+// yet keeps it. Ready for shutdown is no exception: a member that leaves then, or is marked as
+// down, would stay for ever.
 func TestMergeTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	for before := joining; before <= membership.ReadyForShutdown; before++ {

@@ -70,8 +70,8 @@ func (h *host) checkEvent(event membership.Event, before map[identity.Node]membe
 	}
 }
 
-// checkUp asserts that when a member becomes Up for the first time all who are
-// full members, as the leader that did it knows, have heard of it.
+// checkUp asserts that when a member becomes Up for the first time all who are full members, as the
+// leader that did it knows, have heard of it.
 func (w *world) checkUp(h *host, n identity.Node, before map[identity.Node]membership.Status) {
 	key := "up " + n.String()
 	if _, known := w.shared[key]; known {

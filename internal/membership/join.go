@@ -459,8 +459,8 @@ func (m *Machine) asksAgain(peer identity.Node) bool {
 	return other != nil && !isGone(other.Status) && (me.Status == Joining || me.Status == WeaklyUp)
 }
 
-// logRejected logs the rejection of a join request. It limits the rate, because the node repeats its
-// requests and logs on its own that it is not accepted.
+// logRejected logs the rejection of a join request. It limits the rate, because the node repeats
+// its requests and logs on its own that it is not accepted.
 func (m *Machine) logRejected(level Level, why string, attrs ...Attr) {
 	if m.now >= m.away {
 		m.away = m.now + awayInterval

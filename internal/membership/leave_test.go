@@ -13,8 +13,9 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// When most of the members leave, at once or one after the other, all of them do, in less time than a process has
-// for that when it ends: 5 s until it is known to leave, and 10 s until it exits. Those that stay go on.
+// When most of the members leave, at once or one after the other, all of them do, in less time than
+// a process has for that when it ends: 5 s until it is known to leave, and 10 s until it exits.
+// Those that stay go on.
 func TestManyLeaveAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -148,8 +149,8 @@ func TestTheLeaderTellsAllThatExit(t *testing.T) {
 	}
 }
 
-// Whoever exits has seen a state only when it is ready to be removed: that says so too, when its confirmation was lost. Nobody
-// gossips with it any more.
+// Whoever exits has seen a state only when it is ready to be removed: that says so too, when its
+// confirmation was lost. Nobody gossips with it any more.
 func TestWhoHasSeenThatItExitsIsReady(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")

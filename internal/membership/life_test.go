@@ -28,8 +28,8 @@ func exits(t *testing.T) *solo {
 	return s
 }
 
-// A node that exits has not seen it before its tasks are done; then it tells the
-// leader, who would be the next one, and others that stay, that nobody has to wait for it.
+// A node that exits has not seen it before its tasks are done; then it tells the leader, who would
+// be the next one, and others that stay, that nobody has to wait for it.
 func TestExiting(t *testing.T) {
 	t.Parallel()
 	s := exits(t)
@@ -104,8 +104,7 @@ func TestALeaderRemovesWhoHasConfirmed(t *testing.T) {
 	}
 }
 
-// Who has confirmed early, before the leader knows that it exits, is not waited
-// for either.
+// Who has confirmed early, before the leader knows that it exits, is not waited for either.
 func TestAConfirmationThatOvertakesTheGossip(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
@@ -232,8 +231,8 @@ func TestBeingQuarantined(t *testing.T) {
 	}
 }
 
-// Who was removed is told by those who have never met it, too: all that it knows may
-// have been replaced. It believes whoever has the name of a member.
+// Who was removed is told by those who have never met it, too: all that it knows may have been
+// replaced. It believes whoever has the name of a member.
 func TestToldByALaterIncarnation(t *testing.T) {
 	t.Parallel()
 	s := newSolo(t)
@@ -268,8 +267,8 @@ func TestToldByALaterIncarnation(t *testing.T) {
 	}
 }
 
-// Events come in one order: who was removed, who changed, who is unreachable or
-// reachable, who leads.
+// Events come in one order: who was removed, who changed, who is unreachable or reachable, who
+// leads.
 func TestOrderOfEvents(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b", "c", "d")
@@ -300,8 +299,7 @@ func TestOrderOfEvents(t *testing.T) {
 	}
 }
 
-// What a subscriber gets at first and what follows add up, with nothing missing
-// and nothing twice.
+// What a subscriber gets at first and what follows add up, with nothing missing and nothing twice.
 func TestSnapshotAndEvents(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {

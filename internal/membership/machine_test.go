@@ -219,8 +219,8 @@ func TestRemovedBeforeItJoined(t *testing.T) {
 	s.wants("it joins", membership.KindQuarantined, "x")
 }
 
-// Who let a node in crashed before it told anybody: the others don't know the
-// new one. It asks again, as long as it is not Up.
+// Who let a node in crashed before it told anybody: the others don't know the new one. It asks
+// again, as long as it is not Up.
 func TestAStrangerAsksAgain(t *testing.T) {
 	t.Parallel()
 	s := newSolo(t)
@@ -458,8 +458,8 @@ func TestTombstonesAreForgotten(t *testing.T) {
 	}
 }
 
-// Two nodes have let two incarnations in without knowing of each other: one has
-// to go, and neither becomes Up before.
+// Two nodes have let two incarnations in without knowing of each other: one has to go, and neither
+// becomes Up before.
 func TestTwoIncarnationsAsMembers(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n")

@@ -151,8 +151,8 @@ func TestFoundersThatMeet(t *testing.T) {
 	s.wants("one that is down", membership.KindNameInUse)
 }
 
-// Whatever is lost or late, of two processes with the name of the first seed one remains; and never do both
-// found a cluster if nothing is.
+// Whatever is lost or late, of two processes with the name of the first seed one remains; and never
+// do both found a cluster if nothing is.
 func TestTwins(t *testing.T) {
 	t.Parallel()
 	both := 0

@@ -64,8 +64,8 @@ func TestOneObserverSufficesAndAllMustRetract(t *testing.T) {
 	}
 }
 
-// Two tables that come from one history are merged: of each observer the newer
-// rows are taken as a whole.
+// Two tables that come from one history are merged: of each observer the newer rows are taken as a
+// whole.
 func TestMergeTakesTheNewerRowsOfEachObserver(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -17,9 +17,8 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// TestScripts runs the stories below testdata/scripts. Each file is one world;
-// see script.do for the commands. Rewrite what they are to print with go test
-// -rewrite, and read the difference.
+// TestScripts runs the stories below testdata/scripts. Each file is one world; see script.do for
+// the commands. Rewrite what they are to print with go test -rewrite, and read the difference.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {

@@ -173,8 +173,8 @@ func (s *Settings) validate() fielderror.Errors {
 	return errs
 }
 
-// differentView is the probability with which one of n members prefers another
-// that has not seen the last change.
+// differentView is the probability with which one of n members prefers another that has not seen
+// the last change.
 func (s *Settings) differentView(n int) float64 {
 	low, high := s.ReduceDifferentView, 3*s.ReduceDifferentView
 	least := s.DifferentView / 10

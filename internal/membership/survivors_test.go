@@ -55,8 +55,8 @@ func (h *host) hosting() bool {
 	return !h.dead && !h.paused && me != nil && (me.Status == up || me.Status == leaving) && !h.m.Suspended()
 }
 
-// overlap fails if a host goes on hosting although another one, which hosts too, has
-// removed it so long ago that it may have started the same.
+// overlap fails if a host goes on hosting although another one, which hosts too, has removed it so
+// long ago that it may have started the same.
 func (w *world) overlap(margin time.Duration) {
 	w.tb.Helper()
 	for _, h := range w.hosts {
@@ -71,9 +71,9 @@ func (w *world) overlap(margin time.Duration) {
 	}
 }
 
-// TestSurvivors cuts links, stops the broker, stops and kills processes, under a
-// downing strategy. Nobody may host what another has taken over; and when all is
-// mended, those who are left have to go on, as one cluster.
+// TestSurvivors cuts links, stops the broker, stops and kills processes, under a downing strategy.
+// Nobody may host what another has taken over; and when all is mended, those who are left have to
+// go on, as one cluster.
 func TestSurvivors(t *testing.T) {
 	t.Parallel()
 	resumed, downed, left := 0, 0, 0
@@ -196,8 +196,8 @@ func (s *survivors) fault(hosts []*host) {
 	}
 }
 
-// The broker is away for a minute. All go on afterwards, and one that has
-// crashed meanwhile does not keep the others from it.
+// The broker is away for a minute. All go on afterwards, and one that has crashed meanwhile does
+// not keep the others from it.
 func TestAnOutageOfTheBroker(t *testing.T) {
 	t.Parallel()
 	for _, crashes := range []int{0, 1} {
@@ -228,8 +228,8 @@ func TestAnOutageOfTheBroker(t *testing.T) {
 	}
 }
 
-// Two of five are cut off from the broker, and then connected to one that the
-// others are not connected to. That each of them knows the other is no proof.
+// Two of five are cut off from the broker, and then connected to one that the others are not
+// connected to. That each of them knows the other is no proof.
 func TestTwoAreAwayTogether(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
@@ -263,8 +263,8 @@ func TestTwoAreAwayTogether(t *testing.T) {
 	}
 }
 
-// The small side of a clean cut through a large cluster, which has the oldest member, finds out about all the others soon
-// enough to come to a decision, and survives.
+// The small side of a clean cut through a large cluster, which has the oldest member, finds out
+// about all the others soon enough to come to a decision, and survives.
 func TestTheSmallSideOfManySurvives(t *testing.T) {
 	t.Parallel()
 	for _, side := range []int{1, 2, 4} {

@@ -12,9 +12,9 @@ import (
 )
 
 // livenessCheck is the state of a node that was suspended and is connected again, and does not know
-// whether it is still a member. Other members may have downed it in this time, and run its singletons
-// and shards. It repeatedly sends a LivenessQuery to all members that may be alive, and resumes
-// when
+// whether it is still a member. Other members may have downed it in this time, and run its
+// singletons and shards. It repeatedly sends a LivenessQuery to all members that may be alive, and
+// resumes when
 //
 //   - all reachable members have replied with a LivenessReply, at a version of the gossip that this
 //     node has: so all members that they know have been asked too; and

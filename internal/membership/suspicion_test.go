@@ -357,8 +357,8 @@ func TestUndecided(t *testing.T) {
 	})
 }
 
-// TestAgreementBeginsAnew: the time counts from when all have seen that all can be reached, not from when this
-// node found so.
+// TestAgreementBeginsAnew: the time counts from when all have seen that all can be reached, not
+// from when this node found so.
 func TestAgreementBeginsAnew(t *testing.T) {
 	t.Parallel()
 	for _, agreed := range []bool{false, true} {
@@ -379,8 +379,8 @@ func TestAgreementBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestReconnectedAgreementIsOld: what all have seen before the link was lost does not tell that they still
-// reach this node.
+// TestReconnectedAgreementIsOld: what all have seen before the link was lost does not tell that
+// they still reach this node.
 func TestReconnectedAgreementIsOld(t *testing.T) {
 	t.Parallel()
 	s := halting(t, "n", "o")

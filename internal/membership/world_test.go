@@ -17,8 +17,7 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// world is a few machines and a network with a broker in it, all in one thread
-// and from one seed.
+// world is a few machines and a network with a broker in it, all in one thread and from one seed.
 type world struct {
 	tb    testing.TB
 	rand  *rand.Rand
@@ -271,8 +270,7 @@ func (h *host) receive(p happening) {
 	h.carry(h.m.Step(h.w.now-h.since, membership.Received{From: p.from.node, To: p.to, Arrived: h.w.now - h.since, Data: p.data}))
 }
 
-// pause stops a process for a while, as SIGSTOP does; what arrives meanwhile is
-// handled afterwards.
+// pause stops a process for a while, as SIGSTOP does; what arrives meanwhile is handled afterwards.
 func (h *host) pause() { h.paused = true }
 
 func (h *host) unpause() {

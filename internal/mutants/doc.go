@@ -35,11 +35,11 @@
 //     identifiers),
 //   - each string stands for a string.
 //
-// The score of a match is the number of identifiers and strings that are equal; an identifier of one
-// letter counts a quarter. The match with the highest score is taken. It is an error if two matches
-// have the highest score, or if less than 30 percent of old is equal. All pairs of a mutant share
-// the identifiers that they stand for, and matches in one file are preferred. The identifiers of
-// new are replaced in the same way as those of old.
+// The score of a match is the number of identifiers and strings that are equal; an identifier of
+// one letter counts a quarter. The match with the highest score is taken. It is an error if two
+// matches have the highest score, or if less than 30 percent of old is equal. All pairs of a mutant
+// share the identifiers that they stand for, and matches in one file are preferred. The identifiers
+// of new are replaced in the same way as those of old.
 //
 // A piece of SQL, which has no match as Go code, is searched as text in the string literals and in
 // the files of other languages. It must occur exactly once there. White space may differ.

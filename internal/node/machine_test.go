@@ -89,8 +89,8 @@ func TestDowningIsCheckedOnJoin(t *testing.T) {
 	}
 }
 
-// A node that crashed is downed by the resolver of the leader, and its singleton starts elsewhere, but only
-// after the margin.
+// A node that crashed is downed by the resolver of the leader, and its singleton starts elsewhere,
+// but only after the margin.
 func TestACrashedHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -117,8 +117,8 @@ func TestACrashedHost(t *testing.T) {
 	}
 }
 
-// A node whose link is gone stops its singletons before others start them, and is down when
-// it is back.
+// A node whose link is gone stops its singletons before others start them, and is down when it is
+// back.
 func TestALostLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -144,8 +144,9 @@ func TestALostLink(t *testing.T) {
 	w.until("it learns that it is down", nodes[0].Stopped)
 }
 
-// Nodes that are cut off from the others, and lose their links for a moment before they decide, count the time of
-// stability anew. The others do not, so these nodes have to stop hosting before they know who lives.
+// Nodes that are cut off from the others, and lose their links for a moment before they decide,
+// count the time of stability anew. The others do not, so these nodes have to stop hosting before
+// they know who lives.
 func TestALostLinkBeforeTheDecision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -443,8 +444,9 @@ func TestNamesAreTakenOnce(t *testing.T) {
 	}
 }
 
-// TestABrokerThatComesBackToFewer: the broker is away, and one node crashes meanwhile. The others lost their links
-// together, so they are the larger side whatever the silent one has decided; but it may have had the lease.
+// TestABrokerThatComesBackToFewer: the broker is away, and one node crashes meanwhile. The others
+// lost their links together, so they are the larger side whatever the silent one has decided; but
+// it may have had the lease.
 func TestABrokerThatComesBackToFewer(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []splitbrain.Strategy{splitbrain.KeepMajority, splitbrain.LeaseMajority} {

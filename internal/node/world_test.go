@@ -18,8 +18,8 @@ import (
 
 const latency = 2 * time.Millisecond
 
-// world is a few nodes on one clock, a network that loses nothing unless it is cut, and a
-// lease that works.
+// world is a few nodes on one clock, a network that loses nothing unless it is cut, and a lease
+// that works.
 type world struct {
 	t      *testing.T
 	now    time.Duration

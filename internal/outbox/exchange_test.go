@@ -38,8 +38,8 @@ type change struct {
 	accepted bool
 }
 
-// exchange is a sender and a receiver, each with events that get lost when it
-// crashes before they are stored, and a network that loses, repeats and reorders.
+// exchange is a sender and a receiver, each with events that get lost when it crashes before they
+// are stored, and a network that loses, repeats and reorders.
 type exchange struct {
 	now time.Time
 
@@ -166,8 +166,8 @@ func (x *exchange) settle(t *rapid.T) {
 	t.Fatalf("%d deliveries are still unconfirmed", x.out.Open())
 }
 
-// audit compares what both have stored: each delivery was accepted exactly once
-// and the sender knows, or never and the sender knows that.
+// audit compares what both have stored: each delivery was accepted exactly once and the sender
+// knows, or never and the sender knows that.
 func (x *exchange) audit(t *rapid.T) {
 	accepted := map[string]int{}
 	for _, d := range x.decisions {
@@ -202,9 +202,8 @@ func (x *exchange) audit(t *rapid.T) {
 	}
 }
 
-// TestExchange shows that an Outgoing and an Incoming together carry everything
-// out once or, when it was refused, never, whatever is lost, repeated, late or
-// forgotten in a crash.
+// TestExchange shows that an Outgoing and an Incoming together carry everything out once or, when
+// it was refused, never, whatever is lost, repeated, late or forgotten in a crash.
 func TestExchange(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

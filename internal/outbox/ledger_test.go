@@ -20,8 +20,8 @@ type entry struct {
 	sent        []time.Time
 }
 
-// ledger is the dumb model of an Outgoing: it forgets nothing, and looks through
-// all of it each time.
+// ledger is the dumb model of an Outgoing: it forgets nothing, and looks through all of it each
+// time.
 type ledger struct {
 	cfg       outbox.Config
 	entries   []*entry
@@ -125,8 +125,8 @@ func (l *ledger) send(e *entry, now time.Time, out *outbox.Effects[string]) {
 	}
 }
 
-// difference says how two effects differ, "" if they do not. The floor counts
-// only if something is sent.
+// difference says how two effects differ, "" if they do not. The floor counts only if something is
+// sent.
 func difference(got, want outbox.Effects[string]) string {
 	switch {
 	case !slices.Equal(got.Sends, want.Sends):

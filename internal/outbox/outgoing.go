@@ -60,8 +60,7 @@ const (
 // Sending is one transmission.
 type Sending[T any] struct {
 	Nr uint64
-	// Attempt counts the transmissions of this delivery by this incarnation of
-	// the sender, from 1.
+	// Attempt counts the transmissions of this delivery by this incarnation of the sender, from 1.
 	Attempt int
 	Item    T
 }

@@ -26,8 +26,7 @@ type saved struct {
 	entries     []outbox.Entry[string]
 }
 
-// owner is an aggregate with a window, whose events become durable late or not
-// at all.
+// owner is an aggregate with a window, whose events become durable late or not at all.
 type owner struct {
 	cfg    outbox.Config
 	acts   []act // act i is event i+1
@@ -106,8 +105,8 @@ func (o *owner) check(t *rapid.T) {
 	}
 }
 
-// TestOutgoingModel compares an Outgoing with the ledger, over events that come
-// to be stored or get lost, snapshots, restarts and ticks.
+// TestOutgoingModel compares an Outgoing with the ledger, over events that come to be stored or get
+// lost, snapshots, restarts and ticks.
 func TestOutgoingModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

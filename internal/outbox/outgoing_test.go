@@ -57,8 +57,8 @@ func TestNothingIsSentBeforeRecovered(t *testing.T) {
 	wantSent(t, "Recovered", o.Recovered(start.Add(time.Hour)), 1)
 }
 
-// What a floor was raised over is forgotten by receivers, so a confirmation that
-// may still be undone must not raise it.
+// What a floor was raised over is forgotten by receivers, so a confirmation that may still be
+// undone must not raise it.
 func TestFloorWaitsForDurableConfirmations(t *testing.T) {
 	t.Parallel()
 	o := outbox.NewOutgoing[string](config())

@@ -26,8 +26,7 @@ const (
 // for concurrent use.
 type Filter struct{ cfg journal.FilterConfig }
 
-// New returns a Filter, or an error that matches ErrInvalid and names each
-// bad setting.
+// New returns a Filter, or an error that matches ErrInvalid and names each bad setting.
 func New(cfg journal.FilterConfig) (*Filter, error) {
 	var errs []error
 	if cfg.Mode > journal.FilterOff {
@@ -175,8 +174,7 @@ func (h *history) observe(e *journal.Event) (changed bool, v *journal.ViolationE
 	return changed, nil
 }
 
-// overwritten describes a record that the current writer, which is new, wrote
-// over.
+// overwritten describes a record that the current writer, which is new, wrote over.
 func (h *history) overwritten(seqNr uint64, writer string) *journal.ViolationError {
 	return h.violation(seqNr, writer, overwritten)
 }

@@ -17,8 +17,8 @@ import (
 
 var errAway = fmt.Errorf("%w: connection refused", journal.ErrUnavailable)
 
-// history returns the records of a script such as "A1 A2 B3": a writer and a
-// number each. "!" is an error.
+// history returns the records of a script such as "A1 A2 B3": a writer and a number each. "!" is an
+// error.
 func history(script string) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
 		for word := range strings.FieldsSeq(script) {
@@ -210,8 +210,8 @@ func TestFilterPassesErrorsOn(t *testing.T) {
 	}
 }
 
-// The loop may be left at any record, in the window's time and behind it, and
-// the records of the journal are left then too.
+// The loop may be left at any record, in the window's time and behind it, and the records of the
+// journal are left then too.
 func TestFilterStopsWithItsLoop(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []journal.FilterMode{journal.FilterFail, journal.FilterRepairByDiscardOld, journal.FilterWarn, journal.FilterOff} {

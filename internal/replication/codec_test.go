@@ -191,8 +191,8 @@ func TestMalformedMessages(t *testing.T) {
 	}
 }
 
-// limited fails if f allocates more than a multiple of its input. The least of
-// a few tries counts: other goroutines allocate too.
+// limited fails if f allocates more than a multiple of its input. The least of a few tries counts:
+// other goroutines allocate too.
 func limited(t *testing.T, input int, f func()) {
 	t.Helper()
 	limit := uint64(64*input + 1<<20)

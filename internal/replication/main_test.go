@@ -12,8 +12,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// seeds is how many seeds a test runs: many more when REFOLD_SOAK is set, as make
-// soak does.
+// seeds is how many seeds a test runs: many more when REFOLD_SOAK is set, as make soak does.
 func seeds(few int) uint64 {
 	if os.Getenv("REFOLD_SOAK") != "" {
 		few *= 20

@@ -96,8 +96,8 @@ type NoteKind uint8
 const (
 	// Became means that the manager has changed its state.
 	Became NoteKind = 1 + iota
-	// Ignored means that a message was ignored, because its sender is not part of the hand-over or because it
-	// was late.
+	// Ignored means that a message was ignored, because its sender is not part of the hand-over or
+	// because it was late.
 	Ignored
 	// Stuck means that the manager restarts, because it received no reply.
 	Stuck

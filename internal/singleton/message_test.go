@@ -27,8 +27,7 @@ func messages() []singleton.Message {
 	}
 }
 
-// The golden file was written by version 1 and is never rewritten: each line is a
-// message.
+// The golden file was written by version 1 and is never rewritten: each line is a message.
 func TestMessagesAreEncodedAsEver(t *testing.T) {
 	t.Parallel()
 	b, err := os.ReadFile(filepath.Join("testdata", "v1.golden"))

@@ -21,8 +21,8 @@ import (
 
 func node(name string) identity.Node { return identity.Node{Name: name, UID: 1} }
 
-// parse reads members: "name:status@age+role", where all but the name may be missing:
-// who is up, aged as it stands in the line.
+// parse reads members: "name:status@age+role", where all but the name may be missing: who is up,
+// aged as it stands in the line.
 func parse(t *testing.T, line string) singleton.Members {
 	t.Helper()
 	var members singleton.Members
@@ -57,8 +57,8 @@ func parse(t *testing.T, line string) singleton.Members {
 	return members
 }
 
-// TestScripts runs the stories below testdata. Rewrite what they are to print with go
-// test -rewrite, and read the difference.
+// TestScripts runs the stories below testdata. Rewrite what they are to print with go test
+// -rewrite, and read the difference.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {

@@ -24,8 +24,8 @@ const (
 	end    = 240 * time.Second
 )
 
-// world is a cluster whose members are always agreed on, though each node learns of
-// them in its own time, and whose network loses, delays and repeats.
+// world is a cluster whose members are always agreed on, though each node learns of them in its own
+// time, and whose network loses, delays and repeats.
 type world struct {
 	t       *testing.T
 	rnd     *rand.Rand
@@ -331,8 +331,8 @@ func (w *world) run(h *host) {
 	}
 }
 
-// TestAtMostOneInstance simulates clusters under loss, repetition, delay, crashes
-// and cuts: there never are two instances, and in the end there is one.
+// TestAtMostOneInstance simulates clusters under loss, repetition, delay, crashes and cuts: there
+// never are two instances, and in the end there is one.
 func TestAtMostOneInstance(t *testing.T) {
 	t.Parallel()
 	for _, lease := range []bool{false, true} {

@@ -64,11 +64,11 @@ const (
 	Unstable
 	// WithoutLease means that the lease was not acquired, so the decision was reversed.
 	WithoutLease
-	// Outgrown means that there are more members than a static quorum allows. The next unreachable member
-	// downs all.
+	// Outgrown means that there are more members than a static quorum allows. The next unreachable
+	// member downs all.
 	Outgrown
-	// Automatic means that nodes are downed without a strategy. It is also reported once at the start,
-	// without nodes, as a warning.
+	// Automatic means that nodes are downed without a strategy. It is also reported once at the
+	// start, without nodes, as a warning.
 	Automatic
 	// Orphaned means that all members that accepted this node are Down, so it downs itself.
 	Orphaned

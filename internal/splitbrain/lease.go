@@ -174,9 +174,9 @@ func (r *Resolver) leaseReleased(done bool) {
 // lease in case the owner releases it. Without the lease the leader ends its own side, so no
 // failure of this scheme lets two sides survive.
 
-// ownerWait returns how long a leader waits for the owner of the lease. Their views become stable at
-// different times, but less than StableAfter apart. An owner on the other side must still hold the
-// lease when this leader gives up.
+// ownerWait returns how long a leader waits for the owner of the lease. Their views become stable
+// at different times, but less than StableAfter apart. An owner on the other side must still hold
+// the lease when this leader gives up.
 func (s *Settings) ownerWait() time.Duration { return min(s.StableAfter/2, s.ReleaseAfter/4) }
 
 // leaveToOwner reports whether the decision is left to the owner of the lease: the owner is on this

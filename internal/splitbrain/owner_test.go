@@ -15,8 +15,9 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// estate is a cluster that is cut in two some time after one of its nodes has got the lease for another decision. The
-// nodes of a side notice that at different times, and what one of them downs the others hear a little later.
+// estate is a cluster that is cut in two some time after one of its nodes has got the lease for
+// another decision. The nodes of a side notice that at different times, and what one of them downs
+// the others hear a little later.
 type estate struct {
 	rnd    *rand.Rand
 	now    time.Duration
@@ -225,8 +226,8 @@ func TestNeverDoBothSidesSurviveWhenTheOwnerStops(t *testing.T) {
 	}
 }
 
-// TestOrphans: who joins a side of the cluster that gives itself up, and is not known there yet, gives
-// up with it.
+// TestOrphans: who joins a side of the cluster that gives itself up, and is not known there yet,
+// gives up with it.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	for view, want := range map[string]string{

@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// cut is a cluster in two halves that hear nothing of each other: what each of them
-// knows of the members, and who is on the first side.
+// cut is a cluster in two halves that hear nothing of each other: what each of them knows of the
+// members, and who is on the first side.
 type cut struct {
 	first, second []identity.Member
 	isFirst       []bool
@@ -52,9 +52,9 @@ func (c *cut) view(first bool) (splitbrain.View, identity.Node) {
 	return v, self
 }
 
-// survives reports whether a member of a side is left when it has decided. The leader of a
-// side is the first that may decide; a side without one does nothing, and never has a
-// leader that could do something either: the unreachable members block it.
+// survives reports whether a member of a side is left when it has decided. The leader of a side is
+// the first that may decide; a side without one does nothing, and never has a leader that could do
+// something either: the unreachable members block it.
 func (c *cut) survives(t *testing.T, s splitbrain.Settings, first, lease bool) bool {
 	t.Helper()
 	v, self := c.view(first)
@@ -118,9 +118,9 @@ func (c *cut) check(t *testing.T, s splitbrain.Settings) bool {
 	return !c.survives(t, s, true, false) || !c.survives(t, s, false, false)
 }
 
-// every calls f with each cluster of a number of members with some statuses, and
-// each way to cut it in two. Ages follow the nodes: as each member is on each side
-// with each status in turn, no other order would show anything else.
+// every calls f with each cluster of a number of members with some statuses, and each way to cut it
+// in two. Ages follow the nodes: as each member is on each side with each status in turn, no other
+// order would show anything else.
 func every(members int, statuses []identity.Status, f func(c *cut)) {
 	total := 1
 	for range members {

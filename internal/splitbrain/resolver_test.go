@@ -14,8 +14,8 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// TestScripts runs the stories below testdata. Rewrite what they are to print with go
-// test -rewrite, and read the difference.
+// TestScripts runs the stories below testdata. Rewrite what they are to print with go test
+// -rewrite, and read the difference.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {

@@ -140,8 +140,8 @@ func (d Decision) reverse() Decision {
 	return KeepOtherSide
 }
 
-// nodesToDown returns the nodes that a decision downs, sorted, and the decision that is carried out,
-// which differs if the first is not possible.
+// nodesToDown returns the nodes that a decision downs, sorted, and the decision that is carried
+// out, which differs if the first is not possible.
 func (s *Settings) nodesToDown(sit *situation, d Decision) ([]identity.Node, Decision) {
 	gone := func(n identity.Node) bool { return contains(sit.gone, n) }
 	switch d {

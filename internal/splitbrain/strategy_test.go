@@ -143,8 +143,8 @@ func TestIndirectlyConnected(t *testing.T) {
 		"the oldest is there at it":             {oldest, "a@2 b! c! d e@1! f! b>c c>b a>e a>f seen=a,b,c,d", connected, "b c d a"},
 		"down all asks for nothing":             {splitbrain.Settings{Strategy: splitbrain.DownAll}, "a b! c! b>c c>b seen=a,b,c", nobody, "b c a"},
 
-		// Who can't be reached and has not seen the view is on the other side. What it finds counts only if it may have
-		// heard of this side's view, so if it finds all here unreachable.
+		// Who can't be reached and has not seen the view is on the other side. What it finds counts
+		// only if it may have heard of this side's view, so if it finds all here unreachable.
 		"cut one way":                          {majority, "a! b! c d! e! a>d a>e b>d c>e d>a e>b seen=a,b,c", this, "d e"},
 		"cut one way, the other side is lower": {majority, "a! b! c d! e! f! 0! 0>a a>0 a>d a>e a>f b>d b>e b>f c>d c>e c>f d>a e>b f>a seen=a,b,c", other, "b c a"},
 		"cut one way, and it finds all":        {majority, "a! b! c! d! a>d b>d c>d d>a d>b d>c seen=a,b,c", connected, "b c d a"},
@@ -168,9 +168,9 @@ func TestIndirectlyConnected(t *testing.T) {
 	}
 }
 
-// TestOneWayCut is a simulated cluster that was cut in two so that one side still heard the other (make sim
-// SEED=5550000312). What came through made all of the deaf side's listeners but n10 look indirectly connected, and it
-// counted them, the oldest of all among them, as its own.
+// TestOneWayCut is a simulated cluster that was cut in two so that one side still heard the other
+// (make sim SEED=5550000312). What came through made all of the deaf side's listeners but n10 look
+// indirectly connected, and it counted them, the oldest of all among them, as its own.
 func TestOneWayCut(t *testing.T) {
 	t.Parallel()
 	const (

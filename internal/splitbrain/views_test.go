@@ -19,9 +19,10 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// broken is a cluster in which some nodes don't hear some others. Who hears whom, and answers, is in one domain
-// with it, and so are those whom they hear in turn: all of these have the same view. Of the rest they know
-// what came through before it was noticed: the first few marks of each, maybe none.
+// broken is a cluster in which some nodes don't hear some others. Who hears whom, and answers, is
+// in one domain with it, and so are those whom they hear in turn: all of these have the same view.
+// Of the rest they know what came through before it was noticed: the first few marks of each, maybe
+// none.
 type broken struct {
 	members []identity.Member
 	hears   [][]bool // hears[a][b]: what a sends comes to b
@@ -137,8 +138,8 @@ func leads(members []identity.Member, unreachable []bool, self int) bool {
 	return weak == self
 }
 
-// goesOn reports whether a domain goes on without others when one of it has decided: some of it are left, and
-// living ones elsewhere are downed. Where nobody is downed elsewhere, who is left decides
+// goesOn reports whether a domain goes on without others when one of it has decided: some of it are
+// left, and living ones elsewhere are downed. Where nobody is downed elsewhere, who is left decides
 // next.
 func (b *broken) goesOn(t *testing.T, s splitbrain.Settings, self int, lease bool) bool {
 	t.Helper()
@@ -212,8 +213,8 @@ func everyone(n int, rnd *rand.Rand) []identity.Member {
 	return all
 }
 
-// TestNeverDoTwoDomainsSurvive goes through all ways in which nodes of small clusters may not hear each other,
-// and some of larger ones.
+// TestNeverDoTwoDomainsSurvive goes through all ways in which nodes of small clusters may not hear
+// each other, and some of larger ones.
 func TestNeverDoTwoDomainsSurvive(t *testing.T) {
 	t.Parallel()
 	soak, larger := os.Getenv("REFOLD_SOAK") != "", uint64(200)
@@ -319,10 +320,10 @@ func names(ns []identity.Node) string {
 	return strings.Join(s, " ")
 }
 
-// parse reads a view that the leader has. Members are "name:status@age+role!", where all but
-// the name may be missing: who is up, aged as it stands in the line, reachable. Records are
-// "a>b"; where none are given, the first reachable member observes all that are not. Those
-// who have seen the view are "seen=a,b", by default all that are reachable.
+// parse reads a view that the leader has. Members are "name:status@age+role!", where all but the
+// name may be missing: who is up, aged as it stands in the line, reachable. Records are "a>b";
+// where none are given, the first reachable member observes all that are not. Those who have seen
+// the view are "seen=a,b", by default all that are reachable.
 func parse(t *testing.T, line string) splitbrain.View {
 	t.Helper()
 	v := splitbrain.View{Leader: true}
@@ -375,8 +376,7 @@ func parse(t *testing.T, line string) splitbrain.View {
 	return v
 }
 
-// observed is the table in which the first reachable member finds the others
-// unreachable.
+// observed is the table in which the first reachable member finds the others unreachable.
 func observed(v splitbrain.View) membership.Reachability {
 	var r membership.Reachability
 	for i := range v.Members {
@@ -414,8 +414,7 @@ func resolver(t *testing.T, self string, s splitbrain.Settings) *splitbrain.Reso
 	return r
 }
 
-// outcome lets a node decide about a view, and returns the decision and whom it
-// downs.
+// outcome lets a node decide about a view, and returns the decision and whom it downs.
 func outcome(t *testing.T, self string, s splitbrain.Settings, v splitbrain.View) (splitbrain.Decision, []identity.Node) {
 	t.Helper()
 	if s.Strategy != splitbrain.Off {

@@ -159,8 +159,8 @@ func AppendList[T ~uint32](dst []byte, list []T) []byte {
 	return dst
 }
 
-// List reads the encoding of AppendList: at most limit numbers, each below limit. An empty list
-// is nil.
+// List reads the encoding of AppendList: at most limit numbers, each below limit. An empty list is
+// nil.
 func List[T ~uint32](r *Reader, limit T, subject string) []T {
 	n := r.Count(int(limit), 1, subject)
 	if n == 0 {

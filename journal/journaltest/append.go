@@ -197,8 +197,8 @@ func appendUnitIsAtomic(f *fixture) {
 	f.wantHistory("unit", 0, first)
 }
 
-// appendRetainsNoSlices overwrites the slices that belong to the caller again
-// once Append has returned.
+// appendRetainsNoSlices overwrites the slices that belong to the caller again once Append has
+// returned.
 func appendRetainsNoSlices(f *fixture) {
 	const id = "retained"
 	var stored []journal.Write

@@ -223,8 +223,7 @@ func replayBugs() []planted {
 	}
 }
 
-// paged replays in pages of so many events. Between two pages it asks where to
-// go on, and whether.
+// paged replays in pages of so many events. Between two pages it asks where to go on, and whether.
 func paged(ctx context.Context, j journal.Journal, id string, from, to uint64, size int, between func(from uint64) (uint64, bool)) events {
 	return func(yield func(journal.Event, error) bool) {
 		from := from

@@ -13,8 +13,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// queryStateBugs are about what was deleted, never stored, or stored by others
-// and before.
+// queryStateBugs are about what was deleted, never stored, or stored by others and before.
 func queryStateBugs() []planted {
 	return []planted{
 		{

@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package journaltest checks implementations of journal.Journal, and contains a journal that fails on
-// demand for tests of its users.
+// Package journaltest checks implementations of journal.Journal, and contains a journal that fails
+// on demand for tests of its users.
 //
 // A plugin calls [Run] in a test:
 //

@@ -36,8 +36,8 @@ const (
 type Effect int
 
 const (
-	// Lose fails without doing anything. To the writer of an append the outcome
-	// is unknown; in truth the write is not stored and never will be.
+	// Lose fails without doing anything. To the writer of an append the outcome is unknown; in
+	// truth the write is not stored and never will be.
 	Lose Effect = iota
 	// Store executes the call and then returns an error: the outcome is unknown to the caller, but
 	// the write is stored. Replay and HighestSequenceNr fail.
@@ -55,8 +55,8 @@ const (
 	Reject
 	// Conflict fails a write with a *journal.ConflictError without a conflict. Other calls fail.
 	Conflict
-	// NotSent refuses a write with an error that matches journal.ErrNotSent and
-	// Fault.Err. Anything but a write just fails.
+	// NotSent refuses a write with an error that matches journal.ErrNotSent and Fault.Err. Anything
+	// but a write just fails.
 	NotSent
 )
 
@@ -66,13 +66,12 @@ type Fault struct {
 	Op Op
 	// ID limits the fault to one persistence ID. Defaults to all.
 	ID string
-	// When limits the fault further. It runs under a lock and must not call the
-	// journal. Defaults to always.
+	// When limits the fault further. It runs under a lock and must not call the journal. Defaults
+	// to always.
 	When func(Call) bool
 	// Skip is the number of matching calls that succeed first. Defaults to 0.
 	Skip int
-	// Times is how often the fault strikes; below 0 it strikes until Reset.
-	// Defaults to 1.
+	// Times is how often the fault strikes; below 0 it strikes until Reset. Defaults to 1.
 	Times int
 
 	// Do is the effect. Defaults to Lose.
@@ -106,8 +105,8 @@ func (f *Fault) matches(c Call) bool {
 	return f.Op == c.Op && (f.ID == "" || f.ID == c.ID) && (f.When == nil || f.When(c))
 }
 
-// Injected is a fault that was injected into a Faulty journal. Its methods are
-// safe for concurrent use.
+// Injected is a fault that was injected into a Faulty journal. Its methods are safe for concurrent
+// use.
 type Injected struct {
 	fault  Fault
 	owner  *Faulty

@@ -43,8 +43,8 @@ func NewFaulty(inner journal.Journal) *Faulty { return &Faulty{inner: inner} }
 // Unwrap returns the inner journal.
 func (f *Faulty) Unwrap() journal.Journal { return f.inner }
 
-// Inject adds a fault. A call is struck by one fault at most: the first that
-// matches, in the order of injection.
+// Inject adds a fault. A call is struck by one fault at most: the first that matches, in the order
+// of injection.
 func (f *Faulty) Inject(fault Fault) *Injected {
 	i := &Injected{fault: fault, owner: f, struck: make(chan struct{}), gate: make(chan struct{})}
 	f.mu.Lock()
@@ -148,8 +148,7 @@ func (f *Faulty) DeleteTo(ctx context.Context, id string, to uint64) error {
 	return s.err()
 }
 
-// Close implements journal.Journal. It resets the faults and closes the inner
-// journal.
+// Close implements journal.Journal. It resets the faults and closes the inner journal.
 func (f *Faulty) Close() error {
 	f.Reset()
 	return f.inner.Close()
@@ -300,8 +299,7 @@ func (f *Faulty) plan(ctx context.Context, writes []journal.Write) []*strike {
 	return struck
 }
 
-// pass sends on the writes that reach the inner journal and returns one slot for
-// each write.
+// pass sends on the writes that reach the inner journal and returns one slot for each write.
 func (f *Faulty) pass(ctx context.Context, writes []journal.Write, struck []*strike) []error {
 	passes := func(i int) bool {
 		return struck[i] == nil || struck[i].fault.Do == Store || struck[i].fault.Do == Stall
@@ -339,8 +337,8 @@ func (s *strike) outcome(w *journal.Write, inner error, behind bool) error {
 	}
 }
 
-// pick copies some of the writes, with their slices of events: those belong to
-// the caller once Append has returned.
+// pick copies some of the writes, with their slices of events: those belong to the caller once
+// Append has returned.
 func pick(writes []journal.Write, picked func(i int) bool) []journal.Write {
 	var out []journal.Write
 	for i, w := range writes {

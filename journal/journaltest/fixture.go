@@ -220,8 +220,8 @@ func eventsOf(writes ...journal.Write) []journal.Event {
 	return events
 }
 
-// wantHistory checks all that is stored for an ID: the events of the writes in
-// this order, but for the first deleted ones, and the highest number.
+// wantHistory checks all that is stored for an ID: the events of the writes in this order, but for
+// the first deleted ones, and the highest number.
 func (f *fixture) wantHistory(id string, deleted int, writes ...journal.Write) {
 	f.Helper()
 	want := eventsOf(writes...)

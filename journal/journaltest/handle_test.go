@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// handle is one of several on a journal in memory, which is still there when it
-// is closed: the disk, or the server, behind a plugin.
+// handle is one of several on a journal in memory, which is still there when it is closed: the
+// disk, or the server, behind a plugin.
 type handle struct {
 	mem    *inmem.Journal
 	closed context.Context //nolint:containedctx // ends with Close

@@ -37,8 +37,7 @@ type answer struct {
 	writers           string // of a replay: the writer of each event
 }
 
-// history is the state of one ID in the model: the writer of each event, one
-// character each.
+// history is the state of one ID in the model: the writer of each event, one character each.
 type history string
 
 func (h history) highest() uint64 { return uint64(utf8.RuneCountInString(string(h))) } //nolint:gosec // small

@@ -82,8 +82,8 @@ func (f *fixture) wantOffset(o journal.Offset) {
 	}
 }
 
-// walk reads from page to page to the end, without waiting for more. It returns
-// the events and where to read on.
+// walk reads from page to page to the end, without waiting for more. It returns the events and
+// where to read on.
 func (f *fixture) walk(q journal.Criteria, after journal.Offset) (events []journal.Envelope, next journal.Offset) {
 	f.Helper()
 	for {
@@ -95,8 +95,8 @@ func (f *fixture) walk(q journal.Criteria, after journal.Offset) (events []journ
 	}
 }
 
-// read is walk, but it waits until it has n events at least: an event may be
-// invisible for a moment.
+// read is walk, but it waits until it has n events at least: an event may be invisible for a
+// moment.
 func (f *fixture) read(q journal.Criteria, after journal.Offset, n int) (events []journal.Envelope, next journal.Offset) {
 	f.Helper()
 	patience, cancel := context.WithTimeout(f.ctx, f.cfg.Timeout/2)
@@ -275,8 +275,7 @@ func (f *fixture) wantMore(q journal.Criteria, seen []journal.Envelope) {
 	f.wantSame(fmt.Sprintf("Query(%s) as long as there is More", show(q)), got, seen)
 }
 
-// queryLargePages reads events that fill a page each, and some small ones between
-// them.
+// queryLargePages reads events that fill a page each, and some small ones between them.
 func queryLargePages(f *fixture) {
 	var writes []journal.Write
 	for n := range uint64(10) {

@@ -156,8 +156,8 @@ func awaitClosed(f *fixture) {
 	})
 }
 
-// awaitIdle waits while nothing happens. An Await that returns at once each time
-// would keep its reader busy for nothing.
+// awaitIdle waits while nothing happens. An Await that returns at once each time would keep its
+// reader busy for nothing.
 func awaitIdle(f *fixture) {
 	const most = 20 // a journal may poll now and then
 	f.store(write("idle", "w", 0, 1))

@@ -136,8 +136,7 @@ func queryTag(f *fixture) {
 	}
 }
 
-// querySlices reads with several numbers of workers: together they see everything
-// once.
+// querySlices reads with several numbers of workers: together they see everything once.
 func querySlices(f *fixture) {
 	var writes []journal.Write
 	for n := range 300 {
@@ -287,8 +286,7 @@ func queryDeleted(f *fixture) {
 	f.wantRead(journal.Criteria{}, whole[0].Offset, next)
 }
 
-// queryFences has fences alone, between events, at both ends, and pages full of
-// them.
+// queryFences has fences alone, between events, at both ends, and pages full of them.
 func queryFences(f *fixture) {
 	fences := func(id string, expect uint64, n int) journal.Write {
 		w := write(id, "w", expect, n)

@@ -71,8 +71,7 @@ func replayTwice(f *fixture) {
 	}
 }
 
-// replayPages reads a history of several pages, also with bounds close to where
-// pages end.
+// replayPages reads a history of several pages, also with bounds close to where pages end.
 func replayPages(f *fixture) {
 	const id, total = "pages", 2*pageRecords + 503
 	var writes []journal.Write
@@ -96,8 +95,7 @@ func replayPages(f *fixture) {
 	}
 }
 
-// replayLargePages reads events that fill a page each, and some small ones
-// between them.
+// replayLargePages reads events that fill a page each, and some small ones between them.
 func replayLargePages(f *fixture) {
 	const id = "large pages"
 	size := min(pageBytes, f.cfg.MaxPayload)
@@ -145,8 +143,8 @@ func replayReadAhead(f *fixture) {
 	}
 }
 
-// replayCancelled ends the context in the middle: the replay then fails or yields
-// all, but never just ends.
+// replayCancelled ends the context in the middle: the replay then fails or yields all, but never
+// just ends.
 func replayCancelled(f *fixture) {
 	const id, total = "cancelled", 3 * pageRecords
 	f.store(write(id, "w", 0, total))

@@ -35,16 +35,16 @@ type Config struct {
 	// process. The suite closes it. Defaults to nil: the checks of this capability are left out.
 	Attach func(tb testing.TB, j journal.Journal) journal.Journal
 
-	// MaxPayload is the size in bytes of the largest payload that the journal
-	// takes; one byte more must be rejected. Defaults to 16 MiB.
+	// MaxPayload is the size in bytes of the largest payload that the journal takes; one byte more
+	// must be rejected. Defaults to 16 MiB.
 	MaxPayload int
 
 	// MaxWrite is the maximum payload of a write in bytes; a larger write must be rejected. A
 	// negative value means no limit. Defaults to 64 MiB.
 	MaxWrite int
 
-	// Timeout is how long a check may take before the suite takes the journal to
-	// hang. Defaults to five minutes.
+	// Timeout is how long a check may take before the suite takes the journal to hang. Defaults to
+	// five minutes.
 	Timeout time.Duration
 }
 

@@ -93,8 +93,8 @@ func sizeChecks() []check {
 	}
 }
 
-// sizeLargestPayload stores the largest payload that there may be, and 1 MiB,
-// which every journal has to take.
+// sizeLargestPayload stores the largest payload that there may be, and 1 MiB, which every journal
+// has to take.
 func sizeLargestPayload(f *fixture) {
 	if f.cfg.MaxPayload < 1<<20 {
 		f.Errorf("Config.MaxPayload is %d, an event may have 1 MiB", f.cfg.MaxPayload)

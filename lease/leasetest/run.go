@@ -27,14 +27,12 @@ type Config struct {
 	// Open returns a store without entries. Its entries expire after timeout. The suite closes it.
 	// Required.
 	Open func(tb testing.TB, timeout time.Duration) lease.Store
-	// Attach returns another store on the entries of s, as another process has it. The
-	// suite closes it. Required.
+	// Attach returns another store on the entries of s, as another process has it. The suite closes
+	// it. Required.
 	Attach func(tb testing.TB, s lease.Store) lease.Store
-	// Timeout is the time-out of entries that are to expire during a check.
-	// Defaults to 1 s.
+	// Timeout is the time-out of entries that are to expire during a check. Defaults to 1 s.
 	Timeout time.Duration
-	// Late is how much later than after its time-out an entry may expire. Defaults
-	// to 5 s.
+	// Late is how much later than after its time-out an entry may expire. Defaults to 5 s.
 	Late time.Duration
 	// Limit is how long a check may take. Defaults to five minutes.
 	Limit time.Duration
@@ -43,8 +41,7 @@ type Config struct {
 // long is the time-out of entries that do not expire during a check.
 const long = time.Hour
 
-// Run checks that a store keeps the contract of lease.Store. Each check is a
-// parallel subtest.
+// Run checks that a store keeps the contract of lease.Store. Each check is a parallel subtest.
 func Run(t *testing.T, cfg Config) {
 	t.Helper()
 	for _, c := range checks() {

@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// BenchmarkAppend is the cost of a write of one event to one of 1,000 IDs, with
-// its payload and all that the garbage collector does about the growing history.
+// BenchmarkAppend is the cost of a write of one event to one of 1,000 IDs, with its payload and all
+// that the garbage collector does about the growing history.
 func BenchmarkAppend(b *testing.B) {
 	for _, batch := range []int{1, 100} {
 		b.Run(fmt.Sprintf("writes=%d", batch), func(b *testing.B) {

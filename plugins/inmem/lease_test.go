@@ -12,8 +12,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// handle is one of several that share a store: closing it leaves the others
-// open.
+// handle is one of several that share a store: closing it leaves the others open.
 type handle struct{ lease.Store }
 
 func (handle) Close() error { return nil }

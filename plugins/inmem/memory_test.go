@@ -49,8 +49,8 @@ func TestDeletedEventsAreFreed(t *testing.T) {
 	runtime.KeepAlive(j)
 }
 
-// freed reports whether something was freed. What is expected to be may take more than one collection: a register or a
-// stack may have held it during the first.
+// freed reports whether something was freed. What is expected to be may take more than one
+// collection: a register or a stack may have held it during the first.
 func freed(p weak.Pointer[[64]byte], expected bool) bool {
 	for range 100 {
 		if p.Value() == nil || !expected {

@@ -30,8 +30,8 @@ func store(tb testing.TB, j *inmem.Journal, writes ...journal.Write) {
 	}
 }
 
-// TestOffsetsOfOtherJournals must not be taken for positions here: what this
-// journal holds would be missed.
+// TestOffsetsOfOtherJournals must not be taken for positions here: what this journal holds would be
+// missed.
 func TestOffsetsOfOtherJournals(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
@@ -46,8 +46,8 @@ func TestOffsetsOfOtherJournals(t *testing.T) {
 	}
 }
 
-// TestDeletedEventsCostNoPages has a reader from the beginning pass by what was
-// deleted long ago: it is no longer there to be looked at.
+// TestDeletedEventsCostNoPages has a reader from the beginning pass by what was deleted long ago:
+// it is no longer there to be looked at.
 func TestDeletedEventsCostNoPages(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
@@ -102,8 +102,8 @@ func TestSparseEventsStay(t *testing.T) {
 	}
 }
 
-// TestAwaitReturnsOnlyForEvents is more than the contract asks for: rejected and
-// conflicting writes, deletions and reads wake nobody.
+// TestAwaitReturnsOnlyForEvents is more than the contract asks for: rejected and conflicting
+// writes, deletions and reads wake nobody.
 func TestAwaitReturnsOnlyForEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -237,8 +237,8 @@ func (c *batchCheck) end() error {
 	return nil
 }
 
-// The end of a table: two block handles, each a varint offset and a varint length, zeros, and
-// the magic number. No checksum covers it.
+// The end of a table: two block handles, each a varint offset and a varint length, zeros, and the
+// magic number. No checksum covers it.
 const (
 	footerSize       = 48
 	footerMagic      = "\x57\xfb\x80\x8b\x24\x75\x47\xdb"

@@ -156,8 +156,8 @@ func (s *scanner) scanTail(pos int) error {
 // errBadRecord is wrapped by the errors of a sink about malformed records with valid checksums.
 var errBadRecord = errors.New("malformed record")
 
-// A log is a sequence of blocks of 32 KiB, of which the last may be shorter. A block is a
-// sequence of chunks; fewer than seven bytes after the last chunk are unused. A chunk is
+// A log is a sequence of blocks of 32 KiB, of which the last may be shorter. A block is a sequence
+// of chunks; fewer than seven bytes after the last chunk are unused. A chunk is
 //
 //	checksum  4 bytes, CRC-32C of type and data, masked
 //	length    2 bytes, of the data

@@ -60,10 +60,9 @@ func TestJournalConformance(t *testing.T) {
 	})
 }
 
-// TestCrashConformance runs the suite of journals where each reopening is a
-// power cut, on logs that are small enough to be flushed now and then. A flush
-// that fails is where the engine has a race of its own, so with the race
-// detector the logs are so large that they hardly ever are.
+// TestCrashConformance runs the suite of journals where each reopening is a power cut, on logs that
+// are small enough to be flushed now and then. A flush that fails is where the engine has a race of
+// its own, so with the race detector the logs are so large that they hardly ever are.
 func TestCrashConformance(t *testing.T) {
 	t.Parallel()
 	logSize := 64 << 10

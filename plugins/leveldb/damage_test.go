@@ -20,8 +20,7 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// image is a disk whose log holds appends of one event each to one ID, and where
-// each of them ends.
+// image is a disk whose log holds appends of one event each to one ID, and where each of them ends.
 type image struct {
 	*disk
 	log  storage.FileDesc
@@ -31,8 +30,7 @@ type image struct {
 
 const imageID = "id"
 
-// damageConfig makes a log large enough for an image, and no larger: the engine
-// allocates as much.
+// damageConfig makes a log large enough for an image, and no larger: the engine allocates as much.
 func damageConfig() leveldb.Config { return leveldb.Config{}.WithLogSize(256 << 10) }
 
 func newImage(t *testing.T, sizes ...int) image {
@@ -73,8 +71,8 @@ func (im image) record(offset int) int {
 	return slices.IndexFunc(im.ends, func(end int) bool { return offset < end })
 }
 
-// contents opens a disk and returns how many of the appends are there, all of
-// them whole, or why it can't be opened or read.
+// contents opens a disk and returns how many of the appends are there, all of them whole, or why it
+// can't be opened or read.
 func contents(t *testing.T, d *disk, sizes []int, cfg leveldb.Config) (n int, err error) {
 	t.Helper()
 	db, err := leveldb.OpenStorage(d, d.syncDir, cfg)
@@ -203,8 +201,7 @@ func TestDamagedBlock(t *testing.T) {
 	}
 }
 
-// split returns the disk with two logs instead of one; the second one begins
-// with the given record.
+// split returns the disk with two logs instead of one; the second one begins with the given record.
 func (im image) split(t *testing.T, record int) (d *disk, second storage.FileDesc) {
 	t.Helper()
 	r := log.NewReader(bytes.NewReader(im.data), nil, true, true)
@@ -267,8 +264,7 @@ func TestTwoLogs(t *testing.T) {
 	}
 }
 
-// flushed returns a disk where the appends are in a table, and the manifest has
-// several records.
+// flushed returns a disk where the appends are in a table, and the manifest has several records.
 func flushed(t *testing.T, sizes []int) *disk {
 	t.Helper()
 	d := newImage(t, sizes...).disk

@@ -21,8 +21,8 @@ var (
 	errFault = errors.New("input/output error")
 )
 
-// disk is a storage in memory that knows what would survive a power cut: bytes
-// that were synced, and entries of the directory that were.
+// disk is a storage in memory that knows what would survive a power cut: bytes that were synced,
+// and entries of the directory that were.
 type disk struct {
 	mu      sync.Mutex
 	files   map[storage.FileDesc]*diskFile
@@ -53,8 +53,8 @@ const (
 type diskFile struct {
 	data   []byte
 	synced int // bytes that are on disk
-	// forgotten is set when a sync failed: the bytes it was about are taken for
-	// written by later ones and never get to the disk.
+	// forgotten is set when a sync failed: the bytes it was about are taken for written by later
+	// ones and never get to the disk.
 	forgotten bool
 }
 
@@ -65,8 +65,7 @@ func newDisk(mode faultMode, at int, seed uint64) *disk {
 	}
 }
 
-// change counts a change and says how it goes wrong. It is called with the lock
-// held.
+// change counts a change and says how it goes wrong. It is called with the lock held.
 func (d *disk) change() error {
 	if d.off {
 		return errPower
@@ -170,8 +169,8 @@ func (d *disk) with(fd storage.FileDesc, data []byte) *disk {
 	return c
 }
 
-// tear returns what is left of bytes that were not synced: a beginning of them,
-// then perhaps zeros, or all of them with some sectors lost.
+// tear returns what is left of bytes that were not synced: a beginning of them, then perhaps zeros,
+// or all of them with some sectors lost.
 func (d *disk) tear(b []byte, offset int) []byte {
 	b = bytes.Clone(b)
 	kind := d.rnd.IntN(4)
@@ -355,8 +354,7 @@ func (d *disk) failNextSync() {
 	d.loseNext = true
 }
 
-// refuseNextSync makes the next sync fail, which was about something that can be
-// read nevertheless.
+// refuseNextSync makes the next sync fail, which was about something that can be read nevertheless.
 func (d *disk) refuseNextSync() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -43,8 +43,8 @@ func Compacted(tb testing.TB, s durable.Store) {
 	d.background.Wait()
 }
 
-// Tables returns how many tables the database of a store of durable data consists of. Files
-// of others are removed soon.
+// Tables returns how many tables the database of a store of durable data consists of. Files of
+// others are removed soon.
 func Tables(tb testing.TB, s durable.Store) int {
 	tb.Helper()
 	d, ok := s.(*durableStore)

@@ -24,8 +24,8 @@ func noContext() context.Context { return context.Background() }
 // killedKeys is how many keys crashDurable writes, one after the other.
 const killedKeys = 7
 
-// killedBatch is call number n of crashDurable: three keys get the number, and of
-// every third call one is deleted. The data is long now and then, so that logs become tables.
+// killedBatch is call number n of crashDurable: three keys get the number, and of every third call
+// one is deleted. The data is long now and then, so that logs become tables.
 func killedBatch(n int) []durable.Record {
 	var batch []durable.Record
 	for i := range 3 {
@@ -56,8 +56,8 @@ func killedContent(calls int) map[string]string {
 	return all
 }
 
-// crashDurable writes to a store, and says after each call that it is stored, until it is
-// killed. It is a process of its own of TestDurableKilled. It goes on behind a number.
+// crashDurable writes to a store, and says after each call that it is stored, until it is killed.
+// It is a process of its own of TestDurableKilled. It goes on behind a number.
 func crashDurable(dir string) {
 	dir, from, _ := strings.Cut(dir, "\n")
 	n, err := strconv.Atoi(from)
@@ -75,9 +75,9 @@ func crashDurable(dir string) {
 	os.Exit(1)
 }
 
-// TestDurableKilled kills a process that writes, several times: many more when REFOLD_SOAK
-// is set, as make soak does. What it has acknowledged is there, with the call that
-// was under way or without.
+// TestDurableKilled kills a process that writes, several times: many more when REFOLD_SOAK is set,
+// as make soak does. What it has acknowledged is there, with the call that was under way or
+// without.
 func TestDurableKilled(t *testing.T) {
 	t.Parallel()
 	rounds := 5
@@ -111,8 +111,8 @@ func TestDurableKilled(t *testing.T) {
 	}
 }
 
-// killDurable lets another process write, kills it after some calls, and returns how many
-// were acknowledged.
+// killDurable lets another process write, kills it after some calls, and returns how many were
+// acknowledged.
 func killDurable(t *testing.T, dir string, last, calls int) int {
 	t.Helper()
 	other := exec.Command(os.Args[0])

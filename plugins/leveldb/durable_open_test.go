@@ -317,8 +317,8 @@ func TestDurableInUse(t *testing.T) {
 	openDurable(t, dir, leveldb.DurableConfig{})
 }
 
-// goldenDurable has a line for each record: key and value in hexadecimal. It is never
-// changed; a new version of the format adds another.
+// goldenDurable has a line for each record: key and value in hexadecimal. It is never changed; a
+// new version of the format adds another.
 const goldenDurable = "testdata/durable/v1.golden"
 
 func TestDurableGolden(t *testing.T) {

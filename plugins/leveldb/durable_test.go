@@ -30,8 +30,7 @@ func asDurable(tb testing.TB, o durable.Opener) *leveldb.Durable {
 	return d
 }
 
-// sizeOf returns how many tables there are in a directory, and how many bytes all files
-// have.
+// sizeOf returns how many tables there are in a directory, and how many bytes all files have.
 func sizeOf(tb testing.TB, dir string) (tables int, size int64) {
 	tb.Helper()
 	entries, err := os.ReadDir(dir)
@@ -159,8 +158,7 @@ func (s *diskStore) Close() error {
 	return err
 }
 
-// smallDurable makes logs that are flushed now and then. See small about the race
-// detector.
+// smallDurable makes logs that are flushed now and then. See small about the race detector.
 func smallDurable() leveldb.Config {
 	return leveldb.Config{}.WithReopenPause(time.Nanosecond).WithTuning(func(o *opt.Options) {
 		o.WriteBuffer, o.CompactionTableSize = 64<<10, 64<<10
@@ -170,8 +168,8 @@ func smallDurable() leveldb.Config {
 	})
 }
 
-// TestDurableCrash runs the suite where each crash is a power cut, and where disks
-// are full at times.
+// TestDurableCrash runs the suite where each crash is a power cut, and where disks are full at
+// times.
 func TestDurableCrash(t *testing.T) {
 	t.Parallel()
 	asDisks := func(tb testing.TB, o durable.Opener) *diskOpener {

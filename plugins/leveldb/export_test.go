@@ -41,15 +41,14 @@ func (c Config) WithTuning(f func(*opt.Options)) Config {
 	return c
 }
 
-// WithReopenPause returns a Config with that pause between attempts to open the
-// database again.
+// WithReopenPause returns a Config with that pause between attempts to open the database again.
 func (c Config) WithReopenPause(d time.Duration) Config {
 	c.reopenPause = d
 	return c
 }
 
-// WithPortion returns a Config that reads so many records at once where it goes
-// through all of them.
+// WithPortion returns a Config that reads so many records at once where it goes through all of
+// them.
 func (c Config) WithPortion(n int) Config {
 	c.portion = n
 	return c
@@ -79,8 +78,8 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-// Damage changes the last byte of a record of a stored snapshot: the payload or
-// what stands before it.
+// Damage changes the last byte of a record of a stored snapshot: the payload or what stands before
+// it.
 func (s *SnapshotStore) Damage(m snapshot.Metadata, payload bool) error {
 	tag := byte(tagSnapshot)
 	if payload {
@@ -115,8 +114,8 @@ func DecodeEvent(b []byte) (journal.Event, error) { return decodeEvent(b, new(st
 // EncodeEvent encodes it again.
 func EncodeEvent(e *journal.Event) []byte { return appendEvent(nil, e.Writer, e) }
 
-// DecodeSnapshot decodes the first record of a snapshot, with the checksum put
-// right, and encodes it again.
+// DecodeSnapshot decodes the first record of a snapshot, with the checksum put right, and encodes
+// it again.
 func DecodeSnapshot(key, b []byte) (again []byte, err error) {
 	if n := len(b) - snapshotChecksum; n > 0 {
 		b = binary.BigEndian.AppendUint32(slices.Clone(b[:n]), checksum(checksum(0, key), b[:n]))
@@ -158,8 +157,7 @@ func (c *collector) end() error {
 	return nil
 }
 
-// CheckBatch checks a record of a log that comes in parts of a size, and one of
-// a manifest.
+// CheckBatch checks a record of a log that comes in parts of a size, and one of a manifest.
 func CheckBatch(b []byte, size int) (batch, manifestErr error) {
 	c, m := new(batchCheck), new(manifest)
 	for part := range slices.Chunk(b, size) {
@@ -183,8 +181,7 @@ type footerReader struct{ *bytes.Reader }
 
 func (footerReader) Close() error { return nil }
 
-// MakeNewer gives an event and a snapshot with the same number the version after
-// the latest one.
+// MakeNewer gives an event and a snapshot with the same number the version after the latest one.
 func (db *DB) MakeNewer(id string, nr uint64) error {
 	e := db.engine
 	s, err := e.load(id)
@@ -204,8 +201,8 @@ func (db *DB) MakeNewer(id string, nr uint64) error {
 	return errors.Join(err, gerr, e.db.Put(key, head, nil))
 }
 
-// RawEvents returns how many records of events of an ID there are, also those
-// that count as deleted.
+// RawEvents returns how many records of events of an ID there are, also those that count as
+// deleted.
 func (db *DB) RawEvents(id string) (n int, err error) {
 	e := db.engine
 	s, err := e.load(id)
@@ -220,8 +217,8 @@ func (db *DB) RawEvents(id string) (n int, err error) {
 	return n, it.Error()
 }
 
-// Run is some events in order: the index in their group, the number of their
-// persistence ID, the first sequence number, and how many.
+// Run is some events in order: the index in their group, the number of their persistence ID, the
+// first sequence number, and how many.
 type Run [4]uint64
 
 // DecodeRuns decodes the value of a group or of a tag.

@@ -21,9 +21,8 @@ func (d *disk) setFull(full bool) {
 	d.full = full
 }
 
-// TestFullDisk fills the disk at different points of a log. What is refused is
-// surely not stored, what is stored can be read all the time, and writing goes on
-// when there is space again.
+// TestFullDisk fills the disk at different points of a log. What is refused is surely not stored,
+// what is stored can be read all the time, and writing goes on when there is space again.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for filled := range 24 {
@@ -78,8 +77,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// appendAgain appends until the journal is available: the engine repeats by
-// itself what it could not do in the background, sooner or later.
+// appendAgain appends until the journal is available: the engine repeats by itself what it could
+// not do in the background, sooner or later.
 func appendAgain(t *testing.T, j journal.Journal, w journal.Write) {
 	t.Helper()
 	for {
@@ -107,9 +106,8 @@ func numbersOf(t *testing.T, j journal.Journal) []uint64 {
 	return nrs
 }
 
-// TestUnknownOutcome loses a record in a sync that fails: nobody may be told
-// anything about it before the database was opened anew, and that is not tried
-// again at once after it failed.
+// TestUnknownOutcome loses a record in a sync that fails: nobody may be told anything about it
+// before the database was opened anew, and that is not tried again at once after it failed.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	d := newDisk(faultNone, 0, 1)

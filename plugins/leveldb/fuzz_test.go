@@ -114,9 +114,9 @@ func engineRecords(t *testing.T, b []byte) [][]byte {
 	}
 }
 
-// FuzzLog takes a log that passes the check for one that the engine reads to
-// its end: the two find the same records. Its seeds are small, because what is longer than a
-// block is tried a thousand times less often; TestLongLogs has those.
+// FuzzLog takes a log that passes the check for one that the engine reads to its end: the two find
+// the same records. Its seeds are small, because what is longer than a block is tried a thousand
+// times less often; TestLongLogs has those.
 func FuzzLog(f *testing.F) {
 	b := logOf(f, 0, 1, 100, 600, 3)
 	f.Add(b, uint32(0), byte(0), uint16(0))
@@ -127,8 +127,8 @@ func FuzzLog(f *testing.F) {
 	f.Fuzz(checkLog)
 }
 
-// TestLongLogs spoils a log of several blocks in all of their parts. It counts what is
-// allocated, so nothing runs beside it.
+// TestLongLogs spoils a log of several blocks in all of their parts. It counts what is allocated,
+// so nothing runs beside it.
 func TestLongLogs(t *testing.T) { //nolint:paralleltest // see above
 	b := logOf(t, 0, 1, 100, 5000, 40_000, 33_000, 3)
 	checkLog(t, b, uint32(len(b)), 0, 0)
@@ -182,8 +182,8 @@ func checkLog(t *testing.T, b []byte, at uint32, mask byte, zeros uint16) {
 	}
 }
 
-// FuzzBatch holds the check of a batch against the engine, and looks for panics
-// in that of a record of a manifest.
+// FuzzBatch holds the check of a batch against the engine, and looks for panics in that of a record
+// of a manifest.
 func FuzzBatch(f *testing.F) {
 	var batch engine.Batch
 	batch.Put([]byte("key"), []byte("value"))

@@ -23,8 +23,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// goldenEvents and goldenSnapshot are what testdata/*/records.golden holds, besides the
-// deletion of the first event of "b".
+// goldenEvents and goldenSnapshot are what testdata/*/records.golden holds, besides the deletion of
+// the first event of "b".
 func goldenEvents() []journal.Write {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	return []journal.Write{
@@ -50,8 +50,8 @@ func goldenSnapshot() snapshot.Snapshot {
 	}
 }
 
-// The golden files have a line for each record: key and value in hexadecimal.
-// They are never changed; a new version of the format adds some.
+// The golden files have a line for each record: key and value in hexadecimal. They are never
+// changed; a new version of the format adds some.
 const goldenV2 = "testdata/v2/records.golden"
 
 func readGolden(t *testing.T, name string) string {

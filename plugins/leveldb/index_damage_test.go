@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// TestDamagedIndex changes records of the index. The check finds each of them,
-// and a query that comes upon it fails rather than pass anything over.
+// TestDamagedIndex changes records of the index. The check finds each of them, and a query that
+// comes upon it fails rather than pass anything over.
 func TestDamagedIndex(t *testing.T) {
 	t.Parallel()
 	const unseen = "queries can't know"

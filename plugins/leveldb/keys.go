@@ -21,8 +21,8 @@ import (
 //	o group(7)                    the events of a group of the order; see runReader
 //	t length tag group(8)         the events of a group that have a tag
 //
-// Integers are big-endian, so that keys sort by their numbers. The length of a tag is a varint.
-// The kinds u and w belonged to a format before version 2 and must not be reused.
+// Integers are big-endian, so that keys sort by their numbers. The length of a tag is a varint. The
+// kinds u and w belonged to a format before version 2 and must not be reused.
 const (
 	tagID       = 'i'
 	tagEvent    = 'e'

@@ -19,8 +19,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// model is what a database must hold after a workload whose calls were answered,
-// or failed with an unknown outcome.
+// model is what a database must hold after a workload whose calls were answered, or failed with an
+// unknown outcome.
 type model struct {
 	streams   map[string]*history
 	snapshots map[string]map[uint64]fact
@@ -62,8 +62,8 @@ func (m *model) setSnapshot(id string, nr uint64, f fact) {
 	m.snapshots[id][nr] = f
 }
 
-// payload is what event nr of an ID holds: the numbers make the size, some span
-// several blocks of a log.
+// payload is what event nr of an ID holds: the numbers make the size, some span several blocks of a
+// log.
 func payload(id string, nr uint64) []byte {
 	n := 20 + nr*97%200
 	if nr%13 == 5 {
@@ -92,8 +92,8 @@ func eventWrite(id string, expect uint64, n int) journal.Write {
 	return w
 }
 
-// step does the next thing of a workload and records its outcome. It returns the
-// error of a call whose outcome is unknown.
+// step does the next thing of a workload and records its outcome. It returns the error of a call
+// whose outcome is unknown.
 func (m *model) step(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) error {
 	id := fmt.Sprintf("id-%d", rnd.IntN(6))
 	h := m.history(id)
@@ -173,8 +173,8 @@ func (m *model) append(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) erro
 	return unknownOutcome
 }
 
-// check compares a database with the model, and records what turned out to be
-// true where that was unknown.
+// check compares a database with the model, and records what turned out to be true where that was
+// unknown.
 func (m *model) check(tb testing.TB, db *leveldb.DB) {
 	tb.Helper()
 	j := db.TestJournal()
@@ -224,8 +224,7 @@ func (m *model) check(tb testing.TB, db *leveldb.DB) {
 	m.checkSnapshots(tb, db)
 }
 
-// checkOrder compares what queries find with what replays did, and with what
-// they found before.
+// checkOrder compares what queries find with what replays did, and with what they found before.
 func (m *model) checkOrder(tb testing.TB, db *leveldb.DB, live map[string][]string) {
 	tb.Helper()
 	if err := db.VerifyOrder(tb.Context()); err != nil {

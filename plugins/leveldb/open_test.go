@@ -25,8 +25,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// wantOpenError checks that a directory can't be opened for the given reason,
-// and that the error names it.
+// wantOpenError checks that a directory can't be opened for the given reason, and that the error
+// names it.
 func wantOpenError(t *testing.T, dir string, cfg leveldb.Config, want error) {
 	t.Helper()
 	db, err := leveldb.Open(dir, cfg)
@@ -38,8 +38,7 @@ func wantOpenError(t *testing.T, dir string, cfg leveldb.Config, want error) {
 	}
 }
 
-// tree returns the contents of the files of a database, but not its log of
-// messages.
+// tree returns the contents of the files of a database, but not its log of messages.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := make(map[string]string)
@@ -74,8 +73,8 @@ func hold(dir string) {
 
 const crashDir = "REFOLD_TEST_CRASH_DIR"
 
-// crash appends events to a directory, and says after each that it is stored,
-// until it is killed. It is a process of its own of TestKilled.
+// crash appends events to a directory, and says after each that it is stored, until it is killed.
+// It is a process of its own of TestKilled.
 func crash(dir string) {
 	db, err := leveldb.Open(dir, leveldb.Config{})
 	if err != nil {

@@ -19,11 +19,10 @@ import (
 
 // small makes a workload of a few calls flush and compact.
 //
-// The engine takes an error of a compaction to a writer that waits for it and
-// acknowledges the compaction to the same writer later, on a channel that is
-// closed, and recovers from that. The race detector does not like it. So with the
-// detector on there are no compactions but flushes, and those are not
-// repeated at once.
+// The engine takes an error of a compaction to a writer that waits for it and acknowledges the
+// compaction to the same writer later, on a channel that is closed, and recovers from that. The
+// race detector does not like it. So with the detector on there are no compactions but flushes, and
+// those are not repeated at once.
 func small() leveldb.Config {
 	return leveldb.Config{}.WithReopenPause(time.Nanosecond).WithTuning(func(o *opt.Options) {
 		o.WriteBuffer, o.CompactionTableSize = 8<<10, 8<<10
@@ -151,8 +150,8 @@ func TestPowerCutWithoutSync(t *testing.T) {
 	}
 }
 
-// TestFailedChange makes each change of the files fail once, half done. The
-// journal goes on by itself, and what it said holds after a power cut too.
+// TestFailedChange makes each change of the files fail once, half done. The journal goes on by
+// itself, and what it said holds after a power cut too.
 func TestFailedChange(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {

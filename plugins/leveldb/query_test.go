@@ -387,8 +387,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestAwaitUnknownOutcome wakes a reader of an event that was stored although its
-// append failed.
+// TestAwaitUnknownOutcome wakes a reader of an event that was stored although its append failed.
 func TestAwaitUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	d := newDisk(faultNone, 0, 1)
@@ -412,8 +411,8 @@ func TestAwaitUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestQueryWhileWriting reads on and on beside appends and deletions: each event
-// of each ID comes once and in order.
+// TestQueryWhileWriting reads on and on beside appends and deletions: each event of each ID comes
+// once and in order.
 func TestQueryWhileWriting(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true, CachedIDs: 3})

@@ -196,8 +196,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign writes a certificate and its key to files. The first one of an authority
-// is its own.
+// sign writes a certificate and its key to files. The first one of an authority is its own.
 func (a *authority) sign(t *testing.T, by *authority) (certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

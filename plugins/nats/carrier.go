@@ -51,8 +51,8 @@ func (c Config) validate() error {
 	return errors.Join(errs...)
 }
 
-// Carrier carries frames over NATS. It implements transport.Carrier,
-// transport.Flusher and transport.AdminCarrier.
+// Carrier carries frames over NATS. It implements transport.Carrier, transport.Flusher and
+// transport.AdminCarrier.
 type Carrier struct {
 	cfg      Config
 	log      *slog.Logger

@@ -41,8 +41,7 @@ func operators(t *testing.T, name string) *server.User {
 	return user(name, p)
 }
 
-// withUsers starts a server that knows these users only, and returns how one
-// connects.
+// withUsers starts a server that knows these users only, and returns how one connects.
 func withUsers(t *testing.T, users ...*server.User) func(user string) nats.Access {
 	t.Helper()
 	s := start(t, embedded.Config{Configure: func(o *server.Options) {
@@ -54,8 +53,8 @@ func withUsers(t *testing.T, users ...*server.User) func(user string) nats.Acces
 	}
 }
 
-// The rights of a node and of an operator are enough, and an operator can't speak for
-// another one or for a node.
+// The rights of a node and of an operator are enough, and an operator can't speak for another one
+// or for a node.
 func TestOperatorPermissions(t *testing.T) {
 	t.Parallel()
 	access := withUsers(t, allowed(t, "bob"), operators(t, "ops.example"), operators(t, "mallory"))

@@ -16,8 +16,8 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// A deposit that is a span, here kept in memory. Without a configuration the
-// global providers of OpenTelemetry are used.
+// A deposit that is a span, here kept in memory. Without a configuration the global providers of
+// OpenTelemetry are used.
 func Example() {
 	ctx := context.Background()
 	spans := tracetest.NewInMemoryExporter()

@@ -42,8 +42,8 @@ func newMeter(tb testing.TB) *meter {
 	return m
 }
 
-// collect returns all data points as lines: the name, the attributes, and the
-// sum, or the count and the sum of a histogram; sums of seconds are left out.
+// collect returns all data points as lines: the name, the attributes, and the sum, or the count and
+// the sum of a histogram; sums of seconds are left out.
 func (m *meter) collect(t *testing.T) []string {
 	t.Helper()
 	var lines []string

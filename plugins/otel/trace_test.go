@@ -126,8 +126,8 @@ func wantAttributes(t *testing.T, s tracetest.SpanStub, want map[string]string) 
 	}
 }
 
-// One trace from the asker over the delivery to the destination, and on to what
-// is delivered again by another process.
+// One trace from the asker over the delivery to the destination, and on to what is delivered again
+// by another process.
 func TestOneTrace(t *testing.T) {
 	t.Parallel()
 	t.Run("from events", func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// gate holds appends of the writer "slow" in the server, after they have looked at
-// what is stored and before they store anything.
+// gate holds appends of the writer "slow" in the server, after they have looked at what is stored
+// and before they store anything.
 type gate struct {
 	admin *pgx.Conn
 }
@@ -39,8 +39,8 @@ func newGate(t *testing.T, dsn string) *gate {
 	return g
 }
 
-// begin appends writes as the slow writer and returns when they are held, with
-// the process that holds them.
+// begin appends writes as the slow writer and returns when they are held, with the process that
+// holds them.
 func (g *gate) begin(t *testing.T, j journal.Journal, writes ...journal.Write) (outcome <-chan []error, pid int32) {
 	t.Helper()
 	for i := range writes {
@@ -60,9 +60,8 @@ func (g *gate) open(t *testing.T) {
 	execute(t, g.admin, "SELECT pg_advisory_unlock(7)")
 }
 
-// Another writer stores between the look of an append and its insert: the
-// server takes the whole statement back. All that is not in conflict is
-// stored all the same.
+// Another writer stores between the look of an append and its insert: the server takes the whole
+// statement back. All that is not in conflict is stored all the same.
 func TestConflictInTheMiddle(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -88,8 +87,8 @@ func TestConflictInTheMiddle(t *testing.T) {
 	}
 }
 
-// A deletion waits for an append that has looked before it, or that would store a number
-// for the second time.
+// A deletion waits for an append that has looked before it, or that would store a number for the
+// second time.
 func TestDeletionOutlivesOlderAppends(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -148,8 +147,8 @@ func TestDeletionOutlivesOlderAppends(t *testing.T) {
 	store(t, j, eventsOf("a", 7, 1))
 }
 
-// What the server says about an append that it gives up is believed; when it
-// goes away, nothing is known.
+// What the server says about an append that it gives up is believed; when it goes away, nothing is
+// known.
 func TestAppendGivenUpByTheServer(t *testing.T) {
 	t.Parallel()
 	for function, sure := range map[string]bool{"pg_cancel_backend": true, "pg_terminate_backend": false} {
@@ -172,8 +171,7 @@ func TestAppendGivenUpByTheServer(t *testing.T) {
 	}
 }
 
-// Two nodes that append to the same IDs in opposite orders do not wait for each other
-// for ever.
+// Two nodes that append to the same IDs in opposite orders do not wait for each other for ever.
 func TestNoDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -238,8 +236,7 @@ func TestOrdinalDrawnTwice(t *testing.T) {
 	}
 }
 
-// An append that is too large for one statement is several, of which none has an
-// ID twice.
+// An append that is too large for one statement is several, of which none has an ID twice.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 16<<20)

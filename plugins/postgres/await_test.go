@@ -24,8 +24,8 @@ func awaiting(ctx context.Context, j journal.Querier, after journal.Offset) <-ch
 	return done
 }
 
-// listening waits until a schema has a number of listeners that are not those
-// in except, and returns their process IDs.
+// listening waits until a schema has a number of listeners that are not those in except, and
+// returns their process IDs.
 func listening(t *testing.T, dsn string, count int, except ...int32) []int32 {
 	t.Helper()
 	conn := connect(t, dsn)
@@ -53,8 +53,8 @@ func listening(t *testing.T, dsn string, count int, except ...int32) []int32 {
 	}
 }
 
-// TestAwait has a reader that waits for what another process appends, the
-// second time after its connection was lost.
+// TestAwait has a reader that waits for what another process appends, the second time after its
+// connection was lost.
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -93,8 +93,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestAwaitWhenHeldBack has a reader that looked while an append was in flight
-// before one that was stored, and is told nothing when that ends.
+// TestAwaitWhenHeldBack has a reader that looked while an append was in flight before one that was
+// stored, and is told nothing when that ends.
 func TestAwaitWhenHeldBack(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -119,8 +119,7 @@ func TestAwaitWhenHeldBack(t *testing.T) {
 	}
 }
 
-// TestAwaitAfterAnotherReaderLooked has a reader that waits for what another one has
-// found already.
+// TestAwaitAfterAnotherReaderLooked has a reader that waits for what another one has found already.
 func TestAwaitAfterAnotherReaderLooked(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

@@ -43,8 +43,7 @@ func (l *workload) batch(n int) []journal.Write {
 	return l.writes
 }
 
-// inParallel runs f for b.N batches on some goroutines and reports events a
-// second.
+// inParallel runs f for b.N batches on some goroutines and reports events a second.
 func inParallel(b *testing.B, flights, size int, f func(flight, n int) error) {
 	b.Helper()
 	b.ResetTimer()
@@ -96,8 +95,8 @@ func BenchmarkAppendHot(b *testing.B) {
 	})
 }
 
-// BenchmarkRaw inserts into a table of four columns and one index, with the
-// driver alone: the limit that the others are held against.
+// BenchmarkRaw inserts into a table of four columns and one index, with the driver alone: the limit
+// that the others are held against.
 func BenchmarkRaw(b *testing.B) {
 	for _, c := range []struct {
 		size, flights int
@@ -150,8 +149,7 @@ func rawInsert(rows int) string {
 	return sql.String()
 }
 
-// BenchmarkReplay reads 100,000 events of one ID, by the journal and by the
-// driver alone.
+// BenchmarkReplay reads 100,000 events of one ID, by the journal and by the driver alone.
 func BenchmarkReplay(b *testing.B) {
 	const events = 100_000
 	dsn := pgtest.DSN(b)

@@ -143,15 +143,14 @@ func lockClass(schema string) int32 {
 
 // Journal returns the journal. It is the same one each time.
 //
-// Close the DB, or the journal and, if it was taken, the snapshot store: the
-// connections are closed with the last of them.
+// Close the DB, or the journal and, if it was taken, the snapshot store: the connections are closed
+// with the last of them.
 func (db *DB) Journal() journal.Journal {
 	db.openHandle(&db.journal.handle)
 	return &db.journal
 }
 
-// Snapshots returns the snapshot store. It is the same one each time. See
-// Journal about closing.
+// Snapshots returns the snapshot store. It is the same one each time. See Journal about closing.
 func (db *DB) Snapshots() snapshot.Store {
 	db.openHandle(&db.snapshots.handle)
 	return &db.snapshots

@@ -53,8 +53,7 @@ func (j *Journal) deleteTo(ctx context.Context, id string, to uint64) error {
 	return nil
 }
 
-// The pause between two checks of the appends in progress doubles from waitPause to
-// maxWaitPause.
+// The pause between two checks of the appends in progress doubles from waitPause to maxWaitPause.
 const (
 	waitPause    = time.Millisecond
 	maxWaitPause = 50 * time.Millisecond

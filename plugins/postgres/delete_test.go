@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// TestDeletionsSideBySide has another process delete the first part of what a
-// deletion has in hand, while that waits for it: the rest goes all the same.
+// TestDeletionsSideBySide has another process delete the first part of what a deletion has in hand,
+// while that waits for it: the rest goes all the same.
 func TestDeletionsSideBySide(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

@@ -41,8 +41,7 @@ func Example() {
 	}
 }
 
-// A program that may not create tables says what is missing, and who may does
-// it for all.
+// A program that may not create tables says what is missing, and who may does it for all.
 func ExampleMigrate() {
 	ctx := context.Background()
 	_, err := postgres.Open(ctx, os.Getenv("BANK_DATABASE"), postgres.Config{CheckOnly: true})

@@ -10,8 +10,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Certain reports whether an error says that a statement was surely not
-// committed.
+// Certain reports whether an error says that a statement was surely not committed.
 func Certain(err error) bool { return certainly(err) }
 
 // WithCancelGrace returns a Config under which a call that was given up waits so long for the server to say what became of it.
@@ -23,8 +22,8 @@ func (c Config) WithCancelGrace(d time.Duration) Config {
 // PoolSize returns how many connections the pool opens at most.
 func (db *DB) PoolSize() int { return int(db.pool.Config().MaxConns) }
 
-// SessionState counts what the one connection of a pool holds that a later
-// transaction on it could notice.
+// SessionState counts what the one connection of a pool holds that a later transaction on it could
+// notice.
 func (db *DB) SessionState(ctx context.Context) (held int, err error) {
 	conn, err := db.acquire(ctx)
 	if err != nil {
@@ -50,8 +49,7 @@ func Parts(writes []journal.Write) (parts [][]string) {
 	return parts
 }
 
-// DecodeConflicts decodes the result of append_many, and returns how many
-// conflicts there are.
+// DecodeConflicts decodes the result of append_many, and returns how many conflicts there are.
 func DecodeConflicts(b []byte, chains int) (int, error) {
 	conflicts, err := decodeConflicts(b, chains)
 	return len(conflicts), err

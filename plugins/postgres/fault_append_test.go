@@ -23,11 +23,10 @@ type breakage struct {
 	fault tcpproxy.Fault
 	// giveUp ends the context of the caller when the fault strikes.
 	giveUp bool
-	// frozen lets nothing at all through when the fault has struck, so the server can't be
-	// asked to cancel either.
+	// frozen lets nothing at all through when the fault has struck, so the server can't be asked to
+	// cancel either.
 	frozen bool
-	// fence settles what is unknown while what was held back is still on its
-	// way.
+	// fence settles what is unknown while what was held back is still on its way.
 	fence bool
 }
 
@@ -56,10 +55,10 @@ func kinds(direction tcpproxy.Direction, after int64) []breakage {
 // outcomes counts what callers were told.
 type outcomes struct{ stored, not, unknown, fenced, landed atomic.Int64 }
 
-// TestAppendBrokenAtEachByte breaks the connection at the positions of the
-// exchange of an append, both ways, in all ways. What the caller is told is
-// what the table holds in the end; and what is unknown is settled by a fence, once and
-// for all, though the bytes of the write are still on their way to the server.
+// TestAppendBrokenAtEachByte breaks the connection at the positions of the exchange of an append,
+// both ways, in all ways. What the caller is told is what the table holds in the end; and what is
+// unknown is settled by a fence, once and for all, though the bytes of the write are still on their
+// way to the server.
 func TestAppendBrokenAtEachByte(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]postgres.Config{"plain": {}, "cached statements": {CachedStatements: true}} {
@@ -103,8 +102,8 @@ func appendBroken(t *testing.T, cfg postgres.Config) {
 	}
 }
 
-// A caller who gives up while the server waits for somebody else's transaction is told that nothing is
-// stored, because the server has said so; and nothing is, when that transaction is gone.
+// A caller who gives up while the server waits for somebody else's transaction is told that nothing
+// is stored, because the server has said so; and nothing is, when that transaction is gone.
 func TestAppendGivenUpIsCanceled(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, pgtest.DSN(t))
@@ -212,8 +211,8 @@ func (s *site) breakAppend(t *testing.T, cfg postgres.Config, b breakage, name s
 	}
 }
 
-// fence appends a fence for each ID with an unknown outcome, past the proxy, and
-// returns what became of it: nil if it was stored. Without fences it is
+// fence appends a fence for each ID with an unknown outcome, past the proxy, and returns what
+// became of it: nil if it was stored. Without fences it is
 // all errNoFence.
 func (s *site) fence(t *testing.T, b breakage, writes []journal.Write, errs []error) []error {
 	t.Helper()
@@ -233,8 +232,8 @@ func (s *site) fence(t *testing.T, b breakage, writes []journal.Write, errs []er
 
 var errNoFence = errors.New("no fence was appended")
 
-// release lets through what was held back, when the fences are settled, or when they
-// wait for a transaction whose end is among what is held back.
+// release lets through what was held back, when the fences are settled, or when they wait for a
+// transaction whose end is among what is held back.
 func (s *site) release(t *testing.T, server string, settled <-chan []error, release func()) []error {
 	t.Helper()
 	var fences []error

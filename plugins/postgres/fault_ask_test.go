@@ -16,8 +16,8 @@ import (
 )
 
 // TestAskBrokenAtEachByte is TestAppendBrokenAtEachByte with a runtime above the journal: then
-// nothing is unknown. Who asks is told whether it was done or not, while
-// what was held back is still on its way, and that is what the table
+// nothing is unknown. Who asks is told whether it was done or not, while what was held back is
+// still on its way, and that is what the table
 // holds when it has arrived.
 func TestAskBrokenAtEachByte(t *testing.T) {
 	t.Parallel()
@@ -56,8 +56,7 @@ func TestAskBrokenAtEachByte(t *testing.T) {
 	}
 }
 
-// askExchange returns how many bytes the append of an ask has, each way, and a bit
-// more.
+// askExchange returns how many bytes the append of an ask has, each way, and a bit more.
 func (s *site) askExchange(t *testing.T) (toServer, toClient int64) {
 	t.Helper()
 	proxy, db, err := s.behind(t, "measure", postgres.Config{CheckOnly: true, MaxConns: 2, DisableNotify: true})
@@ -78,8 +77,8 @@ func (s *site) askExchange(t *testing.T) (toServer, toClient int64) {
 	return after.ToServer - before.ToServer + 8, after.ToClient - before.ToClient + 8
 }
 
-// breakAsk lets one ask meet a fault, compares the answer with the table, and
-// returns whether it was done.
+// breakAsk lets one ask meet a fault, compares the answer with the table, and returns whether it
+// was done.
 func (s *site) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fences *atomic.Int64) bool {
 	t.Helper()
 	server := "ask " + name

@@ -16,8 +16,8 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// smallDisk is how large a file of a server with a full disk may become. A
-// segment of its log has 4 MiB.
+// smallDisk is how large a file of a server with a full disk may become. A segment of its log has 4
+// MiB.
 const smallDisk = 6 << 20
 
 // noise returns bytes that can't be compressed.
@@ -27,8 +27,8 @@ func noise(n int) []byte {
 	return b
 }
 
-// TestFullDisk appends until the disk is full, and goes on when there is space
-// again. What is refused says why; what was acknowledged is there all the time.
+// TestFullDisk appends until the disk is full, and goes on when there is space again. What is
+// refused says why; what was acknowledged is there all the time.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{MaxFileSize: smallDisk})
@@ -75,8 +75,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestRuntimeOnAFullDisk has clients ask while the disk fills, and while it is
-// exchanged.
+// TestRuntimeOnAFullDisk has clients ask while the disk fills, and while it is exchanged.
 func TestRuntimeOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{MaxFileSize: smallDisk})

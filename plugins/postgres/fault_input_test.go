@@ -27,8 +27,8 @@ func oddIDs() []string {
 	}
 }
 
-// TestOddIDs stores odd IDs, with themselves as names and tags, beside ones that are none. Each
-// has its own history, and comes back as it was, in the order of its bytes.
+// TestOddIDs stores odd IDs, with themselves as names and tags, beside ones that are none. Each has
+// its own history, and comes back as it was, in the order of its bytes.
 func TestOddIDs(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, pgtest.DSN(t), postgres.Config{})
@@ -104,8 +104,8 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// TestTenThousandTags stores an event with ten thousand tags, which is found by
-// each of them, and refuses more than an event may have.
+// TestTenThousandTags stores an event with ten thousand tags, which is found by each of them, and
+// refuses more than an event may have.
 func TestTenThousandTags(t *testing.T) {
 	t.Parallel()
 	j := openStore(t, pgtest.DSN(t), postgres.Config{}).TestJournal()
@@ -139,8 +139,7 @@ func TestTenThousandTags(t *testing.T) {
 	}
 }
 
-// TestPayloads stores the largest event and refuses one byte more; its neighbours are
-// stored.
+// TestPayloads stores the largest event and refuses one byte more; its neighbours are stored.
 func TestPayloads(t *testing.T) {
 	t.Parallel()
 	j := openStore(t, pgtest.DSN(t), postgres.Config{}).TestJournal()
@@ -187,8 +186,8 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// TestClocks stores times of clocks that are wrong as they are, and an
-// entity's own time does not go back when its clock does.
+// TestClocks stores times of clocks that are wrong as they are, and an entity's own time does not
+// go back when its clock does.
 func TestClocks(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, pgtest.With(t, pgtest.DSN(t), map[string]string{"timezone": "Asia/Kathmandu"}), postgres.Config{})

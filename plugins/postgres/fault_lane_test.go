@@ -28,8 +28,7 @@ func bounded(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), 5*time.Minute)
 }
 
-// until calls f again and again until it returns true, or fails the test when
-// it takes too long.
+// until calls f again and again until it returns true, or fails the test when it takes too long.
 func until(t *testing.T, subject string, f func() bool) bool {
 	t.Helper()
 	ctx, cancel := bounded(t)
@@ -66,8 +65,8 @@ func newSite(t *testing.T, dsn string) *site {
 	return s
 }
 
-// behind opens the database through a proxy of its own, under a name by which
-// the server knows the connections.
+// behind opens the database through a proxy of its own, under a name by which the server knows the
+// connections.
 func (s *site) behind(t *testing.T, name string, cfg postgres.Config) (*tcpproxy.Proxy, *postgres.DB, error) {
 	t.Helper()
 	proxy := tcpproxy.Start(t, pgtest.Upstream(t, s.dsn))
@@ -78,8 +77,7 @@ func (s *site) behind(t *testing.T, name string, cfg postgres.Config) (*tcpproxy
 	return proxy, db, err
 }
 
-// backends counts the connections of a name for which a condition holds, as the
-// server sees them.
+// backends counts the connections of a name for which a condition holds, as the server sees them.
 func (s *site) backends(t *testing.T, name, where string) int {
 	t.Helper()
 	var n int
@@ -90,8 +88,8 @@ func (s *site) backends(t *testing.T, name, where string) int {
 	return n
 }
 
-// gone waits until the server has ended all connections of a name, so that
-// nothing can be committed on them any more.
+// gone waits until the server has ended all connections of a name, so that nothing can be committed
+// on them any more.
 func (s *site) gone(t *testing.T, name string) bool {
 	t.Helper()
 	return until(t, "connections of "+name+" to end", func() bool { return t.Failed() || s.backends(t, name, "true") == 0 })

@@ -22,8 +22,8 @@ import (
 
 // A ledger remembers which operations were applied to it, in order.
 type (
-	// post adds an operation, in Count events of one unit, and is answered with how many
-	// events there are then.
+	// post adds an operation, in Count events of one unit, and is answered with how many events
+	// there are then.
 	post struct {
 		eventsourcing.Command[ledger, int]
 		Op, Count int
@@ -100,8 +100,8 @@ type described struct {
 	length    int
 }
 
-// surelyNot reports whether the client knows that the operation was not done. A ledger
-// itself answers with no error, so any other than this one says so.
+// surelyNot reports whether the client knows that the operation was not done. A ledger itself
+// answers with no error, so any other than this one says so.
 func (k described) surelyNot() bool {
 	return k.err != nil && !errors.Is(k.err, eventsourcing.ErrOutcomeUnknown)
 }
@@ -126,8 +126,8 @@ func newBooks(ids int) *books {
 	return b
 }
 
-// client posts operations to one ledger, one after the other, until it has done so n
-// times, enough is closed, and any operation was done.
+// client posts operations to one ledger, one after the other, until it has done so n times, enough
+// is closed, and any operation was done.
 func (b *books) client(ctx context.Context, h *house, id string, rng *rand.Rand, n int, enough <-chan struct{}, patience time.Duration) {
 	var mine []described
 	defer func() {
@@ -158,8 +158,8 @@ func (b *books) client(ctx context.Context, h *house, id string, rng *rand.Rand,
 	}
 }
 
-// run has clients of each ledger post, in turn through the houses, until each has
-// done so n times, disturb returns, and any operation was done.
+// run has clients of each ledger post, in turn through the houses, until each has done so n times,
+// disturb returns, and any operation was done.
 func (b *books) run(t *testing.T, houses []*house, n int, patience time.Duration, disturb func(rng *rand.Rand)) {
 	t.Helper()
 	var clients sync.WaitGroup

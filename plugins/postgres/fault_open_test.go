@@ -101,9 +101,9 @@ func name(t *testing.T, dsn string) string {
 	return cfg.Database
 }
 
-// TestServerThatRefuses has a journal whose server takes nothing, or not all: for lack of
-// rights, because it became read-only, or because somebody dropped the tables. Each
-// call says why, a write is surely not stored, and when it is mended all goes on.
+// TestServerThatRefuses has a journal whose server takes nothing, or not all: for lack of rights,
+// because it became read-only, or because somebody dropped the tables. Each call says why, a write
+// is surely not stored, and when it is mended all goes on.
 func TestServerThatRefuses(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{})

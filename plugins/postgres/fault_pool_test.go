@@ -82,8 +82,8 @@ func recoverWithin(ctx context.Context, j *postgres.Journal, i int) error {
 	return nil
 }
 
-// TestRuntimeOnOneConnection recovers 20 entities at the same time, which all
-// have commands waiting, on a pool of one connection.
+// TestRuntimeOnOneConnection recovers 20 entities at the same time, which all have commands
+// waiting, on a pool of one connection.
 func TestRuntimeOnOneConnection(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, pgtest.DSN(t), postgres.Config{MaxConns: 1})

@@ -13,9 +13,9 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// TestRuntimeBehindABadNetwork breaks the connections of a runtime all the
-// time, at any byte and in all ways, while clients ask and give up. What they are told is
-// what a new runtime finds: fences settle what the network leaves open.
+// TestRuntimeBehindABadNetwork breaks the connections of a runtime all the time, at any byte and in
+// all ways, while clients ask and give up. What they are told is what a new runtime finds: fences
+// settle what the network leaves open.
 func TestRuntimeBehindABadNetwork(t *testing.T) {
 	t.Parallel()
 	faults := 60
@@ -64,8 +64,8 @@ func pause(t *testing.T, rng *rand.Rand, most time.Duration) {
 	}
 }
 
-// TestServerIsKilled kills the server under load, and starts it again. Nothing
-// acknowledged is lost, nothing is applied twice.
+// TestServerIsKilled kills the server under load, and starts it again. Nothing acknowledged is
+// lost, nothing is applied twice.
 func TestServerIsKilled(t *testing.T) {
 	t.Parallel()
 	kills := 3
@@ -95,8 +95,8 @@ func TestServerIsKilled(t *testing.T) {
 	b.judge(t, found)
 }
 
-// TestTwoRuntimes has two runtimes work on the same entities at the same time: of two
-// writers one wins, and the other one's clients are told.
+// TestTwoRuntimes has two runtimes work on the same entities at the same time: of two writers one
+// wins, and the other one's clients are told.
 func TestTwoRuntimes(t *testing.T) {
 	t.Parallel()
 	rounds := 30

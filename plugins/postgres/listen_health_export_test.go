@@ -5,8 +5,8 @@ package postgres
 
 import "time"
 
-// ReportAll makes calls slow and stalls long from the start. It must be called
-// before anything else.
+// ReportAll makes calls slow and stalls long from the start. It must be called before anything
+// else.
 func (db *DB) ReportAll() { db.watch.slowCall, db.watch.longStall = 0, 0 }
 
 // ReportNoCall makes no call slow, however long it takes.

@@ -117,8 +117,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// No part of a connection string that may be a password shows up in an error,
-// however it is mangled.
+// No part of a connection string that may be a password shows up in an error, however it is
+// mangled.
 func TestPasswordsStaySecret(t *testing.T) {
 	t.Parallel()
 	for _, dsn := range []string{

@@ -115,8 +115,8 @@ func (p *reader) row(values [][]byte) error {
 	return nil
 }
 
-// Limits on the rows that a page reads: one and a half times the wanted number, and more where
-// rows must be read to be filtered out.
+// Limits on the rows that a page reads: one and a half times the wanted number, and more where rows
+// must be read to be filtered out.
 const (
 	usualRows    = pageRecords * 3 / 2
 	filteredRows = 10_000

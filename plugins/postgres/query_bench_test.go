@@ -12,8 +12,7 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// BenchmarkQuery reads pages in the middle and at the end of 200,000 events of
-// 5,000 IDs.
+// BenchmarkQuery reads pages in the middle and at the end of 200,000 events of 5,000 IDs.
 func BenchmarkQuery(b *testing.B) {
 	const events = 200_000
 	dsn := pgtest.DSN(b)

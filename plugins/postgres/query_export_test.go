@@ -15,8 +15,8 @@ import (
 // LockKeys is how many keys the locks of appends have.
 const LockKeys = lockKeys
 
-// SettledBelow returns up to where the order is settled when the last ordinal is drawn
-// and locks with these keys are held.
+// SettledBelow returns up to where the order is settled when the last ordinal is drawn and locks
+// with these keys are held.
 func SettledBelow(drawn int64, keys []int64) (settled int64, held bool) {
 	return settledBelow(drawn, keys)
 }
@@ -30,8 +30,8 @@ func ParseOffset(o journal.Offset) (int64, error) { return parseOffset(o) }
 // FormatOffset returns the offset of an ordinal.
 func FormatOffset(ordinal int64) journal.Offset { return formatOffset(ordinal) }
 
-// QueryStatement returns the statement of a query, and its parameters from
-// behind a position up to another one.
+// QueryStatement returns the statement of a query, and its parameters from behind a position up to
+// another one.
 func (db *DB) QueryStatement(q journal.Criteria, from, settled int64) (sql string, params []any) {
 	s := newShape(db.schema, q)
 	params = []any{from, settled, s.window}

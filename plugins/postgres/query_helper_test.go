@@ -75,8 +75,7 @@ func store(tb testing.TB, j journal.Journal, writes ...journal.Write) {
 	}
 }
 
-// readAll reads what matches behind a position, page by page, and returns the
-// position behind it.
+// readAll reads what matches behind a position, page by page, and returns the position behind it.
 func readAll(tb testing.TB, j journal.Querier, q journal.Criteria, after journal.Offset) ([]journal.Envelope, journal.Offset) {
 	tb.Helper()
 	var all []journal.Envelope

@@ -45,8 +45,8 @@ func FuzzOffset(f *testing.F) {
 	})
 }
 
-// TestQueryAgainstModel reads random events in every way there is, and
-// compares with what Criteria.Matches picks out of all of them.
+// TestQueryAgainstModel reads random events in every way there is, and compares with what
+// Criteria.Matches picks out of all of them.
 func TestQueryAgainstModel(t *testing.T) {
 	t.Parallel()
 	for _, cached := range []bool{false, true} {
@@ -179,8 +179,8 @@ func checkPages(t *testing.T, j *postgres.Journal, q journal.Criteria, sizes ...
 	}
 }
 
-// TestPlans looks at what the statements do to a table about which the planner has
-// been told nothing, and to one that it knows.
+// TestPlans looks at what the statements do to a table about which the planner has been told
+// nothing, and to one that it knows.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	const events = 60_000

@@ -28,8 +28,8 @@ func numbers(t *testing.T, j journal.Journal, id string, from, to uint64) (all [
 	return all, bytes
 }
 
-// Pages end between small events and large ones, in all orders, and nothing is
-// left out or comes twice.
+// Pages end between small events and large ones, in all orders, and nothing is left out or comes
+// twice.
 func TestReplayOfAllSizes(t *testing.T) {
 	t.Parallel()
 	const total = 2300

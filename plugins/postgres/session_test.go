@@ -19,8 +19,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Nothing that the plugin does on a connection of the pool is left there for the next
-// transaction, which behind a proxy may be somebody else's.
+// Nothing that the plugin does on a connection of the pool is left there for the next transaction,
+// which behind a proxy may be somebody else's.
 func TestNothingIsLeftInTheSession(t *testing.T) {
 	t.Parallel()
 	for _, cached := range []bool{false, true} {
@@ -56,8 +56,7 @@ func TestNothingIsLeftInTheSession(t *testing.T) {
 	}
 }
 
-// A plan that an append made while the tables were tiny does not read all of
-// them later.
+// A plan that an append made while the tables were tiny does not read all of them later.
 func TestPlansOutliveGrowth(t *testing.T) {
 	t.Parallel()
 	for _, deleted := range []bool{false, true} {
@@ -141,8 +140,8 @@ func FuzzDecodeConflicts(f *testing.F) {
 	})
 }
 
-// The pool is as large as the configuration says, or else the connection string, or else large enough for
-// many entities that recover at once.
+// The pool is as large as the configuration says, or else the connection string, or else large
+// enough for many entities that recover at once.
 func TestPoolSize(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

@@ -26,9 +26,8 @@ const (
 	liveReaders = 8
 )
 
-// TestReadersMissNothing has writers whose transactions commit in random order
-// and live readers that go back and on at random. Every reader gets every event once,
-// in the order of the offsets.
+// TestReadersMissNothing has writers whose transactions commit in random order and live readers
+// that go back and on at random. Every reader gets every event once, in the order of the offsets.
 func TestReadersMissNothing(t *testing.T) {
 	t.Parallel()
 	runs := 2
@@ -115,8 +114,8 @@ func oddTag(n uint64) []string {
 	return nil
 }
 
-// lateWriter appends in transactions of its own, which wait in the crowd before
-// they commit, or now and then are rolled back.
+// lateWriter appends in transactions of its own, which wait in the crowd before they commit, or now
+// and then are rolled back.
 func lateWriter(t *testing.T, db *postgres.DB, dsn, id string, random *rand.Rand, held *crowd) {
 	t.Helper()
 	ctx := t.Context()
@@ -151,8 +150,8 @@ func lateWriter(t *testing.T, db *postgres.DB, dsn, id string, random *rand.Rand
 	}
 }
 
-// crowd lets those who wait in it go in random order, as soon as a random
-// number of them have gathered.
+// crowd lets those who wait in it go in random order, as soon as a random number of them have
+// gathered.
 type crowd struct {
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -191,8 +190,8 @@ func (c *crowd) release() {
 	}
 }
 
-// lateReader reads on and on, and now and then goes back to where it was before, as
-// one does who crashed before it saved its offset.
+// lateReader reads on and on, and now and then goes back to where it was before, as one does who
+// crashed before it saved its offset.
 type lateReader struct {
 	db     *postgres.DB
 	query  journal.Criteria
@@ -267,8 +266,7 @@ func recordedIn(t *testing.T, dsn, schema string, last journal.Offset) []journal
 	return all
 }
 
-// compareRecorded fails the test if a reader got something else than what matches, in
-// order.
+// compareRecorded fails the test if a reader got something else than what matches, in order.
 func compareRecorded(t *testing.T, peer string, q journal.Criteria, stored, got []journal.Envelope) {
 	t.Helper()
 	var want []journal.Envelope

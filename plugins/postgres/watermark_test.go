@@ -48,8 +48,8 @@ func TestSettledBelow(t *testing.T) {
 	}
 }
 
-// TestLateCommitHoldsReadersBack is the story of two appends that commit in
-// the order in which they did not begin.
+// TestLateCommitHoldsReadersBack is the story of two appends that commit in the order in which they
+// did not begin.
 func TestLateCommitHoldsReadersBack(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []string{"COMMIT", "ROLLBACK", "killed"} {
@@ -107,8 +107,8 @@ func appendLate(t *testing.T, db *postgres.DB, dsn string, writes ...journal.Wri
 	return conn, tx
 }
 
-// TestLockIsBelowWhatIsDrawn looks at the lock of an append: the watermark is
-// right only if it is there, and its key is lower than all ordinals.
+// TestLockIsBelowWhatIsDrawn looks at the lock of an append: the watermark is right only if it is
+// there, and its key is lower than all ordinals.
 func TestLockIsBelowWhatIsDrawn(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -157,8 +157,7 @@ func TestForeignTransactionsDoNotHoldReadersBack(t *testing.T) {
 	}
 }
 
-// TestPreparedTransactionHoldsReadersBack keeps an append prepared over a
-// crash of the server.
+// TestPreparedTransactionHoldsReadersBack keeps an append prepared over a crash of the server.
 func TestPreparedTransactionHoldsReadersBack(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{Settings: map[string]string{"max_prepared_transactions": "10"}})
@@ -187,8 +186,8 @@ func TestPreparedTransactionHoldsReadersBack(t *testing.T) {
 	}
 }
 
-// TestForgottenDraws kills the server after ordinals were drawn that nobody
-// committed: they are drawn again, and the reader must not have passed them.
+// TestForgottenDraws kills the server after ordinals were drawn that nobody committed: they are
+// drawn again, and the reader must not have passed them.
 func TestForgottenDraws(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{})
@@ -213,9 +212,9 @@ func TestForgottenDraws(t *testing.T) {
 	}
 }
 
-// TestForgottenDrawsAreNoRewind kills the server after readers have seen ordinals
-// drawn that it had no reason yet to write down. What was read is all there, so they go
-// on, and see what takes the place of those draws at once.
+// TestForgottenDrawsAreNoRewind kills the server after readers have seen ordinals drawn that it had
+// no reason yet to write down. What was read is all there, so they go on, and see what takes the
+// place of those draws at once.
 func TestForgottenDrawsAreNoRewind(t *testing.T) {
 	t.Parallel()
 	for name, rolledBack := range map[string]bool{"in progress": false, "rolled back": true} {

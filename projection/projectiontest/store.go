@@ -93,8 +93,7 @@ func saveSame(p *probe) {
 	p.want(whole...)
 }
 
-// race makes calls at the same time and returns how many succeeded. The others
-// must be fenced.
+// race makes calls at the same time and returns how many succeeded. The others must be fenced.
 func (p *probe) race(calls int, save func(i int) projection.Move) int {
 	p.Helper()
 	errs := make([]error, calls)

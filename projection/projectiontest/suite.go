@@ -75,8 +75,7 @@ func run(t *testing.T, cases []Case) {
 	}
 }
 
-// Cases returns the cases that Run would run, for a caller that runs them in
-// its own way.
+// Cases returns the cases that Run would run, for a caller that runs them in its own way.
 func Cases(c Config) []Case {
 	var cases []Case
 	for _, each := range storeChecks() {

@@ -16,9 +16,8 @@ import (
 // positions. It keeps its contents when its users stop, so tests can simulate crashes. The zero
 // value is ready to use.
 type Table struct {
-	// Fault is asked before, and after, each step of a call, and ends the call with the
-	// error that it returns. It may be called by several goroutines at once.
-	// Nil is no fault.
+	// Fault is asked before, and after, each step of a call, and ends the call with the error that
+	// it returns. It may be called by several goroutines at once. Nil is no fault.
 	Fault func(ctx context.Context, step Step) error
 
 	mu        sync.Mutex // locked during a transaction

@@ -20,13 +20,12 @@ type TxConfig[Tx any] struct {
 	Open func(t T) projection.TxStore[Tx]
 	// Add inserts a key into the read model in a transaction. It fails if the key exists. Required.
 	Add func(ctx context.Context, tx Tx, key string) error
-	// Keys returns the keys that begin so and are in the read model of a store, as
-	// others see it. Required.
+	// Keys returns the keys that begin so and are in the read model of a store, as others see it.
+	// Required.
 	Keys func(t T, store projection.TxStore[Tx], prefix string) []string
 }
 
-// RunTx runs the cases that are about transactions, as parallel subtests. Run is
-// for the others.
+// RunTx runs the cases that are about transactions, as parallel subtests. Run is for the others.
 func RunTx[Tx any](t *testing.T, c TxConfig[Tx]) {
 	t.Helper()
 	if c.Open == nil || c.Add == nil || c.Keys == nil {

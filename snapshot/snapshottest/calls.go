@@ -170,8 +170,8 @@ func (p *probe) deleteMeanwhile() {
 	})
 }
 
-// whileSaving calls load again and again until 25 rounds of save are over, and
-// reports the first error of each.
+// whileSaving calls load again and again until 25 rounds of save are over, and reports the first
+// error of each.
 func (p *probe) whileSaving(save func(round byte) error, load func() error) {
 	const rounds = 25
 	saved := make(chan error, 1)

@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshottest checks snapshot stores, and contains a store that fails on demand for tests of
-// its users: [Faulty].
+// Package snapshottest checks snapshot stores, and contains a store that fails on demand for tests
+// of its users: [Faulty].
 //
 // A store that passes satisfies the contract of [snapshot.Store]:
 //
@@ -19,12 +19,12 @@
 //		})
 //	}
 //
-// Each case runs as a parallel subtest, on a store that Open returns and with persistence IDs that no
-// other case and no earlier run has used. Stores of Open may share their contents, such as one
+// Each case runs as a parallel subtest, on a store that Open returns and with persistence IDs that
+// no other case and no earlier run has used. Stores of Open may share their contents, such as one
 // database; Open must not return the same value twice, because each case closes its store.
 //
-// [Config] describes the capabilities beyond the contract. Cases of a capability that is not claimed
-// are left out, and [Run] logs them.
+// [Config] describes the capabilities beyond the contract. Cases of a capability that is not
+// claimed are left out, and [Run] logs them.
 //
 // # Caveats
 //

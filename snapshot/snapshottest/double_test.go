@@ -13,8 +13,7 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// double is a correct store whose methods a test may replace. Its snapshots can
-// be damaged.
+// double is a correct store whose methods a test may replace. Its snapshots can be damaged.
 type double struct {
 	inner *inmem.SnapshotStore
 

@@ -230,8 +230,8 @@ func listsOnce(d *double) {
 	}
 }
 
-// busyWhileListed refuses calls while a list is going on; released says whether
-// it notices when the loop is left early.
+// busyWhileListed refuses calls while a list is going on; released says whether it notices when the
+// loop is left early.
 func (d *double) busyWhileListed(released bool) {
 	busy := false
 	d.list = func(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {

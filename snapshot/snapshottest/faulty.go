@@ -47,13 +47,12 @@ type Fault struct {
 	Op Op
 	// ID limits the fault to one persistence ID. Defaults to all.
 	ID string
-	// When limits the fault further. It runs under a lock and must not call the
-	// store. Defaults to always.
+	// When limits the fault further. It runs under a lock and must not call the store. Defaults to
+	// always.
 	When func(Call) bool
 	// Skip is the number of matching calls that succeed first. Defaults to 0.
 	Skip int
-	// Times is how often the fault strikes; below 0 it strikes until Reset.
-	// Defaults to 1.
+	// Times is how often the fault strikes; below 0 it strikes until Reset. Defaults to 1.
 	Times int
 	// Do is the effect. Defaults to Lose.
 	Do Effect
@@ -86,8 +85,8 @@ type Faulty struct {
 
 var _ snapshot.Store = (*Faulty)(nil)
 
-// Injected is a fault that was injected into a Faulty store. Its methods are
-// safe for concurrent use.
+// Injected is a fault that was injected into a Faulty store. Its methods are safe for concurrent
+// use.
 type Injected struct {
 	fault  Fault
 	owner  *Faulty
@@ -101,8 +100,8 @@ type Injected struct {
 // NewFaulty returns a store in front of inner, without faults.
 func NewFaulty(inner snapshot.Store) *Faulty { return &Faulty{inner: inner} }
 
-// Inject adds a fault. A call is struck by one fault at most: the first that
-// matches, in the order of injection.
+// Inject adds a fault. A call is struck by one fault at most: the first that matches, in the order
+// of injection.
 func (f *Faulty) Inject(fault Fault) *Injected {
 	if fault.Times == 0 {
 		fault.Times = 1

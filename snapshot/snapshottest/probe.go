@@ -22,8 +22,8 @@ type probe struct {
 	id string
 }
 
-// at returns a time that is whole microseconds and neither a whole second nor
-// a whole millisecond, so that a store that rounds is found out.
+// at returns a time that is whole microseconds and neither a whole second nor a whole millisecond,
+// so that a store that rounds is found out.
 func at(n int) time.Time {
 	return time.Date(2026, time.March, 14, 15, 9, 26, 535_897_000, time.UTC).Add(time.Duration(n) * time.Second)
 }

@@ -14,8 +14,7 @@ import (
 
 // Config describes the store to check and its capabilities.
 type Config struct {
-	// Open opens a store. Required. It need not be empty. The case that asked
-	// for it closes it.
+	// Open opens a store. Required. It need not be empty. The case that asked for it closes it.
 	Open func(t T) snapshot.Store
 
 	// Reopen returns a store with the same contents, after it was closed or, preferably, after a
@@ -23,12 +22,12 @@ type Config struct {
 	// assumed to be lost.
 	Reopen func(t T, store snapshot.Store) snapshot.Store
 
-	// Damage makes a stored snapshot unreadable by changing the data outside of the store. Optional;
-	// without it the cases of damaged snapshots are left out.
+	// Damage makes a stored snapshot unreadable by changing the data outside of the store.
+	// Optional; without it the cases of damaged snapshots are left out.
 	Damage func(t T, store snapshot.Store, m snapshot.Metadata)
 
-	// MaxPayload is the size of the largest payload in bytes that is tried. It
-	// should be near the limit that the store documents. Defaults to 4 MiB.
+	// MaxPayload is the size of the largest payload in bytes that is tried. It should be near the
+	// limit that the store documents. Defaults to 4 MiB.
 	MaxPayload int
 }
 
@@ -96,8 +95,7 @@ func Run(t *testing.T, c Config) {
 	}
 }
 
-// Cases returns the cases that Run would run, for a caller that runs them in
-// its own way.
+// Cases returns the cases that Run would run, for a caller that runs them in its own way.
 func Cases(c Config) []Case {
 	var cases []Case
 	for _, each := range all(c) {

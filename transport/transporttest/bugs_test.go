@@ -20,8 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// planted is a bug in a carrier or a transport, and the checks that are there to
-// find it.
+// planted is a bug in a carrier or a transport, and the checks that are there to find it.
 type planted struct {
 	finds   []string
 	carrier func() func(c *inmem.Carrier) transport.Carrier

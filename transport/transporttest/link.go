@@ -96,8 +96,8 @@ func exchange(f *fixture, lane transport.Lane, fates []Fate) ([]string, endpoint
 		if err := a.Send(b.Self(), lane, kindA, fmt.Append(nil, i)); err != nil {
 			f.Fatalf("Send: %v", err)
 		}
-		// FramesOut counts a frame before the carrier gets it. Flush returns after that, so the next
-		// message is in another frame, and Release cannot overtake the last frame.
+		// FramesOut counts a frame before the carrier gets it. Flush returns after that, so the
+		// next message is in another frame, and Release cannot overtake the last frame.
 		if err := a.Flush(f.ctx); err != nil {
 			f.Fatalf("Flush: %v", err)
 		}

@@ -23,8 +23,8 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// The program is killed twice while it copies from LevelDB to PostgreSQL, goes on
-// each time, and verify says the same of both in the end.
+// The program is killed twice while it copies from LevelDB to PostgreSQL, goes on each time, and
+// verify says the same of both in the end.
 func TestCopyOfManyKilled(t *testing.T) {
 	t.Parallel()
 	ids, each := 200, 150
@@ -52,8 +52,8 @@ func TestCopyOfManyKilled(t *testing.T) {
 	}
 }
 
-// killedBehind kills a copy to a database once that holds some records. From then on the database lets nothing
-// more in, so that the copy is at it whenever the kill comes.
+// killedBehind kills a copy to a database once that holds some records. From then on the database
+// lets nothing more in, so that the copy is at it whenever the kill comes.
 func killedBehind(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)

@@ -60,8 +60,8 @@ func drop(tb testing.TB, s *operator.Source, id string, to uint64) {
 	}
 }
 
-// fill puts n IDs of all kinds into a journal: with fences, several writers,
-// deleted beginnings, snapshots, and all deleted.
+// fill puts n IDs of all kinds into a journal: with fences, several writers, deleted beginnings,
+// snapshots, and all deleted.
 func fill(tb testing.TB, s *operator.Source, n int, seed uint64) {
 	tb.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -101,8 +101,7 @@ func fill(tb testing.TB, s *operator.Source, n int, seed uint64) {
 	}
 }
 
-// same fails the test unless two journals hold the same, seen without the help
-// of digests.
+// same fails the test unless two journals hold the same, seen without the help of digests.
 func same(t *testing.T, from, to *operator.Source) {
 	t.Helper()
 	a, b := contents(t, from), contents(t, to)
@@ -194,8 +193,7 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// A source that is in use is copied again and again, with what it has deleted
-// meanwhile.
+// A source that is in use is copied again and again, with what it has deleted meanwhile.
 func TestCopyWhatWasAdded(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
@@ -219,8 +217,7 @@ func TestCopyWhatWasAdded(t *testing.T) {
 	}
 }
 
-// A copy may end at any step, whether that step was done or not, and the next one
-// goes on.
+// A copy may end at any step, whether that step was done or not, and the next one goes on.
 func TestCopyInterruptedAnywhere(t *testing.T) {
 	t.Parallel()
 	from := memory()
@@ -311,8 +308,7 @@ func (s faultySnapshots) Delete(ctx context.Context, id string, c snapshot.Crite
 	return s.fault(func() error { return s.Store.Delete(ctx, id, c) })
 }
 
-// A target that holds something else is refused, with the first difference, and
-// stays as it was.
+// A target that holds something else is refused, with the first difference, and stays as it was.
 func TestCopyRefusesATargetThatHoldsSomethingElse(t *testing.T) {
 	t.Parallel()
 	changed := func(change func(e *journal.Event)) func(t *testing.T, to *operator.Source) {
@@ -386,8 +382,8 @@ func TestCopyRefusesATargetThatHoldsSomethingElse(t *testing.T) {
 	}
 }
 
-// TestCopyOfASourceInUse changes what was copied already: the copy follows what was
-// deleted and replaced, and counts what it lacks.
+// TestCopyOfASourceInUse changes what was copied already: the copy follows what was deleted and
+// replaced, and counts what it lacks.
 func TestCopyOfASourceInUse(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()

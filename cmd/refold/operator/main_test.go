@@ -12,7 +12,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The engine leaves a goroutine behind that ends half a minute after it was
-	// closed.
+	// The engine leaves a goroutine behind that ends half a minute after it was closed.
 	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }

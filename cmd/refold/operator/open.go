@@ -52,8 +52,8 @@ type Database struct {
 	Commands []Command
 }
 
-// Open opens the journal and the snapshots at an address for reading. The address is leveldb:DIR, or
-// one of a database of the program. Open creates and changes nothing.
+// Open opens the journal and the snapshots at an address for reading. The address is leveldb:DIR,
+// or one of a database of the program. Open creates and changes nothing.
 func (e *Env) Open(ctx context.Context, address string) (*Source, error) {
 	if e.open != nil {
 		return e.open(ctx, address)

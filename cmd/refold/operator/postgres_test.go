@@ -54,8 +54,8 @@ func TestCopyBetweenPlugins(t *testing.T) {
 	}
 }
 
-// A copy to PostgreSQL may end at any step too. The steps are those of
-// TestCopyInterruptedAnywhere, some of them.
+// A copy to PostgreSQL may end at any step too. The steps are those of TestCopyInterruptedAnywhere,
+// some of them.
 func TestCopyToPostgresInterrupted(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), on(t, pgtest.DSN(t))

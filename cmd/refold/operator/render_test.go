@@ -105,8 +105,8 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// FuzzRender renders anything: it never panics, never prints what a terminal
-// would act on, holds its limit, and what it calls good is JSON.
+// FuzzRender renders anything: it never panics, never prints what a terminal would act on, holds
+// its limit, and what it calls good is JSON.
 func FuzzRender(f *testing.F) {
 	f.Add([]byte{0xdd, 0x7f, 0xff, 0xff, 0xff}, uint16(100))
 	f.Add(bytes.Repeat([]byte{0x91}, 200), uint16(1000))

@@ -16,8 +16,8 @@ import (
 	"github.com/refold-io/refold/cmd/refold/operator"
 )
 
-// TestScripts runs the commands in testdata. Each begins with the journal that
-// it is about, and says what is linked in.
+// TestScripts runs the commands in testdata. Each begins with the journal that it is about, and
+// says what is linked in.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	journals := map[string]func(testing.TB) *fixture{"bank": bank, "doubtful": doubtful}

@@ -18,8 +18,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// queried is a journal of which only queries are asked. Its pages have two
-// events.
+// queried is a journal of which only queries are asked. Its pages have two events.
 type queried struct {
 	journal.Journal
 
@@ -199,8 +198,7 @@ func (r *lineReader) want(parts ...string) {
 	}
 }
 
-// A tail shows what is stored from now on, goes on when the store was away, and
-// ends well.
+// A tail shows what is stored from now on, goes on when the store was away, and ends well.
 func TestTailFollows(t *testing.T) {
 	t.Parallel()
 	events := good(5)
@@ -231,8 +229,7 @@ func TestTailFollows(t *testing.T) {
 	}
 }
 
-// Without an offset it begins with the next event, or with the first if that is
-// wanted.
+// Without an offset it begins with the next event, or with the first if that is wanted.
 func TestTailBegins(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{"": `"offset":"q3"`, "--from-start": `"offset":"q1"`} {

@@ -192,8 +192,8 @@ func TestWhatIsGeneratedCanBeRead(t *testing.T) {
 	}
 }
 
-// A confluent file is one in which every account can pay what it pays out of its
-// own deposits, and in which nobody sends anything to one that is closed.
+// A confluent file is one in which every account can pay what it pays out of its own deposits, and
+// in which nobody sends anything to one that is closed.
 func TestConfluentFilesDoNotDependOnTransfersThatArrive(t *testing.T) {
 	t.Parallel()
 	type account struct {

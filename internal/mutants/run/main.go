@@ -3,8 +3,8 @@
 
 // Command run runs the mutants with a name that begins with one of its arguments, or all mutants,
 // and prints a table. It exits with status 1 unless all of them were caught. With -rewrite it runs
-// no tests, but adapts the mutants to the source code. With -build it only compiles them. Run it in the root of the module. Package
-// mutants has the details.
+// no tests, but adapts the mutants to the source code. With -build it only compiles them. Run it in
+// the root of the module. Package mutants has the details.
 package main
 
 import (

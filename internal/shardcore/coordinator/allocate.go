@@ -278,8 +278,8 @@ type allocationRequest struct {
 	requesters []identity.Node // sorted
 }
 
-// allocationRequests are the shards that need a home. Each list has the shards of its stage in order, and may
-// still contain shards that have reached another stage.
+// allocationRequests are the shards that need a home. Each list has the shards of its stage in
+// order, and may still contain shards that have reached another stage.
 type allocationRequests struct {
 	byShard   map[Shard]*allocationRequest
 	waiting   []Shard

@@ -155,8 +155,8 @@ const (
 	NotAllocated
 	// Terminating means that a region counts as terminated, and its shards get new homes after the margin.
 	Terminating
-	// HandOffBegun means that shards are being moved, and Count regions and proxies have to stop sending to
-	// them.
+	// HandOffBegun means that shards are being moved, and Count regions and proxies have to stop
+	// sending to them.
 	HandOffBegun
 	// HandOffDone means that shards are stopped and have no home.
 	HandOffDone
@@ -164,8 +164,8 @@ const (
 	Silent
 	// RegionRefused means that Node cannot register because Fields of its settings differ.
 	RegionRefused
-	// HandOffFailed means that shards stay on their region because Node, and Count nodes in total, did not
-	// respond.
+	// HandOffFailed means that shards stay on their region because Node, and Count nodes in total,
+	// did not respond.
 	HandOffFailed
 )
 
@@ -275,9 +275,9 @@ type ShardsAdded struct {
 	Failed bool
 }
 
-// HomesChosen answers AskStrategy with a region for each request, in order. A zero node means that there
-// is none. Each AskStrategy has exactly one answer: if the strategy fails or takes too long, there
-// are no regions.
+// HomesChosen answers AskStrategy with a region for each request, in order. A zero node means that
+// there is none. Each AskStrategy has exactly one answer: if the strategy fails or takes too long,
+// there are no regions.
 type HomesChosen struct {
 	ID    uint64
 	Homes []identity.Node

@@ -189,8 +189,8 @@ const (
 	TermNotHigher RepairKind = 1 + iota
 	// RegisteredTwice means that a region or proxy is registered that already was.
 	RegisteredTwice
-	// RegionUnknown means that shards are allocated to an unregistered region. The region is registered from
-	// then on, because it may host them.
+	// RegionUnknown means that shards are allocated to an unregistered region. The region is
+	// registered from then on, because it may host them.
 	RegionUnknown
 	// HomeMoved means that a shard is allocated that has another home. The later home holds.
 	HomeMoved

@@ -49,8 +49,8 @@ func (m *Machine) startProbe(view *allocation.View) {
 	}
 }
 
-// regionResponded records that a region is alive. Any message proves that it has not stalled for long, but
-// only the response to the running probe ends the wait for it.
+// regionResponded records that a region is alive. Any message proves that it has not stalled for
+// long, but only the response to the running probe ends the wait for it.
 func (m *Machine) regionResponded(n identity.Node, msg *Message) {
 	m.silent = without(m.silent, n)
 	if msg.Kind == Register || msg.Kind == Hosted && msg.Round == m.probe.round {

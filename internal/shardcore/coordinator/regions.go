@@ -54,8 +54,8 @@ func (m *Machine) updateMembers(in Members) {
 	}
 }
 
-// terminationTime returns the time from which the shards of a removed node may start elsewhere. The node is
-// certainly down by then. If the time of the removal is unknown, it was long ago.
+// terminationTime returns the time from which the shards of a removed node may start elsewhere. The
+// node is certainly down by then. If the time of the removal is unknown, it was long ago.
 func (m *Machine) terminationTime(n identity.Node) time.Duration {
 	at := m.now
 	for _, r := range slices.Concat(m.view.Removed, m.removals) {

@@ -115,8 +115,8 @@ func (e *Entities) Remove(id string) {
 	}
 }
 
-// Tick returns the entities that have been idle for too long, the longest idle one first. The
-// slice is valid until the next call.
+// Tick returns the entities that have been idle for too long, the longest idle one first. The slice
+// is valid until the next call.
 func (e *Entities) Tick(now time.Duration) []string {
 	e.stop = e.stop[:0]
 	if e.cfg.IdleTimeout <= 0 || now < e.checkAt {

@@ -87,8 +87,8 @@ func talks(from, to *place) {
 	}
 }
 
-// reaches says something again and again until it is heard. It is for nodes that have just come back: one of their connections may be
-// gone still, and they have not noticed.
+// reaches says something again and again until it is heard. It is for nodes that have just come
+// back: one of their connections may be gone still, and they have not noticed.
 func reaches(from, to *place) {
 	from.t.Helper()
 	ticker := time.NewTicker(100 * time.Millisecond)
@@ -109,8 +109,7 @@ func reaches(from, to *place) {
 	}
 }
 
-// silent checks that nothing has arrived: what a node says to itself on the same way
-// comes first.
+// silent checks that nothing has arrived: what a node says to itself on the same way comes first.
 func (p *place) silent() {
 	p.t.Helper()
 	talks(p, p)

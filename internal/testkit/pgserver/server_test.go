@@ -72,8 +72,8 @@ func folder(t *testing.T, dsn string) string {
 	return cfg.Host
 }
 
-// What was committed is there after a kill and after a stop, under the same
-// address, and what was not is gone.
+// What was committed is there after a kill and after a stop, under the same address, and what was
+// not is gone.
 func TestServerLives(t *testing.T) {
 	t.Parallel()
 	server := start(t, pgserver.Config{Settings: map[string]string{"work_mem": "3MB", "refold.quoted": `it's a \ b`}})

@@ -137,8 +137,7 @@ func TestEndsAtEachByte(t *testing.T) {
 	}
 }
 
-// What is held back arrives after the release, and so does the end, though the
-// client is gone.
+// What is held back arrives after the release, and so does the end, though the client is gone.
 func TestStallDeliversLate(t *testing.T) {
 	t.Parallel()
 	const text = "0123456789"
@@ -193,8 +192,8 @@ func TestDropSwallows(t *testing.T) {
 	}
 }
 
-// A fault strikes one connection, counted over all, and only if it was not
-// released or replaced before.
+// A fault strikes one connection, counted over all, and only if it was not released or replaced
+// before.
 func TestFaultStrikesOnce(t *testing.T) {
 	t.Parallel()
 	proxy, client, server := peers(t, "tcp")
@@ -263,8 +262,8 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// What is set for a direction holds for connections that there are and for new ones,
-// and not for the other direction.
+// What is set for a direction holds for connections that there are and for new ones, and not for
+// the other direction.
 func TestDirections(t *testing.T) {
 	t.Parallel()
 	proxy, client, server := peers(t, "tcp")

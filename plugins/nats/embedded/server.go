@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package embedded runs a NATS server inside the process, for tests, examples and
-// clusters on a single machine:
+// Package embedded runs a NATS server inside the process, for tests, examples and clusters on a
+// single machine:
 //
 //	server, err := embedded.Start(embedded.Config{})
 //	defer server.Close()

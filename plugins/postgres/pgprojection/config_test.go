@@ -30,8 +30,8 @@ func awayPool(t *testing.T) *pgxpool.Pool {
 	return pool
 }
 
-// What can't work is refused at once, with the name of the field; the names of
-// schemas are those that the plugin takes.
+// What can't work is refused at once, with the name of the field; the names of schemas are those
+// that the plugin takes.
 func TestNewStoreMistakes(t *testing.T) {
 	t.Parallel()
 	pool := awayPool(t)

@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pgprojection stores the positions of projections in PostgreSQL, so that
-// a read model in the same database is updated in the same transaction.
+// Package pgprojection stores the positions of projections in PostgreSQL, so that a read model in
+// the same database is updated in the same transaction.
 //
 //	pool, err := pgxpool.New(ctx, dsn)
 //	store, err := pgprojection.NewStore(pool, pgprojection.Config{})
@@ -33,9 +33,9 @@
 //	...                                                                            -- the handler
 //	COMMIT
 //
-// The journal may be in the same database, in another one, or not in PostgreSQL
-// at all. The table of positions is part of the schema that postgres.Open and postgres.Migrate create,
-// in the database of the read model.
+// The journal may be in the same database, in another one, or not in PostgreSQL at all. The table
+// of positions is part of the schema that postgres.Open and postgres.Migrate create, in the
+// database of the read model.
 //
 // # Guarantees
 //

@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// TestExampleHolds does what Example shows, and stops in between: each event
-// counts once, before and after a rebuild.
+// TestExampleHolds does what Example shows, and stops in between: each event counts once, before
+// and after a rebuild.
 func TestExampleHolds(t *testing.T) {
 	t.Parallel()
 	ctx, dsn := t.Context(), pgtest.DSN(t)

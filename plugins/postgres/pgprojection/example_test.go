@@ -65,8 +65,8 @@ func balances(j journal.Journal, pool *pgxpool.Pool) (*projection.Projection[Eve
 	})
 }
 
-// A table that is kept up to date with a journal in the same database. It needs a
-// server, so it is only compiled.
+// A table that is kept up to date with a journal in the same database. It needs a server, so it is
+// only compiled.
 func Example() {
 	ctx := context.Background()
 	dsn := os.Getenv("BANK_DATABASE")

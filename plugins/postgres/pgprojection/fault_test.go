@@ -22,8 +22,8 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
-// wire counts what is sent to the server, and cuts the connection at one of the
-// messages: before it leaves, or behind it, so that only the answer is lost.
+// wire counts what is sent to the server, and cuts the connection at one of the messages: before it
+// leaves, or behind it, so that only the answer is lost.
 type wire struct {
 	cut    int64 // which message, from 1
 	behind bool
@@ -58,8 +58,7 @@ func (c *wireConn) Write(b []byte) (int, error) {
 	return 0, net.ErrClosed
 }
 
-// Read waits for the answer, so that the server has done what it was asked, and
-// drops it.
+// Read waits for the answer, so that the server has done what it was asked, and drops it.
 func (c *wireConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if c.cut.Load() {
@@ -69,9 +68,8 @@ func (c *wireConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// The connection is cut at each message in turn, before and behind it. The
-// process goes on, or it ends there and another one takes over. The read model is
-// the fold of the events in the end.
+// The connection is cut at each message in turn, before and behind it. The process goes on, or it
+// ends there and another one takes over. The read model is the fold of the events in the end.
 func TestExactlyOnceThroughCutConnections(t *testing.T) {
 	t.Parallel()
 	dsn := database(t)
@@ -108,9 +106,8 @@ func TestExactlyOnceThroughCutConnections(t *testing.T) {
 	}
 }
 
-// Sessions are terminated by their operator again and again, while workers of
-// two processes handle what comes in. Nothing is skipped, though the strategy
-// would.
+// Sessions are terminated by their operator again and again, while workers of two processes handle
+// what comes in. Nothing is skipped, though the strategy would.
 func TestExactlyOnceThroughTerminatedSessions(t *testing.T) {
 	t.Parallel()
 	dsn := database(t)
@@ -190,8 +187,8 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// An event whose statement fails is found in its batch, whenever the failure
-// shows: at once, hidden by the handler, or at the commit.
+// An event whose statement fails is found in its batch, whenever the failure shows: at once, hidden
+// by the handler, or at the commit.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	dsn := database(t)
@@ -282,8 +279,8 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// A deadlock, and then no connection for the next attempt: neither is the event's fault,
-// so it is not skipped.
+// A deadlock, and then no connection for the next attempt: neither is the event's fault, so it is
+// not skipped.
 func TestOutageBehindADeadlock(t *testing.T) {
 	t.Parallel()
 	var outage atomic.Bool
@@ -318,8 +315,8 @@ func TestOutageBehindADeadlock(t *testing.T) {
 	}
 }
 
-// A second process that handles the same events waits, and is fenced before it
-// has called its handler.
+// A second process that handles the same events waits, and is fenced before it has called its
+// handler.
 func TestFencedBeforeWork(t *testing.T) {
 	t.Parallel()
 	dsn := database(t)

@@ -264,8 +264,8 @@ func outage(err error) bool {
 	return pg.Code == "25006" || pg.Code == "55P03"
 }
 
-// refused reports whether a commit was rejected because of the contents of the
-// transaction: a failed statement, or a deferred constraint at the
+// refused reports whether a commit was rejected because of the contents of the transaction: a
+// failed statement, or a deferred constraint at the
 // end.
 func refused(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) {

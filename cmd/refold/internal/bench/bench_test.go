@@ -51,8 +51,8 @@ func small(journal string) bench.Settings {
 	}
 }
 
-// Every row runs on every journal that it names, verifies itself, leaves no
-// files behind, and has results that say all that they have to.
+// Every row runs on every journal that it names, verifies itself, leaves no files behind, and has
+// results that say all that they have to.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

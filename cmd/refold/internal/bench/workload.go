@@ -19,8 +19,8 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// The entity that is measured: a counter whose events carry bytes that do not
-// compress, so that an event encodes to about 200 bytes.
+// The entity that is measured: a counter whose events carry bytes that do not compress, so that an
+// event encodes to about 200 bytes.
 type (
 	event interface{ isEvent() }
 
@@ -126,8 +126,8 @@ func refs(h *eventsourcing.Local[counter, event], n int) []eventsourcing.Ref[cou
 	return out
 }
 
-// sampleEvery is how many asks share one measured latency: to read the clock
-// twice for each would be a good part of what is measured.
+// sampleEvery is how many asks share one measured latency: to read the clock twice for each would
+// be a good part of what is measured.
 const sampleEvery = 8
 
 // crowd is what a number of callers did.
@@ -182,8 +182,8 @@ func together(callers int, length time.Duration, f func(caller, n int) error) (c
 	return c, errors.Join(errs...)
 }
 
-// addAll has many callers add 1 to random entities and checks every reply as far
-// as one caller can tell: a counter only grows.
+// addAll has many callers add 1 to random entities and checks every reply as far as one caller can
+// tell: a counter only grows.
 func addAll(ctx context.Context, targets []eventsourcing.Ref[counter], callers int, length time.Duration, p notes) (crowd, error) {
 	rngs := make([]*rand.Rand, callers)
 	for i := range rngs {

@@ -110,8 +110,8 @@ func (h *holders) others(but []string) []string {
 	return slices.DeleteFunc(slices.Clone(h.names), func(n string) bool { return slices.Contains(but, n) })
 }
 
-// Of five nodes two at a time are killed or cut off, under changes. Nothing that was acknowledged by a majority is
-// lost, and nothing counts twice.
+// Of five nodes two at a time are killed or cut off, under changes. Nothing that was acknowledged
+// by a majority is lost, and nothing counts twice.
 func TestDataSurvives(t *testing.T) {
 	t.Parallel()
 	rounds := 2
@@ -172,8 +172,8 @@ func (h *holders) removed(survivors, victims []string, old map[string]identity.N
 	return true
 }
 
-// All nodes are killed, under changes of durable keys, again and again. Nothing that was acknowledged is lost, not even
-// by one node only.
+// All nodes are killed, under changes of durable keys, again and again. Nothing that was
+// acknowledged is lost, not even by one node only.
 func TestDurableDataSurvives(t *testing.T) {
 	t.Parallel()
 	rounds := 2

@@ -89,8 +89,8 @@ func figures(t *testing.T, n *cluster.Node) cluster.Stats {
 	return s
 }
 
-// Who has the rights of another node and writes Down, Welcome or hand-over messages, in its own name or in that of a
-// member, changes nothing, and all of it is counted.
+// Who has the rights of another node and writes Down, Welcome or hand-over messages, in its own
+// name or in that of a member, changes nothing, and all of it is counted.
 func TestForgedMessages(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t, natstest.Config{Users: nodes(t, []string{"a", "b", "x"})})

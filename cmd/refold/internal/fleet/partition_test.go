@@ -32,8 +32,8 @@ func leases(t *testing.T) nats.Access {
 	return natstest.Start(t, natstest.Config{JetStream: true, Users: []natstest.User{{Name: "lease"}}}).Access(t, "lease")
 }
 
-// In a split the side that the strategy names survives, and the others end themselves; never do two instances of a singleton
-// run.
+// In a split the side that the strategy names survives, and the others end themselves; never do two
+// instances of a singleton run.
 func TestSplits(t *testing.T) {
 	t.Parallel()
 	type split = func(*natstest.Split)
@@ -120,8 +120,8 @@ func TestSplits(t *testing.T) {
 	}
 }
 
-// A node whose link to the broker is lost stops hosting before another starts, and ends as soon as it hears that
-// it was given up.
+// A node whose link to the broker is lost stops hosting before another starts, and ends as soon as
+// it hears that it was given up.
 func TestALostLink(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "c"}
@@ -189,8 +189,8 @@ func TestABrokerThatIsAway(t *testing.T) {
 	s.alone(0)
 }
 
-// A node that is stopped by SIGSTOP for so long that it is given up hosts nothing any more as soon as it
-// runs again.
+// A node that is stopped by SIGSTOP for so long that it is given up hosts nothing any more as soon
+// as it runs again.
 func TestAPausedNode(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "c"}

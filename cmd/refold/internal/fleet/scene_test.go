@@ -27,8 +27,8 @@ const (
 	patience = 3 * time.Minute
 )
 
-// patient returns a node of the tests that is slow to judge others: on a machine that is busy with other tests nodes get no processor for
-// seconds. Where the machine does nothing else it is quick.
+// patient returns a node of the tests that is slow to judge others: on a machine that is busy with
+// other tests nodes get no processor for seconds. Where the machine does nothing else it is quick.
 func patient(n fleet.Node) fleet.Node {
 	n.Downing.StableAfter = stableAfter()
 	if n.Downing.Strategy == downing.Off {
@@ -205,8 +205,8 @@ func (s *scene) agree(names ...string) bool {
 	return true
 }
 
-// survive waits until some nodes are what is left of the cluster, one of them runs the singleton, and all others have ended as
-// downed.
+// survive waits until some nodes are what is left of the cluster, one of them runs the singleton,
+// and all others have ended as downed.
 func (s *scene) survive(names ...string) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("the others of %v have ended", names), func() bool {
@@ -226,8 +226,9 @@ func (s *scene) survive(names ...string) {
 	s.alone(0)
 }
 
-// alone checks that no two instances of the singleton ran at the same time, for longer than allowed. A process that gets no processor
-// for a while ends its instance that much later; that is let pass, but for a soak.
+// alone checks that no two instances of the singleton ran at the same time, for longer than
+// allowed. A process that gets no processor for a while ends its instance that much later; that is
+// let pass, but for a soak.
 func (s *scene) alone(allowed time.Duration) {
 	s.t.Helper()
 	if !soaking() {
