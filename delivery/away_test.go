@@ -26,9 +26,8 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var (
-			entities eventsourcing.Entities[Account]
-			host     hosting.Host
-			answers  = eventsourcing.NewCarrier()
+			sharding hosting.Sharding
+			options  eventsourcing.HostOptions
 			mu       sync.Mutex
 			told     []string
 			credits  int
@@ -45,10 +44,11 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 				told = append(told, fmt.Sprintf("%d: %T %v, attempt %d", a.Nr, a.Value, a.Err, a.Attempt))
 			}
 		}}
+		answers := hosting.RemoteOf[eventsourcing.Ref[Account]](accountType(p).Protocol())
 		away := func(m hosting.Message) error {
 			credit, ok := m.Command().(Credit)
 			if !ok {
-				return host.Deliver(m)
+				return sharding.Host.Deliver(m)
 			}
 			mu.Lock()
 			credits++
@@ -58,11 +58,14 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 				m.AnswerEncoded(answers.AppendReply(nil, nil, fmt.Errorf("it moves: %w", eventsourcing.ErrStopped)))
 				return nil
 			}
-			return host.Deliver(answers.NewMessage(context.Background(), m.ID(), credit, time.Time{}, func(value any, err error) {
+			return sharding.Host.Deliver(answers.NewMessage(context.Background(), m.ID(), credit, time.Time{}, func(value any, err error) {
 				m.AnswerEncoded(answers.AppendReply(nil, value, err))
 			}))
 		}
-		if entities, host, err = eventsourcing.HostSharded(rt, accountType(p), eventsourcing.HostOptions{}, hosting.Hooks{Route: away}); err != nil {
+		sharding.Hooks.Route = away
+		hosting.Shard(&options, &sharding)
+		entities, err := eventsourcing.HostWith(rt, accountType(p), options)
+		if err != nil {
 			t.Fatal(err)
 		}
 		for _, id := range []string{"a", "b", "c"} {

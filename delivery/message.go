@@ -41,11 +41,16 @@ func stamped[M Message](m M, h Header) M {
 	return m
 }
 
+// signal makes a struct an eventsourcing.Signal.
+type signal = hosting.IsSignal
+
 // Answered is the signal that a destination has answered a delivery: it carried the delivery out or
 // refused it. The handler persists an event, for which Apply calls Outbox.Confirm; until then the
 // delivery is sent again, and answered again. An entity sees no answer to a delivery that is
 // confirmed.
 type Answered[M Message, R any] struct {
+	signal
+
 	// Nr is the number of the delivery, for Outbox.Confirm.
 	Nr uint64
 	// To is the destination.
@@ -61,21 +66,17 @@ type Answered[M Message, R any] struct {
 	Err error
 }
 
-// IsSignal makes it an eventsourcing.Signal.
-func (Answered[M, R]) IsSignal(hosting.Internal) {}
-
 func (a Answered[M, R]) delivery() (sender string, nr uint64) { return a.Message.header().Sender, a.Nr }
 
 // Unconfirmed is the signal that deliveries were sent more than Options.WarnAfter times without a
 // confirmation. It comes once for each delivery and start of the sender; the outbox continues to
 // send.
 type Unconfirmed[M Message] struct {
+	signal
+
 	// Deliveries are in the order of their numbers.
 	Deliveries []Delivery[M]
 }
-
-// IsSignal makes it an eventsourcing.Signal.
-func (Unconfirmed[M]) IsSignal(hosting.Internal) {}
 
 // Delivery is a delivery that is not confirmed.
 type Delivery[M Message] struct {
@@ -94,10 +95,9 @@ type Delivery[M Message] struct {
 
 // failure is the signal, to the outbox alone, that an answer did not decide about the delivery.
 type failure struct {
+	signal
+
 	sender string
 	nr     uint64
 	err    error
 }
-
-// IsSignal implements eventsourcing.Signal.
-func (failure) IsSignal(hosting.Internal) {}

@@ -25,6 +25,8 @@ import (
 // An Outbox is used in the methods of its aggregate only: Deliver and Confirm in Apply, the others
 // anywhere.
 type Outbox[M Message] struct {
+	needsPart
+
 	id, field string
 	options   Options
 	event     uint64 // the one that is being applied
@@ -34,6 +36,9 @@ type Outbox[M Message] struct {
 	// answered makes the signal of an answer; nil until the outbox is attached.
 	answered func(answer[M]) (hosting.Signal, error)
 }
+
+// needsPart lets eventsourcing.Host refuse a state with an Outbox that has no entry in Type.Parts.
+type needsPart = hosting.NeedsPart
 
 // parcel is a message and where it goes.
 type parcel[M Message] struct {
@@ -57,9 +62,6 @@ type answer[M Message] struct {
 	value   any
 	err     error
 }
-
-// NeedsPart lets eventsourcing.Host refuse a state with an Outbox that has no entry in Type.Parts.
-func (*Outbox[M]) NeedsPart(hosting.Internal) {}
 
 // Sends returns the entry for Type.Parts that makes an outbox send, with the handler of its
 // answers. The name is stored as part of the sender's identity: it must never change, and is unique
@@ -85,11 +87,15 @@ func SendsWith[S, E, T, R any, M interface {
 	name string, outbox func(*S) *Outbox[M], options Options,
 	answered func(*S, *eventsourcing.Context[S, E, eventsourcing.None], Answered[M, R]) eventsourcing.Effect[S, E, eventsourcing.None],
 ) eventsourcing.Part[S, E] {
-	return eventsourcing.NewPart(name, func(s *S) hosting.Part {
-		o := outbox(s)
-		o.options, o.answered = options, answeredSignal[M, R]
-		return part[M]{o}
-	}, eventsourcing.OnSignal(answered))
+	return &hosting.PartDefinition[S, eventsourcing.SignalHandler[S, E]]{
+		Name: name,
+		Field: func(s *S) hosting.Part {
+			o := outbox(s)
+			o.options, o.answered = options, answeredSignal[M, R]
+			return part[M]{o}
+		},
+		Signals: eventsourcing.Signals(eventsourcing.OnSignal(answered)),
+	}
 }
 
 // answeredSignal makes the signal of an answer.

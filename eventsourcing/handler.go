@@ -10,6 +10,7 @@ import (
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/hosting"
 )
 
 // Handler is a row of the table Type.Commands. On and OnNotice return one.
@@ -127,9 +128,10 @@ func (t *Type[S, E]) signalTable() (map[reflect.Type]*SignalHandler[S, E], error
 	for i := range t.Signals {
 		add(&t.Signals[i])
 	}
-	for i := range t.Parts {
-		for j := range t.Parts[i].signals {
-			add(&t.Parts[i].signals[j])
+	for _, p := range t.Parts {
+		d := hosting.DefinitionOf(p)
+		for i := range d.Signals {
+			add(&d.Signals[i])
 		}
 	}
 	return table, errors.Join(errs...)

@@ -52,6 +52,8 @@ func (r Recovery) readOnly() bool { return r.UpTo > 0 || !r.AsOf.IsZero() }
 
 // HostOptions configure the Entities that Host returns. The zero value holds the defaults.
 type HostOptions struct {
+	hostOption
+
 	// Recovery says how far entities are refolded when they start.
 	Recovery Recovery
 	// StashCapacity bounds the commands that wait inside an entity, and those that it put aside
@@ -73,6 +75,9 @@ type HostOptions struct {
 	// Defaults to never.
 	PassivateAfter time.Duration
 }
+
+// hostOption lets package sharding connect to the entities.
+type hostOption = hosting.HostOption
 
 func (o HostOptions) withDefaults() HostOptions {
 	o.StashCapacity = cmp.Or(o.StashCapacity, 4096)
@@ -143,15 +148,11 @@ type hostShard[S, E any] struct {
 // Host makes a type of entity available in a runtime, with the default options. A type has one host
 // in a runtime.
 func Host[S, E any](rt *Runtime, typ Type[S, E]) (*Local[S, E], error) {
-	return host(rt, typ, HostOptions{}, hosting.Hooks{})
+	return HostWith(rt, typ, HostOptions{})
 }
 
 // HostWith is Host with options.
 func HostWith[S, E any](rt *Runtime, typ Type[S, E], opts HostOptions) (*Local[S, E], error) {
-	return host(rt, typ, opts, hosting.Hooks{})
-}
-
-func host[S, E any](rt *Runtime, typ Type[S, E], opts HostOptions, hooks hosting.Hooks) (*Local[S, E], error) {
 	m, err := newModel(typ)
 	if err != nil {
 		return nil, fmt.Errorf("host: %w", err)
@@ -166,7 +167,10 @@ func host[S, E any](rt *Runtime, typ Type[S, E], opts HostOptions, hooks hosting
 	if typ.Snapshots.configured() && rt.snapshots == nil {
 		rt.log.Warn("eventsourcing: the type saves snapshots, but the runtime has no snapshot store", slog.String("type", typ.Name))
 	}
-	h := &Local[S, E]{rt: rt, model: m, opts: opts, hooks: hooks, seed: maphash.MakeSeed(), empty: make(chan struct{})}
+	h := &Local[S, E]{rt: rt, model: m, opts: opts, seed: maphash.MakeSeed(), empty: make(chan struct{})}
+	if s := hosting.ShardingOf(opts.hostOption); s != nil {
+		h.hooks, s.Host = s.Hooks, shardedHost[S, E]{h}
+	}
 	for i := range h.shards {
 		h.shards[i].entities = make(map[string]*entity[S, E])
 	}

@@ -47,8 +47,10 @@ func (l *lamp) wired(ctx *wireCtx, s wired) wireEffect { return s.f(ctx) }
 
 func (l *lamp) apply(switched) { l.Switched++ }
 
-// wire is a part// wire is a companion that sends one command for each event.
+// wire is a part that sends one command for each event.
 type wire struct {
+	hosting.NeedsPart
+
 	to     string // the lamp at the other end
 	signal func(*wireCtx) wireEffect
 
@@ -57,11 +59,11 @@ type wire struct {
 }
 
 // wired is the signal of a wire.
-type wired struct{ f func(*wireCtx) wireEffect }
+type wired struct {
+	hosting.IsSignal
 
-func (wired) IsSignal(hosting.Internal) {}
-
-func (*wire) NeedsPart(hosting.Internal) {}
+	f func(*wireCtx) wireEffect
+}
 
 func (w *wire) Field() any { return w }
 
@@ -84,7 +86,7 @@ func (w *wire) send() (out hosting.Outgoing) {
 		out.Sends = append(out.Sends, hosting.Send{
 			Type: "lamp", ID: w.to, Command: persisting(1),
 			Attempt: w.sent + 1, Metadata: w.metadata[w.sent],
-			Answered: func(any, error) hosting.Signal { return wired{w.signal} },
+			Answered: func(any, error) hosting.Signal { return wired{f: w.signal} },
 		})
 	}
 	return out
@@ -109,9 +111,11 @@ func lampType(wires map[string]wire) eventsourcing.Type[lamp, switched] {
 		New:      func(id string) *lamp { return &lamp{Wire: wires[id]} },
 		Commands: eventsourcing.Commands(eventsourcing.On("", (*lamp).do)),
 		Signals:  eventsourcing.Signals(eventsourcing.OnSignal((*lamp).wired)),
-		Parts:    eventsourcing.Parts(eventsourcing.NewPart[lamp, switched]("Wire", func(l *lamp) hosting.Part { return &l.Wire })),
-		Apply:    (*lamp).apply,
-		Events:   codec.Types(codec.Name[switched]("switched")),
+		Parts: []eventsourcing.Part[lamp, switched]{&hosting.PartDefinition[lamp, eventsourcing.SignalHandler[lamp, switched]]{
+			Name: "Wire", Field: func(l *lamp) hosting.Part { return &l.Wire },
+		}},
+		Apply:  (*lamp).apply,
+		Events: codec.Types(codec.Name[switched]("switched")),
 	}
 }
 

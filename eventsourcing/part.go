@@ -19,42 +19,32 @@ func (a Address) String() string { return a.Type + "|" + a.ID }
 
 // Part is a field of the state that acts when the events which changed it are durable. Package
 // delivery has one, an Outbox, which sends commands: delivery.Sends returns its Part.
-type Part[S, E any] struct {
-	name    string
-	field   func(*S) hosting.Part
-	signals []SignalHandler[S, E]
+type Part[S, E any] interface {
+	hosting.PartType[S, SignalHandler[S, E]]
 }
 
 // Parts returns the parts for Type.Parts.
 func Parts[S, E any](parts ...Part[S, E]) []Part[S, E] { return parts }
 
-// NewPart returns a Part. It is for packages of Refold: the parameter field has a type of an
-// internal package. The name is stored, so it must never change.
-func NewPart[S, E any](name string, field func(*S) hosting.Part, signals ...SignalHandler[S, E]) Part[S, E] {
-	return Part[S, E]{name: name, field: field, signals: signals}
-}
-
-type part = hosting.Part
-
 // attach finds the parts of a fresh state, and attaches them to the entity.
-func (m *model[S, E]) attach(state *S, pid string) ([]part, error) {
+func (m *model[S, E]) attach(state *S, pid string) ([]hosting.Part, error) {
 	if len(m.typ.Parts) == 0 {
 		return nil, nil
 	}
-	parts := make([]part, len(m.typ.Parts))
-	for i := range m.typ.Parts {
-		p := m.typ.Parts[i].field(state)
-		if err := p.Attach(pid, m.typ.Parts[i].name); err != nil {
-			return nil, fmt.Errorf("%w: part %s: %w", ErrInvalid, m.typ.Parts[i].name, err)
+	parts := make([]hosting.Part, len(m.typ.Parts))
+	for i, p := range m.typ.Parts {
+		d := hosting.DefinitionOf(p)
+		parts[i] = d.Field(state)
+		if err := parts[i].Attach(pid, d.Name); err != nil {
+			return nil, fmt.Errorf("%w: part %s: %w", ErrInvalid, d.Name, err)
 		}
-		parts[i] = p
 	}
 	return parts, nil
 }
 
 // checkPartFields returns an error for a field of the state that needs a Part and has none, for
 // parts with the same name, and for parts outside of the struct.
-func checkPartFields(state any, parts []part) error {
+func checkPartFields(state any, parts []hosting.Part) error {
 	seen := map[any]bool{}
 	for _, p := range parts {
 		if seen[p.Field()] {
@@ -82,7 +72,7 @@ func checkPartFields(state any, parts []part) error {
 }
 
 func isPart(t reflect.Type) bool {
-	return reflect.PointerTo(t).Implements(reflect.TypeFor[hosting.NeedsPart]())
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[hosting.PartField]())
 }
 
 // holdsPart reports whether a part, or a pointer to one, belongs to a value of this type.
@@ -133,10 +123,7 @@ func (c *sendCall) Reply(value any, err error) {
 
 // send delivers a command of a part.
 func (r *Runtime) send(s hosting.Send, back func(context.Context, Signal)) {
-	from := origin{ctx: context.Background(), attempt: s.Attempt}
-	if s.Metadata != nil && r.obs.Extract != nil {
-		from.ctx = r.obs.Extract(from.ctx, s.Metadata)
-	}
+	from := origin{ctx: hosting.Extract(r, context.Background(), s.Metadata), attempt: s.Attempt}
 	env := &engine.Envelope{Message: s.Command}
 	if s.Answered != nil {
 		env.Caller = &sendCall{origin: from, back: back, answered: s.Answered, command: s.Command, replies: &r.calls.replies}

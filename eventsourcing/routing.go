@@ -13,29 +13,10 @@ import (
 	"github.com/refold-io/refold/internal/hosting"
 )
 
-// HostSharded is Host for package sharding. Its parameters have types of an internal package, so no
-// other program can call it.
-func HostSharded[S, E any](rt *Runtime, typ Type[S, E], opts HostOptions, hooks hosting.Hooks) (*Local[S, E], hosting.Host, error) {
-	h, err := host(rt, typ, opts, hooks)
-	if err != nil {
-		return nil, nil, err
-	}
-	return h, shardedHost[S, E]{h}, nil
-}
-
-// RemoteRefs returns the function that makes references to entities of a type on other nodes, for
-// package sharding. route receives each message; it must not block. An error of route means that
-// the message was not handed over and will not be answered.
-func RemoteRefs[S any](typeName string, route func(hosting.Message) error) func(id string) Ref[S] {
-	r := &remote{name: typeName, route: route}
-	return func(id string) Ref[S] { return Ref[S]{id: id, to: r} }
-}
-
-// NewCarrier returns the encoding of replies for package sharding.
-func NewCarrier() hosting.Carrier { return &carrier{} }
-
 // Protocol is the part of a Type that a program needs to send messages to its entities on other nodes.
 type Protocol[S any] struct {
+	access[S]
+
 	// Name is Type.Name.
 	Name string
 	// Commands are the commands and notices with their names on the wire.
@@ -47,17 +28,26 @@ func (t Type[S, E]) Protocol() Protocol[S] {
 	return Protocol[S]{Name: t.Name, Commands: t.commandRegistry()}
 }
 
-// carrier implements hosting.Carrier.
-type carrier struct{ replies replyCodec }
+// access gives package sharding a remote.
+type access[S any] = hosting.RemoteAccess[Ref[S], remote[S], *remote[S]]
+
+// remote implements hosting.Remote.
+type remote[S any] struct{ replies replyCodec }
+
+// Refs implements hosting.Remote.
+func (*remote[S]) Refs(typeName string, route func(hosting.Message) error) func(id string) Ref[S] {
+	t := &remoteTarget{name: typeName, route: route}
+	return func(id string) Ref[S] { return Ref[S]{id: id, to: t} }
+}
 
 // NewMessage implements hosting.Carrier.
-func (*carrier) NewMessage(ctx context.Context, id string, command any, deadline time.Time, answered func(value any, err error)) hosting.Message {
+func (*remote[S]) NewMessage(ctx context.Context, id string, command any, deadline time.Time, answered func(value any, err error)) hosting.Message {
 	return newRemoteMessage(ctx, id, command, deadline, answered)
 }
 
 // AppendReply implements hosting.Carrier.
-func (c *carrier) AppendReply(dst []byte, value any, err error) []byte {
-	return c.replies.append(dst, value, err)
+func (r *remote[S]) AppendReply(dst []byte, value any, err error) []byte {
+	return r.replies.append(dst, value, err)
 }
 
 // newRemoteMessage returns a message from another node.
@@ -69,23 +59,6 @@ func newRemoteMessage(ctx context.Context, id string, command any, deadline time
 	c.ctx = ctx
 	c.env.Message, c.env.Caller = command, c
 	return hosting.NewMessage(id, &c.env, false)
-}
-
-// Inject returns the value of Observer.Inject for a context, nil for none. Package sharding sends
-// it with a command.
-func (r *Runtime) Inject(ctx context.Context) []byte {
-	if r.obs.Inject == nil {
-		return nil
-	}
-	return r.obs.Inject(ctx)
-}
-
-// Extract returns the context of Observer.Extract.
-func (r *Runtime) Extract(ctx context.Context, metadata []byte) context.Context {
-	if r.obs.Extract == nil || len(metadata) == 0 {
-		return ctx
-	}
-	return r.obs.Extract(ctx, metadata)
 }
 
 // away is the caller of a command that came from another node.
@@ -173,23 +146,23 @@ func (h *Local[S, E]) route(m hosting.Message) error {
 	return h.hooks.Route(m)
 }
 
-// remote is the target of references to entities on other nodes. It is safe for concurrent use.
-type remote struct {
+// remoteTarget is the target of references to entities on other nodes.
+type remoteTarget struct {
 	name  string
 	route func(hosting.Message) error
 	pool  callPool
 }
 
-func (r *remote) deliver(id string, env *engine.Envelope) error {
+func (r *remoteTarget) deliver(id string, env *engine.Envelope) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
 	return r.route(hosting.NewMessage(id, env, false))
 }
 
-func (r *remote) typeName() string { return r.name }
+func (r *remoteTarget) typeName() string { return r.name }
 
-func (r *remote) calls() *callPool { return &r.pool }
+func (r *remoteTarget) calls() *callPool { return &r.pool }
 
 // sender is the sender of a command, with or without an expected reply. Envelope.Caller holds one
 // for every command.

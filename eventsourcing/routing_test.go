@@ -101,6 +101,10 @@ func travellers(closed chan struct{}) eventsourcing.Type[traveller, string] {
 	}
 }
 
+func newRemote() hosting.Remote[eventsourcing.Ref[traveller]] {
+	return hosting.RemoteOf[eventsourcing.Ref[traveller]](travellers(nil).Protocol())
+}
+
 // abroad hosts travellers in a runtime, and returns a route to them over which everything is encoded.
 type abroad struct {
 	rt       *eventsourcing.Runtime
@@ -121,7 +125,7 @@ func goAbroad(t *testing.T) *abroad {
 	if a.rt, err = eventsourcing.Open(eventsourcing.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	a.entities, a.host, err = eventsourcing.HostSharded(a.rt, travellers(a.closed), eventsourcing.HostOptions{}, hosting.Hooks{
+	sharding := &hosting.Sharding{Hooks: hosting.Hooks{
 		Route: func(m hosting.Message) error { return a.host.Deliver(m) },
 		Gone: func(id string, passivated bool) {
 			a.mu.Lock()
@@ -133,12 +137,15 @@ func goAbroad(t *testing.T) *abroad {
 			defer a.mu.Unlock()
 			a.gone = append(a.gone, id+" is busy")
 		},
-	})
-	if err != nil {
+	}}
+	var options eventsourcing.HostOptions
+	hosting.Shard(&options, sharding)
+	if a.entities, err = eventsourcing.HostWith(a.rt, travellers(a.closed), options); err != nil {
 		t.Fatal(err)
 	}
-	answers := eventsourcing.NewCarrier()
-	a.route = eventsourcing.RemoteRefs[traveller]("traveller", func(m hosting.Message) error {
+	a.host = sharding.Host
+	answers := newRemote()
+	a.route = answers.Refs("traveller", func(m hosting.Message) error {
 		if !m.Take() {
 			return nil
 		}
@@ -147,9 +154,9 @@ func goAbroad(t *testing.T) *abroad {
 			deadline = time.Now().Add(a.deadline)
 		}
 		answered := func(value any, err error) { m.AnswerEncoded(answers.AppendReply(nil, value, err)) }
-		there := eventsourcing.NewCarrier().NewMessage(context.Background(), m.ID(), m.Command(), deadline, answered)
+		there := newRemote().NewMessage(context.Background(), m.ID(), m.Command(), deadline, answered)
 		if !m.Asked() {
-			there = eventsourcing.NewCarrier().NewMessage(context.Background(), m.ID(), m.Command(), deadline, nil)
+			there = newRemote().NewMessage(context.Background(), m.ID(), m.Command(), deadline, nil)
 		}
 		return a.host.Deliver(there)
 	})
@@ -215,14 +222,14 @@ func TestCodesTravel(t *testing.T) {
 // carry returns an error as it is on another node.
 func carry(t *testing.T, err error) error {
 	t.Helper()
-	answers := eventsourcing.NewCarrier()
+	answers := newRemote()
 	_, back := answerWith(t.Context(), answers.AppendReply(nil, nil, err))
 	return back
 }
 
 // answerWith returns what Ask makes of an encoded answer.
 func answerWith(ctx context.Context, data []byte) (stamp, error) {
-	route := eventsourcing.RemoteRefs[traveller]("traveller", func(m hosting.Message) error {
+	route := newRemote().Refs("traveller", func(m hosting.Message) error {
 		m.AnswerEncoded(data)
 		return nil
 	})
@@ -230,7 +237,7 @@ func answerWith(ctx context.Context, data []byte) (stamp, error) {
 }
 
 func FuzzAnswer(f *testing.F) {
-	answers := eventsourcing.NewCarrier()
+	answers := newRemote()
 	f.Add(answers.AppendReply(nil, stamp{"rome", 1}, nil))
 	f.Add(answers.AppendReply(nil, nil, nil))
 	f.Add(answers.AppendReply(nil, nil, fmt.Errorf("%w: %w", eventsourcing.ErrPartlyStored, errVisa)))
@@ -315,14 +322,17 @@ func TestRouteGetsAll(t *testing.T) {
 		errAway := errors.New("not here")
 		var seen []string
 		refuse := false
-		var host hosting.Host
-		entities, host, err := eventsourcing.HostSharded(rt, travellers(nil), eventsourcing.HostOptions{}, hosting.Hooks{Route: func(m hosting.Message) error {
+		var sharding hosting.Sharding
+		sharding.Hooks.Route = func(m hosting.Message) error {
 			seen = append(seen, fmt.Sprintf("%s %T %v", m.ID(), m.Command(), m.Asked()))
 			if refuse {
 				return errAway
 			}
-			return host.Deliver(m)
-		}})
+			return sharding.Host.Deliver(m)
+		}
+		var options eventsourcing.HostOptions
+		hosting.Shard(&options, &sharding)
+		entities, err := eventsourcing.HostWith(rt, travellers(nil), options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -336,8 +346,8 @@ func TestRouteGetsAll(t *testing.T) {
 		if _, err := eventsourcing.Ask(t.Context(), entities.Ref("rome"), travel{How: "later"}); !errors.Is(err, errAway) {
 			t.Errorf("the route's error became %v", err)
 		}
-		unknown := eventsourcing.NewCarrier().NewMessage(t.Context(), "rome", 1, time.Time{}, func(_ any, err error) { errAway = err })
-		if err := host.Deliver(unknown); err != nil {
+		unknown := newRemote().NewMessage(t.Context(), "rome", 1, time.Time{}, func(_ any, err error) { errAway = err })
+		if err := sharding.Host.Deliver(unknown); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()

@@ -22,6 +22,7 @@ import (
 
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/groupcommit"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/replayfilter"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
@@ -97,6 +98,7 @@ func (c Config) validate() error {
 // Runtime runs entities over one journal and one snapshot store. It is safe for concurrent use.
 type Runtime struct {
 	clock
+	propagation
 
 	cfg       Config
 	log       *slog.Logger
@@ -128,6 +130,9 @@ type Runtime struct {
 	ended  chan struct{} // closed at the end of Close
 }
 
+// propagation gives package sharding access to Observer.Inject and Observer.Extract.
+type propagation = hosting.Propagation
+
 // Open starts a runtime. Close it before the journal and the snapshot store.
 func Open(cfg Config) (*Runtime, error) {
 	cfg = cfg.withDefaults()
@@ -136,6 +141,7 @@ func Open(cfg Config) (*Runtime, error) {
 	}
 	r := &Runtime{clock: clock{opened: time.Now(), wall: cfg.Now}, hash: maphash.MakeSeed(), cfg: cfg, log: cfg.Logger, hosts: make(map[string]receiver), ended: make(chan struct{})}
 	r.obs = &r.cfg.Observer
+	r.propagation = hosting.NewPropagation(r.obs.Inject, r.obs.Extract)
 	for i := range r.deletions {
 		r.deletions[i] = make(chan struct{}, 1)
 	}

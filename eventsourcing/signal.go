@@ -15,61 +15,93 @@ import (
 // as delivery.Answered. Programs can't add signals.
 type Signal interface{ hosting.Signal }
 
+type signal = hosting.IsSignal
+
 // RecoveryCompleted comes first, before any command, in every instance.
-type RecoveryCompleted struct{}
+type RecoveryCompleted struct{ signal }
 
 // PersistFailed says that a write failed and that nothing of it is stored. The instance that gets
 // it was refolded since.
-type PersistFailed struct{ Err error }
+type PersistFailed struct {
+	signal
+
+	Err error
+}
 
 // PersistRejected says that the journal rejected a write. The instance that gets it was refolded
 // since.
-type PersistRejected struct{ Err error }
+type PersistRejected struct {
+	signal
+
+	Err error
+}
 
 // signalOf translates the signals of the engine.
 func signalOf(message any) any {
 	switch s := message.(type) {
 	case engine.RecoveryCompleted:
-		return RecoveryCompleted(s)
+		return RecoveryCompleted{}
 	case engine.PersistFailed:
-		return PersistFailed(s)
+		return PersistFailed{Err: s.Err}
 	case engine.PersistRejected:
-		return PersistRejected(s)
+		return PersistRejected{Err: s.Err}
 	}
 	return message
 }
 
 // ReceiveTimeout says that no command came for as long as Effect.ReceiveTimeout asked for.
-type ReceiveTimeout struct{}
+type ReceiveTimeout struct{ signal }
 
 // StateTimeout says that the time of Type.Deadline has passed, and still
 // is its deadline.
-type StateTimeout struct{ Deadline time.Time }
+type StateTimeout struct {
+	signal
+
+	Deadline time.Time
+}
 
 // SnapshotSaved says that a snapshot is stored.
-type SnapshotSaved struct{ Metadata snapshot.Metadata }
+type SnapshotSaved struct {
+	signal
+
+	Metadata snapshot.Metadata
+}
 
 // SnapshotFailed says that a snapshot could not be encoded or stored. The entity goes on without
 // it.
 type SnapshotFailed struct {
+	signal
+
 	Metadata snapshot.Metadata
 	Err      error
 }
 
 // SnapshotsDeleted answers Effect.DeleteSnapshots, or a deletion by retention.
-type SnapshotsDeleted struct{ Criteria snapshot.Criteria }
+type SnapshotsDeleted struct {
+	signal
+
+	Criteria snapshot.Criteria
+}
 
 // SnapshotsNotDeleted says that a deletion of snapshots failed.
 type SnapshotsNotDeleted struct {
+	signal
+
 	Criteria snapshot.Criteria
 	Err      error
 }
 
 // EventsDeleted answers Effect.DeleteEvents, or a deletion by retention.
-type EventsDeleted struct{ Request DeleteEvents }
+type EventsDeleted struct {
+	signal
+
+	Request DeleteEvents
+}
 
 // EventsNotDeleted says that a deletion of events failed.
 type EventsNotDeleted struct {
+	signal
+
 	Request DeleteEvents
 	Err     error
 }
@@ -83,38 +115,3 @@ type DeleteEvents struct {
 	// afterwards, other than by what the next snapshot says.
 	Abandon bool
 }
-
-// The methods make the types signals.
-
-// IsSignal implements Signal.
-func (RecoveryCompleted) IsSignal(hosting.Internal) {}
-
-// IsSignal implements Signal.
-func (PersistFailed) IsSignal(hosting.Internal) {}
-
-// IsSignal implements Signal.
-func (PersistRejected) IsSignal(hosting.Internal) {}
-
-// IsSignal implements Signal.
-func (ReceiveTimeout) IsSignal(hosting.Internal) {}
-
-// IsSignal implements Signal.
-func (StateTimeout) IsSignal(hosting.Internal) {}
-
-// IsSignal implements Signal.
-func (SnapshotSaved) IsSignal(hosting.Internal) {}
-
-// IsSignal implements Signal.
-func (SnapshotFailed) IsSignal(hosting.Internal) {}
-
-// IsSignal implements Signal.
-func (SnapshotsDeleted) IsSignal(hosting.Internal) {}
-
-// IsSignal implements Signal.
-func (SnapshotsNotDeleted) IsSignal(hosting.Internal) {}
-
-// IsSignal implements Signal.
-func (EventsDeleted) IsSignal(hosting.Internal) {}
-
-// IsSignal implements Signal.
-func (EventsNotDeleted) IsSignal(hosting.Internal) {}

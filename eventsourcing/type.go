@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/internal/hosting"
 )
 
 // reservedType is the type name in the persistence IDs of the records that package sharding keeps.
@@ -164,7 +165,7 @@ func (m *model[S, E]) checkParts() error {
 // instance is the state of an entity with its parts.
 type instance[S, E any] struct {
 	state *S
-	parts []part
+	parts []hosting.Part
 }
 
 // newInstance returns the empty state of an entity.

@@ -76,7 +76,7 @@ func (s *shell) appendCommand(m *hosting.Message, e *encodedCommand, number uint
 	ctx := m.Context()
 	var trace []byte
 	if s.opts.Runtime != nil {
-		trace = s.opts.Runtime.Inject(ctx)
+		trace = hosting.Inject(s.opts.Runtime, ctx)
 	}
 	flags := byte(0)
 	if number != 0 {
@@ -179,7 +179,7 @@ func (s *shell) decodeMessage(id string, body []byte) *decodedCommand {
 	if to.isSet() {
 		reply = func(value any, err error) { s.sendReply(to, value, err) }
 	}
-	return &decodedCommand{message: s.router.carrier.NewMessage(ctx, id, command, deadline, reply)}
+	return &decodedCommand{message: s.carrier.NewMessage(ctx, id, command, deadline, reply)}
 }
 
 // traceContext returns the context of a command of another node.
@@ -187,7 +187,7 @@ func (s *shell) traceContext(trace []byte) context.Context {
 	if len(trace) == 0 || s.opts.Runtime == nil {
 		return s.commandCtx
 	}
-	return s.opts.Runtime.Extract(s.commandCtx, trace)
+	return hosting.Extract(s.opts.Runtime, s.commandCtx, trace)
 }
 
 func (s *shell) decodePayload(a *incomingCommand) (command any, err error) {
@@ -222,8 +222,8 @@ func (s *shell) sendReply(a replyAddress, value any, err error) {
 		s.router.sendReply(a.node, append(replyHeader(a, formRefusal), byte(shardcore.HandedOff)), nil)
 		return
 	}
-	s.router.sendReply(a.node, s.router.carrier.AppendReply(replyHeader(a, formReply), value, err), func(err error) []byte {
-		return s.router.carrier.AppendReply(replyHeader(a, formReply), nil, fmt.Errorf("%w: cannot send the reply: %w", eventsourcing.ErrNoReply, err))
+	s.router.sendReply(a.node, s.carrier.AppendReply(replyHeader(a, formReply), value, err), func(err error) []byte {
+		return s.carrier.AppendReply(replyHeader(a, formReply), nil, fmt.Errorf("%w: cannot send the reply: %w", eventsourcing.ErrNoReply, err))
 	})
 }
 

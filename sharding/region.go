@@ -42,11 +42,13 @@ func Start[S, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.
 	}
 	r, err := start(ctx, node, typ.Protocol(), opts, false, func(s *shell, r *Region[S]) error {
 		hooks := hosting.Hooks{Route: s.route, Gone: s.entityGone, Busy: s.entityBusy, Killed: ErrHandOff}
-		local, host, err := eventsourcing.HostSharded(s.opts.Runtime, typ, s.opts.Host, hooks)
+		connection, options := &hosting.Sharding{Hooks: hooks}, s.opts.Host
+		hosting.Shard(&options, connection)
+		local, err := eventsourcing.HostWith(s.opts.Runtime, typ, options)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
-		s.entities, r.ref = host, local.Ref
+		s.entities, r.ref = connection.Host, local.Ref
 		return nil
 	})
 	if err != nil {
@@ -65,7 +67,7 @@ func StartProxy[S any](ctx context.Context, node *cluster.Node, protocol eventso
 			"sharding: start a proxy of type %q: %w: a node that may host the type needs Start, not a proxy: set Options.Role to what this node lacks", protocol.Name, ErrInvalid)
 	}
 	r, err := start(ctx, node, protocol, opts, true, func(s *shell, r *Region[S]) error {
-		r.ref = eventsourcing.RemoteRefs[S](protocol.Name, s.route)
+		r.ref = hosting.RemoteOf[eventsourcing.Ref[S]](protocol).Refs(protocol.Name, s.route)
 		return nil
 	})
 	if err != nil {
@@ -108,6 +110,7 @@ func start[S any](
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
+	s.carrier = hosting.RemoteOf[eventsourcing.Ref[S]](typ)
 	r := &Region[S]{shell: s}
 	if err := s.launch(ctx, func() error { return host(s, r) }, r); err != nil {
 		return nil, err

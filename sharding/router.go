@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 
 	"github.com/refold-io/refold/cluster"
-	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/shardcore"
@@ -27,9 +26,8 @@ const (
 
 // router dispatches the messages of a node to its regions. There is one for each node.
 type router struct {
-	node    *cluster.Node
-	asks    askTable
-	carrier hosting.Carrier
+	node *cluster.Node
+	asks askTable
 
 	mu            sync.RWMutex
 	reserved      map[string]*shell // running and starting shells
@@ -45,7 +43,7 @@ type routerKey struct{}
 // routerOf returns the router of a node.
 func routerOf(node *cluster.Node) *router {
 	b, _ := node.Attached(routerKey{}, func() any {
-		b := &router{node: node, carrier: eventsourcing.NewCarrier(), reserved: map[string]*shell{}, shells: map[string]*shell{}, regions: map[string]any{}}
+		b := &router{node: node, reserved: map[string]*shell{}, shells: map[string]*shell{}, regions: map[string]any{}}
 		t := node.Transport()
 		t.Handle(transport.Kind(shardcore.KindCoordinator), b.receiveCoordinatorMessage)
 		t.Handle(transport.Kind(shardcore.KindRegion), b.receiveRegionFrame)

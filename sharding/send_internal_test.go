@@ -10,6 +10,7 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/wire"
 )
@@ -19,8 +20,9 @@ func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
+	carrier := hosting.RemoteOf[eventsourcing.Ref[int]](eventsourcing.Protocol[int]{})
 	own := func(ctx context.Context, answered func(any, error)) shardcore.Message {
-		return shardcore.Message{Local: &envelope{message: eventsourcing.NewCarrier().NewMessage(ctx, "x", nil, time.Time{}, answered)}}
+		return shardcore.Message{Local: &envelope{message: carrier.NewMessage(ctx, "x", nil, time.Time{}, answered)}}
 	}
 	answered := func(any, error) {}
 	asker := append(wire.AppendNode(nil, identity.Node{Name: "b", UID: 7}), 5)

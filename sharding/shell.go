@@ -31,6 +31,7 @@ type shell struct {
 	name          string
 	opts          Options
 	commands      *codec.Registry
+	carrier       hosting.Carrier
 	entities      hosting.Host // nil on a proxy
 	store         CoordinatorStore
 	rememberStore RememberStore // nil if entities are not remembered

@@ -4,8 +4,12 @@
 // Package hosting holds the types by which package eventsourcing works together with the packages
 // sharding and delivery. They are internal, so that no other program depends on them.
 //
-//   - Package sharding carries messages between nodes: see Message, Hooks, Host and Carrier.
-//   - Package delivery adds parts to the state of an entity: see Part.
+//   - Package sharding carries messages between nodes: see Message, Sharding and Remote.
+//   - Package delivery adds parts to the state of an entity: see Part and PartType.
+//
+// Exported types of these packages embed types of this package under unexported names. So they have
+// the unexported methods that the functions of this package call, and that no other package can
+// call or implement.
 package hosting
 
 import (
@@ -15,14 +19,38 @@ import (
 	"github.com/refold-io/refold/internal/engine"
 )
 
-// Internal is a parameter of methods that only packages of Refold may implement.
-type Internal struct{}
+// Signal is implemented by types that embed IsSignal. Programs can't add signals.
+type Signal interface{ isSignal() }
 
-// Signal is implemented by the signals of Refold. Programs can't add signals.
-type Signal interface{ IsSignal(Internal) }
+// IsSignal makes the struct that embeds it a Signal. It takes up no space.
+type IsSignal struct{}
 
-// NeedsPart is implemented by fields of a state that do nothing without an entry in Type.Parts.
-type NeedsPart interface{ NeedsPart(Internal) }
+func (IsSignal) isSignal() {}
+
+// PartField is implemented by types that embed NeedsPart.
+type PartField interface{ needsPart() }
+
+// NeedsPart marks a field of a state that does nothing without an entry in Type.Parts.
+type NeedsPart struct{}
+
+func (NeedsPart) needsPart() {}
+
+// PartType is an entry of eventsourcing.Type.Parts. H is the type of the handlers of its signals.
+type PartType[S, H any] interface{ definition() *PartDefinition[S, H] }
+
+// PartDefinition implements PartType.
+type PartDefinition[S, H any] struct {
+	// Name is stored with the state, so it must never change.
+	Name string
+	// Field returns the part of a state.
+	Field   func(*S) Part
+	Signals []H
+}
+
+func (d *PartDefinition[S, H]) definition() *PartDefinition[S, H] { return d }
+
+// DefinitionOf returns the definition of a part.
+func DefinitionOf[S, H any](p PartType[S, H]) *PartDefinition[S, H] { return p.definition() }
 
 // Part is a field of the state that acts when the events which changed it are durable. Its methods
 // must not block and are called on one goroutine at a time. Times are those of a steady clock: they
@@ -152,6 +180,24 @@ func (m Message) Answer(value any, err error) {
 // data must not be changed any more.
 func (m Message) AnswerEncoded(data []byte) { m.Answer(EncodedReply(data), nil) }
 
+// Sharding connects package sharding with the entities of one type on this node.
+type Sharding struct {
+	Hooks Hooks
+	// Host is set when the entities are hosted with options that Shard has changed.
+	Host Host
+}
+
+// HostOption is the part of eventsourcing.HostOptions that only package sharding sets.
+type HostOption struct{ sharding *Sharding }
+
+func (o *HostOption) shard(s *Sharding) { o.sharding = s }
+
+// Shard adds the sharding of a type to its eventsourcing.HostOptions.
+func Shard(options interface{ shard(s *Sharding) }, s *Sharding) { options.shard(s) }
+
+// ShardingOf returns the argument of Shard, nil if it was not called.
+func ShardingOf(o HostOption) *Sharding { return o.sharding }
+
 // Hooks are calls of a host of entities to package sharding. None may block.
 type Hooks struct {
 	// Route receives all messages for entities of the type, also those that entities send. An error
@@ -189,6 +235,57 @@ type Host interface {
 	// Resident returns the number of entities in memory.
 	Resident() int
 }
+
+// Propagation carries values of a context with a command, see eventsourcing.Observer. An
+// eventsourcing.Runtime embeds one.
+type Propagation struct {
+	inject  func(context.Context) []byte
+	extract func(context.Context, []byte) context.Context
+}
+
+// NewPropagation returns a Propagation. Each function may be nil.
+func NewPropagation(inject func(context.Context) []byte, extract func(context.Context, []byte) context.Context) Propagation {
+	return Propagation{inject: inject, extract: extract}
+}
+
+func (p *Propagation) propagation() *Propagation { return p }
+
+// Inject returns the bytes that stand for the values of a context, nil for none.
+func Inject(runtime interface{ propagation() *Propagation }, ctx context.Context) []byte { //nolint:revive // the runtime is the receiver
+	if p := runtime.propagation(); p.inject != nil {
+		return p.inject(ctx)
+	}
+	return nil
+}
+
+// Extract returns a context with the values that Inject has put into metadata.
+func Extract(runtime interface{ propagation() *Propagation }, ctx context.Context, metadata []byte) context.Context { //nolint:revive // see above
+	if p := runtime.propagation(); p.extract != nil && len(metadata) > 0 {
+		return p.extract(ctx, metadata)
+	}
+	return ctx
+}
+
+// Remote gives package sharding access to entities on other nodes. R is an eventsourcing.Ref. Its
+// methods are safe for concurrent use.
+type Remote[R any] interface {
+	// Refs returns the function that makes references to entities of a type. route receives each
+	// message; it must not block. An error of route means that the message was not handed over and
+	// will not be answered.
+	Refs(typeName string, route func(Message) error) func(id string) R
+	Carrier
+}
+
+// RemoteAccess is embedded in eventsourcing.Protocol. A new T is the Remote.
+type RemoteAccess[R, T any, P interface {
+	*T
+	Remote[R]
+}] struct{}
+
+func (RemoteAccess[R, T, P]) remote() Remote[R] { return P(new(T)) }
+
+// RemoteOf returns a Remote for the entities with a protocol.
+func RemoteOf[R any](protocol interface{ remote() Remote[R] }) Remote[R] { return protocol.remote() }
 
 // Carrier encodes replies and contexts for messages between nodes. It is safe for concurrent use.
 type Carrier interface {

@@ -17,12 +17,10 @@ import (
 // attached is a part that reports its attachment.
 type attached struct {
 	hosting.Part // the methods that are not called
+	hosting.NeedsPart
 
 	told func(id, field string) error
 }
-
-// NeedsPart implements hosting.NeedsPart.
-func (*attached) NeedsPart(hosting.Internal) {}
 
 // Field implements hosting.Part.
 func (a *attached) Field() any { return a }
@@ -44,7 +42,9 @@ func TestSnapshotsAreDecodedWithTheirParts(t *testing.T) {
 			t.Parallel()
 			var got string
 			typ := eventsourcing.Type[accompanied, event]{Name: "a", Events: events(), Apply: func(a *accompanied, ev event) { a.apply(ev) }}
-			typ.Parts = eventsourcing.Parts(eventsourcing.NewPart[accompanied, event]("Mail", func(a *accompanied) hosting.Part { return &a.Mail }))
+			typ.Parts = []eventsourcing.Part[accompanied, event]{&hosting.PartDefinition[accompanied, eventsourcing.SignalHandler[accompanied, event]]{
+				Name: "Mail", Field: func(a *accompanied) hosting.Part { return &a.Mail },
+			}}
 			typ.New = func(string) *accompanied {
 				return &accompanied{Mail: attached{told: func(id, field string) error {
 					got = id + "#" + field
