@@ -201,7 +201,7 @@ func (r *Replicator) handleAdmin(ctx context.Context, request *adminRequest) (re
 		return reply, err
 	case commandDigests:
 		err = r.digested(ctx, func() {
-			p := r.machine.Protocol()
+			p := r.machine
 			all := p.Digests()
 			reply.Sums = &digestSums{Digest: p.Root().String()}
 			for i := range all {
@@ -325,7 +325,7 @@ func (r *Replicator) adminBucket(ctx context.Context, request *adminRequest) (pa
 		return nil, false, fmt.Errorf("%w: bucket %d of %d", ErrInvalid, request.Bucket, replication.BucketCount)
 	}
 	var keys []replication.KeyDigest
-	if err = r.digested(ctx, func() { keys, more = r.machine.Protocol().Bucket(request.Bucket, request.After, maxPageKeys) }); err != nil {
+	if err = r.digested(ctx, func() { keys, more = r.machine.Bucket(request.Bucket, request.After, maxPageKeys) }); err != nil {
 		return nil, false, err
 	}
 	room := maxPageBytes

@@ -14,7 +14,6 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/durable"
-	"github.com/refold-io/refold/internal/node/replica"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -149,25 +148,18 @@ func (c *Config) validate(node *cluster.Node) error {
 func (c *Config) maxEntry(room int) int { return cmp.Or(c.MaxEntry, min(512<<10, room/2)) }
 
 // room returns the maximum size of a message of the protocol.
-func room(maxPayload int) int { return min(maxPayload-replica.Overhead, replication.MaxMessage) }
+func room(maxPayload int) int { return min(maxPayload-replication.Overhead, replication.MaxMessage) }
 
 // machine returns the state machine of the replicator.
-func (c *Config) machine(self *crdt.Self, started time.Time, maxPayload int) (*replica.Machine, error) {
+func (c *Config) machine(self *crdt.Self, started time.Time, maxPayload int) (*replication.Machine, error) {
 	room := room(maxPayload)
-	m, err := replica.New(replica.Config{
-		Name: c.Name, MaxPayload: maxPayload,
-		Protocol: replication.Config{
-			Self: self, Types: c.Types, Roles: c.Roles, Durable: c.Durable, Expire: c.Expire, Started: started,
-			GossipInterval: c.GossipInterval, NotifyInterval: c.NotifyInterval, DeltaInterval: c.DeltaInterval,
-			PruneInterval: c.PruneInterval, PruneAfter: c.PruneAfter, DurablePruneAfter: c.DurablePruneAfter, MarkerTTL: c.MarkerTTL, DurableMarkerTTL: c.DurableMarkerTTL,
-			Timeout: c.Timeout, DisableDeltas: c.DisableDeltas, MaxDeltaOps: c.MaxDeltaOps,
-			MaxEntry: c.maxEntry(room), MaxBatch: min(256<<10, room),
-			MaxKeys: c.MaxKeys, MaxRequests: c.MaxRequests, MaxLog: c.MaxLog,
-			Rand: rand.New(rand.NewPCG(rand.Uint64(), self.Node().UID)),
-		},
+	return replication.New(replication.Config{
+		Name: c.Name, Self: self, Types: c.Types, Roles: c.Roles, Durable: c.Durable, Expire: c.Expire, Started: started,
+		GossipInterval: c.GossipInterval, NotifyInterval: c.NotifyInterval, DeltaInterval: c.DeltaInterval,
+		PruneInterval: c.PruneInterval, PruneAfter: c.PruneAfter, DurablePruneAfter: c.DurablePruneAfter, MarkerTTL: c.MarkerTTL, DurableMarkerTTL: c.DurableMarkerTTL,
+		Timeout: c.Timeout, DisableDeltas: c.DisableDeltas, MaxDeltaOps: c.MaxDeltaOps,
+		MaxEntry: c.maxEntry(room), MaxMessage: room, MaxBatch: min(256<<10, room),
+		MaxKeys: c.MaxKeys, MaxRequests: c.MaxRequests, MaxLog: c.MaxLog,
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), self.Node().UID)),
 	})
-	if err != nil {
-		return nil, err
-	}
-	return m, nil
 }

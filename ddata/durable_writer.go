@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/durable"
-	"github.com/refold-io/refold/internal/node/replica"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -35,7 +34,7 @@ type durableWriter struct {
 	done         chan struct{}
 
 	mu             sync.Mutex
-	backlog        replica.Backlog
+	backlog        replication.Backlog
 	writes, errors uint64
 	failed         error // the error of the last write before the end
 }
@@ -52,7 +51,7 @@ func newDurableWriter(base context.Context, store durable.Store, behind time.Dur
 
 // add queues records. With write-behind they count as stored immediately.
 func (d *durableWriter) add(stores []replication.Store) {
-	fit, unfit := replica.Fit(stores)
+	fit, unfit := replication.Fit(stores)
 	if d.writeBehind > 0 && len(fit) > 0 {
 		s := replication.Stored{}
 		for i := range fit {

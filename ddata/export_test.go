@@ -6,7 +6,7 @@ package ddata
 import (
 	"context"
 
-	"github.com/refold-io/refold/internal/node/replica"
+	"github.com/refold-io/refold/internal/replication"
 )
 
 // Limits of the input of the loop.
@@ -23,7 +23,7 @@ func NewInbox() Inbox { return Inbox{newInbox()} }
 
 // Receive adds a packet.
 func (b Inbox) Receive(ctx context.Context, payload []byte, bulk bool) {
-	b.receive(ctx, replica.Packet{Payload: payload}, bulk)
+	b.receive(ctx, replication.Packet{Payload: payload}, bulk)
 }
 
 // Take returns the number of packets that the loop takes at a time.

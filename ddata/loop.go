@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/refold-io/refold/internal/node/replica"
 	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/transport"
 )
@@ -84,7 +83,7 @@ func (r *Replicator) runInline(c *call) bool {
 		return false
 	}
 	defer r.recoverTurn()
-	b := replica.Batch{Inputs: r.single[:0]}
+	b := replication.Batch{Inputs: r.single[:0]}
 	r.item(&item{call: c}, &b)
 	r.applyEffects(r.machine.Step(r.now(), b))
 	clear(r.single[:])
@@ -100,12 +99,12 @@ func (r *Replicator) handle(w *waiting) {
 	packets, items := w.packets, w.items
 	for w.members != nil || len(packets)+len(items) > 0 {
 		n, k := min(len(packets), maxTurn), min(len(items), maxTurn)
-		b := replica.Batch{Members: w.members, Packets: packets[:n]}
+		b := replication.Batch{Members: w.members, Packets: packets[:n]}
 		r.count.Packets += uint64(n)
 		for i := range items[:k] {
 			if items[i].do != nil && len(b.Inputs) > 0 { // preserve the order
 				r.applyEffects(r.machine.Step(r.now(), b))
-				b = replica.Batch{}
+				b = replication.Batch{}
 			}
 			r.item(&items[i], &b)
 		}
@@ -122,14 +121,14 @@ func (r *Replicator) handleBulk() {
 		return
 	}
 	r.count.Packets++
-	r.applyEffects(r.machine.Step(r.now(), replica.Batch{Packets: []replica.Packet{p}}))
+	r.applyEffects(r.machine.Step(r.now(), replication.Batch{Packets: []replication.Packet{p}}))
 	if more {
 		r.inbox.wake()
 	}
 }
 
 // item adds an item to a batch, or executes it.
-func (r *Replicator) item(it *item, b *replica.Batch) {
+func (r *Replicator) item(it *item, b *replication.Batch) {
 	switch {
 	case it.do != nil:
 		it.do()
@@ -149,7 +148,7 @@ func (r *Replicator) tickIfDue() {
 	}
 	if now >= r.housekeepingDue {
 		r.housekeepingDue = now + housekeeping
-		b := replica.Batch{Inputs: []replication.Input{replication.SetClock{Time: time.Now().Round(0)}}}
+		b := replication.Batch{Inputs: []replication.Input{replication.SetClock{Time: time.Now().Round(0)}}}
 		if keys := r.reads.take(); len(keys) > 0 {
 			b.Inputs = append(b.Inputs, replication.Touch{Keys: keys})
 		}
@@ -158,7 +157,7 @@ func (r *Replicator) tickIfDue() {
 }
 
 // applyEffects performs the effects of the machine in order.
-func (r *Replicator) applyEffects(e replica.Effects) {
+func (r *Replicator) applyEffects(e replication.Effects) {
 	for i := range e.Notes {
 		r.logNote(&e.Notes[i])
 	}
@@ -169,7 +168,7 @@ func (r *Replicator) applyEffects(e replica.Effects) {
 	for i := range e.Send {
 		r.send(&e.Send[i])
 	}
-	r.replicas.Store(int64(r.machine.Protocol().ReplicaCount()))
+	r.replicas.Store(int64(r.machine.ReplicaCount()))
 	r.notifyWaiters()
 	for i := range e.Replies {
 		reply := &e.Replies[i]
@@ -187,7 +186,7 @@ func (r *Replicator) applyEffects(e replica.Effects) {
 }
 
 // send sends a packet. A packet that cannot be sent is lost; the protocol tolerates that.
-func (r *Replicator) send(s *replica.Send) {
+func (r *Replicator) send(s *replication.Send) {
 	lane := transport.Data
 	if s.Bulk {
 		lane = transport.Bulk
@@ -269,7 +268,7 @@ type inbox struct {
 
 // queue is a bounded queue of packets in order of arrival.
 type queue struct {
-	packets []replica.Packet
+	packets []replication.Packet
 	bytes   int
 	room    chan struct{} // closed when there is room; nil if no sender waits
 }
@@ -277,7 +276,7 @@ type queue struct {
 // waiting is all waiting input except bulk packets.
 type waiting struct {
 	members *replication.Members
-	packets []replica.Packet
+	packets []replication.Packet
 	items   []item
 }
 
@@ -325,7 +324,7 @@ func (b *inbox) setMembers(m *replication.Members) {
 }
 
 // receive adds a packet. It blocks while there is no room.
-func (b *inbox) receive(ctx context.Context, p replica.Packet, bulk bool) {
+func (b *inbox) receive(ctx context.Context, p replication.Packet, bulk bool) {
 	q := &b.urgent
 	if bulk {
 		q = &b.bulk
@@ -351,7 +350,7 @@ func (b *inbox) receive(ctx context.Context, p replica.Packet, bulk bool) {
 }
 
 // add adds a packet. If there is no room, it returns a channel that is closed when there is.
-func (q *queue) add(p replica.Packet) (room <-chan struct{}) {
+func (q *queue) add(p replication.Packet) (room <-chan struct{}) {
 	if q.bytes > 0 && (q.bytes+len(p.Payload) > maxWaiting || len(q.packets) >= maxWaitingCount) {
 		if q.room == nil {
 			q.room = make(chan struct{})
@@ -383,14 +382,14 @@ func (b *inbox) take(spare waiting) waiting {
 }
 
 // takeBulk returns the oldest bulk packet, and whether there are more.
-func (b *inbox) takeBulk() (p replica.Packet, found, more bool) {
+func (b *inbox) takeBulk() (p replication.Packet, found, more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	q := &b.bulk
 	if len(q.packets) == 0 {
 		return p, false, false
 	}
-	p, q.packets[0] = q.packets[0], replica.Packet{}
+	p, q.packets[0] = q.packets[0], replication.Packet{}
 	if q.packets = q.packets[1:]; len(q.packets) == 0 {
 		q.packets = nil
 	}

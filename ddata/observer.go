@@ -138,7 +138,7 @@ func (r *Replicator) digested(ctx context.Context, f func()) error {
 	for turn := 1; ; turn++ {
 		done := false
 		if err := r.call(ctx, func() {
-			if done = r.machine.Protocol().Refresh() || turn == maxRefreshes; done {
+			if done = r.machine.Refresh() || turn == maxRefreshes; done {
 				f()
 			}
 		}); done || err != nil {
@@ -149,10 +149,10 @@ func (r *Replicator) digested(ctx context.Context, f func()) error {
 
 // stats returns the statistics. It needs the turn.
 func (r *Replicator) stats() Stats {
-	p := r.machine.Protocol()
-	s, counters := r.count, p.Counters()
-	s.Protocol, s.Digest, s.Replicas, s.Synced = protocolStats(&counters), p.Root().String(), p.ReplicaCount(), p.Synced()
-	s.Malformed, s.Subscribers = r.machine.Malformed(), r.subs.len()
+	m := r.machine
+	s, counters := r.count, m.Counters()
+	s.Protocol, s.Digest, s.Replicas, s.Synced = protocolStats(&counters), m.Root().String(), m.ReplicaCount(), m.Synced()
+	s.Malformed, s.Subscribers = counters.Malformed, r.subs.len()
 	if r.writer != nil {
 		s.DiskWrites, s.DiskErrors, s.Waiting = r.writer.stats()
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/durable"
 	"github.com/refold-io/refold/internal/loop"
-	"github.com/refold-io/refold/internal/node/replica"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -48,7 +47,7 @@ type Replicator struct {
 
 	// The following fields are protected by turn, which the loop or a caller of runInline holds.
 	turn            chan struct{} // capacity 1
-	machine         *replica.Machine
+	machine         *replication.Machine
 	pending         map[uint64]*call
 	count           Stats
 	housekeepingDue time.Duration // time of the next housekeeping
@@ -130,7 +129,7 @@ func (r *Replicator) open(ctx context.Context) error {
 	if store != nil {
 		r.writer = newDurableWriter(r.base, store, r.cfg.WriteBehind, r.stored, r.log) //nolint:contextcheck // it is not of the call
 	}
-	r.applyEffects(r.machine.Step(r.now(), replica.Batch{Members: r.members()}))
+	r.applyEffects(r.machine.Step(r.now(), replication.Batch{Members: r.members()}))
 	r.background.Go(func() { r.followMembers(r.base) })
 	if r.cfg.StatsInterval > 0 && r.cfg.Observer.Stats != nil {
 		r.background.Go(func() { r.report(r.base) })
@@ -176,7 +175,7 @@ func (r *Replicator) loadAll(ctx context.Context, store durable.Store) error {
 
 // step passes an input to the machine before the loop runs.
 func (r *Replicator) step(in replication.Input) error {
-	e := r.machine.Step(r.now(), replica.Batch{Inputs: []replication.Input{in}})
+	e := r.machine.Step(r.now(), replication.Batch{Inputs: []replication.Input{in}})
 	r.values.publish(e.Values)
 	for _, n := range e.Notes {
 		if n.Kind == replication.NoteLoad {
@@ -250,7 +249,7 @@ func (r *Replicator) ReplicaCount() int { return int(r.replicas.Load()) }
 // ErrStopped.
 func (r *Replicator) Flush(ctx context.Context) error {
 	if err := r.call(ctx, func() {
-		r.applyEffects(r.machine.Step(r.now(), replica.Batch{Inputs: []replication.Input{replication.Flush{}}}))
+		r.applyEffects(r.machine.Step(r.now(), replication.Batch{Inputs: []replication.Input{replication.Flush{}}}))
 	}); err != nil {
 		return fmt.Errorf("ddata: flush %q: %w", r.cfg.Name, err)
 	}
@@ -362,7 +361,7 @@ func (r *Replicator) notifyWaiters() {
 	if len(r.waiters) == 0 {
 		return
 	}
-	p := r.machine.Protocol()
+	p := r.machine
 	count, synced := p.ReplicaCount(), p.Synced()
 	rest := r.waiters[:0]
 	for _, w := range r.waiters {

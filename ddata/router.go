@@ -11,7 +11,7 @@ import (
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/internal/adminrpc"
-	"github.com/refold-io/refold/internal/node/replica"
+	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -73,7 +73,7 @@ func (s *router) remove(r *Replicator) {
 // receive passes a packet to its replicator. The packet is dropped if that has not started or has
 // ended.
 func (s *router) receive(ctx context.Context, m transport.Message) {
-	name, ok := replica.NameOf(m.Payload)
+	name, ok := replication.NameOf(m.Payload)
 	s.mu.RLock()
 	r := s.byName[string(name)]
 	s.mu.RUnlock()
@@ -81,5 +81,5 @@ func (s *router) receive(ctx context.Context, m transport.Message) {
 		s.unknown.Add(1)
 		return
 	}
-	r.inbox.receive(ctx, replica.Packet{From: m.From, Payload: m.Payload}, m.Lane == transport.Bulk)
+	r.inbox.receive(ctx, replication.Packet{From: m.From, Payload: m.Payload}, m.Lane == transport.Bulk)
 }

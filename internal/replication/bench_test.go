@@ -26,7 +26,7 @@ func BenchmarkUpdate(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
 			now += 10 * time.Microsecond
-			e := h.m.Step(now, replication.Update{Request: replication.Request{ID: uint64(i), Key: key}, Modify: f(h, i)})
+			e := h.m.Step(now, batch(replication.Update{Request: replication.Request{ID: uint64(i), Key: key}, Modify: f(h, i)}))
 			if len(e.Replies) != 1 || e.Replies[0].Outcome != replication.Done {
 				b.Fatal(e.Replies)
 			}
@@ -57,7 +57,7 @@ func BenchmarkGet(b *testing.B) {
 	b.Run("Step", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := uint64(0); b.Loop(); i++ {
-			e := h.m.Step(h.w.now, replication.Get{Request: replication.Request{ID: i, Key: "visits"}})
+			e := h.m.Step(h.w.now, batch(replication.Get{Request: replication.Request{ID: i, Key: "visits"}}))
 			if len(e.Replies) != 1 {
 				b.Fatal(e.Replies)
 			}
@@ -169,7 +169,7 @@ func BenchmarkMemory(b *testing.B) {
 		m := w.hosts[0].m
 		before := heap()
 		for i, v := range values {
-			m.Step(0, replication.Update{Request: replication.Request{ID: 1, Key: names[i]}, Modify: func(crdt.Value) (crdt.Value, error) { return v, nil }})
+			m.Step(0, batch(replication.Update{Request: replication.Request{ID: 1, Key: names[i]}, Modify: func(crdt.Value) (crdt.Value, error) { return v, nil }}))
 		}
 		m.Root()
 		least = float64(heap()-before) / keys

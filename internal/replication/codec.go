@@ -4,11 +4,13 @@
 package replication
 
 import (
+	"cmp"
 	"encoding/binary"
-	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/wire"
 )
 
 // A message consists of a version byte, a kind byte, the table of the nodes that it refers to, and
@@ -28,13 +30,9 @@ func AppendMessage(dst []byte, m Message) []byte {
 		w.entry(&m.Entry)
 	case Delta:
 		w.uint(m.Nr)
-		w.count(len(m.Items))
-		for i := range m.Items {
-			w.item(&m.Items[i])
-		}
+		writeList(&w, m.Items, w.item)
 	case Ack:
-		w.uint(m.Nr)
-		w.b = append(w.b, byte(m.Verdict))
+		return appendAck(dst, m.Nr, m.Verdict)
 	case Read:
 		w.uint(m.Nr)
 		w.key(m.Key)
@@ -49,28 +47,20 @@ func AppendMessage(dst []byte, m Message) []byte {
 	case Groups:
 		w.digests(&m.Digests)
 	case Buckets:
-		w.count(len(m.Groups))
-		for i := range m.Groups {
-			w.b = append(w.b, m.Groups[i].Nr)
-			w.digests(&m.Groups[i].Digests)
-		}
+		writeList(&w, m.Groups, func(g *Group) {
+			w.b = append(w.b, g.Nr)
+			w.digests(&g.Digests)
+		})
 	case Keys:
 		w.bool(m.More)
-		w.count(len(m.Lists))
-		for i := range m.Lists {
-			w.list(&m.Lists[i])
-		}
+		writeList(&w, m.Lists, w.keyList)
 	case Uses:
-		w.count(len(m.Keys))
-		for _, u := range m.Keys {
+		writeList(&w, m.Keys, func(u *Use) {
 			w.key(u.Key)
 			w.uint(u.Used)
-		}
+		})
 	case Want:
-		w.count(len(m.Keys))
-		for _, key := range m.Keys {
-			w.key(key)
-		}
+		writeList(&w, m.Keys, func(key *string) { w.key(*key) })
 	case Gossip:
 		w.bool(m.SendBack)
 		w.entries(m.Entries)
@@ -100,16 +90,15 @@ func (w *writer) digests(all *[branch]Digest) {
 	}
 }
 
-func (w *writer) list(l *KeyList) {
+func (w *writer) keyList(l *KeyList) {
 	w.uint(uint64(l.Bucket))
 	w.key(l.After)
 	w.bool(l.Complete)
-	w.count(len(l.Keys))
-	for i := range l.Keys {
-		w.key(l.Keys[i].Key)
-		w.digest(l.Keys[i].Digest)
-		w.uint(l.Keys[i].Used)
-	}
+	writeList(w, l.Keys, func(k *KeyDigest) {
+		w.key(k.Key)
+		w.digest(k.Digest)
+		w.uint(k.Used)
+	})
 }
 
 func (w *writer) entries(entries []Entry) {
@@ -118,10 +107,7 @@ func (w *writer) entries(entries []Entry) {
 		size += entrySize(&entries[i])
 	}
 	w.b = slices.Grow(w.b, size)
-	w.count(len(entries))
-	for i := range entries {
-		w.entry(&entries[i])
-	}
+	writeList(w, entries, w.entry)
 }
 
 func (w *writer) entry(e *Entry) {
@@ -133,71 +119,50 @@ func (w *writer) entry(e *Entry) {
 	}
 	w.text(e.Value)
 	w.markers(e.Pruning)
-	w.count(len(e.Versions))
-	for _, v := range e.Versions {
+	writeList(w, e.Versions, func(v *Version) {
 		w.node(v.Node)
 		w.uint(v.N)
-	}
+	})
 }
 
 func (w *writer) markers(markers []Marker) {
-	w.count(len(markers))
-	for i := range markers {
-		k := &markers[i]
+	writeList(w, markers, func(k *Marker) {
 		w.node(k.Removed)
 		w.bool(k.Performed)
 		if k.Performed {
 			w.uint(k.Obsolete)
-			continue
+			return
 		}
 		w.node(k.Owner)
 		w.sortedNodes(k.Seen)
-	}
+	})
 }
 
 func (w *writer) item(i *Item) {
-	w.key(i.Key)
-	w.uint(i.From)
-	w.uint(i.To)
-	w.text(i.Delta)
+	w.b = appendChange(w.b, i.Key, i.From, i.To, i.Delta)
 	w.sortedNodes(i.Pruned)
 }
 
 // DecodeMessage decodes the output of AppendMessage. The message refers to b, which must not be
 // modified afterwards. The error matches ErrMalformed.
 func DecodeMessage(b []byte) (Message, error) {
-	r := reader{b: b}
+	r := reader{Reader: wire.NewReader(b, wireMajor|wireMinor, MaxMessage, ErrMalformed)}
 	kind := r.head()
 	var m Message
-	if r.err == nil {
+	if r.Err() == nil {
 		m = readMessage(&r, kind)
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-// head decodes the header of a message.
+// head decodes the kind and the node table of a message.
 func (r *reader) head() Kind {
-	if len(r.b) > MaxMessage {
-		r.fail("%d bytes, limit %d", len(r.b), MaxMessage)
-	}
-	r.version = r.byte(255, "version")
-	kind := Kind(r.byte(255, "kind"))
-	if r.err == nil && r.version&0xf0 != wireMajor {
-		r.fail("unknown version %d.%d", r.version>>4, r.version&0xf)
-	}
+	kind := Kind(r.Byte("kind"))
 	r.nodeTable()
 	return kind
-}
-
-// end returns the first error. Unread bytes are an error unless the minor version is higher.
-func (r *reader) end() error {
-	if r.err == nil && len(r.b) > 0 && r.version&0xf <= wireMinor {
-		r.fail("%d trailing bytes", len(r.b))
-	}
-	return r.err
 }
 
 func readMessage(r *reader, kind Kind) Message {
@@ -222,48 +187,35 @@ func readMessage(r *reader, kind Kind) Message {
 	case KindGroups:
 		return Groups{r.digests()}
 	case KindBuckets:
-		return readBuckets(r)
+		groups := readList(r, 1+branch*len(Digest{}), "groups", func() Group {
+			return Group{uint8(r.Uint(branch-1, "group")), r.digests()} //nolint:gosec // less than branch
+		})
+		return Buckets{ascending(r, groups, "groups", func(a, b Group) int { return cmp.Compare(a.Nr, b.Nr) })}
 	case KindKeys:
 		return readKeys(r)
 	case KindUses:
-		n := r.count(3, "keys")
-		u := Uses{make([]Use, 0, n)}
-		for range n {
-			u.Keys = append(u.Keys, Use{r.key(), r.number("time")})
-			if r.err != nil {
-				break
-			}
-		}
-		return u
+		return Uses{readList(r, 3, "keys", func() Use { return Use{r.key(), r.number("time")} })}
 	case KindWant:
-		n := r.count(2, "keys")
-		w := Want{make([]string, 0, n)}
-		for range n {
-			w.Keys = append(w.Keys, r.key())
-			if r.err != nil {
-				break
-			}
-		}
-		return w
+		return Want{readList(r, 2, "keys", r.key)}
 	case KindGossip:
 		return Gossip{r.bool("send back"), r.entries()}
 	case KindPull:
 		p := Pull{r.number("number"), r.bucket(buckets - 1), r.bucket(buckets), r.optionalKey()}
 		if p.From >= p.To {
-			r.fail("bucket range %d to %d", p.From, p.To)
+			r.Fail("bucket range %d to %d", p.From, p.To)
 		}
 		return p
 	case KindChunk:
 		return Chunk{r.number("number"), r.entries(), r.bool("done"), r.bucket(buckets), r.optionalKey()}
 	case KindPart:
-		p := Part{r.number("number"), r.uint(MaxMessage, "part"), r.uint(MaxMessage, "parts"), r.text("part")}
+		p := Part{r.number("number"), r.Uint(MaxMessage, "part"), r.Uint(MaxMessage, "parts"), r.text("part")}
 		if p.Index >= p.Count || len(p.Data) == 0 {
-			r.fail("part %d of %d has %d bytes", p.Index, p.Count, len(p.Data))
+			r.Fail("part %d of %d has %d bytes", p.Index, p.Count, len(p.Data))
 		}
 		return p
 	case Kinds:
 	}
-	r.fail("unknown kind %v", kind)
+	r.Fail("unknown kind %v", kind)
 	return nil
 }
 
@@ -276,7 +228,7 @@ func readDelta(r *reader, items []Item) Delta {
 	}
 	for range n {
 		d.Items = append(d.Items, r.item())
-		if r.err != nil {
+		if r.Err() != nil {
 			break
 		}
 	}
@@ -284,14 +236,14 @@ func readDelta(r *reader, items []Item) Delta {
 }
 
 func readAck(r *reader) Ack {
-	a := Ack{r.number("number"), Verdict(r.byte(byte(Full), "verdict"))}
-	if r.err == nil && a.Verdict == 0 {
-		r.fail("verdict is 0")
+	a := Ack{r.number("number"), Verdict(r.Uint(uint64(Full), "verdict"))} //nolint:gosec // at most Full
+	if a.Verdict == 0 {
+		r.Fail("verdict is 0")
 	}
 	return a
 }
 
-func (r *reader) bucket(most uint64) uint16 { return uint16(r.uint(most, "bucket")) } //nolint:gosec // at most buckets
+func (r *reader) bucket(most uint64) uint16 { return uint16(r.Uint(most, "bucket")) } //nolint:gosec // at most buckets
 
 func (r *reader) digests() (all [branch]Digest) {
 	for i := range all {
@@ -300,100 +252,47 @@ func (r *reader) digests() (all [branch]Digest) {
 	return all
 }
 
-func readBuckets(r *reader) Buckets {
-	n := r.count(1+branch*len(Digest{}), "groups")
-	b := Buckets{make([]Group, 0, n)}
-	for i := range n {
-		g := Group{r.byte(branch-1, "group"), r.digests()}
-		if i > 0 && b.Groups[i-1].Nr >= g.Nr {
-			r.fail("groups are not sorted")
-		}
-		if r.err != nil {
-			break
-		}
-		b.Groups = append(b.Groups, g)
-	}
-	return b
-}
-
 func readKeys(r *reader) Keys {
-	k := Keys{More: r.bool("more")}
-	lists := r.count(4, "lists")
 	var listed [buckets]bool
-	k.Lists = make([]KeyList, 0, lists)
-	for range lists {
+	more := r.bool("more")
+	lists := readList(r, 4, "lists", func() KeyList {
 		l := KeyList{Bucket: r.bucket(buckets - 1), After: r.optionalKey(), Complete: r.bool("complete")}
-		if r.err == nil && listed[l.Bucket] {
-			r.fail("bucket %d is listed twice", l.Bucket)
-		}
-		if r.err != nil {
-			return k
+		if listed[l.Bucket] {
+			r.Fail("bucket %d is listed twice", l.Bucket)
 		}
 		listed[l.Bucket] = true
-		last := l.After
-		n := r.count(18, "keys")
-		if n > 0 {
-			l.Keys = make([]KeyDigest, 0, n)
+		keys := readList(r, 18, "keys", func() KeyDigest { return KeyDigest{r.key(), r.digest(), r.number("time")} })
+		if len(keys) > 0 && keys[0].Key <= l.After {
+			r.Fail("the first key of bucket %d is not after %q", l.Bucket, l.After)
 		}
-		for range n {
-			d := KeyDigest{r.key(), r.digest(), r.number("time")}
-			if d.Key <= last {
-				r.fail("keys are not sorted")
-			}
-			if r.err != nil {
-				return k
-			}
-			last = d.Key
-			l.Keys = append(l.Keys, d)
-		}
-		k.Lists = append(k.Lists, l)
-	}
-	return k
+		l.Keys = ascending(r, keys, "keys", func(a, b KeyDigest) int { return strings.Compare(a.Key, b.Key) })
+		return l
+	})
+	return Keys{Lists: lists, More: more}
 }
 
-func (r *reader) entries() []Entry {
-	n := r.count(4, "entries")
-	entries := make([]Entry, 0, n)
-	for range n {
-		entries = append(entries, r.entry())
-		if r.err != nil {
-			return nil
-		}
-	}
-	return entries
-}
+func (r *reader) entries() []Entry { return readList(r, 4, "entries", r.entry) }
 
 func (r *reader) entry() Entry {
 	e := Entry{Key: r.key(), Deleted: r.bool("deleted"), Used: r.number("time")}
-	if e.Deleted || r.err != nil {
+	if e.Deleted || r.Err() != nil {
 		return e
 	}
 	e.Value = r.text("value")
 	e.Pruning = r.markers()
-	n := r.count(2, "versions")
-	if n > 0 {
-		e.Versions = make([]Version, 0, n)
-	}
-	for range n {
+	versions := readList(r, 2, "versions", func() Version {
 		v := Version{r.node(), r.number("version")}
-		if n := len(e.Versions); v.N == 0 || n > 0 && e.Versions[n-1].Node.Compare(v.Node) >= 0 {
-			r.fail("versions are not sorted, or a version is 0")
+		if v.N == 0 {
+			r.Fail("version is 0")
 		}
-		if r.err != nil {
-			break
-		}
-		e.Versions = append(e.Versions, v)
-	}
+		return v
+	})
+	e.Versions = ascending(r, versions, "versions", func(a, b Version) int { return a.Node.Compare(b.Node) })
 	return e
 }
 
 func (r *reader) markers() []Marker {
-	count := r.count(3, "markers")
-	if count == 0 {
-		return nil
-	}
-	markers := make([]Marker, 0, count)
-	for range count {
+	markers := readList(r, 3, "markers", func() Marker {
 		k := Marker{Removed: r.node(), Performed: r.bool("performed")}
 		if k.Performed {
 			k.Obsolete = r.number("time")
@@ -401,21 +300,15 @@ func (r *reader) markers() []Marker {
 			k.Owner = r.node()
 			k.Seen = r.sortedNodes("nodes")
 		}
-		if n := len(markers); n > 0 && markers[n-1].Removed.Compare(k.Removed) >= 0 {
-			r.fail("markers are not sorted")
-		}
-		if r.err != nil {
-			return nil
-		}
-		markers = append(markers, k)
-	}
-	return markers
+		return k
+	})
+	return ascending(r, markers, "markers", func(a, b Marker) int { return a.Removed.Compare(b.Removed) })
 }
 
 func (r *reader) item() Item {
 	i := Item{Key: r.key(), From: r.number("version"), To: r.number("version"), Delta: r.text("delta"), Pruned: r.sortedNodes("nodes")}
 	if i.From > i.To {
-		r.fail("change range %d to %d", i.From, i.To)
+		r.Fail("change range %d to %d", i.From, i.To)
 	}
 	return i
 }
@@ -430,13 +323,17 @@ func itemSize(key string, delta []byte) int {
 
 // appendItem appends an item that refers to no nodes. Its bytes are the same in each message.
 func appendItem(dst []byte, key string, from, to uint64, delta []byte) []byte {
+	return append(appendChange(dst, key, from, to, delta), 0)
+}
+
+// appendChange appends an item without its nodes.
+func appendChange(dst []byte, key string, from, to uint64, delta []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(key)))
 	dst = append(dst, key...)
 	dst = binary.AppendUvarint(dst, from)
 	dst = binary.AppendUvarint(dst, to)
 	dst = binary.AppendUvarint(dst, uint64(len(delta)))
-	dst = append(dst, delta...)
-	return append(dst, 0)
+	return append(dst, delta...)
 }
 
 // maxAck is the maximum size of an Ack.
@@ -469,91 +366,65 @@ const (
 
 // reader decodes fields. After the first error its methods return zero values.
 type reader struct {
-	b       []byte
-	version byte
-	nodes   []identity.Node
-	known   map[string]*entry // keys that are known to be valid
-	err     error
+	*wire.Reader
+
+	nodes []identity.Node
+	known map[string]*entry // keys that are known to be valid
 }
 
-func (r *reader) fail(format string, args ...any) {
-	if r.err == nil {
-		r.err = fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
-		r.b = nil
-	}
-}
-
-// uint reads a number that is at most most.
-func (r *reader) uint(most uint64, subject string) uint64 {
-	v, n := binary.Uvarint(r.b)
-	switch {
-	case n <= 0:
-		r.fail("%s is missing", subject)
-		return 0
-	case n > 1 && r.b[n-1] == 0:
-		r.fail("%s is not in its shortest form", subject)
-		return 0
-	case v > most:
-		r.fail("%s is %d, limit %d", subject, v, most)
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *reader) number(subject string) uint64 { return r.uint(maxNumber, subject) }
+func (r *reader) number(subject string) uint64 { return r.Uint(maxNumber, subject) }
 
 // count reads the number of elements that follow, each of at least size bytes.
-func (r *reader) count(size int, subject string) int {
-	n := r.uint(MaxMessage, subject)
-	if int(n)*size > len(r.b) { //nolint:gosec // at most MaxMessage
-		r.fail("%d %s exceed the remaining %d bytes", n, subject, len(r.b))
-		return 0
-	}
-	return int(n) //nolint:gosec // at most MaxMessage
-}
+func (r *reader) count(size int, subject string) int { return r.Count(MaxMessage, size, subject) }
 
-func (r *reader) byte(most byte, subject string) byte {
-	switch {
-	case len(r.b) == 0:
-		r.fail("%s is missing", subject)
-		return 0
-	case r.b[0] > most:
-		r.fail("%s is %d, limit %d", subject, r.b[0], most)
-		return 0
-	}
-	v := r.b[0]
-	r.b = r.b[1:]
-	return v
-}
+func (r *reader) bool(subject string) bool { return r.Uint(1, subject) == 1 }
 
-func (r *reader) bool(subject string) bool { return r.byte(1, subject) == 1 }
-
-// bytes reads n bytes without copying them.
-func (r *reader) bytes(n int, subject string) []byte {
-	if n > len(r.b) {
-		r.fail("%s is truncated", subject)
+// readList reads a list of elements of at least size bytes each. It returns nil for an empty list
+// and after an error.
+func readList[T any](r *reader, size int, subject string, read func() T) []T {
+	n := r.count(size, subject)
+	if n == 0 {
 		return nil
 	}
-	v := r.b[:n:n]
-	r.b = r.b[n:]
-	return v
+	list := make([]T, 0, n)
+	for range n {
+		list = append(list, read())
+		if r.Err() != nil {
+			return nil
+		}
+	}
+	return list
+}
+
+// ascending fails unless each element of a list is greater than the one before.
+func ascending[T any](r *reader, list []T, subject string, compare func(a, b T) int) []T {
+	for i := 1; i < len(list); i++ {
+		if compare(list[i-1], list[i]) >= 0 {
+			r.Fail("%s are not sorted", subject)
+			return nil
+		}
+	}
+	return list
 }
 
 // text reads a length and that many bytes without copying them.
-func (r *reader) text(subject string) []byte { return r.bytes(r.count(1, subject), subject) }
+func (r *reader) text(subject string) []byte { return r.Bytes(r.count(1, subject), subject) }
 
 func (r *reader) key() string {
 	b := r.text("key")
-	if r.err != nil {
+	if r.Err() != nil {
 		return ""
 	}
+	return r.checked(b)
+}
+
+func (r *reader) checked(b []byte) string {
 	if e := r.known[string(b)]; e != nil {
 		return e.key
 	}
 	key := string(b[:min(len(b), MaxKey+1)])
 	if err := CheckKey(key); err != nil {
-		r.fail("%v", err)
+		r.Fail("%v", err)
 		return ""
 	}
 	return key
@@ -561,37 +432,24 @@ func (r *reader) key() string {
 
 // optionalKey reads a key that may be empty: a position between keys.
 func (r *reader) optionalKey() string {
-	if len(r.b) > 0 && r.b[0] == 0 {
-		r.b = r.b[1:]
+	b := r.text("key")
+	if len(b) == 0 {
 		return ""
 	}
-	return r.key()
+	return r.checked(b)
 }
 
 func (r *reader) digest() (d Digest) {
-	copy(d[:], r.bytes(len(d), "digest"))
+	copy(d[:], r.Bytes(len(d), "digest"))
 	return d
 }
 
 // nodeTable reads the nodes that a message refers to.
 func (r *reader) nodeTable() {
-	n := r.count(10, "nodes")
-	if n > MaxNodes {
-		r.fail("%d nodes, limit %d", n, MaxNodes)
-		return
-	}
-	for range n {
-		name, uid := r.text("name"), r.bytes(8, "UID")
-		if r.err != nil {
-			return
-		}
-		if len(name) > identity.MaxNameLength {
-			r.fail("node name has %d bytes", len(name))
-			return
-		}
-		node := identity.Node{Name: string(name), UID: binary.LittleEndian.Uint64(uid)}
-		if err := identity.CheckName(node.Name); err != nil || node.UID == 0 {
-			r.fail("node %v is invalid", node)
+	for range r.Count(MaxNodes, 10, "nodes") {
+		name := r.Bytes(r.Count(identity.MaxNameLength, 1, "name"), "name")
+		node := r.Checked(identity.Node{Name: string(name), UID: r.UID()})
+		if r.Err() != nil {
 			return
 		}
 		r.nodes = append(r.nodes, node)
@@ -599,34 +457,25 @@ func (r *reader) nodeTable() {
 }
 
 func (r *reader) node() identity.Node {
-	i := r.uint(MaxNodes, "node")
-	if r.err == nil && i >= uint64(len(r.nodes)) {
-		r.fail("node index %d of %d", i, len(r.nodes))
-	}
-	if r.err != nil {
+	i := r.Uint(MaxNodes, "node")
+	if i >= uint64(len(r.nodes)) {
+		r.Fail("node index %d of %d", i, len(r.nodes))
 		return identity.Node{}
 	}
 	return r.nodes[i]
 }
 
-// sortedNodes reads a sorted list of nodes.
+// sortedNodes reads a sorted list of nodes, which is not longer than the table.
 func (r *reader) sortedNodes(subject string) []identity.Node {
-	n := r.count(1, subject)
+	n := r.Count(len(r.nodes), 1, subject)
 	if n == 0 {
 		return nil
 	}
-	nodes := make([]identity.Node, 0, min(n, len(r.nodes)))
-	for range n {
-		node := r.node()
-		if len(nodes) > 0 && nodes[len(nodes)-1].Compare(node) >= 0 {
-			r.fail("%s are not sorted", subject)
-		}
-		if r.err != nil {
-			return nil
-		}
-		nodes = append(nodes, node)
+	nodes := make([]identity.Node, n)
+	for i := range nodes {
+		nodes[i] = r.node()
 	}
-	return nodes
+	return ascending(r, nodes, subject, identity.Node.Compare)
 }
 
 // writer encodes fields. Each node is written once, in a table before the fields.
@@ -639,6 +488,13 @@ type writer struct {
 func (w *writer) uint(v uint64) { w.b = binary.AppendUvarint(w.b, v) }
 
 func (w *writer) count(n int) { w.uint(uint64(n)) } //nolint:gosec // not negative
+
+func writeList[T any](w *writer, list []T, write func(*T)) {
+	w.count(len(list))
+	for i := range list {
+		write(&list[i])
+	}
+}
 
 func (w *writer) bool(v bool) {
 	if v {
@@ -674,10 +530,7 @@ func (w *writer) node(n identity.Node) {
 }
 
 func (w *writer) sortedNodes(nodes []identity.Node) {
-	w.count(len(nodes))
-	for _, n := range nodes {
-		w.node(n)
-	}
+	writeList(w, nodes, func(n *identity.Node) { w.node(*n) })
 }
 
 // finish appends a header, the node table and the fields.

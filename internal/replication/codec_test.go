@@ -271,17 +271,17 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		self, other := node("a", 1), node("b", 2)
 		actor := must(crdt.NewSelf(self))
-		m := must(replication.New(replication.Config{Self: actor, Started: started, Rand: rand.New(rand.NewPCG(1, 2))}))
-		m.Step(0, replication.Members{All: []membership.Member{
+		m := must(replication.New(replication.Config{Name: "r", Self: actor, Started: started, Rand: rand.New(rand.NewPCG(1, 2))}))
+		m.Step(0, batch(replication.Members{All: []membership.Member{
 			{Node: self, Status: membership.Up, UpNumber: 2}, {Node: other, Status: membership.Up, UpNumber: 1},
-		}})
-		m.Step(0, replication.Update{
+		}}))
+		m.Step(0, batch(replication.Update{
 			Request: replication.Request{ID: 1, Key: "visits", Level: majority},
 			Modify:  modify(func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(actor, 7), nil }),
-		})
-		m.Step(0, replication.Get{Request: replication.Request{ID: 2, Key: "cart", Level: majority}})
+		}))
+		m.Step(0, batch(replication.Get{Request: replication.Request{ID: 2, Key: "cart", Level: majority}}))
 		for i := range 3 {
-			m.Step(time.Duration(i)*time.Second, replication.Received{From: other, Data: data})
+			m.Step(time.Duration(i)*time.Second, batch(received{From: other, Data: data}))
 		}
 		v, deleted, found := m.Value("visits")
 		if !found || !deleted && must(crdt.As[crdt.GCounter](nil, v)).Value() < 7 {

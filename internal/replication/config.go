@@ -5,7 +5,6 @@ package replication
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -16,6 +15,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 )
 
 // Never is the time of an event that does not happen.
@@ -28,67 +29,40 @@ const maxDuration = time.Duration(1 << 61)
 // MaxKey is the maximum size of a key in bytes.
 const MaxKey = 512
 
-// Config configures a Machine. Roles, Expire and MaxMessage should be the same on all nodes.
+// Config configures a Machine. Fields without a comment have the meaning and the default of the
+// field of ddata.Config with the same name.
 type Config struct {
+	// Name is the name of the replicator in packets, valid for identity.CheckName. Required.
+	Name string
 	// Self is the node on whose behalf values are changed. Required. Only the machine may use it.
-	Self *crdt.Self
-	// Types are the data types of the program. Defaults to those of package crdt.
+	Self  *crdt.Self
 	Types *crdt.Types
-	// Roles are the roles that a member must have, all of them, to hold the data. Defaults to none:
-	// all members hold it.
 	Roles []string
 	// Durable are the keys that are stored on disk: exact keys, and prefixes that end in a star.
 	// Keys that were loaded stay durable even if no pattern matches them.
 	Durable []string
-	// Expire is the time without use after which keys are removed, by key or by prefix that ends in
-	// a star. An exact key takes precedence over prefixes, a longer prefix over a shorter one. The
-	// minimum is GossipInterval; more than 70 years means never.
+	// Expire is the time without use after which keys are removed. The minimum is GossipInterval;
+	// more than 70 years means never.
 	Expire map[string]time.Duration
 	// Started is the wall time that corresponds to now = 0, see SetClock.
 	Started time.Time
-	// GossipInterval is the time between comparisons of the data with another node. Defaults to 2
-	// s.
-	GossipInterval time.Duration
-	// NotifyInterval is the time between notifications of subscribers. Defaults to 500 ms.
-	NotifyInterval time.Duration
-	// DeltaInterval is the time between propagations of changes to other nodes. Defaults to 200 ms.
-	// A change after a quiet period is sent at once.
-	DeltaInterval time.Duration
-	// PruneInterval is the time between searches for history of removed nodes. Defaults to 2
-	// minutes; negative disables pruning.
-	PruneInterval time.Duration
-	// PruneAfter is how long a node must have been removed, counting only time in which all other
-	// nodes were reachable, before its history is pruned. Defaults to 5 minutes; DurablePruneAfter
-	// is for durable keys and defaults to 24 hours. A node that returns after that loses the
-	// changes of pruned nodes that only its own disk had.
-	PruneAfter, DurablePruneAfter time.Duration
-	// MarkerTTL is how long nodes remember that a node was pruned. History of the pruned node that
-	// returns later counts again. Defaults to 6 hours; DurableMarkerTTL is for durable keys and
-	// defaults to 10 days.
-	MarkerTTL, DurableMarkerTTL time.Duration
+
+	GossipInterval, NotifyInterval, DeltaInterval, PruneInterval time.Duration
+	PruneAfter, DurablePruneAfter, MarkerTTL, DurableMarkerTTL   time.Duration
 	// Timeout is the timeout of requests that specify none. Defaults to 5 s.
-	Timeout time.Duration
-	// DisableDeltas sends all changes as whole values.
+	Timeout       time.Duration
 	DisableDeltas bool
-	// MaxDeltaOps is the number of operations from which on the whole value is sent instead of a
-	// delta. Defaults to 50.
-	MaxDeltaOps int
+	MaxDeltaOps   int
 	// MaxEntry is the maximum size of the encoded value that an update may produce, in bytes.
 	// Defaults to 512 KiB.
 	MaxEntry int
-	// MaxMessage is the maximum size of a message to a node, in bytes. Defaults to 1 MiB. The
-	// minimum is 64 KiB, and more than MaxEntry.
+	// MaxMessage is the maximum size of a message to a node, in bytes: at most the maximum payload of
+	// the transport minus Overhead. Defaults to 1 MiB. The minimum is 64 KiB, and more than MaxEntry.
 	MaxMessage int
 	// MaxBatch is the size up to which entries are combined into one message, in bytes. Defaults to
-	// 256 KiB.
-	MaxBatch int
-	// MaxKeys is the maximum number of keys, including deleted ones. Defaults to 10,000,000.
-	MaxKeys int
-	// MaxRequests is the maximum number of open requests. Defaults to 65,536.
-	MaxRequests int
-	// MaxLog is the maximum number of changes in the delta log. Defaults to 10,000. Changes that
-	// are dropped from a full log reach other nodes as whole values.
-	MaxLog int
+	// 256 KiB, or MaxMessage if that is less.
+	MaxBatch                     int
+	MaxKeys, MaxRequests, MaxLog int
 	// Rand is the source of random numbers. Required.
 	Rand *rand.Rand
 }
@@ -126,12 +100,13 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() error {
-	var errs []error
+	var errs fielderror.Errors
+	errs.Add("Config.Name", identity.CheckName(c.Name))
 	if c.Self == nil {
-		errs = append(errs, errors.New("Config.Self is missing"))
+		errs.Addf("Config.Self", "is missing")
 	}
 	if c.Rand == nil {
-		errs = append(errs, errors.New("Config.Rand is missing"))
+		errs.Addf("Config.Rand", "is missing")
 	}
 	for _, d := range []struct {
 		name  string
@@ -147,14 +122,12 @@ func (c Config) validate() error {
 		{"Timeout", c.Timeout},
 	} {
 		if d.value <= 0 {
-			errs = append(errs, fmt.Errorf("%s is %v", "Config."+d.name, d.value))
+			errs.Addf("Config."+d.name, "is %v, it must be more than 0", d.value)
 		}
 	}
 	for _, n := range []struct {
-		name  string
-		value int
-		least int
-		most  int
+		name               string
+		value, least, most int
 	}{
 		{"MaxDeltaOps", c.MaxDeltaOps, 1, math.MaxInt},
 		{"MaxEntry", c.MaxEntry, 1, c.MaxMessage - overhead},
@@ -165,23 +138,19 @@ func (c Config) validate() error {
 		{"MaxLog", c.MaxLog, 1, math.MaxInt},
 	} {
 		if n.value < n.least || n.value > n.most {
-			errs = append(errs, fmt.Errorf("%s is %d, it must be %d to %d", "Config."+n.name, n.value, n.least, n.most))
+			errs.Addf("Config."+n.name, "is %d, it must be %d to %d", n.value, n.least, n.most)
 		}
 	}
 	for _, p := range c.Durable {
-		if err := checkPattern(p); err != nil {
-			errs = append(errs, fmt.Errorf("Config.Durable: %w", err))
-		}
+		errs.Add("Config.Durable", checkPattern(p))
 	}
 	for _, p := range slices.Sorted(maps.Keys(c.Expire)) {
-		if err := checkPattern(p); err != nil {
-			errs = append(errs, fmt.Errorf("Config.Expire: %w", err))
-		}
+		errs.Add("Config.Expire", checkPattern(p))
 		if d := c.Expire[p]; d < c.GossipInterval {
-			errs = append(errs, fmt.Errorf("Config.Expire: %v for %q is less than the interval of gossip, %v", d, p, c.GossipInterval))
+			errs.Add("Config.Expire", fmt.Errorf("%v for %q is less than GossipInterval, %v", d, p, c.GossipInterval))
 		}
 	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }
 
 // CheckKey returns an error that matches ErrInvalid unless the key is valid: 1 to MaxKey bytes of

@@ -22,7 +22,7 @@ func TestConfig(t *testing.T) {
 		MaxDeltaOps: -1, MaxEntry: 1 << 20, MaxMessage: 1 << 10, MaxBatch: 1 << 10, MaxKeys: -1, MaxRequests: -1, MaxLog: -1,
 	})
 	for _, want := range []string{
-		"Config.Self is missing", "Config.Rand is missing", `Config.Durable: replication: invalid: key "b*"`, "Config.Durable: replication: invalid: key is empty",
+		"Config.Name", "Config.Self is missing", "Config.Rand is missing", `Config.Durable: replication: invalid: key "b*"`, "Config.Durable: replication: invalid: key is empty",
 		"Config.Expire: replication: invalid", "Config.GossipInterval is -1ns", "Config.NotifyInterval", "Config.DeltaInterval", "Config.PruneAfter",
 		"Config.MarkerTTL", "Config.DurableMarkerTTL", "Config.Timeout", "Config.MaxDeltaOps is -1", "Config.MaxEntry", "Config.MaxMessage", "Config.MaxBatch",
 		"Config.MaxKeys", "Config.MaxRequests", "Config.MaxLog",
@@ -32,8 +32,8 @@ func TestConfig(t *testing.T) {
 		}
 	}
 	actor := must(crdt.NewSelf(node("a", 1)))
-	_, err = replication.New(replication.Config{Self: actor, Rand: newWorld(t, 1, replication.Config{}, 0).rnd, Expire: map[string]time.Duration{"a": time.Second}})
-	if err == nil || !strings.Contains(err.Error(), `Config.Expire: 1s for "a" is less than the interval of gossip, 2s`) {
+	_, err = replication.New(replication.Config{Name: "r", Self: actor, Rand: newWorld(t, 1, replication.Config{}, 0).rnd, Expire: map[string]time.Duration{"a": time.Second}})
+	if err == nil || !strings.Contains(err.Error(), `Config.Expire: 1s for "a" is less than GossipInterval, 2s`) {
 		t.Errorf("expiry within an interval: %v", err)
 	}
 }

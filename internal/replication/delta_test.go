@@ -161,7 +161,7 @@ func TestDeltasOutOfOrder(t *testing.T) {
 		t.Fatalf("%d deltas", len(deltas))
 	}
 	for _, i := range []int{1, 0, 0, 1, 1} {
-		b.step(replication.Received{From: a.self, Data: deltas[i]})
+		b.step(received{From: a.self, Data: deltas[i]})
 	}
 	if got := b.show("cart"); got != "bread milk tea" {
 		t.Errorf("it has %q", got)

@@ -7,11 +7,13 @@
 // A Machine is the part of one node. It holds a value of package crdt for each key. It receives
 // inputs with the current time and returns effects; the same inputs give the same effects:
 //
-//	m, err := replication.New(replication.Config{Self: self, Rand: random})
-//	effects := m.Step(now, replication.Members{All: members})
-//	effects = m.Step(now, replication.Update{Request: replication.Request{ID: 1, Key: "visits", Level: level}, Modify: f})
-//	effects = m.Step(now, replication.Received{From: from, Data: data})
+//	m, err := replication.New(replication.Config{Name: "carts", Self: self, Rand: random})
+//	update := replication.Update{Request: replication.Request{ID: 1, Key: "visits", Level: level}, Modify: f}
+//	effects := m.Step(now, replication.Batch{Members: members, Packets: packets, Inputs: []replication.Input{update}})
 //	effects = m.Tick(now) // at m.Next(), which every step may change
+//
+// Package ddata and the simulator drive it: they send its packets, write its records with a Backlog,
+// and publish its values, replies and events.
 //
 // # Messages
 //

@@ -22,8 +22,7 @@ type Effects struct {
 	// Values are the new contents of keys, for readers outside of the machine. They must be visible
 	// before Send and Replies are performed, which may acknowledge them.
 	Values []Change
-	// Send are messages to send, in order and at most once. Messages that cannot be sent are
-	// dropped.
+	// Send are packets to send, in order and at most once. Packets that cannot be sent are dropped.
 	Send []Send
 	// Replies answer requests, each request once.
 	Replies []Reply
@@ -41,14 +40,12 @@ type Store struct {
 	Data []byte
 }
 
-// Send is a message to a node.
+// Send is a packet for a node.
 type Send struct {
 	To identity.Node
-	// Bulk selects the lane for large messages that are not urgent.
-	Bulk bool
-	Kind Kind
-	// Data is the encoded message. It is shared and must not be modified.
-	Data []byte
+	// Bulk selects the lane for large packets that are not urgent.
+	Bulk    bool
+	Payload []byte
 }
 
 // Change is the new content of a key.
@@ -88,11 +85,15 @@ const (
 )
 
 func (o Outcome) String() string {
-	names := []string{"", "done", "not found", "deleted", "timed out", "too few replicas", "store failed", "failed", "busy", "stopped"}
-	if o == 0 || int(o) >= len(names) {
-		return fmt.Sprintf("outcome(%d)", uint8(o))
+	return nameOf("outcome", o, "", "done", "not found", "deleted", "timed out", "too few replicas", "store failed", "failed", "busy", "stopped")
+}
+
+// nameOf returns the name of a number, or the text "kind(n)" if it has none.
+func nameOf[T ~uint8](kind string, n T, names ...string) string {
+	if int(n) >= len(names) || names[n] == "" {
+		return fmt.Sprintf("%s(%d)", kind, uint8(n))
 	}
-	return names[o]
+	return names[n]
 }
 
 // Reply is the answer to a request.
@@ -166,11 +167,7 @@ const (
 )
 
 func (k NoteKind) String() string {
-	names := []string{"", "malformed", "refused", "too large", "store", "load", "pulling", "pulled", "pruning", "pruned", "removed", "full"}
-	if k == 0 || int(k) >= len(names) {
-		return fmt.Sprintf("note(%d)", uint8(k))
-	}
-	return names[k]
+	return nameOf("note", k, "", "malformed", "refused", "too large", "store", "load", "pulling", "pulled", "pruning", "pruned", "removed", "full")
 }
 
 // Note is an event for logs and observers.
@@ -182,22 +179,34 @@ type Note struct {
 	Err  error
 }
 
-// Input is an input of a machine.
+// Batch is the input of a step, processed in the order of the fields.
+type Batch struct {
+	// Members are the members of the cluster, nil if unchanged.
+	Members *Members
+	// Packets are the received packets, in order.
+	Packets []Packet
+	// Inputs are all other inputs, in order.
+	Inputs []Input
+}
+
+// Members are the members of the cluster. All is sorted by node and includes the node itself once
+// it is a member. Unreachable are the members that some node cannot reach.
+type Members struct {
+	All         []membership.Member
+	Unreachable []identity.Node
+}
+
+// Packet is a received packet. From is the sender according to the transport, and the packet was
+// addressed to this incarnation. The payload must not be modified afterwards.
+type Packet struct {
+	From    identity.Node
+	Payload []byte
+}
+
+// Input is an input of a machine other than members and packets.
 type Input interface{ input() }
 
 type (
-	// Members are the members of the cluster. All is sorted by node and includes the node itself
-	// once it is a member. Unreachable are the members that some node cannot reach.
-	Members struct {
-		All         []membership.Member
-		Unreachable []identity.Node
-	}
-	// Received is a message. From is the sender according to the transport, and the message was
-	// addressed to this incarnation. Data must not be modified afterwards.
-	Received struct {
-		From identity.Node
-		Data []byte
-	}
 	// Get reads a key.
 	Get struct {
 		Request
@@ -227,7 +236,7 @@ type (
 	Flush struct{}
 	// Touch reports keys that were read outside of the machine.
 	Touch struct{ Keys []string }
-	// Load is a record from disk. All records precede Loaded, and only Members may precede records.
+	// Load is a record from disk. All records precede Loaded, and only members may precede records.
 	Load struct {
 		Key  string
 		Data []byte
@@ -259,8 +268,6 @@ type Request struct {
 	PreferOldest bool
 }
 
-func (Members) input()     {}
-func (Received) input()    {}
 func (Get) input()         {}
 func (Update) input()      {}
 func (Delete) input()      {}
@@ -291,11 +298,7 @@ const (
 )
 
 func (d Drop) String() string {
-	names := []string{"malformed", "stranger", "loading", "late", "pruned", "too large", "parts"}
-	if int(d) >= len(names) {
-		return fmt.Sprintf("drop(%d)", uint8(d))
-	}
-	return names[d]
+	return nameOf("drop", d, "malformed", "stranger", "loading", "late", "pruned", "too large", "parts")
 }
 
 // Counters count events since the machine was created.
@@ -303,6 +306,8 @@ type Counters struct {
 	Sent, Received, SentBytes [Kinds]uint64
 	Dropped                   [Drops]uint64
 	Outcomes                  [Stopped + 1]uint64
+	// Malformed counts packets that could not be decoded.
+	Malformed uint64
 	// Compared counts comparisons of all data with another node, Equal those that ended at the
 	// root.
 	Compared, Equal uint64

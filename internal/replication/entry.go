@@ -4,11 +4,13 @@
 package replication
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/wire"
 )
 
 // entry is a key of the machine.
@@ -210,28 +212,22 @@ func AppendRecord(dst []byte, r Record) []byte {
 
 // DecodeRecord decodes the output of AppendRecord. The error matches ErrMalformed.
 func DecodeRecord(b []byte) (Record, error) {
-	r := &reader{b: b}
-	if len(b) > MaxMessage+overhead {
-		r.fail("record has %d bytes", len(b))
+	if len(b) > 0 && b[0] != recordVersion {
+		return Record{}, fmt.Errorf("%w: unknown record version %d, want %d", ErrMalformed, b[0], recordVersion)
 	}
-	if version := r.byte(255, "version"); r.err == nil && version != recordVersion {
-		r.fail("unknown record version %d, want %d", version, recordVersion)
-	}
+	r := &reader{Reader: wire.NewReader(b, recordVersion, MaxMessage+overhead, ErrMalformed)}
 	r.nodeTable()
 	rec := Record{Deleted: r.bool("deleted")}
 	if !rec.Deleted {
 		rec.Value, rec.Pruning = r.text("value"), r.markers()
 	}
-	if len(r.b) > 0 {
-		if rec.Used = r.number("time"); r.err == nil && rec.Used == 0 {
-			r.fail("time of use is 0")
+	if r.Left() > 0 {
+		if rec.Used = r.number("time"); rec.Used == 0 {
+			r.Fail("time of use is 0")
 		}
 	}
-	if len(r.b) > 0 {
-		r.fail("%d trailing bytes", len(r.b))
-	}
-	if r.err != nil {
-		return Record{}, r.err
+	if err := r.End(); err != nil {
+		return Record{}, err
 	}
 	return rec, nil
 }

@@ -334,9 +334,6 @@ func (m *Machine) receiveGossip(from identity.Node, in Gossip) {
 }
 
 const (
-	// maxBulk is the maximum size of the entries in a bulk message. The receiver merges them in one
-	// step, which takes some hundred microseconds; requests wait for that long.
-	maxBulk = 16 << 10
 	// maxQuietBulk is the maximum for a new node while the sender has no requests to serve.
 	maxQuietBulk = 64 << 10
 	// maxAnswer limits the entries sent in answer to one message, maxSent those sent in one step,

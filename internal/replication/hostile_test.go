@@ -16,7 +16,7 @@ import (
 )
 
 func (h *host) receive(from *host, msg replication.Message) {
-	h.step(replication.Received{From: from.self, Data: replication.AppendMessage(nil, msg)})
+	h.step(received{From: from.self, Data: replication.AppendMessage(nil, msg)})
 }
 
 // Short messages must be cheap to process.

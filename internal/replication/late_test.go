@@ -40,7 +40,7 @@ func TestRemovalBeforeAddition(t *testing.T) {
 	if late < 0 {
 		t.Fatal("nothing was sent")
 	}
-	c.step(replication.Received{From: a.self, Data: w.sent[late].send.Data})
+	c.step(received{From: a.self, Data: w.sent[late].send.Data})
 	if got := c.show("set"); got != "n1 n2 n3" {
 		t.Errorf("c has acknowledged that milk was removed, and has %s", got)
 	}

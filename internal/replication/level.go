@@ -37,11 +37,7 @@ const (
 )
 
 func (k LevelKind) String() string {
-	names := []string{"local", "count", "majority", "majority plus", "all"}
-	if int(k) >= len(names) {
-		return fmt.Sprintf("level(%d)", uint8(k))
-	}
-	return names[k]
+	return nameOf("level", k, "local", "count", "majority", "majority plus", "all")
 }
 
 // validate returns an error that matches ErrInvalid.

@@ -4,13 +4,13 @@
 package replication
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/wire"
 )
 
 // Machine is the protocol state of one node. Its methods take the time of the node's monotonic
@@ -27,7 +27,9 @@ type Machine struct {
 	now    time.Duration
 	skew   time.Duration // offset of the wall clock since Started
 	out    Effects
-	spare  Effects // memory for the next effects
+	spare  Effects   // memory for the next effects
+	sends  []message // the messages of the step, which are packed into packets at its end
+	groups []group   // memory of packSends
 	timers [timers]time.Duration
 	count  Counters
 
@@ -85,7 +87,7 @@ const (
 func New(cfg Config) (*Machine, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
-		return nil, fmt.Errorf("replication: %w", err)
+		return nil, err
 	}
 	m := &Machine{
 		cfg: cfg, self: cfg.Self.Node(), actor: cfg.Self, types: cfg.Types, rand: cfg.Rand,
@@ -119,28 +121,27 @@ func New(cfg Config) (*Machine, error) {
 	return m, nil
 }
 
-// Step handles an input at a time, which must not decrease.
-func (m *Machine) Step(now time.Duration, in Input) Effects {
+// Step processes a batch of inputs at a time, which must not decrease.
+func (m *Machine) Step(now time.Duration, b Batch) Effects {
 	m.begin(now)
-	if !m.stopped {
-		m.handle(in)
+	if b.Members != nil && !m.stopped {
+		m.setMembers(*b.Members)
+		m.endInput()
 	}
-	return m.end()
-}
-
-// Receive is Step for a received message.
-func (m *Machine) Receive(now time.Duration, in Received) Effects {
-	m.begin(now)
-	if !m.stopped {
-		m.received(in)
+	for i := range b.Packets {
+		m.receivePacket(&b.Packets[i])
+	}
+	for _, in := range b.Inputs {
+		if !m.stopped {
+			m.handle(in)
+			m.endInput()
+		}
 	}
 	return m.end()
 }
 
 func (m *Machine) handle(in Input) {
 	switch in := in.(type) {
-	case Members:
-		m.setMembers(in)
 	case SetClock:
 		m.skew = in.Time.Sub(m.cfg.Started) - m.now
 		m.actor.Advance(in.Time)
@@ -152,8 +153,6 @@ func (m *Machine) handle(in Input) {
 		m.stored(in)
 	case Stop:
 		m.stop()
-	case Received:
-		m.received(in)
 	default:
 		m.request(in)
 	}
@@ -234,6 +233,7 @@ func (m *Machine) Tick(now time.Duration) Effects {
 			m.runTimer(t)
 		}
 	}
+	m.endInput()
 	return m.end()
 }
 
@@ -273,12 +273,17 @@ func (m *Machine) begin(now time.Duration) {
 	m.out, m.spare = m.spare, Effects{}
 }
 
-func (m *Machine) end() Effects {
+// endInput performs the work that an input has scheduled for its end.
+func (m *Machine) endInput() {
 	if m.deltas.sendNow && !m.stopped && !m.loading {
 		m.deltas.sendNow = false
 		m.propagate()
 	}
 	m.storeQueued()
+}
+
+func (m *Machine) end() Effects {
+	m.packSends()
 	return m.out
 }
 
@@ -307,7 +312,7 @@ func (m *Machine) sendEncoded(to identity.Node, bulk bool, kind Kind, data []byt
 	}
 	m.count.Sent[kind]++
 	m.count.SentBytes[kind] += uint64(len(data))
-	m.out.Send = append(m.out.Send, Send{To: to, Bulk: bulk, Kind: kind, Data: data})
+	m.sends = append(m.sends, message{to, bulk, data})
 }
 
 // stop stops the machine and answers all open requests.
@@ -382,26 +387,27 @@ func (m *Machine) Counters() Counters {
 	return c
 }
 
-func (m *Machine) received(in Received) {
+// receive handles a message.
+func (m *Machine) receive(from identity.Node, data []byte) {
 	switch {
 	case m.loading:
 		m.count.Dropped[DropLoading]++
-	case !m.members.known[in.From]:
+	case !m.members.known[from]:
 		m.count.Dropped[DropStranger]++
 	default:
-		m.receiveData(in.From, in.Data, false)
+		m.receiveData(from, data, false)
 	}
 }
 
 // receiveData handles a complete message. assembled is set if it was assembled from parts.
 func (m *Machine) receiveData(from identity.Node, data []byte, assembled bool) {
-	r := reader{b: data, known: m.keys}
+	r := reader{Reader: wire.NewReader(data, wireMajor|wireMinor, MaxMessage, ErrMalformed), known: m.keys}
 	kind := r.head()
 	var msg Message
 	var ack Ack
 	var delta Delta
 	switch { // the most frequent kinds are not converted to an interface
-	case r.err != nil:
+	case r.Err() != nil:
 	case kind == KindAck:
 		ack = readAck(&r)
 	case kind == KindDelta:
@@ -410,7 +416,7 @@ func (m *Machine) receiveData(from identity.Node, data []byte, assembled bool) {
 	default:
 		msg = readMessage(&r, kind)
 	}
-	if err := r.end(); err != nil {
+	if err := r.End(); err != nil {
 		m.count.Dropped[DropMalformed]++
 		m.note(Note{Kind: NoteMalformed, Node: from, Err: err})
 		return
@@ -464,8 +470,8 @@ const maxReused = 4096
 // maxScratch is the maximum size of a value buffer that is reused.
 const maxScratch = 1 << 20
 
-// Reuse returns the memory of the effects of the last step, which must not be used afterwards.
-// Effects that are not returned stay valid.
+// Reuse takes back the memory of the effects of the last step, which must not be used afterwards.
+// Effects that are not given back stay valid.
 func (m *Machine) Reuse(e Effects) {
 	m.spare = Effects{
 		Notes: reuse(e.Notes), Store: reuse(e.Store), Send: reuse(e.Send), Values: reuse(e.Values), Replies: reuse(e.Replies), Events: reuse(e.Events),

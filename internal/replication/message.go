@@ -3,11 +3,7 @@
 
 package replication
 
-import (
-	"fmt"
-
-	"github.com/refold-io/refold/identity"
-)
+import "github.com/refold-io/refold/identity"
 
 // Kind is the kind of a message.
 type Kind uint8
@@ -34,13 +30,8 @@ const (
 )
 
 func (k Kind) String() string {
-	names := []string{
-		"", "write", "delta", "ack", "read", "read-result", "root", "groups", "buckets", "keys", "uses", "want", "gossip", "pull", "chunk", "part",
-	}
-	if k == 0 || int(k) >= len(names) {
-		return fmt.Sprintf("kind(%d)", uint8(k))
-	}
-	return names[k]
+	return nameOf("kind", k, "", "write", "delta", "ack", "read", "read-result", "root", "groups", "buckets", "keys", "uses", "want", "gossip",
+		"pull", "chunk", "part")
 }
 
 // Message is a message between machines. Byte slices of a decoded message refer to the input.

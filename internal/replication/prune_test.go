@@ -103,7 +103,7 @@ func TestPrunedComesLate(t *testing.T) {
 	behind := w.start("n9", nil) // hears nothing from here on, but knows what was
 	w.set(behind.self, membership.Joining)
 	w.tell()
-	behind.step(replication.Received{From: a.self, Data: replication.AppendMessage(nil, replication.Write{Entry: late})})
+	behind.step(received{From: a.self, Data: replication.AppendMessage(nil, replication.Write{Entry: late})})
 	w.cut = func(x, y *host) bool { return x == behind || y == behind }
 	for _, h := range []*host{a, b} {
 		h.step(replication.Members{All: w.members})
@@ -112,7 +112,7 @@ func TestPrunedComesLate(t *testing.T) {
 	if holdsHistory(a, "visits", gone) || behind.show("visits") != "30" {
 		t.Fatalf("it was not pruned, or too far: %s", behind.show("visits"))
 	}
-	a.step(replication.Received{From: b.self, Data: replication.AppendMessage(nil, replication.Write{Entry: late})})
+	a.step(received{From: b.self, Data: replication.AppendMessage(nil, replication.Write{Entry: late})})
 	if a.show("visits") != "30" {
 		t.Errorf("with what comes late it has %s", a.show("visits"))
 	}
@@ -126,7 +126,7 @@ func TestPrunedComesLate(t *testing.T) {
 			delta = l.send.Data
 		}
 	}
-	behind.step(replication.Received{From: a.self, Data: delta})
+	behind.step(received{From: a.self, Data: delta})
 	if got := behind.show("visits"); got != "30" || behind.m.Counters().DeltasGap != 1 {
 		t.Errorf("it has %s, after %d gaps", got, behind.m.Counters().DeltasGap)
 	}
@@ -173,7 +173,7 @@ func TestPruneWaitsForWhatIsKnown(t *testing.T) {
 	for _, h := range w.hosts[:3] { // told that all can be reached
 		h.step(replication.Members{All: w.members})
 	}
-	b.step(replication.Received{From: a.self, Data: replication.AppendMessage(nil, late)})
+	b.step(received{From: a.self, Data: replication.AppendMessage(nil, late)})
 	w.run(2 * time.Minute)
 	if a.m.Counters().Initiated != 1 || a.m.Counters().Pruned != 0 {
 		t.Errorf("%d begun, %d done", a.m.Counters().Initiated, a.m.Counters().Pruned)
@@ -222,7 +222,7 @@ func TestPruneStrangers(t *testing.T) {
 	a := w.hosts[0]
 	old := must(crdt.NewSelf(node("long-ago", 99)))
 	v := must((*crdt.Types)(nil).Value(crdt.GCounter{}.Add(old, 5)))
-	a.step(replication.Received{From: w.hosts[1].self, Data: replication.AppendMessage(nil, replication.Write{
+	a.step(received{From: w.hosts[1].self, Data: replication.AppendMessage(nil, replication.Write{
 		Entry: replication.Entry{Key: "visits", Value: must(v.AppendBinary(nil))},
 	})})
 	w.run(2 * time.Minute)

@@ -176,7 +176,7 @@ func TestExpiredStaysAway(t *testing.T) {
 	if got := a.show("s"); got != "-" {
 		t.Fatalf("it has %s", got)
 	}
-	a.step(replication.Received{From: w.hosts[1].self, Data: replication.AppendMessage(nil, replication.Gossip{Entries: []replication.Entry{entry}})})
+	a.step(received{From: w.hosts[1].self, Data: replication.AppendMessage(nil, replication.Gossip{Entries: []replication.Entry{entry}})})
 	if got := a.show("s"); got != "-" {
 		t.Errorf("it has %s again", got)
 	}
@@ -261,7 +261,7 @@ func TestStrangers(t *testing.T) {
 	v := must((*crdt.Types)(nil).Value(crdt.Flag{}.Enable()))
 	data := replication.AppendMessage(nil, replication.Write{Nr: 1, Entry: replication.Entry{Key: "flag", Value: must(v.AppendBinary(nil))}})
 	for _, from := range []identity.Node{stranger, downed, other} {
-		if e := h.m.Step(0, replication.Received{From: from, Data: data}); len(e.Send)+len(e.Values) != 0 {
+		if e := h.m.Step(0, batch(received{From: from, Data: data})); len(e.Send)+len(e.Values) != 0 {
 			t.Errorf("%v is heard: %+v", from, e)
 		}
 	}
@@ -343,7 +343,7 @@ func TestLargerThanAMessage(t *testing.T) {
 		t.Errorf("still larger: %+v", r)
 	}
 	part := func(p replication.Part) {
-		a.step(replication.Received{From: b.self, Data: replication.AppendMessage(nil, p)})
+		a.step(received{From: b.self, Data: replication.AppendMessage(nil, p)})
 	}
 	before := a.m.Counters().Dropped[replication.DropParts]
 	for nr := range uint64(10) {

@@ -326,9 +326,9 @@ func TestEffectsThatAreKept(t *testing.T) {
 	w := silent(t, 2)
 	h := w.hosts[0]
 	step := func(key string) replication.Effects {
-		return h.m.Step(w.now, &replication.Update{Request: h.request(key, local), Modify: modify(func(c crdt.GCounter) (crdt.GCounter, error) {
+		return h.m.Step(w.now, batch(&replication.Update{Request: h.request(key, local), Modify: modify(func(c crdt.GCounter) (crdt.GCounter, error) {
 			return c.Add(h.actor, 1), nil
-		})})
+		})}))
 	}
 	first := step("first")
 	step("second")

@@ -185,7 +185,7 @@ func (w *world) startAt(name string, disk map[string][]byte) *host {
 	h := w.start(name, nil)
 	h.disk = disk
 	cfg := w.cfg
-	cfg.Self, cfg.Started, cfg.Rand = h.actor, started, w.rnd
+	cfg.Name, cfg.Self, cfg.Started, cfg.Rand = "r", h.actor, started, w.rnd
 	h.m = must(replication.New(cfg))
 	h.step(replication.SetClock{Time: started.Add(w.now)})
 	for _, key := range sortedKeys(disk) {
@@ -515,7 +515,7 @@ func TestRequestsWaitForLoading(t *testing.T) {
 	w.wait(stored, stored.add("kept", local, 7))
 	h := &host{w: w, self: node("x", 9), actor: stored.actor, replies: map[uint64]replication.Reply{}, values: map[string]replication.Change{}}
 	cfg := w.cfg
-	cfg.Self, cfg.Rand, cfg.MaxRequests = stored.actor, w.rnd, 2
+	cfg.Name, cfg.Self, cfg.Rand, cfg.MaxRequests = "r", stored.actor, w.rnd, 2
 	h.m = must(replication.New(cfg))
 	get, add := h.get("kept", local), h.add("kept", local, 1)
 	if busy := h.get("kept", local); h.replies[busy].Outcome != replication.Busy || len(h.replies) != 1 {

@@ -32,7 +32,7 @@ func TestNoComparisonWhileItPulls(t *testing.T) {
 	}
 	w.run(5 * time.Second)
 	root := replication.AppendMessage(nil, replication.Root{Digest: a.m.Root()})
-	n.step(replication.Received{From: a.self, Data: root})
+	n.step(received{From: a.self, Data: root})
 	a.put("set-0", local, "milk")
 	w.run(time.Millisecond)
 	for _, l := range w.sent {

@@ -5,6 +5,7 @@ package replication_test
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -60,7 +61,45 @@ type host struct {
 type letter struct {
 	at       time.Duration
 	from, to *host
-	send     replication.Send
+	send     message
+}
+
+// message is a message to a node.
+type message struct {
+	Bulk bool
+	Kind replication.Kind
+	Data []byte
+}
+
+// received is a message for a machine.
+type received struct {
+	From identity.Node
+	Data []byte
+}
+
+// batch returns the batch with one input, which may also be Members or received.
+func batch(in any) replication.Batch {
+	switch in := in.(type) {
+	case replication.Members:
+		return replication.Batch{Members: &in}
+	case received:
+		payload := append([]byte{1, 1, 'r'}, binary.AppendUvarint(nil, uint64(len(in.Data)))...)
+		return replication.Batch{Packets: []replication.Packet{{From: in.From, Payload: append(payload, in.Data...)}}}
+	case replication.Input:
+		return replication.Batch{Inputs: []replication.Input{in}}
+	}
+	panic(fmt.Sprintf("%T is no input", in))
+}
+
+// unpacked returns the messages in a packet of a replicator with a name of one letter.
+func unpacked(s replication.Send) (all []message) {
+	for rest := s.Payload[3:]; len(rest) > 0; {
+		size, n := binary.Uvarint(rest)
+		data := rest[n : n+int(size)]
+		all = append(all, message{s.Bulk, replication.Kind(data[1]), data})
+		rest = rest[n+int(size):]
+	}
+	return all
 }
 
 func newWorld(tb testing.TB, seed uint64, cfg replication.Config, n int) *world {
@@ -88,7 +127,7 @@ func (w *world) start(name string, disk map[string][]byte) *host {
 	}
 	h.actor = must(crdt.NewSelf(h.self))
 	cfg := w.cfg
-	cfg.Self, cfg.Started, cfg.Rand = h.actor, started, rand.New(rand.NewPCG(w.rnd.Uint64(), 7))
+	cfg.Name, cfg.Self, cfg.Started, cfg.Rand = "r", h.actor, started, rand.New(rand.NewPCG(w.rnd.Uint64(), 7))
 	m, err := replication.New(cfg)
 	if err != nil {
 		w.tb.Fatal(err)
@@ -147,13 +186,15 @@ func (w *world) host(n identity.Node) *host {
 	return w.hosts[i]
 }
 
-func (h *host) step(in replication.Input) { h.apply(h.m.Step(h.w.now, in)) }
+func (h *host) step(in any) { h.apply(h.m.Step(h.w.now, batch(in))) }
 
 func (h *host) apply(e replication.Effects) {
 	h.notes = append(h.notes, e.Notes...)
 	h.storing = append(h.storing, e.Store...)
 	for _, s := range e.Send {
-		h.w.mail(h, s)
+		for _, m := range unpacked(s) {
+			h.w.mail(h, h.w.host(s.To), m)
+		}
 	}
 	for _, c := range e.Values {
 		h.values[c.Key] = c
@@ -193,9 +234,9 @@ func (h *host) sync() {
 	}
 }
 
-func (w *world) mail(from *host, s replication.Send) {
+func (w *world) mail(from, to *host, m message) {
 	if w.keep {
-		w.sent = append(w.sent, letter{w.now, from, w.host(s.To), s})
+		w.sent = append(w.sent, letter{w.now, from, to, m})
 	}
 	times := 1
 	delay := time.Millisecond
@@ -213,7 +254,7 @@ func (w *world) mail(from *host, s replication.Send) {
 				delay = time.Duration(w.rnd.IntN(int(2 * time.Second)))
 			}
 		}
-		w.post = append(w.post, letter{w.now + delay, from, w.host(s.To), s})
+		w.post = append(w.post, letter{w.now + delay, from, to, m})
 	}
 }
 
@@ -246,7 +287,7 @@ func (w *world) next(until time.Duration) bool {
 	l := w.post[mail]
 	w.post = slices.Delete(w.post, mail, mail+1)
 	if deaf := l.to.dead || l.to.stopped || w.cut != nil && w.cut(l.from, l.to); !deaf {
-		l.to.step(replication.Received{From: l.from.self, Data: l.send.Data})
+		l.to.step(received{From: l.from.self, Data: l.send.Data})
 	}
 	return true
 }

@@ -223,7 +223,7 @@ func (p DataPlan) String() string {
 // count adds the counters of a replicator at its end.
 func (d *data) count(r *replicator) {
 	d.mustHappen()
-	n, c := r.m.Protocol().Counters(), d.c.coverage
+	n, c := r.m.Counters(), d.c.coverage
 	for k := replication.KindWrite; k < replication.Kinds; k++ {
 		c.hit("data message", k.String(), n.Received[k])
 	}

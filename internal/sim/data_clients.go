@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/internal/node/replica"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -146,7 +145,7 @@ func (d *data) ask(r *replicator, q *request, in func(replication.Request) repli
 func (r *replicator) hears() {
 	in := r.asked
 	r.asked = nil
-	r.step(replica.Batch{Inputs: in})
+	r.input(in...)
 }
 
 // burst makes more changes than are sent at a time.

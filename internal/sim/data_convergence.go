@@ -93,7 +93,7 @@ func (d *data) differ() string {
 			return h.p.Node().String() + " lives without its data"
 		case !r.loaded:
 			return h.p.Node().String() + " has not loaded what is on its disk"
-		case !r.m.Protocol().Synced():
+		case !r.m.Synced():
 			return h.p.Node().String() + " has not got the data of the others"
 		case len(r.requests) > 0:
 			return h.p.Node().String() + " has not answered all that was asked for"
@@ -102,14 +102,14 @@ func (d *data) differ() string {
 		}
 	}
 	living := d.living()
-	first := living[0].m.Protocol()
+	first := living[0].m
 	keys := first.Keys()
 	for _, r := range living[1:] {
-		if first.Root() == r.m.Protocol().Root() {
+		if first.Root() == r.m.Root() {
 			continue
 		}
 		peer := living[0].h.p.Node().String() + " and " + r.h.p.Node().String()
-		if other := r.m.Protocol().Keys(); !slices.Equal(keys, other) {
+		if other := r.m.Keys(); !slices.Equal(keys, other) {
 			return fmt.Sprintf("%s have different keys: %q, %q", peer, keys, other)
 		}
 		for _, key := range keys {
@@ -140,7 +140,7 @@ func spell(v crdt.Value) string {
 func (d *data) complete(when string) bool {
 	living := d.living()
 	for _, r := range living {
-		for _, key := range r.m.Protocol().Keys() {
+		for _, key := range r.m.Keys() {
 			v, _, _ := r.value(key)
 			if a, _, _ := living[0].value(key); !crdt.Equal(a, v) {
 				r.violate("converges", "%s: its digest is that of %v, and it holds something else in %q", when, living[0].h.p.Node(), key)
@@ -239,7 +239,7 @@ func (d *data) onDisks() {
 func (d *data) unpruned() string {
 	living := d.living()
 	for _, r := range living {
-		for _, key := range r.m.Protocol().Keys() {
+		for _, key := range r.m.Keys() {
 			v, _, _ := r.value(key)
 			if k := d.byKey[key]; k == nil || !d.plan.prunes(k) {
 				continue

@@ -10,7 +10,6 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/node/replica"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -346,20 +345,20 @@ func (r *replicator) subscribe() {
 	f := &feed{nr: uint64(len(r.feeds) + 1), prefix: prefix, known: map[string]replication.Event{}}
 	r.feeds = append(r.feeds, f)
 	r.after(0, func() {
-		r.step(replica.Batch{Inputs: []replication.Input{replication.Subscribe{Nr: f.nr, Key: prefix, Prefix: true}}})
+		r.input(replication.Subscribe{Nr: f.nr, Key: prefix, Prefix: true})
 	})
 }
 
 // resubscribe replaces a subscription, or flushes pending events.
 func (d *data) resubscribe(r *replicator) {
 	if d.rand.IntN(3) == 0 {
-		r.after(0, func() { r.step(replica.Batch{Inputs: []replication.Input{replication.Flush{}}}) })
+		r.after(0, func() { r.input(replication.Flush{}) })
 		return
 	}
 	f := r.feeds[len(r.feeds)-1]
 	r.after(0, func() {
 		f.ended = true
-		r.step(replica.Batch{Inputs: []replication.Input{replication.Unsubscribe{Nr: f.nr}}})
+		r.input(replication.Unsubscribe{Nr: f.nr})
 	})
 	r.subscribe()
 }
@@ -388,7 +387,7 @@ func (r *replicator) misinformed() string {
 		if f.ended {
 			continue
 		}
-		for _, key := range r.m.Protocol().Keys() {
+		for _, key := range r.m.Keys() {
 			if v, _, _ := r.value(key); strings.HasPrefix(key, f.prefix) && (f.known[key].Kind != replication.Changed || !crdt.Equal(f.known[key].Value, v)) {
 				return "a subscriber does not know what " + key + " holds"
 			}

@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,7 +16,6 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/node/replica"
 	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/internal/sim/env"
 )
@@ -31,12 +31,12 @@ const (
 type replicator struct {
 	d    *data
 	h    *host
-	m    *replica.Machine
+	m    *replication.Machine
 	self *crdt.Self
 
 	disk    *disk
-	backlog replica.Backlog
-	writing *replica.Writing
+	backlog replication.Backlog
+	writing *replication.Writing
 	loaded  bool
 	ended   bool
 	wrote   bool
@@ -63,16 +63,12 @@ func (d *data) replicate(h *host) *replicator {
 		held: map[string]replication.Change{}, counts: map[string]uint64{},
 	}
 	cfg := d.plan.Config
-	cfg.Self, cfg.Started = self, h.p.Wall()
+	cfg.Name, cfg.Self, cfg.Started, cfg.MaxMessage = "sim", self, h.p.Wall(), cmp.Or(cfg.MaxMessage, maxPayload-replication.Overhead)
 	if d.plan.Forgotten { // clocks must be correct by that time
 		cfg.Started = cfg.Started.Add(-h.p.Place().Wall)
 	}
 	cfg.Rand = rand.New(rand.NewPCG(d.rand.Uint64(), h.p.Node().UID)) //nolint:gosec // it has to be repeatable
-	payload := maxPayload
-	if cfg.MaxMessage > 0 {
-		payload = cfg.MaxMessage + replica.Overhead
-	}
-	if r.m, err = replica.New(replica.Config{Name: "sim", MaxPayload: payload, Protocol: cfg}); err != nil {
+	if r.m, err = replication.New(cfg); err != nil {
 		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err)) // the configuration is the simulator's
 	}
 	d.all = append(d.all, r)
@@ -107,13 +103,13 @@ func (r *replicator) after(t time.Duration, f func()) {
 }
 
 func (r *replicator) value(key string) (v crdt.Value, deleted, found bool) {
-	return r.m.Protocol().Value(key)
+	return r.m.Value(key)
 }
 
 // setClock periodically sets the wall clock of the machine.
 func (r *replicator) setClock() {
 	r.after(r.d.between(5*time.Second, 15*time.Second), func() {
-		r.step(replica.Batch{Inputs: []replication.Input{replication.SetClock{Time: r.h.p.Wall().Add(r.h.p.Now())}}})
+		r.input(replication.SetClock{Time: r.h.p.Wall().Add(r.h.p.Now())})
 		r.setClock()
 	})
 }
@@ -131,7 +127,7 @@ func (r *replicator) members(events []membership.Event) {
 	for _, m := range s.Unreachable {
 		in.Unreachable = append(in.Unreachable, m.Node)
 	}
-	r.step(replica.Batch{Members: &in})
+	r.step(replication.Batch{Members: &in})
 }
 
 func changesMembers(e membership.Event) bool {
@@ -159,17 +155,19 @@ func (r *replicator) received(m env.Message) {
 }
 
 func (r *replicator) receive(m env.Message) {
-	r.step(replica.Batch{Packets: []replica.Packet{{From: m.From, Payload: m.Data}}})
+	r.step(replication.Batch{Packets: []replication.Packet{{From: m.From, Payload: m.Data}}})
 }
 
 // step passes an input to the machine and performs the effects.
-func (r *replicator) step(b replica.Batch) {
+func (r *replicator) step(b replication.Batch) {
 	if !r.ended {
 		r.carry(r.m.Step(r.h.p.Now(), b))
 	}
 }
 
-func (r *replicator) carry(e replica.Effects) {
+func (r *replicator) input(in ...replication.Input) { r.step(replication.Batch{Inputs: in}) }
+
+func (r *replicator) carry(e replication.Effects) {
 	r.notes(e.Notes)
 	r.backlog.Add(e.Store)
 	for _, s := range e.Send {
@@ -220,7 +218,7 @@ func (r *replicator) wakeUp() {
 
 // stop ends the replicator with its node.
 func (r *replicator) stop() {
-	r.step(replica.Batch{Inputs: []replication.Input{replication.Stop{}}})
+	r.input(replication.Stop{})
 	for id := range r.requests {
 		r.violate("requests-are-answered", "the replicator has stopped, request %d is open", id)
 	}
@@ -329,7 +327,7 @@ func (r *replicator) open() {
 			r.d.hit("disk", "loaded records")
 		}
 		r.loaded = true
-		r.step(replica.Batch{Inputs: append(in, replication.Loaded{})})
+		r.input(append(in, replication.Loaded{})...)
 	})
 }
 
@@ -358,12 +356,12 @@ func (r *replicator) flush() {
 			r.d.hit("disk", "written")
 			r.disk.write(w)
 		}
-		r.step(replica.Batch{Inputs: []replication.Input{in}})
+		r.input(in)
 		r.flush()
 	})
 }
 
-func (k *disk) write(w replica.Writing) {
+func (k *disk) write(w replication.Writing) {
 	for _, rec := range w.Records {
 		if rec.Data == nil {
 			delete(k.records, rec.Key)

@@ -10,7 +10,6 @@ import (
 	"iter"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/internal/node/replica"
 	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	statereg "github.com/refold-io/refold/internal/shardcore/register"
@@ -298,9 +297,9 @@ func (e *storeCall) resume() {
 	d.errands++
 	id := storeCallID | d.errands
 	e.s.waitingCalls[id] = e
-	e.s.h.data.step(replica.Batch{Inputs: []replication.Input{q(replication.Request{
+	e.s.h.data.input(q(replication.Request{
 		ID: id, Key: e.key, Level: e.level, Timeout: storeTimeout / maxTries, PreferOldest: true,
-	})}})
+	}))
 }
 
 // end aborts the call.

@@ -50,6 +50,9 @@ func (r *Reader) Minor() byte { return r.minor }
 // Err returns the first error.
 func (r *Reader) Err() error { return r.err }
 
+// Left returns the number of bytes that were not read.
+func (r *Reader) Left() int { return len(r.b) }
+
 // End returns the first error. Bytes that are left are an error, unless the encoding has a higher
 // minor version than the reader.
 func (r *Reader) End() error {
@@ -84,6 +87,9 @@ func (r *Reader) Uint(most uint64, subject string) uint64 {
 	switch {
 	case n <= 0:
 		r.Fail("%s is missing", subject)
+		return 0
+	case n > 1 && r.b[n-1] == 0:
+		r.Fail("%s is not in its shortest form", subject)
 		return 0
 	case v > most:
 		r.Fail("%s is %d, limit %d", subject, v, most)

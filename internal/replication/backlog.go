@@ -1,12 +1,9 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package replica
+package replication
 
-import (
-	"github.com/refold-io/refold/ddata/durable"
-	"github.com/refold-io/refold/internal/replication"
-)
+import "github.com/refold-io/refold/ddata/durable"
 
 // Backlog holds the last pending record of each key. The zero value is empty. It is not safe for
 // concurrent use.
@@ -29,7 +26,7 @@ type Writing struct {
 }
 
 // Add adds records.
-func (b *Backlog) Add(stores []replication.Store) {
+func (b *Backlog) Add(stores []Store) {
 	for i := range stores {
 		s := &stores[i]
 		w := b.waiting(s.Key)
@@ -88,10 +85,10 @@ func (b *Backlog) Return(w Writing) {
 }
 
 // Fit returns the records that pass Check, and the results for the others.
-func Fit(stores []replication.Store) (fit []replication.Store, unfit []replication.Stored) {
+func Fit(stores []Store) (fit []Store, unfit []Stored) {
 	for i := range stores {
 		if err := (durable.Record{Key: stores[i].Key, Data: stores[i].Data}).Check(); err != nil {
-			unfit = append(unfit, replication.Stored{Nrs: []uint64{stores[i].Nr}, Err: err})
+			unfit = append(unfit, Stored{Nrs: []uint64{stores[i].Nr}, Err: err})
 			continue
 		}
 		fit = append(fit, stores[i])

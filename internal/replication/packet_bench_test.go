@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package replica_test
+package replication_test
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/internal/node/replica"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -24,7 +23,7 @@ type cluster struct {
 	done int
 }
 
-func (c *cluster) step(i int, f func(now time.Duration) replica.Effects) {
+func (c *cluster) step(i int, f func(now time.Duration) replication.Effects) {
 	began := time.Now()
 	e := f(c.now)
 	c.took[i] += time.Since(began)
@@ -40,11 +39,11 @@ func (c *cluster) step(i int, f func(now time.Duration) replica.Effects) {
 	c.all[i].Reuse(e)
 }
 
-func (c *cluster) send(from int, s replica.Send) {
+func (c *cluster) send(from int, s replication.Send) {
 	for i := range c.all {
 		if c.all[i].node == s.To {
-			c.step(i, func(now time.Duration) replica.Effects {
-				return c.all[i].Step(now, replica.Batch{Packets: []replica.Packet{{From: c.all[from].node, Payload: s.Payload}}})
+			c.step(i, func(now time.Duration) replication.Effects {
+				return c.all[i].Step(now, replication.Batch{Packets: []replication.Packet{{From: c.all[from].node, Payload: s.Payload}}})
 			})
 		}
 	}
@@ -89,7 +88,7 @@ func BenchmarkMajority(b *testing.B) {
 		for _, kind := range []string{"GCounter", "ORSet"} {
 			modify := kinds[kind]
 			b.Run(fmt.Sprintf("%s/%d", kind, nodes), func(b *testing.B) {
-				c := &cluster{tb: b, took: make([]time.Duration, nodes), all: machines(b, nodes, func(cfg *replica.Config) { cfg.Protocol.GossipInterval = 2 * time.Second })}
+				c := &cluster{tb: b, took: make([]time.Duration, nodes), all: machines(b, nodes, func(cfg *replication.Config) { cfg.GossipInterval = 2 * time.Second })}
 				rng := rand.New(rand.NewPCG(1, 2))
 				names := make([]string, keys)
 				id := uint64(0)
@@ -101,8 +100,8 @@ func BenchmarkMajority(b *testing.B) {
 				}
 				for i := range names {
 					names[i] = fmt.Sprintf("key-%d", i)
-					c.step(0, func(now time.Duration) replica.Effects {
-						return c.all[0].Step(now, replica.Batch{Inputs: []replication.Input{update(names[i], replication.All, elements...)}})
+					c.step(0, func(now time.Duration) replication.Effects {
+						return c.all[0].Step(now, replication.Batch{Inputs: []replication.Input{update(names[i], replication.All, elements...)}})
 					})
 				}
 				for range 200 {
@@ -122,7 +121,7 @@ func BenchmarkMajority(b *testing.B) {
 					for range batch {
 						in = append(in, update(names[rng.IntN(keys)], replication.Majority, elements[rng.IntN(size)]))
 					}
-					c.step(0, func(now time.Duration) replica.Effects { return c.all[0].Step(now, replica.Batch{Inputs: in}) })
+					c.step(0, func(now time.Duration) replication.Effects { return c.all[0].Step(now, replication.Batch{Inputs: in}) })
 					c.tick()
 				}
 				if c.done != asked/batch*batch {

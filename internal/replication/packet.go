@@ -1,0 +1,126 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package replication
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// All replicators of a node share one message kind. A packet consists of a version byte, the name of
+// its replicator, and any number of messages of one sender, each after its length. All messages to a
+// node of one step are sent together.
+const (
+	packetVersion = 1
+	// maxPacket is the size up to which messages are combined into a packet, maxBulk that of bulk
+	// messages. It also limits the entries in a bulk message. Bulk packets are processed one at a
+	// time, which takes some hundred microseconds; urgent packets and requests wait for that long.
+	maxPacket = 64 << 10
+	maxBulk   = 16 << 10
+	// Overhead is the maximum size of a packet with one message, without the message.
+	Overhead = 2 + identity.MaxNameLength + binary.MaxVarintLen32
+)
+
+// NameOf returns the name of the replicator that a packet is for, as a part of the payload. ok is
+// false if the payload is malformed.
+func NameOf(payload []byte) (name []byte, ok bool) {
+	if len(payload) < 2 || payload[0] != packetVersion || len(payload) < 2+int(payload[1]) {
+		return nil, false
+	}
+	return payload[2 : 2+int(payload[1])], true
+}
+
+// receivePacket handles the messages of a packet, in order, up to the first malformed one.
+func (m *Machine) receivePacket(p *Packet) {
+	name, ok := NameOf(p.Payload)
+	if !ok {
+		m.malformedPacket(p, "no name")
+		return
+	}
+	for rest := p.Payload[2+len(name):]; len(rest) > 0; {
+		size, n := binary.Uvarint(rest)
+		if n <= 0 || size > uint64(len(rest)-n) { //nolint:gosec // not negative
+			m.malformedPacket(p, "message is truncated")
+			return
+		}
+		end := n + int(size) //nolint:gosec // within rest
+		if !m.stopped {
+			m.receive(p.From, rest[n:end])
+			m.endInput()
+		}
+		rest = rest[end:]
+	}
+}
+
+func (m *Machine) malformedPacket(p *Packet, problem string) {
+	m.count.Malformed++
+	m.note(Note{Kind: NoteMalformed, Node: p.From, Err: fmt.Errorf("%w: packet of %d bytes: %s", ErrMalformed, len(p.Payload), problem)})
+}
+
+// message is an encoded message to a node. The data may be shared and must not be modified.
+type message struct {
+	to   identity.Node
+	bulk bool
+	data []byte
+}
+
+// group is the messages to one node on one lane in one packet.
+type group struct {
+	to       identity.Node
+	bulk     bool
+	messages [][]byte
+	size     int
+}
+
+// packSends combines the messages to each node and lane into packets, in order.
+func (m *Machine) packSends() {
+	groups := m.groups[:0]
+	for i := range m.sends {
+		s := &m.sends[i]
+		size := len(s.data) + binary.MaxVarintLen32
+		most := maxPacket
+		if s.bulk {
+			most = maxBulk
+		}
+		at := len(groups) - 1
+		for at >= 0 && (groups[at].bulk != s.bulk || groups[at].to != s.to) {
+			at--
+		}
+		if at < 0 || groups[at].size+size > most {
+			at = len(groups)
+			groups = grown(groups)
+			groups[at].to, groups[at].bulk, groups[at].size = s.to, s.bulk, 2+len(m.cfg.Name)
+		}
+		g := &groups[at]
+		g.messages = append(g.messages, s.data)
+		g.size += size
+	}
+	m.sends = reuse(m.sends)
+	for i := range groups {
+		g := &groups[i]
+		b := append(make([]byte, 0, g.size), packetVersion, byte(len(m.cfg.Name))) //nolint:gosec // at most identity.MaxNameLength
+		b = append(b, m.cfg.Name...)
+		for _, msg := range g.messages {
+			b = append(binary.AppendUvarint(b, uint64(len(msg))), msg...)
+		}
+		m.out.Send = append(m.out.Send, Send{To: g.to, Bulk: g.bulk, Payload: b})
+		g.messages = reuse(g.messages)
+	}
+	if m.groups = groups; cap(groups) > maxGroups {
+		m.groups = nil
+	}
+}
+
+// maxGroups is the maximum number of groups whose memory is reused.
+const maxGroups = 64
+
+// grown returns groups with one more, reusing memory of a former group.
+func grown(groups []group) []group {
+	if n := len(groups); n < cap(groups) {
+		return groups[:n+1]
+	}
+	return append(groups, group{})
+}
