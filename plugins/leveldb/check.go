@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/bits"
+	"maps"
 	"os"
 	"slices"
 
@@ -29,34 +29,34 @@ func check(files storage.Storage, f format, readOnly bool) (logs []storage.FileD
 	if err != nil {
 		return nil, checkNew(files, all, readOnly, err)
 	}
-	var m manifest
-	if err := checkManifest(files, f, current, &m); err != nil {
-		return nil, err
-	}
-	present := make(map[storage.FileDesc]bool, len(all))
-	for _, fd := range all {
-		present[fd] = true
-	}
-	for _, number := range m.tableNumbers() {
-		fd := storage.FileDesc{Type: storage.TypeTable, Num: int64(number)} //nolint:gosec // checked by fields.file
-		if !present[fd] {
-			return nil, missing(fd)
+	m := manifest{tables: make(map[int64]uint64)}
+	_, _, err = scanFile(files, current, m.add)
+	if m.comparer != "" {
+		// Check the version first: damage may be a change of format in a newer version.
+		if ferr := f.check(m.comparer); ferr != nil {
+			return nil, ferr
 		}
 	}
-	fd := storage.FileDesc{Type: storage.TypeJournal, Num: int64(m.log)} //nolint:gosec // checked by fields.file
-	if m.log != 0 && !present[fd] {                                      // 0: power failure before the first log
-		return nil, missing(fd)
+	if err != nil {
+		return nil, err
+	}
+	var required []storage.FileDesc
+	for _, table := range slices.Sorted(maps.Keys(m.tables)) {
+		required = append(required, storage.FileDesc{Type: storage.TypeTable, Num: table})
+	}
+	if m.log != 0 { // 0: power failure before the first log
+		required = append(required, storage.FileDesc{Type: storage.TypeJournal, Num: m.log})
+	}
+	for _, fd := range required {
+		if !slices.Contains(all, fd) {
+			return nil, &journal.CorruptError{File: fd.String(), Offset: -1, Detail: "the file is missing"}
+		}
 	}
 	logs = slices.DeleteFunc(all, func(fd storage.FileDesc) bool {
-		number := uint64(fd.Num) //nolint:gosec // not negative
-		return fd.Type != storage.TypeJournal || number < m.log && (m.previousLog == 0 || number != m.previousLog)
+		return fd.Type != storage.TypeJournal || fd.Num < m.log && (m.previousLog == 0 || fd.Num != m.previousLog)
 	})
 	slices.SortFunc(logs, func(a, b storage.FileDesc) int { return cmp.Compare(a.Num, b.Num) })
 	return logs, checkLogs(files, logs, m.sequence)
-}
-
-func missing(fd storage.FileDesc) error {
-	return &journal.CorruptError{File: fd.String(), Offset: -1, Detail: "the file is missing"}
 }
 
 // checkNew replaces check when no current manifest can be determined, for the given reason. This is
@@ -85,29 +85,14 @@ func checkNew(files storage.Storage, all []storage.FileDesc, readOnly bool, reas
 	return nil
 }
 
-func checkManifest(files storage.Storage, f format, fd storage.FileDesc, m *manifest) error {
-	_, _, err := scanFile(files, fd, m)
-	if m.has[fieldComparer] {
-		// Check the version first: damage may be a change of format in a newer version.
-		if ferr := f.check(m.comparer); ferr != nil {
-			return ferr
-		}
-	}
-	if err != nil {
-		return err
-	}
-	if field := m.incomplete(); field != "" {
-		return &journal.CorruptError{File: fd.String(), Offset: -1, Detail: "manifest lacks the " + field}
-	}
-	return nil
-}
-
 func checkLogs(files storage.Storage, logs []storage.FileDesc, sequence uint64) error {
-	sink := &batchCheck{sequence: sequence}
 	var tornLog storage.FileDesc
 	tornAt := int64(-1)
 	for _, fd := range logs {
-		valid, torn, err := scanFile(files, fd, sink)
+		valid, torn, err := scanFile(files, fd, func(record []byte) (err error) {
+			sequence, err = checkBatch(record, sequence)
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -117,17 +102,16 @@ func checkLogs(files storage.Storage, logs []storage.FileDesc, sequence uint64) 
 		if torn >= 0 && tornAt < 0 {
 			tornLog, tornAt = fd, torn
 		}
-		*sink = batchCheck{sequence: sink.sequence}
 	}
 	return nil
 }
 
-func scanFile(files storage.Storage, fd storage.FileDesc, sink recordSink) (valid bool, torn int64, err error) {
+func scanFile(files storage.Storage, fd storage.FileDesc, add func(record []byte) error) (valid bool, torn int64, err error) {
 	r, err := files.Open(fd)
 	if err != nil {
 		return false, -1, err
 	}
-	valid, torn, err = scanLog(fd.String(), r, sink)
+	valid, torn, err = scanLog(fd.String(), r, add)
 	return valid, torn, errors.Join(err, r.Close())
 }
 
@@ -136,145 +120,173 @@ func scanFile(files storage.Storage, fd storage.FileDesc, sink recordSink) (vali
 //	sequence  8 bytes, the engine's number of the first entry
 //	count     4 bytes, of entries
 //	entries   1 byte type (0 deletion, 1 value), key; a value too. Each is a length and bytes.
-//
-// The engine skips malformed batches, and those whose sequence is not above the previous ones.
 const (
 	batchHeader = 12
 	maxSequence = 1<<56 - 1
 )
 
-// batchCheck is a recordSink that checks batches without storing them.
-type batchCheck struct {
-	sequence uint64 // lowest valid sequence of the next batch
-
-	header  [batchHeader]byte
-	filled  int
-	entries uint32
-	state   batchState
-	value   bool   // the entry has a value
-	length  uint64 // of the key or value; then the part of it that is left
-	shift   uint
+// checkBatch returns an error if the engine would skip the batch, because it is malformed or its
+// sequence is below the given one. It returns the lowest valid sequence of the next batch.
+func checkBatch(b []byte, lowest uint64) (next uint64, err error) {
+	if len(b) < batchHeader {
+		return 0, fmt.Errorf("batch has %d bytes", len(b))
+	}
+	sequence, count := binary.LittleEndian.Uint64(b), uint64(binary.LittleEndian.Uint32(b[8:]))
+	entries := uint64(0)
+	for b = b[batchHeader:]; len(b) > 0; entries++ {
+		kind := b[0]
+		if kind > 1 {
+			return 0, fmt.Errorf("entry of unknown type %d", kind)
+		}
+		_, rest, ok := cutBytes(b[1:])
+		if ok && kind == 1 {
+			_, rest, ok = cutBytes(rest)
+		}
+		if !ok {
+			return 0, errors.New("batch ends within an entry")
+		}
+		b = rest
+	}
+	switch {
+	case count != entries:
+		return 0, fmt.Errorf("batch has %d entries, its header %d", entries, count)
+	case sequence < lowest:
+		return 0, fmt.Errorf("batch has sequence %d, want at least %d", sequence, lowest)
+	case sequence > maxSequence-count:
+		return 0, fmt.Errorf("batch sequence %d out of range", sequence)
+	}
+	return sequence + count, nil
 }
 
-type batchState int
-
+// A record of a manifest is a change to the set of files: fields, each a varint tag and its
+// contents.
 const (
-	inHeader batchState = iota
-	atEntry
-	inKeyLength
-	inKey
-	inValueLength
-	inValue
+	fieldComparer    = 1 // bytes
+	fieldLog         = 2 // number of the oldest log that counts
+	fieldNextFile    = 3 // number
+	fieldSequence    = 4 // number: lower bound of the sequences in the logs
+	fieldCompaction  = 5 // level, key
+	fieldDeleteTable = 6 // level, number
+	fieldAddTable    = 7 // level, number, size, key, key
+	fieldPreviousLog = 9 // number of another log that counts
 )
 
-func badRecordf(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", errBadRecord, fmt.Sprintf(format, args...))
+// manifest is the sum of the records of a manifest. The engine rejects one that lacks a field.
+type manifest struct {
+	comparer         string
+	log, previousLog int64
+	sequence         uint64
+	tables           map[int64]uint64 // number to level
 }
 
-func (c *batchCheck) part(b []byte) error {
-	for len(b) > 0 {
-		switch c.state {
-		case inHeader:
-			n := copy(c.header[c.filled:], b)
-			b, c.filled = b[n:], c.filled+n
-			if c.filled == batchHeader {
-				c.state = atEntry
-			}
-		case atEntry:
-			if b[0] > 1 {
-				return badRecordf("entry of unknown type %d", b[0])
-			}
-			c.value, b = b[0] == 1, b[1:]
-			c.entries++
-			c.state, c.length, c.shift = inKeyLength, 0, 0
-		case inKeyLength, inValueLength:
-			if bits.Len8(b[0]&0x7f) > 32-int(c.shift) {
-				return badRecordf("length out of range")
-			}
-			c.length |= uint64(b[0]&0x7f) << c.shift
-			c.shift += 7
-			more := b[0]&0x80 != 0
-			b = b[1:]
-			if !more {
-				c.state++
-				c.skip(0)
-			}
-		case inKey, inValue:
-			n := min(c.length, uint64(len(b)))
-			b = b[n:]
-			c.skip(n)
+// add applies a record.
+func (m *manifest) add(record []byte) error {
+	f := fields{rest: record}
+	for len(f.rest) > 0 && !f.malformed {
+		m.apply(f.number(), &f)
+	}
+	if f.malformed {
+		return errors.New("malformed field")
+	}
+	return nil
+}
+
+func (m *manifest) apply(tag uint64, f *fields) {
+	switch tag {
+	case fieldComparer:
+		m.comparer = string(f.bytes())
+	case fieldLog:
+		m.log = f.file()
+	case fieldPreviousLog:
+		m.previousLog = f.file()
+	case fieldNextFile:
+		f.file()
+	case fieldSequence:
+		m.sequence = f.number()
+	case fieldCompaction:
+		f.level()
+		f.bytes()
+	case fieldDeleteTable:
+		level, table := f.level(), f.file()
+		if at, ok := m.tables[table]; ok && at == level {
+			delete(m.tables, table)
 		}
-	}
-	return nil
-}
-
-// skip skips n bytes of a key or value.
-func (c *batchCheck) skip(n uint64) {
-	c.length -= n
-	switch {
-	case c.length > 0:
-	case c.state == inKey && c.value:
-		c.state, c.shift = inValueLength, 0
-	default:
-		c.state = atEntry
+	case fieldAddTable:
+		level, table := f.level(), f.file()
+		f.file()
+		for range 2 {
+			if len(f.bytes()) < 8 { // at least a sequence and a type
+				f.malformed = true
+			}
+		}
+		m.tables[table] = level
+	default: // the engine has no other fields
+		f.malformed = true
 	}
 }
 
-func (c *batchCheck) end() error {
-	sequence := binary.LittleEndian.Uint64(c.header[:])
-	count := binary.LittleEndian.Uint32(c.header[8:])
-	switch {
-	case c.state != atEntry:
-		return badRecordf("batch ends within an entry")
-	case count != c.entries:
-		return badRecordf("batch has %d entries, its header %d", c.entries, count)
-	case sequence < c.sequence:
-		return badRecordf("batch has sequence %d, want at least %d", sequence, c.sequence)
-	case sequence > maxSequence-uint64(count):
-		return badRecordf("batch sequence %d out of range", sequence)
+// fields decodes the fields of a record.
+type fields struct {
+	rest      []byte
+	malformed bool
+}
+
+func (f *fields) number() uint64 {
+	n, size := binary.Uvarint(f.rest)
+	if size <= 0 {
+		f.malformed, f.rest = true, nil
+		return 0
 	}
-	*c = batchCheck{sequence: sequence + uint64(count)}
-	return nil
+	f.rest = f.rest[size:]
+	return n
+}
+
+// file reads the number or the size of a file.
+func (f *fields) file() int64 {
+	n := f.number()
+	f.malformed = f.malformed || n > 1<<62
+	return int64(n) //nolint:gosec // checked
+}
+
+func (f *fields) level() uint64 {
+	n := f.number()
+	f.malformed = f.malformed || n > 1<<10
+	return n
+}
+
+func (f *fields) bytes() []byte {
+	b, rest, ok := cutBytes(f.rest)
+	f.malformed = f.malformed || !ok
+	f.rest = rest
+	return b
 }
 
 // The end of a table: two block handles, each a varint offset and a varint length, zeros, and the
 // magic number. No checksum covers it.
 const (
 	footerSize       = 48
-	footerMagic      = "\x57\xfb\x80\x8b\x24\x75\x47\xdb"
 	blockTrailerSize = 5
 )
 
 var errFooter = errors.New("damaged table footer")
 
-// checkFooter returns an error if the footer points outside the table.
+// checkFooter returns an error if the footer points outside the table. The engine checks the rest.
 func checkFooter(r storage.Reader) error {
 	size, err := r.Seek(0, io.SeekEnd)
-	if err != nil {
+	if err != nil || size < footerSize {
 		return err
-	}
-	if size < footerSize {
-		return fmt.Errorf("%w: file has %d bytes", errFooter, size)
 	}
 	var footer [footerSize]byte
 	if _, err := r.ReadAt(footer[:], size-footerSize); err != nil {
 		return err
 	}
-	if string(footer[footerSize-len(footerMagic):]) != footerMagic {
-		return fmt.Errorf("%w: no magic number", errFooter)
-	}
-	handles := footer[:footerSize-len(footerMagic)]
+	end := uint64(size - footerSize)
+	handles := fields{rest: footer[:]}
 	for range 2 {
-		offset, n := binary.Uvarint(handles)
-		if n <= 0 {
+		offset, length := handles.number(), handles.number()
+		if handles.malformed || offset > end || length > end-offset || blockTrailerSize > end-offset-length {
 			return errFooter
 		}
-		length, m := binary.Uvarint(handles[n:])
-		end := uint64(size - footerSize)
-		if m <= 0 || offset > end || length > end-offset || blockTrailerSize > end-offset-length {
-			return errFooter
-		}
-		handles = handles[n+m:]
 	}
 	return nil
 }

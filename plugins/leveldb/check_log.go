@@ -4,6 +4,7 @@
 package leveldb
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,14 +13,6 @@ import (
 
 	"github.com/refold-io/refold/journal"
 )
-
-// recordSink receives the records of a log in parts.
-type recordSink interface {
-	// part receives the next bytes of a record. It must not retain them.
-	part(b []byte) error
-	// end ends the record.
-	end() error
-}
 
 // scanner reads a log and distinguishes damage from a torn tail. Acknowledged data was synced
 // before anything after it was written. Therefore only the end of a log may be broken: the data
@@ -32,13 +25,14 @@ type recordSink interface {
 // was never written.
 type scanner struct {
 	file string
-	sink recordSink
+	add  func(record []byte) error
 
 	block    [blockSize]byte
-	n        int   // valid bytes in block
-	offset   int64 // of block in the file
-	inRecord bool  // the record of the last chunk continues
-	record   int64 // offset of its begin
+	n        int    // valid bytes in block
+	offset   int64  // of block in the file
+	inRecord bool   // the record of the last chunk continues
+	record   []byte // its data so far
+	begin    int64  // its offset
 
 	valid bool // a valid chunk was found
 	torn  int64
@@ -54,10 +48,11 @@ const (
 	tailParts               // the later parts of the damaged record
 )
 
-// scanLog reads a log to its end. It returns whether the log holds a valid chunk, and the offset of
-// a torn tail or -1. The error is a *journal.CorruptError, or that of reading or of the sink.
-func scanLog(file string, r io.Reader, sink recordSink) (valid bool, torn int64, err error) {
-	s := scanner{file: file, sink: sink, torn: -1}
+// scanLog reads a log to its end and calls add with each record. It returns whether the log holds a
+// valid chunk, and the offset of a torn tail or -1. The error is a *journal.CorruptError, also if
+// add fails, or that of reading.
+func scanLog(file string, r io.Reader, add func(record []byte) error) (valid bool, torn int64, err error) {
+	s := scanner{file: file, add: add, torn: -1}
 	for err == nil {
 		s.n, err = io.ReadFull(r, s.block[:])
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -69,7 +64,7 @@ func scanLog(file string, r io.Reader, sink recordSink) (valid bool, torn int64,
 		s.offset += int64(s.n)
 	}
 	if s.inRecord && s.torn < 0 {
-		s.torn = s.record
+		s.torn = s.begin
 	}
 	return s.valid, s.torn, nil
 }
@@ -79,10 +74,10 @@ func (s *scanner) corrupt(offset int64, format string, args ...any) error {
 }
 
 func (s *scanner) scanBlock() error {
-	pos := 0
 	if s.tail != tailNone {
-		return s.scanTail(pos)
+		return s.scanTail()
 	}
+	pos := 0
 	for s.n-pos >= chunkHeader || s.n < blockSize && pos < s.n {
 		c, damage := cutChunk(s.block[pos:s.n])
 		if damage != "" {
@@ -96,34 +91,34 @@ func (s *scanner) scanBlock() error {
 	return nil
 }
 
-// take passes a valid chunk to the sink.
+// take processes a valid chunk.
 func (s *scanner) take(pos int, c chunk) error {
 	at := s.offset + int64(pos)
 	s.valid = true
 	switch {
 	case c.starts() && s.inRecord:
-		return s.corrupt(s.record, "record without an end before another record")
+		return s.corrupt(s.begin, "record without an end before another record")
 	case !c.starts() && !s.inRecord:
 		return s.corrupt(at, "record without a beginning")
 	case c.starts():
-		s.record = at
+		s.begin, s.record = at, s.record[:0]
 	}
 	s.inRecord = !c.ends()
-	err := s.sink.part(c.data)
-	if err == nil && c.ends() {
-		err = s.sink.end()
+	s.record = append(s.record, c.data...)
+	if s.inRecord {
+		return nil
 	}
-	if errors.Is(err, errBadRecord) {
-		return s.corrupt(s.record, "%v", err)
+	if err := s.add(s.record); err != nil {
+		return s.corrupt(s.begin, "malformed record: %v", err)
 	}
-	return err
+	return nil
 }
 
 // damaged checks the data after the first damage, at pos.
 func (s *scanner) damaged(pos int, damage string) error {
 	s.torn = s.offset + int64(pos)
 	if s.inRecord {
-		s.torn = s.record
+		s.torn = s.begin
 	}
 	s.tail = tailNothing
 	if lostSector(s.block[:s.n], pos) {
@@ -136,7 +131,8 @@ func (s *scanner) damaged(pos int, damage string) error {
 }
 
 // scanTail searches a block after the damage for valid chunks.
-func (s *scanner) scanTail(pos int) error {
+func (s *scanner) scanTail() error {
+	pos := 0
 	for s.tail == tailParts {
 		c, damage := cutChunk(s.block[pos:s.n])
 		if damage != "" || c.starts() {
@@ -152,9 +148,6 @@ func (s *scanner) scanTail(pos int) error {
 	}
 	return nil
 }
-
-// errBadRecord is wrapped by the errors of a sink about malformed records with valid checksums.
-var errBadRecord = errors.New("malformed record")
 
 // A log is a sequence of blocks of 32 KiB, of which the last may be shorter. A block is a sequence
 // of chunks; fewer than seven bytes after the last chunk are unused. A chunk is
@@ -235,19 +228,10 @@ const sectorSize = 512
 func lostSector(block []byte, from int) bool {
 	for from < len(block) {
 		end := min((from/sectorSize+1)*sectorSize, len(block))
-		if allZero(block[from:end]) {
+		if bytes.Count(block[from:end], []byte{0}) == end-from {
 			return true
 		}
 		from = end
 	}
 	return false
-}
-
-func allZero(b []byte) bool {
-	for _, c := range b {
-		if c != 0 {
-			return false
-		}
-	}
-	return true
 }

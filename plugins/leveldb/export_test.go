@@ -135,43 +135,19 @@ func DecodeSmall(b []byte) (number uint64, deleted [2]uint64, err error) {
 }
 
 // LogRecords returns the whole records of a log, if it passes the check.
-func LogRecords(b []byte) ([][]byte, error) {
-	var c collector
-	_, _, err := scanLog("log", bytes.NewReader(b), &c)
-	return c.records, err
+func LogRecords(b []byte) (records [][]byte, err error) {
+	_, _, err = scanLog("log", bytes.NewReader(b), func(record []byte) error {
+		records = append(records, bytes.Clone(record))
+		return nil
+	})
+	return records, err
 }
 
-type collector struct {
-	record  []byte
-	records [][]byte
-}
-
-func (c *collector) part(b []byte) error {
-	c.record = append(c.record, b...)
-	return nil
-}
-
-func (c *collector) end() error {
-	c.records = append(c.records, c.record)
-	c.record = nil
-	return nil
-}
-
-// CheckBatch checks a record of a log that comes in parts of a size, and one of a manifest.
-func CheckBatch(b []byte, size int) (batch, manifestErr error) {
-	c, m := new(batchCheck), new(manifest)
-	for part := range slices.Chunk(b, size) {
-		if batch == nil {
-			batch = c.part(part)
-		}
-		if err := m.part(part); err != nil {
-			return batch, err
-		}
-	}
-	if batch == nil {
-		batch = c.end()
-	}
-	return batch, m.end()
+// CheckBatch checks a record of a log, and one of a manifest.
+func CheckBatch(b []byte) (batch, manifestErr error) {
+	_, batch = checkBatch(b, 0)
+	m := manifest{tables: make(map[int64]uint64)}
+	return batch, m.add(b)
 }
 
 // CheckFooter checks the footer of a table.
