@@ -131,7 +131,7 @@ func (f *Files) listNumbers(ctx context.Context, id string, c Criteria) ([]uint6
 		return nil, err
 	}
 	defer f.leave()
-	if err := errors.Join(context.Cause(ctx), checkID(id)); err != nil {
+	if err := errors.Join(context.Cause(ctx), CheckID(id)); err != nil {
 		return nil, err
 	}
 	return f.candidates(id, c)
@@ -163,7 +163,7 @@ func (f *Files) Delete(ctx context.Context, id string, c Criteria) error {
 }
 
 func (f *Files) deleteAll(ctx context.Context, id string, c Criteria) error {
-	if err := errors.Join(context.Cause(ctx), checkID(id), c.CheckDelete()); err != nil {
+	if err := errors.Join(context.Cause(ctx), CheckID(id), c.CheckDelete()); err != nil {
 		return err
 	}
 	numbers, err := f.candidates(id, c)

@@ -33,8 +33,6 @@ const (
 	prefixSize    = len(magic) + 2 + 4
 	fixedHeader   = 8 + 8 + 8 + 2
 	checksumSize  = 4
-	maxIDLength   = 512
-	maxManifest   = 4096
 	maxHeaderSize = fixedHeader + maxIDLength + maxManifest
 	maxOverhead   = prefixSize + maxHeaderSize + 2*checksumSize
 )
@@ -47,29 +45,7 @@ var (
 	errChecksum = errors.New("checksum does not match")
 )
 
-// check returns an error unless the format can represent the snapshot.
-func check(s Snapshot, maxSize int64) error {
-	switch {
-	case s.SequenceNr == 0 || s.SequenceNr > math.MaxInt64:
-		return fmt.Errorf("%w: sequence number %d is not between 1 and %d", ErrInvalid, s.SequenceNr, int64(math.MaxInt64))
-	case s.Time.Before(time.Time{}) || s.Time.After(endOfTime()):
-		return fmt.Errorf("%w: time %v is not between the years 1 and 9999", ErrInvalid, s.Time)
-	case len(s.Manifest) > maxManifest:
-		return fmt.Errorf("%w: manifest has %d bytes, at most %d are allowed", ErrInvalid, len(s.Manifest), maxManifest)
-	case int64(len(s.Payload)) > maxSize:
-		return fmt.Errorf("%w: payload has %d bytes, at most %d are allowed", ErrTooLarge, len(s.Payload), maxSize)
-	}
-	return checkID(s.ID)
-}
-
-func checkID(id string) error {
-	if id == "" || len(id) > maxIDLength {
-		return fmt.Errorf("%w: persistence ID has %d bytes, not 1 to %d", ErrInvalid, len(id), maxIDLength)
-	}
-	return nil
-}
-
-// encode writes a snapshot that has passed check.
+// encode writes a snapshot that has passed Check.
 func encode(w io.Writer, s Snapshot) error {
 	length := fixedHeader + len(s.ID) + len(s.Manifest)
 	b := make([]byte, 0, prefixSize+length+checksumSize)

@@ -33,7 +33,7 @@ func (f *Files) Load(ctx context.Context, id string, c Criteria) (Snapshot, erro
 }
 
 func (f *Files) load(ctx context.Context, id string, c Criteria) (Snapshot, error) {
-	if err := checkID(id); err != nil {
+	if err := CheckID(id); err != nil {
 		return Snapshot{}, err
 	}
 	for range maxRestarts {

@@ -29,7 +29,7 @@ func (f *Files) Save(ctx context.Context, s Snapshot) error {
 		return err
 	}
 	defer f.leave()
-	err := check(s, f.cfg.MaxSize)
+	err := s.Check(f.cfg.MaxSize)
 	if err == nil {
 		err = f.save(ctx, s)
 	}

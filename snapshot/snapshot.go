@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 var (
@@ -74,6 +76,39 @@ type Store interface {
 	// Close waits for the calls in progress and releases all resources. A second Close does
 	// nothing.
 	Close() error
+}
+
+const (
+	maxIDLength = 512
+	maxManifest = 4096
+)
+
+// Check returns an error unless a store can represent the snapshot: a match of ErrTooLarge for a
+// payload of more than maxSize bytes, otherwise of ErrInvalid. Stores call it in Save.
+func (s *Snapshot) Check(maxSize int64) error {
+	switch {
+	case s.SequenceNr == 0 || s.SequenceNr > math.MaxInt64:
+		return fmt.Errorf("%w: sequence number %d is not between 1 and %d", ErrInvalid, s.SequenceNr, int64(math.MaxInt64))
+	case s.Time.Before(time.Time{}) || s.Time.After(endOfTime()):
+		return fmt.Errorf("%w: time %v is not between the years 1 and 9999", ErrInvalid, s.Time)
+	case len(s.Manifest) > maxManifest:
+		return fmt.Errorf("%w: manifest has %d bytes, at most %d are allowed", ErrInvalid, len(s.Manifest), maxManifest)
+	case int64(len(s.Payload)) > maxSize:
+		return fmt.Errorf("%w: payload has %d bytes, at most %d are allowed", ErrTooLarge, len(s.Payload), maxSize)
+	}
+	return CheckID(s.ID)
+}
+
+// CheckID returns an error that matches ErrInvalid unless id is 1 to 512 bytes of UTF-8 without NUL.
+// Stores call it in Load, List and Delete.
+func CheckID(id string) error {
+	if id == "" || len(id) > maxIDLength {
+		return fmt.Errorf("%w: persistence ID has %d bytes, not 1 to %d", ErrInvalid, len(id), maxIDLength)
+	}
+	if !utf8.ValidString(id) || strings.IndexByte(id, 0) >= 0 {
+		return fmt.Errorf("%w: persistence ID %.64q is not UTF-8 without NUL", ErrInvalid, id)
+	}
+	return nil
 }
 
 // Criteria selects snapshots of one persistence ID. All bounds are inclusive. A zero bound is no

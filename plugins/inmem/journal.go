@@ -51,12 +51,12 @@ func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 		return nil
 	}
 	if ctx.Err() != nil {
-		return fill(len(writes), fmt.Errorf("inmem: append: %w: %w", journal.ErrNotSent, context.Cause(ctx)))
+		return slices.Repeat([]error{fmt.Errorf("inmem: append: %w: %w", journal.ErrNotSent, context.Cause(ctx))}, len(writes))
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
-		return fill(len(writes), fmt.Errorf("inmem: append: %w: %w", journal.ErrNotSent, journal.ErrClosed))
+		return slices.Repeat([]error{fmt.Errorf("inmem: append: %w: %w", journal.ErrNotSent, journal.ErrClosed)}, len(writes))
 	}
 	var (
 		errs   []error             // one slot per write after the first failure
@@ -237,14 +237,6 @@ func (j *Journal) Close() error {
 	j.closed, j.streams, j.order = true, nil, order{}
 	j.tell()
 	return nil
-}
-
-func fill(n int, err error) []error {
-	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
 }
 
 // offsetPrefix distinguishes the offsets of this journal from those of others.

@@ -6,6 +6,7 @@ package leveldb
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/syndtr/goleveldb/leveldb"
 
@@ -28,18 +29,10 @@ func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 	defer j.appended.send()
 	e, err := j.use(ctx, true)
 	if err != nil {
-		return fill(len(writes), fmt.Errorf("leveldb: append: %w: %w", journal.ErrNotSent, err))
+		return slices.Repeat([]error{fmt.Errorf("leveldb: append: %w: %w", journal.ErrNotSent, err)}, len(writes))
 	}
 	defer j.release()
 	return j.batch.run(e, j.db.name, writes)
-}
-
-func fill(n int, err error) []error {
-	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
 }
 
 // batcher converts the writes of one call into batches. It is reused for its buffers.

@@ -5,6 +5,7 @@ package leveldb
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"github.com/syndtr/goleveldb/leveldb/opt"
 	"github.com/syndtr/goleveldb/leveldb/storage"
 
+	"github.com/refold-io/refold/internal/plugin"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
@@ -90,8 +92,7 @@ type DB struct {
 	failure error     // error of the failed reopen
 	retryAt time.Time // earliest time of the next reopen
 
-	handleMu sync.Mutex
-	handles  int // open handles
+	handles plugin.Handles
 }
 
 // Open opens the database in a directory, and creates the directory if it is missing. It first
@@ -124,8 +125,8 @@ func open(name string, files storage.Storage, syncDir func() error, cfg Config) 
 		return nil, fmt.Errorf("leveldb: open %q: %w", name, err)
 	}
 	db := &DB{cfg: cfg, files: files, syncDir: syncDir, name: name, engine: e}
-	db.journal.db, db.snapshots.db = db, db
-	db.journal.done, db.snapshots.done = make(chan struct{}), make(chan struct{})
+	db.journal.handle = handle{open: plugin.NewHandle(), db: db}
+	db.snapshots.handle = handle{open: plugin.NewHandle(), db: db}
 	return db, nil
 }
 
@@ -134,21 +135,21 @@ func open(name string, files storage.Storage, syncDir func() error, cfg Config) 
 // Close the DB, or the journal and, if it was taken, the snapshot store: the directory is released
 // with the last of them.
 func (db *DB) Journal() journal.Journal {
-	db.openHandle(&db.journal.handle)
+	db.handles.Take(db.journal.open)
 	return &db.journal
 }
 
 // Snapshots returns the snapshot store. It is the same one each time. See Journal about closing.
 func (db *DB) Snapshots() snapshot.Store {
-	db.openHandle(&db.snapshots.handle)
+	db.handles.Take(db.snapshots.open)
 	return &db.snapshots
 }
 
 // Close closes the journal and the snapshot store, waits for running calls, and releases the
 // directory. A second Close does nothing.
 func (db *DB) Close() error {
-	db.journal.close()
-	db.snapshots.close()
+	db.journal.open.Shut()
+	db.snapshots.open.Shut()
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if db.closed {
@@ -275,59 +276,29 @@ func newOrder(f format) order { return order{comparer.DefaultComparer, f.String(
 // Name implements comparer.Comparer.
 func (o order) Name() string { return o.name }
 
-// handle is the part of the journal and the snapshot store that lets each be closed separately.
+// handle is the part of the journal, the snapshot store, and a durable store that is closed
+// separately and uses the engine.
 type handle struct {
-	mu     sync.RWMutex // held shared by running calls
-	closed bool
-	taken  bool // guarded by DB.handleMu
-	// done is closed with the handle, for waiting calls that do not hold mu.
-	done chan struct{}
+	open *plugin.Handle
+	db   *DB
 }
 
-// enter reports whether the handle is open. If it is, the caller must call leave.
-func (h *handle) enter() bool {
-	h.mu.RLock()
-	if h.closed {
-		h.mu.RUnlock()
-		return false
+// use returns the engine for one call or one page. The caller must call release.
+func (h *handle) use(ctx context.Context, writing bool) (*engine, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
-	return true
+	if !h.open.Enter() {
+		return nil, journal.ErrClosed
+	}
+	e, err := h.db.acquire(writing)
+	if err != nil {
+		h.open.Leave()
+	}
+	return e, err
 }
 
-func (h *handle) leave() { h.mu.RUnlock() }
-
-// close closes the handle, waits for running calls, and reports whether it was open.
-func (h *handle) close() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		return false
-	}
-	h.closed = true
-	close(h.done)
-	return true
-}
-
-func (db *DB) openHandle(h *handle) {
-	db.handleMu.Lock()
-	defer db.handleMu.Unlock()
-	if !h.taken {
-		h.taken = true
-		db.handles++
-	}
-}
-
-// closeHandle closes a handle, and the database with the last one.
-func (db *DB) closeHandle(h *handle) error {
-	if !h.close() {
-		return nil
-	}
-	db.handleMu.Lock()
-	db.handles--
-	last := db.handles == 0
-	db.handleMu.Unlock()
-	if last {
-		return db.Close()
-	}
-	return nil
+func (h *handle) release() {
+	h.db.release()
+	h.open.Leave()
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/syndtr/goleveldb/leveldb/util"
 
 	"github.com/refold-io/refold/ddata/durable"
+	"github.com/refold-io/refold/internal/plugin"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -107,7 +108,6 @@ type durableStore struct {
 	handle
 
 	id durable.ID
-	db *DB
 
 	space      space
 	compacting atomic.Bool
@@ -118,8 +118,7 @@ type durableStore struct {
 var _ durable.Store = (*durableStore)(nil)
 
 func newDurableStore(id durable.ID, db *DB) *durableStore {
-	s := &durableStore{id: id, db: db}
-	s.done = make(chan struct{})
+	s := &durableStore{handle: handle{open: plugin.NewHandle(), db: db}, id: id}
 	s.space.live = tableSize(db.engine)
 	return s
 }
@@ -127,32 +126,12 @@ func newDurableStore(id durable.ID, db *DB) *durableStore {
 // Close implements durable.Store.
 func (s *durableStore) Close() error {
 	s.closing.Store(true)
-	s.close()
+	s.open.Shut()
 	s.background.Wait()
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("leveldb: close durable data %v: %w", s.id, err)
 	}
 	return nil
-}
-
-// use returns the engine for one call, or a part of one. The caller must call release.
-func (s *durableStore) use(ctx context.Context, writing bool) (*engine, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if !s.enter() {
-		return nil, durable.ErrClosed
-	}
-	e, err := s.db.acquire(writing)
-	if err != nil {
-		s.leave()
-	}
-	return e, err
-}
-
-func (s *durableStore) release() {
-	s.db.release()
-	s.leave()
 }
 
 // durableError converts an error of the database to the errors of package durable.

@@ -22,7 +22,6 @@ import (
 type Journal struct {
 	handle
 
-	db *DB
 	// writing serializes changes of the journal. It is locked before DB.mu.
 	writing sync.Mutex
 	batch   batcher
@@ -38,7 +37,7 @@ var (
 )
 
 // Close implements journal.Journal. See DB.Journal.
-func (j *Journal) Close() error { return j.db.closeHandle(&j.handle) }
+func (j *Journal) Close() error { return j.db.handles.Close(j.open, j.db.Close) }
 
 // HighestSequenceNr implements journal.Journal.
 func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
@@ -63,26 +62,6 @@ func (j *Journal) highest(ctx context.Context, id string) (uint64, error) {
 		s, err = e.load(id)
 	}
 	return s.highest, err
-}
-
-// use returns the engine for one call or one page. The caller must call release.
-func (j *Journal) use(ctx context.Context, writing bool) (*engine, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if !j.enter() {
-		return nil, journal.ErrClosed
-	}
-	e, err := j.db.acquire(writing)
-	if err != nil {
-		j.leave()
-	}
-	return e, err
-}
-
-func (j *Journal) release() {
-	j.db.release()
-	j.leave()
 }
 
 // idPage is the number of persistence IDs that are read at once.

@@ -111,7 +111,7 @@ func (j *Journal) await(ctx context.Context, after journal.Offset) error {
 		}
 		select {
 		case <-news:
-		case <-j.done:
+		case <-j.open.Done():
 		case <-ctx.Done():
 		}
 	}

@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"math"
 	"time"
 
-	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
 
@@ -102,27 +100,4 @@ func (h snapshotHead) checkPayload(payload []byte) error {
 
 func checksum(sum uint32, b []byte) uint32 {
 	return crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), b)
-}
-
-// checkSnapshot returns an error unless the format can store the snapshot.
-func checkSnapshot(s *snapshot.Snapshot, maxSize int) error {
-	const year10000 = 253402300800
-	switch {
-	case s.SequenceNr == 0 || s.SequenceNr > math.MaxInt64:
-		return fmt.Errorf("%w: sequence number %d is not between 1 and %d", snapshot.ErrInvalid, s.SequenceNr, int64(math.MaxInt64))
-	case s.Time.Year() < 1 || s.Time.Unix() >= year10000:
-		return fmt.Errorf("%w: time %v is not between the years 1 and 9999", snapshot.ErrInvalid, s.Time)
-	case len(s.Manifest) > maxManifest:
-		return fmt.Errorf("%w: manifest has %d bytes, at most %d are allowed", snapshot.ErrInvalid, len(s.Manifest), maxManifest)
-	case len(s.Payload) > maxSize:
-		return fmt.Errorf("%w: payload has %d bytes, at most %d are allowed", snapshot.ErrTooLarge, len(s.Payload), maxSize)
-	}
-	return checkSnapshotID(s.ID)
-}
-
-func checkSnapshotID(id string) error {
-	if id == "" || len(id) > journal.MaxIDLength {
-		return fmt.Errorf("%w: persistence ID has %d bytes, not 1 to %d", snapshot.ErrInvalid, len(id), journal.MaxIDLength)
-	}
-	return nil
 }

@@ -172,22 +172,18 @@ func (s *SnapshotStore) list(ctx context.Context, id string, c snapshot.Criteria
 
 // SnapshotStore is the snapshot store of a DB. It implements snapshot.Store. Concurrent saves and
 // appends share a sync.
-type SnapshotStore struct {
-	handle
-
-	db *DB
-}
+type SnapshotStore struct{ handle }
 
 var _ snapshot.Store = (*SnapshotStore)(nil)
 
 // Close implements snapshot.Store. See DB.Journal.
-func (s *SnapshotStore) Close() error { return s.db.closeHandle(&s.handle) }
+func (s *SnapshotStore) Close() error { return s.db.handles.Close(s.open, s.db.Close) }
 
 // Save implements snapshot.Store. It fails with snapshot.ErrTooLarge above Config.MaxSnapshotSize,
 // and with snapshot.ErrInvalid for a sequence number or a time out of range and for a manifest of
 // more than 4,096 bytes.
 func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) error {
-	err := checkSnapshot(&snap, s.db.cfg.MaxSnapshotSize)
+	err := snap.Check(int64(s.db.cfg.MaxSnapshotSize))
 	if err == nil {
 		err = s.save(ctx, &snap)
 	}
@@ -255,27 +251,13 @@ func (s *SnapshotStore) delete(ctx context.Context, id string, c snapshot.Criter
 	return snapshotError(e.write(&batch))
 }
 
-// use returns the engine for one call about an ID. The caller must call release.
+// use is handle.use for one call about an ID.
 func (s *SnapshotStore) use(ctx context.Context, id string, writing bool) (*engine, error) {
-	if err := checkSnapshotID(id); err != nil {
+	if err := snapshot.CheckID(id); err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if !s.enter() {
-		return nil, snapshot.ErrClosed
-	}
-	e, err := s.db.acquire(writing)
-	if err != nil {
-		s.leave()
-	}
+	e, err := s.handle.use(ctx, writing)
 	return e, snapshotError(err)
-}
-
-func (s *SnapshotStore) release() {
-	s.db.release()
-	s.leave()
 }
 
 // snapshotError converts an error of the database to the errors of package snapshot.

@@ -31,23 +31,15 @@ func (j *Journal) Append(ctx context.Context, writes []journal.Write) []error {
 	if len(writes) == 0 {
 		return nil
 	}
-	if !j.enter() {
-		return fill(len(writes), fmt.Errorf("postgres: append: %w", notStored(journal.ErrClosed)))
+	if !j.handle.Enter() {
+		return slices.Repeat([]error{fmt.Errorf("postgres: append: %w", notStored(journal.ErrClosed))}, len(writes))
 	}
-	defer j.leave()
+	defer j.handle.Leave()
 	b := newBatch(writes)
 	for part := range b.parts {
 		j.store(ctx, b, part)
 	}
 	return b.errs
-}
-
-func fill(n int, err error) []error {
-	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
 }
 
 // store stores a group of chains. Another writer can insert an event after the statement has

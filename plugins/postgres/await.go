@@ -80,11 +80,11 @@ func (j *Journal) await(ctx context.Context, after journal.Offset) error {
 	if err != nil {
 		return err
 	}
-	if !j.enter() {
+	if !j.handle.Enter() {
 		return journal.ErrClosed
 	}
 	j.db.tail.begin()
-	j.leave()
+	j.handle.Leave()
 	return j.db.tail.await(ctx, from)
 }
 

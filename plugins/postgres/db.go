@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/refold-io/refold/internal/plugin"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
@@ -40,9 +41,7 @@ type DB struct {
 
 	closing sync.Once
 	leaving sync.WaitGroup // connections that are being closed
-	// handles counts the open handles: the journal and the snapshot store.
-	handleMu sync.Mutex
-	handles  int
+	handles plugin.Handles
 }
 
 // Open connects to the database of a connection string, which is a URL or keywords and values. The
@@ -101,7 +100,8 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	db := &DB{cfg: cfg, dsn: dsn, pool: pool, target: target(cc), role: cc.User, schema: pgx.Identifier{cfg.Schema}.Sanitize()}
 	db.watch = newWatch(cfg.Logger)
 	db.sql = newStatements(db.schema, lockClass(cfg.Schema))
-	db.journal.db, db.snapshots.db = db, db
+	db.journal = Journal{handle: plugin.NewHandle(), db: db}
+	db.snapshots = SnapshotStore{handle: plugin.NewHandle(), db: db}
 	db.tail, db.notifier = newTail(db), newNotifier(db) //nolint:contextcheck // they live as long as the database
 	return db, nil
 }
@@ -146,21 +146,21 @@ func lockClass(schema string) int32 {
 // Close the DB, or the journal and, if it was taken, the snapshot store: the connections are closed
 // with the last of them.
 func (db *DB) Journal() journal.Journal {
-	db.openHandle(&db.journal.handle)
+	db.handles.Take(db.journal.handle)
 	return &db.journal
 }
 
 // Snapshots returns the snapshot store. It is the same one each time. See Journal about closing.
 func (db *DB) Snapshots() snapshot.Store {
-	db.openHandle(&db.snapshots.handle)
+	db.handles.Take(db.snapshots.handle)
 	return &db.snapshots
 }
 
 // Close closes the journal and the snapshot store, waits for running calls, and closes all
 // connections. A second Close does nothing.
 func (db *DB) Close() error {
-	db.journal.close()
-	db.snapshots.close()
+	db.journal.handle.Shut()
+	db.snapshots.handle.Shut()
 	db.closing.Do(db.closeConns)
 	return nil
 }
@@ -171,56 +171,4 @@ func (db *DB) closeConns() {
 	db.notifier.close()
 	db.pool.Close()
 	db.leaving.Wait()
-}
-
-// handle is the part of the journal and the snapshot store that lets each be closed separately.
-type handle struct {
-	mu     sync.RWMutex // held shared by running calls
-	closed bool
-	taken  bool // guarded by DB.handleMu
-}
-
-// enter reports whether the handle is open. If it is, the caller must call leave.
-func (h *handle) enter() bool {
-	h.mu.RLock()
-	if h.closed {
-		h.mu.RUnlock()
-		return false
-	}
-	return true
-}
-
-func (h *handle) leave() { h.mu.RUnlock() }
-
-// close closes the handle, waits for running calls, and reports whether it was open.
-func (h *handle) close() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	open := !h.closed
-	h.closed = true
-	return open
-}
-
-func (db *DB) openHandle(h *handle) {
-	db.handleMu.Lock()
-	defer db.handleMu.Unlock()
-	if !h.taken {
-		h.taken = true
-		db.handles++
-	}
-}
-
-// closeHandle closes a handle, and the database with the last one.
-func (db *DB) closeHandle(h *handle) error {
-	if !h.close() {
-		return nil
-	}
-	db.handleMu.Lock()
-	db.handles--
-	last := db.handles == 0
-	db.handleMu.Unlock()
-	if last {
-		return db.Close()
-	}
-	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"unicode/utf8"
 
+	"github.com/refold-io/refold/internal/plugin"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -21,9 +22,8 @@ import (
 // event, tags of more than 1,024 bytes, names that are not UTF-8 or contain a NUL, and times before
 // the year -4000 or after 200,000.
 type Journal struct {
-	handle
-
-	db *DB
+	handle *plugin.Handle
+	db     *DB
 }
 
 var (
@@ -34,7 +34,7 @@ var (
 
 // Close implements journal.Journal. See DB.Journal.
 func (j *Journal) Close() error {
-	err := j.db.closeHandle(&j.handle)
+	err := j.db.handles.Close(j.handle, j.db.Close)
 	j.db.tail.close() // calls of Await do not hold the handle
 	return err
 }
@@ -62,10 +62,10 @@ func (j *Journal) readRows(ctx context.Context, id string, st *statement, params
 	if err := journal.CheckID(id); err != nil {
 		return err
 	}
-	if !j.enter() {
+	if !j.handle.Enter() {
 		return journal.ErrClosed
 	}
-	defer j.leave()
+	defer j.handle.Leave()
 	err := j.db.run(ctx, st, params, row)
 	return j.db.fail(ctx, err)
 }
@@ -106,10 +106,10 @@ func textPrefix(s string) string {
 }
 
 func (j *Journal) readIDs(ctx context.Context, after string) ([]string, error) {
-	if !j.enter() {
+	if !j.handle.Enter() {
 		return nil, journal.ErrClosed
 	}
-	defer j.leave()
+	defer j.handle.Leave()
 	var ids []string
 	err := j.db.run(ctx, &j.db.sql.ids, [][]byte{[]byte(after)}, func(values [][]byte) error {
 		ids = append(ids, string(values[0]))

@@ -29,10 +29,10 @@ func (j *Journal) Query(ctx context.Context, q journal.Criteria, after journal.O
 
 // End implements journal.Querier.
 func (j *Journal) End(ctx context.Context) (journal.Offset, error) {
-	if !j.enter() {
+	if !j.handle.Enter() {
 		return "", fmt.Errorf("postgres: end: %w", journal.ErrClosed)
 	}
-	defer j.leave()
+	defer j.handle.Leave()
 	found, err := j.db.tail.watermark.refresh(ctx)
 	if err != nil {
 		return "", fmt.Errorf("postgres: end: %w", err)
@@ -48,10 +48,10 @@ func (j *Journal) query(ctx context.Context, q journal.Criteria, after journal.O
 	if err != nil {
 		return journal.Page{}, err
 	}
-	if !j.enter() {
+	if !j.handle.Enter() {
 		return journal.Page{}, journal.ErrClosed
 	}
-	defer j.leave()
+	defer j.handle.Leave()
 	known := j.db.tail.watermark.now()
 	shape := newShape(j.db.schema, q)
 	if known.settled-from <= shape.window { // the page may reach the end, which must be current

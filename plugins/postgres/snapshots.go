@@ -13,15 +13,15 @@ import (
 	"math"
 	"time"
 
+	"github.com/refold-io/refold/internal/plugin"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
 
 // SnapshotStore is the snapshot store of a DB. It implements snapshot.Store.
 type SnapshotStore struct {
-	handle
-
-	db *DB
+	handle *plugin.Handle
+	db     *DB
 }
 
 var _ snapshot.Store = (*SnapshotStore)(nil)
@@ -30,14 +30,17 @@ var _ snapshot.Store = (*SnapshotStore)(nil)
 const maxLoadAttempts = 3
 
 // Close implements snapshot.Store. See DB.Journal.
-func (s *SnapshotStore) Close() error { return s.db.closeHandle(&s.handle) }
+func (s *SnapshotStore) Close() error { return s.db.handles.Close(s.handle, s.db.Close) }
 
 // Save implements snapshot.Store. It fails with snapshot.ErrTooLarge above Config.MaxSnapshotSize,
 // and with snapshot.ErrInvalid for an ID, a sequence number, a time or a manifest that the tables
 // cannot store; a manifest has at most 4,096 bytes. A Save with an unknown outcome stores the
 // snapshot completely or not at all.
 func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) error {
-	err := checkSnapshot(&snap, s.db.cfg.MaxSnapshotSize)
+	err := snap.Check(int64(s.db.cfg.MaxSnapshotSize))
+	if nerr := checkName("manifest", snap.Manifest); err == nil && nerr != nil {
+		err = fmt.Errorf("%w: %w", snapshot.ErrInvalid, nerr)
+	}
 	if err == nil {
 		at := timestamp(snap.Time)
 		sum := checksum(snap.ID, snap.SequenceNr, at, snap.Manifest, snap.Payload)
@@ -138,13 +141,13 @@ func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criter
 
 // run runs a statement about one ID.
 func (s *SnapshotStore) run(ctx context.Context, id string, st *statement, params [][]byte, row func([][]byte) error) error {
-	if err := checkSnapshotID(id); err != nil {
+	if err := snapshot.CheckID(id); err != nil {
 		return err
 	}
-	if !s.enter() {
+	if !s.handle.Enter() {
 		return snapshot.ErrClosed
 	}
-	defer s.leave()
+	defer s.handle.Leave()
 	err := s.db.run(ctx, st, params, row)
 	return snapshotError(s.db.fail(ctx, err))
 }
@@ -170,8 +173,6 @@ func lowerBound(t time.Time) uint64 {
 	}
 	return timestamp(t)
 }
-
-const maxManifest = 4096
 
 var (
 	errChecksum = errors.New("checksum mismatch")
@@ -235,33 +236,4 @@ func checksum(id string, seqNr, at uint64, manifest string, payload []byte) uint
 	head = binary.BigEndian.AppendUint16(head, uint16(len(manifest))) //nolint:gosec // at most 4,096
 	head = append(head, manifest...)
 	return uint64(crc32.Update(crc32.Checksum(head, table), table, payload))
-}
-
-// checkSnapshot returns an error unless the table can store the snapshot.
-func checkSnapshot(s *snapshot.Snapshot, maxSize int) error {
-	switch {
-	case s.SequenceNr == 0 || s.SequenceNr > math.MaxInt64:
-		return fmt.Errorf("%w: sequence number %d is not between 1 and %d", snapshot.ErrInvalid, s.SequenceNr, int64(math.MaxInt64))
-	case s.Time.Year() < 1 || s.Time.Year() > 9999:
-		return fmt.Errorf("%w: time %v is not between the years 1 and 9999", snapshot.ErrInvalid, s.Time)
-	case len(s.Manifest) > maxManifest:
-		return fmt.Errorf("%w: manifest has %d bytes, at most %d are allowed", snapshot.ErrInvalid, len(s.Manifest), maxManifest)
-	case len(s.Payload) > maxSize:
-		return fmt.Errorf("%w: payload has %d bytes, at most %d are allowed", snapshot.ErrTooLarge, len(s.Payload), maxSize)
-	}
-	if err := checkName("manifest", s.Manifest); err != nil {
-		return fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
-	}
-	return checkSnapshotID(s.ID)
-}
-
-// checkSnapshotID returns an error unless an ID is 1 to 512 bytes of UTF-8 without NUL.
-func checkSnapshotID(id string) error {
-	if id == "" || len(id) > journal.MaxIDLength {
-		return fmt.Errorf("%w: persistence ID has %d bytes, not 1 to %d", snapshot.ErrInvalid, len(id), journal.MaxIDLength)
-	}
-	if err := checkName("persistence ID", id); err != nil {
-		return fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
-	}
-	return nil
 }

@@ -1,0 +1,80 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package plugin has the handles by which the journal and the snapshot store of one database are
+// closed separately.
+package plugin
+
+import "sync"
+
+// Handle is the part of a database that can be closed separately: its journal or its snapshot
+// store. All methods are safe for concurrent use.
+type Handle struct {
+	mu     sync.RWMutex // held shared by running calls
+	closed bool
+	done   chan struct{}
+	taken  bool // guarded by Handles.mu
+}
+
+// NewHandle returns an open handle.
+func NewHandle() *Handle { return &Handle{done: make(chan struct{})} }
+
+// Enter reports whether the handle is open. If it is, the caller must call Leave.
+func (h *Handle) Enter() bool {
+	h.mu.RLock()
+	if h.closed {
+		h.mu.RUnlock()
+		return false
+	}
+	return true
+}
+
+// Leave ends a call that began with Enter.
+func (h *Handle) Leave() { h.mu.RUnlock() }
+
+// Done returns a channel that is closed with the handle, for calls that wait without Enter.
+func (h *Handle) Done() <-chan struct{} { return h.done }
+
+// Shut closes the handle, waits for running calls, and reports whether it was open.
+func (h *Handle) Shut() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return false
+	}
+	h.closed = true
+	close(h.done)
+	return true
+}
+
+// Handles counts the open handles of a database, which is closed with the last of them. The zero
+// value has none.
+type Handles struct {
+	mu   sync.Mutex
+	open int
+}
+
+// Take counts a handle that a caller has received. Further calls for the same handle do nothing.
+func (s *Handles) Take(h *Handle) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !h.taken {
+		h.taken = true
+		s.open++
+	}
+}
+
+// Close closes a handle, and calls closeAll after the last one.
+func (s *Handles) Close(h *Handle, closeAll func() error) error {
+	if !h.Shut() {
+		return nil
+	}
+	s.mu.Lock()
+	s.open--
+	last := s.open == 0
+	s.mu.Unlock()
+	if last {
+		return closeAll()
+	}
+	return nil
+}
