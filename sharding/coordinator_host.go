@@ -19,45 +19,22 @@ import (
 
 // hostCoordinator is the singleton: the node has the coordinator as long as it runs.
 func (s *shell) hostCoordinator(ctx context.Context, _ *cluster.Inbox) error {
-	dismissed := make(chan struct{})
-	s.inbox.add(item{call: func() { //nolint:contextcheck // the loop uses its own context
-		s.coordinatorWanted = true
-		s.startCoordinator()
-	}})
+	stopped := make(chan struct{})
+	s.inbox.add(item{input: shardcore.StartCoordinator{}})
 	select {
 	case <-ctx.Done():
 	case <-s.done:
 		return nil
 	}
 	s.inbox.add(item{call: func() { //nolint:contextcheck // the loop uses its own context
-		s.coordinatorWanted = false
-		s.coordinatorStopped = dismissed
-		if !s.coordinatorRuns {
-			s.notifyCoordinatorStopped()
-			return
-		}
+		s.coordinatorStopped = stopped
 		s.step(shardcore.StopCoordinator{})
 	}})
 	select {
-	case <-dismissed:
+	case <-stopped:
 	case <-s.done:
 	}
 	return nil
-}
-
-// startCoordinator starts the coordinator in the machine if this node should run it.
-func (s *shell) startCoordinator() {
-	if s.coordinatorWanted && !s.coordinatorRuns && !s.halted {
-		s.coordinatorRuns = true
-		s.step(shardcore.StartCoordinator{})
-	}
-}
-
-func (s *shell) notifyCoordinatorStopped() {
-	if s.coordinatorStopped != nil {
-		close(s.coordinatorStopped)
-		s.coordinatorStopped = nil
-	}
 }
 
 // callStores starts the calls of the store and the strategy that a step requests. Each runs in its
@@ -104,7 +81,6 @@ func (s *shell) callStores(e *shardcore.Effects) {
 
 // callAsync calls f and passes its result to the machine, or the input that stands for its failure.
 func (s *shell) callAsync(call string, limit time.Duration, f func(context.Context) (coordinator.Input, error), failed func(error) coordinator.Input) {
-	m := s.machine
 	s.background.Go(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, limit)
 		defer cancel()
@@ -118,11 +94,7 @@ func (s *shell) callAsync(call string, limit time.Duration, f func(context.Conte
 			s.logCallFailure(call, err)
 			in = failed(err)
 		}
-		s.inbox.add(item{call: func() {
-			if s.machine == m { // the machine that made the call
-				s.step(shardcore.CoordinatorReply{Input: in})
-			}
-		}})
+		s.inbox.add(item{input: shardcore.CoordinatorReply{Input: in}})
 	})
 }
 

@@ -15,7 +15,6 @@ import (
 // operatorState is the state of a shell for operators and for queries of other nodes.
 type operatorState struct {
 	pendingQueries atomic.Int32 // waiting for the loop
-	drained        bool         // hosts nothing until Undrain
 	drainWaiters   []chan error // closed when drained, or sent an error
 }
 
@@ -45,14 +44,10 @@ func (r *Region[C]) Undrain(ctx context.Context) error {
 
 func (s *shell) undrain(ctx context.Context) error {
 	return s.call(ctx, func() { //nolint:contextcheck // the loop uses its own context
-		if !s.drained {
+		if !s.machine.Drained() {
 			return
 		}
-		s.drained = false
-		if !s.halted && !s.leaving {
-			s.step(shardcore.Undrain{})
-			s.cfg.Region.Instance = s.machine.Instance()
-		}
+		s.step(shardcore.Undrain{})
 		for _, waits := range s.drainWaiters {
 			waits <- ErrUndrained
 		}
@@ -77,11 +72,7 @@ func (s *shell) beginDrain() <-chan error {
 	drained := make(chan error, 1)
 	s.inbox.add(item{call: func() {
 		s.drainWaiters = append(s.drainWaiters, drained)
-		s.drained = true
-		if !s.halted {
-			s.step(shardcore.Leave{KeepRouting: true})
-		}
-		s.notifyDrained()
+		s.step(shardcore.Leave{KeepRouting: true})
 	}})
 	return drained
 }

@@ -78,7 +78,7 @@ const outageAfter = 5
 
 // logOutage logs the begin and the end of an outage of the coordinator once.
 func (s *shell) logOutage() {
-	if s.stopped || s.halted {
+	if s.machine.Halted() {
 		return
 	}
 	silence := s.machine.Silence()

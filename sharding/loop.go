@@ -41,7 +41,6 @@ func (s *shell) run() {
 		for i := range items {
 			s.handle(&items[i])
 		}
-		s.restartAfterHalt()
 		spare = items
 		if now := s.now(); now >= s.machine.Next() {
 			s.reportTouched()
@@ -110,17 +109,12 @@ func (s *shell) stepPending() {
 // updateMembers passes the membership to the machine.
 func (s *shell) updateMembers() {
 	state := s.node.State()
-	if s.suspended = state.Suspended; s.suspended {
-		s.halt()
-		return
-	}
-	s.restartAfterHalt()
-	var in coordinator.Members
+	in := shardcore.Members{Suspended: state.Suspended}
 	if !state.Stopped {
-		in = coordinator.Members{Members: state.Members, Unreachable: state.Unreachable}
+		in.Members = coordinator.Members{Members: state.Members, Unreachable: state.Unreachable}
 	}
-	s.step(shardcore.Members{Members: in})
-	if state.Joined || state.Stopped {
+	s.step(in)
+	if !state.Suspended && (state.Joined || state.Stopped) {
 		s.failAsks(func(n identity.Node) bool { _, member := state.Member(n); return member && !state.Stopped })
 	}
 }
@@ -365,12 +359,15 @@ func (s *shell) applyEffects(e *shardcore.Effects) {
 	for i := range e.Send {
 		s.sendFrame(&e.Send[i])
 	}
-	if e.CoordinatorStopped {
-		s.coordinatorRuns = false
-		s.notifyCoordinatorStopped()
+	if e.CoordinatorStopped && s.coordinatorStopped != nil {
+		close(s.coordinatorStopped)
+		s.coordinatorStopped = nil
+	}
+	if e.Restarted {
+		s.log.LogAttrs(s.ctx, slog.LevelInfo, "node resumed: region restarted", slog.Uint64("instance", s.machine.Instance()))
 	}
 	if e.Stopped {
-		s.handleStopped()
+		s.markRegionStopped()
 	}
 	if s.machine.Registered() {
 		s.markReady()

@@ -291,7 +291,7 @@ func (o *Options) routingFingerprint() uint64 {
 
 // mismatchError returns the error about settings that differ from those of the coordinator's node.
 func (s *shell) mismatchError(by identity.Node, theirs coordinator.Settings) error {
-	ours := s.cfg.Region.Settings
+	ours := s.opts.settings(s.entities == nil)
 	var all []string
 	for _, field := range ours.Differences(theirs) {
 		var here, there any

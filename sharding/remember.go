@@ -176,7 +176,7 @@ func readShards(b []byte, yield func(Shard)) error {
 // remember calls the store of remembered entities. The calls for a shard run one after the other,
 // also those of ended instances of the shard.
 func (s *shell) remember(r *shardcore.RememberCall) {
-	m, at, update := s.machine, r.ShardRun, r.Update
+	at, update := r.ShardRun, r.Update
 	before, done := s.storeCalls[at.Shard], make(chan struct{})
 	s.storeCalls[at.Shard] = done
 	s.background.Go(func() {
@@ -209,9 +209,7 @@ func (s *shell) remember(r *shardcore.RememberCall) {
 			if s.storeCalls[at.Shard] == done {
 				delete(s.storeCalls, at.Shard)
 			}
-			if s.machine == m {
-				s.step(shardcore.ShardInput{ShardRun: at, Input: remembered(update, ids, err)})
-			}
+			s.step(shardcore.ShardInput{ShardRun: at, Input: remembered(update, ids, err)})
 		}})
 		if err != nil && s.ctx.Err() == nil {
 			s.log.LogAttrs(s.ctx, slog.LevelWarn, "store of remembered entities failed: restarting the shard",

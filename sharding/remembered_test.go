@@ -93,7 +93,8 @@ func TestRememberedEntitiesComeBackAtARate(t *testing.T) {
 		w.spread(a, 30, 0)
 		w.halt()
 		a = w.cluster("a")
-		last := 0
+		w.sleep(130 * time.Millisecond) // count between the starts, not at the same instant
+		last := len(w.running(a...))
 		for last < 30 {
 			w.sleep(time.Second)
 			n := len(w.running(a...))

@@ -52,7 +52,6 @@ type shell struct {
 	refusal  chan struct{}            // closed at the first rejection
 
 	// The following fields belong to the loop.
-	cfg                shardcore.Config
 	machine            *shardcore.Machine
 	sweepAt            time.Duration
 	routeVersion       uint64
@@ -61,12 +60,6 @@ type shell struct {
 	localEntities      map[string]*localEntity
 	storeCalls         map[Shard]chan struct{} // last call of the remember store for a shard, closed at its end
 	started            []*localEntity          // to be added to the fast path
-	suspended          bool                    // the node is suspended
-	halted             bool                    // stopped because of the suspension
-	stopped            bool                    // the machine has stopped
-	leaving            bool                    // the node shuts down
-	coordinatorRuns    bool                    // the machine runs the coordinator
-	coordinatorWanted  bool                    // this node has the singleton
 	coordinatorStopped chan struct{}           // closed when the coordinator has stopped, nil if no goroutine waits
 	refusalNotified    bool                    // refusal is closed
 	outageLogged       bool                    // an outage of the coordinator is logged
@@ -81,13 +74,12 @@ type shell struct {
 
 // newShell returns a shell that does not run yet.
 func newShell(ctx context.Context, node *cluster.Node, name string, commands *codec.Registry, opts Options, proxy bool) (*shell, error) {
-	cfg := opts.machineConfig(node, name, proxy)
-	machine, err := shardcore.New(cfg)
+	machine, err := shardcore.New(opts.machineConfig(node, name, proxy))
 	if err != nil {
 		return nil, errors.New(strings.NewReplacer("Config.", "Options: ", "\n", "; ").Replace(err.Error()))
 	}
 	s := &shell{
-		node: node, router: routerOf(node), name: name, opts: opts, commands: commands, cfg: cfg, machine: machine,
+		node: node, router: routerOf(node), name: name, opts: opts, commands: commands, machine: machine,
 		log: opts.Logger.With(slog.String("type", name)), startedAt: time.Now(), inbox: newInbox(opts.BufferSize), paths: make([]fastPath, opts.Shards),
 		openPaths: map[Shard]struct{}{}, localEntities: map[string]*localEntity{}, storeCalls: map[Shard]chan struct{}{},
 		refusal: make(chan struct{}), ready: make(chan struct{}), regionStopped: make(chan struct{}), done: make(chan struct{}),
@@ -183,7 +175,7 @@ func (s *shell) addHooks() error {
 	for phase, f := range map[cluster.Phase]func(context.Context) error{
 		cluster.PhaseStopRegions: func(ctx context.Context) error {
 			if err := s.leave(ctx); err != nil { // other nodes may soon host these shards
-				s.inbox.add(item{call: func() { s.endRegion(shardcore.Stop{}) }}) //nolint:contextcheck // the loop uses its own context
+				s.inbox.add(item{input: shardcore.Stop{}})
 				return fmt.Errorf("stopped shards by force: %w", err)
 			}
 			return nil
@@ -216,7 +208,7 @@ func (s *shell) followMembers(ctx context.Context) {
 
 // leave hands off all shards and waits for the end of the region.
 func (s *shell) leave(ctx context.Context) error {
-	s.inbox.add(item{call: func() { s.endRegion(shardcore.Leave{}) }}) //nolint:contextcheck // the loop uses its own context
+	s.inbox.add(item{input: shardcore.Leave{}})
 	return s.waitRegionStopped(ctx)
 }
 
@@ -234,7 +226,7 @@ func (s *shell) waitRegionStopped(ctx context.Context) error {
 // close ends the region by force and the loop after it. It waits for the entities as long as ctx
 // lasts.
 func (s *shell) close(ctx context.Context) error {
-	s.inbox.add(item{call: func() { s.endRegion(shardcore.Stop{}) }}) //nolint:contextcheck // the loop uses its own context
+	s.inbox.add(item{input: shardcore.Stop{}})
 	err := s.waitRegionStopped(ctx)
 	s.inbox.add(item{call: s.end})
 	<-s.done
@@ -243,55 +235,6 @@ func (s *shell) close(ctx context.Context) error {
 
 // end ends the loop.
 func (s *shell) end() { s.stopping.Store(true) }
-
-// halt stops everything at once while the node is suspended, because other nodes may take its
-// shards.
-func (s *shell) halt() {
-	if !s.halted {
-		s.halted = true
-		s.step(shardcore.Stop{})
-	}
-}
-
-// restartAfterHalt starts a new machine when the node is no longer suspended and the old machine
-// has stopped. To other nodes it is another instance of the region.
-func (s *shell) restartAfterHalt() {
-	if !s.halted || s.suspended || !s.stopped || s.leaving {
-		return
-	}
-	cfg := s.cfg
-	cfg.Region.Instance++
-	machine, err := shardcore.New(cfg)
-	if err != nil { // impossible: the configuration was checked
-		return
-	}
-	machine.InheritMembers(s.machine)
-	s.cfg, s.machine, s.routeVersion, s.halted, s.stopped = cfg, machine, 0, false, false
-	s.restrictAllPaths()
-	s.updateMembers()
-	s.startCoordinator()
-	if s.drained {
-		s.step(shardcore.Leave{KeepRouting: true})
-	}
-}
-
-// endRegion ends the region for good, with Leave or Stop.
-func (s *shell) endRegion(in shardcore.Input) {
-	s.leaving = true
-	if s.stopped {
-		s.markRegionStopped()
-		return
-	}
-	s.step(in)
-}
-
-// handleStopped handles that the machine has stopped.
-func (s *shell) handleStopped() {
-	s.stopped = true
-	if !s.halted || s.leaving {
-		s.markRegionStopped()
-	}
-}
 
 func (s *shell) markRegionStopped() {
 	select {

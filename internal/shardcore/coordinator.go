@@ -12,11 +12,12 @@ import (
 
 // coordinatorSlot is the coordinator of this node, if the node should run one.
 type coordinatorSlot struct {
-	wanted   bool
-	machine  *coordinator.Machine // nil until retryAt
-	serial   uint64               // number of the machine, so that late replies reach no other one
-	failures int
-	retryAt  time.Duration
+	requested bool                 // StartCoordinator without StopCoordinator
+	runs      bool                 // or is started again at retryAt
+	machine   *coordinator.Machine // nil until retryAt
+	serial    uint64               // number of the machine, so that late replies reach no other one
+	failures  int
+	retryAt   time.Duration
 }
 
 // idBits is how many bits of a request number identify the request within its machine.
@@ -29,14 +30,12 @@ func (a *coordinatorSlot) next() time.Duration {
 	return a.machine.Next()
 }
 
-func (m *Machine) requestCoordinator() {
-	a := &m.coordinator
-	if a.wanted || m.region.Stopping() {
-		m.out.CoordinatorStopped = m.out.CoordinatorStopped || !a.wanted
-		return
+// beginCoordinator runs the coordinator unless the region was stopped by force.
+func (m *Machine) beginCoordinator() {
+	if a := &m.coordinator; !a.runs && !m.region.Stopping() {
+		a.runs, a.failures = true, 0
+		m.startCoordinator()
 	}
-	a.wanted, a.failures = true, 0
-	m.startCoordinator()
 }
 
 func (m *Machine) startCoordinator() {
@@ -53,7 +52,7 @@ func (m *Machine) startCoordinator() {
 func (m *Machine) stopCoordinator(now bool) {
 	a := &m.coordinator
 	switch {
-	case !a.wanted:
+	case !a.runs:
 	case a.machine == nil:
 		m.coordinatorGone()
 	default:
@@ -62,7 +61,7 @@ func (m *Machine) stopCoordinator(now bool) {
 }
 
 func (m *Machine) coordinatorGone() {
-	m.coordinator.wanted, m.coordinator.machine, m.coordinator.retryAt = false, nil, Never
+	m.coordinator.runs, m.coordinator.machine, m.coordinator.retryAt = false, nil, Never
 	m.out.CoordinatorStopped = true
 }
 

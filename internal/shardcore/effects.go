@@ -38,10 +38,14 @@ type Effects struct {
 	// Send are frames for other nodes, in this order, sent at most once. They leave after the
 	// actions are done, because a frame may report that a message is in the mailbox of its entity.
 	Send []Outgoing
-	// CoordinatorStopped reports that the requested stop of the coordinator is complete.
+	// CoordinatorStopped reports that this node runs no coordinator any more: it was stopped by
+	// StopCoordinator, or with the region.
 	CoordinatorStopped bool
-	// Stopped reports that nothing of the region runs any more. The machine still replies to
-	// coordinators as long as the node is a member.
+	// Restarted reports that the node is no longer suspended and that the next instance of the region
+	// runs.
+	Restarted bool
+	// Stopped reports that the region has ended for good: nothing of it runs. Each later step reports
+	// it again. The machine still replies to coordinators as long as the node is a member.
 	Stopped bool
 }
 
@@ -181,8 +185,14 @@ type Message struct {
 type Input interface{ input() }
 
 // Members is the membership. It is the first input, and repeated after each change. A node that is
-// down or no longer a member stops everything that it hosts.
-type Members struct{ coordinator.Members }
+// down or no longer a member ends everything that it hosts.
+type Members struct {
+	coordinator.Members
+
+	// Suspended is set while the node does not know whether it may continue. It stops everything
+	// that it hosts and ignores the membership. Then the next instance of the region starts.
+	Suspended bool
+}
 
 // Send is a message of a local sender. Exactly one result follows: an Action, an Outgoing, or a
 // refusal.
@@ -202,7 +212,8 @@ type Received struct {
 	Decoded any
 }
 
-// StartCoordinator requests this node to run the coordinator.
+// StartCoordinator requests this node to run the coordinator until StopCoordinator. A region that
+// stops by force stops the coordinator, too; after a suspension both are started again.
 type StartCoordinator struct{}
 
 // StopCoordinator requests the coordinator to stop, because another node will run it. Unless Now is

@@ -18,12 +18,9 @@ func TestRemovedWhileNothingIsHosted(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a", "b")
 	d.now = time.Hour
-	m, err := shardcore.New(config())
-	if err != nil {
-		t.Fatal(err)
+	if out := d.step(shardcore.Members{Suspended: true}); out.Stopped {
+		t.Error("a suspended region ends for good")
 	}
-	m.InheritMembers(d.m)
-	d.m = m
 	d.see(membership.Up, "a")
 	b := node("b")
 	state, err := coordinator.State{}.Apply(

@@ -28,9 +28,14 @@ type Machine struct {
 	out   Effects
 	queue []func() // messages between the machines
 
-	members  coordinator.Members
-	joined   bool // this node was
-	removals []coordinator.Removal
+	members   coordinator.Members
+	joined    bool // this node was a member
+	removals  []coordinator.Removal
+	suspended bool // the node is suspended
+	halted    bool // stopped because the node was suspended; ends with the restart
+	stopped   bool // nothing of the region runs
+	ending    bool // the region ends for good
+	drained   bool // hosts nothing until Undrain
 
 	region       *region.Machine
 	routeVersion uint64             // see RouteVersion
@@ -73,14 +78,17 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.now = max(m.now, now)
 	switch in := in.(type) {
 	case Members:
-		m.updateMembers(in.Members)
+		m.updateMembers(in)
 	case Send:
 		m.send(in)
 	case Received:
 		m.receive(in)
 	case StartCoordinator:
-		m.requestCoordinator()
+		m.coordinator.requested = true
+		m.beginCoordinator()
 	case StopCoordinator:
+		m.coordinator.requested = false
+		m.out.CoordinatorStopped = !m.coordinator.runs
 		m.stopCoordinator(in.Now)
 	case CoordinatorReply:
 		m.deliverReply(in.Input)
@@ -93,11 +101,13 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	case Drop:
 		m.regionStep(region.Drop{Tokens: in.Tokens})
 	case Leave:
-		m.regionStep(region.Leave{KeepRouting: in.KeepRouting})
+		m.leave(in.KeepRouting)
 	case Undrain:
-		m.regionStep(region.Undrain{})
+		if m.drained = false; !m.halted && !m.ending {
+			m.regionStep(region.Undrain{})
+		}
 	case Stop:
-		m.stop()
+		m.end()
 	}
 	return m.finishStep()
 }
@@ -124,8 +134,21 @@ func (m *Machine) Next() time.Duration {
 	return min(m.region.Next(), m.runsAt, m.recovery.at, m.coordinator.next())
 }
 
-// finishStep delivers the messages between the machines and returns the effects.
+// finishStep completes a step and returns the effects.
 func (m *Machine) finishStep() Effects {
+	m.deliverQueue()
+	if m.halted && m.stopped && !m.suspended && !m.ending {
+		m.restart()
+		m.deliverQueue()
+	}
+	m.out.Stopped = m.stopped && (m.ending || !m.halted)
+	out := m.out
+	m.out = Effects{}
+	return out
+}
+
+// deliverQueue delivers the messages between the machines.
+func (m *Machine) deliverQueue() {
 	for {
 		for len(m.queue) > 0 {
 			say := m.queue[0]
@@ -138,34 +161,69 @@ func (m *Machine) finishStep() Effects {
 		m.shareLimits()
 	}
 	m.queue = nil
-	out := m.out
-	m.out = Effects{}
-	return out
 }
 
-// updateMembers handles a new membership.
-func (m *Machine) updateMembers(in coordinator.Members) {
-	for _, n := range membership.Gone(m.members.Members, in.Members) {
+// updateMembers handles a new membership. A suspended node stops everything at once, because other
+// nodes may take its shards.
+func (m *Machine) updateMembers(in Members) {
+	if m.suspended = in.Suspended; m.suspended {
+		if !m.halted {
+			m.halted = true
+			m.stop()
+		}
+		return
+	}
+	for _, n := range membership.Gone(m.members.Members, in.Members.Members) {
 		m.removals = append(m.removals, coordinator.Removal{Node: n, At: m.now})
 	}
-	m.members = in
+	m.members = in.Members
 	m.forgetRemovals()
-	i, self := membership.Find(in.Members, m.self)
-	down := self && in.Members[i].Status == membership.Down
+	i, self := membership.Find(m.members.Members, m.self)
+	down := self && m.members.Members[i].Status == membership.Down
 	if down || m.joined && !self {
+		m.ending = true
 		m.stop()
 		return
 	}
 	m.joined = m.joined || self
-	m.regionStep(region.Members{Members: in.Members})
+	if !m.halted || !m.stopped { // otherwise restart passes the membership to the next region
+		m.regionStep(region.Members{Members: m.members.Members})
+	}
 	m.stepCoordinator(m.view())
 }
 
-// InheritMembers copies the membership of the previous machine to a new one. Nodes that were
-// removed since it stopped may still host entities, so that their shards wait for the removal
-// margin.
-func (m *Machine) InheritMembers(before *Machine) {
-	m.members, m.removals = before.members, before.removals
+// restart starts the next region of a node that is no longer suspended. The membership stays: the
+// nodes that were removed since the stop may still host entities, so that their shards wait for the
+// removal margin.
+func (m *Machine) restart() {
+	m.region = m.region.Successor()
+	m.halted, m.stopped, m.out.Restarted = false, false, true
+	m.regionStep(region.Members{Members: m.members.Members})
+	if m.coordinator.requested {
+		m.beginCoordinator()
+	}
+	if m.drained {
+		m.regionStep(region.Leave{KeepRouting: true})
+	}
+}
+
+// leave hands off all shards, then ends the region unless it keeps routing.
+func (m *Machine) leave(keepRouting bool) {
+	if keepRouting {
+		m.drained = true
+	} else {
+		m.ending = true
+	}
+	if !m.stopped && !(m.halted && keepRouting) {
+		m.regionStep(region.Leave{KeepRouting: keepRouting})
+	}
+}
+
+// end ends the region for good by force.
+func (m *Machine) end() {
+	if m.ending = true; !m.stopped {
+		m.stop()
+	}
 }
 
 // forgetRemovals forgets removals that are older than the margin.
@@ -197,6 +255,15 @@ func (m *Machine) Refused() (identity.Node, *coordinator.Settings) { return m.re
 
 // Instance returns the number of this region on the node: see region.Machine.Instance.
 func (m *Machine) Instance() uint64 { return m.region.Instance() }
+
+// Halted reports whether the region has stopped, or stops because its node is suspended.
+func (m *Machine) Halted() bool { return m.halted || m.stopped }
+
+// Ending reports whether the region ends for good.
+func (m *Machine) Ending() bool { return m.ending }
+
+// Drained reports whether the region hosts nothing until Undrain.
+func (m *Machine) Drained() bool { return m.drained }
 
 // Leaving reports whether the region accepts no shards.
 func (m *Machine) Leaving() bool { return m.region.Leaving() }

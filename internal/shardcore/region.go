@@ -101,7 +101,7 @@ func (m *Machine) regionEffects(out region.Effects) {
 	for _, s := range out.Messages {
 		m.sendToCoordinator(s)
 	}
-	m.out.Stopped = m.out.Stopped || out.Stopped
+	m.stopped = m.stopped || out.Stopped
 }
 
 func (m *Machine) regionAction(a region.Action) {

@@ -127,7 +127,7 @@ func (c *cluster) heal() {
 	}
 	for _, h := range c.living() {
 		h.p.Connection(true)
-		if h.site.drained || h.site.misfit != "" {
+		if h.site.m.Drained() || h.site.misfit != "" {
 			h.site.startAnew()
 		}
 	}

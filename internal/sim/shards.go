@@ -91,7 +91,7 @@ func (d *sharding) injectFaults() {
 	switch n := d.rand.IntN(20); {
 	case n < 6:
 		s.schedule(shardcore.Rebalance{}) // no effect without a coordinator
-	case n < 8 && !d.plan.Calm && !s.proxy && s.misfit == "" && !s.coordinatorRuns && !s.halted && !s.leaving:
+	case n < 8 && !d.plan.Calm && !s.proxy && s.misfit == "" && s.m.LocalCoordinator() == nil && s.active():
 		d.usurp(s)
 	case n < 9:
 		s.stopShards()
@@ -108,13 +108,12 @@ func (d *sharding) usurp(s *shardNode) {
 	d.w.Logf("%v has a coordinator, too, for a while", s.h.p.Node())
 	s.h.p.Do(func() {
 		s.usurps = true
-		s.coordinatorRuns = true
 		s.step(shardcore.StartCoordinator{})
 	})
 	s.after(d.between(100*time.Millisecond, 12*time.Second), func() {
 		if s.usurps {
 			s.usurps = false
-			if !s.coordinatorWanted {
+			if !s.hasSingleton {
 				s.step(shardcore.StopCoordinator{Now: true})
 			}
 		}

@@ -95,7 +95,7 @@ func endedRunsNothing(s *shardNode, r shardcore.ShardRun) {
 // lowerTermsAreRefused checks that a region ignores coordinators of a lower term than it has seen,
 // and reports this to them. It returns whether the region accepts the message.
 func lowerTermsAreRefused(s *shardNode, from identity.Node, msg coordinator.Message, e *shardcore.Effects) bool {
-	if s.stopped || msg.Instance != s.m.Instance() && msg.Kind != coordinator.RegisterAgain {
+	if s.m.Halted() || msg.Instance != s.m.Instance() && msg.Kind != coordinator.RegisterAgain {
 		return false // it replies only that it has stopped, or nothing
 	}
 	if msg.Term >= s.term {

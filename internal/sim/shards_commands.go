@@ -110,7 +110,10 @@ func (c *client) work() {
 }
 
 // sends reports whether clients work on the node.
-func (s *shardNode) sends() bool { return !s.gone && !s.leaving && !s.halted && s.h.alive() }
+func (s *shardNode) sends() bool { return !s.gone && s.active() && s.h.alive() }
+
+// active reports whether the region neither ends nor is halted.
+func (s *shardNode) active() bool { return !s.m.Ending() && !s.m.Halted() }
 
 // write sends a command to an account.
 func (s *shardNode) write(a *account) uint64 {

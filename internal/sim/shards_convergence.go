@@ -88,10 +88,10 @@ func (d *sharding) waiting() string {
 			return fmt.Sprintf("%d commands wait on %v", n, s.h.p.Node())
 		case !s.m.Registered():
 			return s.h.p.Node().String() + " is not registered"
-		case s.halted || s.leaving:
+		case !s.active():
 			return s.h.p.Node().String() + " hosts nothing"
 		}
-		if boss, _ := s.m.Coordinator(); d.byNode[boss] == nil || !d.byNode[boss].coordinatorRuns || !d.byNode[boss].coordinatorWanted {
+		if boss, _ := s.m.Coordinator(); d.byNode[boss] == nil || d.byNode[boss].m.LocalCoordinator() == nil || !d.byNode[boss].hasSingleton {
 			return fmt.Sprintf("%v takes %v for the one that has the coordinator", s.h.p.Node(), boss)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 func (d *sharding) drain(s *shardNode) {
 	hosts := 0
 	for _, other := range d.living() {
-		if other.drained {
+		if other.m.Drained() {
 			return
 		}
 		if other != s && other.hosts() {
@@ -28,13 +28,12 @@ func (d *sharding) drain(s *shardNode) {
 		return
 	}
 	d.w.Logf("%v is drained", s.h.p.Node())
-	s.drained = true
 	s.drains++
 	nr := s.drains
 	d.delayWaysTo(s)
 	s.schedule(shardcore.Leave{KeepRouting: true})
 	s.after(maxLeaving, func() {
-		if !s.drained || s.drains != nr {
+		if !s.m.Drained() || s.drains != nr {
 			return
 		}
 		leavesInTime(s)
@@ -51,16 +50,12 @@ func (d *sharding) drain(s *shardNode) {
 
 // undrain cancels the drain of a node.
 func (s *shardNode) undrain() {
-	if s.leaving || s.d.c.leaving[s.h.p.Node()] {
+	if s.m.Ending() || s.d.c.leaving[s.h.p.Node()] {
 		return
 	}
 	s.d.hit("sharding", "undrained")
 	s.d.w.Logf("%v takes shards again, and has %d", s.h.p.Node(), len(s.m.Hosted()))
-	s.drained = false
-	if !s.halted {
-		s.step(shardcore.Undrain{})
-		s.cfg.Region.Instance = s.m.Instance()
-	}
+	s.step(shardcore.Undrain{})
 }
 
 // undrainedHosts checks that a node gets shards again after a canceled drain if there are enough.
@@ -82,7 +77,7 @@ func (d *sharding) undrainedHosts() string {
 
 // hosts reports whether a node accepts shards, by its own state.
 func (s *shardNode) hosts() bool {
-	return !s.proxy && s.misfit == "" && !s.drained && !s.halted && !s.leaving && s.h.up()
+	return !s.proxy && s.misfit == "" && !s.m.Drained() && s.active() && s.h.up()
 }
 
 // startAnew ends the process of the node, which is then restarted.
@@ -103,7 +98,7 @@ func (s *shardNode) startAnew() {
 // returns the time before it leaves: messages in flight arrive late then.
 func (d *sharding) delayWaysTo(s *shardNode) time.Duration {
 	boss, known := s.m.Coordinator()
-	if !d.plan.Calm || !known || s.coordinatorRuns || d.rand.IntN(3) == 0 { // its own coordinator would wait for the store
+	if !d.plan.Calm || !known || s.m.LocalCoordinator() != nil || d.rand.IntN(3) == 0 { // its own coordinator would wait for the store
 		return 0
 	}
 	name, by := s.h.p.Node().Name, d.between(100*time.Millisecond, 700*time.Millisecond)
@@ -141,7 +136,7 @@ func (s *shardNode) asks(k coordinator.Kind) {
 func (s *shardNode) gaveUp(r *shardcore.Refusal) bool {
 	d := s.d
 	_, known := s.m.Home(r.Shard)
-	if r.Reason != shardcore.Stopped || !s.leaving || s.stopped || known || s.askedAt == shardcore.Never || s.h.p.Now() < s.askedAt+giveUpAfter {
+	if r.Reason != shardcore.Stopped || !s.m.Ending() || s.m.Halted() || known || s.askedAt == shardcore.Never || s.h.p.Now() < s.askedAt+giveUpAfter {
 		return false
 	}
 	return d.activeAt == 0 || d.w.Now() < d.activeAt+retryInterval+enoughToAnswer

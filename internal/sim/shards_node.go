@@ -39,24 +39,18 @@ type shardNode struct {
 	wakes              time.Duration // next tick, on the node's clock
 	quick              time.Duration // when the last delayed message was handled
 	gone               bool          // the process has ended
-	suspended          bool
-	halted             bool   // stopped because of the suspension
-	stopped            bool   // the machine has stopped
-	leaving            bool   // the node shuts down
-	drained            bool   // drained
-	drains             int    // number of drains
-	misfit             string // the setting that differs from other nodes, "" if none
-	region             uint64 // number of the machine
-	left               func()
-	coordinatorRuns    bool // the machine runs the coordinator
-	coordinatorWanted  bool // the node has the singleton
+	drains             int           // number of drains
+	misfit             string        // the setting that differs from other nodes, "" if none
+	region             uint64        // number of the region
+	left               func()        // called when the region has ended
+	hasSingleton       bool
 	usurps             bool // it runs a coordinator without the singleton
 	coordinatorStopped func()
 
 	entities     map[place]*entity
 	hosted       []shardcore.Shard
 	turn         uint64
-	since        time.Duration            // start of the machine
+	since        time.Duration            // start of the region
 	term         uint64                   // highest term that the region has seen
 	askedAt      time.Duration            // first request without a message of a coordinator since
 	open         map[uint64]identity.Node // commands sent to other nodes without a reply
@@ -78,24 +72,21 @@ func (d *sharding) host(h *host) *shardNode {
 	s.cfg.Region.Self, s.cfg.Region.Proxy = h.p.Node(), s.proxy
 	s.configure()
 	s.cfg.Coordinator.RemovalMargin = max(0, h.m.Config().Downing.RemovalMargin)
-	s.newMachine()
+	var err error
+	if s.m, err = shardcore.New(s.cfg); err != nil {
+		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err)) // the simulator made the configuration
+	}
+	s.directPaths = newDirectPaths(s.cfg.Coordinator.Shards)
+	s.beginRegion()
 	d.all = append(d.all, s)
 	d.byNode[h.p.Node()] = s
 	return s
 }
 
-// newMachine creates the next machine.
-func (s *shardNode) newMachine() {
-	m, err := shardcore.New(s.cfg)
-	if err != nil {
-		panic(fmt.Sprintf("sim: %v: %v", s.h.p.Node(), err)) // the simulator made the configuration
-	}
-	if s.m != nil {
-		m.InheritMembers(s.m)
-	}
-	s.m, s.turn, s.hosted, s.since, s.term, s.askedAt = m, 0, nil, s.d.w.Now(), 0, shardcore.Never
+// beginRegion records the start of a region.
+func (s *shardNode) beginRegion() {
+	s.hosted, s.since, s.term, s.askedAt = nil, s.d.w.Now(), 0, shardcore.Never
 	s.region++
-	s.directPaths = newDirectPaths(s.cfg.Coordinator.Shards)
 }
 
 func (s *shardNode) violate(invariant, format string, args ...any) {
@@ -150,51 +141,22 @@ func (s *shardNode) members(events []membership.Event) {
 }
 
 func (s *shardNode) updateMembers() {
-	if s.suspended = s.h.m.Suspended(); s.suspended {
-		s.halt()
-		return
-	}
-	s.restartAfterHalt()
-	var in coordinator.Members
+	in := shardcore.Members{Suspended: s.h.m.Suspended()}
 	stopped := s.h.m.Stopped()
 	if !stopped {
 		snapshot := s.h.m.Snapshot()
 		for _, m := range snapshot.Members {
-			in.Members = append(in.Members, *m)
+			in.Members.Members = append(in.Members.Members, *m)
 		}
 		for _, m := range snapshot.Unreachable {
 			in.Unreachable = append(in.Unreachable, m.Node)
 		}
 	}
-	s.step(shardcore.Members{Members: in})
-	if stopped || s.h.m.Member() {
-		s.failOpenCommands(func(n identity.Node) bool { return !stopped && s.h.m.Gossip().Member(n) != nil })
-	}
-}
-
-// halt stops everything at once because the node is suspended.
-func (s *shardNode) halt() {
-	if !s.halted {
-		s.halted = true
+	s.step(in)
+	if in.Suspended {
 		s.d.hit("sharding", "halted")
-		s.step(shardcore.Stop{})
-	}
-}
-
-// restartAfterHalt starts a new machine when the node is no longer suspended and the old machine
-// has stopped.
-func (s *shardNode) restartAfterHalt() {
-	if !s.halted || s.suspended || !s.stopped || s.leaving || s.gone {
-		return
-	}
-	s.d.hit("sharding", "begun again")
-	s.cfg.Region.Instance++
-	s.halted, s.stopped = false, false
-	s.newMachine()
-	s.updateMembers()
-	s.startCoordinator()
-	if s.drained {
-		s.step(shardcore.Leave{KeepRouting: true})
+	} else if stopped || s.h.m.Member() {
+		s.failOpenCommands(func(n identity.Node) bool { return !stopped && s.h.m.Gossip().Member(n) != nil })
 	}
 }
 
@@ -214,22 +176,12 @@ func (s *shardNode) leaveNow(then func()) {
 			s.d.hit("sharding", "stopped by force when it leaves")
 			leavesInTime(s)
 			s.forced = true
-			s.endRegion(shardcore.Stop{})
+			s.step(shardcore.Stop{})
 			once()
 		}
 	})
 	s.left = once
-	s.endRegion(shardcore.Leave{})
-}
-
-// endRegion ends the region for good.
-func (s *shardNode) endRegion(in shardcore.Input) {
-	s.leaving = true
-	if s.stopped {
-		s.notifyLeft()
-		return
-	}
-	s.step(in)
+	s.step(shardcore.Leave{})
 }
 
 func (s *shardNode) notifyLeft() {
@@ -239,31 +191,20 @@ func (s *shardNode) notifyLeft() {
 	}
 }
 
-// startCoordinator starts the coordinator in the machine if this node should run it.
-func (s *shardNode) startCoordinator() {
-	if s.coordinatorWanted && !s.coordinatorRuns && !s.halted && s.misfit == "" {
-		s.coordinatorRuns = true
-		s.step(shardcore.StartCoordinator{})
-	}
-}
-
 // singletonStarted is called when the singleton starts.
 func (s *shardNode) singletonStarted() {
-	s.coordinatorWanted = true
-	s.startCoordinator()
+	s.hasSingleton = true
 	if s.misfit != "" { // before another node notices
 		s.startAnew()
+		return
 	}
+	s.step(shardcore.StartCoordinator{})
 }
 
 // singletonStopped is called when the singleton ends. It calls then when the coordinator has
 // stopped.
 func (s *shardNode) singletonStopped(then func()) {
-	s.coordinatorWanted = false
-	if !s.coordinatorRuns {
-		then()
-		return
-	}
+	s.hasSingleton = false
 	s.coordinatorStopped = then
 	s.step(shardcore.StopCoordinator{})
 }
@@ -274,7 +215,7 @@ func (s *shardNode) end() {
 		return
 	}
 	s.gone = true
-	if s.coordinatorRuns {
+	if s.m.LocalCoordinator() != nil {
 		s.d.activeAt = 0
 	}
 	for _, e := range s.entities {
@@ -344,7 +285,7 @@ func (s *shardNode) receiveCoordinatorMessage(m env.Message) {
 // stopShards requests the coordinator to stop shards that are not needed.
 func (s *shardNode) stopShards() {
 	boss, known := s.m.Coordinator()
-	if !known || boss == s.h.p.Node() || s.leaving || s.halted {
+	if !known || boss == s.h.p.Node() || s.m.Ending() || s.m.Halted() {
 		return
 	}
 	n := shardcore.Shard(s.d.rand.IntN(s.d.plan.Shards)) //nolint:gosec // small
@@ -399,31 +340,24 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 	s.endEffects()
 	if e.CoordinatorStopped {
 		d.hit("sharding", "dismissed")
-		s.coordinatorRuns = false
 		if f := s.coordinatorStopped; f != nil {
 			s.coordinatorStopped = nil
 			s.after(0, f)
 		}
 	}
-	if e.Stopped {
-		s.hasStopped()
+	if e.Restarted {
+		d.hit("sharding", "begun again")
+		s.beginRegion()
 	}
-	s.wakeUp()
-}
-
-func (s *shardNode) hasStopped() {
-	s.d.hit("sharding", "region has stopped")
-	s.stopped = true
-	if len(s.entities) > 0 {
+	if e.Stopped {
+		d.hit("sharding", "region has stopped")
+		s.notifyLeft()
+		s.after(0, s.h.maybeEnd)
+	}
+	if (e.Restarted || e.Stopped) && len(s.entities) > 0 {
 		s.violate("stopped-hosts-nothing", "the region has stopped, and %d entities run", len(s.entities))
 	}
-	if !s.halted || s.leaving {
-		s.notifyLeft()
-	}
-	s.after(0, func() {
-		s.restartAfterHalt()
-		s.h.maybeEnd()
-	})
+	s.wakeUp()
 }
 
 func (s *shardNode) countNote(n *coordinator.Note) {
@@ -475,12 +409,7 @@ func (s *shardNode) callStores(e *shardcore.Effects) {
 
 // replyLater passes a reply to the coordinator after a short time.
 func (s *shardNode) replyLater(in coordinator.Input) {
-	m := s.m
-	s.after(s.d.storeDelay(), func() {
-		if s.m == m {
-			s.step(shardcore.CoordinatorReply{Input: in})
-		}
-	})
+	s.after(s.d.storeDelay(), func() { s.step(shardcore.CoordinatorReply{Input: in}) })
 }
 
 // send sends a frame to another node.

@@ -26,7 +26,7 @@ func storeKind(used, replicated bool) string {
 func (d *sharding) misconfigure(s *shardNode) {
 	hosts := 0
 	for _, other := range d.living() {
-		if other.drained || other.misfit != "" {
+		if other.m.Drained() || other.misfit != "" {
 			return
 		}
 		if other != s && other.hosts() {

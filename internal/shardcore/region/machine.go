@@ -79,11 +79,23 @@ func New(cfg Config) (*Machine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	cfg = cfg.withDefaults()
+	return newMachine(cfg.withDefaults()), nil
+}
+
+// Successor returns the next instance of a region that has stopped. It has no members yet. Its
+// generations continue.
+func (m *Machine) Successor() *Machine {
+	next := newMachine(m.cfg)
+	next.cfg.Instance++
+	next.generations = m.generations
+	return next
+}
+
+func newMachine(cfg Config) *Machine {
 	return &Machine{
 		cfg: cfg, pause: firstPause(cfg), restartAt: coordinator.Never, waitingSince: coordinator.Never, lastHeard: map[Shard]messageClock{}, homes: map[Shard]identity.Node{}, hosted: map[Shard]*hostedShard{}, buffers: map[Shard]*buffer{},
 		inFlight: [2]map[Shard]identity.Node{{}, {}}, flushing: [2]map[Shard]*flush{{}, {}},
-	}, nil
+	}
 }
 
 // Step handles an input. The time has any origin and never decreases.
