@@ -19,7 +19,7 @@ import (
 	"github.com/refold-io/refold/snapshot/snapshottest"
 )
 
-func guard(t snapshottest.T, store snapshot.Store, c snapshot.BreakerConfig) snapshot.Store {
+func guard(t testing.TB, store snapshot.Store, c snapshot.BreakerConfig) snapshot.Store {
 	t.Helper()
 	g, err := snapshot.WithBreaker(store, c)
 	if err != nil {
@@ -30,7 +30,7 @@ func guard(t snapshottest.T, store snapshot.Store, c snapshot.BreakerConfig) sna
 
 func TestBreakerConformance(t *testing.T) {
 	t.Parallel()
-	snapshottest.Run(t, snapshottest.Config{Open: func(t snapshottest.T) snapshot.Store {
+	snapshottest.Run(t, snapshottest.Config{Open: func(t testing.TB) snapshot.Store {
 		return guard(t, new(inmem.SnapshotStore), snapshot.BreakerConfig{})
 	}})
 }

@@ -22,7 +22,7 @@ import (
 
 func TestFilesConformance(t *testing.T) {
 	t.Parallel()
-	open := func(t snapshottest.T, dir string) snapshot.Store {
+	open := func(t testing.TB, dir string) snapshot.Store {
 		t.Helper()
 		store, err := snapshot.OpenFiles(dir, snapshot.FilesConfig{})
 		if err != nil {
@@ -31,11 +31,11 @@ func TestFilesConformance(t *testing.T) {
 		return store
 	}
 	snapshottest.Run(t, snapshottest.Config{
-		Open: func(t snapshottest.T) snapshot.Store { return open(t, t.TempDir()) },
-		Reopen: func(t snapshottest.T, store snapshot.Store) snapshot.Store {
+		Open: func(t testing.TB) snapshot.Store { return open(t, t.TempDir()) },
+		Reopen: func(t testing.TB, store snapshot.Store) snapshot.Store {
 			return open(t, store.(*snapshot.Files).Dir()) //nolint:errcheck // it is one
 		},
-		Damage: func(t snapshottest.T, store snapshot.Store, m snapshot.Metadata) {
+		Damage: func(t testing.TB, store snapshot.Store, m snapshot.Metadata) {
 			flipBit(t, store.(*snapshot.Files).Path(m), -1) //nolint:errcheck // it is one
 		},
 		MaxPayload: 8 << 20,
@@ -43,7 +43,7 @@ func TestFilesConformance(t *testing.T) {
 }
 
 // flipBit damages a file at an offset, counted from the end if it is negative.
-func flipBit(t snapshottest.T, name string, offset int) {
+func flipBit(t testing.TB, name string, offset int) {
 	t.Helper()
 	data, err := os.ReadFile(name)
 	if err != nil {

@@ -4,11 +4,10 @@
 package journaltest
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
+	"github.com/refold-io/refold/internal/testkit/fault"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -108,78 +107,45 @@ func (f *Fault) matches(c Call) bool {
 // Injected is a fault that was injected into a Faulty journal. Its methods are safe for concurrent
 // use.
 type Injected struct {
-	fault  Fault
-	owner  *Faulty
-	struck chan struct{}
-
-	// Guarded by owner.mu.
-	gate               chan struct{} // blocks stalled calls until closed
-	seen, hits, landed int
+	fault Fault
+	owner *Faulty
+	state *fault.Fault[Call, *Injected]
+	// landed is guarded by owner.faults.Mu.
+	landed int
 }
 
-// lateCall is something that was answered and is not yet done.
+// lateCall is a call that has returned and is not yet executed.
 type lateCall struct {
 	from *Injected
 	// calls counts down the later calls until the execution; 0 requires a release.
 	calls int
-	// land does it and returns how many writes were stored.
+	// land executes the call and returns how many writes were stored.
 	land func() int
 }
 
 // Struck returns a channel that is closed when the fault takes effect for the first time. From then
 // on Release has an effect.
-func (i *Injected) Struck() <-chan struct{} { return i.struck }
-
-// Hits returns how often the fault has struck.
-func (i *Injected) Hits() int {
-	i.owner.mu.Lock()
-	defer i.owner.mu.Unlock()
-	return i.hits
-}
+func (i *Injected) Struck() <-chan struct{} { return i.state.Struck() }
 
 // Landed returns how many late writes the inner journal has stored.
 func (i *Injected) Landed() int {
-	i.owner.mu.Lock()
-	defer i.owner.mu.Unlock()
+	i.owner.faults.Mu.Lock()
+	defer i.owner.faults.Mu.Unlock()
 	return i.landed
 }
 
 // Release continues the calls that this fault stalls, and executes its late calls. It returns when
 // the late writes were stored or rejected. Calls that the fault affects afterwards are blocked
 // again.
-func (i *Injected) Release() { i.owner.release(i) }
-
-// matches counts a call and reports whether the fault affects it. The lock of the owner is held.
-func (i *Injected) matches(c Call) bool {
-	times := cmp.Or(i.fault.Times, 1)
-	if times > 0 && i.hits == times || !i.fault.matches(c) {
-		return false
-	}
-	i.seen++
-	return i.seen > i.fault.Skip
+func (i *Injected) Release() {
+	i.owner.faults.Mu.Lock()
+	i.state.Open()
+	due := i.owner.take(func(l *lateCall) bool { return l.from == i })
+	i.owner.faults.Mu.Unlock()
+	i.owner.land(due)
 }
 
-// hit records that the fault has taken effect. The lock of the owner is held.
-func (i *Injected) hit() {
-	i.hits++
-	if i.hits == 1 {
-		close(i.struck)
-	}
-}
-
-func (i *Injected) open() {
-	close(i.gate)
-	i.gate = make(chan struct{})
-}
-
-func (i *Injected) err() error {
-	if i.fault.Err != nil {
-		return i.fault.Err
-	}
-	return ErrInjected
-}
-
-// strike is one blow of a fault.
+// strike is one effect of a fault.
 type strike struct {
 	*Injected
 	gate <-chan struct{} // the one that was closed when it struck
@@ -188,16 +154,7 @@ type strike struct {
 // fire fails a call that is no append, or stalls it.
 func (s *strike) fire(ctx context.Context) error {
 	if s.fault.Do == Stall {
-		return s.wait(ctx)
+		return fault.Wait(ctx, s.gate)
 	}
-	return s.err()
-}
-
-func (s *strike) wait(ctx context.Context) error {
-	select {
-	case <-s.gate:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("journaltest: stalled: %w", context.Cause(ctx))
-	}
+	return s.fault.Err
 }

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync"
 
+	"github.com/refold-io/refold/internal/testkit/fault"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -25,8 +25,8 @@ import (
 type Faulty struct {
 	inner journal.Journal
 
-	mu     sync.Mutex
-	faults []*Injected
+	faults fault.Set[Call, *Injected]
+	// Guarded by faults.Mu.
 	late   []*lateCall
 	calls  [opCount]int
 	writes int
@@ -46,38 +46,43 @@ func (f *Faulty) Unwrap() journal.Journal { return f.inner }
 // Inject adds a fault. A call is struck by one fault at most: the first that matches, in the order
 // of injection.
 func (f *Faulty) Inject(fault Fault) *Injected {
-	i := &Injected{fault: fault, owner: f, struck: make(chan struct{}), gate: make(chan struct{})}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.faults = append(f.faults, i)
+	if fault.Err == nil {
+		fault.Err = ErrInjected
+	}
+	i := &Injected{fault: fault, owner: f}
+	i.state = f.faults.Add(i, fault.matches, fault.Skip, fault.Times)
 	return i
 }
 
 // Release releases all faults; see Injected.Release.
-func (f *Faulty) Release() { f.release(nil) }
+func (f *Faulty) Release() {
+	f.faults.Mu.Lock()
+	f.faults.Open()
+	due := f.take(func(*lateCall) bool { return true })
+	f.faults.Mu.Unlock()
+	f.land(due)
+}
 
 // Reset removes all faults. Stalled calls continue; late calls are never executed.
 func (f *Faulty) Reset() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, i := range f.faults {
-		i.open()
-	}
-	f.faults, f.late = nil, nil
+	f.faults.Mu.Lock()
+	defer f.faults.Mu.Unlock()
+	f.faults.Reset()
+	f.late = nil
 }
 
 // Calls returns the number of calls of a method, affected or not. A replay is counted when its loop
 // begins.
 func (f *Faulty) Calls(op Op) int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.faults.Mu.Lock()
+	defer f.faults.Mu.Unlock()
 	return f.calls[op]
 }
 
 // Writes returns the number of writes in all Append calls, affected or not.
 func (f *Faulty) Writes() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.faults.Mu.Lock()
+	defer f.faults.Mu.Unlock()
 	return f.writes
 }
 
@@ -132,20 +137,20 @@ func (f *Faulty) DeleteTo(ctx context.Context, id string, to uint64) error {
 			return err
 		}
 	case Late:
-		f.mu.Lock()
-		defer f.mu.Unlock()
+		f.faults.Mu.Lock()
+		defer f.faults.Mu.Unlock()
 		f.postpone(s.Injected, func() int {
 			_ = f.inner.DeleteTo(context.WithoutCancel(ctx), id, to) // no caller waits for the outcome
 			return 0
 		})
 	case Stall:
-		if err := s.wait(ctx); err != nil {
+		if err := s.fire(ctx); err != nil {
 			return err
 		}
 		return f.inner.DeleteTo(ctx, id, to)
 	case Lose, Reject, Conflict, NotSent:
 	}
-	return s.err()
+	return s.fault.Err
 }
 
 // Close implements journal.Journal. It resets the faults and closes the inner journal.
@@ -158,14 +163,14 @@ func (f *Faulty) Close() error {
 // fault of the call.
 func (f *Faulty) begin(c Call) *strike {
 	f.count(c.Op, 0)
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	f.faults.Mu.Lock()
+	defer f.faults.Mu.Unlock()
 	return f.strike(c)
 }
 
 // count counts a call and executes the late calls that are due before it.
 func (f *Faulty) count(op Op, writes int) {
-	f.mu.Lock()
+	f.faults.Mu.Lock()
 	f.calls[op]++
 	f.writes += writes
 	due := f.take(func(l *lateCall) bool {
@@ -175,17 +180,14 @@ func (f *Faulty) count(op Op, writes int) {
 		l.calls--
 		return l.calls == 0
 	})
-	f.mu.Unlock()
+	f.faults.Mu.Unlock()
 	f.land(due)
 }
 
 // strike returns the effect of the first matching fault, nil if none matches. The lock is held.
 func (f *Faulty) strike(c Call) *strike {
-	for _, i := range f.faults {
-		if i.matches(c) {
-			i.hit()
-			return &strike{Injected: i, gate: i.gate}
-		}
+	if struck, gate := f.faults.Strike(c); struck != nil {
+		return &strike{Injected: struck.Data, gate: gate}
 	}
 	return nil
 }
@@ -193,19 +195,6 @@ func (f *Faulty) strike(c Call) *strike {
 // postpone records a late call. The lock is held.
 func (f *Faulty) postpone(from *Injected, land func() int) {
 	f.late = append(f.late, &lateCall{from: from, calls: from.fault.AfterCalls, land: land})
-}
-
-// release releases one fault, or all if one is nil.
-func (f *Faulty) release(one *Injected) {
-	f.mu.Lock()
-	for _, i := range f.faults {
-		if one == nil || i == one {
-			i.open()
-		}
-	}
-	due := f.take(func(l *lateCall) bool { return one == nil || l.from == one })
-	f.mu.Unlock()
-	f.land(due)
 }
 
 // take removes the late calls that are due. The lock is held.
@@ -224,9 +213,9 @@ func (f *Faulty) take(isDue func(*lateCall) bool) (due []*lateCall) {
 func (f *Faulty) land(due []*lateCall) {
 	for _, l := range due {
 		n := l.land()
-		f.mu.Lock()
+		f.faults.Mu.Lock()
 		l.from.landed += n
-		f.mu.Unlock()
+		f.faults.Mu.Unlock()
 	}
 }
 
@@ -240,7 +229,7 @@ func (f *Faulty) Append(ctx context.Context, writes []journal.Write) []error {
 	}
 	for _, s := range struck {
 		if s != nil && s.fault.Do == Stall {
-			if err := s.wait(ctx); err != nil {
+			if err := s.fire(ctx); err != nil {
 				return slices.Repeat([]error{err}, len(writes))
 			}
 		}
@@ -263,11 +252,8 @@ func (f *Faulty) Append(ctx context.Context, writes []journal.Write) []error {
 
 // plan returns the effect on each write, nil if there is none, and postpones late writes.
 func (f *Faulty) plan(ctx context.Context, writes []journal.Write) []*strike {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.faults) == 0 {
-		return nil
-	}
+	f.faults.Mu.Lock()
+	defer f.faults.Mu.Unlock()
 	struck := make([]*strike, len(writes))
 	fate := make(map[string]*strike)
 	for i, w := range writes {
@@ -323,17 +309,17 @@ func (f *Faulty) pass(ctx context.Context, writes []journal.Write, struck []*str
 func (s *strike) outcome(w *journal.Write, inner error, behind bool) error {
 	switch do := s.fault.Do; {
 	case do == Lose, do == Store, do == Late:
-		return s.err()
+		return s.fault.Err
 	case do == Stall:
 		return inner
 	case behind:
 		return journal.ErrSkipped
 	case do == Reject:
-		return &journal.RejectedError{ID: w.ID, Reason: s.err()}
+		return &journal.RejectedError{ID: w.ID, Reason: s.fault.Err}
 	case do == Conflict:
 		return &journal.ConflictError{ID: w.ID, Expected: w.Expect}
 	default:
-		return fmt.Errorf("%w: %w", journal.ErrNotSent, s.err())
+		return fmt.Errorf("%w: %w", journal.ErrNotSent, s.fault.Err)
 	}
 }
 

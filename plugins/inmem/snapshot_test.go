@@ -17,7 +17,7 @@ import (
 func TestSnapshotStoreConformance(t *testing.T) {
 	t.Parallel()
 	snapshottest.Run(t, snapshottest.Config{
-		Open: func(snapshottest.T) snapshot.Store { return new(inmem.SnapshotStore) },
+		Open: func(testing.TB) snapshot.Store { return new(inmem.SnapshotStore) },
 	})
 }
 

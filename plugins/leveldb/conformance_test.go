@@ -101,7 +101,7 @@ type lastingStore struct {
 	dir string
 }
 
-func storeInDir(t snapshottest.T, dir string) snapshot.Store {
+func storeInDir(t testing.TB, dir string) snapshot.Store {
 	t.Helper()
 	db, err := leveldb.Open(dir, leveldb.Config{})
 	if err != nil {
@@ -112,7 +112,7 @@ func storeInDir(t snapshottest.T, dir string) snapshot.Store {
 
 func TestSnapshotConformance(t *testing.T) {
 	t.Parallel()
-	asLasting := func(t snapshottest.T, s snapshot.Store) lastingStore {
+	asLasting := func(t testing.TB, s snapshot.Store) lastingStore {
 		t.Helper()
 		l, ok := s.(lastingStore)
 		if !ok {
@@ -121,14 +121,14 @@ func TestSnapshotConformance(t *testing.T) {
 		return l
 	}
 	snapshottest.Run(t, snapshottest.Config{
-		Open: func(t snapshottest.T) snapshot.Store { return storeInDir(t, t.TempDir()) },
-		Reopen: func(t snapshottest.T, s snapshot.Store) snapshot.Store {
+		Open: func(t testing.TB) snapshot.Store { return storeInDir(t, t.TempDir()) },
+		Reopen: func(t testing.TB, s snapshot.Store) snapshot.Store {
 			if err := s.Close(); err != nil {
 				t.Fatalf("close: %v", err)
 			}
 			return storeInDir(t, asLasting(t, s).dir)
 		},
-		Damage: func(t snapshottest.T, s snapshot.Store, m snapshot.Metadata) {
+		Damage: func(t testing.TB, s snapshot.Store, m snapshot.Metadata) {
 			if err := asLasting(t, s).Damage(m, m.SequenceNr%2 == 0); err != nil {
 				t.Fatalf("damage: %v", err)
 			}

@@ -88,7 +88,7 @@ type lastingStore struct {
 	dsn string
 }
 
-func openSnapshots(t snapshottest.T, dsn string) snapshot.Store {
+func openSnapshots(t testing.TB, dsn string) snapshot.Store {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), dsn, postgres.Config{MaxConns: 2})
 	if err != nil {
@@ -101,14 +101,14 @@ func TestSnapshotConformance(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	snapshottest.Run(t, snapshottest.Config{
-		Open: func(t snapshottest.T) snapshot.Store { return openSnapshots(t, dsn) },
-		Reopen: func(t snapshottest.T, s snapshot.Store) snapshot.Store {
+		Open: func(t testing.TB) snapshot.Store { return openSnapshots(t, dsn) },
+		Reopen: func(t testing.TB, s snapshot.Store) snapshot.Store {
 			if err := s.Close(); err != nil {
 				t.Fatalf("close: %v", err)
 			}
 			return openSnapshots(t, dsn)
 		},
-		Damage: func(t snapshottest.T, _ snapshot.Store, m snapshot.Metadata) {
+		Damage: func(t testing.TB, _ snapshot.Store, m snapshot.Metadata) {
 			damage(t, dsn, m)
 		},
 		MaxPayload: 16 << 20,
@@ -116,7 +116,7 @@ func TestSnapshotConformance(t *testing.T) {
 }
 
 // damage changes a stored snapshot behind the store's back.
-func damage(t snapshottest.T, dsn string, m snapshot.Metadata) {
+func damage(t testing.TB, dsn string, m snapshot.Metadata) {
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
 		t.Fatalf("connect: %v", err)

@@ -13,45 +13,25 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-func callCases() []Case {
-	return []Case{
-		{
-			Name:  "EndedContext",
-			Rule:  "a call whose context has ended fails with its error, does nothing, and does the store no harm",
-			check: (*probe).endedContext,
-		},
-		{
-			Name: "Closed",
-			Rule: "after Close every call fails with ErrClosed, and a second Close does nothing",
-			check: func(p *probe) {
-				p.baseline()
-				for range 2 {
-					if err := p.store.Close(); err != nil {
-						p.Errorf("Close: %v", err)
-					}
+func callChecks() []check {
+	return []check{
+		{"EndedContext", "a call whose context has ended fails with its error, does nothing, and does the store no harm", always, (*probe).endedContext},
+		{"Closed", "after Close every call fails with ErrClosed, and a second Close does nothing", always, func(p *probe) {
+			p.baseline()
+			for range 2 {
+				if err := p.store.Close(); err != nil {
+					p.Errorf("Close: %v", err)
 				}
-				for name, err := range p.calls(p.Context()) {
-					if !errors.Is(err, snapshot.ErrClosed) {
-						p.Errorf("%s after Close: %v, want ErrClosed", name, err)
-					}
+			}
+			for name, err := range p.calls(p.Context()) {
+				if !errors.Is(err, snapshot.ErrClosed) {
+					p.Errorf("%s after Close: %v, want ErrClosed", name, err)
 				}
-			},
-		},
-		{
-			Name:  "CloseMeanwhile",
-			Rule:  "a call that Close meets is done in full or fails with ErrClosed",
-			check: (*probe).closeMeanwhile,
-		},
-		{
-			Name:  "ReplaceMeanwhile",
-			Rule:  "a load sees a snapshot that is being replaced as it was or as it will be, never a mixture and never none",
-			check: (*probe).replaceMeanwhile,
-		},
-		{
-			Name:  "DeleteMeanwhile",
-			Rule:  "a load never misses the newest snapshot because older ones are being deleted",
-			check: (*probe).deleteMeanwhile,
-		},
+			}
+		}},
+		{"CloseMeanwhile", "a call that Close meets is done in full or fails with ErrClosed", always, (*probe).closeMeanwhile},
+		{"ReplaceMeanwhile", "a load sees a snapshot that is being replaced as it was or as it will be, never a mixture and never none", always, (*probe).replaceMeanwhile},
+		{"DeleteMeanwhile", "a load never misses the newest snapshot because older ones are being deleted", always, (*probe).deleteMeanwhile},
 	}
 }
 

@@ -9,7 +9,7 @@
 //	func TestConformance(t *testing.T) {
 //		t.Parallel()
 //		snapshottest.Run(t, snapshottest.Config{
-//			Open: func(t snapshottest.T) snapshot.Store {
+//			Open: func(t testing.TB) snapshot.Store {
 //				store, err := redis.OpenSnapshots(t.Context(), server.URL)
 //				if err != nil {
 //					t.Fatalf("open: %v", err)

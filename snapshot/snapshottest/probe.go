@@ -7,18 +7,19 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/refold-io/refold/snapshot"
 )
 
-// probe is one case at work.
+// probe is the environment of a check.
 type probe struct {
-	T
+	testing.TB
 
 	cfg   Config
 	store snapshot.Store
-	// id is a persistence ID that no other case uses.
+	// id is a persistence ID that no other check uses.
 	id string
 }
 

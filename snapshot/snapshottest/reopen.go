@@ -9,104 +9,74 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-func reopenCases() []Case {
-	return []Case{
-		{
-			Name:  "Reopened",
-			Rule:  "saved snapshots are complete when the store is opened again",
-			needs: reopens,
-			check: func(p *probe) {
-				p.baseline()
-				s := uniform(p.id, 16, 'z')
-				p.save(s)
-				p.reopen()
-				p.expect(snapshot.Latest(), s)
-				p.expectNumber(snapshot.UpTo(15), 15)
-				p.expectList(p.id, snapshot.Latest(), 16, 15, 14, 13, 12, 11)
-			},
-		},
-		{
-			Name:  "ReopenedReplaced",
-			Rule:  "a snapshot that was replaced stays replaced when the store is opened again",
-			needs: reopens,
-			check: func(p *probe) {
-				p.baseline()
-				s := uniform(p.id, 15, 'z')
-				p.save(s)
-				p.reopen()
-				p.expect(snapshot.Latest(), s)
-			},
-		},
-		{
-			Name:  "ReopenedDeleted",
-			Rule:  "deletions survive a restart of the store",
-			needs: reopens,
-			check: func(p *probe) {
-				p.baseline()
-				p.delete(p.id, snapshot.UpTo(13))
-				p.reopen()
-				p.expectList(p.id, snapshot.Latest(), 15, 14)
-				p.delete(p.id, snapshot.Criteria{All: true})
-				p.reopen()
-				p.expectNone(p.id, snapshot.Latest())
-			},
-		},
+func reopenChecks() []check {
+	return []check{
+		{"Reopened", "saved snapshots are complete when the store is opened again", reopens, func(p *probe) {
+			p.baseline()
+			s := uniform(p.id, 16, 'z')
+			p.save(s)
+			p.reopen()
+			p.expect(snapshot.Latest(), s)
+			p.expectNumber(snapshot.UpTo(15), 15)
+			p.expectList(p.id, snapshot.Latest(), 16, 15, 14, 13, 12, 11)
+		}},
+		{"ReopenedReplaced", "a snapshot that was replaced stays replaced when the store is opened again", reopens, func(p *probe) {
+			p.baseline()
+			s := uniform(p.id, 15, 'z')
+			p.save(s)
+			p.reopen()
+			p.expect(snapshot.Latest(), s)
+		}},
+		{"ReopenedDeleted", "deletions survive a restart of the store", reopens, func(p *probe) {
+			p.baseline()
+			p.delete(p.id, snapshot.UpTo(13))
+			p.reopen()
+			p.expectList(p.id, snapshot.Latest(), 15, 14)
+			p.delete(p.id, snapshot.Criteria{All: true})
+			p.reopen()
+			p.expectNone(p.id, snapshot.Latest())
+		}},
 	}
 }
 
 func (p *probe) reopen() {
 	p.Helper()
-	p.store = p.cfg.Reopen(p.T, p.store)
+	p.store = p.cfg.Reopen(p.TB, p.store)
 }
 
-func damageCases() []Case {
-	return []Case{
-		{
-			Name:  "DamagedNewest",
-			Rule:  "when the newest snapshot can't be read an older match is loaded",
-			needs: damages,
-			check: func(p *probe) {
-				p.baseline()
-				p.damage(15)
-				p.expectNumber(snapshot.Latest(), 14)
-				p.damage(13)
-				p.expectNumber(snapshot.UpTo(13), 12)
-			},
-		},
-		{
-			Name:  "DamagedAll",
-			Rule:  "when no match can be read the error is ErrCorrupt, not that there is none",
-			needs: damages,
-			check: func(p *probe) {
-				p.save(numbered(p.id, 11))
-				p.save(numbered(p.id, 12))
-				p.damage(11)
-				p.damage(12)
-				p.expectCorrupt(snapshot.Latest())
-				p.expectCorrupt(snapshot.UpTo(11))
-				p.expectNone(p.id, snapshot.UpTo(10))
-			},
-		},
-		{
-			Name:  "DamagedReplaced",
-			Rule:  "a damaged snapshot can be replaced, and deleted by its number",
-			needs: damages,
-			check: func(p *probe) {
-				p.baseline()
-				p.damage(14)
-				p.damage(15)
-				p.save(numbered(p.id, 15))
-				p.expectNumber(snapshot.Latest(), 15)
-				p.delete(p.id, snapshot.At(14))
-				p.expectList(p.id, snapshot.Latest(), 15, 13, 12, 11)
-			},
-		},
+func damageChecks() []check {
+	return []check{
+		{"DamagedNewest", "when the newest snapshot can't be read an older match is loaded", damages, func(p *probe) {
+			p.baseline()
+			p.damage(15)
+			p.expectNumber(snapshot.Latest(), 14)
+			p.damage(13)
+			p.expectNumber(snapshot.UpTo(13), 12)
+		}},
+		{"DamagedAll", "when no match can be read the error is ErrCorrupt, not that there is none", damages, func(p *probe) {
+			p.save(numbered(p.id, 11))
+			p.save(numbered(p.id, 12))
+			p.damage(11)
+			p.damage(12)
+			p.expectCorrupt(snapshot.Latest())
+			p.expectCorrupt(snapshot.UpTo(11))
+			p.expectNone(p.id, snapshot.UpTo(10))
+		}},
+		{"DamagedReplaced", "a damaged snapshot can be replaced, and deleted by its number", damages, func(p *probe) {
+			p.baseline()
+			p.damage(14)
+			p.damage(15)
+			p.save(numbered(p.id, 15))
+			p.expectNumber(snapshot.Latest(), 15)
+			p.delete(p.id, snapshot.At(14))
+			p.expectList(p.id, snapshot.Latest(), 15, 13, 12, 11)
+		}},
 	}
 }
 
 func (p *probe) damage(seqNr uint64) {
 	p.Helper()
-	p.cfg.Damage(p.T, p.store, numbered(p.id, seqNr).Metadata)
+	p.cfg.Damage(p.TB, p.store, numbered(p.id, seqNr).Metadata)
 }
 
 func (p *probe) expectCorrupt(c snapshot.Criteria) {

@@ -5,8 +5,8 @@ package snapshottest
 
 import (
 	"cmp"
-	"context"
 	"crypto/rand"
+	"slices"
 	"testing"
 
 	"github.com/refold-io/refold/snapshot"
@@ -15,131 +15,76 @@ import (
 // Config describes the store to check and its capabilities.
 type Config struct {
 	// Open opens a store. Required. It need not be empty. The case that asked for it closes it.
-	Open func(t T) snapshot.Store
+	Open func(tb testing.TB) snapshot.Store
 
 	// Reopen returns a store with the same contents, after it was closed or, preferably, after a
 	// crash. It is called when no call is in progress. Optional; without it the contents are
 	// assumed to be lost.
-	Reopen func(t T, store snapshot.Store) snapshot.Store
+	Reopen func(tb testing.TB, store snapshot.Store) snapshot.Store
 
 	// Damage makes a stored snapshot unreadable by changing the data outside of the store.
 	// Optional; without it the cases of damaged snapshots are left out.
-	Damage func(t T, store snapshot.Store, m snapshot.Metadata)
+	Damage func(tb testing.TB, store snapshot.Store, m snapshot.Metadata)
 
 	// MaxPayload is the size of the largest payload in bytes that is tried. It should be near the
 	// limit that the store documents. Defaults to 4 MiB.
 	MaxPayload int
 }
 
-// T is the part of *testing.T that the cases use.
-type T interface {
-	Helper()
-	Context() context.Context
-	TempDir() string
-	Cleanup(f func())
-	Logf(format string, args ...any)
-	Errorf(format string, args ...any)
-	// Fatalf does not return.
-	Fatalf(format string, args ...any)
-}
-
-var _ T = (*testing.T)(nil)
-
-// Case is one rule of the contract.
-type Case struct {
-	// Name is made of letters only and stays the same from release to release.
-	Name string
-	// Rule is the checked rule.
-	Rule string
-
-	cfg   Config
+// check is one rule of the contract.
+type check struct {
+	name  string
+	rule  string
 	needs capability
-	check func(p *probe)
+	run   func(p *probe)
 }
 
-type capability int
+// capability is the field of Config that claims a capability which not every store has.
+type capability string
 
 const (
-	always capability = iota
-	reopens
-	damages
+	always  capability = "Config.Open"
+	reopens capability = "Config.Reopen"
+	damages capability = "Config.Damage"
 )
 
-func (c capability) String() string {
-	switch c {
-	case reopens:
-		return "Reopen"
-	case damages:
-		return "Damage"
-	default:
-		return "Open"
-	}
-}
-
-// Run runs all cases that the Config allows, as parallel subtests.
+// Run runs all checks that the Config allows, as parallel subtests.
 func Run(t *testing.T, c Config) {
 	t.Helper()
 	if c.Open == nil {
 		t.Fatalf("snapshottest: Config.Open is required")
 	}
-	for _, each := range all(c) {
-		if !c.claims(each.needs) {
-			t.Logf("%s is not run: Config.%v is not set", each.Name, each.needs)
+	claimed := claims(c)
+	for _, each := range checks() {
+		if !claimed[each.needs] {
+			t.Logf("not checked: %s: needs %s", each.name, each.needs)
+			continue
 		}
-	}
-	for _, each := range Cases(c) {
-		t.Run(each.Name, func(t *testing.T) {
+		t.Run(each.name, func(t *testing.T) {
 			t.Parallel()
-			each.Run(t)
+			each.runOn(t, c)
 		})
 	}
 }
 
-// Cases returns the cases that Run would run, for a caller that runs them in its own way.
-func Cases(c Config) []Case {
-	var cases []Case
-	for _, each := range all(c) {
-		if c.claims(each.needs) {
-			cases = append(cases, each)
-		}
-	}
-	return cases
+func claims(c Config) map[capability]bool {
+	return map[capability]bool{always: true, reopens: c.Reopen != nil, damages: c.Damage != nil}
 }
 
-func (c Config) claims(needs capability) bool {
-	switch needs {
-	case reopens:
-		return c.Reopen != nil
-	case damages:
-		return c.Damage != nil
-	default:
-		return true
-	}
+func checks() []check {
+	return slices.Concat(loadChecks(), boundsChecks(), saveChecks(), deleteChecks(), listChecks(), idChecks(), callChecks(), reopenChecks(), damageChecks())
 }
 
-// all returns every case, in the order in which they are best read.
-func all(c Config) []Case {
-	c.MaxPayload = cmp.Or(c.MaxPayload, 4<<20)
-	var cases []Case
-	for _, part := range [][]Case{loadCases(), boundsCases(), saveCases(), deleteCases(), listCases(), idCases(), callCases(), reopenCases(), damageCases()} {
-		for _, each := range part {
-			each.cfg = c
-			cases = append(cases, each)
-		}
-	}
-	return cases
-}
-
-// Run runs the case on its own store.
-func (c Case) Run(t T) {
-	t.Helper()
-	p := &probe{T: t, cfg: c.cfg, id: c.Name + "|" + rand.Text()}
-	p.store = c.cfg.Open(t)
+// runOn runs the check on its own store.
+func (c check) runOn(tb testing.TB, cfg Config) {
+	tb.Helper()
+	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, 4<<20)
+	p := &probe{TB: tb, cfg: cfg, id: c.name + "|" + rand.Text(), store: cfg.Open(tb)}
 	p.Cleanup(func() {
 		if err := p.store.Close(); err != nil {
 			p.Errorf("Close: %v", err)
 		}
 	})
-	t.Logf("rule: %s", c.Rule)
-	c.check(p)
+	tb.Logf("rule: %s", c.rule)
+	c.run(p)
 }
