@@ -115,8 +115,7 @@ func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []ro
 	}
 	settings := bench.Settings{
 		Journal: c.Journal, Rounds: c.Rounds, Length: c.Length, Runs: c.Runs, Scale: c.Scale, Progress: line.show,
-		Node: []string{program, "demo", "serve", "node"}, DataNode: []string{program, "demo", "serve", "data"},
-		ShardNode: []string{program, "demo", "serve", "shards"},
+		Worker: []string{program, "demo", "serve", "worker"},
 	}
 	for _, r := range rows {
 		err := r.Run(ctx, settings, func(r bench.Result) {

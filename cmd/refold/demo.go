@@ -31,7 +31,7 @@ type demoCommand struct {
 
 // demoServeCommand runs a node as a child process of the demonstration or of a benchmark.
 type demoServeCommand struct {
-	What string `arg:"" enum:"node,data,shards"`
+	Kind string `arg:"" enum:"node,worker"`
 	Log  bool   `help:"Print the log of the node."`
 }
 
@@ -41,11 +41,8 @@ func (c *demoServeCommand) Run(ctx context.Context, env *operator.Env) error {
 	if c.Log {
 		log = slog.New(slog.NewTextHandler(env.Stderr, nil))
 	}
-	switch c.What {
-	case "data":
-		return bench.ServeData(ctx, os.Stdin, env.Stdout, log)
-	case "shards":
-		return bench.ServeShards(ctx, os.Stdin, env.Stdout, log)
+	if c.Kind == "worker" {
+		return bench.ServeWorker(ctx, os.Stdin, env.Stdout, log)
 	}
 	return fleet.Serve(ctx, os.Stdin, env.Stdout, log)
 }

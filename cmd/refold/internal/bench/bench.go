@@ -42,6 +42,12 @@ type Result struct {
 	Detail string `json:"detail,omitempty"`
 }
 
+// of sets the value and its limit, and judges the ratio.
+func (r Result) of(value, limit float64) Result {
+	r.Value, r.Limit, r.Ratio = value, limit, value/limit
+	return r.judge()
+}
+
 // judge sets Met.
 func (r Result) judge() Result {
 	met := r.Ratio >= r.Goal
@@ -72,14 +78,10 @@ type Settings struct {
 	Rounds int
 	// Length is the duration of one throughput measurement.
 	Length time.Duration
-	// Scale divides the sizes of data sets, for tests.
+	// Scale divides the sizes of data sets, for tests. At least 1.
 	Scale int
-	// Node is the command, with arguments, of a node of a fleet: see package fleet.
-	Node []string
-	// DataNode is the command that runs ServeData.
-	DataNode []string
-	// ShardNode is the command that runs ServeShards.
-	ShardNode []string
+	// Worker is the command, with arguments, that runs ServeWorker.
+	Worker []string
 	// Runs is the number of repetitions of operations that take minutes, such as killing a node. At
 	// least 1.
 	Runs int
@@ -99,31 +101,32 @@ type Row struct {
 
 // Rows returns all benchmarks in their order of execution.
 func Rows() []Row {
-	const group = "persistence"
+	leveldb, inmem, nats, postgres := []string{"leveldb"}, []string{"inmem"}, []string{"nats"}, []string{"postgres"}
+	stored := []string{"leveldb", "postgres"}
 	return []Row{
-		{group, "persist", []string{"leveldb", "inmem", "postgres"}, persist, false},
-		{group, "hot", []string{"leveldb", "postgres"}, hot, false},
-		{group, "latency", []string{"leveldb", "postgres"}, latency, false},
-		{group, "recover", []string{"leveldb", "postgres"}, recoverEvents, false},
-		{group, "live", []string{"postgres"}, live, false},
-		{group, "projection", []string{"postgres"}, project, false},
-		{group, "snapshot-recover", []string{"leveldb"}, recoverSnapshot, false},
-		{group, "resident", []string{"inmem"}, resident, false},
-		{group, "wake", []string{"inmem"}, wake, false},
-		{"cluster", "transport", []string{"nats"}, transports, false},
-		{"cluster", "nodes", []string{"nats"}, processes, false},
-		{"ddata", "ddata-local", []string{"inmem"}, dataLocal, false},
-		{"ddata", "ddata-wire", []string{"inmem"}, dataWire, false},
-		{"ddata", "ddata-memory", []string{"inmem"}, dataMemory, false},
-		{"ddata", "ddata-idle", []string{"inmem"}, dataIdle, false},
-		{"ddata", "ddata-visible", []string{"nats"}, dataVisible, false},
-		{"ddata", "ddata-update", []string{"nats"}, dataUpdate, false},
-		{"ddata", "ddata-join", []string{"nats"}, dataJoin, false},
-		{"sharding", "shard-ask", []string{"nats"}, shardAsks, false},
+		{"persistence", "persist", []string{"leveldb", "inmem", "postgres"}, persist, false},
+		{"persistence", "hot", stored, hot, false},
+		{"persistence", "latency", stored, latency, false},
+		{"persistence", "recover", stored, recoverEvents, false},
+		{"persistence", "live", postgres, live, false},
+		{"persistence", "projection", postgres, project, false},
+		{"persistence", "snapshot-recover", leveldb, recoverSnapshot, false},
+		{"persistence", "resident", inmem, resident, false},
+		{"persistence", "wake", inmem, wake, false},
+		{"cluster", "transport", nats, transports, false},
+		{"cluster", "nodes", nats, processes, false},
+		{"ddata", "ddata-local", inmem, dataLocal, false},
+		{"ddata", "ddata-wire", inmem, dataWire, false},
+		{"ddata", "ddata-memory", inmem, dataMemory, false},
+		{"ddata", "ddata-idle", inmem, dataIdle, false},
+		{"ddata", "ddata-visible", nats, dataVisible, false},
+		{"ddata", "ddata-update", nats, dataUpdate, false},
+		{"ddata", "ddata-join", nats, dataJoin, false},
+		{"sharding", "shard-ask", nats, shardAsks, false},
 		{"sharding", "shard-place", []string{"leveldb", "inmem", "nats"}, shardPlace, false},
-		{"sharding", "shard-move", []string{"postgres"}, shardMove, true},
-		{"sharding", "shard-kill", []string{"postgres"}, shardKill, true},
-		{"sharding", "shard-recall", []string{"postgres"}, shardRecall, true},
+		{"sharding", "shard-move", postgres, shardMove, true},
+		{"sharding", "shard-kill", postgres, shardKill, true},
+		{"sharding", "shard-recall", postgres, shardRecall, true},
 	}
 }
 
@@ -137,7 +140,7 @@ func Select(name string) ([]Row, error) {
 		}
 		names = append(names, r.Name)
 	}
-	if len(rows) == 0 {
+	if rows == nil {
 		return nil, fmt.Errorf("bench: no benchmark %q; the names are all, persistence, cluster, ddata, sharding, %q", name, names)
 	}
 	return rows, nil
@@ -145,10 +148,11 @@ func Select(name string) ([]Row, error) {
 
 // Run runs a row on the journals of the settings and passes each result to emit.
 func (r Row) Run(ctx context.Context, s Settings, emit func(Result)) error {
-	scheme, dir, err := parseJournal(s.Journal)
+	scheme, at, err := parseJournal(s.Journal)
 	if err != nil {
 		return err
 	}
+	s.Rounds, s.Runs, s.Scale = max(1, s.Rounds), max(1, s.Runs), max(1, s.Scale)
 	if scheme != "" && !slices.Contains(r.Journals, scheme) {
 		return nil // the row has no figure on this journal
 	}
@@ -158,9 +162,9 @@ func (r Row) Run(ctx context.Context, s Settings, emit func(Result)) error {
 		}
 		b := &run{settings: s, scheme: j, row: r}
 		if j == "postgres" {
-			b.dsn = dir
+			b.dsn = at
 		} else {
-			b.dir = dir
+			b.dir = at
 		}
 		results, err := b.measure(ctx)
 		if err != nil {
@@ -198,25 +202,56 @@ func (b *run) progress(format string, args ...any) {
 	}
 }
 
-// scaled returns n divided by the scale, at least 1.
-func (b *run) scaled(n int) int { return max(1, n/max(1, b.settings.Scale)) }
+// trial reports whether the sizes are reduced, so that the goals do not hold.
+func (b *run) trial() bool { return b.settings.Scale > 1 }
 
-// alternate measures two sides in turns.
-func (b *run) alternate(limit, value func() (float64, error)) (limits, values []float64, err error) {
-	for i := range max(1, b.settings.Rounds) {
-		b.progress("round %d of %d", i+1, b.settings.Rounds)
+// scaled returns n divided by the scale, at least least.
+func (b *run) scaled(n, least int) int { return max(least, n/b.settings.Scale) }
+
+// short returns a duration divided by the scale, at least least.
+func (b *run) short(d, least time.Duration) time.Duration {
+	return max(least, d/time.Duration(b.settings.Scale))
+}
+
+// rounds calls f for each round.
+func (b *run) rounds(f func() error) error {
+	return b.repeat("round", b.settings.Rounds, f)
+}
+
+// runs calls f for each repetition of an operation that takes minutes.
+func (b *run) runs(subject string, f func() error) error {
+	return b.repeat(subject+"run", b.settings.Runs, f)
+}
+
+func (b *run) repeat(subject string, n int, f func() error) error {
+	for i := range n {
+		b.progress("%s %d of %d", subject, i+1, n)
+		if err := f(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compared holds the measured values of a figure and of its limit.
+type compared struct{ limits, values []float64 }
+
+// compare measures a figure and its limit in turns.
+func (b *run) compare(limit, value func() (float64, error)) (c compared, err error) {
+	err = b.rounds(func() error {
 		l, err := limit()
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		v, err := value()
-		if err != nil {
-			return nil, nil, err
-		}
-		limits, values = append(limits, l), append(values, v)
-	}
-	return limits, values, nil
+		c.limits, c.values = append(c.limits, l), append(c.values, v)
+		return err
+	})
+	return c, err
 }
+
+// result returns the medians as a judged result.
+func (c compared) result(r Result) Result { return r.of(median(c.values), median(c.limits)) }
 
 // median returns the median.
 func median(xs []float64) float64 {
@@ -245,9 +280,7 @@ func WriteJSON(w io.Writer, r Result) error { return json.NewEncoder(w).Encode(r
 
 // WriteHeader writes the header of the table of WriteRow.
 func WriteHeader(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "%-17s %-8s %12s %-13s %12s %8s  %-9s %-4s %s\n",
-		"name", "journal", "value", "unit", "limit", "ratio", "goal", "met", "settings")
-	return err
+	return writeCells(w, "name", "journal", "value", "unit", "limit", "ratio", "goal", "met", "settings")
 }
 
 // WriteRow writes a result as a row of a table.
@@ -271,8 +304,11 @@ func WriteRow(w io.Writer, r Result) error {
 	if r.Detail != "" {
 		settings += "; " + r.Detail
 	}
-	_, err := fmt.Fprintf(w, "%-17s %-8s %12s %-13s %12s %8s  %-9s %-4s %s\n",
-		r.Name, r.Journal, number(r.Value), r.Unit, limit, ratio, goal, met, settings)
+	return writeCells(w, r.Name, r.Journal, number(r.Value), r.Unit, limit, ratio, goal, met, settings)
+}
+
+func writeCells(w io.Writer, cells ...any) error {
+	_, err := fmt.Fprintf(w, "%-17s %-8s %12s %-13s %12s %8s  %-9s %-4s %s\n", cells...)
 	return err
 }
 

@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -19,23 +18,15 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/refold-io/refold/cmd/refold/internal/bench"
-	"github.com/refold-io/refold/cmd/refold/internal/fleet"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
-// These make this binary a node, and one with a replicator.
-const (
-	serve       = "serve-a-node"
-	serveData   = "serve-data"
-	serveShards = "serve-shards"
-)
+// worker makes this binary a worker process.
+const worker = "serve-worker"
 
 func TestMain(m *testing.M) {
-	servers := map[string]func(context.Context, io.Reader, io.Writer, *slog.Logger) error{
-		serve: fleet.Serve, serveData: bench.ServeData, serveShards: bench.ServeShards,
-	}
-	if len(os.Args) > 1 && servers[os.Args[1]] != nil {
-		if err := servers[os.Args[1]](context.Background(), os.Stdin, os.Stdout, slog.New(slog.DiscardHandler)); err != nil {
+	if len(os.Args) > 1 && os.Args[1] == worker {
+		if err := bench.ServeWorker(context.Background(), os.Stdin, os.Stdout, slog.New(slog.DiscardHandler)); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -47,7 +38,7 @@ func TestMain(m *testing.M) {
 func small(journal string) bench.Settings {
 	return bench.Settings{
 		Journal: journal, Rounds: 1, Length: 20 * time.Millisecond, Scale: 10_000,
-		Node: []string{os.Args[0], serve}, DataNode: []string{os.Args[0], serveData}, ShardNode: []string{os.Args[0], serveShards},
+		Worker: []string{os.Args[0], worker},
 	}
 }
 

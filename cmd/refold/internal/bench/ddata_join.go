@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -33,31 +34,33 @@ const (
 
 // dataJoin measures the time until a new node holds all data of three others, and the latency of
 // majority writes during the join.
-func dataJoin(ctx context.Context, b *run) (results []Result, err error) {
-	keys := b.scaled(joinKeys)
-	var took, limit, before, during []float64
-	for i := range max(1, b.settings.Rounds) {
-		b.progress("round %d of %d", i+1, b.settings.Rounds)
-		j, err := b.joinOnce(ctx, keys)
+func dataJoin(ctx context.Context, b *run) ([]Result, error) {
+	keys := b.scaled(joinKeys, 1)
+	var took, during compared // limits: sending and decoding the same data; the latency before the join
+	err := b.rounds(func() error {
+		raw, err := b.rawJoin(ctx, keys)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		took, limit = append(took, j.took.Seconds()), append(limit, j.raw.Seconds())
-		before, during = append(before, j.before.Seconds()*1e3), append(during, j.during.Seconds()*1e3)
-	}
+		return b.withWorkers(func(w *workers) error {
+			j, err := b.joinOnce(ctx, w, keys)
+			took.limits, took.values = append(took.limits, raw.Seconds()), append(took.values, j.took.Seconds())
+			during.limits, during.values = append(during.limits, ms(j.before)), append(during.values, ms(j.during))
+			return err
+		})
+	})
 	settings := fmt.Sprintf("%d keys, each an ORSet of %d, on 3 processes; a 4th joins, from Up until all is there and the digests are equal, embedded NATS, GOMAXPROCS %d each", keys, joinSize, joinProcs())
-	t, l, p, q := median(took), median(limit), median(before), median(during)
 	return []Result{
-		atMost(t, "s to equal", maxJoin, settings, ""),
-		Result{
-			Value: t, Unit: "s to equal", Limit: l, Ratio: t / l, Goal: maxJoinRatio, Better: lower,
+		atMost(median(took.values), "s to equal", maxJoin, settings, ""),
+		took.result(Result{
+			Unit: "s to equal", Goal: maxJoinRatio, Better: lower,
 			Settings: "the same; raw: the bytes through nats.go in messages of 256 KiB, then decoding them on one core",
-		}.judge(),
-		Result{
-			Value: q, Unit: "ms p99", Limit: p, Ratio: q / p, Goal: maxJoinP99, Better: lower,
+		}),
+		during.result(Result{
+			Unit: "ms p99", Goal: maxJoinP99, Better: lower,
 			Settings: fmt.Sprintf("WriteMajority of GCounters by %d callers, each every %v, from Up of a joining node until it has all; limit: before", dataCallers, joinPause),
-		}.judge(),
-	}, nil
+		}),
+	}, err
 }
 
 // joinProcs is the number of processors of each node. Without this limit, the garbage collectors of
@@ -65,116 +68,99 @@ func dataJoin(ctx context.Context, b *run) (results []Result, err error) {
 func joinProcs() int { return max(1, runtime.NumCPU()/joinNodes) }
 
 // joined is the result of a join.
-type joined struct{ took, raw, before, during time.Duration }
+type joined struct{ took, before, during time.Duration }
 
 // joinOnce lets a node join an idle cluster once, and a cluster under load once.
-func (b *run) joinOnce(ctx context.Context, keys int) (j joined, err error) {
-	if j.raw, err = b.rawJoin(ctx, keys); err != nil {
+func (b *run) joinOnce(ctx context.Context, w *workers, keys int) (j joined, err error) {
+	w.procs = joinProcs()
+	if err = w.joinAll(ctx, setup{Data: true}, "n1", "n2", "n3"); err != nil {
 		return j, err
 	}
-	c, err := b.newCrew() //nolint:contextcheck // the server lives until close
-	if err != nil {
-		return j, err
-	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	c.procs = joinProcs()
-	if err = c.joinAll(ctx, joinNodes-1); err != nil {
-		return j, err
-	}
-	held := append([]*hand(nil), c.hands...)
-	if _, err = eachOwn(held, func(i int) dataOrder {
+	held := slices.Clone(w.all)
+	if _, err = eachOwn(held, func(i int) order {
 		from, to := keys*i/len(held), keys*(i+1)/len(held)
-		return dataOrder{Do: orderFill, Kind: kindSet, Set: "set", From: from, Count: to - from, Size: joinSize}
+		return order{Do: orderFill, Kind: kindSet, Set: "set", From: from, Count: to - from, Size: joinSize}
 	}); err != nil {
 		return j, err
 	}
-	digest, err := c.equal(ctx)
+	digest, err := w.equal(ctx)
 	if err != nil {
 		return j, err
 	}
-	h, up, err := c.join(ctx, "quiet")
+	one, up, err := w.join(ctx, "quiet", setup{Data: true})
 	if err != nil {
 		return j, err
 	}
-	all, err := h.order(dataOrder{Do: orderSync, Digest: digest})
+	all, err := one.do(order{Do: orderSync, Digest: digest})
 	if err != nil {
 		return j, err
 	}
 	j.took = all.At.Sub(up.At)
-	check := dataOrder{Do: orderCheck, Kind: kindSet, Set: "set", Count: keys, Size: joinSize}
-	a, err := h.order(check)
-	if err != nil {
+	check := order{Do: orderCheck, Kind: kindSet, Set: "set", Count: keys, Size: joinSize}
+	for _, o := range []order{check, {Do: orderLeave}} {
+		if _, err = one.do(o); err != nil {
+			return j, err
+		}
+	}
+	if err = w.stop(one, false); err != nil {
 		return j, err
 	}
-	if a.Ops != keys {
-		return j, fmt.Errorf("%d keys were read back, want %d", a.Ops, keys)
-	}
-	if _, err = h.order(dataOrder{Do: orderLeave}); err != nil {
+	if _, err = each(held, order{Do: orderAwait, Count: len(held)}); err != nil {
 		return j, err
 	}
-	if err = c.dismiss(h); err != nil {
-		return j, err
-	}
-	if _, err = each(held, dataOrder{Do: orderAwait, Count: len(held)}); err != nil {
-		return j, err
-	}
-	return j, b.joinBusy(ctx, c, &j, check)
+	err = b.joinBusy(ctx, w, &j, check)
+	return j, err
 }
 
 // joinBusy lets a node join while other nodes write.
-func (b *run) joinBusy(ctx context.Context, c *crew, j *joined, check dataOrder) error {
-	first := c.hands[0]
-	length := b.settings.Length + 2*j.took
-	counters := dataOrder{Kind: kindCounter, Set: "counter", Count: b.scaled(joinWrites)}
-	fill, write := counters, counters
-	fill.Do, write.Do, write.Length, write.Pause = orderFill, orderUpdate, length, joinPause
-	if _, err := first.order(fill); err != nil {
+func (b *run) joinBusy(ctx context.Context, w *workers, j *joined, check order) error {
+	first := w.all[0]
+	counters := order{Kind: kindCounter, Set: "counter", Count: b.scaled(joinWrites, 1)}
+	fill, write, sum := counters, counters, counters
+	fill.Do, write.Do, sum.Do = orderFill, orderUpdate, orderCheck
+	write.Length, write.Pause = b.settings.Length+2*j.took, joinPause
+	if _, err := first.do(fill); err != nil {
 		return err
 	}
-	if _, err := c.equal(ctx); err != nil {
+	if _, err := w.equal(ctx); err != nil {
 		return err
 	}
-	quiet, err := first.order(write)
+	quiet, err := first.do(write)
 	if err != nil {
 		return err
 	}
-	write.Length += max(time.Second, joinSlack/time.Duration(max(1, b.settings.Scale)))
-	type outcome struct {
-		dataAnswer
-		error
-	}
-	written := make(chan outcome, 1)
-	go func() {
-		a, failed := first.order(write)
-		written <- outcome{a, failed}
-	}()
-	h, up, err := c.join(ctx, "busy")
-	var all dataAnswer
-	if err == nil {
-		all, err = h.order(dataOrder{Do: orderSynced})
-	}
-	busy := <-written
-	if err = errors.Join(err, busy.error); err != nil {
+	write.Length += b.short(joinSlack, time.Second)
+	var one *worker
+	var busy, up, all result
+	err = inParallel(2, 2, func(i int) (err error) {
+		if i == 0 {
+			busy, err = first.do(write)
+			return err
+		}
+		if one, up, err = w.join(ctx, "busy", setup{Data: true}); err == nil {
+			all, err = one.do(order{Do: orderSync})
+		}
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	j.before, j.during = p99(quiet.Samples, time.Time{}, time.Now()), p99(busy.Samples, up.At, all.At)
-	if _, err = c.equal(ctx); err != nil {
+	if _, err = w.equal(ctx); err != nil {
 		return err
 	}
-	if _, err = h.order(check); err != nil {
+	if _, err = one.do(check); err != nil {
 		return err
 	}
-	check = counters
-	check.Do = orderCheck
-	a, err := h.order(check)
-	if want := uint64(counters.Count + quiet.Ops + busy.Ops); err == nil && a.Sum != want { //nolint:gosec // counts
-		err = fmt.Errorf("the counters hold %d, want %d", a.Sum, want)
+	r, err := one.do(sum)
+	if want := uint64(counters.Count + quiet.Ops + busy.Ops); err == nil && r.Sum != want { //nolint:gosec // counts
+		err = fmt.Errorf("the counters hold %d, want %d", r.Sum, want)
 	}
 	return err
 }
 
 // p99 returns the 99th percentile of the samples that ended within a time; zero without samples.
-func p99(samples []dataSample, from, to time.Time) time.Duration {
+func p99(samples []sample, from, to time.Time) time.Duration {
 	var within, all []time.Duration
 	for _, s := range samples {
 		all = append(all, s.Took)
@@ -189,22 +175,22 @@ func p99(samples []dataSample, from, to time.Time) time.Duration {
 }
 
 // rawJoin returns the time to send the same number of bytes and to decode them on one core.
-func (b *run) rawJoin(ctx context.Context, keys int) (time.Duration, error) {
-	c, err := b.newCrew() //nolint:contextcheck // the server lives until close
-	if err != nil {
-		return 0, err
-	}
-	h, err := c.start(ctx, "decoder")
-	var a dataAnswer
-	var sent time.Duration
-	if err == nil {
-		a, err = h.order(dataOrder{Do: orderDecode, Set: "set", Count: keys, Size: joinSize})
-	}
-	if err == nil {
-		sent, err = rawTransfer(c.server, a.Bytes)
-	}
-	b.progress("raw: %v to send %d bytes, %v to decode", sent, a.Bytes, a.Took)
-	return sent + a.Took, errors.Join(err, c.close())
+func (b *run) rawJoin(ctx context.Context, keys int) (took time.Duration, err error) {
+	err = b.withWorkers(func(w *workers) error {
+		one, err := w.start(ctx, "decoder")
+		if err != nil {
+			return err
+		}
+		r, err := one.do(order{Do: orderDecode, Set: "set", Count: keys, Size: joinSize})
+		if err != nil {
+			return err
+		}
+		sent, err := rawTransfer(w.server, r.Bytes)
+		b.progress("raw: %v to send %d bytes, %v to decode", sent, r.Bytes, r.Took)
+		took = sent + r.Took
+		return err
+	})
+	return took, err
 }
 
 // rawTransfer returns the time that the NATS client takes to send these bytes.

@@ -15,6 +15,8 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/plugins/nats/embedded"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -23,8 +25,16 @@ const (
 	wireSize   = 10_000 // elements of the set whose delta is measured
 	memoryKeys = 100_000
 
+	visibleNodes = 10
+	visibleKeys  = 100
+	visiblePause = 50 * time.Millisecond // between two updates, approximately
+	visibleMore  = 5                     // multiple of the length of a round
+	idleKeys     = 100_000
+
 	maxCounterNs, maxSetNs, maxReadNs = 3_000, 20_000, 1_000
 	maxDeltaBytes, maxEntryBytes      = 300, 600
+	maxVisible50, maxVisible99        = 250, 500 // ms
+	maxIdle                           = 10_000   // bytes a second
 )
 
 // group is a set of replicators in this process.
@@ -39,265 +49,327 @@ func (g group) close() {
 	}
 }
 
-// newGroup starts n replicators and waits until each has all others as replicas.
-func newGroup(ctx context.Context, n int, carrier func(self identity.Node) (transport.Carrier, error)) (g group, err error) {
-	defer func() {
-		if err != nil {
-			g.close()
-		}
-	}()
-	for range n {
-		if g, err = g.start(ctx, carrier); err != nil {
-			return g, err
-		}
-		if len(g) == 1 { // the others join it
-			if err = g.up(ctx); err != nil {
-				return g, err
-			}
-		}
+// carriers returns the carrier of a node.
+type carriers func(self identity.Node) (transport.Carrier, error)
+
+// withGroup calls f with n replicators, each of which has all others as replicas.
+func withGroup(ctx context.Context, n int, carrier carriers, f func(g *group) error) error {
+	var g group
+	defer func() { g.close() }()
+	if err := g.grow(ctx, carrier, 1); err != nil { // the others join it
+		return err
 	}
-	return g, errors.Join(g.up(ctx), g.see(ctx))
+	if err := g.grow(ctx, carrier, n-1); err != nil {
+		return err
+	}
+	return f(&g)
 }
 
-// up waits until all nodes are Up.
-func (g group) up(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, nodePatience)
-	defer cancel()
-	for _, r := range g {
-		if err := r.Node().AwaitUp(ctx); err != nil {
+// grow starts n replicators whose nodes join the others, and waits until all are replicas.
+func (g *group) grow(ctx context.Context, carrier carriers, n int) error {
+	for range n {
+		if err := g.start(ctx, carrier); err != nil {
 			return err
 		}
 	}
-	return nil
+	return until(ctx, 5*time.Millisecond, func(ctx context.Context) (bool, error) {
+		for _, r := range *g {
+			if err := r.Node().AwaitUp(ctx); err != nil || r.ReplicaCount() != len(*g) {
+				return false, err
+			}
+		}
+		return true, nil
+	})
 }
 
-// start adds a replicator whose node joins the others.
-func (g group) start(ctx context.Context, carrier func(self identity.Node) (transport.Carrier, error)) (group, error) {
-	self, err := identity.New(fmt.Sprintf("n%d", len(g)+1))
+func (g *group) start(ctx context.Context, carrier carriers) error {
+	self, err := identity.New(fmt.Sprintf("n%d", len(*g)+1))
 	if err != nil {
-		return g, err
+		return err
 	}
 	on, err := carrier(self)
 	if err != nil {
-		return g, err
+		return err
 	}
 	node, err := cluster.Start(cluster.Config{Cluster: "bench", Carrier: on, Seeds: []string{"n1"}}) //nolint:contextcheck // it ends with close
 	if err != nil {
-		return g, err
+		return err
 	}
 	r, err := ddata.Start(ctx, node, ddata.Config{})
 	if err != nil {
 		node.Stop()
 		<-node.Done()
-		return g, err
+		return err
 	}
-	return append(g, r), nil
-}
-
-// see waits until each replicator counts all others.
-func (g group) see(ctx context.Context) error {
-	return g.until(ctx, func() (bool, error) {
-		for _, r := range g {
-			if r.ReplicaCount() != len(g) {
-				return false, nil
-			}
-		}
-		return true, nil
-	})
+	*g = append(*g, r)
+	return nil
 }
 
 // equal waits until all replicators hold the same data.
 func (g group) equal(ctx context.Context) error {
-	return g.until(ctx, func() (bool, error) {
-		var first ddata.Stats
+	return until(ctx, 5*time.Millisecond, func(ctx context.Context) (bool, error) {
+		digest := ""
 		for i, r := range g {
 			s, err := r.Stats(ctx)
-			if err != nil {
+			if err != nil || i > 0 && s.Digest != digest {
 				return false, err
 			}
-			if i == 0 {
-				first = s
-			}
-			if s.Digest != first.Digest {
-				return false, nil
-			}
+			digest = s.Digest
 		}
 		return true, nil
 	})
 }
 
-func (g group) until(ctx context.Context, holds func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, nodePatience)
-	defer cancel()
-	for {
-		if ok, err := holds(); ok || err != nil {
-			return err
+// sent returns the number of bytes that replicators have sent.
+func (g group) sent(ctx context.Context) (n uint64, err error) {
+	for _, r := range g {
+		s, err := r.Stats(ctx)
+		if err != nil {
+			return 0, err
 		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
-			return err
+		for _, bytes := range s.Protocol.SentBytes {
+			n += bytes
 		}
 	}
+	return n, nil
 }
 
 // inMemory returns carriers of one in-memory network.
-func inMemory() func(self identity.Node) (transport.Carrier, error) {
+func inMemory() carriers {
 	network := inmem.NewNetwork(inmem.NetworkConfig{})
 	return func(self identity.Node) (transport.Carrier, error) { return network.Carrier(self), nil }
 }
 
-// fillCounters increments the counters of as many keys once.
-func fillCounters(ctx context.Context, r *ddata.Replicator, keys []ddata.Key[crdt.GCounter]) error {
+// withNATS calls f with carriers of one NATS server in this process.
+func withNATS(f func(carriers) error) error {
+	server, err := embedded.Start(embedded.Config{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(func(self identity.Node) (transport.Carrier, error) {
+		return nats.Connect(nats.Config{Access: server.Access(), Cluster: "bench", Self: self})
+	}), server.Close())
+}
+
+// fillCounters increments the counters of all keys once.
+func fillCounters(ctx context.Context, r *ddata.Replicator, keys []string) error {
 	for _, key := range keys {
-		if err := countOnce(ctx, r, key); err != nil {
+		if err := increment(ctx, r, key, ddata.WriteLocal()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func countOnce(ctx context.Context, r *ddata.Replicator, key ddata.Key[crdt.GCounter]) error {
-	_, err := ddata.Update(ctx, r, key, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(r.Self(), 1), nil })
-	return err
-}
-
-func addElements(ctx context.Context, r *ddata.Replicator, key ddata.Key[crdt.ORSet[string]], level ddata.WriteLevel, elements ...string) error {
-	_, err := ddata.Update(ctx, r, key, level, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s.Add(r.Self(), elements...) })
-	return err
-}
-
 // dataLocal measures local updates and reads on one of three nodes.
-func dataLocal(ctx context.Context, b *run) ([]Result, error) {
-	g, err := newGroup(ctx, 3, inMemory())
-	if err != nil {
-		return nil, err
-	}
-	defer g.close()
-	r := g[0]
-	counter, set := ddata.Key[crdt.GCounter]("counter"), ddata.Key[crdt.ORSet[string]]("set")
-	elements := setElements(0, localSize)
-	err = errors.Join(countOnce(ctx, r, counter), addElements(ctx, r, set, ddata.WriteLocal(), elements...))
-	if err != nil {
-		return nil, err
-	}
-	counted := uint64(1)
-	var results []Result
-	for _, o := range []struct {
-		subject string
-		goal    float64
-		f       func(i int) error
-	}{
-		{"one more on a GCounter, WriteLocal", maxCounterNs, func(int) error { counted++; return countOnce(ctx, r, counter) }},
-		{fmt.Sprintf("one element of an ORSet of %d added, WriteLocal", localSize), maxSetNs, func(i int) error {
-			return addElements(ctx, r, set, ddata.WriteLocal(), elements[i%localSize])
-		}},
-		{"read of a GCounter, ReadLocal", maxReadNs, func(int) error {
-			c, err := ddata.Get(ctx, r, counter, ddata.ReadLocal())
-			if err == nil && c.Value() != counted {
-				err = fmt.Errorf("the counter holds %d, want %d", c.Value(), counted)
-			}
+func dataLocal(ctx context.Context, b *run) (results []Result, err error) {
+	err = withGroup(ctx, 3, inMemory(), func(g *group) error {
+		r := (*g)[0]
+		elements := setElements(0, localSize)
+		err := errors.Join(increment(ctx, r, "counter", ddata.WriteLocal()), addElements(ctx, r, "set", ddata.WriteLocal(), elements...))
+		if err != nil {
 			return err
-		}},
-	} {
-		var ns []float64
-		for i := range max(1, b.settings.Rounds) {
-			b.progress("round %d of %d", i+1, b.settings.Rounds)
-			c, err := together(1, b.settings.Length, func(_, n int) error { return o.f(n) })
-			if err != nil {
-				return nil, err
-			}
-			ns = append(ns, float64(c.elapsed.Nanoseconds())/float64(c.ops))
 		}
-		results = append(results, atMost(median(ns), "ns", o.goal, o.subject+", one caller, 3 nodes", ""))
-	}
-	return results, g.equal(ctx)
+		counted := uint64(1)
+		for _, o := range []struct {
+			subject string
+			goal    float64
+			f       func(i int) error
+		}{
+			{"one more on a GCounter, WriteLocal", maxCounterNs, func(int) error { counted++; return increment(ctx, r, "counter", ddata.WriteLocal()) }},
+			{fmt.Sprintf("one element of an ORSet of %d added, WriteLocal", localSize), maxSetNs, func(i int) error {
+				return addElements(ctx, r, "set", ddata.WriteLocal(), elements[i%localSize])
+			}},
+			{"read of a GCounter, ReadLocal", maxReadNs, func(int) error {
+				c, err := ddata.Get(ctx, r, ddata.Key[crdt.GCounter]("counter"), ddata.ReadLocal())
+				if err == nil && c.Value() != counted {
+					err = fmt.Errorf("the counter holds %d, want %d", c.Value(), counted)
+				}
+				return err
+			}},
+		} {
+			var ns []float64
+			if err := b.rounds(func() error {
+				t, err := together(1, b.settings.Length, func(_, n int) error { return o.f(n) })
+				ns = append(ns, float64(t.elapsed.Nanoseconds())/float64(t.ops))
+				return err
+			}); err != nil {
+				return err
+			}
+			results = append(results, atMost(median(ns), "ns", o.goal, o.subject+", one caller, 3 nodes", ""))
+		}
+		return g.equal(ctx)
+	})
+	return results, err
 }
 
 // dataWire measures the bytes that one more element costs on the wire.
-func dataWire(ctx context.Context, b *run) ([]Result, error) {
-	g, err := newGroup(ctx, 2, inMemory())
-	if err != nil {
-		return nil, err
-	}
-	defer g.close()
-	set := ddata.Key[crdt.ORSet[string]]("set")
-	n := b.scaled(wireSize)
-	if err = addElements(ctx, g[0], set, ddata.WriteAll(), setElements(0, n)...); err != nil {
-		return nil, err
-	}
-	if err = g.equal(ctx); err != nil {
-		return nil, err
-	}
-	rounds := max(1, b.settings.Rounds)
-	var sent []float64
-	for i := range rounds {
-		var before, after ddata.Stats
-		if before, err = g[0].Stats(ctx); err != nil {
-			return nil, err
+func dataWire(ctx context.Context, b *run) (results []Result, err error) {
+	n := b.scaled(wireSize, 1)
+	err = withGroup(ctx, 2, inMemory(), func(g *group) error {
+		from, to := (*g)[0], (*g)[1]
+		err := errors.Join(addElements(ctx, from, "set", ddata.WriteAll(), setElements(0, n)...), g.equal(ctx))
+		if err != nil {
+			return err
 		}
-		if err = addElements(ctx, g[0], set, ddata.WriteAll(), fmt.Sprint("one more ", i)); err != nil {
-			return nil, err
+		var sent []float64
+		if err = b.rounds(func() error {
+			before, err := (*g)[:1].sent(ctx)
+			if err != nil {
+				return err
+			}
+			if err = addElements(ctx, from, "set", ddata.WriteAll(), fmt.Sprint("one more ", len(sent))); err != nil {
+				return err
+			}
+			after, err := (*g)[:1].sent(ctx)
+			sent = append(sent, float64(after-before))
+			return err
+		}); err != nil {
+			return err
 		}
-		if after, err = g[0].Stats(ctx); err != nil {
-			return nil, err
+		whole, err := ddata.Get(ctx, to, ddata.Key[crdt.ORSet[string]]("set"), ddata.ReadLocal())
+		if err != nil {
+			return err
 		}
-		bytes := 0.0
-		for k := range after.Protocol.SentBytes {
-			bytes += float64(after.Protocol.SentBytes[k] - before.Protocol.SentBytes[k])
+		if whole.Len() != n+len(sent) || !whole.Contains("one more 0") {
+			return fmt.Errorf("the other node has %d elements, want %d", whole.Len(), n+len(sent))
 		}
-		sent = append(sent, bytes)
-	}
-	whole, err := ddata.Get(ctx, g[1], set, ddata.ReadLocal())
-	if err != nil {
-		return nil, err
-	}
-	if whole.Len() != n+rounds || !whole.Contains("one more 0") {
-		return nil, fmt.Errorf("the other node has %d elements, want %d", whole.Len(), n+rounds)
-	}
-	encoded, err := whole.AppendBinary(nil)
-	return []Result{Result{
-		Value: median(sent), Unit: "bytes", Ratio: median(sent), Goal: maxDeltaBytes, Better: lower,
-		Settings: fmt.Sprintf("all messages to the other node for one element more in an ORSet of %d, the median of %d: a comparison may fall among them", n, rounds),
-		Detail:   fmt.Sprintf("the whole set has %d bytes", len(encoded)),
-	}.judge()}, err
+		encoded, err := whole.AppendBinary(nil)
+		results = []Result{atMost(median(sent), "bytes", maxDeltaBytes,
+			fmt.Sprintf("all messages to the other node for one element more in an ORSet of %d, the median of %d: a comparison may fall among them", n, len(sent)),
+			fmt.Sprintf("the whole set has %d bytes", len(encoded)))}
+		return err
+	})
+	return results, err
 }
 
 // dataMemory measures the memory of an entry beyond its value.
-func dataMemory(ctx context.Context, b *run) ([]Result, error) {
-	g, err := newGroup(ctx, 1, inMemory())
-	if err != nil {
-		return nil, err
+func dataMemory(ctx context.Context, b *run) (results []Result, err error) {
+	n := b.scaled(memoryKeys, 1)
+	err = withGroup(ctx, 1, inMemory(), func(g *group) error {
+		keys := dataKeys("counter", n)
+		by, err := newSelf("other")
+		if err != nil {
+			return err
+		}
+		before := heap()
+		values := make([]crdt.GCounter, n) // the memory of the values alone
+		for i := range values {
+			values[i] = crdt.GCounter{}.Add(by, 1).ResetDelta()
+		}
+		alone := heap() - before - uint64(n)*8 //nolint:gosec // a count
+		runtime.KeepAlive(values)
+		before = heap()
+		if err := errors.Join(fillCounters(ctx, (*g)[0], keys), g.equal(ctx)); err != nil {
+			return err
+		}
+		used := heap() - before
+		runtime.KeepAlive(keys)
+		results = []Result{atMost((float64(used)-float64(alone))/float64(n), "bytes/entry", maxEntryBytes,
+			fmt.Sprintf("%d entries, each a GCounter of one node, beyond the value", n), fmt.Sprintf("a value takes %.0f", float64(alone)/float64(n)))}
+		return nil
+	})
+	return results, err
+}
+
+// dataIdle measures the traffic between nodes with equal data.
+func dataIdle(ctx context.Context, b *run) (results []Result, err error) {
+	n, carrier := b.scaled(idleKeys, 1), inMemory()
+	err = withGroup(ctx, 1, carrier, func(g *group) error {
+		if err := fillCounters(ctx, (*g)[0], dataKeys("counter", n)); err != nil {
+			return err
+		}
+		if err := errors.Join(g.grow(ctx, carrier, 2), g.equal(ctx)); err != nil {
+			return err
+		}
+		if err := pause(ctx, b.quietTime()/4); err != nil { // pending messages are sent first
+			return err
+		}
+		before, err := g.sent(ctx)
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		if err = pause(ctx, b.quietTime()); err != nil {
+			return err
+		}
+		after, err := g.sent(ctx)
+		results = []Result{atMost(float64(after-before)/time.Since(began).Seconds()/float64(len(*g)), "bytes/s/node", maxIdle,
+			fmt.Sprintf("%d equal keys on %d nodes, nothing happens for %v", n, len(*g), b.quietTime()), "")}
+		return err
+	})
+	return results, err
+}
+
+// dataVisible measures the time until a write of one node is visible on all others.
+func dataVisible(ctx context.Context, b *run) (results []Result, err error) {
+	nodes := visibleNodes
+	if b.trial() {
+		nodes = 3
 	}
-	defer g.close()
-	n := b.scaled(memoryKeys)
-	keys := dataKeys[crdt.GCounter]("counter", n)
-	self, err := identity.New("other")
-	if err != nil {
-		return nil, err
+	b.progress("%d nodes join", nodes)
+	err = withNATS(func(carrier carriers) error { //nolint:contextcheck // the server lives until the end
+		return withGroup(ctx, nodes, carrier, func(g *group) error {
+			took, err := g.writes(ctx, visibleMore*b.settings.Length)
+			settings := fmt.Sprintf("WriteLocal of GCounters on any of %d nodes, one about each %v, until one of the others sees it, embedded NATS, one process", nodes, visiblePause)
+			for _, row := range []struct{ quantile, goal float64 }{{0.5, maxVisible50}, {0.99, maxVisible99}} {
+				results = append(results, atMost(ms(percentile(took, row.quantile)), fmt.Sprintf("ms p%.0f", 100*row.quantile), row.goal, settings,
+					fmt.Sprintf("%d observations", len(took))))
+			}
+			return errors.Join(err, g.equal(ctx))
+		})
+	})
+	return results, err
+}
+
+// unseen is an update that a node has not received yet.
+type unseen struct {
+	node, key int
+	count     uint64
+	at        time.Time
+}
+
+// writes increments counters for a time, at least one, and returns the times until each increment
+// was visible on each other node.
+func (g group) writes(ctx context.Context, length time.Duration) (took []time.Duration, err error) {
+	keys := dataKeys("counter", visibleKeys)
+	rng := randoms(1)[0]
+	counted := make([]uint64, len(keys))
+	var waiting []unseen
+	next := time.Now()
+	for end := next.Add(length); len(waiting) > 0 || len(took) == 0 || time.Now().Before(end); {
+		if now := time.Now(); !now.Before(next) && (now.Before(end) || len(took) == 0) {
+			k := rng.IntN(len(keys))
+			from := k % len(g) // each key has one writer, so a number identifies one update
+			if err = increment(ctx, g[from], keys[k], ddata.WriteLocal()); err != nil {
+				return nil, err
+			}
+			counted[k]++
+			for i := range g {
+				if i != from {
+					waiting = append(waiting, unseen{i, k, counted[k], now})
+				}
+			}
+			next = now.Add(visiblePause/2 + time.Duration(rng.Int64N(int64(visiblePause))))
+		}
+		left := waiting[:0]
+		for _, u := range waiting {
+			c, err := ddata.Get(ctx, g[u.node], ddata.Key[crdt.GCounter](keys[u.key]), ddata.ReadLocal())
+			switch {
+			case err != nil && !errors.Is(err, ddata.ErrNotFound):
+				return nil, err
+			case err == nil && c.Value() >= u.count:
+				took = append(took, time.Since(u.at))
+			case time.Since(u.at) > nodePatience:
+				return nil, fmt.Errorf("%s is not visible on node %d", keys[u.key], u.node)
+			default:
+				left = append(left, u)
+			}
+		}
+		waiting = left
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return nil, err
+		}
 	}
-	by, err := crdt.NewSelf(self)
-	if err != nil {
-		return nil, err
-	}
-	before := heap()
-	values := make([]crdt.GCounter, n) // the memory of the values alone
-	for i := range values {
-		values[i] = crdt.GCounter{}.Add(by, 1).ResetDelta()
-	}
-	alone := heap() - before - uint64(n)*8 //nolint:gosec // a count
-	runtime.KeepAlive(values)
-	before = heap()
-	if err = fillCounters(ctx, g[0], keys); err != nil {
-		return nil, err
-	}
-	if err = g.equal(ctx); err != nil {
-		return nil, err
-	}
-	used := heap() - before
-	runtime.KeepAlive(keys)
-	perEntry := (float64(used) - float64(alone)) / float64(n)
-	return []Result{Result{
-		Value: perEntry, Unit: "bytes/entry", Ratio: perEntry, Goal: maxEntryBytes, Better: lower,
-		Settings: fmt.Sprintf("%d entries, each a GCounter of one node, beyond the value", n),
-		Detail:   fmt.Sprintf("a value takes %.0f", float64(alone)/float64(n)),
-	}.judge()}, nil
+	return took, nil
 }

@@ -5,7 +5,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -19,143 +18,117 @@ const (
 
 // dataUpdate measures majority writes of 3 and 5 processes beside raw requests to as many peers
 // with the same bytes.
-func dataUpdate(ctx context.Context, b *run) ([]Result, error) {
-	var results []Result
-	sizes := []int{3, 5}
-	if b.settings.Scale > 1 {
+func dataUpdate(ctx context.Context, b *run) (results []Result, err error) {
+	sizes := [][]string{{"n1", "n2", "n3"}, {"n1", "n2", "n3", "n4", "n5"}}
+	if b.trial() {
 		sizes = sizes[:1]
 	}
-	for _, nodes := range sizes {
-		more, err := b.updates(ctx, nodes)
+	for _, names := range sizes {
+		err = b.withWorkers(func(w *workers) error {
+			if err := w.joinAll(ctx, setup{Data: true}, names...); err != nil {
+				return err
+			}
+			if _, err := each(w.all[1:], order{Do: orderAnswer}); err != nil {
+				return err
+			}
+			for _, o := range []order{
+				{Kind: kindCounter, Set: "counter", Count: b.scaled(updateKeys, 1)},
+				{Kind: kindSet, Set: "set", Count: b.scaled(updateKeys, 1), Size: updateSize},
+				{Kind: kindCounter, Set: "hot", Count: 1},
+			} {
+				r, err := b.updatesOf(ctx, w, o)
+				if err != nil {
+					return err
+				}
+				results = append(results, r)
+			}
+			return nil
+		})
 		if err != nil {
 			return nil, err
 		}
-		results = append(results, more...)
-	}
-	return results, nil
-}
-
-func (b *run) updates(ctx context.Context, nodes int) (results []Result, err error) {
-	c, err := b.newCrew() //nolint:contextcheck // the server lives until close
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	if err = c.joinAll(ctx, nodes); err != nil {
-		return nil, err
-	}
-	if _, err = each(c.hands[1:], dataOrder{Do: orderAnswer}); err != nil {
-		return nil, err
-	}
-	for _, o := range []dataOrder{
-		{Kind: kindCounter, Set: "counter", Count: b.scaled(updateKeys)},
-		{Kind: kindSet, Set: "set", Count: b.scaled(updateKeys), Size: updateSize},
-		{Kind: kindCounter, Set: "hot", Count: 1},
-	} {
-		r, err := b.updatesOf(ctx, c, o)
-		if err != nil {
-			return nil, err
-		}
-		results = append(results, r)
 	}
 	return results, nil
 }
 
 // updatesOf measures updates of a set of keys.
-func (b *run) updatesOf(ctx context.Context, c *crew, o dataOrder) (Result, error) {
-	first, peers := c.hands[0], len(c.hands)/2
+func (b *run) updatesOf(ctx context.Context, w *workers, o order) (r Result, err error) {
+	first, peers := w.all[0], len(w.all)/2
 	o.Do = orderFill
-	if _, err := first.order(o); err != nil {
-		return Result{}, err
+	if _, err = first.do(o); err != nil {
+		return r, err
 	}
-	if _, err := c.equal(ctx); err != nil {
-		return Result{}, err
+	if _, err = w.equal(ctx); err != nil {
+		return r, err
 	}
+	// A first update shows how many bytes each peer receives.
 	o.Do, o.Callers = orderUpdate, 1
-	size, warm, err := updateBytes(first, o)
+	var warm [3]result
+	for i, o := range []order{{Do: orderStats}, o, {Do: orderStats}} {
+		if warm[i], err = first.do(o); err != nil {
+			return r, err
+		}
+	}
+	size, err := deltaSize(warm[0].Stats, warm[2].Stats)
 	if err != nil {
-		return Result{}, err
+		return r, err
 	}
 	o.Callers, o.Length = 0, b.settings.Length
-	sum := uint64(o.Count + warm) //nolint:gosec // counts
-	var took []time.Duration
+	sum := uint64(o.Count + warm[1].Ops) //nolint:gosec // counts
 	raw := func(way string) (float64, error) {
-		a, failed := first.order(dataOrder{Do: orderRaw, Way: way, Count: peers, Size: size, Answer: ackSize, Length: b.settings.Length})
-		return float64(a.Ops) / max(1e-9, a.Took.Seconds()), failed
+		r, err := first.do(order{Do: orderRaw, Way: way, Count: peers, Size: size, Reply: ackSize, Length: b.settings.Length})
+		return r.rate(), err
 	}
+	var took []time.Duration
 	var transports []float64
-	limits, values, err := b.alternate(
+	c, err := b.compare(
 		func() (float64, error) {
-			rate, failed := raw(wayTransport)
-			if failed != nil {
-				return 0, failed
+			rate, err := raw(wayTransport)
+			if err != nil {
+				return 0, err
 			}
 			transports = append(transports, rate)
 			return raw(wayBare)
 		},
 		func() (float64, error) {
-			a, failed := first.order(o)
-			sum += uint64(a.Ops) //nolint:gosec // a count
-			for _, s := range a.Samples {
+			r, err := first.do(o)
+			sum += uint64(r.Ops) //nolint:gosec // a count
+			for _, s := range r.Samples {
 				took = append(took, s.Took)
 			}
-			return float64(a.Ops) / max(1e-9, a.Took.Seconds()), failed
+			return r.rate(), err
 		})
 	if err != nil {
-		return Result{}, err
+		return r, err
 	}
-	if _, err = c.equal(ctx); err != nil {
-		return Result{}, err
+	if _, err = w.equal(ctx); err != nil {
+		return r, err
 	}
 	o.Do = orderCheck
-	answers, err := each(c.hands, o)
+	checks, err := each(w.all, o)
 	if err != nil {
-		return Result{}, err
+		return r, err
 	}
-	for _, a := range answers {
-		if o.Kind == kindCounter && a.Sum != sum {
-			return Result{}, fmt.Errorf("the counters hold %d, but %d were added", a.Sum, sum)
+	for _, r := range checks {
+		if o.Kind == kindCounter && r.Sum != sum {
+			return Result{}, fmt.Errorf("the counters hold %d, but %d were added", r.Sum, sum)
 		}
 	}
 	subject := fmt.Sprintf("%d keys, each a %s", o.Count, o.Kind)
 	switch {
 	case o.Kind == kindSet:
 		subject += fmt.Sprintf(" of %d", o.Size)
-	case o.Count == 1 && o.Set == "hot":
+	case o.Set == "hot":
 		subject = "1 hot key, a " + o.Kind
 	}
-	limit, value := median(limits), median(values)
-	r := Result{
-		Value: value, Unit: "updates/s", Limit: limit, Ratio: value / limit, Goal: 0.5, Better: higher,
-		Settings: fmt.Sprintf("WriteMajority on %d processes, %d callers on one, %s; raw: requests of nats.go, %d bytes to %d of the others, all awaited", len(c.hands), dataCallers, subject, size, peers),
+	r = c.result(Result{
+		Unit: "updates/s", Goal: 0.5, Better: higher,
+		Settings: fmt.Sprintf("WriteMajority on %d processes, %d callers on one, %s; raw: requests of nats.go, %d bytes to %d of the others, all awaited", len(w.all), dataCallers, subject, size, peers),
 		Detail: fmt.Sprintf("p50 %v, p99 %v; the same requests over Refold's transport: %.0f/s, ratio %.2f",
-			percentile(took, 0.5).Round(time.Microsecond), percentile(took, 0.99).Round(time.Microsecond), median(transports), value/median(transports)),
-	}
+			percentile(took, 0.5).Round(time.Microsecond), percentile(took, 0.99).Round(time.Microsecond), median(transports), median(c.values)/median(transports)),
+	})
 	if o.Set == "hot" {
-		return r, nil // it is printed without a verdict
+		r.Met = nil // it is printed without a verdict
 	}
-	return r.judge(), nil
-}
-
-// updateBytes returns the number of bytes that an update sends to each peer it waits for, and the
-// number of updates behind that figure.
-func updateBytes(h *hand, o dataOrder) (size, ops int, err error) {
-	before, err := h.order(dataOrder{Do: orderStats})
-	if err != nil {
-		return 0, 0, err
-	}
-	a, err := h.order(o)
-	if err != nil {
-		return 0, 0, err
-	}
-	after, err := h.order(dataOrder{Do: orderStats})
-	if err != nil {
-		return 0, 0, err
-	}
-	const k = "delta"
-	bytes, messages := after.Count.SentBytes[k]-before.Count.SentBytes[k], after.Count.Sent[k]-before.Count.Sent[k]
-	if messages == 0 {
-		return 0, 0, errors.New("no update was sent")
-	}
-	return int(bytes / messages), a.Ops, nil //nolint:gosec // sizes
+	return r, nil
 }

@@ -106,10 +106,9 @@ func (b *run) rawChannels(entities, callers int, p notes) (float64, error) {
 			}
 		}()
 	}
-	rngs := make([]*rand.Rand, callers)
+	rngs := randoms(callers)
 	replies := make([]chan int64, callers)
-	for i := range rngs {
-		rngs[i] = rand.New(rand.NewPCG(uint64(i), 42)) //nolint:gosec // no secret
+	for i := range replies {
 		replies[i] = make(chan int64, 1)
 	}
 	c, err := together(callers, b.settings.Length, func(caller, n int) error {
@@ -149,9 +148,18 @@ func parseJournal(address string) (scheme, dir string, err error) {
 type database struct {
 	journal   journal.Journal
 	snapshots snapshot.Store
-	dir       string
 	schema    string
 	close     func() error
+}
+
+// opened opens an empty store and calls f.
+func (b *run) opened(ctx context.Context, f func(s *database) error) (err error) {
+	s, err := b.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	return f(s)
 }
 
 // open opens an empty store. LevelDB's is a new directory in the configured one, removed when the
@@ -172,10 +180,8 @@ func (b *run) open(ctx context.Context) (*database, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return &database{
-		journal: db.Journal(), snapshots: db.Snapshots(), dir: dir,
-		close: func() error { return errors.Join(db.Close(), os.RemoveAll(dir)) },
-	}, nil
+	stop := func() error { return errors.Join(db.Close(), os.RemoveAll(dir)) }
+	return &database{journal: db.Journal(), snapshots: db.Snapshots(), close: stop}, nil
 }
 
 // folder creates an empty directory.

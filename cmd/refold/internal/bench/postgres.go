@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -58,40 +57,37 @@ func (b *run) rawBulk(ctx context.Context, p notes, ordered bool) (best float64,
 
 // rawInserts inserts events for a time and returns the events per second.
 func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, ordered bool, length time.Duration) (rate float64, err error) {
-	err = b.rawTable(ctx, ordered, func(table string) error {
-		var connected, ended sync.WaitGroup
-		counts, errs := make([]int, way.conn), make([]error, way.conn)
-		begin := make(chan struct{})
-		var end time.Time
-		connected.Add(way.conn)
-		for i := range way.conn {
-			ended.Go(func() {
-				ready := sync.OnceFunc(connected.Done)
-				defer ready()
-				errs[i] = b.rawConn(ctx, func(conn *pgx.Conn) error {
-					ready()
-					<-begin
-					for more := true; more; more = time.Now().Before(end) {
-						if failed := rawInsert(ctx, conn, table, way, p, i, counts[i]); failed != nil {
-							return failed
-						}
-						counts[i] += way.size
-					}
-					return nil
-				})
-			})
+	err = b.rawTable(ctx, ordered, func(table string) (err error) {
+		conns := make([]*pgx.Conn, way.conn)
+		defer func() {
+			for _, conn := range conns {
+				if conn != nil {
+					err = errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+				}
+			}
+		}()
+		for i := range conns {
+			if conns[i], err = b.connect(ctx); err != nil {
+				return err
+			}
 		}
-		connected.Wait()
+		counts := make([]int, way.conn)
 		start := time.Now()
-		end = start.Add(length)
-		close(begin)
-		ended.Wait()
+		err = inParallel(way.conn, way.conn, func(i int) error {
+			for more := true; more; more = time.Since(start) < length {
+				if err := rawInsert(ctx, conns[i], table, way, p, i, counts[i]); err != nil {
+					return err
+				}
+				counts[i] += way.size
+			}
+			return nil
+		})
 		total := 0
 		for _, n := range counts {
 			total += n
 		}
 		rate = float64(total) / time.Since(start).Seconds()
-		return errors.Join(errs...)
+		return err
 	})
 	return rate, err
 }
@@ -112,10 +108,7 @@ func rawInsert(ctx context.Context, conn *pgx.Conn, table string, way rawWay, p 
 		return err
 	}
 	if way.copy {
-		schema, name := splitTable(table)
-		_, err := conn.CopyFrom(ctx, pgx.Identifier{schema, name}, []string{"id", "seq_nr", "at", "payload"},
-			pgx.CopyFromSlice(way.size, func(i int) ([]any, error) { return []any{ids[i], nrs[i], times[i], payloads[i]}, nil }))
-		return err
+		return copyRows(ctx, conn, table, way.size, func(i int) ([]any, error) { return []any{ids[i], nrs[i], times[i], payloads[i]}, nil })
 	}
 	_, err := conn.Exec(ctx, "INSERT INTO "+table+" (id, seq_nr, at, payload) SELECT * FROM unnest($1::text[], $2::bigint[], $3::timestamptz[], $4::bytea[])", ids, nrs, times, payloads)
 	return err
@@ -151,25 +144,38 @@ func (b *run) rawRows(ctx context.Context, p notes, conns int) (samples []time.D
 	return samples, rate, err
 }
 
-// rawSelect fills a raw table with the events of one entity and measures selecting and decoding
-// them.
-func (b *run) rawSelect(ctx context.Context, n int, p notes, measure func(scan func() (float64, error)) error) error {
+// filledTable runs f with a raw table of n events, whose IDs and sequence numbers key returns.
+func (b *run) filledTable(ctx context.Context, n int, p notes, key func(i int) (string, int64), f func(conn *pgx.Conn, table string) error) error {
 	return b.rawTable(ctx, false, func(table string) error {
 		return b.rawConn(ctx, func(conn *pgx.Conn) error {
-			schema, name := splitTable(table)
-			_, err := conn.CopyFrom(ctx, pgx.Identifier{schema, name}, []string{"id", "seq_nr", "at", "payload"},
-				pgx.CopyFromSlice(n, func(i int) ([]any, error) {
-					value, err := msgpack.Marshal(added{N: 1, Note: p.bytes(i, noteSize)})
-					return []any{"counter|0", int64(i + 1), time.Unix(int64(i), 0), value}, err
-				}))
+			err := copyRows(ctx, conn, table, n, func(i int) ([]any, error) {
+				value, err := msgpack.Marshal(added{N: 1, Note: p.bytes(i, noteSize)})
+				id, nr := key(i)
+				return []any{id, nr, time.Unix(int64(i), 0), value}, err
+			})
 			if err == nil {
 				_, err = conn.Exec(ctx, "VACUUM ANALYZE "+table)
 			}
 			if err != nil {
 				return err
 			}
-			return measure(func() (float64, error) { return scanRows(ctx, conn, table, n) })
+			return f(conn, table)
 		})
+	})
+}
+
+// copyRows inserts n rows in bulk.
+func copyRows(ctx context.Context, conn *pgx.Conn, table string, n int, row func(i int) ([]any, error)) error {
+	schema, name := splitTable(table)
+	_, err := conn.CopyFrom(ctx, pgx.Identifier{schema, name}, []string{"id", "seq_nr", "at", "payload"}, pgx.CopyFromSlice(n, row))
+	return err
+}
+
+// rawSelect measures selecting and decoding the events of one entity.
+func (b *run) rawSelect(ctx context.Context, n int, p notes, measure func(scan func() (float64, error)) error) error {
+	key := func(i int) (string, int64) { return "counter|0", int64(i + 1) }
+	return b.filledTable(ctx, n, p, key, func(conn *pgx.Conn, table string) error {
+		return measure(func() (float64, error) { return scanRows(ctx, conn, table, n) })
 	})
 }
 
@@ -218,9 +224,14 @@ func (b *run) connectDSN(ctx context.Context) (stop func() error, err error) {
 	return server.Close, nil
 }
 
+// newSchema returns the name of a new schema.
+func newSchema() string {
+	return "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // no secret
+}
+
 // openPostgres opens an empty store in its own schema, which is dropped when the store is closed.
 func (b *run) openPostgres(ctx context.Context) (*database, error) {
-	schema := "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // no secret
+	schema := newSchema()
 	db, err := postgres.Open(ctx, b.dsn, postgres.Config{Schema: schema, MaxConns: 16, CachedStatements: true})
 	if err != nil {
 		return nil, err
@@ -241,18 +252,26 @@ func (b *run) drop(ctx context.Context, schema string) (err error) {
 
 // rawConn runs f on its own connection.
 func (b *run) rawConn(ctx context.Context, f func(*pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, b.dsn)
+	conn, err := b.connect(ctx)
 	if err != nil {
-		return errors.New("bench: connect to the server for the raw figure") // the cause may contain the password
+		return err
 	}
 	return errors.Join(f(conn), conn.Close(context.WithoutCancel(ctx)))
+}
+
+func (b *run) connect(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.Connect(ctx, b.dsn)
+	if err != nil {
+		return nil, errors.New("bench: connect to the server for the raw figure") // the cause may contain the password
+	}
+	return conn, nil
 }
 
 // rawTable runs f with the name of an empty table with the minimum of any event log: an ID, a
 // number, a time, a payload and the primary key. With ordered it also has the order over all IDs
 // that read sides need.
 func (b *run) rawTable(ctx context.Context, ordered bool, f func(table string) error) error {
-	schema := "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // no secret
+	schema := newSchema()
 	quoted := pgx.Identifier{schema}.Sanitize()
 	order := ""
 	if ordered {

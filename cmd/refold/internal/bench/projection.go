@@ -30,98 +30,67 @@ const (
 // project measures an exactly-once projection with a backlog. The limit is a hand-written loop that
 // reads the same events in batches, decodes them, adds them up in the same table and stores its
 // position, in one transaction per batch.
-func project(ctx context.Context, b *run) (results []Result, err error) {
-	n := b.scaled(200_000)/backlogIDs*backlogIDs + backlogIDs
+func project(ctx context.Context, b *run) ([]Result, error) {
+	n := b.scaled(200_000, 0)/backlogIDs*backlogIDs + backlogIDs
 	p := newNotes()
-	s, err := b.openPostgres(ctx)
-	if err != nil {
-		return nil, err
+	ids := make([]string, backlogIDs)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("counter|%d", i)
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	b.progress("writing %d events", n)
-	if err = fillMany(ctx, s.journal, backlogIDs, n/backlogIDs, p); err != nil {
-		return nil, err
-	}
-	pool, err := pgxpool.New(ctx, b.dsn)
-	if err != nil {
-		return nil, errors.New("bench: connect to the server for the read model") // the cause may contain the password
-	}
-	defer pool.Close()
-	sums := pgx.Identifier{s.schema, "sums"}.Sanitize()
-	if _, err = pool.Exec(ctx, "CREATE TABLE "+sums+" (id text PRIMARY KEY, n bigint NOT NULL, events bigint NOT NULL)"); err != nil {
-		return nil, err
-	}
-	if _, err = pool.Exec(ctx, "VACUUM ANALYZE "+pgx.Identifier{s.schema, "events"}.Sanitize()); err != nil {
-		return nil, err
-	}
-	var limits, values []float64
-	err = b.rawBacklog(ctx, n, p, func(work func(sums string) (float64, error)) error {
-		round := 0
-		limits, values, err = b.alternate(
-			func() (float64, error) {
-				return b.summed(ctx, pool, sums, n, func() (float64, error) { return work(sums) })
-			},
-			func() (float64, error) {
-				round++
-				return b.summed(ctx, pool, sums, n, func() (float64, error) {
-					return catchUp(ctx, s, pool, fmt.Sprintf("sums-%d", round), sums, n)
-				})
-			})
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	limit, value := median(limits), median(values)
-	return []Result{Result{
-		Value: value, Unit: "events/s", Limit: limit, Ratio: value / limit, Goal: 0.5, Better: higher,
-		Settings: fmt.Sprintf("exactly once, a backlog of %d events of %d entities in batches of %d, 1 worker, median of %d", n, backlogIDs, backlogPage, len(values)),
-	}.judge()}, nil
-}
-
-// fillMany appends the same number of events to many counters.
-func fillMany(ctx context.Context, j journal.Journal, ids, each int, p notes) error {
-	names := codec.Types(codec.Name[added]("added"))
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	const step = 10 // events per write
-	for done := 0; done < each; {
-		count := min(step, each-done)
-		writes := make([]journal.Write, ids)
-		for id := range writes {
-			w := journal.Write{ID: fmt.Sprintf("counter|%d", id), Writer: "bench", Expect: uint64(done)}
-			for i := range count {
-				manifest, payload, err := names.Encode(added{N: 1, Note: p.bytes(id*each+done+i, noteSize)})
-				if err != nil {
-					return err
-				}
-				w.Events = append(w.Events, journal.Event{SequenceNr: uint64(done + i + 1), Time: at, Manifest: manifest, Payload: payload})
+	var c compared
+	err := b.opened(ctx, func(s *database) error {
+		b.progress("writing %d events", n)
+		if err := fill(ctx, s.journal, p, n/backlogIDs, 10, ids...); err != nil {
+			return err
+		}
+		pool, err := pgxpool.New(ctx, b.dsn)
+		if err != nil {
+			return errors.New("bench: connect to the server for the read model") // the cause may contain the password
+		}
+		defer pool.Close()
+		sums := pgx.Identifier{s.schema, "sums"}.Sanitize()
+		for _, statement := range []string{
+			"CREATE TABLE " + sums + " (id text PRIMARY KEY, n bigint NOT NULL, events bigint NOT NULL)",
+			"VACUUM ANALYZE " + pgx.Identifier{s.schema, "events"}.Sanitize(),
+		} {
+			if _, err = pool.Exec(ctx, statement); err != nil {
+				return err
 			}
-			writes[id] = w
 		}
-		if slots := j.Append(ctx, writes); slots != nil {
-			return errors.Join(slots...)
-		}
-		done += count
-	}
-	return nil
+		return b.rawBacklog(ctx, n, p, ids, func(work func(sums string) (float64, error)) (err error) {
+			round := 0
+			c, err = b.compare(
+				summed(ctx, pool, sums, n, func() (float64, error) { return work(sums) }),
+				summed(ctx, pool, sums, n, func() (float64, error) {
+					round++
+					return catchUp(ctx, s, pool, fmt.Sprintf("sums-%d", round), sums, n)
+				}))
+			return err
+		})
+	})
+	return []Result{c.result(Result{
+		Unit: "events/s", Goal: 0.5, Better: higher,
+		Settings: fmt.Sprintf("exactly once, a backlog of %d events of %d entities in batches of %d, 1 worker, median of %d", n, backlogIDs, backlogPage, b.settings.Rounds),
+	})}, err
 }
 
-// summed empties the read model, fills it, and checks it.
-func (b *run) summed(ctx context.Context, pool *pgxpool.Pool, sums string, want int, work func() (float64, error)) (rate float64, err error) {
-	if _, err = pool.Exec(ctx, "TRUNCATE "+sums); err != nil {
-		return 0, err
+// summed returns a function that empties the read model, fills it with work, and checks it.
+func summed(ctx context.Context, pool *pgxpool.Pool, sums string, want int, work func() (float64, error)) func() (float64, error) {
+	return func() (float64, error) {
+		if _, err := pool.Exec(ctx, "TRUNCATE "+sums); err != nil {
+			return 0, err
+		}
+		rate, err := work()
+		if err != nil {
+			return 0, err
+		}
+		var n, events int
+		err = pool.QueryRow(ctx, "SELECT sum(n), sum(events) FROM "+sums).Scan(&n, &events)
+		if err == nil && (n != want || events != want) {
+			err = fmt.Errorf("the read model holds %d from %d events, want %d", n, events, want)
+		}
+		return rate, err
 	}
-	if rate, err = work(); err != nil {
-		return 0, err
-	}
-	var n, events int
-	if err = pool.QueryRow(ctx, "SELECT sum(n), sum(events) FROM "+sums).Scan(&n, &events); err != nil {
-		return 0, err
-	}
-	if n != want || events != want {
-		return 0, fmt.Errorf("the read model holds %d from %d events, want %d", n, events, want)
-	}
-	return rate, nil
 }
 
 // catchUp runs a new projection until it has handled all events.
@@ -135,7 +104,7 @@ func catchUp(ctx context.Context, s *database, pool *pgxpool.Pool, name, sums st
 		Handler: projection.ExactlyOnce[event, pgx.Tx]{
 			Store: store, Batch: backlogPage,
 			Handle: func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[event]) error {
-				by := newTotals()
+				var by totals
 				for i := range events {
 					if e, ok := events[i].Event.(added); ok {
 						by.add(events[i].ID, e.N)
@@ -163,9 +132,10 @@ type totals struct {
 	events []int64
 }
 
-func newTotals() *totals { return &totals{at: make(map[string]int)} }
-
 func (t *totals) add(id string, n int64) {
+	if t.at == nil {
+		t.at = map[string]int{}
+	}
 	i, found := t.at[id]
 	if !found {
 		i = len(t.ids)
@@ -183,42 +153,27 @@ func (t *totals) store(ctx context.Context, tx pgx.Tx, sums string) error {
 }
 
 // rawBacklog fills a raw table with the same events and measures a function that handles them.
-func (b *run) rawBacklog(ctx context.Context, n int, p notes, measure func(work func(sums string) (float64, error)) error) error {
-	return b.rawTable(ctx, false, func(table string) error {
-		return b.rawConn(ctx, func(conn *pgx.Conn) error {
-			schema, name := splitTable(table)
-			_, err := conn.CopyFrom(ctx, pgx.Identifier{schema, name}, []string{"id", "seq_nr", "at", "payload"},
-				pgx.CopyFromSlice(n, func(i int) ([]any, error) {
-					value, err := msgpack.Marshal(added{N: 1, Note: p.bytes(i, noteSize)})
-					return []any{fmt.Sprintf("counter|%d", i%backlogIDs), int64(i/backlogIDs + 1), time.Unix(int64(i), 0), value}, err
-				}))
-			if err == nil {
-				_, err = conn.Exec(ctx, "VACUUM ANALYZE "+table)
-			}
-			if err == nil {
-				_, err = conn.Exec(ctx, "CREATE TABLE "+pgx.Identifier{schema, "position"}.Sanitize()+" (id text NOT NULL, seq_nr bigint NOT NULL)")
-			}
-			if err != nil {
-				return err
-			}
-			return measure(func(sums string) (float64, error) { return workOff(ctx, conn, table, schema, sums, n) })
-		})
+func (b *run) rawBacklog(ctx context.Context, n int, p notes, ids []string, measure func(work func(sums string) (float64, error)) error) error {
+	key := func(i int) (string, int64) { return ids[i%len(ids)], int64(i/len(ids) + 1) }
+	return b.filledTable(ctx, n, p, key, func(conn *pgx.Conn, table string) error {
+		schema, _ := splitTable(table)
+		position := pgx.Identifier{schema, "position"}.Sanitize()
+		if _, err := conn.Exec(ctx, "CREATE TABLE "+position+" (id text NOT NULL, seq_nr bigint NOT NULL)"); err != nil {
+			return err
+		}
+		return measure(func(sums string) (float64, error) { return workOff(ctx, conn, table, position, sums, n) })
 	})
 }
 
 // workOff reads pages of raw rows and adds them up.
-func workOff(ctx context.Context, conn *pgx.Conn, table, schema, sums string, n int) (float64, error) {
-	position := pgx.Identifier{schema, "position"}.Sanitize()
-	if _, err := conn.Exec(ctx, "TRUNCATE "+position); err != nil {
-		return 0, err
-	}
-	if _, err := conn.Exec(ctx, "INSERT INTO "+position+" VALUES ('', 0)"); err != nil {
+func workOff(ctx context.Context, conn *pgx.Conn, table, position, sums string, n int) (float64, error) {
+	if _, err := conn.Exec(ctx, "TRUNCATE "+position+"; INSERT INTO "+position+" VALUES ('', 0)"); err != nil {
 		return 0, err
 	}
 	began := time.Now()
 	id, nr := "", int64(0)
 	for {
-		by := newTotals()
+		var by totals
 		rows, err := conn.Query(ctx, "SELECT id, seq_nr, at, payload FROM "+table+" WHERE (id, seq_nr) > ($1, $2) ORDER BY id, seq_nr LIMIT $3", id, nr, backlogPage)
 		if err != nil {
 			return 0, err
@@ -258,22 +213,16 @@ const (
 
 // live measures the delay from the commit of an event to its delivery by a live query of another
 // handle, like in another process, while 10,000 events per second are written.
-func live(ctx context.Context, b *run) (results []Result, err error) {
+func live(ctx context.Context, b *run) ([]Result, error) {
 	var delays []time.Duration
-	for i := range max(1, b.settings.Rounds) {
-		b.progress("round %d of %d", i+1, b.settings.Rounds)
+	err := b.rounds(func() error {
 		some, err := b.liveRound(ctx)
-		if err != nil {
-			return nil, err
-		}
 		delays = append(delays, some...)
-	}
-	p50, p99 := percentile(delays, 0.5), percentile(delays, 0.99)
-	return []Result{Result{
-		Value: ms(p99), Unit: "ms p99", Ratio: ms(p99), Goal: 100, Better: lower,
-		Settings: fmt.Sprintf("%d events a second in appends of %d, from commit to delivery in another handle", int(liveIDs*time.Second/livePeriod), liveIDs),
-		Detail:   fmt.Sprintf("p50 %v, %d events", p50.Round(10*time.Microsecond), len(delays)),
-	}.judge()}, nil
+		return err
+	})
+	return []Result{atMost(ms(percentile(delays, 0.99)), "ms p99", 100,
+		fmt.Sprintf("%d events a second in appends of %d, from commit to delivery in another handle", int(liveIDs*time.Second/livePeriod), liveIDs),
+		fmt.Sprintf("p50 %v, %d events", percentile(delays, 0.5).Round(10*time.Microsecond), len(delays)))}, err
 }
 
 // liveRound returns the delays of one run.

@@ -20,72 +20,69 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// fill appends events to one counter directly in the journal and returns the time of the last one.
-func fill(ctx context.Context, j journal.Journal, pid string, n int, p notes) (time.Time, error) {
+// filledAt is the time of the events that fill appends.
+var filledAt = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// fill appends events to counters directly in the journal, some of each counter per append.
+func fill(ctx context.Context, j journal.Journal, p notes, each, step int, ids ...string) error {
 	names := codec.Types(codec.Name[added]("added"))
-	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for done := 0; done < n; {
-		w := journal.Write{ID: pid, Writer: "bench", Expect: uint64(done)}
-		for len(w.Events) < 1000 && done < n {
-			done++
-			manifest, payload, err := names.Encode(added{N: 1, Note: p.bytes(done, noteSize)})
-			if err != nil {
-				return at, err
+	for done := 0; done < each; done += step {
+		writes := make([]journal.Write, len(ids))
+		for i, id := range ids {
+			w := journal.Write{ID: id, Writer: "bench", Expect: uint64(done)}
+			for n := done; n < min(done+step, each); n++ {
+				manifest, payload, err := names.Encode(added{N: 1, Note: p.bytes(i*each+n, noteSize)})
+				if err != nil {
+					return err
+				}
+				w.Events = append(w.Events, journal.Event{SequenceNr: uint64(n) + 1, Time: filledAt, Manifest: manifest, Payload: payload})
 			}
-			at = at.Add(time.Microsecond)
-			w.Events = append(w.Events, journal.Event{SequenceNr: uint64(done), Time: at, Manifest: manifest, Payload: payload})
+			writes[i] = w
 		}
-		if slots := j.Append(ctx, []journal.Write{w}); slots != nil {
-			return at, errors.Join(slots...)
+		if slots := j.Append(ctx, writes); slots != nil {
+			return errors.Join(slots...)
 		}
 	}
-	return at, nil
+	return nil
 }
 
-// firstReply opens a runtime and measures the first reply of a counter.
-func firstReply(ctx context.Context, s *database, typ eventsourcing.Type[counter, event], id string, want int64) (time.Duration, error) {
-	rt, h, err := host(ctx, s, typ)
-	if err != nil {
-		return 0, err
-	}
-	began := time.Now()
-	sum, err := eventsourcing.Ask(ctx, h.Ref(id), read{})
-	took := time.Since(began)
-	if err == nil && sum != want {
-		err = fmt.Errorf("the recovered counter holds %d, want %d", sum, want)
-	}
-	return took, errors.Join(err, rt.Close(ctx))
+// firstReply returns the time from asking an entity that is not running to its reply.
+func firstReply(ctx context.Context, s *database, snapshots int, id string, want int64) (took time.Duration, err error) {
+	typ := counters(0, eventsourcing.Snapshots[counter, event]{Every: snapshots})
+	err = s.host(ctx, typ, func(h *local) error {
+		began := time.Now()
+		sum, err := eventsourcing.Ask(ctx, h.Ref(id), read{})
+		took = time.Since(began)
+		if err == nil && sum != want {
+			err = fmt.Errorf("the recovered counter holds %d, want %d", sum, want)
+		}
+		return err
+	})
+	return took, err
 }
 
 // recoverEvents measures the recovery of an entity with many events.
-func recoverEvents(ctx context.Context, b *run) (results []Result, err error) {
-	n := b.scaled(100_000)
+func recoverEvents(ctx context.Context, b *run) ([]Result, error) {
+	n := b.scaled(100_000, 1)
 	p := newNotes()
-	s, err := b.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	b.progress("writing %d events", n)
-	if _, err = fill(ctx, s.journal, "counter|0", n, p); err != nil {
-		return nil, err
-	}
-	var limits, values []float64
-	err = b.rawEvents(ctx, n, p, func(scan func() (float64, error)) error {
-		limits, values, err = b.alternate(scan, func() (float64, error) {
-			took, failed := firstReply(ctx, s, counters(0, eventsourcing.Snapshots[counter, event]{}), "0", int64(n))
-			return float64(n) / took.Seconds(), failed
+	var c compared
+	err := b.opened(ctx, func(s *database) error {
+		b.progress("writing %d events", n)
+		if err := fill(ctx, s.journal, p, n, 1000, "counter|0"); err != nil {
+			return err
+		}
+		return b.rawEvents(ctx, n, p, func(scan func() (float64, error)) (err error) {
+			c, err = b.compare(scan, func() (float64, error) {
+				took, err := firstReply(ctx, s, 0, "0", int64(n))
+				return float64(n) / took.Seconds(), err
+			})
+			return err
 		})
-		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	limit, value := median(limits), median(values)
-	return []Result{Result{
-		Value: value, Unit: "events/s", Limit: limit, Ratio: value / limit, Goal: 0.60, Better: higher,
-		Settings: fmt.Sprintf("1 entity, %d events of 200 bytes, median of %d", n, len(values)),
-	}.judge()}, nil
+	return []Result{c.result(Result{
+		Unit: "events/s", Goal: 0.60, Better: higher,
+		Settings: fmt.Sprintf("1 entity, %d events of 200 bytes, median of %d", n, b.settings.Rounds),
+	})}, err
 }
 
 // rawEvents writes the same events without Refold and measures a function that reads and decodes
@@ -146,55 +143,47 @@ func rawScan(db *leveldb.DB, n int) (float64, error) {
 }
 
 // recoverSnapshot measures a recovery from the newest of many snapshots.
-func recoverSnapshot(ctx context.Context, b *run) (results []Result, err error) {
-	const tail = 999
-	n := b.scaled(1_000_000)/1000*1000 + 1000
+func recoverSnapshot(ctx context.Context, b *run) ([]Result, error) {
+	const tail, never = 999, 1_000_000_000
+	n := b.scaled(1_000_000, 0)/1000*1000 + 1000
 	p := newNotes()
-	s, err := b.open(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	b.progress("writing %d events with a snapshot each 1,000", n+tail)
-	if _, err = fill(ctx, s.journal, "counter|tail", tail, p); err != nil {
-		return nil, err
-	}
-	at, err := fill(ctx, s.journal, "counter|long", n+tail, p)
-	if err != nil {
-		return nil, err
-	}
-	if err = saveSnapshots(ctx, s, n, at); err != nil {
-		return nil, err
-	}
-	typ := counters(0, eventsourcing.Snapshots[counter, event]{Every: 1_000_000_000})
-	limits, values, err := b.alternate(
-		func() (float64, error) {
-			took, failed := firstReply(ctx, s, typ, "tail", tail)
-			return ms(took), failed
-		},
-		func() (float64, error) {
-			took, failed := firstReply(ctx, s, typ, "long", int64(n+tail))
-			return ms(took), failed
-		})
-	if err != nil {
-		return nil, err
-	}
-	limit, value := median(limits), median(values)
-	return []Result{Result{
-		Value: value, Unit: "ms", Limit: limit, Ratio: value / limit, Goal: 1.5, Better: lower,
-		Settings: fmt.Sprintf("%d events, a snapshot each 1,000, against an entity of %d events, median of %d", n+tail, tail, len(values)),
-	}.judge()}, nil
+	var c compared
+	err := b.opened(ctx, func(s *database) error {
+		b.progress("writing %d events with a snapshot each 1,000", n+tail)
+		if err := fill(ctx, s.journal, p, tail, 1000, "counter|tail"); err != nil {
+			return err
+		}
+		if err := fill(ctx, s.journal, p, n+tail, 1000, "counter|long"); err != nil {
+			return err
+		}
+		if err := saveSnapshots(ctx, s, n); err != nil {
+			return err
+		}
+		replied := func(id string, want int) func() (float64, error) {
+			return func() (float64, error) {
+				took, err := firstReply(ctx, s, never, id, int64(want))
+				return ms(took), err
+			}
+		}
+		var err error
+		c, err = b.compare(replied("tail", tail), replied("long", n+tail))
+		return err
+	})
+	return []Result{c.result(Result{
+		Unit: "ms", Goal: 1.5, Better: lower,
+		Settings: fmt.Sprintf("%d events, a snapshot each 1,000, against an entity of %d events, median of %d", n+tail, tail, b.settings.Rounds),
+	})}, err
 }
 
 // saveSnapshots saves the state of a counter after each thousand events.
-func saveSnapshots(ctx context.Context, s *database, n int, at time.Time) error {
+func saveSnapshots(ctx context.Context, s *database, n int) error {
 	for seq := 1000; seq <= n; seq += 1000 {
 		payload, err := msgpack.Marshal(&counter{Sum: int64(seq)})
 		if err != nil {
 			return err
 		}
 		snap := snapshot.Snapshot{Manifest: eventsourcing.StateManifest, Payload: payload}
-		snap.Metadata = snapshot.Metadata{ID: "counter|long", SequenceNr: uint64(seq), Time: at}
+		snap.Metadata = snapshot.Metadata{ID: "counter|long", SequenceNr: uint64(seq), Time: filledAt}
 		if err := s.snapshots.Save(ctx, snap); err != nil {
 			return err
 		}

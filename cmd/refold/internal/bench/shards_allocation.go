@@ -8,18 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
-	"github.com/refold-io/refold/plugins/nats"
-	"github.com/refold-io/refold/plugins/nats/embedded"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/store"
-	"github.com/refold-io/refold/transport"
 )
 
 const (
@@ -38,16 +33,13 @@ type placed struct {
 // shardPlace measures the time from the first message until all shards have a home, and the data
 // that the coordinator stores for it: in a journal, or in replicated data if the row runs on NATS.
 func shardPlace(ctx context.Context, b *run) ([]Result, error) {
-	n := max(100, b.scaled(placeShards))
+	n := b.scaled(placeShards, 100)
 	var took, saves, size []float64
-	for i := range max(1, b.settings.Rounds) {
-		b.progress("round %d of %d", i+1, b.settings.Rounds)
+	err := b.rounds(func() error {
 		p, err := b.place(ctx, n)
-		if err != nil {
-			return nil, err
-		}
 		took, saves, size = append(took, p.took.Seconds()), append(saves, p.saves), append(size, p.bytes/max(1, p.saves))
-	}
+		return err
+	})
 	store := "state in the journal"
 	if b.scheme == "nats" {
 		store = "replicated state"
@@ -56,57 +48,47 @@ func shardPlace(ctx context.Context, b *run) ([]Result, error) {
 	return []Result{
 		atMost(median(took), "s to all homes", maxPlace, settings, ""),
 		atMost(median(saves), "saves", maxPlaceSaves, "the same", fmt.Sprintf("%.0f bytes a save", median(size))),
-	}, nil
+	}, err
 }
 
 // place runs the nodes once.
 func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
-	server, err := embedded.Start(embedded.Config{}) //nolint:contextcheck // the server lives until Close
-	if err != nil {
-		return p, err
-	}
-	defer func() { err = errors.Join(err, server.Close()) }()
 	entities := &run{settings: b.settings, scheme: b.scheme, dir: b.dir}
 	if b.scheme == "nats" {
 		entities.scheme = "inmem" // each node has its own, which is sufficient because entities store nothing
 	}
-	s, err := entities.open(ctx)
-	if err != nil {
-		return p, err
-	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	g, err := newGroup(ctx, placeNodes, func(self identity.Node) (transport.Carrier, error) { //nolint:contextcheck // it ends with its node
-		return nats.Connect(nats.Config{Access: server.Access(), Cluster: "bench", Self: self})
+	err = withNATS(func(carrier carriers) error { //nolint:contextcheck // the server lives until the end
+		return entities.opened(ctx, func(s *database) error {
+			var rts []*eventsourcing.Runtime
+			defer func() {
+				for _, rt := range rts {
+					err = errors.Join(err, rt.Close(context.WithoutCancel(ctx)))
+				}
+			}()
+			return withGroup(ctx, placeNodes, carrier, func(g *group) error {
+				count := &saves{states: b.scheme == "nats"}
+				regions := make([]*sharding.Region[tally], len(*g))
+				for i, r := range *g {
+					rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(s.journal, nil)}) //nolint:contextcheck // it ends with Close
+					if err != nil {
+						return err
+					}
+					rts = append(rts, rt)
+					stores := countedStores{sharding.JournalState(s.journal, s.snapshots), count}
+					if count.states {
+						stores.CoordinatorStores = sharding.ReplicatedState(r)
+					}
+					if regions[i], err = sharding.Start(ctx, r.Node(), tallies(r.Node().Self().Name), sharding.Options{
+						Runtime: rt, State: stores, Shards: shards, MinMembers: placeNodes, ShardOf: numbered,
+					}); err != nil {
+						return err
+					}
+				}
+				return p.measure(ctx, regions, shards, count)
+			})
+		})
 	})
-	if err != nil {
-		return p, err
-	}
-	var rts []*eventsourcing.Runtime
-	defer func() {
-		g.close()
-		for _, rt := range rts {
-			err = errors.Join(err, rt.Close(context.WithoutCancel(ctx)))
-		}
-	}()
-	count := &saves{states: b.scheme == "nats"}
-	regions := make([]*sharding.Region[tally], len(g))
-	for i, r := range g {
-		rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(s.journal, nil)}) //nolint:contextcheck // it ends with Close
-		if err != nil {
-			return p, err
-		}
-		rts = append(rts, rt)
-		stores := countedStores{sharding.JournalState(s.journal, s.snapshots), count}
-		if count.states {
-			stores.CoordinatorStores = sharding.ReplicatedState(r)
-		}
-		if regions[i], err = sharding.Start(ctx, r.Node(), tallies(r.Node().Self().Name), sharding.Options{
-			Runtime: rt, State: stores, Shards: shards, MinMembers: placeNodes, ShardOf: numbered,
-		}); err != nil {
-			return p, err
-		}
-	}
-	return p, p.measure(ctx, regions, shards, count)
+	return p, err
 }
 
 // numbered returns the shard of an entity whose ID is a number.
@@ -118,10 +100,16 @@ func numbered(id string) sharding.Shard {
 // measure sends a message to an entity of each shard and waits until the sending node has all
 // homes.
 func (p *placed) measure(ctx context.Context, regions []*sharding.Region[tally], shards int, count *saves) error {
-	ctx, cancel := context.WithTimeout(ctx, nodePatience)
-	defer cancel()
-	if err := registered(ctx, regions); err != nil {
-		return err
+	for _, r := range regions {
+		if err := until(ctx, 5*time.Millisecond, func(ctx context.Context) (bool, error) {
+			registered, err := r.CurrentRegions(ctx)
+			if errors.Is(err, sharding.ErrNoCoordinator) {
+				err = nil
+			}
+			return len(registered) == len(regions), err
+		}); err != nil {
+			return err
+		}
 	}
 	from := regions[1] // it does not run the coordinator
 	calls, bytes := count.calls.Load(), count.bytes.Load()
@@ -131,54 +119,23 @@ func (p *placed) measure(ctx context.Context, regions []*sharding.Region[tally],
 			return err
 		}
 	}
-	for i := 0; i < shards; {
-		_, known, err := from.Home(ctx, sharding.Shard(i))
-		if err == nil && known {
-			i++
-		} else if err == nil {
-			err = pause(ctx, time.Millisecond)
+	next := 0
+	if err := until(ctx, time.Millisecond, func(ctx context.Context) (found bool, err error) {
+		for ; next < shards; next++ {
+			if _, found, err = from.Home(ctx, sharding.Shard(next)); err != nil || !found {
+				return false, err
+			}
 		}
-		if err != nil {
-			return fmt.Errorf("the home of shard %d: %w", i, err)
-		}
+		return true, nil
+	}); err != nil {
+		return fmt.Errorf("the home of shard %d: %w", next, err)
 	}
 	p.took = time.Since(began)
 	p.saves, p.bytes = float64(count.calls.Load()-calls), float64(count.bytes.Load()-bytes)
-	return allAnswer(ctx, from, shards)
-}
-
-// allAnswer sends an ask to an entity of each shard.
-func allAnswer(ctx context.Context, from *sharding.Region[tally], shards int) error {
-	errs := make([]error, dataCallers)
-	var wg sync.WaitGroup
-	for caller := range dataCallers {
-		wg.Go(func() {
-			for i := caller; i < shards && errs[caller] == nil; i += dataCallers {
-				_, errs[caller] = eventsourcing.Ask(ctx, from.Ref(strconv.Itoa(i)), where{})
-			}
-		})
-	}
-	wg.Wait()
-	return firstError(errs)
-}
-
-// registered waits until all regions are registered with the coordinator.
-func registered(ctx context.Context, regions []*sharding.Region[tally]) error {
-	for _, r := range regions {
-		for {
-			known, err := r.CurrentRegions(ctx)
-			if err != nil && !errors.Is(err, sharding.ErrNoCoordinator) {
-				return err
-			}
-			if len(known) == len(regions) {
-				break
-			}
-			if err := pause(ctx, 5*time.Millisecond); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return inParallel(shards, dataCallers, func(i int) error {
+		_, err := eventsourcing.Ask(ctx, from.Ref(strconv.Itoa(i)), where{})
+		return err
+	})
 }
 
 // saves counts the saves of coordinators: events, or whole states.

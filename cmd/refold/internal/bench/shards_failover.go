@@ -9,12 +9,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/identity"
 )
 
 const (
@@ -51,27 +49,29 @@ func (k killed) beyond() float64 { return (k.all - k.noticed - 2*nodeStableAfter
 // shardKill measures the failure of one of three nodes: the oldest, which runs the coordinator, the
 // leader of the cluster, or another one.
 func shardKill(ctx context.Context, b *run) ([]Result, error) {
+	// The nodes in the order in which they join. The leader is the first by address.
+	victims := []string{"oldest", "leader", "plain"}
+	names := []string{"n2", "n1", "n3"}
 	var results []Result
 	for _, replicated := range []bool{false, true} {
-		store, victims := "state in the journal", []string{"oldest", "leader", "plain"}
+		store := "state in the journal"
 		if replicated {
 			store = "replicated state"
 		}
-		if b.settings.Scale > 1 {
-			if replicated {
-				break // each run takes minutes
+		for i, victim := range victims {
+			if b.trial() && len(results) > 0 {
+				return results, nil // each run takes minutes
 			}
-			victims = victims[:1]
-		}
-		for _, victim := range victims {
 			var runs []killed
-			for i := range max(1, b.settings.Runs) {
-				b.progress("%s, the %s node, run %d of %d", store, victim, i+1, max(1, b.settings.Runs))
-				k, err := b.kill(ctx, victim, replicated)
-				if err != nil {
-					return results, fmt.Errorf("the %s node killed, %s: %w", victim, store, err)
-				}
-				runs = append(runs, k)
+			if err := b.runs(fmt.Sprintf("%s, the %s node, ", store, victim), func() error {
+				return b.withWorkers(func(w *workers) error {
+					k, err := b.kill(ctx, w, names, i, replicated)
+					k.victim = victim
+					runs = append(runs, k)
+					return err
+				})
+			}); err != nil {
+				return results, fmt.Errorf("the %s node killed, %s: %w", victim, store, err)
 			}
 			results = append(results, b.killResults(victim, store, runs)...)
 		}
@@ -98,38 +98,26 @@ func (b *run) killResults(victim, store string, runs []killed) []Result {
 	}
 }
 
-// killNames are the names of the nodes in the order in which they join. The leader is the first by
-// address.
-func killNames() (names []string, peer map[string]string) {
-	return []string{"n2", "n1", "n3"}, map[string]string{"oldest": "n2", "leader": "n1", "plain": "n3"}
-}
-
-// kill kills a node once.
-func (b *run) kill(ctx context.Context, peer string, replicated bool) (k killed, err error) {
+// kill starts nodes and kills one of them once.
+func (b *run) kill(ctx context.Context, w *workers, names []string, peer int, replicated bool) (k killed, err error) {
 	setup := b.shardSetup(3)
 	setup.Replicated, setup.StableAfter = replicated, nodeStableAfter
-	c, err := newShardCrew(b.settings.ShardNode) //nolint:contextcheck // the server lives until close
-	if err != nil {
+	defer func() { err = errors.Join(err, b.drop(context.WithoutCancel(ctx), setup.Schema)) }()
+	if err = w.joinAll(ctx, setup, names...); err != nil {
 		return k, err
 	}
-	defer func() { err = errors.Join(err, c.close(), b.drop(context.WithoutCancel(ctx), setup.Schema)) }()
-	names, roles := killNames()
-	k.victim = peer
-	if err = c.joinNamed(ctx, names, setup); err != nil {
-		return k, err
-	}
-	victim := c.hands[slices.Index(names, roles[peer])]
-	others := slices.DeleteFunc(slices.Clone(c.hands), func(h *hand) bool { return h == victim })
+	victim := w.all[peer]
+	others := slices.DeleteFunc(slices.Clone(w.all), func(one *worker) bool { return one == victim })
 	var at time.Time
 	if k.strained, err = b.strain(ctx, others, func() (err error) {
-		if err = pause(ctx, b.short(killBefore)); err != nil {
+		if err = pause(ctx, b.short(killBefore, minPause)); err != nil {
 			return err
 		}
 		at = time.Now()
-		if err = c.murder(victim); err != nil {
+		if err = w.stop(victim, true); err != nil {
 			return err
 		}
-		probes, err := shardEach(others, func(int) shardOrder { return shardOrder{Do: shardProbe} })
+		probes, err := each(others, order{Do: orderProbe})
 		if err != nil {
 			return err
 		}
@@ -137,32 +125,32 @@ func (b *run) kill(ctx context.Context, peer string, replicated bool) (k killed,
 			k.coordinator = max(k.coordinator, p.At.Sub(at))
 			k.all = max(k.all, p.Answered.Sub(at))
 		}
-		return pause(ctx, b.short(killAfter))
+		return pause(ctx, b.short(killAfter, minPause))
 	}); err != nil {
 		return k, err
 	}
-	err = k.learn(others, victim.name, at)
+	err = k.observe(others, victim.name, at)
 	return k, err
 }
 
-// learn evaluates the observations of the other nodes: the last one about the victim, and false
+// observe evaluates the observations of the other nodes: the last one about the victim, and false
 // ones about live nodes.
-func (k *killed) learn(others []*hand, victim string, at time.Time) error {
-	answers, err := shardEach(others, func(int) shardOrder { return shardOrder{Do: shardSeen} })
+func (k *killed) observe(others []*worker, victim string, at time.Time) error {
+	results, err := each(others, order{Do: orderSeen})
 	if err != nil {
 		return err
 	}
-	for _, a := range answers {
-		for _, e := range a.Seen {
+	for _, r := range results {
+		for _, e := range r.Seen {
 			since := e.At.Sub(at)
 			switch {
-			case e.Kind == eventUnreachable && (e.Node.Name != victim || since < 0):
+			case e.Kind == cluster.MemberUnreachable && (e.Node.Name != victim || since < 0):
 				k.suspected++
-			case e.Kind == eventUnreachable:
+			case e.Kind == cluster.MemberUnreachable:
 				k.noticed = max(k.noticed, since)
-			case e.Kind == eventDowned:
+			case e.Kind == cluster.MemberDowned:
 				k.downed = max(k.downed, since)
-			case e.Kind == eventRemoved:
+			case e.Kind == cluster.MemberRemoved:
 				k.removed = max(k.removed, since)
 			}
 		}
@@ -175,91 +163,44 @@ const (
 	// one ask.
 	probePause   = 250 * time.Millisecond
 	probeTimeout = 2 * time.Second
-	// probePatience is the time after which a shard counts as lost.
-	probePatience = 2 * time.Minute
 )
-
-// The observations of a node about another one.
-const (
-	eventUnreachable = "unreachable"
-	eventDowned      = "downed"
-	eventRemoved     = "removed"
-)
-
-// seenEvent is one observation about another node.
-type seenEvent struct {
-	Kind string
-	Node identity.Node
-	At   time.Time
-}
-
-// watch records the node's observations.
-func (s *shardServer) watch(ctx context.Context) {
-	kinds := map[cluster.EventKind]string{
-		cluster.MemberUnreachable: eventUnreachable, cluster.MemberDowned: eventDowned, cluster.MemberRemoved: eventRemoved,
-	}
-	for e := range s.node.Events(ctx, cluster.MemberUnreachable, cluster.MemberDowned, cluster.MemberRemoved) {
-		if kind := kinds[e.Kind]; kind != "" {
-			s.mu.Lock()
-			s.seen = append(s.seen, seenEvent{kind, e.Member.Node, time.Now()})
-			s.mu.Unlock()
-		}
-	}
-}
-
-// learned returns them.
-func (s *shardServer) learned() shardAnswer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return shardAnswer{Seen: slices.Clone(s.seen)}
-}
 
 // probe asks an entity of each shard until it replies, and the coordinator until one is active.
 // Answered is the time of the last reply, At that of the coordinator.
-func (s *shardServer) probe(ctx context.Context) (a shardAnswer, err error) {
-	ctx, cancel := context.WithTimeout(ctx, probePatience)
+func (s *server) probe(ctx context.Context, _ *order) (r result, err error) {
+	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()
 	of := make([]string, s.setup.Shards)
 	for i, left := 0, len(of); left > 0; i++ {
 		id := fmt.Sprintf("probe-%d", i)
 		shard, err := s.region.ShardOf(id)
 		if err != nil {
-			return a, err
+			return r, err
 		}
 		if of[shard] == "" {
 			of[shard] = id
 			left--
 		}
 	}
-	answered := make([]time.Time, len(of))
-	errs := make([]error, len(of)+1)
-	again := func(f func(ctx context.Context) error) (time.Time, error) {
+	answered := make([]time.Time, len(of)+1)
+	err = inParallel(len(answered), len(answered), func(i int) error {
 		for {
 			limited, cancel := context.WithTimeout(ctx, probeTimeout)
-			err := f(limited)
+			var err error
+			if i < len(of) {
+				_, err = eventsourcing.Ask(limited, s.region.Ref(of[i]), where{})
+			} else {
+				_, err = s.region.CurrentRegions(limited)
+			}
 			cancel()
-			if err == nil {
-				return time.Now(), nil
+			if answered[i] = time.Now(); err == nil {
+				return nil
 			}
 			if late := pause(ctx, probePause); late != nil {
-				return time.Time{}, err
+				return err
 			}
 		}
-	}
-	var wg sync.WaitGroup
-	for i, id := range of {
-		wg.Go(func() {
-			answered[i], errs[i] = again(func(ctx context.Context) error {
-				_, err := eventsourcing.Ask(ctx, s.region.Ref(id), where{})
-				return err
-			})
-		})
-	}
-	a.At, errs[len(of)] = again(func(ctx context.Context) error {
-		_, err := s.region.CurrentRegions(ctx)
-		return err
 	})
-	wg.Wait()
-	a.Answered = slices.MaxFunc(answered, time.Time.Compare)
-	return a, firstError(errs)
+	r.At, r.Answered = answered[len(of)], slices.MaxFunc(answered[:len(of)], time.Time.Compare)
+	return r, err
 }

@@ -5,6 +5,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -26,9 +27,9 @@ const (
 	loadErrors = 5
 )
 
-// asking is a load: asks of random entities at a fixed rate, independent of replies. Half of them
+// load is a load: asks of random entities at a fixed rate, independent of replies. Half of them
 // are stored. It records the acknowledged ones.
-type asking struct {
+type load struct {
 	region  *sharding.Region[tally]
 	notes   notes
 	ids     []string
@@ -42,30 +43,39 @@ type asking struct {
 
 	mu      sync.Mutex
 	took    time.Duration // the duration of the load
-	samples []dataSample  // At is the due time
+	samples []sample      // At is the due time
 	failed  int
 	errors  []string
 }
 
-// ask starts a load on the entities of a part. Acknowledgements of an earlier load on the same
-// entities are kept.
-func ask(ctx context.Context, region *sharding.Region[tally], o *shardOrder, before *asking) *asking {
+// running returns the latest load.
+func (s *server) running() (*load, error) {
+	if s.load == nil {
+		return nil, errors.New("no load is running")
+	}
+	return s.load, nil
+}
+
+// startLoad starts a load on the entities of a part. Acknowledgements of an earlier load on the
+// same entities are kept.
+func (s *server) startLoad(ctx context.Context, o *order) (result, error) {
 	ctx, stop := context.WithCancel(ctx)
-	a := &asking{region: region, notes: newNotes(), stop: stop, began: time.Now()}
+	a := &load{region: s.region, notes: newNotes(), stop: stop, began: time.Now()}
 	for i := o.Part; i < o.Count; i += o.Parts {
 		a.ids = append(a.ids, tallyID(i))
 	}
-	if before != nil && slices.Equal(before.ids, a.ids) {
-		a.acked, a.unknown = before.acked, before.unknown
+	if s.load != nil && slices.Equal(s.load.ids, a.ids) {
+		a.acked, a.unknown = s.load.acked, s.load.unknown
 	} else {
 		a.acked, a.unknown = make([]atomic.Int64, len(a.ids)), make([]atomic.Int64, len(a.ids))
 	}
 	a.ended.Go(func() { a.loop(ctx, o.Rate) })
-	return a
+	s.load = a
+	return result{}, nil
 }
 
 // loop makes asks when they are due.
-func (a *asking) loop(ctx context.Context, rate int) {
+func (a *load) loop(ctx context.Context, rate int) {
 	rng := randoms(1)[0]
 	each := time.Second / time.Duration(rate)
 	asks := context.WithoutCancel(ctx) // asks that were made are awaited
@@ -87,7 +97,7 @@ func (a *asking) loop(ctx context.Context, rate int) {
 }
 
 // one asks an entity once.
-func (a *asking) one(ctx context.Context, i int, stored bool, note []byte, due time.Time) {
+func (a *load) one(ctx context.Context, i int, stored bool, note []byte, due time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
 	to := a.region.Ref(a.ids[i])
@@ -106,7 +116,7 @@ func (a *asking) one(ctx context.Context, i int, stored bool, note []byte, due t
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.samples = append(a.samples, dataSample{due, took})
+	a.samples = append(a.samples, sample{due, took})
 	if err != nil {
 		if a.failed++; len(a.errors) < loadErrors {
 			a.errors = append(a.errors, fmt.Sprintf("%s after %v: %v", a.ids[i], took.Round(time.Millisecond), err))
@@ -115,98 +125,92 @@ func (a *asking) one(ctx context.Context, i int, stored bool, note []byte, due t
 }
 
 // halt ends the load and waits for the replies. Open is the number of asks that were open.
-func (a *asking) halt() shardAnswer {
+func (s *server) halt(context.Context, *order) (result, error) {
+	a, err := s.running()
+	if err != nil {
+		return result{}, err
+	}
 	open := int(a.open.Load())
 	a.stop()
 	a.ended.Wait()
-	return shardAnswer{Ops: len(a.samples), Took: a.took, Open: open, Failed: a.failed, First: a.errors}
+	return result{Ops: len(a.samples), Took: a.took, Open: open, Failed: a.failed, Errors: a.errors}, nil
 }
 
-// times returns the sorted durations of asks that were due within a time.
-func (a *asking) times(from, to time.Time) shardAnswer {
-	var took []time.Duration
-	for _, s := range a.samples {
-		if !s.At.Before(from) && s.At.Before(to) {
-			took = append(took, s.Took)
+// times returns the durations of asks that were due within a time.
+func (s *server) times(_ context.Context, o *order) (r result, err error) {
+	a, err := s.running()
+	if err != nil {
+		return r, err
+	}
+	for _, sample := range a.samples {
+		if !sample.At.Before(o.Since) && sample.At.Before(o.Until) {
+			r.Times = append(r.Times, sample.Took)
 		}
 	}
-	slices.Sort(took)
-	return shardAnswer{Times: took}
+	return r, nil
 }
 
-// check reads all entities with acknowledged commands.
-func (a *asking) check(ctx context.Context) (shardAnswer, error) {
-	lost := make([]int, dataCallers)
-	errs := make([]error, dataCallers)
-	var wg sync.WaitGroup
-	for caller := range dataCallers {
-		wg.Go(func() {
-			for i := caller; i < len(a.ids) && errs[caller] == nil; i += dataCallers {
-				acked, unknown := a.acked[i].Load(), a.unknown[i].Load()
-				if acked+unknown == 0 {
-					continue
-				}
-				limited, cancel := context.WithTimeout(ctx, loadPatience)
-				n, err := eventsourcing.Ask(limited, a.region.Ref(a.ids[i]), peek{})
-				cancel()
-				switch {
-				case err != nil:
-					errs[caller] = fmt.Errorf("read %s: %w", a.ids[i], err)
-				case n < acked:
-					lost[caller] += int(acked - n)
-				case n > acked+unknown:
-					errs[caller] = fmt.Errorf("%s holds %d, of which %d were acknowledged and %d may be stored", a.ids[i], n, acked, unknown)
-				}
-			}
-		})
+// lost reads all entities with acknowledged commands.
+func (s *server) lost(ctx context.Context, _ *order) (r result, err error) {
+	a, err := s.running()
+	if err != nil {
+		return r, err
 	}
-	wg.Wait()
-	var answer shardAnswer
-	for _, n := range lost {
-		answer.Lost += n
-	}
-	return answer, firstError(errs)
+	var lost atomic.Int64
+	err = inParallel(len(a.ids), dataCallers, func(i int) error {
+		acked, unknown := a.acked[i].Load(), a.unknown[i].Load()
+		if acked+unknown == 0 {
+			return nil
+		}
+		limited, cancel := context.WithTimeout(ctx, loadPatience)
+		defer cancel()
+		n, err := eventsourcing.Ask(limited, a.region.Ref(a.ids[i]), peek{})
+		switch {
+		case err != nil:
+			return fmt.Errorf("read %s: %w", a.ids[i], err)
+		case n > acked+unknown:
+			return fmt.Errorf("%s holds %d, of which %d were acknowledged and %d may be stored", a.ids[i], n, acked, unknown)
+		}
+		lost.Add(max(0, acked-n))
+		return nil
+	})
+	r.Lost = int(lost.Load())
+	return r, err
 }
 
-// fill starts the entities of a part.
-func (s *shardServer) fill(ctx context.Context, o *shardOrder) (shardAnswer, error) {
-	errs := make([]error, dataCallers)
+// wake starts the entities of a part.
+func (s *server) wake(ctx context.Context, o *order) (result, error) {
 	began := time.Now()
-	var wg sync.WaitGroup
-	for caller := range dataCallers {
-		wg.Go(func() {
-			for i := o.Part + caller*o.Parts; i < o.Count && errs[caller] == nil; i += dataCallers * o.Parts {
-				limited, cancel := context.WithTimeout(ctx, nodePatience)
-				_, errs[caller] = eventsourcing.Ask(limited, s.region.Ref(tallyID(i)), peek{})
-				cancel()
-			}
-		})
-	}
-	wg.Wait()
-	return shardAnswer{At: time.Now(), Took: time.Since(began)}, firstError(errs)
+	err := inParallel((o.Count-o.Part+o.Parts-1)/o.Parts, dataCallers, func(i int) error {
+		limited, cancel := context.WithTimeout(ctx, nodePatience)
+		defer cancel()
+		_, err := eventsourcing.Ask(limited, s.region.Ref(tallyID(o.Part+i*o.Parts)), peek{})
+		return err
+	})
+	return result{At: time.Now(), Took: time.Since(began)}, err
 }
 
 // runs counts the entities that run on this node.
-func (s *shardServer) runs(ctx context.Context) (a shardAnswer, err error) {
+func (s *server) runs(ctx context.Context, _ *order) (r result, err error) {
 	state, err := s.region.State(ctx)
 	for _, at := range state.Shards {
-		a.Ops += len(at.Entities)
+		r.Ops += len(at.Entities)
 	}
-	return a, err
+	return r, err
 }
 
 // spread counts the shards of each node.
-func (s *shardServer) spread(ctx context.Context) (shardAnswer, error) {
-	a := shardAnswer{Homes: map[string]int{}}
+func (s *server) spread(ctx context.Context, _ *order) (result, error) {
+	r := result{Homes: map[string]int{}}
 	for i := range s.setup.Shards {
 		home, known, err := s.region.Home(ctx, sharding.Shard(i))
 		if err != nil {
-			return a, err
+			return r, err
 		}
 		if known {
-			a.Homes[home.Name]++
+			r.Homes[home.Name]++
 		}
 	}
-	a.At = time.Now()
-	return a, nil
+	r.At = time.Now()
+	return r, nil
 }

@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -22,8 +20,8 @@ const (
 	moveTrial = 4 * time.Second
 	// moveControl is the duration of the load before a node joins.
 	moveControl = 20 * time.Second
-	// movePatience is the time after which the rebalance has failed.
-	movePatience = 3 * time.Minute
+	// minPause is the minimum of these durations in a trial run.
+	minPause = 500 * time.Millisecond
 
 	maxMove, maxMoveP999, maxMoveLongest = 60, 500, 2_000
 )
@@ -43,19 +41,24 @@ func shardMove(ctx context.Context, b *run) ([]Result, error) {
 	var took, p999, longest, failed []float64
 	var details []string
 	var rate int
-	for i := range max(1, b.settings.Runs) {
-		b.progress("run %d of %d", i+1, max(1, b.settings.Runs))
-		m, err := b.move(ctx)
-		if err != nil {
-			return nil, err
-		}
-		rate = m.rate
-		took = append(took, m.balanced.Sub(m.up).Seconds())
-		p999, longest = append(p999, ms(percentile(m.busy, 0.999))), append(longest, ms(percentile(m.busy, 1)))
-		failed = append(failed, float64(m.failed+m.lost))
-		details = append(details, fmt.Sprintf("%.0f asks a second reached, spread %s; before: p50 %v, p99.9 %v, longest %v; meanwhile: p50 %v",
-			m.reached, spreadText(m.spread), round(percentile(m.quiet, 0.5)), round(percentile(m.quiet, 0.999)), round(percentile(m.quiet, 1)), round(percentile(m.busy, 0.5))))
-		details = append(details, m.errors...)
+	err := b.runs("", func() error {
+		return b.withWorkers(func(w *workers) error {
+			m, err := b.move(ctx, w)
+			if err != nil {
+				return err
+			}
+			rate = m.rate
+			took = append(took, m.balanced.Sub(m.up).Seconds())
+			p999, longest = append(p999, ms(percentile(m.busy, 0.999))), append(longest, ms(percentile(m.busy, 1)))
+			failed = append(failed, float64(m.failed+m.lost))
+			details = append(details, fmt.Sprintf("%.0f asks a second reached, spread %s; before: p50 %v, p99.9 %v, longest %v; meanwhile: p50 %v",
+				m.reached, spreadText(m.spread), round(percentile(m.quiet, 0.5)), round(percentile(m.quiet, 0.999)), round(percentile(m.quiet, 1)), round(percentile(m.busy, 0.5))))
+			details = append(details, m.errors...)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
 	}
 	settings := fmt.Sprintf("3rd process joins 2 with %d shards, %d entities, %d asks a second from both, half are stored; from Up until balanced", b.moveShards(), b.moveEntities(), rate)
 	if rate < b.moveRate() {
@@ -69,42 +72,34 @@ func shardMove(ctx context.Context, b *run) ([]Result, error) {
 	}, nil
 }
 
-func (b *run) moveShards() int   { return max(3, b.scaled(moveShards)) }
-func (b *run) moveEntities() int { return max(120, b.scaled(moveEntities)) }
-func (b *run) moveRate() int     { return max(100, b.scaled(moveRate)) }
-
-// short returns a shorter duration in a trial run.
-func (b *run) short(d time.Duration) time.Duration {
-	return max(500*time.Millisecond, d/time.Duration(max(1, b.settings.Scale)))
-}
+func (b *run) moveShards() int   { return b.scaled(moveShards, 3) }
+func (b *run) moveEntities() int { return b.scaled(moveEntities, 120) }
+func (b *run) moveRate() int     { return b.scaled(moveRate, 100) }
 
 // move lets a node join once.
-func (b *run) move(ctx context.Context) (m moved, err error) {
+func (b *run) move(ctx context.Context, w *workers) (m moved, err error) {
 	setup := b.shardSetup(2)
-	c, err := newShardCrew(b.settings.ShardNode) //nolint:contextcheck // the server lives until close
-	if err != nil {
-		return m, err
-	}
-	defer func() { err = errors.Join(err, c.close(), b.drop(context.WithoutCancel(ctx), setup.Schema)) }()
+	defer func() { err = errors.Join(err, b.drop(context.WithoutCancel(ctx), setup.Schema)) }()
 	b.progress("2 processes join")
-	if err = c.joinAll(ctx, 2, setup); err != nil {
+	if err = w.joinAll(ctx, setup, "n1", "n2"); err != nil {
 		return m, err
 	}
-	two := slices.Clone(c.hands)
+	two := slices.Clone(w.all)
 	var began, joins time.Time
-	if m.strained, err = b.strain(ctx, two, func() (err error) {
-		if err = pause(ctx, b.short(moveTrial/2)); err != nil { // warm-up
+	if m.strained, err = b.strain(ctx, two, func() error {
+		if err := pause(ctx, b.short(moveTrial/2, minPause)); err != nil { // warm-up
 			return err
 		}
 		began = time.Now()
-		if err = pause(ctx, b.short(moveControl)); err != nil {
+		if err := pause(ctx, b.short(moveControl, minPause)); err != nil {
 			return err
 		}
 		joins = time.Now()
-		if m.up, err = c.join(ctx, "n3", setup); err == nil {
-			m.spread, m.balanced, err = b.balanced(ctx, two[0], 3)
+		_, up, err := w.join(ctx, "n3", setup)
+		if m.up = up.At; err != nil {
+			return err
 		}
-		return err
+		return b.awaitBalance(ctx, &m, two[0], 3)
 	}); err != nil {
 		return m, err
 	}
@@ -115,9 +110,8 @@ func (b *run) move(ctx context.Context) (m moved, err error) {
 }
 
 // shardSetup returns the configuration of nodes under load.
-func (b *run) shardSetup(regions int) shardSetup {
-	schema := "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // no secret
-	return shardSetup{Shards: b.moveShards(), Regions: regions, DSN: b.dsn, Schema: schema}
+func (b *run) shardSetup(regions int) setup {
+	return setup{Shards: b.moveShards(), Regions: regions, DSN: b.dsn, Schema: newSchema()}
 }
 
 // strained is the result of a load.
@@ -130,29 +124,29 @@ type strained struct {
 
 // strain applies a load at a sustainable rate while another function runs, and checks that no
 // acknowledged command is lost.
-func (b *run) strain(ctx context.Context, hands []*hand, happens func() error) (s strained, err error) {
+func (b *run) strain(ctx context.Context, all []*worker, happens func() error) (s strained, err error) {
 	b.progress("%d entities wake", b.moveEntities())
-	if _, err = b.parts(hands, shardOrder{Do: shardFill}); err != nil {
+	if _, err = b.parts(all, order{Do: orderWake}); err != nil {
 		return s, err
 	}
-	if s.rate, err = b.calibrate(ctx, hands); err != nil {
+	if s.rate, err = b.calibrate(ctx, all); err != nil {
 		return s, err
 	}
 	b.progress("%d asks a second", s.rate)
-	if _, err = b.parts(hands, shardOrder{Do: shardLoad, Rate: s.rate / len(hands)}); err != nil {
+	if _, err = b.parts(all, order{Do: orderLoad, Rate: s.rate / len(all)}); err != nil {
 		return s, err
 	}
 	if err = happens(); err != nil {
 		return s, err
 	}
-	halts, err := b.parts(hands, shardOrder{Do: shardHalt})
+	halts, err := b.parts(all, order{Do: orderHalt})
 	if err != nil {
 		return s, err
 	}
 	for _, h := range halts {
-		s.failed, s.errors, s.reached = s.failed+h.Failed, append(s.errors, h.First...), s.reached+h.rate()
+		s.failed, s.errors, s.reached = s.failed+h.Failed, append(s.errors, h.Errors...), s.reached+h.rate()
 	}
-	checks, err := b.parts(hands, shardOrder{Do: shardCheck})
+	checks, err := b.parts(all, order{Do: orderLost})
 	for _, a := range checks {
 		s.lost += a.Lost
 	}
@@ -160,27 +154,27 @@ func (b *run) strain(ctx context.Context, hands []*hand, happens func() error) (
 }
 
 // parts sends an order to all processes, each with its part of the entities.
-func (b *run) parts(hands []*hand, o shardOrder) ([]shardAnswer, error) {
-	return shardEach(hands, func(i int) shardOrder {
+func (b *run) parts(all []*worker, o order) ([]result, error) {
+	return eachOwn(all, func(i int) order {
 		o := o
-		o.Count, o.Part, o.Parts = b.moveEntities(), i, len(hands)
+		o.Count, o.Part, o.Parts = b.moveEntities(), i, len(all)
 		return o
 	})
 }
 
 // calibrate finds a sustainable rate: all asks are answered within a tenth of a second on average.
-func (b *run) calibrate(ctx context.Context, hands []*hand) (int, error) {
+func (b *run) calibrate(ctx context.Context, all []*worker) (int, error) {
 	rate := b.moveRate()
 	for {
 		b.progress("trying %d asks a second", rate)
-		if _, err := b.parts(hands, shardOrder{Do: shardLoad, Rate: rate / len(hands)}); err != nil {
+		if _, err := b.parts(all, order{Do: orderLoad, Rate: rate / len(all)}); err != nil {
 			return 0, err
 		}
-		if err := pause(ctx, b.short(moveTrial)); err != nil {
+		if err := pause(ctx, b.short(moveTrial, minPause)); err != nil {
 			return 0, err
 		}
 		to := time.Now()
-		answers, err := b.parts(hands, shardOrder{Do: shardHalt})
+		answers, err := b.parts(all, order{Do: orderHalt})
 		if err != nil {
 			return 0, err
 		}
@@ -188,10 +182,10 @@ func (b *run) calibrate(ctx context.Context, hands []*hand) (int, error) {
 		for _, a := range answers {
 			open += a.Open
 			if a.Failed > 0 {
-				return 0, fmt.Errorf("%d asks failed on a quiet cluster: %s", a.Failed, strings.Join(a.First, "; "))
+				return 0, fmt.Errorf("%d asks failed on a quiet cluster: %s", a.Failed, strings.Join(a.Errors, "; "))
 			}
 		}
-		times, err := b.between(hands, to.Add(-b.short(moveTrial)/2), to)
+		times, err := b.between(all, to.Add(-b.short(moveTrial, minPause)/2), to)
 		if err != nil {
 			return 0, err
 		}
@@ -203,8 +197,8 @@ func (b *run) calibrate(ctx context.Context, hands []*hand) (int, error) {
 }
 
 // between returns the durations of asks that were due within a time.
-func (*run) between(hands []*hand, from, to time.Time) (took []time.Duration, err error) {
-	answers, err := shardEach(hands, func(int) shardOrder { return shardOrder{Do: shardTimes, From: from, To: to} })
+func (*run) between(all []*worker, from, to time.Time) (took []time.Duration, err error) {
+	answers, err := each(all, order{Do: orderTimes, Since: from, Until: to})
 	for _, a := range answers {
 		took = append(took, a.Times...)
 	}
@@ -212,27 +206,22 @@ func (*run) between(hands []*hand, from, to time.Time) (took []time.Duration, er
 	return took, err
 }
 
-// balanced waits until the nodes host all shards and their numbers differ by at most one.
-func (b *run) balanced(ctx context.Context, from *hand, nodes int) (map[string]int, time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, movePatience)
-	defer cancel()
-	for {
-		a, err := from.shard(shardOrder{Do: shardHomes})
-		if err != nil {
-			return nil, time.Time{}, err
-		}
+// awaitBalance waits until the nodes host all shards and their numbers differ by at most one.
+func (b *run) awaitBalance(ctx context.Context, m *moved, from *worker, nodes int) error {
+	err := until(ctx, 100*time.Millisecond, func(context.Context) (bool, error) {
+		r, err := from.do(order{Do: orderHomes})
+		m.spread, m.balanced = r.Homes, r.At
+		b.progress("shards: %s", spreadText(r.Homes))
 		sum, least, most := 0, b.moveShards(), 0
-		for _, n := range a.Homes {
+		for _, n := range r.Homes {
 			sum, least, most = sum+n, min(least, n), max(most, n)
 		}
-		if len(a.Homes) == nodes && sum == b.moveShards() && most-least <= 1 {
-			return a.Homes, a.At, nil
-		}
-		b.progress("shards: %s", spreadText(a.Homes))
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			return nil, time.Time{}, fmt.Errorf("wait for an even spread, it is %s: %w", spreadText(a.Homes), err)
-		}
+		return len(r.Homes) == nodes && sum == b.moveShards() && most-least <= 1, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for an even spread, it is %s: %w", spreadText(m.spread), err)
 	}
+	return nil
 }
 
 // spreadText formats the numbers of shards per node.

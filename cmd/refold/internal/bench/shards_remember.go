@@ -22,31 +22,29 @@ type recalled struct{ first, messages, remembered time.Duration }
 func shardRecall(ctx context.Context, b *run) ([]Result, error) {
 	var results []Result
 	for _, replicated := range []bool{false, true} {
-		if !replicated && b.settings.Scale > 1 {
+		if !replicated && b.trial() {
 			continue // each run takes minutes
 		}
 		store := "in the journal"
 		if replicated {
 			store = "in replicated data"
 		}
-		var limits, values []float64
+		var c compared
 		var first time.Duration
-		for i := range max(1, b.settings.Runs) {
-			b.progress("%s, run %d of %d", store, i+1, max(1, b.settings.Runs))
+		if err := b.runs(store+", ", func() error {
 			r, err := b.recall(ctx, replicated)
-			if err != nil {
-				return results, fmt.Errorf("remembered %s: %w", store, err)
-			}
 			first = r.first
-			limits, values = append(limits, r.messages.Seconds()), append(values, r.remembered.Seconds())
+			c.limits, c.values = append(c.limits, r.messages.Seconds()), append(c.values, r.remembered.Seconds())
+			return err
+		}); err != nil {
+			return results, fmt.Errorf("remembered %s: %w", store, err)
 		}
-		limit, value := median(limits), median(values)
-		results = append(results, Result{
-			Value: value, Unit: "s to all run", Limit: limit, Ratio: value / limit, Goal: maxRecall, Better: lower,
+		results = append(results, c.result(Result{
+			Unit: "s to all run", Goal: maxRecall, Better: lower,
 			Settings: fmt.Sprintf("%d entities in %d shards on 3 processes that were all stopped, remembered %s, from Up of the third; limit: the same entities, not remembered, by %d callers on each",
 				b.moveEntities(), b.moveShards(), store, dataCallers),
 			Detail: fmt.Sprintf("to start them and to store that they run took %v before", round(first)),
-		}.judge())
+		}))
 	}
 	return results, nil
 }
@@ -61,77 +59,70 @@ func (b *run) recall(ctx context.Context, replicated bool) (r recalled, err erro
 	setup.Replicated, setup.Remember = replicated, dir
 	defer func() { err = errors.Join(err, b.drop(context.WithoutCancel(ctx), setup.Schema), os.RemoveAll(dir)) }()
 	b.progress("%d entities begin to run", b.moveEntities())
-	wake := func(c shardCrew, _ time.Time) (time.Duration, error) {
-		answers, failed := b.parts(c.hands, shardOrder{Do: shardFill})
-		var took time.Duration
-		for _, a := range answers {
-			took = max(took, a.Took)
+	wake := func(w *workers, _ time.Time) (took time.Duration, err error) {
+		results, err := b.parts(w.all, order{Do: orderWake})
+		for _, r := range results {
+			took = max(took, r.Took)
 		}
-		return took, failed
+		return took, err
 	}
-	if r.first, err = b.era(ctx, setup, wake); err != nil {
+	if r.first, err = b.lifetime(ctx, setup, wake); err != nil {
 		return r, err
 	}
 	b.progress("%d entities run again", b.moveEntities())
-	if r.remembered, err = b.era(ctx, setup, func(c shardCrew, up time.Time) (time.Duration, error) { return b.allRun(ctx, c, up) }); err != nil {
+	if r.remembered, err = b.lifetime(ctx, setup, func(w *workers, up time.Time) (time.Duration, error) { return b.allRun(ctx, w, up) }); err != nil {
 		return r, err
 	}
 	b.progress("%d entities are sent a message", b.moveEntities())
 	setup.Remember = ""
-	r.messages, err = b.era(ctx, setup, func(c shardCrew, up time.Time) (time.Duration, error) {
-		if _, failed := wake(c, up); failed != nil {
-			return 0, failed
+	r.messages, err = b.lifetime(ctx, setup, func(w *workers, up time.Time) (time.Duration, error) {
+		if _, err := wake(w, up); err != nil {
+			return 0, err
 		}
-		return b.allRun(ctx, c, up)
+		return b.allRun(ctx, w, up)
 	})
 	return r, err
 }
 
-// era is the work of a cluster from Up of its last node until all are stopped.
-func (b *run) era(ctx context.Context, setup shardSetup, f func(c shardCrew, up time.Time) (time.Duration, error)) (took time.Duration, err error) {
-	c, err := newShardCrew(b.settings.ShardNode) //nolint:contextcheck // the server lives until close
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, c.close()) }()
-	var up time.Time
-	for _, name := range []string{"n1", "n2", "n3"} {
-		own := setup
-		if own.Remember != "" {
-			own.Remember = filepath.Join(setup.Remember, name)
+// lifetime starts a cluster, calls f with the time at which its last node was Up, and stops all
+// nodes.
+func (b *run) lifetime(ctx context.Context, common setup, f func(w *workers, up time.Time) (time.Duration, error)) (took time.Duration, err error) {
+	err = b.withWorkers(func(w *workers) error {
+		var up result
+		for _, name := range []string{"n1", "n2", "n3"} {
+			own := common
+			if own.Remember != "" {
+				own.Remember = filepath.Join(common.Remember, name)
+			}
+			if _, up, err = w.join(ctx, name, own); err != nil {
+				return err
+			}
 		}
-		if up, err = c.join(ctx, name, own); err != nil {
-			return 0, err
+		if took, err = f(w, up.At); err != nil {
+			return err
 		}
-	}
-	if took, err = f(c, up); err != nil {
-		return 0, err
-	}
-	if _, err = c.hands[0].shard(shardOrder{Do: shardPrepare}); err != nil {
-		return 0, err
-	}
-	_, err = shardEach(c.hands, func(int) shardOrder { return shardOrder{Do: shardLeave} })
+		if _, err = w.all[0].do(order{Do: orderPrepare}); err != nil {
+			return err
+		}
+		_, err = each(w.all, order{Do: orderLeave})
+		return err
+	})
 	return took, err
 }
 
 // allRun waits until all entities run, and returns the time since a start time.
-func (b *run) allRun(ctx context.Context, c shardCrew, since time.Time) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, movePatience)
-	defer cancel()
-	for {
-		answers, err := shardEach(c.hands, func(int) shardOrder { return shardOrder{Do: shardRuns} })
-		if err != nil {
-			return 0, err
+func (b *run) allRun(ctx context.Context, w *workers, since time.Time) (time.Duration, error) {
+	n := 0
+	err := until(ctx, 50*time.Millisecond, func(context.Context) (bool, error) {
+		results, err := each(w.all, order{Do: orderRuns})
+		n = 0
+		for _, r := range results {
+			n += r.Ops
 		}
-		n := 0
-		for _, a := range answers {
-			n += a.Ops
-		}
-		if n == b.moveEntities() {
-			return time.Since(since), nil
-		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return 0, fmt.Errorf("%d of %d entities run: %w", n, b.moveEntities(), err)
-		}
+		return n == b.moveEntities(), err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("%d of %d entities run: %w", n, b.moveEntities(), err)
 	}
+	return time.Since(since), nil
 }

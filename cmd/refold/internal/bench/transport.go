@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 
@@ -20,8 +21,6 @@ import (
 const (
 	echoKind = transport.FirstUserKind
 	echoSize = 200 // bytes in each direction
-	// echoTimeout is the time-out of a request.
-	echoTimeout = nodePatience
 )
 
 // transports measures requests and replies between two nodes over NATS and between two connections
@@ -32,25 +31,23 @@ func transports(ctx context.Context, b *run) (results []Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	payload := newNotes().bytes(0, echoSize)
 	for _, callers := range []int{64, 1000} {
-		raw, refold, err := b.alternate(
-			func() (float64, error) { return b.rawRequests(s, callers, payload) },
-			func() (float64, error) { return b.requests(ctx, s, callers, payload) })
+		c, err := b.compare(
+			func() (float64, error) { return b.rawRequests(s, callers) },
+			func() (float64, error) { return b.requests(ctx, s, callers) })
 		if err != nil {
 			return nil, err
 		}
-		limit, value := median(raw), median(refold)
-		results = append(results, Result{
-			Value: value, Unit: "requests/s", Limit: limit, Ratio: value / limit, Goal: 1, Better: higher,
+		results = append(results, c.result(Result{
+			Unit: "requests/s", Goal: 1, Better: higher,
 			Settings: fmt.Sprintf("%d callers, %d bytes there and back, from one node to another; raw: nats.go, one connection on each side", callers, echoSize),
-		}.judge())
+		}))
 	}
 	return results, nil
 }
 
 // rawRequests returns the requests per second of the NATS client.
-func (b *run) rawRequests(s *embedded.Server, callers int, payload []byte) (float64, error) {
+func (b *run) rawRequests(s *embedded.Server, callers int) (float64, error) {
 	client, err := dial(s.Access())
 	if err != nil {
 		return 0, err
@@ -61,23 +58,25 @@ func (b *run) rawRequests(s *embedded.Server, callers int, payload []byte) (floa
 		return 0, err
 	}
 	defer server.Close()
-	if _, err := server.Subscribe("echo", func(m *natsgo.Msg) { _ = m.Respond(m.Data) }); err != nil {
+	_, err = server.Subscribe("echo", func(m *natsgo.Msg) { _ = m.Respond(m.Data) })
+	if err = errors.Join(err, server.Flush()); err != nil {
 		return 0, err
 	}
-	if err := server.Flush(); err != nil {
-		return 0, err
+	t, err := echoes(callers, b.settings.Length, func(_ int, payload []byte) ([]byte, error) { return rawRequest(client, "echo", payload) })
+	return t.rate(), err
+}
+
+// rawRequest sends a request with the plain client.
+func rawRequest(conn *natsgo.Conn, subject string, payload []byte) ([]byte, error) {
+	m, err := conn.Request(subject, payload, nodePatience)
+	if err != nil {
+		return nil, err
 	}
-	return b.echoes(callers, payload, func() ([]byte, error) {
-		m, err := client.Request("echo", payload, echoTimeout)
-		if err != nil {
-			return nil, err
-		}
-		return m.Data, nil
-	})
+	return m.Data, nil
 }
 
 // requests returns the requests per second from one node to another.
-func (b *run) requests(ctx context.Context, s *embedded.Server, callers int, payload []byte) (rate float64, err error) {
+func (b *run) requests(ctx context.Context, s *embedded.Server, callers int) (rate float64, err error) {
 	client, err := openNode(s, "client") //nolint:contextcheck // a carrier lives until Close
 	if err != nil {
 		return 0, err
@@ -89,11 +88,12 @@ func (b *run) requests(ctx context.Context, s *embedded.Server, callers int, pay
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
 	server.HandleRequest(echoKind, func(_ context.Context, r *transport.Request) { _ = r.Reply(r.Payload) })
-	return b.echoes(callers, payload, func() ([]byte, error) {
-		limited, cancel := context.WithTimeout(ctx, echoTimeout)
+	t, err := echoes(callers, b.settings.Length, func(_ int, payload []byte) ([]byte, error) {
+		limited, cancel := context.WithTimeout(ctx, nodePatience)
 		defer cancel()
 		return client.Request(limited, server.Self(), echoKind, payload)
 	})
+	return t.rate(), err
 }
 
 func openNode(s *embedded.Server, name string) (*transport.Transport, error) {
@@ -108,14 +108,14 @@ func openNode(s *embedded.Server, name string) (*transport.Transport, error) {
 	return transport.Open(carrier, transport.Config{})
 }
 
-// echoes lets callers send requests and checks the replies.
-func (b *run) echoes(callers int, payload []byte, ask func() ([]byte, error)) (float64, error) {
-	c, err := together(callers, b.settings.Length, func(int, int) error {
-		got, err := ask()
+// echoes lets callers send requests for a time and checks the replies.
+func echoes(callers int, length time.Duration, ask func(caller int, payload []byte) ([]byte, error)) (throughput, error) {
+	payload := newNotes().bytes(0, echoSize)
+	return together(callers, length, func(caller, _ int) error {
+		got, err := ask(caller, payload)
 		if err == nil && !bytes.Equal(got, payload) {
-			err = fmt.Errorf("%d other bytes came back", len(got))
+			err = fmt.Errorf("the reply has %d other bytes", len(got))
 		}
 		return err
 	})
-	return c.rate(), err
 }

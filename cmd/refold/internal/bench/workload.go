@@ -95,30 +95,40 @@ func newNotes() notes {
 	return notes{pool}
 }
 
-// bytes returns n bytes, other ones for each i.
+// bytes returns n bytes, different ones for each i.
 func (p notes) bytes(i, n int) []byte {
 	at := (i * 7919) % (len(p.pool) - n)
 	return p.pool[at : at+n : at+n]
 }
 
-// host opens a runtime over a store and hosts counters on it.
-func host(ctx context.Context, s *database, typ eventsourcing.Type[counter, event]) (*eventsourcing.Runtime, *eventsourcing.Local[counter, event], error) {
+type local = eventsourcing.Local[counter, event]
+
+// host hosts counters on a store while f runs.
+func (s *database) host(ctx context.Context, typ eventsourcing.Type[counter, event], f func(h *local) error) (err error) {
 	rt, err := eventsourcing.Open(eventsourcing.Config{ //nolint:contextcheck // the runtime ends with Close
 		Store: store.Of(s.journal, s.snapshots), JournalBreaker: journal.BreakerConfig{CallTimeout: nodePatience}, // a slow machine has other figures, and no errors
 		RecoveryTimeout: nodePatience,
 	})
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
+	defer func() { err = errors.Join(err, rt.Close(ctx)) }()
 	h, err := eventsourcing.Host(rt, typ)
 	if err != nil {
-		return nil, nil, errors.Join(err, rt.Close(ctx))
+		return err
 	}
-	return rt, h, nil
+	return f(h)
+}
+
+// hosted hosts counters on an empty store while f runs.
+func (b *run) hosted(ctx context.Context, pad int, f func(s *database, h *local) error) error {
+	return b.opened(ctx, func(s *database) error {
+		return s.host(ctx, counters(pad, eventsourcing.Snapshots[counter, event]{}), func(h *local) error { return f(s, h) })
+	})
 }
 
 // refs addresses n entities.
-func refs(h *eventsourcing.Local[counter, event], n int) []eventsourcing.Ref[counter] {
+func refs(h *local, n int) []eventsourcing.Ref[counter] {
 	out := make([]eventsourcing.Ref[counter], n)
 	for i := range out {
 		out[i] = h.Ref(strconv.Itoa(i))
@@ -126,69 +136,104 @@ func refs(h *eventsourcing.Local[counter, event], n int) []eventsourcing.Ref[cou
 	return out
 }
 
-// sampleEvery is how many asks share one measured latency: to read the clock twice for each would
-// be a good part of what is measured.
+// sampleEvery is the number of operations per measured latency. Reading the clock twice for each
+// operation would be a large part of the measured time.
 const sampleEvery = 8
 
-// crowd is what a number of callers did.
-type crowd struct {
+// throughput is the result of a number of concurrent callers.
+type throughput struct {
 	ops     int
 	elapsed time.Duration
 	samples []time.Duration
 }
 
-func (c crowd) rate() float64 { return float64(c.ops) / c.elapsed.Seconds() }
+func (t throughput) rate() float64 { return float64(t.ops) / t.elapsed.Seconds() }
 
-// together runs a function again and again on many goroutines for a while.
-func together(callers int, length time.Duration, f func(caller, n int) error) (crowd, error) {
-	var wg sync.WaitGroup
-	type one struct {
-		ops     int
-		samples []time.Duration
-		err     error
-	}
-	all := make([]one, callers)
+// together calls f repeatedly on many goroutines for a time, at least once on each.
+func together(callers int, length time.Duration, f func(caller, n int) error) (throughput, error) {
+	all := make([]throughput, callers)
 	start := time.Now()
 	end := start.Add(length)
-	for i := range callers {
+	err := inParallel(callers, callers, func(i int) error {
+		for n := 0; ; n++ {
+			timed := n%sampleEvery == 0
+			var began time.Time
+			if timed {
+				if began = time.Now(); n > 0 && began.After(end) {
+					return nil
+				}
+			}
+			if err := f(i, n); err != nil {
+				return err
+			}
+			if timed {
+				all[i].samples = append(all[i].samples, time.Since(began))
+			}
+			all[i].ops++
+		}
+	})
+	t := throughput{elapsed: time.Since(start)}
+	for _, one := range all {
+		t.ops += one.ops
+		t.samples = append(t.samples, one.samples...)
+	}
+	return t, err
+}
+
+// inParallel calls f with the numbers below n on concurrent callers. A caller ends with its first
+// error. The result joins the errors.
+func inParallel(n, callers int, f func(i int) error) error {
+	errs := make([]error, callers)
+	var wg sync.WaitGroup
+	for caller := range callers {
 		wg.Go(func() {
-			o := &all[i]
-			for n := 0; ; n++ {
-				timed := n%sampleEvery == 0
-				var began time.Time
-				if timed {
-					if began = time.Now(); n > 0 && began.After(end) { // once at least
-						return
-					}
-				}
-				if o.err = f(i, n); o.err != nil {
-					return
-				}
-				if timed {
-					o.samples = append(o.samples, time.Since(began))
-				}
-				o.ops++
+			for i := caller; i < n && errs[caller] == nil; i += callers {
+				errs[caller] = f(i)
 			}
 		})
 	}
 	wg.Wait()
-	c := crowd{elapsed: time.Since(start)}
-	var errs []error
-	for _, o := range all {
-		c.ops += o.ops
-		c.samples = append(c.samples, o.samples...)
-		errs = append(errs, o.err)
-	}
-	return c, errors.Join(errs...)
+	return errors.Join(errs...)
 }
 
-// addAll has many callers add 1 to random entities and checks every reply as far as one caller can
-// tell: a counter only grows.
-func addAll(ctx context.Context, targets []eventsourcing.Ref[counter], callers int, length time.Duration, p notes) (crowd, error) {
-	rngs := make([]*rand.Rand, callers)
+// until polls a condition until it holds, at most for nodePatience.
+func until(ctx context.Context, interval time.Duration, holds func(ctx context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, nodePatience)
+	defer cancel()
+	for {
+		if ok, err := holds(ctx); ok || err != nil {
+			return err
+		}
+		if err := pause(ctx, interval); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for a duration.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// randoms returns one random source per caller.
+func randoms(n int) []*rand.Rand {
+	rngs := make([]*rand.Rand, n)
 	for i := range rngs {
 		rngs[i] = rand.New(rand.NewPCG(uint64(i), 42)) //nolint:gosec // no secret
 	}
+	return rngs
+}
+
+// addAll lets callers add 1 to random counters. Each reply must be at least 1.
+func addAll(ctx context.Context, targets []eventsourcing.Ref[counter], callers int, length time.Duration, p notes) (throughput, error) {
+	rngs := randoms(callers)
 	return together(callers, length, func(caller, n int) error {
 		to := targets[rngs[caller].IntN(len(targets))]
 		sum, err := eventsourcing.Ask(ctx, to, add{N: 1, Note: p.bytes(caller*31+n, noteSize)})

@@ -1,0 +1,434 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+
+	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/ddata"
+	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/plugins/inmem"
+	"github.com/refold-io/refold/plugins/leveldb"
+	"github.com/refold-io/refold/plugins/nats"
+	"github.com/refold-io/refold/plugins/postgres"
+	"github.com/refold-io/refold/sharding"
+	"github.com/refold-io/refold/store"
+	"github.com/refold-io/refold/transport"
+)
+
+// ServeWorker is the main function of a worker process. It reads orders from in, one JSON object
+// each, and writes the result of each to out, until in ends.
+func ServeWorker(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) (err error) {
+	s := &server{log: log}
+	defer func() { err = errors.Join(err, s.stop(context.WithoutCancel(ctx))) }()
+	orders, results := json.NewDecoder(in), json.NewEncoder(out)
+	for {
+		var o order
+		if err := orders.Decode(&o); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read an order: %w", err)
+		}
+		r, err := s.do(ctx, &o)
+		if err != nil {
+			r.Err = err.Error()
+		}
+		if err = results.Encode(r); err != nil {
+			return fmt.Errorf("answer an order: %w", err)
+		}
+	}
+}
+
+// server is the state of a worker process.
+type server struct {
+	log        *slog.Logger
+	setup      *setup
+	node       *cluster.Node
+	conn       *natsgo.Conn // of the plain client, nil before its first use
+	replicator *ddata.Replicator
+	after      []func() error // clean-up functions, run in reverse order
+
+	rt     *eventsourcing.Runtime
+	region *sharding.Region[tally]
+	load   *load                                 // the latest one
+	local  *eventsourcing.Local[tally, event]    // not in the cluster
+	homes  map[string][]eventsourcing.Ref[tally] // by wayHere, wayThere and wayHost
+
+	watching sync.WaitGroup
+	mu       sync.Mutex
+	seen     []observation // recorded by watch
+}
+
+func (s *server) stop(ctx context.Context) (err error) {
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	if s.node != nil {
+		s.node.Stop()
+		<-s.node.Done()
+		s.watching.Wait()
+	}
+	if s.rt != nil {
+		err = s.rt.Close(ctx)
+	}
+	for _, f := range slices.Backward(s.after) {
+		err = errors.Join(err, f())
+	}
+	return err
+}
+
+// handlers execute the orders.
+var handlers = map[string]func(*server, context.Context, *order) (result, error){
+	orderJoin: (*server).join, orderAwait: (*server).await, orderDown: (*server).awaitDown, orderSeen: (*server).observations, orderCPU: (*server).cpu,
+	orderPrepare: func(s *server, ctx context.Context, _ *order) (result, error) {
+		return result{}, s.node.PrepareForShutdown(ctx)
+	},
+	orderLeave:  func(s *server, ctx context.Context, _ *order) (result, error) { return result{}, s.node.Shutdown(ctx) },
+	orderAnswer: (*server).answer, orderRaw: (*server).raw,
+	orderFill: (*server).fill, orderUpdate: (*server).update, orderStats: (*server).stats, orderSync: (*server).sync, orderCheck: (*server).check,
+	orderDecode: (*server).decode,
+	orderWhere:  (*server).where, orderEcho: (*server).echo, orderWake: (*server).wake, orderHomes: (*server).spread, orderProbe: (*server).probe,
+	orderRuns: (*server).runs, orderLoad: (*server).startLoad, orderHalt: (*server).halt, orderTimes: (*server).times, orderLost: (*server).lost,
+}
+
+func (s *server) do(ctx context.Context, o *order) (result, error) {
+	handle := handlers[o.Do]
+	switch {
+	case handle == nil:
+		return result{}, fmt.Errorf("unknown order %q", o.Do)
+	case s.node == nil && o.Do != orderJoin && o.Do != orderDecode:
+		return result{}, errors.New("the process has not joined the cluster")
+	}
+	return handle(s, ctx, o)
+}
+
+// join joins the cluster and waits until the node is Up.
+func (s *server) join(ctx context.Context, o *order) (r result, err error) {
+	s.setup = o.Setup
+	self, err := identity.New(o.Name)
+	if err != nil {
+		return r, err
+	}
+	carrier, err := nats.Connect(nats.Config{Access: s.setup.Access, Cluster: "bench", Self: self, Logger: s.log})
+	if err != nil {
+		return r, err
+	}
+	if s.node, err = cluster.Start(cluster.Config{ //nolint:contextcheck // it ends with Stop
+		Cluster: "bench", Carrier: carrier, Seeds: s.setup.Seeds, Downing: downing.Settings{StableAfter: s.setup.StableAfter}, Logger: s.log,
+		PhaseTimeout: map[cluster.Phase]time.Duration{
+			cluster.PhaseLeave: nodePatience, cluster.PhaseExiting: nodePatience, cluster.PhaseExitingDone: nodePatience,
+		},
+	}); err != nil {
+		return r, err
+	}
+	s.watching.Go(func() { s.watch(context.WithoutCancel(ctx)) }) // until the node ends
+	s.node.Transport().HandleRequest(echoKind, func(_ context.Context, q *transport.Request) { _ = q.Reply(answerTo(q.Payload)) })
+	switch {
+	case s.setup.Regions > 0:
+		err = s.startRegion(ctx, self)
+	case s.setup.Data:
+		s.replicator, err = ddata.Start(ctx, s.node, ddata.Config{})
+	}
+	if err != nil {
+		return r, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodePatience)
+	defer cancel()
+	err = s.node.AwaitUp(ctx)
+	return result{At: time.Now()}, err
+}
+
+// startRegion starts a runtime, and a region with the default options, the number of shards and the
+// stores of this run.
+func (s *server) startRegion(ctx context.Context, self identity.Node) (err error) {
+	var db store.DB
+	if s.setup.DSN == "" {
+		db, err = inmem.Open()
+	} else {
+		db, err = postgres.Open(ctx, s.setup.DSN, postgres.Config{Schema: s.setup.Schema, Logger: s.log})
+	}
+	if err != nil {
+		return err
+	}
+	s.after = append(s.after, db.Close)
+	if s.rt, err = eventsourcing.Open(eventsourcing.Config{Store: db}); err != nil { //nolint:contextcheck // it ends with Close
+		return err
+	}
+	alone := tallies(self.Name)
+	alone.Name = "alone"
+	if s.local, err = eventsourcing.Host(s.rt, alone); err != nil {
+		return err
+	}
+	opts := sharding.Options{Runtime: s.rt, Shards: s.setup.Shards, MinMembers: s.setup.Regions}
+	if s.setup.DSN != "" && !s.setup.Replicated {
+		opts.State = sharding.JournalState(db.Journal(), db.Snapshots())
+		if s.setup.Remember != "" {
+			opts.Remember = sharding.JournalEntities(db.Journal(), db.Snapshots())
+		}
+	} else {
+		var cfg ddata.Config
+		if s.setup.Remember != "" {
+			cfg.Durable, cfg.Opener = []string{"shard-*"}, leveldb.NewDurable(s.setup.Remember, leveldb.DurableConfig{})
+		}
+		if s.replicator, err = ddata.Start(ctx, s.node, cfg); err != nil {
+			return err
+		}
+		opts.State = sharding.ReplicatedState(s.replicator)
+		if s.setup.Remember != "" {
+			opts.Remember = sharding.ReplicatedEntities(s.replicator)
+		}
+	}
+	s.region, err = sharding.Start(ctx, s.node, tallies(self.Name), opts)
+	return err
+}
+
+// await waits until there are as many nodes, and as many regions or replicas, as ordered.
+func (s *server) await(ctx context.Context, o *order) (result, error) {
+	err := until(ctx, 5*time.Millisecond, func(ctx context.Context) (bool, error) {
+		switch {
+		case s.region != nil:
+			regions, err := s.region.CurrentRegions(ctx)
+			if errors.Is(err, sharding.ErrNoCoordinator) {
+				err = nil
+			}
+			return len(regions) == o.Count, err
+		case s.replicator != nil:
+			return s.replicator.ReplicaCount() == o.Count, nil
+		}
+		state, up := s.node.State(), 0
+		for _, m := range state.Members {
+			if m.Status == cluster.Up && state.Reachable(m.Node) {
+				up++
+			}
+		}
+		return up == o.Count, nil
+	})
+	return result{At: time.Now()}, err
+}
+
+// observation is what a node has observed about another one: that it is unreachable, downed or
+// removed.
+type observation struct {
+	Kind cluster.EventKind
+	Node identity.Node
+	At   time.Time
+}
+
+// watch records the node's observations.
+func (s *server) watch(ctx context.Context) {
+	for e := range s.node.Events(ctx, cluster.MemberUnreachable, cluster.MemberDowned, cluster.MemberRemoved) {
+		s.mu.Lock()
+		s.seen = append(s.seen, observation{e.Kind, e.Member.Node, time.Now()})
+		s.mu.Unlock()
+	}
+}
+
+// observations returns them.
+func (s *server) observations(context.Context, *order) (result, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return result{Seen: slices.Clone(s.seen)}, nil
+}
+
+// awaitDown waits until a node is Down. The result has the time.
+func (s *server) awaitDown(ctx context.Context, o *order) (r result, err error) {
+	err = until(ctx, 5*time.Millisecond, func(context.Context) (bool, error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		i := slices.IndexFunc(s.seen, func(seen observation) bool { return seen.Node.Name == o.Name && seen.Kind != cluster.MemberUnreachable })
+		if i >= 0 {
+			r.At = s.seen[i].At
+		}
+		return i >= 0, nil
+	})
+	return r, err
+}
+
+// cpu returns the processor time of this process.
+func (*server) cpu(context.Context, *order) (result, error) {
+	var u syscall.Rusage
+	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return result{Took: time.Duration(u.Utime.Nano() + u.Stime.Nano())}, err
+}
+
+// bare is the connection of the plain client.
+func (s *server) bare() (conn *natsgo.Conn, err error) {
+	if s.conn == nil {
+		s.conn, err = dial(s.setup.Access)
+	}
+	return s.conn, err
+}
+
+// dial connects the plain client.
+func dial(access nats.Access) (*natsgo.Conn, error) {
+	token, err := os.ReadFile(access.TokenFile)
+	if err != nil {
+		return nil, err
+	}
+	return natsgo.Connect(access.URLs[0], natsgo.Token(string(bytes.TrimSpace(token))), natsgo.Timeout(nodePatience))
+}
+
+// answer makes this process answer raw requests of the plain client.
+func (s *server) answer(context.Context, *order) (result, error) {
+	conn, err := s.bare()
+	if err != nil {
+		return result{}, err
+	}
+	_, err = conn.Subscribe(rawSubject(s.node.Self()), func(m *natsgo.Msg) { _ = m.Respond(answerTo(m.Data)) })
+	return result{}, errors.Join(err, conn.Flush())
+}
+
+func rawSubject(n identity.Node) string { return "raw." + n.Name }
+
+// answerTo returns a reply of the size that the first byte of the request contains.
+func answerTo(request []byte) []byte {
+	n := 0
+	if len(request) > 0 {
+		n = min(int(request[0]), len(request))
+	}
+	return request[:n]
+}
+
+// raw lets callers send raw requests, each to Count peers, and wait for all replies.
+func (s *server) raw(ctx context.Context, o *order) (result, error) {
+	var peers []identity.Node
+	for _, m := range s.node.Members() {
+		if m.Node != s.node.Self() {
+			peers = append(peers, m.Node)
+		}
+	}
+	if len(peers) < o.Count {
+		return result{}, fmt.Errorf("%d peers, %d are needed", len(peers), o.Count)
+	}
+	request, err := s.requests(o.Way)
+	if err != nil {
+		return result{}, err
+	}
+	payload := make([]byte, max(o.Size, o.Reply))
+	payload[0] = byte(o.Reply) //nolint:gosec // a reply is short
+	callers := cmp.Or(o.Callers, dataCallers)
+	rngs := randoms(callers)
+	t, err := together(callers, o.Length, func(caller, _ int) error {
+		limited, cancel := context.WithTimeout(ctx, nodePatience)
+		defer cancel()
+		first := rngs[caller].IntN(len(peers))
+		ask := func(i int) error {
+			got, err := request(limited, peers[(first+i)%len(peers)], payload)
+			if err == nil && len(got) != o.Reply {
+				err = fmt.Errorf("the reply has %d bytes, want %d", len(got), o.Reply)
+			}
+			return err
+		}
+		errs := make(chan error, o.Count)
+		for i := 1; i < o.Count; i++ {
+			go func() { errs <- ask(i) }()
+		}
+		err := ask(0)
+		for range o.Count - 1 {
+			err = errors.Join(err, <-errs)
+		}
+		return err
+	})
+	return result{Ops: t.ops, Took: t.elapsed}, err
+}
+
+// requests returns a function that sends a request and waits for the reply.
+func (s *server) requests(way string) (func(context.Context, identity.Node, []byte) ([]byte, error), error) {
+	if way == wayTransport {
+		return func(ctx context.Context, to identity.Node, payload []byte) ([]byte, error) {
+			return s.node.Transport().Request(ctx, to, echoKind, payload)
+		}, nil
+	}
+	conn, err := s.bare()
+	return func(_ context.Context, to identity.Node, payload []byte) ([]byte, error) {
+		return rawRequest(conn, rawSubject(to), payload)
+	}, err
+}
+
+// tally is the sharded entity.
+type (
+	// where returns the node.
+	where struct {
+		eventsourcing.Command[tally, string]
+	}
+	// echo returns its own content.
+	echo struct {
+		eventsourcing.Command[tally, []byte]
+		Note []byte
+	}
+	// peek returns the number. raise stores an increment and returns the result.
+	peek struct {
+		eventsourcing.Command[tally, int64]
+	}
+	raise struct {
+		eventsourcing.Command[tally, int64]
+		Note []byte
+	}
+
+	tally struct {
+		node string
+		n    int64
+	}
+)
+
+type (
+	tallyContext[R any]  = eventsourcing.Context[tally, event, R]
+	tallyDecision[R any] = eventsourcing.Decision[tally, event, R]
+)
+
+func (t *tally) where(ctx *tallyContext[string], _ where) tallyDecision[string] {
+	return ctx.Reply(t.node)
+}
+
+func (t *tally) echo(ctx *tallyContext[[]byte], m echo) tallyDecision[[]byte] {
+	return ctx.Reply(m.Note)
+}
+
+func (t *tally) peek(ctx *tallyContext[int64], _ peek) tallyDecision[int64] { return ctx.Reply(t.n) }
+
+func (t *tally) raise(ctx *tallyContext[int64], m raise) tallyDecision[int64] {
+	return ctx.Persist(added{N: 1, Note: m.Note}).ReplyFunc(func() int64 { return t.n })
+}
+
+func (t *tally) apply(ev event) {
+	if e, ok := ev.(added); ok {
+		t.n += e.N
+	}
+}
+
+// tallies is the type of the entity on a node.
+func tallies(node string) eventsourcing.Type[tally, event] {
+	return eventsourcing.Type[tally, event]{
+		Name: "tally",
+		New:  func(string) *tally { return &tally{node: node} },
+		Commands: eventsourcing.Commands(
+			eventsourcing.On("where", (*tally).where), eventsourcing.On("echo", (*tally).echo),
+			eventsourcing.On("peek", (*tally).peek), eventsourcing.On("raise", (*tally).raise),
+		),
+		Apply:  (*tally).apply,
+		Events: codec.Types(codec.Name[added]("added")),
+	}
+}
+
+// tallyID is the ID of the entity with a number.
+func tallyID(i int) string { return "tally-" + strconv.Itoa(i) }
