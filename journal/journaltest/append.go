@@ -12,240 +12,208 @@ import (
 
 func appendChecks() []check {
 	return []check{
-		{name: "AppendNothing", rule: "no writes are no error", run: appendNothing},
-		{name: "AppendWithoutEvents", rule: "a write without events is rejected", run: appendWithoutEvents},
-		{name: "AppendNumbering", rule: "events are numbered from Expect+1 without a gap and up to MaxSequenceNr, else the write is rejected", run: appendNumbering},
-		{name: "AppendConflict", rule: "a write that expects another highest number is a *ConflictError and not stored", run: appendConflict},
-		{name: "AppendIsolation", rule: "a conflict or a rejection of one write leaves the others as they would have been", run: appendIsolation},
-		{name: "AppendSkipped", rule: "after a failed write the later writes of its ID are ErrSkipped, even if they would succeed", run: appendSkipped},
-		{name: "AppendSeveralOfOneID", rule: "several writes of one ID in a call are stored in order", run: appendSeveralOfOneID},
-		{name: "AppendManyIDs", rule: "a call may have many writes of many IDs", run: appendManyIDs},
-		{name: "AppendUnitIsAtomic", rule: "a write is stored as a whole or not at all", run: appendUnitIsAtomic},
-		{name: "AppendRetainsNoSlices", rule: "the slices of writes and of events belong to the caller again when Append returns", run: appendRetainsNoSlices},
-		{name: "AppendSharedPayload", rule: "payloads, tags and metadata may be shared, and the journal does not change them", run: appendSharedPayload},
-	}
-}
-
-func appendNothing(f *fixture) {
-	for _, writes := range [][]journal.Write{nil, {}} {
-		if errs := f.j.Append(f.ctx, writes); len(errs) != 0 {
-			f.Errorf("Append of no writes returned %v", errs)
-		}
-	}
-	f.wantHistory("nothing", 0)
-}
-
-func appendWithoutEvents(f *fixture) {
-	empty := journal.Write{ID: "empty", Writer: "w"}
-	before, after := write("before", "w", 0, 1), write("after", "w", 0, 1)
-	errs := f.appendAll(f.ctx, before, empty, after)
-	f.wantRejected(errs[1], empty)
-	for _, i := range []int{0, 2} {
-		if errs[i] != nil {
-			f.Errorf("neighbour %d of a write without events: %v", i, errs[i])
-		}
-	}
-	f.wantHistory(empty.ID, 0)
-	f.wantHistory(before.ID, 0, before)
-	f.wantHistory(after.ID, 0, after)
-}
-
-// appendNumbering appends wrongly numbered writes, which a journal must reject.
-func appendNumbering(f *fixture) {
-	stored := write("numbered", "w", 0, 3)
-	f.store(stored)
-	for _, c := range []struct {
-		name   string
-		expect uint64
-		nrs    []uint64
-	}{
-		{"too low", 3, []uint64{3}},
-		{"too high", 3, []uint64{5}},
-		{"zero", 3, []uint64{0}},
-		{"with a gap", 3, []uint64{4, 6}},
-		{"repeated", 3, []uint64{4, 4}},
-		{"descending", 3, []uint64{5, 4}},
-		{"above all numbers", maxSeq, []uint64{maxSeq + 1}},
-		{"across the highest number", maxSeq - 1, []uint64{maxSeq, maxSeq + 1}},
-		{"wrapping around", 1<<64 - 1, []uint64{0}},
-	} {
-		w := write(stored.ID, "w", c.expect, len(c.nrs))
-		for i, nr := range c.nrs {
-			w.Events[i].SequenceNr = nr
-		}
-		neighbour := write("beside "+c.name, "w", 0, 1)
-		errs := f.appendAll(f.ctx, w, neighbour)
-		if !errors.Is(errs[0], journal.ErrRejected) {
-			f.Errorf("numbers %s: Append returned %v, want a rejection", c.name, errs[0])
-		}
-		if errs[1] != nil {
-			f.Errorf("numbers %s: the neighbour: %v", c.name, errs[1])
-		}
-	}
-	f.wantHistory(stored.ID, 0, stored)
-}
-
-func appendConflict(f *fixture) {
-	const id = "conflict"
-	first := write(id, "first", 0, 3)
-	f.store(first)
-	for _, expect := range []uint64{0, 1, 2, 4, 5, 1000, maxSeq - 1} {
-		w := write(id, "second", expect, 1)
-		f.wantConflict(f.append1(w), w, 3)
-	}
-	unborn := write("unborn", "second", 1, 1)
-	f.wantConflict(f.append1(unborn), unborn, 0)
-	f.wantHistory(unborn.ID, 0)
-	f.wantHistory(id, 0, first)
-
-	next := write(id, "second", 3, 1)
-	f.store(next)
-	f.wantHistory(id, 0, first, next)
-}
-
-// appendIsolation stores a valid write next to a conflict and a rejection.
-func appendIsolation(f *fixture) {
-	old := write("conflicting", "w", 0, 1)
-	f.store(old)
-	conflicting, rejected := write("conflicting", "w", 0, 2), write("rejected", "w", 0, 2)
-	rejected.Events[1].SequenceNr = 7
-	good := []journal.Write{write("a", "w", 0, 1), write("b", "w", 0, 2), write("c", "w", 0, 1)}
-	errs := f.appendAll(f.ctx, good[0], conflicting, good[1], rejected, good[2])
-	f.wantConflict(errs[1], conflicting, 1)
-	f.wantRejected(errs[3], rejected)
-	for k, i := range []int{0, 2, 4} {
-		if errs[i] != nil {
-			f.Errorf("the write to %q beside a conflict and a rejection: %v", good[k].ID, errs[i])
-		}
-		f.wantHistory(good[k].ID, 0, good[k])
-	}
-	f.wantHistory(rejected.ID, 0)
-	f.wantHistory(old.ID, 0, old)
-}
-
-// appendSkipped appends writes after failed ones of the same ID. Some of them would succeed on
-// their own.
-func appendSkipped(f *fixture) {
-	rejected := write("rejected", "w", 1, 1)
-	rejected.Events[0].SequenceNr = 9
-	good := []journal.Write{write("conflicting", "w", 0, 1), write("rejected", "w", 0, 1), write("good", "w", 0, 1), write("good", "w", 1, 1)}
-	behind := []journal.Write{write("conflicting", "w", 1, 1), write("rejected", "w", 1, 1), write("conflicting", "w", 2, 1)}
-	conflicting := write("conflicting", "w", 5, 1)
-	errs := f.appendAll(f.ctx, good[0], conflicting, good[1], good[2], rejected, behind[0], behind[1], good[3], behind[2])
-	f.wantConflict(errs[1], conflicting, 1)
-	f.wantRejected(errs[4], rejected)
-	for _, i := range []int{5, 6, 8} {
-		if !errors.Is(errs[i], journal.ErrSkipped) {
-			f.Errorf("write %d, after a failed one of its ID: %v, want ErrSkipped", i, errs[i])
-		}
-	}
-	for _, i := range []int{0, 2, 3, 7} {
-		if errs[i] != nil {
-			f.Errorf("write %d, not after a failed one of its ID: %v", i, errs[i])
-		}
-	}
-	f.wantHistory("conflicting", 0, good[0])
-	f.wantHistory("rejected", 0, good[1])
-	f.wantHistory("good", 0, good[2], good[3])
-}
-
-func appendSeveralOfOneID(f *fixture) {
-	a := []journal.Write{write("a", "w", 0, 1), write("a", "w", 1, 3), write("a", "w", 4, 1), write("a", "w", 5, 2)}
-	b := []journal.Write{write("b", "w", 0, 2), write("b", "w", 2, 1)}
-	f.store(a[0], b[0], a[1], a[2], b[1], a[3])
-	f.wantHistory("a", 0, a...)
-	f.wantHistory("b", 0, b...)
-}
-
-// appendManyIDs appends large batches, as a writer under load does.
-func appendManyIDs(f *fixture) {
-	const ids, rounds = 300, 3
-	all := make(map[string][]journal.Write)
-	for r := range rounds {
-		var batch []journal.Write
-		for k := range ids {
-			id := fmt.Sprintf("many|%d", (k*7+r)%ids)
-			for n := range 2 {
-				w := write(id, fmt.Sprint("w", r), uint64(3*r+n), n+1)
-				batch = append(batch, w)
-				all[id] = append(all[id], w)
+		{"AppendNothing", "no writes are no error", base, func(f *fixture) {
+			for _, writes := range [][]journal.Write{nil, {}} {
+				if errs := f.j.Append(f.ctx, writes); len(errs) != 0 {
+					f.Errorf("Append of no writes returned %v", errs)
+				}
 			}
-		}
-		f.store(batch...)
-	}
-	for id, writes := range all {
-		f.wantHistory(id, 0, writes...)
-	}
-}
+			f.wantHistory("nothing", 0)
+		}},
+		{"AppendWithoutEvents", "a write without events is rejected", base, func(f *fixture) {
+			empty := journal.Write{ID: "empty", Writer: "w"}
+			before, after := write("before", "w", 0, 1), write("after", "w", 0, 1)
+			errs := f.appendAll(f.ctx, before, empty, after)
+			f.wantRejected(errs[1], empty)
+			for _, i := range []int{0, 2} {
+				if errs[i] != nil {
+					f.Errorf("neighbour %d of a write without events: %v", i, errs[i])
+				}
+			}
+			f.wantHistory(empty.ID, 0)
+			f.wantHistory(before.ID, 0, before)
+			f.wantHistory(after.ID, 0, after)
+		}},
+		{"AppendNumbering", "events are numbered from Expect+1 without a gap and up to MaxSequenceNr, else the write is rejected", base, func(f *fixture) {
+			stored := write("numbered", "w", 0, 3)
+			f.store(stored)
+			for _, c := range []struct {
+				name   string
+				expect uint64
+				nrs    []uint64
+			}{
+				{"too low", 3, []uint64{3}},
+				{"too high", 3, []uint64{5}},
+				{"zero", 3, []uint64{0}},
+				{"with a gap", 3, []uint64{4, 6}},
+				{"repeated", 3, []uint64{4, 4}},
+				{"descending", 3, []uint64{5, 4}},
+				{"above all numbers", maxSeq, []uint64{maxSeq + 1}},
+				{"across the highest number", maxSeq - 1, []uint64{maxSeq, maxSeq + 1}},
+				{"wrapping around", 1<<64 - 1, []uint64{0}},
+			} {
+				w := write(stored.ID, "w", c.expect, len(c.nrs))
+				for i, nr := range c.nrs {
+					w.Events[i].SequenceNr = nr
+				}
+				neighbour := write("beside "+c.name, "w", 0, 1)
+				errs := f.appendAll(f.ctx, w, neighbour)
+				if !errors.Is(errs[0], journal.ErrRejected) {
+					f.Errorf("numbers %s: Append returned %v, want a rejection", c.name, errs[0])
+				}
+				if errs[1] != nil {
+					f.Errorf("numbers %s: the neighbour: %v", c.name, errs[1])
+				}
+			}
+			f.wantHistory(stored.ID, 0, stored)
+		}},
+		{"AppendConflict", "a write that expects another highest number is a *ConflictError and not stored", base, func(f *fixture) {
+			const id = "conflict"
+			first := write(id, "first", 0, 3)
+			f.store(first)
+			for _, expect := range []uint64{0, 1, 2, 4, 5, 1000, maxSeq - 1} {
+				w := write(id, "second", expect, 1)
+				f.wantConflict(f.append1(w), w, 3)
+			}
+			unborn := write("unborn", "second", 1, 1)
+			f.wantConflict(f.append1(unborn), unborn, 0)
+			f.wantHistory(unborn.ID, 0)
+			f.wantHistory(id, 0, first)
 
-// appendUnitIsAtomic spoils units at their end.
-func appendUnitIsAtomic(f *fixture) {
-	first := write("unit", "w", 0, 2)
-	f.store(first)
-	spoilt := write("unit", "w", 2, 4)
-	spoilt.Events[3].SequenceNr = 40
-	f.wantRejected(f.append1(spoilt), spoilt)
-	f.wantHistory("unit", 0, first)
+			next := write(id, "second", 3, 1)
+			f.store(next)
+			f.wantHistory(id, 0, first, next)
+		}},
+		{"AppendIsolation", "a conflict or a rejection of one write leaves the others as they would have been", base, func(f *fixture) {
+			old := write("conflicting", "w", 0, 1)
+			f.store(old)
+			conflicting, rejected := write("conflicting", "w", 0, 2), write("rejected", "w", 0, 2)
+			rejected.Events[1].SequenceNr = 7
+			good := []journal.Write{write("a", "w", 0, 1), write("b", "w", 0, 2), write("c", "w", 0, 1)}
+			errs := f.appendAll(f.ctx, good[0], conflicting, good[1], rejected, good[2])
+			f.wantConflict(errs[1], conflicting, 1)
+			f.wantRejected(errs[3], rejected)
+			for k, i := range []int{0, 2, 4} {
+				if errs[i] != nil {
+					f.Errorf("the write to %q beside a conflict and a rejection: %v", good[k].ID, errs[i])
+				}
+				f.wantHistory(good[k].ID, 0, good[k])
+			}
+			f.wantHistory(rejected.ID, 0)
+			f.wantHistory(old.ID, 0, old)
+		}},
+		{"AppendSkipped", "after a failed write the later writes of its ID are ErrSkipped, even if they would succeed", base, func(f *fixture) {
+			rejected := write("rejected", "w", 1, 1)
+			rejected.Events[0].SequenceNr = 9
+			good := []journal.Write{write("conflicting", "w", 0, 1), write("rejected", "w", 0, 1), write("good", "w", 0, 1), write("good", "w", 1, 1)}
+			behind := []journal.Write{write("conflicting", "w", 1, 1), write("rejected", "w", 1, 1), write("conflicting", "w", 2, 1)}
+			conflicting := write("conflicting", "w", 5, 1)
+			errs := f.appendAll(f.ctx, good[0], conflicting, good[1], good[2], rejected, behind[0], behind[1], good[3], behind[2])
+			f.wantConflict(errs[1], conflicting, 1)
+			f.wantRejected(errs[4], rejected)
+			for _, i := range []int{5, 6, 8} {
+				if !errors.Is(errs[i], journal.ErrSkipped) {
+					f.Errorf("write %d, after a failed one of its ID: %v, want ErrSkipped", i, errs[i])
+				}
+			}
+			for _, i := range []int{0, 2, 3, 7} {
+				if errs[i] != nil {
+					f.Errorf("write %d, not after a failed one of its ID: %v", i, errs[i])
+				}
+			}
+			f.wantHistory("conflicting", 0, good[0])
+			f.wantHistory("rejected", 0, good[1])
+			f.wantHistory("good", 0, good[2], good[3])
+		}},
+		{"AppendSeveralOfOneID", "several writes of one ID in a call are stored in order", base, func(f *fixture) {
+			a := []journal.Write{write("a", "w", 0, 1), write("a", "w", 1, 3), write("a", "w", 4, 1), write("a", "w", 5, 2)}
+			b := []journal.Write{write("b", "w", 0, 2), write("b", "w", 2, 1)}
+			f.store(a[0], b[0], a[1], a[2], b[1], a[3])
+			f.wantHistory("a", 0, a...)
+			f.wantHistory("b", 0, b...)
+		}},
+		{"AppendManyIDs", "a call may have many writes of many IDs", base, func(f *fixture) {
+			const ids, rounds = 300, 3
+			all := make(map[string][]journal.Write)
+			for r := range rounds {
+				var batch []journal.Write
+				for k := range ids {
+					id := fmt.Sprintf("many|%d", (k*7+r)%ids)
+					for n := range 2 {
+						w := write(id, fmt.Sprint("w", r), uint64(3*r+n), n+1)
+						batch = append(batch, w)
+						all[id] = append(all[id], w)
+					}
+				}
+				f.store(batch...)
+			}
+			for id, writes := range all {
+				f.wantHistory(id, 0, writes...)
+			}
+		}},
+		{"AppendUnitIsAtomic", "a write is stored as a whole or not at all", base, func(f *fixture) {
+			first := write("unit", "w", 0, 2)
+			f.store(first)
+			spoilt := write("unit", "w", 2, 4)
+			spoilt.Events[3].SequenceNr = 40
+			f.wantRejected(f.append1(spoilt), spoilt)
+			f.wantHistory("unit", 0, first)
 
-	tooLarge := write("unit", "w", 2, 3)
-	tooLarge.Events[2].Payload = make([]byte, f.cfg.MaxPayload+1)
-	f.wantRejected(f.append1(tooLarge), tooLarge)
-	f.wantHistory("unit", 0, first)
+			tooLarge := write("unit", "w", 2, 3)
+			tooLarge.Events[2].Payload = make([]byte, f.cfg.MaxPayload+1)
+			f.wantRejected(f.append1(tooLarge), tooLarge)
+			f.wantHistory("unit", 0, first)
 
-	overlapping := write("unit", "other", 1, 3) // its first number is taken, the others are free
-	f.wantConflict(f.append1(overlapping), overlapping, 2)
-	f.wantHistory("unit", 0, first)
-}
-
-// appendRetainsNoSlices overwrites the slices that belong to the caller again once Append has
-// returned.
-func appendRetainsNoSlices(f *fixture) {
-	const id = "retained"
-	var stored []journal.Write
-	writes := make([]journal.Write, 2)
-	events := make([]journal.Event, 4)
-	for n := uint64(0); n < 200; n += 4 {
-		for i := range writes {
-			w := write(id, "w", n+2*uint64(i), 2)
-			stored = append(stored, w)
-			writes[i] = w
-			writes[i].Events = events[2*i : 2*i+2]
-			copy(writes[i].Events, w.Events)
-		}
-		f.store(writes...)
-		for i := range writes {
-			writes[i] = journal.Write{ID: "overwritten", Expect: 77}
-		}
-		for i := range events {
-			events[i] = journal.Event{SequenceNr: 99, Manifest: "overwritten", Payload: []byte("overwritten")}
-		}
+			overlapping := write("unit", "other", 1, 3) // its first number is taken, the others are free
+			f.wantConflict(f.append1(overlapping), overlapping, 2)
+			f.wantHistory("unit", 0, first)
+		}},
+		{"AppendRetainsNoSlices", "the slices of writes and of events belong to the caller again when Append returns", base, func(f *fixture) {
+			const id = "retained"
+			var stored []journal.Write
+			writes := make([]journal.Write, 2)
+			events := make([]journal.Event, 4)
+			for n := uint64(0); n < 200; n += 4 {
+				for i := range writes {
+					w := write(id, "w", n+2*uint64(i), 2)
+					stored = append(stored, w)
+					writes[i] = w
+					writes[i].Events = events[2*i : 2*i+2]
+					copy(writes[i].Events, w.Events)
+				}
+				f.store(writes...)
+				for i := range writes {
+					writes[i] = journal.Write{ID: "overwritten", Expect: 77}
+				}
+				for i := range events {
+					events[i] = journal.Event{SequenceNr: 99, Manifest: "overwritten", Payload: []byte("overwritten")}
+				}
+			}
+			f.wantHistory(id, 0, stored...)
+			f.wantHistory("overwritten", 0)
+		}},
+		{"AppendSharedPayload", "payloads, tags and metadata may be shared, and the journal does not change them", base, func(f *fixture) {
+			shared := func(k int) journal.Write {
+				w := write("shared", fmt.Sprint("w", k), 0, 3)
+				w.ID = fmt.Sprint("shared|", k)
+				for i := range w.Events {
+					w.Events[i].Payload = []byte("the same for all")
+					w.Events[i].Tags = []string{"shared"}
+					w.Events[i].Metadata = w.Events[i].Payload[4:8]
+				}
+				return w
+			}
+			writes := []journal.Write{shared(0)}
+			for k := range 20 {
+				w := shared(k + 1)
+				w.Events = writes[0].Events
+				writes = append(writes, w)
+			}
+			f.store(writes...)
+			for k, w := range writes {
+				f.wantHistory(w.ID, 0, shared(k))
+			}
+			f.wantEvents("given", writes[0].Events, shared(0).Events)
+		}},
 	}
-	f.wantHistory(id, 0, stored...)
-	f.wantHistory("overwritten", 0)
-}
-
-// appendSharedPayload uses one payload and one slice of events for many writes. The journal must
-// not change them.
-func appendSharedPayload(f *fixture) {
-	shared := func(k int) journal.Write {
-		w := write("shared", fmt.Sprint("w", k), 0, 3)
-		w.ID = fmt.Sprint("shared|", k)
-		for i := range w.Events {
-			w.Events[i].Payload = []byte("the same for all")
-			w.Events[i].Tags = []string{"shared"}
-			w.Events[i].Metadata = w.Events[i].Payload[4:8]
-		}
-		return w
-	}
-	writes := []journal.Write{shared(0)}
-	for k := range 20 {
-		w := shared(k + 1)
-		w.Events = writes[0].Events
-		writes = append(writes, w)
-	}
-	f.store(writes...)
-	for k, w := range writes {
-		f.wantHistory(w.ID, 0, shared(k))
-	}
-	f.wantEvents("given", writes[0].Events, shared(0).Events)
 }

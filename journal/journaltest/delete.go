@@ -11,118 +11,103 @@ import (
 
 func deleteChecks() []check {
 	return []check{
-		{name: "DeleteIdempotent", rule: "a deletion may be repeated, also with lower numbers", run: deleteIdempotent},
-		{name: "DeleteClamped", rule: "a deletion beyond the highest number does not affect later events", run: deleteClamped},
-		{name: "DeleteKeepsHighest", rule: "deleted numbers are not used again", run: deleteKeepsHighest},
-		{name: "DeleteNeverWritten", rule: "a deletion of an ID never written does nothing", run: deleteNeverWritten},
-		{name: "DeleteManyEvents", rule: "a deletion has no limit", run: deleteManyEvents},
-		{name: "DeleteWhileAppending", rule: "a deletion during appends deletes exactly its range", run: deleteWhileAppending},
-	}
-}
-
-func deleteIdempotent(f *fixture) {
-	w := write("idempotent", "w", 0, 6)
-	f.store(w)
-	for _, c := range []struct {
-		to      uint64
-		deleted int
-	}{{0, 0}, {1, 1}, {1, 1}, {3, 3}, {3, 3}, {2, 3}, {0, 3}, {5, 5}, {1, 5}, {6, 6}, {6, 6}, {3, 6}} {
-		f.deleteTo(w.ID, c.to)
-		f.wantHistory(w.ID, c.deleted, w)
-	}
-}
-
-// deleteClamped deletes beyond the highest sequence number: events appended later remain.
-func deleteClamped(f *fixture) {
-	for _, to := range []uint64{4, 1000, maxSeq} {
-		w, next := write("clamped", "w", 0, 3), write("clamped", "w", 3, 2)
-		w.ID, next.ID = journal.JoinID(w.ID, brief([]uint64{to})), journal.JoinID(w.ID, brief([]uint64{to}))
-		f.store(w)
-		f.deleteTo(w.ID, to)
-		f.wantHistory(w.ID, 3, w)
-		f.store(next)
-		f.wantHistory(w.ID, 3, w, next)
-	}
-}
-
-// deleteKeepsHighest appends after a deleted history: its sequence numbers are not reused.
-func deleteKeepsHighest(f *fixture) {
-	const id = "keeps highest"
-	var writes []journal.Write
-	for n := range uint64(5) {
-		f.wantHighest(id, 2*n)
-		again := write(id, "w", 0, 1)
-		if n > 0 {
-			f.wantConflict(f.append1(again), again, 2*n)
-		}
-		w := write(id, "w", 2*n, 2)
-		f.store(w)
-		writes = append(writes, w)
-		f.deleteTo(id, maxSeq)
-		f.wantHistory(id, 2*len(writes), writes...)
-	}
-}
-
-func deleteNeverWritten(f *fixture) {
-	const id = "never written"
-	neighbour := write("never written 2", "w", 0, 2)
-	f.store(neighbour)
-	for _, to := range []uint64{0, 1, 7, maxSeq} {
-		f.deleteTo(id, to)
-		f.wantHistory(id, 0)
-	}
-	f.wantHistory(neighbour.ID, 0, neighbour)
-	first := write(id, "w", 0, 2)
-	f.store(first)
-	f.wantHistory(id, 0, first)
-}
-
-// deleteManyEvents deletes more than a page at once, and then a few at a time.
-func deleteManyEvents(f *fixture) {
-	const id, total = "many", 2*pageRecords + 200
-	w := write(id, "w", 0, total)
-	f.store(w)
-	for _, to := range []int{1, 2, pageRecords, pageRecords + 1, 2*pageRecords + 100, 2*pageRecords + 101} {
-		f.deleteTo(id, uint64(to)) //nolint:gosec // small
-		f.wantHistory(id, to, w)
-	}
-	next := write(id, "w", total, 3)
-	f.store(next)
-	f.deleteTo(id, total)
-	f.wantHistory(id, total, w, next)
-}
-
-// deleteWhileAppending deletes earlier events during appends: the calls do not disturb each other.
-func deleteWhileAppending(f *fixture) {
-	const id, total = "while appending", 200
-	var highest atomic.Uint64
-	f.together("Append beside DeleteTo", 3, func(k int) {
-		if k == 0 {
-			defer highest.Store(total)
-			for n := range uint64(total) {
-				if err := f.append1(write(id, "w", n, 1)); err != nil {
-					f.Errorf("Append %d beside deletions: %v", n+1, err)
+		{"DeleteIdempotent", "a deletion may be repeated, also with lower numbers", base, func(f *fixture) {
+			w := write("idempotent", "w", 0, 6)
+			f.store(w)
+			for _, c := range []struct {
+				to      uint64
+				deleted int
+			}{{0, 0}, {1, 1}, {1, 1}, {3, 3}, {3, 3}, {2, 3}, {0, 3}, {5, 5}, {1, 5}, {6, 6}, {6, 6}, {3, 6}} {
+				f.deleteTo(w.ID, c.to)
+				f.wantHistory(w.ID, c.deleted, w)
+			}
+		}},
+		{"DeleteClamped", "a deletion beyond the highest number does not affect later events", base, func(f *fixture) {
+			for _, to := range []uint64{4, 1000, maxSeq} {
+				w, next := write("clamped", "w", 0, 3), write("clamped", "w", 3, 2)
+				w.ID, next.ID = journal.JoinID(w.ID, brief([]uint64{to})), journal.JoinID(w.ID, brief([]uint64{to}))
+				f.store(w)
+				f.deleteTo(w.ID, to)
+				f.wantHistory(w.ID, 3, w)
+				f.store(next)
+				f.wantHistory(w.ID, 3, w, next)
+			}
+		}},
+		{"DeleteKeepsHighest", "deleted numbers are not used again", base, func(f *fixture) {
+			const id = "keeps highest"
+			var writes []journal.Write
+			for n := range uint64(5) {
+				f.wantHighest(id, 2*n)
+				again := write(id, "w", 0, 1)
+				if n > 0 {
+					f.wantConflict(f.append1(again), again, 2*n)
+				}
+				w := write(id, "w", 2*n, 2)
+				f.store(w)
+				writes = append(writes, w)
+				f.deleteTo(id, maxSeq)
+				f.wantHistory(id, 2*len(writes), writes...)
+			}
+		}},
+		{"DeleteNeverWritten", "a deletion of an ID never written does nothing", base, func(f *fixture) {
+			const id = "never written"
+			neighbour := write("never written 2", "w", 0, 2)
+			f.store(neighbour)
+			for _, to := range []uint64{0, 1, 7, maxSeq} {
+				f.deleteTo(id, to)
+				f.wantHistory(id, 0)
+			}
+			f.wantHistory(neighbour.ID, 0, neighbour)
+			first := write(id, "w", 0, 2)
+			f.store(first)
+			f.wantHistory(id, 0, first)
+		}},
+		{"DeleteManyEvents", "a deletion has no limit", base, func(f *fixture) {
+			// The first deletion exceeds a page.
+			const id, total = "many", 2*pageRecords + 200
+			w := write(id, "w", 0, total)
+			f.store(w)
+			for _, to := range []int{1, 2, pageRecords, pageRecords + 1, 2*pageRecords + 100, 2*pageRecords + 101} {
+				f.deleteTo(id, uint64(to)) //nolint:gosec // small
+				f.wantHistory(id, to, w)
+			}
+			next := write(id, "w", total, 3)
+			f.store(next)
+			f.deleteTo(id, total)
+			f.wantHistory(id, total, w, next)
+		}},
+		{"DeleteWhileAppending", "a deletion during appends deletes exactly its range", base, func(f *fixture) {
+			const id, total = "while appending", 200
+			var highest atomic.Uint64
+			f.together("Append beside DeleteTo", 3, func(k int) {
+				if k == 0 {
+					defer highest.Store(total)
+					for n := range uint64(total) {
+						if err := f.append1(write(id, "w", n, 1)); err != nil {
+							f.Errorf("Append %d beside deletions: %v", n+1, err)
+							return
+						}
+						highest.Store(n + 1)
+					}
 					return
 				}
-				highest.Store(n + 1)
-			}
-			return
-		}
-		for highest.Load() < total {
-			to := highest.Load() / 2
-			f.deleteTo(id, to)
-			events := f.replay(id, 1, maxSeq)
-			deleted := highest.Load() / 2 // or less
-			for i, e := range events {
-				if i == 0 && e.SequenceNr <= to || i > 0 && e.SequenceNr != events[i-1].SequenceNr+1 && e.SequenceNr > deleted+1 {
-					f.Errorf("after a deletion up to %d, with up to %d while it runs, Replay yields %s", to, deleted, brief(numbers(events)))
-					return
+				for highest.Load() < total {
+					to := highest.Load() / 2
+					f.deleteTo(id, to)
+					events := f.replay(id, 1, maxSeq)
+					deleted := highest.Load() / 2 // or less
+					for i, e := range events {
+						if i == 0 && e.SequenceNr <= to || i > 0 && e.SequenceNr != events[i-1].SequenceNr+1 && e.SequenceNr > deleted+1 {
+							f.Errorf("after a deletion up to %d, with up to %d while it runs, Replay yields %s", to, deleted, brief(numbers(events)))
+							return
+						}
+					}
 				}
-			}
-		}
-	})
-	f.deleteTo(id, total/2)
-	f.wantHistory(id, total/2, write(id, "w", 0, total))
+			})
+			f.deleteTo(id, total/2)
+			f.wantHistory(id, total/2, write(id, "w", 0, total))
+		}},
+	}
 }
 
 // gapless reports whether the numbers of events follow each other.

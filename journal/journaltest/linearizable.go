@@ -7,13 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
-	"time"
 	"unicode/utf8"
 
 	"github.com/anishathalye/porcupine"
@@ -41,53 +36,6 @@ type answer struct {
 type history string
 
 func (h history) highest() uint64 { return uint64(utf8.RuneCountInString(string(h))) } //nolint:gosec // small
-
-// linearizable lets clients append to and read the same few IDs concurrently, and searches for an
-// order of the operations in which each result is correct.
-func linearizable(f *fixture) {
-	const clients, steps, ids = 6, 60, 3
-	var (
-		clock    atomic.Int64
-		mu       sync.Mutex
-		recorded []porcupine.Operation
-	)
-	f.together("a call among others", clients, func(client int) {
-		random := rand.New(rand.NewPCG(uint64(client), 1)) //nolint:gosec // not a secret
-		known := make([]uint64, ids)                       // the highest number that the client has heard of
-		for step := range steps {
-			k := random.IntN(ids)
-			op := operation{id: fmt.Sprint("linearizable|", k)}
-			switch n := random.IntN(4); {
-			case n < 2:
-				op.op, op.expect, op.events = OpAppend, known[k], 1+random.IntN(2)
-				op.writer = string(rune(0x4e00 + client*steps + step)) //nolint:gosec // small; distinct
-			case n < 3:
-				op.op = OpReplay
-			default:
-				op.op = OpHighest
-			}
-			call := clock.Add(1)
-			got, highest := f.perform(op)
-			end := clock.Add(1)
-			if got.unknown {
-				end = math.MaxInt64 // it may happen at any time
-			}
-			known[k] = max(known[k], highest)
-			mu.Lock()
-			recorded = append(recorded, porcupine.Operation{ClientId: client, Input: op, Call: call, Output: got, Return: end})
-			mu.Unlock()
-		}
-	})
-	const limit = 20 * time.Second
-	result, info := porcupine.CheckOperationsVerbose(model(), recorded, limit)
-	switch result {
-	case porcupine.Ok:
-	case porcupine.Illegal:
-		f.Errorf("no order of the calls explains their answers\n%s", unexplained(byID(recorded), info))
-	case porcupine.Unknown:
-		f.Logf("no answer within %s whether %d calls are linearizable", limit, len(recorded))
-	}
-}
 
 // perform executes an operation and returns the result and the highest sequence number that the
 // client has observed.

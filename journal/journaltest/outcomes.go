@@ -16,63 +16,58 @@ import (
 // outcomeChecks compare the outcomes of interrupted Append calls with the stored state.
 func outcomeChecks() []check {
 	return []check{
-		{name: "Cancelled", rule: "the outcome of a canceled write is correct, and a fence settles an unknown one", run: cancelled},
-		{name: "DeadlinePassed", rule: "a deadline that has passed is an error or does not matter", run: deadlinePassed},
+		{"Cancelled", "the outcome of a canceled write is correct, and a fence settles an unknown one", base, func(f *fixture) {
+			for n := range 100 {
+				w := write(fmt.Sprint("cancelled|", n), "w", 0, 2)
+				neighbour := write(fmt.Sprint("neighbour|", n), "w", 0, 1)
+				ctx, cancel := context.WithCancel(f.ctx)
+				var errs []error
+				f.together("a cancelled Append", 2, func(k int) {
+					if k == 0 {
+						errs = f.appendAll(ctx, w, neighbour)
+						return
+					}
+					for range n * n / 10 {
+						runtime.Gosched()
+					}
+					cancel()
+				})
+				f.wantTruth(w, errs[0])
+				f.wantTruth(neighbour, errs[1])
+				if f.Failed() {
+					return
+				}
+			}
+		}},
+		{"DeadlinePassed", "a deadline that has passed is an error or does not matter", base, func(f *fixture) {
+			const id = "deadline"
+			f.store(write(id, "w", 0, 3))
+			ctx, cancel := context.WithDeadline(f.ctx, time.Unix(0, 0))
+			defer cancel()
+			late, fresh := write(id, "w", 3, 2), write("deadline 2", "w", 0, 1)
+			f.within("Append with a deadline that has passed", func() {
+				errs := f.appendAll(ctx, late, fresh)
+				f.wantTruth(late, errs[0])  //nolint:contextcheck // the one of the check has not ended
+				f.wantTruth(fresh, errs[1]) //nolint:contextcheck // likewise
+			})
+			// The call may also succeed.
+			f.within("a call with a deadline that has passed", func() {
+				events, err := f.collect(f.j.Replay(ctx, id, 1, 3), 0)
+				if !errors.Is(err, context.DeadlineExceeded) && (err != nil || len(events) != 3) {
+					f.Errorf("Replay of 3 events yields %d and %v, want context.DeadlineExceeded", len(events), err)
+				}
+				n, err := f.j.HighestSequenceNr(ctx, "deadline 3")
+				if !errors.Is(err, context.DeadlineExceeded) && (err != nil || n != 0) {
+					f.Errorf("HighestSequenceNr is %d and %v, want context.DeadlineExceeded", n, err)
+				}
+				if err := f.j.DeleteTo(ctx, id, 2); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					f.Errorf("DeleteTo: %v, want context.DeadlineExceeded", err)
+				}
+			})
+		}},
 		{name: "LateBehindFence", rule: "a write that is committed after its fence is not stored", needs: stalls, run: func(f *fixture) { lateCommit(f, false) }},
 		{name: "LateBeforeFence", rule: "a write that landed before its fence is in conflict with it", needs: stalls, run: func(f *fixture) { lateCommit(f, true) }},
 	}
-}
-
-// cancelled cancels appends at all sorts of moments.
-func cancelled(f *fixture) {
-	for n := range 100 {
-		w := write(fmt.Sprint("cancelled|", n), "w", 0, 2)
-		neighbour := write(fmt.Sprint("neighbour|", n), "w", 0, 1)
-		ctx, cancel := context.WithCancel(f.ctx)
-		var errs []error
-		f.together("a cancelled Append", 2, func(k int) {
-			if k == 0 {
-				errs = f.appendAll(ctx, w, neighbour)
-				return
-			}
-			for range n * n / 10 {
-				runtime.Gosched()
-			}
-			cancel()
-		})
-		f.wantTruth(w, errs[0])
-		f.wantTruth(neighbour, errs[1])
-		if f.Failed() {
-			return
-		}
-	}
-}
-
-func deadlinePassed(f *fixture) {
-	const id = "deadline"
-	f.store(write(id, "w", 0, 3))
-	ctx, cancel := context.WithDeadline(f.ctx, time.Unix(0, 0))
-	defer cancel()
-	late, fresh := write(id, "w", 3, 2), write("deadline 2", "w", 0, 1)
-	f.within("Append with a deadline that has passed", func() {
-		errs := f.appendAll(ctx, late, fresh)
-		f.wantTruth(late, errs[0])  //nolint:contextcheck // the one of the check has not ended
-		f.wantTruth(fresh, errs[1]) //nolint:contextcheck // likewise
-	})
-	// The call may also succeed.
-	f.within("a call with a deadline that has passed", func() {
-		events, err := f.collect(f.j.Replay(ctx, id, 1, 3), 0)
-		if !errors.Is(err, context.DeadlineExceeded) && (err != nil || len(events) != 3) {
-			f.Errorf("Replay of 3 events yields %d and %v, want context.DeadlineExceeded", len(events), err)
-		}
-		n, err := f.j.HighestSequenceNr(ctx, "deadline 3")
-		if !errors.Is(err, context.DeadlineExceeded) && (err != nil || n != 0) {
-			f.Errorf("HighestSequenceNr is %d and %v, want context.DeadlineExceeded", n, err)
-		}
-		if err := f.j.DeleteTo(ctx, id, 2); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			f.Errorf("DeleteTo: %v, want context.DeadlineExceeded", err)
-		}
-	})
 }
 
 // lateCommit has an append with an unknown outcome that is committed before or after its fence: the

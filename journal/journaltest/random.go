@@ -13,7 +13,33 @@ import (
 
 func randomChecks() []check {
 	return []check{
-		{name: "RandomCalls", rule: "after any sequence of calls the journal equals an array of events for each ID", run: randomCalls},
+		{"RandomCalls", "after any sequence of calls the journal equals an array of events for each ID", base, func(f *fixture) {
+			const steps = 400
+			for seed := range uint64(3) {
+				p := &player{fixture: f, random: rand.New(rand.NewPCG(seed, 0)), model: make(map[string]*plain)} //nolint:gosec // not a secret
+				for k := range 4 {
+					p.model[fmt.Sprintf("random|%d|%d", seed, k)] = &plain{}
+				}
+				for step := range steps {
+					id := fmt.Sprintf("random|%d|%d", seed, p.random.IntN(4))
+					switch n := p.random.IntN(100); {
+					case n < 45:
+						p.append(seed)
+					case n < 80:
+						p.replay(id)
+					case n < 90:
+						p.delete(id)
+					case n < 99 || f.cfg.Reopen == nil:
+						f.wantHighest(id, uint64(len(p.model[id].events)))
+					default:
+						f.reopen()
+					}
+					if f.Failed() {
+						f.Fatalf("that was step %d of seed %d", step, seed)
+					}
+				}
+			}
+		}},
 	}
 }
 
@@ -28,34 +54,6 @@ type player struct {
 	*fixture
 	random *rand.Rand
 	model  map[string]*plain
-}
-
-func randomCalls(f *fixture) {
-	const steps = 400
-	for seed := range uint64(3) {
-		p := &player{fixture: f, random: rand.New(rand.NewPCG(seed, 0)), model: make(map[string]*plain)} //nolint:gosec // not a secret
-		for k := range 4 {
-			p.model[fmt.Sprintf("random|%d|%d", seed, k)] = &plain{}
-		}
-		for step := range steps {
-			id := fmt.Sprintf("random|%d|%d", seed, p.random.IntN(4))
-			switch n := p.random.IntN(100); {
-			case n < 45:
-				p.append(seed)
-			case n < 80:
-				p.replay(id)
-			case n < 90:
-				p.delete(id)
-			case n < 99 || f.cfg.Reopen == nil:
-				f.wantHighest(id, uint64(len(p.model[id].events)))
-			default:
-				f.reopen()
-			}
-			if f.Failed() {
-				f.Fatalf("that was step %d of seed %d", step, seed)
-			}
-		}
-	}
 }
 
 // append makes a call with some writes, of which many can't be stored.

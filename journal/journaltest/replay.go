@@ -20,201 +20,180 @@ const (
 
 func replayChecks() []check {
 	return []check{
-		{name: "ReplayLiteralBounds", rule: "bounds are literal: from 0 is the same as 1, to 0 is nothing, and an empty range yields nothing", run: replayLiteralBounds},
-		{name: "ReplayTwice", rule: "a second loop over a replay starts from the beginning", run: replayTwice},
-		{name: "ReplayPages", rule: "a history of several pages is complete and in order, wherever the bounds are", run: replayPages},
-		{name: "ReplayLargePages", rule: "events that fill a page each are all yielded", run: replayLargePages},
-		{name: "ReplayReadAhead", rule: "at most a page is read ahead: 1,000 records or 1 MiB", run: replayReadAhead},
-		{name: "ReplayCancelled", rule: "a replay whose context ends yields all or an error, once and last, but never just ends", run: replayCancelled},
-		{name: "ReplayAbandoned", rule: "a loop that is left early leaks no resource and blocks no other call", run: replayAbandoned},
-	}
-}
-
-func replayLiteralBounds(f *fixture) {
-	const id = "bounds"
-	f.store(write(id, "w", 0, 3))
-	for _, c := range []struct {
-		from, to uint64
-		want     []uint64
-	}{
-		{0, 0, nil},
-		{0, 1, counted(1, 1)},
-		{0, 3, counted(1, 3)},
-		{1, 0, nil},
-		{3, 3, counted(3, 3)},
-		{3, 4, counted(3, 3)},
-		{4, 4, nil},
-		{4, maxSeq, nil},
-		{maxSeq, maxSeq, nil},
-		{maxSeq, 0, nil},
-	} {
-		if got := numbers(f.replay(id, c.from, c.to)); brief(got) != brief(c.want) {
-			f.Errorf("Replay(%d, %d) yields %s, want %s", c.from, c.to, brief(got), brief(c.want))
-		}
-	}
-}
-
-// replayTwice ranges over one sequence several times: each is a replay.
-func replayTwice(f *fixture) {
-	const id = "twice"
-	seq := f.j.Replay(f.ctx, id, 1, maxSeq)
-	var want []journal.Event
-	for n := range 3 {
-		w := write(id, "w", uint64(n), 1)
-		f.store(w)
-		want = append(want, eventsOf(w)...)
-		got, err := f.collect(seq, 0)
-		if err != nil {
-			f.Fatalf("Replay: %v", err)
-		}
-		f.wantEvents(id, got, want)
-	}
-}
-
-// replayPages reads a history of several pages, also with bounds close to where pages end.
-func replayPages(f *fixture) {
-	const id, total = "pages", 2*pageRecords + 503
-	var writes []journal.Write
-	for n := 0; n < total; {
-		size := min(1+n%7*40, total-n)
-		writes = append(writes, write(id, "w", uint64(n), size))
-		n += size
-	}
-	f.store(writes...)
-	f.wantHistory(id, 0, writes...)
-	want := eventsOf(writes...)
-	for _, c := range []struct{ from, to uint64 }{
-		{pageRecords - 1, pageRecords + 1},
-		{pageRecords, pageRecords},
-		{pageRecords + 1, 2 * pageRecords},
-		{2, pageRecords + 2},
-		{1, 2 * pageRecords},
-		{500, 2*pageRecords + 501},
-	} {
-		f.wantEvents(id, f.replay(id, c.from, c.to), want[c.from-1:c.to])
-	}
-}
-
-// replayLargePages reads events that fill a page each, and some small ones between them.
-func replayLargePages(f *fixture) {
-	const id = "large pages"
-	size := min(pageBytes, f.cfg.MaxPayload)
-	var writes []journal.Write
-	for n := range uint64(12) {
-		w := write(id, "w", 2*n, 2)
-		w.Events[0].Payload = pattern(size>>(n%4), byte(n))
-		writes = append(writes, w)
-		f.store(w)
-	}
-	f.wantHistory(id, 0, writes...)
-	f.wantEvents(id, f.replay(id, 4, 11), eventsOf(writes...)[3:11])
-}
-
-// replayReadAhead deletes all events during the first one: only events that were read ahead may
-// follow.
-func replayReadAhead(f *fixture) {
-	follow := func(id string) int {
-		n := 0
-		for _, err := range f.j.Replay(f.ctx, id, 1, maxSeq) {
-			if err != nil {
-				break // an existing event is missing: a permitted result
+		{"ReplayLiteralBounds", "bounds are literal: from 0 is the same as 1, to 0 is nothing, and an empty range yields nothing", base, func(f *fixture) {
+			const id = "bounds"
+			f.store(write(id, "w", 0, 3))
+			for _, c := range []struct {
+				from, to uint64
+				want     []uint64
+			}{
+				{0, 0, nil},
+				{0, 1, counted(1, 1)},
+				{0, 3, counted(1, 3)},
+				{1, 0, nil},
+				{3, 3, counted(3, 3)},
+				{3, 4, counted(3, 3)},
+				{4, 4, nil},
+				{4, maxSeq, nil},
+				{maxSeq, maxSeq, nil},
+				{maxSeq, 0, nil},
+			} {
+				if got := numbers(f.replay(id, c.from, c.to)); brief(got) != brief(c.want) {
+					f.Errorf("Replay(%d, %d) yields %s, want %s", c.from, c.to, brief(got), brief(c.want))
+				}
 			}
-			if n++; n == 1 {
-				f.deleteTo(id, maxSeq)
+		}},
+		{"ReplayTwice", "a second loop over a replay starts from the beginning", base, func(f *fixture) {
+			const id = "twice"
+			seq := f.j.Replay(f.ctx, id, 1, maxSeq)
+			var want []journal.Event
+			for n := range 3 {
+				w := write(id, "w", uint64(n), 1)
+				f.store(w)
+				want = append(want, eventsOf(w)...)
+				got, err := f.collect(seq, 0)
+				if err != nil {
+					f.Fatalf("Replay: %v", err)
+				}
+				f.wantEvents(id, got, want)
 			}
-		}
-		return n - 1
-	}
-	small := write("many", "w", 0, 3*pageRecords)
-	f.store(small)
-	if n := follow(small.ID); n > pageRecords {
-		f.Errorf("%d events were read ahead, at most %d may be", n, pageRecords)
-	}
-	const parts = 4 // events that make a page
-	size := min(pageBytes/parts, f.cfg.MaxPayload)
-	allowed := pageBytes/size + 1 // a page may end with the event that fills it
-	large := write("large", "w", 0, 3*allowed)
-	for i := range large.Events {
-		large.Events[i].Payload = pattern(size, byte(i))
-		f.store(journal.Write{ID: large.ID, Expect: uint64(i), Events: large.Events[i : i+1]})
-	}
-	if n := follow(large.ID); n > allowed {
-		f.Errorf("%d events of %d bytes were read ahead, at most %d may be", n, size, allowed)
-	}
-}
-
-// replayCancelled ends the context in the middle: the replay then fails or yields all, but never
-// just ends.
-func replayCancelled(f *fixture) {
-	const id, total = "cancelled", 3 * pageRecords
-	f.store(write(id, "w", 0, total))
-	for _, after := range []int{0, 1, pageRecords - 1, pageRecords, pageRecords + 1, total - 1} {
-		ctx, cancel := context.WithCancel(f.ctx)
-		if after == 0 {
-			cancel()
-		}
-		n := 0
-		events, err := f.collect(func(yield func(journal.Event, error) bool) {
-			for e, err := range f.j.Replay(ctx, id, 1, maxSeq) {
-				if n++; n == after {
+		}},
+		{"ReplayPages", "a history of several pages is complete and in order, wherever the bounds are", base, func(f *fixture) {
+			const id, total = "pages", 2*pageRecords + 503
+			var writes []journal.Write
+			for n := 0; n < total; {
+				size := min(1+n%7*40, total-n)
+				writes = append(writes, write(id, "w", uint64(n), size))
+				n += size
+			}
+			f.store(writes...)
+			f.wantHistory(id, 0, writes...)
+			want := eventsOf(writes...)
+			for _, c := range []struct{ from, to uint64 }{
+				{pageRecords - 1, pageRecords + 1},
+				{pageRecords, pageRecords},
+				{pageRecords + 1, 2 * pageRecords},
+				{2, pageRecords + 2},
+				{1, 2 * pageRecords},
+				{500, 2*pageRecords + 501},
+			} {
+				f.wantEvents(id, f.replay(id, c.from, c.to), want[c.from-1:c.to])
+			}
+		}},
+		{"ReplayLargePages", "events that fill a page each are all yielded", base, func(f *fixture) {
+			const id = "large pages"
+			size := min(pageBytes, f.cfg.MaxPayload)
+			var writes []journal.Write
+			for n := range uint64(12) {
+				w := write(id, "w", 2*n, 2)
+				w.Events[0].Payload = pattern(size>>(n%4), byte(n))
+				writes = append(writes, w)
+				f.store(w)
+			}
+			f.wantHistory(id, 0, writes...)
+			f.wantEvents(id, f.replay(id, 4, 11), eventsOf(writes...)[3:11])
+		}},
+		{"ReplayReadAhead", "at most a page is read ahead: 1,000 records or 1 MiB", base, func(f *fixture) {
+			// The first event deletes all: only events that were read ahead may follow.
+			follow := func(id string) int {
+				n := 0
+				for _, err := range f.j.Replay(f.ctx, id, 1, maxSeq) {
+					if err != nil {
+						break // an existing event is missing: a permitted result
+					}
+					if n++; n == 1 {
+						f.deleteTo(id, maxSeq)
+					}
+				}
+				return n - 1
+			}
+			small := write("many", "w", 0, 3*pageRecords)
+			f.store(small)
+			if n := follow(small.ID); n > pageRecords {
+				f.Errorf("%d events were read ahead, at most %d may be", n, pageRecords)
+			}
+			const parts = 4 // events that make a page
+			size := min(pageBytes/parts, f.cfg.MaxPayload)
+			allowed := pageBytes/size + 1 // a page may end with the event that fills it
+			large := write("large", "w", 0, 3*allowed)
+			for i := range large.Events {
+				large.Events[i].Payload = pattern(size, byte(i))
+				f.store(journal.Write{ID: large.ID, Expect: uint64(i), Events: large.Events[i : i+1]})
+			}
+			if n := follow(large.ID); n > allowed {
+				f.Errorf("%d events of %d bytes were read ahead, at most %d may be", n, size, allowed)
+			}
+		}},
+		{"ReplayCancelled", "a replay whose context ends yields all or an error, once and last, but never just ends", base, func(f *fixture) {
+			const id, total = "cancelled", 3 * pageRecords
+			f.store(write(id, "w", 0, total))
+			for _, after := range []int{0, 1, pageRecords - 1, pageRecords, pageRecords + 1, total - 1} {
+				ctx, cancel := context.WithCancel(f.ctx)
+				if after == 0 {
 					cancel()
 				}
-				if !yield(e, err) {
-					return
+				n := 0
+				events, err := f.collect(func(yield func(journal.Event, error) bool) {
+					for e, err := range f.j.Replay(ctx, id, 1, maxSeq) {
+						if n++; n == after {
+							cancel()
+						}
+						if !yield(e, err) {
+							return
+						}
+					}
+				}, 0)
+				cancel()
+				switch {
+				case err == nil && len(events) != total:
+					f.Errorf("Replay of %d events, cancelled after %d, ends after %d without an error", total, after, len(events))
+				case err != nil && !errors.Is(err, context.Canceled):
+					f.Errorf("Replay, cancelled after %d events, fails with %v, want context.Canceled", after, err)
 				}
 			}
-		}, 0)
-		cancel()
-		switch {
-		case err == nil && len(events) != total:
-			f.Errorf("Replay of %d events, cancelled after %d, ends after %d without an error", total, after, len(events))
-		case err != nil && !errors.Is(err, context.Canceled):
-			f.Errorf("Replay, cancelled after %d events, fails with %v, want context.Canceled", after, err)
-		}
+		}},
+		{"ReplayAbandoned", "a loop that is left early leaks no resource and blocks no other call", base, func(f *fixture) {
+			const id, times = "abandoned", 10_000
+			f.store(write(id, "w", 0, 3))
+			before := runtime.NumGoroutine()
+			f.within("one of 10,000 replays whose loop was left", func() {
+				for range times {
+					n := 0
+					for _, err := range f.j.Replay(f.ctx, id, 1, maxSeq) {
+						if err != nil {
+							f.Errorf("Replay: %v", err)
+							return
+						}
+						if n++; n == 2 {
+							break
+						}
+					}
+					if n != 2 {
+						f.Errorf("Replay yields %d events, want at least 2", n)
+						return
+					}
+				}
+			})
+			// Other checks start goroutines too, but not that many.
+			if n := runtime.NumGoroutine() - before; n > times/2 {
+				f.Errorf("%d goroutines remain after %d abandoned replays", n, times)
+			}
+			f.within("a call after 10,000 abandoned replays", func() {
+				if err := f.append1(write(id, "w", 3, 1)); err != nil {
+					f.Errorf("Append: %v", err)
+				}
+				next, stop := iter.Pull2(f.j.Replay(f.ctx, id, 1, maxSeq))
+				if _, err, ok := next(); err != nil || !ok {
+					f.Errorf("Replay ends with %v before its first event", err)
+				}
+				stop()
+				f.deleteTo(id, 2)
+				if got := brief(numbers(f.replay(id, 1, maxSeq))); got != "3-4" {
+					f.Errorf("Replay yields %s, want 3-4", got)
+				}
+			})
+		}},
 	}
-}
-
-// replayAbandoned leaves many replays before their end: none may keep resources.
-func replayAbandoned(f *fixture) {
-	const id, times = "abandoned", 10_000
-	f.store(write(id, "w", 0, 3))
-	before := runtime.NumGoroutine()
-	f.within("one of 10,000 replays whose loop was left", func() {
-		for range times {
-			n := 0
-			for _, err := range f.j.Replay(f.ctx, id, 1, maxSeq) {
-				if err != nil {
-					f.Errorf("Replay: %v", err)
-					return
-				}
-				if n++; n == 2 {
-					break
-				}
-			}
-			if n != 2 {
-				f.Errorf("Replay yields %d events, want at least 2", n)
-				return
-			}
-		}
-	})
-	// Other checks start goroutines too, but not that many.
-	if n := runtime.NumGoroutine() - before; n > times/2 {
-		f.Errorf("%d goroutines remain after %d abandoned replays", n, times)
-	}
-	f.within("a call after 10,000 abandoned replays", func() {
-		if err := f.append1(write(id, "w", 3, 1)); err != nil {
-			f.Errorf("Append: %v", err)
-		}
-		next, stop := iter.Pull2(f.j.Replay(f.ctx, id, 1, maxSeq))
-		if _, err, ok := next(); err != nil || !ok {
-			f.Errorf("Replay ends with %v before its first event", err)
-		}
-		stop()
-		f.deleteTo(id, 2)
-		if got := brief(numbers(f.replay(id, 1, maxSeq))); got != "3-4" {
-			f.Errorf("Replay yields %s, want 3-4", got)
-		}
-	})
 }
 
 // pattern returns pseudo-random bytes for a seed.

@@ -14,8 +14,55 @@ import (
 
 func idChecks() []check {
 	return []check{
-		{name: "IDsAreApart", rule: "IDs are compared bytewise, up to 512 bytes", run: idsAreApart},
-		{name: "InvalidIDs", rule: "an ID that CheckID refuses is refused by every method", run: invalidIDs},
+		{"IDsAreApart", "IDs are compared bytewise, up to 512 bytes", base, func(f *fixture) {
+			// Each ID has a history of a different length, and some lack its beginning.
+			ids := oddIDs()
+			writes := make([]journal.Write, len(ids))
+			for i, id := range ids {
+				writes[i] = write(id, fmt.Sprint("writer of ", i), 0, 1+i%5)
+			}
+			f.store(writes...)
+			deleted := make([]int, len(ids))
+			for i := range ids {
+				if i%3 == 0 {
+					deleted[i] = min(i%4, len(writes[i].Events))
+					f.deleteTo(ids[i], uint64(deleted[i])) //nolint:gosec // small
+				}
+			}
+			for i, id := range ids {
+				f.wantHistory(id, deleted[i], writes[i])
+			}
+		}},
+		{"InvalidIDs", "an ID that CheckID refuses is refused by every method", base, func(f *fixture) {
+			for i, id := range []string{
+				"", " ", "\t\r\n", "\u00a0\u2003", "\x00", "a\x00b", "a\x00", "\xff", "a\xc3", "\xed\xa0\x80",
+				strings.Repeat("x", journal.MaxIDLength+1), strings.Repeat("帳", journal.MaxIDLength/3+1),
+			} {
+				w := write(id, "w", 0, 1)
+				before, after := write(fmt.Sprint("before ", i), "w", 0, 1), write(fmt.Sprint("after ", i), "w", 0, 1)
+				errs := f.appendAll(f.ctx, before, w, after)
+				f.wantRejected(errs[1], w)
+				if !errors.Is(errs[1], journal.ErrInvalid) {
+					f.Errorf("Append to %.20q returned %v, want a match of ErrInvalid too", id, errs[1])
+				}
+				if errs[0] != nil || errs[2] != nil {
+					f.Errorf("the neighbours of a write to %.20q: %v and %v", id, errs[0], errs[2])
+				}
+				f.wantHistory(before.ID, 0, before)
+				f.wantHistory(after.ID, 0, after)
+
+				events, err := f.collect(f.j.Replay(f.ctx, id, 1, maxSeq), 0)
+				if !errors.Is(err, journal.ErrInvalid) || len(events) > 0 {
+					f.Errorf("Replay of %.20q yields %d events and %v, want ErrInvalid", id, len(events), err)
+				}
+				if n, err := f.j.HighestSequenceNr(f.ctx, id); !errors.Is(err, journal.ErrInvalid) || n != 0 {
+					f.Errorf("HighestSequenceNr of %.20q is %d and %v, want ErrInvalid", id, n, err)
+				}
+				if err := f.j.DeleteTo(f.ctx, id, 1); !errors.Is(err, journal.ErrInvalid) {
+					f.Errorf("DeleteTo of %.20q: %v, want ErrInvalid", id, err)
+				}
+			}
+		}},
 	}
 }
 
@@ -33,96 +80,34 @@ func oddIDs() []string {
 	}
 }
 
-// idsAreApart gives each ID a history of a different length and deletes the beginning of some.
-func idsAreApart(f *fixture) {
-	ids := oddIDs()
-	writes := make([]journal.Write, len(ids))
-	for i, id := range ids {
-		writes[i] = write(id, fmt.Sprint("writer of ", i), 0, 1+i%5)
-	}
-	f.store(writes...)
-	deleted := make([]int, len(ids))
-	for i := range ids {
-		if i%3 == 0 {
-			deleted[i] = min(i%4, len(writes[i].Events))
-			f.deleteTo(ids[i], uint64(deleted[i])) //nolint:gosec // small
-		}
-	}
-	for i, id := range ids {
-		f.wantHistory(id, deleted[i], writes[i])
-	}
-}
-
-// invalidIDs are refused by every method before anything happens.
-func invalidIDs(f *fixture) {
-	for i, id := range []string{
-		"", " ", "\t\r\n", "\u00a0\u2003", "\x00", "a\x00b", "a\x00", "\xff", "a\xc3", "\xed\xa0\x80",
-		strings.Repeat("x", journal.MaxIDLength+1), strings.Repeat("帳", journal.MaxIDLength/3+1),
-	} {
-		w := write(id, "w", 0, 1)
-		before, after := write(fmt.Sprint("before ", i), "w", 0, 1), write(fmt.Sprint("after ", i), "w", 0, 1)
-		errs := f.appendAll(f.ctx, before, w, after)
-		f.wantRejected(errs[1], w)
-		if !errors.Is(errs[1], journal.ErrInvalid) {
-			f.Errorf("Append to %.20q returned %v, want a match of ErrInvalid too", id, errs[1])
-		}
-		if errs[0] != nil || errs[2] != nil {
-			f.Errorf("the neighbours of a write to %.20q: %v and %v", id, errs[0], errs[2])
-		}
-		f.wantHistory(before.ID, 0, before)
-		f.wantHistory(after.ID, 0, after)
-
-		events, err := f.collect(f.j.Replay(f.ctx, id, 1, maxSeq), 0)
-		if !errors.Is(err, journal.ErrInvalid) || len(events) > 0 {
-			f.Errorf("Replay of %.20q yields %d events and %v, want ErrInvalid", id, len(events), err)
-		}
-		if n, err := f.j.HighestSequenceNr(f.ctx, id); !errors.Is(err, journal.ErrInvalid) || n != 0 {
-			f.Errorf("HighestSequenceNr of %.20q is %d and %v, want ErrInvalid", id, n, err)
-		}
-		if err := f.j.DeleteTo(f.ctx, id, 1); !errors.Is(err, journal.ErrInvalid) {
-			f.Errorf("DeleteTo of %.20q: %v, want ErrInvalid", id, err)
-		}
-	}
-}
-
 func sizeChecks() []check {
 	return []check{
-		{name: "SizeLargestPayload", rule: "a payload of Config.MaxPayload bytes is stored", run: sizeLargestPayload},
-		{name: "SizeOversizedPayload", rule: "a larger payload is rejected, and its neighbours are stored", run: sizeOversizedPayload},
-		{name: "SizeOversizedWrite", rule: "a write of more than Config.MaxWrite bytes is rejected, and its neighbours are stored", needs: sizes, run: sizeOversizedWrite},
+		{"SizeLargestPayload", "a payload of Config.MaxPayload bytes is stored", base, func(f *fixture) {
+			if f.cfg.MaxPayload < 1<<20 {
+				f.Errorf("Config.MaxPayload is %d, an event may have 1 MiB", f.cfg.MaxPayload)
+			}
+			mib, largest := write("1 MiB", "w", 0, 1), write("largest", "w", 0, 1)
+			mib.Events[0].Payload = pattern(1<<20, 1)
+			largest.Events[0].Payload = pattern(f.cfg.MaxPayload, 2)
+			f.store(mib, largest)
+			f.wantHistory(mib.ID, 0, mib)
+			f.wantHistory(largest.ID, 0, largest)
+		}},
+		{"SizeOversizedPayload", "a larger payload is rejected, and its neighbours are stored", base, func(f *fixture) {
+			// This is TCK 19 for journals.
+			large := write("large", "w", 0, 1)
+			large.Events[0].Payload = make([]byte, f.cfg.MaxPayload+1)
+			f.wantOversized(large)
+		}},
+		{"SizeOversizedWrite", "a write of more than Config.MaxWrite bytes is rejected, and its neighbours are stored", sizes, func(f *fixture) {
+			payload := make([]byte, f.cfg.MaxPayload)
+			large := write("large", "w", 0, f.cfg.MaxWrite/f.cfg.MaxPayload+1)
+			for i := range large.Events {
+				large.Events[i].Payload = payload
+			}
+			f.wantOversized(large)
+		}},
 	}
-}
-
-// sizeLargestPayload stores the largest payload that there may be, and 1 MiB, which every journal
-// has to take.
-func sizeLargestPayload(f *fixture) {
-	if f.cfg.MaxPayload < 1<<20 {
-		f.Errorf("Config.MaxPayload is %d, an event may have 1 MiB", f.cfg.MaxPayload)
-	}
-	mib, largest := write("1 MiB", "w", 0, 1), write("largest", "w", 0, 1)
-	mib.Events[0].Payload = pattern(1<<20, 1)
-	largest.Events[0].Payload = pattern(f.cfg.MaxPayload, 2)
-	f.store(mib, largest)
-	f.wantHistory(mib.ID, 0, mib)
-	f.wantHistory(largest.ID, 0, largest)
-}
-
-// sizeOversizedPayload is TCK 19 for journals: a write that is too large is rejected, and the other
-// writes are stored.
-func sizeOversizedPayload(f *fixture) {
-	large := write("large", "w", 0, 1)
-	large.Events[0].Payload = make([]byte, f.cfg.MaxPayload+1)
-	f.wantOversized(large)
-}
-
-// sizeOversizedWrite has events that are each within the limit.
-func sizeOversizedWrite(f *fixture) {
-	payload := make([]byte, f.cfg.MaxPayload)
-	large := write("large", "w", 0, f.cfg.MaxWrite/f.cfg.MaxPayload+1)
-	for i := range large.Events {
-		large.Events[i].Payload = payload
-	}
-	f.wantOversized(large)
 }
 
 // wantOversized appends a write that is too large between others.
