@@ -17,7 +17,7 @@ type Command[S, R any] struct{}
 func (Command[S, R]) message(*S) {}
 func (Command[S, R]) reply(R)    {}
 
-// replyType returns R. A reply from another node is decoded by it.
+// replyType returns R, the type as which a reply from another node is decoded.
 func (Command[S, R]) replyType() reflect.Type { return reflect.TypeFor[R]() }
 
 // Notice makes the struct that embeds it a notice to an S: a message without a reply. It can be

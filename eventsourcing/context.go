@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/snapshot"
 )
 
@@ -71,13 +72,13 @@ func (c *Context[S, E, R]) Logger() *slog.Logger {
 
 // Unhandled rejects the command: its caller gets ErrUnhandled.
 func (c *Context[S, E, R]) Unhandled() Decision[S, E, R] {
-	return Decision[S, E, R]{decision[S, E]{effect: effect[S, E]{control: unhandled}}}
+	return Decision[S, E, R]{decision[S, E]{effect: effect[S, E]{control: engine.Unhandled}}}
 }
 
 // Stash keeps the command until UnstashAll; then it is handled again. The caller waits. Beyond
 // HostOptions.StashCapacity a stashed command is answered according to HostOptions.Overflow.
 func (c *Context[S, E, R]) Stash() Decision[S, E, R] {
-	return Decision[S, E, R]{decision[S, E]{effect: c.controlled(stash).effect}}
+	return Decision[S, E, R]{decision[S, E]{effect: c.controlled(engine.Stash).effect}}
 }
 
 // Token identifies the present command, so that a later message can answer it: see
@@ -105,9 +106,13 @@ func (t Token[R]) With(value R) Resolution { return Resolution{call: t.call, val
 func (t Token[R]) Refuse(err error) Resolution { return Resolution{call: t.call, err: err} }
 
 // Resolution is the late reply to a command, see Effect.Resolve.
-type Resolution resolve
+type Resolution struct {
+	call  *call
+	value any
+	err   error
+}
 
-// The requests that travel through the engine.
+// Requests of effects. The engine returns them when the effect has taken effect.
 type (
 	saveState        struct{}
 	passivation      struct{}
@@ -123,10 +128,5 @@ type (
 		after   time.Duration
 		repeat  bool
 		message any
-	}
-	resolve struct {
-		call  *call
-		value any
-		err   error
 	}
 )

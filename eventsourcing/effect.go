@@ -9,16 +9,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Effect describes what a handler wants done: events to store, callbacks, timers and so on. It is a
-// value; every method returns a longer copy. Nothing happens before the handler has returned it,
-// and an Effect that is not returned does nothing (see Observer.Unreturned). The handler of a
-// command ends it with a reply, which makes it a Decision.
+// Effect is the list of actions that a handler returns: events to store, callbacks, timers and so
+// on. It is a value; every method returns a longer copy. Nothing happens before the handler has
+// returned it, and an Effect that is not returned does nothing (see Observer.Unreturned). The
+// handler of a command ends it with a reply, which makes it a Decision.
 //
-// The parts are carried out in the order in which they were added, once everything before them is
-// durable.
+// The actions are performed in the order in which they were added, each when all events before it
+// are durable.
 type Effect[S, E, R any] struct{ effect[S, E] }
 
 // Decision is an Effect with a reply. Reply, ReplyFunc, Refuse, ReplyLater, ThenReply,
@@ -31,8 +32,8 @@ type effect[S, E any] struct {
 	entity  *entity[S, E] // nil in a zero Effect
 	events  []E           // of the first unit, when it is a plain Persist
 	steps   []step[S, E]  // after events
-	control control
-	made    uint16 // how many chains it consists of, see Observer.Unreturned
+	control engine.Control
+	made    uint16 // number of joined chains, see Observer.Unreturned
 }
 
 // step is a unit of events, a callback, or a request to the runtime.
@@ -61,15 +62,6 @@ const (
 	delayed
 )
 
-type control uint8
-
-const (
-	stash control = 1 << iota
-	unstashAll
-	stop
-	unhandled
-)
-
 // callback is a function given to Then or ThenReply.
 type callback[S, E any] interface {
 	call(e *entity[S, E]) decision[S, E]
@@ -94,7 +86,7 @@ type replyFuncOf[R any] func() R
 
 func (f replyFuncOf[R]) compute() any { return f() }
 
-// computeReply returns a reply as of now.
+// computeReply returns the reply, and calls the function of ReplyFunc for it.
 func computeReply(value any) any {
 	if f, ok := value.(replyFunc); ok {
 		return f.compute()
@@ -102,9 +94,9 @@ func computeReply(value any) any {
 	return value
 }
 
-// Persist stores events as one unit, all or none. They are applied at once, so that the next
-// handler sees their state; replies and callbacks leave when they are durable. Without events
-// Persist does nothing. The effect owns the slice and the events.
+// Persist stores events as one unit, all or none. They are applied at once, so the next handler sees
+// the state after them. Replies and callbacks wait until they are durable. Without events Persist
+// does nothing. The effect owns the slice and the events.
 func (e Effect[S, E, R]) Persist(events ...E) Effect[S, E, R] {
 	if len(events) == 0 {
 		return e
@@ -125,10 +117,10 @@ func (e Effect[S, E, R]) PersistAsync(events ...E) Effect[S, E, R] {
 	return e.with(step[S, E]{events: events, async: true})
 }
 
-// Then runs f once everything before it is durable, at most once, and never again in a recovery. No
-// other command is handled before. f may have side effects. It may return a further effect, which
-// queues after what is pending; ctx.Effect is an empty one. After PersistAsync or ThenAsync, Then
-// does not hold back other commands either. f does not run if a write before it failed.
+// Then calls f when all events before it are durable, at most once, and never in a recovery. No
+// other command is handled before. f may have side effects. f may return a further effect, which
+// follows the pending ones; ctx.Effect is an empty one. After PersistAsync or ThenAsync, Then does
+// not hold back other commands. f is not called if a write before it failed.
 func (e Effect[S, E, R]) Then(f func(*Context[S, E, R]) Effect[S, E, R]) Effect[S, E, R] {
 	return e.with(step[S, E]{call: thenFunc[S, E, R](f), async: e.lastAsync()})
 }
@@ -138,23 +130,23 @@ func (e Effect[S, E, R]) ThenAsync(f func(*Context[S, E, R]) Effect[S, E, R]) Ef
 	return e.with(step[S, E]{call: thenFunc[S, E, R](f), async: true})
 }
 
-// And adds the parts of another effect after those of this one. Units of events that are joined in
-// this way go to the journal together but are not atomic together.
+// And adds the actions of another effect after those of this one. Units of events that are joined in
+// this way are written together, but each unit is atomic only by itself.
 func (e Effect[S, E, R]) And(next Effect[S, E, R]) Effect[S, E, R] {
 	e.effect = e.join(next.effect)
 	return e
 }
 
-// Go runs f on a goroutine of its own and sends the message that it returns, unless that is nil, to
-// the entity. The context of f has the values of the present command's context and ends when the
-// runtime is closed.
+// Go runs f on a separate goroutine and sends the message that f returns to the entity; nil sends
+// none. The context of f has the values of the present command's context and ends when the runtime
+// is closed.
 func (e Effect[S, E, R]) Go(f func(context.Context) Message[S]) Effect[S, E, R] {
 	return e.with(step[S, E]{request: goRequest[S]{f: f}})
 }
 
 // StartTimer sends a message to the entity after a pause, at once if the pause is not positive. It
-// replaces a timer with the same name. Timers survive a refold after a failed write, and end when
-// the entity stops.
+// replaces a timer with the same name. Timers survive the recovery after a failed write, and end
+// when the entity stops.
 func (e Effect[S, E, R]) StartTimer(name string, after time.Duration, message Message[S]) Effect[S, E, R] {
 	return e.with(step[S, E]{request: timerRequest{name: name, after: after, message: message}})
 }
@@ -171,32 +163,33 @@ func (e Effect[S, E, R]) StopTimer(name string) Effect[S, E, R] {
 }
 
 // ReceiveTimeout sends the entity a ReceiveTimeout signal whenever it received no command for this
-// long; 0 ends that.
+// long. 0 stops the signals.
 func (e Effect[S, E, R]) ReceiveTimeout(d time.Duration) Effect[S, E, R] {
 	return e.with(step[S, E]{request: receiveTimeout(d)})
 }
 
-// UnstashAll handles the commands that are stashed now before all others, in the order in which
-// they were stashed.
-func (e Effect[S, E, R]) UnstashAll() Effect[S, E, R] { return e.controlled(unstashAll) }
+// UnstashAll handles the commands that are stashed now, in the order in which they were stashed and
+// before all other commands.
+func (e Effect[S, E, R]) UnstashAll() Effect[S, E, R] { return e.controlled(engine.UnstashAll) }
 
-// Stop ends the entity once the commands that wait inside it are handled. A command that arrives
-// later starts it again; stashed commands are answered ErrStopped.
-func (e Effect[S, E, R]) Stop() Effect[S, E, R] { return e.controlled(stop) }
+// Stop stops the entity when it has handled the commands that it has received. Stashed commands are
+// answered ErrStopped. The next command starts the entity again.
+func (e Effect[S, E, R]) Stop() Effect[S, E, R] { return e.controlled(engine.Stop) }
 
-// Passivate is Stop for an entity that is merely idle. On a local host it is the same. A sharded
-// entity that is remembered and has passivated is not started again before its next command.
+// Passivate is Stop for an entity that is idle. Without sharding they are the same. A remembered
+// entity (see package sharding) that has passivated is not started before its next command.
 func (e Effect[S, E, R]) Passivate() Effect[S, E, R] {
-	return e.controlled(stop).with(step[S, E]{request: passivation{}})
+	return e.controlled(engine.Stop).with(step[S, E]{request: passivation{}})
 }
 
-// SaveSnapshot saves the state as it is after the events of the effect so far. A SnapshotSaved or
+// SaveSnapshot saves the state after the events that the effect contains so far. A SnapshotSaved or
 // SnapshotFailed signal reports the outcome.
 func (e Effect[S, E, R]) SaveSnapshot() Effect[S, E, R] {
 	return e.with(step[S, E]{request: saveState{}})
 }
 
-// DeleteSnapshots deletes the matching snapshots, unless that would leave deleted events uncovered.
+// DeleteSnapshots deletes the matching snapshots, unless no remaining snapshot would cover the
+// events that are deleted.
 // A SnapshotsDeleted or SnapshotsNotDeleted signal reports the outcome.
 func (e Effect[S, E, R]) DeleteSnapshots(criteria snapshot.Criteria) Effect[S, E, R] {
 	return e.with(step[S, E]{request: deleteSnapshots{criteria}})
@@ -211,7 +204,7 @@ func (e Effect[S, E, R]) DeleteEvents(request DeleteEvents) Effect[S, E, R] {
 // Resolve answers an earlier command that chose ReplyLater: Token.With and Token.Refuse return the
 // resolution. A second resolution of the same token is dropped, and so is one of a zero token.
 func (e Effect[S, E, R]) Resolve(r Resolution) Effect[S, E, R] {
-	return e.with(step[S, E]{request: resolve(r)})
+	return e.with(step[S, E]{request: r})
 }
 
 // Reply answers the command with a value, once all events before it are durable. For a value that
@@ -221,9 +214,9 @@ func (e Effect[S, E, R]) Reply(value R) Decision[S, E, R] {
 	return Decision[S, E, R]{decision[S, E]{effect: e.effect, value: value, kind: replied}}
 }
 
-// ReplyFunc answers the command with the value that f returns. f is called once, right after the
-// events of this effect were applied and before any other command is handled. The value must not
-// share memory with the state.
+// ReplyFunc answers the command with the value that f returns. f is called once, after the events of
+// this effect were applied and before any other command is handled. The value must not share memory
+// with the state.
 func (e Effect[S, E, R]) ReplyFunc(f func() R) Decision[S, E, R] {
 	return Decision[S, E, R]{decision[S, E]{effect: e.effect, value: replyFuncOf[R](f), kind: replied}}
 }
@@ -247,7 +240,7 @@ func (e Effect[S, E, R]) ThenReply(f func(*Context[S, E, R]) Decision[S, E, R]) 
 	return Decision[S, E, R]{decision[S, E]{effect: e.effect}}
 }
 
-// begin counts a chain that has to be returned.
+// begin counts a new chain, which the handler must return.
 func (e *effect[S, E]) begin() {
 	if e.made > 0 {
 		return
@@ -263,7 +256,7 @@ func (e *effect[S, E]) begin() {
 	e.entity.op.Made++
 }
 
-// add adds a step to a copy of the list: two effects that grew from one must not share it.
+// add adds a step to a copy of the list, because two effects may extend the same one.
 func (e *effect[S, E]) add(s step[S, E]) { e.steps = append(slices.Clip(e.steps), s) }
 
 func (e Effect[S, E, R]) with(s step[S, E]) Effect[S, E, R] {
@@ -275,13 +268,13 @@ func (e Effect[S, E, R]) with(s step[S, E]) Effect[S, E, R] {
 	return e
 }
 
-func (e Effect[S, E, R]) controlled(c control) Effect[S, E, R] {
+func (e Effect[S, E, R]) controlled(c engine.Control) Effect[S, E, R] {
 	e.begin()
 	e.control |= c
 	return e
 }
 
-// join returns the effect with the parts of the next one after its own.
+// join returns the effect with the actions of next after its own.
 func (e effect[S, E]) join(next effect[S, E]) effect[S, E] {
 	if len(next.events) > 0 {
 		if len(e.events) == 0 && len(e.steps) == 0 {
@@ -301,7 +294,7 @@ func (e effect[S, E]) join(next effect[S, E]) effect[S, E] {
 	return e
 }
 
-// check returns the reason why a decision can't be carried out.
+// check returns an error if a decision is invalid.
 func (d *decision[S, E]) check() error {
 	if d.kind == refused && isNilError(d.err) {
 		return fmt.Errorf("%w: Refuse needs an error", ErrInvalid)
@@ -314,7 +307,8 @@ func isNilError(err error) bool {
 	return err == nil || ok && r == nil
 }
 
-// lastAsync reports whether the last unit or callback is asynchronous: then the next callback is, too.
+// lastAsync reports whether the last unit or callback is asynchronous. Then the next callback is
+// asynchronous too.
 func (e *effect[S, E]) lastAsync() bool {
 	for _, s := range slices.Backward(e.steps) {
 		if s.request == nil {

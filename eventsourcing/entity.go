@@ -13,10 +13,11 @@ import (
 	"github.com/refold-io/refold/internal/groupcommit"
 )
 
-// entity is the shell around one machine: its mailbox, and what belongs to it in memory. While it
-// has nothing to do it is only this struct.
+// entity is the shell of one engine.Machine: its mailbox, its state and its timers. It is scheduled
+// on a worker when it has input, and the worker takes a turn with it. An idle entity consists of
+// this struct and its state only.
 //
-// A worker that takes its turn owns everything but what mu guards.
+// The fields below mu are guarded by mu. All others belong to the goroutine that takes the turn.
 type entity[S, E any] struct {
 	task     task
 	host     *Local[S, E]
@@ -25,53 +26,49 @@ type entity[S, E any] struct {
 	instance instance[S, E]
 	stream   groupcommit.Stream
 	context  Context[S, E, None] // of all handlers, see contextOf
-	op       *engine.Op          // that user code handles, else nil
+	op       *engine.Op          // the message that user code handles; nil outside of user code
 	now      time.Time           // of this turn
 	lastUsed atomic.Int64        // Unix nanoseconds of the steady clock
-	extra    *extra              // what few entities need; nil until then
+	extra    *extra              // nil until it is needed
 
-	mu     sync.Mutex
-	inbox  engine.Queue
-	events []event[S, E] // what else happened, in order
-	stored int           // units stored that the machine does not know of
-	wants  wants
-	queued bool // with the workers
-	gone   bool // removed from the host
+	absent     bool // it has no instance
+	passivates bool // it stops because it is idle, or by Effect.Passivate
 
-	absent     bool // has no instance; not guarded by mu
-	passivates bool // asked for it, or was asked to; not guarded by mu
+	mu      sync.Mutex
+	mailbox engine.Queue
+	inputs  []input // other input of the machine, in order
+	stored  int     // units that are stored; input of the machine
+	stops   stops
+	queued  bool // the workers have the task
+	gone    bool // the host has removed it
 }
 
-// event is something other than a message and a stored unit that happened.
-type event[S, E any] struct {
-	input engine.Input
-	fresh instance[S, E] // of Recovered
+// input is an input of the machine, or a function that is called in the next turn.
+type input struct {
+	engine.Input
 
-	// Instead of an input:
-	room     bool          // the writer has room
-	tick     bool          // of the parts
-	receive  *receiveTimer // is due
-	deadline time.Time     // is due
+	call func(out *engine.Effects)
 }
 
-type wants uint8
+// stops are requests to stop an entity.
+type stops uint8
 
 const (
-	wantIdle wants = 1 << iota
-	wantDrain
-	wantKill
-	wantForce // by hosting.Host.Kill
+	stopIdle  stops = 1 << iota // if it has nothing to do
+	stopDrain                   // after the messages in the mailbox
+	stopKill                    // at once, because the runtime ends
+	stopForce                   // at once, by hosting.Host.Kill
 )
 
-// extra is the part of an entity's memory that few entities need.
+// extra holds the fields that few entities need.
 type extra struct {
-	timers   map[string]*timer
-	wake     *time.Timer // ends the back-off
-	receive  *receiveTimer
-	deadline *time.Timer // of Type.Deadline
-	state    time.Time   // what deadline is set to, or was
-	tick     *time.Timer // of the parts
-	unsent   []*engine.Step
+	timers     map[string]*timer
+	backoff    *time.Timer
+	receive    *receiveTimer
+	deadline   *time.Timer // of Type.Deadline
+	deadlineAt time.Time   // the time for which deadline is set or was set
+	tick       *time.Timer // of the parts
+	unsent     []*engine.Step
 }
 
 func newEntity[S, E any](h *Local[S, E], pid string) *entity[S, E] {
@@ -82,37 +79,36 @@ func newEntity[S, E any](h *Local[S, E], pid string) *entity[S, E] {
 	return e
 }
 
-// id is the entity's own ID.
+// id returns the entity's own ID.
 func (e *entity[S, E]) id() string { return cutID(e.pid, e.host.model.typ.Name) }
 
-// accepted says what became of a message for a mailbox.
-type accepted uint8
+// acceptance is the result of accept.
+type acceptance uint8
 
 const (
-	mailboxTook accepted = iota
-	// mailboxGone: the entity has left the host.
-	mailboxGone
-	// mailboxFull: it holds as much as a stash may.
-	mailboxFull
+	accepted    acceptance = iota
+	entityGone             // the entity has left the host
+	mailboxFull            // the mailbox is at its limit
 )
 
-// accept puts a message into the mailbox if it holds fewer than most; negative means no bound.
-func (e *entity[S, E]) accept(env *engine.Envelope, most int) accepted {
+// accept puts a message into the mailbox if it holds fewer than limit messages. A negative limit is
+// none.
+func (e *entity[S, E]) accept(env *engine.Envelope, limit int) acceptance {
 	e.mu.Lock()
 	switch {
 	case e.gone:
 		e.mu.Unlock()
-		return mailboxGone
-	case most >= 0 && e.inbox.Len() >= most:
+		return entityGone
+	case limit >= 0 && e.mailbox.Len() >= limit:
 		e.mu.Unlock()
 		return mailboxFull
 	}
-	e.inbox.Push(env)
+	e.mailbox.Push(env)
 	e.schedule()
-	return mailboxTook
+	return accepted
 }
 
-// schedule hands the entity to the workers and unlocks mu.
+// schedule passes the entity to the workers and unlocks mu.
 func (e *entity[S, E]) schedule() {
 	wake := !e.queued
 	e.queued = true
@@ -122,26 +118,31 @@ func (e *entity[S, E]) schedule() {
 	}
 }
 
-// happen takes in an input for the machine.
-func (e *entity[S, E]) happen(ev event[S, E]) {
+// post adds an input for the machine.
+func (e *entity[S, E]) post(in engine.Input) {
 	e.mu.Lock()
-	e.events = append(e.events, ev)
+	e.inputs = append(e.inputs, input{Input: in})
 	e.schedule()
 }
 
-func (e *entity[S, E]) input(in engine.Input) { e.happen(event[S, E]{input: in}) }
-
-// want asks for a change of life at the next turn, behind the messages that are there.
-func (e *entity[S, E]) want(w wants) {
+// do calls f in the next turn.
+func (e *entity[S, E]) do(f func(out *engine.Effects)) {
 	e.mu.Lock()
-	e.wants |= w
+	e.inputs = append(e.inputs, input{call: f})
 	e.schedule()
 }
 
-// signal sends a signal of the runtime to the aggregate.
+// stop requests a stop in the next turn.
+func (e *entity[S, E]) stop(s stops) {
+	e.mu.Lock()
+	e.stops |= s
+	e.schedule()
+}
+
+// signal sends the entity a signal without a context.
 func (e *entity[S, E]) signal(s Signal) { e.signalFrom(context.Background(), s) }
 
-// signalFrom sends a signal with the context of what led to it.
+// signalFrom sends the entity a signal with the context of its cause.
 func (e *entity[S, E]) signalFrom(ctx context.Context, s Signal) {
 	if e.host.engine.Signals {
 		env := envelope(ctx, s)
@@ -150,21 +151,21 @@ func (e *entity[S, E]) signalFrom(ctx context.Context, s Signal) {
 	}
 }
 
-// leave marks an entity without messages as gone; the host's shard is locked.
+// leave marks an entity without input as gone. The host's shard is locked.
 func (e *entity[S, E]) leave() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.gone || e.inbox.Len() > 0 || len(e.events) > 0 || e.stored > 0 {
+	if e.gone || e.mailbox.Len() > 0 || len(e.inputs) > 0 || e.stored > 0 {
 		return false
 	}
 	e.gone = true
 	return true
 }
 
-// Written is part of groupcommit.Owner.
+// Written implements groupcommit.Owner.
 func (e *entity[S, E]) Written(_ *groupcommit.Request, err error) {
 	if err != nil {
-		e.input(engine.Input{Kind: engine.NotStored, Err: err})
+		e.post(engine.Input{Kind: engine.NotStored, Err: err})
 		return
 	}
 	e.mu.Lock()
@@ -175,12 +176,23 @@ func (e *entity[S, E]) Written(_ *groupcommit.Request, err error) {
 	}
 	e.queued = true
 	e.mu.Unlock()
-	e.finishTurn(!e.answerStored())
+	handled := e.answerStored()
+
+	e.mu.Lock()
+	if !handled {
+		e.stored++
+	}
+	e.queued = false
+	if e.hasInput() {
+		e.schedule()
+		return
+	}
+	e.mu.Unlock()
 }
 
-// answerStored lets out, on the writer's goroutine, answers that only waited for a unit to be
-// stored: most do, and a turn of a worker would cost as much as all the rest. It is false when
-// there is more to it, and then nothing was done. The caller owns the entity as in a turn.
+// answerStored handles a stored unit on the writer's goroutine if it can lead only to replies. This
+// is the common case, and it saves the turn of a worker. It returns false and does nothing if the
+// unit may lead to more. The caller owns the entity as in a turn.
 func (e *entity[S, E]) answerStored() bool {
 	if !e.machine.Plain() || len(e.instance.parts) > 0 || e.host.model.typ.Deadline != nil {
 		return false
@@ -191,134 +203,99 @@ func (e *entity[S, E]) answerStored() bool {
 	return true
 }
 
-// finishTurn gives up the entity, or hands it to the workers if something has happened meanwhile or
-// a unit that was stored is not yet taken in.
-func (e *entity[S, E]) finishTurn(stored bool) {
-	e.mu.Lock()
-	if stored {
-		e.stored++
-	}
-	e.queued = false
-	if e.stored > 0 || len(e.events) > 0 || e.inbox.Len() > 0 || e.wants != 0 {
-		e.schedule()
-		return
-	}
-	e.mu.Unlock()
+// hasInput reports whether the entity needs a turn. mu is locked.
+func (e *entity[S, E]) hasInput() bool {
+	return e.stored > 0 || len(e.inputs) > 0 || e.mailbox.Len() > 0 || e.stops != 0
 }
 
-// Room is part of groupcommit.Owner.
-func (e *entity[S, E]) Room() { e.happen(event[S, E]{room: true}) }
+// Room implements groupcommit.Owner.
+func (e *entity[S, E]) Room() { e.do(e.submitUnsent) }
 
-// messagesPerTurn bounds a turn, so that no entity keeps a worker.
+// messagesPerTurn limits a turn, so that one entity does not occupy a worker.
 const messagesPerTurn = 256
 
-// takeTurn is part of turner: it takes in what has happened.
+// takeTurn implements turner: it handles the input that has arrived.
 func (e *entity[S, E]) takeTurn(out *engine.Effects) (again bool) {
 	e.mu.Lock()
-	stored, events, inbox, wanted := e.stored, e.events, e.inbox, e.wants
-	e.stored, e.events, e.inbox, e.wants = 0, nil, engine.Queue{}, 0
+	stored, inputs, mailbox, stops := e.stored, e.inputs, e.mailbox, e.stops
+	e.stored, e.inputs, e.mailbox, e.stops = 0, nil, engine.Queue{}, 0
 	e.mu.Unlock()
 
 	e.now = e.host.rt.now()
 	if stored > 0 {
 		e.step(engine.Input{Kind: engine.Stored, N: stored}, out)
 	}
-	for i := range events {
-		e.take(&events[i], out)
+	for i := range inputs {
+		if call := inputs[i].call; call != nil {
+			call(out)
+		} else {
+			e.step(inputs[i].Input, out)
+		}
 	}
-	if inbox.Len() > 0 {
+	if mailbox.Len() > 0 {
 		e.used()
 		for range messagesPerTurn {
-			env := inbox.Pop()
+			env := mailbox.Pop()
 			if env == nil {
 				break
 			}
 			e.deliver(env, out)
 		}
 	}
-	if wanted&wantDrain != 0 && inbox.Len() > 0 {
-		wanted &^= wantDrain // behind what was accepted before
+	if stops&stopDrain != 0 && mailbox.Len() > 0 {
+		stops &^= stopDrain // postponed until the mailbox is empty
 		e.mu.Lock()
-		e.wants |= wantDrain
+		e.stops |= stopDrain
 		e.mu.Unlock()
 	}
-	if wanted != 0 {
-		e.changeLife(wanted, out)
+	if stops != 0 {
+		e.handleStops(stops, out)
 	}
-	if e.absent { // now that nothing of this turn can start it again
-		e.host.remove(e)
+	if e.absent {
+		e.host.remove(e) // at the end of the turn, in which a message may start the entity again
 	}
 
 	e.mu.Lock()
-	e.inbox.Prepend(&inbox)
-	again = e.stored > 0 || len(e.events) > 0 || e.inbox.Len() > 0 || e.wants != 0
-	e.queued = again
-	e.mu.Unlock()
-	return again
+	defer e.mu.Unlock()
+	e.mailbox.Prepend(&mailbox)
+	e.queued = e.hasInput()
+	return e.queued
 }
 
-// deliver has the machine take in a message.
+// deliver passes a message to the machine.
 func (e *entity[S, E]) deliver(env *engine.Envelope, out *engine.Effects) {
 	stashed := e.host.rt.obs.Stashed
 	if stashed == nil || env.Signal {
 		e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
 		return
 	}
-	info := StashInfo{PersistenceID: e.pid, Command: env.Message} // the envelope may be gone then
+	info := StashInfo{PersistenceID: e.pid, Command: env.Message} // env may be reused after the step
 	e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
 	if _, ok := info.Command.(hidden); !ok && e.machine.Last() == env {
 		stashed(info)
 	}
 }
 
-// take takes in one event.
-func (e *entity[S, E]) take(ev *event[S, E], out *engine.Effects) {
-	switch {
-	case ev.room:
-		e.submitUnsent(out)
-		return
-	case ev.tick:
-		e.tick()
-		return
-	case ev.receive != nil:
-		e.receiveDue(ev.receive)
-		return
-	case !ev.deadline.IsZero():
-		e.deadlineDue(ev.deadline)
-		return
-	case ev.input.Kind == engine.Recovered && ev.input.Err == nil:
-		e.instance = ev.fresh
-		if e.machine.Recovering() { // and was not stopped meanwhile
-			e.partsRecovered()
-		}
-	}
-	e.step(ev.input, out)
-	if ev.input.Kind == engine.Recovered && ev.input.Err == nil {
-		e.forgetDeadline()
-		e.watchDeadline()
-	}
-}
-
-func (e *entity[S, E]) changeLife(w wants, out *engine.Effects) {
-	if w&wantIdle != 0 && !e.awaits() {
+func (e *entity[S, E]) handleStops(s stops, out *engine.Effects) {
+	if s&stopIdle != 0 && !e.hasTimers() {
 		e.step(engine.Input{Kind: engine.Idle}, out)
 		e.passivates = e.passivates || e.absent
 	}
-	if w&wantIdle != 0 && !e.absent && e.host.hooks.Busy != nil {
+	if s&stopIdle != 0 && !e.absent && e.host.hooks.Busy != nil {
 		e.host.hooks.Busy(e.id())
 	}
-	if w&wantDrain != 0 {
+	if s&stopDrain != 0 {
 		e.step(engine.Input{Kind: engine.Drain}, out)
 	}
-	if w&wantForce != 0 {
+	if s&stopForce != 0 {
 		e.step(engine.Input{Kind: engine.Kill, Err: e.host.hooks.Killed}, out)
 	}
-	if w&wantKill != 0 {
+	if s&stopKill != 0 {
 		e.step(engine.Input{Kind: engine.Kill}, out)
 	}
 }
 
-// used notes that a command came.
+// used records the time of a command.
 func (e *entity[S, E]) used() {
 	if e.host.opts.PassivateAfter > 0 {
 		e.lastUsed.Store(e.host.rt.steady().UnixNano())
@@ -328,33 +305,28 @@ func (e *entity[S, E]) used() {
 	}
 }
 
-// more returns the entity's extra memory.
-func (e *entity[S, E]) more() *extra {
+// needExtra returns e.extra and creates it if necessary.
+func (e *entity[S, E]) needExtra() *extra {
 	if e.extra == nil {
 		e.extra = &extra{}
 	}
 	return e.extra
 }
 
-// step has the machine take in an input, and carries out what it asks for. What is left to do waits
-// for the next turn.
+// step passes an input to the machine and performs the effects.
 func (e *entity[S, E]) step(in engine.Input, out *engine.Effects) {
 	out.Reset()
 	e.machine.Step(e.now, in, out)
 	e.perform(out)
-	if out.More {
-		e.goOn()
+	if !out.More {
+		return
 	}
-}
-
-// goOn has the machine continue in the next turn.
-func (e *entity[S, E]) goOn() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for i := range e.events {
-		if e.events[i].input.Kind == engine.Continue {
+	for i := range e.inputs {
+		if e.inputs[i].Kind == engine.Continue {
 			return
 		}
 	}
-	e.events = append(e.events, event[S, E]{input: engine.Input{Kind: engine.Continue}})
+	e.inputs = append(e.inputs, input{Input: engine.Input{Kind: engine.Continue}})
 }

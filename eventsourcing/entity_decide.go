@@ -4,7 +4,6 @@
 package eventsourcing
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -16,10 +15,10 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Decide is part of engine.Behavior: it runs the user's handler.
+// Decide implements engine.Behavior: it calls the handler of a message.
 func (e *entity[S, E]) Decide(op *engine.Op) {
 	e.op = op
-	defer e.contained(op)
+	defer e.leaveUserCode(op)
 	if e.host.rt.watched {
 		observing(op.Env).decide()
 	}
@@ -38,7 +37,7 @@ func (e *entity[S, E]) Decide(op *engine.Op) {
 	op.Control(engine.Unhandled)
 }
 
-// decideSignal runs the handler of a signal, unless a part rejects it.
+// decideSignal calls the handler of a signal, unless a part rejects the signal.
 func (e *entity[S, E]) decideSignal(op *engine.Op) {
 	s := signalOf(op.Env.Message)
 	signal, ok := s.(Signal)
@@ -53,28 +52,27 @@ func (e *entity[S, E]) decideSignal(op *engine.Op) {
 	h.handle(e, op, s)
 }
 
-// Call implements engine.Behavior: it runs a callback.
+// Call implements engine.Behavior: it calls a callback.
 func (e *entity[S, E]) Call(op *engine.Op, fn any) {
 	f, _ := fn.(callback[S, E])
 	e.op = op
 	op.Made = 0
-	defer e.contained(op)
+	defer e.leaveUserCode(op)
 	e.applyDecision(op, f.call(e))
 }
 
-// State is part of engine.Behavior: it encodes the state for a snapshot.
+// State implements engine.Behavior: it encodes the state for a snapshot.
 func (e *entity[S, E]) State() *engine.State {
 	s := &engine.State{}
-	var inner error
-	if err := errors.Join(contain(e.pid, func() { inner = e.encodeState(s) }), inner); err != nil {
+	if err := catchPanic(e.pid, func() error { return e.encodeState(s) }); err != nil {
 		e.signal(SnapshotFailed{Metadata: e.metadata(s), Err: err})
 		return nil
 	}
 	return s
 }
 
-// contained ends a run of user code, and takes note of its panic.
-func (e *entity[S, E]) contained(op *engine.Op) {
+// leaveUserCode is deferred by the methods that call user code. It records a panic.
+func (e *entity[S, E]) leaveUserCode(op *engine.Op) {
 	e.op = nil
 	if v := recover(); v != nil {
 		op.Panicked(newPanicError(e.pid, v))
@@ -86,7 +84,7 @@ func (e *entity[S, E]) warnLateContext() {
 	e.host.rt.log.Error("eventsourcing: a context was used after its handler had returned", slog.String("persistence_id", e.pid))
 }
 
-// applyDecision puts a decision into the op: it encodes and applies the events, and computes the reply.
+// applyDecision adds a decision to the op: it encodes and applies the events, and computes the reply.
 func (e *entity[S, E]) applyDecision(op *engine.Op, d decision[S, E]) {
 	if f := e.host.rt.obs.Unreturned; f != nil && op.Made > d.made {
 		f(UnreturnedInfo{PersistenceID: e.pid, Message: signalOf(op.Env.Message), Effects: int(op.Made - d.made)})
@@ -116,29 +114,29 @@ func (e *entity[S, E]) applyDecision(op *engine.Op, d decision[S, E]) {
 	case undecided:
 	}
 	if d.control != 0 {
-		op.Control(engineControl(d.control))
-		if f := e.host.rt.obs.Stashed; f != nil && d.control&stash != 0 && !op.Env.Signal {
+		op.Control(d.control)
+		if f := e.host.rt.obs.Stashed; f != nil && d.control&engine.Stash != 0 && !op.Env.Signal {
 			f(StashInfo{PersistenceID: e.pid, Command: op.Env.Message, Aside: true})
 		}
 	}
 }
 
-// applySteps applies an effect that has more than one step. All events
-// are encoded before any is applied, so that what can't be is refused as a whole.
+// applySteps applies an effect with several steps. It encodes all events before it applies the first
+// one: if an event can't be encoded, the command changes nothing.
 func (e *entity[S, E]) applySteps(op *engine.Op, eff *effect[S, E]) bool {
 	records := make([][]journal.Event, len(eff.steps)+1)
-	ahead := 0
+	offset := 0
 	for i := range records {
 		events := eff.events
 		if i > 0 {
 			events = eff.steps[i-1].events
 		}
 		var err error
-		if records[i], err = e.encodeAll(op, ahead, events); err != nil {
+		if records[i], err = e.encodeAll(op, offset, events); err != nil {
 			op.Fail(err)
 			return false
 		}
-		ahead += len(events)
+		offset += len(events)
 	}
 	e.persistEncoded(op, eff.events, records[0], false)
 	for i := range eff.steps {
@@ -147,7 +145,7 @@ func (e *entity[S, E]) applySteps(op *engine.Op, eff *effect[S, E]) bool {
 		case p.call != nil:
 			op.Call(p.call, p.async)
 		case p.request != nil:
-			e.ask(op, p.request)
+			e.addRequest(op, p.request)
 		default:
 			e.persistEncoded(op, p.events, records[i+1], p.async)
 		}
@@ -155,7 +153,8 @@ func (e *entity[S, E]) applySteps(op *engine.Op, eff *effect[S, E]) bool {
 	return true
 }
 
-// noReply decides that there is no answer. The observer is told when the op has taken effect.
+// noReply ends a notice or a signal without a reply. The observer is called when the op has taken
+// effect.
 func (e *entity[S, E]) noReply(op *engine.Op) {
 	op.NoReply()
 	if o := observing(op.Env); o != nil {
@@ -163,36 +162,29 @@ func (e *entity[S, E]) noReply(op *engine.Op) {
 	}
 }
 
-func engineControl(c control) engine.Control {
-	var out engine.Control
-	for _, x := range [...]struct {
-		from control
-		to   engine.Control
-	}{{stash, engine.Stash}, {unstashAll, engine.UnstashAll}, {stop, engine.Stop}, {unhandled, engine.Unhandled}} {
-		if c&x.from != 0 {
-			out |= x.to
-		}
-	}
-	return out
-}
-
-// ask puts a request into the op. A state is encoded right away.
-func (e *entity[S, E]) ask(op *engine.Op, request any) {
+// addRequest adds a request to the op. A snapshot encodes the state as it is now.
+func (e *entity[S, E]) addRequest(op *engine.Op, request any) {
 	switch r := request.(type) {
-	case resolve:
+	case Resolution:
 		if r.call != nil {
 			op.Resolve(&r.call.env, computeReply(r.value), r.err)
 		}
 	case saveState:
-		s := &engine.State{Request: r}
-		if err := e.encodeState(s); err != nil {
-			op.Requests = append(op.Requests, SnapshotFailed{Metadata: e.metadata(s), Err: err})
-			return
+		if s := e.encodeInto(op, &engine.State{Request: r}); s != nil {
+			op.Save(s)
 		}
-		op.Save(s)
 	default:
 		op.Requests = append(op.Requests, r)
 	}
+}
+
+// encodeInto encodes the state into s. If that fails it adds the signal and returns nil.
+func (e *entity[S, E]) encodeInto(op *engine.Op, s *engine.State) *engine.State {
+	if err := e.encodeState(s); err != nil {
+		op.Requests = append(op.Requests, SnapshotFailed{Metadata: e.metadata(s), Err: err})
+		return nil
+	}
+	return s
 }
 
 func (e *entity[S, E]) encodeState(s *engine.State) (err error) {
@@ -200,8 +192,8 @@ func (e *entity[S, E]) encodeState(s *engine.State) (err error) {
 	return err
 }
 
-// persist encodes the events of a unit, then applies them, then tags them. It is false when the
-// unit is refused; then the state is untouched.
+// persist encodes, applies and tags the events of a unit. It returns false if the unit is refused;
+// then the state is unchanged.
 func (e *entity[S, E]) persist(op *engine.Op, events []E, async bool) bool {
 	if len(events) > 1 {
 		records, err := e.encodeAll(op, 0, events)
@@ -213,11 +205,10 @@ func (e *entity[S, E]) persist(op *engine.Op, events []E, async bool) bool {
 		return true
 	}
 	err := e.mayPersist()
-	if err != nil {
-		op.Fail(err)
-		return false
+	var record journal.Event
+	if err == nil {
+		record, err = e.encode(op, 0, events[0])
 	}
-	record, err := e.encode(op, 0, events[0])
 	if err != nil {
 		op.Fail(err)
 		return false
@@ -229,8 +220,9 @@ func (e *entity[S, E]) persist(op *engine.Op, events []E, async bool) bool {
 	return true
 }
 
-// encodeAll encodes the events of a unit with so many events of the same command ahead of it.
-func (e *entity[S, E]) encodeAll(op *engine.Op, ahead int, events []E) ([]journal.Event, error) {
+// encodeAll encodes the events of a unit. offset is the number of events of the same command in
+// earlier units.
+func (e *entity[S, E]) encodeAll(op *engine.Op, offset int, events []E) ([]journal.Event, error) {
 	if len(events) == 0 {
 		return nil, nil
 	}
@@ -241,7 +233,7 @@ func (e *entity[S, E]) encodeAll(op *engine.Op, ahead int, events []E) ([]journa
 	metadata := e.inject(op)
 	for i, ev := range events {
 		var err error
-		if records[i], err = e.encode(op, ahead+i, ev); err != nil {
+		if records[i], err = e.encode(op, offset+i, ev); err != nil {
 			return nil, err
 		}
 		records[i].Metadata = metadata
@@ -249,7 +241,7 @@ func (e *entity[S, E]) encodeAll(op *engine.Op, ahead int, events []E) ([]journa
 	return records, nil
 }
 
-// persistEncoded applies the events of a unit, and tags them.
+// persistEncoded applies and tags the events of a unit.
 func (e *entity[S, E]) persistEncoded(op *engine.Op, events []E, records []journal.Event, async bool) {
 	if len(events) == 0 {
 		return
@@ -271,7 +263,7 @@ func (e *entity[S, E]) persisted(op *engine.Op, n int) {
 	}
 }
 
-// inject returns the metadata that goes with the events of an op.
+// inject returns the metadata that is stored with the events of an op.
 func (e *entity[S, E]) inject(op *engine.Op) []byte {
 	f := e.host.rt.obs.Inject
 	if f == nil {
@@ -294,7 +286,7 @@ func (e *entity[S, E]) mayPersist() error {
 	return nil
 }
 
-// encode encodes the i-th event of a unit.
+// encode encodes the i-th event of a command.
 func (e *entity[S, E]) encode(op *engine.Op, i int, event E) (journal.Event, error) {
 	reject := func(reason error) error {
 		return &journal.RejectedError{ID: e.pid, SequenceNr: op.SequenceNr() + 1 + uint64(i), Reason: reason} //nolint:gosec // an index
@@ -328,27 +320,22 @@ func (e *entity[S, E]) due(op *engine.Op, n int, matched bool) *engine.State {
 	if s == nil {
 		return nil
 	}
-	if err := e.encodeState(s); err != nil {
-		op.Requests = append(op.Requests, SnapshotFailed{Metadata: e.metadata(s), Err: err})
-		return nil
-	}
-	return s
+	return e.encodeInto(op, s)
 }
 
-// contain runs user code and returns its panic as an error.
-func contain(id string, f func()) (err error) {
+// catchPanic calls user code and returns its error, or its panic as an error.
+func catchPanic(pid string, f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = newPanicError(id, v)
+			err = newPanicError(pid, v)
 		}
 	}()
-	f()
-	return nil
+	return f()
 }
 
-func newPanicError(id string, value any) *PanicError {
-	return &PanicError{PersistenceID: id, Value: value, Stack: debug.Stack()}
+func newPanicError(pid string, value any) *PanicError {
+	return &PanicError{PersistenceID: pid, Value: value, Stack: debug.Stack()}
 }
 
-// cutID returns the entity's own part of a persistence ID of a type.
+// cutID returns the own ID of an entity from its persistence ID.
 func cutID(pid, typeName string) string { return strings.TrimPrefix(pid[len(typeName):], "|") }

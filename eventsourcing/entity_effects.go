@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// perform carries out effects, in the order of the fields of engine.Effects. Nothing in it waits.
+// perform performs effects in the order of the fields of engine.Effects. It does not block.
 func (e *entity[S, E]) perform(out *engine.Effects) {
 	for _, s := range out.Append {
 		e.submit(s)
@@ -51,7 +51,7 @@ func (e *entity[S, E]) perform(out *engine.Effects) {
 		e.recover()
 	}
 	if out.Wake > 0 {
-		e.wakeAfter(out.Wake)
+		e.needExtra().backoff = time.AfterFunc(out.Wake, func() { e.post(engine.Input{Kind: engine.Woken}) })
 	}
 	if out.Stopped && !out.Recover {
 		e.absent = true
@@ -62,24 +62,23 @@ func (e *entity[S, E]) perform(out *engine.Effects) {
 	}
 }
 
-// submit hands a unit to the writer. When the writer is full the entity is parked: it decides
-// nothing until there is room.
+// submit passes a unit to the writer. If the writer is full, the machine decides no command until
+// the writer calls Room.
 func (e *entity[S, E]) submit(s *engine.Step) {
 	s.Request.Stream, s.Request.Owner = &e.stream, e
-	if e.extra != nil && len(e.extra.unsent) > 0 {
-		e.extra.unsent = append(e.extra.unsent, s)
-		return
+	if e.extra == nil || len(e.extra.unsent) == 0 {
+		if e.host.rt.writer.Submit(&s.Request) {
+			return
+		}
+		e.machine.Block(true)
 	}
-	if e.host.rt.writer.Submit(&s.Request) {
-		return
-	}
-	e.more().unsent = append(e.extra.unsent, s)
-	e.machine.Block(true)
+	x := e.needExtra()
+	x.unsent = append(x.unsent, s)
 }
 
-// submitUnsent goes on handing over units when the writer has room.
+// submitUnsent passes the remaining units to the writer, which has room again.
 func (e *entity[S, E]) submitUnsent(out *engine.Effects) {
-	x := e.more()
+	x := e.needExtra()
 	for len(x.unsent) > 0 {
 		if !e.host.rt.writer.Submit(&x.unsent[0].Request) {
 			return
@@ -91,7 +90,7 @@ func (e *entity[S, E]) submitUnsent(out *engine.Effects) {
 	e.step(engine.Input{Kind: engine.Continue}, out)
 }
 
-// answer lets a reply out.
+// answer sends a reply to its caller, or logs the error of a message without a caller.
 func (e *entity[S, E]) answer(a *engine.Answer) {
 	rt := e.host.rt
 	r, waits := a.Env.Caller.(replier)
@@ -118,7 +117,7 @@ func (e *entity[S, E]) answer(a *engine.Answer) {
 	}
 }
 
-// unhandledSignal logs what nobody else looks at.
+// unhandledSignal logs a signal without a handler.
 func (e *entity[S, E]) unhandledSignal(s any) {
 	log := e.host.rt.log.With(slog.String("persistence_id", e.pid))
 	switch s := s.(type) {
@@ -133,18 +132,19 @@ func (e *entity[S, E]) unhandledSignal(s any) {
 	}
 }
 
-// durable passes on that events are stored.
+// durable handles that all events up to a sequence number are stored.
 func (e *entity[S, E]) durable(seqNr uint64) {
 	if f := e.host.rt.obs.Durable; f != nil {
 		f(e.pid, seqNr)
 	}
-	for _, c := range e.instance.parts {
-		e.outgoing(c.Durable(seqNr, e.host.rt.steady()))
+	for _, p := range e.instance.parts {
+		e.outgoing(p.Durable(seqNr, e.host.rt.steady()))
 	}
 	e.tickParts()
-	e.watchDeadline()
+	e.updateDeadline()
 }
 
+// failed reports the error that ended an instance.
 func (e *entity[S, E]) failed(cause error) {
 	rt := e.host.rt
 	attrs := []any{slog.String("persistence_id", e.pid), slog.Any("error", cause)}
@@ -157,12 +157,13 @@ func (e *entity[S, E]) failed(cause error) {
 	}
 }
 
-// fenceWrite is the owner of the write that settles an unknown outcome.
+// fenceWrite is the owner of a fence.
 type fenceWrite[S, E any] struct {
 	entity  *entity[S, E]
 	request groupcommit.Request
 }
 
+// fence appends the write that settles an unknown outcome.
 func (e *entity[S, E]) fence(w journal.Write) {
 	rt := e.host.rt
 	if rt.obs.Fence != nil {
@@ -172,18 +173,18 @@ func (e *entity[S, E]) fence(w journal.Write) {
 	rt.writer.Reset(&e.stream)
 	f := &fenceWrite[S, E]{entity: e}
 	f.request = groupcommit.Request{Write: w, Stream: &e.stream, Owner: f}
-	rt.writer.Submit(&f.request) // if it is full, Room follows
+	rt.writer.Submit(&f.request) // a full writer calls Room later
 }
 
-// Written is part of groupcommit.Owner.
+// Written implements groupcommit.Owner.
 func (f *fenceWrite[S, E]) Written(_ *groupcommit.Request, err error) {
-	f.entity.input(engine.Input{Kind: engine.Fenced, Err: err})
+	f.entity.post(engine.Input{Kind: engine.Fenced, Err: err})
 }
 
-// Room is part of groupcommit.Owner.
+// Room implements groupcommit.Owner.
 func (f *fenceWrite[S, E]) Room() { f.entity.host.rt.writer.Submit(&f.request) }
 
-// probe looks whose records stand from a number on.
+// probe finds out which writer the records from a sequence number on belong to.
 func (e *entity[S, E]) probe(from uint64, writer string) {
 	rt := e.host.rt
 	var progress atomic.Uint64
@@ -206,10 +207,5 @@ func (e *entity[S, E]) probe(from uint64, writer string) {
 		}
 		break
 	}
-	e.input(in)
-}
-
-// wakeAfter ends a back-off after a while.
-func (e *entity[S, E]) wakeAfter(d time.Duration) {
-	e.more().wake = time.AfterFunc(d, func() { e.input(engine.Input{Kind: engine.Woken}) })
+	e.post(in)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/internal/hosting"
 )
 
-// request carries out what an op asked for, now that it has taken effect.
+// request carries out a request of an op that has taken effect.
 func (e *entity[S, E]) request(r any) {
 	switch r := r.(type) {
 	case handled:
@@ -25,31 +25,31 @@ func (e *entity[S, E]) request(r any) {
 	case receiveTimeout:
 		e.setReceiveTimeout(time.Duration(r))
 	case deleteSnapshots:
-		e.host.rt.stores.do(func() { e.dropSnapshots(r.criteria) })
+		e.host.rt.stores.do(func() { e.removeSnapshots(r.criteria) })
 	case DeleteEvents:
 		e.requestDeletion(r)
 	case passivation:
 		e.passivates = true
 	case SnapshotFailed:
-		e.tell(r, r.Err)
+		e.notify(r)
 	}
 }
 
-// requestDeletion starts a deletion of events, or refuses it without touching the journal.
+// requestDeletion starts a deletion of events, or refuses it without a call of the journal.
 func (e *entity[S, E]) requestDeletion(r DeleteEvents) {
 	durable := e.machine.DurableNr()
 	if r.UpTo > durable {
 		err := fmt.Errorf("%w: delete events of %q up to %d: the last durable one is %d", ErrInvalid, e.pid, r.UpTo, durable)
-		e.tell(EventsNotDeleted{Request: r, Err: err}, err)
+		e.notify(EventsNotDeleted{Request: r, Err: err})
 		return
 	}
 	if r.UpTo == 0 {
 		r.UpTo = durable
 	}
-	e.host.rt.stores.do(func() { e.dropEvents(r) })
+	e.host.rt.stores.do(func() { e.removeEvents(r) })
 }
 
-// goContext adds the context of the present message to a request of Go.
+// goContext adds the context of the present message to a request of Effect.Go.
 func (e *entity[S, E]) goContext(r goRequest[S]) goRequest[S] {
 	if e.op != nil {
 		if s, ok := e.op.Env.Caller.(sender); ok {
@@ -59,7 +59,7 @@ func (e *entity[S, E]) goContext(r goRequest[S]) goRequest[S] {
 	return r
 }
 
-// goAsync runs user code on its own goroutine.
+// goAsync runs the function of Effect.Go.
 func (e *entity[S, E]) goAsync(r goRequest[S]) {
 	rt := e.host.rt
 	ctx, root := rt.ctx, context.Background()
@@ -68,7 +68,11 @@ func (e *entity[S, E]) goAsync(r goRequest[S]) {
 	}
 	rt.async.Go(func() {
 		var command Message[S]
-		if err := contain(e.pid, func() { command = r.f(ctx) }); err != nil {
+		err := catchPanic(e.pid, func() error {
+			command = r.f(ctx)
+			return nil
+		})
+		if err != nil {
 			rt.log.Error("asynchronous work panicked", slog.String("persistence_id", e.pid), slog.Any("error", err))
 			return
 		}
@@ -78,8 +82,8 @@ func (e *entity[S, E]) goAsync(r goRequest[S]) {
 	})
 }
 
-// tellSelf delivers a command that the entity sends to itself; it starts the entity again if it has
-// stopped in the meantime.
+// tellSelf delivers a message that an entity sends to itself. It starts the entity if it has stopped
+// in the meantime.
 func (h *Local[S, E]) tellSelf(id string, env *engine.Envelope) {
 	if err := h.route(hosting.NewMessage(id, env, true)); err != nil {
 		h.rt.dropped(h.model.typ.Name+"|"+id, env.Message, err)
@@ -94,7 +98,7 @@ type timer struct {
 
 // setTimer starts, replaces or stops a timer.
 func (e *entity[S, E]) setTimer(r timerRequest) {
-	x := e.more()
+	x := e.needExtra()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if old := x.timers[r.name]; old != nil {
@@ -113,7 +117,7 @@ func (e *entity[S, E]) setTimer(r timerRequest) {
 	t.t = time.AfterFunc(r.after, func() { e.fire(x, t, r) })
 }
 
-// fire delivers the command of a timer.
+// fire delivers the message of a timer.
 func (e *entity[S, E]) fire(x *extra, t *timer, r timerRequest) {
 	e.mu.Lock()
 	if t.stopped || e.gone {
@@ -130,20 +134,20 @@ func (e *entity[S, E]) fire(x *extra, t *timer, r timerRequest) {
 	if e.host.rt.watched {
 		e.host.rt.begin(e.pid, env)
 	}
-	if e.accept(env, -1) == mailboxGone { // it left meanwhile
+	if e.accept(env, -1) == entityGone {
 		observing(env).end(ErrStopped)
 	}
 }
 
-// receiveTimer watches for commands that do not come.
+// receiveTimer sends ReceiveTimeout signals.
 type receiveTimer struct {
 	after time.Duration
-	last  time.Time
+	last  time.Time // of the last command or signal
 	t     *time.Timer
 }
 
 func (e *entity[S, E]) setReceiveTimeout(d time.Duration) {
-	x := e.more()
+	x := e.needExtra()
 	if x.receive != nil {
 		x.receive.t.Stop()
 		x.receive = nil
@@ -153,17 +157,16 @@ func (e *entity[S, E]) setReceiveTimeout(d time.Duration) {
 	}
 	r := &receiveTimer{after: d, last: e.host.rt.steady()}
 	x.receive = r
-	r.t = time.AfterFunc(d, func() { e.happen(event[S, E]{receive: r}) })
+	r.t = time.AfterFunc(d, func() { e.do(func(*engine.Effects) { e.receiveDue(r) }) })
 }
 
-// receiveDue tells the aggregate that no command came, or looks again later.
+// receiveDue sends the signal if no command came in time, and sets the timer again.
 func (e *entity[S, E]) receiveDue(r *receiveTimer) {
 	if e.extra == nil || e.extra.receive != r {
 		return
 	}
 	now := e.host.rt.steady()
-	quiet := now.Sub(r.last)
-	if quiet < r.after {
+	if quiet := now.Sub(r.last); quiet < r.after {
 		r.t.Reset(r.after - quiet)
 		return
 	}
@@ -172,70 +175,70 @@ func (e *entity[S, E]) receiveDue(r *receiveTimer) {
 	e.signal(ReceiveTimeout{})
 }
 
-// watchDeadline sets the timer of an entity to its deadline. It may be
-// that of events which are in flight, since under load there are always some: the signal is turned
-// down if it is not the deadline when it is handled.
-func (e *entity[S, E]) watchDeadline() {
+// updateDeadline sets the timer of an entity to its deadline. The deadline may follow from events
+// that are still in flight. That is harmless, because the signal is dropped unless the state still
+// has the deadline when the signal is handled; see admits.
+func (e *entity[S, E]) updateDeadline() {
 	deadline := e.host.model.typ.Deadline
 	if deadline == nil {
 		return
 	}
 	var at time.Time
-	if err := contain(e.pid, func() { at = deadline(e.instance.state) }); err != nil {
-		e.host.rt.log.Error("the deadline panicked, there is none", slog.String("persistence_id", e.pid), slog.Any("error", err))
+	err := catchPanic(e.pid, func() error {
+		at = deadline(e.instance.state)
+		return nil
+	})
+	if err != nil {
+		e.host.rt.log.Error("Type.Deadline panicked, the entity has no deadline", slog.String("persistence_id", e.pid), slog.Any("error", err))
 	}
 	if at.IsZero() && e.extra == nil {
 		return
 	}
-	x := e.more()
-	if at.Equal(x.state) {
+	x := e.needExtra()
+	if at.Equal(x.deadlineAt) {
 		return
 	}
-	x.state = at
-	if x.deadline != nil {
-		x.deadline.Stop()
-		x.deadline = nil
-	}
+	e.resetDeadline()
+	x.deadlineAt = at
 	if !at.IsZero() {
-		x.deadline = time.AfterFunc(at.Sub(e.now), func() { e.happen(event[S, E]{deadline: at}) })
+		x.deadline = time.AfterFunc(at.Sub(e.now), func() { e.do(func(*engine.Effects) { e.deadlineDue(at) }) })
 	}
 }
 
-// forgetDeadline has a fresh instance told about its deadline, although the one before was: what
-// that led to may not be stored.
-func (e *entity[S, E]) forgetDeadline() {
+// resetDeadline stops the timer. A recovered instance receives the signal for its deadline again,
+// because the events of the first signal may not be stored.
+func (e *entity[S, E]) resetDeadline() {
 	x := e.extra
-	if x == nil || x.state.IsZero() {
+	if x == nil {
 		return
 	}
-	x.state = time.Time{}
+	x.deadlineAt = time.Time{}
 	if x.deadline != nil {
 		x.deadline.Stop()
 		x.deadline = nil
 	}
 }
 
-// deadlineDue tells the aggregate that its state has timed out.
+// deadlineDue sends the signal of a deadline.
 func (e *entity[S, E]) deadlineDue(at time.Time) {
-	if e.extra != nil && e.extra.state.Equal(at) {
+	if e.extra != nil && e.extra.deadlineAt.Equal(at) {
 		e.extra.deadline = nil
 		e.signal(StateTimeout{Deadline: at})
 	}
 }
 
-// partsRecovered lets the parts of a fresh instance start. Those of a
-// past state never do.
-func (e *entity[S, E]) partsRecovered() {
+// startParts starts the parts of a recovered instance, unless its state is one of the past.
+func (e *entity[S, E]) startParts() {
 	if e.host.opts.Recovery.readOnly() {
 		return
 	}
-	for _, c := range e.instance.parts {
-		e.outgoing(c.Recovered(e.host.rt.steady()))
+	for _, p := range e.instance.parts {
+		e.outgoing(p.Recovered(e.host.rt.steady()))
 	}
 	e.tickParts()
 }
 
-// outgoing carries out the work that a part requests.
+// outgoing performs the work that a part requests.
 func (e *entity[S, E]) outgoing(o hosting.Outgoing) {
 	for _, s := range o.Sends {
 		e.host.rt.send(s, e.signalFrom)
@@ -245,11 +248,11 @@ func (e *entity[S, E]) outgoing(o hosting.Outgoing) {
 	}
 }
 
-// tickParts sets the timer for the next tick of a part.
+// tickParts sets the timer to the earliest tick of a part.
 func (e *entity[S, E]) tickParts() {
 	var next time.Time
-	for _, c := range e.instance.parts {
-		if at := c.Next(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+	for _, p := range e.instance.parts {
+		if at := p.Next(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
@@ -259,30 +262,30 @@ func (e *entity[S, E]) tickParts() {
 		}
 		return
 	}
-	x := e.more()
+	x := e.needExtra()
 	d := max(0, next.Sub(e.host.rt.steady()))
 	if x.tick == nil {
-		x.tick = time.AfterFunc(d, func() { e.happen(event[S, E]{tick: true}) })
+		x.tick = time.AfterFunc(d, func() { e.do(func(*engine.Effects) { e.tick() }) })
 		return
 	}
 	x.tick.Reset(d)
 }
 
-// tick calls the parts whose time has come.
+// tick calls the parts whose tick is due.
 func (e *entity[S, E]) tick() {
 	if e.machine.Recovering() {
 		return
 	}
 	now := e.host.rt.steady()
-	for _, c := range e.instance.parts {
-		if at := c.Next(); !at.IsZero() && !at.After(now) {
-			e.outgoing(c.Tick(now))
+	for _, p := range e.instance.parts {
+		if at := p.Next(); !at.IsZero() && !at.After(now) {
+			e.outgoing(p.Tick(now))
 		}
 	}
 	e.tickParts()
 }
 
-// stopTimers ends what would wake an instance that is gone.
+// stopTimers stops all timers of an instance that has ended.
 func (e *entity[S, E]) stopTimers() {
 	x := e.extra
 	if x == nil {
@@ -294,7 +297,7 @@ func (e *entity[S, E]) stopTimers() {
 		t.stopped = true
 		t.t.Stop()
 	}
-	for _, t := range []*time.Timer{x.wake, x.deadline, x.tick} {
+	for _, t := range []*time.Timer{x.backoff, x.deadline, x.tick} {
 		if t != nil {
 			t.Stop()
 		}
@@ -305,7 +308,7 @@ func (e *entity[S, E]) stopTimers() {
 	e.extra = nil
 }
 
-// admits reports whether a signal still means something to the aggregate.
+// admits reports whether a signal is still valid for the state.
 func (e *entity[S, E]) admits(s Signal) bool {
 	if t, ok := s.(StateTimeout); ok {
 		deadline := e.host.model.typ.Deadline
@@ -314,8 +317,8 @@ func (e *entity[S, E]) admits(s Signal) bool {
 	return e.instance.admits(s)
 }
 
-// awaits reports whether something will wake the entity that would be lost if it left memory.
-func (e *entity[S, E]) awaits() bool {
+// hasTimers reports whether a timer would be lost if the entity left memory.
+func (e *entity[S, E]) hasTimers() bool {
 	if e.instance.busy() {
 		return true
 	}
@@ -329,15 +332,15 @@ func (e *entity[S, E]) awaits() bool {
 	return timers > 0 || x.receive != nil || x.deadline != nil
 }
 
-// clock tells a runtime two times: the one that events carry, which may be set back and forth, and
-// a steady one. What waits for a time to pass goes by that.
+// clock has the two clocks of a runtime: Config.Now, which may jump, and a steady one. Waits use the
+// steady clock.
 type clock struct {
 	opened time.Time // with its monotonic reading
 	wall   func() time.Time
 }
 
-// now is the time as events carry it.
+// now returns the time for events and snapshots.
 func (c *clock) now() time.Time { return c.wall().UTC().Truncate(time.Microsecond) }
 
-// steady never jumps and never goes back.
+// steady returns a time that never jumps and never decreases.
 func (c *clock) steady() time.Time { return c.opened.Add(time.Since(c.opened)) }

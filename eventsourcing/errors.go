@@ -14,57 +14,57 @@ import (
 )
 
 var (
-	// ErrNoReply answers a command whose handler returned a zero Decision, and a command that chose
-	// ReplyLater if its entity stops before the reply; then the error matches ErrStopped too. The
-	// command was done: its events are stored.
+	// ErrNoReply is returned for a command whose handler returned a zero Decision, and for a command
+	// with ReplyLater whose entity stops before the reply; then the error also matches ErrStopped.
+	// The command was done: its events are stored.
 	ErrNoReply = engine.ErrNoReply
-	// ErrUnhandled answers a command that the aggregate does not handle.
+	// ErrUnhandled is returned for a command without a handler, and for Context.Unhandled.
 	ErrUnhandled = engine.ErrUnhandled
-	// ErrStashFull answers a command that came when a stash was full.
+	// ErrStashFull is returned for a command that arrives while the stash of its entity is full.
 	ErrStashFull = engine.ErrStashFull
-	// ErrStopped answers what waits in the stash of an entity that stops. Once the runtime is
-	// closed it answers everything.
+	// ErrStopped is returned for a command that waits in the stash of an entity that stops, and for
+	// every command after the runtime is closed.
 	ErrStopped = engine.ErrStopped
-	// ErrClosed says that the runtime is closed. It matches ErrStopped.
+	// ErrClosed means that the runtime is closed. It matches ErrStopped.
 	ErrClosed = fmt.Errorf("eventsourcing: runtime closed: %w", engine.ErrStopped)
-	// ErrNotStored says that a write failed, and that nothing of it is stored or ever will be.
+	// ErrNotStored means that a write failed and that none of its events is stored now or later.
 	ErrNotStored = engine.ErrNotStored
-	// ErrPartlyStored says that a command failed when something of it was stored: one of several
-	// units, or what stood ahead of a callback that panicked or whose events were rejected.
+	// ErrPartlyStored means that a command failed after some of its events were stored: one of
+	// several units, or the events before a callback.
 	ErrPartlyStored = engine.ErrPartlyStored
-	// ErrOutcomeUnknown says that the caller stopped waiting while its command was being handled:
-	// it may be done, now or later.
+	// ErrOutcomeUnknown means that the caller stopped waiting while its command was being handled.
+	// The events of the command may be stored, now or later.
 	ErrOutcomeUnknown = engine.ErrOutcomeUnknown
-	// ErrConflict says that another incarnation of the entity wrote first.
+	// ErrConflict means that another instance of the entity wrote first.
 	ErrConflict = journal.ErrConflict
-	// ErrRejected says that the journal or the codec rejected the events.
+	// ErrRejected means that the journal or the codec rejected the events.
 	ErrRejected = journal.ErrRejected
-	// ErrReadOnly answers a command that persists to an entity that was recovered only up to a
-	// number or a time.
+	// ErrReadOnly is returned for a command that persists events of an entity that was recovered with
+	// Recovery.UpTo or Recovery.AsOf.
 	ErrReadOnly = errors.New("eventsourcing: read-only: the entity was not recovered to its latest event")
-	// ErrNoJournal answers a command that persists on a runtime without a journal.
+	// ErrNoJournal is returned for a command that persists events in a runtime without a journal.
 	ErrNoJournal = errors.New("eventsourcing: the runtime has no journal")
-	// ErrNoSnapshots is the reason of a snapshot that fails on a runtime without a snapshot store.
+	// ErrNoSnapshots means that a snapshot was requested in a runtime without a snapshot store.
 	ErrNoSnapshots = errors.New("eventsourcing: the runtime has no snapshot store")
-	// ErrNotCovered says that a deletion would leave events deleted that no stored snapshot covers.
+	// ErrNotCovered means that after a deletion no stored snapshot would cover the deleted events.
 	ErrNotCovered = errors.New("eventsourcing: no stored snapshot would cover the deleted events")
-	// ErrWrongReply says that an entity answered with another type than the command declares.
+	// ErrWrongReply means that the reply does not have the type that the command declares.
 	ErrWrongReply = errors.New("eventsourcing: the reply has another type than the command declares")
-	// ErrUnknownType says that no host has this type of entity.
+	// ErrUnknownType means that the runtime does not host this type of entity.
 	ErrUnknownType = errors.New("eventsourcing: no host for the type")
 	// ErrInvalid is matched by errors about configurations and arguments.
 	ErrInvalid = errors.New("eventsourcing: invalid")
-	// ErrArgument answers a message that can't be sent: the Ref, the ID or the message is invalid.
-	// It matches ErrInvalid.
+	// ErrArgument means that a message can't be sent because the Ref, the ID or the message is
+	// invalid. It matches ErrInvalid.
 	ErrArgument = fmt.Errorf("%w argument", ErrInvalid)
-	// ErrRecovery answers a command whose entity could not be recovered. It wraps the reason.
+	// ErrRecovery means that the entity could not be recovered. It wraps the reason.
 	ErrRecovery = errors.New("eventsourcing: recovery failed")
-	// ErrRecoveryTimeout says that a recovery made no progress for too long.
+	// ErrRecoveryTimeout means that a recovery made no progress for Config.RecoveryTimeout.
 	ErrRecoveryTimeout = errors.New("eventsourcing: recovery made no progress")
 )
 
-// RecoveryFailed is the cause that Observer.Failure gets when an entity could not be recovered; its
-// field Err is the reason.
+// RecoveryFailed is the cause that Observer.Failure receives when an entity could not be recovered.
+// Its field Err is the reason.
 type RecoveryFailed = engine.RecoveryFailed
 
 // recoveryError is the reason why an entity could not be recovered.
@@ -77,8 +77,8 @@ func (e *recoveryError) Is(target error) bool { return target == ErrRecovery }
 
 func (e *recoveryError) Unwrap() error { return e.reason }
 
-// Refusal is a business error with a stable code: a handler refuses a command with it. Callers on
-// any node compare with errors.Is; two refusals are equal if their codes are.
+// Refusal is a business error with a stable code, with which a handler refuses a command. Callers on
+// any node match it with errors.Is. Two refusals match if their codes are equal.
 type Refusal struct {
 	code, message string
 	kind          Kind
@@ -94,18 +94,18 @@ const (
 	BadRequest
 	// Denied means that the caller may not send the command.
 	Denied
-	// NotFound means that the thing which the command names does not exist.
+	// NotFound means that the object of the command does not exist.
 	NotFound
-	// AlreadyExists means that the thing which the command creates exists.
+	// AlreadyExists means that the object that the command creates already exists.
 	AlreadyExists
 )
 
-// NewRefusal returns a refusal. The code must stay the same over releases and is best prefixed with
-// the name of its package: "bank/insufficient_funds". It must not be empty or "internal", or begin
-// with "refold/".
+// NewRefusal returns a refusal. The code must not change between releases. By convention it begins
+// with the name of its package: "bank/insufficient_funds". It must not be empty or "internal", or
+// begin with "refold/".
 func NewRefusal(code, message string) *Refusal { return &Refusal{code: code, message: message} }
 
-// OfKind returns the refusal with a kind, which travels with it to callers on other nodes.
+// OfKind returns the refusal with a kind. Callers on other nodes receive the kind too.
 func (r *Refusal) OfKind(k Kind) *Refusal { return &Refusal{code: r.code, message: r.message, kind: k} }
 
 // Code returns the stable code.
@@ -122,18 +122,18 @@ func (r *Refusal) Is(target error) bool {
 	return ok && t.code == r.code
 }
 
-// PanicError says that user code panicked.
+// PanicError is a panic of user code.
 type PanicError struct {
 	// PersistenceID is that of the entity.
 	PersistenceID string
-	// Value is what the code panicked with.
+	// Value is the argument of the panic.
 	Value any
 	// Stack is the stack trace of the panic.
 	Stack []byte
 }
 
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("eventsourcing: the aggregate %q panicked: %v", e.PersistenceID, e.Value)
+	return fmt.Sprintf("eventsourcing: entity %q panicked: %v", e.PersistenceID, e.Value)
 }
 
 // Outcome is the effect of a command that ended in an error.
@@ -148,8 +148,8 @@ const (
 	DonePartly
 	// DoneUnknown means that the events of the command may be stored, now or later.
 	DoneUnknown
-	// DoneByEntity means that the error is the entity's own answer. Usually nothing is stored; in a
-	// callback, or with events in the same Decision, the handler decides.
+	// DoneByEntity means that a handler has returned the error. Usually nothing is stored, unless the
+	// error is in a callback or in a Decision with events.
 	DoneByEntity
 )
 
@@ -157,7 +157,7 @@ const (
 type Retry uint8
 
 const (
-	// RetryNo means that the command leads to the same error again, or was done.
+	// RetryNo means that the command was done, or would lead to the same error again.
 	RetryNo Retry = iota
 	// RetryNow means that the same command may succeed at once.
 	RetryNow
@@ -260,7 +260,8 @@ func codeOf(err error) string {
 	return "internal"
 }
 
-// reserved are the codes of the errors of Refold; the first that an error matches is its code.
+// reserved returns the codes of the errors of Refold. The code of an error is the first one that it
+// matches.
 func reserved() []coded {
 	return []coded{
 		{ErrPartlyStored, "refold/partly_stored"},
@@ -314,9 +315,8 @@ func codes(err error) []string {
 	return all
 }
 
-// known returns the error of Refold with a code, nil if there is none: the program may be older
-// than the one that sent it.
-func known(code string) error {
+// errorOf returns the error of Refold with a code. It returns nil for a code of a newer version.
+func errorOf(code string) error {
 	if code == codePanic {
 		return &PanicError{Value: "see the log of the node that hosts it"}
 	}

@@ -12,40 +12,38 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// FoldOptions say which state Fold computes. The zero value is the latest one, refolded from the
-// newest snapshot.
+// FoldOptions select the state that Fold computes. The zero value selects the latest state.
 type FoldOptions[E any] struct {
-	// UpTo is the last number that counts; 0 means no bound.
+	// UpTo is the sequence number of the last event that is applied; 0 means no limit.
 	UpTo uint64
-	// AsOf is the last timestamp that counts; zero means no bound. The state is that after the
-	// longest run of events up to it.
+	// AsOf is the time of the last event that is applied; zero means no limit.
 	AsOf time.Time
-	// DisableSnapshots folds from the first event.
+	// DisableSnapshots applies all events from the first one on.
 	DisableSnapshots bool
-	// Replace, if it is not nil, returns what is applied in place of an event: the event itself,
-	// others, or none. It implies DisableSnapshots.
+	// Replace, if it is not nil, returns the events that are applied instead of an event: the event
+	// itself, others, or none. It implies DisableSnapshots.
 	Replace func(seqNr uint64, event E) []E
 }
 
 // Folded is a state that Fold computed.
 type Folded[S any] struct {
-	// State is the aggregate, the caller's alone.
+	// State belongs to the caller.
 	State *S
-	// SequenceNr and Time are those of the last record that counted, 0 and zero if there was none.
+	// SequenceNr and Time are those of the last event that was applied, zero for none.
 	SequenceNr uint64
 	Time       time.Time
-	// SnapshotNr is the number of the snapshot that was used, 0 for none.
+	// SnapshotNr is the sequence number of the snapshot that was used, 0 for none.
 	SnapshotNr uint64
-	// Records is how many records were replayed on top of it.
+	// Records is the number of records that were replayed after the snapshot.
 	Records uint64
 }
 
-// Fold computes a state of an entity from the journal, without starting it and without writing: its
-// latest state rebuilt, the state at an earlier number or time, or what it would be had some events
-// been others.
+// Fold computes a state of an entity from the journal: the latest state, the state at an earlier
+// sequence number or time, or the state that would follow from other events. It neither starts the
+// entity nor writes.
 //
-// A history with a gap is a *journal.GapError, never a partial state. Where events were deleted, a
-// snapshot that lies within the bounds is needed.
+// It fails with a *journal.GapError if the history has a gap. If events were deleted, it needs a
+// snapshot within the limits of the options.
 func Fold[S, E any](ctx context.Context, rt *Runtime, typ Type[S, E], id string, opts FoldOptions[E]) (Folded[S], error) {
 	m, err := newModel(typ)
 	if err != nil {
@@ -58,7 +56,7 @@ func Fold[S, E any](ctx context.Context, rt *Runtime, typ Type[S, E], id string,
 	if rt.journal == nil {
 		return Folded[S]{}, fmt.Errorf("fold %q: %w", pid, ErrNoJournal)
 	}
-	f := refolding[S, E]{
+	f := folding[S, E]{
 		model: m, rt: rt, pid: pid, replace: opts.Replace, progress: new(atomic.Uint64),
 		opts: Recovery{UpTo: opts.UpTo, AsOf: opts.AsOf, DisableSnapshots: opts.DisableSnapshots || opts.Replace != nil},
 	}

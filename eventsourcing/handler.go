@@ -4,12 +4,11 @@
 package eventsourcing
 
 import (
-	"errors"
-	"fmt"
 	"reflect"
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/hosting"
 )
 
@@ -22,7 +21,8 @@ type Handler[S, E any] struct {
 }
 
 // On returns the row for commands of type M. The name identifies the command on the wire and must
-// never change; an empty name keeps the command on its node. See Type about the handler.
+// never change. A command with an empty name can't be sent to another node. Type describes the rules
+// for handlers.
 func On[S, E, R any, M Request[S, R]](name string, handler func(*S, *Context[S, E, R], M) Decision[S, E, R]) Handler[S, E] {
 	h := newHandler[S, E, M](name)
 	if handler == nil {
@@ -34,7 +34,7 @@ func On[S, E, R any, M Request[S, R]](name string, handler func(*S, *Context[S, 
 	return h
 }
 
-// OnNotice returns the row for notices of type M. The rest is as in On.
+// OnNotice is On for notices of type M.
 func OnNotice[S, E any, M Message[S]](name string, handler func(*S, *Context[S, E, None], M) Effect[S, E, None]) Handler[S, E] {
 	h := newHandler[S, E, M](name)
 	if handler == nil {
@@ -63,7 +63,7 @@ type SignalHandler[S, E any] struct {
 	handle func(e *entity[S, E], op *engine.Op, signal any)
 }
 
-// OnSignal returns the row for signals of type G. The effect is carried out like that of a notice.
+// OnSignal returns the row for signals of type G.
 func OnSignal[S, E any, G Signal](handler func(*S, *Context[S, E, None], G) Effect[S, E, None]) SignalHandler[S, E] {
 	h := SignalHandler[S, E]{signal: reflect.TypeFor[G]()}
 	if handler == nil {
@@ -80,25 +80,23 @@ func Signals[S, E any](handlers ...SignalHandler[S, E]) []SignalHandler[S, E] { 
 
 // commandTable returns the handlers by the type of the message, and the registry of their wire names.
 func (t *Type[S, E]) commandTable() (map[reflect.Type]*Handler[S, E], *codec.Registry, error) {
-	var errs []error
+	var errs fielderror.Errors
 	table := make(map[reflect.Type]*Handler[S, E], len(t.Commands))
 	for i := range t.Commands {
 		h := &t.Commands[i]
 		switch {
 		case h.handle == nil:
-			errs = append(errs, fmt.Errorf("%w: Type.Commands: the handler of %v is nil", ErrInvalid, h.message))
+			errs.Addf("Type.Commands", "has a nil handler of %v", h.message)
 		case h.message.Kind() == reflect.Interface:
-			errs = append(errs, fmt.Errorf("%w: Type.Commands: %v is an interface", ErrInvalid, h.message))
+			errs.Addf("Type.Commands", "has a row for %v, which is an interface", h.message)
 		case table[h.message] != nil:
-			errs = append(errs, fmt.Errorf("%w: Type.Commands: %v has two handlers", ErrInvalid, h.message))
+			errs.Addf("Type.Commands", "has two handlers of %v", h.message)
 		}
 		table[h.message] = h
 	}
 	registry := t.commandRegistry()
-	if err := registry.Err(); err != nil {
-		errs = append(errs, fmt.Errorf("%w: Type.Commands: %w", ErrInvalid, err))
-	}
-	return table, registry, errors.Join(errs...)
+	errs.Add("Type.Commands", registry.Err())
+	return table, registry, errs.Err(ErrInvalid)
 }
 
 // commandRegistry returns the wire names of the commands.
@@ -114,14 +112,14 @@ func (t *Type[S, E]) commandRegistry() *codec.Registry {
 
 // signalTable returns the handlers by the type of the signal. Those of parts are included.
 func (t *Type[S, E]) signalTable() (map[reflect.Type]*SignalHandler[S, E], error) {
-	var errs []error
+	var errs fielderror.Errors
 	table := make(map[reflect.Type]*SignalHandler[S, E], len(t.Signals))
 	add := func(h *SignalHandler[S, E]) {
 		switch {
 		case h.handle == nil:
-			errs = append(errs, fmt.Errorf("%w: Type.Signals: the handler of %v is nil", ErrInvalid, h.signal))
+			errs.Addf("Type.Signals", "has a nil handler of %v", h.signal)
 		case table[h.signal] != nil:
-			errs = append(errs, fmt.Errorf("%w: Type.Signals: %v has two handlers", ErrInvalid, h.signal))
+			errs.Addf("Type.Signals", "has two handlers of %v", h.signal)
 		}
 		table[h.signal] = h
 	}
@@ -134,5 +132,5 @@ func (t *Type[S, E]) signalTable() (map[reflect.Type]*SignalHandler[S, E], error
 			add(&d.Signals[i])
 		}
 	}
-	return table, errors.Join(errs...)
+	return table, errs.Err(ErrInvalid)
 }

@@ -6,22 +6,24 @@ package eventsourcing
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"iter"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Overflow is the reaction to a command that finds the stash of its entity full.
+// Overflow is the reaction to a command that arrives while the stash of its entity is full.
 type Overflow uint8
 
 const (
@@ -31,48 +33,47 @@ const (
 	OverflowFail = Overflow(engine.OverflowFail)
 )
 
-// Recovery says how far an entity is refolded when it starts. The zero value is all of it.
+// Recovery limits the events that an entity replays when it starts. The zero value is no limit.
 type Recovery struct {
 	// Disabled replays nothing: the entity starts empty, and its next event follows the last stored
 	// one.
 	Disabled bool
-	// UpTo is the last number that is replayed; 0 means no bound. Unless it is 0 the entity is
-	// read-only.
+	// UpTo is the last sequence number that is replayed; 0 means no limit. Unless it is 0, the
+	// entity is read-only.
 	UpTo uint64
-	// AsOf is the last timestamp that is replayed; zero means no bound. Unless it is zero the
+	// AsOf is the last timestamp that is replayed; zero means no limit. Unless it is zero, the
 	// entity is read-only.
 	AsOf time.Time
 	// DisableSnapshots replays from the first event.
 	DisableSnapshots bool
-	// Snapshots, if it is not the zero value, narrows which snapshots count.
+	// Snapshots limits the snapshots from which the recovery may start.
 	Snapshots snapshot.Criteria
 }
 
 func (r Recovery) readOnly() bool { return r.UpTo > 0 || !r.AsOf.IsZero() }
 
-// HostOptions configure the Entities that Host returns. The zero value holds the defaults.
+// HostOptions configure HostWith. The zero value holds the defaults.
 type HostOptions struct {
 	hostOption
 
-	// Recovery says how far entities are refolded when they start.
+	// Recovery limits the events that entities replay when they start.
 	Recovery Recovery
-	// StashCapacity bounds the commands that wait inside an entity, and those that it put aside
-	// itself. Defaults to 4,096; negative means no bound.
+	// StashCapacity is the number of commands that may wait in an entity, and the number of
+	// commands that an entity may stash itself. Defaults to 4,096; negative means no limit.
 	StashCapacity int
-	// Overflow says what happens beyond it. Defaults to OverflowDrop.
+	// Overflow is the reaction to further commands. Defaults to OverflowDrop.
 	Overflow Overflow
-	// MaxPending is how many commands of one entity may be handled before the journal has stored
-	// their events. Defaults to 4,096.
+	// MaxPending is the number of commands of one entity that may be handled before the journal has
+	// stored their events. Defaults to 4,096.
 	MaxPending int
-	// MinBackoff and MaxBackoff bound the pause after a failure, which doubles each time. They
-	// default to 3 s and 30 s.
+	// MinBackoff and MaxBackoff are the limits of the pause after a failure, which doubles each
+	// time. They default to 3 s and 30 s.
 	MinBackoff, MaxBackoff time.Duration
-	// BackoffJitter draws a pause out by up to this share of it. Defaults to 0.2; negative means
-	// none.
+	// BackoffJitter extends a pause by a random fraction of up to this value. Defaults to 0.2;
+	// negative means none.
 	BackoffJitter float64
-	// PassivateAfter stops an entity that handled no command for this long and has nothing to do,
-	// such as a delivery that is not confirmed.
-	// Defaults to never.
+	// PassivateAfter stops an entity that has handled no command for this time and has no work, such
+	// as an unconfirmed delivery. Defaults to never.
 	PassivateAfter time.Duration
 }
 
@@ -89,20 +90,20 @@ func (o HostOptions) withDefaults() HostOptions {
 }
 
 func (o HostOptions) validate() error {
-	var errs []error
+	var errs fielderror.Errors
 	if o.MaxPending < 1 {
-		errs = append(errs, fmt.Errorf("%w: HostOptions.MaxPending is %d, at least 1 is needed", ErrInvalid, o.MaxPending))
+		errs.Addf("HostOptions.MaxPending", "is %d, it must be at least 1", o.MaxPending)
 	}
 	if o.MinBackoff < 0 || o.MaxBackoff < o.MinBackoff {
-		errs = append(errs, fmt.Errorf("%w: HostOptions.MinBackoff %v and MaxBackoff %v are no range", ErrInvalid, o.MinBackoff, o.MaxBackoff))
+		errs.Addf("HostOptions.MinBackoff", "is %v and MaxBackoff is %v, which is no range", o.MinBackoff, o.MaxBackoff)
 	}
 	if o.PassivateAfter < 0 {
-		errs = append(errs, fmt.Errorf("%w: HostOptions.PassivateAfter is negative", ErrInvalid))
+		errs.Addf("HostOptions.PassivateAfter", "is %v, it must not be negative", o.PassivateAfter)
 	}
 	if o.Overflow > OverflowFail {
-		errs = append(errs, fmt.Errorf("%w: HostOptions.Overflow %d is unknown", ErrInvalid, o.Overflow))
+		errs.Addf("HostOptions.Overflow", "is %d, which is unknown", o.Overflow)
 	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }
 
 // Entities are the entities of one type with state S: on this node (Local), or in a cluster
@@ -111,8 +112,8 @@ type Entities[S any] interface {
 	// Ref returns the reference to the entity with this ID. The entity need not exist: the first
 	// message starts it. IDs are checked when a message is sent.
 	Ref(id string) Ref[S]
-	// Start starts an entity and waits until it is recovered. A message does so, too: Start is for
-	// an entity that acts by itself. The errors are those of Ask.
+	// Start starts an entity and waits until it is recovered. A message also starts its entity: Start
+	// is for an entity that acts by itself. The errors are those of Ask.
 	Start(ctx context.Context, id string) error
 	// IDs yields the IDs of all entities of the type that the journal contains, in bytewise order,
 	// without starting any. An error is yielded once and last.
@@ -145,7 +146,7 @@ type hostShard[S, E any] struct {
 	closed   bool
 }
 
-// Host makes a type of entity available in a runtime, with the default options. A type has one host
+// Host runs the entities of a type in a runtime, with the default options. A type can be hosted once
 // in a runtime.
 func Host[S, E any](rt *Runtime, typ Type[S, E]) (*Local[S, E], error) {
 	return HostWith(rt, typ, HostOptions{})
@@ -198,12 +199,12 @@ func HostWith[S, E any](rt *Runtime, typ Type[S, E], opts HostOptions) (*Local[S
 	case rt.closed:
 		return nil, fmt.Errorf("host type %q: %w", typ.Name, ErrClosed)
 	case rt.hosts[typ.Name] != nil:
-		return nil, fmt.Errorf("%w: host type %q: it has a host already", ErrInvalid, typ.Name)
+		return nil, fmt.Errorf("%w: host type %q: the runtime already hosts this type", ErrInvalid, typ.Name)
 	}
 	rt.hosts[typ.Name] = h
 	if opts.PassivateAfter > 0 {
 		first := &h.shards[0]
-		first.mu.Lock() // the first sweep may come at once
+		first.mu.Lock() // passivateIdle uses h.sweep and may run at once
 		h.sweep = time.AfterFunc(h.sweepInterval(), h.passivateIdle)
 		first.mu.Unlock()
 	}
@@ -213,7 +214,7 @@ func HostWith[S, E any](rt *Runtime, typ Type[S, E], opts HostOptions) (*Local[S
 // Ref implements Entities.
 func (h *Local[S, E]) Ref(id string) Ref[S] { return Ref[S]{id: id, to: h} }
 
-// Resident returns how many entities are in memory.
+// Resident returns the number of entities in memory.
 func (h *Local[S, E]) Resident() int { return int(h.count.Load()) }
 
 func (h *Local[S, E]) typeName() string { return h.model.typ.Name }
@@ -224,17 +225,17 @@ func (h *Local[S, E]) shard(id string) *hostShard[S, E] {
 	return &h.shards[maphash.String(h.seed, id)%hostShards]
 }
 
-// deliver is part of target.
+// deliver implements target.
 func (h *Local[S, E]) deliver(id string, env *engine.Envelope) error {
 	return h.route(hosting.NewMessage(id, env, false))
 }
 
-// place puts a message into the mailbox of its entity, which it makes if it is not there. A mailbox
-// that is full turns away all but the entity's own messages.
-func (h *Local[S, E]) place(id string, env *engine.Envelope, own bool) error {
-	most := h.opts.StashCapacity
+// enqueue puts a message into the mailbox of its entity, which is created if it is not in memory. A
+// full mailbox accepts only the entity's own messages.
+func (h *Local[S, E]) enqueue(id string, env *engine.Envelope, own bool) error {
+	limit := h.opts.StashCapacity
 	if own {
-		most = -1
+		limit = -1
 	}
 	s := h.shard(id)
 	for {
@@ -258,12 +259,12 @@ func (h *Local[S, E]) place(id string, env *engine.Envelope, own bool) error {
 		if h.rt.watched {
 			h.rt.begin(e.pid, env)
 		}
-		switch e.accept(env, most) {
-		case mailboxTook:
+		switch e.accept(env, limit) {
+		case accepted:
 			return nil
 		case mailboxFull:
 			return fmt.Errorf("%s: %w", e.pid, ErrStashFull)
-		case mailboxGone:
+		case entityGone: // try again with a new one
 		}
 	}
 }
@@ -287,7 +288,7 @@ func checkIDs(id, pid string) error {
 	return nil
 }
 
-// remove takes an entity that has stopped out of the host, unless a message has come meanwhile.
+// remove removes a stopped entity from the host, unless a message has arrived in the meantime.
 func (h *Local[S, E]) remove(e *entity[S, E]) {
 	s := h.shard(e.id())
 	s.mu.Lock()
@@ -312,10 +313,11 @@ func (h *Local[S, E]) find(id string) *entity[S, E] {
 	return s.entities[id]
 }
 
-func (h *Local[S, E]) want(id string, w wants) bool {
+// stop requests a stop of an entity and reports whether the entity is in memory.
+func (h *Local[S, E]) stop(id string, s stops) bool {
 	e := h.find(id)
 	if e != nil {
-		e.want(w)
+		e.stop(s)
 	}
 	return e != nil
 }
@@ -325,10 +327,7 @@ func (h *Local[S, E]) each(f func(*entity[S, E])) {
 	for i := range h.shards {
 		s := &h.shards[i]
 		s.mu.Lock()
-		all := make([]*entity[S, E], 0, len(s.entities))
-		for _, e := range s.entities {
-			all = append(all, e)
-		}
+		all := slices.Collect(maps.Values(s.entities))
 		s.mu.Unlock()
 		for _, e := range all {
 			f(e)
@@ -346,7 +345,7 @@ func (h *Local[S, E]) close() {
 	if h.sweep != nil {
 		h.sweep.Stop()
 	}
-	h.each(func(e *entity[S, E]) { e.want(wantDrain) })
+	h.each(func(e *entity[S, E]) { e.stop(stopDrain) })
 	h.checkEmpty()
 }
 
@@ -366,20 +365,21 @@ func (h *Local[S, E]) drained(ctx context.Context) error {
 }
 
 func (h *Local[S, E]) kill() {
-	h.each(func(e *entity[S, E]) { e.want(wantKill) })
+	h.each(func(e *entity[S, E]) { e.stop(stopKill) })
 	<-h.empty
 }
 
-// sweepInterval is how often idle entities are looked for.
+// sweepInterval returns the interval of passivateIdle.
 func (h *Local[S, E]) sweepInterval() time.Duration {
 	return max(h.opts.PassivateAfter/4, time.Millisecond)
 }
 
+// passivateIdle stops the entities that were idle for PassivateAfter.
 func (h *Local[S, E]) passivateIdle() {
 	before := h.rt.steady().Add(-h.opts.PassivateAfter).UnixNano()
 	h.each(func(e *entity[S, E]) {
 		if e.lastUsed.Load() <= before {
-			e.want(wantIdle)
+			e.stop(stopIdle)
 		}
 	})
 	s := &h.shards[0]

@@ -43,7 +43,7 @@ func TestConfigurations(t *testing.T) {
 			}
 		}
 		for name, change := range map[string]func(*eventsourcing.Type[actor, actorEvent]){
-			"it has a host already": func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "actor" },
+			"already hosts this type": func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "actor" },
 			"is blank":              func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = " " },
 			`contains a "|"`:        func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "a|b" },
 			"package sharding":      func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "refold.sharding" },
@@ -52,7 +52,7 @@ func TestConfigurations(t *testing.T) {
 				typ.ApplyRecorded = func(*actor, actorEvent, eventsourcing.Recorded) {}
 			},
 			"has two handlers": func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Commands = append(typ.Commands, typ.Commands...) },
-			"the handler of eventsourcing_test.act is nil": func(typ *eventsourcing.Type[actor, actorEvent]) {
+			"nil handler of eventsourcing_test.act": func(typ *eventsourcing.Type[actor, actorEvent]) {
 				typ.Commands = eventsourcing.Commands(eventsourcing.On[actor, actorEvent, string, act]("", nil))
 			},
 			"needs a handler of StateTimeout": func(typ *eventsourcing.Type[actor, actorEvent]) {

@@ -11,47 +11,46 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Observer is told what happens in a runtime: a struct of functions, each of which may be nil and
-// then costs nothing. They are called on the goroutine on which it happens, must not block, and may
-// be called from several goroutines at once.
+// Observer receives the events of a runtime. Each function may be nil, and costs nothing then. The
+// functions are called synchronously, must not block, and must be safe for concurrent use.
 type Observer struct {
-	// Begin: a command was handed over to its entity. It returns the context of the command: that
-	// of the info or one derived from it, never nil. It is what Context.Context returns and what
-	// Inject and Command get. One Command follows.
+	// Begin is called when a command is passed to its entity. It returns the context of the command:
+	// CommandInfo.Context or one derived from it. Context.Context returns this context, and Inject
+	// and Command receive it. One call of Command follows.
 	Begin func(CommandInfo) context.Context
-	// Command: a command was answered, or handled if there is no answer, or its asker left before
-	// it was handled.
+	// Command is called when a command was answered, when a command without a reply was handled, or
+	// when its caller left before it was handled.
 	Command func(CommandInfo)
-	// Stashed: a command waits inside its entity, which could not handle it at once or put it
-	// aside.
+	// Stashed is called when a command must wait in its entity, or was stashed by a handler.
 	Stashed func(StashInfo)
-	// Commit: the writer sent a group of writes to the journal.
+	// Commit is called when a group of writes was sent to the journal.
 	Commit func(CommitInfo)
-	// RecoveryStarted and Recovery: an entity begins and ends a recovery.
+	// RecoveryStarted and Recovery are called at the begin and the end of a recovery.
 	RecoveryStarted func(persistenceID string)
 	Recovery        func(RecoveryInfo)
-	// Snapshot: a snapshot was saved, or could not be.
+	// Snapshot is called when a snapshot was saved, or when a save failed.
 	Snapshot func(SnapshotInfo)
-	// Failure: an entity dropped its instance because of an error: a write that failed or was
-	// rejected, a conflict, a panic, a failed recovery.
+	// Failure is called when an entity dropped its instance because of an error: a failed or rejected
+	// write, a conflict, a panic, or a failed recovery.
 	Failure func(persistenceID string, cause error)
-	// Fence: a write had an unknown outcome and is being settled.
+	// Fence is called when a write has an unknown outcome that has to be settled.
 	Fence func(persistenceID string, seqNr uint64)
-	// Dropped: a message reached nobody: the stash was full, the entity or the runtime had stopped.
+	// Dropped is called when a message without a waiting caller could not be delivered: the stash was
+	// full, or the entity or the runtime had stopped.
 	Dropped func(DroppedInfo)
-	// Unreturned: a handler or callback made effects and did not return them, so that nothing came
-	// of them. It may be told again when a command is handled again.
+	// Unreturned is called when a handler or callback made effects and did not return them, so they
+	// had no effect. It may be called again if the command is handled again.
 	Unreturned func(UnreturnedInfo)
-	// Stopped: an entity left memory.
+	// Stopped is called when an entity has left memory.
 	Stopped func(persistenceID string)
-	// Durable: the events of an entity are durable up to this number.
+	// Durable is called when the events of an entity are durable up to a sequence number.
 	Durable func(persistenceID string, seqNr uint64)
 
-	// Inject returns what is stored as metadata with the events of a command that has this context,
-	// nil for nothing. It must not change later.
+	// Inject returns the metadata that is stored with the events of a command with this context, nil
+	// for none. The metadata must not be changed later.
 	Inject func(ctx context.Context) []byte
-	// Extract is the reverse: it returns a context derived from ctx. A part sends commands with the
-	// context that it extracts from the metadata of the event that asked for them.
+	// Extract is the inverse of Inject: it returns a context derived from ctx. A part sends a command
+	// with the context that Extract makes of the metadata of the event which requested the command.
 	Extract func(ctx context.Context, metadata []byte) context.Context
 }
 
@@ -59,30 +58,30 @@ type Observer struct {
 type CommandInfo struct {
 	PersistenceID string
 	Command       any
-	// Context is that of the asker, for its values, and that of Begin once it was called. It may
-	// have ended. It is the background if nobody gave one: for the command of a timer for example.
+	// Context is that of the caller, for its values; after Begin, the context that Begin returned. It
+	// may have ended. Commands of timers and others without a caller have context.Background.
 	Context context.Context //nolint:containedctx // the info is about it
-	// Attempt counts the transmissions of a command that a part sent, from 1 at each start of the
+	// Attempt counts the transmissions of a command that a part sends, from 1 at each start of the
 	// part's entity. It is 0 for other commands.
 	Attempt int
-	// Began is when the command was handed over, and Duration how long it took from there to its
-	// answer, 0 in Begin.
+	// Began is the time at which the command was passed to its entity. Duration is the time until the
+	// reply, and 0 in Begin.
 	Began    time.Time
 	Duration time.Duration
-	// Events is how many events the command decided on, and SequenceNr the number of the last of
-	// them, 0 if there are none. They are stored unless Err says otherwise.
+	// Events is the number of events that the handler has returned, and SequenceNr the sequence
+	// number of the last one, 0 for none. The events are stored unless Err reports otherwise.
 	Events     int
 	SequenceNr uint64
-	// Err is what it was answered with.
+	// Err is the error with which the command was answered.
 	Err error
 }
 
-// StashInfo describes a command that waits inside its entity.
+// StashInfo describes a command that waits in its entity.
 type StashInfo struct {
 	PersistenceID string
 	Command       any
-	// Aside is true if the handler stashed it, with Context.Stash. Otherwise it waits for a
-	// recovery, for the end of a back-off, or for something that no command may overtake.
+	// Aside is true if the handler stashed the command, with Context.Stash. Otherwise the command
+	// waits for a recovery, for the end of a back-off, or for a barrier such as a callback.
 	Aside bool
 }
 
@@ -92,13 +91,13 @@ type CommitInfo = journal.CommitInfo
 // RecoveryInfo describes a recovery that ended.
 type RecoveryInfo struct {
 	PersistenceID string
-	// Context is that of the first command that waits for the recovery, for its values; the
-	// background if there is none.
+	// Context is that of the first command that waits for the recovery, for its values. Without such
+	// a command it is context.Background.
 	Context context.Context //nolint:containedctx // see CommandInfo
-	// SequenceNr is where the entity stands, SnapshotNr where its snapshot did, 0 for none, and
-	// Events how many were replayed.
+	// SequenceNr is that of the last event, SnapshotNr that of the snapshot, 0 for none. Events is the
+	// number of replayed events.
 	SequenceNr, SnapshotNr, Events uint64
-	// Duration includes the wait for a permit.
+	// Duration includes the wait for one of Config.MaxRecoveries.
 	Duration time.Duration
 	Err      error
 }
@@ -112,7 +111,7 @@ type SnapshotInfo struct {
 	Err           error
 }
 
-// DroppedInfo describes a message that reached nobody.
+// DroppedInfo describes a message that was not delivered.
 type DroppedInfo struct {
 	PersistenceID string
 	Message       any
@@ -122,31 +121,30 @@ type DroppedInfo struct {
 // UnreturnedInfo describes effects that were made and not returned.
 type UnreturnedInfo struct {
 	PersistenceID string
-	// Message is the command, or the signal, that was handled.
+	// Message is the command or the signal that was handled.
 	Message any
-	// Effects is how many were not returned. Those that only reply or refuse, Unhandled, and empty
-	// ones do not count.
+	// Effects is the number of effects. Empty ones and those that only have a reply do not count.
 	Effects int
 }
 
-// observed is what the observer is told about a command.
+// observed collects the CommandInfo of one command.
 type observed struct {
 	by    *Observer
-	base  context.Context //nolint:containedctx // that of the command before Begin
+	base  context.Context //nolint:containedctx // the context of the command before Begin
 	info  CommandInfo
 	ended bool
 }
 
-// hidden is implemented by messages that are no commands to the observer.
+// hidden is implemented by internal messages, which observers do not receive.
 type hidden interface{ hidden() }
 
-// begin tells the observer that a command is handed over to an entity.
+// begin calls Observer.Begin for a command.
 func (r *Runtime) begin(pid string, env *engine.Envelope) {
 	if _, ok := env.Message.(hidden); ok {
 		return
 	}
 	if env.Caller == nil {
-		env.Caller = &told{origin: origin{ctx: context.Background()}}
+		env.Caller = &origin{ctx: context.Background()}
 	}
 	s, ok := env.Caller.(sender)
 	if !ok || s.from().observed != nil {
@@ -162,7 +160,7 @@ func (r *Runtime) begin(pid string, env *engine.Envelope) {
 	from.ctx, from.observed = o.info.Context, o
 }
 
-// observing returns what is observed of a message, nil for nothing.
+// observing returns the observation of a message, nil for none.
 func observing(env *engine.Envelope) *observed {
 	s, ok := env.Caller.(sender)
 	if !ok {
@@ -171,14 +169,14 @@ func observing(env *engine.Envelope) *observed {
 	return s.from().observed
 }
 
-// decide notes that the command is decided, the first time or again.
+// decide resets the events, because the command is handled, possibly again.
 func (o *observed) decide() {
 	if o != nil {
 		o.info.Events, o.info.SequenceNr = 0, 0
 	}
 }
 
-// persist notes that n more events were decided on, the last with this number.
+// persist adds n events, the last one with this sequence number.
 func (o *observed) persist(n int, last uint64) {
 	if o != nil {
 		o.info.Events += n
@@ -186,7 +184,7 @@ func (o *observed) persist(n int, last uint64) {
 	}
 }
 
-// end tells the observer what the command was answered with.
+// end calls Observer.Command, once.
 func (o *observed) end(err error) {
 	if o == nil || o.ended || o.by.Command == nil {
 		return
@@ -196,9 +194,8 @@ func (o *observed) end(err error) {
 	o.by.Command(o.info)
 }
 
-// Tee returns an observer that tells several, in order. Each Begin gets the context that the one
-// before it returned. There is one Inject and one Extract: those of the first observer that has
-// either.
+// Tee returns an observer that calls several observers in order. Each Begin receives the context that
+// the previous one returned. Inject and Extract are those of the first observer that has either.
 func Tee(observers ...Observer) Observer {
 	var all Observer
 	for _, o := range observers {

@@ -26,7 +26,7 @@ type Part[S, E any] interface {
 // Parts returns the parts for Type.Parts.
 func Parts[S, E any](parts ...Part[S, E]) []Part[S, E] { return parts }
 
-// attach finds the parts of a fresh state, and attaches them to the entity.
+// attach attaches the parts of a fresh state to its entity.
 func (m *model[S, E]) attach(state *S, pid string) ([]hosting.Part, error) {
 	if len(m.typ.Parts) == 0 {
 		return nil, nil
@@ -42,8 +42,8 @@ func (m *model[S, E]) attach(state *S, pid string) ([]hosting.Part, error) {
 	return parts, nil
 }
 
-// checkPartFields returns an error for a field of the state that needs a Part and has none, for
-// parts with the same name, and for parts outside of the struct.
+// checkPartFields returns an error for a field of the state that needs a Part and has none, for two
+// parts with the same field, and for a part that is not a field of the state.
 func checkPartFields(state any, parts []hosting.Part) error {
 	seen := map[any]bool{}
 	for _, p := range parts {
@@ -75,7 +75,7 @@ func isPart(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[hosting.PartField]())
 }
 
-// holdsPart reports whether a part, or a pointer to one, belongs to a value of this type.
+// holdsPart reports whether values of this type contain a part or a pointer to one.
 func holdsPart(t reflect.Type) bool {
 	switch {
 	case isPart(t), t.Kind() == reflect.Pointer && isPart(t.Elem()):
@@ -93,8 +93,8 @@ func holdsPart(t reflect.Type) bool {
 	return false
 }
 
-// sendCall is a command of a part that waits for its reply.
-type sendCall struct {
+// partCall is the caller of a command that a part sends.
+type partCall struct {
 	origin
 	back     func(context.Context, Signal)
 	answered func(value any, err error) hosting.Signal
@@ -102,17 +102,8 @@ type sendCall struct {
 	replies  *replyCodec // for replies from other nodes
 }
 
-// Take implements engine.Caller.
-func (*sendCall) Take() bool { return true }
-
-// Untake implements engine.Caller.
-func (*sendCall) Untake() {}
-
-// Context implements hosting.Asker.
-func (c *sendCall) Context() context.Context { return c.ctx }
-
 // Reply implements hosting.Asker.
-func (c *sendCall) Reply(value any, err error) {
+func (c *partCall) Reply(value any, err error) {
 	if data, encoded := value.(hosting.EncodedReply); encoded {
 		value, err = c.replies.decodeFor(c.command, data)
 	}
@@ -121,14 +112,14 @@ func (c *sendCall) Reply(value any, err error) {
 	}
 }
 
-// send delivers a command of a part.
+// send delivers a command of a part. back receives the signal of its reply.
 func (r *Runtime) send(s hosting.Send, back func(context.Context, Signal)) {
 	from := origin{ctx: hosting.Extract(r, context.Background(), s.Metadata), attempt: s.Attempt}
 	env := &engine.Envelope{Message: s.Command}
 	if s.Answered != nil {
-		env.Caller = &sendCall{origin: from, back: back, answered: s.Answered, command: s.Command, replies: &r.calls.replies}
+		env.Caller = &partCall{origin: from, back: back, answered: s.Answered, command: s.Command, replies: &r.calls.replies}
 	} else {
-		env.Caller = &told{origin: from}
+		env.Caller = &from
 	}
 	r.mu.RLock()
 	h := r.hosts[s.Type]
@@ -151,10 +142,10 @@ type receiver interface {
 	deliver(id string, env *engine.Envelope) error
 	// Resident returns the number of entities in memory.
 	Resident() int
-	// close refuses new commands and lets every entity stop.
+	// close refuses new commands and stops all entities.
 	close()
-	// drained waits until all of them have stopped.
+	// drained waits until all entities have stopped.
 	drained(ctx context.Context) error
-	// kill ends the entities that have not.
+	// kill stops the remaining entities at once.
 	kill()
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"math"
 	"sync/atomic"
@@ -19,30 +18,39 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// maxSnapshotAttempts is how many snapshots a recovery tries to decode.
+// maxSnapshotAttempts is the number of snapshots that a recovery tries to decode.
 const maxSnapshotAttempts = 3
 
-// refolding folds one entity from its snapshot and its events.
-type refolding[S, E any] struct {
+// folding computes the state of one entity from its snapshot and its events.
+type folding[S, E any] struct {
 	model    *model[S, E]
 	rt       *Runtime
 	pid      string
 	opts     Recovery
-	optional bool // a snapshot store that fails is like one that is empty
+	optional bool // treat a failing snapshot store as empty
 	replace  func(seqNr uint64, event E) []E
-	progress *atomic.Uint64
+	progress *atomic.Uint64 // increases while the folding makes progress
+
+	// The result.
 	into     instance[S, E]
 	seqNr    uint64
-	snapshot uint64
-	replayed uint64
 	time     time.Time
+	snapshot uint64 // sequence number of the snapshot, 0 for none
+	replayed uint64
 }
 
-// run folds. On success into, seqNr and time say what came out.
-//
-// A gap is looked at twice: while one instance is folded another may save a snapshot and delete the
-// events that it covers.
-func (f *refolding[S, E]) run(ctx context.Context) error {
+// newFolding returns the folding of a recovery.
+func newFolding[S, E any](h *Local[S, E], pid string) folding[S, E] {
+	return folding[S, E]{
+		model: h.model, rt: h.rt, pid: pid, opts: h.opts.Recovery,
+		optional: h.model.typ.Snapshots.Optional, progress: new(atomic.Uint64),
+	}
+}
+
+// run computes the state. It repeats an attempt that found a gap once: between the load of the
+// snapshot and the replay, another instance may have saved a snapshot and deleted the events that
+// it covers.
+func (f *folding[S, E]) run(ctx context.Context) error {
 	first := *f
 	err := f.once(ctx)
 	if errors.Is(err, journal.ErrHistoryGap) {
@@ -52,7 +60,7 @@ func (f *refolding[S, E]) run(ctx context.Context) error {
 	return err
 }
 
-func (f *refolding[S, E]) once(ctx context.Context) error {
+func (f *folding[S, E]) once(ctx context.Context) error {
 	if f.rt.journal == nil {
 		return f.start()
 	}
@@ -65,7 +73,7 @@ func (f *refolding[S, E]) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// After the snapshot, so that the events that it covers exist.
+	// This follows the load, so that the journal has all events that the snapshot covers.
 	highest, err := f.rt.journal.HighestSequenceNr(ctx, f.pid)
 	if err != nil {
 		return fmt.Errorf("read the highest sequence number of %q: %w", f.pid, err)
@@ -86,22 +94,19 @@ func (f *refolding[S, E]) once(ctx context.Context) error {
 	if f.seqNr >= to {
 		return nil
 	}
-	var panicked error
-	err = contain(f.pid, func() { panicked = f.replay(ctx, to) })
-	return errors.Join(err, panicked)
+	return catchPanic(f.pid, func() error { return f.replay(ctx, to) })
 }
 
-// start makes the empty instance.
-func (f *refolding[S, E]) start() error {
-	var inner error
-	err := contain(f.pid, func() {
-		f.into, inner = f.model.newInstance(cutID(f.pid, f.model.typ.Name), f.pid)
+// start makes an empty instance.
+func (f *folding[S, E]) start() error {
+	return catchPanic(f.pid, func() (err error) {
+		f.into, err = f.model.newInstance(cutID(f.pid, f.model.typ.Name), f.pid)
+		return err
 	})
-	return errors.Join(err, inner)
 }
 
-// load starts from the newest snapshot that matches and can be decoded.
-func (f *refolding[S, E]) load(ctx context.Context) error {
+// load starts with the newest matching snapshot that can be decoded, or with an empty instance.
+func (f *folding[S, E]) load(ctx context.Context) error {
 	if f.rt.snapshots == nil || f.opts.DisableSnapshots {
 		return f.start()
 	}
@@ -113,7 +118,7 @@ func (f *refolding[S, E]) load(ctx context.Context) error {
 		case errors.Is(err, snapshot.ErrNotFound):
 			return f.start()
 		case errors.Is(err, snapshot.ErrCorrupt) || err != nil && f.optional:
-			f.rt.log.WarnContext(ctx, "snapshot unreadable, replaying more", slog.String("persistence_id", f.pid), slog.Any("error", err))
+			f.rt.log.WarnContext(ctx, "snapshot can't be loaded, replaying all events", slog.String("persistence_id", f.pid), slog.Any("error", err))
 			return f.start()
 		case err != nil:
 			return fmt.Errorf("load the snapshot of %q: %w", f.pid, err)
@@ -121,13 +126,12 @@ func (f *refolding[S, E]) load(ctx context.Context) error {
 		if err = f.start(); err != nil {
 			return err
 		}
-		var inner error
-		err = errors.Join(contain(f.pid, func() { inner = f.model.decode(s.Manifest, s.Payload, f.into.state) }), inner)
+		err = catchPanic(f.pid, func() error { return f.model.decode(s.Manifest, s.Payload, f.into.state) })
 		if err == nil {
 			f.seqNr, f.snapshot, f.time = s.SequenceNr, s.SequenceNr, s.Time
 			return nil
 		}
-		f.rt.log.WarnContext(ctx, "snapshot does not decode, trying an older one", slog.String("persistence_id", f.pid),
+		f.rt.log.WarnContext(ctx, "snapshot can't be decoded, trying an older one", slog.String("persistence_id", f.pid),
 			slog.Uint64("sequence_nr", s.SequenceNr), slog.Any("error", err))
 		if s.SequenceNr <= 1 {
 			break
@@ -137,7 +141,7 @@ func (f *refolding[S, E]) load(ctx context.Context) error {
 	return f.start()
 }
 
-func (f *refolding[S, E]) criteria() snapshot.Criteria {
+func (f *folding[S, E]) criteria() snapshot.Criteria {
 	c := f.opts.Snapshots.Bounded()
 	if f.opts.UpTo > 0 {
 		c.MaxSequenceNr = min(c.MaxSequenceNr, f.opts.UpTo)
@@ -148,10 +152,10 @@ func (f *refolding[S, E]) criteria() snapshot.Criteria {
 	return c
 }
 
-// replay applies the events that follow up to a number, none missing. It may panic.
-func (f *refolding[S, E]) replay(ctx context.Context, to uint64) error {
+// replay applies the events after f.seqNr up to a sequence number. It fails if one is missing.
+func (f *folding[S, E]) replay(ctx context.Context, to uint64) error {
 	var decoded []any
-	for ev, err := range f.events(ctx, to) {
+	for ev, err := range f.rt.filter.Apply(f.pid, f.rt.journal.Replay(ctx, f.pid, f.seqNr+1, to)) {
 		if err != nil {
 			return fmt.Errorf("replay %q: %w", f.pid, err)
 		}
@@ -183,33 +187,25 @@ func (f *refolding[S, E]) replay(ctx context.Context, to uint64) error {
 	return nil
 }
 
-func (f *refolding[S, E]) events(ctx context.Context, to uint64) iter.Seq2[journal.Event, error] {
-	return f.rt.filter.Apply(f.pid, f.rt.journal.Replay(ctx, f.pid, f.seqNr+1, to))
-}
-
-// applyAll applies what one stored event has become.
-func (f *refolding[S, E]) applyAll(decoded []any, record Recorded) error {
+// applyAll applies the events to which one stored event decodes.
+func (f *folding[S, E]) applyAll(decoded []any, record Recorded) error {
 	for _, v := range decoded {
 		event, ok := v.(E)
 		if !ok {
 			return fmt.Errorf("replay event %d of %q: %w: %T is no event of this type", record.SequenceNr, f.pid, codec.ErrUnknown, v)
 		}
 		if f.replace == nil {
-			f.apply(event, record)
+			f.model.apply(&f.into, event, record)
 			continue
 		}
 		for _, r := range f.replace(record.SequenceNr, event) {
-			f.apply(r, record)
+			f.model.apply(&f.into, r, record)
 		}
 	}
 	return nil
 }
 
-func (f *refolding[S, E]) apply(event E, record Recorded) {
-	f.model.apply(&f.into, event, record)
-}
-
-// recover has the instance refolded beside the workers.
+// recover starts the recovery of a new instance in the background.
 func (e *entity[S, E]) recover() {
 	if w := e.host.rt.writer; w != nil {
 		w.Reset(&e.stream)
@@ -220,22 +216,18 @@ func (e *entity[S, E]) recover() {
 			info.Context = s.from().ctx
 		}
 	}
-	e.host.rt.recovery.do(func() { e.refold(asked, info) })
+	e.host.rt.recovery.do(func() { e.runRecovery(asked, info) })
 }
 
-// refold recovers the entity and tells it.
-func (e *entity[S, E]) refold(asked time.Time, info RecoveryInfo) {
+// runRecovery recovers a new instance and passes it to the machine.
+func (e *entity[S, E]) runRecovery(asked time.Time, info RecoveryInfo) {
 	rt := e.host.rt
 	if rt.obs.RecoveryStarted != nil {
 		rt.obs.RecoveryStarted(e.pid)
 	}
-	var progress atomic.Uint64
 	ctx, cancel := context.WithCancelCause(rt.ctx)
-	stop := watchProgress(&progress, rt.cfg.RecoveryTimeout, cancel)
-	f := refolding[S, E]{
-		model: e.host.model, rt: rt, pid: e.pid, opts: e.host.opts.Recovery,
-		optional: e.host.model.typ.Snapshots.Optional, progress: &progress,
-	}
+	f := newFolding(e.host, e.pid)
+	stop := watchProgress(f.progress, rt.cfg.RecoveryTimeout, cancel)
 	err := f.run(ctx)
 	stop()
 	switch cause := context.Cause(ctx); {
@@ -255,16 +247,27 @@ func (e *entity[S, E]) refold(asked time.Time, info RecoveryInfo) {
 		if rt.ctx.Err() == nil {
 			err = &recoveryError{err}
 		}
-		e.input(engine.Input{Kind: engine.Recovered, Err: err})
+		e.post(engine.Input{Kind: engine.Recovered, Err: err})
 		return
 	}
-	e.happen(event[S, E]{fresh: f.into, input: engine.Input{Kind: engine.Recovered, Recovery: engine.Recovery{
+	in := engine.Input{Kind: engine.Recovered, Recovery: engine.Recovery{
 		SequenceNr: f.seqNr, Time: f.time, Replayed: f.replayed, Writer: rt.newWriter(),
-	}}})
+	}}
+	e.do(func(out *engine.Effects) { e.recovered(f.into, in, out) })
 }
 
-// watchProgress cancels when a counter stands still for longer than an interval, and at most twice
-// that long.
+// recovered starts a recovered instance.
+func (e *entity[S, E]) recovered(fresh instance[S, E], in engine.Input, out *engine.Effects) {
+	e.instance = fresh
+	if e.machine.Recovering() { // the entity was not stopped in the meantime
+		e.startParts()
+	}
+	e.step(in, out)
+	e.resetDeadline()
+	e.updateDeadline()
+}
+
+// watchProgress calls cancel if a counter does not change for one to two intervals.
 func watchProgress(progress *atomic.Uint64, interval time.Duration, cancel context.CancelCauseFunc) (stop func()) {
 	last := uint64(math.MaxUint64)
 	var t *time.Timer

@@ -14,22 +14,22 @@ import (
 	"github.com/refold-io/refold/internal/hosting"
 )
 
-// replier is a sender that waits for the answer.
+// replier is a sender that waits for the reply.
 type replier interface {
 	sender
 	hosting.Asker
 }
 
-// call is an Ask on its way. It is reused once it was answered.
+// call is the caller of a command that Ask sends. It is reused after the reply.
 type call struct {
 	env engine.Envelope
 	origin
-	done  chan struct{}
-	value any
-	err   error
-	state atomic.Uint32
-	kept  atomic.Bool // a Token points here, so it must not be reused
-	away  *away       // of a caller on another node, else nil
+	done   chan struct{}
+	value  any
+	err    error
+	state  atomic.Uint32
+	kept   atomic.Bool   // a Token refers to it, so it must not be reused
+	remote *remoteCaller // nil for a caller on this node
 }
 
 const (
@@ -38,8 +38,8 @@ const (
 	callGone
 )
 
-// callPool keeps answered calls for reuse. Each runtime has its own: a channel that was made in a
-// testing/synctest bubble can't be used outside of it.
+// callPool keeps answered calls for reuse. Each runtime has one, because a channel that was made in a
+// bubble of testing/synctest can't be used outside of it.
 type callPool struct {
 	pool    sync.Pool
 	replies replyCodec // for replies from other nodes
@@ -65,10 +65,10 @@ func (p *callPool) put(c *call) {
 	p.pool.Put(c)
 }
 
-// Take is part of engine.Caller.
+// Take implements engine.Caller.
 func (c *call) Take() bool {
-	if c.away != nil {
-		return !c.away.late()
+	if c.remote != nil {
+		return !c.remote.late()
 	}
 	if c.ctx.Done() != nil && c.ctx.Err() != nil {
 		return false
@@ -76,13 +76,13 @@ func (c *call) Take() bool {
 	return c.state.CompareAndSwap(callWaiting, callTaken)
 }
 
-// Untake is part of engine.Caller.
+// Untake implements engine.Caller.
 func (c *call) Untake() { c.state.CompareAndSwap(callTaken, callWaiting) }
 
 // Reply implements hosting.Asker.
 func (c *call) Reply(value any, err error) {
-	if c.away != nil {
-		c.away.reply(value, err)
+	if c.remote != nil {
+		c.remote.reply(value, err)
 		return
 	}
 	c.value, c.err = value, err
@@ -91,13 +91,13 @@ func (c *call) Reply(value any, err error) {
 
 // Context implements hosting.Caller.
 func (c *call) Context() context.Context {
-	if c.away != nil {
-		return c.away.context(c.ctx)
+	if c.remote != nil {
+		return c.remote.context(c.ctx)
 	}
 	return c.ctx
 }
 
-// wait returns the answer. After an error of the context the call must not be reused.
+// wait returns the reply. If ctx ends first, the call is not reused.
 func (c *call) wait(ctx context.Context) (any, error) {
 	done := ctx.Done()
 	if done == nil {
@@ -120,10 +120,10 @@ func (c *call) wait(ctx context.Context) (any, error) {
 		return c.value, c.err
 	default:
 	}
-	return nil, &unknownError{ended(ctx)}
+	return nil, fmt.Errorf("%w: %w while the command was being handled", ErrOutcomeUnknown, ended(ctx))
 }
 
-// ended returns the error of a context that has ended, with its cause if that is another one.
+// ended returns the error of a context that has ended, and its cause if that is another error.
 func ended(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if errors.Is(cause, err) {
@@ -132,34 +132,23 @@ func ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// unknownError says that a caller left while its command was being handled.
-type unknownError struct{ cause error }
-
-func (e *unknownError) Error() string {
-	return fmt.Sprintf("%v: %v while the command was being handled", ErrOutcomeUnknown, e.cause)
-}
-
-// Is reports whether target is ErrOutcomeUnknown.
-func (e *unknownError) Is(target error) bool { return target == ErrOutcomeUnknown }
-
-func (e *unknownError) Unwrap() error { return e.cause }
-
-// Ref addresses an entity, on this node or on another. It is a value; it stays valid while the
-// entity starts, stops and moves.
+// Ref is a reference to an entity, on this node or on another one. It is a value. It stays valid
+// while the entity starts, stops and moves.
 type Ref[S any] struct {
 	id string
 	to target
 }
 
-// target is where the commands of a Ref go.
+// target receives the messages to the Refs of one type.
 type target interface {
-	// deliver hands over an envelope, or says why it can't.
+	// deliver passes on a message. An error means that the message was not passed on and will not be
+	// answered.
 	deliver(id string, e *engine.Envelope) error
 	typeName() string
 	calls() *callPool
 }
 
-// ID is the entity's own ID.
+// ID returns the entity's own ID.
 func (r Ref[S]) ID() string { return r.id }
 
 func (r Ref[S]) String() string {
@@ -169,12 +158,12 @@ func (r Ref[S]) String() string {
 	return r.to.typeName() + "|" + r.id
 }
 
-// Ask sends a command and waits for the answer, until ctx ends. The entity is started if it is not
-// there.
+// Ask sends a command and waits for the reply, until ctx ends. If ctx has no end, it waits without a
+// time limit. The entity is started if it is not in memory.
 //
-// When ctx ends first the error matches ctx.Err(), and says whether the command surely was not done
-// or may be: then it matches ErrOutcomeUnknown. Without an end of ctx, Ask waits as long as it
-// takes. An aggregate's refusal is returned as it is; see Code for the other errors.
+// If ctx ends first, the error matches ctx.Err(). It also matches ErrOutcomeUnknown if the entity may
+// have handled the command; otherwise the command is not handled. A refusal is returned unchanged.
+// See StatusOf for the other errors.
 func Ask[S, R any](ctx context.Context, to Ref[S], command Request[S, R]) (R, error) {
 	var zero R
 	if to.to == nil {
@@ -205,7 +194,7 @@ func Ask[S, R any](ctx context.Context, to Ref[S], command Request[S, R]) (R, er
 	return reply, nil
 }
 
-// decodeReply returns an answer from another node.
+// decodeReply decodes a reply from another node.
 func decodeReply[R, S any](to Ref[S], data hosting.EncodedReply) (R, error) {
 	var result, zero R
 	if err := to.to.calls().replies.decode(data, &result); err != nil {
@@ -217,10 +206,9 @@ func decodeReply[R, S any](to Ref[S], data hosting.EncodedReply) (R, error) {
 	return result, nil
 }
 
-// Tell sends a command and does not wait. An error says that it was not handed over; what becomes
-// of it otherwise is not told. Only the end of the runtime and a full stash keep a command that was
-// handed over from being handled. The values of ctx go with the command; when ctx ends later,
-// nothing follows.
+// Tell sends a message and does not wait for the outcome. An error means that the message was not
+// passed on. Otherwise the message is handled unless the runtime ends or a stash is full. The values
+// of ctx travel with the message; a later end of ctx has no effect.
 func Tell[S any](ctx context.Context, to Ref[S], message Message[S]) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -15,42 +15,41 @@ import (
 	"github.com/refold-io/refold/codec"
 )
 
-// replyCodec encodes answers for callers on other nodes. The zero value is ready to use; it is safe
+// replyCodec encodes replies for callers on other nodes. The zero value is ready to use. It is safe
 // for concurrent use.
 //
-// The value is encoded as its type says, see package codec: without a name, since the command of
-// the caller knows the type. Errors keep their text, the code of a Refusal, and which of the errors
-// of this package they match.
-type replyCodec struct{ states sync.Map } // of a reflect.Type its *codec.State or an error
+// A value is encoded without the name of its type, because the command declares the type. An error
+// keeps its text, the code of a Refusal, and the errors of this package that it matches.
+type replyCodec struct{ states sync.Map } // reflect.Type to *codec.State or error
 
-// The forms of an answer.
+// The forms of an encoded reply.
 const (
-	answerNil     = 0
-	answerValue   = 1
-	answerError   = 2
-	answerRefused = 3
+	replyNil     = 0
+	replyValue   = 1
+	replyError   = 2
+	replyRefused = 3
 )
 
-// Bounds of what is sent of an error.
+// Limits of an encoded error.
 const (
 	maxErrorText  = 4 << 10
 	maxErrorCodes = 32
 )
 
-// append appends the encoded form of an answer. A value that can't be encoded becomes an error that
-// matches ErrNoReply: the command was done.
+// append appends the encoded form of a reply. A value that can't be encoded becomes an error that
+// matches ErrNoReply, because the command was done.
 func (c *replyCodec) append(dst []byte, value any, err error) []byte {
 	switch {
 	case err != nil:
 		return appendError(dst, err)
 	case value == nil:
-		return append(dst, answerNil)
+		return append(dst, replyNil)
 	}
 	data, err := c.encode(value)
 	if err != nil {
-		return appendError(dst, fmt.Errorf("%w: the answer can't be sent to another node: %w", ErrNoReply, err))
+		return appendError(dst, fmt.Errorf("%w: the reply can't be sent to another node: %w", ErrNoReply, err))
 	}
-	return append(append(dst, answerValue), data...)
+	return append(append(dst, replyValue), data...)
 }
 
 func (c *replyCodec) encode(value any) ([]byte, error) {
@@ -63,19 +62,19 @@ func (c *replyCodec) encode(value any) ([]byte, error) {
 	return state.Encode(boxed.Interface())
 }
 
-// decode reads an answer into what a pointer points to.
+// decode decodes a reply into the variable to which a pointer points.
 func (c *replyCodec) decode(data []byte, into any) error {
 	if len(data) == 0 {
-		return fmt.Errorf("%w: an empty answer", ErrWrongReply)
+		return fmt.Errorf("%w: the encoded reply is empty", ErrWrongReply)
 	}
 	switch data[0] {
-	case answerNil:
+	case replyNil:
 		return nil
-	case answerError, answerRefused:
+	case replyError, replyRefused:
 		return decodeError(data)
-	case answerValue:
+	case replyValue:
 	default:
-		return fmt.Errorf("%w: an answer of a form that is unknown, %d", ErrWrongReply, data[0])
+		return fmt.Errorf("%w: the encoded reply has the unknown form %d", ErrWrongReply, data[0])
 	}
 	state, err := c.state(reflect.TypeOf(into).Elem())
 	if err == nil {
@@ -87,7 +86,7 @@ func (c *replyCodec) decode(data []byte, into any) error {
 	return nil
 }
 
-// decodeFor reads the answer to a command of which only the value is at hand.
+// decodeFor decodes the reply to a command, whose type declares the type of the reply.
 func (c *replyCodec) decodeFor(command any, data []byte) (any, error) {
 	typed, ok := command.(interface{ replyType() reflect.Type })
 	if !ok {
@@ -117,12 +116,13 @@ func (c *replyCodec) state(t reflect.Type) (*codec.State, error) {
 	return known.(*codec.State), nil //nolint:errcheck,forcetypeassert // nothing else is stored
 }
 
-// appendError appends an error: the codes of all that it matches, its text, and the text of its refusal.
+// appendError appends an error: the codes of the errors that it matches, its text, and the text of its
+// refusal.
 func appendError(dst []byte, err error) []byte {
 	codes := codes(err)
-	form, refused := byte(answerError), ""
+	form, refused := byte(replyError), ""
 	if r, ok := errors.AsType[*Refusal](err); ok {
-		form, refused = answerRefused, r.message
+		form, refused = replyRefused, r.message
 		if r.kind != Rejected {
 			codes = append([]string{kindCodes()[r.kind]}, codes...)
 		}
@@ -134,7 +134,7 @@ func appendError(dst []byte, err error) []byte {
 		dst = appendText(dst, code)
 	}
 	dst = appendText(dst, err.Error())
-	if form == answerRefused {
+	if form == replyRefused {
 		dst = appendText(dst, refused)
 	}
 	return dst
@@ -148,7 +148,7 @@ func appendText(dst []byte, text string) []byte {
 	return append(dst, text...)
 }
 
-// decodeError returns the error that appendError has written.
+// decodeError decodes an error of appendError.
 func decodeError(data []byte) error {
 	r := textReader{data: data[1:]}
 	n := r.uint(maxErrorCodes + 1)
@@ -157,14 +157,14 @@ func decodeError(data []byte) error {
 		codes = append(codes, r.text())
 	}
 	text, refused := r.text(), ""
-	if data[0] == answerRefused {
+	if data[0] == replyRefused {
 		refused = r.text()
 	}
-	if r.bad || data[0] == answerRefused && len(codes) == 0 {
-		return fmt.Errorf("%w: an error that can't be read", ErrWrongReply)
+	if r.bad || data[0] == replyRefused && len(codes) == 0 {
+		return fmt.Errorf("%w: the encoded error is malformed", ErrWrongReply)
 	}
-	e := &awayError{text: text}
-	if data[0] == answerRefused {
+	e := &remoteError{text: text}
+	if data[0] == replyRefused {
 		r := NewRefusal(codes[0], refused)
 		if len(codes) > 1 {
 			if k := slices.Index(kindCodes(), codes[1]); k > 0 {
@@ -178,25 +178,25 @@ func decodeError(data []byte) error {
 		e.matches, codes = append(e.matches, r), codes[1:]
 	}
 	for _, code := range codes {
-		if err := known(code); err != nil {
+		if err := errorOf(code); err != nil {
 			e.matches = append(e.matches, err)
 		}
 	}
 	return e
 }
 
-// awayError is an error of another node.
-type awayError struct {
+// remoteError is an error of an entity on another node.
+type remoteError struct {
 	text    string
 	matches []error
 }
 
-func (e *awayError) Error() string { return e.text }
+func (e *remoteError) Error() string { return e.text }
 
-// Unwrap returns what it matches.
-func (e *awayError) Unwrap() []error { return e.matches }
+// Unwrap returns the errors that the original error matches.
+func (e *remoteError) Unwrap() []error { return e.matches }
 
-// textReader reads numbers and texts.
+// textReader decodes numbers and texts. After an error, bad is true and all results are zero.
 type textReader struct {
 	data []byte
 	bad  bool

@@ -50,84 +50,84 @@ func (r *remote[S]) AppendReply(dst []byte, value any, err error) []byte {
 	return r.replies.append(dst, value, err)
 }
 
-// newRemoteMessage returns a message from another node.
+// newRemoteMessage returns a message that has arrived from another node.
 func newRemoteMessage(ctx context.Context, id string, command any, deadline time.Time, answered func(value any, err error)) hosting.Message {
 	if answered == nil {
 		return hosting.NewMessage(id, envelope(ctx, command), false)
 	}
-	c := &call{away: &away{answered: answered, deadline: deadline}}
+	c := &call{remote: &remoteCaller{answered: answered, deadline: deadline}}
 	c.ctx = ctx
 	c.env.Message, c.env.Caller = command, c
 	return hosting.NewMessage(id, &c.env, false)
 }
 
-// away is the caller of a command that came from another node.
-type away struct {
+// remoteCaller is the caller of a command that came from another node.
+type remoteCaller struct {
 	answered func(value any, err error)
 	deadline time.Time // zero for none
 
 	mu     sync.Mutex
-	ctx    context.Context //nolint:containedctx // made when a handler wants it
+	ctx    context.Context //nolint:containedctx // nil until a handler needs it
 	cancel context.CancelFunc
 	ended  bool
 }
 
-// late reports whether the caller waits no more.
-func (a *away) late() bool { return !a.deadline.IsZero() && !time.Now().Before(a.deadline) }
+// late reports whether the caller has stopped waiting.
+func (r *remoteCaller) late() bool { return !r.deadline.IsZero() && !time.Now().Before(r.deadline) }
 
-// context returns values with the deadline of the caller.
-func (a *away) context(values context.Context) context.Context {
-	if a.deadline.IsZero() {
+// context returns a context with the given values and the deadline of the caller.
+func (r *remoteCaller) context(values context.Context) context.Context {
+	if r.deadline.IsZero() {
 		return values
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.ctx == nil {
-		a.ctx, a.cancel = context.WithDeadline(values, a.deadline)
-		if a.ended {
-			a.cancel()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ctx == nil {
+		r.ctx, r.cancel = context.WithDeadline(values, r.deadline)
+		if r.ended {
+			r.cancel()
 		}
 	}
-	return a.ctx
+	return r.ctx
 }
 
-// reply passes the answer on, and ends the context.
-func (a *away) reply(value any, err error) {
-	a.mu.Lock()
-	a.ended = true
-	if a.cancel != nil {
-		a.cancel()
+// reply sends the reply and ends the context.
+func (r *remoteCaller) reply(value any, err error) {
+	r.mu.Lock()
+	r.ended = true
+	if r.cancel != nil {
+		r.cancel()
 	}
-	a.mu.Unlock()
-	a.answered(value, err)
+	r.mu.Unlock()
+	r.answered(value, err)
 }
 
 // shardedHost implements hosting.Host.
 type shardedHost[S, E any] struct{ *Local[S, E] }
 
 // Deliver implements hosting.Host.
-func (h shardedHost[S, E]) Deliver(m hosting.Message) error { return h.here(m) }
+func (h shardedHost[S, E]) Deliver(m hosting.Message) error { return h.deliverLocal(m) }
 
 // Rouse implements hosting.Host.
 func (h shardedHost[S, E]) Rouse(id string, done func(error)) error {
-	return h.here(rouseMessage[S](id, done))
+	return h.deliverLocal(startMessage[S](id, done))
 }
 
 // Passivate implements hosting.Host.
-func (h shardedHost[S, E]) Passivate(id string) bool { return h.want(id, wantIdle) }
+func (h shardedHost[S, E]) Passivate(id string) bool { return h.stop(id, stopIdle) }
 
 // Drain implements hosting.Host.
-func (h shardedHost[S, E]) Drain(id string) bool { return h.want(id, wantDrain) }
+func (h shardedHost[S, E]) Drain(id string) bool { return h.stop(id, stopDrain) }
 
 // Kill implements hosting.Host.
-func (h shardedHost[S, E]) Kill(id string) bool { return h.want(id, wantForce) }
+func (h shardedHost[S, E]) Kill(id string) bool { return h.stop(id, stopForce) }
 
 // InMemory implements hosting.Host.
 func (h shardedHost[S, E]) InMemory(id string) bool { return h.find(id) != nil }
 
-// here hands a message to its entity in this runtime.
-func (h *Local[S, E]) here(m hosting.Message) error {
-	err := h.place(m.ID(), m.Envelope(), m.Own())
+// deliverLocal passes a message to its entity in this runtime.
+func (h *Local[S, E]) deliverLocal(m hosting.Message) error {
+	err := h.enqueue(m.ID(), m.Envelope(), m.Own())
 	if err != nil && h.rt.watched {
 		h.rt.begin(h.model.typ.Name+"|"+m.ID(), m.Envelope())
 		observing(m.Envelope()).end(err)
@@ -135,10 +135,10 @@ func (h *Local[S, E]) here(m hosting.Message) error {
 	return err
 }
 
-// route hands a message to package sharding, or to the entity.
+// route passes a message to package sharding, or to the entity.
 func (h *Local[S, E]) route(m hosting.Message) error {
 	if h.hooks.Route == nil {
-		return h.here(m)
+		return h.deliverLocal(m)
 	}
 	if err := checkID(m.ID()); err != nil {
 		return err
@@ -171,17 +171,26 @@ type sender interface {
 	from() *origin
 }
 
-// origin is where a command comes from.
+// origin describes the sender of a command. It implements sender for a sender that does not wait.
 type origin struct {
-	ctx      context.Context //nolint:containedctx // a command is its context, for as long as it lasts
-	observed *observed       // nil when nobody observes
-	attempt  int             // of a part's hosting.Send
+	ctx      context.Context //nolint:containedctx // the context of one command
+	observed *observed       // nil without an observer
+	attempt  int             // of hosting.Send
 	detached bool            // ctx does not end
 }
 
 func (o *origin) from() *origin { return o }
 
-// background returns a context that lasts as long as another and knows the values of the origin's.
+// Take implements engine.Caller.
+func (*origin) Take() bool { return true }
+
+// Untake implements engine.Caller.
+func (*origin) Untake() {}
+
+// Context implements hosting.Caller.
+func (o *origin) Context() context.Context { return o.ctx }
+
+// background returns a context that ends with life and has the values of the origin's context.
 func (o *origin) background(life context.Context) context.Context {
 	switch {
 	case o.ctx == context.Background():
@@ -201,14 +210,14 @@ func (o *origin) root() context.Context {
 	return o.ctx
 }
 
-// valued is a context with the values of another one, which never ends.
+// valued is a context with the values of another context that never ends.
 type valued struct {
 	context.Context //nolint:containedctx // it is one
 
 	values context.Context //nolint:containedctx // see above
 }
 
-// Value is part of context.Context.
+// Value implements context.Context.
 func (v valued) Value(key any) any {
 	if found := v.values.Value(key); found != nil {
 		return found
@@ -216,30 +225,21 @@ func (v valued) Value(key any) any {
 	return v.Context.Value(key)
 }
 
-// told is the sender of a command without an expected reply.
-type told struct {
+// envelopeOf is an envelope with its origin, in one allocation.
+type envelopeOf struct {
 	env engine.Envelope
 	origin
 }
 
-// Take is part of engine.Caller.
-func (*told) Take() bool { return true }
-
-// Untake implements engine.Caller.
-func (*told) Untake() {}
-
-// Context implements hosting.Caller.
-func (t *told) Context() context.Context { return t.ctx }
-
-// envelope returns the envelope of a command without an expected reply.
+// envelope returns the envelope of a command whose sender does not wait.
 func envelope(ctx context.Context, command any) *engine.Envelope {
 	if ctx == context.Background() {
 		return &engine.Envelope{Message: command}
 	}
-	t := &told{origin: origin{ctx: ctx}}
-	if v, ok := ctx.(valued); ok { // or the next one would wrap it, and so on
-		t.ctx, t.detached = v.values, true
+	e := &envelopeOf{origin: origin{ctx: ctx}}
+	if v, ok := ctx.(valued); ok { // unwrap it: otherwise a chain of commands would wrap it again and again
+		e.ctx, e.detached = v.values, true
 	}
-	t.env.Message, t.env.Caller = command, t
-	return &t.env
+	e.env.Message, e.env.Caller = command, &e.origin
+	return &e.env
 }

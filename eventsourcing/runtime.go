@@ -14,13 +14,16 @@ import (
 	"hash/maphash"
 	"io"
 	"log/slog"
+	"maps"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/groupcommit"
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/replayfilter"
@@ -36,28 +39,27 @@ type Config struct {
 	Store store.DB
 	// Logger gets the logs. Defaults to none.
 	Logger *slog.Logger
-	// Observer is told what happens. Defaults to nothing.
+	// Observer receives the events of the runtime, for metrics and traces. Defaults to none.
 	Observer Observer
-	// MaxRecoveries is how many entities may recover at the same time. Defaults to 50.
+	// MaxRecoveries is the number of entities that may recover at the same time. Defaults to 50.
 	MaxRecoveries int
-	// RecoveryTimeout is how long a recovery may make no progress. Defaults to 30 s.
+	// RecoveryTimeout is the time after which a recovery without progress fails. Defaults to 30 s.
 	RecoveryTimeout time.Duration
 	// JournalBreaker is the circuit breaker around the journal.
 	JournalBreaker journal.BreakerConfig
 	// SnapshotBreaker is the circuit breaker around the snapshot store.
 	SnapshotBreaker snapshot.BreakerConfig
-	// ReplayFilter says what to do with histories of several writers.
+	// ReplayFilter configures the treatment of histories with concurrent writers.
 	ReplayFilter journal.FilterConfig
-	// Writer bounds what waits for the journal.
+	// Writer limits the writes that wait for the journal.
 	Writer journal.WriterConfig
 	// MaxEventSize is the size of the largest encoded event, in bytes. Defaults to 1 MiB and can't
 	// be more than 16 MiB.
 	MaxEventSize int
-	// Workers is how many goroutines handle commands. Defaults to GOMAXPROCS.
+	// Workers is the number of goroutines that handle commands. Defaults to GOMAXPROCS.
 	Workers int
-	// Now tells the time that events and snapshots carry and that Context.Now returns. It may jump:
-	// what waits for a time to pass doesn't go by it, but for Type.Deadline, which names a time of
-	// day. It is called by several goroutines at a time. Defaults to time.Now.
+	// Now returns the time for events, snapshots, Context.Now and Type.Deadline. It may jump; timers
+	// and timeouts use a steady clock. It must be safe for concurrent use. Defaults to time.Now.
 	Now func() time.Time
 }
 
@@ -76,23 +78,23 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() error {
-	var errs []error
+	var errs fielderror.Errors
 	if c.MaxRecoveries < 1 {
-		errs = append(errs, fmt.Errorf("%w: Config.MaxRecoveries is %d, at least 1 is needed", ErrInvalid, c.MaxRecoveries))
+		errs.Addf("Config.MaxRecoveries", "is %d, it must be at least 1", c.MaxRecoveries)
 	}
 	if c.RecoveryTimeout < 0 {
-		errs = append(errs, fmt.Errorf("%w: Config.RecoveryTimeout is negative", ErrInvalid))
+		errs.Addf("Config.RecoveryTimeout", "is %v, it must not be negative", c.RecoveryTimeout)
 	}
 	if c.MaxEventSize < 1 || c.MaxEventSize > 16<<20 {
-		errs = append(errs, fmt.Errorf("%w: Config.MaxEventSize is %d, it has to be 1 to %d", ErrInvalid, c.MaxEventSize, 16<<20))
+		errs.Addf("Config.MaxEventSize", "is %d, it must be between 1 and %d", c.MaxEventSize, 16<<20)
 	}
 	if c.Workers < 1 {
-		errs = append(errs, fmt.Errorf("%w: Config.Workers is %d, at least 1 is needed", ErrInvalid, c.Workers))
+		errs.Addf("Config.Workers", "is %d, it must be at least 1", c.Workers)
 	}
 	if c.Writer.OnCommit != nil {
-		errs = append(errs, fmt.Errorf("%w: Config.Writer.OnCommit: use Observer.Commit", ErrInvalid))
+		errs.Addf("Config.Writer.OnCommit", "is set, use Observer.Commit")
 	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }
 
 // Runtime runs entities over one journal and one snapshot store. It is safe for concurrent use.
@@ -103,31 +105,31 @@ type Runtime struct {
 	cfg       Config
 	log       *slog.Logger
 	obs       *Observer
-	watched   bool            // commands are observed
-	journal   journal.Journal // guarded; nil without one
-	snapshots snapshot.Store  // guarded; nil without one
+	watched   bool            // the observer observes commands
+	journal   journal.Journal // with a circuit breaker; nil for none
+	snapshots snapshot.Store  // with a circuit breaker; nil for none
 	filter    *replayfilter.Filter
 	writer    *groupcommit.Writer
 	workers   *workers
 	effects   sync.Pool // of *engine.Effects
 	ops       sync.Pool // of *engine.Op
 	recovery  pool
-	stores    pool // saves, deletions
-	probes    pool // what settles unknown outcomes must not wait for those
+	stores    pool // saves and deletions
+	probes    pool // settle unknown outcomes, which must not wait for saves and deletions
 	async     sync.WaitGroup
 	calls     callPool
-	ctx       context.Context //nolint:containedctx // ends with the runtime, given to what runs in the background
+	ctx       context.Context //nolint:containedctx // ends with the runtime; for background work
 	cancel    context.CancelFunc
 	name      string // the first part of writer IDs
 	seed      uint64
 	hash      maphash.Seed
 	writers   atomic.Uint64
-	deletions [64]chan struct{} // hold one that goes on; see deleting
+	deletions [64]chan struct{} // see lockDeletions
 
 	mu     sync.RWMutex
 	hosts  map[string]receiver
 	closed bool
-	ended  chan struct{} // closed at the end of Close
+	ended  chan struct{} // Close has ended
 }
 
 // propagation gives package sharding access to Observer.Inject and Observer.Extract.
@@ -195,10 +197,11 @@ func (r *Runtime) openStore(cfg Config) error {
 	return err
 }
 
-// Close stops the runtime: entities handle what they were given and stop, the writer sends what is
-// queued. When ctx ends first the rest is cut short, and callers get ErrStopped or, where a write
-// was in flight, ErrOutcomeUnknown; then Close returns the cause. It returns when nothing runs any
-// more. A further call waits for the first one, or until its own ctx ends, and returns nil.
+// Close stops the runtime. Entities handle the commands that they have received and stop; the writer
+// writes all queued events. If ctx ends first, the rest is aborted: callers get ErrStopped, or
+// ErrOutcomeUnknown if a write was in flight, and Close returns the cause of the context. When Close
+// returns, all goroutines of the runtime have ended. A second Close waits for the first one, or until
+// its own ctx ends, and returns nil.
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	if r.closed {
@@ -212,10 +215,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	}
 	r.closed = true
 	defer close(r.ended)
-	hosts := make([]receiver, 0, len(r.hosts))
-	for _, h := range r.hosts {
-		hosts = append(hosts, h)
-	}
+	hosts := slices.Collect(maps.Values(r.hosts))
 	r.mu.Unlock()
 
 	var errs []error
@@ -229,7 +229,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	}
 	if len(errs) == 0 {
 		stop := context.AfterFunc(ctx, r.cancel)
-		r.stores.wait() // a snapshot that is being saved is worth the while
+		r.stores.wait() // let saves of snapshots end
 		stop()
 	}
 	r.cancel()
@@ -242,24 +242,19 @@ func (r *Runtime) Close(ctx context.Context) error {
 	r.recovery.wait()
 	r.stores.wait()
 	r.probes.wait()
-	errs = append(errs, r.closeWriter(ctx))
+	if r.writer != nil {
+		errs = append(errs, r.writer.Close(ctx))
+	}
 	r.workers.close()
 	return errors.Join(errs...)
 }
 
-func (r *Runtime) closeWriter(ctx context.Context) error {
-	if r.writer == nil {
-		return nil
-	}
-	return r.writer.Close(ctx)
-}
-
-// newWriter returns a writer ID for a new incarnation: unique over all runtimes.
+// newWriter returns a writer ID for a new incarnation. It is unique among all runtimes.
 func (r *Runtime) newWriter() string {
 	return r.name + "." + strconv.FormatUint(r.writers.Add(1), 36)
 }
 
-// Resident returns how many entities of each type are in memory.
+// Resident returns the number of entities of each type that are in memory.
 func (r *Runtime) Resident() map[string]int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -270,7 +265,7 @@ func (r *Runtime) Resident() map[string]int {
 	return resident
 }
 
-// dropped reports a message that reached nobody.
+// dropped reports a message that was not delivered to an entity.
 func (r *Runtime) dropped(id string, message any, err error) {
 	r.log.Warn("message dropped", slog.String("persistence_id", id), slog.String("message", fmt.Sprintf("%T", message)), slog.Any("error", err))
 	if r.obs.Dropped != nil {

@@ -17,26 +17,26 @@ type Signal interface{ hosting.Signal }
 
 type signal = hosting.IsSignal
 
-// RecoveryCompleted comes first, before any command, in every instance.
+// RecoveryCompleted is the first message of every instance, before any command.
 type RecoveryCompleted struct{ signal }
 
-// PersistFailed says that a write failed and that nothing of it is stored. The instance that gets
-// it was refolded since.
+// PersistFailed reports that a write failed and that none of its events is stored. The instance that
+// receives it was recovered after the failure.
 type PersistFailed struct {
 	signal
 
 	Err error
 }
 
-// PersistRejected says that the journal rejected a write. The instance that gets it was refolded
-// since.
+// PersistRejected reports that the journal rejected a write. The instance that receives it was
+// recovered after the rejection.
 type PersistRejected struct {
 	signal
 
 	Err error
 }
 
-// signalOf translates the signals of the engine.
+// signalOf converts the signals of the engine and returns other messages unchanged.
 func signalOf(message any) any {
 	switch s := message.(type) {
 	case engine.RecoveryCompleted:
@@ -49,25 +49,24 @@ func signalOf(message any) any {
 	return message
 }
 
-// ReceiveTimeout says that no command came for as long as Effect.ReceiveTimeout asked for.
+// ReceiveTimeout reports that no command arrived within the time of Effect.ReceiveTimeout.
 type ReceiveTimeout struct{ signal }
 
-// StateTimeout says that the time of Type.Deadline has passed, and still
-// is its deadline.
+// StateTimeout reports that the deadline of the state has passed, see Type.Deadline.
 type StateTimeout struct {
 	signal
 
 	Deadline time.Time
 }
 
-// SnapshotSaved says that a snapshot is stored.
+// SnapshotSaved reports that a snapshot is stored.
 type SnapshotSaved struct {
 	signal
 
 	Metadata snapshot.Metadata
 }
 
-// SnapshotFailed says that a snapshot could not be encoded or stored. The entity goes on without
+// SnapshotFailed reports that a snapshot could not be encoded or stored. The entity continues without
 // it.
 type SnapshotFailed struct {
 	signal
@@ -76,14 +75,14 @@ type SnapshotFailed struct {
 	Err      error
 }
 
-// SnapshotsDeleted answers Effect.DeleteSnapshots, or a deletion by retention.
+// SnapshotsDeleted reports a deletion by Effect.DeleteSnapshots or by retention.
 type SnapshotsDeleted struct {
 	signal
 
 	Criteria snapshot.Criteria
 }
 
-// SnapshotsNotDeleted says that a deletion of snapshots failed.
+// SnapshotsNotDeleted reports that a deletion of snapshots failed.
 type SnapshotsNotDeleted struct {
 	signal
 
@@ -91,14 +90,14 @@ type SnapshotsNotDeleted struct {
 	Err      error
 }
 
-// EventsDeleted answers Effect.DeleteEvents, or a deletion by retention.
+// EventsDeleted reports a deletion by Effect.DeleteEvents or by retention.
 type EventsDeleted struct {
 	signal
 
 	Request DeleteEvents
 }
 
-// EventsNotDeleted says that a deletion of events failed.
+// EventsNotDeleted reports that a deletion of events failed.
 type EventsNotDeleted struct {
 	signal
 
@@ -106,12 +105,13 @@ type EventsNotDeleted struct {
 	Err     error
 }
 
-// DeleteEvents asks to delete the events up to a number, which stay counted.
+// DeleteEvents is a request to delete the first events of an entity. Their sequence numbers are not
+// used again.
 type DeleteEvents struct {
-	// UpTo is the last number to delete; 0 means all that are durable now. One beyond the last
-	// durable number fails.
+	// UpTo is the sequence number of the last event to delete. 0 means all events that are durable
+	// now. The request fails if the event is not durable.
 	UpTo uint64
-	// Abandon allows a deletion that no stored snapshot covers: the state can't be refolded
-	// afterwards, other than by what the next snapshot says.
+	// Abandon permits a deletion that no stored snapshot covers. Afterwards the state can't be
+	// recovered before the next snapshot.
 	Abandon bool
 }

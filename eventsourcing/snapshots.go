@@ -5,13 +5,12 @@ package eventsourcing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
-	"log/slog"
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
 )
@@ -19,27 +18,27 @@ import (
 // Snapshots configures when the state of an entity is saved, how, and what is deleted afterwards.
 // The zero value saves none.
 type Snapshots[S, E any] struct {
-	// Every saves a snapshot with each event whose sequence number is a multiple of it; of a unit
-	// of several events one snapshot, at its end. 0 means never.
+	// Every saves a snapshot after each event whose sequence number is a multiple of it, and at most
+	// one for each unit, at its end. 0 means never.
 	Every int
 	// When, if it is not nil, saves a further snapshot after each event for which it returns true.
 	// It is called after the event was applied.
 	When func(state *S, event E, seqNr uint64) bool
-	// Keep deletes, after a successful save, the snapshots that are Keep times Every events older,
-	// or more. It needs Every. 0 keeps all.
+	// Keep is the number of snapshots that are kept: after a save, the snapshots that are at least
+	// Keep times Every events older are deleted. It needs Every. 0 keeps all.
 	Keep int
 	// DeleteEvents also deletes the events that the oldest kept snapshot covers. It needs Keep.
 	DeleteEvents bool
 	// Optional makes a recovery replay all events when the snapshot store fails. It excludes
 	// DeleteEvents.
 	Optional bool
-	// Version is the version of the state, 1 by default. Raise it when the state gets another
-	// meaning because Apply was changed: snapshots of other versions are ignored, and more events
-	// replayed, all of them if need be. Where events were deleted the entity can't be recovered
-	// then: use State there.
+	// Version is the version of the state, 1 by default. Increase it when a change of Apply changes
+	// the meaning of the state: snapshots of other versions are ignored, and the events that they
+	// cover are replayed. An entity with deleted events can't be recovered then; convert its
+	// snapshots with State instead.
 	Version int
 	// State, if it is not nil, is the form in which snapshots hold the state, see StateAs. Defaults
-	// to the state itself. Version does not concern it.
+	// to the state itself. It has a version of its own; Version does not apply to it.
 	State *StateForm[S]
 }
 
@@ -48,28 +47,25 @@ func (p *Snapshots[S, E]) configured() bool {
 	return p.Every != 0 || p.Keep != 0 || p.DeleteEvents || p.Optional
 }
 
-func (p *Snapshots[S, E]) validate() error {
-	var errs []error
-	add := func(ok bool, text string) {
+func (p *Snapshots[S, E]) check(errs *fielderror.Errors) {
+	require := func(ok bool, field, problem string) {
 		if !ok {
-			errs = append(errs, fmt.Errorf("%w: Type.Snapshots: %s", ErrInvalid, text))
+			errs.Addf("Type.Snapshots."+field, "%s", problem)
 		}
 	}
-	add(p.Every >= 0, "Every is negative")
-	add(p.Keep >= 0, "Keep is negative")
-	add(p.Version >= 0, "Version is negative")
-	add(p.Keep == 0 || p.Every > 0, "Keep needs Every")
-	add(!p.DeleteEvents || p.Keep > 0, "DeleteEvents needs Keep")
-	add(!p.DeleteEvents || !p.Optional, "DeleteEvents excludes Optional")
-	return errors.Join(errs...)
+	require(p.Every >= 0, "Every", "is negative")
+	require(p.Keep >= 0, "Keep", "is negative")
+	require(p.Version >= 0, "Version", "is negative")
+	require(p.Keep == 0 || p.Every > 0, "Keep", "needs Every")
+	require(!p.DeleteEvents || p.Keep > 0, "DeleteEvents", "needs Keep")
+	require(!p.DeleteEvents || !p.Optional, "DeleteEvents", "excludes Optional")
 }
 
 func (e *entity[S, E]) metadata(s *engine.State) snapshot.Metadata {
 	return snapshot.Metadata{ID: e.pid, SequenceNr: s.SequenceNr, Time: s.Time}
 }
 
-// save stores a snapshot whose state is durable in the journal, and then deletes what retention
-// does not keep.
+// save stores a snapshot whose events are durable, and then applies retention.
 func (e *entity[S, E]) save(s *engine.State) {
 	rt := e.host.rt
 	md := e.metadata(s)
@@ -82,104 +78,94 @@ func (e *entity[S, E]) save(s *engine.State) {
 		rt.obs.Snapshot(SnapshotInfo{PersistenceID: e.pid, SequenceNr: s.SequenceNr, Bytes: len(s.Payload), Duration: time.Since(began), Err: err})
 	}
 	if err != nil {
-		err = fmt.Errorf("save the snapshot of %q at %d: %w", e.pid, s.SequenceNr, err)
-		e.tell(SnapshotFailed{Metadata: md, Err: err}, err)
+		e.notify(SnapshotFailed{Metadata: md, Err: fmt.Errorf("save the snapshot of %q at %d: %w", e.pid, s.SequenceNr, err)})
 	} else {
-		e.tell(SnapshotSaved{Metadata: md}, nil)
+		e.notify(SnapshotSaved{Metadata: md})
 		if s.Retain > 0 {
 			e.retain(s.Retain)
 		}
 	}
 	if s.Request == nil {
-		e.input(engine.Input{Kind: engine.Saved})
+		e.post(engine.Input{Kind: engine.Saved})
 	}
 }
 
-// retain deletes what lies at or before a number: the snapshots, or the events and then the
-// snapshots before it.
+// retain deletes the snapshots up to a sequence number; with DeleteEvents, the events up to it and
+// then the snapshots before it.
 func (e *entity[S, E]) retain(upTo uint64) {
 	if !e.host.model.typ.Snapshots.DeleteEvents {
-		e.dropSnapshots(snapshot.UpTo(upTo))
+		e.removeSnapshots(snapshot.UpTo(upTo))
 		return
 	}
-	if e.dropEvents(DeleteEvents{UpTo: upTo}) {
-		e.dropSnapshots(snapshot.UpTo(upTo - 1))
+	if e.removeEvents(DeleteEvents{UpTo: upTo}) {
+		e.removeSnapshots(snapshot.UpTo(upTo - 1))
 	}
 }
 
-// tell gives a signal to the aggregate, or the log what nobody would see.
-func (e *entity[S, E]) tell(s Signal, err error) {
+// notify sends a signal to the entity. If its type handles no signals, the signal is logged.
+func (e *entity[S, E]) notify(s Signal) {
 	if e.host.engine.Signals {
 		e.signal(s)
 		return
 	}
-	if err != nil {
-		e.host.rt.log.Warn("background work of an entity failed", slog.String("persistence_id", e.pid), slog.Any("error", err))
-	}
+	e.unhandledSignal(s)
 }
 
-// dropSnapshots deletes snapshots and tells the aggregate.
-func (e *entity[S, E]) dropSnapshots(c snapshot.Criteria) {
+// removeSnapshots deletes snapshots and reports the outcome to the entity.
+func (e *entity[S, E]) removeSnapshots(c snapshot.Criteria) {
 	if err := e.host.rt.deleteSnapshots(e.host.rt.ctx, e.pid, c); err != nil {
-		e.tell(SnapshotsNotDeleted{Criteria: c, Err: err}, err)
+		e.notify(SnapshotsNotDeleted{Criteria: c, Err: err})
 		return
 	}
-	e.tell(SnapshotsDeleted{Criteria: c}, nil)
+	e.notify(SnapshotsDeleted{Criteria: c})
 }
 
-// dropEvents deletes events and tells the aggregate.
-func (e *entity[S, E]) dropEvents(r DeleteEvents) bool {
+// removeEvents deletes events and reports the outcome to the entity.
+func (e *entity[S, E]) removeEvents(r DeleteEvents) bool {
 	if err := e.host.rt.deleteEvents(e.host.rt.ctx, e.pid, r); err != nil {
-		e.tell(EventsNotDeleted{Request: r, Err: err}, err)
+		e.notify(EventsNotDeleted{Request: r, Err: err})
 		return false
 	}
-	e.tell(EventsDeleted{Request: r}, nil)
+	e.notify(EventsDeleted{Request: r})
 	return true
 }
 
-// deleteSnapshots deletes snapshots unless deleted events would stay without one that covers them.
-func (r *Runtime) deleteSnapshots(ctx context.Context, pid string, c snapshot.Criteria) error {
+// deleteSnapshots deletes snapshots. It fails with ErrNotCovered if events are deleted and no
+// remaining snapshot would cover them.
+func (r *Runtime) deleteSnapshots(ctx context.Context, pid string, c snapshot.Criteria) (err error) {
 	if r.snapshots == nil {
 		return ErrNoSnapshots
 	}
+	defer r.lockDeletions(pid)()
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("delete snapshots of %q: %w", pid, err)
+		}
+	}()
 	if err := c.CheckDelete(); err != nil {
-		return fmt.Errorf("%w: delete snapshots of %q: %w", ErrInvalid, pid, err)
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	defer r.deleting(pid)()
 	deleted, err := r.deletedTo(ctx, pid)
 	if err != nil {
-		return fmt.Errorf("delete snapshots of %q: %w", pid, err)
+		return err
 	}
-	covered := deleted == 0
-	if !covered {
-		for md, err := range r.snapshots.List(ctx, pid, snapshot.Latest()) {
-			if err != nil {
-				return fmt.Errorf("delete snapshots of %q: %w", pid, err)
-			}
-			if md.SequenceNr >= deleted && !c.Matches(md) {
-				covered = true
-				break
-			}
+	if deleted > 0 {
+		if err := r.covered(ctx, pid, deleted, func(md snapshot.Metadata) bool { return !c.Matches(md) }); err != nil {
+			return fmt.Errorf("events up to %d are deleted: %w", deleted, err)
 		}
 	}
-	if !covered {
-		return fmt.Errorf("delete snapshots of %q: events up to %d are deleted: %w", pid, deleted, ErrNotCovered)
-	}
-	if err := r.snapshots.Delete(ctx, pid, c); err != nil {
-		return fmt.Errorf("delete snapshots of %q: %w", pid, err)
-	}
-	return nil
+	return r.snapshots.Delete(ctx, pid, c)
 }
 
-// deleting keeps deletions of one entity apart, so that what one of them found out still holds when
-// it deletes. Some others wait, too.
-func (r *Runtime) deleting(pid string) (done func()) {
+// lockDeletions serializes the deletions of one entity: no other deletion comes between the check
+// and the deletion. Entities with the same hash share a lock.
+func (r *Runtime) lockDeletions(pid string) (unlock func()) {
 	c := r.deletions[maphash.String(r.hash, pid)%uint64(len(r.deletions))]
 	c <- struct{}{}
 	return func() { <-c }
 }
 
-// deletedTo returns the number up to which events are deleted.
+// deletedTo returns the sequence number of the last deleted event.
 func (r *Runtime) deletedTo(ctx context.Context, pid string) (uint64, error) {
 	if r.journal == nil {
 		return 0, nil
@@ -193,32 +179,38 @@ func (r *Runtime) deletedTo(ctx context.Context, pid string) (uint64, error) {
 	return r.journal.HighestSequenceNr(ctx, pid)
 }
 
-// deleteEvents deletes events that a stored snapshot covers. UpTo is set.
+// deleteEvents deletes the events up to d.UpTo. Unless d.Abandon is set, a stored snapshot must
+// cover them.
 func (r *Runtime) deleteEvents(ctx context.Context, pid string, d DeleteEvents) error {
 	if r.journal == nil {
 		return ErrNoJournal
 	}
-	defer r.deleting(pid)()
+	defer r.lockDeletions(pid)()
+	var err error
 	if !d.Abandon {
-		if err := r.covered(ctx, pid, d.UpTo); err != nil {
-			return fmt.Errorf("delete events of %q up to %d: %w", pid, d.UpTo, err)
-		}
+		err = r.covered(ctx, pid, d.UpTo, func(snapshot.Metadata) bool { return true })
 	}
-	if err := r.journal.DeleteTo(ctx, pid, d.UpTo); err != nil {
+	if err == nil {
+		err = r.journal.DeleteTo(ctx, pid, d.UpTo)
+	}
+	if err != nil {
 		return fmt.Errorf("delete events of %q up to %d: %w", pid, d.UpTo, err)
 	}
 	return nil
 }
 
-// covered returns nil if a snapshot at or above the number is stored.
-func (r *Runtime) covered(ctx context.Context, pid string, upTo uint64) error {
+// covered returns nil if a snapshot at or above a sequence number is stored for which counts returns
+// true, otherwise ErrNotCovered.
+func (r *Runtime) covered(ctx context.Context, pid string, upTo uint64, counts func(snapshot.Metadata) bool) error {
 	if r.snapshots == nil {
 		return ErrNotCovered
 	}
 	c := snapshot.Latest()
 	c.MinSequenceNr = upTo
-	for _, err := range r.snapshots.List(ctx, pid, c) {
-		return err
+	for md, err := range r.snapshots.List(ctx, pid, c) {
+		if err != nil || counts(md) {
+			return err
+		}
 	}
 	return ErrNotCovered
 }

@@ -5,7 +5,6 @@ package eventsourcing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -29,12 +28,12 @@ type StateForm[S any] struct {
 	from     func(*S, any) error
 }
 
-// StateAs lets snapshots hold a value of type T instead of the state itself. T has a name and a
-// version, so that older forms are upcast as those of events are. to converts the state, and from
-// sets a fresh state from a value. older decodes earlier versions: codec.Upcast, codec.Split,
-// codec.Removed. Snapshots of the state's struct are still read.
+// StateAs returns a form in which snapshots hold a value of type T instead of the state. T has a name
+// and a version, so older versions can be upcast as those of events can. to converts a state to a
+// value, and from sets a fresh state from a value. older decodes earlier versions: codec.Upcast,
+// codec.Split, codec.Removed. Snapshots of the state's struct are still read.
 //
-// A delivery.Outbox is part of the state; see its method Restore.
+// A form for a state with a delivery.Outbox uses the method Outbox.Restore in from.
 func StateAs[S, T any](name string, version int, to func(*S) (T, error), from func(*S, T) error, older ...codec.Entry) *StateForm[S] {
 	entry := codec.Name[T](name)
 	if version != 0 {
@@ -66,7 +65,7 @@ func (f *StateForm[S]) Registry() *codec.Registry {
 	return f.registry
 }
 
-// prepareState finds out how the state is encoded.
+// prepareState determines the encoding of the state.
 func (m *model[S, E]) prepareState() error {
 	m.manifest = StateManifest
 	if v := m.typ.Snapshots.Version; v > 1 {
@@ -128,14 +127,14 @@ func (m *model[S, E]) decode(manifest string, payload []byte, state *S) error {
 
 // EncodeState encodes a state as a snapshot of it is encoded. It is for tools and tests.
 func EncodeState[S, E any](typ Type[S, E], state *S) (manifest string, payload []byte, err error) {
-	var inner error
-	err = contain(typ.Name, func() {
+	err = catchPanic(typ.Name, func() (err error) {
 		m := &model[S, E]{typ: typ}
-		if inner = m.prepareState(); inner == nil {
-			manifest, payload, inner = m.encode(state)
+		if err = m.prepareState(); err == nil {
+			manifest, payload, err = m.encode(state)
 		}
+		return err
 	})
-	if err = errors.Join(err, inner); err != nil {
+	if err != nil {
 		return "", nil, err
 	}
 	return manifest, payload, nil
@@ -145,17 +144,17 @@ func EncodeState[S, E any](typ Type[S, E], state *S) (manifest string, payload [
 // and tests.
 func DecodeState[S, E any](typ Type[S, E], id, manifest string, payload []byte) (*S, error) {
 	var in instance[S, E]
-	var inner error
-	err := contain(typ.Name, func() {
+	err := catchPanic(typ.Name, func() (err error) {
 		m := &model[S, E]{typ: typ}
-		if inner = m.prepareState(); inner != nil {
-			return
+		if err = m.prepareState(); err != nil {
+			return err
 		}
-		if in, inner = m.newInstance(id, journal.JoinID(typ.Name, id)); inner == nil {
-			inner = m.decode(manifest, payload, in.state)
+		if in, err = m.newInstance(id, journal.JoinID(typ.Name, id)); err != nil {
+			return err
 		}
+		return m.decode(manifest, payload, in.state)
 	})
-	if err = errors.Join(err, inner); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return in.state, nil
@@ -168,19 +167,19 @@ type inspection[S any] struct {
 
 func (inspection[S]) hidden() {}
 
-// Inspect runs f on the live state of an entity, between two messages, and returns when everything
-// that f saw is durable. The entity is started if it is not in memory. Inspect is for tests and for
-// tools that look into a running system; to read a state, use Fold. It reaches only entities of
-// this node.
+// Inspect calls f with the state of an entity in memory, between two messages, and returns when all
+// events of that state are durable. The entity is started if it is not in memory. Inspect is for
+// tests and operators' tools and reaches only entities of this node. Fold reads a state without
+// starting the entity.
 //
-// f must not change or keep the state, and runs again if a write before it fails; the last run
-// counts. The errors are those of Ask.
+// f must not change or keep the state. If a write before it fails, f is called again. The errors are
+// those of Ask.
 func (h *Local[S, E]) Inspect(ctx context.Context, id string, f func(state *S, seqNr uint64)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	c := h.calls().get(ctx, inspection[S]{f})
-	if err := h.here(hosting.NewMessage(id, &c.env, false)); err != nil {
+	if err := h.deliverLocal(hosting.NewMessage(id, &c.env, false)); err != nil {
 		return err
 	}
 	_, err := c.wait(ctx)
@@ -188,7 +187,7 @@ func (h *Local[S, E]) Inspect(ctx context.Context, id string, f func(state *S, s
 	return err
 }
 
-// inspect carries out an inspection.
+// inspect performs an inspection.
 func (e *entity[S, E]) inspect(op *engine.Op, i inspection[S]) {
 	i.f(e.instance.state, op.SequenceNr())
 	op.Answer(nil)

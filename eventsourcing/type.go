@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/hosting"
 )
 
@@ -51,11 +52,11 @@ type Type[S, E any] struct {
 	// Tags returns the tags that are stored with an event, for queries. It is called after the
 	// event was applied. Defaults to no tags.
 	Tags func(state *S, event E) []string
-	// Deadline returns the time at which the present state times out, or zero for never. It is
-	// folded from events, so it survives every recovery. When the time has come the entity gets a
-	// StateTimeout signal, once for each deadline and instance; at once if the deadline passed
-	// while the entity was stopped. An entity that is not in memory is not started by its deadline,
-	// see Entities.Wake. It requires a handler of StateTimeout.
+	// Deadline returns the time at which the present state times out, or zero for none. It is
+	// computed from the state, so it survives every recovery. At that time the entity receives a
+	// StateTimeout signal, once for each deadline and instance; it receives the signal at once if the
+	// deadline passed while the entity was stopped. A deadline does not start an entity that is not
+	// in memory, see Entities.Wake. Deadline requires a handler of StateTimeout.
 	Deadline func(state *S) time.Time
 	// Snapshots configures when the state is saved, and how. Defaults to never; handlers may still
 	// save it with Effect.SaveSnapshot.
@@ -65,7 +66,8 @@ type Type[S, E any] struct {
 	DisablePipelining bool
 }
 
-// Recorded is the data that is stored with an event. Events that one stored event was upcast to share it.
+// Recorded is the data that is stored with an event. If a stored event is upcast to several events,
+// they share it.
 type Recorded struct {
 	// SequenceNr is the sequence number of the event.
 	SequenceNr uint64
@@ -97,69 +99,68 @@ type model[S, E any] struct {
 // newModel checks a Type and makes its tables.
 func newModel[S, E any](typ Type[S, E]) (*model[S, E], error) {
 	m := &model[S, E]{typ: typ}
-	errs := []error{typ.check()}
+	errs := typ.check()
 	var err error
 	m.commands, m.registry, err = m.typ.commandTable()
-	errs = append(errs, err)
+	errs.Join(err)
 	m.signals, err = m.typ.signalTable()
-	errs = append(errs, err)
+	errs.Join(err)
 	if typ.Deadline != nil && m.signals[reflect.TypeFor[StateTimeout]()] == nil {
-		errs = append(errs, fmt.Errorf("%w: Type.Deadline needs a handler of StateTimeout in Type.Signals", ErrInvalid))
+		errs.Addf("Type.Deadline", "needs a handler of StateTimeout in Type.Signals")
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("type %q: %w", typ.Name, err)
+	err = errs.Err(ErrInvalid)
+	if err == nil {
+		err = errors.Join(m.prepareState(), m.checkParts())
 	}
-	if err := errors.Join(m.prepareState(), m.checkParts()); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("type %q: %w", typ.Name, err)
 	}
 	return m, nil
 }
 
 // check checks the fields of a Type one by one.
-func (t *Type[S, E]) check() error {
-	var errs []error
+func (t *Type[S, E]) check() (errs fielderror.Errors) {
 	if strings.TrimSpace(t.Name) == "" || strings.ContainsAny(t.Name, "|\x00") {
-		errs = append(errs, fmt.Errorf("%w: Type.Name %q is blank or contains a \"|\" or a NUL", ErrInvalid, t.Name))
+		errs.Addf("Type.Name", "%q is blank or contains a \"|\" or a NUL", t.Name)
 	}
 	if t.Name == reservedType {
-		errs = append(errs, fmt.Errorf("%w: Type.Name %q is reserved for package sharding", ErrInvalid, t.Name))
+		errs.Addf("Type.Name", "%q is reserved for package sharding", t.Name)
 	}
 	if s := reflect.TypeFor[S](); s.Kind() != reflect.Struct {
-		errs = append(errs, fmt.Errorf("%w: the state %v is not a struct", ErrInvalid, s))
+		errs.Addf("Type", "has the state %v, which is not a struct", s)
 	}
 	if t.Events != nil {
-		if err := t.Events.Err(); err != nil {
-			errs = append(errs, fmt.Errorf("%w: Type.Events: %w", ErrInvalid, err))
-		}
+		errs.Add("Type.Events", t.Events.Err())
 		if t.Apply == nil && t.ApplyRecorded == nil {
-			errs = append(errs, fmt.Errorf("%w: Type.Apply is missing", ErrInvalid))
+			errs.Addf("Type.Apply", "is missing")
 		}
 		want := reflect.TypeFor[E]()
 		for name, et := range t.Events.GoTypes() {
 			if !et.AssignableTo(want) {
-				errs = append(errs, fmt.Errorf("%w: Type.Events: %v, named %q, does not implement %v", ErrInvalid, et, name, want))
+				errs.Addf("Type.Events", "contains %v, named %q, which does not implement %v", et, name, want)
 			}
 		}
 	}
 	if t.Apply != nil && t.ApplyRecorded != nil {
-		errs = append(errs, fmt.Errorf("%w: Type.Apply and Type.ApplyRecorded are both set", ErrInvalid))
+		errs.Addf("Type.Apply", "and Type.ApplyRecorded are both set")
 	}
-	return errors.Join(append(errs, t.Snapshots.validate())...)
+	t.Snapshots.check(&errs)
+	return errs
 }
 
-// checkParts makes an instance, so that a mistake in New or in a part appears when the type is hosted.
+// checkParts makes an instance to find mistakes in Type.New and in parts.
 func (m *model[S, E]) checkParts() error {
-	var inner error
-	err := contain(m.typ.Name, func() {
-		var in instance[S, E]
-		if in, inner = m.newInstance("", m.typ.Name+"|"); inner == nil {
-			inner = checkPartFields(in.state, in.parts)
+	err := catchPanic(m.typ.Name, func() error {
+		in, err := m.newInstance("", m.typ.Name+"|")
+		if err != nil {
+			return err
 		}
+		return checkPartFields(in.state, in.parts)
 	})
-	if err != nil {
+	if _, panicked := errors.AsType[*PanicError](err); panicked {
 		return fmt.Errorf("%w: Type.New: %w", ErrInvalid, err)
 	}
-	return inner
+	return err
 }
 
 // instance is the state of an entity with its parts.
@@ -168,7 +169,7 @@ type instance[S, E any] struct {
 	parts []hosting.Part
 }
 
-// newInstance returns the empty state of an entity.
+// newInstance returns the empty state of an entity and attaches its parts.
 func (m *model[S, E]) newInstance(id, pid string) (instance[S, E], error) {
 	state := m.typ.newState(id)
 	if state == nil {

@@ -15,21 +15,21 @@ import (
 
 // ViewOptions configure a View. The zero value holds the defaults.
 type ViewOptions struct {
-	// After is the number of the last event that the view has seen already; it goes on behind it.
-	// Defaults to 0, the beginning.
+	// After is the sequence number of the last event that was already applied. The view begins with
+	// the next one. Defaults to 0: it begins with the first event.
 	After uint64
-	// Interval is how often Run looks for new events. Defaults to 5 s.
+	// Interval is the interval at which Run reads new events. Defaults to 5 s.
 	Interval time.Duration
 }
 
-// Viewed is one event that a View shows.
+// Viewed is an event for a View.
 type Viewed[E any] struct {
 	Event      E
 	SequenceNr uint64
 	Time       time.Time
 }
 
-// View follows the events of one entity without writing and without starting it. It is safe for
+// View follows the events of one entity. It neither writes nor starts the entity. It is safe for
 // concurrent use.
 type View[E any] struct {
 	rt     *Runtime
@@ -42,9 +42,9 @@ type View[E any] struct {
 	last uint64
 }
 
-// NewView returns a view on the entity of a type with this ID. Apply is called for each event, in
-// order and on one goroutine at a time; the view stops at an event for which it fails, and tries
-// that one again in the next update.
+// NewView returns a view of the entity of a type with this ID. apply is called for each event, in
+// order and on one goroutine at a time. If it fails, the update ends, and the next update begins with
+// the same event.
 func NewView[S, E any](rt *Runtime, typ Type[S, E], id string, opts ViewOptions, apply func(Viewed[E]) error) (*View[E], error) {
 	pid := journal.JoinID(typ.Name, id)
 	if err := checkIDs(id, pid); err != nil {
@@ -67,14 +67,14 @@ func NewView[S, E any](rt *Runtime, typ Type[S, E], id string, opts ViewOptions,
 	return &View[E]{rt: rt, events: typ.Events, pid: pid, opts: opts, apply: apply, last: opts.After}, nil
 }
 
-// SequenceNr is the number of the last event that was applied.
+// SequenceNr returns the sequence number of the last event that was applied.
 func (v *View[E]) SequenceNr() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.last
 }
 
-// Update applies the events that are stored and not applied yet.
+// Update applies the stored events that were not applied yet.
 func (v *View[E]) Update(ctx context.Context) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -106,7 +106,7 @@ func (v *View[E]) Update(ctx context.Context) error {
 	return nil
 }
 
-// Run updates again and again until ctx ends or an update fails, and returns the cause.
+// Run calls Update at each interval until ctx ends or an update fails, and returns the cause.
 func (v *View[E]) Run(ctx context.Context) error {
 	tick := time.NewTicker(v.opts.Interval)
 	defer tick.Stop()

@@ -4,6 +4,7 @@
 package eventsourcing
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,10 +12,10 @@ import (
 	"github.com/refold-io/refold/internal/engine"
 )
 
-// slowTurn is how long a turn may take before the worker gets a substitute.
+// slowTurn is the duration of a turn after which another worker is started in addition.
 const slowTurn = 10 * time.Millisecond
 
-// task is an entity that has something to do.
+// task is an entity that needs a turn.
 type task struct {
 	next *task
 	// turn takes one turn and reports whether another one is needed.
@@ -25,27 +26,26 @@ type turner interface {
 	takeTurn(out *engine.Effects) (again bool)
 }
 
-// workers runs tasks on a few long-lived goroutines. A turn never waits for the journal or for
-// another entity; for one that takes long all the same, because a handler does, a substitute is
-// started.
+// workers runs tasks on a fixed number of goroutines. A turn never waits for the journal or for
+// another entity. If a turn takes long because a handler blocks, an additional worker is started.
 type workers struct {
 	effects    *sync.Pool
 	mu         sync.Mutex
 	cond       sync.Cond
 	head, tail *task
 	idle       int
-	running    []*worker // all goroutines
-	want       int       // how many there are to be while none is slow
-	waking     bool      // an idle one was signalled and has not run yet
-	watching   bool
+	running    []*worker // all workers
+	want       int       // number of workers while none is slow
+	waking     bool      // an idle worker was signalled and has not run yet
+	watching   bool      // watch is scheduled
 	closed     bool
 	done       sync.WaitGroup
 }
 
 type worker struct {
-	turn atomic.Uint64 // odd during a turn, and another one each time
-	seen uint64        // by the last watch
-	slow bool          // it was in the same turn as at the watch before
+	turn atomic.Uint64 // incremented at the begin and the end of a turn: odd during a turn
+	seen uint64        // turn at the last watch
+	slow bool          // it was in the same turn at the last two watches
 }
 
 func newWorkers(n int, effects *sync.Pool) *workers {
@@ -59,7 +59,7 @@ func newWorkers(n int, effects *sync.Pool) *workers {
 	return w
 }
 
-// start starts a worker; the mutex is held.
+// start starts a worker. mu is locked.
 func (w *workers) start() {
 	one := &worker{}
 	w.running = append(w.running, one)
@@ -88,8 +88,8 @@ func (w *workers) push(t *task) {
 	}
 }
 
-// wakeOne reports whether an idle worker is to be signalled; the mutex is held. One at a time: the
-// woken one wakes the next if there is more to do.
+// wakeOne reports whether the caller must signal an idle worker. mu is locked. Workers are woken one
+// at a time: each wakes the next one if more tasks wait.
 func (w *workers) wakeOne() bool {
 	if w.idle == 0 || w.waking || w.head == nil {
 		return false
@@ -100,9 +100,9 @@ func (w *workers) wakeOne() bool {
 
 func (w *workers) run(one *worker) {
 	defer w.done.Done()
-	var t *task // in hand
+	var t *task // the current task
 	defer func() {
-		if t != nil { // user code ended the goroutine: runtime.Goexit
+		if t != nil { // user code called runtime.Goexit
 			w.replace(one, t)
 		}
 	}()
@@ -142,8 +142,7 @@ func (w *workers) run(one *worker) {
 	}
 }
 
-// replace starts another worker in the place of one that was ended in the middle of a turn, and has
-// the turn go on.
+// replace starts a worker for one that ended during a turn, and queues the task again.
 func (w *workers) replace(one *worker, t *task) {
 	w.mu.Lock()
 	w.leave(one)
@@ -152,7 +151,7 @@ func (w *workers) replace(one *worker, t *task) {
 	w.push(t)
 }
 
-// slow counts the workers whose turn takes too long; the mutex is held.
+// slow returns the number of workers whose turn takes too long. mu is locked.
 func (w *workers) slow() int {
 	if len(w.running) == w.want && !w.watching {
 		return 0
@@ -166,18 +165,13 @@ func (w *workers) slow() int {
 	return n
 }
 
+// leave removes an ending worker. mu is locked.
 func (w *workers) leave(one *worker) {
-	for i, r := range w.running {
-		if r == one {
-			last := len(w.running) - 1
-			w.running[i], w.running[last] = w.running[last], nil
-			w.running = w.running[:last]
-			return
-		}
-	}
+	i := slices.Index(w.running, one)
+	w.running = slices.Delete(w.running, i, i+1)
 }
 
-// watch starts substitutes for slow workers while there is work to do.
+// watch starts additional workers for slow ones while tasks wait.
 func (w *workers) watch() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -205,8 +199,8 @@ func (w *workers) close() {
 	w.done.Wait()
 }
 
-// pool runs jobs that wait for a store, first in, first out, on a bounded number of goroutines
-// which exist only while there are jobs.
+// pool runs jobs that wait for a store, in order, on a limited number of goroutines. The goroutines
+// exist only while there are jobs.
 type pool struct {
 	mu      sync.Mutex
 	jobs    []func()
@@ -235,7 +229,7 @@ func (p *pool) run(job func()) {
 	}
 }
 
-// next returns the next job, or nil when the goroutine is to end.
+// next returns the next job, or nil if the goroutine must end.
 func (p *pool) next() func() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -250,5 +244,5 @@ func (p *pool) next() func() {
 	return job
 }
 
-// wait waits for the jobs that were given so far.
+// wait waits until all jobs have ended.
 func (p *pool) wait() { p.done.Wait() }
