@@ -44,10 +44,10 @@ func TestConfigurations(t *testing.T) {
 		}
 		for name, change := range map[string]func(*eventsourcing.Type[actor, actorEvent]){
 			"already hosts this type": func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "actor" },
-			"is blank":              func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = " " },
-			`contains a "|"`:        func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "a|b" },
-			"package sharding":      func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "refold.sharding" },
-			"Type.Apply is missing": func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Apply = nil },
+			"is blank":                func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = " " },
+			`contains a "|"`:          func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "a|b" },
+			"package sharding":        func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Name = "refold.sharding" },
+			"Type.Apply is missing":   func(typ *eventsourcing.Type[actor, actorEvent]) { typ.Apply = nil },
 			"are both set": func(typ *eventsourcing.Type[actor, actorEvent]) {
 				typ.ApplyRecorded = func(*actor, actorEvent, eventsourcing.Recorded) {}
 			},
