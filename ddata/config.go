@@ -5,15 +5,15 @@ package ddata
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/durable"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -116,32 +116,26 @@ func (c Config) withDefaults(node *cluster.Node) Config {
 }
 
 // validate checks the fields that the protocol does not check.
-func (c *Config) validate(node *cluster.Node) error {
-	var errs []error
-	has := map[string]bool{}
-	for _, role := range node.Roles() {
-		has[role] = true
-	}
+func (c *Config) validate(node *cluster.Node) fielderror.Errors {
+	var errs fielderror.Errors
 	for _, role := range c.Roles {
-		if !has[role] {
-			errs = append(errs, fmt.Errorf("Config.Roles has %q, which is not a role of this node", role))
+		if !slices.Contains(node.Roles(), role) {
+			errs.Addf("Config.Roles", "has %q, which is not a role of this node", role)
 		}
 	}
 	switch {
 	case len(c.Durable) > 0 && c.Opener == nil:
-		errs = append(errs, errors.New("Config.Opener is missing: Config.Durable requires it"))
+		errs.Addf("Config.Opener", "is missing: Config.Durable requires it")
 	case len(c.Durable) == 0 && c.Opener != nil:
-		errs = append(errs, errors.New("Config.Opener is set, but Config.Durable is empty"))
+		errs.Addf("Config.Opener", "is set, but Config.Durable is empty")
 	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{{"WriteBehind", c.WriteBehind}, {"StatsInterval", c.StatsInterval}} {
-		if d.value < 0 {
-			errs = append(errs, fmt.Errorf("%s is %v, it must not be negative", "Config."+d.name, d.value))
-		}
+	if c.WriteBehind < 0 {
+		errs.Addf("Config.WriteBehind", "is %v, it must not be negative", c.WriteBehind)
 	}
-	return errors.Join(errs...)
+	if c.StatsInterval < 0 {
+		errs.Addf("Config.StatsInterval", "is %v, it must not be negative", c.StatsInterval)
+	}
+	return errs
 }
 
 // maxEntry returns the maximum size of a value for messages with room bytes.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/durable"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -29,7 +30,7 @@ type durableWriter struct {
 	log          *slog.Logger
 	base         context.Context //nolint:containedctx // of all calls
 	cancelWrites context.CancelFunc
-	news         chan struct{}
+	ready        loop.Signal
 	quit         chan struct{}
 	done         chan struct{}
 
@@ -42,7 +43,7 @@ type durableWriter struct {
 func newDurableWriter(base context.Context, store durable.Store, behind time.Duration, tell func(replication.Stored), log *slog.Logger) *durableWriter {
 	d := &durableWriter{
 		store: store, writeBehind: behind, report: tell, log: log,
-		news: make(chan struct{}, 1), quit: make(chan struct{}), done: make(chan struct{}),
+		ready: loop.NewSignal(), quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	d.base, d.cancelWrites = context.WithCancel(base)
 	go d.run()
@@ -65,10 +66,7 @@ func (d *durableWriter) add(stores []replication.Store) {
 	d.mu.Lock()
 	d.backlog.Add(fit)
 	d.mu.Unlock()
-	select {
-	case d.news <- struct{}{}:
-	default:
-	}
+	d.ready.Set()
 }
 
 func (d *durableWriter) run() {
@@ -84,7 +82,7 @@ func (d *durableWriter) run() {
 // wait waits until there are records to write. It returns false for the last write.
 func (d *durableWriter) wait() bool {
 	select {
-	case <-d.news:
+	case <-d.ready:
 	case <-d.quit:
 		return false
 	}
@@ -126,17 +124,9 @@ func (d *durableWriter) writeAll() error {
 			d.report(replication.Stored{Nrs: w.Nrs, Err: err})
 		case err != nil:
 			d.log.ErrorContext(d.base, "write of durable keys failed, it will be retried", slog.Int("keys", len(w.Records)), slog.Any("error", err))
-			d.retryLater()
+			d.ready.Set() // to try again after the next interval
 			return err
 		}
-	}
-}
-
-// retryLater schedules another attempt after the next interval.
-func (d *durableWriter) retryLater() {
-	select {
-	case d.news <- struct{}{}:
-	default:
 	}
 }
 

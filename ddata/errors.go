@@ -169,9 +169,9 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 		e.Reason = ErrQuorum
 		switch {
 		case errors.Is(e.Cause, replication.ErrType):
-			e.Cause = &rewordedError{e.Cause.Error() + ": they hold another type", []error{ErrType, e.Cause}}
+			e.Cause = replication.Errorf(ErrType, "%w: they hold another type", e.Cause)
 		case errors.Is(e.Cause, replication.ErrFull):
-			e.Cause = &rewordedError{e.Cause.Error(), []error{ErrFull, e.Cause}}
+			e.Cause = replication.Errorf(ErrFull, "%w", e.Cause)
 		}
 		switch {
 		case e.Cause == nil:
@@ -197,39 +197,13 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 	return e
 }
 
-// rewordedError is an error of an internal package, without the prefixes of that package.
-type rewordedError struct {
-	text string
-	errs []error
-}
-
-func (e *rewordedError) Error() string   { return e.text }
-func (e *rewordedError) Unwrap() []error { return e.errs }
-
-// publicError converts an error of an internal package to one that users can read. It matches the
-// same errors.
+// publicError converts an error of an internal package to the type that users know.
 func publicError(err error) error {
 	switch e := err.(type) { //nolint:errorlint // the machine does not wrap these
-	case nil:
-		return nil
 	case *replication.TooLargeError:
 		return &TooLargeError{Key: e.Key, Size: e.Size, Max: e.Max}
 	case *panics.Error:
 		return &PanicError{e.Value}
 	}
-	text := publicText(err.Error())
-	if text == err.Error() {
-		return err
-	}
-	return &rewordedError{text, []error{err}}
-}
-
-// publicText returns the text of an error in one line, without the prefixes of internal packages.
-func publicText(text string) string {
-	text = strings.NewReplacer(
-		": replication: invalid: ", ": ", ": replication: type mismatch: ", ": ", ": replication: ", ": ", ": replica: ", ": ",
-		": crdt: type mismatch: ", ": ", ": crdt: ", ": ",
-		"\nreplication: ", "; ", "\nreplica: ", "; ", "\n", "; ",
-	).Replace(": " + text)
-	return strings.TrimPrefix(text, ": ")
+	return err
 }

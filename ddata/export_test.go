@@ -23,7 +23,11 @@ func NewInbox() Inbox { return Inbox{newInbox()} }
 
 // Receive adds a packet.
 func (b Inbox) Receive(ctx context.Context, payload []byte, bulk bool) {
-	b.receive(ctx, replication.Packet{Payload: payload}, bulk)
+	waiting := b.packets
+	if bulk {
+		waiting = b.bulk
+	}
+	_ = waiting.Receive(ctx, 0, len(payload), replication.Packet{Payload: payload})
 }
 
 // Take returns the number of packets that the loop takes at a time.
@@ -40,7 +44,7 @@ func (b Inbox) Take(bulk bool) int {
 // Ask adds n requests, and reports whether one of them was refused.
 func (b Inbox) Ask(n int) (crowded bool) {
 	for range n {
-		if _, no := b.ask(&call{}); no {
+		if b.items.Offer(0, 0, item{call: &call{}}) != nil {
 			return true
 		}
 	}

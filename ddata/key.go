@@ -23,7 +23,7 @@ func (k Key[T]) Any() Pattern { return Pattern{text: string(k)} }
 func (k Key[T]) Value(c Change) (T, error) {
 	v, err := crdt.As[T](c.types, c.value)
 	if err != nil {
-		return v, &Error{Op: "read a change of", Key: c.Key, Reason: reasonOf(err), Cause: publicError(err)}
+		return v, &Error{Op: "read a change of", Key: c.Key, Reason: reasonOf(err), Cause: err}
 	}
 	return v, nil
 }
@@ -31,7 +31,7 @@ func (k Key[T]) Value(c Change) (T, error) {
 // check returns an error if the pattern cannot match any key.
 func (p Pattern) check() error {
 	if !p.prefix {
-		return publicError(replication.CheckKey(p.text))
+		return replication.CheckKey(p.text)
 	}
 	if len(p.text) > replication.MaxKey {
 		return fmt.Errorf("prefix has %d bytes, a key has at most %d", len(p.text), replication.MaxKey)

@@ -4,13 +4,13 @@
 package ddata
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/replication"
 	"github.com/refold-io/refold/transport"
 )
@@ -36,7 +36,7 @@ func (r *Replicator) run() {
 	for !r.ended.Load() {
 		fired := false
 		select {
-		case <-r.inbox.news:
+		case <-r.inbox.ready:
 		case <-timer.C:
 			fired = true
 		}
@@ -88,7 +88,7 @@ func (r *Replicator) runInline(c *call) bool {
 	r.applyEffects(r.machine.Step(r.now(), b))
 	clear(r.single[:])
 	if r.ended.Load() || r.next() < r.armed {
-		r.inbox.wake()
+		r.inbox.ready.Set()
 	}
 	r.turnCompleted = true
 	return true
@@ -123,7 +123,7 @@ func (r *Replicator) handleBulk() {
 	r.count.Packets++
 	r.applyEffects(r.machine.Step(r.now(), replication.Batch{Packets: []replication.Packet{p}}))
 	if more {
-		r.inbox.wake()
+		r.inbox.ready.Set()
 	}
 }
 
@@ -198,7 +198,7 @@ func (r *Replicator) send(s *replication.Send) {
 }
 
 // stored passes the result of a write to the loop.
-func (r *Replicator) stored(s replication.Stored) { r.inbox.add(item{in: s}) }
+func (r *Replicator) stored(s replication.Stored) { r.inbox.items.Add(item{in: s}) }
 
 // recoverTurn ends the replicator if a turn did not complete.
 func (r *Replicator) recoverTurn() {
@@ -210,13 +210,13 @@ func (r *Replicator) recoverTurn() {
 	r.log.ErrorContext(r.base, "replicator panicked", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 	r.end(fmt.Errorf("replicator panicked: %v", p))
 	r.ended.Store(true)
-	r.inbox.wake()
+	r.inbox.ready.Set()
 }
 
 // finish ends everything that belongs to the replicator and waits for it.
 func (r *Replicator) finish() {
 	r.router.remove(r)
-	for _, it := range r.inbox.close().items {
+	for _, it := range r.inbox.close() {
 		if it.call != nil && it.call.state.CompareAndSwap(queued, taken) {
 			it.call.answer <- replication.Reply{Outcome: replication.Stopped}
 		}
@@ -256,21 +256,11 @@ type item struct {
 
 // inbox holds the input of the loop.
 type inbox struct {
-	news chan struct{}
-
-	mu      sync.Mutex
-	members *replication.Members
-	items   []item
-	urgent  queue
-	bulk    queue
-	closed  bool
-}
-
-// queue is a bounded queue of packets in order of arrival.
-type queue struct {
-	packets []replication.Packet
-	bytes   int
-	room    chan struct{} // closed when there is room; nil if no sender waits
+	ready   loop.Signal // set by all of the following
+	members atomic.Pointer[replication.Members]
+	items   *loop.Mailbox[item]
+	packets *loop.Mailbox[replication.Packet]
+	bulk    *loop.Mailbox[replication.Packet]
 }
 
 // waiting is all waiting input except bulk packets.
@@ -280,149 +270,40 @@ type waiting struct {
 	items   []item
 }
 
-func newInbox() *inbox { return &inbox{news: make(chan struct{}, 1)} }
-
-// add adds an item. It returns false if the loop has ended.
-func (b *inbox) add(it item) bool {
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		return false
+func newInbox() *inbox {
+	ready, packets := loop.NewSignal(), loop.Limit{Count: maxWaitingCount, Bytes: maxWaiting}
+	return &inbox{
+		ready:   ready,
+		items:   loop.NewMailbox[item](ready, loop.Limit{Count: maxWaitingItems}),
+		packets: loop.NewMailbox[replication.Packet](ready, packets),
+		bulk:    loop.NewMailbox[replication.Packet](ready, packets),
 	}
-	b.items = append(b.items, it)
-	b.mu.Unlock()
-	b.wake()
-	return true
-}
-
-// ask adds a request. ok is false if the loop has ended, crowded is true if too many items wait.
-func (b *inbox) ask(c *call) (ok, crowded bool) {
-	b.mu.Lock()
-	if ok, crowded = !b.closed, len(b.items) >= maxWaitingItems; !ok || crowded {
-		b.mu.Unlock()
-		return ok, crowded
-	}
-	b.items = append(b.items, item{call: c})
-	b.mu.Unlock()
-	b.wake()
-	return true, false
 }
 
 // idle reports whether no input waits except bulk packets.
 func (b *inbox) idle() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return !b.closed && b.members == nil && len(b.urgent.packets)+len(b.items) == 0
+	return b.members.Load() == nil && b.packets.Len()+b.items.Len() == 0
 }
 
 // setMembers replaces the members of the cluster.
 func (b *inbox) setMembers(m *replication.Members) {
-	b.mu.Lock()
-	b.members = m
-	b.mu.Unlock()
-	b.wake()
-}
-
-// receive adds a packet. It blocks while there is no room.
-func (b *inbox) receive(ctx context.Context, p replication.Packet, bulk bool) {
-	q := &b.urgent
-	if bulk {
-		q = &b.bulk
-	}
-	for {
-		b.mu.Lock()
-		if b.closed {
-			b.mu.Unlock()
-			return
-		}
-		room := q.add(p)
-		b.mu.Unlock()
-		if room == nil {
-			b.wake()
-			return
-		}
-		select {
-		case <-room:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// add adds a packet. If there is no room, it returns a channel that is closed when there is.
-func (q *queue) add(p replication.Packet) (room <-chan struct{}) {
-	if q.bytes > 0 && (q.bytes+len(p.Payload) > maxWaiting || len(q.packets) >= maxWaitingCount) {
-		if q.room == nil {
-			q.room = make(chan struct{})
-		}
-		return q.room
-	}
-	q.bytes += len(p.Payload)
-	q.packets = append(q.packets, p)
-	return nil
-}
-
-// makeRoom frees bytes of the queue.
-func (q *queue) makeRoom(bytes int) {
-	q.bytes -= bytes
-	if q.room != nil {
-		close(q.room)
-		q.room = nil
-	}
+	b.members.Store(m)
+	b.ready.Set()
 }
 
 // take returns all waiting input except bulk packets. It reuses the memory of spare.
 func (b *inbox) take(spare waiting) waiting {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	w := waiting{b.members, b.urgent.packets, b.items}
-	b.members, b.urgent.packets, b.items = nil, reuse(spare.packets), reuse(spare.items)
-	b.urgent.makeRoom(b.urgent.bytes)
-	return w
+	return waiting{b.members.Swap(nil), b.packets.Take(spare.packets), b.items.Take(spare.items)}
 }
 
 // takeBulk returns the oldest bulk packet, and whether there are more.
 func (b *inbox) takeBulk() (p replication.Packet, found, more bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	q := &b.bulk
-	if len(q.packets) == 0 {
-		return p, false, false
-	}
-	p, q.packets[0] = q.packets[0], replication.Packet{}
-	if q.packets = q.packets[1:]; len(q.packets) == 0 {
-		q.packets = nil
-	}
-	q.makeRoom(len(p.Payload))
-	return p, true, len(q.packets) > 0
-}
-
-// reuse returns an empty slice with the memory of s.
-func reuse[E any](s []E) []E {
-	if cap(s) > maxWaitingCount {
-		return nil
-	}
-	clear(s)
-	return s[:0]
+	return b.bulk.TakeOne(func(p replication.Packet) (class, bytes int) { return 0, len(p.Payload) })
 }
 
 // close closes the inbox and returns the items that the loop has not taken.
-func (b *inbox) close() waiting {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	w := waiting{items: b.items}
-	b.members, b.items = nil, nil
-	for _, q := range []*queue{&b.urgent, &b.bulk} {
-		q.packets = nil
-		q.makeRoom(q.bytes)
-	}
-	return w
-}
-
-func (b *inbox) wake() {
-	select {
-	case b.news <- struct{}{}:
-	default:
-	}
+func (b *inbox) close() []item {
+	b.packets.Close()
+	b.bulk.Close()
+	return b.items.Close()
 }

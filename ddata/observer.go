@@ -247,7 +247,7 @@ func (r *Replicator) logThrottled(kind logKind, level slog.Level, message string
 // logNote logs a note of the protocol.
 func (r *Replicator) logNote(n *replication.Note) {
 	ctx := r.base
-	peer, key, cause := slog.String("peer", n.Node.String()), slog.String("key", n.Key), slog.Any("error", publicError(n.Err))
+	peer, key, cause := slog.String("peer", n.Node.String()), slog.String("key", n.Key), slog.Any("error", n.Err)
 	keys := slog.Int("keys", n.N)
 	switch n.Kind {
 	case replication.NoteMalformed:

@@ -82,7 +82,7 @@ func Start(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, er
 	cfg = cfg.withDefaults(node)
 	r, err := prepare(ctx, node, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("ddata: start replicator %.64q: %w: %w", cfg.Name, ErrInvalid, err)
+		return nil, fmt.Errorf("ddata: start replicator %.64q: %w", cfg.Name, err)
 	}
 	if err := r.open(ctx); err != nil {
 		r.router.discard(r)
@@ -100,8 +100,9 @@ func prepare(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, 
 	}
 	started := time.Now()
 	machine, err := cfg.machine(self, started.Round(0), node.Transport().MaxMessage())
-	if err = errors.Join(cfg.validate(node), err); err != nil {
-		return nil, publicError(err)
+	errs := cfg.validate(node)
+	if errs.Join(err); len(errs) > 0 {
+		return nil, errs.Err(ErrInvalid)
 	}
 	r := &Replicator{
 		cfg: cfg, node: node, router: routerOf(node), types: cfg.Types, self: self,
@@ -179,7 +180,7 @@ func (r *Replicator) step(in replication.Input) error {
 	r.values.publish(e.Values)
 	for _, n := range e.Notes {
 		if n.Kind == replication.NoteLoad {
-			return publicError(n.Err)
+			return n.Err
 		}
 	}
 	return nil
@@ -267,7 +268,7 @@ func (r *Replicator) Close(ctx context.Context) error {
 func (r *Replicator) close(ctx context.Context, why error) error {
 	r.stop.Do(func() {
 		r.end(why)
-		r.inbox.add(item{in: replication.Stop{}})
+		r.inbox.items.Add(item{in: replication.Stop{}})
 	})
 	select {
 	case <-r.done:

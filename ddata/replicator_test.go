@@ -145,7 +145,7 @@ func TestErrors(t *testing.T) {
 		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
 		wrong := ddata.Key[crdt.ORSet[string]](visits)
 		_, err = ddata.Get(ctx, r, wrong, ddata.ReadLocal())
-		check(ddata.ErrType, err, `ddata: get "visits": type mismatch: got GCounter, want ORSet[string]`)
+		check(ddata.ErrType, err, `ddata: get "visits": type mismatch: crdt: type mismatch: got GCounter, want ORSet[string]`)
 		_, err = ddata.Get(ctx, r, wrong, ddata.ReadMajority())
 		check(ddata.ErrType, err, "GCounter")
 		_, err = ddata.Update(ctx, r, wrong, ddata.WriteLocal(), func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s, nil })

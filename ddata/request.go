@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -82,10 +83,10 @@ func (r *Replicator) ask(ctx context.Context, op string, request replication.Req
 	request.ID, request.Timeout = c.id, timeout(ctx)
 	c.in = input(c, request)
 	if !r.runInline(c) {
-		switch ok, crowded := r.inbox.ask(c); {
-		case !ok:
+		switch r.inbox.items.Offer(0, 0, item{call: c}) {
+		case loop.ErrClosed:
 			return replication.Reply{}, r.stopped(op, request.Key)
-		case crowded:
+		case loop.ErrFull:
 			return replication.Reply{}, &Error{Op: op, Key: request.Key, Reason: ErrBusy, Cause: r.withBlockingUpdate(fmt.Errorf("%d requests are waiting", maxWaitingItems))}
 		}
 	}
@@ -187,7 +188,7 @@ func causeOf(ctx context.Context) error {
 func (r *Replicator) call(ctx context.Context, f func()) error {
 	var state atomic.Uint32
 	done := make(chan struct{})
-	if !r.inbox.add(item{do: func() {
+	if !r.inbox.items.Add(item{do: func() {
 		if state.CompareAndSwap(queued, taken) {
 			defer close(done)
 			f()
@@ -317,7 +318,7 @@ func (r *Replicator) local(key string) (crdt.Value, error) {
 	switch {
 	case !found:
 		if err := replication.CheckKey(key); err != nil {
-			return crdt.Value{}, &Error{Op: "get", Key: key, Reason: ErrInvalid, Cause: publicError(err)}
+			return crdt.Value{}, &Error{Op: "get", Key: key, Reason: ErrInvalid, Cause: err}
 		}
 		return crdt.Value{}, &Error{Op: "get", Key: key, Reason: ErrNotFound}
 	case h.deleted:
@@ -330,7 +331,7 @@ func (r *Replicator) local(key string) (crdt.Value, error) {
 func typed[T any](r *Replicator, op, key string, raw crdt.Value) (T, error) {
 	v, err := crdt.As[T](r.types, raw)
 	if err != nil {
-		return v, &Error{Op: op, Key: key, Reason: reasonOf(err), Cause: publicError(err)}
+		return v, &Error{Op: op, Key: key, Reason: reasonOf(err), Cause: err}
 	}
 	return v, nil
 }

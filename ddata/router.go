@@ -46,10 +46,10 @@ func (s *router) add(r *Replicator) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.byName[r.cfg.Name] != nil {
-		return fmt.Errorf("Config.Name is %q, which is in use by another replicator of this node", r.cfg.Name)
+		return fmt.Errorf("%w: Config.Name is %q, which is in use by another replicator of this node", ErrInvalid, r.cfg.Name)
 	}
 	if why, ended := s.ended[r.cfg.Name]; ended {
-		return fmt.Errorf("Config.Name is %q, which belongs to a replicator that has ended on this node (%w): restart the node", r.cfg.Name, why)
+		return fmt.Errorf("%w: Config.Name is %q, which belongs to a replicator that has ended on this node (%w): restart the node", ErrInvalid, r.cfg.Name, why)
 	}
 	s.byName[r.cfg.Name] = r
 	return nil
@@ -81,5 +81,10 @@ func (s *router) receive(ctx context.Context, m transport.Message) {
 		s.unknown.Add(1)
 		return
 	}
-	r.inbox.receive(ctx, replication.Packet{From: m.From, Payload: m.Payload}, m.Lane == transport.Bulk)
+	waiting := r.inbox.packets
+	if m.Lane == transport.Bulk {
+		waiting = r.inbox.bulk
+	}
+	// A packet is lost if the replicator or the transport ends while it waits.
+	_ = waiting.Receive(ctx, 0, len(m.Payload), replication.Packet{From: m.From, Payload: m.Payload})
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -35,8 +36,8 @@ func (r *Replicator) Subscribe(ctx context.Context, of Pattern) iter.Seq[Change]
 			return
 		}
 		defer r.subs.remove(nr)
-		r.inbox.add(item{in: replication.Subscribe{Nr: nr, Key: of.text, Prefix: of.prefix}})
-		defer r.inbox.add(item{in: replication.Unsubscribe{Nr: nr}})
+		r.inbox.items.Add(item{in: replication.Subscribe{Nr: nr, Key: of.text, Prefix: of.prefix}})
+		defer r.inbox.items.Add(item{in: replication.Unsubscribe{Nr: nr}})
 		for {
 			c, found, over := s.take()
 			switch {
@@ -51,7 +52,7 @@ func (r *Replicator) Subscribe(ctx context.Context, of Pattern) iter.Seq[Change]
 				return
 			}
 			select {
-			case <-s.news:
+			case <-s.ready:
 			case <-ctx.Done():
 				return
 			}
@@ -61,7 +62,7 @@ func (r *Replicator) Subscribe(ctx context.Context, of Pattern) iter.Seq[Change]
 
 // subscriber is a loop over Subscribe.
 type subscriber struct {
-	news chan struct{}
+	ready loop.Signal
 
 	mu     sync.Mutex
 	order  []string // keys in latest in order of arrival; may contain keys that are no longer in latest
@@ -77,7 +78,7 @@ type pendingChange struct {
 }
 
 func newSubscriber() *subscriber {
-	return &subscriber{news: make(chan struct{}, 1), latest: map[string]pendingChange{}}
+	return &subscriber{ready: loop.NewSignal(), latest: map[string]pendingChange{}}
 }
 
 func (s *subscriber) put(c Change, isNew bool) {
@@ -95,7 +96,7 @@ func (s *subscriber) put(c Change, isNew bool) {
 		isNew = old.isNew
 	}
 	s.latest[c.Key] = pendingChange{c, isNew}
-	s.wake()
+	s.ready.Set()
 }
 
 // tidy removes stale keys from the order when they are the majority.
@@ -133,14 +134,7 @@ func (s *subscriber) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
-	s.wake()
-}
-
-func (s *subscriber) wake() {
-	select {
-	case s.news <- struct{}{}:
-	default:
-	}
+	s.ready.Set()
 }
 
 // subscribers are all loops over Subscribe.

@@ -146,7 +146,7 @@ func (w *writer) item(i *Item) {
 // DecodeMessage decodes the output of AppendMessage. The message refers to b, which must not be
 // modified afterwards. The error matches ErrMalformed.
 func DecodeMessage(b []byte) (Message, error) {
-	r := reader{Reader: wire.NewReader(b, wireMajor|wireMinor, MaxMessage, ErrMalformed)}
+	r := reader{Reader: *wire.NewReader(b, wireMajor|wireMinor, MaxMessage, ErrMalformed)}
 	kind := r.head()
 	var m Message
 	if r.Err() == nil {
@@ -366,7 +366,7 @@ const (
 
 // reader decodes fields. After the first error its methods return zero values.
 type reader struct {
-	*wire.Reader
+	wire.Reader
 
 	nodes []identity.Node
 	known map[string]*entry // keys that are known to be valid

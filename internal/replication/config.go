@@ -158,13 +158,13 @@ func (c Config) validate() error {
 func CheckKey(key string) error {
 	switch {
 	case key == "":
-		return fmt.Errorf("%w: key is empty", ErrInvalid)
+		return Errorf(ErrInvalid, "key is empty")
 	case len(key) > MaxKey:
-		return fmt.Errorf("%w: key %.32q has %d bytes, limit %d", ErrInvalid, key, len(key), MaxKey)
+		return Errorf(ErrInvalid, "key %.32q has %d bytes, limit %d", key, len(key), MaxKey)
 	case !utf8.ValidString(key):
-		return fmt.Errorf("%w: key %.32q is not UTF-8", ErrInvalid, key)
+		return Errorf(ErrInvalid, "key %.32q is not UTF-8", key)
 	case strings.HasSuffix(key, "*"):
-		return fmt.Errorf("%w: key %q ends in a star, which marks a prefix", ErrInvalid, key)
+		return Errorf(ErrInvalid, "key %q ends in a star, which marks a prefix", key)
 	}
 	return nil
 }

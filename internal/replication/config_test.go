@@ -22,8 +22,8 @@ func TestConfig(t *testing.T) {
 		MaxDeltaOps: -1, MaxEntry: 1 << 20, MaxMessage: 1 << 10, MaxBatch: 1 << 10, MaxKeys: -1, MaxRequests: -1, MaxLog: -1,
 	})
 	for _, want := range []string{
-		"Config.Name", "Config.Self is missing", "Config.Rand is missing", `Config.Durable: replication: invalid: key "b*"`, "Config.Durable: replication: invalid: key is empty",
-		"Config.Expire: replication: invalid", "Config.GossipInterval is -1ns", "Config.NotifyInterval", "Config.DeltaInterval", "Config.PruneAfter",
+		"Config.Name", "Config.Self is missing", "Config.Rand is missing", `Config.Durable: key "b*"`, "Config.Durable: key is empty",
+		"Config.Expire: key is empty", "Config.GossipInterval is -1ns", "Config.NotifyInterval", "Config.DeltaInterval", "Config.PruneAfter",
 		"Config.MarkerTTL", "Config.DurableMarkerTTL", "Config.Timeout", "Config.MaxDeltaOps is -1", "Config.MaxEntry", "Config.MaxMessage", "Config.MaxBatch",
 		"Config.MaxKeys", "Config.MaxRequests", "Config.MaxLog",
 	} {

@@ -88,7 +88,7 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (deltaResult, error
 	}
 	delta, err := m.types.DecodeDelta(item.Delta)
 	if err != nil {
-		return deltaResult{}, fmt.Errorf("replication: decode a delta of %q: %w", item.Key, err)
+		return deltaResult{}, fmt.Errorf("decode a delta of %q: %w", item.Key, err)
 	}
 	if delta.FullScans() > maxFullScans {
 		return deltaResult{gap: true}, nil // merging the whole value is a single operation

@@ -215,7 +215,7 @@ func DecodeRecord(b []byte) (Record, error) {
 	if len(b) > 0 && b[0] != recordVersion {
 		return Record{}, fmt.Errorf("%w: unknown record version %d, want %d", ErrMalformed, b[0], recordVersion)
 	}
-	r := &reader{Reader: wire.NewReader(b, recordVersion, MaxMessage+overhead, ErrMalformed)}
+	r := &reader{Reader: *wire.NewReader(b, recordVersion, MaxMessage+overhead, ErrMalformed)}
 	r.nodeTable()
 	rec := Record{Deleted: r.bool("deleted")}
 	if !rec.Deleted {

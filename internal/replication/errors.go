@@ -21,6 +21,18 @@ var (
 	ErrFull = errors.New("replication: too many keys")
 )
 
+// kindError is an error that matches kind, with the text of err.
+type kindError struct{ kind, err error }
+
+func (e *kindError) Error() string   { return e.err.Error() }
+func (e *kindError) Unwrap() []error { return []error{e.kind, e.err} }
+
+// Errorf is fmt.Errorf with an error that also matches kind. Its text does not contain that of kind,
+// because the error of a request names its reason.
+func Errorf(kind error, format string, args ...any) error {
+	return &kindError{kind, fmt.Errorf(format, args...)}
+}
+
 // TooLargeError reports that a value would exceed the maximum size.
 type TooLargeError struct {
 	Key string
@@ -29,5 +41,5 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("replication: value of %q would have %d bytes, limit %d", e.Key, e.Size, e.Max)
+	return fmt.Sprintf("value of %q would have %d bytes, limit %d", e.Key, e.Size, e.Max)
 }

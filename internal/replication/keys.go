@@ -17,7 +17,7 @@ import (
 // create adds an entry for a new key.
 func (m *Machine) create(key string) (*entry, error) {
 	if len(m.keys) >= m.cfg.MaxKeys {
-		return nil, fmt.Errorf("%w: %d keys, no room for %q", ErrFull, len(m.keys), key)
+		return nil, Errorf(ErrFull, "%d keys, no room for %q", len(m.keys), key)
 	}
 	e := &entry{key: strings.Clone(key), bucket: bucketOf(key)}
 	_, e.durable = m.durable.find(key)
@@ -166,7 +166,7 @@ func (m *Machine) appendEntry(e *entry, values []byte) (Entry, []byte, error) {
 	}
 	b, err := e.value.AppendBinary(values)
 	if err != nil {
-		return w, values, fmt.Errorf("replication: encode %q: %w", e.key, err)
+		return w, values, fmt.Errorf("encode %q: %w", e.key, err)
 	}
 	w.Value = b[len(values):len(b):len(b)]
 	e.size = len(w.Value)
@@ -215,7 +215,7 @@ func (m *Machine) absorb(in *Entry) (absorbed, error) {
 	}
 	v, err := m.types.Decode(in.Value)
 	if err != nil {
-		return a, fmt.Errorf("replication: decode %q: %w", in.Key, err)
+		return a, fmt.Errorf("decode %q: %w", in.Key, err)
 	}
 	var pruning []Marker
 	if a.had {
@@ -223,7 +223,7 @@ func (m *Machine) absorb(in *Entry) (absorbed, error) {
 	}
 	pruning = m.markSeen(mergeMarkers(pruning, in.Pruning, m.wall(), m.isAlive))
 	if v, err = cleanUp(v, pruning); err != nil {
-		return a, fmt.Errorf("replication: merge %q: %w", in.Key, err)
+		return a, fmt.Errorf("merge %q: %w", in.Key, err)
 	}
 	if !a.had {
 		return m.addEntry(in, v, pruning)
@@ -302,9 +302,9 @@ func (m *Machine) markSeen(markers []Marker) []Marker {
 
 func mergeError(key string, err error) error {
 	if errors.Is(err, crdt.ErrType) {
-		return fmt.Errorf("%w: %q: %w", ErrType, key, err)
+		return Errorf(ErrType, "%q: %w", key, err)
 	}
-	return fmt.Errorf("replication: merge %q: %w", key, err)
+	return fmt.Errorf("merge %q: %w", key, err)
 }
 
 // noteRefused notes that an entry could not be merged and returns the verdict for its sender.
@@ -327,7 +327,7 @@ func (m *Machine) isDuplicate(from identity.Node, e *entry) bool {
 	again := e.lastMessage == m.messageNr
 	if e.lastMessage = m.messageNr; again {
 		m.count.Dropped[DropMalformed]++
-		m.note(Note{Kind: NoteMalformed, Node: from, Key: e.key, Err: fmt.Errorf("%w: duplicate key %q", ErrMalformed, e.key)})
+		m.note(Note{Kind: NoteMalformed, Node: from, Key: e.key, Err: Errorf(ErrMalformed, "duplicate key %q", e.key)})
 	}
 	return again
 }

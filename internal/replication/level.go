@@ -4,7 +4,6 @@
 package replication
 
 import (
-	"fmt"
 	"math"
 )
 
@@ -44,11 +43,11 @@ func (k LevelKind) String() string {
 func (l Level) validate() error {
 	switch {
 	case l.Kind > All:
-		return fmt.Errorf("%w: %v", ErrInvalid, l.Kind)
+		return Errorf(ErrInvalid, "%v", l.Kind)
 	case l.Kind == Count && l.N < 2:
-		return fmt.Errorf("%w: count of %d replicas, minimum 2", ErrInvalid, l.N)
+		return Errorf(ErrInvalid, "count of %d replicas, minimum 2", l.N)
 	case l.N < 0 || l.N > math.MaxInt32 || l.MinCap < 0 || l.MinCap > math.MaxInt32:
-		return fmt.Errorf("%w: level %v with N %d and MinCap %d", ErrInvalid, l.Kind, l.N, l.MinCap)
+		return Errorf(ErrInvalid, "level %v with N %d and MinCap %d", l.Kind, l.N, l.MinCap)
 	}
 	return nil
 }

@@ -401,7 +401,7 @@ func (m *Machine) receive(from identity.Node, data []byte) {
 
 // receiveData handles a complete message. assembled is set if it was assembled from parts.
 func (m *Machine) receiveData(from identity.Node, data []byte, assembled bool) {
-	r := reader{Reader: wire.NewReader(data, wireMajor|wireMinor, MaxMessage, ErrMalformed), known: m.keys}
+	r := reader{Reader: *wire.NewReader(data, wireMajor|wireMinor, MaxMessage, ErrMalformed), known: m.keys}
 	kind := r.head()
 	var msg Message
 	var ack Ack

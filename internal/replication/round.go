@@ -198,7 +198,7 @@ func (m *Machine) timeOut(r *round) {
 	reply := Reply{Outcome: TimedOut, Err: r.refusal(), Silent: r.silent()}
 	if r.storing {
 		if r.answered >= r.required {
-			reply = Reply{Outcome: StoreFailed, Err: fmt.Errorf("replication: store %q: the disk has not answered in time", r.key)}
+			reply = Reply{Outcome: StoreFailed, Err: fmt.Errorf("store %q: the disk has not answered in time", r.key)}
 		}
 		r.answered -= r.ownCount
 	}
@@ -278,11 +278,11 @@ func (r *round) refusal() error {
 	case r.refusals == 0:
 		return nil
 	case r.verdict == StoreFault:
-		return fmt.Errorf("replication: store %q: failed on %d other replicas", r.key, r.refusals)
+		return fmt.Errorf("store %q: failed on %d other replicas", r.key, r.refusals)
 	case r.verdict == Full:
-		return fmt.Errorf("%w: no room for %q on %d other replicas", ErrFull, r.key, r.refusals)
+		return Errorf(ErrFull, "too many keys: no room for %q on %d other replicas", r.key, r.refusals)
 	}
-	return fmt.Errorf("%w: %d other replicas have refused %q", ErrType, r.refusals, r.key)
+	return Errorf(ErrType, "%d other replicas have refused %q", r.refusals, r.key)
 }
 
 // silent returns the targets that were asked and have not answered.

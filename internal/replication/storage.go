@@ -256,7 +256,7 @@ func (m *Machine) load(in Load) {
 	}
 	if err != nil {
 		// Continuing without the record would lose acknowledged data.
-		m.note(Note{Kind: NoteLoad, Key: in.Key, Err: fmt.Errorf("replication: load %q: %w", in.Key, err)})
+		m.note(Note{Kind: NoteLoad, Key: in.Key, Err: fmt.Errorf("load %q: %w", in.Key, err)})
 		m.stop()
 		return
 	}

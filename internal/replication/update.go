@@ -80,10 +80,10 @@ func (m *Machine) modify(in *Update, current crdt.Value, pruning []Marker) (next
 	case err != nil:
 		return current, delta, err
 	case changed.IsZero():
-		return current, delta, fmt.Errorf("%w: no value for %q", ErrInvalid, in.Key)
+		return current, delta, Errorf(ErrInvalid, "no value for %q", in.Key)
 	}
 	if delta = changed.Delta(); !delta.ModifiedOnlyBy(m.self) {
-		return current, crdt.Delta{}, fmt.Errorf("%w: %q", ErrForeign, in.Key)
+		return current, crdt.Delta{}, Errorf(ErrForeign, "%q was changed with the Self of another node", in.Key)
 	}
 	if current.IsZero() {
 		next = changed.ResetDelta()
@@ -96,7 +96,7 @@ func (m *Machine) modify(in *Update, current crdt.Value, pruning []Marker) (next
 		}
 	}
 	if next, err = cleanUp(next, pruning); err != nil {
-		return current, delta, fmt.Errorf("replication: clean %q: %w", in.Key, err)
+		return current, delta, fmt.Errorf("clean %q: %w", in.Key, err)
 	}
 	return next, delta, nil
 }
@@ -116,7 +116,7 @@ func (m *Machine) checkSize(key string, current, next crdt.Value, size, grown in
 	}
 	b, err := next.AppendBinary(m.valueBuf[:0])
 	if err != nil {
-		return 0, fmt.Errorf("replication: encode %q: %w", key, err)
+		return 0, fmt.Errorf("encode %q: %w", key, err)
 	}
 	if len(b) <= most {
 		return len(b), nil
