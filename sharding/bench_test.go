@@ -17,7 +17,6 @@ import (
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/plugins/inmem"
 	"github.com/refold-io/refold/plugins/leveldb"
@@ -99,7 +98,7 @@ func (s *shell) allocate(regions []identity.Node, shards int) {
 	s.began = time.Now()
 	var view coordinator.Members
 	for i, n := range regions {
-		view.Members = append(view.Members, membership.Member{Node: n, Status: membership.Up, UpNumber: int32(i)})
+		view.Members = append(view.Members, identity.Member{Node: n, Status: identity.Up, UpNumber: int32(i)})
 	}
 	s.step(view)
 	for s.m.Phase() != coordinator.Active {

@@ -52,7 +52,7 @@ func BenchmarkMerge(b *testing.B) {
 			g, _ := many(rand.New(rand.NewPCG(1, 1)), n)
 			x, y := g.Members()[1].Node, g.Members()[2].Node
 			one := apply(b, g, x, membership.Change{Observed: []membership.Observation{{y, unreachable}}})
-			two := apply(b, g, y, membership.Change{Put: []*membership.Member{member("x", joining)}})
+			two := apply(b, g, y, membership.Change{Put: []*identity.Member{member("x", joining)}})
 			b.ReportAllocs()
 			for b.Loop() {
 				one.Merge(two)

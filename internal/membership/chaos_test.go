@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 )
 
@@ -251,7 +252,7 @@ func (c *chaos) settled() bool {
 	}
 	for _, h := range c.hosts {
 		for _, other := range asked {
-			if h.dead && slices.ContainsFunc(other.m.Gossip().Unreachable(other.node), func(o *membership.Member) bool {
+			if h.dead && slices.ContainsFunc(other.m.Gossip().Unreachable(other.node), func(o *identity.Member) bool {
 				return o.Node == h.node && o.Status != down && o.Status != exiting
 			}) {
 				other.do(membership.DownNode{Node: h.node})

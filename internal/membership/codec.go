@@ -131,7 +131,7 @@ func readMessage(r *reader, kind Kind) Message {
 	case KindInitJoinNack:
 		return InitJoinNack{}
 	case KindJoin:
-		p := Member{Roles: readRoles(r)}
+		p := identity.Member{Roles: readRoles(r)}
 		if text := string(r.text(identity.MaxVersionLength, "version")); text != "" && r.err == nil {
 			v, err := identity.ParseVersion(text)
 			if err != nil {

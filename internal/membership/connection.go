@@ -122,7 +122,7 @@ func (m *Machine) markConfirmed() {
 func (m *Machine) giveUp() {
 	me := m.me()
 	switch {
-	case !m.link.gone || me.Status == Down:
+	case !m.link.gone || me.Status == identity.Down:
 	case m.Connectivity() == Confirmed:
 		m.startGiveUpTimer()
 	default:

@@ -63,9 +63,9 @@ type Attr struct {
 type Event struct {
 	Kind EventKind
 	// Member is the member, in events about members.
-	Member *Member
+	Member *identity.Member
 	// Previous is the previous status, in MemberRemoved.
-	Previous Status
+	Previous identity.Status
 	// Node is the new leader, in LeaderChanged and RoleLeaderChanged. It is the zero node if there
 	// is none.
 	Node identity.Node
@@ -225,7 +225,7 @@ type LinkLost struct{}
 type LinkRestored struct{}
 
 // SetVersion sets the pending version.
-type SetVersion struct{ Version Version }
+type SetVersion struct{ Version identity.Version }
 
 // Shutdown ends the membership of this node without notifying other members.
 type Shutdown struct{}

@@ -39,14 +39,14 @@ func (m *Machine) publishChanges(old Gossip, was cache) {
 }
 
 // memberEvents returns the events about members, and whether the set of nodes is unchanged.
-func (m *Machine) memberEvents(old, next []*Member) (events []Event, sameNodes bool) {
+func (m *Machine) memberEvents(old, next []*identity.Member) (events []Event, sameNodes bool) {
 	var changed []Event
 	sameNodes = true
 	for before, now := range pairs(old, next, compareMembers) {
 		switch {
 		case now == nil:
 			sameNodes = false
-			events = append(events, Event{Kind: MemberRemoved, Member: withStatus(*before, Removed), Previous: (*before).Status})
+			events = append(events, Event{Kind: MemberRemoved, Member: withStatus(*before, identity.Removed), Previous: (*before).Status})
 			m.memberGone(*before)
 		case before == nil:
 			sameNodes = false
@@ -59,55 +59,55 @@ func (m *Machine) memberEvents(old, next []*Member) (events []Event, sameNodes b
 }
 
 // memberIs returns the event of a new member or a changed status.
-func (m *Machine) memberIs(old, now *Member) Event {
+func (m *Machine) memberIs(old, now *identity.Member) Event {
 	m.count.Became[now.Status]++
 	if now.Node == m.self && (old == nil || old.Status != now.Status) {
 		switch now.Status {
-		case Up:
+		case identity.Up:
 			if !m.wasUp {
 				m.wasUp = true
 				m.live(BecameUp)
 			}
-		case Exiting:
+		case identity.Exiting:
 			m.live(Exits)
-		case Down:
+		case identity.Down:
 			m.log(Warn, "node was downed")
 			m.live(Downed)
-		case Joining, WeaklyUp, Leaving, Removed, PreparingForShutdown, ReadyForShutdown:
+		case identity.Joining, identity.WeaklyUp, identity.Leaving, identity.Removed, identity.PreparingForShutdown, identity.ReadyForShutdown:
 		}
 	}
 	return Event{Kind: Became(now.Status), Member: now}
 }
 
 // Became returns the event kind of a member's new status.
-func Became(s Status) EventKind {
+func Became(s identity.Status) EventKind {
 	switch s {
-	case Joining:
+	case identity.Joining:
 		return MemberJoined
-	case WeaklyUp:
+	case identity.WeaklyUp:
 		return MemberWeaklyUp
-	case Up:
+	case identity.Up:
 		return MemberUp
-	case Leaving:
+	case identity.Leaving:
 		return MemberLeft
-	case Exiting:
+	case identity.Exiting:
 		return MemberExited
-	case Down:
+	case identity.Down:
 		return MemberDowned
-	case PreparingForShutdown:
+	case identity.PreparingForShutdown:
 		return MemberPreparing
-	case ReadyForShutdown:
+	case identity.ReadyForShutdown:
 		return MemberReady
-	case Removed:
+	case identity.Removed:
 	}
 	return MemberRemoved
 }
 
 // memberGone releases the state kept for a removed member.
-func (m *Machine) memberGone(old *Member) {
-	m.count.Became[Removed]++
+func (m *Machine) memberGone(old *identity.Member) {
+	m.count.Became[identity.Removed]++
 	delete(m.confirmed, old.Node)
-	if old.Status == Down {
+	if old.Status == identity.Down {
 		m.exclude(old.Node)
 		return
 	}
@@ -134,7 +134,7 @@ func (m *Machine) reachabilityEvents(before []identity.Node) bool {
 	return slices.Equal(before, now)
 }
 
-func nodesOf(members []*Member, set bitmap) (nodes []identity.Node) {
+func nodesOf(members []*identity.Member, set bitmap) (nodes []identity.Node) {
 	set.each(func(i int) { nodes = append(nodes, members[i].Node) })
 	return nodes
 }
@@ -169,7 +169,7 @@ type View struct {
 	Leader bool
 	// Members are all members, including this node. The slice is the same as long as no member
 	// changes; so is Unreachable.
-	Members []Member
+	Members []identity.Member
 	// Unreachable are the members that at least one member finds unreachable or terminated, without
 	// this node.
 	Unreachable []identity.Node
@@ -182,7 +182,7 @@ type View struct {
 // View returns the current view.
 func (m *Machine) View() View {
 	if members := m.gossip.Members(); !sameSlice(m.cache.valuesOf, members) {
-		m.cache.valuesOf, m.cache.values = members, make([]Member, len(members))
+		m.cache.valuesOf, m.cache.values = members, make([]identity.Member, len(members))
 		for i, o := range members {
 			m.cache.values[i] = *o
 		}
@@ -195,9 +195,9 @@ func (m *Machine) View() View {
 
 // Snapshot is the state of the cluster for a new subscriber to events.
 type Snapshot struct {
-	Members []*Member
+	Members []*identity.Member
 	// Unreachable are the unreachable members, without the node itself.
-	Unreachable []*Member
+	Unreachable []*identity.Member
 	SeenBy      []identity.Node
 	// Leader is the zero node if there is none.
 	Leader      identity.Node

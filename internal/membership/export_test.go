@@ -3,6 +3,8 @@
 
 package membership
 
+import "github.com/refold-io/refold/identity"
+
 // DifferentViewOf is the probability of preferring who has not seen the last change, among n
 // members.
 func (s Settings) DifferentViewOf(n int) float64 {
@@ -11,7 +13,7 @@ func (s Settings) DifferentViewOf(n int) float64 {
 }
 
 // Duplicates is duplicates.
-func Duplicates(members []*Member) []*Member { return duplicates(members) }
+func Duplicates(members []*identity.Member) []*identity.Member { return duplicates(members) }
 
 // WithDefaults is withDefaults.
 func (s Settings) WithDefaults() Settings { return s.withDefaults() }

@@ -287,11 +287,11 @@ func (d *Detector) add(gap float64) {
 func position(n identity.Node) int32 { return int32(uint32(n.UID ^ n.UID>>32)) } //nolint:gosec // all 32 bits are meant
 
 // around orders nodes by their clockwise distance from self.
-func around(self identity.Node) func(a, b *Member) int {
+func around(self identity.Node) func(a, b *identity.Member) int {
 	ring := func(a, b identity.Node) int {
 		return cmp.Or(cmp.Compare(position(a), position(b)), a.Compare(b))
 	}
-	return func(a, b *Member) int {
+	return func(a, b *identity.Member) int {
 		wrappedA, wrappedB := ring(a.Node, self) < 0, ring(b.Node, self) < 0
 		switch {
 		case wrappedA == wrappedB:
@@ -310,7 +310,7 @@ func (g Gossip) Monitored(self identity.Node, count int) []identity.Node {
 	return monitored(g.Members(), g.unreachable(nil), self, count)
 }
 
-func monitored(members []*Member, unreachable bitmap, self identity.Node, count int) []identity.Node {
+func monitored(members []*identity.Member, unreachable bitmap, self identity.Node, count int) []identity.Node {
 	if _, member := findMember(members, self); !member || count <= 0 {
 		return nil
 	}
@@ -325,7 +325,7 @@ func monitored(members []*Member, unreachable bitmap, self identity.Node, count 
 	}
 	// Selecting the nearest of both kinds avoids sorting all members.
 	order := around(self)
-	good, bad := make([]*Member, 0, count+1), make([]*Member, 0, count+1)
+	good, bad := make([]*identity.Member, 0, count+1), make([]*identity.Member, 0, count+1)
 	for i, m := range members {
 		if m.Node == self {
 			continue

@@ -26,7 +26,7 @@ type Gossip struct {
 // content is a gossip without the set of members that have seen it. Equal clocks imply equal
 // contents.
 type content struct {
-	members    []*Member // sorted by node
+	members    []*identity.Member // sorted by node
 	reach      Reachability
 	clock      Clock
 	tombstones []Tombstone // sorted by node
@@ -54,7 +54,7 @@ type Extension struct {
 // it.
 type Change struct {
 	// Put are new members, and members with another status.
-	Put []*Member
+	Put []*identity.Member
 	// Remove are members to remove. At is the time in seconds of Unix time.
 	Remove []identity.Node
 	At     int64
@@ -79,7 +79,7 @@ func (g Gossip) state() *content {
 }
 
 // Members returns all members, sorted by node. They must not be modified.
-func (g Gossip) Members() []*Member { return g.state().members }
+func (g Gossip) Members() []*identity.Member { return g.state().members }
 
 // Reachability returns all observations.
 func (g Gossip) Reachability() Reachability { return g.state().reach }
@@ -94,7 +94,7 @@ func (g Gossip) Tombstones() []Tombstone { return g.state().tombstones }
 func (g Gossip) Extensions() []Extension { return g.state().extensions }
 
 // Member returns a member, or nil.
-func (g Gossip) Member(n identity.Node) *Member {
+func (g Gossip) Member(n identity.Node) *identity.Member {
 	if i, found := findMember(g.Members(), n); found {
 		return g.members[i]
 	}
@@ -102,7 +102,7 @@ func (g Gossip) Member(n identity.Node) *Member {
 }
 
 // Named returns the members with a name: none or one, and for a short time possibly several.
-func (g Gossip) Named(name string) []*Member {
+func (g Gossip) Named(name string) []*identity.Member {
 	members := g.Members()
 	from, _ := findMember(members, identity.Node{Name: name})
 	to := from
@@ -198,13 +198,13 @@ func sameSlice[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-func (c *content) put(members []*Member) error {
-	var added []*Member
+func (c *content) put(members []*identity.Member) error {
+	var added []*identity.Member
 	cloned := false
 	for _, m := range members {
 		i, known := findMember(c.members, m.Node)
 		switch {
-		case m.Status == Removed || rank(m.Status) == 0:
+		case m.Status == identity.Removed || rank(m.Status) == 0:
 			return fmt.Errorf("membership: %v cannot be a member with status %v", m.Node, m.Status)
 		case known && sameMember(c.members[i], m):
 		case known:
@@ -224,8 +224,8 @@ func (c *content) put(members []*Member) error {
 	}
 	if len(added) > 0 {
 		c.members = slices.Concat(c.members, added)
-		slices.SortFunc(c.members, func(a, b *Member) int { return a.Node.Compare(b.Node) })
-		c.members = slices.CompactFunc(c.members, func(a, b *Member) bool { return a.Node == b.Node })
+		slices.SortFunc(c.members, func(a, b *identity.Member) int { return a.Node.Compare(b.Node) })
+		c.members = slices.CompactFunc(c.members, func(a, b *identity.Member) bool { return a.Node == b.Node })
 	}
 	return nil
 }
@@ -296,11 +296,11 @@ func (g Gossip) Merge(other Gossip) (merged Gossip, tick bool) {
 
 // mergeMembers returns the members of both sides without removed ones, and whether any were left
 // out.
-func mergeMembers(a, b []*Member, buried []Tombstone) (merged []*Member, dropped bool) {
-	merged = make([]*Member, 0, max(len(a), len(b)))
+func mergeMembers(a, b []*identity.Member, buried []Tombstone) (merged []*identity.Member, dropped bool) {
+	merged = make([]*identity.Member, 0, max(len(a), len(b)))
 	ofA, ofB, k := true, true, 0
 	for x, y := range pairs(a, b, compareMembers) {
-		var m *Member
+		var m *identity.Member
 		switch {
 		case y == nil:
 			m = *x

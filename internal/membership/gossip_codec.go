@@ -73,12 +73,12 @@ func (c *content) appendIndex(dst []byte, n identity.Node, last int) (encoded []
 }
 
 func (c *content) appendMembers(dst []byte) []byte {
-	var profiles []*Member
+	var profiles []*identity.Member
 	of := make([]uint16, len(c.members))
 	last := 0
 	for i, m := range c.members {
 		if i == 0 || !sameProfile(profiles[last], m) {
-			if last = slices.IndexFunc(profiles, func(p *Member) bool { return sameProfile(p, m) }); last < 0 {
+			if last = slices.IndexFunc(profiles, func(p *identity.Member) bool { return sameProfile(p, m) }); last < 0 {
 				last = len(profiles)
 				profiles = append(profiles, m)
 			}
@@ -99,7 +99,7 @@ func (c *content) appendMembers(dst []byte) []byte {
 		dst = nodes.append(dst, m.Node)
 		dst = append(dst, byte(m.Status))
 		up := uint64(0)
-		if m.UpNumber != NeverUp {
+		if m.UpNumber != identity.NeverUp {
 			up = uint64(m.UpNumber) + 1 //nolint:gosec // not negative
 		}
 		dst = binary.AppendUvarint(dst, up)
@@ -108,7 +108,9 @@ func (c *content) appendMembers(dst []byte) []byte {
 	return dst
 }
 
-func sameProfile(a, b *Member) bool { return a.Version == b.Version && sameRoles(a.Roles, b.Roles) }
+func sameProfile(a, b *identity.Member) bool {
+	return a.Version == b.Version && sameRoles(a.Roles, b.Roles)
+}
 
 // DecodeContent decodes the format of AppendContent. The result shares equal parts with known,
 // which may be the zero value, and does not refer to b. The error matches ErrMalformed.
@@ -138,7 +140,7 @@ func DecodeContent(b []byte, known Gossip) (Gossip, error) {
 }
 
 func (c *content) readMembers(r *reader, old *content) {
-	profiles := make([]Member, 0, 4)
+	profiles := make([]identity.Member, 0, 4)
 	for range r.count(maxProfiles, 2, "profiles") {
 		profiles = append(profiles, readProfile(r))
 	}
@@ -146,21 +148,21 @@ func (c *content) readMembers(r *reader, old *content) {
 	if r.err != nil {
 		return
 	}
-	c.members = make([]*Member, 0, n)
+	c.members = make([]*identity.Member, 0, n)
 	var nodes nodeReader
 	at, same := 0, true
-	var m Member // allocated only if it is new
+	var m identity.Member // allocated only if it is new
 	for range n {
 		if !nodes.next(r) {
 			return
 		}
-		m = Member{Status: Status(r.byte("status")), UpNumber: NeverUp}
-		if up := r.uint(NeverUp, "up number"); up > 0 {
+		m = identity.Member{Status: identity.Status(r.byte("status")), UpNumber: identity.NeverUp}
+		if up := r.uint(identity.NeverUp, "up number"); up > 0 {
 			m.UpNumber = int32(up - 1) //nolint:gosec // at most NeverUp
 		}
 		profile := int(r.uint(maxProfiles, "profile")) //nolint:gosec // at most maxProfiles
 		switch {
-		case rank(m.Status) == 0 || m.Status == Removed:
+		case rank(m.Status) == 0 || m.Status == identity.Removed:
 			r.fail("unknown status %d", byte(m.Status))
 		case profile >= len(profiles):
 			r.fail("unknown profile %d", profile)
@@ -195,8 +197,8 @@ func (c *content) readMembers(r *reader, old *content) {
 	}
 }
 
-func readProfile(r *reader) Member {
-	var m Member
+func readProfile(r *reader) identity.Member {
+	var m identity.Member
 	if text := string(r.text(identity.MaxVersionLength, "version")); text != "" {
 		v, err := identity.ParseVersion(text)
 		if err != nil {

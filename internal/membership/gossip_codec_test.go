@@ -49,7 +49,7 @@ func TestWhatIsKnownIsShared(t *testing.T) {
 	if err != nil || &same.Members()[0] != &g.Members()[0] || &same.Reachability().Observers[0] != &g.Reachability().Observers[0] || &same.Clock()[0] != &g.Clock()[0] {
 		t.Errorf("the same again: %v", err)
 	}
-	later := apply(t, g, self, membership.Change{Put: []*membership.Member{{Node: g.Members()[7].Node, Status: leaving, UpNumber: 8, Roles: []string{"backend"}}}})
+	later := apply(t, g, self, membership.Change{Put: []*identity.Member{{Node: g.Members()[7].Node, Status: leaving, UpNumber: 8, Roles: []string{"backend"}}}})
 	next, err := membership.StateOf(later).Gossip(g)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func messages(tb testing.TB) map[string]membership.Message {
 	g := cluster(tb, member("a", up), member("b", leaving), member("node-1.example:7400", joining), member("node-2.example:7400", down))
 	with := *g.Member(node("b"))
 	with.Roles, with.UpNumber, with.Version = []string{"api", "backend"}, 7, version(tb, "1.2.3")
-	g = apply(tb, g, node("a"), membership.Change{Put: []*membership.Member{&with}})
+	g = apply(tb, g, node("a"), membership.Change{Put: []*identity.Member{&with}})
 	g = apply(tb, g, node("b"), membership.Change{Observed: []membership.Observation{{node("a"), unreachable}, {node("node-2.example:7400"), terminated}}})
 	g = apply(tb, g, node("a"), membership.Change{Remove: []identity.Node{node("node-1.example:7400")}, At: 1700000000})
 	state := membership.StateOf(g)
@@ -118,7 +118,7 @@ func messages(tb testing.TB) map[string]membership.Message {
 	}
 }
 
-func version(tb testing.TB, s string) membership.Version {
+func version(tb testing.TB, s string) identity.Version {
 	tb.Helper()
 	v, err := identity.ParseVersion(s)
 	if err != nil {
@@ -216,8 +216,8 @@ func TestWhatANewerVersionAddsIsCarriedAlong(t *testing.T) {
 		return got
 	}
 	base := cluster(t, member("a", up), member("b", up))
-	x := apply(t, extended(base, "1=old", "2=x"), node("a"), membership.Change{Put: []*membership.Member{member("c", joining)}})
-	y := apply(t, extended(base, "1=pld", "3=y"), node("b"), membership.Change{Put: []*membership.Member{member("d", joining)}})
+	x := apply(t, extended(base, "1=old", "2=x"), node("a"), membership.Change{Put: []*identity.Member{member("c", joining)}})
+	y := apply(t, extended(base, "1=pld", "3=y"), node("b"), membership.Change{Put: []*identity.Member{member("d", joining)}})
 	want := []membership.Extension{{1, []byte("pld")}, {2, []byte("x")}, {3, []byte("y")}}
 	m, _ := x.Merge(y)
 	n, _ := y.Merge(x)

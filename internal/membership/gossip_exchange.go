@@ -99,7 +99,7 @@ func (m *Machine) gossipWithSome(n int) {
 	var some, exiting []identity.Node
 	all := m.candidates()
 	for _, j := range m.rand.Perm(all.count()) {
-		if o := m.gossip.members[all.nth(j)]; o.Status == Exiting {
+		if o := m.gossip.members[all.nth(j)]; o.Status == identity.Exiting {
 			exiting = append(exiting, o.Node)
 		} else {
 			some = append(some, o.Node)
@@ -253,8 +253,8 @@ type cache struct {
 	open        bool   // a downing decision about a member is pending
 	closing     bool   // the whole cluster is about to stop
 	candidates  bitmap // members to gossip with
-	values      []Member
-	valuesOf    []*Member
+	values      []identity.Member
+	valuesOf    []*identity.Member
 	// Derived from the content and the set of members that have seen it:
 	state, seen, digests, versions []byte
 	// size is the size of the last body.
@@ -262,7 +262,7 @@ type cache struct {
 }
 
 // me returns this node as a member.
-func (m *Machine) me() *Member { return m.gossip.Member(m.self) }
+func (m *Machine) me() *identity.Member { return m.gossip.Member(m.self) }
 
 // change applies a change of this node and publishes it. It reports whether the change had an
 // effect.
@@ -282,7 +282,7 @@ func (m *Machine) change(c Change) bool {
 // adopt replaces the gossip with a received or locally changed one, and marks it as seen by this
 // node unless the node has work to do before it leaves.
 func (m *Machine) adopt(next Gossip) {
-	if me := next.Member(m.self); me != nil && me.Status == Exiting && !m.exited {
+	if me := next.Member(m.self); me != nil && me.Status == identity.Exiting && !m.exited {
 		m.exiting = true
 		next = next.notSeen(m.self)
 	} else {
@@ -316,10 +316,10 @@ func (m *Machine) set(next Gossip) {
 		m.cache.roles = roles(next.members)
 		m.cache.anyDown, m.cache.anyLeaving, m.cache.anyExiting, m.cache.closing = false, false, false, false
 		for _, o := range next.members {
-			m.cache.anyDown = m.cache.anyDown || o.Status == Down
-			m.cache.anyLeaving = m.cache.anyLeaving || o.Status == Leaving
-			m.cache.anyExiting = m.cache.anyExiting || o.Status == Exiting
-			m.cache.closing = m.cache.closing || o.Status == PreparingForShutdown || o.Status == ReadyForShutdown
+			m.cache.anyDown = m.cache.anyDown || o.Status == identity.Down
+			m.cache.anyLeaving = m.cache.anyLeaving || o.Status == identity.Leaving
+			m.cache.anyExiting = m.cache.anyExiting || o.Status == identity.Exiting
+			m.cache.closing = m.cache.closing || o.Status == identity.PreparingForShutdown || o.Status == identity.ReadyForShutdown
 		}
 	}
 	if !sameMembers || !sameReach {
@@ -345,7 +345,7 @@ func (m *Machine) publish(e Event) { m.out.Events = append(m.out.Events, e) }
 // findLeaders derives the leader of all members and of each role.
 func (m *Machine) findLeaders() {
 	find := func(role string) identity.Node {
-		return leader(m.gossip.members, m.cache.unreachable, m.self, func(o *Member) bool { return o.HasRole(role) })
+		return leader(m.gossip.members, m.cache.unreachable, m.self, func(o *identity.Member) bool { return o.HasRole(role) })
 	}
 	m.cache.leader = find("")
 	m.cache.roleLeaders = make([]identity.Node, len(m.cache.roles))
@@ -355,7 +355,7 @@ func (m *Machine) findLeaders() {
 }
 
 // roles returns all roles of the members, sorted.
-func roles(members []*Member) []string {
+func roles(members []*identity.Member) []string {
 	var all, last []string
 	for _, m := range members {
 		if sameSlice(m.Roles, last) {

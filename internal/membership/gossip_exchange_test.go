@@ -48,7 +48,7 @@ func TestReceivedGossip(t *testing.T) {
 	t.Run("after", func(t *testing.T) {
 		t.Parallel()
 		s := with(t, "a")
-		next := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{member("x", joining)}})
+		next := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{member("x", joining)}})
 		s.recv("a", membership.StateOf(next))
 		s.wants("talk back", membership.KindSeen, "a")
 		if g := s.m.Gossip(); s.status(node("x")) != joining || !g.HasSeen(thisNode) || !g.HasSeen(node("a")) {
@@ -61,7 +61,7 @@ func TestReceivedGossip(t *testing.T) {
 	t.Run("concurrent", func(t *testing.T) {
 		t.Parallel()
 		s := with(t, "a", "b")
-		other := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{member("x", joining)}}).Saw(node("b"))
+		other := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{member("x", joining)}}).Saw(node("b"))
 		s.do(membership.Leave{Node: node("b")})
 		s.recv("a", membership.StateOf(other))
 		s.wants("the sender gets what both know together", membership.KindState, "a")
@@ -72,7 +72,7 @@ func TestReceivedGossip(t *testing.T) {
 	t.Run("concurrent, with changes of a removed node", func(t *testing.T) {
 		t.Parallel()
 		s := with(t, "n", "o")
-		fromO := apply(t, s.m.Gossip(), node("o"), membership.Change{Put: []*membership.Member{member("x", joining)}})
+		fromO := apply(t, s.m.Gossip(), node("o"), membership.Change{Put: []*identity.Member{member("x", joining)}})
 		s.do(membership.Quarantine{Node: node("o")})
 		s.do(membership.DownNode{Node: node("o")})
 		s.seen("n")
@@ -81,7 +81,7 @@ func TestReceivedGossip(t *testing.T) {
 			t.Fatalf("o was not removed: %s", describe(s.m.Gossip()))
 		}
 		before := s.m.Gossip().Clock()
-		late, _ := fromO.Merge(apply(t, fromO, node("n"), membership.Change{Put: []*membership.Member{member("y", joining)}}))
+		late, _ := fromO.Merge(apply(t, fromO, node("n"), membership.Change{Put: []*identity.Member{member("y", joining)}}))
 		s.recv("n", membership.StateOf(late.Saw(node("n"))))
 		if g := s.m.Gossip(); g.Clock().Compare(before) != membership.After || s.status(node("x")) != joining || g.Clock().Of(thisNode) != before.Of(thisNode)+1 {
 			t.Errorf("the merge needs a tick of its own: %v, then %v", before, g.Clock())
@@ -92,7 +92,7 @@ func TestReceivedGossip(t *testing.T) {
 func TestGossipThatIsNotTaken(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b")
-	news := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{member("x", joining)}})
+	news := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{member("x", joining)}})
 	data := membership.AppendMessage(nil, membership.StateOf(news))
 	drops := func(subject string, why membership.Drop, in membership.Received) {
 		t.Helper()
@@ -143,7 +143,7 @@ func TestGossipOfUnreachableMembers(t *testing.T) {
 	s := with(t, "a", "b")
 	g := apply(t, s.m.Gossip(), node("b"), membership.Change{Observed: []membership.Observation{{node("a"), unreachable}}})
 	s.recv("b", membership.StateOf(g))
-	next := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{member("x", joining)}})
+	next := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{member("x", joining)}})
 	if s.recv("a", membership.StateOf(next)); s.status(node("x")) != joining {
 		t.Error("b finds a unreachable, this node does not")
 	}
@@ -151,7 +151,7 @@ func TestGossipOfUnreachableMembers(t *testing.T) {
 	if s.m.Gossip().Reachability().By(thisNode, node("a")) != unreachable {
 		t.Fatal("a does not answer")
 	}
-	next = apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{member("y", joining)}})
+	next = apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{member("y", joining)}})
 	before := s.dropped(membership.DropUnreachable)
 	if s.recv("a", membership.StateOf(next)); s.status(node("y")) != 0 || s.dropped(membership.DropUnreachable) != before+1 {
 		t.Error("this node finds a unreachable")
@@ -333,13 +333,13 @@ func TestLeaderTellsTheOldestWhoExits(t *testing.T) {
 // down, would stay for ever.
 func TestMergeTakesNothingBack(t *testing.T) {
 	t.Parallel()
-	for before := joining; before <= membership.ReadyForShutdown; before++ {
-		for after := joining; after <= membership.ReadyForShutdown; after++ {
+	for before := joining; before <= identity.ReadyForShutdown; before++ {
+		for after := joining; after <= identity.ReadyForShutdown; after++ {
 			if !before.CanBecome(after) || after == removed {
 				continue
 			}
-			base := first(membership.Gossip{}.Apply(node("a"), membership.Change{Put: []*membership.Member{member("a", up), member("b", before), member("c", up)}}))
-			here := first(base.Apply(node("a"), membership.Change{Put: []*membership.Member{member("b", after)}}))
+			base := first(membership.Gossip{}.Apply(node("a"), membership.Change{Put: []*identity.Member{member("a", up), member("b", before), member("c", up)}}))
+			here := first(base.Apply(node("a"), membership.Change{Put: []*identity.Member{member("b", after)}}))
 			there := first(base.Apply(node("c"), membership.Change{Observed: []membership.Observation{{Subject: node("a"), Reach: membership.Unreachable}}}))
 			for _, merge := range [][2]membership.Gossip{{here, there}, {there, here}} {
 				merged, _ := merge[0].Merge(merge[1])

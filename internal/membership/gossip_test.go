@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	joining, weakly, up, leaving = membership.Joining, membership.WeaklyUp, membership.Up, membership.Leaving
-	exiting, down, removed       = membership.Exiting, membership.Down, membership.Removed
-	preparing, prepared          = membership.PreparingForShutdown, membership.ReadyForShutdown
+	joining, weakly, up, leaving = identity.Joining, identity.WeaklyUp, identity.Up, identity.Leaving
+	exiting, down, removed       = identity.Exiting, identity.Down, identity.Removed
+	preparing, prepared          = identity.PreparingForShutdown, identity.ReadyForShutdown
 )
 
-func member(name string, s membership.Status) *membership.Member {
-	return &membership.Member{Node: node(name), Status: s, UpNumber: membership.NeverUp}
+func member(name string, s identity.Status) *identity.Member {
+	return &identity.Member{Node: node(name), Status: s, UpNumber: identity.NeverUp}
 }
 
 // cluster returns what the first member knows of members that it added.
-func cluster(tb testing.TB, members ...*membership.Member) membership.Gossip {
+func cluster(tb testing.TB, members ...*identity.Member) membership.Gossip {
 	tb.Helper()
 	return apply(tb, membership.Gossip{}, members[0].Node, membership.Change{Put: members})
 }
@@ -49,7 +49,7 @@ func check(t interface {
 }, g membership.Gossip,
 ) {
 	t.Helper()
-	if !slices.IsSortedFunc(g.Members(), func(a, b *membership.Member) int { return a.Node.Compare(b.Node) }) {
+	if !slices.IsSortedFunc(g.Members(), func(a, b *identity.Member) int { return a.Node.Compare(b.Node) }) {
 		t.Fatalf("members are not in order")
 	}
 	for i, m := range g.Members() {
@@ -84,8 +84,8 @@ func TestEveryChangeTicksAndIsSeenBySelfOnly(t *testing.T) {
 		t.Fatalf("at first: %v %v", g.SeenBy(), g.Clock())
 	}
 	for name, change := range map[string]membership.Change{
-		"status":      {Put: []*membership.Member{member("b", leaving)}},
-		"new member":  {Put: []*membership.Member{member("c", joining)}},
+		"status":      {Put: []*identity.Member{member("b", leaving)}},
+		"new member":  {Put: []*identity.Member{member("c", joining)}},
 		"removed":     {Remove: []identity.Node{a}, At: 1},
 		"unreachable": {Observed: []membership.Observation{{Subject: a, Reach: unreachable}}},
 	} {
@@ -95,7 +95,7 @@ func TestEveryChangeTicksAndIsSeenBySelfOnly(t *testing.T) {
 		}
 	}
 	for name, nothing := range map[string]membership.Change{
-		"same status": {Put: []*membership.Member{member("b", up)}},
+		"same status": {Put: []*identity.Member{member("b", up)}},
 		"reachable":   {Observed: []membership.Observation{{Subject: a, Reach: reachable}}},
 		"stranger":    {Remove: []identity.Node{node("x")}, Observed: []membership.Observation{{Subject: node("y"), Reach: unreachable}}},
 		"forget":      {Forget: 1 << 40},
@@ -111,11 +111,11 @@ func TestWhatCanNotChange(t *testing.T) {
 	g := cluster(t, member("a", up), member("b", down))
 	gone := apply(t, g, node("a"), membership.Change{Remove: []identity.Node{node("b")}, At: 1})
 	for name, err := range map[string]error{
-		"down to up":  second(g.Apply(node("a"), membership.Change{Put: []*membership.Member{member("b", up)}})),
-		"removed":     second(g.Apply(node("a"), membership.Change{Put: []*membership.Member{member("b", removed)}})),
-		"no status":   second(g.Apply(node("a"), membership.Change{Put: []*membership.Member{member("c", 0)}})),
-		"buried":      second(gone.Apply(node("a"), membership.Change{Put: []*membership.Member{member("b", joining)}})),
-		"up to ready": second(g.Apply(node("a"), membership.Change{Put: []*membership.Member{member("a", prepared)}})),
+		"down to up":  second(g.Apply(node("a"), membership.Change{Put: []*identity.Member{member("b", up)}})),
+		"removed":     second(g.Apply(node("a"), membership.Change{Put: []*identity.Member{member("b", removed)}})),
+		"no status":   second(g.Apply(node("a"), membership.Change{Put: []*identity.Member{member("c", 0)}})),
+		"buried":      second(gone.Apply(node("a"), membership.Change{Put: []*identity.Member{member("b", joining)}})),
+		"up to ready": second(g.Apply(node("a"), membership.Change{Put: []*identity.Member{member("a", prepared)}})),
 	} {
 		if err == nil {
 			t.Errorf("%s was allowed", name)
@@ -131,7 +131,7 @@ func TestRemovedLeavesATombstoneOnly(t *testing.T) {
 	g := cluster(t, member("a", up), member("b", up), member("c", up))
 	g = apply(t, g, b, membership.Change{Observed: []membership.Observation{{c, unreachable}}})
 	g = apply(t, g, a, membership.Change{Observed: []membership.Observation{{b, unreachable}}})
-	g = apply(t, g, a, membership.Change{Put: []*membership.Member{member("b", down)}})
+	g = apply(t, g, a, membership.Change{Put: []*identity.Member{member("b", down)}})
 	if g.HasSeen(b) {
 		t.Error("who is marked Down has not seen it")
 	}
@@ -168,8 +168,8 @@ func TestMerge(t *testing.T) {
 		return m, tick
 	}
 
-	x := apply(t, base, a, membership.Change{Put: []*membership.Member{member("c", down)}})
-	y := apply(t, base, b, membership.Change{Put: []*membership.Member{member("c", leaving), member("d", joining)}})
+	x := apply(t, base, a, membership.Change{Put: []*identity.Member{member("c", down)}})
+	y := apply(t, base, b, membership.Change{Put: []*identity.Member{member("c", leaving), member("d", joining)}})
 	m, tick := merge(x, y)
 	if m.Member(c).Status != down || m.Member(node("d")) == nil || tick || m.Clock().Of(a) != 2 || m.Clock().Of(b) != 1 {
 		t.Errorf("merged: c is %v, d is %v, %v", m.Member(c).Status, m.Member(node("d")), m.Clock())
@@ -181,7 +181,7 @@ func TestMerge(t *testing.T) {
 	}
 
 	// What c itself changed before it was removed leaves no trace in the clock.
-	late := apply(t, base, c, membership.Change{Put: []*membership.Member{member("b", leaving)}})
+	late := apply(t, base, c, membership.Change{Put: []*identity.Member{member("b", leaving)}})
 	if m, tick = merge(gone, late); !tick || m.Member(b).Status != leaving || m.Clock().Compare(gone.Clock()) != membership.Same {
 		t.Errorf("a change that the clock does not show: tick %t, b is %v, %v", tick, m.Member(b).Status, m.Clock())
 	}
@@ -192,7 +192,7 @@ func TestMerge(t *testing.T) {
 
 func TestStatusesInMerges(t *testing.T) {
 	t.Parallel()
-	order := []membership.Status{joining, weakly, up, preparing, prepared, leaving, exiting, down}
+	order := []identity.Status{joining, weakly, up, preparing, prepared, leaving, exiting, down}
 	for i, lower := range order {
 		for _, higher := range order[i:] {
 			m, _ := cluster(t, member("a", up), member("b", lower)).Merge(cluster(t, member("a", up), member("b", higher)))
@@ -220,7 +220,7 @@ var letters = []string{"a", "b", "c", "d", "e"}
 func newHistory(t *rapid.T) *history {
 	base := membership.Gossip{}
 	for _, name := range letters[:3] {
-		base, _ = base.Apply(node("a"), membership.Change{Put: []*membership.Member{member(name, up)}})
+		base, _ = base.Apply(node("a"), membership.Change{Put: []*identity.Member{member(name, up)}})
 	}
 	h := &history{}
 	for range letters {
@@ -238,10 +238,10 @@ func newHistory(t *rapid.T) *history {
 			g = h.states[i]
 		case g.Member(self) == nil:
 		case subject == "put" && m == nil && !g.Removed(node(other)):
-			c.Put = []*membership.Member{member(other, joining)}
+			c.Put = []*identity.Member{member(other, joining)}
 		case subject == "put" && m != nil:
-			if next := rapid.SampledFrom([]membership.Status{weakly, up, leaving, exiting, down, preparing, prepared}).Draw(t, "status"); m.Status.CanBecome(next) {
-				c.Put = []*membership.Member{member(other, next)}
+			if next := rapid.SampledFrom([]identity.Status{weakly, up, leaving, exiting, down, preparing, prepared}).Draw(t, "status"); m.Status.CanBecome(next) {
+				c.Put = []*identity.Member{member(other, next)}
 			}
 		case subject == "remove" && m != nil && other != letters[i]:
 			c.Remove, c.At = []identity.Node{node(other)}, int64(rapid.IntRange(0, 9).Draw(t, "at"))
@@ -335,30 +335,30 @@ func TestConvergence(t *testing.T) {
 	everybody := func(identity.Node) bool { return true }
 	for _, tt := range []struct {
 		name      string
-		members   []*membership.Member
+		members   []*identity.Member
 		seen      string
 		bad       string // found unreachable by a
 		confirmed func(identity.Node) bool
 		want      bool
 	}{
-		{name: "all have seen", members: []*membership.Member{member("a", up), member("b", up)}, seen: "b", want: true},
-		{name: "one has not", members: []*membership.Member{member("a", up), member("b", up)}},
-		{name: "leaving has not", members: []*membership.Member{member("a", up), member("b", leaving)}},
-		{name: "preparing has not", members: []*membership.Member{member("a", up), member("b", preparing)}},
-		{name: "ready has not", members: []*membership.Member{member("a", up), member("b", prepared)}},
-		{name: "joining need not", members: []*membership.Member{member("a", up), member("b", joining)}, want: true},
-		{name: "weakly up need not", members: []*membership.Member{member("a", up), member("b", weakly)}, want: true},
-		{name: "exiting need not", members: []*membership.Member{member("a", up), member("b", exiting)}, want: true},
-		{name: "down need not", members: []*membership.Member{member("a", up), member("b", down)}, want: true},
-		{name: "nobody is up, joining must", members: []*membership.Member{member("a", joining), member("b", joining)}},
-		{name: "nobody is up, weakly up must", members: []*membership.Member{member("a", joining), member("b", weakly)}},
-		{name: "nobody is up, joining has", members: []*membership.Member{member("a", joining), member("b", joining)}, seen: "b", want: true},
-		{name: "nobody is up, down need not", members: []*membership.Member{member("a", joining), member("b", down)}, want: true},
-		{name: "unreachable", members: []*membership.Member{member("a", up), member("b", up)}, seen: "b", bad: "b"},
-		{name: "joining and unreachable", members: []*membership.Member{member("a", up), member("b", joining)}, bad: "b"},
-		{name: "down and unreachable", members: []*membership.Member{member("a", up), member("b", down)}, bad: "b", want: true},
-		{name: "exiting and unreachable", members: []*membership.Member{member("a", up), member("b", exiting)}, bad: "b", want: true},
-		{name: "confirmed", members: []*membership.Member{member("a", up), member("b", leaving)}, bad: "b", confirmed: everybody, want: true},
+		{name: "all have seen", members: []*identity.Member{member("a", up), member("b", up)}, seen: "b", want: true},
+		{name: "one has not", members: []*identity.Member{member("a", up), member("b", up)}},
+		{name: "leaving has not", members: []*identity.Member{member("a", up), member("b", leaving)}},
+		{name: "preparing has not", members: []*identity.Member{member("a", up), member("b", preparing)}},
+		{name: "ready has not", members: []*identity.Member{member("a", up), member("b", prepared)}},
+		{name: "joining need not", members: []*identity.Member{member("a", up), member("b", joining)}, want: true},
+		{name: "weakly up need not", members: []*identity.Member{member("a", up), member("b", weakly)}, want: true},
+		{name: "exiting need not", members: []*identity.Member{member("a", up), member("b", exiting)}, want: true},
+		{name: "down need not", members: []*identity.Member{member("a", up), member("b", down)}, want: true},
+		{name: "nobody is up, joining must", members: []*identity.Member{member("a", joining), member("b", joining)}},
+		{name: "nobody is up, weakly up must", members: []*identity.Member{member("a", joining), member("b", weakly)}},
+		{name: "nobody is up, joining has", members: []*identity.Member{member("a", joining), member("b", joining)}, seen: "b", want: true},
+		{name: "nobody is up, down need not", members: []*identity.Member{member("a", joining), member("b", down)}, want: true},
+		{name: "unreachable", members: []*identity.Member{member("a", up), member("b", up)}, seen: "b", bad: "b"},
+		{name: "joining and unreachable", members: []*identity.Member{member("a", up), member("b", joining)}, bad: "b"},
+		{name: "down and unreachable", members: []*identity.Member{member("a", up), member("b", down)}, bad: "b", want: true},
+		{name: "exiting and unreachable", members: []*identity.Member{member("a", up), member("b", exiting)}, bad: "b", want: true},
+		{name: "confirmed", members: []*identity.Member{member("a", up), member("b", leaving)}, bad: "b", confirmed: everybody, want: true},
 	} {
 		g := cluster(t, tt.members...)
 		if tt.bad != "" {
@@ -394,30 +394,30 @@ func TestConvergenceIgnoresWhatDownMembersSayAndWhatIsSaidOfSelf(t *testing.T) {
 func TestLeader(t *testing.T) {
 	t.Parallel()
 	x := node("x")
-	withRole := func(m *membership.Member, role string) *membership.Member {
+	withRole := func(m *identity.Member, role string) *identity.Member {
 		m.Roles = []string{role}
 		return m
 	}
 	for _, tt := range []struct {
 		name    string
-		members []*membership.Member
+		members []*identity.Member
 		bad     []string
 		self    string
 		role    string
 		want    string
 	}{
-		{name: "the first that is up", members: []*membership.Member{member("a", joining), member("b", up), member("c", up)}, want: "b"},
-		{name: "leaving will do", members: []*membership.Member{member("a", exiting), member("b", leaving), member("c", up)}, want: "b"},
-		{name: "preparing will do", members: []*membership.Member{member("a", preparing), member("c", up)}, want: "a"},
-		{name: "ready will do", members: []*membership.Member{member("a", prepared), member("c", up)}, want: "a"},
-		{name: "not who is unreachable", members: []*membership.Member{member("a", up), member("b", up)}, bad: []string{"a"}, want: "b"},
-		{name: "but self", members: []*membership.Member{member("a", up), member("b", up)}, bad: []string{"a"}, self: "a", want: "a"},
-		{name: "never who is down", members: []*membership.Member{member("a", down), member("b", exiting)}, self: "a", want: "b"},
-		{name: "weakly up before joining", members: []*membership.Member{member("a", joining), member("b", weakly), member("c", weakly)}, want: "b"},
-		{name: "joining before exiting", members: []*membership.Member{member("a", exiting), member("b", joining)}, want: "b"},
-		{name: "of a role", members: []*membership.Member{member("a", up), withRole(member("b", up), "r")}, role: "r", want: "b"},
-		{name: "of a role that nobody has", members: []*membership.Member{member("a", up)}, role: "r"},
-		{name: "nobody", members: []*membership.Member{member("a", down)}},
+		{name: "the first that is up", members: []*identity.Member{member("a", joining), member("b", up), member("c", up)}, want: "b"},
+		{name: "leaving will do", members: []*identity.Member{member("a", exiting), member("b", leaving), member("c", up)}, want: "b"},
+		{name: "preparing will do", members: []*identity.Member{member("a", preparing), member("c", up)}, want: "a"},
+		{name: "ready will do", members: []*identity.Member{member("a", prepared), member("c", up)}, want: "a"},
+		{name: "not who is unreachable", members: []*identity.Member{member("a", up), member("b", up)}, bad: []string{"a"}, want: "b"},
+		{name: "but self", members: []*identity.Member{member("a", up), member("b", up)}, bad: []string{"a"}, self: "a", want: "a"},
+		{name: "never who is down", members: []*identity.Member{member("a", down), member("b", exiting)}, self: "a", want: "b"},
+		{name: "weakly up before joining", members: []*identity.Member{member("a", joining), member("b", weakly), member("c", weakly)}, want: "b"},
+		{name: "joining before exiting", members: []*identity.Member{member("a", exiting), member("b", joining)}, want: "b"},
+		{name: "of a role", members: []*identity.Member{member("a", up), withRole(member("b", up), "r")}, role: "r", want: "b"},
+		{name: "of a role that nobody has", members: []*identity.Member{member("a", up)}, role: "r"},
+		{name: "nobody", members: []*identity.Member{member("a", down)}},
 	} {
 		g := cluster(t, append(tt.members, member("x", exiting))...)
 		for _, bad := range tt.bad {
@@ -449,7 +449,7 @@ func TestRoles(t *testing.T) {
 			t.Errorf("%.40q was accepted", bad)
 		}
 	}
-	m := &membership.Member{Roles: got}
+	m := &identity.Member{Roles: got}
 	if !m.HasRole("a") || m.HasRole("c") || !m.HasRole("") || !m.HasRole("dc-default") {
 		t.Error("roles of a member")
 	}
@@ -485,7 +485,7 @@ func receivers(g membership.Gossip, self identity.Node, count int) []identity.No
 	var chosen []identity.Node
 	good := 0
 	for _, n := range append(ring[at+1:], ring[:at]...) {
-		bad := slices.ContainsFunc(g.Unreachable(identity.Node{}), func(m *membership.Member) bool { return m.Node == n })
+		bad := slices.ContainsFunc(g.Unreachable(identity.Node{}), func(m *identity.Member) bool { return m.Node == n })
 		switch {
 		case good == count:
 		case !bad:
@@ -533,9 +533,9 @@ func TestRing(t *testing.T) {
 
 // many returns a gossip of some members, as the first of them knows it.
 func many(r *rand.Rand, n int) (membership.Gossip, identity.Node) {
-	var members []*membership.Member
+	var members []*identity.Member
 	for i := range n {
-		m := &membership.Member{
+		m := &identity.Member{
 			Node:   identity.Node{Name: fmt.Sprintf("refold-node-%04d.refold.default.svc:7400", i), UID: r.Uint64() | 1},
 			Status: up, UpNumber: int32(i) + 1, Roles: []string{"backend"},
 		}

@@ -43,7 +43,7 @@ func (h *host) check(e membership.Effects) {
 	}
 }
 
-func (h *host) checkEvent(event membership.Event, before map[identity.Node]membership.Status) {
+func (h *host) checkEvent(event membership.Event, before map[identity.Node]identity.Status) {
 	w := h.w
 	if event.Kind == membership.MemberUnreachable && event.Member.Node == h.node {
 		w.tb.Fatalf("%v finds itself unreachable", h.node)
@@ -72,7 +72,7 @@ func (h *host) checkEvent(event membership.Event, before map[identity.Node]membe
 
 // checkUp asserts that when a member becomes Up for the first time all who are full members, as the
 // leader that did it knows, have heard of it.
-func (w *world) checkUp(h *host, n identity.Node, before map[identity.Node]membership.Status) {
+func (w *world) checkUp(h *host, n identity.Node, before map[identity.Node]identity.Status) {
 	key := "up " + n.String()
 	if _, known := w.shared[key]; known {
 		return

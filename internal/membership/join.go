@@ -186,8 +186,8 @@ func (m *Machine) joinTooLate() {
 // joinSelf founds a cluster. The founder is Up at once and is the oldest member.
 func (m *Machine) joinSelf() {
 	m.log(Info, "join: founding a new cluster")
-	me := &Member{Node: m.self, Status: Joining, UpNumber: NeverUp, Roles: m.cfg.Roles, Version: m.cfg.Version}
-	m.become(func() { m.change(Change{Put: []*Member{me}}) })
+	me := &identity.Member{Node: m.self, Status: identity.Joining, UpNumber: identity.NeverUp, Roles: m.cfg.Roles, Version: m.cfg.Version}
+	m.become(func() { m.change(Change{Put: []*identity.Member{me}}) })
 	if m.cache.leader == m.self {
 		m.leadConverged()
 	}
@@ -215,7 +215,7 @@ func (m *Machine) asks(name string) bool {
 }
 
 // setVersion sets the pending version.
-func (m *Machine) setVersion(v Version) {
+func (m *Machine) setVersion(v identity.Version) {
 	if !m.cfg.VersionPending {
 		return
 	}
@@ -437,7 +437,7 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	}
 	m.log(Info, "node is joining", Attr{"member", from}, Attr{"roles", strings.Join(msg.Roles, ",")}, Attr{"version", msg.Version.String()})
 	m.lone = false // from now on the end of this node would affect others
-	m.change(Change{Put: []*Member{{Node: from, Status: Joining, UpNumber: NeverUp, Roles: msg.Roles, Version: msg.Version}}})
+	m.change(Change{Put: []*identity.Member{{Node: from, Status: identity.Joining, UpNumber: identity.NeverUp, Roles: msg.Roles, Version: msg.Version}}})
 	m.sendWelcome(from)
 }
 
@@ -456,7 +456,7 @@ func (m *Machine) stranger(from identity.Node) {
 // member.
 func (m *Machine) asksAgain(peer identity.Node) bool {
 	other, me := m.gossip.Member(peer), m.me()
-	return other != nil && !isGone(other.Status) && (me.Status == Joining || me.Status == WeaklyUp)
+	return other != nil && !isGone(other.Status) && (me.Status == identity.Joining || me.Status == identity.WeaklyUp)
 }
 
 // logRejected logs the rejection of a join request. It limits the rate, because the node repeats

@@ -36,8 +36,8 @@ func (m *Machine) lead() {
 			delete(m.confirmed, n)
 		}
 	}
-	if me := m.me(); me.Status == Up && m.cache.closing {
-		m.change(Change{Put: []*Member{withStatus(me, PreparingForShutdown)}})
+	if me := m.me(); me.Status == identity.Up && m.cache.closing {
+		m.change(Change{Put: []*identity.Member{withStatus(me, identity.PreparingForShutdown)}})
 	}
 	m.stopIfDown()
 }
@@ -48,30 +48,30 @@ func (m *Machine) isConfirmed(n identity.Node) bool { return m.confirmed[n] }
 func (m *Machine) leadConverged() {
 	m.leading.attempts = 0
 	c := Change{At: m.wall(), Forget: m.wall() - int64(m.s.PruneTombstonesAfter.Seconds())}
-	var exiting, risen []*Member
+	var exiting, risen []*identity.Member
 	losers := duplicates(m.gossip.Members())
 	promote := m.enough() && !m.cache.closing
 	youngest := int32(0)
 	for _, o := range m.gossip.Members() {
-		if o.UpNumber != NeverUp {
+		if o.UpNumber != identity.NeverUp {
 			youngest = max(youngest, o.UpNumber)
 		}
 	}
 	for i, o := range m.gossip.Members() {
 		switch {
 		case slices.Contains(losers, o):
-			c.Put = append(c.Put, withStatus(o, Down))
-		case (o.Status == Joining || o.Status == WeaklyUp) && promote && m.alone(o):
+			c.Put = append(c.Put, withStatus(o, identity.Down))
+		case (o.Status == identity.Joining || o.Status == identity.WeaklyUp) && promote && m.alone(o):
 			youngest++
-			next := withStatus(o, Up)
+			next := withStatus(o, identity.Up)
 			next.UpNumber = youngest
 			c.Put, risen = append(c.Put, next), append(risen, next)
-		case o.Status == Leaving:
-			next := withStatus(o, Exiting)
+		case o.Status == identity.Leaving:
+			next := withStatus(o, identity.Exiting)
 			c.Put, exiting = append(c.Put, next), append(exiting, next)
-		case o.Status == PreparingForShutdown:
-			c.Put = append(c.Put, withStatus(o, ReadyForShutdown))
-		case o.Node != m.self && (isGone(o.Status) && m.cache.unreachable.has(i) || o.Status == Exiting && m.confirmed[o.Node]):
+		case o.Status == identity.PreparingForShutdown:
+			c.Put = append(c.Put, withStatus(o, identity.ReadyForShutdown))
+		case o.Node != m.self && (isGone(o.Status) && m.cache.unreachable.has(i) || o.Status == identity.Exiting && m.confirmed[o.Node]):
 			c.Remove = append(c.Remove, o.Node)
 		}
 	}
@@ -95,7 +95,7 @@ func (m *Machine) leadConverged() {
 }
 
 // alone reports whether no other incarnation with a member's name is a member.
-func (m *Machine) alone(o *Member) bool { return len(m.gossip.Named(o.Node.Name)) == 1 }
+func (m *Machine) alone(o *identity.Member) bool { return len(m.gossip.Named(o.Node.Name)) == 1 }
 
 // enough reports whether there are enough members for any to become Up.
 func (m *Machine) enough() bool {
@@ -137,14 +137,14 @@ func (m *Machine) leadDiverged() {
 	}
 	var c Change
 	for _, o := range duplicates(m.gossip.Members()) {
-		c.Put = append(c.Put, withStatus(o, Down))
+		c.Put = append(c.Put, withStatus(o, identity.Down))
 	}
 	after := m.s.WeaklyUpAfter
 	if after >= 0 && m.s.LeaderInterval*durationOf(attempts) >= after && m.enough() && !m.cache.closing {
 		for i, o := range m.gossip.Members() {
-			if o.Status == Joining && !m.cache.unreachable.has(i) && m.alone(o) {
+			if o.Status == identity.Joining && !m.cache.unreachable.has(i) && m.alone(o) {
 				m.count.TimedOut[TimeoutConvergence]++
-				c.Put = append(c.Put, withStatus(o, WeaklyUp))
+				c.Put = append(c.Put, withStatus(o, identity.WeaklyUp))
 			}
 		}
 	}
@@ -154,7 +154,7 @@ func (m *Machine) leadDiverged() {
 // sendToExiting sends the state at once to Exiting members, because when many leave there may soon
 // be no member to do so, and to the oldest members, because they may run what has to be handed
 // over.
-func (m *Machine) sendToExiting(exiting []*Member) {
+func (m *Machine) sendToExiting(exiting []*identity.Member) {
 	told := []identity.Node{m.self}
 	for _, o := range exiting {
 		if len(told) <= exitingTold && o.Node != m.self {
@@ -163,7 +163,7 @@ func (m *Machine) sendToExiting(exiting []*Member) {
 		}
 	}
 	tell := func(role string) {
-		byAge := slices.DeleteFunc(slices.Clone(m.gossip.Members()), func(o *Member) bool { return !o.HasRole(role) || o.Node == m.self })
+		byAge := slices.DeleteFunc(slices.Clone(m.gossip.Members()), func(o *identity.Member) bool { return !o.HasRole(role) || o.Node == m.self })
 		slices.SortFunc(byAge, compareAge)
 		for _, o := range byAge[:min(2, len(byAge))] {
 			if !slices.Contains(told, o.Node) {
@@ -180,7 +180,7 @@ func (m *Machine) sendToExiting(exiting []*Member) {
 
 // unreachable returns the members that at least one observer finds unreachable or terminated.
 // Observers for which ignored returns true do not count; nil ignores none.
-func (g Gossip) unreachable(ignored func(*Member) bool) bitmap {
+func (g Gossip) unreachable(ignored func(*identity.Member) bool) bitmap {
 	c := g.state()
 	var found bitmap
 	for _, o := range c.reach.Observers {
@@ -209,8 +209,8 @@ func (g Gossip) unreachable(ignored func(*Member) bool) bitmap {
 
 // Unreachable returns the members other than self that at least one observer finds unreachable or
 // terminated, sorted.
-func (g Gossip) Unreachable(self identity.Node) []*Member {
-	var found []*Member
+func (g Gossip) Unreachable(self identity.Node) []*identity.Member {
+	var found []*identity.Member
 	g.unreachable(nil).each(func(i int) {
 		if g.members[i].Node != self {
 			found = append(found, g.members[i])
@@ -228,9 +228,9 @@ func (g Gossip) Converged(self identity.Node, confirmed func(identity.Node) bool
 }
 
 // blocking returns up to most members that prevent convergence.
-func (g Gossip) blocking(self identity.Node, confirmed func(identity.Node) bool, most int) []*Member {
-	var found []*Member
-	block := func(m *Member) bool {
+func (g Gossip) blocking(self identity.Node, confirmed func(identity.Node) bool, most int) []*identity.Member {
+	var found []*identity.Member
+	block := func(m *identity.Member) bool {
 		if len(found) < most && (confirmed == nil || !confirmed(m.Node)) {
 			found = append(found, m)
 		}
@@ -238,7 +238,7 @@ func (g Gossip) blocking(self identity.Node, confirmed func(identity.Node) bool,
 	}
 	members := g.Members()
 	if !g.Reachability().AllReachable() {
-		g.unreachable(func(observer *Member) bool { return observer.Status == Down }).each(func(i int) {
+		g.unreachable(func(observer *identity.Member) bool { return observer.Status == identity.Down }).each(func(i int) {
 			if m := members[i]; m.Node != self && !isGone(m.Status) {
 				block(m)
 			}
@@ -270,13 +270,13 @@ func (g Gossip) blocking(self identity.Node, confirmed func(identity.Node) bool,
 // first of the members with the best other status, except Down. It is the zero node if there is
 // none.
 func (g Gossip) Leader(self identity.Node, role string) identity.Node {
-	return leader(g.Members(), g.unreachable(nil), self, func(m *Member) bool { return m.HasRole(role) })
+	return leader(g.Members(), g.unreachable(nil), self, func(m *identity.Member) bool { return m.HasRole(role) })
 }
 
-func leader(members []*Member, unreachable bitmap, self identity.Node, eligible func(*Member) bool) identity.Node {
-	var best *Member
+func leader(members []*identity.Member, unreachable bitmap, self identity.Node, eligible func(*identity.Member) bool) identity.Node {
+	var best *identity.Member
 	for i, m := range members {
-		if m.Status == Down || unreachable.has(i) && m.Node != self || !eligible(m) {
+		if m.Status == identity.Down || unreachable.has(i) && m.Node != self || !eligible(m) {
 			continue
 		}
 		if countsForConvergence(m.Status) {
@@ -294,17 +294,17 @@ func leader(members []*Member, unreachable bitmap, self identity.Node, eligible 
 
 // substituteRank orders the statuses of members that lead only if no member is Up, Leaving or about
 // to shut down. The lowest leads.
-func substituteRank(s Status) int {
+func substituteRank(s identity.Status) int {
 	switch s {
-	case WeaklyUp:
+	case identity.WeaklyUp:
 		return 1
-	case Joining:
+	case identity.Joining:
 		return 2
-	case Exiting:
+	case identity.Exiting:
 		return 3
-	case Down:
+	case identity.Down:
 		return 4
-	case Up, Leaving, PreparingForShutdown, ReadyForShutdown, Removed:
+	case identity.Up, identity.Leaving, identity.PreparingForShutdown, identity.ReadyForShutdown, identity.Removed:
 	}
 	return 0
 }

@@ -32,7 +32,7 @@ func (m *Machine) leave(n identity.Node) {
 	switch {
 	case o == nil:
 		m.log(Warn, "cannot leave: node is not a member", Attr{"member", n})
-	case !o.Status.CanBecome(Leaving):
+	case !o.Status.CanBecome(identity.Leaving):
 	case o.Node == m.self && m.cache.anyLeaving:
 		if m.timers[timerLeave] == Never {
 			m.again(timerLeave, leaveWait*m.s.GossipInterval)
@@ -42,16 +42,16 @@ func (m *Machine) leave(n identity.Node) {
 	}
 }
 
-func (m *Machine) leaveNow(o *Member) {
+func (m *Machine) leaveNow(o *identity.Member) {
 	m.log(Info, "member is leaving", Attr{"member", o.Node})
-	if m.change(Change{Put: []*Member{withStatus(o, Leaving)}}) {
+	if m.change(Change{Put: []*identity.Member{withStatus(o, identity.Leaving)}}) {
 		m.gossipWithOne()
 	}
 }
 
 // leaveAfterOthers lets this node leave after it has waited for others.
 func (m *Machine) leaveAfterOthers() {
-	if me := m.me(); me != nil && me.Status.CanBecome(Leaving) {
+	if me := m.me(); me != nil && me.Status.CanBecome(identity.Leaving) {
 		m.leaveNow(me)
 	}
 }
@@ -61,7 +61,7 @@ func (m *Machine) handleLeaving() {
 	members := m.gossip.Members()
 	if m.cache.anyExiting {
 		m.gossip.seen.each(func(i int) {
-			if o := members[i]; o.Status == Exiting && o.Node != m.self { // it reports itself when it is ready
+			if o := members[i]; o.Status == identity.Exiting && o.Node != m.self { // it reports itself when it is ready
 				m.confirm(o.Node)
 			}
 		})
@@ -102,7 +102,7 @@ func (m *Machine) scheduleFastRound() {
 // they do not wait for it.
 func (m *Machine) exitingDone() {
 	me := m.me()
-	if m.phase != member || me.Status != Exiting {
+	if m.phase != member || me.Status != identity.Exiting {
 		m.log(Warn, "hand-over of singletons is disabled, the node does not exit")
 		return
 	}
@@ -111,8 +111,8 @@ func (m *Machine) exitingDone() {
 	m.gossipWithSome(lastGossips)
 	told := []identity.Node{m.self}
 	for i := range 4 { // the next two leaders, and two members that are not leaving
-		next := leader(m.gossip.members, m.cache.unreachable, m.self, func(o *Member) bool {
-			return !slices.Contains(told, o.Node) && (i < 2 || o.Status == Up)
+		next := leader(m.gossip.members, m.cache.unreachable, m.self, func(o *identity.Member) bool {
+			return !slices.Contains(told, o.Node) && (i < 2 || o.Status == identity.Up)
 		})
 		if !next.IsZero() {
 			m.send(next, ExitingConfirmed{})
@@ -150,7 +150,7 @@ const (
 func durationOf(n int) time.Duration { return time.Duration(n) }
 
 // find returns a member by its node, or by its name if the UID is 0.
-func (m *Machine) find(n identity.Node) *Member {
+func (m *Machine) find(n identity.Node) *identity.Member {
 	if n.UID != 0 {
 		return m.gossip.Member(n)
 	}
@@ -167,9 +167,9 @@ func (m *Machine) down(n identity.Node) {
 	switch {
 	case o == nil:
 		m.log(Warn, "cannot down: node is not a member", Attr{"member", n})
-	case o.Status.CanBecome(Down):
+	case o.Status.CanBecome(identity.Down):
 		m.log(Warn, "member is downed", Attr{"member", o.Node}, Attr{"was", o.Status.String()})
-		if m.change(Change{Put: []*Member{withStatus(o, Down)}}) {
+		if m.change(Change{Put: []*identity.Member{withStatus(o, identity.Down)}}) {
 			m.spread(o.Node)
 		}
 	}
@@ -179,8 +179,8 @@ func (m *Machine) down(n identity.Node) {
 func (m *Machine) prepare() {
 	var c Change
 	for _, o := range m.gossip.Members() {
-		if o.Status == Up {
-			c.Put = append(c.Put, withStatus(o, PreparingForShutdown))
+		if o.Status == identity.Up {
+			c.Put = append(c.Put, withStatus(o, identity.PreparingForShutdown))
 		}
 	}
 	if m.phase == member && m.change(c) {
@@ -191,12 +191,12 @@ func (m *Machine) prepare() {
 
 // stopIfDown stops a node that is Down when the other Down members have seen it, or after a while.
 func (m *Machine) stopIfDown() {
-	if me := m.me(); me == nil || me.Status != Down {
+	if me := m.me(); me == nil || me.Status != identity.Down {
 		return
 	}
 	know := true
 	for i, o := range m.gossip.Members() {
-		know = know && (o.Status != Down || m.cache.unreachable.has(i) || m.gossip.seen.has(i))
+		know = know && (o.Status != identity.Down || m.cache.unreachable.has(i) || m.gossip.seen.has(i))
 	}
 	if !know && m.downTicks < downTicks {
 		m.downTicks++

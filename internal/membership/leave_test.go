@@ -182,7 +182,7 @@ func TestTheLastGossipGoesToThoseThatStay(t *testing.T) {
 	for _, o := range all.Put {
 		leaves := *o
 		leaves.Status = leaving
-		s.recv("a", membership.StateOf(apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{&leaves}})))
+		s.recv("a", membership.StateOf(apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{&leaves}})))
 	}
 	s.recv("a", membership.StateOf(apply(t, s.m.Gossip(), node("a"), all)))
 	e := s.do(membership.ExitingDone{})

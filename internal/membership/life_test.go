@@ -20,10 +20,10 @@ func exits(t *testing.T) *solo {
 	t.Helper()
 	s := with(t, "a", "b", "c")
 	me := *s.m.Gossip().Member(thisNode)
-	for _, status := range []membership.Status{leaving, exiting} {
+	for _, status := range []identity.Status{leaving, exiting} {
 		me.Status = status
 		next := me
-		s.recv("a", membership.StateOf(apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{&next}})))
+		s.recv("a", membership.StateOf(apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{&next}})))
 	}
 	return s
 }
@@ -145,7 +145,7 @@ func TestWhenANodeThatIsDownStops(t *testing.T) {
 		t.Helper()
 		s := with(t, "a", "b", "c", "d", "e", "f", "g")
 		g := s.m.Gossip()
-		both := []*membership.Member{{Node: thisNode, Status: down, UpNumber: g.Member(thisNode).UpNumber}, {Node: node("b"), Status: down, UpNumber: g.Member(node("b")).UpNumber}}
+		both := []*identity.Member{{Node: thisNode, Status: down, UpNumber: g.Member(thisNode).UpNumber}, {Node: node("b"), Status: down, UpNumber: g.Member(node("b")).UpNumber}}
 		s.recv("a", membership.StateOf(apply(t, g, node("a"), membership.Change{Put: both})))
 		if !slices.Contains(s.all.Life, membership.Life{Kind: membership.Downed}) {
 			t.Fatalf("life: %v", s.all.Life)
@@ -239,7 +239,7 @@ func TestToldByALaterIncarnation(t *testing.T) {
 	s.do(membership.JoinNode{Name: "a"})
 	s.recv("a", membership.Echo{Nr: 1})
 	g := cluster(t, member("a", up), member("m", joining), member("x", up))
-	g = apply(t, g, node("a"), membership.Change{Put: []*membership.Member{member("x", down)}})
+	g = apply(t, g, node("a"), membership.Change{Put: []*identity.Member{member("x", down)}})
 	s.recv("a", membership.Welcome{State: membership.StateOf(apply(t, g, node("a"), membership.Change{Remove: []identity.Node{node("x")}}))})
 	s.recv("x", membership.Digests{})
 	s.wants("gossip of a removed node", membership.KindQuarantined, "x")
@@ -275,7 +275,7 @@ func TestOrderOfEvents(t *testing.T) {
 	g := apply(t, s.m.Gossip(), node("b"), membership.Change{Observed: []membership.Observation{{node("d"), unreachable}}})
 	s.recv("b", membership.StateOf(g))
 	g = apply(t, s.m.Gossip(), node("b"), membership.Change{
-		Put:      []*membership.Member{member("a", leaving), {Node: node("A"), Status: joining, UpNumber: membership.NeverUp, Roles: []string{"r"}}},
+		Put:      []*identity.Member{member("a", leaving), {Node: node("A"), Status: joining, UpNumber: identity.NeverUp, Roles: []string{"r"}}},
 		Remove:   []identity.Node{node("c")},
 		Observed: []membership.Observation{{node("d"), reachable}, {node("a"), unreachable}},
 	})
@@ -348,7 +348,7 @@ func TestANewUpNumberIsAnEvent(t *testing.T) {
 	s := with(t, "a")
 	older := *s.m.Gossip().Member(node("a"))
 	older.UpNumber = 1
-	s.recv("a", membership.StateOf(apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{&older}})))
+	s.recv("a", membership.StateOf(apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{&older}})))
 	if len(s.out.Events) == 0 || s.out.Events[0].Kind != membership.MemberUp || s.out.Events[0].Member.UpNumber != 1 {
 		t.Errorf("events: %v", s.out.Events)
 	}
@@ -491,7 +491,7 @@ func (s *solo) pass(d time.Duration, answering ...string) {
 	s.now = end
 }
 
-func (s *solo) status(n identity.Node) membership.Status {
+func (s *solo) status(n identity.Node) identity.Status {
 	if m := s.m.Gossip().Member(n); m != nil {
 		return m.Status
 	}

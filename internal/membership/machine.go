@@ -23,7 +23,7 @@ type Config struct {
 	Roles []string
 	// Version is the version of the application. With VersionPending, the version follows as
 	// SetVersion and joining waits for it.
-	Version        Version
+	Version        identity.Version
 	VersionPending bool
 	// Check are the settings that must be the same on all nodes. They are sent to any node that
 	// tries to join, so they must not contain secrets.
@@ -353,7 +353,7 @@ func (m *Machine) stopFor(why Reason, detail string) {
 	if m.phase == member {
 		m.out.Events = append(m.out.Events, Event{Kind: ShuttingDown})
 		for _, old := range m.gossip.Members() {
-			m.out.Events = append(m.out.Events, Event{Kind: MemberRemoved, Member: withStatus(old, Removed), Previous: old.Status})
+			m.out.Events = append(m.out.Events, Event{Kind: MemberRemoved, Member: withStatus(old, identity.Removed), Previous: old.Status})
 		}
 	}
 	m.log(Info, "membership of this node has ended", Attr{"reason", why.String()})
@@ -433,7 +433,7 @@ type Counters struct {
 	// such as Concurrent.
 	Gossip [Concurrent + 1]uint64
 	// Became counts changes of members' statuses. The index is the new Status.
-	Became [ReadyForShutdown + 1]uint64
+	Became [identity.ReadyForShutdown + 1]uint64
 	// ClockSize is the number of entries of the clock. SeenBy is the number of members that have
 	// seen the state of this node.
 	ClockSize, SeenBy int

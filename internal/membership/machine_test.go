@@ -61,7 +61,7 @@ func TestJoinersOfAnInitializedNode(t *testing.T) {
 	s.named("n", membership.Join{Roles: []string{"api"}, Version: version(t, "1.2")})
 	s.wants("let in", membership.KindWelcome, "n")
 	got := s.m.Gossip().Member(node("n"))
-	if got.Status != joining || !got.HasRole("api") || got.Version.String() != "1.2" || got.UpNumber != membership.NeverUp {
+	if got.Status != joining || !got.HasRole("api") || got.Version.String() != "1.2" || got.UpNumber != identity.NeverUp {
 		t.Errorf("n is %+v", got)
 	}
 	s.pass(2 * time.Second)
@@ -114,8 +114,8 @@ func TestWhoDoesNotLetIn(t *testing.T) {
 	}
 
 	s = with(t, "a") // leads
-	g := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*membership.Member{s.m.Gossip().Member(thisNode), {Node: thisNode, Status: leaving, UpNumber: 1}}})
-	g = apply(t, g, node("a"), membership.Change{Put: []*membership.Member{{Node: thisNode, Status: exiting, UpNumber: 1}}})
+	g := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{s.m.Gossip().Member(thisNode), {Node: thisNode, Status: leaving, UpNumber: 1}}})
+	g = apply(t, g, node("a"), membership.Change{Put: []*identity.Member{{Node: thisNode, Status: exiting, UpNumber: 1}}})
 	s.recv("a", membership.StateOf(g))
 	s.named("n", membership.InitJoin{})
 	s.wants("a member that exits", membership.KindInitJoinNack, "n")
@@ -399,7 +399,7 @@ func TestWeaklyUpAndTheComplaintOfTheLeader(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		after time.Duration
-		want  membership.Status
+		want  identity.Status
 		at    time.Duration
 	}{"default, before": {0, joining, 6 * time.Second}, "default, after": {0, weakly, 8 * time.Second}, "off": {-1, joining, 30 * time.Second}, "3 s": {3 * time.Second, weakly, 4 * time.Second}} {
 		s := founded(t, func(c *membership.Config) { c.Settings.WeaklyUpAfter = tt.after })
@@ -463,26 +463,26 @@ func TestTombstonesAreForgotten(t *testing.T) {
 func TestTwoIncarnationsAsMembers(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n")
-	one, two := &membership.Member{Node: identity.Node{Name: "x", UID: 5}, Status: joining, UpNumber: membership.NeverUp}, &membership.Member{Node: identity.Node{Name: "x", UID: 6}, Status: joining, UpNumber: membership.NeverUp}
-	s.recv("n", membership.StateOf(apply(t, s.m.Gossip(), node("n"), membership.Change{Put: []*membership.Member{one, two}})))
+	one, two := &identity.Member{Node: identity.Node{Name: "x", UID: 5}, Status: joining, UpNumber: identity.NeverUp}, &identity.Member{Node: identity.Node{Name: "x", UID: 6}, Status: joining, UpNumber: identity.NeverUp}
+	s.recv("n", membership.StateOf(apply(t, s.m.Gossip(), node("n"), membership.Change{Put: []*identity.Member{one, two}})))
 	s.pass(time.Second, "n", "x")
 	s.seen("n")
 	s.pass(time.Second, "n", "x")
 	if s.status(one.Node) == up || s.status(two.Node) != down {
 		t.Errorf("they are %v and %v", s.status(one.Node), s.status(two.Node))
 	}
-	at := func(uid uint64, s membership.Status, up int32) *membership.Member {
-		return &membership.Member{Node: identity.Node{Name: "x", UID: uid}, Status: s, UpNumber: up}
+	at := func(uid uint64, s identity.Status, up int32) *identity.Member {
+		return &identity.Member{Node: identity.Node{Name: "x", UID: uid}, Status: s, UpNumber: up}
 	}
-	for name, tt := range map[string]struct{ members, want []*membership.Member }{
-		"the older stays":         {[]*membership.Member{at(1, up, 9), at(2, up, 3)}, []*membership.Member{at(1, up, 9)}},
-		"who is down is nobody":   {[]*membership.Member{at(1, down, 1), at(2, up, 3)}, nil},
-		"three":                   {[]*membership.Member{at(1, up, 3), at(2, joining, membership.NeverUp), at(3, up, 2)}, []*membership.Member{at(2, joining, membership.NeverUp), at(1, up, 3)}},
-		"different names":         {[]*membership.Member{member("a", up), at(1, up, 1), member("y", up)}, nil},
-		"pairs one after another": {[]*membership.Member{member("a", up), at(1, up, 1), at(2, up, 2), {Node: identity.Node{Name: "y", UID: 1}, UpNumber: 1}, {Node: identity.Node{Name: "y", UID: 2}, UpNumber: 2}}, []*membership.Member{at(2, up, 2), {Node: identity.Node{Name: "y", UID: 2}, UpNumber: 2}}},
+	for name, tt := range map[string]struct{ members, want []*identity.Member }{
+		"the older stays":         {[]*identity.Member{at(1, up, 9), at(2, up, 3)}, []*identity.Member{at(1, up, 9)}},
+		"who is down is nobody":   {[]*identity.Member{at(1, down, 1), at(2, up, 3)}, nil},
+		"three":                   {[]*identity.Member{at(1, up, 3), at(2, joining, identity.NeverUp), at(3, up, 2)}, []*identity.Member{at(2, joining, identity.NeverUp), at(1, up, 3)}},
+		"different names":         {[]*identity.Member{member("a", up), at(1, up, 1), member("y", up)}, nil},
+		"pairs one after another": {[]*identity.Member{member("a", up), at(1, up, 1), at(2, up, 2), {Node: identity.Node{Name: "y", UID: 1}, UpNumber: 1}, {Node: identity.Node{Name: "y", UID: 2}, UpNumber: 2}}, []*identity.Member{at(2, up, 2), {Node: identity.Node{Name: "y", UID: 2}, UpNumber: 2}}},
 	} {
 		got := membership.Duplicates(tt.members)
-		less := func(a, b *membership.Member) int { return a.Node.Compare(b.Node) }
+		less := func(a, b *identity.Member) int { return a.Node.Compare(b.Node) }
 		slices.SortFunc(got, less)
 		slices.SortFunc(tt.want, less)
 		if !reflect.DeepEqual(got, tt.want) && len(got)+len(tt.want) > 0 {

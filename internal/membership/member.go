@@ -12,32 +12,6 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// The types of package identity.
-type (
-	// Member is a member of the cluster.
-	Member = identity.Member
-	// Status is the status of a member.
-	Status = identity.Status
-	// Version is the version of a member's program.
-	Version = identity.Version
-)
-
-// The statuses of a member.
-const (
-	Joining              = identity.Joining
-	WeaklyUp             = identity.WeaklyUp
-	Up                   = identity.Up
-	Leaving              = identity.Leaving
-	Exiting              = identity.Exiting
-	Down                 = identity.Down
-	Removed              = identity.Removed
-	PreparingForShutdown = identity.PreparingForShutdown
-	ReadyForShutdown     = identity.ReadyForShutdown
-)
-
-// NeverUp is the UpNumber of a member that has not become Up yet.
-const NeverUp = identity.NeverUp
-
 // Limits of the description of a member.
 const (
 	maxRoles = 64
@@ -67,19 +41,19 @@ func CheckRoles(roles []string) ([]string, error) {
 }
 
 // compareAge orders members by age, the oldest first.
-func compareAge(a, b *Member) int {
+func compareAge(a, b *identity.Member) int {
 	return cmp.Or(cmp.Compare(a.UpNumber, b.UpNumber), a.Node.Compare(b.Node))
 }
 
 // withStatus returns a copy of the member with another status.
-func withStatus(m *Member, s Status) *Member {
+func withStatus(m *identity.Member, s identity.Status) *identity.Member {
 	changed := *m
 	changed.Status = s
 	return &changed
 }
 
 // sameMember reports whether two descriptions of one node are equal.
-func sameMember(m, other *Member) bool {
+func sameMember(m, other *identity.Member) bool {
 	return m == other || m.Node == other.Node && m.Status == other.Status && m.UpNumber == other.UpNumber &&
 		m.Version == other.Version && sameRoles(m.Roles, other.Roles)
 }
@@ -92,7 +66,7 @@ func sameRoles(a, b []string) bool {
 // laterMember returns the newer of two descriptions of one node: the one with the higher rank, then
 // the one with the smaller UpNumber. The remaining comparisons make the order total; nodes that
 // follow the protocol never need them.
-func laterMember(a, b *Member) *Member {
+func laterMember(a, b *identity.Member) *identity.Member {
 	if a == b {
 		return a
 	}
@@ -108,25 +82,25 @@ func laterMember(a, b *Member) *Member {
 
 // rank orders the statuses for merges: the higher rank is the later status. CanBecome allows only
 // changes to a higher rank, because a merge would otherwise undo a decision.
-func rank(s Status) int {
+func rank(s identity.Status) int {
 	switch s {
-	case Joining:
+	case identity.Joining:
 		return 1
-	case WeaklyUp:
+	case identity.WeaklyUp:
 		return 2
-	case Up:
+	case identity.Up:
 		return 3
-	case PreparingForShutdown:
+	case identity.PreparingForShutdown:
 		return 4
-	case ReadyForShutdown:
+	case identity.ReadyForShutdown:
 		return 5
-	case Leaving:
+	case identity.Leaving:
 		return 6
-	case Exiting:
+	case identity.Exiting:
 		return 7
-	case Down:
+	case identity.Down:
 		return 8
-	case Removed:
+	case identity.Removed:
 		return 9
 	}
 	return 0
@@ -134,16 +108,16 @@ func rank(s Status) int {
 
 // countsForConvergence reports whether the members agree on a gossip only if members with this
 // status have seen it.
-func countsForConvergence(s Status) bool {
-	return s == Up || s == Leaving || s == PreparingForShutdown || s == ReadyForShutdown
+func countsForConvergence(s identity.Status) bool {
+	return s == identity.Up || s == identity.Leaving || s == identity.PreparingForShutdown || s == identity.ReadyForShutdown
 }
 
 // isGone reports whether a member with this status takes no part in decisions any more.
-func isGone(s Status) bool { return s == Down || s == Exiting }
+func isGone(s identity.Status) bool { return s == identity.Down || s == identity.Exiting }
 
 // versionText returns the wire format of a version, which is empty for the zero value.
-func versionText(v Version) string {
-	if v == (Version{}) {
+func versionText(v identity.Version) string {
+	if v == (identity.Version{}) {
 		return ""
 	}
 	return v.String()
@@ -151,19 +125,19 @@ func versionText(v Version) string {
 
 // findMember returns the index of a node in members, which are sorted by node, and whether it is
 // there.
-func findMember(members []*Member, n identity.Node) (int, bool) {
-	return slices.BinarySearchFunc(members, n, func(m *Member, n identity.Node) int { return m.Node.Compare(n) })
+func findMember(members []*identity.Member, n identity.Node) (int, bool) {
+	return slices.BinarySearchFunc(members, n, func(m *identity.Member, n identity.Node) int { return m.Node.Compare(n) })
 }
 
 // Find returns the index of a node in a list of members that is sorted by node, or the index at
 // which it would be inserted, and whether it is there.
-func Find(members []Member, n identity.Node) (int, bool) {
-	return slices.BinarySearchFunc(members, n, func(m Member, n identity.Node) int { return m.Node.Compare(n) })
+func Find(members []identity.Member, n identity.Node) (int, bool) {
+	return slices.BinarySearchFunc(members, n, func(m identity.Member, n identity.Node) int { return m.Node.Compare(n) })
 }
 
 // Gone returns the nodes of before that are not in now. Both lists are sorted by node, and so is
 // the result. It takes one pass, and allocates only for a result.
-func Gone(before, now []Member) []identity.Node {
+func Gone(before, now []identity.Member) []identity.Node {
 	var gone []identity.Node
 	for i := range before {
 		n := before[i].Node

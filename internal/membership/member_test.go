@@ -12,10 +12,10 @@ import (
 )
 
 // listed returns members a1, b1 and so on: the names, each with its UID.
-func listed(nodes ...string) []membership.Member {
-	var members []membership.Member
+func listed(nodes ...string) []identity.Member {
+	var members []identity.Member
 	for _, n := range nodes {
-		members = append(members, membership.Member{Node: identity.Node{Name: n[:1], UID: uint64(n[1] - '0')}})
+		members = append(members, identity.Member{Node: identity.Node{Name: n[:1], UID: uint64(n[1] - '0')}})
 	}
 	return members
 }
@@ -51,8 +51,8 @@ func TestFind(t *testing.T) {
 func TestGone(t *testing.T) {
 	t.Parallel()
 	all := listed("a1", "b1", "b2", "c1")
-	some := func(which int) []membership.Member {
-		var members []membership.Member
+	some := func(which int) []identity.Member {
+		var members []identity.Member
 		for i := range all {
 			if which&(1<<i) != 0 {
 				members = append(members, all[i])
@@ -65,7 +65,7 @@ func TestGone(t *testing.T) {
 			before, now := some(was), some(is)
 			var want []identity.Node
 			for _, m := range before {
-				if !slices.ContainsFunc(now, func(o membership.Member) bool { return o.Node == m.Node }) {
+				if !slices.ContainsFunc(now, func(o identity.Member) bool { return o.Node == m.Node }) {
 					want = append(want, m.Node)
 				}
 			}

@@ -73,7 +73,7 @@ type InitJoinNack struct{}
 // Join requests membership.
 type Join struct {
 	Roles   []string
-	Version Version
+	Version identity.Version
 }
 
 // Welcome replies to a Join: the receiver is a member. It has the state of the cluster.

@@ -22,10 +22,10 @@ type contested struct {
 const maxContested = 1000
 
 // contest starts to find out whether the present owner of a name is alive.
-func (m *Machine) contest(joiner identity.Node, holders []*Member) {
+func (m *Machine) contest(joiner identity.Node, holders []*identity.Member) {
 	for _, holder := range holders {
 		if m.gossip.Reachability().By(m.self, holder.Node) == Terminated {
-			if holder.Status != Down { // a member that is Down does not reply
+			if holder.Status != identity.Down { // a member that is Down does not reply
 				m.down(holder.Node)
 			}
 			continue // it is removed when the members agree
@@ -74,8 +74,8 @@ func (m *Machine) restarted(holder identity.Node) {
 	m.count.TimedOut[TimeoutName]++
 	m.log(Warn, "node was restarted: downing its previous incarnation", Attr{"member", holder})
 	c := Change{Observed: []Observation{{holder, Terminated}}}
-	if o := m.gossip.Member(holder); o != nil && o.Status.CanBecome(Down) {
-		c.Put = []*Member{withStatus(o, Down)}
+	if o := m.gossip.Member(holder); o != nil && o.Status.CanBecome(identity.Down) {
+		c.Put = []*identity.Member{withStatus(o, identity.Down)}
 	}
 	m.change(c)
 }
@@ -99,7 +99,7 @@ func (m *Machine) claim() { m.send(identity.Node{Name: m.self.Name}, Ping{m.self
 func (m *Machine) namesakeAsks(from identity.Node) {
 	asks := m.phase == seeking && m.join.first
 	switch {
-	case m.phase == member && m.me().Status != Down, asks && m.self.UID < from.UID:
+	case m.phase == member && m.me().Status != identity.Down, asks && m.self.UID < from.UID:
 		m.send(from, NameInUse{m.self})
 	case asks: // it may have missed the request that it should have answered
 		m.askNamesake()
@@ -111,7 +111,7 @@ func (m *Machine) claimedBy(from identity.Node) {
 	switch {
 	case m.phase == seeking && m.join.first:
 		m.nameTaken(from)
-	case m.phase == member && m.me().Status != Down && (!m.lone || m.self.UID < from.UID):
+	case m.phase == member && m.me().Status != identity.Down && (!m.lone || m.self.UID < from.UID):
 		m.send(from, Pong{})
 	}
 }
@@ -133,7 +133,7 @@ func (m *Machine) ping(from identity.Node, msg Ping) {
 	switch {
 	case msg.Node == from && from.Name == m.self.Name:
 		m.claimedBy(from)
-	case msg.Node == m.self && (m.phase != member || m.me().Status != Down):
+	case msg.Node == m.self && (m.phase != member || m.me().Status != identity.Down):
 		m.send(from, Pong{})
 	}
 }
@@ -169,16 +169,16 @@ func (m *Machine) nameInUse(from identity.Node, msg NameInUse) {
 
 // duplicates returns the members that must be removed because another member has their name: two
 // nodes accepted them without knowing of each other. The older one stays.
-func duplicates(members []*Member) (losers []*Member) {
+func duplicates(members []*identity.Member) (losers []*identity.Member) {
 	for i := 1; i < len(members); i++ {
 		keep := members[i-1]
-		if keep.Status == Down {
+		if keep.Status == identity.Down {
 			continue
 		}
 		for ; i < len(members) && members[i].Node.Name == keep.Node.Name; i++ {
 			other := members[i]
 			switch {
-			case other.Status == Down:
+			case other.Status == identity.Down:
 			case other.UpNumber < keep.UpNumber:
 				losers = append(losers, keep)
 				keep = other

@@ -183,9 +183,9 @@ func (m *Machine) quarantined(from identity.Node) {
 		m.drop(DropStranger)
 		return
 	}
-	if me := m.me(); me.Status.CanBecome(Down) {
+	if me := m.me(); me.Status.CanBecome(identity.Down) {
 		m.log(Error, "node was quarantined by another member", Attr{"by", from})
-		m.change(Change{Put: []*Member{withStatus(me, Down)}})
+		m.change(Change{Put: []*identity.Member{withStatus(me, identity.Down)}})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/splitbrain"
 )
@@ -248,7 +249,7 @@ func TestTwoAreAwayTogether(t *testing.T) {
 		w.until(2*time.Minute, func() bool {
 			w.overlap(20 * time.Second)
 			for _, h := range hosts[:2] {
-				if h.hosting() && slices.ContainsFunc(h.m.Gossip().Unreachable(h.node), func(o *membership.Member) bool { return o.Status != down }) {
+				if h.hosting() && slices.ContainsFunc(h.m.Gossip().Unreachable(h.node), func(o *identity.Member) bool { return o.Status != down }) {
 					t.Fatalf("%v goes on, and nobody who was not away has vouched for it", h.node)
 				}
 			}

@@ -149,7 +149,7 @@ func (d *livenessCheck) find(n identity.Node) (int, bool) {
 // any more.
 func (m *Machine) resume() bool {
 	me := m.me()
-	if me.Status == Down { // it is about to stop
+	if me.Status == identity.Down { // it is about to stop
 		m.doubts.open = false
 		return true
 	}
@@ -264,7 +264,7 @@ func (m *Machine) overdue() bool {
 // undecidedAfter returns how long a decision may be pending. A leaving node is Exiting as soon as
 // all members have seen that, and then others wait only for the removal margin.
 func (m *Machine) undecidedAfter() time.Duration {
-	if me := m.me(); me != nil && (me.Status == Leaving || me.Status == Exiting) {
+	if me := m.me(); me != nil && (me.Status == identity.Leaving || me.Status == identity.Exiting) {
 		return m.s.LeavingUndecidedAfter
 	}
 	return m.s.UndecidedAfter

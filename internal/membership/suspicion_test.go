@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 )
 
@@ -172,7 +173,7 @@ func TestResuming(t *testing.T) {
 		s.recv("n", membership.LivenessReply{Nr: s.asked()})
 		s.recv("n", membership.Versions{Clock: s.m.Gossip().Clock().Add(node("n"))})
 		s.resumed(false, "maybe somebody else who has given it up")
-		s.recv("n", membership.StateOf(apply(t, s.m.Gossip(), node("n"), membership.Change{Put: []*membership.Member{member("x", joining)}})))
+		s.recv("n", membership.StateOf(apply(t, s.m.Gossip(), node("n"), membership.Change{Put: []*identity.Member{member("x", joining)}})))
 		s.resumed(false, "x has to be asked")
 		s.pass(time.Second, "n", "x")
 		s.vouches(true, "x")
@@ -189,7 +190,7 @@ func TestResuming(t *testing.T) {
 	t.Run("given up", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n", "o")
-		s.recv("n", membership.StateOf(apply(t, s.m.Gossip(), node("n"), membership.Change{Put: []*membership.Member{member("m", down)}})))
+		s.recv("n", membership.StateOf(apply(t, s.m.Gossip(), node("n"), membership.Change{Put: []*identity.Member{member("m", down)}})))
 		s.pass(10*time.Second, "n", "o")
 		s.resumed(false, "it is down")
 	})

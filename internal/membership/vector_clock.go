@@ -180,7 +180,7 @@ func pairs[T any](a, b []T, compare func(a, b *T) int) iter.Seq2[*T, *T] {
 func compareTicks(a, b *Tick) int { return a.Node.Compare(b.Node) }
 
 // compareMembers is fast for shared members.
-func compareMembers(a, b **Member) int {
+func compareMembers(a, b **identity.Member) int {
 	if *a == *b {
 		return 0
 	}

@@ -55,7 +55,7 @@ type host struct {
 	lives   []membership.Life
 	lines   []membership.Line
 	removed map[identity.Node]bool
-	status  map[identity.Node]membership.Status
+	status  map[identity.Node]identity.Status
 	tick    time.Duration // that is planned
 
 	resolver *splitbrain.Resolver
@@ -102,7 +102,7 @@ func (w *world) start(name string, change ...func(*membership.Config)) *host {
 	w.uids++
 	h := &host{
 		w: w, node: identity.Node{Name: name, UID: w.uids<<32 | w.rand.Uint64()>>32}, since: w.now, tick: membership.Never,
-		removed: map[identity.Node]bool{}, status: map[identity.Node]membership.Status{}, downed: map[identity.Node]time.Duration{},
+		removed: map[identity.Node]bool{}, status: map[identity.Node]identity.Status{}, downed: map[identity.Node]time.Duration{},
 	}
 	cfg := membership.Config{Self: h.node, Settings: w.settings, Started: time.Unix(1_700_000_000, 0).Add(w.now), Rand: rand.New(rand.NewPCG(w.rand.Uint64(), 1))}
 	for _, c := range change {

@@ -97,7 +97,7 @@ func (w *world) cluster(n int, change func(*node.Config)) []*box {
 
 func (b *box) up() (n int) {
 	for _, m := range b.View().Members {
-		if m.Status == membership.Up {
+		if m.Status == identity.Up {
 			n++
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -135,7 +135,7 @@ func BenchmarkJoin(b *testing.B) {
 	}
 	for b.Loop() {
 		n := w.start(fmt.Sprintf("n%d", len(w.hosts)+1), nil)
-		w.set(n.self, membership.Up)
+		w.set(n.self, identity.Up)
 		w.tell()
 		for !n.m.Synced() {
 			w.next(w.now + time.Second)
@@ -144,7 +144,7 @@ func BenchmarkJoin(b *testing.B) {
 			b.Fatal("it does not hold the same")
 		}
 		n.dead = true
-		w.set(n.self, membership.Removed)
+		w.set(n.self, identity.Removed)
 		w.tell()
 		w.hosts = w.hosts[:3]
 	}

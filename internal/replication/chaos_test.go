@@ -14,7 +14,6 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -58,7 +57,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 func (c *chaos) up() []*host {
 	var up []*host
 	for _, m := range c.members {
-		if h := c.host(m.Node); m.Status == membership.Up && !h.dead && !h.stopped {
+		if h := c.host(m.Node); m.Status == identity.Up && !h.dead && !h.stopped {
 			up = append(up, h)
 		}
 	}
@@ -198,22 +197,22 @@ func (c *chaos) disturb() {
 		if quiet && len(c.members) < 6 {
 			c.hit["join"]++
 			h := c.start(fmt.Sprintf("n%d", len(c.hosts)+1), nil)
-			c.set(h.self, []membership.Status{membership.Joining, membership.WeaklyUp}[c.rnd.IntN(2)])
+			c.set(h.self, []identity.Status{identity.Joining, identity.WeaklyUp}[c.rnd.IntN(2)])
 			c.tell()
 			c.run(time.Duration(c.rnd.IntN(int(3 * time.Second))))
-			c.set(h.self, membership.Up)
+			c.set(h.self, identity.Up)
 			c.tellInTime()
 			c.changed = c.now
 		}
 	case 4:
 		if h := up[c.rnd.IntN(len(up))]; quiet && len(up) > 3 && h != c.hosts[0] {
 			c.hit["leave"]++
-			for _, s := range []membership.Status{membership.Leaving, membership.Exiting} {
+			for _, s := range []identity.Status{identity.Leaving, identity.Exiting} {
 				c.set(h.self, s)
 				c.tellInTime()
 				c.run(time.Second)
 			}
-			c.set(h.self, membership.Removed)
+			c.set(h.self, identity.Removed)
 			c.gone(h.self)
 			c.tellInTime()
 			h.dead = true
@@ -225,13 +224,13 @@ func (c *chaos) disturb() {
 			h.dead = true
 			c.tellInTime()
 			c.run(time.Duration(c.rnd.IntN(int(5 * time.Second))))
-			c.set(h.self, membership.Removed)
+			c.set(h.self, identity.Removed)
 			c.gone(h.self)
 			c.tellInTime()
 			if c.rnd.IntN(2) == 0 { // it comes back as another
 				c.hit["restart"]++
 				back := c.start(h.self.Name, maps.Clone(h.disk))
-				c.set(back.self, membership.Up)
+				c.set(back.self, identity.Up)
 				c.tellInTime()
 			}
 		}

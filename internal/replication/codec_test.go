@@ -20,7 +20,6 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -272,8 +271,8 @@ func FuzzReceive(f *testing.F) {
 		self, other := node("a", 1), node("b", 2)
 		actor := must(crdt.NewSelf(self))
 		m := must(replication.New(replication.Config{Name: "r", Self: actor, Started: started, Rand: rand.New(rand.NewPCG(1, 2))}))
-		m.Step(0, batch(replication.Members{All: []membership.Member{
-			{Node: self, Status: membership.Up, UpNumber: 2}, {Node: other, Status: membership.Up, UpNumber: 1},
+		m.Step(0, batch(replication.Members{All: []identity.Member{
+			{Node: self, Status: identity.Up, UpNumber: 2}, {Node: other, Status: identity.Up, UpNumber: 1},
 		}}))
 		m.Step(0, batch(replication.Update{
 			Request: replication.Request{ID: 1, Key: "visits", Level: majority},

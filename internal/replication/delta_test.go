@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -299,7 +299,7 @@ func TestDeltasDisabledSomewhere(t *testing.T) {
 	w.cfg.DisableDeltas = true
 	c := w.start("n3", nil)
 	for _, h := range w.hosts {
-		w.set(h.self, membership.Up)
+		w.set(h.self, identity.Up)
 	}
 	w.tell()
 	w.run(time.Second)

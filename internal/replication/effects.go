@@ -9,7 +9,6 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 )
 
 // Effects are the results of a step. The caller performs them in the order of the fields.
@@ -192,7 +191,7 @@ type Batch struct {
 // Members are the members of the cluster. All is sorted by node and includes the node itself once
 // it is a member. Unreachable are the members that some node cannot reach.
 type Members struct {
-	All         []membership.Member
+	All         []identity.Member
 	Unreachable []identity.Node
 }
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -127,8 +127,8 @@ func TestChunkFromAnother(t *testing.T) {
 	w.run(time.Second)
 	n := w.start("n9", nil)
 	x := w.start("x", nil)
-	w.set(n.self, membership.Up)
-	w.set(x.self, membership.WeaklyUp)
+	w.set(n.self, identity.Up)
+	w.set(x.self, identity.WeaklyUp)
 	w.keep = true
 	n.tell()
 	var v crdt.GCounter

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -78,7 +78,7 @@ func TestDurablePrunedLater(t *testing.T) {
 		w.wait(gone, gone.add(key, replication.Level{Kind: replication.All}, 1))
 	}
 	gone.dead = true
-	w.set(gone.self, membership.Removed)
+	w.set(gone.self, identity.Removed)
 	w.tell()
 	has := func(key string) bool {
 		v, _, _ := w.hosts[0].m.Value(key)

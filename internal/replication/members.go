@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 )
 
 // membersState is the machine's view of the cluster.
@@ -16,7 +15,7 @@ type membersState struct {
 	known       map[identity.Node]bool // members whose messages are accepted: all that are not down
 	all         []identity.Node        // all members, sorted
 	member      bool                   // the node has been a member
-	status      membership.Status      // of this node
+	status      identity.Status        // of this node
 	upNumber    int32                  // of this node
 	eligible    []peer                 // other nodes that count in a quorum, sorted
 	gossip      []identity.Node        // nodes that receive changes: eligible and WeaklyUp ones
@@ -53,17 +52,17 @@ func (m *Machine) setMembers(in Members) {
 		if o.Node == m.self {
 			here, s.status, s.upNumber = true, o.Status, o.UpNumber
 		}
-		if o.Status == membership.Down || o.Status == membership.Removed || !m.takesPart(o) {
+		if o.Status == identity.Down || o.Status == identity.Removed || !m.takesPart(o) {
 			continue
 		}
-		if o.Status == membership.Up && s.leader.IsZero() {
+		if o.Status == identity.Up && s.leader.IsZero() {
 			s.leader = o.Node
 		}
 		if o.Node == m.self {
 			continue
 		}
 		s.known[o.Node] = true
-		if o.Status == membership.Joining {
+		if o.Status == identity.Joining {
 			continue
 		}
 		unreachable := contains(s.unreachable, o.Node)
@@ -71,8 +70,8 @@ func (m *Machine) setMembers(in Members) {
 		if !unreachable {
 			s.reachable = append(s.reachable, o.Node)
 		}
-		if o.Status != membership.WeaklyUp {
-			s.eligible = append(s.eligible, peer{o.Node, o.UpNumber, o.Status == membership.Exiting, unreachable})
+		if o.Status != identity.WeaklyUp {
+			s.eligible = append(s.eligible, peer{o.Node, o.UpNumber, o.Status == identity.Exiting, unreachable})
 		}
 	}
 	for _, n := range before {
@@ -98,7 +97,7 @@ func (m *Machine) setMembers(in Members) {
 }
 
 // takesPart reports whether a member holds the data.
-func (m *Machine) takesPart(o *membership.Member) bool {
+func (m *Machine) takesPart(o *identity.Member) bool {
 	return !slices.ContainsFunc(m.cfg.Roles, func(role string) bool { return !o.HasRole(role) })
 }
 
@@ -109,7 +108,7 @@ func (m *Machine) countsIn(l Level) bool {
 	if l.Kind != Majority && l.Kind != MajorityPlus {
 		return true
 	}
-	return m.members.status != membership.Joining && m.members.status != membership.WeaklyUp
+	return m.members.status != identity.Joining && m.members.status != identity.WeaklyUp
 }
 
 // total returns the number of nodes that count for a level.

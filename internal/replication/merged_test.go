@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -118,7 +118,7 @@ func TestCustomTooLarge(t *testing.T) {
 // Majorities meet: a node that does not count for others does not count for itself.
 func TestJoinersDoNotCount(t *testing.T) {
 	t.Parallel()
-	for _, s := range []membership.Status{membership.Joining, membership.WeaklyUp} {
+	for _, s := range []identity.Status{identity.Joining, identity.WeaklyUp} {
 		for seed := range uint64(4) {
 			w := newWorld(t, seed, replication.Config{GossipInterval: time.Hour, DeltaInterval: time.Hour}, 4)
 			c, d := w.hosts[2], w.hosts[3]
@@ -141,8 +141,8 @@ func TestJoinersDoNotCount(t *testing.T) {
 			if r.Outcome != replication.TimedOut || g.Outcome != replication.TimedOut {
 				t.Errorf("%v, seed %d: written: %+v, read: %+v", s, seed, r, g)
 			}
-			w.set(w.hosts[0].self, membership.WeaklyUp)
-			w.set(w.hosts[1].self, membership.WeaklyUp)
+			w.set(w.hosts[0].self, identity.WeaklyUp)
+			w.set(w.hosts[1].self, identity.WeaklyUp)
 			w.tell()
 			if r, g := w.wait(c, c.add("k", majority, 1)), w.wait(d, d.get("k", majority)); r.Outcome != replication.TooFew || g.Outcome != replication.TooFew {
 				t.Errorf("%v, nobody counts: %+v, %+v", s, r, g)
@@ -182,7 +182,7 @@ func TestMarkersLast(t *testing.T) {
 	w.wait(c, c.add("other", all, 1))
 	w.wait(c, c.put("set", all, "x"))
 	c.dead = true
-	w.set(c.self, membership.Removed)
+	w.set(c.self, identity.Removed)
 	w.tell()
 	w.run(2 * time.Minute)
 	entry := func(h *host, key string) replication.Entry {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -45,7 +44,7 @@ func machines(tb testing.TB, n int, change func(*replication.Config)) []one {
 			tb.Fatal(err)
 		}
 		all[i] = one{m, node, actor}
-		members.All = append(members.All, membership.Member{Node: node, Status: membership.Up, UpNumber: int32(i) + 1})
+		members.All = append(members.All, identity.Member{Node: node, Status: identity.Up, UpNumber: int32(i) + 1})
 	}
 	for _, o := range all {
 		o.Step(0, replication.Batch{Members: members})

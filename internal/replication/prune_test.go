@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -24,7 +24,7 @@ func pruningWorld(t *testing.T, n int) *world {
 // leave removes a node.
 func (w *world) leave(h *host) {
 	h.dead = true
-	w.set(h.self, membership.Removed)
+	w.set(h.self, identity.Removed)
 	w.tell()
 }
 
@@ -101,7 +101,7 @@ func TestPrunedComesLate(t *testing.T) {
 	w.leave(gone)
 	w.run(10 * time.Second)
 	behind := w.start("n9", nil) // hears nothing from here on, but knows what was
-	w.set(behind.self, membership.Joining)
+	w.set(behind.self, identity.Joining)
 	w.tell()
 	behind.step(received{From: a.self, Data: replication.AppendMessage(nil, replication.Write{Entry: late})})
 	w.cut = func(x, y *host) bool { return x == behind || y == behind }
@@ -118,7 +118,7 @@ func TestPrunedComesLate(t *testing.T) {
 	}
 	w.run(time.Second)
 	w.cut, w.keep = nil, true
-	w.set(behind.self, membership.Up)
+	w.set(behind.self, identity.Up)
 	a.add("visits", local, 1) // its delta holds what was moved
 	var delta []byte
 	for _, l := range w.sent {
@@ -251,7 +251,7 @@ func TestPull(t *testing.T) {
 	w.cut = func(x, _ *host) bool { return x == silent } // it hears, and is not heard
 	w.keep = true
 	n := w.start("n9", nil)
-	w.set(n.self, membership.Up)
+	w.set(n.self, identity.Up)
 	n.step(replication.Members{All: w.members})
 	for _, h := range w.hosts[:4] {
 		h.step(replication.Members{All: w.members})
@@ -295,7 +295,7 @@ func TestLargeBuckets(t *testing.T) {
 	w.cut = nil
 	w.converge(5 * time.Minute)
 	n := w.start("n9", nil)
-	w.set(n.self, membership.Up)
+	w.set(n.self, identity.Up)
 	w.tell()
 	w.run(time.Second)
 	if n.m.Root() != a.m.Root() {
@@ -426,14 +426,14 @@ func TestPruneStopsHalfway(t *testing.T) {
 	}
 	c := w.start("n3", nil)
 	c.dead = true
-	w.set(c.self, membership.Up)
+	w.set(c.self, identity.Up)
 	w.tell()
 	for end := w.now + 2*time.Minute; w.now < end; {
 		if begun, done := a.tick(); begun+done > 0 {
 			t.Fatalf("%d keys are begun with, %d done while a node can't be reached", begun, done)
 		}
 	}
-	w.set(c.self, membership.Removed)
+	w.set(c.self, identity.Removed)
 	w.tell()
 	sum := first
 	for end := w.now + 2*time.Minute; w.now < end; {

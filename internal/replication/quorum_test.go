@@ -11,7 +11,6 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/replication"
 )
@@ -134,10 +133,10 @@ func TestCountingNodes(t *testing.T) {
 	w := newWorld(t, 4, replication.Config{}, 3)
 	w.keep = true
 	h := w.hosts[0]
-	w.set(w.hosts[1].self, membership.Exiting)
+	w.set(w.hosts[1].self, identity.Exiting)
 	weak, joining := w.start("n8", nil), w.start("n9", nil)
-	w.set(weak.self, membership.WeaklyUp)
-	w.set(joining.self, membership.Joining)
+	w.set(weak.self, identity.WeaklyUp)
+	w.set(joining.self, identity.Joining)
 	w.tell()
 	if got := h.m.ReplicaCount(); got != 3 {
 		t.Errorf("%d replicas", got)

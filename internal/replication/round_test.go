@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -182,8 +182,8 @@ func TestMajoritiesOverlap(t *testing.T) {
 		}
 		w.cut = nil
 		n := w.start("n6", nil)
-		w.set(n.self, membership.Up)
-		n.step(replication.Members{All: []membership.Member{}}) // it has nothing
+		w.set(n.self, identity.Up)
+		n.step(replication.Members{All: []identity.Member{}}) // it has nothing
 		w.tell()
 		for _, h := range w.hosts {
 			r := w.wait(h, h.get("x", majority))

@@ -14,7 +14,6 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -146,7 +145,7 @@ func TestNumbersGoOn(t *testing.T) {
 	a := w.hosts[0]
 	w.cfg.Expire = nil
 	b := w.start("n2", nil)
-	w.set(b.self, membership.Up)
+	w.set(b.self, identity.Up)
 	w.tell()
 	for i := range 5 {
 		w.wait(a, a.put("s", all, fmt.Sprint(i)))
@@ -255,8 +254,8 @@ func TestStrangers(t *testing.T) {
 	h := w.start("n1", nil)
 	stranger, downed, other := node("stranger", 7), node("z", 8), node("y", 9)
 	roles := []string{"data"}
-	h.step(replication.Members{All: []membership.Member{
-		{Node: h.self, Status: membership.Up, Roles: roles}, {Node: other, Status: membership.Up}, {Node: downed, Status: membership.Down, Roles: roles},
+	h.step(replication.Members{All: []identity.Member{
+		{Node: h.self, Status: identity.Up, Roles: roles}, {Node: other, Status: identity.Up}, {Node: downed, Status: identity.Down, Roles: roles},
 	}})
 	v := must((*crdt.Types)(nil).Value(crdt.Flag{}.Enable()))
 	data := replication.AppendMessage(nil, replication.Write{Nr: 1, Entry: replication.Entry{Key: "flag", Value: must(v.AppendBinary(nil))}})
@@ -277,7 +276,7 @@ func TestRemoved(t *testing.T) {
 	a := w.hosts[0]
 	a.held = true
 	ids := []uint64{a.add("a", all, 1), a.add("kept", local, 1)}
-	w.set(a.self, membership.Removed)
+	w.set(a.self, identity.Removed)
 	a.tell()
 	for _, id := range ids {
 		if r := a.replies[id]; r.Outcome != replication.Stopped {
@@ -331,7 +330,7 @@ func TestLargerThanAMessage(t *testing.T) {
 		t.Fatalf("it has %d words", n)
 	}
 	n := w.start("n9", nil)
-	w.set(n.self, membership.Up)
+	w.set(n.self, identity.Up)
 	w.tell()
 	if r := w.wait(n, n.get("set", all)); r.Outcome != replication.Done || n.show("set") != a.show("set") {
 		t.Errorf("read: %+v", r)

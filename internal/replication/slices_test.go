@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -149,7 +149,7 @@ func TestEntriesTakeSeveralSteps(t *testing.T) {
 	}
 	// Who has left gets no more of it.
 	a.receive(b, want)
-	w.set(b.self, membership.Removed)
+	w.set(b.self, identity.Removed)
 	a.tell()
 	since = len(w.sent)
 	for range 10 {

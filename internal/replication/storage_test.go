@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -158,11 +158,11 @@ func TestExpiredOnDisk(t *testing.T) {
 		t.Errorf("what was read is lost: %s, %s, %s", later.show("session"), later.show("used"), later.show("stays"))
 	}
 	b.dead = true
-	w.set(b.self, membership.Removed)
+	w.set(b.self, identity.Removed)
 	w.tell()
 	w.run(time.Hour)
 	again := w.startAt("n2", b.disk)
-	w.set(again.self, membership.Up)
+	w.set(again.self, identity.Up)
 	w.tell()
 	if again.show("session") != "-" {
 		t.Errorf("it was loaded: %s", again.show("session"))
@@ -212,7 +212,7 @@ func TestRecordsWithoutUse(t *testing.T) {
 	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}, Expire: map[string]time.Duration{"*": time.Minute}}, 0)
 	w.now = time.Hour
 	h := w.startAt("n1", map[string][]byte{"flag": old})
-	w.set(h.self, membership.Up)
+	w.set(h.self, identity.Up)
 	w.tell()
 	if w.run(30 * time.Second); h.show("flag") == "-" {
 		t.Error("it has expired at once")
@@ -324,7 +324,7 @@ func TestNoRoomElsewhere(t *testing.T) {
 	w.cfg.MaxKeys = 0
 	d := w.start("n4", nil)
 	for _, h := range w.hosts[:3] {
-		w.set(h.self, membership.Up)
+		w.set(h.self, identity.Up)
 	}
 	w.tell()
 	w.wait(a, a.add("old", all, 1))
@@ -342,7 +342,7 @@ func TestNoRoomElsewhere(t *testing.T) {
 	if r := w.wait(a, a.add("old", all, 1)); r.Outcome != replication.Done || b.show("old") != "2" {
 		t.Errorf("what they have: %+v", r)
 	}
-	w.set(d.self, membership.Up)
+	w.set(d.self, identity.Up)
 	w.tell()
 	if r := w.wait(a, a.add("kept", count(2), 1)); r.Outcome != replication.Done || d.show("kept") != "3" {
 		t.Errorf("one has room: %+v", r)

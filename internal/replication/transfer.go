@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 )
 
 const (
@@ -51,17 +50,17 @@ type part struct {
 func (m *Machine) startPull() {
 	p := &m.pull
 	s := &m.members
-	if p.started || m.loading || s.status == membership.Joining || !s.member {
+	if p.started || m.loading || s.status == identity.Joining || !s.member {
 		return
 	}
 	var older []identity.Node
 	for _, o := range s.eligible {
-		if !o.unreachable && (s.status == membership.WeaklyUp || o.upNumber < s.upNumber) {
+		if !o.unreachable && (s.status == identity.WeaklyUp || o.upNumber < s.upNumber) {
 			older = append(older, o.node)
 		}
 	}
 	switch {
-	case len(older) == 0 && s.status == membership.WeaklyUp:
+	case len(older) == 0 && s.status == identity.WeaklyUp:
 		return // an older node will become visible
 	case len(older) == 0:
 		p.started, p.done = true, true // this is the first node
@@ -88,7 +87,7 @@ func (m *Machine) isPullingFromHere(n identity.Node) bool {
 // pulling reports whether the node fetches the data from others, or is about to. A comparison would
 // find little else.
 func (m *Machine) pulling() bool {
-	return m.members.status == membership.Joining || m.pull.started && !m.pull.done
+	return m.members.status == identity.Joining || m.pull.started && !m.pull.done
 }
 
 // isAwaited reports whether requests have recently waited for this node.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -24,7 +24,7 @@ func TestNoComparisonWhileItPulls(t *testing.T) {
 	}
 	w.run(10 * time.Second)
 	n := w.start("n4", nil)
-	w.set(n.self, membership.Up)
+	w.set(n.self, identity.Up)
 	w.keep = true
 	w.cut = func(from, to *host) bool { return to == n } // nothing comes
 	for _, h := range w.hosts {                          // but all can reach each other
@@ -60,7 +60,7 @@ func TestNoComparisonWhileItJoins(t *testing.T) {
 	}
 	w.run(10 * time.Second)
 	n := w.start("n4", nil)
-	w.set(n.self, membership.Joining)
+	w.set(n.self, identity.Joining)
 	w.tell()
 	w.keep = true
 	w.run(5 * time.Second)
@@ -70,7 +70,7 @@ func TestNoComparisonWhileItJoins(t *testing.T) {
 			t.Errorf("%v is sent while it joins", l.send.Kind)
 		}
 	}
-	w.set(n.self, membership.Up)
+	w.set(n.self, identity.Up)
 	w.tell()
 	w.run(5 * time.Second)
 	if !n.m.Synced() || n.m.Root() != a.m.Root() || n.m.Counters().Compared == 0 {
@@ -93,11 +93,11 @@ func joining(t *testing.T) puller {
 	t.Helper()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
 	n := w.start("n4", nil)
-	w.set(n.self, membership.Joining)
+	w.set(n.self, identity.Joining)
 	w.tell()
 	w.run(time.Second)
 	w.keep, w.cut = true, func(_, _ *host) bool { return true }
-	w.set(n.self, membership.Up)
+	w.set(n.self, identity.Up)
 	return puller{n}
 }
 

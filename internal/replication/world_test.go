@@ -16,7 +16,6 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -29,7 +28,7 @@ type world struct {
 	cfg     replication.Config
 	now     time.Duration
 	hosts   []*host
-	members []membership.Member
+	members []identity.Member
 	post    []letter
 	lossy   bool
 	cut     func(a, b *host) bool // who can't hear whom
@@ -109,7 +108,7 @@ func newWorld(tb testing.TB, seed uint64, cfg replication.Config, n int) *world 
 		w.start(fmt.Sprintf("n%d", len(w.hosts)+1), nil)
 	}
 	for _, h := range w.hosts {
-		w.set(h.self, membership.Up)
+		w.set(h.self, identity.Up)
 	}
 	w.tell()
 	return w
@@ -142,19 +141,19 @@ func (w *world) start(name string, disk map[string][]byte) *host {
 }
 
 // set sets the status of a member without notifying the nodes.
-func (w *world) set(n identity.Node, s membership.Status) {
-	i, found := slices.BinarySearchFunc(w.members, n, func(m membership.Member, n identity.Node) int { return m.Node.Compare(n) })
+func (w *world) set(n identity.Node, s identity.Status) {
+	i, found := slices.BinarySearchFunc(w.members, n, func(m identity.Member, n identity.Node) int { return m.Node.Compare(n) })
 	w.members = slices.Clone(w.members)
 	switch {
-	case s == membership.Removed:
+	case s == identity.Removed:
 		if found {
 			w.members = slices.Delete(w.members, i, i+1)
 		}
 		return
 	case !found:
-		w.members = slices.Insert(w.members, i, membership.Member{Node: n, UpNumber: math.MaxInt32})
+		w.members = slices.Insert(w.members, i, identity.Member{Node: n, UpNumber: math.MaxInt32})
 	}
-	if s == membership.Up && w.members[i].UpNumber == math.MaxInt32 {
+	if s == identity.Up && w.members[i].UpNumber == math.MaxInt32 {
 		w.ups++
 		w.members[i].UpNumber = w.ups
 	}

@@ -6,7 +6,7 @@ package shardcore_test
 import (
 	"testing"
 
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
@@ -19,7 +19,7 @@ func BenchmarkSend(b *testing.B) {
 		b.Fatal(err)
 	}
 	d := &driver{m: m}
-	d.see(membership.Up, "b", "a")
+	d.see(identity.Up, "b", "a")
 	d.hear(coordinator.Message{Kind: coordinator.RegisterAck})
 	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{1}})
 	d.hear(coordinator.Message{Kind: coordinator.Homes, Round: 1, Homes: []coordinator.Home{{Node: node("b"), Shards: []shardcore.Shard{2}}}})

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
@@ -49,7 +49,7 @@ func TestSilence(t *testing.T) {
 	if asked := d.m.Candidates(); d.m.Silence() != time.Minute || len(asked) != 1 || asked[0] != node("b") {
 		t.Errorf("silence of %v, %v are asked", d.m.Silence(), asked)
 	}
-	d.see(membership.Leaving, "a", "b")
+	d.see(identity.Leaving, "a", "b")
 	if asked := d.m.Candidates(); len(asked) != 2 || asked[0] != node("a") {
 		t.Errorf("%v are asked", asked)
 	}

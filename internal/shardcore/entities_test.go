@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/shard"
@@ -142,7 +142,7 @@ func TestOneRateForAllShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &driver{t: t, m: m}
-	d.see(membership.Up, "b", "a")
+	d.see(identity.Up, "b", "a")
 	d.hear(coordinator.Message{Kind: coordinator.RegisterAck})
 	out := d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{1, 2, 3, 4, 5}})
 	if len(out.Remember) != 5 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
@@ -21,7 +21,7 @@ func TestRemovedWhileNothingIsHosted(t *testing.T) {
 	if out := d.step(shardcore.Members{Suspended: true}); out.Stopped {
 		t.Error("a suspended region ends for good")
 	}
-	d.see(membership.Up, "a")
+	d.see(identity.Up, "a")
 	b := node("b")
 	state, err := coordinator.State{}.Apply(
 		coordinator.Event{Kind: coordinator.RegionRegistered, Node: b},

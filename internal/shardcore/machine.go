@@ -179,7 +179,7 @@ func (m *Machine) updateMembers(in Members) {
 	m.members = in.Members
 	m.forgetRemovals()
 	i, self := membership.Find(m.members.Members, m.self)
-	down := self && m.members.Members[i].Status == membership.Down
+	down := self && m.members.Members[i].Status == identity.Down
 	if down || m.joined && !self {
 		m.ending = true
 		m.stop()

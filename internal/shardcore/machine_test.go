@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
@@ -43,22 +42,22 @@ func drive(t *testing.T, names ...string) *driver {
 		t.Fatal(err)
 	}
 	d := &driver{t: t, m: m}
-	d.see(membership.Up, names...)
+	d.see(identity.Up, names...)
 	return d
 }
 
 func (d *driver) step(in shardcore.Input) shardcore.Effects { return d.m.Step(d.now, in) }
 
-func (d *driver) see(self membership.Status, names ...string) shardcore.Effects {
+func (d *driver) see(self identity.Status, names ...string) shardcore.Effects {
 	var in shardcore.Members
 	for i, name := range names {
-		at := membership.Member{Node: node(name), Status: membership.Up, UpNumber: int32(i + 1)}
+		at := identity.Member{Node: node(name), Status: identity.Up, UpNumber: int32(i + 1)}
 		if name == "a" {
 			at.Status = self
 		}
 		in.Members.Members = append(in.Members.Members, at)
 	}
-	slices.SortFunc(in.Members.Members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
+	slices.SortFunc(in.Members.Members, func(a, b identity.Member) int { return a.Node.Compare(b.Node) })
 	return d.step(in)
 }
 
@@ -179,8 +178,8 @@ func TestWhatCanNotBeIsRefused(t *testing.T) {
 func TestWhoIsNoMemberStops(t *testing.T) {
 	t.Parallel()
 	for subject, end := range map[string]func(d *driver) shardcore.Effects{
-		"down":    func(d *driver) shardcore.Effects { return d.see(membership.Down, "a", "b") },
-		"removed": func(d *driver) shardcore.Effects { return d.see(membership.Up, "b") },
+		"down":    func(d *driver) shardcore.Effects { return d.see(identity.Down, "a", "b") },
+		"removed": func(d *driver) shardcore.Effects { return d.see(identity.Up, "b") },
 		"stop":    func(d *driver) shardcore.Effects { return d.step(shardcore.Stop{}) },
 	} {
 		d := drive(t, "a", "b")
@@ -238,7 +237,7 @@ func TestAFencedCoordinatorIsFollowedByAnother(t *testing.T) {
 func TestRemovalsAreRemembered(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a", "c")
-	d.see(membership.Up, "a")
+	d.see(identity.Up, "a")
 	d.now = 30 * time.Second
 	out := d.step(shardcore.StartCoordinator{})
 	state, err := coordinator.State{}.Apply(
@@ -320,7 +319,7 @@ func TestPeerBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &driver{t: t, m: m}
-	d.see(membership.Up, "b", "a")
+	d.see(identity.Up, "b", "a")
 	for i, want := range []int{0, 0, 1} { // "hello" has five bytes
 		if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x"); len(out.Refused) != want || want > 0 && out.Refused[0].Reason != shardcore.BufferFull {
 			t.Errorf("message %d: %+v", i, out.Refused)

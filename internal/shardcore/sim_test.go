@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
@@ -32,19 +32,19 @@ func seeds(n, soak uint64) uint64 {
 
 // well are those nodes that stay.
 func (w *world) well() []*host {
-	return slices.DeleteFunc(slices.Clone(w.hosts), func(h *host) bool { return h.gone || h.leaving || h.forced || h.status != membership.Up })
+	return slices.DeleteFunc(slices.Clone(w.hosts), func(h *host) bool { return h.gone || h.leaving || h.forced || h.status != identity.Up })
 }
 
 // appoint sees to it that the oldest node that can have the coordinator has it, once nobody else
 // does.
 func (w *world) appoint() {
 	for _, h := range w.hosts {
-		if h.appointed && h.status != membership.Removed { // a crashed one has it until it is removed
+		if h.appointed && h.status != identity.Removed { // a crashed one has it until it is removed
 			return
 		}
 	}
 	for _, h := range w.hosts {
-		if !h.proxy && !h.gone && h.status == membership.Up && !h.forced {
+		if !h.proxy && !h.gone && h.status == identity.Up && !h.forced {
 			w.hit["appointed"]++
 			h.appointed = true
 			h.step(shardcore.StartCoordinator{})
@@ -78,8 +78,8 @@ func (w *world) goAway(h *host) {
 		switch {
 		case h.gone:
 			return
-		case h.stopped && h.status == membership.Up:
-			h.status = membership.Leaving
+		case h.stopped && h.status == identity.Up:
+			h.status = identity.Leaving
 			w.publish()
 			h.step(shardcore.StopCoordinator{})
 		case h.stopped && !h.appointed:
@@ -93,7 +93,7 @@ func (w *world) goAway(h *host) {
 
 func (w *world) remove(h *host) {
 	w.hit["removed"]++
-	h.status = membership.Removed
+	h.status = identity.Removed
 	w.publish()
 	w.after(3*time.Second, func() { h.gone = true })
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
@@ -95,7 +94,7 @@ type host struct {
 	node      identity.Node
 	m         *shardcore.Machine
 	proxy     bool
-	status    membership.Status
+	status    identity.Status
 	up        int32
 	appointed bool
 	gone      bool // crashed, or ended
@@ -135,7 +134,7 @@ func (w *world) find(n identity.Node) *host {
 func (w *world) join(proxy bool) {
 	w.names++
 	h := &host{
-		w: w, node: identity.Node{Name: fmt.Sprintf("n%d", (w.names*7)%10), UID: uint64(w.names)}, proxy: proxy, status: membership.Joining,
+		w: w, node: identity.Node{Name: fmt.Sprintf("n%d", (w.names*7)%10), UID: uint64(w.names)}, proxy: proxy, status: identity.Joining,
 		entities: map[place]*entity{}, runs: map[shardcore.ShardRun]bool{},
 	}
 	giveUp := time.Duration(0) // it may refuse what would have a home later
@@ -165,12 +164,12 @@ func (w *world) join(proxy bool) {
 func (w *world) welcome(h *host) {
 	seen := w.now
 	for _, other := range w.hosts {
-		if other.status != membership.Removed && !other.gone {
+		if other.status != identity.Removed && !other.gone {
 			seen = max(seen, other.seen)
 		}
 	}
 	w.after(seen-w.now, func() {
-		h.status, h.up = membership.Up, int32(h.node.UID)
+		h.status, h.up = identity.Up, int32(h.node.UID)
 		w.publish()
 	})
 }
@@ -179,17 +178,17 @@ func (w *world) welcome(h *host) {
 func (w *world) publish() {
 	var in shardcore.Members
 	for _, h := range w.hosts {
-		if h.status != membership.Removed {
-			at := membership.Member{Node: h.node, Status: h.status, UpNumber: h.up}
+		if h.status != identity.Removed {
+			at := identity.Member{Node: h.node, Status: h.status, UpNumber: h.up}
 			if !h.proxy {
 				at.Roles = []string{"bank"}
 			}
 			in.Members.Members = append(in.Members.Members, at)
 		}
 	}
-	slices.SortFunc(in.Members.Members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
+	slices.SortFunc(in.Members.Members, func(a, b identity.Member) int { return a.Node.Compare(b.Node) })
 	for _, h := range w.hosts {
-		if h.status == membership.Removed {
+		if h.status == identity.Removed {
 			continue
 		}
 		h.seen = max(h.seen, w.now+w.delay())

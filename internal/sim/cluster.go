@@ -206,7 +206,7 @@ func (c *cluster) supervise() {
 // up reports whether a node is a full member in its own view, and not suspended.
 func (h *host) up() bool {
 	me := h.m.Gossip().Member(h.p.Node())
-	return me != nil && me.Status == membership.Up && !h.m.Suspended()
+	return me != nil && me.Status == identity.Up && !h.m.Suspended()
 }
 
 func (c *cluster) isSeed(h *host) bool { return slices.Contains(c.plan.Seeds, h.p.Node().Name) }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/shardcore"
@@ -43,7 +44,7 @@ func (c Coverage) add(n node.Counters) {
 	for k := membership.Kind(1); k < membership.Kinds; k++ {
 		c.hit("message", k.String(), n.Membership.Received[k])
 	}
-	for s := membership.Joining; s <= membership.ReadyForShutdown; s++ {
+	for s := identity.Joining; s <= identity.ReadyForShutdown; s++ {
 		c.hit("member", s.String(), n.Membership.Became[s])
 	}
 	for t := range membership.Timeouts {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -76,11 +75,11 @@ func (d *data) view(r *replicator, l replication.Level) *view {
 	nodes := []identity.Node{self}
 	for _, m := range r.h.m.Gossip().Members() {
 		switch {
-		case m.Node == self && (m.Status == membership.Joining || m.Status == membership.WeaklyUp) && (l.Kind == replication.Majority || l.Kind == replication.MajorityPlus):
+		case m.Node == self && (m.Status == identity.Joining || m.Status == identity.WeaklyUp) && (l.Kind == replication.Majority || l.Kind == replication.MajorityPlus):
 			nodes = slices.DeleteFunc(nodes, func(n identity.Node) bool { return n == self }) // not part of a majority yet
 		case m.Node == self:
-		case m.Status == membership.Exiting && (l.Kind == replication.All || l.Kind == replication.MajorityPlus):
-		case m.Status == membership.Up, m.Status == membership.Leaving, m.Status == membership.Exiting:
+		case m.Status == identity.Exiting && (l.Kind == replication.All || l.Kind == replication.MajorityPlus):
+		case m.Status == identity.Up, m.Status == identity.Leaving, m.Status == identity.Exiting:
 			nodes = append(nodes, m.Node)
 		}
 	}

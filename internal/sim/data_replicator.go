@@ -252,7 +252,7 @@ func (r *replicator) notes(notes []replication.Note) {
 // knows reports whether a node is a holder of the data in the view of this one.
 func (r *replicator) knows(n identity.Node) bool {
 	m := r.h.m.Gossip().Member(n)
-	return m != nil && m.Status != membership.Joining && m.Status != membership.Down
+	return m != nil && m.Status != identity.Joining && m.Status != identity.Down
 }
 
 // errDisk is the error of a failing disk.

@@ -17,7 +17,7 @@ import (
 // observed is the view of an observer of a node, from its events, and the gossip before the current
 // step.
 type observed struct {
-	members     map[identity.Node]membership.Member
+	members     map[identity.Node]identity.Member
 	unreachable map[identity.Node]bool
 	leader      identity.Node
 	roleLeaders map[string]identity.Node
@@ -33,7 +33,7 @@ type observed struct {
 
 func newObserved() observed {
 	return observed{
-		members: map[identity.Node]membership.Member{}, unreachable: map[identity.Node]bool{}, roleLeaders: map[string]identity.Node{},
+		members: map[identity.Node]identity.Member{}, unreachable: map[identity.Node]bool{}, roleLeaders: map[string]identity.Node{},
 		removed: map[identity.Node]bool{},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
@@ -114,13 +115,13 @@ func (c *cluster) updateDeaf() {
 }
 
 func forgedHandOver(c *cluster) bool {
-	var oldest *membership.Member
+	var oldest *identity.Member
 	by := c.any()
 	if by == nil {
 		return false
 	}
 	for _, m := range by.m.Gossip().Members() {
-		if m.Status == membership.Up && (oldest == nil || m.OlderThan(oldest)) {
+		if m.Status == identity.Up && (oldest == nil || m.OlderThan(oldest)) {
 			oldest = m
 		}
 	}
@@ -144,7 +145,7 @@ func (c *cluster) forge() {
 				continue
 			}
 			for _, m := range h.m.Gossip().Members() {
-				if m.Status != membership.Up || !me.OlderThan(m) {
+				if m.Status != identity.Up || !me.OlderThan(m) {
 					continue
 				}
 				done := singleton.Message{Kind: singleton.HandOverDone, Singleton: s.Name, Hosted: true, Round: 1 + c.w.Rand.Uint64N(3)}

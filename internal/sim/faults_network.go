@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/sim/env"
 	"github.com/refold-io/refold/internal/splitbrain"
@@ -228,7 +229,7 @@ func (c *cluster) cleanCut() bool {
 // chooseSides puts the nodes on two sides: at random, in equal halves, or with the oldest alone.
 func (c *cluster) chooseSides() {
 	living, kind := c.living(), c.w.Rand.IntN(4)
-	oldest := slices.MinFunc(living[0].m.Gossip().Members(), func(a, b *membership.Member) int {
+	oldest := slices.MinFunc(living[0].m.Gossip().Members(), func(a, b *identity.Member) int {
 		if a.OlderThan(b) {
 			return -1
 		}
@@ -276,8 +277,8 @@ func (c *cluster) checkSurvivors(sides [2][]*host, expected int, either bool) {
 // survivingSide returns the side that has to survive, or -1 for none. With either, the lease
 // decides. All members are Up.
 func survivingSide(s splitbrain.Settings, sides [2][]*host) (side int, either bool) {
-	var lowest, oldest *membership.Member
-	sideOf := func(m *membership.Member) int {
+	var lowest, oldest *identity.Member
+	sideOf := func(m *identity.Member) int {
 		if slices.ContainsFunc(sides[0], func(h *host) bool { return h.p.Node() == m.Node }) {
 			return 0
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/splitbrain"
@@ -58,7 +59,7 @@ func leave(c *cluster) bool {
 // previous one is back.
 func rollingRestart(c *cluster, by *host) bool {
 	members := slices.Clone(by.m.Gossip().Members())
-	slices.SortFunc(members, func(a, b *membership.Member) int {
+	slices.SortFunc(members, func(a, b *identity.Member) int {
 		if a.OlderThan(b) {
 			return -1
 		}

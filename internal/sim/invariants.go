@@ -40,12 +40,12 @@ func legalTransition(h *host, e membership.Event) {
 }
 
 // leadsTo reports whether a status may become another one, directly or through others.
-func leadsTo(from, to membership.Status) bool {
+func leadsTo(from, to identity.Status) bool {
 	if from.CanBecome(to) {
 		return true
 	}
-	for via := membership.Joining; via <= membership.ReadyForShutdown; via++ {
-		if via != from && via != membership.Removed && from.CanBecome(via) && leadsTo(via, to) {
+	for via := identity.Joining; via <= identity.ReadyForShutdown; via++ {
+		if via != from && via != identity.Removed && from.CanBecome(via) && leadsTo(via, to) {
 			return true
 		}
 	}
@@ -62,7 +62,7 @@ func upWasSeenByAll(h *host, e membership.Event) {
 	h.c.wasUp[n] = true
 	for _, o := range h.observed.gossip.Members() {
 		other := h.c.byNode[o.Node]
-		if o.Status != membership.Up && o.Status != membership.Leaving || other == nil || !other.alive() || other == h {
+		if o.Status != identity.Up && o.Status != identity.Leaving || other == nil || !other.alive() || other == h {
 			continue
 		}
 		if other.m.Gossip().Member(n) == nil && !other.observed.removed[n] {
@@ -82,7 +82,7 @@ func removedOnlyWhenGone(h *host, e membership.Event) {
 	was, other := h.observed.gossip.Member(n), h.c.byNode[n]
 	switch {
 	case was == nil:
-	case was.Status != membership.Down && was.Status != membership.Exiting:
+	case was.Status != identity.Down && was.Status != identity.Exiting:
 		h.violate("removed-only-when-gone", "it removes %v, which is %v", n, was.Status)
 	case !h.observed.unreachable[n] && other != nil && other.alive():
 		h.violate("removed-only-when-gone", "it removes %v, which is %v, reachable and runs", n, was.Status)
@@ -102,7 +102,7 @@ func (h *host) checkGossip(old, g membership.Gossip) {
 // is Joining or Down.
 func oneIncarnation(h *host, g membership.Gossip) {
 	members := g.Members()
-	counts := func(m *membership.Member) bool { return m.Status != membership.Joining && m.Status != membership.Down }
+	counts := func(m *identity.Member) bool { return m.Status != identity.Joining && m.Status != identity.Down }
 	for i := 1; i < len(members); i++ {
 		if members[i-1].Node.Name == members[i].Node.Name && counts(members[i-1]) && counts(members[i]) {
 			h.violate("one-incarnation", "%v is %v and %v is %v", members[i-1].Node, members[i-1].Status, members[i].Node, members[i].Status)
@@ -113,7 +113,7 @@ func oneIncarnation(h *host, g membership.Gossip) {
 // wellFormed: a gossip contains only members.
 func wellFormed(h *host, g membership.Gossip) {
 	for _, m := range g.Members() {
-		if m.Status == membership.Removed {
+		if m.Status == identity.Removed {
 			h.violate("well-formed-gossip", "%v is removed, and still there", m.Node)
 		}
 	}

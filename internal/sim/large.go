@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
@@ -91,7 +92,7 @@ func (l Large) Run() LargeResult {
 	r.AllUp = b.w.Now() - lastJoin
 	for _, n := range b.nodes {
 		for _, m := range n.m.Gossip().Members() {
-			if m.Status != membership.Up {
+			if m.Status != identity.Up {
 				r.Err = fmt.Errorf("%v takes %v for %v", n.p.Node(), m.Node, m.Status)
 				return r
 			}
@@ -191,7 +192,7 @@ func (n *largeNode) applyEffects(e node.Effects) {
 }
 
 // downed records that a member was downed.
-func (b *largeCluster) downed(m *membership.Member) {
+func (b *largeCluster) downed(m *identity.Member) {
 	for n := range b.undecided {
 		if n.p.Node() == m.Node {
 			delete(b.undecided, n)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 )
@@ -147,7 +148,7 @@ func (c *cluster) shutDown() {
 	ready := func() bool {
 		for _, h := range c.living() {
 			for _, m := range h.m.Gossip().Members() {
-				if m.Status != membership.ReadyForShutdown {
+				if m.Status != identity.ReadyForShutdown {
 					return false
 				}
 			}

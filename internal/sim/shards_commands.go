@@ -10,7 +10,6 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/link"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/internal/sim/env"
@@ -186,8 +185,8 @@ func (d *sharding) refused(s *shardNode, r shardcore.Refusal) {
 // downed reports whether this node has seen itself marked as down, which calm plans do not include:
 // the membership checks decide whether that is allowed.
 func (s *shardNode) downed() bool {
-	return slices.ContainsFunc(s.h.m.Gossip().Members(), func(m *membership.Member) bool {
-		return m.Node == s.h.p.Node() && m.Status == membership.Down
+	return slices.ContainsFunc(s.h.m.Gossip().Members(), func(m *identity.Member) bool {
+		return m.Node == s.h.p.Node() && m.Status == identity.Down
 	})
 }
 

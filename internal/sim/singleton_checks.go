@@ -28,7 +28,7 @@ func downHostsNothing(h *host, name string) {
 		h.violate("down-hosts-nothing", "it has stopped, and hosts %s", name)
 	case h.m.Suspended():
 		h.violate("down-hosts-nothing", "it is suspended, and hosts %s", name)
-	case h.observed.members[h.p.Node()].Status == membership.Down:
+	case h.observed.members[h.p.Node()].Status == identity.Down:
 		h.violate("down-hosts-nothing", "it is down, and hosts %s", name)
 	}
 }
@@ -179,7 +179,7 @@ func (c *cluster) unsettled() string {
 			return n.String() + " has other settings than the others"
 		}
 		for _, m := range s.Members {
-			if other := c.byNode[m.Node]; m.Status != membership.Up || other == nil || !other.alive() {
+			if other := c.byNode[m.Node]; m.Status != identity.Up || other == nil || !other.alive() {
 				return n.String() + " has a member that should not be one: " + describe(h)
 			}
 		}
@@ -190,7 +190,7 @@ func (c *cluster) unsettled() string {
 // misplaced returns a singleton that does not run on the oldest member, or "".
 func (c *cluster) misplaced(living []*host) string {
 	for _, s := range c.plan.Singletons {
-		var oldest *membership.Member
+		var oldest *identity.Member
 		for _, m := range living[0].m.Gossip().Members() {
 			if m.HasRole(s.Role) && (oldest == nil || m.OlderThan(oldest)) {
 				oldest = m

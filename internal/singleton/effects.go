@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 )
 
 // Input is an input of a manager.
@@ -15,7 +14,7 @@ type Input interface{ input() }
 
 // Members are all members of the cluster, sorted by node. The slice is immutable. A slice with the
 // same start and length is taken as unchanged.
-type Members []membership.Member
+type Members []identity.Member
 
 // Received is a message from another manager.
 type Received struct {

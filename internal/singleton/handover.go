@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 )
 
 // handOverToNext hands over to another oldest member.
@@ -97,7 +96,7 @@ func (m *Manager) previousIsDone(now time.Duration, from identity.Node, hosted b
 	}
 	// The peer had no instance, so its predecessors have to be asked. A member that is Down may not
 	// know yet that it was the oldest; its removal is waited for.
-	if m.find(from).Status == membership.Down {
+	if m.find(from).Status == identity.Down {
 		return false
 	}
 	m.previous = m.previous[1:]

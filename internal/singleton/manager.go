@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 )
 
 // slowly is how many retry intervals pass between two requests while a hand-over is in progress:
@@ -24,7 +23,7 @@ type Manager struct {
 	members   Members
 	preparing bool // the whole cluster is about to stop
 	exited    bool // this node is about to exit
-	order     []membership.Member
+	order     []identity.Member
 	changes   []identity.Node // new oldest members that were not handled yet
 	removals  removals
 
@@ -146,7 +145,7 @@ func (m *Manager) begin(now time.Duration, out *Effects) {
 		if c.UpNumber > self.UpNumber {
 			break
 		}
-		safe = safe && c.Status != membership.Down && c.Status != membership.Exiting && c.Status != membership.Leaving
+		safe = safe && c.Status != identity.Down && c.Status != identity.Exiting && c.Status != identity.Leaving
 		if c.Node != m.cfg.Self {
 			m.previous = append(m.previous, c.Node)
 		}
@@ -157,7 +156,7 @@ func (m *Manager) begin(now time.Duration, out *Effects) {
 		safe = false
 	}
 	// A leaving member sends no requests; it waits for HandOverToMe.
-	m.order = slices.DeleteFunc(m.order, func(o membership.Member) bool { return o.Status == membership.Exiting && o.Node != m.cfg.Self })
+	m.order = slices.DeleteFunc(m.order, func(o identity.Member) bool { return o.Status == identity.Exiting && o.Node != m.cfg.Self })
 	switch {
 	case m.oldest() != m.cfg.Self:
 		m.become(Younger, out)
@@ -262,7 +261,7 @@ func (m *Manager) gone(now time.Duration, n identity.Node, out *Effects) {
 func (m *Manager) becomeOldest(sure bool, out *Effects) {
 	m.previous, m.sure = nil, sure
 	switch {
-	case m.preparing || m.exited || m.find(m.cfg.Self).Status == membership.Exiting:
+	case m.preparing || m.exited || m.find(m.cfg.Self).Status == identity.Exiting:
 		m.become(Oldest, out)
 	case m.cfg.UseLease:
 		m.acquire(out)

@@ -25,14 +25,14 @@ func (m *Manager) see(now time.Duration, members Members, out *Effects) {
 	old := m.members
 	m.members = members
 	self := m.find(m.cfg.Self)
-	wasMember := slices.ContainsFunc(old, func(o membership.Member) bool { return o.Node == m.cfg.Self })
-	if self == nil && wasMember || self != nil && self.Status == membership.Down {
+	wasMember := slices.ContainsFunc(old, func(o identity.Member) bool { return o.Node == m.cfg.Self })
+	if self == nil && wasMember || self != nil && self.Status == identity.Down {
 		m.end(out)
 		return
 	}
 	// The last preparing member may leave before this node is gone.
-	m.preparing = m.preparing && onItsWayOut(self) || slices.ContainsFunc(members, func(o membership.Member) bool {
-		return o.Status == membership.PreparingForShutdown || o.Status == membership.ReadyForShutdown
+	m.preparing = m.preparing && onItsWayOut(self) || slices.ContainsFunc(members, func(o identity.Member) bool {
+		return o.Status == identity.PreparingForShutdown || o.Status == identity.ReadyForShutdown
 	})
 	for i := range old {
 		if m.find(old[i].Node) == nil {
@@ -46,7 +46,7 @@ func (m *Manager) see(now time.Duration, members Members, out *Effects) {
 		return
 	}
 	for i := range members {
-		before := membership.Status(0)
+		before := identity.Status(0)
 		if j, found := membership.Find(old, members[i].Node); found {
 			before = old[j].Status
 			if before == members[i].Status && old[j].UpNumber == members[i].UpNumber {
@@ -57,7 +57,7 @@ func (m *Manager) see(now time.Duration, members Members, out *Effects) {
 	}
 }
 
-func (m *Manager) memberRemoved(now time.Duration, o *membership.Member, out *Effects) {
+func (m *Manager) memberRemoved(now time.Duration, o *identity.Member, out *Effects) {
 	if o.Node == m.cfg.Self {
 		return
 	}
@@ -73,17 +73,17 @@ func (m *Manager) memberRemoved(now time.Duration, o *membership.Member, out *Ef
 	m.reorder(func() { m.drop(o.Node) })
 }
 
-func (m *Manager) memberChanged(before membership.Status, o *membership.Member) {
+func (m *Manager) memberChanged(before identity.Status, o *identity.Member) {
 	switch {
-	case o.Status == membership.Exiting:
+	case o.Status == identity.Exiting:
 		// This node's own exit is handled in the phase of its shutdown.
-		if before != membership.Exiting && o.Node != m.cfg.Self {
+		if before != identity.Exiting && o.Node != m.cfg.Self {
 			m.drop(o.Node)
 		}
-	case o.Status == membership.Down || before == membership.Exiting:
+	case o.Status == identity.Down || before == identity.Exiting:
 	case isCandidate(o) && o.HasRole(m.cfg.Role) && (o.Node != m.cfg.Self || !m.exited):
 		m.drop(o.Node)
-		at, _ := slices.BinarySearchFunc(m.order, o, func(a membership.Member, b *membership.Member) int { return age(&a, b) })
+		at, _ := slices.BinarySearchFunc(m.order, o, func(a identity.Member, b *identity.Member) int { return age(&a, b) })
 		m.order = slices.Insert(m.order, at, *o)
 	}
 }
@@ -101,7 +101,7 @@ func (m *Manager) reorder(f func()) {
 }
 
 func (m *Manager) drop(n identity.Node) {
-	m.order = slices.DeleteFunc(m.order, func(o membership.Member) bool { return o.Node == n })
+	m.order = slices.DeleteFunc(m.order, func(o identity.Member) bool { return o.Node == n })
 }
 
 func (m *Manager) oldest() identity.Node {
@@ -112,31 +112,31 @@ func (m *Manager) oldest() identity.Node {
 }
 
 // candidates returns all members that have been Up and have the role, by age.
-func (m *Manager) candidates() []membership.Member {
-	var order []membership.Member
+func (m *Manager) candidates() []identity.Member {
+	var order []identity.Member
 	for i := range m.members {
 		if o := &m.members[i]; isCandidate(o) && o.HasRole(m.cfg.Role) && (o.Node != m.cfg.Self || !m.exited) {
 			order = append(order, *o)
 		}
 	}
-	slices.SortFunc(order, func(a, b membership.Member) int { return age(&a, &b) })
+	slices.SortFunc(order, func(a, b identity.Member) int { return age(&a, &b) })
 	return order
 }
 
-func isCandidate(m *membership.Member) bool {
-	return m.Status != membership.Joining && m.Status != membership.WeaklyUp && m.UpNumber != math.MaxInt32
+func isCandidate(m *identity.Member) bool {
+	return m.Status != identity.Joining && m.Status != identity.WeaklyUp && m.UpNumber != math.MaxInt32
 }
 
-func onItsWayOut(m *membership.Member) bool {
-	return m == nil || m.Status == membership.Leaving || m.Status == membership.Exiting
+func onItsWayOut(m *identity.Member) bool {
+	return m == nil || m.Status == identity.Leaving || m.Status == identity.Exiting
 }
 
-func age(a, b *membership.Member) int {
+func age(a, b *identity.Member) int {
 	return cmp.Or(cmp.Compare(a.UpNumber, b.UpNumber), a.Node.Compare(b.Node))
 }
 
 // find returns a member, or nil.
-func (m *Manager) find(n identity.Node) *membership.Member {
+func (m *Manager) find(n identity.Node) *identity.Member {
 	if i, found := membership.Find(m.members, n); found {
 		return &m.members[i]
 	}
@@ -161,13 +161,13 @@ type removals struct {
 }
 
 type removal struct {
-	member  membership.Member
+	member  identity.Member
 	hasRole bool
 	at      time.Duration // when it counts as gone
 	gone    bool
 }
 
-func (r *removals) add(at time.Duration, m *membership.Member, hasRole bool) {
+func (r *removals) add(at time.Duration, m *identity.Member, hasRole bool) {
 	r.all = append(r.all, removal{member: *m, hasRole: hasRole, at: at})
 }
 
@@ -199,7 +199,7 @@ func (r *removals) gone(n identity.Node) bool {
 
 // waiting returns the members older than a given one that do not count as gone yet, the last one
 // first.
-func (r *removals) waiting(than *membership.Member) []identity.Node {
+func (r *removals) waiting(than *identity.Member) []identity.Node {
 	var nodes []identity.Node
 	for _, d := range slices.Backward(r.all) {
 		if !d.gone && d.hasRole && isCandidate(&d.member) && age(&d.member, than) < 0 {

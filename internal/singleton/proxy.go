@@ -10,7 +10,6 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/fielderror"
-	"github.com/refold-io/refold/internal/membership"
 )
 
 // MaxBuffer is the largest BufferSize.
@@ -99,15 +98,15 @@ func (p *Proxy[M]) See(now time.Duration, members Members) ProxyEffects[M] {
 		return out
 	}
 	p.seen = members
-	var oldest *membership.Member
+	var oldest *identity.Member
 	for i := range members {
 		m := &members[i]
 		switch m.Status {
-		case membership.Up, membership.Leaving, membership.PreparingForShutdown, membership.ReadyForShutdown:
+		case identity.Up, identity.Leaving, identity.PreparingForShutdown, identity.ReadyForShutdown:
 			if m.HasRole(p.cfg.Role) && (oldest == nil || m.OlderThan(oldest)) {
 				oldest = m
 			}
-		case membership.Joining, membership.WeaklyUp, membership.Exiting, membership.Down, membership.Removed:
+		case identity.Joining, identity.WeaklyUp, identity.Exiting, identity.Down, identity.Removed:
 		}
 	}
 	var node identity.Node

@@ -15,7 +15,6 @@ import (
 	"github.com/cockroachdb/datadriven"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/singleton"
 )
 
@@ -30,15 +29,15 @@ func parse(t *testing.T, line string) singleton.Members {
 		rest, role, _ := strings.Cut(word, "+")
 		rest, age, _ := strings.Cut(rest, "@")
 		name, status, _ := strings.Cut(rest, ":")
-		m := membership.Member{Node: node(name), Status: membership.Up, UpNumber: int32(i + 1)}
+		m := identity.Member{Node: node(name), Status: identity.Up, UpNumber: int32(i + 1)}
 		if status != "" {
-			for m.Status = membership.Joining; m.Status.String() != status; m.Status++ {
-				if m.Status > membership.ReadyForShutdown {
+			for m.Status = identity.Joining; m.Status.String() != status; m.Status++ {
+				if m.Status > identity.ReadyForShutdown {
 					t.Fatalf("there is no status %q", status)
 				}
 			}
 		}
-		if m.Status == membership.Joining || m.Status == membership.WeaklyUp {
+		if m.Status == identity.Joining || m.Status == identity.WeaklyUp {
 			m.UpNumber = math.MaxInt32
 		}
 		if age != "" {
@@ -53,7 +52,7 @@ func parse(t *testing.T, line string) singleton.Members {
 		}
 		members = append(members, m)
 	}
-	slices.SortFunc(members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
+	slices.SortFunc(members, func(a, b identity.Member) int { return a.Node.Compare(b.Node) })
 	return members
 }
 

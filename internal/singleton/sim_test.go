@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/singleton"
 )
 
@@ -69,10 +68,10 @@ func (w *world) members() singleton.Members { return w.history[len(w.history)-1]
 
 func (w *world) publish(m singleton.Members) { w.history = append(w.history, m) }
 
-func (w *world) set(n identity.Node, status membership.Status) {
+func (w *world) set(n identity.Node, status identity.Status) {
 	m := slices.Clone(w.members())
-	i := slices.IndexFunc(m, func(o membership.Member) bool { return o.Node == n })
-	if status == membership.Up {
+	i := slices.IndexFunc(m, func(o identity.Member) bool { return o.Node == n })
+	if status == identity.Up {
 		w.ups++
 		m[i].UpNumber = w.ups
 	}
@@ -83,7 +82,7 @@ func (w *world) set(n identity.Node, status membership.Status) {
 
 func (w *world) remove(n identity.Node) {
 	w.hit["removed"]++
-	w.publish(slices.DeleteFunc(slices.Clone(w.members()), func(o membership.Member) bool { return o.Node == n }))
+	w.publish(slices.DeleteFunc(slices.Clone(w.members()), func(o identity.Member) bool { return o.Node == n }))
 }
 
 func (w *world) join() {
@@ -95,8 +94,8 @@ func (w *world) join() {
 	}
 	h.m = m
 	w.nodes = append(w.nodes, h)
-	members := append(slices.Clone(w.members()), membership.Member{Node: h.self, Status: membership.Joining, UpNumber: math.MaxInt32})
-	slices.SortFunc(members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
+	members := append(slices.Clone(w.members()), identity.Member{Node: h.self, Status: identity.Joining, UpNumber: math.MaxInt32})
+	slices.SortFunc(members, func(a, b identity.Member) int { return a.Node.Compare(b.Node) })
 	w.publish(members)
 	h.version = len(w.history) - 1
 	w.apply(h, h.m.Step(w.now, members))
@@ -110,7 +109,7 @@ func (w *world) host(n identity.Node) *host {
 // agreed reports whether all members that live know the newest members.
 func (w *world) agreed() bool {
 	for _, m := range w.members() {
-		if h := w.host(m.Node); h.alive && !h.cut && h.version < len(w.history)-1 && m.Status != membership.Exiting && m.Status != membership.Down {
+		if h := w.host(m.Node); h.alive && !h.cut && h.version < len(w.history)-1 && m.Status != identity.Exiting && m.Status != identity.Down {
 			return false
 		}
 	}
@@ -126,7 +125,7 @@ func (w *world) lead() {
 		h := w.host(m.Node)
 		gone := !h.alive || h.cut
 		switch {
-		case gone && m.Status != membership.Down && m.Status != membership.Exiting: // blocks the others until it is down
+		case gone && m.Status != identity.Down && m.Status != identity.Exiting: // blocks the others until it is down
 			return
 		}
 	}
@@ -134,11 +133,11 @@ func (w *world) lead() {
 		h := w.host(m.Node)
 		gone := !h.alive || h.cut
 		switch {
-		case m.Status == membership.Joining:
-			w.set(m.Node, membership.Up)
-		case m.Status == membership.Leaving:
-			w.set(m.Node, membership.Exiting)
-		case (m.Status == membership.Down || m.Status == membership.Exiting) && gone, m.Status == membership.Exiting && h.done:
+		case m.Status == identity.Joining:
+			w.set(m.Node, identity.Up)
+		case m.Status == identity.Leaving:
+			w.set(m.Node, identity.Exiting)
+		case (m.Status == identity.Down || m.Status == identity.Exiting) && gone, m.Status == identity.Exiting && h.done:
 			if h.cut && h.downAt == 0 {
 				// It finds out by itself before the margin is over.
 				h.downAt = w.now + time.Duration(w.rnd.IntN(int(margin/2)))
@@ -152,8 +151,8 @@ func (w *world) lead() {
 func (w *world) down() {
 	for _, m := range w.members() {
 		h := w.host(m.Node)
-		if (!h.alive || h.cut) && m.Status != membership.Down && m.Status != membership.Exiting && w.rnd.IntN(50) == 0 {
-			w.set(m.Node, membership.Down)
+		if (!h.alive || h.cut) && m.Status != identity.Down && m.Status != identity.Exiting && w.rnd.IntN(50) == 0 {
+			w.set(m.Node, identity.Down)
 			h.downAt = w.now + time.Duration(w.rnd.IntN(int(margin/2)))
 		}
 	}
@@ -161,9 +160,9 @@ func (w *world) down() {
 
 // disturb is what happens by itself.
 func (w *world) disturb() {
-	up := slices.DeleteFunc(slices.Clone(w.members()), func(m membership.Member) bool {
+	up := slices.DeleteFunc(slices.Clone(w.members()), func(m identity.Member) bool {
 		h := w.host(m.Node)
-		return m.Status != membership.Up || !h.alive || h.cut
+		return m.Status != identity.Up || !h.alive || h.cut
 	})
 	switch w.rnd.IntN(60) {
 	case 0, 1:
@@ -172,7 +171,7 @@ func (w *world) disturb() {
 		}
 	case 2, 3:
 		if len(up) > 1 {
-			w.set(up[w.rnd.IntN(len(up))].Node, membership.Leaving)
+			w.set(up[w.rnd.IntN(len(up))].Node, identity.Leaving)
 		}
 	case 4:
 		if len(up) > 1 {
@@ -307,7 +306,7 @@ func (w *world) run(h *host) {
 			known := slices.Clone(w.history[h.version])
 			for i := range known {
 				if known[i].Node == h.self {
-					known[i].Status = membership.Down
+					known[i].Status = identity.Down
 				}
 			}
 			w.apply(h, h.m.Step(w.now, known))
@@ -316,8 +315,8 @@ func (w *world) run(h *host) {
 		h.version += 1 + w.rnd.IntN(last-h.version)
 		w.apply(h, h.m.Step(w.now, w.history[h.version]))
 	}
-	if i, found := slices.BinarySearchFunc(w.history[h.version], h.self, func(m membership.Member, n identity.Node) int { return m.Node.Compare(n) }); found &&
-		w.history[h.version][i].Status == membership.Exiting && !h.exiting && h.alive {
+	if i, found := slices.BinarySearchFunc(w.history[h.version], h.self, func(m identity.Member, n identity.Node) int { return m.Node.Compare(n) }); found &&
+		w.history[h.version][i].Status == identity.Exiting && !h.exiting && h.alive {
 		if h.exitAt == 0 {
 			h.exitAt = w.now + w.delay()
 		}
@@ -371,9 +370,9 @@ func TestAtMostOneInstance(t *testing.T) {
 
 // settled checks that there is one instance, on the oldest member.
 func (w *world) settled() {
-	var oldest *membership.Member
+	var oldest *identity.Member
 	for i, m := range w.members() {
-		if m.Status != membership.Up {
+		if m.Status != identity.Up {
 			w.t.Errorf("seed %d: %v is %v in the end", w.seed, m.Node, m.Status)
 		}
 		if oldest == nil || m.UpNumber < oldest.UpNumber {

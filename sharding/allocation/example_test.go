@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -17,7 +16,7 @@ func Example() {
 	for name, shards := range []([]allocation.Shard){{0, 2, 4, 6, 8}, {1, 3, 5, 7, 9}, nil} {
 		n := identity.Node{Name: string(rune('a' + name)), UID: 1}
 		view.Regions = append(view.Regions, allocation.Region{Node: n, Shards: shards})
-		view.Members = append(view.Members, membership.Member{Node: n, Status: membership.Up})
+		view.Members = append(view.Members, identity.Member{Node: n, Status: identity.Up})
 	}
 	strategy := allocation.LeastShards{RelativeLimit: 0.2} // of 10 shards two at a time
 	home, ok := strategy.Allocate(view, allocation.Request{Shard: 10, Requester: view.Regions[0].Node})

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -30,12 +29,12 @@ func counts(numbers ...int) allocation.View {
 			next++
 		}
 		v.Regions = append(v.Regions, r)
-		v.Members = append(v.Members, membership.Member{Node: r.Node, Status: membership.Up, UpNumber: int32(i)})
+		v.Members = append(v.Members, identity.Member{Node: r.Node, Status: identity.Up, UpNumber: int32(i)})
 	}
 	return v
 }
 
-func version(t *testing.T, s string) membership.Version {
+func version(t *testing.T, s string) identity.Version {
 	t.Helper()
 	v, err := identity.ParseVersion(s)
 	if err != nil {

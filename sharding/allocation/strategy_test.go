@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -240,7 +239,7 @@ func TestHashingMovesFewShards(t *testing.T) {
 func TestHashingRebalance(t *testing.T) {
 	t.Parallel()
 	v := counts(20, 0, 0)
-	v.Members[2].Status = membership.Exiting // is not on the ring
+	v.Members[2].Status = identity.Exiting // is not on the ring
 	all := new(allocation.Hashing).Rebalance(v)
 	if len(all) == 0 || !slices.IsSorted(all) {
 		t.Fatalf("%v should move", all)
@@ -273,8 +272,8 @@ func TestExternal(t *testing.T) {
 		"no such region":                       {v, 3, "a", "a"},
 		"nothing is desired":                   {v, 9, "b", "b"},
 		"the requester may not either":         {v, 9, "z", ""},
-		"the desired one may not":              {status(v, 2, membership.Down), 0, "a", "a"},
-		"one that leaves may, if it is wanted": {status(v, 2, membership.Leaving), 0, "a", "c"},
+		"the desired one may not":              {status(v, 2, identity.Down), 0, "a", "a"},
+		"one that leaves may, if it is wanted": {status(v, 2, identity.Leaving), 0, "a", "c"},
 	} {
 		got, ok := e.Allocate(test.view, allocation.Request{Shard: test.shard, Requester: node(test.requester)})
 		if ok != (test.want != "") || ok && got.Name != test.want {
@@ -287,7 +286,7 @@ func TestExternal(t *testing.T) {
 	}{
 		"those elsewhere":                   {v, shards(0, 4)},
 		"not those that move":               {moving(v, 0), shards(4)},
-		"not to a region that may not host": {status(v, 1, membership.Exiting), shards(0)},
+		"not to a region that may not host": {status(v, 1, identity.Exiting), shards(0)},
 		"nothing there":                     {counts(), nil},
 	} {
 		if got := e.Rebalance(test.view); !slices.Equal(got, test.want) {
@@ -297,9 +296,9 @@ func TestExternal(t *testing.T) {
 	// Of two incarnations of a node, the one that may host shards is chosen.
 	two := counts(0)
 	second := identity.Node{Name: "a", UID: 9}
-	two.Members[0].Status = membership.Down
+	two.Members[0].Status = identity.Down
 	two.Regions = append(two.Regions, allocation.Region{Node: second})
-	two.Members = append(two.Members, membership.Member{Node: second, Status: membership.Up})
+	two.Members = append(two.Members, identity.Member{Node: second, Status: identity.Up})
 	if got, ok := e.Allocate(two, allocation.Request{Shard: 1}); !ok || got != second {
 		t.Errorf("allocated to %v, %t, want %v", got, ok, second)
 	}
@@ -325,7 +324,7 @@ func reversed(v allocation.View) allocation.View {
 	return v
 }
 
-func status(v allocation.View, i int, s membership.Status) allocation.View {
+func status(v allocation.View, i int, s identity.Status) allocation.View {
 	v.Members = slices.Clone(v.Members)
 	v.Members[i].Status = s
 	return v

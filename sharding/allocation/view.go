@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 )
 
 // View is the input of a strategy. It is immutable.
@@ -20,7 +19,7 @@ type View struct {
 	// Moving are the shards that are being handed off, sorted.
 	Moving []Shard
 	// Members are all members of the cluster, sorted by node.
-	Members []membership.Member
+	Members []identity.Member
 	// Unreachable are the members that some member cannot reach, sorted.
 	Unreachable []identity.Node
 	// Role is the role that a member needs to host shards. "" is no role.
@@ -30,7 +29,7 @@ type View struct {
 // candidate is a region with its member.
 type candidate struct {
 	region *Region
-	member *membership.Member
+	member *identity.Member
 	class  class
 }
 
@@ -44,18 +43,18 @@ const (
 	unfit // gets nothing
 )
 
-func (v *View) classOf(m *membership.Member) class {
+func (v *View) classOf(m *identity.Member) class {
 	switch m.Status {
-	case membership.Joining, membership.WeaklyUp, membership.Exiting, membership.Down, membership.Removed:
+	case identity.Joining, identity.WeaklyUp, identity.Exiting, identity.Down, identity.Removed:
 		return unfit
-	case membership.Up, membership.Leaving, membership.PreparingForShutdown, membership.ReadyForShutdown:
+	case identity.Up, identity.Leaving, identity.PreparingForShutdown, identity.ReadyForShutdown:
 	}
 	switch _, cut := slices.BinarySearchFunc(v.Unreachable, m.Node, identity.Node.Compare); {
 	case !m.HasRole(v.Role):
 		return unfit
 	case cut:
 		return unreachable
-	case m.Status == membership.Leaving:
+	case m.Status == identity.Leaving:
 		return leaving
 	}
 	return fit
@@ -136,9 +135,9 @@ func (v *View) GoodTime() bool {
 	}
 	for i := range v.Members {
 		switch v.Members[i].Status {
-		case membership.Joining, membership.WeaklyUp, membership.PreparingForShutdown, membership.ReadyForShutdown:
+		case identity.Joining, identity.WeaklyUp, identity.PreparingForShutdown, identity.ReadyForShutdown:
 			return false
-		case membership.Up, membership.Leaving, membership.Exiting, membership.Down, membership.Removed:
+		case identity.Up, identity.Leaving, identity.Exiting, identity.Down, identity.Removed:
 		}
 	}
 	return !slices.ContainsFunc(found, func(c candidate) bool {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -25,31 +24,31 @@ func TestSuitable(t *testing.T) {
 			v.Members[0].Version = version(t, "1.10")
 			v.Members[3].Version = version(t, "1.9")
 		}, "adbc", true},
-		"who leaves last": {func(v *allocation.View) { v.Members[1].Status = membership.Leaving }, "cdab", true},
+		"who leaves last": {func(v *allocation.View) { v.Members[1].Status = identity.Leaving }, "cdab", true},
 		"who exits behind that": {func(v *allocation.View) {
-			v.Members[1].Status, v.Members[2].Status = membership.Exiting, membership.Leaving
+			v.Members[1].Status, v.Members[2].Status = identity.Exiting, identity.Leaving
 		}, "dacb", true},
-		"who is down too": {func(v *allocation.View) { v.Members[1].Status = membership.Down }, "cdab", true},
+		"who is down too": {func(v *allocation.View) { v.Members[1].Status = identity.Down }, "cdab", true},
 		"leaving counts more than the version": {func(v *allocation.View) {
-			v.Members[1].Status, v.Members[1].Version = membership.Leaving, version(t, "9.0")
+			v.Members[1].Status, v.Members[1].Version = identity.Leaving, version(t, "9.0")
 		}, "cdab", true},
 		"a cluster that is about to stop changes nothing": {func(v *allocation.View) {
-			v.Members[0].Status, v.Members[1].Status = membership.PreparingForShutdown, membership.ReadyForShutdown
+			v.Members[0].Status, v.Members[1].Status = identity.PreparingForShutdown, identity.ReadyForShutdown
 		}, "bcda", true},
 		"who can't be reached behind who leaves": {func(v *allocation.View) {
 			v.Unreachable = []identity.Node{node("b"), node("c")}
-			v.Members[3].Status = membership.Leaving
+			v.Members[3].Status = identity.Leaving
 		}, "adbc", true},
 		"an unknown member is none":            {func(v *allocation.View) { v.Members = slices.Delete(v.Members, 1, 2) }, "cda", true},
 		"the next incarnation is not this one": {func(v *allocation.View) { v.Members[1].Node.UID++ }, "cda", true},
 		"the previous incarnation is not it":   {func(v *allocation.View) { v.Members[1].Node.UID-- }, "cda", true},
 		"members without the role are none":    {func(v *allocation.View) { v.Role = "entities"; v.Members[0].Roles = []string{"entities"} }, "abcd", true},
 		"weakly up and joining members neither": {func(v *allocation.View) {
-			v.Members[1].Status, v.Members[2].Status = membership.WeaklyUp, membership.Joining
+			v.Members[1].Status, v.Members[2].Status = identity.WeaklyUp, identity.Joining
 		}, "dabc", true},
 		"nobody may": {func(v *allocation.View) {
 			for i := range v.Members {
-				v.Members[i].Status = membership.Down
+				v.Members[i].Status = identity.Down
 			}
 		}, "bcda", false},
 		"nobody is known": {func(v *allocation.View) { v.Members = nil }, "", false},
@@ -95,14 +94,14 @@ func TestGoodTime(t *testing.T) {
 			v.Members[0].Version, v.Members[1].Version = version(t, "0.0"), version(t, "0.0.0")
 		}, true},
 		"a version without a region": {func(v *allocation.View) {
-			v.Members = append(v.Members, membership.Member{Node: node("z"), Status: membership.Up, Version: version(t, "3.0")})
+			v.Members = append(v.Members, identity.Member{Node: node("z"), Status: identity.Up, Version: version(t, "3.0")})
 		}, true},
 		"somebody can't be reached": {func(v *allocation.View) { v.Unreachable = []identity.Node{node("z")} }, false},
-		"somebody joins":            {func(v *allocation.View) { v.Members[1].Status = membership.Joining }, false},
-		"somebody is weakly up":     {func(v *allocation.View) { v.Members[1].Status = membership.WeaklyUp }, false},
-		"somebody leaves":           {func(v *allocation.View) { v.Members[2].Status = membership.Leaving }, true},
-		"the cluster prepares":      {func(v *allocation.View) { v.Members[1].Status = membership.PreparingForShutdown }, false},
-		"the cluster is ready":      {func(v *allocation.View) { v.Members[1].Status = membership.ReadyForShutdown }, false},
+		"somebody joins":            {func(v *allocation.View) { v.Members[1].Status = identity.Joining }, false},
+		"somebody is weakly up":     {func(v *allocation.View) { v.Members[1].Status = identity.WeaklyUp }, false},
+		"somebody leaves":           {func(v *allocation.View) { v.Members[2].Status = identity.Leaving }, true},
+		"the cluster prepares":      {func(v *allocation.View) { v.Members[1].Status = identity.PreparingForShutdown }, false},
+		"the cluster is ready":      {func(v *allocation.View) { v.Members[1].Status = identity.ReadyForShutdown }, false},
 	} {
 		v := counts(4, 0, 0)
 		test.view(&v)
@@ -127,7 +126,7 @@ func TestSuitableIsTotal(t *testing.T) {
 	for range 2000 {
 		v := counts(rnd.IntN(3), rnd.IntN(3), rnd.IntN(3), rnd.IntN(3), rnd.IntN(3), rnd.IntN(3))
 		for i := range v.Members {
-			v.Members[i].Status = membership.Joining + membership.Status(rnd.IntN(9))
+			v.Members[i].Status = identity.Joining + identity.Status(rnd.IntN(9))
 			v.Members[i].Version = version(t, []string{"1.0", "1.1", "2.0"}[rnd.IntN(3)])
 		}
 		order := v.Suitable()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding/allocation"
 )
@@ -95,8 +94,8 @@ func (d *driver) members(names string, removed ...coordinator.Removal) {
 	in := coordinator.Members{Removed: removed}
 	for i, text := range strings.Fields(names) {
 		name, status, _ := strings.Cut(text, "=")
-		m := membership.Member{Node: node(name), Status: membership.Up, UpNumber: int32(i)}
-		for s := membership.Joining; s <= membership.ReadyForShutdown; s++ {
+		m := identity.Member{Node: node(name), Status: identity.Up, UpNumber: int32(i)}
+		for s := identity.Joining; s <= identity.ReadyForShutdown; s++ {
 			if s.String() == status {
 				m.Status = s
 			}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -222,7 +221,7 @@ type Input interface{ input() }
 // slices are immutable.
 type Members struct {
 	// Members has all members, sorted by node.
-	Members []membership.Member
+	Members []identity.Member
 	// Unreachable has the members that some member cannot reach, sorted.
 	Unreachable []identity.Node
 	// Removed has members whose removal may be less than the removal margin ago. Members that this

@@ -237,7 +237,7 @@ func (m *Machine) nextRound() uint64 {
 	return m.round
 }
 
-func (m *Machine) member(n identity.Node) *membership.Member {
+func (m *Machine) member(n identity.Node) *identity.Member {
 	i, found := membership.Find(m.view.Members, n)
 	if !found {
 		return nil
@@ -247,8 +247,8 @@ func (m *Machine) member(n identity.Node) *membership.Member {
 
 // clusterIsStopping reports whether the whole cluster is stopping.
 func (m *Machine) clusterIsStopping() bool {
-	return slices.ContainsFunc(m.view.Members, func(o membership.Member) bool {
-		return o.Status == membership.PreparingForShutdown || o.Status == membership.ReadyForShutdown
+	return slices.ContainsFunc(m.view.Members, func(o identity.Member) bool {
+		return o.Status == identity.PreparingForShutdown || o.Status == identity.ReadyForShutdown
 	})
 }
 

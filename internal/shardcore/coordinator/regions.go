@@ -104,11 +104,11 @@ func (m *Machine) unavailable(n identity.Node) bool { return has(m.leaving, n) |
 // that was not registered before becomes a proxy, because its buffered commands need homes.
 func (m *Machine) register(from identity.Node, msg Message) bool {
 	member := m.member(from)
-	if member == nil || member.Status == membership.Down {
+	if member == nil || member.Status == identity.Down {
 		return false
 	}
-	leaves := from != m.cfg.Self && (member.Status == membership.Leaving || member.Status == membership.Exiting)
-	if from != m.cfg.Self && member.Status != membership.Up && !leaves && !m.isRegistered(from) {
+	leaves := from != m.cfg.Self && (member.Status == identity.Leaving || member.Status == identity.Exiting)
+	if from != m.cfg.Self && member.Status != identity.Up && !leaves && !m.isRegistered(from) {
 		return false
 	}
 	last := m.instances[from]

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding/allocation"
 )
@@ -162,13 +161,13 @@ func (w *world) join(proxy bool) {
 func (w *world) publish() {
 	w.view = coordinator.Members{Removed: slices.Clone(w.removals)}
 	for i, r := range w.regions {
-		m := membership.Member{Node: r.node, Status: membership.Up, UpNumber: int32(i)}
+		m := identity.Member{Node: r.node, Status: identity.Up, UpNumber: int32(i)}
 		if !r.proxy {
 			m.Roles = []string{"entities"}
 		}
 		w.view.Members = append(w.view.Members, m)
 	}
-	slices.SortFunc(w.view.Members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
+	slices.SortFunc(w.view.Members, func(a, b identity.Member) int { return a.Node.Compare(b.Node) })
 	for _, b := range w.bossList {
 		if !b.r.cut {
 			b.step(w.view)

@@ -15,7 +15,7 @@ import (
 
 // updateMembers handles a new membership. Messages in flight to removed nodes are no longer waited
 // for.
-func (m *Machine) updateMembers(members []membership.Member) {
+func (m *Machine) updateMembers(members []identity.Member) {
 	gone := membership.Gone(m.members, members)
 	m.members = members
 	if len(gone) > 0 { // rare
@@ -73,19 +73,19 @@ func (m *Machine) member(n identity.Node) bool {
 // findCandidates returns the nodes that may run the coordinator: those from the oldest one to the
 // oldest one that is not leaving.
 func (m *Machine) findCandidates() []identity.Node {
-	var first *membership.Member // the oldest member that is not leaving
+	var first *identity.Member // the oldest member that is not leaving
 	for i := range m.members {
 		if at := &m.members[i]; m.canHostCoordinator(at) && !isLeaving(at) && (first == nil || at.OlderThan(first)) {
 			first = at
 		}
 	}
-	var found []*membership.Member
+	var found []*identity.Member
 	for i := range m.members {
 		if at := &m.members[i]; m.canHostCoordinator(at) && (first == nil || at == first || at.OlderThan(first)) {
 			found = append(found, at)
 		}
 	}
-	slices.SortFunc(found, func(a, b *membership.Member) int {
+	slices.SortFunc(found, func(a, b *identity.Member) int {
 		if a.OlderThan(b) {
 			return -1
 		}
@@ -99,18 +99,18 @@ func (m *Machine) findCandidates() []identity.Node {
 }
 
 // canHostCoordinator reports whether a member may run the coordinator.
-func (m *Machine) canHostCoordinator(at *membership.Member) bool {
+func (m *Machine) canHostCoordinator(at *identity.Member) bool {
 	switch at.Status {
-	case membership.Up, membership.Leaving, membership.Exiting, membership.PreparingForShutdown, membership.ReadyForShutdown:
+	case identity.Up, identity.Leaving, identity.Exiting, identity.PreparingForShutdown, identity.ReadyForShutdown:
 		return at.HasRole(m.cfg.Role)
-	case membership.Joining, membership.WeaklyUp, membership.Down, membership.Removed:
+	case identity.Joining, identity.WeaklyUp, identity.Down, identity.Removed:
 	}
 	return false
 }
 
 // isLeaving reports whether a member is leaving.
-func isLeaving(at *membership.Member) bool {
-	return at.Status == membership.Leaving || at.Status == membership.Exiting
+func isLeaving(at *identity.Member) bool {
+	return at.Status == identity.Leaving || at.Status == identity.Exiting
 }
 
 func (m *Machine) send(to identity.Node, msg coordinator.Message) {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
@@ -163,7 +162,7 @@ type Input interface{ input() }
 
 // Members is the membership, sorted by node. It is the first input, and repeated after each change.
 // It is immutable.
-type Members struct{ Members []membership.Member }
+type Members struct{ Members []identity.Member }
 
 // CoordinatorMessage is a message of a coordinator.
 type CoordinatorMessage struct {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
@@ -83,7 +83,7 @@ func TestALeavingRegionThatNobodyAnswers(t *testing.T) {
 		}},
 		"never registered": {fresh(t), func(m *region.Machine) { see(m, "c", "a", "b") }},
 		"nobody to register with": {fresh(t), func(m *region.Machine) {
-			m.Step(0, region.Members{Members: []membership.Member{{Node: node("a"), Status: membership.Joining}}})
+			m.Step(0, region.Members{Members: []identity.Member{{Node: node("a"), Status: identity.Joining}}})
 		}},
 		"no member": {fresh(t), func(*region.Machine) {}},
 	} {

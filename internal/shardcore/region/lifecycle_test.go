@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
@@ -141,13 +141,13 @@ func TestARegionThatStaysComesBack(t *testing.T) {
 // and asks nobody to take them.
 func TestARegionOfAClusterThatEnds(t *testing.T) {
 	t.Parallel()
-	for _, status := range []membership.Status{membership.PreparingForShutdown, membership.ReadyForShutdown} {
+	for _, status := range []identity.Status{identity.PreparingForShutdown, identity.ReadyForShutdown} {
 		m := start(t, region.Config{})
 		hear(m, about(coordinator.Host, 1))
 		m.Step(0, region.Send{Shard: 1, Token: 1})
 		m.Step(0, region.Send{Shard: 7, Token: 2})
-		m.Step(0, region.Members{Members: []membership.Member{
-			{Node: node("a"), Status: status, UpNumber: 1}, {Node: node("c"), Status: membership.Up},
+		m.Step(0, region.Members{Members: []identity.Member{
+			{Node: node("a"), Status: status, UpNumber: 1}, {Node: node("c"), Status: identity.Up},
 		}})
 		out := m.Step(0, region.Leave{})
 		if len(out.Actions) != 1 || out.Actions[0].Kind != region.HandOff || says(out, coordinator.GracefulShutdown) || out.Stopped {

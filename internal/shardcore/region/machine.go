@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
@@ -21,7 +20,7 @@ type Machine struct {
 	cfg     Config
 	now     time.Duration
 	out     Effects
-	members []membership.Member
+	members []identity.Member
 
 	term             uint64
 	coordinatorNode  identity.Node   // the sender of the last message of that term
@@ -269,8 +268,8 @@ func (m *Machine) Instance() uint64 { return m.cfg.Instance }
 
 // preparing reports whether the whole cluster is about to stop.
 func (m *Machine) preparing() bool {
-	return slices.ContainsFunc(m.members, func(at membership.Member) bool {
-		return at.Node == m.cfg.Self && (at.Status == membership.PreparingForShutdown || at.Status == membership.ReadyForShutdown)
+	return slices.ContainsFunc(m.members, func(at identity.Member) bool {
+		return at.Node == m.cfg.Self && (at.Status == identity.PreparingForShutdown || at.Status == identity.ReadyForShutdown)
 	})
 }
 

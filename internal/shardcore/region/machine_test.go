@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
@@ -30,11 +29,11 @@ func start(t *testing.T, cfg region.Config) *region.Machine {
 }
 
 func see(m *region.Machine, names ...string) region.Effects {
-	var members []membership.Member
+	var members []identity.Member
 	for i, name := range names {
-		members = append(members, membership.Member{Node: node(name), Status: membership.Up, UpNumber: int32(i)})
+		members = append(members, identity.Member{Node: node(name), Status: identity.Up, UpNumber: int32(i)})
 	}
-	slices.SortFunc(members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
+	slices.SortFunc(members, func(a, b identity.Member) int { return a.Node.Compare(b.Node) })
 	return m.Step(0, region.Members{Members: members})
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
@@ -24,7 +24,7 @@ func TestSilence(t *testing.T) {
 		}
 	}
 	silence(time.Second, 0) // it is no member
-	m.Step(time.Second, region.Members{Members: []membership.Member{{Node: node("a"), Status: membership.Up}, {Node: node("c"), Status: membership.Up}}})
+	m.Step(time.Second, region.Members{Members: []identity.Member{{Node: node("a"), Status: identity.Up}, {Node: node("c"), Status: identity.Up}}})
 	silence(time.Minute, 59*time.Second)
 	hear(m, coordinator.Message{Kind: coordinator.Refused, Term: 5, Round: 1})
 	silence(time.Minute, 0)

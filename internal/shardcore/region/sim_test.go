@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
@@ -103,11 +102,11 @@ func (w *world) find(n identity.Node) *hostedShard {
 	return w.nodes[slices.IndexFunc(w.nodes, func(h *hostedShard) bool { return h.node == n })]
 }
 
-func (w *world) members() []membership.Member {
-	var members []membership.Member
+func (w *world) members() []identity.Member {
+	var members []identity.Member
 	for i, h := range w.nodes {
 		if !h.crashed {
-			members = append(members, membership.Member{Node: h.node, Status: membership.Up, UpNumber: int32(i)})
+			members = append(members, identity.Member{Node: h.node, Status: identity.Up, UpNumber: int32(i)})
 		}
 	}
 	return members

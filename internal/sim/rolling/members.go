@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore"
 )
@@ -28,34 +29,34 @@ const (
 // list is a version of the membership.
 type list struct {
 	version uint64
-	members []membership.Member // sorted by node
+	members []identity.Member // sorted by node
 	ups     int32
 }
 
 // setStatus changes the status of a member, or adds or removes it. Each node learns it after its
 // own delay. The function then is called when all have.
-func (c *cluster) setStatus(n *node, s membership.Status, then func()) {
+func (c *cluster) setStatus(n *node, s identity.Status, then func()) {
 	l := &c.list
 	l.version++
 	l.members = slices.Clone(l.members)
 	i, found := membership.Find(l.members, n.self)
 	if !found {
-		l.members = slices.Insert(l.members, i, membership.Member{Node: n.self, UpNumber: membership.NeverUp, Version: n.version})
+		l.members = slices.Insert(l.members, i, identity.Member{Node: n.self, UpNumber: identity.NeverUp, Version: n.version})
 	}
 	l.members[i].Status = s
 	switch s {
-	case membership.Up:
+	case identity.Up:
 		l.ups++
 		l.members[i].UpNumber = l.ups
-	case membership.Removed:
+	case identity.Removed:
 		l.members = slices.Delete(l.members, i, i+1)
-	case membership.Joining, membership.WeaklyUp, membership.Leaving, membership.Exiting, membership.Down, membership.PreparingForShutdown, membership.ReadyForShutdown:
+	case identity.Joining, identity.WeaklyUp, identity.Leaving, identity.Exiting, identity.Down, identity.PreparingForShutdown, identity.ReadyForShutdown:
 	}
 	c.publishMembers(then)
 }
 
 // setStatusAndWait is setStatus; it calls then when the member itself has learned the change.
-func (c *cluster) setStatusAndWait(n *node, s membership.Status, then func()) {
+func (c *cluster) setStatusAndWait(n *node, s identity.Status, then func()) {
 	n.awaits, n.then = c.list.version+1, then
 	c.setStatus(n, s, func() {})
 }
@@ -75,7 +76,7 @@ func (c *cluster) publishMembers(then func()) {
 }
 
 // hear handles a version of the membership unless the node has a later one.
-func (n *node) hear(version uint64, members []membership.Member) {
+func (n *node) hear(version uint64, members []identity.Member) {
 	if version <= n.heard || n.gone {
 		return
 	}
@@ -91,9 +92,9 @@ func (n *node) hear(version uint64, members []membership.Member) {
 
 // oldest returns the member that should run the coordinator.
 func (c *cluster) oldest() *node {
-	var oldest *membership.Member
+	var oldest *identity.Member
 	for i := range c.list.members {
-		if m := &c.list.members[i]; m.Status == membership.Up && (oldest == nil || m.OlderThan(oldest)) {
+		if m := &c.list.members[i]; m.Status == identity.Up && (oldest == nil || m.OlderThan(oldest)) {
 			oldest = m
 		}
 	}
@@ -107,9 +108,9 @@ func (c *cluster) found() {
 	}
 	for _, n := range c.nodes {
 		c.list.ups++
-		c.list.members = append(c.list.members, membership.Member{Node: n.self, Status: membership.Up, UpNumber: c.list.ups, Version: n.version})
+		c.list.members = append(c.list.members, identity.Member{Node: n.self, Status: identity.Up, UpNumber: c.list.ups, Version: n.version})
 	}
-	slices.SortFunc(c.list.members, func(a, b membership.Member) int { return a.Node.Compare(b.Node) })
+	slices.SortFunc(c.list.members, func(a, b identity.Member) int { return a.Node.Compare(b.Node) })
 	c.list.version++
 	c.publishMembers(func() { c.oldest().step(shardcore.StartCoordinator{}) })
 }
@@ -119,8 +120,8 @@ func (c *cluster) restart(i int) {
 	c.restarting = true
 	n := c.nodes[i]
 	c.leave(n, func() {
-		c.setStatus(n, membership.Leaving, func() {
-			c.setStatusAndWait(n, membership.Exiting, func() {
+		c.setStatus(n, identity.Leaving, func() {
+			c.setStatusAndWait(n, identity.Exiting, func() {
 				c.handOver(n, func() { c.replace(n) })
 			})
 		})
@@ -167,7 +168,7 @@ func (c *cluster) replace(n *node) {
 		}
 	}
 	c.w.After(c.between(removalLeast, removalMost), func() {
-		c.setStatus(n, membership.Removed, func() {
+		c.setStatus(n, identity.Removed, func() {
 			removed = true
 			admit()
 		})
@@ -176,7 +177,7 @@ func (c *cluster) replace(n *node) {
 		fresh := c.start(n.nr, recent)
 		c.nodes[n.nr] = fresh
 		c.send(fresh)
-		c.setStatus(fresh, membership.Joining, func() {
+		c.setStatus(fresh, identity.Joining, func() {
 			next = fresh
 			admit()
 		})
@@ -185,7 +186,7 @@ func (c *cluster) replace(n *node) {
 
 // admit makes a node Up, and completes its restart some seconds after it has learned that.
 func (c *cluster) admit(n *node) {
-	c.setStatusAndWait(n, membership.Up, func() {
+	c.setStatusAndWait(n, identity.Up, func() {
 		c.w.After(settled, func() {
 			c.result.Restarts++
 			c.restarting = false

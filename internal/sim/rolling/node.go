@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding/allocation"
@@ -19,7 +18,7 @@ type node struct {
 	c       *cluster
 	nr      int
 	self    identity.Node
-	version membership.Version
+	version identity.Version
 	m       *shardcore.Machine
 
 	heard     uint64        // version of the membership

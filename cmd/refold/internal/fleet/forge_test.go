@@ -111,8 +111,8 @@ func TestForgedMessages(t *testing.T) {
 
 	// The state that all know, but for one member that is down, and one that nobody has let in.
 	var g membership.Gossip
-	g, err = g.Apply(b.Self(), membership.Change{Put: []*membership.Member{
-		{Node: a.Self(), Status: membership.Down, UpNumber: 1}, {Node: b.Self(), Status: membership.Up, UpNumber: 2}, {Node: x.self, Status: membership.Up, UpNumber: 3},
+	g, err = g.Apply(b.Self(), membership.Change{Put: []*identity.Member{
+		{Node: a.Self(), Status: identity.Down, UpNumber: 1}, {Node: b.Self(), Status: identity.Up, UpNumber: 2}, {Node: x.self, Status: identity.Up, UpNumber: 3},
 	}})
 	if err != nil {
 		t.Fatal(err)
