@@ -44,7 +44,7 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 				told = append(told, fmt.Sprintf("%d: %T %v, attempt %d", a.Nr, a.Value, a.Err, a.Attempt))
 			}
 		}}
-		answers := hosting.RemoteOf[eventsourcing.Ref[Account]](accountType(p).Protocol())
+		answers := hosting.RemoteOf[eventsourcing.Entities[Account], *eventsourcing.Runtime](accountType(p).Protocol())
 		away := func(m hosting.Message) error {
 			credit, ok := m.Command().(Credit)
 			if !ok {

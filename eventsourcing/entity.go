@@ -271,7 +271,7 @@ func (e *entity[S, E]) deliver(env *engine.Envelope, out *engine.Effects) {
 	}
 	info := StashInfo{PersistenceID: e.pid, Command: env.Message} // env may be reused after the step
 	e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
-	if _, ok := info.Command.(hidden); !ok && e.machine.Last() == env {
+	if !isHidden(info.Command) && e.machine.Last() == env {
 		stashed(info)
 	}
 }

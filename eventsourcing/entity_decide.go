@@ -12,6 +12,7 @@ import (
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -30,11 +31,14 @@ func (e *entity[S, E]) Decide(op *engine.Op) {
 		h.handle(e, op, op.Env.Message)
 		return
 	}
-	if i, ok := op.Env.Message.(inspection[S]); ok {
-		e.inspect(op, i)
-		return
+	switch m := op.Env.Message.(type) {
+	case inspection[S]:
+		e.inspect(op, m)
+	case hosting.Start:
+		op.Answer(nil)
+	default:
+		op.Control(engine.Unhandled)
 	}
-	op.Control(engine.Unhandled)
 }
 
 // decideSignal calls the handler of a signal, unless a part rejects the signal.

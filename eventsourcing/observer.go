@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/engine"
+	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -135,12 +136,18 @@ type observed struct {
 	ended bool
 }
 
-// hidden is implemented by internal messages, which observers do not receive.
-type hidden interface{ hidden() }
+// isHidden reports whether a message is internal: observers do not receive it.
+func isHidden(message any) bool {
+	switch message.(type) {
+	case hosting.Start, interface{ hidden() }:
+		return true
+	}
+	return false
+}
 
 // begin calls Observer.Begin for a command.
 func (r *Runtime) begin(pid string, env *engine.Envelope) {
-	if _, ok := env.Message.(hidden); ok {
+	if isHidden(env.Message) {
 		return
 	}
 	if env.Caller == nil {

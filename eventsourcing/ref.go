@@ -172,15 +172,7 @@ func Ask[S, R any](ctx context.Context, to Ref[S], command Request[S, R]) (R, er
 	if any(command) == nil {
 		return zero, fmt.Errorf("%w: ask %v: the command is nil", ErrArgument, to)
 	}
-	if err := ctx.Err(); err != nil {
-		return zero, err
-	}
-	c := to.to.calls().get(ctx, command)
-	if err := to.to.deliver(to.id, &c.env); err != nil {
-		return zero, err
-	}
-	value, err := c.wait(ctx)
-	to.to.calls().put(c)
+	value, err := send(ctx, to, command)
 	if err != nil {
 		return zero, err
 	}
@@ -192,6 +184,21 @@ func Ask[S, R any](ctx context.Context, to Ref[S], command Request[S, R]) (R, er
 		return zero, fmt.Errorf("%w: %v answered %T to %T", ErrWrongReply, to, value, command)
 	}
 	return reply, nil
+}
+
+// send sends a message and waits for the reply, which is a hosting.EncodedReply if it comes from
+// another node.
+func send[S any](ctx context.Context, to Ref[S], message any) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c := to.to.calls().get(ctx, message)
+	if err := to.to.deliver(to.id, &c.env); err != nil {
+		return nil, err
+	}
+	value, err := c.wait(ctx)
+	to.to.calls().put(c)
+	return value, err
 }
 
 // decodeReply decodes a reply from another node.

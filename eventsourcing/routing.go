@@ -5,6 +5,7 @@ package eventsourcing
 
 import (
 	"context"
+	"iter"
 	"sync"
 	"time"
 
@@ -12,6 +13,26 @@ import (
 	"github.com/refold-io/refold/internal/engine"
 	"github.com/refold-io/refold/internal/hosting"
 )
+
+// remoteEntities implements Entities for a node that hosts none.
+type remoteEntities[S any] struct {
+	rt *Runtime // may be nil
+	to *remoteTarget
+}
+
+// Ref implements Entities.
+func (r remoteEntities[S]) Ref(id string) Ref[S] { return Ref[S]{id: id, to: r.to} }
+
+// Start implements Entities.
+func (r remoteEntities[S]) Start(ctx context.Context, id string) error { return start(ctx, r.Ref(id)) }
+
+// IDs implements Entities.
+func (r remoteEntities[S]) IDs(ctx context.Context) iter.Seq2[string, error] {
+	return r.rt.ids(ctx, r.to.name)
+}
+
+// Wake implements Entities. It does nothing, because this node hosts no entities.
+func (remoteEntities[S]) Wake(context.Context) (int, error) { return 0, nil }
 
 // Protocol is the part of a Type that a program needs to send messages to its entities on other nodes.
 type Protocol[S any] struct {
@@ -29,15 +50,14 @@ func (t Type[S, E]) Protocol() Protocol[S] {
 }
 
 // access gives package sharding a remote.
-type access[S any] = hosting.RemoteAccess[Ref[S], remote[S], *remote[S]]
+type access[S any] = hosting.RemoteAccess[Entities[S], *Runtime, remote[S], *remote[S]]
 
 // remote implements hosting.Remote.
 type remote[S any] struct{ replies replyCodec }
 
-// Refs implements hosting.Remote.
-func (*remote[S]) Refs(typeName string, route func(hosting.Message) error) func(id string) Ref[S] {
-	t := &remoteTarget{name: typeName, route: route}
-	return func(id string) Ref[S] { return Ref[S]{id: id, to: t} }
+// Entities implements hosting.Remote.
+func (*remote[S]) Entities(rt *Runtime, typeName string, route func(hosting.Message) error) Entities[S] {
+	return remoteEntities[S]{rt, &remoteTarget{name: typeName, route: route}}
 }
 
 // NewMessage implements hosting.Carrier.
@@ -110,7 +130,12 @@ func (h shardedHost[S, E]) Deliver(m hosting.Message) error { return h.deliverLo
 
 // Rouse implements hosting.Host.
 func (h shardedHost[S, E]) Rouse(id string, done func(error)) error {
-	return h.deliverLocal(startMessage[S](id, done))
+	return h.deliverLocal(startMessage(id, done))
+}
+
+// Wake implements hosting.Host.
+func (h shardedHost[S, E]) Wake(ctx context.Context, covers func(id string) bool) (started int, err error) {
+	return h.wake(ctx, covers)
 }
 
 // Passivate implements hosting.Host.

@@ -101,16 +101,17 @@ func travellers(closed chan struct{}) eventsourcing.Type[traveller, string] {
 	}
 }
 
-func newRemote() hosting.Remote[eventsourcing.Ref[traveller]] {
-	return hosting.RemoteOf[eventsourcing.Ref[traveller]](travellers(nil).Protocol())
+func newRemote() hosting.Remote[eventsourcing.Entities[traveller], *eventsourcing.Runtime] {
+	return hosting.RemoteOf[eventsourcing.Entities[traveller], *eventsourcing.Runtime](travellers(nil).Protocol())
 }
 
 // abroad hosts travellers in a runtime, and returns a route to them over which everything is encoded.
 type abroad struct {
 	rt       *eventsourcing.Runtime
-	entities *eventsourcing.Local[traveller, string]
+	entities eventsourcing.Entities[traveller]
 	host     hosting.Host
-	route    func(id string) eventsourcing.Ref[traveller]
+	remote   eventsourcing.Entities[traveller]
+	route    func(id string) eventsourcing.Ref[traveller] // of remote
 	deadline time.Duration
 	closed   chan struct{}
 
@@ -145,7 +146,7 @@ func goAbroad(t *testing.T) *abroad {
 	}
 	a.host = sharding.Host
 	answers := newRemote()
-	a.route = answers.Refs("traveller", func(m hosting.Message) error {
+	remote := answers.Entities(nil, "traveller", func(m hosting.Message) error {
 		if !m.Take() {
 			return nil
 		}
@@ -160,6 +161,7 @@ func goAbroad(t *testing.T) *abroad {
 		}
 		return a.host.Deliver(there)
 	})
+	a.remote, a.route = remote, remote.Ref
 	t.Cleanup(func() {
 		if err := a.rt.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -229,11 +231,11 @@ func carry(t *testing.T, err error) error {
 
 // answerWith returns what Ask makes of an encoded answer.
 func answerWith(ctx context.Context, data []byte) (stamp, error) {
-	route := newRemote().Refs("traveller", func(m hosting.Message) error {
+	remote := newRemote().Entities(nil, "traveller", func(m hosting.Message) error {
 		m.AnswerEncoded(data)
 		return nil
 	})
-	return eventsourcing.Ask(ctx, route("rome"), travel{})
+	return eventsourcing.Ask(ctx, remote.Ref("rome"), travel{})
 }
 
 func FuzzAnswer(f *testing.F) {
@@ -308,6 +310,29 @@ func (a *abroad) mustAsk(t *testing.T, how string) {
 	if _, err := eventsourcing.Ask(t.Context(), a.entities.Ref("rome"), travel{How: how}); err != nil {
 		t.Error(how, err)
 	}
+}
+
+// TestStartOnAnotherNode checks that a node without entities starts one of another node and returns
+// the error of a start, and that it lists the IDs only with a journal.
+func TestStartOnAnotherNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := goAbroad(t)
+		if err := a.remote.Start(t.Context(), "rome"); err != nil || !a.host.InMemory("rome") {
+			t.Errorf("Start = %v, in memory %t, want nil and true", err, a.host.InMemory("rome"))
+		}
+		if err := a.remote.Start(t.Context(), ""); !errors.Is(err, eventsourcing.ErrArgument) {
+			t.Errorf("Start without an ID = %v, want ErrArgument", err)
+		}
+		if n, err := a.remote.Wake(t.Context()); n != 0 || err != nil {
+			t.Errorf("Wake = %d, %v, want 0 and nil", n, err)
+		}
+		for id, err := range a.remote.IDs(t.Context()) {
+			if !errors.Is(err, eventsourcing.ErrNoJournal) {
+				t.Errorf("IDs yields %q, %v, want ErrNoJournal", id, err)
+			}
+		}
+	})
 }
 
 // TestRouteGetsAll: whoever sends a command, it goes through the route, and can be turned away there.

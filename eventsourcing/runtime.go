@@ -197,6 +197,9 @@ func (r *Runtime) openStore(cfg Config) error {
 	return err
 }
 
+// Store returns Config.Store, nil if there is none.
+func (r *Runtime) Store() store.DB { return r.cfg.Store }
+
 // Close stops the runtime. Entities handle the commands that they have received and stop; the writer
 // writes all queued events. If ctx ends first, the rest is aborted: callers get ErrStopped, or
 // ErrOutcomeUnknown if a write was in flight, and Close returns the cause of the context. When Close

@@ -16,22 +16,28 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// IDs implements Entities. The error matches ErrInvalid if the journal is no journal.IDLister.
+// IDs implements Entities. The error matches ErrNoJournal, or ErrInvalid if the journal does not
+// implement journal.IDLister.
 func (h *Local[S, E]) IDs(ctx context.Context) iter.Seq2[string, error] {
+	return h.rt.ids(ctx, h.model.typ.Name)
+}
+
+// ids yields the IDs of the entities of a type. The runtime may be nil.
+func (r *Runtime) ids(ctx context.Context, typeName string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		if h.rt.journal == nil {
-			yield("", fmt.Errorf("list type %q: %w", h.model.typ.Name, ErrNoJournal))
+		if r == nil || r.journal == nil {
+			yield("", fmt.Errorf("list type %q: %w", typeName, ErrNoJournal))
 			return
 		}
-		lister, ok := journal.As[journal.IDLister](h.rt.journal)
+		lister, ok := journal.As[journal.IDLister](r.journal)
 		if !ok {
-			yield("", fmt.Errorf("%w: list type %q: the journal cannot list its IDs", ErrInvalid, h.model.typ.Name))
+			yield("", fmt.Errorf("%w: list type %q: the journal cannot list its IDs", ErrInvalid, typeName))
 			return
 		}
-		prefix := h.model.typ.Name + "|"
+		prefix := typeName + "|"
 		for pid, err := range lister.PersistenceIDs(ctx, prefix) { // no entity has an empty ID
 			if err != nil {
-				yield("", fmt.Errorf("list type %q: %w", h.model.typ.Name, err))
+				yield("", fmt.Errorf("list type %q: %w", typeName, err))
 				return
 			}
 			id, found := strings.CutPrefix(pid, prefix)
@@ -43,17 +49,23 @@ func (h *Local[S, E]) IDs(ctx context.Context) iter.Seq2[string, error] {
 }
 
 // Start implements Entities.
-func (h *Local[S, E]) Start(ctx context.Context, id string) error {
-	return h.Inspect(ctx, id, func(*S, uint64) {})
+func (h *Local[S, E]) Start(ctx context.Context, id string) error { return start(ctx, h.Ref(id)) }
+
+// start starts an entity, on this node or on another, and waits until it is recovered.
+func start[S any](ctx context.Context, to Ref[S]) error {
+	value, err := send(ctx, to, hosting.Start{})
+	if data, encoded := value.(hosting.EncodedReply); encoded {
+		_, err = decodeReply[struct{}](to, data)
+	}
+	return err
 }
 
 // startMessage returns a message that only starts the entity.
-func startMessage[S any](id string, done func(error)) hosting.Message {
-	read := inspection[S]{func(*S, uint64) {}}
+func startMessage(id string, done func(error)) hosting.Message {
 	if done == nil {
-		return hosting.NewMessage(id, &engine.Envelope{Message: read}, false)
+		return hosting.NewMessage(id, &engine.Envelope{Message: hosting.Start{}}, false)
 	}
-	return newRemoteMessage(context.Background(), id, read, time.Time{}, func(_ any, err error) { done(err) })
+	return newRemoteMessage(context.Background(), id, hosting.Start{}, time.Time{}, func(_ any, err error) { done(err) })
 }
 
 // Wake implements Entities. It computes the state of every entity in the journal, one after the
@@ -63,6 +75,11 @@ func startMessage[S any](id string, done func(error)) hosting.Message {
 //
 // Wake skips an entity whose state can't be computed, and returns the error of the first one.
 func (h *Local[S, E]) Wake(ctx context.Context) (started int, err error) {
+	return h.wake(ctx, func(string) bool { return true })
+}
+
+// wake is Wake for the entities that covers accepts.
+func (h *Local[S, E]) wake(ctx context.Context, covers func(id string) bool) (started int, err error) {
 	if h.model.typ.Deadline == nil && len(h.model.typ.Parts) == 0 || h.opts.Recovery.Disabled || h.opts.Recovery.readOnly() {
 		return 0, nil
 	}
@@ -71,9 +88,12 @@ func (h *Local[S, E]) Wake(ctx context.Context) (started int, err error) {
 		if err != nil {
 			return started, fmt.Errorf("wake: %w", errors.Join(err, first))
 		}
+		if !covers(id) {
+			continue
+		}
 		pending, err := h.pending(ctx, id)
 		if err == nil && pending {
-			err = h.deliverLocal(startMessage[S](id, nil)) //nolint:contextcheck // the entity outlives the call
+			err = h.route(startMessage(id, nil)) //nolint:contextcheck // the entity outlives the call
 		}
 		switch {
 		case ctx.Err() != nil:

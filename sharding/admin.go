@@ -315,7 +315,7 @@ const rebalancePoll = 10 * time.Millisecond
 
 // adminRebalance runs the strategy once, waits for its result and returns how many shards it moves.
 func (s *shell) adminRebalance(ctx context.Context) (moving int, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.StrategyTimeout+queryTimeout, errNoReply)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.Tuning.StrategyTimeout+queryTimeout, errNoReply)
 	defer cancel()
 	ticker := time.NewTicker(rebalancePoll)
 	defer ticker.Stop()

@@ -21,7 +21,7 @@ import (
 func TestOperators(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		w.options.Role, w.options.Shards, w.options.RebalanceInterval = "library", 40, time.Hour
+		w.options.Role, w.options.Shards, w.options.Tuning.RebalanceInterval = "library", 40, time.Hour
 		all := []*host{w.start("a", "library"), w.start("b", "library"), w.start("p")}
 		w.up(all...)
 		op := w.network.Operator("ann")

@@ -241,7 +241,7 @@ func BenchmarkAsk(b *testing.B) {
 			_ = n.Shutdown(context.Background())
 			_ = rt.Close(context.Background())
 		})
-		r, err := sharding.Start(b.Context(), n, diaries(name), sharding.Options{Runtime: rt, State: sharding.JournalState(journal, nil), Shards: 20, MinMembers: 2})
+		r, err := sharding.Host(b.Context(), n, rt, diaries(name), sharding.Options{State: sharding.JournalState(journal, nil), Shards: 20, MinMembers: 2})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -233,7 +233,6 @@ func (w *world) join(name string, roles ...string) *host {
 func (w *world) opts(h *host) sharding.Options {
 	w.Helper()
 	o := w.options
-	o.Runtime = h.rt
 	o.State = sharding.JournalState(w.journal, nil)
 	if w.replicated {
 		var cfg ddata.Config
@@ -272,7 +271,7 @@ func (w *world) start(name string, roles ...string) *host {
 		}
 	}
 	var err error
-	h.region, err = sharding.Start(w.Context(), h.Node, typ, w.opts(h))
+	h.region, err = sharding.Host(w.Context(), h.Node, h.rt, typ, w.opts(h))
 	w.must(err)
 	return h
 }

@@ -41,24 +41,24 @@ func (s *shell) hostCoordinator(ctx context.Context, _ *cluster.Inbox) error {
 // own goroutine, so that none blocks the loop.
 func (s *shell) callStores(e *shardcore.Effects) {
 	if id := e.Load; id != 0 {
-		s.callAsync("load", s.opts.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
+		s.callAsync("load", s.opts.Tuning.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
 			return s.load(ctx, id)
 		}, func(error) coordinator.Input { return coordinator.LoadFailed{ID: id} })
 	}
 	if save := e.Save; save != nil {
-		s.callAsync("save", s.opts.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
+		s.callAsync("save", s.opts.Tuning.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
 			return coordinator.Saved{ID: save.ID}, s.store.Save(ctx, save.Change)
 		}, func(err error) coordinator.Input {
 			return coordinator.SaveFailed{ID: save.ID, Fenced: errors.Is(err, ErrFenced)}
 		})
 	}
 	if add := e.AddShards; add != nil {
-		s.callAsync("remember shards", s.opts.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
+		s.callAsync("remember shards", s.opts.Tuning.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
 			return coordinator.ShardsAdded{ID: add.ID}, s.rememberStore.AddShards(ctx, add.Shards)
 		}, func(error) coordinator.Input { return coordinator.ShardsAdded{ID: add.ID, Failed: true} })
 	}
 	if ask := e.Ask; ask != nil {
-		s.callAsync("allocate", s.opts.StrategyTimeout, func(ctx context.Context) (coordinator.Input, error) {
+		s.callAsync("allocate", s.opts.Tuning.StrategyTimeout, func(ctx context.Context) (coordinator.Input, error) {
 			var failed error
 			homes := allocation.All(ask.View, ask.Requests, func(view allocation.View, request allocation.Request) (identity.Node, bool) {
 				n, err := s.opts.Strategy.Allocate(ctx, view, request)
@@ -72,7 +72,7 @@ func (s *shell) callStores(e *shardcore.Effects) {
 		})
 	}
 	if ask := e.Rebalance; ask != nil {
-		s.callAsync("rebalance", s.opts.StrategyTimeout, func(ctx context.Context) (coordinator.Input, error) {
+		s.callAsync("rebalance", s.opts.Tuning.StrategyTimeout, func(ctx context.Context) (coordinator.Input, error) {
 			moves, err := s.opts.Strategy.Rebalance(ctx, ask.View)
 			return coordinator.Rebalanced{ID: ask.ID, Shards: moves}, err
 		}, func(error) coordinator.Input { return coordinator.Rebalanced{ID: ask.ID} })

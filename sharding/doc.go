@@ -4,8 +4,10 @@
 // Package sharding distributes the entities of a type over the nodes of a cluster. Each entity runs
 // on one node, the home of its shard. Shards move when nodes join and leave.
 //
-//	region, err := sharding.Start(ctx, node, AccountType(), sharding.Options{Runtime: rt, State: sharding.JournalState(journal, snapshots)})
-//	balance, err := eventsourcing.Ask(ctx, region.Ref("42"), Lookup{})
+//	accounts, err := sharding.Host(ctx, node, rt, AccountType, sharding.Options{}) // one node: eventsourcing.Host(rt, AccountType)
+//	balance, err := eventsourcing.Ask(ctx, accounts.Ref("42"), Lookup{})
+//
+// A Region implements eventsourcing.Entities, as the entities of a single node do.
 //
 //	      node a                      node b                        node c
 //	+-----------------+         +-----------------+           +-----------------+
@@ -40,7 +42,7 @@
 // # Caveats
 //
 // Shards, ShardOf, the role and the stores of a type must be the same on all nodes. The coordinator
-// rejects a region with other settings: see ErrMismatch. Every node with the role must Start the
+// rejects a region with other settings: see ErrMismatch. Every node with the role must Host the
 // type, because the oldest of these nodes runs the coordinator. An Ask needs a deadline, because
 // the network may lose the reply. Commands and replies of other nodes are copies; those of the own
 // node are not.
@@ -55,8 +57,8 @@
 // The host supervises an entity that cannot be created or recovered, or that panics: its callers
 // get the error, and the host retries after a pause that grows from Options.Host.MinBackoff to
 // MaxBackoff. A remembered entity that ended nevertheless is started again after
-// Options.RestartBackoff. An entity that a handler or a journal blocks is killed when its shard
-// moves, five seconds before Options.HandOffTimeout: commands that it has not begun to handle are
+// Tuning.RestartBackoff. An entity that a handler or a journal blocks is killed when its shard
+// moves, five seconds before Tuning.HandOffTimeout: commands that it has not begun to handle are
 // refused with ErrHandOff, and commands whose events are being written have an unknown outcome. A
 // handler that never returns keeps its shard on the node, and the shutdown of the node waits for
 // the whole phase.

@@ -53,6 +53,9 @@ type encodedCommand struct {
 
 func (e *encodedCommand) isZero() bool { return e.manifest == "" }
 
+// startManifest is the manifest of hosting.Start. It never changes.
+const startManifest = "refold.sharding.start"
+
 // encode encodes a command. The codec belongs to the application and may panic.
 func (s *shell) encode(m *hosting.Message) (e encodedCommand, err error) {
 	defer func() {
@@ -60,6 +63,9 @@ func (s *shell) encode(m *hosting.Message) (e encodedCommand, err error) {
 			err = fmt.Errorf("%w: encode a %T: the codec panicked: %v", eventsourcing.ErrInvalid, m.Command(), p)
 		}
 	}()
+	if _, start := m.Command().(hosting.Start); start {
+		return encodedCommand{manifest: startManifest}, nil
+	}
 	manifest, payload, err := s.commands.Encode(m.Command())
 	if err == nil && len(manifest) > maxManifest {
 		err = errors.New("type name is too long")
@@ -75,8 +81,8 @@ func (s *shell) encode(m *hosting.Message) (e encodedCommand, err error) {
 func (s *shell) appendCommand(m *hosting.Message, e *encodedCommand, number uint64) []byte {
 	ctx := m.Context()
 	var trace []byte
-	if s.opts.Runtime != nil {
-		trace = hosting.Inject(s.opts.Runtime, ctx)
+	if s.runtime != nil {
+		trace = hosting.Inject(s.runtime, ctx)
 	}
 	flags := byte(0)
 	if number != 0 {
@@ -184,10 +190,10 @@ func (s *shell) decodeMessage(id string, body []byte) *decodedCommand {
 
 // traceContext returns the context of a command of another node.
 func (s *shell) traceContext(trace []byte) context.Context {
-	if len(trace) == 0 || s.opts.Runtime == nil {
+	if len(trace) == 0 || s.runtime == nil {
 		return s.commandCtx
 	}
-	return hosting.Extract(s.opts.Runtime, s.commandCtx, trace)
+	return hosting.Extract(s.runtime, s.commandCtx, trace)
 }
 
 func (s *shell) decodePayload(a *incomingCommand) (command any, err error) {
@@ -196,6 +202,9 @@ func (s *shell) decodePayload(a *incomingCommand) (command any, err error) {
 			err = fmt.Errorf("%w: decode the command %q: the codec panicked: %v", eventsourcing.ErrInvalid, a.manifest, p)
 		}
 	}()
+	if a.manifest == startManifest {
+		return hosting.Start{}, nil
+	}
 	if command, err = s.commands.Decode(a.manifest, a.payload); err != nil {
 		return nil, fmt.Errorf("%w: decode the command %q: %w", eventsourcing.ErrInvalid, a.manifest, err)
 	}

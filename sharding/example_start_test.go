@@ -39,8 +39,7 @@ func openBranch(ctx context.Context, network *inmem.Network, journal *inmem.Jour
 	if err != nil {
 		return nil, errors.Join(err, node.Shutdown(ctx))
 	}
-	opts.Runtime, opts.State = rt, sharding.JournalState(journal, nil)
-	region, err := sharding.Start(ctx, node, AccountType(), opts)
+	region, err := sharding.Host(ctx, node, rt, AccountType(), opts)
 	if err == nil {
 		err = region.AwaitReady(ctx)
 	}
@@ -64,7 +63,7 @@ func (b *branch) stop(ctx context.Context) {
 }
 
 // Two nodes share the accounts. One of them leaves, and the other one goes on with all of them.
-func ExampleStart() {
+func ExampleHost() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	network, journal := inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal()

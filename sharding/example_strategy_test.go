@@ -59,7 +59,7 @@ func ExampleStrategy() {
 	defer cancel()
 	network, journal := inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal()
 	p := &places{}
-	opts := sharding.Options{Shards: 20, Strategy: p, RebalanceInterval: 100 * time.Millisecond}
+	opts := sharding.Options{Shards: 20, Strategy: p, Tuning: sharding.Tuning{RebalanceInterval: 100 * time.Millisecond}}
 	var nodes []*branch
 	for _, name := range []string{"a:1", "b:1"} {
 		b, err := openBranch(ctx, network, journal, name, opts)

@@ -71,7 +71,7 @@ func Example() {
 		}
 		defer func() { _ = rt.Close(ctx) }()
 		defer func() { _ = node.Shutdown(ctx) }()
-		region, err := sharding.Start(ctx, node, AccountType(), sharding.Options{Runtime: rt, State: sharding.JournalState(journal, nil)})
+		region, err := sharding.Host(ctx, node, rt, AccountType(), sharding.Options{}) // the coordinator keeps its state in the same journal
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -40,7 +40,7 @@ func (h *hanging) Append(ctx context.Context, writes []journal.Write) []error {
 func TestAnEntityThatWontStop(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		w.options.Shards, w.options.HandOffTimeout, w.options.Host.MaxPending = 4, 20*time.Second, 1
+		w.options.Shards, w.options.Tuning.HandOffTimeout, w.options.Host.MaxPending = 4, 20*time.Second, 1
 		w.hung = make(chan struct{})
 		release := sync.OnceFunc(func() { close(w.hung) })
 		defer release()

@@ -34,7 +34,7 @@ func TestHealth(t *testing.T) {
 			w.Errorf("the type was not started: %v", err)
 		}
 		var err error
-		a.region, err = sharding.Start(w.Context(), a.Node, diaries("a"), w.opts(a)) // a proxy, and nobody has the coordinator
+		a.region, err = sharding.Host(w.Context(), a.Node, a.rt, diaries("a"), w.opts(a)) // a proxy, and nobody has the coordinator
 		w.must(err)
 		patient, endless := ready(sharding.HealthConfig{}), ready(sharding.HealthConfig{GiveUpAfter: -1})
 		for _, h := range []*sharding.Health{patient, endless} {

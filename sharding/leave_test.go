@@ -188,7 +188,7 @@ func TestAStoreThatCantBeClosed(t *testing.T) {
 		o := w.opts(a)
 		o.State = closing{o.State}
 		var err error
-		a.region, err = sharding.Start(w.Context(), a.Node, diaries("a"), o)
+		a.region, err = sharding.Host(w.Context(), a.Node, a.rt, diaries("a"), o)
 		w.must(err)
 		w.up(a)
 		w.must(a.Shutdown(w.Context()))

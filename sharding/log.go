@@ -82,7 +82,7 @@ func (s *shell) logOutage() {
 		return
 	}
 	silence := s.machine.Silence()
-	long := silence >= outageAfter*s.opts.RetryInterval
+	long := silence >= outageAfter*s.opts.Tuning.RetryInterval
 	by, refused := s.machine.Refused()
 	switch {
 	case long && !s.outageLogged:

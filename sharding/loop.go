@@ -181,7 +181,7 @@ func (s *shell) terminate() {
 }
 
 // Limits of the frames that wait for the loop. The handler of a further frame blocks, and so does
-// the lane of its sender. Commands of this node are limited by Options.BufferSize; further ones are
+// the lane of its sender. Commands of this node are limited by Tuning.BufferSize; further ones are
 // refused.
 const (
 	maxWaitingBytes  = 16 << 20

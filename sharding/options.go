@@ -15,6 +15,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
@@ -29,14 +30,13 @@ import (
 // ErrMismatch. The zero value of a field is its default. Durations above ten years count as ten
 // years.
 type Options struct {
-	// Runtime runs the entities on this node. The region does not close it; close it after the
-	// node. Required.
-	Runtime *eventsourcing.Runtime
 	// State is where the coordinator stores the allocation of shards: JournalState or
-	// ReplicatedState. Required by Start; a proxy ignores it.
+	// ReplicatedState. Defaults to JournalState with the journal and the snapshot store of the
+	// runtime, which all nodes must share; required if the runtime has no journal. A proxy ignores
+	// it.
 	State CoordinatorStores
-	// Host are options of the entities, such as the pauses after failures. Route, Gone, Busy,
-	// Killed and PassivateAfter must not be set.
+	// Host are options of the entities, such as the pauses after failures. PassivateAfter must not
+	// be set: see Passivation.
 	Host eventsourcing.HostOptions
 
 	// Shards is the number of shards. Use about ten for each node of the largest cluster that you
@@ -45,8 +45,8 @@ type Options struct {
 	// ShardOf returns the shard of an entity, less than Shards. It must be deterministic and safe
 	// for concurrent use. Defaults to a hash of the ID.
 	ShardOf func(id string) Shard
-	// Role is the role of the nodes that host entities of the type. Start on other nodes starts a
-	// proxy. Defaults to "": all nodes.
+	// Role is the role of the nodes that host entities of the type. Host starts a proxy on other
+	// nodes. Defaults to "": all nodes.
 	Role string
 	// MinMembers is the number of nodes that must host the type before shards are allocated, so
 	// that the first node of a starting cluster does not get all shards. Defaults to 1.
@@ -56,12 +56,28 @@ type Options struct {
 	// Passivation decides when idle entities leave memory. An entity that has something to do, such
 	// as a timer, a deadline or an unconfirmed delivery, stays. Defaults to two idle minutes.
 	Passivation passivation.Settings
-
 	// Remember is where the IDs of running entities are stored: JournalEntities or
 	// ReplicatedEntities. Remembered entities run again, without a command, after their shard has
 	// moved and after the cluster was stopped. Only an entity that leaves by Effect.Passivate is
 	// forgotten; Passivation does not apply. Defaults to nil: entities are not remembered.
 	Remember RememberStores
+
+	// Logger gets the log lines of the region, with the keys node and type. Its handler must not
+	// block. Defaults to the logger of the node, whose handler does not block.
+	Logger *slog.Logger
+	// Observer observes commands that were not delivered. Defaults to none.
+	Observer Observer
+	// Tuning has limits, pauses and timeouts. Few programs need other values than the defaults.
+	Tuning Tuning
+}
+
+// Tuning has limits, pauses and timeouts of a region and its coordinator.
+type Tuning struct {
+	// BufferSize is how many commands may wait on a node for shards without a home and for entities
+	// that start and stop. Defaults to 100,000, at most 1,000,000.
+	BufferSize int
+	// MaxStarts is how many entities may be starting on a node at the same time. Defaults to 1,000.
+	MaxStarts int
 	// RecoverNumber is how many remembered entities a node starts in each RecoverInterval. Defaults
 	// to 0: all at once, within MaxStarts.
 	RecoverNumber int
@@ -71,12 +87,6 @@ type Options struct {
 	// unless a command arrives, and before a shard is started again after the store of remembered
 	// entities failed. Defaults to 10 s.
 	RestartBackoff time.Duration
-
-	// BufferSize is how many commands may wait on a node for shards without a home and for entities
-	// that start and stop. Defaults to 100,000, at most 1,000,000.
-	BufferSize int
-	// MaxStarts is how many entities may be starting on a node at the same time. Defaults to 1,000.
-	MaxStarts int
 	// RetryInterval is the interval at which unacknowledged requests are repeated. Defaults to 2 s.
 	RetryInterval time.Duration
 	// HandOffTimeout is the time limit of moving a shard. Five seconds before its end, but after at
@@ -94,12 +104,6 @@ type Options struct {
 	// CoordinatorBackoff is the pause before a failed coordinator is started again. It grows up to
 	// five times as long after repeated failures. Defaults to 5 s.
 	CoordinatorBackoff time.Duration
-
-	// Logger gets the log lines of the region, with the keys node and type. Its handler must not
-	// block. Defaults to the logger of the node, whose handler does not block.
-	Logger *slog.Logger
-	// Observer observes commands that were not delivered. Defaults to none.
-	Observer Observer
 }
 
 // Observer is a struct of callbacks of a region. A nil callback costs nothing. Callbacks must not
@@ -121,17 +125,21 @@ type DroppedInfo struct {
 	Err   error
 }
 
-func (o Options) withDefaults(node *cluster.Node) Options {
+func (o Options) withDefaults(node *cluster.Node, rt *eventsourcing.Runtime) Options {
 	o.Shards = cmp.Or(o.Shards, 1000)
 	if o.Strategy == nil {
 		o.Strategy = Pure(allocation.LeastShards{})
 	}
-	o.BufferSize = cmp.Or(o.BufferSize, 100_000)
-	o.HandOffTimeout = cmp.Or(o.HandOffTimeout, time.Minute)
-	o.RetryInterval = cmp.Or(o.RetryInterval, 2*time.Second)
-	o.StateTimeout = cmp.Or(o.StateTimeout, 5*time.Second)
-	o.StrategyTimeout = cmp.Or(o.StrategyTimeout, 5*time.Second)
-	for _, d := range o.durations() {
+	if o.State == nil && rt != nil && rt.Store() != nil && rt.Store().Journal() != nil {
+		o.State = JournalState(rt.Store().Journal(), rt.Store().Snapshots())
+	}
+	t := &o.Tuning
+	t.BufferSize = cmp.Or(t.BufferSize, 100_000)
+	t.HandOffTimeout = cmp.Or(t.HandOffTimeout, time.Minute)
+	t.RetryInterval = cmp.Or(t.RetryInterval, 2*time.Second)
+	t.StateTimeout = cmp.Or(t.StateTimeout, 5*time.Second)
+	t.StrategyTimeout = cmp.Or(t.StrategyTimeout, 5*time.Second)
+	for _, d := range t.durations() {
 		*d.value = min(*d.value, maxDuration)
 	}
 	if o.Logger == nil {
@@ -142,69 +150,56 @@ func (o Options) withDefaults(node *cluster.Node) Options {
 	return o
 }
 
-// validate returns an error that names each invalid field.
-func (o *Options) validate(proxy bool) error {
-	var errs []error
-	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf("Options."+format, args...)) }
-	if o.Runtime == nil && !proxy {
-		fail("Runtime is missing")
-	}
+// validate reports each invalid field.
+func (o *Options) validate(errs *fielderror.Errors, proxy bool) {
 	if o.State == nil && !proxy {
-		fail("State is missing: JournalState or ReplicatedState")
+		errs.Addf("Options.State", "is missing, and the runtime has no journal: JournalState or ReplicatedState")
 	}
 	if o.Host.PassivateAfter != 0 {
-		fail("Host: PassivateAfter is set, it is not for entities of a cluster: see Options.Passivation")
+		errs.Addf("Options.Host.PassivateAfter", "is set, it is not for entities of a cluster: see Options.Passivation")
 	}
 	if o.Shards < 1 || o.Shards > coordinator.MaxShards {
-		fail("Shards is %d, it must be from 1 to %d", o.Shards, coordinator.MaxShards)
+		errs.Addf("Options.Shards", "is %d, it must be from 1 to %d", o.Shards, coordinator.MaxShards)
 	}
 	if a, ok := o.Strategy.(pureStrategy); ok {
-		if err := a.validate(); err != nil {
-			fail("Strategy: %w", err)
-		}
+		errs.Add("Options.Strategy", a.validate())
 	}
-	if _, err := o.Passivation.WithDefaults(); err != nil {
-		errs = append(errs, errors.New(strings.ReplaceAll(err.Error(), passivation.ErrInvalid.Error()+": Settings", "Options.Passivation")))
+	_, err := o.Passivation.WithDefaults()
+	errs.Join(err, "Settings", "Options.Passivation")
+	if o.Tuning.BufferSize < 1 || o.Tuning.BufferSize > region.MaxBuffer {
+		errs.Addf("Options.Tuning.BufferSize", "is %d, it must be from 1 to %d", o.Tuning.BufferSize, region.MaxBuffer)
 	}
-	if o.BufferSize < 1 || o.BufferSize > region.MaxBuffer {
-		fail("BufferSize is %d, it must be from 1 to %d", o.BufferSize, region.MaxBuffer)
-	}
-	for _, n := range []struct {
-		name  string
-		value int
-	}{{"MinMembers", o.MinMembers}, {"MaxStarts", o.MaxStarts}, {"RecoverNumber", o.RecoverNumber}} {
+	for _, n := range []field[int]{{"MinMembers", o.MinMembers}, {"Tuning.MaxStarts", o.Tuning.MaxStarts}, {"Tuning.RecoverNumber", o.Tuning.RecoverNumber}} {
 		if n.value < 0 || n.value > region.MaxBuffer {
-			fail("%s is %d, it must be from 0 to %d", n.name, n.value, region.MaxBuffer)
+			errs.Addf("Options."+n.name, "is %d, it must be from 0 to %d", n.value, region.MaxBuffer)
 		}
 	}
-	for _, d := range o.durations() {
+	for _, d := range o.Tuning.durations() {
 		if *d.value < 0 {
-			fail("%s is %v, less than 0", d.name, *d.value)
+			errs.Addf("Options.Tuning."+d.name, "is %v, less than 0", *d.value)
 		}
 	}
-	return errors.Join(errs...)
 }
 
 // maxDuration replaces longer durations, so that sums of several do not overflow.
 const maxDuration = 10 * 365 * 24 * time.Hour
 
-// duration is a field of Options.
-type duration struct {
+type field[T any] struct {
 	name  string
-	value *time.Duration
+	value T
 }
 
-func (o *Options) durations() []duration {
-	return []duration{
-		{"RecoverInterval", &o.RecoverInterval},
-		{"RestartBackoff", &o.RestartBackoff},
-		{"RetryInterval", &o.RetryInterval},
-		{"HandOffTimeout", &o.HandOffTimeout},
-		{"ShardStartTimeout", &o.ShardStartTimeout},
-		{"RebalanceInterval", &o.RebalanceInterval},
-		{"StateTimeout", &o.StateTimeout},
-		{"StrategyTimeout", &o.StrategyTimeout},
-		{"CoordinatorBackoff", &o.CoordinatorBackoff},
+func (t *Tuning) durations() []field[*time.Duration] {
+	return []field[*time.Duration]{
+		{"RecoverInterval", &t.RecoverInterval},
+		{"RestartBackoff", &t.RestartBackoff},
+		{"RetryInterval", &t.RetryInterval},
+		{"HandOffTimeout", &t.HandOffTimeout},
+		{"ShardStartTimeout", &t.ShardStartTimeout},
+		{"RebalanceInterval", &t.RebalanceInterval},
+		{"StateTimeout", &t.StateTimeout},
+		{"StrategyTimeout", &t.StrategyTimeout},
+		{"CoordinatorBackoff", &t.CoordinatorBackoff},
 	}
 }
 
@@ -215,22 +210,22 @@ const leavePatience = 3
 
 // machineConfig returns the configuration of the machine.
 func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) shardcore.Config {
+	t := &o.Tuning
 	return shardcore.Config{
 		Region: region.Config{
-			Self: node.Self(), Type: name, Instance: 1, Role: o.Role, Proxy: proxy, BufferSize: o.BufferSize, RetryInterval: o.RetryInterval, GiveUpAfter: leavePatience * o.RetryInterval,
-			Remember: o.Remember != nil && !proxy, RestartBackoff: o.RestartBackoff, Settings: o.settings(proxy),
+			Self: node.Self(), Type: name, Instance: 1, Role: o.Role, Proxy: proxy, Remember: o.Remember != nil && !proxy, Settings: o.settings(proxy),
+			BufferSize: t.BufferSize, RetryInterval: t.RetryInterval, GiveUpAfter: leavePatience * t.RetryInterval, RestartBackoff: t.RestartBackoff,
 		},
 		Shard: shard.Config{
-			BufferSize: o.BufferSize, Starts: o.MaxStarts, Passivation: o.Passivation,
-			StopTimeout: max(o.HandOffTimeout-5*time.Second, time.Second), UpdateTimeout: o.StateTimeout,
-			RecoverNumber: o.RecoverNumber, RecoverInterval: o.RecoverInterval,
+			BufferSize: t.BufferSize, Starts: t.MaxStarts, Passivation: o.Passivation,
+			StopTimeout: max(t.HandOffTimeout-5*time.Second, time.Second), UpdateTimeout: t.StateTimeout,
+			RecoverNumber: t.RecoverNumber, RecoverInterval: t.RecoverInterval,
 		},
 		Coordinator: coordinator.Config{
-			Shards: o.Shards, MinRegions: o.MinMembers, RemovalMargin: max(0, node.RemovalMargin()), RetryInterval: o.RetryInterval,
-			HandOffTimeout: o.HandOffTimeout, StartTimeout: o.ShardStartTimeout, RebalanceInterval: o.RebalanceInterval,
-			SaveTimeout: o.StateTimeout,
+			Shards: o.Shards, MinRegions: o.MinMembers, RemovalMargin: max(0, node.RemovalMargin()), RetryInterval: t.RetryInterval,
+			HandOffTimeout: t.HandOffTimeout, StartTimeout: t.ShardStartTimeout, RebalanceInterval: t.RebalanceInterval, SaveTimeout: t.StateTimeout,
 		},
-		CoordinatorBackoff: o.CoordinatorBackoff,
+		CoordinatorBackoff: t.CoordinatorBackoff,
 	}
 }
 
@@ -342,7 +337,7 @@ func (s *shell) mismatchErr() error {
 }
 
 // Strategy decides which nodes host shards. The coordinator calls its methods one at a time. They
-// may take up to Options.StrategyTimeout. A call that fails or panics has no effect and is repeated
+// may take up to Tuning.StrategyTimeout. A call that fails or panics has no effect and is repeated
 // later.
 type Strategy interface {
 	// Allocate returns the node for a shard, one of the regions of the view. The zero node defers
@@ -361,7 +356,7 @@ type PureStrategy interface {
 }
 
 // Pure converts a PureStrategy, as in Pure(allocation.Threshold{}). If it has a method Validate()
-// error, Start calls it.
+// error, Host calls it.
 func Pure(a PureStrategy) Strategy { return pureStrategy{a} }
 
 type pureStrategy struct{ by PureStrategy }

@@ -41,7 +41,7 @@ func TestSettingsThatDiffer(t *testing.T) {
 				o := w.opts(b)
 				change(w, &o)
 				var err error
-				b.region, err = sharding.Start(w.Context(), b.Node, diaries("b"), o)
+				b.region, err = sharding.Host(w.Context(), b.Node, b.rt, diaries("b"), o)
 				w.must(err)
 				soon, cancel := context.WithTimeout(w.Context(), time.Minute)
 				defer cancel()
@@ -81,7 +81,7 @@ func TestSettingsThatMayDiffer(t *testing.T) {
 		w.up(a)
 		b := w.join("b")
 		var err error
-		b.region, err = sharding.StartProxy(w.Context(), b.Node, diaries("b").Protocol(), sharding.Options{Role: "library", BufferSize: 10, HandOffTimeout: time.Hour, MinMembers: 3})
+		b.region, err = sharding.Proxy(w.Context(), b.Node, nil, diaries("b").Protocol(), sharding.Options{Role: "library", MinMembers: 3, Tuning: sharding.Tuning{BufferSize: 10, HandOffTimeout: time.Hour}})
 		w.must(err)
 		w.must(b.region.AwaitReady(w.Context()))
 		if s, err := b.region.State(w.Context()); err != nil || s.Mismatch != nil {
@@ -100,12 +100,12 @@ func TestTooManyShards(t *testing.T) {
 		w.options.Shards = 5000
 		o := w.opts(h)
 		o.State = sharding.ReplicatedState(r)
-		_, err = sharding.Start(w.Context(), h.Node, diaries("a"), o)
+		_, err = sharding.Host(w.Context(), h.Node, h.rt, diaries("a"), o)
 		if want := "Options.Shards is 5000: their state may take 26256 bytes, and ddata.Config.MaxEntry of replicator \"ddata\" is 20480"; !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			w.Errorf("%v, not %q", err, want)
 		}
 		o.Shards = 2000
-		h.region, err = sharding.Start(w.Context(), h.Node, diaries("a"), o)
+		h.region, err = sharding.Host(w.Context(), h.Node, h.rt, diaries("a"), o)
 		w.must(err)
 	})
 }

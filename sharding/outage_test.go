@@ -30,7 +30,7 @@ func (w *world) lines(text string) (found []string) {
 func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		w.options.Role, w.options.RetryInterval = "library", time.Second
+		w.options.Role, w.options.Tuning.RetryInterval = "library", time.Second
 		a := w.start("a") // a proxy, and nobody has the role
 		w.up(a)
 		w.sleep(4 * time.Second)

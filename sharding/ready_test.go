@@ -39,7 +39,7 @@ func TestAwaitReady(t *testing.T) {
 		o := w.opts(b)
 		o.Shards = 20
 		var err error
-		b.region, err = sharding.Start(w.Context(), b.Node, diaries("b"), o)
+		b.region, err = sharding.Host(w.Context(), b.Node, b.rt, diaries("b"), o)
 		w.must(err)
 		w.up(a, b)
 		if err = b.region.AwaitReady(w.Context()); !errors.Is(err, sharding.ErrMismatch) {

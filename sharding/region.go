@@ -6,8 +6,8 @@ package sharding
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -17,58 +17,59 @@ import (
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/singleton"
 )
 
 // Region is the access of a node to the entities of a type. It hosts the share of the shards that
-// the coordinator allocates to the node. Its methods are safe for concurrent use.
+// the coordinator allocates to the node. It implements eventsourcing.Entities. Its methods are safe
+// for concurrent use.
 type Region[S any] struct {
-	shell *shell
-	ref   func(id string) eventsourcing.Ref[S]
+	shell    *shell
+	entities eventsourcing.Entities[S]
 }
 
-// Start starts a region: the node hosts entities of a type together with all other nodes that start
-// it. On a node without Options.Role it starts a proxy. It does not wait until the node is a member
-// or a coordinator is found: see Region.AwaitReady.
+// Host starts a region: the node hosts entities of a type together with all other nodes that call
+// Host for it. On a node without Options.Role it starts a proxy. It does not wait until the node is a
+// member or a coordinator is found: see Region.AwaitReady. The runtime runs the entities of this
+// node; close it after the node.
 //
 // The region ends with the node. When the node shuts down, its shards are handed off to other
 // regions first, without loss if other regions exist and cluster.PhaseStopRegions is long enough.
 // The error matches ErrInvalid or cluster.ErrShuttingDown, or is that of ctx if it had already
 // ended.
-func Start[S, E any](ctx context.Context, node *cluster.Node, typ eventsourcing.Type[S, E], opts Options) (*Region[S], error) {
+func Host[S, E any](ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime, typ eventsourcing.Type[S, E], opts Options) (*Region[S], error) {
 	if node != nil && opts.Role != "" && !slices.Contains(node.Roles(), opts.Role) {
-		return StartProxy(ctx, node, typ.Protocol(), opts)
+		return Proxy(ctx, node, rt, typ.Protocol(), opts)
 	}
-	r, err := start(ctx, node, typ.Protocol(), opts, false, func(s *shell, r *Region[S]) error {
+	r, err := start(ctx, node, rt, typ.Protocol(), opts, false, func(s *shell) (entities eventsourcing.Entities[S], err error) {
 		hooks := hosting.Hooks{Route: s.route, Gone: s.entityGone, Busy: s.entityBusy, Killed: ErrHandOff}
 		connection, options := &hosting.Sharding{Hooks: hooks}, s.opts.Host
 		hosting.Shard(&options, connection)
-		local, err := eventsourcing.HostWith(s.opts.Runtime, typ, options)
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrInvalid, err)
+		if entities, err = eventsourcing.HostWith(rt, typ, options); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
-		s.entities, r.ref = connection.Host, local.Ref
-		return nil
+		s.entities = connection.Host
+		return entities, nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("sharding: start type %q: %w", typ.Name, err)
+		return nil, fmt.Errorf("sharding: host type %q: %w", typ.Name, err)
 	}
 	return r, nil
 }
 
-// StartProxy starts a proxy on a node that hosts no entities of the type. A node with Options.Role
-// must start a region, because the oldest of these nodes runs the coordinator; without a role that
-// is every node. The error matches ErrInvalid then. Options.State is ignored. Options.Runtime is
-// optional and propagates the trace context.
-func StartProxy[S any](ctx context.Context, node *cluster.Node, protocol eventsourcing.Protocol[S], opts Options) (*Region[S], error) {
+// Proxy starts a proxy on a node that hosts no entities of the type. A node with Options.Role must
+// call Host, because the oldest of these nodes runs the coordinator; without a role that is every
+// node. The error matches ErrInvalid then. Options.State is ignored. The runtime propagates the
+// trace context and lists the IDs; it may be nil.
+func Proxy[S any](ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime, protocol eventsourcing.Protocol[S], opts Options) (*Region[S], error) {
 	if node != nil && (opts.Role == "" || slices.Contains(node.Roles(), opts.Role)) {
 		return nil, fmt.Errorf(
-			"sharding: start a proxy of type %q: %w: a node that may host the type needs Start, not a proxy: set Options.Role to what this node lacks", protocol.Name, ErrInvalid)
+			"sharding: start a proxy of type %q: %w: a node that may host the type needs Host, not a proxy: set Options.Role to what this node lacks", protocol.Name, ErrInvalid)
 	}
-	r, err := start(ctx, node, protocol, opts, true, func(s *shell, r *Region[S]) error {
-		r.ref = hosting.RemoteOf[eventsourcing.Ref[S]](protocol).Refs(protocol.Name, s.route)
-		return nil
+	r, err := start(ctx, node, rt, protocol, opts, true, func(s *shell) (eventsourcing.Entities[S], error) {
+		return remoteOf(protocol).Entities(rt, protocol.Name, s.route), nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sharding: start a proxy of type %q: %w", protocol.Name, err)
@@ -76,10 +77,14 @@ func StartProxy[S any](ctx context.Context, node *cluster.Node, protocol eventso
 	return r, nil
 }
 
-// start starts a region or a proxy. The argument host creates the entities and the function of
-// Region.Ref.
+func remoteOf[S any](protocol eventsourcing.Protocol[S]) hosting.Remote[eventsourcing.Entities[S], *eventsourcing.Runtime] {
+	return hosting.RemoteOf[eventsourcing.Entities[S], *eventsourcing.Runtime](protocol)
+}
+
+// start starts a region or a proxy. The argument host creates the entities.
 func start[S any](
-	ctx context.Context, node *cluster.Node, typ eventsourcing.Protocol[S], opts Options, proxy bool, host func(*shell, *Region[S]) error,
+	ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime, typ eventsourcing.Protocol[S], opts Options, proxy bool,
+	host func(*shell) (eventsourcing.Entities[S], error),
 ) (*Region[S], error) {
 	if node == nil {
 		return nil, fmt.Errorf("%w: nil node", ErrInvalid)
@@ -87,32 +92,34 @@ func start[S any](
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	opts = opts.withDefaults(node)
-	err := opts.validate(proxy)
+	opts = opts.withDefaults(node, rt)
+	var errs fielderror.Errors
+	if rt == nil && !proxy {
+		errs.Addf("the runtime", "is nil")
+	}
+	opts.validate(&errs, proxy)
 	if !hasNames(typ.Commands) {
-		err = errors.Join(err, errors.New("Type.Commands is missing: it names the commands that travel between nodes"))
-	} else if bad := typ.Commands.Err(); bad != nil {
-		err = errors.Join(err, fmt.Errorf("Type.Commands: %w", bad))
+		errs.Addf("Type.Commands", "is missing: it names the commands that travel between nodes")
+	} else {
+		errs.Add("Type.Commands", typ.Commands.Err())
 	}
-	if bad := (Scope{Type: typ.Name, Role: opts.Role}).validate(); bad != nil {
-		err = errors.Join(err, errors.New(strings.NewReplacer(ErrInvalid.Error()+": ", "", "Scope.Type", "Type.Name", "Scope.Role", "Options.Role").Replace(bad.Error())))
-	}
+	errs.Join(Scope{Type: typ.Name, Role: opts.Role}.validate(), "Scope.Type", "Type.Name", "Scope.Role", "Options.Role")
 	if most := singleton.MaxNameLength - len(singletonPrefix); len(typ.Name) > most {
-		err = errors.Join(err, fmt.Errorf("Type.Name has %d bytes, at most %d are allowed", len(typ.Name), most))
+		errs.Addf("Type.Name", "has %d bytes, at most %d are allowed", len(typ.Name), most)
 	}
 	if strings.HasPrefix(typ.Name+"|", JournalPrefix) {
-		err = errors.Join(err, fmt.Errorf("Type.Name is %q, which is reserved", typ.Name))
+		errs.Addf("Type.Name", "is %q, which is reserved", typ.Name)
 	}
+	if err := errs.Err(ErrInvalid); err != nil {
+		return nil, err
+	}
+	s, err := newShell(ctx, node, rt, typ.Name, typ.Commands, opts, proxy)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	s, err := newShell(ctx, node, typ.Name, typ.Commands, opts, proxy)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	s.carrier = hosting.RemoteOf[eventsourcing.Ref[S]](typ)
+	s.carrier = remoteOf(typ)
 	r := &Region[S]{shell: s}
-	if err := s.launch(ctx, func() error { return host(s, r) }, r); err != nil {
+	if err := s.launch(ctx, func() (err error) { r.entities, err = host(s); return err }, r); err != nil {
 		return nil, err
 	}
 	s.log.LogAttrs(ctx, slog.LevelInfo, "region started", slog.Bool("proxy", proxy), slog.Int("shards", opts.Shards))
@@ -120,7 +127,7 @@ func start[S any](
 }
 
 // RegionOf returns the region or proxy of a type that runs on a node. The error matches ErrInvalid
-// if there is none, or if its commands do not have type C.
+// if there is none, or if its state is not S.
 func RegionOf[S any](node *cluster.Node, typ string) (*Region[S], error) {
 	if node == nil {
 		return nil, fmt.Errorf("%w: region of type %q: nil node", ErrInvalid, typ)
@@ -135,7 +142,7 @@ func RegionOf[S any](node *cluster.Node, typ string) (*Region[S], error) {
 	case nil:
 		return nil, fmt.Errorf("%w: region of type %q: none was started on %v", ErrInvalid, typ, node.Self())
 	}
-	return nil, fmt.Errorf("%w: region of type %q: it is a %T, with commands of another type", ErrInvalid, typ, found)
+	return nil, fmt.Errorf("%w: region of type %q: it is a %T, with another state", ErrInvalid, typ, found)
 }
 
 // Ref returns a reference to the entity with this ID, wherever it runs. It stays valid while the
@@ -143,7 +150,41 @@ func RegionOf[S any](node *cluster.Node, typ string) (*Region[S], error) {
 // journal.MaxIDLength bytes, which is checked when a command is sent.
 //
 // An Ask should have a deadline: a command or a reply that the network loses is not sent again.
-func (r *Region[S]) Ref(id string) eventsourcing.Ref[S] { return r.ref(id) }
+func (r *Region[S]) Ref(id string) eventsourcing.Ref[S] { return r.entities.Ref(id) }
+
+// Start starts an entity on the node that hosts its shard, and waits until it is recovered. The
+// errors are those of an Ask, and the context should have a deadline for the same reason.
+func (r *Region[S]) Start(ctx context.Context, id string) error { return r.entities.Start(ctx, id) }
+
+// IDs implements eventsourcing.Entities. It lists the journal of the runtime of this node, and thus
+// the entities of all nodes that share it.
+func (r *Region[S]) IDs(ctx context.Context) iter.Seq2[string, error] { return r.entities.IDs(ctx) }
+
+// Wake implements eventsourcing.Entities. It waits until the region is registered with a
+// coordinator, and covers the shards that this node hosts and those without a home: all entities are
+// covered if each node calls Wake. A proxy does nothing.
+func (r *Region[S]) Wake(ctx context.Context) (started int, err error) {
+	s := r.shell
+	if s.entities == nil {
+		return 0, nil
+	}
+	if err := r.AwaitReady(ctx); err != nil {
+		return 0, err
+	}
+	elsewhere := make([]bool, s.opts.Shards)
+	if err := s.call(ctx, func() {
+		for n := range elsewhere {
+			home, known := s.machine.Home(Shard(n)) //nolint:gosec // at most coordinator.MaxShards
+			elsewhere[n] = known && home != s.node.Self()
+		}
+	}); err != nil {
+		return 0, fmt.Errorf("sharding: wake the entities of type %q: %w", s.name, err)
+	}
+	return s.entities.Wake(ctx, func(id string) bool {
+		n, err := s.shardOf(id)
+		return err == nil && !elsewhere[n]
+	})
+}
 
 // ShardOf returns the shard of an entity. The error matches ErrInvalid if Options.ShardOf returns
 // an invalid number or panics.

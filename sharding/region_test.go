@@ -168,7 +168,7 @@ func TestProxies(t *testing.T) {
 		all := []*host{w.start("a", "library"), w.start("b", "library"), w.start("c")}
 		d := w.join("d")
 		var err error
-		d.region, err = sharding.StartProxy(w.Context(), d.Node, diaries("d").Protocol(), sharding.Options{Role: "library", Shards: 10})
+		d.region, err = sharding.Proxy(w.Context(), d.Node, nil, diaries("d").Protocol(), sharding.Options{Role: "library", Shards: 10})
 		w.must(err)
 		all = append(all, d)
 		w.up(all...)
@@ -185,12 +185,76 @@ func TestProxies(t *testing.T) {
 	})
 }
 
+var _ eventsourcing.Entities[diary] = (*sharding.Region[diary])(nil)
+
+// TestRegionAsEntities checks that a region lists, starts and wakes entities as a host on one node
+// does: IDs lists the entities of all nodes, Start works for entities of other nodes, and after a
+// restart of all nodes their Wakes together start the entities with a deadline, each once.
+func TestRegionAsEntities(t *testing.T) {
+	t.Parallel()
+	in(t, func(w *world) {
+		w.options.Shards = 10
+		begin := func(name string) *host {
+			h, typ := w.join(name), diaries(name)
+			typ.Deadline = func(d *diary) time.Time { return time.Now().Add(time.Duration(len(d.pages)) * time.Hour) }
+			typ.Signals = eventsourcing.Signals(eventsourcing.OnSignal(
+				func(_ *diary, ctx *diaryCtx[eventsourcing.None], _ eventsourcing.StateTimeout) eventsourcing.Effect[diary, wrote, eventsourcing.None] {
+					return ctx.Effect
+				}))
+			var err error
+			h.region, err = sharding.Host(w.Context(), h.Node, h.rt, typ, w.opts(h))
+			w.must(err)
+			return h
+		}
+		resident := func(all []*host) (n int) {
+			for _, h := range all {
+				n += h.rt.Resident()["diary"]
+			}
+			return n
+		}
+		all := []*host{begin("a"), begin("b")}
+		w.up(all...)
+		w.spread(all, 20, 0)
+		for _, h := range all {
+			n := 0
+			for id, err := range h.region.IDs(w.Context()) {
+				w.must(err)
+				if n++; !strings.HasPrefix(id, "d") {
+					w.Errorf("IDs of %v yields %q, want d and a number", h.Self(), id)
+				}
+			}
+			if n != 20 {
+				w.Errorf("IDs of %v yields %d IDs, want 20", h.Self(), n)
+			}
+			for i := range 10 { // some of them have their home on the other node
+				w.must(h.region.Start(w.Context(), "new"+strconv.Itoa(i)))
+			}
+		}
+		if n := resident(all); n != 30 {
+			w.Errorf("%d entities are in memory after Start, want 30", n)
+		}
+		w.halt()
+		all = []*host{begin("a"), begin("b")}
+		w.up(all...)
+		woken := 0
+		for _, h := range all {
+			n, err := h.region.Wake(w.Context())
+			w.must(err)
+			woken += n
+			w.sleep(time.Minute)
+		}
+		if n := resident(all); n != 20 || woken != 20+all[1].rt.Resident()["diary"] {
+			w.Errorf("Wake started %d entities, %d are in memory, want 20", woken, n)
+		}
+	})
+}
+
 // TestBuffersFull: without a coordinator commands wait, up to a limit, and those beyond are refused
 // at once.
 func TestBuffersFull(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		w.options.BufferSize, w.options.MinMembers = 3, 2
+		w.options.Tuning.BufferSize, w.options.MinMembers = 3, 2
 		a := w.start("a")
 		w.must(a.region.AwaitReady(w.Context()))
 		var wg sync.WaitGroup
@@ -274,31 +338,39 @@ func TestStartInvalid(t *testing.T) {
 		typ := diaries("a")
 		typ.Commands = nil
 		for want, opts := range map[string]sharding.Options{
-			"Type.Commands": w.opts(a), "Options.Runtime": {}, "Options.State": {Runtime: a.rt}, "Options.Shards": {Shards: -1},
-			"Options.HandOffTimeout": {HandOffTimeout: -1}, "Options.Host": {Host: eventsourcing.HostOptions{PassivateAfter: 1}},
+			"Type.Commands": w.opts(a), "Options.Shards": {Shards: -1},
+			"Options.Tuning.HandOffTimeout": {Tuning: sharding.Tuning{HandOffTimeout: -1}}, "Options.Host": {Host: eventsourcing.HostOptions{PassivateAfter: 1}},
 			"Options.Strategy: allocation: invalid: LeastShards.AbsoluteLimit": {Strategy: sharding.Pure(allocation.LeastShards{AbsoluteLimit: -5})},
 			"Options.Strategy: Pure needs a strategy":                          {Strategy: sharding.Pure(nil)}, "Options.Strategy: panic": {Strategy: sharding.Pure((*allocation.Hashing)(nil))},
-			"Options.MinMembers": {MinMembers: -1}, "Options.BufferSize": {BufferSize: -1}, "Options.MaxStarts": {MaxStarts: -1}, "Options.RecoverNumber": {RecoverNumber: -1},
-			"Options.RestartBackoff": {RestartBackoff: -1}, "Options.RecoverInterval": {RecoverInterval: -1}, "Options.RetryInterval": {RetryInterval: -1},
-			"Options.ShardStartTimeout": {ShardStartTimeout: -1}, "Options.RebalanceInterval": {RebalanceInterval: -1}, "Options.CoordinatorBackoff": {CoordinatorBackoff: -1},
-			"Options.StateTimeout": {StateTimeout: -1}, "Options.StrategyTimeout": {StrategyTimeout: -1}, "Options.Passivation.Limit": {Passivation: passivation.Settings{Limit: -1}},
+			"Options.MinMembers": {MinMembers: -1}, "Options.Tuning.BufferSize": {Tuning: sharding.Tuning{BufferSize: -1}}, "Options.Tuning.MaxStarts": {Tuning: sharding.Tuning{MaxStarts: -1}}, "Options.Tuning.RecoverNumber": {Tuning: sharding.Tuning{RecoverNumber: -1}},
+			"Options.Tuning.RestartBackoff": {Tuning: sharding.Tuning{RestartBackoff: -1}}, "Options.Tuning.RecoverInterval": {Tuning: sharding.Tuning{RecoverInterval: -1}}, "Options.Tuning.RetryInterval": {Tuning: sharding.Tuning{RetryInterval: -1}},
+			"Options.Tuning.ShardStartTimeout": {Tuning: sharding.Tuning{ShardStartTimeout: -1}}, "Options.Tuning.RebalanceInterval": {Tuning: sharding.Tuning{RebalanceInterval: -1}}, "Options.Tuning.CoordinatorBackoff": {Tuning: sharding.Tuning{CoordinatorBackoff: -1}},
+			"Options.Tuning.StateTimeout": {Tuning: sharding.Tuning{StateTimeout: -1}}, "Options.Tuning.StrategyTimeout": {Tuning: sharding.Tuning{StrategyTimeout: -1}}, "Options.Passivation.Limit": {Passivation: passivation.Settings{Limit: -1}},
 		} {
-			_, err := sharding.Start(w.Context(), a.Node, typ, opts)
+			_, err := sharding.Host(w.Context(), a.Node, a.rt, typ, opts)
 			if !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Type.Commands") {
 				w.Errorf("%s: %v", want, err)
 			}
 		}
 		for _, role := range []string{"", "library"} {
-			if _, err := sharding.StartProxy(w.Context(), a.Node, diaries("a").Protocol(), sharding.Options{Role: role}); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "needs Start") {
+			if _, err := sharding.Proxy(w.Context(), a.Node, nil, diaries("a").Protocol(), sharding.Options{Role: role}); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "needs Host") {
 				w.Errorf("a proxy with the role %q on a node that has it: %v", role, err)
 			}
 		}
+		empty, err := eventsourcing.Open(eventsourcing.Config{})
+		w.must(err)
+		for want, rt := range map[string]*eventsourcing.Runtime{"the runtime is nil": nil, "Options.State is missing": empty} {
+			if _, err := sharding.Host(w.Context(), a.Node, rt, diaries("a"), sharding.Options{}); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
+				w.Errorf("Host = %v, want ErrInvalid: %s", err, want)
+			}
+		}
+		w.must(empty.Close(w.Context()))
 		if _, err := sharding.RegionOf[diary](a.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
 			w.Errorf("no region: %v", err)
 		}
-		_, err := sharding.Start(w.Context(), a.Node, diaries("a"), w.opts(a))
+		_, err = sharding.Host(w.Context(), a.Node, a.rt, diaries("a"), w.opts(a))
 		w.must(err)
-		if _, err = sharding.Start(w.Context(), a.Node, diaries("a"), w.opts(a)); !errors.Is(err, sharding.ErrInvalid) {
+		if _, err = sharding.Host(w.Context(), a.Node, a.rt, diaries("a"), w.opts(a)); !errors.Is(err, sharding.ErrInvalid) {
 			w.Errorf("a second one: %v", err)
 		}
 	})

@@ -198,7 +198,7 @@ func (s *shell) remember(r *shardcore.RememberCall) {
 				return s.rememberStore.Update(ctx, at.Shard, update.Started, update.Stopped)
 			})
 		}
-		ctx, cancel := context.WithTimeout(s.ctx, s.opts.StateTimeout)
+		ctx, cancel := context.WithTimeout(s.ctx, s.opts.Tuning.StateTimeout)
 		err := call(ctx)
 		cancel()
 		if before != nil {

@@ -88,7 +88,7 @@ func TestRememberedEntitiesComeBackAtARate(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.remembers, w.options.Shards = true, 10
-		w.options.RecoverNumber, w.options.RecoverInterval = 2, time.Second
+		w.options.Tuning.RecoverNumber, w.options.Tuning.RecoverInterval = 2, time.Second
 		a := w.cluster("a")
 		w.spread(a, 30, 0)
 		w.halt()
@@ -113,7 +113,7 @@ func TestRememberedEntitiesComeBackAtARate(t *testing.T) {
 func TestARememberedEntityThatEnds(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		w.remembers, w.options.Shards, w.options.RestartBackoff = true, 10, 20*time.Second
+		w.remembers, w.options.Shards, w.options.Tuning.RestartBackoff = true, 10, 20*time.Second
 		a := w.cluster("a")
 		for _, id := range []string{"x", "y"} {
 			_, err := ask(w, a[0], id, perish{})

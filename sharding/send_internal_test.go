@@ -10,7 +10,6 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/wire"
 )
@@ -20,7 +19,7 @@ func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	carrier := hosting.RemoteOf[eventsourcing.Ref[int]](eventsourcing.Protocol[int]{})
+	carrier := remoteOf(eventsourcing.Protocol[int]{})
 	own := func(ctx context.Context, answered func(any, error)) shardcore.Message {
 		return shardcore.Message{Local: &envelope{message: carrier.NewMessage(ctx, "x", nil, time.Time{}, answered)}}
 	}

@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/panics"
@@ -28,6 +28,7 @@ type shell struct {
 
 	node          *cluster.Node
 	router        *router
+	runtime       *eventsourcing.Runtime // may be nil on a proxy
 	name          string
 	opts          Options
 	commands      *codec.Registry
@@ -73,14 +74,14 @@ type shell struct {
 }
 
 // newShell returns a shell that does not run yet.
-func newShell(ctx context.Context, node *cluster.Node, name string, commands *codec.Registry, opts Options, proxy bool) (*shell, error) {
+func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime, name string, commands *codec.Registry, opts Options, proxy bool) (*shell, error) {
 	machine, err := shardcore.New(opts.machineConfig(node, name, proxy))
 	if err != nil {
-		return nil, errors.New(strings.NewReplacer("Config.", "Options: ", "\n", "; ").Replace(err.Error()))
+		return nil, err
 	}
 	s := &shell{
-		node: node, router: routerOf(node), name: name, opts: opts, commands: commands, machine: machine,
-		log: opts.Logger.With(slog.String("type", name)), startedAt: time.Now(), inbox: newInbox(opts.BufferSize), paths: make([]fastPath, opts.Shards),
+		node: node, router: routerOf(node), runtime: rt, name: name, opts: opts, commands: commands, machine: machine,
+		log: opts.Logger.With(slog.String("type", name)), startedAt: time.Now(), inbox: newInbox(opts.Tuning.BufferSize), paths: make([]fastPath, opts.Shards),
 		openPaths: map[Shard]struct{}{}, localEntities: map[string]*localEntity{}, storeCalls: map[Shard]chan struct{}{},
 		refusal: make(chan struct{}), ready: make(chan struct{}), regionStopped: make(chan struct{}), done: make(chan struct{}),
 	}

@@ -23,15 +23,15 @@ func TestStartAgain(t *testing.T) {
 		w.up(a)
 		ended, cancel := context.WithCancel(w.Context())
 		cancel()
-		if _, err := sharding.Start(ended, a.Node, diaries("a"), w.opts(a)); !errors.Is(err, context.Canceled) {
+		if _, err := sharding.Host(ended, a.Node, a.rt, diaries("a"), w.opts(a)); !errors.Is(err, context.Canceled) {
 			w.Errorf("with a context that has ended: %v", err)
 		}
 		proxy := sharding.Options{Role: "other"}
-		if _, err := sharding.StartProxy(ended, a.Node, diaries("a").Protocol(), proxy); !errors.Is(err, context.Canceled) {
+		if _, err := sharding.Proxy(ended, a.Node, nil, diaries("a").Protocol(), proxy); !errors.Is(err, context.Canceled) {
 			w.Errorf("a proxy with a context that has ended: %v", err)
 		}
 		var err error
-		a.region, err = sharding.Start(w.Context(), a.Node, diaries("a"), w.opts(a))
+		a.region, err = sharding.Host(w.Context(), a.Node, a.rt, diaries("a"), w.opts(a))
 		w.must(err)
 		if _, err = ask(w, a, "x", write{}); err != nil {
 			w.Error(err)
@@ -51,13 +51,13 @@ func TestARegionIsFoundWhenItIsComplete(t *testing.T) {
 				if r, err := sharding.RegionOf[diary](a.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
 					w.Errorf("there is %v: %v", r, err)
 				}
-				if _, err := sharding.Start(w.Context(), a.Node, diaries("a"), w.opts(a)); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "already has a region") {
+				if _, err := sharding.Host(w.Context(), a.Node, a.rt, diaries("a"), w.opts(a)); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "already has a region") {
 					w.Errorf("another one: %v", err)
 				}
 			}
 			return &diary{node: "a"}
 		}
-		r, err := sharding.Start(w.Context(), a.Node, typ, w.opts(a))
+		r, err := sharding.Host(w.Context(), a.Node, a.rt, typ, w.opts(a))
 		w.must(err)
 		if found, err := sharding.RegionOf[diary](a.Node, "diary"); err != nil || found != r || looked == 0 {
 			w.Errorf("%v, not %v: %v", found, r, err)
@@ -92,26 +92,26 @@ func TestWhatCantBeStarted(t *testing.T) {
 		a := w.join("a")
 		w.up(a)
 		for want, change := range map[string]func(*sharding.Options, *eventsourcing.Type[diary, wrote]){
-			"HostOptions.MaxPending":           func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Host.MaxPending = -1 },
-			"Options.State: returned no store": func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.State = bare{} },
-			"Options.State: panic":             func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.State = bare{panics: true} },
-			"Options.Remember: returned":       func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Remember = bare{} },
-			"Options.Remember: panic":          func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Remember = bare{panics: true} },
-			"Type.Apply is missing":            func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) { typ.Apply = nil },
-			`: Type.Name: "a|b" is blank`:      func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) { typ.Name = "a|b" },
+			"HostOptions.MaxPending":                     func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Host.MaxPending = -1 },
+			"Options.State: returned no store":           func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.State = bare{} },
+			"Options.State: panic":                       func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.State = bare{panics: true} },
+			"Options.Remember: returned":                 func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Remember = bare{} },
+			"Options.Remember: panic":                    func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Remember = bare{panics: true} },
+			"Type.Apply is missing":                      func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) { typ.Apply = nil },
+			`: Type.Name is "a|b", it must not be blank`: func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) { typ.Name = "a|b" },
 			"Type.Name has 247 bytes, at most": func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) {
 				typ.Name = strings.Repeat("x", 247)
 			},
 		} {
 			o, typ := w.opts(a), diaries("a")
 			change(&o, &typ)
-			if _, err := sharding.Start(w.Context(), a.Node, typ, o); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			if _, err := sharding.Host(w.Context(), a.Node, a.rt, typ, o); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
 				w.Errorf("%q: %v", want, err)
 			}
 		}
 		typ := diaries("a")
 		typ.Name = strings.Repeat("x", 246)
-		_, err := sharding.Start(w.Context(), a.Node, typ, w.opts(a))
+		_, err := sharding.Host(w.Context(), a.Node, a.rt, typ, w.opts(a))
 		w.must(err)
 	})
 }
@@ -121,8 +121,8 @@ func TestForEver(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 10
-		w.options.HandOffTimeout, w.options.StateTimeout, w.options.StrategyTimeout, w.options.RebalanceInterval = math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64
-		w.options.ShardStartTimeout, w.options.CoordinatorBackoff, w.options.RestartBackoff = math.MaxInt64, math.MaxInt64, math.MaxInt64
+		w.options.Tuning.HandOffTimeout, w.options.Tuning.StateTimeout, w.options.Tuning.StrategyTimeout, w.options.Tuning.RebalanceInterval = math.MaxInt64, math.MaxInt64, math.MaxInt64, math.MaxInt64
+		w.options.Tuning.ShardStartTimeout, w.options.Tuning.CoordinatorBackoff, w.options.Tuning.RestartBackoff = math.MaxInt64, math.MaxInt64, math.MaxInt64
 		w.options.Passivation.IdleTimeout, w.options.Passivation.IdleInterval = math.MaxInt64, math.MaxInt64
 		all := w.cluster("a", "b")
 		w.spread(all, 10, 0)

@@ -5,12 +5,12 @@ package sharding
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/register"
 )
@@ -137,14 +137,14 @@ func (s Scope) withDefaults() Scope {
 }
 
 func (s Scope) validate() error {
-	var errs []error
+	var errs fielderror.Errors
 	if bad(s.Type, coordinator.MaxTypeLength) || strings.TrimSpace(s.Type) == "" || strings.Contains(s.Type, "|") {
-		errs = append(errs, fmt.Errorf("%w: Scope.Type: %.64q is blank, too long, not UTF-8, or contains \"|\" or NUL", ErrInvalid, s.Type))
+		errs.Addf("Scope.Type", "is %.64q, it must not be blank, too long, without UTF-8, or contain \"|\" or NUL", s.Type)
 	}
 	if bad(s.Role, maxRole) {
-		errs = append(errs, fmt.Errorf("%w: Scope.Role: %.64q is too long, not UTF-8, or contains NUL", ErrInvalid, s.Role))
+		errs.Addf("Scope.Role", "is %.64q, it must not be too long, without UTF-8, or contain NUL", s.Role)
 	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }
 
 func bad(name string, most int) bool {

@@ -59,8 +59,7 @@ func (l *lab) region(n *cluster.Node, j *inmem.Journal, name string, opts shardi
 			l.t.Error(failed)
 		}
 	})
-	opts.Runtime, opts.State = rt, sharding.JournalState(j, nil)
-	r, err := sharding.Start(l.t.Context(), n, tallies(name), opts)
+	r, err := sharding.Host(l.t.Context(), n, rt, tallies(name), opts)
 	if err == nil {
 		err = r.AwaitReady(l.t.Context())
 	}
@@ -95,7 +94,7 @@ func TestShardsCommand(t *testing.T) {
 	l.settled()
 	l.wantShards(2, nil, `no node of cluster "lab" has sharded entities; queried: a, b, c`)
 	j := inmem.NewJournal()
-	opts := sharding.Options{Shards: 12, RebalanceInterval: time.Hour, RetryInterval: 200 * time.Millisecond}
+	opts := sharding.Options{Shards: 12, Tuning: sharding.Tuning{RebalanceInterval: time.Hour, RetryInterval: 200 * time.Millisecond}}
 	ra := l.region(a, j, "account", opts)
 	for i := range 20 {
 		if _, err := eventsourcing.Ask(t.Context(), ra.Ref(fmt.Sprint("acc-", i)), count{}); err != nil {
@@ -140,7 +139,7 @@ func TestShardsCommand(t *testing.T) {
 
 	var rc *sharding.Region[tally]
 	for _, n := range []*cluster.Node{a, b, c} { // the oldest has the coordinator
-		rc = l.region(n, j, "loan", sharding.Options{Shards: 3, RetryInterval: 200 * time.Millisecond})
+		rc = l.region(n, j, "loan", sharding.Options{Shards: 3, Tuning: sharding.Tuning{RetryInterval: 200 * time.Millisecond}})
 	}
 	l.wantShards(0, []string{"--type", "loan", "entities", "2"}, `^shard 2 is not allocated\n$`)
 	l.wantShards(0, []string{"find", "loan", "x"}, `^loan x is in shard \d, which is not allocated`)

@@ -21,7 +21,7 @@ func TestShardsUndrain(t *testing.T) {
 	a, b := l.join("a"), l.join("b")
 	l.settled()
 	j := inmem.NewJournal()
-	opts := sharding.Options{Shards: 12, RetryInterval: 200 * time.Millisecond}
+	opts := sharding.Options{Shards: 12, Tuning: sharding.Tuning{RetryInterval: 200 * time.Millisecond}}
 	l.region(a, j, "account", opts)
 	l.region(b, j, "account", opts)
 	l.wantShards(2, []string{"undrain", "b"}, `b was not drained of "account"`)
@@ -52,7 +52,7 @@ func TestShardsThatAreRefused(t *testing.T) {
 			t.Error(failed)
 		}
 	}()
-	r, err := sharding.Start(t.Context(), b, tallies("account"), sharding.Options{Runtime: rt, State: sharding.JournalState(j, nil), Shards: 13})
+	r, err := sharding.Host(t.Context(), b, rt, tallies("account"), sharding.Options{Shards: 13})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,13 +24,12 @@ import (
 //go:embed rates.json
 var builtInRates []byte
 
-// bank is a runtime with references to the accounts, which the runtime or a cluster hosts.
+// bank is a runtime with the accounts, which the runtime or a cluster hosts.
 type bank struct {
 	runtime  *eventsourcing.Runtime
-	accounts *eventsourcing.Local[Account, Event] // nil in a branch
+	accounts eventsourcing.Entities[Account] // on this node or, in a branch, in a cluster
 	typ      eventsourcing.Type[Account, Event]
 	journal  journal.Journal
-	ref      func(id string) eventsourcing.Ref[Account]
 }
 
 // A restarting database is back within seconds, so the bank retries sooner than by default.
@@ -49,7 +48,6 @@ func openBank(s store.DB, r rates.Rates, log *slog.Logger, observer eventsourcin
 	if b.accounts, err = eventsourcing.HostWith(b.runtime, b.typ, patience()); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the bank: %w", err), b.runtime.Close(context.Background()))
 	}
-	b.ref = b.accounts.Ref
 	return b, nil
 }
 
@@ -84,7 +82,7 @@ func (b *bank) close() error {
 }
 
 // account addresses an account.
-func (b *bank) account(id string) eventsourcing.Ref[Account] { return b.ref(id) }
+func (b *bank) account(id string) eventsourcing.Ref[Account] { return b.accounts.Ref(id) }
 
 // execute executes a line. A non-empty request identifies retries.
 func (b *bank) execute(ctx context.Context, l batch.Line, request string) (Receipt, error) {

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/refold-io/refold/cluster"
@@ -20,7 +21,6 @@ import (
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/examples/bank/rates"
-	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/store"
 	"github.com/refold-io/refold/transport"
@@ -53,6 +53,7 @@ type branch struct {
 	region *sharding.Region[Account]
 	health *sharding.Health
 	logger *slog.Logger
+	waker  sync.WaitGroup
 }
 
 // openBranch starts a branch on the shared store. It does not wait until the branch has joined the
@@ -82,26 +83,21 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 	if b.bank, err = openRuntime(s, r, log, eventsourcing.Observer{}); err != nil { //nolint:contextcheck // the runtime runs until it is closed
 		return nil, err
 	}
-	var state sharding.CoordinatorStores = sharding.JournalState(s.Journal(), s.Snapshots())
-	if cfg.state == stateDDATA {
+	opts := sharding.Options{Host: patience(), Shards: shards, MinMembers: cfg.members}
+	if cfg.state == stateDDATA { // by default, the state is in the journal
 		replicator, failed := ddata.Start(ctx, node, ddata.Config{})
 		if failed != nil {
 			return nil, failed
 		}
-		state = sharding.ReplicatedState(replicator)
+		opts.State = sharding.ReplicatedState(replicator)
 	}
-	b.region, err = sharding.Start(ctx, node, b.typ, sharding.Options{
-		Runtime: b.runtime, State: state, Host: patience(), Shards: shards, MinMembers: cfg.members,
-	})
-	if err != nil {
+	if b.region, err = sharding.Host(ctx, node, b.runtime, b.typ, opts); err != nil {
 		return nil, err
 	}
-	b.ref = b.region.Ref
+	b.accounts = b.region
 	b.health = sharding.NewHealth(node, sharding.HealthConfig{Types: []string{b.typ.Name}})
-	return b, node.Singleton(ctx, cluster.Singleton{Name: "bank-waker", Run: func(ctx context.Context, _ *cluster.Inbox) error {
-		b.keepAwake(ctx)
-		return nil
-	}})
+	b.waker.Go(b.keepAwake) //nolint:contextcheck // it runs until the node ends
+	return b, nil
 }
 
 // shutdown leaves the cluster in order: other branches take over the accounts.
@@ -112,6 +108,7 @@ func (b *branch) shutdown(ctx context.Context) error {
 // close waits until the node has ended, and closes the bank.
 func (b *branch) close() error {
 	<-b.node.Done()
+	b.waker.Wait()
 	if b.bank == nil {
 		return nil
 	}
@@ -143,30 +140,30 @@ func branchNames(n int) (all []string) {
 	return slices.Clip(all)
 }
 
-// wakeInterval is the maximum time between two searches for interrupted transfers.
+// wakeInterval is the maximum time between two searches for pending transfers.
 const wakeInterval = time.Minute
 
-// keepAwake restarts accounts with pending transfers that were on a removed branch, or left memory
-// when their shard moved. A singleton runs it for the whole cluster.
-func (b *branch) keepAwake(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	changes, done := make(chan struct{}, 1), make(chan struct{})
-	go func() {
-		defer close(done)
+// keepAwake starts the accounts of this branch with pending transfers: those of a removed branch, and
+// those that left memory when their shard moved. It runs until the node ends.
+func (b *branch) keepAwake() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	changes := make(chan struct{}, 1)
+	b.waker.Go(func() {
+		defer cancel() // the changes end with the node
 		for range b.node.Changes(ctx, cluster.MemberRemoved) {
 			select {
 			case changes <- struct{}{}:
 			default: // a search is pending already
 			}
 		}
-	}()
-	defer func() { cancel(); <-done }()
+	})
 	tick := time.NewTicker(wakeInterval)
 	defer tick.Stop()
 	for {
 		woken, err := b.wake(ctx)
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || errors.Is(err, sharding.ErrStopped):
 			return
 		case err != nil:
 			b.logger.WarnContext(ctx, "accounts with pending transfers not started", slog.Any("error", err))
@@ -180,43 +177,6 @@ func (b *branch) keepAwake(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// wake sends a command without effect to each account with pending transfers, on any branch. It
-// returns the number of these accounts.
-func (b *branch) wake(ctx context.Context) (woken int, err error) {
-	lister, ok := journal.As[journal.IDLister](b.journal)
-	if !ok {
-		return 0, fmt.Errorf("wake: %w: the journal cannot list its persistence IDs", eventsourcing.ErrInvalid)
-	}
-	var first error
-	for pid, err := range lister.PersistenceIDs(ctx, "") {
-		if err != nil {
-			return woken, fmt.Errorf("wake: list the accounts: %w", err)
-		}
-		kind, id := journal.SplitID(pid)
-		if kind != AccountTypeName {
-			continue
-		}
-		pending, err := b.pending(ctx, id)
-		if err == nil && pending {
-			woken++
-			err = eventsourcing.Tell(ctx, b.account(id), Lookup{})
-		}
-		if err != nil && first == nil {
-			first = fmt.Errorf("wake account %s: %w", id, err)
-		}
-	}
-	return woken, first
-}
-
-// pending reports whether an account has pending transfers.
-func (b *branch) pending(ctx context.Context, id string) (bool, error) {
-	folded, err := eventsourcing.Fold(ctx, b.runtime, b.typ, id, eventsourcing.FoldOptions[Event]{})
-	if err != nil {
-		return false, err
-	}
-	return folded.State.Transfers.Unconfirmed() > 0, nil
 }
 
 // api returns the API of the bank, with the health and state of the branch.

@@ -195,7 +195,7 @@ func TestLookUpsOfThePast(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, seen, err)
 		}
 	}
-	if n := b.accounts.Resident(); n != 0 {
+	if n := b.runtime.Resident()[AccountTypeName]; n != 0 {
 		t.Errorf("%d accounts were started", n)
 	}
 }

@@ -254,7 +254,7 @@ func TestWake(t *testing.T) {
 		t.Errorf("%d were started, %v", n, err)
 	}
 	await(t, b, "bob", "the transfer", func(v View) bool { return v.Balance == usd("0.31") })
-	if n := b.accounts.Resident(); n != 2 {
+	if n := b.runtime.Resident()[AccountTypeName]; n != 2 {
 		t.Errorf("%d accounts are there", n)
 	}
 	stopBank(t, b)

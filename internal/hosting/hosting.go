@@ -113,6 +113,9 @@ type Asker interface {
 	Reply(value any, err error)
 }
 
+// Start is a message that starts an entity and does nothing else. Its reply is nil.
+type Start struct{}
+
 // EncodedReply is a reply from another node, before it is decoded.
 type EncodedReply []byte
 
@@ -234,6 +237,9 @@ type Host interface {
 	InMemory(id string) bool
 	// Resident returns the number of entities in memory.
 	Resident() int
+	// Wake is eventsourcing.Local.Wake for the entities that covers accepts. It starts them through
+	// Hooks.Route.
+	Wake(ctx context.Context, covers func(id string) bool) (started int, err error)
 }
 
 // Propagation carries values of a context with a command, see eventsourcing.Observer. An
@@ -266,26 +272,28 @@ func Extract(runtime interface{ propagation() *Propagation }, ctx context.Contex
 	return ctx
 }
 
-// Remote gives package sharding access to entities on other nodes. R is an eventsourcing.Ref. Its
-// methods are safe for concurrent use.
-type Remote[R any] interface {
-	// Refs returns the function that makes references to entities of a type. route receives each
-	// message; it must not block. An error of route means that the message was not handed over and
-	// will not be answered.
-	Refs(typeName string, route func(Message) error) func(id string) R
+// Remote gives package sharding access to entities on other nodes. E is eventsourcing.Entities, R
+// is *eventsourcing.Runtime. Its methods are safe for concurrent use.
+type Remote[E, R any] interface {
+	// Entities returns the entities of a type. The runtime lists the IDs; it may be nil. route
+	// receives each message; it must not block. An error of route means that the message was not
+	// handed over and will not be answered.
+	Entities(rt R, typeName string, route func(Message) error) E
 	Carrier
 }
 
 // RemoteAccess is embedded in eventsourcing.Protocol. A new T is the Remote.
-type RemoteAccess[R, T any, P interface {
+type RemoteAccess[E, R, T any, P interface {
 	*T
-	Remote[R]
+	Remote[E, R]
 }] struct{}
 
-func (RemoteAccess[R, T, P]) remote() Remote[R] { return P(new(T)) }
+func (RemoteAccess[E, R, T, P]) remote() Remote[E, R] { return P(new(T)) }
 
 // RemoteOf returns a Remote for the entities with a protocol.
-func RemoteOf[R any](protocol interface{ remote() Remote[R] }) Remote[R] { return protocol.remote() }
+func RemoteOf[E, R any](protocol interface{ remote() Remote[E, R] }) Remote[E, R] {
+	return protocol.remote()
+}
 
 // Carrier encodes replies and contexts for messages between nodes. It is safe for concurrent use.
 type Carrier interface {

@@ -15,9 +15,10 @@ package passivation
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 	"time"
+
+	"github.com/refold-io/refold/internal/fielderror"
 )
 
 // ErrInvalid is matched by the errors about invalid settings.
@@ -59,14 +60,14 @@ type Strategy interface {
 // WithDefaults returns the settings with all defaults filled in. The error matches ErrInvalid and
 // names each invalid field.
 func (s Settings) WithDefaults() (Settings, error) {
-	var errs []error
+	var errs fielderror.Errors
 	if s.IdleInterval < 0 {
-		errs = append(errs, fmt.Errorf("%w: Settings.IdleInterval is %v, less than 0", ErrInvalid, s.IdleInterval))
+		errs.Addf("Settings.IdleInterval", "is %v, less than 0", s.IdleInterval)
 	}
 	if s.Limit < 0 {
-		errs = append(errs, fmt.Errorf("%w: Settings.Limit is %d, less than 0", ErrInvalid, s.Limit))
+		errs.Addf("Settings.Limit", "is %d, less than 0", s.Limit)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errs.Err(ErrInvalid); err != nil {
 		return Settings{}, err
 	}
 	if s.Disabled {

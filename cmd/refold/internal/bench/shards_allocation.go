@@ -78,8 +78,8 @@ func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 					if count.states {
 						stores.CoordinatorStores = sharding.ReplicatedState(r)
 					}
-					if regions[i], err = sharding.Start(ctx, r.Node(), tallies(r.Node().Self().Name), sharding.Options{
-						Runtime: rt, State: stores, Shards: shards, MinMembers: placeNodes, ShardOf: numbered,
+					if regions[i], err = sharding.Host(ctx, r.Node(), rt, tallies(r.Node().Self().Name), sharding.Options{
+						State: stores, Shards: shards, MinMembers: placeNodes, ShardOf: numbered,
 					}); err != nil {
 						return err
 					}

@@ -179,9 +179,8 @@ func (s *server) startRegion(ctx context.Context, self identity.Node) (err error
 	if s.local, err = eventsourcing.Host(s.rt, alone); err != nil {
 		return err
 	}
-	opts := sharding.Options{Runtime: s.rt, Shards: s.setup.Shards, MinMembers: s.setup.Regions}
+	opts := sharding.Options{Shards: s.setup.Shards, MinMembers: s.setup.Regions}
 	if s.setup.DSN != "" && !s.setup.Replicated {
-		opts.State = sharding.JournalState(db.Journal(), db.Snapshots())
 		if s.setup.Remember != "" {
 			opts.Remember = sharding.JournalEntities(db.Journal(), db.Snapshots())
 		}
@@ -198,7 +197,7 @@ func (s *server) startRegion(ctx context.Context, self identity.Node) (err error
 			opts.Remember = sharding.ReplicatedEntities(s.replicator)
 		}
 	}
-	s.region, err = sharding.Start(ctx, s.node, tallies(self.Name), opts)
+	s.region, err = sharding.Host(ctx, s.node, s.rt, tallies(self.Name), opts)
 	return err
 }
 
