@@ -8,16 +8,16 @@ import (
 	"github.com/refold-io/refold/internal/outbox"
 )
 
-// Inbox remembers which deliveries an aggregate has decided about, so that one that comes again is
-// not carried out again. It is an exported field of the aggregate's struct and part of its state.
-// The zero value is ready.
+// Inbox records the deliveries on which an entity has decided, so that a repeated delivery is not
+// carried out again. It is an exported field of the state's struct and part of the state. The zero
+// value is empty.
 //
-// It keeps, for each sender, the floor and the numbers from there on. Those of a sender that is
-// forgotten too early are new again, so by itself it forgets no sender: an aggregate with very many
-// of them grows by each.
+// For each sender it keeps the floor and the outcomes of the deliveries above it. It never removes a
+// sender by itself, because the deliveries of a removed sender would be new again. So an entity with
+// very many senders grows with each of them.
 //
-// An Inbox is used in the methods of its aggregate only: Record, RecordRefusal and Forget in Apply,
-// the others anywhere.
+// An Inbox is used only by its entity: Record, RecordRefusal and Forget in Apply, the other methods
+// anywhere.
 type Inbox struct {
 	senders map[string]*outbox.Incoming[*verdict]
 }
@@ -28,14 +28,14 @@ type verdict struct {
 	Message string `msgpack:"m"`
 }
 
-// Seen reports whether a delivery was decided about already: then it is not carried out, and
-// answered as it was the first time, with success unless Refusal says otherwise.
+// Seen reports whether the entity has already decided on a delivery. Then the delivery must not be
+// carried out again. Its answer is the result of Refusal, or success if that is nil.
 func (b *Inbox) Seen(h Header) bool {
 	in := b.senders[h.Sender]
 	return h.delivered() && in != nil && in.Seen(h.Nr)
 }
 
-// Refusal returns the refusal that was recorded for a delivery, nil if there is none.
+// Refusal returns the recorded refusal of a delivery, nil for none.
 func (b *Inbox) Refusal(h Header) error {
 	in := b.senders[h.Sender]
 	if in == nil || !h.delivered() {
@@ -48,10 +48,10 @@ func (b *Inbox) Refusal(h Header) error {
 	return eventsourcing.NewRefusal(v.Code, v.Message)
 }
 
-// Record remembers that a delivery was carried out. It is called in Apply.
+// Record records that a delivery was carried out. It is called in Apply.
 func (b *Inbox) Record(h Header) { b.record(h, nil) }
 
-// RecordRefusal remembers that a delivery was refused for good. It is called in Apply.
+// RecordRefusal records that a delivery was refused. It is called in Apply.
 func (b *Inbox) RecordRefusal(h Header, r *eventsourcing.Refusal) {
 	b.record(h, &verdict{Code: r.Code(), Message: r.Error()})
 }
@@ -72,9 +72,9 @@ func (b *Inbox) record(h Header, v *verdict) {
 }
 
 // On returns the row of Type.Commands for deliveries of type M, which are answered with an Ack. It
-// answers repeated deliveries as the first time: with Ack, or with the refusal that
-// Inbox.RecordRefusal has recorded. handler decides about the others, and persists its decision in
-// an event with the header, for which Apply calls Inbox.Record or Inbox.RecordRefusal.
+// answers a repeated delivery with the outcome in the inbox: Ack, or the refusal of
+// Inbox.RecordRefusal. The handler decides on new deliveries. It persists its decision in an event
+// that embeds the header, and Apply calls Inbox.Record or Inbox.RecordRefusal.
 func On[S, E any, M interface {
 	Message
 	eventsourcing.Request[S, eventsourcing.Ack]
@@ -94,9 +94,9 @@ func On[S, E any, M interface {
 	})
 }
 
-// Senders returns how many senders are remembered.
+// Senders returns the number of recorded senders.
 func (b *Inbox) Senders() int { return len(b.senders) }
 
-// Forget forgets a sender, by Header.Sender. It is called in Apply, for a sender that will never
-// deliver again: what it delivers is new again.
+// Forget removes a sender, by Header.Sender. It is called in Apply, for a sender that never delivers
+// again: later deliveries of the sender are new.
 func (b *Inbox) Forget(sender string) { delete(b.senders, sender) }

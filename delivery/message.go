@@ -8,18 +8,17 @@ import (
 	"github.com/refold-io/refold/internal/hosting"
 )
 
-// Header identifies a delivery. A command that is delivered embeds it; the Outbox fills it in at
-// each transmission. In events it is stored with the decision about the delivery, for Inbox.Record.
+// Header identifies a delivery. A command that is delivered embeds it, and the Outbox sets it at each
+// transmission. The event with the decision on the delivery embeds it for Inbox.Record.
 //
-// The zero value is that of a command which was sent by hand: no Inbox has ever seen it, and none
-// remembers it.
+// A command that was not sent by an Outbox has the zero value: an Inbox has never seen it and does
+// not record it.
 type Header struct {
-	// Sender names the outbox: the persistence ID of its aggregate, "#", and the name of the field.
+	// Sender identifies the outbox: the persistence ID of its entity, "#", and the name of its part.
 	Sender string `msgpack:",omitempty"`
-	// Nr is the number of the delivery: 1, 2, 3 and so on at each sender, for all destinations
-	// together.
+	// Nr is the number of the delivery. A sender counts the deliveries to all destinations from 1.
 	Nr uint64 `msgpack:",omitempty"`
-	// Floor is the lowest number for which the sender may still wait.
+	// Floor is the lowest number of a delivery that may be unconfirmed.
 	Floor uint64 `msgpack:",omitempty"`
 }
 
@@ -33,8 +32,8 @@ func (h *Header) setHeader(x Header) { *h = x }
 // Message is a command that can be delivered: a struct that embeds Header.
 type Message interface{ header() Header }
 
-// stamped returns a message with another header.
-func stamped[M Message](m M, h Header) M {
+// withHeader returns the message with another header.
+func withHeader[M Message](m M, h Header) M {
 	if s, ok := any(&m).(interface{ setHeader(Header) }); ok {
 		s.setHeader(h)
 	}
@@ -44,10 +43,9 @@ func stamped[M Message](m M, h Header) M {
 // signal makes a struct an eventsourcing.Signal.
 type signal = hosting.IsSignal
 
-// Answered is the signal that a destination has answered a delivery: it carried the delivery out or
-// refused it. The handler persists an event, for which Apply calls Outbox.Confirm; until then the
-// delivery is sent again, and answered again. An entity sees no answer to a delivery that is
-// confirmed.
+// Answered is the signal that a destination has carried out or refused a delivery. Its handler
+// persists an event, for which Apply calls Outbox.Confirm. Until then the delivery is sent and
+// answered repeatedly. An entity receives no answer to a confirmed delivery.
 type Answered[M Message, R any] struct {
 	signal
 
@@ -57,20 +55,20 @@ type Answered[M Message, R any] struct {
 	To eventsourcing.Address
 	// Message is the delivered message with its header.
 	Message M
-	// Attempt is the transmission that was answered, counted from 1 at each start of the sender.
+	// Attempt is the number of the transmission that was answered, from 1 at each start of the sender.
 	Attempt int
 	// Value is the reply of a destination that carried the delivery out.
 	Value R
-	// Err is the answer of a destination that refused, an *eventsourcing.Refusal. Other errors do
-	// not decide about the delivery and lead to no signal.
+	// Err is the refusal of the destination, an *eventsourcing.Refusal, or nil. Other errors do not
+	// decide on the delivery and lead to no signal.
 	Err error
 }
 
 func (a Answered[M, R]) delivery() (sender string, nr uint64) { return a.Message.header().Sender, a.Nr }
 
 // Unconfirmed is the signal that deliveries were sent more than Options.WarnAfter times without a
-// confirmation. It comes once for each delivery and start of the sender; the outbox continues to
-// send.
+// confirmation. Each delivery is reported once per start of the sender. The outbox continues to send
+// it.
 type Unconfirmed[M Message] struct {
 	signal
 
@@ -84,16 +82,16 @@ type Delivery[M Message] struct {
 	Nr uint64
 	// To is its destination.
 	To eventsourcing.Address
-	// Message is the message. Its header is not filled in.
+	// Message is the message without its header.
 	Message M
 	// Attempts is the number of transmissions since the sender started.
 	Attempts int
-	// Err is the last answer that did not decide about the delivery: the destination does not
-	// handle the command, its journal fails, and so on. It is nil if there was none.
+	// Err is the last reply that did not decide on the delivery, nil for none. Examples are an
+	// unhandled command and a failure of the destination's journal.
 	Err error
 }
 
-// failure is the signal, to the outbox alone, that an answer did not decide about the delivery.
+// failure is a signal to the outbox: a reply did not decide on the delivery.
 type failure struct {
 	signal
 

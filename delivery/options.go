@@ -6,21 +6,21 @@ package delivery
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/outbox"
 )
 
-// ErrFull means that an outbox holds as many unconfirmed deliveries as it may. It is no refusal:
-// the same command can succeed later.
+// ErrFull means that an outbox has Options.MaxUnconfirmed unconfirmed deliveries. The same command
+// can succeed later.
 var ErrFull = errors.New("delivery: too many unconfirmed deliveries")
 
 // Options configure an Outbox, see SendsWith. The zero value holds the defaults.
 type Options struct {
-	// Interval is the time after which an unconfirmed delivery is sent again. It is checked every
-	// half interval. Defaults to 5 s; at least 1 ms.
+	// Interval is the time after which an unconfirmed delivery is sent again, with a precision of
+	// half of it. Defaults to 5 s; at least 1 ms.
 	Interval time.Duration
 	// Burst is the number of deliveries that are sent again at one time. Defaults to 10,000.
 	Burst int
@@ -38,21 +38,21 @@ func (s Options) withDefaults() Options {
 	return s
 }
 
-// validate checks settings to which the defaults were added.
+// validate checks options with defaults.
 func (s Options) validate() error {
-	var errs []error
+	var errs fielderror.Errors
 	if s.Interval < time.Millisecond {
-		errs = append(errs, fmt.Errorf("%w: Options.Interval is %v, at least 1 ms is needed", eventsourcing.ErrInvalid, s.Interval))
+		errs.Addf("Options.Interval", "is %v, it must be at least 1ms", s.Interval)
 	}
-	for _, f := range []struct {
-		name  string
-		value int
-	}{{"Burst", s.Burst}, {"WarnAfter", s.WarnAfter}, {"MaxUnconfirmed", s.MaxUnconfirmed}} {
-		if f.value < 1 {
-			errs = append(errs, fmt.Errorf("%w: Options.%s is %d, at least 1 is needed", eventsourcing.ErrInvalid, f.name, f.value))
+	positive := func(field string, n int) {
+		if n < 1 {
+			errs.Addf(field, "is %d, it must be at least 1", n)
 		}
 	}
-	return errors.Join(errs...)
+	positive("Options.Burst", s.Burst)
+	positive("Options.WarnAfter", s.WarnAfter)
+	positive("Options.MaxUnconfirmed", s.MaxUnconfirmed)
+	return errs.Err(eventsourcing.ErrInvalid)
 }
 
 func (s Options) window() outbox.Config {

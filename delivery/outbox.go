@@ -15,57 +15,41 @@ import (
 	"github.com/refold-io/refold/internal/outbox"
 )
 
-// Outbox sends commands to other entities until they are confirmed. It is an exported field of an
-// aggregate's struct, part of its state: rebuilt by its events and saved in its snapshots. The
-// runtime finds it there. The zero value is ready.
+// Outbox sends commands to other entities until they are confirmed. It is an exported field of the
+// state's struct, derived from the events and saved in snapshots. Sends connects it to the runtime.
+// The zero value is empty.
 //
-// M is the type of the commands, a struct that embeds Header. A message must not be changed once it
-// was given to Deliver.
+// M is the type of the commands, a struct that embeds Header. A message must not be changed after it
+// was passed to Deliver.
 //
-// An Outbox is used in the methods of its aggregate only: Deliver and Confirm in Apply, the others
-// anywhere.
+// An Outbox is used only by its entity: Deliver and Confirm in Apply, the other methods anywhere.
 type Outbox[M Message] struct {
 	needsPart
 
 	id, field string
 	options   Options
-	event     uint64 // the one that is being applied
-	metadata  []byte // its
-	window    *outbox.Outgoing[parcel[M]]
-	failures  map[uint64]error // the last answers that did not decide
-	// answered makes the signal of an answer; nil until the outbox is attached.
-	answered func(answer[M]) (hosting.Signal, error)
+	event     uint64 // sequence number of the event that is being applied
+	metadata  []byte // of that event
+	window    *outbox.Outgoing[envelope[M]]
+	failures  map[uint64]error // the last replies that did not decide, by delivery
+	// answered returns the signal of a reply. It is nil until the outbox is attached.
+	answered func(d Delivery[M], value any) (hosting.Signal, error)
 }
 
 // needsPart lets eventsourcing.Host refuse a state with an Outbox that has no entry in Type.Parts.
 type needsPart = hosting.NeedsPart
 
-// parcel is a message and where it goes.
-type parcel[M Message] struct {
+// envelope is a message with its destination.
+type envelope[M Message] struct {
 	Type    string `msgpack:"t"`
 	ID      string `msgpack:"d"`
 	Message M      `msgpack:"m"`
-	// Metadata is that of the event which delivers it.
+	// Metadata is that of the event that requests the delivery.
 	Metadata []byte `msgpack:"x,omitempty"`
 }
 
-func (p *parcel[M]) to() eventsourcing.Address {
-	return eventsourcing.Address{Type: p.Type, ID: p.ID}
-}
-
-// answer is the answer to a transmission.
-type answer[M Message] struct {
-	nr      uint64
-	to      eventsourcing.Address
-	message M
-	attempt int
-	value   any
-	err     error
-}
-
-// Sends returns the entry for Type.Parts that makes an outbox send, with the handler of its
-// answers. The name is stored as part of the sender's identity: it must never change, and is unique
-// in the Type.
+// Sends returns the entry of Type.Parts for an outbox, with the handler of its answers. The name is
+// stored as a part of the sender's identity: it must be unique in the Type and must never change.
 //
 //	Parts: eventsourcing.Parts(delivery.Sends("Transfers", func(a *Account) *delivery.Outbox[Credit] { return &a.Transfers }, (*Account).answered)),
 func Sends[S, E, T, R any, M interface {
@@ -78,8 +62,8 @@ func Sends[S, E, T, R any, M interface {
 	return SendsWith(name, outbox, Options{}, answered)
 }
 
-// SendsWith is Sends with options. Invalid options are reported when the type is hosted. They are
-// not part of the state.
+// SendsWith is Sends with options, which are not stored. Invalid options are reported when the type
+// is hosted.
 func SendsWith[S, E, T, R any, M interface {
 	Message
 	eventsourcing.Request[T, R]
@@ -98,34 +82,33 @@ func SendsWith[S, E, T, R any, M interface {
 	}
 }
 
-// answeredSignal makes the signal of an answer.
-func answeredSignal[M Message, R any](a answer[M]) (hosting.Signal, error) {
-	value, ok := a.value.(R)
-	if !ok && a.value != nil {
-		return nil, fmt.Errorf("%w: %v answered %T to %T", eventsourcing.ErrWrongReply, a.to, a.value, a.message)
+// answeredSignal returns the signal of a reply to a transmission.
+func answeredSignal[M Message, R any](d Delivery[M], value any) (hosting.Signal, error) {
+	reply, ok := value.(R)
+	if !ok && value != nil {
+		return nil, fmt.Errorf("%w: %v answered %T to %T", eventsourcing.ErrWrongReply, d.To, value, d.Message)
 	}
-	return Answered[M, R]{Nr: a.nr, To: a.to, Message: a.message, Attempt: a.attempt, Value: value, Err: a.err}, nil
+	return Answered[M, R]{Nr: d.Nr, To: d.To, Message: d.Message, Attempt: d.Attempts, Value: reply, Err: d.Err}, nil
 }
 
-// Deliver records a delivery, and returns its number. It is called in Apply. The message is sent
-// when the event that is being applied is durable, and again and again until Confirm; the
-// destination's type is looked up at each transmission. In a recovery nothing is sent before its
-// end.
+// Deliver adds a delivery and returns its number. It is called in Apply. The message is sent when the
+// event that is being applied is durable, and again at each interval until Confirm. In a recovery the
+// message is not sent before the end of the recovery.
 //
-// Deliver takes messages beyond Options.MaxUnconfirmed too: an event that is persisted can't be
-// refused. See Room.
+// Deliver exceeds Options.MaxUnconfirmed if necessary, because a stored event can't be refused. See
+// Room.
 func (o *Outbox[M]) Deliver(to eventsourcing.Address, message M) uint64 {
-	return o.outgoing().Add(o.event, parcel[M]{Type: to.Type, ID: to.ID, Message: stamped(message, Header{}), Metadata: o.metadata})
+	return o.outgoing().Add(o.event, envelope[M]{Type: to.Type, ID: to.ID, Message: withHeader(message, Header{}), Metadata: o.metadata})
 }
 
-// Confirm ends a delivery, carried out or not. It is called in Apply. It is true the first time,
-// and false for a number that is not to be confirmed.
+// Confirm ends a delivery that was carried out or refused. It is called in Apply. It returns false if
+// no delivery with this number is unconfirmed.
 func (o *Outbox[M]) Confirm(nr uint64) bool {
 	delete(o.failures, nr)
 	return o.outgoing().Confirm(o.event, nr)
 }
 
-// Unconfirmed returns how many deliveries are not confirmed.
+// Unconfirmed returns the number of unconfirmed deliveries.
 func (o *Outbox[M]) Unconfirmed() int {
 	if o.window == nil {
 		return 0
@@ -133,12 +116,12 @@ func (o *Outbox[M]) Unconfirmed() int {
 	return o.window.Open()
 }
 
-// Room returns nil if n more deliveries keep within Options.MaxUnconfirmed, and else an error that
+// Room returns nil if n further deliveries are within Options.MaxUnconfirmed, otherwise an error that
 // matches ErrFull. A handler calls it before it persists events that deliver.
 func (o *Outbox[M]) Room(n int) error {
-	most := o.options.withDefaults().MaxUnconfirmed
-	if have := o.Unconfirmed(); n > most-have {
-		return fmt.Errorf("%w: %s holds %d of %d, %d more do not fit", ErrFull, o.sender(), have, most, n)
+	limit := o.options.withDefaults().MaxUnconfirmed
+	if have := o.Unconfirmed(); n > limit-have {
+		return fmt.Errorf("%w: %s: no room for %d deliveries, %d of at most %d are unconfirmed", ErrFull, o.sender(), n, have, limit)
 	}
 	return nil
 }
@@ -155,8 +138,8 @@ func (o *Outbox[M]) Pending(nr uint64) (Delivery[M], bool) {
 	return o.delivery(&s), true
 }
 
-// All yields the unconfirmed deliveries in the order of their numbers. The outbox must not be
-// changed meanwhile.
+// All yields the unconfirmed deliveries in the order of their numbers. The outbox must not be changed
+// during the iteration.
 func (o *Outbox[M]) All() iter.Seq[Delivery[M]] {
 	return func(yield func(Delivery[M]) bool) {
 		if o.window == nil {
@@ -170,14 +153,15 @@ func (o *Outbox[M]) All() iter.Seq[Delivery[M]] {
 	}
 }
 
-func (o *Outbox[M]) delivery(s *outbox.Sending[parcel[M]]) Delivery[M] {
-	return Delivery[M]{Nr: s.Nr, To: s.Item.to(), Message: s.Item.Message, Attempts: s.Attempt, Err: o.failures[s.Nr]}
+func (o *Outbox[M]) delivery(s *outbox.Sending[envelope[M]]) Delivery[M] {
+	to := eventsourcing.Address{Type: s.Item.Type, ID: s.Item.ID}
+	return Delivery[M]{Nr: s.Nr, To: to, Message: s.Item.Message, Attempts: s.Attempt, Err: o.failures[s.Nr]}
 }
 
-// outgoing returns the window, which most aggregates never need.
-func (o *Outbox[M]) outgoing() *outbox.Outgoing[parcel[M]] {
+// outgoing returns o.window and creates it if necessary.
+func (o *Outbox[M]) outgoing() *outbox.Outgoing[envelope[M]] {
 	if o.window == nil {
-		o.window = outbox.NewOutgoing[parcel[M]](o.options.withDefaults().window())
+		o.window = outbox.NewOutgoing[envelope[M]](o.options.withDefaults().window())
 	}
 	return o.window
 }
@@ -195,7 +179,7 @@ func (o part[M]) Attach(id, name string) error {
 	o.id, o.field = id, name
 	var m M
 	if _, ok := any(m).(interface{ setHeader(Header) }); ok {
-		return fmt.Errorf("%w: a delivery.Outbox[%T]: the message has to be a struct that embeds delivery.Header by value", eventsourcing.ErrInvalid, m)
+		return fmt.Errorf("%w: delivery.Outbox[%T]: the message must be a struct that embeds delivery.Header by value", eventsourcing.ErrInvalid, m)
 	}
 	if err := o.options.withDefaults().validate(); err != nil {
 		return err
@@ -230,8 +214,8 @@ func (o part[M]) Next() time.Time {
 	return o.window.Next()
 }
 
-// Admit implements hosting.Part: an answer to a confirmed delivery is dropped, and an answer that
-// did not decide concerns only the outbox.
+// Admit implements hosting.Part: it drops the answer to a confirmed delivery, and records a reply
+// that did not decide, which the entity does not receive.
 func (o part[M]) Admit(signal hosting.Signal) bool {
 	switch s := signal.(type) {
 	case interface{ delivery() (string, uint64) }:
@@ -240,35 +224,29 @@ func (o part[M]) Admit(signal hosting.Signal) bool {
 			return pending
 		}
 	case failure:
-		if s.sender == o.sender() {
-			o.failed(s)
-			return false
+		if s.sender != o.sender() {
+			return true
 		}
+		if _, pending := o.Pending(s.nr); pending {
+			if o.failures == nil {
+				o.failures = make(map[uint64]error)
+			}
+			o.failures[s.nr] = s.err
+		}
+		return false
 	}
 	return true
 }
 
-func (o *Outbox[M]) failed(f failure) {
-	if _, pending := o.Pending(f.nr); !pending {
-		return
-	}
-	if o.failures == nil {
-		o.failures = make(map[uint64]error)
-	}
-	o.failures[f.nr] = f.err
-}
-
-// send makes commands of transmissions.
-func (o *Outbox[M]) send(e outbox.Effects[parcel[M]]) hosting.Outgoing {
+// send returns the commands and the signals of transmissions.
+func (o *Outbox[M]) send(e outbox.Effects[envelope[M]]) hosting.Outgoing {
 	var out hosting.Outgoing
 	if len(e.Sends) == 0 {
 		return out
 	}
-	h := Header{Sender: o.sender(), Floor: e.Floor}
 	out.Sends = make([]hosting.Send, len(e.Sends))
 	for i := range e.Sends {
-		h.Nr = e.Sends[i].Nr
-		out.Sends[i] = o.transmission(&e.Sends[i], h)
+		out.Sends[i] = o.transmission(&e.Sends[i], e.Floor)
 	}
 	if len(e.Warn) > 0 {
 		w := Unconfirmed[M]{Deliveries: make([]Delivery[M], len(e.Warn))}
@@ -280,14 +258,18 @@ func (o *Outbox[M]) send(e outbox.Effects[parcel[M]]) hosting.Outgoing {
 	return out
 }
 
-func (o *Outbox[M]) transmission(s *outbox.Sending[parcel[M]], h Header) hosting.Send {
-	message, to, attempt, signal := stamped(s.Item.Message, h), s.Item.to(), s.Attempt, o.answered
+func (o *Outbox[M]) transmission(s *outbox.Sending[envelope[M]], floor uint64) hosting.Send {
+	h := Header{Sender: o.sender(), Nr: s.Nr, Floor: floor}
+	d, signal := o.delivery(s), o.answered
+	d.Message = withHeader(d.Message, h)
 	answered := func(value any, err error) hosting.Signal {
 		if refused(err) {
 			value = nil
 		}
 		if err == nil || refused(err) {
-			answered, wrong := signal(answer[M]{nr: h.Nr, to: to, message: message, attempt: attempt, value: value, err: err})
+			d := d
+			d.Err = err
+			answered, wrong := signal(d, value)
 			if wrong == nil {
 				return answered
 			}
@@ -295,11 +277,11 @@ func (o *Outbox[M]) transmission(s *outbox.Sending[parcel[M]], h Header) hosting
 		}
 		return failure{sender: h.Sender, nr: h.Nr, err: err}
 	}
-	return hosting.Send{Type: to.Type, ID: to.ID, Command: message, Attempt: attempt, Metadata: s.Item.Metadata, Answered: answered}
+	return hosting.Send{Type: s.Item.Type, ID: s.Item.ID, Command: d.Message, Attempt: s.Attempt, Metadata: s.Item.Metadata, Answered: answered}
 }
 
-// refused reports whether an error is the destination's decision. All others say nothing about the
-// delivery, which may even be carried out: it is sent again.
+// refused reports whether an error is a decision of the destination. After any other error the
+// delivery may or may not have been carried out, so it is sent again.
 func refused(err error) bool {
 	r, ok := errors.AsType[*eventsourcing.Refusal](err)
 	return ok && r.Code() != "internal" && !strings.HasPrefix(r.Code(), "refold/")

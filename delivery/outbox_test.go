@@ -95,7 +95,7 @@ func TestRoom(t *testing.T) {
 	if n := o.Unconfirmed(); n != 4 {
 		t.Errorf("%d deliveries are kept, want 4", n)
 	}
-	if err := o.Room(1); !errors.Is(err, delivery.ErrFull) || !strings.Contains(err.Error(), "account|alice#Transfers holds 4 of 3") {
+	if err := o.Room(1); !errors.Is(err, delivery.ErrFull) || !strings.Contains(err.Error(), "account|alice#Transfers: no room for 1 deliveries, 4 of at most 3 are unconfirmed") {
 		t.Errorf("Room(1) beyond the maximum is %v", err)
 	}
 	o.Confirm(1)

@@ -4,6 +4,7 @@
 package delivery
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -13,25 +14,27 @@ import (
 	"github.com/refold-io/refold/internal/outbox"
 )
 
-// stateVersion is the version of the two forms below. The first one, 0, is not written.
-const stateVersion = 0
-
-// outboxState is what an Outbox stores in snapshots.
+// outboxState is the form of an Outbox in snapshots.
 type outboxState[M Message] struct {
-	Version uint64                    `msgpack:"v,omitempty"`
-	Last    uint64                    `msgpack:"l,omitempty"`
-	Open    []outbox.Entry[parcel[M]] `msgpack:"o,omitempty"`
+	// Version is 0, which is not stored.
+	Version uint64                      `msgpack:"v,omitempty"`
+	Last    uint64                      `msgpack:"l,omitempty"`
+	Open    []outbox.Entry[envelope[M]] `msgpack:"o,omitempty"`
 }
 
-// inboxState is what an Inbox stores in snapshots.
+func (s *outboxState[M]) version() uint64 { return s.Version }
+
+// inboxState is the form of an Inbox in snapshots.
 type inboxState struct {
+	// Version is 0, which is not stored.
 	Version uint64                                `msgpack:"v,omitempty"`
 	Senders map[string]*outbox.Incoming[*verdict] `msgpack:"s,omitempty"`
 }
 
-// codecs keeps the codecs of states by their types. They are made of what the types say and of
-// nothing else.
-var codecs sync.Map //nolint:gochecknoglobals // see above
+func (s *inboxState) version() uint64 { return s.Version }
+
+// codecs caches the codecs of states by their types.
+var codecs sync.Map //nolint:gochecknoglobals // a codec depends on nothing but its type
 
 func stateCodec[S any]() (*codec.State, error) {
 	t := reflect.TypeFor[*S]()
@@ -45,29 +48,32 @@ func stateCodec[S any]() (*codec.State, error) {
 	return c, err
 }
 
-// marshal encodes a state as one msgpack value.
-func marshal[S any](state *S) ([]byte, error) {
+// encode encodes a state as one msgpack value.
+func encode[S any](name string, state *S) ([]byte, error) {
 	c, err := stateCodec[S]()
-	if err != nil {
-		return nil, err
+	var data []byte
+	if err == nil {
+		data, err = c.Encode(state)
 	}
-	return c.Encode(state)
+	if err != nil {
+		return nil, fmt.Errorf("delivery: encode an %s: %w", name, err)
+	}
+	return data, nil
 }
 
-// unmarshal decodes the data that marshal returned.
-func unmarshal[S any](data []byte, state *S) error {
+// decode decodes the result of encode and checks its version.
+func decode[S any, P interface {
+	*S
+	version() uint64
+}](data []byte, state P) error {
 	c, err := stateCodec[S]()
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.Decode(data, state)
 	}
-	return c.Decode(data, state)
-}
-
-func checkVersion(v uint64) error {
-	if v > stateVersion {
-		return fmt.Errorf("version %d is newer than this program, which knows %d", v, stateVersion)
+	if err == nil && state.version() > 0 {
+		err = fmt.Errorf("version %d is newer than this program, which reads version 0", state.version())
 	}
-	return nil
+	return err
 }
 
 // MarshalMsgpack implements codec.Marshaler: it encodes the state.
@@ -76,21 +82,14 @@ func (o *Outbox[M]) MarshalMsgpack() ([]byte, error) {
 	if o.window != nil {
 		s.Last, s.Open = o.window.State()
 	}
-	data, err := marshal(&s)
-	if err != nil {
-		return nil, fmt.Errorf("delivery: encode an outbox: %w", err)
-	}
-	return data, nil
+	return encode("outbox", &s)
 }
 
-// UnmarshalMsgpack implements codec.Unmarshaler: it replaces the state. All deliveries are due, as
-// if they had never been sent.
+// UnmarshalMsgpack implements codec.Unmarshaler: it replaces the state. All deliveries are due, as if
+// they had never been sent.
 func (o *Outbox[M]) UnmarshalMsgpack(data []byte) error {
 	var s outboxState[M]
-	err := unmarshal(data, &s)
-	if err == nil {
-		err = checkVersion(s.Version)
-	}
+	err := decode(data, &s)
 	if err == nil {
 		o.window, err = outbox.Restore(o.options.withDefaults().window(), s.Last, s.Open)
 	}
@@ -100,11 +99,11 @@ func (o *Outbox[M]) UnmarshalMsgpack(data []byte) error {
 	return nil
 }
 
-// Restore replaces the deliveries by those of another outbox, of which it makes copies; all are
-// due, as if they had never been sent. It is for an aggregate that takes over a state which it has
-// decoded by itself: see eventsourcing.StateAs. A plain assignment would lose whose part the outbox
-// is, and its settings.
+// Restore replaces the deliveries by copies of those of another outbox. All are due, as if they had
+// never been sent. The function from of eventsourcing.StateAs uses it, because an assignment would
+// also replace the identity and the options of the outbox.
 func (o *Outbox[M]) Restore(from *Outbox[M]) error {
+	o.failures = nil
 	if from.window == nil {
 		o.window = nil
 		return nil
@@ -114,35 +113,27 @@ func (o *Outbox[M]) Restore(from *Outbox[M]) error {
 	if err != nil {
 		return fmt.Errorf("delivery: restore an outbox: %w", err)
 	}
-	o.window, o.failures = restored, nil
+	o.window = restored
 	return nil
 }
 
 // MarshalMsgpack implements codec.Marshaler: it encodes the state.
 func (b *Inbox) MarshalMsgpack() ([]byte, error) {
-	data, err := marshal(&inboxState{Senders: b.senders})
-	if err != nil {
-		return nil, fmt.Errorf("delivery: encode an inbox: %w", err)
-	}
-	return data, nil
+	return encode("inbox", &inboxState{Senders: b.senders})
 }
 
 // UnmarshalMsgpack implements codec.Unmarshaler: it replaces the state.
 func (b *Inbox) UnmarshalMsgpack(data []byte) error {
 	var s inboxState
-	err := unmarshal(data, &s)
-	if err == nil {
-		err = checkVersion(s.Version)
-	}
+	errs := []error{decode(data, &s)}
 	for sender, in := range s.Senders {
-		if err == nil && (in == nil || sender == "") {
-			err = fmt.Errorf("sender %q: nothing is stored", sender)
-		}
-		if err == nil {
-			err = in.Check()
+		if in == nil || sender == "" {
+			errs = append(errs, fmt.Errorf("sender %q has no state", sender))
+		} else {
+			errs = append(errs, in.Check())
 		}
 	}
-	if err != nil {
+	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("delivery: decode an inbox: %w", err)
 	}
 	b.senders = s.Senders

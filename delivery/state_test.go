@@ -212,7 +212,7 @@ func TestNewerStates(t *testing.T) {
 		"outbox": {"a34f757482", "a34f757483a17601"}, // the name of the field, and a map with one more entry
 		"inbox":  {"a2496e81", "a2496e82a17601"},
 	} {
-		for version, want := range map[string]string{"01": "version 1 is newer than this program, which knows 0", "00": ""} {
+		for version, want := range map[string]string{"01": "version 1 is newer than this program, which reads version 0", "00": ""} {
 			data, err := hex.DecodeString(strings.Replace(good, change[0], strings.TrimSuffix(change[1], "01")+version, 1))
 			if err != nil {
 				t.Fatal(err)

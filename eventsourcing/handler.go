@@ -107,7 +107,7 @@ func (t *Type[S, E]) commandRegistry() *codec.Registry {
 			entries = append(entries, e)
 		}
 	}
-	return codec.Types(append(entries, t.OldCommands...)...)
+	return codec.Types(append(entries, t.OldCommands...)...).Using(t.CommandFormat)
 }
 
 // signalTable returns the handlers by the type of the signal. Those of parts are included.

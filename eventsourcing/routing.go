@@ -50,7 +50,9 @@ func (t Type[S, E]) Protocol() Protocol[S] {
 }
 
 // access gives package sharding a remote.
-type access[S any] = hosting.RemoteAccess[Entities[S], *Runtime, remote[S], *remote[S]]
+type access[S any] struct {
+	hosting.RemoteAccess[Entities[S], *Runtime, remote[S], *remote[S]]
+}
 
 // remote implements hosting.Remote.
 type remote[S any] struct{ replies replyCodec }

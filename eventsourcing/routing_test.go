@@ -381,3 +381,23 @@ func TestRouteGetsAll(t *testing.T) {
 		}
 	})
 }
+
+// TestCommandFormat checks that Type.CommandFormat selects the format of commands between nodes.
+func TestCommandFormat(t *testing.T) {
+	t.Parallel()
+	typ := eventsourcing.Type[traveller, string]{
+		Name:     "traveller",
+		Commands: eventsourcing.Commands(eventsourcing.On("travel", (*traveller).travel)),
+	}
+	for want, format := range map[string]codec.Format{"\x81\xa3How\xa3sea": nil, `{"How":"sea"}`: codec.JSON()} {
+		typ.CommandFormat = format
+		commands := typ.Protocol().Commands
+		manifest, payload, err := commands.Encode(travel{How: "sea"})
+		if err != nil || string(payload) != want {
+			t.Errorf("Encode = %q %q, %v, want %q", manifest, payload, err, want)
+		}
+		if back, err := commands.Decode(manifest, payload); err != nil || back != (travel{How: "sea"}) {
+			t.Errorf("Decode(%q, %q) = %v, %v", manifest, payload, back, err)
+		}
+	}
+}

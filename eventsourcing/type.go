@@ -35,6 +35,9 @@ type Type[S, E any] struct {
 	// Commands are the handlers of commands and notices, with their names on the wire: see the
 	// function Commands. A message without a handler is answered ErrUnhandled.
 	Commands []Handler[S, E]
+	// CommandFormat encodes commands for other nodes, such as codec.JSON(). Defaults to msgpack. All
+	// nodes read msgpack, JSON and this format.
+	CommandFormat codec.Format
 	// OldCommands decode older forms of commands: codec.Upcast, codec.Split, codec.Removed.
 	OldCommands []codec.Entry
 	// Signals are the handlers of signals, see the function Signals. Signals without a handler are
