@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,21 +26,21 @@ import (
 // verify says the same of both in the end.
 func TestCopyOfManyKilled(t *testing.T) {
 	t.Parallel()
-	ids, each := 200, 150
+	ids, each := 80, 100
 	if os.Getenv("REFOLD_SOAK") != "" {
 		ids, each = 2_000, 500
 	}
-	program := filepath.Join(t.TempDir(), "refold")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "..").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
 	source, dsn := "leveldb:"+many(t, ids, each), pgtest.DSN(t)
 	start(t, operator.Program{}, "migrate", "--journal", dsn).want(t, operator.ExitOK, "")
 	began := time.Now()
 	for _, share := range []int{4, 2} {
-		killedBehind(t, exec.Command(program, "copy", source, dsn), dsn, ids*each/share)
+		killedBehind(t, exec.Command(program, asProgram, "copy", source, dsn), dsn, ids*each/share)
 	}
-	out, err := exec.Command(program, "copy", source, dsn).CombinedOutput()
+	out, err := exec.Command(program, asProgram, "copy", source, dsn).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "on both sides: equal\n") {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -41,13 +41,13 @@ func TestCopyBetweenPlugins(t *testing.T) {
 		schema = "?schema="
 	}
 	from := memory()
-	fill(t, from, 40, 9)
+	fill(t, from, 15, 9)
 	// There, on its like, and back.
 	for i, to := range []string{
 		dsn, dsn + schema + "other", "leveldb:" + t.TempDir(), "leveldb:" + t.TempDir(), dsn + schema + "third",
 	} {
 		target := on(t, to)
-		if report := copied(t, from, target); report.IDs != 40 {
+		if report := copied(t, from, target); report.IDs != 15 {
 			t.Errorf("copy %d: %+v", i, report)
 		}
 		from = target
@@ -59,7 +59,7 @@ func TestCopyBetweenPlugins(t *testing.T) {
 func TestCopyToPostgresInterrupted(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), on(t, pgtest.DSN(t))
-	fill(t, from, 30, 10)
+	fill(t, from, 12, 10)
 	for step := int64(1); ; step += 7 {
 		faulty := &faultyTarget{step: step, done: step%2 == 0}
 		if _, err := operator.Copy(t.Context(), from, faulty.wrap(to), operator.CopyOptions{Parallel: 2}); err == nil {

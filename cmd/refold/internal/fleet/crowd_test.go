@@ -17,25 +17,26 @@ import (
 
 const (
 	clients = 8
-	// answerTimeout is how long a client waits for an answer.
+	// answerTimeout is the time-out of a request.
 	answerTimeout = 3 * time.Second
 	counter       = "counter"
 	counters      = "counters"
 )
 
-// crowd is some clients that change data on the nodes of a scene, each one thing after the other, and what they know of it.
+// crowd is a set of clients that change data on the nodes of a scene, each one request at a time. It
+// records the expected data.
 type crowd struct {
 	s    *scene
 	rand *rand.Rand
-	// local lets them write to one node, too.
+	// local allows requests that only one node acknowledges.
 	local bool
 
 	resting bool
 	last    uint64
 	open    map[uint64]*asked
-	answers map[uint64]*fleet.Answer // for those that are no client's
-	acked   int                      // changes
-	why     map[string]int           // what failed
+	answers map[uint64]*fleet.Answer // to requests without a client
+	acked   int                      // acknowledged changes
+	why     map[string]int           // the number of each error
 
 	count  tally
 	counts [clients]tally
@@ -43,17 +44,17 @@ type crowd struct {
 	names  int
 }
 
-// asked is a request that was not answered yet.
+// asked is a request without an answer so far.
 type asked struct {
-	client  int // -1: none
+	client  int // -1 for none
 	node    string
 	request fleet.Request
 }
 
-// tally is what was counted for certain, and what perhaps.
+// tally is a sum of acknowledged additions, and of those with an unknown outcome.
 type tally struct{ certain, perhaps int64 }
 
-// fate is what was done to an element.
+// fate records the acknowledged and the attempted changes of an element.
 type fate struct{ added, touched, removed bool }
 
 func newCrowd(s *scene, seed uint64) *crowd {
@@ -65,13 +66,13 @@ func newCrowd(s *scene, seed uint64) *crowd {
 	return c
 }
 
-// setOf is the key of a client's set.
+// setOf returns the key of the set of a client.
 func setOf(client int) string { return fmt.Sprintf("set-%d", client) }
 
-// nameOf is a client's counter in the map.
+// nameOf returns the name of the counter of a client in the map.
 func nameOf(client int) string { return fmt.Sprintf("client-%d", client) }
 
-// resume lets the clients work.
+// resume starts the clients.
 func (c *crowd) resume() {
 	c.resting = false
 	for i := range clients {
@@ -79,14 +80,14 @@ func (c *crowd) resume() {
 	}
 }
 
-// rest lets them end what they do.
+// rest stops the clients and waits for their answers.
 func (c *crowd) rest() {
 	c.s.t.Helper()
 	c.resting = true
 	c.s.until("all clients have an answer", func() bool { return len(c.open) == 0 })
 }
 
-// nodes are those that are Up, by what they know.
+// nodes returns the nodes that are Up in their own view.
 func (c *crowd) nodes() (names []string) {
 	for _, name := range c.s.fleet.Running() {
 		v := c.s.views[name]
@@ -102,7 +103,7 @@ func (c *crowd) nodes() (names []string) {
 	return names
 }
 
-// work lets a client do the next thing, at any node. Without one it rests until there is news.
+// work sends the next request of a client to any node.
 func (c *crowd) work(client int) {
 	if c.resting {
 		return
@@ -117,7 +118,7 @@ func (c *crowd) work(client int) {
 	}
 }
 
-// ask asks a node. It is false if the node is gone.
+// ask sends a request to a node, and reports whether the node is running.
 func (c *crowd) ask(client int, node string, request fleet.Request) bool {
 	c.last++
 	request.ID, request.Timeout = c.last, answerTimeout
@@ -128,7 +129,7 @@ func (c *crowd) ask(client int, node string, request fleet.Request) bool {
 	return true
 }
 
-// next is what a client does next.
+// next returns the next request of a client.
 func (c *crowd) next(client int) fleet.Request {
 	local := c.local && c.rand.IntN(2) == 0
 	switch c.rand.IntN(4) {
@@ -152,7 +153,7 @@ func (c *crowd) next(client int) fleet.Request {
 	return fleet.Request{Do: fleet.Add, Key: setOf(client), Name: fmt.Sprint(c.names), Local: local}
 }
 
-// take takes an answer.
+// take processes an answer.
 func (c *crowd) take(a *fleet.Answer) {
 	o := c.open[a.ID]
 	delete(c.open, a.ID)
@@ -162,13 +163,13 @@ func (c *crowd) take(a *fleet.Answer) {
 	}
 	c.settle(o, a.Error == "", a.Unknown)
 	if a.Error != "" {
-		_, why, _ := strings.Cut(a.Error, `": `) // behind the key
+		_, why, _ := strings.Cut(a.Error, `": `) // after the key
 		c.why[why]++
 	}
 	c.work(o.client)
 }
 
-// lose notes that a process is gone, and does not answer any more.
+// lose records that a process has exited and will not answer.
 func (c *crowd) lose(node string) {
 	if c == nil {
 		return
@@ -184,7 +185,7 @@ func (c *crowd) lose(node string) {
 	}
 }
 
-// settle notes what has become of a change.
+// settle records the outcome of a change.
 func (c *crowd) settle(o *asked, done, perhaps bool) {
 	if done {
 		c.acked++
@@ -214,22 +215,23 @@ func (t *tally) add(n int64, certain bool) {
 	}
 }
 
-// admits reports whether a count can be what was counted.
+// admits reports whether a sum is possible.
 func (t *tally) admits(n int64) bool { return t.certain <= n && n <= t.certain+t.perhaps }
 
-// until waits until the clients have changed so much more.
+// until waits until this many more changes are acknowledged.
 func (c *crowd) until(more int) {
 	c.s.t.Helper()
 	least := c.acked + more
-	c.s.until(fmt.Sprintf("%d changes were acknowledged", least), func() bool { return c.acked >= least })
+	c.s.until(fmt.Sprintf("%d changes are acknowledged", least), func() bool { return c.acked >= least })
 }
 
-// look asks all nodes for the same, and returns the answers. A node that is too busy to answer in time is asked again.
-func (c *crowd) look(names []string, request fleet.Request) []string {
+// query sends the same request to all nodes and returns the answers. It repeats the request if a
+// node is too busy to answer in time.
+func (c *crowd) query(names []string, request fleet.Request) []string {
 	c.s.t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
-		out, why := c.lookOnce(names, request)
+		out, why := c.queryOnce(names, request)
 		if why == "" {
 			return out
 		}
@@ -239,13 +241,13 @@ func (c *crowd) look(names []string, request fleet.Request) []string {
 	}
 }
 
-// lookOnce is look, but it says what a node could not answer.
-func (c *crowd) lookOnce(names []string, request fleet.Request) (out []string, why string) {
+// queryOnce is query without repetition. It returns the error of a node.
+func (c *crowd) queryOnce(names []string, request fleet.Request) (out []string, why string) {
 	c.s.t.Helper()
 	ids := make([]uint64, len(names))
 	for i, name := range names {
 		if !c.ask(-1, name, request) {
-			c.s.t.Fatalf("%s is gone", name)
+			c.s.t.Fatalf("node %s is not running", name)
 		}
 		ids[i] = c.last
 	}
@@ -254,7 +256,7 @@ func (c *crowd) lookOnce(names []string, request fleet.Request) (out []string, w
 	for i, id := range ids {
 		a := c.answers[id]
 		if a == nil {
-			c.s.t.Fatalf("%s is gone", names[i])
+			c.s.t.Fatalf("node %s has exited", names[i])
 		}
 		delete(c.answers, id)
 		if out[i] = string(a.Value); a.Error != "" {
@@ -264,67 +266,67 @@ func (c *crowd) lookOnce(names []string, request fleet.Request) (out []string, w
 	return out, why
 }
 
-// pollInterval is how often it is asked for what the nodes don't tell.
+// pollInterval is the interval of polling the nodes.
 const pollInterval = 50 * time.Millisecond
 
-// same waits until some nodes hold the same, which nobody changes meanwhile.
+// same waits until nodes have equal data.
 func (c *crowd) same(names ...string) {
 	c.s.t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
-		digests := c.look(names, fleet.Request{Do: fleet.Digest})
+		digests := c.query(names, fleet.Request{Do: fleet.Digest})
 		if len(slices.Compact(slices.Clone(digests))) == 1 {
 			return
 		}
 		if time.Now().After(deadline) {
-			c.s.t.Fatalf("after %v the nodes still hold %v", patience, digests)
+			c.s.t.Fatalf("after %v the digests of %v differ: %v", patience, names, digests)
 		}
 		c.s.during(pollInterval)
 	}
 }
 
-// show returns the value of a key, which has to be the same on all nodes.
+// show returns the value of a key, which must be equal on all nodes.
 func (c *crowd) show(names []string, key string, into any) {
 	c.s.t.Helper()
-	values := c.look(names, fleet.Request{Do: fleet.Show, Key: key})
+	values := c.query(names, fleet.Request{Do: fleet.Show, Key: key})
 	for i, v := range values {
 		if v != values[0] {
 			c.s.t.Errorf("%s: %s has %s, %s has %s", key, names[0], values[0], names[i], v)
 		}
 	}
 	if values[0] == "null" {
-		return // nothing was written yet
+		return // no write so far
 	}
 	if err := json.Unmarshal([]byte(values[0]), into); err != nil {
 		c.s.t.Fatalf("%s: %v", key, err)
 	}
 }
 
-// check compares what some nodes hold with what the clients know.
+// check compares the data of nodes with the records of the clients.
 func (c *crowd) check(names ...string) {
 	c.s.t.Helper()
 	var n int64
 	c.show(names, counter, &n)
 	if !c.count.admits(n) {
-		c.s.t.Errorf("%s is %d, but %+v was counted", counter, n, c.count)
+		c.s.t.Errorf("%s = %d, want %+v", counter, n, c.count)
 	}
 	of := map[string]int64{}
 	c.show(names, counters, &of)
 	for i := range clients {
 		if n := of[nameOf(i)]; !c.counts[i].admits(n) {
-			c.s.t.Errorf("%s of %s is %d, but %+v was counted", nameOf(i), counters, n, c.counts[i])
+			c.s.t.Errorf("%s of %s = %d, want %+v", nameOf(i), counters, n, c.counts[i])
 		}
 		var elements []string
 		c.show(names, setOf(i), &elements)
 		is := map[string]bool{}
 		for _, e := range elements {
 			if is[e] = true; c.sets[i][e] == nil {
-				c.s.t.Errorf("%s has %s, which nobody has added", setOf(i), e)
+				c.s.t.Errorf("%s contains %s, which no client has added", setOf(i), e)
 			}
 		}
 		for e, f := range c.sets[i] {
 			if f.added && !f.touched && !is[e] || f.removed && is[e] {
-				c.s.t.Errorf("%s: %s is there: %v, but %+v", setOf(i), e, is[e], *f)
+				c.s.t.Errorf("%s contains %s: %v, want %+v", setOf(i), e, is[e], *f)
 			}
 		}
 	}

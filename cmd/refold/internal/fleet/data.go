@@ -29,7 +29,7 @@ type Data struct {
 // ID, unless the process ends first.
 type Request struct {
 	ID   uint64
-	Do   Doing
+	Do   Operation
 	Key  string
 	Name string // of an element or a map key
 	N    int64
@@ -38,22 +38,22 @@ type Request struct {
 	Timeout time.Duration
 }
 
-// Doing is an operation.
-type Doing string
+// Operation is an operation.
+type Operation string
 
 // The operations.
 const (
 	// Count adds N to a crdt.PNCounter, and CountIn to the counter Name of a crdt.PNCounterMap.
-	Count   Doing = "count"
-	CountIn Doing = "count in"
+	Count   Operation = "count"
+	CountIn Operation = "count in"
 	// Add adds the element Name to a crdt.ORSet, and Remove removes it. A node rejects the removal
 	// of an element that it does not have.
-	Add    Doing = "add"
-	Remove Doing = "remove"
+	Add    Operation = "add"
+	Remove Operation = "remove"
 	// Show returns the local value.
-	Show Doing = "show"
+	Show Operation = "show"
 	// Digest returns the digest of all local data.
-	Digest Doing = "digest"
+	Digest Operation = "digest"
 )
 
 // Answer is the result of a Request.
@@ -67,20 +67,24 @@ type Answer struct {
 	Value json.RawMessage `json:",omitempty"`
 }
 
-// ask is the prefix of a line with a request.
-const ask = "data "
-
 // Ask sends a request to a node. The answer arrives as a Report.
 func (f *Fleet) Ask(name string, r Request) error {
+	p, err := f.find(name)
+	if err != nil {
+		return err
+	}
 	line, err := json.Marshal(r)
+	if err == nil {
+		_, err = p.stdin.Write(append(line, '\n'))
+	}
 	if err != nil {
 		return fmt.Errorf("ask node %s: %w", name, err)
 	}
-	return f.Say(name, ask+string(line))
+	return nil
 }
 
-// holder is the replicator of a child, with its running requests.
-type holder struct {
+// replica is the replicator of a child, with its running requests.
+type replica struct {
 	replicator *ddata.Replicator
 
 	mu     sync.Mutex
@@ -88,8 +92,8 @@ type holder struct {
 	users  sync.WaitGroup
 }
 
-// hold starts a replicator.
-func hold(ctx context.Context, n *cluster.Node, d Data) (*holder, error) {
+// startReplica starts a replicator.
+func startReplica(ctx context.Context, n *cluster.Node, d Data) (*replica, error) {
 	cfg := ddata.Config{PruneInterval: d.PruneInterval, PruneAfter: d.PruneAfter}
 	if d.Dir != "" {
 		cfg.Durable, cfg.Opener = []string{"*"}, leveldb.NewDurable(d.Dir, leveldb.DurableConfig{})
@@ -98,36 +102,36 @@ func hold(ctx context.Context, n *cluster.Node, d Data) (*holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &holder{replicator: r}, nil
+	return &replica{replicator: r}, nil
 }
 
-// run runs f in a goroutine, unless the holder is closed.
-func (h *holder) run(f func()) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.closed {
-		h.users.Go(f)
+// run runs f in a goroutine, unless the replica is closed.
+func (r *replica) run(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed {
+		r.users.Go(f)
 	}
 }
 
 // close waits for the running requests.
-func (h *holder) close() {
-	h.mu.Lock()
-	h.closed = true
-	h.mu.Unlock()
-	h.users.Wait()
+func (r *replica) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	r.users.Wait()
 }
 
 // serve executes the request in a line, and reports its answer.
-func (h *holder) serve(ctx context.Context, line string, report func(Report)) {
+func (r *replica) serve(ctx context.Context, line []byte, report func(Report)) {
 	var request Request
-	err := json.Unmarshal([]byte(line), &request)
-	h.run(func() {
+	err := json.Unmarshal(line, &request)
+	r.run(func() {
 		answer := Answer{ID: request.ID}
 		if err == nil {
 			limited, cancel := context.WithTimeout(ctx, request.Timeout)
 			defer cancel()
-			answer.Value, err = h.do(limited, request)
+			answer.Value, err = r.do(limited, request)
 		}
 		if err != nil {
 			answer.Error = err.Error()
@@ -139,35 +143,35 @@ func (h *holder) serve(ctx context.Context, line string, report func(Report)) {
 
 var errAbsent = errors.New("this node does not have the element")
 
-func (h *holder) do(ctx context.Context, request Request) (json.RawMessage, error) {
-	self, level := h.replicator.Self(), ddata.WriteMajority()
+func (r *replica) do(ctx context.Context, request Request) (json.RawMessage, error) {
+	self, level := r.replicator.Self(), ddata.WriteMajority()
 	if request.Local {
 		level = ddata.WriteLocal()
 	}
 	switch request.Do {
 	case Count:
-		return nil, change(ctx, h, request.Key, level, func(c crdt.PNCounter) (crdt.PNCounter, error) { return c.Add(self, request.N), nil })
+		return nil, change(ctx, r.replicator, request.Key, level, func(c crdt.PNCounter) (crdt.PNCounter, error) { return c.Add(self, request.N), nil })
 	case CountIn:
-		return nil, change(ctx, h, request.Key, level, func(m crdt.PNCounterMap[string]) (crdt.PNCounterMap[string], error) {
+		return nil, change(ctx, r.replicator, request.Key, level, func(m crdt.PNCounterMap[string]) (crdt.PNCounterMap[string], error) {
 			return m.Add(self, request.Name, request.N)
 		})
 	case Add:
-		return nil, change(ctx, h, request.Key, level, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s.Add(self, request.Name) })
+		return nil, change(ctx, r.replicator, request.Key, level, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s.Add(self, request.Name) })
 	case Remove:
-		return nil, change(ctx, h, request.Key, level, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
+		return nil, change(ctx, r.replicator, request.Key, level, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
 			if !s.Contains(request.Name) {
 				return s, errAbsent
 			}
 			return s.Remove(self, request.Name)
 		})
 	case Show:
-		v, err := h.replicator.Raw(ctx, request.Key, ddata.ReadLocal())
+		v, err := r.replicator.Raw(ctx, request.Key, ddata.ReadLocal())
 		if errors.Is(err, ddata.ErrNotFound) {
 			err = nil
 		}
 		return crdt.JSON{}.Append(nil, v), err
 	case Digest:
-		s, err := h.replicator.Stats(ctx)
+		s, err := r.replicator.Stats(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +180,7 @@ func (h *holder) do(ctx context.Context, request Request) (json.RawMessage, erro
 	return nil, fmt.Errorf("unknown operation %q", request.Do)
 }
 
-func change[T crdt.Data[T]](ctx context.Context, h *holder, key string, level ddata.WriteLevel, modify func(T) (T, error)) error {
-	_, err := ddata.Update(ctx, h.replicator, ddata.Key[T](key), level, modify)
+func change[T crdt.Data[T]](ctx context.Context, r *ddata.Replicator, key string, level ddata.WriteLevel, modify func(T) (T, error)) error {
+	_, err := ddata.Update(ctx, r, ddata.Key[T](key), level, modify)
 	return err
 }

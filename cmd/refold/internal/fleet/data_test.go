@@ -20,8 +20,8 @@ import (
 	"github.com/refold-io/refold/plugins/nats"
 )
 
-// holders is a cluster of processes that hold replicated data.
-type holders struct {
+// dataCluster is a cluster of processes with replicated data.
+type dataCluster struct {
 	*scene
 
 	crowd  *crowd
@@ -29,8 +29,9 @@ type holders struct {
 	data   fleet.Data
 }
 
-// newHolders returns them without nodes. REFOLD_SEED names the seed of what clients do and what fails.
-func newHolders(t *testing.T, access map[string]nats.Access, data fleet.Data) *holders {
+// newDataCluster returns a cluster without nodes. REFOLD_SEED is the seed of the operations and
+// faults.
+func newDataCluster(t *testing.T, access map[string]nats.Access, data fleet.Data) *dataCluster {
 	t.Helper()
 	seed := rand.Uint64()
 	if s := os.Getenv("REFOLD_SEED"); s != "" {
@@ -41,11 +42,11 @@ func newHolders(t *testing.T, access map[string]nats.Access, data fleet.Data) *h
 	}
 	t.Logf("REFOLD_SEED=%d", seed)
 	s := emptyScene(t, slices.Sorted(maps.Keys(access))...)
-	return &holders{scene: s, crowd: newCrowd(s, seed), access: access, data: data}
+	return &dataCluster{scene: s, crowd: newCrowd(s, seed), access: access, data: data}
 }
 
 // start starts nodes that are not running.
-func (h *holders) start(seeds []string, names ...string) {
+func (h *dataCluster) start(seeds []string, names ...string) {
 	h.t.Helper()
 	for _, name := range names {
 		delete(h.ids, name)
@@ -54,7 +55,7 @@ func (h *holders) start(seeds []string, names ...string) {
 		delete(h.gone, name)
 		_, err := h.fleet.Start(patient(fleet.Node{
 			Name: name, Cluster: clusterName, Seeds: seeds, Access: h.access[name], Data: &h.data,
-			Downing: downing.Settings{DownAllWhenUnstable: -1}, // two that are killed one after the other are no reason to give up
+			Downing: downing.Settings{DownAllWhenUnstable: -1}, // two nodes are killed one after the other
 		}))
 		if err != nil {
 			h.t.Fatal(err)
@@ -62,8 +63,8 @@ func (h *holders) start(seeds []string, names ...string) {
 	}
 }
 
-// whole waits until all nodes run, and each of them takes just the others for the members, all of them up.
-func (h *holders) whole() {
+// whole waits until all nodes are up, and each has exactly the running incarnations as members.
+func (h *dataCluster) whole() {
 	h.t.Helper()
 	h.until("all nodes are up", func() bool {
 		if !h.agree(h.names...) {
@@ -80,8 +81,8 @@ func (h *holders) whole() {
 	})
 }
 
-// settle lets the clients rest, waits until all nodes hold the same, and looks whether it is right.
-func (h *holders) settle() {
+// settle stops the clients, waits until all nodes have equal data, and checks the data.
+func (h *dataCluster) settle() {
 	h.t.Helper()
 	h.whole()
 	h.crowd.rest()
@@ -90,30 +91,31 @@ func (h *holders) settle() {
 }
 
 // kill kills nodes with SIGKILL.
-func (h *holders) kill(names ...string) {
+func (h *dataCluster) kill(names ...string) {
 	h.t.Helper()
 	for _, name := range names {
 		if err := h.fleet.Kill(name); err != nil {
 			h.t.Fatal(err)
 		}
 	}
-	h.until(fmt.Sprintf("%v are gone", names), func() bool {
+	h.until(fmt.Sprintf("%v have exited", names), func() bool {
 		return !slices.ContainsFunc(names, func(n string) bool { return !h.gone[n] })
 	})
 }
 
-// some is a number of changes, small or large.
-func (h *holders) some() int { return 1 + h.crowd.rand.IntN(200) }
+// some returns a random number of changes.
+func (h *dataCluster) some() int { return 1 + h.crowd.rand.IntN(200) }
 
-// others are the nodes but for some.
-func (h *holders) others(but []string) []string {
+// others returns all nodes except some.
+func (h *dataCluster) others(but []string) []string {
 	return slices.DeleteFunc(slices.Clone(h.names), func(n string) bool { return slices.Contains(but, n) })
 }
 
-// Of five nodes two at a time are killed or cut off, under changes. Nothing that was acknowledged
-// by a majority is lost, and nothing counts twice.
-func TestDataSurvives(t *testing.T) {
+// Of five nodes, two at a time are killed or partitioned while clients write. No change that a
+// majority acknowledged is lost, and none counts twice.
+func TestDataSurvivesFaults(t *testing.T) {
 	t.Parallel()
+	slow(t)
 	rounds := 2
 	if soaking() {
 		rounds = 20
@@ -124,18 +126,18 @@ func TestDataSurvives(t *testing.T) {
 	for _, name := range left {
 		access[name] = split.A.Access(t, name)
 	}
-	h := newHolders(t, access, fleet.Data{})
+	h := newDataCluster(t, access, fleet.Data{})
 	h.start(h.names, h.names...)
 	h.whole()
 	for round := range rounds {
 		began := time.Now()
 		h.crowd.resume()
 		h.crowd.until(h.some())
-		victims, subject := left, "were cut off"
+		victims, subject := left, "were partitioned"
 		old := maps.Clone(h.ids)
 		if round%2 == 1 {
 			split.Cut()
-			h.until("the smaller side has ended", func() bool { return h.gone["a"] && h.gone["b"] })
+			h.until("the minority has ended", func() bool { return h.gone["a"] && h.gone["b"] })
 			split.Heal()
 		} else {
 			subject = "were killed"
@@ -149,19 +151,20 @@ func TestDataSurvives(t *testing.T) {
 		}
 		survivors := h.others(victims)
 		if soaking() && h.crowd.rand.IntN(2) == 0 {
-			h.until("those that are gone were removed", func() bool { return h.removed(survivors, victims, old) })
+			h.until("the victims were removed", func() bool { return h.removed(survivors, victims, old) })
 			h.crowd.until(h.some())
 			subject += " and removed"
 		}
 		h.start(survivors, victims...)
 		h.settle()
-		t.Logf("%v %s; %d changes so far; took %v", victims, subject, h.crowd.acked, time.Since(began))
+		t.Logf("%v %s; %d changes; took %v", victims, subject, h.crowd.acked, time.Since(began))
 	}
-	t.Logf("counted %+v, %d elements; failed: %v", h.crowd.count, h.crowd.names, h.crowd.why)
+	t.Logf("added %+v, %d elements; errors: %v", h.crowd.count, h.crowd.names, h.crowd.why)
 }
 
-// removed reports whether some nodes don't take former ones for members any more.
-func (h *holders) removed(survivors, victims []string, old map[string]identity.Node) bool {
+// removed reports whether the former incarnations are no longer members in the view of the
+// survivors.
+func (h *dataCluster) removed(survivors, victims []string, old map[string]identity.Node) bool {
 	for _, s := range survivors {
 		for _, v := range victims {
 			if h.views[s].Has(old[v]) {
@@ -172,10 +175,11 @@ func (h *holders) removed(survivors, victims []string, old map[string]identity.N
 	return true
 }
 
-// All nodes are killed, under changes of durable keys, again and again. Nothing that was
-// acknowledged is lost, not even by one node only.
-func TestDurableDataSurvives(t *testing.T) {
+// All nodes are killed repeatedly while clients write durable keys. No acknowledged change is lost,
+// even if only one node acknowledged it.
+func TestDurableDataSurvivesKills(t *testing.T) {
 	t.Parallel()
+	slow(t)
 	rounds := 2
 	if soaking() {
 		rounds = 20
@@ -185,7 +189,7 @@ func TestDurableDataSurvives(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		access[name] = server.Access(t, name)
 	}
-	h := newHolders(t, access, fleet.Data{Dir: t.TempDir()})
+	h := newDataCluster(t, access, fleet.Data{Dir: t.TempDir()})
 	h.crowd.local = true
 	h.start(h.names, h.names...)
 	h.whole()
@@ -197,7 +201,7 @@ func TestDurableDataSurvives(t *testing.T) {
 		h.kill(h.names...)
 		h.start(h.names, h.names...)
 		h.settle()
-		t.Logf("all were killed; %d changes so far; took %v", h.crowd.acked, time.Since(began))
+		t.Logf("all nodes were killed; %d changes; took %v", h.crowd.acked, time.Since(began))
 	}
-	t.Logf("counted %+v, %d elements; failed: %v", h.crowd.count, h.crowd.names, h.crowd.why)
+	t.Logf("added %+v, %d elements; errors: %v", h.crowd.count, h.crowd.names, h.crowd.why)
 }

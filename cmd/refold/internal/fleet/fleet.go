@@ -7,8 +7,7 @@
 //
 //	parent                              child, one for each node
 //	Fleet.Start  ── Node as JSON ─────▶ Serve(ctx, stdin, stdout)
-//	Fleet.Say    ── one word per line ▶   leave, cpu
-//	Fleet.Ask    ── Request ──────────▶   operation on replicated data
+//	Fleet.Ask    ── Request per line ─▶   operation on replicated data
 //	Fleet.Next   ◀── Report per line ──   changes of the state, Answer
 //	             ── end of input ─────▶   stops: the parent is gone
 //
@@ -160,18 +159,6 @@ func (f *Fleet) find(name string) (*process, error) {
 		return p, nil
 	}
 	return nil, fmt.Errorf("node %s is not running", name)
-}
-
-// Say sends a word to a node: Leave or CPU.
-func (f *Fleet) Say(name, subject string) error {
-	p, err := f.find(name)
-	if err != nil {
-		return err
-	}
-	if _, err := io.WriteString(p.stdin, subject+"\n"); err != nil {
-		return fmt.Errorf("send %s to node %s: %w", subject, name, err)
-	}
-	return nil
 }
 
 // Signal sends a signal to the process of a node.

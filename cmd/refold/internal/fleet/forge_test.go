@@ -21,7 +21,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// forger has the rights of a node, which is no member, and writes what it likes.
+// forger has the rights of a node that is no member, and sends arbitrary messages.
 type forger struct {
 	t       *testing.T
 	self    identity.Node
@@ -35,8 +35,8 @@ func (f *forger) Receive(transport.Lane, string, []byte) {}
 // Connection implements transport.Receiver.
 func (f *forger) Connection(error) {}
 
-// say sends a message whose envelope says that it is from a node.
-func (f *forger) say(as, to identity.Node, kind node.Kind, payload []byte) {
+// send sends a message whose envelope names a node as the sender.
+func (f *forger) send(as, to identity.Node, kind node.Kind, payload []byte) {
 	f.t.Helper()
 	m := f.links[as]
 	if m == nil {
@@ -89,8 +89,8 @@ func figures(t *testing.T, n *cluster.Node) cluster.Stats {
 	return s
 }
 
-// Who has the rights of another node and writes Down, Welcome or hand-over messages, in its own
-// name or in that of a member, changes nothing, and all of it is counted.
+// A node that is no member sends Down, Welcome and hand-over messages, under its own name and under
+// that of a member. They change nothing, and each is counted.
 func TestForgedMessages(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t, natstest.Config{Users: nodes(t, []string{"a", "b", "x"})})
@@ -109,7 +109,7 @@ func TestForgedMessages(t *testing.T) {
 	}
 	before := a.State()
 
-	// The state that all know, but for one member that is down, and one that nobody has let in.
+	// The true state, except that one member is Down, and another was never admitted.
 	var g membership.Gossip
 	g, err = g.Apply(b.Self(), membership.Change{Put: []*identity.Member{
 		{Node: a.Self(), Status: identity.Down, UpNumber: 1}, {Node: b.Self(), Status: identity.Up, UpNumber: 2}, {Node: x.self, Status: identity.Up, UpNumber: 3},
@@ -123,7 +123,7 @@ func TestForgedMessages(t *testing.T) {
 		subject string
 		kind    node.Kind
 		data    []byte
-		// counted is how often a node has counted such a message of a stranger.
+		// counted returns how many such messages of strangers a node has counted.
 		counted func(cluster.Stats) uint64
 	}{
 		{"down", node.Kind(membership.KindState), down, func(s cluster.Stats) uint64 { return s.Membership.Dropped["stranger"] }},
@@ -146,10 +146,10 @@ func TestForgedMessages(t *testing.T) {
 		},
 	} {
 		forged := figures(t, a).Transport.Dropped[transport.DropForged]
-		x.say(b.Self(), a.Self(), m.kind, m.data)
-		until(t, m.subject+" in the name of a member is counted", func() bool { return figures(t, a).Transport.Dropped[transport.DropForged] > forged })
+		x.send(b.Self(), a.Self(), m.kind, m.data)
+		until(t, m.subject+" under the name of a member is counted", func() bool { return figures(t, a).Transport.Dropped[transport.DropForged] > forged })
 		counted := m.counted(figures(t, a))
-		x.say(x.self, a.Self(), m.kind, m.data)
+		x.send(x.self, a.Self(), m.kind, m.data)
 		until(t, m.subject+" of a stranger is counted", func() bool { return m.counted(figures(t, a)) > counted })
 	}
 
@@ -157,7 +157,7 @@ func TestForgedMessages(t *testing.T) {
 	if !slices.EqualFunc(before.Members, after.Members, func(m, n cluster.Member) bool {
 		return m.Node == n.Node && m.Status == n.Status && m.UpNumber == n.UpNumber
 	}) {
-		t.Errorf("the members were %+v and are %+v", before.Members, after.Members)
+		t.Errorf("members = %+v, want %+v", after.Members, before.Members)
 	}
 	if _, err := a.Proxy(t.Context(), cluster.ProxyConfig{}); err != nil {
 		t.Error(err)
@@ -171,10 +171,10 @@ func TestForgedMessages(t *testing.T) {
 	}
 }
 
-// until asks until something holds.
+// until polls until a condition holds.
 func until(t *testing.T, subject string, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("it took too long"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("timed out"))
 	defer cancel()
 	pause := time.NewTicker(5 * time.Millisecond)
 	defer pause.Stop()
@@ -182,7 +182,7 @@ func until(t *testing.T, subject string, holds func() bool) {
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
-			t.Fatalf("it is not true that %s: %v", subject, context.Cause(ctx))
+			t.Fatalf("wait until %s: %v", subject, context.Cause(ctx))
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	// The tests wait for time-outs most of the time: more of them run at a time than there are cores.
+	// Most of the time the tests wait for time-outs, so more tests run in parallel than there are cores.
 	flag.Parse()
 	if !soaking() {
 		_ = flag.Set("test.parallel", "8")
@@ -38,5 +38,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// soaking says that all tests run, and that times are held against their limits.
+// soaking reports whether all cases run, and times must be within their limits.
 func soaking() bool { return os.Getenv("REFOLD_SOAK") != "" }
+
+// slow skips a test with -short: it waits for time-outs of the failure detector.
+func slow(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("waits for time-outs of the failure detector")
+	}
+}

@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/plugins/nats"
 )
 
-// nodes returns the users of a server.
+// nodes returns the users of a NATS server, one for each node.
 func nodes(t *testing.T, names []string) []natstest.User {
 	t.Helper()
 	users, err := natstest.Nodes(clusterName, names...)
@@ -26,16 +26,17 @@ func nodes(t *testing.T, names []string) []natstest.User {
 	return users
 }
 
-// leases returns where the nodes keep leases, a server by itself that no split reaches.
+// leases returns the access to a separate NATS server for leases, which no partition affects.
 func leases(t *testing.T) nats.Access {
 	t.Helper()
 	return natstest.Start(t, natstest.Config{JetStream: true, Users: []natstest.User{{Name: "lease"}}}).Access(t, "lease")
 }
 
-// In a split the side that the strategy names survives, and the others end themselves; never do two
-// instances of a singleton run.
-func TestSplits(t *testing.T) {
+// After a partition, the side that the strategy selects survives and the nodes of the other side
+// shut down. Two instances of a singleton never run at the same time.
+func TestPartition(t *testing.T) {
 	t.Parallel()
+	slow(t)
 	type split = func(*natstest.Split)
 	cut := func(s *natstest.Split) { s.Cut() }
 	for _, c := range []struct {
@@ -48,6 +49,10 @@ func TestSplits(t *testing.T) {
 	}{
 		{
 			name: "keep-majority", split: cut,
+			left: []string{"a"}, right: []string{"b", "c"}, survivors: []string{"b", "c"},
+		},
+		{
+			name: "keep-majority, five nodes", split: cut, soak: true,
 			left: []string{"a", "b"}, right: []string{"c", "d", "e"}, survivors: []string{"c", "d", "e"},
 		},
 		{
@@ -55,19 +60,19 @@ func TestSplits(t *testing.T) {
 			left: []string{"a", "b"}, right: []string{"c", "d"}, survivors: []string{"a", "b"},
 		},
 		{
-			name: "keep-majority, held back", split: func(s *natstest.Split) { s.Freeze() }, soak: true,
+			name: "keep-majority, all messages stall", split: func(s *natstest.Split) { s.Freeze() }, soak: true,
 			left: []string{"a", "b"}, right: []string{"c", "d", "e"}, survivors: []string{"c", "d", "e"},
 		},
 		{
-			name: "keep-majority, one way is lost", split: func(s *natstest.Split) { s.Drop(natstest.AToB) },
+			name: "keep-majority, messages to the majority are lost", split: func(s *natstest.Split) { s.Drop(natstest.AToB) },
+			left: []string{"a"}, right: []string{"b", "c"}, survivors: []string{"b", "c"},
+		},
+		{
+			name: "keep-majority, messages to the minority are lost", split: func(s *natstest.Split) { s.Drop(natstest.BToA) }, soak: true,
 			left: []string{"a", "b"}, right: []string{"c", "d", "e"}, survivors: []string{"c", "d", "e"},
 		},
 		{
-			name: "keep-majority, the other way is lost", split: func(s *natstest.Split) { s.Drop(natstest.BToA) }, soak: true,
-			left: []string{"a", "b"}, right: []string{"c", "d", "e"}, survivors: []string{"c", "d", "e"},
-		},
-		{
-			name: "keep-majority, one way stalls", split: func(s *natstest.Split) { s.Stall(natstest.AToB) }, soak: true,
+			name: "keep-majority, messages to the majority stall", split: func(s *natstest.Split) { s.Stall(natstest.AToB) }, soak: true,
 			left: []string{"a", "b"}, right: []string{"c", "d", "e"}, survivors: []string{"c", "d", "e"},
 		},
 		{
@@ -75,7 +80,7 @@ func TestSplits(t *testing.T) {
 			left: []string{"a", "b"}, right: []string{"c", "d", "e"}, survivors: []string{"a", "b"},
 		},
 		{
-			name: "keep-oldest, which is alone", settings: downing.Settings{Strategy: downing.KeepOldest}, split: cut, soak: true,
+			name: "keep-oldest, the oldest is alone", settings: downing.Settings{Strategy: downing.KeepOldest}, split: cut, soak: true,
 			left: []string{"a"}, right: []string{"b", "c"}, survivors: []string{"b", "c"},
 		},
 		{
@@ -83,7 +88,7 @@ func TestSplits(t *testing.T) {
 			left: []string{"a", "b"}, right: []string{"c", "d", "e"}, survivors: []string{"c", "d", "e"},
 		},
 		{
-			name: "static-quorum, which nobody has", settings: downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 3}, split: cut, soak: true,
+			name: "static-quorum, no side has it", settings: downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 3}, split: cut, soak: true,
 			left: []string{"a", "b"}, right: []string{"c", "d"},
 		},
 		{
@@ -91,9 +96,9 @@ func TestSplits(t *testing.T) {
 			left: []string{"a", "b"}, right: []string{"c"},
 		},
 		{
-			// The smaller side may find out long before the larger one does on a busy machine.
+			// On a busy machine the minority may detect the partition long before the majority.
 			name: "lease-majority", settings: downing.Settings{Strategy: downing.LeaseMajority, MinorityDelay: 15 * time.Second}, split: cut,
-			left: []string{"a", "b"}, right: []string{"c", "d", "e"}, survivors: []string{"c", "d", "e"},
+			left: []string{"a"}, right: []string{"b", "c"}, survivors: []string{"b", "c"},
 		},
 	} {
 		if c.soak && !soaking() {
@@ -120,10 +125,11 @@ func TestSplits(t *testing.T) {
 	}
 }
 
-// A node whose link to the broker is lost stops hosting before another starts, and ends as soon as
-// it hears that it was given up.
-func TestALostLink(t *testing.T) {
+// A node that loses its connection to the broker stops hosting before another node starts. It ends
+// when it is connected again and learns that it was downed.
+func TestNodeWithoutBroker(t *testing.T) {
 	t.Parallel()
+	slow(t)
 	names := []string{"a", "b", "c"}
 	server := natstest.Start(t, natstest.Config{Users: nodes(t, names)})
 	proxy := tcpproxy.Start(t, server.Addr())
@@ -132,17 +138,19 @@ func TestALostLink(t *testing.T) {
 	proxy.SetDown(true)
 	s.until("another node runs the singleton", func() bool { return s.hostedBy("b", "c") })
 	s.alone(0)
-	s.until("the lost node hosts nothing", func() bool { v := s.views["a"]; return !v.Connected && v.Suspended && !s.hostedBy("a") })
+	s.until("the disconnected node hosts nothing", func() bool { v := s.views["a"]; return !v.Connected && v.Suspended && !s.hostedBy("a") })
 	if s.ended["a"] != "" {
-		t.Errorf("the lost node has ended %q", s.ended["a"])
+		t.Errorf("the disconnected node has ended: %s", s.ended["a"])
 	}
 	proxy.SetDown(false)
 	s.survive("b", "c")
 }
 
-// One node that does not hear another one is no partition: both are indirectly connected, and downed.
-func TestADeafNode(t *testing.T) {
+// If one node receives nothing from another one, that is no partition: both are indirectly
+// connected, and downed.
+func TestIndirectlyConnectedNodes(t *testing.T) {
 	t.Parallel()
+	slow(t)
 	names := []string{"a", "b", "c", "d", "e"}
 	server := natstest.Start(t, natstest.Config{Users: nodes(t, names)})
 	access := map[string]nats.Access{}
@@ -154,9 +162,10 @@ func TestADeafNode(t *testing.T) {
 	s.survive("a", "c", "e")
 }
 
-// When the broker is away all nodes stop hosting, and are the same members when it is back.
-func TestABrokerThatIsAway(t *testing.T) {
+// While the broker is down, no node hosts anything. After its restart the members are the same.
+func TestBrokerDown(t *testing.T) {
 	t.Parallel()
+	slow(t)
 	names := []string{"a", "b", "c"}
 	server := natstest.Start(t, natstest.Config{Users: nodes(t, names)})
 	access := map[string]nats.Access{}
@@ -174,25 +183,25 @@ func TestABrokerThatIsAway(t *testing.T) {
 	}
 	s.until("nothing is hosted", func() bool { return len(s.hosts()) == 0 })
 	server.Restart()
-	s.until("the singleton runs where it did", func() bool { return slices.Equal(s.hosts(), []string{"a"}) })
-	s.until("all agree", func() bool { return s.agree(names...) })
+	s.until("the singleton runs on the same node as before", func() bool { return slices.Equal(s.hosts(), []string{"a"}) })
+	s.until("all nodes agree", func() bool { return s.agree(names...) })
 	for _, name := range names {
 		for _, m := range s.views[name].Members {
 			if before[m.Node.Name] != m.Node {
-				t.Errorf("%s sees %v, it was %v before", name, m.Node, before[m.Node.Name])
+				t.Errorf("node %s has member %v, before the restart it was %v", name, m.Node, before[m.Node.Name])
 			}
 		}
 	}
 	if len(s.ended) > 0 {
-		t.Errorf("ended have %v", s.ended)
+		t.Errorf("nodes have ended: %v", s.ended)
 	}
 	s.alone(0)
 }
 
-// A node that is stopped by SIGSTOP for so long that it is given up hosts nothing any more as soon
-// as it runs again.
-func TestAPausedNode(t *testing.T) {
+// A node that is suspended by SIGSTOP until it is downed stops hosting when it continues.
+func TestPausedNode(t *testing.T) {
 	t.Parallel()
+	slow(t)
 	names := []string{"a", "b", "c"}
 	server := natstest.Start(t, natstest.Config{Users: nodes(t, names)})
 	access := map[string]nats.Access{}
@@ -210,10 +219,10 @@ func TestAPausedNode(t *testing.T) {
 	}
 	s.until("the paused node hosts nothing", func() bool { return !s.hostedBy("a") })
 	overlap := s.spans[0].to.Sub(resumed)
-	t.Logf("both ran for %v", overlap)
+	t.Logf("both instances ran for %v", overlap)
 	if soaking() && overlap > time.Second {
-		t.Errorf("the paused node hosted for %v after it ran again", overlap)
+		t.Errorf("the paused node hosted for %v after it continued, want at most 1s", overlap)
 	}
 	s.until("the paused node has ended", func() bool { return s.ended["a"] != "" })
-	s.until("the others go on", func() bool { return s.agree("b", "c") })
+	s.until("the other nodes agree", func() bool { return s.agree("b", "c") })
 }

@@ -41,8 +41,6 @@ type Report struct {
 	Hosts *bool `json:",omitempty"`
 	// Answer is the answer to a Request.
 	Answer *Answer `json:",omitempty"`
-	// CPU is the processor time of the process so far.
-	CPU *time.Duration `json:",omitempty"`
 	// Ended is the reason why the node is no longer a member. It is the last report.
 	Ended string `json:",omitempty"`
 	// Exit is the exit status of the process. The parent creates this report.

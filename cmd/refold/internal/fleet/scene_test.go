@@ -23,12 +23,12 @@ import (
 
 const (
 	clusterName = "test"
-	// patience is much longer than anything takes.
+	// patience is the time after which a step has failed.
 	patience = 3 * time.Minute
 )
 
-// patient returns a node of the tests that is slow to judge others: on a machine that is busy with
-// other tests nodes get no processor for seconds. Where the machine does nothing else it is quick.
+// patient returns a node with long time-outs, because nodes may get no processor for seconds while
+// other tests run. In a soak the machine is idle, and the time-outs are short.
 func patient(n fleet.Node) fleet.Node {
 	n.Downing.StableAfter = stableAfter()
 	if n.Downing.Strategy == downing.Off {
@@ -40,7 +40,7 @@ func patient(n fleet.Node) fleet.Node {
 	return n
 }
 
-// stableAfter is that of the downing strategies.
+// stableAfter is the setting of the downing strategies.
 func stableAfter() time.Duration {
 	if soaking() {
 		return 3 * time.Second
@@ -48,7 +48,7 @@ func stableAfter() time.Duration {
 	return 6 * time.Second
 }
 
-// scene is a cluster of processes, and what is known of each of them.
+// scene is a cluster of processes with the latest report of each.
 type scene struct {
 	t     *testing.T
 	fleet *fleet.Fleet
@@ -59,17 +59,16 @@ type scene struct {
 	ended map[string]string
 	gone  map[string]bool
 	spans []span
-	cpu   map[string]time.Duration
-	crowd *crowd // who uses the data, nil if there is none
+	crowd *crowd // the clients of the data, nil without
 }
 
 // span is a time in which an instance of the singleton ran.
 type span struct {
 	node     identity.Node
-	from, to time.Time // zero: it still runs
+	from, to time.Time // to is zero while it runs
 }
 
-// logs collects what the processes log, for a test that fails.
+// logs collects the logs of the processes, for a test that fails.
 type logs struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -90,13 +89,13 @@ func emptyScene(t *testing.T, names ...string) *scene {
 	}
 	s := &scene{
 		t: t, log: &logs{}, names: names, ids: map[string]identity.Node{}, views: map[string]*fleet.View{},
-		ended: map[string]string{}, gone: map[string]bool{}, cpu: map[string]time.Duration{},
+		ended: map[string]string{}, gone: map[string]bool{},
 	}
 	s.fleet = fleet.New([]string{program, serve}, s.log)
 	t.Cleanup(func() {
 		s.fleet.Close()
 		if t.Failed() {
-			t.Logf("the nodes have logged:\n%s", s.log.b.String())
+			t.Logf("logs of the nodes:\n%s", s.log.b.String())
 		}
 	})
 	return s
@@ -122,7 +121,7 @@ func newScene(t *testing.T, settings downing.Settings, access map[string]nats.Ac
 	return s
 }
 
-// next takes in a report.
+// next processes a report.
 func (s *scene) next(ctx context.Context) error {
 	r, err := s.fleet.Next(ctx)
 	if err != nil {
@@ -138,8 +137,6 @@ func (s *scene) next(ctx context.Context) error {
 		s.hostsNoMore(r.Node, r.At)
 	case r.Answer != nil:
 		s.crowd.take(r.Answer)
-	case r.CPU != nil:
-		s.cpu[name] = *r.CPU
 	case r.Ended != "":
 		s.ended[name] = r.Ended
 	case r.Exit != "":
@@ -158,19 +155,19 @@ func (s *scene) hostsNoMore(n identity.Node, at time.Time) {
 	}
 }
 
-// until takes in reports until something holds.
+// until processes reports until a condition holds.
 func (s *scene) until(subject string, holds func() bool) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
 	for !holds() {
 		if s.next(ctx) != nil {
-			s.t.Fatalf("after %v it is not true that %s\n%s", patience, subject, s)
+			s.t.Fatalf("timed out after %v; waiting until %s\n%s", patience, subject, s)
 		}
 	}
 }
 
-// during takes in reports for a time.
+// during processes reports for a time.
 func (s *scene) during(d time.Duration) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), d)
 	defer cancel()
@@ -178,7 +175,7 @@ func (s *scene) during(d time.Duration) {
 	}
 }
 
-// hosts are the nodes on which the singleton runs.
+// hosts returns the nodes on which the singleton runs.
 func (s *scene) hosts() (names []string) {
 	for _, h := range s.spans {
 		if h.to.IsZero() {
@@ -189,12 +186,12 @@ func (s *scene) hosts() (names []string) {
 	return names
 }
 
-// hostedBy reports whether the singleton runs on one of some nodes.
+// hostedBy reports whether the singleton runs on one of the nodes.
 func (s *scene) hostedBy(names ...string) bool {
 	return slices.ContainsFunc(s.hosts(), func(host string) bool { return slices.Contains(names, host) })
 }
 
-// agree reports whether some nodes are up, and each of them takes just these for the members, all reachable.
+// agree reports whether exactly these nodes are members, up and reachable, in the view of each.
 func (s *scene) agree(names ...string) bool {
 	for _, name := range names {
 		v := s.views[name]
@@ -205,30 +202,30 @@ func (s *scene) agree(names ...string) bool {
 	return true
 }
 
-// survive waits until some nodes are what is left of the cluster, one of them runs the singleton,
-// and all others have ended as downed.
+// survive waits until only these nodes are left, one of them runs the singleton, and all others have
+// ended because they were downed.
 func (s *scene) survive(names ...string) {
 	s.t.Helper()
-	s.until(fmt.Sprintf("the others of %v have ended", names), func() bool {
+	s.until(fmt.Sprintf("all nodes except %v have ended", names), func() bool {
 		return !slices.ContainsFunc(s.names, func(n string) bool { return !slices.Contains(names, n) && s.ended[n] == "" })
 	})
 	for name, why := range s.ended {
 		if !strings.Contains(why, "downed") {
-			s.t.Errorf("%s has ended: %s", name, why)
+			s.t.Errorf("node %s has ended: %s, want downed", name, why)
 		}
 	}
-	s.until(fmt.Sprintf("%v go on", names), func() bool { return s.agree(names...) && len(s.hosts()) == min(1, len(names)) })
+	s.until(fmt.Sprintf("%v agree and one of them runs the singleton", names), func() bool { return s.agree(names...) && len(s.hosts()) == min(1, len(names)) })
 	for _, name := range names {
 		if s.ended[name] != "" {
-			s.t.Errorf("%s has ended: %s", name, s.ended[name])
+			s.t.Errorf("node %s has ended: %s", name, s.ended[name])
 		}
 	}
 	s.alone(0)
 }
 
-// alone checks that no two instances of the singleton ran at the same time, for longer than
-// allowed. A process that gets no processor for a while ends its instance that much later; that is
-// let pass, but for a soak.
+// alone checks that two instances of the singleton never ran at the same time for longer than
+// allowed. Except in a soak, stableAfter is allowed: a process that gets no processor ends its
+// instance late.
 func (s *scene) alone(allowed time.Duration) {
 	s.t.Helper()
 	if !soaking() {
@@ -243,7 +240,7 @@ func (s *scene) alone(allowed time.Duration) {
 	}
 }
 
-// end is when the first of two instances ended.
+// end returns the time at which the first of two instances ended.
 func end(a, b span) time.Time {
 	now := time.Now()
 	if a.to.IsZero() {
@@ -265,11 +262,11 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// String tells what is known.
+// String describes the state of each node.
 func (s *scene) String() string {
 	var b strings.Builder
 	for _, name := range s.names {
-		fmt.Fprintf(&b, "%v ended %q, gone %v, sees %+v\n", s.ids[name], s.ended[name], s.gone[name], s.views[name])
+		fmt.Fprintf(&b, "%v ended %q, exited %v, view %+v\n", s.ids[name], s.ended[name], s.gone[name], s.views[name])
 	}
 	for _, h := range s.spans {
 		fmt.Fprintf(&b, "%v ran the singleton from %s to %s\n", h.node, h.from.Format(time.StampMilli), h.to.Format(time.StampMilli))

@@ -12,9 +12,7 @@ import (
 	"io"
 	"log/slog"
 	"reflect"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/refold-io/refold/cluster"
@@ -55,9 +53,9 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger) (
 	if err != nil {
 		return err
 	}
-	var data *holder
+	var data *replica
 	if cfg.Data != nil {
-		if data, err = hold(ctx, n, *cfg.Data); err != nil {
+		if data, err = startReplica(ctx, n, *cfg.Data); err != nil {
 			n.Stop()
 			<-n.Done()
 			return err
@@ -129,31 +127,15 @@ func (c *child) watch(ctx context.Context, n *cluster.Node) {
 	}
 }
 
-// obey executes the commands of the parent, and stops the node when the input ends.
-func (c *child) obey(ctx context.Context, n *cluster.Node, data *holder, lines *bufio.Scanner) {
+// obey executes the requests of the parent, and stops the node when the input ends.
+func (c *child) obey(ctx context.Context, n *cluster.Node, data *replica, lines *bufio.Scanner) {
 	for lines.Scan() {
-		if request, found := strings.CutPrefix(lines.Text(), ask); found && data != nil {
-			data.serve(ctx, request, c.report)
-			continue
-		}
-		switch lines.Text() {
-		case Leave:
-			go func() { _ = n.Shutdown(context.WithoutCancel(ctx)) }()
-		case CPU:
-			used := processorTime()
-			c.report(Report{CPU: &used})
+		if data != nil {
+			data.serve(ctx, lines.Bytes(), c.report)
 		}
 	}
 	n.Stop()
 }
-
-// The commands of a parent.
-const (
-	// Leave makes the node leave the cluster and end.
-	Leave = "leave"
-	// CPU requests a report of the processor time.
-	CPU = "cpu"
-)
 
 // report writes a report. It ignores errors: without a parent, the input ends, too.
 func (c *child) report(r Report) {
@@ -161,13 +143,4 @@ func (c *child) report(r Report) {
 	defer c.mu.Unlock()
 	r.Node, r.At = c.self, time.Now()
 	_ = c.out.Encode(r)
-}
-
-// processorTime returns the processor time of this process.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
