@@ -5,16 +5,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/refold-io/refold/cmd/refold/internal/bench"
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/cmd/refold/operator"
 )
 
@@ -80,49 +79,40 @@ func (c *benchCommand) Run(ctx context.Context, env *operator.Env) error {
 
 // list prints the benchmarks.
 func (c *benchCommand) list(env *operator.Env) error {
-	var text strings.Builder
-	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	head := []string{"NAME", "GROUP", "JOURNALS"}
-	if !c.JSON {
-		_, _ = fmt.Fprintln(table, strings.Join(head, "\t"))
-	}
+	table := console.NewTable(env.Stdout, c.JSON, "NAME", "GROUP", "JOURNALS")
 	for _, r := range bench.Rows() {
-		if !c.JSON {
-			_, _ = fmt.Fprintf(table, "%s\t%s\t%s\n", r.Name, r.Group, strings.Join(r.Journals, ", "))
-			continue
-		}
-		line, err := json.Marshal(map[string]any{"name": r.Name, "group": r.Group, "journals": r.Journals})
-		if err != nil {
+		if err := table.Add(
+			func() any { return map[string]any{"name": r.Name, "group": r.Group, "journals": r.Journals} },
+			func() []string { return []string{r.Name, r.Group, strings.Join(r.Journals, ", ")} },
+		); err != nil {
 			return err
 		}
-		text.Write(append(line, '\n'))
 	}
-	_ = table.Flush() // into memory
-	if !c.JSON {
-		fmt.Fprintf(&text, "\n\"%s bench all\" runs all of them; the machine should be idle.\n", env.Name)
+	if err := table.Flush(); err != nil || c.JSON {
+		return err
 	}
-	_, err := fmt.Fprint(env.Stdout, text.String())
+	_, err := fmt.Fprintf(env.Stdout, "\n\"%s bench all\" runs all of them; the machine should be idle.\n", env.Name)
 	return err
 }
 
 // measure runs the rows, and prints each result when it is available.
 func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []row) error {
 	p := printer{json: c.JSON, out: env.Stdout}
-	line := status{env: env}
+	line := console.NewStatus(env.Stderr, env.Terminal, 0)
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	settings := bench.Settings{
-		Journal: c.Journal, Rounds: c.Rounds, Length: c.Length, Runs: c.Runs, Scale: c.Scale, Progress: line.show,
+		Journal: c.Journal, Rounds: c.Rounds, Length: c.Length, Runs: c.Runs, Scale: c.Scale, Progress: func(subject string) { line.Show("%s", subject) },
 		Worker: []string{program, "demo", "serve", "worker"},
 	}
 	for _, r := range rows {
 		err := r.Run(ctx, settings, func(r bench.Result) {
-			line.clear()
+			line.Clear()
 			p.print(r)
 		})
-		line.clear()
+		line.Clear()
 		if err = errors.Join(err, p.err); err != nil {
 			return err
 		}
@@ -158,24 +148,4 @@ func (p *printer) print(r bench.Result) {
 		p.err = bench.WriteHeader(p.out)
 	}
 	p.err = errors.Join(p.err, bench.WriteRow(p.out, r))
-}
-
-// status is a line on the terminal that later lines replace.
-type status struct {
-	env   *operator.Env
-	shown bool
-}
-
-func (s *status) show(subject string) {
-	if s.env.Terminal {
-		s.shown = true
-		_, _ = fmt.Fprintf(s.env.Stderr, "\r\x1b[K%s", subject)
-	}
-}
-
-func (s *status) clear() {
-	if s.shown {
-		s.shown = false
-		_, _ = fmt.Fprint(s.env.Stderr, "\r\x1b[K")
-	}
 }

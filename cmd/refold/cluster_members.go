@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/cmd/refold/operator"
 )
 
@@ -61,18 +61,20 @@ func (c *clusterMembersCommand) print(w io.Writer, s *cluster.Summary) error {
 	if c.JSON {
 		return json.NewEncoder(w).Encode(s)
 	}
-	var b strings.Builder
-	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(table, "MEMBER\tSTATUS\tREACHABLE\tAGE\tVERSION\tROLES\tNOTES")
+	table := console.NewTable(w, false, "MEMBER", "STATUS", "REACHABLE", "AGE", "VERSION", "ROLES", "NOTES")
 	for i := range s.Members {
 		m := &s.Members[i]
 		age := "-"
 		if m.UpNumber > 0 {
 			age = fmt.Sprint(m.UpNumber)
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Node, m.Status, reachable(m), age, m.Version, orNone(strings.Join(m.Roles, ",")), orNone(notes(s, m)))
+		if err := table.Row(m.Node, m.Status, reachable(m), age, fmt.Sprint(m.Version), orNone(strings.Join(m.Roles, ",")), orNone(notes(s, m))); err != nil {
+			return err
+		}
 	}
-	_ = table.Flush() // writes to memory
+	if err := table.Flush(); err != nil {
+		return err
+	}
 	agree := "all members agree"
 	if !s.Converged {
 		agree = "the members do not agree yet"
@@ -80,8 +82,7 @@ func (c *clusterMembersCommand) print(w io.Writer, s *cluster.Summary) error {
 	if !s.Connected {
 		agree += "; the node is disconnected from the others"
 	}
-	fmt.Fprintf(&b, "\nas %s sees it; %s; downing: %s\n", s.Self, agree, s.Strategy)
-	_, err := io.WriteString(w, b.String())
+	_, err := fmt.Fprintf(w, "\nas %s sees it; %s; downing: %s\n", s.Self, agree, s.Strategy)
 	return err
 }
 

@@ -4,16 +4,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"strconv"
-	"text/tabwriter"
 	"time"
 
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
@@ -86,7 +83,7 @@ func (c *ddataKeysCommand) Run(ctx context.Context, env *operator.Env, common *d
 
 // list prints the keys of a node.
 func (c *ddataKeysCommand) list(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {
-	out := newLines(env.Stdout, c.JSON, "KEY\tTYPE\tDURABLE\n")
+	out := console.NewTable(env.Stdout, c.JSON, "KEY", "TYPE", "DURABLE")
 	printed := 0
 	for k, err := range n.data.Keys(ctx, at, c.Prefix, c.Deleted) {
 		switch {
@@ -106,52 +103,11 @@ func (c *ddataKeysCommand) list(ctx context.Context, env *operator.Env, n *nodes
 		if k.Durable {
 			durable = "yes"
 		}
-		if err := out.line(k, "%s\t%s\t%s\n", plain(k.Key), plain(kind), durable); err != nil {
+		if err := out.Add(func() any { return k }, func() []string { return []string{k.Key, kind, durable} }); err != nil {
 			return err
 		}
 	}
 	return out.Flush()
-}
-
-// lines prints a table, or JSON lines.
-type lines struct {
-	w     *bufio.Writer
-	table *tabwriter.Writer // nil for JSON
-}
-
-func newLines(w io.Writer, asJSON bool, head string) *lines {
-	l := &lines{w: bufio.NewWriter(w)}
-	if !asJSON {
-		l.table = tabwriter.NewWriter(l.w, 0, 0, 2, ' ', 0)
-		_, _ = io.WriteString(l.table, head) // into memory
-	}
-	return l
-}
-
-func (l *lines) line(object any, format string, args ...any) error {
-	if l.table == nil {
-		return json.NewEncoder(l.w).Encode(object)
-	}
-	_, err := fmt.Fprintf(l.table, format, args...)
-	return err
-}
-
-// Flush writes the buffered rows.
-func (l *lines) Flush() error {
-	if l.table != nil {
-		if err := l.table.Flush(); err != nil {
-			return err
-		}
-	}
-	return l.w.Flush()
-}
-
-// plain returns text unchanged, or quoted if it contains control characters.
-func plain(s string) string {
-	if q := strconv.QuoteToGraphic(s); q != `"`+s+`"` {
-		return q
-	}
-	return s
 }
 
 // ddataGetCommand is "refold ddata get".

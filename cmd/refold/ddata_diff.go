@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/ddata"
 )
@@ -120,7 +121,7 @@ func (c *ddataDiffCommand) show(w io.Writer, d *ddata.Diff, all []diffNode) erro
 			More  bool       `json:"more,omitempty"`
 		}{d.Same(), all, keys, d.More})
 	}
-	out := newLines(w, false, "NODE\tDIGEST\n")
+	out := console.NewTable(w, false, "NODE", "DIGEST")
 	compared := []int{}
 	for i, n := range all {
 		text := n.Digest
@@ -132,7 +133,7 @@ func (c *ddataDiffCommand) show(w io.Writer, d *ddata.Diff, all []diffNode) erro
 		default:
 			compared = append(compared, i)
 		}
-		if err := out.line(nil, "%s\t%s\n", n.Name, plain(text)); err != nil {
+		if err := out.Row(n.Name, text); err != nil {
 			return err
 		}
 	}
@@ -143,17 +144,20 @@ func (c *ddataDiffCommand) show(w io.Writer, d *ddata.Diff, all []diffNode) erro
 		_, err := fmt.Fprintf(w, "\nall keys are equal on these %d nodes\n", len(compared))
 		return err
 	}
-	head := []string{"\nKEY"}
+	head := []string{"KEY"}
 	for _, i := range compared {
 		head = append(head, strings.ToUpper(all[i].Name))
 	}
-	out = newLines(w, false, strings.Join(head, "\t")+"\n")
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	out = console.NewTable(w, false, head...)
 	for _, k := range d.Keys {
-		cells := []string{plain(k.Key)}
+		cells := []string{k.Key}
 		for _, i := range compared {
 			cells = append(cells, short(k.Held[i]))
 		}
-		if err := out.line(nil, "%s\n", strings.Join(cells, "\t")); err != nil {
+		if err := out.Row(cells...); err != nil {
 			return err
 		}
 	}

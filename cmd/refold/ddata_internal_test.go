@@ -160,7 +160,7 @@ func TestDataDiffers(t *testing.T) {
 	if err := c.print(&b, d); err == nil {
 		t.Error("differences are no problem")
 	}
-	want := "NODE  DIGEST\na     aa\nb     bb\nc     still\nd     no such replicator\n\nKEY    A         B\n\"k\\n\"  01234567  deleted\nx      -         99\nmore keys differ\n"
+	want := "NODE  DIGEST\na     aa\nb     bb\nc     still\nd     no such replicator\n\nKEY  A         B\nk\\n  01234567  deleted\nx    -         99\nmore keys differ\n"
 	if b.String() != want {
 		t.Errorf("printed is\n%s", b.String())
 	}

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/sharding"
 )
@@ -237,7 +238,7 @@ func (s *spread) well() bool {
 }
 
 func (s *spread) print(w io.Writer) error {
-	out := newLines(w, false, "NODE\tSHARDS\tENTITIES\tWAITING\tDROPPED\tNOTES\n")
+	out := console.NewTable(w, false, "NODE", "SHARDS", "ENTITIES", "WAITING", "DROPPED", "NOTES")
 	shards, entities := 0, 0
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -249,7 +250,7 @@ func (s *spread) print(w io.Writer) error {
 			}
 			cells[4] = strconv.FormatUint(r.Dropped, 10)
 		}
-		if err := out.line(nil, "%s\t%s\n", strings.Join(cells, "\t"), orNone(plain(s.notes(n)))); err != nil {
+		if err := out.Row(append(cells, orNone(s.notes(n)))...); err != nil {
 			return err
 		}
 	}
@@ -263,7 +264,7 @@ func (s *spread) print(w io.Writer) error {
 			about += fmt.Sprintf("; %d are moving", r.Moving)
 		}
 	}
-	_, err := fmt.Fprintf(w, "\n%s: %d of %d shards, %d entities; %s\n", plain(s.Type), shards, s.Total, entities, about)
+	_, err := fmt.Fprintf(w, "\n%s: %d of %d shards, %d entities; %s\n", console.Printable(s.Type), shards, s.Total, entities, about)
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/sharding"
 )
@@ -92,13 +93,13 @@ func (c *shardsEntitiesCommand) counts(ctx context.Context, env *operator.Env, n
 	slices.SortFunc(found, func(a, b shardCount) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), strings.Compare(a.Node, b.Node))
 	})
-	out := newLines(env.Stdout, c.JSON, "SHARD\tNODE\tENTITIES\n")
+	out := console.NewTable(env.Stdout, c.JSON, "SHARD", "NODE", "ENTITIES")
 	defer func() { err = errors.Join(out.Flush(), err) }()
 	for i, s := range found {
 		if c.Limit > 0 && i == c.Limit {
 			return errEnough
 		}
-		if err := out.line(s, "%d\t%s\t%d\n", s.Shard, s.Node, s.Entities); err != nil {
+		if err := out.Add(func() any { return s }, func() []string { return []string{fmt.Sprint(s.Shard), s.Node, fmt.Sprint(s.Entities)} }); err != nil {
 			return err
 		}
 	}
@@ -120,7 +121,7 @@ func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env,
 			return fmt.Errorf("no shard %d: %q has %d, numbered from 0", *c.Shard, typ, r.Total)
 		}
 	}
-	out := newLines(env.Stdout, c.JSON, "ENTITY\tNODE\n")
+	out := console.NewTable(env.Stdout, c.JSON, "ENTITY", "NODE")
 	homed, printed := false, 0
 	defer func() {
 		if err == nil && !homed && !c.JSON {
@@ -141,7 +142,10 @@ func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env,
 			if printed++; c.Limit > 0 && printed > c.Limit {
 				return errEnough
 			}
-			if err := out.line(shardEntity{typ, id, *c.Shard, all[i].Name}, "%s\t%s\n", plain(id), all[i].Name); err != nil {
+			if err := out.Add(
+				func() any { return shardEntity{typ, id, *c.Shard, all[i].Name} },
+				func() []string { return []string{id, all[i].Name} },
+			); err != nil {
 				return err
 			}
 		}
@@ -206,7 +210,7 @@ func (c *shardsFindCommand) Run(ctx context.Context, env *operator.Env, common *
 		case home != "":
 			where = "on " + home + ", not running"
 		}
-		_, err = fmt.Fprintf(env.Stdout, "%s %s is in shard %d, %s\n", plain(c.Of), plain(c.ID), found.Shard, where)
+		_, err = fmt.Fprintf(env.Stdout, "%s %s is in shard %d, %s\n", console.Printable(c.Of), console.Printable(c.ID), found.Shard, where)
 		return err
 	})
 }

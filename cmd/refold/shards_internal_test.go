@@ -194,7 +194,7 @@ func TestShardsThatAreNotWell(t *testing.T) {
 		t.Errorf("all is well: %v", err)
 	}
 	want := `NODE  SHARDS  ENTITIES  WAITING  DROPPED  NOTES
-a     -       -         -        -        "no\nanswer"
+a     -       -         -        -        no\nanswer
 c     0       0         3        4        proxy, not registered with a coordinator
 d     2       5         0        0        draining
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/sharding"
 )
@@ -40,11 +41,11 @@ func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, com
 				return err
 			}
 			if moved += moving; !c.Wait {
-				_, err = fmt.Fprintf(env.Stdout, "%d shards of %s move%s\n", moved, plain(typ), whyNone(moved))
+				_, err = fmt.Fprintf(env.Stdout, "%d shards of %s move%s\n", moved, console.Printable(typ), whyNone(moved))
 				return err
 			}
 			if moving == 0 && open == 0 {
-				_, err = fmt.Fprintf(env.Stdout, "%d shards of %s have moved\n", moved, plain(typ))
+				_, err = fmt.Fprintf(env.Stdout, "%d shards of %s have moved\n", moved, console.Printable(typ))
 				return err
 			}
 			if err = rest(limited); err != nil {
@@ -100,7 +101,7 @@ func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common 
 			if err = n.shards.Drain(ctx, c.Node, typ); err != nil {
 				return err
 			}
-			if _, err = fmt.Fprintf(env.Stdout, "%s is draining shards of %s\n", c.Node, plain(typ)); err != nil {
+			if _, err = fmt.Fprintf(env.Stdout, "%s is draining shards of %s\n", c.Node, console.Printable(typ)); err != nil {
 				return err
 			}
 		}
@@ -111,7 +112,7 @@ func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common 
 			return err
 		}
 		for _, typ := range types {
-			if _, err = fmt.Fprintf(env.Stdout, "%s hosts no more shards of %s\n", c.Node, plain(typ)); err != nil {
+			if _, err = fmt.Fprintf(env.Stdout, "%s hosts no more shards of %s\n", c.Node, console.Printable(typ)); err != nil {
 				return err
 			}
 		}
@@ -202,7 +203,7 @@ func (c *shardsUndrainCommand) undrain(ctx context.Context, env *operator.Env, n
 		if err := n.shards.Undrain(ctx, c.Node, typ); err != nil {
 			return err
 		}
-		if _, err := fmt.Fprintf(env.Stdout, "%s can host shards of %s again\n", c.Node, plain(typ)); err != nil {
+		if _, err := fmt.Fprintf(env.Stdout, "%s can host shards of %s again\n", c.Node, console.Printable(typ)); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster"
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/transport"
@@ -159,18 +159,10 @@ type removable struct {
 }
 
 func (c *removeCommand) print(w io.Writer, found []sharding.JournalData) error {
-	if c.JSON {
-		for _, d := range found {
-			if err := json.NewEncoder(w).Encode(removable{d.ID, d.Type, d.Kind, d.Events, d.Snapshots, d.Last, d.Removed}); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	if len(found) == 0 {
 		return nil
 	}
-	out := newLines(w, false, "PERSISTENCE ID\tEVENTS\tSNAPSHOTS\tLAST WRITTEN\n")
+	out := console.NewTable(w, c.JSON, "PERSISTENCE ID", "EVENTS", "SNAPSHOTS", "LAST WRITTEN")
 	for _, d := range found {
 		last := "-"
 		if !d.Last.IsZero() {
@@ -179,7 +171,10 @@ func (c *removeCommand) print(w io.Writer, found []sharding.JournalData) error {
 		if d.Removed {
 			last += ", removed"
 		}
-		if err := out.line(nil, "%s\t%d\t%d\t%s\n", plain(d.ID), d.Events, d.Snapshots, last); err != nil {
+		if err := out.Add(
+			func() any { return removable{d.ID, d.Type, d.Kind, d.Events, d.Snapshots, d.Last, d.Removed} },
+			func() []string { return []string{d.ID, fmt.Sprint(d.Events), fmt.Sprint(d.Snapshots), last} },
+		); err != nil {
 			return err
 		}
 	}

@@ -17,12 +17,14 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/examples/bank/batch"
 	"github.com/refold-io/refold/examples/bank/money"
 )
 
@@ -46,12 +48,23 @@ func newAPI(b *bank, log *slog.Logger) http.Handler {
 	mux.HandleFunc("GET /{$}", a.home)
 	mux.HandleFunc("GET /openapi.json", a.describe)
 	mux.HandleFunc("POST /accounts", handle(a, a.open))
-	mux.HandleFunc("POST /accounts/{id}/deposits", handle(a, a.deposit))
-	mux.HandleFunc("POST /accounts/{id}/withdrawals", handle(a, a.withdraw))
-	mux.HandleFunc("POST /accounts/{id}/transfers", handle(a, a.transfer))
-	mux.HandleFunc("POST /accounts/{id}/close", handle(a, a.close))
-	mux.HandleFunc("GET /accounts/{id}", a.lookup)
-	mux.HandleFunc("GET /accounts/{id}/statement", a.statement)
+	mux.HandleFunc("POST /accounts/{id}/deposits", handle(a, func(r *http.Request, b amountRequest) (any, error) {
+		return a.execute(r, batch.Deposit, b.Amount, b.Currency, "", b.RequestID)
+	}))
+	mux.HandleFunc("POST /accounts/{id}/withdrawals", handle(a, func(r *http.Request, b amountRequest) (any, error) {
+		return a.execute(r, batch.Withdraw, b.Amount, b.Currency, "", b.RequestID)
+	}))
+	mux.HandleFunc("POST /accounts/{id}/transfers", handle(a, func(r *http.Request, b transferRequest) (any, error) {
+		return a.execute(r, batch.Transfer, b.Amount, b.Currency, b.To, b.RequestID)
+	}))
+	mux.HandleFunc("POST /accounts/{id}/close", handle(a, func(r *http.Request, b closeRequest) (any, error) {
+		return a.execute(r, batch.Close, "", "", "", b.RequestID)
+	}))
+	mux.HandleFunc("GET /accounts/{id}", a.respond(a.lookup))
+	mux.HandleFunc("GET /accounts/{id}/statement", func(w http.ResponseWriter, r *http.Request) {
+		answer, err := a.statement(r) // a long history takes more than askTimeout
+		a.answer(w, r, answer, err)
+	})
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
@@ -101,79 +114,48 @@ func (a *api) open(r *http.Request, body openRequest) (any, error) {
 	return accountJSON(body.ID, view, 0), err
 }
 
-func (a *api) deposit(r *http.Request, body amountRequest) (any, error) {
-	amount, err := parseAmount(body.Amount, body.Currency)
-	if err != nil {
-		return nil, err
+// execute executes a command that changes an account.
+func (a *api) execute(r *http.Request, command, amount, currency, to, requestID string) (any, error) {
+	line := batch.Line{Command: command, Account: r.PathValue("id"), To: to}
+	if command != batch.Close {
+		var err error
+		if line.Currency, err = money.ParseCurrency(currency); err != nil {
+			return nil, badField("currency", err)
+		}
+		if line.Amount, err = money.Parse(amount, line.Currency); err != nil {
+			return nil, badField("amount", err)
+		}
 	}
-	return a.receipt(eventsourcing.Ask(r.Context(), a.bank.account(r.PathValue("id")), Deposit{Request: body.RequestID, Amount: amount}))
+	receipt, err := a.bank.execute(r.Context(), line, requestID)
+	return receiptBody{receipt.Balance.Decimal(), string(receipt.Balance.Currency()), receipt.Transfer}, err
 }
 
-func (a *api) withdraw(r *http.Request, body amountRequest) (any, error) {
-	amount, err := parseAmount(body.Amount, body.Currency)
-	if err != nil {
-		return nil, err
-	}
-	return a.receipt(eventsourcing.Ask(r.Context(), a.bank.account(r.PathValue("id")), Withdraw{Request: body.RequestID, Amount: amount}))
-}
-
-func (a *api) transfer(r *http.Request, body transferRequest) (any, error) {
-	amount, err := parseAmount(body.Amount, body.Currency)
-	if err != nil {
-		return nil, err
-	}
-	return a.receipt(eventsourcing.Ask(r.Context(), a.bank.account(r.PathValue("id")), Transfer{Request: body.RequestID, Amount: amount, To: body.To}))
-}
-
-func (a *api) close(r *http.Request, body closeRequest) (any, error) {
-	return a.receipt(eventsourcing.Ask(r.Context(), a.bank.account(r.PathValue("id")), Close{Request: body.RequestID}))
-}
-
-func parseAmount(amount, currency string) (money.Amount, error) {
-	c, err := money.ParseCurrency(currency)
-	if err != nil {
-		return money.Amount{}, badField("currency", err)
-	}
-	parsed, err := money.Parse(amount, c)
-	if err != nil {
-		return money.Amount{}, badField("amount", err)
-	}
-	return parsed, nil
-}
-
-func (a *api) lookup(w http.ResponseWriter, r *http.Request) {
-	ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
-	defer cancel()
-	answer, err := a.lookupOf(ctx, r)
-	a.answer(w, r, answer, err)
-}
-
-// lookupOf asks the account, or reads the journal if the request is about a past state.
-func (a *api) lookupOf(ctx context.Context, r *http.Request) (any, error) {
-	q := r.URL.Query()
+// lookup asks the account, or reads the journal if the request is about a past state.
+func (a *api) lookup(r *http.Request) (any, error) {
+	ctx, q := r.Context(), r.URL.Query()
 	id, in := r.PathValue("id"), money.Currency(q.Get("in"))
 	if !q.Has("at_seq") && !q.Has("at_time") && !q.Has("without") {
 		view, err := eventsourcing.Ask(ctx, a.bank.account(id), Lookup{In: in})
 		return accountJSON(id, view, 0), err
 	}
-	var atSeq uint64
-	var atTime moment
-	var without []uint64
-	var err error
-	if s := q.Get("at_seq"); s != "" {
-		if atSeq, err = strconv.ParseUint(s, 10, 63); err != nil || atSeq == 0 {
-			return nil, badField("at_seq", fmt.Errorf("%.40q is not an event number", s))
-		}
+	atSeq, err := eventNumber(q, "at_seq")
+	if err == nil && q.Get("at_seq") != "" && atSeq == 0 {
+		err = badField("at_seq", errors.New("0 is not an event number"))
 	}
+	if err != nil {
+		return nil, err
+	}
+	var atTime moment
 	if s := q.Get("at_time"); s != "" {
-		if err = atTime.UnmarshalText([]byte(s)); err != nil {
+		if err := atTime.UnmarshalText([]byte(s)); err != nil {
 			return nil, badField("at_time", err)
 		}
 	}
+	var without []uint64
 	for _, s := range q["without"] {
-		var n uint64
-		if n, err = strconv.ParseUint(s, 10, 63); err != nil {
-			return nil, badField("without", fmt.Errorf("%.40q is not an event number", s))
+		n, err := eventNumber(url.Values{"without": {s}}, "without")
+		if err != nil {
+			return nil, err
 		}
 		without = append(without, n)
 	}
@@ -186,15 +168,9 @@ const page = 1000
 
 var errPageFull = errors.New("the page is full")
 
-func (a *api) statement(w http.ResponseWriter, r *http.Request) {
-	answer, err := a.statementOf(r)
-	a.answer(w, r, answer, err)
-}
-
-func (a *api) statementOf(r *http.Request) (any, error) {
+func (a *api) statement(r *http.Request) (any, error) {
 	var from beginning
 	var to moment
-	var after uint64
 	q := r.URL.Query()
 	for _, field := range []struct {
 		name string
@@ -206,14 +182,12 @@ func (a *api) statementOf(r *http.Request) (any, error) {
 			}
 		}
 	}
-	if s := q.Get("after"); s != "" {
-		var err error
-		if after, err = strconv.ParseUint(s, 10, 63); err != nil {
-			return nil, badField("after", fmt.Errorf("%.40q is not an event number", s))
-		}
+	after, err := eventNumber(q, "after")
+	if err != nil {
+		return nil, err
 	}
 	body := statementBody{Account: r.PathValue("id"), Lines: []lineBody{}}
-	err := a.bank.statement(r.Context(), body.Account, from.Time, to.Time, func(l statementLine) error {
+	err = a.bank.statement(r.Context(), body.Account, from.Time, to.Time, func(l statementLine) error {
 		switch {
 		case l.Number <= after:
 			return nil
@@ -230,17 +204,38 @@ func (a *api) statementOf(r *http.Request) (any, error) {
 	return body, err
 }
 
+// eventNumber returns a parameter of a query, or 0 without one.
+func eventNumber(q url.Values, name string) (uint64, error) {
+	s := q.Get(name)
+	if s == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseUint(s, 10, 63)
+	if err != nil {
+		return 0, badField(name, fmt.Errorf("%.40q is not an event number", s))
+	}
+	return n, nil
+}
+
 // handle decodes the JSON body of a request and calls f.
 func handle[T any](a *api, f func(*http.Request, T) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		body, err := decode[T](w, r)
-		if err != nil {
-			a.answer(w, r, nil, err)
-			return
-		}
+		a.respond(func(r *http.Request) (any, error) {
+			body, err := decode[T](w, r)
+			if err != nil {
+				return nil, err
+			}
+			return f(r, body)
+		})(w, r)
+	}
+}
+
+// respond calls f with a time limit and writes the result.
+func (a *api) respond(f func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
 		defer cancel()
-		answer, err := f(r.WithContext(ctx), body)
+		answer, err := f(r.WithContext(ctx))
 		a.answer(w, r, answer, err)
 	}
 }
@@ -344,10 +339,6 @@ func accountJSON(id string, v View, event uint64) accountBody {
 	return body
 }
 
-func (a *api) receipt(r Receipt, err error) (any, error) {
-	return receiptBody{r.Balance.Decimal(), string(r.Balance.Currency()), r.Transfer}, err
-}
-
 // requestError reports an invalid request.
 type requestError struct {
 	status int
@@ -393,20 +384,14 @@ func (a *api) answer(w http.ResponseWriter, r *http.Request, body any, err error
 // statusOf returns the HTTP status of an error. After status 504 the command may have been
 // executed; retrying with the same request ID returns the outcome.
 func statusOf(err error) int {
-	_, refused := errors.AsType[*eventsourcing.Refusal](err)
-	switch {
-	case errors.Is(err, ErrNotOpen):
-		return http.StatusNotFound
-	case refused:
+	switch status := eventsourcing.StatusOf(err).HTTP; status {
+	case http.StatusUnprocessableEntity: // a refusal
 		return http.StatusConflict
-	case errors.Is(err, eventsourcing.ErrInvalid):
-		return http.StatusBadRequest
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, eventsourcing.ErrOutcomeUnknown):
-		return http.StatusGatewayTimeout
-	case errors.Is(err, eventsourcing.ErrStashFull), errors.Is(err, eventsourcing.ErrStopped), errors.Is(err, eventsourcing.ErrConflict):
+	case http.StatusTooManyRequests:
 		return http.StatusServiceUnavailable
+	default:
+		return status
 	}
-	return http.StatusInternalServerError
 }
 
 var errText = errors.New("a string is not valid Unicode: it contains invalid UTF-8 or half of a surrogate pair")

@@ -242,7 +242,7 @@ func TestStatusOfErrors(t *testing.T) {
 	for err, want := range map[error]int{
 		ErrNotOpen: 404, ErrInsufficient: 409, fmt.Errorf("in words: %w", ErrNoRate): 409, eventsourcing.ErrInvalid: 400,
 		context.DeadlineExceeded: 504, eventsourcing.ErrOutcomeUnknown: 504, eventsourcing.ErrStashFull: 503, eventsourcing.ErrStopped: 503,
-		errors.New("disk on fire"): 500, eventsourcing.ErrNotStored: 500,
+		errors.New("disk on fire"): 500, eventsourcing.ErrNotStored: 503,
 	} {
 		if got := statusOf(err); got != want {
 			t.Errorf("%v: %d, want %d", err, got, want)

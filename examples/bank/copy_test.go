@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -119,13 +121,22 @@ func TestTheAccountCanBeCopied(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "run", "-mod=mod", ".")
+	cmd := exec.CommandContext(t.Context(), "go", slices.Concat([]string{"run", "-mod=mod"}, raceFlag(), []string{"."})...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOFLAGS=")
 	out, err := cmd.CombinedOutput()
 	if want := "3.00 USD and 2.00 USD\n3.00 USD and 2.00 USD\n"; err != nil || string(out) != want {
 		t.Errorf("%v\n%s", err, out)
 	}
+}
+
+// raceFlag returns the flag -race if this binary has the race detector. A program that a test builds
+// then shares compiled packages with the test.
+func raceFlag() []string {
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		return []string{"-race"}
+	}
+	return nil
 }
 
 func readFile(t *testing.T, path string) string {

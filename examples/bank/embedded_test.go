@@ -6,6 +6,7 @@ package main
 import (
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -29,7 +30,7 @@ func TestEmbeddedProgram(t *testing.T) {
 	}
 	dir := t.TempDir()
 	bank, name := filepath.Join(dir, "bank"), "leveldb:"+filepath.Join(dir, "data")
-	if out, err := output("go", "build", "-tags", "embedded", "-o", bank, "."); err != nil {
+	if out, err := output("go", slices.Concat([]string{"build"}, raceFlag(), []string{"-tags", "embedded", "-o", bank, "."})...); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	file := written(t, "1,open,alice,,USD,Alice\n2,deposit,alice,5,USD,\n3,open,bob,,TWD,\n4,transfer,alice,1,USD,bob\n")

@@ -33,7 +33,7 @@ func soaking() bool { return os.Getenv("REFOLD_SOAK") != "" }
 // does, and everything it acknowledged before a kill is in its journal after.
 func TestKilledBankLosesNothing(t *testing.T) {
 	t.Parallel()
-	k := killing{accounts: 40, commands: 1_200, kills: 3, inRecovery: 1, inTransfer: 1, seed: 7}
+	k := killing{accounts: 20, commands: 600, kills: 3, inRecovery: 1, inTransfer: 1, seed: 7}
 	if soaking() {
 		k = killing{accounts: 1000, commands: 100_000, kills: 20, inRecovery: 4, inTransfer: 4, seed: 7}
 	}

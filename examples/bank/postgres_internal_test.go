@@ -41,7 +41,7 @@ func TestBankOnPostgres(t *testing.T) {
 // once, as if nothing had happened.
 func TestBankOutlivesItsServer(t *testing.T) {
 	t.Parallel()
-	k := killing{accounts: 40, commands: 1_000, kills: 2, seed: 17}
+	k := killing{accounts: 20, commands: 400, kills: 2, seed: 17}
 	if soaking() {
 		k = killing{accounts: 1000, commands: 100_000, kills: 5, seed: 17}
 	}

@@ -9,82 +9,79 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"text/tabwriter"
 	"time"
-
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/cwriter"
-	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// progress shows the progress of apply: a bar on a terminal, otherwise a line every lineInterval.
+// progress shows the progress of apply.
 type progress interface {
 	add()
 	stop()
 }
 
-func newProgress(w io.Writer, total int) progress {
-	if file, ok := w.(*os.File); ok && cwriter.IsTerminal(int(file.Fd())) {
-		return newBar(w, total)
-	}
-	return newPlainProgress(w, total)
-}
-
-type barProgress struct {
-	all *mpb.Progress
-	bar *mpb.Bar
-}
-
-func newBar(w io.Writer, total int) *barProgress {
-	p := mpb.New(mpb.WithOutput(w))
-	return &barProgress{all: p, bar: p.AddBar(int64(total),
-		mpb.BarRemoveOnComplete(),
-		mpb.PrependDecorators(decor.CountersNoUnit("%d of %d lines ")),
-		mpb.AppendDecorators(decor.Percentage(), decor.Name("  "), decor.AverageSpeed(0, "%.0f/s")),
-	)}
-}
-
-func (b *barProgress) add() { b.bar.Increment() }
-
-func (b *barProgress) stop() {
-	b.bar.Abort(true)
-	b.all.Wait()
-}
-
-// lineInterval is the time between two lines of progress.
-const lineInterval = 5 * time.Second
-
-type plainProgress struct {
-	total int
+// lineProgress shows a bar on a terminal, otherwise a line every lineInterval.
+type lineProgress struct {
+	total int64
 	count atomic.Int64
 	quit  chan struct{}
 	done  sync.WaitGroup
 }
 
-func newPlainProgress(w io.Writer, total int) *plainProgress {
-	l := &plainProgress{total: total, quit: make(chan struct{})}
-	l.done.Go(func() {
-		tick := time.NewTicker(lineInterval)
+const (
+	// lineInterval is the time between two lines of progress, and barInterval between two bars.
+	lineInterval = 5 * time.Second
+	barInterval  = 200 * time.Millisecond
+	barWidth     = 40
+	eraseLine    = "\r\x1b[K"
+)
+
+func newProgress(w io.Writer, total int) progress {
+	p := &lineProgress{total: int64(total), quit: make(chan struct{})}
+	terminal, interval := isTerminal(w), lineInterval
+	if terminal {
+		interval = barInterval
+	}
+	p.done.Go(func() {
+		tick := time.NewTicker(interval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-tick.C:
-				printf(w, "%s of %s lines\n", thousands(l.count.Load()), thousands(int64(total)))
-			case <-l.quit:
+			case <-p.quit:
+				if terminal {
+					printf(w, eraseLine)
+				}
 				return
+			}
+			n := p.count.Load()
+			if filled := int(barWidth * min(n, p.total) / max(1, p.total)); terminal {
+				printf(w, "%s[%s%s] %s of %s lines", eraseLine, strings.Repeat("=", filled), strings.Repeat(" ", barWidth-filled), thousands(n), thousands(p.total))
+			} else {
+				printf(w, "%s of %s lines\n", thousands(n), thousands(p.total))
 			}
 		}
 	})
-	return l
+	return p
 }
 
-func (l *plainProgress) add() { l.count.Add(1) }
+func (p *lineProgress) add() { p.count.Add(1) }
 
-func (l *plainProgress) stop() {
-	close(l.quit)
-	l.done.Wait()
+func (p *lineProgress) stop() {
+	close(p.quit)
+	p.done.Wait()
+}
+
+// isTerminal reports whether an input or output is a terminal.
+func isTerminal(f any) bool {
+	file, ok := f.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // tally counts the outcomes of the lines of a file.

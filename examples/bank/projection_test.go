@@ -52,7 +52,7 @@ func printed(t *testing.T, journal string) string {
 func generatedFile(t *testing.T, seed string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), seed+".csv")
-	must(t, exitOK, "generate", "--accounts", "20", "--commands", "400", "--seed", seed, "-o", file)
+	must(t, exitOK, "generate", "--accounts", "20", "--commands", "150", "--seed", seed, "-o", file)
 	return file
 }
 

@@ -8,12 +8,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/vbauerster/mpb/v8/cwriter"
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/examples/bank/batch"
@@ -42,7 +39,7 @@ func (c *shellCmd) Run(app *app) (err error) {
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	s := &shell{bank: b, out: app.stdout}
-	if in, ok := app.stdin.(*os.File); ok && cwriter.IsTerminal(int(in.Fd())) {
+	if isTerminal(app.stdin) {
 		s.prompt = "bank> "
 		printf(app.stdout, "Enter \"help\" for a list of commands.\n")
 	}

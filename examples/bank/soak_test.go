@@ -51,8 +51,8 @@ func TestProcessesUnderFaults(t *testing.T) {
 			turn <- struct{}{}
 			defer func() { <-turn }()
 			s := &soak{
-				T: t, state: state, time: 5 * time.Second, lines: killing{accounts: 30, commands: 300, seed: 19}, faults: []fault{kill},
-				stable: 2 * time.Second, tellers: 3, shared: 2,
+				T: t, state: state, time: 2 * time.Second, lines: killing{accounts: 15, commands: 120, seed: 19}, faults: []fault{kill},
+				stable: 2 * time.Second, tellers: 2, shared: 2,
 			}
 			if soaking() {
 				s.time, s.lines, s.faults = soakTime(t), killing{accounts: 1000, commands: 100_000, seed: 19}, nil

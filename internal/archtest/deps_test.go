@@ -37,7 +37,6 @@ var homes = map[string][]string{
 	"github.com/nats-io/nats-server": {"plugins/nats/embedded", "internal/test", "examples", "cmd"},
 	"github.com/nats-io/nats.go":     {"plugins/nats", "internal/test", "examples", "cmd"},
 	"github.com/syndtr/goleveldb":    {"plugins/leveldb", "cmd"},
-	"github.com/vbauerster/mpb":      {"cmd", "examples"},
 	"github.com/vmihailenco/msgpack": {"codec", "delivery", "cmd"},
 	"go.opentelemetry.io/otel":       {"plugins/otel", "cmd", "examples"},
 }

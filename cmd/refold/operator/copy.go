@@ -30,6 +30,18 @@ type CopyProgress struct {
 	Done, Total uint64
 }
 
+// String describes the progress as one line of text.
+func (p CopyProgress) String() string {
+	switch p.Stage {
+	case Comparing:
+		return "comparing: " + count(p.Done, "persistence ID")
+	case Copying:
+		return fmt.Sprintf("copying: %d of %s, %d %%", p.Done, count(p.Total, "record"), 100*p.Done/max(1, p.Total))
+	case Checking:
+	}
+	return fmt.Sprintf("checking: %d of %s, %d %%", p.Done, count(p.Total, "persistence ID"), 100*p.Done/max(1, p.Total))
+}
+
 // CopyStage is a stage of a Copy.
 type CopyStage uint8
 
@@ -54,9 +66,9 @@ type CopyReport struct {
 	RemovedSnapshots uint64
 	// Digest is the digest of both sides. It is valid only without problems.
 	Digest Digest
-	// Grown counts the persistence IDs to which the source appended during the copy, and Later the
-	// appended records. Another Copy copies them.
-	Grown, Later uint64
+	// GrownIDs counts the persistence IDs to which the source appended during the copy, and
+	// AddedRecords the appended records. Another Copy copies them.
+	GrownIDs, AddedRecords uint64
 	// Problems lists unreadable snapshots, which are not copied, and persistence IDs that differ
 	// after the copy.
 	Problems []Problem
@@ -158,7 +170,7 @@ func (c *copier) compare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("target: %w", err)
 	}
-	return inOrder(ctx, c.opts.Parallel, merged(from, to), c.collate, func(_ string, missing uint64) error {
+	return inOrder(ctx, c.opts.Parallel, merged(from, to), c.missingRecords, func(_ string, missing uint64) error {
 		c.ids++
 		c.total += missing
 		c.progress(Comparing, c.ids, 0)
@@ -192,13 +204,13 @@ func (c *copier) check(ctx context.Context, s *sender) error {
 		return fmt.Errorf("target: %w", err)
 	}
 	all, done := newDigester(""), uint64(0)
-	settled := func(ctx context.Context, id string) (digests, error) { return c.settled(ctx, s, id) }
-	err = inOrder(ctx, c.opts.Parallel, merged(from, to), settled, func(id string, d digests) error {
+	compare := func(ctx context.Context, id string) (digests, error) { return c.comparedAgain(ctx, s, id) }
+	err = inOrder(ctx, c.opts.Parallel, merged(from, to), compare, func(id string, d digests) error {
 		done++
 		c.progress(Checking, done, max(done, c.ids))
 		if d.later > 0 {
-			c.report.Grown++
-			c.report.Later += d.later
+			c.report.GrownIDs++
+			c.report.AddedRecords += d.later
 		}
 		if d.new {
 			return nil

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 )
 
 // copyCommand is "refold copy".
@@ -53,9 +55,9 @@ func (c *copyCommand) Run(ctx context.Context, env *Env) (err error) {
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
 
-	bars := env.copyBars(ctx)
-	report, err := Copy(ctx, from, to, CopyOptions{Parallel: c.Parallel, Progress: bars.set})
-	bars.stop()
+	status := env.status()
+	report, err := Copy(ctx, from, to, CopyOptions{Parallel: c.Parallel, Progress: func(p CopyProgress) { status.Show("%v", p) }})
+	status.Clear()
 	switch {
 	case errors.Is(err, ErrDifferent):
 		return fmt.Errorf("%w; nothing is copied", err)
@@ -77,7 +79,7 @@ func (c *copyCommand) print(env *Env, r *CopyReport) error {
 		return c.printJSON(env, r)
 	}
 	for _, p := range r.Problems {
-		if _, err := fmt.Fprintln(env.Stdout, printable(p.String())); err != nil {
+		if _, err := fmt.Fprintln(env.Stdout, console.Printable(p.String())); err != nil {
 			return err
 		}
 	}
@@ -93,8 +95,8 @@ func (c *copyCommand) print(env *Env, r *CopyReport) error {
 	if len(r.Problems) == 0 {
 		text += fmt.Sprintf("digest %v\n", r.Digest)
 	}
-	if r.Grown > 0 {
-		text += fmt.Sprintf("the source added %s to %s during the copy: run it again to copy them\n", count(r.Later, "record"), count(r.Grown, "persistence ID"))
+	if r.GrownIDs > 0 {
+		text += fmt.Sprintf("the source added %s to %s during the copy: run it again to copy them\n", count(r.AddedRecords, "record"), count(r.GrownIDs, "persistence ID"))
 	}
 	_, err := fmt.Fprint(env.Stdout, text)
 	return err
@@ -102,11 +104,11 @@ func (c *copyCommand) print(env *Env, r *CopyReport) error {
 
 func (c *copyCommand) printJSON(env *Env, r *CopyReport) error {
 	for _, p := range r.Problems {
-		if err := writeJSON(env.Stdout, jsonProblem(p)); err != nil {
+		if err := console.WriteJSON(env.Stdout, jsonProblem(p)); err != nil {
 			return err
 		}
 	}
-	return writeJSON(env.Stdout, struct {
+	return console.WriteJSON(env.Stdout, struct {
 		IDs              uint64 `json:"ids"`
 		Records          uint64 `json:"records"`
 		Snapshots        uint64 `json:"snapshots"`
@@ -119,7 +121,7 @@ func (c *copyCommand) printJSON(env *Env, r *CopyReport) error {
 		Equal            bool   `json:"equal"`
 		Digest           string `json:"digest"`
 	}{
-		r.IDs, r.Records, r.Snapshots, r.CopiedRecords, r.CopiedSnapshots, r.RemovedSnapshots, r.Grown, r.Later,
+		r.IDs, r.Records, r.Snapshots, r.CopiedRecords, r.CopiedSnapshots, r.RemovedSnapshots, r.GrownIDs, r.AddedRecords,
 		len(r.Problems), len(r.Problems) == 0, r.Digest.String(),
 	})
 }

@@ -245,7 +245,7 @@ func TestCopyOfAJournalInUse(t *testing.T) {
 			keep(t, from, "a|3", 4, "x")
 		}
 	}})
-	if err != nil || len(report.Problems) > 0 || report.Grown == 0 {
+	if err != nil || len(report.Problems) > 0 || report.GrownIDs == 0 {
 		t.Errorf("%+v, %v", report, err)
 	}
 	copied(t, from, to)

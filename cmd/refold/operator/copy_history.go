@@ -35,7 +35,7 @@ func (c *copier) copyOne(ctx context.Context, s *sender, id string) ([]Problem, 
 		if !errors.Is(err, journal.ErrConflict) {
 			return problems, err
 		}
-		if _, differs := c.collate(ctx, id); differs != nil {
+		if _, differs := c.missingRecords(ctx, id); differs != nil {
 			return nil, fmt.Errorf("target: another program writes to it: %w: %w", err, differs)
 		}
 		landed, failed := c.to.Journal.HighestSequenceNr(ctx, id)

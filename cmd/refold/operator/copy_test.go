@@ -180,7 +180,7 @@ func TestCopy(t *testing.T) {
 	from, to := memory(), memory()
 	fill(t, from, 60, 1)
 	first := copied(t, from, to)
-	if first.IDs != 60 || first.CopiedRecords != first.Records || first.CopiedSnapshots != first.Snapshots || first.Snapshots == 0 || first.Grown != 0 {
+	if first.IDs != 60 || first.CopiedRecords != first.Records || first.CopiedSnapshots != first.Snapshots || first.Snapshots == 0 || first.GrownIDs != 0 {
 		t.Errorf("%+v", first)
 	}
 	again := copied(t, from, to)
@@ -408,10 +408,10 @@ func TestCopyOfASourceInUse(t *testing.T) {
 	if err != nil || len(report.Problems) > 0 {
 		t.Fatalf("problems %v, %v", report.Problems, err)
 	}
-	if report.Grown == 1 && report.Later == 3 { // "z" came too late
+	if report.GrownIDs == 1 && report.AddedRecords == 3 { // "z" came too late
 		report, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{})
 	}
-	if err != nil || report.IDs != 4 || report.Grown != 0 || report.Later != 0 {
+	if err != nil || report.IDs != 4 || report.GrownIDs != 0 || report.AddedRecords != 0 {
 		t.Errorf("report %+v, %v", report, err)
 	}
 	same(t, from, to)

@@ -19,9 +19,9 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// collate checks that the target holds a prefix of an ID in the source, and returns how many
+// missingRecords checks that the target holds a prefix of an ID in the source, and returns how many
 // records it lacks.
-func (c *copier) collate(ctx context.Context, id string) (missing uint64, err error) {
+func (c *copier) missingRecords(ctx context.Context, id string) (missing uint64, err error) {
 	to, err := c.to.Journal.HighestSequenceNr(ctx, id)
 	if err != nil {
 		return 0, fmt.Errorf("target: %w", err)
@@ -44,16 +44,16 @@ func (c *copier) collate(ctx context.Context, id string) (missing uint64, err er
 // number. Records that the source has deleted since are accepted if the remaining records show that
 // the rest is the same.
 func (c *copier) same(ctx context.Context, id string, highest uint64) error {
-	source := pull(c.from.Journal.Replay(ctx, id, 1, highest))
-	defer source.stop()
+	next, stop := iter.Pull2(c.from.Journal.Replay(ctx, id, 1, highest))
+	defer stop()
+	s, failed, ok := next()
 	var gone, common uint64 // the first record that only the target has; the number of records that both have
 	for t, err := range c.to.Journal.Replay(ctx, id, 1, highest) {
-		s, ok := source.event, source.ok
 		switch {
 		case err != nil:
 			return fmt.Errorf("target: %w", err)
-		case source.err != nil:
-			return fmt.Errorf("source: %w", source.err)
+		case failed != nil:
+			return fmt.Errorf("source: %w", failed)
 		case common == 0 && (!ok || t.SequenceNr < s.SequenceNr):
 			if gone == 0 && !isPlaceholder(&t) {
 				gone = t.SequenceNr
@@ -68,13 +68,13 @@ func (c *copier) same(ctx context.Context, id string, highest uint64) error {
 			return &DifferenceError{ID: id, SequenceNr: t.SequenceNr, Detail: "the " + field + " differs from the source"}
 		}
 		common++
-		source.advance()
+		s, failed, ok = next()
 	}
 	switch {
-	case source.err != nil:
-		return fmt.Errorf("source: %w", source.err)
-	case source.ok:
-		return &DifferenceError{ID: id, SequenceNr: source.event.SequenceNr, Detail: "the target has deleted this record, the source has not"}
+	case failed != nil:
+		return fmt.Errorf("source: %w", failed)
+	case ok:
+		return &DifferenceError{ID: id, SequenceNr: s.SequenceNr, Detail: "the target has deleted this record, the source has not"}
 	case gone > 0 && common == 0:
 		return &DifferenceError{ID: id, SequenceNr: gone, Detail: "the source has deleted this record, so it cannot be compared: copy to an empty target"}
 	}
@@ -100,29 +100,6 @@ func unequal(a, b *journal.Event) string {
 	return ""
 }
 
-// pulled reads a replay record by record.
-type pulled struct {
-	event journal.Event
-	ok    bool // event is valid
-	err   error
-	next  func() (journal.Event, error, bool)
-	stop  func()
-}
-
-// pull opens a replay and reads its first event.
-func pull(events iter.Seq2[journal.Event, error]) *pulled {
-	p := &pulled{}
-	p.next, p.stop = iter.Pull2(events)
-	p.advance()
-	return p
-}
-
-func (p *pulled) advance() {
-	if p.event, p.err, p.ok = p.next(); p.err != nil {
-		p.ok = false
-	}
-}
-
 // contents summarizes one side of an ID.
 type contents struct {
 	highest, records, snapshots uint64
@@ -143,13 +120,13 @@ type digests struct {
 // followed bounds how often an ID is copied again because the source changed during the copy.
 const followed = 3
 
-// settled returns the contents of an ID on both sides. If they differ and the source is in use, the
-// source may have deleted records, or saved or deleted snapshots, since the ID was copied; settled
-// then copies the ID again. Extra contents of the target remain a difference.
-func (c *copier) settled(ctx context.Context, s *sender, id string) (d digests, err error) {
+// comparedAgain returns the contents of an ID on both sides. If they differ and the source is in use, the
+// source may have deleted records, or saved or deleted snapshots, since the ID was copied;
+// comparedAgain then copies the ID again. Extra contents of the target remain a difference.
+func (c *copier) comparedAgain(ctx context.Context, s *sender, id string) (d digests, err error) {
 	for again := 0; ; again++ {
 		d, err = c.digests(ctx, id)
-		if err != nil || d.new || d.from == d.to || c.from.Still || again == followed {
+		if err != nil || d.new || d.from == d.to || c.from.NoWriters || again == followed {
 			return d, err
 		}
 		if _, err := c.copyOne(ctx, s, id); err != nil { // copy has reported its problems

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 )
 
 // difference is a field in which two states differ. A missing value is nil.
@@ -106,7 +108,7 @@ func (d *differences) maps(field string, a, b map[string]any) {
 // below returns the path of a subfield.
 func below(field, key string) string {
 	if !plain(key) {
-		return field + "[" + string(appendQuoted(nil, key, lineLength)) + "]"
+		return field + "[" + string(console.AppendQuoted(nil, key, lineLength)) + "]"
 	}
 	if field == "" {
 		return key
@@ -143,7 +145,7 @@ func encoded(v any) json.RawMessage {
 	if v == (missing{}) {
 		return nil
 	}
-	text, err := marshal(v)
+	text, err := console.Marshal(v)
 	if err != nil {
 		return nil // unreachable: v was decoded from JSON
 	}

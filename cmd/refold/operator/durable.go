@@ -16,6 +16,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/durable"
 	"github.com/refold-io/refold/internal/replication"
@@ -174,7 +175,7 @@ func (c *durableKeysCommand) Run(ctx context.Context, env *Env, common *Durable)
 	if limit == 0 {
 		limit = math.MaxInt
 	}
-	out := env.lines(c.JSON, "NODE", "REPLICATOR", "KEY", "TYPE", "BYTES")
+	out := console.NewTable(env.Stdout, c.JSON, "NODE", "REPLICATOR", "KEY", "TYPE", "BYTES")
 	n, bad := 0, false
 	err := c.each(ctx, func(id durable.ID, _ string, s durable.Store) error {
 		for r, err := range s.Load(ctx) {
@@ -194,7 +195,7 @@ func (c *durableKeysCommand) Run(ctx context.Context, env *Env, common *Durable)
 				env.note("%v: %v", id, err)
 				continue
 			}
-			if err := out.add(
+			if err := out.Add(
 				func() any { return e.line(id) },
 				func() []string { return []string{id.Node, id.Replicator, e.key, e.kind(), strconv.Itoa(e.size)} },
 			); err != nil {
@@ -206,7 +207,7 @@ func (c *durableKeysCommand) Run(ctx context.Context, env *Env, common *Durable)
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
-	if err = errors.Join(out.end(), err); err == nil && bad {
+	if err = errors.Join(out.Flush(), err); err == nil && bad {
 		err = ErrProblems
 	}
 	return err
@@ -271,12 +272,12 @@ func (c *durableGetCommand) print(env *Env, id durable.ID, e *durableEntry) erro
 		v.Pruned = append(v.Pruned, m.Removed.String())
 	}
 	if c.JSON {
-		return writeJSON(env.Stdout, v)
+		return console.WriteJSON(env.Stdout, v)
 	}
-	if _, err := fmt.Fprintf(env.Stdout, "# %s, %s\n", printable(id.String()), printable(e.kind())); err != nil || v.Value == nil {
+	if _, err := fmt.Fprintf(env.Stdout, "# %s, %s\n", console.Printable(id.String()), console.Printable(e.kind())); err != nil || v.Value == nil {
 		return err
 	}
-	return printState(env, appendPrintable(nil, v.Value), false)
+	return printState(env, console.AppendPrintable(nil, v.Value), false)
 }
 
 // renderNamed renders an element that a registry has encoded.
@@ -305,7 +306,7 @@ type durableStat struct {
 
 // Run reads and counts all records.
 func (c *durableStatCommand) Run(ctx context.Context, env *Env, common *Durable) error {
-	out := env.lines(c.JSON, "NODE", "REPLICATOR", "KEYS", "DELETED", "UNKNOWN", "PROBLEMS", "BYTES", "DISK", "LARGEST", "BYTES")
+	out := console.NewTable(env.Stdout, c.JSON, "NODE", "REPLICATOR", "KEYS", "DELETED", "UNKNOWN", "PROBLEMS", "BYTES", "DISK", "LARGEST", "BYTES")
 	bad := false
 	err := c.each(ctx, func(id durable.ID, dir string, s durable.Store) error {
 		st := durableStat{Node: id.Node, Replicator: id.Replicator, Dir: dir}
@@ -336,14 +337,14 @@ func (c *durableStatCommand) Run(ctx context.Context, env *Env, common *Durable)
 		if st.Disk, err = diskSize(dir); err != nil {
 			return err
 		}
-		return out.add(func() any { return st }, func() []string {
+		return out.Add(func() any { return st }, func() []string {
 			return []string{
 				id.Node, id.Replicator, strconv.Itoa(st.Keys), strconv.Itoa(st.Deleted), strconv.Itoa(st.Unknown), strconv.Itoa(st.Problems),
 				strconv.FormatInt(st.Bytes, 10), strconv.FormatInt(st.Disk, 10), st.Largest, strconv.Itoa(st.Most),
 			}
 		})
 	})
-	if err = errors.Join(out.end(), err); err == nil && bad {
+	if err = errors.Join(out.Flush(), err); err == nil && bad {
 		err = ErrProblems
 	}
 	return err

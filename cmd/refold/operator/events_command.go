@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -39,7 +40,7 @@ func (c *eventsCommand) Run(ctx context.Context, env *Env) error {
 		if c.ID == "" {
 			return c.ids(ctx, env, src)
 		}
-		if _, err := known(ctx, src, c.ID); err != nil {
+		if _, err := requireID(ctx, src, c.ID); err != nil {
 			return err
 		}
 		return c.events(ctx, env, src)
@@ -48,7 +49,7 @@ func (c *eventsCommand) Run(ctx context.Context, env *Env) error {
 
 // ids lists the persistence IDs.
 func (c *eventsCommand) ids(ctx context.Context, env *Env, src *Source) error {
-	out := env.lines(c.JSON, "ID", "HIGHEST", "RECORDS")
+	out := console.NewTable(env.Stdout, c.JSON, "ID", "HIGHEST", "RECORDS")
 	last, n := "", 0
 	err := c.eachID(ctx, src, func(id string) (bool, error) {
 		if n == c.limit() {
@@ -61,12 +62,12 @@ func (c *eventsCommand) ids(ctx context.Context, env *Env, src *Source) error {
 		if err != nil {
 			return false, err
 		}
-		return true, out.add(
+		return true, out.Add(
 			func() any { return idLine{id, highest, records} },
 			func() []string { return []string{id, decimal(highest), decimal(records)} },
 		)
 	})
-	return errors.Join(out.end(), err)
+	return errors.Join(out.Flush(), err)
 }
 
 // idLine is a persistence ID as a line of JSON.
@@ -97,9 +98,9 @@ func (c *eventsCommand) events(ctx context.Context, env *Env, src *Source) error
 	if to == 0 {
 		to = journal.MaxSequenceNr
 	}
-	out := env.lines(c.JSON, "NR", "TIME", "MANIFEST", "TAGS", "WRITER", "PAYLOAD")
+	out := console.NewTable(env.Stdout, c.JSON, "NR", "TIME", "MANIFEST", "TAGS", "WRITER", "PAYLOAD")
 	note, err := c.print(out, src.Journal.Replay(ctx, c.ID, c.From, to))
-	if err = errors.Join(out.end(), err); err != nil {
+	if err = errors.Join(out.Flush(), err); err != nil {
 		return fmt.Errorf("events of %q: %w", c.ID, err)
 	}
 	if note != "" {
@@ -109,7 +110,7 @@ func (c *eventsCommand) events(ctx context.Context, env *Env, src *Source) error
 }
 
 // print prints events, and returns a note about events that were not printed.
-func (c *eventsCommand) print(out *lines, events func(yield func(journal.Event, error) bool)) (note string, err error) {
+func (c *eventsCommand) print(out *console.Table, events func(yield func(journal.Event, error) bool)) (note string, err error) {
 	shown, fences := 0, 0
 	for e, err := range events {
 		switch {
@@ -122,7 +123,7 @@ func (c *eventsCommand) print(out *lines, events func(yield func(journal.Event, 
 			return fmt.Sprintf("more events follow: --from %d", e.SequenceNr), nil
 		}
 		shown++
-		if err := out.add(func() any { return lineOf(&e) }, func() []string { return rowOf(&e) }); err != nil {
+		if err := out.Add(func() any { return lineOf(&e) }, func() []string { return rowOf(&e) }); err != nil {
 			return "", err
 		}
 	}

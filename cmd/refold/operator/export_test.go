@@ -6,6 +6,8 @@ package operator
 import (
 	"context"
 	"iter"
+
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 )
 
 // RunOnTerminal is Run of a program whose Stderr is taken for a terminal.
@@ -23,7 +25,7 @@ func RenderJSON(payload []byte, limit int) ([]byte, error) { return jsonFormat.r
 func Cell(payload []byte) string { return renderCell(msgpackFormat, payload) }
 
 // Printable escapes text.
-func Printable(s string) string { return printable(s) }
+func Printable(s string) string { return console.Printable(s) }
 
 // ErrTooLong is what Render fails with at its limit.
 var ErrTooLong = errTooLong

@@ -58,9 +58,9 @@ func (f *listFlags) eachID(ctx context.Context, src *Source, do func(id string) 
 	return nil
 }
 
-// known returns the highest number of a persistence ID. It returns an error if the source has
+// requireID returns the highest number of a persistence ID. It returns an error if the source has
 // neither records nor snapshots of the ID.
-func known(ctx context.Context, src *Source, id string) (highest uint64, err error) {
+func requireID(ctx context.Context, src *Source, id string) (highest uint64, err error) {
 	highest, err = src.Journal.HighestSequenceNr(ctx, id)
 	if err != nil || highest > 0 {
 		return highest, err

@@ -29,9 +29,9 @@ type Source struct {
 	Journal journal.Journal
 	// Snapshots is the snapshot store of the journal. Defaults to none.
 	Snapshots snapshot.Store
-	// Still promises that no program appends to the journal while it is open. The command tail then
+	// NoWriters promises that no program appends to the journal while it is open. The command tail then
 	// does not wait for further events. Defaults to false.
-	Still bool
+	NoWriters bool
 	// VerifyOrder checks that queries find all events. Its error matches journal.ErrCorrupt if they
 	// do not. Defaults to none, for a journal whose order is complete by construction.
 	VerifyOrder func(context.Context) error
@@ -112,7 +112,7 @@ func openLevelDB(dir string, cfg leveldb.Config) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Source{Journal: db.Journal(), Snapshots: db.Snapshots(), Still: cfg.ReadOnly, VerifyOrder: db.VerifyOrder, Close: db.Close}, nil
+	return &Source{Journal: db.Journal(), Snapshots: db.Snapshots(), NoWriters: cfg.ReadOnly, VerifyOrder: db.VerifyOrder, Close: db.Close}, nil
 }
 
 // The files of a LevelDB database: its entry point, and its data.

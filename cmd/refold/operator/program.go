@@ -14,9 +14,11 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/alecthomas/kong"
-	"github.com/vbauerster/mpb/v8/cwriter"
+
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 )
 
 // The exit statuses of a Program.
@@ -202,7 +204,7 @@ func (e *Env) exit(err error) int {
 	first, rest, _ := strings.Cut(err.Error(), "\n")
 	e.note("%s", first)
 	for line := range strings.Lines(rest) {
-		_, _ = fmt.Fprintln(e.Stderr, printable(Redact(strings.TrimSuffix(line, "\n"))))
+		_, _ = fmt.Fprintln(e.Stderr, console.Printable(Redact(strings.TrimSuffix(line, "\n"))))
 	}
 	if damaged(err) {
 		return ExitProblems
@@ -210,8 +212,25 @@ func (e *Env) exit(err error) int {
 	return ExitFailed
 }
 
+// note prints a message for people to standard error.
+func (e *Env) note(format string, args ...any) {
+	_, _ = fmt.Fprintf(e.Stderr, "%s: %s\n", e.Name, console.Printable(Redact(fmt.Sprintf(format, args...))))
+}
+
+// statusInterval is the minimum time between two texts of a status line.
+const statusInterval = 100 * time.Millisecond
+
+// status returns a status line for progress.
+func (e *Env) status() *console.Status {
+	return console.NewStatus(e.Stderr, e.Terminal, statusInterval)
+}
+
 // isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && cwriter.IsTerminal(int(f.Fd()))
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

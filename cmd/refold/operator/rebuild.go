@@ -11,9 +11,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
-	"unicode"
 
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
@@ -91,11 +90,11 @@ func (e *notLinkedError) Error() string {
 Build a program with the type, with these lines in its package main:
 
     func main() {
-        operator.Main(operator.Entity(%sType()))
+        operator.Main(operator.Entity(entityType()))
     }
 
 The package operator is github.com/refold-io/refold/cmd/refold/operator; the
-function returns the eventsourcing.Type that your program hosts.`, e.name, exported(e.name))
+function entityType returns the eventsourcing.Type that your program hosts.`, e.name)
 }
 
 // whatIf reports whether the command computes a hypothetical or earlier state.
@@ -111,7 +110,7 @@ func (c *rebuildCommand) name() string {
 
 // exist returns an error unless the persistence ID and the named events exist.
 func (c *rebuildCommand) exist(ctx context.Context, src *Source) error {
-	highest, err := known(ctx, src, c.ID)
+	highest, err := requireID(ctx, src, c.ID)
 	if err != nil {
 		return err
 	}
@@ -227,7 +226,7 @@ func (f *folded) String() string {
 
 func (c *rebuildCommand) print(env *Env, r *rebuilt) error {
 	if c.JSON {
-		return writeJSON(env.Stdout, struct {
+		return console.WriteJSON(env.Stdout, struct {
 			ID             string       `json:"id"`
 			Equal          bool         `json:"equal"`
 			UnusedSnapshot uint64       `json:"unused_snapshot,omitempty"`
@@ -243,7 +242,7 @@ func (c *rebuildCommand) print(env *Env, r *rebuilt) error {
 // print prints the comparison for people.
 func (r *rebuilt) print(env *Env) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", printable(r.id))
+	fmt.Fprintf(&b, "%s\n", console.Printable(r.id))
 	fmt.Fprintf(&b, "present: %v\n", &r.present)
 	fmt.Fprintf(&b, "%s: %v\n", r.name, &r.other)
 	if r.unused > 0 {
@@ -272,12 +271,11 @@ func (d *differences) print(b *strings.Builder, other string) {
 		return
 	}
 	b.WriteString("The states differ:\n")
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintf(t, "FIELD\tPRESENT\t%s\n", strings.ToUpper(other))
+	t := console.NewTable(b, false, "FIELD", "PRESENT", strings.ToUpper(other))
 	for _, x := range d.list {
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\n", printable(x.Field), side(x.Present), side(x.Rebuilt))
+		_ = t.Row(x.Field, side(x.Present), side(x.Rebuilt)) // to a strings.Builder
 	}
-	_ = t.Flush() // to a strings.Builder
+	_ = t.Flush()
 	if d.omitted > 0 {
 		fmt.Fprintf(b, "(%d more)\n", d.omitted)
 	}
@@ -289,20 +287,4 @@ func side(value json.RawMessage) string {
 		return "–"
 	}
 	return shorten(string(value), cellLength/2)
-}
-
-// exported converts a type name to an exported Go name.
-func exported(name string) string {
-	upper := true
-	return strings.Map(func(r rune) rune {
-		switch {
-		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
-			upper = true
-			return -1
-		case upper:
-			upper = false
-			return unicode.ToUpper(r)
-		}
-		return r
-	}, name)
 }

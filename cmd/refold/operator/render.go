@@ -18,6 +18,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 	"github.com/vmihailenco/msgpack/v5/msgpcode"
 
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
 )
@@ -52,7 +53,7 @@ func (f format) render(payload []byte, limit int) ([]byte, error) {
 		if err := json.Compact(&b, payload); err != nil {
 			return nil, err
 		}
-		out := appendPrintable(nil, b.Bytes())
+		out := console.AppendPrintable(nil, b.Bytes())
 		if len(out) > limit {
 			return out, errTooLong
 		}
@@ -85,7 +86,7 @@ func (r *renderer) value() error {
 		return r.array()
 	case aString:
 		s, err := r.in.DecodeString()
-		r.out = appendQuoted(r.out, s, r.limit)
+		r.out = console.AppendQuoted(r.out, s, r.limit)
 		return err
 	case aBinary:
 		b, err := r.in.DecodeBytes()
@@ -151,7 +152,7 @@ func (r *renderer) key() error {
 	}
 	if r.out[start] != '"' {
 		text := string(r.out[start:])
-		r.out = appendQuoted(r.out[:start], text, r.limit)
+		r.out = console.AppendQuoted(r.out[:start], text, r.limit)
 	}
 	return nil
 }
@@ -359,4 +360,15 @@ func shorten(s string, n int) string {
 		}
 	}
 	return s
+}
+
+// stamp formats a time with a fixed length.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
+
+// count formats a number with a noun.
+func count[N int | uint64](n N, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

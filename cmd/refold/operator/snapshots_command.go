@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/refold-io/refold/cmd/refold/internal/console"
+	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/snapshot"
 )
 
@@ -45,7 +47,7 @@ func (c *snapshotsCommand) Run(ctx context.Context, env *Env) error {
 
 // list lists the snapshots of one persistence ID or of all.
 func (c *snapshotsCommand) list(ctx context.Context, env *Env, src *Source) error {
-	out := env.lines(c.JSON, "ID", "NR", "TIME")
+	out := console.NewTable(env.Stdout, c.JSON, "ID", "NR", "TIME")
 	n := 0
 	one := func(id string) (bool, error) {
 		for md, err := range src.Snapshots.List(ctx, id, snapshot.Latest()) {
@@ -57,7 +59,7 @@ func (c *snapshotsCommand) list(ctx context.Context, env *Env, src *Source) erro
 				return false, nil
 			}
 			n++
-			if err := out.add(
+			if err := out.Add(
 				func() any { return snapshotLine{id, md.SequenceNr, stamp(md.Time)} },
 				func() []string { return []string{id, decimal(md.SequenceNr), stamp(md.Time)} },
 			); err != nil {
@@ -69,10 +71,10 @@ func (c *snapshotsCommand) list(ctx context.Context, env *Env, src *Source) erro
 	var err error
 	if c.ID == "" {
 		err = c.eachID(ctx, src, one)
-	} else if _, err = known(ctx, src, c.ID); err == nil {
+	} else if _, err = requireID(ctx, src, c.ID); err == nil {
 		_, err = one(c.ID)
 	}
-	return errors.Join(out.end(), err)
+	return errors.Join(out.Flush(), err)
 }
 
 // snapshotLine is a snapshot as a line of JSON.
@@ -109,4 +111,14 @@ func printState(env *Env, text []byte, compact bool) error {
 	b.WriteByte('\n')
 	_, err := env.Stdout.Write(b.Bytes())
 	return err
+}
+
+// ValueJSON returns a value of replicated data as compact JSON. It includes elements that a
+// registry has encoded.
+func ValueJSON(v crdt.Value) []byte { return crdt.JSON{Named: renderNamed}.Append(nil, v) }
+
+// PrintJSON prints compact JSON for people: indented, with all characters escaped that are not
+// printable.
+func (e *Env) PrintJSON(compact []byte) error {
+	return printState(e, console.AppendPrintable(make([]byte, 0, len(compact)), compact), false)
 }

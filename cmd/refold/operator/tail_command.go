@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -88,7 +89,7 @@ func (c *tailCommand) Run(ctx context.Context, env *Env) error {
 		if err != nil {
 			return err
 		}
-		t := &tail{command: c, querier: querier, out: env.flow(c.JSON), env: env, at: at}
+		t := &tail{command: c, querier: querier, env: env, at: at}
 		err = t.run(ctx, end)
 		refused := t.at == journal.Offset(c.After) && errors.Is(err, journal.ErrOffset)
 		if t.at != "" && !refused {
@@ -110,10 +111,10 @@ func (c *tailCommand) bounds(ctx context.Context, src *Source, q journal.Querier
 	switch {
 	case c.After != "":
 		at = journal.Offset(c.After)
-	case !c.FromStart && !c.NoFollow && !src.Still:
+	case !c.FromStart && !c.NoFollow && !src.NoWriters:
 		at = last
 	}
-	if c.NoFollow || src.Still {
+	if c.NoFollow || src.NoWriters {
 		end = &last
 	}
 	return at, end, nil
@@ -123,7 +124,7 @@ func (c *tailCommand) bounds(ctx context.Context, src *Source, q journal.Querier
 type tail struct {
 	command *tailCommand
 	querier journal.Querier
-	out     *flow
+	out     *console.Table // nil before the first event
 	env     *Env
 	at      journal.Offset
 }
@@ -188,12 +189,18 @@ func (t *tail) page(ctx context.Context) (more bool, err error) {
 		if t.command.ID != "" && t.command.ID != e.ID {
 			continue
 		}
-		if err := t.out.add(func() any { return tailLineOf(e) }, func() []string { return tailRowOf(e) }); err != nil {
+		if t.out == nil {
+			t.out = console.NewTable(t.env.Stdout, t.command.JSON, "OFFSET", "TIME", "ID", "NR", "MANIFEST", "TAGS", "PAYLOAD")
+			t.out.MaxWidth = 40
+		}
+		if err := t.out.Add(func() any { return tailLineOf(e) }, func() []string { return tailRowOf(e) }); err != nil {
 			return false, err
 		}
 	}
-	if err := t.out.flush(); err != nil {
-		return false, err
+	if t.out != nil {
+		if err := t.out.Flush(); err != nil {
+			return false, err
+		}
 	}
 	t.at = page.Next
 	return page.More, nil
@@ -207,10 +214,6 @@ type tailLine struct {
 }
 
 func tailLineOf(e *journal.Envelope) tailLine { return tailLine{e.Offset, e.ID, lineOf(&e.Event)} }
-
-func tailHeads() []string {
-	return []string{"OFFSET", "TIME", "ID", "NR", "MANIFEST", "TAGS", "PAYLOAD"}
-}
 
 func tailRowOf(e *journal.Envelope) []string {
 	return []string{

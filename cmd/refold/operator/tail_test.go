@@ -104,7 +104,7 @@ func (q *queried) Await(ctx context.Context, after journal.Offset) error {
 
 func (q *queried) program(still bool) operator.Program {
 	return operator.Program{Open: func(context.Context, string) (*operator.Source, error) {
-		return &operator.Source{Journal: q, Still: still, Close: func() error { return nil }}, nil
+		return &operator.Source{Journal: q, NoWriters: still, Close: func() error { return nil }}, nil
 	}}
 }
 

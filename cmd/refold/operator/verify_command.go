@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 )
 
 // verifyCommand is "refold verify".
@@ -21,15 +23,23 @@ type verifyCommand struct {
 func (c *verifyCommand) Run(ctx context.Context, env *Env) error {
 	return c.with(ctx, env, func(src *Source) error {
 		if c.ID != "" {
-			if _, err := known(ctx, src, c.ID); err != nil {
+			if _, err := requireID(ctx, src, c.ID); err != nil {
 				return err
 			}
 		}
-		bar := env.bar(ctx, src, c.ID == "")
+		status, total := env.status(), 0
+		if env.Terminal && c.ID == "" {
+			if ids, err := listed(ctx, src.Journal); err == nil { // Verify reports an error
+				for range ids {
+					total++
+				}
+			}
+		}
 		report, err := Verify(ctx, src.Journal, VerifyOptions{
-			ID: c.ID, Snapshots: src.Snapshots, Entities: env.entities, Order: src.VerifyOrder, Digest: c.Digest, Progress: bar.set,
+			ID: c.ID, Snapshots: src.Snapshots, Entities: env.entities, Order: src.VerifyOrder, Digest: c.Digest,
+			Progress: func(done uint64) { status.Show("%d of %s", done, count(max(total, 1), "persistence ID")) },
 		})
-		bar.stop()
+		status.Clear()
 		if err = errors.Join(err, c.print(env, &report, err == nil)); err == nil && report.Found() > 0 {
 			err = ErrProblems
 		}
@@ -42,7 +52,7 @@ func (c *verifyCommand) print(env *Env, r *Report, complete bool) error {
 		return c.printJSON(env, r, complete)
 	}
 	for _, p := range r.Problems {
-		if _, err := fmt.Fprintln(env.Stdout, printable(p.String())); err != nil {
+		if _, err := fmt.Fprintln(env.Stdout, console.Printable(p.String())); err != nil {
 			return err
 		}
 	}
@@ -66,7 +76,7 @@ func (c *verifyCommand) print(env *Env, r *Report, complete bool) error {
 
 func (c *verifyCommand) printJSON(env *Env, r *Report, complete bool) error {
 	for _, p := range r.Problems {
-		if err := writeJSON(env.Stdout, jsonProblem(p)); err != nil {
+		if err := console.WriteJSON(env.Stdout, jsonProblem(p)); err != nil {
 			return err
 		}
 	}
@@ -74,7 +84,7 @@ func (c *verifyCommand) printJSON(env *Env, r *Report, complete bool) error {
 	if c.Digest && complete {
 		digest = r.Digest.String()
 	}
-	return writeJSON(env.Stdout, struct {
+	return console.WriteJSON(env.Stdout, struct {
 		IDs       uint64 `json:"ids"`
 		Records   uint64 `json:"records"`
 		Fences    uint64 `json:"fences"`

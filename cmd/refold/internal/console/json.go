@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package operator
+package console
 
 import (
 	"bytes"
@@ -12,8 +12,6 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
-
-	"github.com/refold-io/refold/ddata/crdt"
 )
 
 // next returns the first character of s, its length in bytes, and whether it is printable. Control
@@ -24,8 +22,8 @@ func next(s string) (r rune, n int, shown bool) {
 	return r, n, unicode.IsPrint(r) && (r != utf8.RuneError || n > 1)
 }
 
-// printable returns text as one line, with all characters escaped that are not printable.
-func printable(s string) string {
+// Printable returns text as one line, with all characters escaped that are not printable.
+func Printable(s string) string {
 	var b strings.Builder
 	for rest := s; len(rest) > 0; {
 		_, n, shown := next(rest)
@@ -40,8 +38,8 @@ func printable(s string) string {
 	return b.String()
 }
 
-// appendQuoted appends text as a printable JSON string. It stops when dst is longer than limit.
-func appendQuoted(dst []byte, s string, limit int) []byte {
+// AppendQuoted appends text as a printable JSON string. It stops when dst is longer than limit.
+func AppendQuoted(dst []byte, s string, limit int) []byte {
 	dst = append(dst, '"')
 	for len(s) > 0 && len(dst) <= limit {
 		r, n, shown := next(s)
@@ -79,20 +77,20 @@ func appendEscaped(dst []byte, r rune) []byte {
 	return dst
 }
 
-// marshal returns a value as compact, printable JSON.
-func marshal(v any) ([]byte, error) {
+// Marshal returns a value as compact, printable JSON.
+func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return appendPrintable(nil, bytes.TrimSuffix(b.Bytes(), []byte{'\n'})), nil
+	return AppendPrintable(nil, bytes.TrimSuffix(b.Bytes(), []byte{'\n'})), nil
 }
 
-// writeJSON writes a value as one line of JSON.
-func writeJSON(out io.Writer, v any) error {
-	line, err := marshal(v)
+// WriteJSON writes a value as one line of JSON.
+func WriteJSON(out io.Writer, v any) error {
+	line, err := Marshal(v)
 	if err != nil {
 		return err
 	}
@@ -100,8 +98,8 @@ func writeJSON(out io.Writer, v any) error {
 	return err
 }
 
-// appendPrintable appends compact JSON, with all characters escaped that are not printable.
-func appendPrintable(dst, compact []byte) []byte {
+// AppendPrintable appends compact JSON, with all characters escaped that are not printable.
+func AppendPrintable(dst, compact []byte) []byte {
 	for s := string(compact); len(s) > 0; {
 		r, n, shown := next(s)
 		if shown {
@@ -112,14 +110,4 @@ func appendPrintable(dst, compact []byte) []byte {
 		s = s[n:]
 	}
 	return dst
-}
-
-// ValueJSON returns a value of replicated data as compact JSON. It includes elements that a
-// registry has encoded.
-func ValueJSON(v crdt.Value) []byte { return crdt.JSON{Named: renderNamed}.Append(nil, v) }
-
-// PrintJSON prints compact JSON for people: indented, with all characters escaped that are not
-// printable.
-func (e *Env) PrintJSON(compact []byte) error {
-	return printState(e, appendPrintable(make([]byte, 0, len(compact)), compact), false)
 }
