@@ -115,7 +115,9 @@ func (h *dataCluster) others(but []string) []string {
 // majority acknowledged is lost, and none counts twice.
 func TestDataSurvivesFaults(t *testing.T) {
 	t.Parallel()
-	slow(t)
+	if quick(t) {
+		return
+	}
 	rounds := 2
 	if soaking() {
 		rounds = 20
@@ -179,7 +181,9 @@ func (h *dataCluster) removed(survivors, victims []string, old map[string]identi
 // even if only one node acknowledged it.
 func TestDurableDataSurvivesKills(t *testing.T) {
 	t.Parallel()
-	slow(t)
+	if quick(t) {
+		return
+	}
 	rounds := 2
 	if soaking() {
 		rounds = 20

@@ -41,10 +41,12 @@ func TestMain(m *testing.M) {
 // soaking reports whether all cases run, and times must be within their limits.
 func soaking() bool { return os.Getenv("REFOLD_SOAK") != "" }
 
-// slow skips a test with -short: it waits for time-outs of the failure detector.
-func slow(t *testing.T) {
+// quick reports whether the test must be quick, because of -short. The tests of this package wait for
+// time-outs of the failure detector; a quick run starts no cluster.
+func quick(t *testing.T) bool {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("waits for time-outs of the failure detector")
+		t.Log("left to the run without -short")
 	}
+	return testing.Short()
 }

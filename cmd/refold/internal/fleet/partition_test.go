@@ -36,7 +36,9 @@ func leases(t *testing.T) nats.Access {
 // shut down. Two instances of a singleton never run at the same time.
 func TestPartition(t *testing.T) {
 	t.Parallel()
-	slow(t)
+	if quick(t) {
+		return
+	}
 	type split = func(*natstest.Split)
 	cut := func(s *natstest.Split) { s.Cut() }
 	for _, c := range []struct {
@@ -129,7 +131,9 @@ func TestPartition(t *testing.T) {
 // when it is connected again and learns that it was downed.
 func TestNodeWithoutBroker(t *testing.T) {
 	t.Parallel()
-	slow(t)
+	if quick(t) {
+		return
+	}
 	names := []string{"a", "b", "c"}
 	server := natstest.Start(t, natstest.Config{Users: nodes(t, names)})
 	proxy := tcpproxy.Start(t, server.Addr())
@@ -150,7 +154,9 @@ func TestNodeWithoutBroker(t *testing.T) {
 // connected, and downed.
 func TestIndirectlyConnectedNodes(t *testing.T) {
 	t.Parallel()
-	slow(t)
+	if quick(t) {
+		return
+	}
 	names := []string{"a", "b", "c", "d", "e"}
 	server := natstest.Start(t, natstest.Config{Users: nodes(t, names)})
 	access := map[string]nats.Access{}
@@ -165,7 +171,9 @@ func TestIndirectlyConnectedNodes(t *testing.T) {
 // While the broker is down, no node hosts anything. After its restart the members are the same.
 func TestBrokerDown(t *testing.T) {
 	t.Parallel()
-	slow(t)
+	if quick(t) {
+		return
+	}
 	names := []string{"a", "b", "c"}
 	server := natstest.Start(t, natstest.Config{Users: nodes(t, names)})
 	access := map[string]nats.Access{}
@@ -201,7 +209,9 @@ func TestBrokerDown(t *testing.T) {
 // A node that is suspended by SIGSTOP until it is downed stops hosting when it continues.
 func TestPausedNode(t *testing.T) {
 	t.Parallel()
-	slow(t)
+	if quick(t) {
+		return
+	}
 	names := []string{"a", "b", "c"}
 	server := natstest.Start(t, natstest.Config{Users: nodes(t, names)})
 	access := map[string]nats.Access{}
