@@ -20,16 +20,16 @@ import (
 // hostCoordinator is the singleton: the node has the coordinator as long as it runs.
 func (s *shell) hostCoordinator(ctx context.Context, _ *cluster.Inbox) error {
 	stopped := make(chan struct{})
-	s.inbox.add(item{input: shardcore.StartCoordinator{}})
+	s.inbox.Add(item{input: shardcore.StartCoordinator{}})
 	select {
 	case <-ctx.Done():
 	case <-s.done:
 		return nil
 	}
-	s.inbox.add(item{call: func() { //nolint:contextcheck // the loop uses its own context
+	s.post(func() { //nolint:contextcheck // the loop uses its own context
 		s.coordinatorStopped = stopped
 		s.step(shardcore.StopCoordinator{})
-	}})
+	})
 	select {
 	case <-stopped:
 	case <-s.done:
@@ -94,7 +94,7 @@ func (s *shell) callAsync(call string, limit time.Duration, f func(context.Conte
 			s.logCallFailure(call, err)
 			in = failed(err)
 		}
-		s.inbox.add(item{input: shardcore.CoordinatorReply{Input: in}})
+		s.inbox.Add(item{input: shardcore.CoordinatorReply{Input: in}})
 	})
 }
 

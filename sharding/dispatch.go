@@ -4,248 +4,217 @@
 package sharding
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/refold-io/refold/internal/hosting"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/shardcore"
+	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// fastPath lets commands for a shard bypass the loop: they go directly to a running entity, or to
-// the node that hosts the shard.
-//
-// A sender holds mu for reading. The loop restricts the path, holding mu for writing, before it
-// sends any message about a move of the shard. Hence each command either passes before, or goes
-// through the queue after the earlier commands of its sender. The loop opens the path after it has
-// handled the current command, and no command uses it while the queue of its origin holds others.
+// fastPath is the path of a shard: it lets commands bypass the loop, and holds those that wait for
+// it. See shardcore.Path.
 type fastPath struct {
-	mu sync.RWMutex
-	shardcore.Path[*pathEntry]
+	shard Shard
 
-	// Commands that wait for the loop, and how many wait or are about to be queued: those of this
-	// node and those of other nodes. The inbox's lock guards queues.
-	queues [2][]*queuedCommand
-	queued [2]atomic.Int32
-	// Hints: whether to encode or decode a command before taking the lock.
-	encodeFirst, decodeFirst atomic.Bool
+	mu sync.RWMutex
+	shardcore.Path[struct{}, queuedCommand]
 }
 
-// pathEntry is a running entity that accepts commands of the fast path.
-type pathEntry struct{ touched atomic.Bool }
-
-// touch records that the entity received a command.
-func (s *pathEntry) touch() {
-	if !s.touched.Load() {
-		s.touched.Store(true)
-	}
+// queuedCommand is a command that waits for the loop. One of the fields is set.
+type queuedCommand struct {
+	own  *envelope
+	peer *shardcore.Forwarded // Decoded is a *decodedCommand
 }
 
 // restrictPath closes the path for commands that the machine no longer routes directly. The loop
 // calls it before it applies the effects of a step.
-func (s *shell) restrictPath(n Shard) {
-	g := &s.paths[n]
-	if !g.IsOpen() {
-		return
-	}
-	own, peers := g.Restricted(s.machine.DirectRoute(n))
-	if own == g.Own && peers == g.Peers {
-		return
-	}
-	g.mu.Lock()
-	g.Own, g.Peers = own, peers
-	g.mu.Unlock()
-	if !g.IsOpen() {
-		delete(s.openPaths, n)
+func (s *shell) restrictPath(g *fastPath) {
+	if g.IsOpen() {
+		s.setPath(g, g.Restricted(s.machine.DirectRoute(g.shard)))
 	}
 }
 
 // restrictAllPaths calls restrictPath for all shards.
 func (s *shell) restrictAllPaths() {
 	for n := range s.openPaths { // the order does not matter
-		s.restrictPath(n)
+		s.restrictPath(&s.paths[n])
 	}
 }
 
 // openPath sets the path to the direct route of the machine. The loop calls it after it has applied
 // the effects of a step.
-func (s *shell) openPath(n Shard) {
-	g := &s.paths[n]
-	route := s.machine.DirectRoute(n)
-	if !g.Differs(route) {
+func (s *shell) openPath(g *fastPath) { s.setPath(g, s.machine.DirectRoute(g.shard)) }
+
+func (s *shell) setPath(g *fastPath, r region.DirectRoute) {
+	if g.Route() == r {
 		return
 	}
 	g.mu.Lock()
-	g.Open(s.node.Self(), route)
+	g.Set(r)
 	g.mu.Unlock()
-	g.encodeFirst.Store(g.Remote())
-	g.decodeFirst.Store(g.Peers && g.Here)
 	if g.IsOpen() {
-		s.openPaths[n] = struct{}{}
+		s.openPaths[g.shard] = struct{}{}
 	} else {
-		delete(s.openPaths, n)
+		delete(s.openPaths, g.shard)
 	}
 }
 
-// The queues of a path: commands of this node do not wait for those of other nodes.
-const (
-	ownQueue  = 0
-	peerQueue = 1
-)
-
-// maxDrain is how many queued commands are checked while the lock of a path is held.
-const maxDrain = 4096
-
-// queuedCommand is a command that waits for the loop.
-type queuedCommand struct {
-	shard   Shard
-	handled bool // owned by the loop
-
-	own *envelope // set for a command of this node; the rest is for commands of other nodes
-
-	frame   *shardcore.Received
-	entity  string
-	body    []byte
-	message hosting.Message // if decoded
-	decoded bool
+// routeDirect sends a command of this node by the path if it accepts the command and none waits.
+func (s *shell) routeDirect(g *fastPath, c *envelope) (sent bool, err error) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if g.Waiting(shardcore.Own) {
+		return false, nil
+	}
+	return s.passOwn(g, c)
 }
 
-func (w *queuedCommand) queue() int {
-	if w.own != nil {
-		return ownQueue
+// passOwn sends a command of this node by the path if it accepts the command. The caller has locked
+// the path.
+func (s *shell) passOwn(g *fastPath, c *envelope) (sent bool, err error) {
+	switch _, to := g.Target(shardcore.Own, c.message.ID()); {
+	case to == shardcore.ToEntity:
+		return true, s.entities.Deliver(c.message)
+	case to == shardcore.ToHome && c.failed != nil:
+		return true, c.failed
+	case to == shardcore.ToHome && !c.encoded.isZero():
+		return true, s.forwardCommand(g.Home(), g.shard, c)
 	}
-	return peerQueue
+	return false, nil
 }
 
-// handleCommand handles a queued command.
-func (s *shell) handleCommand(w *queuedCommand) {
-	g, line := &s.paths[w.shard], w.queue()
-	if !w.handled && g.accepts(w) {
-		s.drainQueue(g, line)
+// receiveDirect is routeDirect for a command of another node.
+func (s *shell) receiveDirect(g *fastPath, c *decodedCommand) (sent bool, err error) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	if g.Waiting(shardcore.Peers) {
+		return false, nil
 	}
-	if w.handled {
+	return s.passPeer(g, c)
+}
+
+func (s *shell) passPeer(g *fastPath, c *decodedCommand) (sent bool, err error) {
+	if c.failed != nil { // the machine may relay it to a node that can decode it
+		return false, nil
+	}
+	if _, to := g.Target(shardcore.Peers, c.message.ID()); to != shardcore.ToEntity {
+		return false, nil
+	}
+	return true, s.entities.Deliver(c.message)
+}
+
+// queueOwn queues a command of this node, unless the path accepts it now.
+func (s *shell) queueOwn(g *fastPath, c envelope) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.Waiting(shardcore.Own) {
+		if sent, err := s.passOwn(g, &c); sent {
+			return err
+		}
+	}
+	switch err := s.inbox.Offer(ownCommands, 0, item{path: g, origin: shardcore.Own}); {
+	case errors.Is(err, loop.ErrFull):
+		return fmt.Errorf("%w: %d for this node", ErrBuffersFull, s.opts.Tuning.BufferSize)
+	case err != nil || !g.Wait(shardcore.Own, queuedCommand{own: &c}):
+		return ErrStopped
+	}
+	return nil
+}
+
+// queuePeer queues a command of another node. It blocks at the limit.
+func (s *shell) queuePeer(ctx context.Context, g *fastPath, c queuedCommand) {
+	g.mu.Lock()
+	open := g.Wait(shardcore.Peers, c)
+	g.mu.Unlock()
+	if !open {
+		s.refuseQueued(c)
 		return
 	}
-	w.handled = true
-	if line == ownQueue {
-		s.stepCommand(w.shard, shardcore.Send{Shard: w.shard, Message: shardcore.Message{Entity: w.own.message.ID(), Local: w.own}})
-	} else {
-		s.stepCommand(w.shard, *w.frame)
+	// The queue may be handled before this entry is in the inbox. Each command has an entry, so that
+	// none is left.
+	it := item{path: g, origin: shardcore.Peers}
+	if s.inbox.Receive(ctx, frames, len(c.peer.Packet.Body), it) != nil {
+		s.inbox.Add(it)
 	}
-	g.queued[line].Add(-1)
-	s.inbox.trimQueue(g, line)
+}
+
+// handleQueue handles the commands of a queue up to the first one that is for the machine.
+func (s *shell) handleQueue(g *fastPath, from shardcore.Origin) {
+	next, found, failed := s.passQueue(g, from)
+	for _, report := range failed {
+		report()
+	}
+	if !found {
+		return
+	}
+	var in shardcore.Input
+	if c := next.own; c != nil {
+		in = shardcore.Send{Shard: g.shard, Message: shardcore.Message{Entity: c.message.ID(), Local: c}}
+	} else {
+		in = *next.peer
+	}
+	e := s.machine.Step(s.now(), in)
+	s.restrictPath(g)
+	s.applyAndContinue(e)
+	s.openPath(g)
+	g.mu.Lock()
+	g.Done(from)
+	g.mu.Unlock()
 	s.queuedTotal.Add(1)
 }
 
-// accepts reports whether a command can use the path.
-func (g *fastPath) accepts(w *queuedCommand) bool {
-	if w.own == nil {
-		_, found := g.Entity(w.entity, false)
-		return found && w.decoded
-	}
-	if g.Remote() {
-		return !w.own.encoded.isZero()
-	}
-	_, found := g.Entity(w.own.message.ID(), true)
-	return found
-}
-
-// drainQueue sends all queued commands that can use the path. New commands wait for the lock and
-// then find the queue empty, or short. Without it, a queue that always holds some commands would
-// keep new commands off the fast path forever.
-//
-// It keeps the order: of the commands of one entity, either all leave the queue or none.
-func (s *shell) drainQueue(g *fastPath, line int) {
-	var failed []*queuedCommand
-	var why []error
+// passQueue sends the first commands of a queue by the path and returns the next one. The reports
+// about failures run after unlocking, because they may send commands.
+func (s *shell) passQueue(g *fastPath, from shardcore.Origin) (next queuedCommand, found bool, failed []func()) {
 	g.mu.Lock()
-	all := s.inbox.takeQueue(g, line)
-	kept, gone := all[:0], int32(0)
-	for i, w := range all {
-		if i == maxDrain || line == ownQueue && !g.Here && w.own.encoded.isZero() || line == peerQueue && !w.decoded {
-			kept = append(kept, all[i:]...)
-			break
+	defer g.mu.Unlock()
+	next, found = g.Pass(from, func(c queuedCommand) (sent bool) {
+		var m hosting.Message
+		var err error
+		if c.own != nil {
+			m = c.own.message
+			sent, err = s.passOwn(g, c.own)
+		} else if d, ok := c.peer.Decoded.(*decodedCommand); ok {
+			m = d.message
+			sent, err = s.passPeer(g, d)
 		}
-		if w.handled {
-			continue
+		if err != nil {
+			failed = append(failed, func() { s.fail(m, err) })
 		}
-		if !g.accepts(w) {
-			kept = append(kept, w)
-			continue
-		}
-		w.handled = true
-		gone++
-		if err := s.sendDirect(g, w); err != nil {
-			failed, why = append(failed, w), append(why, err)
-		}
-	}
-	clear(all[len(kept):])
-	s.inbox.requeue(g, line, kept)
-	g.queued[line].Add(-gone)
-	g.mu.Unlock()
-	for i, w := range failed { // after unlocking, because the callbacks may send commands
-		m := w.message
-		if line == ownQueue {
-			m = w.own.message
-		}
-		s.reportDropped(m.ID(), m.Asked(), why[i])
-		m.Answer(nil, why[i])
-	}
+		return sent
+	})
+	return next, found, failed
 }
 
-// sendDirect sends a command on the path.
-func (s *shell) sendDirect(g *fastPath, w *queuedCommand) error {
-	m := w.message
-	if w.own != nil {
-		m = w.own.message
-		if !g.Here {
-			return s.forwardCommand(g.Home, w.shard, m, &w.own.encoded)
+// fail reports to the caller of a command that it was not delivered.
+func (s *shell) fail(m hosting.Message, err error) {
+	s.reportDropped(m.ID(), m.Asked(), err)
+	m.Answer(nil, err)
+}
+
+// closePaths closes all paths and refuses the queued commands.
+func (s *shell) closePaths() {
+	for i := range s.paths {
+		g := &s.paths[i]
+		g.mu.Lock()
+		left := g.Close()
+		g.mu.Unlock()
+		for _, c := range left {
+			s.refuseQueued(c)
 		}
 	}
-	g.Entities()[m.ID()].touch()
-	return s.entities.Deliver(m)
 }
 
 // refuseQueued reports to the sender of a queued command that the loop has ended.
-func (s *shell) refuseQueued(w *queuedCommand) {
-	if w.handled {
+func (s *shell) refuseQueued(c queuedCommand) {
+	if c.own != nil {
+		c.own.message.Answer(nil, ErrStopped)
 		return
 	}
-	if w.own != nil {
-		w.own.message.Answer(nil, ErrStopped)
-		return
-	}
-	s.reportDropped(w.entity, s.sendRefusal(w.body, shardcore.Stopped), ErrStopped)
-}
-
-// trimQueue removes handled commands from the front of a queue.
-func (b *inbox) trimQueue(g *fastPath, line int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	at := g.queues[line]
-	for len(at) > 0 && at[0].handled {
-		at[0], at = nil, at[1:]
-	}
-	if len(at) == 0 {
-		at = nil
-	}
-	g.queues[line] = at
-}
-
-// takeQueue removes and returns the commands of a queue.
-func (b *inbox) takeQueue(g *fastPath, line int) []*queuedCommand {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all := g.queues[line]
-	g.queues[line] = nil
-	return all
-}
-
-// requeue puts commands back to the front of a queue.
-func (b *inbox) requeue(g *fastPath, line int, kept []*queuedCommand) {
-	if len(kept) == 0 {
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	g.queues[line] = append(kept, g.queues[line]...)
+	p := &c.peer.Packet
+	s.reportDropped(p.Entity, s.sendRefusal(p.Body, shardcore.Stopped), ErrStopped)
 }

@@ -70,10 +70,10 @@ func (s *shell) drain(ctx context.Context) error {
 // beginDrain starts a drain. The channel is closed at its end, or receives an error.
 func (s *shell) beginDrain() <-chan error {
 	drained := make(chan error, 1)
-	s.inbox.add(item{call: func() {
+	s.post(func() {
 		s.drainWaiters = append(s.drainWaiters, drained)
 		s.step(shardcore.Leave{KeepRouting: true})
-	}})
+	})
 	return drained
 }
 

@@ -26,7 +26,10 @@ type localEntity struct {
 // entityGone is called by the runtime when an entity has left memory. A command may have started it
 // again. If the entity asked for passivation, asked is true.
 func (s *shell) entityGone(id string, asked bool) {
-	s.inbox.add(item{goneEntity: id, requested: asked})
+	s.post(func() {
+		s.handleGone(id, asked)
+		s.stepPending()
+	})
 }
 
 // startEntity starts an entity. The machine gets Started after the recovery has succeeded or
@@ -40,12 +43,12 @@ func (s *shell) startEntity(a *shardcore.Action) {
 	s.localEntities[a.Entity] = r
 	s.started = append(s.started, r)
 	err := s.entities.Rouse(r.id, func(error) {
-		s.inbox.add(item{call: func() {
+		s.post(func() {
 			if s.localEntities[r.id] == r {
 				s.enqueueInput(r, shard.Started{Entity: r.id, Incarnation: r.incarnation})
 				s.stepPending()
 			}
-		}})
+		})
 	})
 	if err != nil { // its commands fail with the same error
 		s.entityEnded(r, false)
@@ -80,7 +83,7 @@ func (s *shell) passivateEntity(a *shardcore.Action) {
 
 // entityBusy is called by the runtime when an entity that was asked to leave stays.
 func (s *shell) entityBusy(id string) {
-	s.inbox.add(item{call: func() {
+	s.post(func() {
 		r := s.localEntities[id]
 		if r == nil || r.stopping || !r.passivating {
 			return
@@ -89,7 +92,7 @@ func (s *shell) entityBusy(id string) {
 		s.enqueueInput(r, shard.Busy{Entity: r.id, Incarnation: r.incarnation})
 		s.started = append(s.started, r)
 		s.stepPending()
-	}})
+	})
 }
 
 // handleGone handles that an entity has left memory.
@@ -136,7 +139,7 @@ func (s *shell) addEntries() {
 		}
 		g := &s.paths[r.Shard]
 		g.mu.Lock()
-		g.Add(r.id, &pathEntry{})
+		g.Add(r.id, struct{}{})
 		g.mu.Unlock()
 		r.hasEntry = true
 	}

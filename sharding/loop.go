@@ -4,15 +4,14 @@
 package sharding
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/shard"
@@ -31,11 +30,11 @@ func (s *shell) run() {
 	var spare []item
 	for !s.stopping.Load() {
 		select {
-		case <-s.inbox.wakeup:
+		case <-s.inbox.Ready:
 		case <-timer.C:
 		}
-		items, members := s.inbox.take(spare)
-		if members {
+		items := s.inbox.Take(spare)
+		if s.membersChanged.Swap(false) {
 			s.updateMembers()
 		}
 		for i := range items {
@@ -66,24 +65,11 @@ func (s *shell) handle(it *item) {
 	switch {
 	case it.call != nil:
 		it.call()
-	case it.goneEntity != "":
-		s.handleGone(it.goneEntity, it.requested)
-		s.stepPending()
-	case it.command != nil:
-		s.handleCommand(it.command)
-	case it.frame != nil:
-		s.step(*it.frame)
-	case it.input != nil:
+	case it.path != nil:
+		s.handleQueue(it.path, it.origin)
+	default:
 		s.step(it.input)
 	}
-}
-
-// stepCommand steps the machine with a command for a shard.
-func (s *shell) stepCommand(n Shard, in shardcore.Input) {
-	e := s.machine.Step(s.now(), in)
-	s.restrictPath(n)
-	s.applyAndContinue(e)
-	s.openPath(n)
 }
 
 // step steps the machine and applies the effects.
@@ -129,14 +115,7 @@ func (s *shell) failAsks(there func(identity.Node) bool) {
 // reportTouched reports to the machine which entities received commands on the fast path.
 func (s *shell) reportTouched() {
 	for n := range s.openPaths { // the order does not matter
-		var touched []string
-		for id, at := range s.paths[n].Entities() {
-			if at.touched.Load() {
-				at.touched.Store(false)
-				touched = append(touched, id)
-			}
-		}
-		if len(touched) > 0 {
+		if touched := s.paths[n].Touched(); len(touched) > 0 {
 			s.applyAndContinue(s.machine.Touch(s.now(), n, touched))
 		}
 	}
@@ -147,26 +126,19 @@ func (s *shell) reportTouched() {
 func (s *shell) handlePanic() {
 	if p := recover(); p != nil {
 		s.log.ErrorContext(s.ctx, "region failed", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
-		for n := range s.paths {
-			g := &s.paths[n]
-			g.mu.Lock()
-			g.Own, g.Peers = false, false
-			g.mu.Unlock()
-		}
-		for id := range s.localEntities {
-			s.entities.Kill(id)
-		}
 	}
 }
 
 // terminate releases everything that belongs to the shell and waits for its goroutines.
 func (s *shell) terminate() {
 	s.router.remove(s)
-	for _, it := range s.inbox.close() {
-		switch {
-		case it.command != nil:
-			s.refuseQueued(it.command)
-		case it.call != nil:
+	left := s.inbox.Close()
+	s.closePaths()
+	for id := range s.localEntities { // those of a failed region
+		s.entities.Kill(id)
+	}
+	for _, it := range left {
+		if it.call != nil {
 			it.call()
 		}
 	}
@@ -180,158 +152,33 @@ func (s *shell) terminate() {
 	close(s.done)
 }
 
-// Limits of the frames that wait for the loop. The handler of a further frame blocks, and so does
-// the lane of its sender. Commands of this node are limited by Tuning.BufferSize; further ones are
-// refused.
+// The classes of the inbox: ownCommands has the limit Tuning.BufferSize, further commands are
+// refused. The handler of a further frame blocks, and so does the lane of its sender.
+const (
+	ownCommands = iota
+	frames
+)
+
+// Limits of the frames that wait for the loop.
 const (
 	maxWaitingBytes  = 16 << 20
 	maxWaitingFrames = 8192
 )
 
-// item is an input of the loop. Exactly one field is set, except for requested.
+// item is an input of the loop. Exactly one of input, call and path is set.
 type item struct {
-	command    *queuedCommand
-	frame      *shardcore.Received // without a command
-	input      shardcore.Input     // any other input of the machine
-	goneEntity string              // of an entity that has left memory
-	requested  bool                // of goneEntity: the entity asked for passivation
-	call       func()
+	input  shardcore.Input
+	call   func()
+	path   *fastPath // whose queue of origin has a command
+	origin shardcore.Origin
 }
 
-// inbox holds the inputs of the loop.
-type inbox struct {
-	wakeup      chan struct{}
-	maxCommands int
-
-	mu            sync.Mutex
-	items         []item
-	hasNewMembers bool // the membership has changed
-	commands      int
-	frames        int
-	bytes         int
-	room          chan struct{} // closed when frames may be added; nil if no handler waits
-	closed        bool
+func newInbox(commands int) *loop.Mailbox[item] {
+	return loop.NewMailbox[item](loop.NewSignal(), loop.Limit{Count: commands}, loop.Limit{Count: maxWaitingFrames, Bytes: maxWaitingBytes})
 }
 
-func newInbox(most int) *inbox { return &inbox{wakeup: make(chan struct{}, 1), maxCommands: most} }
-
-// add adds an item that is not subject to a limit. It returns false if the loop has ended.
-func (b *inbox) add(it item) bool {
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		return false
-	}
-	b.items = append(b.items, it)
-	b.mu.Unlock()
-	b.wake()
-	return true
-}
-
-// addCommand adds a command of this node to the inbox and to the queue of its path.
-func (b *inbox) addCommand(g *fastPath, w *queuedCommand) error {
-	b.mu.Lock()
-	switch {
-	case b.closed:
-		b.mu.Unlock()
-		return ErrStopped
-	case b.commands >= b.maxCommands:
-		b.mu.Unlock()
-		return fmt.Errorf("%w: %d for this node", ErrBuffersFull, b.maxCommands)
-	}
-	b.commands++
-	b.items = append(b.items, item{command: w})
-	g.queues[ownQueue] = append(g.queues[ownQueue], w)
-	b.mu.Unlock()
-	b.wake()
-	return nil
-}
-
-// addFrame adds a frame. A frame with a command is added to the queue of its path, too. It blocks
-// at the limit, and returns false if the loop or ctx has ended.
-func (b *inbox) addFrame(ctx context.Context, it item, g *fastPath) bool {
-	frame := it.frame
-	if g != nil {
-		frame = it.command.frame
-	}
-	size := len(frame.Data)
-	for {
-		b.mu.Lock()
-		switch {
-		case b.closed:
-			b.mu.Unlock()
-			return false
-		case b.frames == 0, b.bytes+size <= maxWaitingBytes && b.frames < maxWaitingFrames:
-			b.frames++
-			b.bytes += size
-			b.items = append(b.items, it)
-			if g != nil {
-				g.queues[peerQueue] = append(g.queues[peerQueue], it.command)
-			}
-			b.mu.Unlock()
-			b.wake()
-			return true
-		}
-		if b.room == nil {
-			b.room = make(chan struct{})
-		}
-		room := b.room
-		b.mu.Unlock()
-		select {
-		case <-room:
-		case <-ctx.Done():
-			return false
-		}
-	}
-}
-
-// membersChanged records that the membership has changed.
-func (b *inbox) membersChanged() {
-	b.mu.Lock()
-	b.hasNewMembers = true
-	b.mu.Unlock()
-	b.wake()
-}
-
-// take removes and returns all items. It reuses the memory of spare.
-func (b *inbox) take(spare []item) (items []item, members bool) {
-	if cap(spare) > maxWaitingFrames {
-		spare = nil
-	}
-	clear(spare)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	items, members = b.items, b.hasNewMembers
-	b.items, b.hasNewMembers = spare[:0], false
-	b.releaseWaiters()
-	return items, members
-}
-
-func (b *inbox) releaseWaiters() {
-	b.commands, b.frames, b.bytes = 0, 0, 0
-	if b.room != nil {
-		close(b.room)
-		b.room = nil
-	}
-}
-
-// close closes the inbox and returns the items that were not taken.
-func (b *inbox) close() []item {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	b.releaseWaiters()
-	items := b.items
-	b.items = nil
-	return items
-}
-
-func (b *inbox) wake() {
-	select {
-	case b.wakeup <- struct{}{}:
-	default:
-	}
-}
+// post adds a call for the loop. It returns false if the loop has ended.
+func (s *shell) post(f func()) bool { return s.inbox.Add(item{call: f}) }
 
 // applyEffects applies the effects of a step in their order. Paths are restricted first: no command
 // may bypass the loop once other nodes have been informed of a move.
@@ -385,8 +232,7 @@ func (s *shell) handleRefusal(r *shardcore.Refusal) {
 		return
 	}
 	if p, ok := r.Message.Local.(*envelope); ok {
-		s.reportDropped(r.Message.Entity, p.message.Asked(), err)
-		p.message.Answer(nil, err)
+		s.fail(p.message, err)
 		return
 	}
 	s.reportDropped(r.Message.Entity, s.sendRefusal(r.Message.Body, r.Reason), err)
@@ -433,8 +279,7 @@ func (s *shell) sendFrame(o *shardcore.Outgoing) {
 	}
 	m := p.message
 	if p.failed != nil {
-		s.reportDropped(m.ID(), m.Asked(), p.failed)
-		m.Answer(nil, p.failed)
+		s.fail(m, p.failed)
 		return
 	}
 	if !m.Take() {
@@ -442,8 +287,7 @@ func (s *shell) sendFrame(o *shardcore.Outgoing) {
 	}
 	number := s.registerAsk(o.To, &m)
 	if err := s.sendPacket(o.To, o.Encoded(s.appendCommand(&m, &p.encoded, number)), number, &m); err != nil {
-		s.reportDropped(m.ID(), m.Asked(), err)
-		m.Answer(nil, err)
+		s.fail(m, err)
 	}
 }
 

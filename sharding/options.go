@@ -219,13 +219,12 @@ func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) sha
 		Shard: shard.Config{
 			BufferSize: t.BufferSize, Starts: t.MaxStarts, Passivation: o.Passivation,
 			StopTimeout: max(t.HandOffTimeout-5*time.Second, time.Second), UpdateTimeout: t.StateTimeout,
-			RecoverNumber: t.RecoverNumber, RecoverInterval: t.RecoverInterval,
 		},
 		Coordinator: coordinator.Config{
 			Shards: o.Shards, MinRegions: o.MinMembers, RemovalMargin: max(0, node.RemovalMargin()), RetryInterval: t.RetryInterval,
 			HandOffTimeout: t.HandOffTimeout, StartTimeout: t.ShardStartTimeout, RebalanceInterval: t.RebalanceInterval, SaveTimeout: t.StateTimeout,
 		},
-		CoordinatorBackoff: t.CoordinatorBackoff,
+		CoordinatorBackoff: t.CoordinatorBackoff, RecoverNumber: t.RecoverNumber, RecoverInterval: t.RecoverInterval,
 	}
 }
 

@@ -303,12 +303,12 @@ func (r *Region[S]) Home(ctx context.Context, shard Shard) (home identity.Node, 
 func (s *shell) call(ctx context.Context, f func()) error {
 	var taken atomic.Bool // decides between the loop and a ctx that ends
 	called := make(chan struct{})
-	if !s.inbox.add(item{call: func() {
+	if !s.post(func() {
 		defer close(called)
 		if taken.CompareAndSwap(false, true) {
 			f()
 		}
-	}}) {
+	}) {
 		return ErrStopped
 	}
 	select {

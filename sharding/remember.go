@@ -205,12 +205,12 @@ func (s *shell) remember(r *shardcore.RememberCall) {
 			<-before // the call has timed out, but the next one must wait for its predecessor, too
 		}
 		close(done)
-		s.inbox.add(item{call: func() {
+		s.post(func() {
 			if s.storeCalls[at.Shard] == done {
 				delete(s.storeCalls, at.Shard)
 			}
 			s.step(shardcore.ShardInput{ShardRun: at, Input: remembered(update, ids, err)})
-		}})
+		})
 		if err != nil && s.ctx.Err() == nil {
 			s.log.LogAttrs(s.ctx, slog.LevelWarn, "store of remembered entities failed: restarting the shard",
 				slog.Any("shard", at.Shard), slog.Bool("update", update != nil), slog.Any("error", err))

@@ -96,7 +96,7 @@ func (rt *router) receiveCoordinatorMessage(ctx context.Context, m transport.Mes
 		rt.undeliverable.Add(1)
 		return
 	}
-	s.inbox.addFrame(ctx, item{frame: &shardcore.Received{From: m.From, Kind: shardcore.KindCoordinator, Data: m.Payload}}, nil)
+	s.receiveFrame(ctx, m, shardcore.KindCoordinator)
 }
 
 // receiveRegionFrame receives a frame of another region.
@@ -111,7 +111,13 @@ func (rt *router) receiveRegionFrame(ctx context.Context, m transport.Message) {
 		s.receiveCommand(ctx, m, &p)
 		return
 	}
-	s.inbox.addFrame(ctx, item{frame: &shardcore.Received{From: m.From, Kind: shardcore.KindRegion, Data: m.Payload}}, nil)
+	s.receiveFrame(ctx, m, shardcore.KindRegion)
+}
+
+// receiveFrame queues a frame without a command. It blocks at the limit; a frame is lost if the loop
+// or ctx has ended.
+func (s *shell) receiveFrame(ctx context.Context, m transport.Message, kind shardcore.Kind) {
+	_ = s.inbox.Receive(ctx, frames, len(m.Payload), item{input: shardcore.Received{From: m.From, Kind: kind, Data: m.Payload}})
 }
 
 // sendReply sends a reply. A reply that exceeds the size limit is replaced by the result of
@@ -159,43 +165,19 @@ func (s *shell) receiveCommand(ctx context.Context, m transport.Message, p *regi
 		return
 	}
 	g, c := &s.paths[n], s.decodeMessage(p.Entity, p.Body) //nolint:contextcheck // a command has the context that came with it
-	if c.failed == nil && s.deliverDirect(g, c.message) {
-		return
+	sent, err := s.receiveDirect(g, c)
+	if err != nil {
+		s.fail(c.message, err)
 	}
-	if c.failed != nil && g.decodeFirst.Load() {
-		c.failed()
-		return
+	if !sent {
+		s.queuePeer(ctx, g, queuedCommand{peer: &shardcore.Forwarded{From: m.From, Packet: *p, Decoded: c}})
 	}
-	g.queued[peerQueue].Add(1)
-	w := &queuedCommand{
-		shard: n, frame: &shardcore.Received{From: m.From, Kind: shardcore.KindRegion, Data: m.Payload, Decoded: c},
-		entity: p.Entity, body: p.Body, message: c.message, decoded: c.failed == nil,
-	}
-	if !s.inbox.addFrame(ctx, item{command: w}, g) {
-		g.queued[peerQueue].Add(-1)
-		s.refuseQueued(w)
-	}
-}
-
-// deliverDirect passes a command of another node to its entity without the loop. It returns false
-// if the fast path does not accept the command.
-func (s *shell) deliverDirect(g *fastPath, m hosting.Message) bool {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	at, found := g.Entity(m.ID(), false)
-	if !found || g.queued[peerQueue].Load() != 0 {
-		return false
-	}
-	at.touch()
-	s.deliver(m)
-	return true
 }
 
 // deliver passes a command to its entity. If that fails, the caller gets the error.
 func (s *shell) deliver(m hosting.Message) {
 	if err := s.entities.Deliver(m); err != nil {
-		s.reportDropped(m.ID(), m.Asked(), err)
-		m.Answer(nil, err)
+		s.fail(m, err)
 	}
 }
 

@@ -51,68 +51,27 @@ func (s *shell) route(m hosting.Message) error {
 	if err != nil {
 		return err
 	}
-	g := &s.paths[n]
-	var e encodedCommand
-	encodeFirst := g.encodeFirst.Load()
-	if encodeFirst {
-		if e, err = s.encode(&m); err != nil {
-			return err
-		}
+	g, c := &s.paths[n], envelope{message: m}
+	sent, err := s.routeDirect(g, &c)
+	if !sent { // the command waits, or leaves this node: encode it here, because the codec must not run on the loop
+		c.encoded, c.failed = s.encode(&m)
+		sent, err = s.routeDirect(g, &c)
 	}
-	if sent, err := s.routeDirect(g, n, m, &e); sent {
+	if sent {
 		return err
 	}
-	// The command waits. Encode it here, because the codec must not run on the loop.
-	var failed error
-	if !encodeFirst {
-		e, failed = s.encode(&m)
-	}
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	if sent, err := s.routeDirectLocked(g, n, m, &e); sent {
-		return err
-	}
-	g.queued[ownQueue].Add(1)
-	if err := s.inbox.addCommand(g, &queuedCommand{shard: n, own: &envelope{m, e, failed}}); err != nil {
-		g.queued[ownQueue].Add(-1)
-		return err
-	}
-	return nil
-}
-
-// routeDirect sends a command on the fast path. It returns false if the path does not accept it.
-func (s *shell) routeDirect(g *fastPath, n Shard, m hosting.Message, e *encodedCommand) (sent bool, err error) {
-	g.mu.RLock()
-	defer g.mu.RUnlock()
-	return s.routeDirectLocked(g, n, m, e)
-}
-
-func (s *shell) routeDirectLocked(g *fastPath, n Shard, m hosting.Message, e *encodedCommand) (sent bool, err error) {
-	if !g.Own || g.queued[ownQueue].Load() != 0 {
-		return false, nil
-	}
-	if !g.Here {
-		if e.isZero() {
-			return false, nil
-		}
-		return true, s.forwardCommand(g.Home, n, m, e)
-	}
-	at, found := g.Entity(m.ID(), true)
-	if !found {
-		return false, nil
-	}
-	at.touch()
-	return true, s.entities.Deliver(m)
+	return s.queueOwn(g, c)
 }
 
 // forwardCommand sends a command to the home of its shard without the loop.
-func (s *shell) forwardCommand(to identity.Node, n Shard, m hosting.Message, e *encodedCommand) error {
+func (s *shell) forwardCommand(to identity.Node, n Shard, c *envelope) error {
+	m := &c.message
 	if !m.Take() {
 		return nil // the caller has given up
 	}
-	number := s.registerAsk(to, &m)
-	p := region.Packet{Type: s.name, Frame: region.Frame{Kind: region.Forward, Shard: n}, Entity: m.ID(), Body: s.appendCommand(&m, e, number)}
-	return s.sendPacket(to, region.AppendPacket(make([]byte, 0, len(p.Body)+len(p.Entity)+len(s.name)+16), p), number, &m)
+	number := s.registerAsk(to, m)
+	p := region.Packet{Type: s.name, Frame: region.Frame{Kind: region.Forward, Shard: n}, Entity: m.ID(), Body: s.appendCommand(m, &c.encoded, number)}
+	return s.sendPacket(to, region.AppendPacket(make([]byte, 0, len(p.Body)+len(p.Entity)+len(s.name)+16), p), number, m)
 }
 
 // registerAsk returns the number that identifies the reply to a command, 0 if no caller waits.

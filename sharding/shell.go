@@ -26,26 +26,27 @@ import (
 type shell struct {
 	operatorState
 
-	node          *cluster.Node
-	router        *router
-	runtime       *eventsourcing.Runtime // may be nil on a proxy
-	name          string
-	opts          Options
-	commands      *codec.Registry
-	carrier       hosting.Carrier
-	entities      hosting.Host // nil on a proxy
-	store         CoordinatorStore
-	rememberStore RememberStore // nil if entities are not remembered
-	log           *slog.Logger
-	ctx           context.Context //nolint:containedctx // the lifetime of the shell
-	cancel        context.CancelFunc
-	commandCtx    context.Context //nolint:containedctx // parent of the contexts of peers' commands, without values
-	startedAt     time.Time
-	inbox         *inbox
-	paths         []fastPath
-	stopping      atomic.Bool // ends the loop
-	dropped       atomic.Uint64
-	queuedTotal   atomic.Uint64 // commands through the loop
+	node           *cluster.Node
+	router         *router
+	runtime        *eventsourcing.Runtime // may be nil on a proxy
+	name           string
+	opts           Options
+	commands       *codec.Registry
+	carrier        hosting.Carrier
+	entities       hosting.Host // nil on a proxy
+	store          CoordinatorStore
+	rememberStore  RememberStore // nil if entities are not remembered
+	log            *slog.Logger
+	ctx            context.Context //nolint:containedctx // the lifetime of the shell
+	cancel         context.CancelFunc
+	commandCtx     context.Context //nolint:containedctx // parent of the contexts of peers' commands, without values
+	startedAt      time.Time
+	inbox          *loop.Mailbox[item]
+	paths          []fastPath
+	membersChanged atomic.Bool
+	stopping       atomic.Bool // ends the loop
+	dropped        atomic.Uint64
+	queuedTotal    atomic.Uint64 // commands through the loop
 
 	unanswered atomic.Uint64 // asks whose callers gave up
 
@@ -84,6 +85,9 @@ func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime
 		log: opts.Logger.With(slog.String("type", name)), startedAt: time.Now(), inbox: newInbox(opts.Tuning.BufferSize), paths: make([]fastPath, opts.Shards),
 		openPaths: map[Shard]struct{}{}, localEntities: map[string]*localEntity{}, storeCalls: map[Shard]chan struct{}{},
 		refusal: make(chan struct{}), ready: make(chan struct{}), regionStopped: make(chan struct{}), done: make(chan struct{}),
+	}
+	for n := range s.paths {
+		s.paths[n].shard = Shard(n) //nolint:gosec // at most coordinator.MaxShards
 	}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.commandCtx = context.Background()
@@ -147,7 +151,7 @@ func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 	// The singleton must not depend on a ctx that may end: the type could not be started again.
 	err := s.node.Singleton(context.WithoutCancel(ctx), cluster.Singleton{Name: singletonPrefix + s.name, Role: s.opts.Role, Run: s.hostCoordinator})
 	if err != nil { // the node has shut down
-		s.inbox.add(item{call: s.end})
+		s.post(s.end)
 		<-s.done
 	}
 	return err
@@ -176,7 +180,7 @@ func (s *shell) addHooks() error {
 	for phase, f := range map[cluster.Phase]func(context.Context) error{
 		cluster.PhaseStopRegions: func(ctx context.Context) error {
 			if err := s.leave(ctx); err != nil { // other nodes may soon host these shards
-				s.inbox.add(item{input: shardcore.Stop{}})
+				s.inbox.Add(item{input: shardcore.Stop{}})
 				return fmt.Errorf("stopped shards by force: %w", err)
 			}
 			return nil
@@ -203,13 +207,14 @@ func (s *shell) followMembers(ctx context.Context) {
 	for range s.node.Events(ctx, cluster.MemberRemoved, cluster.MemberJoined, cluster.MemberWeaklyUp, cluster.MemberUp, cluster.MemberPreparing,
 		cluster.MemberReady, cluster.MemberLeft, cluster.MemberExited, cluster.MemberDowned, cluster.MemberUnreachable, cluster.MemberReachable,
 		cluster.ShuttingDown, cluster.Suspended, cluster.Resumed) {
-		s.inbox.membersChanged()
+		s.membersChanged.Store(true)
+		s.inbox.Ready.Set()
 	}
 }
 
 // leave hands off all shards and waits for the end of the region.
 func (s *shell) leave(ctx context.Context) error {
-	s.inbox.add(item{input: shardcore.Leave{}})
+	s.inbox.Add(item{input: shardcore.Leave{}})
 	return s.waitRegionStopped(ctx)
 }
 
@@ -227,9 +232,9 @@ func (s *shell) waitRegionStopped(ctx context.Context) error {
 // close ends the region by force and the loop after it. It waits for the entities as long as ctx
 // lasts.
 func (s *shell) close(ctx context.Context) error {
-	s.inbox.add(item{input: shardcore.Stop{}})
+	s.inbox.Add(item{input: shardcore.Stop{}})
 	err := s.waitRegionStopped(ctx)
-	s.inbox.add(item{call: s.end})
+	s.post(s.end)
 	<-s.done
 	return err
 }

@@ -208,10 +208,10 @@ func (rt *router) receiveQuery(_ context.Context, r *transport.Request) {
 		reply(nil, errors.New("too many queries wait"))
 		return
 	}
-	if !s.inbox.add(item{call: func() {
+	if !s.post(func() {
 		s.pendingQueries.Add(-1)
 		reply(s.answerQuery(subject))
-	}}) {
+	}) {
 		s.pendingQueries.Add(-1)
 		reply(nil, ErrStopped)
 	}

@@ -6,9 +6,9 @@ package shardcore
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/internal/shardcore/shard"
@@ -21,13 +21,17 @@ var ErrInvalid = errors.New("shardcore: invalid")
 type Config struct {
 	// Region configures the region or the proxy.
 	Region region.Config
-	// Shard configures each shard. Starts, RecoverNumber and the limit of Passivation are shared by
-	// all shards of the node. Remember and, unless set, RestartBackoff are taken from Region;
-	// Entities and RecoverOnRequest must not be set.
+	// Shard configures each shard. Starts and the limit of Passivation are shared by all shards of
+	// the node. Remember, Entities, RecoverOnRequest and, unless set, RestartBackoff are replaced.
 	Shard shard.Config
-	// Coordinator configures the coordinator. Self, Type, Role, Remember and Settings are taken
-	// from Region and must not be set.
+	// Coordinator configures the coordinator. Self, Type, Role, Remember and Settings are replaced
+	// by those of Region.
 	Coordinator coordinator.Config
+	// RecoverNumber is how many remembered entities the node starts in each RecoverInterval.
+	// Defaults to 0: all at once, within Shard.Starts.
+	RecoverNumber int
+	// RecoverInterval is the time between these starts. Defaults to 100 milliseconds.
+	RecoverInterval time.Duration
 	// PeerBytes is how many bytes of messages of other nodes may wait. One message may always wait.
 	// Further ones are refused. Defaults to 64 MiB.
 	PeerBytes int
@@ -41,43 +45,26 @@ const maxBackoff = 5
 
 // withDefaults returns the effective configuration, or an error that names each invalid field.
 func (c Config) withDefaults() (Config, error) {
-	var errs []error
-	fail := func(field string) {
-		errs = append(errs, fmt.Errorf("%w: Config.%s must not be set", ErrInvalid, field))
-	}
-	if c.Coordinator.Self.Name != "" || c.Coordinator.Type != "" || c.Coordinator.Role != "" || c.Coordinator.Remember || c.Coordinator.Settings != (coordinator.Settings{}) {
-		fail("Coordinator: Self, Type, Role, Remember or Settings")
-	}
-	if c.Shard.Remember {
-		fail("Shard.Remember")
-	}
-	if c.Shard.Entities != 0 {
-		fail("Shard.Entities")
-	}
-	if c.Shard.RecoverOnRequest {
-		fail("Shard.RecoverAsked")
-	}
-	if c.CoordinatorBackoff < 0 {
-		errs = append(errs, fmt.Errorf("%w: Config.CoordinatorBackoff is %v, less than 0", ErrInvalid, c.CoordinatorBackoff))
-	}
-	if c.PeerBytes < 0 {
-		errs = append(errs, fmt.Errorf("%w: Config.PeerBytes is %d, less than 0", ErrInvalid, c.PeerBytes))
+	var errs fielderror.Errors
+	for field, n := range map[string]int64{
+		"CoordinatorBackoff": int64(c.CoordinatorBackoff), "PeerBytes": int64(c.PeerBytes), "RecoverNumber": int64(c.RecoverNumber), "RecoverInterval": int64(c.RecoverInterval),
+	} {
+		if n < 0 {
+			errs.Addf("Config."+field, "is %d, less than 0", n)
+		}
 	}
 	c.PeerBytes = cmp.Or(c.PeerBytes, 64<<20)
+	c.CoordinatorBackoff = cmp.Or(c.CoordinatorBackoff, 5*time.Second)
+	c.RecoverInterval = cmp.Or(c.RecoverInterval, 100*time.Millisecond)
 	r := c.Region
 	c.Coordinator.Self, c.Coordinator.Type, c.Coordinator.Role, c.Coordinator.Remember = r.Self, r.Type, r.Role, r.Remember
 	c.Coordinator.Settings = r.Settings
 	c.Coordinator.Shards = cmp.Or(c.Coordinator.Shards, 1000)
-	c.Shard.Remember, c.Shard.RestartBackoff = r.Remember, cmp.Or(c.Shard.RestartBackoff, r.RestartBackoff)
+	c.Shard.Remember, c.Shard.RestartBackoff, c.Shard.Entities = r.Remember, cmp.Or(c.Shard.RestartBackoff, r.RestartBackoff), 0
 	c.Shard.Starts = cmp.Or(c.Shard.Starts, 1000)
-	c.Shard.RecoverInterval = cmp.Or(c.Shard.RecoverInterval, 100*time.Millisecond)
-	c.Shard.RecoverOnRequest = c.Shard.RecoverNumber > 0
-	c.CoordinatorBackoff = cmp.Or(c.CoordinatorBackoff, 5*time.Second)
-	if _, err := coordinator.New(c.Coordinator); err != nil {
-		errs = append(errs, err)
-	}
-	if _, err := shard.New(c.Shard); err != nil {
-		errs = append(errs, err)
-	}
-	return c, errors.Join(errs...)
+	c.Shard.RecoverOnRequest = c.RecoverNumber > 0
+	_, inRegion := region.New(r)
+	_, inCoordinator := coordinator.New(c.Coordinator)
+	_, inShard := shard.New(c.Shard)
+	return c, errors.Join(errs.Err(ErrInvalid), inRegion, inCoordinator, inShard)
 }

@@ -4,8 +4,6 @@
 package shardcore
 
 import (
-	"fmt"
-
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
@@ -101,71 +99,19 @@ func (o Outgoing) Encoded(body []byte) []byte {
 	return region.AppendPacket(nil, o.packet)
 }
 
-// Reason is why a message is refused.
-type Reason uint8
+// Reason is why a message is refused: see package shard.
+type Reason = shard.Reason
 
+// The values of Reason.
 const (
-	// BufferFull reports that too many messages wait.
-	BufferFull Reason = 1 + iota
-	// NotHome reports that the message reached two regions that do not host the shard.
-	NotHome
-	// HandedOff reports that the message waited for a shard that moved.
-	HandedOff
-	// Stopped reports that the region has stopped.
-	Stopped
-	// ShardFailed reports that the shard failed, or was stopped by force.
-	ShardFailed
-	// NoShard reports that the number of the shard is too high.
-	NoShard
-	// Abandoned reports that the caller has given up. It gets no reply.
-	Abandoned
+	BufferFull  = shard.BufferFull
+	NotHome     = shard.NotHome
+	HandedOff   = shard.HandedOff
+	Stopped     = shard.Stopped
+	ShardFailed = shard.Failed
+	NoShard     = shard.NoShard
+	Abandoned   = shard.Abandoned
 )
-
-func (r Reason) String() string {
-	switch r {
-	case BufferFull:
-		return "buffer full"
-	case NotHome:
-		return "not home"
-	case HandedOff:
-		return "handed off"
-	case Stopped:
-		return "region stopped"
-	case ShardFailed:
-		return "shard failed"
-	case NoShard:
-		return "no such shard"
-	case Abandoned:
-		return "given up"
-	}
-	return fmt.Sprintf("reason(%d)", uint8(r))
-}
-
-func reasonOfRegion(r region.Reason) Reason {
-	switch r {
-	case region.BufferFull:
-		return BufferFull
-	case region.NoHome:
-		return NotHome
-	case region.HandedOff:
-		return HandedOff
-	case region.Abandoned:
-		return Abandoned
-	case region.RegionStopped:
-	}
-	return Stopped
-}
-
-func reasonOfShard(r shard.Reason) Reason {
-	switch r {
-	case shard.BufferFull:
-		return BufferFull
-	case shard.HandedOff:
-		return HandedOff
-	case shard.Failed:
-	}
-	return ShardFailed
-}
 
 // Shard is the number of a shard.
 type Shard = coordinator.Shard
@@ -177,7 +123,7 @@ type Message struct {
 	Local any
 	// Body is the encoded message of another node.
 	Body []byte
-	// Decoded is Received.Decoded. The machine does not use it.
+	// Decoded is Forwarded.Decoded. The machine does not use it.
 	Decoded any
 }
 
@@ -208,7 +154,13 @@ type Received struct {
 	Kind Kind
 	// Data is retained and must not be modified.
 	Data []byte
-	// Decoded is the message that the driver has decoded from Data, or nil.
+}
+
+// Forwarded is a frame of another node with a message, which the driver has decoded.
+type Forwarded struct {
+	From   identity.Node
+	Packet region.Packet
+	// Decoded is the message that the driver has decoded from Packet.Body, or nil.
 	Decoded any
 }
 
@@ -252,6 +204,7 @@ type Stop struct{}
 func (Members) input()          {}
 func (Send) input()             {}
 func (Received) input()         {}
+func (Forwarded) input()        {}
 func (StartCoordinator) input() {}
 func (StopCoordinator) input()  {}
 func (CoordinatorReply) input() {}

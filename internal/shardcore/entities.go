@@ -45,7 +45,7 @@ func (m *Machine) runStep(at *shardRun, in shard.Input) { m.runEffects(at, at.m.
 
 func (m *Machine) runEffects(at *shardRun, out shard.Effects) {
 	for _, r := range out.Refused {
-		m.refuse(r.Token, reasonOfShard(r.Reason))
+		m.refuse(r.Token, r.Reason)
 	}
 	if out.Load {
 		m.out.Remember = append(m.out.Remember, RememberCall{ShardRun: at.ShardRun})
@@ -121,7 +121,7 @@ func (r *recovery) begin(now time.Duration) {
 func (m *Machine) recover() {
 	r := &m.recovery
 	r.at = Never
-	left := m.cfg.Shard.RecoverNumber
+	left := m.cfg.RecoverNumber
 	shards := slices.Sorted(maps.Keys(m.runs))
 	i, _ := slices.BinarySearch(shards, r.from)
 	shards = slices.Concat(shards[i:], shards[:i])
@@ -142,8 +142,8 @@ func (m *Machine) recover() {
 		}
 	}
 	r.at = Never
-	if left < m.cfg.Shard.RecoverNumber {
-		r.used, r.last = true, m.now+m.cfg.Shard.RecoverInterval
+	if left < m.cfg.RecoverNumber {
+		r.used, r.last = true, m.now+m.cfg.RecoverInterval
 	}
 	for _, s := range shards {
 		if at := m.runs[s]; at != nil && at.m.Recovering() > 0 {

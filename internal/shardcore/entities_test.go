@@ -136,7 +136,7 @@ func TestOneRateForAllShards(t *testing.T) {
 	t.Parallel()
 	cfg := config()
 	cfg.Region.Remember = true
-	cfg.Shard = shard.Config{RecoverNumber: 3, RecoverInterval: time.Second}
+	cfg.Shard, cfg.RecoverNumber, cfg.RecoverInterval = shard.Config{}, 3, time.Second
 	m, err := shardcore.New(cfg)
 	if err != nil {
 		t.Fatal(err)

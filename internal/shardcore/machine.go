@@ -64,10 +64,7 @@ func New(cfg Config) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := region.New(cfg.Region)
-	if err != nil {
-		return nil, err
-	}
+	r, _ := region.New(cfg.Region) // the configuration was checked
 	return &Machine{
 		cfg: cfg, self: cfg.Region.Self, region: r, waiting: map[uint64]message{}, runs: map[Shard]*shardRun{}, runsAt: Never, coordinator: coordinatorSlot{retryAt: Never}, recovery: recovery{at: Never},
 	}, nil
@@ -83,6 +80,8 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		m.send(in)
 	case Received:
 		m.receive(in)
+	case Forwarded:
+		m.forwarded(in)
 	case StartCoordinator:
 		m.coordinator.requested = true
 		m.beginCoordinator()

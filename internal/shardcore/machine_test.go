@@ -284,10 +284,10 @@ func TestLimitsAreShared(t *testing.T) {
 func TestInvalidConfigsNameTheField(t *testing.T) {
 	t.Parallel()
 	for field, change := range map[string]func(*shardcore.Config){
-		"Coordinator: Self":  func(c *shardcore.Config) { c.Coordinator.Type = "x" },
-		"Shard.Remember":     func(c *shardcore.Config) { c.Shard.Remember = true },
-		"Shard.Entities":     func(c *shardcore.Config) { c.Shard.Entities = 1 },
 		"CoordinatorBackoff": func(c *shardcore.Config) { c.CoordinatorBackoff = -1 },
+		"PeerBytes":          func(c *shardcore.Config) { c.PeerBytes = -1 },
+		"RecoverNumber":      func(c *shardcore.Config) { c.RecoverNumber = -1 },
+		"RecoverInterval":    func(c *shardcore.Config) { c.RecoverInterval = -1 },
 	} {
 		cfg := config()
 		change(&cfg)

@@ -4,72 +4,180 @@
 package shardcore
 
 import (
+	"slices"
+	"sync/atomic"
+
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// Path is the cached direct route of a shard: messages that it accepts bypass the machine. The
-// shell and the simulation share it.
+// Path is a cache of the direct route of a shard, and the queues of the messages that cannot use
+// it. The shell and the simulations share it. The machine decides about all messages; those that
+// the path accepts only skip the step that would decide the same. Decision 39 has the figures that
+// justify it.
 //
-// The driver keeps the order of messages by three rules. It calls Restrict for every path whose
-// route may have changed before it applies the effects of a step, since these may inform other
-// nodes of a move. It calls Open only after it has applied them. And it sends no message by the
-// path while earlier messages of the same origin, this node or its peers, wait for the machine.
+// Contents. A path has the home of the shard, two flags for messages of this node and of its peers,
+// and the running entities if this node is the home. An entry is valid as long as
+// region.Machine.DirectRoute returns it: no earlier message of the shard waits in the machine, and a
+// message changes no state there, except for the time of the last use, which Touched returns.
 //
-// E is a running entity. Path is not safe for concurrent use.
-type Path[E any] struct {
-	// Home is the receiving node.
-	Home identity.Node
-	// Here reports whether Home is this node.
-	Here bool
-	// Own and Peers report whether the path accepts messages of this node, and of other nodes.
-	Own, Peers bool
-
-	entities map[string]E
+// Invalidation. After each step that changes Machine.RouteVersion, and for the shard of a message
+// after its step, the driver calls Restrict before it applies the effects, because these may inform
+// other nodes of a move. It calls Set only after it has applied them, and Add after the earlier
+// messages of the entity are in its mailbox. It calls Remove before it asks an entity to stop.
+//
+// Order. The messages of an origin, this node or its peers, arrive at their entity in the order in
+// which they come to the path. A message passes only if no earlier one of its origin waits;
+// otherwise it is added to the queue. The loop handles the queue in order: Pass lets the first
+// messages use the path, then the machine gets the next one, which stays in the queue until its
+// effects are applied.
+//
+// Concurrency. Senders call Waiting and Target with a lock for reading. Wait, Pass, Done, Close and
+// the methods that change the route need the lock for writing. Only the loop changes the route, so
+// that it needs no lock for reading.
+//
+// E is a running entity, M a message in the queue.
+type Path[E, M any] struct {
+	route    region.DirectRoute
+	entities map[string]*pathEntry[E]
+	queues   [2][]M // by origin
+	closed   bool
 }
+
+type pathEntry[E any] struct {
+	entity  E
+	touched atomic.Bool
+}
+
+// Origin is where a message comes from.
+type Origin uint8
+
+const (
+	// Own is a sender of this node.
+	Own Origin = iota
+	// Peers are other nodes.
+	Peers
+)
+
+// Target is the receiver of messages on a path.
+type Target uint8
+
+const (
+	// NoTarget means that the path does not accept the message.
+	NoTarget Target = iota
+	// ToEntity is the returned entity.
+	ToEntity
+	// ToHome is the node of Home.
+	ToHome
+)
+
+// maxPass is how many messages Pass handles at most, because senders wait for it.
+const maxPass = 4096
+
+// Home returns the home of the shard, if the path is open.
+func (p *Path[E, M]) Home() identity.Node { return p.route.Home }
 
 // IsOpen reports whether the path accepts any messages.
-func (p *Path[E]) IsOpen() bool { return p.Own || p.Peers }
+func (p *Path[E, M]) IsOpen() bool { return p.route.Own || p.route.Peers }
 
-// Restricted returns Own and Peers as they have to be under a new route that does not open
-// anything.
-func (p *Path[E]) Restricted(r region.DirectRoute) (own, peers bool) {
-	same := r.Home == p.Home
-	return p.Own && r.Own && same, p.Peers && r.Peers && same
+// Restricted returns the part of the path that a route allows.
+func (p *Path[E, M]) Restricted(r region.DirectRoute) region.DirectRoute {
+	at := p.route
+	same := r.Home == at.Home
+	at.Own, at.Peers = at.Own && r.Own && same, at.Peers && r.Peers && same
+	return at
 }
 
-// Differs reports whether Open would change the path.
-func (p *Path[E]) Differs(r region.DirectRoute) bool {
-	return p.Own != r.Own || p.Peers != r.Peers || p.Home != r.Home
-}
+// Route returns the route that the path accepts.
+func (p *Path[E, M]) Route() region.DirectRoute { return p.route }
 
-// Open sets the path to a route.
-func (p *Path[E]) Open(self identity.Node, r region.DirectRoute) {
-	p.Own, p.Peers, p.Home, p.Here = r.Own, r.Peers, r.Home, r.Home == self
-}
+// Set sets the route.
+func (p *Path[E, M]) Set(r region.DirectRoute) { p.route = r }
 
-// Entity returns the entity that receives messages of this node, or of other nodes, by the path.
-func (p *Path[E]) Entity(id string, own bool) (e E, found bool) {
-	if !p.Here || own && !p.Own || !own && !p.Peers {
-		return e, false
+// Target returns the receiver of a message. It ignores the queues: see Waiting.
+func (p *Path[E, M]) Target(from Origin, id string) (e E, to Target) {
+	r := p.route
+	if from == Own && !r.Own || from == Peers && !r.Peers {
+		return e, NoTarget
 	}
-	e, found = p.entities[id]
-	return e, found
+	if !r.Here {
+		return e, ToHome
+	}
+	at := p.entities[id]
+	if at == nil {
+		return e, NoTarget
+	}
+	if !at.touched.Load() {
+		at.touched.Store(true)
+	}
+	return at.entity, ToEntity
 }
 
-// Remote reports whether messages of this node go to Home, which is another node.
-func (p *Path[E]) Remote() bool { return p.Own && !p.Here }
+// Waiting reports whether messages of an origin wait. Then a new one must wait, too.
+func (p *Path[E, M]) Waiting(from Origin) bool { return len(p.queues[from]) > 0 }
+
+// Wait adds a message to the queue of its origin. It returns false after Close.
+func (p *Path[E, M]) Wait(from Origin, m M) bool {
+	if !p.closed {
+		p.queues[from] = append(p.queues[from], m)
+	}
+	return !p.closed
+}
+
+// Pass calls pass for waiting messages in order and removes them until it returns false. It returns
+// the next message, if there is one, which is for the machine. Done has to follow.
+//
+// As new messages meanwhile wait for the lock, a queue becomes empty although messages keep
+// arriving.
+func (p *Path[E, M]) Pass(from Origin, pass func(M) bool) (next M, found bool) {
+	queue := p.queues[from]
+	n := 0
+	for n < min(len(queue), maxPass) && pass(queue[n]) {
+		n++
+	}
+	p.remove(from, n)
+	if n == len(queue) {
+		return next, false
+	}
+	return queue[n], true
+}
+
+// Done removes the message that Pass has returned.
+func (p *Path[E, M]) Done(from Origin) { p.remove(from, min(1, len(p.queues[from]))) }
+
+func (p *Path[E, M]) remove(from Origin, n int) {
+	queue := p.queues[from]
+	clear(queue[:n])
+	if p.queues[from] = queue[n:]; n == len(queue) {
+		p.queues[from] = nil
+	}
+}
+
+// Close closes the path and returns the waiting messages.
+func (p *Path[E, M]) Close() []M {
+	left := slices.Concat(p.queues[Own], p.queues[Peers])
+	*p = Path[E, M]{closed: true}
+	return left
+}
 
 // Add lets an entity receive messages by the path. All earlier messages must be in its mailbox.
-func (p *Path[E]) Add(id string, e E) {
+func (p *Path[E, M]) Add(id string, e E) {
 	if p.entities == nil {
-		p.entities = map[string]E{}
+		p.entities = map[string]*pathEntry[E]{}
 	}
-	p.entities[id] = e
+	p.entities[id] = &pathEntry[E]{entity: e}
 }
 
 // Remove ends that.
-func (p *Path[E]) Remove(id string) { delete(p.entities, id) }
+func (p *Path[E, M]) Remove(id string) { delete(p.entities, id) }
 
-// Entities returns the entities of the path by ID. The caller must not modify it.
-func (p *Path[E]) Entities() map[string]E { return p.entities }
+// Touched returns the entities that have received messages by the path since the last call, sorted.
+func (p *Path[E, M]) Touched() (ids []string) {
+	for id, at := range p.entities {
+		if at.touched.CompareAndSwap(true, false) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}

@@ -50,7 +50,7 @@ func (m *Machine) receive(in Received) {
 		case p.Kind != region.Forward:
 			m.regionStep(region.FrameReceived{From: in.From, Frame: p.Frame})
 		default:
-			m.forwarded(in.From, p, in.Decoded)
+			m.forwarded(Forwarded{From: in.From, Packet: p})
 		}
 		return
 	}
@@ -65,8 +65,9 @@ func (m *Machine) receive(in Received) {
 	}
 }
 
-func (m *Machine) forwarded(from identity.Node, p region.Packet, decoded any) {
-	msg := Message{Entity: p.Entity, Body: p.Body, Decoded: decoded}
+func (m *Machine) forwarded(in Forwarded) {
+	p := in.Packet
+	msg := Message{Entity: p.Entity, Body: p.Body, Decoded: in.Decoded}
 	if int(p.Shard) >= m.cfg.Coordinator.Shards {
 		m.out.Refused = append(m.out.Refused, Refusal{p.Shard, msg, NoShard})
 		return
@@ -78,7 +79,7 @@ func (m *Machine) forwarded(from identity.Node, p region.Packet, decoded any) {
 		return
 	}
 	p.Token = m.addMessage(p.Shard, msg)
-	m.regionStep(region.FrameReceived{From: from, Frame: p.Frame})
+	m.regionStep(region.FrameReceived{From: in.From, Frame: p.Frame})
 }
 
 func (m *Machine) regionStep(in region.Input) {
@@ -90,7 +91,7 @@ func (m *Machine) regionStep(in region.Input) {
 
 func (m *Machine) regionEffects(out region.Effects) {
 	for _, r := range out.Refused {
-		m.refuse(r.Token, reasonOfRegion(r.Reason))
+		m.refuse(r.Token, r.Reason)
 	}
 	for _, a := range out.Actions {
 		m.regionAction(a)

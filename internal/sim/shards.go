@@ -264,7 +264,7 @@ func NewShardsPlan(seed uint64, plan Plan) ShardsPlan {
 	}
 	p.Config.Shard.StopTimeout = p.Config.Coordinator.HandOffTimeout - 5*time.Second
 	if r.IntN(4) == 0 {
-		p.Config.Shard.RecoverNumber = 1 + r.IntN(4)
+		p.Config.RecoverNumber = 1 + r.IntN(4)
 	}
 	p.ReplicatedMemory = remember && r.IntN(2) == 0
 	p.Config.Region.Settings = coordinator.Settings{

@@ -122,7 +122,7 @@ func (s *shardNode) write(a *account) uint64 {
 	d := s.d
 	d.commands = append(d.commands, command{from: s, region: s.region, account: a, at: s})
 	nr := uint64(len(d.commands))
-	s.sendCommand(a, nr)
+	s.handleCommand(queuedCommand{shard: a.shard, from: shardcore.Own, account: a, nr: nr})
 	return nr
 }
 

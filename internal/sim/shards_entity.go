@@ -27,6 +27,7 @@ type entity struct {
 	known       int // number of stored commands it has seen
 	loaded      bool
 	writing     bool
+	onPath      bool
 	passivating bool // asked to stop if idle, and has not replied
 	stop        bool // after the mailbox
 	killed      bool
@@ -120,7 +121,7 @@ func (e *entity) passivate() {
 
 // stay reports that the entity has something to do and stays.
 func (e *entity) stay() {
-	if e.ended || e.killed {
+	if e.s.handleInbox(); e.ended || e.killed {
 		return
 	}
 	e.s.d.hit("entity", "goes on")
@@ -173,7 +174,7 @@ func (e *entity) append(batch []uint64, known int) {
 
 // end ends an incarnation. The commands in its mailbox are lost.
 func (e *entity) end() {
-	if e.ended {
+	if e.s.handleInbox(); e.ended {
 		return
 	}
 	e.vanish()

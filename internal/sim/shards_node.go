@@ -105,9 +105,9 @@ func (s *shardNode) after(t time.Duration, f func()) {
 // schedule steps the machine in an event of its own.
 func (s *shardNode) schedule(in shardcore.Input) { s.h.p.Do(func() { s.step(in) }) }
 
-// step steps the machine and applies the effects.
+// step steps the machine and applies the effects. Queued commands are earlier inputs.
 func (s *shardNode) step(in shardcore.Input) {
-	if !s.gone {
+	if s.handleInbox(); !s.gone {
 		s.applyEffects(s.m.Step(s.h.p.Now(), in))
 	}
 }
@@ -227,7 +227,7 @@ func (s *shardNode) end() {
 }
 
 // idle reports whether nothing of the region runs.
-func (s *shardNode) idle() bool { return s.gone || len(s.entities) == 0 }
+func (s *shardNode) idle() bool { return s.gone || len(s.entities)+len(s.inbox) == 0 }
 
 // received handles a message of another node, late if the node is slow.
 func (s *shardNode) received(m env.Message) {
@@ -253,7 +253,8 @@ func (s *shardNode) receive(m env.Message) {
 			s.d.hit("region frame", p.Kind.String())
 			if p.Kind == region.Forward {
 				s.d.arrived(s, p.Body)
-				s.receiveForward(shardcore.Received{From: m.From, Kind: shardcore.KindRegion, Data: m.Data}, &p)
+				nr, _ := binary.Uvarint(p.Body)
+				s.handleCommand(queuedCommand{shard: p.Shard, from: shardcore.Peers, nr: nr, peer: shardcore.Forwarded{From: m.From, Packet: p}})
 				return
 			}
 		}
@@ -272,7 +273,7 @@ func (s *shardNode) receiveCoordinatorMessage(m env.Message) {
 	}
 	s.d.hit("shard message", msg.Kind.String())
 	in := shardcore.Received{From: m.From, Kind: shardcore.KindCoordinator, Data: m.Data}
-	if s.gone {
+	if s.handleInbox(); s.gone {
 		return
 	}
 	e := s.m.Step(s.h.p.Now(), in)

@@ -6,10 +6,10 @@ package region
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
@@ -56,30 +56,26 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() error {
-	var errs []error
-	fail := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: Config."+format, append([]any{ErrInvalid}, args...)...))
-	}
+	var errs fielderror.Errors
 	if err := identity.CheckName(c.Self.Name); err != nil || c.Self.UID == 0 {
-		fail("Self is %v, it must be an incarnation", c.Self)
+		errs.Addf("Config.Self", "is %v, it must be an incarnation", c.Self)
 	}
 	if len(c.Type) == 0 || len(c.Type) > coordinator.MaxTypeLength {
-		fail("Type has %d bytes, it must have 1 to %d", len(c.Type), coordinator.MaxTypeLength)
+		errs.Addf("Config.Type", "has %d bytes, it must have 1 to %d", len(c.Type), coordinator.MaxTypeLength)
 	}
 	if c.Instance == 0 {
-		fail("Instance is 0, it must be positive")
+		errs.Addf("Config.Instance", "is 0, it must be positive")
 	}
 	if c.BufferSize < 0 || c.BufferSize > MaxBuffer {
-		fail("BufferSize is %d, it must be from 0 to %d", c.BufferSize, MaxBuffer)
+		errs.Addf("Config.BufferSize", "is %d, it must be from 0 to %d", c.BufferSize, MaxBuffer)
 	}
-	if c.RetryInterval < 0 {
-		fail("RetryInterval is %v, less than 0", c.RetryInterval)
+	for _, d := range []struct {
+		field string
+		value time.Duration
+	}{{"RetryInterval", c.RetryInterval}, {"GiveUpAfter", c.GiveUpAfter}, {"RestartBackoff", c.RestartBackoff}} {
+		if d.value < 0 {
+			errs.Addf("Config."+d.field, "is %v, less than 0", d.value)
+		}
 	}
-	if c.GiveUpAfter < 0 {
-		fail("GiveUpAfter is %v, less than 0", c.GiveUpAfter)
-	}
-	if c.RestartBackoff < 0 {
-		fail("RestartBackoff is %v, less than 0", c.RestartBackoff)
-	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }

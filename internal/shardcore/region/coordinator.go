@@ -11,6 +11,7 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // updateMembers handles a new membership. Messages in flight to removed nodes are no longer waited
@@ -23,7 +24,7 @@ func (m *Machine) updateMembers(members []identity.Member) {
 	}
 	// A removed node no longer waits for the messages that it relayed. They must not arrive later.
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
-		m.refuseAll(s, &m.buffers[s].second, NoHome, func(msg message) bool { return !m.member(msg.from) })
+		m.refuseAll(s, &m.buffers[s].second, shard.NotHome, func(msg message) bool { return !m.member(msg.from) })
 		m.deleteIfEmpty(s)
 	}
 	for _, f := range slices.Clone(m.flushes) {
@@ -313,7 +314,7 @@ func (m *Machine) giveUp() {
 			continue
 		}
 		for _, line := range m.buffers[s].queues() {
-			m.refuseAll(s, line, RegionStopped, anyMessage)
+			m.refuseAll(s, line, shard.Stopped, anyMessage)
 		}
 		m.deleteIfEmpty(s)
 	}

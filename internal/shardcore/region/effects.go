@@ -8,6 +8,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // Effects are the results of a step. The driver applies them in the order of the fields.
@@ -119,39 +120,7 @@ type OutgoingMessage struct {
 type Refusal struct {
 	Shard  Shard
 	Token  uint64
-	Reason Reason
-}
-
-// Reason is why a message is refused.
-type Reason uint8
-
-const (
-	// BufferFull reports that too many messages wait.
-	BufferFull Reason = 1 + iota
-	// NoHome reports that the message reached two regions that do not host the shard.
-	NoHome
-	// HandedOff reports that the message waited for a shard that moved.
-	HandedOff
-	// RegionStopped reports that the region has stopped.
-	RegionStopped
-	// Abandoned reports that the caller of the message has given up.
-	Abandoned
-)
-
-func (r Reason) String() string {
-	switch r {
-	case BufferFull:
-		return "buffer full"
-	case NoHome:
-		return "not home"
-	case HandedOff:
-		return "handed off"
-	case RegionStopped:
-		return "region stopped"
-	case Abandoned:
-		return "given up"
-	}
-	return fmt.Sprintf("reason(%d)", uint8(r))
+	Reason shard.Reason
 }
 
 // Shard is the number of a shard.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 func arrive(m *region.Machine, from string, f region.Frame) region.Effects {
@@ -86,7 +87,7 @@ func TestASecondHopIsRefusedAtOnce(t *testing.T) {
 	arrive(m, "b", region.Frame{Kind: region.NotHome, Shard: 1})
 	arrive(m, "b", forward(2, 1))
 	out := hear(m, homes(5, 2, "c"))
-	if len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 1, Token: 2, Reason: region.NoHome}) {
+	if len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 1, Token: 2, Reason: shard.NotHome}) {
 		t.Errorf("home known: %+v", out)
 	}
 	out = arrive(m, "b", forward(3, 1))

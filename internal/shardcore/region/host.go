@@ -6,6 +6,7 @@ package region
 import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 func (m *Machine) addAction(kind ActionKind, s Shard, token uint64) {
@@ -108,8 +109,8 @@ func (m *Machine) stopShard(s Shard) {
 // to another home.
 func (m *Machine) refuseOthers(s Shard) {
 	if b := m.buffers[s]; b != nil {
-		m.refuseAll(s, &b.second, HandedOff, anyMessage)
-		m.refuseAll(s, &b.first, HandedOff, anyMessage)
+		m.refuseAll(s, &b.second, shard.HandedOff, anyMessage)
+		m.refuseAll(s, &b.first, shard.HandedOff, anyMessage)
 		m.deleteIfEmpty(s)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // The regions of these tests repeat what is not answered after retry, and give up after patience.
@@ -20,7 +21,7 @@ const (
 )
 
 // refused returns the tokens that are refused for a reason.
-func refused(out region.Effects, why region.Reason) (tokens []uint64) {
+func refused(out region.Effects, why shard.Reason) (tokens []uint64) {
 	for _, r := range out.Refused {
 		if r.Reason == why {
 			tokens = append(tokens, r.Token)
@@ -48,7 +49,7 @@ func TestWhatIsGivenUpKeepsNobody(t *testing.T) {
 		}
 	}
 	out := m.Step(0, region.Drop{Tokens: []uint64{2, 4, 99}})
-	if !slices.Equal(refused(out, region.Abandoned), []uint64{2, 4}) || len(out.Refused) != 2 || m.Buffered() != 3 {
+	if !slices.Equal(refused(out, shard.Abandoned), []uint64{2, 4}) || len(out.Refused) != 2 || m.Buffered() != 3 {
 		t.Fatalf("given up: %+v, and %d wait", out, m.Buffered())
 	}
 	m.Step(0, region.Leave{})
@@ -103,7 +104,7 @@ func TestALeavingRegionThatNobodyAnswers(t *testing.T) {
 			if now != left+patience {
 				t.Errorf("after %v, not %v", now, left+patience)
 			}
-			if got := refused(out, region.RegionStopped); !slices.Equal(got, []uint64{1}) || !out.Stopped {
+			if got := refused(out, shard.Stopped); !slices.Equal(got, []uint64{1}) || !out.Stopped {
 				t.Errorf("%+v", out)
 			}
 		})
@@ -142,10 +143,10 @@ func TestALeavingRegionThatIsAnswered(t *testing.T) {
 		now = m.Next()
 		out.Refused = append(out.Refused, m.Tick(now).Refused...)
 	}
-	if got := refused(out, region.RegionStopped); !slices.Equal(got, []uint64{3}) || m.Buffered() != 1 {
+	if got := refused(out, shard.Stopped); !slices.Equal(got, []uint64{3}) || m.Buffered() != 1 {
 		t.Errorf("nobody answers: %+v, and %d wait", out.Refused, m.Buffered())
 	}
-	if out = m.Step(now, region.Send{Shard: 2, Token: 4}); !slices.Equal(refused(out, region.RegionStopped), []uint64{4}) {
+	if out = m.Step(now, region.Send{Shard: 2, Token: 4}); !slices.Equal(refused(out, shard.Stopped), []uint64{4}) {
 		t.Errorf("what comes later: %+v", out)
 	}
 }
@@ -156,7 +157,7 @@ func TestALeavingRegionThatIsRefused(t *testing.T) {
 	m := start(t, region.Config{GiveUpAfter: patience, Settings: coordinator.Settings{Shards: 100}})
 	hear(m, coordinator.Message{Kind: coordinator.Refused, Term: 6, Round: 1, Settings: coordinator.Settings{Shards: 200}})
 	m.Step(0, region.Send{Shard: 1, Token: 1})
-	if out := m.Step(0, region.Leave{}); !slices.Equal(refused(out, region.RegionStopped), []uint64{1}) || !out.Stopped {
+	if out := m.Step(0, region.Leave{}); !slices.Equal(refused(out, shard.Stopped), []uint64{1}) || !out.Stopped {
 		t.Errorf("%+v", out)
 	}
 }
@@ -185,7 +186,7 @@ func TestARegionThatStaysWaits(t *testing.T) {
 			t.Fatalf("after %v: %+v", now, out)
 		}
 	}
-	if out := m.Step(time.Minute, region.Leave{}); !slices.Equal(refused(out, region.RegionStopped), []uint64{1}) || !out.Stopped {
+	if out := m.Step(time.Minute, region.Leave{}); !slices.Equal(refused(out, shard.Stopped), []uint64{1}) || !out.Stopped {
 		t.Errorf("it leaves, and nobody has answered for long: %+v", out)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 func TestAProxyHostsNothing(t *testing.T) {
@@ -62,7 +63,7 @@ func TestARegionThatLeavesGivesItsShardsAwayAndStops(t *testing.T) {
 	if f.Kind != region.Flush || !out.Stopped || !says(out, coordinator.RegionStopped) {
 		t.Errorf("all has arrived: %+v", out)
 	}
-	if out = m.Step(0, region.Send{Shard: 2, Token: 3}); len(out.Refused) != 1 || out.Refused[0].Reason != region.RegionStopped {
+	if out = m.Step(0, region.Send{Shard: 2, Token: 3}); len(out.Refused) != 1 || out.Refused[0].Reason != shard.Stopped {
 		t.Errorf("after the end: %+v", out)
 	}
 	if out = hear(m, about(coordinator.Host, 9)); !says(out, coordinator.RegionStopped) || len(out.Actions) != 0 {
@@ -153,7 +154,7 @@ func TestARegionOfAClusterThatEnds(t *testing.T) {
 		if len(out.Actions) != 1 || out.Actions[0].Kind != region.HandOff || says(out, coordinator.GracefulShutdown) || out.Stopped {
 			t.Fatalf("%v: leave: %+v", status, out)
 		}
-		if len(out.Refused) != 1 || out.Refused[0].Token != 2 || out.Refused[0].Reason != region.RegionStopped {
+		if len(out.Refused) != 1 || out.Refused[0].Token != 2 || out.Refused[0].Reason != shard.Stopped {
 			t.Errorf("%v: what waits: %+v", status, out)
 		}
 		if out = m.Tick(time.Minute); says(out, coordinator.GracefulShutdown) {
@@ -191,7 +192,7 @@ func TestStopEndsAllByForce(t *testing.T) {
 	if out = hear(m, about(coordinator.Host, 2)); len(out.Actions) != 0 {
 		t.Errorf("another shard: %+v", out)
 	}
-	if out = arrive(m, "b", forward(3, 0)); len(out.Refused) != 1 || out.Refused[0].Reason != region.RegionStopped {
+	if out = arrive(m, "b", forward(3, 0)); len(out.Refused) != 1 || out.Refused[0].Reason != shard.Stopped {
 		t.Errorf("a message: %+v", out)
 	}
 	if out = m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !out.Stopped || !says(out, coordinator.RegionStopped) {
@@ -234,7 +235,7 @@ func TestARememberedShardThatFailsComesBackByItself(t *testing.T) {
 	m.Step(0, region.ShardDone{Shard: 1, Generation: 2})
 	arrive(m, "b", forward(3, 0))
 	out := hear(m, about(coordinator.HandOff, 2))
-	if len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 1, Token: 3, Reason: region.HandedOff}) || !says(out, coordinator.Stopped) {
+	if len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 1, Token: 3, Reason: shard.HandedOff}) || !says(out, coordinator.Stopped) {
 		t.Errorf("moved during the pause: %+v", out)
 	}
 }
@@ -245,7 +246,7 @@ func TestAFullBufferRefusesTheNewest(t *testing.T) {
 	arrive(m, "b", forward(1, 0))
 	m.Step(0, region.Send{Shard: 2, Token: 2})
 	for token := uint64(3); token < 6; token++ {
-		if out := arrive(m, "b", forward(token, int(token%2))); len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 1, Token: token, Reason: region.BufferFull}) {
+		if out := arrive(m, "b", forward(token, int(token%2))); len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 1, Token: token, Reason: shard.BufferFull}) {
 			t.Errorf("full: %+v", out)
 		}
 	}

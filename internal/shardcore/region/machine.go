@@ -11,6 +11,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 // Machine is the state machine of a region or a proxy. Each step gets the time of the node's
@@ -297,7 +298,7 @@ func (m *Machine) stop() {
 func (m *Machine) refuseWaiting() {
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
 		for _, line := range m.buffers[s].queues() {
-			m.refuseAll(s, line, RegionStopped, anyMessage)
+			m.refuseAll(s, line, shard.Stopped, anyMessage)
 		}
 		m.deleteIfEmpty(s)
 	}
@@ -306,8 +307,9 @@ func (m *Machine) refuseWaiting() {
 // DirectRoute is the route of messages that may bypass the machine: none waits before them, and
 // they do not change the state of the region.
 type DirectRoute struct {
-	// Home is the receiving node.
+	// Home is the receiving node, and Here reports whether that is this node.
 	Home identity.Node
+	Here bool
 	// Own is set if messages of local senders may use the route.
 	Own bool
 	// Peers is set if messages of other nodes may use it. Home is this node then.
@@ -327,7 +329,7 @@ func (m *Machine) DirectRoute(s Shard) DirectRoute {
 		}
 		_, used := m.inFlight[sent][s]
 		return DirectRoute{
-			Home: m.cfg.Self, Own: b == nil && !h.moving && !used && m.flushing[sent][s] == nil,
+			Home: m.cfg.Self, Here: true, Own: b == nil && !h.moving && !used && m.flushing[sent][s] == nil,
 			Peers: b == nil || len(b.first)+len(b.second) == 0,
 		}
 	}

@@ -9,20 +9,21 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 func (m *Machine) sendFrame(to identity.Node, f Frame) {
 	m.out.Frames = append(m.out.Frames, OutgoingFrame{to, f})
 }
 
-func (m *Machine) refuse(s Shard, token uint64, reason Reason) {
+func (m *Machine) refuse(s Shard, token uint64, reason shard.Reason) {
 	m.out.Refused = append(m.out.Refused, Refusal{s, token, reason})
 }
 
 // sendLocal handles a message of a local sender.
 func (m *Machine) sendLocal(in Send) {
 	if m.stopped || m.stopping {
-		m.refuse(in.Shard, in.Token, RegionStopped)
+		m.refuse(in.Shard, in.Token, shard.Stopped)
 		return
 	}
 	m.enqueue(in.Shard, message{token: in.Token})
@@ -60,7 +61,7 @@ func (m *Machine) receiveForward(from identity.Node, f Frame) {
 	if h := m.hosted[f.Shard]; h == nil || h.stopping {
 		m.sendFrame(from, Frame{Kind: NotHome, Shard: f.Shard})
 		if m.stopped || m.stopping {
-			m.refuse(f.Shard, f.Token, RegionStopped)
+			m.refuse(f.Shard, f.Token, shard.Stopped)
 			return
 		}
 	}
@@ -86,7 +87,7 @@ func (m *Machine) enqueue(s Shard, msg message) {
 		*line = (*line)[:len(*line)-1]
 		m.buffered--
 		m.deleteIfEmpty(s)
-		m.refuse(s, msg.token, BufferFull)
+		m.refuse(s, msg.token, shard.BufferFull)
 	}
 }
 
@@ -137,7 +138,7 @@ func (m *Machine) trySend(s Shard, msg message) bool {
 	case n.IsZero():
 		return false
 	case msg.hop > 0:
-		m.refuse(s, msg.token, NoHome)
+		m.refuse(s, msg.token, shard.NotHome)
 	case !m.pathClear(s, n, f.Hop):
 		return false
 	default:
@@ -183,7 +184,7 @@ func (m *Machine) deleteIfEmpty(s Shard) {
 }
 
 // refuseAll refuses the messages of a queue that match.
-func (m *Machine) refuseAll(s Shard, line *[]message, reason Reason, which func(message) bool) {
+func (m *Machine) refuseAll(s Shard, line *[]message, reason shard.Reason, which func(message) bool) {
 	var kept []message
 	for _, msg := range *line {
 		if which(msg) {
@@ -207,7 +208,7 @@ func (m *Machine) dropAbandoned(tokens []uint64) {
 	}
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
 		for _, line := range m.buffers[s].queues() {
-			m.refuseAll(s, line, Abandoned, func(msg message) bool { _, found := gone[msg.token]; return found })
+			m.refuseAll(s, line, shard.Abandoned, func(msg message) bool { _, found := gone[msg.token]; return found })
 		}
 		m.deleteIfEmpty(s)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
 const (
@@ -162,7 +163,7 @@ func (w *world) perform(h *hostedShard, out region.Effects) {
 	for _, r := range out.Refused {
 		w.fate[r.Token]++
 		w.hit["refused: "+r.Reason.String()]++
-		if !w.crashes && r.Reason != region.RegionStopped && (r.Reason != region.NoHome || !w.lossy) {
+		if !w.crashes && r.Reason != shard.Stopped && (r.Reason != shard.NotHome || !w.lossy) {
 			w.fail("%v refuses message %d: %v", h.node, r.Token, r.Reason)
 		}
 	}

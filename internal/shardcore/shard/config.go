@@ -6,10 +6,10 @@ package shard
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/sharding/passivation"
 )
 
@@ -42,14 +42,9 @@ type Config struct {
 	StopTimeout time.Duration
 	// UpdateTimeout limits an update of the store of remembered entities. Defaults to 5 seconds.
 	UpdateTimeout time.Duration
-	// RecoverNumber is how many remembered entities are started in each RecoverInterval. Defaults
-	// to 0: all at once, within Starts.
-	RecoverNumber int
-	// RecoverOnRequest starts remembered entities only by Recover, which replaces RecoverNumber and
-	// RecoverInterval.
+	// RecoverOnRequest starts remembered entities only on Recover or for a message. Otherwise all
+	// start at once, within Starts.
 	RecoverOnRequest bool
-	// RecoverInterval is the time between these starts. Defaults to 100 milliseconds.
-	RecoverInterval time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -58,7 +53,6 @@ func (c Config) withDefaults() Config {
 	c.RestartBackoff = cmp.Or(c.RestartBackoff, 10*time.Second)
 	c.StopTimeout = cmp.Or(c.StopTimeout, 55*time.Second)
 	c.UpdateTimeout = cmp.Or(c.UpdateTimeout, 5*time.Second)
-	c.RecoverInterval = cmp.Or(c.RecoverInterval, 100*time.Millisecond)
 	if c.Remember {
 		c.Passivation = passivation.Settings{Disabled: true}
 	}
@@ -66,7 +60,7 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() error {
-	var errs []error
+	var errs fielderror.Errors
 	for _, n := range []struct {
 		field string
 		value int64
@@ -75,15 +69,13 @@ func (c Config) validate() error {
 		{"BufferSize", int64(c.BufferSize), MaxBuffer},
 		{"Starts", int64(c.Starts), MaxBuffer},
 		{"Entities", int64(c.Entities), 1 << 40},
-		{"RecoverNumber", int64(c.RecoverNumber), MaxBuffer},
 		{"RestartBackoff", int64(c.RestartBackoff), math.MaxInt64},
 		{"StopTimeout", int64(c.StopTimeout), math.MaxInt64},
 		{"UpdateTimeout", int64(c.UpdateTimeout), math.MaxInt64},
-		{"RecoverInterval", int64(c.RecoverInterval), math.MaxInt64},
 	} {
 		if n.value < 0 || n.value > n.most {
-			errs = append(errs, fmt.Errorf("%w: Config.%s is %d, it must be from 0 to %d", ErrInvalid, n.field, n.value, n.most))
+			errs.Addf("Config."+n.field, "is %d, it must be from 0 to %d", n.value, n.most)
 		}
 	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }

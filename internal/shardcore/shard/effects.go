@@ -73,26 +73,32 @@ type Refusal struct {
 	Reason Reason
 }
 
-// Reason is why a message is refused or a shard ended.
+// Reason is why a message is refused by a region or a shard, or why a shard ended. The numbers are
+// sent to other nodes and never change.
 type Reason uint8
 
 const (
-	// HandedOff reports that the shard moves.
-	HandedOff Reason = 1 + iota
 	// BufferFull reports that too many messages wait.
-	BufferFull
-	// Failed reports that the store of remembered entities failed, or that the shard was aborted.
+	BufferFull Reason = 1 + iota
+	// NotHome reports that the message reached two regions that do not host the shard.
+	NotHome
+	// HandedOff reports that the shard moves.
+	HandedOff
+	// Stopped reports that the region has stopped.
+	Stopped
+	// Failed reports that the store of remembered entities failed, or that the shard was stopped by
+	// force.
 	Failed
+	// NoShard reports that the number of the shard is too high.
+	NoShard
+	// Abandoned reports that the caller has given up. It gets no reply.
+	Abandoned
 )
 
 func (r Reason) String() string {
-	switch r {
-	case HandedOff:
-		return "handed off"
-	case BufferFull:
-		return "buffer full"
-	case Failed:
-		return "failed"
+	texts := [...]string{"none", "buffer full", "not home", "handed off", "region stopped", "shard failed", "no such shard", "given up"}
+	if int(r) < len(texts) {
+		return texts[r]
 	}
 	return fmt.Sprintf("reason(%d)", uint8(r))
 }

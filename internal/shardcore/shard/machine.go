@@ -44,7 +44,6 @@ type Machine struct {
 	resting      []*entity // by the time of their restart; entities in other states are skipped
 	busyIdle     []*entity // idle with something to do; entities in other states are skipped
 	unrecovered  []*entity // remembered, and not started yet
-	recoverAt    time.Duration
 	updates      updates
 }
 
@@ -114,7 +113,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		m.kill(Failed)
 	case Recover:
 		if m.phase == open && m.cfg.RecoverOnRequest {
-			m.recoverNext(in.Number)
+			m.recover(in.Number)
 		}
 	case Limits:
 		m.cfg.Starts = max(1, in.Starts)
@@ -144,7 +143,6 @@ func (m *Machine) Tick(now time.Duration) Effects {
 			}
 		}
 		m.retryPassivation()
-		m.recoverSome()
 	}
 	return m.takeEffects()
 }
@@ -166,9 +164,6 @@ func (m *Machine) Next() time.Duration {
 		}
 		if len(m.busyIdle) > 0 {
 			next = min(next, m.busyIdle[0].restartAt)
-		}
-		if len(m.unrecovered) > 0 && !m.cfg.RecoverOnRequest {
-			next = min(next, m.recoverAt)
 		}
 	}
 	return next

@@ -158,21 +158,19 @@ func TestAbort(t *testing.T) {
 	d.step(to("a", 1), "+a1, a1:1")
 	d.step(shard.Abort{}, "!a1")
 	d.step(shard.HandOff{}, "")
-	d.step(to("b", 2), "x2 failed")
-	d.step(ended("a", 1), "done: failed")
+	d.step(to("b", 2), "x2 shard failed")
+	d.step(ended("a", 1), "done: shard failed")
 }
 
 func TestInvalidConfigsNameTheField(t *testing.T) {
 	t.Parallel()
 	for field, cfg := range map[string]shard.Config{
-		"BufferSize":      {BufferSize: shard.MaxBuffer + 1},
-		"Starts":          {Starts: -1},
-		"Entities":        {Entities: -1},
-		"RecoverNumber":   {RecoverNumber: -1},
-		"RestartBackoff":  {RestartBackoff: -1},
-		"StopTimeout":     {StopTimeout: -1},
-		"UpdateTimeout":   {UpdateTimeout: -1},
-		"RecoverInterval": {RecoverInterval: -1},
+		"BufferSize":     {BufferSize: shard.MaxBuffer + 1},
+		"Starts":         {Starts: -1},
+		"Entities":       {Entities: -1},
+		"RestartBackoff": {RestartBackoff: -1},
+		"StopTimeout":    {StopTimeout: -1},
+		"UpdateTimeout":  {UpdateTimeout: -1},
 	} {
 		if _, err := shard.New(cfg); !errors.Is(err, shard.ErrInvalid) || !strings.Contains(err.Error(), "Config."+field) {
 			t.Errorf("%s: %v", field, err)

@@ -90,27 +90,13 @@ func (m *Machine) loaded(ids []string) {
 		m.beginHandOff(m.deadline)
 		return
 	}
-	m.recoverAt = m.now
-	m.recoverSome()
+	if !m.cfg.RecoverOnRequest {
+		m.recover(len(m.unrecovered))
+	}
 }
 
-// recoverSome starts remembered entities: all, or RecoverNumber in each interval.
-func (m *Machine) recoverSome() {
-	n := len(m.unrecovered)
-	if n == 0 || m.cfg.RecoverOnRequest {
-		return
-	}
-	if m.cfg.RecoverNumber > 0 {
-		if m.now < m.recoverAt {
-			return
-		}
-		n, m.recoverAt = m.cfg.RecoverNumber, m.now+m.cfg.RecoverInterval
-	}
-	m.recoverNext(n)
-}
-
-// recoverNext starts up to n remembered entities that no message has started.
-func (m *Machine) recoverNext(n int) {
+// recover starts up to n remembered entities that no message has started.
+func (m *Machine) recover(n int) {
 	for n > 0 && len(m.unrecovered) > 0 {
 		e := m.unrecovered[0]
 		if m.unrecovered = m.unrecovered[1:]; e.state == recovering {

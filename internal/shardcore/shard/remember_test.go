@@ -72,7 +72,7 @@ func TestLoadFails(t *testing.T) {
 	t.Parallel()
 	d := drive(t, remembering())
 	d.step(to("b", 1), "")
-	d.step(shard.LoadFailed{}, "x1 failed, done: failed")
+	d.step(shard.LoadFailed{}, "x1 shard failed, done: shard failed")
 	d.step(loaded("a"), "")
 }
 
@@ -89,9 +89,9 @@ func TestStoreFails(t *testing.T) {
 			d.step(to("b", 1), "store1 +[b] -[]")
 			d.step(shard.UpdateFailed{ID: 2}, "")
 			d.tick(time.Second, "")
-			fail(d, "x1 failed, !a1")
+			fail(d, "x1 shard failed, !a1")
 			d.step(shard.Updated{ID: 1}, "")
-			d.step(ended("a", 1), "done: failed")
+			d.step(ended("a", 1), "done: shard failed")
 		})
 	}
 }
@@ -110,16 +110,16 @@ func TestUnexpectedEnd(t *testing.T) {
 	d.tick(time.Hour, "")
 }
 
-func TestRecoveryAtAConstantRate(t *testing.T) {
+func TestRecoveryOnRequest(t *testing.T) {
 	t.Parallel()
 	cfg := remembering()
-	cfg.RecoverNumber = 2
+	cfg.RecoverOnRequest = true
 	d := drive(t, cfg)
-	d.step(loaded("a", "b", "c", "d", "e"), "+a1, +b2")
-	d.tick(50*time.Millisecond, "")
+	d.step(loaded("a", "b", "c", "d", "e"), "")
+	d.step(shard.Recover{Number: 2}, "+a1, +b2")
 	d.step(to("c", 1), "+c3, c3:1")
-	d.tick(50*time.Millisecond, "+d4, +e5") // it has no part in the rate
-	d.tick(100*time.Millisecond, "")
+	d.step(shard.Recover{Number: 2}, "+d4, +e5") // an entity that a message has started does not count
+	d.step(shard.Recover{Number: 2}, "")
 }
 
 // What is being stored, and what waits for it, is finished before the shard moves; those that were

@@ -177,7 +177,7 @@ func simulate(t *testing.T, seed uint64) (string, int) {
 	w := &world{
 		t: t, rnd: rnd, seed: seed, live: map[string]*incarnation{}, last: map[string]uint64{}, fate: map[uint64]int{}, stored: map[string]bool{},
 		cfg: shard.Config{
-			Remember: rnd.IntN(2) == 0, Starts: 1 + rnd.IntN(5), StopTimeout: time.Hour, UpdateTimeout: time.Hour, RecoverNumber: rnd.IntN(3),
+			Remember: rnd.IntN(2) == 0, Starts: 1 + rnd.IntN(5), StopTimeout: time.Hour, UpdateTimeout: time.Hour, RecoverOnRequest: rnd.IntN(3) > 0,
 			Passivation: passivation.Settings{IdleTimeout: 3 * time.Second, Limit: 10}, Entities: 1 + rnd.IntN(6), RestartBackoff: time.Second,
 		},
 		unexpected: rnd.IntN(2) == 0,
@@ -210,6 +210,7 @@ func simulate(t *testing.T, seed uint64) (string, int) {
 			w.handingOff = true
 			w.step(shard.HandOff{})
 		default:
+			w.step(shard.Recover{Number: 1})
 			w.now += 100 * time.Millisecond
 			if w.now >= m.Next() {
 				w.perform(m.Tick(w.now))
