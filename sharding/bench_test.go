@@ -43,12 +43,12 @@ func (s *shell) apply(e coordinator.Effects) {
 	if e.Load != 0 {
 		s.open++
 		go func() {
-			l, err := s.store.Load(ctx)
+			state, _, rev, err := restored(ctx, s.store)
 			if err != nil {
 				s.in <- coordinator.LoadFailed{ID: e.Load}
 				return
 			}
-			s.in <- coordinator.Loaded{ID: e.Load, State: l.State, Rev: l.Rev}
+			s.in <- coordinator.Loaded{ID: e.Load, State: state, Rev: rev}
 		}()
 	}
 	if e.Save != nil {
@@ -58,7 +58,7 @@ func (s *shell) apply(e coordinator.Effects) {
 		}
 		s.open++
 		go func() {
-			if err := s.store.Save(ctx, e.Save.Change); err != nil {
+			if err := s.store.Save(ctx, stored(&e.Save.Change)); err != nil {
 				s.in <- coordinator.SaveFailed{ID: e.Save.ID, Fenced: errors.Is(err, sharding.ErrFenced)}
 				return
 			}

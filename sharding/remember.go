@@ -251,7 +251,12 @@ func (s *shell) load(ctx context.Context, id uint64) (coordinator.Input, error) 
 	if err != nil {
 		return nil, err
 	}
-	in := coordinator.Loaded{ID: id, State: l.State, Rev: l.Rev, Repairs: l.Repairs, Repaired: l.Repaired}
+	state, fold, err := coordinator.Restore(l.State, l.Events, l.Term)
+	if err != nil {
+		return nil, fmt.Errorf("decode the state of the coordinator: %w", err)
+	}
+	in := coordinator.Loaded{ID: id, State: state, Rev: l.Rev}
+	in.Repairs, in.Repaired = fold.Repairs()
 	if s.rememberStore != nil {
 		if in.Remembered, err = s.rememberStore.Shards(ctx); err != nil {
 			return nil, fmt.Errorf("load the remembered shards: %w", err)

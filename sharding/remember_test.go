@@ -97,7 +97,7 @@ func TestSnapshotsOfEntities(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"entities|account|1", "shards|account"} {
-		snapshots, events := stored(t, j, s, sharding.JournalPrefix+id)
+		snapshots, events := numbers(t, j, s, sharding.JournalPrefix+id)
 		if len(snapshots) != 2 || len(events) > 12 || len(events) == 0 || events[0] != snapshots[1]+1 {
 			t.Errorf("%s: snapshots %v, events %v", id, snapshots, events)
 		}

@@ -24,28 +24,28 @@ func decided(t *testing.T, c sharding.JournalConfig, scope sharding.Scope, n int
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := store.Load(t.Context())
+	state, _, rev, err := restored(t.Context(), store)
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := identity.Node{Name: "a", UID: 1}
-	events := []coordinator.Event{{Kind: coordinator.Started, Term: l.State.Term() + 1, Node: a}}
-	if _, known := l.State.Region(a); !known {
+	events := []coordinator.Event{{Kind: coordinator.Started, Term: state.Term() + 1, Node: a}}
+	if _, known := state.Region(a); !known {
 		events = append(events, coordinator.Event{Kind: coordinator.RegionRegistered, Node: a})
 	}
 	for i := range n {
 		events = append(events, coordinator.Event{Kind: coordinator.HomesAllocated, Node: a, Shards: []coordinator.Shard{coordinator.Shard(i)}})
 	}
-	after := l.State
+	after := state
 	for _, e := range events {
 		if after, err = after.Apply(e); err != nil {
 			t.Fatal(err)
 		}
-		change := sharding.Change{Term: after.Term(), Rev: l.Rev, Events: []coordinator.Event{e}, After: after}
-		if err := store.Save(t.Context(), change); err != nil {
+		change := coordinator.Change{Term: after.Term(), Rev: rev, Events: []coordinator.Event{e}, After: after}
+		if err := store.Save(t.Context(), stored(&change)); err != nil {
 			t.Fatal(err)
 		}
-		l.Rev++
+		rev++
 	}
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
@@ -53,14 +53,14 @@ func decided(t *testing.T, c sharding.JournalConfig, scope sharding.Scope, n int
 	return after
 }
 
-func loaded(t *testing.T, c sharding.JournalConfig, scope sharding.Scope) (sharding.Loaded, error) {
+func loaded(t *testing.T, c sharding.JournalConfig, scope sharding.Scope) (state coordinator.State, fold *coordinator.Fold, rev uint64, err error) {
 	t.Helper()
 	store, err := c.OpenCoordinator(scope)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	return store.Load(t.Context())
+	return restored(t.Context(), store)
 }
 
 func find(t *testing.T, c sharding.JournalConfig, types ...string) []sharding.JournalData {
@@ -129,17 +129,17 @@ func TestRemoveData(t *testing.T) {
 					}
 				}
 			}
-			if l, failed := loaded(t, c, account); failed != nil || l.State.Term() != 0 || l.State.Shards() != 0 || l.Repaired != 0 || l.Rev == 0 {
-				t.Errorf("loaded is %+v: %v", l, failed)
+			if s, _, rev, failed := loaded(t, c, account); failed != nil || s.Term() != 0 || s.Shards() != 0 || rev == 0 {
+				t.Errorf("loaded is %+v: %v", s, failed)
 			}
-			if l, failed := loaded(t, c, other); failed != nil || l.State.Shards() != 20 {
-				t.Errorf("of another type %+v: %v", l, failed)
+			if s, _, _, failed := loaded(t, c, other); failed != nil || s.Shards() != 20 {
+				t.Errorf("of another type %+v: %v", s, failed)
 			}
 			if after := decided(t, c, account, 5); after.Term() != 1 || after.Shards() != 5 {
 				t.Errorf("the next coordinator has %+v", after)
 			}
-			if l, failed := loaded(t, c, account); failed != nil || l.State.Shards() != 5 {
-				t.Errorf("loaded is %+v: %v", l, failed)
+			if s, _, _, failed := loaded(t, c, account); failed != nil || s.Shards() != 5 {
+				t.Errorf("loaded is %+v: %v", s, failed)
 			}
 			if entities, err = c.OpenEntities(account); err != nil {
 				t.Fatal(err)
@@ -167,8 +167,8 @@ func TestRemoveWhileSomebodyWrites(t *testing.T) {
 	if err := c.RemoveData(t.Context(), d); !errors.Is(err, sharding.ErrConflict) || !strings.Contains(err.Error(), "a node runs") {
 		t.Errorf("remove: %v", err)
 	}
-	if l, err := loaded(t, c, account); err != nil || l.State.Term() != 2 {
-		t.Errorf("loaded is %+v: %v", l, err)
+	if s, _, _, err := loaded(t, c, account); err != nil || s.Term() != 2 {
+		t.Errorf("loaded is %+v: %v", s, err)
 	}
 	for _, id := range []string{"account|42", "refold.sharding|diary|account", "refold.sharding|entities|account", "refold.sharding|coordinator|"} {
 		if err := c.RemoveData(t.Context(), sharding.JournalData{ID: id, Highest: 1}); !errors.Is(err, sharding.ErrInvalid) {
@@ -190,8 +190,8 @@ func TestRemovingFailsHalfway(t *testing.T) {
 	if err := c.RemoveData(t.Context(), find(t, c)[0]); err == nil {
 		t.Fatal("a deletion that fails is no error")
 	}
-	if l, err := loaded(t, c, account); err != nil || l.State.Term() != 0 {
-		t.Errorf("loaded is %+v: %v", l, err)
+	if s, _, _, err := loaded(t, c, account); err != nil || s.Term() != 0 {
+		t.Errorf("loaded is %+v: %v", s, err)
 	}
 	faulty.Reset()
 	d := find(t, c)[0]

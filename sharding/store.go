@@ -29,21 +29,31 @@ var (
 // Shard is the number of a shard.
 type Shard = coordinator.Shard
 
-// Change is one decision of a coordinator. A journal appends its events; a register stores the
-// state after them.
-type Change = coordinator.Change
+// Change is one decision of a coordinator. A journal appends its events; a register replaces its
+// state. The slices are immutable, and their format is that of this package.
+type Change struct {
+	// Term is the term of the coordinator, from 1. Rev is the number of the last event before the
+	// change.
+	Term, Rev uint64
+	// Claim reports that the change begins its term.
+	Claim bool
+	// Events are the encoded events, at least one. They get the numbers from Rev+1.
+	Events [][]byte
+	// After is the encoded state after the events.
+	After []byte
+}
 
 // Loaded is the stored state of a coordinator.
 type Loaded struct {
-	// State is empty if nothing is stored. Its term is the highest claimed one. It has no holder if
-	// that term has not begun.
-	State coordinator.State
-	// Rev is the number of the last event in the state, as counted by the store.
+	// Term is the highest claimed term, 0 if nothing is stored. It may be higher than that of the
+	// state.
+	Term uint64
+	// Rev is the number of the last event, as counted by the store.
 	Rev uint64
-	// Repairs describe the first repairs of an inconsistent history. Repaired is the number of all
-	// repairs.
-	Repairs  []coordinator.Repair
-	Repaired int
+	// State is a Change.After, or nil for the empty state. Events are the Change.Events that follow
+	// it.
+	State  []byte
+	Events [][]byte
 }
 
 // CoordinatorStore stores the state of the coordinator of one entity type, as one node accesses it.
@@ -171,21 +181,16 @@ func checkShards(shards []Shard) error {
 	return nil
 }
 
-// checkChange returns an error that matches ErrInvalid unless a change can be.
+// checkChange returns an error that matches ErrInvalid if a change is incomplete.
 func checkChange(c *Change) error {
-	switch {
-	case len(c.Events) == 0:
-		return fmt.Errorf("%w: a change without events", ErrInvalid)
-	case c.Term == 0 || c.After.Term() != c.Term:
-		return fmt.Errorf("%w: a change of term %d after which it is term %d", ErrInvalid, c.Term, c.After.Term())
-	}
-	for i, e := range c.Events {
-		if e.Kind == coordinator.Started && (i > 0 || e.Term != c.Term) {
-			return fmt.Errorf("%w: in a change of term %d, event %d starts term %d", ErrInvalid, c.Term, i, e.Term)
-		}
+	if c.Term == 0 || len(c.Events) == 0 || len(c.After) == 0 {
+		return fmt.Errorf("%w: change of term %d with %d events and a state of %d bytes", ErrInvalid, c.Term, len(c.Events), len(c.After))
 	}
 	return nil
 }
 
-// claims reports whether a change begins its term.
-func claims(c *Change) bool { return c.Events[0].Kind == coordinator.Started }
+// storedChange returns the form of a change for a store.
+func storedChange(c *coordinator.Change) Change {
+	events, after := c.Encode()
+	return Change{Term: c.Term, Rev: c.Rev, Claim: c.IsClaim(), Events: events, After: after}
+}

@@ -55,8 +55,7 @@ func (c JournalConfig) OpenCoordinator(s Scope) (CoordinatorStore, error) {
 	}, nil
 }
 
-// Load implements CoordinatorStore. Events that no coordinator can have decided are repaired as in
-// coordinator.Fold.
+// Load implements CoordinatorStore.
 func (j *journalCoordinator) Load(ctx context.Context) (Loaded, error) {
 	j.mu.Lock()
 	doubt, at := j.unresolved, j.head
@@ -66,30 +65,22 @@ func (j *journalCoordinator) Load(ctx context.Context) (Loaded, error) {
 			return Loaded{}, err
 		}
 	}
-	var fold *coordinator.Fold
+	var l Loaded
 	h, err := j.ledger.read(ctx, func(b []byte) error {
-		var state coordinator.State
-		if b != nil {
-			var err error
-			if state, err = coordinator.DecodeState(b); err != nil {
-				return err
-			}
-		}
-		fold = coordinator.NewFold(state)
-		return nil
+		state, _, err := coordinator.Restore(b, nil, 0)
+		l = Loaded{Term: state.Term(), State: b}
+		return err
 	}, func(b []byte) error {
 		e, err := coordinator.DecodeEvent(b)
-		if err == nil {
-			fold.Replay(e)
-		}
+		l.Term = max(l.Term, e.Term)
+		l.Events = append(l.Events, b)
 		return err
 	})
 	if err != nil {
 		return Loaded{}, err
 	}
-	l := Loaded{State: fold.State(), Rev: h.rev}
-	l.Repairs, l.Repaired = fold.Repairs()
-	j.setHead(h, l.State.Term())
+	l.Rev = h.rev
+	j.setHead(h, l.Term)
 	return l, nil
 }
 
@@ -112,29 +103,26 @@ func (j *journalCoordinator) Save(ctx context.Context, c Change) error {
 	if err := checkChange(&c); err != nil {
 		return err
 	}
-	events := make([][]byte, 0, len(c.Events))
-	for _, e := range c.Events {
-		b := coordinator.AppendEvent(nil, e)
+	for _, b := range c.Events {
 		if len(b) > coordinator.MaxBytes {
 			return fmt.Errorf("%w: event of %d bytes, at most %d are allowed", ErrInvalid, len(b), coordinator.MaxBytes)
 		}
-		events = append(events, b)
 	}
 	h, err := j.checkPosition(&c)
 	if err != nil {
 		return err
 	}
 	if h.rev > c.Rev { // the change itself may already be stored
-		return j.resolveConflict(ctx, &c, events)
+		return j.resolveConflict(ctx, &c)
 	}
-	after, err := j.ledger.append(ctx, h, events)
+	after, err := j.ledger.append(ctx, h, c.Events)
 	switch {
 	case err == nil:
 		j.setHead(after, c.Term)
 		j.snapshot(ctx, after, c.After)
 		return nil
 	case errors.Is(err, journal.ErrConflict):
-		return j.resolveConflict(ctx, &c, events)
+		return j.resolveConflict(ctx, &c)
 	case !journal.NotStored(err):
 		j.mu.Lock()
 		j.unresolved = j.unresolved || j.head.rev == h.rev
@@ -153,18 +141,19 @@ func (j *journalCoordinator) checkPosition(c *Change) (head, error) {
 	case c.Rev > j.head.rev:
 		return head{}, fmt.Errorf("%w: the change follows event %d, the history ends at %d", ErrConflict, c.Rev, j.head.rev)
 	case c.Rev < j.head.rev:
-	case claims(c) && c.Term <= j.term:
+	case c.Claim && c.Term <= j.term:
 		return head{}, fmt.Errorf("%w: claim of term %d: term %d exists", ErrConflict, c.Term, j.term)
-	case !claims(c) && c.Term < j.term:
+	case !c.Claim && c.Term < j.term:
 		return head{}, fmt.Errorf("%w: term %d: term %d exists", ErrFenced, c.Term, j.term)
-	case !claims(c) && c.Term > j.term:
+	case !c.Claim && c.Term > j.term:
 		return head{}, fmt.Errorf("%w: term %d was not claimed", ErrConflict, c.Term)
 	}
 	return j.head, nil
 }
 
 // resolveConflict determines whether a change whose sequence number is taken was stored.
-func (j *journalCoordinator) resolveConflict(ctx context.Context, c *Change, events [][]byte) error {
+func (j *journalCoordinator) resolveConflict(ctx context.Context, c *Change) error {
+	events := c.Events
 	own, last := 0, head{rev: c.Rev}
 	for e, err := range j.ledger.journal.Replay(ctx, j.ledger.id, c.Rev+1, journal.MaxSequenceNr) {
 		if err != nil {
@@ -176,7 +165,7 @@ func (j *journalCoordinator) resolveConflict(ctx context.Context, c *Change, eve
 			continue
 		}
 		// A claim that lost must be made again with a higher term.
-		if e.Manifest != coordinatorEvent || claims(c) && own < len(events) {
+		if e.Manifest != coordinatorEvent || c.Claim && own < len(events) {
 			continue
 		}
 		if other, err := coordinator.DecodeEvent(e.Payload); err == nil && other.Kind == coordinator.Started && other.Term > c.Term {
@@ -191,17 +180,16 @@ func (j *journalCoordinator) resolveConflict(ctx context.Context, c *Change, eve
 }
 
 // snapshot saves a snapshot of the state from time to time.
-func (j *journalCoordinator) snapshot(ctx context.Context, h head, after coordinator.State) {
+func (j *journalCoordinator) snapshot(ctx context.Context, h head, after []byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.ledger.snapshots == nil || h.rev < j.head.snapshot+j.snapshotEvery {
 		return
 	}
 	if j.background.start(ctx, func(ctx context.Context) {
-		b := coordinator.AppendState(nil, after)
-		err := fmt.Errorf("%w: state of %d bytes, at most %d are allowed", ErrInvalid, len(b), coordinator.MaxBytes)
-		if len(b) <= coordinator.MaxBytes {
-			err = j.ledger.save(ctx, h, b)
+		err := fmt.Errorf("%w: state of %d bytes, at most %d are allowed", ErrInvalid, len(after), coordinator.MaxBytes)
+		if len(after) <= coordinator.MaxBytes {
+			err = j.ledger.save(ctx, h, after)
 		}
 		if err != nil {
 			j.ledger.logSnapshotFailure(ctx, err)

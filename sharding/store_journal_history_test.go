@@ -60,23 +60,24 @@ func TestAHistoryOfTwoCoordinators(t *testing.T) {
 	)
 	s := inmem.NewSnapshotStore()
 	b := open(t, sharding.JournalConfig{Journal: j, Snapshots: s, SnapshotEvery: 13}, "c")
-	l, err := b.store.Load(t.Context())
+	state, fold, rev, err := restored(t.Context(), b.store)
 	b.must(err)
+	repairs, repaired := fold.Repairs()
 	var kinds []string
-	for _, r := range l.Repairs {
+	for _, r := range repairs {
 		kinds = append(kinds, r.Kind.String())
 	}
 	want := []string{"term not higher", "registered twice", "home moved", "region unknown", "home allocated twice", "home unknown"}
-	if !slices.Equal(kinds, want) || l.Repaired != len(want) {
-		t.Errorf("%d repairs: %q, want %q", l.Repaired, kinds, want)
+	if !slices.Equal(kinds, want) || repaired != len(want) {
+		t.Errorf("%d repairs: %q, want %q", repaired, kinds, want)
 	}
 	homes := map[shard]string{}
 	for n := range shard(10) {
-		if home, found := l.State.Home(n); found {
+		if home, found := state.Home(n); found {
 			homes[n] = home.Name
 		}
 	}
-	if got := fmt.Sprint(homes, l.State.Term(), l.Rev); got != "map[1:r 2:s 3:s 4:u] 1 11" {
+	if got := fmt.Sprint(homes, state.Term(), rev); got != "map[1:r 2:s 3:s 4:u] 1 11" {
 		t.Errorf("the state is %s", got)
 	}
 	b.lead()
@@ -87,8 +88,10 @@ func TestAHistoryOfTwoCoordinators(t *testing.T) {
 	if !other.state.Equal(b.state) {
 		t.Errorf("a later one finds something else")
 	}
-	if l, err = other.store.Load(t.Context()); err != nil || l.Repaired != 0 {
-		t.Errorf("behind the snapshot %d repairs are made: %v", l.Repaired, err)
+	_, fold, _, err = restored(t.Context(), other.store)
+	b.must(err)
+	if _, repaired = fold.Repairs(); repaired != 0 {
+		t.Errorf("%d repairs after the snapshot, want 0", repaired)
 	}
 }
 
@@ -151,8 +154,8 @@ func (r *recordedSnapshots) Save(ctx context.Context, s snapshot.Snapshot) error
 	return r.Store.Save(ctx, s)
 }
 
-// stored returns the numbers of the snapshots and of the events.
-func stored(t *testing.T, j journal.Journal, s snapshot.Store, id string) (snapshots, events []uint64) {
+// numbers returns the numbers of the snapshots and of the events.
+func numbers(t *testing.T, j journal.Journal, s snapshot.Store, id string) (snapshots, events []uint64) {
 	t.Helper()
 	for m, err := range s.List(t.Context(), id, snapshot.Latest()) {
 		if err != nil {
@@ -201,7 +204,7 @@ func TestSnapshotsAndWhatIsKept(t *testing.T) {
 		j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
 		cfg := sharding.JournalConfig{Journal: j, Snapshots: s, SnapshotEvery: c.every, KeepSnapshots: c.keep}
 		state := settle(t, cfg, 20)
-		snapshots, events := stored(t, j, s, accountID)
+		snapshots, events := numbers(t, j, s, accountID)
 		if fmt.Sprint(snapshots) != c.snapshots || fmt.Sprint(events) != c.events {
 			t.Errorf("every %d, %d kept: snapshots %v, events %v, want %s, %s", c.every, c.keep, snapshots, events, c.snapshots, c.events)
 		}
@@ -225,8 +228,8 @@ func TestSnapshotsThatCannotBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := logged.Load(t.Context())
-	if err != nil || !l.State.Equal(want) {
+	got, _, _, err := restored(t.Context(), logged)
+	if err != nil || !got.Equal(want) {
 		t.Errorf("one snapshot is damaged: %v", err)
 	}
 	if !strings.Contains(log.String(), "snapshot does not decode") || !strings.Contains(log.String(), "sequence_nr=20") {
@@ -248,7 +251,7 @@ func TestSnapshotsThatCannotBeSaved(t *testing.T) {
 	s := &recordedSnapshots{Store: inmem.NewSnapshotStore(), fail: errors.New("the disk is full")}
 	cfg := sharding.JournalConfig{Journal: j, Snapshots: s, SnapshotEvery: 5, KeepSnapshots: -1}
 	settle(t, cfg, 10)
-	if _, events := stored(t, j, s, accountID); len(events) != 12 {
+	if _, events := numbers(t, j, s, accountID); len(events) != 12 {
 		t.Errorf("the events %v are left", events)
 	}
 }

@@ -71,11 +71,11 @@ type replicatedCoordinator struct{ register *register.Store }
 
 // Load implements CoordinatorStore.
 func (r *replicatedCoordinator) Load(ctx context.Context) (Loaded, error) {
-	state, rev, err := r.register.Load(ctx)
+	state, rev, claimed, err := r.register.Load(ctx)
 	if err != nil {
 		return Loaded{}, err
 	}
-	return Loaded{State: state, Rev: rev}, nil
+	return Loaded{Term: claimed, Rev: rev, State: coordinator.AppendState(nil, state)}, nil
 }
 
 // Save implements CoordinatorStore.
@@ -83,7 +83,11 @@ func (r *replicatedCoordinator) Save(ctx context.Context, c Change) error {
 	if err := checkChange(&c); err != nil {
 		return err
 	}
-	return r.register.Save(ctx, c)
+	change, err := coordinator.DecodeChange(c.Term, c.Rev, c.Events, c.After)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return r.register.Save(ctx, change)
 }
 
 // Close implements CoordinatorStore.

@@ -4,6 +4,7 @@
 package sharding_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -71,9 +72,9 @@ func (b *boss) lead() {
 }
 
 func (b *boss) load() error {
-	l, err := b.store.Load(b.Context())
+	state, _, rev, err := restored(b.Context(), b.store)
 	if err == nil {
-		b.state, b.rev = l.State, l.Rev
+		b.state, b.rev = state, rev
 	}
 	return err
 }
@@ -83,11 +84,27 @@ func (b *boss) save(events ...event) error {
 	if err != nil {
 		b.Fatal(err)
 	}
-	err = b.store.Save(b.Context(), sharding.Change{Term: after.Term(), Rev: b.rev, Events: events, After: after})
+	err = b.store.Save(b.Context(), stored(&coordinator.Change{Term: after.Term(), Rev: b.rev, Events: events, After: after}))
 	if err == nil {
 		b.state, b.rev = after, b.rev+uint64(len(events))
 	}
 	return err
+}
+
+// restored loads and decodes what a store holds.
+func restored(ctx context.Context, store sharding.CoordinatorStore) (coordinator.State, *coordinator.Fold, uint64, error) {
+	l, err := store.Load(ctx)
+	if err != nil {
+		return coordinator.State{}, nil, 0, err
+	}
+	state, fold, err := coordinator.Restore(l.State, l.Events, l.Term)
+	return state, fold, l.Rev, err
+}
+
+// stored returns the form of a change for a store.
+func stored(c *coordinator.Change) sharding.Change {
+	events, after := c.Encode()
+	return sharding.Change{Term: c.Term, Rev: c.Rev, Claim: c.IsClaim(), Events: events, After: after}
 }
 
 func (b *boss) must(err error) {

@@ -29,12 +29,18 @@ func decide(t *testing.T, state sharding.JournalConfig, typ string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := coordinator.Event{Kind: coordinator.Started, Term: l.State.Term() + 1, Node: identity.Node{Name: "a", UID: 1}}
-	after, err := l.State.Apply(e)
+	e := coordinator.Event{Kind: coordinator.Started, Term: l.Term + 1, Node: identity.Node{Name: "a", UID: 1}}
+	before, _, err := coordinator.Restore(l.State, l.Events, l.Term)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Save(t.Context(), sharding.Change{Term: e.Term, Rev: l.Rev, Events: []coordinator.Event{e}, After: after}); err != nil {
+	after, err := before.Apply(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change := coordinator.Change{Events: []coordinator.Event{e}, After: after}
+	events, stored := change.Encode()
+	if err := store.Save(t.Context(), sharding.Change{Term: e.Term, Rev: l.Rev, Claim: true, Events: events, After: stored}); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.Close(); err != nil {

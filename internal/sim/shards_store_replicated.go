@@ -96,7 +96,8 @@ func (e edition) before(other edition) bool {
 func (r *replicatedStore) load(at *shardNode, id uint64) {
 	m := at.m
 	at.startStoreCall(func(e *storeCall) {
-		state, rev, err := at.register.Load(e.ctx)
+		state, rev, claimed, err := at.register.Load(e.ctx)
+		state = state.Claimed(claimed)
 		at.after(0, func() {
 			if err != nil {
 				r.d.hit("register", "load failed")

@@ -35,25 +35,47 @@ func (f *fixture) actor(node int) *actor {
 
 // load loads the stored state.
 func (a *actor) load() error {
-	l, err := a.store.Load(a.ctx)
+	state, rev, err := load(a.ctx, a.store)
 	if err == nil {
-		a.state, a.rev = l.State, l.Rev
+		a.state, a.rev = state, rev
 	}
 	return err
 }
 
+// load returns the decoded state. Repairs are an error, because no store may need any here.
+func load(ctx context.Context, store sharding.CoordinatorStore) (state coordinator.State, rev uint64, err error) {
+	l, err := store.Load(ctx)
+	if err != nil {
+		return coordinator.State{}, 0, err
+	}
+	state, fold, err := coordinator.Restore(l.State, l.Events, l.Term)
+	if err != nil {
+		return coordinator.State{}, 0, err
+	}
+	if repairs, n := fold.Repairs(); n > 0 {
+		return coordinator.State{}, 0, fmt.Errorf("the loaded events need %d repairs: %v", n, repairs)
+	}
+	return state, l.Rev, nil
+}
+
+// encode returns the form of a change for a store.
+func encode(c *coordinator.Change) sharding.Change {
+	events, after := c.Encode()
+	return sharding.Change{Term: c.Term, Rev: c.Rev, Claim: c.IsClaim(), Events: events, After: after}
+}
+
 // change returns a change that follows the loaded state.
-func (a *actor) change(events ...coordinator.Event) sharding.Change {
+func (a *actor) change(events ...coordinator.Event) coordinator.Change {
 	a.Helper()
 	after, err := a.state.Apply(events...)
 	if err != nil {
 		a.Fatal(err)
 	}
-	return sharding.Change{Term: a.term, Rev: a.rev, Events: events, After: after}
+	return coordinator.Change{Term: a.term, Rev: a.rev, Events: events, After: after}
 }
 
 // claim returns the change that begins a term.
-func (a *actor) claim(term uint64) sharding.Change {
+func (a *actor) claim(term uint64) coordinator.Change {
 	a.Helper()
 	a.term = term
 	return a.change(a.starts(term))
@@ -63,8 +85,8 @@ func (a *actor) starts(term uint64) coordinator.Event {
 	return coordinator.Event{Kind: coordinator.Started, Term: term, Node: a.node}
 }
 
-func (a *actor) save(c sharding.Change) error {
-	err := a.store.Save(a.ctx, c)
+func (a *actor) save(c coordinator.Change) error {
+	err := a.store.Save(a.ctx, encode(&c))
 	if err == nil {
 		a.state, a.rev = c.After, c.Rev+uint64(len(c.Events))
 	}
@@ -80,7 +102,7 @@ func (a *actor) mustLoad() {
 }
 
 // mustSave fails the check on an error.
-func (a *actor) mustSave(c sharding.Change) {
+func (a *actor) mustSave(c coordinator.Change) {
 	a.Helper()
 	if err := a.save(c); err != nil {
 		a.Fatalf("Save of %s: %v", describe(c), err)
@@ -95,9 +117,9 @@ func (a *actor) lead() {
 }
 
 // refused checks that a change fails with an error.
-func (a *actor) refused(c sharding.Change, want error) {
+func (a *actor) refused(c coordinator.Change, want error) {
 	a.Helper()
-	if err := a.store.Save(a.ctx, c); !errors.Is(err, want) {
+	if err := a.store.Save(a.ctx, encode(&c)); !errors.Is(err, want) {
 		a.Errorf("Save of %s: %v, want %v", describe(c), err, want)
 	}
 }
@@ -105,12 +127,15 @@ func (a *actor) refused(c sharding.Change, want error) {
 // stored checks the state that another store loads.
 func (f *fixture) stored(node int, want coordinator.State) {
 	f.Helper()
-	l, err := f.coordinators(node, account()).Load(f.ctx)
-	if err != nil {
-		f.Fatalf("Load: %v", err)
-	}
-	if !l.State.Equal(want) || l.Repaired != 0 {
-		f.Errorf("Load: %s, %d repairs, want %s", show(l.State), l.Repaired, show(want))
+	f.storedIn(f.coordinators(node, account()), want, "")
+}
+
+// storedIn checks the state that a store loads.
+func (f *fixture) storedIn(store sharding.CoordinatorStore, want coordinator.State, when string) {
+	f.Helper()
+	got, _, err := load(f.ctx, store)
+	if err != nil || !got.Equal(want) {
+		f.Errorf("%sLoad = %s, %v, want %s", when, show(got), err, show(want))
 	}
 }
 
@@ -133,9 +158,9 @@ func span(from, n int) []shard {
 	return s
 }
 
-func describe(c sharding.Change) string {
+func describe(c coordinator.Change) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "term %d behind %d:", c.Term, c.Rev)
+	fmt.Fprintf(&text, "term %d after event %d:", c.Term, c.Rev)
 	for i, e := range c.Events {
 		if i == 5 {
 			fmt.Fprintf(&text, " and %d more", len(c.Events)-i)

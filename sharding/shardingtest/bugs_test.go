@@ -40,15 +40,16 @@ func bugs() map[string]struct {
 	}
 	return map[string]planted{
 		"it begins with a region": {[]string{"LoadNothing"}, bug{loaded: func(l sharding.Loaded) sharding.Loaded {
-			if l.State.Term() == 0 {
-				l.State, _ = l.State.Apply(coordinator.Event{Kind: coordinator.RegionRegistered, Node: identity.Node{Name: "x", UID: 1}})
+			if l.Term == 0 {
+				l.Events = [][]byte{coordinator.AppendEvent(nil, coordinator.Event{Kind: coordinator.RegionRegistered, Node: identity.Node{Name: "x", UID: 1}})}
 			}
 			return l
 		}}},
 		"nodes see places of their own": {[]string{"Save", "SaveManyEvents", "Fenced", "Entities", "Shards"}, bug{apart: true}},
 		"a load forgets the last event": {[]string{"Save", "SaveManyEvents"}, bug{loaded: func(l sharding.Loaded) sharding.Loaded {
-			if all := l.State.Regions(); len(all) > 0 {
-				l.State, _ = l.State.Apply(coordinator.Event{Kind: coordinator.RegionTerminated, Node: all[len(all)-1].Node})
+			if s, _, err := coordinator.Restore(l.State, nil, 0); err == nil && len(s.Regions()) > 0 {
+				e := coordinator.Event{Kind: coordinator.RegionTerminated, Node: s.Regions()[len(s.Regions())-1].Node}
+				l.Events = [][]byte{coordinator.AppendEvent(nil, e)}
 			}
 			return l
 		}}},

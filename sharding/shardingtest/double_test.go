@@ -156,7 +156,7 @@ func (c *coordinators) Load(ctx context.Context) (l sharding.Loaded, err error) 
 
 func (c *coordinators) Save(ctx context.Context, change sharding.Change) error {
 	err := c.call(ctx, &c.bug, func() error { return c.save(&change) })
-	if len(change.Events) > 0 && change.Events[0].Kind == coordinator.Started {
+	if change.Claim {
 		c.unheard = c.bug.deaf && err != nil
 	}
 	return err
@@ -164,7 +164,7 @@ func (c *coordinators) Save(ctx context.Context, change sharding.Change) error {
 
 func (c *coordinators) save(change *sharding.Change) error {
 	b, s := &c.bug, change
-	if len(s.Events) == 0 || s.Term == 0 || s.After.Term() != s.Term || len(s.Events) > 1 && s.Events[len(s.Events)-1].Kind == coordinator.Started {
+	if len(s.Events) == 0 || s.Term == 0 || len(s.After) == 0 {
 		if !b.unchecked {
 			return sharding.ErrInvalid
 		}
@@ -174,22 +174,21 @@ func (c *coordinators) save(change *sharding.Change) error {
 	defer c.place.mu.Unlock()
 	held := c.state()
 	text := fmt.Sprintf("%p %d %+v", c.double, s.Rev, s.Events)
-	claims := s.Events[0].Kind == coordinator.Started
 	switch {
 	case held.last == text && !b.noRepeat:
 		return nil
-	case c.unheard && !claims:
+	case c.unheard && !s.Claim:
 		return sharding.ErrConflict
 	case !c.known && !b.unloaded:
 		return sharding.ErrConflict
-	case claims && s.Term <= held.State.Term() && !b.anyClaim, !claims && s.Term > held.State.Term() && !b.unclaimed:
+	case s.Claim && s.Term <= held.Term && !b.anyClaim, !s.Claim && s.Term > held.Term && !b.unclaimed:
 		return sharding.ErrConflict
-	case !claims && s.Term < held.State.Term() && !b.lowerTerm && !b.noFence:
+	case !s.Claim && s.Term < held.Term && !b.lowerTerm && !b.noFence:
 		return sharding.ErrFenced
-	case s.Rev != held.Rev && !b.anyRev, !claims && s.Term < held.State.Term() && b.noFence:
+	case s.Rev != held.Rev && !b.anyRev, !s.Claim && s.Term < held.Term && b.noFence:
 		return sharding.ErrConflict
 	}
-	held.State, held.Rev, held.last = s.After, s.Rev+uint64(len(s.Events)), text
+	held.Term, held.State, held.Rev, held.last = s.Term, s.After, s.Rev+uint64(len(s.Events)), text
 	return nil
 }
 

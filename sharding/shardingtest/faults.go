@@ -25,10 +25,7 @@ func faults(f *fixture) {
 			t := trouble{fault: fault, at: at}
 			a.persist(&t)
 			t.mend()
-			l, err := f.coordinators(1, s).Load(f.ctx)
-			if err != nil || !l.State.Equal(a.state) {
-				f.Errorf("%s at call %d: %s is stored, %v, want %s", fault.Name, at, show(l.State), err, show(a.state))
-			}
+			f.storedIn(f.coordinators(1, s), a.state, fmt.Sprintf("%s at call %d: ", fault.Name, at))
 		}
 	}
 	if len(f.place.Faults) == 0 {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding"
 )
 
@@ -101,7 +102,7 @@ func (r *rivals) strike(a *actor, node int, rnd *rand.Rand) (mend func()) {
 }
 
 // failed reports an unexpected error.
-func (r *rivals) failed(c sharding.Change, err error) {
+func (r *rivals) failed(c coordinator.Change, err error) {
 	if !r.trouble && !errors.Is(err, sharding.ErrFenced) && !errors.Is(err, sharding.ErrConflict) {
 		r.Errorf("Save of %s: %v", describe(c), err)
 	}
@@ -186,10 +187,7 @@ func claimLate(f *fixture) {
 				f.Errorf("%s %v after the claim has begun: the claim is stored, and a change of its term is refused: %v", fault.Name, moment, err)
 				continue
 			}
-			l, err := f.coordinators(1, s).Load(f.ctx)
-			if err != nil || !l.State.Equal(a.state) {
-				f.Errorf("%s %v after the claim has begun: %s is stored, %v, want %s", fault.Name, moment, show(l.State), err, show(a.state))
-			}
+			f.storedIn(f.coordinators(1, s), a.state, fmt.Sprintf("%s %v after the begin of the claim: ", fault.Name, moment))
 		}
 	}
 	if landed == 0 {
@@ -212,7 +210,7 @@ func moments(fault Fault) []time.Duration {
 }
 
 // claimInTrouble claims the first term during a fault, which it repairs.
-func (a *actor) claimInTrouble(fault Fault, moment time.Duration) (sharding.Change, error) {
+func (a *actor) claimInTrouble(fault Fault, moment time.Duration) (coordinator.Change, error) {
 	struck := make(chan func(), 1)
 	strike := func() { struck <- fault.Strike(0) }
 	stop := func() bool { return false }
@@ -230,7 +228,7 @@ func (a *actor) claimInTrouble(fault Fault, moment time.Duration) (sharding.Chan
 		defer cancel()
 	}
 	c := a.claim(1)
-	err := a.store.Save(ctx, c)
+	err := a.store.Save(ctx, encode(&c))
 	if !stop() { // injected, or about to be
 		(<-struck)()
 	}

@@ -45,6 +45,29 @@ type Change struct {
 	After State
 }
 
+// IsClaim reports whether the change begins its term.
+func (c *Change) IsClaim() bool { return c.Events[0].Kind == Started }
+
+// Encode returns the encodings of Events and After.
+func (c *Change) Encode() (events [][]byte, after []byte) {
+	for _, e := range c.Events {
+		events = append(events, AppendEvent(nil, e))
+	}
+	return events, AppendState(nil, c.After)
+}
+
+// DecodeChange decodes the results of Encode. The error matches ErrMalformed.
+func DecodeChange(term, rev uint64, events [][]byte, after []byte) (c Change, err error) {
+	c = Change{Term: term, Rev: rev, Events: make([]Event, len(events))}
+	for i, b := range events {
+		if c.Events[i], err = DecodeEvent(b); err != nil {
+			return Change{}, err
+		}
+	}
+	c.After, err = DecodeState(after)
+	return c, err
+}
+
 // Save stores a change.
 type Save struct {
 	ID uint64

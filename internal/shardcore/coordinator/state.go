@@ -81,6 +81,37 @@ func (s State) Apply(events ...Event) (State, error) {
 	return f.state, nil
 }
 
+// Claimed returns the state with a higher term that was claimed and has no holder yet. It returns
+// the state itself if the term is not higher.
+func (s State) Claimed(term uint64) State {
+	if term > s.term {
+		s.term, s.holder = term, identity.Node{}
+	}
+	return s
+}
+
+// Restore returns the state of stored bytes: the result of AppendState, or nil for the empty state,
+// and the results of AppendEvent for the events after it. The last claimed term may be higher. The
+// Fold has the repairs. The error matches ErrMalformed.
+func Restore(state []byte, events [][]byte, claimed uint64) (State, *Fold, error) {
+	var s State
+	if state != nil {
+		var err error
+		if s, err = DecodeState(state); err != nil {
+			return State{}, nil, err
+		}
+	}
+	f := NewFold(s)
+	for _, b := range events {
+		e, err := DecodeEvent(b)
+		if err != nil {
+			return State{}, nil, err
+		}
+		f.Replay(e)
+	}
+	return f.State().Claimed(claimed), f, nil
+}
+
 func has(nodes []identity.Node, n identity.Node) bool {
 	_, found := slices.BinarySearchFunc(nodes, n, identity.Node.Compare)
 	return found

@@ -38,30 +38,24 @@ type Store struct {
 // New returns a store. The nonce distinguishes several stores of one node that claim the same term.
 func New(data Data, nonce string) *Store { return &Store{data: data, nonce: nonce} }
 
-// Load returns the stored state and the number of the last event in it. It includes all changes
-// that were acknowledged before the call. Its term is the highest claimed one. If it is the state
-// that a claim of this store wrote, the store holds the term, whatever Save returned.
-func (r *Store) Load(ctx context.Context) (state coordinator.State, rev uint64, err error) {
+// Load returns the stored state, the number of the last event in it, and the highest claimed term.
+// The state includes all changes that were acknowledged before the call. If it is the state that a
+// claim of this store wrote, the store holds the term, whatever Save returned.
+func (r *Store) Load(ctx context.Context) (state coordinator.State, rev, claimed uint64, err error) {
 	found, highest, err := r.readAll(ctx)
 	if err == nil && r.checkLost(highest) {
 		found, highest, err = r.readAll(ctx)
 	}
 	if err != nil {
-		return coordinator.State{}, 0, err
-	}
-	if highest > found.term {
-		// The holder of that term is not known yet. The next claim must be higher.
-		if found.state, err = found.state.Apply(coordinator.Event{Kind: coordinator.Started, Term: highest}); err != nil {
-			return coordinator.State{}, 0, fmt.Errorf("sharding: raise the state to term %d: %w", highest, err)
-		}
+		return coordinator.State{}, 0, 0, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.loaded = true
-	if found.term > r.term && found.state.Equal(r.begun) { // the caller regards it as acknowledged
+	if found.term > r.term && found.state.Claimed(highest).Equal(r.begun) { // the caller regards it as acknowledged
 		r.term, r.holds = found.term, true
 	}
-	return found.state, found.rev, nil
+	return found.state, found.rev, highest, nil
 }
 
 // readAll returns the state and the highest term. It writes the state back to a majority before it
@@ -103,7 +97,7 @@ func (r *Store) Save(ctx context.Context, c coordinator.Change) error {
 	switch {
 	case !loaded:
 		return fmt.Errorf("%w: not loaded", ErrConflict)
-	case isClaim(&c):
+	case c.IsClaim():
 		return r.claim(ctx, &c)
 	case c.Term < term:
 		return fmt.Errorf("%w: term %d: term %d exists", ErrFenced, c.Term, term)
@@ -112,9 +106,6 @@ func (r *Store) Save(ctx context.Context, c coordinator.Change) error {
 	}
 	return r.write(ctx, &c)
 }
-
-// isClaim reports whether a change begins its term.
-func isClaim(c *coordinator.Change) bool { return c.Events[0].Kind == coordinator.Started }
 
 var (
 	// ErrFenced reports a higher term.

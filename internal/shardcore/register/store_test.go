@@ -77,10 +77,11 @@ func act(tb testing.TB, k *keys, name string) *actor {
 
 func (a *actor) load() {
 	a.Helper()
-	var err error
-	if a.state, a.rev, err = a.store.Load(a.Context()); err != nil {
+	state, rev, claimed, err := a.store.Load(a.Context())
+	if err != nil {
 		a.Fatal(err)
 	}
+	a.state, a.rev = state.Claimed(claimed), rev
 }
 
 func (a *actor) save(term uint64, e coordinator.Event) (coordinator.State, error) {

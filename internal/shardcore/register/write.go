@@ -88,9 +88,9 @@ func (r *Store) write(ctx context.Context, c *coordinator.Change) error {
 				return held, fmt.Errorf("%w: other data is stored at %d", ErrConflict, at)
 			}
 			return held, nil
-		case term == c.Term && isClaim(c) && at > rev: // with later changes
+		case term == c.Term && c.IsClaim() && at > rev: // with later changes
 			return held, nil
-		case term == c.Term && (isClaim(c) || at != c.Rev), term < c.Term && !isClaim(c):
+		case term == c.Term && (c.IsClaim() || at != c.Rev), term < c.Term && !c.IsClaim():
 			return held, fmt.Errorf("%w: change of term %d after event %d: the data has term %d, event %d", ErrConflict, c.Term, c.Rev, term, at)
 		}
 		return held.SetBy(r.data.Self(), after, func(*crdt.Self, int64, []byte) (int64, error) { return timestamp, nil })

@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/sharding"
 	"github.com/refold-io/refold/store"
 )
@@ -165,13 +165,9 @@ type countedStore struct {
 
 // Save implements sharding.CoordinatorStore.
 func (c countedStore) Save(ctx context.Context, change sharding.Change) error {
-	size := 0
-	if c.count.states {
-		size = len(coordinator.AppendState(nil, change.After))
-	} else {
-		for _, e := range change.Events {
-			size += len(coordinator.AppendEvent(nil, e))
-		}
+	size := len(change.After)
+	if !c.count.states {
+		size = len(slices.Concat(change.Events...))
 	}
 	c.count.calls.Add(1)
 	c.count.bytes.Add(int64(size))
