@@ -13,32 +13,37 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // wording limits the use of words that make prose hard to read: relative pronouns without an
 // antecedent, things that speak or think, and phrases that are rare in technical English. The
 // limits are hits per 1,000 lines. They are above those of well-kept Go code bases.
 var wording = []struct {
-	name  string
-	most  float64
-	words *regexp.Regexp
+	name    string
+	most    float64
+	phrases []string
 }{
-	{"who", 4, regexp.MustCompile(`(?i)\bwho(m|ever)?\b`)},
-	{"what", 10, regexp.MustCompile(`(?i)\bwhat(ever)?\b`)},
-	{"say, tell, know", 8, regexp.MustCompile(`(?i)\b(say|says|said|tells?|told|knows?|knew)\b`)},
-	{"go on, is there, come", 4, regexp.MustCompile(`(?i)\b(goes? on|went on|is there|are there|comes? back|comes in|of its own|by itself)\b`)},
-	{"behind, anew, besides", 2, regexp.MustCompile(`(?i)\b(behind|anew|besides|all the same|in place of|for ever|meanwhile)\b`)},
-	{"nobody, somebody", 2, regexp.MustCompile(`(?i)\b(nobody|somebody|anybody|no one)\b`)},
+	{"who", 4, []string{"who", "whom", "whoever"}},
+	{"what", 10, []string{"what", "whatever"}},
+	{"say, tell, know", 8, []string{"say", "says", "said", "tell", "tells", "told", "know", "knows", "knew"}},
+	{"go on, is there, come", 4, []string{"go on", "goes on", "went on", "is there", "are there", "come back", "comes back", "comes in", "of its own", "by itself"}},
+	{"behind, anew, besides", 2, []string{"behind", "anew", "besides", "all the same", "in place of", "for ever", "meanwhile"}},
+	{"nobody, somebody", 2, []string{"nobody", "somebody", "anybody", "no one"}},
+}
+
+// inMessages are the phrases that are rare in good error texts and log lines.
+var inMessages = []string{
+	"who", "whom", "what", "whatever", "nobody", "somebody", "anew", "besides", "behind", "said", "told", "for ever", "goes on", "go on",
 }
 
 const messageLimit = 10
 
 var (
-	comment    = regexp.MustCompile(`^\s*//`)
-	directive  = regexp.MustCompile(`//(go:|nolint| Copyright| SPDX)`)
-	letters    = regexp.MustCompile(`[a-z]`)
-	message    = regexp.MustCompile(`(errors\.New|fmt\.Errorf|\.(Debug|Info|Warn|Error|Log|LogAttrs|ErrorContext|WarnContext|InfoContext)\(|help:")`)
-	inMessages = regexp.MustCompile(`(?i)\b(who|whom|what|whatever|nobody|somebody|anew|besides|behind|said|told|for ever|goes on|go on)\b`)
+	comment   = regexp.MustCompile(`^\s*//`)
+	directive = regexp.MustCompile(`//(go:|nolint| Copyright| SPDX)`)
+	letters   = regexp.MustCompile(`[a-z]`)
+	message   = regexp.MustCompile(`(errors\.New|fmt\.Errorf|\.(Debug|Info|Warn|Error|Log|LogAttrs|ErrorContext|WarnContext|InfoContext)\(|help:")`)
 )
 
 // The test counts whole-line comments of Go files without tests, and Markdown.
@@ -68,20 +73,28 @@ func TestProseIsPlain(t *testing.T) {
 		}
 	}
 	for _, w := range wording {
-		checkWords(t, w.name, w.most, w.words, prose)
+		checkWords(t, w.name, w.most, w.phrases, prose)
 	}
 	checkWords(t, "messages", messageLimit, inMessages, messages)
 }
 
 // checkWords compares the number of hits per 1,000 lines with a limit.
-func checkWords(t *testing.T, name string, most float64, words *regexp.Regexp, lines []string) {
+func checkWords(t *testing.T, name string, most float64, phrases, lines []string) {
 	t.Helper()
 	hits := 0
-	var found []string
+	var found, spaced []string
+	for _, phrase := range phrases {
+		spaced = append(spaced, " "+strings.ReplaceAll(phrase, " ", "  ")+" ")
+	}
 	for _, line := range lines {
 		_, text, _ := strings.Cut(line, ": ")
-		if n := len(words.FindAllString(text, -1)); n > 0 {
-			hits += n
+		// Two spaces between words, so that adjacent hits do not share one.
+		text = " " + strings.Join(strings.FieldsFunc(strings.ToLower(text), notLetter), "  ") + " "
+		before := hits
+		for _, phrase := range spaced {
+			hits += strings.Count(text, phrase)
+		}
+		if hits > before {
 			found = append(found, line)
 		}
 	}
@@ -89,6 +102,8 @@ func checkWords(t *testing.T, name string, most float64, words *regexp.Regexp, l
 		t.Errorf("%s: %.1f per 1,000 lines, at most %v are allowed; for example\n%s", name, rate, most, strings.Join(found[:min(20, len(found))], "\n"))
 	}
 }
+
+func notLetter(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
 
 // trackedFiles returns the files of the repository.
 func trackedFiles(t *testing.T) []string {

@@ -6,21 +6,18 @@ package link_test
 import (
 	"encoding/binary"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
 // Whatever a network does, messages arrive at most once and in order, what is held stays below the
 // window, and once the network is well again all credit comes back and everything arrives.
 func TestRandomNetworks(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(40)
-	if os.Getenv("REFOLD_SOAK") != "" {
-		seeds = 5000
-	}
+	seeds := effort.Count[uint64](15, 40, 5000)
 	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 7))
 		n := &network{t: t, r: r, seed: seed}

@@ -4,6 +4,7 @@
 package membership_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/splitbrain"
+	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
 // resolving lets each host decide by a downing strategy, as internal/node does.
@@ -78,7 +80,8 @@ func (w *world) overlap(margin time.Duration) {
 func TestSurvivors(t *testing.T) {
 	t.Parallel()
 	resumed, downed, left := 0, 0, 0
-	for seed := *chaosSeed; seed < *chaosSeed+*chaosSeeds; seed++ {
+	count := cmp.Or(*chaosSeeds, seeds(12))
+	for seed := *chaosSeed; seed < *chaosSeed+count; seed++ {
 		s := &survivors{world: newWorld(t, seed)}
 		s.run(t, seed)
 		for _, h := range s.hosts {
@@ -90,7 +93,7 @@ func TestSurvivors(t *testing.T) {
 		}
 	}
 	t.Logf("%d resumed, %d were downed, %d left", resumed, downed, left)
-	if *chaosSeeds >= 12 && (resumed == 0 || downed == 0 || left == 0) {
+	if count >= 12 && (resumed == 0 || downed == 0 || left == 0) {
 		t.Error("not everything was met")
 	}
 }
@@ -273,7 +276,7 @@ func TestTheSmallSideOfManySurvives(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
 			w.resolving(splitbrain.Settings{Strategy: splitbrain.KeepOldest, KeepLoneOldest: true, StableAfter: 13 * time.Second})
-			hosts := w.join(names(60)...)
+			hosts := w.join(names(effort.Count(30, 60, 60))...)
 			w.up(2*time.Minute, hosts...)
 			w.run(20 * time.Second)
 			small := map[string]bool{}

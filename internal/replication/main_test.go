@@ -4,18 +4,14 @@
 package replication_test
 
 import (
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// seeds is how many seeds a test runs: many more when REFOLD_SOAK is set, as make soak does.
-func seeds(few int) uint64 {
-	if os.Getenv("REFOLD_SOAK") != "" {
-		few *= 20
-	}
-	return uint64(few)
-}
+// seeds returns how many seeds a test runs which usually runs n.
+func seeds(n uint64) uint64 { return effort.Count(max(1, n/3), n, 20*n) }

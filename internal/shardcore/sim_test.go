@@ -4,11 +4,11 @@
 package shardcore_test
 
 import (
+	"cmp"
 	"container/heap"
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -16,19 +16,13 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
 var (
 	firstSeed = flag.Uint64("shards.seed", 0, "first seed of TestSimulation")
-	manySeeds = flag.Uint64("shards.seeds", seeds(20, 1000), "how many seeds")
+	manySeeds = flag.Uint64("shards.seeds", 0, "how many seeds; 0 is the usual number")
 )
-
-func seeds(n, soak uint64) uint64 {
-	if os.Getenv("REFOLD_SOAK") != "" {
-		return soak
-	}
-	return n
-}
 
 // well are those nodes that stay.
 func (w *world) well() []*host {
@@ -231,7 +225,7 @@ func TestSimulation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			hit := map[string]int{}
-			for seed := *firstSeed; seed < *firstSeed+*manySeeds; seed++ {
+			for seed := *firstSeed; seed < *firstSeed+cmp.Or(*manySeeds, effort.Count[uint64](8, 20, 1000)); seed++ {
 				first := simulate(t, seed, with, hit)
 				if seed%10 == 0 {
 					if again := simulate(t, seed, with, map[string]int{}); again != first {

@@ -6,13 +6,13 @@ package splitbrain_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/splitbrain"
+	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
 // estate is a cluster that is cut in two some time after one of its nodes has got the lease for
@@ -199,10 +199,7 @@ func bequeath(t *testing.T, seed uint64, patient bool) (left [2]int, story strin
 }
 
 func estates() uint64 {
-	if os.Getenv("REFOLD_SOAK") != "" {
-		return 20000
-	}
-	return 200
+	return effort.Count[uint64](50, 200, 20000)
 }
 
 // One side survives whoever has the lease from before, and whoever leads on its side.

@@ -7,13 +7,13 @@ import (
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -526,10 +526,7 @@ func simulate(t *testing.T, seed uint64, register, remember bool, hit map[string
 // decisions are sent, and all needed shards run at the end.
 func TestOneHome(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(20)
-	if os.Getenv("REFOLD_SOAK") != "" {
-		seeds = 2000
-	}
+	seeds := effort.Count[uint64](12, 20, 2000)
 	for _, register := range []bool{false, true} {
 		for _, remember := range []bool{false, true} {
 			t.Run(fmt.Sprintf("register %t, remember %t", register, remember), func(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/internal/shardcore/shard"
+	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
 const (
@@ -346,15 +346,11 @@ func simulate(t *testing.T, seed uint64, lossy, crashes bool, hit map[string]int
 
 var (
 	firstSeed = flag.Uint64("region.seed", 0, "first seed of TestSimulation")
-	manySeeds = flag.Uint64("region.seeds", 0, "how many seeds, 0 is 60, or 2,000 if REFOLD_SOAK is set")
+	manySeeds = flag.Uint64("region.seeds", 0, "how many seeds; 0 is the usual number")
 )
 
 func seeds() (first, n uint64) {
-	n = 60
-	if os.Getenv("REFOLD_SOAK") != "" {
-		n = 2000
-	}
-	return *firstSeed, cmp.Or(*manySeeds, n)
+	return *firstSeed, cmp.Or(*manySeeds, effort.Count[uint64](20, 60, 2000))
 }
 
 // On planned moves nothing is lost, repeated or overtaken. If messages of the coordinator get lost,
