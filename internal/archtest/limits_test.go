@@ -7,12 +7,15 @@ import (
 	"go/ast"
 	"go/token"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
 
 const (
 	maxPublicPackages = 26
 	maxExportedNames  = 800
+	maxFiles          = 650
 )
 
 // Users can import at most maxPublicPackages packages with at most maxExportedNames names, apart
@@ -36,6 +39,17 @@ func TestPublicSurfaceIsSmall(t *testing.T) {
 	}
 	if names > maxExportedNames {
 		t.Errorf("the public packages export %d names, at most %d are allowed", names, maxExportedNames)
+	}
+}
+
+// A reader finds a feature in one file, so the tree has at most maxFiles Go files, apart from tests.
+func TestFilesAreFew(t *testing.T) {
+	t.Parallel()
+	files := slices.DeleteFunc(trackedFiles(t), func(name string) bool {
+		return !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go")
+	})
+	if len(files) > maxFiles {
+		t.Errorf("the tree has %d Go files without tests, at most %d are allowed: merge files of one feature", len(files), maxFiles)
 	}
 }
 

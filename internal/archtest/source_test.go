@@ -92,15 +92,28 @@ func packages(t *testing.T) []*pkg {
 	return all
 }
 
-// parse reads one file of a package.
+// parsed holds the files that a test has parsed, by path, for the other tests.
+var parsed sync.Map
+
+type parsedFile struct {
+	fset *token.FileSet
+	file *ast.File
+	err  error
+}
+
+// parse returns the syntax tree of one file of a package. Callers must not change it.
 func parse(t *testing.T, path string) (*token.FileSet, *ast.File) {
 	t.Helper()
-	fset := token.NewFileSet()
-	f, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
+	once, _ := parsed.LoadOrStore(path, sync.OnceValue(func() parsedFile {
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+		return parsedFile{fset, file, err}
+	}))
+	p := once.(func() parsedFile)()
+	if p.err != nil {
+		t.Fatal(p.err)
 	}
-	return fset, f
+	return p.fset, p.file
 }
 
 // importName returns the name under which a file imports a package, "" if it does not.
