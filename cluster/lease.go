@@ -28,10 +28,7 @@ type leases struct {
 // leaser runs the operations on one lease.
 type leaser struct {
 	lease *lease.Lease
-	ready loop.Signal
-
-	mu  sync.Mutex
-	ops []node.LeaseOp
+	ops   *loop.Mailbox[node.LeaseOp]
 }
 
 func newLeases(n *Node) *leases {
@@ -52,10 +49,7 @@ func (l *leases) begin(op node.LeaseOp) {
 		}
 	}
 	l.busy.Begin()
-	w.mu.Lock()
-	w.ops = append(w.ops, op)
-	w.mu.Unlock()
-	w.ready.Set()
+	w.ops.Add(op)
 }
 
 func (l *leases) open(name string) (*leaser, error) {
@@ -67,7 +61,7 @@ func (l *leases) open(name string) (*leaser, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &leaser{lease: held, ready: loop.NewSignal()}
+	w := &leaser{lease: held, ops: loop.NewMailbox[node.LeaseOp](loop.NewSignal())}
 	l.held[name] = w
 	l.running.Go(func() { l.run(w) })
 	return w, nil
@@ -85,20 +79,13 @@ func answer(op node.LeaseOp, ok bool, owner string) node.Input {
 // run carries out the operations on one lease.
 func (l *leases) run(w *leaser) {
 	for {
-		w.mu.Lock()
-		ops := w.ops
-		w.ops = nil
-		w.mu.Unlock()
-		for _, op := range ops {
-			l.carryOut(l.ctx, w, op)
-		}
-		if len(ops) > 0 {
-			continue
-		}
 		select {
-		case <-w.ready:
+		case <-w.ops.Ready:
 		case <-l.ctx.Done():
 			return
+		}
+		for _, op := range w.ops.Take(nil) {
+			l.carryOut(l.ctx, w, op)
 		}
 	}
 }

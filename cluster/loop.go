@@ -119,7 +119,7 @@ func (n *Node) failed() {
 	}
 	n.out.Log(slog.LevelError, "node failed: panic in the event loop", slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
 	n.instances.stopAll()
-	n.asks.fail(ErrFailed)
+	n.asks.Fail(ErrFailed)
 	n.left = ErrFailed
 	n.events.publish(&State{Self: n.self, Stopped: true, Err: ErrFailed}, []Event{{Kind: ShuttingDown}})
 	n.beginShutdown()
@@ -150,7 +150,7 @@ func (n *Node) applyEffects(e node.Effects) {
 		n.forward(f)
 	}
 	for _, d := range e.Dropped {
-		n.pending.drop(n, d.Message)
+		n.dropPending(d.Message)
 	}
 	if len(e.Life) > 0 {
 		n.outcome(e.Life)
@@ -204,13 +204,11 @@ func (n *Node) publish(e node.Effects) {
 func (n *Node) handleLife(l membership.Life) {
 	switch l.Kind {
 	case membership.Suspended:
-		n.asks.fail(ErrDisconnected)
-		n.pending.failAsks(n, ErrDisconnected)
+		n.failAsks(ErrDisconnected)
 	case membership.Exits, membership.Downed:
 		n.beginShutdown()
 	case membership.Stopped:
-		n.asks.fail(n.left)
-		n.pending.failAsks(n, n.left)
+		n.failAsks(n.left)
 		n.beginShutdown()
 	case membership.Joined, membership.BecameUp, membership.Disconnected, membership.Connected, membership.Resumed:
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
+	"github.com/refold-io/refold/internal/splitbrain"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -38,7 +39,7 @@ type Node struct {
 	leases    *leases
 	instances instanceHost
 	phases    shutdownHooks
-	asks      openAsks
+	asks      loop.Calls
 	attached  attached
 	services  adminServices
 	lastTurn  atomic.Int64 // in time of the machine, when the loop last finished a turn
@@ -47,8 +48,8 @@ type Node struct {
 	machine         *node.Machine
 	left            error // why the membership ended
 	downed          bool
-	nextSendWarning time.Duration // when the next failed send may be logged
-	pending         pendingMessages
+	nextSendWarning time.Duration                 // when the next failed send may be logged
+	pending         loop.Pending[*pendingMessage] // messages that the machine has, by number
 	proxies         map[string]*Proxy
 
 	strategy string         // the downing strategy
@@ -127,7 +128,7 @@ func prepare(cfg Config) (*Node, error) {
 			Check:    convert(cfg.Check, func(s Setting) membership.Setting { return membership.Setting(s) }),
 			Settings: membership.Settings(cfg.Settings), Started: time.Now(), Rand: rand.New(rand.NewPCG(rand.Uint64(), self.UID)),
 		},
-		Downing: settingsOf(cfg.Downing), ExitTimeout: cfg.PhaseTimeout[PhaseExiting],
+		Downing: splitbrain.Settings(cfg.Downing), ExitTimeout: cfg.PhaseTimeout[PhaseExiting],
 	})
 	if err != nil {
 		return nil, fielderror.Rename(ErrInvalid, err, "Config.Membership.", "Config.", "Config.ExitTimeout", "Config.PhaseTimeout of exiting")
@@ -144,8 +145,8 @@ func prepare(cfg Config) (*Node, error) {
 		cfg: cfg, self: self, rootLog: rootLog, log: slog.New(out.Handler(named.Handler())), start: time.Now(), machine: machine,
 		inputs: loop.NewMailbox[node.Input](loop.NewSignal(), loop.Limit{Count: cfg.MaxInputs, Bytes: maxInputBytes}), calls: make(chan call), out: out, base: base,
 		strategy: string(machine.Config().Downing.Strategy),
-		pending:  pendingMessages{open: map[uint64]*pendingMessage{}}, proxies: map[string]*Proxy{},
-		quit: make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
+		proxies:  map[string]*Proxy{},
+		quit:     make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
 	n.events = newBroadcaster(cfg.MaxEvents, n.currentState())
 	n.leases, n.instances.node = newLeases(n), n

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/refold-io/refold/identity"
@@ -101,7 +100,7 @@ func (p *Proxy) Close(ctx context.Context) error {
 		p.closed = true
 		delete(n.proxies, p.cfg.Singleton)
 		n.machine.CloseProxy(p.cfg.Singleton)
-		n.pending.giveUp(n, p)
+		n.closePending(p)
 	})
 	if ctx.Err() == nil {
 		return nil // a node that has ended has no proxies
@@ -136,7 +135,7 @@ func (p *Proxy) Ask(ctx context.Context, payload []byte) ([]byte, error) {
 
 func (p *Proxy) ask(ctx context.Context, payload []byte) ([]byte, error) {
 	n := p.node
-	ctx, leave, err := n.asks.enter(ctx, n.events)
+	ctx, leave, err := n.beginAsk(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +163,7 @@ func (p *Proxy) ask(ctx context.Context, payload []byte) ([]byte, error) {
 
 // withdraw removes a request that was not sent, and returns the error for its caller.
 func (p *Proxy) withdraw(ctx context.Context, a *pendingMessage) error {
-	err := p.node.call(context.WithoutCancel(ctx), func() { p.node.pending.withdraw(p.node, a.id) })
+	err := p.node.call(context.WithoutCancel(ctx), func() { p.node.withdrawPending(a.id) })
 	select {
 	case failed := <-a.failed:
 		return failed
@@ -190,7 +189,7 @@ func (p *Proxy) pass(ctx context.Context, a *pendingMessage) error {
 			refused = fmt.Errorf("%w: the location of the instance is unknown and the buffer is full", ErrBusy)
 			return
 		}
-		n.step(node.Forward{Singleton: p.cfg.Singleton, Message: n.pending.add(a)})
+		n.step(node.Forward{Singleton: p.cfg.Singleton, Message: n.addPending(a)})
 		refused = a.err // an error after this turn of the loop is not reported
 	})
 	return cmp.Or(err, refused)
@@ -208,39 +207,33 @@ type pendingMessage struct {
 	failed chan error
 }
 
-// pendingMessages are the messages that the machine has by a number. They belong to the loop.
-type pendingMessages struct {
-	last uint64
-	open map[uint64]*pendingMessage
-}
-
-func (p *pendingMessages) add(a *pendingMessage) uint64 {
-	p.last++
-	a.id = p.last
-	p.open[a.id] = a
+// add registers a message and returns its number in the machine.
+func (n *Node) addPending(a *pendingMessage) uint64 {
+	a.id, _ = n.pending.Add(a) // without a limit it never fails
 	a.proxy.buffered += len(a.data)
-	return p.last
+	return a.id
 }
 
-func (p *pendingMessages) take(id uint64) *pendingMessage {
-	a := p.open[id]
-	if a != nil {
-		delete(p.open, id)
+// takePending removes a message. It returns nil if the message was withdrawn.
+func (n *Node) takePending(id uint64) (a *pendingMessage) {
+	n.pending.Answer(id, func(found *pendingMessage) bool {
+		a = found
 		a.proxy.buffered -= len(a.data)
-	}
+		return true
+	})
 	return a
 }
 
-// withdraw removes a message that was not routed yet.
-func (p *pendingMessages) withdraw(n *Node, id uint64) {
-	if a := p.take(id); a != nil {
+// withdrawPending removes a message that was not routed yet.
+func (n *Node) withdrawPending(id uint64) {
+	if a := n.takePending(id); a != nil {
 		n.machine.Withdraw(node.Forward{Singleton: a.proxy.cfg.Singleton, Message: id})
 	}
 }
 
 // forward sends a message to the instance.
 func (n *Node) forward(f node.Forwarded) {
-	a := n.pending.take(f.Message)
+	a := n.takePending(f.Message)
 	switch {
 	case a == nil: // its asker has withdrawn it
 	case a.way != nil:
@@ -253,81 +246,58 @@ func (n *Node) forward(f node.Forwarded) {
 	}
 }
 
-// drop drops a message for which the machine has no room.
-func (p *pendingMessages) drop(n *Node, id uint64) {
-	a := p.take(id)
-	if a == nil {
-		return
-	}
-	n.dropped(DroppedBuffer, n.self, a.proxy.cfg.Singleton)
-	if a.err = ErrDropped; a.failed != nil {
-		a.failed <- ErrDropped
+// dropPending drops a message for which the machine has no room.
+func (n *Node) dropPending(id uint64) {
+	if a := n.takePending(id); a != nil {
+		n.dropped(DroppedBuffer, n.self, a.proxy.cfg.Singleton)
+		a.fail(ErrDropped)
 	}
 }
 
-// giveUp drops the messages of a closed proxy.
-func (p *pendingMessages) giveUp(n *Node, of *Proxy) {
-	for id, a := range p.open { // the order does not show
-		if a.proxy != of {
-			continue
+// fail records why a message was not sent.
+func (a *pendingMessage) fail(err error) {
+	if a.err = err; a.failed != nil {
+		a.failed <- err
+	}
+}
+
+// closePending drops the messages of a closed proxy.
+func (n *Node) closePending(p *Proxy) {
+	n.pending.AnswerAll(func(a *pendingMessage) bool {
+		if a.proxy == p {
+			n.dropped(DroppedBuffer, n.self, p.cfg.Singleton)
+			a.fail(ErrProxyClosed)
 		}
-		p.take(id)
-		n.dropped(DroppedBuffer, n.self, of.cfg.Singleton)
+		return a.proxy == p
+	})
+}
+
+// failAsks fails all requests: those that are buffered and those that wait for a reply.
+func (n *Node) failAsks(err error) {
+	n.asks.Fail(err)
+	n.pending.AnswerAll(func(a *pendingMessage) bool {
 		if a.failed != nil {
-			a.failed <- ErrProxyClosed
+			a.proxy.buffered -= len(a.data)
+			n.machine.Withdraw(node.Forward{Singleton: a.proxy.cfg.Singleton, Message: a.id})
+			a.fail(err)
 		}
-	}
+		return a.failed != nil
+	})
 }
 
-// failAsks fails the buffered requests.
-func (p *pendingMessages) failAsks(n *Node, err error) {
-	for id, a := range p.open { // the order does not show
-		if a.failed != nil {
-			p.withdraw(n, id)
-			a.failed <- err
-		}
-	}
-}
-
-// openAsks are the requests that fail when the node is suspended or ends.
-type openAsks struct {
-	mu   sync.Mutex
-	last uint64
-	open map[uint64]context.CancelCauseFunc
-}
-
-// enter returns a context for a request. It fails if the node is suspended or has ended.
-func (o *openAsks) enter(ctx context.Context, h *broadcaster) (context.Context, func(), error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	switch s := h.current(); { // the state is published before fail is called
+// beginAsk returns a context for a request, which ends when the node is suspended or ends. It fails
+// if that has happened. The state is published before failAsks is called.
+func (n *Node) beginAsk(ctx context.Context) (context.Context, func(), error) {
+	ctx, end := n.asks.Begin(ctx)
+	switch s := n.events.current(); {
 	case s.Stopped:
+		end()
 		return nil, nil, cmp.Or(s.Err, errLoopEnded)
 	case s.Suspended:
+		end()
 		return nil, nil, ErrDisconnected
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	if o.open == nil {
-		o.open = map[uint64]context.CancelCauseFunc{}
-	}
-	o.last++
-	id := o.last
-	o.open[id] = cancel
-	return ctx, func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		delete(o.open, id)
-		cancel(nil)
-	}, nil
-}
-
-// fail fails all requests.
-func (o *openAsks) fail(err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, cancel := range o.open { // the order does not show
-		cancel(err)
-	}
+	return ctx, end, nil
 }
 
 // The first byte of a reply. The numbers never change.

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/refold-io/refold/internal/enum"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/panics"
@@ -259,14 +260,9 @@ const (
 )
 
 func (p Phase) String() string {
-	names := [...]string{
-		"before-unbind", "unbind", "requests-done", "stop-services", "before-cluster-shutdown", "stop-regions",
-		"leave", "exiting", "exiting-done", "cluster-stop", "before-terminate", "terminate",
-	}
-	if int(p) >= len(names) {
-		return fmt.Sprintf("phase(%d)", uint8(p))
-	}
-	return names[p]
+	return enum.Name(p, "phase",
+		"before-unbind", "unbind", "requests-done", "stop-services", "before-cluster-shutdown",
+		"stop-regions", "leave", "exiting", "exiting-done", "cluster-stop", "before-terminate", "terminate")
 }
 
 // hook is a function of a phase.

@@ -8,10 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/splitbrain"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -46,11 +44,10 @@ type State struct {
 
 // Member returns a member.
 func (s *State) Member(n identity.Node) (Member, bool) {
-	i, found := membership.Find(s.Members, n)
-	if !found {
-		return Member{}, false
+	if m := membership.Lookup(s.Members, n); m != nil {
+		return *m, true
 	}
-	return s.Members[i], true
+	return Member{}, false
 }
 
 // Named returns the member with a name. If several incarnations are members, which happens for a
@@ -264,15 +261,6 @@ type Settings struct {
 	// otherwise an outage in which one node crashes ends all nodes. Defaults to twice StableAfter
 	// of the downing settings and four times AcceptablePause.
 	GiveUpAfter time.Duration
-}
-
-// settingsOf converts the settings of downing into those of the resolver.
-func settingsOf(s downing.Settings) splitbrain.Settings {
-	return splitbrain.Settings{
-		Strategy: splitbrain.Strategy(s.Strategy), StableAfter: s.StableAfter, DownAllWhenUnstable: s.DownAllWhenUnstable,
-		RemovalMargin: s.RemovalMargin, Role: s.Role, QuorumSize: s.QuorumSize, KeepLoneOldest: s.KeepLoneOldest,
-		LeaseName: s.LeaseName, MinorityDelay: s.MinorityDelay, ReleaseAfter: s.ReleaseAfter,
-	}
 }
 
 // convert converts a slice element by element.

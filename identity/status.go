@@ -3,7 +3,7 @@
 
 package identity
 
-import "fmt"
+import "github.com/refold-io/refold/internal/enum"
 
 // Status is the state of a member in its life cycle:
 //
@@ -36,27 +36,9 @@ const (
 )
 
 func (s Status) String() string {
-	switch s {
-	case Joining:
-		return "joining"
-	case WeaklyUp:
-		return "weakly-up"
-	case Up:
-		return "up"
-	case Leaving:
-		return "leaving"
-	case Exiting:
-		return "exiting"
-	case Down:
-		return "down"
-	case Removed:
-		return "removed"
-	case PreparingForShutdown:
-		return "preparing-for-shutdown"
-	case ReadyForShutdown:
-		return "ready-for-shutdown"
-	}
-	return fmt.Sprintf("status(%d)", uint8(s))
+	return enum.Name(s, "status",
+		"", "joining", "weakly-up", "up", "leaving", "exiting", "down", "removed", "preparing-for-shutdown",
+		"ready-for-shutdown")
 }
 
 // CanBecome reports whether the life cycle allows a change from s to next.

@@ -8,11 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"sync"
 	"time"
 
 	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/panics"
 )
 
 // MaxAdminRequest is the size of the largest request of an operator, in bytes.
@@ -116,16 +116,6 @@ func (t *Transport) runAdmin(r AdminRequest) {
 func (t *Transport) answerAdmin(r AdminRequest) (answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(t.base, adminTimeout)
 	defer cancel()
-	defer func() {
-		p := recover()
-		if p == nil {
-			return
-		}
-		answer, err = nil, ErrHandlerFailed
-		t.counters.dropped[link.Panicked].Add(1)
-		t.log.ErrorContext(t.base, "admin handler panicked", slog.String("operator", r.Operator),
-			slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
-	}()
 	t.mu.Lock()
 	h := t.admin.handler
 	t.mu.Unlock()
@@ -135,7 +125,13 @@ func (t *Transport) answerAdmin(r AdminRequest) (answer []byte, err error) {
 	case h == nil:
 		return nil, ErrNoHandler
 	}
-	if answer = h(ctx, r.Operator, r.Payload); len(answer) > t.carrier.MaxFrame() {
+	switch p := panics.Call(func() { answer = h(ctx, r.Operator, r.Payload) }); {
+	case p != nil:
+		t.counters.dropped[link.Panicked].Add(1)
+		t.log.ErrorContext(t.base, "admin handler panicked", slog.String("operator", r.Operator),
+			slog.String("panic", fmt.Sprint(p.Value)), slog.String("stack", string(p.Stack)))
+		return nil, ErrHandlerFailed
+	case len(answer) > t.carrier.MaxFrame():
 		return nil, ErrTooLarge
 	}
 	return answer, nil

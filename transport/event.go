@@ -3,11 +3,7 @@
 
 package transport
 
-import (
-	"sync"
-
-	"github.com/refold-io/refold/identity"
-)
+import "github.com/refold-io/refold/identity"
 
 // Event is one of Gap, QuarantinedBy and Connection.
 type Event interface{ isEvent() }
@@ -31,64 +27,26 @@ func (Gap) isEvent()           {}
 func (QuarantinedBy) isEvent() {}
 func (Connection) isEvent()    {}
 
+// maxEvents is how many events may wait for OnEvent.
 const maxEvents = 1024
 
-// events is a bounded queue between the carrier and OnEvent.
-type events struct {
-	handle func(Event)
-	wakeUp chan struct{}
-
-	mu    sync.Mutex
-	queue []Event
-	lost  uint64
-}
-
-func newEvents(tell func(Event)) *events {
-	return &events{handle: tell, wakeUp: make(chan struct{}, 1)}
-}
-
-func (e *events) add(event Event) {
-	if e.handle == nil {
-		return
+// report queues an event for OnEvent.
+func (t *Transport) report(event Event) {
+	if t.cfg.OnEvent != nil && t.events.Offer(0, 0, event) != nil {
+		t.counters.eventsLost.Add(1)
 	}
-	e.mu.Lock()
-	if len(e.queue) < maxEvents {
-		e.queue = append(e.queue, event)
-	} else {
-		e.lost++
-	}
-	e.mu.Unlock()
-	signal(e.wakeUp)
 }
 
-func (e *events) dropped() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.lost
-}
-
-// run calls the handler until done is closed.
-func (e *events) run(done <-chan struct{}) {
+// runEvents calls OnEvent until the transport is closed.
+func (t *Transport) runEvents() {
 	for {
 		select {
-		case <-done:
+		case <-t.base.Done():
 			return
-		case <-e.wakeUp:
+		case <-t.events.Ready:
 		}
-		e.mu.Lock()
-		queue := e.queue
-		e.queue = nil
-		e.mu.Unlock()
-		for _, event := range queue {
-			e.handle(event)
+		for _, event := range t.events.Take(nil) {
+			t.cfg.OnEvent(event)
 		}
-	}
-}
-
-// signal wakes the reader of a channel with a buffer of one.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/panics"
 )
 
 const (
@@ -153,9 +153,8 @@ func (t *Transport) handle(key inboxKey, d *delivery) {
 		return
 	}
 	t.counters.dropped[link.NoHandler].Add(1)
-	if t.counters.mayLog(link.NoHandler, t.now()) {
-		t.log.WarnContext(t.base, "dropped messages without a handler", slog.Int("kind", int(d.Kind)), slog.String("peer", d.from.String()))
-	}
+	t.throttle.Log(t.base, t.log, link.NoHandler, slog.LevelWarn, "dropped messages without a handler",
+		slog.Int("kind", int(d.Kind)), slog.String("peer", d.from.String()))
 }
 
 func (h *handlers) of(named bool) map[Kind]Handler {
@@ -198,14 +197,13 @@ func (t *Transport) dropUndecompressed(m Message, r *Request, err error) {
 		r.reject(statusFailed)
 	}
 	t.counters.dropped[link.Undecompressed].Add(1)
-	if t.counters.mayLog(link.Undecompressed, t.now()) {
-		t.log.WarnContext(t.base, "dropped messages that cannot be decompressed", slog.String("peer", m.From.String()), slog.Any("error", err))
-	}
+	t.throttle.Log(t.base, t.log, link.Undecompressed, slog.LevelWarn, "dropped messages that cannot be decompressed",
+		slog.String("peer", m.From.String()), slog.Any("error", err))
 }
 
 // recoverPanic logs and counts a panic of a handler.
 func (t *Transport) recoverPanic(m Message, r *Request) {
-	p := recover()
+	p := panics.New(recover())
 	if p == nil {
 		return
 	}
@@ -214,7 +212,7 @@ func (t *Transport) recoverPanic(m Message, r *Request) {
 	}
 	t.counters.dropped[link.Panicked].Add(1)
 	t.log.ErrorContext(t.base, "handler panicked", slog.Int("kind", int(m.Kind)), slog.String("peer", m.From.String()),
-		slog.String("panic", fmt.Sprint(p)), slog.String("stack", string(debug.Stack())))
+		slog.String("panic", fmt.Sprint(p.Value)), slog.String("stack", string(p.Stack)))
 }
 
 // receiver is the Receiver that a Transport passes to its carrier.
@@ -231,7 +229,7 @@ func (r receiver) Receive(lane Lane, from string, frame []byte) {
 	}
 	eff := t.machine.Receive(t.now(), link.Lane(lane), from, frame)
 	if eff.Lost > 0 {
-		t.events.add(Gap{From: eff.From, Lane: lane, Frames: eff.Lost})
+		t.report(Gap{From: eff.From, Lane: lane, Frames: eff.Lost})
 	}
 	for i := range eff.Deliver {
 		d := &eff.Deliver[i]
@@ -243,12 +241,13 @@ func (r receiver) Receive(lane Lane, from string, frame []byte) {
 		t.enqueue(eff.From, lane, d)
 	}
 	if eff.Quarantined {
-		t.events.add(QuarantinedBy{From: eff.From})
+		t.report(QuarantinedBy{From: eff.From})
 	}
 	t.wakeLocked()
 	t.mu.Unlock()
-	if eff.Dropped != 0 {
-		t.logDrop(eff.Dropped, lane, from, eff.From)
+	if why := eff.Dropped; why != 0 && why != link.Old {
+		t.throttle.Log(t.base, t.log, why, slog.LevelWarn, "dropped received frames", slog.String("reason", why.String()),
+			slog.String("lane", lane.String()), slog.String("from", from), slog.String("peer", eff.From.String()))
 	}
 }
 
@@ -259,21 +258,7 @@ func (r receiver) Connection(err error) {
 	} else {
 		r.t.down.Store(nil)
 	}
-	r.t.events.add(Connection{Err: err})
-}
-
-// completeRequest passes a reply to its request.
-func (t *Transport) completeRequest(from identity.Node, reply link.Message) {
-	if !t.requests.complete(from, reply) {
-		t.counters.dropped[link.LateReply].Add(1)
-	}
-}
-
-func (t *Transport) logDrop(why link.Reason, lane Lane, name string, from identity.Node) {
-	if why != link.Old && t.counters.mayLog(why, t.now()) {
-		t.log.WarnContext(t.base, "dropped received frames", slog.String("reason", why.String()), slog.String("lane", lane.String()),
-			slog.String("from", name), slog.String("peer", from.String()))
-	}
+	r.t.report(Connection{Err: err})
 }
 
 // pool runs functions on reused goroutines. A new goroutine would have to grow its stack each time.

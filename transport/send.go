@@ -53,7 +53,7 @@ func (t *Transport) send(to identity.Node, lane Lane, msg link.Message) error {
 	err := t.machine.Send(to, link.Lane(lane), msg)
 	t.mu.Unlock()
 	if err == nil {
-		signal(t.wake[lane])
+		t.wake[lane].Set()
 	}
 	return err
 }
@@ -75,7 +75,9 @@ func (t *Transport) runLane(lane Lane) {
 				break
 			}
 			if err := t.carrier.Send(lane, to, frame); err != nil {
-				t.logUnsent(lane, to, err)
+				t.counters.dropped[link.Unsent].Add(1)
+				t.throttle.Log(t.base, t.log, link.Unsent, slog.LevelWarn, "failed to send frames",
+					slog.String("lane", lane.String()), slog.String("peer", to.String()), slog.Any("error", err))
 			}
 			if buf = frame; cap(buf) > maxReused {
 				buf = nil
@@ -99,16 +101,9 @@ func (t *Transport) nextFrame(lane Lane, dst []byte) (identity.Node, []byte, boo
 		close(done)
 	}
 	if waits {
-		signal(t.creditWait)
+		t.creditWait.Set()
 	}
 	return to, frame, ok
-}
-
-func (t *Transport) logUnsent(lane Lane, to identity.Node, err error) {
-	t.counters.dropped[link.Unsent].Add(1)
-	if t.counters.mayLog(link.Unsent, t.now()) {
-		t.log.WarnContext(t.base, "failed to send frames", slog.String("lane", lane.String()), slog.String("peer", to.String()), slog.Any("error", err))
-	}
 }
 
 // runTimer calls Tick of the machine when it is due.
@@ -134,22 +129,15 @@ func (t *Transport) runTimer() {
 		}
 		t.mu.Lock()
 		t.machine.Tick(t.now())
+		t.wakeLocked()
 		t.mu.Unlock()
-		t.wakePending()
 	}
-}
-
-// wakePending wakes the lanes that have something to send.
-func (t *Transport) wakePending() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.wakeLocked()
 }
 
 func (t *Transport) wakeLocked() {
 	for lane := range Lane(Lanes) {
 		if t.machine.Pending(link.Lane(lane)) {
-			signal(t.wake[lane])
+			t.wake[lane].Set()
 		}
 	}
 }

@@ -5,7 +5,6 @@ package transport
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/refold-io/refold/internal/link"
 )
@@ -61,21 +60,14 @@ func (t *Transport) Stats() Stats {
 	return Stats{
 		Lanes: lanes, Dropped: s.Dropped, Refused: s.Refused, Notices: s.Notices, Peers: s.Peers,
 		AdminRequests: asked, AdminRefused: refused,
-		EventsLost: t.events.dropped(), Saved: t.counters.saved.Load(), Requests: t.requests.count(),
+		EventsLost: t.counters.eventsLost.Load(), Saved: t.counters.saved.Load(), Requests: t.requests.Len(),
 	}
 }
 
 // shellCounters are the counters that the link machine does not keep.
 type shellCounters struct {
-	dropped [Reasons]atomic.Uint64
-	saved   atomic.Uint64
-	logged  [Reasons]atomic.Int64 // when, in nanoseconds, 0 is never
-}
-
-// mayLog reports whether a reason was not logged within the last minute.
-func (l *shellCounters) mayLog(why link.Reason, now time.Duration) bool {
-	last := l.logged[why].Load()
-	return (last == 0 || int64(now)-last >= int64(time.Minute)) && l.logged[why].CompareAndSwap(last, max(1, int64(now)))
+	dropped           [Reasons]atomic.Uint64
+	saved, eventsLost atomic.Uint64
 }
 
 // Reason is the reason for dropping a frame or a message. The zero value is no reason. String

@@ -14,6 +14,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/link"
+	"github.com/refold-io/refold/internal/loop"
 )
 
 // Transport sends and receives messages for one incarnation of a node. Its methods are safe for
@@ -26,10 +27,12 @@ type Transport struct {
 	self    identity.Node
 
 	handlers atomic.Pointer[handlers]
-	requests requests
-	events   *events
+	requests loop.Pending[request]
+	unused   sync.Pool // of channels for results
+	events   *loop.Mailbox[Event]
 	down     atomic.Pointer[error] // why the carrier is disconnected
-	counters shellCounters         // counters of the shell
+	counters shellCounters
+	throttle loop.Throttle[link.Reason]
 
 	// mu guards the machine and the inboxes. It is held for short computations only.
 	mu      sync.Mutex
@@ -40,8 +43,8 @@ type Transport struct {
 	closed  bool
 	admin   admin
 
-	wake       [Lanes]chan struct{} // the lane may have something to send
-	creditWait chan struct{}        // a link may wait for credit
+	wake       [Lanes]loop.Signal // the lane may have something to send
+	creditWait loop.Signal        // a link may wait for credit
 
 	base    context.Context //nolint:containedctx // the parent of all handlers' contexts, canceled by Close
 	cancel  context.CancelCauseFunc
@@ -65,17 +68,18 @@ func Open(carrier Carrier, cfg Config) (*Transport, error) {
 		log:        cfg.Logger.With(slog.String("node", carrier.Self().String())),
 		start:      time.Now(),
 		self:       carrier.Self(),
-		events:     newEvents(cfg.OnEvent),
+		events:     loop.NewMailbox[Event](loop.NewSignal(), loop.Limit{Count: maxEvents}),
 		machine:    machine,
 		inboxes:    make(map[inboxKey]*inbox),
-		creditWait: make(chan struct{}, 1),
+		creditWait: loop.NewSignal(),
 	}
 	t.base, t.cancel = context.WithCancelCause(context.Background())
 	t.handlers.Store(new(handlers))
-	t.requests.limit = cfg.MaxRequests
+	t.requests.Limit = cfg.MaxRequests
+	t.unused.New = func() any { return make(chan result, 1) }
 	t.pool.init()
 	for lane := range t.wake {
-		t.wake[lane] = make(chan struct{}, 1)
+		t.wake[lane] = loop.NewSignal()
 	}
 	if err := carrier.Start(receiver{t}); err != nil {
 		t.cancel(ErrClosed)
@@ -85,7 +89,7 @@ func Open(carrier Carrier, cfg Config) (*Transport, error) {
 		t.running.Go(func() { t.runLane(lane) })
 	}
 	t.running.Go(t.runTimer)
-	t.running.Go(func() { t.events.run(t.base.Done()) })
+	t.running.Go(t.runEvents)
 	return t, nil
 }
 
@@ -115,7 +119,7 @@ func (t *Transport) Quarantine(node identity.Node, quiet bool) {
 	}
 	t.mu.Unlock()
 	if quarantined {
-		t.requests.failPeer(node, ErrQuarantined)
+		t.failRequests(node, ErrQuarantined)
 	}
 }
 
@@ -124,7 +128,7 @@ func (t *Transport) Forget(node identity.Node) {
 	t.mu.Lock()
 	t.machine.Forget(node)
 	t.mu.Unlock()
-	t.requests.failPeer(node, ErrForgotten)
+	t.failRequests(node, ErrForgotten)
 }
 
 // Flush waits until all messages that were sent before and have credit have left the process.
@@ -138,7 +142,7 @@ func (t *Transport) Flush(ctx context.Context) error {
 	for lane := range t.flushed {
 		done[lane] = make(chan struct{})
 		t.flushed[lane] = append(t.flushed[lane], done[lane])
-		signal(t.wake[lane])
+		t.wake[lane].Set()
 	}
 	t.mu.Unlock()
 	for lane := range done {
@@ -169,7 +173,8 @@ func (t *Transport) Close() error {
 		if err := t.carrier.Close(); err != nil {
 			t.failed = fmt.Errorf("transport: close carrier of %v: %w", t.self, err)
 		}
-		t.requests.close()
+		t.requests.Close()
+		t.failRequests(identity.Node{}, ErrClosed)
 		if !t.waitStopped(closeWait) {
 			t.failed = errors.Join(t.failed, fmt.Errorf("transport: close %v: handlers are still running %v after their contexts were canceled", t.self, closeWait))
 		}

@@ -4,6 +4,7 @@
 package link
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -27,36 +28,21 @@ const (
 	maxProbeInterval = 5 * time.Second
 )
 
-// Config configures a Machine. Sizes are in bytes.
+// Config configures a Machine. transport.Config documents the fields that it has as well, with
+// MaxHeldAll under the name MaxInboxAll. Sizes are in bytes.
 type Config struct {
 	// Self is the local incarnation. Required.
 	Self identity.Node
 	// MaxFrame is the largest frame that the carrier accepts, at least MinFrame. Required.
-	MaxFrame int
-	// FrameSize is the size up to which messages share a frame. Defaults to 32 KiB, or to MaxFrame
-	// if that is less.
-	FrameSize int
-	// MaxMessage is the largest payload. All nodes of a cluster should use the same value. Defaults
-	// to 1 MiB; the limit is 16 MiB.
-	MaxMessage int
-	// Window is the number of bytes from one peer on one lane that may be unconsumed. At least
-	// twice MaxMessage and at least 1 MiB. Defaults to 4 MiB.
-	Window int
-	// MaxQueue is the number of bytes that may be queued for one peer on one lane. An empty queue
-	// accepts a message of any size. Defaults to 4 MiB.
-	MaxQueue int
-	// MaxQueueAll is the number of bytes that may be queued for all peers together on one lane. An
-	// empty queue accepts a message of any size. At least MaxQueue. Defaults to 256 MiB.
-	MaxQueueAll int
-	// MaxHeldAll is the number of bytes from all peers together on one lane that may be unconsumed.
-	// Above half of it peers are granted less credit, and frames beyond it are dropped. At least
-	// Window. Defaults to 256 MiB.
-	MaxHeldAll int
-	// MaxPeers is the number of incarnations that may have links. Defaults to 20,000.
-	MaxPeers int
-	// Silent are the kinds, such as heartbeats, that never cause a quarantine notice. Defaults to
-	// none.
-	Silent []Kind
+	MaxFrame    int
+	FrameSize   int
+	MaxMessage  int
+	Window      int
+	MaxQueue    int // an empty queue accepts a message of any size
+	MaxQueueAll int // so does the empty queue of a lane
+	MaxHeldAll  int
+	MaxPeers    int
+	Silent      []Kind
 	// NoticeInterval is the shortest time between two notices to one incarnation. Defaults to 1 s.
 	NoticeInterval time.Duration
 	// ProbeInterval is how long a sender waits for credit before it requests a grant. It doubles
@@ -65,24 +51,15 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	def := func(field *int, value int) {
-		if *field == 0 {
-			*field = value
-		}
-	}
-	def(&c.FrameSize, min(32<<10, c.MaxFrame))
-	def(&c.MaxMessage, 1<<20)
-	def(&c.Window, max(4<<20, 2*c.MaxMessage))
-	def(&c.MaxQueue, 4<<20)
-	def(&c.MaxQueueAll, max(256<<20, c.MaxQueue))
-	def(&c.MaxHeldAll, max(256<<20, c.Window))
-	def(&c.MaxPeers, 20_000)
-	if c.NoticeInterval == 0 {
-		c.NoticeInterval = time.Second
-	}
-	if c.ProbeInterval == 0 {
-		c.ProbeInterval = 200 * time.Millisecond
-	}
+	c.FrameSize = cmp.Or(c.FrameSize, min(32<<10, c.MaxFrame))
+	c.MaxMessage = cmp.Or(c.MaxMessage, 1<<20)
+	c.Window = cmp.Or(c.Window, max(4<<20, 2*c.MaxMessage))
+	c.MaxQueue = cmp.Or(c.MaxQueue, 4<<20)
+	c.MaxQueueAll = cmp.Or(c.MaxQueueAll, max(256<<20, c.MaxQueue))
+	c.MaxHeldAll = cmp.Or(c.MaxHeldAll, max(256<<20, c.Window))
+	c.MaxPeers = cmp.Or(c.MaxPeers, 20_000)
+	c.NoticeInterval = cmp.Or(c.NoticeInterval, time.Second)
+	c.ProbeInterval = cmp.Or(c.ProbeInterval, 200*time.Millisecond)
 	return c
 }
 

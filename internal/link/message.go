@@ -3,6 +3,8 @@
 
 package link
 
+import "github.com/refold-io/refold/internal/enum"
+
 // Kind is the subject of a message. The communicating packages choose it; package transport assigns
 // their ranges.
 type Kind uint16
@@ -43,17 +45,13 @@ const messageOverhead = 64
 
 func cost(payload int) int { return payload + messageOverhead }
 
-// Lane is one of the parallel paths between two nodes. Lanes do not wait for each other, and there
-// is no order between them.
+// Lane is one of the parallel paths between two nodes; see transport.Lane.
 type Lane uint8
 
+// The lanes.
 const (
-	// Control is for membership and heartbeats. It has its own connection and no credit: a receiver
-	// without room drops its frames.
 	Control Lane = iota
-	// Data is for messages between entities, and for requests and replies.
 	Data
-	// Bulk is for large messages that can wait: gossip of replicated data, state transfers.
 	Bulk
 
 	// Lanes is the number of lanes.
@@ -62,67 +60,38 @@ const (
 
 // String returns "control", "data" or "bulk".
 func (l Lane) String() string {
-	switch l {
-	case Control:
-		return "control"
-	case Data:
-		return "data"
-	case Bulk:
-		return "bulk"
-	}
-	return "invalid"
+	return enum.Name(l, "lane", "control", "data", "bulk")
 }
 
 // Credited reports whether a sender needs credit on the lane.
 func (l Lane) Credited() bool { return l == Data || l == Bulk }
 
-// Reason is the reason for dropping a frame or a message. The zero value is no reason.
+// Reason is the reason for dropping a frame or a message. transport.Reason documents the values. The
+// zero value is no reason.
 type Reason uint8
 
+// The reasons, in the order of their names in String.
 const (
-	// Malformed is a frame that cannot be decoded, or that contradicts itself.
 	Malformed Reason = iota + 1
-	// Version is a frame of an unknown version.
 	Version
-	// Forged is a frame whose header names another sender than the carrier does.
 	Forged
-	// WrongReceiver is a frame for another incarnation.
 	WrongReceiver
-	// WrongLane is a frame that arrived on another lane than the one in its header.
 	WrongLane
-	// Quarantined is a frame from a quarantined incarnation, or a message to one.
 	Quarantined
-	// Stale is a frame of an earlier epoch of the link.
 	Stale
-	// Old is a frame whose sequence number is not above the last one: a duplicate, or a frame that
-	// a later one overtook.
 	Old
-	// OverCredit is a frame that exceeds the window of its link.
 	OverCredit
-	// TooLarge is a message beyond the size limit.
 	TooLarge
-	// TooManyPeers is a frame from a new peer when the number of peers is at its limit.
 	TooManyPeers
-	// Incomplete is a part of a message of which another part was lost.
 	Incomplete
-	// UnknownType is a message of a type that this version does not support.
 	UnknownType
-	// Forgotten is a message that was queued for a peer when the peer was forgotten.
 	Forgotten
-	// NoHandler is a message of a kind without a handler.
 	NoHandler
-	// LateReply is a reply to a request that is no longer open.
 	LateReply
-	// Undecompressed is a message that cannot be decompressed, or exceeds the limit after
-	// decompression.
 	Undecompressed
-	// Panicked is a message whose handler panicked.
 	Panicked
-	// Unsent is a frame that the carrier failed to send.
 	Unsent
-	// Closing is a message that was queued when the transport was closed.
 	Closing
-	// Overload is a frame that exceeds the limit for all peers together.
 	Overload
 
 	// Reasons is the number of reasons, including the zero value.
@@ -131,50 +100,8 @@ const (
 
 // String returns the reason in snake case, as metrics use it.
 func (r Reason) String() string {
-	switch r {
-	case Malformed:
-		return "malformed"
-	case Version:
-		return "version"
-	case Forged:
-		return "forged"
-	case WrongReceiver:
-		return "wrong_receiver"
-	case WrongLane:
-		return "wrong_lane"
-	case Quarantined:
-		return "quarantined"
-	case Stale:
-		return "stale"
-	case Old:
-		return "old"
-	case OverCredit:
-		return "over_credit"
-	case TooLarge:
-		return "too_large"
-	case TooManyPeers:
-		return "too_many_peers"
-	case Incomplete:
-		return "incomplete"
-	case UnknownType:
-		return "unknown_type"
-	case Forgotten:
-		return "forgotten"
-	case NoHandler:
-		return "no_handler"
-	case LateReply:
-		return "late_reply"
-	case Undecompressed:
-		return "undecompressed"
-	case Panicked:
-		return "panicked"
-	case Unsent:
-		return "unsent"
-	case Closing:
-		return "closing"
-	case Overload:
-		return "overload"
-	case Reasons:
-	}
-	return "none"
+	return enum.Name(r, "reason",
+		"none", "malformed", "version", "forged", "wrong_receiver", "wrong_lane", "quarantined", "stale", "old",
+		"over_credit", "too_large", "too_many_peers", "incomplete", "unknown_type", "forgotten",
+		"no_handler", "late_reply", "undecompressed", "panicked", "unsent", "closing", "overload", "none")
 }

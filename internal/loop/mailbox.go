@@ -3,7 +3,8 @@
 
 // Package loop has the building blocks of event loops that drive a single-threaded state machine: a
 // Mailbox for the input, a Dispatcher that runs log and observer calls outside the loop, a Throttle
-// for repeated log lines, a counter of calls InFlight, and the wake-up Signal.
+// for repeated log lines, a counter of calls InFlight, the correlation table Pending, and the
+// wake-up Signal.
 //
 // Packages cluster, ddata, sharding and transport use it. All types are safe for concurrent use.
 package loop

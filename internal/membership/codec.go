@@ -7,26 +7,23 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/bits"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/wire"
 )
 
 // A message consists of a byte for the version of the encoding, a byte for its kind, and its
 // fields. The high half of the version is the major version: messages with another one are
 // rejected. A higher minor version may add fields at the end, which are skipped.
-const (
-	wireMajor = 1 << 4
-	wireMinor = 0
-)
+const wireVersion = 1 << 4
 
 // AppendMessage appends the encoding of a message.
 func AppendMessage(dst []byte, m Message) []byte {
-	dst = append(dst, wireMajor|wireMinor, byte(m.kind()))
+	dst = append(dst, wireVersion, byte(m.kind()))
 	switch m := m.(type) {
 	case InitJoin:
 		dst = appendSettings(dst, m.Settings)
@@ -100,29 +97,15 @@ func appendHeartbeat(dst []byte, nr uint64, at time.Duration) []byte {
 // DecodeMessage decodes the format of AppendMessage. A State, a Welcome and a Seen refer to b,
 // which must not be modified afterwards. The error matches ErrMalformed.
 func DecodeMessage(b []byte) (Message, error) {
-	r := &reader{b: b}
-	if len(b) > MaxMessage {
-		r.fail("%d bytes exceed the maximum of %d", len(b), MaxMessage)
-	}
-	version := r.byte("version")
-	kind := Kind(r.byte("kind"))
-	if r.err == nil && version&0xf0 != wireMajor {
-		r.fail("unknown version %d.%d", version>>4, version&0xf)
-	}
-	var m Message
-	if r.err == nil {
-		m = readMessage(r, kind)
-	}
-	if r.err == nil && len(r.b) > 0 && version&0xf <= wireMinor {
-		r.fail("%d trailing bytes", len(r.b))
-	}
-	if r.err != nil {
-		return nil, r.err
+	r := wire.NewReader(b, wireVersion, MaxMessage, ErrMalformed)
+	m := readMessage(r, Kind(r.Byte("kind")))
+	if err := r.End(); err != nil {
+		return nil, err
 	}
 	return m, nil
 }
 
-func readMessage(r *reader, kind Kind) Message {
+func readMessage(r *wire.Reader, kind Kind) Message {
 	switch kind {
 	case KindInitJoin:
 		return InitJoin{readSettings(r)}
@@ -132,10 +115,10 @@ func readMessage(r *reader, kind Kind) Message {
 		return InitJoinNack{}
 	case KindJoin:
 		p := identity.Member{Roles: readRoles(r)}
-		if text := string(r.text(identity.MaxVersionLength, "version")); text != "" && r.err == nil {
+		if text := string(r.Text(identity.MaxVersionLength, "version")); text != "" && r.Err() == nil {
 			v, err := identity.ParseVersion(text)
 			if err != nil {
-				r.fail("%v", err)
+				r.Fail("%v", err)
 			}
 			p.Version = v
 		}
@@ -151,11 +134,11 @@ func readMessage(r *reader, kind Kind) Message {
 	case KindPong:
 		return Pong{}
 	case KindDigests:
-		return Digests{r.digest("version"), r.digest("seen")}
+		return Digests{readDigest(r, "version"), readDigest(r, "seen")}
 	case KindVersions:
 		return readVersions(r)
 	case KindSeen:
-		return Seen{r.digest("version"), rawBitmap(r)}
+		return Seen{readDigest(r, "version"), rawBitmap(r)}
 	case KindHeartbeat:
 		nr, at := readHeartbeat(r)
 		return Heartbeat{nr, at}
@@ -163,7 +146,7 @@ func readMessage(r *reader, kind Kind) Message {
 		nr, at := readHeartbeat(r)
 		return HeartbeatReply{nr, at}
 	case KindEcho:
-		return Echo{r.uint(1<<63, "number")}
+		return Echo{r.Uint(1<<63, "number")}
 	case KindExitingConfirmed:
 		return ExitingConfirmed{}
 	case KindQuarantined:
@@ -171,42 +154,42 @@ func readMessage(r *reader, kind Kind) Message {
 	case KindStranger:
 		return Stranger{}
 	case KindLivenessQuery:
-		return LivenessQuery{r.uint(1<<63, "number"), r.digest("version")}
+		return LivenessQuery{r.Uint(1<<63, "number"), readDigest(r, "version")}
 	case KindLivenessReply:
-		return LivenessReply{r.uint(1<<63, "number"), readAbsence(r)}
+		return LivenessReply{r.Uint(1<<63, "number"), readAbsence(r)}
 	case Kinds:
 	}
-	r.fail("unknown kind %v", kind)
+	r.Fail("unknown kind %v", kind)
 	return nil
 }
 
-func readBool(r *reader, field string) bool {
-	switch r.byte(field) {
+func readBool(r *wire.Reader, field string) bool {
+	switch r.Byte(field) {
 	case 0:
 	case 1:
 		return true
 	default:
-		r.fail("%s is not a boolean", field)
+		r.Fail("%s is not a boolean", field)
 	}
 	return false
 }
 
-func readAbsence(r *reader) Absence {
-	a := Absence(r.byte("absence"))
+func readAbsence(r *wire.Reader) Absence {
+	a := Absence(r.Byte("absence"))
 	if a > AwayFromWell {
-		r.fail("unknown absence %d", a)
+		r.Fail("unknown absence %d", a)
 	}
 	return a
 }
 
-func readSettings(r *reader) []Setting {
+func readSettings(r *wire.Reader) []Setting {
 	var settings []Setting
-	for range r.count(maxSettings, 3, "settings") {
-		s := Setting{string(r.text(maxSetting, "key")), string(r.text(maxSetting, "value")), readBool(r, "optional")}
+	for range r.Count(maxSettings, 3, "settings") {
+		s := Setting{string(r.Text(maxSetting, "key")), string(r.Text(maxSetting, "value")), readBool(r, "optional")}
 		if n := len(settings); n > 0 && strings.Compare(settings[n-1].Key, s.Key) >= 0 {
-			r.fail("settings are not in order")
+			r.Fail("settings are not in order")
 		}
-		if r.err != nil {
+		if r.Err() != nil {
 			return nil
 		}
 		settings = append(settings, s)
@@ -214,20 +197,20 @@ func readSettings(r *reader) []Setting {
 	return settings
 }
 
-func readState(r *reader) State {
-	s := State{Version: r.digest("version"), seen: rawBitmap(r)}
-	s.Content = r.text(MaxMessage, "content")
+func readState(r *wire.Reader) State {
+	s := State{Version: readDigest(r, "version"), seen: rawBitmap(r)}
+	s.Content = r.Text(MaxMessage, "content")
 	return s
 }
 
 // rawBitmap reads a bitmap of an unknown number of members without copying it.
-func rawBitmap(r *reader) []byte {
-	start := r.b
-	r.text(MaxMembers/8, "seen")
-	return start[:len(start)-len(r.b)]
+func rawBitmap(r *wire.Reader) []byte {
+	start := r.Rest()
+	r.Text(MaxMembers/8, "seen")
+	return start[:len(start)-len(r.Rest())]
 }
 
-func readNode(r *reader) identity.Node {
+func readNode(r *wire.Reader) identity.Node {
 	var nodes nodeReader
 	if !nodes.next(r) {
 		return identity.Node{}
@@ -235,32 +218,25 @@ func readNode(r *reader) identity.Node {
 	return nodes.node()
 }
 
-func readVersions(r *reader) Versions {
-	v := Versions{Seen: r.digest("seen")}
-	n := r.count(MaxMembers, nodeSize+1, "ticks")
+func readVersions(r *wire.Reader) Versions {
+	v := Versions{Seen: readDigest(r, "seen")}
+	n := r.Count(MaxMembers, nodeSize+1, "ticks")
 	var nodes nodeReader
 	for range n {
 		if !nodes.next(r) {
 			return Versions{}
 		}
-		t := Tick{nodes.node(), r.uint(1<<63, "tick")}
+		t := Tick{nodes.node(), r.Uint(1<<63, "tick")}
 		if t.Count == 0 {
-			r.fail("a tick is 0")
+			r.Fail("a tick is 0")
 		}
 		v.Clock = append(v.Clock, t)
 	}
 	return v
 }
 
-func readHeartbeat(r *reader) (nr uint64, at time.Duration) {
-	nr = r.uint(1<<63, "number")
-	v, n := binary.Varint(r.b)
-	if n <= 0 {
-		r.fail("time is missing")
-		return 0, 0
-	}
-	r.b = r.b[n:]
-	return nr, time.Duration(v)
+func readHeartbeat(r *wire.Reader) (nr uint64, at time.Duration) {
+	return r.Uint(1<<63, "number"), time.Duration(r.Int("time"))
 }
 
 // ErrMalformed is matched by errors about bytes that are not a valid message.
@@ -280,91 +256,15 @@ const (
 	maxProfiles   = MaxMembers
 )
 
-// reader decodes bytes. After the first error it returns zero values.
-type reader struct {
-	b   []byte
-	err error
-}
-
-func (r *reader) fail(format string, args ...any) {
-	if r.err == nil {
-		r.err = fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
-		r.b = nil
-	}
-}
-
-// uint reads a number of at most most.
-func (r *reader) uint(most uint64, field string) uint64 {
-	if len(r.b) > 0 && r.b[0] < 1<<7 && uint64(r.b[0]) <= most { // most numbers are small
-		v := r.b[0]
-		r.b = r.b[1:]
-		return uint64(v)
-	}
-	v, n := binary.Uvarint(r.b)
-	switch {
-	case n <= 0:
-		r.fail("%s is missing", field)
-		return 0
-	case v > most:
-		r.fail("%s is %d, the maximum is %d", field, v, most)
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-// count reads the number of elements that follow, each of at least size bytes.
-func (r *reader) count(most, size int, field string) int {
-	n := int(r.uint(uint64(most), field)) //nolint:gosec // at most most
-	if n*size > len(r.b) {
-		r.fail("%d %s exceed the %d remaining bytes", n, field, len(r.b))
-		return 0
-	}
-	return n
-}
-
-func (r *reader) byte(field string) byte {
-	if len(r.b) == 0 {
-		r.fail("%s is missing", field)
-		return 0
-	}
-	v := r.b[0]
-	r.b = r.b[1:]
-	return v
-}
-
-// bytes reads n bytes without copying them.
-func (r *reader) bytes(n int, field string) []byte {
-	if n > len(r.b) {
-		r.fail("%s is truncated", field)
-		return nil
-	}
-	v := r.b[:n:n]
-	r.b = r.b[n:]
-	return v
-}
-
-// text reads a length and as many bytes without copying them.
-func (r *reader) text(most int, field string) []byte {
-	return r.bytes(r.count(most, 1, field), field)
-}
-
-func (r *reader) uint64(field string) uint64 {
-	if b := r.bytes(8, field); b != nil {
-		return binary.LittleEndian.Uint64(b)
-	}
-	return 0
-}
-
-func (r *reader) digest(field string) (d Digest) {
-	copy(d[:], r.bytes(len(d), field))
+func readDigest(r *wire.Reader, field string) (d Digest) {
+	copy(d[:], r.Bytes(len(d), field))
 	return d
 }
 
-func (r *reader) bitmap(n int, field string) bitmap {
-	size := r.count((n+7)/8, 1, field)
+func readBitmap(r *wire.Reader, n int, field string) bitmap {
+	size := r.Count((n+7)/8, 1, field)
 	var set bitmap
-	for i, b := range r.bytes(size, field) {
+	for i, b := range r.Bytes(size, field) {
 		if b == 0 {
 			continue
 		}
@@ -374,7 +274,7 @@ func (r *reader) bitmap(n int, field string) bitmap {
 		set[i/8] |= uint64(b) << (i % 8 * 8)
 	}
 	if n%64 != 0 && len(set) > 0 && set[len(set)-1]>>(n%64) != 0 {
-		r.fail("%s names more than %d members", field, n)
+		r.Fail("%s names more than %d members", field, n)
 		return nil
 	}
 	return set
@@ -428,14 +328,14 @@ type nodeReader struct {
 	some       bool
 }
 
-func (w *nodeReader) next(r *reader) bool {
-	head, tail := int(r.byte("node")), int(r.byte("node"))
-	middle := r.text(identity.MaxNameLength, "name")
-	uid := r.uint64("UID")
+func (w *nodeReader) next(r *wire.Reader) bool {
+	head, tail := int(r.Byte("node")), int(r.Byte("node"))
+	middle := r.Text(identity.MaxNameLength, "name")
+	uid := r.UID()
 	if head+tail > len(w.name) || head+tail+len(middle) > identity.MaxNameLength {
-		r.fail("a name shares bytes with a missing previous name")
+		r.Fail("a name shares bytes with a missing previous name")
 	}
-	if r.err != nil {
+	if r.Err() != nil {
 		return false
 	}
 	if w.last == nil {
@@ -447,16 +347,16 @@ func (w *nodeReader) next(r *reader) bool {
 	w.uid = uid
 	switch c := bytes.Compare(w.last[head:], w.name[head:]); {
 	case len(w.name) == 0 || uid == 0:
-		r.fail("a node is zero")
+		r.Fail("a node is zero")
 	case w.some && (c > 0 || c == 0 && before >= uid):
-		r.fail("nodes are not in order")
+		r.Fail("nodes are not in order")
 	case c != 0:
 		if err := checkName(w.name, head, tail); err != nil {
-			r.fail("%v", err)
+			r.Fail("%v", err)
 		}
 	}
 	w.some = true
-	return r.err == nil
+	return r.Err() == nil
 }
 
 func (w *nodeReader) node() identity.Node { return identity.Node{Name: string(w.name), UID: w.uid} }

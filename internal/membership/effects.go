@@ -4,10 +4,10 @@
 package membership
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
 )
 
 // Effects are the results of a step. The shell carries them out in the order of the fields.
@@ -102,14 +102,10 @@ const (
 )
 
 func (k EventKind) String() string {
-	names := []string{
-		"", "tombstones-changed", "shutting-down", "removed", "joined", "weakly-up", "up", "preparing-for-shutdown", "ready-for-shutdown",
-		"left", "exited", "downed", "unreachable", "reachable", "leader", "role-leader", "seen-changed", "reachability-changed",
-	}
-	if k == 0 || int(k) >= len(names) {
-		return fmt.Sprintf("event(%d)", uint8(k))
-	}
-	return names[k]
+	return enum.Name(k, "event",
+		"", "tombstones-changed", "shutting-down", "removed", "joined", "weakly-up", "up",
+		"preparing-for-shutdown", "ready-for-shutdown", "left", "exited", "downed", "unreachable",
+		"reachable", "leader", "role-leader", "seen-changed", "reachability-changed")
 }
 
 // Life is a change of the state of this node.
@@ -148,11 +144,9 @@ const (
 )
 
 func (k LifeKind) String() string {
-	names := []string{"", "joined", "became-up", "exits", "downed", "disconnected", "suspended", "connected", "resumed", "stopped"}
-	if k == 0 || int(k) >= len(names) {
-		return fmt.Sprintf("life(%d)", uint8(k))
-	}
-	return names[k]
+	return enum.Name(k, "life",
+		"", "joined", "became-up", "exits", "downed", "disconnected", "suspended", "connected", "resumed",
+		"stopped")
 }
 
 // Reason is the reason why the membership ended.
@@ -175,11 +169,9 @@ const (
 )
 
 func (r Reason) String() string {
-	names := []string{"", "asked", "left", "downed", "name in use", "incompatible configuration", "cluster join unsuccessful"}
-	if int(r) >= len(names) {
-		return fmt.Sprintf("reason(%d)", uint8(r))
-	}
-	return names[r]
+	return enum.Name(r, "reason",
+		"", "asked", "left", "downed", "name in use", "incompatible configuration",
+		"cluster join unsuccessful")
 }
 
 // Input is an input of the machine.

@@ -16,12 +16,12 @@ func (m *Machine) publishChanges(old Gossip, was cache) {
 		m.publish(Event{Kind: TombstonesChanged})
 	}
 	sameNodes := true
-	if !sameSlice(old.Members(), next.Members()) {
+	if !SameSlice(old.Members(), next.Members()) {
 		var changed []Event
 		changed, sameNodes = m.memberEvents(old.Members(), next.Members())
 		m.out.Events = append(m.out.Events, changed...)
 	}
-	sameReach := sameSlice(old.Reachability().Observers, next.Reachability().Observers)
+	sameReach := SameSlice(old.Reachability().Observers, next.Reachability().Observers)
 	sameBad := sameNodes && sameReach
 	if !sameBad {
 		sameBad = m.reachabilityEvents(was.bad) && sameNodes
@@ -42,7 +42,7 @@ func (m *Machine) publishChanges(old Gossip, was cache) {
 func (m *Machine) memberEvents(old, next []*identity.Member) (events []Event, sameNodes bool) {
 	var changed []Event
 	sameNodes = true
-	for before, now := range pairs(old, next, compareMembers) {
+	for before, now := range Pairs(old, next, compareMembers) {
 		switch {
 		case now == nil:
 			sameNodes = false
@@ -81,26 +81,11 @@ func (m *Machine) memberIs(old, now *identity.Member) Event {
 
 // Became returns the event kind of a member's new status.
 func Became(s identity.Status) EventKind {
-	switch s {
-	case identity.Joining:
-		return MemberJoined
-	case identity.WeaklyUp:
-		return MemberWeaklyUp
-	case identity.Up:
-		return MemberUp
-	case identity.Leaving:
-		return MemberLeft
-	case identity.Exiting:
-		return MemberExited
-	case identity.Down:
-		return MemberDowned
-	case identity.PreparingForShutdown:
-		return MemberPreparing
-	case identity.ReadyForShutdown:
-		return MemberReady
-	case identity.Removed:
-	}
-	return MemberRemoved
+	return [...]EventKind{
+		identity.Joining: MemberJoined, identity.WeaklyUp: MemberWeaklyUp, identity.Up: MemberUp,
+		identity.Leaving: MemberLeft, identity.Exiting: MemberExited, identity.Down: MemberDowned,
+		identity.Removed: MemberRemoved, identity.PreparingForShutdown: MemberPreparing, identity.ReadyForShutdown: MemberReady,
+	}[s]
 }
 
 // memberGone releases the state kept for a removed member.
@@ -120,7 +105,7 @@ func (m *Machine) memberGone(old *identity.Member) {
 func (m *Machine) reachabilityEvents(before []identity.Node) bool {
 	var bad, good []Event
 	now := m.cache.bad
-	for was, is := range pairs(before, now, func(a, b *identity.Node) int { return a.Compare(*b) }) {
+	for was, is := range Pairs(before, now, func(a, b *identity.Node) int { return a.Compare(*b) }) {
 		switch {
 		case is == nil:
 			if o := m.gossip.Member(*was); o != nil && o.Node != m.self {
@@ -181,7 +166,7 @@ type View struct {
 
 // View returns the current view.
 func (m *Machine) View() View {
-	if members := m.gossip.Members(); !sameSlice(m.cache.valuesOf, members) {
+	if members := m.gossip.Members(); !SameSlice(m.cache.valuesOf, members) {
 		m.cache.valuesOf, m.cache.values = members, make([]identity.Member, len(members))
 		for i, o := range members {
 			m.cache.values[i] = *o

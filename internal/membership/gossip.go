@@ -190,11 +190,11 @@ func (g Gossip) Ticked(self identity.Node) Gossip {
 
 // equal reports whether no part of a copied content was replaced.
 func (c *content) equal(old *content) bool {
-	return sameSlice(c.members, old.members) && sameSlice(c.reach.Observers, old.reach.Observers) && sameSlice(c.tombstones, old.tombstones)
+	return SameSlice(c.members, old.members) && SameSlice(c.reach.Observers, old.reach.Observers) && SameSlice(c.tombstones, old.tombstones)
 }
 
-// sameSlice reports whether two slices share their elements.
-func sameSlice[T any](a, b []T) bool {
+// SameSlice reports whether two slices share their elements.
+func SameSlice[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
@@ -268,7 +268,13 @@ func findTombstone(all []Tombstone, n identity.Node) (int, bool) {
 // tombstone. Dropping it would make the result depend on the order of merges.
 func (g Gossip) Merge(other Gossip) (merged Gossip, tick bool) {
 	a, b := g.state(), other.state()
-	m := &content{clock: a.clock.Merge(b.clock), tombstones: mergeTombstones(a.tombstones, b.tombstones), extensions: mergeExtensions(a.extensions, b.extensions)}
+	m := &content{clock: a.clock.Merge(b.clock)}
+	m.tombstones = merge(a.tombstones, b.tombstones, func(x, y *Tombstone) int { return x.Node.Compare(y.Node) }, func(x, y *Tombstone) Tombstone {
+		return Tombstone{x.Node, max(x.At, y.At), max(x.Count, y.Count)}
+	})
+	m.extensions = merge(a.extensions, b.extensions, func(x, y *Extension) int { return cmp.Compare(x.Number, y.Number) }, func(x, y *Extension) Extension {
+		return Extension{x.Number, slices.MaxFunc([][]byte{x.Data, y.Data}, bytes.Compare)}
+	})
 	for i := range m.tombstones {
 		t := &m.tombstones[i]
 		if count := m.clock.Of(t.Node); count > t.Count {
@@ -299,7 +305,7 @@ func (g Gossip) Merge(other Gossip) (merged Gossip, tick bool) {
 func mergeMembers(a, b []*identity.Member, buried []Tombstone) (merged []*identity.Member, dropped bool) {
 	merged = make([]*identity.Member, 0, max(len(a), len(b)))
 	ofA, ofB, k := true, true, 0
-	for x, y := range pairs(a, b, compareMembers) {
+	for x, y := range Pairs(a, b, compareMembers) {
 		var m *identity.Member
 		switch {
 		case y == nil:
@@ -328,32 +334,4 @@ func mergeMembers(a, b []*identity.Member, buried []Tombstone) (merged []*identi
 		return b, dropped
 	}
 	return merged, dropped
-}
-
-func mergeTombstones(a, b []Tombstone) []Tombstone {
-	if len(a)+len(b) == 0 {
-		return nil
-	}
-	merged := make([]Tombstone, 0, max(len(a), len(b)))
-	for x, y := range pairs(a, b, func(a, b *Tombstone) int { return a.Node.Compare(b.Node) }) {
-		switch {
-		case y == nil:
-			merged = append(merged, *x)
-		case x == nil:
-			merged = append(merged, *y)
-		default:
-			merged = append(merged, Tombstone{x.Node, max(x.At, y.At), max(x.Count, y.Count)})
-		}
-	}
-	return merged
-}
-
-func mergeExtensions(a, b []Extension) (merged []Extension) {
-	for x, y := range pairs(a, b, func(a, b *Extension) int { return cmp.Compare(a.Number, b.Number) }) {
-		if x == nil || y != nil && bytes.Compare(y.Data, x.Data) > 0 {
-			x = y
-		}
-		merged = append(merged, *x)
-	}
-	return merged
 }

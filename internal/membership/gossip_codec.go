@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/wire"
 )
 
 // The content of a gossip, without the set of members that have seen it, is encoded as
@@ -115,37 +116,34 @@ func sameProfile(a, b *identity.Member) bool {
 // DecodeContent decodes the format of AppendContent. The result shares equal parts with known,
 // which may be the zero value, and does not refer to b. The error matches ErrMalformed.
 func DecodeContent(b []byte, known Gossip) (Gossip, error) {
-	r := &reader{b: b}
+	r := wire.NewFields(b, ErrMalformed)
 	old := known.state()
 	c := &content{}
 	c.readMembers(r, old)
 	c.readClock(r, old)
 	c.readObservers(r, old)
 	c.readTombstones(r)
-	for i := range r.count(maxExtensions, 2, "extensions") {
-		e := Extension{Number: r.uint(1<<63, "extension"), Data: slices.Clone(r.text(MaxMessage, "extension"))}
+	for i := range r.Count(maxExtensions, 2, "extensions") {
+		e := Extension{Number: r.Uint(1<<63, "extension"), Data: slices.Clone(r.Text(MaxMessage, "extension"))}
 		if i > 0 && e.Number <= c.extensions[i-1].Number {
-			r.fail("extensions are not in order")
+			r.Fail("extensions are not in order")
 			break
 		}
 		c.extensions = append(c.extensions, e)
 	}
-	if r.err == nil && len(r.b) > 0 {
-		r.fail("%d trailing bytes", len(r.b))
-	}
-	if r.err != nil {
-		return Gossip{}, r.err
+	if err := r.End(); err != nil {
+		return Gossip{}, err
 	}
 	return Gossip{content: c}, nil
 }
 
-func (c *content) readMembers(r *reader, old *content) {
+func (c *content) readMembers(r *wire.Reader, old *content) {
 	profiles := make([]identity.Member, 0, 4)
-	for range r.count(maxProfiles, 2, "profiles") {
+	for range r.Count(maxProfiles, 2, "profiles") {
 		profiles = append(profiles, readProfile(r))
 	}
-	n := r.count(MaxMembers, nodeSize+3, "members")
-	if r.err != nil {
+	n := r.Count(MaxMembers, nodeSize+3, "members")
+	if r.Err() != nil {
 		return
 	}
 	c.members = make([]*identity.Member, 0, n)
@@ -156,18 +154,18 @@ func (c *content) readMembers(r *reader, old *content) {
 		if !nodes.next(r) {
 			return
 		}
-		m = identity.Member{Status: identity.Status(r.byte("status")), UpNumber: identity.NeverUp}
-		if up := r.uint(identity.NeverUp, "up number"); up > 0 {
+		m = identity.Member{Status: identity.Status(r.Byte("status")), UpNumber: identity.NeverUp}
+		if up := r.Uint(identity.NeverUp, "up number"); up > 0 {
 			m.UpNumber = int32(up - 1) //nolint:gosec // at most NeverUp
 		}
-		profile := int(r.uint(maxProfiles, "profile")) //nolint:gosec // at most maxProfiles
+		profile := int(r.Uint(maxProfiles, "profile")) //nolint:gosec // at most maxProfiles
 		switch {
 		case rank(m.Status) == 0 || m.Status == identity.Removed:
-			r.fail("unknown status %d", byte(m.Status))
+			r.Fail("unknown status %d", byte(m.Status))
 		case profile >= len(profiles):
-			r.fail("unknown profile %d", profile)
+			r.Fail("unknown profile %d", profile)
 		}
-		if r.err != nil {
+		if r.Err() != nil {
 			return
 		}
 		m.Roles, m.Version = profiles[profile].Roles, profiles[profile].Version
@@ -197,12 +195,12 @@ func (c *content) readMembers(r *reader, old *content) {
 	}
 }
 
-func readProfile(r *reader) identity.Member {
+func readProfile(r *wire.Reader) identity.Member {
 	var m identity.Member
-	if text := string(r.text(identity.MaxVersionLength, "version")); text != "" {
+	if text := string(r.Text(identity.MaxVersionLength, "version")); text != "" {
 		v, err := identity.ParseVersion(text)
 		if err != nil {
-			r.fail("%v", err)
+			r.Fail("%v", err)
 			return m
 		}
 		m.Version = v
@@ -211,18 +209,18 @@ func readProfile(r *reader) identity.Member {
 	return m
 }
 
-func readRoles(r *reader) []string {
+func readRoles(r *wire.Reader) []string {
 	var roles []string
-	for range r.count(maxRoles, 2, "roles") {
-		roles = append(roles, string(r.text(maxRole, "role")))
+	for range r.Count(maxRoles, 2, "roles") {
+		roles = append(roles, string(r.Text(maxRole, "role")))
 	}
-	if r.err != nil {
+	if r.Err() != nil {
 		return nil
 	}
 	if sorted, err := CheckRoles(roles); err != nil {
-		r.fail("%v", err)
+		r.Fail("%v", err)
 	} else if !slices.Equal(sorted, roles) {
-		r.fail("roles are not in order: %.100s", strings.Join(roles, ", "))
+		r.Fail("roles are not in order: %.100s", strings.Join(roles, ", "))
 	}
 	return roles
 }
@@ -235,23 +233,23 @@ func (w *nodeReader) behind(n identity.Node) bool {
 func (w *nodeReader) is(n identity.Node) bool { return n.UID == w.uid && n.Name == string(w.name) }
 
 // index reads the index of a member. Indices are strictly increasing.
-func (c *content) index(r *reader, last int, first bool, field string) int {
-	by := int(r.uint(MaxMembers, field)) //nolint:gosec // at most MaxMembers
+func (c *content) index(r *wire.Reader, last int, first bool, field string) int {
+	by := int(r.Uint(MaxMembers, field)) //nolint:gosec // at most MaxMembers
 	switch {
-	case r.err != nil:
+	case r.Err() != nil:
 		return 0
 	case by == 0 && !first:
-		r.fail("%s is duplicated", field)
+		r.Fail("%s is duplicated", field)
 		return 0
 	case last+by >= len(c.members):
-		r.fail("%s is not a member", field)
+		r.Fail("%s is not a member", field)
 		return 0
 	}
 	return last + by
 }
 
-func (c *content) readClock(r *reader, old *content) {
-	n := r.count(MaxMembers, 2, "ticks")
+func (c *content) readClock(r *wire.Reader, old *content) {
+	n := r.Count(MaxMembers, 2, "ticks")
 	if n == 0 {
 		return
 	}
@@ -259,11 +257,11 @@ func (c *content) readClock(r *reader, old *content) {
 	last := 0
 	for i := range n {
 		last = c.index(r, last, i == 0, "tick")
-		count := r.uint(1<<63, "tick")
-		if r.err == nil && count == 0 {
-			r.fail("a tick is 0")
+		count := r.Uint(1<<63, "tick")
+		if r.Err() == nil && count == 0 {
+			r.Fail("a tick is 0")
 		}
-		if r.err != nil {
+		if r.Err() != nil {
 			return
 		}
 		c.clock = append(c.clock, Tick{c.members[last].Node, count})
@@ -273,18 +271,18 @@ func (c *content) readClock(r *reader, old *content) {
 	}
 }
 
-func (c *content) readObservers(r *reader, old *content) {
-	n := r.count(MaxMembers, 3, "observers")
+func (c *content) readObservers(r *wire.Reader, old *content) {
+	n := r.Count(MaxMembers, 3, "observers")
 	last, at := 0, 0
-	if n > 0 && r.err == nil {
+	if n > 0 && r.Err() == nil {
 		c.reach.Observers = make([]Observer, 0, n)
 	}
 	same := n == len(old.reach.Observers)
 	for i := range n {
 		last = c.index(r, last, i == 0, "observer")
-		o := Observer{Version: r.uint(1<<63, "observer's version")}
-		size := r.count(MaxMembers, 3, "records")
-		if r.err != nil {
+		o := Observer{Version: r.Uint(1<<63, "observer's version")}
+		size := r.Count(MaxMembers, 3, "records")
+		if r.Err() != nil {
 			return
 		}
 		o.Node = c.members[last].Node
@@ -299,11 +297,11 @@ func (c *content) readObservers(r *reader, old *content) {
 		subject := 0
 		for k := range size {
 			subject = c.index(r, subject, k == 0, "subject")
-			rec := Record{Reach: Reach(r.byte("reach")), Version: r.uint(1<<63, "record's version")}
+			rec := Record{Reach: Reach(r.Byte("reach")), Version: r.Uint(1<<63, "record's version")}
 			if rec.Reach < Reachable || rec.Reach > Terminated {
-				r.fail("unknown reach %d", byte(rec.Reach))
+				r.Fail("unknown reach %d", byte(rec.Reach))
 			}
-			if r.err != nil {
+			if r.Err() != nil {
 				return
 			}
 			rec.Subject = c.members[subject].Node
@@ -325,8 +323,8 @@ func (o *Observer) equal(other *Observer) bool {
 	return o.Node == other.Node && o.Version == other.Version && slices.Equal(o.Records, other.Records)
 }
 
-func (c *content) readTombstones(r *reader) {
-	n := r.count(maxTombstones, nodeSize+2, "tombstones")
+func (c *content) readTombstones(r *wire.Reader) {
+	n := r.Count(maxTombstones, nodeSize+2, "tombstones")
 	if n == 0 {
 		return
 	}
@@ -336,17 +334,11 @@ func (c *content) readTombstones(r *reader) {
 		if !nodes.next(r) {
 			return
 		}
-		at, size := binary.Varint(r.b)
-		if size <= 0 {
-			r.fail("a tombstone has no time")
-			return
-		}
-		r.b = r.b[size:]
-		t := Tombstone{nodes.node(), at, r.uint(1<<63, "tombstone")}
+		t := Tombstone{nodes.node(), r.Int("time"), r.Uint(1<<63, "tombstone")}
 		if _, member := findMember(c.members, t.Node); member {
-			r.fail("%v is both a member and removed", t.Node)
+			r.Fail("%v is both a member and removed", t.Node)
 		}
-		if r.err != nil {
+		if r.Err() != nil {
 			return
 		}
 		c.tombstones = append(c.tombstones, t)

@@ -304,8 +304,8 @@ func (m *Machine) set(next Gossip) {
 		}
 		return
 	}
-	sameMembers := sameSlice(old.Members(), next.Members())
-	sameReach := sameSlice(old.Reachability().Observers, next.Reachability().Observers)
+	sameMembers := SameSlice(old.Members(), next.Members())
+	sameReach := SameSlice(old.Reachability().Observers, next.Reachability().Observers)
 	m.cache.of, m.cache.digest, m.cache.body = next.content, Digest{}, nil
 	if !sameMembers || !sameReach {
 		m.findUnreachable()
@@ -358,7 +358,7 @@ func (m *Machine) findLeaders() {
 func roles(members []*identity.Member) []string {
 	var all, last []string
 	for _, m := range members {
-		if sameSlice(m.Roles, last) {
+		if SameSlice(m.Roles, last) {
 			continue
 		}
 		last = m.Roles

@@ -106,7 +106,7 @@ func (m *Machine) beginJoin() {
 	case m.join.direct:
 		m.ask(m.join.name)
 	default:
-		m.phase = seeking
+		m.phase = askingSeeds
 		m.join.nacked, m.join.since = nil, m.now
 		m.askSeeds()
 	}
@@ -128,7 +128,7 @@ func (m *Machine) askSeeds() {
 
 // ask sends a join request to a node.
 func (m *Machine) ask(name string) {
-	m.phase, m.join.name, m.join.asked = trying, name, m.now
+	m.phase, m.join.name, m.join.asked = joining, name, m.now
 	m.askAgain()
 }
 
@@ -144,13 +144,13 @@ func (m *Machine) askAgain() {
 // joinLate handles the time-out of a reply.
 func (m *Machine) joinLate() {
 	switch {
-	case m.phase == trying && (m.s.RetryJoinAfter < 0 || m.now < m.join.asked+m.s.RetryJoinAfter):
+	case m.phase == joining && (m.s.RetryJoinAfter < 0 || m.now < m.join.asked+m.s.RetryJoinAfter):
 		m.askAgain()
-	case m.phase == trying:
+	case m.phase == joining:
 		m.count.TimedOut[TimeoutJoin]++
 		m.log(Warn, "join: no reply to the join request", Attr{"asked", m.join.name})
 		m.beginJoin()
-	case m.phase != seeking:
+	case m.phase != askingSeeds:
 	case m.link.state != linkUp || m.now-m.link.heard > 2*m.s.HeartbeatInterval:
 		m.join.since = m.now // the silence is no evidence
 		m.again(timerJoin, seedRetry)
@@ -211,7 +211,7 @@ func (m *Machine) become(know func()) {
 
 // asks reports whether this node is sending join requests to the node with a name.
 func (m *Machine) asks(name string) bool {
-	return m.phase == seeking && slices.Contains(m.join.seeds, name) || m.phase == trying && m.join.name == name
+	return m.phase == askingSeeds && slices.Contains(m.join.seeds, name) || m.phase == joining && m.join.name == name
 }
 
 // setVersion sets the pending version.
@@ -227,7 +227,7 @@ func (m *Machine) setVersion(v identity.Version) {
 
 // welcome handles the reply to a Join.
 func (m *Machine) welcome(from identity.Node, w Welcome) {
-	if m.phase != trying || from.Name != m.join.name {
+	if m.phase != joining || from.Name != m.join.name {
 		m.drop(DropUnexpected)
 		return
 	}
@@ -291,7 +291,7 @@ func (m *Machine) wait(from identity.Node, settings []Setting) {
 	if !m.waits(from) {
 		m.remember(waiting{from, m.compatible(from, settings)})
 	}
-	if m.phase == seeking && m.join.first && slices.Contains(m.join.seeds, from.Name) {
+	if m.phase == askingSeeds && m.join.first && slices.Contains(m.join.seeds, from.Name) {
 		m.declined(from.Name)
 	}
 }
@@ -332,7 +332,7 @@ func (m *Machine) offerAll() {
 
 // differences returns the keys of different settings.
 func differences(a, b []Setting) (keys []string) {
-	for x, y := range pairs(a, b, func(a, b *Setting) int { return strings.Compare(a.Key, b.Key) }) {
+	for x, y := range Pairs(a, b, func(a, b *Setting) int { return strings.Compare(a.Key, b.Key) }) {
 		switch {
 		case x != nil && y != nil:
 			if x.Value != y.Value {
@@ -349,7 +349,7 @@ func differences(a, b []Setting) (keys []string) {
 
 // initJoinAck handles a seed's offer. The first offer is accepted.
 func (m *Machine) initJoinAck(from identity.Node, msg InitJoinAck) {
-	if m.phase != seeking || !slices.Contains(m.join.seeds, from.Name) {
+	if m.phase != askingSeeds || !slices.Contains(m.join.seeds, from.Name) {
 		m.drop(DropUnexpected)
 		return
 	}
@@ -372,7 +372,7 @@ func (m *Machine) initJoinAck(from identity.Node, msg InitJoinAck) {
 // the settings itself.
 func (m *Machine) initJoinNack(from identity.Node) {
 	switch {
-	case m.phase != seeking || !slices.Contains(m.join.seeds, from.Name):
+	case m.phase != askingSeeds || !slices.Contains(m.join.seeds, from.Name):
 		m.drop(DropUnexpected)
 	case m.join.first:
 		if !m.waits(from) {

@@ -164,7 +164,7 @@ func (m *Machine) sendToExiting(exiting []*identity.Member) {
 	}
 	tell := func(role string) {
 		byAge := slices.DeleteFunc(slices.Clone(m.gossip.Members()), func(o *identity.Member) bool { return !o.HasRole(role) || o.Node == m.self })
-		slices.SortFunc(byAge, compareAge)
+		slices.SortFunc(byAge, CompareAge)
 		for _, o := range byAge[:min(2, len(byAge))] {
 			if !slices.Contains(told, o.Node) {
 				told = append(told, o.Node)
@@ -295,16 +295,5 @@ func leader(members []*identity.Member, unreachable bitmap, self identity.Node, 
 // substituteRank orders the statuses of members that lead only if no member is Up, Leaving or about
 // to shut down. The lowest leads.
 func substituteRank(s identity.Status) int {
-	switch s {
-	case identity.WeaklyUp:
-		return 1
-	case identity.Joining:
-		return 2
-	case identity.Exiting:
-		return 3
-	case identity.Down:
-		return 4
-	case identity.Up, identity.Leaving, identity.PreparingForShutdown, identity.ReadyForShutdown, identity.Removed:
-	}
-	return 0
+	return slices.Index([]identity.Status{identity.WeaklyUp, identity.Joining, identity.Exiting}, s)
 }

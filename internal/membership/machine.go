@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
 )
 
 // Config configures a Machine.
@@ -43,10 +44,10 @@ const Never = time.Duration(math.MaxInt64)
 type phase uint8
 
 const (
-	idle    phase = iota // not joining
-	seeking              // asking seeds whether the node could join
-	trying               // asking one node to join
-	member               // is a member
+	idle        phase = iota // not joining
+	askingSeeds              // asking seeds whether the node could join
+	joining                  // asking one node to join
+	member                   // is a member
 	stopped
 )
 
@@ -385,11 +386,9 @@ const (
 )
 
 func (d Drop) String() string {
-	names := []string{"malformed", "other", "stranger", "unreachable", "quarantined", "expired", "unknown", "early", "unexpected", "removed"}
-	if int(d) >= len(names) {
-		return fmt.Sprintf("drop(%d)", uint8(d))
-	}
-	return names[d]
+	return enum.Name(d, "drop",
+		"malformed", "other", "stranger", "unreachable", "quarantined", "expired", "unknown", "early",
+		"unexpected", "removed")
 }
 
 // Timeout is a time-out of the protocol.
@@ -414,11 +413,9 @@ const (
 )
 
 func (t Timeout) String() string {
-	names := []string{"seeds", "join", "joining", "first-response", "heartbeat", "name", "echo", "suspend", "undecided", "liveness", "convergence", "late"}
-	if int(t) >= len(names) {
-		return fmt.Sprintf("timeout(%d)", uint8(t))
-	}
-	return names[t]
+	return enum.Name(t, "timeout",
+		"seeds", "join", "joining", "first-response", "heartbeat", "name", "echo", "suspend", "undecided",
+		"liveness", "convergence", "late")
 }
 
 // Counters are counts since the start of the machine.

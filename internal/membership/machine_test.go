@@ -98,10 +98,10 @@ func TestWhoDoesNotLetIn(t *testing.T) {
 	if idle.named("n", membership.Join{}); len(idle.out.Send) > 0 {
 		t.Error("a node that is no member lets nobody in")
 	}
-	trying := newSolo(t)
-	trying.do(membership.JoinNode{Name: "x"})
-	trying.named("n", membership.InitJoin{})
-	trying.wants("joins itself", membership.KindInitJoinNack, "n")
+	joining := newSolo(t)
+	joining.do(membership.JoinNode{Name: "x"})
+	joining.named("n", membership.InitJoin{})
+	joining.wants("joins itself", membership.KindInitJoinNack, "n")
 
 	s := founded(t)
 	s.named("n", membership.InitJoin{})

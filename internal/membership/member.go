@@ -40,8 +40,8 @@ func CheckRoles(roles []string) ([]string, error) {
 	return sorted, nil
 }
 
-// compareAge orders members by age, the oldest first.
-func compareAge(a, b *identity.Member) int {
+// CompareAge orders members by age, the oldest first.
+func CompareAge(a, b *identity.Member) int {
 	return cmp.Or(cmp.Compare(a.UpNumber, b.UpNumber), a.Node.Compare(b.Node))
 }
 
@@ -83,27 +83,11 @@ func laterMember(a, b *identity.Member) *identity.Member {
 // rank orders the statuses for merges: the higher rank is the later status. CanBecome allows only
 // changes to a higher rank, because a merge would otherwise undo a decision.
 func rank(s identity.Status) int {
-	switch s {
-	case identity.Joining:
-		return 1
-	case identity.WeaklyUp:
-		return 2
-	case identity.Up:
-		return 3
-	case identity.PreparingForShutdown:
-		return 4
-	case identity.ReadyForShutdown:
-		return 5
-	case identity.Leaving:
-		return 6
-	case identity.Exiting:
-		return 7
-	case identity.Down:
-		return 8
-	case identity.Removed:
-		return 9
+	order := []identity.Status{
+		identity.Joining, identity.WeaklyUp, identity.Up, identity.PreparingForShutdown, identity.ReadyForShutdown,
+		identity.Leaving, identity.Exiting, identity.Down, identity.Removed,
 	}
-	return 0
+	return slices.Index(order, s) + 1
 }
 
 // countsForConvergence reports whether the members agree on a gossip only if members with this
@@ -135,20 +119,24 @@ func Find(members []identity.Member, n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(members, n, func(m identity.Member, n identity.Node) int { return m.Node.Compare(n) })
 }
 
+// Lookup returns the member for a node in a list that is sorted by node, or nil.
+func Lookup(members []identity.Member, n identity.Node) *identity.Member {
+	if i, found := Find(members, n); found {
+		return &members[i]
+	}
+	return nil
+}
+
 // Gone returns the nodes of before that are not in now. Both lists are sorted by node, and so is
 // the result. It takes one pass, and allocates only for a result.
-func Gone(before, now []identity.Member) []identity.Node {
-	var gone []identity.Node
-	for i := range before {
-		n := before[i].Node
-		for len(now) > 0 && now[0].Node != n && now[0].Node.Compare(n) < 0 {
-			now = now[1:]
+func Gone(before, now []identity.Member) (gone []identity.Node) {
+	for was, is := range Pairs(before, now, CompareNodes) {
+		if is == nil {
+			gone = append(gone, was.Node)
 		}
-		if len(now) == 0 || now[0].Node != n {
-			gone = append(gone, n)
-			continue
-		}
-		now = now[1:]
 	}
 	return gone
 }
+
+// CompareNodes orders members by node.
+func CompareNodes(a, b *identity.Member) int { return a.Node.Compare(b.Node) }

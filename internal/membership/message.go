@@ -4,10 +4,11 @@
 package membership
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
+	"github.com/refold-io/refold/internal/wire"
 )
 
 // Kind is the kind of a message.
@@ -40,15 +41,10 @@ const (
 )
 
 func (k Kind) String() string {
-	names := []string{
-		"", "init-join", "init-join-ack", "init-join-nack", "join", "welcome", "name-in-use", "ping", "pong", "digests", "versions", "seen",
-		"state", "heartbeat", "heartbeat-reply", "echo", "exiting-confirmed", "quarantined", "stranger",
-		"doubt", "vouch",
-	}
-	if k == 0 || int(k) >= len(names) {
-		return fmt.Sprintf("kind(%d)", uint8(k))
-	}
-	return names[k]
+	return enum.Name(k, "kind",
+		"", "init-join", "init-join-ack", "init-join-nack", "join", "welcome", "name-in-use", "ping", "pong",
+		"digests", "versions", "seen", "state", "heartbeat", "heartbeat-reply", "echo", "exiting-confirmed",
+		"quarantined", "stranger", "doubt", "vouch")
 }
 
 // Message is a message of the membership protocol. All messages use the control lane. The sender is
@@ -202,9 +198,9 @@ func (s State) Gossip(known Gossip) (Gossip, error) {
 }
 
 func readSeen(b []byte, members int) (bitmap, error) {
-	r := &reader{b: b}
-	seen := r.bitmap(members, "seen")
-	return seen, r.err
+	r := wire.NewFields(b, ErrMalformed)
+	seen := readBitmap(r, members, "seen")
+	return seen, r.Err()
 }
 
 // SeenOf returns the set of members that have seen a gossip.

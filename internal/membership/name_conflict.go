@@ -97,7 +97,7 @@ func (m *Machine) claim() { m.send(identity.Node{Name: m.self.Name}, Ping{m.self
 
 // namesakeAsks replies to another process with this node's name that may found a cluster.
 func (m *Machine) namesakeAsks(from identity.Node) {
-	asks := m.phase == seeking && m.join.first
+	asks := m.phase == askingSeeds && m.join.first
 	switch {
 	case m.phase == member && m.me().Status != identity.Down, asks && m.self.UID < from.UID:
 		m.send(from, NameInUse{m.self})
@@ -109,7 +109,7 @@ func (m *Machine) namesakeAsks(from identity.Node) {
 // claimedBy handles the claim of another process with this node's name.
 func (m *Machine) claimedBy(from identity.Node) {
 	switch {
-	case m.phase == seeking && m.join.first:
+	case m.phase == askingSeeds && m.join.first:
 		m.nameTaken(from)
 	case m.phase == member && m.me().Status != identity.Down && (!m.lone || m.self.UID < from.UID):
 		m.send(from, Pong{})
@@ -158,8 +158,8 @@ func (m *Machine) pong(from identity.Node) {
 
 // nameInUse handles the rejection of this node's name.
 func (m *Machine) nameInUse(from identity.Node, msg NameInUse) {
-	asked := m.phase == trying && from.Name == m.join.name || m.phase == member && m.asksAgain(from) ||
-		m.phase == seeking && m.join.first && from == msg.Holder
+	asked := m.phase == joining && from.Name == m.join.name || m.phase == member && m.asksAgain(from) ||
+		m.phase == askingSeeds && m.join.first && from == msg.Holder
 	if !asked || msg.Holder.Name != m.self.Name || msg.Holder == m.self {
 		m.drop(DropUnexpected)
 		return

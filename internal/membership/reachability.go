@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
 )
 
 // Reach is the reachability of a node as another one observes it.
@@ -21,15 +22,7 @@ const (
 )
 
 func (r Reach) String() string {
-	switch r {
-	case Reachable:
-		return "reachable"
-	case Unreachable:
-		return "unreachable"
-	case Terminated:
-		return "terminated"
-	}
-	return "unknown"
+	return enum.Name(r, "reach", "", "reachable", "unreachable", "terminated")
 }
 
 // Reachability is a table of observations. Each node writes only its own row and numbers its
@@ -97,7 +90,7 @@ func (r Reachability) Change(observer, subject identity.Node, reach Reach) Reach
 // Subjects that are not allowed are removed. nil allows all.
 func (r Reachability) Merge(other Reachability, allowed func(identity.Node) bool) Reachability {
 	var merged []Observer
-	if sameSlice(r.Observers, other.Observers) && allowed == nil {
+	if SameSlice(r.Observers, other.Observers) && allowed == nil {
 		return r
 	}
 	keep := func(o Observer) {
@@ -108,7 +101,7 @@ func (r Reachability) Merge(other Reachability, allowed func(identity.Node) bool
 			merged = append(merged, o.restrict(allowed))
 		}
 	}
-	for x, y := range pairs(r.Observers, other.Observers, func(a, b *Observer) int { return a.Node.Compare(b.Node) }) {
+	for x, y := range Pairs(r.Observers, other.Observers, func(a, b *Observer) int { return a.Node.Compare(b.Node) }) {
 		if x == nil || y != nil && y.Version > x.Version {
 			x = y
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/splitbrain"
@@ -120,7 +121,7 @@ func (s *survivors) run(t *testing.T, seed uint64) {
 		}
 	}()
 	s.settings.UndecidedAfter, s.settings.LeavingUndecidedAfter, s.settings.GiveUpAfter = 30*time.Second, 10*time.Second, 52*time.Second
-	s.resolving(splitbrain.Settings{Strategy: []splitbrain.Strategy{splitbrain.KeepMajority, splitbrain.KeepOldest}[s.rand.IntN(2)]})
+	s.resolving(splitbrain.Settings{Strategy: []downing.Strategy{downing.KeepMajority, downing.KeepOldest}[s.rand.IntN(2)]})
 	s.cutOff = map[string]bool{}
 	s.cut = func(from, to string) bool { return s.cutOff[from] != s.cutOff[to] }
 	hosts := s.join(names(3 + s.rand.IntN(5))...)
@@ -275,7 +276,7 @@ func TestTheSmallSideOfManySurvives(t *testing.T) {
 		t.Run(fmt.Sprint(side), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1)
-			w.resolving(splitbrain.Settings{Strategy: splitbrain.KeepOldest, KeepLoneOldest: true, StableAfter: 13 * time.Second})
+			w.resolving(splitbrain.Settings{Strategy: downing.KeepOldest, KeepLoneOldest: true, StableAfter: 13 * time.Second})
 			hosts := w.join(names(effort.Count(30, 60, 60))...)
 			w.up(2*time.Minute, hosts...)
 			w.run(20 * time.Second)

@@ -4,6 +4,7 @@
 package membership
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -42,7 +43,7 @@ type Tick struct {
 // Compare returns the order of c and other, in one pass.
 func (c Clock) Compare(other Clock) Order {
 	less, more := false, false
-	for x, y := range pairs(c, other, compareTicks) {
+	for x, y := range Pairs(c, other, compareTicks) {
 		switch {
 		case y == nil:
 			more = true
@@ -67,14 +68,7 @@ func (c Clock) Compare(other Clock) Order {
 
 // Merge returns the maximum for each node.
 func (c Clock) Merge(other Clock) Clock {
-	merged := make(Clock, 0, max(len(c), len(other)))
-	for x, y := range pairs(c, other, compareTicks) {
-		if x == nil || y != nil && y.Count > x.Count {
-			x = y
-		}
-		merged = append(merged, *x)
-	}
-	return merged
+	return merge(c, other, compareTicks, func(x, y *Tick) Tick { return Tick{x.Node, max(x.Count, y.Count)} })
 }
 
 // Add returns a clock with one more change of a node.
@@ -147,34 +141,47 @@ func digest(b []byte) (d Digest) {
 	return d
 }
 
-// pairs iterates over two lists with the same order and yields matching elements: of a, of b, or of
+// Pairs iterates over two lists with the same order and yields matching elements: of a, of b, or of
 // both. The missing one is nil.
-func pairs[T any](a, b []T, compare func(a, b *T) int) iter.Seq2[*T, *T] {
+func Pairs[T any](a, b []T, compare func(a, b *T) int) iter.Seq2[*T, *T] {
 	return func(yield func(a, b *T) bool) {
-		for i, j := 0, 0; i < len(a) || j < len(b); {
-			by := 0
-			switch {
-			case i == len(a):
-				by = 1
-			case j == len(b):
-				by = -1
-			default:
-				by = compare(&a[i], &b[j])
-			}
+		for len(a)+len(b) > 0 {
 			var ofA, ofB *T
-			if by <= 0 {
-				ofA = &a[i]
-				i++
+			order := cmp.Compare(len(b), len(a)) // if one list has ended
+			if len(a) > 0 && len(b) > 0 {
+				order = compare(&a[0], &b[0])
 			}
-			if by >= 0 {
-				ofB = &b[j]
-				j++
+			if order <= 0 {
+				ofA, a = &a[0], a[1:]
+			}
+			if order >= 0 {
+				ofB, b = &b[0], b[1:]
 			}
 			if !yield(ofA, ofB) {
 				return
 			}
 		}
 	}
+}
+
+// merge returns the union of two lists with the same order. later chooses one of two matching
+// elements.
+func merge[T any](a, b []T, compare func(a, b *T) int, later func(a, b *T) T) []T {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	merged := make([]T, 0, max(len(a), len(b)))
+	for x, y := range Pairs(a, b, compare) {
+		switch {
+		case y == nil:
+			merged = append(merged, *x)
+		case x == nil:
+			merged = append(merged, *y)
+		default:
+			merged = append(merged, later(x, y))
+		}
+	}
+	return merged
 }
 
 func compareTicks(a, b *Tick) int { return a.Node.Compare(b.Node) }

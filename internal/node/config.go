@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/splitbrain"
@@ -47,7 +48,7 @@ func (c Config) withDefaults() (Config, error) {
 		errs.Addf("Config.ExitTimeout", "is %v, it must not be negative", c.ExitTimeout)
 	}
 	c.ExitTimeout = cmp.Or(c.ExitTimeout, 10*time.Second)
-	if c.Downing.Strategy == splitbrain.LeaseMajority {
+	if c.Downing.Strategy == downing.LeaseMajority {
 		c.Downing.LeaseName = cmp.Or(c.Downing.LeaseName, c.Cluster+"-downing")
 	}
 	settings, err := c.Downing.WithDefaults()

@@ -6,6 +6,7 @@ package node
 import (
 	"strings"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/singleton"
@@ -66,7 +67,7 @@ func (m *Machine) ofLease(lease string) *hosted {
 
 // isResolverLease reports whether a lease is the resolver's.
 func (m *Machine) isResolverLease(lease string) bool {
-	return m.cfg.Downing.Strategy == splitbrain.LeaseMajority && lease == m.cfg.Downing.LeaseName
+	return m.cfg.Downing.Strategy == downing.LeaseMajority && lease == m.cfg.Downing.LeaseName
 }
 
 func (m *Machine) leaseAnswered(in LeaseAnswer) {

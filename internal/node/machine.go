@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/membership"
@@ -31,14 +32,14 @@ type Machine struct {
 	singletons []*hosted // sorted by name
 	proxies    []*proxy  // sorted by name
 
-	now     time.Duration
-	out     Effects
-	tickAt  time.Duration
-	stopped bool
-	cut     bool // it does not receive its own heartbeats
-	mute    bool // it must not take downing decisions
-	exit    exit
-	count   Counters
+	now          time.Duration
+	out          Effects
+	tickAt       time.Duration
+	stopped      bool
+	disconnected bool // it does not receive its own heartbeats
+	noVote       bool // it must not take downing decisions
+	exit         exit
+	count        Counters
 }
 
 // exit is the progress of a leaving node.
@@ -171,10 +172,10 @@ func (m *Machine) collectMembership(e membership.Effects) {
 func (m *Machine) shareLife(l membership.Life) {
 	switch l.Kind {
 	case membership.Disconnected:
-		m.cut = true
+		m.disconnected = true
 		m.eachHosted(singleton.Link{Up: false})
 	case membership.Connected:
-		m.cut = false
+		m.disconnected = false
 		m.eachHosted(singleton.Link{Up: true})
 	case membership.Suspended:
 		m.eachHosted(singleton.Suspend{})
@@ -319,9 +320,9 @@ func (m *Machine) updateVote() {
 		return
 	}
 	s := m.members.Connectivity()
-	mute := s != membership.Confirmed && (s != membership.LostTogether || m.cfg.Downing.Strategy == splitbrain.LeaseMajority)
-	if mute != m.mute {
-		m.mute = mute
-		m.decide(m.resolver.Step(m.now, splitbrain.Link{Up: !mute}))
+	noVote := s != membership.Confirmed && (s != membership.LostTogether || m.cfg.Downing.Strategy == downing.LeaseMajority)
+	if noVote != m.noVote {
+		m.noVote = noVote
+		m.decide(m.resolver.Step(m.now, splitbrain.Link{Up: !noVote}))
 	}
 }

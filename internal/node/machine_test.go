@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
@@ -59,7 +60,7 @@ func TestSuspensionComesBeforeOthersStart(t *testing.T) {
 		{"default", splitbrain.Settings{}, 20 * time.Second, 30 * time.Second, 52 * time.Second},
 		{"no margin", splitbrain.Settings{StableAfter: 7 * time.Second, RemovalMargin: -1}, 3 * time.Second, 0, 26 * time.Second},
 		{"shorter than the pause", splitbrain.Settings{StableAfter: time.Second, RemovalMargin: 4 * time.Second}, 3 * time.Second, 3 * time.Second, 14 * time.Second},
-		{"off", splitbrain.Settings{Strategy: splitbrain.Off}, 20 * time.Second, 0, 0},
+		{"off", splitbrain.Settings{Strategy: downing.Off}, 20 * time.Second, 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -365,7 +366,7 @@ func TestLeaseMajority(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	nodes := w.cluster(2, func(c *node.Config) {
-		c.Downing = splitbrain.Settings{Strategy: splitbrain.LeaseMajority, StableAfter: 5 * time.Second}
+		c.Downing = splitbrain.Settings{Strategy: downing.LeaseMajority, StableAfter: 5 * time.Second}
 	})
 	nodes[1].dead = true
 	w.until("the other is removed", func() bool { return len(nodes[0].View().Members) == 1 })
@@ -381,7 +382,7 @@ func TestTheOwnerOfTheLeaseDecides(t *testing.T) {
 	w := newWorld(t)
 	add := func(name string, members int) *box {
 		b := w.add(name, uint64(members), func(c *node.Config) {
-			c.Downing = splitbrain.Settings{Strategy: splitbrain.LeaseMajority, StableAfter: 5 * time.Second, ReleaseAfter: time.Minute}
+			c.Downing = splitbrain.Settings{Strategy: downing.LeaseMajority, StableAfter: 5 * time.Second, ReleaseAfter: time.Minute}
 		})
 		b.step(node.Membership{Input: membership.JoinSeeds{Seeds: []string{"b"}}})
 		w.until("it is up", func() bool { return b.up() == members })
@@ -449,7 +450,7 @@ func TestNamesAreTakenOnce(t *testing.T) {
 // it may have had the lease.
 func TestABrokerThatComesBackToFewer(t *testing.T) {
 	t.Parallel()
-	for _, strategy := range []splitbrain.Strategy{splitbrain.KeepMajority, splitbrain.LeaseMajority} {
+	for _, strategy := range []downing.Strategy{downing.KeepMajority, downing.LeaseMajority} {
 		w := newWorld(t)
 		nodes := w.cluster(3, func(c *node.Config) {
 			c.Downing = splitbrain.Settings{Strategy: strategy, StableAfter: 5 * time.Second}
@@ -465,7 +466,7 @@ func TestABrokerThatComesBackToFewer(t *testing.T) {
 		nodes[0].dead = true
 		w.run(30 * time.Second)
 		clear(w.cut)
-		if strategy == splitbrain.KeepMajority {
+		if strategy == downing.KeepMajority {
 			w.until("it runs elsewhere", func() bool { return nodes[1].runs("singleton") })
 			if nodes[1].up() != 2 || nodes[2].up() != 2 {
 				t.Errorf("%d and %d are up", nodes[1].up(), nodes[2].up())

@@ -46,7 +46,7 @@ func (m *Machine) Host(now time.Duration, cfg singleton.Config) (Effects, error)
 	if m.members.Suspended() {
 		m.hostedStep(h, singleton.Suspend{})
 	}
-	if m.cut {
+	if m.disconnected {
 		m.hostedStep(h, singleton.Link{Up: false})
 	}
 	if m.exit.begun {

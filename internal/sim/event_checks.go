@@ -48,7 +48,7 @@ func (h *host) check(e node.Effects) {
 	for _, event := range e.Events {
 		h.fold(event)
 	}
-	changed := !same(old.Members(), g.Members()) || !same(old.Reachability().Observers, g.Reachability().Observers) || !same(old.Clock(), g.Clock())
+	changed := !membership.SameSlice(old.Members(), g.Members()) || !membership.SameSlice(old.Reachability().Observers, g.Reachability().Observers) || !membership.SameSlice(old.Clock(), g.Clock())
 	if changed || len(e.Events) > 0 {
 		h.checkEvents()
 	}
@@ -127,5 +127,3 @@ func (h *host) checkEvents() {
 			s.Members, s.Unreachable, s.Leader)
 	}
 }
-
-func same[T any](a, b []T) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }

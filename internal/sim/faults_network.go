@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/sim/env"
@@ -146,7 +147,7 @@ func slowNode(c *cluster) bool {
 }
 
 func brokerAway(c *cluster) bool {
-	if c.runningCuts > 0 && c.plan.Config.Downing.Strategy == splitbrain.LeaseMajority {
+	if c.runningCuts > 0 && c.plan.Config.Downing.Strategy == downing.LeaseMajority {
 		return false // the lease of the winner expires
 	}
 	d := c.between(2*time.Second, 75*time.Second)
@@ -229,12 +230,7 @@ func (c *cluster) cleanCut() bool {
 // chooseSides puts the nodes on two sides: at random, in equal halves, or with the oldest alone.
 func (c *cluster) chooseSides() {
 	living, kind := c.living(), c.w.Rand.IntN(4)
-	oldest := slices.MinFunc(living[0].m.Gossip().Members(), func(a, b *identity.Member) int {
-		if a.OlderThan(b) {
-			return -1
-		}
-		return 1
-	})
+	oldest := slices.MinFunc(living[0].m.Gossip().Members(), membership.CompareAge)
 	for i, k := range c.w.Rand.Perm(len(living)) {
 		place := living[k].p.Place()
 		switch {
@@ -294,24 +290,24 @@ func survivingSide(s splitbrain.Settings, sides [2][]*host) (side int, either bo
 	}
 	sizes := [2]int{len(sides[0]), len(sides[1])}
 	switch s.Strategy {
-	case splitbrain.StaticQuorum:
+	case downing.StaticQuorum:
 		for side, size := range sizes {
 			if size >= s.QuorumSize {
 				return side, false
 			}
 		}
 		return -1, false
-	case splitbrain.KeepOldest:
+	case downing.KeepOldest:
 		side := sideOf(oldest)
 		if !s.KeepLoneOldest && sizes[side] == 1 && sizes[1-side] > 1 {
 			return 1 - side, false
 		}
 		return side, false
-	case splitbrain.DownAll:
+	case downing.DownAll:
 		return -1, false
-	case splitbrain.LeaseMajority:
+	case downing.LeaseMajority:
 		return -1, true
-	case splitbrain.KeepMajority, splitbrain.Off:
+	case downing.KeepMajority, downing.Off:
 	}
 	switch {
 	case sizes[0] == sizes[1]:

@@ -8,10 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
-	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 func crash(c *cluster) bool {
@@ -59,12 +58,7 @@ func leave(c *cluster) bool {
 // previous one is back.
 func rollingRestart(c *cluster, by *host) bool {
 	members := slices.Clone(by.m.Gossip().Members())
-	slices.SortFunc(members, func(a, b *identity.Member) int {
-		if a.OlderThan(b) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(members, membership.CompareAge)
 	if c.shard.rand.IntN(2) == 0 {
 		slices.Reverse(members)
 	}
@@ -101,7 +95,7 @@ func down(c *cluster) bool {
 
 func pause(c *cluster, least, most time.Duration) bool {
 	h := c.any()
-	if h == nil || h.p.Paused() || c.runningCuts > 0 && c.plan.Config.Downing.Strategy == splitbrain.LeaseMajority {
+	if h == nil || h.p.Paused() || c.runningCuts > 0 && c.plan.Config.Downing.Strategy == downing.LeaseMajority {
 		return false
 	}
 	d := c.between(least, most)

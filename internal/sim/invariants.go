@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
@@ -136,7 +137,7 @@ func wellFormed(h *host, g membership.Gossip) {
 
 // terminatedStays: a terminated member never becomes reachable again.
 func terminatedStays(h *host, old, g membership.Gossip) {
-	if same(old.Reachability().Observers, g.Reachability().Observers) {
+	if membership.SameSlice(old.Reachability().Observers, g.Reachability().Observers) {
 		return
 	}
 	old.Reachability().EachUnreachable(func(observer identity.Node, rec membership.Record) {
@@ -165,7 +166,7 @@ func sameClockSameContent(h *host, g membership.Gossip) {
 // oneSide: two running nodes never have removed each other. A node that is paused while its lease
 // expires is suspended until it has found out; see node.lives.
 func oneSide(h *host, old, g membership.Gossip) {
-	if same(old.Tombstones(), g.Tombstones()) {
+	if membership.SameSlice(old.Tombstones(), g.Tombstones()) {
 		return
 	}
 	for _, t := range g.Tombstones() {
@@ -217,7 +218,7 @@ func notForOthers(h *host, m env.Message, old membership.Gossip) {
 		return
 	}
 	h.c.hit("node", "stray message")
-	if !same(old.Clock(), h.m.Gossip().Clock()) {
+	if !membership.SameSlice(old.Clock(), h.m.Gossip().Clock()) {
 		h.violate("not-for-others", "a message for %v had an effect", m.To)
 	}
 }
@@ -252,7 +253,7 @@ func decidesWhenStable(h *host, e node.Effects) {
 	o := &h.observed
 	if slices.ContainsFunc(e.Events, func(e membership.Event) bool { return e.Kind == membership.MemberDowned }) {
 		decided, s := h.m.Counters().Downing[splitbrain.Decided], h.m.Config().Downing
-		if quiet := h.p.Now() - o.stableAt; decided > o.decided && quiet < s.StableAfter && s.Strategy != splitbrain.LeaseMajority {
+		if quiet := h.p.Now() - o.stableAt; decided > o.decided && quiet < s.StableAfter && s.Strategy != downing.LeaseMajority {
 			h.violate("decides-when-stable", "it makes a downing decision %v after the last change", quiet)
 		}
 		o.decided = decided

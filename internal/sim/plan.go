@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/splitbrain"
 )
@@ -79,15 +80,15 @@ func chooseDowning(r *rand.Rand, n int) splitbrain.Settings {
 	}
 	switch k := r.IntN(100); {
 	case k < 40:
-		s.Strategy = splitbrain.KeepMajority
+		s.Strategy = downing.KeepMajority
 	case k < 60:
-		s.Strategy, s.QuorumSize = splitbrain.StaticQuorum, (n+spares)/2+1
+		s.Strategy, s.QuorumSize = downing.StaticQuorum, (n+spares)/2+1
 	case k < 75:
-		s.Strategy, s.KeepLoneOldest = splitbrain.KeepOldest, r.IntN(2) == 0
+		s.Strategy, s.KeepLoneOldest = downing.KeepOldest, r.IntN(2) == 0
 	case k < 82:
-		s.Strategy = splitbrain.DownAll
+		s.Strategy = downing.DownAll
 	default:
-		s.Strategy, s.ReleaseAfter = splitbrain.LeaseMajority, 2*s.StableAfter
+		s.Strategy, s.ReleaseAfter = downing.LeaseMajority, 2*s.StableAfter
 	}
 	return s
 }

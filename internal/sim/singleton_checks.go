@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
-	"github.com/refold-io/refold/internal/splitbrain"
 )
 
 // overlap is the maximum time for which a node that was downed during a pause may run instances
@@ -120,7 +120,7 @@ func stoppedForAReason(h *host) {
 		explained = c.leaving[n]
 	case membership.WasDowned:
 		// Two seeds may accept two nodes of one name at the same time: then one of them is downed.
-		explained = c.twins[n] || namesakes(c, h) || c.runningFaults > 0 || c.w.Now() < c.faultEnded+c.patience() || c.plan.Config.Downing.Strategy == splitbrain.DownAll
+		explained = c.twins[n] || namesakes(c, h) || c.runningFaults > 0 || c.w.Now() < c.faultEnded+c.patience() || c.plan.Config.Downing.Strategy == downing.DownAll
 	case membership.NameTaken:
 		explained = c.twins[n] || namesakes(c, h) || c.runningFaults > 0 || c.w.Now() < c.faultEnded+c.patience()
 	case membership.Incompatible, membership.Unsuccessful:

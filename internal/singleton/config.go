@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
 	"github.com/refold-io/refold/internal/fielderror"
 )
 
@@ -106,23 +107,9 @@ const (
 )
 
 func (k Kind) String() string {
-	switch k {
-	case HandOverToMe:
-		return "hand over to me"
-	case HandOverInProgress:
-		return "hand-over in progress"
-	case HandOverDone:
-		return "hand-over done"
-	case TakeOverFromMe:
-		return "take over from me"
-	case Identify:
-		return "identify"
-	case Identified:
-		return "identified"
-	case InstanceGone:
-		return "instance gone"
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
+	return enum.Name(k, "kind",
+		"", "hand over to me", "hand-over in progress", "hand-over done", "take over from me", "identify",
+		"identified", "instance gone")
 }
 
 // Message is a message between managers. Sender and receiver are not part of it.

@@ -4,9 +4,8 @@
 package singleton
 
 import (
-	"fmt"
-
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
 )
 
 // Input is an input of a manager.
@@ -103,15 +102,7 @@ const (
 )
 
 func (k NoteKind) String() string {
-	switch k {
-	case Became:
-		return "became"
-	case Ignored:
-		return "ignored"
-	case Stuck:
-		return "stuck"
-	}
-	return fmt.Sprintf("note(%d)", uint8(k))
+	return enum.Name(k, "note", "", "became", "ignored", "stuck")
 }
 
 // Note describes an action of a manager.
@@ -141,25 +132,7 @@ const (
 )
 
 func (s State) String() string {
-	switch s {
-	case Start:
-		return "start"
-	case Younger:
-		return "younger"
-	case BecomingOldest:
-		return "becoming oldest"
-	case AcquiringLease:
-		return "acquiring lease"
-	case Oldest:
-		return "oldest"
-	case WasOldest:
-		return "was oldest"
-	case HandingOver:
-		return "handing over"
-	case Stopping:
-		return "stopping"
-	case End:
-		return "end"
-	}
-	return fmt.Sprintf("state(%d)", uint8(s))
+	return enum.Name(s, "state",
+		"", "start", "younger", "becoming oldest", "acquiring lease", "oldest", "was oldest", "handing over",
+		"stopping", "end")
 }

@@ -54,30 +54,30 @@ func (m *Manager) retryTakeOver(now time.Duration, out *Effects) {
 func (m *Manager) receive(now time.Duration, from identity.Node, msg Message, out *Effects) {
 	// A node that is not a member is not part of the hand-over, but it may have ended its instance
 	// while leaving.
-	heeded := msg.Singleton == m.cfg.Name && from != m.cfg.Self && (m.find(from) != nil || msg.Kind == HandOverDone && msg.Hosted)
+	accepted := msg.Singleton == m.cfg.Name && from != m.cfg.Self && (m.find(from) != nil || msg.Kind == HandOverDone && msg.Hosted)
 	if msg.Kind == Identify && msg.Singleton == m.cfg.Name {
 		m.identify(from, msg.Round, out)
 		return
 	}
-	if heeded {
+	if accepted {
 		switch msg.Kind {
 		case HandOverToMe:
-			heeded = m.askedToHandOver(now, from, msg.Round, out)
+			accepted = m.askedToHandOver(now, from, msg.Round, out)
 		case HandOverInProgress:
-			heeded = m.isAnswer(from, msg)
-			if heeded && !m.underway {
-				m.underway = true
-				m.retryAt = now + slowly*m.cfg.RetryInterval
+			accepted = m.isAnswer(from, msg)
+			if accepted && !m.handOverRuns {
+				m.handOverRuns = true
+				m.retryAt = now + progressRetries*m.cfg.RetryInterval
 			}
 		case HandOverDone:
-			heeded = m.isAnswer(from, msg) && m.previousIsDone(now, from, msg.Hosted, out)
+			accepted = m.isAnswer(from, msg) && m.previousIsDone(now, from, msg.Hosted, out)
 		case TakeOverFromMe:
-			heeded = m.askedToTakeOver(from, out)
+			accepted = m.askedToTakeOver(from, out)
 		case Identify, Identified, InstanceGone: // between a manager and a proxy
-			heeded = false
+			accepted = false
 		}
 	}
-	if !heeded {
+	if !accepted {
 		out.Notes = append(out.Notes, Note{Kind: Ignored, State: m.state, Peer: from, Message: msg.Kind})
 	}
 }
@@ -104,7 +104,7 @@ func (m *Manager) previousIsDone(now time.Duration, from identity.Node, hosted b
 		m.becomeOldest(false, out)
 		return true
 	}
-	m.underway = false
+	m.handOverRuns = false
 	m.askPrevious(now, out)
 	return true
 }
@@ -151,7 +151,7 @@ func (m *Manager) askedToHandOver(now time.Duration, from identity.Node, round u
 		}
 	case End:
 		if from == m.peer { // it has missed the reply
-			m.send(from, Message{Kind: HandOverDone, Round: round, Hosted: m.sure}, out)
+			m.send(from, Message{Kind: HandOverDone, Round: round, Hosted: m.soleHost}, out)
 			return true
 		}
 	case Start, BecomingOldest, Stopping:
@@ -178,7 +178,7 @@ func (m *Manager) handOver(now time.Duration, peer identity.Node, round uint64, 
 // handOverDone continues when the instance has ended and the lease is released.
 func (m *Manager) handOverDone(now time.Duration, out *Effects) {
 	out.ExitDone = m.exited
-	m.again = false
+	m.startPending = false
 	m.previous = nil
 	switch {
 	case m.stuck:
@@ -192,7 +192,7 @@ func (m *Manager) handOverDone(now time.Duration, out *Effects) {
 		m.become(Younger, out)
 		return
 	}
-	m.send(m.peer, Message{Kind: HandOverDone, Round: m.peerRound, Hosted: m.sure}, out)
+	m.send(m.peer, Message{Kind: HandOverDone, Round: m.peerRound, Hosted: m.soleHost}, out)
 	if m.leaving() {
 		m.become(End, out)
 		return

@@ -10,9 +10,9 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// slowly is how many retry intervals pass between two requests while a hand-over is in progress:
+// progressRetries is how many retry intervals pass between two requests while a hand-over is in progress:
 // the message about its end may have been lost.
-const slowly = 10
+const progressRetries = 10
 
 // Manager decides for one node and one singleton when an instance runs there. The same inputs at
 // the same times give the same effects. It is not safe for concurrent use.
@@ -31,19 +31,19 @@ type Manager struct {
 	newOldest identity.Node
 	peer      identity.Node // the node to which an instance is handed over
 	peerRound uint64
-	sure      bool   // only this node had an instance
+	soleHost  bool   // only this node had an instance
 	round     uint64 // of this node's requests
 
-	retries  int
-	retryAt  time.Duration
-	underway bool // the previous oldest is handing over
-	stuck    bool // restart when the instance has ended
+	retries      int
+	retryAt      time.Duration
+	handOverRuns bool // the previous oldest is handing over
+	stuck        bool // restart when the instance has ended
 
-	instance, instances uint64
-	ending              bool
-	suspended, cut      bool            // nothing is started
-	again               bool            // start when neither is set
-	watchers            []identity.Node // nodes whose proxies know that the instance is here
+	instance, instances     uint64
+	ending                  bool
+	suspended, disconnected bool            // nothing is started
+	startPending            bool            // start when neither is set
+	watchers                []identity.Node // nodes whose proxies know that the instance is here
 
 	lease leaseState
 }
@@ -89,10 +89,10 @@ func (m *Manager) Step(now time.Duration, in Input) Effects {
 		m.suspend(&out)
 	case Resume:
 		m.suspended = false
-		m.startPending(&out)
+		m.startIfPending(&out)
 	case Link:
-		m.cut = !in.Up
-		m.startPending(&out)
+		m.disconnected = !in.Up
+		m.startIfPending(&out)
 	}
 	m.handleOldestChanges(now, &out)
 	return out
@@ -203,15 +203,15 @@ func (m *Manager) youngerTold(now time.Duration, oldest identity.Node, out *Effe
 func (m *Manager) becoming(now time.Duration, out *Effects) {
 	m.become(BecomingOldest, out)
 	m.round++
-	m.retries, m.underway = 0, false
+	m.retries, m.handOverRuns = 0, false
 	m.askPrevious(now, out)
 }
 
 func (m *Manager) askPrevious(now time.Duration, out *Effects) {
 	m.retries++
 	m.retryAt = now + m.cfg.RetryInterval
-	if m.underway {
-		m.retryAt = now + slowly*m.cfg.RetryInterval
+	if m.handOverRuns {
+		m.retryAt = now + progressRetries*m.cfg.RetryInterval
 	}
 	if len(m.previous) > 0 {
 		m.send(m.previous[0], Message{Kind: HandOverToMe, Round: m.round}, out)
@@ -220,7 +220,7 @@ func (m *Manager) askPrevious(now time.Duration, out *Effects) {
 
 func (m *Manager) retryHandOver(now time.Duration, out *Effects) {
 	switch {
-	case m.underway || m.retries <= m.cfg.handOverRetries():
+	case m.handOverRuns || m.retries <= m.cfg.handOverRetries():
 		m.askPrevious(now, out)
 	case m.allGone():
 		m.becomeOldest(false, out)
@@ -248,18 +248,18 @@ func (m *Manager) gone(now time.Duration, n identity.Node, out *Effects) {
 	if m.allGone() {
 		m.becomeOldest(false, out)
 	} else if i == 0 { // the next one may have newer information
-		m.underway = false
+		m.handOverRuns = false
 		m.askPrevious(now, out)
 	}
 }
 
-// becomeOldest starts the instance, after acquiring the lease if there is one. sure reports that no
+// becomeOldest starts the instance, after acquiring the lease if there is one. soleHost reports that no
 // other node has an instance, because it was handed over. If the previous nodes are gone instead,
 // they may have handed over to another node while this node was leaving, because a leaving node
 // does not count for the others. In that case it starts no instance and only hands over to the next
 // one.
-func (m *Manager) becomeOldest(sure bool, out *Effects) {
-	m.previous, m.sure = nil, sure
+func (m *Manager) becomeOldest(soleHost bool, out *Effects) {
+	m.previous, m.soleHost = nil, soleHost
 	switch {
 	case m.preparing || m.exited || m.find(m.cfg.Self).Status == identity.Exiting:
 		m.become(Oldest, out)
@@ -272,12 +272,12 @@ func (m *Manager) becomeOldest(sure bool, out *Effects) {
 }
 
 func (m *Manager) start(out *Effects) {
-	if m.held() {
-		m.again = true
+	if m.startBlocked() {
+		m.startPending = true
 		return
 	}
 	m.instances++
-	m.instance, m.ending, m.again, m.sure = m.instances, false, false, true
+	m.instance, m.ending, m.startPending, m.soleHost = m.instances, false, false, true
 	out.Start = m.instance
 }
 
@@ -299,7 +299,7 @@ func (m *Manager) instanceEnded(now time.Duration, instance uint64, out *Effects
 	switch m.state {
 	case Oldest:
 		// It is not started again, unless this manager has stopped it.
-		m.startPending(out)
+		m.startIfPending(out)
 	case AcquiringLease:
 		if m.lease.asked == 0 {
 			m.acquire(out)
@@ -318,23 +318,23 @@ func (m *Manager) instanceEnded(now time.Duration, instance uint64, out *Effects
 func (m *Manager) suspend(out *Effects) {
 	m.suspended = true
 	if m.instance != 0 && m.state == Oldest {
-		m.again = true
+		m.startPending = true
 	}
 	m.stop(out)
 }
 
 // held reports whether no instance may be started now.
-func (m *Manager) held() bool { return m.suspended || m.cut }
+func (m *Manager) startBlocked() bool { return m.suspended || m.disconnected }
 
 // startPending starts a pending instance if that is allowed.
-func (m *Manager) startPending(out *Effects) {
-	if m.state == Oldest && m.again && m.instance == 0 && !m.held() {
+func (m *Manager) startIfPending(out *Effects) {
+	if m.state == Oldest && m.startPending && m.instance == 0 && !m.startBlocked() {
 		m.startAgain(out)
 	}
 }
 
 func (m *Manager) startAgain(out *Effects) {
-	m.again = false
+	m.startPending = false
 	if m.cfg.UseLease {
 		m.acquire(out) // it may have been lost unnoticed
 		return
@@ -409,10 +409,10 @@ func (m *Manager) leaseLost(out *Effects) {
 		return
 	}
 	if m.instance == 0 || m.suspended {
-		m.startPending(out)
+		m.startIfPending(out)
 		return
 	}
-	m.again = false
+	m.startPending = false
 	m.become(AcquiringLease, out)
 }
 

@@ -4,8 +4,6 @@
 package singleton
 
 import (
-	"cmp"
-	"math"
 	"slices"
 	"time"
 
@@ -19,14 +17,13 @@ const remembered = 15 * time.Minute
 // see handles a new list of members. It handles removed members first, then the other changes, in
 // the order of events.
 func (m *Manager) see(now time.Duration, members Members, out *Effects) {
-	if len(members) == len(m.members) && (len(members) == 0 || &members[0] == &m.members[0]) {
+	if membership.SameSlice(members, m.members) {
 		return
 	}
 	old := m.members
 	m.members = members
 	self := m.find(m.cfg.Self)
-	wasMember := slices.ContainsFunc(old, func(o identity.Member) bool { return o.Node == m.cfg.Self })
-	if self == nil && wasMember || self != nil && self.Status == identity.Down {
+	if self == nil && membership.Lookup(old, m.cfg.Self) != nil || self != nil && self.Status == identity.Down {
 		m.end(out)
 		return
 	}
@@ -34,9 +31,9 @@ func (m *Manager) see(now time.Duration, members Members, out *Effects) {
 	m.preparing = m.preparing && onItsWayOut(self) || slices.ContainsFunc(members, func(o identity.Member) bool {
 		return o.Status == identity.PreparingForShutdown || o.Status == identity.ReadyForShutdown
 	})
-	for i := range old {
-		if m.find(old[i].Node) == nil {
-			m.memberRemoved(now, &old[i], out)
+	for was, is := range membership.Pairs(old, members, membership.CompareNodes) {
+		if is == nil {
+			m.memberRemoved(now, was, out)
 		}
 	}
 	if m.state == Start {
@@ -45,15 +42,14 @@ func (m *Manager) see(now time.Duration, members Members, out *Effects) {
 		}
 		return
 	}
-	for i := range members {
+	for was, is := range membership.Pairs(old, members, membership.CompareNodes) {
 		before := identity.Status(0)
-		if j, found := membership.Find(old, members[i].Node); found {
-			before = old[j].Status
-			if before == members[i].Status && old[j].UpNumber == members[i].UpNumber {
-				continue
-			}
+		if was != nil {
+			before = was.Status
 		}
-		m.reorder(func() { m.memberChanged(before, &members[i]) })
+		if is != nil && (was == nil || before != is.Status || was.UpNumber != is.UpNumber) {
+			m.reorder(func() { m.memberChanged(before, is) })
+		}
 	}
 }
 
@@ -83,7 +79,7 @@ func (m *Manager) memberChanged(before identity.Status, o *identity.Member) {
 	case o.Status == identity.Down || before == identity.Exiting:
 	case isCandidate(o) && o.HasRole(m.cfg.Role) && (o.Node != m.cfg.Self || !m.exited):
 		m.drop(o.Node)
-		at, _ := slices.BinarySearchFunc(m.order, o, func(a identity.Member, b *identity.Member) int { return age(&a, b) })
+		at, _ := slices.BinarySearchFunc(m.order, o, func(a identity.Member, b *identity.Member) int { return membership.CompareAge(&a, b) })
 		m.order = slices.Insert(m.order, at, *o)
 	}
 }
@@ -119,29 +115,20 @@ func (m *Manager) candidates() []identity.Member {
 			order = append(order, *o)
 		}
 	}
-	slices.SortFunc(order, func(a, b identity.Member) int { return age(&a, &b) })
+	slices.SortFunc(order, func(a, b identity.Member) int { return membership.CompareAge(&a, &b) })
 	return order
 }
 
 func isCandidate(m *identity.Member) bool {
-	return m.Status != identity.Joining && m.Status != identity.WeaklyUp && m.UpNumber != math.MaxInt32
+	return m.Status != identity.Joining && m.Status != identity.WeaklyUp && m.UpNumber != identity.NeverUp
 }
 
 func onItsWayOut(m *identity.Member) bool {
 	return m == nil || m.Status == identity.Leaving || m.Status == identity.Exiting
 }
 
-func age(a, b *identity.Member) int {
-	return cmp.Or(cmp.Compare(a.UpNumber, b.UpNumber), a.Node.Compare(b.Node))
-}
-
 // find returns a member, or nil.
-func (m *Manager) find(n identity.Node) *identity.Member {
-	if i, found := membership.Find(m.members, n); found {
-		return &m.members[i]
-	}
-	return nil
-}
+func (m *Manager) find(n identity.Node) *identity.Member { return membership.Lookup(m.members, n) }
 
 // waitsForRemoval reports whether an input matters in the final phase: the exit and the removal of
 // this node, and a peer that has missed the end of the hand-over.
@@ -202,7 +189,7 @@ func (r *removals) gone(n identity.Node) bool {
 func (r *removals) waiting(than *identity.Member) []identity.Node {
 	var nodes []identity.Node
 	for _, d := range slices.Backward(r.all) {
-		if !d.gone && d.hasRole && isCandidate(&d.member) && age(&d.member, than) < 0 {
+		if !d.gone && d.hasRole && isCandidate(&d.member) && d.member.OlderThan(than) {
 			nodes = append(nodes, d.member.Node)
 		}
 	}

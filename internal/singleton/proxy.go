@@ -10,23 +10,18 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // MaxBuffer is the largest BufferSize.
 const MaxBuffer = 10_000
 
-// ProxyConfig configures a proxy.
+// ProxyConfig configures a proxy; see cluster.ProxyConfig.
 type ProxyConfig struct {
-	// Singleton is the name of the singleton. Defaults to "singleton".
-	Singleton string
-	// Role is the role of the singleton's nodes. Defaults to "", which is any.
-	Role string
-	// IdentifyInterval is the time between two attempts to locate the instance. Defaults to 1
-	// second.
+	Singleton        string
+	Role             string
 	IdentifyInterval time.Duration
-	// BufferSize is how many messages are buffered while the location of the instance is unknown.
-	// Defaults to 1,000, at most 10,000. A negative value buffers none.
-	BufferSize int
+	BufferSize       int
 }
 
 // WithDefaults returns the configuration with its defaults.
@@ -94,7 +89,7 @@ func NewProxy[M comparable](cfg ProxyConfig) (*Proxy[M], error) {
 // See handles a new list of members, as a manager does.
 func (p *Proxy[M]) See(now time.Duration, members Members) ProxyEffects[M] {
 	var out ProxyEffects[M]
-	if len(members) == len(p.seen) && (len(members) == 0 || &members[0] == &p.seen[0]) {
+	if membership.SameSlice(members, p.seen) {
 		return out
 	}
 	p.seen = members

@@ -4,9 +4,8 @@
 package splitbrain
 
 import (
-	"fmt"
-
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
 )
 
 // Input is an input of a resolver: a View, a LeaseAnswer, a LeaseLost, a LeaseReleased or a Link.
@@ -77,23 +76,8 @@ const (
 )
 
 func (k NoteKind) String() string {
-	switch k {
-	case Decided:
-		return "decided"
-	case Unstable:
-		return "unstable"
-	case WithoutLease:
-		return "without lease"
-	case Outgrown:
-		return "outgrown"
-	case Automatic:
-		return "automatic"
-	case Orphaned:
-		return "orphaned"
-	case LeftToOwner:
-		return "left to the owner"
-	}
-	return fmt.Sprintf("note(%d)", uint8(k))
+	return enum.Name(k, "note",
+		"", "decided", "unstable", "without lease", "outgrown", "automatic", "orphaned", "left to the owner")
 }
 
 // Note describes an action of a resolver.

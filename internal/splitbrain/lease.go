@@ -50,13 +50,13 @@ func (l *leaseState) queue(c change, v View) {
 // ask starts to acquire the lease for a decision. A node that holds it asks again, in case it was
 // lost, but without a delay. A decision that downs no nodes, because all are Down already, needs no
 // lease: it would end this side if another node held it.
-func (r *Resolver) ask(now time.Duration, decision Decision, sit *situation, out *Effects) {
-	if nodes, _ := r.settings.nodesToDown(sit, decision); len(nodes) == 0 {
+func (r *Resolver) ask(now time.Duration, decision Decision, p *partition, out *Effects) {
+	if nodes, _ := r.settings.nodesToDown(p, decision); len(nodes) == 0 {
 		return
 	}
 	l := &r.lease
 	l.decision, l.latest, l.queued, l.owner = decision, r.view, change{}, identity.Node{}
-	if decision != KeepConnected && !l.held && r.settings.isMinority(sit) {
+	if decision != KeepConnected && !l.held && r.settings.isMinority(p) {
 		l.phase, l.askAt = delaying, now+r.settings.MinorityDelay
 		return
 	}
@@ -198,8 +198,8 @@ func (r *Resolver) leaveToOwner(now time.Duration, owner identity.Node, out *Eff
 	if r.endOwnerWait(now, out) || !first {
 		return true
 	}
-	sit := newSituation(r.self, &r.view)
-	c := sit.count(ordinary(r.settings.Role))
+	p := newPartition(r.self, &r.view)
+	c := p.count(countedBy(r.settings.Role))
 	out.Notes = append(out.Notes, Note{Kind: LeftToOwner, Here: c.here, There: c.there})
 	return true
 }
@@ -210,8 +210,8 @@ func (r *Resolver) isHere(n identity.Node) bool {
 	if n == r.self || !mayDecide(v.status(n)) {
 		return false
 	}
-	sit := newSituation(r.self, v)
-	return !sit.isOtherSide(n)
+	p := newPartition(r.self, v)
+	return !p.isOtherSide(n)
 }
 
 // endOwnerWait ends the wait for the owner if the view has changed, and reports whether it did: the

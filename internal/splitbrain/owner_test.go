@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/splitbrain"
 	"github.com/refold-io/refold/internal/testkit/effort"
@@ -159,7 +160,7 @@ func bequeath(t *testing.T, seed uint64, patient bool) (left [2]int, story strin
 	rnd := rand.New(rand.NewPCG(seed, 11))
 	n := 2 + rnd.IntN(5)
 	e := &estate{rnd: rnd, down: [2][]bool{make([]bool, n), make([]bool, n)}}
-	s := splitbrain.Settings{Strategy: splitbrain.LeaseMajority, StableAfter: 10 * time.Second, ReleaseAfter: 20 * time.Second}
+	s := splitbrain.Settings{Strategy: downing.LeaseMajority, StableAfter: 10 * time.Second, ReleaseAfter: 20 * time.Second}
 	for i := range n {
 		h := &heir{estate: e, nr: i, side: rnd.IntN(2), r: resolver(t, aged(i, identity.Up, false).Node.Name, s)}
 		e.nodes = append(e.nodes, h)

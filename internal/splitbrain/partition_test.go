@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/splitbrain"
 	"github.com/refold-io/refold/internal/testkit/effort"
@@ -68,7 +69,7 @@ func (c *cut) survives(t *testing.T, s splitbrain.Settings, first, lease bool) b
 	}
 	r.Step(0, v)
 	out := r.Tick(time.Minute)
-	if s.Strategy == splitbrain.LeaseMajority {
+	if s.Strategy == downing.LeaseMajority {
 		if !out.AskLease && len(out.Down) == 0 {
 			out = r.Tick(2 * time.Minute)
 		}
@@ -92,16 +93,16 @@ func (c *cut) survives(t *testing.T, s splitbrain.Settings, first, lease bool) b
 
 func strategies(members int) []splitbrain.Settings {
 	s := []splitbrain.Settings{
-		{Strategy: splitbrain.KeepMajority},
-		{Strategy: splitbrain.KeepMajority, Role: "r"},
-		{Strategy: splitbrain.KeepOldest},
-		{Strategy: splitbrain.KeepOldest, KeepLoneOldest: true},
-		{Strategy: splitbrain.KeepOldest, Role: "r"},
-		{Strategy: splitbrain.LeaseMajority},
-		{Strategy: splitbrain.DownAll},
+		{Strategy: downing.KeepMajority},
+		{Strategy: downing.KeepMajority, Role: "r"},
+		{Strategy: downing.KeepOldest},
+		{Strategy: downing.KeepOldest, KeepLoneOldest: true},
+		{Strategy: downing.KeepOldest, Role: "r"},
+		{Strategy: downing.LeaseMajority},
+		{Strategy: downing.DownAll},
 	}
 	for q := 1; q <= members; q++ {
-		s = append(s, splitbrain.Settings{Strategy: splitbrain.StaticQuorum, QuorumSize: q})
+		s = append(s, splitbrain.Settings{Strategy: downing.StaticQuorum, QuorumSize: q})
 	}
 	for i := range s {
 		// The clock of this test goes by minutes.
@@ -113,7 +114,7 @@ func strategies(members int) []splitbrain.Settings {
 // check reports whether a side goes down. With a lease, one of them gets it.
 func (c *cut) check(t *testing.T, s splitbrain.Settings) bool {
 	t.Helper()
-	if s.Strategy == splitbrain.LeaseMajority {
+	if s.Strategy == downing.LeaseMajority {
 		return !c.survives(t, s, true, true) || !c.survives(t, s, false, false)
 	}
 	return !c.survives(t, s, true, false) || !c.survives(t, s, false, false)
@@ -180,7 +181,7 @@ func TestNeverDoBothSidesSurvive(t *testing.T) {
 				})
 				// A quorum that is too small for the members keeps nobody, one that is all of them
 				// can't be had by a side.
-				if kept := s.Strategy != splitbrain.DownAll; kept != (survived > 0) && s.Strategy != splitbrain.StaticQuorum {
+				if kept := s.Strategy != downing.DownAll; kept != (survived > 0) && s.Strategy != downing.StaticQuorum {
 					t.Errorf("the first side survives %d times", survived)
 				}
 			})
@@ -196,7 +197,7 @@ func TestNeverDoBothSidesSurviveWhenOneMissedTheLeader(t *testing.T) {
 		t.Run(fmt.Sprintf("%s-%d-%s-%t", s.Strategy, s.QuorumSize, s.Role, s.KeepLoneOldest), func(t *testing.T) {
 			t.Parallel()
 			for members := 2; members <= 5; members++ {
-				if s.Strategy == splitbrain.StaticQuorum && members > 2*s.QuorumSize-1 {
+				if s.Strategy == downing.StaticQuorum && members > 2*s.QuorumSize-1 {
 					continue // more than may ever be there
 				}
 				every(members, statuses, func(c *cut) {
@@ -244,7 +245,7 @@ func TestNeverDoBothSidesOfLargerClustersSurvive(t *testing.T) {
 			if !c.check(t, s) {
 				t.Errorf("seed %d, %s %d: both sides survive: %v", seed, s.Strategy, s.QuorumSize, c)
 			}
-			if s.Strategy == splitbrain.StaticQuorum && members > 2*s.QuorumSize-1 {
+			if s.Strategy == downing.StaticQuorum && members > 2*s.QuorumSize-1 {
 				continue
 			}
 			changed := &cut{first: lead(c.first), second: c.first, isFirst: c.isFirst}

@@ -3,12 +3,12 @@
 
 // Package splitbrain is the split brain resolver: it decides which members of a cluster are down
 // while some are unreachable. It consists of values and pure functions. The user's view of it is in
-// package cluster/downing.
+// package cluster/
 //
 // A Resolver receives views of the cluster. When the view has not changed for Settings.StableAfter,
 // the strategy decides which side survives:
 //
-//	r, err := splitbrain.New(self, splitbrain.Settings{Strategy: splitbrain.KeepMajority})
+//	r, err := splitbrain.New(self, splitbrain.Settings{Strategy: downing.KeepMajority})
 //	...
 //	effects := r.Step(now, splitbrain.View{...}) // when members or reachability changed
 //	effects = r.Tick(now)                        // each second
@@ -20,7 +20,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // Resolver decides for one node when members are to be downed. The same inputs at the same times
@@ -32,9 +34,9 @@ type Resolver struct {
 	view View // the view for decisions
 	gone int  // members that do not count in that view
 
-	started   bool
-	cut       bool // this node is disconnected
-	changedAt time.Duration
+	started      bool
+	disconnected bool // this node is disconnected
+	changedAt    time.Duration
 
 	// Changes of reachability since all members were reachable.
 	changes           int
@@ -61,7 +63,7 @@ func New(self identity.Node, settings Settings) (*Resolver, error) {
 // Step handles an input at a time. Time has any origin and must not decrease.
 func (r *Resolver) Step(now time.Duration, in Input) Effects {
 	var out Effects
-	if r.settings.Strategy == Off {
+	if r.settings.Strategy == downing.Off {
 		return out
 	}
 	switch in := in.(type) {
@@ -83,7 +85,7 @@ func (r *Resolver) Step(now time.Duration, in Input) Effects {
 func (r *Resolver) Tick(now time.Duration) Effects {
 	var out Effects
 	switch {
-	case r.settings.Strategy == Off || r.cut || !r.started:
+	case r.settings.Strategy == downing.Off || r.disconnected || !r.started:
 		return out
 	case r.settings.Strategy == automatic:
 		r.tickAutomatic(now, &out)
@@ -124,7 +126,7 @@ func (r *Resolver) apply(now time.Duration, c change, v View, out *Effects) {
 		r.changedAt = now
 	}
 	r.started = true
-	if !same(before.Members, v.Members) || !same(before.Unreachable, v.Unreachable) {
+	if !membership.SameSlice(before.Members, v.Members) || !membership.SameSlice(before.Unreachable, v.Unreachable) {
 		r.gone = len(v.gone(r.self))
 		r.checkSize(out)
 	}
@@ -178,11 +180,11 @@ func (r *Resolver) settled() bool {
 
 // checkSize reports once that a static quorum is outgrown.
 func (r *Resolver) checkSize(out *Effects) {
-	if r.settings.Strategy != StaticQuorum {
+	if r.settings.Strategy != downing.StaticQuorum {
 		return
 	}
-	sit := situation{members: r.view.Members, gone: r.view.gone(r.self)}
-	c := sit.count(ordinary(r.settings.Role))
+	p := partition{members: r.view.Members, gone: r.view.gone(r.self)}
+	c := p.count(countedBy(r.settings.Role))
 	outgrown := r.settings.outgrown(c.all())
 	if outgrown && !r.outgrown {
 		out.Notes = append(out.Notes, Note{Kind: Outgrown, Here: c.here, There: c.there})
@@ -223,30 +225,30 @@ func (r *Resolver) tickUnstable(now time.Duration, out *Effects) {
 }
 
 func (r *Resolver) decide(now time.Duration, out *Effects) {
-	sit := newSituation(r.self, &r.view)
-	decision := r.settings.decide(&sit)
-	if r.settings.Strategy == LeaseMajority && !r.lease.held && sit.onlyLeaves() {
+	p := newPartition(r.self, &r.view)
+	decision := r.settings.decide(&p)
+	if r.settings.Strategy == downing.LeaseMajority && !r.lease.held && p.onlyLeaves() {
 		// The others may have removed this side without a decision. It leaves anyway, so it leaves
 		// the lease to them.
 		r.act(now, Decided, KeepOtherSide, out)
 		return
 	}
-	if r.settings.Strategy != LeaseMajority {
+	if r.settings.Strategy != downing.LeaseMajority {
 		r.act(now, Decided, decision, out)
 		return
 	}
-	r.ask(now, decision, &sit, out)
+	r.ask(now, decision, &p, out)
 }
 
 // act carries out a decision and returns the downed nodes.
 func (r *Resolver) act(now time.Duration, kind NoteKind, decision Decision, out *Effects) []identity.Node {
-	sit := newSituation(r.self, &r.view)
-	nodes, decision := r.settings.nodesToDown(&sit, decision)
+	p := newPartition(r.self, &r.view)
+	nodes, decision := r.settings.nodesToDown(&p, decision)
 	if len(nodes) == 0 {
 		return nil
 	}
-	sides := sit.sides()
-	c := sides.count(ordinary(r.settings.Role))
+	sides := p.sides()
+	c := sides.count(countedBy(r.settings.Role))
 	out.Notes = append(out.Notes, Note{Kind: kind, Decision: decision, Down: nodes, Here: c.here, There: c.there})
 	out.Down = selfLast(nodes, r.self)
 	r.changes = 0
@@ -270,10 +272,10 @@ func selfLast(nodes []identity.Node, self identity.Node) []identity.Node {
 // link handles a lost or restored connection. Observations during the disconnection are no evidence
 // about other nodes.
 func (r *Resolver) link(now time.Duration, up bool, out *Effects) {
-	if r.cut == !up {
+	if r.disconnected == !up {
 		return
 	}
-	r.cut = !up
+	r.disconnected = !up
 	if !up {
 		r.abandon(now, out)
 		return
@@ -297,7 +299,7 @@ func (r *Resolver) suspect(now time.Duration, v *View, out *Effects) {
 		r.warned = true
 		out.Notes = append(out.Notes, Note{Kind: Automatic})
 	}
-	if r.started && same(r.view.Unreachable, v.Unreachable) {
+	if r.started && membership.SameSlice(r.view.Unreachable, v.Unreachable) {
 		return
 	}
 	suspects := make([]suspect, 0, len(v.Unreachable))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
@@ -51,7 +52,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 	}
 	switch d.Cmd {
 	case "resolver":
-		settings := splitbrain.Settings{Strategy: splitbrain.Strategy(first), StableAfter: 10 * time.Second}
+		settings := splitbrain.Settings{Strategy: downing.Strategy(first), StableAfter: 10 * time.Second}
 		for _, a := range d.CmdArgs[1:] {
 			switch a.Key {
 			case "stable":
@@ -70,7 +71,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 			}
 		}
 		if first == "auto" {
-			settings = splitbrain.Auto(settings.StableAfter)
+			settings = splitbrain.Settings(downing.Auto(settings.StableAfter))
 		}
 		*s = script{r: resolver(t, "a", settings)}
 		return "ok"

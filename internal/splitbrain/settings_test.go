@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/splitbrain"
 )
@@ -17,24 +18,24 @@ import (
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ given, want splitbrain.Settings }{
-		{splitbrain.Settings{}, splitbrain.Settings{Strategy: splitbrain.KeepMajority, StableAfter: 20 * time.Second, DownAllWhenUnstable: 15 * time.Second, RemovalMargin: 20 * time.Second}},
+		{splitbrain.Settings{}, splitbrain.Settings{Strategy: downing.KeepMajority, StableAfter: 20 * time.Second, DownAllWhenUnstable: 15 * time.Second, RemovalMargin: 20 * time.Second}},
 		{
 			splitbrain.Settings{StableAfter: 4 * time.Second, RemovalMargin: -1},
-			splitbrain.Settings{Strategy: splitbrain.KeepMajority, StableAfter: 4 * time.Second, DownAllWhenUnstable: 4 * time.Second},
+			splitbrain.Settings{Strategy: downing.KeepMajority, StableAfter: 4 * time.Second, DownAllWhenUnstable: 4 * time.Second},
 		},
 		{
-			splitbrain.Settings{Strategy: splitbrain.DownAll, DownAllWhenUnstable: -9, RemovalMargin: time.Second},
-			splitbrain.Settings{Strategy: splitbrain.DownAll, StableAfter: 20 * time.Second, DownAllWhenUnstable: -1, RemovalMargin: time.Second},
+			splitbrain.Settings{Strategy: downing.DownAll, DownAllWhenUnstable: -9, RemovalMargin: time.Second},
+			splitbrain.Settings{Strategy: downing.DownAll, StableAfter: 20 * time.Second, DownAllWhenUnstable: -1, RemovalMargin: time.Second},
 		},
 		{
-			splitbrain.Settings{Strategy: splitbrain.LeaseMajority, StableAfter: time.Second},
+			splitbrain.Settings{Strategy: downing.LeaseMajority, StableAfter: time.Second},
 			splitbrain.Settings{
-				Strategy: splitbrain.LeaseMajority, StableAfter: time.Second, DownAllWhenUnstable: 4 * time.Second, RemovalMargin: time.Second,
+				Strategy: downing.LeaseMajority, StableAfter: time.Second, DownAllWhenUnstable: 4 * time.Second, RemovalMargin: time.Second,
 				MinorityDelay: 2 * time.Second, ReleaseAfter: 40 * time.Second,
 			},
 		},
-		{splitbrain.Settings{Strategy: splitbrain.Off}, splitbrain.Settings{Strategy: splitbrain.Off}},
-		{splitbrain.Auto(time.Second), splitbrain.Settings{Strategy: splitbrain.Auto(1).Strategy, StableAfter: time.Second, DownAllWhenUnstable: -1}},
+		{splitbrain.Settings{Strategy: downing.Off}, splitbrain.Settings{Strategy: downing.Off}},
+		{splitbrain.Settings(downing.Auto(time.Second)), splitbrain.Settings{Strategy: downing.Auto(1).Strategy, StableAfter: time.Second, DownAllWhenUnstable: -1}},
 	} {
 		got, err := c.given.WithDefaults()
 		if err != nil || got != c.want {
@@ -50,20 +51,20 @@ func TestInvalidSettingsNameTheField(t *testing.T) {
 	t.Parallel()
 	for field, s := range map[string]splitbrain.Settings{
 		"Strategy":                            {Strategy: "best"},
-		"QuorumSize":                          {Strategy: splitbrain.StaticQuorum},
-		"QuorumSize is not":                   {Strategy: splitbrain.KeepMajority, QuorumSize: 2},
+		"QuorumSize":                          {Strategy: downing.StaticQuorum},
+		"QuorumSize is not":                   {Strategy: downing.KeepMajority, QuorumSize: 2},
 		"StableAfter":                         {StableAfter: -1},
-		"MinorityDelay":                       {Strategy: splitbrain.LeaseMajority, MinorityDelay: -1},
-		"ReleaseAfter":                        {Strategy: splitbrain.LeaseMajority, ReleaseAfter: -1},
+		"MinorityDelay":                       {Strategy: downing.LeaseMajority, MinorityDelay: -1},
+		"ReleaseAfter":                        {Strategy: downing.LeaseMajority, ReleaseAfter: -1},
 		"MinorityDelay is not":                {MinorityDelay: 1},
 		"ReleaseAfter is not":                 {ReleaseAfter: 1},
 		"LeaseName":                           {LeaseName: "x"},
 		"KeepLoneOldest":                      {KeepLoneOldest: true},
-		"Role":                                {Strategy: splitbrain.DownAll, Role: "x"},
-		"StableAfter is not":                  {Strategy: splitbrain.Off, StableAfter: 1},
-		"DownAllWhenUnstable":                 {Strategy: splitbrain.Off, DownAllWhenUnstable: 1},
-		"StableAfter is 0s":                   splitbrain.Auto(0),
-		"LeaseName is not used by \"down-all": {Strategy: splitbrain.DownAll, LeaseName: "x", Role: "y"},
+		"Role":                                {Strategy: downing.DownAll, Role: "x"},
+		"StableAfter is not":                  {Strategy: downing.Off, StableAfter: 1},
+		"DownAllWhenUnstable":                 {Strategy: downing.Off, DownAllWhenUnstable: 1},
+		"StableAfter is 0s":                   splitbrain.Settings(downing.Auto(0)),
+		"LeaseName is not used by \"down-all": {Strategy: downing.DownAll, LeaseName: "x", Role: "y"},
 	} {
 		_, err := s.WithDefaults()
 		if field = strings.TrimSuffix(field, " by \"down-all"); !errors.Is(err, splitbrain.ErrInvalid) || !strings.Contains(err.Error(), "Settings."+field) {
@@ -91,17 +92,17 @@ func TestValues(t *testing.T) {
 		{DownAllWhenUnstable: 1},
 		{RemovalMargin: -1},
 		{Role: "x"},
-		{Strategy: splitbrain.KeepOldest},
-		{Strategy: splitbrain.KeepOldest, KeepLoneOldest: true},
-		{Strategy: splitbrain.StaticQuorum, QuorumSize: 1},
-		{Strategy: splitbrain.StaticQuorum, QuorumSize: 2},
-		{Strategy: splitbrain.LeaseMajority},
-		{Strategy: splitbrain.LeaseMajority, LeaseName: "x"},
-		{Strategy: splitbrain.LeaseMajority, MinorityDelay: 1},
-		{Strategy: splitbrain.LeaseMajority, ReleaseAfter: 1},
-		{Strategy: splitbrain.DownAll},
-		{Strategy: splitbrain.Off},
-		splitbrain.Auto(1), splitbrain.Auto(2),
+		{Strategy: downing.KeepOldest},
+		{Strategy: downing.KeepOldest, KeepLoneOldest: true},
+		{Strategy: downing.StaticQuorum, QuorumSize: 1},
+		{Strategy: downing.StaticQuorum, QuorumSize: 2},
+		{Strategy: downing.LeaseMajority},
+		{Strategy: downing.LeaseMajority, LeaseName: "x"},
+		{Strategy: downing.LeaseMajority, MinorityDelay: 1},
+		{Strategy: downing.LeaseMajority, ReleaseAfter: 1},
+		{Strategy: downing.DownAll},
+		{Strategy: downing.Off},
+		splitbrain.Settings(downing.Auto(1)), splitbrain.Settings(downing.Auto(2)),
 	}
 	for i, a := range different {
 		values := a.Values()
@@ -114,7 +115,7 @@ func TestValues(t *testing.T) {
 			}
 		}
 	}
-	same := splitbrain.Settings{Strategy: splitbrain.KeepMajority, StableAfter: 20 * time.Second, DownAllWhenUnstable: 15 * time.Second}
+	same := splitbrain.Settings{Strategy: downing.KeepMajority, StableAfter: 20 * time.Second, DownAllWhenUnstable: 15 * time.Second}
 	if a, b := (splitbrain.Settings{}).Values(), same.Values(); !slices.Equal(a, b) {
 		t.Errorf("%v, %v", a, b)
 	}

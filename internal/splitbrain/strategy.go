@@ -4,58 +4,58 @@
 package splitbrain
 
 import (
-	"fmt"
-
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
 )
 
 // decide returns the decision of the strategy.
-func (s *Settings) decide(sit *situation) Decision {
-	counted := sit.count(ordinary(s.Role))
+func (s *Settings) decide(p *partition) Decision {
+	counted := p.count(countedBy(s.Role))
 	switch {
-	case s.Strategy == DownAll:
+	case s.Strategy == downing.DownAll:
 		return KeepNobody
 	case s.outgrown(counted.all()):
 		return KeepNobody
-	case len(sit.indirect()) > 0:
+	case len(p.indirect()) > 0:
 		return KeepConnected
 	}
 	switch s.Strategy {
-	case StaticQuorum:
+	case downing.StaticQuorum:
 		if counted.here >= s.QuorumSize {
 			return KeepThisSide
 		}
 		return KeepOtherSide
-	case KeepOldest:
-		return sit.unlessOtherwise(s.keepOldest(sit, counted), func() Decision {
+	case downing.KeepOldest:
+		return keepIfConfirmed(s.keepOldest(p, counted), func() Decision {
 			// The other side may not count leaving members any more. Joining members matter only to
 			// a lone oldest member.
-			sure := sit.count(census{role: s.Role})
-			many := sit.count(census{role: s.Role, joining: !s.KeepLoneOldest})
+			sure := p.count(countRule{role: s.Role})
+			many := p.count(countRule{role: s.Role, joining: !s.KeepLoneOldest})
 			many.oldest = sure.oldest
-			return s.keepOldest(sit, many)
+			return s.keepOldest(p, many)
 		})
-	case LeaseMajority:
+	case downing.LeaseMajority:
 		return KeepThisSide // if it acquires the lease
-	case KeepMajority, DownAll, Off, automatic:
+	case downing.KeepMajority, downing.DownAll, downing.Off, automatic:
 	}
-	return sit.unlessOtherwise(keepMajority(sit, counted), func() Decision {
+	return keepIfConfirmed(keepMajority(p, counted), func() Decision {
 		// The smallest possible number on this side, the largest on the other.
-		few := sit.count(census{role: s.Role})
-		many := sit.count(census{role: s.Role, joining: true, leaving: true})
+		few := p.count(countRule{role: s.Role})
+		many := p.count(countRule{role: s.Role, joining: true, leaving: true})
 		few.there = many.there
 		// A joining member there may be Up for the others, and the lowest of all.
-		many = sit.count(census{role: s.Role, joining: true})
-		if few.lowest != nil && !sit.isHere(many.lowest) {
+		many = p.count(countRule{role: s.Role, joining: true})
+		if few.lowest != nil && !p.isHere(many.lowest) {
 			few.lowest = many.lowest
 		}
-		return keepMajority(sit, few)
+		return keepMajority(p, few)
 	})
 }
 
-// unlessOtherwise returns the first decision, or KeepNobody if the first keeps this side and the
+// keepIfConfirmed returns the first decision, or KeepNobody if the first keeps this side and the
 // second does not: the other side may have come to the second.
-func (s *situation) unlessOtherwise(first Decision, second func() Decision) Decision {
+func keepIfConfirmed(first Decision, second func() Decision) Decision {
 	if first == KeepThisSide && second() != KeepThisSide {
 		return KeepNobody
 	}
@@ -64,24 +64,24 @@ func (s *situation) unlessOtherwise(first Decision, second func() Decision) Deci
 
 // outgrown reports whether two sides could both have the static quorum.
 func (s *Settings) outgrown(members int) bool {
-	return s.Strategy == StaticQuorum && members > 2*s.QuorumSize-1
+	return s.Strategy == downing.StaticQuorum && members > 2*s.QuorumSize-1
 }
 
-func keepMajority(sit *situation, c count) Decision {
+func keepMajority(p *partition, c count) Decision {
 	switch {
 	case c.lowest == nil:
 		return KeepNobody
-	case c.here > c.there, c.here == c.there && sit.isHere(c.lowest):
+	case c.here > c.there, c.here == c.there && p.isHere(c.lowest):
 		return KeepThisSide
 	}
 	return KeepOtherSide
 }
 
-func (s *Settings) keepOldest(sit *situation, c count) Decision {
+func (s *Settings) keepOldest(p *partition, c count) Decision {
 	switch {
 	case c.oldest == nil:
 		return KeepNobody
-	case sit.isHere(c.oldest):
+	case p.isHere(c.oldest):
 		if !s.KeepLoneOldest && c.here == 1 && c.there >= 2 {
 			return KeepOtherSide
 		}
@@ -93,9 +93,9 @@ func (s *Settings) keepOldest(sit *situation, c count) Decision {
 }
 
 // isMinority reports whether this side lets the other one request the lease first.
-func (s *Settings) isMinority(sit *situation) bool {
-	c := sit.count(ordinary(s.Role))
-	return c.lowest != nil && keepMajority(sit, c) == KeepOtherSide
+func (s *Settings) isMinority(p *partition) bool {
+	c := p.count(countedBy(s.Role))
+	return c.lowest != nil && keepMajority(p, c) == KeepOtherSide
 }
 
 // Decision is the decision of a strategy.
@@ -117,19 +117,9 @@ const (
 )
 
 func (d Decision) String() string {
-	switch d {
-	case KeepThisSide:
-		return "down the unreachable"
-	case KeepOtherSide:
-		return "down the reachable"
-	case KeepNobody:
-		return "down all"
-	case KeepConnected:
-		return "down the indirectly connected"
-	case KeepUnconnected:
-		return "down the indirectly connected and the reachable"
-	}
-	return fmt.Sprintf("decision(%d)", uint8(d))
+	return enum.Name(d, "decision",
+		"", "down the unreachable", "down the reachable", "down all", "down the indirectly connected",
+		"down the indirectly connected and the reachable")
 }
 
 // reverse returns the decision without the lease.
@@ -142,29 +132,29 @@ func (d Decision) reverse() Decision {
 
 // nodesToDown returns the nodes that a decision downs, sorted, and the decision that is carried
 // out, which differs if the first is not possible.
-func (s *Settings) nodesToDown(sit *situation, d Decision) ([]identity.Node, Decision) {
-	gone := func(n identity.Node) bool { return contains(sit.gone, n) }
+func (s *Settings) nodesToDown(p *partition, d Decision) ([]identity.Node, Decision) {
+	gone := func(n identity.Node) bool { return contains(p.gone, n) }
 	switch d {
 	case KeepThisSide:
-		return sit.downable(gone), d
+		return p.downable(gone), d
 	case KeepOtherSide:
-		return sit.downable(func(n identity.Node) bool { return !gone(n) }), d
+		return p.downable(func(n identity.Node) bool { return !gone(n) }), d
 	case KeepConnected:
-		indirect, more := sit.indirect(), s.extraDowned(sit)
-		return sit.downable(func(n identity.Node) bool { return contains(indirect, n) || contains(more, n) }), d
+		indirect, more := p.indirect(), s.extraDowned(p)
+		return p.downable(func(n identity.Node) bool { return contains(indirect, n) || contains(more, n) }), d
 	case KeepUnconnected:
-		indirect := sit.indirect()
-		return sit.downable(func(n identity.Node) bool { return contains(indirect, n) || !gone(n) }), d
+		indirect := p.indirect()
+		return p.downable(func(n identity.Node) bool { return contains(indirect, n) || !gone(n) }), d
 	case KeepNobody:
 	}
-	return sit.downable(func(identity.Node) bool { return true }), KeepNobody
+	return p.downable(func(identity.Node) bool { return true }), KeepNobody
 }
 
 // extraDowned returns the members to down in addition to the indirectly connected ones: the result
 // of the strategy for the two sides, if there is another side. The survivors are a part of this
 // side, and sides are disjoint, so two groups cannot both survive.
-func (s *Settings) extraDowned(sit *situation) []identity.Node {
-	sides := sit.sides()
+func (s *Settings) extraDowned(p *partition) []identity.Node {
+	sides := p.sides()
 	if len(sides.downable(func(n identity.Node) bool { return contains(sides.gone, n) })) == 0 {
 		return nil
 	}

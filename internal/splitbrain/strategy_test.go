@@ -6,6 +6,7 @@ package splitbrain_test
 import (
 	"testing"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
@@ -20,10 +21,10 @@ func TestStrategies(t *testing.T) {
 	t.Parallel()
 	majority := splitbrain.Settings{}
 	majorityOf := splitbrain.Settings{Role: "r"}
-	oldest := splitbrain.Settings{Strategy: splitbrain.KeepOldest}
-	lone := splitbrain.Settings{Strategy: splitbrain.KeepOldest, KeepLoneOldest: true}
+	oldest := splitbrain.Settings{Strategy: downing.KeepOldest}
+	lone := splitbrain.Settings{Strategy: downing.KeepOldest, KeepLoneOldest: true}
 	quorum := func(n int) splitbrain.Settings {
-		return splitbrain.Settings{Strategy: splitbrain.StaticQuorum, QuorumSize: n}
+		return splitbrain.Settings{Strategy: downing.StaticQuorum, QuorumSize: n}
 	}
 	for name, c := range map[string]struct {
 		settings splitbrain.Settings
@@ -65,8 +66,8 @@ func TestStrategies(t *testing.T) {
 		"quorum: too many":                   {quorum(2), "a b c d!", nobody, "b c d a"},
 		"quorum: joining is not too many":    {quorum(2), "a b c:joining d!", this, "d"},
 		"quorum: joining makes no quorum":    {quorum(2), "a b:joining c!", other, "b a"},
-		"quorum: of a role":                  {splitbrain.Settings{Strategy: splitbrain.StaticQuorum, QuorumSize: 1, Role: "r"}, "a+r b c d e!", this, "e"},
-		"quorum: of a role, not here":        {splitbrain.Settings{Strategy: splitbrain.StaticQuorum, QuorumSize: 1, Role: "r"}, "a b c+r!", other, "b a"},
+		"quorum: of a role":                  {splitbrain.Settings{Strategy: downing.StaticQuorum, QuorumSize: 1, Role: "r"}, "a+r b c d e!", this, "e"},
+		"quorum: of a role, not here":        {splitbrain.Settings{Strategy: downing.StaticQuorum, QuorumSize: 1, Role: "r"}, "a b c+r!", other, "b a"},
 		"quorum: never reached since":        {quorum(3), "a b!", other, "a"},
 		"quorum: down members are no quorum": {quorum(2), "a b:down! c!", other, "a"},
 
@@ -89,11 +90,11 @@ func TestStrategies(t *testing.T) {
 		"oldest: kept, and who joins doesn't matter": {lone, "a@1 b! c:joining! d:joining!", this, "b c d"},
 		"oldest: alone without who leaves":           {oldest, "a@1 b:leaving@2 c@3! d@4!", nobody, "b c d a"},
 		"oldest: who joins here keeps company":       {oldest, "a@1 b:leaving@2 e:joining c@3! d@4!", this, "c d"},
-		"oldest: of a role":                          {splitbrain.Settings{Strategy: splitbrain.KeepOldest, Role: "r", KeepLoneOldest: true}, "a@2+r b@3+r c@1!", this, "c"},
-		"oldest: nobody has the role":                {splitbrain.Settings{Strategy: splitbrain.KeepOldest, Role: "r"}, "a b c!", nobody, "b c a"},
+		"oldest: of a role":                          {splitbrain.Settings{Strategy: downing.KeepOldest, Role: "r", KeepLoneOldest: true}, "a@2+r b@3+r c@1!", this, "c"},
+		"oldest: nobody has the role":                {splitbrain.Settings{Strategy: downing.KeepOldest, Role: "r"}, "a b c!", nobody, "b c a"},
 
-		"down all": {splitbrain.Settings{Strategy: splitbrain.DownAll}, "a b c:down d:exiting e:joining f! g:down!", nobody, "b e f a"},
-		"off":      {splitbrain.Settings{Strategy: splitbrain.Off}, "a b!", 0, ""},
+		"down all": {splitbrain.Settings{Strategy: downing.DownAll}, "a b c:down d:exiting e:joining f! g:down!", nobody, "b e f a"},
+		"off":      {splitbrain.Settings{Strategy: downing.Off}, "a b!", 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,8 +110,8 @@ func TestStrategies(t *testing.T) {
 func TestIndirectlyConnected(t *testing.T) {
 	t.Parallel()
 	majority := splitbrain.Settings{}
-	quorum := splitbrain.Settings{Strategy: splitbrain.StaticQuorum, QuorumSize: 3}
-	oldest := splitbrain.Settings{Strategy: splitbrain.KeepOldest}
+	quorum := splitbrain.Settings{Strategy: downing.StaticQuorum, QuorumSize: 3}
+	oldest := splitbrain.Settings{Strategy: downing.KeepOldest}
 	const connected = splitbrain.KeepConnected
 	for name, c := range map[string]struct {
 		settings splitbrain.Settings
@@ -133,7 +134,7 @@ func TestIndirectlyConnected(t *testing.T) {
 		"joining ones are":                      {majority, "a b:joining! c! d e b>c c>b seen=a,b,c,d,e", connected, "b c"},
 		"records of strangers say nothing":      {majority, "a b c! z>c c>z a>c seen=a,b", this, "c"},
 		"records about strangers say nothing":   {majority, "a b c! a>z c>z a>c seen=a,b,z", this, "c"},
-		"the quorum counts first":               {splitbrain.Settings{Strategy: splitbrain.StaticQuorum, QuorumSize: 2}, "a b! c! d e b>c c>b seen=a,b,c,d,e", nobody, "b c d e a"},
+		"the quorum counts first":               {splitbrain.Settings{Strategy: downing.StaticQuorum, QuorumSize: 2}, "a b! c! d e b>c c>b seen=a,b,c,d,e", nobody, "b c d e a"},
 		"a quorum with them":                    {quorum, "a b! c! d e b>c c>b seen=a,b,c,d,e", connected, "b c"},
 		"a quorum and a crash":                  {quorum, "a b! c! d e! b>c c>b a>e seen=a,b,c,d", connected, "b c e"},
 		"no quorum at the second look":          {quorum, "a! b! c! d! e! a>b b>a a>c a>d a>e seen=a,b", connected, "b a"},
@@ -141,7 +142,7 @@ func TestIndirectlyConnected(t *testing.T) {
 		"the oldest is here at the second look": {oldest, "a@1 b! c! d e! b>c c>b a>e seen=a,b,c,d", connected, "b c e"},
 		"the oldest is one of them at it":       {oldest, "a@2 b@1! c! d e! b>c c>b a>e seen=a,b,c,d", connected, "b c e"},
 		"the oldest is there at it":             {oldest, "a@2 b! c! d e@1! f! b>c c>b a>e a>f seen=a,b,c,d", connected, "b c d a"},
-		"down all asks for nothing":             {splitbrain.Settings{Strategy: splitbrain.DownAll}, "a b! c! b>c c>b seen=a,b,c", nobody, "b c a"},
+		"down all asks for nothing":             {splitbrain.Settings{Strategy: downing.DownAll}, "a b! c! b>c c>b seen=a,b,c", nobody, "b c a"},
 
 		// Who can't be reached and has not seen the view is on the other side. What it finds counts
 		// only if it may have heard of this side's view, so if it finds all here unreachable.
@@ -181,11 +182,11 @@ func TestOneWayCut(t *testing.T) {
 	)
 	v := parse(t, members+rows+"seen=n01,n02,n04,n09,n10,n11")
 	for s, want := range map[splitbrain.Settings]string{
-		{Strategy: splitbrain.KeepOldest}:                       "n01 n02 n04 n09 n11 n10",
-		{Strategy: splitbrain.KeepOldest, KeepLoneOldest: true}: "n01 n02 n04 n09 n11 n10",
-		{Strategy: splitbrain.KeepMajority}:                     "n01 n02 n04 n09 n11 n10",
-		{Strategy: splitbrain.StaticQuorum, QuorumSize: 7}:      "n01 n02 n04 n09 n11 n10",
-		{Strategy: splitbrain.StaticQuorum, QuorumSize: 6}:      "n00 n01 n02 n03 n04 n05 n06 n07 n08 n09 n11 n10", // it is outgrown
+		{Strategy: downing.KeepOldest}:                       "n01 n02 n04 n09 n11 n10",
+		{Strategy: downing.KeepOldest, KeepLoneOldest: true}: "n01 n02 n04 n09 n11 n10",
+		{Strategy: downing.KeepMajority}:                     "n01 n02 n04 n09 n11 n10",
+		{Strategy: downing.StaticQuorum, QuorumSize: 7}:      "n01 n02 n04 n09 n11 n10",
+		{Strategy: downing.StaticQuorum, QuorumSize: 6}:      "n00 n01 n02 n03 n04 n05 n06 n07 n08 n09 n11 n10", // it is outgrown
 	} {
 		if got, down := outcome(t, "n10", s, v); names(down) != want {
 			t.Errorf("%s %d: %v, which downs %q, want %q", s.Strategy, s.QuorumSize, got, names(down), want)

@@ -29,11 +29,10 @@ type View struct {
 func (View) input() {}
 
 func (v *View) status(n identity.Node) identity.Status {
-	i, found := membership.Find(v.Members, n)
-	if !found {
-		return identity.Removed
+	if m := membership.Lookup(v.Members, n); m != nil {
+		return m.Status
 	}
-	return v.Members[i].Status
+	return identity.Removed
 }
 
 // gone returns the members that do not count: unreachable ones and those that are Down, except
@@ -62,38 +61,25 @@ type change struct {
 // diff compares two views.
 func diff(self identity.Node, old, now *View) change {
 	var c change
-	if !same(old.Members, now.Members) {
+	if !membership.SameSlice(old.Members, now.Members) {
 		c.members(self, old.Members, now.Members)
 	}
-	if !same(old.Unreachable, now.Unreachable) {
+	if !membership.SameSlice(old.Unreachable, now.Unreachable) {
 		c.unreachable(old, now)
 	}
 	return c
 }
 
 func (c *change) members(self identity.Node, old, now []identity.Member) {
-	for i, j := 0, 0; i < len(old) || j < len(now); {
-		by := 0
+	for was, is := range membership.Pairs(old, now, membership.CompareNodes) {
 		switch {
-		case i == len(old):
-			by = 1
-		case j == len(now):
-			by = -1
-		default:
-			by = old[i].Node.Compare(now[j].Node)
-		}
-		switch {
-		case by < 0:
+		case is == nil:
 			c.removed = true
-			i++
-			continue
-		case by > 0:
-			c.status(self, &now[j], 0)
-			j++
-			continue
+		case was == nil:
+			c.status(self, is, 0)
+		default:
+			c.status(self, is, was.Status)
 		}
-		c.status(self, &now[j], old[i].Status)
-		i, j = i+1, j+1
 	}
 }
 
@@ -118,23 +104,12 @@ func (c *change) status(self identity.Node, m *identity.Member, before identity.
 // unreachable records changes of reachability. The removal of an unreachable member is not such a
 // change.
 func (c *change) unreachable(old, now *View) {
-	for _, n := range now.Unreachable {
-		if !contains(old.Unreachable, n) {
+	for was, is := range membership.Pairs(old.Unreachable, now.Unreachable, func(a, b *identity.Node) int { return a.Compare(*b) }) {
+		if was == nil || is == nil && now.status(*was) != identity.Removed {
 			c.reach++
 			c.restart = true
 		}
 	}
-	for _, n := range old.Unreachable {
-		if !contains(now.Unreachable, n) && now.status(n) != identity.Removed {
-			c.reach++
-			c.restart = true
-		}
-	}
-}
-
-// same reports whether two slices are the same, or both empty.
-func same[T any](a, b []T) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
 func contains(nodes []identity.Node, n identity.Node) bool {
@@ -142,8 +117,8 @@ func contains(nodes []identity.Node, n identity.Node) bool {
 	return found
 }
 
-// situation is the input of a strategy. Its slices are sorted by node.
-type situation struct {
+// partition is the input of a strategy. Its slices are sorted by node.
+type partition struct {
 	members []identity.Member
 	gone    []identity.Node
 	records []record
@@ -153,24 +128,24 @@ type situation struct {
 // record: the observer finds the subject unreachable.
 type record struct{ observer, subject identity.Node }
 
-func newSituation(self identity.Node, v *View) situation {
-	s := situation{members: v.Members, gone: v.gone(self), seen: v.Seen}
+func newPartition(self identity.Node, v *View) partition {
+	p := partition{members: v.Members, gone: v.gone(self), seen: v.Seen}
 	var subjects []identity.Node
 	v.Reachability.EachUnreachable(func(observer identity.Node, rec membership.Record) {
 		if v.status(observer) != identity.Removed && v.status(rec.Subject) != identity.Removed {
-			s.records = append(s.records, record{observer, rec.Subject})
+			p.records = append(p.records, record{observer, rec.Subject})
 			subjects = append(subjects, rec.Subject)
 		}
 	})
 	slices.SortFunc(subjects, identity.Node.Compare)
-	s.dropOtherSide(slices.Compact(subjects))
-	return s
+	p.dropOtherSide(slices.Compact(subjects))
+	return p
 }
 
 // isOtherSide reports whether a member is on the other side: it is unreachable and has not seen the
 // view. A member that has seen it is on this side, whatever the observations are.
-func (s *situation) isOtherSide(n identity.Node) bool {
-	return contains(s.gone, n) && !contains(s.seen, n)
+func (p *partition) isOtherSide(n identity.Node) bool {
+	return contains(p.gone, n) && !contains(p.seen, n)
 }
 
 // dropOtherSide removes the observations of the other side, if the connection was lost in one
@@ -182,34 +157,34 @@ func (s *situation) isOtherSide(n identity.Node) bool {
 // so no member of this side counts there. Otherwise members of this side may count there, and the
 // observations are kept. Members that are not Up are ignored, because they may have joined on this
 // side only.
-func (s *situation) dropOtherSide(subjects []identity.Node) {
-	known := ordinary("")
-	if !slices.ContainsFunc(s.members, func(m identity.Member) bool { return known.includes(&m) && !contains(subjects, m.Node) }) {
+func (p *partition) dropOtherSide(subjects []identity.Node) {
+	known := countedBy("")
+	if !slices.ContainsFunc(p.members, func(m identity.Member) bool { return known.includes(&m) && !contains(subjects, m.Node) }) {
 		return
 	}
 	var found []identity.Node
-	s.records = slices.DeleteFunc(s.records, func(r record) bool {
-		if s.isOtherSide(r.observer) {
+	p.records = slices.DeleteFunc(p.records, func(r record) bool {
+		if p.isOtherSide(r.observer) {
 			return true
 		}
 		found = append(found, r.subject)
 		return false
 	})
 	slices.SortFunc(found, identity.Node.Compare)
-	s.gone = slices.DeleteFunc(s.gone, func(n identity.Node) bool { return contains(s.seen, n) && !contains(found, n) })
+	p.gone = slices.DeleteFunc(p.gone, func(n identity.Node) bool { return contains(p.seen, n) && !contains(found, n) })
 }
 
-// census selects the members to count.
-type census struct {
+// countRule selects the members to count.
+type countRule struct {
 	role    string
 	joining bool // includes members that are not Up yet
 	leaving bool // includes members that are leaving
 }
 
-// ordinary is the census without safety margins.
-func ordinary(role string) census { return census{role: role, leaving: true} }
+// ordinary is the countRule without safety margins.
+func countedBy(role string) countRule { return countRule{role: role, leaving: true} }
 
-func (c census) includes(m *identity.Member) bool {
+func (c countRule) includes(m *identity.Member) bool {
 	switch m.Status {
 	case identity.Joining, identity.WeaklyUp:
 		return c.joining && m.HasRole(c.role)
@@ -222,7 +197,7 @@ func (c census) includes(m *identity.Member) bool {
 	return false
 }
 
-// count is the result of a census.
+// count is the result of a countRule.
 type count struct {
 	here, there int
 	// lowest and oldest are the first members by node and by age, nil if there are none.
@@ -231,14 +206,14 @@ type count struct {
 
 func (c *count) all() int { return c.here + c.there }
 
-func (s *situation) count(peer census) count {
+func (p *partition) count(peer countRule) count {
 	var c count
-	for i := range s.members {
-		m := &s.members[i]
+	for i := range p.members {
+		m := &p.members[i]
 		if !peer.includes(m) {
 			continue
 		}
-		if contains(s.gone, m.Node) {
+		if contains(p.gone, m.Node) {
 			c.there++
 		} else {
 			c.here++
@@ -255,20 +230,20 @@ func (s *situation) count(peer census) count {
 
 // onlyLeaves reports whether all members of this side are leaving, and some of the other side are
 // not.
-func (s *situation) onlyLeaves() bool {
-	c := s.count(census{joining: true})
+func (p *partition) onlyLeaves() bool {
+	c := p.count(countRule{joining: true})
 	return c.here == 0 && c.there > 0
 }
 
 // isHere reports whether a member is on this side.
-func (s *situation) isHere(m *identity.Member) bool { return !contains(s.gone, m.Node) }
+func (p *partition) isHere(m *identity.Member) bool { return !contains(p.gone, m.Node) }
 
 // downable returns the members that can be downed and for which f returns true.
-func (s *situation) downable(f func(identity.Node) bool) []identity.Node {
+func (p *partition) downable(f func(identity.Node) bool) []identity.Node {
 	var nodes []identity.Node
-	for i := range s.members {
-		m := &s.members[i]
-		if (census{joining: true, leaving: true}).includes(m) && f(m.Node) {
+	for i := range p.members {
+		m := &p.members[i]
+		if (countRule{joining: true, leaving: true}).includes(m) && f(m.Node) {
 			nodes = append(nodes, m.Node)
 		}
 	}
@@ -278,18 +253,18 @@ func (s *situation) downable(f func(identity.Node) bool) []identity.Node {
 // indirect returns the members that are neither clearly on this side nor on the other: those that
 // find a member unreachable and are found unreachable themselves, and both ends of an observation
 // whose subject has seen the view.
-func (s *situation) indirect() []identity.Node {
-	observers, subjects := make([]identity.Node, 0, len(s.records)), make([]identity.Node, 0, len(s.records))
-	for _, r := range s.records {
+func (p *partition) indirect() []identity.Node {
+	observers, subjects := make([]identity.Node, 0, len(p.records)), make([]identity.Node, 0, len(p.records))
+	for _, r := range p.records {
 		observers, subjects = append(observers, r.observer), append(subjects, r.subject)
 	}
 	slices.SortFunc(observers, identity.Node.Compare)
 	var nodes []identity.Node
-	for i, r := range s.records {
+	for i, r := range p.records {
 		if contains(observers, subjects[i]) {
 			nodes = append(nodes, r.subject)
 		}
-		if contains(s.seen, r.subject) {
+		if contains(p.seen, r.subject) {
 			nodes = append(nodes, r.observer, r.subject)
 		}
 	}
@@ -297,11 +272,11 @@ func (s *situation) indirect() []identity.Node {
 	return slices.Compact(nodes)
 }
 
-// sides returns the situation as two sides without connection, each fully connected.
-func (s *situation) sides() situation {
-	sides := situation{members: s.members, seen: s.seen}
-	for _, n := range s.gone {
-		if s.isOtherSide(n) {
+// sides returns the partition as two sides without connection, each fully connected.
+func (p *partition) sides() partition {
+	sides := partition{members: p.members, seen: p.seen}
+	for _, n := range p.gone {
+		if p.isOtherSide(n) {
 			sides.gone = append(sides.gone, n)
 		}
 	}

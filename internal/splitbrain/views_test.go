@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/splitbrain"
@@ -153,7 +154,7 @@ func (b *broken) goesOn(t *testing.T, s splitbrain.Settings, self int, lease boo
 	}
 	r.Step(0, v)
 	out := r.Tick(time.Minute)
-	if s.Strategy == splitbrain.LeaseMajority {
+	if s.Strategy == downing.LeaseMajority {
 		if !out.AskLease {
 			out = r.Tick(2 * time.Minute)
 		}
@@ -181,11 +182,11 @@ func (b *broken) check(t *testing.T, s splitbrain.Settings) (alive []int) {
 		if b.goesOn(t, s, self, true) && !slices.Contains(alive, d) {
 			alive = append(alive, d)
 		}
-		if s.Strategy == splitbrain.LeaseMajority && b.goesOn(t, s, self, false) {
+		if s.Strategy == downing.LeaseMajority && b.goesOn(t, s, self, false) {
 			t.Errorf("%s: %d decides without the lease, and some go on: %v", s.Strategy, self, b)
 		}
 	}
-	if len(alive) > 1 && s.Strategy != splitbrain.LeaseMajority { // only one of them gets the lease
+	if len(alive) > 1 && s.Strategy != downing.LeaseMajority { // only one of them gets the lease
 		t.Errorf("%s %d %t, role %q: domains %v all go on: %v", s.Strategy, s.QuorumSize, s.KeepLoneOldest, s.Role, alive, b)
 	}
 	return alive
@@ -223,7 +224,7 @@ func TestNeverDoTwoDomainsSurvive(t *testing.T) {
 		b := breakUp(members, hears, dead)
 		b.leak(rnd)
 		for i, s := range strategies(len(members)) {
-			if s.Strategy == splitbrain.StaticQuorum && len(members) > 2*s.QuorumSize-1 {
+			if s.Strategy == downing.StaticQuorum && len(members) > 2*s.QuorumSize-1 {
 				continue // more than may ever be there
 			}
 			if effort.Soak() || len(members) < 4 || rnd.IntN(3) == 0 || i == 0 {
@@ -418,7 +419,7 @@ func resolver(t *testing.T, self string, s splitbrain.Settings) *splitbrain.Reso
 // outcome lets a node decide about a view, and returns the decision and whom it downs.
 func outcome(t *testing.T, self string, s splitbrain.Settings, v splitbrain.View) (splitbrain.Decision, []identity.Node) {
 	t.Helper()
-	if s.Strategy != splitbrain.Off {
+	if s.Strategy != downing.Off {
 		s.StableAfter = 10 * time.Second
 	}
 	r := resolver(t, self, s)

@@ -33,6 +33,10 @@ func NewReader(b []byte, version byte, most int, malformed error) *Reader {
 	return r
 }
 
+// NewFields returns a reader of fields without a version byte. All errors of the reader match
+// malformed.
+func NewFields(b []byte, malformed error) *Reader { return &Reader{b: b, malformed: malformed} }
+
 func (r *Reader) begin(version byte, most int) {
 	if n := len(r.b); n > most {
 		r.Fail("%d bytes, limit %d", n, most)
@@ -83,6 +87,11 @@ func (r *Reader) Byte(subject string) byte {
 
 // Uint reads a number between 0 and most.
 func (r *Reader) Uint(most uint64, subject string) uint64 {
+	if len(r.b) > 0 && r.b[0] < 1<<7 && uint64(r.b[0]) <= most { // most numbers are small
+		v := r.b[0]
+		r.b = r.b[1:]
+		return uint64(v)
+	}
 	v, n := binary.Uvarint(r.b)
 	switch {
 	case n <= 0:
@@ -93,6 +102,17 @@ func (r *Reader) Uint(most uint64, subject string) uint64 {
 		return 0
 	case v > most:
 		r.Fail("%s is %d, limit %d", subject, v, most)
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+// Int reads a signed number.
+func (r *Reader) Int(subject string) int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.Fail("%s is missing", subject)
 		return 0
 	}
 	r.b = r.b[n:]
@@ -119,6 +139,14 @@ func (r *Reader) Bytes(n int, subject string) []byte {
 	r.b = r.b[n:]
 	return v
 }
+
+// Text reads a length of at most most, and as many bytes. The result refers to the reader's input.
+func (r *Reader) Text(most int, subject string) []byte {
+	return r.Bytes(r.Count(most, 1, subject), subject)
+}
+
+// Rest returns the bytes that were not read yet.
+func (r *Reader) Rest() []byte { return r.b }
 
 // UID reads the UID of a node.
 func (r *Reader) UID() uint64 {

@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -48,12 +48,9 @@ func (c OperatorConfig) validate() error {
 
 // Operator sends requests to the nodes of a cluster. It implements transport.AdminClient.
 type Operator struct {
-	cfg OperatorConfig
-	nc  *nats.Conn
-
-	mu   sync.Mutex
-	last int
-	open map[int]context.CancelCauseFunc
+	cfg  OperatorConfig
+	nc   *nats.Conn
+	asks loop.Calls
 }
 
 var _ transport.AdminClient = (*Operator)(nil)
@@ -66,7 +63,7 @@ func ConnectOperator(cfg OperatorConfig) (*Operator, error) {
 	if err = errors.Join(err, cfg.validate()); err != nil {
 		return nil, err
 	}
-	o := &Operator{cfg: cfg, open: make(map[int]context.CancelCauseFunc)}
+	o := &Operator{cfg: cfg}
 	opts = append(opts,
 		nats.RetryOnFailedConnect(false),
 		nats.Name("refold operator "+cfg.Name),
@@ -99,7 +96,7 @@ func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 		ctx, cancel = context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 	}
-	ctx, end := o.begin(ctx)
+	ctx, end := o.asks.Begin(ctx) // a context that also ends when the server refuses a subject
 	defer end()
 	answer, err := o.request(ctx, node, request)
 	switch {
@@ -142,31 +139,10 @@ func (o *Operator) request(ctx context.Context, node string, request []byte) ([]
 	}
 }
 
-// begin returns a context that also ends when the server refuses a subject.
-func (o *Operator) begin(ctx context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.last++
-	id := o.last
-	o.open[id] = cancel
-	return ctx, func() {
-		o.mu.Lock()
-		delete(o.open, id)
-		o.mu.Unlock()
-		cancel(nil)
-	}
-}
-
 // failed ends requests that a server error has made impossible.
 func (o *Operator) failed(err error) {
-	if !errors.Is(err, nats.ErrPermissionViolation) {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, cancel := range o.open {
-		cancel(err)
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		o.asks.Fail(err)
 	}
 }
 

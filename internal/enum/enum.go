@@ -1,0 +1,16 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package enum has the texts of enumerations.
+package enum
+
+import "fmt"
+
+// Name returns the name at the index v. A value without a name is returned as the kind of the
+// enumeration and the number, such as "status(12)".
+func Name[T ~uint8](v T, kind string, names ...string) string {
+	if int(v) < len(names) && names[v] != "" {
+		return names[v]
+	}
+	return fmt.Sprintf("%s(%d)", kind, uint8(v))
+}
