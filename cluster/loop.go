@@ -4,6 +4,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,13 @@ func (n *Node) call(ctx context.Context, f func()) error {
 			return n.endedErr()
 		}
 	}
+}
+
+// try is call for a function that can fail.
+func (n *Node) try(ctx context.Context, f func() error) error {
+	var failed error
+	err := n.call(ctx, func() { failed = f() })
+	return cmp.Or(err, failed)
 }
 
 // endedErr returns the error of calls after the loop has ended.

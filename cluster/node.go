@@ -249,25 +249,20 @@ func (n *Node) PrepareForShutdown(ctx context.Context) error {
 
 // about calls f in the loop if the node is a member.
 func (n *Node) about(ctx context.Context, member identity.Node, f func()) error {
-	known := false
-	err := n.call(ctx, func() {
+	return n.try(ctx, func() error {
 		s := n.events.current()
-		if member.UID == 0 {
-			_, known = s.Named(member.Name)
-		} else {
-			_, known = s.Member(member)
+		_, known := s.Member(member)
+		switch {
+		case member.UID == 0:
+			if _, known = s.Named(member.Name); !known {
+				return fmt.Errorf("%w: %s", ErrNotMember, member.Name)
+			}
+		case !known:
+			return fmt.Errorf("%w: %v", ErrNotMember, member)
 		}
-		if known {
-			f()
-		}
+		f()
+		return nil
 	})
-	if err == nil && !known {
-		err = fmt.Errorf("%w: %v", ErrNotMember, member)
-		if member.UID == 0 {
-			err = fmt.Errorf("%w: %s", ErrNotMember, member.Name)
-		}
-	}
-	return err
 }
 
 // Watch waits until a node is permanently gone: it was removed, or it is known to be dead. It

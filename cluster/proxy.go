@@ -55,26 +55,22 @@ type Proxy struct {
 func (n *Node) Proxy(ctx context.Context, cfg ProxyConfig) (*Proxy, error) {
 	cfg = ProxyConfig(singleton.ProxyConfig(cfg).WithDefaults())
 	var p *Proxy
-	var failed error
-	err := n.call(ctx, func() {
+	err := n.try(ctx, func() error {
 		if p = n.proxies[cfg.Singleton]; p != nil {
 			if p.cfg != cfg {
-				failed = invalid("a proxy with another configuration exists")
+				return invalid("a proxy with another configuration exists")
 			}
-			return
+			return nil
 		}
 		effects, err := n.machine.Proxy(n.now(), singleton.ProxyConfig(cfg))
 		if err != nil {
-			failed = fielderror.Rename(ErrInvalid, err)
-			return
+			return fielderror.Rename(ErrInvalid, err)
 		}
 		p = &Proxy{node: n, cfg: cfg}
 		n.proxies[cfg.Singleton] = p
 		n.applyEffects(effects)
+		return nil
 	})
-	if err == nil {
-		err = failed
-	}
 	if err != nil {
 		return nil, wrapError("proxy of singleton", cfg.Singleton, err)
 	}
@@ -179,20 +175,16 @@ func (p *Proxy) pass(ctx context.Context, a *pendingMessage) error {
 	if limit := cmp.Or(n.cfg.Transport.MaxMessage, defaultMaxMessage); len(a.data) > limit {
 		return fmt.Errorf("%w: %d bytes, %d are allowed", transport.ErrTooLarge, len(a.data), limit)
 	}
-	var refused error
-	err := n.call(ctx, func() {
+	return n.try(ctx, func() error {
 		if p.closed {
-			refused = ErrProxyClosed
-			return
+			return ErrProxyClosed
 		}
 		if _, runs := n.machine.Oldest(p.cfg.Singleton); !runs && p.buffered+len(a.data) > maxBufferBytes {
-			refused = fmt.Errorf("%w: the location of the instance is unknown and the buffer is full", ErrBusy)
-			return
+			return fmt.Errorf("%w: the location of the instance is unknown and the buffer is full", ErrBusy)
 		}
 		n.step(node.Forward{Singleton: p.cfg.Singleton, Message: n.addPending(a)})
-		refused = a.err // an error after this turn of the loop is not reported
+		return a.err // an error after this turn of the loop is not reported
 	})
-	return cmp.Or(err, refused)
 }
 
 // pendingMessage is a message that the machine has not routed yet.

@@ -66,24 +66,20 @@ func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 	case strings.ContainsRune(s.Name, 0):
 		return invalid("Singleton.Name is %q", s.Name)
 	}
-	var failed error
-	err := n.call(ctx, func() {
-		if failed = n.instances.register(&s); failed != nil {
-			return
+	err := n.try(ctx, func() error {
+		if err := n.instances.register(&s); err != nil {
+			return err
 		}
 		effects, err := n.machine.Host(n.now(), singleton.Config{
 			Name: s.Name, Role: s.Role, RetryInterval: s.RetryInterval, MinRetries: s.MinRetries, UseLease: s.Lease, LeaseRetryInterval: s.LeaseRetryInterval,
 		})
 		if err != nil {
 			n.instances.unregister(s.Name)
-			failed = fielderror.Rename(ErrInvalid, err, "Config.", "Singleton.")
-			return
+			return fielderror.Rename(ErrInvalid, err, "Config.", "Singleton.")
 		}
 		n.applyEffects(effects)
+		return nil
 	})
-	if err == nil {
-		err = failed
-	}
 	if err != nil {
 		return wrapError("singleton", s.Name, err)
 	}

@@ -4,6 +4,7 @@
 package lease
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
@@ -26,12 +27,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults(timeout time.Duration) Config {
-	if c.Interval == 0 {
-		c.Interval = min(max(timeout/10, 5*time.Second), timeout/4)
-	}
-	if c.OperationTimeout == 0 {
-		c.OperationTimeout = 5 * time.Second
-	}
+	c.Interval = cmp.Or(c.Interval, min(max(timeout/10, 5*time.Second), timeout/4))
+	c.OperationTimeout = cmp.Or(c.OperationTimeout, 5*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -46,7 +43,7 @@ func (c Config) validate(timeout time.Duration) error {
 		errs.Addf("Config.Interval", "is %v, it must be more than 0 and less than half of %v", c.Interval, timeout)
 	}
 	if c.OperationTimeout < 0 {
-		errs.Addf("Config.OperationTimeout", "is %v, it can't be negative", c.OperationTimeout)
+		errs.Addf("Config.OperationTimeout", "is %v, it must not be negative", c.OperationTimeout)
 	}
 	return errs.Err(ErrInvalid)
 }

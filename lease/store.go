@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/refold-io/refold/internal/panics"
 )
 
 var (
@@ -20,7 +22,7 @@ var (
 	ErrConflict = errors.New("lease: not the entry that was expected")
 	// ErrClosed is returned after the store or the lease was closed.
 	ErrClosed = errors.New("lease: closed")
-	// ErrInvalid is matched by errors about arguments that can't be.
+	// ErrInvalid is matched by errors about invalid arguments.
 	ErrInvalid = errors.New("lease: invalid argument")
 )
 
@@ -69,37 +71,30 @@ func Check(field, s string) error {
 	return nil
 }
 
-// panicSafeStore converts panics of a store into errors. Leases are renewed on goroutines of this
+// panicSafeStore converts panics of a store into errors: the outcome of the call is unknown. Leases are renewed on goroutines of this
 // package, where a panic would end the process.
 type panicSafeStore struct{ Store }
 
-// Create makes an entry.
+// Create implements Store.
 func (g panicSafeStore) Create(ctx context.Context, name, owner string) (revision uint64, err error) {
-	defer recovered(&err)
+	defer panics.Into(&err)
 	return g.Store.Create(ctx, name, owner)
 }
 
-// Renew writes an entry again.
+// Renew implements Store.
 func (g panicSafeStore) Renew(ctx context.Context, name, owner string, revision uint64) (next uint64, err error) {
-	defer recovered(&err)
+	defer panics.Into(&err)
 	return g.Store.Renew(ctx, name, owner, revision)
 }
 
-// Delete removes an entry.
+// Delete implements Store.
 func (g panicSafeStore) Delete(ctx context.Context, name string, revision uint64) (err error) {
-	defer recovered(&err)
+	defer panics.Into(&err)
 	return g.Store.Delete(ctx, name, revision)
 }
 
-// Get returns an entry.
+// Get implements Store.
 func (g panicSafeStore) Get(ctx context.Context, name string) (entry Entry, err error) {
-	defer recovered(&err)
+	defer panics.Into(&err)
 	return g.Store.Get(ctx, name)
-}
-
-// recovered converts a panic into an error. The outcome of the call is unknown.
-func recovered(err *error) {
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("lease: the store panicked: %v", p)
-	}
 }

@@ -4,6 +4,7 @@
 package transport
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,15 +54,9 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.MaxRequests == 0 {
-		c.MaxRequests = 65_536
-	}
-	if c.CompressAbove == 0 {
-		c.CompressAbove = 4 << 10
-	}
-	if c.MaxMessage == 0 {
-		c.MaxMessage = 1 << 20
-	}
+	c.MaxRequests = cmp.Or(c.MaxRequests, 65_536)
+	c.CompressAbove = cmp.Or(c.CompressAbove, 4<<10)
+	c.MaxMessage = cmp.Or(c.MaxMessage, 1<<20)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

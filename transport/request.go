@@ -87,12 +87,14 @@ func (t *Transport) abandon(id uint64, r chan result) {
 
 // completeRequest passes a reply to its request, if the request was sent to the replying node.
 func (t *Transport) completeRequest(from identity.Node, reply link.Message) {
-	if !t.requests.Answer(reply.Correlation, func(r request) bool {
-		if r.to == from {
-			r.result <- result{reply: reply}
+	completed := t.requests.Answer(reply.Correlation, func(r request) bool {
+		if r.to != from {
+			return false
 		}
-		return r.to == from
-	}) {
+		r.result <- result{reply: reply}
+		return true
+	})
+	if !completed {
 		t.counters.dropped[link.LateReply].Add(1)
 	}
 }

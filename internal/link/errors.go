@@ -3,7 +3,10 @@
 
 package link
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrInvalid matches errors about invalid arguments.
@@ -20,12 +23,5 @@ var (
 	// ErrMalformed matches errors about frames that cannot be decoded.
 	ErrMalformed = errors.New("transport: malformed frame")
 	// ErrVersion reports a frame of an unknown version. It matches ErrMalformed.
-	ErrVersion = versionError{}
+	ErrVersion = fmt.Errorf("%w: unknown version", ErrMalformed)
 )
-
-type versionError struct{}
-
-func (versionError) Error() string { return "transport: frame of an unknown version" }
-
-// Is reports whether target is ErrMalformed.
-func (versionError) Is(target error) bool { return target == ErrMalformed }

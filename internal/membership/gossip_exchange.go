@@ -395,23 +395,21 @@ func (m *Machine) sendState(to identity.Node) { m.sendData(to, KindState, m.enco
 
 // sendSeenSet sends the set of members that have seen the version to a node with the same version.
 func (m *Machine) sendSeenSet(to identity.Node) {
-	if m.cache.seen == nil {
-		m.cache.seen = AppendMessage(nil, Seen{m.digest(), encodeBitmap(m.gossip.seen)})
-	}
-	m.sendData(to, KindSeen, m.cache.seen)
+	m.sendCached(to, &m.cache.seen, func() Message { return Seen{m.digest(), encodeBitmap(m.gossip.seen)} })
 }
 
 func (m *Machine) sendDigests(to identity.Node) {
-	if m.cache.digests == nil {
-		m.cache.digests = AppendMessage(nil, Digests{m.digest(), m.gossip.SeenDigest()})
-	}
-	m.sendData(to, KindDigests, m.cache.digests)
+	m.sendCached(to, &m.cache.digests, func() Message { return Digests{m.digest(), m.gossip.SeenDigest()} })
 }
 
 func (m *Machine) sendVersions(to identity.Node) {
-	if m.cache.versions == nil {
-		clock := m.gossip.Clock()
-		m.cache.versions = AppendMessage(make([]byte, 0, 2*nodeSize*(len(clock)+2)), Versions{clock, m.gossip.SeenDigest()})
+	m.sendCached(to, &m.cache.versions, func() Message { return Versions{m.gossip.Clock(), m.gossip.SeenDigest()} })
+}
+
+// sendCached sends a message that is encoded at most once for each state.
+func (m *Machine) sendCached(to identity.Node, cached *[]byte, msg func() Message) {
+	if *cached == nil {
+		*cached = AppendMessage(nil, msg())
 	}
-	m.sendData(to, KindVersions, m.cache.versions)
+	m.sendData(to, Kind((*cached)[1]), *cached)
 }

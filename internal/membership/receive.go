@@ -42,7 +42,22 @@ func (m *Machine) receive(in Received) {
 	m.dispatch(in, msg)
 }
 
+// dispatch passes a message to its handler. Some messages are handled by members only. Gossip is
+// also handled only if its sender is a member.
 func (m *Machine) dispatch(in Received, msg Message) {
+	switch kind := msg.kind(); kind {
+	case KindDigests, KindVersions, KindSeen, KindState, KindLivenessQuery, KindLivenessReply,
+		KindJoin, KindHeartbeat, KindHeartbeatReply, KindExitingConfirmed, KindStranger:
+		if m.phase != member {
+			m.drop(DropEarly)
+			return
+		}
+		isGossip := kind >= KindDigests && kind <= KindState || kind == KindLivenessQuery || kind == KindLivenessReply
+		if isGossip && !m.listensTo(in.From) {
+			return
+		}
+	default:
+	}
 	switch msg := msg.(type) {
 	case Echo:
 		m.echoed(in.From, msg)
@@ -62,18 +77,6 @@ func (m *Machine) dispatch(in Received, msg Message) {
 		m.pong(in.From)
 	case Quarantined:
 		m.quarantined(in.From)
-	default:
-		if m.phase != member {
-			m.drop(DropEarly)
-			return
-		}
-		m.dispatchMember(in, msg)
-	}
-}
-
-// dispatchMember handles the messages that only members handle.
-func (m *Machine) dispatchMember(in Received, msg Message) {
-	switch msg := msg.(type) {
 	case Join:
 		m.joinAsked(in.From, msg)
 	case Heartbeat:
@@ -84,24 +87,18 @@ func (m *Machine) dispatchMember(in Received, msg Message) {
 		m.exitingConfirmed(in.From)
 	case Stranger:
 		m.stranger(in.From)
-	default:
-		if !m.listensTo(in.From) {
-			return
-		}
-		switch msg := msg.(type) {
-		case Digests:
-			m.digests(in.From, msg)
-		case Versions:
-			m.versions(in.From, msg)
-		case Seen:
-			m.seen(in.From, msg)
-		case State:
-			m.state(in, msg)
-		case LivenessQuery:
-			m.livenessQuery(in.From, msg)
-		case LivenessReply:
-			m.livenessReply(in.From, msg)
-		}
+	case Digests:
+		m.digests(in.From, msg)
+	case Versions:
+		m.versions(in.From, msg)
+	case Seen:
+		m.seen(in.From, msg)
+	case State:
+		m.state(in, msg)
+	case LivenessQuery:
+		m.livenessQuery(in.From, msg)
+	case LivenessReply:
+		m.livenessReply(in.From, msg)
 	}
 }
 

@@ -76,28 +76,15 @@ func (m *Machine) leaseAnswered(in LeaseAnswer) {
 	} else {
 		m.count.LeasesNotHeld++
 	}
-	if m.isResolverLease(in.Lease) {
-		owner, _ := identity.Parse(in.Owner) // the zero node if it cannot be parsed
-		m.decide(m.resolver.Step(m.now, splitbrain.LeaseAnswer{Held: in.Held, Owner: owner}))
-		return
-	}
-	m.hostedStep(m.ofLease(in.Lease), singleton.LeaseAnswer{Held: in.Held})
+	owner, _ := identity.Parse(in.Owner) // the zero node if it cannot be parsed
+	m.leaseStep(in.Lease, splitbrain.LeaseAnswer{Held: in.Held, Owner: owner}, singleton.LeaseAnswer{Held: in.Held})
 }
 
-func (m *Machine) leaseReleased(in LeaseReleased) {
-	if m.isResolverLease(in.Lease) {
-		m.decide(m.resolver.Step(m.now, splitbrain.LeaseReleased{Done: in.Done}))
+// leaseStep passes an input to the machine to which a lease belongs.
+func (m *Machine) leaseStep(lease string, resolver splitbrain.Input, manager singleton.Input) {
+	if m.isResolverLease(lease) {
+		m.decide(m.resolver.Step(m.now, resolver))
 		return
 	}
-	m.hostedStep(m.ofLease(in.Lease), singleton.LeaseReleased{})
-}
-
-// leaseLost informs the machine that held the lease.
-func (m *Machine) leaseLost(in LeaseLost) {
-	m.count.LeasesLost++
-	if m.isResolverLease(in.Lease) {
-		m.decide(m.resolver.Step(m.now, splitbrain.LeaseLost{}))
-		return
-	}
-	m.hostedStep(m.ofLease(in.Lease), singleton.LeaseLost{})
+	m.hostedStep(m.ofLease(lease), manager)
 }

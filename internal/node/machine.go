@@ -85,9 +85,10 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	case LeaseAnswer:
 		m.leaseAnswered(in)
 	case LeaseReleased:
-		m.leaseReleased(in)
+		m.leaseStep(in.Lease, splitbrain.LeaseReleased{Done: in.Done}, singleton.LeaseReleased{})
 	case LeaseLost:
-		m.leaseLost(in)
+		m.count.LeasesLost++
+		m.leaseStep(in.Lease, splitbrain.LeaseLost{}, singleton.LeaseLost{})
 	case Forward:
 		m.forward(in)
 	}

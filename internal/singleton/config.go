@@ -7,12 +7,13 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"fmt"
+	"math"
 	"time"
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/enum"
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/wire"
 )
 
 // ErrInvalid is matched by errors about invalid configurations and messages.
@@ -150,28 +151,19 @@ func AppendMessage(dst []byte, m Message) []byte {
 // DecodeMessage decodes the format of AppendMessage. It skips trailing bytes, which are fields of a
 // newer version. The error matches ErrInvalid.
 func DecodeMessage(b []byte) (Message, error) {
+	r := wire.NewReader(b, version, MaxMessage, ErrInvalid)
+	m := Message{
+		Kind: Kind(r.Byte("kind")), Hosted: r.Byte("flags")&hosted != 0,
+		Round: r.Uint(math.MaxUint64, "round"), Singleton: string(r.Text(MaxNameLength, "name")),
+	}
 	switch {
-	case len(b) > MaxMessage:
-		return Message{}, fmt.Errorf("%w: message of %d bytes, more than %d", ErrInvalid, len(b), MaxMessage)
-	case len(b) < 3:
-		return Message{}, fmt.Errorf("%w: message of %d bytes is cut off", ErrInvalid, len(b))
-	case b[0] != version:
-		return Message{}, fmt.Errorf("%w: message of version %d, known is %d", ErrInvalid, b[0], version)
+	case r.Minor() != version:
+		r.Fail("version %d, want %d", r.Minor(), version)
+	case m.Kind < HandOverToMe || m.Kind > InstanceGone:
+		r.Fail("unknown kind %d", uint8(m.Kind))
 	}
-	m := Message{Kind: Kind(b[1]), Hosted: b[2]&hosted != 0}
-	if m.Kind < HandOverToMe || m.Kind > InstanceGone {
-		return Message{}, fmt.Errorf("%w: message of kind %d", ErrInvalid, b[1])
+	if err := r.Err(); err != nil {
+		return Message{}, err
 	}
-	b = b[3:]
-	round, n := binary.Uvarint(b)
-	if n <= 0 {
-		return Message{}, fmt.Errorf("%w: message %v has no round", ErrInvalid, m.Kind)
-	}
-	m.Round, b = round, b[n:]
-	length, n := binary.Uvarint(b)
-	if n <= 0 || length > MaxNameLength || int(length) > len(b)-n {
-		return Message{}, fmt.Errorf("%w: message %v has no name", ErrInvalid, m.Kind)
-	}
-	m.Singleton = string(b[n : n+int(length)])
 	return m, nil
 }

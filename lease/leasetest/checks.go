@@ -39,9 +39,7 @@ func checks() []check {
 func create(f *fixture) {
 	revision := f.create("n", "a")
 	for _, owner := range []string{"b", "a"} {
-		if _, err := f.s.Create(f.ctx, "n", owner); !errors.Is(err, lease.ErrHeld) {
-			f.Errorf("Create by %q of the entry of a: %v, want ErrHeld", owner, err)
-		}
+		f.want(lease.ErrHeld, fmt.Sprintf("Create by %q of the entry of a", owner))(f.s.Create(f.ctx, "n", owner))
 	}
 	f.wantEntry(f.s, "n", "a", revision)
 }
@@ -100,20 +98,14 @@ func renew(f *fixture) {
 	if err != nil || second == first {
 		f.Fatalf("Renew at %d = %d, %v", first, second, err)
 	}
-	if _, err := f.s.Renew(f.ctx, "n", "b", first); !errors.Is(err, lease.ErrConflict) {
-		f.Errorf("Renew at an old revision: %v, want ErrConflict", err)
-	}
-	if _, err := f.s.Renew(f.ctx, "n", "b", second+1000); !errors.Is(err, lease.ErrConflict) {
-		f.Errorf("Renew at a revision that never was: %v, want ErrConflict", err)
-	}
+	f.want(lease.ErrConflict, "Renew at an old revision")(f.s.Renew(f.ctx, "n", "b", first))
+	f.want(lease.ErrConflict, "Renew at a revision that never was")(f.s.Renew(f.ctx, "n", "b", second+1000))
 	f.wantEntry(f.s, "n", "a", second)
 }
 
 func renewAbsent(f *fixture) {
 	for _, revision := range []uint64{0, 1, 1000} {
-		if _, err := f.s.Renew(f.ctx, "n", "a", revision); !errors.Is(err, lease.ErrConflict) {
-			f.Errorf("Renew at %d of a missing entry: %v, want ErrConflict", revision, err)
-		}
+		f.want(lease.ErrConflict, fmt.Sprintf("Renew at %d of a missing entry", revision))(f.s.Renew(f.ctx, "n", "a", revision))
 	}
 	if e, err := f.s.Get(f.ctx, "n"); !errors.Is(err, lease.ErrFree) {
 		f.Errorf("Get = %+v, %v, want ErrFree", e, err)
@@ -129,12 +121,8 @@ func earlierLife(f *fixture) {
 	if second == first {
 		f.Errorf("both lives have the revision %d", first)
 	}
-	if _, err := f.s.Renew(f.ctx, "n", "a", first); !errors.Is(err, lease.ErrConflict) {
-		f.Errorf("Renew at the revision of an earlier life: %v, want ErrConflict", err)
-	}
-	if err := f.s.Delete(f.ctx, "n", first); !errors.Is(err, lease.ErrConflict) {
-		f.Errorf("Delete at the revision of an earlier life: %v, want ErrConflict", err)
-	}
+	f.want(lease.ErrConflict, "Renew at the revision of an earlier life")(f.s.Renew(f.ctx, "n", "a", first))
+	f.want(lease.ErrConflict, "Delete at the revision of an earlier life")(nil, f.s.Delete(f.ctx, "n", first))
 	f.wantEntry(f.s, "n", "a", second)
 }
 
@@ -145,17 +133,13 @@ func deleteEntry(f *fixture) {
 		f.Fatalf("Renew: %v", err)
 	}
 	for _, revision := range []uint64{0, first, second + 1000} {
-		if err := f.s.Delete(f.ctx, "n", revision); !errors.Is(err, lease.ErrConflict) {
-			f.Errorf("Delete at %d of an entry at %d: %v, want ErrConflict", revision, second, err)
-		}
+		f.want(lease.ErrConflict, fmt.Sprintf("Delete at %d of an entry at %d", revision, second))(nil, f.s.Delete(f.ctx, "n", revision))
 	}
 	f.wantEntry(f.s, "n", "a", second)
 	if err := f.s.Delete(f.ctx, "n", second); err != nil {
 		f.Errorf("Delete: %v", err)
 	}
-	if err := f.s.Delete(f.ctx, "n", second); !errors.Is(err, lease.ErrConflict) {
-		f.Errorf("Delete of a missing entry: %v, want ErrConflict", err)
-	}
+	f.want(lease.ErrConflict, "Delete of a missing entry")(nil, f.s.Delete(f.ctx, "n", second))
 }
 
 func names(f *fixture) {
@@ -171,12 +155,8 @@ func names(f *fixture) {
 
 func invalid(f *fixture) {
 	for _, bad := range []string{"", strings.Repeat("x", lease.MaxLength+1)} {
-		if _, err := f.s.Create(f.ctx, bad, "a"); !errors.Is(err, lease.ErrInvalid) {
-			f.Errorf("Create with a name of %d bytes: %v, want ErrInvalid", len(bad), err)
-		}
-		if _, err := f.s.Create(f.ctx, "n", bad); !errors.Is(err, lease.ErrInvalid) {
-			f.Errorf("Create with an owner of %d bytes: %v, want ErrInvalid", len(bad), err)
-		}
+		f.want(lease.ErrInvalid, fmt.Sprintf("Create with a name of %d bytes", len(bad)))(f.s.Create(f.ctx, bad, "a"))
+		f.want(lease.ErrInvalid, fmt.Sprintf("Create with an owner of %d bytes", len(bad)))(f.s.Create(f.ctx, "n", bad))
 	}
 }
 
@@ -184,9 +164,7 @@ func attach(f *fixture) {
 	first := f.create("n", "a")
 	other := f.cfg.Attach(f.TB, f.s)
 	f.wantEntry(other, "n", "a", first)
-	if _, err := other.Create(f.ctx, "n", "b"); !errors.Is(err, lease.ErrHeld) {
-		f.Errorf("Create through another handle: %v, want ErrHeld", err)
-	}
+	f.want(lease.ErrHeld, "Create through another handle")(other.Create(f.ctx, "n", "b"))
 	second, err := other.Renew(f.ctx, "n", "a", first)
 	if err != nil {
 		f.Fatalf("Renew through another handle: %v", err)
@@ -305,17 +283,11 @@ func (f *fixture) keeps(name string) bool {
 func expiredIsAnother(f *fixture) {
 	revision := f.create("n", "a")
 	f.untilFree("n", time.Now())
-	if _, err := f.s.Renew(f.ctx, "n", "a", revision); !errors.Is(err, lease.ErrConflict) {
-		f.Errorf("Renew of an expired entry: %v, want ErrConflict", err)
-	}
-	if err := f.s.Delete(f.ctx, "n", revision); !errors.Is(err, lease.ErrConflict) {
-		f.Errorf("Delete of an expired entry: %v, want ErrConflict", err)
-	}
+	f.want(lease.ErrConflict, "Renew of an expired entry")(f.s.Renew(f.ctx, "n", "a", revision))
+	f.want(lease.ErrConflict, "Delete of an expired entry")(nil, f.s.Delete(f.ctx, "n", revision))
 	since := time.Now()
 	second := f.create("n", "b")
-	if _, err := f.s.Renew(f.ctx, "n", "a", revision); !errors.Is(err, lease.ErrConflict) {
-		f.Errorf("Renew of an expired entry that another owner holds: %v, want ErrConflict", err)
-	}
+	f.want(lease.ErrConflict, "Renew of an expired entry that another owner holds")(f.s.Renew(f.ctx, "n", "a", revision))
 	got, err := f.s.Get(f.ctx, "n")
 	if errors.Is(err, lease.ErrFree) && f.stoodStill(since) {
 		return

@@ -16,6 +16,7 @@ package leasetest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -95,6 +96,17 @@ func (f *fixture) create(name, owner string) uint64 {
 		f.Fatalf("Create(%.40q, %q): %v", name, owner, err)
 	}
 	return revision
+}
+
+// want returns a function that takes the results of a call and reports an error that does not match
+// the wanted one.
+func (f *fixture) want(want error, call string) func(any, error) {
+	return func(_ any, err error) {
+		f.Helper()
+		if !errors.Is(err, want) {
+			f.Errorf("%s: %v, want %v", call, err, want)
+		}
+	}
 }
 
 // wantEntry compares the stored entry.

@@ -4,6 +4,7 @@
 package nats
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/refold-io/refold/internal/fielderror"
 )
 
 // maxSecret is the maximum size of a secret or certificate file, in bytes.
@@ -58,28 +61,26 @@ func (a *Access) secure() bool {
 }
 
 func (a *Access) validate() error {
-	var errs []error
-	bad := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: Access.%s", ErrInvalid, fmt.Sprintf(format, args...)))
-	}
+	var errs fielderror.Errors
 	if len(a.URLs) == 0 {
-		bad("URLs is required")
+		errs.Addf("Access.URLs", "is required")
 	}
 	for i, s := range a.URLs {
+		field := fmt.Sprintf("Access.URLs[%d]", i)
 		u, err := url.Parse(s)
 		switch {
 		case err != nil || u.Host == "":
-			bad("URLs[%d] is not a URL like nats://host:4222", i)
+			errs.Addf(field, "is not a URL like nats://host:4222")
 		case u.User != nil:
-			bad("URLs[%d] holds a user or a token: put it into TokenFile", i)
+			errs.Addf(field, "holds a user or a token: put it into TokenFile")
 		case !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
-			bad("URLs[%d] has the scheme %q, allowed are nats, tls, ws, wss", i, u.Scheme)
+			errs.Addf(field, "has the scheme %q, allowed are nats, tls, ws, wss", u.Scheme)
 		case !a.secure() && !a.AllowPlaintext && !loopback(u.Hostname()):
-			bad("URLs[%d] is another machine without TLS: use tls://, or set AllowPlaintext", i)
+			errs.Addf(field, "is another machine without TLS: use tls://, or set AllowPlaintext")
 		}
 	}
 	if (a.CertFile == "") != (a.KeyFile == "") {
-		bad("CertFile and KeyFile come together")
+		errs.Addf("Access.CertFile", "and KeyFile come together")
 	}
 	given := 0
 	for _, file := range []string{a.CredentialsFile, a.NKeyFile, a.TokenFile} {
@@ -88,12 +89,12 @@ func (a *Access) validate() error {
 		}
 	}
 	if given > 1 {
-		bad("CredentialsFile, NKeyFile and TokenFile exclude each other")
+		errs.Addf("Access.CredentialsFile, NKeyFile and TokenFile", "exclude each other")
 	}
 	if a.ConnectTimeout < 0 {
-		bad("ConnectTimeout is %v, it can't be negative", a.ConnectTimeout)
+		errs.Addf("Access.ConnectTimeout", "is %v, it must not be negative", a.ConnectTimeout)
 	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }
 
 func loopback(host string) bool {
@@ -107,12 +108,8 @@ func (a *Access) options() ([]nats.Option, error) {
 	if err := a.validate(); err != nil {
 		return nil, err
 	}
-	timeout := a.ConnectTimeout
-	if timeout == 0 {
-		timeout = 2 * time.Second
-	}
 	opts := []nats.Option{
-		nats.Timeout(timeout),
+		nats.Timeout(cmp.Or(a.ConnectTimeout, 2*time.Second)),
 		nats.RetryOnFailedConnect(true),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(250 * time.Millisecond),

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/transport"
 )
@@ -36,14 +37,10 @@ type OperatorConfig struct {
 }
 
 func (c OperatorConfig) validate() error {
-	var errs []error
-	if err := identity.CheckCluster(c.Cluster); err != nil {
-		errs = append(errs, fmt.Errorf("%w: OperatorConfig.Cluster: %w", ErrInvalid, err))
-	}
-	if err := identity.CheckName(c.Name); err != nil {
-		errs = append(errs, fmt.Errorf("%w: OperatorConfig.Name: %w", ErrInvalid, err))
-	}
-	return errors.Join(errs...)
+	var errs fielderror.Errors
+	errs.Add("OperatorConfig.Cluster", identity.CheckCluster(c.Cluster))
+	errs.Add("OperatorConfig.Name", identity.CheckName(c.Name))
+	return errs.Err(ErrInvalid)
 }
 
 // Operator sends requests to the nodes of a cluster. It implements transport.AdminClient.
@@ -200,17 +197,9 @@ func failure(code string) error {
 // ServeAdmin implements transport.AdminCarrier. It uses the data connection, so that operators
 // cannot delay heartbeats.
 func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
-	c.mu.Lock()
-	if c.closed || c.handleAdmin != nil {
-		closed := c.closed
-		c.mu.Unlock()
-		if closed {
-			return ErrClosed
-		}
-		return errStarted
+	if err := c.once(func() bool { return c.handleAdmin != nil }, func() { c.handleAdmin = take }); err != nil {
+		return err
 	}
-	c.handleAdmin = take
-	c.mu.Unlock()
 	conn := c.conns[1]
 	named, any := c.subjects.admin()
 	for _, subject := range []string{named, any} {

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -38,17 +39,15 @@ type Config struct {
 }
 
 func (c Config) validate() error {
-	var errs []error
-	if err := identity.CheckCluster(c.Cluster); err != nil {
-		errs = append(errs, fmt.Errorf("%w: Config.Cluster: %w", ErrInvalid, err))
-	}
+	var errs fielderror.Errors
+	errs.Add("Config.Cluster", identity.CheckCluster(c.Cluster))
 	if err := identity.CheckName(c.Self.Name); err != nil || c.Self.UID == 0 {
-		errs = append(errs, fmt.Errorf("%w: Config.Self is %v, which is not an incarnation", ErrInvalid, c.Self))
+		errs.Addf("Config.Self", "is %v, which is not an incarnation", c.Self)
 	}
 	if c.MaxFrame < transport.MinFrame || c.MaxFrame > 64<<20 {
-		errs = append(errs, fmt.Errorf("%w: Config.MaxFrame is %d, the range is %d to %d", ErrInvalid, c.MaxFrame, transport.MinFrame, 64<<20))
+		errs.Addf("Config.MaxFrame", "is %d, the range is %d to %d", c.MaxFrame, transport.MinFrame, 64<<20)
 	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }
 
 // Carrier carries frames over NATS. It implements transport.Carrier, transport.Flusher and
@@ -130,17 +129,9 @@ func (c *Carrier) conn(lane transport.Lane) *connection {
 
 // Start implements transport.Carrier.
 func (c *Carrier) Start(r transport.Receiver) error {
-	c.mu.Lock()
-	if c.closed || c.receiver != nil {
-		closed := c.closed
-		c.mu.Unlock()
-		if closed {
-			return ErrClosed
-		}
-		return errStarted
+	if err := c.once(func() bool { return c.receiver != nil }, func() { c.receiver = r }); err != nil {
+		return err
 	}
-	c.receiver = r
-	c.mu.Unlock()
 	subscribe := func(lane transport.Lane, subject string) error {
 		conn := c.conn(lane)
 		sub, err := conn.nc.Subscribe(subject, func(m *nats.Msg) { c.receive(lane, m) })
@@ -170,6 +161,20 @@ func (c *Carrier) Start(r transport.Receiver) error {
 	c.settled = true
 	c.mu.Unlock()
 	c.report()
+	return nil
+}
+
+// once calls set unless the carrier is closed or set was called before.
+func (c *Carrier) once(isSet func() bool, set func()) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return ErrClosed
+	case isSet():
+		return errStarted
+	}
+	set()
 	return nil
 }
 

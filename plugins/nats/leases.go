@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/lease"
 )
 
@@ -85,20 +86,16 @@ func OpenLeases(ctx context.Context, cfg LeasesConfig) (*Leases, error) {
 }
 
 func (c LeasesConfig) validate() error {
-	var errs []error
-	if err := identity.CheckCluster(c.Cluster); err != nil {
-		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Cluster: %w", ErrInvalid, err))
-	}
-	if err := identity.CheckName(c.Name); err != nil {
-		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Name: %w", ErrInvalid, err))
-	}
+	var errs fielderror.Errors
+	errs.Add("LeasesConfig.Cluster", identity.CheckCluster(c.Cluster))
+	errs.Add("LeasesConfig.Name", identity.CheckName(c.Name))
 	if c.Timeout < time.Second {
-		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Timeout is %v, the minimum is 1s", ErrInvalid, c.Timeout))
+		errs.Addf("LeasesConfig.Timeout", "is %v, the minimum is 1s", c.Timeout)
 	}
 	if c.Replicas < 1 || c.Replicas > 5 {
-		errs = append(errs, fmt.Errorf("%w: LeasesConfig.Replicas is %d, the range is 1 to 5", ErrInvalid, c.Replicas))
+		errs.Addf("LeasesConfig.Replicas", "is %d, the range is 1 to 5", c.Replicas)
 	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }
 
 // bucket returns the name of a bucket, which may contain letters, digits, "-" and "_". A cluster's

@@ -4,6 +4,7 @@
 package nats
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,11 +24,8 @@ type Permissions struct {
 // own messages and sends only as itself, so the sender of a message is certain. Leases also need
 // [LeasePermissions].
 func NodePermissions(cluster, name string) (Permissions, error) {
-	if err := identity.CheckCluster(cluster); err != nil {
-		return Permissions{}, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	if err := identity.CheckName(name); err != nil {
-		return Permissions{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	if err := checkNames(cluster, name); err != nil {
+		return Permissions{}, err
 	}
 	s := newSubjects(cluster, identity.Node{Name: name})
 	var p Permissions
@@ -45,11 +43,8 @@ func NodePermissions(cluster, name string) (Permissions, error) {
 // OperatorPermissions returns the permissions to send requests to the nodes of a cluster: see
 // [ConnectOperator]. Each node decides which requests it executes.
 func OperatorPermissions(cluster, operator string) (Permissions, error) {
-	if err := identity.CheckCluster(cluster); err != nil {
-		return Permissions{}, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	if err := identity.CheckName(operator); err != nil {
-		return Permissions{}, fmt.Errorf("%w: operator: %w", ErrInvalid, err)
+	if err := checkNames(cluster, operator); err != nil {
+		return Permissions{}, err
 	}
 	return Permissions{
 		Publish:   []string{newSubjects(cluster, identity.Node{}).prefix + "admin.*." + token(operator)},
@@ -61,11 +56,8 @@ func OperatorPermissions(cluster, operator string) (Permissions, error) {
 // [OpenLeases]. All nodes share a bucket, so a node can take the leases of another one. Only the
 // node itself can read the server's replies.
 func LeasePermissions(cluster, name string, timeout time.Duration) (Permissions, error) {
-	if err := identity.CheckCluster(cluster); err != nil {
-		return Permissions{}, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	if err := identity.CheckName(name); err != nil {
-		return Permissions{}, fmt.Errorf("%w: %w", ErrInvalid, err)
+	if err := checkNames(cluster, name); err != nil {
+		return Permissions{}, err
 	}
 	kv := bucket(cluster, timeout)
 	stream := "KV_" + kv
@@ -77,6 +69,14 @@ func LeasePermissions(cluster, name string, timeout time.Duration) (Permissions,
 		},
 		Subscribe: []string{inbox(cluster, inboxLease, name) + ".>"},
 	}, nil
+}
+
+// checkNames checks the names of a cluster and of a node or an operator.
+func checkNames(cluster, name string) error {
+	if err := cmp.Or(identity.CheckCluster(cluster), identity.CheckName(name)); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
 }
 
 // And returns the union of these and other permissions.

@@ -105,9 +105,7 @@ func carrierBuffer(f *fixture) {
 	var boxes []*raw
 	for _, self := range []identity.Node{first, second} {
 		r := &raw{f: f, carrier: f.network(self)}
-		if err := r.carrier.Start(owner{r}); err != nil {
-			f.Fatalf("Start: %v", err)
-		}
+		f.must("Start", r.carrier.Start(owner{r}))
 		f.Cleanup(func() { _ = r.carrier.Close() })
 		boxes = append(boxes, r)
 	}
@@ -116,9 +114,7 @@ func carrierBuffer(f *fixture) {
 		for k := range buf {
 			buf[k] = i
 		}
-		if err := a.carrier.Send(transport.Control, identity.Node{Name: "b"}, buf); err != nil {
-			f.Errorf("Send: %v", err)
-		}
+		f.check("Send", a.carrier.Send(transport.Control, identity.Node{Name: "b"}, buf))
 		clear(buf)
 	}
 	for _, r := range boxes {
@@ -199,9 +195,7 @@ func carrierClose(f *fixture) {
 	a, b := f.raw(f.node("a")), f.raw(f.node("b"))
 	a.send(transport.Data, b.carrier.Self(), "1")
 	b.wait(f, 1)
-	if err := errors.Join(b.carrier.Close(), b.carrier.Close()); err != nil {
-		f.Errorf("Close: %v", err)
-	}
+	f.check("Close", errors.Join(b.carrier.Close(), b.carrier.Close()))
 	if err := b.carrier.Send(transport.Data, a.carrier.Self(), []byte("x")); err == nil {
 		f.Error("Send after Close returns no error")
 	}
@@ -236,9 +230,7 @@ func carrierCloseUnderLoad(f *fixture) {
 	for range 10 {
 		w := new(watcher)
 		b := f.network(f.node("b"))
-		if err := b.Start(w); err != nil {
-			f.Fatalf("Start: %v", err)
-		}
+		f.must("Start", b.Start(w))
 		var stop atomic.Bool
 		var sent atomic.Int64
 		var wg sync.WaitGroup
@@ -255,9 +247,7 @@ func carrierCloseUnderLoad(f *fixture) {
 			})
 		}
 		f.until("a frame arrives", func() bool { return w.calls.Load() > 10 })
-		if err := b.Close(); err != nil {
-			f.Errorf("Close: %v", err)
-		}
+		f.check("Close", b.Close())
 		w.closed.Store(1)
 		before := w.calls.Load()
 		for range 100 {
@@ -294,13 +284,9 @@ func closeWaits(f *fixture) {
 		}
 		returned.Store(true)
 	})
-	if err := a.Send(b.Self(), transport.Data, kindA, nil); err != nil {
-		f.Fatalf("Send: %v", err)
-	}
+	f.must("Send", a.Send(b.Self(), transport.Data, kindA, nil))
 	<-entered
-	if err := b.Close(); err != nil {
-		f.Errorf("Close: %v", err)
-	}
+	f.check("Close", b.Close())
 	if !returned.Load() {
 		f.Error("Close has returned, and the handler has not")
 	}
@@ -337,9 +323,7 @@ func closeUnderLoad(f *fixture) {
 		})
 	}
 	f.until("that there is load", func() bool { return handled.Load() > 100 })
-	if err := b.Close(); err != nil {
-		f.Errorf("Close: %v", err)
-	}
+	f.check("Close", b.Close())
 	closed.Store(1)
 	wg.Wait()
 	if n := late.Load(); n > 0 {

@@ -5,6 +5,7 @@ package transporttest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -50,9 +51,7 @@ func (f *fixture) open(name string, cfg transport.Config) (endpoint, *Faulty) {
 		f.Fatalf("Open: %v", err)
 	}
 	f.Cleanup(func() {
-		if err := t.Close(); err != nil {
-			f.Errorf("Close: %v", err)
-		}
+		f.check("Close", t.Close())
 	})
 	if f.cfg.wrap != nil {
 		return f.cfg.wrap(t), faulty
@@ -65,14 +64,47 @@ func (f *fixture) operator(name string) transport.AdminClient {
 	f.Helper()
 	asker := f.connect(name)
 	f.Cleanup(func() {
-		if err := asker.Close(); err != nil {
-			f.Errorf("Close of an operator: %v", err)
-		}
+		f.check("Close of an operator", asker.Close())
 	})
 	if f.cfg.asker != nil {
 		return f.cfg.asker(asker)
 	}
 	return asker
+}
+
+// must ends the check if a call returned an error.
+func (f *fixture) must(call string, err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatalf("%s: %v", call, err)
+	}
+}
+
+// check reports an error of a call.
+func (f *fixture) check(call string, err error) {
+	f.Helper()
+	if err != nil {
+		f.Errorf("%s: %v", call, err)
+	}
+}
+
+// want returns a function that takes the results of a call and reports an error that does not match
+// the wanted one.
+func (f *fixture) want(want error, call string) func(any, error) {
+	return func(got any, err error) {
+		f.Helper()
+		if !errors.Is(err, want) {
+			f.Errorf("%s = %q, %v, want %v", call, got, err, want)
+		}
+	}
+}
+
+// block waits until a channel is closed or the context ends.
+func block(ctx context.Context, closed <-chan struct{}) {
+	select {
+	case <-closed:
+	case <-ctx.Done():
+	}
 }
 
 // until waits for a condition.
@@ -141,9 +173,7 @@ type raw struct {
 func (f *fixture) raw(self identity.Node) *raw {
 	f.Helper()
 	r := &raw{f: f, carrier: f.network(self)}
-	if err := r.carrier.Start(r); err != nil {
-		f.Fatalf("Start: %v", err)
-	}
+	f.must("Start", r.carrier.Start(r))
 	f.Cleanup(func() { _ = r.carrier.Close() })
 	return r
 }

@@ -93,21 +93,13 @@ func exchange(f *fixture, lane transport.Lane, fates []Fate) ([]string, endpoint
 	b.Handle(kindA, box.handler())
 	faulty.Next(lane, fates...)
 	for i := range fates {
-		if err := a.Send(b.Self(), lane, kindA, fmt.Append(nil, i)); err != nil {
-			f.Fatalf("Send: %v", err)
-		}
+		f.must("Send", a.Send(b.Self(), lane, kindA, fmt.Append(nil, i)))
 		// FramesOut counts a frame before the carrier gets it. Flush returns after that, so the
 		// next message is in another frame, and Release cannot overtake the last frame.
-		if err := a.Flush(f.ctx); err != nil {
-			f.Fatalf("Flush: %v", err)
-		}
+		f.must("Flush", a.Flush(f.ctx))
 	}
-	if err := faulty.Release(); err != nil {
-		f.Errorf("Release: %v", err)
-	}
-	if err := a.Send(b.Self(), lane, kindA, []byte("end")); err != nil {
-		f.Fatalf("Send: %v", err)
-	}
+	f.check("Release", faulty.Release())
+	f.must("Send", a.Send(b.Self(), lane, kindA, []byte("end")))
 	f.until("the last message is handled", func() bool {
 		return slices.ContainsFunc(box.all(), func(m transport.Message) bool { return string(m.Payload) == "end" })
 	})
@@ -183,10 +175,7 @@ func flowBackpressure(f *fixture) {
 	gate := make(chan struct{})
 	var box mailbox[string]
 	b.Handle(kindA, func(ctx context.Context, m transport.Message) {
-		select {
-		case <-gate:
-		case <-ctx.Done():
-		}
+		block(ctx, gate)
 		box.put(string(m.Payload[:8]))
 	})
 	sent := 0
@@ -231,10 +220,7 @@ func flowSlowReceiver(f *fixture) {
 	var box mailbox[string]
 	b.Handle(kindA, func(ctx context.Context, m transport.Message) {
 		if m.From == a.Self() && m.Lane == transport.Data {
-			select {
-			case <-gate:
-			case <-ctx.Done():
-			}
+			block(ctx, gate)
 			return
 		}
 		box.put(fmt.Sprint(m.From.Name, " on ", m.Lane))
@@ -268,9 +254,7 @@ func flowLoss(f *fixture) {
 	b, _ := f.open("b", small())
 	var handled atomic.Int64
 	b.Handle(kindA, func(context.Context, transport.Message) { handled.Add(1) })
-	if err := a.Send(b.Self(), transport.Bulk, kindA, nil); err != nil {
-		f.Fatalf("Send: %v", err)
-	}
+	f.must("Send", a.Send(b.Self(), transport.Bulk, kindA, nil))
 	f.until("the first message is handled", func() bool { return handled.Load() == 1 })
 	faulty.Decide(func(lane transport.Lane, _ identity.Node, frame []byte) Fate {
 		if lane == transport.Bulk && len(frame) > 1000 {

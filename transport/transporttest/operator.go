@@ -29,9 +29,7 @@ func operatorChecks() []check {
 func (f *fixture) serve(name string, h transport.AdminHandler) endpoint {
 	f.Helper()
 	t, _ := f.open(name, transport.Config{})
-	if err := t.HandleAdmin(h); err != nil {
-		f.Fatalf("HandleAdmin: %v", err)
-	}
+	f.must("HandleAdmin", t.HandleAdmin(h))
 	return t
 }
 
@@ -75,30 +73,18 @@ func operatorAny(f *fixture) {
 
 func operatorNobody(f *fixture) {
 	ops := f.operator("ops")
-	if got, err := ops.Ask(f.ctx, "", nil); !errors.Is(err, transport.ErrNoNode) {
-		f.Errorf("Ask any = %q, %v, want ErrNoNode", got, err)
-	}
+	f.want(transport.ErrNoNode, "Ask any")(ops.Ask(f.ctx, "", nil))
 	f.serve("a", echo("a"))
-	if got, err := ops.Ask(f.ctx, "nobody", nil); !errors.Is(err, transport.ErrNoNode) {
-		f.Errorf("Ask nobody = %q, %v, want ErrNoNode", got, err)
-	}
+	f.want(transport.ErrNoNode, "Ask nobody")(ops.Ask(f.ctx, "nobody", nil))
 }
 
 func operatorErrors(f *fixture) {
 	a := f.serve("a", func(context.Context, string, []byte) []byte { panic("no") })
 	ops := f.operator("ops")
-	if got, err := ops.Ask(f.ctx, "a", nil); !errors.Is(err, transport.ErrHandlerFailed) {
-		f.Errorf("Ask = %q, %v, want ErrHandlerFailed", got, err)
-	}
-	if err := a.HandleAdmin(nil); err != nil {
-		f.Errorf("HandleAdmin: %v", err)
-	}
-	if got, err := ops.Ask(f.ctx, "a", nil); !errors.Is(err, transport.ErrNoHandler) {
-		f.Errorf("Ask = %q, %v, want ErrNoHandler", got, err)
-	}
-	if err := a.HandleAdmin(echo("a")); err != nil {
-		f.Errorf("HandleAdmin: %v", err)
-	}
+	f.want(transport.ErrHandlerFailed, "Ask")(ops.Ask(f.ctx, "a", nil))
+	f.check("HandleAdmin", a.HandleAdmin(nil))
+	f.want(transport.ErrNoHandler, "Ask")(ops.Ask(f.ctx, "a", nil))
+	f.check("HandleAdmin", a.HandleAdmin(echo("a")))
 	if got, err := ops.Ask(f.ctx, "a", nil); string(got) != "a to ops: " || err != nil {
 		f.Errorf("Ask = %q, %v", got, err)
 	}
@@ -111,15 +97,11 @@ func operatorBounds(f *fixture) {
 	})
 	ops := f.operator("ops")
 	request := make([]byte, transport.MaxAdminRequest+1)
-	if _, err := ops.Ask(f.ctx, "sizes", request); !errors.Is(err, transport.ErrTooLarge) {
-		f.Errorf("a request of %d bytes: %v, want ErrTooLarge", len(request), err)
-	}
+	f.want(transport.ErrTooLarge, fmt.Sprintf("a request of %d bytes", len(request)))(ops.Ask(f.ctx, "sizes", request))
 	if _, err := ops.Ask(f.ctx, "sizes", request[2:]); err != nil {
 		f.Errorf("an answer of %d bytes: %v", most, err)
 	}
-	if _, err := ops.Ask(f.ctx, "sizes", request[1:]); !errors.Is(err, transport.ErrTooLarge) {
-		f.Errorf("an answer of %d bytes: %v, want ErrTooLarge", most+1, err)
-	}
+	f.want(transport.ErrTooLarge, fmt.Sprintf("an answer of %d bytes", most+1))(ops.Ask(f.ctx, "sizes", request[1:]))
 	if n := sizes.Stats().AdminRequests; n < 2 {
 		f.Errorf("%d requests are counted", n)
 	}
@@ -128,10 +110,7 @@ func operatorBounds(f *fixture) {
 	var running mailbox[int]
 	b := f.serve("b", func(ctx context.Context, _ string, _ []byte) []byte {
 		running.put(1)
-		select {
-		case <-release:
-		case <-ctx.Done():
-		}
+		block(ctx, release)
 		return []byte("done")
 	})
 	var wg sync.WaitGroup
@@ -145,9 +124,7 @@ func operatorBounds(f *fixture) {
 	f.until("all requests are accepted", func() bool { return b.Stats().AdminRequests == run+wait })
 	running.wait(f, run)
 	wg.Go(func() {
-		if _, err := ops.Ask(f.ctx, "b", nil); !errors.Is(err, transport.ErrBackpressure) {
-			f.Errorf("one request more: %v, want ErrBackpressure", err)
-		}
+		f.want(transport.ErrBackpressure, "one request more")(ops.Ask(f.ctx, "b", nil))
 	})
 	f.until("the last request is rejected", func() bool { return b.Stats().AdminRequests == run+wait+1 })
 	if n := running.len(); n != run {
@@ -204,9 +181,7 @@ func operatorClose(f *fixture) {
 	defer cancel()
 	wg.Go(func() { _, _ = ops.Ask(ctx, "a", nil) })
 	<-entered
-	if err := a.Close(); err != nil {
-		f.Errorf("Close: %v", err)
-	}
+	f.check("Close", a.Close())
 	select {
 	case <-returned:
 	default:

@@ -27,9 +27,7 @@ func requestReply(f *fixture) {
 	a, _ := f.open("a", transport.Config{})
 	b, _ := f.open("b", transport.Config{})
 	b.HandleRequest(kindA, func(_ context.Context, r *transport.Request) {
-		if err := r.Reply(bytes.ToUpper(r.Payload)); err != nil {
-			f.Errorf("Reply: %v", err)
-		}
+		f.check("Reply", r.Reply(bytes.ToUpper(r.Payload)))
 	})
 	var wg sync.WaitGroup
 	for i := range 64 {
@@ -81,9 +79,7 @@ func requestNoHandler(f *fixture) {
 	a, _ := f.open("a", transport.Config{})
 	b, _ := f.open("b", transport.Config{})
 	b.Handle(kindA, func(context.Context, transport.Message) {})
-	if got, err := a.Request(f.ctx, b.Self(), kindA, nil); !errors.Is(err, transport.ErrNoHandler) {
-		f.Errorf("Request = %q, %v, want ErrNoHandler", got, err)
-	}
+	f.want(transport.ErrNoHandler, "Request")(a.Request(f.ctx, b.Self(), kindA, nil))
 }
 
 func requestLater(f *fixture) {
@@ -95,17 +91,13 @@ func requestLater(f *fixture) {
 	b.HandleRequest(kindA, func(_ context.Context, r *transport.Request) {
 		wg.Go(func() {
 			<-returned // by the next message on the lane
-			if err := r.Reply([]byte("later")); err != nil {
-				f.Errorf("Reply: %v", err)
-			}
+			f.check("Reply", r.Reply([]byte("later")))
 		})
 	})
 	b.Handle(kindB, func(context.Context, transport.Message) { close(returned) })
 	wg.Go(func() {
 		f.until("that the request is sent", func() bool { return a.Stats().Lanes[transport.Data].FramesOut > 0 })
-		if err := a.Send(b.Self(), transport.Data, kindB, nil); err != nil {
-			f.Errorf("Send: %v", err)
-		}
+		f.check("Send", a.Send(b.Self(), transport.Data, kindB, nil))
 	})
 	if got, err := a.Request(f.ctx, b.Self(), kindA, nil); err != nil || string(got) != "later" {
 		f.Errorf("Request = %q, %v", got, err)

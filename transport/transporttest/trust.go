@@ -50,12 +50,8 @@ func trustNames(f *fixture) {
 	b.Handle(kindA, known.handler())
 	b.HandleNamed(kindB, named.handler())
 	for _, kind := range []transport.Kind{kindA, kindB} {
-		if err := a.SendToName("b", kind, []byte("to the name")); err != nil {
-			f.Fatalf("SendToName: %v", err)
-		}
-		if err := a.Send(b.Self(), transport.Control, kind, []byte("to the incarnation")); err != nil {
-			f.Fatalf("Send: %v", err)
-		}
+		f.must("SendToName", a.SendToName("b", kind, []byte("to the name")))
+		f.must("Send", a.Send(b.Self(), transport.Control, kind, []byte("to the incarnation")))
 	}
 	if got := named.wait(f, 1)[0]; string(got.Payload) != "to the name" || got.From != a.Self() || got.Kind != kindB {
 		f.Errorf("%q from %v goes to the handler for names", got.Payload, got.From)
@@ -77,25 +73,19 @@ func trustQuarantine(f *fixture) {
 	b, _ := f.open("b", transport.Config{})
 	var box mailbox[transport.Message]
 	b.Handle(kindA, box.handler())
-	if err := a.Send(b.Self(), transport.Data, kindA, []byte("1")); err != nil {
-		f.Fatalf("Send: %v", err)
-	}
+	f.must("Send", a.Send(b.Self(), transport.Data, kindA, []byte("1")))
 	box.wait(f, 1)
 	b.Quarantine(a.Self(), false)
 	if err := b.Send(a.Self(), transport.Data, kindA, nil); !errors.Is(err, transport.ErrQuarantined) {
 		f.Errorf("Send to a quarantined incarnation: %v, want ErrQuarantined", err)
 	}
-	if err := a.Send(b.Self(), transport.Data, kindA, []byte("2")); err != nil {
-		f.Fatalf("Send: %v", err)
-	}
+	f.must("Send", a.Send(b.Self(), transport.Data, kindA, []byte("2")))
 	f.until("the sender is notified", func() bool { return len(events.all()) > 0 || len(box.all()) > 1 })
 	if got := events.all(); len(got) != 1 || got[0] != (transport.QuarantinedBy{From: b.Self()}) {
 		f.Errorf("the sender's events are %v", got)
 	}
 	next, _ := f.open("a", transport.Config{})
-	if err := next.Send(b.Self(), transport.Data, kindA, []byte("3")); err != nil {
-		f.Fatalf("Send: %v", err)
-	}
+	f.must("Send", next.Send(b.Self(), transport.Data, kindA, []byte("3")))
 	if got := box.wait(f, 2); string(got[1].Payload) != "3" || len(got) != 2 {
 		f.Errorf("%d messages are handled, the second is %q", len(got), got[1].Payload)
 	}
