@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/refold-io/refold/journal"
 )
 
 const (
@@ -27,15 +25,17 @@ const (
 )
 
 // claimer empties a read model whose store has no transactions with the positions. One of the
-// processes that load the mark of a rebuild claims it, by a conditional move to marked positions
-// whose offset is the claim:
+// processes that load the mark of a rebuild claims it, by a conditional move that sets
+// Position.Claim:
 //
-//	marked ""  --claim-->  marked "claim-me-1"  --renewals-->  marked "claim-me-7"  --cleared-->  not marked, "begin-..."
+//	Clear, ""  --claim-->  Clear, "me-1"  --renewals-->  Clear, "me-7"  --cleared-->  "me-7"
 //	   ^                         |
 //	   |                         | no renewal for 30 s: another process claims it
 //	   +---- the first process requests a rebuild, if its Clear ended after the mark was removed
 //
-// A crash leaves the claim, which expires. Only one session uses a claimer at a time.
+// A crash leaves the claim, which expires. The claim remains after the rebuild. It distinguishes
+// the beginning from all earlier ones: a process that loaded an earlier one, and has handled events
+// that were cleared since, must be fenced. Only one session uses a claimer at a time.
 type claimer struct {
 	store      Store
 	empty      func(ctx context.Context) error
@@ -45,18 +45,18 @@ type claimer struct {
 }
 
 func newClaimer(store Store, empty func(ctx context.Context) error) *claimer {
-	return &claimer{store: store, empty: empty, owner: "claim-" + rand.Text() + "-"}
+	return &claimer{store: store, empty: empty, owner: rand.Text() + "-"}
 }
 
 // claimed reports whether a process is clearing the read model, or crashed while clearing it.
 func claimed(positions []Position) bool {
-	return slices.ContainsFunc(positions, func(p Position) bool { return p.Clear && p.Offset != "" })
+	return slices.ContainsFunc(positions, func(p Position) bool { return p.Clear && p.Claim != "" })
 }
 
 // holds reports whether this process holds the claim.
 func (c *claimer) holds(positions []Position) bool {
 	return len(positions) > 0 && !slices.ContainsFunc(positions, func(p Position) bool {
-		return !p.Clear || !strings.HasPrefix(string(p.Offset), c.owner)
+		return !p.Clear || !strings.HasPrefix(p.Claim, c.owner)
 	})
 }
 
@@ -91,22 +91,9 @@ func (c *claimer) clear(ctx context.Context, g *pauseGate, m Move) error {
 	}
 	to := slices.Clone(m.To)
 	for i := range to {
-		to[i].Offset = journal.Offset(beginning + rand.Text())
+		to[i].Claim = held[0].Claim
 	}
 	return c.store.Save(ctx, Move{Projection: m.Projection, From: held, To: to})
-}
-
-// beginning is the prefix of the offset of a position at the beginning after a rebuild. The random
-// suffix distinguishes it from all earlier beginnings: a process that loaded an earlier one, and
-// has handled events that were cleared since, must be fenced.
-const beginning = "begin-"
-
-// startOffset returns where to read from.
-func startOffset(o journal.Offset) journal.Offset {
-	if strings.HasPrefix(string(o), beginning) {
-		return ""
-	}
-	return o
 }
 
 // checkOutcome checks the outcome of the rebuild after a Clear has ended. If another process took
@@ -159,7 +146,7 @@ func (c *claimer) claim(ctx context.Context, name string, stored []Position) err
 	c.moves++
 	to := slices.Clone(stored)
 	for i := range to {
-		to[i].Offset = journal.Offset(fmt.Sprintf("%s%d", c.owner, c.moves))
+		to[i].Claim = fmt.Sprintf("%s%d", c.owner, c.moves)
 	}
 	return c.store.Save(ctx, Move{Projection: name, From: stored, To: to})
 }

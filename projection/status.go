@@ -195,7 +195,7 @@ func (f *figures) create(slices journal.Slices) {
 func (f *figures) begin(stored journal.Offset) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.now.State, f.now.NextTry, f.now.Offset = Running, time.Time{}, startOffset(stored)
+	f.now.State, f.now.NextTry, f.now.Offset = Running, time.Time{}, stored
 	f.next, f.page = time.Time{}, 0
 }
 
@@ -308,5 +308,5 @@ func (f *figures) skipped() {
 func (f *figures) stored(offset journal.Offset) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.now.Offset = startOffset(offset)
+	f.now.Offset = offset
 }

@@ -16,13 +16,15 @@ import (
 type Position struct {
 	// Slices is the range. Its Count is at least 1.
 	Slices journal.Slices
-	// Offset is the position in the journal. Empty is the beginning. After a rebuild the beginning
-	// is "begin-" and a random text. With Clear set, Offset is empty or the claim of the clearing
-	// process. At most 64 bytes, printable.
+	// Offset is the position in the journal; empty is the beginning. At most 64 bytes, printable.
 	Offset journal.Offset
 	// Clear is set by a request for a rebuild: the read model must be cleared before events after
 	// this position are handled.
 	Clear bool
+	// Claim identifies the process that clears, or cleared, the read model of the last rebuild. It
+	// is empty if no process has claimed a rebuild since the last request. At most 64 bytes,
+	// printable.
+	Claim string
 }
 
 // Move is a change of the positions of a projection.
@@ -46,8 +48,8 @@ type Store interface {
 	// it changes nothing and the error matches ErrFenced. When it returns nil the move is durable.
 	Save(ctx context.Context, m Move) error
 
-	// Reset sets all positions of a projection to the beginning, with Clear set. It has no effect
-	// if no position is stored.
+	// Reset sets all positions of a projection to the beginning, with Clear set and without a
+	// claim. It has no effect if no position is stored.
 	Reset(ctx context.Context, projection string) error
 }
 
@@ -111,7 +113,7 @@ func (m *Memory) Reset(ctx context.Context, projection string) error {
 	defer m.mu.Unlock()
 	stored := m.positions[projection]
 	for i := range stored {
-		stored[i].Offset, stored[i].Clear = "", true
+		stored[i] = Position{Slices: stored[i].Slices, Clear: true}
 	}
 	return nil
 }

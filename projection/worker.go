@@ -97,7 +97,7 @@ func (w *worker[E]) stream(ctx context.Context) error {
 		pages   = make(chan page[E])
 		readErr error
 	)
-	after := startOffset(w.stored.Offset)
+	after := w.stored.Offset
 	reader.Go(func() {
 		defer close(pages)
 		readErr = w.read(reading, after, pages)
@@ -318,9 +318,6 @@ func (w *worker[E]) read(ctx context.Context, after journal.Offset, out chan<- p
 
 // reach notes that everything up to a position was handled, with a number of events.
 func (w *worker[E]) reach(to journal.Offset, events int) {
-	if to == "" { // an empty journal
-		to = w.stored.Offset
-	}
 	w.reached = to
 	w.unsaved += events
 	if w.dirty.IsZero() && to != w.stored.Offset {
@@ -364,7 +361,7 @@ func (w *worker[E]) overtaken(ctx context.Context) error {
 	}
 	rebuilt := claimed(stored)
 	for _, p := range stored {
-		rebuilt = rebuilt || !p.Clear && p.Slices.Contains(w.slices.First) && startOffset(p.Offset).Compare(startOffset(w.stored.Offset)) < 0
+		rebuilt = rebuilt || !p.Clear && p.Slices.Contains(w.slices.First) && p.Offset.Compare(w.stored.Offset) < 0
 	}
 	if !rebuilt {
 		return nil

@@ -153,10 +153,10 @@ func replayChecks() []check {
 			}
 		}},
 		{"ReplayAbandoned", "a loop that is left early leaks no resource and blocks no other call", base, func(f *fixture) {
-			const id, times = "abandoned", 10_000
+			const id, times = "abandoned", 1_000
 			f.store(write(id, "w", 0, 3))
 			before := runtime.NumGoroutine()
-			f.within("one of 10,000 replays whose loop was left", func() {
+			f.within("one of 1,000 replays whose loop was left", func() {
 				for range times {
 					n := 0
 					for _, err := range f.j.Replay(f.ctx, id, 1, maxSeq) {
@@ -178,7 +178,7 @@ func replayChecks() []check {
 			if n := runtime.NumGoroutine() - before; n > times/2 {
 				f.Errorf("%d goroutines remain after %d abandoned replays", n, times)
 			}
-			f.within("a call after 10,000 abandoned replays", func() {
+			f.within("a call after 1,000 abandoned replays", func() {
 				if err := f.append1(write(id, "w", 3, 1)); err != nil {
 					f.Errorf("Append: %v", err)
 				}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -86,17 +87,17 @@ func (j *Journal) settle(b *batch, chains []*chain, conflicts []conflict) {
 
 // isConflict reports whether the server rejected a row because its ID and number exist.
 func isConflict(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == codeUniqueViolation && pg.TableName != "tags" && certain(err)
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == codeUniqueViolation && pg.TableName != "tags" && certain(err)
 }
 
 // appendError converts the error of a failed append, with its outcome.
 func (db *DB) appendError(ctx context.Context, err error) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == codeRewound && certain(err) {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if ok && pg.Code == codeRewound && certain(err) {
 		return fmt.Errorf("postgres: append: %w", notStored(db.schemaError(err, "was restored without the value of a sequence: %s", pg.Message)))
 	}
-	if certainly(err) {
+	if certain(err) {
 		return fmt.Errorf("postgres: append: %w", notStored(db.translate(ctx, err)))
 	}
 	return fmt.Errorf("postgres: append: outcome unknown: %w", db.translate(ctx, err))
@@ -143,7 +144,7 @@ func (db *DB) sendOne(ctx context.Context, w *journal.Write) (conflicts []confli
 	}
 	if len(event.Tags) > 0 {
 		var tags array
-		tags.reset(oidText)
+		tags.reset(pgtype.TextOID)
 		for _, tag := range event.Tags {
 			tags.text(tag)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -29,8 +30,8 @@ const (
 type tail struct {
 	db        *DB
 	watermark *watermark
-	poke      chan struct{} // an append has ended, or a reader began to wait
-	begin     func()        // starts the goroutines
+	poke      loop.Signal // an append has ended, or a reader began to wait
+	begin     func()      // starts the goroutines
 	stop      context.CancelFunc
 	closed    <-chan struct{}
 	running   sync.WaitGroup
@@ -48,7 +49,7 @@ type turn struct {
 
 func newTail(db *DB) *tail {
 	ctx, stop := context.WithCancel(context.Background())
-	t := &tail{db: db, watermark: newWatermark(db), poke: make(chan struct{}, 1), stop: stop, closed: ctx.Done(), turn: newTurn()}
+	t := &tail{db: db, watermark: newWatermark(db), poke: loop.NewSignal(), stop: stop, closed: ctx.Done(), turn: newTurn()}
 	t.begin = sync.OnceFunc(func() {
 		t.running.Go(func() { t.refreshLoop(ctx) })
 		if !db.cfg.DisableNotify {
@@ -88,14 +89,6 @@ func (j *Journal) await(ctx context.Context, after journal.Offset) error {
 	return j.db.tail.await(ctx, from)
 }
 
-// wake refreshes the watermark soon, if a reader waits.
-func (t *tail) wake() {
-	select {
-	case t.poke <- struct{}{}:
-	default:
-	}
-}
-
 // await returns when an event after the position is settled.
 func (t *tail) await(ctx context.Context, from int64) error {
 	for first := true; ; first = false {
@@ -108,7 +101,7 @@ func (t *tail) await(ctx context.Context, from int64) error {
 		t.waiting++
 		t.mu.Unlock()
 		if first {
-			t.wake() // the watermark may be old
+			t.poke.Set() // the watermark may be old
 		}
 		err := t.wait(ctx, turn)
 		t.mu.Lock()
@@ -243,7 +236,7 @@ func (t *tail) session(ctx context.Context, lost time.Time) (listened bool, err 
 	if !lost.IsZero() {
 		t.db.watch.logRestored(ctx, lost)
 	}
-	t.wake() // notifications may have been missed before LISTEN
+	t.poke.Set() // notifications may have been missed before LISTEN
 	for {
 		if err := t.receive(ctx, conn); err != nil {
 			return true, err
@@ -287,7 +280,7 @@ func (t *tail) receive(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.WaitForNotification(patient)
 	switch {
 	case err == nil:
-		t.wake()
+		t.poke.Set()
 		return nil
 	case ctx.Err() != nil || patient.Err() == nil:
 		return err

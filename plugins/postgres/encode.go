@@ -16,7 +16,7 @@ import (
 
 // array builds a one-dimensional array in the binary format of the server. Numbers are big-endian:
 //
-//	dimensions  4 bytes: 1, or 0 without elements
+//	dimensions  4 bytes: 1
 //	nulls       4 bytes: 1 if there are any
 //	type        4 bytes, of the elements
 //	length      4 bytes, and 4 bytes of the lowest index
@@ -24,7 +24,7 @@ import (
 type array struct {
 	buf    []byte
 	length uint32
-	nulls  byte
+	nulls  uint32
 	oid    uint32
 }
 
@@ -38,7 +38,7 @@ func (a *array) reset(oid uint32) {
 
 func (a *array) null() {
 	a.length++
-	a.nulls = 1
+	a.nulls++
 	a.buf = append(a.buf, 0xff, 0xff, 0xff, 0xff)
 }
 
@@ -47,19 +47,24 @@ func (a *array) text(s string) {
 	a.buf = append(binary.BigEndian.AppendUint32(a.buf, uint32(len(s))), s...) //nolint:gosec // limited
 }
 
-func (a *array) bytes(b []byte) {
+// bytes adds a value, or NULL if it is empty and optional.
+func (a *array) bytes(b []byte, optional bool) {
+	if optional && len(b) == 0 {
+		a.null()
+		return
+	}
 	a.length++
 	a.buf = append(binary.BigEndian.AppendUint32(a.buf, uint32(len(b))), b...) //nolint:gosec // limited
 }
 
-func (a *array) int2(n int16) {
+func (a *array) int2(n int) {
 	a.length++
-	a.buf = binary.BigEndian.AppendUint16(append(a.buf, 0, 0, 0, 2), uint16(n)) //nolint:gosec // its bits
+	a.buf = binary.BigEndian.AppendUint16(append(a.buf, 0, 0, 0, 2), uint16(n)) //nolint:gosec // at most 1,024
 }
 
-func (a *array) int4(n int32) {
+func (a *array) int4(n int) {
 	a.length++
-	a.buf = binary.BigEndian.AppendUint32(append(a.buf, 0, 0, 0, 4), uint32(n)) //nolint:gosec // its bits
+	a.buf = binary.BigEndian.AppendUint32(append(a.buf, 0, 0, 0, 4), uint32(n)) //nolint:gosec // below the size of a call
 }
 
 func (a *array) int8(n uint64) {
@@ -67,20 +72,16 @@ func (a *array) int8(n uint64) {
 	a.buf = binary.BigEndian.AppendUint64(append(a.buf, 0, 0, 0, 8), n)
 }
 
-// value returns the array, which is valid until the next append after reset.
+// value returns the array, or nil if all of its elements are NULL. It is valid until the next append
+// after reset.
 func (a *array) value() []byte {
+	if a.length == a.nulls {
+		return nil
+	}
 	b := a.buf
-	if a.length > 0 {
-		b[3] = 1
-	} else {
-		b = b[:12]
-	}
-	b[7] = a.nulls
+	b[3], b[7], b[19] = 1, byte(min(a.nulls, 1)), 1
 	binary.BigEndian.PutUint32(b[8:], a.oid)
-	if a.length > 0 {
-		binary.BigEndian.PutUint32(b[12:], a.length)
-		b[19] = 1
-	}
+	binary.BigEndian.PutUint32(b[12:], a.length)
 	return b
 }
 
@@ -111,31 +112,43 @@ func int2Value(n int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(
 
 func int8Value(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 
-const (
-	oidInt2      = pgtype.Int2OID
-	oidInt4      = pgtype.Int4OID
-	oidInt8      = pgtype.Int8OID
-	oidText      = pgtype.TextOID
-	oidBytes     = pgtype.ByteaOID
-	oidTimestamp = pgtype.TimestamptzOID
-
-	oidInt2s      = pgtype.Int2ArrayOID
-	oidInt4s      = pgtype.Int4ArrayOID
-	oidInt8s      = pgtype.Int8ArrayOID
-	oidTexts      = pgtype.TextArrayOID
-	oidBytess     = pgtype.ByteaArrayOID
-	oidTimestamps = pgtype.TimestamptzArrayOID
-)
-
 // encoder encodes chains as the array parameters of append_many.
 type encoder struct {
-	ids, expects                           array // one element for each chain
-	heads, eventIDs, seqNrs, slices, times array // one for each event
-	writers, manifests, payloads           array
-	tags, metadata                         array
+	arrays  [len(appendManyTypes)]array
+	literal []byte
+}
 
-	tagged, annotated bool // some event has tags, or metadata
-	literal           []byte
+// The parameters of append_many after the class: two arrays with one element for each chain, then
+// those with one for each event.
+const (
+	paramIDs = iota
+	paramExpects
+	paramHeads
+	paramEventIDs
+	paramSeqNrs
+	paramSlices
+	paramTimes
+	paramWriters
+	paramManifests
+	paramPayloads
+	paramTags
+	paramMetadata
+)
+
+// appendManyTypes are the element types of the parameters.
+var appendManyTypes = [...]uint32{ //nolint:gochecknoglobals // a constant table
+	paramIDs:       pgtype.TextOID,
+	paramExpects:   pgtype.Int8OID,
+	paramHeads:     pgtype.Int4OID,
+	paramEventIDs:  pgtype.TextOID,
+	paramSeqNrs:    pgtype.Int8OID,
+	paramSlices:    pgtype.Int2OID,
+	paramTimes:     pgtype.TimestamptzOID,
+	paramWriters:   pgtype.TextOID,
+	paramManifests: pgtype.TextOID,
+	paramPayloads:  pgtype.ByteaOID,
+	paramTags:      pgtype.TextOID,
+	paramMetadata:  pgtype.ByteaOID,
 }
 
 // maxKeptEncoder is the largest size of an encoder that is reused.
@@ -145,71 +158,52 @@ var encoders = sync.Pool{New: func() any { return new(encoder) }} //nolint:goche
 
 func getEncoder() *encoder {
 	e, _ := encoders.Get().(*encoder)
-	for _, each := range []struct {
-		a   *array
-		oid uint32
-	}{
-		{&e.ids, oidText},
-		{&e.expects, oidInt8},
-		{&e.heads, oidInt4},
-		{&e.eventIDs, oidText},
-		{&e.seqNrs, oidInt8},
-		{&e.slices, oidInt2},
-		{&e.times, oidTimestamp},
-		{&e.writers, oidText},
-		{&e.manifests, oidText},
-		{&e.payloads, oidBytes},
-		{&e.tags, oidText},
-		{&e.metadata, oidBytes},
-	} {
-		each.a.reset(each.oid)
+	for i, oid := range appendManyTypes {
+		e.arrays[i].reset(oid)
 	}
-	e.tagged, e.annotated = false, false
 	return e
 }
 
 func putEncoder(e *encoder) {
-	if cap(e.payloads.buf)+cap(e.metadata.buf)+cap(e.tags.buf)+cap(e.manifests.buf) <= maxKeptEncoder {
+	size := 0
+	for i := range e.arrays {
+		size += cap(e.arrays[i].buf)
+	}
+	if size <= maxKeptEncoder {
 		encoders.Put(e)
 	}
 }
 
 // chain adds the events of the chain with the given index.
 func (e *encoder) chain(index int, c *chain, writes []journal.Write) {
-	e.ids.text(c.id)
-	e.expects.int8(c.expect)
-	slice := int16(journal.SliceOf(c.id)) //nolint:gosec // below 1,024
+	a := &e.arrays
+	a[paramIDs].text(c.id)
+	a[paramExpects].int8(c.expect)
+	slice := journal.SliceOf(c.id)
 	for _, i := range c.writes {
 		w := &writes[i]
 		for k := range w.Events {
 			event := &w.Events[k]
-			e.heads.int4(int32(index + 1)) //nolint:gosec // small; arrays of the server begin at 1
-			e.eventIDs.text(c.id)
-			e.seqNrs.int8(event.SequenceNr)
-			e.slices.int2(slice)
-			e.times.int8(timestamp(event.Time))
-			e.writers.text(w.Writer)
-			e.manifests.text(event.Manifest)
-			e.payloads.bytes(event.Payload)
-			e.eventTags(event.Tags)
-			if len(event.Metadata) == 0 {
-				e.metadata.null()
-			} else {
-				e.metadata.bytes(event.Metadata)
-				e.annotated = true
-			}
+			a[paramHeads].int4(index + 1) // arrays of the server begin at 1
+			a[paramEventIDs].text(c.id)
+			a[paramSeqNrs].int8(event.SequenceNr)
+			a[paramSlices].int2(slice)
+			a[paramTimes].int8(timestamp(event.Time))
+			a[paramWriters].text(w.Writer)
+			a[paramManifests].text(event.Manifest)
+			a[paramPayloads].bytes(event.Payload, false)
+			a[paramTags].bytes(e.tagLiteral(event.Tags), true)
+			a[paramMetadata].bytes(event.Metadata, true)
 		}
 	}
 }
 
-// eventTags adds the tags of an event as an array in its text form, because an array of arrays
-// would have to be rectangular.
-func (e *encoder) eventTags(tags []string) {
+// tagLiteral returns the tags of an event as an array in its text form, because an array of arrays
+// would have to be rectangular. Without tags it returns nil.
+func (e *encoder) tagLiteral(tags []string) []byte {
 	if len(tags) == 0 {
-		e.tags.null()
-		return
+		return nil
 	}
-	e.tagged = true
 	b := append(e.literal[:0], '{')
 	for i, tag := range tags {
 		if i > 0 {
@@ -225,19 +219,13 @@ func (e *encoder) eventTags(tags []string) {
 		b = append(b, '"')
 	}
 	e.literal = append(b, '}')
-	e.tags.bytes(e.literal)
+	return e.literal
 }
 
 func (e *encoder) params() [][]byte {
-	params := [][]byte{
-		e.ids.value(), e.expects.value(), e.heads.value(), e.eventIDs.value(), e.seqNrs.value(), e.slices.value(), e.times.value(),
-		e.writers.value(), e.manifests.value(), e.payloads.value(), nil, nil,
-	}
-	if e.tagged {
-		params[10] = e.tags.value()
-	}
-	if e.annotated {
-		params[11] = e.metadata.value()
+	params := make([][]byte, len(e.arrays))
+	for i := range e.arrays {
+		params[i] = e.arrays[i].value()
 	}
 	return params
 }

@@ -60,9 +60,9 @@ const (
 // A FATAL error ends the session at any moment, and has no meaning for the commit. Neither have
 // errors that a proxy generates after it lost the server, or that the server reports about itself.
 func certain(err error) bool {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
-		return pgconn.SafeToRetry(err)
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return errors.Is(err, errNotStarted) || pgconn.SafeToRetry(err)
 	}
 	if severity(pg) != "ERROR" || len(pg.Code) != 5 {
 		return false
@@ -86,11 +86,11 @@ func severity(pg *pgconn.PgError) string {
 // translate converts an error of the driver to one of this package with a plain description. ctx is
 // the context of the call.
 func (db *DB) translate(ctx context.Context, err error) error {
-	var pg *pgconn.PgError
+	pg, ok := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case err == nil:
 		return nil
-	case errors.As(err, &pg):
+	case ok:
 		return db.translateServer(ctx, pg, err)
 	case ctx.Err() != nil:
 		return contextError(ctx, err)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/refold-io/refold/journal"
@@ -103,10 +104,6 @@ func (db *DB) release(ctx context.Context, conn *pgxpool.Conn) {
 	db.leaving.Go(func() { <-lost.PgConn().CleanupDone() })
 }
 
-// certainly reports whether a statement that failed with this error of run is certainly not
-// committed, now or later.
-func certainly(err error) bool { return errors.Is(err, errNotStarted) || certain(err) }
-
 // fail translates an error of run for the caller.
 func (db *DB) fail(ctx context.Context, err error) error {
 	for _, ours := range []error{nil, journal.ErrClosed, journal.ErrCorrupt, errRow, errResult} {
@@ -148,9 +145,9 @@ func newStatements(schema string, class int32) statements {
 		LEFT JOIN {s}.events e ON e.id = $1 AND e.seq_nr >= $2 AND e.seq_nr <= $3`
 	return statements{
 		appendOne: st("append_one", fmt.Sprintf("SELECT {s}.append_one(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9)", class),
-			oidText, oidInt8, oidInt2, oidTimestamp, oidText, oidText, oidBytes, oidTexts, oidBytes),
+			pgtype.TextOID, pgtype.Int8OID, pgtype.Int2OID, pgtype.TimestamptzOID, pgtype.TextOID, pgtype.TextOID, pgtype.ByteaOID, pgtype.TextArrayOID, pgtype.ByteaOID),
 		appendMany: st("append_many", fmt.Sprintf("SELECT {s}.append_many(%d, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)", class),
-			oidTexts, oidInt8s, oidInt4s, oidTexts, oidInt8s, oidInt2s, oidTimestamps, oidTexts, oidTexts, oidBytess, oidTexts, oidBytess),
+			pgtype.TextArrayOID, pgtype.Int8ArrayOID, pgtype.Int4ArrayOID, pgtype.TextArrayOID, pgtype.Int8ArrayOID, pgtype.Int2ArrayOID, pgtype.TimestamptzArrayOID, pgtype.TextArrayOID, pgtype.TextArrayOID, pgtype.ByteaArrayOID, pgtype.TextArrayOID, pgtype.ByteaArrayOID),
 
 		// A page is a range of sequence numbers, so that the server never sorts all following rows,
 		// whatever its statistics. The last column is the first number after the range. There is
@@ -159,16 +156,16 @@ func newStatements(schema string, class int32) statements {
 		replay: st("replay", `SELECT e.seq_nr, e.at, e.writer, e.manifest,
 				CASE WHEN octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) <= `+fmt.Sprint(smallEvent)+` THEN e.payload END,
 				e.tags, CASE WHEN octet_length(e.metadata) <= `+fmt.Sprint(smallEvent)+` THEN e.metadata END, b.beyond`+page+`
-			ORDER BY e.seq_nr`, oidText, oidInt8, oidInt8, oidInt8),
+			ORDER BY e.seq_nr`, pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID),
 		replayLarge: st("replay_large", `SELECT `+rowColumns("p")+`, p.beyond
 			FROM (SELECT e.*, b.beyond, octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) AS size,
 					sum(octet_length(e.payload) + coalesce(octet_length(e.metadata), 0))
 						OVER (ORDER BY e.seq_nr ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS bytes`+page+`) p
 			WHERE p.bytes IS NULL OR p.bytes <= `+fmt.Sprint(pageBytes)+` OR p.bytes = p.size
-			ORDER BY p.seq_nr`, oidText, oidInt8, oidInt8, oidInt8),
+			ORDER BY p.seq_nr`, pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID),
 		highest: st("highest", `SELECT greatest(
 			(SELECT e.seq_nr FROM {s}.events e WHERE e.id = $1 ORDER BY e.seq_nr DESC LIMIT 1),
-			(SELECT d.deleted_to FROM {s}.deletions d WHERE d.id = $1), 0)`, oidText),
+			(SELECT d.deleted_to FROM {s}.deletions d WHERE d.id = $1), 0)`, pgtype.TextOID),
 		// The query jumps from one ID to the next, because an ID may have a million events.
 		ids: st("ids", `WITH RECURSIVE hop(id) AS (
 				(SELECT e.id FROM {s}.events e WHERE e.id > $1 ORDER BY e.id LIMIT 1)
@@ -179,7 +176,7 @@ func newStatements(schema string, class int32) statements {
 				(SELECT id FROM hop WHERE id IS NOT NULL LIMIT `+fmt.Sprint(idPage)+`)
 				UNION
 				(SELECT d.id FROM {s}.deletions d WHERE d.id > $1 ORDER BY d.id LIMIT `+fmt.Sprint(idPage)+`)
-			) AS both_tables ORDER BY id LIMIT `+fmt.Sprint(idPage), oidText),
+			) AS both_tables ORDER BY id LIMIT `+fmt.Sprint(idPage), pgtype.TextOID),
 
 		markDeleted: st("mark_deleted", `INSERT INTO {s}.deletions AS d (id, deleted_to)
 			SELECT $1, least($2, h.highest) FROM (SELECT greatest(
@@ -187,7 +184,7 @@ func newStatements(schema string, class int32) statements {
 				(SELECT d.deleted_to FROM {s}.deletions d WHERE d.id = $1), 0)) AS h(highest)
 			WHERE least($2, h.highest) > 0
 			ON CONFLICT (id) DO UPDATE SET deleted_to = greatest(d.deleted_to, excluded.deleted_to)
-			RETURNING deleted_to`, oidText, oidInt8),
+			RETURNING deleted_to`, pgtype.TextOID, pgtype.Int8OID),
 		underWay: st("under_way", fmt.Sprintf(`SELECT virtualtransaction FROM pg_locks
 			WHERE locktype = 'advisory' AND objsubid = 2 AND classid = %d AND granted
 			AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`, uint32(class))), //nolint:gosec // the same 32 bits
@@ -200,20 +197,20 @@ func newStatements(schema string, class int32) statements {
 			), untagged AS (
 				DELETE FROM {s}.tags t USING gone g WHERE t.ordinal = g.ordinal AND t.tag = ANY (g.tags)
 			)
-			SELECT CASE WHEN EXISTS (SELECT FROM {s}.events f WHERE f.id = $1 AND f.seq_nr <= $2) THEN 1::int8 ELSE 0::int8 END`, oidText, oidInt8),
+			SELECT CASE WHEN EXISTS (SELECT FROM {s}.events f WHERE f.id = $1 AND f.seq_nr <= $2) THEN 1::int8 ELSE 0::int8 END`, pgtype.TextOID, pgtype.Int8OID),
 
 		saveSnapshot: st("save_snapshot", `INSERT INTO {s}.snapshots (id, seq_nr, at, manifest, payload, checksum) VALUES ($1, $2, $3, $4, $5, $6)
 			ON CONFLICT (id, seq_nr) DO UPDATE SET at = excluded.at, manifest = excluded.manifest, payload = excluded.payload, checksum = excluded.checksum`,
-			oidText, oidInt8, oidTimestamp, oidText, oidBytes, oidInt8),
+			pgtype.TextOID, pgtype.Int8OID, pgtype.TimestamptzOID, pgtype.TextOID, pgtype.ByteaOID, pgtype.Int8OID),
 		loadSnapshot: st("load_snapshot", `SELECT seq_nr, at, manifest, CASE WHEN octet_length(payload) <= $6 THEN payload END, checksum FROM {s}.snapshots
 			WHERE id = $1 AND seq_nr >= $2 AND seq_nr <= $3 AND at >= $4 AND at <= $5 ORDER BY seq_nr DESC LIMIT 1`,
-			oidText, oidInt8, oidInt8, oidTimestamp, oidTimestamp, oidInt8),
+			pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.TimestamptzOID, pgtype.TimestamptzOID, pgtype.Int8OID),
 		listSnapshots: st("list_snapshots", `SELECT seq_nr, at FROM {s}.snapshots
 			WHERE id = $1 AND seq_nr >= $2 AND seq_nr <= $3 AND at >= $4 AND at <= $5 ORDER BY seq_nr DESC LIMIT `+fmt.Sprint(pageRecords),
-			oidText, oidInt8, oidInt8, oidTimestamp, oidTimestamp),
+			pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.TimestamptzOID, pgtype.TimestamptzOID),
 		deleteSnapshots: st("delete_snapshots", `DELETE FROM {s}.snapshots
 			WHERE id = $1 AND seq_nr >= $2 AND seq_nr <= $3 AND at >= $4 AND at <= $5`,
-			oidText, oidInt8, oidInt8, oidTimestamp, oidTimestamp),
+			pgtype.TextOID, pgtype.Int8OID, pgtype.Int8OID, pgtype.TimestamptzOID, pgtype.TimestamptzOID),
 	}
 }
 

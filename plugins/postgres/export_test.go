@@ -11,7 +11,7 @@ import (
 )
 
 // Certain reports whether an error says that a statement was surely not committed.
-func Certain(err error) bool { return certainly(err) }
+func Certain(err error) bool { return certain(err) }
 
 // WithCancelGrace returns a Config under which a call that was given up waits so long for the server to say what became of it.
 func (c Config) WithCancelGrace(d time.Duration) Config {

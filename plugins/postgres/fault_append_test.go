@@ -78,7 +78,7 @@ func appendBroken(t *testing.T, cfg postgres.Config) {
 	for direction, size := range map[tcpproxy.Direction]int64{tcpproxy.ToServer: toServer, tcpproxy.ToClient: toClient} {
 		step := int64(1)
 		if !soak() {
-			step = 1 + size/8
+			step = 1 + size/5
 		}
 		for after := int64(0); after <= size; after++ {
 			ends := after < 2 || after > size-3 // there, one byte more or less means most

@@ -28,16 +28,20 @@ func bounded(t *testing.T) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), 5*time.Minute)
 }
 
-// until calls f again and again until it returns true, or fails the test when it takes too long.
+// until calls f until it returns true, or fails the test when it takes too long. The pause between
+// two calls grows, because f usually queries the server.
 func until(t *testing.T, subject string, f func() bool) bool {
 	t.Helper()
 	ctx, cancel := bounded(t)
 	defer cancel()
-	ticker := time.NewTicker(2 * time.Millisecond)
-	defer ticker.Stop()
+	pause := 2 * time.Millisecond
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
 	for !f() {
 		select {
-		case <-ticker.C:
+		case <-timer.C:
+			pause = min(2*pause, 50*time.Millisecond)
+			timer.Reset(pause)
 		case <-ctx.Done():
 			t.Errorf("waited too long: %s", subject)
 			return false

@@ -18,7 +18,7 @@ import (
 // settle what the network leaves open.
 func TestRuntimeBehindABadNetwork(t *testing.T) {
 	t.Parallel()
-	faults := 60
+	faults := 15
 	if soak() {
 		faults = 3000
 	}

@@ -62,21 +62,27 @@ func (j *Journal) readRows(ctx context.Context, id string, st *statement, params
 	if err := journal.CheckID(id); err != nil {
 		return err
 	}
+	return j.run(ctx, st, params, row)
+}
+
+func (j *Journal) run(ctx context.Context, st *statement, params [][]byte, row func(values [][]byte) error) error {
 	if !j.handle.Enter() {
 		return journal.ErrClosed
 	}
 	defer j.handle.Leave()
-	err := j.db.run(ctx, st, params, row)
-	return j.db.fail(ctx, err)
+	return j.db.fail(ctx, j.db.run(ctx, st, params, row))
 }
 
 // PersistenceIDs implements journal.IDLister. An ID that is written for the first time during the
 // iteration may or may not be listed.
 func (j *Journal) PersistenceIDs(ctx context.Context, after string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		behind := textPrefix(after)
-		for {
-			ids, err := j.readIDs(ctx, behind)
+		for from := textPrefix(after); ; {
+			var ids []string
+			err := j.run(ctx, &j.db.sql.ids, [][]byte{[]byte(from)}, func(values [][]byte) error {
+				ids = append(ids, string(values[0]))
+				return nil
+			})
 			if err != nil {
 				yield("", fmt.Errorf("postgres: persistence IDs: %w", err))
 				return
@@ -89,7 +95,7 @@ func (j *Journal) PersistenceIDs(ctx context.Context, after string) iter.Seq2[st
 			if len(ids) < idPage {
 				return
 			}
-			behind = ids[len(ids)-1]
+			from = ids[len(ids)-1]
 		}
 	}
 }
@@ -103,17 +109,4 @@ func textPrefix(s string) string {
 		}
 	}
 	return s
-}
-
-func (j *Journal) readIDs(ctx context.Context, after string) ([]string, error) {
-	if !j.handle.Enter() {
-		return nil, journal.ErrClosed
-	}
-	defer j.handle.Leave()
-	var ids []string
-	err := j.db.run(ctx, &j.db.sql.ids, [][]byte{[]byte(after)}, func(values [][]byte) error {
-		ids = append(ids, string(values[0]))
-		return nil
-	})
-	return ids, j.db.fail(ctx, err)
 }

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/refold-io/refold/internal/loop"
 )
 
 const (
@@ -16,7 +18,7 @@ const (
 	slowCall = 2 * time.Second
 	// longStall is the duration from which blocked readers are reported.
 	longStall = 5 * time.Second
-	// reportPause is the shortest time between two equal reports.
+	// reportPause is the shortest time between two reports of a stall.
 	reportPause = time.Minute
 )
 
@@ -25,10 +27,9 @@ type watch struct {
 	log       *slog.Logger
 	slowCall  time.Duration
 	longStall time.Duration
+	throttle  loop.Throttle[string] // by message
 
 	mu    sync.Mutex
-	slow  sparse
-	deaf  sparse
 	stall stall
 }
 
@@ -38,15 +39,9 @@ func newWatch(log *slog.Logger) *watch {
 
 // logSlow logs a slow call.
 func (w *watch) logSlow(ctx context.Context, statement string, began time.Time) {
-	took := time.Since(began)
-	if took < w.slowCall {
-		return
-	}
-	w.mu.Lock()
-	omitted, due := w.slow.due(time.Now())
-	w.mu.Unlock()
-	if due {
-		w.log.WarnContext(ctx, "slow statement", slog.String("statement", statement), slog.Duration("took", took), slog.Int("more_since_last_report", omitted))
+	if took := time.Since(began); took >= w.slowCall {
+		const message = "slow statement"
+		w.throttle.Log(ctx, w.log, message, slog.LevelWarn, message, slog.String("statement", statement), slog.Duration("took", took))
 	}
 }
 
@@ -67,9 +62,7 @@ func (w *watch) logStall(ctx context.Context, m mark, class int32) {
 
 // logLost logs the loss of notifications with its reason, and returns whether a report was due.
 func (w *watch) logLost(ctx context.Context, err error) bool {
-	w.mu.Lock()
-	_, due := w.deaf.due(time.Now())
-	w.mu.Unlock()
+	_, due := w.throttle.Allow("lost")
 	if due {
 		w.log.WarnContext(ctx, "no notifications from the server, polling instead", slog.String("reason", reason(err)))
 	}
@@ -79,23 +72,6 @@ func (w *watch) logLost(ctx context.Context, err error) bool {
 // logRestored logs that notifications work again.
 func (w *watch) logRestored(ctx context.Context, since time.Time) {
 	w.log.InfoContext(ctx, "notifications restored", slog.Duration("after", time.Since(since)))
-}
-
-// sparse limits the rate of a report.
-type sparse struct {
-	next    time.Time
-	omitted int
-}
-
-// due reports whether the report is due, and how many were omitted since the last one.
-func (s *sparse) due(now time.Time) (omitted int, due bool) {
-	if now.Before(s.next) {
-		s.omitted++
-		return 0, false
-	}
-	omitted, s.omitted = s.omitted, 0
-	s.next = now.Add(reportPause)
-	return omitted, true
 }
 
 // stall detects readers that wait for the same append for long.

@@ -28,9 +28,3 @@ func (s *Stall) Saw(now time.Time, below int64, held bool) string {
 	}
 	return ""
 }
-
-// Sparse is something that is reported once in a while.
-type Sparse struct{ sparse sparse }
-
-// Due reports whether it is time, and how many were left out.
-func (s *Sparse) Due(now time.Time) (omitted int, due bool) { return s.sparse.due(now) }

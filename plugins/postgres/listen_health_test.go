@@ -141,21 +141,6 @@ func TestLogOfSlowCalls(t *testing.T) {
 	}
 }
 
-func TestWhatIsRepeatedIsLoggedOnceAMinute(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	var s postgres.Sparse
-	for _, c := range []struct {
-		after   time.Duration
-		omitted int
-		due     bool
-	}{{0, 0, true}, {1, 0, false}, {time.Minute - 1, 0, false}, {time.Minute, 2, true}, {2*time.Minute - 1, 0, false}, {2 * time.Minute, 1, true}} {
-		if omitted, due := s.Due(now.Add(c.after)); omitted != c.omitted || due != c.due {
-			t.Errorf("after %v: %v, %d left out, want %v, %d", c.after, due, omitted, c.due, c.omitted)
-		}
-	}
-}
-
 func TestStalls(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

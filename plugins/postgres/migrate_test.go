@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,6 +54,32 @@ func TestMigrationByHand(t *testing.T) {
 		run(string(down))
 	}
 	run("DROP SCHEMA refold") // fails if anything is left
+}
+
+// The claims and the beginnings that version 2 stored as offsets become values of the column claim.
+func TestMigrateClaims(t *testing.T) {
+	t.Parallel()
+	dsn := pgtest.DSN(t)
+	admin := connect(t, dsn)
+	execute(t, admin, "CREATE SCHEMA refold")
+	for _, m := range postgres.Migrations()[:2] {
+		if _, err := admin.Exec(t.Context(), m.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(t, admin, `INSERT INTO refold.projections (projection, first_slice, slices, at_offset, clear) VALUES
+		('begins', 0, 1024, '', false), ('marked', 0, 1024, '', true), ('moved', 0, 1024, 'pg1:7', false),
+		('claimed', 0, 1024, 'claim-me-3', true), ('rebuilt', 0, 1024, 'begin-x', false)`)
+	openStore(t, dsn, postgres.Config{})
+	rows, err := admin.Query(t.Context(), "SELECT projection || ':' || at_offset || ':' || clear || ':' || claim FROM refold.projections ORDER BY projection")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	want := []string{"begins::false:", "claimed::true:claim-me-3", "marked::true:", "moved:pg1:7:false:", "rebuilt::false:begin-x"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("migrated positions = %q, %v, want %q", got, err, want)
+	}
 }
 
 // Nodes that start together migrate once.

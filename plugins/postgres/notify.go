@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/refold-io/refold/internal/loop"
 )
 
 const (
@@ -28,7 +30,7 @@ func channel(schema string) string {
 // also poll.
 type notifier struct {
 	db      *DB
-	due     chan struct{}
+	due     loop.Signal
 	begin   func() // starts the goroutine
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -36,7 +38,7 @@ type notifier struct {
 
 func newNotifier(db *DB) *notifier {
 	ctx, stop := context.WithCancel(context.Background())
-	n := &notifier{db: db, due: make(chan struct{}, 1), stop: stop}
+	n := &notifier{db: db, due: loop.NewSignal(), stop: stop}
 	n.begin = sync.OnceFunc(func() { n.running.Go(func() { n.run(ctx) }) })
 	return n
 }
@@ -50,15 +52,12 @@ func (n *notifier) close() {
 
 // appended wakes the readers of this process and, soon after, those of others. It does not block.
 func (db *DB) appended() {
-	db.tail.wake()
+	db.tail.poke.Set()
 	if db.cfg.DisableNotify {
 		return
 	}
 	db.notifier.begin()
-	select {
-	case db.notifier.due <- struct{}{}:
-	default:
-	}
+	db.notifier.due.Set()
 }
 
 func (n *notifier) run(ctx context.Context) {

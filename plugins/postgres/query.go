@@ -6,11 +6,11 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -60,7 +60,7 @@ func (j *Journal) query(ctx context.Context, q journal.Criteria, after journal.O
 			return journal.Page{}, err
 		}
 		if known.settled > before {
-			j.db.tail.wake() // other readers may wait for it
+			j.db.tail.poke.Set() // other readers may wait for it
 		}
 	}
 	switch {
@@ -92,6 +92,7 @@ func (j *Journal) page(ctx context.Context, s *shape, from, settled int64) (jour
 // reader collects the rows of a page. There is at least one row. If it has no event, its other
 // columns are NULL.
 type reader struct {
+	decoder rowDecoder
 	events  []journal.Envelope
 	bytes   int
 	standby bool
@@ -106,7 +107,7 @@ func (p *reader) row(values [][]byte) error {
 		return nil
 	}
 	p.last = int64(binary.BigEndian.Uint64(values[2])) //nolint:gosec // from an int64
-	event, err := decodeRow(values[4:])
+	event, err := p.decoder.row(values[4:])
 	if err != nil {
 		return fmt.Errorf("event at %d: %w", p.last, err)
 	}
@@ -138,12 +139,12 @@ type shape struct {
 // newShape selects the index for a query. All statements have a window whose size the planner
 // cannot derive. It assumes a small window and uses the index, however old its statistics are.
 func newShape(schema string, q journal.Criteria) *shape {
-	s := &shape{statement: statement{name: "refold_query", oids: []uint32{oidInt8, oidInt8, oidInt8}}}
+	s := &shape{statement: statement{name: "refold_query", oids: []uint32{pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID}}}
 	first, last := q.Slices.Bounds()
 	count := last - first + 1
 	var source, filter string
 	if q.Type != "" {
-		prefix := s.param("type", oidText, []byte(q.Type+"|"))
+		prefix := s.param("type", pgtype.TextOID, []byte(q.Type+"|"))
 		filter = " AND left(e.id, char_length(" + prefix + ")) = " + prefix
 	}
 	if q.Tag != "" {
@@ -154,7 +155,7 @@ func newShape(schema string, q journal.Criteria) *shape {
 			s.name += "_and"
 			limit = ""
 		}
-		tag := s.param("tag", oidText, []byte(q.Tag))
+		tag := s.param("tag", pgtype.TextOID, []byte(q.Tag))
 		source = `
 			FROM (SELECT t.ordinal FROM {s}.tags t WHERE t.tag = ` + tag + ` AND t.ordinal > $1 AND t.ordinal <= (SELECT upto FROM w)` + limit + `) t
 			CROSS JOIN LATERAL (SELECT * FROM {s}.events e WHERE e.ordinal = t.ordinal LIMIT 1) e
@@ -195,7 +196,7 @@ func (s *shape) between(first, last int) string {
 }
 
 func (s *shape) slice(name string, slice int) string {
-	return s.param(name, oidInt4, []byte{0, 0, byte(slice >> 8), byte(slice)}) //nolint:gosec // below 1,024
+	return s.param(name, pgtype.Int4OID, []byte{0, 0, byte(slice >> 8), byte(slice)}) //nolint:gosec // below 1,024
 }
 
 // param adds a parameter and returns its placeholder. name distinguishes the statement's name from
@@ -205,62 +206,6 @@ func (s *shape) param(name string, oid uint32, value []byte) string {
 	s.oids = append(s.oids, oid)
 	s.params = append(s.params, value)
 	return fmt.Sprintf("$%d", len(s.oids))
-}
-
-var errRow = errors.New("postgres: malformed row")
-
-// rowColumns are the columns that decodeRow expects, of a table or alias.
-func rowColumns(alias string) string {
-	return alias + ".seq_nr, " + alias + ".at, " + alias + ".writer, " + alias + ".manifest, " + alias + ".payload, " + alias + ".tags, " + alias + ".metadata"
-}
-
-// decodeRow decodes a row and copies its values.
-func decodeRow(values [][]byte) (journal.Event, error) {
-	if len(values) != 7 || len(values[0]) != 8 || len(values[1]) != 8 {
-		return journal.Event{}, errRow
-	}
-	tags, err := decodeTexts(values[5])
-	if err != nil {
-		return journal.Event{}, err
-	}
-	micros := int64(binary.BigEndian.Uint64(values[1])) //nolint:gosec // its bits
-	return journal.Event{
-		SequenceNr: binary.BigEndian.Uint64(values[0]),
-		Time:       time.UnixMicro(micros + epoch).UTC(),
-		Writer:     string(values[2]),
-		Manifest:   string(values[3]),
-		Payload:    append([]byte{}, values[4]...),
-		Tags:       tags,
-		Metadata:   append([]byte(nil), values[6]...),
-	}, nil
-}
-
-// decodeTexts decodes an array of texts; see array for the format.
-func decodeTexts(b []byte) ([]string, error) {
-	if len(b) < 12 || binary.BigEndian.Uint32(b) == 0 {
-		return nil, nil
-	}
-	if len(b) < arrayHeader || binary.BigEndian.Uint32(b) != 1 {
-		return nil, errRow
-	}
-	count := int(binary.BigEndian.Uint32(b[12:]))
-	b = b[arrayHeader:]
-	if count > len(b)/4 {
-		return nil, errRow
-	}
-	texts := make([]string, count)
-	for i := range texts {
-		if len(b) < 4 {
-			return nil, errRow
-		}
-		length := int64(int32(binary.BigEndian.Uint32(b))) //nolint:gosec // its bits
-		b = b[4:]
-		if length < 0 || length > int64(len(b)) {
-			return nil, errRow
-		}
-		texts[i], b = string(b[:length]), b[length:]
-	}
-	return texts, nil
 }
 
 // offsetPrefix begins an offset and identifies the plugin and the version of the format. The

@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -36,7 +37,7 @@ func (db *DB) QueryStatement(q journal.Criteria, from, settled int64) (sql strin
 	s := newShape(db.schema, q)
 	params = []any{from, settled, s.window}
 	for i, p := range s.params {
-		if s.oids[3+i] == oidInt4 {
+		if s.oids[3+i] == pgtype.Int4OID {
 			params = append(params, int32(p[2])<<8|int32(p[3]))
 		} else {
 			params = append(params, string(p))

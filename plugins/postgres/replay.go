@@ -6,8 +6,10 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -106,6 +108,13 @@ func (p *replayPage) row(values [][]byte) (err error) {
 	return err
 }
 
+var errRow = errors.New("postgres: malformed row")
+
+// rowColumns are the columns that rowDecoder expects, of a table or alias.
+func rowColumns(alias string) string {
+	return strings.ReplaceAll("{a}.seq_nr, {a}.at, {a}.writer, {a}.manifest, {a}.payload, {a}.tags, {a}.metadata", "{a}", alias)
+}
+
 // rowDecoder decodes the rows of a result. It allocates payloads in blocks, and reuses the strings
 // of the previous row.
 type rowDecoder struct {
@@ -155,4 +164,32 @@ func (d *rowDecoder) keep(value []byte) []byte {
 	n := len(d.arena)
 	d.arena = append(d.arena, value...)
 	return d.arena[n:len(d.arena):len(d.arena)]
+}
+
+// decodeTexts decodes an array of texts; see array for the format.
+func decodeTexts(b []byte) ([]string, error) {
+	if len(b) < 12 || binary.BigEndian.Uint32(b) == 0 {
+		return nil, nil
+	}
+	if len(b) < arrayHeader || binary.BigEndian.Uint32(b) != 1 {
+		return nil, errRow
+	}
+	count := int(binary.BigEndian.Uint32(b[12:]))
+	b = b[arrayHeader:]
+	if count > len(b)/4 {
+		return nil, errRow
+	}
+	texts := make([]string, count)
+	for i := range texts {
+		if len(b) < 4 {
+			return nil, errRow
+		}
+		length := int64(int32(binary.BigEndian.Uint32(b))) //nolint:gosec // its bits
+		b = b[4:]
+		if length < 0 || length > int64(len(b)) {
+			return nil, errRow
+		}
+		texts[i], b = string(b[:length]), b[length:]
+	}
+	return texts, nil
 }

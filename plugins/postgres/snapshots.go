@@ -148,12 +148,7 @@ func (s *SnapshotStore) run(ctx context.Context, id string, st *statement, param
 		return snapshot.ErrClosed
 	}
 	defer s.handle.Leave()
-	err := s.db.run(ctx, st, params, row)
-	return snapshotError(s.db.fail(ctx, err))
-}
-
-// snapshotError converts an error of the database to the errors of package snapshot.
-func snapshotError(err error) error {
+	err := s.db.fail(ctx, s.db.run(ctx, st, params, row))
 	if errors.Is(err, journal.ErrCorrupt) {
 		return fmt.Errorf("%w: %w", snapshot.ErrCorrupt, err)
 	}

@@ -183,12 +183,21 @@ var bugs = []struct {
 			return d.force(ctx, name, stored)
 		}
 	}},
-	{"has no offset beside the mark", []string{"ResetClaimed"}, func(d *double) {
+	{"does not store claims", []string{"ResetClaimed"}, func(d *double) {
 		d.save = func(ctx context.Context, m projection.Move) error {
 			m.To = slices.Clone(m.To)
 			for i := range m.To {
-				if m.To[i].Clear {
-					m.To[i].Offset = ""
+				m.To[i].Claim = ""
+			}
+			return d.Table.Save(ctx, m)
+		}
+	}},
+	{"stores claims only with the mark", []string{"ResetClaimed"}, func(d *double) {
+		d.save = func(ctx context.Context, m projection.Move) error {
+			m.To = slices.Clone(m.To)
+			for i := range m.To {
+				if !m.To[i].Clear {
+					m.To[i].Claim = ""
 				}
 			}
 			return d.Table.Save(ctx, m)

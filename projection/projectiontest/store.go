@@ -28,7 +28,7 @@ func storeChecks() []check {
 		{name: "ResetMarks", rule: "a reset puts all positions back to the beginning, to be cleared", run: resetMarks},
 		{name: "ResetNothing", rule: "a reset of an unknown projection has no effect", run: resetNothing},
 		{name: "ResetFences", rule: "a move from before a reset is fenced, and the mark can be taken away", run: resetFences},
-		{name: "ResetClaimed", rule: "marked positions can be claimed, by one, from one to the next, and a reset ends that", run: resetClaimed},
+		{name: "ResetClaimed", rule: "one process at a time claims marked positions, the claim remains after the rebuild, and a reset removes it", run: resetClaimed},
 		{name: "NamesApart", rule: "projections have nothing to do with each other, however alike their names", run: namesApart},
 		{name: "Offsets", rule: "any offset of up to 64 printable bytes is returned unchanged", run: offsets},
 		{name: "ContextEnded", rule: "a call whose context has ended fails and changes nothing", run: contextEnded},
@@ -185,9 +185,9 @@ func resetFences(p *probe) {
 }
 
 func resetClaimed(p *probe) {
-	claim := func(name journal.Offset) positions {
+	claim := func(name string) positions {
 		claimed := positions{marked(0, 512), marked(512, 512)}
-		claimed[0].Offset, claimed[1].Offset = name, name
+		claimed[0].Claim, claimed[1].Claim = name, name
 		return claimed
 	}
 	p.save(nil, positions{at(0, 512, "1"), at(512, 512, "")})
@@ -207,8 +207,15 @@ func resetClaimed(p *probe) {
 	p.want(free...)
 	p.fenced(claim("two"), positions{at(0, 1024, "")})
 	p.save(free, claim("three"))
-	p.save(claim("three"), positions{at(0, 1024, "")})
-	p.want(at(0, 1024, ""))
+	begin := at(0, 1024, "")
+	begin.Claim = "three"
+	p.save(claim("three"), positions{begin})
+	p.want(begin)
+	p.fenced(positions{at(0, 1024, "")}, positions{at(0, 1024, "1")}) // an earlier beginning
+	next := begin
+	next.Offset = "1"
+	p.save(positions{begin}, positions{next})
+	p.want(next)
 }
 
 func namesApart(p *probe) {

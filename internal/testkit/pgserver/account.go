@@ -42,16 +42,16 @@ func account() (*syscall.Credential, error) {
 // has at most 103 bytes.
 const maxSocketDir = 70
 
-// newFolder creates the directory of a server, below the directory for temporary files if its path
-// is short enough for a socket and the account may enter it.
-func newFolder(peer *syscall.Credential) (string, error) {
-	base, err := filepath.Abs(os.TempDir())
+// newDirectory creates the directory of a server, below base if its path is short enough for a
+// socket and the account may enter it, otherwise below /tmp.
+func newDirectory(base string, peer *syscall.Credential) (string, error) {
+	base, err := filepath.Abs(base)
 	if err != nil || len(base) > maxSocketDir || peer != nil && !open(base) {
 		base = "/tmp"
 	}
 	dir, err := os.MkdirTemp(base, "refold-pg-")
 	if err != nil {
-		return "", fmt.Errorf("pgserver: make the folder: %w", err)
+		return "", fmt.Errorf("pgserver: create the directory: %w", err)
 	}
 	if err := own(dir, peer); err != nil {
 		return "", errors.Join(err, os.RemoveAll(dir))

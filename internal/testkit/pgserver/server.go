@@ -13,6 +13,7 @@
 package pgserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -66,7 +67,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := newFolder(peer)
+	dir, err := newDirectory(cmp.Or(cfg.Base, os.TempDir()), peer)
 	if err != nil {
 		return nil, err
 	}
@@ -225,14 +226,15 @@ type Config struct {
 	// 512. A larger write fails like one on a full disk. The limit applies after the database was
 	// created. Defaults to no limit.
 	MaxFileSize int64
+	// Base is the directory in which the server's own directory is created. Defaults to the
+	// directory for temporary files.
+	Base string
 	// StartTimeout is the time for the server to become ready. Defaults to 5 minutes.
 	StartTimeout time.Duration
 }
 
 func (c Config) withDefaults() Config {
-	if c.StartTimeout == 0 {
-		c.StartTimeout = 5 * time.Minute
-	}
+	c.StartTimeout = cmp.Or(c.StartTimeout, 5*time.Minute)
 	return c
 }
 

@@ -28,6 +28,7 @@ import (
 	"maps"
 	"os"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,7 +93,7 @@ func sharedDSN(database string) (string, error) {
 	if shared.server == nil && shared.err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 		defer cancel()
-		shared.server, shared.err = pgserver.Start(ctx, withoutSync(pgserver.Config{}))
+		shared.server, shared.err = pgserver.Start(ctx, withoutDisk(pgserver.Config{}))
 	}
 	if shared.err != nil {
 		return "", explain(shared.err)
@@ -100,12 +101,17 @@ func sharedDSN(database string) (string, error) {
 	return shared.server.DSN(database), nil
 }
 
-// withoutSync returns a config of a server that does not sync files, which makes tests several
-// times faster: a sync only matters when the machine crashes, and no test does that. Servers of
-// benchmarks do sync.
-func withoutSync(cfg Config) Config {
+// withoutDisk returns a config of a server that does not sync files, and keeps them in memory if
+// there is enough. This makes tests several times faster: a sync only matters when the machine
+// crashes, and no test does that. Servers of benchmarks use the disk.
+func withoutDisk(cfg Config) Config {
 	if f := flag.Lookup("test.bench"); f != nil && f.Value.String() != "" {
 		return cfg
+	}
+	const memory, required = "/dev/shm", 2 << 30
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(memory, &fs); err == nil && fs.Bavail*uint64(fs.Bsize) >= required { //nolint:gosec // a size
+		cfg.Base = memory
 	}
 	settings := map[string]string{"fsync": "off", "full_page_writes": "off"}
 	maps.Copy(settings, cfg.Settings)
@@ -134,7 +140,7 @@ type Server struct {
 // error.
 func Start(tb testing.TB, cfg Config) *Server {
 	tb.Helper()
-	server, err := pgserver.Start(tb.Context(), withoutSync(cfg))
+	server, err := pgserver.Start(tb.Context(), withoutDisk(cfg))
 	if err != nil {
 		tb.Fatal(explain(err))
 	}

@@ -66,17 +66,17 @@ func NewStore(pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	table := pgx.Identifier{cfg.Schema, "projections"}.Sanitize()
 	r := strings.NewReplacer("TABLE", table)
 	return &Store{pool: pool, sql: statements{
-		load: r.Replace(`SELECT first_slice, slices, at_offset, clear FROM TABLE WHERE projection = $1 ORDER BY first_slice`),
-		advance: r.Replace(`UPDATE TABLE SET at_offset = $1, clear = $2, moved_at = now()
-			WHERE projection = $3 AND first_slice = $4 AND slices = $5 AND at_offset = $6 AND clear = $7`),
-		begin: r.Replace(`INSERT INTO TABLE (projection, first_slice, slices, at_offset, clear)
-			SELECT $1::text, u.* FROM unnest($2::int[], $3::int[], $4::text[], $5::bool[]) u
+		load: r.Replace(`SELECT first_slice, slices, at_offset, clear, claim FROM TABLE WHERE projection = $1 ORDER BY first_slice`),
+		advance: r.Replace(`UPDATE TABLE SET at_offset = $1, clear = $2, claim = $3, moved_at = now()
+			WHERE projection = $4 AND first_slice = $5 AND slices = $6 AND at_offset = $7 AND clear = $8 AND claim = $9`),
+		begin: r.Replace(`INSERT INTO TABLE (projection, first_slice, slices, at_offset, clear, claim)
+			SELECT $1::text, u.* FROM unnest($2::int[], $3::int[], $4::text[], $5::bool[], $6::text[]) u
 			WHERE NOT EXISTS (SELECT FROM TABLE WHERE projection = $1) ORDER BY 2 ON CONFLICT DO NOTHING`),
-		remove: r.Replace(`DELETE FROM TABLE p USING unnest($2::int[], $3::int[], $4::text[], $5::bool[]) u (first_slice, slices, at_offset, clear)
-			WHERE p.projection = $1 AND p.first_slice = u.first_slice AND p.slices = u.slices AND p.at_offset = u.at_offset AND p.clear = u.clear`),
-		insert: r.Replace(`INSERT INTO TABLE (projection, first_slice, slices, at_offset, clear)
-			SELECT $1::text, u.* FROM unnest($2::int[], $3::int[], $4::text[], $5::bool[]) u`),
-		reset: r.Replace(`UPDATE TABLE SET at_offset = '', clear = true, moved_at = now() WHERE projection = $1`),
+		remove: r.Replace(`DELETE FROM TABLE p USING unnest($2::int[], $3::int[], $4::text[], $5::bool[], $6::text[]) u (first_slice, slices, at_offset, clear, claim)
+			WHERE p.projection = $1 AND p.first_slice = u.first_slice AND p.slices = u.slices AND p.at_offset = u.at_offset AND p.clear = u.clear AND p.claim = u.claim`),
+		insert: r.Replace(`INSERT INTO TABLE (projection, first_slice, slices, at_offset, clear, claim)
+			SELECT $1::text, u.* FROM unnest($2::int[], $3::int[], $4::text[], $5::bool[], $6::text[]) u`),
+		reset: r.Replace(`UPDATE TABLE SET at_offset = '', clear = true, claim = '', moved_at = now() WHERE projection = $1`),
 	}}, nil
 }
 
@@ -94,7 +94,7 @@ func (s *Store) Load(ctx context.Context, name string) ([]projection.Position, e
 	}
 	positions, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (projection.Position, error) {
 		var p projection.Position
-		bad := row.Scan(&p.Slices.First, &p.Slices.Count, (*string)(&p.Offset), &p.Clear)
+		bad := row.Scan(&p.Slices.First, &p.Slices.Count, (*string)(&p.Offset), &p.Clear, &p.Claim)
 		return p, bad
 	})
 	if err != nil {
@@ -136,8 +136,8 @@ func advances(m projection.Move) bool {
 func (s *Store) move(ctx context.Context, db exec, m projection.Move) error {
 	if advances(m) {
 		from, to := m.From[0], m.To[0]
-		return wants(1)(db.Exec(ctx, s.sql.advance, pgx.QueryExecModeExec, string(to.Offset), to.Clear,
-			m.Projection, from.Slices.First, from.Slices.Count, string(from.Offset), from.Clear))
+		return wants(1)(db.Exec(ctx, s.sql.advance, pgx.QueryExecModeExec, string(to.Offset), to.Clear, to.Claim,
+			m.Projection, from.Slices.First, from.Slices.Count, string(from.Offset), from.Clear, from.Claim))
 	}
 	if len(m.From) == 0 {
 		return wants(len(m.To))(db.Exec(ctx, s.sql.begin, columns(m.Projection, m.To)...))
@@ -161,15 +161,15 @@ func wants(rows int) func(tag pgconn.CommandTag, err error) error {
 // columns returns positions as the parameters of a statement.
 func columns(name string, positions []projection.Position) []any {
 	var (
-		firsts, counts []int32
-		offsets        []string
-		clears         []bool
+		firsts, counts  []int32
+		offsets, claims []string
+		clears          []bool
 	)
 	for _, p := range positions {
 		firsts, counts = append(firsts, int32(p.Slices.First)), append(counts, int32(p.Slices.Count)) //nolint:gosec // at most 1,024
-		offsets, clears = append(offsets, string(p.Offset)), append(clears, p.Clear)
+		offsets, clears, claims = append(offsets, string(p.Offset)), append(clears, p.Clear), append(claims, p.Claim)
 	}
-	return []any{pgx.QueryExecModeExec, name, firsts, counts, offsets, clears}
+	return []any{pgx.QueryExecModeExec, name, firsts, counts, offsets, clears, claims}
 }
 
 // rollbackTimeout bounds the rollback of a failed transaction.
@@ -223,8 +223,12 @@ func (s *Store) apply(ctx context.Context, m projection.Move, f func(ctx context
 
 // fail adds the operation to an error, and the cause of an ended context.
 func fail(ctx context.Context, verb, name string, err error) error {
-	if pg := serverError(err); pg != nil && (pg.Code == "42P01" || pg.Code == "3F000") && !errors.Is(err, projection.ErrRefused) && strings.Contains(pg.Message, "projections") {
-		err = fmt.Errorf("%w: the table of positions is missing: apply the migrations of plugins/postgres: %w", projection.ErrNotSetUp, err)
+	if pg := serverError(err); pg != nil && !errors.Is(err, projection.ErrRefused) {
+		noTable := (pg.Code == "42P01" || pg.Code == "3F000") && strings.Contains(pg.Message, "projections")
+		noColumn := pg.Code == "42703" && verb == "load"
+		if noTable || noColumn {
+			err = fmt.Errorf("%w: the table of positions is missing or old: apply the migrations of plugins/postgres: %w", projection.ErrNotSetUp, err)
+		}
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) && !errors.Is(err, projection.ErrFenced) {
 		err = fmt.Errorf("%w (%w)", cause, err)
