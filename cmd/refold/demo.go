@@ -44,7 +44,7 @@ func (c *demoServeCommand) Run(ctx context.Context, env *operator.Env) error {
 	if c.Kind == "worker" {
 		return bench.ServeWorker(ctx, os.Stdin, env.Stdout, log)
 	}
-	return fleet.Serve(ctx, os.Stdin, env.Stdout, log)
+	return fleet.Serve(ctx, os.Stdin, env.Stdout, log, fleet.Extension{})
 }
 
 // demoClusterCommand is "refold demo cluster".

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster"
-	"github.com/refold-io/refold/cmd/refold/internal/fleet"
 )
 
 const (
@@ -34,9 +33,9 @@ type crowd struct {
 	resting bool
 	last    uint64
 	open    map[uint64]*asked
-	answers map[uint64]*fleet.Answer // to requests without a client
-	acked   int                      // acknowledged changes
-	why     map[string]int           // the number of each error
+	answers map[uint64]*answer // to requests without a client
+	acked   int                // acknowledged changes
+	why     map[string]int     // the number of each error
 
 	count  tally
 	counts [clients]tally
@@ -48,7 +47,7 @@ type crowd struct {
 type asked struct {
 	client  int // -1 for none
 	node    string
-	request fleet.Request
+	request request
 }
 
 // tally is a sum of acknowledged additions, and of those with an unknown outcome.
@@ -58,7 +57,7 @@ type tally struct{ certain, perhaps int64 }
 type fate struct{ added, touched, removed bool }
 
 func newCrowd(s *scene, seed uint64) *crowd {
-	c := &crowd{s: s, rand: rand.New(rand.NewPCG(seed, 5)), resting: true, open: map[uint64]*asked{}, answers: map[uint64]*fleet.Answer{}, why: map[string]int{}}
+	c := &crowd{s: s, rand: rand.New(rand.NewPCG(seed, 5)), resting: true, open: map[uint64]*asked{}, answers: map[uint64]*answer{}, why: map[string]int{}}
 	for i := range c.sets {
 		c.sets[i] = map[string]*fate{}
 	}
@@ -110,33 +109,33 @@ func (c *crowd) work(client int) {
 	}
 	nodes := c.nodes()
 	c.rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
-	request := c.next(client)
+	r := c.next(client)
 	for _, name := range nodes {
-		if c.ask(client, name, request) {
+		if c.ask(client, name, r) {
 			return
 		}
 	}
 }
 
 // ask sends a request to a node, and reports whether the node is running.
-func (c *crowd) ask(client int, node string, request fleet.Request) bool {
+func (c *crowd) ask(client int, node string, r request) bool {
 	c.last++
-	request.ID, request.Timeout = c.last, answerTimeout
-	if c.s.fleet.Ask(node, request) != nil {
+	r.ID, r.Timeout = c.last, answerTimeout
+	if c.s.fleet.Send(node, r) != nil {
 		return false
 	}
-	c.open[c.last] = &asked{client, node, request}
+	c.open[c.last] = &asked{client, node, r}
 	return true
 }
 
 // next returns the next request of a client.
-func (c *crowd) next(client int) fleet.Request {
+func (c *crowd) next(client int) request {
 	local := c.local && c.rand.IntN(2) == 0
 	switch c.rand.IntN(4) {
 	case 0:
-		return fleet.Request{Do: fleet.Count, Key: counter, N: 1 + c.rand.Int64N(9), Local: local}
+		return request{Do: opCount, Key: counter, N: 1 + c.rand.Int64N(9), Local: local}
 	case 1:
-		return fleet.Request{Do: fleet.CountIn, Key: counters, Name: nameOf(client), N: 1 + c.rand.Int64N(9), Local: local}
+		return request{Do: opCountIn, Key: counters, Name: nameOf(client), N: 1 + c.rand.Int64N(9), Local: local}
 	case 2:
 		var there []string
 		for name, f := range c.sets[client] {
@@ -146,15 +145,15 @@ func (c *crowd) next(client int) fleet.Request {
 		}
 		if len(there) > 3 {
 			slices.Sort(there)
-			return fleet.Request{Do: fleet.Remove, Key: setOf(client), Name: there[c.rand.IntN(len(there))], Local: local}
+			return request{Do: opRemove, Key: setOf(client), Name: there[c.rand.IntN(len(there))], Local: local}
 		}
 	}
 	c.names++
-	return fleet.Request{Do: fleet.Add, Key: setOf(client), Name: fmt.Sprint(c.names), Local: local}
+	return request{Do: opAdd, Key: setOf(client), Name: fmt.Sprint(c.names), Local: local}
 }
 
 // take processes an answer.
-func (c *crowd) take(a *fleet.Answer) {
+func (c *crowd) take(a *answer) {
 	o := c.open[a.ID]
 	delete(c.open, a.ID)
 	if o.client < 0 {
@@ -194,16 +193,16 @@ func (c *crowd) settle(o *asked, done, perhaps bool) {
 	}
 	r := &o.request
 	switch r.Do {
-	case fleet.Count:
+	case opCount:
 		c.count.add(r.N, done)
-	case fleet.CountIn:
+	case opCountIn:
 		c.counts[o.client].add(r.N, done)
-	case fleet.Add:
+	case opAdd:
 		c.sets[o.client][r.Name] = &fate{added: done}
-	case fleet.Remove:
+	case opRemove:
 		f := c.sets[o.client][r.Name]
 		f.touched, f.removed = true, done
-	case fleet.Show, fleet.Digest:
+	case opShow, opDigest:
 	}
 }
 
@@ -227,11 +226,11 @@ func (c *crowd) until(more int) {
 
 // query sends the same request to all nodes and returns the answers. It repeats the request if a
 // node is too busy to answer in time.
-func (c *crowd) query(names []string, request fleet.Request) []string {
+func (c *crowd) query(names []string, r request) []string {
 	c.s.t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
-		out, why := c.queryOnce(names, request)
+		out, why := c.queryOnce(names, r)
 		if why == "" {
 			return out
 		}
@@ -242,11 +241,11 @@ func (c *crowd) query(names []string, request fleet.Request) []string {
 }
 
 // queryOnce is query without repetition. It returns the error of a node.
-func (c *crowd) queryOnce(names []string, request fleet.Request) (out []string, why string) {
+func (c *crowd) queryOnce(names []string, r request) (out []string, why string) {
 	c.s.t.Helper()
 	ids := make([]uint64, len(names))
 	for i, name := range names {
-		if !c.ask(-1, name, request) {
+		if !c.ask(-1, name, r) {
 			c.s.t.Fatalf("node %s is not running", name)
 		}
 		ids[i] = c.last
@@ -260,7 +259,7 @@ func (c *crowd) queryOnce(names []string, request fleet.Request) (out []string, 
 		}
 		delete(c.answers, id)
 		if out[i] = string(a.Value); a.Error != "" {
-			why = fmt.Sprintf("%s: %s %s: %s", names[i], request.Do, request.Key, a.Error)
+			why = fmt.Sprintf("%s: %s %s: %s", names[i], r.Do, r.Key, a.Error)
 		}
 	}
 	return out, why
@@ -274,7 +273,7 @@ func (c *crowd) same(names ...string) {
 	c.s.t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
-		digests := c.query(names, fleet.Request{Do: fleet.Digest})
+		digests := c.query(names, request{Do: opDigest})
 		if len(slices.Compact(slices.Clone(digests))) == 1 {
 			return
 		}
@@ -288,7 +287,7 @@ func (c *crowd) same(names ...string) {
 // show returns the value of a key, which must be equal on all nodes.
 func (c *crowd) show(names []string, key string, into any) {
 	c.s.t.Helper()
-	values := c.query(names, fleet.Request{Do: fleet.Show, Key: key})
+	values := c.query(names, request{Do: opShow, Key: key})
 	for i, v := range values {
 		if v != values[0] {
 			c.s.t.Errorf("%s: %s has %s, %s has %s", key, names[0], values[0], names[i], v)

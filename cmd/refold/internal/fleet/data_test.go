@@ -26,12 +26,12 @@ type dataCluster struct {
 
 	crowd  *crowd
 	access map[string]nats.Access
-	data   fleet.Data
+	data   dataConfig
 }
 
 // newDataCluster returns a cluster without nodes. REFOLD_SEED is the seed of the operations and
 // faults.
-func newDataCluster(t *testing.T, access map[string]nats.Access, data fleet.Data) *dataCluster {
+func newDataCluster(t *testing.T, access map[string]nats.Access, data dataConfig) *dataCluster {
 	t.Helper()
 	seed := rand.Uint64()
 	if s := os.Getenv("REFOLD_SEED"); s != "" {
@@ -54,7 +54,7 @@ func (h *dataCluster) start(seeds []string, names ...string) {
 		delete(h.ended, name)
 		delete(h.gone, name)
 		_, err := h.fleet.Start(patient(fleet.Node{
-			Name: name, Cluster: clusterName, Seeds: seeds, Access: h.access[name], Data: &h.data,
+			Name: name, Cluster: clusterName, Seeds: seeds, Access: h.access[name], Extra: extra{Data: &h.data}.raw(),
 			Downing: downing.Settings{DownAllWhenUnstable: -1}, // two nodes are killed one after the other
 		}))
 		if err != nil {
@@ -128,7 +128,7 @@ func TestDataSurvivesFaults(t *testing.T) {
 	for _, name := range left {
 		access[name] = split.A.Access(t, name)
 	}
-	h := newDataCluster(t, access, fleet.Data{})
+	h := newDataCluster(t, access, dataConfig{})
 	h.start(h.names, h.names...)
 	h.whole()
 	for round := range rounds {
@@ -193,7 +193,7 @@ func TestDurableDataSurvivesKills(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		access[name] = server.Access(t, name)
 	}
-	h := newDataCluster(t, access, fleet.Data{Dir: t.TempDir()})
+	h := newDataCluster(t, access, dataConfig{Dir: t.TempDir()})
 	h.crowd.local = true
 	h.start(h.names, h.names...)
 	h.whole()

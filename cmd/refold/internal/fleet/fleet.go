@@ -7,8 +7,8 @@
 //
 //	parent                              child, one for each node
 //	Fleet.Start  ── Node as JSON ─────▶ Serve(ctx, stdin, stdout)
-//	Fleet.Ask    ── Request per line ─▶   operation on replicated data
-//	Fleet.Next   ◀── Report per line ──   changes of the state, Answer
+//	Fleet.Send   ── JSON per line ────▶   Extension
+//	Fleet.Next   ◀── Report per line ──   changes of the state
 //	             ── end of input ─────▶   stops: the parent is gone
 //
 // A child runs the same program, with arguments that lead to Serve.
@@ -159,6 +159,22 @@ func (f *Fleet) find(name string) (*process, error) {
 		return p, nil
 	}
 	return nil, fmt.Errorf("node %s is not running", name)
+}
+
+// Send sends a value to the Extension of a node.
+func (f *Fleet) Send(name string, v any) error {
+	p, err := f.find(name)
+	if err != nil {
+		return err
+	}
+	line, err := json.Marshal(v)
+	if err == nil {
+		_, err = p.stdin.Write(append(line, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("send to node %s: %w", name, err)
+	}
+	return nil
 }
 
 // Signal sends a signal to the process of a node.

@@ -4,6 +4,7 @@
 package fleet
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/refold-io/refold/cluster"
@@ -22,12 +23,8 @@ type Node struct {
 	// AcceptablePause is the setting of the failure detector. Defaults to the default of package
 	// cluster.
 	AcceptablePause time.Duration `json:",omitempty"`
-	// Leases is the lease store. Defaults to none.
-	Leases nats.Access
-	// Singleton makes the node take part in a singleton, whose instance only waits.
-	Singleton bool
-	// Data configures replicated data. Defaults to none.
-	Data *Data `json:",omitempty"`
+	// Extra is passed to the Extension.
+	Extra json.RawMessage `json:",omitempty"`
 }
 
 // Report is a message from a child. One field is set, in addition to Node and At.
@@ -37,10 +34,8 @@ type Report struct {
 	At time.Time
 	// View is the new view of the cluster, after a change.
 	View *View `json:",omitempty"`
-	// Hosts reports that the singleton has started (true) or stopped (false) on this node.
-	Hosts *bool `json:",omitempty"`
-	// Answer is the answer to a Request.
-	Answer *Answer `json:",omitempty"`
+	// Extra is a value from the Extension.
+	Extra json.RawMessage `json:",omitempty"`
 	// Ended is the reason why the node is no longer a member. It is the last report.
 	Ended string `json:",omitempty"`
 	// Exit is the exit status of the process. The parent creates this report.

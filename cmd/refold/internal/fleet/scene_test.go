@@ -6,6 +6,7 @@ package fleet_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -107,7 +108,7 @@ func newScene(t *testing.T, settings downing.Settings, access map[string]nats.Ac
 	s := emptyScene(t, slices.Sorted(maps.Keys(access))...)
 	for i, name := range s.names {
 		_, err := s.fleet.Start(patient(fleet.Node{
-			Name: name, Cluster: clusterName, Seeds: s.names, Access: access[name], Downing: settings, Leases: leases, Singleton: true,
+			Name: name, Cluster: clusterName, Seeds: s.names, Access: access[name], Downing: settings, Extra: extra{Name: name, Leases: leases, Singleton: true}.raw(),
 		}))
 		if err != nil {
 			t.Fatal(err)
@@ -131,12 +132,19 @@ func (s *scene) next(ctx context.Context) error {
 	switch {
 	case r.View != nil:
 		s.ids[name], s.views[name] = r.Node, r.View
-	case r.Hosts != nil && *r.Hosts:
-		s.spans = append(s.spans, span{node: r.Node, from: r.At})
-	case r.Hosts != nil:
-		s.hostsNoMore(r.Node, r.At)
-	case r.Answer != nil:
-		s.crowd.take(r.Answer)
+	case r.Extra != nil:
+		var x extraReport
+		if err := json.Unmarshal(r.Extra, &x); err != nil {
+			return err
+		}
+		switch {
+		case x.Hosts != nil && *x.Hosts:
+			s.spans = append(s.spans, span{node: r.Node, from: r.At})
+		case x.Hosts != nil:
+			s.hostsNoMore(r.Node, r.At)
+		case x.Answer != nil:
+			s.crowd.take(x.Answer)
+		}
 	case r.Ended != "":
 		s.ended[name] = r.Ended
 	case r.Exit != "":
