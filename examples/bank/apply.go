@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -39,7 +38,7 @@ type applyCmd struct {
 // Run executes the command.
 func (c *applyCmd) Run(app *app) (err error) {
 	if c.Workers < 1 || c.Workers > maxWorkers {
-		return usageError{fmt.Errorf("--workers %d: must be 1 to %d", c.Workers, maxWorkers)}
+		return usageError(fmt.Errorf("--workers %d: must be 1 to %d", c.Workers, maxWorkers))
 	}
 	file, err := os.Open(c.File)
 	if err != nil {
@@ -80,11 +79,11 @@ func (c *applyCmd) Run(app *app) (err error) {
 	a.tally.print(app.stdout)
 	switch cause := context.Cause(ctx); {
 	case app.ctx.Err() != nil:
-		return interruptedError{fmt.Errorf("interrupted; run the command again to execute the remaining lines")}
+		return exitError{fmt.Errorf("interrupted; run the command again to execute the remaining lines"), exitInterrupted}
 	case cause != nil:
 		return fmt.Errorf("%w; run the command again to execute the remaining lines", cause)
 	case a.tally.bad > 0:
-		return badLinesError{fmt.Errorf("%d bad lines, see %s", a.tally.bad, a.tally.rejects)}
+		return exitError{fmt.Errorf("%d bad lines, see %s", a.tally.bad, a.tally.rejects), exitBadLines}
 	}
 	return nil
 }
@@ -94,42 +93,17 @@ const maxWorkers = 65_536
 
 // survey returns the hash and the number of commands of the file, and rewinds it.
 func survey(file io.ReadSeeker) (hash string, commands int, err error) {
-	counter := &lineCounter{}
-	if hash, err = requests.Hash(io.TeeReader(file, counter)); err != nil {
+	if hash, err = requests.Hash(file); err != nil {
 		return "", 0, err
 	}
+	if _, err = file.Seek(0, io.SeekStart); err != nil {
+		return "", 0, err
+	}
+	for range batch.Read(file) {
+		commands++
+	}
 	_, err = file.Seek(0, io.SeekStart)
-	return hash, counter.commands(), err
-}
-
-// lineCounter counts the lines that are written to it.
-type lineCounter struct {
-	begins []byte
-	ends   byte
-	breaks int
-}
-
-func (c *lineCounter) Write(p []byte) (int, error) {
-	if room := len(batch.Header) - len(c.begins); room > 0 {
-		c.begins = append(c.begins, p[:min(room, len(p))]...)
-	}
-	c.breaks += bytes.Count(p, []byte{'\n'})
-	if len(p) > 0 {
-		c.ends = p[len(p)-1]
-	}
-	return len(p), nil
-}
-
-// commands returns the number of lines without the header.
-func (c *lineCounter) commands() int {
-	n := c.breaks
-	if len(c.begins) > 0 && c.ends != '\n' {
-		n++
-	}
-	if string(c.begins) == batch.Header {
-		n--
-	}
-	return n
+	return hash, commands, err
 }
 
 // applier executes the lines of one file.

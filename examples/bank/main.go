@@ -34,18 +34,17 @@ const (
 	exitInterrupted = 130 // apply was interrupted; another run executes the rest
 )
 
-type (
-	usageError       struct{ error }
-	badLinesError    struct{ error }
-	statusError      struct{ code int } // a command that has printed its error
-	interruptedError struct{ error }
-)
+// exitError is an error with an exit code. Without an error, the command has printed it.
+type exitError struct {
+	error
 
-func (e statusError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+	code int
+}
 
-func (e usageError) Unwrap() error       { return e.error }
-func (e badLinesError) Unwrap() error    { return e.error }
-func (e interruptedError) Unwrap() error { return e.error }
+func (e exitError) Unwrap() error { return e.error }
+
+// usageError reports wrong flags or arguments.
+func usageError(err error) error { return exitError{err, exitUsage} }
 
 // commandLine is the grammar of the command line.
 type commandLine struct {
@@ -121,27 +120,17 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		a.logger = slog.New(slog.NewTextHandler(stderr, nil))
 	}
 	err = command.Run(a)
-	if status, ok := errors.AsType[statusError](err); ok {
-		return status.code
+	if err == nil {
+		return exitOK
 	}
-	if err != nil {
-		printf(stderr, "bank: %v\n", err)
-		return exitCode(err)
+	code := exitFailed
+	if e, ok := errors.AsType[exitError](err); ok {
+		if code = e.code; e.error == nil {
+			return code
+		}
 	}
-	return exitOK
-}
-
-func exitCode(err error) int {
-	if _, ok := errors.AsType[usageError](err); ok {
-		return exitUsage
-	}
-	if _, ok := errors.AsType[interruptedError](err); ok {
-		return exitInterrupted
-	}
-	if _, ok := errors.AsType[badLinesError](err); ok {
-		return exitBadLines
-	}
-	return exitFailed
+	printf(stderr, "bank: %v\n", err)
+	return code
 }
 
 // open opens the bank for a command that changes accounts, and returns a function that closes it.
@@ -234,7 +223,7 @@ type generateCmd struct {
 // Run executes the command.
 func (c *generateCmd) Run(app *app) (err error) {
 	if c.Accounts < 1 || c.Commands < c.Accounts {
-		return usageError{errors.New("--accounts must be at least 1, and --commands at least as many")}
+		return usageError(errors.New("--accounts must be at least 1, and --commands at least as many"))
 	}
 	out := app.stdout
 	if c.Output != "" {
@@ -265,7 +254,7 @@ func (c *refoldCmd) Run(app *app) error {
 		Stderr:    app.stderr,
 	}.Run(app.ctx, c.Args)
 	if status != operator.ExitOK {
-		return statusError{status}
+		return exitError{code: status}
 	}
 	return nil
 }

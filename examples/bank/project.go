@@ -28,7 +28,7 @@ import (
 func (c *projectCmd) Run(app *app) (err error) {
 	address := cmp.Or(c.Database, app.flags.Journal)
 	if !isPostgres(address) {
-		return usageError{errors.New("project fills a table in PostgreSQL: name the database with --database; bank totals needs none")}
+		return usageError(errors.New("project fills a table in PostgreSQL: name the database with --database; bank totals needs none"))
 	}
 	s, err := openStore(app.ctx, app.flags.Journal, true)
 	if err != nil {
@@ -52,7 +52,7 @@ func (c *projectCmd) Run(app *app) (err error) {
 		Logger:      app.warnings(),
 	})
 	if errors.Is(err, projection.ErrInvalid) {
-		return usageError{err}
+		return usageError(err)
 	}
 	if err != nil {
 		return err

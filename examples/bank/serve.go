@@ -23,7 +23,7 @@ const drainPatience = 10 * time.Second
 // Run executes the command.
 func (c *serveCmd) Run(app *app) (err error) {
 	if err = c.check(app.flags.Journal, os.Getenv); err != nil {
-		return usageError{err}
+		return usageError(err)
 	}
 	if c.clustered() {
 		return c.runCluster(app)

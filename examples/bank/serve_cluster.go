@@ -59,25 +59,25 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 		defer func() { err = errors.Join(err, server.Close()) }()
 		access = server.Access()
 	}
-	offices := &offices{app: app, whole: c.Nodes > 0, remote: len(c.NATS) > 0}
+	open := &branches{app: app, whole: c.Nodes > 0, remote: len(c.NATS) > 0}
 	for i, name := range all {
 		b, failed := c.openBranch(app, name, seeds, access, s, r)
 		if failed == nil {
-			failed = offices.open(b, listeners[i])
+			failed = open.start(b, listeners[i])
 		}
 		if failed != nil {
-			return offices.giveUp(failed)
+			return open.giveUp(failed)
 		}
 	}
-	err = offices.ready(app.ctx)
+	err = open.ready(app.ctx)
 	switch {
 	case app.ctx.Err() != nil: // interrupted during the start
 	case err != nil:
-		return offices.giveUp(err)
+		return open.giveUp(err)
 	default:
 		c.greet(app, all, listeners, access)
 	}
-	return offices.wait()
+	return open.wait()
 }
 
 func (f *clusterFlags) access() nats.Access { return nats.Access{URLs: f.NATS, TokenFile: f.TokenFile} }
@@ -117,7 +117,7 @@ func (c *serveCmd) listen(ctx context.Context, n int) (all []net.Listener, err e
 func (c *serveCmd) openBranch(app *app, name string, seeds []string, access nats.Access, s store.DB, r rates.Rates) (*branch, error) {
 	self, err := identity.New(name)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("--name: %w", err)}
+		return nil, usageError(fmt.Errorf("--name: %w", err))
 	}
 	carrier, err := nats.Connect(nats.Config{Access: access, Cluster: c.Cluster, Self: self, Logger: app.logger})
 	if err != nil {
@@ -145,8 +145,8 @@ func (c *serveCmd) greet(app *app, all []string, listeners []net.Listener, acces
 	}
 }
 
-// offices are the branches in this process, each with its HTTP server.
-type offices struct {
+// branches are the branches in this process, each with its HTTP server.
+type branches struct {
 	app    *app
 	whole  bool // they are the complete cluster
 	remote bool // the NATS servers are remote
@@ -157,12 +157,12 @@ type offices struct {
 	errs    []error
 }
 
-// open starts the HTTP server of a branch. Even if it fails, the offices own the branch.
-func (o *offices) open(b *branch, listener net.Listener) error {
-	o.mu.Lock()
-	o.all = append(o.all, b)
-	o.mu.Unlock()
-	ctx, stop := context.WithCancel(context.WithoutCancel(o.app.ctx))
+// start starts the HTTP server of a branch. Even if it fails, s owns the branch.
+func (s *branches) start(b *branch, listener net.Listener) error {
+	s.mu.Lock()
+	s.all = append(s.all, b)
+	s.mu.Unlock()
+	ctx, stop := context.WithCancel(context.WithoutCancel(s.app.ctx))
 	closed := make(chan struct{})
 	_, err := b.node.OnShutdown(cluster.PhaseRequestsDone, "requests", func(ctx context.Context) error {
 		stop() // pending requests complete
@@ -177,34 +177,34 @@ func (o *offices) open(b *branch, listener net.Listener) error {
 		stop()
 		return fmt.Errorf("serve: %w", err)
 	}
-	o.running.Go(func() {
+	s.running.Go(func() {
 		defer close(closed)
 		defer stop()
-		if err := serve(ctx, listener, o.counter(b)); err != nil {
-			o.fail(fmt.Errorf("%s: %w", b.node.Self().Name, err))
+		if err := serve(ctx, listener, s.handler(b)); err != nil {
+			s.fail(fmt.Errorf("%s: %w", b.node.Self().Name, err))
 			b.node.Stop()
 		}
 	})
 	return nil
 }
 
-// counter returns the HTTP handler of a branch. If all branches are in this process, a request can
+// handler returns the HTTP handler of a branch. If all branches are in this process, a request can
 // stop one of them, to demonstrate the reaction of the others.
-func (o *offices) counter(b *branch) http.Handler {
-	if !o.whole {
+func (s *branches) handler(b *branch) http.Handler {
+	if !s.whole {
 		return b.api()
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/", b.api())
-	mux.HandleFunc("DELETE /nodes/{name}", o.stop)
+	mux.HandleFunc("DELETE /nodes/{name}", s.stop)
 	return http.NewCrossOriginProtection().Handler(mux)
 }
 
 // stop ends a branch without leaving the cluster, so that the others must detect the failure.
-func (o *offices) stop(w http.ResponseWriter, r *http.Request) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, b := range o.all {
+func (s *branches) stop(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.all {
 		if b.node.Self().Name != r.PathValue("name") {
 			continue
 		}
@@ -220,9 +220,9 @@ const hurry = 5 * time.Second
 
 // ready waits until each branch can reach all accounts. If branches or servers run elsewhere, it
 // prints what is missing.
-func (o *offices) ready(ctx context.Context) error {
-	for _, b := range o.all {
-		for said := ""; ; {
+func (s *branches) ready(ctx context.Context) error {
+	for _, b := range s.all {
+		for shown := ""; ; {
 			soon, cancel := context.WithTimeout(ctx, hurry)
 			err := b.region.AwaitReady(soon)
 			late := soon.Err() != nil && ctx.Err() == nil
@@ -233,9 +233,9 @@ func (o *offices) ready(ctx context.Context) error {
 			if !late {
 				return fmt.Errorf("serve: %w", err)
 			}
-			if why := b.waitsFor(); o.remote && why != said {
-				said = why
-				printf(o.app.stderr, "%s waits for %s\n", b.node.Self().Name, why)
+			if why := b.waitsFor(); s.remote && why != shown {
+				shown = why
+				printf(s.app.stderr, "%s waits for %s\n", b.node.Self().Name, why)
 			}
 		}
 	}
@@ -244,10 +244,10 @@ func (o *offices) ready(ctx context.Context) error {
 
 // giveUp ends all branches after a failure. If a node has ended on its own, its error is the
 // reason.
-func (o *offices) giveUp(err error) error {
-	closed := o.close()
+func (s *branches) giveUp(err error) error {
+	closed := s.close()
 	var why error
-	for _, b := range o.all {
+	for _, b := range s.all {
 		if b.gaveUp() {
 			why = errors.Join(why, fmt.Errorf("%s: %w", b.node.Self().Name, b.node.Err()))
 		}
@@ -259,38 +259,38 @@ func (o *offices) giveUp(err error) error {
 }
 
 // wait waits until all branches have ended, because of ctx or on their own.
-func (o *offices) wait() error {
+func (s *branches) wait() error {
 	prepared := make(chan struct{})
-	stop := context.AfterFunc(o.app.ctx, func() {
+	stop := context.AfterFunc(s.app.ctx, func() {
 		defer close(prepared)
-		o.prepare()
+		s.prepare()
 	})
-	for _, b := range o.all {
-		o.running.Go(func() {
+	for _, b := range s.all {
+		s.running.Go(func() {
 			select {
-			case <-o.app.ctx.Done():
+			case <-s.app.ctx.Done():
 				<-prepared
 			case <-b.node.Stopping():
-				o.fail(o.ended(b))
+				s.fail(s.ended(b))
 				return
 			}
-			o.fail(b.shutdown(context.WithoutCancel(o.app.ctx)))
+			s.fail(b.shutdown(context.WithoutCancel(s.app.ctx)))
 		})
 	}
-	o.running.Wait()
+	s.running.Wait()
 	stop()
-	if err := errors.Join(o.errs...); err != nil {
+	if err := errors.Join(s.errs...); err != nil {
 		return err
 	}
-	printf(o.app.stdout, "stopped\n")
+	printf(s.app.stdout, "stopped\n")
 	return nil
 }
 
 // prepare announces to the cluster that all of its branches are about to end, so that no shard
 // moves.
-func (o *offices) prepare() {
-	for _, b := range o.all {
-		if o.whole && b.node.PrepareForShutdown(context.WithoutCancel(o.app.ctx)) == nil {
+func (s *branches) prepare() {
+	for _, b := range s.all {
+		if s.whole && b.node.PrepareForShutdown(context.WithoutCancel(s.app.ctx)) == nil {
 			return
 		}
 	}
@@ -298,10 +298,10 @@ func (o *offices) prepare() {
 
 // ended waits for a branch that ends on its own. It returns the reason, unless the branch has left
 // the cluster normally.
-func (o *offices) ended(b *branch) error {
+func (s *branches) ended(b *branch) error {
 	err := b.close()
 	why := b.node.Err()
-	printf(o.app.stdout, "%s has ended: %v\n", b.node.Self().Name, why)
+	printf(s.app.stdout, "%s has ended: %v\n", b.node.Self().Name, why)
 	if b.gaveUp() {
 		err = errors.Join(fmt.Errorf("%s: %w", b.node.Self().Name, why), err)
 	}
@@ -309,22 +309,22 @@ func (o *offices) ended(b *branch) error {
 }
 
 // close ends all branches immediately.
-func (o *offices) close() (err error) {
-	for _, b := range o.all {
+func (s *branches) close() (err error) {
+	for _, b := range s.all {
 		b.node.Stop()
 	}
-	for _, b := range o.all {
+	for _, b := range s.all {
 		err = errors.Join(err, b.close())
 	}
-	o.running.Wait()
+	s.running.Wait()
 	return err
 }
 
-func (o *offices) fail(err error) {
+func (s *branches) fail(err error) {
 	if err == nil {
 		return
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.errs = append(o.errs, err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.errs = append(s.errs, err)
 }

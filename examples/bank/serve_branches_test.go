@@ -19,15 +19,15 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// office opens one of the branches by itself, with settings of its own.
-func (c *chain) office(name string, stableAfter time.Duration) (*offices, *lockedBuffer) {
+// serving opens one more branch with its own setting, and returns its output.
+func (c *chain) serving(name string, stableAfter time.Duration) (*branches, *lockedBuffer) {
 	c.Helper()
 	self, err := identity.New(name)
 	if err != nil {
 		c.Fatal(err)
 	}
-	c.network.Inject(inmem.Fault{Delay: time.Millisecond}) // what others say comes when it has begun
-	said := &lockedBuffer{}
+	c.network.Inject(inmem.Fault{Delay: time.Millisecond}) // messages of others arrive after the start
+	out := &lockedBuffer{}
 	b, err := openBranch(c.Context(), branchConfig{
 		cluster: "bank", carrier: c.network.Carrier(self), seeds: branchNames(3), state: c.state,
 		downing: downing.Settings{StableAfter: stableAfter, DownAllWhenUnstable: -1}, logger: slog.New(slog.NewTextHandler(c.log, nil)),
@@ -35,14 +35,14 @@ func (c *chain) office(name string, stableAfter time.Duration) (*offices, *locke
 	if err != nil {
 		c.Fatal(err)
 	}
-	return &offices{app: &app{stdout: said, stderr: said}, remote: true, all: []*branch{b}}, said
+	return &branches{app: &app{stdout: out, stderr: out}, remote: true, all: []*branch{b}}, out
 }
 
-// A branch that the others don't let in says why it ends, and not what has failed because of that.
-func TestBranchThatIsNotLetIn(t *testing.T) {
+// A branch that the cluster rejects reports the reason, and not the failures that follow from it.
+func TestRejectedBranch(t *testing.T) {
 	t.Parallel()
 	onBranches(t, func(c *chain) {
-		o, _ := c.office("branch-4", 6*time.Second)
+		o, _ := c.serving("branch-4", 6*time.Second)
 		err := o.ready(c.Context())
 		if err = o.giveUp(err); !errors.Is(err, cluster.ErrIncompatible) || strings.Contains(err.Error(), "has stopped") {
 			c.Error(err)
@@ -50,20 +50,20 @@ func TestBranchThatIsNotLetIn(t *testing.T) {
 	})
 }
 
-// A branch that waits for others says so.
-func TestBranchThatWaits(t *testing.T) {
+// A branch that cannot join prints the reason why it waits.
+func TestWaitingBranch(t *testing.T) {
 	t.Parallel()
 	onBranches(t, func(c *chain) {
 		for name := range c.branches {
 			c.leave(name)
 		}
-		o, said := c.office("branch-3", 5*time.Second)
+		o, out := c.serving("branch-3", 5*time.Second)
 		ctx, cancel := context.WithTimeout(c.Context(), time.Minute)
 		defer cancel()
 		if err := o.ready(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			c.Error(err)
 		}
-		if got := said.String(); got != "branch-3 waits for the other branches: none of --join admits it\n" {
+		if got := out.String(); got != "branch-3 waits for the other branches: none of --join admits it\n" {
 			c.Error(got)
 		}
 		if err := o.giveUp(nil); err != nil {
@@ -72,20 +72,20 @@ func TestBranchThatWaits(t *testing.T) {
 	})
 }
 
-// Where all branches are in one process one can be stopped by hand; where they are not, none.
-func TestBranchThatIsStopped(t *testing.T) {
+// A request can stop a branch only if all branches are in one process.
+func TestStopBranch(t *testing.T) {
 	t.Parallel()
 	onBranches(t, func(c *chain) {
-		o := &offices{app: &app{stdout: c.log}, whole: true}
+		o := &branches{app: &app{stdout: c.log}, whole: true}
 		for _, b := range c.branches {
 			o.all = append(o.all, b)
 		}
 		remove := func(path string, want int) {
 			c.Helper()
 			w := httptest.NewRecorder()
-			o.counter(c.branches["branch-1"]).ServeHTTP(w, httptest.NewRequestWithContext(c.Context(), http.MethodDelete, path, http.NoBody))
+			o.handler(c.branches["branch-1"]).ServeHTTP(w, httptest.NewRequestWithContext(c.Context(), http.MethodDelete, path, http.NoBody))
 			if w.Code != want {
-				c.Errorf("%s: %d %s, want %d", path, w.Code, w.Body.String(), want)
+				c.Errorf("DELETE %s: status %d, %s; want %d", path, w.Code, w.Body.String(), want)
 			}
 		}
 		remove("/nodes/branch-9", http.StatusNotFound)
