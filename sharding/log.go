@@ -66,6 +66,9 @@ func (s *shell) logNote(n *coordinator.Note) {
 	if n.Node.Name != "" {
 		attrs = append(attrs, slog.String("peer", n.Node.String()))
 	}
+	if len(n.Repairs) > 0 {
+		attrs = append(attrs, slog.Any("repairs", n.Repairs))
+	}
 	if n.Reason != 0 {
 		attrs = append(attrs, slog.String("reason", n.Reason.String()))
 	}

@@ -4,11 +4,11 @@
 package replication
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/wire"
 )
 
 // Effects are the results of a step. The caller performs them in the order of the fields.
@@ -84,15 +84,7 @@ const (
 )
 
 func (o Outcome) String() string {
-	return nameOf("outcome", o, "", "done", "not found", "deleted", "timed out", "too few replicas", "store failed", "failed", "busy", "stopped")
-}
-
-// nameOf returns the name of a number, or the text "kind(n)" if it has none.
-func nameOf[T ~uint8](kind string, n T, names ...string) string {
-	if int(n) >= len(names) || names[n] == "" {
-		return fmt.Sprintf("%s(%d)", kind, uint8(n))
-	}
-	return names[n]
+	return wire.Name("outcome", o, "", "done", "not found", "deleted", "timed out", "too few replicas", "store failed", "failed", "busy", "stopped")
 }
 
 // Reply is the answer to a request.
@@ -166,7 +158,7 @@ const (
 )
 
 func (k NoteKind) String() string {
-	return nameOf("note", k, "", "malformed", "refused", "too large", "store", "load", "pulling", "pulled", "pruning", "pruned", "removed", "full")
+	return wire.Name("note", k, "", "malformed", "refused", "too large", "store", "load", "pulling", "pulled", "pruning", "pruned", "removed", "full")
 }
 
 // Note is an event for logs and observers.
@@ -297,7 +289,7 @@ const (
 )
 
 func (d Drop) String() string {
-	return nameOf("drop", d, "malformed", "stranger", "loading", "late", "pruned", "too large", "parts")
+	return wire.Name("drop", d, "malformed", "stranger", "loading", "late", "pruned", "too large", "parts")
 }
 
 // Counters count events since the machine was created.

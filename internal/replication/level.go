@@ -5,6 +5,8 @@ package replication
 
 import (
 	"math"
+
+	"github.com/refold-io/refold/internal/wire"
 )
 
 // Level is the number of replicas that must take part in a request before it is answered. The node
@@ -36,7 +38,7 @@ const (
 )
 
 func (k LevelKind) String() string {
-	return nameOf("level", k, "local", "count", "majority", "majority plus", "all")
+	return wire.Name("level", k, "local", "count", "majority", "majority plus", "all")
 }
 
 // validate returns an error that matches ErrInvalid.

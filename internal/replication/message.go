@@ -3,7 +3,10 @@
 
 package replication
 
-import "github.com/refold-io/refold/identity"
+import (
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/wire"
+)
 
 // Kind is the kind of a message.
 type Kind uint8
@@ -30,7 +33,7 @@ const (
 )
 
 func (k Kind) String() string {
-	return nameOf("kind", k, "", "write", "delta", "ack", "read", "read-result", "root", "groups", "buckets", "keys", "uses", "want", "gossip",
+	return wire.Name("kind", k, "", "write", "delta", "ack", "read", "read-result", "root", "groups", "buckets", "keys", "uses", "want", "gossip",
 		"pull", "chunk", "part")
 }
 

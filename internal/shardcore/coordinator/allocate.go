@@ -20,8 +20,7 @@ func (m *Machine) getHomes(from identity.Node, shards []Shard) {
 	if !m.isRegistered(from) {
 		return // it would miss the BeginHandOff of these shards
 	}
-	byRegion := map[identity.Node][]Shard{}
-	var nodes []identity.Node
+	var homes homeList
 	for _, s := range shards {
 		home, found := m.state.Home(s)
 		switch {
@@ -35,19 +34,12 @@ func (m *Machine) getHomes(from identity.Node, shards []Shard) {
 			// The requester repeats its request. A home that has not registered with this
 			// coordinator may have stopped, although the previous one has not stored that.
 		case found:
-			if byRegion[home] == nil {
-				nodes = append(nodes, home)
-			}
-			byRegion[home] = append(byRegion[home], s)
+			homes.add(home, s)
 		default:
 			m.requestHome(s, from, true)
 		}
 	}
-	homes := make([]Home, 0, len(nodes))
-	for _, n := range nodes {
-		homes = append(homes, Home{n, byRegion[n]})
-	}
-	m.sendHomes(from, homes)
+	m.sendHomes(from, homes.list)
 }
 
 // requestHome requests a home for a shard. A new shard is remembered first.
@@ -60,13 +52,11 @@ func (m *Machine) requestHome(s Shard, by identity.Node, asks bool) {
 // requestNewHome requests a new home for a shard that has lost its home, and registers the pending
 // requesters.
 func (m *Machine) requestNewHome(s Shard) {
-	var askers []identity.Node
 	if h := m.moving[s]; h != nil {
-		askers = h.requesters[s]
 		m.dropMoving(h, s)
-	}
-	for _, n := range askers {
-		m.requestHome(s, n, true)
+		for _, n := range h.requesters[s] {
+			m.requestHome(s, n, true)
+		}
 	}
 	if stopFor := m.stopRequesters[s]; len(stopFor) > 0 {
 		delete(m.stopRequesters, s)
@@ -168,7 +158,7 @@ func (m *Machine) homesChosen(in HomesChosen) {
 		return
 	}
 	m.strategyCall.id = answered
-	r := request{kind: HomesAllocated}
+	var homes homeList
 	var none []Shard
 	next := m.nextState()
 	for i, s := range m.strategyCall.shards {
@@ -180,46 +170,42 @@ func (m *Machine) homesChosen(in HomesChosen) {
 			none = append(none, s)
 			continue
 		}
-		r.shards, r.homes = append(r.shards, s), append(r.homes, n)
+		homes.add(n, s)
 	}
 	if len(none) > 0 {
 		m.note(Note{Kind: NotAllocated, Shards: none, Count: len(none)})
 		m.requests.postpone(none, m.now+m.cfg.RetryInterval)
 	}
-	if len(r.shards) == 0 {
+	if len(homes.list) == 0 {
 		m.strategyCall = strategyCall{}
 		return
 	}
-	m.queue = append(m.queue, r)
+	slices.SortFunc(homes.list, func(a, b Home) int { return a.Node.Compare(b.Node) })
+	m.queue = append(m.queue, request{kind: HomesAllocated, homes: homes.list})
 }
 
 // homesAllocated sends the stored homes to the region and the requesters.
 func (m *Machine) homesAllocated(n identity.Node, shards []Shard) {
-	byAsker := map[identity.Node][]Shard{}
-	var askers []identity.Node
+	var requests homeList // by requester
 	for _, s := range shards {
-		for _, asker := range m.requests.take(s) {
-			if asker == n {
-				continue
+		for _, requester := range m.requests.take(s) {
+			if requester != n {
+				requests.add(requester, s)
 			}
-			if byAsker[asker] == nil {
-				askers = append(askers, asker)
-			}
-			byAsker[asker] = append(byAsker[asker], s)
 		}
 	}
 	if m.isTerminating(n) {
 		return // they get another home soon
 	}
 	if has(m.leaving, n) { // they are being moved
-		for _, asker := range askers {
-			m.getHomes(asker, byAsker[asker])
+		for _, r := range requests.list {
+			m.getHomes(r.Node, r.Shards)
 		}
 		return
 	}
 	m.host(n, shards)
-	for _, asker := range askers {
-		m.sendHomes(asker, []Home{{n, byAsker[asker]}})
+	for _, r := range requests.list {
+		m.sendHomes(r.Node, []Home{{n, r.Shards}})
 	}
 }
 

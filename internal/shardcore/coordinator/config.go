@@ -7,11 +7,11 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/wire"
 )
 
@@ -78,24 +78,21 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() error {
-	var errs []error
-	fail := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%w: Config."+format, append([]any{ErrInvalid}, args...)...))
-	}
+	var errs fielderror.Errors
 	if err := identity.CheckName(c.Self.Name); err != nil || c.Self.UID == 0 {
-		fail("Self is %v, it must be an incarnation", c.Self)
+		errs.Addf("Config.Self", "is %v, it must be an incarnation", c.Self)
 	}
 	if len(c.Type) == 0 || len(c.Type) > MaxTypeLength {
-		fail("Type has %d bytes, it must have 1 to %d", len(c.Type), MaxTypeLength)
+		errs.Addf("Config.Type", "has %d bytes, it must have 1 to %d", len(c.Type), MaxTypeLength)
 	}
 	if c.Shards < 0 || c.Shards > MaxShards {
-		fail("Shards is %d, it must be at most %d: the state must fit into one message", c.Shards, MaxShards)
+		errs.Addf("Config.Shards", "is %d, it must be at most %d: the state must fit into one message", c.Shards, MaxShards)
 	}
 	if !c.Settings.valid() {
-		fail("Settings has an invalid number of shards, or a text of more than %d bytes", MaxSetting)
+		errs.Addf("Config.Settings", "has an invalid number of shards, or a text of more than %d bytes", MaxSetting)
 	}
 	if c.MinRegions < 0 {
-		fail("MinRegions is %d, less than 0", c.MinRegions)
+		errs.Addf("Config.MinRegions", "is %d, less than 0", c.MinRegions)
 	}
 	for _, d := range []struct {
 		field string
@@ -112,10 +109,10 @@ func (c Config) validate() error {
 		{"Settle", c.Settle},
 	} {
 		if d.value < 0 {
-			fail("%s is %v, less than 0", d.field, d.value)
+			errs.Addf("Config."+d.field, "is %v, less than 0", d.value)
 		}
 	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }
 
 // MaxSetting is the maximum length of a text in Settings, in bytes.

@@ -4,10 +4,10 @@
 package coordinator
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/wire"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -117,19 +117,7 @@ const (
 )
 
 func (p Phase) String() string {
-	switch p {
-	case Loading:
-		return "loading"
-	case Claiming:
-		return "claiming"
-	case Settling:
-		return "settling"
-	case Active:
-		return "active"
-	case Ended:
-		return "ended"
-	}
-	return fmt.Sprintf("phase(%d)", uint8(p))
+	return wire.Name("phase", p, "", "loading", "claiming", "settling", "active", "ended")
 }
 
 // Reason is the reason for the end of a coordinator.
@@ -146,15 +134,7 @@ const (
 )
 
 func (r Reason) String() string {
-	switch r {
-	case Terminated:
-		return "terminated"
-	case SupersededByTerm:
-		return "superseded by a higher term"
-	case Diverged:
-		return "diverged from what is stored"
-	}
-	return fmt.Sprintf("reason(%d)", uint8(r))
+	return wire.Name("reason", r, "", "terminated", "superseded by a higher term", "diverged from what is stored")
 }
 
 // NoteKind is the kind of a note.
@@ -192,49 +172,22 @@ const (
 )
 
 func (k NoteKind) String() string {
-	switch k {
-	case PhaseChanged:
-		return "phase changed"
-	case Repaired:
-		return "repaired"
-	case LoadRetried:
-		return "load retried"
-	case SaveRetried:
-		return "save retried"
-	case Stored:
-		return "stored"
-	case Ignored:
-		return "ignored"
-	case NotAllocated:
-		return "not allocated"
-	case Terminating:
-		return "terminating"
-	case HandOffBegun:
-		return "hand-off begun"
-	case HandOffDone:
-		return "hand-off done"
-	case Silent:
-		return "silent"
-	case RegionRefused:
-		return "region refused"
-	case HandOffFailed:
-		return "hand-off failed"
-	}
-	return fmt.Sprintf("note(%d)", uint8(k))
+	return wire.Name("note", k, "", "phase changed", "repaired", "load retried", "save retried", "stored", "ignored", "not allocated", "terminating",
+		"hand-off begun", "hand-off done", "silent", "region refused", "hand-off failed")
 }
 
 // Note describes an action of a coordinator for operators.
 type Note struct {
 	Kind    NoteKind
 	Phase   Phase
-	Reason  Reason // of Became with Ended
+	Reason  Reason // of PhaseChanged with Ended
 	Term    uint64
 	Node    identity.Node
 	Message Kind
 	Shards  []Shard
 	Count   int
-	Repairs []Repair
-	Fields  []string
+	Repairs []string // of Repaired
+	Fields  []string // of RegionRefused
 }
 
 // Input is an input of a coordinator.
@@ -273,7 +226,7 @@ type Loaded struct {
 	// Remembered has all remembered shards.
 	Remembered []Shard
 	// Repairs and Repaired are the results of Fold.Repairs, for the log.
-	Repairs  []Repair
+	Repairs  []string
 	Repaired int
 }
 

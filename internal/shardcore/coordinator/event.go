@@ -5,7 +5,6 @@ package coordinator
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/wire"
@@ -44,23 +43,8 @@ const (
 )
 
 func (k EventKind) String() string {
-	switch k {
-	case Started:
-		return "started"
-	case RegionRegistered:
-		return "region registered"
-	case ProxyRegistered:
-		return "proxy registered"
-	case RegionTerminated:
-		return "region terminated"
-	case ProxyTerminated:
-		return "proxy terminated"
-	case HomesAllocated:
-		return "homes allocated"
-	case HomesDeallocated:
-		return "homes deallocated"
-	}
-	return fmt.Sprintf("event(%d)", uint8(k))
+	return wire.Name("event", k, "", "started", "region registered", "proxy registered", "region terminated", "proxy terminated", "homes allocated",
+		"homes deallocated")
 }
 
 // Event is a change of the state of a coordinator. It is immutable.

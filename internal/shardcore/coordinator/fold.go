@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -25,7 +24,7 @@ const maxRepairs = 100
 type Fold struct {
 	state   State
 	copied  []bool // regions whose list of shards is not shared with an earlier state
-	repairs []Repair
+	repairs []string
 	count   int
 }
 
@@ -181,66 +180,12 @@ func (f *Fold) region(i int) *allocation.Region {
 	return r
 }
 
-// RepairKind is a kind of inconsistency in a stored history.
-type RepairKind uint8
+// Repairs returns descriptions of the first repairs, for operators, and the number of all repairs.
+func (f *Fold) Repairs() ([]string, int) { return f.repairs, f.count }
 
-const (
-	// TermNotHigher means that a term begins that is not higher than the previous one. The higher term holds.
-	TermNotHigher RepairKind = 1 + iota
-	// RegisteredTwice means that a region or proxy is registered that already was.
-	RegisteredTwice
-	// RegionUnknown means that shards are allocated to an unregistered region. The region is
-	// registered from then on, because it may host them.
-	RegionUnknown
-	// HomeMoved means that a shard is allocated that has another home. The later home holds.
-	HomeMoved
-	// HomeTwice means that a shard is allocated to its home again.
-	HomeTwice
-	// HomeUnknown means that a shard is deallocated that has no home.
-	HomeUnknown
-	// TooManyRegions means that a region or proxy exceeds MaxRegions. It is ignored, with its shards.
-	TooManyRegions
-	// ShardUnknown means that the number of a shard is above the maximum. The shard is ignored.
-	ShardUnknown
-)
-
-func (k RepairKind) String() string {
-	switch k {
-	case TermNotHigher:
-		return "term not higher"
-	case RegisteredTwice:
-		return "registered twice"
-	case RegionUnknown:
-		return "region unknown"
-	case HomeMoved:
-		return "home moved"
-	case HomeTwice:
-		return "home allocated twice"
-	case HomeUnknown:
-		return "home unknown"
-	case TooManyRegions:
-		return "too many regions"
-	case ShardUnknown:
-		return "shard unknown"
-	}
-	return fmt.Sprintf("repair(%d)", uint8(k))
-}
-
-// Repair describes an inconsistency in a history for operators.
-type Repair struct {
-	Kind  RepairKind
-	Node  identity.Node // the node of the event
-	Was   identity.Node // the previous home, for HomeMoved
-	Shard Shard         // for the kinds about homes
-	Term  uint64        // for TermNotHigher
-}
-
-// Repairs returns the first repairs, and the number of all.
-func (f *Fold) Repairs() ([]Repair, int) { return f.repairs, f.count }
-
-func (f *Fold) repaired(r Repair) {
+func (f *Fold) repaired(format string, args ...any) {
 	if f.count++; len(f.repairs) < maxRepairs {
-		f.repairs = append(f.repairs, r)
+		f.repairs = append(f.repairs, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -255,14 +200,14 @@ func (f *Fold) Replay(e Event) {
 		return
 	}
 	if why == reasonTooMany {
-		f.repaired(Repair{Kind: TooManyRegions, Node: e.Node})
+		f.repaired("too many regions: %v", e.Node)
 		return
 	}
 	switch e.Kind {
 	case Started:
-		f.repaired(Repair{Kind: TermNotHigher, Node: e.Node, Term: e.Term})
+		f.repaired("term %d of %v is not higher", e.Term, e.Node)
 	case RegionRegistered, ProxyRegistered:
-		f.repaired(Repair{Kind: RegisteredTwice, Node: e.Node})
+		f.repaired("%v is registered twice", e.Node)
 	case RegionTerminated, ProxyTerminated:
 	case HomesAllocated:
 		f.replayAllocated(&e)
@@ -271,7 +216,7 @@ func (f *Fold) Replay(e Event) {
 			if _, found := f.state.Home(s); found {
 				f.deallocate(s)
 			} else {
-				f.repaired(Repair{Kind: HomeUnknown, Shard: s})
+				f.repaired("shard %d has no home", s)
 			}
 		}
 	}
@@ -280,23 +225,23 @@ func (f *Fold) Replay(e Event) {
 func (f *Fold) replayAllocated(e *Event) {
 	if _, found := f.state.Region(e.Node); !found {
 		if len(f.state.regions) >= MaxRegions {
-			f.repaired(Repair{Kind: TooManyRegions, Node: e.Node})
+			f.repaired("too many regions: %v", e.Node)
 			return
 		}
-		f.repaired(Repair{Kind: RegionUnknown, Node: e.Node})
+		f.repaired("%v is not registered: it is registered from now on, because it may host shards", e.Node)
 		f.apply(&Event{Kind: RegionRegistered, Node: e.Node})
 	}
 	for _, s := range e.Shards {
 		home, found := f.state.Home(s)
 		switch {
 		case s >= MaxShards:
-			f.repaired(Repair{Kind: ShardUnknown, Node: e.Node, Shard: s})
+			f.repaired("shard %d of %v does not exist", s, e.Node)
 			continue
 		case found && home == e.Node:
-			f.repaired(Repair{Kind: HomeTwice, Node: e.Node, Shard: s})
+			f.repaired("shard %d is allocated to %v twice", s, e.Node)
 			continue
 		case found:
-			f.repaired(Repair{Kind: HomeMoved, Node: e.Node, Was: home, Shard: s})
+			f.repaired("shard %d of %v is allocated to %v: the later home holds", s, home, e.Node)
 			f.deallocate(s)
 		}
 		f.apply(&Event{Kind: HomesAllocated, Node: e.Node, Shards: []Shard{s}})

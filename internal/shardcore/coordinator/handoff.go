@@ -68,20 +68,8 @@ func (m *Machine) sendRound(h *handOff) {
 		}
 		return
 	}
-	byHome := map[identity.Node][]Shard{}
-	var homes []identity.Node
-	for _, s := range h.shards {
-		home, found := m.state.Home(s)
-		if !found {
-			continue
-		}
-		if byHome[home] == nil {
-			homes = append(homes, home)
-		}
-		byHome[home] = append(byHome[home], s)
-	}
-	for _, n := range homes {
-		m.sendShards(n, HandOff, h.round, byHome[n])
+	for _, home := range m.byHome(h.shards) {
+		m.sendShards(home.Node, HandOff, h.round, home.Shards)
 	}
 }
 
@@ -171,17 +159,11 @@ func (m *Machine) tickHandOffs() {
 // giveUp leaves shards where they are. Their home may have stopped them, or may not have started
 // them yet, so it gets Host again. A leaving region repeats its request.
 func (m *Machine) giveUp(h *handOff) {
-	late := slices.Clone(h.waiting)
-	left := h.shards
-	byHome := map[identity.Node][]Shard{}
-	var homes []identity.Node
-	for _, s := range left {
-		home, _ := m.state.Home(s)
-		homes, byHome[home] = with(homes, home), append(byHome[home], s)
-		delete(m.stopRequesters, s)
-	}
+	left, homes, late := h.shards, m.byHome(h.shards), slices.Clone(h.waiting)
 	if h.stopping {
-		late = homes
+		for _, home := range homes {
+			late = with(late, home.Node)
+		}
 	}
 	note := Note{Kind: HandOffFailed, Shards: left, Count: len(late)}
 	if len(late) > 0 {
@@ -189,17 +171,46 @@ func (m *Machine) giveUp(h *handOff) {
 	}
 	m.note(note)
 	for _, s := range left {
-		askers := h.requesters[s]
+		delete(m.stopRequesters, s)
 		m.dropMoving(h, s)
-		for _, n := range askers {
+		for _, n := range h.requesters[s] {
 			m.getHomes(n, []Shard{s})
 		}
 	}
-	for _, n := range homes {
-		if !m.unavailable(n) {
-			m.host(n, byHome[n])
+	for _, home := range homes {
+		if !m.unavailable(home.Node) {
+			m.host(home.Node, home.Shards)
 		}
 	}
+}
+
+// homeList groups shards by node, in the order in which the nodes were added first.
+type homeList struct {
+	list  []Home
+	index map[identity.Node]int
+}
+
+func (l *homeList) add(n identity.Node, s Shard) {
+	i, found := l.index[n]
+	if !found {
+		if l.index == nil {
+			l.index = map[identity.Node]int{}
+		}
+		i = len(l.list)
+		l.index[n], l.list = i, append(l.list, Home{Node: n})
+	}
+	l.list[i].Shards = append(l.list[i].Shards, s)
+}
+
+// byHome groups the given shards that have a home.
+func (m *Machine) byHome(shards []Shard) []Home {
+	var homes homeList
+	for _, s := range shards {
+		if home, found := m.state.Home(s); found {
+			homes.add(home, s)
+		}
+	}
+	return homes.list
 }
 
 // stopShards stops shards that are not needed. They get a home again on the next request.

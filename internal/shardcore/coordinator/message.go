@@ -6,7 +6,6 @@ package coordinator
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/wire"
@@ -65,16 +64,8 @@ const (
 )
 
 func (k Kind) String() string {
-	names := map[Kind]string{
-		Register: "register", RegisterProxy: "register proxy", GetHomes: "get homes", Hosted: "hosted", BeginHandOffAck: "begin hand-off ack",
-		Stopped: "stopped", GracefulShutdown: "graceful shutdown", RegionStopped: "region stopped", Fenced: "fenced", StopShards: "stop shards",
-		RegisterAck: "register ack", Homes: "homes", Host: "host", BeginHandOff: "begin hand-off", HandOff: "hand-off",
-		RegisterAgain: "register again", Refused: "refused",
-	}
-	if name := names[k]; name != "" {
-		return name
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
+	return wire.Name("kind", k, "", "register", "register proxy", "get homes", "hosted", "begin hand-off ack", "stopped", "graceful shutdown",
+		"region stopped", "fenced", "stop shards", "register ack", "homes", "host", "begin hand-off", "hand-off", "register again", "refused")
 }
 
 // ToCoordinator reports whether regions and proxies send this kind to a coordinator. The other

@@ -197,7 +197,7 @@ type request struct {
 	kind   EventKind
 	node   identity.Node
 	shards []Shard
-	homes  []identity.Node // the home of each shard, for HomesAllocated
+	homes  []Home // for HomesAllocated, which has no shards
 }
 
 func (m *Machine) decide() {
@@ -252,19 +252,9 @@ func (f *Fold) allocated(shards []Shard) []Shard {
 
 // decideHomes adds one event for each region that gets shards.
 func (m *Machine) decideHomes(r request, add func(Event) bool) {
-	var nodes []identity.Node
-	for _, n := range r.homes {
-		nodes = with(nodes, n)
-	}
-	for _, n := range nodes {
-		var shards []Shard
-		for i, s := range r.shards {
-			if r.homes[i] == n {
-				shards = append(shards, s)
-			}
-		}
-		if m.unavailable(n) || !add(Event{Kind: HomesAllocated, Node: n, Shards: shards}) {
-			m.requests.postpone(shards, m.now)
+	for _, h := range r.homes {
+		if m.unavailable(h.Node) || !add(Event{Kind: HomesAllocated, Node: h.Node, Shards: h.Shards}) {
+			m.requests.postpone(h.Shards, m.now)
 		}
 	}
 	m.strategyCall = strategyCall{}

@@ -329,7 +329,7 @@ func TestRepairsAreNoted(t *testing.T) {
 	t.Parallel()
 	d := drive(t, coordinator.Config{})
 	d.members("a")
-	d.step(coordinator.Loaded{ID: d.load, Repairs: []coordinator.Repair{{Kind: coordinator.HomeMoved}}, Repaired: 7})
+	d.step(coordinator.Loaded{ID: d.load, Repairs: []string{"shard 1 has no home"}, Repaired: 7})
 	if d.noted(coordinator.Repaired) != 1 {
 		t.Errorf("the notes are %+v", d.notes)
 	}
