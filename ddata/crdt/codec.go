@@ -11,13 +11,14 @@ import (
 	"slices"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/wire"
 )
 
 // decoder reads an encoded value or delta. After the first error all methods return zero values. It
 // accepts only canonical data, that is data that the encoder could have written.
 type decoder struct {
-	b      []byte
-	err    error
+	wire.Reader
+
 	types  *Types
 	nodes  []nodeRef
 	used   []bool
@@ -32,113 +33,53 @@ func (t *Types) begin(data []byte, version byte) (*decoder, shape, error) {
 	if len(data) > MaxSize {
 		return nil, shape{}, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrLimit, len(data), MaxSize)
 	}
-	d := &decoder{b: data, types: t}
-	if v := d.byte("version"); v != version {
-		d.fail("version %#x, want %#x", v, version)
+	if len(data) > 0 && data[0] != version {
+		return nil, shape{}, fmt.Errorf("%w: version %#x, want %#x", ErrMalformed, data[0], version)
 	}
+	d := &decoder{Reader: *wire.NewReader(data, version, MaxSize, ErrMalformed), types: t}
 	s := d.shape(maxDepth)
-	n := d.count(MaxNodes, 10, "nodes")
+	n := d.Count(MaxNodes, 10, "nodes")
 	d.nodes, d.used = d.inline.nodes[:0], d.inline.used[:0]
 	var last identity.Node
 	for i := range n {
 		node := d.node()
 		if i > 0 && last.Compare(node) >= 0 {
-			d.fail("nodes are not in order")
+			d.Fail("nodes are not in order")
 		}
-		if d.err != nil {
+		if d.Err() != nil {
 			break
 		}
 		d.nodes = append(d.nodes, refOf(node))
 		last = node
 	}
 	d.used = append(d.used, make([]bool, len(d.nodes))...)
-	return d, s, d.err
+	return d, s, d.Err()
 }
 
 // end returns the first error. Unread bytes and unused nodes are errors.
 func (d *decoder) end() error {
-	if len(d.b) > 0 {
-		d.fail("%d unread bytes", len(d.b))
-	}
 	for i, used := range d.used {
 		if !used {
-			d.fail("node %v is not referenced", d.nodes[i].Value())
+			d.Fail("node %v is not referenced", d.nodes[i].Value())
 		}
 	}
-	return d.err
-}
-
-func (d *decoder) fail(format string, args ...any) {
-	d.failed(fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...)))
-}
-
-func (d *decoder) failed(err error) {
-	if d.err == nil {
-		d.err = err
-	}
-	d.b = nil
-}
-
-func (d *decoder) byte(subject string) byte {
-	if len(d.b) == 0 {
-		d.fail("%s is missing", subject)
-		return 0
-	}
-	b := d.b[0]
-	d.b = d.b[1:]
-	return b
-}
-
-func (d *decoder) uint(most uint64, subject string) uint64 {
-	u, n := binary.Uvarint(d.b)
-	switch {
-	case n <= 0 || n > 1 && d.b[n-1] == 0:
-		d.fail("%s is missing or not in its shortest form", subject)
-		return 0
-	case u > most:
-		d.fail("%s is %d, at most %d is allowed", subject, u, most)
-		return 0
-	}
-	d.b = d.b[n:]
-	return u
-}
-
-// count reads a number of items that have at least size bytes each.
-func (d *decoder) count(most, size int, subject string) int {
-	n := int(d.uint(uint64(most), subject)) //nolint:gosec // at most most, which is not negative
-	if n*size > len(d.b) {
-		d.fail("%d %s do not fit into %d bytes", n, subject, len(d.b))
-		return 0
-	}
-	return n
+	return d.End()
 }
 
 // bytes reads a length and that many bytes, without copying them.
 func (d *decoder) bytes(most int, subject string) []byte {
-	n := d.count(most, 1, subject)
-	b := d.b[:n:n]
-	d.b = d.b[n:]
-	return b
+	return d.Bytes(d.Count(most, 1, subject), subject)
 }
 
 func (d *decoder) node() identity.Node {
 	name := string(d.bytes(identity.MaxNameLength, "name of a node"))
-	if len(d.b) < 8 {
-		d.fail("a UID is missing")
-		return identity.Node{}
-	}
-	uid := binary.LittleEndian.Uint64(d.b)
-	d.b = d.b[8:]
-	if err := identity.CheckName(name); err != nil || uid == 0 {
-		d.fail("node %.20q is invalid", name)
-	}
-	return identity.Node{Name: name, UID: uid}
+	return d.Checked(identity.Node{Name: name, UID: d.UID()})
 }
 
 // nodeRef returns the node at an index of the node table.
 func (d *decoder) nodeRef(i uint64) nodeRef {
 	if i >= uint64(len(d.nodes)) {
-		d.fail("node index %d, the table has %d", i, len(d.nodes))
+		d.Fail("node index %d, the table has %d", i, len(d.nodes))
 		return nodeRef{}
 	}
 	d.used[i] = true
@@ -147,19 +88,19 @@ func (d *decoder) nodeRef(i uint64) nodeRef {
 
 // dotList reads n dots, which must be sorted by node.
 func (d *decoder) dotList(n int) vector {
-	if n == 0 || d.err != nil {
+	if n == 0 || d.Err() != nil {
 		return nil
 	}
 	v := make(vector, 0, n)
 	least := uint64(0)
 	for range n {
-		i := d.uint(math.MaxInt64, "node")
+		i := d.Uint(math.MaxInt64, "node")
 		if i < least {
-			d.fail("dots are not in order")
+			d.Fail("dots are not in order")
 		}
 		least = i + 1
 		v = append(v, dot{d.nodeRef(i), d.version()})
-		if d.err != nil {
+		if d.Err() != nil {
 			return nil
 		}
 	}
@@ -168,27 +109,27 @@ func (d *decoder) dotList(n int) vector {
 
 // version reads the sequence number of a change.
 func (d *decoder) version() uint64 {
-	u := d.uint(math.MaxInt64, "version")
+	u := d.Uint(math.MaxInt64, "version")
 	if u == 0 {
-		d.fail("a version is 0")
+		d.Fail("a version is 0")
 	}
 	return u
 }
 
-func (d *decoder) vector() vector { return d.dotList(d.count(MaxNodes, 2, "versions")) }
+func (d *decoder) vector() vector { return d.dotList(d.Count(MaxNodes, 2, "versions")) }
 
 func (d *decoder) dots() dots {
-	u := d.uint(math.MaxInt64, "dots")
+	u := d.Uint(math.MaxInt64, "dots")
 	if u&1 == 0 {
 		one := dot{d.nodeRef(u >> 1), d.version()}
-		if d.err != nil {
+		if d.Err() != nil {
 			return dots{}
 		}
 		return dots{one: [1]dot{one}}
 	}
 	n := int(min(u>>1, MaxNodes+1))
-	if n == 1 || n > MaxNodes || 2*n > len(d.b) {
-		d.fail("invalid number of dots: %d", u>>1)
+	if n == 1 || n > MaxNodes || 2*n > d.Left() {
+		d.Fail("invalid number of dots: %d", u>>1)
 		return dots{}
 	}
 	return dotsOf(d.dotList(n))
@@ -201,17 +142,20 @@ func (d *decoder) element(k elementKind, after []byte, first bool) string {
 
 // elementBytes is element without copying.
 func (d *decoder) elementBytes(k elementKind, after []byte, first bool) []byte {
-	b := d.bytes(MaxElement, "element")
-	if d.err != nil {
+	return d.checked(k, d.bytes(MaxElement, "element"), after, first)
+}
+
+func (d *decoder) checked(k elementKind, b, after []byte, first bool) []byte {
+	if d.Err() != nil {
 		return nil
 	}
 	if !k.isPlain(b) {
 		if err := checkElement(k, string(b)); err != nil {
-			d.failed(err)
+			d.SetErr(err)
 		}
 	}
 	if !first && bytes.Compare(b, after) <= 0 {
-		d.fail("elements are not in order")
+		d.Fail("elements are not in order")
 	}
 	return b
 }
@@ -219,19 +163,19 @@ func (d *decoder) elementBytes(k elementKind, after []byte, first bool) []byte {
 // items reads a sorted list of elements, each followed by what read decodes. An item has at least
 // size bytes.
 func items[V any](d *decoder, k elementKind, size int, read func() V) tree[V] {
-	n := d.count(MaxSize, size, "elements")
-	if d.err != nil {
+	n := d.Count(MaxSize, size, "elements")
+	if d.Err() != nil {
 		return tree[V]{}
 	}
 	b := builder[V]{left: n}
 	var last []byte
 	for i := range n {
 		key := d.elementBytes(k, last, i == 0)
-		if d.err != nil {
+		if d.Err() != nil {
 			return tree[V]{}
 		}
 		val := read()
-		if d.err != nil {
+		if d.Err() != nil {
 			return tree[V]{}
 		}
 		if n == 1 { // as in most deltas
@@ -246,35 +190,35 @@ func items[V any](d *decoder, k elementKind, size int, read func() V) tree[V] {
 }
 
 func (d *decoder) shape(depth int) shape {
-	s := shape{kind: kind(d.byte("type"))}
+	s := shape{kind: kind(d.Byte("type"))}
 	if depth == 0 {
-		d.failed(fmt.Errorf("%w: types are nested more than %d levels deep", ErrLimit, maxDepth))
+		d.SetErr(fmt.Errorf("%w: types are nested more than %d levels deep", ErrLimit, maxDepth))
 	}
-	if d.err != nil || s.kind == 0 || s.kind > kindCustom {
-		d.fail("unknown type %d", s.kind)
+	if d.Err() != nil || s.kind == 0 || s.kind > kindCustom {
+		d.Fail("unknown type %d", s.kind)
 		return s
 	}
 	if s.kind.hasElements() {
-		s.elem = elementKind(d.byte("type of elements"))
+		s.elem = elementKind(d.Byte("type of elements"))
 		if s.elem == 0 || s.elem > elementAny {
-			d.fail("unknown element type %d", s.elem)
+			d.Fail("unknown element type %d", s.elem)
 			return s
 		}
 	}
 	switch {
 	case s.kind == kindCustom:
 		name := string(d.bytes(maxName, "type name"))
-		if d.err != nil {
+		if d.Err() != nil {
 			return s
 		}
 		if s.custom = d.types.named(name); s.custom == nil {
-			d.failed(fmt.Errorf("%w: %.80q", ErrUndefined, name))
+			d.SetErr(fmt.Errorf("%w: %.80q", ErrUndefined, name))
 		}
 	case s.kind.isMap():
 		of := d.shape(depth - 1)
 		s.of = &of
-		if d.err == nil && !s.fits() {
-			d.fail("invalid type %v", s)
+		if d.Err() == nil && !s.fits() {
+			d.Fail("invalid type %v", s)
 		}
 	}
 	return s
@@ -310,9 +254,9 @@ func (d *decoder) value(s shape) core {
 	case kindRegister:
 		return d.register(s.elem)
 	case kindVersions:
-		return &versions{d.vector()}
+		return &versions{vector: d.vector()}
 	case kindCustom:
-		return d.customValue(s.custom)
+		return &custom{s.custom, d.custom(s.custom, s.custom.value)}
 	case kindMap, kindMultiMap, kindMultiMapDeltas, kindCounterMap, kindRegisterMap:
 	}
 	return d.ormap(s)

@@ -21,13 +21,11 @@ type custom struct {
 
 func (o *custom) shape() shape        { return shape{kind: kindCustom, custom: o.def} }
 func (o *custom) eachNode(*nodeTable) {}
+func (o *custom) encode(e *encoder)   { e.custom(o.def, o.def.value, o.v) }
 
 func (o *custom) merge(other core) (core, error) {
-	b, err := same(o, other)
-	if err != nil {
-		return nil, err
-	}
-	return o.change("merge", func() (any, error) { return o.def.merge(o.v, b.v) })
+	b, _ := other.(*custom)
+	return o.change("merge", func() (any, error) { return o.def.value.merge(o.v, b.v) })
 }
 
 // change returns the result of f as a value without a delta.
@@ -36,7 +34,7 @@ func (o *custom) change(doing string, f func() (any, error)) (core, error) {
 	err := catchPanic(o.def, doing, func() error {
 		v, err := f()
 		if err == nil {
-			next.v = o.def.resetDelta(v)
+			next.v = o.def.reset(v)
 		}
 		return err
 	})
@@ -47,48 +45,32 @@ func (o *custom) change(doing string, f func() (any, error)) (core, error) {
 }
 
 func (o *custom) changes() change {
-	d := &customDelta{def: o.def}
-	var some bool
-	if err := catchPanic(o.def, "take the delta of", func() error { d.d, some = o.def.delta(o.v); return nil }); err != nil || !some {
+	return orIfPanic(nil, func() change {
+		if d, some := o.def.take(o.v); some {
+			return &customDelta{o.def, d}
+		}
 		return nil
-	}
-	return d
+	})
 }
 
 func (o *custom) resetDelta() core {
-	next := &custom{def: o.def}
-	if err := catchPanic(o.def, "reset the delta of", func() error { next.v = o.def.resetDelta(o.v); return nil }); err != nil {
-		return o
-	}
-	return next
+	return orIfPanic[core](o, func() core { return &custom{o.def, o.def.reset(o.v)} })
 }
 
-func (o *custom) applyDelta(d change) (core, error) {
-	od, err := sameChange[*customDelta](o.shape(), d)
-	if err != nil {
-		return nil, err
-	}
-	return o.change("merge a delta of", func() (any, error) { return o.def.mergeDelta(o.v, od.d) })
-}
-
-func (o *custom) modifiedBy() (nodes []identity.Node) {
-	if err := catchPanic(o.def, "find the nodes of", func() error { nodes = o.def.modifiedBy(o.v); return nil }); err != nil {
+func (o *custom) modifiedBy() []identity.Node {
+	h, _ := o.v.(interface{ ModifiedBy() []identity.Node })
+	if h == nil || o.def.prune == nil {
 		return nil
 	}
-	return nodes
+	return orIfPanic(nil, h.ModifiedBy)
 }
 
-func (o *custom) needsPruning(removed identity.Node) (needs bool) {
-	if err := catchPanic(o.def, "find the nodes of", func() error { needs = o.def.needsPruning(o.v, removed); return nil }); err != nil {
-		return false
-	}
-	return needs
+func (o *custom) needsPruning(removed identity.Node) bool {
+	h, _ := o.v.(interface{ NeedsPruning(identity.Node) bool })
+	return h != nil && o.def.prune != nil && orIfPanic(false, func() bool { return h.NeedsPruning(removed) })
 }
 
 func (o *custom) pruned(self *Self, removed identity.Node) (core, error) {
-	if !o.needsPruning(removed) {
-		return o.resetDelta(), nil
-	}
 	return o.change("prune", func() (any, error) { return o.def.prune(o.v, self, removed) })
 }
 
@@ -96,43 +78,37 @@ func (o *custom) cleaned(removed identity.Node) (core, error) {
 	return o.change("clean up", func() (any, error) { return o.def.cleanup(o.v, removed) })
 }
 
-func (o *custom) encode(e *encoder) {
-	e.custom(o.def, func() ([]byte, error) { return o.def.appendTo(o.v, nil) })
-}
-
 // custom appends the bytes that a user's type encodes itself to.
-func (e *encoder) custom(def *definition, write func() ([]byte, error)) {
+func (e *encoder) custom(def *definition, o ops, v any) {
 	var data []byte
-	err := catchPanic(def, "encode", func() (err error) { data, err = write(); return err })
+	err := catchPanic(def, "encode", func() (err error) { data, err = o.appendTo(v, nil); return err })
 	if err != nil && e.err == nil {
 		e.err = err
 	}
 	e.bytes(data)
 }
 
-func (d *decoder) checkCustom(def *definition, data []byte, read func() error, write func() ([]byte, error)) {
-	if d.err != nil {
-		return
+// custom decodes a value or a delta of a user's type. Only the canonical form is accepted.
+func (d *decoder) custom(def *definition, o ops) (v any) {
+	data := d.bytes(MaxSize, "value")
+	if d.Err() != nil {
+		return nil
 	}
 	before := bytes.Clone(data)
-	err := catchPanic(def, "decode", read)
-	if err == nil { // only the canonical form is accepted
-		var again []byte
-		if again, err = write(); err == nil && !bytes.Equal(again, before) {
+	err := catchPanic(def, "decode", func() (err error) {
+		if v, err = o.decode(data); err != nil {
+			return err
+		}
+		again, err := o.appendTo(v, nil)
+		if err == nil && !bytes.Equal(again, before) {
 			err = errors.New("not in canonical form")
 		}
-	}
+		return err
+	})
 	if err != nil {
-		d.failed(fmt.Errorf("%w: %s: %w", ErrMalformed, def.name, err))
+		d.SetErr(fmt.Errorf("%w: %s: %w", ErrMalformed, def.name, err))
 	}
-}
-
-func (d *decoder) customValue(def *definition) core {
-	data := d.bytes(MaxSize, "value")
-	o := &custom{def: def}
-	d.checkCustom(def, data, func() (err error) { o.v, err = def.decode(data); return err },
-		func() ([]byte, error) { return def.appendTo(o.v, nil) })
-	return o
+	return v
 }
 
 // Data is the interface of a data type: values are immutable, Merge is commutative, associative and
@@ -171,49 +147,32 @@ type Prunable[T any] interface {
 // Definition describes a user's type for NewTypes. Create one with Define or DefineDelta.
 type Definition struct{ d *definition }
 
-// definition is a user's type.
+// definition is a user's type. Its functions and those of its ops are user code, which may panic, so
+// callers wrap them in catchPanic.
 type definition struct {
-	name   string
-	typ    reflect.Type
-	deltas Deltas
-	ops
+	name         string
+	typ          reflect.Type
+	deltas       Deltas
+	zero         any
+	value, delta ops // delta is nil if the type has no deltas
+
+	// prune and cleanup are nil unless the type is Prunable.
+	prune   func(v any, self *Self, n identity.Node) (any, error)
+	cleanup func(v any, n identity.Node) (any, error)
+
+	take  func(v any) (any, bool) // returns the delta of a value
+	apply func(v, d any) (any, error)
+	reset func(v any) any
 }
 
-// ops are the methods of a user's type without type parameters. User code may panic, so callers
-// wrap these methods in catchPanic.
+// ops are the methods of a user's value or delta without type parameters.
 type ops interface {
-	empty() any
 	merge(a, b any) (any, error)
 	appendTo(v any, dst []byte) ([]byte, error)
 	decode(data []byte) (any, error)
-
-	modifiedBy(v any) []identity.Node
-	needsPruning(v any, n identity.Node) bool
-	prune(v any, self *Self, n identity.Node) (any, error)
-	cleanup(v any, n identity.Node) (any, error)
-
-	delta(v any) (any, bool)
-	mergeDelta(v, d any) (any, error)
-	resetDelta(v any) any
-	opCount(d any) int
-	mergeDeltas(a, b any) (any, error)
-	appendDelta(d any, dst []byte) ([]byte, error)
-	decodeDelta(data []byte) (any, error)
 }
 
-func (d *definition) zero() core { return &custom{def: d, v: d.empty()} }
-
-// Define defines a data type. The name is part of the encoded data and must never change. decode
-// reads the output of AppendBinary. It must not retain data, must check its own limits before it
-// allocates, and must reject data that AppendBinary would not write. If T implements Prunable, its
-// history is pruned.
-func Define[T Data[T]](name string, decode func(data []byte) (T, error)) Definition {
-	return Definition{&definition{name: name, typ: reflect.TypeFor[T](), ops: dataOps[T]{read: decode}}}
-}
-
-// dataOps are the ops of a type without deltas.
-type dataOps[T Data[T]] struct {
-	noDeltas
+type typedOps[T Data[T]] struct {
 	read func(data []byte) (T, error)
 }
 
@@ -223,50 +182,27 @@ func as[T any](v any) T {
 	return t
 }
 
-func (dataOps[T]) empty() any { return as[T](nil) }
+func (typedOps[T]) merge(a, b any) (any, error) { return as[T](a).Merge(as[T](b)) }
 
-func (dataOps[T]) merge(a, b any) (any, error) { return as[T](a).Merge(as[T](b)) }
+func (typedOps[T]) appendTo(v any, dst []byte) ([]byte, error) { return as[T](v).AppendBinary(dst) }
 
-func (dataOps[T]) appendTo(v any, dst []byte) ([]byte, error) { return as[T](v).AppendBinary(dst) }
+func (o typedOps[T]) decode(data []byte) (any, error) { return o.read(data) }
 
-func (o dataOps[T]) decode(data []byte) (any, error) { return o.read(data) }
-
-func (dataOps[T]) modifiedBy(v any) []identity.Node {
-	if p, ok := v.(Prunable[T]); ok {
-		return p.ModifiedBy()
+// Define defines a data type. The name is part of the encoded data and must never change. decode
+// reads the output of AppendBinary. It must not retain data, must check its own limits before it
+// allocates, and must reject data that AppendBinary would not write. If T implements Prunable, its
+// history is pruned.
+func Define[T Data[T]](name string, decode func(data []byte) (T, error)) Definition {
+	d := &definition{
+		name: name, typ: reflect.TypeFor[T](), zero: as[T](nil), value: typedOps[T]{decode},
+		take: func(any) (any, bool) { return nil, false }, reset: func(v any) any { return v },
 	}
-	return nil
-}
-
-func (dataOps[T]) needsPruning(v any, n identity.Node) bool {
-	p, ok := v.(Prunable[T])
-	return ok && p.NeedsPruning(n)
-}
-
-func (dataOps[T]) prune(v any, self *Self, n identity.Node) (any, error) {
-	if p, ok := v.(Prunable[T]); ok {
-		return p.Prune(self, n)
+	if reflect.TypeFor[T]().Implements(reflect.TypeFor[Prunable[T]]()) {
+		d.prune = func(v any, self *Self, n identity.Node) (any, error) { return as[Prunable[T]](v).Prune(self, n) }
+		d.cleanup = func(v any, n identity.Node) (any, error) { return as[Prunable[T]](v).Cleanup(n) }
 	}
-	return v, nil
+	return Definition{d}
 }
-
-func (dataOps[T]) cleanup(v any, n identity.Node) (any, error) {
-	if p, ok := v.(Prunable[T]); ok {
-		return p.Cleanup(n)
-	}
-	return v, nil
-}
-
-// noDeltas are the ops of a type without deltas. Only delta and resetDelta are called.
-type noDeltas struct{}
-
-func (noDeltas) delta(any) (any, bool)                   { return nil, false }
-func (noDeltas) resetDelta(v any) any                    { return v }
-func (noDeltas) mergeDelta(any, any) (any, error)        { return nil, ErrType }
-func (noDeltas) opCount(any) int                         { return 0 }
-func (noDeltas) mergeDeltas(any, any) (any, error)       { return nil, ErrType }
-func (noDeltas) appendDelta(any, []byte) ([]byte, error) { return nil, ErrType }
-func (noDeltas) decodeDelta([]byte) (any, error)         { return nil, ErrType }
 
 // DefineDelta is Define for a type with deltas. how is FreeDeltas or CausalDeltas: whether deltas
 // may arrive in any order. If D has a method Ops() int, it returns the number of operations in a
@@ -275,38 +211,13 @@ func (noDeltas) decodeDelta([]byte) (any, error)         { return nil, ErrType }
 func DefineDelta[T DeltaData[T, D], D Data[D]](name string, how Deltas,
 	decode func(data []byte) (T, error), decodeDelta func(data []byte) (D, error),
 ) Definition {
-	return Definition{&definition{
-		name: name, typ: reflect.TypeFor[T](), deltas: max(how, FreeDeltas),
-		ops: deltaOps[T, D]{dataOps: dataOps[T]{read: decode}, readDelta: decodeDelta},
-	}}
+	d := Define(name, decode).d
+	d.deltas, d.delta = max(how, FreeDeltas), typedOps[D]{decodeDelta}
+	d.take = func(v any) (any, bool) { return as[T](v).Delta() }
+	d.apply = func(v, d any) (any, error) { return as[T](v).MergeDelta(as[D](d)) }
+	d.reset = func(v any) any { return as[T](v).ResetDelta() }
+	return Definition{d}
 }
-
-// deltaOps are the ops of a type with deltas.
-type deltaOps[T DeltaData[T, D], D Data[D]] struct {
-	dataOps[T]
-	readDelta func(data []byte) (D, error)
-}
-
-func (deltaOps[T, D]) delta(v any) (any, bool) { return as[T](v).Delta() }
-
-func (deltaOps[T, D]) resetDelta(v any) any { return as[T](v).ResetDelta() }
-
-func (deltaOps[T, D]) mergeDelta(v, d any) (any, error) { return as[T](v).MergeDelta(as[D](d)) }
-
-func (deltaOps[T, D]) opCount(d any) int {
-	if o, ok := d.(interface{ Ops() int }); ok {
-		return o.Ops()
-	}
-	return 0
-}
-
-func (deltaOps[T, D]) mergeDeltas(a, b any) (any, error) { return as[D](a).Merge(as[D](b)) }
-
-func (deltaOps[T, D]) appendDelta(d any, dst []byte) ([]byte, error) {
-	return as[D](d).AppendBinary(dst)
-}
-
-func (o deltaOps[T, D]) decodeDelta(data []byte) (any, error) { return o.readDelta(data) }
 
 // customDelta is a delta of a user's type.
 type customDelta struct {
@@ -316,34 +227,26 @@ type customDelta struct {
 
 func (d *customDelta) shape() shape        { return shape{kind: kindCustom, custom: d.def} }
 func (d *customDelta) eachNode(*nodeTable) {}
+func (d *customDelta) encode(e *encoder)   { e.custom(d.def, d.def.delta, d.d) }
 
-func (d *customDelta) opCount() (n int) {
-	if err := catchPanic(d.def, "count the operations of", func() error { n = d.def.opCount(d.d); return nil }); err != nil {
+func (d *customDelta) opCount() int {
+	o, _ := d.d.(interface{ Ops() int })
+	if o == nil {
 		return 0
 	}
-	return n
+	return orIfPanic(0, o.Ops)
 }
 
-func (d *customDelta) encode(e *encoder) {
-	e.custom(d.def, func() ([]byte, error) { return d.def.appendDelta(d.d, nil) })
+func (d *customDelta) applyTo(c core) (core, error) {
+	o, _ := c.(*custom)
+	return o.change("merge a delta of", func() (any, error) { return d.def.apply(o.v, d.d) })
 }
 
 func (d *customDelta) then(later change) (change, error) {
-	l, err := sameChange[*customDelta](d.shape(), later)
-	if err != nil {
-		return nil, err
-	}
+	l, _ := later.(*customDelta)
 	m := &customDelta{def: d.def}
-	err = catchPanic(d.def, "merge deltas of", func() error { m.d, err = d.def.mergeDeltas(d.d, l.d); return err })
+	err := catchPanic(d.def, "merge deltas of", func() (err error) { m.d, err = d.def.delta.merge(d.d, l.d); return err })
 	return m, err
-}
-
-func (d *decoder) customDelta(def *definition) change {
-	data := d.bytes(MaxSize, "delta")
-	m := &customDelta{def: def}
-	d.checkCustom(def, data, func() (err error) { m.d, err = def.decodeDelta(data); return err },
-		func() ([]byte, error) { return def.appendDelta(m.d, nil) })
-	return m
 }
 
 // catchPanic calls user code and converts a panic into an error.
@@ -352,4 +255,12 @@ func catchPanic(def *definition, doing string, f func() error) error {
 		return fmt.Errorf("crdt: %s %s: %w", doing, def.name, err)
 	}
 	return nil
+}
+
+// orIfPanic returns the result of user code, or another value if it panics.
+func orIfPanic[V any](other V, f func() V) (v V) {
+	if err := panics.Catch(func() error { v = f(); return nil }); err != nil {
+		return other
+	}
+	return v
 }

@@ -16,7 +16,9 @@ type Delta struct{ c change }
 // change is the content of a delta.
 type change interface {
 	shape() shape
-	// then returns this change followed by a later one of the same node.
+	// applyTo returns a value of the same shape with the change.
+	applyTo(c core) (core, error)
+	// then returns this change followed by a later one of the same node and shape.
 	then(later change) (change, error)
 	opCount() int
 	modifiedOnlyBy(node identity.Node) bool
@@ -39,7 +41,7 @@ func (d Delta) Merge(later Delta) (Delta, error) {
 	case later.c == nil:
 		return d, nil
 	}
-	c, err := d.c.then(later.c)
+	c, err := join(d.c, later.c)
 	if err != nil {
 		return d, err
 	}
@@ -66,13 +68,18 @@ func (d Delta) AppendBinary(dst []byte) ([]byte, error) {
 	return appendBinary(dst, versionDelta, d.c)
 }
 
-// sameChange returns d as a change of the given type and shape.
-func sameChange[C change](of shape, d change) (C, error) {
-	o, ok := d.(C)
-	if !ok || !of.equal(d.shape()) {
-		return o, wrongType(of, d)
+func join(former, later change) (change, error) {
+	if !former.shape().equal(later.shape()) {
+		return nil, wrongType(former.shape(), later)
 	}
-	return o, nil
+	return former.then(later)
+}
+
+func applyDelta(c core, d change) (core, error) {
+	if d == nil || !c.shape().equal(d.shape()) {
+		return nil, wrongType(c.shape(), d)
+	}
+	return d.applyTo(c)
 }
 
 // whole is a change that is itself a value.
@@ -80,25 +87,12 @@ type whole struct{ core }
 
 func (d whole) opCount() int { return 0 }
 
-func (d whole) then(later change) (change, error) {
-	l, err := sameChange[whole](d.shape(), later)
-	if err != nil {
-		return nil, err
-	}
-	c, err := d.merge(l.core)
-	if err != nil {
-		return nil, err
-	}
-	return whole{c}, nil
-}
+func (d whole) applyTo(c core) (core, error) { return c.merge(d.core) }
 
-// mergeWhole applies a change that is a value.
-func mergeWhole(c core, d change) (core, error) {
-	o, err := sameChange[whole](c.shape(), d)
-	if err != nil {
-		return nil, err
-	}
-	return c.merge(o.core)
+func (d whole) then(later change) (change, error) {
+	l, _ := later.(whole)
+	c, err := d.merge(l.core)
+	return whole{c}, err
 }
 
 // NeedsFullState reports whether a delta removes something that the sender had seen and this value
@@ -259,7 +253,7 @@ func (o *custom) deltaIsComplete(older core) bool {
 	if d == nil {
 		return false
 	}
-	next, err := older.applyDelta(d)
+	next, err := applyDelta(older, d)
 	return err == nil && Equal(Value{next}, Value{o.resetDelta()})
 }
 

@@ -20,28 +20,13 @@ func appendElement[E any](dst []byte, e E, types *Types) ([]byte, error) {
 	var err error
 	if text, ok := any(e).(string); ok { // handled separately, so that a string does not escape to the heap
 		dst = append(append(dst, tagString), text...)
-	} else if dst, err = appendOther(dst, e, types); err != nil {
+	} else if dst, err = appendReflected(dst, reflect.ValueOf(e), types); err != nil {
 		return nil, err
 	}
 	if n := len(dst) - start; n > MaxElement {
 		return nil, fmt.Errorf("%w: element has %d bytes, at most %d are allowed", ErrLimit, n, MaxElement)
 	}
 	return dst, nil
-}
-
-func appendOther(dst []byte, e any, types *Types) ([]byte, error) {
-	switch v := e.(type) {
-	case int:
-		return appendSigned(dst, int64(v)), nil
-	case int64:
-		return appendSigned(dst, v), nil
-	case uint64:
-		return appendInt(dst, false, v), nil
-	case []byte:
-		return append(append(dst, tagBytes), v...), nil
-	default:
-		return appendReflected(dst, reflect.ValueOf(v), types)
-	}
 }
 
 func appendReflected(dst []byte, v reflect.Value, types *Types) ([]byte, error) {
@@ -66,11 +51,12 @@ func appendReflected(dst []byte, v reflect.Value, types *Types) ([]byte, error) 
 		if v.Type().Elem().Kind() != reflect.Uint8 {
 			break
 		}
-		dst = append(dst, tagBytes)
-		for i := range v.Len() {
-			dst = append(dst, byte(v.Index(i).Uint())) //nolint:gosec // it is one
+		if v.Kind() == reflect.Array {
+			addressable := reflect.New(v.Type()).Elem()
+			addressable.Set(v)
+			v = addressable
 		}
-		return dst, nil
+		return append(append(dst, tagBytes), v.Bytes()...), nil
 	default:
 	}
 	manifest, payload, err := types.registry().Encode(v.Interface())

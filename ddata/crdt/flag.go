@@ -3,8 +3,6 @@
 
 package crdt
 
-import "github.com/refold-io/refold/identity"
-
 // Flag is false until a node enables it, and true from then on. The zero value is false. It is
 // immutable.
 type Flag struct{ handle[Flag] }
@@ -28,26 +26,19 @@ func (f Flag) Enabled() bool {
 // flag is the untyped value of a Flag.
 type flag struct {
 	noHistory
+	noDeltas
 	on bool
 }
 
-func (f *flag) changes() change                           { return nil }
-func (f *flag) resetDelta() core                          { return f }
-func (f *flag) applyDelta(d change) (core, error)         { return nil, wrongType(f.shape(), d) }
-func (f *flag) pruned(*Self, identity.Node) (core, error) { return f, nil }
-func (f *flag) cleaned(identity.Node) (core, error)       { return f, nil }
-func (f *flag) shape() shape                              { return shape{kind: kindFlag} }
-func (f *flag) eachNode(*nodeTable)                       {}
+func (f *flag) resetDelta() core    { return f }
+func (f *flag) shape() shape        { return shape{kind: kindFlag} }
+func (f *flag) eachNode(*nodeTable) {}
 
 func (f *flag) merge(other core) (core, error) {
-	o, err := same(f, other)
-	if err != nil {
-		return nil, err
+	if f.on {
+		return f, nil
 	}
-	if o.on {
-		return o, nil
-	}
-	return f, nil
+	return other, nil
 }
 
 func (f *flag) encode(e *encoder) {
@@ -59,9 +50,9 @@ func (f *flag) encode(e *encoder) {
 }
 
 func (d *decoder) flag() core {
-	b := d.byte("flag")
+	b := d.Byte("flag")
 	if b > 1 {
-		d.fail("flag %d", b)
+		d.Fail("flag %d", b)
 	}
 	return &flag{on: b == 1}
 }

@@ -81,16 +81,12 @@ type gcounter struct {
 
 func (g *gcounter) modifiedBy() []identity.Node             { return g.tallies.nodes() }
 func (g *gcounter) needsPruning(removed identity.Node) bool { return g.tallies.has(refOf(removed)) }
-func (g *gcounter) applyDelta(d change) (core, error)       { return mergeWhole(g, d) }
 func (g *gcounter) shape() shape                            { return shape{kind: kindGCounter} }
 func (g *gcounter) eachNode(t *nodeTable)                   { g.tallies.eachNode(t) }
 func (g *gcounter) encode(e *encoder)                       { e.tallies(g.tallies) }
 
 func (g *gcounter) merge(other core) (core, error) {
-	o, err := same(g, other)
-	if err != nil {
-		return nil, err
-	}
+	o, _ := other.(*gcounter)
 	if o.base == g {
 		return &gcounter{tallies: o.tallies}, nil
 	}
@@ -123,8 +119,5 @@ func (g *gcounter) pruned(self *Self, removed identity.Node) (core, error) {
 }
 
 func (g *gcounter) cleaned(removed identity.Node) (core, error) {
-	if !g.needsPruning(removed) {
-		return g.resetDelta(), nil
-	}
 	return &gcounter{tallies: g.tallies.without(refOf(removed))}, nil
 }

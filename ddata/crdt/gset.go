@@ -3,11 +3,7 @@
 
 package crdt
 
-import (
-	"iter"
-
-	"github.com/refold-io/refold/identity"
-)
+import "iter"
 
 // GSet is a set that only grows. The zero value is empty. It is immutable.
 //
@@ -95,18 +91,12 @@ type gset struct {
 	base  *gset // the value when delta was empty; nil if delta is empty
 }
 
-func (g *gset) applyDelta(d change) (core, error)         { return mergeWhole(g, d) }
-func (g *gset) pruned(*Self, identity.Node) (core, error) { return g.resetDelta(), nil }
-func (g *gset) cleaned(identity.Node) (core, error)       { return g.resetDelta(), nil }
-func (g *gset) shape() shape                              { return shape{kind: kindGSet, elem: g.elem} }
-func (g *gset) eachNode(*nodeTable)                       {}
+func (g *gset) shape() shape        { return shape{kind: kindGSet, elem: g.elem} }
+func (g *gset) eachNode(*nodeTable) {}
 
 func (g *gset) merge(other core) (core, error) {
-	o, err := same(g, other)
-	switch {
-	case err != nil:
-		return nil, err
-	case o.base == g:
+	o, _ := other.(*gset)
+	if o.base == g {
 		return o.resetDelta(), nil
 	}
 	next := gset{elem: g.elem, items: g.items}

@@ -132,7 +132,7 @@ func (j JSON) custom(dst []byte, o *custom) []byte {
 	if err == nil && text != nil {
 		return append(dst, text...)
 	}
-	err = catchPanic(o.def, "encode", func() (err error) { data, err = o.def.appendTo(o.v, nil); return err })
+	err = catchPanic(o.def, "encode", func() (err error) { data, err = o.def.value.appendTo(o.v, nil); return err })
 	dst = jsonText(append(dst, `{"type":`...), o.def.name)
 	if err != nil {
 		return append(dst, '}')

@@ -100,25 +100,18 @@ func (r LWWRegister[V]) UpdatedBy() identity.Node { return nodeOf(r.core().node)
 // register is the untyped value of an LWWRegister.
 type register struct {
 	noHistory
+	noDeltas
 	elem    elementKind
 	time    int64
 	node    nodeRef
 	content string // an encoded element, empty if unset
 }
 
-func (r *register) changes() change                           { return nil }
-func (r *register) resetDelta() core                          { return r }
-func (r *register) applyDelta(d change) (core, error)         { return nil, wrongType(r.shape(), d) }
-func (r *register) pruned(*Self, identity.Node) (core, error) { return r, nil }
-func (r *register) cleaned(identity.Node) (core, error)       { return r, nil }
-func (r *register) shape() shape                              { return shape{kind: kindRegister, elem: r.elem} }
+func (r *register) resetDelta() core { return r }
+func (r *register) shape() shape     { return shape{kind: kindRegister, elem: r.elem} }
 
 func (r *register) merge(other core) (core, error) {
-	o, err := same(r, other)
-	if err != nil {
-		return nil, err
-	}
-	if o.wins(r) {
+	if o, ok := other.(*register); ok && o.wins(r) {
 		return o, nil
 	}
 	return r, nil
@@ -149,13 +142,13 @@ func (r *register) encode(e *encoder) {
 
 func (d *decoder) register(k elementKind) *register {
 	r := &register{elem: k}
-	if len(d.b) > 0 && d.b[0] == 0 {
-		d.byte("value")
+	b := d.bytes(MaxElement, "element")
+	if len(b) == 0 {
 		return r
 	}
-	r.content = d.element(k, nil, true)
-	u := d.uint(1<<64-1, "timestamp")
+	r.content = string(d.checked(k, b, nil, true))
+	u := d.Uint(1<<64-1, "timestamp")
 	r.time = int64(u>>1) ^ -int64(u&1)
-	r.node = d.nodeRef(d.uint(MaxNodes, "node"))
+	r.node = d.nodeRef(d.Uint(MaxNodes, "node"))
 	return r
 }

@@ -80,6 +80,11 @@ func (m *ormap) remove(self *Self, key string) *ormap {
 	if !m.keys.items.has(key) {
 		return m
 	}
+	if v, _ := m.get(key); m.keepsRemovedValues() {
+		if s, ok := v.(*orset); ok && s.items.n > 0 {
+			m = m.updateSet(self, key, (*orset).clear)
+		}
+	}
 	keys := m.keys.reset().remove(self, key)
 	op := &mapOp{kind: mapRemove, keys: keys.delta, key: key}
 	next := &ormap{keys: keys.reset(), vals: m.vals}
@@ -137,7 +142,7 @@ func (m *ormap) mergeValue(present bool, a, b *core) (v core, kept, same bool, e
 	case a == nil:
 		v = (*b).resetDelta()
 	default:
-		if v, err = (*a).merge(*b); err != nil {
+		if v, err = mergeCores(*a, *b); err != nil {
 			return nil, false, false, err
 		}
 		same = v == *a
@@ -182,15 +187,9 @@ func (m *ormap) resetDelta() core { return m.reset() }
 func (m *ormap) shape() shape     { return *m.typ }
 
 func (m *ormap) merge(other core) (core, error) {
-	o, err := same(m, other)
-	if err != nil {
-		return nil, err
-	}
+	o, _ := other.(*ormap)
 	next, err := m.mergeMap(o)
-	if err != nil {
-		return nil, err
-	}
-	return next, nil
+	return next, err
 }
 
 func (m *ormap) changes() change {
@@ -317,17 +316,17 @@ func (d *decoder) ormap(s shape) *ormap {
 	}
 	m := &ormap{typ: &s, keys: &orset{elem: s.elem, vv: d.vector()}}
 	all := items(d, s.elem, 4, func() entry {
-		e := entry{flags: d.byte("entry")}
+		e := entry{flags: d.Byte("entry")}
 		if e.flags == 0 || e.flags > entryKey|entryValue || e.flags == entryValue && !m.keepsRemovedValues() {
-			d.fail("entry %d", e.flags)
+			d.Fail("entry %d", e.flags)
 		}
 		if e.flags&entryKey != 0 {
 			e.dots = d.dots()
 		}
 		if !m.keys.vv.covers(e.dots.vector()) {
-			d.fail("a key was added by a change that was not seen")
+			d.Fail("a key was added by a change that was not seen")
 		}
-		if e.flags&entryValue != 0 && d.err == nil {
+		if e.flags&entryValue != 0 && d.Err() == nil {
 			e.val = d.value(*s.of)
 		}
 		return e
@@ -366,7 +365,7 @@ func (d *decoder) ormap(s shape) *ormap {
 // For maps of sets, ORMultiMap with value deltas does not have these problems.
 //
 // Ten maps of a hundred entries replicate faster than one map of a thousand entries.
-type ORMap[K any, V Data[V]] struct{ handle[ORMap[K, V]] }
+type ORMap[K any, V Data[V]] struct{ keyed[ORMap[K, V], K] }
 
 // Entry is a key of a map with its value.
 type Entry[K, V any] struct {
@@ -384,27 +383,124 @@ func (ORMap[K, V]) empty(types *Types) shape {
 	return shape{kind: kindMap, elem: kindOf[K](), of: &of}
 }
 
-// mapCore returns the untyped value of a map.
-func (h handle[T]) mapCore() (*ormap, error) {
-	v, err := h.untyped(nil)
+// keyed is the common part of the maps T with keys of type K.
+type keyed[T, K any] struct{ handle[T] }
+
+// core returns the untyped value of a map.
+func (m keyed[T, K]) core() (*ormap, error) {
+	v, err := m.untyped(nil)
 	if err != nil {
 		return nil, err
 	}
-	m, ok := v.(*ormap)
+	c, ok := v.(*ormap)
 	if !ok {
 		return nil, wrongType(shape{kind: kindMap}, v)
 	}
-	return m, nil
+	return c, nil
+}
+
+// entry returns the untyped value of a map and the encoded form of a key.
+func (m keyed[T, K]) entry(key K) (*ormap, string, error) {
+	k, err := encodeElement(key, m.types)
+	if err != nil {
+		return nil, "", err
+	}
+	c, err := m.core()
+	return c, k, err
+}
+
+// Remove returns the map without some keys. Missing keys are ignored.
+func (m keyed[T, K]) Remove(self *Self, keys ...K) (T, error) {
+	c, err := m.core()
+	if err != nil {
+		return m.of(m.v), err
+	}
+	encoded, err := encodeElements(keys, m.types)
+	for _, k := range encoded {
+		c = c.remove(self, k)
+	}
+	return m.changed(c, err)
+}
+
+// Contains reports whether a key exists. It is false for a key that cannot be encoded.
+func (m keyed[T, K]) Contains(key K) bool {
+	c, k, err := m.entry(key)
+	return err == nil && c.keys.items.has(k)
+}
+
+// Len returns the number of keys.
+func (m keyed[T, K]) Len() int {
+	if c, ok := m.v.(*ormap); ok {
+		return c.keys.items.n
+	}
+	return 0
+}
+
+// Keys returns the keys in the order of GSet.All. The error matches ErrElement if a key does not fit
+// K or its type is not registered.
+func (m keyed[T, K]) Keys() ([]K, error) {
+	c, ok := m.v.(*ormap)
+	if !ok {
+		return nil, nil
+	}
+	return collect(c.keys.items.n, decodeAll[K](c.keys.items, m.types))
+}
+
+// valueOf returns the value of a key of a map with values of type V, and whether the key exists.
+func valueOf[V, T, K any](m keyed[T, K], key K) (v V, found bool) {
+	c, k, err := m.entry(key)
+	if err != nil {
+		return v, false
+	}
+	held, found := c.get(k)
+	if !found {
+		return v, false
+	}
+	v, err = typed[V](m.types, held)
+	return v, err == nil
+}
+
+// entries yields the keys of a map with their values, which read decodes.
+func entries[V, T, K any](m keyed[T, K], read func(core) (V, error)) iter.Seq2[Entry[K, V], error] {
+	return func(yield func(Entry[K, V], error) bool) {
+		c, ok := m.v.(*ormap)
+		if !ok {
+			return
+		}
+		for k := range c.keys.items.all() {
+			var e Entry[K, V]
+			var err error
+			if e.Key, err = decodeElement[K](k, m.types); err == nil {
+				v, _ := c.get(k)
+				e.Value, err = read(v)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// typedEntries is entries for values of a data type.
+func typedEntries[V, T, K any](m keyed[T, K]) iter.Seq2[Entry[K, V], error] {
+	return entries(m, func(v core) (V, error) { return typed[V](m.types, v) })
 }
 
 // Put returns the map with a value, which is merged with concurrent puts. A key that holds an ORSet
 // cannot be put again, because the history of the set would be lost (ErrReplace); use Update. The
 // error may also match ErrElement, ErrLimit or ErrUndefined.
 func (m ORMap[K, V]) Put(self *Self, key K, value V) (ORMap[K, V], error) {
-	c, k, err := entry(m.handle, key)
+	c, k, err := m.entry(key)
 	if err != nil {
 		return m, err
 	}
+	if c.typ.of.kind == kindORSet && c.keys.items.has(k) {
+		return m, ErrReplace
+	}
+	return m.put(self, c, k, value)
+}
+
+func (m ORMap[K, V]) put(self *Self, c *ormap, key string, value V) (ORMap[K, V], error) {
 	v, err := m.types.core(value)
 	if err != nil {
 		return m, err
@@ -412,26 +508,13 @@ func (m ORMap[K, V]) Put(self *Self, key K, value V) (ORMap[K, V], error) {
 	if !c.typ.of.equal(v.shape()) {
 		return m, wrongType(*c.typ.of, v)
 	}
-	if c.typ.of.kind == kindORSet && c.keys.items.has(k) {
-		return m, ErrReplace
-	}
-	return m.of(c.put(self, k, v)), nil
-}
-
-// entry returns the untyped value of a map and the encoded form of a key.
-func entry[T, K any](h handle[T], key K) (*ormap, string, error) {
-	k, err := encodeElement(key, h.types)
-	if err != nil {
-		return nil, "", err
-	}
-	c, err := h.mapCore()
-	return c, k, err
+	return m.of(c.put(self, key, v)), nil
 }
 
 // Update returns the map with the value of a key replaced by f of it. f receives the empty value if
 // the key does not exist. The error is that of f, or one that Put returns.
 func (m ORMap[K, V]) Update(self *Self, key K, f func(V) (V, error)) (ORMap[K, V], error) {
-	c, k, err := entry(m.handle, key)
+	c, k, err := m.entry(key)
 	if err != nil {
 		return m, err
 	}
@@ -447,107 +530,12 @@ func (m ORMap[K, V]) Update(self *Self, key K, f func(V) (V, error)) (ORMap[K, V
 	if err != nil {
 		return m, err
 	}
-	v, err := m.types.core(after)
-	if err != nil {
-		return m, err
-	}
-	if !c.typ.of.equal(v.shape()) {
-		return m, wrongType(*c.typ.of, v)
-	}
-	return m.of(c.put(self, k, v)), nil
-}
-
-// Remove returns the map without some keys. Missing keys are ignored.
-func (m ORMap[K, V]) Remove(self *Self, keys ...K) (ORMap[K, V], error) {
-	return removeKeys(m, m.handle, self, keys)
-}
-
-func removeKeys[T, K any](m T, h handle[T], self *Self, keys []K) (T, error) {
-	c, err := h.mapCore()
-	if err != nil {
-		return m, err
-	}
-	encoded, err := encodeElements(keys, h.types)
-	if err != nil {
-		return m, err
-	}
-	next := c
-	for _, k := range encoded {
-		next = next.remove(self, k)
-	}
-	if next == c {
-		return m, nil
-	}
-	return h.of(next), nil
+	return m.put(self, c, k, after)
 }
 
 // Get returns the value of a key, and whether the key exists.
-func (m ORMap[K, V]) Get(key K) (V, bool) {
-	var none V
-	c, k, err := entry(m.handle, key)
-	if err != nil {
-		return none, false
-	}
-	held, found := c.get(k)
-	if !found {
-		return none, false
-	}
-	v, err := typed[V](m.types, held)
-	return v, err == nil
-}
-
-// Contains reports whether a key exists. It is false for a key that cannot be encoded.
-func (m ORMap[K, V]) Contains(key K) bool { return containsKey(m.handle, key) }
-
-func containsKey[T, K any](h handle[T], key K) bool {
-	c, k, err := entry(h, key)
-	return err == nil && c.keys.items.has(k)
-}
-
-// mapLen returns the number of keys.
-func (h handle[T]) mapLen() int {
-	if c, ok := h.v.(*ormap); ok {
-		return c.keys.items.n
-	}
-	return 0
-}
-
-// Len returns the number of keys.
-func (m ORMap[K, V]) Len() int { return m.mapLen() }
+func (m ORMap[K, V]) Get(key K) (V, bool) { return valueOf[V](m.keyed, key) }
 
 // All yields the keys with their values in the order of GSet.All. The error matches ErrElement if a
 // key does not fit K or its type is not registered.
-func (m ORMap[K, V]) All() iter.Seq2[Entry[K, V], error] {
-	return entries[K](m.handle, func(v core) (V, error) { return typed[V](m.types, v) })
-}
-
-func entries[K, V, T any](h handle[T], read func(core) (V, error)) iter.Seq2[Entry[K, V], error] {
-	return func(yield func(Entry[K, V], error) bool) {
-		c, ok := h.v.(*ormap)
-		if !ok {
-			return
-		}
-		for k := range c.keys.items.all() {
-			var e Entry[K, V]
-			var err error
-			if e.Key, err = decodeElement[K](k, h.types); err == nil {
-				v, _ := c.get(k)
-				e.Value, err = read(v)
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-	}
-}
-
-// Keys returns the keys, with the order and errors of All.
-func (m ORMap[K, V]) Keys() ([]K, error) { return mapKeys[K](m.handle) }
-
-func mapKeys[K, T any](h handle[T]) ([]K, error) {
-	c, ok := h.v.(*ormap)
-	if !ok {
-		return nil, nil
-	}
-	return collect(c.keys.items.n, decodeAll[K](c.keys.items, h.types))
-}
+func (m ORMap[K, V]) All() iter.Seq2[Entry[K, V], error] { return typedEntries[V](m.keyed) }

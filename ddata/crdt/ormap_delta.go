@@ -94,7 +94,7 @@ func (op *mapOp) join(later *mapOp) (*mapOp, error) {
 		for key, d := range later.deltas.all() {
 			if former, found := deltas.get(key); found {
 				var err error
-				if d, err = former.then(d); err != nil {
+				if d, err = join(former, d); err != nil {
 					return nil, err
 				}
 			}
@@ -106,7 +106,7 @@ func (op *mapOp) join(later *mapOp) (*mapOp, error) {
 		if !found || later.deltas.n > 1 {
 			return nil, nil
 		}
-		val, err := op.val.applyDelta(d)
+		val, err := applyDelta(op.val, d)
 		if err != nil {
 			return nil, err
 		}
@@ -138,7 +138,7 @@ func (m *ormap) replay(d *mapDelta) (*ormap, error) {
 				if !found {
 					v = m.typ.of.empty()
 				}
-				v, err := v.applyDelta(vd)
+				v, err := applyDelta(v, vd)
 				if err != nil {
 					return nil, err
 				}
@@ -149,36 +149,24 @@ func (m *ormap) replay(d *mapDelta) (*ormap, error) {
 	return next, nil
 }
 
-func (m *ormap) applyDelta(d change) (core, error) {
-	o, err := sameChange[*mapDelta](*m.typ, d)
-	if err != nil {
-		return nil, err
-	}
-	after, err := m.replay(o)
+func (d *mapDelta) applyTo(c core) (core, error) {
+	m, _ := c.(*ormap)
+	after, err := m.replay(d)
 	if err != nil {
 		return nil, err
 	}
 	// The previous values may be concurrent, so merge instead of replacing them.
-	next, err := m.mergeKeys(after, o.keys())
-	if err != nil {
-		return nil, err
-	}
-	return next, nil
+	next, err := m.mergeKeys(after, d.keys())
+	return next, err
 }
 
 func (d *mapDelta) opCount() int { return len(d.ops) }
 func (d *mapDelta) shape() shape { return *d.typ }
 
 func (d *mapDelta) then(later change) (change, error) {
-	l, err := sameChange[*mapDelta](*d.typ, later)
-	if err != nil {
-		return nil, err
-	}
+	l, _ := later.(*mapDelta)
 	ops, err := joinMapOps(d.ops, l.ops)
-	if err != nil {
-		return nil, err
-	}
-	return &mapDelta{d.typ, ops}, nil
+	return &mapDelta{d.typ, ops}, err
 }
 
 func (d *mapDelta) eachNode(t *nodeTable) {
@@ -215,37 +203,25 @@ func (d *mapDelta) encode(e *encoder) {
 }
 
 func (d *decoder) mapDelta(s shape) *mapDelta {
-	n := d.count(MaxSize, 6, "steps")
-	if n == 0 {
-		d.fail("a delta without steps")
-	}
-	delta := &mapDelta{typ: &s}
-	for range n {
-		op := d.mapOp(s)
-		if d.err != nil {
-			break
-		}
-		delta.ops = append(delta.ops, op)
-	}
-	return delta
+	return &mapDelta{&s, steps(d, 6, func() *mapOp { return d.mapOp(s) })}
 }
 
 func (d *decoder) mapOp(s shape) *mapOp {
-	op := &mapOp{kind: mapKind(d.byte("step"))}
+	op := &mapOp{kind: mapKind(d.Byte("step"))}
 	if op.kind == 0 || op.kind > mapRemoveKey || op.kind == mapRemoveKey && s.kind != kindMultiMapDeltas {
-		d.fail("step %d is unknown", op.kind)
+		d.Fail("step %d is unknown", op.kind)
 		return op
 	}
 	op.keys = d.orsetDelta(s.elem)
 	switch {
-	case d.err != nil:
+	case d.Err() != nil:
 	case op.kind == mapUpdate && s.of.deltas() == NoDeltas:
-		d.fail("%v has no deltas", s.of)
+		d.Fail("%v has no deltas", s.of)
 	case op.kind == mapUpdate:
 		op.deltas = items(d, s.elem, 4, func() change { return d.delta(*s.of) })
 	default:
 		op.key = d.element(s.elem, nil, true)
-		if op.kind == mapPut && d.err == nil {
+		if op.kind == mapPut && d.Err() == nil {
 			op.val = d.value(*s.of)
 		}
 	}

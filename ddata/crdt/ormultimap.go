@@ -15,7 +15,7 @@ import "iter"
 // caveats.
 //
 // K and E are element types as described at GSet.
-type ORMultiMap[K, E any] struct{ handle[ORMultiMap[K, E]] }
+type ORMultiMap[K, E any] struct{ keyed[ORMultiMap[K, E], K] }
 
 func (ORMultiMap[K, E]) empty(*Types) shape { return multiShape[K, E](kindMultiMap) }
 
@@ -26,7 +26,7 @@ func multiShape[K, E any](k kind) shape {
 // WithValueDeltas returns the variant with value deltas. The map must be empty and without history,
 // or of that variant already; otherwise the error matches ErrType.
 func (m ORMultiMap[K, E]) WithValueDeltas() (ORMultiMap[K, E], error) {
-	c, err := m.mapCore()
+	c, err := m.core()
 	if err != nil {
 		return m, err
 	}
@@ -54,7 +54,7 @@ func (m ORMultiMap[K, E]) Put(self *Self, key K, elements ...E) (ORMultiMap[K, E
 
 // change applies f to the set of a key.
 func (m ORMultiMap[K, E]) change(self *Self, key K, elements []E, f func(s *orset, encoded []string) *orset) (ORMultiMap[K, E], error) {
-	c, k, err := entry(m.handle, key)
+	c, k, err := m.entry(key)
 	if err != nil {
 		return m, err
 	}
@@ -100,7 +100,7 @@ func (m ORMultiMap[K, E]) Add(self *Self, key K, elements ...E) (ORMultiMap[K, E
 // RemoveElements returns the map without some elements of a key, and without the key if its set
 // becomes empty. Missing elements are ignored.
 func (m ORMultiMap[K, E]) RemoveElements(self *Self, key K, elements ...E) (ORMultiMap[K, E], error) {
-	c, k, err := entry(m.handle, key)
+	c, k, err := m.entry(key)
 	if err != nil {
 		return m, err
 	}
@@ -141,7 +141,7 @@ func (m *ormap) removeElements(self *Self, key string, elements []string) *ormap
 // Replace returns the map with one element of a key replaced by another. The old element need not
 // exist.
 func (m ORMultiMap[K, E]) Replace(self *Self, key K, old, with E) (ORMultiMap[K, E], error) {
-	c, k, err := entry(m.handle, key)
+	c, k, err := m.entry(key)
 	if err != nil {
 		return m, err
 	}
@@ -156,53 +156,10 @@ func (m ORMultiMap[K, E]) Replace(self *Self, key K, old, with E) (ORMultiMap[K,
 	return m.of(c), nil
 }
 
-// Remove returns the map without some keys. Missing keys are ignored.
-func (m ORMultiMap[K, E]) Remove(self *Self, keys ...K) (ORMultiMap[K, E], error) {
-	c, err := m.mapCore()
-	if err != nil {
-		return m, err
-	}
-	encoded, err := encodeElements(keys, m.types)
-	if err != nil {
-		return m, err
-	}
-	next := c
-	for _, k := range encoded {
-		if next.keepsRemovedValues() && next.keys.items.has(k) {
-			next = next.updateSet(self, k, (*orset).clear)
-		}
-		next = next.remove(self, k)
-	}
-	if next == c {
-		return m, nil
-	}
-	return m.of(next), nil
-}
-
 // Get returns the set of a key, and whether the key exists.
-func (m ORMultiMap[K, E]) Get(key K) (ORSet[E], bool) {
-	c, k, err := entry(m.handle, key)
-	if err != nil {
-		return ORSet[E]{}, false
-	}
-	v, found := c.get(k)
-	if !found {
-		return ORSet[E]{}, false
-	}
-	s, err := typed[ORSet[E]](m.types, v)
-	return s, err == nil
-}
-
-// Contains reports whether a key exists. It is false for a key that cannot be encoded.
-func (m ORMultiMap[K, E]) Contains(key K) bool { return containsKey(m.handle, key) }
-
-// Len returns the number of keys.
-func (m ORMultiMap[K, E]) Len() int { return m.mapLen() }
+func (m ORMultiMap[K, E]) Get(key K) (ORSet[E], bool) { return valueOf[ORSet[E]](m.keyed, key) }
 
 // All yields the keys with their sets, with the order and errors of ORMap.All.
 func (m ORMultiMap[K, E]) All() iter.Seq2[Entry[K, ORSet[E]], error] {
-	return entries[K](m.handle, func(v core) (ORSet[E], error) { return typed[ORSet[E]](m.types, v) })
+	return typedEntries[ORSet[E]](m.keyed)
 }
-
-// Keys returns the keys, with the order and errors of ORMap.All.
-func (m ORMultiMap[K, E]) Keys() ([]K, error) { return mapKeys[K](m.handle) }

@@ -112,10 +112,7 @@ func (s *orset) needsPruning(removed identity.Node) bool { return s.vv.of(refOf(
 func (s *orset) shape() shape                            { return shape{kind: kindORSet, elem: s.elem} }
 
 func (s *orset) merge(other core) (core, error) {
-	o, err := same(s, other)
-	if err != nil {
-		return nil, err
-	}
+	o, _ := other.(*orset)
 	return s.mergeSet(o), nil
 }
 
@@ -124,14 +121,6 @@ func (s *orset) changes() change {
 		return nil
 	}
 	return s.delta
-}
-
-func (s *orset) applyDelta(d change) (core, error) {
-	o, err := sameChange[*orsetDelta](s.shape(), d)
-	if err != nil {
-		return nil, err
-	}
-	return s.apply(o), nil
 }
 
 func (s *orset) pruned(self *Self, removed identity.Node) (core, error) {
@@ -196,7 +185,7 @@ func (d *decoder) orset(k elementKind) *orset {
 	s.items = items(d, k, 3, func() dots {
 		added := d.dots()
 		if !s.vv.covers(added.vector()) {
-			d.fail("an element was added by a change that was not seen")
+			d.Fail("an element was added by a change that was not seen")
 		}
 		return added
 	})

@@ -115,11 +115,13 @@ func (s *orset) applyRemove(op *orsetOp) *orset {
 func (d *orsetDelta) opCount() int { return len(d.ops) }
 func (d *orsetDelta) shape() shape { return shape{kind: kindORSet, elem: d.elem} }
 
+func (d *orsetDelta) applyTo(c core) (core, error) {
+	s, _ := c.(*orset)
+	return s.apply(d), nil
+}
+
 func (d *orsetDelta) then(later change) (change, error) {
-	l, err := sameChange[*orsetDelta](d.shape(), later)
-	if err != nil {
-		return nil, err
-	}
+	l, _ := later.(*orsetDelta)
 	return &orsetDelta{d.elem, joinOps(d.ops, l.ops)}, nil
 }
 
@@ -163,30 +165,31 @@ func (d *orsetDelta) encode(e *encoder) {
 }
 
 func (d *decoder) orsetDelta(k elementKind) *orsetDelta {
-	n := d.count(MaxSize, 2, "steps")
+	return &orsetDelta{k, steps(d, 2, func() orsetOp { return d.orsetOp(k) })}
+}
+
+// steps reads the steps of a delta, of at least size bytes each.
+func steps[Op any](d *decoder, size int, read func() Op) []Op {
+	n := d.Count(MaxSize, size, "steps")
 	if n == 0 {
-		d.fail("a delta without steps")
+		d.Fail("a delta without steps")
 	}
-	delta := &orsetDelta{elem: k}
-	for range n {
-		op := d.orsetOp(k)
-		if d.err != nil {
-			break
-		}
-		delta.ops = append(delta.ops, op)
+	var ops []Op
+	for ; n > 0 && d.Err() == nil; n-- {
+		ops = append(ops, read())
 	}
-	return delta
+	return ops
 }
 
 func (d *decoder) orsetOp(k elementKind) orsetOp {
-	op := orsetOp{kind: opKind(d.byte("step"))}
+	op := orsetOp{kind: opKind(d.Byte("step"))}
 	switch op.kind {
 	case opAdd:
 		op.vv = d.vector()
 		op.added = items(d, k, 4, func() addition {
 			add := addition{d.dots(), d.vector()}
 			if added := add.dots.vector(); len(added) == 0 || !op.vv.covers(added) {
-				d.fail("an element was added by a change outside of the step")
+				d.Fail("an element was added by a change outside of the step")
 			}
 			return add
 		})
@@ -195,12 +198,12 @@ func (d *decoder) orsetOp(k elementKind) orsetOp {
 		op.key = d.element(k, nil, true)
 		op.context = d.vector()
 		if len(op.vv) > 1 || !op.context.covers(op.vv) {
-			d.fail("a removal by a change that its node had not seen")
+			d.Fail("a removal by a change that its node had not seen")
 		}
 	case opFull:
 		op.full = d.orset(k)
 	default:
-		d.fail("unknown step %d", op.kind)
+		d.Fail("unknown step %d", op.kind)
 	}
 	return op
 }

@@ -109,8 +109,7 @@ func (p *pncounter) add(self *Self, negative bool, n uint64, more *big.Int) *pnc
 	return &next
 }
 
-func (p *pncounter) applyDelta(d change) (core, error) { return mergeWhole(p, d) }
-func (p *pncounter) shape() shape                      { return shape{kind: kindPNCounter} }
+func (p *pncounter) shape() shape { return shape{kind: kindPNCounter} }
 
 func (p *pncounter) eachNode(t *nodeTable) {
 	p.up.eachNode(t)
@@ -146,10 +145,7 @@ func (p *pncounter) needsPruning(removed identity.Node) bool {
 }
 
 func (p *pncounter) merge(other core) (core, error) {
-	o, err := same(p, other)
-	if err != nil {
-		return nil, err
-	}
+	o, _ := other.(*pncounter)
 	m := &pncounter{up: p.up.max(o.up), down: p.down.max(o.down)}
 	if sameTallies(m.up, p.up) && sameTallies(m.down, p.down) {
 		return p.resetDelta(), nil
@@ -181,8 +177,5 @@ func (p *pncounter) pruned(self *Self, removed identity.Node) (core, error) {
 }
 
 func (p *pncounter) cleaned(removed identity.Node) (core, error) {
-	if !p.needsPruning(removed) {
-		return p.resetDelta(), nil
-	}
 	return &pncounter{up: p.up.without(refOf(removed)), down: p.down.without(refOf(removed))}, nil
 }

@@ -9,7 +9,7 @@ import "iter"
 // caveats of ORMap apply: a key that is removed while another node counts keeps its whole count.
 //
 // K is an element type as described at GSet.
-type PNCounterMap[K any] struct{ handle[PNCounterMap[K]] }
+type PNCounterMap[K any] struct{ keyed[PNCounterMap[K], K] }
 
 func (PNCounterMap[K]) empty(*Types) shape {
 	return shape{kind: kindCounterMap, elem: kindOf[K](), of: &shape{kind: kindPNCounter}}
@@ -18,7 +18,7 @@ func (PNCounterMap[K]) empty(*Types) shape {
 // Add returns the map with the counter of a key changed by n, which may be negative. If n is 0 and
 // the key is missing, the key is added.
 func (m PNCounterMap[K]) Add(self *Self, key K, n int64) (PNCounterMap[K], error) {
-	c, k, err := entry(m.handle, key)
+	c, k, err := m.entry(key)
 	if err != nil {
 		return m, err
 	}
@@ -36,24 +36,8 @@ func (m PNCounterMap[K]) Add(self *Self, key K, n int64) (PNCounterMap[K], error
 	return m.of(c.put(self, k, p)), nil
 }
 
-// Remove returns the map without some keys. Missing keys are ignored.
-func (m PNCounterMap[K]) Remove(self *Self, keys ...K) (PNCounterMap[K], error) {
-	return removeKeys(m, m.handle, self, keys)
-}
-
 // Get returns the counter of a key, and whether the key exists.
-func (m PNCounterMap[K]) Get(key K) (PNCounter, bool) {
-	c, k, err := entry(m.handle, key)
-	if err != nil {
-		return PNCounter{}, false
-	}
-	v, found := c.get(k)
-	if !found {
-		return PNCounter{}, false
-	}
-	p, err := typed[PNCounter](m.types, v)
-	return p, err == nil
-}
+func (m PNCounterMap[K]) Get(key K) (PNCounter, bool) { return valueOf[PNCounter](m.keyed, key) }
 
 // Value returns the count of a key, 0 if the key does not exist.
 func (m PNCounterMap[K]) Value(key K) int64 {
@@ -61,16 +45,7 @@ func (m PNCounterMap[K]) Value(key K) int64 {
 	return c.Value()
 }
 
-// Contains reports whether a key exists. It is false for a key that cannot be encoded.
-func (m PNCounterMap[K]) Contains(key K) bool { return containsKey(m.handle, key) }
-
-// Len returns the number of keys.
-func (m PNCounterMap[K]) Len() int { return m.mapLen() }
-
 // All yields the keys with their counters, with the order and errors of ORMap.All.
 func (m PNCounterMap[K]) All() iter.Seq2[Entry[K, PNCounter], error] {
-	return entries[K](m.handle, func(v core) (PNCounter, error) { return typed[PNCounter](m.types, v) })
+	return typedEntries[PNCounter](m.keyed)
 }
-
-// Keys returns the keys, with the order and errors of ORMap.All.
-func (m PNCounterMap[K]) Keys() ([]K, error) { return mapKeys[K](m.handle) }

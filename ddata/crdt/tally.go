@@ -215,24 +215,24 @@ func (e *encoder) tallies(t tallies) {
 }
 
 func (d *decoder) tallies() tallies {
-	n := d.count(MaxNodes, 3, "counts")
+	n := d.Count(MaxNodes, 3, "counts")
 	if n == 0 {
 		return nil
 	}
 	t := make(tallies, 0, n)
 	least := uint64(0)
 	for range n {
-		i := d.uint(math.MaxInt64, "node")
+		i := d.Uint(math.MaxInt64, "node")
 		if i < least {
-			d.fail("counts are not in order")
+			d.Fail("counts are not in order")
 		}
 		least = i + 1
 		one := tally{node: d.nodeRef(i)}
 		b := d.bytes(maxCount, "count")
 		if len(b) == 0 || b[0] == 0 {
-			d.fail("a count is 0, or not in its shortest form")
+			d.Fail("a count is 0, or not in its shortest form")
 		}
-		if d.err != nil {
+		if d.Err() != nil {
 			return nil
 		}
 		if len(b) > 8 {

@@ -156,10 +156,10 @@ func (t *Types) DecodeDelta(data []byte) (Delta, error) {
 func (d *decoder) delta(s shape) change {
 	switch {
 	case s.deltas() == NoDeltas:
-		d.fail("%v has no deltas", s)
+		d.Fail("%v has no deltas", s)
 		return nil
 	case s.kind == kindCustom:
-		return d.customDelta(s.custom)
+		return &customDelta{s.custom, d.custom(s.custom, s.custom.delta)}
 	case s.kind == kindORSet:
 		return d.orsetDelta(s.elem)
 	case s.kind.isMap():
@@ -271,7 +271,7 @@ func (s shape) empty() core {
 	case kindVersions:
 		return &versions{}
 	case kindCustom:
-		return s.custom.zero()
+		return &custom{s.custom, s.custom.zero}
 	case kindMap, kindMultiMap, kindMultiMapDeltas, kindCounterMap, kindRegisterMap:
 	}
 	typ := s // so that s itself does not escape to the heap

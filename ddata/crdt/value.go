@@ -94,7 +94,7 @@ func (h handle[T]) Merge(other T) (T, error) {
 	if err != nil {
 		return h.of(h.v), err
 	}
-	return h.changed(a.merge(b))
+	return h.changed(mergeCores(a, b))
 }
 
 // changed returns the result of an operation, or the unchanged value with the error.
@@ -206,17 +206,24 @@ type Value struct{ c core }
 // that merging the two takes constant time.
 type core interface {
 	shape() shape
-	// merge returns the receiver itself if the other value adds nothing.
+	// merge merges a value of the same shape. It returns the receiver itself if that adds nothing.
 	merge(other core) (core, error)
 	changes() change // nil if there are none
 	resetDelta() core
-	applyDelta(d change) (core, error)
 	modifiedBy() []identity.Node
 	needsPruning(removed identity.Node) bool
+	// pruned and cleaned are called only if the value needs pruning.
 	pruned(self *Self, removed identity.Node) (core, error)
 	cleaned(removed identity.Node) (core, error)
 	eachNode(t *nodeTable)
 	encode(e *encoder)
+}
+
+func mergeCores(a, b core) (core, error) {
+	if b == nil || !a.shape().equal(b.shape()) {
+		return nil, wrongType(a.shape(), b)
+	}
+	return a.merge(b)
 }
 
 // IsZero reports whether there is no value.
@@ -237,7 +244,7 @@ func (v Value) Deltas() Deltas { return v.c.shape().deltas() }
 // Merge returns the merge of both values, without a delta. If other adds nothing and v has no
 // delta, the result is v itself. The error matches ErrType if the types differ.
 func (v Value) Merge(other Value) (Value, error) {
-	c, err := v.c.merge(other.c)
+	c, err := mergeCores(v.c, other.c)
 	if err != nil {
 		return v, err
 	}
@@ -253,7 +260,7 @@ func (v Value) ResetDelta() Value { return Value{v.c.resetDelta()} }
 // MergeDelta returns the value with a delta applied. The error matches ErrType if the delta is of
 // another type.
 func (v Value) MergeDelta(d Delta) (Value, error) {
-	c, err := v.c.applyDelta(d.c)
+	c, err := applyDelta(v.c, d.c)
 	if err != nil {
 		return v, err
 	}
@@ -322,15 +329,6 @@ func Equal(a, b Value) bool {
 	return err == nil && bytes.Equal(x, y)
 }
 
-// same returns other as a core of the type of c.
-func same[C core](c C, other core) (C, error) {
-	o, ok := other.(C)
-	if !ok || !c.shape().equal(other.shape()) {
-		return o, wrongType(c.shape(), other)
-	}
-	return o, nil
-}
-
 // wrongType returns the error for a value or change of an unexpected shape.
 func wrongType(want shape, got interface{ shape() shape }) error {
 	if got == nil {
@@ -342,5 +340,12 @@ func wrongType(want shape, got interface{ shape() shape }) error {
 // noHistory is embedded by types without history of nodes.
 type noHistory struct{}
 
-func (noHistory) modifiedBy() []identity.Node     { return nil }
-func (noHistory) needsPruning(identity.Node) bool { return false }
+func (noHistory) modifiedBy() []identity.Node               { return nil }
+func (noHistory) needsPruning(identity.Node) bool           { return false }
+func (noHistory) pruned(*Self, identity.Node) (core, error) { return nil, nil } // never called
+func (noHistory) cleaned(identity.Node) (core, error)       { return nil, nil } // never called
+
+// noDeltas is embedded by types that replicate whole values.
+type noDeltas struct{}
+
+func (noDeltas) changes() change { return nil }

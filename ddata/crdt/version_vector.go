@@ -43,7 +43,7 @@ func (v VersionVector) core() vector {
 // Increment returns the vector with a new number for self. All changes of a node share one
 // sequence, so the number is above the previous one, but not necessarily by one.
 func (v VersionVector) Increment(self *Self) VersionVector {
-	return v.of(&versions{v.core().with(self.next())})
+	return v.of(&versions{vector: v.core().with(self.next())})
 }
 
 // Of returns the number of a node, 0 if the vector does not contain it.
@@ -69,12 +69,12 @@ func (v VersionVector) With(node identity.Node, n uint64) VersionVector {
 	if n == 0 {
 		return v
 	}
-	return v.of(&versions{v.core().with(dot{refOf(node), n})})
+	return v.of(&versions{vector: v.core().with(dot{refOf(node), n})})
 }
 
 // Without returns the vector without a node.
 func (v VersionVector) Without(node identity.Node) VersionVector {
-	return v.of(&versions{v.core().without(refOf(node))})
+	return v.of(&versions{vector: v.core().without(refOf(node))})
 }
 
 // Compare returns the relation of the vector to another one.
@@ -92,40 +92,30 @@ func (v VersionVector) Compare(other VersionVector) Ordering {
 }
 
 // versions is the untyped value of a VersionVector.
-type versions struct{ vector vector }
-
-func (v *versions) changes() change                   { return nil }
-func (v *versions) resetDelta() core                  { return v }
-func (v *versions) applyDelta(d change) (core, error) { return nil, wrongType(v.shape(), d) }
-func (v *versions) modifiedBy() []identity.Node       { return v.vector.nodes() }
-func (v *versions) needsPruning(removed identity.Node) bool {
-	return v.vector.of(refOf(removed)) > 0
+type versions struct {
+	noDeltas
+	vector vector
 }
-func (v *versions) shape() shape          { return shape{kind: kindVersions} }
-func (v *versions) eachNode(t *nodeTable) { t.vector(v.vector) }
-func (v *versions) encode(e *encoder)     { e.vector(v.vector) }
+
+func (v *versions) resetDelta() core                     { return v }
+func (v *versions) modifiedBy() []identity.Node          { return v.vector.nodes() }
+func (v *versions) needsPruning(gone identity.Node) bool { return v.vector.of(refOf(gone)) > 0 }
+func (v *versions) shape() shape                         { return shape{kind: kindVersions} }
+func (v *versions) eachNode(t *nodeTable)                { t.vector(v.vector) }
+func (v *versions) encode(e *encoder)                    { e.vector(v.vector) }
 
 func (v *versions) merge(other core) (core, error) {
-	o, err := same(v, other)
-	if err != nil {
-		return nil, err
-	}
+	o, _ := other.(*versions)
 	if v.vector.covers(o.vector) {
 		return v, nil
 	}
-	return &versions{v.vector.max(o.vector)}, nil
+	return &versions{vector: v.vector.max(o.vector)}, nil
 }
 
 func (v *versions) pruned(self *Self, removed identity.Node) (core, error) {
-	if !v.needsPruning(removed) {
-		return v, nil
-	}
-	return &versions{v.vector.without(refOf(removed)).with(self.next())}, nil
+	return &versions{vector: v.vector.without(refOf(removed)).with(self.next())}, nil
 }
 
 func (v *versions) cleaned(removed identity.Node) (core, error) {
-	if !v.needsPruning(removed) {
-		return v, nil
-	}
-	return &versions{v.vector.without(refOf(removed))}, nil
+	return &versions{vector: v.vector.without(refOf(removed))}, nil
 }

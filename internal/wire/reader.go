@@ -66,11 +66,17 @@ func (r *Reader) End() error {
 	return r.err
 }
 
-// Fail sets the error, if no error was set before.
+// Fail sets an error that matches that of NewReader, if no error was set before.
 func (r *Reader) Fail(format string, args ...any) {
 	if r.err == nil {
-		r.err = fmt.Errorf("%w: %s", r.malformed, fmt.Sprintf(format, args...))
-		r.b = nil
+		r.SetErr(fmt.Errorf("%w: %s", r.malformed, fmt.Sprintf(format, args...)))
+	}
+}
+
+// SetErr sets the error, if no error was set before.
+func (r *Reader) SetErr(err error) {
+	if r.err == nil {
+		r.err, r.b = err, nil
 	}
 }
 

@@ -5,6 +5,7 @@ package crdttest
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -41,7 +42,7 @@ type change struct {
 	delta         crdt.Delta
 }
 
-// world is a set of nodes and their values. They exchange whole values.
+// world is a set of nodes and their values.
 type world[T any] struct {
 	Config[T]
 	steps   []step
@@ -52,108 +53,78 @@ type world[T any] struct {
 }
 
 // newWorld returns a world in its initial state.
-func (c Config[T]) newWorld(steps []step) (*world[T], error) {
+func (c Config[T]) newWorld(steps []step) *world[T] {
 	w := &world[T]{Config: c, steps: steps}
-	empty, err := c.Types.Value(c.Empty)
-	if err != nil {
-		return nil, err
-	}
 	for i := range c.Nodes {
-		self, err := crdt.NewSelf(identity.Node{Name: string(rune('a' + i)), UID: uint64(i) + 1})
-		if err != nil {
-			return nil, err
-		}
+		self := must(crdt.NewSelf(identity.Node{Name: string(rune('a' + i)), UID: uint64(i) + 1}))
 		w.selves = append(w.selves, self)
-		w.values = append(w.values, empty)
+		w.values = append(w.values, must(c.Types.Value(c.Empty)))
 	}
-	return w, nil
+	return w
 }
 
-// play runs a history. It appends one line per step to shown.
-func (c Config[T]) play(steps []step, shown *[]string) (*world[T], error) {
-	w, err := c.newWorld(steps)
-	if err != nil {
-		return nil, err
-	}
+// play runs a history in which the nodes exchange whole values. It appends one line per step to
+// shown.
+func (c Config[T]) play(steps []step, shown *[]string) *world[T] {
+	w := c.newWorld(steps)
 	for _, s := range steps {
 		w.older = append(w.older, w.values[s.node])
 		subject := "changes to"
 		if s.from == s.node {
-			err = w.change(s)
+			w.change(s)
 		} else {
-			subject = fmt.Sprintf("hears of %s,", w.selves[s.from].Node().Name)
-			w.values[s.node], err = w.values[s.node].Merge(w.values[s.from])
+			subject = fmt.Sprintf("merges %s:", w.selves[s.from].Node().Name)
+			w.values[s.node] = merged(w.values[s.node], w.values[s.from])
 		}
 		if shown != nil {
 			*shown = append(*shown, fmt.Sprintf("  %s %s %s", w.selves[s.node].Node().Name, subject, w.show(w.values[s.node])))
 		}
-		if err != nil {
-			return nil, err
-		}
 	}
-	return w, nil
+	return w
 }
+
+// random returns the source of random numbers of a step for one purpose.
+func (s step) random(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(s.seed, purpose)) }
 
 // change makes a change like a replicator: it merges the result into the former value.
-func (w *world[T]) change(s step) error {
-	before := w.values[s.node]
-	v, err := crdt.As[T](w.Types, before)
-	if err != nil {
-		return err
-	}
-	self := w.selves[s.node]
+func (w *world[T]) change(s step) {
+	before, self := w.values[s.node], w.selves[s.node]
 	self.Advance(s.now)
-	if v, err = w.Change(rand.New(rand.NewPCG(s.seed, 0)), self, v); err != nil {
-		return fmt.Errorf("make a change: %w", err)
-	}
-	after, err := w.Types.Value(v)
+	v, err := w.Change(s.random(0), self, must(crdt.As[T](w.Types, before)))
 	if err != nil {
-		return err
+		violate("make a change: %w", err)
 	}
-	merged, err := before.Merge(after)
-	if err != nil {
-		return err
-	}
-	w.values[s.node] = merged.ResetDelta()
+	after := must(w.Types.Value(v))
+	w.values[s.node] = merged(before, after).ResetDelta()
 	w.changes = append(w.changes, change{node: s.node, before: before, after: after, delta: after.Delta()})
-	return nil
 }
 
-// show returns the meaning of a value.
-func (w *world[T]) show(v crdt.Value) string {
-	if v.IsZero() {
-		return "nothing"
+// replay runs the history with deltas. Before a node applies the changes that it lacks and another
+// node has, replay calls f with them, in the order in which they were made, which is causal, and
+// with the values of both nodes.
+func (w *world[T]) replay(f func(s step, missing []change, value, from crdt.Value)) {
+	if w.values[0].Deltas() == crdt.NoDeltas {
+		return
 	}
-	if w.Read == nil {
-		b, err := v.AppendBinary(nil)
-		if err != nil {
-			return err.Error()
+	d := w.newWorld(w.steps)
+	known := make([]map[int]bool, w.Nodes) // for each node, the changes that it has
+	for i := range known {
+		known[i] = map[int]bool{}
+	}
+	for _, s := range w.steps {
+		if s.from == s.node {
+			d.change(s)
+			known[s.node][len(d.changes)-1] = true
+			continue
 		}
-		return fmt.Sprintf("%x", b)
+		var missing []change
+		for i, c := range d.changes {
+			if known[s.from][i] && !known[s.node][i] && !c.delta.IsZero() {
+				missing = append(missing, c)
+			}
+		}
+		f(s, missing, d.values[s.node], d.values[s.from])
+		d.values[s.node] = apply(d.values[s.node], missing)
+		maps.Copy(known[s.node], known[s.from])
 	}
-	typed, err := crdt.As[T](w.Types, v)
-	if err != nil {
-		return err.Error()
-	}
-	return fmt.Sprint(w.Read(typed))
-}
-
-// equal returns an error unless two values have equal bytes, or equal meanings if byValue is set.
-func (w *world[T]) equal(byValue bool, subject string, a, b crdt.Value) error {
-	same := crdt.Equal(a, b)
-	if byValue {
-		same = w.show(a) == w.show(b)
-	}
-	if same {
-		return nil
-	}
-	x, err := a.AppendBinary(nil)
-	if err != nil {
-		return err
-	}
-	y, err := b.AppendBinary(nil)
-	if err != nil {
-		return err
-	}
-	return fmt.Errorf("%s:\n  %s (%x)\n  %s (%x)", subject, w.show(a), x, w.show(b), y)
 }

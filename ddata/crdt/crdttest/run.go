@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -71,39 +72,30 @@ func (c Config[T]) shorten(law Law, steps []step) []step {
 
 // try runs a history and checks one law. A panic is a violation.
 func (c Config[T]) try(law Law, steps []step, shown *[]string) (err error) {
+	check := c.checks()[law]
+	if check == nil {
+		return fmt.Errorf("crdttest: %d is not a law", law)
+	}
 	defer func() {
-		if p := recover(); p != nil {
+		switch p := recover().(type) {
+		case nil:
+		case violation:
+			err = p.error
+		default:
 			err = fmt.Errorf("panic: %v", p)
 		}
 	}()
-	w, err := c.play(steps, shown)
-	if err != nil {
-		return err
+	check(c.play(steps, shown))
+	return nil
+}
+
+func (Config[T]) checks() map[Law]func(*world[T]) {
+	return map[Law]func(*world[T]){
+		Commutative: (*world[T]).commutative, Associative: (*world[T]).associative, Idempotent: (*world[T]).idempotent,
+		Absorbing: (*world[T]).absorbing, Converges: (*world[T]).converges, OneForm: (*world[T]).oneForm,
+		MergesChanges: (*world[T]).mergesChanges, DeltasFold: (*world[T]).deltasFold, DeltasJoin: (*world[T]).deltasJoin,
+		Prunes: (*world[T]).prunes,
 	}
-	switch law {
-	case Commutative:
-		return w.commutative()
-	case Associative:
-		return w.associative()
-	case Idempotent:
-		return w.idempotent()
-	case Absorbing:
-		return w.absorbing()
-	case Converges:
-		_, err := w.converge()
-		return err
-	case OneForm:
-		return w.oneForm()
-	case MergesChanges:
-		return w.mergesChanges()
-	case DeltasFold:
-		return w.deltasFold()
-	case DeltasJoin:
-		return w.deltasJoin()
-	case Prunes:
-		return w.prunes()
-	}
-	return fmt.Errorf("crdttest: %d is not a law", law)
 }
 
 // Law is a law or a set of laws.
@@ -141,36 +133,21 @@ const (
 
 // String returns the name of a single law.
 func (l Law) String() string {
-	switch l {
-	case Commutative:
-		return "Commutative"
-	case Associative:
-		return "Associative"
-	case Idempotent:
-		return "Idempotent"
-	case Absorbing:
-		return "Absorbing"
-	case Converges:
-		return "Converges"
-	case OneForm:
-		return "OneForm"
-	case MergesChanges:
-		return "MergesChanges"
-	case DeltasFold:
-		return "DeltasFold"
-	case DeltasJoin:
-		return "DeltasJoin"
-	case Prunes:
-		return "Prunes"
+	if bits.OnesCount(uint(l)) != 1 || l > Prunes {
+		return "several laws"
 	}
-	return "several laws"
+	return [...]string{
+		"Commutative", "Associative", "Idempotent", "Absorbing", "Converges", "OneForm", "MergesChanges", "DeltasFold", "DeltasJoin", "Prunes",
+	}[bits.TrailingZeros(uint(l))]
 }
 
 // Laws returns all laws, as single laws.
 func Laws() []Law {
-	return []Law{
-		Commutative, Associative, Idempotent, Absorbing, Converges, OneForm, MergesChanges, DeltasFold, DeltasJoin, Prunes,
+	var laws []Law
+	for l := Commutative; l <= Prunes; l <<= 1 {
+		laws = append(laws, l)
 	}
+	return laws
 }
 
 // Config configures the checks of the type T.
