@@ -214,10 +214,10 @@ func (s *shell) applyEffects(e *shardcore.Effects) {
 		s.log.LogAttrs(s.ctx, slog.LevelInfo, "node resumed: region restarted", slog.Uint64("instance", s.machine.Instance()))
 	}
 	if e.Stopped {
-		s.markRegionStopped()
+		closeOnce(s.regionStopped)
 	}
 	if s.machine.Registered() {
-		s.markReady()
+		closeOnce(s.ready)
 	}
 	s.updateMismatch()
 	s.logOutage()
@@ -291,10 +291,9 @@ func (s *shell) sendFrame(o *shardcore.Outgoing) {
 	}
 }
 
-func (s *shell) markReady() {
-	select {
-	case <-s.ready:
-	default:
-		close(s.ready)
+// closeOnce closes a channel unless it is closed. Only the loop may call it.
+func closeOnce(c chan struct{}) {
+	if !isClosed(c) {
+		close(c)
 	}
 }

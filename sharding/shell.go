@@ -242,10 +242,3 @@ func (s *shell) close(ctx context.Context) error {
 // end ends the loop.
 func (s *shell) end() { s.stopping.Store(true) }
 
-func (s *shell) markRegionStopped() {
-	select {
-	case <-s.regionStopped:
-	default:
-		close(s.regionStopped)
-	}
-}

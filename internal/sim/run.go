@@ -129,7 +129,7 @@ func (c *cluster) heal() {
 	for _, h := range c.living() {
 		h.p.Connection(true)
 		if h.site.m.Drained() || h.site.misfit != "" {
-			h.site.startAnew()
+			h.site.restart()
 		}
 	}
 	c.faultEnded = c.w.Now()

@@ -29,16 +29,16 @@ type sharding struct {
 	all    []*shardNode // of all times
 	byNode map[identity.Node]*shardNode
 
-	store         *stateStore
-	rememberStore rememberedEntities
-	accounts      []*account // by shard and number
-	byID          map[string]*account
-	commands      []command // by number, from 1
-	last          map[sender]uint64
-	errands       uint64        // number of store calls
-	activeAt      time.Duration // since when a coordinator is, 0: none is
-	misfit        string        // name of the node that is going to have other settings when it starts again
-	closing       bool          // clients have sent all that they send
+	store          *stateStore
+	rememberStore  rememberedEntities
+	accounts       []*account // by shard and number
+	byID           map[string]*account
+	commands       []command // by number, from 1
+	last           map[sender]uint64
+	storeCallCount uint64        // number of store calls
+	activeAt       time.Duration // since when a coordinator is, 0: none is
+	misfit         string        // name of the node that is going to have other settings when it starts again
+	closing        bool          // clients have sent all that they send
 }
 
 func newSharding(c *cluster, seed uint64, plan ShardsPlan) *sharding {
@@ -105,7 +105,7 @@ func (d *sharding) injectFaults() {
 // usurp starts a second coordinator while another node has the coordinator.
 func (d *sharding) usurp(s *shardNode) {
 	d.hit("sharding", "second coordinator")
-	d.w.Logf("%v has a coordinator, too, for a while", s.h.p.Node())
+	d.w.Logf("%v runs a second coordinator for a while", s.h.p.Node())
 	s.h.p.Do(func() {
 		s.usurps = true
 		s.step(shardcore.StartCoordinator{})
@@ -137,8 +137,8 @@ func (s *shardNode) countRepeat(subject sentRequest, row string) {
 	s.sentRequests[subject] = true
 }
 
-// saysAgain counts messages that are repeated.
-func (s *shardNode) saysAgain(to identity.Node, m *coordinator.Message) {
+// countRepeatedMessage counts messages that are repeated.
+func (s *shardNode) countRepeatedMessage(to identity.Node, m *coordinator.Message) {
 	row := ""
 	switch m.Kind {
 	case coordinator.Host, coordinator.BeginHandOff, coordinator.HandOff, coordinator.GetHomes, coordinator.Register, coordinator.RegisterProxy, coordinator.GracefulShutdown:
@@ -180,7 +180,7 @@ func (d *sharding) mustHappen() {
 		d.c.coverage.hit("entity", k.String(), 0)
 	}
 	for table, rows := range map[string][]string{
-		"entity":            {"can't be loaded", "fenced", "store failed", "store timed out", "does not stop", "goes on"},
+		"entity":            {"load failed", "fenced", "store failed", "store timed out", "does not stop", "busy"},
 		"answer":            {"done", "failed", "refused", "unknown"},
 		"journal":           {"lands", "no answer", "fails", "vanishes", "lands late", "conflict"},
 		"replicated":        {"done", "not found", "timed out", "failed", "stopped"},
@@ -188,8 +188,8 @@ func (d *sharding) mustHappen() {
 		"memory":            {"loaded", "load failed", "updated", "update failed", "fenced"},
 		"replicated memory": {"loaded", "load failed", "updated", "update failed"},
 		"sharding": {
-			"second coordinator", "halted", "begun again", "stopped by force when it leaves", "dismissed", "region has stopped", "lower term refused",
-			"entity twice after a pause", "drained", "undrained", "settings differ", "ways to who leaves are slow",
+			"second coordinator", "halted", "restarted", "stopped by force when it leaves", "dismissed", "region has stopped", "lower term refused",
+			"entity twice after a pause", "drained", "undrained", "settings differ", "links to a leaving node are slow",
 		},
 		"sharding time-out": {
 			"host again", "begin hand-off again", "hand-off again", "get homes again", "register again", "register proxy again", "graceful shutdown again", "flush again",
@@ -197,7 +197,7 @@ func (d *sharding) mustHappen() {
 		"path":         {"to an entity", "to a node", "from a peer", "queued", "between effects"},
 		"command lost": {"node has ended", "receiver has ended", "link gap"},
 		"checked": {
-			"every-asker-is-answered", "every-shard-has-a-home", "undrained-hosts-again", "commands are accounted for", "acknowledged commands are stored once", "planned moves only",
+			"every-command-has-a-reply", "every-shard-has-a-home", "undrained-hosts-again", "commands are accounted for", "acknowledged commands are stored once", "planned moves only",
 		},
 	} {
 		for _, row := range rows {

@@ -111,7 +111,7 @@ func lowerTermsAreRefused(s *shardNode, from identity.Node, msg coordinator.Mess
 		}
 	}
 	if !fenced || len(e.Actions) > 0 || len(e.Send) > 1 {
-		s.violate("terms-never-fall", "it has heard of term %d, and heeds %v of term %d", s.term, msg.Kind, msg.Term)
+		s.violate("terms-never-fall", "the region has seen term %d, and accepts %v of term %d", s.term, msg.Kind, msg.Term)
 	}
 	return false
 }
@@ -119,7 +119,7 @@ func lowerTermsAreRefused(s *shardNode, from identity.Node, msg coordinator.Mess
 // checkCoordinatorMessage checks that a message of a coordinator agrees with the stored state.
 func (s *shardNode) checkCoordinatorMessage(to identity.Node, data []byte) {
 	m, err := coordinator.DecodeMessage(data)
-	s.saysAgain(to, &m)
+	s.countRepeatedMessage(to, &m)
 	s.asks(m.Kind)
 	c := s.m.LocalCoordinator()
 	if err != nil || m.Kind.ToCoordinator() || c == nil { // it has ended after that
@@ -153,8 +153,8 @@ func (s *stateStore) was(state coordinator.State, rev uint64) bool {
 	return err == nil && then.Equal(state)
 }
 
-// movingIsNotTold checks that no region is sent the home of a shard that is being handed off.
-func movingIsNotTold(s *shardNode, sends []shardcore.Outgoing) {
+// movingShardsHaveNoHome checks that no region is sent the home of a shard that is being handed off.
+func movingShardsHaveNoHome(s *shardNode, sends []shardcore.Outgoing) {
 	c := s.m.LocalCoordinator()
 	if c == nil || len(sends) == 0 {
 		return
@@ -181,7 +181,7 @@ func movingIsNotTold(s *shardNode, sends []shardcore.Outgoing) {
 	}
 	for _, n := range told {
 		if _, found := slices.BinarySearch(moving, n); found {
-			s.violate("moving-is-not-told", "it sends the home of shard %d, which is being moved", n)
+			s.violate("moving-shards-have-no-home", "it sends the home of shard %d, which is being moved", n)
 		}
 	}
 }

@@ -26,7 +26,7 @@ const (
 	unknown         // the node is gone, or the reply is late
 )
 
-// letter is a command for an account.
+// command is a command for an account.
 type command struct {
 	from      *shardNode
 	region    uint64 // instance of the sender
@@ -50,7 +50,7 @@ type sender struct {
 
 func (d *sharding) command(nr uint64) *command {
 	if nr == 0 || nr > uint64(len(d.commands)) {
-		d.c.violate("sends-what-can-be-read", identity.Node{}, "no command %d", nr)
+		d.c.violate("messages-are-readable", identity.Node{}, "no command %d", nr)
 		d.commands = append(d.commands, command{from: d.all[0], account: d.accounts[0]})
 		return &d.commands[len(d.commands)-1]
 	}
@@ -208,7 +208,7 @@ func (d *sharding) reply(s *shardNode, nr uint64, o outcome) {
 	}
 }
 
-// answered takes an answer.
+// receiveReply handles a reply.
 func (s *shardNode) receiveReply(b []byte) {
 	nr, n := binary.Uvarint(b)
 	s.close(nr, outcome(b[n]))

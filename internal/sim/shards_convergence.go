@@ -17,7 +17,7 @@ const maxBalancing = 6 * time.Minute
 
 // calm ends all random actions.
 func (d *sharding) calm() {
-	d.w.Logf("no shard is moved without need any more")
+	d.w.Logf("no more random moves of shards")
 	d.quiet = true
 	d.store.broken, d.store.slow = false, false
 }
@@ -30,7 +30,7 @@ func (d *sharding) finish() {
 	}
 	d.closing = true
 	d.passivateSome()
-	if !d.converge("every-asker-is-answered", maxAnswering, d.unanswered) {
+	if !d.converge("every-command-has-a-reply", maxAnswering, d.unanswered) {
 		return
 	}
 	if !d.converge("every-shard-has-a-home", maxAnswering, d.waiting) {
@@ -70,17 +70,17 @@ func (d *sharding) unanswered() string {
 					why = fmt.Sprintf("command %d of %v for shard %d waits", nr, s.h.p.Node(), n)
 					continue
 				case failed, refused, unknown:
-					d.hit("sharding", "asked again in the end")
+					d.hit("sharding", "sent again at the end")
 				}
 			}
 			s.h.p.Do(func() { s.asked[n] = s.write(d.accounts[n*d.plan.Entities]) })
-			why = fmt.Sprintf("%v asks for shard %d", s.h.p.Node(), n)
+			why = fmt.Sprintf("%v sends a command for shard %d", s.h.p.Node(), n)
 		}
 	}
 	return why
 }
 
-// waiting returns a description of what still waits or is wrong, empty if nothing.
+// waiting returns a description of a command that waits or of a wrong state, empty if there is none.
 func (d *sharding) waiting() string {
 	for _, s := range d.living() {
 		switch n := s.m.Waiting(); {
@@ -91,8 +91,8 @@ func (d *sharding) waiting() string {
 		case !s.active():
 			return s.h.p.Node().String() + " hosts nothing"
 		}
-		if boss, _ := s.m.Coordinator(); d.byNode[boss] == nil || d.byNode[boss].m.LocalCoordinator() == nil || !d.byNode[boss].hasSingleton {
-			return fmt.Sprintf("%v takes %v for the one that has the coordinator", s.h.p.Node(), boss)
+		if coord, _ := s.m.Coordinator(); d.byNode[coord] == nil || d.byNode[coord].m.LocalCoordinator() == nil || !d.byNode[coord].hasSingleton {
+			return fmt.Sprintf("%v expects the coordinator on %v, which does not run it", s.h.p.Node(), coord)
 		}
 	}
 	return d.forgotten()
@@ -116,7 +116,7 @@ func (d *sharding) forgotten() string {
 	}
 	for _, a := range d.accounts {
 		if d.rememberStore.wrong(a) {
-			return fmt.Sprintf("%s runs %d times, and that is not what is remembered", a.id, len(a.running))
+			return fmt.Sprintf("%s runs %d times, which differs from the remembered entities", a.id, len(a.running))
 		}
 	}
 	return ""
@@ -144,7 +144,7 @@ func (d *sharding) accountForAll() {
 			case g.Noticed > l.before.Noticed:
 				why = "link gap"
 			case g.Frames > l.before.Frames:
-				why = "frame lost, nothing came behind it"
+				why = "frame lost without a later one"
 			}
 		}
 		if d.plan.Calm && !l.forced() || why == "" {

@@ -45,7 +45,7 @@ func (d *sharding) drain(s *shardNode) {
 		s.after(d.between(time.Millisecond, maxLeaving+5*time.Second), s.undrain)
 		return
 	}
-	s.after(maxLeaving+d.between(time.Second, 20*time.Second), s.startAnew)
+	s.after(maxLeaving+d.between(time.Second, 20*time.Second), s.restart)
 }
 
 // undrain cancels the drain of a node.
@@ -54,7 +54,7 @@ func (s *shardNode) undrain() {
 		return
 	}
 	s.d.hit("sharding", "undrained")
-	s.d.w.Logf("%v takes shards again, and has %d", s.h.p.Node(), len(s.m.Hosted()))
+	s.d.w.Logf("%v accepts shards again, and has %d", s.h.p.Node(), len(s.m.Hosted()))
 	s.step(shardcore.Undrain{})
 }
 
@@ -69,7 +69,7 @@ func (d *sharding) undrainedHosts() string {
 	}
 	for _, s := range d.living() {
 		if s.drains > 0 && s.hosts() && len(s.m.Hosted()) == 0 && d.plan.Shards > hosts {
-			return s.h.p.Node().String() + " was drained, and gets no shards"
+			return s.h.p.Node().String() + " was drained before, and has no shards"
 		}
 	}
 	return ""
@@ -80,12 +80,12 @@ func (s *shardNode) hosts() bool {
 	return !s.proxy && s.misfit == "" && !s.m.Drained() && s.active() && s.h.up()
 }
 
-// startAnew ends the process of the node, which is then restarted.
-func (s *shardNode) startAnew() {
+// restart ends the process of the node, which is then restarted.
+func (s *shardNode) restart() {
 	switch {
 	case !s.h.alive():
 	case s.d.c.undisturbedNow, s.misfit != "" && !s.h.m.Member():
-		s.after(5*time.Second, s.startAnew)
+		s.after(5*time.Second, s.restart)
 	case !s.h.m.Member():
 		s.h.kill()
 	default:
@@ -97,20 +97,20 @@ func (s *shardNode) startAnew() {
 // delayWaysTo delays the links to a node that is about to leave, except from its coordinator, and
 // returns the time before it leaves: messages in flight arrive late then.
 func (d *sharding) delayWaysTo(s *shardNode) time.Duration {
-	boss, known := s.m.Coordinator()
+	coord, known := s.m.Coordinator()
 	if !d.plan.Calm || !known || s.m.LocalCoordinator() != nil || d.rand.IntN(3) == 0 { // its own coordinator would wait for the store
 		return 0
 	}
 	name, by := s.h.p.Node().Name, d.between(100*time.Millisecond, 700*time.Millisecond)
 	var from []string
 	for _, other := range d.living() {
-		if n := other.h.p.Node(); n.Name != name && n != boss && d.rand.IntN(4) > 0 {
+		if n := other.h.p.Node(); n.Name != name && n != coord && d.rand.IntN(4) > 0 {
 			from = append(from, n.Name)
 			d.w.Network.Late(n.Name, name, by)
 		}
 	}
-	d.w.Logf("what %v say to %s takes %v more", from, name, by)
-	d.hit("sharding", "ways to who leaves are slow")
+	d.w.Logf("messages of %v to %s take %v longer", from, name, by)
+	d.hit("sharding", "links to a leaving node are slow")
 	d.w.After(maxLeaving, func() {
 		for _, n := range from {
 			d.w.Network.Late(n, name, 0)
@@ -130,7 +130,7 @@ func (s *shardNode) asks(k coordinator.Kind) {
 	}
 }
 
-// gaveUp reports whether a command may be refused in a calm plan: its node leaves, does not know
+// gaveUp reports whether a command may be refused in a calm plan: its node leaves, has not learned
 // the home of the shard, and could not learn it for giveUpAfter because no coordinator was active
 // long enough.
 func (s *shardNode) gaveUp(r *shardcore.Refusal) bool {

@@ -86,7 +86,7 @@ func (e *entity) load() {
 		return
 	}
 	if e.s.d.store.failing() && e.s.d.oneIn(3) {
-		e.s.d.hit("entity", "can't be loaded")
+		e.s.d.hit("entity", "load failed")
 		e.end()
 		return
 	}
@@ -124,7 +124,7 @@ func (e *entity) stay() {
 	if e.s.handleInbox(); e.ended || e.killed {
 		return
 	}
-	e.s.d.hit("entity", "goes on")
+	e.s.d.hit("entity", "busy")
 	e.passivating = false
 	e.s.started = append(e.s.started, e)
 	e.s.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Busy{Entity: e.at.entity, Incarnation: e.at.incarnation}})

@@ -195,7 +195,7 @@ func (s *shardNode) notifyLeft() {
 func (s *shardNode) singletonStarted() {
 	s.hasSingleton = true
 	if s.misfit != "" { // before another node notices
-		s.startAnew()
+		s.restart()
 		return
 	}
 	s.step(shardcore.StartCoordinator{})
@@ -268,7 +268,7 @@ func (s *shardNode) receive(m env.Message) {
 func (s *shardNode) receiveCoordinatorMessage(m env.Message) {
 	msg, err := coordinator.DecodeMessage(m.Data)
 	if err != nil {
-		s.violate("sends-what-can-be-read", "a message about sharding: %v", err)
+		s.violate("messages-are-readable", "a message about sharding: %v", err)
 		return
 	}
 	s.d.hit("shard message", msg.Kind.String())
@@ -285,15 +285,15 @@ func (s *shardNode) receiveCoordinatorMessage(m env.Message) {
 
 // stopShards requests the coordinator to stop shards that are not needed.
 func (s *shardNode) stopShards() {
-	boss, known := s.m.Coordinator()
-	if !known || boss == s.h.p.Node() || s.m.Ending() || s.m.Halted() {
+	coord, known := s.m.Coordinator()
+	if !known || coord == s.h.p.Node() || s.m.Ending() || s.m.Halted() {
 		return
 	}
 	n := shardcore.Shard(s.d.rand.IntN(s.d.plan.Shards)) //nolint:gosec // small
 	msg := coordinator.Message{Kind: coordinator.StopShards, Type: s.cfg.Region.Type, Instance: s.m.Instance(), Shards: []shardcore.Shard{n}}
 	s.h.p.Do(func() {
-		if !s.gone && !s.h.cut[boss] {
-			s.h.p.Send(boss, link.Data, link.Kind(shardcore.KindCoordinator), coordinator.AppendMessage(nil, msg))
+		if !s.gone && !s.h.cut[coord] {
+			s.h.p.Send(coord, link.Data, link.Kind(shardcore.KindCoordinator), coordinator.AppendMessage(nil, msg))
 		}
 	})
 }
@@ -315,7 +315,7 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 		s.countNote(&e.Notes[i])
 	}
 	for _, m := range e.Malformed {
-		s.violate("sends-what-can-be-read", "a message of %v: %v", m.From, m.Err)
+		s.violate("messages-are-readable", "a message of %v: %v", m.From, m.Err)
 	}
 	for _, r := range e.Refused {
 		d.refused(s, r)
@@ -334,7 +334,7 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 	s.callStores(&e)
 	oneOwner(s)
 	misfitsAreRefused(s)
-	movingIsNotTold(s, e.Send)
+	movingShardsHaveNoHome(s, e.Send)
 	for i := range e.Send {
 		s.send(&e.Send[i])
 	}
@@ -347,7 +347,7 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 		}
 	}
 	if e.Restarted {
-		d.hit("sharding", "begun again")
+		d.hit("sharding", "restarted")
 		s.beginRegion()
 	}
 	if e.Stopped {
@@ -408,15 +408,18 @@ func (s *shardNode) callStores(e *shardcore.Effects) {
 	}
 }
 
-// replyLater passes a reply to the coordinator after a short time.
+// reply passes a reply to the coordinator that made the request.
+func (s *shardNode) reply(in coordinator.Input) { s.step(shardcore.CoordinatorReply{Input: in}) }
+
+// replyLater passes a reply after a short time.
 func (s *shardNode) replyLater(in coordinator.Input) {
-	s.after(s.d.storeDelay(), func() { s.step(shardcore.CoordinatorReply{Input: in}) })
+	s.after(s.d.storeDelay(), func() { s.reply(in) })
 }
 
 // send sends a frame to another node.
 func (s *shardNode) send(o *shardcore.Outgoing) {
 	if o.To == s.h.p.Node() {
-		s.violate("sends-what-can-be-read", "it sends to itself")
+		s.violate("messages-are-readable", "the node sends a message to itself")
 	}
 	own, command := o.Message.Local.(uint64)
 	var body []byte

@@ -104,9 +104,9 @@ func (m *replicatedEntities) inTurn(s *shardNode, n shardcore.Shard, call func(e
 	}
 }
 
-// foundedAnew records that a cluster is founded. If no node of an earlier one is left, its
+// foundedAgain records that a cluster is founded. If no node of an earlier one is left, its
 // remembered entities are lost.
-func (d *sharding) foundedAnew() {
+func (d *sharding) foundedAgain() {
 	if m := d.rememberStore.replicated; m != nil {
 		clear(m.last)
 	}
@@ -160,7 +160,7 @@ type rememberedEntities struct {
 }
 
 type owner struct {
-	m *shardcore.Machine
+	s *shardNode
 	shardcore.ShardRun
 }
 
@@ -177,7 +177,6 @@ func (m *rememberedEntities) shards() []shardcore.Shard { return slices.Sorted(m
 
 // add adds shards.
 func (m *rememberedEntities) add(s *shardNode, a coordinator.AddShards) {
-	machine := s.m
 	took, how := m.d.store.fate()
 	m.d.w.After(took, func() {
 		if how == lands || how == landsUnheard {
@@ -185,19 +184,15 @@ func (m *rememberedEntities) add(s *shardNode, a coordinator.AddShards) {
 				m.known[n] = true
 			}
 		}
-		s.after(0, func() { m.d.store.answer(s, machine, coordinator.ShardsAdded{ID: a.ID, Failed: how != lands}) })
+		s.after(0, func() { s.reply(coordinator.ShardsAdded{ID: a.ID, Failed: how != lands}) })
 	})
 }
 
 // ask loads or updates the remembered entities of a shard. A replaced owner cannot update them.
 func (m *rememberedEntities) ask(s *shardNode, r shardcore.RememberCall) {
-	me := owner{s.m, r.ShardRun}
+	me := owner{s, r.ShardRun}
 	answer := func(in shard.Input) {
-		s.after(0, func() {
-			if s.m == me.m {
-				s.step(shardcore.ShardInput{ShardRun: r.ShardRun, Input: in})
-			}
-		})
+		s.after(0, func() { s.step(shardcore.ShardInput{ShardRun: r.ShardRun, Input: in}) })
 	}
 	if m.replicated != nil {
 		m.replicated.ask(s, r, me, answer)
@@ -255,7 +250,7 @@ func note(at map[string]bool, u *shard.Update) {
 // has reports whether an owner has stored that an entity runs.
 func (m *rememberedEntities) has(s *shardNode, at shardcore.ShardRun, id string) bool {
 	if m.replicated != nil {
-		return m.replicated.knows[owner{s.m, at}][id]
+		return m.replicated.knows[owner{s, at}][id]
 	}
 	return m.entities[at.Shard][id]
 }

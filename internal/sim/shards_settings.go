@@ -37,8 +37,8 @@ func (d *sharding) misconfigure(s *shardNode) {
 		return
 	}
 	d.misfit = s.h.p.Node().Name
-	d.w.Logf("%v is to start anew with other settings", s.h.p.Node())
-	s.startAnew()
+	d.w.Logf("%v is about to restart with other settings", s.h.p.Node())
+	s.restart()
 }
 
 // configure sets the settings of a node.
@@ -71,7 +71,7 @@ func (s *shardNode) configure() {
 		settings.Remember = storeKind(region.Remember, false)
 	}
 	d.w.Logf("%v has other %s", s.h.p.Node(), s.misfit)
-	s.after(d.between(6*time.Second, 30*time.Second), s.startAnew)
+	s.after(d.between(6*time.Second, 30*time.Second), s.restart)
 }
 
 // misfitsAreRefused checks that a node with other settings hosts nothing, is not registered, and

@@ -119,20 +119,12 @@ func (s *stateStore) allocated(n shardcore.Shard, to identity.Node) {
 	s.hosts[n][to] = true
 }
 
-// answer passes a reply to the machine that made the call, unless it has been replaced.
-func (s *stateStore) answer(at *shardNode, m *shardcore.Machine, in coordinator.Input) {
-	if at.m == m {
-		at.step(shardcore.CoordinatorReply{Input: in})
-	}
-}
-
 // save executes a save of a coordinator.
 func (s *stateStore) save(at *shardNode, c coordinator.Save) {
 	if s.replicated != nil {
 		s.replicated.save(at, c)
 		return
 	}
-	m := at.m
 	took, how := s.fate()
 	if how == lands || how == landsUnheard {
 		s.d.w.After(took, func() {
@@ -142,19 +134,19 @@ func (s *stateStore) save(at *shardNode, c coordinator.Save) {
 			}
 			at.after(s.d.between(0, 5*time.Millisecond), func() {
 				if stored {
-					s.answer(at, m, coordinator.Saved{ID: c.ID})
+					at.reply(coordinator.Saved{ID: c.ID})
 				} else {
 					s.d.hit("journal", "conflict")
-					s.answer(at, m, coordinator.SaveFailed{ID: c.ID, Fenced: fenced})
+					at.reply(coordinator.SaveFailed{ID: c.ID, Fenced: fenced})
 				}
 			})
 		})
 	}
 	switch how {
 	case fails:
-		at.after(took, func() { s.answer(at, m, coordinator.SaveFailed{ID: c.ID}) })
+		at.after(took, func() { at.reply(coordinator.SaveFailed{ID: c.ID}) })
 	case landsUnheard, vanishes:
-		at.after(storeTimeout, func() { s.answer(at, m, coordinator.SaveFailed{ID: c.ID}) })
+		at.after(storeTimeout, func() { at.reply(coordinator.SaveFailed{ID: c.ID}) })
 	case lands:
 	}
 }
@@ -165,14 +157,13 @@ func (s *stateStore) load(at *shardNode, id uint64) {
 		s.replicated.load(at, id)
 		return
 	}
-	m := at.m
 	took, how := s.fate()
 	if how != lands {
-		at.after(took, func() { s.answer(at, m, coordinator.LoadFailed{ID: id}) })
+		at.after(took, func() { at.reply(coordinator.LoadFailed{ID: id}) })
 		return
 	}
 	at.after(took, func() {
 		in := coordinator.Loaded{ID: id, State: s.state, Rev: uint64(len(s.events)), Remembered: s.d.rememberStore.shards()}
-		at.after(s.d.between(0, 5*time.Millisecond), func() { s.answer(at, m, in) })
+		at.after(s.d.between(0, 5*time.Millisecond), func() { at.reply(in) })
 	})
 }

@@ -74,8 +74,8 @@ func (k replicatedKeys) ChangeState(ctx context.Context, f func(crdt.LWWRegister
 	return modify(storeCallOf(ctx), stateKey, f)
 }
 
-// replicatedStore is the state of coordinators in replicated data. It records what was
-// acknowledged.
+// replicatedStore is the state of coordinators in replicated data. It records the
+// acknowledged changes.
 type replicatedStore struct {
 	d       *sharding
 	known   map[edition]coordinator.State
@@ -94,28 +94,26 @@ func (e edition) before(other edition) bool {
 
 // load loads the state.
 func (r *replicatedStore) load(at *shardNode, id uint64) {
-	m := at.m
 	at.startStoreCall(func(e *storeCall) {
 		state, rev, claimed, err := at.register.Load(e.ctx)
 		state = state.Claimed(claimed)
 		at.after(0, func() {
 			if err != nil {
 				r.d.hit("register", "load failed")
-				r.d.store.answer(at, m, coordinator.LoadFailed{ID: id})
+				at.reply(coordinator.LoadFailed{ID: id})
 				return
 			}
 			r.d.hit("register", "loaded")
 			if state.Holder() != (coordinator.State{}).Holder() {
 				r.note(state, rev)
 			}
-			r.d.store.answer(at, m, coordinator.Loaded{ID: id, State: state, Rev: rev, Remembered: r.d.rememberStore.shards()})
+			at.reply(coordinator.Loaded{ID: id, State: state, Rev: rev, Remembered: r.d.rememberStore.shards()})
 		})
 	})
 }
 
 // save stores a change.
 func (r *replicatedStore) save(at *shardNode, c coordinator.Save) {
-	m := at.m
 	r.tried = append(r.tried, c.Change)
 	at.startStoreCall(func(e *storeCall) {
 		err := at.register.Save(e.ctx, c.Change)
@@ -126,7 +124,7 @@ func (r *replicatedStore) save(at *shardNode, c coordinator.Save) {
 			switch {
 			case err == nil:
 				r.d.hit("register", "saved")
-				r.d.store.answer(at, m, coordinator.Saved{ID: c.ID})
+				at.reply(coordinator.Saved{ID: c.ID})
 				return
 			case errors.Is(err, statereg.ErrFenced):
 				r.d.hit("register", "fenced")
@@ -135,12 +133,12 @@ func (r *replicatedStore) save(at *shardNode, c coordinator.Save) {
 			default:
 				r.d.hit("register", "save failed")
 			}
-			r.d.store.answer(at, m, coordinator.SaveFailed{ID: c.ID, Fenced: errors.Is(err, statereg.ErrFenced)})
+			at.reply(coordinator.SaveFailed{ID: c.ID, Fenced: errors.Is(err, statereg.ErrFenced)})
 		})
 	})
 }
 
-// note records what is stored: there is one state for each version.
+// note records a stored state. Each version has one state.
 func (r *replicatedStore) note(state coordinator.State, rev uint64) {
 	at := edition{state.Term(), rev}
 	if was, known := r.known[at]; known && r.acked[at] && !was.Equal(state) { // otherwise it was lost with its replicas
@@ -169,7 +167,7 @@ func (r *replicatedStore) acknowledged(at *shardNode, c *coordinator.Change) {
 			r.tried = nil
 			r.last = edition{}
 		}
-	case !claim && r.behind(edition{c.Term, c.Rev}, c):
+	case !claim && r.results(edition{c.Term, c.Rev}, c):
 	case now.term < r.last.term: // in flight when the next term began
 	default:
 		at.violate("state-is-stored", "in term %d a change after %d is acknowledged, and the change acknowledged before is %d of term %d", c.Term, c.Rev, r.last.rev, r.last.term)
@@ -181,15 +179,15 @@ func (r *replicatedStore) acknowledged(at *shardNode, c *coordinator.Change) {
 	}
 }
 
-// behind reports whether a change results from a stored state.
-func (r *replicatedStore) behind(before edition, c *coordinator.Change) bool {
+// results reports whether a change results from a stored state.
+func (r *replicatedStore) results(before edition, c *coordinator.Change) bool {
 	after, err := r.known[before].Apply(c.Events...)
 	return err == nil && after.Equal(c.After)
 }
 
 // follows reports whether a claim follows the last acknowledged change, or a change stored since.
 func (r *replicatedStore) follows(c *coordinator.Change) bool {
-	if r.last.rev == c.Rev && r.behind(r.last, c) {
+	if r.last.rev == c.Rev && r.results(r.last, c) {
 		return true
 	}
 	for _, t := range r.tried {
@@ -252,18 +250,18 @@ const (
 // errQuorum reports that not enough replicas took part.
 var errQuorum = errors.New("not enough replicas")
 
-// question is a request of a store call to its replicator.
-type question func(replication.Request) replication.Input
+// storeRequest is a request of a store call to its replicator.
+type storeRequest func(replication.Request) replication.Input
 
-// errand is a call of the store in replicated data, which waits for the answers of replicas. It is
+// storeCall is a call of the store in replicated data, which waits for the answers of replicas. It is
 // a thread that runs only while the simulation waits for it.
 type storeCall struct {
 	s      *shardNode
 	ctx    context.Context //nolint:containedctx // of the call
 	cancel context.CancelFunc
-	next   func() (question, bool)
+	next   func() (storeRequest, bool)
 	stop   func()
-	ask    func(question) bool
+	ask    func(storeRequest) bool
 	key    string
 	level  replication.Level
 	reply  replication.Reply
@@ -271,14 +269,14 @@ type storeCall struct {
 
 type storeCallKey struct{}
 
-// storeCallOf returns the errand that a call belongs to.
-func storeCallOf(ctx context.Context) *storeCall { return ctx.Value(storeCallKey{}).(*storeCall) } //nolint:forcetypeassert,errcheck // see errand
+// storeCallOf returns the store call of a context.
+func storeCallOf(ctx context.Context) *storeCall { return ctx.Value(storeCallKey{}).(*storeCall) } //nolint:forcetypeassert,errcheck // see startStoreCall
 
-// errand calls f, which may ask replicas.
+// startStoreCall calls f, which may send requests to replicas.
 func (s *shardNode) startStoreCall(f func(e *storeCall)) {
 	e := &storeCall{s: s}
 	e.ctx, e.cancel = context.WithCancel(context.WithValue(context.Background(), storeCallKey{}, e))
-	e.next, e.stop = iter.Pull(func(yield func(question) bool) {
+	e.next, e.stop = iter.Pull(func(yield func(storeRequest) bool) {
 		e.ask = yield
 		f(e)
 	})
@@ -287,7 +285,7 @@ func (s *shardNode) startStoreCall(f func(e *storeCall)) {
 	e.resume()
 }
 
-// stay lets it run until it asks something or is done.
+// resume runs the call until its next request or its end.
 func (e *storeCall) resume() {
 	q, asks := e.next()
 	if !asks {
@@ -295,8 +293,8 @@ func (e *storeCall) resume() {
 		return
 	}
 	d := e.s.d
-	d.errands++
-	id := storeCallID | d.errands
+	d.storeCallCount++
+	id := storeCallID | d.storeCallCount
 	e.s.waitingCalls[id] = e
 	e.s.h.data.input(q(replication.Request{
 		ID: id, Key: e.key, Level: e.level, Timeout: storeTimeout / maxTries, PreferOldest: true,
@@ -338,7 +336,7 @@ func (s *shardNode) replied(a *replication.Reply) bool {
 }
 
 // try repeats a request until enough replicas take part.
-func (e *storeCall) try(key string, level replication.Level, q question) error {
+func (e *storeCall) try(key string, level replication.Level, q storeRequest) error {
 	for range maxTries {
 		e.key, e.level = key, level
 		if !e.ask(q) {

@@ -92,7 +92,7 @@ func onlyTheFirstSeedFounds(h *host) {
 		return
 	}
 	h.c.hit("node", "founded")
-	h.c.shard.foundedAnew()
+	h.c.shard.foundedAgain()
 	if h.p.Node().Name != h.c.plan.Seeds[0] {
 		h.violate("only-the-first-seed-founds", "it is not the first seed, and has formed a cluster")
 	}

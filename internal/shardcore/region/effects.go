@@ -41,15 +41,8 @@ const (
 )
 
 func (k ActionKind) String() string {
-	switch k {
-	case Start:
-		return "start"
-	case Pass:
-		return "pass"
-	case HandOff:
-		return "hand off"
-	case Abort:
-		return "abort"
+	if texts := [...]string{"none", "start", "pass", "hand off", "abort"}; int(k) < len(texts) {
+		return texts[k]
 	}
 	return fmt.Sprintf("action(%d)", uint8(k))
 }
@@ -79,15 +72,8 @@ const (
 )
 
 func (k FrameKind) String() string {
-	switch k {
-	case Forward:
-		return "forward"
-	case NotHome:
-		return "not home"
-	case Flush:
-		return "flush"
-	case Flushed:
-		return "flushed"
+	if texts := [...]string{"none", "forward", "not home", "flush", "flushed"}; int(k) < len(texts) {
+		return texts[k]
 	}
 	return fmt.Sprintf("frame(%d)", uint8(k))
 }

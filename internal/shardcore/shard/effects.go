@@ -42,15 +42,8 @@ const (
 )
 
 func (k ActionKind) String() string {
-	switch k {
-	case Start:
-		return "start"
-	case Pass:
-		return "pass"
-	case Stop:
-		return "stop"
-	case Kill:
-		return "kill"
+	if texts := [...]string{"none", "start", "pass", "stop", "kill"}; int(k) < len(texts) {
+		return texts[k]
 	}
 	return fmt.Sprintf("action(%d)", uint8(k))
 }
