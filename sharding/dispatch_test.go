@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// homes returns an entity whose shard a node has, for each node, with a second one of the first's
-// shard.
+// homes returns, for each node, an entity of a shard that the node hosts, and a second entity of the
+// same shard.
 func (w *world) homes(by *host, on ...*host) (ids, seconds []string) {
 	w.Helper()
 	ids, seconds = make([]string, len(on)), make([]string, len(on))
@@ -42,10 +42,10 @@ func (w *world) homes(by *host, on ...*host) (ids, seconds []string) {
 	}
 }
 
-// TestCommandsDontWaitInTurn: when some had to wait for the region, behind one for an entity that
-// wasn't there, they all go at once then: else those that come meanwhile would wait as well, and so
-// on.
-func TestCommandsDontWaitInTurn(t *testing.T) {
+// Commands for a running entity wait in a queue because an earlier one is for an entity that does not
+// run. When the loop has handled that one, all others bypass the machine at once. Otherwise new
+// commands would keep the queue from becoming empty.
+func TestQueueIsPassedAtOnce(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 4
@@ -76,7 +76,7 @@ func TestCommandsDontWaitInTurn(t *testing.T) {
 		}
 		before, err := a.region.State(w.Context())
 		w.must(err)
-		w.must(eventsourcing.Tell(w.Context(), a.region.Ref(far), secret{})) // it has no name for the other node
+		w.must(eventsourcing.Tell(w.Context(), a.region.Ref(far), secret{})) // it cannot be encoded for the other node
 		<-blocked
 		var wg sync.WaitGroup
 		for i, h := range []*host{a, b} {
@@ -96,7 +96,7 @@ func TestCommandsDontWaitInTurn(t *testing.T) {
 		after, err := a.region.State(w.Context())
 		w.must(err)
 		if n := after.Queued - before.Queued; n != 3 {
-			w.Errorf("%d commands were handled in turn, not 3", n)
+			w.Errorf("%d commands were handled by the machine, want 3", n)
 		}
 	})
 }

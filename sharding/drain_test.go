@@ -16,11 +16,11 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// id is the ID of a diary.
+// id returns the ID of a diary.
 func id(d int) string { return "d" + strconv.Itoa(d) }
 
-// TestDrain: a node gives all its shards away while everybody writes, nothing is lost, and it goes
-// on reaching all entities, also when it has the coordinator, or another node gets it.
+// A node hands off all shards while all nodes write. Nothing is lost, and the node still reaches all
+// entities, also if it runs the coordinator or another node starts one.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
@@ -43,9 +43,9 @@ func TestDrain(t *testing.T) {
 			}
 		}
 		w.sleep(time.Second)
-		w.must(all[0].region.Drain(w.Context())) // the one with the coordinator
+		w.must(all[0].region.Drain(w.Context())) // it runs the coordinator
 		if s, err := all[0].region.State(w.Context()); err != nil || len(s.Shards) != 0 {
-			w.Errorf("drained is %+v: %v", s, err)
+			w.Errorf("state of the drained node: %+v, %v", s, err)
 		}
 		wg.Wait()
 		for _, h := range all {
@@ -53,35 +53,34 @@ func TestDrain(t *testing.T) {
 				w.wrote(all[0], id(d), "writer "+h.Self().Name, writes)
 			}
 		}
-		w.must(all[0].region.Drain(w.Context())) // again
+		w.must(all[0].region.Drain(w.Context())) // a second time
 		if where := w.spread(all, 40, 1); where["a"] != 0 || len(where) != 2 {
-			w.Errorf("all is on %v", where)
+			w.Errorf("the shards are on %v", where)
 		}
 		w.must(all[1].region.Drain(w.Context()))
-		w.must(all[0].Shutdown(w.Context())) // b gets the coordinator, and does not forget
+		w.must(all[0].Shutdown(w.Context())) // b runs the next coordinator, which keeps a drained
 		w.sleep(time.Minute)
 		if where := w.spread(all[1:], 40, 2); where["b"] != 0 || len(where) != 1 {
-			w.Errorf("all is on %v", where)
+			w.Errorf("the shards are on %v", where)
 		}
 		w.must(all[1].Shutdown(w.Context()))
 	})
 }
 
-// TestUndrain: a node that was drained gets shards again, also when it was not done yet, and goes
-// on as before.
+// After Undrain a node is allocated shards again, also if the drain was not complete.
 func TestUndrain(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
 		w.options.Shards = 20
 		all := w.cluster("a", "b")
 		w.spread(all, 20, 0)
-		w.must(all[1].region.Undrain(w.Context())) // it was not drained
+		w.must(all[1].region.Undrain(w.Context())) // without a drain
 		w.must(all[1].region.Drain(w.Context()))
 		w.spread(all, 20, 1)
 		w.must(all[1].region.Undrain(w.Context()))
 		w.sleep(5 * time.Minute)
 		if where := w.spread(all, 20, 2); where["b"] < 10 {
-			w.Errorf("all is on %v", where)
+			w.Errorf("the shards are on %v", where)
 		}
 		for _, h := range all {
 			for d := range 20 {
@@ -90,24 +89,24 @@ func TestUndrain(t *testing.T) {
 		}
 		w.must(all[1].region.Drain(w.Context()))
 		if where := w.spread(all, 20, 3); where["b"] != 0 {
-			w.Errorf("drained again, and all is on %v", where)
+			w.Errorf("after a second drain the shards are on %v", where)
 		}
 		w.must(all[1].region.Undrain(w.Context()))
 		w.must(all[0].Shutdown(w.Context()))
 		if where := w.spread(all[1:], 20, 4); where["b"] != 20 {
-			w.Errorf("all is on %v", where)
+			w.Errorf("the shards are on %v", where)
 		}
 	})
 }
 
-// TestUndrainMeanwhile: who waits for a drain that was taken back is told.
-func TestUndrainMeanwhile(t *testing.T) {
+// A Drain that waits returns ErrUndrained after Undrain.
+func TestUndrainEndsDrain(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 10
 		all := w.cluster("a", "b")
 		w.spread(all, 10, 0)
-		heal := w.network.Partition([]string{"a"}, []string{"b"}) // nobody takes a shard from b
+		heal := w.network.Partition([]string{"a"}, []string{"b"}) // no node can take shards from b
 		defer heal()
 		told := make(chan error, 1)
 		go func() { told <- all[1].region.Drain(w.Context()) }()
@@ -119,9 +118,8 @@ func TestUndrainMeanwhile(t *testing.T) {
 	})
 }
 
-// TestDrainWithoutAnother: shards go, what comes for them waits, and a node that hosts may bring
-// them back.
-func TestDrainWithoutAnother(t *testing.T) {
+// Without another region the shards have no home and commands wait, until another node hosts them.
+func TestDrainOfTheOnlyRegion(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 5
@@ -131,17 +129,17 @@ func TestDrainWithoutAnother(t *testing.T) {
 		short, cancel := context.WithTimeout(w.Context(), 10*time.Second)
 		defer cancel()
 		if p, err := eventsourcing.Ask(short, all[0].region.Ref(id(0)), write{}); err == nil {
-			w.Errorf("somebody answers: %v", p)
+			w.Errorf("a drained cluster replies: %v", p)
 		}
 		b := w.start("b")
 		if where := w.spread([]*host{all[0], b}, 5, 1); where["b"] != 10 {
-			w.Errorf("all is on %v", where)
+			w.Errorf("the shards are on %v", where)
 		}
 	})
 }
 
-// TestADrainedNodeThatWasCutOff: when it hosts again, after it was suspended, it does not.
-func TestADrainedNodeThatWasCutOff(t *testing.T) {
+// A drained node stays drained after a suspension.
+func TestDrainedNodeAfterASuspension(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 10
@@ -159,7 +157,7 @@ func TestADrainedNodeThatWasCutOff(t *testing.T) {
 		w.up(all...)
 		w.sleep(time.Minute)
 		if where := w.spread(all, 20, 1); where["c"] != 0 {
-			w.Errorf("all is on %v", where)
+			w.Errorf("the shards are on %v", where)
 		}
 	})
 }

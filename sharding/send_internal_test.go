@@ -14,8 +14,8 @@ import (
 	"github.com/refold-io/refold/internal/wire"
 )
 
-// A command is given up when its caller has left; one that nobody waits for is never.
-func TestGivenUp(t *testing.T) {
+// A command is abandoned when its caller has given up. A command without a caller never is.
+func TestIsAbandoned(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -26,24 +26,24 @@ func TestGivenUp(t *testing.T) {
 	answered := func(any, error) {}
 	asker := append(wire.AppendNode(nil, identity.Node{Name: "b", UID: 7}), 5)
 	body := func(flags byte, fields ...byte) shardcore.Message {
-		return shardcore.Message{Body: append(append([]byte{wireVersion, flags}, fields...), 0, 0)} // no name, and no bytes
+		return shardcore.Message{Body: append(append([]byte{wireVersion, flags}, fields...), 0, 0)} // an empty manifest and payload
 	}
 	for name, c := range map[string]struct {
 		shardcore.Message
 		waited time.Duration
 		want   bool
 	}{
-		"its caller has left":                 {own(ended, answered), 0, true},
-		"its caller waits":                    {own(t.Context(), answered), time.Hour, false},
-		"nobody waits":                        {own(ended, nil), time.Hour, false},
-		"its caller elsewhere has left":       {body(withReplyAddress|withDeadline, append(asker, 100)...), 100 * time.Microsecond, true},
-		"its caller elsewhere waits":          {body(withReplyAddress|withDeadline, append(asker, 100)...), 99 * time.Microsecond, false},
-		"its caller elsewhere waits for ever": {body(withReplyAddress, asker...), time.Hour, false},
-		"nobody elsewhere waits":              {body(withDeadline, 100), time.Hour, false},
-		"its caller elsewhere can't be read":  {shardcore.Message{Body: []byte{wireVersion}}, time.Hour, false},
+		"local caller gave up":           {own(ended, answered), 0, true},
+		"local caller waits":             {own(t.Context(), answered), time.Hour, false},
+		"no local caller":                {own(ended, nil), time.Hour, false},
+		"remote caller gave up":          {body(withReplyAddress|withDeadline, append(asker, 100)...), 100 * time.Microsecond, true},
+		"remote caller waits":            {body(withReplyAddress|withDeadline, append(asker, 100)...), 99 * time.Microsecond, false},
+		"remote caller without deadline": {body(withReplyAddress, asker...), time.Hour, false},
+		"no remote caller":               {body(withDeadline, 100), time.Hour, false},
+		"malformed command":              {shardcore.Message{Body: []byte{wireVersion}}, time.Hour, false},
 	} {
 		if got := isAbandoned(&shardcore.Buffered{Message: c.Message, Waited: c.waited}); got != c.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: isAbandoned = %t, want %t", name, got, c.want)
 		}
 	}
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// TestAnEntityThatIsThereAgain: one that has left memory, and that a command has brought back
-// before the region has heard of it, goes on with what it does, and takes the commands that follow.
-func TestAnEntityThatIsThereAgain(t *testing.T) {
+// An entity leaves memory, and a command starts it again before the loop has handled the report of
+// the end. It keeps running, and handles the commands that follow.
+func TestEntityStartsAgainBeforeItsEndIsHandled(t *testing.T) {
 	t.Parallel()
 	for _, remembers := range []bool{false, true} {
 		in(t, func(w *world) {
 			w.remembers, w.options.Shards = remembers, 2
-			w.options.ShardOf = func(id string) sharding.Shard { return sharding.Shard(min(1, len(id)%2)) } // "other" is in 1, the rest in 0
+			w.options.ShardOf = func(id string) sharding.Shard { return sharding.Shard(min(1, len(id)%2)) } // "other" is in shard 1, the others in shard 0
 			w.hung = make(chan struct{})
 			store := sync.OnceFunc(func() { close(w.hung) })
 			defer store()
@@ -31,7 +31,7 @@ func TestAnEntityThatIsThereAgain(t *testing.T) {
 				close(held)
 				<-release
 			})
-			w.options.Observer.Dropped = func(sharding.DroppedInfo) { hold() } // which the region waits for
+			w.options.Observer.Dropped = func(sharding.DroppedInfo) { hold() } // blocks the loop
 			a := w.start("a")
 			w.must(a.region.AwaitReady(w.Context()))
 			_, err := ask(w, a, "stuck0", read{})
@@ -39,23 +39,23 @@ func TestAnEntityThatIsThereAgain(t *testing.T) {
 			b := w.start("b")
 			w.up(a, b)
 			w.must(b.region.AwaitReady(w.Context()))
-			for range 2 { // from now on they don't come by the loop
+			for range 2 { // from now on commands bypass the loop
 				_, err = ask(w, a, "stuck0", read{})
 				w.must(err)
 			}
 
-			w.must(eventsourcing.Tell(w.Context(), a.region.Ref("other"), secret{})) // can't be sent to b
+			w.must(eventsourcing.Tell(w.Context(), a.region.Ref("other"), secret{})) // cannot be encoded for b
 			<-held
 			_, err = ask(w, a, "stuck0", closeIt{})
 			w.must(err)
 			synctest.Wait()
 			if n := a.rt.Resident()["diary"]; n != 0 {
-				t.Fatalf("%d are in memory", n)
+				t.Fatalf("%d entities are in memory, want none", n)
 			}
 			var wg sync.WaitGroup
 			wg.Go(func() {
-				if _, err := ask(w, a, "stuck0", write{By: "a"}); err != nil { // is being stored
-					w.Errorf("what it was doing: %v", err)
+				if _, err := ask(w, a, "stuck0", write{By: "a"}); err != nil { // its event is being stored
+					w.Errorf("the command that started it: %v", err)
 				}
 			})
 			synctest.Wait()
@@ -63,7 +63,7 @@ func TestAnEntityThatIsThereAgain(t *testing.T) {
 			synctest.Wait()
 			wg.Go(func() {
 				if _, err := ask(w, a, "stuck0", read{By: "a"}); err != nil {
-					w.Errorf("what has followed: %v", err)
+					w.Errorf("the next command: %v", err)
 				}
 			})
 			synctest.Wait()
@@ -76,9 +76,8 @@ func TestAnEntityThatIsThereAgain(t *testing.T) {
 	}
 }
 
-// The state of the most shards there can be fits into what a key of replicated data holds by
-// default.
-func TestAStateFitsOneKey(t *testing.T) {
+// The state with the maximum number of shards fits the default size of a key of replicated data.
+func TestLargestStateFitsOneKey(t *testing.T) {
 	t.Parallel()
 	for _, regions := range []int{3, 100, 1000, 3000} {
 		events := []event{started(1, "a")}

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// BenchmarkSend is a message of a sender to an entity that runs, on this node or another one.
+// BenchmarkSend measures a message to a running entity on this node, and to one on another node.
 func BenchmarkSend(b *testing.B) {
 	m, err := shardcore.New(config())
 	if err != nil {
@@ -29,7 +29,7 @@ func BenchmarkSend(b *testing.B) {
 			in := shardcore.Send{Shard: s, Message: message()}
 			for b.Loop() {
 				if out := d.step(in); len(out.Actions)+len(out.Send) == 0 {
-					b.Fatal("it waits")
+					b.Fatal("the message waits")
 				}
 			}
 		})

@@ -13,9 +13,8 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// The shell can inspect commands that wait for a home. An abandoned command is removed and refused
-// once.
-func TestGivenUp(t *testing.T) {
+// Buffered returns the messages that wait for a home. Drop refuses an abandoned message once.
+func TestDropRefusesAbandonedMessages(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a")
 	d.step(shardcore.Send{Shard: 1, Message: message()})
@@ -25,7 +24,7 @@ func TestGivenUp(t *testing.T) {
 	waiting := slices.Collect(d.m.Buffered(d.now))
 	if len(waiting) != 2 || waiting[0].Entity != "y" || string(waiting[0].Body) != "hello" || waiting[0].Waited != 59*time.Second ||
 		waiting[1].Local != "hello" || waiting[1].Waited != time.Minute {
-		t.Fatalf("%+v wait", waiting)
+		t.Fatalf("Buffered() = %+v, want one message", waiting)
 	}
 	for range d.m.Buffered(d.now) {
 		break
@@ -33,24 +32,24 @@ func TestGivenUp(t *testing.T) {
 	drop := shardcore.Drop{Tokens: []uint64{waiting[1].Token, 99}}
 	out := d.step(drop)
 	if len(out.Refused) != 1 || out.Refused[0].Reason != shardcore.Abandoned || out.Refused[0].Message.Local != "hello" || d.m.Waiting() != 1 {
-		t.Errorf("given up: %+v", out)
+		t.Errorf("after Drop: %+v", out)
 	}
 	if out = d.step(drop); len(out.Refused) != 0 {
-		t.Errorf("again: %+v", out)
+		t.Errorf("after a second Drop: %+v", out)
 	}
 }
 
-// A machine says for how long no coordinator answers, and who is asked.
+// Silence returns for how long no coordinator has replied, Candidates the nodes that are asked.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a")
 	d.now = time.Minute
 	d.m.Tick(d.now)
 	if asked := d.m.Candidates(); d.m.Silence() != time.Minute || len(asked) != 1 || asked[0] != node("b") {
-		t.Errorf("silence of %v, %v are asked", d.m.Silence(), asked)
+		t.Errorf("Silence() = %v, Candidates() = %v", d.m.Silence(), asked)
 	}
 	d.see(identity.Leaving, "a", "b")
 	if asked := d.m.Candidates(); len(asked) != 2 || asked[0] != node("a") {
-		t.Errorf("%v are asked", asked)
+		t.Errorf("Candidates() = %v", asked)
 	}
 }

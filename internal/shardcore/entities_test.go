@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// place is where an incarnation of an entity runs.
+// place identifies an incarnation of an entity.
 type place struct {
 	shardcore.ShardRun
 
@@ -24,7 +24,7 @@ type place struct {
 	incarnation uint64
 }
 
-// entity is an incarnation with its mailbox. It works at its own pace.
+// entity is an incarnation with its mailbox. It handles messages after random times.
 type entity struct {
 	h       *host
 	at      place
@@ -44,7 +44,7 @@ func (h *host) act(a shardcore.Action) {
 			w.fail("%s runs on %v and starts on %v", a.Entity, other.h.node, h.node)
 		}
 		if w.remember && !w.store.entities[a.Shard][a.Entity] {
-			w.fail("%s starts, and is not remembered", a.Entity)
+			w.fail("%s starts before its start is stored", a.Entity)
 		}
 		e = &entity{h: h, at: at}
 		h.entities[at], h.runs[a.ShardRun], w.live[a.Entity] = e, true, e
@@ -58,7 +58,7 @@ func (h *host) act(a shardcore.Action) {
 	case e == nil:
 		w.fail("%v of %s %d on %v, which does not run", a.Kind, a.Entity, a.Incarnation, h.node)
 	case a.Kind == shard.Pass && (e.stop || e.killed):
-		w.fail("a message comes behind the stop of %s", a.Entity)
+		w.fail("%s gets a message after its stop", a.Entity)
 	case a.Kind == shard.Pass:
 		e.mailbox = append(e.mailbox, w.number(a.Message))
 	case a.Kind == shard.Stop:
@@ -72,7 +72,7 @@ func (h *host) act(a shardcore.Action) {
 
 func (e *entity) runs() bool { return !e.ended && !e.h.gone }
 
-// work does something, and goes on later.
+// work handles messages, or ends the entity, and schedules the next call.
 func (e *entity) work() {
 	w := e.h.w
 	if !e.runs() {
@@ -88,7 +88,7 @@ func (e *entity) work() {
 		l := w.letters[nr-1]
 		from := fmt.Sprint(l.from.node, l.entity)
 		if l.entity != e.at.entity || nr <= w.last[from] {
-			w.fail("%s gets message %d of %s for %s behind %d", e.at.entity, nr, from, l.entity, w.last[from])
+			w.fail("%s gets message %d of %s for %s after %d", e.at.entity, nr, from, l.entity, w.last[from])
 		}
 		w.last[from] = nr
 		l.fate++
@@ -101,7 +101,7 @@ func (e *entity) work() {
 	w.after(w.delay(), e.work)
 }
 
-// end ends an incarnation. What is in its mailbox is lost.
+// end ends an incarnation. The messages in its mailbox are lost.
 func (e *entity) end() {
 	for _, nr := range e.mailbox {
 		e.h.w.letters[nr-1].lost = true
@@ -121,7 +121,7 @@ func (h *host) ended(r shardcore.ShardRun) {
 	}
 }
 
-// text is what runs on a node.
+// text returns the running entities of a node.
 func (h *host) text() string {
 	var running []string
 	for at := range h.entities {
@@ -131,8 +131,9 @@ func (h *host) text() string {
 	return h.node.String() + ": " + strings.Join(running, " ")
 }
 
-// The rate at which remembered entities come back is that of the node, and shards take turns.
-func TestOneRateForAllShards(t *testing.T) {
+// RecoverNumber limits the starts of remembered entities of all shards together, and shards take
+// turns.
+func TestRecoveryRateIsSharedByShards(t *testing.T) {
 	t.Parallel()
 	cfg := config()
 	cfg.Region.Remember = true
@@ -146,7 +147,7 @@ func TestOneRateForAllShards(t *testing.T) {
 	d.hear(coordinator.Message{Kind: coordinator.RegisterAck})
 	out := d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{1, 2, 3, 4, 5}})
 	if len(out.Remember) != 5 {
-		t.Fatalf("of 5 shards %d are loaded", len(out.Remember))
+		t.Fatalf("%d of 5 shards are loaded", len(out.Remember))
 	}
 	started := map[shardcore.Shard]int{}
 	count := func(out shardcore.Effects) (n int) {
@@ -166,13 +167,13 @@ func TestOneRateForAllShards(t *testing.T) {
 		at := d.m.Next()
 		n += count(d.m.Tick(at))
 		if most := 3 * (1 + int(at/time.Second)); n > most {
-			t.Fatalf("after %v %d have come, not at most %d", at, n, most)
+			t.Fatalf("after %v %d entities have started, want at most %d", at, n, most)
 		}
 		if at > 10*time.Second {
-			t.Fatalf("only %d come", n)
+			t.Fatalf("only %d of 10 entities start", n)
 		}
 		if n == 6 && len(started) != 5 {
-			t.Errorf("of 5 shards only %d have had a turn: %v", len(started), started)
+			t.Errorf("only %d of 5 shards had a turn: %v", len(started), started)
 		}
 	}
 }

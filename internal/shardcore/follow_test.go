@@ -13,8 +13,8 @@ import (
 )
 
 // A member that was removed while this node was suspended may still host shards. A coordinator that
-// starts afterwards waits for the margin, although its machine never had that member.
-func TestRemovedWhileNothingIsHosted(t *testing.T) {
+// starts afterwards waits for the margin, also if the region was stopped at the removal.
+func TestRemovedWhileSuspended(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a", "b")
 	d.now = time.Hour

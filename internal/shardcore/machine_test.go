@@ -28,7 +28,7 @@ func config() shardcore.Config {
 	}
 }
 
-// driver drives the machine of node a by hand.
+// driver steps the machine of node a.
 type driver struct {
 	t   *testing.T
 	m   *shardcore.Machine
@@ -71,7 +71,7 @@ func (d *driver) arrive(f region.Frame, entity string) shardcore.Effects {
 	return d.step(shardcore.Received{From: node("b"), Kind: shardcore.KindRegion, Data: data})
 }
 
-// lead makes node a the coordinator, with a store that is quick.
+// lead makes node a the coordinator. Its store replies at once.
 func (d *driver) lead() {
 	d.t.Helper()
 	out := d.step(shardcore.StartCoordinator{})
@@ -85,88 +85,88 @@ func (d *driver) lead() {
 		out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
 	}
 	if c := d.m.LocalCoordinator(); c == nil || c.Phase() != coordinator.Active || !d.m.Registered() {
-		d.t.Fatalf("coordinator %v, registered: %t", c, d.m.Registered())
+		d.t.Fatalf("LocalCoordinator() = %v, Registered() = %t", c, d.m.Registered())
 	}
 }
 
 func message() shardcore.Message { return shardcore.Message{Entity: "x", Local: "hello"} }
 
-// The region and the coordinator of a node find each other, and an entity starts, all on one node.
-func TestOneNodeServesItself(t *testing.T) {
+// The region, the coordinator and an entity of one node work together without another node.
+func TestSingleNode(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a")
 	d.lead()
 	out := d.step(shardcore.Send{Shard: 3, Message: message()})
 	if out.Ask == nil || len(out.Ask.Requests) != 1 || len(out.Send) != 0 {
-		t.Fatalf("the strategy is not asked: %+v", out)
+		t.Fatalf("Send does not request a home of the strategy: %+v", out)
 	}
 	out = d.step(shardcore.CoordinatorReply{Input: coordinator.HomesChosen{ID: out.Ask.ID, Homes: []identity.Node{node("a")}}})
 	if out.Save == nil || len(out.Actions) != 0 {
-		t.Fatalf("it is not stored first: %+v", out)
+		t.Fatalf("the allocation is not stored first: %+v", out)
 	}
 	out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
 	if len(out.Actions) != 2 || out.Actions[0].Kind != shard.Start || out.Actions[1].Message.Local != "hello" {
-		t.Fatalf("it does not start: %+v", out)
+		t.Fatalf("the entity does not start: %+v", out)
 	}
 	run := out.Actions[0].ShardRun
 	out = d.step(shardcore.ShardInput{ShardRun: run, Input: shard.Passivate{Entity: "x", Incarnation: 1}})
 	if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Stop || d.m.Tracked(3) != 1 || len(d.m.Running(3)) != 1 {
-		t.Errorf("it wants to be passivated: %+v", out)
+		t.Errorf("Passivate: %+v", out)
 	}
 	d.step(shardcore.ShardInput{ShardRun: shardcore.ShardRun{Shard: 3, Generation: run.Generation + 1}, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 	if d.m.Tracked(3) != 1 {
-		t.Error("what another run says counts")
+		t.Error("the end of an entity of another generation counts")
 	}
 	d.step(shardcore.ShardInput{ShardRun: run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 	if d.m.Tracked(3) != 0 || d.m.Waiting() != 0 {
-		t.Errorf("it has ended, %d are left, %d messages wait", d.m.Tracked(3), d.m.Waiting())
+		t.Errorf("after the end %d entities are tracked and %d messages wait", d.m.Tracked(3), d.m.Waiting())
 	}
 	if home, _ := d.m.Home(3); home != node("a") || len(d.m.Hosted()) != 1 {
-		t.Errorf("the home is %v", home)
+		t.Errorf("Home(3) = %v, want a", home)
 	}
 }
 
-func TestMessagesTravelEncoded(t *testing.T) {
+func TestForwardedMessagesAreEncoded(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a", "c")
 	d.hear(coordinator.Message{Kind: coordinator.RegisterAck})
 	d.hear(coordinator.Message{Kind: coordinator.Homes, Round: 1, Homes: []coordinator.Home{{Node: node("c"), Shards: []shardcore.Shard{1}}}})
 	out := d.step(shardcore.Send{Shard: 1, Message: message()})
 	if len(out.Send) != 1 || out.Send[0].Data != nil || out.Send[0].Message.Local != "hello" || out.Send[0].To != node("c") {
-		t.Fatalf("%+v", out)
+		t.Fatalf("Send to another node: %+v", out)
 	}
 	data := out.Send[0].Encoded([]byte("hello"))
 	p, err := region.DecodePacket(data)
 	if err != nil || p.Entity != "x" || string(p.Body) != "hello" || p.Shard != 1 {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("DecodePacket = %+v, %v", p, err)
 	}
 	if name, err := shardcore.TypeOf(shardcore.KindRegion, data); err != nil || name != "account" {
-		t.Errorf("it is about %q, %v", name, err)
+		t.Errorf("TypeOf = %q, %v", name, err)
 	}
 	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 2, Shards: []shardcore.Shard{2}})
 	out = d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "y")
 	if len(out.Actions) != 2 || string(out.Actions[1].Message.Body) != "hello" || out.Actions[1].Entity != "y" {
-		t.Errorf("from another node: %+v", out)
+		t.Errorf("a message of another node: %+v", out)
 	}
 	out = d.arrive(region.Frame{Kind: region.Forward, Shard: 1}, "x")
 	if i := len(out.Send) - 1; i < 0 || out.Send[i].To != node("c") || out.Send[i].Data == nil {
-		t.Errorf("it is passed on as it came: %+v", out)
+		t.Errorf("a relayed message: %+v", out)
 	}
 }
 
-func TestWhatCanNotBeIsRefused(t *testing.T) {
+func TestInvalidMessagesAreRefused(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a")
 	if out := d.step(shardcore.Send{Shard: 10, Message: message()}); len(out.Refused) != 1 || out.Refused[0].Reason != shardcore.NoShard {
-		t.Errorf("beyond the last shard: %+v", out)
+		t.Errorf("Send beyond the last shard: %+v", out)
 	}
 	if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 10}, "x"); len(out.Refused) != 1 || out.Refused[0].Reason != shardcore.NoShard {
-		t.Errorf("from another node: %+v", out)
+		t.Errorf("a message of another node: %+v", out)
 	}
 	for _, kind := range []shardcore.Kind{shardcore.KindCoordinator, shardcore.KindRegion} {
 		out := d.step(shardcore.Received{From: node("b"), Kind: kind, Data: []byte("?")})
 		if len(out.Malformed) != 1 || out.Malformed[0].From != node("b") {
-			t.Errorf("%d: %+v", kind, out)
+			t.Errorf("malformed frame of kind %d: %+v", kind, out)
 		}
 	}
 	if d.m.Waiting() != 0 {
@@ -174,8 +174,8 @@ func TestWhatCanNotBeIsRefused(t *testing.T) {
 	}
 }
 
-// A node that was downed or removed stops at once, with all that it hosts.
-func TestWhoIsNoMemberStops(t *testing.T) {
+// A downed or removed node stops its region, its entities and its coordinator at once.
+func TestDownedNodeStops(t *testing.T) {
 	t.Parallel()
 	for subject, end := range map[string]func(d *driver) shardcore.Effects{
 		"down":    func(d *driver) shardcore.Effects { return d.see(identity.Down, "a", "b") },
@@ -192,17 +192,17 @@ func TestWhoIsNoMemberStops(t *testing.T) {
 		}
 		out = d.step(shardcore.ShardInput{ShardRun: out.Actions[0].ShardRun, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 		if !out.Stopped || len(out.Ended) != 1 {
-			t.Errorf("%s: it has ended: %+v", subject, out)
+			t.Errorf("%s: after the end of the entity: %+v", subject, out)
 		}
 		if out = d.step(shardcore.StartCoordinator{}); out.Load != 0 {
-			t.Errorf("%s: it is appointed again: %+v", subject, out)
+			t.Errorf("%s: StartCoordinator: %+v", subject, out)
 		}
 	}
 }
 
-// A coordinator that was fenced is followed by another one, after a pause that grows. No answer to
-// one reaches the next.
-func TestAFencedCoordinatorIsFollowedByAnother(t *testing.T) {
+// After a fenced coordinator the next one starts, each time after a longer pause. Replies to the
+// first one do not reach the next.
+func TestFencedCoordinatorIsReplaced(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a")
 	out := d.step(shardcore.StartCoordinator{})
@@ -210,31 +210,31 @@ func TestAFencedCoordinatorIsFollowedByAnother(t *testing.T) {
 		first := out.Load
 		out = d.step(shardcore.CoordinatorReply{Input: coordinator.Loaded{ID: first}})
 		if out.Save == nil {
-			t.Fatalf("it does not claim a term: %+v", out)
+			t.Fatalf("the coordinator does not store its term: %+v", out)
 		}
 		d.step(shardcore.CoordinatorReply{Input: coordinator.SaveFailed{ID: out.Save.ID, Fenced: true}})
 		if d.m.LocalCoordinator() != nil {
-			t.Fatal("it goes on")
+			t.Fatal("the fenced coordinator continues")
 		}
 		out = d.m.Tick(d.now + pause*time.Second - 1)
 		if next := d.now + pause*time.Second; out.Load != 0 || d.m.LocalCoordinator() != nil {
-			t.Fatalf("before %v: %+v", next, out)
+			t.Fatalf("before the pause ends at %v: %+v", next, out)
 		}
 		d.now += pause * time.Second
 		if out = d.m.Tick(d.now); out.Load == 0 || out.Load == first {
-			t.Fatalf("at %v: %+v", d.now, out)
+			t.Fatalf("after the pause, at %v: %+v", d.now, out)
 		}
 		if late := d.step(shardcore.CoordinatorReply{Input: coordinator.Loaded{ID: first}}); late.Save != nil {
-			t.Errorf("an answer to the one before: %+v", late)
+			t.Errorf("a reply to the previous coordinator: %+v", late)
 		}
 	}
 	if out = d.step(shardcore.StopCoordinator{}); !out.CoordinatorStopped || d.m.LocalCoordinator() != nil {
-		t.Errorf("dismissed: %+v", out)
+		t.Errorf("StopCoordinator: %+v", out)
 	}
 }
 
-// What this node knows about removals is told to a coordinator that starts later.
-func TestRemovalsAreRemembered(t *testing.T) {
+// A coordinator that starts later gets the removals that this node has seen.
+func TestRemovalsArePassedToTheCoordinator(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a", "c")
 	d.see(identity.Up, "a")
@@ -250,7 +250,7 @@ func TestRemovalsAreRemembered(t *testing.T) {
 	out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
 	for d.now < 59*time.Second {
 		if out.Save != nil && out.Save.Events[0].Kind == coordinator.RegionTerminated {
-			t.Fatalf("at %v the margin is not over: %+v", d.now, out.Save)
+			t.Fatalf("the removal margin is not over at %v: %+v", d.now, out.Save)
 		}
 		if out.Save != nil {
 			out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
@@ -261,7 +261,7 @@ func TestRemovalsAreRemembered(t *testing.T) {
 	}
 	d.now = time.Minute
 	if out = d.m.Tick(d.now); out.Save == nil || out.Save.Events[0].Kind != coordinator.RegionTerminated {
-		t.Errorf("the margin is over: %+v", out)
+		t.Errorf("after the removal margin: %+v", out)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestLimitsAreShared(t *testing.T) {
 	}
 	out := d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{2}})
 	if len(out.Actions) != 2 || out.Actions[0].Kind != shard.Stop || out.Actions[1].Kind != shard.Stop {
-		t.Errorf("there are two shards: %+v", out)
+		t.Errorf("after the start of a second shard: %+v", out)
 	}
 }
 
@@ -322,7 +322,7 @@ func TestPeerBytes(t *testing.T) {
 	d.see(identity.Up, "b", "a")
 	for i, want := range []int{0, 0, 1} { // "hello" has five bytes
 		if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x"); len(out.Refused) != want || want > 0 && out.Refused[0].Reason != shardcore.BufferFull {
-			t.Errorf("message %d: %+v", i, out.Refused)
+			t.Errorf("refused of message %d: %+v", i, out.Refused)
 		}
 	}
 	var tokens []uint64
@@ -331,6 +331,6 @@ func TestPeerBytes(t *testing.T) {
 	}
 	d.step(shardcore.Drop{Tokens: tokens[:1]})
 	if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x"); len(out.Refused) != 0 {
-		t.Errorf("after a drop: %+v", out.Refused)
+		t.Errorf("refused after Drop: %+v", out.Refused)
 	}
 }

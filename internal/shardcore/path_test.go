@@ -19,8 +19,8 @@ type pathMessage struct {
 	number int
 }
 
-// Whatever the route, the entities and the loop do, the messages of an origin arrive once and in
-// order, and a queue becomes empty when the loop handles it.
+// The messages of an origin to an entity arrive once and in order, whatever changes of the route and
+// of the entities happen. The loop empties each queue.
 func TestPathKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {

@@ -21,16 +21,15 @@ import (
 
 var (
 	firstSeed = flag.Uint64("shards.seed", 0, "first seed of TestSimulation")
-	manySeeds = flag.Uint64("shards.seeds", 0, "how many seeds; 0 is the usual number")
+	manySeeds = flag.Uint64("shards.seeds", 0, "number of seeds of TestSimulation; 0 is the usual number")
 )
 
-// well are those nodes that stay.
-func (w *world) well() []*host {
+// staying returns the nodes that are Up and do not leave.
+func (w *world) staying() []*host {
 	return slices.DeleteFunc(slices.Clone(w.hosts), func(h *host) bool { return h.gone || h.leaving || h.forced || h.status != identity.Up })
 }
 
-// appoint sees to it that the oldest node that can have the coordinator has it, once nobody else
-// does.
+// appoint starts the coordinator on the oldest possible node unless another node runs it.
 func (w *world) appoint() {
 	for _, h := range w.hosts {
 		if h.appointed && h.status != identity.Removed { // a crashed one has it until it is removed
@@ -39,7 +38,7 @@ func (w *world) appoint() {
 	}
 	for _, h := range w.hosts {
 		if !h.proxy && !h.gone && h.status == identity.Up && !h.forced {
-			w.hit["appointed"]++
+			w.hit["coordinator started"]++
 			h.appointed = true
 			h.step(shardcore.StartCoordinator{})
 			return
@@ -47,8 +46,8 @@ func (w *world) appoint() {
 	}
 }
 
-// leave takes a node out in good order: its shards, then its coordinator, then itself. Some stay
-// for a while without shards.
+// leave shuts a node down gracefully: first its shards, then its coordinator, then the node. Some
+// nodes are drained first.
 func (w *world) leave(h *host) {
 	h.leaving = true
 	if w.rnd.IntN(2) == 0 {
@@ -92,7 +91,7 @@ func (w *world) remove(h *host) {
 	w.after(3*time.Second, func() { h.gone = true })
 }
 
-// crash ends a node without a word. Others notice later.
+// crash ends a node at once. The others remove it later.
 func (w *world) crash(h *host) {
 	w.hit["crash"]++
 	h.gone, h.crashed = true, true
@@ -105,27 +104,27 @@ func (w *world) crash(h *host) {
 	w.after(2*time.Second, func() { w.remove(h) })
 }
 
-// down ends a node by force: it stops by itself, and is removed when that is done.
+// down stops a region by force. The node is removed 10 seconds later.
 func (w *world) down(h *host) {
 	w.hit["down"]++
 	h.forced = true
 	h.step(shardcore.Stop{})
 	w.after(10*time.Second, func() {
 		if !h.stopped {
-			w.fail("%v is still running: %s", h.node, h.text())
+			w.fail("%v has not stopped: %s", h.node, h.text())
 		}
 		w.remove(h)
 	})
 }
 
-// disturb is what happens by itself.
+// disturb starts a random fault or operator action.
 func (w *world) disturb() {
-	well := w.well()
-	if len(well) == 0 {
+	staying := w.staying()
+	if len(staying) == 0 {
 		return
 	}
-	h := well[w.rnd.IntN(len(well))]
-	regions := len(slices.DeleteFunc(well, func(h *host) bool { return h.proxy }))
+	h := staying[w.rnd.IntN(len(staying))]
+	regions := len(slices.DeleteFunc(staying, func(h *host) bool { return h.proxy }))
 	spare := regions > 2 || h.proxy
 	switch n := w.rnd.IntN(300); {
 	case n < 3 && len(w.hosts) < 9:
@@ -162,23 +161,23 @@ func (w *world) tick() {
 	}
 }
 
-// settled checks that all is well in the end.
+// settled checks the final state.
 func (w *world) settled() {
 	for i, l := range w.letters {
 		lost := l.lost || slices.ContainsFunc(l.at, func(h *host) bool { return h.crashed })
 		if l.fate != 1 && (l.fate != 0 || !lost) {
-			w.fail("message %d of %v for %s has reached %d ends", i+1, l.from.node, l.entity, l.fate)
+			w.fail("message %d of %v for %s has %d results", i+1, l.from.node, l.entity, l.fate)
 		}
 		if l.fate == 0 && !w.crashes {
 			w.fail("message %d is lost", i+1)
 		}
 	}
-	for _, h := range w.well() {
+	for _, h := range w.staying() {
 		if n := h.m.Waiting(); n > 0 || !h.m.Registered() {
 			w.fail("%v: %d messages wait, registered: %t", h.node, n, h.m.Registered())
 		}
-		if boss, _ := h.m.Coordinator(); !w.find(boss).appointed {
-			w.fail("%v takes %v for the one with the coordinator", h.node, boss)
+		if coord, _ := h.m.Coordinator(); !w.find(coord).appointed {
+			w.fail("%v expects the coordinator on %v, which does not run it", h.node, coord)
 		}
 	}
 	if !w.remember {
@@ -187,7 +186,7 @@ func (w *world) settled() {
 	for s, ids := range w.store.entities {
 		for id := range ids {
 			if w.live[id] == nil {
-				w.fail("%s of shard %d is remembered, and does not run", id, s)
+				w.fail("%s of shard %d is remembered and does not run", id, s)
 			}
 		}
 	}
@@ -208,7 +207,7 @@ func simulate(t *testing.T, seed uint64, with mode, hit map[string]int) string {
 	}
 	w.tick()
 	for w.due.Len() > 0 && w.now <= sends+settle {
-		next := heap.Pop(&w.due).(task) //nolint:errcheck // what else is in it
+		next := heap.Pop(&w.due).(task) //nolint:errcheck // the agenda has only tasks
 		w.now = next.at
 		next.do()
 	}
@@ -216,9 +215,9 @@ func simulate(t *testing.T, seed uint64, with mode, hit map[string]int) string {
 	return fmt.Sprint(len(w.letters), w.seq, len(w.store.events), len(w.live))
 }
 
-// On planned moves nothing is lost, repeated or overtaken, and no entity runs twice, whatever
-// fails. Coordinators say what is stored. In the end all messages have reached somebody, or their
-// senders know.
+// Planned moves lose, repeat and reorder no message. No entity runs twice, with any faults.
+// Coordinators send only stored homes. At the end each message has reached its entity, was refused,
+// or was lost with a crashed node.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	for name, with := range map[string]mode{"planned": {}, "lossy": {lossy: true}, "crashes": {true, true}} {
@@ -229,13 +228,13 @@ func TestSimulation(t *testing.T) {
 				first := simulate(t, seed, with, hit)
 				if seed%10 == 0 {
 					if again := simulate(t, seed, with, map[string]int{}); again != first {
-						t.Fatalf("seed %d: %s, and again %s", seed, first, again)
+						t.Fatalf("seed %d: two runs differ: %s and %s", seed, first, again)
 					}
 				}
 			}
-			for _, subject := range []string{"drained", "leave", "removed", "dismissed", "region has stopped", "hand-off done", "start", "stop"} {
+			for _, subject := range []string{"drained", "leave", "removed", "coordinator stopped", "region has stopped", "hand-off done", "start", "stop"} {
 				if hit[subject] == 0 {
-					t.Errorf("%s never happened", subject)
+					t.Errorf("no run had the event %q", subject)
 				}
 			}
 			t.Log(hit)

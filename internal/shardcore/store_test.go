@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// store is a journal of coordinators, which refuses what expects another number than it has, and
-// keeps what is remembered.
+// store is the journal of coordinators, which refuses changes that expect another revision, and the
+// store of remembered entities.
 type store struct {
 	w        *world
 	events   []coordinator.Event
@@ -35,18 +35,18 @@ func (s *store) save(c coordinator.Change) (stored, fenced bool) {
 	}
 	for _, e := range c.Events {
 		if err := s.fold.Apply(e); err != nil {
-			w.fail("stored: %v", err)
+			w.fail("cannot apply a stored event: %v", err)
 		}
 		s.events = append(s.events, e)
 		w.hit["stored: "+e.Kind.String()]++
 	}
 	if !s.fold.State().Equal(c.After) {
-		w.fail("what is stored is not what the coordinator says")
+		w.fail("the stored state differs from the coordinator's")
 	}
 	return true, false
 }
 
-// do carries out a save. Some fail, land late, or are never answered.
+// do executes a save. Some fail, are stored late, or get no reply.
 func (s *store) do(h *host, c coordinator.Save) {
 	w := s.w
 	answer := func(in coordinator.Input) {
@@ -101,8 +101,7 @@ func (s *store) add(h *host, a coordinator.AddShards) {
 	})
 }
 
-// remember loads or stores which entities of a shard run. An owner that was replaced can't store
-// any more.
+// remember loads or stores which entities of a shard run. A replaced owner cannot store.
 func (s *store) remember(h *host, r shardcore.RememberCall) {
 	w := s.w
 	answer := func(in shard.Input) {

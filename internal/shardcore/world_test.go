@@ -41,34 +41,33 @@ func (a agenda) Less(i, k int) bool {
 	return a[i].at < a[k].at || a[i].at == a[k].at && a[i].seq < a[k].seq
 }
 func (a agenda) Swap(i, k int) { a[i], a[k] = a[k], a[i] }
-func (a *agenda) Push(x any)   { *a = append(*a, x.(task)) } //nolint:errcheck // what else is in it
+func (a *agenda) Push(x any)   { *a = append(*a, x.(task)) } //nolint:errcheck // the agenda has only tasks
 func (a *agenda) Pop() any {
 	last := (*a)[len(*a)-1]
 	*a = (*a)[:len(*a)-1]
 	return last
 }
 
-// mode says which faults there are. Nodes come and go in good order, and shards move, in all of
-// them.
+// mode selects the faults. In all modes nodes join and leave gracefully, and shards move.
 type mode struct {
-	lossy   bool // what is said to and by coordinators may get lost
-	crashes bool // nodes, entities and stores fail, nodes stop by force, and there are two coordinators at a time
+	lossy   bool // messages to and from coordinators may be lost
+	crashes bool // nodes, entities and stores fail, nodes stop by force, and two coordinators may run
 }
 
-// letter is a message.
+// letter is a message with its result.
 type letter struct {
 	from   *host
 	entity string
 	shard  shardcore.Shard
 	fate   int
-	lost   bool    // it was in the mailbox of an entity that failed, or on its way to or from a node that did
-	at     []*host // where it was
+	lost   bool    // in the mailbox of a failed entity, or on a link of a failed node
+	at     []*host // nodes that had it
 }
 
 type link struct{ from, to identity.Node }
 
-// world is nodes that each run the machine of one entity type, with what is around them: a network,
-// entities, stores, and somebody who says which node has the coordinator.
+// world simulates nodes that run the machine of one entity type, with a network, entities, stores,
+// and the choice of the node that runs the coordinator.
 type world struct {
 	t    *testing.T
 	rnd  *rand.Rand
@@ -124,7 +123,7 @@ func (w *world) delay() time.Duration {
 	return time.Duration(w.rnd.IntN(int(40 * time.Millisecond)))
 }
 
-// odds is true once in n times, in modes with crashes and while there are faults.
+// odds returns true with probability 1/n, in modes with crashes and as long as faults are injected.
 func (w *world) odds(n int) bool { return w.crashes && w.now < sends && w.rnd.IntN(n) == 0 }
 
 func (w *world) find(n identity.Node) *host {
@@ -137,7 +136,7 @@ func (w *world) join(proxy bool) {
 		w: w, node: identity.Node{Name: fmt.Sprintf("n%d", (w.names*7)%10), UID: uint64(w.names)}, proxy: proxy, status: identity.Joining,
 		entities: map[place]*entity{}, runs: map[shardcore.ShardRun]bool{},
 	}
-	giveUp := time.Duration(0) // it may refuse what would have a home later
+	giveUp := time.Duration(0) // a region may refuse messages that would get a home later
 	if w.lossy {
 		giveUp = 6 * time.Second
 	}
@@ -160,7 +159,7 @@ func (w *world) join(proxy bool) {
 	w.welcome(h)
 }
 
-// welcome makes a node Up when all members know it.
+// welcome makes a node Up when all members have learned of it.
 func (w *world) welcome(h *host) {
 	seen := w.now
 	for _, other := range w.hosts {
@@ -174,7 +173,7 @@ func (w *world) welcome(h *host) {
 	})
 }
 
-// publish tells all nodes who is a member, each at its time.
+// publish sends the membership to all nodes, each after its own delay.
 func (w *world) publish() {
 	var in shardcore.Members
 	for _, h := range w.hosts {
@@ -237,18 +236,18 @@ func (h *host) perform(out shardcore.Effects) {
 		h.send(o)
 	}
 	if out.CoordinatorStopped {
-		w.hit["dismissed"]++
+		w.hit["coordinator stopped"]++
 		h.appointed = false
 	}
 	if out.Stopped {
 		w.hit["region has stopped"]++
 		if h.stopped = true; len(h.entities) > 0 || len(h.runs) > 0 {
-			w.fail("%v has stopped, and entities run", h.node)
+			w.fail("%v has stopped although entities run", h.node)
 		}
 	}
 }
 
-// ask carries out what the coordinator asks of its store and its strategy.
+// ask executes the calls of the store and the strategy.
 func (h *host) ask(out shardcore.Effects) {
 	w := h.w
 	if out.Load != 0 {
@@ -275,12 +274,12 @@ func (h *host) ask(out shardcore.Effects) {
 	}
 }
 
-// send carries a frame. Those between regions keep their order; others come at any time, again, or
-// never.
+// send delivers a frame. Frames between regions keep their order; others may be reordered, repeated
+// or lost.
 func (h *host) send(o shardcore.Outgoing) {
 	w := h.w
 	if o.To == h.node {
-		w.fail("%v sends to itself", h.node)
+		w.fail("%v sends a frame to itself", h.node)
 	}
 	var body []byte
 	if nr, ok := o.Message.Local.(uint64); ok {
@@ -288,7 +287,7 @@ func (h *host) send(o shardcore.Outgoing) {
 	}
 	data := o.Encoded(body)
 	if name, err := shardcore.TypeOf(o.Kind, data); err != nil || name != "account" {
-		w.fail("a frame of type %q: %v", name, err)
+		w.fail("TypeOf(frame) = %q, %v", name, err)
 	}
 	to := w.find(o.To)
 	deliver := func() {
@@ -315,7 +314,7 @@ func (h *host) send(o shardcore.Outgoing) {
 	}
 }
 
-// check looks at what a coordinator says: it has to be stored.
+// check checks that a message of a coordinator agrees with the stored state.
 func (h *host) check(data []byte) {
 	w := h.w
 	m, err := coordinator.DecodeMessage(data)
@@ -324,24 +323,24 @@ func (h *host) check(data []byte) {
 	}
 	w.hit[m.Kind.String()]++
 	c := h.m.LocalCoordinator()
-	if m.Kind.ToCoordinator() || c == nil { // it has ended, behind that
+	if m.Kind.ToCoordinator() || c == nil { // it has ended after the message
 		return
 	}
 	state, rev := c.State()
 	stored, err := coordinator.State{}.Apply(w.store.events[:min(rev, uint64(len(w.store.events)))]...)
 	if err != nil || state.Term() != m.Term || rev > uint64(len(w.store.events)) || !stored.Equal(state) {
-		w.fail("%v says %v in term %d, its state %d is not what is stored: %v", h.node, m.Kind, m.Term, rev, err)
+		w.fail("%v sends %v in term %d, but its state %d is not stored: %v", h.node, m.Kind, m.Term, rev, err)
 	}
 }
 
-// number returns that of a message.
+// number returns the number of a message.
 func (w *world) number(m shardcore.Message) uint64 {
 	if nr, ok := m.Local.(uint64); ok {
 		return nr
 	}
 	nr, n := binary.Uvarint(m.Body)
 	if n != len(m.Body) || nr == 0 || nr > uint64(len(w.letters)) || w.letters[nr-1].entity != m.Entity {
-		w.fail("a message %+v", m)
+		w.fail("invalid message %+v", m)
 	}
 	return nr
 }

@@ -20,7 +20,7 @@ func forward(token uint64, hop int) region.Frame {
 	return region.Frame{Kind: region.Forward, Shard: 1, Token: token, Hop: hop}
 }
 
-// kinds are those of the frames to a node.
+// kinds returns the kinds of the frames for a node.
 func kinds(out region.Effects, to string) []region.FrameKind {
 	var found []region.FrameKind
 	for _, o := range out.Frames {
@@ -35,32 +35,32 @@ func flush(hop int) region.Frame {
 	return region.Frame{Kind: region.Flush, Hop: hop, Instance: 1, ID: 9, Shards: []region.Shard{1}}
 }
 
-// Of two regions that have passed messages on to each other, each once took the other for the home.
-// Neither waits for the other's answer before it gives its own.
-func TestRegionsThatPassedMessagesToEachOtherAreFlushed(t *testing.T) {
+// Two regions have relayed messages to each other. Neither waits for the reply of the other before
+// it replies to a flush itself.
+func TestFlushBetweenTwoRelays(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, homes(5, 1, "b"))
-	arrive(m, "c", forward(1, 0)) // is passed on to b
+	arrive(m, "c", forward(1, 0)) // is relayed to b
 	out := arrive(m, "b", flush(1))
 	if got := out.Frames[0].Frame; got.Kind != region.Flushed || len(got.Shards) != 0 {
-		t.Errorf("what b passed on is not here: %+v", got)
+		t.Errorf("a flush of relayed messages: %+v", got)
 	}
 	out = arrive(m, "b", flush(0))
 	if got := out.Frames[len(out.Frames)-1].Frame; got.Kind != region.Flushed || !slices.Equal(got.Shards, []region.Shard{1}) {
-		t.Errorf("what b sent may have been passed on: %+v", got)
+		t.Errorf("a flush of messages that may have been relayed: %+v", got)
 	}
 	if got := out.Frames[0].Frame; got.Kind != region.Flush || got.Hop != 1 {
-		t.Errorf("it is not flushed: %+v", out)
+		t.Errorf("the relayed messages are not flushed: %+v", out)
 	}
 	arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID})
 	out = arrive(m, "b", flush(0))
 	if got := out.Frames[0].Frame; len(got.Shards) != 0 {
-		t.Errorf("all has arrived: %+v", got)
+		t.Errorf("after all messages have arrived: %+v", got)
 	}
 }
 
-func TestAFlushIsHeldByWhatWaits(t *testing.T) {
+func TestFlushIsHeldByWaitingMessages(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	for hop := range 2 {
@@ -68,18 +68,18 @@ func TestAFlushIsHeldByWhatWaits(t *testing.T) {
 		for other := range 2 {
 			held := arrive(m, "b", flush(other)).Frames[0].Frame.Shards
 			if (len(held) > 0) != (other <= hop) {
-				t.Errorf("with %d hops, waiting is %d: %v", other, hop, held)
+				t.Errorf("a flush of hop %d, a message of hop %d waits: held %v", other, hop, held)
 			}
 		}
 		if held := arrive(m, "c", flush(hop)).Frames[0].Frame.Shards; len(held) > 0 {
-			t.Errorf("held by what another one sent: %v", held)
+			t.Errorf("held by a message of another region: %v", held)
 		}
 	}
 }
 
-// A second hop ends as soon as the home is known to be elsewhere, also while a path there is not
-// clear.
-func TestASecondHopIsRefusedAtOnce(t *testing.T) {
+// A relayed message is refused as soon as the home is known to be another region, also if the path
+// to it is being flushed.
+func TestRelayedMessageIsRefused(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, homes(5, 1, "b"))
@@ -88,17 +88,16 @@ func TestASecondHopIsRefusedAtOnce(t *testing.T) {
 	arrive(m, "b", forward(2, 1))
 	out := hear(m, homes(5, 2, "c"))
 	if len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 1, Token: 2, Reason: shard.NotHome}) {
-		t.Errorf("home known: %+v", out)
+		t.Errorf("when the home becomes known: %+v", out)
 	}
 	out = arrive(m, "b", forward(3, 1))
 	if len(out.Refused) != 1 || out.Refused[0].Token != 3 {
-		t.Errorf("home was known: %+v", out)
+		t.Errorf("with a known home: %+v", out)
 	}
 }
 
-// Whoever sent to a region that was removed goes on without it: what that one had passed on must
-// not come later.
-func TestWhatTheRemovedHavePassedOnIsRefused(t *testing.T) {
+// Senders no longer wait for a removed region. Messages that it has relayed must not arrive later.
+func TestMessagesRelayedByRemovedRegions(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	arrive(m, "b", forward(1, 1))
@@ -109,22 +108,22 @@ func TestWhatTheRemovedHavePassedOnIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnAnswerToAnotherInstanceIsPassedOver(t *testing.T) {
+func TestFlushedOfAnotherInstanceIsIgnored(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, homes(5, 1, "b"))
 	m.Step(0, region.Send{Shard: 1, Token: 1})
 	id := hear(m, about(coordinator.BeginHandOff, 2)).Frames[0].Frame.ID
 	if out := arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 1, ID: id}); says(out, coordinator.BeginHandOffAck) {
-		t.Errorf("of another instance: %+v", out)
+		t.Errorf("Flushed of another instance: %+v", out)
 	}
 	if out := arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 2, ID: id}); !says(out, coordinator.BeginHandOffAck) {
 		t.Errorf("%+v", out)
 	}
 }
 
-// What others wait for is never behind what a node's own senders wait for.
-func TestLinesDontWaitForEachOther(t *testing.T) {
+// Messages of other regions do not wait for those of local senders.
+func TestQueuesDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, homes(5, 1, "b"))
@@ -133,12 +132,12 @@ func TestLinesDontWaitForEachOther(t *testing.T) {
 	m.Step(0, region.Send{Shard: 1, Token: 2})
 	out := hear(m, about(coordinator.Host, 3))
 	if len(out.Actions) != 1 || out.Actions[0].Kind != region.Start {
-		t.Fatalf("host: %+v", out)
+		t.Fatalf("Host: %+v", out)
 	}
 	if out = arrive(m, "b", forward(3, 0)); len(out.Actions) != 1 || out.Actions[0].Token != 3 {
-		t.Errorf("of another: %+v", out)
+		t.Errorf("a message of another region: %+v", out)
 	}
 	if m.Buffered() != 1 {
-		t.Errorf("%d wait", m.Buffered())
+		t.Errorf("%d messages wait", m.Buffered())
 	}
 }

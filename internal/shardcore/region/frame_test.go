@@ -32,7 +32,7 @@ func packets() []region.Packet {
 }
 
 // The golden file was written by version 1 and is never rewritten: each line is one packet.
-func TestPacketsAreEncodedAsEver(t *testing.T) {
+func TestGoldenPackets(t *testing.T) {
 	t.Parallel()
 	golden, err := os.ReadFile(filepath.Join("testdata", "packets.v1.golden"))
 	if err != nil {
@@ -42,30 +42,30 @@ func TestPacketsAreEncodedAsEver(t *testing.T) {
 	for i, want := range packets() {
 		b := region.AppendPacket(nil, want)
 		if i >= len(lines) || hex.EncodeToString(b) != lines[i] {
-			t.Errorf("%d is encoded as\n%x", i, b)
+			t.Errorf("packet %d is encoded as\n%x", i, b)
 		}
 		if got, err := region.DecodePacket(b); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v: %+v, %v", want, got, err)
+			t.Errorf("%+v is decoded as %+v, %v", want, got, err)
 		}
 		if got, err := region.PacketType(b); err != nil || got != want.Type {
-			t.Errorf("%d is about %q, %v", i, got, err)
+			t.Errorf("PacketType of packet %d = %q, %v", i, got, err)
 		}
 		newer := append([]byte{b[0] + 1}, append(slices.Clone(b[1:]), 1, 2, 3)...)
 		if got, err := region.DecodePacket(newer); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%d with fields of a newer version: %+v, %v", i, got, err)
+			t.Errorf("packet %d with fields of a newer version: %+v, %v", i, got, err)
 		}
 		if got, err := region.DecodePacket(append(slices.Clip(b), 0)); !errors.Is(err, region.ErrMalformed) {
-			t.Errorf("%d with a byte too many: %+v, %v", i, got, err)
+			t.Errorf("packet %d with a trailing byte: %+v, %v", i, got, err)
 		}
 		for n := range b {
 			if got, err := region.DecodePacket(b[:n]); !errors.Is(err, region.ErrMalformed) {
-				t.Fatalf("%x cut off: %+v, %v", b[:n], got, err)
+				t.Fatalf("the truncated packet %x: %+v, %v", b[:n], got, err)
 			}
 		}
 	}
 }
 
-func TestGarbageIsNoPacket(t *testing.T) {
+func TestMalformedPackets(t *testing.T) {
 	t.Parallel()
 	for subject, b := range map[string][]byte{
 		"another version":     {0x20, 2, 1, 'a', 7},
@@ -96,10 +96,10 @@ func FuzzDecodePacket(f *testing.F) {
 		p, err := region.DecodePacket(b)
 		runtime.ReadMemStats(&after)
 		if taken := after.TotalAlloc - before.TotalAlloc; taken > 16*uint64(len(b))+64<<10 {
-			t.Errorf("%d bytes made it allocate %d", len(b), taken)
+			t.Errorf("decoding %d bytes allocates %d", len(b), taken)
 		}
 		if !bytes.Equal(b, given) {
-			t.Error("the packet was written to")
+			t.Error("DecodePacket has modified its input")
 		}
 		if err != nil {
 			if !errors.Is(err, region.ErrMalformed) {

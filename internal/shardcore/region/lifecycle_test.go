@@ -13,115 +13,115 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-func TestAProxyHostsNothing(t *testing.T) {
+func TestProxyHostsNothing(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{Proxy: true})
 	if out := hear(m, coordinator.Message{Kind: coordinator.RegisterAgain, Term: 6, Instance: 1}); !says(out, coordinator.RegisterProxy) {
-		t.Errorf("it registers: %+v", out)
+		t.Errorf("registration: %+v", out)
 	}
 	if out := hear(m, coordinator.Message{Kind: coordinator.Host, Term: 6, Round: 1, Shards: []region.Shard{1}}); len(out.Actions) != 0 || says(out, coordinator.Hosted) {
-		t.Errorf("host: %+v", out)
+		t.Errorf("Host: %+v", out)
 	}
 	if out := hear(m, homes(6, 2, "a")); len(out.Actions) != 0 || len(m.Hosted()) != 0 {
-		t.Errorf("it is the home: %+v", out)
+		t.Errorf("Homes with the proxy: %+v", out)
 	}
 	hear(m, homes(6, 3, "b"))
 	m.Step(0, region.Send{Shard: 1, Token: 1})
 	out := hear(m, coordinator.Message{Kind: coordinator.BeginHandOff, Term: 6, Round: 4, Shards: []region.Shard{1}})
 	if len(out.Frames) != 1 || out.Frames[0].Frame.Kind != region.Flush || says(out, coordinator.BeginHandOffAck) {
-		t.Errorf("it takes part in a hand-off: %+v", out)
+		t.Errorf("BeginHandOff: %+v", out)
 	}
 }
 
-func TestARegionThatLeavesGivesItsShardsAwayAndStops(t *testing.T) {
+func TestLeaveHandsOffAndStops(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, about(coordinator.Host, 1))
 	hear(m, coordinator.Message{Kind: coordinator.Homes, Term: 5, Round: 1, Homes: []coordinator.Home{{Node: node("b"), Shards: []region.Shard{2}}}})
 	m.Step(0, region.Send{Shard: 2, Token: 1})
 	if out := m.Step(0, region.Leave{}); !says(out, coordinator.GracefulShutdown) || out.Stopped {
-		t.Fatalf("leave: %+v", out)
+		t.Fatalf("Leave: %+v", out)
 	}
 	if out := m.Tick(2 * time.Second); !says(out, coordinator.GracefulShutdown) {
-		t.Errorf("it asks again: %+v", out)
+		t.Errorf("the request is not repeated: %+v", out)
 	}
 	more := coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 2, Shards: []region.Shard{3}}
 	if out := hear(m, more); len(out.Actions) != 0 || says(out, coordinator.Hosted) || !says(out, coordinator.GracefulShutdown) {
-		t.Errorf("another shard: %+v", out)
+		t.Errorf("Host of another shard: %+v", out)
 	}
 	if out := m.Step(0, region.Send{Shard: 1, Token: 2}); len(out.Actions) != 1 {
-		t.Errorf("it delivers meanwhile: %+v", out)
+		t.Errorf("a message during the hand-off: %+v", out)
 	}
 	hear(m, about(coordinator.BeginHandOff, 3))
 	hear(m, about(coordinator.HandOff, 3))
 	out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1})
 	if !says(out, coordinator.Stopped) || out.Stopped {
-		t.Fatalf("its shard is gone, but a message is on its way: %+v", out)
+		t.Fatalf("the shard has ended, and a message is in flight: %+v", out)
 	}
 	f := out.Frames[0].Frame
 	out = arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 2, ID: f.ID})
 	if f.Kind != region.Flush || !out.Stopped || !says(out, coordinator.RegionStopped) {
-		t.Errorf("all has arrived: %+v", out)
+		t.Errorf("after the flush: %+v", out)
 	}
 	if out = m.Step(0, region.Send{Shard: 2, Token: 3}); len(out.Refused) != 1 || out.Refused[0].Reason != shard.Stopped {
-		t.Errorf("after the end: %+v", out)
+		t.Errorf("Send after the end: %+v", out)
 	}
 	if out = hear(m, about(coordinator.Host, 9)); !says(out, coordinator.RegionStopped) || len(out.Actions) != 0 {
-		t.Errorf("a coordinator that does not know: %+v", out)
+		t.Errorf("Host after the end: %+v", out)
 	}
 }
 
-func TestARegionThatStaysHostsNothingAndGoesOnSending(t *testing.T) {
+func TestDrainedRegionRoutes(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, about(coordinator.Host, 1))
 	if out := m.Step(0, region.Leave{KeepRouting: true}); !says(out, coordinator.GracefulShutdown) || !m.Leaving() {
-		t.Fatalf("leave: %+v", out)
+		t.Fatalf("Leave: %+v", out)
 	}
 	hear(m, about(coordinator.BeginHandOff, 2))
 	hear(m, about(coordinator.HandOff, 2))
 	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !says(out, coordinator.Stopped) || out.Stopped || len(m.Hosted()) != 0 {
-		t.Fatalf("its shard is gone: %+v", out)
+		t.Fatalf("after the end of the shard: %+v", out)
 	}
 	hear(m, homes(5, 3, "c"))
 	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); len(kinds(out, "c")) != 1 || len(out.Refused) != 0 {
-		t.Errorf("it sends: %+v", out)
+		t.Errorf("Send to another home: %+v", out)
 	}
 	if way := m.DirectRoute(1); way.Home != node("c") || !way.Own {
-		t.Errorf("the way to the shard is %+v", way)
+		t.Errorf("DirectRoute(1) = %+v, want to c", way)
 	}
 	if out := hear(m, coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 4, Shards: []region.Shard{3}}); len(out.Actions) != 0 || !says(out, coordinator.GracefulShutdown) {
-		t.Errorf("another shard: %+v", out)
+		t.Errorf("Host of another shard: %+v", out)
 	}
 	if out := m.Step(0, region.Leave{KeepRouting: true}); out.Stopped {
-		t.Errorf("told again: %+v", out)
+		t.Errorf("a second drain: %+v", out)
 	}
 	out := m.Step(0, region.Leave{})
 	if way := m.DirectRoute(1); way.Own || out.Stopped || len(kinds(out, "c")) != 1 {
-		t.Fatalf("leave: %+v, the way is %+v", out, way)
+		t.Fatalf("Leave: %+v, DirectRoute(1) = %+v", out, way)
 	}
 	m.Step(0, region.Leave{KeepRouting: true}) // too late
 	if out = arrive(m, "c", region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}); !out.Stopped {
-		t.Errorf("all has arrived: %+v", out)
+		t.Errorf("after the flush: %+v", out)
 	}
 }
 
-// A region that comes back is another instance, for the coordinator, and takes shards; one that
-// leaves for good, or never left, is not.
-func TestARegionThatStaysComesBack(t *testing.T) {
+// After Undrain a region is another instance for the coordinator, and accepts shards. Undrain does
+// nothing for a region that ends, or that was not drained.
+func TestUndrain(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, about(coordinator.Host, 1))
 	if out := m.Step(0, region.Undrain{}); len(out.Messages) != 0 || m.Instance() != 2 {
-		t.Errorf("it never left: %+v", out)
+		t.Errorf("Undrain without a drain: %+v", out)
 	}
 	m.Step(0, region.Leave{KeepRouting: true})
 	out := m.Step(0, region.Undrain{})
 	if len(out.Messages) != 1 || out.Messages[0].Message.Kind != coordinator.Register || out.Messages[0].Message.Instance != 3 || m.Leaving() || m.Registered() || len(m.Hosted()) != 1 {
-		t.Fatalf("it comes back: %+v", out)
+		t.Fatalf("Undrain: %+v", out)
 	}
 	if out = hear(m, about(coordinator.HandOff, 2)); len(out.Actions) != 0 {
-		t.Errorf("what was for the instance before: %+v", out)
+		t.Errorf("HandOff for the previous instance: %+v", out)
 	}
 	for _, msg := range []coordinator.Message{
 		{Kind: coordinator.RegisterAck, Term: 5, Round: 2, Instance: 3},
@@ -130,17 +130,16 @@ func TestARegionThatStaysComesBack(t *testing.T) {
 		out = hear(m, msg)
 	}
 	if len(out.Actions) != 1 || out.Actions[0].Kind != region.Start || len(m.Hosted()) != 2 || !m.Registered() {
-		t.Errorf("it hosts one more: %+v", out)
+		t.Errorf("Host after Undrain: %+v", out)
 	}
 	m.Step(0, region.Leave{})
 	if out = m.Step(0, region.Undrain{}); len(out.Messages) != 0 || !m.Leaving() {
-		t.Errorf("it leaves for good: %+v", out)
+		t.Errorf("Undrain after Leave: %+v", out)
 	}
 }
 
-// When the whole cluster is about to stop, a region that leaves stops its shards itself, in order,
-// and asks nobody to take them.
-func TestARegionOfAClusterThatEnds(t *testing.T) {
+// When the whole cluster is about to stop, a leaving region stops its shards without a hand-off.
+func TestLeaveWhileTheClusterStops(t *testing.T) {
 	t.Parallel()
 	for _, status := range []identity.Status{identity.PreparingForShutdown, identity.ReadyForShutdown} {
 		m := start(t, region.Config{})
@@ -152,34 +151,34 @@ func TestARegionOfAClusterThatEnds(t *testing.T) {
 		}})
 		out := m.Step(0, region.Leave{})
 		if len(out.Actions) != 1 || out.Actions[0].Kind != region.HandOff || says(out, coordinator.GracefulShutdown) || out.Stopped {
-			t.Fatalf("%v: leave: %+v", status, out)
+			t.Fatalf("%v: Leave: %+v", status, out)
 		}
 		if len(out.Refused) != 1 || out.Refused[0].Token != 2 || out.Refused[0].Reason != shard.Stopped {
-			t.Errorf("%v: what waits: %+v", status, out)
+			t.Errorf("%v: waiting messages: %+v", status, out)
 		}
 		if out = m.Tick(time.Minute); says(out, coordinator.GracefulShutdown) {
 			t.Errorf("%v: after a while: %+v", status, out)
 		}
 		if out = m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !out.Stopped || !says(out, coordinator.RegionStopped) {
-			t.Errorf("%v: its shard has ended: %+v", status, out)
+			t.Errorf("%v: after the end of the shard: %+v", status, out)
 		}
 	}
 }
 
-func TestWhatWaitsKeepsALeavingRegion(t *testing.T) {
+func TestWaitingMessagesDelayTheStop(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	m.Step(0, region.Send{Shard: 1, Token: 1})
 	if out := m.Step(0, region.Leave{}); out.Stopped {
-		t.Fatalf("leave: %+v", out)
+		t.Fatalf("Leave: %+v", out)
 	}
 	out := hear(m, homes(5, 1, "b"))
 	if out.Stopped || len(kinds(out, "b")) != 2 || kinds(out, "b")[1] != region.Flush {
-		t.Errorf("it is sent: %+v", out)
+		t.Errorf("when the home is known: %+v", out)
 	}
 }
 
-func TestStopEndsAllByForce(t *testing.T) {
+func TestStopByForce(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, about(coordinator.Host, 1))
@@ -187,36 +186,36 @@ func TestStopEndsAllByForce(t *testing.T) {
 	arrive(m, "b", region.Frame{Kind: region.Forward, Shard: 2, Token: 2, Hop: 1})
 	out := m.Step(0, region.Stop{})
 	if len(out.Refused) != 2 || len(out.Actions) != 1 || out.Actions[0].Kind != region.Abort || out.Stopped || m.Buffered() != 0 {
-		t.Fatalf("stop: %+v", out)
+		t.Fatalf("Stop: %+v", out)
 	}
 	if out = hear(m, about(coordinator.Host, 2)); len(out.Actions) != 0 {
-		t.Errorf("another shard: %+v", out)
+		t.Errorf("Host of another shard: %+v", out)
 	}
 	if out = arrive(m, "b", forward(3, 0)); len(out.Refused) != 1 || out.Refused[0].Reason != shard.Stopped {
-		t.Errorf("a message: %+v", out)
+		t.Errorf("Send: %+v", out)
 	}
 	if out = m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !out.Stopped || !says(out, coordinator.RegionStopped) {
-		t.Errorf("done: %+v", out)
+		t.Errorf("after the end of the shard: %+v", out)
 	}
 }
 
-func TestAShardThatFailsComesBackWithAMessage(t *testing.T) {
+func TestFailedShardRestartsForAMessage(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, about(coordinator.Host, 1))
 	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); len(out.Actions) != 0 {
-		t.Errorf("nobody needs it: %+v", out)
+		t.Errorf("a failed shard without messages: %+v", out)
 	}
 	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); len(out.Actions) != 0 {
-		t.Errorf("the end is told twice: %+v", out)
+		t.Errorf("a second ShardDone: %+v", out)
 	}
 	out := m.Step(0, region.Send{Shard: 1, Token: 1})
 	if len(out.Actions) != 2 || out.Actions[0].Kind != region.Start || out.Actions[1].Generation != 2 {
-		t.Errorf("a message: %+v", out)
+		t.Errorf("Send: %+v", out)
 	}
 }
 
-func TestARememberedShardThatFailsComesBackByItself(t *testing.T) {
+func TestFailedRememberedShardRestarts(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{Remember: true, RestartBackoff: time.Minute})
 	hear(m, about(coordinator.Host, 1))
@@ -240,20 +239,20 @@ func TestARememberedShardThatFailsComesBackByItself(t *testing.T) {
 	}
 }
 
-func TestAFullBufferRefusesTheNewest(t *testing.T) {
+func TestFullBufferRefusesTheNewest(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{BufferSize: 2})
 	arrive(m, "b", forward(1, 0))
 	m.Step(0, region.Send{Shard: 2, Token: 2})
 	for token := uint64(3); token < 6; token++ {
 		if out := arrive(m, "b", forward(token, int(token%2))); len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 1, Token: token, Reason: shard.BufferFull}) {
-			t.Errorf("full: %+v", out)
+			t.Errorf("Send with a full buffer: %+v", out)
 		}
 	}
 	if out := hear(m, about(coordinator.Host, 1)); len(out.Actions) != 2 || out.Actions[1].Token != 1 || m.Buffered() != 1 {
-		t.Errorf("the first is kept: %+v", out)
+		t.Errorf("the first messages: %+v", out)
 	}
 	if out := arrive(m, "b", forward(6, 0)); len(out.Refused) != 0 || m.Buffered() != 1 {
-		t.Errorf("there is room again: %+v", out)
+		t.Errorf("Send after the buffer was emptied: %+v", out)
 	}
 }

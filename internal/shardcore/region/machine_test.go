@@ -63,7 +63,7 @@ func says(out region.Effects, kind coordinator.Kind) bool {
 	return false
 }
 
-func TestLateAndForeignMessagesArePassedOver(t *testing.T) {
+func TestOldAndForeignMessagesAreIgnored(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, homes(5, 3, "b"))
@@ -75,11 +75,11 @@ func TestLateAndForeignMessagesArePassedOver(t *testing.T) {
 	other.Instance = 1
 	hear(m, other)
 	if home, _ := m.Home(1); home != node("b") {
-		t.Errorf("the home is %v", home)
+		t.Errorf("Home(1) = %v", home)
 	}
 	again := coordinator.Message{Kind: coordinator.RegisterAgain, Term: 6, Instance: 1}
 	if out := hear(m, again); !says(out, coordinator.Register) || m.Registered() {
-		t.Errorf("to register again: %+v", out)
+		t.Errorf("RegisterAgain: %+v", out)
 	}
 }
 
@@ -88,59 +88,59 @@ func TestHandOffIsAcknowledgedAfterTheFlush(t *testing.T) {
 	m := start(t, region.Config{})
 	hear(m, homes(5, 1, "b"))
 	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); len(out.Frames) != 1 || out.Frames[0].Frame.Kind != region.Forward {
-		t.Fatalf("sent: %+v", out)
+		t.Fatalf("Send: %+v", out)
 	}
 	out := hear(m, about(coordinator.BeginHandOff, 2))
 	if len(out.Frames) != 1 || out.Frames[0].Frame.Kind != region.Flush || says(out, coordinator.BeginHandOffAck) {
-		t.Fatalf("begun: %+v", out)
+		t.Fatalf("BeginHandOff: %+v", out)
 	}
 	if during := m.Step(0, region.Send{Shard: 1, Token: 2}); len(during.Frames) != 0 {
-		t.Errorf("sent during the hand-off: %+v", during)
+		t.Errorf("Send during the hand-off: %+v", during)
 	}
 	flushed := region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}
 	if out = m.Step(0, region.FrameReceived{From: node("b"), Frame: flushed}); !says(out, coordinator.BeginHandOffAck) {
-		t.Errorf("flushed: %+v", out)
+		t.Errorf("Flushed: %+v", out)
 	}
 	if out = hear(m, about(coordinator.BeginHandOff, 2)); !says(out, coordinator.BeginHandOffAck) {
-		t.Errorf("asked again: %+v", out)
+		t.Errorf("a second BeginHandOff: %+v", out)
 	}
 }
 
-func TestWhoWasRemovedIsFlushed(t *testing.T) {
+func TestRemovedRegionsAreNotFlushed(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, homes(5, 1, "b"))
 	m.Step(0, region.Send{Shard: 1, Token: 1})
 	hear(m, about(coordinator.BeginHandOff, 2))
 	if out := see(m, "c", "a"); !says(out, coordinator.BeginHandOffAck) {
-		t.Errorf("removed: %+v", out)
+		t.Errorf("after the removal: %+v", out)
 	}
 	hear(m, homes(5, 3, "b"))
 	if _, known := m.Home(1); known {
-		t.Error("the home is on a node that was removed")
+		t.Error("the home is a removed node")
 	}
 }
 
-func TestTheLastHandOffIsAnsweredAndHostStartsAgain(t *testing.T) {
+func TestHostAfterHandOff(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	if out := hear(m, about(coordinator.Host, 1)); len(out.Actions) != 1 || !says(out, coordinator.Hosted) {
-		t.Fatalf("host: %+v", out)
+		t.Fatalf("Host: %+v", out)
 	}
 	hear(m, about(coordinator.HandOff, 2))
 	hear(m, about(coordinator.HandOff, 3))
 	out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1})
 	if !says(out, coordinator.Stopped) || out.Messages[0].Message.Round != 3 || len(m.Hosted()) != 0 {
-		t.Errorf("done: %+v", out)
+		t.Errorf("ShardDone: %+v", out)
 	}
 	if out := hear(m, coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 3}); len(out.Actions) != 0 || !says(out, coordinator.Hosted) {
-		t.Errorf("without shards: %+v", out)
+		t.Errorf("HandOff of a shard that is not here: %+v", out)
 	}
 	hear(m, about(coordinator.Host, 4))
 	hear(m, about(coordinator.HandOff, 5))
 	hear(m, about(coordinator.Host, 6))
 	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 2}); len(out.Actions) != 1 || out.Actions[0].Generation != 3 {
-		t.Errorf("to start again: %+v", out)
+		t.Errorf("Host during the hand-off: %+v", out)
 	}
 }
 
@@ -150,11 +150,11 @@ func TestBufferIsLimited(t *testing.T) {
 	m.Step(0, region.Send{Shard: 1, Token: 1})
 	out := m.Step(0, region.Send{Shard: 2, Token: 2})
 	if len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 2, Token: 2, Reason: shard.BufferFull}) || m.Buffered() != 1 {
-		t.Errorf("one too many: %+v", out)
+		t.Errorf("a message over the limit: %+v", out)
 	}
 }
 
-func TestAMessageIsPassedOnOnce(t *testing.T) {
+func TestMessageIsRelayedOnce(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	for hop, token := range []uint64{10, 11} {
@@ -188,20 +188,20 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 	}
 }
 
-// A home is forgotten with its node, and those on other nodes are not.
-func TestTheHomeIsGone(t *testing.T) {
+// A region forgets the homes on removed nodes only.
+func TestHomesOfRemovedNodes(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, homes(5, 1, "b"))
 	hear(m, coordinator.Message{Kind: coordinator.Homes, Term: 5, Round: 2, Homes: []coordinator.Home{{Node: node("c"), Shards: []region.Shard{2}}}})
 	see(m, "c", "a")
 	if home, known := m.Home(1); known {
-		t.Errorf("shard 1 is on %v", home)
+		t.Errorf("Home(1) = %v", home)
 	}
 	if home, _ := m.Home(2); home != node("c") {
-		t.Errorf("shard 2 is on %v", home)
+		t.Errorf("Home(2) = %v", home)
 	}
 	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); !says(out, coordinator.GetHomes) {
-		t.Errorf("sent: %+v", out)
+		t.Errorf("Send: %+v", out)
 	}
 }

@@ -10,45 +10,45 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-func TestTheHomeKeepsWhatIsSentHereWhileItsShardMoves(t *testing.T) {
+func TestHomeHoldsItsOwnMessagesDuringAMove(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, about(coordinator.Host, 1))
 	if out := hear(m, about(coordinator.BeginHandOff, 2)); !says(out, coordinator.BeginHandOffAck) {
-		t.Errorf("begun: %+v", out)
+		t.Errorf("BeginHandOff: %+v", out)
 	}
 	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); len(out.Actions) != 0 {
-		t.Errorf("of this node: %+v", out)
+		t.Errorf("a message of this node: %+v", out)
 	}
 	frame := region.Frame{Kind: region.Forward, Shard: 1, Token: 2}
 	if out := m.Step(0, region.FrameReceived{From: node("b"), Frame: frame}); len(out.Actions) != 1 || out.Actions[0].Token != 2 {
-		t.Errorf("of another: %+v", out)
+		t.Errorf("a message of another node: %+v", out)
 	}
 	if out := hear(m, about(coordinator.Host, 3)); len(out.Actions) != 1 || out.Actions[0].Token != 1 {
-		t.Errorf("the shard stays: %+v", out)
+		t.Errorf("when the shard stays: %+v", out)
 	}
 }
 
-func TestAnotherHomeWaitsForTheFlush(t *testing.T) {
+func TestNewHomeWaitsForTheFlush(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	hear(m, homes(5, 1, "b"))
 	m.Step(0, region.Send{Shard: 1, Token: 1})
 	m.Step(0, region.FrameReceived{From: node("b"), Frame: region.Frame{Kind: region.NotHome, Shard: 1}})
 	if out := m.Step(0, region.Send{Shard: 1, Token: 2}); !says(out, coordinator.GetHomes) {
-		t.Errorf("not home: %+v", out)
+		t.Errorf("NotHome: %+v", out)
 	}
 	out := hear(m, homes(5, 2, "c"))
 	if len(out.Frames) != 1 || out.Frames[0].Frame.Kind != region.Flush || out.Frames[0].To != node("b") {
-		t.Fatalf("another home: %+v", out)
+		t.Fatalf("Homes with another home: %+v", out)
 	}
 	flushed := region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID, Shards: []region.Shard{1}}
 	if out = m.Step(0, region.FrameReceived{From: node("b"), Frame: flushed}); len(out.Frames) != 0 {
-		t.Errorf("it holds something: %+v", out)
+		t.Errorf("Flushed with a held shard: %+v", out)
 	}
 	flushed.Shards = nil
 	out = m.Step(0, region.FrameReceived{From: node("b"), Frame: flushed})
 	if len(out.Frames) != 1 || out.Frames[0].Frame.Token != 2 || out.Frames[0].To != node("c") {
-		t.Errorf("flushed: %+v", out)
+		t.Errorf("Flushed: %+v", out)
 	}
 }

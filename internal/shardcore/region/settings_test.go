@@ -11,9 +11,9 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// A region says what its settings are. One that is refused goes on asking, and knows why it is,
-// until it is not.
-func TestARegionThatIsRefused(t *testing.T) {
+// A region sends its settings. A rejected region repeats its registration and reports the reason
+// until it is accepted.
+func TestRejectedRegion(t *testing.T) {
 	t.Parallel()
 	ours, theirs := coordinator.Settings{Shards: 100}, coordinator.Settings{Shards: 200}
 	m := start(t, region.Config{Settings: ours})
@@ -21,17 +21,17 @@ func TestARegionThatIsRefused(t *testing.T) {
 	out := hear(m, refused)
 	by, why := m.Refused()
 	if m.Registered() || by != node("c") || why == nil || *why != theirs || !says(out, coordinator.Register) {
-		t.Fatalf("refused: %+v, by %v, %v", out, by, why)
+		t.Fatalf("Refused: %+v, by %v, settings %v", out, by, why)
 	}
 	if out = hear(m, refused); len(out.Messages) != 0 {
-		t.Errorf("refused again: %+v", out)
+		t.Errorf("a second Refused: %+v", out)
 	}
 	out = m.Tick(time.Minute)
 	if !says(out, coordinator.Register) || out.Messages[0].Message.Settings != ours {
-		t.Errorf("after a while: %+v", out)
+		t.Errorf("after a minute: %+v", out)
 	}
 	hear(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 7, Round: 1})
 	if _, why = m.Refused(); !m.Registered() || why != nil {
-		t.Errorf("acknowledged: %v", why)
+		t.Errorf("after RegisterAck: %v", why)
 	}
 }

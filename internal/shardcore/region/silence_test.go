@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// A region knows for how long no coordinator has said anything.
+// Silence returns for how long a request has had no reply of a coordinator.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	m := fresh(t)
@@ -20,19 +20,19 @@ func TestSilence(t *testing.T) {
 		t.Helper()
 		m.Tick(now)
 		if got := m.Silence(); got != want {
-			t.Errorf("after %v it is %v, not %v", now, got, want)
+			t.Errorf("at %v: Silence() = %v, want %v", now, got, want)
 		}
 	}
-	silence(time.Second, 0) // it is no member
+	silence(time.Second, 0) // not a member
 	m.Step(time.Second, region.Members{Members: []identity.Member{{Node: node("a"), Status: identity.Up}, {Node: node("c"), Status: identity.Up}}})
 	silence(time.Minute, 59*time.Second)
 	hear(m, coordinator.Message{Kind: coordinator.Refused, Term: 5, Round: 1})
 	silence(time.Minute, 0)
 	hear(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 5, Round: 1})
-	silence(2*time.Minute, 0) // it has nothing to ask
+	silence(2*time.Minute, 0) // no request
 	m.Step(2*time.Minute, region.Send{Shard: 1, Token: 1})
 	silence(3*time.Minute, time.Minute)
-	hear(m, homes(4, 9, "c")) // one that is none any more
+	hear(m, homes(4, 9, "c")) // of an old term
 	silence(3*time.Minute, time.Minute)
 	hear(m, homes(5, 2, "a"))
 	silence(4*time.Minute, 0)
@@ -43,8 +43,8 @@ func TestSilence(t *testing.T) {
 	silence(6*time.Minute, 0)
 }
 
-// A coordinator that says nothing about a home may be waiting for something, or not be there. It is
-// asked, rarely, what it answers at once.
+// A coordinator that does not reply with a home may wait for its store, or be gone. The region
+// verifies its registration at long intervals, because a coordinator replies to that at once.
 func TestASilentCoordinatorIsDoubted(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
@@ -61,7 +61,7 @@ func TestASilentCoordinatorIsDoubted(t *testing.T) {
 		}
 	}
 	if asked < 5 || asked > 10 {
-		t.Errorf("it was asked %d times in a minute", asked)
+		t.Errorf("%d requests in a minute", asked)
 	}
 	for now := m.Next(); m.Silence() < 3*retry; now = m.Next() {
 		m.Tick(now)
@@ -73,6 +73,6 @@ func TestASilentCoordinatorIsDoubted(t *testing.T) {
 		}
 	}
 	if again < 3 || !m.Registered() {
-		t.Errorf("without an answer it asks %d more times in a RetryInterval", again)
+		t.Errorf("without a reply the region sends %d more requests in a RetryInterval", again)
 	}
 }

@@ -39,7 +39,7 @@ func (a agenda) Less(i, k int) bool {
 	return a[i].at < a[k].at || a[i].at == a[k].at && a[i].seq < a[k].seq
 }
 func (a agenda) Swap(i, k int) { a[i], a[k] = a[k], a[i] }
-func (a *agenda) Push(x any)   { *a = append(*a, x.(task)) } //nolint:errcheck // what else is in it
+func (a *agenda) Push(x any)   { *a = append(*a, x.(task)) } //nolint:errcheck // the agenda has only tasks
 func (a *agenda) Pop() any {
 	last := (*a)[len(*a)-1]
 	*a = (*a)[:len(*a)-1]
@@ -48,14 +48,14 @@ func (a *agenda) Pop() any {
 
 type link struct{ from, to identity.Node }
 
-// world is regions on nodes, and a coordinator on the first one. What is said to and by the
-// coordinator is lost, repeated and reordered; the frames between regions keep their order.
+// world simulates regions on nodes and a coordinator on the first one. Messages to and from the
+// coordinator are lost, repeated and reordered; the frames between regions keep their order.
 type world struct {
 	t       *testing.T
 	rnd     *rand.Rand
 	seed    uint64
 	crashes bool
-	lossy   bool // what is said to and by the coordinator may get lost
+	lossy   bool // messages to and from the coordinator may be lost
 	now     time.Duration
 	due     agenda
 	seq     int
@@ -115,7 +115,7 @@ func (w *world) members() []identity.Member {
 
 func (w *world) tell(in coordinator.Input) { w.coordinate(w.boss.Step(w.now, in)) }
 
-// coordinate does what the coordinator wants. Its store is quick and safe.
+// coordinate applies the effects of the coordinator. Its store replies at once.
 func (w *world) coordinate(out coordinator.Effects) {
 	if out.Load != 0 {
 		w.after(w.delay(), func() { w.tell(coordinator.Loaded{ID: out.Load}) })
@@ -150,7 +150,7 @@ func (w *world) coordinate(out coordinator.Effects) {
 	}
 }
 
-// post delivers something once or twice, or never.
+// post delivers a message once, twice, or never.
 func (w *world) post(do func()) {
 	for range 1 + w.rnd.IntN(10)/9 {
 		if !w.lossy || w.rnd.IntN(10) > 0 {
@@ -189,7 +189,7 @@ func (w *world) perform(h *hostedShard, out region.Effects) {
 	}
 	for _, o := range out.Messages {
 		if o.To != w.nodes[0].node {
-			w.fail("%v takes %v for the coordinator", h.node, o.To)
+			w.fail("%v sends to %v, which has no coordinator", h.node, o.To)
 		}
 		w.post(func() {
 			if !h.crashed {
@@ -200,14 +200,14 @@ func (w *world) perform(h *hostedShard, out region.Effects) {
 	if out.Stopped {
 		w.hit["stopped"]++
 		if h.stopped = true; len(h.runs) > 0 {
-			w.fail("%v has stopped, and shards run", h.node)
+			w.fail("%v has stopped although shards run", h.node)
 		}
 	}
 }
 
 func (w *world) act(h *hostedShard, a region.Action) {
 	if a.Kind != region.Start && (h.runs[a.Shard] != a.Generation || w.owner[a.Shard] != h) {
-		w.fail("%v: %v of shard %d, which doesn't run", h.node, a.Kind, a.Shard)
+		w.fail("%v: %v of shard %d, which does not run", h.node, a.Kind, a.Shard)
 	}
 	switch a.Kind {
 	case region.Start:
@@ -217,7 +217,7 @@ func (w *world) act(h *hostedShard, a region.Action) {
 		w.owner[a.Shard], h.runs[a.Shard] = h, a.Generation
 	case region.Pass:
 		if h.stops[a.Shard] {
-			w.fail("message %d comes behind the hand-off of shard %d", a.Token, a.Shard)
+			w.fail("message %d follows the hand-off of shard %d", a.Token, a.Shard)
 		}
 		from := fmt.Sprint(w.sender[a.Token].node, a.Shard)
 		if a.Token <= w.last[from] || w.shard[a.Token] != a.Shard {
@@ -265,7 +265,7 @@ func (w *world) see() {
 func (w *world) crash(h *hostedShard) {
 	h.crashed = true
 	w.after(3*time.Second, func() {
-		for s := range h.runs { // it is down for sure
+		for s := range h.runs { // the node is down
 			delete(w.owner, s)
 		}
 		w.see()
@@ -284,7 +284,7 @@ func (w *world) tick() {
 			w.send(w.nodes[w.rnd.IntN(len(w.nodes))])
 		}
 		if s := region.Shard(w.rnd.IntN(shards)); w.crashes && w.rnd.IntN(50) == 0 && w.owner[s] != nil {
-			w.end(w.owner[s], s, w.owner[s].runs[s]) // it fails
+			w.end(w.owner[s], s, w.owner[s].runs[s]) // the shard fails
 		}
 	}
 	if w.now < sends+settle {
@@ -331,14 +331,14 @@ func simulate(t *testing.T, seed uint64, lossy, crashes bool, hit map[string]int
 		}
 	})
 	for w.due.Len() > 0 {
-		next := heap.Pop(&w.due).(task) //nolint:errcheck // what else is in it
+		next := heap.Pop(&w.due).(task) //nolint:errcheck // the agenda has only tasks
 		w.now = next.at
 		next.do()
 	}
 	for token := uint64(1); token <= w.sent; token++ {
 		crashed := slices.ContainsFunc(w.through[token], func(h *hostedShard) bool { return h.crashed })
 		if w.fate[token] != 1 && (w.fate[token] != 0 || !crashed) {
-			w.fail("message %d of %v for shard %d has reached %d ends", token, w.sender[token].node, w.shard[token], w.fate[token])
+			w.fail("message %d of %v for shard %d has %d results", token, w.sender[token].node, w.shard[token], w.fate[token])
 		}
 	}
 	return fmt.Sprint(w.sent, w.seq, len(w.last))
@@ -353,9 +353,9 @@ func seeds() (first, n uint64) {
 	return *firstSeed, cmp.Or(*manySeeds, effort.Count[uint64](20, 60, 2000))
 }
 
-// On planned moves nothing is lost, repeated or overtaken. If messages of the coordinator get lost,
-// some are refused that met two regions which were not the home. When nodes and shards fail, only
-// what passed through a node that crashed is lost without a word.
+// Planned moves lose, repeat and reorder no message. If messages of the coordinator are lost, some
+// messages are refused because they reached two regions that are not the home. If nodes and shards
+// fail, only messages on a crashed node are lost without a refusal.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	for name, mode := range map[string]struct{ lossy, crashes bool }{"planned": {}, "lossy": {lossy: true}, "crashes": {true, true}} {
@@ -367,13 +367,13 @@ func TestSimulation(t *testing.T) {
 				first := simulate(t, seed, mode.lossy, mode.crashes, hit)
 				if seed%10 == 0 {
 					if again := simulate(t, seed, mode.lossy, mode.crashes, map[string]int{}); again != first {
-						t.Fatalf("seed %d: %s, and again %s", seed, first, again)
+						t.Fatalf("seed %d: two runs differ: %s and %s", seed, first, again)
 					}
 				}
 			}
 			for _, subject := range []string{"forward", "not home", "flush", "flushed", "hand off", "stopped"} {
 				if hit[subject] == 0 {
-					t.Errorf("%s never happened", subject)
+					t.Errorf("no run had the event %q", subject)
 				}
 			}
 			t.Log(hit)

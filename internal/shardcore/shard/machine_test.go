@@ -21,7 +21,7 @@ func TestEntitiesStartOnDemand(t *testing.T) {
 	d.step(to("a", 2), "a1:2")
 	d.step(to("b", 3), "+b2, b2:3")
 	if got := d.m.Running(); !slices.Equal(got, []string{"a", "b"}) || d.m.Len() != 2 {
-		t.Errorf("%v run of %d", got, d.m.Len())
+		t.Errorf("Running() = %v, Len() = %d", got, d.m.Len())
 	}
 	d.step(ended("a", 2), "") // another incarnation
 	d.step(ended("a", 1), "")
@@ -40,13 +40,13 @@ func TestPassivationLosesNothing(t *testing.T) {
 	d.step(to("a", 2), "")
 	d.step(to("a", 3), "")
 	if d.m.Buffered() != 2 {
-		t.Errorf("%d wait", d.m.Buffered())
+		t.Errorf("%d messages wait", d.m.Buffered())
 	}
 	d.step(ended("a", 1), "+a2, a2:2, a2:3")
 	d.step(passivate("a", 2), "-a2")
 	d.step(ended("a", 2), "")
 	if d.m.Len() != 0 || d.m.Buffered() != 0 {
-		t.Errorf("%d are known, %d wait", d.m.Len(), d.m.Buffered())
+		t.Errorf("Len() = %d, %d messages wait", d.m.Len(), d.m.Buffered())
 	}
 }
 
@@ -69,7 +69,7 @@ func TestLimitOfEntities(t *testing.T) {
 	d.step(to("c", 3), "+c3, c3:3, -a1")
 	d.step(shard.Limits{Entities: 1, Starts: 10}, "-b2")
 	d.step(shard.Limits{Starts: 10}, "-c3")
-	d.step(to("d", 4), "+d4, d4:4, -d4") // right after its message
+	d.step(to("d", 4), "+d4, d4:4, -d4") // with a limit of 0 right after its message
 }
 
 func TestStartsInFlightAreLimited(t *testing.T) {
@@ -105,7 +105,7 @@ func TestBufferIsLimited(t *testing.T) {
 	d.step(to("b", 6), "")
 }
 
-func TestHandOffStopsBehindWhatIsQueued(t *testing.T) {
+func TestHandOffStopsAfterQueuedMessages(t *testing.T) {
 	t.Parallel()
 	cfg := off()
 	cfg.Starts = 3
@@ -129,7 +129,7 @@ func TestHandOffStopsBehindWhatIsQueued(t *testing.T) {
 	d.tick(time.Hour, "")
 }
 
-func TestHandOffOfNothing(t *testing.T) {
+func TestHandOffOfAnEmptyShard(t *testing.T) {
 	t.Parallel()
 	d := drive(t, off())
 	d.step(shard.HandOff{}, "done: handed off")
@@ -182,8 +182,8 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 	}
 }
 
-// An entity that nobody needs and that has something to do goes on, with what has come for it
-// meanwhile, and is asked again.
+// An idle entity that is busy stays, receives the messages that arrived since the stop request, and
+// is asked to stop again later.
 func TestBusyEntities(t *testing.T) {
 	t.Parallel()
 	cfg := shard.Config{Passivation: passivation.Settings{IdleTimeout: time.Minute, IdleInterval: time.Minute}}
@@ -198,7 +198,7 @@ func TestBusyEntities(t *testing.T) {
 	d.step(to("a", 2), "")
 	d.step(to("a", 3), "")
 	d.step(busy, "a1:2, a1:3")
-	d.tick(31*time.Second, "") // it is needed
+	d.tick(31*time.Second, "") // not idle
 	d.tick(2*time.Minute, "-a1")
 	d.step(to("a", 4), "")
 	d.step(shard.HandOff{}, "")
@@ -208,7 +208,7 @@ func TestBusyEntities(t *testing.T) {
 
 	d = drive(t, cfg)
 	d.step(to("a", 1), "+a1, a1:1")
-	d.step(passivate("a", 1), "-a1") // it has asked for it
+	d.step(passivate("a", 1), "-a1") // at its own request
 	d.step(busy, "")
 	d.step(to("a", 2), "")
 	d.step(ended("a", 1), "+a2, a2:2")
@@ -219,6 +219,6 @@ func TestBusyEntities(t *testing.T) {
 	d.step(busy, "")
 	d.step(ended("a", 1), "")
 	d.step(to("a", 2), "+a2, a2:2")
-	d.tick(31*time.Second, "") // the next one is not asked
+	d.tick(31*time.Second, "") // a new incarnation is not asked
 	d.tick(time.Minute, "-a2")
 }

@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// driver runs a shard and writes its effects down.
+// driver steps a shard and compares its effects, as text, with the expected ones.
 type driver struct {
 	t   *testing.T
 	m   *shard.Machine
@@ -83,11 +83,11 @@ func (d *driver) tick(after time.Duration, want string) {
 	d.t.Helper()
 	d.now += after
 	if next := d.m.Next(); want != "" && next > d.now {
-		d.t.Errorf("the next tick is at %v, and something is due at %v", next, d.now)
+		d.t.Errorf("Next() = %v, but a tick at %v has effects", next, d.now)
 	}
 	d.want(d.m.Tick(d.now), want)
 	if next := d.m.Next(); next <= d.now {
-		d.t.Errorf("after a tick at %v the next one is at %v", d.now, next)
+		d.t.Errorf("after Tick(%v): Next() = %v", d.now, next)
 	}
 }
 

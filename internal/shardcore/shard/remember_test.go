@@ -18,7 +18,7 @@ func TestStartIsStoredFirst(t *testing.T) {
 	d := drive(t, remembering())
 	d.step(loaded(), "")
 	d.step(to("a", 1), "store1 +[a] -[]")
-	d.step(to("b", 2), "") // one at a time
+	d.step(to("b", 2), "") // one update at a time
 	d.step(to("a", 3), "")
 	d.step(to("c", 4), "")
 	d.step(shard.Updated{ID: 2}, "")
@@ -36,17 +36,17 @@ func TestPassivationIsStored(t *testing.T) {
 	d.step(ended("a", 1), "store1 +[] -[a]")
 	d.step(ended("b", 2), "")
 	d.step(to("a", 1), "")
-	d.step(shard.Updated{ID: 1}, "store2 +[a] -[b]") // needed again
+	d.step(shard.Updated{ID: 1}, "store2 +[a] -[b]") // a message has arrived for it
 	if d.m.Len() != 2 {
-		t.Errorf("%d are known", d.m.Len())
+		t.Errorf("Len() = %d", d.m.Len())
 	}
 	d.step(shard.Updated{ID: 2}, "+a3, a3:1")
 	if d.m.Len() != 1 {
-		t.Errorf("%d are known", d.m.Len())
+		t.Errorf("Len() = %d", d.m.Len())
 	}
 }
 
-func TestRememberedAreNotPassivatedWhenIdle(t *testing.T) {
+func TestRememberedEntitiesAreNotPassivated(t *testing.T) {
 	t.Parallel()
 	d := drive(t, shard.Config{Remember: true, Passivation: passivation.Settings{IdleTimeout: time.Second}})
 	d.step(loaded("a"), "+a1")
@@ -105,7 +105,7 @@ func TestUnexpectedEnd(t *testing.T) {
 	d.step(ended("a", 1), "")
 	d.step(ended("b", 2), "")
 	d.tick(4*time.Second, "")
-	d.step(to("b", 1), "+b3, b3:1") // at once
+	d.step(to("b", 1), "+b3, b3:1") // a message starts it without the pause
 	d.tick(time.Second, "+a4")
 	d.tick(time.Hour, "")
 }
@@ -122,8 +122,8 @@ func TestRecoveryOnRequest(t *testing.T) {
 	d.step(shard.Recover{Number: 2}, "")
 }
 
-// What is being stored, and what waits for it, is finished before the shard moves; those that were
-// not started are left to the next home.
+// A hand-off waits for the current update and for the entities that wait for it. Remembered entities
+// that were not started yet start on the next home.
 func TestHandOffOfRemembered(t *testing.T) {
 	t.Parallel()
 	cfg := remembering()
@@ -140,7 +140,7 @@ func TestHandOffOfRemembered(t *testing.T) {
 	d.step(shard.Updated{ID: 2}, "done: handed off")
 }
 
-func TestHandOffLeavesRestingAlone(t *testing.T) {
+func TestHandOffStartsNoRestingEntities(t *testing.T) {
 	t.Parallel()
 	d := drive(t, remembering())
 	d.step(loaded("a"), "+a1")
@@ -165,7 +165,7 @@ func TestHandOffWhileLoading(t *testing.T) {
 	d.tick(55*time.Second, "x1 handed off, done: handed off")
 }
 
-// A passivation that is over is remembered as such, though the shard moves meanwhile.
+// The stop of a passivated entity is stored before its shard moves.
 func TestHandOffOfRememberedWaitsForTheStore(t *testing.T) {
 	t.Parallel()
 	d := drive(t, remembering())

@@ -15,18 +15,18 @@ import (
 	"github.com/refold-io/refold/sharding/passivation"
 )
 
-// incarnation is an entity that runs, with its mailbox.
+// incarnation is a running entity with its mailbox.
 type incarnation struct {
 	n       uint64
 	mailbox []uint64
-	stop    bool // asked to, behind the mailbox
-	idle    bool // it may go on
+	stop    bool // after the mailbox
+	idle    bool // it may stay
 	killed  bool
 	ready   bool
 }
 
-// world is what surrounds a shard: entities that start, work, want to go, fail and stop at their
-// leisure, and a store.
+// world simulates the entities of a shard, which start, handle messages, request passivation, fail
+// and stop after random times, and the store of remembered entities.
 type world struct {
 	t          *testing.T
 	rnd        *rand.Rand
@@ -59,7 +59,7 @@ func (w *world) perform(out shard.Effects) {
 	w.load = w.load || out.Load
 	if out.Update != nil {
 		if w.update != nil {
-			w.fail("two updates at a time")
+			w.fail("two updates at the same time")
 		}
 		w.update = out.Update
 	}
@@ -71,13 +71,13 @@ func (w *world) perform(out shard.Effects) {
 			w.fail("%s runs twice", a.Entity)
 		case a.Kind == shard.Start:
 			if w.cfg.Remember && !w.stored[a.Entity] {
-				w.fail("%s was not stored before", a.Entity)
+				w.fail("%s starts before its start is stored", a.Entity)
 			}
 			w.live[a.Entity] = &incarnation{n: a.Incarnation}
 		case at == nil || at.n != a.Incarnation:
-			w.fail("%v of %s %d, which doesn't run", a.Kind, a.Entity, a.Incarnation)
+			w.fail("%v of %s %d, which does not run", a.Kind, a.Entity, a.Incarnation)
 		case a.Kind == shard.Pass && at.stop:
-			w.fail("%s gets a message behind its stop", a.Entity)
+			w.fail("%s gets a message after its stop", a.Entity)
 		case a.Kind == shard.Pass:
 			at.mailbox = append(at.mailbox, a.Token)
 		case a.Kind == shard.Stop:
@@ -92,11 +92,11 @@ func (w *world) perform(out shard.Effects) {
 		}
 	}
 	if starting > w.cfg.Starts {
-		w.fail("%d are starting", starting)
+		w.fail("%d entities are starting", starting)
 	}
 	if out.Done != 0 {
 		if w.done = out.Done; len(w.live) > 0 {
-			w.fail("done, and %d run", len(w.live))
+			w.fail("done although %d entities run", len(w.live))
 		}
 	}
 }
@@ -112,7 +112,7 @@ func (w *world) some() (string, *incarnation) {
 	return id, w.live[id]
 }
 
-// end ends an incarnation. What is in its mailbox is lost if it does so by itself.
+// end ends an incarnation. The messages in its mailbox are lost if the end was not requested.
 func (w *world) end(id string, at *incarnation) {
 	for _, token := range at.mailbox {
 		w.fate[token]++
@@ -134,7 +134,7 @@ func (w *world) work() {
 		token := at.mailbox[0]
 		at.mailbox = at.mailbox[1:]
 		if token <= w.last[id] {
-			w.fail("%s gets %d after %d", id, token, w.last[id])
+			w.fail("%s gets message %d after %d", id, token, w.last[id])
 		}
 		w.last[id] = token
 		w.fate[token]++
@@ -163,7 +163,7 @@ func (w *world) answer() {
 		}
 		for _, id := range u.Stopped {
 			if w.live[id] != nil {
-				w.fail("%s is stored as stopped, and runs", id)
+				w.fail("%s is stored as stopped although it runs", id)
 			}
 			delete(w.stored, id)
 		}
@@ -218,30 +218,29 @@ func simulate(t *testing.T, seed uint64) (string, int) {
 		}
 	}
 	if w.done != shard.HandedOff {
-		w.fail("not done: %v run, %d wait", m.Running(), m.Buffered())
+		w.fail("not done: Running() = %v, %d messages wait", m.Running(), m.Buffered())
 	}
 	for token := uint64(1); token <= w.sent; token++ {
 		if w.fate[token] != 1 {
-			w.fail("message %d has reached %d ends", token, w.fate[token])
+			w.fail("message %d has %d results", token, w.fate[token])
 		}
 	}
 	return fmt.Sprint(w.now, w.last, w.stored), len(w.last)
 }
 
-// Whatever the order of things, no entity runs twice, each message reaches its entity once and in
-// order, starts are stored before and stops after, and a hand-off comes to an end with nothing
-// left.
+// In any order of events no entity runs twice, and each message reaches its entity once and in
+// order. Starts are stored before an entity runs, stops after its end. A hand-off completes.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	entities := 0
 	for seed := range uint64(400) {
 		first, n := simulate(t, seed)
 		if again, _ := simulate(t, seed); again != first {
-			t.Fatalf("seed %d: %s, and again %s", seed, first, again)
+			t.Fatalf("seed %d: two runs differ: %s and %s", seed, first, again)
 		}
 		entities += n
 	}
 	if entities < 1000 {
-		t.Errorf("%d entities have got messages", entities)
+		t.Errorf("%d entities received messages, want at least 1000", entities)
 	}
 }

@@ -23,29 +23,29 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestTheSameAgain: the same seed is the same story.
-func TestTheSameAgain(t *testing.T) {
+// Two runs with the same seed have the same result.
+func TestRunsAreRepeatable(t *testing.T) {
 	t.Parallel()
 	c := rolling.Restart{Seed: 2, Nodes: 5, Shards: 25, Order: rolling.YoungestFirst, Watch: 30 * time.Second}
 	first := c.Run()
 	check(t, c, first)
 	if again := c.Run(); again != first {
-		t.Errorf("%+v, and %+v", first, again)
+		t.Errorf("two runs: %+v and %+v", first, again)
 	}
 }
 
 func check(t *testing.T, c rolling.Restart, r rolling.Result) {
 	t.Helper()
-	switch most := c.Shards + 2*c.Shards/c.Nodes; { // those of the first node move twice, and the last one gets some
+	switch most := c.Shards + 2*c.Shards/c.Nodes; { // the shards of the first node move twice, and the last node gets some
 	case r.Err != nil:
 		t.Fatal(r.Err)
 	case r.Restarts != c.Nodes || r.Owners != 1 || r.Forced != 0 || r.Failed != 0 || r.Refused != 0 || r.Delivered != r.Commands:
 		t.Errorf("%+v", r)
 	case r.HandOffs < c.Shards || r.HandOffs > most:
-		t.Errorf("%d hand-offs of %d shards, at most %d are needed", r.HandOffs, c.Shards, most)
+		t.Errorf("%d hand-offs of %d shards, want at most %d", r.HandOffs, c.Shards, most)
 	case r.BalancedAfter < 0 || r.Spread > rolling.Balanced:
-		t.Errorf("in the end regions differ by %d shards", r.Spread)
+		t.Errorf("at the end the regions differ by %d shards", r.Spread)
 	case c.Order == rolling.OldestFirst && r.Coordinators < c.Nodes:
-		t.Errorf("the coordinator has moved %d times", r.Coordinators-1)
+		t.Errorf("the coordinator moved %d times, want once with each restart", r.Coordinators-1)
 	}
 }
