@@ -241,4 +241,3 @@ func (s *shell) close(ctx context.Context) error {
 
 // end ends the loop.
 func (s *shell) end() { s.stopping.Store(true) }
-
