@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/refold-io/refold/internal/panics"
 )
 
 const (
@@ -164,7 +166,7 @@ func (c *claimer) clearWithRenewal(ctx context.Context, name string) error {
 			cancel(lost)
 		}
 	})
-	err := catchPanic(func() error { return c.empty(clearing) })
+	err := panics.Catch(func() error { return c.empty(clearing) })
 	cancel(nil)
 	keeper.Wait()
 	return errors.Join(err, lost)

@@ -5,15 +5,16 @@ package projection
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/refold-io/refold/codec"
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -67,53 +68,57 @@ func (c Config[E]) withDefaults() Config[E] {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.Workers = cmp.Or(c.Workers, 1)
-	c.OnFailure = c.OnFailure.withDefaults()
-	return c.withBackoffDefaults()
+	c.OnFailure.Delay = cmp.Or(c.OnFailure.Delay, time.Second)
+	c.MinBackoff = cmp.Or(c.MinBackoff, 3*time.Second)
+	c.MaxBackoff = cmp.Or(c.MaxBackoff, max(30*time.Second, c.MinBackoff))
+	c.BackoffJitter = max(0, cmp.Or(c.BackoffJitter, 0.2))
+	return c
+}
+
+// problems collects the invalid fields of a configuration.
+type problems struct{ fielderror.Errors }
+
+// require adds a problem unless ok is true.
+func (p *problems) require(ok bool, field, problem string, args ...any) {
+	if !ok {
+		p.Addf(field, problem, args...)
+	}
 }
 
 // build validates the configuration and returns its parts.
-func (c Config[E]) build() (journal.Querier, delivery[E], error) {
-	var (
-		errs    = []error{checkName(c.Name), c.OnFailure.validate(), c.checkBackoff()}
-		querier journal.Querier
-		d       delivery[E]
-		err     error
-	)
-	if c.Journal == nil {
-		errs = append(errs, fmt.Errorf("%w: Config.Journal is required", ErrInvalid))
-	} else if q, ok := journal.As[journal.Querier](c.Journal); ok {
-		querier = q
-	} else {
-		errs = append(errs, fmt.Errorf("%w: Config.Journal: %w", ErrInvalid, journal.ErrNoQueries))
+func (c Config[E]) build() (querier journal.Querier, d delivery[E], err error) {
+	var errs problems
+	errs.require(validName(c.Name), "Config.Name", "is %q, want 1 to 255 bytes of valid UTF-8 without control characters", c.Name)
+	errs.require(c.OnFailure.Retries >= 0, "Config.OnFailure.Retries", "is %d, want at least 0", c.OnFailure.Retries)
+	errs.require(c.OnFailure.Delay >= 0, "Config.OnFailure.Delay", "is %v, want at least 0", c.OnFailure.Delay)
+	errs.require(c.MinBackoff >= 0, "Config.MinBackoff", "is %v, want at least 0", c.MinBackoff)
+	errs.require(c.MaxBackoff >= c.MinBackoff, "Config.MaxBackoff", "is %v, less than Config.MinBackoff %v", c.MaxBackoff, c.MinBackoff)
+	errs.require(c.BackoffJitter <= 1, "Config.BackoffJitter", "is %v, want at most 1", c.BackoffJitter) // also for a NaN
+	errs.require(c.Criteria.Slices == journal.Slices{}, "Config.Criteria.Slices", "is set; use Config.Workers")
+	errs.require(c.Journal != nil, "Config.Journal", "is required")
+	errs.require(c.Events != nil, "Config.Events", "is required")
+	errs.require(c.Handler != nil, "Config.Handler", "is required")
+	_, err = journal.SplitSlices(c.Workers)
+	errs.Add("Config.Workers", err)
+	if c.Journal != nil {
+		var ok bool
+		if querier, ok = journal.As[journal.Querier](c.Journal); !ok {
+			errs.Add("Config.Journal", journal.ErrNoQueries)
+		}
 	}
-	if c.Criteria.Slices != (journal.Slices{}) {
-		errs = append(errs, fmt.Errorf("%w: Config.Criteria.Slices is set; use Config.Workers", ErrInvalid))
+	if c.Events != nil {
+		errs.Add("Config.Events", c.Events.Err())
 	}
-	if c.Events == nil {
-		errs = append(errs, fmt.Errorf("%w: Config.Events is required", ErrInvalid))
-	} else if err = c.Events.Err(); err != nil {
-		errs = append(errs, fmt.Errorf("%w: Config.Events: %w", ErrInvalid, err))
+	if c.Handler != nil {
+		d = c.Handler.delivery(&errs)
 	}
-	if _, err = journal.SplitSlices(c.Workers); err != nil {
-		errs = append(errs, fmt.Errorf("%w: Config.Workers: %w", ErrInvalid, err))
-	}
-	if c.Handler == nil {
-		errs = append(errs, fmt.Errorf("%w: Config.Handler is required", ErrInvalid))
-	} else if d, err = c.Handler.delivery(); err != nil {
-		errs = append(errs, err) // it names the handler
-	}
-	if d.before && c.OnFailure.Retries > 0 {
-		errs = append(errs, fmt.Errorf("%w: Config.OnFailure.Retries is not allowed with AtMostOnce", ErrInvalid))
-	}
-	return querier, d, errors.Join(errs...)
+	errs.require(!d.before || c.OnFailure.Retries <= 0, "Config.OnFailure.Retries", "is not allowed with AtMostOnce")
+	return querier, d, errs.Err(ErrInvalid)
 }
 
-// checkName returns an error for a name that no store accepts.
-func checkName(name string) error {
-	if name == "" || len(name) > 255 || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return fmt.Errorf("%w: name %q: want 1 to 255 bytes of valid UTF-8 without control characters", ErrInvalid, name)
-	}
-	return nil
+// validName reports whether every store accepts a name.
+func validName(name string) bool {
+	return name != "" && len(name) <= 255 && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
 // Strategy is the treatment of an event that the handler fails or panics on, or that cannot be
@@ -133,22 +138,6 @@ type Strategy struct {
 	// to the Observer. By default the worker fails: it restarts at this event after the pauses of
 	// Config.MinBackoff and MaxBackoff.
 	Skip bool
-}
-
-func (s Strategy) withDefaults() Strategy {
-	s.Delay = cmp.Or(s.Delay, time.Second)
-	return s
-}
-
-func (s Strategy) validate() error {
-	var errs []error
-	if s.Retries < 0 {
-		errs = append(errs, fmt.Errorf("%w: Config.OnFailure.Retries is negative", ErrInvalid))
-	}
-	if s.Delay < 0 {
-		errs = append(errs, fmt.Errorf("%w: Config.OnFailure.Delay is negative", ErrInvalid))
-	}
-	return errors.Join(errs...)
 }
 
 // arrange returns the initial positions for a number of workers, given the stored ones. A range
@@ -188,12 +177,7 @@ func arrange(stored []Position, workers int) ([]Position, error) {
 	return positions, nil
 }
 
-// mustClear reports whether a rebuild was asked for.
+// mustClear reports whether a rebuild was requested.
 func mustClear(positions []Position) bool {
-	for _, p := range positions {
-		if p.Clear {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(positions, func(p Position) bool { return p.Clear })
 }

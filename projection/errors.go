@@ -69,24 +69,6 @@ func (e *EventError) Error() string {
 // Unwrap returns the cause.
 func (e *EventError) Unwrap() error { return e.Err }
 
-// PanicError reports a panic of a function of the program: a handler, a Clear, or a function of an
-// Observer.
-type PanicError struct {
-	// Value is the argument of the panic. Stack is the stack of the goroutine.
-	Value any
-	Stack []byte
-}
-
-func (e *PanicError) Error() string {
-	return fmt.Sprintf("projection: panic: %v", e.Value)
-}
-
-// Unwrap returns the value of the panic, if that is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
-
 // failure is an error of a handler, in contrast to an error of the journal or of the store.
 type failure struct{ cause error }
 

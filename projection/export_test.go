@@ -8,7 +8,7 @@ import "time"
 // Arrange is arrange.
 func Arrange(stored []Position, workers int) ([]Position, error) { return arrange(stored, workers) }
 
-// Pause returns how long the nth pause in a row is.
+// Pause returns the length of the nth pause in a row.
 func (c Config[E]) Pause(n int, random float64) time.Duration {
-	return c.withBackoffDefaults().pause(n, random)
+	return c.withDefaults().pause(n, random)
 }

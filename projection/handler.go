@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/refold-io/refold/internal/panics"
@@ -20,7 +19,7 @@ import (
 // treatment of errors and panics. If a batch of several events fails, the handler first receives
 // the events again in smaller batches, until the failing event is isolated.
 type Handler[E any] interface {
-	delivery() (delivery[E], error)
+	delivery(errs *problems) delivery[E]
 }
 
 // ExactlyOnce changes the read model and the position in one transaction, so each event takes
@@ -92,26 +91,21 @@ type delivery[E any] struct {
 	before       bool // the position is saved before the events are handled
 	clears       bool
 
-	// One of the two. An error that is the handler's own is a *failure.
+	// Either apply or handle is set. An error of apply that is the handler's own is a *failure.
 	apply  func(ctx context.Context, m Move, events []Envelope[E]) error
 	handle func(ctx context.Context, events []Envelope[E]) error
-	// clear empties the read model, inside of the gate, and then moves; in one step if it can.
+	// clear empties the read model while the gate admits handlers, and then moves, in one step if
+	// the store has transactions.
 	clear func(ctx context.Context, g *pauseGate, m Move) error
-	// settle, if not nil, is called at the start of a session: an earlier clear may be unresolved.
+	// checkOutcome, if not nil, is called at the start of a session: the outcome of an earlier clear
+	// may be unknown.
 	checkOutcome func(ctx context.Context, name string) error
 }
 
-func (x ExactlyOnce[E, Tx]) delivery() (delivery[E], error) {
-	var errs []error
-	if x.Store == nil {
-		errs = append(errs, fmt.Errorf("%w: ExactlyOnce.Store is required", ErrInvalid))
-	}
-	if x.Handle == nil {
-		errs = append(errs, fmt.Errorf("%w: ExactlyOnce.Handle is required", ErrInvalid))
-	}
-	if x.Batch < 0 {
-		errs = append(errs, fmt.Errorf("%w: ExactlyOnce.Batch is negative", ErrInvalid))
-	}
+func (x ExactlyOnce[E, Tx]) delivery(errs *problems) delivery[E] {
+	errs.require(x.Store != nil, "ExactlyOnce.Store", "is required")
+	errs.require(x.Handle != nil, "ExactlyOnce.Handle", "is required")
+	errs.require(x.Batch >= 0, "ExactlyOnce.Batch", "is %d, want at least 0", x.Batch)
 	return delivery[E]{
 		store: x.Store, batch: cmp.Or(x.Batch, 1000), saveInterval: idleInterval, clears: x.Clear != nil,
 		apply: func(ctx context.Context, m Move, events []Envelope[E]) error {
@@ -122,15 +116,10 @@ func (x ExactlyOnce[E, Tx]) delivery() (delivery[E], error) {
 				return err
 			}
 			defer g.leave()
-			return x.Store.Apply(ctx, m, contained(x.Clear))
+			return x.Store.Apply(ctx, m, func(ctx context.Context, tx Tx) error {
+				return panics.Catch(func() error { return x.Clear(ctx, tx) })
+			})
 		},
-	}, errors.Join(errs...)
-}
-
-// contained returns f without its panics.
-func contained[Tx any](f func(ctx context.Context, tx Tx) error) func(ctx context.Context, tx Tx) error {
-	return func(ctx context.Context, tx Tx) error {
-		return catchPanic(func() error { return f(ctx, tx) })
 	}
 }
 
@@ -139,7 +128,7 @@ func applied[Tx any](ctx context.Context, store TxStore[Tx], m Move, f func(ctx 
 	var own *raised
 	err := store.Apply(ctx, m, func(ctx context.Context, tx Tx) error {
 		own = nil
-		if cause := catchPanic(func() error { return f(ctx, tx) }); cause != nil {
+		if cause := panics.Catch(func() error { return f(ctx, tx) }); cause != nil {
 			own = &raised{cause}
 			return own
 		}
@@ -162,67 +151,51 @@ type raised struct{ error }
 
 func (r *raised) Unwrap() error { return r.error }
 
-func (x AtLeastOnce[E]) delivery() (delivery[E], error) {
-	var errs []error
-	if x.Store == nil {
-		errs = append(errs, fmt.Errorf("%w: AtLeastOnce.Store is required", ErrInvalid))
-	}
-	if (x.Handle == nil) == (x.HandleBatch == nil) {
-		errs = append(errs, fmt.Errorf("%w: one of AtLeastOnce.Handle and AtLeastOnce.HandleBatch is required", ErrInvalid))
-	}
-	if x.Batch < 0 || x.SaveEvery < 0 || x.SaveInterval < 0 {
-		errs = append(errs, fmt.Errorf("%w: AtLeastOnce has a negative Batch, SaveEvery or SaveInterval", ErrInvalid))
-	}
+func (x AtLeastOnce[E]) delivery(errs *problems) delivery[E] {
+	errs.require(x.Store != nil, "AtLeastOnce.Store", "is required")
+	errs.require((x.Handle == nil) != (x.HandleBatch == nil), "AtLeastOnce.Handle", "or AtLeastOnce.HandleBatch is required, not both")
+	errs.require(x.Batch >= 0, "AtLeastOnce.Batch", "is %d, want at least 0", x.Batch)
+	errs.require(x.SaveEvery >= 0, "AtLeastOnce.SaveEvery", "is %d, want at least 0", x.SaveEvery)
+	errs.require(x.SaveInterval >= 0, "AtLeastOnce.SaveInterval", "is %v, want at least 0", x.SaveInterval)
 	c := newClaimer(x.Store, x.Clear)
 	d := delivery[E]{
 		store: x.Store, saveEvery: cmp.Or(x.SaveEvery, 100), saveInterval: cmp.Or(x.SaveInterval, 500*time.Millisecond),
 		clears: x.Clear != nil, clear: c.clear, checkOutcome: c.checkOutcome,
+		batch: 1, handle: each(x.Handle),
 	}
-	if x.Handle != nil {
-		d.batch, d.handle = 1, each(x.Handle)
-		return d, errors.Join(errs...)
+	if x.HandleBatch != nil {
+		d.batch, d.wait = cmp.Or(x.Batch, 20), max(0, cmp.Or(x.BatchWait, 500*time.Millisecond))
+		d.handle = x.HandleBatch
 	}
-	d.batch, d.wait = cmp.Or(x.Batch, 20), max(0, cmp.Or(x.BatchWait, 500*time.Millisecond))
-	d.handle = func(ctx context.Context, events []Envelope[E]) error {
-		if err := catchPanic(func() error { return x.HandleBatch(ctx, events) }); err != nil {
-			return &failure{err}
-		}
-		return nil
-	}
-	return d, errors.Join(errs...)
+	return d
 }
 
-func (x AtMostOnce[E]) delivery() (delivery[E], error) {
-	var errs []error
-	if x.Store == nil {
-		errs = append(errs, fmt.Errorf("%w: AtMostOnce.Store is required", ErrInvalid))
-	}
-	if x.Handle == nil {
-		errs = append(errs, fmt.Errorf("%w: AtMostOnce.Handle is required", ErrInvalid))
-	}
+func (x AtMostOnce[E]) delivery(errs *problems) delivery[E] {
+	errs.require(x.Store != nil, "AtMostOnce.Store", "is required")
+	errs.require(x.Handle != nil, "AtMostOnce.Handle", "is required")
 	c := newClaimer(x.Store, x.Clear)
 	return delivery[E]{
 		store: x.Store, batch: 1, saveInterval: idleInterval, before: true,
 		clears: x.Clear != nil, handle: each(x.Handle), clear: c.clear, checkOutcome: c.checkOutcome,
-	}, errors.Join(errs...)
+	}
 }
 
-// each hands events over one by one.
+// each returns a handler of batches that passes the events to handle one by one.
 func each[E any](handle func(ctx context.Context, event Envelope[E]) error) func(ctx context.Context, events []Envelope[E]) error {
 	return func(ctx context.Context, events []Envelope[E]) error {
 		for i := range events {
-			if err := catchPanic(func() error { return handle(ctx, events[i]) }); err != nil {
-				return &failure{err}
+			if err := handle(ctx, events[i]); err != nil {
+				return err
 			}
 		}
 		return nil
 	}
 }
 
-// catchPanic calls f and returns a panic as a *PanicError.
-func catchPanic(f func() error) (err error) {
-	if p := panics.Call(func() { err = f() }); p != nil {
-		return &PanicError{Value: p.Value, Stack: p.Stack}
+// call passes events to handle. Its error is a *failure.
+func (d *delivery[E]) call(ctx context.Context, events []Envelope[E]) error {
+	if err := panics.Catch(func() error { return d.handle(ctx, events) }); err != nil {
+		return &failure{err}
 	}
-	return err
+	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -55,12 +56,8 @@ func observe[E, T any](ctx context.Context, p *Projection[E], f func(T), subject
 	if f == nil {
 		return
 	}
-	err := catchPanic(func() error {
-		f(subject)
-		return nil
-	})
-	if err != nil {
-		p.cfg.Logger.ErrorContext(ctx, "projection: observer panicked", p.attrs(err)...)
+	if panicked := panics.Call(func() { f(subject) }); panicked != nil {
+		p.cfg.Logger.ErrorContext(ctx, "projection: observer panicked", p.attrs(panicked)...)
 	}
 }
 
@@ -68,7 +65,7 @@ func observe[E, T any](ctx context.Context, p *Projection[E], f func(T), subject
 func (p *Projection[E]) attrs(err error, more ...any) []any {
 	attrs := append([]any{slog.String("projection", p.cfg.Name)}, more...)
 	attrs = append(attrs, slog.Any("error", err))
-	if panicked, ok := errors.AsType[*PanicError](err); ok {
+	if panicked, ok := errors.AsType[*panics.Error](err); ok {
 		attrs = append(attrs, slog.String("stack", string(panicked.Stack)))
 	}
 	return attrs

@@ -241,7 +241,7 @@ func TestObserverPanics(t *testing.T) {
 		catchUp(t, cfg)
 		all := strings.Join(lines(), "\n")
 		for _, subject := range []string{"batch", "restarted", "skipped"} {
-			if !strings.Contains(all, `level=ERROR msg="projection: observer panicked" projection=sums error="projection: panic: `+subject+`" stack=`) {
+			if !strings.Contains(all, `level=ERROR msg="projection: observer panicked" projection=sums error="panic: `+subject+`" stack=`) {
 				t.Errorf("the log has no panic of %s:\n%s", subject, all)
 			}
 		}

@@ -4,12 +4,10 @@
 package projection
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"time"
 
 	"github.com/refold-io/refold/journal"
@@ -82,7 +80,10 @@ func (w *worker[E]) attempt(ctx context.Context, items []item[E]) error {
 		w.advance(ctx)
 	}
 	w.p.total.handled.Add(uint64(len(w.events)))
-	w.figures.handled(len(w.events), last)
+	w.figures.set(func(s *WorkerStatus) {
+		s.Handled += uint64(len(w.events))
+		s.LastEvent = last
+	})
 	if w.p.d.saveEvery > 0 && w.unsaved >= w.p.d.saveEvery {
 		return w.save(ctx)
 	}
@@ -121,9 +122,9 @@ func (w *worker[E]) handle(ctx context.Context, to journal.Offset) error {
 		if err := w.save(ctx); err != nil {
 			return err
 		}
-		return w.p.d.handle(ctx, w.events)
+		return w.p.d.call(ctx, w.events)
 	}
-	if err := w.p.d.handle(ctx, w.events); err != nil {
+	if err := w.p.d.call(ctx, w.events); err != nil {
 		return err
 	}
 	w.reach(to, len(w.events))
@@ -137,7 +138,8 @@ func (w *worker[E]) retry(ctx context.Context, it *item[E], cause error) error {
 		if err := w.save(ctx); err != nil {
 			return err
 		}
-		w.figures.retry(w.about(it, cause, attempts), s.Delay)
+		about := w.about(it, cause, attempts)
+		w.figures.set(func(now *WorkerStatus) { now.State, now.Err, now.NextTry = Retrying, about, time.Now().Add(s.Delay) })
 		w.p.cfg.Logger.WarnContext(ctx, "projection: retrying an event", w.p.attrs(cause, append(names(it), slog.Int("attempt", attempts), slog.Duration("next_try_in", s.Delay))...)...)
 		if err := wait(ctx, s.Delay); err != nil {
 			return err
@@ -172,7 +174,7 @@ func (w *worker[E]) skipOrFail(ctx context.Context, it *item[E], cause error, at
 	w.figures.state(Running)
 	w.figures.recover()
 	w.p.total.skipped.Add(1)
-	w.figures.skipped()
+	w.figures.set(func(s *WorkerStatus) { s.Skipped++ })
 	w.p.cfg.Logger.WarnContext(ctx, "projection: skipping an event", w.p.attrs(cause, append(names(it), slog.Int("attempts", attempts))...)...)
 	observe(ctx, w.p, w.p.cfg.Observer.Skipped, about)
 	return nil
@@ -196,25 +198,6 @@ func (w *worker[E]) about(it *item[E], cause error, attempts int) *EventError {
 // catchUpRestarts is how often in a row CatchUp begins again by default. Together with the pauses
 // that is about four minutes: longer than a server takes to start.
 const catchUpRestarts = 10
-
-// withBackoffDefaults sets the defaults of the restart settings.
-func (c Config[E]) withBackoffDefaults() Config[E] {
-	c.MinBackoff = cmp.Or(c.MinBackoff, 3*time.Second)
-	c.MaxBackoff = cmp.Or(c.MaxBackoff, max(30*time.Second, c.MinBackoff))
-	c.BackoffJitter = max(0, cmp.Or(c.BackoffJitter, 0.2))
-	return c
-}
-
-func (c Config[E]) checkBackoff() error {
-	var errs []error
-	if c.MinBackoff < 0 || c.MaxBackoff < c.MinBackoff {
-		errs = append(errs, fmt.Errorf("%w: Config.MinBackoff %v exceeds Config.MaxBackoff %v, or one is negative", ErrInvalid, c.MinBackoff, c.MaxBackoff))
-	}
-	if c.BackoffJitter > 1 || math.IsNaN(c.BackoffJitter) {
-		errs = append(errs, fmt.Errorf("%w: Config.BackoffJitter is %v, want 0 to 1", ErrInvalid, c.BackoffJitter))
-	}
-	return errors.Join(errs...)
-}
 
 // pause returns how long to wait after the nth failure in a row, counted from 1. Random is at least
 // 0 and below 1.

@@ -243,16 +243,14 @@ func (f *figures) pending(oldest time.Time, end bool) {
 
 // state is called when the worker does something else, all being well.
 func (f *figures) state(s State) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now.State, f.now.NextTry = s, time.Time{}
+	f.set(func(now *WorkerStatus) { now.State, now.NextTry = s, time.Time{} })
 }
 
-// retry is called before a pause in which an event waits to be tried again.
-func (f *figures) retry(err error, pause time.Duration) {
+// set changes the values of the status.
+func (f *figures) set(change func(s *WorkerStatus)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.now.State, f.now.Err, f.now.NextTry = Retrying, err, time.Now().Add(pause)
+	change(&f.now)
 }
 
 // fail is called when the worker has failed for the nth time in a row and waits for a while.
@@ -287,26 +285,5 @@ func (f *figures) queryStopped(end bool) {
 
 // recover is called when the worker makes progress.
 func (f *figures) recover() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now.Err, f.now.Failures = nil, 0
-}
-
-func (f *figures) handled(events int, last time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now.Handled += uint64(events) //nolint:gosec // a count
-	f.now.LastEvent = last
-}
-
-func (f *figures) skipped() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now.Skipped++
-}
-
-func (f *figures) stored(offset journal.Offset) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now.Offset = offset
+	f.set(func(s *WorkerStatus) { s.Err, s.Failures = nil, 0 })
 }

@@ -141,7 +141,7 @@ func (w *worker[E]) consume(ctx context.Context, pages <-chan page[E]) error {
 			return context.Cause(ctx)
 		}
 		now := time.Now()
-		if w.saveDue(now) {
+		if !w.dirty.IsZero() && now.Sub(w.dirty) >= w.p.d.saveInterval {
 			if err := w.save(ctx); err != nil {
 				return err
 			}
@@ -325,11 +325,6 @@ func (w *worker[E]) reach(to journal.Offset, events int) {
 	}
 }
 
-// saveDue reports whether the position has waited for long enough.
-func (w *worker[E]) saveDue(now time.Time) bool {
-	return !w.dirty.IsZero() && now.Sub(w.dirty) >= w.p.d.saveInterval
-}
-
 // save stores the position after the handled events, if it is not stored yet.
 func (w *worker[E]) save(ctx context.Context) error {
 	to := w.reached
@@ -394,5 +389,5 @@ func (w *worker[E]) move(to journal.Offset) Move {
 func (w *worker[E]) settled(to journal.Offset) {
 	w.stored.Offset, w.reached = to, to
 	w.dirty, w.unsaved = time.Time{}, 0
-	w.figures.stored(to)
+	w.figures.set(func(s *WorkerStatus) { s.Offset = to })
 }
