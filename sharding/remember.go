@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 
 	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/shard"
+	"github.com/refold-io/refold/internal/wire"
 )
 
 // Manifests of the records of remembered entities and shards. They never change.
@@ -52,39 +54,23 @@ func appendIDs(dst []byte, ids []string) []byte {
 	return dst
 }
 
-// readIDs decodes a list of IDs, which must be all of b.
-func readIDs(b []byte, yield func(id string)) error {
-	n, b, err := readUint(b)
-	if err != nil || n > uint64(len(b))/2 {
-		return fmt.Errorf("%w: %d entities in %d bytes", errRecord, n, len(b))
-	}
-	for range n {
-		var size uint64
-		if size, b, err = readUint(b); err != nil || size == 0 || size > MaxEntityID || size > uint64(len(b)) {
-			return fmt.Errorf("%w: entity ID of %d bytes", errRecord, size)
+// readIDs reads a list of IDs, which must be the rest.
+func readIDs(r *wire.Reader, yield func(id string)) error {
+	for range r.Count(maxRemembered, 2, "entities") {
+		id := r.Bytes(int(r.Uint(MaxEntityID, "length of an ID")), "ID") //nolint:gosec // at most MaxEntityID
+		if len(id) == 0 {
+			r.Fail("ID is empty")
 		}
-		yield(string(b[:size]))
-		b = b[size:]
+		if r.Err() != nil {
+			break
+		}
+		yield(string(id))
 	}
-	if len(b) > 0 {
-		return fmt.Errorf("%w: %d trailing bytes", errRecord, len(b))
-	}
-	return nil
+	return r.End()
 }
 
-func readUint(b []byte) (uint64, []byte, error) {
-	v, n := binary.Uvarint(b)
-	if n <= 0 {
-		return 0, nil, errRecord
-	}
-	return v, b[n:], nil
-}
-
-func readWire(b []byte, size int) ([]byte, error) {
-	if len(b) < size || b[0] != rememberWire {
-		return nil, fmt.Errorf("%w: %d bytes with an unknown version", errRecord, len(b))
-	}
-	return b[1:], nil
+func newRecord(b []byte) *wire.Reader {
+	return wire.NewReader(b, rememberWire, maxRemembered, errRecord)
 }
 
 // entityEvents encodes an update.
@@ -104,73 +90,37 @@ func entityEvents(started, stopped []string) [][]byte {
 type entitySet map[string]struct{}
 
 func (s entitySet) apply(event []byte) error {
-	b, err := readWire(event, 2)
-	if err != nil {
-		return err
-	}
-	switch kind := b[0]; kind {
+	r := newRecord(event)
+	switch kind := r.Byte("kind"); kind {
 	case entitiesStarted:
-		return readIDs(b[1:], func(id string) { s[id] = struct{}{} })
+		return readIDs(r, func(id string) { s[id] = struct{}{} })
 	case entitiesStopped:
-		return readIDs(b[1:], func(id string) { delete(s, id) })
+		return readIDs(r, func(id string) { delete(s, id) })
 	default:
-		return fmt.Errorf("%w: unknown kind %d", errRecord, kind)
+		r.Fail("unknown kind %d", kind)
+		return r.Err()
 	}
 }
 
 // encode returns the encoding of a snapshot.
 func (s entitySet) encode() []byte { return appendIDs([]byte{rememberWire}, s.sorted()) }
 
-func (s entitySet) sorted() []string {
-	ids := make([]string, 0, len(s))
-	for id := range s {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
-}
+func (s entitySet) sorted() []string { return slices.Sorted(maps.Keys(s)) }
 
 func decodeEntities(b []byte) (entitySet, error) {
 	s := entitySet{}
 	if b == nil {
 		return s, nil
 	}
-	b, err := readWire(b, 2)
-	if err != nil {
-		return nil, err
-	}
-	return s, readIDs(b, func(id string) { s[id] = struct{}{} })
+	return s, readIDs(newRecord(b), func(id string) { s[id] = struct{}{} })
 }
 
 // encodeShards returns the encoding of an event and of a snapshot.
-func encodeShards(shards []Shard) []byte {
-	b := binary.AppendUvarint([]byte{rememberWire}, uint64(len(shards)))
-	for _, s := range shards {
-		b = binary.AppendUvarint(b, uint64(s))
-	}
-	return b
-}
+func encodeShards(shards []Shard) []byte { return wire.AppendList([]byte{rememberWire}, shards) }
 
-func readShards(b []byte, yield func(Shard)) error {
-	b, err := readWire(b, 2)
-	if err != nil {
-		return err
-	}
-	n, b, err := readUint(b)
-	if err != nil || n > uint64(len(b)) || n > coordinator.MaxShards {
-		return fmt.Errorf("%w: %d shards in %d bytes", errRecord, n, len(b))
-	}
-	for range n {
-		var s uint64
-		if s, b, err = readUint(b); err != nil || s >= coordinator.MaxShards {
-			return fmt.Errorf("%w: shard %d", errRecord, s)
-		}
-		yield(Shard(s))
-	}
-	if len(b) > 0 {
-		return fmt.Errorf("%w: %d trailing bytes", errRecord, len(b))
-	}
-	return nil
+func readShards(b []byte) ([]Shard, error) {
+	r := newRecord(b)
+	return wire.List[Shard](r, coordinator.MaxShards, "shards"), r.End()
 }
 
 // remember calls the store of remembered entities. The calls for a shard run one after the other,

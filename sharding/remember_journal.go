@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -27,10 +28,8 @@ const maxEventsPerWrite = 500
 // A load of a shard appends a fence and keeps its sequence number. A previous owner, which has not
 // seen the fence, then appends at a sequence number that is taken.
 type journalEntities struct {
-	open          func(shard Shard) *ledger
-	shards        *ledger
-	snapshotEvery uint64
-	background    backgroundTask
+	open   func(shard Shard) *ledger
+	shards *ledger
 
 	mu    sync.Mutex
 	owned map[Shard]*ownedShard
@@ -40,17 +39,16 @@ type journalEntities struct {
 
 // OpenEntities implements RememberStores.
 func (c JournalConfig) OpenEntities(s Scope) (RememberStore, error) {
-	open, c, err := c.ledgers(s)
+	open, err := c.ledgers(s)
 	if err != nil {
 		return nil, err
 	}
 	return &journalEntities{
 		open: func(shard Shard) *ledger {
-			return open("entities", strconv.FormatUint(uint64(shard), 10), entitiesEvent, entitiesState)
+			return open("entities", strconv.FormatUint(uint64(shard), 10), entitiesEvent, entitiesState, maxRemembered)
 		},
-		shards:        open("shards", "", shardsEvent, shardsState),
-		snapshotEvery: uint64(c.SnapshotEvery), //nolint:gosec // it was checked
-		owned:         map[Shard]*ownedShard{}, known: map[Shard]bool{},
+		shards: open("shards", "", shardsEvent, shardsState, maxRemembered),
+		owned:  map[Shard]*ownedShard{}, known: map[Shard]bool{},
 	}, nil
 }
 
@@ -115,9 +113,10 @@ func (j *journalEntities) Update(ctx context.Context, shard Shard, started, stop
 			return fmt.Errorf("sharding: append to %q after %d: %w", l.id, h.rev, err)
 		}
 	}
-	if l.snapshots != nil && h.rev >= h.snapshot+j.snapshotEvery && j.background.start(ctx, func(ctx context.Context) { j.save(ctx, l) }) {
-		h.snapshot = h.rev
-	}
+	h = l.snapshotLater(ctx, h, func(ctx context.Context) (head, []byte, error) {
+		set, h, err := readEntities(ctx, l)
+		return h, set.encode(), err
+	})
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	o.head, o.busy = h, false
@@ -136,20 +135,6 @@ func (j *journalEntities) take(shard Shard) *ownedShard {
 	return o
 }
 
-// save saves a snapshot of the stored entities.
-func (j *journalEntities) save(ctx context.Context, l *ledger) {
-	set, h, err := readEntities(ctx, l)
-	if err == nil {
-		b := set.encode()
-		if err = fmt.Errorf("%w: entities of %d bytes, at most %d are allowed", ErrInvalid, len(b), maxRemembered); len(b) <= maxRemembered {
-			err = l.save(ctx, h, b)
-		}
-	}
-	if err != nil {
-		l.logSnapshotFailure(ctx, err)
-	}
-}
-
 // Shards implements RememberStore.
 func (j *journalEntities) Shards(ctx context.Context) ([]Shard, error) {
 	shards, _, err := j.readShards(ctx)
@@ -158,31 +143,30 @@ func (j *journalEntities) Shards(ctx context.Context) ([]Shard, error) {
 
 func (j *journalEntities) readShards(ctx context.Context) ([]Shard, head, error) {
 	var set map[Shard]bool
-	add := func(s Shard) { set[s] = true }
+	add := func(b []byte) error {
+		shards, err := readShards(b)
+		for _, s := range shards {
+			set[s] = true
+		}
+		return err
+	}
 	h, err := j.shards.read(ctx, func(b []byte) error {
 		set = map[Shard]bool{}
 		if b == nil {
 			return nil
 		}
-		return readShards(b, add)
-	}, func(b []byte) error { return readShards(b, add) })
+		return add(b)
+	}, add)
 	if err != nil {
 		return nil, head{}, err
 	}
-	shards := make([]Shard, 0, len(set))
-	for s := range set {
-		shards = append(shards, s)
-	}
-	slices.Sort(shards)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if h.rev > j.list.rev {
 		j.list = h
 	}
-	for _, s := range shards {
-		j.known[s] = true
-	}
-	return shards, h, nil
+	maps.Copy(j.known, set)
+	return slices.Sorted(maps.Keys(set)), h, nil
 }
 
 // AddShards implements RememberStore. Concurrent additions of several coordinators do not conflict.
@@ -219,9 +203,10 @@ func (j *journalEntities) added(ctx context.Context, after head, shards []Shard)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	after.snapshot = j.list.snapshot
-	if j.shards.snapshots != nil && after.rev >= after.snapshot+j.snapshotEvery && j.background.start(ctx, j.saveShards) {
-		after.snapshot = after.rev
-	}
+	after = j.shards.snapshotLater(ctx, after, func(ctx context.Context) (head, []byte, error) {
+		shards, h, err := j.readShards(ctx)
+		return h, encodeShards(shards), err
+	})
 	if after.rev > j.list.rev {
 		j.list = after
 	}
@@ -230,18 +215,8 @@ func (j *journalEntities) added(ctx context.Context, after head, shards []Shard)
 	}
 }
 
-func (j *journalEntities) saveShards(ctx context.Context) {
-	shards, h, err := j.readShards(ctx)
-	if err == nil {
-		err = j.shards.save(ctx, h, encodeShards(shards))
-	}
-	if err != nil {
-		j.shards.logSnapshotFailure(ctx, err)
-	}
-}
-
 // Close implements RememberStore.
 func (j *journalEntities) Close() error {
-	j.background.close()
+	j.shards.background.close()
 	return nil
 }

@@ -132,11 +132,11 @@ func (c JournalConfig) RemoveData(ctx context.Context, d JournalData) error {
 	if d.Removed || d.Highest == 0 {
 		return nil
 	}
-	open, _, err := c.ledgers(Scope{Type: typ})
+	open, err := c.ledgers(Scope{Type: typ})
 	if err != nil {
 		return err
 	}
-	l := open(subject, "", "", "")
+	l := open(subject, "", "", "", 0)
 	l.id = d.ID // the ID may contain a shard and a role
 	at := d.Highest
 	last, err := c.lastRecord(ctx, d)

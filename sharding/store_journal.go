@@ -10,7 +10,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -32,9 +31,7 @@ const (
 // differently. A change of an older coordinator is stored before the claim of the newer one, or its
 // sequence number is taken.
 type journalCoordinator struct {
-	ledger        *ledger
-	snapshotEvery uint64
-	background    backgroundTask
+	ledger *ledger
 
 	mu         sync.Mutex
 	loaded     bool
@@ -45,14 +42,11 @@ type journalCoordinator struct {
 
 // OpenCoordinator implements CoordinatorStores.
 func (c JournalConfig) OpenCoordinator(s Scope) (CoordinatorStore, error) {
-	open, c, err := c.ledgers(s)
+	open, err := c.ledgers(s)
 	if err != nil {
 		return nil, err
 	}
-	return &journalCoordinator{
-		ledger:        open("coordinator", "", coordinatorEvent, coordinatorState),
-		snapshotEvery: uint64(c.SnapshotEvery), //nolint:gosec // it was checked
-	}, nil
+	return &journalCoordinator{ledger: open("coordinator", "", coordinatorEvent, coordinatorState, coordinator.MaxBytes)}, nil
 }
 
 // Load implements CoordinatorStore.
@@ -118,8 +112,8 @@ func (j *journalCoordinator) Save(ctx context.Context, c Change) error {
 	after, err := j.ledger.append(ctx, h, c.Events)
 	switch {
 	case err == nil:
+		after = j.ledger.snapshotLater(ctx, after, func(context.Context) (head, []byte, error) { return after, c.After, nil })
 		j.setHead(after, c.Term)
-		j.snapshot(ctx, after, c.After)
 		return nil
 	case errors.Is(err, journal.ErrConflict):
 		return j.resolveConflict(ctx, &c)
@@ -179,29 +173,9 @@ func (j *journalCoordinator) resolveConflict(ctx context.Context, c *Change) err
 	return nil
 }
 
-// snapshot saves a snapshot of the state from time to time.
-func (j *journalCoordinator) snapshot(ctx context.Context, h head, after []byte) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.ledger.snapshots == nil || h.rev < j.head.snapshot+j.snapshotEvery {
-		return
-	}
-	if j.background.start(ctx, func(ctx context.Context) {
-		err := fmt.Errorf("%w: state of %d bytes, at most %d are allowed", ErrInvalid, len(after), coordinator.MaxBytes)
-		if len(after) <= coordinator.MaxBytes {
-			err = j.ledger.save(ctx, h, after)
-		}
-		if err != nil {
-			j.ledger.logSnapshotFailure(ctx, err)
-		}
-	}) {
-		j.head.snapshot = h.rev
-	}
-}
-
 // Close implements CoordinatorStore.
 func (j *journalCoordinator) Close() error {
-	j.background.close()
+	j.ledger.background.close()
 	return nil
 }
 
@@ -260,25 +234,25 @@ func (c JournalConfig) validate() error {
 	return errors.Join(errs...)
 }
 
-// ledgers returns a function that opens the histories of one store. They share a circuit breaker of
-// their own.
-func (c JournalConfig) ledgers(s Scope) (func(kind, number, event, state string) *ledger, JournalConfig, error) {
+// ledgers returns a function that opens the histories of one store. They share circuit breakers and
+// a background task.
+func (c JournalConfig) ledgers(s Scope) (func(kind, number, event, state string, most int) *ledger, error) {
 	if err := errors.Join(c.validate(), s.validate()); err != nil {
-		return nil, c, err
+		return nil, err
 	}
 	c, s = c.withDefaults(), s.withDefaults()
 	guarded, err := journal.WithBreaker(c.Journal, journal.BreakerConfig{})
 	if err != nil {
-		return nil, c, fmt.Errorf("sharding: guard the journal: %w", err)
+		return nil, fmt.Errorf("sharding: guard the journal: %w", err)
 	}
 	var snapshots snapshot.Store
 	if c.Snapshots != nil {
 		if snapshots, err = snapshot.WithBreaker(c.Snapshots, snapshot.BreakerConfig{}); err != nil {
-			return nil, c, fmt.Errorf("sharding: guard the snapshots: %w", err)
+			return nil, fmt.Errorf("sharding: guard the snapshots: %w", err)
 		}
 	}
-	writer := rand.Text()
-	return func(kind, number, event, state string) *ledger {
+	writer, background := rand.Text(), &backgroundTask{}
+	return func(kind, number, event, state string, most int) *ledger {
 		id := JournalPrefix + kind + "|" + s.Type
 		if number != "" {
 			id += "|" + number
@@ -286,8 +260,11 @@ func (c JournalConfig) ledgers(s Scope) (func(kind, number, event, state string)
 		if s.Role != "" {
 			id += "|" + s.Role
 		}
-		return &ledger{journal: guarded, snapshots: snapshots, id: id, writer: writer, keep: c.KeepSnapshots, event: event, state: state, log: s.Logger}
-	}, c, nil
+		return &ledger{
+			journal: guarded, snapshots: snapshots, background: background, id: id, writer: writer, event: event, state: state, log: s.Logger,
+			keep: c.KeepSnapshots, every: uint64(c.SnapshotEvery), most: most, //nolint:gosec // checked
+		}
+	}, nil
 }
 
 // backgroundTask runs one function at a time in the background.
@@ -322,9 +299,4 @@ func (b *backgroundTask) close() {
 	b.closed = true
 	b.mu.Unlock()
 	b.running.Wait()
-}
-
-// logSnapshotFailure logs a failure that no caller waits for.
-func (l *ledger) logSnapshotFailure(ctx context.Context, err error) {
-	l.log.WarnContext(ctx, "cannot save a snapshot, keeping the events", slog.String("persistence_id", l.id), slog.Any("error", err))
 }

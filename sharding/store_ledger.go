@@ -24,14 +24,17 @@ const maxReads = 5
 // ledger is the history of one persistence ID: events in a journal, and snapshots. It is stateless;
 // the caller of append keeps the end of the history.
 type ledger struct {
-	journal   journal.Journal
-	snapshots snapshot.Store // optional
-	id        string
-	writer    string
-	keep      int // snapshots in addition to the newest one
-	event     string
-	state     string
-	log       *slog.Logger
+	journal    journal.Journal
+	snapshots  snapshot.Store // optional
+	background *backgroundTask
+	id         string
+	writer     string
+	event      string // manifests of events and of snapshots
+	state      string
+	log        *slog.Logger
+	keep       int    // snapshots in addition to the newest one
+	every      uint64 // events between two snapshots
+	most       int    // bytes in a snapshot
 }
 
 // head is the end of a history.
@@ -174,6 +177,30 @@ func (h head) next() time.Time {
 		return h.time
 	}
 	return now
+}
+
+// snapshotLater saves a snapshot in the background if enough events follow the last one and no other
+// snapshot of the store is being saved. It returns h with the number of the last snapshot. A failure
+// is logged; the events are kept then.
+func (l *ledger) snapshotLater(ctx context.Context, h head, state func(ctx context.Context) (head, []byte, error)) head {
+	if l.snapshots == nil || h.rev < h.snapshot+l.every {
+		return h
+	}
+	if l.background.start(ctx, func(ctx context.Context) {
+		at, b, err := state(ctx)
+		if err == nil && len(b) > l.most {
+			err = fmt.Errorf("%w: state of %d bytes, at most %d are allowed", ErrInvalid, len(b), l.most)
+		}
+		if err == nil {
+			err = l.save(ctx, at, b)
+		}
+		if err != nil {
+			l.log.WarnContext(ctx, "cannot save a snapshot, keeping the events", slog.String("persistence_id", l.id), slog.Any("error", err))
+		}
+	}) {
+		h.snapshot = h.rev
+	}
+	return h
 }
 
 // save stores a snapshot of the state at h. It deletes the events and snapshots that the kept
