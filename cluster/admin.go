@@ -37,7 +37,6 @@ type adminRequest struct {
 	After string `json:"after,omitempty"`
 }
 
-// adminReply is the reply in JSON.
 type adminReply struct {
 	adminrpc.Head
 
@@ -176,7 +175,6 @@ func (n *Node) admin(ctx context.Context, operator string, r *adminRequest) (rep
 	return reply, err
 }
 
-// parseMember parses a node, or a name without a UID.
 func parseMember(s string) (identity.Node, error) {
 	if n, err := identity.Parse(s); err == nil {
 		return n, nil
@@ -246,7 +244,6 @@ func summaryOf(s *State, m *Member, observed []Observation) SummaryMember {
 	return out
 }
 
-// sizeOf estimates the size of a member in bytes.
 func sizeOf(m *SummaryMember) int {
 	size := 128 + len(m.Node) + len(m.Version)
 	for _, texts := range [][]string{m.Roles, m.UnreachableTo} {
@@ -325,7 +322,6 @@ func (a *Admin) command(ctx context.Context, node string, r adminRequest) error 
 	return err
 }
 
-// notMemberError is an error of a node that matches ErrNotMember.
 type notMemberError struct{ error }
 
 func (e *notMemberError) Unwrap() []error { return []error{e.error, ErrNotMember} }

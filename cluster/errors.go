@@ -53,7 +53,6 @@ var (
 	ErrRefused = errors.New("cluster: the singleton has refused the request")
 )
 
-// errorOf returns the error for the end of a membership.
 func errorOf(l membership.Life) error {
 	err := sentinelOf(l.Reason)
 	if l.Detail != "" {

@@ -79,7 +79,6 @@ type knownState struct {
 	cut, idle   bool // disconnected, suspended
 }
 
-// apply updates the state with an event.
 func (t *knownState) apply(e Event) {
 	if t.members == nil {
 		t.members, t.unreachable, t.roleLeaders = map[identity.Node]Member{}, map[identity.Node]bool{}, map[string]identity.Node{}
@@ -277,12 +276,10 @@ func (e Event) String() string {
 	return e.Kind.String()
 }
 
-// kindOf converts the kind of an event of the machine.
 func kindOf(k membership.EventKind) EventKind {
 	return EventKind(k) - EventKind(membership.TombstonesChanged) + firstOfMachine
 }
 
-// eventOf converts an event of the machine.
 func eventOf(e membership.Event) Event {
 	out := Event{
 		Kind:     kindOf(e.Kind),
@@ -294,7 +291,6 @@ func eventOf(e membership.Event) Event {
 	return out
 }
 
-// eventsOf returns the events about the node itself.
 func eventsOf(life []membership.Life) (events []Event) {
 	for _, l := range life {
 		switch l.Kind {

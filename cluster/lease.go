@@ -25,7 +25,6 @@ type leases struct {
 	held map[string]*leaser // belongs to the loop
 }
 
-// leaser runs the operations on one lease.
 type leaser struct {
 	lease *lease.Lease
 	ops   *loop.Mailbox[node.LeaseOp]

@@ -66,7 +66,6 @@ func (n *Node) endedErr() error {
 	return errLoopEnded
 }
 
-// now returns the time of the machine.
 func (n *Node) now() time.Duration { return time.Since(n.start) }
 
 // run is the loop. Only this goroutine uses the machine. It blocks only to wait for input.
@@ -100,7 +99,6 @@ func (n *Node) run() {
 	}
 }
 
-// handleAll handles all waiting inputs.
 func (n *Node) handleAll() {
 	for _, in := range n.inputs.Take(nil) {
 		n.step(in)
@@ -133,7 +131,6 @@ func (n *Node) failed() {
 	n.beginShutdown()
 }
 
-// applyEffects carries out the effects of the machine in order.
 func (n *Node) applyEffects(e node.Effects) {
 	for _, l := range e.Log {
 		n.out.Log(levelOf(l.Level), l.Message, attrsOf(l.Attrs)...)
@@ -208,7 +205,6 @@ func (n *Node) publish(e node.Effects) {
 	}
 }
 
-// handleLife reacts to changes of the state of this node.
 func (n *Node) handleLife(l membership.Life) {
 	switch l.Kind {
 	case membership.Suspended:
@@ -229,7 +225,6 @@ var silent = []transport.Kind{ //nolint:gochecknoglobals // constant
 	transport.Kind(membership.KindEcho), transport.Kind(membership.KindQuarantined),
 }
 
-// listen registers the message handlers of the protocols.
 func (n *Node) listen() {
 	for kind := membership.KindInitJoin; kind < membership.Kinds; kind++ {
 		switch kind {
@@ -305,7 +300,6 @@ func (n *Node) send(s node.Send) {
 	}
 }
 
-// levelOf converts the level of a log line of the machines.
 func levelOf(l membership.Level) slog.Level {
 	switch l {
 	case membership.Debug:
@@ -319,7 +313,6 @@ func levelOf(l membership.Level) slog.Level {
 	return slog.LevelError
 }
 
-// attrsOf converts the attributes of a log line of the machines.
 func attrsOf(attrs []membership.Attr) []slog.Attr {
 	out := make([]slog.Attr, len(attrs))
 	for i, a := range attrs {

@@ -145,7 +145,6 @@ func byName[K interface {
 	return named
 }
 
-// dropped counts a dropped message and calls the observer.
 func (n *Node) dropped(reason DropReason, peer identity.Node, singleton string) {
 	n.instances.drops[reason].Add(1)
 	if f := n.cfg.Observer.Dropped; f != nil {

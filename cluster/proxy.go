@@ -199,7 +199,7 @@ type pendingMessage struct {
 	failed chan error
 }
 
-// add registers a message and returns its number in the machine.
+// addPending registers a message and returns its number in the machine.
 func (n *Node) addPending(a *pendingMessage) uint64 {
 	a.id, _ = n.pending.Add(a) // without a limit it never fails
 	a.proxy.buffered += len(a.data)
@@ -320,10 +320,8 @@ func decodeForward(b []byte) (name string, payload []byte, err error) {
 	return string(b[2 : 2+int(b[1])]), b[2+int(b[1]):], nil
 }
 
-// message handles a message from a proxy.
 func (h *instanceHost) message(_ context.Context, m transport.Message) { h.take(m, nil) }
 
-// request handles a request from a proxy.
 func (h *instanceHost) request(_ context.Context, r *transport.Request) {
 	m := r.Message
 	r.Payload = nil // the delivery has the payload; only the small rest is kept until the reply
@@ -356,7 +354,6 @@ func (h *instanceHost) take(m transport.Message, r *transport.Request) {
 	_ = d.answer(status, nil) // the asker may be gone
 }
 
-// result decodes a reply.
 func result(from identity.Node, b []byte) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, fmt.Errorf("on %v: %w", from, errForward)

@@ -68,7 +68,6 @@ func (n *Node) ShutdownOnSignal(ctx context.Context, signals ...os.Signal) error
 // Stopping returns a channel that is closed when the shutdown of the node begins.
 func (n *Node) Stopping() <-chan struct{} { return n.stopped }
 
-// beginShutdown starts the shutdown once.
 func (n *Node) beginShutdown() {
 	n.stopping.Do(func() {
 		close(n.stopped)
@@ -148,7 +147,6 @@ func (n *Node) runPhase(base context.Context, p Phase, hooks []*hook) {
 	}
 }
 
-// runHook calls a hook and logs its error or panic.
 func (n *Node) runHook(ctx context.Context, p Phase, h *hook) {
 	err := panics.Catch(func() error { return h.f(ctx) })
 	attrs := []slog.Attr{slog.String("phase", p.String()), slog.String("function", h.name), slog.Any("error", err)}
@@ -265,13 +263,11 @@ func (p Phase) String() string {
 		"stop-regions", "leave", "exiting", "exiting-done", "cluster-stop", "before-terminate", "terminate")
 }
 
-// hook is a function of a phase.
 type hook struct {
 	name string
 	f    func(context.Context) error
 }
 
-// shutdownHooks are the hooks of all phases.
 type shutdownHooks struct {
 	mu    sync.Mutex
 	begun Phase // the first phase that has not begun

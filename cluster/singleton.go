@@ -104,7 +104,6 @@ type instanceHost struct {
 	busy    loop.InFlight
 }
 
-// instance is a running singleton.
 type instance struct {
 	node.Instance
 
@@ -114,7 +113,6 @@ type instance struct {
 	ended chan struct{}
 }
 
-// register adds a singleton.
 func (h *instanceHost) register(s *Singleton) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,7 +157,6 @@ func (h *instanceHost) stop(id node.Instance) {
 	}
 }
 
-// stopAll lets all instances stop.
 func (h *instanceHost) stopAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -177,14 +174,12 @@ func (h *instanceHost) close(i *instance) {
 	i.inbox.close()
 }
 
-// run calls the user's function.
 func (h *instanceHost) run(ctx context.Context, n *Node, i *instance, f func(context.Context, *Inbox) error) {
 	err := errGoexit
 	defer func() { h.ended(ctx, n, i, err) }()
 	err = panics.Catch(func() error { return f(ctx, i.inbox) })
 }
 
-// ended cleans up after an instance has ended.
 func (h *instanceHost) ended(ctx context.Context, n *Node, i *instance, err error) {
 	asked := ctx.Err() != nil
 	h.mu.Lock()
@@ -239,7 +234,6 @@ func (h *instanceHost) notify(n *Node, info InstanceInfo) {
 	}
 }
 
-// inbox returns the inbox of the running instance.
 func (h *instanceHost) inbox(name string) *Inbox {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -91,7 +91,6 @@ func (s *State) Observations() []Observation {
 	return all
 }
 
-// seenBy reports whether a member has seen this state.
 func (s *State) seenBy(n identity.Node) bool {
 	_, found := slices.BinarySearchFunc(s.Seen, n, identity.Node.Compare)
 	return found
@@ -108,7 +107,6 @@ func (s *State) gone(n identity.Node) bool {
 	return slices.ContainsFunc(s.tombstones, func(t membership.Tombstone) bool { return t.Node == n })
 }
 
-// currentState returns the state of the machine.
 func (n *Node) currentState() *State {
 	m := n.machine
 	v, shot := m.View(), m.Snapshot()

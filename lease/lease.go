@@ -276,7 +276,6 @@ func (l *Lease) renewAll(ctx context.Context, h *hold) error {
 	}
 }
 
-// renew renews the entry once.
 func (l *Lease) renew(ctx context.Context, h *hold) error {
 	ctx, cancel := context.WithDeadline(ctx, h.until)
 	defer cancel()

@@ -29,7 +29,6 @@ const (
 // after a minute. At most four calls run concurrently.
 type AdminHandler func(ctx context.Context, operator string, request []byte) []byte
 
-// admin is the state of the requests by operators.
 type admin struct {
 	serveMu sync.Mutex // held while the carrier starts to serve requests
 	serving bool
@@ -67,7 +66,7 @@ func (t *Transport) HandleAdmin(h AdminHandler) error {
 	return nil
 }
 
-// admit processes a request from the carrier.
+// queueOrReject processes a request from the carrier.
 func (t *Transport) queueOrReject(r AdminRequest) {
 	if err := t.queueAdmin(r); err != nil {
 		r.Reply(nil, err)

@@ -30,7 +30,6 @@ func (Connection) isEvent()    {}
 // maxEvents is how many events may wait for OnEvent.
 const maxEvents = 1024
 
-// report queues an event for OnEvent.
 func (t *Transport) report(event Event) {
 	if t.cfg.OnEvent != nil && t.events.Offer(0, 0, event) != nil {
 		t.counters.eventsLost.Add(1)

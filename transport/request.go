@@ -62,7 +62,6 @@ func (t *Transport) payload(to identity.Node, a result) ([]byte, error) {
 	return payload, nil
 }
 
-// request is an open request.
 type request struct {
 	to identity.Node
 	// result has room for the only result. Channels are reused.

@@ -58,7 +58,6 @@ func (t *Transport) send(to identity.Node, lane Lane, msg link.Message) error {
 	return err
 }
 
-// runLane sends the frames of a lane.
 func (t *Transport) runLane(lane Lane) {
 	var buf []byte
 	for {
@@ -106,7 +105,6 @@ func (t *Transport) nextFrame(lane Lane, dst []byte) (identity.Node, []byte, boo
 	return to, frame, ok
 }
 
-// runTimer calls Tick of the machine when it is due.
 func (t *Transport) runTimer() {
 	for {
 		t.mu.Lock()

@@ -182,7 +182,6 @@ func (t *Transport) Close() error {
 	return t.failed
 }
 
-// now is the machine's time.
 func (t *Transport) now() time.Duration { return time.Since(t.start) }
 
 // closeWait is how long Close waits for handlers.

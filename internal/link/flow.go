@@ -43,7 +43,6 @@ func (m *Machine) sent(lane Lane, frame []byte) []byte {
 	return frame
 }
 
-// flushName sends one message to a bare name.
 func (m *Machine) flushName(o *outgoing, dst []byte) ([]byte, bool) {
 	if o.count() == 0 {
 		return dst, false
@@ -136,7 +135,6 @@ func (m *Machine) applyGrant(p *peer, e entry) {
 	}
 }
 
-// appendGrants appends the grants that are due for a peer.
 func (m *Machine) appendGrants(p *peer, dst []byte) []byte {
 	for lane := range p.in {
 		in := &p.in[lane]
@@ -152,7 +150,6 @@ func (m *Machine) appendGrants(p *peer, dst []byte) []byte {
 	return dst
 }
 
-// outgoing is the sender's end of a link.
 type outgoing struct {
 	to   identity.Node
 	lane Lane
@@ -175,15 +172,8 @@ type outgoing struct {
 	backoff   time.Duration
 }
 
-func (o *outgoing) push(msg Message) {
-	o.queue = append(o.queue, msg)
-	o.queued += cost(len(msg.Payload))
-	*o.total += cost(len(msg.Payload))
-}
-
 func (o *outgoing) count() int { return len(o.queue) - o.head }
 
-// pop removes the first message.
 func (o *outgoing) pop() {
 	price := cost(len(o.queue[o.head].Payload))
 	o.queued -= price
@@ -207,12 +197,12 @@ func (o *outgoing) clear() {
 	*o = outgoing{to: o.to, lane: o.lane, ready: o.ready, total: o.total}
 }
 
-// affords reports whether the link has credit for n bytes.
+// hasCredit reports whether the link has credit for n bytes.
 func (o *outgoing) hasCredit(n int) bool {
 	return !o.lane.Credited() || o.offset+uint64(n) <= o.limit //nolint:gosec // a size
 }
 
-// next removes the next entry from the queue: a message, or a part of one that fits into room.
+// nextEntry removes the next entry from the queue: a message, or a part of one that fits into room.
 func (o *outgoing) nextEntry(room int) entry {
 	msg := o.queue[o.head]
 	payload := msg.Payload[o.sentBytes:]

@@ -40,7 +40,6 @@ type Machine struct {
 	stats   Stats
 }
 
-// peer is an incarnation with links.
 type peer struct {
 	node identity.Node
 	out  [Lanes]outgoing
@@ -92,12 +91,13 @@ func (m *Machine) Send(to identity.Node, lane Lane, msg Message) error {
 		}
 		return fmt.Errorf("%w: %d bytes queued for all peers on lane %v", ErrBackpressure, all, lane)
 	}
-	o.push(msg)
+	o.queue = append(o.queue, msg)
+	o.queued += cost(len(msg.Payload))
+	*o.total += cost(len(msg.Payload))
 	m.schedule(o)
 	return nil
 }
 
-// outgoing returns the link to an incarnation, or creates it.
 func (m *Machine) outgoing(to identity.Node, lane Lane, msg Message) (*outgoing, error) {
 	if to.UID == 0 {
 		return m.toName(to, lane, msg)
@@ -234,7 +234,6 @@ func (m *Machine) schedule(o *outgoing) {
 	}
 }
 
-// quarantine is the state of a quarantined incarnation.
 type quarantine struct {
 	quiet    bool // send no notices
 	notified bool

@@ -135,7 +135,6 @@ func (m *Machine) receiveLink(f Frame) Effects {
 	return eff
 }
 
-// bodyCost returns the cost of the messages of a frame.
 func bodyCost(body []byte) int {
 	sum := 0
 	for r := (reader{b: body}); len(r.b) > 0; {
@@ -213,7 +212,6 @@ func (m *Machine) touch(p *peer) {
 	}
 }
 
-// incoming is the receiver's end of a link.
 type incoming struct {
 	epoch, number uint64 // of the last frame
 	// received is the offset at which the last frame ended. granted is the offset of the last

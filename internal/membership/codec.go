@@ -361,7 +361,6 @@ func (w *nodeReader) next(r *wire.Reader) bool {
 
 func (w *nodeReader) node() identity.Node { return identity.Node{Name: string(w.name), UID: w.uid} }
 
-// checkName checks the new bytes of a name.
 func checkName(name []byte, head, tail int) error {
 	for _, c := range name[head : len(name)-tail] {
 		switch {

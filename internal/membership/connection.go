@@ -96,24 +96,11 @@ func (m *Machine) Connectivity() Connectivity {
 	return Unconfirmed
 }
 
-// markAbsent records that this node was silent for so long that others may have downed it.
-func (m *Machine) markAbsent() {
-	if m.phase == member {
-		m.link.gone = true
-	}
-}
-
 // startGiveUpTimer starts the time-out of GiveUpAfter after a long disconnection.
 func (m *Machine) startGiveUpTimer() {
 	if m.link.gone && m.s.GiveUpAfter > 0 {
 		m.again(timerGiveUp, m.s.GiveUpAfter)
 	}
-}
-
-// markConfirmed records that the membership of this node is confirmed.
-func (m *Machine) markConfirmed() {
-	m.link.gone = false
-	m.timers[timerGiveUp] = Never
 }
 
 // giveUp ends a node whose membership no connected member has confirmed and without a decision
@@ -155,7 +142,6 @@ const (
 	linkDown
 )
 
-// echo sends a heartbeat to this node itself.
 func (m *Machine) echo() {
 	if m.timers[timerLink] == Never && m.link.state == linkUnknown && m.link.nr == 0 {
 		m.link.heard = m.now
@@ -174,7 +160,7 @@ func (m *Machine) checkLink() {
 		m.disconnect("no own heartbeats received", Attr{"for", silent})
 	}
 	if silent >= m.s.SuspendAfter {
-		m.markAbsent()
+		m.link.gone = m.link.gone || m.phase == member // others may have downed it
 	}
 	if silent >= m.s.SuspendAfter && !m.link.suspended && m.phase == member {
 		m.count.TimedOut[TimeoutSuspend]++
@@ -192,7 +178,6 @@ func (m *Machine) checkLink() {
 	}
 }
 
-// suspend stops hosting.
 func (m *Machine) suspend(why string, d time.Duration) {
 	m.link.suspended = true
 	m.log(Error, why, Attr{"for", d})
@@ -216,7 +201,6 @@ func (m *Machine) disconnect(why string, attrs ...Attr) {
 	m.updateUndecided()
 }
 
-// echoed handles this node's own heartbeat.
 func (m *Machine) echoed(from identity.Node, msg Echo) {
 	if from != m.self || msg.Nr < m.link.floor || msg.Nr > m.link.nr {
 		m.drop(DropUnexpected)
@@ -256,6 +240,7 @@ func (m *Machine) connect() {
 	m.reconnected()
 	m.startGiveUpTimer()
 	if m.link.suspended {
-		m.startLivenessCheck()
+		m.doubts = livenessCheck{open: true, nr: m.doubts.nr + 1}
+		m.probe()
 	}
 }

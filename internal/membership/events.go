@@ -119,12 +119,6 @@ func (m *Machine) reachabilityEvents(before []identity.Node) bool {
 	return slices.Equal(before, now)
 }
 
-func nodesOf(members []*identity.Member, set bitmap) (nodes []identity.Node) {
-	set.each(func(i int) { nodes = append(nodes, members[i].Node) })
-	return nodes
-}
-
-// leaderEvents publishes changes of leaders.
 func (m *Machine) leaderEvents(was cache) {
 	if m.cache.leader != was.leader {
 		m.publish(Event{Kind: LeaderChanged, Node: m.cache.leader})

@@ -17,3 +17,44 @@ func Duplicates(members []*identity.Member) []*identity.Member { return duplicat
 
 // WithDefaults is withDefaults.
 func (s Settings) WithDefaults() Settings { return s.withDefaults() }
+
+// Extensions returns the fields of newer versions. They must not be modified.
+func (g Gossip) Extensions() []Extension { return g.state().extensions }
+
+// Unseen returns the gossip as if no member had seen it.
+func (g Gossip) Unseen() Gossip {
+	g.seen = nil
+	return g
+}
+
+// Unreachable returns the members other than self that at least one observer finds unreachable or
+// terminated, sorted.
+func (g Gossip) Unreachable(self identity.Node) []*identity.Member {
+	var found []*identity.Member
+	g.unreachable(nil).each(func(i int) {
+		if g.members[i].Node != self {
+			found = append(found, g.members[i])
+		}
+	})
+	return found
+}
+
+// Leader returns the leader in the view of self: the first member that is Up, Leaving or about to
+// shut down, among those that have the role and are reachable or self. If there is none, it is the
+// first of the members with the best other status, except Down. It is the zero node if there is
+// none.
+func (g Gossip) Leader(self identity.Node, role string) identity.Node {
+	return leader(g.Members(), g.unreachable(nil), self, func(m *identity.Member) bool { return m.HasRole(role) })
+}
+
+// Monitored returns the nodes that self monitors, sorted. If there are no more than count others,
+// these are all. Otherwise they are the next count reachable members on the ring. Unreachable
+// members between them are monitored too, up to count.
+func (g Gossip) Monitored(self identity.Node, count int) []identity.Node {
+	return monitored(g.Members(), g.unreachable(nil), self, count)
+}
+
+// SeenOf returns the set of members that have seen a gossip.
+func SeenOf(g Gossip) Seen {
+	return Seen{Version: g.Clock().Digest(), seen: encodeBitmap(g.seen)}
+}

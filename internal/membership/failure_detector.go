@@ -12,7 +12,6 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// watch is the set of monitored members.
 type watch struct {
 	monitors []*monitor // sorted by node
 	nr       uint64     // of the last heartbeat
@@ -20,7 +19,6 @@ type watch struct {
 	last     time.Duration
 }
 
-// monitor is a monitored member.
 type monitor struct {
 	node     identity.Node
 	detector *Detector
@@ -74,7 +72,6 @@ func (m *Machine) breadth() int {
 	return m.s.MonitoredBy
 }
 
-// heartbeat sends heartbeats to all monitored members.
 func (m *Machine) heartbeat() {
 	interval := m.s.HeartbeatInterval
 	if m.watch.last > 0 && m.now-m.watch.last >= 2*interval {
@@ -112,7 +109,6 @@ func (m *Machine) expect() {
 	}
 }
 
-// heartbeatReply handles the reply of a monitored member.
 func (m *Machine) heartbeatReply(from identity.Node, msg HeartbeatReply) {
 	i, found := m.watch.find(from)
 	if !found || m.link.state != linkUp || msg.Nr < m.watch.floor || msg.Nr > m.watch.nr {
@@ -303,13 +299,9 @@ func around(self identity.Node) func(a, b *identity.Member) int {
 	}
 }
 
-// Monitored returns the nodes that self monitors, sorted. If there are no more than count others,
+// monitored returns the nodes that self monitors, sorted. If there are no more than count others,
 // these are all. Otherwise they are the next count reachable members on the ring. Unreachable
 // members between them are monitored too, up to count.
-func (g Gossip) Monitored(self identity.Node, count int) []identity.Node {
-	return monitored(g.Members(), g.unreachable(nil), self, count)
-}
-
 func monitored(members []*identity.Member, unreachable bitmap, self identity.Node, count int) []identity.Node {
 	if _, member := findMember(members, self); !member || count <= 0 {
 		return nil

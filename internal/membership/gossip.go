@@ -90,9 +90,6 @@ func (g Gossip) Clock() Clock { return g.state().clock }
 // Tombstones returns the removed nodes, sorted. They must not be modified.
 func (g Gossip) Tombstones() []Tombstone { return g.state().tombstones }
 
-// Extensions returns the fields of newer versions. They must not be modified.
-func (g Gossip) Extensions() []Extension { return g.state().extensions }
-
 // Member returns a member, or nil.
 func (g Gossip) Member(n identity.Node) *identity.Member {
 	if i, found := findMember(g.Members(), n); found {
@@ -125,9 +122,11 @@ func (g Gossip) HasSeen(n identity.Node) bool {
 }
 
 // SeenBy returns the members that have seen exactly this state, sorted.
-func (g Gossip) SeenBy() []identity.Node {
-	nodes := make([]identity.Node, 0, g.seen.count())
-	g.seen.each(func(i int) { nodes = append(nodes, g.members[i].Node) })
+func (g Gossip) SeenBy() []identity.Node { return g.nodesOf(g.seen) }
+
+func (g Gossip) nodesOf(set bitmap) []identity.Node {
+	nodes := make([]identity.Node, 0, set.count())
+	set.each(func(i int) { nodes = append(nodes, g.members[i].Node) })
 	return nodes
 }
 
@@ -145,12 +144,6 @@ func (g Gossip) notSeen(n identity.Node) Gossip {
 		g.seen = slices.Clone(g.seen)
 		g.seen[i/64] &^= 1 << (i % 64)
 	}
-	return g
-}
-
-// Unseen returns the gossip as if no member had seen it.
-func (g Gossip) Unseen() Gossip {
-	g.seen = nil
 	return g
 }
 

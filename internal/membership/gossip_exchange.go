@@ -5,7 +5,6 @@ package membership
 
 import (
 	"slices"
-	"time"
 
 	"github.com/refold-io/refold/identity"
 )
@@ -111,7 +110,6 @@ func (m *Machine) gossipWithSome(n int) {
 	}
 }
 
-// digests handles a comparison of versions by digests.
 func (m *Machine) digests(from identity.Node, msg Digests) {
 	if msg.Version != m.digest() {
 		m.sendVersions(from)
@@ -123,7 +121,6 @@ func (m *Machine) digests(from identity.Node, msg Digests) {
 	}
 }
 
-// versions handles a comparison of versions by their clocks.
 func (m *Machine) versions(from identity.Node, msg Versions) {
 	order := msg.Clock.Compare(m.gossip.Clock())
 	switch order {
@@ -155,7 +152,6 @@ func (m *Machine) seen(from identity.Node, msg Seen) {
 	m.same(from, seen)
 }
 
-// same handles a gossip with the same version.
 func (m *Machine) same(from identity.Node, seen bitmap) {
 	m.count.Gossip[Same]++
 	members := m.gossip.Members()
@@ -169,10 +165,9 @@ func (m *Machine) same(from identity.Node, seen bitmap) {
 	}
 }
 
-// state handles a whole gossip.
 func (m *Machine) state(in Received, msg State) {
 	from := in.From
-	if in.age(m.now) > m.s.GossipTimeToLive {
+	if in.Arrived > 0 && m.now-in.Arrived > m.s.GossipTimeToLive {
 		m.drop(DropExpired)
 		return
 	}
@@ -220,21 +215,6 @@ func (m *Machine) state(in Received, msg State) {
 	m.confirmedBy(from)
 }
 
-// spread sends the state at once to a node that was downed, so that it stops.
-func (m *Machine) spread(down identity.Node) {
-	if down != m.self {
-		m.sendState(down)
-	}
-}
-
-// age returns the time since the arrival of a message.
-func (in *Received) age(now time.Duration) time.Duration {
-	if in.Arrived == 0 {
-		return 0
-	}
-	return now - in.Arrived
-}
-
 // cache holds values derived from the gossip that are needed often.
 type cache struct {
 	// Derived from the content:
@@ -261,7 +241,6 @@ type cache struct {
 	size int
 }
 
-// me returns this node as a member.
 func (m *Machine) me() *identity.Member { return m.gossip.Member(m.self) }
 
 // change applies a change of this node and publishes it. It reports whether the change had an
@@ -333,7 +312,7 @@ func (m *Machine) set(next Gossip) {
 // findUnreachable derives the unreachable members. The slices stay the same if the members do.
 func (m *Machine) findUnreachable() {
 	m.cache.unreachable = m.gossip.unreachable(nil)
-	bad := nodesOf(m.gossip.members, m.cache.unreachable)
+	bad := m.gossip.nodesOf(m.cache.unreachable)
 	if !slices.Equal(bad, m.cache.bad) {
 		m.cache.bad = bad
 		m.cache.others = slices.DeleteFunc(slices.Clone(bad), func(n identity.Node) bool { return n == m.self })
@@ -342,7 +321,6 @@ func (m *Machine) findUnreachable() {
 
 func (m *Machine) publish(e Event) { m.out.Events = append(m.out.Events, e) }
 
-// findLeaders derives the leader of all members and of each role.
 func (m *Machine) findLeaders() {
 	find := func(role string) identity.Node {
 		return leader(m.gossip.members, m.cache.unreachable, m.self, func(o *identity.Member) bool { return o.HasRole(role) })
@@ -354,7 +332,6 @@ func (m *Machine) findLeaders() {
 	}
 }
 
-// roles returns all roles of the members, sorted.
 func roles(members []*identity.Member) []string {
 	var all, last []string
 	for _, m := range members {
@@ -371,7 +348,6 @@ func roles(members []*identity.Member) []string {
 	return all
 }
 
-// digest returns the digest of the gossip's version.
 func (m *Machine) digest() Digest {
 	if m.cache.digest == (Digest{}) {
 		m.cache.digest = m.gossip.Clock().Digest()

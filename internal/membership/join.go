@@ -12,7 +12,6 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// join is the state of a node that is joining.
 type join struct {
 	wanted bool
 	seeds  []string // other seeds to ask, in order
@@ -46,7 +45,6 @@ func CheckSeeds(seeds []string) error {
 	return nil
 }
 
-// joinSeeds starts joining through seeds.
 func (m *Machine) joinSeeds(seeds []string) {
 	if !m.mayJoin() {
 		return
@@ -67,7 +65,6 @@ func (m *Machine) joinSeeds(seeds []string) {
 	m.beginJoin()
 }
 
-// joinNode starts joining through one node.
 func (m *Machine) joinNode(name string) {
 	if !m.mayJoin() {
 		return
@@ -126,7 +123,6 @@ func (m *Machine) askSeeds() {
 	}
 }
 
-// ask sends a join request to a node.
 func (m *Machine) ask(name string) {
 	m.phase, m.join.name, m.join.asked = joining, name, m.now
 	m.askAgain()
@@ -141,7 +137,6 @@ func (m *Machine) askAgain() {
 	}
 }
 
-// joinLate handles the time-out of a reply.
 func (m *Machine) joinLate() {
 	switch {
 	case m.phase == joining && (m.s.RetryJoinAfter < 0 || m.now < m.join.asked+m.s.RetryJoinAfter):
@@ -214,7 +209,6 @@ func (m *Machine) asks(name string) bool {
 	return m.phase == askingSeeds && slices.Contains(m.join.seeds, name) || m.phase == joining && m.join.name == name
 }
 
-// setVersion sets the pending version.
 func (m *Machine) setVersion(v identity.Version) {
 	if !m.cfg.VersionPending {
 		return
@@ -225,7 +219,6 @@ func (m *Machine) setVersion(v identity.Version) {
 	}
 }
 
-// welcome handles the reply to a Join.
 func (m *Machine) welcome(from identity.Node, w Welcome) {
 	if m.phase != joining || from.Name != m.join.name {
 		m.drop(DropUnexpected)
@@ -306,7 +299,6 @@ func (m *Machine) remember(w waiting) {
 	}
 }
 
-// compatible reports whether the settings of a node match.
 func (m *Machine) compatible(other identity.Node, settings []Setting) bool {
 	differ := differences(m.cfg.Check, settings)
 	if len(differ) > 0 {
@@ -330,7 +322,6 @@ func (m *Machine) offerAll() {
 	m.waiting = nil
 }
 
-// differences returns the keys of different settings.
 func differences(a, b []Setting) (keys []string) {
 	for x, y := range Pairs(a, b, func(a, b *Setting) int { return strings.Compare(a.Key, b.Key) }) {
 		switch {
@@ -397,7 +388,6 @@ func (m *Machine) allDeclined() {
 	}
 }
 
-// joinAsked handles a join request.
 func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	me := m.me()
 	named := m.gossip.Named(from.Name)

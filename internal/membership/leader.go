@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/refold-io/refold/identity"
 )
@@ -15,12 +16,10 @@ import (
 // gossip.
 const upTold = 10
 
-// leading is the state of a leader.
 type leading struct {
 	attempts int // consecutive ones without convergence
 }
 
-// lead is the periodic task of all members.
 func (m *Machine) lead() {
 	m.expire()
 	switch {
@@ -140,7 +139,7 @@ func (m *Machine) leadDiverged() {
 		c.Put = append(c.Put, withStatus(o, identity.Down))
 	}
 	after := m.s.WeaklyUpAfter
-	if after >= 0 && m.s.LeaderInterval*durationOf(attempts) >= after && m.enough() && !m.cache.closing {
+	if after >= 0 && m.s.LeaderInterval*time.Duration(attempts) >= after && m.enough() && !m.cache.closing {
 		for i, o := range m.gossip.Members() {
 			if o.Status == identity.Joining && !m.cache.unreachable.has(i) && m.alone(o) {
 				m.count.TimedOut[TimeoutConvergence]++
@@ -207,18 +206,6 @@ func (g Gossip) unreachable(ignored func(*identity.Member) bool) bitmap {
 	return found
 }
 
-// Unreachable returns the members other than self that at least one observer finds unreachable or
-// terminated, sorted.
-func (g Gossip) Unreachable(self identity.Node) []*identity.Member {
-	var found []*identity.Member
-	g.unreachable(nil).each(func(i int) {
-		if g.members[i].Node != self {
-			found = append(found, g.members[i])
-		}
-	})
-	return found
-}
-
 // Converged reports whether the members agree on this state, as far as self knows: all unreachable
 // members are Down or Exiting, and all members that are Up, Leaving or about to shut down have seen
 // it. If there are no such members, Joining and WeaklyUp ones must have seen it. Members for which
@@ -265,14 +252,9 @@ func (g Gossip) blocking(self identity.Node, confirmed func(identity.Node) bool,
 	return found
 }
 
-// Leader returns the leader in the view of self: the first member that is Up, Leaving or about to
-// shut down, among those that have the role and are reachable or self. If there is none, it is the
-// first of the members with the best other status, except Down. It is the zero node if there is
-// none.
-func (g Gossip) Leader(self identity.Node, role string) identity.Node {
-	return leader(g.Members(), g.unreachable(nil), self, func(m *identity.Member) bool { return m.HasRole(role) })
-}
-
+// leader returns the leader in the view of self: the first member that is Up, Leaving or about to
+// shut down, among those that are eligible, and reachable or self. If there is none, it is the first
+// of the members with the best other status, except Down. It is the zero node if there is none.
 func leader(members []*identity.Member, unreachable bitmap, self identity.Node, eligible func(*identity.Member) bool) identity.Node {
 	var best *identity.Member
 	for i, m := range members {

@@ -5,7 +5,6 @@ package membership
 
 import (
 	"slices"
-	"time"
 
 	"github.com/refold-io/refold/identity"
 )
@@ -26,7 +25,6 @@ const (
 	exitingTold = 100
 )
 
-// leave marks a member as leaving.
 func (m *Machine) leave(n identity.Node) {
 	o := m.find(n)
 	switch {
@@ -56,7 +54,6 @@ func (m *Machine) leaveAfterOthers() {
 	}
 }
 
-// handleLeaving handles leaving members soon after a change.
 func (m *Machine) handleLeaving() {
 	members := m.gossip.Members()
 	if m.cache.anyExiting {
@@ -122,7 +119,6 @@ func (m *Machine) exitingDone() {
 	m.stop(Left)
 }
 
-// exitingConfirmed records that a member is ready to be removed.
 func (m *Machine) exitingConfirmed(from identity.Node) {
 	if m.gossip.Member(from) == nil {
 		m.drop(DropStranger)
@@ -147,8 +143,6 @@ const (
 	downTicks = 4
 )
 
-func durationOf(n int) time.Duration { return time.Duration(n) }
-
 // find returns a member by its node, or by its name if the UID is 0.
 func (m *Machine) find(n identity.Node) *identity.Member {
 	if n.UID != 0 {
@@ -161,7 +155,6 @@ func (m *Machine) find(n identity.Node) *identity.Member {
 	return named[len(named)-1]
 }
 
-// down marks a member as down.
 func (m *Machine) down(n identity.Node) {
 	o := m.find(n)
 	switch {
@@ -169,8 +162,8 @@ func (m *Machine) down(n identity.Node) {
 		m.log(Warn, "cannot down: node is not a member", Attr{"member", n})
 	case o.Status.CanBecome(identity.Down):
 		m.log(Warn, "member is downed", Attr{"member", o.Node}, Attr{"was", o.Status.String()})
-		if m.change(Change{Put: []*identity.Member{withStatus(o, identity.Down)}}) {
-			m.spread(o.Node)
+		if m.change(Change{Put: []*identity.Member{withStatus(o, identity.Down)}}) && o.Node != m.self {
+			m.sendState(o.Node) // so that it stops
 		}
 	}
 }

@@ -168,7 +168,6 @@ func checkSettings(settings []Setting) ([]Setting, error) {
 	return settings, nil
 }
 
-// minimum is the required number of members with a role.
 type minimum struct {
 	role  string
 	least int
@@ -283,7 +282,6 @@ func (m *Machine) fire(t timer) {
 	}
 }
 
-// again sets a timer.
 func (m *Machine) again(t timer, after time.Duration) { m.timers[t] = m.now + after }
 
 // soon sets a timer unless it fires earlier.
@@ -328,7 +326,6 @@ func (m *Machine) log(level Level, message string, attrs ...Attr) {
 
 func (m *Machine) live(kind LifeKind) { m.out.Life = append(m.out.Life, Life{Kind: kind}) }
 
-// wall returns the current time in seconds of Unix time.
 func (m *Machine) wall() int64 { return m.cfg.Started.Add(m.now).Unix() }
 
 // Self returns the node.

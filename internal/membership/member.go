@@ -45,7 +45,6 @@ func CompareAge(a, b *identity.Member) int {
 	return cmp.Or(cmp.Compare(a.UpNumber, b.UpNumber), a.Node.Compare(b.Node))
 }
 
-// withStatus returns a copy of the member with another status.
 func withStatus(m *identity.Member, s identity.Status) *identity.Member {
 	changed := *m
 	changed.Status = s

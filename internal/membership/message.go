@@ -202,8 +202,3 @@ func readSeen(b []byte, members int) (bitmap, error) {
 	seen := readBitmap(r, members, "seen")
 	return seen, r.Err()
 }
-
-// SeenOf returns the set of members that have seen a gossip.
-func SeenOf(g Gossip) Seen {
-	return Seen{Version: g.Clock().Digest(), seen: encodeBitmap(g.seen)}
-}

@@ -106,7 +106,6 @@ func (m *Machine) namesakeAsks(from identity.Node) {
 	}
 }
 
-// claimedBy handles the claim of another process with this node's name.
 func (m *Machine) claimedBy(from identity.Node) {
 	switch {
 	case m.phase == askingSeeds && m.join.first:
@@ -156,7 +155,6 @@ func (m *Machine) pong(from identity.Node) {
 	m.names = slices.Delete(m.names, i, i+1)
 }
 
-// nameInUse handles the rejection of this node's name.
 func (m *Machine) nameInUse(from identity.Node, msg NameInUse) {
 	asked := m.phase == joining && from.Name == m.join.name || m.phase == member && m.asksAgain(from) ||
 		m.phase == askingSeeds && m.join.first && from == msg.Holder

@@ -178,7 +178,6 @@ func (o *Observer) find(subject identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(o.Records, subject, func(rec Record, n identity.Node) int { return rec.Subject.Compare(n) })
 }
 
-// restrict removes the subjects that are not allowed.
 func (o Observer) restrict(allowed func(identity.Node) bool) Observer {
 	foreign := func(rec Record) bool { return !allowed(rec.Subject) }
 	if slices.ContainsFunc(o.Records, foreign) {

@@ -11,7 +11,6 @@ import (
 
 func (m *Machine) drop(why Drop) { m.count.Dropped[why]++ }
 
-// receive handles a message.
 func (m *Machine) receive(in Received) {
 	if in.To.Name != m.self.Name || in.To.UID != m.self.UID && in.To.UID != 0 {
 		m.drop(DropOther)
@@ -121,13 +120,11 @@ func (m *Machine) listensTo(from identity.Node) bool {
 	return false
 }
 
-// excluded is a quarantined node.
 type excluded struct {
 	since  time.Duration
 	notice time.Duration // when it may be notified again
 }
 
-// grave is a removed node that will be quarantined.
 type removedNode struct {
 	node identity.Node
 	due  time.Duration

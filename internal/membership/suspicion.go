@@ -40,7 +40,6 @@ type livenessCheck struct {
 	rounds int
 }
 
-// confirmation is a member that has confirmed this node's membership.
 type confirmation struct {
 	node    identity.Node
 	absence Absence
@@ -50,12 +49,6 @@ type confirmation struct {
 
 // maxProbes limits how many members are asked at a time.
 const maxProbes = 128
-
-// startLivenessCheck starts to ask whether this node is still a member.
-func (m *Machine) startLivenessCheck() {
-	m.doubts = livenessCheck{open: true, nr: m.doubts.nr + 1}
-	m.probe()
-}
 
 // probe asks the members that have not replied, and resumes when the membership is proven.
 func (m *Machine) probe() {
@@ -177,7 +170,8 @@ func (m *Machine) resume() bool {
 	}
 	m.doubts.open, m.doubts.by = false, nil
 	m.link.suspended = false
-	m.markConfirmed()
+	m.link.gone = false
+	m.timers[timerGiveUp] = Never
 	m.log(Info, "membership is confirmed: hosting resumes")
 	m.live(Resumed)
 	if !m.undecided.open {

@@ -13,7 +13,6 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// decide carries out the effects of the resolver.
 func (m *Machine) decide(e splitbrain.Effects) {
 	for _, n := range e.Notes {
 		m.count.Downing[n.Kind]++
@@ -51,7 +50,6 @@ func (m *Machine) noteDecision(n splitbrain.Note) {
 	m.log(membership.Warn, messages[n.Kind], attrs...)
 }
 
-// leaseOf returns the name of a singleton's lease.
 func (m *Machine) leaseOf(name string) string { return m.leasePrefix() + name }
 
 func (m *Machine) leasePrefix() string { return m.cfg.Cluster + "-singleton-" }
@@ -65,7 +63,6 @@ func (m *Machine) ofLease(lease string) *hosted {
 	return m.find(name)
 }
 
-// isResolverLease reports whether a lease is the resolver's.
 func (m *Machine) isResolverLease(lease string) bool {
 	return m.cfg.Downing.Strategy == downing.LeaseMajority && lease == m.cfg.Downing.LeaseName
 }
@@ -80,7 +77,6 @@ func (m *Machine) leaseAnswered(in LeaseAnswer) {
 	m.leaseStep(in.Lease, splitbrain.LeaseAnswer{Held: in.Held, Owner: owner}, singleton.LeaseAnswer{Held: in.Held})
 }
 
-// leaseStep passes an input to the machine to which a lease belongs.
 func (m *Machine) leaseStep(lease string, resolver splitbrain.Input, manager singleton.Input) {
 	if m.isResolverLease(lease) {
 		m.decide(m.resolver.Step(m.now, resolver))

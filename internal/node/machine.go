@@ -42,7 +42,6 @@ type Machine struct {
 	count        Counters
 }
 
-// exit is the progress of a leaving node.
 type exit struct {
 	begun, done bool
 	by          time.Duration // when the node stops waiting for its singletons
@@ -129,7 +128,6 @@ func (m *Machine) end() Effects {
 	return out
 }
 
-// receive passes a message to its machine.
 func (m *Machine) receive(in Received) {
 	if in.Kind < KindSingleton {
 		m.collectMembership(m.members.Step(m.now, membership.Received{From: in.From, To: in.To, Arrived: in.Arrived, Data: in.Data}))
@@ -203,7 +201,6 @@ func (m *Machine) shareView() {
 	m.checkExit()
 }
 
-// beginExit hands over the singletons, and ends the membership when that is done.
 func (m *Machine) beginExit() {
 	if m.exit.begun {
 		return

@@ -14,7 +14,6 @@ import (
 	"github.com/refold-io/refold/internal/singleton"
 )
 
-// hosted is a singleton that this node can run.
 type hosted struct {
 	name     string
 	manager  *singleton.Manager
@@ -75,7 +74,6 @@ func (m *Machine) Proxy(now time.Duration, cfg singleton.ProxyConfig) (Effects, 
 	return m.end(), nil
 }
 
-// find returns a singleton by its name, or nil.
 func (m *Machine) find(name string) *hosted {
 	i, found := slices.BinarySearchFunc(m.singletons, name, func(h *hosted, name string) int { return cmp.Compare(h.name, name) })
 	if !found {
@@ -178,7 +176,6 @@ func (m *Machine) findProxy(name string) *proxy {
 	return m.proxies[i]
 }
 
-// forward passes a message to its proxy.
 func (m *Machine) forward(in Forward) {
 	p := m.findProxy(in.Singleton)
 	if p == nil || m.stopped {

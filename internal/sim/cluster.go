@@ -148,7 +148,6 @@ func (c *cluster) latest(name string) *host {
 	return found
 }
 
-// living returns the running nodes that are not stopping.
 func (c *cluster) living() []*host {
 	var all []*host
 	for _, h := range c.hosts {
@@ -159,7 +158,6 @@ func (c *cluster) living() []*host {
 	return all
 }
 
-// members returns the living nodes that are members.
 func (c *cluster) members() []*host {
 	var all []*host
 	for _, h := range c.hosts {
@@ -181,7 +179,6 @@ func (c *cluster) begin() {
 	c.w.After(5*time.Second, c.supervise)
 }
 
-// join lets a node join through the seeds.
 func (c *cluster) join(h *host) {
 	h.submit(node.Membership{Input: membership.JoinSeeds{Seeds: c.plan.Seeds}})
 }

@@ -41,7 +41,6 @@ func newObserved() observed {
 // beforeStep records the gossip before a step.
 func (h *host) beforeStep() { h.observed.gossip = h.m.Gossip() }
 
-// check verifies the effects of a step.
 func (h *host) check(e node.Effects) {
 	o := &h.observed
 	old, g := o.gossip, h.m.Gossip()

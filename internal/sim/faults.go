@@ -15,7 +15,6 @@ import (
 	"github.com/refold-io/refold/internal/singleton"
 )
 
-// fault is an injected fault.
 type fault struct {
 	name   string
 	weight int
@@ -81,7 +80,6 @@ func (c *cluster) injectFault() bool {
 	return false
 }
 
-// any returns a random living member.
 func (c *cluster) any() *host {
 	all := c.members()
 	if len(all) == 0 {

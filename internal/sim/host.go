@@ -47,7 +47,6 @@ type instance struct {
 	heard    map[identity.Node]uint64 // last message of each proxy
 }
 
-// start starts a node with a new UID.
 func (c *cluster) start(name string, change func(*node.Config)) *host {
 	var h *host
 	c.w.Start(name, func(p *env.Process) env.Program {
@@ -76,7 +75,6 @@ func (c *cluster) start(name string, change func(*node.Config)) *host {
 	return h
 }
 
-// addSingleton registers a singleton and its proxy.
 func (h *host) addSingleton(s Singleton) {
 	if s.Role != "" && h.site.proxy {
 		return
@@ -96,7 +94,6 @@ func (h *host) addSingleton(s Singleton) {
 	h.sendMessages(s.Name)
 }
 
-// config returns the configuration of a node.
 func (c *cluster) config(p *env.Process) node.Config {
 	cfg := c.plan.Config
 	cfg.Membership.Self = p.Node()
@@ -108,7 +105,6 @@ func (c *cluster) config(p *env.Process) node.Config {
 	return cfg
 }
 
-// step performs a step of the machine and its effects.
 func (h *host) step(in node.Input) {
 	if h.p.Dead() {
 		return
@@ -259,7 +255,6 @@ func (h *host) maybeEnd() {
 	}
 }
 
-// kill ends the process at once.
 func (h *host) kill() {
 	if !h.p.Dead() {
 		h.c.count(h)
@@ -288,7 +283,6 @@ func (h *host) logged(l membership.Line) {
 // may overlap with its successor for less than a second, so this must be shorter.
 const maxStopping = 800 * time.Millisecond
 
-// begin starts an instance.
 func (h *host) begin(i node.Instance) {
 	h.c.w.Logf("%v: %s starts", h.p.Node(), i.Singleton)
 	if old := h.instances[i.Singleton]; old != nil {
@@ -349,7 +343,6 @@ func (h *host) sendMessages(name string) {
 	})
 }
 
-// forward sends a message to an instance.
 func (h *host) forward(f node.Forwarded) {
 	data := binary.LittleEndian.AppendUint64(nil, f.Message)
 	data = append(data, f.Singleton...)

@@ -90,7 +90,6 @@ func removedOnlyWhenGone(h *host, e membership.Event) {
 	}
 }
 
-// checkGossip verifies the gossip of a node.
 func (h *host) checkGossip(old, g membership.Gossip) {
 	oneIncarnation(h, g)
 	wellFormed(h, g)
@@ -223,7 +222,6 @@ func notForOthers(h *host, m env.Message, old membership.Gossip) {
 	}
 }
 
-// version is a version of the gossip on a node.
 type version struct {
 	node   identity.Node
 	digest membership.Digest

@@ -53,7 +53,6 @@ type largeCluster struct {
 	undecided map[*largeNode]bool
 }
 
-// largeNode is a node of a large cluster.
 type largeNode struct {
 	b *largeCluster
 	p *env.Process
@@ -191,7 +190,6 @@ func (n *largeNode) applyEffects(e node.Effects) {
 	n.p.WakeAt(n.m.Next())
 }
 
-// downed records that a member was downed.
 func (b *largeCluster) downed(m *identity.Member) {
 	for n := range b.undecided {
 		if n.p.Node() == m.Node {

@@ -28,7 +28,6 @@ type leaseClient struct {
 	revision uint64
 }
 
-// lease returns the client of a lease at a node.
 func (h *host) lease(name string) *leaseClient {
 	l := h.leases[name]
 	if l == nil {

@@ -110,7 +110,6 @@ func (c *cluster) settle(invariant string, most time.Duration) bool {
 	return false
 }
 
-// heal ends all faults.
 func (c *cluster) heal() {
 	c.w.Logf("all is healed")
 	c.w.Network.Heal()

@@ -65,7 +65,6 @@ func oneInstance(c *cluster, name string) {
 	}
 }
 
-// delivered is a message that an instance has received.
 type delivered struct {
 	from      identity.Node
 	singleton string
@@ -207,7 +206,6 @@ func (c *cluster) misplaced(living []*host) string {
 	return ""
 }
 
-// describe returns the view of a node as text.
 func describe(h *host) string {
 	var s strings.Builder
 	for _, m := range h.m.Gossip().Members() {

@@ -10,7 +10,6 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// handOverToNext hands over to another oldest member.
 func (m *Manager) handOverToNext(now time.Duration, oldest identity.Node, out *Effects) {
 	switch {
 	case oldest == m.cfg.Self:
@@ -19,7 +18,9 @@ func (m *Manager) handOverToNext(now time.Duration, oldest identity.Node, out *E
 		// safest to run no instance until the node is removed again.
 		m.handOver(now, identity.Node{}, 0, out)
 	default:
-		m.leaveAcquiring(out)
+		if m.state == AcquiringLease {
+			m.dropLease(out)
+		}
 		m.newOldest = oldest
 		m.retries = 0
 		m.become(WasOldest, out)
@@ -50,7 +51,6 @@ func (m *Manager) retryTakeOver(now time.Duration, out *Effects) {
 	}
 }
 
-// receive handles a message of another manager.
 func (m *Manager) receive(now time.Duration, from identity.Node, msg Message, out *Effects) {
 	// A node that is not a member is not part of the hand-over, but it may have ended its instance
 	// while leaving.
@@ -88,7 +88,6 @@ func (m *Manager) isAnswer(from identity.Node, msg Message) bool {
 	return m.state == BecomingOldest && len(m.previous) > 0 && m.previous[0] == from && msg.Round == m.round
 }
 
-// previousIsDone continues after a HandOverDone.
 func (m *Manager) previousIsDone(now time.Duration, from identity.Node, hosted bool, out *Effects) bool {
 	if hosted {
 		m.becomeOldest(true, out)
@@ -201,7 +200,6 @@ func (m *Manager) handOverDone(now time.Duration, out *Effects) {
 	m.become(Younger, out)
 }
 
-// leaving reports whether this node is leaving.
 func (m *Manager) leaving() bool {
 	return m.exited || onItsWayOut(m.find(m.cfg.Self))
 }

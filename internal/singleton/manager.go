@@ -323,10 +323,10 @@ func (m *Manager) suspend(out *Effects) {
 	m.stop(out)
 }
 
-// held reports whether no instance may be started now.
+// startBlocked reports whether no instance may be started now.
 func (m *Manager) startBlocked() bool { return m.suspended || m.disconnected }
 
-// startPending starts a pending instance if that is allowed.
+// startIfPending starts a pending instance if that is allowed.
 func (m *Manager) startIfPending(out *Effects) {
 	if m.state == Oldest && m.startPending && m.instance == 0 && !m.startBlocked() {
 		m.startAgain(out)
@@ -363,7 +363,6 @@ func (m *Manager) finish(out *Effects) {
 	out.ExitDone, out.Ended = true, true
 }
 
-// leaseState is the state of the manager's lease.
 type leaseState struct {
 	asked   int // unanswered requests
 	held    bool
@@ -425,11 +424,4 @@ func (m *Manager) dropLease(out *Effects) bool {
 	m.lease.held = false
 	out.ReleaseLease = true
 	return true
-}
-
-// leaveAcquiring stops acquiring the lease.
-func (m *Manager) leaveAcquiring(out *Effects) {
-	if m.state == AcquiringLease {
-		m.dropLease(out)
-	}
 }

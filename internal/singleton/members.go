@@ -57,7 +57,7 @@ func (m *Manager) memberRemoved(now time.Duration, o *identity.Member, out *Effe
 	if o.Node == m.cfg.Self {
 		return
 	}
-	m.removals.add(now+m.cfg.RemovalMargin, o, o.HasRole(m.cfg.Role))
+	m.removals.all = append(m.removals.all, removal{member: *o, hasRole: o.HasRole(m.cfg.Role), at: now + m.cfg.RemovalMargin})
 	if m.cfg.RemovalMargin == 0 {
 		for _, n := range m.removals.due(now) {
 			m.gone(now, n, out)
@@ -127,7 +127,6 @@ func onItsWayOut(m *identity.Member) bool {
 	return m == nil || m.Status == identity.Leaving || m.Status == identity.Exiting
 }
 
-// find returns a member, or nil.
 func (m *Manager) find(n identity.Node) *identity.Member { return membership.Lookup(m.members, n) }
 
 // waitsForRemoval reports whether an input matters in the final phase: the exit and the removal of
@@ -142,7 +141,6 @@ func (m *Manager) waitsForRemoval(in Input) bool {
 	return false
 }
 
-// removals are the removed members.
 type removals struct {
 	all []removal // in the order of removal
 }
@@ -152,10 +150,6 @@ type removal struct {
 	hasRole bool
 	at      time.Duration // when it counts as gone
 	gone    bool
-}
-
-func (r *removals) add(at time.Duration, m *identity.Member, hasRole bool) {
-	r.all = append(r.all, removal{member: *m, hasRole: hasRole, at: at})
 }
 
 // due returns the members that count as gone from now on.
@@ -170,7 +164,6 @@ func (r *removals) due(now time.Duration) []identity.Node {
 	return nodes
 }
 
-// sweep forgets the oldest removals.
 func (r *removals) sweep(now time.Duration) {
 	r.all = slices.DeleteFunc(r.all, func(d removal) bool { return d.gone && now >= d.at+remembered })
 }

@@ -20,7 +20,6 @@ const (
 	abandoned // requested, but the answer will be ignored
 )
 
-// leaseState is the state of the resolver's lease.
 type leaseState struct {
 	phase    leasePhase
 	decision Decision
@@ -124,9 +123,6 @@ func (r *Resolver) abandon(now time.Duration, out *Effects) {
 	}
 }
 
-// leaseLost records that the lease has to be acquired again.
-func (r *Resolver) leaseLost() { r.lease.lost = r.lease.held }
-
 // tickRegain requests a lost lease again.
 func (r *Resolver) tickRegain(out *Effects) {
 	l := &r.lease
@@ -142,7 +138,6 @@ func (l *leaseState) release(now time.Duration, s *Settings) {
 	l.releaseAt = now + s.ReleaseAfter
 }
 
-// removed records removed members.
 func (l *leaseState) removed(now time.Duration, s *Settings, v *View) {
 	if len(l.waiting) == 0 {
 		return

@@ -72,7 +72,7 @@ func (r *Resolver) Step(now time.Duration, in Input) Effects {
 	case LeaseAnswer:
 		r.leaseAnswered(now, in, &out)
 	case LeaseLost:
-		r.leaseLost()
+		r.lease.lost = r.lease.held // it has to be acquired again
 	case LeaseReleased:
 		r.leaseReleased(in.Done)
 	case Link:

@@ -9,7 +9,6 @@ import (
 	"github.com/refold-io/refold/internal/enum"
 )
 
-// decide returns the decision of the strategy.
 func (s *Settings) decide(p *partition) Decision {
 	counted := p.count(countedBy(s.Role))
 	switch {

@@ -48,7 +48,6 @@ func (v *View) gone(self identity.Node) []identity.Node {
 	return gone
 }
 
-// change is the difference of two views.
 type change struct {
 	// restart: StableAfter starts again.
 	restart bool
@@ -58,7 +57,6 @@ type change struct {
 	removed bool
 }
 
-// diff compares two views.
 func diff(self identity.Node, old, now *View) change {
 	var c change
 	if !membership.SameSlice(old.Members, now.Members) {
@@ -83,7 +81,6 @@ func (c *change) members(self identity.Node, old, now []identity.Member) {
 	}
 }
 
-// status records a change of a member's status.
 func (c *change) status(self identity.Node, m *identity.Member, before identity.Status) {
 	if m.Status == before {
 		return
@@ -181,7 +178,7 @@ type countRule struct {
 	leaving bool // includes members that are leaving
 }
 
-// ordinary is the countRule without safety margins.
+// countedBy is the countRule without safety margins.
 func countedBy(role string) countRule { return countRule{role: role, leaving: true} }
 
 func (c countRule) includes(m *identity.Member) bool {
@@ -235,7 +232,6 @@ func (p *partition) onlyLeaves() bool {
 	return c.here == 0 && c.there > 0
 }
 
-// isHere reports whether a member is on this side.
 func (p *partition) isHere(m *identity.Member) bool { return !contains(p.gone, m.Node) }
 
 // downable returns the members that can be downed and for which f returns true.

@@ -206,7 +206,6 @@ func readToken(file string) (string, error) {
 	return secret, nil
 }
 
-// readSecret reads a small file.
 func readSecret(field, file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	if err != nil {
@@ -257,7 +256,7 @@ func (a *Access) explain(err error) error {
 // servers returns the addresses. They contain no secrets, because validate refuses those that do.
 func (a *Access) servers() string { return strings.Join(a.URLs, ", ") }
 
-// means returns the kind of the client's credentials.
+// credentials returns the kind of the client's credentials.
 func (a *Access) credentials() string {
 	switch {
 	case a.CredentialsFile != "":

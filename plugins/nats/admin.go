@@ -113,7 +113,6 @@ func (o *Operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 	return answer, nil
 }
 
-// request returns the first reply.
 func (o *Operator) request(ctx context.Context, node string, request []byte) ([]byte, error) {
 	subject := ask(o.cfg.Cluster, node, o.cfg.Name)
 	for {
@@ -174,7 +173,6 @@ func failures() []failed {
 	}
 }
 
-// failureCode returns the code of an error.
 func failureCode(err error) string {
 	for _, f := range failures() {
 		if errors.Is(err, f.err) {
@@ -184,7 +182,6 @@ func failureCode(err error) string {
 	return "unknown"
 }
 
-// failure returns the error of a code.
 func failure(code string) error {
 	for _, f := range failures() {
 		if f.code == code {
@@ -218,7 +215,6 @@ func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 	return nil
 }
 
-// admit passes a request to the receiver.
 func (c *Carrier) admit(m *nats.Msg) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

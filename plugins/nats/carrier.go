@@ -242,7 +242,6 @@ func (c *Carrier) disconnect() {
 	}
 }
 
-// tell reports a change of the connection state to the receiver.
 func (c *Carrier) report() {
 	c.reportMu.Lock()
 	defer c.reportMu.Unlock()

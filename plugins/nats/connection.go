@@ -20,7 +20,6 @@ import (
 // flushTimeout limits a Flush whose context has no deadline.
 const flushTimeout = 3 * time.Second
 
-// connection is one connection of a carrier.
 type connection struct {
 	c    *Carrier
 	name string
@@ -207,7 +206,7 @@ const (
 	refusalLog = time.Minute
 )
 
-// refusal is the state of missing permissions. The connection's lock guards it.
+// missingPermissions is the state of missing permissions. The connection's lock guards it.
 type missingPermissions struct {
 	logged  time.Time
 	last    time.Time // of the last refused subscription
@@ -240,7 +239,7 @@ func (n *connection) forbidden(err error) {
 	}
 }
 
-// deaf returns an error if the node may not subscribe to its frames.
+// subscriptionError returns an error if the node may not subscribe to its frames.
 func (n *connection) subscriptionError(err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -71,7 +71,6 @@ func LeasePermissions(cluster, name string, timeout time.Duration) (Permissions,
 	}, nil
 }
 
-// checkNames checks the names of a cluster and of a node or an operator.
 func checkNames(cluster, name string) error {
 	if err := cmp.Or(identity.CheckCluster(cluster), identity.CheckName(name)); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)

@@ -72,7 +72,6 @@ func inbox(cluster, label, name string) string {
 	return root + token(cluster) + ".inbox." + label + "." + token(name)
 }
 
-// sender returns the sender in a subject.
 func sender(subject string) string {
 	return strings.ReplaceAll(subject[strings.LastIndexByte(subject, '.')+1:], "~", ".")
 }

@@ -272,8 +272,7 @@ func closeChecks() []check {
 }
 
 func closeWaits(f *fixture) {
-	a, _ := f.open("a", transport.Config{})
-	b, _ := f.open("b", transport.Config{})
+	a, b := f.pair()
 	entered := make(chan struct{})
 	var returned atomic.Bool
 	b.Handle(kindA, func(ctx context.Context, _ transport.Message) {
@@ -296,8 +295,7 @@ func closeWaits(f *fixture) {
 }
 
 func closeUnderLoad(f *fixture) {
-	a, _ := f.open("a", transport.Config{})
-	b, _ := f.open("b", transport.Config{})
+	a, b := f.pair()
 	var closed, late, handled atomic.Int64
 	b.Handle(kindA, func(context.Context, transport.Message) {
 		handled.Add(1)

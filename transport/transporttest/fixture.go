@@ -20,7 +20,6 @@ const (
 	kindB
 )
 
-// fixture is the environment of a check.
 type fixture struct {
 	testing.TB
 	cfg     Config
@@ -29,7 +28,6 @@ type fixture struct {
 	connect func(operator string) transport.AdminClient // of checks of operators
 }
 
-// node returns a new incarnation.
 func (f *fixture) node(name string) identity.Node {
 	f.Helper()
 	n, err := identity.New(name)
@@ -39,7 +37,6 @@ func (f *fixture) node(name string) identity.Node {
 	return n
 }
 
-// open returns a transport and the carrier below it.
 func (f *fixture) open(name string, cfg transport.Config) (endpoint, *Faulty) {
 	f.Helper()
 	faulty := NewFaulty(f.network(f.node(name)))
@@ -59,7 +56,14 @@ func (f *fixture) open(name string, cfg transport.Config) (endpoint, *Faulty) {
 	return t, faulty
 }
 
-// operator connects an operator.
+// pair returns the transports a and b.
+func (f *fixture) pair() (a, b endpoint) {
+	f.Helper()
+	a, _ = f.open("a", transport.Config{})
+	b, _ = f.open("b", transport.Config{})
+	return a, b
+}
+
 func (f *fixture) operator(name string) transport.AdminClient {
 	f.Helper()
 	asker := f.connect(name)
@@ -156,7 +160,6 @@ func (m *mailbox[M]) handler() func(context.Context, M) {
 	return func(_ context.Context, msg M) { m.put(msg) }
 }
 
-// frame is a delivered frame.
 type frame struct {
 	lane transport.Lane
 	from string

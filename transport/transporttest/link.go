@@ -62,8 +62,7 @@ func linkOrder(f *fixture) {
 }
 
 func linkSizes(f *fixture) {
-	a, _ := f.open("a", transport.Config{})
-	b, _ := f.open("b", transport.Config{})
+	a, b := f.pair()
 	var box mailbox[transport.Message]
 	b.Handle(kindA, box.handler())
 	n := 0
@@ -162,7 +161,6 @@ func flowChecks() []check {
 	}
 }
 
-// small returns a config with small buffers.
 func small() transport.Config {
 	return transport.Config{MaxMessage: 256 << 10, Window: 1 << 20, MaxQueue: 1 << 20}
 }

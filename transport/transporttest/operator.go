@@ -25,7 +25,6 @@ func operatorChecks() []check {
 	}
 }
 
-// serve opens a node with an AdminHandler.
 func (f *fixture) serve(name string, h transport.AdminHandler) endpoint {
 	f.Helper()
 	t, _ := f.open(name, transport.Config{})

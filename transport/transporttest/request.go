@@ -24,8 +24,7 @@ func requestChecks() []check {
 }
 
 func requestReply(f *fixture) {
-	a, _ := f.open("a", transport.Config{})
-	b, _ := f.open("b", transport.Config{})
+	a, b := f.pair()
 	b.HandleRequest(kindA, func(_ context.Context, r *transport.Request) {
 		f.check("Reply", r.Reply(bytes.ToUpper(r.Payload)))
 	})
@@ -49,8 +48,7 @@ func requestReply(f *fixture) {
 }
 
 func requestContext(f *fixture) {
-	a, _ := f.open("a", transport.Config{})
-	b, _ := f.open("b", transport.Config{})
+	a, b := f.pair()
 	entered := make(chan struct{}, 1)
 	b.HandleRequest(kindA, func(context.Context, *transport.Request) { entered <- struct{}{} })
 	for _, to := range []identity.Node{b.Self(), f.node("nobody")} {
@@ -76,15 +74,13 @@ func requestContext(f *fixture) {
 }
 
 func requestNoHandler(f *fixture) {
-	a, _ := f.open("a", transport.Config{})
-	b, _ := f.open("b", transport.Config{})
+	a, b := f.pair()
 	b.Handle(kindA, func(context.Context, transport.Message) {})
 	f.want(transport.ErrNoHandler, "Request")(a.Request(f.ctx, b.Self(), kindA, nil))
 }
 
 func requestLater(f *fixture) {
-	a, _ := f.open("a", transport.Config{})
-	b, _ := f.open("b", transport.Config{})
+	a, b := f.pair()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	returned := make(chan struct{})

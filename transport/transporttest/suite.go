@@ -74,7 +74,6 @@ func Run(t *testing.T, cfg Config) {
 	}
 }
 
-// check is one rule.
 type check struct {
 	name, rule string
 	run        func(f *fixture)

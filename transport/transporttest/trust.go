@@ -44,8 +44,7 @@ func trustForged(f *fixture) {
 }
 
 func trustNames(f *fixture) {
-	a, _ := f.open("a", transport.Config{})
-	b, _ := f.open("b", transport.Config{})
+	a, b := f.pair()
 	var known, named mailbox[transport.Message]
 	b.Handle(kindA, known.handler())
 	b.HandleNamed(kindB, named.handler())

@@ -41,7 +41,6 @@ type Env struct {
 
 	places  map[string]*Place
 	byUID   map[uint64]*Process
-	procs   []*Process
 	ordered map[route]time.Duration
 	traffic Traffic
 	gaps    map[[2]uint64]Gap
@@ -132,10 +131,6 @@ func (w *Env) Place(name string) *Place {
 	return p
 }
 
-// Processes returns all processes, including ended ones, in the order of their start. The result
-// must not be modified.
-func (w *Env) Processes() []*Process { return w.procs }
-
 // uid returns a new random UID.
 func (w *Env) uid() uint64 {
 	for {
@@ -152,7 +147,6 @@ func (w *Env) Start(name string, program func(*Process) Program) *Process {
 	p.node = identity.Node{Name: name, UID: w.uid()}
 	p.drift = p.place.Drift
 	p.offset = time.Duration(w.Rand.Int64N(int64(time.Hour)))
-	w.procs = append(w.procs, p)
 	w.byUID[p.node.UID] = p
 	p.place.processes = append(p.place.processes, p)
 	w.mix(2, p.node.UID)

@@ -107,7 +107,7 @@ func (s *Server) start(cfg Config) error {
 	return nil
 }
 
-// vacant returns an error if the port is in use. The server itself would retry without a reason.
+// checkPort returns an error if the port is in use. The server itself would retry without a reason.
 func checkPort(opts *server.Options) error {
 	if opts.Port <= 0 {
 		return nil
