@@ -4,6 +4,7 @@
 package crdt
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"math/big"
@@ -32,12 +33,7 @@ func (t tally) int() *big.Int {
 func (t tally) compare(other tally) int {
 	switch {
 	case t.big == nil && other.big == nil:
-		if t.n < other.n {
-			return -1
-		} else if t.n > other.n {
-			return 1
-		}
-		return 0
+		return cmp.Compare(t.n, other.n)
 	case t.big == nil:
 		return -1
 	case other.big == nil:
@@ -121,32 +117,21 @@ func (t tallies) max(other tallies) tallies {
 	}
 	next := make(tallies, 0, len(t)+len(other))
 	i, j := 0, 0
-	for i < len(t) || j < len(other) {
-		c := -1
-		switch {
-		case i == len(t):
-			c = 1
-		case j < len(other):
-			c = compareRefs(t[i].node, other[j].node)
+	for i < len(t) && j < len(other) {
+		one := t[i]
+		c := compareRefs(t[i].node, other[j].node)
+		if c > 0 || c == 0 && t[i].compare(other[j]) < 0 {
+			one = other[j]
 		}
-		switch {
-		case c < 0:
-			next = append(next, t[i])
+		next = append(next, one)
+		if c <= 0 {
 			i++
-			continue
-		case c > 0:
-			next = append(next, other[j])
+		}
+		if c >= 0 {
 			j++
-			continue
 		}
-		if t[i].compare(other[j]) < 0 {
-			next = append(next, other[j])
-		} else {
-			next = append(next, t[i])
-		}
-		i, j = i+1, j+1
 	}
-	return next
+	return append(append(next, t[i:]...), other[j:]...)
 }
 
 // prune moves the count of a removed node to another node.

@@ -95,7 +95,7 @@ func (m *Machine) propagate() {
 // writes have delivered to the node with the given mask.
 func (m *Machine) buildMessages(from, upto, bit uint64) []packed {
 	d := &m.deltas
-	var b batch
+	b := batch{most: m.cfg.MaxBatch}
 	for i := from + 1 - d.log[0].pos; i < uint64(len(d.log)) && d.log[i].pos <= upto; i++ {
 		c := &d.log[i]
 		if c.e.removed || c.nextPos != 0 && c.nextPos <= upto { // the last change of a key includes the earlier ones
@@ -138,15 +138,28 @@ func (m *Machine) joinChain(c *change, from, bit uint64) (joined change, any boo
 	return joined, true
 }
 
-// batch collects changes into messages.
+// batch collects changes into messages of up to most bytes.
 type batch struct {
+	most   int
 	out    []packed
-	items  [][]byte // encoded items of the current message
-	size   int
-	pruned []Item // items that refer to nodes, of the current message
-	more   int    // the size of pruned
-	states []Entry
-	whole  int // the size of states
+	items  pile[[]byte] // encoded items
+	pruned pile[Item]   // items that refer to nodes
+	states pile[Entry]
+}
+
+// pile is the content of the current message of one kind.
+type pile[T any] struct {
+	list []T
+	size int
+}
+
+// add adds an element of a size. It calls end first if the message becomes too large.
+func (p *pile[T]) add(v T, size, most int, end func()) {
+	if p.size+size > most {
+		end()
+	}
+	p.list = append(p.list, v)
+	p.size += size
 }
 
 // pack adds a change.
@@ -160,7 +173,8 @@ func (m *Machine) pack(b *batch, c *change) {
 			whole = true
 		case len(c.e.pruning) > 0:
 			m.deltaBuf = delta[:0]
-			m.packPruned(b, Item{Key: c.e.key, From: c.from, To: c.to, Delta: append([]byte(nil), delta...), Pruned: c.e.pruned()})
+			i := Item{Key: c.e.key, From: c.from, To: c.to, Delta: append([]byte(nil), delta...), Pruned: c.e.pruned()}
+			b.pruned.add(i, len(i.Key)+len(delta)+24+2*len(i.Pruned), b.most, b.endPruned)
 			return
 		default:
 			m.deltaBuf = delta[:0]
@@ -171,21 +185,7 @@ func (m *Machine) pack(b *batch, c *change) {
 		m.packWhole(b, c.e)
 		return
 	}
-	if b.size+len(item) > m.cfg.MaxBatch {
-		b.endItems()
-	}
-	b.items = append(b.items, item)
-	b.size += len(item)
-}
-
-// packPruned adds a change of a value with moved history.
-func (m *Machine) packPruned(b *batch, i Item) {
-	n := len(i.Key) + len(i.Delta) + 24 + 2*len(i.Pruned)
-	if b.more+n > m.cfg.MaxBatch {
-		b.endPruned()
-	}
-	b.pruned = append(b.pruned, i)
-	b.more += n
+	b.items.add(item, len(item), b.most, b.endItems)
 }
 
 // packWhole adds a whole value, unless it is too large to send unrequested.
@@ -200,12 +200,7 @@ func (m *Machine) packWhole(b *batch, e *entry) {
 		m.deltas.deferLarge(e)
 		return
 	}
-	n := entrySize(&w)
-	if b.whole+n > m.cfg.MaxBatch {
-		b.endStates()
-	}
-	b.states = append(b.states, w)
-	b.whole += n
+	b.states.add(w, entrySize(&w), b.most, b.endStates)
 }
 
 // deferLarge records a value that is too large to send unrequested. Gossip or Flush sends it.
@@ -244,27 +239,27 @@ func (m *Machine) pushLarge() {
 }
 
 func (b *batch) endItems() {
-	if len(b.items) > 0 {
-		data := appendDeltaHead(make([]byte, 0, b.size+deltaHead), 0, len(b.items))
-		for _, item := range b.items {
+	if len(b.items.list) > 0 {
+		data := appendDeltaHead(make([]byte, 0, b.items.size+deltaHead), 0, len(b.items.list))
+		for _, item := range b.items.list {
 			data = append(data, item...)
 		}
 		b.out = append(b.out, packed{KindDelta, data})
-		b.items, b.size = b.items[:0], 0
+		b.items = pile[[]byte]{list: b.items.list[:0]}
 	}
 }
 
 func (b *batch) endPruned() {
-	if len(b.pruned) > 0 {
-		b.out = append(b.out, packed{KindDelta, AppendMessage(nil, Delta{0, b.pruned})})
-		b.pruned, b.more = nil, 0
+	if len(b.pruned.list) > 0 {
+		b.out = append(b.out, packed{KindDelta, AppendMessage(nil, Delta{0, b.pruned.list})})
+		b.pruned = pile[Item]{}
 	}
 }
 
 func (b *batch) endStates() {
-	if len(b.states) > 0 {
-		b.out = append(b.out, packed{KindGossip, AppendMessage(nil, Gossip{false, b.states})})
-		b.states, b.whole = nil, 0
+	if len(b.states.list) > 0 {
+		b.out = append(b.out, packed{KindGossip, AppendMessage(nil, Gossip{false, b.states.list})})
+		b.states = pile[Entry]{}
 	}
 }
 

@@ -28,14 +28,11 @@
 // Deltas of causal types are numbered; a node that misses one requests the whole value. Comparison
 // of digests finds all other losses. It costs one short message if the data is equal.
 //
-// # Guarantees
+// # Guarantees and limitations
 //
-//   - All nodes hold the same data once they can communicate and no more changes are made.
-//   - Each request is answered exactly once. Done means that as many replicas as the level requires
-//     have taken part, including this node; durable keys are on its disk.
-//   - A read sees all earlier changes of its node. A read from a majority sees all writes that a
-//     majority acknowledged before the read began, as long as the members do not change; while they
-//     change, as long as written plus read replicas exceed the number of nodes.
+// In addition to those of package ddata:
+//
+//   - Each request is answered exactly once.
 //   - Changes of a removed node are moved to another node. They are neither lost nor counted twice,
 //     as long as all nodes that hold them return before Config.MarkerTTL.
 //   - Received data is bounded and never makes the machine panic. A message may contain a key only
@@ -43,13 +40,6 @@
 //     short messages are cheap to process.
 //   - Records that could not be written to disk are retried until they are written, so a restart
 //     does not undo a deletion.
-//
-// # Limitations
-//
-// A write that was not acknowledged may have taken place. A majority is a regular register: a write
-// that timed out may appear in one read, be absent in the next and appear again. With
-// Get.RepairPeers, later reads see at least as much as earlier ones; a register with a single
-// writer is then linearizable.
 //
 // Pruning of removed nodes has these limitations:
 //
@@ -78,7 +68,6 @@
 // keys nothing is loaded; the records remain on disk and are loaded again when durable keys are
 // configured.
 //
-// Changes of several keys are never atomic. Deleted keys remain as tombstones. A value that has
-// grown larger than a message by concurrent changes is sent in parts. Above MaxMessage it is not
-// sent until it is smaller; a note reports this.
+// A value that has grown larger than a message by concurrent changes is sent in parts. Above
+// MaxMessage it is not sent until it is smaller; a note reports this.
 package replication

@@ -292,32 +292,16 @@ func (d Drop) String() string {
 	return wire.Name("drop", d, "malformed", "stranger", "loading", "late", "pruned", "too large", "parts")
 }
 
-// Counters count events since the machine was created.
+// Counters count events since the machine was created. The fields are those of ddata.ProtocolStats.
 type Counters struct {
 	Sent, Received, SentBytes [Kinds]uint64
 	Dropped                   [Drops]uint64
 	Outcomes                  [Stopped + 1]uint64
 	// Malformed counts packets that could not be decoded.
 	Malformed uint64
-	// Compared counts comparisons of all data with another node, Equal those that ended at the
-	// root.
-	Compared, Equal uint64
-	// DeltasApplied, DeltasKnown and DeltasGap count deltas of other nodes that were merged, were
-	// known before, and had a gap before them.
-	DeltasApplied, DeltasKnown, DeltasGap uint64
-	// DeltasAsStates counts changes that were sent as whole values, DeltasDropped changes that were
-	// dropped from a full log.
-	DeltasAsStates, DeltasDropped uint64
-	// Merged counts entries of other nodes that changed something, Known entries that did not,
-	// Refused entries that could not be merged.
-	Merged, Known, Refused uint64
-	// SecondWaves counts requests that asked further nodes, Repaired reads that changed this node.
-	SecondWaves, Repaired uint64
-	// Initiated, Pruned and Cleared count the begun, completed and forgotten prunings, in keys.
-	Initiated, Pruned, Cleared uint64
-	// Expired counts expired keys.
-	Expired uint64
-	// Keys and Tombstones are the current numbers of keys. Open are the requests that wait for
-	// other nodes, Log the changes in the delta log, Storing the pending writes to disk.
-	Keys, Tombstones, Open, Log, Storing int
+
+	Compared, Equal, DeltasApplied, DeltasKnown, DeltasGap, DeltasAsStates, DeltasDropped uint64
+	Merged, Known, Refused, SecondWaves, Repaired, Initiated, Pruned, Cleared, Expired    uint64
+
+	Keys, Tombstones, Open, Log, Storing int // current numbers
 }

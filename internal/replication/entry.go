@@ -119,32 +119,15 @@ func sameMarkers(a, b []Marker) bool {
 // mergeMarkers merges the markers of two replicas and drops obsolete ones. alive reports whether a
 // node is a member.
 func mergeMarkers(a, b []Marker, wall uint64, alive func(identity.Node) bool) []Marker {
-	if len(a)+len(b) == 0 {
-		return nil
-	}
-	var merged []Marker
-	add := func(k Marker) {
-		if !k.Performed || k.Obsolete > wall {
-			merged = append(merged, k)
+	merged := slices.Concat(a, b)
+	slices.SortStableFunc(merged, func(a, b Marker) int { return a.Removed.Compare(b.Removed) })
+	for i := len(merged) - 1; i > 0; i-- {
+		if merged[i-1].Removed == merged[i].Removed {
+			merged[i-1] = mergeMarker(merged[i-1], merged[i], alive)
+			merged = slices.Delete(merged, i, i+1)
 		}
 	}
-	for len(a) > 0 && len(b) > 0 {
-		switch c := a[0].Removed.Compare(b[0].Removed); {
-		case c < 0:
-			add(a[0])
-			a = a[1:]
-		case c > 0:
-			add(b[0])
-			b = b[1:]
-		default:
-			add(mergeMarker(a[0], b[0], alive))
-			a, b = a[1:], b[1:]
-		}
-	}
-	for _, k := range slices.Concat(a, b) {
-		add(k)
-	}
-	return merged
+	return slices.DeleteFunc(merged, func(k Marker) bool { return k.Performed && k.Obsolete <= wall })
 }
 
 func mergeMarker(a, b Marker, alive func(identity.Node) bool) Marker {
