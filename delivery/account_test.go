@@ -91,7 +91,7 @@ type Account struct {
 	probe *probe `refold:"-"`
 }
 
-// probe is what a test sees and does besides.
+// probe records the signals and the calls of an account for a test.
 type probe struct {
 	options delivery.Options
 	signal  func(id string, s eventsourcing.Signal)

@@ -19,9 +19,9 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// An answer from another node means what one from the own node does: a refusal ends a delivery as
-// refused, an error lets it be sent again, and a value has the type that the message is answered
-// with.
+// TestAnswersFromOtherNodes checks that a reply from another node has the same meaning as a local
+// one: a refusal ends a delivery as refused, an error lets the delivery be sent again, and a value
+// has the declared reply type.
 func TestAnswersFromOtherNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 		}
 		want := "1: int <nil>, attempt 2\n2: int the account is locked, attempt 1"
 		if got := strings.Join(told, "\n"); got != want {
-			t.Errorf("the sender is told\n%s\nwant\n%s", got, want)
+			t.Errorf("the sender received\n%s\nwant\n%s", got, want)
 		}
 		for id, balance := range map[string]int{"a": 7, "b": 13, "c": 10} {
 			if r, err := eventsourcing.Ask(t.Context(), entities.Ref(id), Lookup{}); err != nil || r.Balance != balance || r.InFlight != 0 {

@@ -91,7 +91,7 @@ func (w *Wallet) payments() *delivery.Outbox[Receive] { return &w.Payments }
 
 func (w *Wallet) receipts() *delivery.Inbox { return &w.Receipts }
 
-// A wallet pays another one. Whatever crashes when, the payment arrives once.
+// One wallet pays another. The payment arrives exactly once, whichever of them crashes.
 func Example() {
 	ctx := context.Background()
 	arrived := make(chan string, 10)

@@ -42,11 +42,11 @@ func FuzzState(f *testing.F) {
 		}
 		stored, err := c.Encode(&e)
 		if err != nil {
-			t.Fatalf("what was read can't be stored: %v", err)
+			t.Fatalf("encode the decoded state: %v", err)
 		}
 		var again ends
 		if err := c.Decode(stored, &again); err != nil {
-			t.Fatalf("what was stored can't be read: %v", err)
+			t.Fatalf("decode the encoded state: %v", err)
 		}
 		if s, err := c.Encode(&again); err != nil || !bytes.Equal(s, stored) {
 			t.Fatalf("%x is stored as %x: %v", stored, s, err)

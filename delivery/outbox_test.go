@@ -115,7 +115,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Only what the destination decided is an answer.
+// TestAnswers checks that only a decision of the destination is an answer.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
@@ -153,7 +153,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAnswer(t *testing.T) {
+func TestRepliesWithoutDecision(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	for _, err := range []error{
@@ -253,7 +253,7 @@ func TestMistakesShowAtHost(t *testing.T) {
 		if strings.HasPrefix(want, "Options") {
 			for _, field := range []string{"Transfers", "Options.Burst is -1", "Options.WarnAfter is -1", "Options.MaxUnconfirmed is -1"} {
 				if !strings.Contains(err.Error(), field) {
-					t.Errorf("%v does not say %q", err, field)
+					t.Errorf("the error %v does not contain %q", err, field)
 				}
 			}
 		}

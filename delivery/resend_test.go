@@ -24,7 +24,7 @@ import (
 // sink is an entity that notes when deliveries come and answers none of them.
 type sink struct{ log *log }
 
-// log is what sinks got.
+// log records the messages that sinks receive.
 type log struct {
 	began time.Time
 	mu    sync.Mutex
@@ -51,7 +51,7 @@ func (s *sink) drip(ctx *eventsourcing.Context[sink, Event, int], c Drip) events
 	return ctx.ReplyLater()
 }
 
-// hostSink hosts sinks and returns what they get.
+// hostSink hosts sinks and returns the log of their messages.
 func hostSink(t *testing.T, rt *eventsourcing.Runtime) *log {
 	t.Helper()
 	l := &log{began: time.Now()}
@@ -66,7 +66,7 @@ func hostSink(t *testing.T, rt *eventsourcing.Runtime) *log {
 	return l
 }
 
-// take returns what came since the last call, once everything is quiet.
+// take waits until the runtime is idle and returns the messages since the last call.
 func (l *log) take() []arrival {
 	synctest.Wait()
 	l.mu.Lock()
@@ -76,7 +76,7 @@ func (l *log) take() []arrival {
 	return got
 }
 
-// want checks what came since the last call, as "number@seconds".
+// want compares the messages since the last call, as "number@seconds".
 func (l *log) want(t *testing.T, subject string, want ...string) {
 	t.Helper()
 	var got []string
@@ -88,7 +88,7 @@ func (l *log) want(t *testing.T, subject string, want ...string) {
 	}
 }
 
-// sender is an aggregate that delivers what it is told to, to a sink.
+// sender is an entity that delivers messages to a sink on command.
 type sender struct {
 	Out   delivery.Outbox[Drip]
 	probe *probe `refold:"-"`
@@ -217,7 +217,7 @@ func TestIntervals(t *testing.T) {
 }
 
 // Nothing leaves before the event that asks for it is durable, and nothing at all when it never is.
-func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
+func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := journaltest.NewFaulty(inmem.NewJournal())
@@ -247,7 +247,8 @@ func TestNothingLeavesBeforeItIsDurable(t *testing.T) {
 	})
 }
 
-// A recovery sends what is unconfirmed, in order and in bursts, before anything new.
+// TestRecoveryAndBursts checks that a recovery sends unconfirmed deliveries in order, in bursts,
+// and before new ones.
 func TestRecoveryAndBursts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -272,8 +273,9 @@ func TestRecoveryAndBursts(t *testing.T) {
 	})
 }
 
-// A burst goes on where the last one ended.
-func TestBurstsReachEverybody(t *testing.T) {
+// TestBurstsReachAllDeliveries checks that each burst continues after the last delivery of the previous
+// one.
+func TestBurstsReachAllDeliveries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &probe{options: delivery.Options{Burst: 2}}
@@ -348,7 +350,7 @@ func TestIdleWithUnconfirmed(t *testing.T) {
 }
 
 // A state of the past sends nothing.
-func TestPastStateIsSilent(t *testing.T) {
+func TestPastStateSendsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := inmem.NewJournal()

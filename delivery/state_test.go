@@ -117,7 +117,8 @@ func TestEmptyStateIsSmall(t *testing.T) {
 	}
 }
 
-// What was restored is due at once, as if it had never been sent, and keeps its settings.
+// TestRestored checks that restored deliveries are due at once, as if they had never been sent,
+// with the options of the outbox.
 func TestRestored(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
@@ -142,7 +143,8 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// An outbox that takes over the deliveries of another one stays what it is.
+// TestRestore checks that an outbox keeps its identity when it takes over the deliveries of another
+// one.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
@@ -175,7 +177,7 @@ func TestRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d, ok := old.Out.Pending(1); !ok || d.Attempts != 1 {
-		t.Errorf("what the other one knew has changed: %+v", d)
+		t.Errorf("the state of the other outbox has changed: %+v", d)
 	}
 	if err := e.Out.Restore(&delivery.Outbox[Credit]{}); err != nil || e.Out.Unconfirmed() != 0 {
 		t.Errorf("an empty one leaves %d, %v", e.Out.Unconfirmed(), err)
@@ -204,7 +206,7 @@ func TestBrokenStates(t *testing.T) {
 	}
 }
 
-// What a newer program wrote is refused, and not read as far as it is understood.
+// TestNewerStates checks that the state of a newer program is refused and not partly read.
 func TestNewerStates(t *testing.T) {
 	t.Parallel()
 	good := hex.EncodeToString(encode(t, sample()))
@@ -225,7 +227,8 @@ func TestNewerStates(t *testing.T) {
 	}
 }
 
-// Snapshots hold outboxes and inboxes, and what follows them is replayed on top.
+// TestSnapshotsThroughTheRuntime checks that snapshots contain outboxes and inboxes, and that later
+// events are replayed.
 func TestSnapshotsThroughTheRuntime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -127,8 +127,7 @@ func inject(j *journaltest.Faulty, s *snapshottest.Faulty, rng *rand.Rand) {
 	}
 }
 
-// runClient asks for transfers, and locks an account now and then. What becomes of it is for the
-// audit to see.
+// runClient sends transfers and locks an account from time to time. The audit checks the outcomes.
 func runClient(b *bank[Account], rng *rand.Rand) {
 	for range 40 {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -160,7 +159,7 @@ func settle(t *testing.T, b *bank[Account]) {
 	t.Fatal("transfers do not end")
 }
 
-// transfer is what the events say about one.
+// transfer is the outcome of one transfer according to the events.
 type transfer struct {
 	amount            int
 	completed, refund int

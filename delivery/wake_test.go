@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// TestWake: what a crash has left in flight arrives although no command comes, and what has nothing
-// to deliver is not started.
+// TestWake checks that deliveries which a crash interrupted arrive without a new command, and that
+// entities without deliveries are not started.
 func TestWake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -71,7 +71,7 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// TestBadArguments: what can't be delivered fails at once.
+// TestBadArguments checks that a message that can't be delivered fails at once.
 func TestBadArguments(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +113,8 @@ func TestBadArguments(t *testing.T) {
 	})
 }
 
-// TestContextEndsBeforeHandled: the command is skipped, and its caller knows that nothing was done.
+// TestContextEndsBeforeHandled checks that such a command is skipped and that the error excludes an
+// unknown outcome.
 func TestContextEndsBeforeHandled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -144,7 +145,7 @@ func TestContextEndsBeforeHandled(t *testing.T) {
 	})
 }
 
-// TestContextEndsWhileHandled: nobody knows yet what becomes of it.
+// TestContextEndsWhileHandled checks that the outcome of such a command is unknown.
 func TestContextEndsWhileHandled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -165,8 +166,8 @@ func TestContextEndsWhileHandled(t *testing.T) {
 	})
 }
 
-// TestUnknownOutcomeWaits: while the journal can't be reached callers wait; who waits long enough
-// gets the truth.
+// TestUnknownOutcomeWaits checks that callers wait while the journal can't be reached, and that a
+// caller without a deadline receives the outcome.
 func TestUnknownOutcomeWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,7 +190,8 @@ func TestUnknownOutcomeWaits(t *testing.T) {
 	})
 }
 
-// TestTell: nobody waits, order is kept, and what fails is reported.
+// TestTell checks that Tell does not wait, keeps the order, and that failures are reported to the
+// observer.
 func TestTell(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

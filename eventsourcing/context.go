@@ -32,7 +32,7 @@ func contextOf[R, S, E any](e *entity[S, E]) *Context[S, E, R] {
 func (c *Context[S, E, R]) ID() string { return c.entity.id() }
 
 // PersistenceID returns the entity's ID in the journal: the name of its type, "|" and ID.
-func (c *Context[S, E, R]) PersistenceID() string { return c.entity.pid }
+func (c *Context[S, E, R]) PersistenceID() string { return c.entity.pid() }
 
 // SequenceNr returns the sequence number of the last event that was applied.
 func (c *Context[S, E, R]) SequenceNr() uint64 {
@@ -44,7 +44,7 @@ func (c *Context[S, E, R]) SequenceNr() uint64 {
 
 // Now returns the time at which the message is handled, in UTC and whole microseconds. Handlers use
 // it instead of time.Now.
-func (c *Context[S, E, R]) Now() time.Time { return c.entity.now }
+func (c *Context[S, E, R]) Now() time.Time { return c.entity.machine.Now() }
 
 // Self returns the reference to the entity itself.
 func (c *Context[S, E, R]) Self() Ref[S] { return Ref[S]{id: c.ID(), to: c.entity.host} }
@@ -67,7 +67,7 @@ func (c *Context[S, E, R]) Context() context.Context {
 
 // Logger returns the logger of the runtime with the persistence ID.
 func (c *Context[S, E, R]) Logger() *slog.Logger {
-	return c.entity.host.rt.log.With(slog.String("persistence_id", c.entity.pid))
+	return c.entity.host.rt.log.With(slog.String("persistence_id", c.entity.pid()))
 }
 
 // Unhandled rejects the command: its caller gets ErrUnhandled.

@@ -107,8 +107,9 @@ func TestThenIsABarrier(t *testing.T) {
 	})
 }
 
-// TestDefer: behind everything ahead of it; with nothing ahead, at once.
-func TestDefer(t *testing.T) {
+// TestThenOrder checks that a callback runs after everything before it, and at once if nothing is
+// before it.
+func TestThenOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
@@ -162,7 +163,8 @@ func TestPersistAsync(t *testing.T) {
 	})
 }
 
-// TestEffectsAreValues: what grows from one effect does not change another.
+// TestEffectsAreValues checks that two effects that extend the same effect do not change each
+// other.
 func TestEffectsAreValues(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -207,7 +209,7 @@ func TestReplyLater(t *testing.T) {
 		_, err = second()
 		expectError(t, err, errNoLine)
 
-		// What resolves does so only when it is durable.
+		// A resolution takes effect only when its effect is durable.
 		third := later(func() (string, error) { return s.ask(promise) })
 		synctest.Wait()
 		s.journal.Inject(journaltest.Fault{Do: journaltest.Reject})
@@ -217,7 +219,7 @@ func TestReplyLater(t *testing.T) {
 		text, err = third()
 		expect(t, text, err, "stored")
 
-		// The token of a tell is for nobody, and so is the zero one.
+		// The token of a Tell and the zero token stand for no caller.
 		s.tell(promise)
 		s.mustAsk(resolve(3, "x"))
 		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision {
@@ -236,12 +238,12 @@ func TestReplyLater(t *testing.T) {
 		_, err = last()
 		expectError(t, err, eventsourcing.ErrStopped, eventsourcing.ErrNoReply)
 		if eventsourcing.NotDone(err) {
-			t.Errorf("%v says that nothing is stored", err)
+			t.Errorf("%v excludes stored events", err)
 		}
 	})
 }
 
-// TestStash: what is put aside comes back in order, before what came later.
+// TestStash checks that stashed commands are handled in order and before later commands.
 func TestStash(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -294,7 +296,7 @@ func TestStash(t *testing.T) {
 	})
 }
 
-// TestOverflow: what becomes of commands that find the stash full.
+// TestOverflow checks the answers to commands that arrive while the stash is full.
 func TestOverflow(t *testing.T) {
 	t.Parallel()
 	for overflow, want := range map[eventsourcing.Overflow]string{
@@ -337,7 +339,7 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// TestContext: what a handler knows.
+// TestContext checks the methods of Context.
 func TestContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

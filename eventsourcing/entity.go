@@ -21,13 +21,11 @@ import (
 type entity[S, E any] struct {
 	task     task
 	host     *Local[S, E]
-	pid      string
 	machine  engine.Machine
 	instance instance[S, E]
 	stream   groupcommit.Stream
 	context  Context[S, E, None] // of all handlers, see contextOf
 	op       *engine.Op          // the message that user code handles; nil outside of user code
-	now      time.Time           // of this turn
 	lastUsed atomic.Int64        // Unix nanoseconds of the steady clock
 	extra    *extra              // nil until it is needed
 
@@ -72,15 +70,18 @@ type extra struct {
 }
 
 func newEntity[S, E any](h *Local[S, E], pid string) *entity[S, E] {
-	e := &entity[S, E]{host: h, pid: pid}
+	e := &entity[S, E]{host: h}
 	e.task.turn = e
 	e.context.entity = e
 	e.machine.Init(&h.engine, e, pid)
 	return e
 }
 
+// pid returns the persistence ID.
+func (e *entity[S, E]) pid() string { return e.machine.ID() }
+
 // id returns the entity's own ID.
-func (e *entity[S, E]) id() string { return cutID(e.pid, e.host.model.typ.Name) }
+func (e *entity[S, E]) id() string { return cutID(e.pid(), e.host.model.typ.Name) }
 
 // acceptance is the result of accept.
 type acceptance uint8
@@ -221,7 +222,7 @@ func (e *entity[S, E]) takeTurn(out *engine.Effects) (again bool) {
 	e.stored, e.inputs, e.mailbox, e.stops = 0, nil, engine.Queue{}, 0
 	e.mu.Unlock()
 
-	e.now = e.host.rt.now()
+	e.machine.SetNow(e.host.rt.now())
 	if stored > 0 {
 		e.step(engine.Input{Kind: engine.Stored, N: stored}, out)
 	}
@@ -269,7 +270,7 @@ func (e *entity[S, E]) deliver(env *engine.Envelope, out *engine.Effects) {
 		e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
 		return
 	}
-	info := StashInfo{PersistenceID: e.pid, Command: env.Message} // env may be reused after the step
+	info := StashInfo{PersistenceID: e.pid(), Command: env.Message} // env may be reused after the step
 	e.step(engine.Input{Kind: engine.Deliver, Env: env}, out)
 	if !isHidden(info.Command) && e.machine.Last() == env {
 		stashed(info)
@@ -316,7 +317,7 @@ func (e *entity[S, E]) needExtra() *extra {
 // step passes an input to the machine and performs the effects.
 func (e *entity[S, E]) step(in engine.Input, out *engine.Effects) {
 	out.Reset()
-	e.machine.Step(e.now, in, out)
+	e.machine.Step(e.machine.Now(), in, out)
 	e.perform(out)
 	if !out.More {
 		return

@@ -68,7 +68,7 @@ func (e *entity[S, E]) Call(op *engine.Op, fn any) {
 // State implements engine.Behavior: it encodes the state for a snapshot.
 func (e *entity[S, E]) State() *engine.State {
 	s := &engine.State{}
-	if err := catchPanic(e.pid, func() error { return e.encodeState(s) }); err != nil {
+	if err := catchPanic(e.pid(), func() error { return e.encodeState(s) }); err != nil {
 		e.signal(SnapshotFailed{Metadata: e.metadata(s), Err: err})
 		return nil
 	}
@@ -79,19 +79,19 @@ func (e *entity[S, E]) State() *engine.State {
 func (e *entity[S, E]) leaveUserCode(op *engine.Op) {
 	e.op = nil
 	if v := recover(); v != nil {
-		op.Panicked(newPanicError(e.pid, v))
+		op.Panicked(newPanicError(e.pid(), v))
 	}
 }
 
 // warnLateContext logs that an effect was begun after its handler had returned.
 func (e *entity[S, E]) warnLateContext() {
-	e.host.rt.log.Error("eventsourcing: a context was used after its handler had returned", slog.String("persistence_id", e.pid))
+	e.host.rt.log.Error("eventsourcing: a context was used after its handler had returned", slog.String("persistence_id", e.pid()))
 }
 
 // applyDecision adds a decision to the op: it encodes and applies the events, and computes the reply.
 func (e *entity[S, E]) applyDecision(op *engine.Op, d decision[S, E]) {
 	if f := e.host.rt.obs.Unreturned; f != nil && op.Made > d.made {
-		f(UnreturnedInfo{PersistenceID: e.pid, Message: signalOf(op.Env.Message), Effects: int(op.Made - d.made)})
+		f(UnreturnedInfo{PersistenceID: e.pid(), Message: signalOf(op.Env.Message), Effects: int(op.Made - d.made)})
 	}
 	if err := d.check(); err != nil {
 		op.Fail(err)
@@ -120,7 +120,7 @@ func (e *entity[S, E]) applyDecision(op *engine.Op, d decision[S, E]) {
 	if d.control != 0 {
 		op.Control(d.control)
 		if f := e.host.rt.obs.Stashed; f != nil && d.control&engine.Stash != 0 && !op.Env.Signal {
-			f(StashInfo{PersistenceID: e.pid, Command: op.Env.Message, Aside: true})
+			f(StashInfo{PersistenceID: e.pid(), Command: op.Env.Message, Aside: true})
 		}
 	}
 }
@@ -293,7 +293,7 @@ func (e *entity[S, E]) mayPersist() error {
 // encode encodes the i-th event of a command.
 func (e *entity[S, E]) encode(op *engine.Op, i int, event E) (journal.Event, error) {
 	reject := func(reason error) error {
-		return &journal.RejectedError{ID: e.pid, SequenceNr: op.SequenceNr() + 1 + uint64(i), Reason: reason} //nolint:gosec // an index
+		return &journal.RejectedError{ID: e.pid(), SequenceNr: op.SequenceNr() + 1 + uint64(i), Reason: reason} //nolint:gosec // an index
 	}
 	if e.host.model.typ.Events == nil {
 		return journal.Event{}, reject(fmt.Errorf("%w: %T: Type.Events is missing", codec.ErrNotRegistered, event))

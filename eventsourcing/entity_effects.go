@@ -57,7 +57,7 @@ func (e *entity[S, E]) perform(out *engine.Effects) {
 		e.absent = true
 		e.instance = instance[S, E]{}
 		if e.host.rt.obs.Stopped != nil {
-			e.host.rt.obs.Stopped(e.pid)
+			e.host.rt.obs.Stopped(e.pid())
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (e *entity[S, E]) answer(a *engine.Answer) {
 	}
 	if waits {
 		if a.Err == engine.ErrUnhandled || a.Err == engine.ErrNoReply { //nolint:errorlint // the machine's own values, unwrapped
-			a.Err = fmt.Errorf("%w: %s, %T", a.Err, e.pid, a.Env.Message)
+			a.Err = fmt.Errorf("%w: %s, %T", a.Err, e.pid(), a.Env.Message)
 		}
 		r.Reply(a.Value, a.Err)
 		return
@@ -113,13 +113,13 @@ func (e *entity[S, E]) answer(a *engine.Answer) {
 	case a.Env.Signal && a.Err == engine.ErrUnhandled: //nolint:errorlint // see above
 		e.unhandledSignal(a.Env.Message)
 	default:
-		rt.dropped(e.pid, a.Env.Message, a.Err)
+		rt.dropped(e.pid(), a.Env.Message, a.Err)
 	}
 }
 
 // unhandledSignal logs a signal without a handler.
 func (e *entity[S, E]) unhandledSignal(s any) {
-	log := e.host.rt.log.With(slog.String("persistence_id", e.pid))
+	log := e.host.rt.log.With(slog.String("persistence_id", e.pid()))
 	switch s := s.(type) {
 	case SnapshotFailed:
 		log.Error("snapshot failed", slog.Any("error", s.Err))
@@ -135,7 +135,7 @@ func (e *entity[S, E]) unhandledSignal(s any) {
 // durable handles that all events up to a sequence number are stored.
 func (e *entity[S, E]) durable(seqNr uint64) {
 	if f := e.host.rt.obs.Durable; f != nil {
-		f(e.pid, seqNr)
+		f(e.pid(), seqNr)
 	}
 	for _, p := range e.instance.parts {
 		e.outgoing(p.Durable(seqNr, e.host.rt.steady()))
@@ -147,13 +147,13 @@ func (e *entity[S, E]) durable(seqNr uint64) {
 // failed reports the error that ended an instance.
 func (e *entity[S, E]) failed(cause error) {
 	rt := e.host.rt
-	attrs := []any{slog.String("persistence_id", e.pid), slog.Any("error", cause)}
+	attrs := []any{slog.String("persistence_id", e.pid()), slog.Any("error", cause)}
 	if p, ok := errors.AsType[*PanicError](cause); ok {
 		attrs = append(attrs, slog.String("stack", string(p.Stack)))
 	}
 	rt.log.Error("entity dropped its instance", attrs...)
 	if rt.obs.Failure != nil {
-		rt.obs.Failure(e.pid, cause)
+		rt.obs.Failure(e.pid(), cause)
 	}
 }
 
@@ -167,9 +167,9 @@ type fenceWrite[S, E any] struct {
 func (e *entity[S, E]) fence(w journal.Write) {
 	rt := e.host.rt
 	if rt.obs.Fence != nil {
-		rt.obs.Fence(e.pid, w.Expect+1)
+		rt.obs.Fence(e.pid(), w.Expect+1)
 	}
-	rt.log.Warn("outcome of a write unknown, appending a fence", slog.String("persistence_id", e.pid), slog.Uint64("sequence_nr", w.Expect+1))
+	rt.log.Warn("outcome of a write unknown, appending a fence", slog.String("persistence_id", e.pid()), slog.Uint64("sequence_nr", w.Expect+1))
 	rt.writer.Reset(&e.stream)
 	f := &fenceWrite[S, E]{entity: e}
 	f.request = groupcommit.Request{Write: w, Stream: &e.stream, Owner: f}
@@ -192,7 +192,7 @@ func (e *entity[S, E]) probe(from uint64, writer string) {
 	defer cancel(nil)
 	defer watchProgress(&progress, rt.cfg.RecoveryTimeout, cancel)()
 	in := engine.Input{Kind: engine.Probed, LastNr: from - 1}
-	for ev, err := range rt.journal.Replay(ctx, e.pid, from, journal.MaxSequenceNr) {
+	for ev, err := range rt.journal.Replay(ctx, e.pid(), from, journal.MaxSequenceNr) {
 		switch {
 		case err != nil:
 			in.Err = err

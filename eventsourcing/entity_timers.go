@@ -39,7 +39,7 @@ func (e *entity[S, E]) request(r any) {
 func (e *entity[S, E]) requestDeletion(r DeleteEvents) {
 	durable := e.machine.DurableNr()
 	if r.UpTo > durable {
-		err := fmt.Errorf("%w: delete events of %q up to %d: the last durable one is %d", ErrInvalid, e.pid, r.UpTo, durable)
+		err := fmt.Errorf("%w: delete events of %q up to %d: the last durable one is %d", ErrInvalid, e.pid(), r.UpTo, durable)
 		e.notify(EventsNotDeleted{Request: r, Err: err})
 		return
 	}
@@ -68,12 +68,12 @@ func (e *entity[S, E]) goAsync(r goRequest[S]) {
 	}
 	rt.async.Go(func() {
 		var command Message[S]
-		err := catchPanic(e.pid, func() error {
+		err := catchPanic(e.pid(), func() error {
 			command = r.f(ctx)
 			return nil
 		})
 		if err != nil {
-			rt.log.Error("asynchronous work panicked", slog.String("persistence_id", e.pid), slog.Any("error", err))
+			rt.log.Error("asynchronous work panicked", slog.String("persistence_id", e.pid()), slog.Any("error", err))
 			return
 		}
 		if any(command) != nil {
@@ -132,7 +132,7 @@ func (e *entity[S, E]) fire(x *extra, t *timer, r timerRequest) {
 	e.mu.Unlock()
 	env := &engine.Envelope{Message: r.message}
 	if e.host.rt.watched {
-		e.host.rt.begin(e.pid, env)
+		e.host.rt.begin(e.pid(), env)
 	}
 	if e.accept(env, -1) == entityGone {
 		observing(env).end(ErrStopped)
@@ -184,12 +184,12 @@ func (e *entity[S, E]) updateDeadline() {
 		return
 	}
 	var at time.Time
-	err := catchPanic(e.pid, func() error {
+	err := catchPanic(e.pid(), func() error {
 		at = deadline(e.instance.state)
 		return nil
 	})
 	if err != nil {
-		e.host.rt.log.Error("Type.Deadline panicked, the entity has no deadline", slog.String("persistence_id", e.pid), slog.Any("error", err))
+		e.host.rt.log.Error("Type.Deadline panicked, the entity has no deadline", slog.String("persistence_id", e.pid()), slog.Any("error", err))
 	}
 	if at.IsZero() && e.extra == nil {
 		return
@@ -201,7 +201,7 @@ func (e *entity[S, E]) updateDeadline() {
 	e.resetDeadline()
 	x.deadlineAt = at
 	if !at.IsZero() {
-		x.deadline = time.AfterFunc(at.Sub(e.now), func() { e.do(func(*engine.Effects) { e.deadlineDue(at) }) })
+		x.deadline = time.AfterFunc(at.Sub(e.machine.Now()), func() { e.do(func(*engine.Effects) { e.deadlineDue(at) }) })
 	}
 }
 

@@ -36,8 +36,8 @@ func accountType() eventsourcing.Type[Account, Event] {
 	}
 }
 
-// Tell does not wait. Commands from one goroutine to one entity keep their order, so the Ask behind
-// them sees what they did.
+// Tell does not wait. Commands from one goroutine to one entity keep their order, so the Ask sees
+// the effects of the earlier commands.
 func ExampleTell() {
 	ctx := context.Background()
 	rt, accounts := hosted(accountType())
@@ -55,7 +55,7 @@ func ExampleTell() {
 	// Output: 31 <nil>
 }
 
-// Fold answers what a state was, and what it would be had things gone another way. It neither
+// Fold computes an earlier state, and the state that would follow from other events. It neither
 // starts the entity nor writes.
 func ExampleFold() {
 	ctx := context.Background()
@@ -92,7 +92,7 @@ func ExampleFold() {
 	// had the second been 20: 60
 }
 
-// A view sees each event of an entity once. Run does what Update does again and again.
+// A view receives each event of an entity once. Run calls Update at each interval.
 func ExampleNewView() {
 	ctx := context.Background()
 	rt, accounts := hosted(accountType())

@@ -133,8 +133,8 @@ func TestPartlyStored(t *testing.T) {
 	})
 }
 
-// TestPartlyStoredByCallback: what a callback can't store is told from a command of which nothing
-// is stored.
+// TestPartlyStoredByCallback distinguishes a callback whose events can't be stored from a command
+// without any stored event.
 func TestPartlyStoredByCallback(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestPartlyStoredByCallback(t *testing.T) {
 			return ctx.Persist(line{"two"}).ThenReply(func(ctx *actorCtx) actorDecision { return ctx.Refuse(nil) })
 		})
 		expectError(t, err, eventsourcing.ErrPartlyStored, eventsourcing.ErrInvalid)
-		// What the callback itself decides stays as it is.
+		// An error that the callback itself returns is not changed.
 		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
 			return ctx.Persist(line{"three"}).ThenReply(func(ctx *actorCtx) actorDecision { return ctx.Refuse(errNoLine) })
 		})
@@ -241,7 +241,7 @@ func TestNoJournal(t *testing.T) {
 	})
 }
 
-// TestFullWriter: an entity that finds the writer full is parked, and goes on.
+// TestFullWriter checks that an entity waits while the writer is full, and then continues.
 func TestFullWriter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -305,8 +305,8 @@ func TestFullWriterFails(t *testing.T) {
 	}
 }
 
-// TestTwoRuntimes: of two incarnations that write only one can win at a time, and each command is
-// told the truth.
+// TestTwoRuntimes checks that only one of two instances can write at a time, and that each command
+// gets its true outcome.
 func TestTwoRuntimes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

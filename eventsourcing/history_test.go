@@ -26,7 +26,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// A history is what several clients asked of one ledger, and what they were told.
+// A history records the commands of several clients to one ledger, and the replies.
 type history struct {
 	t       *testing.T
 	seed    uint64
@@ -52,7 +52,7 @@ type asked struct {
 	odd       bool
 }
 
-// told is what came back. Hash and Len are 0 unless known.
+// told is the outcome of a command. Hash and Len are 0 if they are not known.
 type told struct {
 	known, refused bool
 	seen           seen
@@ -69,7 +69,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	return h
 }
 
-// slowJournal takes a moment for each append, or as long as it is told to.
+// slowJournal delays each append, or stalls it until it is released.
 type slowJournal struct {
 	journal.Journal
 	mu    sync.Mutex
@@ -79,8 +79,8 @@ type slowJournal struct {
 	first chan struct{} // closed when one waits
 }
 
-// hold stalls the next appends until the function it returns is called: they are committed then,
-// whatever became of their callers meanwhile. The channel is closed when the first one waits.
+// hold stalls the next appends until the returned function is called. Then they are committed,
+// whether or not their callers still wait. The channel is closed when the first append waits.
 func (j *slowJournal) hold(appends int) (waits <-chan struct{}, release func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -123,7 +123,7 @@ func (j *slowJournal) Append(ctx context.Context, writes []journal.Write) []erro
 	return j.Journal.Append(ctx, writes)
 }
 
-// open starts a runtime. What clients send goes there from now on.
+// open starts a runtime, to which clients send from then on.
 func (h *history) open() *eventsourcing.Runtime {
 	h.t.Helper()
 	cfg := eventsourcing.Config{Store: store.Of(h.journal, h.store), Workers: 2}
@@ -214,7 +214,7 @@ func (h *history) record(client int, in asked, out seen, err error, call int64) 
 	h.recorded = append(h.recorded, porcupine.Operation{ClientId: client, Input: in, Call: call, Output: o, Return: end})
 }
 
-// log is what the journal holds in the end: the operation of each entry.
+// log returns the final content of the journal: the operation of each entry.
 func (h *history) log() []int {
 	h.t.Helper()
 	registry := codec.Types(codec.Name[entry]("entry"))
@@ -303,8 +303,7 @@ func ledgerModel(log []int, states []seen) porcupine.Model {
 	}
 }
 
-// story tells what was asked, in order, and at which number of entries it was answered; and what is
-// stored.
+// story prints the commands in order, the number of entries at each reply, and the stored entries.
 func (h *history) story(log []int, states []seen) string {
 	var b strings.Builder
 	slices.SortFunc(h.recorded, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
@@ -324,7 +323,7 @@ func (h *history) story(log []int, states []seen) string {
 	return b.String()
 }
 
-// close ends what is left and what was held back.
+// close ends the runtimes and the stalled appends.
 func (h *history) close(rts ...*eventsourcing.Runtime) {
 	h.t.Helper()
 	h.faulty.Reset()

@@ -258,13 +258,13 @@ func (h *Local[S, E]) enqueue(id string, env *engine.Envelope, own bool) error {
 		}
 		s.mu.Unlock()
 		if h.rt.watched {
-			h.rt.begin(e.pid, env)
+			h.rt.begin(e.pid(), env)
 		}
 		switch e.accept(env, limit) {
 		case accepted:
 			return nil
 		case mailboxFull:
-			return fmt.Errorf("%s: %w", e.pid, ErrStashFull)
+			return fmt.Errorf("%s: %w", e.pid(), ErrStashFull)
 		case entityGone: // try again with a new one
 		}
 	}

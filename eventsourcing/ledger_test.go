@@ -10,8 +10,8 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 )
 
-// A ledger remembers which operations were applied to it, in order. What it answers tells exactly
-// which state was seen.
+// A ledger records the operations that were applied to it, in order. Its replies identify the state
+// that a command saw.
 type (
 	ledgerContext  = eventsourcing.Context[ledger, entry, seen]
 	ledgerDecision = eventsourcing.Decision[ledger, entry, seen]
@@ -79,7 +79,7 @@ func ledgerType() eventsourcing.Type[ledger, entry] {
 	}
 }
 
-// done says what an asker knows about its command.
+// done is the outcome of a command as its caller sees it.
 type done uint8
 
 const (
@@ -88,7 +88,7 @@ const (
 	maybeDone
 )
 
-// certainty is what an error from Ask says.
+// certainty returns the outcome that an error of Ask reports.
 func certainty(err error) done {
 	switch {
 	case err == nil, errors.Is(err, errEven), errors.Is(err, eventsourcing.ErrNoReply):

@@ -71,7 +71,7 @@ func TestConfigurations(t *testing.T) {
 			_, err := eventsourcing.HostWith(s.rt, typ, s.opts)
 			expectError(t, err, eventsourcing.ErrInvalid)
 			if err == nil || !strings.Contains(err.Error(), name) {
-				t.Errorf("the error is %v, want one that says %q", err, name)
+				t.Errorf("the error is %v, want one that contains %q", err, name)
 			}
 		}
 	})
@@ -96,8 +96,8 @@ func TestStateThatCanNotBeSnapshotted(t *testing.T) {
 // secretive has a field that no snapshot can hold.
 type secretive struct{ secret int } //nolint:unused // only its presence matters
 
-// TestPanics: a panic of any part of the user's code reaches the caller or the log, and the entity
-// goes on without it.
+// TestPanics checks that a panic of any user code reaches the caller or the log, and that the
+// entity continues.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -188,7 +188,7 @@ func TestPanicsOfHooks(t *testing.T) {
 	}
 }
 
-// hooks say which part of a hooked actor panics.
+// hooks select the part of a hooked actor that panics.
 type hooks struct{ which atomic.Value }
 
 func (h *hooks) panics(which string) { h.which.Store(which) }
@@ -254,7 +254,8 @@ func TestPanicInNew(t *testing.T) {
 	})
 }
 
-// TestManyPanics lead to a pause, and all who wait are still served.
+// TestManyPanics checks that repeated panics lead to a pause, after which all waiting commands are
+// handled.
 func TestManyPanics(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -360,7 +361,7 @@ func TestPassivationLosesNothing(t *testing.T) {
 	})
 }
 
-// TestStop: what comes after the stop starts the entity anew.
+// TestStop checks that a command after the stop starts the entity again.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -397,8 +398,8 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// TestClose: all that was accepted is handled, what comes later is refused, and nothing runs
-// afterwards.
+// TestClose checks that all accepted commands are handled, that later commands are refused, and
+// that no goroutine remains.
 func TestClose(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -451,7 +452,8 @@ func TestCloseSavesSnapshots(t *testing.T) {
 	})
 }
 
-// TestCloseDeadline: when its time is up the rest is cut short, and callers learn what is known.
+// TestCloseDeadline checks that Close aborts at its deadline and that callers receive the known
+// outcome.
 func TestCloseDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,10 +19,10 @@ import (
 
 var historiesFlag = flag.Uint64("refold.histories", times(21, 210), "how many histories TestLinearizable checks")
 
-// TestLinearizable: seen from outside, an entity handles one command after the other, each between
-// its call and its answer, whatever fails underneath. Two thirds of the histories have faults, half
-// of those also restarts of the runtime; every other one runs without pipelining. Outcomes that are
-// unknown stay open.
+// TestLinearizable checks that an entity appears to handle one command after the other, each
+// between its call and its reply, under any failure. Two thirds of the histories have faults, half
+// of those also restarts of the runtime; every second one runs without pipelining. Unknown outcomes
+// stay open.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	for seed := range *historiesFlag {

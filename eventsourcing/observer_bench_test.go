@@ -13,7 +13,7 @@ import (
 // switchOff is a command whose handler needs no memory.
 var switchOff = do{f: func(ctx *lampCtx, c do) lampDecision { return ctx.Reply(0) }}
 
-// BenchmarkObserver shows what an observer costs by itself: the empty one nothing.
+// BenchmarkObserver measures the cost of an observer. The empty observer must cost nothing.
 func BenchmarkObserver(b *testing.B) {
 	for _, bench := range []struct {
 		name     string

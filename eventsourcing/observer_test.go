@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-func TestWhatIsObservedOfACommand(t *testing.T) {
+func TestCommandInfo(t *testing.T) {
 	t.Parallel()
 	r := newRegister()
 	l := openLamps(t, eventsourcing.Config{Observer: r.observer()}, nil)
@@ -106,7 +106,7 @@ func TestACommandThatIsDecidedAgainIsObservedOnce(t *testing.T) {
 	}
 }
 
-// Whatever becomes of a command, one Command follows its Begin.
+// TestEveryCommandEnds checks that one Command follows each Begin, for every outcome.
 func TestEveryCommandEnds(t *testing.T) {
 	t.Parallel()
 	refusal := eventsourcing.NewRefusal("test/no", "no")
@@ -153,7 +153,7 @@ func TestEveryCommandEnds(t *testing.T) {
 	}
 }
 
-func TestACommandThatIsNotTakenEnds(t *testing.T) {
+func TestCommandEndsWhenNotTaken(t *testing.T) {
 	t.Parallel()
 	r := newRegister()
 	l := openLamps(t, eventsourcing.Config{Observer: r.observer()}, nil)
@@ -165,7 +165,7 @@ func TestACommandThatIsNotTakenEnds(t *testing.T) {
 	}
 }
 
-func TestAnAskerThatLeavesEnds(t *testing.T) {
+func TestCommandEndsWhenCallerLeaves(t *testing.T) {
 	t.Parallel()
 	r := newRegister()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
@@ -192,7 +192,7 @@ func TestAnAskerThatLeavesEnds(t *testing.T) {
 	}
 }
 
-func TestWhatFindsTheMailboxFullEnds(t *testing.T) {
+func TestCommandEndsWhenMailboxIsFull(t *testing.T) {
 	t.Parallel()
 	r := newRegister()
 	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Observer: r.observer()})
@@ -275,7 +275,7 @@ func TestTheContextOfACommand(t *testing.T) {
 	}
 }
 
-func TestGoKnowsTheValuesOfTheCommand(t *testing.T) {
+func TestGoHasTheValuesOfTheCommand(t *testing.T) {
 	t.Parallel()
 	for _, watched := range []bool{false, true} {
 		t.Run(fmt.Sprint(watched), func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestGoKnowsTheValuesOfTheCommand(t *testing.T) {
 	}
 }
 
-// A command may lead to the next one for ever, and its context must not grow.
+// TestContextsDoNotGrow checks that contexts do not grow in an endless chain of commands.
 func TestContextsDoNotGrow(t *testing.T) {
 	t.Parallel()
 	const rounds = 50
@@ -397,7 +397,7 @@ func metadata(t *testing.T, j journal.Journal, id string) (all []string) {
 	return all
 }
 
-func TestARecoveryKnowsWhoWaitsForIt(t *testing.T) {
+func TestContextOfRecovery(t *testing.T) {
 	t.Parallel()
 	got := make(chan eventsourcing.RecoveryInfo, 1)
 	o := eventsourcing.Observer{Recovery: func(i eventsourcing.RecoveryInfo) { got <- i }}

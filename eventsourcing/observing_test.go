@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// A lamp does what its commands say; they are functions.
+// A lamp calls the functions that its commands contain.
 type (
 	lampCtx      = eventsourcing.Context[lamp, switched, int]
 	lampDecision = eventsourcing.Decision[lamp, switched, int]
@@ -161,7 +161,7 @@ func (l *lamps) tell(tb testing.TB, ctx context.Context, id string, c do) { //no
 	}
 }
 
-// register is an observer that keeps what it is told about commands.
+// register is an observer that records the calls for commands.
 type register struct {
 	mu       sync.Mutex
 	begun    []eventsourcing.CommandInfo

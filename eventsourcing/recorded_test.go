@@ -25,8 +25,8 @@ func archive(s *scene) {
 	}
 }
 
-// TestApplyRecorded: Type.ApplyRecorded sees the same of an event when it is decided, when it is
-// replayed, and in Fold; and that is what is stored.
+// TestApplyRecorded checks that Type.ApplyRecorded receives the stored data of an event when the
+// event is decided, replayed and folded.
 func TestApplyRecorded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

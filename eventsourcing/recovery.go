@@ -210,7 +210,7 @@ func (e *entity[S, E]) recover() {
 	if w := e.host.rt.writer; w != nil {
 		w.Reset(&e.stream)
 	}
-	asked, info := time.Now(), RecoveryInfo{PersistenceID: e.pid, Context: context.Background()}
+	asked, info := time.Now(), RecoveryInfo{PersistenceID: e.pid(), Context: context.Background()}
 	if first := e.machine.First(); first != nil {
 		if s, ok := first.Caller.(sender); ok {
 			info.Context = s.from().ctx
@@ -223,10 +223,10 @@ func (e *entity[S, E]) recover() {
 func (e *entity[S, E]) runRecovery(asked time.Time, info RecoveryInfo) {
 	rt := e.host.rt
 	if rt.obs.RecoveryStarted != nil {
-		rt.obs.RecoveryStarted(e.pid)
+		rt.obs.RecoveryStarted(e.pid())
 	}
 	ctx, cancel := context.WithCancelCause(rt.ctx)
-	f := newFolding(e.host, e.pid)
+	f := newFolding(e.host, e.pid())
 	stop := watchProgress(f.progress, rt.cfg.RecoveryTimeout, cancel)
 	err := f.run(ctx)
 	stop()

@@ -46,7 +46,7 @@ func chronicle(t *testing.T, n int, snapshots ...int) (*scene, []time.Time) {
 	return s, times
 }
 
-// TestRecoveryOptions: how far entities are refolded, and from what.
+// TestRecoveryOptions checks the limits of a recovery and the snapshot from which it starts.
 func TestRecoveryOptions(t *testing.T) {
 	t.Parallel()
 	latest := snapshot.Latest()
@@ -101,7 +101,7 @@ func TestRecoveryOptions(t *testing.T) {
 	}
 }
 
-// TestBadSnapshots: what can't be read makes the replay longer, if the events are there.
+// TestBadSnapshots checks that an unreadable snapshot leads to a longer replay if the events exist.
 func TestBadSnapshots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestBadSnapshots(t *testing.T) {
 		s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpLoad, Err: fmt.Errorf("a bad disk: %w", snapshot.ErrCorrupt)})
 		expectRecovery(0, 6)
 
-		// A store that fails is no store that is empty, unless the type says so.
+		// A failing store is treated as empty only with Snapshots.Optional.
 		gone := errors.New("the store is gone")
 		s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpLoad, Err: gone})
 		s.open()
@@ -252,7 +252,7 @@ func TestHistoryGaps(t *testing.T) {
 	})
 }
 
-// TestEventsThatCanNotBeRead: a recovery that can't read an event fails, and says which.
+// TestEventsThatCanNotBeRead checks that a recovery fails at an unreadable event and names it.
 func TestEventsThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -272,7 +272,8 @@ func TestEventsThatCanNotBeRead(t *testing.T) {
 	})
 }
 
-// TestRecoveryFails: all who wait get the error, and it is tried again later.
+// TestRecoveryFails checks that all waiting commands get the error and that the recovery is tried
+// again later.
 func TestRecoveryFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -294,8 +295,8 @@ func TestRecoveryFails(t *testing.T) {
 	})
 }
 
-// TestUnneededRecoveries: an entity that could not start, and that nobody asks for any more, is not
-// tried again for ever.
+// TestUnneededRecoveries checks that the recovery of an entity is not repeated if no command waits
+// for it.
 func TestUnneededRecoveries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

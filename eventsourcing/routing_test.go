@@ -24,12 +24,12 @@ type (
 	travelCtx[R any]      = eventsourcing.Context[traveller, string, R]
 	travelDecision[R any] = eventsourcing.Decision[traveller, string, R]
 
-	// travel is answered as How says.
+	// travel selects its reply with the field How.
 	travel struct {
 		eventsourcing.Command[traveller, stamp]
 		How string
 	}
-	// chat is answered with what can't be encoded.
+	// chat has a reply that can't be encoded.
 	chat struct {
 		eventsourcing.Command[traveller, func()]
 	}
@@ -170,8 +170,9 @@ func goAbroad(t *testing.T) *abroad {
 	return a
 }
 
-// TestAnswersTravel: a caller on another node gets what one on the same node gets.
-func TestAnswersTravel(t *testing.T) {
+// TestRemoteReplies checks that callers on another node receive the same replies as callers on the
+// same node.
+func TestRemoteReplies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := goAbroad(t)
@@ -198,8 +199,9 @@ func TestAnswersTravel(t *testing.T) {
 	})
 }
 
-// TestCodesTravel: each error of Refold, alone and wrapped together, stays what it is.
-func TestCodesTravel(t *testing.T) {
+// TestRemoteErrorCodes checks that each error of Refold, alone and combined with another one, keeps its
+// code.
+func TestRemoteErrorCodes(t *testing.T) {
 	t.Parallel()
 	all := []error{
 		eventsourcing.ErrPartlyStored, eventsourcing.ErrNoReply, eventsourcing.ErrUnhandled, eventsourcing.ErrStashFull, eventsourcing.ErrStopped,
@@ -229,7 +231,7 @@ func carry(t *testing.T, err error) error {
 	return back
 }
 
-// answerWith returns what Ask makes of an encoded answer.
+// answerWith returns the result of Ask for an encoded reply.
 func answerWith(ctx context.Context, data []byte) (stamp, error) {
 	remote := newRemote().Entities(nil, "traveller", func(m hosting.Message) error {
 		m.AnswerEncoded(data)
@@ -257,8 +259,9 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// TestDeadlineTravels: an entity knows how long its caller waits, and does nothing for one that has left.
-func TestDeadlineTravels(t *testing.T) {
+// TestRemoteDeadline checks that an entity receives the deadline of its caller and skips the
+// command of a caller that has left.
+func TestRemoteDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := goAbroad(t)
@@ -276,7 +279,8 @@ func TestDeadlineTravels(t *testing.T) {
 	})
 }
 
-// TestLeavingMemory: the host is told of each entity that has left, whether it has passivated, and of one that has not since it is busy.
+// TestLeavingMemory checks the hooks for entities that have left memory, passivated or not, and for
+// entities that are busy.
 func TestLeavingMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -335,8 +339,9 @@ func TestStartOnAnotherNode(t *testing.T) {
 	})
 }
 
-// TestRouteGetsAll: whoever sends a command, it goes through the route, and can be turned away there.
-func TestRouteGetsAll(t *testing.T) {
+// TestRouteReceivesAllMessages checks that every command goes through the route, whatever its sender, and can
+// be refused there.
+func TestRouteReceivesAllMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)})

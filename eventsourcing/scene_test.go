@@ -24,7 +24,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// An actor does what its commands say: they are functions. Its state is the list of its lines.
+// An actor calls the functions that its commands contain. Its state is the list of its lines.
 type (
 	actorCtx      = eventsourcing.Context[actor, actorEvent, string]
 	actorDecision = eventsourcing.Decision[actor, actorEvent, string]
@@ -162,14 +162,14 @@ func (s *scene) hear(ctx *signalCtx, a *actor, signal eventsourcing.Signal) sign
 	return ctx.Effect
 }
 
-// on says what to do about signals.
+// on sets the reaction to signals.
 func (s *scene) on(f func(ctx *signalCtx, a *actor, signal eventsourcing.Signal) signalEffect) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onSignal = f
 }
 
-// signals returns the types of what was heard since the last time, but for RecoveryCompleted.
+// signals returns the types of the signals since the last call, without RecoveryCompleted.
 func (s *scene) signals() (names []string) {
 	for _, h := range s.take() {
 		if _, recovered := h.(eventsourcing.RecoveryCompleted); !recovered {
@@ -225,7 +225,7 @@ func (s *scene) mustAsk(f func(ctx *actorCtx, a *actor, c act) actorDecision) st
 	return text
 }
 
-// tell tells the actor "1".
+// tell sends a command to the actor "1" with Tell.
 func (s *scene) tell(f func(ctx *actorCtx, a *actor, c act) actorDecision) {
 	s.t.Helper()
 	if err := eventsourcing.Tell(context.Background(), s.actors.Ref("1"), act{f: f}); err != nil {
@@ -233,7 +233,7 @@ func (s *scene) tell(f func(ctx *actorCtx, a *actor, c act) actorDecision) {
 	}
 }
 
-// say persists lines in one unit and is answered with all lines.
+// say returns a command that persists lines in one unit and is answered with all lines.
 func say(texts ...string) func(ctx *actorCtx, a *actor, c act) actorDecision {
 	return func(ctx *actorCtx, a *actor, c act) actorDecision {
 		return ctx.Persist(lines(texts...)...).ReplyFunc(a.text)
@@ -251,7 +251,7 @@ func lines(texts ...string) []actorEvent {
 // recall is answered with all lines.
 func recall(ctx *actorCtx, a *actor, c act) actorDecision { return ctx.Reply(a.text()) }
 
-// stored is what the journal holds for the actor "1": the texts, "-" for a fence.
+// stored returns the texts in the journal of the actor "1", "-" for a fence.
 func (s *scene) stored() (texts []string) {
 	s.t.Helper()
 	for e, err := range s.journal.Unwrap().Replay(context.Background(), "actor|1", 1, journal.MaxSequenceNr) {

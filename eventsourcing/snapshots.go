@@ -62,7 +62,7 @@ func (p *Snapshots[S, E]) check(errs *fielderror.Errors) {
 }
 
 func (e *entity[S, E]) metadata(s *engine.State) snapshot.Metadata {
-	return snapshot.Metadata{ID: e.pid, SequenceNr: s.SequenceNr, Time: s.Time}
+	return snapshot.Metadata{ID: e.pid(), SequenceNr: s.SequenceNr, Time: s.Time}
 }
 
 // save stores a snapshot whose events are durable, and then applies retention.
@@ -75,10 +75,10 @@ func (e *entity[S, E]) save(s *engine.State) {
 		err = rt.snapshots.Save(rt.ctx, snapshot.Snapshot{Metadata: md, Manifest: s.Manifest, Payload: s.Payload})
 	}
 	if rt.obs.Snapshot != nil {
-		rt.obs.Snapshot(SnapshotInfo{PersistenceID: e.pid, SequenceNr: s.SequenceNr, Bytes: len(s.Payload), Duration: time.Since(began), Err: err})
+		rt.obs.Snapshot(SnapshotInfo{PersistenceID: e.pid(), SequenceNr: s.SequenceNr, Bytes: len(s.Payload), Duration: time.Since(began), Err: err})
 	}
 	if err != nil {
-		e.notify(SnapshotFailed{Metadata: md, Err: fmt.Errorf("save the snapshot of %q at %d: %w", e.pid, s.SequenceNr, err)})
+		e.notify(SnapshotFailed{Metadata: md, Err: fmt.Errorf("save the snapshot of %q at %d: %w", e.pid(), s.SequenceNr, err)})
 	} else {
 		e.notify(SnapshotSaved{Metadata: md})
 		if s.Retain > 0 {
@@ -113,7 +113,7 @@ func (e *entity[S, E]) notify(s Signal) {
 
 // removeSnapshots deletes snapshots and reports the outcome to the entity.
 func (e *entity[S, E]) removeSnapshots(c snapshot.Criteria) {
-	if err := e.host.rt.deleteSnapshots(e.host.rt.ctx, e.pid, c); err != nil {
+	if err := e.host.rt.deleteSnapshots(e.host.rt.ctx, e.pid(), c); err != nil {
 		e.notify(SnapshotsNotDeleted{Criteria: c, Err: err})
 		return
 	}
@@ -122,7 +122,7 @@ func (e *entity[S, E]) removeSnapshots(c snapshot.Criteria) {
 
 // removeEvents deletes events and reports the outcome to the entity.
 func (e *entity[S, E]) removeEvents(r DeleteEvents) bool {
-	if err := e.host.rt.deleteEvents(e.host.rt.ctx, e.pid, r); err != nil {
+	if err := e.host.rt.deleteEvents(e.host.rt.ctx, e.pid(), r); err != nil {
 		e.notify(EventsNotDeleted{Request: r, Err: err})
 		return false
 	}

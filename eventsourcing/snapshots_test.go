@@ -87,13 +87,14 @@ func TestSnapshotPolicies(t *testing.T) {
 			_, err := eventsourcing.HostWith(s.rt, s.typ, s.opts)
 			expectError(t, err, eventsourcing.ErrInvalid)
 			if err != nil && !strings.Contains(err.Error(), want) {
-				t.Errorf("the error is %v, want one that says %q", err, want)
+				t.Errorf("the error is %v, want one that contains %q", err, want)
 			}
 		}
 	})
 }
 
-// TestSaveFails: the entity goes on without the snapshot, hears of it, and nothing is deleted.
+// TestSaveFails checks that the entity continues without the snapshot, receives the signal, and
+// that nothing is deleted.
 func TestSaveFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +168,7 @@ func TestSnapshotAfterLongReplay(t *testing.T) {
 	})
 }
 
-// request asks for something besides, with a reply.
+// request returns a command with an additional effect and a reply.
 func request(f func(ctx *actorCtx) actorStep) func(ctx *actorCtx, a *actor, c act) actorDecision {
 	return func(ctx *actorCtx, a *actor, c act) actorDecision { return f(ctx).ReplyFunc(a.text) }
 }
@@ -219,7 +220,8 @@ func TestExplicitSnapshots(t *testing.T) {
 	})
 }
 
-// TestDeletingEvents: only what is durable and covered, unless it is abandoned.
+// TestDeletingEvents checks that only durable and covered events are deleted, unless the request
+// abandons them.
 func TestDeletingEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

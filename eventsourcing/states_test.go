@@ -16,7 +16,7 @@ import (
 )
 
 type (
-	// pageV1 and page are what the snapshots of a scribe hold.
+	// pageV1 and page are the forms of a scribe in snapshots.
 	pageV1 struct{ Text string }
 	page   struct{ Lines []string }
 )
@@ -219,8 +219,8 @@ func TestTagsThatPanic(t *testing.T) {
 	})
 }
 
-// TestAdaptedEvents: an error or a panic of an adapter rejects its own write and changes nothing
-// else; what is stored is read through the adapter.
+// TestAdaptedEvents checks that an error or a panic of an adapter rejects only its own write, and
+// that stored events are read through the adapter.
 func TestAdaptedEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -65,7 +65,7 @@ func TestTee(t *testing.T) {
 				f.Call(zeroes(f.Type()))
 			}
 			if !slices.Equal(notes, want) {
-				t.Errorf("%s: told %v, want %v", name, notes, want)
+				t.Errorf("%s: got %v, want %v", name, notes, want)
 			}
 		}
 	}

@@ -51,8 +51,7 @@ func TestTimers(t *testing.T) {
 		pass(time.Minute)
 		s.expectNotes()
 
-		// What a handler asks for happens when its effect is durable, and not at all if it never
-		// is.
+		// A request takes effect when its effect is durable, and never if the write fails.
 		start := func(name string) func(ctx *actorCtx, a *actor, c act) actorDecision {
 			return func(ctx *actorCtx, _ *actor, c act) actorDecision {
 				return ctx.StartTimer(name, time.Second, noting(s, time.Now(), name)).Persist(line{name}).Reply("")
@@ -139,7 +138,7 @@ func TestGo(t *testing.T) {
 	})
 }
 
-// TestReceiveTimeout: told whenever no command came for a while.
+// TestReceiveTimeout checks that a signal follows each interval without a command.
 func TestReceiveTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -173,7 +172,7 @@ func TestReceiveTimeout(t *testing.T) {
 	})
 }
 
-// TestTimeSteps: events carry the wall's time, and what waits goes by a steady one.
+// TestTimeSteps checks that events have the time of Config.Now and that timers use a steady clock.
 func TestTimeSteps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -251,8 +250,8 @@ func waitFor(d time.Duration) func(ctx *actorCtx, a *actor, c act) actorDecision
 	}
 }
 
-// TestDeadlines: told once when a state has lasted too long, even if the entity was not there at
-// the time.
+// TestDeadlines checks that one signal follows a deadline, even if the entity was not in memory at
+// that time.
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -300,8 +299,8 @@ func TestDeadlines(t *testing.T) {
 	})
 }
 
-// TestDeadlineOfALostInstance: what the time-out led to was not stored, so the refolded instance is
-// told again.
+// TestDeadlineOfALostInstance checks that a recovered instance receives the signal again if the
+// events of the first one were not stored.
 func TestDeadlineOfALostInstance(t *testing.T) {
 	t.Parallel()
 	for name, fault := range map[string]journaltest.Effect{"rejected": journaltest.Reject, "lost": journaltest.Lose} {

@@ -12,7 +12,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// TestUnreturned: effects that a handler makes and does not return are told, others are not.
+// TestUnreturned checks that effects which a handler makes and does not return are reported, and no
+// others.
 func TestUnreturned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// ids collects what IDs yields.
+// ids collects the results of IDs.
 func (s *scene) ids(ctx context.Context) (ids []string, err error) {
 	for id, err := range s.actors.IDs(ctx) {
 		if err != nil {
@@ -93,7 +93,7 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// TestWake starts what has a deadline, and nothing else.
+// TestWake checks that entities with a deadline are started, and no others.
 func TestWake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -137,8 +137,8 @@ func TestWake(t *testing.T) {
 	})
 }
 
-// TestWakeOfWhatNeverWaits does not look at the journal.
-func TestWakeOfWhatNeverWaits(t *testing.T) {
+// TestWakeWithoutDeadlines does not look at the journal.
+func TestWakeWithoutDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()

@@ -29,8 +29,8 @@ func benchmarked(b *testing.B, size int) (*snapshot.Files, snapshot.Snapshot) {
 	return store, s
 }
 
-// BenchmarkFiles stands beside what the file system needs for the same bytes: for a save two syncs
-// and a rename. The store deletes the snapshot before, too.
+// BenchmarkFiles compares the store with the system calls for the same bytes. A save needs two
+// syncs and a rename. The store also deletes the previous snapshot.
 func BenchmarkFiles(b *testing.B) {
 	for _, size := range []int{1 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("save/%d", size), func(b *testing.B) {

@@ -51,7 +51,7 @@ func TestBreakerConfigNamesEachMistake(t *testing.T) {
 	}
 }
 
-// scripted is a store whose loads do what a test says.
+// scripted is a store whose loads call a function of the test.
 type scripted struct {
 	inmem.SnapshotStore
 

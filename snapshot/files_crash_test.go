@@ -123,7 +123,7 @@ func TestPowerCutAtEveryStep(t *testing.T) {
 		}
 		s, err := tell(t.Context(), d)
 		if err == nil {
-			t.Errorf("cut at step %d: nobody noticed", cut)
+			t.Errorf("cut at step %d: no error was reported", cut)
 		}
 		d.fail = nil
 		last := d.steps[cut]
@@ -153,7 +153,7 @@ func TestKillAtEveryStep(t *testing.T) {
 		}
 		s, err := tell(t.Context(), d)
 		if err == nil {
-			t.Errorf("killed at step %d: nobody noticed", kill)
+			t.Errorf("killed at step %d: no error was reported", kill)
 		}
 		d.fail = nil
 		s.check(t, d)

@@ -21,8 +21,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// saverDir tells a copy of this test program to save into a directory until it is killed, instead
-// of running tests.
+// saverDir makes a copy of this test program save into a directory until it is killed, instead of
+// running tests.
 const saverDir = "REFOLD_TEST_SAVER_DIR"
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// numbered returns a snapshot whose payload tells of its number.
+// numbered returns a snapshot whose payload contains its number.
 func numbered(seqNr uint64) snapshot.Snapshot {
 	return snapshot.Snapshot{Metadata: at("a", seqNr), Payload: bytes.Repeat([]byte{byte(seqNr)}, 100_000)}
 }

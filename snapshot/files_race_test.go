@@ -50,7 +50,7 @@ func TestFilesLoadSearchesAgainWhenAFileWentAway(t *testing.T) {
 		}
 	})
 	if s, err := store.Load(t.Context(), "a", snapshot.Latest()); err != nil || s.SequenceNr != 4 {
-		t.Errorf("Load = %d, %v, want the one that came meanwhile", s.SequenceNr, err)
+		t.Errorf("Load = %d, %v, want the snapshot that was saved during the Load", s.SequenceNr, err)
 	}
 	d.before("open", func() {
 		if err := store.Delete(t.Context(), "a", snapshot.Criteria{All: true}); err != nil {
@@ -58,7 +58,7 @@ func TestFilesLoadSearchesAgainWhenAFileWentAway(t *testing.T) {
 		}
 	})
 	if _, err := store.Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, snapshot.ErrNotFound) {
-		t.Errorf("Load = %v, want ErrNotFound when all went meanwhile", err)
+		t.Errorf("Load = %v, want ErrNotFound when all were deleted during the Load", err)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestFilesDeleteMeetsAnotherDelete(t *testing.T) {
 		}
 	})
 	if err := store.Delete(t.Context(), "a", snapshot.Criteria{All: true}); err != nil {
-		t.Errorf("Delete of what another one deleted: %v", err)
+		t.Errorf("Delete of snapshots that another call deleted: %v", err)
 	}
 }
 

@@ -270,7 +270,7 @@ type writing struct {
 	node *node
 }
 
-// Write writes half of b when it is to fail, and what there is room for.
+// Write writes half of b if a failure is due, and otherwise as much as the disk has room for.
 func (w *writing) Write(b []byte) (int, error) {
 	err := w.disk.begin("write")
 	n := len(b)

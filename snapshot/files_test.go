@@ -111,7 +111,7 @@ func TestFilesTriesTheThreeNewest(t *testing.T) {
 		t.Errorf("the error is %#v, want a *CorruptError about the newest", damage)
 	}
 	if log.Len() > 0 {
-		t.Errorf("what is returned is logged too: %s", log.String())
+		t.Errorf("the returned error is logged too: %s", log.String())
 	}
 	patient := openFiles(t, store.Dir(), snapshot.FilesConfig{MaxLoadAttempts: 4})
 	if s, err := patient.Load(t.Context(), "a", snapshot.Latest()); err != nil || s.SequenceNr != 2 {
@@ -181,10 +181,10 @@ func TestFilesDeleteOfDamagedFiles(t *testing.T) {
 		t.Errorf("Delete by a time that can't be read: %v, want ErrCorrupt", err)
 	}
 	if _, err := os.Stat(store.Path(at("a", 2))); err != nil {
-		t.Errorf("it went all the same: %v", err)
+		t.Errorf("the call succeeded: %v", err)
 	}
 	if _, err := store.Load(t.Context(), "a", snapshot.At(1)); !errors.Is(err, snapshot.ErrNotFound) {
-		t.Errorf("Load of what could be judged: %v, want ErrNotFound", err)
+		t.Errorf("Load without readable snapshots: %v, want ErrNotFound", err)
 	}
 	if err := store.Delete(t.Context(), "a", snapshot.UpTo(2)); err != nil {
 		t.Errorf("Delete by number: %v", err)
@@ -336,7 +336,7 @@ func TestFilesOpenFailsWhereItCannotWrite(t *testing.T) {
 	}
 	_, err := snapshot.OpenFilesOn(d, "/data", snapshot.FilesConfig{})
 	if !errors.Is(err, syscall.EROFS) || !strings.Contains(err.Error(), `"/data"`) || !strings.Contains(err.Error(), "can't be written") {
-		t.Errorf("OpenFiles of what can only be read: %v", err)
+		t.Errorf("OpenFiles of a read-only directory: %v", err)
 	}
 }
 

@@ -7,17 +7,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
 )
 
-// stateCodec encodes states, to compare them.
+// stateCodec encodes states for comparisons.
 type stateCodec[S, E any] struct {
 	typ   eventsourcing.Type[S, E]
 	id    string
-	plain bool // it has no encoding, so values are compared
+	plain bool // the state has no encoding
 }
 
 func newStateCodec[S, E any](typ eventsourcing.Type[S, E], id string) stateCodec[S, E] {
@@ -31,7 +32,7 @@ func newStateCodec[S, E any](typ eventsourcing.Type[S, E], id string) stateCodec
 
 var errNoEncoding = errors.New("the state has no encoding")
 
-// encode returns a state as a snapshot holds it: its manifest, a line feed, and its payload.
+// encode returns the manifest of a snapshot, a line feed, and the payload.
 func (c stateCodec[S, E]) encode(state *S) ([]byte, error) {
 	if c.plain {
 		return nil, errNoEncoding
@@ -48,10 +49,10 @@ func (c stateCodec[S, E]) decode(data []byte) (*S, error) {
 	return eventsourcing.DecodeState(c.typ, c.id, string(manifest), payload)
 }
 
-// image is a state that can be compared: its encoding, or itself.
+// image is a state for comparisons: its encoding, or the state if it has no encoding.
 type image[S any] struct {
 	encoded []byte
-	state   *S // if it has no encoding
+	state   *S
 }
 
 func (k *Kit[S, E]) image(state *S) image[S] {
@@ -61,45 +62,46 @@ func (k *Kit[S, E]) image(state *S) image[S] {
 	case errors.Is(err, errNoEncoding):
 		return image[S]{state: state}
 	case err != nil:
-		k.t.Errorf("the state can't be encoded: %v", err)
+		k.t.Errorf("encode the state: %v", err)
 	}
 	return image[S]{encoded: encoded}
 }
 
-// live is the state of the running entity.
+// live returns the state of the running entity.
 func (k *Kit[S, E]) live() (seen image[S]) {
 	k.t.Helper()
-	k.look(func(state *S) { seen = k.image(state) })
+	k.inspect(func(state *S) { seen = k.image(state) })
 	return seen
 }
 
-func (k *Kit[S, E]) look(f func(*S)) {
+// inspect calls f with the state of the running entity.
+func (k *Kit[S, E]) inspect(f func(*S)) {
 	k.t.Helper()
 	err := k.entities.Inspect(context.Background(), k.cfg.ID, func(state *S, _ uint64) { f(state) })
 	if err != nil {
-		k.t.Fatalf("look at the state: %v", err)
+		k.t.Fatalf("inspect the state: %v", err)
 	}
 }
 
-// same requires that two states are the same.
-func (k *Kit[S, E]) same(what string, a image[S], other string, b image[S]) {
+// same reports an error unless two states are equal. The names are printed before the states.
+func (k *Kit[S, E]) same(nameA string, a image[S], nameB string, b image[S]) {
 	k.t.Helper()
 	if bytes.Equal(a.encoded, b.encoded) && reflect.DeepEqual(a.state, b.state) {
 		return
 	}
-	k.t.Errorf("%s\n\t%s\n%s\n\t%s", what, k.show(a), other, k.show(b))
+	k.t.Errorf("%s\n\t%s\n%s\n\t%s", nameA, k.show(a), nameB, k.show(b))
 }
 
-// settle waits until what a command led to is durable, and checks the state.
+// settle waits until the events of a command are durable and checks the state.
 func (k *Kit[S, E]) settle(command, answer any) {
 	k.t.Helper()
 	if k.cfg.Host.Recovery != (eventsourcing.Recovery{}) {
-		return // the state is not what is stored
+		return // the state differs from the stored events on purpose
 	}
 	defer k.checkReturned()
 	var seen image[S]
 	var shared []string
-	k.look(func(state *S) {
+	k.inspect(func(state *S) {
 		shared = nil
 		if seen = k.image(state); k.cfg.AllowSharedMemory {
 			return
@@ -107,22 +109,22 @@ func (k *Kit[S, E]) settle(command, answer any) {
 		for _, v := range []struct {
 			name  string
 			value any
-		}{{"the answer", answer}, {"the command", command}} {
+		}{{"the reply", answer}, {"the command", command}} {
 			if path := sharing(v.value, state); path != "" {
 				shared = append(shared, v.name+" shares memory with the state: "+path)
 			}
 		}
 	})
 	for _, s := range shared {
-		k.t.Errorf("%T: %s; copy it, or one changes with the other", command, s)
+		k.t.Errorf("%T: %s: copy it", command, s)
 	}
 	k.same("after "+name(command)+" the state is", seen,
-		"but the stored events fold to (does a handler change the state, or Apply depend on something else, or an event lose something when it is encoded?)",
-		k.image(k.folded()))
+		"but the stored events lead to (possible causes: a handler changes the state, Apply depends on other data, an event loses data in its encoding)",
+		k.image(k.State()))
 	k.checkSnapshot(seen)
 }
 
-// checkReturned reports effects that handlers made and did not return, each kind once.
+// checkReturned reports effects that handlers made and did not return, once for each type of message.
 func (k *Kit[S, E]) checkReturned() {
 	k.t.Helper()
 	k.mu.Lock()
@@ -131,17 +133,16 @@ func (k *Kit[S, E]) checkReturned() {
 	k.mu.Unlock()
 	seen := map[string]bool{}
 	for _, u := range found {
-		if what := name(u.Message); !seen[what] {
-			seen[what] = true
-			k.t.Errorf("handling %s made %d effects that were not returned, so nothing came of them: join them with And, or see Config.AllowUnreturned",
-				what, u.Effects)
+		if message := name(u.Message); !seen[message] {
+			seen[message] = true
+			k.t.Errorf("the handler of %s made %d effects and did not return them: join them with And, or set Config.AllowUnreturned", message, u.Effects)
 		}
 	}
 }
 
 func name(v any) string { return reflect.TypeOf(v).String() }
 
-// checkSnapshot requires that a state survives its encoding.
+// checkSnapshot reports an error unless a state survives its encoding.
 func (k *Kit[S, E]) checkSnapshot(seen image[S]) {
 	k.t.Helper()
 	if seen.encoded == nil {
@@ -149,20 +150,13 @@ func (k *Kit[S, E]) checkSnapshot(seen image[S]) {
 	}
 	state, err := k.codec.decode(seen.encoded)
 	if err != nil {
-		k.t.Errorf("the state can't be decoded from a snapshot: %v", err)
+		k.t.Errorf("decode the state from a snapshot: %v", err)
 		return
 	}
-	k.same("a state that was decoded from a snapshot is", k.image(state), "want", seen)
+	k.same("the state decoded from a snapshot is", k.image(state), "want", seen)
 }
 
-// checkEvent requires that an event survives its encoding. One that is an upcast, or several, is
-// not compared.
-func (k *Kit[S, E]) checkEvent(event E, manifest string, payload []byte) {
-	k.t.Helper()
-	k.checkRoundTrip("event", k.typ.Events, event, manifest, payload)
-}
-
-// checkCommand requires that a command with a name survives its encoding.
+// checkCommand reports an error unless a command with a name survives its encoding.
 func (k *Kit[S, E]) checkCommand(command any) {
 	k.t.Helper()
 	commands := k.typ.Protocol().Commands
@@ -171,20 +165,22 @@ func (k *Kit[S, E]) checkCommand(command any) {
 		return // it has no name
 	}
 	if err != nil {
-		k.t.Errorf("command %T can't be encoded: %v", command, err)
+		k.t.Errorf("encode command %T: %v", command, err)
 		return
 	}
 	k.checkRoundTrip("command", commands, command, manifest, payload)
 }
 
-func (k *Kit[S, E]) checkRoundTrip(what string, registry *codec.Registry, value any, manifest string, payload []byte) {
+// checkRoundTrip reports an error unless an encoded value decodes to an equal value. It does not
+// compare a value that decodes to several values or to another type, as upcast ones do.
+func (k *Kit[S, E]) checkRoundTrip(kind string, registry *codec.Registry, value any, manifest string, payload []byte) {
 	k.t.Helper()
 	decoded, err := registry.DecodeAppend(nil, manifest, payload)
 	switch {
 	case err != nil:
-		k.t.Errorf("%s %T can't be decoded: %v", what, value, err)
+		k.t.Errorf("decode %s %T: %v", kind, value, err)
 	case len(decoded) == 1 && reflect.TypeOf(decoded[0]) == reflect.TypeOf(value) && !equal(decoded[0], value):
-		k.t.Errorf("%s %T%+v is decoded as %+v", what, value, value, decoded[0])
+		k.t.Errorf("%s %T%+v is decoded as %+v", kind, value, value, decoded[0])
 	}
 }
 
@@ -198,5 +194,5 @@ func (k *Kit[S, E]) show(i image[S]) string {
 		}
 		state = decoded
 	}
-	return sprint(state)
+	return fmt.Sprintf("%+v", *state)
 }

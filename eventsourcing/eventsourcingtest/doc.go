@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package eventsourcingtest tests aggregates: given events, when a command comes, then these events
-// are stored and this is the answer.
+// Package eventsourcingtest tests types of entities: given these events, when this command arrives,
+// then these events are stored and this is the reply.
 //
 //	account := eventsourcingtest.New(t, bank.AccountType(rates))
 //	account.Given(bank.Deposited{Amount: 10})
@@ -12,33 +12,32 @@
 //	eventsourcingtest.When(account, bank.Withdraw{Amount: 40}).
 //		Fails(bank.ErrInsufficientFunds)
 //
-// A [Kit] runs one entity on a real runtime, with a journal and a snapshot store in memory. The
-// journal fails on demand, see [Kit.Journal]; the entity is refolded whenever the test asks for it,
-// see [Kit.Restart].
+// A [Kit] runs one entity in a runtime with a journal and a snapshot store in memory. Tests inject
+// failures into the journal, see [Kit.Journal], and recover the entity with [Kit.Restart].
 //
 // # Further checks
 //
-// After each command the kit looks for mistakes that are easy to make and hard to find:
+// After each command the kit checks for mistakes that are easy to make and hard to find:
 //
-//   - a handler must not change the state, Apply must depend on nothing
-//     but the state and the event, and events must survive their encoding: the
-//     live state has to be what the stored events fold to.
-//   - A snapshot must hold all of the state: it has to decode to what was encoded.
-//   - An answer, and a command, must not share memory with the state: later
-//     events would change an answer that was given, or its receiver the state.
-//   - An effect has to be returned: one that a handler makes and drops does nothing.
-//   - Commands that have names (Type.Commands) have to survive their encoding.
+//   - The state in memory equals the state that the stored events lead to. It differs if a handler
+//     changes the state, if Apply depends on anything but the state and the event, or if an event
+//     loses data when it is encoded.
+//   - A snapshot contains the whole state: the state survives its encoding.
+//   - The reply and the command do not share memory with the state. Otherwise a later event would
+//     change the reply, or the receiver of the reply would change the state.
+//   - The handler returned all effects that it made.
+//   - A command with a name (Type.Commands) survives its encoding.
 //
-// States are compared by how they are encoded as snapshots; one that can't be encoded is compared
-// with reflect.DeepEqual.
+// States are compared by their encoding in snapshots. A state that can't be encoded is compared with
+// reflect.DeepEqual.
 //
-// # What was stored before
+// # Stored data of earlier releases
 //
-// [Golden] keeps samples of everything that any release has stored, and proves that the present one
-// reads it.
+// [Golden] keeps samples of all data that releases have stored, and checks that this release reads
+// them.
 //
 // # Time
 //
-// Inside of a testing/synctest bubble timers and pauses take no time. Outside of it they do; after
-// a failed write the entity pauses for a millisecond only.
+// In a bubble of testing/synctest, timers and pauses take no real time. Outside of a bubble, the
+// pause after a failed write is 1 ms.
 package eventsourcingtest

@@ -22,7 +22,8 @@ func (p *printer) Cleanup(f func())                  { p.cleanup = f }
 func (p *printer) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 func (p *printer) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
-// Given what happened before, when a command comes, then this is stored and answered.
+// Given these events, when this command arrives, then these events are stored and this is the
+// reply.
 func Example() {
 	t := &printer{}
 	cart := eventsourcingtest.New(t, cartType(mistakes{}))
@@ -44,7 +45,7 @@ func Example() {
 	// eventsourcingtest_test.Add{Command:{} Articles:[plum]} is answered 1, want 2
 }
 
-// What happens when the journal fails.
+// The journal rejects a write.
 func ExampleKit_Journal() {
 	t := &printer{}
 	cart := eventsourcingtest.New(t, cartType(mistakes{}))

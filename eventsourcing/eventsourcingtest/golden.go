@@ -4,7 +4,6 @@
 package eventsourcingtest
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -20,35 +19,35 @@ import (
 
 // GoldenConfig configures Golden.
 type GoldenConfig[S, E any] struct {
-	// Dir is where the samples are, in the directories "events" and "states". Defaults to
+	// Dir contains the samples in its directories "events" and "states". Defaults to
 	// "testdata/golden".
 	Dir string
-	// Update adds what is missing to Dir. Usually it comes from a flag of the test.
+	// Update adds missing samples to Dir. It is usually the value of a flag of the test.
 	Update bool
 	// Events are samples, at least one of each type of Type.Events. They must be the same in each
 	// run.
 	Events []E
-	// States are samples of what snapshots hold; none if there are no snapshots. They must be the
-	// same in each run.
+	// States are samples of states in snapshots. They must be the same in each run. Leave it empty for
+	// a type without snapshots.
 	States []*S
 	// ID is the entity's own ID for States. Defaults to "1".
 	ID string
 }
 
-// Golden proves that everything that was ever stored can still be read, and still means the same.
+// Golden checks that all data that releases have stored can still be read and has the same meaning.
 // It keeps samples of the encoded events and states of each release in files, which are committed:
 //
 //	testdata/golden/events/deposited@2.stored    manifest and payload, as stored
-//	testdata/golden/events/deposited@2.decoded   what that decodes to now
+//	testdata/golden/events/deposited@2.decoded   the values to which they decode
 //
-// Files with what is stored are added by a run with Update and never changed: they stand for what a
-// journal holds. The others are rewritten by Update, so that a change of what old events decode to
-// shows in a review. Without Update nothing is written, and the test fails when
+// A run with Update adds new samples and never changes a file with stored data. It rewrites the files
+// with decoded values, so that a review shows a change of their meaning. A run without Update writes
+// nothing. It fails if
 //
-//   - a sample no longer decodes, or decodes to something else;
+//   - a sample does not decode, or decodes to other values than before;
 //   - a type, or an older version that an Upcast or a Split reads, has no sample;
-//   - an event is stored in another form than any sample of its type, as when a
-//     field was added.
+//   - an event has another stored form than all samples of its type, for example after a field was
+//     added.
 //
 // For example:
 //
@@ -69,7 +68,7 @@ func Golden[S, E any](t testing.TB, typ eventsourcing.Type[S, E], cfg GoldenConf
 		t.Fatalf("Type.Snapshots.State: %v", err)
 	}
 	dir := cmp.Or(cfg.Dir, filepath.Join("testdata", "golden"))
-	events := golden{t: t, dir: filepath.Join(dir, "events"), update: cfg.Update, what: "event", field: "Events", registry: typ.Events}
+	events := golden{t: t, dir: filepath.Join(dir, "events"), update: cfg.Update, kind: "event", field: "Events", registry: typ.Events}
 	events.decode = func(manifest string, payload []byte) ([]encoded, error) {
 		return decodeEvents[E](typ.Events, manifest, payload)
 	}
@@ -79,7 +78,7 @@ func Golden[S, E any](t testing.TB, typ eventsourcing.Type[S, E], cfg GoldenConf
 	}
 	events.run()
 
-	states := golden{t: t, dir: filepath.Join(dir, "states"), update: cfg.Update, what: "state", field: "States", registry: typ.Snapshots.State.Registry()}
+	states := golden{t: t, dir: filepath.Join(dir, "states"), update: cfg.Update, kind: "state", field: "States", registry: typ.Snapshots.State.Registry()}
 	states.decode = func(manifest string, payload []byte) ([]encoded, error) {
 		state, err := eventsourcing.DecodeState(typ, cmp.Or(cfg.ID, "1"), manifest, payload)
 		if err != nil {
@@ -95,7 +94,7 @@ func Golden[S, E any](t testing.TB, typ eventsourcing.Type[S, E], cfg GoldenConf
 	states.run()
 }
 
-// decodeEvents decodes an event as a recovery does, and encodes what it has become.
+// decodeEvents decodes an event as a recovery does, and encodes the results.
 func decodeEvents[E any](events *codec.Registry, manifest string, payload []byte) ([]encoded, error) {
 	decoded, err := events.DecodeAppend(nil, manifest, payload)
 	if err != nil {
@@ -120,7 +119,7 @@ type golden struct {
 	t           testing.TB
 	dir         string
 	update      bool
-	what, field string
+	kind, field string
 	registry    *codec.Registry
 	decode      func(manifest string, payload []byte) ([]encoded, error)
 	samples     []encoded
@@ -129,7 +128,7 @@ type golden struct {
 func (g *golden) sample(v any, manifest string, payload []byte, err error) {
 	g.t.Helper()
 	if err != nil {
-		g.t.Errorf("the sample %T%+v can't be encoded: %v", v, v, err)
+		g.t.Errorf("encode the sample %T%+v: %v", v, v, err)
 		return
 	}
 	g.samples = append(g.samples, encoded{manifest, payload})
@@ -142,12 +141,12 @@ func (g *golden) run() {
 		g.t.Fatalf("read the samples: %v", err)
 	}
 	for _, s := range g.samples {
-		if known(files, s) {
+		if slices.ContainsFunc(slices.Collect(maps.Values(files)), s.equal) {
 			continue
 		}
 		path := freeGolden(g.dir, files, s.manifest)
 		if !g.update {
-			g.t.Errorf("a sample is stored in a form that no file has: %s\nRun the test with Update to add it as %s", s, path)
+			g.t.Errorf("a sample has a stored form that no file contains: %s\nRun the test with Update to add it as %s", s, path)
 			continue
 		}
 		if err := writeGolden(path, s); err != nil {
@@ -159,27 +158,18 @@ func (g *golden) run() {
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		g.check(path, files[path])
 	}
-	if len(g.samples) == 0 && g.what == "state" {
+	if len(g.samples) == 0 && g.kind == "state" {
 		return
 	}
 	g.complete(files)
 }
 
-func known(files map[string]encoded, s encoded) bool {
-	for _, f := range files {
-		if f.manifest == s.manifest && bytes.Equal(f.payload, s.payload) {
-			return true
-		}
-	}
-	return false
-}
-
-// check compares what a sample decodes to with what it did.
+// check compares the values to which a sample decodes with those in its file.
 func (g *golden) check(path string, s encoded) {
 	g.t.Helper()
 	decoded, err := g.decode(s.manifest, s.payload)
 	if err != nil {
-		g.t.Errorf("%s, which stands for what is stored, no longer decodes: %v", path, err)
+		g.t.Errorf("decode the stored sample %s: %v", path, err)
 		return
 	}
 	path = strings.TrimSuffix(path, storedSuffix) + decodedSuffix
@@ -199,7 +189,7 @@ func (g *golden) check(path string, s encoded) {
 	case !g.update && err != nil:
 		g.t.Errorf("%s is missing: run the test with Update to add it", path)
 	case !g.update:
-		g.t.Errorf("%s: what is stored decodes to something else than before:\n%swas\n%sIf it has to, run the test with Update and commit the difference", path, now, was)
+		g.t.Errorf("%s: the stored sample decodes to other values than before:\n%swas\n%sIf the change is intended, run the test with Update and commit the difference", path, now, was)
 	default:
 		if err := os.WriteFile(path, []byte(now), 0o600); err != nil {
 			g.t.Fatalf("%v", err)
@@ -208,7 +198,7 @@ func (g *golden) check(path string, s encoded) {
 	}
 }
 
-// complete requires that each manifest has a sample.
+// complete reports an error for each manifest without a sample.
 func (g *golden) complete(files map[string]encoded) {
 	g.t.Helper()
 	current := map[string]bool{}
@@ -221,8 +211,8 @@ func (g *golden) complete(files map[string]encoded) {
 			has = has || f.manifest == manifest
 		}
 		if !has && !current[manifest] {
-			g.t.Errorf("there is no sample of the %s %q: add one to GoldenConfig.%s and run the test with Update; or, if it is an older "+
-				"version, put what was stored into %s: the manifest on a line and the payload in hex", g.what, manifest, g.field,
+			g.t.Errorf("the %s %q has no sample: add one to GoldenConfig.%s and run the test with Update; for an older version, write stored "+
+				"data to %s: the manifest on a line and the payload in hex", g.kind, manifest, g.field,
 				freeGolden(g.dir, files, manifest))
 		}
 	}

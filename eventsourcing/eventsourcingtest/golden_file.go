@@ -26,18 +26,21 @@ const (
 	storedSuffix  = ".stored"
 	decodedSuffix = ".decoded"
 	hexPerLine    = 64
-	// maxGolden is the size of the largest file with a sample: hex takes two bytes for each one of
-	// an event, which has at most 16 MiB.
+	// maxGolden is the maximum size of a file: an event has at most 16 MiB, which are doubled in hex.
 	maxGolden = 40 << 20
 )
 
-// encoded is a manifest and a payload.
+// encoded is an encoded event or state.
 type encoded struct {
 	manifest string
 	payload  []byte
 }
 
-// readGolden reads all samples in a directory, by their paths. It need not exist.
+func (e encoded) equal(f encoded) bool {
+	return e.manifest == f.manifest && bytes.Equal(e.payload, f.payload)
+}
+
+// readGolden returns all samples in a directory by their paths. The directory need not exist.
 func readGolden(dir string) (map[string]encoded, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -50,7 +53,7 @@ func readGolden(dir string) (map[string]encoded, error) {
 		}
 		path := filepath.Join(dir, e.Name())
 		if info, err := e.Info(); err != nil || info.Size() > maxGolden {
-			return nil, fmt.Errorf("%s is no sample: more than %d bytes, or %w", path, maxGolden, err)
+			return nil, fmt.Errorf("%s is no sample: it has more than %d bytes, or: %w", path, maxGolden, err)
 		}
 		data, err := os.ReadFile(path) //nolint:gosec // the test names it
 		if err != nil {
@@ -66,7 +69,7 @@ func readGolden(dir string) (map[string]encoded, error) {
 	return files, nil
 }
 
-// freeGolden is the path of the next sample with a manifest.
+// freeGolden returns the path for a new sample with a manifest.
 func freeGolden(dir string, files map[string]encoded, manifest string) string {
 	base := filepath.Join(dir, url.PathEscape(manifest))
 	path := base + storedSuffix
@@ -95,7 +98,7 @@ func writeGolden(path string, s encoded) error {
 	return errors.Join(err, f.Close())
 }
 
-// String shows what is encoded: its manifest, and the values in it as a tree.
+// String returns the manifest and the decoded values as a tree.
 func (e encoded) String() string {
 	var b strings.Builder
 	b.WriteString(e.manifest + "\n")
@@ -113,7 +116,7 @@ func (e encoded) String() string {
 	return b.String()
 }
 
-// generic decodes msgpack without its Go type.
+// generic decodes msgpack without the Go type.
 func (e encoded) generic() (any, bool) {
 	if strings.Contains(e.manifest, "+") || codec.Check(e.payload) != nil {
 		return nil, false
@@ -128,19 +131,13 @@ func (e encoded) generic() (any, bool) {
 	return nil, false
 }
 
-// tree prints a value, one field or element a line.
+// tree prints a value with one field or element per line.
 func tree(b *strings.Builder, v any, indent string) {
-	switch v := v.(type) {
+	switch v := byText(v).(type) {
 	case map[string]any:
 		for _, k := range slices.Sorted(maps.Keys(v)) {
 			branch(b, k, v[k], indent)
 		}
-	case map[any]any:
-		byText := make(map[string]any, len(v))
-		for k, item := range v {
-			byText[leaf(k)] = item
-		}
-		tree(b, byText, indent)
 	case []any:
 		for _, item := range v {
 			branch(b, "-", item, indent)
@@ -150,12 +147,23 @@ func tree(b *strings.Builder, v any, indent string) {
 	}
 }
 
+// byText converts the keys of a map to texts. It returns other values unchanged.
+func byText(v any) any {
+	m, ok := v.(map[any]any)
+	if !ok {
+		return v
+	}
+	out := make(map[string]any, len(m))
+	for k, item := range m {
+		out[leaf(k)] = item
+	}
+	return out
+}
+
 func branch(b *strings.Builder, name string, v any, indent string) {
 	empty := ""
-	switch v := v.(type) {
+	switch v := byText(v).(type) {
 	case map[string]any:
-		empty = "{}"[min(len(v), 1)*2:]
-	case map[any]any:
 		empty = "{}"[min(len(v), 1)*2:]
 	case []any:
 		empty = "[]"[min(len(v), 1)*2:]
@@ -174,7 +182,7 @@ func branch(b *strings.Builder, name string, v any, indent string) {
 	tree(b, v, indent+"  ")
 }
 
-// leaf prints a value on its own.
+// leaf prints a value that has no parts.
 func leaf(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -75,7 +75,7 @@ func (g *goldenTest) run(t *testing.T, update bool) string {
 	}), "\n")
 }
 
-// files returns what is in the directory.
+// files returns the contents of the directory.
 func (g *goldenTest) files(t *testing.T) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -94,7 +94,7 @@ func (g *goldenTest) files(t *testing.T) map[string]string {
 	return files
 }
 
-// passes requires that a run has nothing to say, and changes no stored file.
+// passes checks that a run reports no error and changes no stored file.
 func (g *goldenTest) passes(t *testing.T, update bool) {
 	t.Helper()
 	before := g.files(t)
@@ -126,7 +126,7 @@ func (g *goldenTest) fails(t *testing.T, wants ...string) {
 func TestGoldenFiles(t *testing.T) {
 	t.Parallel()
 	g := firstRelease(t)
-	g.fails(t, "stored in a form that no file has: named\n", "num%2Fber.stored")
+	g.fails(t, "stored form that no file contains: named\n", "num%2Fber.stored")
 	g.passes(t, true)
 	g.passes(t, false)
 	files := g.files(t)
@@ -149,15 +149,15 @@ func TestGoldenNeedsSamples(t *testing.T) {
 	t.Parallel()
 	g := firstRelease(t)
 	g.events, g.states = g.events[:1], nil
-	g.fails(t, `no sample of the event "tallied"`, `no sample of the event "num/ber"`)
+	g.fails(t, `the event "tallied" has no sample`, `the event "num/ber" has no sample`)
 	g.events = append(g.events, left{})
-	g.fails(t, "can't be encoded: codec: type is not registered")
+	g.fails(t, "encode the sample")
 	g.entries = append(g.entries, codec.Name[left]("named"))
 	g.fails(t, "Type.Events: codec:")
 }
 
-// TestGoldenEvolution changes a type as releases do: what is stored stays, and a change that loses
-// something is found.
+// TestGoldenEvolution changes a type as releases do: stored samples remain, and a change that loses
+// data is reported.
 func TestGoldenEvolution(t *testing.T) {
 	t.Parallel()
 	g := firstRelease(t)
@@ -168,14 +168,14 @@ func TestGoldenEvolution(t *testing.T) {
 		At    time.Time
 	}
 	g.entries[0], g.events[0] = codec.Name[renamed]("named"), renamed{"bob", time.Time{}}
-	g.fails(t, "decodes to something else", "Title: \"\"\nwas\nnamed\n", "named.2.stored")
+	g.fails(t, "decodes to other values", "Title: \"\"\nwas\nnamed\n", "named.2.stored")
 
 	type aliased struct {
 		Title string `msgpack:"Title,alias:Name"`
 		At    time.Time
 	}
 	g.entries[0], g.events[0] = codec.Name[aliased]("named"), aliased{"bob", time.Time{}}
-	g.fails(t, "decodes to something else", "Title: \"ann\"")
+	g.fails(t, "decodes to other values", "Title: \"ann\"")
 	g.passes(t, true)
 	g.passes(t, false)
 	if files := g.files(t); !strings.Contains(files["events/named.decoded"], "Title: \"ann\"") || !strings.Contains(files["events/named.2.decoded"], "Title: \"bob\"") {
@@ -184,11 +184,11 @@ func TestGoldenEvolution(t *testing.T) {
 
 	g.entries[0] = codec.Removed("named")
 	g.events = g.events[1:]
-	g.fails(t, "something else than before:\nnothing\nwas\n")
+	g.fails(t, "other values than before:\nnothing\nwas\n")
 	g.passes(t, true)
 
 	g.entries = slices.Delete(g.entries, 0, 1)
-	g.fails(t, "named.2.stored, which stands for what is stored, no longer decodes: codec: unknown manifest")
+	g.fails(t, "named.2.stored: codec: unknown manifest")
 }
 
 // TestGoldenVersions: an older version needs a sample too.
@@ -201,7 +201,7 @@ func TestGoldenVersions(t *testing.T) {
 	}
 	g.events = []any{left{"bob"}}
 	g.states = nil
-	if failures := g.run(t, true); !strings.Contains(failures, `no sample of the event "named"`) || !strings.Contains(failures, filepath.Join("events", "named.stored")) {
+	if failures := g.run(t, true); !strings.Contains(failures, `the event "named" has no sample`) || !strings.Contains(failures, filepath.Join("events", "named.stored")) {
 		t.Errorf("the failures are %s", failures)
 	}
 	path := filepath.Join(g.dir, "events", "named.stored")
@@ -225,7 +225,7 @@ func TestGoldenVersions(t *testing.T) {
 	}
 }
 
-// TestGoldenFormats: other formats are shown as what they are.
+// TestGoldenFormats checks how samples of other formats are printed.
 func TestGoldenFormats(t *testing.T) {
 	t.Parallel()
 	g := firstRelease(t)
@@ -243,5 +243,5 @@ func TestGoldenStates(t *testing.T) {
 	g := firstRelease(t)
 	g.passes(t, true)
 	g.typ.Snapshots = eventsourcing.Snapshots[goldenState, any]{Every: 1, Version: 2}
-	g.fails(t, "state.stored, which stands for what is stored, no longer decodes")
+	g.fails(t, "state.stored: ")
 }

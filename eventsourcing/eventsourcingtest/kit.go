@@ -26,18 +26,17 @@ type Config struct {
 	ID string
 	// Host are the options of its host. The pauses after a failure default to 1 ms.
 	Host eventsourcing.HostOptions
-	// Runtime configures the runtime, but for its journal and snapshot store.
+	// Runtime configures the runtime. Its Store is ignored.
 	Runtime eventsourcing.Config
-	// AllowSharedMemory switches off the search for memory that answers or commands share with the
-	// state, for types that share what never changes.
+	// AllowSharedMemory disables the check for memory that replies or commands share with the state.
+	// It is for types that share immutable memory.
 	AllowSharedMemory bool
-	// AllowUnreturned switches off the search for effects that a handler made and did not return,
-	// for aggregates that make one and then decide otherwise.
+	// AllowUnreturned disables the check for effects that a handler made and did not return.
 	AllowUnreturned bool
 }
 
-// Kit runs one entity for a test. Its methods fail the test when something is wrong, and must be
-// called from the test's goroutine.
+// Kit runs one entity for a test. Its methods report errors to the test and must be called on the
+// test's goroutine.
 type Kit[S, E any] struct {
 	t         testing.TB
 	typ       eventsourcing.Type[S, E]
@@ -54,7 +53,7 @@ type Kit[S, E any] struct {
 	unreturned []eventsourcing.UnreturnedInfo // not reported yet
 }
 
-// New returns a kit for an entity of a type. It is closed when the test ends.
+// New returns a kit for an entity of a type. The kit is closed when the test ends.
 func New[S, E any](t testing.TB, typ eventsourcing.Type[S, E]) *Kit[S, E] {
 	t.Helper()
 	return NewWithConfig(t, typ, Config{})
@@ -74,7 +73,7 @@ func NewWithConfig[S, E any](t testing.TB, typ eventsourcing.Type[S, E], cfg Con
 	return k
 }
 
-// store makes an empty journal and snapshot store.
+// store makes an empty journal and an empty snapshot store.
 func (k *Kit[S, E]) store() {
 	k.memory = inmem.NewJournal()
 	k.journal = journaltest.NewFaulty(k.memory)
@@ -101,7 +100,7 @@ func (k *Kit[S, E]) open() {
 	}
 }
 
-// close stops the runtime. What the journal stalls goes on.
+// close stops the runtime and releases stalled calls of the journal.
 func (k *Kit[S, E]) close() {
 	if k.runtime == nil {
 		return
@@ -114,8 +113,8 @@ func (k *Kit[S, E]) close() {
 	k.checkReturned()
 }
 
-// Given stores events, as if the entity had persisted them one by one, and restarts it. Each of
-// them has to survive its encoding.
+// Given stores events as if the entity had persisted them one by one, and restarts the entity. It
+// reports an error unless each event survives its encoding.
 func (k *Kit[S, E]) Given(events ...E) {
 	k.t.Helper()
 	k.close()
@@ -129,7 +128,7 @@ func (k *Kit[S, E]) Given(events ...E) {
 		if err != nil {
 			k.t.Fatalf("event %T: %v", event, err)
 		}
-		k.checkEvent(event, manifest, payload)
+		k.checkRoundTrip("event", k.typ.Events, event, manifest, payload)
 		w := journal.Write{ID: k.pid, Writer: "eventsourcingtest", Expect: highest + uint64(i)}
 		w.Events = []journal.Event{{
 			SequenceNr: w.Expect + 1, Time: time.Now().UTC().Truncate(time.Microsecond), //nolint:forbidigo // a history begins now
@@ -142,8 +141,8 @@ func (k *Kit[S, E]) Given(events ...E) {
 	k.open()
 }
 
-// Restart stops the entity with its runtime and starts another one on the same stores, as after a
-// crash: what was not stored is gone. The state has to be the same.
+// Restart stops the entity and its runtime and starts it in a new runtime with the same stores. It
+// reports an error unless the state is the same.
 func (k *Kit[S, E]) Restart() {
 	k.t.Helper()
 	before := k.live()
@@ -152,7 +151,7 @@ func (k *Kit[S, E]) Restart() {
 	k.same("after a restart the state is", k.live(), "before it was", before)
 }
 
-// Clear deletes everything that is stored and starts again. Faults are gone too.
+// Clear restarts the entity with empty stores, without injected faults.
 func (k *Kit[S, E]) Clear() {
 	k.t.Helper()
 	k.close()
@@ -160,23 +159,23 @@ func (k *Kit[S, E]) Clear() {
 	k.open()
 }
 
-// Journal is the journal, which fails on demand:
+// Journal returns the journal, into which tests inject faults:
 //
 //	k.Journal().Inject(journaltest.Fault{Err: err})                   // the next write fails
 //	k.Journal().Inject(journaltest.Fault{Do: journaltest.Reject})     // it is rejected
 //	k.Journal().Inject(journaltest.Fault{Op: journaltest.OpReplay})   // the next recovery fails
 func (k *Kit[S, E]) Journal() *journaltest.Faulty { return k.journal }
 
-// Snapshots is the snapshot store, which fails on demand.
+// Snapshots returns the snapshot store, into which tests inject faults.
 func (k *Kit[S, E]) Snapshots() *snapshottest.Faulty { return k.snapshots }
 
-// Ref addresses the entity.
+// Ref returns the reference to the entity.
 func (k *Kit[S, E]) Ref() eventsourcing.Ref[S] { return k.entities.Ref(k.cfg.ID) }
 
-// Runtime is the runtime until the next Restart, Given or Clear.
+// Runtime returns the runtime, which is valid until the next Restart, Given or Clear.
 func (k *Kit[S, E]) Runtime() *eventsourcing.Runtime { return k.runtime }
 
-// Events returns all events that are stored.
+// Events returns all stored events.
 func (k *Kit[S, E]) Events() []E {
 	k.t.Helper()
 	return k.eventsFrom(1)
@@ -207,15 +206,9 @@ func (k *Kit[S, E]) eventsFrom(from uint64) []E {
 	return events
 }
 
-// State returns the state of the entity, refolded from the stored events. The caller owns it.
+// State returns the state that the stored events lead to. If some events were deleted, it is computed
+// from the newest snapshot. The caller owns it.
 func (k *Kit[S, E]) State() *S {
-	k.t.Helper()
-	return k.folded()
-}
-
-// folded is the state that the stored events fold to: all of them, or what follows a snapshot if
-// some were deleted.
-func (k *Kit[S, E]) folded() *S {
 	k.t.Helper()
 	ctx := context.Background()
 	f, err := eventsourcing.Fold(ctx, k.runtime, k.typ, k.cfg.ID, eventsourcing.FoldOptions[E]{DisableSnapshots: true})

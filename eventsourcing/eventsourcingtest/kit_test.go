@@ -63,12 +63,12 @@ func TestMistakes(t *testing.T) {
 		"state changed in HandleCommand": {
 			mistakes{changesState: true},
 			func(k *eventsourcingtest.Kit[Cart, Event]) { eventsourcingtest.When(k, List{}) },
-			"the stored events fold to",
+			"the stored events lead to",
 		},
 		"answer is a slice of the state": {
 			mistakes{sharesSlice: true},
 			func(k *eventsourcingtest.Kit[Cart, Event]) { eventsourcingtest.When(k, List{}) },
-			"the answer shares memory with the state: []string is state.Articles",
+			"the reply shares memory with the state: []string is state.Articles",
 		},
 		"answer holds a map of the state": {
 			mistakes{sharesMap: true},
@@ -100,7 +100,7 @@ func TestMistakes(t *testing.T) {
 		"an effect that is not returned": {
 			mistakes{dropsEffect: true},
 			func(k *eventsourcingtest.Kit[Cart, Event]) { eventsourcingtest.When(k, List{}).Succeeds() },
-			"handling eventsourcingtest_test.List made 1 effects that were not returned",
+			"the handler of eventsourcingtest_test.List made 1 effects and did not return them",
 		},
 		"events where none are wanted": {
 			mistakes{},
@@ -153,8 +153,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Sharing what is not exported is fine: nobody can change it.
-func TestWhatIsNotExportedMayBeShared(t *testing.T) {
+// TestSharedUnexportedMemory: other packages can't change unexported fields.
+func TestSharedUnexportedMemory(t *testing.T) {
 	t.Parallel()
 	k := eventsourcingtest.New(t, cartType(mistakes{}))
 	k.Given(Added{[]string{"apple"}}, CheckedOut{1}, Added{[]string{"fig"}})
@@ -210,7 +210,7 @@ func TestLossyEncodings(t *testing.T) {
 	}{
 		"event that is given":      {func(k *eventsourcingtest.Kit[lossy, lossyEvent]) { k.Given(lossyEvent{3}) }, "event eventsourcingtest_test.lossyEvent{N:3} is decoded as"},
 		"command and event":        {func(k *eventsourcingtest.Kit[lossy, lossyEvent]) { eventsourcingtest.When(k, lossySet{N: 3}) }, "command eventsourcingtest_test.lossySet"},
-		"event that was persisted": {func(k *eventsourcingtest.Kit[lossy, lossyEvent]) { eventsourcingtest.When(k, lossySet{N: 3}) }, "the stored events fold to"},
+		"event that was persisted": {func(k *eventsourcingtest.Kit[lossy, lossyEvent]) { eventsourcingtest.When(k, lossySet{N: 3}) }, "the stored events lead to"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -220,7 +220,7 @@ func TestLossyEncodings(t *testing.T) {
 			}
 		})
 	}
-	// Nothing is lost of what has no lowest bit.
+	// Values without a lowest bit lose nothing.
 	k := eventsourcingtest.New(t, typ)
 	k.Given(lossyEvent{2})
 	eventsourcingtest.When(k, lossySet{N: 4}).Answers(4)
@@ -250,7 +250,7 @@ func TestKit(t *testing.T) {
 	}
 }
 
-// TestFailures: a journal that fails, is found out about, and goes on.
+// TestFailures checks an entity whose journal fails and recovers.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	k := eventsourcingtest.New(t, cartType(mistakes{}))
@@ -327,13 +327,13 @@ func TestStatesWithoutEncoding(t *testing.T) {
 	k.Restart()
 	eventsourcingtest.When(k, count{}).Answers(2)
 	failures := record(t, func(t testing.TB) { eventsourcingtest.When(eventsourcingtest.New(t, typ), count{Cheat: true}) })
-	if !strings.Contains(strings.Join(failures, "\n"), "the stored events fold to") {
+	if !strings.Contains(strings.Join(failures, "\n"), "the stored events lead to") {
 		t.Errorf("the failures are %q", failures)
 	}
 }
 
-// TestSnapshots: an aggregate that encodes its state itself has to do it well, and the kit works
-// where only a snapshot knows the beginning.
+// TestSnapshots checks the encoding of a type with a StateForm, and that the kit works if only a
+// snapshot covers the first events.
 func TestSnapshots(t *testing.T) {
 	t.Parallel()
 	for want, bad := range map[string]*eventsourcing.StateForm[counter]{

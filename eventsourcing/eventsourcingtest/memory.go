@@ -4,6 +4,7 @@
 package eventsourcingtest
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -16,28 +17,19 @@ type region struct {
 	path     string
 }
 
-// sharing looks for memory that its holder could change through a value and that the state refers
-// to. It returns where, or "".
-//
-// Of the value only what is exported counts: nobody else can change the rest.
+// sharing returns a description of memory to which both a value and the state refer and that the
+// holder of the value could change, or "". Unexported fields of the value are ignored, because no
+// other package can change them.
 func sharing(value, state any) string {
 	if value == nil {
 		return ""
 	}
-	mine := walk(value, true)
+	mine := walk(value, fmt.Sprintf("%T", value), true)
 	if len(mine) == 0 {
 		return ""
 	}
-	theirs := walk(state, false)
-	slices.SortFunc(theirs, func(a, b region) int {
-		switch {
-		case a.from < b.from:
-			return -1
-		case a.from > b.from:
-			return 1
-		}
-		return 0
-	})
+	theirs := walk(state, "state", false)
+	slices.SortFunc(theirs, func(a, b region) int { return cmp.Compare(a.from, b.from) })
 	for _, m := range mine {
 		for _, r := range theirs {
 			if r.from >= m.to {
@@ -53,7 +45,7 @@ func sharing(value, state any) string {
 
 // walker collects the memory that a value refers to.
 type walker struct {
-	exported bool // stop at what is not exported
+	exported bool // ignore unexported fields
 	seen     map[visit]bool
 	regions  []region
 }
@@ -63,14 +55,9 @@ type visit struct {
 	t  reflect.Type
 }
 
-func walk(value any, exported bool) []region {
+func walk(value any, path string, exported bool) []region {
 	w := &walker{exported: exported, seen: make(map[visit]bool)}
-	v := reflect.ValueOf(value)
-	if !exported { // the state is a pointer; its fields are what counts
-		w.value(v, "state")
-	} else {
-		w.value(v, fmt.Sprintf("%T", value))
-	}
+	w.value(reflect.ValueOf(value), path)
 	return w.regions
 }
 
@@ -120,11 +107,11 @@ func (w *walker) value(v reflect.Value, path string) {
 				w.value(v.Field(i), path+"."+f.Name)
 			}
 		}
-	default: // nothing that refers to memory, or nothing that can be changed
+	default: // no mutable memory
 	}
 }
 
-// first reports whether memory was not visited yet as this type.
+// first reports whether the memory is visited with this type for the first time.
 func (w *walker) first(at uintptr, t reflect.Type) bool {
 	v := visit{at, t}
 	if w.seen[v] {
@@ -134,8 +121,8 @@ func (w *walker) first(at uintptr, t reflect.Type) bool {
 	return true
 }
 
-// mutable reports whether what a pointer of a value points to can be changed by its holder: a
-// struct without exported fields can't.
+// mutable reports whether the holder of a pointer to this type can change the memory. It can't if the
+// type is a struct without exported fields.
 func (w *walker) mutable(t reflect.Type) bool {
 	if !w.exported || t.Kind() != reflect.Struct {
 		return true
@@ -146,13 +133,4 @@ func (w *walker) mutable(t reflect.Type) bool {
 		}
 	}
 	return false
-}
-
-// sprint prints a state with what it points to.
-func sprint(state any) string {
-	v := reflect.ValueOf(state)
-	if v.Kind() == reflect.Pointer && !v.IsNil() {
-		return fmt.Sprintf("%+v", v.Elem())
-	}
-	return fmt.Sprintf("%+v", state)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 )
 
-// Outcome is what a command has led to.
+// Outcome is the result of a command.
 type Outcome[E, R any] struct {
 	t       testing.TB
 	command any
@@ -26,7 +26,8 @@ type Outcome[E, R any] struct {
 	Err   error
 }
 
-// When sends a command and waits for its answer. It checks what the package documentation says.
+// When sends a command, waits for its reply, and makes the checks that the package documentation
+// lists.
 func When[S, E, R any](k *Kit[S, E], command eventsourcing.Request[S, R]) *Outcome[E, R] {
 	k.t.Helper()
 	return WhenContext(context.Background(), k, command)
@@ -44,8 +45,8 @@ func WhenContext[S, E, R any](ctx context.Context, k *Kit[S, E], command eventso
 	return o
 }
 
-// Tell sends a command that nobody waits for, and waits until it was handled. Commands that it
-// leads to in turn may come later.
+// Tell sends a message without a reply and waits until it was handled. Messages that follow from it
+// may be handled later.
 func Tell[S, E any](k *Kit[S, E], command eventsourcing.Message[S]) *Outcome[E, struct{}] {
 	k.t.Helper()
 	k.checkCommand(command)
@@ -58,7 +59,7 @@ func Tell[S, E any](k *Kit[S, E], command eventsourcing.Message[S]) *Outcome[E, 
 	return o
 }
 
-// next is the number of the next record.
+// next returns the sequence number of the next event.
 func (k *Kit[S, E]) next() uint64 {
 	k.t.Helper()
 	highest, err := k.memory.HighestSequenceNr(context.Background(), k.pid)
@@ -68,8 +69,7 @@ func (k *Kit[S, E]) next() uint64 {
 	return highest + 1
 }
 
-// Stores requires that exactly these events were stored, in this order; none if there are no
-// arguments.
+// Stores reports an error unless exactly these events were stored, in this order.
 func (o *Outcome[E, R]) Stores(want ...E) *Outcome[E, R] {
 	o.t.Helper()
 	same := len(o.Events) == len(want)
@@ -82,13 +82,13 @@ func (o *Outcome[E, R]) Stores(want ...E) *Outcome[E, R] {
 	return o
 }
 
-// StoresNothing requires that no event was stored.
+// StoresNothing reports an error if an event was stored.
 func (o *Outcome[E, R]) StoresNothing() *Outcome[E, R] {
 	o.t.Helper()
 	return o.Stores()
 }
 
-// Answers requires that the command was answered with a value.
+// Answers reports an error unless the command was answered with this value.
 func (o *Outcome[E, R]) Answers(want R) *Outcome[E, R] {
 	o.t.Helper()
 	switch {
@@ -100,7 +100,7 @@ func (o *Outcome[E, R]) Answers(want R) *Outcome[E, R] {
 	return o
 }
 
-// Succeeds requires that the command was answered without an error.
+// Succeeds reports an error if the command failed.
 func (o *Outcome[E, R]) Succeeds() *Outcome[E, R] {
 	o.t.Helper()
 	if o.Err != nil {
@@ -109,8 +109,8 @@ func (o *Outcome[E, R]) Succeeds() *Outcome[E, R] {
 	return o
 }
 
-// Fails requires that the command was answered with an error that matches the target, such as a
-// Refusal, and that it stored nothing.
+// Fails reports an error unless the command failed with an error that matches the target, such as a
+// Refusal, and stored nothing.
 func (o *Outcome[E, R]) Fails(target error) *Outcome[E, R] {
 	o.t.Helper()
 	switch {
@@ -135,7 +135,7 @@ func list[E any](events []E) string {
 	return b.String()
 }
 
-// equal compares two values: by the method Equal of their type, if it has one, or by
+// equal compares two values with the method Equal of their type if it has one, otherwise with
 // reflect.DeepEqual.
 func equal(a, b any) bool {
 	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)

@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 )
 
-// A cart, with the mistakes that its type is told to make.
+// cart is a cart with mistakes that tests switch on.
 type (
 	Event           interface{ isEvent() }
 	Context[R any]  = eventsourcing.Context[Cart, Event, R]
@@ -25,7 +25,7 @@ type (
 	List struct {
 		eventsourcing.Command[Cart, []string]
 	}
-	// Checkout is answered with what was in the cart.
+	// Checkout is answered with the content of the cart.
 	Checkout struct {
 		eventsourcing.Command[Cart, Receipt]
 	}

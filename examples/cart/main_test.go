@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestStory: the example shows what it says.
+// TestStory checks the output of the example.
 func TestStory(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
@@ -39,7 +39,8 @@ func TestStory(t *testing.T) {
 	}
 }
 
-// TestQuantities: what a cart holds is right however removals and additions meet.
+// TestQuantities checks that the quantities in a cart are correct for any order of removals and
+// additions.
 func TestQuantities(t *testing.T) {
 	t.Parallel()
 	known, err := types()

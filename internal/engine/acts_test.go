@@ -64,7 +64,7 @@ func format(acts []act) string {
 	return strings.Join(words, " ")
 }
 
-// parse reads acts; it panics on what it does not understand.
+// parse parses acts. It panics on a syntax error.
 func parse(text string) []act {
 	p := &parser{rest: text}
 	acts := p.acts()

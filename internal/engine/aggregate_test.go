@@ -25,13 +25,14 @@ type message struct {
 	acts []act
 }
 
-// callback is what the acts then and thenasync leave behind.
+// callback is the callback of the acts then and thenasync.
 type callback struct {
 	label string
 	acts  []act
 }
 
-// aggregate is an engine.Behavior that does what messages say. Its state is the list of all events.
+// aggregate is an engine.Behavior that performs the acts in messages. Its state is the list of all
+// events.
 type aggregate struct {
 	state   []string
 	calls   map[string]*caller

@@ -118,8 +118,8 @@ func (m *Machine) refoldBroken(out *Effects) {
 
 // tooMany counts panics. It reports whether the limit within PanicWindow is reached.
 func (m *Machine) tooMany() bool {
-	if m.now.Sub(m.panicsSince) > m.cfg.PanicWindow {
-		m.panicsSince, m.panics = m.now, 0
+	if now := m.now.UnixMicro(); now-m.panicsSince > m.cfg.PanicWindow.Microseconds() {
+		m.panicsSince, m.panics = now, 0
 	}
 	m.panics++
 	if int(m.panics) < m.cfg.PanicLimit {
@@ -139,7 +139,7 @@ func (m *Machine) backOff(cause error, out *Effects) {
 	}
 	first := m.failures == 0
 	m.phase = backingOff
-	m.limit = m.stash.n + m.cfg.BackoffStash
+	m.limit = int32(m.stash.n + m.cfg.BackoffStash) //nolint:gosec // a count of envelopes in memory
 	d := m.backoff()
 	var failed *RecoveryFailed
 	if first && errors.Is(cause, journal.ErrUnavailable) && !errors.As(cause, &failed) {

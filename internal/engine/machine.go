@@ -72,12 +72,11 @@ type Machine struct {
 	failed             *Step // the first unit that was not stored
 	broken             error // the reason why this instance decides no more messages
 
-	stash  Queue                // messages that could not be decided yet
-	user   Queue                // messages stashed by the user
-	after  Queue                // messages for the next incarnation
-	first  Queue                // signals for the first turn after a recovery
-	later  map[*Envelope]uint64 // messages with a later reply, by order of arrival
-	laters uint64
+	stash Queue                // messages that could not be decided yet
+	user  Queue                // messages stashed by the user
+	after Queue                // messages for the next incarnation
+	first Queue                // signals for the first turn after a recovery
+	later map[*Envelope]uint32 // messages with a later reply, by order of arrival
 
 	ops         int32 // in the pending list
 	finishes    int32 // steps that wait only for earlier steps
@@ -85,7 +84,8 @@ type Machine struct {
 	barriers    int32 // callbacks and ops that block later decisions
 	holding     int32 // units that hold back replies
 	outstanding int32 // units that the shell holds
-	limit       int   // of the stash during a back-off
+	limit       int32 // of the stash during a back-off
+	laters      uint32
 	failures    uint16
 	panics      uint16
 	phase       phase
@@ -95,7 +95,7 @@ type Machine struct {
 	draining    bool
 	killed      bool
 	dropCalls   bool
-	panicsSince time.Time
+	panicsSince int64 // Unix microseconds
 }
 
 // Init prepares a zero Machine for the entity with this persistence ID.
@@ -144,6 +144,15 @@ func (m *Machine) Resting() bool {
 	return m.phase == ready && m.head == nil && m.stash.n == 0 && m.user.n == 0 && m.after.n == 0 &&
 		len(m.later) == 0 && !m.saving && m.broken == nil
 }
+
+// ID returns the persistence ID of the entity.
+func (m *Machine) ID() string { return m.id }
+
+// Now returns the time of the last Step or SetNow.
+func (m *Machine) Now() time.Time { return m.now }
+
+// SetNow sets the result of Now until the next Step.
+func (m *Machine) SetNow(now time.Time) { m.now = now }
 
 // SequenceNr returns the sequence number of the last applied event.
 func (m *Machine) SequenceNr() uint64 { return m.applied }
@@ -205,7 +214,7 @@ func (m *Machine) deliverAfter(e *Envelope, out *Effects) {
 // room reports whether the stash takes one more command.
 func (m *Machine) room() bool {
 	if m.phase == backingOff {
-		return m.stash.n < m.limit
+		return m.stash.n < int(m.limit)
 	}
 	return m.cfg.StashCapacity < 0 || m.stash.n < m.cfg.StashCapacity
 }

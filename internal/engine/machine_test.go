@@ -113,7 +113,8 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// TestStashWhileStopping: a bounded stash also bounds what waits for the next instance.
+// TestStashWhileStopping checks that the limit of the stash also applies to messages for the next
+// instance.
 func TestStashWhileStopping(t *testing.T) {
 	t.Parallel()
 	cfg := config()
@@ -133,7 +134,7 @@ func TestStashWhileStopping(t *testing.T) {
 	}
 }
 
-// TestStaleInputs: what belongs to an instance that is gone changes nothing.
+// TestStaleInputs checks that inputs for an instance that has ended change nothing.
 func TestStaleInputs(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1, 0)
@@ -156,8 +157,8 @@ func TestStaleInputs(t *testing.T) {
 	}
 }
 
-// TestNobodyOvertakes: what waits is decided a few at a time, so that a long stash does not keep a
-// worker. A message that comes meanwhile queues behind it.
+// TestNobodyOvertakes checks that stashed messages are decided a few at a time, so that a long
+// stash does not occupy a worker, and that a message that arrives in between follows them.
 func TestNobodyOvertakes(t *testing.T) {
 	t.Parallel()
 	const waiting = 1000

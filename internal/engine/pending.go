@@ -171,7 +171,7 @@ func (m *Machine) reply(op *Op, out *Effects) {
 	case later:
 		if op.Env.Caller != nil {
 			if m.later == nil {
-				m.later = make(map[*Envelope]uint64)
+				m.later = make(map[*Envelope]uint32)
 			}
 			m.laters++
 			m.later[op.Env] = m.laters

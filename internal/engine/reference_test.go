@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// fate is what becomes of a unit when it reaches the journal for the first time.
+// fate is the outcome of the first append of a unit.
 type fate uint8
 
 const (
@@ -23,7 +23,7 @@ const (
 	fateUnavailable      // unknown, because the connection is lost; it is not stored
 )
 
-// error is what its command is answered with, by its names.
+// error names the errors in the answer of the command.
 func (f fate) error() string {
 	switch f {
 	case fateRejected:
@@ -39,9 +39,8 @@ func (f fate) error() string {
 	}
 }
 
-// reference is an entity as one would write it without pipelining: it handles one command after the
-// other, each to its end, and knows what becomes of its writes. It is slow and simple, and right by
-// inspection.
+// reference is an entity without pipelining: it completes each command before the next one and
+// always knows the outcome of its writes. It is slow, simple and correct by inspection.
 type reference struct {
 	fates   map[string]fate // by the first event of a unit
 	signals map[string][]act
@@ -188,7 +187,7 @@ func (r *reference) failed(f fate) {
 	}
 }
 
-// decide does what the acts say, as far as they go.
+// decide performs the acts up to the first one that fails.
 func (r *reference) decide(h *handling, acts []act) bool {
 	for i := range acts {
 		a := &acts[i]

@@ -16,9 +16,8 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// TestScripts runs the stories below testdata. Each file is one machine, in front of one disk; see
-// script.do for the commands. Rewrite what they are to print with go test -rewrite, and read the
-// difference.
+// TestScripts runs the scripts in testdata. Each file drives one machine with one disk; script.do
+// lists the commands. Rewrite the expected output with go test -rewrite, and review the difference.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
@@ -37,7 +36,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// script is a machine with its world, told what to do line by line.
+// script is a machine with its disk, driven line by line.
 type script struct {
 	t        *testing.T
 	cfg      engine.Config
@@ -261,7 +260,7 @@ func failure(how string) error {
 	}
 }
 
-// probe is what the shell finds when it looks whose records stand from a number on.
+// probe returns the result of a probe: the writer of the records from a sequence number on.
 func (d disk) probe(from uint64, writer string) (last uint64, next engine.Record) {
 	last = from - 1
 	for _, r := range d[from-1:] {

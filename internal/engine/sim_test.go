@@ -14,9 +14,8 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// simulation drives machines over one disk: it delays, loses and lets land late what they write, in
-// an order drawn from a seed, and checks after every step that nothing has left a machine that is
-// not so.
+// simulation drives machines over one disk. It delays and loses their writes, or stores them late,
+// in an order drawn from a seed. After every step it checks that every answer of a machine is true.
 type simulation struct {
 	rng      *rand.Rand
 	seed     uint64
@@ -33,7 +32,7 @@ type simulation struct {
 	late     []lateWrites
 	writers  int
 
-	// What the profile of the run allows.
+	// The faults that the profile of the run permits.
 	chaos  bool // crashes, two machines at once, callers that leave
 	async  bool // some units are asynchronous
 	onlyBy bool // two machines at once: reads may be stale
@@ -274,7 +273,7 @@ func (s *simulation) crash() {
 	s.bury(n)
 }
 
-// bury takes a machine out. What it has in flight may land.
+// bury removes a machine. Its writes in flight may still be stored.
 func (s *simulation) bury(n *node) {
 	var writes []journal.Write
 	for _, u := range n.queue {
@@ -289,7 +288,7 @@ func (s *simulation) bury(n *node) {
 	}
 }
 
-// possible adds what can happen to the machine.
+// possible adds the next possible steps of the machine.
 func (n *node) possible(can []func()) []func() {
 	if len(n.queue) > 0 {
 		can = append(can, n.commit)
@@ -313,7 +312,7 @@ func (n *node) possible(can []func()) []func() {
 	return can
 }
 
-// commit carries out one Append of what the writer holds.
+// commit performs one Append of the writer's queue.
 func (n *node) commit() {
 	s := n.sim
 	batch := n.queue[:1+s.rng.IntN(len(n.queue))]
@@ -390,7 +389,7 @@ func (n *node) store(u *engine.Step) error {
 	return err
 }
 
-// fate says what becomes of a unit; followers are those behind it.
+// fate draws the outcome of a unit. followers are the units after it.
 func (s *simulation) fate(u *engine.Step, followers ...[]*engine.Step) fate {
 	name := first(u)
 	f := s.fates[name]
@@ -406,8 +405,8 @@ func (s *simulation) fate(u *engine.Step, followers ...[]*engine.Step) fate {
 	return f
 }
 
-// wholeMayLand reports whether units may land together with the one ahead of them without an effect
-// on what is answered.
+// wholeMayLand reports whether units may be stored together with the unit before them without an
+// effect on the answers.
 func (s *simulation) wholeMayLand(units []*engine.Step) bool {
 	return !slices.ContainsFunc(units, func(u *engine.Step) bool {
 		return s.fates[first(u)] != fateStored || !s.plain[commandOf(first(u))]
@@ -434,7 +433,7 @@ func (n *node) ack(u *engine.Step, err error) {
 	n.owed = append(n.owed, u)
 }
 
-// acknowledge tells the machine some of the outcomes.
+// acknowledge passes some of the outcomes to the machine.
 func (n *node) acknowledge() {
 	k := 1 + n.sim.rng.IntN(len(n.acks))
 	for k > 0 {
@@ -555,7 +554,7 @@ func (n *node) perform() {
 	}
 }
 
-// save checks that a snapshot is what the journal holds.
+// save checks that a snapshot equals the events in the journal.
 func (n *node) save(st *engine.State) {
 	s := n.sim
 	s.printf("%d: save %d", n.name, st.SequenceNr)

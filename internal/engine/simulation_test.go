@@ -51,14 +51,14 @@ var stashing = []string{
 	"later", "persist(@a) later", "even{later}{reply}", "resolve(#) reply", "persist(@a) resolve(#) reply", "resolve(#)",
 }
 
-// deferring are commands with callbacks that hold back nobody. Whether they run is a matter of
-// timing where a write ahead of them has an unknown outcome.
+// deferring are commands with asynchronous callbacks. Whether a callback runs depends on timing if
+// a write before it has an unknown outcome.
 var deferring = []string{
 	"thenasync(@1){request(@1)} reply", "thenasync(@1){request(@1)} thenasync(@2){request(@2)} noreply",
 	"persist(@a) thenasync(@1){request(@1)}", "then(@1){persist(@a)} persist(@b) then(@2){persist(@c) reply}",
 }
 
-// nesting are commands whose callbacks queue behind later commands.
+// nesting are commands whose callbacks follow later commands.
 var nesting = []string{
 	"persist(@a) thenasync(@1){request(@1) then(@2){reply}}", "persist(@a) thenasync(@1){reply}",
 	"thenasync(@1){persist(@a,@b) persist(@c)}", "thenasync(@1){reply}", "thenasync(@1){save}", "thenasync(@1){persist(@a) save persist(@b) reply}", "save reply",
@@ -174,8 +174,9 @@ func (s *simulation) compare(r *reference) {
 	}
 }
 
-// TestChaos adds what no reference can foretell: crashes, writes that land late, callers that
-// leave, two machines that write to the same journal. What they answer must still be the truth.
+// TestChaos adds faults whose outcome no reference can predict: crashes, writes that are stored
+// late, callers that leave, and two machines that write to the same journal. The answers must still
+// be true.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	simulate(t, func(seed uint64) *simulation {
@@ -194,7 +195,7 @@ func TestChaos(t *testing.T) {
 	}, "crash", "caller left", "late write landed", "late write refused", "fence stored", "probe finds 2")
 }
 
-// judge holds the answers against what the journal holds in the end.
+// judge compares the answers with the final content of the journal.
 func (s *simulation) judge() {
 	seen := make(map[string]bool)
 	stored := make(map[string]bool)

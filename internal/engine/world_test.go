@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// record is what a disk holds.
+// record is a stored record.
 type record struct {
 	name   string // of the event, "" for a fence
 	writer string
@@ -24,7 +24,7 @@ var (
 	errUnavailable = fmt.Errorf("lost: %w", journal.ErrUnavailable)
 )
 
-// append stores a write if it expects what is there.
+// append stores a write if it expects the last stored sequence number.
 func (d *disk) append(w journal.Write) error {
 	if int(w.Expect) != len(*d) {
 		return &journal.ConflictError{ID: w.ID, Expected: w.Expect, Highest: uint64(len(*d))}
@@ -38,7 +38,7 @@ func (d *disk) append(w journal.Write) error {
 	return nil
 }
 
-// events are the names of what an aggregate sees.
+// events returns the names of the events that an aggregate sees.
 func (d disk) events() []string {
 	var names []string
 	for _, r := range d {

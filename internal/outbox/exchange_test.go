@@ -102,7 +102,7 @@ func (x *exchange) restartSender() {
 	x.transmit(x.out.Recovered(x.now))
 }
 
-// receive is what a careful destination does with a delivery.
+// receive handles a delivery as a correct destination does.
 func (x *exchange) receive(p packet) {
 	accepted := x.accepts
 	if x.in.Seen(p.nr) {
@@ -136,7 +136,7 @@ func (x *exchange) restartReceiver() {
 	}
 }
 
-// answered is what the sender does with an answer.
+// answered handles an answer at the sender.
 func (x *exchange) answered(r reply) {
 	if _, open := x.out.Find(r.nr); open {
 		x.change(change{nr: r.nr, accepted: r.accepted})
@@ -166,8 +166,8 @@ func (x *exchange) settle(t *rapid.T) {
 	t.Fatalf("%d deliveries are still unconfirmed", x.out.Open())
 }
 
-// audit compares what both have stored: each delivery was accepted exactly once and the sender
-// knows, or never and the sender knows that.
+// audit compares the stored states of both sides: each delivery was accepted exactly once and the
+// sender has the confirmation, or it was refused and the sender has the refusal.
 func (x *exchange) audit(t *rapid.T) {
 	accepted := map[string]int{}
 	for _, d := range x.decisions {
@@ -202,8 +202,9 @@ func (x *exchange) audit(t *rapid.T) {
 	}
 }
 
-// TestExchange shows that an Outgoing and an Incoming together carry everything out once or, when
-// it was refused, never, whatever is lost, repeated, late or forgotten in a crash.
+// TestExchange shows that an Outgoing and an Incoming together carry out each delivery once, or
+// never if it was refused, although messages are lost, repeated and delayed and states are lost in
+// crashes.
 func TestExchange(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/internal/outbox"
 )
 
-// entry is what the ledger knows of a delivery.
+// entry is the state of a delivery in the ledger.
 type entry struct {
 	nr, event   uint64
 	confirmedBy uint64 // an event, 0 for none
@@ -125,8 +125,8 @@ func (l *ledger) send(e *entry, now time.Time, out *outbox.Effects[string]) {
 	}
 }
 
-// difference says how two effects differ, "" if they do not. The floor counts only if something is
-// sent.
+// difference describes the difference of two effects, "" for none. The floor is compared only if a
+// message is sent.
 func difference(got, want outbox.Effects[string]) string {
 	switch {
 	case !slices.Equal(got.Sends, want.Sends):

@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/internal/outbox"
 )
 
-// act is what one event does to a window: deliveries and confirmations.
+// act is the effect of one event on a window: deliveries and confirmations.
 type act struct {
 	add     []string
 	confirm []uint64
@@ -58,7 +58,7 @@ func (o *owner) apply(t *rapid.T, event uint64, a act, skipWindow bool) {
 	}
 }
 
-// restart refolds from a snapshot and the stored events behind it.
+// restart recovers from a snapshot and the later events.
 func (o *owner) restart(t *rapid.T, from saved) {
 	o.acts = o.acts[:o.stored]
 	o.saves = slices.DeleteFunc(o.saves, func(s saved) bool { return s.event > o.stored })

@@ -57,8 +57,8 @@ func TestNothingIsSentBeforeRecovered(t *testing.T) {
 	wantSent(t, "Recovered", o.Recovered(start.Add(time.Hour)), 1)
 }
 
-// What a floor was raised over is forgotten by receivers, so a confirmation that may still be
-// undone must not raise it.
+// Receivers forget the deliveries below a floor, so a confirmation that may still be undone must
+// not raise it.
 func TestFloorWaitsForDurableConfirmations(t *testing.T) {
 	t.Parallel()
 	o := outbox.NewOutgoing[string](config())
@@ -107,7 +107,7 @@ func TestBurstsStarveNobody(t *testing.T) {
 	}
 }
 
-// A tick that comes when the clock was set back still finds what is due.
+// A tick after the clock was set back still sends the due deliveries.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	o := outbox.NewOutgoing[string](config())

@@ -37,7 +37,7 @@ func history(script string) iter.Seq2[journal.Event, error] {
 	}
 }
 
-// outcomeOf returns the script of what a replay yields.
+// outcomeOf returns the script of the results of a replay.
 func outcomeOf(records iter.Seq2[journal.Event, error]) (script string, failure error) {
 	var words []string
 	for e, err := range records {
@@ -198,7 +198,7 @@ func TestFilterErrorNamesIDNumberAndWriters(t *testing.T) {
 	}
 }
 
-// What the window holds back comes before an error of the journal.
+// The records in the window are yielded before an error of the journal.
 func TestFilterPassesErrorsOn(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []journal.FilterMode{journal.FilterFail, journal.FilterRepairByDiscardOld, journal.FilterWarn, journal.FilterOff} {
@@ -210,8 +210,8 @@ func TestFilterPassesErrorsOn(t *testing.T) {
 	}
 }
 
-// The loop may be left at any record, in the window's time and behind it, and the records of the
-// journal are left then too.
+// The loop may end at any record, during and after the window. Then the iteration over the journal
+// ends too.
 func TestFilterStopsWithItsLoop(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []journal.FilterMode{journal.FilterFail, journal.FilterRepairByDiscardOld, journal.FilterWarn, journal.FilterOff} {
