@@ -34,12 +34,12 @@ type Config[E any] struct {
 	// decoded, and two types may use one name for different events, so set Criteria.Type to the
 	// same type. Required.
 	Events *codec.Registry
-	// Handler is how events reach the read model. Required.
+	// Handler applies events to the read model. Required.
 	Handler Handler[E]
-	// Workers is how many ranges of slices are handled side by side. The events of one persistence
-	// ID always are in order. It has to divide 1,024. When it grows, ranges are divided; when it
-	// shrinks, the ranges stay as they are until the next Rebuild, with one worker each. Defaults
-	// to 1.
+	// Workers is the number of ranges of slices that are handled concurrently. The events of one
+	// persistence ID always are in order. It must divide 1,024. When it grows, ranges are divided;
+	// when it shrinks, the ranges stay as they are until the next Rebuild, with one worker each.
+	// Defaults to 1.
 	Workers int
 	// OnFailure is the treatment of events that cannot be handled. Defaults to failing.
 	OnFailure Strategy
@@ -47,8 +47,8 @@ type Config[E any] struct {
 	// position. The pause doubles with each failure, until the position moves or no event is
 	// pending. They default to 3 s and 30 s.
 	MinBackoff, MaxBackoff time.Duration
-	// BackoffJitter draws a pause out by up to this share of it. Defaults to 0.2; negative means
-	// none.
+	// BackoffJitter is the maximum random extension of a pause, as a share of it, at most 1.
+	// Defaults to 0.2; a negative value disables it.
 	BackoffJitter float64
 	// MaxRestarts is the maximum number of consecutive restarts of a worker. After one more failure
 	// Run or CatchUp returns the error. Being fenced by another process, which handles the events

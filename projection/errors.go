@@ -26,14 +26,14 @@ var (
 	// ErrNotSetUp is matched by an error of a Store whose tables or other storage were never
 	// created. Run ends with it.
 	ErrNotSetUp = errors.New("projection: store not set up")
-	// ErrRunning answers a second Run of a projection that is running.
+	// ErrRunning is returned by a second Run of a running projection.
 	ErrRunning = errors.New("projection: already running")
 	// ErrNoClear is returned by Rebuild if the handler has no Clear.
 	ErrNoClear = errors.New("projection: rebuild requires a handler with Clear")
 
 	// errRangesChanged ends a session: the ranges of slices changed, or a rebuild was requested.
 	errRangesChanged = errors.New("projection: the ranges of slices changed")
-	// errRebuild is why a session ends when a rebuild was asked for here.
+	// errRebuild ends a session when a rebuild was requested in this process.
 	errRebuild = errors.New("projection: a rebuild was requested")
 	// errExited is the error of a worker whose handler ended its goroutine.
 	errExited = errors.New("projection: a handler ended its goroutine")
@@ -52,9 +52,9 @@ type EventError struct {
 	Offset journal.Offset
 	// Undecodable is set if the event could not be decoded.
 	Undecodable bool
-	// Attempts is how often it was handed to the handler.
+	// Attempts is the number of calls of the handler with this event alone.
 	Attempts int
-	// Err is why.
+	// Err is the cause.
 	Err error
 }
 

@@ -54,10 +54,10 @@ type AtLeastOnce[E any] struct {
 	// Batch is the maximum number of events in a call of HandleBatch (more if an upcaster splits a
 	// stored event). Defaults to 20.
 	Batch int
-	// BatchWait is how long the first event of a batch waits for it to fill. Defaults to 500 ms;
-	// negative is not at all.
+	// BatchWait is the time for which the first event of a batch waits for further ones. Defaults
+	// to 500 ms; a negative value disables the wait.
 	BatchWait time.Duration
-	// SaveEvery is after how many events the position is saved. Defaults to 100.
+	// SaveEvery is the number of events after which the position is saved. Defaults to 100.
 	SaveEvery int
 	// SaveInterval is the time after which the position is saved with fewer events. Defaults to 500
 	// ms.
@@ -77,8 +77,8 @@ type AtMostOnce[E any] struct {
 	Clear func(ctx context.Context) error
 }
 
-// idleInterval is how soon a position is saved that moved although there was nothing to handle. It
-// spares the next start from looking at the same again.
+// idleInterval is the time after which a position is saved that moved past records without events.
+// The next start then does not examine these records again.
 const idleInterval = 5 * time.Second
 
 // delivery is the common form of the three handlers.
@@ -86,7 +86,7 @@ type delivery[E any] struct {
 	store        Store
 	batch        int           // maximum number of events in a call
 	wait         time.Duration // how long a batch waits to be filled
-	saveEvery    int           // 0: an event that was handled is saved already
+	saveEvery    int           // 0 if the position of a handled event is already saved
 	saveInterval time.Duration
 	before       bool // the position is saved before the events are handled
 	clears       bool
@@ -97,8 +97,8 @@ type delivery[E any] struct {
 	// clear empties the read model while the gate admits handlers, and then moves, in one step if
 	// the store has transactions.
 	clear func(ctx context.Context, g *pauseGate, m Move) error
-	// checkOutcome, if not nil, is called at the start of a session: the outcome of an earlier clear
-	// may be unknown.
+	// checkOutcome, if not nil, is called at the start of a session: the outcome of an earlier
+	// clear may be unknown.
 	checkOutcome func(ctx context.Context, name string) error
 }
 

@@ -17,11 +17,11 @@ import (
 // goroutine of the worker, possibly concurrently, and must not block. A panic is logged and has no
 // further effect.
 type Observer struct {
-	// Batch: the handler was called, and succeeded or failed.
+	// Batch reports a call of the handler, successful or failed.
 	Batch func(BatchInfo)
 	// Skipped reports a skipped event and the reason.
 	Skipped func(*EventError)
-	// Restarted: a worker failed and begins again after a pause.
+	// Restarted reports that a worker failed and restarts after a pause.
 	Restarted func(RestartInfo)
 }
 
@@ -30,7 +30,7 @@ type BatchInfo struct {
 	Projection string
 	// Slices is the range of the worker.
 	Slices journal.Slices
-	// Events is how many it was given, and Last the time of the last of them.
+	// Events is the number of events in the batch, and Last the time of the last one.
 	Events int
 	Last   time.Time
 	// Duration is the time that the batch took, including the transaction if there is one.
@@ -41,12 +41,11 @@ type BatchInfo struct {
 // RestartInfo describes a failure of a worker.
 type RestartInfo struct {
 	Projection string
-	// Slices is the range of the worker; its Count is 0 if the projection as a whole could not
-	// begin.
+	// Slices is the range of the worker. Its Count is 0 if the projection failed to start.
 	Slices journal.Slices
-	// Attempt counts the failures in a row, from 1.
+	// Attempt counts consecutive failures, from 1.
 	Attempt int
-	// Pause is how long it waits.
+	// Pause is the time until the restart.
 	Pause time.Duration
 	Err   error
 }

@@ -195,12 +195,12 @@ func (w *worker[E]) about(it *item[E], cause error, attempts int) *EventError {
 	}
 }
 
-// catchUpRestarts is how often in a row CatchUp begins again by default. Together with the pauses
-// that is about four minutes: longer than a server takes to start.
+// catchUpRestarts is the default number of consecutive restarts of CatchUp. With the pauses they
+// take about four minutes, longer than a server takes to start.
 const catchUpRestarts = 10
 
-// pause returns how long to wait after the nth failure in a row, counted from 1. Random is at least
-// 0 and below 1.
+// pause returns the pause after the nth consecutive failure, counted from 1. random is at least 0
+// and below 1.
 func (c Config[E]) pause(n int, random float64) time.Duration {
 	d := c.MinBackoff
 	for i := 1; i < n && d < c.MaxBackoff; i++ {
@@ -210,13 +210,13 @@ func (c Config[E]) pause(n int, random float64) time.Duration {
 	return d + time.Duration(float64(d)*c.BackoffJitter*random)
 }
 
-// streak counts failures in a row.
+// streak counts consecutive failures.
 type streak struct {
-	failures int // those that count
-	fences   int // by another process, which handles the events instead
+	failures int // limited by Config.MaxRestarts
+	fences   int // by another process, which handles the events instead; not limited
 }
 
-// add counts an error, and reports whether it was the last one: whether to give up now.
+// add counts an error and reports whether no restart is left.
 func (s *streak) add(err error, maxRestarts int, once bool) bool {
 	if errors.Is(err, ErrFenced) {
 		s.fences++
@@ -229,5 +229,5 @@ func (s *streak) add(err error, maxRestarts int, once bool) bool {
 	return maxRestarts < 0 || maxRestarts > 0 && s.failures > maxRestarts
 }
 
-// length is how many there were.
+// length is the number of all failures.
 func (s *streak) length() int { return s.failures + s.fences }

@@ -22,17 +22,17 @@ type Projection[E any] struct {
 	querier journal.Querier
 	d       delivery[E]
 	gate    pauseGate
-	kick    chan struct{} // a rebuild was asked for here
+	kick    chan struct{} // a rebuild was requested in this process
 	total   counters
 
 	mu        sync.Mutex
 	started   bool
 	running   bool
 	workers   []*worker[E]
-	idleSince time.Time // since when no worker is running, zero if one is
-	err       error     // why it could not begin the last time
-	failures  int       // how often in a row
-	nextTry   time.Time // when it begins again, zero if it does not wait for that
+	idleSince time.Time // time since when no worker is running, or zero
+	err       error     // error that prevented the last start
+	failures  int       // number of consecutive failures to start
+	nextTry   time.Time // time of the next start, zero if none is pending
 }
 
 // counters count since New.
@@ -196,7 +196,7 @@ func (p *Projection[E]) session(ctx context.Context, once bool) (began bool, err
 // worker that saves its position notices it immediately.
 const rebuildCheckInterval = 10 * time.Second
 
-// lookForRebuild returns an error if a rebuild was asked for.
+// lookForRebuild returns an error if a rebuild was requested.
 func (p *Projection[E]) lookForRebuild(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, rebuildCheckInterval)
 	defer cancel()
@@ -204,10 +204,10 @@ func (p *Projection[E]) lookForRebuild(ctx context.Context) error {
 	if err == nil && mustClear(positions) {
 		return errRebuild
 	}
-	return nil // the workers find out about an error
+	return nil // the workers report errors of the store
 }
 
-// prepare loads the positions, divides ranges, and clears the read model if that was asked for.
+// prepare loads the positions, divides ranges, and clears the read model if a rebuild was requested.
 func (p *Projection[E]) prepare(ctx context.Context) ([]Position, error) {
 	if p.d.checkOutcome != nil {
 		if err := p.d.checkOutcome(ctx, p.cfg.Name); err != nil {
@@ -244,7 +244,7 @@ func (p *Projection[E]) prepare(ctx context.Context) ([]Position, error) {
 	return positions, nil
 }
 
-// restart waits before the next attempt to begin.
+// restart waits before the next start.
 func (p *Projection[E]) restart(ctx context.Context, n int, cause error) error {
 	pause := p.cfg.pause(n, rand.Float64()) //nolint:gosec // jitter is not a secret
 	p.notifyRestart(ctx, RestartInfo{Attempt: n, Pause: pause, Err: cause})
@@ -286,8 +286,8 @@ func (p *Projection[E]) setWorkers(workers []*worker[E]) {
 	}
 }
 
-// showFailure makes Status see why the projection did not begin for the nth time in a row. No pause
-// means that it gives up.
+// showFailure sets the error of the nth consecutive failure to start. Without a pause there is no
+// further attempt.
 func (p *Projection[E]) showFailure(err error, n int, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,22 +13,21 @@ import (
 // State is the state of a worker or of a projection.
 type State int
 
-// The states, from the best to the worst: a projection that runs is in the worst of its workers'
-// states.
+// The states, from the best to the worst. A running projection is in the worst state of its workers.
 const (
-	// NotStarted: neither Run nor CatchUp was called yet.
+	// NotStarted: neither Run nor CatchUp was called.
 	NotStarted State = iota
-	// Running: it handles events, or waits for some.
+	// Running: the worker handles events, or waits for new ones.
 	Running
-	// Starting: it has not seen the journal yet, or not since it failed.
+	// Starting: the worker has not read from the journal since it started or failed.
 	Starting
-	// Paused: it has events and waits for Resume.
+	// Paused: the worker has events and waits for Resume.
 	Paused
-	// Retrying: it waits before it tries an event again.
+	// Retrying: the worker waits before the next attempt at an event.
 	Retrying
-	// Waiting: it failed, and waits before it begins again.
+	// Waiting: the worker failed and waits before its restart.
 	Waiting
-	// Stopped: it does not run any more, or gave up.
+	// Stopped: Run or CatchUp has returned, or the worker failed permanently.
 	Stopped
 )
 
@@ -43,9 +42,8 @@ func (s State) String() string {
 // Status describes a projection. The counts start with New.
 type Status struct {
 	State State
-	// Handled counts the events that handlers were given with success, Skipped the stored events
-	// that were given up, Retries the repeated attempts at one, and Restarts how often a worker
-	// failed and began again.
+	// Handled counts the events that were handled with success, Skipped the stored events that were
+	// skipped, Retries the repeated attempts at an event, and Restarts the restarts of workers.
 	Handled, Skipped, Retries, Restarts uint64
 	// Lag is the largest known lag of a worker.
 	Lag time.Duration
@@ -54,13 +52,12 @@ type Status struct {
 	LagUnknownSince time.Time
 	// CaughtUp is set if all workers are caught up.
 	CaughtUp bool
-	// Err is why the last attempt failed to begin, or, if it began, the error of the first worker
-	// that has one.
+	// Err is the error that prevented the last start, or, after a start, the error of the first
+	// worker that has one.
 	Err error
-	// Failures is how often in a row the projection failed to begin, or the largest of the
-	// workers'.
+	// Failures is the number of consecutive failures to start, or the highest number of a worker.
 	Failures int
-	// NextTry is the earliest of the workers', or when the projection begins again.
+	// NextTry is the time of the next start, or the earliest time of a worker.
 	NextTry time.Time
 	// Workers are ordered by their slices. The list is empty before the projection starts.
 	Workers []WorkerStatus
@@ -71,9 +68,9 @@ type WorkerStatus struct {
 	// Slices is its range.
 	Slices journal.Slices
 	State  State
-	// Offset is the position that is stored.
+	// Offset is the stored position.
 	Offset journal.Offset
-	// LastEvent is the time of the last event that was handled, zero if none was.
+	// LastEvent is the time of the last handled event, zero if none was handled.
 	LastEvent time.Time
 	// Handled and Skipped count as those of Status do.
 	Handled, Skipped uint64
@@ -92,13 +89,13 @@ type WorkerStatus struct {
 	// Err is the last failure of the worker. It is reset when the worker makes progress: when it
 	// stores a position, or when no event is pending.
 	Err error
-	// Failures is how often it failed in a row.
+	// Failures is the number of consecutive failures.
 	Failures int
-	// NextTry is when it tries an event again, or begins again; zero if it does not wait for that.
+	// NextTry is the time of the next attempt at an event or of the restart, zero if none is pending.
 	NextTry time.Time
 }
 
-// Status returns how the projection is doing now.
+// Status returns the current status.
 func (p *Projection[E]) Status() Status {
 	p.mu.Lock()
 	running, started, workers := p.running, p.started, p.workers
@@ -151,12 +148,12 @@ const slowAnswer = 5 * time.Second
 type figures struct {
 	mu           sync.Mutex
 	now          WorkerStatus
-	unknownSince time.Time // since when the journal is not queried; zero while it is
-	asked        time.Time // since when the journal owes an answer, zero if it does not
-	lost         time.Time // when a question was asked that it did not answer, zero if it did
-	oldest       time.Time // event of the worker
-	next         time.Time // event in the page of the reader
-	page         int       // its number
+	unknownSince time.Time // start of the time without queries; zero while the journal is queried
+	asked        time.Time // start of the query in progress, or zero
+	lost         time.Time // start of the last query if it failed, or zero
+	oldest       time.Time // time of the oldest pending event of the worker
+	next         time.Time // time of the first event in the page of the reader
+	page         int       // number of that page
 	end          bool
 }
 
@@ -184,14 +181,14 @@ func (f *figures) status(now time.Time) WorkerStatus {
 	return s
 }
 
-// create is called once, first.
+// create sets the initial state.
 func (f *figures) create(slices journal.Slices) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.now.Slices, f.now.State, f.unknownSince = slices, Starting, time.Now()
 }
 
-// begin is called before the journal is read.
+// begin starts a stream at the stored position.
 func (f *figures) begin(stored journal.Offset) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,7 +196,7 @@ func (f *figures) begin(stored journal.Offset) {
 	f.next, f.page = time.Time{}, 0
 }
 
-// queryStarted is called before each query, queryEnded after it.
+// queryStarted is called before each query, queryEnded after each query.
 func (f *figures) queryStarted() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -216,7 +213,7 @@ func (f *figures) queryEnded(err error) {
 	f.asked = time.Time{}
 }
 
-// ahead is called by the reader, with the number of its page and the time of the first event in it.
+// ahead is called by the reader, with the number of its page and the time of its first event.
 func (f *figures) ahead(page int, first time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -232,8 +229,8 @@ func (f *figures) pageTaken(page int) {
 	}
 }
 
-// pending is called when the worker has something else to do: the time of its oldest event, zero if
-// it has none, and whether the journal showed no more.
+// pending sets the time of the oldest pending event, zero if there is none, and whether the journal
+// has no further events.
 func (f *figures) pending(oldest time.Time, end bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -241,7 +238,7 @@ func (f *figures) pending(oldest time.Time, end bool) {
 	f.oldest, f.end = oldest, end
 }
 
-// state is called when the worker does something else, all being well.
+// state sets the state and clears the time of the next attempt.
 func (f *figures) state(s State) {
 	f.set(func(now *WorkerStatus) { now.State, now.NextTry = s, time.Time{} })
 }
@@ -253,7 +250,7 @@ func (f *figures) set(change func(s *WorkerStatus)) {
 	change(&f.now)
 }
 
-// fail is called when the worker has failed for the nth time in a row and waits for a while.
+// fail records the nth consecutive failure, which a pause follows.
 func (f *figures) fail(err error, n int, pause time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -261,7 +258,7 @@ func (f *figures) fail(err error, n int, pause time.Duration) {
 	f.now.State, f.now.Err, f.now.Failures, f.now.NextTry = Waiting, err, n, time.Now().Add(pause)
 }
 
-// stop is called in the end, with an error if the worker gives up.
+// stop records the end of the worker, with an error if it failed permanently.
 func (f *figures) stop(err error, n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,23 +9,16 @@ import (
 	"github.com/refold-io/refold/internal/testkit/tcpproxy"
 )
 
-// Direction is a direction between the servers of a Split.
-type Direction int
+// Direction is a direction between the servers of a Split. B has opened the route to A, so A is the
+// server of the proxy.
+type Direction = tcpproxy.Direction
 
 const (
 	// AToB is from A to B.
-	AToB Direction = iota
+	AToB = tcpproxy.ToClient
 	// BToA is from B to A.
-	BToA
+	BToA = tcpproxy.ToServer
 )
-
-// proxied returns the direction through the proxy: B has opened the route to A.
-func (d Direction) proxied() tcpproxy.Direction {
-	if d == AToB {
-		return tcpproxy.ToClient
-	}
-	return tcpproxy.ToServer
-}
 
 // Split is a pair of servers whose route passes a proxy. Clients stay connected to their servers
 // during a fault. Call Heal before the next fault.
@@ -64,11 +57,11 @@ func (s *Split) Cut() {
 func (s *Split) Freeze() { s.proxy.SetFrozen(true) }
 
 // Stall delays messages in one direction until Heal.
-func (s *Split) Stall(d Direction) { s.proxy.SetStalled(d.proxied(), true) }
+func (s *Split) Stall(d Direction) { s.proxy.SetStalled(d, true) }
 
 // Drop discards messages in one direction.
 func (s *Split) Drop(d Direction) {
-	s.proxy.SetDropped(d.proxied(), true)
+	s.proxy.SetDropped(d, true)
 	s.lost = true
 }
 
@@ -81,8 +74,8 @@ func (s *Split) Heal() {
 	s.lost = false
 	s.proxy.SetFrozen(false)
 	for _, d := range []Direction{AToB, BToA} {
-		s.proxy.SetStalled(d.proxied(), false)
-		s.proxy.SetDropped(d.proxied(), false)
+		s.proxy.SetStalled(d, false)
+		s.proxy.SetDropped(d, false)
 	}
 	s.proxy.SetDown(false)
 	s.wait()

@@ -61,7 +61,7 @@ func (s *Server) launch(ctx context.Context) error {
 		_ = cmd.Wait() // the log has the cause
 	}()
 	s.process = p
-	if err := s.watchdog.started(p.pid); err != nil {
+	if err := s.watchdog.send(strconv.Itoa(p.pid)); err != nil {
 		return err
 	}
 	ticker := time.NewTicker(tick)
@@ -133,7 +133,7 @@ func (s *Server) kill(ctx context.Context) error {
 		}
 	}
 	s.process = nil
-	return errors.Join(s.watchdog.ended(), s.sweep(ctx))
+	return errors.Join(s.watchdog.send("-"), s.sweep(ctx))
 }
 
 // sweep removes the remains of a killed server: its lock files, which would prevent the next start
@@ -259,22 +259,17 @@ func newWatchdog(ctx context.Context, dir string) (*watchdog, error) {
 	return &watchdog{cmd, pipe}, nil
 }
 
-func (w *watchdog) tell(line string) error {
+// send sends one line: the process ID of a server that has started, "-" if it has ended, or "done".
+func (w *watchdog) send(line string) error {
 	if _, err := io.WriteString(w.pipe, line+"\n"); err != nil {
 		return fmt.Errorf("pgserver: write to the watchdog: %w", err)
 	}
 	return nil
 }
 
-// started sends the process ID of the running server.
-func (w *watchdog) started(pid int) error { return w.tell(strconv.Itoa(pid)) }
-
-// ended reports that no server runs.
-func (w *watchdog) ended() error { return w.tell("-") }
-
 // dismiss ends the watchdog. The caller owns the directory again.
 func (w *watchdog) dismiss() error {
-	err := errors.Join(w.tell("done"), w.pipe.Close())
+	err := errors.Join(w.send("done"), w.pipe.Close())
 	if waitErr := w.cmd.Wait(); waitErr != nil {
 		err = errors.Join(err, fmt.Errorf("pgserver: watchdog: %w", waitErr))
 	}

@@ -211,7 +211,7 @@ func (s *Server) end(ctx context.Context, signal syscall.Signal) error {
 	select {
 	case <-p.exited:
 		s.process = nil
-		return s.watchdog.ended()
+		return s.watchdog.send("-")
 	case <-timer.C:
 		return s.kill(context.WithoutCancel(ctx))
 	}

@@ -18,12 +18,7 @@ const (
 )
 
 // String returns "to server" or "to client".
-func (d Direction) String() string {
-	if d == ToServer {
-		return "to server"
-	}
-	return "to client"
-}
+func (d Direction) String() string { return [...]string{"to server", "to client"}[d] }
 
 func (d Direction) opposite() Direction { return 1 - d }
 
@@ -44,19 +39,7 @@ const (
 )
 
 // String returns the name of the action in lower case.
-func (a Action) String() string {
-	switch a {
-	case Cut:
-		return "cut"
-	case Reset:
-		return "reset"
-	case Stall:
-		return "stall"
-	case Drop:
-		return "drop"
-	}
-	return fmt.Sprintf("Action(%d)", int(a))
-}
+func (a Action) String() string { return [...]string{"cut", "reset", "stall", "drop"}[a] }
 
 // Fault is a single fault of one connection.
 type Fault struct {

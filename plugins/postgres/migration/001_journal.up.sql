@@ -3,23 +3,22 @@
 
 -- The journal and the snapshot store of Refold, version 1.
 --
--- The program runs this by itself, in one transaction, with its own schema where
--- it says "refold" and a dot. By hand:
+-- The program runs this file in one transaction and replaces "refold." by its schema. To run it
+-- manually:
 --
 --   psql -c 'CREATE SCHEMA refold'
 --   psql -v ON_ERROR_STOP=1 --single-transaction -f 001_journal.up.sql
 
--- What was applied. A program refuses a version that it does not know.
+-- The applied migrations. A program rejects a schema with a version that it does not support.
 CREATE TABLE refold.migrations (
     version    integer     PRIMARY KEY,
     name       text        NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT now()
 );
 
--- The one order over all events. A number that was drawn by a transaction that
--- failed is not used again, so there are gaps. Sessions must not cache numbers, or
--- the order would differ from that of the draws. The first number is used up
--- here, because readers take last_value for a number that was drawn.
+-- The total order of events. The numbers of a failed transaction are not used again, so there are
+-- gaps. Sessions must not cache numbers, because the order would differ from that of the draws. The
+-- first number is used here, because readers assume that last_value was drawn.
 CREATE SEQUENCE refold.ordinals AS bigint CACHE 1;
 SELECT setval('refold.ordinals', 1);
 
@@ -36,21 +35,21 @@ CREATE TABLE refold.events (
     metadata bytea,                     -- NULL for none
     PRIMARY KEY (id, seq_nr)
 );
--- Who reads some slices passes over the entries of others, and not over their rows.
+-- A reader of some slices skips index entries of others, without reading their rows.
 CREATE INDEX events_ordinal ON refold.events (ordinal, slice);
 
--- A large table that only grows is vacuumed and analyzed in small bites.
+-- A large table that only grows is vacuumed and analyzed in small steps.
 ALTER TABLE refold.events SET (autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.02);
 
--- Which events have a tag. A row goes when its event does.
+-- The events that have a tag. A row is deleted with its event.
 CREATE TABLE refold.tags (
     tag     text COLLATE "C" NOT NULL,
     ordinal bigint           NOT NULL,
     PRIMARY KEY (tag, ordinal)
 );
 
--- Up to which number the events of an ID were deleted, or are being deleted:
--- these numbers are never used again.
+-- The number up to which the events of an ID were deleted, or are being deleted. These numbers are
+-- never used again.
 CREATE TABLE refold.deletions (
     id         text COLLATE "C" PRIMARY KEY,
     deleted_to bigint           NOT NULL
@@ -66,16 +65,15 @@ CREATE TABLE refold.snapshots (
     PRIMARY KEY (id, seq_nr)
 );
 
--- The functions below keep their plans from call to call, behind a proxy too. A
--- plan that was made while a table was small must not read all of it when it has grown,
--- hence enable_seqscan; what that adds to the estimates must not start the
--- compiler, hence jit.
+-- The functions below keep their plans between calls, also through a proxy. A plan that was made
+-- for a small table must not read the whole table when it has grown, hence enable_seqscan = off.
+-- That setting raises the estimated costs, which must not start the JIT compiler, hence jit = off.
 --
--- Both begin with a lock that no append waits for. It says to readers, and to
--- deletions, that a transaction is going on which began when last_value was the
--- key. It comes before the look at what is stored and before the first ordinal.
--- What a statement sees of the events was drawn before it reads last_value, so a value
--- below that was not restored with them, and would be drawn for the second time.
+-- Both begin with a shared lock, so appends do not wait for each other. The lock shows readers and
+-- deletions that a transaction is in progress that began when last_value was the key. It precedes
+-- the check of the stored events and the first ordinal. All visible events were drawn before
+-- last_value is read. A lower last_value therefore was not restored with the events, and its
+-- successors would be drawn a second time.
 
 -- highest returns the highest number of an ID, 0 if it was never written.
 CREATE FUNCTION refold.highest(_id text) RETURNS bigint
@@ -87,8 +85,8 @@ AS $$
         0)
 $$;
 
--- append_one stores one event if the highest number of its ID is _expect. It
--- returns NULL if it did, else the highest number.
+-- append_one stores one event if the highest number of its ID is _expect, and returns NULL.
+-- Otherwise it returns the highest number.
 CREATE FUNCTION refold.append_one(
     _class integer, _id text, _expect bigint, _slice smallint, _at timestamptz,
     _writer text, _manifest text, _payload bytea, _tags text[], _metadata bytea
@@ -125,15 +123,13 @@ BEGIN
 END
 $$;
 
--- append_many stores the events of many IDs. Element n of _ids and _expects is
--- an ID and the highest number that it must have; _heads says for each event
--- which n it belongs to, and the other arrays have one element for each event.
--- The events of an ID are stored if its number is right, else none of them.
--- The result is NULL if all were, else it has NULL for each ID whose events were and
--- the highest number for the others.
--- _tags has arrays in their text form; it is NULL if there are none at all, and so is
--- _metadata. Arrays are taken apart side by side in SELECT, which keeps nothing
--- aside as FROM does.
+-- append_many stores the events of many IDs. Element n of _ids and _expects is an ID and its
+-- expected highest number. _heads has the n of each event, and the other arrays have one element for
+-- each event. The events of an ID are stored together if its number is as expected, otherwise none
+-- of them. The result is NULL if all events were stored. Otherwise it has NULL for each ID whose
+-- events were stored, and the highest number for the others.
+-- _tags has arrays in their text form. _tags and _metadata are NULL if no event has any. Arrays are
+-- unnested together in SELECT, which does not materialize them as FROM does.
 CREATE FUNCTION refold.append_many(
     _class integer, _ids text[], _expects bigint[],
     _heads integer[], _event_ids text[], _seq_nrs bigint[], _slices smallint[], _ats timestamptz[],
