@@ -35,7 +35,7 @@ func (m *strict) handle(_ context.Context, e projection.Envelope[event]) error {
 	defer m.mu.Unlock()
 	p, ok := e.Event.(paid)
 	if !ok {
-		return fmt.Errorf("a %T", e.Event)
+		return fmt.Errorf("unexpected type %T", e.Event)
 	}
 	if e.SequenceNr > m.upTo[e.ID] {
 		m.sums[e.ID] += p.N
@@ -61,9 +61,9 @@ func (m *strict) rows() map[string]int64 {
 // slow waits, regardless of the context.
 func slow(d time.Duration) { time.Sleep(d) }
 
-// Two processes find the mark. Clear takes far longer than a claim lasts, and is called once; the
-// other process waits for it.
-func TestClearsBesideOthers(t *testing.T) {
+// Two processes load the mark of a rebuild. Clear takes longer than a claim lasts and is called
+// once. The other process waits for it.
+func TestClearAmongProcesses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table, m := newSource(t), &projectiontest.Table{}, newStrict()
@@ -138,7 +138,7 @@ func TestClaimOfACrash(t *testing.T) {
 			}
 			wantSums(t, m.rows(), s.sums)
 			if took := time.Since(began); same && took != 0 || !same && (took < 30*time.Second || took > time.Minute) {
-				t.Errorf("it took %v to take over, by itself: %t", took, same)
+				t.Errorf("the take-over took %v, by the same process: %t", took, same)
 			}
 		})
 	}
@@ -146,7 +146,7 @@ func TestClaimOfACrash(t *testing.T) {
 
 // The clearing process is cut off from the store, another one takes over, and the first one clears
 // the new read model. It detects this and requests another rebuild.
-func TestClearThatComesTooLate(t *testing.T) {
+func TestLateClear(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table, m := newSource(t), &projectiontest.Table{}, newStrict()
@@ -184,7 +184,7 @@ func TestClearThatComesTooLate(t *testing.T) {
 				t.Errorf("the context of Clear ends with %v, want the error of the renewal", err)
 			}
 		default:
-			t.Error("a Clear whose claim can't be renewed goes on when others may soon take over")
+			t.Error("Clear continues although its claim cannot be renewed")
 		}
 		time.Sleep(5 * time.Minute)
 		wantSums(t, m.rows(), s.sums) // the other one has built it
@@ -260,7 +260,7 @@ func (l *linked) Reset(ctx context.Context, name string) error {
 }
 
 // A process handles an event while another one clears and rebuilds: the late change is detected.
-func TestHandlerThatComesTooLate(t *testing.T) {
+func TestLateHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table, m := newSource(t), &projectiontest.Table{}, newStrict()
@@ -295,8 +295,8 @@ func TestHandlerThatComesTooLate(t *testing.T) {
 	})
 }
 
-// A process has handled the first events, and not saved that, when another one clears: the
-// beginning that it loaded is not the one that is stored then.
+// A process has handled the first events without saving its position when another process clears.
+// The beginning that it loaded differs from the stored one.
 func TestBeginningsDiffer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -331,9 +331,9 @@ func TestBeginningsDiffer(t *testing.T) {
 	})
 }
 
-// Several processes come and go, rebuilds are asked for again and again, handlers and Clears take
-// their time and heed no context. In the end all is right.
-func TestRebuildsBesideOthers(t *testing.T) {
+// Several processes start and stop, rebuilds are requested repeatedly, and slow handlers and Clears
+// ignore their context. The final read model is correct.
+func TestRebuildsAmongProcesses(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(40)
 	if os.Getenv("REFOLD_SOAK") != "" {

@@ -23,9 +23,9 @@ var steps = []projectiontest.Step{
 	projectiontest.BeforeAdd, projectiontest.BeforeCommit, projectiontest.AfterCommit,
 }
 
-// plant lets the nth time that a step is reached fail: with an error after which the process goes
-// on, or with a crash, which is when its context ends and nothing it does has an effect any more.
-// It reports whether it came to that.
+// plant makes the nth call of a step fail, either with an error, after which the process continues,
+// or with a crash, which ends its context and makes all further calls fail. It returns whether the
+// fault occurred.
 func plant(table *projectiontest.Table, step projectiontest.Step, n int64, crash context.CancelFunc) *atomic.Bool {
 	var count atomic.Int64
 	var done atomic.Bool
@@ -161,10 +161,10 @@ func TestAtLeastOnceThroughFaults(t *testing.T) {
 	}
 }
 
-// dead is the fault of a store for a process that is not there any more.
+// dead is the fault of a store for a crashed process.
 func dead(context.Context, projectiontest.Step) error { return errPlanted }
 
-// A crash in the handler, after it has done its work, must not lose the event.
+// A crash in the handler, after it has changed the read model, must not lose the event.
 func TestAtLeastOnceCrashInHandler(t *testing.T) {
 	t.Parallel()
 	s, table, m := newSource(t), &projectiontest.Table{}, newModel()

@@ -21,7 +21,7 @@ type (
 
 func (Deposited) isAccountEvent() {}
 
-// A read model that lives in memory, like its position, and is made anew when the program starts.
+// A read model and its position in memory, which are rebuilt at each start of the program.
 func Example() {
 	ctx := context.Background()
 	types := codec.Types(codec.Name[Deposited]("deposited"))

@@ -20,7 +20,7 @@ import (
 	"github.com/refold-io/refold/projection/projectiontest"
 )
 
-// The events: an amount that was paid into a box.
+// The events: a payment into a box.
 type (
 	event  interface{ isEvent() }
 	paid   struct{ N int64 }
@@ -45,12 +45,12 @@ func events() *codec.Registry {
 	)
 }
 
-// old writes what an older version of the program stored.
+// old stores an event in the format of an older version of the program.
 func old() *codec.Registry {
 	return codec.Types(codec.Name[paidV1]("paid"), codec.Name[other]("greeted"))
 }
 
-// source is a journal that a test fills, with faults.
+// source is a journal with faults that a test fills.
 type source struct {
 	*inmem.Journal
 	// query is called before each Query.
@@ -77,7 +77,7 @@ func (s *source) Query(ctx context.Context, q journal.Criteria, after journal.Of
 	return s.Journal.Query(ctx, q, after)
 }
 
-// store appends an event as it is.
+// store appends an encoded event.
 func (s *source) store(id, manifest string, payload []byte) {
 	s.t.Helper()
 	e := journal.Event{SequenceNr: s.nrs[id] + 1, Time: time.Now().UTC().Truncate(time.Microsecond), Manifest: manifest, Payload: payload}
@@ -103,7 +103,7 @@ func (s *source) pay(id string, n int64) {
 	s.sums[id] += n
 }
 
-// fill appends events to a number of boxes, in turns.
+// fill appends events to a number of boxes in turn.
 func (s *source) fill(boxes, count int) {
 	s.t.Helper()
 	for i := range count {
@@ -111,7 +111,7 @@ func (s *source) fill(boxes, count int) {
 	}
 }
 
-// config is a projection of sums by box, exactly once into a table.
+// config returns a projection that sums payments by box, exactly once, into a table.
 func config(s *source, table *projectiontest.Table) projection.Config[event] {
 	return projection.Config[event]{
 		Name: "sums", Journal: s, Criteria: journal.Criteria{Type: "box"}, Events: events(),
@@ -140,7 +140,7 @@ func sums(table *projectiontest.Table) projection.ExactlyOnce[event, *projection
 func add(ctx context.Context, tx *projectiontest.Rows, e projection.Envelope[event]) error {
 	p, ok := e.Event.(paid)
 	if !ok {
-		return fmt.Errorf("a %T", e.Event)
+		return fmt.Errorf("unexpected type %T", e.Event)
 	}
 	return tx.Add(ctx, e.ID, p.N)
 }
@@ -164,7 +164,7 @@ func (m *model) handle(_ context.Context, e projection.Envelope[event]) error {
 	if m.seen[key(e)]++; m.seen[key(e)] == 1 {
 		p, ok := e.Event.(paid)
 		if !ok {
-			return fmt.Errorf("a %T", e.Event)
+			return fmt.Errorf("unexpected type %T", e.Event)
 		}
 		m.sums[e.ID] += p.N
 	}
@@ -203,7 +203,7 @@ func catchUp(t *testing.T, cfg projection.Config[event]) *projection.Projection[
 	return p
 }
 
-// start runs a projection until the returned function is called, which returns what Run did.
+// start runs a projection until the returned function is called, which returns the error of Run.
 func start(t *testing.T, p *projection.Projection[event]) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -231,7 +231,7 @@ func wantSums(t *testing.T, got, want map[string]int64) {
 
 func short(m map[string]int64) string { return fmt.Sprintf("%.400s", fmt.Sprint(m)) }
 
-// stored returns where the projection of a store is.
+// stored returns the position of a projection.
 func stored(t *testing.T, store projection.Store) []projection.Position {
 	t.Helper()
 	positions, err := store.Load(context.Background(), "sums")
@@ -241,7 +241,7 @@ func stored(t *testing.T, store projection.Store) []projection.Position {
 	return positions
 }
 
-// outage is a fault that comes and goes while others are at work.
+// outage is a fault that tests switch on and off.
 type outage struct {
 	f atomic.Pointer[func(ctx context.Context) error]
 }
@@ -249,7 +249,7 @@ type outage struct {
 func (o *outage) begin(f func(ctx context.Context) error) { o.f.Store(&f) }
 func (o *outage) end()                                    { o.f.Store(nil) }
 
-// query is for a source, fault for a table.
+// query is the fault of a source, fault the one of a table.
 func (o *outage) query(ctx context.Context, _ journal.Offset) error { return o.ask(ctx) }
 
 func (o *outage) fault(ctx context.Context, _ projectiontest.Step) error { return o.ask(ctx) }

@@ -19,7 +19,7 @@ import (
 	"github.com/refold-io/refold/projection/projectiontest"
 )
 
-// logged returns a logger, and what it has logged, without the time.
+// logged returns a logger and its output without times.
 func logged() (*slog.Logger, func() []string) {
 	var buf bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&buf, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -34,11 +34,12 @@ func logged() (*slog.Logger, func() []string) {
 func wantLines(t *testing.T, got, want []string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
-		t.Errorf("it logs\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("log =\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-// An operator sees each failure, with the attempt, the error and the next try, and that it is over.
+// Each failure is logged with the attempt, the error and the time of the next attempt, and so is
+// the recovery.
 func TestFailuresAreLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -123,7 +124,7 @@ func TestLagWithoutAJournal(t *testing.T) {
 		stop := start(t, p)
 		synctest.Wait()
 		if got := p.Status(); !got.CaughtUp || got.Lag != 0 || !got.LagUnknownSince.IsZero() || got.Err != nil {
-			t.Errorf("status %+v, want caught up with a lag that is known", got)
+			t.Errorf("status %+v, want caught up with a known lag", got)
 		}
 		time.Sleep(time.Hour)
 		gone := time.Now()
@@ -138,7 +139,7 @@ func TestLagWithoutAJournal(t *testing.T) {
 			got := p.Status()
 			if w := got.Workers[0]; got.CaughtUp || got.State != projection.Waiting || !got.LagUnknownSince.Equal(gone) || !errors.Is(got.Err, errPlanted) ||
 				got.Failures != n || !got.NextTry.Equal(want) || !w.LagUnknownSince.Equal(gone) || !errors.Is(w.Err, errPlanted) || w.Failures != n || w.CaughtUp {
-				t.Errorf("status %+v, want waiting for the attempt at %v, with a lag that is unknown since %v", got, want, gone)
+				t.Errorf("status %+v, want waiting for the attempt at %v, with an unknown lag since %v", got, want, gone)
 			}
 		}
 		answer := make(chan struct{})
@@ -154,18 +155,18 @@ func TestLagWithoutAJournal(t *testing.T) {
 		close(answer)
 		time.Sleep(6 * time.Second)
 		if got := p.Status(); got.State != projection.Running || got.Err != nil || got.Failures != 0 || !got.LagUnknownSince.IsZero() || !got.CaughtUp {
-			t.Errorf("status %+v, want it to have recovered", got)
+			t.Errorf("status %+v, want recovered", got)
 		}
 		stopped := time.Now()
 		wantStopped(t, stop)
 		time.Sleep(time.Minute)
 		if got := p.Status(); got.State != projection.Stopped || !got.LagUnknownSince.Equal(stopped) || !got.CaughtUp {
-			t.Errorf("status %+v, want a lag that is unknown since it has stopped", got)
+			t.Errorf("status %+v, want an unknown lag since the stop", got)
 		}
 	})
 }
 
-// A journal that does not answer at all is away too.
+// A journal that does not respond counts as unavailable.
 func TestLagOfASilentJournal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,18 +181,18 @@ func TestLagOfASilentJournal(t *testing.T) {
 		s.pay("bag|0", 1)
 		time.Sleep(time.Second)
 		if got := p.Status(); !got.CaughtUp || !got.LagUnknownSince.IsZero() {
-			t.Errorf("status %+v after a second, want patience", got)
+			t.Errorf("status %+v after a second, want a known lag", got)
 		}
 		time.Sleep(time.Minute)
 		if got := p.Status(); got.CaughtUp || !got.LagUnknownSince.Equal(gone) {
-			t.Errorf("status %+v after a minute, want a lag that is unknown since %v", got, gone)
+			t.Errorf("status %+v after a minute, want an unknown lag since %v", got, gone)
 		}
 		wantStopped(t, stop)
 	})
 }
 
 // The age of a pending event counts as lag during an outage, too.
-func TestLagWithAnEventInHand(t *testing.T) {
+func TestLagWithPendingEvent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table := newSource(t), &projectiontest.Table{}
@@ -212,7 +213,7 @@ func TestLagWithAnEventInHand(t *testing.T) {
 		stop = start(t, p) // and now it does not even begin
 		time.Sleep(time.Minute)
 		if got := p.Status(); !got.LagUnknownSince.Equal(began) || got.Failures < 4 || got.NextTry.IsZero() || got.State != projection.Waiting {
-			t.Errorf("status %+v, want a lag that is unknown since %v", got, began)
+			t.Errorf("status %+v, want an unknown lag since %v", got, began)
 		}
 		wantStopped(t, stop)
 	})

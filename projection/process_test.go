@@ -55,7 +55,7 @@ func TestRestartLimit(t *testing.T) {
 			t.Errorf("Run: %v, want the error of the journal", err)
 		}
 		if took := time.Since(began); took != 21*time.Second {
-			t.Errorf("it gave up after %v, want 21 s", took)
+			t.Errorf("Run ended after %v, want 21 s", took)
 		}
 		table.Fault = func(context.Context, projectiontest.Step) error { return errPlanted }
 		began = time.Now()
@@ -63,12 +63,12 @@ func TestRestartLimit(t *testing.T) {
 			t.Errorf("Run: %v, want the error of the store", err)
 		}
 		if took := time.Since(began); took != 21*time.Second {
-			t.Errorf("it gave up after %v, want 21 s", took)
+			t.Errorf("Run ended after %v, want 21 s", took)
 		}
 	})
 }
 
-// After progress the shortest pause is in force again.
+// Progress resets the pause to the shortest one.
 func TestBackoffResets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestCatchUpGivesUp(t *testing.T) {
 				t.Errorf("CatchUp: %v, want the error of the %s", err, away)
 			}
 			if took := time.Since(began); took != 225*time.Second {
-				t.Errorf("without a %s it gave up after %v, want 225 s", away, took)
+				t.Errorf("without a %s CatchUp ended after %v, want 225 s", away, took)
 			}
 			got := p.Status()
 			if got.State != projection.Stopped || got.Restarts != 10 || got.Failures != 11 || !errors.Is(got.Err, errPlanted) || !got.NextTry.IsZero() || got.CaughtUp {
@@ -121,15 +121,15 @@ func TestCatchUpGivesUp(t *testing.T) {
 			stop := start(t, p)
 			time.Sleep(time.Hour)
 			if got := p.Status(); got.State != projection.Waiting || got.Failures < 100 {
-				t.Errorf("status %+v after an hour without a %s, want Run to go on", got, away)
+				t.Errorf("status %+v after an hour without a %s, want Run to continue", got, away)
 			}
 			wantStopped(t, stop)
 		})
 	}
 }
 
-// Outages that are far apart are no row of failures, though there was nothing to handle in between.
-func TestOutagesFarApart(t *testing.T) {
+// Outages that are far apart do not count as consecutive failures, even without events in between.
+func TestOutagesAreNotConsecutive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table := newSource(t), &projectiontest.Table{}
@@ -157,7 +157,7 @@ func TestOutagesFarApart(t *testing.T) {
 	})
 }
 
-// A position that can never be stored is no progress, however many events are handled.
+// Handled events are no progress if their position cannot be saved.
 func TestUnsavedEventsAreNoProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -178,15 +178,15 @@ func TestUnsavedEventsAreNoProgress(t *testing.T) {
 		defer cancel()
 		p := create(t, cfg)
 		if err := p.Run(ctx); !errors.Is(err, errPlanted) {
-			t.Errorf("Run: %v, want it to give up", err)
+			t.Errorf("Run: %v, want an error after the last restart", err)
 		}
 		if got := p.Status(); got.Restarts != 3 {
-			t.Errorf("it began again %d times, want 3", got.Restarts)
+			t.Errorf("%d restarts, want 3", got.Restarts)
 		}
 	})
 }
 
-// A standby is fenced again and again, and stays.
+// Being fenced does not count as a failure.
 func TestFencesDoNotCount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestFencesDoNotCount(t *testing.T) {
 		cfg.MaxRestarts = -1
 		s.fill(1, 1)
 		if err := create(t, cfg).CatchUp(t.Context()); !errors.Is(err, projection.ErrFenced) {
-			t.Errorf("CatchUp that must not begin again: %v, want ErrFenced", err)
+			t.Errorf("CatchUp without restarts: %v, want ErrFenced", err)
 		}
 	})
 }

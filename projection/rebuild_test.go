@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/projection/projectiontest"
 )
 
-// spoil makes a read model wrong, so that it shows whether it was rebuilt.
+// spoil damages a read model, so that a test detects whether it was rebuilt.
 func spoil(t *testing.T, table *projectiontest.Table) {
 	t.Helper()
 	at := stored(t, table)
@@ -48,16 +48,16 @@ func TestRebuildWhileRunning(t *testing.T) {
 		synctest.Wait()
 		wantSums(t, table.Rows(), s.sums)
 		if took := time.Since(began); took != 0 {
-			t.Errorf("a rebuild waited for %v", took)
+			t.Errorf("the rebuild started after %v", took)
 		}
 		if got := p.Status(); got.Restarts != 0 || got.State != projection.Running {
-			t.Errorf("status %+v, a rebuild is no failure", got)
+			t.Errorf("status %+v, want no failure", got)
 		}
 		wantStopped(t, stop)
 	})
 }
 
-// Another process runs the projection, and has nothing to do at the moment.
+// An idle projection in another process starts a requested rebuild.
 func TestRebuildInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestRebuildInAnotherProcess(t *testing.T) {
 	})
 }
 
-// A rebuild that crashes at any point is taken up by the next Run.
+// The next Run completes a rebuild that crashed at any point.
 func TestRebuildThroughFaults(t *testing.T) {
 	t.Parallel()
 	for _, step := range append([]projectiontest.Step{projectiontest.AfterReset}, steps...) {
@@ -104,7 +104,7 @@ func TestRebuildThroughFaults(t *testing.T) {
 	}
 }
 
-// Without transactions the read model is cleared before the mark is taken away.
+// Without transactions the read model is cleared before the mark is removed.
 func TestRebuildAtLeastOnce(t *testing.T) {
 	t.Parallel()
 	for _, step := range []projectiontest.Step{projectiontest.BeforeSave, projectiontest.AfterSave, projectiontest.BeforeReset, projectiontest.AfterReset, projectiontest.BeforeLoad} {
@@ -160,7 +160,7 @@ func TestRebuildNeedsClear(t *testing.T) {
 	wantSums(t, table.Rows(), s.sums)
 }
 
-// A rebuild waits for the end of a pause, as its Clear is a handler.
+// A rebuild waits for Resume, because its Clear is a handler.
 func TestRebuildInAPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"github.com/refold-io/refold/projection/projectiontest"
 )
 
-// New events are handled soon while the projection runs.
+// A running projection handles new events promptly.
 func TestLive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -45,8 +45,8 @@ func TestLive(t *testing.T) {
 	})
 }
 
-// No event is lost between pages, whether a page ends with an event, with one that decodes to
-// nothing or to several, or has no match.
+// No event is lost between pages, whether a page ends with an event, with one that decodes to no or
+// several events, or without a match.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	s, table := newSource(t), &projectiontest.Table{}
@@ -126,7 +126,7 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
-// The next page is read while the handler is at work on this one.
+// The next page is read while the handler processes the current one.
 func TestReadsAhead(t *testing.T) {
 	t.Parallel()
 	s, table := newSource(t), &projectiontest.Table{}
@@ -151,7 +151,7 @@ func TestReadsAhead(t *testing.T) {
 	wantSums(t, table.Rows(), s.sums)
 }
 
-// saves records when positions are saved, and after how many events.
+// saves records the times of saved positions and the numbers of events.
 func saves(table *projectiontest.Table, m *model) func() []string {
 	var log []string
 	began := time.Now()
@@ -189,7 +189,7 @@ func TestAtLeastOnceSavesEvery100OrHalfASecond(t *testing.T) {
 	})
 }
 
-// A batch is handed over when it is full, or half a second after its first event.
+// A batch is handled when it is full, or half a second after its first event.
 func TestBatches(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestBatches(t *testing.T) {
 	})
 }
 
-// A position that moves though nothing matches is saved now and then, and at the end.
+// A position that moves without matching events is saved periodically and at the end.
 func TestPositionMovesWithoutEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -236,11 +236,11 @@ func TestPositionMovesWithoutEvents(t *testing.T) {
 		s.pay("bag|0", 1)
 		synctest.Wait()
 		if at := stored(t, table)[0].Offset; at != first {
-			t.Errorf("the position is %q at once, want %q still", at, first)
+			t.Errorf("the position is %q at once, want %q", at, first)
 		}
 		wantStopped(t, stop)
 		if end, _ := s.End(t.Context()); stored(t, table)[0].Offset != end {
-			t.Errorf("the position is %v in the end, want %q", stored(t, table), end)
+			t.Errorf("the position is %v at the end, want %q", stored(t, table), end)
 		}
 	})
 }
@@ -264,7 +264,7 @@ func TestPause(t *testing.T) {
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := p.Pause(impatient); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Pause: %v, want a deadline as a handler is at work", err)
+			t.Errorf("Pause: %v, want a deadline error while a handler runs", err)
 		}
 		close(slow)
 		if err := p.Pause(t.Context()); err != nil {
@@ -280,14 +280,14 @@ func TestPause(t *testing.T) {
 			t.Errorf("status %+v, want paused and a lag of 61 s", got)
 		}
 		if at := stored(t, table)[0].Offset; at == "" {
-			t.Error("what was handled before the pause is not saved")
+			t.Error("the position before the pause is not saved")
 		}
 		wantStopped(t, stop) // a pause ends with Run too
 
 		stop = start(t, p)
 		synctest.Wait()
 		if m.count() != 3 {
-			t.Errorf("%d events handled, want 3: a pause outlasts Run", m.count())
+			t.Errorf("%d events handled, want 3: a pause continues after Run", m.count())
 		}
 		p.Resume()
 		synctest.Wait()
@@ -303,7 +303,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-func TestRunsOnce(t *testing.T) {
+func TestRunIsExclusive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := create(t, config(newSource(t), &projectiontest.Table{}))
@@ -318,7 +318,7 @@ func TestRunsOnce(t *testing.T) {
 }
 
 // An error that a restart cannot resolve ends Run.
-func TestHopeless(t *testing.T) {
+func TestPermanentErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table := newSource(t), &projectiontest.Table{}

@@ -20,7 +20,7 @@ import (
 	"github.com/refold-io/refold/projection/projectiontest"
 )
 
-// failing makes the handler fail at one event, as often as attempts says.
+// failing makes the handler fail at one event for a number of attempts.
 func failing(table *projectiontest.Table, id string, seqNr uint64, attempts *int, times int, fail func() error) projection.ExactlyOnce[event, *projectiontest.Rows] {
 	handler := sums(table)
 	handler.Handle = func(ctx context.Context, tx *projectiontest.Rows, events []projection.Envelope[event]) error {
@@ -41,8 +41,8 @@ func failing(table *projectiontest.Table, id string, seqNr uint64, attempts *int
 
 func plainFailure() error { return errPlanted }
 
-// The event that can't be handled is found in its batch: those before it count, the error names it,
-// and it is where the projection begins again.
+// An event that fails is isolated in its batch. The events before it count, the error names it, and
+// the projection restarts at it.
 func TestFailIsTheDefault(t *testing.T) {
 	t.Parallel()
 	for name, fail := range map[string]func() error{"error": plainFailure, "panic": func() error { panic(errPlanted) }} {
@@ -56,17 +56,17 @@ func TestFailIsTheDefault(t *testing.T) {
 			err := create(t, cfg).CatchUp(t.Context())
 			found, ok := errors.AsType[*projection.EventError](err)
 			if !ok || found.ID != "box|0" || found.SequenceNr != 70 || found.Manifest != "paid@2" || found.Undecodable || !errors.Is(err, errPlanted) {
-				t.Fatalf("CatchUp: %v, want the event 70 of box|0 to be blamed", err)
+				t.Fatalf("CatchUp: %v, want an error about event 70 of box|0", err)
 			}
 			if want := `projection "sums": handle event 70 of "box|0" (paid@2): `; !strings.HasPrefix(err.Error(), want) {
-				t.Errorf("the error reads %q, want %q in front", err, want)
+				t.Errorf("error = %q, want the prefix %q", err, want)
 			}
 			if panicked := strings.Contains(err.Error(), "panic: "); panicked != (name == "panic") {
 				t.Errorf("the error %q reports a panic: %t", err, panicked)
 			}
 			wantSums(t, table.Rows(), map[string]int64{"box|0": 69 * 70 / 2})
 			if attempts > 9 {
-				t.Errorf("the handler got the event %d times, more than halving a batch of 100 takes", attempts)
+				t.Errorf("the handler received the event %d times, more than halving a batch of 100 requires", attempts)
 			}
 			cfg.Handler = sums(table)
 			catchUp(t, cfg)
@@ -75,7 +75,7 @@ func TestFailIsTheDefault(t *testing.T) {
 	}
 }
 
-func TestFailBeginsAgainAfterPauses(t *testing.T) {
+func TestFailRestartsAfterPauses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table, attempts := newSource(t), &projectiontest.Table{}, 0
@@ -97,7 +97,7 @@ func TestFailBeginsAgainAfterPauses(t *testing.T) {
 			t.Errorf("%d attempts with pauses %v, want 7 with %v", attempts, pauses, want)
 		}
 		if took := time.Since(began); took != 75*time.Second {
-			t.Errorf("it took %v, want 75 s", took)
+			t.Errorf("CatchUp took %v, want 75 s", took)
 		}
 		wantSums(t, table.Rows(), s.sums)
 		if got := p.Status(); got.Restarts != 5 || got.Handled != 3 || got.Skipped != 0 {
@@ -129,7 +129,7 @@ func TestSkip(t *testing.T) {
 	wantSums(t, table.Rows(), s.sums) // it is not taken up again
 }
 
-// A skipped event is skipped for good, though nothing follows it.
+// A skipped event remains skipped, even if no event follows it.
 func TestSkipAdvances(t *testing.T) {
 	t.Parallel()
 	s, table, attempts := newSource(t), &projectiontest.Table{}, 0
@@ -220,7 +220,7 @@ func TestUndecodable(t *testing.T) {
 			err := create(t, cfg).CatchUp(t.Context())
 			found, ok := errors.AsType[*projection.EventError](err)
 			if !ok || found.ID != "box|bad" || found.SequenceNr != 1 || !found.Undecodable || found.Attempts != 0 || !errors.Is(err, c.cause) {
-				t.Errorf("CatchUp: %v, want event 1 of box|bad to be undecodable", err)
+				t.Errorf("CatchUp: %v, want an undecodable event 1 of box|bad", err)
 			}
 			wantSums(t, table.Rows(), map[string]int64{"box|0": 1 + 3 + 5 + 7 + 9, "box|1": 2 + 4 + 6 + 8 + 10})
 			cfg.OnFailure = projection.Strategy{Retries: 5, Skip: true}
@@ -233,7 +233,7 @@ func TestUndecodable(t *testing.T) {
 	}
 }
 
-// A failure that is the store's or the journal's is never blamed on an event.
+// A failure of the store or the journal is not attributed to an event.
 func TestOutagesSkipNothing(t *testing.T) {
 	t.Parallel()
 	for _, step := range steps[3:] {
@@ -276,11 +276,11 @@ func TestHandlerEndsItsGoroutine(t *testing.T) {
 		return nil
 	}}
 	if err := create(t, cfg).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "goroutine") {
-		t.Errorf("Run: %v, want it to say that the handler ended its goroutine", err)
+		t.Errorf("Run: %v, want an error about the goroutine of the handler", err)
 	}
 }
 
-// A transaction that is refused at its end is the handler's failure.
+// A transaction that is refused at the commit is a failure of the handler.
 func TestRefusedTransactions(t *testing.T) {
 	t.Parallel()
 	s, table := newSource(t), &projectiontest.Table{}
@@ -307,8 +307,8 @@ func TestRefusedTransactions(t *testing.T) {
 	}
 }
 
-// A handler may return any error, such as one of another journal.
-func TestHandlerErrorsAreNotHopeless(t *testing.T) {
+// An error of a handler never counts as permanent.
+func TestHandlerErrorsAreNotPermanent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table, attempts := newSource(t), &projectiontest.Table{}, 0
@@ -318,7 +318,7 @@ func TestHandlerErrorsAreNotHopeless(t *testing.T) {
 		p := catchUp(t, cfg)
 		wantSums(t, table.Rows(), s.sums)
 		if p.Status().Restarts == 0 {
-			t.Error("it never began again")
+			t.Error("the worker was never restarted")
 		}
 	})
 }

@@ -54,7 +54,7 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// Workers come and go, and each event counts once.
+// The number of workers changes, and each event counts once.
 func TestWorkersChange(t *testing.T) {
 	t.Parallel()
 	s, table := newSource(t), &projectiontest.Table{}
@@ -85,12 +85,12 @@ func TestWorkersChange(t *testing.T) {
 	}
 	wantSums(t, table.Rows(), s.sums)
 	if got := stored(t, table); len(got) != 1 {
-		t.Errorf("%d ranges after a rebuild, want the 1 that was asked for", len(got))
+		t.Errorf("%d ranges after a rebuild, want the configured 1", len(got))
 	}
 }
 
-// Workers are side by side, and each has its slices only.
-func TestWorkersAreSideBySide(t *testing.T) {
+// Workers run concurrently, each on its slices.
+func TestWorkersRunConcurrently(t *testing.T) {
 	t.Parallel()
 	s := newSource(t)
 	for quarter := range 4 {
@@ -129,8 +129,8 @@ func TestWorkersAreSideBySide(t *testing.T) {
 	}
 }
 
-// Two processes run the same projection: one of two that handle the same events is fenced, and in
-// the end each event counts once.
+// Two processes run the same projection. One of two that handle the same events is fenced, and each
+// event counts once.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestTwoProcesses(t *testing.T) {
 			}
 		}
 		if restarts == 0 {
-			t.Error("nobody was ever fenced")
+			t.Error("no worker was fenced")
 		}
 		for i, stop := range stops {
 			wantStopped(t, stop)

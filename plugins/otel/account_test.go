@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/plugins/otel"
 )
 
-// Accounts that transfer money, and trust that it arrives.
+// Accounts that send transfers and do not check their arrival.
 type (
 	Event           interface{ isEvent() }
 	Ctx[R any]      = eventsourcing.Context[Account, Event, R]

@@ -20,8 +20,8 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// BenchmarkAsk asks with a command that is refused and with one that persists an event, and
-// observes nothing, then more and more.
+// BenchmarkAsk sends a command that is refused and one that persists an event, without telemetry
+// and with more and more of it.
 func BenchmarkAsk(b *testing.B) {
 	var meters metric.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
 	tracers := func(s sdk.Sampler) trace.TracerProvider {

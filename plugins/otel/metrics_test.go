@@ -43,7 +43,7 @@ func newMeter(tb testing.TB) *meter {
 }
 
 // collect returns all data points as lines: the name, the attributes, and the sum, or the count and
-// the sum of a histogram; sums of seconds are left out.
+// the sum of a histogram, without sums of seconds.
 func (m *meter) collect(t *testing.T) []string {
 	t.Helper()
 	var lines []string
@@ -97,7 +97,7 @@ func (m *meter) want(t *testing.T, want ...string) {
 	}
 }
 
-// everything reports once or twice on each instrument.
+// everything records one or two values with each instrument.
 func everything(o eventsourcing.Observer) {
 	ctx := context.Background()
 	for _, err := range []error{nil, errPoor, eventsourcing.ErrStashFull} {
@@ -153,7 +153,7 @@ func TestEveryInstrument(t *testing.T) {
 	)
 }
 
-// The table in the package comment says what there is.
+// The table in the package comment lists all metrics.
 func TestTheTableOfInstruments(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("doc.go")
@@ -187,7 +187,7 @@ func TestTheTableOfInstruments(t *testing.T) {
 	}
 }
 
-// What a real runtime reports.
+// The metrics of a runtime.
 func TestMetricsOfARuntime(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)

@@ -27,7 +27,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// tracer keeps spans in memory.
+// tracer collects spans in memory.
 type tracer struct {
 	exporter *tracetest.InMemoryExporter
 	provider *sdk.TracerProvider
@@ -61,7 +61,7 @@ func (r *tracer) wait(name string) {
 	}
 }
 
-// tree draws the spans of a trace, with some of their attributes.
+// tree formats the spans of a trace as a tree, with some of their attributes.
 func (r *tracer) tree(id trace.TraceID, show ...attribute.Key) string {
 	children := make(map[trace.SpanID][]string) // of lines, below their parents
 	spans := make(map[string]trace.SpanID)
@@ -126,8 +126,8 @@ func wantAttributes(t *testing.T, s tracetest.SpanStub, want map[string]string) 
 	}
 }
 
-// One trace from the asker over the delivery to the destination, and on to what is delivered again
-// by another process.
+// One trace contains the request, the delivery, the destination, and a redelivery by another
+// process.
 func TestOneTrace(t *testing.T) {
 	t.Parallel()
 	t.Run("from events", func(t *testing.T) {
@@ -208,7 +208,7 @@ func testOneTrace(t *testing.T, snapshots snapshot.Store) {
 	}
 }
 
-// traced counts the events that belong to a trace.
+// traced returns the number of events that belong to a trace.
 func traced(t *testing.T, j journal.Journal, id string, want trace.TraceID) (n int) {
 	t.Helper()
 	extract := newTelemetry(t, otel.Config{}).Observer().Extract
@@ -285,7 +285,7 @@ func TestSpansOfRecoveriesAndSnapshots(t *testing.T) {
 	}
 }
 
-// The span of a command is ended whatever spans others put into its context.
+// The span of a command is ended even if its context has other spans.
 func TestTheSpanOfTheCommandIsEnded(t *testing.T) {
 	t.Parallel()
 	r := newTracer(t)
@@ -301,7 +301,7 @@ func TestTheSpanOfTheCommandIsEnded(t *testing.T) {
 	}
 }
 
-// What the sampler leaves out is not recorded, and neither is what follows.
+// Spans that the sampler drops are not recorded, nor are their children.
 func TestSamplingHoldsForTheWholeTrace(t *testing.T) {
 	t.Parallel()
 	r := newTracer(t, sdk.WithSampler(sdk.ParentBased(sdk.NeverSample())))
@@ -335,7 +335,7 @@ func TestWithoutTracesEventsCarryNothing(t *testing.T) {
 	}
 }
 
-// Nothing of a command, an event or an error but its type or code gets out.
+// Telemetry contains only types and codes of commands, events and errors, and none of their data.
 func TestNoDataGetsOut(t *testing.T) {
 	t.Parallel()
 	r, m := newTracer(t), newMeter(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// everything uses all that a journal and a snapshot store can do.
+// everything calls all methods of a journal and a snapshot store.
 func everything(t *testing.T, db *postgres.DB) {
 	t.Helper()
 	j, snapshots := db.TestJournal(), db.TestSnapshots()
@@ -61,7 +61,7 @@ func everything(t *testing.T, db *postgres.DB) {
 	}
 }
 
-// The rights that doc.go names are enough.
+// The rights that doc.go lists are sufficient.
 func TestDocumentedRightsSuffice(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{})

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// gate holds appends of the writer "slow" in the server, after they have looked at what is stored
+// gate blocks appends of the writer "slow" in the server, after they have read the stored events
 // and before they store anything.
 type gate struct {
 	admin *pgx.Conn
@@ -39,8 +39,8 @@ func newGate(t *testing.T, dsn string) *gate {
 	return g
 }
 
-// begin appends writes as the slow writer and returns when they are held, with the process that
-// holds them.
+// begin appends writes as the slow writer. It returns when they are blocked, with the process ID of
+// the backend.
 func (g *gate) begin(t *testing.T, j journal.Journal, writes ...journal.Write) (outcome <-chan []error, pid int32) {
 	t.Helper()
 	for i := range writes {
@@ -60,8 +60,8 @@ func (g *gate) open(t *testing.T) {
 	execute(t, g.admin, "SELECT pg_advisory_unlock(7)")
 }
 
-// Another writer stores between the look of an append and its insert: the server takes the whole
-// statement back. All that is not in conflict is stored all the same.
+// Another writer stores an event between the check of an append and its insert. The server rolls
+// back the whole statement. All writes without a conflict are stored by the next attempt.
 func TestConflictInTheMiddle(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -78,7 +78,7 @@ func TestConflictInTheMiddle(t *testing.T) {
 		}
 	}
 	if errs[0] != nil || errs[3] != nil || !errors.Is(errs[2], journal.ErrSkipped) {
-		t.Errorf("the neighbours: %v, %v; behind the conflict: %v", errs[0], errs[3], errs[2])
+		t.Errorf("the neighbours: %v, %v; after the conflict: %v", errs[0], errs[3], errs[2])
 	}
 	for id, want := range map[string]uint64{"a": 1, "b": 3, "c": 3, "d": 1} {
 		if got, err := j.HighestSequenceNr(t.Context(), id); got != want || err != nil {
@@ -87,8 +87,8 @@ func TestConflictInTheMiddle(t *testing.T) {
 	}
 }
 
-// A deletion waits for an append that has looked before it, or that would store a number for the
-// second time.
+// A deletion waits for an append that checked the ID before the deletion, and that would store a
+// number a second time.
 func TestDeletionOutlivesOlderAppends(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -134,7 +134,7 @@ func TestDeletionOutlivesOlderAppends(t *testing.T) {
 		for _, expect := range []uint64{0, 4, 5, 6, 8} {
 			for n := 1; n <= 2; n++ {
 				if err := j.Append(t.Context(), []journal.Write{eventsOf("a", expect, n)}); err == nil || !errors.Is(err[0], journal.ErrConflict) {
-					t.Errorf("append of %d behind %d: %v", n, expect, err)
+					t.Errorf("append of %d after %d: %v", n, expect, err)
 				}
 			}
 		}
@@ -147,8 +147,8 @@ func TestDeletionOutlivesOlderAppends(t *testing.T) {
 	store(t, j, eventsOf("a", 7, 1))
 }
 
-// What the server says about an append that it gives up is believed; when it goes away, nothing is
-// known.
+// An error that the server reports for an append is certain. If the connection ends instead, the
+// outcome is unknown.
 func TestAppendGivenUpByTheServer(t *testing.T) {
 	t.Parallel()
 	for function, sure := range map[string]bool{"pg_cancel_backend": true, "pg_terminate_backend": false} {
@@ -162,7 +162,7 @@ func TestAppendGivenUpByTheServer(t *testing.T) {
 				execute(t, g.admin, "SELECT "+function+"($1)", pid)
 				err := (<-outcome)[0]
 				if sure != errors.Is(err, journal.ErrNotSent) || sure == errors.Is(err, journal.ErrUnavailable) {
-					t.Errorf("told: %v", err)
+					t.Errorf("append: %v, want a certain error", err)
 				}
 				g.open(t)
 				store(t, j, eventsOf("a", 0, 1)) // neither of them has stored anything
@@ -171,7 +171,7 @@ func TestAppendGivenUpByTheServer(t *testing.T) {
 	}
 }
 
-// Two nodes that append to the same IDs in opposite orders do not wait for each other for ever.
+// Two nodes that append to the same IDs in opposite orders do not deadlock.
 func TestNoDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -208,7 +208,7 @@ func TestNoDeadlock(t *testing.T) {
 	}
 }
 
-// Appends rely on each statement seeing what was committed before it.
+// Appends require an isolation level in which each statement sees earlier commits.
 func TestIsolationLevel(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.With(t, pgtest.DSN(t), map[string]string{"options": `-c default_transaction_isolation=repeatable\ read`})
@@ -221,7 +221,7 @@ func TestIsolationLevel(t *testing.T) {
 	}
 }
 
-// A sequence that is behind the events is an error that says so, and no conflict.
+// A sequence with a lower value than the events is reported as an error, not as a conflict.
 func TestOrdinalDrawnTwice(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -236,7 +236,7 @@ func TestOrdinalDrawnTwice(t *testing.T) {
 	}
 }
 
-// An append that is too large for one statement is several, of which none has an ID twice.
+// An append that is too large for one statement is divided, with each ID once in a statement.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	large := make([]byte, 16<<20)

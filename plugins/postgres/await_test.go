@@ -17,15 +17,15 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// awaiting waits behind a position in a goroutine of its own.
+// awaiting waits for an event after an offset, in a goroutine.
 func awaiting(ctx context.Context, j journal.Querier, after journal.Offset) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- j.Await(ctx, after) }()
 	return done
 }
 
-// listening waits until a schema has a number of listeners that are not those in except, and
-// returns their process IDs.
+// listening waits until a schema has a number of listeners, without those in except, and returns
+// their process IDs.
 func listening(t *testing.T, dsn string, count int, except ...int32) []int32 {
 	t.Helper()
 	conn := connect(t, dsn)
@@ -53,8 +53,8 @@ func listening(t *testing.T, dsn string, count int, except ...int32) []int32 {
 	}
 }
 
-// TestAwait has a reader that waits for what another process appends, the second time after its
-// connection was lost.
+// TestAwait has a reader that waits for events of another process, the second time after the loss
+// of its connection.
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -93,9 +93,9 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestAwaitWhenHeldBack has a reader that looked while an append was in flight before one that was
-// stored, and is told nothing when that ends.
-func TestAwaitWhenHeldBack(t *testing.T) {
+// TestAwaitHeldBack has a reader that queried while an earlier append was in progress, and that
+// receives no notification when that append ends.
+func TestAwaitHeldBack(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	deaf := postgres.Config{DisableNotify: true, PollInterval: never}
@@ -119,8 +119,9 @@ func TestAwaitWhenHeldBack(t *testing.T) {
 	}
 }
 
-// TestAwaitAfterAnotherReaderLooked has a reader that waits for what another one has found already.
-func TestAwaitAfterAnotherReaderLooked(t *testing.T) {
+// TestAwaitAfterAnotherRefresh has a reader that waits for an event that another reader has already
+// found.
+func TestAwaitAfterAnotherRefresh(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	db := openStore(t, dsn, postgres.Config{PollInterval: never})

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// workload makes batches of writes of one event to IDs of its own.
+// workload generates batches of writes of one event each, to its own IDs.
 type workload struct {
 	name   string
 	next   []uint64 // for each ID
@@ -43,7 +43,7 @@ func (l *workload) batch(n int) []journal.Write {
 	return l.writes
 }
 
-// inParallel runs f for b.N batches on some goroutines and reports events a second.
+// inParallel runs f for b.N batches on several goroutines and reports events per second.
 func inParallel(b *testing.B, flights, size int, f func(flight, n int) error) {
 	b.Helper()
 	b.ResetTimer()
@@ -95,8 +95,8 @@ func BenchmarkAppendHot(b *testing.B) {
 	})
 }
 
-// BenchmarkRaw inserts into a table of four columns and one index, with the driver alone: the limit
-// that the others are held against.
+// BenchmarkRaw inserts into a table of four columns and one index with the driver alone. It is the
+// reference for the others.
 func BenchmarkRaw(b *testing.B) {
 	for _, c := range []struct {
 		size, flights int
@@ -136,7 +136,7 @@ func BenchmarkRaw(b *testing.B) {
 	}
 }
 
-// rawInsert is an insert of so many rows.
+// rawInsert returns an insert of a number of rows.
 func rawInsert(rows int) string {
 	var sql strings.Builder
 	sql.WriteString("INSERT INTO raw (id, seq_nr, at, payload) VALUES ")
@@ -149,7 +149,7 @@ func rawInsert(rows int) string {
 	return sql.String()
 }
 
-// BenchmarkReplay reads 100,000 events of one ID, by the journal and by the driver alone.
+// BenchmarkReplay reads 100,000 events of one ID, through the journal and with the driver alone.
 func BenchmarkReplay(b *testing.B) {
 	const events = 100_000
 	dsn := pgtest.DSN(b)

@@ -20,7 +20,7 @@ import (
 	"github.com/refold-io/refold/snapshot/snapshottest"
 )
 
-// lasting is a journal with what it takes to open it again.
+// lasting is a journal with the arguments to open it again.
 type lasting struct {
 	*postgres.Journal
 	dsn string
@@ -77,7 +77,7 @@ func TestJournalConformance(t *testing.T) {
 	runJournalSuite(t, postgres.Config{MaxConns: 3})
 }
 
-// With a pool of one connection nothing that the suite does may wait for itself.
+// With a pool of one connection, no call of the suite may wait for itself.
 func TestJournalConformanceOneConnection(t *testing.T) {
 	t.Parallel()
 	runJournalSuite(t, postgres.Config{MaxConns: 1, CachedStatements: true, Schema: "Other-1"})
@@ -115,7 +115,7 @@ func TestSnapshotConformance(t *testing.T) {
 	})
 }
 
-// damage changes a stored snapshot behind the store's back.
+// damage changes a stored snapshot without using the store.
 func damage(t testing.TB, dsn string, m snapshot.Metadata) {
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {

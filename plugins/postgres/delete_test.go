@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// TestDeletionsSideBySide has another process delete the first part of what a deletion has in hand,
-// while that waits for it: the rest goes all the same.
+// TestDeletionsSideBySide has another process delete the first part of the events of a waiting
+// deletion, which then deletes the rest.
 func TestDeletionsSideBySide(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -43,7 +43,7 @@ func TestDeletionsSideBySide(t *testing.T) {
 	}
 }
 
-// TestDeleteTheLastNumbers has numbers at the end of what a bigint holds.
+// TestDeleteTheLastNumbers deletes the highest numbers that a bigint can hold.
 func TestDeleteTheLastNumbers(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

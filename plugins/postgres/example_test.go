@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// It needs a server, so it is only compiled.
+// The example needs a server, so it is only compiled.
 func Example() {
 	ctx := context.Background()
 	db, err := postgres.Open(ctx, os.Getenv("BANK_DATABASE"), postgres.Config{})
@@ -41,7 +41,8 @@ func Example() {
 	}
 }
 
-// A program that may not create tables says what is missing, and who may does it for all.
+// A program without the right to create tables reports the missing migrations. An administrator
+// applies them for all programs.
 func ExampleMigrate() {
 	ctx := context.Background()
 	_, err := postgres.Open(ctx, os.Getenv("BANK_DATABASE"), postgres.Config{CheckOnly: true})

@@ -10,20 +10,21 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Certain reports whether an error says that a statement was surely not committed.
+// Certain reports whether a statement that failed with an error is certainly not committed.
 func Certain(err error) bool { return certain(err) }
 
-// WithCancelGrace returns a Config under which a call that was given up waits so long for the server to say what became of it.
+// WithCancelGrace returns a Config with another time to wait for the outcome of a canceled
+// statement.
 func (c Config) WithCancelGrace(d time.Duration) Config {
 	c.grace = d
 	return c
 }
 
-// PoolSize returns how many connections the pool opens at most.
+// PoolSize returns the maximum number of connections of the pool.
 func (db *DB) PoolSize() int { return int(db.pool.Config().MaxConns) }
 
-// SessionState counts what the one connection of a pool holds that a later transaction on it could
-// notice.
+// SessionState returns the number of objects in the only session of a pool that could affect a
+// later transaction.
 func (db *DB) SessionState(ctx context.Context) (held int, err error) {
 	conn, err := db.acquire(ctx)
 	if err != nil {
@@ -37,7 +38,7 @@ func (db *DB) SessionState(ctx context.Context) (held int, err error) {
 	return held, err
 }
 
-// Parts returns the IDs of the statements that an append consists of.
+// Parts returns the IDs of each statement of an append.
 func Parts(writes []journal.Write) (parts [][]string) {
 	for part := range newBatch(writes).parts {
 		var ids []string
@@ -49,7 +50,7 @@ func Parts(writes []journal.Write) (parts [][]string) {
 	return parts
 }
 
-// DecodeConflicts decodes the result of append_many, and returns how many conflicts there are.
+// DecodeConflicts decodes the result of append_many and returns the number of conflicts.
 func DecodeConflicts(b []byte, chains int) (int, error) {
 	conflicts, err := decodeConflicts(b, chains)
 	return len(conflicts), err

@@ -18,15 +18,14 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// breakage is one append that meets a fault of the network.
+// breakage is a network fault during one append.
 type breakage struct {
 	fault tcpproxy.Fault
-	// giveUp ends the context of the caller when the fault strikes.
+	// giveUp ends the context of the caller when the fault occurs.
 	giveUp bool
-	// frozen lets nothing at all through when the fault has struck, so the server can't be asked to
-	// cancel either.
+	// frozen stops all bytes after the fault, so that no cancel request reaches the server.
 	frozen bool
-	// fence settles what is unknown while what was held back is still on its way.
+	// fence settles unknown outcomes while delayed bytes have not arrived.
 	fence bool
 }
 
@@ -34,7 +33,7 @@ func (b breakage) String() string {
 	return fmt.Sprintf("%v, give up: %v, frozen: %v, fence: %v", b.fault, b.giveUp, b.frozen, b.fence)
 }
 
-// kinds are the breakages of one position.
+// kinds returns the breakages of one position.
 func kinds(direction tcpproxy.Direction, after int64) []breakage {
 	fault := func(a tcpproxy.Action, both bool) tcpproxy.Fault {
 		return tcpproxy.Fault{Direction: direction, After: after, Action: a, Both: both}
@@ -52,27 +51,27 @@ func kinds(direction tcpproxy.Direction, after int64) []breakage {
 	}
 }
 
-// outcomes counts what callers were told.
+// outcomes counts the results of appends and fences.
 type outcomes struct{ stored, not, unknown, fenced, landed atomic.Int64 }
 
 // TestAppendBrokenAtEachByte breaks the connection at the positions of the exchange of an append,
-// both ways, in all ways. What the caller is told is what the table holds in the end; and what is
-// unknown is settled by a fence, once and for all, though the bytes of the write are still on their
-// way to the server.
+// in both directions and in all ways. The result of the append agrees with the final contents of
+// the table. A fence settles an unknown outcome permanently, even if the bytes of the write have
+// not arrived at the server.
 func TestAppendBrokenAtEachByte(t *testing.T) {
 	t.Parallel()
 	for name, cfg := range map[string]postgres.Config{"plain": {}, "cached statements": {CachedStatements: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg.CheckOnly, cfg.DisableNotify, cfg.MaxConns = true, true, 1
-			appendBroken(t, cfg)
+			breakAppends(t, cfg)
 		})
 	}
 }
 
-func appendBroken(t *testing.T, cfg postgres.Config) {
+func breakAppends(t *testing.T, cfg postgres.Config) {
 	t.Helper()
-	s := newSite(t, pgtest.DSN(t))
+	s := newTarget(t, pgtest.DSN(t))
 	toServer, toClient := s.exchange(t, cfg)
 	var all []breakage
 	for direction, size := range map[tcpproxy.Direction]int64{tcpproxy.ToServer: toServer, tcpproxy.ToClient: toClient} {
@@ -102,11 +101,11 @@ func appendBroken(t *testing.T, cfg postgres.Config) {
 	}
 }
 
-// A caller who gives up while the server waits for somebody else's transaction is told that nothing
-// is stored, because the server has said so; and nothing is, when that transaction is gone.
+// The result of an append that is canceled while it waits for another transaction is "not stored",
+// because the server reported so. Nothing is stored after the end of that transaction.
 func TestAppendGivenUpIsCanceled(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, pgtest.DSN(t))
+	s := newTarget(t, pgtest.DSN(t))
 	for _, other := range []string{"a", "b"} {
 		_, db, err := s.behind(t, "waits "+other, postgres.Config{CheckOnly: true, MaxConns: 1}.WithCancelGrace(5*time.Minute))
 		if err != nil {
@@ -138,13 +137,13 @@ func TestAppendGivenUpIsCanceled(t *testing.T) {
 	}
 }
 
-// brokenWrites are the writes of an append: the first two are of one ID.
+// brokenWrites returns the writes of an append. The first two are of one ID.
 func brokenWrites(name string) []journal.Write {
 	return []journal.Write{eventsOf("a|"+name, 1, 2, "red", "green"), eventsOf("a|"+name, 3, 1), eventsOf("b|"+name, 0, 1)}
 }
 
-// exchange returns how many bytes an append has, each way.
-func (s *site) exchange(t *testing.T, cfg postgres.Config) (toServer, toClient int64) {
+// exchange returns the number of bytes of an append in each direction.
+func (s *target) exchange(t *testing.T, cfg postgres.Config) (toServer, toClient int64) {
 	t.Helper()
 	proxy, db, err := s.behind(t, "measure", cfg)
 	if err != nil {
@@ -159,8 +158,8 @@ func (s *site) exchange(t *testing.T, cfg postgres.Config) (toServer, toClient i
 	return after.ToServer - before.ToServer, after.ToClient - before.ToClient
 }
 
-// breakAppend lets one append meet a breakage and judges what is told.
-func (s *site) breakAppend(t *testing.T, cfg postgres.Config, b breakage, name string, told *outcomes) {
+// breakAppend runs one append with a fault and checks its result.
+func (s *target) breakAppend(t *testing.T, cfg postgres.Config, b breakage, name string, told *outcomes) {
 	t.Helper()
 	server := "broken " + name
 	proxy, db, err := s.behind(t, server, cfg)
@@ -211,10 +210,9 @@ func (s *site) breakAppend(t *testing.T, cfg postgres.Config, b breakage, name s
 	}
 }
 
-// fence appends a fence for each ID with an unknown outcome, past the proxy, and returns what
-// became of it: nil if it was stored. Without fences it is
-// all errNoFence.
-func (s *site) fence(t *testing.T, b breakage, writes []journal.Write, errs []error) []error {
+// fence appends a fence for each ID with an unknown outcome, without the proxy. The result has nil
+// for a stored fence, and errNoFence if none was appended.
+func (s *target) fence(t *testing.T, b breakage, writes []journal.Write, errs []error) []error {
 	t.Helper()
 	fences := make([]error, len(writes))
 	for i, w := range writes {
@@ -232,9 +230,9 @@ func (s *site) fence(t *testing.T, b breakage, writes []journal.Write, errs []er
 
 var errNoFence = errors.New("no fence was appended")
 
-// release lets through what was held back, when the fences are settled, or when they wait for a
-// transaction whose end is among what is held back.
-func (s *site) release(t *testing.T, server string, settled <-chan []error, release func()) []error {
+// release ends the fault when the fences are settled, or when they wait for a transaction whose end
+// is delayed by the fault.
+func (s *target) release(t *testing.T, server string, settled <-chan []error, release func()) []error {
 	t.Helper()
 	var fences []error
 	until(t, "fences", func() bool {
@@ -252,8 +250,8 @@ func (s *site) release(t *testing.T, server string, settled <-chan []error, rele
 	return fences
 }
 
-// blocks reports whether somebody waits for a transaction of these connections.
-func (s *site) blocks(t *testing.T, server string) bool {
+// blocks reports whether a session waits for a transaction of these connections.
+func (s *target) blocks(t *testing.T, server string) bool {
 	t.Helper()
 	var blocks bool
 	if err := s.truth.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity AS waiting, unnest(pg_blocking_pids(waiting.pid)) AS blocking
@@ -263,8 +261,8 @@ func (s *site) blocks(t *testing.T, server string) bool {
 	return blocks
 }
 
-// judge compares what was told with the table.
-func (s *site) judge(t *testing.T, b breakage, writes []journal.Write, errs, fences []error, told *outcomes) {
+// judge compares the results with the table.
+func (s *target) judge(t *testing.T, b breakage, writes []journal.Write, errs, fences []error, told *outcomes) {
 	t.Helper()
 	for i, w := range writes {
 		rows := s.rows(t, w.ID)
@@ -283,11 +281,11 @@ func (s *site) judge(t *testing.T, b breakage, writes []journal.Write, errs, fen
 		case errs[i] == nil && !whole:
 			t.Errorf("%v: write %d was acknowledged and is lost: %v", b, i, rows)
 		case errs[i] != nil && journal.NotStored(errs[i]) && whole:
-			t.Errorf("%v: write %d was surely not stored, %v, and is: %v", b, i, errs[i], rows)
+			t.Errorf("%v: write %d is stored although the append returned %v: %v", b, i, errs[i], rows)
 		case fences[i] == nil && whole: // the fence was stored
-			t.Errorf("%v: write %d landed behind its fence: %v", b, i, rows)
+			t.Errorf("%v: write %d was stored after its fence: %v", b, i, rows)
 		case errors.Is(fences[i], journal.ErrConflict) && !whole:
-			t.Errorf("%v: write %d is not there, and its fence met %v: %v", b, i, fences[i], rows)
+			t.Errorf("%v: write %d is not stored, and its fence returned %v: %v", b, i, fences[i], rows)
 		case fences[i] != nil && !errors.Is(fences[i], journal.ErrConflict) && !errors.Is(fences[i], errNoFence):
 			t.Errorf("%v: fence: %v", b, fences[i])
 		}

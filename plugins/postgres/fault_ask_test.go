@@ -15,13 +15,12 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// TestAskBrokenAtEachByte is TestAppendBrokenAtEachByte with a runtime above the journal: then
-// nothing is unknown. Who asks is told whether it was done or not, while what was held back is
-// still on its way, and that is what the table
-// holds when it has arrived.
+// TestAskBrokenAtEachByte is TestAppendBrokenAtEachByte with a runtime on the journal. No outcome
+// is unknown: while bytes are delayed, the caller receives a reply or an error, and it agrees with
+// the table after these bytes have arrived.
 func TestAskBrokenAtEachByte(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, pgtest.DSN(t))
+	s := newTarget(t, pgtest.DSN(t))
 	var faults []tcpproxy.Fault
 	toServer, toClient := s.askExchange(t)
 	for direction, size := range map[tcpproxy.Direction]int64{tcpproxy.ToServer: toServer, tcpproxy.ToClient: toClient} {
@@ -56,15 +55,15 @@ func TestAskBrokenAtEachByte(t *testing.T) {
 	}
 }
 
-// askExchange returns how many bytes the append of an ask has, each way, and a bit more.
-func (s *site) askExchange(t *testing.T) (toServer, toClient int64) {
+// askExchange returns the approximate number of bytes of the append of an ask in each direction.
+func (s *target) askExchange(t *testing.T) (toServer, toClient int64) {
 	t.Helper()
 	proxy, db, err := s.behind(t, "measure", postgres.Config{CheckOnly: true, MaxConns: 2, DisableNotify: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close() //nolint:errcheck // it was not broken
-	h := openHouse(t, db.TestJournal(), time.Minute)
+	h := openLedgers(t, db.TestJournal(), time.Minute)
 	defer h.close(t)
 	var before tcpproxy.Stats
 	for op := range 2 {
@@ -77,9 +76,9 @@ func (s *site) askExchange(t *testing.T) (toServer, toClient int64) {
 	return after.ToServer - before.ToServer + 8, after.ToClient - before.ToClient + 8
 }
 
-// breakAsk lets one ask meet a fault, compares the answer with the table, and returns whether it
-// was done.
-func (s *site) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fences *atomic.Int64) bool {
+// breakAsk runs one ask with a fault, compares the reply with the table, and reports whether the
+// command was executed.
+func (s *target) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fences *atomic.Int64) bool {
 	t.Helper()
 	server := "ask " + name
 	proxy, db, err := s.behind(t, server, postgres.Config{CheckOnly: true, MaxConns: 2, DisableNotify: true})
@@ -87,7 +86,7 @@ func (s *site) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fences 
 		t.Errorf("open: %v", err)
 		return false
 	}
-	h := openHouse(t, db.TestJournal(), 300*time.Millisecond)
+	h := openLedgers(t, db.TestJournal(), 300*time.Millisecond)
 	ctx, cancel := bounded(t)
 	defer cancel()
 	ref := h.ledgers.Ref(name)
@@ -95,7 +94,7 @@ func (s *site) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fences 
 		if _, err = eventsourcing.Ask(ctx, ref, post{Op: 0, Count: 1}); err == nil {
 			break
 		}
-		if first := (described{err: err}); !first.surelyNot() || ctx.Err() != nil {
+		if first := (result{err: err}); !first.notDone() || ctx.Err() != nil {
 			t.Errorf("the first ask: %v", err)
 			return false
 		}
@@ -135,14 +134,14 @@ func (s *site) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fences 
 			stored++
 		}
 	}
-	was := described{err: err}
+	was := result{err: err}
 	switch {
 	case err == nil && stored != 3:
 		t.Errorf("%v: it was acknowledged: %v", fault, rows)
-	case was.surelyNot() && stored != 1:
-		t.Errorf("%v: it was surely not done, %v: %v", fault, err, rows)
-	case err != nil && !was.surelyNot():
-		t.Errorf("%v: nobody knows: %v", fault, err)
+	case was.notDone() && stored != 1:
+		t.Errorf("%v: it was done although the ask returned %v: %v", fault, err, rows)
+	case err != nil && !was.notDone():
+		t.Errorf("%v: the outcome is unknown: %v", fault, err)
 	}
 	return err == nil
 }

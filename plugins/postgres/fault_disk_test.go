@@ -16,19 +16,19 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// smallDisk is how large a file of a server with a full disk may become. A segment of its log has 4
+// smallDisk is the maximum size of a file of a server with a full disk. A segment of its log has 4
 // MiB.
 const smallDisk = 6 << 20
 
-// noise returns bytes that can't be compressed.
+// noise returns incompressible bytes.
 func noise(n int) []byte {
 	b, random := make([]byte, n), rand.NewChaCha8([32]byte{})
 	_, _ = random.Read(b) // it never fails
 	return b
 }
 
-// TestFullDisk appends until the disk is full, and goes on when there is space again. What is
-// refused says why; what was acknowledged is there all the time.
+// TestFullDisk appends until the disk is full, and again when there is space. Errors state the
+// reason. Acknowledged events are readable at all times.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{MaxFileSize: smallDisk})
@@ -75,15 +75,16 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestRuntimeOnAFullDisk has clients ask while the disk fills, and while it is exchanged.
+// TestRuntimeOnAFullDisk has clients send commands while the disk becomes full and while it is
+// replaced.
 func TestRuntimeOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{MaxFileSize: smallDisk})
 	db := openStore(t, server.DSN(t), postgres.Config{})
 	j := db.TestJournal()
-	h, b := openHouse(t, j, 2*time.Second), newBooks(4)
+	h, b := openLedgers(t, j, 2*time.Second), newOperations(4)
 	b.padding = noise(50_000)
-	b.run(t, []*house{h}, 10, 2*time.Second, func(*rand.Rand) {
+	b.run(t, []*ledgerRuntime{h}, 10, 2*time.Second, func(*rand.Rand) {
 		probe := 0
 		until(t, "a full disk", func() bool {
 			probe++
@@ -96,7 +97,7 @@ func TestRuntimeOnAFullDisk(t *testing.T) {
 		pause(t, rand.New(rand.NewPCG(1, 1)), time.Second)
 	})
 	h.close(t)
-	found := openHouse(t, j, time.Minute)
+	found := openLedgers(t, j, time.Minute)
 	defer found.close(t)
 	b.judge(t, found)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// oddIDs are persistence IDs of which no two are the same, however alike.
+// oddIDs returns persistence IDs that are similar and all distinct.
 func oddIDs() []string {
 	return []string{
 		"é", "e\u0301", "É", "e", "E", " e", "e ", "e\t", "e\n", "\u00a0e", "a|b", "a|b|c", "|", "||", "%", "_", "a%", `\`, `\x00`, `'`, `"`, `''; DROP TABLE refold.events; --`,
@@ -27,8 +27,8 @@ func oddIDs() []string {
 	}
 }
 
-// TestOddIDs stores odd IDs, with themselves as names and tags, beside ones that are none. Each has
-// its own history, and comes back as it was, in the order of its bytes.
+// TestOddIDs stores events of unusual IDs, which are also the names and tags, together with invalid
+// IDs. Each valid ID has its own history and is returned unchanged, in byte order.
 func TestOddIDs(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, pgtest.DSN(t), postgres.Config{})
@@ -62,7 +62,7 @@ func TestOddIDs(t *testing.T) {
 			got = append(got, e)
 		}
 		if len(got) != 1+i%3 || got[0].Writer != id || got[0].Manifest != "m"+id || string(got[0].Metadata) != "\x00"+id || got[0].Tags[0] != id || string(got[0].Payload) != id+"/1" {
-			t.Errorf("%q comes back as %+v", id, got)
+			t.Errorf("events of %q = %+v", id, got)
 		}
 	}
 	var listed []string
@@ -82,7 +82,7 @@ func TestOddIDs(t *testing.T) {
 	}
 }
 
-// What a name can't hold is refused by itself, and its neighbours are stored.
+// A write with an invalid name is rejected, and the other writes of the call are stored.
 func TestOddNames(t *testing.T) {
 	t.Parallel()
 	j := openStore(t, pgtest.DSN(t), postgres.Config{}).TestJournal()
@@ -104,8 +104,8 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// TestTenThousandTags stores an event with ten thousand tags, which is found by each of them, and
-// refuses more than an event may have.
+// TestTenThousandTags stores an event with ten thousand tags and finds it by each of them. An event
+// with too many tags is rejected.
 func TestTenThousandTags(t *testing.T) {
 	t.Parallel()
 	j := openStore(t, pgtest.DSN(t), postgres.Config{}).TestJournal()
@@ -135,11 +135,12 @@ func TestTenThousandTags(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found, _ := readAll(t, j, journal.Criteria{Tag: tags[9999]}, ""); len(found) > 0 {
-		t.Errorf("found what was deleted: %v", named(found))
+		t.Errorf("deleted events were found: %v", named(found))
 	}
 }
 
-// TestPayloads stores the largest event and refuses one byte more; its neighbours are stored.
+// TestPayloads stores the largest event and rejects one more byte. The other writes of the call are
+// stored.
 func TestPayloads(t *testing.T) {
 	t.Parallel()
 	j := openStore(t, pgtest.DSN(t), postgres.Config{}).TestJournal()
@@ -180,14 +181,14 @@ func TestPayloads(t *testing.T) {
 		}
 		for k := range min(len(got), len(w.Events)) {
 			if !bytes.Equal(got[k], w.Events[k].Payload) {
-				t.Errorf("%s: event %d comes back with %d bytes, not %d", w.ID, k+1, len(got[k]), len(w.Events[k].Payload))
+				t.Errorf("%s: event %d has %d bytes, want %d", w.ID, k+1, len(got[k]), len(w.Events[k].Payload))
 			}
 		}
 	}
 }
 
-// TestClocks stores times of clocks that are wrong as they are, and an entity's own time does not
-// go back when its clock does.
+// TestClocks stores the times of wrong clocks unchanged. The time of an entity does not go back
+// when the clock does.
 func TestClocks(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, pgtest.With(t, pgtest.DSN(t), map[string]string{"timezone": "Asia/Kathmandu"}), postgres.Config{})
@@ -205,11 +206,11 @@ func TestClocks(t *testing.T) {
 	i := 0
 	for e, err := range j.Replay(t.Context(), "clock", 1, journal.MaxSequenceNr) {
 		if err != nil || !e.Time.Equal(times[i]) || e.Time.Location() != time.UTC {
-			t.Errorf("%v comes back as %v, %v", times[i], e.Time, err)
+			t.Errorf("time %v is read as %v, %v", times[i], e.Time, err)
 		}
 		i++
 	}
-	h := openHouse(t, j, time.Minute)
+	h := openLedgers(t, j, time.Minute)
 	defer h.close(t)
 	if _, err := eventsourcing.Ask(t.Context(), h.ledgers.Ref("ahead"), post{Op: 1, Count: 1}); err != nil {
 		t.Fatal(err)
@@ -217,7 +218,7 @@ func TestClocks(t *testing.T) {
 	last := time.Time{}
 	for e, err := range j.Replay(t.Context(), "ledger|ahead", 1, journal.MaxSequenceNr) {
 		if err != nil || e.Time.Before(last) {
-			t.Errorf("event %d is of %v, behind one of %v: %v", e.SequenceNr, e.Time, last, err)
+			t.Errorf("the time of event %d is %v, before %v: %v", e.SequenceNr, e.Time, last, err)
 		}
 		last = e.Time
 	}

@@ -22,7 +22,7 @@ import (
 // soak reports whether tests run at their full counts.
 func soak() bool { return os.Getenv("REFOLD_SOAK") != "" }
 
-// bounded is a context for what must not take forever.
+// bounded returns a context with a time-out that only a hang reaches.
 func bounded(t *testing.T) (context.Context, context.CancelFunc) {
 	t.Helper()
 	return context.WithTimeout(t.Context(), 5*time.Minute)
@@ -50,16 +50,16 @@ func until(t *testing.T, subject string, f func() bool) bool {
 	return true
 }
 
-// site is a database with a way past all proxies.
-type site struct {
+// target is a database that can be reached directly and through proxies.
+type target struct {
 	dsn    string
 	direct *postgres.DB
 	truth  *pgxpool.Pool // looks at the tables without the plugin
 }
 
-func newSite(t *testing.T, dsn string) *site {
+func newTarget(t *testing.T, dsn string) *target {
 	t.Helper()
-	s := &site{dsn: dsn, direct: openStore(t, dsn, postgres.Config{MaxConns: 10, DisableNotify: true})}
+	s := &target{dsn: dsn, direct: openStore(t, dsn, postgres.Config{MaxConns: 10, DisableNotify: true})}
 	truth, err := pgxpool.New(t.Context(), pgtest.With(t, dsn, map[string]string{"application_name": "truth", "pool_max_conns": "10"}))
 	if err != nil {
 		t.Fatal(err)
@@ -69,9 +69,9 @@ func newSite(t *testing.T, dsn string) *site {
 	return s
 }
 
-// behind opens the database through a proxy of its own, under a name by which the server knows the
-// connections.
-func (s *site) behind(t *testing.T, name string, cfg postgres.Config) (*tcpproxy.Proxy, *postgres.DB, error) {
+// behind opens the database through a new proxy, with a name that identifies the connections in the
+// server.
+func (s *target) behind(t *testing.T, name string, cfg postgres.Config) (*tcpproxy.Proxy, *postgres.DB, error) {
 	t.Helper()
 	proxy := tcpproxy.Start(t, pgtest.Upstream(t, s.dsn))
 	dsn := pgtest.With(t, pgtest.Via(t, s.dsn, proxy.Addr()), map[string]string{"application_name": name})
@@ -81,8 +81,8 @@ func (s *site) behind(t *testing.T, name string, cfg postgres.Config) (*tcpproxy
 	return proxy, db, err
 }
 
-// backends counts the connections of a name for which a condition holds, as the server sees them.
-func (s *site) backends(t *testing.T, name, where string) int {
+// backends returns the number of sessions with a name and a condition.
+func (s *target) backends(t *testing.T, name, where string) int {
 	t.Helper()
 	var n int
 	sql := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1 AND (" + where + ")"
@@ -92,9 +92,9 @@ func (s *site) backends(t *testing.T, name, where string) int {
 	return n
 }
 
-// gone waits until the server has ended all connections of a name, so that nothing can be committed
-// on them any more.
-func (s *site) gone(t *testing.T, name string) bool {
+// gone waits until the server has ended all sessions with a name, so that they can commit nothing
+// more.
+func (s *target) gone(t *testing.T, name string) bool {
 	t.Helper()
 	return until(t, "connections of "+name+" to end", func() bool { return t.Failed() || s.backends(t, name, "true") == 0 })
 }
@@ -106,8 +106,8 @@ type record struct {
 	Payload          []byte
 }
 
-// rows reads an ID out of the table.
-func (s *site) rows(t *testing.T, id string) []record {
+// rows returns the rows of an ID.
+func (s *target) rows(t *testing.T, id string) []record {
 	t.Helper()
 	rows, err := s.truth.Query(t.Context(), "SELECT seq_nr, writer, manifest, payload FROM refold.events WHERE id = $1 ORDER BY seq_nr", id)
 	if err != nil {
@@ -121,12 +121,12 @@ func (s *site) rows(t *testing.T, id string) []record {
 	return all
 }
 
-// fenceAt is the write that settles whether another one can still land.
+// fenceAt returns a fence for a write: after it is stored, the write cannot be stored.
 func fenceAt(w journal.Write) journal.Write {
 	return journal.Write{ID: w.ID, Writer: "fence", Expect: w.Expect, Events: []journal.Event{{SequenceNr: w.Expect + 1, Time: w.Events[0].Time}}}
 }
 
-// each runs f for each number below n, a few of them at a time.
+// each runs f for each number below n, a limited number of them at a time.
 func each(n, atOnce int, f func(i int)) {
 	var wait sync.WaitGroup
 	turns := make(chan int)

@@ -20,16 +20,16 @@ import (
 	db "github.com/refold-io/refold/store"
 )
 
-// A ledger remembers which operations were applied to it, in order.
+// A ledger stores its operations in order.
 type (
-	// post adds an operation, in Count events of one unit, and is answered with how many events
-	// there are then.
+	// post adds an operation as Count events of one unit. The reply is the number of events after
+	// it.
 	post struct {
 		eventsourcing.Command[ledger, int]
 		Op, Count int
 		Padding   []byte
 	}
-	// list is answered with all operations, once for each of their events.
+	// list returns all operations, each once for each of its events.
 	list struct {
 		eventsourcing.Command[ledger, []int]
 	}
@@ -61,14 +61,14 @@ func ledgerType() eventsourcing.Type[ledger, entry] {
 	}
 }
 
-// house is a runtime with ledgers on a journal.
-type house struct {
+// ledgerRuntime is a runtime with ledgers on a journal.
+type ledgerRuntime struct {
 	rt      *eventsourcing.Runtime
 	ledgers *eventsourcing.Local[ledger, entry]
 }
 
-// openHouse opens a runtime that gives up early and tries again soon.
-func openHouse(t *testing.T, j journal.Journal, callTimeout time.Duration) *house {
+// openLedgers opens a runtime with short time-outs and pauses.
+func openLedgers(t *testing.T, j journal.Journal, callTimeout time.Duration) *ledgerRuntime {
 	t.Helper()
 	rt, err := eventsourcing.Open(eventsourcing.Config{
 		Store:          db.Of(j, nil),
@@ -81,10 +81,10 @@ func openHouse(t *testing.T, j journal.Journal, callTimeout time.Duration) *hous
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &house{rt, ledgers}
+	return &ledgerRuntime{rt, ledgers}
 }
 
-func (h *house) close(t *testing.T) {
+func (h *ledgerRuntime) close(t *testing.T) {
 	t.Helper()
 	ctx, cancel := bounded(t)
 	defer cancel()
@@ -93,21 +93,21 @@ func (h *house) close(t *testing.T) {
 	}
 }
 
-// told is what a client was told about an operation.
-type described struct {
+// result is the result of an operation for its client.
+type result struct {
 	op, count int
 	err       error
 	length    int
 }
 
-// surelyNot reports whether the client knows that the operation was not done. A ledger itself
-// answers with no error, so any other than this one says so.
-func (k described) surelyNot() bool {
+// notDone reports whether the operation was certainly not executed. A ledger returns no errors,
+// so this holds for every error but ErrOutcomeUnknown.
+func (k result) notDone() bool {
 	return k.err != nil && !errors.Is(k.err, eventsourcing.ErrOutcomeUnknown)
 }
 
-// books are the operations of a test.
-type books struct {
+// operations are the operations of a test.
+type operations struct {
 	ids     []string
 	padding []byte // of each event
 
@@ -115,21 +115,21 @@ type books struct {
 
 	mu    sync.Mutex
 	next  int
-	known map[string][][]described // by ID and client, in order
+	known map[string][][]result // by ID and client, in order
 }
 
-func newBooks(ids int) *books {
-	b := &books{known: map[string][][]described{}}
+func newOperations(ids int) *operations {
+	b := &operations{known: map[string][][]result{}}
 	for i := range ids {
 		b.ids = append(b.ids, fmt.Sprint(i))
 	}
 	return b
 }
 
-// client posts operations to one ledger, one after the other, until it has done so n times, enough
-// is closed, and any operation was done.
-func (b *books) client(ctx context.Context, h *house, id string, rng *rand.Rand, n int, enough <-chan struct{}, patience time.Duration) {
-	var mine []described
+// client posts operations to one ledger in sequence, until it has posted n, enough is closed, and
+// any operation has succeeded.
+func (b *operations) client(ctx context.Context, h *ledgerRuntime, id string, rng *rand.Rand, n int, enough <-chan struct{}, patience time.Duration) {
+	var mine []result
 	defer func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -147,7 +147,7 @@ func (b *books) client(ctx context.Context, h *house, id string, rng *rand.Rand,
 		op := b.next
 		b.next++
 		b.mu.Unlock()
-		k := described{op: op, count: 1 + rng.IntN(2)}
+		k := result{op: op, count: 1 + rng.IntN(2)}
 		asking, cancel := context.WithTimeout(ctx, time.Duration(1+rng.Int64N(int64(patience))))
 		k.length, k.err = eventsourcing.Ask(asking, h.ledgers.Ref(id), post{Op: op, Count: k.count, Padding: b.padding})
 		cancel()
@@ -158,16 +158,16 @@ func (b *books) client(ctx context.Context, h *house, id string, rng *rand.Rand,
 	}
 }
 
-// run has clients of each ledger post, in turn through the houses, until each has done so n times,
-// disturb returns, and any operation was done.
-func (b *books) run(t *testing.T, houses []*house, n int, patience time.Duration, disturb func(rng *rand.Rand)) {
+// run has clients of each ledger post operations, in turn through the runtimes, until each has posted
+// n, disturb returns, and any operation has succeeded.
+func (b *operations) run(t *testing.T, runtimes []*ledgerRuntime, n int, patience time.Duration, disturb func(rng *rand.Rand)) {
 	t.Helper()
 	var clients sync.WaitGroup
 	enough := make(chan struct{})
 	for i, id := range b.ids {
 		for c := range 3 {
 			clients.Go(func() {
-				b.client(t.Context(), houses[c%len(houses)], id, rand.New(rand.NewPCG(uint64(i), uint64(c))), n, enough, patience)
+				b.client(t.Context(), runtimes[c%len(runtimes)], id, rand.New(rand.NewPCG(uint64(i), uint64(c))), n, enough, patience)
 			})
 		}
 	}
@@ -176,8 +176,8 @@ func (b *books) run(t *testing.T, houses []*house, n int, patience time.Duration
 	clients.Wait()
 }
 
-// judge compares what the clients were told with what a new runtime finds.
-func (b *books) judge(t *testing.T, h *house) {
+// judge compares the results of the clients with the state in a new runtime.
+func (b *operations) judge(t *testing.T, h *ledgerRuntime) {
 	t.Helper()
 	var done, not, unknown int
 	for _, id := range b.ids {
@@ -201,17 +201,17 @@ func (b *books) judge(t *testing.T, h *house) {
 					t.Errorf("ledger %s: operation %d, of %d events, is stored as %v", id, k.op, k.count, numbers)
 				case k.err == nil && (n == 0 || numbers[n-1] != k.length):
 					t.Errorf("ledger %s: operation %d was acknowledged at %d, and is at %v", id, k.op, k.length, numbers)
-				case k.surelyNot() && n > 0:
-					t.Errorf("ledger %s: operation %d was surely not done, %v, and is at %v", id, k.op, k.err, numbers)
+				case k.notDone() && n > 0:
+					t.Errorf("ledger %s: operation %d failed with %v, and is at %v", id, k.op, k.err, numbers)
 				case n > 0 && numbers[0] < last:
-					t.Errorf("ledger %s: operation %d is at %v, behind a later one at %d", id, k.op, numbers, last)
+					t.Errorf("ledger %s: operation %d is at %v, after a later one at %d", id, k.op, numbers, last)
 				case n > 0:
 					last = numbers[0]
 				}
 				switch {
 				case k.err == nil:
 					done++
-				case k.surelyNot():
+				case k.notDone():
 					not++
 				default:
 					unknown++
@@ -219,11 +219,11 @@ func (b *books) judge(t *testing.T, h *house) {
 			}
 		}
 		if len(at) > 0 {
-			t.Errorf("ledger %s: operations that nobody asked for: %v", id, at)
+			t.Errorf("ledger %s: unexpected operations: %v", id, at)
 		}
 	}
 	t.Logf("%d operations were done, %d were not, %d are unknown to their clients", done, not, unknown)
 	if done == 0 || not+unknown == 0 {
-		t.Error("nothing happened")
+		t.Error("all operations had the same outcome")
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// closedPort is an address at which nobody listens, and that nobody is given.
+// closedPort is an address without a listener.
 const closedPort = "127.0.0.1:1"
 
-// An Open that fails says what is wrong, and to whom, and never the password.
-func TestOpenSaysWhatIsWrong(t *testing.T) {
+// The error of Open names the cause and the server, and contains no password.
+func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	const secret = "correct-horse"
 	server := pgtest.Start(t, pgtest.Config{})
@@ -82,16 +82,16 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 			t.Log(err)
 			text := err.Error()
 			if strings.Contains(text, secret) {
-				t.Errorf("it tells the password: %v", err)
+				t.Errorf("the error contains the password: %v", err)
 			}
 			if !strings.HasPrefix(text, "postgres: ") || strings.Count(text, "postgres: ") > 1 || strings.Contains(text, " journal: ") || strings.ContainsAny(text, "\n\t") {
-				t.Errorf("it is no plain sentence: %v", err)
+				t.Errorf("the error has an unexpected form: %v", err)
 			}
 		})
 	}
 }
 
-// name returns the name of the database.
+// name returns the name of the database in a DSN.
 func name(t *testing.T, dsn string) string {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(dsn)
@@ -101,10 +101,10 @@ func name(t *testing.T, dsn string) string {
 	return cfg.Database
 }
 
-// TestServerThatRefuses has a journal whose server takes nothing, or not all: for lack of rights,
-// because it became read-only, or because somebody dropped the tables. Each call says why, a write
-// is surely not stored, and when it is mended all goes on.
-func TestServerThatRefuses(t *testing.T) {
+// TestServerRejectsCalls has a server that rejects calls: the role lacks rights, the server became
+// read-only, or the tables are missing. Errors state the reason, rejected writes are not stored,
+// and all calls succeed after the repair.
+func TestServerRejectsCalls(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{})
 	execute(t, connect(t, server.DSN(t)), "CREATE ROLE reader LOGIN")

@@ -21,8 +21,8 @@ const (
 	recovered = 2500
 )
 
-// TestRecoveriesOnOneConnection has 50 recoveries, all at the same time, that append, replay, ask
-// and delete inside of their loops, on a pool of one connection.
+// TestRecoveriesOnOneConnection runs 50 concurrent recoveries that call other methods inside of
+// their loops, on a pool of one connection.
 func TestRecoveriesOnOneConnection(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, pgtest.DSN(t), postgres.Config{MaxConns: 1})
@@ -41,7 +41,7 @@ func TestRecoveriesOnOneConnection(t *testing.T) {
 	})
 }
 
-// recoverWithin replays a history and uses the journal meanwhile.
+// recoverWithin replays a history and uses the journal inside of the loop.
 func recoverWithin(ctx context.Context, j *postgres.Journal, i int) error {
 	notes := fmt.Sprint("notes|", i)
 	next, noted := uint64(1), uint64(0)
@@ -82,13 +82,13 @@ func recoverWithin(ctx context.Context, j *postgres.Journal, i int) error {
 	return nil
 }
 
-// TestRuntimeOnOneConnection recovers 20 entities at the same time, which all have commands
-// waiting, on a pool of one connection.
+// TestRuntimeOnOneConnection recovers 20 entities with waiting commands concurrently, on a pool of
+// one connection.
 func TestRuntimeOnOneConnection(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, pgtest.DSN(t), postgres.Config{MaxConns: 1})
 	for round := range 2 {
-		h := openHouse(t, db.TestJournal(), 5*time.Minute)
+		h := openLedgers(t, db.TestJournal(), 5*time.Minute)
 		ctx, cancel := bounded(t)
 		each(4*recoveries, 4*recoveries, func(i int) {
 			count := 1

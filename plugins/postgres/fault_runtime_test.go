@@ -13,22 +13,21 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// TestRuntimeBehindABadNetwork breaks the connections of a runtime all the time, at any byte and in
-// all ways, while clients ask and give up. What they are told is what a new runtime finds: fences
-// settle what the network leaves open.
-func TestRuntimeBehindABadNetwork(t *testing.T) {
+// TestRuntimeOnABadNetwork breaks the connections of a runtime at random bytes and in all ways,
+// while clients send commands with time-outs. The replies agree with the state in a new runtime.
+func TestRuntimeOnABadNetwork(t *testing.T) {
 	t.Parallel()
 	faults := 15
 	if soak() {
 		faults = 3000
 	}
-	s := newSite(t, pgtest.DSN(t))
+	s := newTarget(t, pgtest.DSN(t))
 	proxy, db, err := s.behind(t, "bad network", postgres.Config{CheckOnly: true, MaxConns: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, b := openHouse(t, db.TestJournal(), 200*time.Millisecond), newBooks(8)
-	b.run(t, []*house{h}, 20, 400*time.Millisecond, func(rng *rand.Rand) {
+	h, b := openLedgers(t, db.TestJournal(), 200*time.Millisecond), newOperations(8)
+	b.run(t, []*ledgerRuntime{h}, 20, 400*time.Millisecond, func(rng *rand.Rand) {
 		for range faults {
 			if rng.IntN(8) == 0 {
 				proxy.SetDown(true)
@@ -48,12 +47,12 @@ func TestRuntimeBehindABadNetwork(t *testing.T) {
 		t.Error(err)
 	}
 	s.gone(t, "bad network")
-	found := openHouse(t, s.direct.TestJournal(), time.Minute)
+	found := openLedgers(t, s.direct.TestJournal(), time.Minute)
 	defer found.close(t)
 	b.judge(t, found)
 }
 
-// pause waits for up to most, or for the end of the test.
+// pause waits for a random time below most, or until the end of the test.
 func pause(t *testing.T, rng *rand.Rand, most time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(time.Duration(rng.Int64N(int64(most))))
@@ -64,8 +63,8 @@ func pause(t *testing.T, rng *rand.Rand, most time.Duration) {
 	}
 }
 
-// TestServerIsKilled kills the server under load, and starts it again. Nothing acknowledged is
-// lost, nothing is applied twice.
+// TestServerIsKilled kills and restarts the server under load. No acknowledged operation is lost
+// and none is applied twice.
 func TestServerIsKilled(t *testing.T) {
 	t.Parallel()
 	kills := 3
@@ -75,8 +74,8 @@ func TestServerIsKilled(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Config{})
 	dsn := server.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
-	h, b := openHouse(t, db.TestJournal(), 2*time.Second), newBooks(16)
-	b.run(t, []*house{h}, 20, 3*time.Second, func(rng *rand.Rand) {
+	h, b := openLedgers(t, db.TestJournal(), 2*time.Second), newOperations(16)
+	b.run(t, []*ledgerRuntime{h}, 20, 3*time.Second, func(rng *rand.Rand) {
 		for i := range kills {
 			pause(t, rng, 600*time.Millisecond)
 			if i%4 == 3 {
@@ -90,13 +89,13 @@ func TestServerIsKilled(t *testing.T) {
 		pause(t, rng, 300*time.Millisecond)
 	})
 	h.close(t)
-	found := openHouse(t, db.TestJournal(), time.Minute)
+	found := openLedgers(t, db.TestJournal(), time.Minute)
 	defer found.close(t)
 	b.judge(t, found)
 }
 
-// TestTwoRuntimes has two runtimes work on the same entities at the same time: of two writers one
-// wins, and the other one's clients are told.
+// TestTwoRuntimes has two runtimes write the same entities concurrently. One of two writers wins,
+// and the clients of the other one receive errors.
 func TestTwoRuntimes(t *testing.T) {
 	t.Parallel()
 	rounds := 30
@@ -105,13 +104,13 @@ func TestTwoRuntimes(t *testing.T) {
 	}
 	dsn := pgtest.DSN(t)
 	one, two := openStore(t, dsn, postgres.Config{}), openStore(t, dsn, postgres.Config{MaxConns: 2})
-	houses := []*house{openHouse(t, one.TestJournal(), time.Minute), openHouse(t, two.TestJournal(), time.Minute)}
-	b := newBooks(3)
-	b.run(t, houses, rounds, time.Second, func(*rand.Rand) {})
-	for _, h := range houses {
+	runtimes := []*ledgerRuntime{openLedgers(t, one.TestJournal(), time.Minute), openLedgers(t, two.TestJournal(), time.Minute)}
+	b := newOperations(3)
+	b.run(t, runtimes, rounds, time.Second, func(*rand.Rand) {})
+	for _, h := range runtimes {
 		h.close(t)
 	}
-	found := openHouse(t, one.TestJournal(), time.Minute)
+	found := openLedgers(t, one.TestJournal(), time.Minute)
 	defer found.close(t)
 	b.judge(t, found)
 }

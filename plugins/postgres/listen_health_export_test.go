@@ -5,18 +5,17 @@ package postgres
 
 import "time"
 
-// ReportAll makes calls slow and stalls long from the start. It must be called before anything
-// else.
+// ReportAll reports every call as slow and every stall immediately. It must be called before all
+// other methods.
 func (db *DB) ReportAll() { db.watch.slowCall, db.watch.longStall = 0, 0 }
 
-// ReportNoCall makes no call slow, however long it takes.
+// ReportNoCall reports no call as slow.
 func (db *DB) ReportNoCall() { db.watch.slowCall = 1<<63 - 1 }
 
-// Stall is a stall that is told what is seen, in order.
+// Stall detects stalls from a sequence of watermarks.
 type Stall struct{ stall stall }
 
-// Saw tells of a watermark, and returns "lasts" or "over" with the age if there is something to
-// report.
+// Saw adds a watermark. It returns "lasts" or "over" with the age if a report is due.
 func (s *Stall) Saw(now time.Time, below int64, held bool) string {
 	age, report := s.stall.saw(now, mark{below: below, held: held}, longStall)
 	switch report {

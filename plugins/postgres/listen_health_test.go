@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// logbook keeps what is logged.
+// logbook records log output.
 type logbook struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -35,7 +35,7 @@ func (l *logbook) String() string {
 
 func (l *logbook) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// has waits until something was logged.
+// has waits until the log contains a text.
 func (l *logbook) has(t *testing.T, text string) {
 	t.Helper()
 	if !until(t, "a log record with "+text, func() bool { return strings.Contains(l.String(), text) }) {
@@ -152,7 +152,7 @@ func TestStalls(t *testing.T) {
 		want   string
 	}{
 		{0, 10, false, ""},
-		{10, 10, false, ""}, // nobody appends
+		{10, 10, false, ""}, // no append
 		{20, 12, true, ""},
 		{24, 12, true, ""},
 		{25, 13, true, ""}, // another append
@@ -174,7 +174,7 @@ func TestStalls(t *testing.T) {
 	}
 }
 
-// What a role or a database is set to changes no text.
+// Settings of a role or a database do not affect the encoding of texts.
 func TestClientEncodingIsPinned(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{})

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// The files are what an administrator may run by hand.
+// The files can be executed manually.
 func TestMigrationByHand(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -82,7 +82,7 @@ func TestMigrateClaims(t *testing.T) {
 	}
 }
 
-// Nodes that start together migrate once.
+// Of several nodes that start together, one migrates.
 func TestMigrateTogether(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -107,7 +107,7 @@ func TestMigrateTogether(t *testing.T) {
 	}
 }
 
-// A migration that fails leaves nothing.
+// A failed migration changes nothing.
 func TestMigrationIsAtomic(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -144,8 +144,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// No part of a connection string that may be a password shows up in an error, however it is
-// mangled.
+// No part of a connection string that may be a password appears in an error, even if the string is
+// malformed.
 func TestPasswordsStaySecret(t *testing.T) {
 	t.Parallel()
 	for _, dsn := range []string{

@@ -13,11 +13,11 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// LockKeys is how many keys the locks of appends have.
+// LockKeys is the number of keys of the locks of appends.
 const LockKeys = lockKeys
 
-// SettledBelow returns up to where the order is settled when the last ordinal is drawn and locks
-// with these keys are held.
+// SettledBelow returns the highest settled ordinal for the last drawn ordinal and the keys of the
+// held locks.
 func SettledBelow(drawn int64, keys []int64) (settled int64, held bool) {
 	return settledBelow(drawn, keys)
 }
@@ -31,8 +31,8 @@ func ParseOffset(o journal.Offset) (int64, error) { return parseOffset(o) }
 // FormatOffset returns the offset of an ordinal.
 func FormatOffset(ordinal int64) journal.Offset { return formatOffset(ordinal) }
 
-// QueryStatement returns the statement of a query, and its parameters from behind a position up to
-// another one.
+// QueryStatement returns the statement of a query and its parameters, for the events after one
+// position up to another one.
 func (db *DB) QueryStatement(q journal.Criteria, from, settled int64) (sql string, params []any) {
 	s := newShape(db.schema, q)
 	params = []any{from, settled, s.window}
@@ -46,13 +46,13 @@ func (db *DB) QueryStatement(q journal.Criteria, from, settled int64) (sql strin
 	return s.sql, params
 }
 
-// Pass waits until the watermark has been looked at once more.
+// Pass refreshes the watermark.
 func (db *DB) Pass(ctx context.Context) error {
 	_, err := db.tail.watermark.refresh(ctx)
 	return err
 }
 
-// Looks returns how often the watermark was looked at.
+// Looks returns the number of refreshes of the watermark.
 func (db *DB) Looks() uint64 {
 	w := db.tail.watermark
 	w.mu.Lock()
@@ -60,7 +60,7 @@ func (db *DB) Looks() uint64 {
 	return w.done
 }
 
-// AppendIn appends in a transaction, which is not committed.
+// AppendIn appends in a transaction, which it does not commit.
 func (db *DB) AppendIn(ctx context.Context, tx pgx.Tx, writes ...journal.Write) error {
 	if len(writes) == 1 && len(writes[0].Events) == 1 {
 		w, event := &writes[0], &writes[0].Events[0]

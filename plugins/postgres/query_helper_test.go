@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// never is a poll interval that no test lives to see the end of.
+// never is a poll interval longer than every test.
 const never = 24 * time.Hour
 
 // openStore opens a database for a test.
@@ -33,7 +33,7 @@ func openStore(tb testing.TB, dsn string, cfg postgres.Config) *postgres.DB {
 	return db
 }
 
-// connect opens a connection beside the plugin's.
+// connect opens a connection that the plugin does not use.
 func connect(tb testing.TB, dsn string) *pgx.Conn {
 	tb.Helper()
 	conn, err := pgx.Connect(tb.Context(), dsn)
@@ -55,7 +55,7 @@ func execute(tb testing.TB, conn *pgx.Conn, sql string, args ...any) {
 	}
 }
 
-// eventsOf makes a write of n events behind a number.
+// eventsOf returns a write of n events after a number.
 func eventsOf(id string, expect uint64, n int, tags ...string) journal.Write {
 	w := journal.Write{ID: id, Writer: "w", Expect: expect}
 	for i := range uint64(n) {
@@ -75,17 +75,18 @@ func store(tb testing.TB, j journal.Journal, writes ...journal.Write) {
 	}
 }
 
-// readAll reads what matches behind a position, page by page, and returns the position behind it.
+// readAll reads all matching events after a position, page by page, and returns the position after
+// them.
 func readAll(tb testing.TB, j journal.Querier, q journal.Criteria, after journal.Offset) ([]journal.Envelope, journal.Offset) {
 	tb.Helper()
 	var all []journal.Envelope
 	for {
 		page, err := j.Query(tb.Context(), q, after)
 		if err != nil {
-			tb.Fatalf("query %+v behind %q: %v", q, after, err)
+			tb.Fatalf("query %+v after %q: %v", q, after, err)
 		}
 		if page.Next.Compare(after) < 0 || page.More && page.Next == after {
-			tb.Fatalf("query %+v behind %q ends at %q, more: %v", q, after, page.Next, page.More)
+			tb.Fatalf("query %+v after %q ends at %q, more: %v", q, after, page.Next, page.More)
 		}
 		all = append(all, page.Events...)
 		after = page.Next

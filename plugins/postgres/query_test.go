@@ -26,7 +26,7 @@ func TestOffsets(t *testing.T) {
 		}
 	}
 	if postgres.FormatOffset(9).Compare(postgres.FormatOffset(10)) >= 0 {
-		t.Error("offsets do not compare as what they stand for")
+		t.Error("offsets compare differently from their ordinals")
 	}
 	for _, o := range []journal.Offset{"1", "pg1:", "pg1:0", "pg1:01", "pg1:+1", "pg1:-1", "pg1: 1", "pg1:1 ", "pg1:1x", "pg2:1", "pg1:9223372036854775808", "pg1:१", "\x00", "lv1:1"} {
 		if _, err := postgres.ParseOffset(o); !errors.Is(err, journal.ErrOffset) {
@@ -45,8 +45,8 @@ func FuzzOffset(f *testing.F) {
 	})
 }
 
-// TestQueryAgainstModel reads random events in every way there is, and compares with what
-// Criteria.Matches picks out of all of them.
+// TestQueryAgainstModel reads random events with all kinds of criteria and compares the result with
+// Criteria.Matches.
 func TestQueryAgainstModel(t *testing.T) {
 	t.Parallel()
 	for _, cached := range []bool{false, true} {
@@ -137,7 +137,7 @@ func checkQuery(t *testing.T, j *postgres.Journal, q journal.Criteria, all []jou
 	}
 }
 
-// TestPages reads more than a page, with each index, at and beside its limits.
+// TestPages reads more than one page with each index, at and around the limits of a page.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	j := openStore(t, pgtest.DSN(t), postgres.Config{}).TestJournal()
@@ -179,8 +179,7 @@ func checkPages(t *testing.T, j *postgres.Journal, q journal.Criteria, sizes ...
 	}
 }
 
-// TestPlans looks at what the statements do to a table about which the planner has been told
-// nothing, and to one that it knows.
+// TestPlans checks the plans of the statements with and without statistics of the table.
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	const events = 60_000
@@ -229,7 +228,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// node is a node of a plan.
+// node is one node of a plan.
 type node struct {
 	Type    string  `json:"Node Type"`
 	Rows    float64 `json:"Actual Rows"`
@@ -238,7 +237,7 @@ type node struct {
 	Plans   []node
 }
 
-// looked returns how many rows of tables and indexes were looked at.
+// looked returns the number of examined rows of tables and indexes.
 func (n *node) looked() float64 {
 	var rows float64
 	if strings.Contains(n.Type, "Index") || strings.Contains(n.Type, "Seq") {

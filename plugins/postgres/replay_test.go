@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// numbers replays an ID.
+// numbers returns the sequence numbers of a replay.
 func numbers(t *testing.T, j journal.Journal, id string, from, to uint64) (all []uint64, bytes int) {
 	t.Helper()
 	for e, err := range j.Replay(t.Context(), id, from, to) {
@@ -20,7 +20,7 @@ func numbers(t *testing.T, j journal.Journal, id string, from, to uint64) (all [
 			t.Fatal(err)
 		}
 		if uint64(len(e.Payload)) > 0 && e.Payload[0] != byte(e.SequenceNr) || uint64(len(e.Metadata)) > 0 && e.Metadata[0] != byte(e.SequenceNr)+1 {
-			t.Fatalf("event %d has what belongs to another", e.SequenceNr)
+			t.Fatalf("event %d has the data of another one", e.SequenceNr)
 		}
 		all = append(all, e.SequenceNr)
 		bytes += len(e.Payload) + len(e.Metadata)
@@ -28,8 +28,7 @@ func numbers(t *testing.T, j journal.Journal, id string, from, to uint64) (all [
 	return all, bytes
 }
 
-// Pages end between small events and large ones, in all orders, and nothing is left out or comes
-// twice.
+// Pages end between small and large events, in all orders. No event is missing or repeated.
 func TestReplayOfAllSizes(t *testing.T) {
 	t.Parallel()
 	const total = 2300
@@ -70,8 +69,8 @@ func TestReplayOfAllSizes(t *testing.T) {
 	}
 }
 
-// What is behind a hole in a history is replayed, so that whoever looks for holes finds it.
-func TestReplayBehindAHole(t *testing.T) {
+// Replay returns the events after a gap in a history, so that the caller can detect the gap.
+func TestReplayAfterAGap(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	j := openStore(t, dsn, postgres.Config{}).TestJournal()

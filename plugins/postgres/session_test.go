@@ -19,9 +19,9 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Nothing that the plugin does on a connection of the pool is left there for the next transaction,
-// which behind a proxy may be somebody else's.
-func TestNothingIsLeftInTheSession(t *testing.T) {
+// A connection of the pool keeps no state for the next transaction, which may belong to another
+// client of a proxy.
+func TestSessionKeepsNoState(t *testing.T) {
 	t.Parallel()
 	for _, cached := range []bool{false, true} {
 		db := openStore(t, pgtest.DSN(t), postgres.Config{MaxConns: 1, CachedStatements: cached, DisableNotify: true})
@@ -56,8 +56,8 @@ func TestNothingIsLeftInTheSession(t *testing.T) {
 	}
 }
 
-// A plan that an append made while the tables were tiny does not read all of them later.
-func TestPlansOutliveGrowth(t *testing.T) {
+// A plan that was made for small tables does not read all of them when they have grown.
+func TestPlansAfterGrowth(t *testing.T) {
 	t.Parallel()
 	for _, deleted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("deleted %v", deleted), func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestPlansOutliveGrowth(t *testing.T) {
 	}
 }
 
-// TestCertain lists what an error says about the statement that it ended.
+// TestCertain lists which errors prove that their statement was not committed.
 func TestCertain(t *testing.T) {
 	t.Parallel()
 	server := func(severity, code string) error {
@@ -140,8 +140,8 @@ func FuzzDecodeConflicts(f *testing.F) {
 	})
 }
 
-// The pool is as large as the configuration says, or else the connection string, or else large
-// enough for many entities that recover at once.
+// The size of the pool is the one of the configuration, else the one of the connection string, else
+// sufficient for many concurrent recoveries.
 func TestPoolSize(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

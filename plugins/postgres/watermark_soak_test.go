@@ -26,9 +26,10 @@ const (
 	liveReaders = 8
 )
 
-// TestReadersMissNothing has writers whose transactions commit in random order and live readers
-// that go back and on at random. Every reader gets every event once, in the order of the offsets.
-func TestReadersMissNothing(t *testing.T) {
+// TestReadersSkipNoEvent has writers whose transactions commit in random order, and live readers
+// that resume at random earlier positions. Each reader receives each event once, in the order of
+// the offsets.
+func TestReadersSkipNoEvent(t *testing.T) {
 	t.Parallel()
 	runs := 2
 	if os.Getenv("REFOLD_SOAK") != "" {
@@ -114,8 +115,8 @@ func oddTag(n uint64) []string {
 	return nil
 }
 
-// lateWriter appends in transactions of its own, which wait in the crowd before they commit, or now
-// and then are rolled back.
+// lateWriter appends in transactions that wait in the crowd before they commit. Some of them are
+// rolled back.
 func lateWriter(t *testing.T, db *postgres.DB, dsn, id string, random *rand.Rand, held *crowd) {
 	t.Helper()
 	ctx := t.Context()
@@ -150,8 +151,7 @@ func lateWriter(t *testing.T, db *postgres.DB, dsn, id string, random *rand.Rand
 	}
 }
 
-// crowd lets those who wait in it go in random order, as soon as a random number of them have
-// gathered.
+// crowd releases waiting goroutines in random order when a random number of them is waiting.
 type crowd struct {
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -190,7 +190,7 @@ func (c *crowd) release() {
 	}
 }
 
-// lateReader reads on and on, and now and then goes back to where it was before, as one does who
+// lateReader reads continuously. Sometimes it returns to an earlier position, like a reader that
 // crashed before it saved its offset.
 type lateReader struct {
 	db     *postgres.DB
@@ -202,7 +202,7 @@ type lateReader struct {
 	stops []stop
 }
 
-// stop is a place to go on from.
+// stop is a position at which a reader can resume.
 type stop struct {
 	after journal.Offset
 	got   int
@@ -214,7 +214,7 @@ func (r *lateReader) run(t *testing.T) []journal.Envelope {
 	for !r.done(at) {
 		page, err := r.db.TestJournal().Query(t.Context(), r.query, at.after)
 		if err != nil {
-			t.Errorf("query behind %q: %v", at.after, err)
+			t.Errorf("query after %q: %v", at.after, err)
 			return nil
 		}
 		for _, e := range page.Events {
@@ -230,7 +230,7 @@ func (r *lateReader) run(t *testing.T) []journal.Envelope {
 			r.stops, r.got = r.stops[:i+1], r.got[:at.got]
 		case !page.More && !r.done(at):
 			if err := r.db.TestJournal().Await(t.Context(), at.after); err != nil {
-				t.Errorf("await behind %q: %v", at.after, err)
+				t.Errorf("await after %q: %v", at.after, err)
 				return nil
 			}
 		}
@@ -243,7 +243,7 @@ func (r *lateReader) done(at stop) bool {
 	return end != nil && at.after.Compare(*end) >= 0
 }
 
-// recordedIn returns what is in the table up to an offset.
+// recordedIn returns the events in the table up to an offset.
 func recordedIn(t *testing.T, dsn, schema string, last journal.Offset) []journal.Envelope {
 	t.Helper()
 	upTo, err := postgres.ParseOffset(last)
@@ -266,7 +266,7 @@ func recordedIn(t *testing.T, dsn, schema string, last journal.Offset) []journal
 	return all
 }
 
-// compareRecorded fails the test if a reader got something else than what matches, in order.
+// compareRecorded fails the test unless a reader received exactly the matching events, in order.
 func compareRecorded(t *testing.T, peer string, q journal.Criteria, stored, got []journal.Envelope) {
 	t.Helper()
 	var want []journal.Envelope

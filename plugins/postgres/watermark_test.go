@@ -28,7 +28,7 @@ func TestSettledBelow(t *testing.T) {
 		keys    []int64
 		settled int64
 	}{
-		{"nobody appends", 100, nil, 100},
+		{"no append", 100, nil, 100},
 		{"one append", 100, []int64{90}, 90},
 		{"the lowest of several", 100, []int64{95, 90, 99}, 90},
 		{"one that has not drawn yet", 100, []int64{100}, 100},
@@ -48,8 +48,7 @@ func TestSettledBelow(t *testing.T) {
 	}
 }
 
-// TestLateCommitHoldsReadersBack is the story of two appends that commit in the order in which they
-// did not begin.
+// TestLateCommitHoldsReadersBack has two appends that end in the opposite order of their beginning.
 func TestLateCommitHoldsReadersBack(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []string{"COMMIT", "ROLLBACK", "killed"} {
@@ -107,9 +106,9 @@ func appendLate(t *testing.T, db *postgres.DB, dsn string, writes ...journal.Wri
 	return conn, tx
 }
 
-// TestLockIsBelowWhatIsDrawn looks at the lock of an append: the watermark is right only if it is
-// there, and its key is lower than all ordinals.
-func TestLockIsBelowWhatIsDrawn(t *testing.T) {
+// TestLockIsBelowDrawnOrdinals checks that an append holds one lock whose key is lower than all of
+// its ordinals. The watermark depends on it.
+func TestLockIsBelowDrawnOrdinals(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	db := openStore(t, dsn, postgres.Config{})
@@ -157,7 +156,7 @@ func TestForeignTransactionsDoNotHoldReadersBack(t *testing.T) {
 	}
 }
 
-// TestPreparedTransactionHoldsReadersBack keeps an append prepared over a crash of the server.
+// TestPreparedTransactionHoldsReadersBack keeps an append prepared during a crash of the server.
 func TestPreparedTransactionHoldsReadersBack(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{Settings: map[string]string{"max_prepared_transactions": "10"}})
@@ -186,8 +185,8 @@ func TestPreparedTransactionHoldsReadersBack(t *testing.T) {
 	}
 }
 
-// TestForgottenDraws kills the server after ordinals were drawn that nobody committed: they are
-// drawn again, and the reader must not have passed them.
+// TestForgottenDraws kills the server after ordinals were drawn and not committed. They are drawn
+// again, so the position of a reader must be below them.
 func TestForgottenDraws(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{})
@@ -208,13 +207,13 @@ func TestForgottenDraws(t *testing.T) {
 	again := openStore(t, dsn, postgres.Config{})
 	store(t, again.TestJournal(), eventsOf("new", 0, 3))
 	if got, _ := readAll(t, again.TestJournal(), journal.Criteria{}, next); len(got) != 3 {
-		t.Errorf("read %v behind %q after a crash, want 3 events", named(got), next)
+		t.Errorf("read %v after %q after a crash, want 3 events", named(got), next)
 	}
 }
 
-// TestForgottenDrawsAreNoRewind kills the server after readers have seen ordinals drawn that it had
-// no reason yet to write down. What was read is all there, so they go on, and see what takes the
-// place of those draws at once.
+// TestForgottenDrawsAreNoRewind kills the server after readers have seen ordinals that it had not
+// yet written to its log. No read event is lost, so the readers continue, and receive the events
+// that use these ordinals immediately.
 func TestForgottenDrawsAreNoRewind(t *testing.T) {
 	t.Parallel()
 	for name, rolledBack := range map[string]bool{"in progress": false, "rolled back": true} {
@@ -241,7 +240,7 @@ func TestForgottenDrawsAreNoRewind(t *testing.T) {
 			}
 			store(t, j, eventsOf("new", 0, 3))
 			if got, _ := readAll(t, j, journal.Criteria{}, next); len(got) != 3 {
-				t.Errorf("read %v behind %q after a crash, want 3 events", named(got), next)
+				t.Errorf("read %v after %q after a crash, want 3 events", named(got), next)
 			}
 		})
 	}
@@ -281,15 +280,15 @@ func TestRewoundServer(t *testing.T) {
 		t.Errorf("error %v, want ErrRewound", err)
 	}
 	if err := db.TestJournal().Await(t.Context(), next); err != nil {
-		t.Errorf("await: %v; the query is to say what is wrong", err)
+		t.Errorf("await: %v, want nil: the next query returns the error", err)
 	}
 	again := openStore(t, dsn, postgres.Config{})
 	if _, err := again.TestJournal().Query(t.Context(), journal.Criteria{}, next); !errors.Is(err, journal.ErrOffset) {
-		t.Errorf("an offset behind all that was ever drawn: %v, want ErrOffset", err)
+		t.Errorf("an offset after the last ordinal: %v, want ErrOffset", err)
 	}
 }
 
-// TestStandby starts the server anew as one that follows another.
+// TestStandby restarts the server as a standby.
 func TestStandby(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{})

@@ -83,7 +83,7 @@ var bugs = []struct {
 	finds []string
 	plant func(d *double)
 }{
-	{"invents positions", []string{"LoadNothing", "ResetNothing"}, func(d *double) {
+	{"returns positions of unknown projections", []string{"LoadNothing", "ResetNothing"}, func(d *double) {
 		d.load = func(ctx context.Context, name string) ([]projection.Position, error) {
 			p, err := d.Table.Load(ctx, name)
 			if len(p) == 0 && err == nil {
@@ -92,7 +92,7 @@ var bugs = []struct {
 			return p, err
 		}
 	}},
-	{"begins again and again", []string{"SaveFirst", "SaveOneBegins", "ApplyFenced"}, func(d *double) {
+	{"stores first positions repeatedly", []string{"SaveFirst", "SaveOneBegins", "ApplyFenced"}, func(d *double) {
 		d.save = func(ctx context.Context, m projection.Move) error {
 			if len(m.From) == 0 {
 				return d.force(ctx, m.Projection, m.To)
@@ -114,7 +114,7 @@ var bugs = []struct {
 			return d.Table.Save(ctx, m)
 		}
 	}},
-	{"moves from anywhere", []string{"SaveStale", "SaveOneWinner", "SaveIsAtomic", "ResetFences"}, func(d *double) {
+	{"ignores From", []string{"SaveStale", "SaveOneWinner", "SaveIsAtomic", "ResetFences"}, func(d *double) {
 		d.save = func(ctx context.Context, m projection.Move) error {
 			if len(m.From) == 0 {
 				return d.Table.Save(ctx, m)
@@ -122,7 +122,7 @@ var bugs = []struct {
 			return d.force(ctx, m.Projection, m.To)
 		}
 	}},
-	{"moves one by one", []string{"SaveIsAtomic"}, func(d *double) {
+	{"moves each position separately", []string{"SaveIsAtomic"}, func(d *double) {
 		d.save = func(ctx context.Context, m projection.Move) error {
 			if len(m.From) != len(m.To) || len(m.From) < 2 {
 				return d.Table.Save(ctx, m)
@@ -135,7 +135,7 @@ var bugs = []struct {
 			return nil
 		}
 	}},
-	{"can't divide", []string{"SaveDivides"}, func(d *double) {
+	{"cannot divide ranges", []string{"SaveDivides"}, func(d *double) {
 		d.save = func(ctx context.Context, m projection.Move) error {
 			if len(m.From) > 0 && len(m.From) != len(m.To) {
 				return projection.ErrFenced
@@ -143,7 +143,7 @@ var bugs = []struct {
 			return d.Table.Save(ctx, m)
 		}
 	}},
-	{"takes the same for stale", []string{"SaveSame"}, func(d *double) {
+	{"fences a move to the same position", []string{"SaveSame"}, func(d *double) {
 		d.save = func(ctx context.Context, m projection.Move) error {
 			if slices.Equal(m.From, m.To) {
 				return projection.ErrFenced
@@ -159,7 +159,7 @@ var bugs = []struct {
 		}
 		d.load = func(_ context.Context, name string) ([]projection.Position, error) { return kept[name], nil }
 	}},
-	{"forgets the mark", []string{"ResetMarks", "ResetFences"}, func(d *double) {
+	{"does not store the mark", []string{"ResetMarks", "ResetFences"}, func(d *double) {
 		d.reset = func(ctx context.Context, name string) error {
 			stored, err := d.Table.Load(ctx, name)
 			if err != nil || len(stored) == 0 {
@@ -171,7 +171,7 @@ var bugs = []struct {
 			return d.force(ctx, name, stored)
 		}
 	}},
-	{"keeps the offset of what is reset", []string{"ResetMarks"}, func(d *double) {
+	{"keeps the offset in a reset", []string{"ResetMarks"}, func(d *double) {
 		d.reset = func(ctx context.Context, name string) error {
 			stored, err := d.Table.Load(ctx, name)
 			if err != nil || len(stored) == 0 {
@@ -203,7 +203,7 @@ var bugs = []struct {
 			return d.Table.Save(ctx, m)
 		}
 	}},
-	{"names without case and end", []string{"NamesApart"}, func(d *double) {
+	{"compares names without case and trailing spaces", []string{"NamesApart"}, func(d *double) {
 		fold := func(name string) string { return strings.TrimSpace(strings.ToLower(name)) }
 		d.load = func(ctx context.Context, name string) ([]projection.Position, error) {
 			return d.Table.Load(ctx, fold(name))
@@ -213,7 +213,7 @@ var bugs = []struct {
 			return d.Table.Save(ctx, m)
 		}
 	}},
-	{"offsets are cut", []string{"Offsets"}, func(d *double) {
+	{"truncates offsets", []string{"Offsets"}, func(d *double) {
 		d.save = func(ctx context.Context, m projection.Move) error {
 			m.To = slices.Clone(m.To)
 			for i := range m.To {
@@ -222,12 +222,12 @@ var bugs = []struct {
 			return d.Table.Save(ctx, m)
 		}
 	}},
-	{"no context", []string{"ContextEnded"}, func(d *double) {
+	{"ignores the context", []string{"ContextEnded"}, func(d *double) {
 		d.load = func(ctx context.Context, name string) ([]projection.Position, error) {
 			return d.Table.Load(context.WithoutCancel(ctx), name)
 		}
 	}},
-	{"saves when the context has ended", []string{"ContextEnded"}, func(d *double) {
+	{"saves after the end of the context", []string{"ContextEnded"}, func(d *double) {
 		d.save = func(ctx context.Context, m projection.Move) error {
 			_ = d.Table.Save(context.WithoutCancel(ctx), m)
 			return ctx.Err()
@@ -244,7 +244,7 @@ var bugs = []struct {
 			return d.Table.Apply(ctx, projection.Move{Projection: m.Projection, From: m.To, To: m.To}, f)
 		}
 	}},
-	{"position outside the transaction, behind it", []string{"ApplyFenced", "ApplyOneWinner"}, func(d *double) {
+	{"position outside the transaction, after it", []string{"ApplyFenced", "ApplyOneWinner"}, func(d *double) {
 		d.apply = func(ctx context.Context, m projection.Move, f handle) error {
 			stored, err := d.Table.Load(ctx, m.Projection)
 			if err != nil {
@@ -275,7 +275,7 @@ var bugs = []struct {
 			return d.Table.Apply(ctx, m, f)
 		}
 	}},
-	{"does not say that it is refused", []string{"ApplyFailsInside"}, func(d *double) {
+	{"does not return ErrRefused", []string{"ApplyFailsInside"}, func(d *double) {
 		d.apply = func(ctx context.Context, m projection.Move, f handle) error {
 			calls := 0
 			d.Fault = func(_ context.Context, at projectiontest.Step) error {
@@ -313,7 +313,7 @@ func TestCasesFindBugs(t *testing.T) {
 				continue
 			}
 			if found[c.Name] = true; !fails(t, c) {
-				t.Errorf("%s does not find the store that %s", c.Name, bug.name)
+				t.Errorf("%s does not detect the store with the fault %q", c.Name, bug.name)
 			}
 		}
 	}

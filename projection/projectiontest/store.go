@@ -5,6 +5,7 @@ package projectiontest
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strings"
 	"sync"
@@ -13,27 +14,35 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
-func storeChecks() []check {
-	return []check{
-		{name: "LoadNothing", rule: "a projection that is not known has no positions", run: func(p *probe) { p.want() }},
-		{name: "SaveFirst", rule: "the first positions are stored, in the order of their slices, and only once", run: saveFirst},
-		{name: "SaveMoves", rule: "a move changes its position and no other", run: saveMoves},
-		{name: "SaveStale", rule: "a move from other positions than the stored ones is fenced and changes nothing", run: saveStale},
-		{name: "SaveIsAtomic", rule: "a move is carried out as a whole or not at all", run: saveIsAtomic},
-		{name: "SaveDivides", rule: "a range can be divided, and other ranges joined", run: saveDivides},
-		{name: "SaveSame", rule: "a move to the same position is one", run: saveSame},
-		{name: "SaveOneWinner", rule: "of several moves from the same position at the same time one succeeds", run: saveOneWinner},
-		{name: "SaveOneBegins", rule: "of several first moves at the same time one succeeds", run: saveOneBegins},
-		{name: "SaveRetainsNoSlices", rule: "the slices of a move belong to the caller again", run: saveRetainsNoSlices},
-		{name: "ResetMarks", rule: "a reset puts all positions back to the beginning, to be cleared", run: resetMarks},
-		{name: "ResetNothing", rule: "a reset of an unknown projection has no effect", run: resetNothing},
-		{name: "ResetFences", rule: "a move from before a reset is fenced, and the mark can be taken away", run: resetFences},
-		{name: "ResetClaimed", rule: "one process at a time claims marked positions, the claim remains after the rebuild, and a reset removes it", run: resetClaimed},
-		{name: "NamesApart", rule: "projections have nothing to do with each other, however alike their names", run: namesApart},
-		{name: "Offsets", rule: "any offset of up to 64 printable bytes is returned unchanged", run: offsets},
-		{name: "ContextEnded", rule: "a call whose context has ended fails and changes nothing", run: contextEnded},
-		{name: "SurvivesReopen", rule: "saved positions are visible to another process", reopens: true, run: survivesReopen},
+// Cases returns the cases that Run would run, for a caller that runs them in its own way.
+func Cases(c Config) []Case {
+	var cases []Case
+	add := func(name, rule string, check func(p *probe)) {
+		cases = append(cases, Case{Name: name, Rule: rule, run: func(t T) {
+			check(&probe{T: t, cfg: c, store: c.Open(t), name: name + " " + rand.Text()})
+		}})
 	}
+	add("LoadNothing", "an unknown projection has no positions", func(p *probe) { p.want() })
+	add("SaveFirst", "the first positions are stored, in the order of their slices, and only once", saveFirst)
+	add("SaveMoves", "a move changes its position and no other", saveMoves)
+	add("SaveStale", "a move from other positions than the stored ones is fenced and changes nothing", saveStale)
+	add("SaveIsAtomic", "a move is executed completely or not at all", saveIsAtomic)
+	add("SaveDivides", "a move can divide a range, or join ranges", saveDivides)
+	add("SaveSame", "a move to the same position succeeds", saveSame)
+	add("SaveOneWinner", "one of several concurrent moves from the same position succeeds", saveOneWinner)
+	add("SaveOneBegins", "one of several concurrent first moves succeeds", saveOneBegins)
+	add("SaveRetainsNoSlices", "the store keeps no slice of a move", saveRetainsNoSlices)
+	add("ResetMarks", "a reset sets all positions to the beginning, with the mark", resetMarks)
+	add("ResetNothing", "a reset of an unknown projection has no effect", resetNothing)
+	add("ResetFences", "a reset fences earlier moves, and a move can remove the mark", resetFences)
+	add("ResetClaimed", "one process at a time claims marked positions, the claim remains after the rebuild, and a reset removes it", resetClaimed)
+	add("NamesApart", "projections with similar names are independent", namesApart)
+	add("Offsets", "any offset of up to 64 printable bytes is returned unchanged", offsets)
+	add("ContextEnded", "a call whose context has ended fails and changes nothing", contextEnded)
+	if c.Reopen != nil {
+		add("SurvivesReopen", "saved positions are visible to another process", survivesReopen)
+	}
+	return cases
 }
 
 func saveFirst(p *probe) {

@@ -5,7 +5,6 @@ package projectiontest
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"slices"
 	"testing"
@@ -75,28 +74,7 @@ func run(t *testing.T, cases []Case) {
 	}
 }
 
-// Cases returns the cases that Run would run, for a caller that runs them in its own way.
-func Cases(c Config) []Case {
-	var cases []Case
-	for _, each := range storeChecks() {
-		if each.reopens && c.Reopen == nil {
-			continue
-		}
-		cases = append(cases, Case{Name: each.name, Rule: each.rule, run: func(t T) {
-			each.run(&probe{T: t, cfg: c, store: c.Open(t), name: each.name + " " + rand.Text()})
-		}})
-	}
-	return cases
-}
-
-// check is a case of the store.
-type check struct {
-	name, rule string
-	reopens    bool
-	run        func(p *probe)
-}
-
-// probe is one case at work.
+// probe is a running case.
 type probe struct {
 	T
 
@@ -111,7 +89,7 @@ func at(first, count int, offset journal.Offset) projection.Position {
 	return projection.Position{Slices: journal.Slices{First: first, Count: count}, Offset: offset}
 }
 
-// marked returns a position that is to be cleared.
+// marked returns a position at the beginning with the mark.
 func marked(first, count int) projection.Position {
 	p := at(first, count, "")
 	p.Clear = true
@@ -124,7 +102,7 @@ func (p *probe) move(from, to positions) projection.Move {
 	return projection.Move{Projection: p.name, From: from, To: to}
 }
 
-// save wants a move to succeed.
+// save requires that a move succeeds.
 func (p *probe) save(from, to positions) {
 	p.Helper()
 	if err := p.store.Save(p.Context(), p.move(from, to)); err != nil {
@@ -132,7 +110,7 @@ func (p *probe) save(from, to positions) {
 	}
 }
 
-// fenced wants a move to be refused.
+// fenced requires that a move is fenced.
 func (p *probe) fenced(from, to positions) {
 	p.Helper()
 	if err := p.store.Save(p.Context(), p.move(from, to)); !errors.Is(err, projection.ErrFenced) {

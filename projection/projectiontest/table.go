@@ -13,11 +13,11 @@ import (
 )
 
 // Table is a projection.TxStore in memory for tests: a read model that counts by key, and
-// positions. It keeps its contents when its users stop, so tests can simulate crashes. The zero
+// positions. It keeps its contents when a projection stops, so tests can simulate crashes. The zero
 // value is ready to use.
 type Table struct {
-	// Fault is asked before, and after, each step of a call, and ends the call with the error that
-	// it returns. It may be called by several goroutines at once. Nil is no fault.
+	// Fault is called at each step. An error ends the call of the Table. Several goroutines may call
+	// Fault concurrently. Nil means no fault.
 	Fault func(ctx context.Context, step Step) error
 
 	mu        sync.Mutex // locked during a transaction

@@ -20,12 +20,12 @@ type TxConfig[Tx any] struct {
 	Open func(t T) projection.TxStore[Tx]
 	// Add inserts a key into the read model in a transaction. It fails if the key exists. Required.
 	Add func(ctx context.Context, tx Tx, key string) error
-	// Keys returns the keys that begin so and are in the read model of a store, as others see it.
+	// Keys returns the committed keys with a prefix in the read model of a store.
 	// Required.
 	Keys func(t T, store projection.TxStore[Tx], prefix string) []string
 }
 
-// RunTx runs the cases that are about transactions, as parallel subtests. Run is for the others.
+// RunTx runs the cases about transactions as parallel subtests. Run has the other cases.
 func RunTx[Tx any](t *testing.T, c TxConfig[Tx]) {
 	t.Helper()
 	if c.Open == nil || c.Add == nil || c.Keys == nil {
@@ -43,14 +43,14 @@ func TxCases[Tx any](c TxConfig[Tx]) []Case {
 			check(&txProbe[Tx]{probe: probe{T: t, store: store, name: name + " " + rand.Text()}, cfg: c, tx: store})
 		}})
 	}
-	add("ApplyBoth", "the positions and what f did are stored", applyBoth)
+	add("ApplyBoth", "the positions and the changes of f are stored", applyBoth)
 	add("ApplyNeither", "if f fails neither is stored, and its error is wrapped", applyNeither)
-	add("ApplyFenced", "if the positions are others nothing is stored, and f is not called when that is known", applyFenced)
-	add("ApplyFirst", "the first positions can be stored so too", applyFirst)
-	add("ApplyFailsInside", "if f hides that a statement failed nothing is stored", applyFailsInside)
-	add("ApplyOneWinner", "of several at the same time one is stored, and what the others did is not", applyOneWinner)
+	add("ApplyFenced", "after another move nothing is stored, and f is not called if the store has detected it", applyFenced)
+	add("ApplyFirst", "the first positions can be stored with changes of f", applyFirst)
+	add("ApplyFailsInside", "if f hides the failure of a statement nothing is stored", applyFailsInside)
+	add("ApplyOneWinner", "one of several concurrent calls is stored, and no changes of the others are", applyOneWinner)
 	add("ApplyContextEnds", "if the context ends in f nothing is stored", applyContextEnds)
-	add("ApplyPanics", "if f panics nothing is stored, and the store works on", applyPanics)
+	add("ApplyPanics", "if f panics nothing is stored, and the store remains usable", applyPanics)
 	return cases
 }
 

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// place is a node that hears frames.
+// place is a node that receives frames.
 type place struct {
 	t *testing.T
 	*nats.Carrier
@@ -55,7 +55,7 @@ func join(t *testing.T, access nats.Access, name string) *place {
 	return p
 }
 
-// say sends a frame, which has reached the server when it returns.
+// say sends a frame and returns when the server has received it.
 func (p *place) say(to *place, text string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), 5*time.Minute) // without an end it is 3 s
@@ -65,7 +65,7 @@ func (p *place) say(to *place, text string) {
 	}
 }
 
-// hear returns what arrives next.
+// hear returns the next frame.
 func (p *place) hear() string {
 	p.t.Helper()
 	select {
@@ -77,7 +77,7 @@ func (p *place) hear() string {
 	}
 }
 
-// talks checks that what one node says is the next thing that the other hears.
+// talks checks that the next frame at one node is the one that another node sends.
 func talks(from, to *place) {
 	from.t.Helper()
 	text := fmt.Sprint(uids.Add(1))
@@ -87,8 +87,8 @@ func talks(from, to *place) {
 	}
 }
 
-// reaches says something again and again until it is heard. It is for nodes that have just come
-// back: one of their connections may be gone still, and they have not noticed.
+// reaches sends a frame until it arrives, for nodes that may not have detected the loss of a
+// connection.
 func reaches(from, to *place) {
 	from.t.Helper()
 	ticker := time.NewTicker(100 * time.Millisecond)
@@ -109,7 +109,7 @@ func reaches(from, to *place) {
 	}
 }
 
-// silent checks that nothing has arrived: what a node says to itself on the same way comes first.
+// silent checks that no frame has arrived: a frame that the node sends to itself arrives first.
 func (p *place) silent() {
 	p.t.Helper()
 	talks(p, p)
@@ -124,7 +124,7 @@ func nodes(t *testing.T, names ...string) natstest.Config {
 	return natstest.Config{Users: users}
 }
 
-// pair returns two nodes, each at a server of its own.
+// pair returns two nodes, each at its own server.
 func pair(t *testing.T) (split *natstest.Split, a, b *place) {
 	t.Helper()
 	split = natstest.StartSplit(t, nodes(t, "a.example:1", "b"))
@@ -193,7 +193,7 @@ func TestDropOneWay(t *testing.T) {
 	}
 }
 
-// By permissions one node is not heard by another, and nobody is told.
+// Permissions prevent frames from one node to another without an error.
 func TestMute(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t, nodes(t, "a.example:1", "b", "c"))
@@ -215,7 +215,7 @@ func TestMute(t *testing.T) {
 	}
 }
 
-// A node that may not listen any more is disconnected until it may again.
+// A node without the right to subscribe is disconnected until it has the right again.
 func TestRightsChangeAtRunTime(t *testing.T) {
 	t.Parallel()
 	cfg := nodes(t, "a", "b")
@@ -237,7 +237,7 @@ func TestRightsChangeAtRunTime(t *testing.T) {
 	}
 }
 
-// A server that was killed comes back at its address.
+// A restarted server has the same address.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t, nodes(t, "a"))
@@ -255,7 +255,7 @@ func TestRestart(t *testing.T) {
 	reaches(a, a)
 }
 
-// The link of one node alone can be broken, too, and a server keeps leases.
+// The connection of one node can be broken, and a server stores leases.
 func TestClientProxyAndLeases(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t, natstest.Config{Users: []natstest.User{{Name: "a"}, {Name: "b"}}, JetStream: true})

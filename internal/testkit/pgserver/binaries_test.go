@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/internal/testkit/pgserver"
 )
 
-// installed makes a folder with binaries that claim a version.
+// installed creates a directory with binaries that report a version.
 func installed(t *testing.T, dir, version string) string {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -78,7 +78,7 @@ func TestFindTakesWhatItIsTold(t *testing.T) {
 	}
 }
 
-// What make looks for before it installs something is what tests will find.
+// The search of the Makefile finds the same binaries as the tests.
 func TestMakeLooksInTheSamePlaces(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile(filepath.Join("..", "..", "..", ".ci", "need"))

@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/internal/testkit/pgserver"
 )
 
-// orphanEnv makes this program start a server and wait to be killed.
+// orphanEnv makes this program start a server and wait until it is killed.
 const orphanEnv = "REFOLD_TEST_ORPHAN"
 
 func TestMain(m *testing.M) {

@@ -62,7 +62,7 @@ func ask[T any](t *testing.T, conn *pgx.Conn, query string) T {
 	return answer
 }
 
-// folder returns the folder of a server's socket.
+// folder returns the directory of a server's socket.
 func folder(t *testing.T, dsn string) string {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(dsn)
@@ -72,8 +72,8 @@ func folder(t *testing.T, dsn string) string {
 	return cfg.Host
 }
 
-// What was committed is there after a kill and after a stop, under the same address, and what was
-// not is gone.
+// Committed data is present after a kill and after a stop, at the same address. Uncommitted data is
+// not.
 func TestServerLives(t *testing.T) {
 	t.Parallel()
 	server := start(t, pgserver.Config{Settings: map[string]string{"work_mem": "3MB", "refold.quoted": `it's a \ b`}})
@@ -114,7 +114,7 @@ func TestServerLives(t *testing.T) {
 	}
 }
 
-// A kill ends what a backend is in the middle of, too.
+// A kill ends running statements, too.
 func TestKillEndsWhatIsRunning(t *testing.T) {
 	t.Parallel()
 	server := start(t, pgserver.Config{})
@@ -138,7 +138,7 @@ func TestKillEndsWhatIsRunning(t *testing.T) {
 	}
 }
 
-// The port wants the password, which is not to be guessed.
+// Connections to the port require the random password.
 func TestPortWantsThePassword(t *testing.T) {
 	t.Parallel()
 	server := start(t, pgserver.Config{})
@@ -188,7 +188,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	}
 }
 
-// A process that is killed or panics leaves neither a server nor its folder.
+// A process that is killed or panics leaves neither a server nor a directory.
 func TestServerDiesWithItsProcess(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"kill", "panic"} {
@@ -232,7 +232,7 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 	}
 }
 
-// A file that grows over the limit meets an error, and the server lives on.
+// A write that exceeds the limit fails, and the server continues.
 func TestMaxFileSize(t *testing.T) {
 	t.Parallel()
 	server := start(t, pgserver.Config{MaxFileSize: 8 << 20})

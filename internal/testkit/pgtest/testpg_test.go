@@ -35,7 +35,7 @@ func databases(t *testing.T, conn *pgx.Conn) string {
 	return names
 }
 
-// Each database is new, and dropped at the end though somebody is connected.
+// Each database is new, and is dropped at the end, also with open connections.
 func TestEachTestHasADatabase(t *testing.T) {
 	t.Parallel()
 	watcher := connect(t, pgtest.DSN(t))
@@ -85,7 +85,7 @@ func TestDSNsOfOneDatabase(t *testing.T) {
 	}
 }
 
-// A server that a developer names is used, with databases of our own in it.
+// Tests create their databases on the server of REFOLD_POSTGRES.
 func TestServerOfTheDeveloper(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Config{})
 	t.Setenv(pgtest.Env, server.DSN(t)+"&application_name=mine")

@@ -63,7 +63,7 @@ func expect(t *testing.T, conn net.Conn, want string) {
 	}
 }
 
-// nothing checks that nothing arrives for a moment.
+// nothing checks that no bytes arrive for a moment.
 func nothing(t *testing.T, conn net.Conn) {
 	t.Helper()
 	if err := conn.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
@@ -137,7 +137,8 @@ func TestEndsAtEachByte(t *testing.T) {
 	}
 }
 
-// What is held back arrives after the release, and so does the end, though the client is gone.
+// Delayed bytes and the end of the stream arrive after the release, even if the client has closed
+// its connection.
 func TestStallDeliversLate(t *testing.T) {
 	t.Parallel()
 	const text = "0123456789"
@@ -192,8 +193,8 @@ func TestDropSwallows(t *testing.T) {
 	}
 }
 
-// A fault strikes one connection, counted over all, and only if it was not released or replaced
-// before.
+// A fault affects one connection. Bytes are counted over all connections. A released or replaced
+// fault does not occur.
 func TestFaultStrikesOnce(t *testing.T) {
 	t.Parallel()
 	proxy, client, server := peers(t, "tcp")
@@ -262,8 +263,7 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// What is set for a direction holds for connections that there are and for new ones, and not for
-// the other direction.
+// A fault of a direction affects existing and new connections, and not the other direction.
 func TestDirections(t *testing.T) {
 	t.Parallel()
 	proxy, client, server := peers(t, "tcp")

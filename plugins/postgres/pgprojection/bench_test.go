@@ -16,7 +16,8 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// BenchmarkBacklog works off 200,000 events of 1,000 boxes, from a journal in the same database.
+// BenchmarkBacklog handles a backlog of 200,000 events of 1,000 boxes, from a journal in the same
+// database.
 func BenchmarkBacklog(b *testing.B) {
 	const boxes, each = 1000, 200
 	dsn := pgtest.DSN(b)

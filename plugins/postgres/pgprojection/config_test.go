@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
-// away is the address of a server that does not answer, with a password.
+// away is the address of a server that does not respond, with a password.
 const away = "postgres://refold:swordfish@127.0.0.1:1/bank?connect_timeout=1"
 
 func awayPool(t *testing.T) *pgxpool.Pool {
@@ -30,8 +30,8 @@ func awayPool(t *testing.T) *pgxpool.Pool {
 	return pool
 }
 
-// What can't work is refused at once, with the name of the field; the names of schemas are those
-// that the plugin takes.
+// NewStore rejects invalid arguments and names the fields. It accepts the same schema names as the
+// journal.
 func TestNewStoreMistakes(t *testing.T) {
 	t.Parallel()
 	pool := awayPool(t)
@@ -55,7 +55,7 @@ func TestNewStoreMistakes(t *testing.T) {
 	}
 }
 
-// The log says that the database is away, and keeps its password.
+// The log reports that the database is unavailable, without the password.
 func TestPasswordIsNotLogged(t *testing.T) {
 	t.Parallel()
 	var buf bytes.Buffer

@@ -20,8 +20,8 @@ func TestConformance(t *testing.T) {
 	conform(t, connect(t, dsn, nil), connect(t, dsn, nil))
 }
 
-// The isolation that a database has by default does not matter, nor how the pool executes
-// statements.
+// The store works with every default isolation level of a database and every query mode of the
+// pool.
 func TestConformanceOnOtherDefaults(t *testing.T) {
 	t.Parallel()
 	dsn := database(t)

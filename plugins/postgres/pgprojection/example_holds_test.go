@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// TestExampleHolds does what Example shows, and stops in between: each event counts once, before
+// TestExampleHolds runs the code of Example with an interruption. Each event counts once, before
 // and after a rebuild.
 func TestExampleHolds(t *testing.T) {
 	t.Parallel()

@@ -65,7 +65,7 @@ func balances(j journal.Journal, pool *pgxpool.Pool) (*projection.Projection[Eve
 	})
 }
 
-// A table that is kept up to date with a journal in the same database. It needs a server, so it is
+// A table that is updated from a journal in the same database. The example needs a server, so it is
 // only compiled.
 func Example() {
 	ctx := context.Background()

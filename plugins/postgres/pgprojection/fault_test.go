@@ -22,8 +22,8 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
-// wire counts what is sent to the server, and cuts the connection at one of the messages: before it
-// leaves, or behind it, so that only the answer is lost.
+// wire counts the messages to the server and cuts the connection at one of them: before it is sent,
+// or after it, so that only the response is lost.
 type wire struct {
 	cut    int64 // which message, from 1
 	behind bool
@@ -58,7 +58,7 @@ func (c *wireConn) Write(b []byte) (int, error) {
 	return 0, net.ErrClosed
 }
 
-// Read waits for the answer, so that the server has done what it was asked, and drops it.
+// Read waits for the response, so that the server has executed the request, and discards it.
 func (c *wireConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if c.cut.Load() {
@@ -68,8 +68,8 @@ func (c *wireConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// The connection is cut at each message in turn, before and behind it. The process goes on, or it
-// ends there and another one takes over. The read model is the fold of the events in the end.
+// The connection is cut before and after each message. The process continues, or it ends and
+// another process takes over. The final read model corresponds to the events.
 func TestExactlyOnceThroughCutConnections(t *testing.T) {
 	t.Parallel()
 	dsn := database(t)
@@ -106,8 +106,8 @@ func TestExactlyOnceThroughCutConnections(t *testing.T) {
 	}
 }
 
-// Sessions are terminated by their operator again and again, while workers of two processes handle
-// what comes in. Nothing is skipped, though the strategy would.
+// An administrator terminates sessions repeatedly, while workers of two processes handle events. No
+// event is skipped, although the strategy permits it.
 func TestExactlyOnceThroughTerminatedSessions(t *testing.T) {
 	t.Parallel()
 	dsn := database(t)
@@ -150,7 +150,7 @@ func TestExactlyOnceThroughTerminatedSessions(t *testing.T) {
 	}
 }
 
-// The server is killed and started again in the middle.
+// The server is killed and restarted while events are handled.
 func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{})
@@ -187,8 +187,8 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
-// An event whose statement fails is found in its batch, whenever the failure shows: at once, hidden
-// by the handler, or at the commit.
+// An event whose statement fails is isolated in its batch, whether the failure shows immediately,
+// is hidden by the handler, or shows at the commit.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	dsn := database(t)
@@ -241,7 +241,7 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// Deadlocks are not the event's fault either.
+// Deadlocks are not attributed to an event.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	dsn := database(t)
@@ -279,8 +279,8 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// A deadlock, and then no connection for the next attempt: neither is the event's fault, so it is
-// not skipped.
+// A deadlock followed by a failure to connect is not attributed to an event, which therefore is not
+// skipped.
 func TestOutageBehindADeadlock(t *testing.T) {
 	t.Parallel()
 	var outage atomic.Bool
@@ -315,8 +315,7 @@ func TestOutageBehindADeadlock(t *testing.T) {
 	}
 }
 
-// A second process that handles the same events waits, and is fenced before it has called its
-// handler.
+// A second process that handles the same events waits and is fenced before it calls its handler.
 func TestFencedBeforeWork(t *testing.T) {
 	t.Parallel()
 	dsn := database(t)
@@ -361,7 +360,7 @@ func TestMissingTable(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err = store.Load(ctx, "p"); !errors.Is(err, projection.ErrNotSetUp) || !strings.Contains(err.Error(), "apply the migrations") {
-		t.Errorf("Load: %v, want it to say what to do", err)
+		t.Errorf("Load: %v, want an error that names the remedy", err)
 	}
 	h := handler(pool, 0)
 	h.Store = store

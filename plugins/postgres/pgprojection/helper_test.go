@@ -36,7 +36,7 @@ func database(t *testing.T) string {
 	return dsn
 }
 
-// createSums makes the table that handler fills.
+// createSums creates the table that handler updates.
 const createSums = `CREATE TABLE sums (box text PRIMARY KEY, n bigint NOT NULL, events bigint NOT NULL)`
 
 func prepare(t *testing.T, dsn string) {
@@ -49,7 +49,7 @@ func prepare(t *testing.T, dsn string) {
 		`CREATE TABLE checked (n bigint UNIQUE DEFERRABLE INITIALLY DEFERRED)`)
 }
 
-// connect opens a pool, which a test may change before.
+// connect opens a pool after the test has changed its configuration.
 func connect(t *testing.T, dsn string, change func(c *pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	c, err := pgxpool.ParseConfig(dsn)
@@ -77,7 +77,7 @@ func exec(tb testing.TB, pool *pgxpool.Pool, statements ...string) {
 	}
 }
 
-// fill makes a journal of payments to a number of boxes, and their sums.
+// fill appends payments to a number of boxes and returns their sums.
 func fill(t *testing.T, j journal.Journal, boxes, count int) map[string]int64 {
 	t.Helper()
 	sums := make(map[string]int64)
@@ -102,7 +102,7 @@ func fill(t *testing.T, j journal.Journal, boxes, count int) map[string]int64 {
 	return sums
 }
 
-// handler adds up batches in the database.
+// handler adds the amounts of batches to the table.
 func handler(pool *pgxpool.Pool, batch int) projection.ExactlyOnce[paid, pgx.Tx] {
 	return projection.ExactlyOnce[paid, pgx.Tx]{
 		Store: newStore(pool), Batch: batch, Handle: addUp,
@@ -168,7 +168,7 @@ func newJournal(t *testing.T) *inmem.Journal {
 	return j
 }
 
-// newStore is for a test that has a pool.
+// newStore returns a store on the pool of a test.
 func newStore(pool *pgxpool.Pool) *pgprojection.Store {
 	store, err := pgprojection.NewStore(pool, pgprojection.Config{})
 	if err != nil {
