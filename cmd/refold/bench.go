@@ -105,7 +105,7 @@ func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []ro
 	}
 	settings := bench.Settings{
 		Journal: c.Journal, Rounds: c.Rounds, Length: c.Length, Runs: c.Runs, Scale: c.Scale, Progress: func(subject string) { line.Show("%s", subject) },
-		Worker: []string{program, "demo", "serve", "worker"},
+		Worker: []string{program, "demo", "serve"},
 	}
 	for _, r := range rows {
 		err := r.Run(ctx, settings, func(r bench.Result) {

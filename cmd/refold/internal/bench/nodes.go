@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/refold-io/refold/cluster/downing"
 )
 
 const (
@@ -59,7 +61,7 @@ func (b *run) cluster(ctx context.Context, w *workers) (started, quiet, downed f
 		}
 	}
 	if _, err = eachOwn(w.all, func(i int) order {
-		return w.joining(w.all[i], setup{StableAfter: nodeStableAfter}, names...)
+		return w.joining(w.all[i], setup{Downing: downing.Settings{StableAfter: nodeStableAfter}}, names...)
 	}); err != nil {
 		return 0, 0, 0, err
 	}

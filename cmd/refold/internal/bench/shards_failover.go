@@ -101,7 +101,7 @@ func (b *run) killResults(victim, store string, runs []killed) []Result {
 // kill starts nodes and kills one of them once.
 func (b *run) kill(ctx context.Context, w *workers, names []string, peer int, replicated bool) (k killed, err error) {
 	setup := b.shardSetup(3)
-	setup.Replicated, setup.StableAfter = replicated, nodeStableAfter
+	setup.Replicated, setup.Downing.StableAfter = replicated, nodeStableAfter
 	defer func() { err = errors.Join(err, b.drop(context.WithoutCancel(ctx), setup.Schema)) }()
 	if err = w.joinAll(ctx, setup, names...); err != nil {
 		return k, err

@@ -22,7 +22,6 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/refold-io/refold/cluster"
-	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/eventsourcing"
@@ -99,7 +98,7 @@ func (s *server) stop(ctx context.Context) (err error) {
 
 // handlers execute the orders.
 var handlers = map[string]func(*server, context.Context, *order) (result, error){
-	orderJoin: (*server).join, orderAwait: (*server).await, orderDown: (*server).awaitDown, orderSeen: (*server).observations, orderCPU: (*server).cpu,
+	orderJoin: (*server).join, orderAwait: (*server).await, orderDown: (*server).awaitDown, orderSeen: (*server).observations, orderView: (*server).view, orderCPU: (*server).cpu,
 	orderPrepare: func(s *server, ctx context.Context, _ *order) (result, error) {
 		return result{}, s.node.PrepareForShutdown(ctx)
 	},
@@ -129,12 +128,13 @@ func (s *server) join(ctx context.Context, o *order) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	carrier, err := nats.Connect(nats.Config{Access: s.setup.Access, Cluster: "bench", Self: self, Logger: s.log})
+	name := cmp.Or(s.setup.Cluster, "bench")
+	carrier, err := nats.Connect(nats.Config{Access: s.setup.Access, Cluster: name, Self: self, Logger: s.log})
 	if err != nil {
 		return r, err
 	}
 	if s.node, err = cluster.Start(cluster.Config{ //nolint:contextcheck // it ends with Stop
-		Cluster: "bench", Carrier: carrier, Seeds: s.setup.Seeds, Downing: downing.Settings{StableAfter: s.setup.StableAfter}, Logger: s.log,
+		Cluster: name, Carrier: carrier, Seeds: s.setup.Seeds, Downing: s.setup.Downing, Logger: s.log,
 		PhaseTimeout: map[cluster.Phase]time.Duration{
 			cluster.PhaseLeave: nodePatience, cluster.PhaseExiting: nodePatience, cluster.PhaseExitingDone: nodePatience,
 		},
@@ -149,7 +149,7 @@ func (s *server) join(ctx context.Context, o *order) (r result, err error) {
 	case s.setup.Data:
 		s.replicator, err = ddata.Start(ctx, s.node, ddata.Config{})
 	}
-	if err != nil {
+	if err != nil || s.setup.NoWait {
 		return r, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
@@ -223,6 +223,34 @@ func (s *server) await(ctx context.Context, o *order) (result, error) {
 		return up == o.Count, nil
 	})
 	return result{At: time.Now()}, err
+}
+
+// view is the view of the cluster on a node.
+type view struct {
+	Members []viewMember
+	Leader  identity.Node
+}
+
+// viewMember is a member, as seen by a node.
+type viewMember struct {
+	Node        identity.Node
+	Status      string
+	Unreachable bool `json:",omitempty"`
+}
+
+// view returns the view of the node. A node that has ended has none.
+func (s *server) view(context.Context, *order) (result, error) {
+	select {
+	case <-s.node.Done():
+		return result{}, fmt.Errorf("the node has ended: %w", s.node.Err())
+	default:
+	}
+	state := s.node.State()
+	v := &view{Leader: state.Leader}
+	for _, m := range state.Members {
+		v.Members = append(v.Members, viewMember{m.Node, m.Status.String(), !state.Reachable(m.Node)})
+	}
+	return result{View: v}, nil
 }
 
 // observation is what a node has observed about another one: that it is unreachable, downed or

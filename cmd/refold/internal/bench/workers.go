@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/plugins/nats/embedded"
@@ -25,6 +26,7 @@ import (
 type workers struct {
 	command []string
 	procs   int // GOMAXPROCS of processes that start from now on, 0 for the default
+	stderr  io.Writer
 	server  *embedded.Server
 	all     []*worker
 }
@@ -39,15 +41,19 @@ type worker struct {
 }
 
 // withWorkers calls f without any process yet, and ends all processes that f has started.
-func (b *run) withWorkers(f func(w *workers) error) (err error) {
-	if len(b.settings.Worker) == 0 {
+func (b *run) withWorkers(f func(w *workers) error) error {
+	return withWorkers(b.settings.Worker, nil, f)
+}
+
+func withWorkers(command []string, stderr io.Writer, f func(w *workers) error) (err error) {
+	if len(command) == 0 {
 		return errors.New("no command for the processes is configured")
 	}
 	server, err := embedded.Start(embedded.Config{})
 	if err != nil {
 		return err
 	}
-	w := &workers{command: b.settings.Worker, server: server}
+	w := &workers{command: command, server: server, stderr: stderr}
 	defer func() {
 		for _, one := range w.all { // each process ends with its input
 			err = errors.Join(err, one.stdin.Close())
@@ -69,6 +75,7 @@ func (w *worker) wait() {
 // start starts a process without a node.
 func (w *workers) start(ctx context.Context, name string) (*worker, error) {
 	cmd := exec.CommandContext(ctx, w.command[0], w.command[1:]...) //nolint:gosec // the command is the caller's
+	cmd.Stderr = w.stderr
 	if w.procs > 0 {
 		cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(w.procs))
 	}
@@ -173,6 +180,7 @@ const (
 	orderAwait   = "await"   // until there are Count nodes, replicas or regions
 	orderDown    = "down"    // wait until the node with the name is Down
 	orderSeen    = "seen"    // return the node's observations about others
+	orderView    = "view"    // return the node's view of the cluster
 	orderCPU     = "cpu"     // return the processor time of the process
 	orderPrepare = "prepare" // for the end of all nodes
 	orderLeave   = "leave"   // the cluster
@@ -205,8 +213,11 @@ type setup struct {
 	// Seeds and Access are those of the cluster.
 	Seeds  []string
 	Access nats.Access
-	// StableAfter is that of the downing strategy.
-	StableAfter time.Duration `json:",omitempty"`
+	// Cluster is the name of the cluster, "bench" by default.
+	Cluster string `json:",omitempty"`
+	Downing downing.Settings
+	// NoWait does not wait until the node is Up.
+	NoWait bool `json:",omitempty"`
 	// Data starts a replicator.
 	Data bool `json:",omitempty"`
 	// Regions starts a region. It is the minimum number of hosting nodes. Shards is the number of
@@ -287,6 +298,7 @@ type result struct {
 	// Answered is the time at which all shards had replied.
 	Answered time.Time     `json:",omitzero"`
 	Seen     []observation `json:",omitempty"`
+	View     *view         `json:",omitempty"`
 	// Homes is the number of shards per node.
 	Homes map[string]int `json:",omitempty"`
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster"
-	"github.com/refold-io/refold/cmd/refold/internal/fleet"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/lease"
@@ -54,9 +53,9 @@ func (x extra) raw() json.RawMessage {
 }
 
 // extension returns the extension of the nodes. It closes the leases when its process ends.
-func extension(log *slog.Logger) fleet.Extension {
+func extension(log *slog.Logger) Extension {
 	var leases lease.Store
-	return fleet.Extension{
+	return Extension{
 		Prepare: func(ctx context.Context, data json.RawMessage, cfg *cluster.Config) (err error) {
 			var x extra
 			if err = json.Unmarshal(data, &x); err != nil || len(x.Leases.URLs) == 0 {

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cmd/refold/internal/fleet"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/testkit/natstest"
 	"github.com/refold-io/refold/plugins/nats"
@@ -53,7 +52,7 @@ func (h *dataCluster) start(seeds []string, names ...string) {
 		delete(h.views, name)
 		delete(h.ended, name)
 		delete(h.gone, name)
-		_, err := h.fleet.Start(patient(fleet.Node{
+		_, err := h.fleet.Start(patient(Node{
 			Name: name, Cluster: clusterName, Seeds: seeds, Access: h.access[name], Extra: extra{Data: &h.data}.raw(),
 			Downing: downing.Settings{DownAllWhenUnstable: -1}, // two nodes are killed one after the other
 		}))

@@ -13,7 +13,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/refold-io/refold/cmd/refold/internal/fleet"
 	"github.com/refold-io/refold/internal/testkit/natstest"
 )
 
@@ -24,7 +23,7 @@ func TestMain(m *testing.M) {
 	natstest.RunIfServer()
 	if len(os.Args) > 1 && os.Args[1] == serve {
 		log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
-		if err := fleet.Serve(context.Background(), os.Stdin, os.Stdout, log, extension(log)); err != nil {
+		if err := Serve(context.Background(), os.Stdin, os.Stdout, log, extension(log)); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

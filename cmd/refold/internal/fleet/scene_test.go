@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cmd/refold/internal/fleet"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/plugins/nats"
 )
@@ -30,7 +29,7 @@ const (
 
 // patient returns a node with long time-outs, because nodes may get no processor for seconds while
 // other tests run. In a soak the machine is idle, and the time-outs are short.
-func patient(n fleet.Node) fleet.Node {
+func patient(n Node) Node {
 	n.Downing.StableAfter = stableAfter()
 	if n.Downing.Strategy == downing.Off {
 		n.Downing.StableAfter = 0
@@ -52,11 +51,11 @@ func stableAfter() time.Duration {
 // scene is a cluster of processes with the latest report of each.
 type scene struct {
 	t     *testing.T
-	fleet *fleet.Fleet
+	fleet *Fleet
 	log   *logs
 	names []string
 	ids   map[string]identity.Node
-	views map[string]*fleet.View
+	views map[string]*View
 	ended map[string]string
 	gone  map[string]bool
 	spans []span
@@ -89,10 +88,10 @@ func emptyScene(t *testing.T, names ...string) *scene {
 		t.Fatal(err)
 	}
 	s := &scene{
-		t: t, log: &logs{}, names: names, ids: map[string]identity.Node{}, views: map[string]*fleet.View{},
+		t: t, log: &logs{}, names: names, ids: map[string]identity.Node{}, views: map[string]*View{},
 		ended: map[string]string{}, gone: map[string]bool{},
 	}
-	s.fleet = fleet.New([]string{program, serve}, s.log)
+	s.fleet = newFleet([]string{program, serve}, s.log)
 	t.Cleanup(func() {
 		s.fleet.Close()
 		if t.Failed() {
@@ -107,7 +106,7 @@ func newScene(t *testing.T, settings downing.Settings, access map[string]nats.Ac
 	t.Helper()
 	s := emptyScene(t, slices.Sorted(maps.Keys(access))...)
 	for i, name := range s.names {
-		_, err := s.fleet.Start(patient(fleet.Node{
+		_, err := s.fleet.Start(patient(Node{
 			Name: name, Cluster: clusterName, Seeds: s.names, Access: access[name], Downing: settings, Extra: extra{Name: name, Leases: leases, Singleton: true}.raw(),
 		}))
 		if err != nil {

@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package fleet
+package fleet_test
 
 import (
 	"encoding/json"

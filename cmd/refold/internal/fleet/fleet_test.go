@@ -1,18 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fleet runs the nodes of a cluster as processes on one machine, for demonstrations,
-// benchmarks and tests. It starts, kills and suspends the processes, and receives reports from each
-// node.
-//
-//	parent                              child, one for each node
-//	Fleet.Start  ── Node as JSON ─────▶ Serve(ctx, stdin, stdout)
-//	Fleet.Send   ── JSON per line ────▶   Extension
-//	Fleet.Next   ◀── Report per line ──   changes of the state
-//	             ── end of input ─────▶   stops: the parent is gone
-//
-// A child runs the same program, with arguments that lead to Serve.
-package fleet
+package fleet_test
 
 import (
 	"bufio"
@@ -62,9 +51,9 @@ type process struct {
 	dead  chan struct{}
 }
 
-// New returns an empty fleet. The command is a program with arguments that lead to Serve. The
+// newFleet returns an empty fleet. The command is a program with arguments that lead to Serve. The
 // standard error of the children goes to stderr.
-func New(command []string, stderr io.Writer) *Fleet {
+func newFleet(command []string, stderr io.Writer) *Fleet {
 	return &Fleet{command: command, stderr: &shared{w: stderr}, reports: make(chan Report, 1024), quit: make(chan struct{}), runs: map[string]*process{}}
 }
 
