@@ -66,7 +66,7 @@ func (r Runner) Healthy(ctx context.Context, test []string) error {
 func (r Runner) Run(ctx context.Context, m Mutant) Result {
 	start := time.Now()
 	result := Result{Mutant: m, Outcome: Caught}
-	out, err := r.runWith(ctx, m)
+	out, err := r.runWithFault(ctx, m)
 	failure, isFailure := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil:
@@ -93,29 +93,11 @@ func noticed(out []byte) string {
 
 // noTestRan reports whether go test failed before it ran a test.
 func noTestRan(out []byte) bool {
-	for _, sign := range []string{"[build failed]", "[setup failed]"} {
-		if bytes.Contains(out, []byte(sign)) {
-			return true
-		}
-	}
-	return false
+	return bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]"))
 }
 
-// Build compiles the package with the fault. It returns an error if that fails.
-func (r Runner) Build(ctx context.Context, m Mutant) error {
-	out, err := r.withFault(ctx, m, "build", "./"+m.Package)
-	if err != nil {
-		return fmt.Errorf("mutant %s: %w\n%s", m.Name, err, out)
-	}
-	return nil
-}
-
-func (r Runner) runWith(ctx context.Context, m Mutant) (out []byte, err error) {
-	return r.withFault(ctx, m, slices.Concat([]string{"test", "-timeout", r.timeout().String(), "-failfast"}, m.Test)...)
-}
-
-// withFault runs a go command that sees the changed files.
-func (r Runner) withFault(ctx context.Context, m Mutant, args ...string) (out []byte, err error) {
+// runWithFault runs the test with the changed files.
+func (r Runner) runWithFault(ctx context.Context, m Mutant) (out []byte, err error) {
 	fit, err := r.Source.Fit(m)
 	if err != nil {
 		return nil, err
@@ -141,7 +123,7 @@ func (r Runner) withFault(ctx context.Context, m Mutant, args ...string) (out []
 	if err := os.WriteFile(overlay, plan, 0o600); err != nil {
 		return nil, err
 	}
-	return r.goCommand(ctx, slices.Insert(args, 1, "-overlay", overlay))
+	return r.goCommand(ctx, slices.Concat([]string{"test", "-overlay", overlay, "-timeout", r.timeout().String(), "-failfast"}, m.Test))
 }
 
 func (r Runner) timeout() time.Duration { return cmp.Or(r.Timeout, 2*time.Minute) }

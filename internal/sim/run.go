@@ -115,7 +115,7 @@ func (c *cluster) heal() {
 	c.w.Network.Heal()
 	c.store.Heal()
 	clear(c.overload)
-	c.shard.misfit = ""
+	c.shard.misconfigured = ""
 	c.restarts = true
 	for _, h := range c.hosts {
 		place := h.p.Place()
@@ -127,7 +127,7 @@ func (c *cluster) heal() {
 	}
 	for _, h := range c.living() {
 		h.p.Connection(true)
-		if h.site.m.Drained() || h.site.misfit != "" {
+		if h.site.m.Drained() || h.site.wrongSetting != "" {
 			h.site.restart()
 		}
 	}

@@ -37,7 +37,7 @@ type sharding struct {
 	last           map[sender]uint64
 	storeCallCount uint64        // number of store calls
 	activeAt       time.Duration // since when a coordinator is, 0: none is
-	misfit         string        // name of the node that is going to have other settings when it starts again
+	misconfigured  string        // name of the node that will have another setting when it starts again
 	closing        bool          // clients have sent all that they send
 }
 
@@ -91,7 +91,7 @@ func (d *sharding) injectFaults() {
 	switch n := d.rand.IntN(20); {
 	case n < 6:
 		s.schedule(shardcore.Rebalance{}) // no effect without a coordinator
-	case n < 8 && !d.plan.Calm && !s.proxy && s.misfit == "" && s.m.LocalCoordinator() == nil && s.active():
+	case n < 8 && !d.plan.Calm && !s.proxy && s.wrongSetting == "" && s.m.LocalCoordinator() == nil && s.active():
 		d.usurp(s)
 	case n < 9:
 		s.stopShards()

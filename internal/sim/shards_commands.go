@@ -61,7 +61,7 @@ func (d *sharding) command(nr uint64) *command {
 func (d *sharding) work() {
 	var nodes []*shardNode
 	for _, s := range d.all {
-		if s.sends() && (s.h.m.Member() && s.misfit == "" || !d.plan.Calm && d.rand.IntN(50) == 0) {
+		if s.sends() && (s.h.m.Member() && s.wrongSetting == "" || !d.plan.Calm && d.rand.IntN(50) == 0) {
 			nodes = append(nodes, s)
 		}
 	}
@@ -149,8 +149,8 @@ func (d *sharding) delivered(e *entity, nr uint64) {
 	l := d.command(nr)
 	from := sender{l.from.h.p.Node(), l.region, l.account}
 	switch {
-	case l.from.misfit != "":
-		e.s.violate("misfits-are-refused", "%s gets command %d of %v, which has other %s", e.a.id, nr, from.from, l.from.misfit)
+	case l.from.wrongSetting != "":
+		e.s.violate("other-settings-are-refused", "%s gets command %d of %v, which has other %s", e.a.id, nr, from.from, l.from.wrongSetting)
 	case l.account != e.a:
 		e.s.violate("delivered-in-order", "%s gets command %d for %s", e.a.id, nr, l.account.id)
 	case l.delivered || l.refused:

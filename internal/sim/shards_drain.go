@@ -77,14 +77,14 @@ func (d *sharding) undrainedHosts() string {
 
 // hosts reports whether a node accepts shards, by its own state.
 func (s *shardNode) hosts() bool {
-	return !s.proxy && s.misfit == "" && !s.m.Drained() && s.active() && s.h.up()
+	return !s.proxy && s.wrongSetting == "" && !s.m.Drained() && s.active() && s.h.up()
 }
 
 // restart ends the process of the node, which is then restarted.
 func (s *shardNode) restart() {
 	switch {
 	case !s.h.alive():
-	case s.d.c.undisturbedNow, s.misfit != "" && !s.h.m.Member():
+	case s.d.c.undisturbedNow, s.wrongSetting != "" && !s.h.m.Member():
 		s.after(5*time.Second, s.restart)
 	case !s.h.m.Member():
 		s.h.kill()

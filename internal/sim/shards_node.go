@@ -40,7 +40,7 @@ type shardNode struct {
 	quick              time.Duration // when the last delayed message was handled
 	gone               bool          // the process has ended
 	drains             int           // number of drains
-	misfit             string        // the setting that differs from other nodes, "" if none
+	wrongSetting       string        // the setting that differs from other nodes, "" if none
 	region             uint64        // number of the region
 	left               func()        // called when the region has ended
 	hasSingleton       bool
@@ -194,7 +194,7 @@ func (s *shardNode) notifyLeft() {
 // singletonStarted is called when the singleton starts.
 func (s *shardNode) singletonStarted() {
 	s.hasSingleton = true
-	if s.misfit != "" { // before another node notices
+	if s.wrongSetting != "" { // before another node notices
 		s.restart()
 		return
 	}
@@ -333,7 +333,7 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 	}
 	s.callStores(&e)
 	oneOwner(s)
-	misfitsAreRefused(s)
+	otherSettingsAreRefused(s)
 	movingShardsHaveNoHome(s, e.Send)
 	for i := range e.Send {
 		s.send(&e.Send[i])

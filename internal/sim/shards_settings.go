@@ -26,17 +26,17 @@ func storeKind(used, replicated bool) string {
 func (d *sharding) misconfigure(s *shardNode) {
 	hosts := 0
 	for _, other := range d.living() {
-		if other.m.Drained() || other.misfit != "" {
+		if other.m.Drained() || other.wrongSetting != "" {
 			return
 		}
 		if other != s && other.hosts() {
 			hosts++
 		}
 	}
-	if !s.hosts() && !s.proxy || hosts < 2 || d.misfit != "" || d.c.restarts {
+	if !s.hosts() && !s.proxy || hosts < 2 || d.misconfigured != "" || d.c.restarts {
 		return
 	}
-	d.misfit = s.h.p.Node().Name
+	d.misconfigured = s.h.p.Node().Name
 	d.w.Logf("%v is about to restart with other settings", s.h.p.Node())
 	s.restart()
 }
@@ -47,16 +47,16 @@ func (s *shardNode) configure() {
 	if s.proxy {
 		region.Settings.State, region.Settings.Remember = "", ""
 	}
-	if d.misfit != s.h.p.Node().Name {
+	if d.misconfigured != s.h.p.Node().Name {
 		return
 	}
-	d.misfit = ""
+	d.misconfigured = ""
 	fields := []string{"Shards", "ShardOf", "Role", "State", "Remember"}
 	if s.proxy {
 		fields = fields[:3]
 	}
-	s.misfit = fields[d.rand.IntN(len(fields))]
-	switch settings := &region.Settings; s.misfit {
+	s.wrongSetting = fields[d.rand.IntN(len(fields))]
+	switch settings := &region.Settings; s.wrongSetting {
 	case "Shards":
 		settings.Shards += 1 - 2*d.rand.IntN(2)
 		s.cfg.Coordinator.Shards = settings.Shards
@@ -70,26 +70,26 @@ func (s *shardNode) configure() {
 		region.Remember = !region.Remember
 		settings.Remember = storeKind(region.Remember, false)
 	}
-	d.w.Logf("%v has other %s", s.h.p.Node(), s.misfit)
+	d.w.Logf("%v has other %s", s.h.p.Node(), s.wrongSetting)
 	s.after(d.between(6*time.Second, 30*time.Second), s.restart)
 }
 
-// misfitsAreRefused checks that a node with other settings hosts nothing, is not registered, and
+// otherSettingsAreRefused checks that a node with other settings hosts nothing, is not registered, and
 // learns the reason.
-func misfitsAreRefused(s *shardNode) {
-	if s.misfit == "" {
+func otherSettingsAreRefused(s *shardNode) {
+	if s.wrongSetting == "" {
 		return
 	}
 	if hosted := s.m.Hosted(); s.m.Registered() || len(hosted) > 0 {
-		s.violate("misfits-are-refused", "it has other %s, is registered %t, and hosts %v", s.misfit, s.m.Registered(), hosted)
+		s.violate("other-settings-are-refused", "it has other %s, is registered %t, and hosts %v", s.wrongSetting, s.m.Registered(), hosted)
 	}
 	by, theirs := s.m.Refused()
 	if theirs == nil {
 		return
 	}
 	s.d.hit("sharding", "settings differ")
-	if fields := s.cfg.Region.Settings.Differences(*theirs); !slices.Equal(fields, []string{s.misfit}) {
-		s.violate("misfits-are-refused", "it has other %s, and %v reports the settings %+v", s.misfit, by, *theirs)
+	if fields := s.cfg.Region.Settings.Differences(*theirs); !slices.Equal(fields, []string{s.wrongSetting}) {
+		s.violate("other-settings-are-refused", "it has other %s, and %v reports the settings %+v", s.wrongSetting, by, *theirs)
 	}
 }
 
@@ -98,7 +98,7 @@ func onlyMisfitsAreRefused(s *shardNode, n *coordinator.Note) {
 	if n.Kind != coordinator.RegionRefused {
 		return
 	}
-	if other := s.d.byNode[n.Node]; other == nil || !slices.Equal(n.Fields, []string{other.misfit}) {
-		s.violate("misfits-are-refused", "%v is refused for its %q", n.Node, n.Fields)
+	if other := s.d.byNode[n.Node]; other == nil || !slices.Equal(n.Fields, []string{other.wrongSetting}) {
+		s.violate("other-settings-are-refused", "%v is refused for its %q", n.Node, n.Fields)
 	}
 }

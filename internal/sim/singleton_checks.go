@@ -174,7 +174,7 @@ func (c *cluster) unsettled() string {
 			return n.String() + " has another leader: " + describe(h)
 		case h.m.Suspended():
 			return n.String() + " is suspended: " + describe(h)
-		case c.restarts && h.site.misfit != "":
+		case c.restarts && h.site.wrongSetting != "":
 			return n.String() + " has other settings than the others"
 		}
 		for _, m := range s.Members {

@@ -3,8 +3,8 @@
 
 // Command run runs the mutants with a name that begins with one of its arguments, or all mutants,
 // and prints a table. It exits with status 1 unless all of them were caught. With -rewrite it runs
-// no tests, but adapts the mutants to the source code. With -build it only compiles them. Run it in
-// the root of the module. Package mutants has the details.
+// no tests, but adapts the mutants to the source code. Run it in the root of the module.
+// Package mutants has the details.
 package main
 
 import (
@@ -26,9 +26,7 @@ import (
 func main() {
 	parallel := flag.Int("p", 2, "number of mutants to run at once")
 	timeout := flag.Duration("timeout", 2*time.Minute, "time limit of a test")
-	verbose := flag.Bool("v", false, "print the rule of each mutant")
 	adapt := flag.Bool("rewrite", false, "run no tests, but write the current source code into mutants that match inexactly")
-	buildOnly := flag.Bool("build", false, "run no tests, but check that each mutant compiles")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	ok := true
@@ -37,10 +35,8 @@ func main() {
 	case err != nil:
 	case *adapt:
 		err = rewrite(source, chosen)
-	case *buildOnly:
-		err = build(ctx, mutants.Runner{Source: source}, chosen, *parallel)
 	default:
-		ok, err = run(ctx, mutants.Runner{Source: source, Timeout: *timeout}, chosen, *parallel, *verbose)
+		ok, err = run(ctx, mutants.Runner{Source: source, Timeout: *timeout}, chosen, *parallel)
 	}
 	stop()
 	if err != nil {
@@ -87,15 +83,8 @@ func rewrite(source *mutants.Source, all []mutants.Mutant) error {
 	return errors.Join(errs...)
 }
 
-// build compiles each mutant.
-func build(ctx context.Context, runner mutants.Runner, chosen []mutants.Mutant, parallel int) error {
-	errs := make([]error, len(chosen))
-	each(chosen, parallel, func(i int, m mutants.Mutant) { errs[i] = runner.Build(ctx, m) })
-	return errors.Join(errs...)
-}
-
 // run reports whether all mutants were caught.
-func run(ctx context.Context, runner mutants.Runner, chosen []mutants.Mutant, parallel int, verbose bool) (bool, error) {
+func run(ctx context.Context, runner mutants.Runner, chosen []mutants.Mutant, parallel int) (bool, error) {
 	unhealthy := checkTests(ctx, runner, chosen, parallel)
 	results := make([]mutants.Result, len(chosen))
 	each(chosen, parallel, func(i int, m mutants.Mutant) {
@@ -105,7 +94,7 @@ func run(ctx context.Context, runner mutants.Runner, chosen []mutants.Mutant, pa
 		}
 		results[i] = runner.Run(ctx, m)
 	})
-	return report(results, verbose), ctx.Err()
+	return report(results), ctx.Err()
 }
 
 // checkTests runs each test once without a fault. It returns the error of each test.
@@ -148,7 +137,7 @@ func each[E any](all []E, parallel int, f func(i int, e E)) {
 }
 
 // report prints the table and reports whether all were caught.
-func report(results []mutants.Result, verbose bool) bool {
+func report(results []mutants.Result) bool {
 	width, caught := len("mutant"), 0
 	for _, r := range results {
 		width = max(width, len(r.Mutant.Name))
@@ -160,11 +149,7 @@ func report(results []mutants.Result, verbose bool) bool {
 	}
 	fmt.Printf("%-*s  outcome  seconds\n", width, "mutant")
 	for _, r := range results {
-		rule := ""
-		if verbose {
-			rule = "  " + r.Mutant.Rule
-		}
-		fmt.Printf("%-*s  %-7s  %7.1f%s\n", width, r.Mutant.Name, r.Outcome, r.Took.Seconds(), rule)
+		fmt.Printf("%-*s  %-7s  %7.1f\n", width, r.Mutant.Name, r.Outcome, r.Took.Seconds())
 		if r.Outcome == mutants.Caught && r.Detail != "" {
 			fmt.Println("  " + strings.ReplaceAll(r.Detail, "\n", "\n  "))
 		}
