@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/cmd/refold/operator"
 )
 
-// fixed is a row whose results are known.
+// fixed is a row with fixed results.
 type fixed struct {
 	results []bench.Result
 	err     error
@@ -33,7 +33,7 @@ func result(met *bool) bench.Result {
 	return bench.Result{Group: "g", Name: "n", Journal: "inmem", Value: 2, Unit: "asks/s", Limit: 4, Ratio: 0.5, Goal: 0.6, Better: "higher", Met: met, Settings: "s"}
 }
 
-// The exit status tells whether each goal is met; what does not count is no failure.
+// The exit status reports whether each goal is met. A figure without a verdict is no failure.
 func TestGoals(t *testing.T) {
 	t.Parallel()
 	yes, no := true, false
@@ -42,28 +42,28 @@ func TestGoals(t *testing.T) {
 		rows []row
 		want error
 	}{
-		"met":            {[]row{fixed{results: []bench.Result{result(&yes)}}}, nil},
-		"does not count": {[]row{fixed{results: []bench.Result{result(nil)}}, fixed{results: []bench.Result{result(&yes)}}}, nil},
-		"not met":        {[]row{fixed{results: []bench.Result{result(&no), result(&yes)}}, fixed{results: []bench.Result{result(nil)}}}, operator.ErrProblems},
-		"failed":         {[]row{fixed{results: []bench.Result{result(&no)}, err: broken}}, broken},
+		"met":        {[]row{fixed{results: []bench.Result{result(&yes)}}}, nil},
+		"no verdict": {[]row{fixed{results: []bench.Result{result(nil)}}, fixed{results: []bench.Result{result(&yes)}}}, nil},
+		"missed":     {[]row{fixed{results: []bench.Result{result(&no), result(&yes)}}, fixed{results: []bench.Result{result(nil)}}}, operator.ErrProblems},
+		"failed":     {[]row{fixed{results: []bench.Result{result(&no)}, err: broken}}, broken},
 	} {
 		for _, asJSON := range []bool{false, true} {
 			var out bytes.Buffer
 			err := (&benchCommand{JSON: asJSON}).measure(t.Context(), &operator.Env{Stdout: &out}, c.rows)
 			if !errors.Is(err, c.want) || c.want == nil && err != nil {
-				t.Errorf("%s: %v, want %v", name, err, c.want)
+				t.Errorf("%s: measure = %v, want %v", name, err, c.want)
 			}
 			if out.Len() == 0 {
-				t.Errorf("%s: nothing is printed", name)
+				t.Errorf("%s: no output", name)
 			}
 		}
 	}
 	if err := (&benchCommand{}).measure(t.Context(), &operator.Env{}, []row{fixed{}}); err == nil || errors.Is(err, operator.ErrProblems) {
-		t.Errorf("without figures: %v", err)
+		t.Errorf("measure without figures = %v, want another error than ErrProblems", err)
 	}
 }
 
-// A table has one head, JSON none, and the status line leaves nothing behind.
+// A table has one header, JSON has none, and the status line is removed at the end.
 func TestBenchOutput(t *testing.T) {
 	t.Parallel()
 	rows := []row{fixed{results: []bench.Result{result(nil)}}, fixed{results: []bench.Result{result(nil)}}}
@@ -84,7 +84,7 @@ func TestBenchOutput(t *testing.T) {
 	}
 }
 
-// Without a name there is a list, and nothing is measured.
+// Without a name the command lists the benchmarks and measures nothing.
 func TestBenchList(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
@@ -130,7 +130,7 @@ func TestBenchArguments(t *testing.T) {
 	}
 }
 
-// The real thing, in small.
+// TestBench runs a benchmark with small sizes.
 func TestBench(t *testing.T) {
 	t.Parallel()
 	var out, errs bytes.Buffer

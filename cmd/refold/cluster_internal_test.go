@@ -40,7 +40,7 @@ func newLab(t *testing.T) *lab {
 	return &lab{t: t, server: server, seeds: []string{"a"}}
 }
 
-// patience is how long is waited for what takes no time at all on a machine that is not busy.
+// patience is the time after which a step has failed, on a busy machine too.
 const patience = "2m"
 
 // join starts a node and waits until it is up.
@@ -56,7 +56,7 @@ func (l *lab) join(name string) *cluster.Node {
 	}
 	n, err := cluster.Join(l.t.Context(), cluster.Config{
 		Cluster: "lab", Carrier: carrier, Seeds: l.seeds, Roles: []string{"teller"}, Version: "1.2.3",
-		PhaseTimeout: map[cluster.Phase]time.Duration{ // who leaves does so in good order, however busy the machine is
+		PhaseTimeout: map[cluster.Phase]time.Duration{ // on a busy machine, too, a node leaves in order
 			cluster.PhaseLeave: 2 * time.Minute, cluster.PhaseStopRegions: 2 * time.Minute, cluster.PhaseExiting: 2 * time.Minute, cluster.PhaseExitingDone: 2 * time.Minute,
 		},
 	})
@@ -88,7 +88,7 @@ func (l *lab) command(ctx context.Context, name string, args ...string) (status 
 	return status, out.String(), errs.String()
 }
 
-// settled runs "refold cluster members" until it says that all is well.
+// settled runs "refold cluster members" until its exit status is 0.
 func (l *lab) settled(args ...string) string {
 	l.t.Helper()
 	for {
@@ -121,7 +121,7 @@ func TestClusterCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.Self != b.Self().String() || len(s.Members) != 3 || s.Leader != a.Self().String() {
-		t.Errorf("b says %+v", s)
+		t.Errorf("state of b = %+v", s)
 	}
 
 	if status, out, stderr := l.run(t.Context(), "leave", "--wait", "--ask", "a", "b"); status != 0 || out != "b leaves\nb is gone\n" {
@@ -173,7 +173,7 @@ func TestClusterWatch(t *testing.T) {
 	}
 }
 
-// follower hands on what is written.
+// follower passes written text on.
 type follower struct{ seen chan string }
 
 func (f *follower) Write(b []byte) (int, error) {

@@ -18,14 +18,14 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// label is a data type that the command does not know, article an element.
+// label is a data type that the command does not have, article an element.
 type (
 	label   struct{ text string }
 	article struct{ Name string }
 )
 
-func (l label) Merge(o label) (label, error)            { return label{max(l.text, o.text)}, nil } //nolint:unparam // as crdt.Data says
-func (l label) AppendBinary(dst []byte) ([]byte, error) { return append(dst, l.text...), nil }     //nolint:unparam // as crdt.Data says
+func (l label) Merge(o label) (label, error)            { return label{max(l.text, o.text)}, nil } //nolint:unparam // required by crdt.Data
+func (l label) AppendBinary(dst []byte) ([]byte, error) { return append(dst, l.text...), nil }     //nolint:unparam // required by crdt.Data
 func (l label) MarshalJSON() ([]byte, error)            { return json.Marshal("label " + l.text) }
 
 // data runs "refold ddata" on a lab.
@@ -33,7 +33,7 @@ func (l *lab) data(args ...string) (status int, stdout, stderr string) {
 	return l.command(l.t.Context(), "ddata", args...)
 }
 
-// want runs "refold ddata" and compares what it prints.
+// want runs "refold ddata" and compares its output.
 func (l *lab) want(stdout string, args ...string) {
 	l.t.Helper()
 	if status, out, stderr := l.data(args...); status != 0 || out != stdout {
@@ -92,13 +92,13 @@ func TestDataCommand(t *testing.T) {
 	if _, out, _ := l.data("get", "cart", "--ask", "a"); !strings.Contains(out, `"type": "article"`) || !strings.Contains(out, "tea") {
 		t.Errorf("the cart is %s", out)
 	}
-	for range 5 { // whoever answers: c does, and has none
+	for range 5 { // any node may respond, also c, which has no replicator
 		if status, out, stderr := l.data("count"); status != 0 || !strings.HasPrefix(out, "3 replicas\n") {
 			t.Errorf("count of any prints %s%s", out, stderr)
 		}
 	}
 	if status, out, stderr := l.data("keys", "--replicator", "other"); status != 2 || out != "" || !strings.Contains(stderr, `no member has replicator "other"`) {
-		t.Errorf("keys that nobody has: exit status %d\n%s%s", status, out, stderr)
+		t.Errorf("keys of an unknown replicator: exit status %d\n%s%s", status, out, stderr)
 	}
 	if _, out, _ := l.data("count", "--ask", "b"); !strings.HasPrefix(out, "3 replicas\n") || !strings.Contains(out, "3 keys, 1 deleted; digest ") {
 		t.Errorf("count prints %s", out)
@@ -134,7 +134,7 @@ func TestDataCommand(t *testing.T) {
 	}
 }
 
-// What differs is shown, and ends in status 1.
+// Differences are printed, and the exit status is 1.
 func TestDataDiffers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -158,7 +158,7 @@ func TestDataDiffers(t *testing.T) {
 	}
 	var c ddataDiffCommand
 	if err := c.print(&b, d); err == nil {
-		t.Error("differences are no problem")
+		t.Error("print of differences returns no error")
 	}
 	want := "NODE  DIGEST\na     aa\nb     bb\nc     still\nd     no such replicator\n\nKEY  A         B\nk\\n  01234567  deleted\nx    -         99\nmore keys differ\n"
 	if b.String() != want {
@@ -171,7 +171,7 @@ func TestDataDiffers(t *testing.T) {
 	}
 }
 
-// What is on disk is looked at without any node.
+// The data on disk is inspected without any node.
 func TestDataOnDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -20,12 +20,12 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "demo" {
 		os.Exit(program().Main())
 	}
-	// The engine leaves a goroutine behind that ends half a minute after it was closed.
+	// A goroutine of goleveldb ends 30 s after the database is closed.
 	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }
 
-// The demonstration shows what the issue is about: all up, one killed, found unreachable, downed,
-// removed, and back as another incarnation.
+// The demonstration prints these steps: all nodes are up; one is killed, becomes unreachable, is
+// downed and removed; it joins again as another incarnation.
 func TestDemoCluster(t *testing.T) {
 	t.Parallel()
 	var out, stderr bytes.Buffer
@@ -39,7 +39,7 @@ func TestDemoCluster(t *testing.T) {
 		`node-c starts as process \d+`,
 		`node-a up, leads \| node-b up \| node-c up\n`,
 		`node-c#[0-9a-f]+ is killed`,
-		`node-c (up|down), unreachable\n`, // a busy node may have moved on before it tells the first
+		`node-c (up|down), unreachable\n`, // a busy node may be down before the first node learns of it
 		`node-a up, leads \| node-b up\n`,
 		`node-c starts as process \d+`,
 		`node-a up, leads \| node-b up \| node-c up\n`,
@@ -47,13 +47,13 @@ func TestDemoCluster(t *testing.T) {
 	} {
 		at := regexp.MustCompile(step).FindStringIndex(rest)
 		if at == nil {
-			t.Fatalf("%q does not follow in\n%s%s", step, &out, &stderr)
+			t.Fatalf("no %q in the rest of\n%s%s", step, &out, &stderr)
 		}
 		rest = rest[at[1]:]
 	}
 	ids := regexp.MustCompile(`node-c#[0-9a-f]+`).FindAllString(out.String(), -1)
 	if ids[0] == ids[len(ids)-1] {
-		t.Errorf("%s came back as itself", ids[0])
+		t.Errorf("%s joined again with the same UID", ids[0])
 	}
 }
 

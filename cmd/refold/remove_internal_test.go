@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// decide lets a coordinator of a type begin a term in a journal.
+// decide starts the term of a coordinator in a journal.
 func decide(t *testing.T, state sharding.JournalConfig, typ string) {
 	t.Helper()
 	store, err := state.OpenCoordinator(sharding.Scope{Type: typ})
@@ -94,7 +94,7 @@ func TestRemoveShardingData(t *testing.T) {
 	remove(0, `\|loan +1 +0 +20[-0-9]+ [:0-9]+\n`, at)
 }
 
-// On PostgreSQL, which a node that runs does not keep others out of, what a node has written since is found out.
+// PostgreSQL does not exclude a running node. The command detects writes of a node.
 func TestRemoveShardingDataOnPostgres(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -128,6 +128,6 @@ func TestRemoveShardingDataOnPostgres(t *testing.T) {
 	if err = state.RemoveData(t.Context(), found[0]); !errors.Is(err, sharding.ErrConflict) {
 		t.Errorf("while a node writes: %v", err)
 	}
-	decide(t, state, "account") // begins anew
+	decide(t, state, "account") // starts over
 	remove(0, `\|account +2 +0 +20.*\n.*\|loan +2 +0 +20`)
 }

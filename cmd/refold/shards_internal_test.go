@@ -45,7 +45,7 @@ func tallies(name string) eventsourcing.Type[tally, counted] {
 	}
 }
 
-// region lets a node host tallies.
+// region starts a region of tallies on a node.
 func (l *lab) region(n *cluster.Node, j *inmem.Journal, name string, opts sharding.Options) *sharding.Region[tally] {
 	l.t.Helper()
 	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(j, nil)})
@@ -69,8 +69,8 @@ func (l *lab) region(n *cluster.Node, j *inmem.Journal, name string, opts shardi
 	return r
 }
 
-// wantShards runs "refold shards" and looks for patterns in what it prints. A command that only
-// looks is run until they are there: what has moved is known to one after the other.
+// wantShards runs "refold shards" and requires patterns in its output. It repeats a command that
+// changes nothing until the output matches, because the nodes learn of a move one after the other.
 func (l *lab) wantShards(status int, args []string, patterns ...string) string {
 	l.t.Helper()
 	changes := slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"drain", "undrain", "rebalance"}, arg) })
@@ -124,7 +124,7 @@ func TestShardsCommand(t *testing.T) {
 	l.wantShards(0, nil, `a     0       0         0        0        runs the coordinator, drained\nb +\d+ +0`)
 	l.wantShards(2, []string{"drain", "b"}, `no other responding node can host shards of "account"`)
 	l.wantShards(0, []string{"find", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, not running\n$`, n))
-	for i := range 20 { // a reaches them all the same
+	for i := range 20 { // a can reach them without hosting them
 		if _, err := eventsourcing.Ask(t.Context(), ra.Ref(fmt.Sprint("acc-", i)), count{}); err != nil {
 			t.Fatal(err)
 		}
@@ -172,8 +172,8 @@ func TestShardsCommand(t *testing.T) {
 	}
 }
 
-// What is not well is shown, and ends in status 1.
-func TestShardsThatAreNotWell(t *testing.T) {
+// Problems are printed, and the exit status is 1.
+func TestShardsWithProblems(t *testing.T) {
 	t.Parallel()
 	region := func(r sharding.AdminRegion) []sharding.AdminRegion {
 		r.Type, r.Total = "t", 9
@@ -191,7 +191,7 @@ func TestShardsThatAreNotWell(t *testing.T) {
 	s := spreadOf(all, "t")
 	var b strings.Builder
 	if err := s.print(&b); err != nil || s.well() {
-		t.Errorf("all is well: %v", err)
+		t.Errorf("print = %v, well = true; want problems", err)
 	}
 	want := `NODE  SHARDS  ENTITIES  WAITING  DROPPED  NOTES
 a     -       -         -        -        no\nanswer
@@ -201,11 +201,11 @@ d     2       5         0        0        draining
 t: 2 of 9 shards, 5 entities; no coordinator
 `
 	if b.String() != want {
-		t.Errorf("printed is\n%s", b.String())
+		t.Errorf("printed\n%s\nwant\n%s", b.String(), want)
 	}
 	all[0].Err = sharding.ErrNoRegion
 	if spreadOf(all, "t").well() {
-		t.Error("all is well without a coordinator")
+		t.Error("well without a coordinator")
 	}
 	all[3].Regions[0].CoordinatorState = &sharding.AdminCoordinator{Term: 3, Phase: "active", Moving: 2}
 	b.Reset()
@@ -215,7 +215,7 @@ t: 2 of 9 shards, 5 entities; no coordinator
 	}
 }
 
-// --watch shows what changes, and ends with its context.
+// --watch prints changes until its context ends.
 func TestShardsWatch(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

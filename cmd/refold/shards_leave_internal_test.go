@@ -19,7 +19,8 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// pair asks two members: a, which has all, and b, which has a status, and is gone or hosts what b says.
+// pair is a cluster of two members: a hosts all shards; b has a status, and has ended or hosts the
+// shards in the field b.
 type pair struct {
 	status string
 	b      *sharding.AdminRegion
@@ -45,8 +46,8 @@ func (p pair) Ask(_ context.Context, node string, request []byte) ([]byte, error
 
 func (pair) Close() error { return nil }
 
-// Shards are given away only where somebody is who takes them, and nobody who leaves takes any.
-func TestDrainNeedsOneWhoTakesShards(t *testing.T) {
+// A node is drained only if another node can host its shards. A leaving node cannot.
+func TestDrainNeedsAnotherHost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		pair
@@ -76,8 +77,9 @@ func TestDrainNeedsOneWhoTakesShards(t *testing.T) {
 	}
 }
 
-// Of who leaves no answer is expected: that is noted, and all is well. The error is for programs.
-func TestShardsOfWhoLeaves(t *testing.T) {
+// A leaving node need not respond: the table notes that it leaves, and the exit status is 0. JSON
+// contains the error.
+func TestShardsOfLeavingNode(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		pair

@@ -33,8 +33,8 @@ func TestShardsUndrain(t *testing.T) {
 	l.wantShards(2, []string{"undrain", "b"}, `b was not drained of "account"`)
 }
 
-// Who is refused is shown with the reason, and ends in status 1.
-func TestShardsThatAreRefused(t *testing.T) {
+// A refused region is printed with the reason, and the exit status is 1.
+func TestRefusedRegion(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	a, b := l.join("a"), l.join("b")

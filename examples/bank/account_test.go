@@ -134,7 +134,7 @@ func TestRefusalsOfRates(t *testing.T) {
 }
 
 // The event holds all that is needed to replay without a rate, and to check.
-func TestAConversionIsRecorded(t *testing.T) {
+func TestConversionIsRecorded(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
 	b := startBank(t, s, testRates)
@@ -240,7 +240,7 @@ func TestRequests(t *testing.T) {
 }
 
 // A refusal is not remembered: the same request may succeed later, with other content too.
-func TestARefusedRequestIsDecidedAnew(t *testing.T) {
+func TestRefusedRequestIsDecidedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
 	open(t, b, "alice USD")
@@ -251,7 +251,7 @@ func TestARefusedRequestIsDecidedAnew(t *testing.T) {
 	}
 }
 
-func TestAnOpenIsARequestToo(t *testing.T) {
+func TestOpenIsARequest(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
 	do(t, b, "alice", Open{Request: "o", Currency: money.USD})
@@ -263,8 +263,8 @@ func TestAnOpenIsARequestToo(t *testing.T) {
 	}
 }
 
-// The balance leaves room for every transfer to come back.
-func TestWhatIsInFlightCanAlwaysComeBack(t *testing.T) {
+// The balance leaves room for the refund of each pending transfer.
+func TestPendingTransfersCanBeRefunded(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, oneWay)
 	open(t, b, "alice TWD", "bob USD")
@@ -278,13 +278,13 @@ func TestWhatIsInFlightCanAlwaysComeBack(t *testing.T) {
 }
 
 // The state is the same, whether it was refolded from a snapshot or from the first event.
-func TestASnapshotHoldsTheWholeState(t *testing.T) {
+func TestSnapshotHasTheWholeState(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, oneWay)
 	open(t, b, "alice TWD", "bob USD", "carol TWD")
 	do(t, b, "alice", Deposit{Amount: twd("1000")})
 	for i := range 90 {
-		to := []string{"bob", "carol", "nobody"}[i%3] // waits, arrives, comes back
+		to := []string{"bob", "carol", "nobody"}[i%3] // waits, arrives, is refunded
 		do(t, b, "alice", Transfer{Request: id(i), Amount: twd("1"), To: to})
 	}
 	await(t, b, "alice", "30 transfers that wait", func(v View) bool { return len(v.Pending) == 30 })
@@ -308,7 +308,7 @@ func TestASnapshotHoldsTheWholeState(t *testing.T) {
 	audited(t, b)
 }
 
-func TestADamagedHistoryGivesNoState(t *testing.T) {
+func TestDamagedHistoryGivesNoState(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
 	open(t, b, "alice TWD")

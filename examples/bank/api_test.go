@@ -190,7 +190,7 @@ func TestAPIWithStrangeIDs(t *testing.T) {
 	}
 }
 
-func TestOtherSitesMayNotCall(t *testing.T) {
+func TestOtherOriginsAreRejected(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
 	c := newClient(t, b)
@@ -250,7 +250,7 @@ func TestStatusOfErrors(t *testing.T) {
 	}
 }
 
-// A server that stops finishes what it has begun.
+// A stopping server completes pending requests.
 func TestServeDrains(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -283,7 +283,7 @@ func TestServeDrains(t *testing.T) {
 	}
 }
 
-// listens reports whether somebody does at an address.
+// listens reports whether a server listens at an address.
 func listens(t *testing.T, address string) bool {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
@@ -296,7 +296,7 @@ func listens(t *testing.T, address string) bool {
 	return true
 }
 
-// get returns the body of an answer, or what went wrong.
+// get returns the body of a response, or an error text.
 func get(ctx context.Context, url string) string {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -316,7 +316,7 @@ func get(ctx context.Context, url string) string {
 	return string(body)
 }
 
-// lineWriter passes on what is written.
+// lineWriter passes written text on.
 type lineWriter chan string
 
 func (w lineWriter) Write(p []byte) (int, error) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Text that is no text is refused, so that no two IDs become one.
-func TestTextThatIsNone(t *testing.T) {
+func TestInvalidText(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, newBank(t, testRates))
 	for id, want := range map[string]int{

@@ -24,7 +24,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// result is what a run of the program left.
+// result is the result of a run of the program.
 type result struct {
 	code        int
 	out, errout string
@@ -151,7 +151,7 @@ func applyPart(t *testing.T, b *bank, file string, after int64) *tally {
 
 // A run that is interrupted again and again does each line once, and ends where one does that is
 // not.
-func TestApplyGoesOnWhereItWasStopped(t *testing.T) {
+func TestApplyContinues(t *testing.T) {
 	t.Parallel()
 	file := generated(t, batch.Plan{Accounts: 30, Commands: 600, Seed: 5, Confluent: true})
 	calm := newBank(t, testRates)
@@ -164,7 +164,7 @@ func TestApplyGoesOnWhereItWasStopped(t *testing.T) {
 		b := startBank(t, s, testRates)
 		done += applyPart(t, b, file, after).done
 		if after < 0 {
-			// What was in hand when a run was stopped may have been done without an answer, if that took too long.
+			// Pending lines of a stopped run may have been executed without an answer.
 			if want := applied(t, calm); done > want || applied(t, b) != want {
 				t.Errorf("%d lines were done in %d events, want %d", done, applied(t, b), want)
 			}
@@ -307,7 +307,7 @@ func TestBadLinesAreReported(t *testing.T) {
 	}
 }
 
-func TestAnAccountIDThatIsTooLong(t *testing.T) {
+func TestLongAccountID(t *testing.T) {
 	t.Parallel()
 	file := written(t, "1,open,"+strings.Repeat("x", 600)+",,USD,\n2,open,alice,,USD,\n")
 	got := counts(must(t, exitBadLines, "apply", file, "--journal", "inmem:").out)
@@ -363,7 +363,7 @@ func TestTheLog(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedRunSaysSo(t *testing.T) {
+func TestInterruptedRun(t *testing.T) {
 	t.Parallel()
 	file := generated(t, batch.Plan{Accounts: 5, Commands: 100, Seed: 2})
 	ctx, cancel := context.WithCancel(t.Context())

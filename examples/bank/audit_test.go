@@ -143,7 +143,7 @@ OK
 	}
 }
 
-// Each rule of the audit is broken by itself.
+// Each case breaks one rule of the audit.
 func TestFalsifiedBooks(t *testing.T) {
 	t.Parallel()
 	const totals = "totals: "
@@ -279,7 +279,7 @@ func TestFalsifiedBooks(t *testing.T) {
 }
 
 // A fence takes a number and is no event.
-func TestAFenceIsCounted(t *testing.T) {
+func TestFenceIsCounted(t *testing.T) {
 	t.Parallel()
 	f := honest()
 	f["bob"] = slices.Insert(f["bob"], 2, nil, nil)
@@ -318,7 +318,7 @@ func (j torn) HighestSequenceNr(ctx context.Context, id string) (uint64, error) 
 	return n, err
 }
 
-// answers asks the accounts of a bank, and falsifies what one of them says.
+// answers returns the states of accounts, and falsifies one of them.
 func answers(b *bank, id string, falsify func(*answered)) answerer {
 	return func(ctx context.Context, asked string, _ uint64) (answered, error) {
 		folded, err := eventsourcing.Fold(ctx, b.runtime, b.typ, asked, eventsourcing.FoldOptions[Event]{})
@@ -337,7 +337,7 @@ func answers(b *bank, id string, falsify func(*answered)) answerer {
 	}
 }
 
-func TestRecordsThatAreMissing(t *testing.T) {
+func TestMissingRecords(t *testing.T) {
 	t.Parallel()
 	b := honest().write(t)
 	truth := answers(b, "", nil)
@@ -356,7 +356,7 @@ func TestRecordsThatAreMissing(t *testing.T) {
 	}
 }
 
-func TestAnEventThatCantBeRead(t *testing.T) {
+func TestUnreadableEvent(t *testing.T) {
 	t.Parallel()
 	b := honest().write(t)
 	if errs := b.journal.Append(t.Context(), []journal.Write{{ID: "account|bob", Writer: "x", Expect: 4, Events: []journal.Event{
@@ -369,8 +369,8 @@ func TestAnEventThatCantBeRead(t *testing.T) {
 	expect(t, report, err, "event: account bob: event 5 cannot be decoded", "event: account bob: event 6 cannot be decoded", "answer: account bob cannot be recovered")
 }
 
-// The accounts are asked, and what they say has to agree with their events.
-func TestAccountsThatAnswerSomethingElse(t *testing.T) {
+// The state of each account must agree with its events.
+func TestAccountsWithOtherState(t *testing.T) {
 	t.Parallel()
 	b := honest().write(t)
 	for _, c := range []struct {
@@ -395,7 +395,7 @@ func TestAccountsThatAnswerSomethingElse(t *testing.T) {
 }
 
 // A snapshot that does not agree with the events is found, too.
-func TestASnapshotThatIsWrong(t *testing.T) {
+func TestWrongSnapshot(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
 	b := startBank(t, s, testRates)

@@ -24,7 +24,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// chain is a bank with branches on a network in memory, in a bubble with a clock of its own.
+// chain is a bank with branches on an in-memory network, with a fake clock.
 type chain struct {
 	*testing.T
 
@@ -86,7 +86,7 @@ func (c *chain) end() {
 	}
 }
 
-// open opens a branch and waits until it is there.
+// open opens a branch and waits until it is ready.
 func (c *chain) open(name string) {
 	c.Helper()
 	b := c.start(name, c.state)
@@ -129,7 +129,7 @@ func (c *chain) crash(name string) {
 	}
 }
 
-// leave lets a branch end in good order.
+// leave shuts a branch down.
 func (c *chain) leave(name string) {
 	c.Helper()
 	b := c.branches[name]
@@ -163,7 +163,7 @@ func (c *chain) send(name string, r *http.Request, want int) string {
 	return w.Body.String()
 }
 
-// home returns the branch that has an account, as another one knows.
+// home returns the branch that hosts an account, according to another branch.
 func (c *chain) home(asked, id string) string {
 	c.Helper()
 	region := c.branches[asked].region
@@ -173,7 +173,7 @@ func (c *chain) home(asked, id string) string {
 	}
 	home, known, err := region.Home(c.Context(), shard)
 	if err != nil || !known {
-		c.Fatalf("%s does not know where %s is: %v", asked, id, err)
+		c.Fatalf("%s has no home of %s: %v", asked, id, err)
 	}
 	return home.Name
 }
@@ -243,7 +243,7 @@ func TestBranches(t *testing.T) {
 		if across == 0 {
 			c.Error("no transfer goes to another branch")
 		}
-		for i := range n { // these come back, from whatever branch
+		for i := range n { // these are refunded, from any branch
 			c.post("branch-2", "/accounts/"+id(i)+"/transfers", http.StatusOK, `{"amount": "7", "currency": "USD", "to": %q}`, "nobody-"+id(i))
 		}
 		for i := range n {
@@ -262,7 +262,7 @@ func TestBranches(t *testing.T) {
 	})
 }
 
-// coordinatorHistory is under what name the coordinator keeps its state in the journal, empty if it does not.
+// coordinatorHistory returns the persistence ID of the coordinator, or "" if the journal has none.
 func coordinatorHistory(c *chain) string {
 	c.Helper()
 	lister, _ := journal.As[journal.IDLister](c.store.Journal())
@@ -277,9 +277,9 @@ func coordinatorHistory(c *chain) string {
 	return ""
 }
 
-// What a branch has is on the others when it has crashed, and as well when it has left; transfers
-// that were on their way arrive, although nobody asks for their source again.
-func TestABranchEnds(t *testing.T) {
+// After a branch has crashed or left, the others host its accounts. Pending transfers complete
+// without a further command to their source.
+func TestBranchEnds(t *testing.T) {
 	t.Parallel()
 	for how, end := range map[string]func(*chain, string){"crash": (*chain).crash, "leave": (*chain).leave} {
 		t.Run(how, func(t *testing.T) {
@@ -311,14 +311,14 @@ func TestABranchEnds(t *testing.T) {
 				if r := c.audit("branch-2"); r.completed != 2*n || r.accounts != n {
 					c.Errorf("the audit found %d accounts, %d transfers completed", r.accounts, r.completed)
 				}
-				c.open("branch-1") // it comes back
+				c.open("branch-1") // again
 				c.until("branch-1", id(0), `"balance":"100.00"`)
 			})
 		})
 	}
 }
 
-// awaitNothingInFlight waits until no account has a transfer that has not ended, by what is in the journal: nobody is asked.
+// awaitNothingInFlight waits until the journal contains no pending transfer. It asks no account.
 func (c *chain) awaitNothingInFlight(name string) {
 	c.Helper()
 	for range 300 {
@@ -331,8 +331,8 @@ func (c *chain) awaitNothingInFlight(name string) {
 	c.Fatal("some transfers never end")
 }
 
-// While a branch stands still, and nobody knows yet, shards that are new get a home within two seconds.
-func TestABranchStandsStill(t *testing.T) {
+// While a branch is paused and not yet unreachable, new shards are allocated within two seconds.
+func TestPausedBranch(t *testing.T) {
 	t.Parallel()
 	onBranches(t, func(c *chain) {
 		c.openAccounts(3)
@@ -358,8 +358,8 @@ func TestABranchStandsStill(t *testing.T) {
 	})
 }
 
-// A branch that keeps the state elsewhere than the others is not ready, and says why.
-func TestABranchWithAnotherState(t *testing.T) {
+// A branch with another store of the coordinator's state does not become ready, and reports why.
+func TestBranchWithOtherStore(t *testing.T) {
 	t.Parallel()
 	onBranches(t, func(c *chain) {
 		others := map[string]string{stateJournal: stateDDATA, stateDDATA: stateJournal}

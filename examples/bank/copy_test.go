@@ -33,7 +33,7 @@ import (
 
 func main() {
 	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
-	for range 2 { // the second time, the events are there
+	for range 2 { // the second run finds the events
 		if err := run(j, s); err != nil {
 			fmt.Println(err)
 		}
@@ -81,9 +81,8 @@ func run(j *inmem.Journal, s *inmem.SnapshotStore) error {
 }
 `
 
-// A newcomer copies account.go into a module of their own, renames what is in it, and has an
-// aggregate that works.
-func TestTheAccountCanBeCopied(t *testing.T) {
+// A copy of account.go in another module, with renamed types, works as an aggregate.
+func TestAccountCanBeCopied(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -130,8 +129,8 @@ func TestTheAccountCanBeCopied(t *testing.T) {
 	}
 }
 
-// raceFlag returns the flag -race if this binary has the race detector. A program that a test builds
-// then shares compiled packages with the test.
+// raceFlag returns the flag -race if this binary has the race detector. A program that a test
+// builds then shares compiled packages with the test.
 func raceFlag() []string {
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		return []string{"-race"}
@@ -148,8 +147,8 @@ func readFile(t *testing.T, path string) string {
 	return string(data)
 }
 
-// What account.go imports is what a user can import.
-func TestTheAccountImportsWhatIsPublic(t *testing.T) {
+// The example imports only public packages.
+func TestAccountImportsPublicPackages(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", `{{join .Imports "\n"}}`, ".")
 	out, err := cmd.CombinedOutput()

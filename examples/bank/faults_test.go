@@ -14,10 +14,9 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// The journal loses writes, stores some of those that it says it lost, stores others late, and
-// refuses some. Every line is done once nevertheless, and the bank ends where one with a good
-// journal does.
-func TestABadJournal(t *testing.T) {
+// The journal loses writes, stores some in spite of an error, stores others late, and rejects some.
+// Each line is executed once nevertheless, and the balances equal those with a good journal.
+func TestFaultyJournal(t *testing.T) {
 	t.Parallel()
 	fences, seeds := 0, uint64(3)
 	if soaking() {

@@ -16,9 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "add golden files")
 
-// TestGolden: what any release of the bank has stored can still be read, and means the same. When
-// an event or the account changes, run it with -update and look at the difference before it is
-// committed.
+// The data that each release of the bank has stored is still readable, with the same meaning. When
+// an event or the account changes, run this test with -update and review the difference.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	table := parseRates(t, testRates)

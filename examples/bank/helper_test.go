@@ -123,7 +123,7 @@ type stored struct {
 	event Event
 }
 
-// records returns what the journal holds of an account.
+// records returns the records of an account.
 func records(t *testing.T, b *bank, id string) (all []journal.Event) {
 	t.Helper()
 	for record, err := range b.journal.Replay(t.Context(), journal.JoinID(AccountTypeName, id), 1, journal.MaxSequenceNr) {
@@ -172,7 +172,7 @@ func countEvents[E Event](t *testing.T, b *bank, id string) (n int) {
 	return n
 }
 
-// await waits until a look-up shows what is wanted.
+// await waits until a look-up matches.
 func await(t *testing.T, b *bank, id, subject string, done func(View) bool) View {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -239,7 +239,7 @@ func audited(t *testing.T, b *bank) *auditReport {
 
 func id(n int) string { return fmt.Sprintf("a%d", n) }
 
-// stateOf returns what a snapshot of an account holds.
+// stateOf returns the state in a snapshot.
 func stateOf(a *Account) ([]byte, error) {
 	state, err := codec.NewState(reflect.TypeFor[*Account]())
 	if err != nil {

@@ -97,7 +97,7 @@ func (k *killing) prepare(t *testing.T) ledger {
 	return k.generate(t)
 }
 
-// generate makes the file, and returns what an undisturbed bank makes of it.
+// generate creates the file, and returns the ledger of an undisturbed run.
 func (k *killing) generate(t *testing.T) ledger {
 	t.Helper()
 	k.acknowledged = make(map[uint64]string)
@@ -189,11 +189,11 @@ func (k *killing) killAll(t *testing.T, address string) {
 	t.Logf("%d kills by the acknowledged line, and %d in recoveries; %d between debit and credit", len(moments), inRecovery, inTransfer)
 }
 
-// hit is what a kill has hit.
+// hit is the moment of a kill.
 type hit struct{ inRecovery, inTransfer bool }
 
-// apply runs the bank and kills it at the record of its log for which at is true. It reports what
-// was going on then, or that the program finished.
+// apply runs the bank and kills it at the record of its log for which at is true. It returns the
+// moment, or that the program finished.
 //
 // The log is a pipe that holds little, so the program can't run ahead of the test.
 func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, r logRecord) bool) (h hit, finished bool) {
@@ -209,7 +209,7 @@ func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, 
 	if _, err := cmd.StdinPipe(); err != nil { // open until the program ends: see beTheBank
 		t.Fatal(err)
 	}
-	// Opened for both, so that nobody waits here for the other side.
+	// Opened for reading and writing, so that neither side waits for the other.
 	both, err := os.OpenFile(pipe, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -294,11 +294,11 @@ func (k *killing) check(t *testing.T, address string) {
 	}
 }
 
-// ledger is what a journal holds.
+// ledger summarizes a journal.
 type ledger struct {
 	requests map[string]int      // how often each was done
 	balances map[string]string   // of each account
-	events   map[string][]string // of each account, without what differs between runs
+	events   map[string][]string // of each account, without the parts that differ between runs
 }
 
 // readLedger reads a journal without the help of the bank's own state.

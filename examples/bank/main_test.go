@@ -22,7 +22,7 @@ import (
 // program makes this binary the program, with the arguments that follow.
 const program = "be-the-bank"
 
-// A goroutine of goleveldb ends by itself some 30 s after the database is closed.
+// A goroutine of goleveldb ends 30 s after the database is closed.
 func TestMain(m *testing.M) {
 	natstest.RunIfServer()
 	if len(os.Args) > 1 && os.Args[1] == program {

@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/examples/bank/requests"
 )
 
-// modelAccount is what an account should be, in plain terms.
+// modelAccount is a simple model of an account.
 type modelAccount struct {
 	open, closed bool
 	currency     money.Currency
@@ -52,7 +52,7 @@ func divide(n, by int64) int64 {
 	return q.Int64()
 }
 
-// change says what a request should be answered with, and does it.
+// change applies a request to the model and returns the expected reply.
 func (m *modelAccount) change(request, asked string, original money.Amount, decide func(amount int64) error) (Receipt, error) {
 	if r, ok := m.done[request]; ok && request != "" {
 		if r.asked != asked {
@@ -83,8 +83,8 @@ func (m *modelAccount) change(request, asked string, original money.Amount, deci
 	return answer, nil
 }
 
-// The accounts answer what a model of them does, through restarts.
-func TestAccountsAnswerWhatTheModelDoes(t *testing.T) {
+// The accounts reply like the model, also after restarts.
+func TestAccountsMatchTheModel(t *testing.T) {
 	t.Parallel()
 	ids := []string{"a", "b", "c"}
 	rapid.Check(t, func(rt *rapid.T) {

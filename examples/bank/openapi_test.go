@@ -53,7 +53,7 @@ func readSpec(t *testing.T, data []byte) *spec {
 	return &s
 }
 
-// operation finds what a request is, by its method and path.
+// operation returns the operation of a request, by method and path.
 func (s *spec) operation(method, path string) (operation, bool) {
 	for pattern, methods := range s.Paths {
 		re := "^" + regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(pattern, "[^/]+") + "$"
@@ -64,8 +64,8 @@ func (s *spec) operation(method, path string) (operation, bool) {
 	return operation{}, false
 }
 
-// check checks a JSON value against a schema: it has what is required, nothing that is not named,
-// and all of the right type.
+// check checks a JSON value against a schema: required fields are present, no other fields occur,
+// and all values have the right type.
 func (s *spec) check(sc *schema, v any, at string) error {
 	if name, ok := strings.CutPrefix(sc.Ref, "#/components/schemas/"); ok {
 		if sc = s.Components.Schemas[name]; sc == nil {

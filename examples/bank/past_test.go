@@ -30,7 +30,7 @@ func lines(t *testing.T, b *bank, id string) (all []statementLine) {
 
 // After each event of an account, the look-up shows the running balance of the statement, with
 // snapshots and without.
-func TestEveryLookUpAgreesWithTheStatement(t *testing.T) {
+func TestLookUpsAgreeWithTheStatement(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
 	applyPart(t, b, generated(t, batch.Plan{Accounts: 3, Commands: 240, Seed: 4}), -1)
@@ -54,7 +54,7 @@ func TestEveryLookUpAgreesWithTheStatement(t *testing.T) {
 				}
 				account := folded.State
 				if account.Balance != l.Balance || folded.SequenceNr != l.Number {
-					t.Fatalf("%s at %d: %v, the statement says %v", id, l.Number, account.Balance, l.Balance)
+					t.Fatalf("%s at %d: %v, want %v as in the statement", id, l.Number, account.Balance, l.Balance)
 				}
 				snapshots += folded.SnapshotNr
 			}
@@ -65,7 +65,7 @@ func TestEveryLookUpAgreesWithTheStatement(t *testing.T) {
 	}
 }
 
-func TestAFenceIsNoLine(t *testing.T) {
+func TestFenceIsNoLine(t *testing.T) {
 	t.Parallel()
 	b := forgery{"alice": {
 		Opened{cause(""), money.USD, "Alice"}, nil, Deposited{cause(""), plain(usd("5"))}, nil,
@@ -107,7 +107,7 @@ func TestAStatementBetweenTimes(t *testing.T) {
 	}
 }
 
-func TestStatementsOfNobody(t *testing.T) {
+func TestStatementOfUnknownAccount(t *testing.T) {
 	t.Parallel()
 	b := honest().write(t)
 	for _, id := range []string{"unknown", "nobody"} {
@@ -252,8 +252,8 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-// The commands that only look do so while nobody else has the journal open, and change nothing.
-func TestLookingChangesNothing(t *testing.T) {
+// Commands that only read change nothing in the journal.
+func TestReadingChangesNothing(t *testing.T) {
 	t.Parallel()
 	db := "leveldb:" + filepath.Join(t.TempDir(), "data")
 	file := written(t, "1,open,alice,,USD,Alice\n2,open,bob,,TWD,Bob\n3,deposit,alice,10,USD,\n4,transfer,alice,1,USD,bob\n")

@@ -61,10 +61,10 @@ func TestBankOutlivesItsServer(t *testing.T) {
 		if kills == len(moments) || acknowledged < moments[kills] || r.Event != "transfer_debited" {
 			return false
 		}
-		<-restarted // the bank waits meanwhile: its log is not read
+		<-restarted // the bank waits, because its log is not read
 		kills++
 		server.Kill()
-		go func() { // the bank finds out meanwhile
+		go func() { // while the bank detects the failure
 			defer func() { restarted <- struct{}{} }()
 			server.Restart(t)
 		}()

@@ -39,7 +39,7 @@ func table(t *testing.T, dsn string) string {
 	return strings.Join(lines, "\n")
 }
 
-// printed is what bank totals prints, in the form of table.
+// printed returns the output of bank totals, in the form of table.
 func printed(t *testing.T, journal string) string {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(must(t, exitOK, "totals", "--journal", journal).out), "\n")
@@ -56,7 +56,7 @@ func generatedFile(t *testing.T, seed string) string {
 	return file
 }
 
-// The table agrees with the totals in memory, and with the audit, which adds up by itself.
+// The table agrees with the totals in memory, and with the independent sums of the audit.
 func TestProject(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -107,7 +107,7 @@ func integer(text string) *big.Int {
 	return n
 }
 
-// A table that is not as it should be: it says so, and gives up if it was to end.
+// With a table of another form, project reports the error and, with --once, ends.
 func TestProjectIntoABadTable(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -123,11 +123,11 @@ func TestProjectIntoABadTable(t *testing.T) {
 	var stderr bytes.Buffer
 	code := run(t.Context(), []string{"project", "--once", "--journal", dsn}, strings.NewReader(""), io.Discard, &stderr)
 	if got := stderr.String(); code != exitFailed || strings.Count(got, "failed, restarting") != 3 || !strings.Contains(got, "bank: ") {
-		t.Errorf("it exits with %d and says\n%s", code, got)
+		t.Errorf("exit code %d, stderr\n%s", code, got)
 	}
 }
 
-// It runs while the bank does, is interrupted, and goes on.
+// A projection beside a running bank is interrupted, and continues.
 func TestProjectWhileTheBankRuns(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -140,7 +140,7 @@ func TestProjectWhileTheBankRuns(t *testing.T) {
 			result <- run(ctx, []string{"project", "--journal", dsn, "--workers", "2"}, strings.NewReader(""), out, io.Discard)
 		}()
 		must(t, exitOK, "apply", generatedFile(t, seed), "--journal", dsn)
-		<-out // it has begun
+		<-out // started
 		interrupt()
 		if code := <-result; code != exitOK {
 			t.Errorf("interrupted, it exits with %d", code)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What the operator's command needs the Go types for, the bank has.
-func TestTheOperatorIsPartOfTheBank(t *testing.T) {
+// The bank contains the Go types for the commands of the operator.
+func TestOperatorCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	name := "leveldb:" + filepath.Join(dir, "data")

@@ -25,7 +25,7 @@ func newCaller(timeout time.Duration) *caller {
 	return &caller{http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}}
 }
 
-// do returns the status and the body of an answer. The error says that there is none.
+// do returns the status and the body of an answer. It returns an error if there is none.
 func (c *caller) do(ctx context.Context, method, url, body string) (status int, answer string, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *caller) do(ctx context.Context, method, url, body string) (status int, 
 	return got.StatusCode, string(data), err
 }
 
-// branchAt asks a branch what it knows.
+// branchAt returns the view of a branch.
 func (c *caller) branchAt(ctx context.Context, url string) (known branchBody, err error) {
 	status, answer, err := c.do(ctx, http.MethodGet, url+"/branch", "")
 	if err != nil {
@@ -55,8 +55,8 @@ func (c *caller) branchAt(ctx context.Context, url string) (known branchBody, er
 	return known, json.Unmarshal([]byte(answer), &known)
 }
 
-// One process runs three branches, each with an API. One that is given up has its accounts
-// elsewhere, and an operator finds them all by what is printed.
+// One process runs three branches, each with an API. After one is removed, the others host its
+// accounts. The printed addresses give an operator access to the cluster.
 func TestServeOnNodes(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
@@ -124,7 +124,7 @@ func TestServeOnNodes(t *testing.T) {
 	for i := range 9 {
 		must(http.MethodGet, urls[i%2]+"/accounts/"+id(i), "", `"balance":"5.00"`)
 	}
-	for { // who is down stays a member until all that are left have seen that
+	for { // a downed member stays until all others have seen it
 		known, err := call.branchAt(t.Context(), urls[0])
 		if err == nil && len(known.Members) == 2 && known.Coordinator != "" {
 			break

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// fault is what befalls a process.
+// fault is a fault of a process.
 type fault string
 
 const (
 	kill  fault = "SIGKILL"
-	blink fault = "SIGSTOP for a moment" // nobody notices, or only that it is slow
+	blink fault = "SIGSTOP for a moment" // too short for a downing decision
 	pause fault = "SIGSTOP until it is given up"
 	drain fault = "SIGTERM"
 )
 
-// strike lets faults happen one after the other, as long as there are lines.
+// strike injects faults one after the other while lines are left.
 func (s *soak) strike(over <-chan struct{}) {
 	s.Helper()
 	if len(s.faults) > 0 {
@@ -51,7 +51,7 @@ func (s *soak) strike(over <-chan struct{}) {
 
 func (s *soak) upTo(d time.Duration) time.Duration { return time.Duration(s.random.Int64N(int64(d))) }
 
-// befall lets a fault happen to a process.
+// befall injects a fault into a process.
 func (s *soak) befall(f fault) {
 	s.Helper()
 	p := s.servers
@@ -59,7 +59,7 @@ func (s *soak) befall(f fault) {
 	others := slices.DeleteFunc(slices.Clone(p.names), func(name string) bool { return name == victim })
 	r := p.process(victim)
 	if r == nil {
-		return // it has ended by itself, and is started again soon
+		return // it has ended, and is started again soon
 	}
 	p.struck[f]++
 	_, _ = fmt.Fprintf(p.log, "%s %s gets %s\n", time.Now().Format(time.StampMilli), victim, f)
@@ -79,7 +79,7 @@ func (s *soak) befall(f fault) {
 	case pause:
 		p.signal(r, syscall.SIGSTOP)
 		p.until("the others have given up who stands still", []string{victim}, func() bool { return p.agree(others...) })
-		sleep(s.Context(), s.upTo(10*time.Second)) // they take over what it has
+		sleep(s.Context(), s.upTo(10*time.Second)) // the others take over its accounts
 		p.signal(r, syscall.SIGCONT)
 		<-r.dead
 	case drain:

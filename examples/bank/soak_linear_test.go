@@ -13,20 +13,20 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// tellerOp is what a teller asked of an account, or the credit of a transfer, which nobody asks for.
+// tellerOp is a command of a teller to an account, or the credit of a transfer.
 type tellerOp struct {
 	account, kind string
 	amount        int64
 }
 
-// tellerAnswer is what it was told: the balance behind it, or that there is too little. Unknown is
-// that of something that was done, at some time.
+// tellerAnswer is the reply: the balance after the command, or a refusal. An operation with an
+// unknown reply was executed at some time.
 type tellerAnswer struct {
 	refused, unknown bool
 	balance          int64
 }
 
-// accountModel is what one account should be: a sum that is never less than nothing.
+// accountModel is the model of one account: a balance that is never negative.
 func accountModel() porcupine.Model {
 	return porcupine.Model{
 		Partition: func(all []porcupine.Operation) [][]porcupine.Operation {
@@ -84,7 +84,7 @@ func (t *tellers) checkOrder() {
 	}
 }
 
-// unexplained tells where the search for an order got stuck, for each account.
+// unexplained describes for each account the operations without a valid order.
 func unexplained(parts [][]porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var b strings.Builder
 	for p, orders := range info.PartialLinearizationsOperations() {
@@ -109,7 +109,7 @@ func unexplained(parts [][]porcupine.Operation, info porcupine.LinearizationInfo
 	return b.String()
 }
 
-// The model takes what a bank may answer, and nothing else.
+// The model accepts valid histories and rejects all others.
 func TestAccountModel(t *testing.T) {
 	t.Parallel()
 	op := func(kind string, amount, call, end, balance int64) porcupine.Operation {

@@ -20,8 +20,8 @@ import (
 	"github.com/refold-io/refold/examples/bank/requests"
 )
 
-// lineClients have the lines of a file done, those of an account one after the other, by any
-// branch. What is not answered is asked again, as the same request.
+// lineClients execute the lines of a file, those of an account one after the other, on any branch.
+// They repeat unanswered lines with the same request ID.
 type lineClients struct {
 	s      *soak
 	seed   uint64
@@ -111,7 +111,7 @@ func (c *lineClients) execute(random *rand.Rand, line batch.Line) {
 	}
 }
 
-// requestOf returns what a line asks of the API.
+// requestOf returns the API request of a line.
 func requestOf(l batch.Line, request string) (path, body string) {
 	account := "/accounts/" + l.Account
 	amount := map[string]string{"amount": l.Amount.Decimal(), "currency": string(l.Currency), "request_id": request}
@@ -163,14 +163,14 @@ func (c *lineClients) asksAgain(why string) {
 	c.again[why]++
 }
 
-// String tells what was answered.
+// String summarizes the answers.
 func (c *lineClients) String() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Sprintf("answers %s; asked again after %s; the slowest took %v", tallied(c.answers), tallied(c.again), c.slowest.Round(time.Millisecond))
 }
 
-// tallied lists what was counted.
+// tallied lists counts.
 func tallied(m map[string]int) string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {

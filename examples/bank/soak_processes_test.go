@@ -48,7 +48,7 @@ type process struct {
 	url string
 }
 
-// tail keeps the end of what is written.
+// tail keeps the end of the written text.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte
@@ -165,7 +165,7 @@ func (r *process) at() string {
 	return r.url
 }
 
-// until waits until something holds. Processes that have ended are started again meanwhile, unless they are to be left alone.
+// until waits until a condition holds. It restarts ended processes, except those in leave.
 func (p *processes) until(subject string, leave []string, holds func() bool) {
 	p.s.Helper()
 	for patience := time.Now().Add(3 * time.Minute); !holds(); {
@@ -176,7 +176,7 @@ func (p *processes) until(subject string, leave []string, holds func() bool) {
 			}
 		}
 		if time.Now().After(patience) || !sleep(p.s.Context(), 50*time.Millisecond) {
-			p.s.Fatalf("it never holds that %s", subject)
+			p.s.Fatalf("timed out; waiting until %s", subject)
 		}
 	}
 }

@@ -18,10 +18,9 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// While one of three processes stands still, which is not the one with the coordinator and which
-// nobody gives up meanwhile, a shard that is new gets a home all the same, on one of the others:
-// its first account is open within two seconds.
-func TestAProcessStandsStill(t *testing.T) {
+// While one of three processes, without the coordinator, is suspended and not downed, new shards
+// are allocated to the others: their first accounts are open within two seconds.
+func TestSuspendedProcess(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{stateJournal, stateDDATA} {
 		t.Run(state, func(t *testing.T) {

@@ -23,7 +23,8 @@ import (
 // sharedPrefix begins the IDs of the accounts that tellers share.
 const sharedPrefix = "shared-"
 
-// tellers are clients that use the same few accounts at the same time, by any branch, and take down what they asked and were told.
+// tellers are clients that use the same few accounts concurrently, on any branch, and record their
+// commands and the replies.
 type tellers struct {
 	s        *soak
 	seed     uint64
@@ -78,7 +79,7 @@ func (t *tellers) start() {
 	}
 }
 
-// stop ends them, each after what it is at.
+// stop ends the tellers after their current commands.
 func (t *tellers) stop() {
 	close(t.quit)
 	t.work.Wait()
@@ -153,7 +154,7 @@ func (t *teller) change(op tellerOp) {
 	if to == "" || got.refused {
 		return
 	}
-	// It is credited before its source says that it has ended.
+	// The credit precedes the end of the transfer at its source.
 	for t.s.Context().Err() == nil {
 		view, ok := t.look(op.account)
 		if ok && !slices.ContainsFunc(view.Pending, func(p pendingBody) bool { return p.Transfer == receipt.Transfer }) {
@@ -167,7 +168,7 @@ func (t *teller) change(op tellerOp) {
 	t.recorded = append(t.recorded, credit)
 }
 
-// look looks an account up, once, and takes down what it is told, if anything.
+// look looks up an account once, and records the reply.
 func (t *teller) look(account string) (view accountBody, ok bool) {
 	url := t.s.servers.anyURL(t.random)
 	if url == "" {
@@ -223,18 +224,18 @@ func (t *tellers) note(request string, op porcupine.Operation, done bool) {
 	}
 }
 
-// String tells what they did.
+// String summarizes the operations.
 func (t *tellers) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return fmt.Sprintf("%d tellers have changed %d shared accounts %d times, and looked %d times", t.s.tellers, len(t.accounts), len(t.requests)+len(t.open), t.looks)
 }
 
-// check requires that what was answered is in the journal, once, that nothing else is, and that
-// there is an order of all operations of an account in which each answer is right.
+// check requires that the journal contains each acknowledged operation once and nothing else, and
+// that the operations of each account have an order in which each reply is right.
 func (t *tellers) check(books ledger) {
 	t.s.Helper()
-	for _, d := range t.open { // the journal knows
+	for _, d := range t.open { // the journal has the outcome
 		switch n := books.requests[d.request]; n {
 		case 0:
 			t.requests[d.request] = false

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
-// soak is a bank of three processes that are killed, stopped and drained while clients use it.
+// soak is a bank of three processes that are killed, suspended and drained while clients use it.
 type soak struct {
 	*testing.T
 
@@ -36,9 +36,9 @@ type soak struct {
 	address string // of the journal
 }
 
-// Three processes on a journal in PostgreSQL, and a NATS server in a process of its own: whatever
-// befalls the processes, each line of a file is done exactly once, the books are in order, and what
-// clients were told has an order in which all of it is right.
+// Three processes share a journal in PostgreSQL and a NATS server. In spite of faults of the
+// processes, each line of a file is executed exactly once, the audit finds no violation, and the
+// replies to clients are linearizable.
 func TestProcessesUnderFaults(t *testing.T) {
 	t.Parallel()
 	turn := make(chan struct{}, 2)
@@ -63,7 +63,7 @@ func TestProcessesUnderFaults(t *testing.T) {
 	}
 }
 
-// soakTime is how long a soak takes: ten minutes, or what REFOLD_SOAK_TIME says.
+// soakTime returns the duration of a soak: ten minutes, or REFOLD_SOAK_TIME.
 func soakTime(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv("REFOLD_SOAK_TIME")
@@ -111,7 +111,7 @@ func (s *soak) run() {
 	s.Logf("faults: %v; %s", s.servers.struck, tellers)
 
 	s.servers.whole()
-	if soaking() { // it takes a while until who has come back gets its share
+	if soaking() { // a restarted branch receives shards after a while
 		s.servers.allHost()
 	}
 	s.awaitNothingInFlight()
@@ -121,7 +121,7 @@ func (s *soak) run() {
 	tellers.check(readLedger(s.T, s.address))
 }
 
-// awaitNothingInFlight waits until all transfers have ended, by what is in the journal: nobody is asked.
+// awaitNothingInFlight waits until the journal contains no pending transfer. It asks no account.
 func (s *soak) awaitNothingInFlight() {
 	s.Helper()
 	store, err := openStore(s.Context(), s.address, true)
@@ -148,7 +148,8 @@ func (s *soak) awaitNothingInFlight() {
 	}
 }
 
-// compare requires that each line was answered and done once, and that the accounts have what an undisturbed bank makes of it.
+// compare requires that each line was answered and executed once, and that the balances equal those
+// of an undisturbed run.
 func (s *soak) compare(acknowledged int, want ledger) {
 	s.Helper()
 	got := readLedger(s.T, s.address)

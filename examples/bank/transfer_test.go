@@ -42,7 +42,7 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-func TestATransferThatIsTurnedAwayComesBack(t *testing.T) {
+func TestRejectedTransferIsRefunded(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, `{"source": "test", "rates": [{"pair": "USD/TWD", "rate": "0.0001"}]}`)
 	open(t, b, "alice USD", "gone USD", "full USD", "poor TWD")
@@ -74,7 +74,7 @@ func credit(from string, nr, floor uint64, amount money.Amount) Credit {
 	return Credit{Header: delivery.Header{Sender: "account|" + from + "#Transfers", Nr: nr, Floor: floor}, From: from, Amount: amount}
 }
 
-func TestACreditCountsOnce(t *testing.T) {
+func TestCreditCountsOnce(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
 	b := startBank(t, s, testRates)
@@ -88,7 +88,7 @@ func TestACreditCountsOnce(t *testing.T) {
 	stopBank(t, b)
 	b = startBank(t, s, testRates)
 	do(t, b, "bob", credit("alice", 2, 1, usd("5")))
-	do(t, b, "bob", credit("alice", 3, 4, usd("5"))) // nobody waits for it any more
+	do(t, b, "bob", credit("alice", 3, 4, usd("5"))) // no sender waits for it
 	balance(t, b, "bob", usd("20"))
 	do(t, b, "bob", credit("alice", 1, 1, usd("5")))
 	balance(t, b, "bob", usd("20"))
@@ -97,7 +97,7 @@ func TestACreditCountsOnce(t *testing.T) {
 
 // A copy of a credit that was refused may come when the account has been opened: its source has the
 // money back by then.
-func TestARefusedCreditStaysRefused(t *testing.T) {
+func TestRefusedCreditStaysRefused(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
 	b := startBank(t, s, testRates)
@@ -116,7 +116,7 @@ func TestARefusedCreditStaysRefused(t *testing.T) {
 	stopBank(t, b)
 }
 
-func TestATransferWaitsForARate(t *testing.T) {
+func TestTransferWaitsForRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var table changing
@@ -157,7 +157,7 @@ func TestATransferWaitsForARate(t *testing.T) {
 
 // A transfer that was debited before a crash arrives after it, also when the destination has not
 // answered yet.
-func TestATransferSurvivesACrash(t *testing.T) {
+func TestTransferSurvivesCrash(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
 	b := startBank(t, s, oneWay)
@@ -236,7 +236,7 @@ func (c *changing) Quote(from, to money.Currency, at time.Time) (rates.Quote, er
 	return c.table.Load().Quote(from, to, at)
 }
 
-// After a crash the sources of what is in flight are started, and no others.
+// After a crash, Wake starts the sources of pending transfers, and no other accounts.
 func TestWake(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
@@ -255,7 +255,7 @@ func TestWake(t *testing.T) {
 	}
 	await(t, b, "bob", "the transfer", func(v View) bool { return v.Balance == usd("0.31") })
 	if n := b.runtime.Resident()[AccountTypeName]; n != 2 {
-		t.Errorf("%d accounts are there", n)
+		t.Errorf("%d accounts run", n)
 	}
 	stopBank(t, b)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// meddled is a target to which somebody else writes.
+// meddled is a target to which another program writes.
 type meddled struct {
 	journal.Journal
 	done atomic.Bool
@@ -35,7 +35,7 @@ func (m *meddled) Append(ctx context.Context, writes []journal.Write) []error {
 	return m.Journal.Append(ctx, writes)
 }
 
-func TestCopyWhileSomebodyElseWritesToTheTarget(t *testing.T) {
+func TestCopyToTargetInUse(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
 	record(t, from, "a|1", "w", good(5)...)
@@ -48,7 +48,7 @@ func TestCopyWhileSomebodyElseWritesToTheTarget(t *testing.T) {
 	}
 }
 
-// late is a target where what a copy had sent that was killed lands while the next one copies.
+// late is a target in which writes of a killed copy are stored during the next copy.
 type late struct {
 	journal.Journal
 	done atomic.Bool
@@ -69,7 +69,7 @@ func (l *late) Append(ctx context.Context, writes []journal.Write) []error {
 	return l.Journal.Append(ctx, writes)
 }
 
-func TestCopyGoesOnWithWhatLandsLate(t *testing.T) {
+func TestCopyAfterLateWrites(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
 	for i := range 20 {
@@ -108,7 +108,7 @@ func (f forgetful) Append(ctx context.Context, writes []journal.Write) []error {
 	return f.Journal.Append(ctx, writes)
 }
 
-func TestCopyFindsWhatTheTargetLost(t *testing.T) {
+func TestCopyDetectsLostRecords(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
 	record(t, from, "a|1", "w", journal.Event{Manifest: "noted", Metadata: []byte("x")})
@@ -122,7 +122,7 @@ func TestCopyFindsWhatTheTargetLost(t *testing.T) {
 	}
 }
 
-func TestCopyOfADamagedSource(t *testing.T) {
+func TestCopyOfDamagedSource(t *testing.T) {
 	t.Parallel()
 	records := good(6)
 	for name, c := range map[string]struct {
@@ -167,7 +167,7 @@ func (r ranged) HighestSequenceNr(ctx context.Context, id string) (uint64, error
 	return (&fakeJournal{records: r.records, highest: r.highest}).HighestSequenceNr(ctx, id)
 }
 
-// A snapshot that can't be read is left out, and said to be.
+// An unreadable snapshot is not copied, and reported.
 func TestCopyOfDamagedSnapshots(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
@@ -189,7 +189,7 @@ func TestCopyOfDamagedSnapshots(t *testing.T) {
 	}
 	to.Snapshots = nil
 	if _, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{}); err == nil {
-		t.Error("the snapshots had no place to go, and nobody noticed")
+		t.Error("Copy without a snapshot store in the target returned no error")
 	}
 }
 
@@ -209,8 +209,8 @@ func TestCopyEndsWithTheContext(t *testing.T) {
 	copied(t, from, to)
 }
 
-// The progress comes in stages, and ends where it said that it would.
-func TestCopyTellsHowFarItIs(t *testing.T) {
+// The progress is reported by stages, and ends at the totals.
+func TestCopyProgress(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
 	fill(t, from, 50, 6)
@@ -230,8 +230,8 @@ func TestCopyTellsHowFarItIs(t *testing.T) {
 	}
 }
 
-// What the source holds more of in the end is for the next copy.
-func TestCopyOfAJournalInUse(t *testing.T) {
+// Records that the source appends during the copy are left to the next copy.
+func TestCopyOfGrowingSource(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
 	for i := range 30 {

@@ -22,9 +22,9 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// The program is killed twice while it copies from LevelDB to PostgreSQL, goes on each time, and
-// verify says the same of both in the end.
-func TestCopyOfManyKilled(t *testing.T) {
+// The program is killed twice while it copies from LevelDB to PostgreSQL, and started again. At the
+// end "verify" prints the same for both journals.
+func TestKilledCopyContinues(t *testing.T) {
 	t.Parallel()
 	ids, each := 80, 100
 	if os.Getenv("REFOLD_SOAK") != "" {
@@ -38,7 +38,7 @@ func TestCopyOfManyKilled(t *testing.T) {
 	start(t, operator.Program{}, "migrate", "--journal", dsn).want(t, operator.ExitOK, "")
 	began := time.Now()
 	for _, share := range []int{4, 2} {
-		killedBehind(t, exec.Command(program, asProgram, "copy", source, dsn), dsn, ids*each/share)
+		killAfter(t, exec.Command(program, asProgram, "copy", source, dsn), dsn, ids*each/share)
 	}
 	out, err := exec.Command(program, asProgram, "copy", source, dsn).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "on both sides: equal\n") {
@@ -51,9 +51,9 @@ func TestCopyOfManyKilled(t *testing.T) {
 	}
 }
 
-// killedBehind kills a copy to a database once that holds some records. From then on the database
-// lets nothing more in, so that the copy is at it whenever the kill comes.
-func killedBehind(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
+// killAfter kills a copy after the database has stored some records. A trigger then blocks further
+// writes, so that the copy is running when it is killed.
+func killAfter(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), dsn)
 	if err != nil {
@@ -93,7 +93,7 @@ func killedBehind(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == 0 {
 		select {
 		case err := <-ended:
-			t.Fatalf("it ended before it could be killed: %v\n%s", err, output.String())
+			t.Fatalf("the copy ended before the kill: %v\n%s", err, output.String())
 		default:
 		}
 	}
@@ -101,10 +101,10 @@ func killedBehind(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 		t.Fatal(err)
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](<-ended); !ok || exit.Exited() {
-		t.Fatalf("the kill hit a program that had ended: %v\n%s", exit, output.String())
+		t.Fatalf("the copy had ended before the kill: %v\n%s", exit, output.String())
 	}
 	do("SELECT pg_advisory_unlock(7)")
-	// What it had sent may be stored yet, until nobody is left in the server who does so.
+	// Sent writes may be stored until the server has closed the connections of the copy.
 	for count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()") > 0 {
 		continue
 	}

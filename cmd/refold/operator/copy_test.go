@@ -101,7 +101,7 @@ func fill(tb testing.TB, s *operator.Source, n int, seed uint64) {
 	}
 }
 
-// same fails the test unless two journals hold the same, seen without the help of digests.
+// same fails the test unless two journals have equal contents. It does not use digests.
 func same(t *testing.T, from, to *operator.Source) {
 	t.Helper()
 	a, b := contents(t, from), contents(t, to)
@@ -115,7 +115,7 @@ func same(t *testing.T, from, to *operator.Source) {
 	}
 }
 
-// contents are a line for each thing that a journal holds.
+// contents returns a line for each record, ID and snapshot of a journal.
 func contents(t *testing.T, s *operator.Source) (lines []string) {
 	t.Helper()
 	lister, _ := journal.As[journal.IDLister](s.Journal)
@@ -148,7 +148,7 @@ func contents(t *testing.T, s *operator.Source) (lines []string) {
 	return lines
 }
 
-// digestOf is what "verify --digest" prints.
+// digestOf returns the digest of "verify --digest".
 func digestOf(t *testing.T, s *operator.Source) operator.Digest {
 	t.Helper()
 	report, err := operator.Verify(t.Context(), s.Journal, operator.VerifyOptions{Snapshots: s.Snapshots, Digest: true})
@@ -185,16 +185,16 @@ func TestCopy(t *testing.T) {
 	}
 	again := copied(t, from, to)
 	if again.CopiedRecords != 0 || again.CopiedSnapshots != 0 || again.RemovedSnapshots != 0 || again.Records != first.Records || again.Digest != first.Digest {
-		t.Errorf("again: %+v, at first %+v", again, first)
+		t.Errorf("second copy = %+v, first copy = %+v", again, first)
 	}
 	empty := copied(t, memory(), memory())
 	if empty.IDs != 0 || empty.Digest == first.Digest {
-		t.Errorf("an empty one: %+v", empty)
+		t.Errorf("copy of an empty journal = %+v", empty)
 	}
 }
 
-// A source that is in use is copied again and again, with what it has deleted meanwhile.
-func TestCopyWhatWasAdded(t *testing.T) {
+// A second copy of a source in use copies additions and deletions.
+func TestCopyAdditions(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
 	record(t, from, "a|1", "w", good(4)...)
@@ -217,7 +217,7 @@ func TestCopyWhatWasAdded(t *testing.T) {
 	}
 }
 
-// A copy may end at any step, whether that step was done or not, and the next one goes on.
+// A copy may end at any step, which was performed or not. The next copy continues.
 func TestCopyInterruptedAnywhere(t *testing.T) {
 	t.Parallel()
 	from := memory()
@@ -233,7 +233,7 @@ func TestCopyInterruptedAnywhere(t *testing.T) {
 			_, err := operator.Copy(t.Context(), from, faulty.wrap(to), operator.CopyOptions{Parallel: 3})
 			if err == nil {
 				if faulty.steps.Load() > step {
-					t.Errorf("step %d failed, and nobody noticed", step)
+					t.Errorf("step %d failed, but Copy returned no error", step)
 				}
 				break
 			}
@@ -249,10 +249,10 @@ func TestCopyInterruptedAnywhere(t *testing.T) {
 	}
 }
 
-// faultyTarget fails one of the steps that change something, and all behind it.
+// faultyTarget fails one of the steps that change something, and all later ones.
 type faultyTarget struct {
-	step  int64 // which, from 0
-	done  bool  // it is done all the same
+	step  int64 // from 0
+	done  bool  // the step is performed in spite of its error
 	steps atomic.Int64
 }
 
@@ -308,8 +308,8 @@ func (s faultySnapshots) Delete(ctx context.Context, id string, c snapshot.Crite
 	return s.fault(func() error { return s.Store.Delete(ctx, id, c) })
 }
 
-// A target that holds something else is refused, with the first difference, and stays as it was.
-func TestCopyRefusesATargetThatHoldsSomethingElse(t *testing.T) {
+// Copy rejects a target with other contents, names the first difference, and leaves it unchanged.
+func TestCopyRejectsOtherTarget(t *testing.T) {
 	t.Parallel()
 	changed := func(change func(e *journal.Event)) func(t *testing.T, to *operator.Source) {
 		return func(t *testing.T, to *operator.Source) {
@@ -382,9 +382,9 @@ func TestCopyRefusesATargetThatHoldsSomethingElse(t *testing.T) {
 	}
 }
 
-// TestCopyOfASourceInUse changes what was copied already: the copy follows what was deleted and
-// replaced, and counts what it lacks.
-func TestCopyOfASourceInUse(t *testing.T) {
+// The source changes IDs that are copied already. The copy follows deletions and replaced
+// snapshots, and counts the appended records.
+func TestCopyOfSourceInUse(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
 	for _, id := range []string{"a", "b", "c"} {
@@ -417,8 +417,8 @@ func TestCopyOfASourceInUse(t *testing.T) {
 	same(t, from, to)
 }
 
-// What the target should not hold is a difference, however often it is looked at.
-func TestCopyFollowsNoDamage(t *testing.T) {
+// Extra contents of the target remain a difference after each comparison.
+func TestCopyKeepsDifference(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
 	record(t, from, "a", "w", good(3)...)

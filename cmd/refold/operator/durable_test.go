@@ -61,7 +61,7 @@ func must2[T any](t *testing.T) func(v T, err error) T {
 	}
 }
 
-// replicated makes a directory with what two nodes have on disk.
+// replicated creates a directory with the data of two nodes.
 func replicated(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

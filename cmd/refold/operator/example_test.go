@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// A journal with an event that is not what it says.
+// A journal with an event whose payload does not match its manifest.
 func ExampleVerify() {
 	j := inmem.NewJournal()
 	journalOfOne(context.Background(), j)
@@ -32,7 +32,7 @@ func ExampleVerify() {
 	// "account|1" at 1: codec: malformed data: 4 bytes follow the value at byte 1
 }
 
-// A program that knows the entity looks into a journal that it has open.
+// A program that contains the entity type inspects a journal that it has open.
 func ExampleProgram() {
 	p := operator.Program{
 		Name:     "bank refold",
@@ -54,7 +54,7 @@ func ExampleProgram() {
 	// exit status 2
 }
 
-// The main function of a program that knows its entities.
+// The main function of a program that contains its entity types.
 func ExampleMain() {
 	main := func() {
 		operator.Main(operator.Entity(accountType()))
@@ -75,7 +75,7 @@ func ExampleEntity() {
 	// exit status 2
 }
 
-// journalOfOne appends one event, which is not what it says.
+// journalOfOne appends one event, whose payload does not match its manifest.
 func journalOfOne(ctx context.Context, j journal.Journal) {
 	e := journal.Event{SequenceNr: 1, Time: noon, Manifest: "opened", Payload: []byte("hello")}
 	_ = j.Append(ctx, []journal.Write{{ID: "account|1", Writer: "w", Events: []journal.Event{e}}})

@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/cmd/refold/internal/console"
 )
 
-// RunOnTerminal is Run of a program whose Stderr is taken for a terminal.
+// RunOnTerminal is Run with Stderr as a terminal.
 func RunOnTerminal(ctx context.Context, p Program, args []string) int {
 	return p.withDefaults().run(ctx, args, true)
 }
@@ -27,7 +27,7 @@ func Cell(payload []byte) string { return renderCell(msgpackFormat, payload) }
 // Printable escapes text.
 func Printable(s string) string { return console.Printable(s) }
 
-// ErrTooLong is what Render fails with at its limit.
+// ErrTooLong is the error of Render at its limit.
 var ErrTooLong = errTooLong
 
 // InOrder is inOrder.

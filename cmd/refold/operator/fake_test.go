@@ -13,14 +13,14 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// fakeJournal is a journal that holds what no journal should.
+// fakeJournal is a journal with invalid contents.
 type fakeJournal struct {
 	journal.Journal // the methods that are not called
 
 	records map[string][]journal.Event
 	highest map[string]uint64 // defaults to the last record
 	after   map[string]uint64 // the highest number when it is asked for again
-	errs    map[string]error  // yielded behind the records
+	errs    map[string]error  // yielded after the records
 	listErr error
 	asked   map[string]bool
 }
@@ -68,7 +68,7 @@ func (j *fakeJournal) Replay(_ context.Context, id string, _, _ uint64) iter.Seq
 	}
 }
 
-// fakeSnapshots is a snapshot store that holds what no store should.
+// fakeSnapshots is a snapshot store with invalid contents.
 type fakeSnapshots struct {
 	snapshot.Store // the methods that are not called
 

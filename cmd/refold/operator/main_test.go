@@ -22,6 +22,6 @@ func TestMain(m *testing.M) {
 		os.Args = append(os.Args[:1], os.Args[2:]...)
 		os.Exit(operator.Program{Databases: []operator.Database{pgjournal.Database()}}.Main())
 	}
-	// The engine leaves a goroutine behind that ends half a minute after it was closed.
+	// A goroutine of goleveldb ends 30 s after the database is closed.
 	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }

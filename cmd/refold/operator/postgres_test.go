@@ -32,7 +32,7 @@ func on(t *testing.T, address string) *operator.Source {
 	return s
 }
 
-// Copies go from every kind of journal to every other.
+// TestCopyBetweenPlugins copies between all kinds of journals.
 func TestCopyBetweenPlugins(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -42,7 +42,7 @@ func TestCopyBetweenPlugins(t *testing.T) {
 	}
 	from := memory()
 	fill(t, from, 15, 9)
-	// There, on its like, and back.
+	// To another plugin, to the same one, and back.
 	for i, to := range []string{
 		dsn, dsn + schema + "other", "leveldb:" + t.TempDir(), "leveldb:" + t.TempDir(), dsn + schema + "third",
 	} {
@@ -54,8 +54,8 @@ func TestCopyBetweenPlugins(t *testing.T) {
 	}
 }
 
-// A copy to PostgreSQL may end at any step too. The steps are those of TestCopyInterruptedAnywhere,
-// some of them.
+// A copy to PostgreSQL may end at any step, too. The test uses some of the steps of
+// TestCopyInterruptedAnywhere.
 func TestCopyToPostgresInterrupted(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), on(t, pgtest.DSN(t))
@@ -69,7 +69,7 @@ func TestCopyToPostgresInterrupted(t *testing.T) {
 	copied(t, from, to)
 }
 
-// All commands on a database.
+// TestCommandsOnPostgres runs all commands on a database.
 func TestCommandsOnPostgres(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -97,7 +97,7 @@ func TestCommandsOnPostgres(t *testing.T) {
 		}
 	}
 	start(t, p, "copy", "leveldb:"+f.dir, dsn).want(t, operator.ExitOK, "")
-	// They show what they show of the source.
+	// The commands print the same as for the source.
 	source := operator.Program{Journal: "leveldb:" + f.dir, Entities: p.Entities}
 	for _, command := range []string{
 		"events", "events --after account|1 --json", "events account|1 --all", "events account|3 --json", "events ledger|main", "snapshots",
@@ -114,7 +114,7 @@ func TestCommandsOnPostgres(t *testing.T) {
 	}
 }
 
-// The rights of a reader are enough to read.
+// The rights of a reader are sufficient for reading.
 func TestReadOnlyRole(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -157,7 +157,7 @@ func execute(t *testing.T, dsn, statement string) {
 	}
 }
 
-// What --print shows is what migrate does.
+// The statements of --print have the effect of migrate.
 func TestMigrateByHand(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{"refold", "My-own"} {

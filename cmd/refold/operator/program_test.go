@@ -19,7 +19,7 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// outcome is what a run of a program showed.
+// outcome is the result of a run of a program.
 type outcome struct {
 	status      int
 	stdout, err string
@@ -35,7 +35,7 @@ func start(t *testing.T, p operator.Program, args ...string) outcome {
 	return outcome{status, out.String(), errs.String()}
 }
 
-// want checks the exit status and what stands on standard error.
+// want checks the exit status and the standard error.
 func (o outcome) want(t *testing.T, status int, err string) {
 	t.Helper()
 	if o.status != status || !strings.Contains(o.err, err) || err == "" && o.err != "" {
@@ -43,7 +43,7 @@ func (o outcome) want(t *testing.T, status int, err string) {
 	}
 }
 
-func TestAMissingDirectoryIsNotCreated(t *testing.T) {
+func TestMissingDirectoryIsNotCreated(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "none")
 	for _, args := range [][]string{{"events"}, {"snapshots"}, {"verify"}, {"rebuild", "account|1"}} {
@@ -55,7 +55,7 @@ func TestAMissingDirectoryIsNotCreated(t *testing.T) {
 	}
 }
 
-func TestADirectoryWithoutAJournal(t *testing.T) {
+func TestDirectoryWithoutJournal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := start(t, operator.Program{Journal: "leveldb:" + dir}, "verify")
@@ -70,13 +70,13 @@ func TestADirectoryWithoutAJournal(t *testing.T) {
 	start(t, operator.Program{Journal: "leveldb:" + file}, "verify").want(t, operator.ExitFailed, "not a directory")
 }
 
-func TestAJournalInUse(t *testing.T) {
+func TestJournalInUse(t *testing.T) {
 	t.Parallel()
 	f := bank(t) // open for writing
 	start(t, operator.Program{Journal: "leveldb:" + f.dir}, "verify").want(t, operator.ExitFailed, leveldb.ErrInUse.Error())
 }
 
-// The files must be as they were before somebody looked at them.
+// The commands leave the files unchanged.
 func TestNothingIsChanged(t *testing.T) {
 	t.Parallel()
 	f := bank(t)
@@ -109,7 +109,7 @@ func TestNothingIsChanged(t *testing.T) {
 }
 
 // Damage that is found on opening is a problem that was found.
-func TestADamagedDirectory(t *testing.T) {
+func TestDamagedDirectory(t *testing.T) {
 	t.Parallel()
 	f := bank(t)
 	f.close()
@@ -128,7 +128,7 @@ func TestADamagedDirectory(t *testing.T) {
 	start(t, operator.Program{Journal: "leveldb:" + f.dir}, "verify").want(t, operator.ExitProblems, "corrupt")
 }
 
-func TestAJournalThatCannotList(t *testing.T) {
+func TestJournalWithoutLister(t *testing.T) {
 	t.Parallel()
 	p := operator.Program{Open: func(context.Context, string) (*operator.Source, error) {
 		return &operator.Source{Journal: struct{ journal.Journal }{}, Close: func() error { return nil }}, nil
@@ -139,7 +139,7 @@ func TestAJournalThatCannotList(t *testing.T) {
 	start(t, p, "snapshots").want(t, operator.ExitFailed, "has no snapshot store")
 }
 
-func TestTheSourceIsClosed(t *testing.T) {
+func TestSourceIsClosed(t *testing.T) {
 	t.Parallel()
 	closed := 0
 	p := operator.Program{Open: func(context.Context, string) (*operator.Source, error) {
@@ -154,8 +154,8 @@ func TestTheSourceIsClosed(t *testing.T) {
 	}
 }
 
-// What was looked at before an error is reported, but not as if it were all.
-func TestVerifyThatDoesNotGetThrough(t *testing.T) {
+// After an error, verify reports the checked part as incomplete.
+func TestIncompleteVerify(t *testing.T) {
 	t.Parallel()
 	p := operator.Program{Open: func(context.Context, string) (*operator.Source, error) {
 		return &operator.Source{
@@ -173,8 +173,8 @@ func TestVerifyThatDoesNotGetThrough(t *testing.T) {
 	}
 }
 
-// What is left of a journal without its first file is no empty directory.
-func TestADirectoryThatLostItsBeginning(t *testing.T) {
+// A directory without the first file of its journal is damaged, and not empty.
+func TestDirectoryWithoutCurrent(t *testing.T) {
 	t.Parallel()
 	f := bank(t)
 	f.close()
@@ -186,7 +186,7 @@ func TestADirectoryThatLostItsBeginning(t *testing.T) {
 	start(t, operator.Program{}, "copy", "leveldb:"+bankDir(t), "leveldb:"+f.dir).want(t, operator.ExitProblems, "target: journal: corrupt: "+current)
 }
 
-// bankDir is the directory of a journal that nobody has open.
+// bankDir returns the directory of a closed journal.
 func bankDir(t *testing.T) string {
 	t.Helper()
 	f := bank(t)
@@ -214,7 +214,7 @@ func (h *hello) Run(ctx context.Context, env *operator.Env) error {
 	return err
 }
 
-func TestCommandsFromOutside(t *testing.T) {
+func TestAdditionalCommands(t *testing.T) {
 	t.Parallel()
 	p := operator.Program{Name: "bank refold", Commands: []operator.Command{{Name: "hello", Help: "Greet.", Grammar: &hello{}}}}
 	o := start(t, p, "hello", "you")
@@ -264,7 +264,7 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 }
 
-func TestAListLongerThanABlock(t *testing.T) {
+func TestListLongerThanBlock(t *testing.T) {
 	t.Parallel()
 	p := operator.Program{Open: func(context.Context, string) (*operator.Source, error) {
 		return &operator.Source{
@@ -287,6 +287,6 @@ func TestRun(t *testing.T) {
 		t.Errorf("exit status %d, %s", status, errs.String())
 	}
 	if !strings.Contains(out.String(), "Exit status: 0") {
-		t.Errorf("the help does not tell about the exit status: %s", out.String())
+		t.Errorf("the help does not describe the exit status: %s", out.String())
 	}
 }

@@ -55,7 +55,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-func TestRenderTellsWhatIsWrong(t *testing.T) {
+func TestRenderErrors(t *testing.T) {
 	t.Parallel()
 	if got, err := operator.Render([]byte{0xc1}, 100); err == nil {
 		t.Errorf("an invalid code is rendered as %s", got)
@@ -68,7 +68,7 @@ func TestRenderTellsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// What is too long is cut, and costs no more than what is shown.
+// A long value is truncated, and costs no more than the rendered part.
 func TestRenderIsBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x\x00", 1<<16)
@@ -105,8 +105,8 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// FuzzRender renders anything: it never panics, never prints what a terminal would act on, holds
-// its limit, and what it calls good is JSON.
+// FuzzRender renders any bytes. Rendering never panics, prints no control characters, respects its
+// limit, and returns valid JSON or an error.
 func FuzzRender(f *testing.F) {
 	f.Add([]byte{0xdd, 0x7f, 0xff, 0xff, 0xff}, uint16(100))
 	f.Add(bytes.Repeat([]byte{0x91}, 200), uint16(1000))

@@ -16,8 +16,8 @@ import (
 	"github.com/refold-io/refold/cmd/refold/operator"
 )
 
-// TestScripts runs the commands in testdata. Each begins with the journal that it is about, and
-// says what is linked in.
+// TestScripts runs the commands in testdata. Each script starts with the journal, and the linked
+// entity types.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	journals := map[string]func(testing.TB) *fixture{"bank": bank, "doubtful": doubtful}
@@ -48,7 +48,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// malformed matches what package codec says; the words are its own business.
+// malformed matches error texts of package codec, which may change.
 var malformed = regexp.MustCompile(`(malformed data): [^")\n]*`)
 
 // run runs one command and returns all that it shows.

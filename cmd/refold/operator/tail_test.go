@@ -27,7 +27,7 @@ type queried struct {
 	faults []error       // of the next queries; nil is none
 	added  chan struct{} // closed when something was added, and replaced
 
-	waiting chan struct{} // told when somebody begins to wait
+	waiting chan struct{} // signaled when a reader starts to wait
 }
 
 // stored makes a journal of these events of "a|1" and "b|1" in turns.
@@ -108,7 +108,7 @@ func (q *queried) program(still bool) operator.Program {
 	}}
 }
 
-func TestTailOfWhatThereIs(t *testing.T) {
+func TestTailOfStoredEvents(t *testing.T) {
 	t.Parallel()
 	events := good(5)
 	events[1].Tags = []string{"vip"}
@@ -169,7 +169,7 @@ func TestTailUsage(t *testing.T) {
 	start(t, p, "tail").want(t, operator.ExitFailed, journal.ErrNoQueries.Error())
 }
 
-// lineReader hands out what a program prints, line by line.
+// lineReader returns the output of a program line by line.
 type lineReader struct {
 	t     *testing.T
 	lines chan string
@@ -198,7 +198,7 @@ func (r *lineReader) want(parts ...string) {
 	}
 }
 
-// A tail shows what is stored from now on, goes on when the store was away, and ends well.
+// A tail prints new events, continues after the store was unavailable, and ends with its context.
 func TestTailFollows(t *testing.T) {
 	t.Parallel()
 	events := good(5)
@@ -229,8 +229,8 @@ func TestTailFollows(t *testing.T) {
 	}
 }
 
-// Without an offset it begins with the next event, or with the first if that is wanted.
-func TestTailBegins(t *testing.T) {
+// Without an offset, tail starts with the next event, or with the first one on request.
+func TestTailStart(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{"": `"offset":"q3"`, "--from-start": `"offset":"q1"`} {
 		q := stored(good(2)...)

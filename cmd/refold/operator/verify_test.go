@@ -40,7 +40,7 @@ func saved(nr uint64, manifest string, payload []byte) snapshot.Snapshot {
 
 var errDisk = errors.New("disk on fire")
 
-func TestVerifyFindsPlantedProblems(t *testing.T) {
+func TestVerifyFindsProblems(t *testing.T) {
 	t.Parallel()
 	state := []byte{0x80}
 	for name, c := range map[string]struct {
@@ -50,7 +50,7 @@ func TestVerifyFindsPlantedProblems(t *testing.T) {
 		err       error
 		snapshots *fakeSnapshots
 		linked    bool
-		want      []string // what the problems begin with
+		want      []string // the prefixes of the problems
 	}{
 		"nothing wrong": {records: good(3), snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(3, "state", state)}}},
 		"gap": {
@@ -215,7 +215,7 @@ func TestVerifyFindsPlantedProblems(t *testing.T) {
 	}
 }
 
-func TestVerifyGoesOnBehindAProblem(t *testing.T) {
+func TestVerifyContinuesAfterProblem(t *testing.T) {
 	t.Parallel()
 	j := &fakeJournal{
 		records: map[string][]journal.Event{"a|1": good(2), "b|1": good(3)[1:], "c|1": good(1)},
@@ -232,14 +232,14 @@ func TestVerifyGoesOnBehindAProblem(t *testing.T) {
 		t.Errorf("report %+v", report)
 	}
 	if !errors.Is(report.Problems[0], journal.ErrCorrupt) {
-		t.Errorf("problem %v does not say that data is corrupt", report.Problems[0])
+		t.Errorf("problem %v, want journal.ErrCorrupt", report.Problems[0])
 	}
 	if !slices.Equal(seen, []uint64{1, 2, 3}) {
 		t.Errorf("progress %v", seen)
 	}
 }
 
-func TestVerifyCountsFencesAndWhatIsUnchecked(t *testing.T) {
+func TestVerifyCounts(t *testing.T) {
 	t.Parallel()
 	records := good(4)
 	records[1] = journal.Event{SequenceNr: 2, Time: at(2)}
@@ -255,8 +255,8 @@ func TestVerifyCountsFencesAndWhatIsUnchecked(t *testing.T) {
 	}
 }
 
-// What says nothing about the data is an error and no problem.
-func TestVerifyCanFail(t *testing.T) {
+// A failure that is not about the data is an error, not a problem.
+func TestVerifyFails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		journal journal.Journal
@@ -323,7 +323,7 @@ func TestProblemText(t *testing.T) {
 	}
 }
 
-func TestVerifyLooksAtTheOrder(t *testing.T) {
+func TestVerifyChecksOrder(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		id       string

@@ -55,7 +55,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseSaysWhichFieldIsToBlame(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"1,deposit,alice,1,USD":                                 "line 9: 5 fields, expected 6: " + batch.Header,
@@ -84,7 +84,7 @@ func TestParseSaysWhichFieldIsToBlame(t *testing.T) {
 	}
 }
 
-// read returns what a file holds, in words.
+// read describes the lines of a file.
 func read(r io.Reader) (found []string) {
 	for line, err := range batch.Read(r) {
 		bad, isBad := errors.AsType[*batch.LineError](err)
@@ -124,7 +124,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestReadStopsAtAnErrorOfTheFile(t *testing.T) {
+func TestReadStopsAtFileError(t *testing.T) {
 	t.Parallel()
 	file := io.MultiReader(strings.NewReader("1,close,a,,,\n1,clo"), iotest.ErrReader(errors.New("disk on fire")))
 	if got := strings.Join(read(file), "; "); got != "1 close a; line 2: disk on fire" {
@@ -132,7 +132,7 @@ func TestReadStopsAtAnErrorOfTheFile(t *testing.T) {
 	}
 }
 
-func TestReadCanBeLeft(t *testing.T) {
+func TestReadCanStop(t *testing.T) {
 	t.Parallel()
 	n := 0
 	for _, err := range batch.Read(strings.NewReader("1,close,a,,,\nbad\n1,close,a,,,\n")) {
@@ -154,7 +154,7 @@ func generate(t *testing.T, p batch.Plan) []byte {
 	return b.Bytes()
 }
 
-func TestTheSameSeedGivesTheSameFile(t *testing.T) {
+func TestSameSeedSameFile(t *testing.T) {
 	t.Parallel()
 	plan := batch.Plan{Accounts: 50, Commands: 2000, Seed: 7}
 	first := generate(t, plan)
@@ -172,7 +172,7 @@ func TestTheSameSeedGivesTheSameFile(t *testing.T) {
 	}
 }
 
-func TestWhatIsGeneratedCanBeRead(t *testing.T) {
+func TestGeneratedFilesCanBeRead(t *testing.T) {
 	t.Parallel()
 	for _, confluent := range []bool{false, true} {
 		commands := map[string]int{}
@@ -192,9 +192,9 @@ func TestWhatIsGeneratedCanBeRead(t *testing.T) {
 	}
 }
 
-// A confluent file is one in which every account can pay what it pays out of its own deposits, and
-// in which nobody sends anything to one that is closed.
-func TestConfluentFilesDoNotDependOnTransfersThatArrive(t *testing.T) {
+// In a confluent file, each account pays only from its own deposits, and a closed account takes
+// part in no transfer.
+func TestConfluentFiles(t *testing.T) {
 	t.Parallel()
 	type account struct {
 		currency money.Currency
@@ -226,7 +226,7 @@ func TestConfluentFilesDoNotDependOnTransfersThatArrive(t *testing.T) {
 					continue // always refused
 				}
 				if a.sure -= l.Amount.Minor(); a.sure < 0 || l.Currency != a.currency {
-					t.Fatalf("seed %d: line %d pays what may not be there", seed, l.Number)
+					t.Fatalf("seed %d: line %d may exceed the balance", seed, l.Number)
 				}
 				if to := accounts[l.To]; to != nil {
 					to.received = true

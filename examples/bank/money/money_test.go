@@ -138,7 +138,7 @@ func TestConvertRoundsHalfToEven(t *testing.T) {
 		{1, "1.5", 2},
 		{1, "2.5", 2},
 		{0, "32.15", 0},
-		// A first rounding to 19 digits would make a tie of what is none.
+		// Rounding to 19 digits first would create a tie.
 		{9_999_999_999_999_999, "1.00000000000000005", 9_999_999_999_999_999},
 		{math.MaxInt64, "1", math.MaxInt64},
 		{math.MinInt64, "1", math.MinInt64},

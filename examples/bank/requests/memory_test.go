@@ -16,7 +16,7 @@ import (
 
 type memory = requests.Memory[int]
 
-// check checks what a request meets: an answer, 0 for a new one, or an error.
+// check checks the result of Check: an answer, 0 for a new request, or an error.
 func check(t *testing.T, m *memory, id, content string, want int, wantErr error) {
 	t.Helper()
 	answer, done, err := m.Check(id, content)
@@ -25,7 +25,7 @@ func check(t *testing.T, m *memory, id, content string, want int, wantErr error)
 	}
 }
 
-func TestARetryGetsTheFirstAnswer(t *testing.T) {
+func TestRetryGetsFirstAnswer(t *testing.T) {
 	t.Parallel()
 	var m memory
 	check(t, &m, "r1", "deposit 1", 0, nil)
@@ -37,7 +37,7 @@ func TestARetryGetsTheFirstAnswer(t *testing.T) {
 	check(t, &m, "r3", "deposit 1", 0, nil)
 }
 
-func TestWithoutAnIDEveryRequestIsNew(t *testing.T) {
+func TestRequestWithoutID(t *testing.T) {
 	t.Parallel()
 	var m memory
 	m.Record("", "deposit 1", 41)
@@ -47,7 +47,7 @@ func TestWithoutAnIDEveryRequestIsNew(t *testing.T) {
 	}
 }
 
-func TestTheLastThousandAreRemembered(t *testing.T) {
+func TestLastThousand(t *testing.T) {
 	t.Parallel()
 	var m memory
 	for i := 1; i <= requests.Remembered; i++ {
@@ -65,7 +65,7 @@ func TestTheLastThousandAreRemembered(t *testing.T) {
 	}
 }
 
-func TestOfAFileTheHighestLineIsRemembered(t *testing.T) {
+func TestHighestLineOfFile(t *testing.T) {
 	t.Parallel()
 	var m memory
 	a, b := strings.Repeat("a", 32), strings.Repeat("b", 32)
@@ -85,7 +85,7 @@ func TestOfAFileTheHighestLineIsRemembered(t *testing.T) {
 	}
 }
 
-func TestALongIDIsRefused(t *testing.T) {
+func TestLongID(t *testing.T) {
 	t.Parallel()
 	var m memory
 	check(t, &m, strings.Repeat("x", requests.MaxLength), "", 0, nil)
@@ -114,7 +114,7 @@ func TestParseFileLine(t *testing.T) {
 // state is an aggregate that has a memory.
 type state struct{ Requests memory }
 
-func TestItIsPartOfASnapshot(t *testing.T) {
+func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	s, err := codec.NewState(reflect.TypeFor[*state]())
 	if err != nil {

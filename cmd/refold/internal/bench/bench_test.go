@@ -42,19 +42,19 @@ func small(journal string) bench.Settings {
 	}
 }
 
-// Every row runs on every journal that it names, verifies itself, leaves no files behind, and has
-// results that say all that they have to.
+// Each row runs on each of its journals, verifies its data, removes its files, and returns complete
+// results.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	t.Run("rows", func(t *testing.T) {
 		for _, row := range bench.Rows() {
 			if row.Group == "sharding" && row.Journals[0] == "postgres" && os.Getenv("REFOLD_SOAK") != "1" {
-				continue // its processes take half a minute until they have noticed who is gone
+				continue // the processes need half a minute to detect a killed one
 			}
 			for _, scheme := range row.Journals {
 				t.Run(row.Name+" on "+scheme, func(t *testing.T) {
-					t.Parallel() // most of the time they wait for nodes to join
+					t.Parallel() // most of the time the rows wait for nodes to join
 					address := scheme + ":"
 					switch scheme {
 					case "leveldb":
@@ -75,20 +75,20 @@ func TestRows(t *testing.T) {
 		}
 	})
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("remaining files: %v, %v", left, err)
 	}
 }
 
 func checkResult(t *testing.T, row bench.Row, scheme string, r bench.Result) {
 	t.Helper()
 	if r.Group != row.Group || r.Name != row.Name || r.Journal != scheme {
-		t.Errorf("%s on %s calls itself %s %s on %s", row.Name, scheme, r.Group, r.Name, r.Journal)
+		t.Errorf("the result of %s on %s is of %s %s on %s", row.Name, scheme, r.Group, r.Name, r.Journal)
 	}
 	if r.Unit == "" || r.Settings == "" || r.Goal < 0 || r.Better != "higher" && r.Better != "lower" {
 		t.Errorf("%s on %s: incomplete: %+v", row.Name, scheme, r)
 	}
 	if r.Met != nil && *r.Met != (r.Better == "higher" && r.Ratio >= r.Goal || r.Better == "lower" && r.Ratio <= r.Goal) {
-		t.Errorf("%s on %s: misjudged: %+v", row.Name, scheme, r)
+		t.Errorf("%s on %s: wrong verdict: %+v", row.Name, scheme, r)
 	}
 	var out bytes.Buffer
 	if err := bench.WriteJSON(&out, r); err != nil {
@@ -96,7 +96,7 @@ func checkResult(t *testing.T, row bench.Row, scheme string, r bench.Result) {
 	}
 	want := []string{"group", "name", "journal", "value", "unit", "limit", "ratio", "goal", "better", "met", "settings"}
 	if got := keys(t, out.Bytes()); !slices.Equal(got[:min(len(got), len(want))], want) {
-		t.Errorf("%s on %s: fields %v", row.Name, scheme, got)
+		t.Errorf("%s on %s: fields %v, want %v", row.Name, scheme, got, want)
 	}
 }
 
@@ -104,7 +104,7 @@ func checkResult(t *testing.T, row bench.Row, scheme string, r bench.Result) {
 func keys(t *testing.T, object []byte) []string {
 	t.Helper()
 	if bytes.Count(object, []byte{'\n'}) != 1 {
-		t.Errorf("not one line: %s", object)
+		t.Errorf("more than one line: %s", object)
 	}
 	in := json.NewDecoder(bytes.NewReader(object))
 	var names []string
@@ -119,7 +119,7 @@ func keys(t *testing.T, object []byte) []string {
 	}
 }
 
-// A run that is interrupted ends with an error, and leaves no files behind.
+// An interrupted run returns an error and removes its files.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -134,7 +134,7 @@ func TestInterrupted(t *testing.T) {
 		}
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
+		t.Errorf("remaining files: %v, %v", left, err)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestSelect(t *testing.T) {
 		}
 	}
 	if _, err := bench.Select("cold"); err == nil || !strings.Contains(err.Error(), "snapshot-recover") {
-		t.Errorf("an unknown name: %v", err)
+		t.Errorf("Select of an unknown name: %v", err)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestJournalAddress(t *testing.T) {
 	}
 }
 
-// Without an address there is a server for the time of a row.
+// Without an address, a row starts a private server.
 func TestPrivateServer(t *testing.T) {
 	t.Parallel()
 	rows, err := bench.Select("latency")
