@@ -14,6 +14,7 @@ import (
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/shardcore"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/region"
 	"github.com/refold-io/refold/transport"
 )
@@ -90,7 +91,7 @@ func (rt *router) find(name string) *shell {
 // receiveCoordinatorMessage receives a message between coordinators and regions. A message for an
 // unknown type is dropped: its region has not started, or has ended.
 func (rt *router) receiveCoordinatorMessage(ctx context.Context, m transport.Message) {
-	name, err := shardcore.TypeOf(shardcore.KindCoordinator, m.Payload)
+	name, err := coordinator.MessageType(m.Payload)
 	s := rt.find(name)
 	if err != nil || s == nil {
 		rt.undeliverable.Add(1)

@@ -4,6 +4,7 @@
 package shardcore
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
@@ -15,12 +16,13 @@ type coordinatorSlot struct {
 	requested bool                 // StartCoordinator without StopCoordinator
 	runs      bool                 // or is started again at retryAt
 	machine   *coordinator.Machine // nil until retryAt
-	serial    uint64               // number of the machine, so that late replies reach no other one
+	serial    uint64               // number of the machine
 	failures  int
 	retryAt   time.Duration
 }
 
-// idBits is how many bits of a request number identify the request within its machine.
+// idBits is how many bits of the ID of a call identify the call within its coordinator. The others
+// are the serial number, so that late replies reach no other coordinator.
 const idBits = 40
 
 func (a *coordinatorSlot) next() time.Duration {
@@ -40,12 +42,11 @@ func (m *Machine) beginCoordinator() {
 
 func (m *Machine) startCoordinator() {
 	a := &m.coordinator
-	c, err := coordinator.New(m.cfg.Coordinator)
-	if err != nil { // impossible: the configuration was checked
-		return
-	}
-	a.machine, a.retryAt = c, Never
 	a.serial++
+	cfg := m.cfg.Coordinator
+	cfg.FirstID = a.serial << idBits
+	a.machine, _ = coordinator.New(cfg) // the configuration was checked
+	a.retryAt = Never
 	m.stepCoordinator(m.view())
 }
 
@@ -84,23 +85,10 @@ func (m *Machine) stepCoordinator(in coordinator.Input) {
 }
 
 func (m *Machine) coordinatorEffects(out coordinator.Effects) {
-	id := func(id uint64) uint64 { return m.coordinator.serial<<idBits | id }
-	m.out.Notes = append(m.out.Notes, out.Notes...)
-	if out.Load != 0 {
-		m.out.Load = id(out.Load)
-	}
-	if out.AddShards != nil {
-		m.out.AddShards = &coordinator.AddShards{ID: id(out.AddShards.ID), Shards: out.AddShards.Shards}
-	}
-	if out.Save != nil {
-		m.out.Save = &coordinator.Save{ID: id(out.Save.ID), Change: out.Save.Change}
-	}
-	if out.Ask != nil {
-		m.out.Ask = &coordinator.AskStrategy{ID: id(out.Ask.ID), Requests: out.Ask.Requests, View: out.Ask.View}
-	}
-	if out.Rebalance != nil {
-		m.out.Rebalance = &coordinator.AskRebalance{ID: id(out.Rebalance.ID), View: out.Rebalance.View}
-	}
+	all := &m.out
+	all.Notes = append(all.Notes, out.Notes...)
+	all.Load, all.AddShards, all.Save = cmp.Or(out.Load, all.Load), cmp.Or(out.AddShards, all.AddShards), cmp.Or(out.Save, all.Save)
+	all.Ask, all.Rebalance = cmp.Or(out.Ask, all.Ask), cmp.Or(out.Rebalance, all.Rebalance)
 	for _, o := range out.Send {
 		if o.To == m.self {
 			m.queue = append(m.queue, func() { m.regionStep(region.CoordinatorMessage{From: m.self, Message: o.Message}) })
@@ -128,39 +116,4 @@ func (m *Machine) coordinatorStopped(why coordinator.Reason) {
 	a.machine = nil
 	a.retryAt = m.now + m.cfg.CoordinatorBackoff*time.Duration(min(1<<min(a.failures, maxBackoff), maxBackoff))
 	a.failures++
-}
-
-// deliverReply passes a reply to the coordinator that made the request.
-func (m *Machine) deliverReply(in coordinator.Input) {
-	ours := true
-	mine := func(id uint64) uint64 {
-		ours = id>>idBits == m.coordinator.serial
-		return id & (1<<idBits - 1)
-	}
-	switch at := in.(type) {
-	case coordinator.Loaded:
-		at.ID = mine(at.ID)
-		in = at
-	case coordinator.LoadFailed:
-		in = coordinator.LoadFailed{ID: mine(at.ID)}
-	case coordinator.Saved:
-		in = coordinator.Saved{ID: mine(at.ID)}
-	case coordinator.SaveFailed:
-		at.ID = mine(at.ID)
-		in = at
-	case coordinator.ShardsAdded:
-		at.ID = mine(at.ID)
-		in = at
-	case coordinator.HomesChosen:
-		at.ID = mine(at.ID)
-		in = at
-	case coordinator.Rebalanced:
-		at.ID = mine(at.ID)
-		in = at
-	default:
-		return // not a reply
-	}
-	if ours {
-		m.stepCoordinator(in)
-	}
 }

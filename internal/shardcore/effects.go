@@ -63,12 +63,9 @@ type Refusal struct {
 // Action is a request to an incarnation of an entity.
 type Action struct {
 	ShardRun
+	shard.Action
 
-	Kind        shard.ActionKind
-	Entity      string
-	Incarnation uint64  // from 1, increasing in the run
-	Message     Message // of Pass
-	Idle        bool    // of Stop: see shard.Action
+	Message Message // of Pass
 }
 
 // RememberCall is a call of the store of remembered entities for a run of a shard: to load them, or
@@ -231,12 +228,3 @@ const (
 	// KindRegion is a frame between regions. It must keep its order for each pair of nodes.
 	KindRegion Kind = 201
 )
-
-// TypeOf returns the entity type of a frame, which identifies its machine. The error matches
-// coordinator.ErrMalformed or region.ErrMalformed.
-func TypeOf(kind Kind, data []byte) (string, error) {
-	if kind == KindRegion {
-		return region.PacketType(data)
-	}
-	return coordinator.MessageType(data)
-}

@@ -54,7 +54,7 @@ func (m *Machine) runEffects(at *shardRun, out shard.Effects) {
 		m.out.Remember = append(m.out.Remember, RememberCall{at.ShardRun, out.Update})
 	}
 	for _, a := range out.Actions {
-		action := Action{ShardRun: at.ShardRun, Kind: a.Kind, Entity: a.Entity, Incarnation: a.Incarnation, Idle: a.Idle}
+		action := Action{ShardRun: at.ShardRun, Action: a}
 		if a.Kind == shard.Pass {
 			action.Message = m.takeMessage(a.Token).Message
 		}

@@ -90,7 +90,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 		m.out.CoordinatorStopped = !m.coordinator.runs
 		m.stopCoordinator(in.Now)
 	case CoordinatorReply:
-		m.deliverReply(in.Input)
+		m.stepCoordinator(in.Input)
 	case Rebalance:
 		m.stepCoordinator(coordinator.RebalanceNow{})
 	case ShardInput:

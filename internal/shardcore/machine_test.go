@@ -137,11 +137,8 @@ func TestForwardedMessagesAreEncoded(t *testing.T) {
 	}
 	data := out.Send[0].Encoded([]byte("hello"))
 	p, err := region.DecodePacket(data)
-	if err != nil || p.Entity != "x" || string(p.Body) != "hello" || p.Shard != 1 {
+	if err != nil || p.Type != "account" || p.Entity != "x" || string(p.Body) != "hello" || p.Shard != 1 {
 		t.Errorf("DecodePacket = %+v, %v", p, err)
-	}
-	if name, err := shardcore.TypeOf(shardcore.KindRegion, data); err != nil || name != "account" {
-		t.Errorf("TypeOf = %q, %v", name, err)
 	}
 	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 2, Shards: []shardcore.Shard{2}})
 	out = d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "y")

@@ -286,9 +286,6 @@ func (h *host) send(o shardcore.Outgoing) {
 		body = binary.AppendUvarint(nil, nr)
 	}
 	data := o.Encoded(body)
-	if name, err := shardcore.TypeOf(o.Kind, data); err != nil || name != "account" {
-		w.fail("TypeOf(frame) = %q, %v", name, err)
-	}
 	to := w.find(o.To)
 	deliver := func() {
 		if h.gone && o.Message.Entity != "" || to.gone {

@@ -18,10 +18,13 @@ import (
 // ErrInvalid is matched by the errors about an invalid configuration.
 var ErrInvalid = errors.New("coordinator: invalid")
 
-// Config configures a coordinator. All fields except Self must be equal on all nodes.
+// Config configures a coordinator. All fields except Self and FirstID must be equal on all nodes.
 type Config struct {
 	// Self is this node. Required. It has at most one coordinator of a type.
 	Self identity.Node
+	// FirstID is less than the IDs of all calls. A driver that replaces a coordinator sets it above
+	// the IDs of the previous one, so that late replies to that one are ignored. Defaults to 0.
+	FirstID uint64
 	// Type is the name of the entity type. Required. At most 255 bytes.
 	Type string
 	// Role is the role that a member needs to host shards. Defaults to "", no role.

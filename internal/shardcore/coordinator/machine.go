@@ -69,7 +69,7 @@ func New(cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	return &Machine{
-		cfg: cfg.withDefaults(), load: load{retryAt: Never}, settleAt: Never, rebalanceAt: Never, adding: rememberCall{retryAt: Never}, inviteAt: Never,
+		cfg: cfg.withDefaults(), ids: cfg.FirstID, load: load{retryAt: Never}, settleAt: Never, rebalanceAt: Never, adding: rememberCall{retryAt: Never}, inviteAt: Never,
 		instances: map[identity.Node]uint64{}, unstarted: map[Shard]uint64{}, moving: map[Shard]*handOff{}, stopRequesters: map[Shard][]identity.Node{},
 		requests: allocationRequests{byShard: map[Shard]*allocationRequest{}, retryAt: Never},
 	}, nil

@@ -57,15 +57,6 @@ func AppendPacket(dst []byte, p Packet) []byte {
 	return dst
 }
 
-// PacketType returns the entity type of an encoded packet without decoding the rest. The error
-// matches ErrMalformed.
-func PacketType(b []byte) (string, error) {
-	r := wire.NewReader(b, version, MaxPacket, ErrMalformed)
-	r.Byte("kind")
-	name := string(r.Bytes(int(r.Byte("length")), "type"))
-	return name, r.Err()
-}
-
 // DecodePacket decodes the result of AppendPacket. The error matches ErrMalformed.
 func DecodePacket(b []byte) (Packet, error) {
 	r := wire.NewReader(b, version, MaxPacket, ErrMalformed)
