@@ -54,28 +54,14 @@ var (
 )
 
 func errorOf(l membership.Life) error {
-	err := sentinelOf(l.Reason)
+	err := [...]error{
+		membership.Asked: ErrStopped, membership.Left: ErrLeft, membership.WasDowned: ErrDowned, membership.NameTaken: ErrNameInUse,
+		membership.Incompatible: ErrIncompatible, membership.Unsuccessful: ErrNoCluster,
+	}[l.Reason]
 	if l.Detail != "" {
 		return fmt.Errorf("%w: %s", err, l.Detail)
 	}
 	return err
-}
-
-func sentinelOf(r membership.Reason) error {
-	switch r {
-	case membership.Left:
-		return ErrLeft
-	case membership.WasDowned:
-		return ErrDowned
-	case membership.NameTaken:
-		return ErrNameInUse
-	case membership.Incompatible:
-		return ErrIncompatible
-	case membership.Unsuccessful:
-		return ErrNoCluster
-	case membership.Asked:
-	}
-	return ErrStopped
 }
 
 func invalid(format string, args ...any) error {

@@ -292,17 +292,12 @@ func eventOf(e membership.Event) Event {
 }
 
 func eventsOf(life []membership.Life) (events []Event) {
+	kinds := map[membership.LifeKind]EventKind{
+		membership.Disconnected: Disconnected, membership.Suspended: Suspended, membership.Connected: Connected, membership.Resumed: Resumed,
+	}
 	for _, l := range life {
-		switch l.Kind {
-		case membership.Disconnected:
-			events = append(events, Event{Kind: Disconnected})
-		case membership.Suspended:
-			events = append(events, Event{Kind: Suspended})
-		case membership.Connected:
-			events = append(events, Event{Kind: Connected})
-		case membership.Resumed:
-			events = append(events, Event{Kind: Resumed})
-		case membership.Joined, membership.BecameUp, membership.Exits, membership.Downed, membership.Stopped:
+		if kind := kinds[l.Kind]; kind != 0 {
+			events = append(events, Event{Kind: kind})
 		}
 	}
 	return events

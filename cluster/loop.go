@@ -300,17 +300,9 @@ func (n *Node) send(s node.Send) {
 	}
 }
 
+// levelOf converts a level of the machines. Those of slog are in the same order, in steps of 4.
 func levelOf(l membership.Level) slog.Level {
-	switch l {
-	case membership.Debug:
-		return slog.LevelDebug
-	case membership.Info:
-		return slog.LevelInfo
-	case membership.Warn:
-		return slog.LevelWarn
-	case membership.Error:
-	}
-	return slog.LevelError
+	return slog.LevelInfo + 4*(slog.Level(l)-slog.Level(membership.Info))
 }
 
 func attrsOf(attrs []membership.Attr) []slog.Attr {

@@ -58,3 +58,21 @@ func (g Gossip) Monitored(self identity.Node, count int) []identity.Node {
 func SeenOf(g Gossip) Seen {
 	return Seen{Version: g.Clock().Digest(), seen: encodeBitmap(g.seen)}
 }
+
+// Events returns the events that lead from an empty state to this one.
+func (s Snapshot) Events() []Event {
+	var events []Event
+	for _, o := range s.Members {
+		events = append(events, Event{Kind: Became(o.Status), Member: o})
+	}
+	for _, o := range s.Unreachable {
+		events = append(events, Event{Kind: MemberUnreachable, Member: o})
+	}
+	if !s.Leader.IsZero() {
+		events = append(events, Event{Kind: LeaderChanged, Node: s.Leader})
+	}
+	for _, r := range s.RoleLeaders {
+		events = append(events, Event{Kind: RoleLeaderChanged, Role: r.Role, Node: r.Node})
+	}
+	return events
+}

@@ -128,6 +128,7 @@ func (m *Machine) heartbeatReply(from identity.Node, msg HeartbeatReply) {
 
 // reap records which members became unreachable or reachable again.
 func (m *Machine) reap() {
+	m.again(timerReaper, m.s.ReaperInterval)
 	if m.link.state != linkUp || len(m.gossip.Members()) < 2 {
 		return
 	}

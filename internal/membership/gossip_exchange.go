@@ -16,6 +16,7 @@ const smallCluster = 32
 // gossipRound gossips with one other member, and once or twice more before the next round if few
 // members have seen the last change.
 func (m *Machine) gossipRound() {
+	m.again(timerGossip, m.s.GossipInterval)
 	m.probe()
 	m.gossipWithOne()
 	if m.hurry() {

@@ -21,6 +21,7 @@ type leading struct {
 }
 
 func (m *Machine) lead() {
+	m.again(timerLeader, m.s.LeaderInterval)
 	m.expire()
 	switch {
 	case m.link.state != linkUp || m.cache.leader != m.self:

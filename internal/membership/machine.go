@@ -237,49 +237,21 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	for t := range timers {
 		if m.timers[t] <= now && m.phase != stopped {
 			m.timers[t] = Never
-			m.fire(t)
+			t.handler()(m)
 		}
 	}
 	return m.end()
 }
 
-func (m *Machine) fire(t timer) {
-	switch t {
-	case timerEcho:
-		m.echo()
-	case timerLink:
-		m.checkLink()
-	case timerUndecided:
-		m.checkUndecided()
-	case timerGiveUp:
-		m.giveUp()
-	case timerExpect:
-		m.expect()
-	case timerHeartbeat:
-		m.heartbeat()
-	case timerReaper:
-		m.again(timerReaper, m.s.ReaperInterval)
-		m.reap()
-	case timerGossip:
-		m.again(timerGossip, m.s.GossipInterval)
-		m.gossipRound()
-	case timerGossipTwice, timerGossipThrice:
-		m.speedUp()
-	case timerLeave:
-		m.leaveAfterOthers()
-	case timerLeader:
-		m.again(timerLeader, m.s.LeaderInterval)
-		m.lead()
-	case timerJoin:
-		m.joinLate()
-	case timerJoining:
-		m.joinTooLate()
-	case timerName:
-		m.checkNames()
-	case timerGrave:
-		m.quarantineRemoved()
-	case timers:
-	}
+// handler returns the method to call when the timer fires.
+func (t timer) handler() func(*Machine) {
+	return [timers]func(*Machine){
+		timerEcho: (*Machine).echo, timerLink: (*Machine).checkLink, timerUndecided: (*Machine).checkUndecided, timerGiveUp: (*Machine).giveUp,
+		timerExpect: (*Machine).expect, timerHeartbeat: (*Machine).heartbeat, timerReaper: (*Machine).reap,
+		timerGossip: (*Machine).gossipRound, timerGossipTwice: (*Machine).speedUp, timerGossipThrice: (*Machine).speedUp,
+		timerLeave: (*Machine).leaveAfterOthers, timerLeader: (*Machine).lead, timerJoin: (*Machine).joinLate, timerJoining: (*Machine).joinTooLate,
+		timerName: (*Machine).checkNames, timerGrave: (*Machine).quarantineRemoved,
+	}[t]
 }
 
 func (m *Machine) again(t timer, after time.Duration) { m.timers[t] = m.now + after }

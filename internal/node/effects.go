@@ -48,18 +48,15 @@ type Exit struct{}
 // InstanceEnded reports that an instance has ended, whether or not it was asked to stop.
 type InstanceEnded struct{ Instance Instance }
 
-// LeaseAnswer answers a LeaseOp that acquires a lease. There must be exactly one for each. After an
-// error the lease is not held.
+// LeaseAnswer answers a LeaseOp that acquires a lease: see splitbrain.LeaseAnswer. Owner is in the
+// format of identity.Node.String, "" if unknown.
 type LeaseAnswer struct {
 	Lease string
 	Held  bool
-	// Owner is the node that holds the lease instead, in the format of identity.Node.String. It is
-	// "" if unknown.
 	Owner string
 }
 
-// LeaseReleased answers a LeaseOp that releases a lease. Done is false if the lease may still be
-// held.
+// LeaseReleased answers a LeaseOp that releases a lease: see splitbrain.LeaseReleased.
 type LeaseReleased struct {
 	Lease string
 	Done  bool
@@ -86,18 +83,15 @@ func (Forward) input()       {}
 
 // Effects are the results of a step. The shell carries them out in the order of the fields.
 type Effects struct {
-	// Log are log lines.
-	Log []membership.Line
-	// Quarantine are nodes with which no messages may be exchanged any more on any lane, except the
-	// messages in Send.
+	// Log, Quarantine, Events and Life are those of the membership.
+	Log        []membership.Line
 	Quarantine []identity.Node
 	// Stop asks these instances to end. InstanceEnded reports the end of each.
 	Stop []Instance
 	// Leases are lease operations to start, in the name of this node. Each is answered. Operations
 	// on one lease run one after another.
 	Leases []LeaseOp
-	// Start starts these instances.
-	Start []Instance
+	Start  []Instance
 	// Send are messages for the control lane, in order. Each is sent at most once.
 	Send []Send
 	// Forward are messages to instances on this or other nodes, in order. Each is sent at most
@@ -105,11 +99,8 @@ type Effects struct {
 	Forward []Forwarded
 	// Dropped are messages for which a proxy had no room.
 	Dropped []Forward
-	// Events are events to publish in order. A subscriber receives all or none of them.
-	Events []membership.Event
-	// Life are changes of the state of this node, in order. They are reported after all other
-	// effects.
-	Life []membership.Life
+	Events  []membership.Event
+	Life    []membership.Life
 }
 
 // Instance is one run of a singleton on this node.

@@ -88,8 +88,9 @@ func (c *cluster) any() *host {
 	return all[c.w.Rand.IntN(len(all))]
 }
 
-// runFault records a fault for which members may be downed, and ends it after a while.
-func (c *cluster) runFault(d time.Duration, over func()) {
+// runFault records a fault for which members may be downed, and ends it after a while. It returns
+// true, as the result of the fault.
+func (c *cluster) runFault(d time.Duration, over func()) bool {
 	c.runningFaults++
 	c.updateDeaf()
 	c.w.After(d, func() {
@@ -98,6 +99,7 @@ func (c *cluster) runFault(d time.Duration, over func()) {
 		c.faultEnded = c.w.Now()
 		c.updateDeaf()
 	})
+	return true
 }
 
 // updateDeaf updates the set of nodes that do not receive their own messages.
@@ -202,9 +204,8 @@ func leaseStoreTrouble(c *cluster) bool {
 	}
 	d := c.between(5*time.Second, 60*time.Second)
 	c.w.Logf("FAULT: the lease store is away %t, loses %.2f, is late with %.2f, for %v", s.Away, s.Loss, s.Late, d)
-	c.runFault(d, func() {
+	return c.runFault(d, func() {
 		s.Heal()
 		c.w.Logf("the lease store is well")
 	})
-	return true
 }

@@ -65,12 +65,11 @@ func partition(c *cluster, oneWay bool) bool {
 	c.w.Logf("FAULT: the broker is split for %v, one way %t: %s on the other side", d, oneWay, strings.Join(there, " "))
 	n.Split, n.OneWay = true, oneWay
 	c.runningCuts++
-	c.runFault(d, func() {
+	return c.runFault(d, func() {
 		n.Split, n.OneWay = false, false
 		c.runningCuts--
 		c.w.Logf("the broker is one again")
 	})
-	return true
 }
 
 func pairLost(c *cluster) bool {
@@ -109,11 +108,10 @@ func loss(c *cluster) bool {
 	n.Loss, n.Double, n.Overtake = 0.2*math.Pow(c.w.Rand.Float64(), 2), 0.1*c.w.Rand.Float64(), 0.1*c.w.Rand.Float64()
 	d := c.between(5*time.Second, 30*time.Second)
 	c.w.Logf("FAULT: for %v frames are lost with %.2f, doubled with %.2f, overtaken with %.2f", d, n.Loss, n.Double, n.Overtake)
-	c.runFault(d, func() {
+	return c.runFault(d, func() {
 		n.Loss, n.Double, n.Overtake = 0, 0, 0
 		c.w.Logf("no frames are lost any more")
 	})
-	return true
 }
 
 func slowNetwork(c *cluster) bool {
@@ -124,11 +122,10 @@ func slowNetwork(c *cluster) bool {
 	old, d := n.Delay, c.between(5*time.Second, 30*time.Second)
 	n.Delay = env.Between{Least: 10 * time.Millisecond, Most: c.between(50*time.Millisecond, 1500*time.Millisecond)}
 	c.w.Logf("FAULT: for %v the network is slow: %v", d, n.Delay.Most)
-	c.runFault(d, func() {
+	return c.runFault(d, func() {
 		n.Delay = old
 		c.w.Logf("the network is fast again")
 	})
-	return true
 }
 
 func slowNode(c *cluster) bool {
@@ -139,11 +136,10 @@ func slowNode(c *cluster) bool {
 	place, d := h.p.Place(), c.between(5*time.Second, 30*time.Second)
 	place.Slow = c.between(100*time.Millisecond, 4*time.Second)
 	c.w.Logf("FAULT: for %v messages from and to %s take %v", d, place.Name, place.Slow)
-	c.runFault(d, func() {
+	return c.runFault(d, func() {
 		place.Slow = 0
 		c.w.Logf("%s is fast again", place.Name)
 	})
-	return true
 }
 
 func brokerAway(c *cluster) bool {

@@ -101,8 +101,7 @@ func pause(c *cluster, least, most time.Duration) bool {
 	d := c.between(least, most)
 	c.w.Logf("FAULT: %v is paused for %v", h.p.Node(), d)
 	h.p.Pause()
-	c.runFault(d, func() { c.resume(h) })
-	return true
+	return c.runFault(d, func() { c.resume(h) })
 }
 
 func (c *cluster) resume(h *host) {
@@ -124,12 +123,11 @@ func busyNode(c *cluster) bool {
 	name, d := h.p.Node().Name, c.between(5*time.Second, 30*time.Second)
 	c.overload[name] = c.between(100*time.Millisecond, 4*time.Second)
 	c.w.Logf("FAULT: for %v %s handles messages up to %v late", d, name, c.overload[name])
-	c.runFault(d, func() {
+	return c.runFault(d, func() {
 		c.overloadEnd[name] = c.w.Now() + c.overload[name]
 		delete(c.overload, name)
 		c.w.Logf("%s is quick again", name)
 	})
-	return true
 }
 
 func wallClock(c *cluster) bool {

@@ -262,9 +262,7 @@ func decidesWhenStable(h *host, e node.Effects) {
 			if _, stays := o.members[event.Member.Node]; stays { // a member that is removed in the same step does not count
 				o.stableAt = h.p.Now()
 			}
-		case membership.TombstonesChanged, membership.ShuttingDown, membership.MemberRemoved, membership.MemberJoined, membership.MemberWeaklyUp,
-			membership.MemberPreparing, membership.MemberReady, membership.MemberLeft, membership.LeaderChanged, membership.RoleLeaderChanged,
-			membership.SeenChanged, membership.ReachabilityChanged:
+		default:
 		}
 	}
 }

@@ -5,6 +5,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -177,23 +178,11 @@ func (n *largeNode) applyEffects(e node.Effects) {
 		n.p.Send(s.To, link.Control, link.Kind(s.Kind), s.Data)
 	}
 	for _, event := range e.Events {
-		switch event.Kind {
-		case membership.MemberUp:
+		if event.Kind == membership.MemberUp {
 			n.up++
-		case membership.MemberDowned:
-			n.b.downed(event.Member)
-		case membership.TombstonesChanged, membership.ShuttingDown, membership.MemberRemoved, membership.MemberJoined, membership.MemberWeaklyUp,
-			membership.MemberPreparing, membership.MemberReady, membership.MemberLeft, membership.MemberExited, membership.MemberUnreachable,
-			membership.MemberReachable, membership.LeaderChanged, membership.RoleLeaderChanged, membership.SeenChanged, membership.ReachabilityChanged:
+		} else if event.Kind == membership.MemberDowned {
+			maps.DeleteFunc(n.b.undecided, func(n *largeNode, _ bool) bool { return n.p.Node() == event.Member.Node })
 		}
 	}
 	n.p.WakeAt(n.m.Next())
-}
-
-func (b *largeCluster) downed(m *identity.Member) {
-	for n := range b.undecided {
-		if n.p.Node() == m.Node {
-			delete(b.undecided, n)
-		}
-	}
 }

@@ -22,26 +22,19 @@ var ErrInvalid = errors.New("singleton: invalid")
 // MaxNameLength is the largest number of bytes of a singleton's name.
 const MaxNameLength = 255
 
-// Config configures a manager. It must be the same on all nodes, except for Self.
+// Config configures a manager. It must be the same on all nodes, except for Self. cluster.Singleton
+// documents the fields that it has as well.
 type Config struct {
-	// Self is the node. Required.
-	Self identity.Node
-	// Name identifies the singleton. Defaults to "singleton".
-	Name string
-	// Role is the role of the nodes that can host it. Defaults to "", which is all nodes.
-	Role string
-	// RetryInterval is the time between two requests to another manager. Defaults to 1 second.
+	Self          identity.Node
+	Name          string
+	Role          string
 	RetryInterval time.Duration
-	// MinRetries is the minimum number of repetitions of a request before the manager restarts.
-	// Defaults to 15; it is larger if the removal margin is long.
+	// MinRetries is larger than configured if the removal margin is long.
 	MinRetries int
 	// RemovalMargin is how long after its removal a member counts as gone. Defaults to 0. It
 	// follows from the downing settings.
-	RemovalMargin time.Duration
-	// UseLease requires that a lease is held while an instance runs.
-	UseLease bool
-	// LeaseRetryInterval is the time between two attempts to acquire the lease. Defaults to 5
-	// seconds.
+	RemovalMargin      time.Duration
+	UseLease           bool
 	LeaseRetryInterval time.Duration
 }
 

@@ -204,8 +204,7 @@ func mayDecide(s identity.Status) bool {
 	switch s {
 	case identity.Joining, identity.Down, identity.Removed:
 		return false
-	case identity.WeaklyUp, identity.Up, identity.Leaving, identity.Exiting,
-		identity.PreparingForShutdown, identity.ReadyForShutdown:
+	default:
 	}
 	return true
 }
@@ -322,8 +321,7 @@ func (r *Resolver) tickAutomatic(now time.Duration, out *Effects) {
 		switch r.view.status(s.node) {
 		case identity.Down, identity.Exiting, identity.Removed:
 			continue
-		case identity.Joining, identity.WeaklyUp, identity.Up, identity.Leaving,
-			identity.PreparingForShutdown, identity.ReadyForShutdown:
+		default:
 		}
 		if now-s.since >= r.settings.StableAfter {
 			nodes = append(nodes, s.node)

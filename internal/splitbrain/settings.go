@@ -103,37 +103,33 @@ func (s Settings) Values() []Value {
 	if err != nil {
 		return nil
 	}
+	values := []Value{{"downing", "resolver"}}
+	add := func(used bool, key, value string) {
+		if used {
+			values = append(values, Value{"downing." + key, value})
+		}
+	}
 	switch s.Strategy {
 	case downing.Off:
 		return []Value{{"downing", "off"}}
 	case automatic:
 		return []Value{{"downing", "auto"}, {"downing.stable-after", s.StableAfter.String()}}
-	case downing.KeepMajority, downing.StaticQuorum, downing.KeepOldest, downing.DownAll, downing.LeaseMajority:
+	default:
 	}
 	unstable := "off"
 	if s.DownAllWhenUnstable > 0 {
 		unstable = s.DownAllWhenUnstable.String()
 	}
-	values := []Value{{"downing", "resolver"}, {"downing.down-all-when-unstable", unstable}}
-	add := func(key, value string) { values = append(values, Value{"downing." + key, value}) }
-	switch s.Strategy {
-	case downing.KeepOldest:
-		add("keep-lone-oldest", strconv.FormatBool(s.KeepLoneOldest))
-	case downing.LeaseMajority:
-		add("lease-name", s.LeaseName)
-		add("minority-delay", s.MinorityDelay.String())
-	case downing.StaticQuorum:
-		add("quorum-size", strconv.Itoa(s.QuorumSize))
-	case downing.KeepMajority, downing.DownAll, downing.Off, automatic:
-	}
-	if s.Strategy == downing.LeaseMajority {
-		add("release-after", s.ReleaseAfter.String())
-	}
-	add("removal-margin", s.RemovalMargin.String())
-	if s.Strategy != downing.DownAll {
-		add("role", s.Role)
-	}
-	add("stable-after", s.StableAfter.String())
-	add("strategy", string(s.Strategy))
+	withLease := s.Strategy == downing.LeaseMajority
+	add(true, "down-all-when-unstable", unstable)
+	add(s.Strategy == downing.KeepOldest, "keep-lone-oldest", strconv.FormatBool(s.KeepLoneOldest))
+	add(withLease, "lease-name", s.LeaseName)
+	add(withLease, "minority-delay", s.MinorityDelay.String())
+	add(s.Strategy == downing.StaticQuorum, "quorum-size", strconv.Itoa(s.QuorumSize))
+	add(withLease, "release-after", s.ReleaseAfter.String())
+	add(true, "removal-margin", s.RemovalMargin.String())
+	add(s.Strategy != downing.DownAll, "role", s.Role)
+	add(true, "stable-after", s.StableAfter.String())
+	add(true, "strategy", string(s.Strategy))
 	return values
 }

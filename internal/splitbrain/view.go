@@ -93,8 +93,7 @@ func (c *change) status(self identity.Node, m *identity.Member, before identity.
 		if m.Node != self {
 			c.reach++
 		}
-	case identity.Joining, identity.WeaklyUp, identity.Leaving, identity.Removed,
-		identity.PreparingForShutdown, identity.ReadyForShutdown:
+	default:
 	}
 }
 
