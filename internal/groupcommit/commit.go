@@ -159,7 +159,7 @@ func (w *Writer) claim(c *batch, r *Request) bool {
 	return true
 }
 
-// judge decides whether a request that leaves the queue is sent.
+// decide sets whether a request that leaves the queue is sent.
 func (w *Writer) decide(r *Request) {
 	s := r.Stream
 	switch {
@@ -175,13 +175,15 @@ func (w *Writer) decide(r *Request) {
 // grant selects the owners whose Room is called. w.mu is held.
 func (w *Writer) grant(c *batch) {
 	bytes := w.bytes
-	for w.waiting.any() {
-		p := w.waiting.peek()
+	fits := func(p waitingOwner) bool {
 		ahead := w.queued + w.waiting.granted
-		if !w.closed && ahead > 0 && (ahead >= w.cfg.MaxQueuedWrites || bytes+p.size > w.cfg.MaxQueuedBytes) {
+		return w.closed || ahead == 0 || ahead < w.cfg.MaxQueuedWrites && bytes+p.size <= w.cfg.MaxQueuedBytes
+	}
+	for {
+		p, ok := w.waiting.take(fits)
+		if !ok {
 			return
 		}
-		w.waiting.remove()
 		w.waiting.granted++
 		bytes += p.size
 		p.stream.granted = true

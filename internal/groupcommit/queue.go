@@ -4,6 +4,7 @@
 package groupcommit
 
 import (
+	"container/list"
 	"fmt"
 
 	"github.com/refold-io/refold/journal"
@@ -45,7 +46,7 @@ func (q *requests) prepend(front requests) {
 // waitingOwners holds the owners that wait for room in order of arrival. An owner that was granted
 // room and found none keeps its position.
 type waitingOwners struct {
-	retrying, newcomers fifo
+	retrying, newcomers list.List // of waitingOwner
 	// granted counts the owners whose Room was called and that have not submitted since. Their
 	// places are reserved until the queue is empty; owners that have not submitted by then lose
 	// their place.
@@ -58,57 +59,32 @@ type waitingOwner struct {
 	size   int
 }
 
-func (l *waitingOwners) any() bool { return !l.retrying.empty() || !l.newcomers.empty() }
+func (l *waitingOwners) any() bool { return l.retrying.Len()+l.newcomers.Len() > 0 }
 
 func (l *waitingOwners) add(p waitingOwner, again bool) {
 	if again {
-		l.retrying.push(p)
+		l.retrying.PushBack(p)
 		return
 	}
-	l.newcomers.push(p)
+	l.newcomers.PushBack(p)
 }
 
-func (l *waitingOwners) next() *fifo {
-	if !l.retrying.empty() {
-		return &l.retrying
+// take removes and returns the first owner if fits accepts it.
+func (l *waitingOwners) take(fits func(waitingOwner) bool) (p waitingOwner, ok bool) {
+	from := &l.newcomers
+	if l.retrying.Len() > 0 {
+		from = &l.retrying
 	}
-	return &l.newcomers
-}
-
-// peek returns the first owner.
-func (l *waitingOwners) peek() waitingOwner { return l.next().peek() }
-
-func (l *waitingOwners) remove() { l.next().pop() }
-
-// fifo is a queue in a slice.
-type fifo struct {
-	items []waitingOwner
-	head  int
-}
-
-func (f *fifo) empty() bool { return f.head == len(f.items) }
-
-func (f *fifo) peek() waitingOwner { return f.items[f.head] }
-
-func (f *fifo) push(p waitingOwner) {
-	if len(f.items) == cap(f.items) && f.head > len(f.items)/2 {
-		n := copy(f.items, f.items[f.head:])
-		clear(f.items[n:])
-		f.items, f.head = f.items[:n], 0
+	first := from.Front()
+	if first == nil {
+		return p, false
 	}
-	f.items = append(f.items, p)
-}
-
-func (f *fifo) pop() {
-	f.items[f.head] = waitingOwner{}
-	f.head++
-	if !f.empty() {
-		return
+	p = first.Value.(waitingOwner) //nolint:errcheck // the lists hold nothing else
+	if !fits(p) {
+		return p, false
 	}
-	f.items, f.head = f.items[:0], 0
-	if cap(f.items) > 1024 {
-		f.items = nil // release the memory of a burst
-	}
+	from.Remove(first)
+	return p, true
 }
 
 // Owner receives the outcome of a request. Its methods are called on goroutines of the Writer,
@@ -132,7 +108,7 @@ type Stream struct {
 	// submitted after the failure and before the Reset.
 	epoch uint32
 	state streamState
-	// roomed is set from a Room until the next Submit.
+	// granted is set from a Room until the next Submit.
 	granted bool
 }
 
@@ -166,29 +142,26 @@ type Request struct {
 
 // measure returns the size of a write in bytes: that of its names, payloads, tags and metadata.
 func measure(write *journal.Write, limit int) (int, error) {
-	reject := func(seqNr uint64, format string, args ...any) error {
-		return &journal.RejectedError{ID: write.ID, SequenceNr: seqNr, Reason: fmt.Errorf(format, args...)}
+	if _, err := journal.CheckWrite(write); err != nil {
+		return 0, err
 	}
-	if len(write.Events) == 0 {
-		return 0, reject(0, "%w: no events", journal.ErrInvalid)
+	tooLarge := func(seqNr uint64, n int) (int, error) {
+		return 0, &journal.RejectedError{ID: write.ID, SequenceNr: seqNr, Reason: fmt.Errorf("%d bytes exceed the maximum of %d bytes for an append", n, limit)}
 	}
 	size := len(write.ID) + len(write.Writer)
 	for i := range write.Events {
 		e := &write.Events[i]
-		if e.SequenceNr != write.Expect+1+uint64(i) {
-			return 0, reject(e.SequenceNr, "%w: event %d of a write that expects %d must have number %d", journal.ErrInvalid, i, write.Expect, write.Expect+1+uint64(i))
-		}
 		n := len(e.Manifest) + len(e.Payload) + len(e.Metadata)
 		for _, tag := range e.Tags {
 			n += len(tag)
 		}
 		if n > limit {
-			return 0, reject(e.SequenceNr, "%d bytes exceed the maximum of %d bytes for an append", n, limit)
+			return tooLarge(e.SequenceNr, n)
 		}
 		size += n
 	}
 	if size > limit {
-		return 0, reject(0, "%d bytes exceed the maximum of %d bytes for an append", size, limit)
+		return tooLarge(0, size)
 	}
 	return size, nil
 }

@@ -17,9 +17,11 @@
 package groupcommit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/refold-io/refold/journal"
@@ -51,7 +53,7 @@ type Writer struct {
 	queue  requests
 	queued int // accepted and not sent: in the queue, or in a wait list of busy
 	bytes  int // their size
-	// suspect is how many requests at the front of the queue must be looked at before they are
+	// unchecked is how many requests at the front of the queue must be looked at before they are
 	// sent, because a stream has failed.
 	unchecked int
 	// trackIDs is set if busy contains the IDs of the calls in flight: if there may be several
@@ -141,20 +143,20 @@ func (w *Writer) Submit(r *Request) bool {
 // admit reports whether there is room for r. If not, it adds the owner to the waiting ones.
 func (w *Writer) admit(r *Request, size int) bool {
 	s := r.Stream
-	roomed := s.granted
+	granted := s.granted
 	s.granted = false
-	if roomed {
+	if granted {
 		w.waiting.granted = max(0, w.waiting.granted-1)
 	}
 	if w.closed || w.queued == 0 {
 		return true
 	}
 	full := w.queued >= w.cfg.MaxQueuedWrites || w.bytes+size > w.cfg.MaxQueuedBytes
-	if !roomed {
+	if !granted {
 		full = full || w.waiting.any() || w.queued+w.waiting.granted >= w.cfg.MaxQueuedWrites
 	}
 	if full {
-		w.waiting.add(waitingOwner{owner: r.Owner, stream: s, size: size}, roomed)
+		w.waiting.add(waitingOwner{owner: r.Owner, stream: s, size: size}, granted)
 	}
 	return !full
 }
@@ -222,31 +224,23 @@ func (w *Writer) abort(ctx context.Context) <-chan struct{} {
 const maxAppendBytes = 64 << 20
 
 func withDefaults(c journal.WriterConfig) journal.WriterConfig {
-	def := func(field *int, value int) {
-		if *field == 0 {
-			*field = value
-		}
-	}
-	def(&c.MaxQueuedWrites, 16_384)
-	def(&c.MaxQueuedBytes, 128<<20)
-	def(&c.MaxBatchWrites, 1_024)
-	def(&c.MaxBatchBytes, maxAppendBytes)
+	c.MaxQueuedWrites = cmp.Or(c.MaxQueuedWrites, 16_384)
+	c.MaxQueuedBytes = cmp.Or(c.MaxQueuedBytes, 128<<20)
+	c.MaxBatchWrites = cmp.Or(c.MaxBatchWrites, 1_024)
+	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, maxAppendBytes)
 	return c
 }
 
 func validate(c journal.WriterConfig) error {
 	var errs []error
-	check := func(name string, value int) {
-		if value < 0 {
-			errs = append(errs, fmt.Errorf("%w: journal.WriterConfig.%s is %d, it can't be negative", journal.ErrInvalid, name, value))
+	check := func(name string, value, limit int) {
+		if value < 0 || value > limit {
+			errs = append(errs, fmt.Errorf("%w: journal.WriterConfig.%s is %d, want 0 to %d", journal.ErrInvalid, name, value, limit))
 		}
 	}
-	check("MaxQueuedWrites", c.MaxQueuedWrites)
-	check("MaxQueuedBytes", c.MaxQueuedBytes)
-	check("MaxBatchWrites", c.MaxBatchWrites)
-	check("MaxBatchBytes", c.MaxBatchBytes)
-	if c.MaxBatchBytes > maxAppendBytes {
-		errs = append(errs, fmt.Errorf("%w: journal.WriterConfig.MaxBatchBytes is %d, at most %d are allowed", journal.ErrInvalid, c.MaxBatchBytes, maxAppendBytes))
-	}
+	check("MaxQueuedWrites", c.MaxQueuedWrites, math.MaxInt)
+	check("MaxQueuedBytes", c.MaxQueuedBytes, math.MaxInt)
+	check("MaxBatchWrites", c.MaxBatchWrites, math.MaxInt)
+	check("MaxBatchBytes", c.MaxBatchBytes, maxAppendBytes)
 	return errors.Join(errs...)
 }
