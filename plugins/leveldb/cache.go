@@ -10,11 +10,9 @@ import (
 
 // stream is the cached state of one persistence ID.
 type stream struct {
-	id     string
 	number uint64 // 0 if the ID has no events
 	// highest is the highest sequence number, deleted that of the last deleted event.
 	highest, deleted uint64
-	used             bool
 	// pending is set while an append to this ID is in progress.
 	pending bool
 
@@ -22,15 +20,13 @@ type stream struct {
 	next uint64
 }
 
-// cache holds the most recently used streams. Only Append and DeleteTo add to it, one at a time, so
-// that it always matches the stored state. It evicts by the clock algorithm.
+// cache holds some streams. Only Append and DeleteTo add to it, one at a time, so that it always
+// matches the stored state.
 type cache struct {
 	capacity int
 
-	mu        sync.Mutex
-	streams   map[string]*stream
-	ring      []*stream // all streams, in the order of the clock
-	clockHand int
+	mu      sync.Mutex
+	streams map[string]*stream
 }
 
 func newCache(capacity int) *cache {
@@ -41,11 +37,7 @@ func newCache(capacity int) *cache {
 func (c *cache) get(id string) *stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.streams[id]
-	if s != nil {
-		s.used = true
-	}
-	return s
+	return c.streams[id]
 }
 
 // lookup returns a copy of the stream of an ID for a reader. It finds nothing while an append is in
@@ -57,17 +49,15 @@ func (c *cache) lookup(id string) (stream, bool) {
 	if s == nil || s.pending {
 		return stream{}, false
 	}
-	s.used = true
 	return stream{number: s.number, highest: s.highest, deleted: s.deleted}, true
 }
 
 // add adds a stream. It evicts none; trim does.
 func (c *cache) add(id string, s stream) *stream {
-	s.id, s.used, s.next = strings.Clone(id), true, s.highest
+	s.next = s.highest
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.streams[s.id] = &s
-	c.ring = append(c.ring, &s)
+	c.streams[strings.Clone(id)] = &s
 	return &s
 }
 
@@ -99,28 +89,17 @@ func (c *cache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.streams)
-	c.ring, c.clockHand = nil, 0
 }
 
-// trim evicts streams that were not used since the clock hand last passed them, until at most
-// capacity are left.
+// trim evicts streams at random until at most capacity are left.
 func (c *cache) trim() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.ring) > c.capacity {
-		if c.clockHand >= len(c.ring) {
-			c.clockHand = 0
+	for id := range c.streams { // begins at a random stream
+		if len(c.streams) <= c.capacity {
+			return
 		}
-		s := c.ring[c.clockHand]
-		if s.used {
-			s.used = false
-			c.clockHand++
-			continue
-		}
-		delete(c.streams, s.id)
-		last := len(c.ring) - 1
-		c.ring[c.clockHand], c.ring[last] = c.ring[last], nil
-		c.ring = c.ring[:last]
+		delete(c.streams, id)
 	}
 }
 

@@ -49,7 +49,7 @@ func check(files storage.Storage, f format, readOnly bool) (logs []storage.FileD
 	}
 	for _, fd := range required {
 		if !slices.Contains(all, fd) {
-			return nil, &journal.CorruptError{File: fd.String(), Offset: -1, Detail: "the file is missing"}
+			return nil, corruptf(fd.String(), "the file is missing")
 		}
 	}
 	logs = slices.DeleteFunc(all, func(fd storage.FileDesc) bool {
@@ -69,7 +69,7 @@ func checkNew(files storage.Storage, all []storage.FileDesc, readOnly bool, reas
 	}
 	for _, fd := range all {
 		if fd.Type == storage.TypeJournal || fd.Type == storage.TypeTable {
-			return &journal.CorruptError{File: "CURRENT", Offset: -1, Detail: reason.Error()}
+			return corrupt("CURRENT", reason)
 		}
 	}
 	if readOnly {

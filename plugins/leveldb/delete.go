@@ -62,16 +62,9 @@ func (j *Journal) deletePage(ctx context.Context, id string, to uint64) (more bo
 	if s.number == 0 {
 		return false, nil
 	}
-	key := appendDeletedKey(nil, s.number)
-	var d deletion
-	value, err := e.get(key)
+	d, err := readDeletion(e.db, s.number)
 	if err != nil {
 		return false, err
-	}
-	if value != nil {
-		if d, err = decodeDeletion(value); err != nil {
-			return false, corruptRecord("the deletions of ", id, err)
-		}
 	}
 	d.to = max(d.to, min(to, s.highest))
 	if d.done == d.to {
@@ -82,7 +75,7 @@ func (j *Journal) deletePage(ctx context.Context, id string, to uint64) (more bo
 		d.done++
 		batch.Delete(appendEventKey(nil, s.number, d.done))
 	}
-	batch.Put(key, d.append(nil))
+	batch.Put(appendDeletedKey(nil, s.number), d.append(nil))
 	// Every page is synced. The first one makes the deletion durable, and further ones are few.
 	if err := e.write(&batch); err != nil {
 		e.streams.clear()
@@ -175,9 +168,11 @@ func (d *deletions) get(from leveldb.Reader, number uint64) (to uint64, err erro
 	}
 	to, ok := d.known[number]
 	if !ok {
-		if to, err = readDeleted(from, number); err != nil {
+		stored, err := readDeletion(from, number)
+		if err != nil {
 			return 0, err
 		}
+		to = stored.to
 		if d.known == nil {
 			d.known = make(map[uint64]uint64)
 		}
@@ -187,17 +182,17 @@ func (d *deletions) get(from leveldb.Reader, number uint64) (to uint64, err erro
 	return to, nil
 }
 
-func readDeleted(from leveldb.Reader, number uint64) (to uint64, err error) {
+// readDeletion reads the deletion record of a persistence ID. The zero value means no deletions.
+func readDeletion(from leveldb.Reader, number uint64) (d deletion, err error) {
 	value, err := from.Get(appendDeletedKey(nil, number), nil)
-	if errors.Is(err, leveldb.ErrNotFound) {
-		return 0, nil
+	switch {
+	case errors.Is(err, leveldb.ErrNotFound):
+		return d, nil
+	case err != nil:
+		return d, translate(err)
 	}
-	if err != nil {
-		return 0, translate(err)
+	if d, err = decodeDeletion(value); err != nil {
+		return d, corrupt(fmt.Sprintf("the deletions of persistence ID %d", number), err)
 	}
-	d, err := decodeDeletion(value)
-	if err != nil {
-		return 0, corruptIndex(fmt.Sprintf("the deletions of persistence ID %d", number), err)
-	}
-	return d.to, nil
+	return d, nil
 }

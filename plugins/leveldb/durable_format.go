@@ -143,19 +143,19 @@ func decodeRecord(key, b []byte) (durable.Record, error) {
 		return durable.Record{}, malformedKey(key)
 	}
 	r := durable.Record{Key: string(key[1:])}
-	kind := "the record of "
+	file := fmt.Sprintf("the record of %q", r.Key)
 	if len(b) < 2 || b[0] != ^b[1] {
-		return durable.Record{}, corruptRecord(kind, r.Key, errMalformed)
+		return durable.Record{}, corrupt(file, errMalformed)
 	}
 	if b[0] != recordVersion {
-		return durable.Record{}, corruptRecord(kind, r.Key, fmt.Errorf("%w: record version %d", journal.ErrNewerVersion, b[0]))
+		return durable.Record{}, corrupt(file, fmt.Errorf("%w: record version %d", journal.ErrNewerVersion, b[0]))
 	}
 	if len(b) <= recordFixed || len(b) > recordFixed+durable.MaxData {
-		return durable.Record{}, corruptRecord(kind, r.Key, errMalformed)
+		return durable.Record{}, corrupt(file, errMalformed)
 	}
 	body := b[:len(b)-4]
 	if binary.BigEndian.Uint32(b[len(body):]) != checksum(checksum(0, key), body) {
-		return durable.Record{}, corruptRecord(kind, r.Key, errChecksum)
+		return durable.Record{}, corrupt(file, errChecksum)
 	}
 	r.Data = body[2:]
 	return r, nil

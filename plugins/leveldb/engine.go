@@ -183,19 +183,11 @@ func (e *engine) find(id string) (stream, error) {
 		return s, err
 	}
 	if s.number, err = decodeNumber(value); err != nil {
-		return s, corruptRecord("the number of ", id, err)
+		return s, corrupt(fmt.Sprintf("the number of %q", id), err)
 	}
-	if value, err = e.get(appendDeletedKey(nil, s.number)); err != nil {
-		return s, err
-	}
-	if value != nil {
-		d, derr := decodeDeletion(value)
-		if derr != nil {
-			return s, corruptRecord("the deletions of ", id, derr)
-		}
-		s.deleted = d.to
-	}
-	return s, nil
+	d, err := readDeletion(e.db, s.number)
+	s.deleted = d.to
+	return s, err
 }
 
 // load reads the stored state of a persistence ID.
@@ -216,14 +208,6 @@ func (e *engine) load(id string) (stream, error) {
 }
 
 func (e *engine) close() error { return e.db.Close() }
-
-// corruptRecord wraps an error about a record as corruption, unless the record has a newer version.
-func corruptRecord(kind, id string, err error) error {
-	if errors.Is(err, journal.ErrNewerVersion) {
-		return fmt.Errorf("%s%q: %w", kind, id, err)
-	}
-	return &journal.CorruptError{File: fmt.Sprintf("%s%q", kind, id), Offset: -1, Detail: err.Error()}
-}
 
 // openFiles locks the directory. It creates the directory unless it is opened read-only.
 func openFiles(dir string, readOnly bool) (storage.Storage, error) {

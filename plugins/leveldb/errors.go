@@ -30,7 +30,7 @@ var (
 // errors match ErrUnavailable.
 func translate(err error) error {
 	var (
-		corrupt *lerrors.ErrCorrupted
+		damaged *lerrors.ErrCorrupted
 		stored  *storage.ErrCorrupted
 		missing *lerrors.ErrMissingFiles
 		ours    *journal.CorruptError
@@ -43,13 +43,13 @@ func translate(err error) error {
 	case errors.Is(err, leveldb.ErrReadOnly):
 		return ErrReadOnly
 	case errors.As(err, &missing) && len(missing.Fds) > 0:
-		return &journal.CorruptError{File: missing.Fds[0].String(), Offset: -1, Detail: "file is missing"}
-	case errors.As(err, &corrupt):
-		return corruption(corrupt.Fd, corrupt.Err)
+		return corruptf(missing.Fds[0].String(), "file is missing")
+	case errors.As(err, &damaged):
+		return corruptFile(damaged.Fd, damaged.Err)
 	case errors.As(err, &stored):
-		return corruption(stored.Fd, stored.Err)
+		return corruptFile(stored.Fd, stored.Err)
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return &journal.CorruptError{File: "database", Offset: -1, Detail: err.Error()} // a missing or truncated table
+		return corrupt("database", err) // a missing or truncated table
 	}
 	return unavailable(err)
 }
@@ -62,10 +62,22 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", journal.ErrUnavailable, err)
 }
 
-func corruption(fd storage.FileDesc, err error) error {
-	c := &journal.CorruptError{File: "database", Offset: -1, Detail: err.Error()}
-	if !fd.Zero() {
-		c.File = fd.String()
+// corrupt wraps an error about a file or a record as corruption, unless the record has a newer
+// version.
+func corrupt(file string, err error) error {
+	if errors.Is(err, journal.ErrNewerVersion) {
+		return fmt.Errorf("%s: %w", file, err)
 	}
-	return c
+	return &journal.CorruptError{File: file, Offset: -1, Detail: err.Error()}
+}
+
+func corruptf(file, format string, args ...any) error {
+	return corrupt(file, fmt.Errorf(format, args...))
+}
+
+func corruptFile(fd storage.FileDesc, err error) error {
+	if fd.Zero() {
+		return corrupt("database", err)
+	}
+	return corrupt(fd.String(), err)
 }

@@ -102,10 +102,7 @@ func (j *Journal) CachedIDs() int {
 	c := j.db.engine.streams
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.ring) != len(c.streams) {
-		return -1
-	}
-	return len(c.ring)
+	return len(c.streams)
 }
 
 // DecodeEvent decodes the value of an event.

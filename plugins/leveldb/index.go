@@ -285,22 +285,14 @@ func readName(from leveldb.Reader, number uint64) (string, error) {
 	file := fmt.Sprintf("the name of persistence ID %d", number)
 	value, err := from.Get(appendNameKey(nil, number), nil)
 	if errors.Is(err, leveldb.ErrNotFound) {
-		return "", &journal.CorruptError{File: file, Offset: -1, Detail: "record is missing"}
+		return "", corruptf(file, "record is missing")
 	}
 	if err != nil {
 		return "", translate(err)
 	}
 	id, err := decodeName(value)
 	if err != nil {
-		return "", corruptIndex(file, err)
+		return "", corrupt(file, err)
 	}
 	return id, nil
-}
-
-// corruptIndex wraps an error about a record as corruption, unless the record has a newer version.
-func corruptIndex(file string, err error) error {
-	if errors.Is(err, journal.ErrNewerVersion) {
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	return &journal.CorruptError{File: file, Offset: -1, Detail: err.Error()}
 }

@@ -132,7 +132,7 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 			for i := range p.records {
 				e, err := decodeEvent(p.records[i].value, &p.names)
 				if err != nil {
-					err = corruptRecord(fmt.Sprintf("event %d of ", p.records[i].seqNr), id, err)
+					err = corrupt(fmt.Sprintf("event %d of %q", p.records[i].seqNr, id), err)
 					yield(journal.Event{}, fmt.Errorf("leveldb: replay %q: %w", id, err))
 					return
 				}

@@ -130,7 +130,7 @@ func endOf(from leveldb.Reader) (position, error) {
 	}
 	index, err := countRuns(it.Value())
 	if err != nil {
-		return position{}, corruptIndex(groupName(group), err)
+		return position{}, corrupt(groupName(group), err)
 	}
 	return position{group: group, index: index}, nil
 }
@@ -138,7 +138,7 @@ func endOf(from leveldb.Reader) (position, error) {
 func groupName(group uint64) string { return fmt.Sprintf("group %d of the order", group) }
 
 func malformedKey(key []byte) error {
-	return &journal.CorruptError{File: "database", Offset: -1, Detail: fmt.Sprintf("malformed key %x", key)}
+	return corruptf("database", "malformed key %x", key)
 }
 
 // broadcast wakes all goroutines that wait for the next send.

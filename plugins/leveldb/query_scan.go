@@ -143,7 +143,7 @@ func (s *scan) addEvent(at position, id string, number, seqNr uint64) (full bool
 	s.key = appendEventKey(s.key[:0], number, seqNr)
 	value, err := s.view.Get(s.key, nil)
 	if errors.Is(err, leveldb.ErrNotFound) {
-		return false, &journal.CorruptError{File: groupName(at.group), Offset: -1, Detail: fmt.Sprintf("event %d of %q is missing", seqNr, id)}
+		return false, corruptf(groupName(at.group), "event %d of %q is missing", seqNr, id)
 	}
 	if err != nil {
 		return false, translate(err)
@@ -153,10 +153,10 @@ func (s *scan) addEvent(at position, id string, number, seqNr uint64) (full bool
 	}
 	e, err := decodeEvent(value, &s.names)
 	if err != nil {
-		return false, corruptRecord(fmt.Sprintf("event %d of ", seqNr), id, err)
+		return false, corrupt(fmt.Sprintf("event %d of %q", seqNr, id), err)
 	}
 	if e.IsFence() || s.query.Tag != "" && !slices.Contains(e.Tags, s.query.Tag) {
-		return false, &journal.CorruptError{File: groupName(at.group), Offset: -1, Detail: fmt.Sprintf("event %d of %q does not match its index record", seqNr, id)}
+		return false, corruptf(groupName(at.group), "event %d of %q does not match its index record", seqNr, id)
 	}
 	e.SequenceNr = seqNr
 	s.page.Events = append(s.page.Events, journal.Envelope{Event: e, ID: id, Offset: at.offset()})

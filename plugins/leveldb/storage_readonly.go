@@ -4,6 +4,7 @@
 package leveldb
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"slices"
@@ -34,50 +35,31 @@ func (f *readOnlyFiles) Open(fd storage.FileDesc) (storage.Reader, error) {
 		return f.Storage.Open(fd)
 	}
 	joined := new(joinedLogs)
-	for _, fd := range f.logs {
+	var parts []io.Reader
+	for i, fd := range f.logs {
 		r, err := f.Storage.Open(fd)
 		if err != nil {
 			return nil, errors.Join(err, joined.Close())
 		}
-		joined.logs = append(joined.logs, r)
+		joined.logs, parts = append(joined.logs, r), append(parts, r)
+		if i == len(f.logs)-1 {
+			break
+		}
+		size, err := r.Seek(0, io.SeekEnd)
+		if _, serr := r.Seek(0, io.SeekStart); err != nil || serr != nil {
+			return nil, errors.Join(err, serr, joined.Close())
+		}
+		parts = append(parts, bytes.NewReader(make([]byte, (blockSize-size%blockSize)%blockSize)))
 	}
+	joined.Reader = io.MultiReader(parts...)
 	return joined, nil
 }
 
-// joinedLogs reads logs one after the other. It pads each but the last with zeros to a whole block,
-// as the format permits.
+// joinedLogs reads logs one after the other. Each but the last is padded with zeros to a whole
+// block, as the format permits.
 type joinedLogs struct {
+	io.Reader
 	logs []storage.Reader
-	at   int   // index of the current log
-	pad  int   // zeros left to return after it
-	read int64 // bytes read of the current log
-}
-
-// Read implements io.Reader.
-func (j *joinedLogs) Read(b []byte) (int, error) {
-	for {
-		if j.pad > 0 {
-			n := min(j.pad, len(b))
-			clear(b[:n])
-			j.pad -= n
-			return n, nil
-		}
-		if j.at == len(j.logs) {
-			return 0, io.EOF
-		}
-		n, err := j.logs[j.at].Read(b)
-		j.read += int64(n)
-		if errors.Is(err, io.EOF) {
-			j.at++
-			if j.at < len(j.logs) {
-				j.pad = int((blockSize - j.read%blockSize) % blockSize)
-			}
-			j.read, err = 0, nil
-		}
-		if n > 0 || err != nil {
-			return n, err
-		}
-	}
 }
 
 var errOnlyRead = errors.New("leveldb: joined logs can only be read sequentially")

@@ -51,7 +51,7 @@ func (db *DB) verifyOrder(ctx context.Context) error {
 	}
 	// All entries are distinct events, so equal numbers mean that the order is complete.
 	if v.ordered != v.events || v.tagged != v.tags {
-		return orderErrorf("order", "has %d events and %d tags, want %d and %d", v.ordered, v.tagged, v.events, v.tags)
+		return corruptf("order", "has %d events and %d tags, want %d and %d", v.ordered, v.tagged, v.events, v.tags)
 	}
 	return nil
 }
@@ -65,10 +65,6 @@ type verifier struct {
 
 	ordered, events uint64 // events in the order, and stored events
 	tagged, tags    uint64 // tags in the order, and of stored events
-}
-
-func orderErrorf(subject, format string, args ...any) error {
-	return &journal.CorruptError{File: subject, Offset: -1, Detail: fmt.Sprintf(format, args...)}
 }
 
 func (v *verifier) each(ctx context.Context, kind byte, f func(key, value []byte) error) error {
@@ -95,7 +91,7 @@ func (v *verifier) group(key, value []byte) error {
 	for runs.next() {
 		r := runs.run
 		if last := v.last[r.number]; last >= r.first {
-			return orderErrorf(groupName(group), "event %d of persistence ID %d follows event %d", r.first, r.number, last)
+			return corruptf(groupName(group), "event %d of persistence ID %d follows event %d", r.first, r.number, last)
 		} else if last == 0 {
 			if err := v.name(r.number); err != nil {
 				return err
@@ -104,7 +100,7 @@ func (v *verifier) group(key, value []byte) error {
 		v.last[r.number] = r.last()
 		err := v.live(group, r, func(_, _ uint64, e *journal.Event) error {
 			if e.IsFence() {
-				return orderErrorf(groupName(group), "contains a fence of persistence ID %d", r.number)
+				return corruptf(groupName(group), "contains a fence of persistence ID %d", r.number)
 			}
 			v.ordered++
 			return nil
@@ -127,7 +123,7 @@ func (v *verifier) name(number uint64) error {
 		return translate(err)
 	}
 	if n, err := decodeNumber(value); err != nil || n != number {
-		return orderErrorf(fmt.Sprintf("the number of %q", id), "is %d, but %d has that name: %v", n, number, err)
+		return corruptf(fmt.Sprintf("the number of %q", id), "is %d, but %d has that name: %v", n, number, err)
 	}
 	return nil
 }
@@ -144,14 +140,14 @@ func (v *verifier) live(group uint64, r run, f func(index, seqNr uint64, e *jour
 	for ; r.count > 0; r = r.without(1) {
 		value, err := v.view.Get(appendEventKey(nil, r.number, r.first), nil)
 		if errors.Is(err, leveldb.ErrNotFound) {
-			return orderErrorf(groupName(group), "event %d of persistence ID %d is missing", r.first, r.number)
+			return corruptf(groupName(group), "event %d of persistence ID %d is missing", r.first, r.number)
 		}
 		if err != nil {
 			return translate(err)
 		}
 		e, err := decodeEvent(value, &v.names)
 		if err != nil {
-			return corruptIndex(fmt.Sprintf("event %d of persistence ID %d", r.first, r.number), err)
+			return corrupt(fmt.Sprintf("event %d of persistence ID %d", r.first, r.number), err)
 		}
 		if err := f(r.index, r.first, &e); err != nil {
 			return err
@@ -170,7 +166,7 @@ func (v *verifier) tag(key, value []byte) error {
 	for runs.next() {
 		err := v.live(group, runs.run, func(index, seqNr uint64, e *journal.Event) error {
 			if !slices.Contains(e.Tags, string(tag)) || e.IsFence() {
-				return orderErrorf(groupName(group), "event %d of persistence ID %d does not have the tag %q", seqNr, runs.run.number, tag)
+				return corruptf(groupName(group), "event %d of persistence ID %d does not have the tag %q", seqNr, runs.run.number, tag)
 			}
 			v.tagged++
 			return v.place(group, index, runs.run.number, seqNr)
@@ -194,7 +190,7 @@ func (v *verifier) place(group, index, number, seqNr uint64) error {
 			return nil
 		}
 	}
-	return orderErrorf(groupName(group), "event %d of persistence ID %d is not at %d", seqNr, number, index)
+	return corruptf(groupName(group), "event %d of persistence ID %d is not at %d", seqNr, number, index)
 }
 
 // event counts a stored event.
@@ -210,7 +206,7 @@ func (v *verifier) event(key, value []byte) error {
 	}
 	e, err := decodeEvent(value, &v.names)
 	if err != nil {
-		return corruptIndex(fmt.Sprintf("event %d of persistence ID %d", seqNr, number), err)
+		return corrupt(fmt.Sprintf("event %d of persistence ID %d", seqNr, number), err)
 	}
 	if e.IsFence() {
 		return nil
@@ -227,7 +223,7 @@ func (v *verifier) event(key, value []byte) error {
 
 func runsError(group uint64, err error) error {
 	if err != nil {
-		return corruptIndex(groupName(group), err)
+		return corrupt(groupName(group), err)
 	}
 	return nil
 }
