@@ -39,7 +39,7 @@ func TestBugs(t *testing.T) {
 	}
 }
 
-// TestBugsAlone does so while no other test runs: one bug leaks 10,000 goroutines for a while, and
+// TestBugsAlone does so while no other test runs: one bug leaks 1,000 goroutines for a while, and
 // another test counts them.
 func TestBugsAlone(t *testing.T) {
 	for _, b := range bugs() {

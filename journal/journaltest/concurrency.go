@@ -19,7 +19,7 @@ import (
 func concurrencyChecks() []check {
 	return []check{
 		{"VisibleOnReturn", "stored events are visible to the next Replay and HighestSequenceNr", base, func(f *fixture) {
-			const writers, each = 4, 50
+			const writers, each = 4, 25
 			f.together("Append, Replay or HighestSequenceNr", writers, func(k int) {
 				id := fmt.Sprint("visible|", k)
 				for n := range uint64(each) {
@@ -39,7 +39,7 @@ func concurrencyChecks() []check {
 			})
 		}},
 		{"UnitsUnderReads", "a reader never sees a part of a write", base, func(f *fixture) {
-			const id, unit, units = "units", 3, 150
+			const id, unit, units = "units", 3, 60
 			var done atomic.Bool
 			f.together("Append beside Replay", 3, func(k int) {
 				if k == 0 {

@@ -101,7 +101,7 @@ func queryMatchChecks() []check {
 		}},
 		{"QuerySlices", "each event is in one slice, that of its ID", queries, func(f *fixture) {
 			var writes []journal.Write
-			for n := range 300 {
+			for n := range 100 {
 				writes = append(writes, write(fmt.Sprint("sliced|", n*n), "w", 0, 1))
 			}
 			for _, id := range oddIDs() { // some with UTF-16 surrogates
@@ -109,7 +109,7 @@ func queryMatchChecks() []check {
 			}
 			f.store(writes...)
 			whole := f.wantRead(journal.Criteria{}, "", writes...)
-			for _, workers := range []int{1, 2, 8, 32} {
+			for _, workers := range []int{1, 8, 32} {
 				ranges, err := journal.SplitSlices(workers)
 				if err != nil {
 					f.Fatalf("%v", err)
@@ -122,7 +122,7 @@ func queryMatchChecks() []check {
 					f.Errorf("%d workers see %d events, want %d", workers, n, len(whole))
 				}
 			}
-			for _, w := range writes[:40] {
+			for _, w := range writes[:10] {
 				slice := journal.SliceOf(w.ID)
 				for _, r := range []journal.Slices{{First: slice, Count: 1}, {First: 0, Count: slice + 1}, {First: slice, Count: journal.SliceCount - slice}} {
 					f.wantOn(journal.Criteria{Slices: r}, "", whole)
@@ -230,8 +230,8 @@ func queryStateChecks() []check {
 				for _, q := range []journal.Criteria{{}, {Tag: "all"}, {Tag: "id 1"}, {Type: "spread"}, {Slices: journal.Slices{Count: 512}}} {
 					f.wantOn(q, "", left(whole))
 				}
-				for i, e := range whole {
-					f.wantOn(journal.Criteria{}, e.Offset, left(whole[i+1:]))
+				for i := 0; i < len(whole); i += 5 {
+					f.wantOn(journal.Criteria{}, whole[i].Offset, left(whole[i+1:]))
 				}
 				if now := f.end(); now.Compare(end) < 0 {
 					f.Errorf("a deletion sets the end back from %q to %q", end, now)

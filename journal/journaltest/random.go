@@ -14,7 +14,7 @@ import (
 func randomChecks() []check {
 	return []check{
 		{"RandomCalls", "after any sequence of calls the journal equals an array of events for each ID", base, func(f *fixture) {
-			const steps = 400
+			const steps = 200
 			for seed := range uint64(3) {
 				p := &player{fixture: f, random: rand.New(rand.NewPCG(seed, 0)), model: make(map[string]*plain)} //nolint:gosec // not a secret
 				for k := range 4 {

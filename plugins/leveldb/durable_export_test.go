@@ -23,6 +23,12 @@ func DurableOptions() *opt.Options {
 	return o
 }
 
+// WithLogSize returns a DurableConfig with logs and tables of that size.
+func (c DurableConfig) WithLogSize(n int) DurableConfig {
+	c.db = c.db.WithLogSize(n)
+	return c
+}
+
 // OpenDurable opens durable data in a storage of the test's.
 func OpenDurable(id durable.ID, files storage.Storage, syncDir func() error, cfg Config) (durable.Store, error) {
 	cfg.format, cfg.tune = durableFormat(), tuneDurable(cfg.tune)

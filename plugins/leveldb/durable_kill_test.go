@@ -81,7 +81,7 @@ func crashDurable(dir string) {
 func TestDurableKilled(t *testing.T) {
 	t.Parallel()
 	rounds := 5
-	if os.Getenv("REFOLD_SOAK") != "" {
+	if soak() {
 		rounds = 200
 	}
 	dir := t.TempDir()

@@ -18,7 +18,17 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
+// testLog is the size of logs and tables in tests. The engine allocates the memory of a log when it
+// opens a database, which takes long with the race detector.
+const testLog = 512 << 10
+
 func mustOpen(t *testing.T, dir string, cfg leveldb.Config) *leveldb.DB {
+	t.Helper()
+	return mustOpenLarge(t, dir, cfg.WithLogSize(testLog))
+}
+
+// mustOpenLarge opens a database with logs and tables of the usual size.
+func mustOpenLarge(t *testing.T, dir string, cfg leveldb.Config) *leveldb.DB {
 	t.Helper()
 	db, err := leveldb.Open(dir, cfg)
 	if err != nil {
@@ -165,7 +175,7 @@ func TestDeletionCutShort(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db := mustOpen(t, dir, leveldb.Config{})
-	const events = 10_000
+	const events = 9000 // more than two pages
 	mustAppend(t, db.TestJournal(), write("a", 0, events))
 	for pages := 2; pages >= 1; pages-- {
 		err := db.TestJournal().DeleteTo(&countdown{t.Context(), 1}, "a", events-1)
@@ -196,7 +206,7 @@ func TestDeletionCutShort(t *testing.T) {
 func TestCompactFreesSpace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	db := mustOpen(t, dir, leveldb.Config{})
+	db := mustOpenLarge(t, dir, leveldb.Config{})
 	j := db.TestJournal()
 	const events = 10_000 // more than are deleted at once
 	w := write("a", 0, events)
@@ -222,7 +232,7 @@ func TestCompactFreesSpace(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db = mustOpen(t, dir, leveldb.Config{}) // which removes what is in use no more
+	db = mustOpenLarge(t, dir, leveldb.Config{}) // which removes what is in use no more
 	j = db.TestJournal()
 	if after := tableBytes(t, dir); before < 100_000 || after > before/20 {
 		t.Errorf("%d bytes before the deletion, %d after it", before, after)

@@ -29,7 +29,7 @@ import (
 // names it.
 func wantOpenError(t *testing.T, dir string, cfg leveldb.Config, want error) {
 	t.Helper()
-	db, err := leveldb.Open(dir, cfg)
+	db, err := leveldb.Open(dir, cfg.WithLogSize(testLog))
 	if err == nil {
 		_ = db.Close()
 	}
@@ -60,7 +60,7 @@ const holdDir = "REFOLD_TEST_HOLD_DIR"
 
 // hold holds a directory open for TestInUse, in a process of its own.
 func hold(dir string) {
-	db, err := leveldb.Open(dir, leveldb.Config{})
+	db, err := leveldb.Open(dir, leveldb.Config{}.WithLogSize(testLog))
 	if err != nil {
 		_, _ = os.Stdout.WriteString(err.Error() + "\n")
 		os.Exit(1)
@@ -76,7 +76,7 @@ const crashDir = "REFOLD_TEST_CRASH_DIR"
 // crash appends events to a directory, and says after each that it is stored, until it is killed.
 // It is a process of its own of TestKilled.
 func crash(dir string) {
-	db, err := leveldb.Open(dir, leveldb.Config{})
+	db, err := leveldb.Open(dir, leveldb.Config{}.WithLogSize(testLog))
 	if err != nil {
 		_, _ = os.Stdout.WriteString(err.Error() + "\n")
 		os.Exit(1)

@@ -36,17 +36,20 @@ func small() leveldb.Config {
 
 const workloadSteps = 40
 
+// soak reports whether tests run at their full counts.
+func soak() bool { return os.Getenv("REFOLD_SOAK") != "" }
+
 // stride returns the distance between the changes of the files that fail. REFOLD_SOAK selects every
 // change. The race detector finds no more races with more changes, and the run without it, in which
 // the engine compacts, covers the recovery from each kind of change.
 func stride() int {
 	switch {
-	case os.Getenv("REFOLD_SOAK") != "":
+	case soak():
 		return 1
 	case raceDetector:
-		return 41
+		return 101
 	}
-	return 5
+	return 7
 }
 
 // run drives a workload until the power goes or it is over.
@@ -123,13 +126,17 @@ func TestPowerCutWithoutSync(t *testing.T) {
 	t.Parallel()
 	cfg := small()
 	cfg.NoSync = true
-	for seed := range uint64(60) {
+	seeds := uint64(15)
+	if soak() {
+		seeds = 60
+	}
+	for seed := range seeds {
 		d := newDisk(faultPrefix, 0, seed)
 		db, err := leveldb.OpenStorage(d, d.syncDir, cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.at = 50 + int(seed)*3
+		d.at = 50 + int(seed*180/seeds)
 		next := uint64(0)
 		for db.TestJournal().Append(t.Context(), []journal.Write{eventWrite("a", next, 1)}) == nil {
 			next++

@@ -176,7 +176,7 @@ func TestQueryLimits(t *testing.T) {
 		t.Errorf("pages of %v large events", sizes)
 	}
 
-	mustAppend(t, j, write("small|1", 0, 10_000)) // more than one group holds
+	mustAppend(t, j, write("small|1", 0, 5000)) // more than one group holds
 	p := page(t, j, journal.Criteria{Type: "small"}, "")
 	if len(p.Events) != 1000 || !p.More || p.Next != p.Events[999].Offset {
 		t.Errorf("a page of %d events leads to %q", len(p.Events), p.Next)
@@ -187,7 +187,7 @@ func TestQueryLimits(t *testing.T) {
 			t.Fatalf("event %d is number %d", i, e.SequenceNr)
 		}
 	}
-	if len(all) != 10_000 {
+	if len(all) != 5000 {
 		t.Errorf("%d events", len(all))
 	}
 	if err := db.VerifyOrder(t.Context()); err != nil {
@@ -200,7 +200,7 @@ func TestQueryLooksAtFew(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true})
 	j := db.TestJournal()
-	const ids, rounds = 1500, 10
+	const ids, rounds = 1050, 10
 	for n := range uint64(rounds) {
 		writes := make([]journal.Write, ids)
 		for i := range writes {
