@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/snapshot"
+	"github.com/refold-io/refold/store"
 )
 
 // SnapshotStore is an in-memory snapshot store. The zero value is empty and ready; it must not be
@@ -134,3 +135,7 @@ func (s *SnapshotStore) usable(ctx context.Context) error {
 	}
 	return context.Cause(ctx)
 }
+
+// Open returns an empty in-memory database: a journal and a snapshot store. It never fails; its
+// error result matches the Open functions of other plugins.
+func Open() (store.DB, error) { return store.Of(NewJournal(), NewSnapshotStore()), nil }

@@ -59,7 +59,7 @@ func TestDurableConformance(t *testing.T) {
 		Limit: patience,
 		Open: func(tb testing.TB) durable.Opener {
 			tb.Helper()
-			return leveldb.NewDurable(tb.TempDir(), leveldb.DurableConfig{}.WithLogSize(testLog))
+			return leveldb.NewDurable(tb.TempDir(), leveldb.DurableConfig{}.WithLogSize(2<<20))
 		},
 		Size: func(tb testing.TB, o durable.Opener, s durable.Store) int64 {
 			tb.Helper()

@@ -5,6 +5,8 @@ package journaltest
 
 import (
 	"errors"
+	"fmt"
+	"sync"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -112,4 +114,102 @@ func closeChecks() []check {
 			})
 		}},
 	}
+}
+
+func reopenChecks() []check {
+	return []check{
+		{"ReopenKeepsEvents", "stored events are complete when the journal is opened again", reopens, func(f *fixture) {
+			f.reopen() // an empty one
+			f.wantHistory("kept|0", 0)
+			all := make([][]journal.Write, 20)
+			for round := range uint64(3) {
+				var batch []journal.Write
+				for k := range all {
+					w := write(fmt.Sprint("kept|", k), fmt.Sprint("w", round), 3*round, 3)
+					w.Events[0].Tags, w.Events[1].Metadata = []string{"a", "b"}, []byte{0, 1, 2}
+					w.Events[2].Payload = pattern(k*2000, byte(k))
+					batch, all[k] = append(batch, w), append(all[k], w)
+				}
+				f.store(batch...)
+				f.reopen()
+				for k, writes := range all {
+					f.wantHistory(fmt.Sprint("kept|", k), 0, writes...)
+				}
+			}
+		}},
+		{"ReopenKeepsDeletions", "deletions and highest sequence numbers survive a restart", reopens, func(f *fixture) {
+			some, whole := write("some", "w", 0, 5), write("all", "w", 0, 5)
+			f.store(some, whole)
+			f.deleteTo(some.ID, 3)
+			f.deleteTo(whole.ID, maxSeq)
+			f.deleteTo("never written", maxSeq)
+			for range 2 {
+				f.reopen()
+				f.wantHistory(some.ID, 3, some)
+				f.wantHistory(whole.ID, 5, whole)
+				f.wantHistory("never written", 0)
+			}
+			if _, ok := journal.As[journal.IDLister](f.j); ok {
+				f.wantIDs("", []string{"all", "some"})
+			}
+		}},
+		{"ReopenKeepsNumbers", "a writer with an outdated number is in conflict after a restart, too", reopens, func(f *fixture) {
+			stored, lost, deleted := write("stored", "w", 0, 3), write("fenced", "w", 0, 2), write("deleted", "w", 0, 4)
+			f.store(stored, fence(lost), deleted)
+			f.deleteTo(deleted.ID, 4)
+			f.reopen()
+			f.wantConflict(f.append1(lost), lost, 1)
+			f.wantConflict(f.append1(stored), stored, 3)
+			f.wantConflict(f.append1(deleted), deleted, 4)
+			f.wantHistory(lost.ID, 0, fence(lost))
+			next := []journal.Write{write("stored", "w2", 3, 1), write("fenced", "w2", 1, 1), write("deleted", "w2", 4, 1)}
+			f.store(next...)
+			f.reopen()
+			f.wantHistory(stored.ID, 0, stored, next[0])
+			f.wantHistory(lost.ID, 0, fence(lost), next[1])
+			f.wantHistory(deleted.ID, 4, deleted, next[2])
+		}},
+		{"ReopenWhileAppending", "outcomes before a restart are true after it, and a write without an outcome exists as a whole or not at all", reopens, func(f *fixture) {
+			const writers, unit = 4, 3
+			var (
+				busy sync.WaitGroup
+				last [writers]journal.Write // the one that failed
+				said [writers]error
+			)
+			ready := make(chan struct{}, writers)
+			old := f.j
+			for k := range writers {
+				busy.Go(func() {
+					for n := uint64(0); said[k] == nil && f.ctx.Err() == nil; n += unit {
+						last[k] = write(fmt.Sprint("cut short|", k), "w", n, unit)
+						if errs := old.Append(f.ctx, last[k:k+1]); errs != nil {
+							said[k] = errs[0]
+						}
+						if n == 20*unit || said[k] != nil && n < 20*unit {
+							ready <- struct{}{}
+						}
+					}
+				})
+			}
+			for range writers {
+				<-ready
+			}
+			f.reopen()
+			f.within("an Append beside a restart", busy.Wait)
+			for k, w := range last {
+				if said[k] == nil {
+					f.Errorf("Append continues after a restart")
+					return
+				}
+				f.wantTruth(w, said[k])
+				before := f.replay(w.ID, 1, w.Expect)
+				f.wantEvents(w.ID, before, eventsOf(write(w.ID, "w", 0, int(w.Expect)))) //nolint:gosec // small
+			}
+		}},
+	}
+}
+
+func (f *fixture) reopen() {
+	f.Helper()
+	f.j = f.cfg.Reopen(f.TB, f.j)
 }
