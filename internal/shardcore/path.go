@@ -13,18 +13,19 @@ import (
 
 // Path is a cache of the direct route of a shard, and the queues of the messages that cannot use
 // it. The shell and the simulations share it. The machine decides about all messages; those that
-// the path accepts only skip the step that would decide the same. Decision 39 has the figures that
-// justify it.
+// the path accepts only skip the step that would decide the same. See
+// docs/decisions/0039-the-fast-path-is-a-cache.md for the figures that justify it.
 //
 // Contents. A path has the home of the shard, two flags for messages of this node and of its peers,
 // and the running entities if this node is the home. An entry is valid as long as
-// region.Machine.DirectRoute returns it: no earlier message of the shard waits in the machine, and a
-// message changes no state there, except for the time of the last use, which Touched returns.
+// region.Machine.DirectRoute returns it: no earlier message of the shard waits in the machine, and
+// a message changes no state there, except for the time of the last use, which Touched returns.
 //
 // Invalidation. After each step that changes Machine.RouteVersion, and for the shard of a message
-// after its step, the driver calls Restrict before it applies the effects, because these may inform
-// other nodes of a move. It calls Set only after it has applied them, and Add after the earlier
-// messages of the entity are in its mailbox. It calls Remove before it asks an entity to stop.
+// after its step, the driver sets the route to Restricted before it applies the effects, because
+// these may inform other nodes of a move. It sets it to the new route only after it has applied
+// them, and calls Add after the earlier messages of the entity are in its mailbox. It calls Remove
+// before it asks an entity to stop.
 //
 // Order. The messages of an origin, this node or its peers, arrive at their entity in the order in
 // which they come to the path. A message passes only if no earlier one of its origin waits;
