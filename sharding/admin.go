@@ -61,7 +61,7 @@ type adminReply struct {
 	adminrpc.Head
 
 	Regions  []AdminRegion `json:"regions,omitempty"`
-	Shards   []AdminShard  `json:"shards,omitempty"`
+	Shards   []ShardCount  `json:"shards,omitempty"`
 	Entities []string      `json:"entities,omitempty"`
 	Found    *AdminFound   `json:"found,omitempty"`
 	Moving   int           `json:"moving,omitempty"` // shards that adminCmdRebalance moves
@@ -107,13 +107,6 @@ type AdminCoordinator struct {
 	// Refused counts the regions and proxies that the coordinator rejects because their settings
 	// differ.
 	Refused int `json:"refused,omitempty"`
-}
-
-// AdminShard is a shard that a node hosts.
-type AdminShard struct {
-	Shard Shard `json:"shard"`
-	// Entities counts the running and starting entities.
-	Entities int `json:"entities"`
 }
 
 // AdminFound is the location of an entity.
@@ -256,17 +249,9 @@ func (s *shell) adminRegion(ctx context.Context) (a AdminRegion, err error) {
 }
 
 // adminShards returns a page of hosted shards, beginning with from. The loop calls it.
-func (s *shell) adminShards(from Shard) (page []AdminShard, more bool) {
-	for _, n := range s.machine.Hosted() {
-		switch {
-		case n < from:
-		case len(page) == adminPage:
-			return page, true
-		default:
-			page = append(page, AdminShard{n, s.machine.Tracked(n)})
-		}
-	}
-	return page, false
+func (s *shell) adminShards(from Shard) (page []ShardCount, more bool) {
+	page = slices.DeleteFunc(s.counts(), func(c ShardCount) bool { return c.Shard < from })
+	return page[:min(len(page), adminPage)], len(page) > adminPage
 }
 
 // adminEntities returns a page of the IDs of running entities of a shard: those after an ID. The

@@ -71,12 +71,12 @@ func (a *Admin) Regions(ctx context.Context, nodes []string) []AdminNode {
 }
 
 // Shards yields the shards of a type that a node hosts, sorted. An error ends the sequence.
-func (a *Admin) Shards(ctx context.Context, node, typ string) iter.Seq2[AdminShard, error] {
-	return func(yield func(AdminShard, error) bool) {
+func (a *Admin) Shards(ctx context.Context, node, typ string) iter.Seq2[ShardCount, error] {
+	return func(yield func(ShardCount, error) bool) {
 		request := adminRequest{Command: adminCmdShards, Type: typ}
 		for reply, err := range a.pages(ctx, node, &request) {
 			if err != nil {
-				yield(AdminShard{}, err)
+				yield(ShardCount{}, err)
 				return
 			}
 			for _, s := range reply.Shards {

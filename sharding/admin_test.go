@@ -171,7 +171,7 @@ type (
 		Error    string                 `json:"error,omitempty"`
 		Node     string                 `json:"node,omitempty"`
 		Regions  []sharding.AdminRegion `json:"regions,omitempty"`
-		Shards   []sharding.AdminShard  `json:"shards,omitempty"`
+		Shards   []sharding.ShardCount  `json:"shards,omitempty"`
 		Entities []string               `json:"entities,omitempty"`
 		More     bool                   `json:"more,omitempty"`
 	}
@@ -199,7 +199,7 @@ func TestLongLists(t *testing.T) {
 			n, _ := strconv.Atoi(strings.TrimPrefix(r.After, "t"))
 			a.Regions, a.More = []sharding.AdminRegion{{Type: "t" + strconv.Itoa(n+1)}}, n < 4
 		case "shards":
-			a.Shards, a.More = []sharding.AdminShard{{Shard: r.Behind + 2}}, r.Behind < 9
+			a.Shards, a.More = []sharding.ShardCount{{Shard: r.Behind + 2}}, r.Behind < 9
 		case "entities":
 			a.Entities, a.More = []string{"a", "b"}, true
 		default:

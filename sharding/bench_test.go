@@ -145,10 +145,10 @@ func tenThousand(tb testing.TB, stores sharding.CoordinatorStores) *shell {
 func TestTenThousandShards(t *testing.T) {
 	t.Parallel()
 	j, snapshots := inmem.NewJournal(), inmem.NewSnapshotStore()
-	if s := tenThousand(t, sharding.JournalState(j, snapshots)); s.saves > 200 {
+	if s := tenThousand(t, sharding.JournalStores{Journal: j, Snapshots: snapshots}); s.saves > 200 {
 		t.Errorf("in the journal, %d saves", s.saves)
 	}
-	b := open(t, sharding.JournalState(j, snapshots), "b")
+	b := open(t, sharding.JournalStores{Journal: j, Snapshots: snapshots}, "b")
 	if b.must(b.load()); b.state.Shards() != 10_000 {
 		t.Errorf("%d shards are stored", b.state.Shards())
 	}
@@ -157,7 +157,7 @@ func TestTenThousandShards(t *testing.T) {
 func BenchmarkTenThousandShards(b *testing.B) {
 	for name, stores := range map[string]func(b *testing.B) sharding.CoordinatorStores{
 		"inmem": func(*testing.B) sharding.CoordinatorStores {
-			return sharding.JournalState(inmem.NewJournal(), inmem.NewSnapshotStore())
+			return sharding.JournalStores{Journal: inmem.NewJournal(), Snapshots: inmem.NewSnapshotStore()}
 		},
 		"leveldb": func(b *testing.B) sharding.CoordinatorStores {
 			b.Helper()
@@ -166,9 +166,12 @@ func BenchmarkTenThousandShards(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.Cleanup(func() { _ = db.Close() })
-			return sharding.JournalState(db.Journal(), db.Snapshots())
+			return sharding.JournalStores{Journal: db.Journal(), Snapshots: db.Snapshots()}
 		},
-		"replicated": func(b *testing.B) sharding.CoordinatorStores { b.Helper(); return sharding.ReplicatedState(live(b, 3)) },
+		"replicated": func(b *testing.B) sharding.CoordinatorStores {
+			b.Helper()
+			return sharding.ReplicatedStores{Replicator: live(b, 3)}
+		},
 	} {
 		b.Run(name, func(b *testing.B) {
 			for range b.N {
@@ -241,7 +244,7 @@ func BenchmarkAsk(b *testing.B) {
 			_ = n.Shutdown(context.Background())
 			_ = rt.Close(context.Background())
 		})
-		r, err := sharding.Host(b.Context(), n, rt, diaries(name), sharding.Options{State: sharding.JournalState(journal, nil), Shards: 20, MinMembers: 2})
+		r, err := sharding.Host(b.Context(), n, rt, diaries(name), sharding.Options{State: sharding.JournalStores{Journal: journal}, Shards: 20, MinMembers: 2})
 		if err != nil {
 			b.Fatal(err)
 		}

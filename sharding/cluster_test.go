@@ -233,7 +233,7 @@ func (w *world) join(name string, roles ...string) *host {
 func (w *world) opts(h *host) sharding.Options {
 	w.Helper()
 	o := w.options
-	o.State = sharding.JournalState(w.journal, nil)
+	o.State = sharding.JournalStores{Journal: w.journal}
 	if w.replicated {
 		var cfg ddata.Config
 		if w.remembers {
@@ -241,12 +241,12 @@ func (w *world) opts(h *host) sharding.Options {
 		}
 		r, err := ddata.Start(w.Context(), h.Node, cfg)
 		w.must(err)
-		o.State = sharding.ReplicatedState(r)
+		o.State = sharding.ReplicatedStores{Replicator: r}
 		if w.remembers {
-			o.Remember = sharding.ReplicatedEntities(r)
+			o.Remember = sharding.ReplicatedStores{Replicator: r}
 		}
 	} else if w.remembers {
-		o.Remember = sharding.JournalEntities(w.journal, nil)
+		o.Remember = sharding.JournalStores{Journal: w.journal}
 	}
 	return o
 }

@@ -76,7 +76,7 @@
 // The coordinator of an entity type keeps its decisions in a CoordinatorStore: in a journal, or in
 // replicated data. Both provide the same fencing by other means:
 //
-//	                      JournalState                          ReplicatedState
+//	                      JournalStores                         ReplicatedStores
 //	a change is           events, appended if the last          a state with the clock (term, number),
 //	                      sequence number is as expected        written to a majority
 //	a term begins         with such an event                    with a claim on a majority; then the state
@@ -87,8 +87,8 @@
 //	all nodes stop        nothing is lost                       the state is lost and begins empty
 //
 // A RememberStore keeps which entities ran, so that they run again when their shard moves or the
-// cluster restarts: JournalEntities in the journal, where a replaced owner can no longer write, or
-// ReplicatedEntities in replicated data, where it can.
+// cluster restarts: JournalStores in the journal, where a replaced owner can no longer write, or
+// ReplicatedStores in replicated data, where it can.
 //
 // Package shardingtest tests other implementations of these stores.
 package sharding

@@ -20,7 +20,7 @@ func ExampleOptions_remember() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	network, journal := inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal()
-	opts := sharding.Options{Shards: 20, Remember: sharding.JournalEntities(journal, nil)}
+	opts := sharding.Options{Shards: 20, Remember: sharding.JournalStores{Journal: journal}}
 	a, err := openBranch(ctx, network, journal, "a:1", opts)
 	if err != nil {
 		fmt.Println(err)

@@ -85,7 +85,7 @@ func (h *Health) missing() (missing []string, refused error) {
 	for _, name := range types {
 		if !h.known[name] {
 			s := b.find(name)
-			h.known[name] = s != nil && s.isReady()
+			h.known[name] = s != nil && isClosed(s.ready)
 			if s != nil && !h.known[name] {
 				refused = errors.Join(refused, s.mismatchErr())
 			}
@@ -96,15 +96,6 @@ func (h *Health) missing() (missing []string, refused error) {
 	}
 	slices.Sort(missing)
 	return missing, refused
-}
-
-func (s *shell) isReady() bool {
-	select {
-	case <-s.ready:
-		return true
-	default:
-		return false
-	}
 }
 
 // ServeHTTP replies to GET /live and GET /ready with 200, or with 503 and the reason, as

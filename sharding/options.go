@@ -30,8 +30,8 @@ import (
 // ErrMismatch. The zero value of a field is its default. Durations above ten years count as ten
 // years.
 type Options struct {
-	// State is where the coordinator stores the allocation of shards: JournalState or
-	// ReplicatedState. Defaults to JournalState with the journal and the snapshot store of the
+	// State is where the coordinator stores the allocation of shards: JournalStores or
+	// ReplicatedStores. Defaults to JournalStores with the journal and the snapshot store of the
 	// runtime, which all nodes must share; required if the runtime has no journal. A proxy ignores
 	// it.
 	State CoordinatorStores
@@ -56,8 +56,8 @@ type Options struct {
 	// Passivation decides when idle entities leave memory. An entity that has something to do, such
 	// as a timer, a deadline or an unconfirmed delivery, stays. Defaults to two idle minutes.
 	Passivation passivation.Settings
-	// Remember is where the IDs of running entities are stored: JournalEntities or
-	// ReplicatedEntities. Remembered entities run again, without a command, after their shard has
+	// Remember is where the IDs of running entities are stored: JournalStores or
+	// ReplicatedStores. Remembered entities run again, without a command, after their shard has
 	// moved and after the cluster was stopped. Only an entity that leaves by Effect.Passivate is
 	// forgotten; Passivation does not apply. Defaults to nil: entities are not remembered.
 	Remember RememberStores
@@ -131,7 +131,7 @@ func (o Options) withDefaults(node *cluster.Node, rt *eventsourcing.Runtime) Opt
 		o.Strategy = Pure(allocation.LeastShards{})
 	}
 	if o.State == nil && rt != nil && rt.Store() != nil && rt.Store().Journal() != nil {
-		o.State = JournalState(rt.Store().Journal(), rt.Store().Snapshots())
+		o.State = JournalStores{Journal: rt.Store().Journal(), Snapshots: rt.Store().Snapshots()}
 	}
 	t := &o.Tuning
 	t.BufferSize = cmp.Or(t.BufferSize, 100_000)
@@ -153,7 +153,7 @@ func (o Options) withDefaults(node *cluster.Node, rt *eventsourcing.Runtime) Opt
 // validate reports each invalid field.
 func (o *Options) validate(errs *fielderror.Errors, proxy bool) {
 	if o.State == nil && !proxy {
-		errs.Addf("Options.State", "is missing, and the runtime has no journal: JournalState or ReplicatedState")
+		errs.Addf("Options.State", "is missing, and the runtime has no journal: JournalStores or ReplicatedStores")
 	}
 	if o.Host.PassivateAfter != 0 {
 		errs.Addf("Options.Host.PassivateAfter", "is set, it is not for entities of a cluster: see Options.Passivation")
@@ -255,9 +255,9 @@ func storeKind(stores any) string {
 	switch stores.(type) {
 	case nil:
 		return "none"
-	case JournalConfig:
+	case JournalStores:
 		return "journal"
-	case ReplicatedConfig:
+	case ReplicatedStores:
 		return "replicated"
 	}
 	return ""

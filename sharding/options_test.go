@@ -26,9 +26,9 @@ func TestSettingsThatDiffer(t *testing.T) {
 		},
 		"Options.Role is \"\" here and \"library\" on that node": func(_ *world, o *sharding.Options) { o.Role = "" },
 		"Options.State is replicated here and journal on that node": func(w *world, o *sharding.Options) {
-			o.State = sharding.ReplicatedState(w.replicator("b"))
+			o.State = sharding.ReplicatedStores{Replicator: w.replicator("b")}
 		},
-		"Options.Remember is journal here and none on that node": func(w *world, o *sharding.Options) { o.Remember = sharding.JournalEntities(w.journal, nil) },
+		"Options.Remember is journal here and none on that node": func(w *world, o *sharding.Options) { o.Remember = sharding.JournalStores{Journal: w.journal} },
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
@@ -99,7 +99,7 @@ func TestTooManyShards(t *testing.T) {
 		w.must(err)
 		w.options.Shards = 5000
 		o := w.opts(h)
-		o.State = sharding.ReplicatedState(r)
+		o.State = sharding.ReplicatedStores{Replicator: r}
 		_, err = sharding.Host(w.Context(), h.Node, h.rt, diaries("a"), o)
 		if want := "Options.Shards is 5000: their state may take 26256 bytes, and ddata.Config.MaxEntry of replicator \"ddata\" is 20480"; !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			w.Errorf("%v, not %q", err, want)

@@ -38,7 +38,7 @@ type journalEntities struct {
 }
 
 // OpenEntities implements RememberStores.
-func (c JournalConfig) OpenEntities(s Scope) (RememberStore, error) {
+func (c JournalStores) OpenEntities(s Scope) (RememberStore, error) {
 	open, err := c.ledgers(s)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ type replicatedEntities struct {
 }
 
 // OpenEntities implements RememberStores. The error matches ErrInvalid if the keys are not durable.
-func (c ReplicatedConfig) OpenEntities(s Scope) (RememberStore, error) {
+func (c ReplicatedStores) OpenEntities(s Scope) (RememberStore, error) {
 	if err := c.validate(s); err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (c ReplicatedConfig) OpenEntities(s Scope) (RememberStore, error) {
 	e := &replicatedEntities{replicator: c.Replicator, prefix: prefix, all: ddata.Key[crdt.GSet[uint32]](prefix + "all")}
 	for _, key := range []string{string(e.all), string(e.key(0, 0))} {
 		if !c.Replicator.Durable(key) {
-			return nil, fmt.Errorf("%w: ReplicatedConfig.Replicator: key %q is not durable: ddata.Config.Durable must include \"shard-*\"", ErrInvalid, key)
+			return nil, fmt.Errorf("%w: ReplicatedStores.Replicator: key %q is not durable: ddata.Config.Durable must include \"shard-*\"", ErrInvalid, key)
 		}
 	}
 	return e, nil

@@ -43,7 +43,7 @@ func openEntities(tb testing.TB, stores sharding.RememberStores) sharding.Rememb
 func TestALoadSettlesAnUpdate(t *testing.T) {
 	t.Parallel()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
-	s := openEntities(t, sharding.JournalEntities(faulty, nil))
+	s := openEntities(t, sharding.JournalStores{Journal: faulty})
 	load := func(want ...string) {
 		t.Helper()
 		got, err := s.Load(t.Context(), 1)
@@ -72,7 +72,7 @@ func TestALoadSettlesAnUpdate(t *testing.T) {
 func TestSnapshotsOfEntities(t *testing.T) {
 	t.Parallel()
 	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
-	cfg := sharding.JournalConfig{Journal: j, Snapshots: s, SnapshotEvery: 4, KeepSnapshots: 1}
+	cfg := sharding.JournalStores{Journal: j, Snapshots: s, SnapshotEvery: 4, KeepSnapshots: 1}
 	var want []string
 	for i := range 30 {
 		store := openEntities(t, cfg) // what went on in the background has ended
@@ -163,7 +163,7 @@ func script(t *testing.T, s sharding.RememberStore) {
 func TestStoredEntities(t *testing.T) {
 	t.Parallel()
 	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
-	cfg := sharding.JournalConfig{Journal: j, Snapshots: s, SnapshotEvery: 100}
+	cfg := sharding.JournalStores{Journal: j, Snapshots: s, SnapshotEvery: 100}
 	store := openEntities(t, cfg)
 	script(t, store)
 	var out bytes.Buffer
@@ -214,7 +214,10 @@ func TestStoredEntities(t *testing.T) {
 	if err != nil || !bytes.Equal(want, out.Bytes()) {
 		t.Errorf("%v: what is written is\n%s\nnot\n%s", err, out.Bytes(), want)
 	}
-	old := openEntities(t, func() sharding.JournalConfig { j, s := golden(t); return sharding.JournalEntities(j, s) }())
+	old := openEntities(t, func() sharding.JournalStores {
+		j, s := golden(t)
+		return sharding.JournalStores{Journal: j, Snapshots: s}
+	}())
 	got, err := old.Load(t.Context(), 300)
 	if err != nil || !slices.Equal(got, []string{"w", strings.Repeat("y", 200), "z", "ä|\x00"}) {
 		t.Errorf("%q is loaded: %v", got, err)
@@ -236,7 +239,7 @@ func FuzzEntities(f *testing.F) {
 		for _, kind := range []string{"entities|account|1", "shards|account"} {
 			name, _, _ := strings.Cut(kind, "|")
 			j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
-			store := openEntities(t, sharding.JournalEntities(j, s))
+			store := openEntities(t, sharding.JournalStores{Journal: j, Snapshots: s})
 			read := func() int {
 				got, err := store.Load(t.Context(), 1)
 				if err != nil {

@@ -205,7 +205,7 @@ func TestAStoreOfRememberedEntitiesFails(t *testing.T) {
 	for _, call := range []string{"load", "update", "shards", "add"} {
 		for _, slow := range []time.Duration{0, time.Minute} {
 			in(t, func(w *world) {
-				store := &forgetful{RememberStores: sharding.JournalEntities(w.journal, nil), fails: map[string]int{call: 2}, slow: slow}
+				store := &forgetful{RememberStores: sharding.JournalStores{Journal: w.journal}, fails: map[string]int{call: 2}, slow: slow}
 				w.options.Shards, w.options.Remember = 1, store
 				a := w.start("a")
 				for try := 0; ; try++ {

@@ -42,7 +42,7 @@ type JournalData struct {
 // FindData returns the data of this package in the journal for some entity types, or for all types
 // if none is given, sorted by ID. Data that cannot be decoded is included. The error matches
 // journal.ErrNoQueries if the journal cannot list its IDs.
-func (c JournalConfig) FindData(ctx context.Context, types ...string) ([]JournalData, error) {
+func (c JournalStores) FindData(ctx context.Context, types ...string) ([]JournalData, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func parseID(id string) (subject, typ string, ok bool) {
 }
 
 // count fills in the numbers of events and snapshots.
-func (c JournalConfig) count(ctx context.Context, d *JournalData) (err error) {
+func (c JournalStores) count(ctx context.Context, d *JournalData) (err error) {
 	if d.Highest, err = c.Journal.HighestSequenceNr(ctx, d.ID); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (c JournalConfig) count(ctx context.Context, d *JournalData) (err error) {
 // First, a record is appended that begins an empty history. It must follow the last event that
 // FindData found: the error matches ErrConflict if the history has changed since, and nothing is
 // removed then. The deletion of the old records follows; if it fails, call RemoveData again.
-func (c JournalConfig) RemoveData(ctx context.Context, d JournalData) error {
+func (c JournalStores) RemoveData(ctx context.Context, d JournalData) error {
 	if err := c.validate(); err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (c JournalConfig) RemoveData(ctx context.Context, d JournalData) error {
 }
 
 // lastRecord returns the manifest of the last record, empty if it was deleted.
-func (c JournalConfig) lastRecord(ctx context.Context, d JournalData) (manifest string, err error) {
+func (c JournalStores) lastRecord(ctx context.Context, d JournalData) (manifest string, err error) {
 	for e, err := range c.Journal.Replay(ctx, d.ID, d.Highest, d.Highest) {
 		if err != nil {
 			return "", err

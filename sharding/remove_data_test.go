@@ -18,7 +18,7 @@ import (
 )
 
 // decided lets a coordinator begin a term and put n shards on a node.
-func decided(t *testing.T, c sharding.JournalConfig, scope sharding.Scope, n int) coordinator.State {
+func decided(t *testing.T, c sharding.JournalStores, scope sharding.Scope, n int) coordinator.State {
 	t.Helper()
 	store, err := c.OpenCoordinator(scope)
 	if err != nil {
@@ -53,7 +53,7 @@ func decided(t *testing.T, c sharding.JournalConfig, scope sharding.Scope, n int
 	return after
 }
 
-func loaded(t *testing.T, c sharding.JournalConfig, scope sharding.Scope) (state coordinator.State, fold *coordinator.Fold, rev uint64, err error) {
+func loaded(t *testing.T, c sharding.JournalStores, scope sharding.Scope) (state coordinator.State, fold *coordinator.Fold, rev uint64, err error) {
 	t.Helper()
 	store, err := c.OpenCoordinator(scope)
 	if err != nil {
@@ -63,7 +63,7 @@ func loaded(t *testing.T, c sharding.JournalConfig, scope sharding.Scope) (state
 	return restored(t.Context(), store)
 }
 
-func find(t *testing.T, c sharding.JournalConfig, types ...string) []sharding.JournalData {
+func find(t *testing.T, c sharding.JournalStores, types ...string) []sharding.JournalData {
 	t.Helper()
 	all, err := c.FindData(t.Context(), types...)
 	if err != nil {
@@ -79,7 +79,7 @@ func TestRemoveData(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := inmem.NewJournal()
-			c := sharding.JournalConfig{Journal: j, SnapshotEvery: 4, KeepSnapshots: 1}
+			c := sharding.JournalStores{Journal: j, SnapshotEvery: 4, KeepSnapshots: 1}
 			if snapshots {
 				c.Snapshots = inmem.NewSnapshotStore()
 			}
@@ -159,7 +159,7 @@ func TestRemoveData(t *testing.T) {
 // TestRemoveWhileSomebodyWrites: then nothing is removed.
 func TestRemoveWhileSomebodyWrites(t *testing.T) {
 	t.Parallel()
-	c := sharding.JournalConfig{Journal: inmem.NewJournal()}
+	c := sharding.JournalStores{Journal: inmem.NewJournal()}
 	account := sharding.Scope{Type: "account"}
 	decided(t, c, account, 3)
 	d := find(t, c)[0]
@@ -183,7 +183,7 @@ func TestRemovingFailsHalfway(t *testing.T) {
 	t.Parallel()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
 	snapshots := inmem.NewSnapshotStore()
-	c := sharding.JournalConfig{Journal: faulty, Snapshots: snapshots, SnapshotEvery: 4, KeepSnapshots: 1}
+	c := sharding.JournalStores{Journal: faulty, Snapshots: snapshots, SnapshotEvery: 4, KeepSnapshots: 1}
 	account := sharding.Scope{Type: "account"}
 	decided(t, c, account, 20)
 	faulty.Inject(journaltest.Fault{Op: journaltest.OpDelete})

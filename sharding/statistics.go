@@ -45,8 +45,8 @@ type RegionStatistics struct {
 
 // ShardCount is the number of running and starting entities of a shard.
 type ShardCount struct {
-	Shard    Shard
-	Entities int
+	Shard    Shard `json:"shard"`
+	Entities int   `json:"entities"`
 }
 
 // Entities returns the number of entities in all regions that replied.

@@ -81,7 +81,7 @@ type CoordinatorStore interface {
 	Close() error
 }
 
-// CoordinatorStores opens stores for coordinators: JournalState, ReplicatedState, or another
+// CoordinatorStores opens stores for coordinators: JournalStores, ReplicatedStores, or another
 // implementation.
 type CoordinatorStores interface {
 	// OpenCoordinator returns the store for the coordinator of an entity type. It does not block.
@@ -113,7 +113,7 @@ type RememberStore interface {
 	Close() error
 }
 
-// RememberStores opens stores for remembered entities: JournalEntities, ReplicatedEntities, or
+// RememberStores opens stores for remembered entities: JournalStores, ReplicatedStores, or
 // another implementation.
 type RememberStores interface {
 	// OpenEntities returns the store for an entity type. It does not block.

@@ -41,7 +41,7 @@ type journalCoordinator struct {
 }
 
 // OpenCoordinator implements CoordinatorStores.
-func (c JournalConfig) OpenCoordinator(s Scope) (CoordinatorStore, error) {
+func (c JournalStores) OpenCoordinator(s Scope) (CoordinatorStore, error) {
 	open, err := c.ledgers(s)
 	if err != nil {
 		return nil, err
@@ -185,9 +185,9 @@ const JournalPrefix = "refold.sharding|"
 // saveTimeout limits the background work on a snapshot, for which Close waits.
 const saveTimeout = 20 * time.Second
 
-// JournalConfig configures stores in a journal. They append events conditionally on the sequence
-// number, and save snapshots.
-type JournalConfig struct {
+// JournalStores are stores in a journal. They append events conditionally on the sequence number, and
+// save snapshots.
+type JournalStores struct {
 	// Journal is the journal, the same for all nodes of the cluster. Required.
 	Journal journal.Journal
 	// Snapshots is the snapshot store, the same for all nodes. Defaults to none: all events are
@@ -200,43 +200,31 @@ type JournalConfig struct {
 	KeepSnapshots int
 }
 
-// JournalState returns stores that keep the state of coordinators in a journal. The snapshot store
-// may be nil. JournalConfig has further settings.
-func JournalState(j journal.Journal, snapshots snapshot.Store) JournalConfig {
-	return JournalConfig{Journal: j, Snapshots: snapshots}
-}
-
-// JournalEntities returns stores that keep remembered entities in a journal. The snapshot store may
-// be nil. JournalConfig has further settings.
-func JournalEntities(j journal.Journal, snapshots snapshot.Store) JournalConfig {
-	return JournalConfig{Journal: j, Snapshots: snapshots}
-}
-
 var (
-	_ CoordinatorStores = JournalConfig{}
-	_ RememberStores    = JournalConfig{}
+	_ CoordinatorStores = JournalStores{}
+	_ RememberStores    = JournalStores{}
 )
 
-func (c JournalConfig) withDefaults() JournalConfig {
+func (c JournalStores) withDefaults() JournalStores {
 	c.SnapshotEvery = cmp.Or(c.SnapshotEvery, 1000)
 	c.KeepSnapshots = max(cmp.Or(c.KeepSnapshots, 2), 0)
 	return c
 }
 
-func (c JournalConfig) validate() error {
+func (c JournalStores) validate() error {
 	var errs []error
 	if c.Journal == nil {
-		errs = append(errs, fmt.Errorf("%w: JournalConfig.Journal is required", ErrInvalid))
+		errs = append(errs, fmt.Errorf("%w: JournalStores.Journal is required", ErrInvalid))
 	}
 	if c.SnapshotEvery < 0 {
-		errs = append(errs, fmt.Errorf("%w: JournalConfig.SnapshotEvery is %d, it must not be negative", ErrInvalid, c.SnapshotEvery))
+		errs = append(errs, fmt.Errorf("%w: JournalStores.SnapshotEvery is %d, it must not be negative", ErrInvalid, c.SnapshotEvery))
 	}
 	return errors.Join(errs...)
 }
 
 // ledgers returns a function that opens the histories of one store. They share circuit breakers and
 // a background task.
-func (c JournalConfig) ledgers(s Scope) (func(kind, number, event, state string, most int) *ledger, error) {
+func (c JournalStores) ledgers(s Scope) (func(kind, number, event, state string, most int) *ledger, error) {
 	if err := errors.Join(c.validate(), s.validate()); err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func TestAHistoryOfTwoCoordinators(t *testing.T) {
 		event{Kind: coordinator.RegionTerminated, Node: node("x")},
 	)
 	s := inmem.NewSnapshotStore()
-	b := open(t, sharding.JournalConfig{Journal: j, Snapshots: s, SnapshotEvery: 13}, "c")
+	b := open(t, sharding.JournalStores{Journal: j, Snapshots: s, SnapshotEvery: 13}, "c")
 	state, fold, rev, err := restored(t.Context(), b.store)
 	b.must(err)
 	repairs, repaired := fold.Repairs()
@@ -82,7 +82,7 @@ func TestAHistoryOfTwoCoordinators(t *testing.T) {
 	b.lead()
 	b.must(b.save(allocated("r", 5)))
 	b.must(b.store.Close())
-	other := open(t, sharding.JournalState(j, s), "d")
+	other := open(t, sharding.JournalStores{Journal: j, Snapshots: s}, "d")
 	b.must(other.load())
 	if !other.state.Equal(b.state) {
 		t.Errorf("a later one finds something else")
@@ -104,7 +104,7 @@ func TestAHistoryThatCannotBeRead(t *testing.T) {
 	} {
 		j := imported(t, started(1, "a"))
 		put(t, j, 1, bad)
-		if _, err := open(t, sharding.JournalState(j, nil), "b").store.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "event 2") {
+		if _, err := open(t, sharding.JournalStores{Journal: j}, "b").store.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "event 2") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -114,14 +114,14 @@ func TestAHistoryThatCannotBeRead(t *testing.T) {
 		if err := j.DeleteTo(t.Context(), accountID, upTo); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := open(t, sharding.JournalState(j, inmem.NewSnapshotStore()), "b").store.Load(t.Context()); !errors.Is(err, journal.ErrHistoryGap) {
+		if _, err := open(t, sharding.JournalStores{Journal: j, Snapshots: inmem.NewSnapshotStore()}, "b").store.Load(t.Context()); !errors.Is(err, journal.ErrHistoryGap) {
 			t.Errorf("events up to %d are missing: %v", upTo, err)
 		}
 	}
 	// A snapshot of what the journal has lost.
 	s := inmem.NewSnapshotStore()
 	keep(t, s, 5, "refold.coordinator.state", coordinator.AppendState(nil, coordinator.State{}))
-	if _, err := open(t, sharding.JournalState(imported(t, started(1, "a")), s), "b").store.Load(t.Context()); !errors.Is(err, journal.ErrHistoryGap) {
+	if _, err := open(t, sharding.JournalStores{Journal: imported(t, started(1, "a")), Snapshots: s}, "b").store.Load(t.Context()); !errors.Is(err, journal.ErrHistoryGap) {
 		t.Errorf("the snapshot is above the journal: %v", err)
 	}
 }
@@ -172,7 +172,7 @@ func numbers(t *testing.T, j journal.Journal, s snapshot.Store, id string) (snap
 }
 
 // settle opens a store anew for each change, so that each snapshot is there before the next change.
-func settle(t *testing.T, cfg sharding.JournalConfig, changes int) coordinator.State {
+func settle(t *testing.T, cfg sharding.JournalStores, changes int) coordinator.State {
 	t.Helper()
 	b := lead(t, cfg, "a")
 	b.must(b.store.Close())
@@ -201,7 +201,7 @@ func TestSnapshotsAndWhatIsKept(t *testing.T) {
 		{20, 1, "[20]", "[1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22]"},
 	} {
 		j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
-		cfg := sharding.JournalConfig{Journal: j, Snapshots: s, SnapshotEvery: c.every, KeepSnapshots: c.keep}
+		cfg := sharding.JournalStores{Journal: j, Snapshots: s, SnapshotEvery: c.every, KeepSnapshots: c.keep}
 		state := settle(t, cfg, 20)
 		snapshots, events := numbers(t, j, s, accountID)
 		if fmt.Sprint(snapshots) != c.snapshots || fmt.Sprint(events) != c.events {
@@ -219,7 +219,7 @@ func TestSnapshotsAndWhatIsKept(t *testing.T) {
 func TestSnapshotsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
-	cfg := sharding.JournalConfig{Journal: j, Snapshots: s, SnapshotEvery: 5, KeepSnapshots: 1}
+	cfg := sharding.JournalStores{Journal: j, Snapshots: s, SnapshotEvery: 5, KeepSnapshots: 1}
 	want := settle(t, cfg, 20)
 	keep(t, s, 20, "refold.coordinator.state", []byte{0x10, 200})
 	var log bytes.Buffer
@@ -248,7 +248,7 @@ func TestSnapshotsThatCannotBeSaved(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
 	s := &recordedSnapshots{Store: inmem.NewSnapshotStore(), fail: errors.New("the disk is full")}
-	cfg := sharding.JournalConfig{Journal: j, Snapshots: s, SnapshotEvery: 5, KeepSnapshots: -1}
+	cfg := sharding.JournalStores{Journal: j, Snapshots: s, SnapshotEvery: 5, KeepSnapshots: -1}
 	settle(t, cfg, 10)
 	if _, events := numbers(t, j, s, accountID); len(events) != 12 {
 		t.Errorf("the events %v are left", events)
@@ -260,7 +260,7 @@ func TestSnapshotsThatCannotBeSaved(t *testing.T) {
 func TestAFenceSettlesASave(t *testing.T) {
 	t.Parallel()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
-	b := lead(t, sharding.JournalState(faulty, nil), "a")
+	b := lead(t, sharding.JournalStores{Journal: faulty}, "a")
 	late := faulty.Inject(journaltest.Fault{Do: journaltest.Late})
 	was, rev := b.state, b.rev
 	if err := b.save(allocated("r", 1)); err == nil {
@@ -309,7 +309,7 @@ func TestTimeNeverGoesBack(t *testing.T) {
 	if errs := j.Append(t.Context(), []journal.Write{{ID: accountID, Writer: "w", Events: []journal.Event{e}}}); errs != nil {
 		t.Fatal(errs)
 	}
-	lead(t, sharding.JournalState(j, nil), "b")
+	lead(t, sharding.JournalStores{Journal: j}, "b")
 	for e, err := range j.Replay(t.Context(), accountID, 1, journal.MaxSequenceNr) {
 		if err != nil || e.Time.Before(future) {
 			t.Errorf("event %d is at %v: %v", e.SequenceNr, e.Time, err)

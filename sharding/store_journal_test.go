@@ -24,8 +24,8 @@ func journalPlace(j journal.Journal, s snapshot.Store) shardingtest.Place {
 	for range 4 {
 		nodes = append(nodes, journaltest.NewFaulty(j))
 	}
-	config := func(node int) sharding.JournalConfig {
-		return sharding.JournalConfig{Journal: nodes[node%len(nodes)], Snapshots: s, SnapshotEvery: 3, KeepSnapshots: 1}
+	config := func(node int) sharding.JournalStores {
+		return sharding.JournalStores{Journal: nodes[node%len(nodes)], Snapshots: s, SnapshotEvery: 3, KeepSnapshots: 1}
 	}
 	place := shardingtest.Place{
 		Coordinators: func(node int) sharding.CoordinatorStores { return config(node) },

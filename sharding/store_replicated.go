@@ -16,31 +16,26 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/register"
 )
 
-// ReplicatedConfig configures stores in replicated data.
-type ReplicatedConfig struct {
+// ReplicatedStores are stores in replicated data. The state of coordinators is lost when all nodes
+// stop; the list of shards survives only if entities are remembered.
+//
+// A shard has about 50,000 remembered entities at most. Their keys "shard-*" must be durable: see
+// ddata.Config.Durable. A replaced owner of a shard is not prevented from writing.
+type ReplicatedStores struct {
 	// Replicator holds the data. All nodes that may host the entity type need a replicator of the
 	// same name. Required.
 	Replicator *ddata.Replicator
 }
 
-// ReplicatedState returns stores that keep the state of coordinators in replicated data. The state
-// is lost when all nodes stop; the list of shards survives only if entities are remembered.
-func ReplicatedState(r *ddata.Replicator) ReplicatedConfig { return ReplicatedConfig{Replicator: r} }
-
-// ReplicatedEntities returns stores that keep remembered entities in replicated data, of about
-// 50,000 entities in a shard at most. The keys "shard-*" must be durable: see ddata.Config.Durable.
-// These stores do not prevent a replaced owner of a shard from writing.
-func ReplicatedEntities(r *ddata.Replicator) ReplicatedConfig { return ReplicatedConfig{Replicator: r} }
-
 var (
-	_ CoordinatorStores = ReplicatedConfig{}
-	_ RememberStores    = ReplicatedConfig{}
+	_ CoordinatorStores = ReplicatedStores{}
+	_ RememberStores    = ReplicatedStores{}
 )
 
-func (c ReplicatedConfig) validate(s Scope) error {
+func (c ReplicatedStores) validate(s Scope) error {
 	err := s.validate()
 	if c.Replicator == nil {
-		err = errors.Join(fmt.Errorf("%w: ReplicatedConfig.Replicator is required", ErrInvalid), err)
+		err = errors.Join(fmt.Errorf("%w: ReplicatedStores.Replicator is required", ErrInvalid), err)
 	}
 	return err
 }
@@ -51,7 +46,7 @@ const regionBytes = 16 << 10
 
 // OpenCoordinator implements CoordinatorStores. The error matches ErrInvalid if the state of so
 // many shards exceeds the entry size of the replicator.
-func (c ReplicatedConfig) OpenCoordinator(s Scope) (CoordinatorStore, error) {
+func (c ReplicatedStores) OpenCoordinator(s Scope) (CoordinatorStore, error) {
 	if err := c.validate(s); err != nil {
 		return nil, err
 	}

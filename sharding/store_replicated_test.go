@@ -74,8 +74,8 @@ func replicate(tb testing.TB, n int) *replicas {
 func (w *replicas) place() shardingtest.Place {
 	at := func(node int) *ddata.Replicator { return w.nodes[node%len(w.nodes)] }
 	place := shardingtest.Place{
-		Coordinators: func(node int) sharding.CoordinatorStores { return sharding.ReplicatedState(at(node)) },
-		Entities:     func(node int) sharding.RememberStores { return sharding.ReplicatedEntities(at(node)) },
+		Coordinators: func(node int) sharding.CoordinatorStores { return sharding.ReplicatedStores{Replicator: at(node)} },
+		Entities:     func(node int) sharding.RememberStores { return sharding.ReplicatedStores{Replicator: at(node)} },
 		Unfenced:     true,
 	}
 	others := func(node int) (names []string) {
@@ -142,7 +142,7 @@ func TestReplicatedWithoutOneNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := replicate(t, 3)
-		a := lead(t, sharding.ReplicatedState(w.nodes[0]), "a")
+		a := lead(t, sharding.ReplicatedStores{Replicator: w.nodes[0]}, "a")
 		heal := w.network.Partition([]string{"n1"}, []string{"n0", "n2"})
 		for i := range 5 {
 			began := time.Now()
@@ -152,7 +152,7 @@ func TestReplicatedWithoutOneNode(t *testing.T) {
 			}
 		}
 		a.must(a.load())
-		b := open(t, sharding.ReplicatedState(w.nodes[2]), "b")
+		b := open(t, sharding.ReplicatedStores{Replicator: w.nodes[2]}, "b")
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		if _, err := b.store.Load(ctx); !errors.Is(err, ddata.ErrQuorum) {
 			t.Errorf("a new coordinator loads from two of three: %v", err)
@@ -184,7 +184,7 @@ func TestReplicatedEntitiesAreDurable(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := sharding.ReplicatedEntities(r).OpenEntities(sharding.Scope{Type: "account"}); !errors.Is(err, sharding.ErrInvalid) {
+			if _, err := (sharding.ReplicatedStores{Replicator: r}).OpenEntities(sharding.Scope{Type: "account"}); !errors.Is(err, sharding.ErrInvalid) {
 				t.Errorf("durable keys %q: %v, want ErrInvalid", keys, err)
 			}
 		}
@@ -196,7 +196,7 @@ func TestReplicatedClaimFences(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := replicate(t, 3)
-		a, b := lead(t, sharding.ReplicatedState(w.nodes[0]), "a"), open(t, sharding.ReplicatedState(w.nodes[1]), "b")
+		a, b := lead(t, sharding.ReplicatedStores{Replicator: w.nodes[0]}, "a"), open(t, sharding.ReplicatedStores{Replicator: w.nodes[1]}, "b")
 		b.must(b.load())
 		a.must(a.save(allocated("r", 1)))
 		if err := b.save(started(2, "b")); !errors.Is(err, sharding.ErrConflict) {
@@ -220,8 +220,8 @@ func TestReplicatedKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := replicate(t, 1).nodes[0]
-		lead(t, sharding.ReplicatedState(r), "a")
-		s := openEntities(t, sharding.ReplicatedEntities(r))
+		lead(t, sharding.ReplicatedStores{Replicator: r}, "a")
+		s := openEntities(t, sharding.ReplicatedStores{Replicator: r})
 		for i, id := range []string{"x", "42", "0f8fad5b-d9cb-469f-a165-70867728950e", ""} {
 			err := s.AddShards(t.Context(), []shard{shard(i)})
 			if id != "" && err == nil {

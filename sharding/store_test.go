@@ -119,11 +119,11 @@ func TestOpenInvalid(t *testing.T) {
 	t.Parallel()
 	scope := sharding.Scope{Type: "account"}
 	for name, open := range map[string]func() error{
-		"no journal":                  func() error { _, err := sharding.JournalState(nil, nil).OpenCoordinator(scope); return err },
-		"no journal, entities":        func() error { _, err := sharding.JournalEntities(nil, nil).OpenEntities(scope); return err },
-		"no replicator":               func() error { _, err := sharding.ReplicatedState(nil).OpenCoordinator(scope); return err },
-		"no replicator, entities":     func() error { _, err := sharding.ReplicatedEntities(nil).OpenEntities(scope); return err },
-		"a negative number of events": func() error { _, err := sharding.JournalConfig{SnapshotEvery: -1}.OpenCoordinator(scope); return err },
+		"no journal":                  func() error { _, err := sharding.JournalStores{}.OpenCoordinator(scope); return err },
+		"no journal, entities":        func() error { _, err := sharding.JournalStores{}.OpenEntities(scope); return err },
+		"no replicator":               func() error { _, err := sharding.ReplicatedStores{}.OpenCoordinator(scope); return err },
+		"no replicator, entities":     func() error { _, err := sharding.ReplicatedStores{}.OpenEntities(scope); return err },
+		"a negative number of events": func() error { _, err := sharding.JournalStores{SnapshotEvery: -1}.OpenCoordinator(scope); return err },
 	} {
 		if err := open(); !errors.Is(err, sharding.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)

@@ -19,7 +19,7 @@ import (
 )
 
 // decide starts the term of a coordinator in a journal.
-func decide(t *testing.T, state sharding.JournalConfig, typ string) {
+func decide(t *testing.T, state sharding.JournalStores, typ string) {
 	t.Helper()
 	store, err := state.OpenCoordinator(sharding.Scope{Type: typ})
 	if err != nil {
@@ -56,8 +56,8 @@ func TestRemoveShardingData(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	decide(t, sharding.JournalState(db.Journal(), db.Snapshots()), "account")
-	decide(t, sharding.JournalState(db.Journal(), db.Snapshots()), "loan")
+	decide(t, sharding.JournalStores{Journal: db.Journal(), Snapshots: db.Snapshots()}, "account")
+	decide(t, sharding.JournalStores{Journal: db.Journal(), Snapshots: db.Snapshots()}, "loan")
 	remove := func(status int, want string, args ...string) {
 		t.Helper()
 		var out, errs bytes.Buffer
@@ -103,7 +103,7 @@ func TestRemoveShardingDataOnPostgres(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	state := sharding.JournalState(db.Journal(), db.Snapshots())
+	state := sharding.JournalStores{Journal: db.Journal(), Snapshots: db.Snapshots()}
 	decide(t, state, "account")
 	decide(t, state, "loan")
 	remove := func(status int, want string, args ...string) {

@@ -35,7 +35,7 @@ func (p pair) Ask(_ context.Context, node string, request []byte) ([]byte, error
 	a := sharding.AdminRegion{Type: "t", Total: 9, Shards: 1, Coordinator: "a#1", CoordinatorState: &sharding.AdminCoordinator{Term: 1, Phase: "active"}}
 	switch {
 	case node == "a" && strings.Contains(string(request), `"shards"`):
-		return json.Marshal(map[string]any{"shards": []sharding.AdminShard{{Shard: 7, Entities: 2}}})
+		return json.Marshal(map[string]any{"shards": []sharding.ShardCount{{Shard: 7, Entities: 2}}})
 	case node == "a":
 		return json.Marshal(map[string]any{"node": "a#1", "regions": []sharding.AdminRegion{a}})
 	case node == "b" && p.b != nil:

@@ -113,17 +113,17 @@ func (c *removeCommand) nobodyRuns(ctx context.Context) error {
 }
 
 // in opens the journal, calls f and closes the journal.
-func (c *removeCommand) in(ctx context.Context, open func(context.Context, string) (*operator.Source, error), f func(sharding.JournalConfig) error) (err error) {
+func (c *removeCommand) in(ctx context.Context, open func(context.Context, string) (*operator.Source, error), f func(sharding.JournalStores) error) (err error) {
 	src, err := open(ctx, c.Journal)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	return f(sharding.JournalState(src.Journal, src.Snapshots))
+	return f(sharding.JournalStores{Journal: src.Journal, Snapshots: src.Snapshots})
 }
 
 func (c *removeCommand) find(ctx context.Context, env *operator.Env) (found []sharding.JournalData, err error) {
-	err = c.in(ctx, env.Open, func(j sharding.JournalConfig) (err error) {
+	err = c.in(ctx, env.Open, func(j sharding.JournalStores) (err error) {
 		found, err = j.FindData(ctx, c.Types...)
 		return err
 	})
@@ -132,7 +132,7 @@ func (c *removeCommand) find(ctx context.Context, env *operator.Env) (found []sh
 
 // remove removes the data, and stops at the first failure.
 func (c *removeCommand) remove(ctx context.Context, env *operator.Env, found []sharding.JournalData) error {
-	return c.in(ctx, env.OpenTarget, func(j sharding.JournalConfig) error {
+	return c.in(ctx, env.OpenTarget, func(j sharding.JournalStores) error {
 		n := 0
 		for _, d := range found {
 			if d.Removed {

@@ -89,7 +89,7 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 		if failed != nil {
 			return nil, failed
 		}
-		opts.State = sharding.ReplicatedState(replicator)
+		opts.State = sharding.ReplicatedStores{Replicator: replicator}
 	}
 	if b.region, err = sharding.Host(ctx, node, b.runtime, b.typ, opts); err != nil {
 		return nil, err

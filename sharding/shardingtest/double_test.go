@@ -100,7 +100,7 @@ type double struct {
 func (n *node) open(s sharding.Scope) (*double, error) {
 	if !n.bug.anyScope {
 		// What all stores check.
-		if _, err := (sharding.JournalConfig{}).OpenCoordinator(s); strings.Contains(err.Error(), "Scope.") {
+		if _, err := (sharding.JournalStores{}).OpenCoordinator(s); strings.Contains(err.Error(), "Scope.") {
 			return nil, err
 		}
 	}

@@ -74,9 +74,9 @@ func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 						return err
 					}
 					rts = append(rts, rt)
-					stores := countedStores{sharding.JournalState(s.journal, s.snapshots), count}
+					stores := countedStores{sharding.JournalStores{Journal: s.journal, Snapshots: s.snapshots}, count}
 					if count.states {
-						stores.CoordinatorStores = sharding.ReplicatedState(r)
+						stores.CoordinatorStores = sharding.ReplicatedStores{Replicator: r}
 					}
 					if regions[i], err = sharding.Host(ctx, r.Node(), rt, tallies(r.Node().Self().Name), sharding.Options{
 						State: stores, Shards: shards, MinMembers: placeNodes, ShardOf: numbered,

@@ -182,7 +182,7 @@ func (s *server) startRegion(ctx context.Context, self identity.Node) (err error
 	opts := sharding.Options{Shards: s.setup.Shards, MinMembers: s.setup.Regions}
 	if s.setup.DSN != "" && !s.setup.Replicated {
 		if s.setup.Remember != "" {
-			opts.Remember = sharding.JournalEntities(db.Journal(), db.Snapshots())
+			opts.Remember = sharding.JournalStores{Journal: db.Journal(), Snapshots: db.Snapshots()}
 		}
 	} else {
 		var cfg ddata.Config
@@ -192,9 +192,9 @@ func (s *server) startRegion(ctx context.Context, self identity.Node) (err error
 		if s.replicator, err = ddata.Start(ctx, s.node, cfg); err != nil {
 			return err
 		}
-		opts.State = sharding.ReplicatedState(s.replicator)
+		opts.State = sharding.ReplicatedStores{Replicator: s.replicator}
 		if s.setup.Remember != "" {
-			opts.Remember = sharding.ReplicatedEntities(s.replicator)
+			opts.Remember = sharding.ReplicatedStores{Replicator: s.replicator}
 		}
 	}
 	s.region, err = sharding.Host(ctx, s.node, s.rt, tallies(self.Name), opts)
