@@ -1,0 +1,91 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package shardcore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/shardcore"
+	"github.com/refold-io/refold/internal/shardcore/coordinator"
+	"github.com/refold-io/refold/internal/shardcore/region"
+	"github.com/refold-io/refold/internal/shardcore/shard"
+)
+
+// A member that was removed while this node was suspended may still host shards. A coordinator that
+// starts afterwards waits for the margin, also if the region was stopped at the removal.
+func TestRemovedWhileSuspended(t *testing.T) {
+	t.Parallel()
+	d := drive(t, "a", "b")
+	d.now = time.Hour
+	if out := d.step(shardcore.Members{Suspended: true}); out.Stopped {
+		t.Error("a suspended region ends for good")
+	}
+	d.see(identity.Up, "a")
+	b := node("b")
+	state, err := coordinator.State{}.Apply(
+		coordinator.Event{Kind: coordinator.RegionRegistered, Node: b},
+		coordinator.Event{Kind: coordinator.HomesAllocated, Node: b, Shards: []coordinator.Shard{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := d.step(shardcore.StartCoordinator{})
+	out = d.step(shardcore.CoordinatorReply{Input: coordinator.Loaded{ID: out.Load, State: state, Rev: 2}})
+	terminated := func(until time.Duration) bool {
+		for ; d.now < until; d.now += time.Second {
+			for out.Save != nil {
+				for _, e := range out.Save.Events {
+					if e.Kind == coordinator.RegionTerminated {
+						return true
+					}
+				}
+				out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
+			}
+			out = d.m.Tick(d.now)
+		}
+		return false
+	}
+	removed := d.now
+	if terminated(removed + time.Minute) {
+		t.Errorf("the shards of the removed node are free %v after its removal, the margin is a minute", d.now-removed)
+	}
+	if !terminated(removed + 2*time.Minute) {
+		t.Error("the shards of the removed node are not free after the margin")
+	}
+}
+
+// A suspended node stops its region and its coordinator. After the end of its entities and of the
+// suspension the next instance starts, with the coordinator, and drained if that was requested. A
+// region that has to end does not start again.
+func TestSuspension(t *testing.T) {
+	t.Parallel()
+	d := drive(t, "a", "b")
+	d.step(shardcore.StartCoordinator{})
+	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{2}})
+	d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x")
+	out := d.step(shardcore.Members{Suspended: true})
+	if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Kill || !out.CoordinatorStopped || out.Stopped || !d.m.Halted() {
+		t.Fatalf("suspended: %+v", out)
+	}
+	run := out.Actions[0].ShardRun
+	d.step(shardcore.Leave{KeepRouting: true})
+	if out = d.see(identity.Up, "a", "b"); out.Restarted || !d.m.Halted() {
+		t.Errorf("resumed while an entity runs: %+v", out)
+	}
+	out = d.step(shardcore.ShardInput{ShardRun: run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
+	if !out.Restarted || out.Stopped || out.Load == 0 || d.m.Halted() || d.m.Instance() != 2 || !d.m.Leaving() || !d.m.Drained() {
+		t.Errorf("after the end of the entity: %+v, instance %d, drained: %t", out, d.m.Instance(), d.m.Drained())
+	}
+	if out = d.step(shardcore.Undrain{}); d.m.Leaving() || d.m.Instance() != 3 {
+		t.Errorf("Undrain: %+v, instance %d", out, d.m.Instance())
+	}
+	d.step(shardcore.Members{Suspended: true})
+	if out = d.step(shardcore.Leave{}); !out.Stopped || !d.m.Ending() {
+		t.Errorf("Leave while suspended: %+v", out)
+	}
+	if out = d.see(identity.Up, "a", "b"); out.Restarted || !out.Stopped {
+		t.Errorf("resumed after Leave: %+v", out)
+	}
+}
