@@ -67,7 +67,7 @@ func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 			}()
 			return withGroup(ctx, placeNodes, carrier, func(g *group) error {
 				count := &saves{states: b.scheme == "nats"}
-				regions := make([]*sharding.Region[tally], len(*g))
+				regions := make([]*sharding.Region[counter], len(*g))
 				for i, r := range *g {
 					rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(s.journal, nil)}) //nolint:contextcheck // it ends with Close
 					if err != nil {
@@ -78,7 +78,7 @@ func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 					if count.states {
 						stores.CoordinatorStores = sharding.ReplicatedStores{Replicator: r}
 					}
-					if regions[i], err = sharding.Host(ctx, r.Node(), rt, tallies(r.Node().Self().Name), sharding.Options{
+					if regions[i], err = sharding.Host(ctx, r.Node(), rt, sharded(r.Node().Self().Name), sharding.Options{
 						State: stores, Shards: shards, MinMembers: placeNodes, ShardOf: numbered,
 					}); err != nil {
 						return err
@@ -99,7 +99,7 @@ func numbered(id string) sharding.Shard {
 
 // measure sends a message to an entity of each shard and waits until the sending node has all
 // homes.
-func (p *placed) measure(ctx context.Context, regions []*sharding.Region[tally], shards int, count *saves) error {
+func (p *placed) measure(ctx context.Context, regions []*sharding.Region[counter], shards int, count *saves) error {
 	for _, r := range regions {
 		if err := until(ctx, 5*time.Millisecond, func(ctx context.Context) (bool, error) {
 			registered, err := r.CurrentRegions(ctx)
@@ -115,7 +115,7 @@ func (p *placed) measure(ctx context.Context, regions []*sharding.Region[tally],
 	calls, bytes := count.calls.Load(), count.bytes.Load()
 	began := time.Now()
 	for i := range shards {
-		if err := eventsourcing.Tell(ctx, from.Ref(strconv.Itoa(i)), peek{}); err != nil {
+		if err := eventsourcing.Tell(ctx, from.Ref(strconv.Itoa(i)), read{}); err != nil {
 			return err
 		}
 	}

@@ -71,7 +71,7 @@ func shardAsks(ctx context.Context, b *run) (results []Result, err error) {
 func (s *server) where(ctx context.Context, o *order) (result, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()
-	s.homes = map[string][]eventsourcing.Ref[tally]{}
+	s.homes = map[string][]eventsourcing.Ref[counter]{}
 	for i := range o.Count {
 		to := s.region.Ref(tallyID(i))
 		node, err := eventsourcing.Ask(ctx, to, where{})

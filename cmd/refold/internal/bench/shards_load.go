@@ -30,7 +30,7 @@ const (
 // load is a load: asks of random entities at a fixed rate, independent of replies. Half of them
 // are stored. It records the acknowledged ones.
 type load struct {
-	region  *sharding.Region[tally]
+	region  *sharding.Region[counter]
 	notes   notes
 	ids     []string
 	acked   []atomic.Int64 // of each entity
@@ -103,9 +103,9 @@ func (a *load) one(ctx context.Context, i int, stored bool, note []byte, due tim
 	to := a.region.Ref(a.ids[i])
 	var err error
 	if stored {
-		_, err = eventsourcing.Ask(ctx, to, raise{Note: note})
+		_, err = eventsourcing.Ask(ctx, to, add{N: 1, Note: note})
 	} else {
-		_, err = eventsourcing.Ask(ctx, to, peek{})
+		_, err = eventsourcing.Ask(ctx, to, read{})
 	}
 	took := time.Since(due)
 	switch {
@@ -164,7 +164,7 @@ func (s *server) lost(ctx context.Context, _ *order) (r result, err error) {
 		}
 		limited, cancel := context.WithTimeout(ctx, loadPatience)
 		defer cancel()
-		n, err := eventsourcing.Ask(limited, a.region.Ref(a.ids[i]), peek{})
+		n, err := eventsourcing.Ask(limited, a.region.Ref(a.ids[i]), read{})
 		switch {
 		case err != nil:
 			return fmt.Errorf("read %s: %w", a.ids[i], err)
@@ -184,7 +184,7 @@ func (s *server) wake(ctx context.Context, o *order) (result, error) {
 	err := inParallel((o.Count-o.Part+o.Parts-1)/o.Parts, dataCallers, func(i int) error {
 		limited, cancel := context.WithTimeout(ctx, nodePatience)
 		defer cancel()
-		_, err := eventsourcing.Ask(limited, s.region.Ref(tallyID(o.Part+i*o.Parts)), peek{})
+		_, err := eventsourcing.Ask(limited, s.region.Ref(tallyID(o.Part+i*o.Parts)), read{})
 		return err
 	})
 	return result{At: time.Now(), Took: time.Since(began)}, err

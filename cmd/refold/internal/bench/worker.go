@@ -22,7 +22,6 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 
 	"github.com/refold-io/refold/cluster"
-	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
@@ -68,10 +67,10 @@ type server struct {
 	after      []func() error // clean-up functions, run in reverse order
 
 	rt     *eventsourcing.Runtime
-	region *sharding.Region[tally]
-	load   *load                                 // the latest one
-	local  *eventsourcing.Local[tally, event]    // not in the cluster
-	homes  map[string][]eventsourcing.Ref[tally] // by wayHere, wayThere and wayHost
+	region *sharding.Region[counter]
+	load   *load                                   // the latest one
+	local  *local                                  // not in the cluster
+	homes  map[string][]eventsourcing.Ref[counter] // by wayHere, wayThere and wayHost
 
 	watching sync.WaitGroup
 	mu       sync.Mutex
@@ -174,7 +173,7 @@ func (s *server) startRegion(ctx context.Context, self identity.Node) (err error
 	if s.rt, err = eventsourcing.Open(eventsourcing.Config{Store: db}); err != nil { //nolint:contextcheck // it ends with Close
 		return err
 	}
-	alone := tallies(self.Name)
+	alone := sharded(self.Name)
 	alone.Name = "alone"
 	if s.local, err = eventsourcing.Host(s.rt, alone); err != nil {
 		return err
@@ -197,7 +196,7 @@ func (s *server) startRegion(ctx context.Context, self identity.Node) (err error
 			opts.Remember = sharding.ReplicatedStores{Replicator: s.replicator}
 		}
 	}
-	s.region, err = sharding.Host(ctx, s.node, s.rt, tallies(self.Name), opts)
+	s.region, err = sharding.Host(ctx, s.node, s.rt, sharded(self.Name), opts)
 	return err
 }
 
@@ -392,69 +391,12 @@ func (s *server) requests(way string) (func(context.Context, identity.Node, []by
 	}, err
 }
 
-// tally is the sharded entity.
-type (
-	// where returns the node.
-	where struct {
-		eventsourcing.Command[tally, string]
-	}
-	// echo returns its own content.
-	echo struct {
-		eventsourcing.Command[tally, []byte]
-		Note []byte
-	}
-	// peek returns the number. raise stores an increment and returns the result.
-	peek struct {
-		eventsourcing.Command[tally, int64]
-	}
-	raise struct {
-		eventsourcing.Command[tally, int64]
-		Note []byte
-	}
-
-	tally struct {
-		node string
-		n    int64
-	}
-)
-
-type (
-	tallyContext[R any]  = eventsourcing.Context[tally, event, R]
-	tallyDecision[R any] = eventsourcing.Decision[tally, event, R]
-)
-
-func (t *tally) where(ctx *tallyContext[string], _ where) tallyDecision[string] {
-	return ctx.Reply(t.node)
-}
-
-func (t *tally) echo(ctx *tallyContext[[]byte], m echo) tallyDecision[[]byte] {
-	return ctx.Reply(m.Note)
-}
-
-func (t *tally) peek(ctx *tallyContext[int64], _ peek) tallyDecision[int64] { return ctx.Reply(t.n) }
-
-func (t *tally) raise(ctx *tallyContext[int64], m raise) tallyDecision[int64] {
-	return ctx.Persist(added{N: 1, Note: m.Note}).ReplyFunc(func() int64 { return t.n })
-}
-
-func (t *tally) apply(ev event) {
-	if e, ok := ev.(added); ok {
-		t.n += e.N
-	}
-}
-
-// tallies is the type of the entity on a node.
-func tallies(node string) eventsourcing.Type[tally, event] {
-	return eventsourcing.Type[tally, event]{
-		Name: "tally",
-		New:  func(string) *tally { return &tally{node: node} },
-		Commands: eventsourcing.Commands(
-			eventsourcing.On("where", (*tally).where), eventsourcing.On("echo", (*tally).echo),
-			eventsourcing.On("peek", (*tally).peek), eventsourcing.On("raise", (*tally).raise),
-		),
-		Apply:  (*tally).apply,
-		Events: codec.Types(codec.Name[added]("added")),
-	}
+// sharded is the type of the counters that are distributed over the nodes.
+func sharded(node string) eventsourcing.Type[counter, event] {
+	typ := counters(0, eventsourcing.Snapshots[counter, event]{})
+	typ.Name = "tally"
+	typ.New = func(string) *counter { return &counter{node: node} }
+	return typ
 }
 
 // tallyID is the ID of the entity with a number.

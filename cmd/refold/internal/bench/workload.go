@@ -32,29 +32,48 @@ type (
 	read struct {
 		eventsourcing.Command[counter, int64]
 	}
+	// where returns the node of a sharded counter, echo its own content.
+	where struct {
+		eventsourcing.Command[counter, string]
+	}
+	echo struct {
+		eventsourcing.Command[counter, []byte]
+		Note []byte
+	}
 	added struct {
 		N    int64  `msgpack:"n"`
 		Note []byte `msgpack:"note"`
 	}
 
 	counter struct {
-		Sum int64
-		Pad []byte
+		Sum  int64
+		Pad  []byte
+		node string `refold:"-"`
 	}
 )
 
 func (added) isEvent() {}
 
 type (
-	counterContext  = eventsourcing.Context[counter, event, int64]
-	counterDecision = eventsourcing.Decision[counter, event, int64]
+	counterContext[R any]  = eventsourcing.Context[counter, event, R]
+	counterDecision[R any] = eventsourcing.Decision[counter, event, R]
 )
 
-func (c *counter) add(ctx *counterContext, m add) counterDecision {
+func (c *counter) add(ctx *counterContext[int64], m add) counterDecision[int64] {
 	return ctx.Persist(added{N: m.N, Note: m.Note}).ReplyFunc(func() int64 { return c.Sum })
 }
 
-func (c *counter) read(ctx *counterContext, _ read) counterDecision { return ctx.Reply(c.Sum) }
+func (c *counter) read(ctx *counterContext[int64], _ read) counterDecision[int64] {
+	return ctx.Reply(c.Sum)
+}
+
+func (c *counter) where(ctx *counterContext[string], _ where) counterDecision[string] {
+	return ctx.Reply(c.node)
+}
+
+func (c *counter) echo(ctx *counterContext[[]byte], m echo) counterDecision[[]byte] {
+	return ctx.Reply(m.Note)
+}
 
 func (c *counter) apply(ev event) {
 	if e, ok := ev.(added); ok {
@@ -73,7 +92,10 @@ func counters(pad int, snapshots eventsourcing.Snapshots[counter, event]) events
 			}
 			return c
 		},
-		Commands:  eventsourcing.Commands(eventsourcing.On("", (*counter).add), eventsourcing.On("", (*counter).read)),
+		Commands: eventsourcing.Commands(
+			eventsourcing.On("add", (*counter).add), eventsourcing.On("read", (*counter).read),
+			eventsourcing.On("where", (*counter).where), eventsourcing.On("echo", (*counter).echo),
+		),
 		Apply:     (*counter).apply,
 		Events:    codec.Types(codec.Name[added]("added")),
 		Snapshots: snapshots,
