@@ -140,7 +140,7 @@ func (c *ddataGetCommand) print(ctx context.Context, env *operator.Env, n *nodes
 	var types *crdt.Types
 	value, err := types.Decode(v.Data)
 	text := json.RawMessage(operator.ValueJSON(value))
-	if errors.Is(err, crdt.ErrUndefined) { // the node knows the type, this program does not
+	if errors.Is(err, crdt.ErrUndefined) { // the node has the type, this program does not
 		if v, err = n.data.GetJSON(ctx, at, c.Key, c.Level); err == nil {
 			text = v.Data
 		}

@@ -262,7 +262,7 @@ func (a *auditor) account(ctx context.Context, id string) error {
 
 // compare checks the state that the account reports against the sums of its events.
 func (a *auditor) compare(ctx context.Context, b *books, upTo uint64) error {
-	said, err := a.answer(ctx, b.id, upTo)
+	state, err := a.answer(ctx, b.id, upTo)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -270,17 +270,17 @@ func (a *auditor) compare(ctx context.Context, b *books, upTo uint64) error {
 		a.violate("answer", fmt.Sprintf("account %s cannot be recovered: %v", b.id, err), b.last)
 		return nil
 	}
-	if said.opened != b.opened {
-		a.violate("answer", fmt.Sprintf("account %s: open by its events: %v, by its state: %v", b.id, b.opened, said.opened), b.last)
+	if state.opened != b.opened {
+		a.violate("answer", fmt.Sprintf("account %s: open by its events: %v, by its state: %v", b.id, b.opened, state.opened), b.last)
 	}
-	if !said.opened {
+	if !state.opened {
 		return nil
 	}
 	a.report.accounts++
-	v := said.view
+	v := state.view
 	if v.Balance.Currency() != b.currency || b.balance.Cmp(big.NewInt(v.Balance.Minor())) != 0 {
 		a.violate("balance", fmt.Sprintf("account %s: its events add up to %s %s, it answers %v (from the snapshot at %d)",
-			b.id, decimal(&b.balance), b.currency, v.Balance, said.snapshot), b.last)
+			b.id, decimal(&b.balance), b.currency, v.Balance, state.snapshot), b.last)
 	}
 	if v.Closed != b.closed {
 		a.violate("answer", fmt.Sprintf("account %s: closed by its events: %v, by its state: %v", b.id, b.closed, v.Closed), b.last)

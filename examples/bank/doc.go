@@ -14,5 +14,4 @@
 //
 // Start reading at account.go, which contains the complete account. README.md describes the other
 // files.
-// the rest is.
 package main

@@ -88,14 +88,14 @@ func (c *projectCmd) restarts() int {
 // reached formats the progress of a projection. Lag is the age of events in progress; before the
 // projection has seen the end, the number of remaining events is unknown.
 func reached(s projection.Status) string {
-	behind := "up to date"
+	lag := "up to date"
 	switch {
 	case s.Lag > 0:
-		behind = fmt.Sprintf("%s behind", s.Lag.Round(time.Millisecond))
+		lag = fmt.Sprintf("%s late", s.Lag.Round(time.Millisecond))
 	case !s.CaughtUp:
-		behind = "more events may follow"
+		lag = "more events may follow"
 	}
-	return fmt.Sprintf("%s events, %s", thousands(int64(s.Handled)), behind) //nolint:gosec // a count
+	return fmt.Sprintf("%s events, %s", thousands(int64(s.Handled)), lag) //nolint:gosec // a count
 }
 
 // warnings returns a logger that shows warnings even without --verbose, for a command that

@@ -12,7 +12,6 @@
 // overflow is an error that matches ErrOverflow. A conversion multiplies exactly and rounds once,
 // half to even, to the minor unit. Amounts and rates are comparable with ==. They are stored as
 // short text such as "12.50 USD", and equal values have equal bytes.
-// same bytes.
 package money
 
 import (

@@ -44,7 +44,7 @@ func shardPlace(ctx context.Context, b *run) ([]Result, error) {
 	if b.scheme == "nats" {
 		store = "replicated state"
 	}
-	settings := fmt.Sprintf("%d shards, %d nodes in one process, embedded NATS, %s, from the first message until one node knows all homes", n, placeNodes, store)
+	settings := fmt.Sprintf("%d shards, %d nodes in one process, embedded NATS, %s, from the first message until one node has all homes", n, placeNodes, store)
 	return []Result{
 		atMost(median(took), "s to all homes", maxPlace, settings, ""),
 		atMost(median(saves), "saves", maxPlaceSaves, "the same", fmt.Sprintf("%.0f bytes a save", median(size))),

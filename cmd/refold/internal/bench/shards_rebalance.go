@@ -51,7 +51,7 @@ func shardMove(ctx context.Context, b *run) ([]Result, error) {
 			took = append(took, m.balanced.Sub(m.up).Seconds())
 			p999, longest = append(p999, ms(percentile(m.busy, 0.999))), append(longest, ms(percentile(m.busy, 1)))
 			failed = append(failed, float64(m.failed+m.lost))
-			details = append(details, fmt.Sprintf("%.0f asks a second reached, spread %s; before: p50 %v, p99.9 %v, longest %v; meanwhile: p50 %v",
+			details = append(details, fmt.Sprintf("%.0f asks a second reached, spread %s; before: p50 %v, p99.9 %v, longest %v; during the move: p50 %v",
 				m.reached, spreadText(m.spread), round(percentile(m.quiet, 0.5)), round(percentile(m.quiet, 0.999)), round(percentile(m.quiet, 1)), round(percentile(m.busy, 0.5))))
 			details = append(details, m.errors...)
 			return nil

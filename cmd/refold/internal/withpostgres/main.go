@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, server.Close()) }() //nolint:contextcheck // it ends whatever ctx says
+	defer func() { err = errors.Join(err, server.Close()) }() //nolint:contextcheck // it ends in spite of ctx
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)     //nolint:gosec // that is what it is for
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), pgjournal.Env+"="+server.DSN("postgres"))
