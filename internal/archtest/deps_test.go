@@ -30,7 +30,7 @@ var testOnly = []string{
 }
 
 // homes are the modules that only some packages may import, with all that is below them. Tests may
-// import what they like.
+// import any module.
 var homes = map[string][]string{
 	"github.com/alecthomas/kong":     {"cmd", "examples"},
 	"github.com/jackc/pgx":           {"plugins/postgres", "internal/test", "examples", "cmd"},
@@ -41,7 +41,7 @@ var homes = map[string][]string{
 	"go.opentelemetry.io/otel":       {"plugins/otel", "cmd", "examples"},
 }
 
-func TestWhatAUserInherits(t *testing.T) {
+func TestDependenciesOfUsers(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./eventsourcing")
 	cmd.Dir = root
@@ -57,7 +57,7 @@ func TestWhatAUserInherits(t *testing.T) {
 	}
 }
 
-func TestModulesForTestsStayInTests(t *testing.T) {
+func TestModulesForTestsAreOnlyInTests(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		if isSuite(p.path()) {
@@ -71,7 +71,7 @@ func TestModulesForTestsStayInTests(t *testing.T) {
 	}
 }
 
-func TestThirdPartiesStayAtHome(t *testing.T) {
+func TestModulesOfSomePackages(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		for _, imported := range p.Imports {
@@ -84,7 +84,7 @@ func TestThirdPartiesStayAtHome(t *testing.T) {
 	}
 }
 
-// Each module that go.mod requires by itself is explained.
+// docs/dependencies.md explains each direct requirement of go.mod.
 func TestDependenciesAreExplained(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join(root, "docs", "dependencies.md"))

@@ -21,12 +21,12 @@ var floors = map[string]int{
 	"sharding": 5,
 }
 
-// spis are what a plugin may know of this module, with all that is below them.
+// spis are the packages of this module that a plugin may import, with all packages below them.
 var spis = []string{
 	"codec", "identity", "journal", "snapshot", "store", "transport", "lease", "ddata/durable", "projection", "internal",
 }
 
-// observed is what a plugin that implements an Observer may know besides.
+// observed are further packages that a plugin with an Observer may import.
 var observed = map[string][]string{
 	"plugins/otel": {"eventsourcing", "cluster", "delivery", "ddata", "sharding"},
 }
@@ -110,7 +110,7 @@ func TestNothingImportsAPlugin(t *testing.T) {
 	}
 }
 
-func TestPluginsKnowTheirSPIOnly(t *testing.T) {
+func TestPluginsImportTheirSPIOnly(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		path := p.path()
@@ -121,14 +121,14 @@ func TestPluginsKnowTheirSPIOnly(t *testing.T) {
 		for _, imported := range p.Imports {
 			to := below(imported)
 			if own(imported) && !slices.ContainsFunc(allowed, func(dir string) bool { return within(to, dir) }) {
-				t.Errorf("%s imports %s: a plugin knows the SPIs it implements and nothing else", path, to)
+				t.Errorf("%s imports %s: a plugin may import only the SPIs that it implements", path, to)
 			}
 		}
 	}
 }
 
-// What a newcomer copies from an example must compile elsewhere.
-func TestExamplesUseWhatIsPublic(t *testing.T) {
+// The code of an example must compile in other modules.
+func TestExamplesImportPublicPackages(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		if !within(p.path(), "examples") {
@@ -143,7 +143,7 @@ func TestExamplesUseWhatIsPublic(t *testing.T) {
 }
 
 // Every package that users can import stands somewhere, so that a new one can't be forgotten.
-func TestEveryPackageStandsOnAFloor(t *testing.T) {
+func TestEveryPackageHasAFloor(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		path := p.path()

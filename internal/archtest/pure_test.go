@@ -55,7 +55,7 @@ func TestCoresArePure(t *testing.T) {
 	}
 }
 
-// The check finds what it is there to find.
+// The check finds each forbidden construct.
 func TestPureCheckFindsEachOffence(t *testing.T) {
 	t.Parallel()
 	for name, source := range map[string]string{
@@ -160,7 +160,7 @@ func variables(decl ast.Decl) []*ast.Ident {
 	}
 	var found []*ast.Ident
 	for _, spec := range g.Specs {
-		for _, name := range spec.(*ast.ValueSpec).Names { //nolint:errcheck // what else is in a var
+		for _, name := range spec.(*ast.ValueSpec).Names { //nolint:errcheck // a var has no other specs
 			if name.Name != "_" && !strings.HasPrefix(name.Name, "Err") && !strings.HasPrefix(name.Name, "err") {
 				found = append(found, name)
 			}

@@ -51,11 +51,11 @@ func TestEveryFileBeginsWithTheLicence(t *testing.T) {
 	})
 }
 
-func TestFilesCanBeReadInOneGo(t *testing.T) {
+func TestFileLength(t *testing.T) {
 	t.Parallel()
 	eachFile(t, func(_ *pkg, path string, test bool) {
 		if lines := bytes.Count(read(t, path), []byte("\n")); lines > maxLines && !test {
-			t.Errorf("%s has %d lines: split what is over %d", path, lines, maxLines)
+			t.Errorf("%s has %d lines, want at most %d", path, lines, maxLines)
 		}
 	})
 }
@@ -94,7 +94,7 @@ func TestTestsNeitherSleepNorSkip(t *testing.T) {
 			if call, ok := n.(*ast.CallExpr); ok {
 				for _, skip := range []string{"Skip", "Skipf", "SkipNow"} {
 					if selects(call.Fun, "t", skip) || selects(call.Fun, "b", skip) || selects(call.Fun, "tb", skip) || selects(call.Fun, "f", skip) {
-						t.Errorf("%s: %s: a test that can't run must fail and say why", fset.Position(n.Pos()), skip)
+						t.Errorf("%s: %s: a test that cannot run must fail and report the reason", fset.Position(n.Pos()), skip)
 					}
 				}
 			}
@@ -103,8 +103,8 @@ func TestTestsNeitherSleepNorSkip(t *testing.T) {
 	})
 }
 
-// What is left for later is written down where it can be found, not in the code.
-func TestNothingIsLeftOpen(t *testing.T) {
+// Open work is recorded in issues, not in the code.
+func TestNoOpenWork(t *testing.T) {
 	t.Parallel()
 	marks := []string{"TO" + "DO", "FIX" + "ME", "XX" + "X:", "HA" + "CK"}
 	eachFile(t, func(_ *pkg, path string, _ bool) {

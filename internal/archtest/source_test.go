@@ -22,7 +22,7 @@ const module = "github.com/refold-io/refold"
 // root is the module's directory, seen from this package.
 var root = filepath.Join("..", "..")
 
-// pkg is what go list says about a package of this module.
+// pkg is the description of a package by go list.
 type pkg struct {
 	Name, Dir, ImportPath string
 
