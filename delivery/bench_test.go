@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// BenchmarkDelivery is one delivery from its event to its confirmation, without a runtime, beside
-// others that are unconfirmed.
+// BenchmarkDelivery measures one delivery from its event to its confirmation, without a runtime,
+// while others are unconfirmed.
 func BenchmarkDelivery(b *testing.B) {
 	for _, others := range []int{0, 100_000} {
 		b.Run(fmt.Sprintf("beside %d", others), func(b *testing.B) {
@@ -42,7 +42,7 @@ func BenchmarkDelivery(b *testing.B) {
 	}
 }
 
-// BenchmarkTick looks through many deliveries of which none is due.
+// BenchmarkTick measures a tick over many deliveries of which none is due.
 func BenchmarkTick(b *testing.B) {
 	now := time.Unix(1_000_000, 0)
 	var o delivery.Outbox[Credit]
@@ -56,7 +56,7 @@ func BenchmarkTick(b *testing.B) {
 	}
 }
 
-// BenchmarkTransfer is a transfer on a runtime: three events in two accounts.
+// BenchmarkTransfer measures a transfer in a runtime: three events in two accounts.
 func BenchmarkTransfer(b *testing.B) {
 	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)})
 	if err != nil {

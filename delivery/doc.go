@@ -46,8 +46,8 @@
 //   - A message is sent only when the event that delivers it is durable, and then repeatedly until an event
 //     confirms it: when that event is stored, after each recovery, and one interval after the last
 //     transmission.
-//   - Deliveries are numbered 1, 2, 3 and so on for each outbox, in the order of its events. A refolded
-//     state yields the same numbers.
+//   - Deliveries are numbered 1, 2, 3 and so on for each outbox, in the order of its events. A recovered
+//     state has the same numbers.
 //   - A destination that handles the command with On, and calls Record in Apply, carries each delivery out
 //     once.
 //   - An entity sees an answer to a delivery until it has confirmed the delivery, and none afterwards. Only

@@ -14,8 +14,8 @@ import (
 	"github.com/refold-io/refold/delivery"
 )
 
-// FuzzState decodes anything as the state of an outbox and an inbox: it comes to an error or to a
-// state that can be used and is stored as it is, within bounds of memory.
+// FuzzState decodes arbitrary data as the state of an outbox and an inbox. The result is an error,
+// or a usable state that is encoded as the same data, with bounded memory.
 func FuzzState(f *testing.F) {
 	good := encode(f, sample())
 	f.Add(good)

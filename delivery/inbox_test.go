@@ -50,7 +50,7 @@ func TestInbox(t *testing.T) {
 	}
 }
 
-// A command that was sent by hand has no number, and is always new.
+// TestInboxByHand checks that a command that no outbox has sent is always new.
 func TestInboxByHand(t *testing.T) {
 	t.Parallel()
 	var b delivery.Inbox

@@ -221,7 +221,7 @@ func ignore[S any, M delivery.Message, R any](
 	return ctx.Effect
 }
 
-// Mistakes show when the type is hosted.
+// TestMistakesShowAtHost checks that mistakes are reported when the type is hosted.
 func TestMistakesShowAtHost(t *testing.T) {
 	t.Parallel()
 	other := &delivery.Outbox[Credit]{}
@@ -263,8 +263,8 @@ func TestMistakesShowAtHost(t *testing.T) {
 	}
 }
 
-// A refusal that is an event stands, also for a transmission that was on its way when the
-// destination changed its mind.
+// TestRefusalStands checks that a recorded refusal also answers a transmission that was in flight
+// when the destination changed its mind.
 func TestRefusalStands(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -284,7 +284,8 @@ func TestRefusalStands(t *testing.T) {
 	})
 }
 
-// An answer that takes longer than an interval reaches the aggregate once.
+// TestLateAnswers checks that the entity receives one answer if the answer takes longer than an
+// interval.
 func TestLateAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

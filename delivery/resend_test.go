@@ -167,7 +167,8 @@ func senderType(p *probe) eventsourcing.Type[sender, Event] {
 	}
 }
 
-// That the wall clock is set back and forth does not change when something is sent again.
+// TestIntervalsIgnoreTheWallClock checks that steps of the wall clock do not change the times of
+// transmissions.
 func TestIntervalsIgnoreTheWallClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -188,8 +189,8 @@ func TestIntervalsIgnoreTheWallClock(t *testing.T) {
 	})
 }
 
-// A delivery is sent at once and then again when the last time is an interval ago, which is looked
-// for every half interval.
+// TestIntervals checks that a delivery is sent at once, and again when the last transmission is an
+// interval old, with a precision of half an interval.
 func TestIntervals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +217,8 @@ func TestIntervals(t *testing.T) {
 	})
 }
 
-// Nothing leaves before the event that asks for it is durable, and nothing at all when it never is.
+// TestNothingIsSentBeforeItIsDurable checks that a message is sent only after its event is durable,
+// and never if the write fails.
 func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -289,7 +291,7 @@ func TestBurstsReachAllDeliveries(t *testing.T) {
 	})
 }
 
-// The sixth transmission warns, once for each delivery and start.
+// TestWarnings checks that the sixth transmission warns once for each delivery and start.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -317,7 +319,7 @@ func TestWarnings(t *testing.T) {
 	})
 }
 
-// A destination is looked up at each transmission: it may come later.
+// TestDestinationAppearsLater checks that the destination is looked up at each transmission.
 func TestDestinationAppearsLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -331,7 +333,7 @@ func TestDestinationAppearsLater(t *testing.T) {
 	})
 }
 
-// An entity that waits for a confirmation is not idle; one that does not is.
+// TestIdleWithUnconfirmed checks that an entity with an unconfirmed delivery is not idle.
 func TestIdleWithUnconfirmed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -349,7 +351,7 @@ func TestIdleWithUnconfirmed(t *testing.T) {
 	})
 }
 
-// A state of the past sends nothing.
+// TestPastStateSendsNothing checks that the recovery of an earlier state sends nothing.
 func TestPastStateSendsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

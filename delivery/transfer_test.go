@@ -27,9 +27,9 @@ const (
 
 func name(i int) string { return fmt.Sprint("a", i) }
 
-// TestTransfers moves money between accounts while writes fail, are rejected, land late or hang,
-// and while the runtime is closed and crashes in the middle. In the end each transfer was credited
-// exactly once, or refunded and never credited, and no money was made or lost.
+// TestTransfers moves money between accounts while writes fail, are rejected, are stored late or
+// hang, and while the runtime is closed or crashes. It checks that each transfer was credited
+// exactly once, or refunded and never credited, and that the sum of money is unchanged.
 func TestTransfers(t *testing.T) {
 	t.Parallel()
 	var refunds atomic.Int64

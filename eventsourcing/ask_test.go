@@ -218,7 +218,7 @@ func TestTell(t *testing.T) {
 	})
 }
 
-// TestCodes: every error of Refold has a code that does not change.
+// TestCodes checks that every error of Refold keeps its code.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	for code, err := range map[string]error{
@@ -245,7 +245,7 @@ func TestCodes(t *testing.T) {
 	}
 }
 
-// TestNotDone is the table of the package documentation.
+// TestNotDone checks the table of the package documentation.
 func TestNotDone(t *testing.T) {
 	t.Parallel()
 	ended := errors.New("eventsourcing: not handled")

@@ -21,10 +21,9 @@
 //
 // # Pipelining
 //
-// While a write is in flight the next commands are handled already, on the state as it will be.
-// From outside the history is the same as without pipelining. For this reason handlers must have no
-// side effects: if a write before a command fails, the command is handled again, on the refolded
-// state.
+// While a write is in flight, the next commands are handled on the state that follows from that write.
+// Callers see the same history as without pipelining. If a write fails, the commands after it are
+// handled again on the recovered state. For this reason handlers must have no side effects.
 //
 // # Errors of Ask
 //
@@ -48,13 +47,13 @@
 //	context.DeadlineExceeded, Canceled      no          now          504, 499          4, 1
 //	other error of a handler                by entity   no           500               2
 //
-// "By entity" is the entity's own answer. Usually nothing is stored; events in the same Decision,
-// or before a callback, are. Where sending a command twice does harm, give it an ID and keep the ID
-// in the event.
+// "By entity" means that a handler has returned the error. Usually nothing is stored, except events
+// in the same Decision or before a callback. If a repeated command would do harm, give the command an
+// ID and store the ID in the event.
 //
 // # Caveats
 //
-// Replies and events must not share memory with the state. Handlers must not block; use Effect.Go
-// for slow work. A callback given to Then runs at most once: it does not run if the process ends
-// before. Work that must happen belongs into an event, and into package delivery.
+// Replies and events must not share memory with the state. Handlers must not block; Effect.Go runs
+// slow work. A callback of Then runs at most once, and not at all if the process ends before. Work
+// that must not be lost needs an event and package delivery.
 package eventsourcing

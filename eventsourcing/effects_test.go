@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/journal/journaltest"
 )
 
-// TestThen: callbacks run once, in order, when everything ahead of them is durable, and may lead to
-// more.
+// TestThen checks that callbacks run once, in order, when everything before them is durable, and
+// that they may return further effects.
 func TestThen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -55,8 +55,8 @@ func TestThen(t *testing.T) {
 	})
 }
 
-// TestThenIsABarrier: no command is handled between a write and its callback, and the callback does
-// not run when the write fails.
+// TestThenIsABarrier checks that no command is handled between a write and its callback, and that
+// the callback does not run if the write fails.
 func TestThenIsABarrier(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestThenOrder(t *testing.T) {
 	})
 }
 
-// TestPersistAsync: others do not wait for it; its own command does.
+// TestPersistAsync checks that only the reply of its own command waits for the write.
 func TestPersistAsync(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestEffectsAreValues(t *testing.T) {
 	})
 }
 
-// TestReplyLater: a token answers once, and only while the entity lives.
+// TestReplyLater checks that a token answers once, and only while the entity is in memory.
 func TestReplyLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,8 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// TestPipelinedAnswers: three writes in flight are answered with three different states, in order.
+// TestPipelinedAnswers checks that three writes in flight are answered with three different states,
+// in order.
 func TestPipelinedAnswers(t *testing.T) {
 	t.Parallel()
 	for _, sequential := range []bool{false, true} {
@@ -50,8 +51,8 @@ func TestPipelinedAnswers(t *testing.T) {
 	}
 }
 
-// TestFailedWrites: the command whose write failed gets the error, the others are handled as if it
-// had not been there.
+// TestFailedWrites checks that the command whose write failed gets the error, and that the others
+// are handled as if that command had not been sent.
 func TestFailedWrites(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no space")
@@ -117,7 +118,8 @@ func TestFailedWrites(t *testing.T) {
 	}
 }
 
-// TestPartlyStored: units that were joined are not atomic together, and the caller learns it.
+// TestPartlyStored checks that joined units are not atomic together and that the caller gets
+// ErrPartlyStored.
 func TestPartlyStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -169,7 +171,8 @@ func TestPartlyStoredByCallback(t *testing.T) {
 	})
 }
 
-// TestEventsThatCanNotBeStored: rejected before the journal is asked, and the state is untouched.
+// TestEventsThatCanNotBeStored checks that such events are rejected without a call of the journal
+// and a change of the state.
 func TestEventsThatCanNotBeStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -205,7 +208,7 @@ func TestEventsThatCanNotBeStored(t *testing.T) {
 	})
 }
 
-// TestNoJournal: entities of a runtime without a journal persist nothing.
+// TestNoJournal checks that entities of a runtime without a journal persist nothing.
 func TestNoJournal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -268,7 +271,7 @@ func TestFullWriter(t *testing.T) {
 	})
 }
 
-// TestFullWriterFails: a failure while units wait for room loses none.
+// TestFullWriterFails checks that a failure while units wait for room loses no unit.
 func TestFullWriterFails(t *testing.T) {
 	t.Parallel()
 	for _, do := range []journaltest.Effect{journaltest.Reject, journaltest.Lose, journaltest.Store} {

@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/journal/journaltest"
 )
 
-// TestFold: the latest state, one of the past, and one that never was.
+// TestFold computes the latest state, an earlier state, and a state of replaced events.
 func TestFold(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -95,8 +95,8 @@ func TestFold(t *testing.T) {
 	})
 }
 
-// TestFences take a number and mean nothing: recovery counts them, aggregates do not see them, and
-// a state at the number of one is that before it.
+// TestFences checks that a fence has a sequence number and no other effect: a recovery counts it,
+// an entity does not see it, and the state at its number is the state before it.
 func TestFences(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestTags(t *testing.T) {
 	})
 }
 
-// TestUpcasts: an old event may become another, several or none.
+// TestUpcasts checks that an old event may become another event, several events or none.
 func TestUpcasts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

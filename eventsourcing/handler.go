@@ -5,6 +5,7 @@ package eventsourcing
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/internal/engine"
@@ -84,19 +85,25 @@ func (t *Type[S, E]) commandTable() (map[reflect.Type]*Handler[S, E], *codec.Reg
 	table := make(map[reflect.Type]*Handler[S, E], len(t.Commands))
 	for i := range t.Commands {
 		h := &t.Commands[i]
-		switch {
-		case h.handle == nil:
-			errs.Addf("Type.Commands", "has a nil handler of %v", h.message)
-		case h.message.Kind() == reflect.Interface:
+		if h.message.Kind() == reflect.Interface {
 			errs.Addf("Type.Commands", "has a row for %v, which is an interface", h.message)
-		case table[h.message] != nil:
-			errs.Addf("Type.Commands", "has two handlers of %v", h.message)
 		}
-		table[h.message] = h
+		addRow(&errs, "Type.Commands", table, h.message, h, h.handle == nil)
 	}
 	registry := t.commandRegistry()
 	errs.Add("Type.Commands", registry.Err())
 	return table, registry, errs.Err(ErrInvalid)
+}
+
+// addRow adds a row to a table.
+func addRow[H any](errs *fielderror.Errors, field string, table map[reflect.Type]*H, key reflect.Type, row *H, noHandler bool) {
+	if noHandler {
+		errs.Addf(field, "has a nil handler of %v", key)
+	}
+	if table[key] != nil {
+		errs.Addf(field, "has two handlers of %v", key)
+	}
+	table[key] = row
 }
 
 // commandRegistry returns the wire names of the commands.
@@ -114,23 +121,12 @@ func (t *Type[S, E]) commandRegistry() *codec.Registry {
 func (t *Type[S, E]) signalTable() (map[reflect.Type]*SignalHandler[S, E], error) {
 	var errs fielderror.Errors
 	table := make(map[reflect.Type]*SignalHandler[S, E], len(t.Signals))
-	add := func(h *SignalHandler[S, E]) {
-		switch {
-		case h.handle == nil:
-			errs.Addf("Type.Signals", "has a nil handler of %v", h.signal)
-		case table[h.signal] != nil:
-			errs.Addf("Type.Signals", "has two handlers of %v", h.signal)
-		}
-		table[h.signal] = h
-	}
-	for i := range t.Signals {
-		add(&t.Signals[i])
-	}
+	rows := slices.Clone(t.Signals)
 	for _, p := range t.Parts {
-		d := hosting.DefinitionOf(p)
-		for i := range d.Signals {
-			add(&d.Signals[i])
-		}
+		rows = append(rows, hosting.DefinitionOf(p).Signals...)
+	}
+	for i := range rows {
+		addRow(&errs, "Type.Signals", table, rows[i].signal, &rows[i], rows[i].handle == nil)
 	}
 	return table, errs.Err(ErrInvalid)
 }

@@ -19,9 +19,9 @@ import (
 
 var lateFlag = flag.Uint64("refold.late", times(100, 1000), "how many runs TestLateCommits makes")
 
-// TestLateCommits: an append that seemed to fail, or that hangs, and that is committed at any time
-// later, never contradicts an answer: not before its entity has recovered, not after, and not when
-// another runtime works on the same journal by then.
+// TestLateCommits checks that an append that seemed to fail, or that hangs, and that is committed
+// at any later time never contradicts an answer: before and after the recovery of its entity, and
+// while another runtime uses the same journal.
 func TestLateCommits(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

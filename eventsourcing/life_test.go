@@ -20,7 +20,7 @@ import (
 	"github.com/refold-io/refold/snapshot/snapshottest"
 )
 
-// TestConfigurations: mistakes show at once, all of them, with the field.
+// TestConfigurations checks that all mistakes are reported at once with their fields.
 func TestConfigurations(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +77,8 @@ func TestConfigurations(t *testing.T) {
 	})
 }
 
-// TestStateThatCanNotBeSnapshotted is refused when the type is hosted, if it asks for snapshots.
+// TestStateThatCanNotBeSnapshotted checks that hosting a type fails if it saves snapshots of such a
+// state.
 func TestStateThatCanNotBeSnapshotted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -144,7 +145,7 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestPanicsOfHooks: so do those of all that is optional.
+// TestPanicsOfHooks checks the panics of optional functions of a Type.
 func TestPanicsOfHooks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -230,7 +231,7 @@ func (h *hooks) install(s *scene) {
 	})
 }
 
-// TestPanicInNew is a failed recovery.
+// TestPanicInNew checks that a panic of Type.New is a failed recovery.
 func TestPanicInNew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -274,8 +275,8 @@ func TestManyPanics(t *testing.T) {
 	})
 }
 
-// TestPassivation: an idle entity leaves memory, one that has something to do does not, and comes
-// back as it was.
+// TestPassivation checks that an idle entity leaves memory and is recovered later, and that a busy
+// one stays.
 func TestPassivation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -315,8 +316,8 @@ func TestPassivation(t *testing.T) {
 	})
 }
 
-// TestPassivationLosesNothing: commands keep coming while entities are passivated as soon as they
-// are idle.
+// TestPassivationLosesNothing checks that no command is lost while entities are passivated as soon
+// as they are idle.
 func TestPassivationLosesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -433,7 +434,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// TestCloseSavesSnapshots: a snapshot that is being saved is not given up.
+// TestCloseSavesSnapshots checks that Close waits for the save of a snapshot.
 func TestCloseSavesSnapshots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -480,7 +481,7 @@ func TestCloseDeadline(t *testing.T) {
 	})
 }
 
-// TestCloseWithoutJournal: a journal that is away does not keep Close from ending.
+// TestCloseWithoutJournal checks that Close ends although the journal does not respond.
 func TestCloseWithoutJournal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -497,8 +498,7 @@ func TestCloseWithoutJournal(t *testing.T) {
 	})
 }
 
-// TestSlowHandlers: handlers that block, which they must not, do not keep others from being
-// handled.
+// TestSlowHandlers checks that handlers that block, against the rules, do not delay other entities.
 func TestSlowHandlers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -538,7 +538,8 @@ func TestSlowHandlers(t *testing.T) {
 	})
 }
 
-// TestPanicAfterRecovery: a snapshot that is due after a long replay may panic, too.
+// TestPanicAfterRecovery checks a panic in the encoding of a snapshot that is due after a long
+// replay.
 func TestPanicAfterRecovery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 )
 
-// TestIdleEntitiesHoldNoGoroutine: they are only memory. It is not parallel, since it counts all
-// goroutines there are.
+// TestIdleEntitiesHoldNoGoroutine checks that idle entities have no goroutine. It is not parallel
+// because it counts all goroutines of the process.
 func TestIdleEntitiesHoldNoGoroutine(t *testing.T) { //nolint:paralleltest // see above
 	s := newScene(t).open()
 	s.mustAsk(recall)

@@ -67,8 +67,8 @@ func TestApplyRecorded(t *testing.T) {
 	})
 }
 
-// TestRecordedTimeNeverDecreases, even if the clock does: the time that is seen is the one that is
-// stored. And all that one event is split into see the same.
+// TestRecordedTimeNeverDecreases checks that the time of events never decreases although the clock
+// does, that Apply receives the stored time, and that all events of a split have the same time.
 func TestRecordedTimeNeverDecreases(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

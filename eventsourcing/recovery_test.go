@@ -149,7 +149,7 @@ func TestBadSnapshots(t *testing.T) {
 	})
 }
 
-// TestHistoryGaps: a history of which a part is missing is an error, never a partial state.
+// TestHistoryGaps checks that a history with a gap leads to an error and never to a partial state.
 func TestHistoryGaps(t *testing.T) {
 	t.Parallel()
 	t.Run("deleted, and no snapshot", func(t *testing.T) {
@@ -312,8 +312,8 @@ func TestUnneededRecoveries(t *testing.T) {
 	})
 }
 
-// TestRecoveryTimeout: a recovery that makes no progress is given up; one that does may take as
-// long as it likes.
+// TestRecoveryTimeout checks that a recovery without progress fails, and that one with progress has
+// no time limit.
 func TestRecoveryTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -340,8 +340,8 @@ func TestRecoveryTimeout(t *testing.T) {
 	})
 }
 
-// TestRecoveryLimit: only so many entities recover at the same time; the others wait for their
-// turn, in order.
+// TestRecoveryLimit checks that only MaxRecoveries entities recover at the same time and that the
+// others wait in order.
 func TestRecoveryLimit(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{0, 3} {
@@ -402,7 +402,7 @@ func indexOf(all []string, s string) int {
 	return -1
 }
 
-// TestCommandsWaitForRecovery: they are handled in the order in which they came.
+// TestCommandsWaitForRecovery checks that commands are handled in the order of their arrival.
 func TestCommandsWaitForRecovery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -428,7 +428,7 @@ func TestCommandsWaitForRecovery(t *testing.T) {
 	})
 }
 
-// TestSnapshotsThatDecodeHalfway leave no trace, however many there are.
+// TestSnapshotsThatDecodeHalfway checks that such snapshots leave nothing in the state.
 func TestSnapshotsThatDecodeHalfway(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 5; n++ {

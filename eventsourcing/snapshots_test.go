@@ -19,7 +19,7 @@ import (
 	"github.com/refold-io/refold/snapshot/snapshottest"
 )
 
-// TestRetention: which snapshots, and which events, are left.
+// TestRetention checks which snapshots and which events remain.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -69,7 +69,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestSnapshotPolicies: mistakes show when the type is hosted.
+// TestSnapshotPolicies checks that mistakes are reported when the type is hosted.
 func TestSnapshotPolicies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -126,7 +126,8 @@ func TestSaveFails(t *testing.T) {
 	})
 }
 
-// TestCommandsDoNotWaitForSnapshots, and a hit while one is being saved is skipped.
+// TestCommandsDoNotWaitForSnapshots also checks that no snapshot is taken while another one is
+// being saved.
 func TestCommandsDoNotWaitForSnapshots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -148,7 +149,8 @@ func TestCommandsDoNotWaitForSnapshots(t *testing.T) {
 	})
 }
 
-// TestSnapshotAfterLongReplay: one is taken when as many events were replayed as lie between two.
+// TestSnapshotAfterLongReplay checks that a snapshot is saved after a replay of at least Every
+// events.
 func TestSnapshotAfterLongReplay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -173,7 +175,7 @@ func request(f func(ctx *actorCtx) actorStep) func(ctx *actorCtx, a *actor, c ac
 	return func(ctx *actorCtx, a *actor, c act) actorDecision { return f(ctx).ReplyFunc(a.text) }
 }
 
-// TestExplicitSnapshots: an aggregate saves and deletes snapshots by itself.
+// TestExplicitSnapshots checks that handlers save and delete snapshots.
 func TestExplicitSnapshots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -285,7 +287,7 @@ func TestDeletingEvents(t *testing.T) {
 	})
 }
 
-// TestSnapshotsWhen saves a snapshot after each line "save".
+// TestSnapshotsWhen checks that a snapshot is saved after each line "save".
 func TestSnapshotsWhen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -309,8 +311,8 @@ func TestSnapshotsWhen(t *testing.T) {
 	})
 }
 
-// TestSnapshotTime: a snapshot has the time of its last event, so that a state of the past finds
-// the same one whenever it was saved.
+// TestSnapshotTime checks that a snapshot has the time of its last event, so that a query for an
+// earlier state does not depend on the time of the save.
 func TestSnapshotTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -327,8 +329,8 @@ func TestSnapshotTime(t *testing.T) {
 	})
 }
 
-// TestDeletionsDoNotOvertake: a deletion of snapshots waits for one of events, or the two together
-// would leave nothing.
+// TestDeletionsDoNotOvertake checks that a deletion of snapshots waits for a deletion of events.
+// Together they could delete everything.
 func TestDeletionsDoNotOvertake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

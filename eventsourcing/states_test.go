@@ -59,8 +59,8 @@ func (s *scene) replace(stored snapshot.Snapshot, manifest string, payload []byt
 	}
 }
 
-// TestStateForm: snapshots hold a named type, and old forms of it are read, among them that of the
-// aggregate itself, before it had an adapter.
+// TestStateForm checks that snapshots hold a named type and that its old forms are read, and the
+// state's struct too.
 func TestStateForm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestStateForm(t *testing.T) {
 	})
 }
 
-// TestStateFormFails: then there is no snapshot, and the entity hears of it.
+// TestStateFormFails checks that no snapshot is saved and that the entity receives the signal.
 func TestStateFormFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestStateFormFails(t *testing.T) {
 	})
 }
 
-// TestStateFormMistakes: an invalid form is found when the type is hosted.
+// TestStateFormMistakes checks that an invalid form is reported when the type is hosted.
 func TestStateFormMistakes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestStateFormMistakes(t *testing.T) {
 	})
 }
 
-// TestStateVersion: snapshots of another version are passed over.
+// TestStateVersion checks that snapshots of another version are skipped.
 func TestStateVersion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +171,7 @@ func TestStateVersion(t *testing.T) {
 	})
 }
 
-// TestStatesByHand: EncodeState and DecodeState, for tools.
+// TestStatesByHand checks EncodeState and DecodeState.
 func TestStatesByHand(t *testing.T) {
 	t.Parallel()
 	var fails error
@@ -197,7 +197,7 @@ func TestStatesByHand(t *testing.T) {
 	expectError(t, err, eventsourcing.ErrInvalid)
 }
 
-// TestTagsThatPanic reject nothing but their own write.
+// TestTagsThatPanic checks that a panic of Type.Tags rejects only its own write.
 func TestTagsThatPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -96,7 +96,7 @@ func TestTeePassesOnTheContext(t *testing.T) {
 	}
 }
 
-// One observer's Inject never goes with the Extract of another.
+// TestTeeKeepsInjectAndExtractTogether checks that Inject and Extract come from the same observer.
 func TestTeeKeepsInjectAndExtractTogether(t *testing.T) {
 	t.Parallel()
 	note := func(string) {}

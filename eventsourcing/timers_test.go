@@ -88,7 +88,7 @@ func TestTimers(t *testing.T) {
 	})
 }
 
-// TestGo: work beside the entity comes back as a command.
+// TestGo checks that the result of Effect.Go arrives as a command.
 func TestGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -325,7 +325,7 @@ func TestDeadlineOfALostInstance(t *testing.T) {
 	}
 }
 
-// TestDeadlineUnderLoad: a deadline counts even if writes are in flight all the time.
+// TestDeadlineUnderLoad checks that a deadline is reported although writes are always in flight.
 func TestDeadlineUnderLoad(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -357,7 +357,7 @@ func TestDeadlineUnderLoad(t *testing.T) {
 	})
 }
 
-// TestTimersEndWithTheirInstance, even if the next one follows at once.
+// TestTimersEndWithTheirInstance checks that timers end although the next instance starts at once.
 func TestTimersEndWithTheirInstance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

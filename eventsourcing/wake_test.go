@@ -75,7 +75,7 @@ func TestIDs(t *testing.T) {
 	})
 }
 
-// TestStart: an entity comes up without a command.
+// TestStart checks that an entity starts without a command.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,8 @@ func TestWake(t *testing.T) {
 	})
 }
 
-// TestWakeWithoutDeadlines does not look at the journal.
+// TestWakeWithoutDeadlines checks that Wake does not read the journal for a type without deadlines
+// and parts.
 func TestWakeWithoutDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

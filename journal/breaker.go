@@ -75,8 +75,8 @@ func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 		ResetTimeout: cmp.Or(cfg.ResetTimeout, 3*time.Second),
 		OnChange:     cfg.OnChange,
 	}
-	if err := gate.Validate("BreakerConfig"); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	if err := gate.Validate(ErrInvalid, "BreakerConfig"); err != nil {
+		return nil, err
 	}
 	return &guarded{journal: j, breaker: breaker.NewCaller(gate)}, nil
 }

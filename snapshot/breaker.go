@@ -64,8 +64,8 @@ func WithBreaker(store Store, cfg BreakerConfig) (Store, error) {
 		ResetTimeout: cmp.Or(cfg.ResetTimeout, 10*time.Second),
 		OnChange:     cfg.OnChange,
 	}
-	if err := gate.Validate("BreakerConfig"); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	if err := gate.Validate(ErrInvalid, "BreakerConfig"); err != nil {
+		return nil, err
 	}
 	return &guarded{store: store, breaker: breaker.NewCaller(gate)}, nil
 }
@@ -119,7 +119,7 @@ func (g *guarded) begin() error {
 	return nil
 }
 
-// guarded makes a call unless the breaker is open, and leaves it when its context ends.
+// do makes a call unless the breaker is open. It returns when the context ends, even if the call continues.
 func do[R any](ctx context.Context, g *guarded, call func(context.Context) (R, error)) (R, error) {
 	var result R
 	if err := g.begin(); err != nil {

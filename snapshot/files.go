@@ -12,6 +12,8 @@ import (
 	"iter"
 	"log/slog"
 	"sync"
+
+	"github.com/refold-io/refold/internal/fielderror"
 )
 
 // FilesConfig configures a file store. The zero value is ready to use.
@@ -27,15 +29,18 @@ type FilesConfig struct {
 	Logger *slog.Logger
 }
 
-func (c FilesConfig) validate() error {
-	var errs []error
+func (c FilesConfig) validate(dir string) error {
+	var errs fielderror.Errors
+	if dir == "" {
+		errs.Addf("OpenFiles", "needs the name of a directory")
+	}
 	if c.MaxSize < 0 {
-		errs = append(errs, fmt.Errorf("%w: MaxSize %d is negative", ErrInvalid, c.MaxSize))
+		errs.Addf("FilesConfig.MaxSize", "is %d, it must not be negative", c.MaxSize)
 	}
 	if c.MaxLoadAttempts < 0 {
-		errs = append(errs, fmt.Errorf("%w: MaxLoadAttempts %d is negative", ErrInvalid, c.MaxLoadAttempts))
+		errs.Addf("FilesConfig.MaxLoadAttempts", "is %d, it must not be negative", c.MaxLoadAttempts)
 	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }
 
 func (c FilesConfig) withDefaults() FilesConfig {
@@ -66,11 +71,7 @@ func OpenFiles(dir string, c FilesConfig) (*Files, error) {
 }
 
 func openFiles(fsys fileSystem, dir string, c FilesConfig) (*Files, error) {
-	err := c.validate()
-	if dir == "" {
-		err = errors.Join(err, fmt.Errorf("%w: the directory has no name", ErrInvalid))
-	}
-	if err != nil {
+	if err := c.validate(dir); err != nil {
 		return nil, fmt.Errorf("snapshot: open files: %w", err)
 	}
 	f := &Files{dir: dir, cfg: c.withDefaults(), fs: fsys}

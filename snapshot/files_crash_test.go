@@ -109,8 +109,8 @@ func steps(t *testing.T) int {
 	return n
 }
 
-// After a power failure at any step, acknowledged snapshots exist, others exist as a whole or not
-// at all, and the store is usable.
+// TestPowerCutAtEveryStep checks that after a power failure at any step acknowledged snapshots
+// exist, other snapshots exist as a whole or not at all, and the store is usable.
 func TestPowerCutAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for cut := range steps(t) {
@@ -140,7 +140,7 @@ func TestPowerCutAtEveryStep(t *testing.T) {
 	}
 }
 
-// The data that a killed process has written remains in the operating system.
+// TestKillAtEveryStep keeps the written data of the killed process, as the operating system does.
 func TestKillAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for kill := range steps(t) {
@@ -163,8 +163,8 @@ func TestKillAtEveryStep(t *testing.T) {
 	}
 }
 
-// If one operation fails, the affected call returns an error or did not need it, and nothing else
-// is affected.
+// TestFaultAtEveryStep checks that a failed operation leads to an error of its call, unless the
+// call did not need it, and affects nothing else.
 func TestFaultAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for fault := range steps(t) {
@@ -184,7 +184,7 @@ func TestFaultAtEveryStep(t *testing.T) {
 	}
 }
 
-// A save that does not fit leaves no file.
+// TestFullDisk checks that a save that does not fit leaves no file.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	d := newDisk()

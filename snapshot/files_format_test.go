@@ -35,7 +35,8 @@ func encoded(tb testing.TB, s snapshot.Snapshot) []byte {
 	return b.Bytes()
 }
 
-// The bytes of a release are read by all later ones: this file is never written again.
+// TestFormatIsThatOfTheGoldenFile compares the format with a file of an earlier release, which is
+// never written again.
 func TestFormatIsThatOfTheGoldenFile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("testdata", "v1", "account.hex"))
@@ -55,8 +56,8 @@ func TestFormatIsThatOfTheGoldenFile(t *testing.T) {
 	}
 }
 
-// Every flipped bit and every truncation is reported as damage: never as another snapshot or a
-// newer version, and without a panic.
+// TestFormatNoticesEveryDamage checks that every flipped bit and every truncation is reported as
+// damage: never as another snapshot or a newer version, and without a panic.
 func TestFormatNoticesEveryDamage(t *testing.T) {
 	t.Parallel()
 	whole := encoded(t, sample())

@@ -117,8 +117,8 @@ func killSaver(t *testing.T, dir string, saves int) uint64 {
 	return n
 }
 
-// A directory that others open all the time can be saved to. Each opening may cost a save that goes
-// on an attempt, of which it has a hundred.
+// TestFilesShareADirectory checks that saves succeed while other processes open the directory all
+// the time. Each opening may cost a running save one of its hundred attempts.
 func TestFilesShareADirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -10,8 +10,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// IDs that read alike in the name of a directory do not share one. There are more of them than
-// groups, so some are in the same group.
+// TestIDsThatReadAlike checks that IDs with the same readable part have different directories. The
+// test has more IDs than groups, so some IDs share a group.
 func TestIDsThatReadAlike(t *testing.T) {
 	t.Parallel()
 	files, err := snapshot.OpenFiles(t.TempDir(), snapshot.FilesConfig{})

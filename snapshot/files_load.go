@@ -84,7 +84,7 @@ func (f *Files) search(ctx context.Context, id string, c Criteria) (Snapshot, er
 
 func (f *Files) warn(ctx context.Context, id string, unreadable []error) {
 	for _, err := range unreadable {
-		f.cfg.Logger.WarnContext(ctx, "snapshot passed over because it is damaged",
+		f.cfg.Logger.WarnContext(ctx, "snapshot skipped: it is damaged",
 			slog.String("persistence_id", id), slog.Any("error", err))
 	}
 }
@@ -129,7 +129,11 @@ func (f *Files) open(id string, seqNr uint64) (inFile, header, error) {
 	if err != nil {
 		return nil, header{}, err
 	}
-	h, err := f.readHeader(file)
+	size, err := file.Size()
+	var h header
+	if err == nil {
+		h, err = decodeHeader(file, size)
+	}
 	if err == nil && (h.ID != id || h.SequenceNr != seqNr) {
 		err = fmt.Errorf("file contains %q at %d", h.ID, h.SequenceNr)
 	}
@@ -137,14 +141,6 @@ func (f *Files) open(id string, seqNr uint64) (inFile, header, error) {
 		return nil, header{}, f.corrupt(id, seqNr, errors.Join(err, file.Close()))
 	}
 	return file, h, nil
-}
-
-func (f *Files) readHeader(file inFile) (header, error) {
-	size, err := file.Size()
-	if err != nil {
-		return header{}, err
-	}
-	return decodeHeader(file, size)
 }
 
 // corrupt converts err into a *CorruptError if it describes damage, and returns other errors

@@ -95,7 +95,8 @@ func TestFilesDeleteMeetsAnotherDelete(t *testing.T) {
 	}
 }
 
-// Opening the directory from another process removes the partial files of this one.
+// TestFilesSaveBeginsAgainWhenItsPartialFileWentAway checks a save whose partial file is removed by
+// another process that opens the directory.
 func TestFilesSaveBeginsAgainWhenItsPartialFileWentAway(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 1)
@@ -110,8 +111,8 @@ func TestFilesSaveBeginsAgainWhenItsPartialFileWentAway(t *testing.T) {
 	}
 }
 
-// A process without file descriptors left must not take that for damage, and go on from an older
-// state.
+// TestFilesThatCannotBeOpenedAreNotDamaged checks that a lack of file descriptors is not reported
+// as damage, which would select an older state.
 func TestFilesThatCannotBeOpenedAreNotDamaged(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 2)
@@ -129,7 +130,7 @@ func TestFilesThatCannotBeOpenedAreNotDamaged(t *testing.T) {
 	}
 }
 
-// A disk that can't read a sector is damage.
+// TestFilesThatCannotBeReadAreDamaged checks that an unreadable sector is reported as damage.
 func TestFilesThatCannotBeReadAreDamaged(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 2)

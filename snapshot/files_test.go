@@ -169,7 +169,8 @@ func TestFilesListNamesWhatIsDamaged(t *testing.T) {
 	}
 }
 
-// A damaged file is deleted when its number is enough to judge it by.
+// TestFilesDeleteOfDamagedFiles checks that a damaged file is deleted if its number is sufficient
+// for the decision.
 func TestFilesDeleteOfDamagedFiles(t *testing.T) {
 	t.Parallel()
 	store := openFiles(t, t.TempDir(), snapshot.FilesConfig{})
@@ -194,7 +195,7 @@ func TestFilesDeleteOfDamagedFiles(t *testing.T) {
 	}
 }
 
-// A file that came to stand in the place of another is not taken for it.
+// TestFilesTrustsTheIDInsideTheFile checks that a file in the place of another one is not used.
 func TestFilesTrustsTheIDInsideTheFile(t *testing.T) {
 	t.Parallel()
 	store := openFiles(t, t.TempDir(), snapshot.FilesConfig{})

@@ -191,7 +191,7 @@ func TestGoldenEvolution(t *testing.T) {
 	g.fails(t, "named.2.stored: codec: unknown manifest")
 }
 
-// TestGoldenVersions: an older version needs a sample too.
+// TestGoldenVersions checks that an older version needs a sample too.
 func TestGoldenVersions(t *testing.T) {
 	t.Parallel()
 	g := firstRelease(t)
@@ -237,7 +237,7 @@ func TestGoldenFormats(t *testing.T) {
 	}
 }
 
-// TestGoldenStates: a state that reads older ones differently is found too.
+// TestGoldenStates checks that a changed meaning of older states is reported.
 func TestGoldenStates(t *testing.T) {
 	t.Parallel()
 	g := firstRelease(t)

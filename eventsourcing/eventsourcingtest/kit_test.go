@@ -52,7 +52,7 @@ func record(t *testing.T, test func(t testing.TB)) []string {
 	return r.failures
 }
 
-// TestMistakes: each mistake of an aggregate fails the test that sends the command.
+// TestMistakes checks that each mistake of a type fails the test that sends the command.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -153,7 +153,8 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestSharedUnexportedMemory: other packages can't change unexported fields.
+// TestSharedUnexportedMemory checks that a state may share unexported fields, because other
+// packages can't change them.
 func TestSharedUnexportedMemory(t *testing.T) {
 	t.Parallel()
 	k := eventsourcingtest.New(t, cartType(mistakes{}))
@@ -318,7 +319,7 @@ func counterType() eventsourcing.Type[counter, counted] {
 	}
 }
 
-// TestStatesWithoutEncoding: a state that can't be encoded is compared as it is.
+// TestStatesWithoutEncoding checks that a state without an encoding is compared by its values.
 func TestStatesWithoutEncoding(t *testing.T) {
 	t.Parallel()
 	typ := counterType()

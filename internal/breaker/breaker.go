@@ -40,19 +40,6 @@ const (
 	HalfOpen
 )
 
-// String returns the name of the state.
-func (s State) String() string {
-	switch s {
-	case Closed:
-		return "closed"
-	case Open:
-		return "open"
-	case HalfOpen:
-		return "half-open"
-	}
-	return "invalid"
-}
-
 // Outcome classifies a call.
 type Outcome uint8
 

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/refold-io/refold/internal/fielderror"
 )
 
 var (
@@ -32,19 +34,19 @@ type Config struct {
 	OnChange func(open bool)
 }
 
-// Validate returns all mistakes. Each one names the field, prefixed with the given type name.
-func (c Config) Validate(typeName string) error {
-	var errs []error
+// Validate returns an error that matches invalid and names the bad fields of the given type.
+func (c Config) Validate(invalid error, typeName string) error {
+	var errs fielderror.Errors
 	if c.MaxFailures <= 0 {
-		errs = append(errs, fmt.Errorf("%s.MaxFailures is %d, must be positive", typeName, c.MaxFailures))
+		errs.Addf(typeName+".MaxFailures", "is %d, it must be positive", c.MaxFailures)
 	}
 	if c.CallTimeout <= 0 {
-		errs = append(errs, fmt.Errorf("%s.CallTimeout is %v, must be positive", typeName, c.CallTimeout))
+		errs.Addf(typeName+".CallTimeout", "is %v, it must be positive", c.CallTimeout)
 	}
 	if c.ResetTimeout <= 0 {
-		errs = append(errs, fmt.Errorf("%s.ResetTimeout is %v, must be positive", typeName, c.ResetTimeout))
+		errs.Addf(typeName+".ResetTimeout", "is %v, it must be positive", c.ResetTimeout)
 	}
-	return errors.Join(errs...)
+	return errs.Err(invalid)
 }
 
 // Caller makes calls through a Breaker. It is safe for concurrent use.

@@ -120,12 +120,13 @@ func TestGateCountsPanics(t *testing.T) {
 
 func TestConfigNamesEachMistake(t *testing.T) {
 	t.Parallel()
-	if err := config().Validate("X"); err != nil {
+	errBad := errors.New("bad")
+	if err := config().Validate(errBad, "X"); err != nil {
 		t.Error(err)
 	}
-	err := breaker.Config{MaxFailures: -1}.Validate("GuardConfig")
+	err := breaker.Config{MaxFailures: -1}.Validate(errBad, "GuardConfig")
 	for _, field := range []string{"GuardConfig.MaxFailures", "GuardConfig.CallTimeout", "GuardConfig.ResetTimeout"} {
-		if err == nil || !strings.Contains(err.Error(), field) {
+		if !errors.Is(err, errBad) || !strings.Contains(err.Error(), field) {
 			t.Errorf("%v does not name %s", err, field)
 		}
 	}

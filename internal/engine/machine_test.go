@@ -38,8 +38,8 @@ func config() engine.Config {
 	}
 }
 
-// TestTimesNeverDecrease: an event's time is now, or that of the event before it if the clock was
-// set back; so is that of a fence.
+// TestTimesNeverDecrease checks that an event or a fence has the current time, or the time of the
+// previous event if the clock was set back.
 func TestTimesNeverDecrease(t *testing.T) {
 	t.Parallel()
 	last := time.Unix(2000, 0).UTC()
@@ -68,7 +68,7 @@ func TestTimesNeverDecrease(t *testing.T) {
 	}
 }
 
-// TestSnapshotTimes: a snapshot has the time of the last event that it covers.
+// TestSnapshotTimes checks that a snapshot has the time of the last event that it covers.
 func TestSnapshotTimes(t *testing.T) {
 	t.Parallel()
 	last := time.Unix(2000, 0).UTC()
@@ -88,8 +88,8 @@ func TestSnapshotTimes(t *testing.T) {
 	}
 }
 
-// TestJitter: a pause is drawn out by up to Jitter of its length, differently for different
-// entities.
+// TestJitter checks that a pause is extended by up to Jitter of its length, differently for
+// different entities.
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	seen := make(map[time.Duration]bool)

@@ -75,9 +75,3 @@ func (q *Queue) Prepend(front *Queue) {
 	}
 	*front = Queue{}
 }
-
-// Append moves all envelopes of back to the end of q, in order.
-func (q *Queue) Append(back *Queue) {
-	back.Prepend(q)
-	*q, *back = *back, Queue{}
-}

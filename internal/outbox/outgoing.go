@@ -183,9 +183,6 @@ func (o *Outgoing[T]) Next() time.Time { return o.tick }
 // Open returns the number of unconfirmed deliveries.
 func (o *Outgoing[T]) Open() int { return o.open }
 
-// Last returns the last assigned number, 0 for none.
-func (o *Outgoing[T]) Last() uint64 { return o.last }
-
 // Find returns the unconfirmed delivery with this number. Attempt is the number of transmissions so
 // far.
 func (o *Outgoing[T]) Find(nr uint64) (Sending[T], bool) {

@@ -80,7 +80,8 @@ func TestFloorWaitsForDurableConfirmations(t *testing.T) {
 	}
 }
 
-// With more than a burst due all the time, everybody still has a turn.
+// TestBurstsStarveNobody checks that every delivery is sent although more than a burst is always
+// due.
 func TestBurstsStarveNobody(t *testing.T) {
 	t.Parallel()
 	o := outbox.NewOutgoing[string](config())

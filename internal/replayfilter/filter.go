@@ -7,11 +7,10 @@ package replayfilter
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"iter"
 	"slices"
 
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -28,17 +27,17 @@ type Filter struct{ cfg journal.FilterConfig }
 
 // New returns a Filter, or an error that matches ErrInvalid and names each bad setting.
 func New(cfg journal.FilterConfig) (*Filter, error) {
-	var errs []error
+	var errs fielderror.Errors
 	if cfg.Mode > journal.FilterOff {
-		errs = append(errs, fmt.Errorf("%w: journal.FilterConfig.Mode is %v", journal.ErrInvalid, cfg.Mode))
+		errs.Addf("journal.FilterConfig.Mode", "is %v", cfg.Mode)
 	}
 	if cfg.WindowSize < 0 {
-		errs = append(errs, fmt.Errorf("%w: journal.FilterConfig.WindowSize is %d, it can't be negative", journal.ErrInvalid, cfg.WindowSize))
+		errs.Addf("journal.FilterConfig.WindowSize", "is %d, it must not be negative", cfg.WindowSize)
 	}
 	if cfg.MaxOldWriters < 0 {
-		errs = append(errs, fmt.Errorf("%w: journal.FilterConfig.MaxOldWriters is %d, it can't be negative", journal.ErrInvalid, cfg.MaxOldWriters))
+		errs.Addf("journal.FilterConfig.MaxOldWriters", "is %d, it must not be negative", cfg.MaxOldWriters)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errs.Err(journal.ErrInvalid); err != nil {
 		return nil, err
 	}
 	cfg.WindowSize = cmp.Or(cfg.WindowSize, 100)
@@ -98,29 +97,36 @@ func (f *Filter) strict(id string, records iter.Seq2[journal.Event, error]) iter
 	}
 }
 
-// windowed buffers the last records.
+// windowed buffers the last records, the oldest first.
 func (f *Filter) windowed(id string, records iter.Seq2[journal.Event, error]) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
 		h := history{id: id, cfg: &f.cfg}
-		window := newWindow(f.cfg.WindowSize)
+		window := make([]journal.Event, 0, f.cfg.WindowSize)
+		drain := func() bool {
+			return !slices.ContainsFunc(window, func(e journal.Event) bool { return !yield(e, nil) })
+		}
 		for e, err := range records {
 			if err != nil {
-				if window.drain(yield) {
+				if drain() {
 					yield(journal.Event{}, err)
 				}
 				return
 			}
-			if window.full() && !yield(window.pop(), nil) {
-				return
+			if len(window) == f.cfg.WindowSize {
+				oldest := window[0]
+				window = slices.Delete(window, 0, 1)
+				if !yield(oldest, nil) {
+					return
+				}
 			}
 			changed, v := h.observe(&e)
 			if changed {
-				window.retain(func(old *journal.Event) bool {
+				window = slices.DeleteFunc(window, func(old journal.Event) bool {
 					if old.SequenceNr < e.SequenceNr {
-						return true
+						return false
 					}
 					f.report(h.overwritten(old.SequenceNr, old.Writer))
-					return f.cfg.Mode == journal.FilterWarn
+					return f.cfg.Mode != journal.FilterWarn
 				})
 			}
 			if v != nil {
@@ -129,9 +135,9 @@ func (f *Filter) windowed(id string, records iter.Seq2[journal.Event, error]) it
 					continue
 				}
 			}
-			window.push(e)
+			window = append(window, e)
 		}
-		window.drain(yield)
+		drain()
 	}
 }
 
@@ -184,55 +190,4 @@ func (h *history) violation(seqNr uint64, writer string, detail string) *journal
 		ID: h.id, SequenceNr: seqNr, Writer: writer, Detail: detail,
 		OtherSequenceNr: h.last, OtherWriter: h.writer,
 	}
-}
-
-// window is a ring of the last records of a replay.
-type window struct {
-	ring  []journal.Event
-	first int
-	count int
-}
-
-func newWindow(size int) *window { return &window{ring: make([]journal.Event, size)} }
-
-func (w *window) full() bool { return w.count == len(w.ring) }
-
-func (w *window) at(i int) *journal.Event { return &w.ring[(w.first+i)%len(w.ring)] }
-
-func (w *window) push(e journal.Event) {
-	*w.at(w.count) = e
-	w.count++
-}
-
-func (w *window) pop() journal.Event {
-	e := *w.at(0)
-	*w.at(0) = journal.Event{}
-	w.first = (w.first + 1) % len(w.ring)
-	w.count--
-	return e
-}
-
-// retain drops the records for which keep is false.
-func (w *window) retain(keep func(*journal.Event) bool) {
-	kept := 0
-	for i := range w.count {
-		if e := w.at(i); keep(e) {
-			*w.at(kept) = *e
-			kept++
-		}
-	}
-	for i := kept; i < w.count; i++ {
-		*w.at(i) = journal.Event{}
-	}
-	w.count = kept
-}
-
-// drain yields the remaining records. It returns false if the loop was left.
-func (w *window) drain(yield func(journal.Event, error) bool) bool {
-	for w.count > 0 {
-		if !yield(w.pop(), nil) {
-			return false
-		}
-	}
-	return true
 }

@@ -231,7 +231,8 @@ func TestFilterStopsWithItsLoop(t *testing.T) {
 	}
 }
 
-// The default mode holds nothing back from a history that is in order.
+// TestFilterFailDoesNotDelay checks that the default mode yields each record of a correct history
+// at once.
 func TestFilterFailDoesNotDelay(t *testing.T) {
 	t.Parallel()
 	f := newFilter(t, journal.FilterConfig{})
@@ -290,7 +291,7 @@ func TestFilterModesHaveNames(t *testing.T) {
 	}
 }
 
-// BenchmarkFilter replays one writer's history.
+// BenchmarkFilter measures the replay of the history of one writer.
 func BenchmarkFilter(b *testing.B) {
 	events := make([]journal.Event, 1_000)
 	for i := range events {
