@@ -7,16 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/refold-io/refold/internal/shardcore"
 )
-
-// operatorState is the state of a shell for operators and for queries of other nodes.
-type operatorState struct {
-	pendingQueries atomic.Int32 // waiting for the loop
-	drainWaiters   []chan error // closed when drained, or sent an error
-}
 
 // Drain hands off all shards of this node without loss and waits until the node hosts none. The
 // region continues to route commands, and the node may still run the coordinator, but it is

@@ -55,28 +55,20 @@ func (s *shell) startEntity(a *shardcore.Action) {
 	}
 }
 
-// stopEntity drains or kills an entity with leave.
+// stopEntity passivates, drains or kills an entity with leave, which returns false if the entity is
+// not in memory.
 func (s *shell) stopEntity(a *shardcore.Action, leave func(id string) bool) {
 	r := s.localEntities[a.Entity]
 	if r == nil || r.ShardRun != a.ShardRun || r.incarnation != a.Incarnation {
 		return // it has already left
 	}
-	r.stopping = true
+	if a.Idle {
+		r.passivating = true
+	} else {
+		r.stopping = true
+	}
 	s.removeEntry(r)
 	if !leave(r.id) {
-		s.entityEnded(r, false)
-	}
-}
-
-// passivateEntity asks an idle entity to leave, unless it has something to do.
-func (s *shell) passivateEntity(a *shardcore.Action) {
-	r := s.localEntities[a.Entity]
-	if r == nil || r.ShardRun != a.ShardRun || r.incarnation != a.Incarnation {
-		return // it has already left
-	}
-	r.passivating = true
-	s.removeEntry(r)
-	if !s.entities.Passivate(r.id) {
 		s.entityEnded(r, false)
 	}
 }

@@ -255,10 +255,10 @@ func (s *shell) applyAction(a *shardcore.Action) {
 		}
 	case shard.Stop:
 		if a.Idle {
-			s.passivateEntity(a)
-			return
+			s.stopEntity(a, s.entities.Passivate)
+		} else {
+			s.stopEntity(a, s.entities.Drain)
 		}
-		s.stopEntity(a, s.entities.Drain)
 	case shard.Kill:
 		s.stopEntity(a, s.entities.Kill)
 	}

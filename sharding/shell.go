@@ -24,8 +24,6 @@ import (
 // shell drives the shardcore.Machine of an entity type on a node: it owns the loop, the timer, and
 // the access to the transport, the stores and the entities.
 type shell struct {
-	operatorState
-
 	node           *cluster.Node
 	router         *router
 	runtime        *eventsourcing.Runtime // may be nil on a proxy
@@ -48,7 +46,8 @@ type shell struct {
 	dropped        atomic.Uint64
 	queuedTotal    atomic.Uint64 // commands through the loop
 
-	unanswered atomic.Uint64 // asks whose callers gave up
+	unanswered     atomic.Uint64 // asks whose callers gave up
+	pendingQueries atomic.Int32  // queries of other nodes that wait for the loop
 
 	mismatch atomic.Pointer[mismatch] // nil unless the coordinator rejects the region
 	refusal  chan struct{}            // closed at the first rejection
@@ -63,6 +62,7 @@ type shell struct {
 	storeCalls         map[Shard]chan struct{} // last call of the remember store for a shard, closed at its end
 	started            []*localEntity          // to be added to the fast path
 	coordinatorStopped chan struct{}           // closed when the coordinator has stopped, nil if no goroutine waits
+	drainWaiters       []chan error            // closed when drained, or sent an error
 	refusalNotified    bool                    // refusal is closed
 	outageLogged       bool                    // an outage of the coordinator is logged
 	throttle           loop.Throttle[logKind]
