@@ -47,16 +47,17 @@ func (i *instruments) make(meter metric.Meter, resident metric.Callback) error {
 	i.commitFailed = m.counter("refold.commit.failed_writes", "{write}", "Writes that were not stored or have an unknown outcome.")
 	i.recoveryDuration = m.seconds("refold.recovery.duration", "Duration of a recovery, the wait for its turn included.")
 	i.recoveryEvents = m.counts("refold.recovery.events", "{event}", "Events that a recovery replayed.")
-	i.recoveryActive = m.upDown("refold.recovery.active", "{recovery}", "Recoveries in progress.")
 	i.snapshotDuration = m.seconds("refold.snapshot.duration", "Duration of saving a snapshot.")
 	i.snapshotSize = m.bytes("refold.snapshot.size", "Size of a snapshot.")
 	i.stopped = m.counter("refold.entity.stopped", "{entity}", "Entities that left memory.")
 	i.failures = m.counter("refold.entity.failures", "{failure}", "Instances of entities that were dropped because of an error.")
 	i.fences = m.counter("refold.entity.fences", "{fence}", "Writes with an unknown outcome that were settled.")
 	i.dropped = m.counter("refold.message.dropped", "{message}", "Messages that reached nobody.")
-	i.resident = m.observed("refold.entity.resident", "{entity}", "Entities in memory.")
-	if m.err != nil {
-		return m.err
+	var errActive, errResident error
+	i.recoveryActive, errActive = meter.Int64UpDownCounter("refold.recovery.active", metric.WithUnit("{recovery}"), metric.WithDescription("Recoveries in progress."))
+	i.resident, errResident = meter.Int64ObservableUpDownCounter("refold.entity.resident", metric.WithUnit("{entity}"), metric.WithDescription("Entities in memory."))
+	if err := errors.Join(m.err, errActive, errResident); err != nil {
+		return err
 	}
 	var err error
 	i.registration, err = meter.RegisterCallback(resident, i.resident)
@@ -93,18 +94,6 @@ func (m *maker) bytes(name, description string) metric.Int64Histogram {
 
 func (m *maker) counter(name, unit, description string) metric.Int64Counter {
 	c, err := m.meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
-	m.err = errors.Join(m.err, err)
-	return c
-}
-
-func (m *maker) upDown(name, unit, description string) metric.Int64UpDownCounter {
-	c, err := m.meter.Int64UpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
-	m.err = errors.Join(m.err, err)
-	return c
-}
-
-func (m *maker) observed(name, unit, description string) metric.Int64ObservableUpDownCounter {
-	c, err := m.meter.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(description))
 	m.err = errors.Join(m.err, err)
 	return c
 }

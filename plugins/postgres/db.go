@@ -57,7 +57,15 @@ func Open(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := db.prepareSchema(ctx); err != nil {
+	steps, err := db.prepareSchema(ctx)
+	if err == nil && cfg.CheckOnly && len(steps) > 0 {
+		names := make([]string, len(steps))
+		for i, m := range steps {
+			names[i] = m.Name
+		}
+		err = db.schemaError(nil, "lacks migrations: %s", strings.Join(names, ", "))
+	}
+	if err != nil {
 		db.closeConns()
 		return nil, fmt.Errorf("postgres: open: %w", err)
 	}

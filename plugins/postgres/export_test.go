@@ -5,7 +5,11 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/refold-io/refold/journal"
 )
@@ -54,4 +58,106 @@ func Parts(writes []journal.Write) (parts [][]string) {
 func DecodeConflicts(b []byte, chains int) (int, error) {
 	conflicts, err := decodeConflicts(b, chains)
 	return len(conflicts), err
+}
+
+// TestJournal returns the journal with its concrete type, for tests of its optional interfaces.
+func (db *DB) TestJournal() *Journal { return db.Journal().(*Journal) } //nolint:errcheck,forcetypeassert // it is one
+
+// TestSnapshots returns the snapshot store with its concrete type.
+func (db *DB) TestSnapshots() *SnapshotStore { return db.Snapshots().(*SnapshotStore) } //nolint:errcheck,forcetypeassert // it is one
+
+// ReportAll reports every call as slow and every stall immediately. It must be called before all
+// other methods.
+func (db *DB) ReportAll() { db.watch.slowCall, db.watch.longStall = 0, 0 }
+
+// ReportNoCall reports no call as slow.
+func (db *DB) ReportNoCall() { db.watch.slowCall = 1<<63 - 1 }
+
+// Stall detects stalls from a sequence of watermarks.
+type Stall struct{ stall stall }
+
+// Saw adds a watermark. It returns "lasts" or "over" with the age if a report is due.
+func (s *Stall) Saw(now time.Time, below int64, held bool) string {
+	age, lasts, over := s.stall.saw(now, mark{below: below, held: held}, longStall)
+	switch {
+	case lasts:
+		return "lasts " + age.String()
+	case over:
+		return "over " + age.String()
+	}
+	return ""
+}
+
+// LockKeys is the number of keys of the locks of appends.
+const LockKeys = lockKeys
+
+// SettledBelow returns the highest settled ordinal for the last drawn ordinal and the keys of the
+// held locks.
+func SettledBelow(drawn int64, keys []int64) (settled int64, held bool) {
+	return settledBelow(drawn, keys)
+}
+
+// LockClass returns the class of the locks of a schema's appends.
+func LockClass(schema string) int32 { return lockClass(schema) }
+
+// ParseOffset returns the ordinal of an offset.
+func ParseOffset(o journal.Offset) (int64, error) { return parseOffset(o) }
+
+// FormatOffset returns the offset of an ordinal.
+func FormatOffset(ordinal int64) journal.Offset { return formatOffset(ordinal) }
+
+// QueryStatement returns the statement of a query and its parameters, for the events after one
+// position up to another one.
+func (db *DB) QueryStatement(q journal.Criteria, from, settled int64) (sql string, params []any) {
+	s := newShape(db.schema, q)
+	params = []any{from, settled, s.window}
+	for i, p := range s.params {
+		if s.oids[3+i] == pgtype.Int4OID {
+			params = append(params, int32(p[2])<<8|int32(p[3]))
+		} else {
+			params = append(params, string(p))
+		}
+	}
+	return s.sql, params
+}
+
+// Pass refreshes the watermark.
+func (db *DB) Pass(ctx context.Context) error {
+	_, err := db.tail.watermark.refresh(ctx)
+	return err
+}
+
+// Looks returns the number of refreshes of the watermark.
+func (db *DB) Looks() uint64 {
+	w := db.tail.watermark
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.done
+}
+
+// AppendIn appends in a transaction, which it does not commit.
+func (db *DB) AppendIn(ctx context.Context, tx pgx.Tx, writes ...journal.Write) error {
+	if len(writes) == 1 && len(writes[0].Events) == 1 {
+		w, event := &writes[0], &writes[0].Events[0]
+		var highest *int64 // if it is not what was expected
+		err := tx.QueryRow(ctx, db.sql.appendOne.sql, w.ID, int64(w.Expect), journal.SliceOf(w.ID), event.Time, w.Writer, event.Manifest,
+			notNull(event.Payload), event.Tags, event.Metadata).Scan(&highest)
+		if err == nil && highest != nil && *highest != int64(w.Expect) {
+			err = errors.New("conflict")
+		}
+		return err
+	}
+	e := getEncoder()
+	for i, c := range newBatch(writes).chains {
+		e.chain(i, c, writes)
+	}
+	st := &db.sql.appendMany
+	result := tx.Conn().PgConn().ExecParams(ctx, st.sql, e.params(), st.oids, []int16{1}, []int16{1}).Read()
+	switch {
+	case result.Err != nil:
+		return result.Err
+	case result.Rows[0][0] != nil:
+		return errors.New("conflict")
+	}
+	return nil
 }

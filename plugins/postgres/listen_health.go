@@ -48,15 +48,14 @@ func (w *watch) logSlow(ctx context.Context, statement string, began time.Time) 
 // logStall logs a watermark that has not moved for long, and its next move.
 func (w *watch) logStall(ctx context.Context, m mark, class int32) {
 	w.mu.Lock()
-	age, reported := w.stall.saw(time.Now(), m, w.longStall)
+	age, lasts, over := w.stall.saw(time.Now(), m, w.longStall)
 	w.mu.Unlock()
-	switch reported {
-	case stallLasts:
+	if lasts {
 		w.log.WarnContext(ctx, "an append that does not end blocks all queries", slog.Duration("age", age),
 			slog.Int64("behind_ordinal", m.below), slog.Int64("pg_locks_classid", int64(uint32(class)))) //nolint:gosec // the same 32 bits
-	case stallOver:
+	}
+	if over {
 		w.log.InfoContext(ctx, "queries are no longer blocked", slog.Duration("after", age))
-	case stallQuiet:
 	}
 }
 
@@ -82,32 +81,22 @@ type stall struct {
 	next     time.Time // before that nothing is reported again
 }
 
-type stallReport uint8
-
-const (
-	stallQuiet stallReport = iota
-	stallLasts
-	stallOver
-)
-
-// saw returns the report that is due for a mark, and how long readers are or were blocked.
-func (s *stall) saw(now time.Time, m mark, long time.Duration) (age time.Duration, report stallReport) {
+// saw adds a mark. It returns how long readers are or were blocked, and whether a report is due that
+// the stall lasts or that it is over.
+func (s *stall) saw(now time.Time, m mark, long time.Duration) (age time.Duration, lasts, over bool) {
 	if !s.since.IsZero() {
 		age = now.Sub(s.since)
 	}
 	if !m.held || m.below > s.below || s.since.IsZero() {
-		if s.reported {
-			report = stallOver
-		}
+		over = s.reported
 		s.below, s.since, s.reported = m.below, time.Time{}, false
 		if m.held {
 			s.since = now
 		}
-		return age, report
+		return age, false, over
 	}
-	if age < long || now.Before(s.next) {
-		return age, stallQuiet
+	if lasts = age >= long && !now.Before(s.next); lasts {
+		s.reported, s.next = true, now.Add(reportPause)
 	}
-	s.reported, s.next = true, now.Add(reportPause)
-	return age, stallLasts
+	return age, lasts, false
 }

@@ -58,45 +58,28 @@ func Migrate(ctx context.Context, dsn string, cfg Config) ([]Migration, error) {
 		return nil, err
 	}
 	defer db.closeConns()
-	missing, err := db.missing(ctx)
-	if err == nil && len(missing) > 0 && !cfg.CheckOnly {
-		missing, err = db.migrate(ctx)
-	}
+	steps, err := db.prepareSchema(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: migrate: %w", err)
 	}
-	return missing, nil
+	return steps, nil
 }
 
-// prepareSchema migrates or checks the schema.
-func (db *DB) prepareSchema(ctx context.Context) error {
-	missing, err := db.missing(ctx)
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	if db.cfg.CheckOnly {
-		names := make([]string, len(missing))
-		for i, m := range missing {
-			names[i] = m.Name
-		}
-		return db.schemaError(nil, "lacks migrations: %s", strings.Join(names, ", "))
-	}
-	_, err = db.migrate(ctx)
-	return err
-}
-
-// missing returns the steps that were not executed.
-func (db *DB) missing(ctx context.Context) ([]Migration, error) {
+// prepareSchema executes the missing steps and returns them. With Config.CheckOnly it executes none.
+func (db *DB) prepareSchema(ctx context.Context) (steps []Migration, err error) {
 	conn, err := db.acquire(ctx)
 	if err != nil {
 		return nil, db.fail(ctx, err)
 	}
-	defer db.release(ctx, conn)
 	version, err := db.version(ctx, conn.Conn())
+	db.release(ctx, conn)
 	if err != nil {
 		return nil, err
 	}
-	return Migrations()[version:], nil
+	if steps = Migrations()[version:]; len(steps) > 0 && !db.cfg.CheckOnly {
+		return db.migrate(ctx)
+	}
+	return steps, nil
 }
 
 // version returns the version of the schema, 0 if there is none.

@@ -4,6 +4,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -68,29 +69,24 @@ func (s *SnapshotStore) load(ctx context.Context, id string, c snapshot.Criteria
 	c = c.Bounded()
 	limit := int8Value(uint64(s.db.cfg.MaxSnapshotSize)) //nolint:gosec // validated
 	for len(damaged) < maxLoadAttempts && c.MaxSequenceNr >= max(c.MinSequenceNr, 1) {
-		var row snapshotRow
-		err := s.run(ctx, id, &s.db.sql.loadSnapshot, append(bounds(id, c), limit), row.scan)
+		snap := snapshot.Snapshot{Metadata: snapshot.Metadata{ID: id}}
+		var reason error
+		err := s.run(ctx, id, &s.db.sql.loadSnapshot, append(bounds(id, c), limit), func(values [][]byte) (err error) {
+			reason, err = decodeSnapshot(&snap, values)
+			return err
+		})
 		switch {
 		case err != nil:
 			return snapshot.Snapshot{}, err
-		case !row.found:
-			return snapshot.Snapshot{}, orNotFound(damaged)
-		}
-		snap, err := row.snapshot(id)
-		if err == nil {
+		case snap.SequenceNr == 0: // no row
+			return snapshot.Snapshot{}, cmp.Or(errors.Join(damaged...), snapshot.ErrNotFound)
+		case reason == nil:
 			return snap, nil
 		}
-		damaged = append(damaged, err)
-		c.MaxSequenceNr = row.seqNr - 1
+		damaged = append(damaged, &snapshot.CorruptError{File: fmt.Sprintf("the snapshot of %q at %d", id, snap.SequenceNr), Reason: reason})
+		c.MaxSequenceNr = snap.SequenceNr - 1
 	}
-	return snapshot.Snapshot{}, orNotFound(damaged)
-}
-
-func orNotFound(damaged []error) error {
-	if damaged == nil {
-		return snapshot.ErrNotFound
-	}
-	return errors.Join(damaged...)
+	return snapshot.Snapshot{}, cmp.Or(errors.Join(damaged...), snapshot.ErrNotFound)
 }
 
 // List implements snapshot.Store. It reads pages of 1,000.
@@ -174,46 +170,22 @@ var (
 	errTooLong  = errors.New("payload exceeds Config.MaxSnapshotSize")
 )
 
-// snapshotRow is one row of the table of snapshots.
-type snapshotRow struct {
-	found    bool
-	seqNr    uint64
-	at       time.Time
-	manifest string
-	payload  []byte // nil if it exceeds the limit
-	sum      uint64
-}
-
-func (r *snapshotRow) scan(values [][]byte) error {
+// decodeSnapshot decodes a row into a snapshot with its ID. damage is the reason why the stored
+// snapshot cannot be used.
+func decodeSnapshot(s *snapshot.Snapshot, values [][]byte) (damage, err error) {
 	if len(values) != 5 || len(values[0]) != 8 || len(values[1]) != 8 || len(values[4]) != 8 {
-		return errRow
+		return nil, errRow
 	}
-	r.found = true
-	r.seqNr = binary.BigEndian.Uint64(values[0])
-	r.at = decodeTime(values[1])
-	r.manifest = string(values[2])
-	if values[3] != nil {
-		r.payload = append([]byte{}, values[3]...)
+	s.SequenceNr, s.Time = binary.BigEndian.Uint64(values[0]), decodeTime(values[1])
+	s.Manifest = string(values[2])
+	if values[3] == nil {
+		return errTooLong, nil
 	}
-	r.sum = binary.BigEndian.Uint64(values[4])
-	return nil
-}
-
-// snapshot decodes and checks the row. The error is a *snapshot.CorruptError.
-func (r *snapshotRow) snapshot(id string) (snapshot.Snapshot, error) {
-	var reason error
-	if r.payload == nil {
-		reason = errTooLong
-	} else if r.sum != checksum(id, r.seqNr, timestamp(r.at), r.manifest, r.payload) {
-		reason = errChecksum
+	s.Payload = append([]byte{}, values[3]...)
+	if binary.BigEndian.Uint64(values[4]) != checksum(s.ID, s.SequenceNr, timestamp(s.Time), s.Manifest, s.Payload) {
+		return errChecksum, nil
 	}
-	if reason != nil {
-		return snapshot.Snapshot{}, &snapshot.CorruptError{File: fmt.Sprintf("the snapshot of %q at %d", id, r.seqNr), Reason: reason}
-	}
-	return snapshot.Snapshot{
-		Metadata: snapshot.Metadata{ID: id, SequenceNr: r.seqNr, Time: r.at},
-		Manifest: r.manifest, Payload: r.payload,
-	}, nil
+	return nil, nil
 }
 
 func decodeTime(b []byte) time.Time {

@@ -34,7 +34,7 @@ func RunIfServer() {
 		return
 	}
 	if err := run(path, os.Stdin, os.Stdout); err != nil {
-		fmt.Printf("error %v\n", err) //nolint:forbidigo // what the parent reads
+		fmt.Printf("error %v\n", err) //nolint:forbidigo // for the parent process
 		os.Exit(1)
 	}
 	os.Exit(0)

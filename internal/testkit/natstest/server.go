@@ -78,26 +78,17 @@ func Start(tb testing.TB, cfg Config) *Server {
 	tb.Helper()
 	s := &Server{tb: tb, dir: tb.TempDir(), name: "natstest-" + rand.Text(), secret: rand.Text(), cfg: cfg.clone()}
 	tb.Cleanup(s.Kill)
-	var err error
-	for range 3 { // another process may take the port first
-		s.clientPort, s.routePort = lastingPort(tb), lastingPort(tb)
-		if err = s.launch(); err == nil {
+	var errs [3]error
+	for range 3 { // another process may take a port first
+		s.clientPort, errs[0] = freeport.Find(tb.Context())
+		s.routePort, errs[1] = freeport.Find(tb.Context())
+		if errs[2] = s.launch(); errs == [3]error{} {
 			return s
 		}
 		s.Kill()
 	}
-	tb.Fatalf("natstest: %v", err)
+	tb.Fatalf("natstest: %v", errors.Join(errs[:]...))
 	return nil
-}
-
-// lastingPort returns a port that stays free while the server is down.
-func lastingPort(tb testing.TB) int {
-	tb.Helper()
-	port, err := freeport.Find(tb.Context())
-	if err != nil {
-		tb.Fatalf("natstest: %v", err)
-	}
-	return port
 }
 
 // Restart starts the server again after Kill, with the same address and the data on its disk.
@@ -169,7 +160,7 @@ func (s *Server) Change(change func(*Config)) {
 	if s.child == nil {
 		return
 	}
-	if _, err := s.tell(commandReload); err != nil {
+	if _, err := s.send(commandReload); err != nil {
 		s.tb.Fatalf("natstest: change a server: %v", err)
 	}
 }
@@ -264,12 +255,12 @@ func (s *Server) routes() (n int) {
 	if s.child == nil {
 		return 0
 	}
-	text, err := s.tell(commandRoutes)
+	text, err := s.send(commandRoutes)
 	if err == nil {
 		_, err = fmt.Sscan(text, &n)
 	}
 	if err != nil {
-		s.tb.Fatalf("natstest: ask a server for its routes: %v", err)
+		s.tb.Fatalf("natstest: count the routes of a server: %v", err)
 	}
 	return n
 }
@@ -315,8 +306,8 @@ func (s *Server) probe() *natsgo.Conn {
 	return nc
 }
 
-// tell sends a command. The caller holds the lock.
-func (s *Server) tell(command string) (string, error) {
+// send sends a command and returns the response. The caller holds the lock.
+func (s *Server) send(command string) (string, error) {
 	if _, err := io.WriteString(s.in, command+"\n"); err != nil {
 		return "", err
 	}

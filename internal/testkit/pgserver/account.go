@@ -19,7 +19,7 @@ func account() (*syscall.Credential, error) {
 		return nil, nil //nolint:nilnil // nil is the credential of this process
 	}
 	var errs []error
-	for _, name := range []string{"postgres", "nobody"} { // installations without a package have no account of their own
+	for _, name := range []string{"postgres", "nobody"} { // an installation without a package has no own account
 		u, err := user.Lookup(name)
 		if err != nil {
 			errs = append(errs, err)

@@ -4,7 +4,6 @@
 package pgserver
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 )
 
@@ -67,43 +65,35 @@ func find(ctx context.Context, first string, patterns []string) (string, error) 
 		}
 		reasons = append(reasons, err)
 	}
-	type candidate struct {
-		dir     string
-		version int
-	}
-	var found []candidate
+	newest, highest := "", 0
 	for _, pattern := range patterns {
-		dirs, err := filepath.Glob(pattern)
+		dirs, err := filepath.Glob(filepath.Join(pattern, "initdb"))
 		if err != nil {
 			return "", fmt.Errorf("pgserver: find binaries: %w", err)
 		}
-		for _, dir := range dirs {
-			if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
-				continue
-			}
-			version, err := majorVersion(ctx, dir)
+		for _, initdb := range dirs {
+			version, err := majorVersion(ctx, filepath.Dir(initdb))
 			if err != nil {
 				reasons = append(reasons, err)
-				continue
+			} else if version > highest {
+				newest, highest = filepath.Dir(initdb), version
 			}
-			found = append(found, candidate{dir, version})
 		}
 	}
-	if len(found) == 0 {
+	if newest == "" {
 		return "", errors.Join(append([]error{ErrNoBinaries}, reasons...)...)
 	}
-	newest := slices.MaxFunc(found, func(a, b candidate) int { return cmp.Compare(a.version, b.version) })
-	return newest.dir, nil
+	return newest, nil
 }
 
 var versionText = regexp.MustCompile(`\b(\d+)(?:\.|devel|beta|rc|\b)`)
 
 // majorVersion returns the version of the binaries in a directory.
 func majorVersion(ctx context.Context, dir string) (int, error) {
-	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil { //nolint:gosec // what the developer names
+	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil { //nolint:gosec // a directory of the developer
 		return 0, fmt.Errorf("pgserver: look for initdb: %w", err)
 	}
-	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").Output() //nolint:gosec // what the developer installed
+	out, err := exec.CommandContext(ctx, filepath.Join(dir, "postgres"), "--version").Output() //nolint:gosec // a program of the developer
 	if err != nil {
 		return 0, fmt.Errorf("pgserver: run %s --version: %w", dir, err)
 	}

@@ -29,7 +29,7 @@ type process struct {
 
 // command prepares a program of the server, run by its account.
 func (s *Server) command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // what the developer installed
+	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // a program of the developer
 	cmd.Dir = s.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: s.account}
@@ -44,7 +44,7 @@ func (s *Server) launch(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("pgserver: open the log: %w", err)
 	}
-	defer log.Close() //nolint:errcheck // the server has a handle of its own
+	defer log.Close() //nolint:errcheck // the server has its own handle
 	postgres := filepath.Join(s.bin, "postgres")
 	cmd := s.command(context.WithoutCancel(ctx), postgres, "-D", s.data())
 	if s.cfg.MaxFileSize > 0 {
@@ -141,7 +141,7 @@ func (s *Server) kill(ctx context.Context) error {
 func (s *Server) sweep(ctx context.Context) error {
 	if lines := s.lockFile(); len(lines) > 6 {
 		if fields := strings.Fields(lines[6]); len(fields) == 2 {
-			_ = exec.CommandContext(ctx, "ipcrm", "-m", fields[1]).Run() //nolint:gosec // good if it can be done
+			_ = exec.CommandContext(ctx, "ipcrm", "-m", fields[1]).Run() //nolint:gosec // an attempt suffices
 		}
 	}
 	socket := filepath.Join(s.dir, ".s.PGSQL."+strconv.Itoa(s.port))

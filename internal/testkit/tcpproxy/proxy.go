@@ -41,14 +41,8 @@ type Proxy struct {
 	stats   Stats
 }
 
-// Stats are the counters of a proxy.
-type Stats struct {
-	// Connections is the number of accepted connections. Refused is the number of those that were
-	// closed at once because the proxy was down or the server was unreachable.
-	Connections, Refused int
-	// ToServer and ToClient are the forwarded bytes.
-	ToServer, ToClient int64
-}
+// Stats are the numbers of forwarded bytes.
+type Stats struct{ ToServer, ToClient int64 }
 
 // Start starts a proxy on a free port for a server: a host and port, or the path of a socket, which
 // starts with "/". It ends with the test.
@@ -155,9 +149,7 @@ func (p *Proxy) serve(client net.Conn) {
 	l := &link{proxy: p}
 	l.ends[ToServer], l.ends[ToClient] = server, client
 	p.mu.Lock()
-	p.stats.Connections++
 	if err != nil || p.down || p.closed {
-		p.stats.Refused++
 		p.mu.Unlock()
 		abort(client)
 		if err == nil {
