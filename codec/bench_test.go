@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/codec"
 )
 
-// Every benchmark stands beside the library by itself, as it is used at best.
+// Every benchmark is paired with one of the msgpack library alone, in its best use.
 
 type transferred struct {
 	From   string

@@ -119,8 +119,7 @@ func TestAdaptMistakes(t *testing.T) {
 	}
 }
 
-// A nil pointer that a function returns is an error that says so, not a value to store or to hand
-// on.
+// A nil pointer that a function returns is an error, and is neither stored nor returned.
 func TestNilResults(t *testing.T) {
 	t.Parallel()
 	r := ok(t, codec.Types(
@@ -161,7 +160,7 @@ func TestNilResults(t *testing.T) {
 	}
 }
 
-func TestManifestsThatAreStored(t *testing.T) {
+func TestStoredManifests(t *testing.T) {
 	t.Parallel()
 	r := ok(t, codec.Types(
 		codec.Adapt("plane", planeRowOf, planeOf).Version(2).Was("aeroplane"),
@@ -184,8 +183,8 @@ func TestManifestsThatAreStored(t *testing.T) {
 	}
 }
 
-// The errors about what is missing say what to add.
-func TestErrorsHaveARemedy(t *testing.T) {
+// The errors about missing entries name the entry to add.
+func TestErrorsNameARemedy(t *testing.T) {
 	t.Parallel()
 	r := ok(t, codec.Types(codec.Name[opened]("opened").Version(3), codec.Name[*closed]("closed"),
 		codec.Split("opened", 1, func(movedV1) ([]any, error) { return nil, nil }),

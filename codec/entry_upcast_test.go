@@ -143,8 +143,8 @@ func TestNamedMapAsOldType(t *testing.T) {
 	}
 }
 
-// The other way to change a type: it reads what is there.
-func TestFieldsComeAndGo(t *testing.T) {
+// The other way to change a type is to read the stored map.
+func TestAddedAndRemovedFields(t *testing.T) {
 	t.Parallel()
 	type before struct {
 		Name string

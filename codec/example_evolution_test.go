@@ -139,7 +139,7 @@ func ExampleUpcast_merge() {
 	// {Amount:7 Means:card 1234} <nil>
 }
 
-// Remove some of the events of a type, by what they hold: a Split of the version before.
+// Remove some events of a type, depending on their contents: a Split of the previous version.
 func ExampleSplit_filter() {
 	type NotedV1 struct{ Text string }
 	type Noted struct{ Text string }

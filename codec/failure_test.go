@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// failing writes what its text says, by each of the methods that a type may have.
+// failing returns the error with its text from each of the methods that a type may have.
 type (
 	failingRaw    string
 	failingBinary string

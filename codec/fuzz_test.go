@@ -79,7 +79,7 @@ func FuzzCheck(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What passes is what the library understands as one value.
+		// The library decodes every accepted input as one value.
 		rest := bytes.NewReader(data)
 		if err := msgpack.NewDecoder(rest).Skip(); err != nil || rest.Len() > 0 {
 			t.Errorf("%x: %v, %d bytes left", data, err, rest.Len())
@@ -116,7 +116,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// stable checks that v, if it is encoded at all, is read back as what is encoded the same.
+// stable checks that v, if it can be encoded, is decoded to a value with the same encoding.
 func stable(t *testing.T, r *codec.Registry, v any) {
 	t.Helper()
 	manifest, once, err := r.Encode(v)

@@ -109,7 +109,7 @@ func (upper) Unmarshal(data []byte, v any) error {
 
 func TestOwnFormat(t *testing.T) {
 	t.Parallel()
-	type opaque struct{ c chan int } //nolint:unused // what a format can store is its own business
+	type opaque struct{ c chan int } //nolint:unused // the field makes the type impossible to store
 	plain := codec.Types(codec.Name[opened]("opened"))
 	r := ok(t, codec.Types(codec.Name[opened]("opened"), codec.Name[opaque]("opaque")).Using(upper{"upper"}))
 	manifest, payload, err := r.Encode(opened{"ann"})

@@ -56,7 +56,7 @@ func TestManifests(t *testing.T) {
 		if len(payload) != cap(payload) {
 			t.Errorf("Encode(%#v): %d bytes with a capacity of %d", c.value, len(payload), cap(payload))
 		}
-		// Whatever a registry writes, it reads what the others wrote.
+		// Registries with different formats read each other's payloads.
 		for _, reader := range []*codec.Registry{r, r.Using(codec.JSON())} {
 			got, err := reader.Decode(manifest, payload)
 			if err != nil {

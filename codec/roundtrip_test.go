@@ -149,7 +149,7 @@ func property[T any](t *testing.T, values *rapid.Generator[T]) {
 	})
 }
 
-// drawn says how to draw what rapid can't draw by itself.
+// drawn returns generators for the types that rapid cannot generate.
 func drawn() rapid.MakeConfig {
 	return rapid.MakeConfig{Types: map[reflect.Type]*rapid.Generator[any]{
 		reflect.TypeFor[any]():   rapid.Just[any]("x"),
@@ -171,7 +171,7 @@ func drawTree(t *rapid.T, depth int) *tree {
 	return n
 }
 
-// boxed draws what an interface holds after it was read.
+// boxed generates values as they are read into an interface.
 func boxed(t *rapid.T, depth int) any {
 	kinds := 8
 	if depth > 0 {
@@ -240,7 +240,7 @@ func TestInterop(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.When = got.When.UTC(); !reflect.DeepEqual(got, v) {
-			t.Fatalf("the library reads %#v from what was %#v", got, v)
+			t.Fatalf("the library reads %#v from an encoded %#v", got, v)
 		}
 		theirs, err := msgpack.Marshal(v)
 		if err != nil {
@@ -400,7 +400,7 @@ func (s *setOf) UnmarshalText(text []byte) error {
 	return nil
 }
 
-func TestTypesWithTheirOwnForm(t *testing.T) {
+func TestTypesWithMarshalers(t *testing.T) {
 	t.Parallel()
 	type wrapper struct{ netip.Addr } // the only field: nothing is hidden
 	type forms struct {
@@ -542,7 +542,7 @@ func TestMismatches(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for _, payload := range []string{
-		"\x81\xa3Any\xd4\x05\x00",             // an extension nobody knows
+		"\x81\xa3Any\xd4\x05\x00",             // an unknown extension
 		"\x81\xa3Any\x81\x90\x00",             // a key that can't be compared
 		"\x81\xa3Any\x82\x01\x00\xa1a\x00",    // keys of two kinds
 		"\x81\x01\x00",                        // a field without a name
@@ -567,7 +567,7 @@ func TestMismatches(t *testing.T) {
 	}
 }
 
-// What was decoded has nothing to do with the payload any more.
+// Decoded values do not refer to the payload.
 func TestPayloadIsNotKept(t *testing.T) {
 	t.Parallel()
 	r := registry[boxes](t)
@@ -586,7 +586,7 @@ func TestPayloadIsNotKept(t *testing.T) {
 	}
 }
 
-func TestKeysAreRead(t *testing.T) {
+func TestMapKeys(t *testing.T) {
 	t.Parallel()
 	type key struct{ A, B int }
 	type target struct{ M map[key]int }

@@ -41,7 +41,7 @@ func answers(slots ...error) func(context.Context, []journal.Write) []error {
 	return func(context.Context, []journal.Write) []error { return slots }
 }
 
-// isOpen says whether the breaker of g is open, by a call that succeeds if it is not.
+// isOpen reports whether the breaker of g is open. It makes a call that succeeds if it is not.
 func isOpen(t *testing.T, g journal.Journal, f *fake) bool {
 	t.Helper()
 	f.highest = func(context.Context, string) (uint64, error) { return 7, nil }
@@ -91,7 +91,7 @@ func TestBreakerDefaults(t *testing.T) {
 	})
 }
 
-func TestBreakerCountsAppendsTheStoreDidNotAnswer(t *testing.T) {
+func TestBreakerCountsUnansweredAppends(t *testing.T) {
 	t.Parallel()
 	conflict, rejected := &journal.ConflictError{}, &journal.RejectedError{Reason: errors.New("large")}
 	for name, c := range map[string]struct {
@@ -164,7 +164,7 @@ func TestBreakerProtectsTheOtherCalls(t *testing.T) {
 	}
 }
 
-func TestBreakerNamesTheTimeOut(t *testing.T) {
+func TestBreakerTimeoutError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{delete: func(ctx context.Context, _ string, _ uint64) error {
@@ -178,7 +178,7 @@ func TestBreakerNamesTheTimeOut(t *testing.T) {
 	})
 }
 
-func TestBreakerReportsTheBreaker(t *testing.T) {
+func TestBreakerOnChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var states []bool
@@ -198,7 +198,7 @@ func TestBreakerReportsTheBreaker(t *testing.T) {
 	})
 }
 
-func TestBreakerLetsReplayThrough(t *testing.T) {
+func TestBreakerForwardsReplay(t *testing.T) {
 	t.Parallel()
 	f := &fake{append: answers(errAway), replay: func(_ context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
 		return func(yield func(journal.Event, error) bool) {
@@ -214,7 +214,7 @@ func TestBreakerLetsReplayThrough(t *testing.T) {
 	}
 }
 
-func TestBreakerSaysClosedRatherThanOpen(t *testing.T) {
+func TestBreakerOfAClosedJournal(t *testing.T) {
 	t.Parallel()
 	closed := 0
 	f := &fake{append: answers(errAway), close: func() error { closed++; return nil }}
@@ -249,18 +249,18 @@ func TestBreakerConfigNamesEachMistake(t *testing.T) {
 	}
 }
 
-func TestAsLooksBehindWrappers(t *testing.T) {
+func TestAsUnwraps(t *testing.T) {
 	t.Parallel()
 	p := &parallel{max: 3}
 	g := guard(t, guard(t, p, journal.BreakerConfig{}), journal.BreakerConfig{})
 	if got, ok := journal.As[journal.Parallel](g); !ok || got.MaxAppends() != 3 {
-		t.Errorf("got %v, %v, want the journal behind two wrappers", got, ok)
+		t.Errorf("got %v, %v, want the journal inside two wrappers", got, ok)
 	}
 	if outer, ok := journal.As[journal.Wrapper](g); !ok || any(outer) != any(g) {
 		t.Error("the outermost comes first")
 	}
 	if _, ok := journal.As[journal.IDLister](g); ok {
-		t.Error("found what is not there")
+		t.Error("found an interface that no journal implements")
 	}
 	if _, ok := journal.As[journal.IDLister](nil); ok {
 		t.Error("found something in nothing")

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-func TestErrorsMatchAndExplain(t *testing.T) {
+func TestErrorTexts(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("too large")
 	for want, c := range map[string]struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// A report over all accounts: what there is now, with a place to go on.
+// A report over all accounts: the existing events, and the offset to resume after.
 func ExampleCurrent() {
 	ctx := context.Background()
 	j := inmem.NewJournal()
@@ -52,7 +52,7 @@ func ExampleLive() {
 		j.Append(ctx, []journal.Write{{ID: id, Events: []journal.Event{{SequenceNr: 1, Manifest: "opened"}}}})
 	}
 	opened("account|1")
-	last := journal.Offset("") // a real one keeps e.Offset with what it makes of the event
+	last := journal.Offset("") // a real reader stores e.Offset with its result
 	for e, err := range journal.Live(ctx, j, journal.Criteria{}, last) {
 		if err != nil {
 			fmt.Println(err)

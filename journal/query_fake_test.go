@@ -88,13 +88,13 @@ func pages(byOffset map[journal.Offset]journal.Page) func(journal.Offset) (journ
 	return func(after journal.Offset) (journal.Page, error) {
 		p, ok := byOffset[after]
 		if !ok {
-			return p, fmt.Errorf("nobody should ask behind %q", after)
+			return p, fmt.Errorf("unexpected query after %q", after)
 		}
 		return p, nil
 	}
 }
 
-// seen is what a loop has yielded: one entry for each step.
+// seen is the output of a loop: one entry for each step.
 func seen[T any](seq iter.Seq2[T, error], show func(T) string) []string {
 	var out []string
 	for v, err := range seq {

@@ -17,9 +17,9 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// TestOffsetsOrderLikeTheNumbersInThem has the order that current queries rely on to know their
+// TestOffsetOrder has the order that current queries rely on to know their
 // end.
-func TestOffsetsOrderLikeTheNumbersInThem(t *testing.T) {
+func TestOffsetOrder(t *testing.T) {
 	t.Parallel()
 	ascending := []journal.Offset{"", "p0", "p1", "p9", "p10", "p19", "p20", "p100"}
 	for i, a := range ascending {
@@ -122,13 +122,12 @@ func library(t *testing.T) *inmem.Journal {
 	return j
 }
 
-// row is one kind of query, as users know them: what it yields of the library and whether it
-// completes then.
+// row is one kind of query: its results for the library, and whether it completes.
 type row struct {
 	name string
 	ask  func(ctx context.Context, j journal.Journal) []string
 	want []string
-	live []string // what it yields of what is stored later; nil if it completes before
+	live []string // its results for events stored later; nil if it completes before
 }
 
 func rows() []row {
@@ -212,7 +211,7 @@ func rows() []row {
 	}
 }
 
-// TestRows has each kind of query see what is there, and then what is stored or nothing any more.
+// TestRows has each kind of query read the stored events, and then new ones or none.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows() {

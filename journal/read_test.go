@@ -14,9 +14,9 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// TestCurrentEndsAtTheEndItFound has events after the end in the last page, and pages that are
+// TestCurrentEndsAtItsFirstEnd has events after the end in the last page, and pages that are
 // empty or end before it.
-func TestCurrentEndsAtTheEndItFound(t *testing.T) {
+func TestCurrentEndsAtItsFirstEnd(t *testing.T) {
 	t.Parallel()
 	j := &asking{
 		end: func() (journal.Offset, error) { return "o10", nil },
@@ -53,7 +53,7 @@ func TestCurrentWaitsForTheEnd(t *testing.T) {
 	expect(t, "calls", j.calls, []string{"end", "query ", "await o2", "query o2", "await o2", "query o2"})
 }
 
-func TestCurrentAtTheEndAsksForNothing(t *testing.T) {
+func TestCurrentAtTheEndQueriesNothing(t *testing.T) {
 	t.Parallel()
 	j := &asking{end: func() (journal.Offset, error) { return "o5", nil }}
 	expect(t, "events", seen(journal.Current(t.Context(), j, journal.Criteria{}, "o5"), showRecorded), nil)
@@ -76,7 +76,7 @@ func TestCurrentAfterTheEndIsCheckedByTheJournal(t *testing.T) {
 	expect(t, "events", seen(journal.Current(t.Context(), j, journal.Criteria{}, "o10"), showRecorded), nil)
 	errs := errorsOf(journal.Current(t.Context(), j, journal.Criteria{}, "nonsense"))
 	if len(errs) != 1 || !errors.Is(errs[0], journal.ErrOffset) {
-		t.Errorf("behind what is no offset: %v, want ErrOffset", errs)
+		t.Errorf("after an invalid offset: %v, want ErrOffset", errs)
 	}
 	expect(t, "calls", j.calls, []string{"end", "query o10", "end", "query nonsense"})
 }
@@ -172,8 +172,8 @@ func errorsOf[T any](seq iter.Seq2[T, error]) []error {
 
 type events = iter.Seq2[journal.Event, error]
 
-// TestPagesThatLeadNowhere has pages that would keep a reader in an endless loop or repeat events.
-func TestPagesThatLeadNowhere(t *testing.T) {
+// TestPageWithoutProgress has pages that would keep a reader in an endless loop or repeat events.
+func TestPageWithoutProgress(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]journal.Page{
 		"back":               {Next: "o1"},
@@ -220,8 +220,8 @@ func TestJournalsWithoutQueries(t *testing.T) {
 	}
 }
 
-// TestQueriesReachThroughWrappers has the journal as a runtime has it.
-func TestQueriesReachThroughWrappers(t *testing.T) {
+// TestQueriesUnwrapJournals has the journal as a runtime has it.
+func TestQueriesUnwrapJournals(t *testing.T) {
 	t.Parallel()
 	mem := inmem.NewJournal()
 	store(t, mem, added("a|1", 0, 2, "m"))
@@ -292,9 +292,9 @@ func TestLiveWaitsBetweenPages(t *testing.T) {
 	expect(t, "calls", j.calls, []string{"query o1", "query o3", "query o5", "await o7", "query o7", "await o7", "query o7", "await o7"})
 }
 
-// TestLiveYieldsWhatComes has a reader wait for appends, in between for nothing that matches, and
+// TestLiveYieldsNewEvents has a reader wait for appends, in between for nothing that matches, and
 // end with the cause of its context.
-func TestLiveYieldsWhatComes(t *testing.T) {
+func TestLiveYieldsNewEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := inmem.NewJournal()
@@ -342,9 +342,9 @@ func TestLiveIsResumed(t *testing.T) {
 	})
 }
 
-// TestLiveByIDLooksBeforeItWaits has the order of calls that no event can slip through: one that is
+// TestLiveByIDReadsTheEndFirst has the order of calls that no event can slip through: one that is
 // stored behind the end that was taken first ends the wait.
-func TestLiveByIDLooksBeforeItWaits(t *testing.T) {
+func TestLiveByIDReadsTheEndFirst(t *testing.T) {
 	t.Parallel()
 	highest, ends := uint64(0), 0
 	j := &asking{
@@ -378,11 +378,11 @@ func TestLiveByIDCompletes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
-		before   []journal.Write // what is there
+		before   []journal.Write // the stored events
 		deleteTo uint64
 		from, to uint64
 		want     []string
-		after    []journal.Write // what comes, one at a time
+		after    []journal.Write // the later events, one at a time
 		more     []string
 	}{
 		{name: "there", before: []journal.Write{added("a|1", 0, 5, "m")}, from: 2, to: 4, want: []string{"2", "3", "4"}},
@@ -472,7 +472,7 @@ func TestLiveIDsYieldsEachOnce(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var got []string
 		go func() {
-			for id, err := range journal.LiveIDs(ctx, j) { //nolint:contextcheck // the store in the body has one of its own
+			for id, err := range journal.LiveIDs(ctx, j) { //nolint:contextcheck // the store in the body has its own context
 				if err != nil {
 					got = append(got, err.Error())
 					continue
@@ -499,7 +499,7 @@ func TestLiveIDsYieldsEachOnce(t *testing.T) {
 	})
 }
 
-// ending is a journal in memory to which something is stored right behind the end that it has told.
+// ending is an in-memory journal to which an event is appended directly after each call of End.
 type ending struct {
 	*inmem.Journal
 	then func()

@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// closing calls Close on a goroutine of its own.
+// closing calls Close on another goroutine.
 func closing(ctx context.Context, w *groupcommit.Writer) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- w.Close(ctx) }()
@@ -81,7 +81,7 @@ func TestWriterAnswersAfterClose(t *testing.T) {
 	})
 }
 
-func TestWriterCloseTellsThoseWhoWaitForRoom(t *testing.T) {
+func TestWriterCloseGrantsRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedWrites: 1})
@@ -105,7 +105,7 @@ func TestWriterCloseTellsThoseWhoWaitForRoom(t *testing.T) {
 	})
 }
 
-func TestWriterCloseGivesUpWithItsContext(t *testing.T) {
+func TestWriterCloseEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	for name, calls := range map[string]int{"one call": 1, "parallel": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -166,8 +166,8 @@ func TestWriterCloseGivesUpWithItsContext(t *testing.T) {
 	}
 }
 
-// The queue stays full of what waits behind the call that is stuck.
-func TestWriterCloseTellsThoseWhoWaitBehindAStuckCall(t *testing.T) {
+// The queue stays full of requests that wait for the stuck call.
+func TestWriterCloseAnswersRequestsBehindAStuckCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedWrites: 1})

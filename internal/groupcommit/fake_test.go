@@ -76,7 +76,7 @@ func manual() (func(context.Context, []journal.Write) []error, <-chan arrival) {
 	}, calls
 }
 
-// entity is an Owner that notes what it is told.
+// entity is an Owner that records its calls.
 type entity struct {
 	id     string
 	stream groupcommit.Stream

@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-func TestWriterRejectsWhatCanNotBeSent(t *testing.T) {
+func TestWriterRejectsInvalidWrites(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		spoil func(*journal.Write)
@@ -69,7 +69,7 @@ func TestWriterRejectsWhatCanNotBeSent(t *testing.T) {
 }
 
 // A write that is known to be rejected is skipped like any other when one before it fails first.
-func TestWriterSkipsARejectedWriteBehindAFailure(t *testing.T) {
+func TestWriterSkipsARejectedWriteAfterAFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{})

@@ -84,7 +84,7 @@ func runModel(t *testing.T, seed uint64) {
 	}
 }
 
-// model is a journal with random faults that checks what a Writer sends.
+// model is a journal with random faults that checks the calls of a Writer.
 type model struct {
 	t      *testing.T
 	limit  int          // of calls in flight
@@ -129,7 +129,7 @@ func (m *model) arrive(writes []journal.Write, ids map[string]bool) time.Duratio
 		}
 		m.sent[name] = true
 		if m.dead[writes[i].Writer] {
-			m.t.Errorf("%s was sent behind a failure", name)
+			m.t.Errorf("%s was sent after a failure", name)
 		}
 	}
 	for id := range ids {
@@ -300,7 +300,7 @@ func (c *client) answer(o outcome) {
 		c.failed = o.err != nil
 	// A journal that breaks its contract does so for a whole call.
 	case !errors.Is(o.err, journal.ErrSkipped) && !errors.Is(o.err, journal.ErrContract):
-		c.m.t.Errorf("%s stood behind a failure and was answered %v", unit(&o.r.Write), o.err)
+		c.m.t.Errorf("%s was submitted after a failure, but its outcome is %v", unit(&o.r.Write), o.err)
 	}
 	if c.failed && (len(c.pending) == 0 || c.rng.IntN(3) == 0) {
 		c.recover()

@@ -56,7 +56,7 @@ func TestParallelWriterHasSeveralCallsInFlight(t *testing.T) {
 	})
 }
 
-// The second stream is what a new incarnation of the same entity has.
+// The second stream is that of a new incarnation of the same entity.
 func TestParallelWriterNeverHasOneIDInTwoCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestParallelWriterNeverHasOneIDInTwoCalls(t *testing.T) {
 		again.submit(t, w)
 		a.submit(t, w)
 		idle(t, calls)
-		b.submit(t, w) // is not held up by what waits
+		b.submit(t, w) // the waiting requests do not delay it
 		other := <-calls
 		expect(t, "the other call", other.names(), []string{"b@0"})
 		b.submit(t, w)
@@ -88,7 +88,7 @@ func TestParallelWriterNeverHasOneIDInTwoCalls(t *testing.T) {
 	})
 }
 
-func TestParallelWriterSkipsWhatWaitedBehindAFailure(t *testing.T) {
+func TestParallelWriterSkipsRequestsThatWaitedForAFailedCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := parallelWriter(t, 2, journal.WriterConfig{})
@@ -113,8 +113,8 @@ func TestParallelWriterSkipsWhatWaitedBehindAFailure(t *testing.T) {
 	})
 }
 
-// What is left over by a full batch goes to a goroutine that waits.
-func TestParallelWriterSharesOutWhatWasReleased(t *testing.T) {
+// Requests that do not fit into a full batch go to an idle goroutine.
+func TestParallelWriterSpreadsReleasedRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := parallelWriter(t, 2, journal.WriterConfig{MaxBatchWrites: 2})
@@ -147,8 +147,8 @@ func TestParallelWriterSharesOutWhatWasReleased(t *testing.T) {
 	})
 }
 
-// A Parallel journal is found behind a wrapper too.
-func TestWriterAsksBehindWrappers(t *testing.T) {
+// A Parallel journal is found inside a wrapper too.
+func TestWriterUnwrapsJournals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		appendFunc, calls := manual()

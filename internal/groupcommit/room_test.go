@@ -23,7 +23,7 @@ func (e *entity) refuse(t *testing.T, w *groupcommit.Writer) *groupcommit.Reques
 	return r
 }
 
-func TestWriterTellsOfRoomInTurn(t *testing.T) {
+func TestWriterGrantsRoomInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedWrites: 2, MaxBatchWrites: 1})
@@ -41,22 +41,22 @@ func TestWriterTellsOfRoomInTurn(t *testing.T) {
 		call = <-calls // q1: one place
 		expect(t, "told", log.take(), []string{"blocker@0", "room a"})
 		late := log.entity("late")
-		late.refuse(t, w) // nobody gets in before those who wait
+		late.refuse(t, w) // no request overtakes the waiting owners
 		if !w.Submit(ra) {
-			t.Error("no room for the one who was told of it")
+			t.Error("no room after Room was called")
 		}
 		a.refuse(t, w) // its turn is over
 		call.answer <- nil
 		call = <-calls // q2
 		expect(t, "told", log.take(), []string{"q1@0", "room b"})
 		if !w.Submit(rb) {
-			t.Error("no room for the one who was told of it")
+			t.Error("no room after Room was called")
 		}
 		call.answer <- nil
 		call = <-calls // a
 		expect(t, "told", log.take(), []string{"q2@0", "room c"})
 		if !w.Submit(rc) {
-			t.Error("no room for the one who was told of it")
+			t.Error("no room after Room was called")
 		}
 		call.answer <- nil
 		call = <-calls // b
@@ -68,8 +68,8 @@ func TestWriterTellsOfRoomInTurn(t *testing.T) {
 	})
 }
 
-// Owners that were told of room and do not want it hold nobody up.
-func TestWriterRoomThatIsNotTakenGoesOn(t *testing.T) {
+// Owners whose Room was called and that do not submit delay no other owner.
+func TestWriterPassesUnusedRoomOn(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestWriterRoomThatIsNotTakenGoesOn(t *testing.T) {
 	}
 }
 
-// A Submit from within Room and Written is what owners do.
+// Owners call Submit from Room and Written.
 func TestWriterMayBeCalledByOwners(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestWriterMayBeCalledByOwners(t *testing.T) {
 		r := a.refuse(t, w)
 		a.room = func() {
 			if !w.Submit(r) {
-				t.Error("no room for the one who was told of it")
+				t.Error("no room after Room was called")
 			}
 			w.Reset(&a.stream)
 		}
@@ -156,7 +156,7 @@ func TestWriterBoundsQueuedBytes(t *testing.T) {
 	})
 }
 
-func TestWriterTellsOfAsManyBytesAsThereAre(t *testing.T) {
+func TestWriterGrantsFreeBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedBytes: 10})
@@ -204,7 +204,7 @@ func TestWriterCountsBytesBothWays(t *testing.T) {
 	})
 }
 
-func TestWriterKeepsThePlaceOfWhoWasTold(t *testing.T) {
+func TestWriterKeepsThePositionOfGrantedOwners(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedWrites: 2, MaxBatchWrites: 1})
@@ -222,7 +222,7 @@ func TestWriterKeepsThePlaceOfWhoWasTold(t *testing.T) {
 		expect(t, "told", log.take(), []string{"blocker@0", "room a"})
 		log.entity("late").refuse(t, w)
 		if !w.Submit(r) {
-			t.Error("no room for the one who was told of it")
+			t.Error("no room after Room was called")
 		}
 		for range 2 {
 			call.answer <- nil
@@ -232,7 +232,7 @@ func TestWriterKeepsThePlaceOfWhoWasTold(t *testing.T) {
 	})
 }
 
-// Being told of room does not widen the queue, and those who came too late keep their turn.
+// A call of Room does not enlarge the queue, and owners that find no room keep their position.
 func TestWriterRoomIsNoReservation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestWriterRoomIsNoReservation(t *testing.T) {
 		call.answer <- nil
 		call = <-calls // q
 		expect(t, "told", log.take(), []string{"blocker@0", "room a"})
-		log.entity("thief").submit(t, w) // nobody waits, and the queue is empty
+		log.entity("thief").submit(t, w) // no owner waits, and the queue is empty
 		rb := b.refuse(t, w)
 		if w.Submit(ra) {
 			t.Error("the queue has grown beyond its limit")

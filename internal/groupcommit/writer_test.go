@@ -46,7 +46,7 @@ func TestWriterSendsALoneWriteAtOnce(t *testing.T) {
 	})
 }
 
-func TestWriterGroupsWhatArrivedDuringACommit(t *testing.T) {
+func TestWriterGroupsRequestsOfACommit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{})
@@ -74,7 +74,7 @@ func TestWriterGroupsWhatArrivedDuringACommit(t *testing.T) {
 	})
 }
 
-func TestWriterSkipsBehindAFailure(t *testing.T) {
+func TestWriterSkipsAfterAFailure(t *testing.T) {
 	t.Parallel()
 	unknown := errors.New("connection reset")
 	for name, cause := range map[string]error{
@@ -129,7 +129,7 @@ func TestWriterSkipsBehindAFailure(t *testing.T) {
 	}
 }
 
-func TestWriterSkipsBehindAFailureInTheSameCall(t *testing.T) {
+func TestWriterSkipsAfterAFailureInTheSameCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{})
@@ -155,8 +155,7 @@ func TestWriterSkipsBehindAFailureInTheSameCall(t *testing.T) {
 	})
 }
 
-// A Reset lets through what is submitted after it, and nothing older: those writes were numbered
-// before the failure.
+// A Reset lets later requests through, but no earlier ones: their writes have wrong numbers.
 func TestWriterResetLeavesOlderRequestsSkipped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -190,7 +189,7 @@ func TestWriterResetLeavesOlderRequestsSkipped(t *testing.T) {
 	})
 }
 
-// What goes to a failed stream may stand anywhere in the queue.
+// The requests of a failed stream may be anywhere in the queue.
 func TestWriterSkipsInTheMiddleOfTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -218,8 +217,8 @@ func TestWriterSkipsInTheMiddleOfTheQueue(t *testing.T) {
 	})
 }
 
-// A Reset that comes before the failure does not end what the failure begins.
-func TestWriterResetDoesNotForgiveInAdvance(t *testing.T) {
+// A Reset before the failure does not end the skipping that the failure begins.
+func TestWriterResetBeforeAFailureDoesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{})
@@ -243,7 +242,7 @@ func TestWriterResetDoesNotForgiveInAdvance(t *testing.T) {
 }
 
 // Payloads of a commit that is over are not kept alive.
-func TestWriterForgetsWhatItSent(t *testing.T) {
+func TestWriterReleasesSentRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var kept []journal.Write
@@ -284,7 +283,7 @@ func TestWriterResetWithoutAFailureDoesNothing(t *testing.T) {
 	})
 }
 
-func TestWriterContainsWhatAJournalMayNotDo(t *testing.T) {
+func TestWriterReportsContractViolations(t *testing.T) {
 	t.Parallel()
 	for name, misbehave := range map[string]func(writes []journal.Write) []error{
 		"too few slots":  func([]journal.Write) []error { return []error{nil} },
@@ -325,14 +324,14 @@ func TestWriterContainsWhatAJournalMayNotDo(t *testing.T) {
 				}
 				w.Reset(&a.stream)
 				a.submit(t, w)
-				call = <-calls // it goes on
+				call = <-calls // the writer continues
 				call.answer <- nil
 			})
 		})
 	}
 }
 
-func TestWriterDoesNotTrustAWriteStoredBehindOneThatWasNot(t *testing.T) {
+func TestWriterRejectsAWriteStoredAfterAFailedOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{})

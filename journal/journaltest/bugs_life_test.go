@@ -200,7 +200,7 @@ func listBugs() []planted {
 	}
 }
 
-// relist changes what a list yields.
+// relist changes the output of a list.
 func relist(ctx context.Context, j journal.IDLister, after string, change func(ids []string) []string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		var ids []string

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// pageBugs are about pages, and about going on behind them.
+// pageBugs are about pages and resumed reads.
 func pageBugs() []planted {
 	return []planted{
 		{
@@ -45,7 +45,7 @@ func pageBugs() []planted {
 		{
 			name:  "a full page loses its last event",
 			finds: []string{"QueryPages"},
-			hangs: true, // waits for what is not found
+			hangs: true, // waits for events that the query does not find
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
 				if p.More && len(p.Events) > 0 {
@@ -218,7 +218,7 @@ func pageBugs() []planted {
 		{
 			name:  "the end runs away",
 			finds: []string{"QueryCurrent"},
-			hangs: true, // waits for what is not found
+			hangs: true, // waits for events that the query does not find
 			plant: func() bug {
 				return bug{end: func(context.Context, journal.Querier) (journal.Offset, error) { return "mem-999999", nil }}
 			},

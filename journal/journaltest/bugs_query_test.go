@@ -31,7 +31,7 @@ func changing(c change) func() bug {
 	})
 }
 
-// filtering has a plugin's own idea of what matches.
+// filtering replaces the matching of a query.
 func filtering(simpler func(q journal.Criteria) journal.Criteria, keep func(q journal.Criteria, e *journal.Envelope) bool) func() bug {
 	return queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 		p, err := j.Query(ctx, simpler(q), after)
@@ -221,7 +221,7 @@ func matchBugs() []planted {
 		{
 			name:  "finds by the first tags",
 			finds: []string{"QueryTag"},
-			hangs: true, // waits for what is not found
+			hangs: true, // waits for events that the query does not find
 			plant: filtering(noTag, func(q journal.Criteria, e *journal.Envelope) bool {
 				return q.Tag == "" || slices.Contains(e.Tags[:min(len(e.Tags), 64)], q.Tag)
 			}),
@@ -248,7 +248,7 @@ func matchBugs() []planted {
 		{
 			name:  "the last slice of a range is left out",
 			finds: []string{"QuerySlices"},
-			hangs: true, // waits for what is not found
+			hangs: true, // waits for events that the query does not find
 			plant: filtering(noSlices, func(q journal.Criteria, e *journal.Envelope) bool {
 				first, last := q.Slices.Bounds()
 				slice := journal.SliceOf(e.ID)

@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// queryStateBugs are about what was deleted, never stored, or stored by others and before.
+// queryStateBugs are about events that were deleted, never stored, or stored earlier or by others.
 func queryStateBugs() []planted {
 	return []planted{
 		{
@@ -134,7 +134,7 @@ func queryStateBugs() []planted {
 		{
 			name:  "a restart makes a new order",
 			finds: []string{"QueryReopen"},
-			hangs: true, // waits for what is not found
+			hangs: true, // waits for events that the query does not find
 			plant: func() bug {
 				return bug{survive: func(_ string, events []journal.Event, deleted int) ([]journal.Event, int) { return events, deleted }}
 			},

@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// renumber has a write fit whatever is stored.
+// renumber changes the expected number of a write to the stored one.
 func renumber(ctx context.Context, j journal.Journal, w journal.Write) journal.Write {
 	w.Events = slices.Clone(w.Events)
 	w.Expect, _ = j.HighestSequenceNr(ctx, w.ID)

@@ -25,7 +25,7 @@ type double struct {
 	mu sync.RWMutex // held for writing by a restart
 }
 
-// bug replaces what a double does. Nil fields leave it sound.
+// bug replaces methods of a double. Nil fields leave them correct.
 type bug struct {
 	append   func(ctx context.Context, j journal.Journal, writes []journal.Write) []error
 	replay   func(ctx context.Context, j journal.Journal, id string, from, to uint64) iter.Seq2[journal.Event, error]
@@ -189,7 +189,7 @@ func slots(errs []error, writes []journal.Write) []error {
 	return errs
 }
 
-// all returns what a replay yields, as long as it has no error.
+// all returns the events of a replay, or its error.
 func all(seq iter.Seq2[journal.Event, error]) ([]journal.Event, error) {
 	var events []journal.Event
 	for e, err := range seq {

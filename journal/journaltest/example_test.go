@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// The connection is lost while a write is on its way. A fence settles what became of it, even
-// though the write lands after all.
+// The connection is lost during a write. A fence settles the outcome, even if the write arrives
+// late.
 func ExampleFaulty() {
 	ctx := context.Background()
 	f := journaltest.NewFaulty(inmem.NewJournal())

@@ -18,7 +18,7 @@ import (
 
 var errOther = errors.New("the network is gone")
 
-// write returns a write of n events behind expect.
+// write returns a write of n events after expect.
 func write(id string, expect uint64, n int) journal.Write {
 	w := journal.Write{ID: id, Writer: "w", Expect: expect}
 	for i := range n {
@@ -27,7 +27,7 @@ func write(id string, expect uint64, n int) journal.Write {
 	return w
 }
 
-// wantHighest checks what is stored in truth.
+// wantHighest compares the highest numbers in the inner journal.
 func wantHighest(t *testing.T, f *journaltest.Faulty, want map[string]uint64) {
 	t.Helper()
 	for id, n := range want {
@@ -97,7 +97,7 @@ func TestFaultsOfAppend(t *testing.T) {
 				}
 			}
 			if got := strings.Join(says, " "); got != c.says {
-				t.Errorf("Append says %s, want %s", got, c.says)
+				t.Errorf("outcomes of Append: %s, want %s", got, c.says)
 			}
 			wantHighest(t, f, map[string]uint64{"a": c.a, "b": c.b, "c": c.c})
 			clear(writes)
@@ -129,7 +129,7 @@ func TestFaultDefaultsAndCounts(t *testing.T) {
 	if _, err := all(f.Replay(t.Context(), "a", 1, 9)); err != nil {
 		t.Error(err)
 	}
-	_ = f.Replay(t.Context(), "a", 1, 9) // nobody ranges over it
+	_ = f.Replay(t.Context(), "a", 1, 9) // no loop ranges over it
 	_, _ = f.HighestSequenceNr(t.Context(), "a")
 	_ = f.DeleteTo(t.Context(), "a", 1)
 	for _, op := range []journaltest.Op{journaltest.OpReplay, journaltest.OpHighest, journaltest.OpDelete} {
@@ -160,7 +160,8 @@ func TestLateConflicts(t *testing.T) {
 	}
 }
 
-// TestLateAfterCalls lands by itself, before the second later call.
+// TestLateAfterCalls expects a late write to be stored without a release, before the second later
+// call.
 func TestLateAfterCalls(t *testing.T) {
 	t.Parallel()
 	f := journaltest.NewFaulty(inmem.NewJournal())
@@ -336,7 +337,7 @@ func TestOrderOfFaults(t *testing.T) {
 		says = append(says, kind(only(f.Append(t.Context(), []journal.Write{write("a", 0, 1)}))))
 	}
 	if want := []string{"rejected", "rejected", "conflict", "stored"}; !slices.Equal(says, want) {
-		t.Errorf("Append says %q, want %q", says, want)
+		t.Errorf("outcomes of Append: %q, want %q", says, want)
 	}
 }
 

@@ -12,8 +12,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// handle is one of several on a journal in memory, which is still there when it is closed: the
-// disk, or the server, behind a plugin.
+// handle is a view of shared contents, like a plugin on one disk or server.
 type handle struct {
 	mem    *inmem.Journal
 	closed context.Context //nolint:containedctx // ends with Close

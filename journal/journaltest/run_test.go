@@ -16,7 +16,7 @@ func TestSound(t *testing.T) {
 	journaltest.Run(t, config(func() bug { return bug{} }))
 }
 
-// config returns what checks a double with a bug.
+// config returns a Config that opens a double with a bug.
 func config(plant func() bug) journaltest.Config {
 	return journaltest.Config{
 		Open:   func(testing.TB) journal.Journal { return newDouble(plant()) },
@@ -42,7 +42,7 @@ func asDouble(tb testing.TB, j journal.Journal) *double {
 	tb.Helper()
 	d, ok := j.(*double)
 	if !ok {
-		tb.Fatalf("the suite hands back %T, want what Open returned", j)
+		tb.Fatalf("the suite passes a %T to Reopen, want the journal that Open returned", j)
 	}
 	return d
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// Two writers append to the same persistence ID. The second has not seen what the first wrote, and
-// is refused.
+// Two writers append to the same persistence ID. The second one has not read the first one's event,
+// so its append is a conflict.
 func ExampleJournal() {
 	ctx := context.Background()
 	j := inmem.NewJournal()

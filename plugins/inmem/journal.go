@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// Limits of one page of Replay. A larger record is a page of its own.
+// Limits of one page of Replay. A larger record is a page.
 const (
 	pageRecords = 1000
 	pageBytes   = 1 << 20
@@ -340,7 +340,7 @@ func (j *Journal) lockAt(ctx context.Context, after journal.Offset) (uint64, err
 	return 0, err
 }
 
-// tell wakes waiting Awaits. The caller holds the lock.
+// tell wakes waiting calls of Await. The caller holds the lock.
 func (j *Journal) tell() {
 	if j.news != nil {
 		close(j.news)

@@ -31,8 +31,8 @@ func TestDeletedEventsAreFreed(t *testing.T) {
 	w.Events = nil
 	for _, c := range []struct{ deleteTo, freed uint64 }{
 		{0, 0},
-		{600, 600},   // more than what is left
-		{700, 600},   // fewer than what is left: they wait
+		{600, 600},   // more than the remaining events
+		{700, 600},   // fewer than the remaining events: the memory is kept
 		{1000, 1000}, // all
 	} {
 		if err := j.DeleteTo(t.Context(), "a", c.deleteTo); err != nil {
@@ -49,8 +49,7 @@ func TestDeletedEventsAreFreed(t *testing.T) {
 	runtime.KeepAlive(j)
 }
 
-// freed reports whether something was freed. What is expected to be may take more than one
-// collection: a register or a stack may have held it during the first.
+// freed reports whether memory was freed. That may take more than one garbage collection.
 func freed(p weak.Pointer[[64]byte], expected bool) bool {
 	for range 100 {
 		if p.Value() == nil || !expected {
@@ -61,7 +60,7 @@ func freed(p weak.Pointer[[64]byte], expected bool) bool {
 	return p.Value() == nil
 }
 
-// TestCloseFreesAll drops the contents, though somebody still holds the journal.
+// TestCloseFreesAll checks that Close drops the contents even if the journal is still referenced.
 func TestCloseFreesAll(t *testing.T) {
 	t.Parallel()
 	j := new(inmem.Journal)
@@ -79,7 +78,7 @@ func TestCloseFreesAll(t *testing.T) {
 	runtime.KeepAlive(j)
 }
 
-// TestRejectionNamesTheEvent says which event is too large, and how large.
+// TestRejectionNamesTheEvent checks that the error names the event that is too large, and its size.
 func TestRejectionNamesTheEvent(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()

@@ -32,7 +32,7 @@ func TestCarrier(t *testing.T) {
 	})
 }
 
-// place is a node that writes down what it hears.
+// place is a node that records the frames that it receives.
 type place struct {
 	*inmem.Carrier
 	mu   sync.Mutex
@@ -52,7 +52,7 @@ func (p *place) Connection(err error) {
 	p.told = append(p.told, err)
 }
 
-// heard returns what was heard since it was asked for the last time.
+// heard returns the frames received since its previous call.
 func (p *place) heard() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,7 +154,7 @@ func TestDelays(t *testing.T) {
 	})
 }
 
-func TestLossAndDoubling(t *testing.T) {
+func TestDropAndDuplicate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		count := func(f inmem.Fault) int {

@@ -46,9 +46,9 @@ func TestOffsetsOfOtherJournals(t *testing.T) {
 	}
 }
 
-// TestDeletedEventsCostNoPages has a reader from the beginning pass by what was deleted long ago:
+// TestDeletedEventsAreSkippedByBlocks has a reader from the beginning pass by what was deleted long ago:
 // it is no longer there to be looked at.
-func TestDeletedEventsCostNoPages(t *testing.T) {
+func TestDeletedEventsAreSkippedByBlocks(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
 	const total, kept = 200_000, 10
@@ -102,8 +102,7 @@ func TestSparseEventsStay(t *testing.T) {
 	}
 }
 
-// TestAwaitReturnsOnlyForEvents is more than the contract asks for: rejected and conflicting
-// writes, deletions and reads wake nobody.
+// writes, deletions and reads wake no waiting call.
 func TestAwaitReturnsOnlyForEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

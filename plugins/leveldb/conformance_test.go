@@ -17,7 +17,7 @@ import (
 // patience is how long a check of a suite may take on a machine that is busy with other tests.
 const patience = 5 * time.Minute
 
-// lasting is a journal with what remains of it when it is closed.
+// lasting is a journal with its directory or its disk, from which it can be opened again.
 type lasting struct {
 	*leveldb.Journal
 	dir  string

@@ -21,12 +21,12 @@ var (
 	errFault = errors.New("input/output error")
 )
 
-// disk is a storage in memory that knows what would survive a power cut: bytes that were synced,
-// and entries of the directory that were.
+// disk is a storage in memory that tracks which data survives a power cut: synced bytes, and synced
+// entries of the directory.
 type disk struct {
 	mu      sync.Mutex
 	files   map[storage.FileDesc]*diskFile
-	durable map[storage.FileDesc]*diskFile // what the directory on disk holds
+	durable map[storage.FileDesc]*diskFile // entries of the directory that are on disk
 	meta    storage.FileDesc
 	locked  bool
 
@@ -36,16 +36,16 @@ type disk struct {
 	rnd      *rand.Rand
 	off      bool
 	full     bool // no space is left
-	loseNext bool // the next sync fails, and what it was about is gone
-	refuse   bool // the next sync fails, and what it was about is there until the power is cut
+	loseNext bool // the next sync fails and loses its data
+	refuse   bool // the next sync fails; its data can be read until the power is cut
 }
 
 type faultMode int
 
 const (
 	faultNone   faultMode = iota
-	faultCut              // the power is cut there, and what was not synced is lost
-	faultTear             // the same, but some of what was not synced is kept
+	faultCut              // the power is cut there, and unsynced data is lost
+	faultTear             // the same, but some unsynced data is kept
 	faultPrefix           // the same, but of each file a beginning of that is kept
 	faultError            // that change fails, perhaps half done, and those after it don't
 )
@@ -65,7 +65,7 @@ func newDisk(mode faultMode, at int, seed uint64) *disk {
 	}
 }
 
-// change counts a change and says how it goes wrong. It is called with the lock held.
+// change counts a change and returns its error. The caller holds the lock.
 func (d *disk) change() error {
 	if d.off {
 		return errPower
@@ -94,7 +94,7 @@ func (d *disk) afterCut() *disk {
 	return d.survivors()
 }
 
-// ifCut returns what afterCut would, and the power stays on.
+// ifCut returns the result of afterCut and leaves the power on.
 func (d *disk) ifCut() *disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -169,8 +169,8 @@ func (d *disk) with(fd storage.FileDesc, data []byte) *disk {
 	return c
 }
 
-// tear returns what is left of bytes that were not synced: a beginning of them, then perhaps zeros,
-// or all of them with some sectors lost.
+// tear returns the part of unsynced bytes that survives: a beginning of them, perhaps with zeros
+// after it, or all of them with some sectors lost.
 func (d *disk) tear(b []byte, offset int) []byte {
 	b = bytes.Clone(b)
 	kind := d.rnd.IntN(4)
@@ -347,7 +347,7 @@ func (w *diskWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// failNextSync makes the next sync fail and lose what it was about.
+// failNextSync makes the next sync fail and lose its data.
 func (d *disk) failNextSync() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -41,7 +41,7 @@ func killedBatch(n int) []durable.Record {
 	return batch
 }
 
-// killedContent is what is stored after some calls: the number of each key.
+// killedContent returns the stored records after some calls: the number of each key.
 func killedContent(calls int) map[string]string {
 	all := map[string]string{}
 	for n := max(1, calls-3*killedKeys); n <= calls; n++ {
@@ -56,8 +56,8 @@ func killedContent(calls int) map[string]string {
 	return all
 }
 
-// crashDurable writes to a store, and says after each call that it is stored, until it is killed.
-// It is a process of its own of TestDurableKilled. It goes on behind a number.
+// crashDurable writes to a store until it is killed, and prints a line after each successful call.
+// It runs in a separate process of TestDurableKilled and starts after a number.
 func crashDurable(dir string) {
 	dir, from, _ := strings.Cut(dir, "\n")
 	n, err := strconv.Atoi(from)
@@ -75,9 +75,8 @@ func crashDurable(dir string) {
 	os.Exit(1)
 }
 
-// TestDurableKilled kills a process that writes, several times: many more when REFOLD_SOAK is set,
-// as make soak does. What it has acknowledged is there, with the call that was under way or
-// without.
+// TestDurableKilled kills a writing process several times, and many more times with REFOLD_SOAK.
+// Acknowledged records survive, with or without the call that was in progress.
 func TestDurableKilled(t *testing.T) {
 	t.Parallel()
 	rounds := 5
@@ -128,7 +127,7 @@ func killDurable(t *testing.T, dir string, last, calls int) int {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		n, err := strconv.Atoi(lines.Text())
 		if err != nil || n != last+1 {
-			t.Fatalf("behind %d: %q", last, lines.Text())
+			t.Fatalf("after %d: %q", last, lines.Text())
 		}
 		last = n
 		if seen++; seen == calls {

@@ -180,7 +180,7 @@ func TestDurableReadOnly(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	if _, err := leveldb.NewDurable(dir, leveldb.DurableConfig{ReadOnly: true}).Open(t.Context(), durableID()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("what is not there: %v", err)
+		t.Errorf("a missing store: %v", err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("reading has created a directory: %v", err)
@@ -188,7 +188,7 @@ func TestDurableReadOnly(t *testing.T) {
 	s := openDurable(t, dir, leveldb.DurableConfig{})
 	writeDurable(t, s, durable.Record{Key: "a", Data: []byte("1")})
 	if _, err := leveldb.NewDurable(dir, leveldb.DurableConfig{ReadOnly: true}).Open(t.Context(), durableID()); !errors.Is(err, durable.ErrInUse) {
-		t.Errorf("while somebody writes: %v", err)
+		t.Errorf("a store that is open for writing: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -278,7 +278,7 @@ func TestDirNames(t *testing.T) {
 
 const holdDurableDir = "REFOLD_TEST_HOLD_DURABLE_DIR"
 
-// holdDurable holds a store open for TestDurableInUse, in a process of its own.
+// holdDurable holds a store open for TestDurableInUse, in a separate process.
 func holdDurable(dir string) {
 	s, err := leveldb.NewDurable(dir, leveldb.DurableConfig{}).Open(noContext(), durableID())
 	if err != nil {
@@ -308,7 +308,7 @@ func TestDurableInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "open\n" {
-		t.Fatalf("the other process says %q, %v", line, err)
+		t.Fatalf("the other process prints %q, %v", line, err)
 	}
 	wantRefused(t, dir, durable.ErrInUse, "directory is in use")
 	if err := errors.Join(in.Close(), other.Wait()); err != nil {
@@ -332,7 +332,7 @@ func TestDurableGolden(t *testing.T) {
 	}
 	want := readGolden(t, goldenDurable)
 	if lines.String() != want {
-		t.Errorf("what is written differs from %s:\n%s", goldenDurable, lines.String())
+		t.Errorf("the encoded records differ from %s:\n%s", goldenDurable, lines.String())
 	}
 	dir := t.TempDir()
 	if err := openDurable(t, dir, leveldb.DurableConfig{}).Close(); err != nil {

@@ -18,8 +18,8 @@ import (
 
 func durableID() durable.ID { return durable.ID{Node: "a:1", Replicator: "carts"} }
 
-// durableModel knows what each key may hold: one value once a call was acknowledged, any of several
-// after calls that failed.
+// durableModel holds the possible values of each key: one value once a call was acknowledged,
+// several after failed calls.
 type durableModel map[string][]string
 
 func (m durableModel) step(t *testing.T, s durable.Store, rnd *rand.Rand) error {
@@ -56,7 +56,7 @@ func (m durableModel) of(key string) []string {
 	return []string{""}
 }
 
-// check compares what is stored. From then on it is known.
+// check compares the stored records with the model. Afterwards each key has one possible value.
 func (m durableModel) check(t *testing.T, s durable.Store) {
 	t.Helper()
 	stored := map[string]string{}
@@ -137,8 +137,8 @@ func TestDurablePowerCut(t *testing.T) {
 	}
 }
 
-// TestDurableFailedChange makes each change of the files fail once, half done. The store goes on by
-// itself, and what it said holds after a power cut too.
+// TestDurableFailedChange makes each change of the files fail once, half done. The store recovers,
+// and its acknowledgements hold after a power cut too.
 func TestDurableFailedChange(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {
@@ -188,8 +188,8 @@ func durableFailedChange(t *testing.T, at int, seed uint64) {
 	}
 }
 
-// TestDurableLoadMeetsFailure reads while the disk fails and the store opens its files anew, in the
-// body of the loop: that is an error, not a mixture, and nothing waits for itself.
+// TestDurableLoadMeetsFailure reads while the disk fails and the body of the loop makes the store
+// reopen its files. The load returns an error instead of a mixture, and does not deadlock.
 func TestDurableLoadMeetsFailure(t *testing.T) {
 	t.Parallel()
 	d := newDisk(faultNone, 0, 1)

@@ -40,7 +40,7 @@ func sizeOf(tb testing.TB, dir string) (tables int, size int64) {
 	for _, e := range entries {
 		info, err := e.Info()
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it was removed meanwhile
+		case errors.Is(err, fs.ErrNotExist): // it was removed in the meantime
 		case err != nil:
 			tb.Fatal(err)
 		default:
@@ -75,7 +75,7 @@ func TestDurableConformance(t *testing.T) {
 		Damage: func(tb testing.TB, o durable.Opener, id durable.ID, key string) {
 			tb.Helper()
 			db := leveldb.RawDurable(tb, asDurable(tb, o).Dir(id))
-			defer db.Close() //nolint:errcheck // what follows finds out
+			defer db.Close() //nolint:errcheck // the next open finds an error
 			value, err := db.Get(leveldb.RecordKey(key), nil)
 			if err != nil {
 				tb.Fatal(err)

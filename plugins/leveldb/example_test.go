@@ -55,7 +55,7 @@ func Example() {
 	// journal: conflict: "account|42": expected sequence number 1, found 2
 }
 
-// What was stored is there when the database is opened again.
+// Stored events are found when the database is opened again.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "bank")
 	if err != nil {

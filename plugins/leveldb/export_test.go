@@ -78,8 +78,7 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-// Damage changes the last byte of a record of a stored snapshot: the payload or what stands before
-// it.
+// Damage changes the last byte of a record of a stored snapshot: of its payload or of its head.
 func (s *SnapshotStore) Damage(m snapshot.Metadata, payload bool) error {
 	tag := byte(tagSnapshot)
 	if payload {

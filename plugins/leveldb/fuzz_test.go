@@ -114,9 +114,9 @@ func engineRecords(t *testing.T, b []byte) [][]byte {
 	}
 }
 
-// FuzzLog takes a log that passes the check for one that the engine reads to its end: the two find
-// the same records. Its seeds are small, because what is longer than a block is tried a thousand
-// times less often; TestLongLogs has those.
+// FuzzLog checks that the engine reads a log that passes the check to its end: both find the same
+// records. Its seeds are small, because the fuzzer tries inputs of more than a block a thousand
+// times less often; TestLongLogs covers them.
 func FuzzLog(f *testing.F) {
 	b := logOf(f, 0, 1, 100, 600, 3)
 	f.Add(b, uint32(0), byte(0), uint16(0))
@@ -127,8 +127,8 @@ func FuzzLog(f *testing.F) {
 	f.Fuzz(checkLog)
 }
 
-// TestLongLogs spoils a log of several blocks in all of their parts. It counts what is allocated,
-// so nothing runs beside it.
+// TestLongLogs damages a log of several blocks in all of its parts. It measures allocations, so no
+// other test runs at the same time.
 func TestLongLogs(t *testing.T) { //nolint:paralleltest // see above
 	b := logOf(t, 0, 1, 100, 5000, 40_000, 33_000, 3)
 	checkLog(t, b, uint32(len(b)), 0, 0)
@@ -250,7 +250,7 @@ func FuzzRuns(f *testing.F) {
 			index, number, first, count := r[0], r[1], r[2], r[3]
 			if index < behind || !tag && index != behind || index+count > 4096 || number == 0 || number >= 1<<56 ||
 				first == 0 || count == 0 || first+count-1 > journal.MaxSequenceNr {
-				t.Fatalf("%x has the run %v behind %d", b, r, behind)
+				t.Fatalf("%x has the run %v after %d", b, r, behind)
 			}
 			behind = index + count
 		}

@@ -105,7 +105,7 @@ func wantGolden(t *testing.T, dir, name string) {
 		if err := os.WriteFile(to, []byte(got.String()), 0o600); err != nil {
 			t.Error(err)
 		}
-		t.Errorf("what is written differs from %s:\n%s", name, got.String())
+		t.Errorf("the encoded records differ from %s:\n%s", name, got.String())
 	}
 }
 

@@ -20,7 +20,7 @@ func TestDamagedIndex(t *testing.T) {
 	newer := []byte{2, 1, 1, 1}
 	for subject, c := range map[string]struct {
 		key, value []byte // nil deletes
-		all, red   string // what becomes of the queries
+		all, red   string // the expected results of the queries
 	}{
 		"no group":            {leveldb.GroupKey(1), nil, unseen, ""},
 		"no last group":       {leveldb.GroupKey(2), nil, unseen, ""},

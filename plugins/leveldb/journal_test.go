@@ -42,7 +42,7 @@ func mustOpenLarge(t *testing.T, dir string, cfg leveldb.Config) *leveldb.DB {
 	return db
 }
 
-// write returns a write of n events behind expect.
+// write returns a write of n events after expect.
 func write(id string, expect uint64, n int) journal.Write {
 	w := journal.Write{ID: id, Writer: "w1", Expect: expect}
 	for i := range n {
@@ -77,7 +77,7 @@ func numbers(t *testing.T, j journal.Journal, id string, from, to uint64) []uint
 	return nrs
 }
 
-func TestSurvivesReopening(t *testing.T) {
+func TestReopen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db := mustOpen(t, dir, leveldb.Config{})
@@ -121,8 +121,8 @@ func TestSurvivesReopening(t *testing.T) {
 	}
 }
 
-// TestForgetsIDs keeps far fewer IDs in memory than are in use.
-func TestForgetsIDs(t *testing.T) {
+// TestCacheEviction keeps far fewer IDs in memory than are in use.
+func TestCacheEviction(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{CachedIDs: 3, NoSync: true})
 	j := db.TestJournal()
@@ -170,8 +170,8 @@ func (c *countdown) Err() error {
 	return nil
 }
 
-// TestDeletionCutShort ends a deletion between two of its batches.
-func TestDeletionCutShort(t *testing.T) {
+// TestInterruptedDeletion ends a deletion between two of its batches.
+func TestInterruptedDeletion(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	db := mustOpen(t, dir, leveldb.Config{})
@@ -232,7 +232,7 @@ func TestCompactFreesSpace(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db = mustOpenLarge(t, dir, leveldb.Config{}) // which removes what is in use no more
+	db = mustOpenLarge(t, dir, leveldb.Config{}) // removes unused tables
 	j = db.TestJournal()
 	if after := tableBytes(t, dir); before < 100_000 || after > before/20 {
 		t.Errorf("%d bytes before the deletion, %d after it", before, after)

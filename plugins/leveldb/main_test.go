@@ -23,6 +23,6 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDurableDir); dir != "" {
 		crashDurable(dir)
 	}
-	// The engine drains a pool of its own for up to a second after it was closed.
+	// The engine drains its own pool for up to a second after it was closed.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }

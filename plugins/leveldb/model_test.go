@@ -19,21 +19,21 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// model is what a database must hold after a workload whose calls were answered, or failed with an
-// unknown outcome.
+// model is the expected contents of a database after a workload whose calls succeeded, or failed
+// with an unknown outcome.
 type model struct {
 	streams   map[string]*history
 	snapshots map[string]map[uint64]fact
-	// order is what queries found last, and where.
+	// order is the latest result of queries, with the offsets.
 	order []journal.Envelope
 }
 
 type history struct {
 	highest, deleted           uint64 // acknowledged
-	maybeHighest, maybeDeleted uint64 // at most, if what is unknown was done
+	maybeHighest, maybeDeleted uint64 // upper bounds, if calls with an unknown outcome were executed
 }
 
-// fact is what is known about a snapshot.
+// fact is the known state of a snapshot.
 type fact int
 
 const (
@@ -62,8 +62,8 @@ func (m *model) setSnapshot(id string, nr uint64, f fact) {
 	m.snapshots[id][nr] = f
 }
 
-// payload is what event nr of an ID holds: the numbers make the size, some span several blocks of a
-// log.
+// payload returns the payload of event nr of an ID. Its size depends on the numbers; some span
+// several blocks of a log.
 func payload(id string, nr uint64) []byte {
 	n := 20 + nr*97%200
 	if nr%13 == 5 {
@@ -173,7 +173,7 @@ func (m *model) append(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) erro
 	return unknownOutcome
 }
 
-// check compares a database with the model, and records what turned out to be true where that was
+// check compares a database with the model, and records the outcome of calls whose outcome was
 // unknown.
 func (m *model) check(tb testing.TB, db *leveldb.DB) {
 	tb.Helper()
@@ -224,7 +224,7 @@ func (m *model) check(tb testing.TB, db *leveldb.DB) {
 	m.checkSnapshots(tb, db)
 }
 
-// checkOrder compares what queries find with what replays did, and with what they found before.
+// checkOrder compares the results of queries with those of replays, and with earlier results.
 func (m *model) checkOrder(tb testing.TB, db *leveldb.DB, live map[string][]string) {
 	tb.Helper()
 	if err := db.VerifyOrder(tb.Context()); err != nil {

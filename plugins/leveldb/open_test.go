@@ -58,7 +58,7 @@ func tree(t *testing.T, dir string) map[string]string {
 
 const holdDir = "REFOLD_TEST_HOLD_DIR"
 
-// hold holds a directory open for TestInUse, in a process of its own.
+// hold holds a directory open for TestInUse, in a separate process.
 func hold(dir string) {
 	db, err := leveldb.Open(dir, leveldb.Config{}.WithLogSize(testLog))
 	if err != nil {
@@ -73,8 +73,8 @@ func hold(dir string) {
 
 const crashDir = "REFOLD_TEST_CRASH_DIR"
 
-// crash appends events to a directory, and says after each that it is stored, until it is killed.
-// It is a process of its own of TestKilled.
+// crash appends events to a directory until it is killed, and prints a line after each successful
+// call. It runs in a separate process of TestKilled.
 func crash(dir string) {
 	db, err := leveldb.Open(dir, leveldb.Config{}.WithLogSize(testLog))
 	if err != nil {
@@ -115,17 +115,17 @@ func TestKilled(t *testing.T) {
 			}
 			n, err := strconv.Atoi(lines.Text())
 			if err != nil || n != last+1 {
-				t.Fatalf("behind %d: %q", last, lines.Text())
+				t.Fatalf("after %d: %q", last, lines.Text())
 			}
 			last = n
 		}
 		if err := other.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		for lines.Scan() { // what it said before it died
+		for lines.Scan() { // its output before it was killed
 			n, err := strconv.Atoi(lines.Text())
 			if err != nil || n != last+1 {
-				t.Fatalf("behind %d: %q", last, lines.Text())
+				t.Fatalf("after %d: %q", last, lines.Text())
 			}
 			last = n
 		}
@@ -168,7 +168,7 @@ func TestInUse(t *testing.T) {
 	}
 	line := make([]byte, 5)
 	if _, err := out.Read(line); err != nil || string(line) != "open\n" {
-		t.Fatalf("the other process says %q, %v", line, err)
+		t.Fatalf("the other process prints %q, %v", line, err)
 	}
 	wantOpenError(t, dir, leveldb.Config{}, leveldb.ErrInUse)
 	if err := errors.Join(in.Close(), other.Wait()); err != nil {

@@ -31,14 +31,14 @@ func readAll(tb testing.TB, j journal.Querier, q journal.Criteria) []journal.Env
 	return read(tb, j, q, "")
 }
 
-// read reads all that matches a query, behind a position.
+// read reads all matches of a query after an offset.
 func read(tb testing.TB, j journal.Querier, q journal.Criteria, after journal.Offset) []journal.Envelope {
 	tb.Helper()
 	var all []journal.Envelope
 	for {
 		p := page(tb, j, q, after)
 		if p.More && p.Next == after {
-			tb.Fatalf("the page behind %q leads nowhere", after)
+			tb.Fatalf("the page after %q does not advance", after)
 		}
 		all, after = append(all, p.Events...), p.Next
 		if !p.More {
@@ -57,7 +57,7 @@ func names(events []journal.Envelope) []string {
 
 func nameOf(e journal.Envelope) string { return fmt.Sprintf("%s %d", e.ID, e.SequenceNr) }
 
-// found returns what a query finds: IDs and numbers.
+// found returns the IDs and numbers of the events that a query finds.
 func found(t *testing.T, j journal.Querier, q journal.Criteria) []string {
 	t.Helper()
 	return names(read(t, j, q, ""))
@@ -127,7 +127,7 @@ func TestQuery(t *testing.T) {
 		full := read(t, j, c.q, "")
 		for i, e := range full {
 			if got := names(read(t, j, c.q, e.Offset)); !slices.Equal(got, c.want[i+1:]) {
-				t.Errorf("%+v behind %q: %q, want %q", c.q, e.Offset, got, c.want[i+1:])
+				t.Errorf("%+v after %q: %q, want %q", c.q, e.Offset, got, c.want[i+1:])
 			}
 		}
 		end, err := j.End(t.Context())
@@ -135,7 +135,7 @@ func TestQuery(t *testing.T) {
 			t.Errorf("%+v: the page ends at %q, not at %q, %v", c.q, p.Next, end, err)
 		}
 		if got := read(t, j, c.q, end); got != nil {
-			t.Errorf("%+v: %q is behind the end", c.q, names(got))
+			t.Errorf("%+v: %q is after the end", c.q, names(got))
 		}
 	}
 }
@@ -195,8 +195,8 @@ func TestQueryLimits(t *testing.T) {
 	}
 }
 
-// TestQueryLooksAtFew passes many events that do not match.
-func TestQueryLooksAtFew(t *testing.T) {
+// TestQueryScanLimit passes many events that do not match.
+func TestQueryScanLimit(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true})
 	j := db.TestJournal()
@@ -272,7 +272,7 @@ func TestQueryDeleted(t *testing.T) {
 		}
 		wantOrder(t, db, c.want...)
 		if got := names(read(t, j, journal.Criteria{}, middle)); !slices.Equal(got, c.want) {
-			t.Errorf("%q behind what is deleted", got)
+			t.Errorf("%q after the deleted events", got)
 		}
 		if got := found(t, j, journal.Criteria{Tag: "red"}); !slices.Equal(got, c.want) {
 			t.Errorf("tagged: %q, want %q", got, c.want)
@@ -293,7 +293,7 @@ func TestQueryDeleted(t *testing.T) {
 	}
 	mustAppend(t, j, write("a", 4, 1))
 	if got := names(read(t, j, journal.Criteria{}, end)); !slices.Equal(got, []string{"a 5"}) {
-		t.Errorf("%q behind %q", got, end)
+		t.Errorf("%q after %q", got, end)
 	}
 	wantOrder(t, db, "a 5")
 }
@@ -306,7 +306,7 @@ func TestOffsets(t *testing.T) {
 	var last journal.Offset
 	for _, e := range read(t, j, journal.Criteria{}, "") {
 		if e.Offset.Compare(last) <= 0 || len(e.Offset) > 64 {
-			t.Errorf("%q, of %d bytes, does not lie behind %q", e.Offset, len(e.Offset), last)
+			t.Errorf("%q, of %d bytes, is not after %q", e.Offset, len(e.Offset), last)
 		}
 		last = e.Offset
 	}
@@ -317,10 +317,10 @@ func TestOffsets(t *testing.T) {
 	} {
 		_, err := j.Query(t.Context(), journal.Criteria{}, bad)
 		if !errors.Is(err, journal.ErrOffset) {
-			t.Errorf("query behind %q: %v", bad, err)
+			t.Errorf("query after %q: %v", bad, err)
 		}
 		if err := j.Await(t.Context(), bad); !errors.Is(err, journal.ErrOffset) {
-			t.Errorf("await behind %q: %v", bad, err)
+			t.Errorf("await after %q: %v", bad, err)
 		}
 	}
 	if _, err := j.Query(t.Context(), journal.Criteria{Slices: journal.Slices{First: 5}}, ""); !errors.Is(err, journal.ErrInvalid) {
@@ -447,10 +447,10 @@ func TestQueryWhileWriting(t *testing.T) {
 			if e.ID != "id|0" {
 				seen++
 				if e.SequenceNr != last[e.ID]+1 {
-					t.Fatalf("%s: event %d behind %d", e.ID, e.SequenceNr, last[e.ID])
+					t.Fatalf("%s: event %d after %d", e.ID, e.SequenceNr, last[e.ID])
 				}
 			} else if e.SequenceNr <= last[e.ID] {
-				t.Fatalf("%s: event %d behind %d", e.ID, e.SequenceNr, last[e.ID])
+				t.Fatalf("%s: event %d after %d", e.ID, e.SequenceNr, last[e.ID])
 			}
 			last[e.ID] = e.SequenceNr
 		}

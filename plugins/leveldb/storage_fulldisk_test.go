@@ -21,8 +21,8 @@ func (d *disk) setFull(full bool) {
 	d.full = full
 }
 
-// TestFullDisk fills the disk at different points of a log. What is refused is surely not stored,
-// what is stored can be read all the time, and writing goes on when there is space again.
+// TestFullDisk fills the disk at different points of a log. A refused write is certainly not
+// stored, stored events stay readable, and writes succeed again when there is space.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for filled := range 24 {
@@ -42,7 +42,7 @@ func TestFullDisk(t *testing.T) {
 				next++
 			}
 			d.setFull(true)
-			for range 5 { // a few more may fit into what is there already
+			for range 5 { // a few more may fit into the space that is already allocated
 				errs := j.Append(t.Context(), []journal.Write{eventWrite("a", next, 1), eventWrite("a", next+1, 1)})
 				if errs == nil {
 					t.Fatal("stored on a full disk")
@@ -80,8 +80,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// appendAgain appends until the journal is available: the engine repeats by itself what it could
-// not do in the background, sooner or later.
+// appendAgain appends until the journal is available: the engine retries failed background work
+// after some time.
 func appendAgain(t *testing.T, j journal.Journal, w journal.Write) {
 	t.Helper()
 	for {
@@ -109,8 +109,8 @@ func numbersOf(t *testing.T, j journal.Journal) []uint64 {
 	return nrs
 }
 
-// TestUnknownOutcome loses a record in a sync that fails: nobody may be told anything about it
-// before the database was opened anew, and that is not tried again at once after it failed.
+// TestUnknownOutcome loses a record in a failed sync. Reads must fail until the database is
+// reopened, and a failed reopen is not retried at once.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	d := newDisk(faultNone, 0, 1)
@@ -142,7 +142,7 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestNoSync is told when NoSync may lose something, and when not.
+// TestNoSync checks when NoSync may lose events, and when not.
 func TestNoSync(t *testing.T) {
 	t.Parallel()
 	cfg := small()

@@ -157,8 +157,8 @@ func TestPowerCutWithoutSync(t *testing.T) {
 	}
 }
 
-// TestFailedChange makes each change of the files fail once, half done. The journal goes on by
-// itself, and what it said holds after a power cut too.
+// TestFailedChange makes each change of the files fail once, half done. The journal recovers, and
+// its acknowledgements hold after a power cut too.
 func TestFailedChange(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {

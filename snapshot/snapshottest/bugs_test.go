@@ -184,7 +184,7 @@ func deletesWhatIsThere(d *double) {
 	}
 }
 
-// listed replaces what a list yields.
+// listed changes the output of a list.
 func (d *double) listed(change func(all []snapshot.Metadata) []snapshot.Metadata) {
 	d.list = func(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {
 		return func(yield func(snapshot.Metadata, error) bool) {
@@ -230,8 +230,8 @@ func listsOnce(d *double) {
 	}
 }
 
-// busyWhileListed refuses calls while a list is going on; released says whether it notices when the
-// loop is left early.
+// busyWhileListed refuses calls during a list. If released is set, it also notices that the loop
+// was left early.
 func (d *double) busyWhileListed(released bool) {
 	busy := false
 	d.list = func(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {

@@ -94,7 +94,7 @@ func (d *double) widened(widen func(snapshot.Criteria) snapshot.Criteria) {
 	}
 }
 
-// renamed stores what it is given under another ID.
+// renamed stores snapshots under another ID.
 func (d *double) renamed(rename func(id string) string) {
 	d.save = func(ctx context.Context, s snapshot.Snapshot) error {
 		s.ID = rename(s.ID)
@@ -120,7 +120,7 @@ func (d *double) renamed(rename func(id string) string) {
 	}
 }
 
-// changed changes what is saved.
+// changed changes saved snapshots.
 func (d *double) changed(change func(s *snapshot.Snapshot)) {
 	d.save = func(ctx context.Context, s snapshot.Snapshot) error {
 		change(&s)

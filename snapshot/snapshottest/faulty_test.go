@@ -97,11 +97,11 @@ func TestFaultyStalls(t *testing.T) {
 	}()
 	<-injected.Struck()
 	if err := f.Save(t.Context(), some()); err != nil {
-		t.Errorf("Save meanwhile: %v", err)
+		t.Errorf("Save during the stalled Load: %v", err)
 	}
 	injected.Release()
 	if err := <-loaded; err != nil {
-		t.Errorf("Load after the release: %v, want what was saved meanwhile", err)
+		t.Errorf("Load after the release: %v, want the snapshot that was saved during the stall", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

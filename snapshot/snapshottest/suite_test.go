@@ -28,7 +28,7 @@ func config(breakIt func(d *double)) snapshottest.Config {
 	}
 }
 
-func TestSuitePassesOnAGoodStore(t *testing.T) {
+func TestSuitePassesOnACorrectStore(t *testing.T) {
 	t.Parallel()
 	snapshottest.Run(t, config(func(*double) {}))
 }
@@ -93,7 +93,7 @@ func TestChecksWithoutTheirCapabilityAreLeftOut(t *testing.T) {
 	}
 }
 
-func TestTheReferencePasses(t *testing.T) {
+func TestInMemoryStorePasses(t *testing.T) {
 	t.Parallel()
 	snapshottest.Run(t, snapshottest.Config{
 		Open: func(testing.TB) snapshot.Store { return new(inmem.SnapshotStore) },
