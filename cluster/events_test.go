@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/cluster"
 )
 
-// Whenever a reader begins, snapshot and events together tell what happened, without a gap and
-// without a duplicate.
+// Snapshot and events together describe all changes without gaps and duplicates, whenever a
+// subscriber begins.
 func TestEventsBeginWithASnapshot(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

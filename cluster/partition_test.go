@@ -23,13 +23,13 @@ func TestPartition(t *testing.T) {
 		settings downing.Settings
 		survive  []string // of a to e; a and b are cut off from the rest
 	}{
-		"keep-majority":                  {downing.Settings{}, []string{"c", "d", "e"}},
-		"static-quorum":                  {downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 3}, []string{"c", "d", "e"}},
-		"static-quorum of all but one":   {downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 4}, nil},
-		"keep-oldest":                    {downing.Settings{Strategy: downing.KeepOldest}, []string{"a", "b"}},
-		"down-all":                       {downing.Settings{Strategy: downing.DownAll}, nil},
-		"lease-majority":                 {downing.Settings{Strategy: downing.LeaseMajority}, []string{"c", "d", "e"}},
-		"nobody decides, an operator is": {downing.Settings{Strategy: downing.Off}, []string{"a", "b", "c", "d", "e"}},
+		"keep-majority":                {downing.Settings{}, []string{"c", "d", "e"}},
+		"static-quorum":                {downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 3}, []string{"c", "d", "e"}},
+		"static-quorum of all but one": {downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 4}, nil},
+		"keep-oldest":                  {downing.Settings{Strategy: downing.KeepOldest}, []string{"a", "b"}},
+		"down-all":                     {downing.Settings{Strategy: downing.DownAll}, nil},
+		"lease-majority":               {downing.Settings{Strategy: downing.LeaseMajority}, []string{"c", "d", "e"}},
+		"no automatic decision, an operator decides": {downing.Settings{Strategy: downing.Off}, []string{"a", "b", "c", "d", "e"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -134,7 +134,7 @@ func TestProxyDropsTheOldest(t *testing.T) {
 }
 
 // A question whose time is over is kept no more, and takes no room from others. It surely was not handled.
-func TestProxyForgetsWhatNobodyWaitsFor(t *testing.T) {
+func TestProxyForgetsCancelledRequests(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.cluster("a")[0]
@@ -158,7 +158,7 @@ func TestProxyForgetsWhatNobodyWaitsFor(t *testing.T) {
 }
 
 // Requests made while the node was suspended take up no room in the buffer.
-func TestProxyForgetsWhatWasSuspended(t *testing.T) {
+func TestProxyForgetsRequestsOfASuspendedNode(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		nodes := w.cluster("a", "b")
@@ -390,10 +390,9 @@ func TestAskEndsWithTheInstance(t *testing.T) {
 	})
 }
 
-// Questions that the instance has taken and not answered take up room, until they are answered or
-// the asker is gone. What needs no answer goes on, and of what the instance has forgotten nothing
-// is kept.
-func TestQuestionsThatAreNotAnswered(t *testing.T) {
+// Requests that the instance has received and not answered take up room until they are answered or
+// the asker is removed. One-way messages are not affected. No state is kept for forgotten requests.
+func TestUnansweredRequests(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		nodes := w.cluster("a", "b")
@@ -458,7 +457,7 @@ func TestQuestionsThatAreNotAnswered(t *testing.T) {
 }
 
 // Questions that are not answered hold so many bytes only.
-func TestQuestionsHoldSoMuchOnly(t *testing.T) {
+func TestBytesOfUnansweredRequestsAreLimited(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		nodes := w.cluster("a", "b")

@@ -19,8 +19,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// What is added to the phases is done in their order, each once the one before is done, and the
-// node leaves in the middle of it.
+// Functions run in the order of their phases, each phase after the previous one has ended. The node
+// leaves between them.
 func TestShutdownPhases(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

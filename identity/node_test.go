@@ -55,7 +55,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-func TestParseReadsWhatStringWrites(t *testing.T) {
+func TestParseReversesString(t *testing.T) {
 	t.Parallel()
 	want := identity.Node{Name: "orders-1:7400", UID: 0xdeadbeefcafe0123}
 	if got, err := identity.Parse(want.String()); err != nil || got != want {

@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// flaky is a store whose calls can be made to fail, before or after they have done what they do.
+// flaky is a store whose calls can fail, before or after they take effect.
 type flaky struct {
 	lease.Store
 
@@ -121,7 +121,7 @@ func TestOneHolds(t *testing.T) {
 		acquire(t, b, true)
 		acquire(t, a, false)
 		if err := a.Release(t.Context()); err != nil {
-			t.Errorf("Release of what another holds: %v", err)
+			t.Errorf("Release of a lease that another owner holds: %v", err)
 		}
 		acquire(t, b, true)
 		if err := b.Close(); err != nil || b.Check() {
@@ -220,9 +220,9 @@ func TestUnknownOutcomes(t *testing.T) {
 		}
 		acquire(t, b, false) // it has landed
 		store.set(func(f *flaky) { f.after = nil })
-		acquire(t, a, true) // and its owner goes on with it
+		acquire(t, a, true) // and its owner continues with it
 		store.set(func(f *flaky) { f.after = errDown })
-		time.Sleep(30 * time.Second) // renewals land, nobody knows
+		time.Sleep(30 * time.Second) // renewals are stored, but not acknowledged
 		store.set(func(f *flaky) { f.after = nil })
 		time.Sleep(10 * timeout)
 		acquire(t, a, true)
@@ -233,7 +233,7 @@ func TestUnknownOutcomes(t *testing.T) {
 		store.set(func(f *flaky) { f.after = nil })
 		acquire(t, b, true)
 
-		// An acquisition that nobody knows of can be given up.
+		// An acquisition with an unknown outcome can be released.
 		if err := b.Release(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -312,7 +312,7 @@ func TestCallsEnd(t *testing.T) {
 		go func() { _, _ = a.Acquire(t.Context()) }()
 		synctest.Wait()
 		if _, err := a.Acquire(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Acquire behind another call: %v", err)
+			t.Errorf("Acquire after another call: %v", err)
 		}
 		time.Sleep(time.Minute)
 	})
@@ -378,7 +378,7 @@ func TestAStoreThatPanics(t *testing.T) {
 			t.Error("lost for nothing")
 		}
 		if held, err = later.Acquire(t.Context()); held || err == nil {
-			t.Errorf("Acquire of what could not be renewed: %v, %v", held, err)
+			t.Errorf("Acquire of a lease that could not be renewed: %v, %v", held, err)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// A handler that does not care about its context keeps nobody from closing the transport for ever.
+// A handler that ignores its context delays Close for a limited time.
 func TestCloseGivesUpOnAHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

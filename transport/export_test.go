@@ -3,7 +3,7 @@
 
 package transport
 
-// Compress and Decompress are what large payloads go through.
+// Compress and Decompress compress and decompress large payloads.
 var (
 	Compress   = compress
 	Decompress = decompress

@@ -21,7 +21,7 @@ import (
 
 var kib64 = []byte(strings.Repeat("x", 64<<10))
 
-// plain does not compress, so that sizes are what they look like.
+// plain disables compression, so that sizes are those of the payloads.
 func plain() transport.Config { return transport.Config{CompressAbove: -1} }
 
 func TestASlowHandlerStallsItsSenderOnly(t *testing.T) {
@@ -74,13 +74,13 @@ func TestASlowHandlerStallsItsSenderOnly(t *testing.T) {
 			t.Errorf("%d of %d messages are handled", n, sent+4)
 		}
 		if err := a.Send(slow.Self(), transport.Data, kindA, kib64); err != nil {
-			t.Errorf("credit does not come back: %v", err)
+			t.Errorf("credit is not restored: %v", err)
 		}
 	})
 }
 
 // All that was on its way is lost, and the sender has no credit left to find out.
-func TestCreditComesBackAfterALoss(t *testing.T) {
+func TestCreditIsRestoredAfterALoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -104,7 +104,7 @@ func TestCreditComesBackAfterALoss(t *testing.T) {
 		}
 		synctest.Wait()
 		if got := len(box.all()); got < sent/3 || got >= sent {
-			t.Errorf("%d of %d messages arrived: what was on its way is lost, what was queued is not", got, sent)
+			t.Errorf("%d of %d messages arrived: messages in flight are lost, queued ones are not", got, sent)
 		}
 	})
 }
@@ -240,7 +240,7 @@ func TestCloseUnderLoad(t *testing.T) {
 	}
 }
 
-// What comes to the bare name, where there is no credit, is limited for each name and for all.
+// Messages to the bare name have no credit. They are limited for each name and for all.
 func TestNamedMessagesAreLimited(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Whatever claims to be compressed is an error, or at most as large as allowed.
+// Any payload marked as compressed is an error, or decompresses to at most the limit.
 func FuzzDecompress(f *testing.F) {
 	const limit = 1 << 16
 	f.Add([]byte(nil))

@@ -23,7 +23,7 @@ const (
 	kindSilent
 )
 
-// cluster is a network and those who are on it.
+// cluster is a network with its nodes.
 type cluster struct {
 	t       *testing.T
 	network *inmem.Network
@@ -52,7 +52,7 @@ func (c *cluster) open(name string, cfg transport.Config) *transport.Transport {
 	return tr
 }
 
-// mailbox keeps what a handler gets.
+// mailbox keeps the messages of a handler.
 type mailbox struct {
 	mu   sync.Mutex
 	got  []transport.Message
@@ -77,7 +77,7 @@ func (m *mailbox) all() []transport.Message {
 	return append([]transport.Message(nil), m.got...)
 }
 
-// wait returns what arrived once there is so much.
+// wait returns the messages once there are n.
 func (m *mailbox) wait(t *testing.T, n int) []transport.Message {
 	t.Helper()
 	for {

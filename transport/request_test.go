@@ -121,8 +121,8 @@ func TestRequestsEnd(t *testing.T) {
 	})
 }
 
-// Whoever guesses a correlation number is not the one who was asked.
-func TestAReplyComesFromWhoWasAsked(t *testing.T) {
+// A node that guesses a correlation number cannot answer the request to another node.
+func TestAReplyComesFromTheAskedNode(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a", transport.Config{}), c.open("b", transport.Config{})
@@ -132,7 +132,7 @@ func TestAReplyComesFromWhoWasAsked(t *testing.T) {
 		for correlation := range uint64(20) {
 			r.send(t, m, a.Self(), transport.Data, link.Message{Type: link.Reply, Correlation: correlation, Payload: []byte("forged")})
 		}
-		// Behind the forged ones, whatever way they take.
+		// After the forged replies, on any path.
 		for a.Stats().Dropped[link.LateReply] < 20 {
 			continue
 		}

@@ -66,7 +66,7 @@ func TestLargePayloadsAreCompressed(t *testing.T) {
 		t.Errorf("%d bytes sent for %d, %d saved", s.Lanes[transport.Bulk].BytesOut, len(text), s.Saved)
 	}
 	if got, err := a.Request(t.Context(), b.Self(), kindB, []byte(text)); string(got) != text || err != nil {
-		t.Errorf("%d bytes come back, %v", len(got), err)
+		t.Errorf("the reply has %d bytes, %v", len(got), err)
 	}
 	noise := make([]byte, 100_000)
 	_, _ = rand.Read(noise)
@@ -101,7 +101,7 @@ func (r *raw) Receive(_ transport.Lane, _ string, frame []byte) {
 }
 func (*raw) Connection(error) {}
 
-// machine returns a machine that makes frames for a node, whoever that is.
+// machine returns a machine that makes frames in the name of any node.
 func machine(t *testing.T, self identity.Node) *link.Machine {
 	t.Helper()
 	m, err := link.New(link.Config{Self: self, MaxFrame: 1 << 20})
@@ -166,7 +166,7 @@ func TestForgedFramesAreDropped(t *testing.T) {
 		t.Errorf("%d counted", n)
 	}
 	if s := log.String(); !strings.Contains(s, "reason=forged") || !strings.Contains(s, "from=mallory") {
-		t.Errorf("the log says %q", s)
+		t.Errorf("the log is %q", s)
 	}
 }
 
@@ -187,7 +187,7 @@ func (l *lockedBuilder) String() string {
 	return l.b.String()
 }
 
-func TestNamesAreForWhatHasAHandlerForNames(t *testing.T) {
+func TestNamedMessagesNeedANamedHandler(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a", transport.Config{}), c.open("b", transport.Config{})
@@ -221,7 +221,7 @@ func TestNamesAreForWhatHasAHandlerForNames(t *testing.T) {
 	}
 }
 
-func TestAHandlerThatPanicsHarmsNobody(t *testing.T) {
+func TestAPanickingHandlerFailsOneMessage(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a", transport.Config{}), c.open("b", transport.Config{})
@@ -283,7 +283,7 @@ func TestDisconnected(t *testing.T) {
 		send(t, a, b, transport.Data, "x")
 		synctest.Wait()
 		if first, second := <-events, <-events; first != (transport.Connection{Err: cause}) || second != (transport.Connection{}) {
-			t.Errorf("told %v, then %v", first, second)
+			t.Errorf("the events are %v, then %v", first, second)
 		}
 		if a.Stats().Requests != 0 {
 			t.Error("a request that failed is open")
@@ -291,7 +291,7 @@ func TestDisconnected(t *testing.T) {
 	})
 }
 
-func TestWhoListensSlowlyLosesEvents(t *testing.T) {
+func TestASlowSubscriberLosesEvents(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	release := make(chan struct{})

@@ -19,7 +19,7 @@ func small(c *link.Config) { c.Window, c.MaxMessage = 1<<20, 256<<10 }
 
 var kib64 = tell(strings.Repeat("x", 64<<10))
 
-// grants lets the sender know how far it may go.
+// grants sends the pending grants to the sender.
 func grants(sender, receiver *end) { sender.move(receiver, link.Control) }
 
 func TestCredit(t *testing.T) {
@@ -109,7 +109,7 @@ func TestLostFramesGiveTheirCreditBack(t *testing.T) {
 	}
 	a.now = due
 	a.Tick(a.now)
-	b.move(a, link.Data) // an empty frame, behind the lost ones
+	b.move(a, link.Data) // an empty frame, after the lost ones
 	grants(a, b)
 	b.move(a, link.Data)
 	if len(b.got) != 2 || b.lost != 15 {
@@ -179,7 +179,7 @@ func TestLostAndDoubledGrantsDoNoHarm(t *testing.T) {
 }
 
 // A grant is lost, and too little is consumed since for another one.
-func TestWhoAsksIsTold(t *testing.T) {
+func TestJoiningNodeReceivesAnOffer(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, small)
 	for range 5 {
@@ -203,7 +203,7 @@ func TestWhoAsksIsTold(t *testing.T) {
 	}
 }
 
-func TestWhoSendsBeyondItsCreditIsDropped(t *testing.T) {
+func TestFramesBeyondTheCreditAreDropped(t *testing.T) {
 	t.Parallel()
 	b := open(t, bob, small)
 	body := link.AppendMessages(nil, slices.Repeat([]link.Message{tell(strings.Repeat("x", 200<<10))}, 5)...)

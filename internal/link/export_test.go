@@ -3,7 +3,7 @@
 
 package link
 
-// Continuation is the type of the parts of a message behind the first.
+// Continuation is the type of the parts of a message after the first.
 const Continuation = continuation
 
 // AppendMessages appends whole messages to the body of a frame.

@@ -25,7 +25,7 @@ func seeds(f *testing.F) {
 	f.Add([]byte{})
 }
 
-// What can be decoded is what encoding it gives, but for extensions.
+// Encoding a decoded frame gives the same bytes, except for extensions.
 func FuzzDecodeFrame(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -40,7 +40,7 @@ func FuzzDecodeFrame(f *testing.F) {
 	})
 }
 
-// A machine takes whatever comes, and what it allocates has to do with how much that is.
+// A machine accepts any input, and allocates memory in proportion to the size of the input.
 func FuzzReceive(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -281,28 +281,18 @@ func (m *Machine) notice(to identity.Node, dst []byte) []byte {
 	return appendEntry(dst, entry{Message: Message{Type: notice, Correlation: to.UID}})
 }
 
-// Stats holds counters since the machine was created.
+// Stats holds counters since the machine was created; see transport.Stats.
 type Stats struct {
-	Lanes [Lanes]LaneStats
-	// Dropped counts dropped frames and messages by Reason. A frame counts as one, and so does a
-	// message.
+	Lanes   [Lanes]LaneStats
 	Dropped [Reasons]uint64
-	// Refused counts messages that Send rejected with ErrBackpressure.
 	Refused uint64
-	// Notices counts the quarantine notices that were sent.
 	Notices uint64
-	// Peers is the current number of incarnations with links.
-	Peers int
+	Peers   int
 }
 
-// LaneStats holds the counters of one lane.
+// LaneStats holds the counters of one lane; see transport.LaneStats.
 type LaneStats struct {
 	FramesOut, FramesIn, MessagesOut, MessagesIn, BytesOut, BytesIn uint64
-	// Gaps counts the gaps in sequence numbers, and Lost the frames missing in them.
-	Gaps, Lost uint64
-	// Stalls counts how often a link ran out of credit.
-	Stalls uint64
-	// Queued is the number of bytes that wait to be sent, and Held the number of bytes received and
-	// not yet consumed.
-	Queued, Held int
+	Gaps, Lost, Stalls                                              uint64
+	Queued, Held                                                    int
 }

@@ -22,7 +22,7 @@ var (
 	mallory = identity.Node{Name: "mallory:1", UID: 0xbad}
 )
 
-// end is one end of links, with what has been delivered to it.
+// end is one end of links, with the delivered messages.
 type end struct {
 	*link.Machine
 
@@ -90,7 +90,7 @@ func (e *end) take(from *end, lane link.Lane, frames ...[]byte) {
 // move takes all that another end has ready on a lane.
 func (e *end) move(from *end, lane link.Lane) { e.take(from, lane, from.frames(lane)...) }
 
-// consume gives back what was delivered from another end on a lane.
+// consume consumes the messages delivered from another end on a lane.
 func (e *end) consume(from *end, lane link.Lane) {
 	for _, d := range e.got {
 		e.Consume(from.self, lane, d.Cost)

@@ -51,7 +51,7 @@ func TestSmallMessagesShareAFrame(t *testing.T) {
 	}
 }
 
-func TestWhatComesTwiceIsDeliveredOnce(t *testing.T) {
+func TestDuplicatesAreDeliveredOnce(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	a.send(b, link.Data, tell("1"))
@@ -63,7 +63,7 @@ func TestWhatComesTwiceIsDeliveredOnce(t *testing.T) {
 	b.wantDropped(link.Old, 3)
 }
 
-func TestWhatIsOvertakenIsLost(t *testing.T) {
+func TestOvertakenFramesAreLost(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	var frames [][]byte
@@ -131,7 +131,7 @@ func TestLinksTakeTurns(t *testing.T) {
 	}
 }
 
-func TestForgettingBeginsALinkAnew(t *testing.T) {
+func TestForgettingRestartsALink(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	a.send(b, link.Data, tell("1"))

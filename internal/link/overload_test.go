@@ -24,7 +24,8 @@ func (e *end) wantRoom(lane link.Lane, queued, held int) {
 
 const cost64 = 64<<10 + 64 // of kib64
 
-// What waits for all peers of a lane is limited, and each way in which it goes away makes room.
+// The queued bytes of all peers of a lane are limited. Sending, forgetting and quarantining release
+// them.
 func TestQueuesOfAllPeers(t *testing.T) {
 	t.Parallel()
 	a := open(t, alice, small, func(c *link.Config) { c.MaxQueue, c.MaxQueueAll = 100<<10, 150<<10 })
@@ -66,8 +67,8 @@ func TestQueuesOfAllPeers(t *testing.T) {
 	a.wantRoom(link.Control, cost64, 0)
 }
 
-// What all peers of a lane have sent is limited, also when they keep to the credit that each has,
-// and what was dropped leaves nothing behind.
+// The unconsumed bytes of all peers of a lane are limited, even if each peer respects its credit. A
+// dropped frame leaves no state.
 func TestHeldOfAllPeers(t *testing.T) {
 	t.Parallel()
 	b := open(t, bob, small, func(c *link.Config) { c.MaxHeldAll = 1 << 20 })
@@ -85,7 +86,7 @@ func TestHeldOfAllPeers(t *testing.T) {
 	b.move(peers[0], link.Bulk)
 	b.wantRoom(link.Bulk, 0, cost64)
 
-	// Who is forgotten has still sent it.
+	// Bytes received from a forgotten peer still count.
 	b.got = nil
 	b.Forget(peers[0].self)
 	b.wantRoom(link.Data, 0, 15*cost64)
@@ -111,7 +112,7 @@ func TestHeldOfAllPeers(t *testing.T) {
 }
 
 // A message that is never completed gives its room back.
-func TestHeldOfPartsComesBack(t *testing.T) {
+func TestHeldBytesOfPartsAreReleased(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, small, func(c *link.Config) { c.MaxFrame = 32 << 10 })
 	for range 2 {

@@ -24,7 +24,7 @@ func TestQuarantineIsForBothWays(t *testing.T) {
 	b.send(a, link.Data, tell("never sent"))
 	b.Quarantine(alice, false)
 	if len(b.frames(link.Data)) != 0 {
-		t.Error("what was queued for a quarantined peer is sent")
+		t.Error("a message queued for a quarantined peer was sent")
 	}
 	if err := b.Send(alice, link.Data, tell("x")); !errors.Is(err, link.ErrQuarantined) {
 		t.Errorf("Send to a quarantined peer: %v", err)
@@ -86,7 +86,7 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-func TestAQuietQuarantineSaysNothing(t *testing.T) {
+func TestAQuietQuarantineSendsNoNotice(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	b.Quarantine(alice, true)
@@ -120,7 +120,7 @@ func TestANoticeIsForOneIncarnation(t *testing.T) {
 	}
 }
 
-func TestNobodyQuarantinesItself(t *testing.T) {
+func TestANodeCannotQuarantineItself(t *testing.T) {
 	t.Parallel()
 	a := open(t, alice)
 	a.Quarantine(alice, false)

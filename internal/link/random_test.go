@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
-// Whatever a network does, messages arrive at most once and in order, what is held stays below the
-// window, and once the network is well again all credit comes back and everything arrives.
+// On any network, messages arrive at most once and in order, and the unconsumed bytes stay below
+// the window. Once the network works again, all credit is restored and all messages arrive.
 func TestRandomNetworks(t *testing.T) {
 	t.Parallel()
 	seeds := effort.Count[uint64](15, 40, 5000)
@@ -41,7 +41,7 @@ type network struct {
 	r    *rand.Rand
 	seed uint64
 	ends [2]*end
-	// next are numbers to send, seen the highest that arrived, held what is not consumed.
+	// next are the next numbers to send, seen the highest received ones, held the unconsumed costs.
 	next, seen [2][link.Lanes]uint64
 	held       [2][link.Lanes][]int
 	flying     [2][link.Lanes][][]byte
@@ -65,12 +65,12 @@ func (n *network) step(faults bool) {
 		if n.r.IntN(200) == 0 {
 			a.Forget(b.self)
 			for on := range link.Lane(link.Lanes) {
-				for _, cost := range n.held[from][on] { // it is handled all the same
+				for _, cost := range n.held[from][on] { // received messages are still handled
 					a.Consume(b.self, on, cost)
 				}
 				n.held[from][on] = nil
 			}
-			n.flying[1-from] = [link.Lanes][][]byte{} // it does not know what it had
+			n.flying[1-from] = [link.Lanes][][]byte{} // the new incarnation has no links
 		}
 	}
 	a.Tick(now)
@@ -105,7 +105,7 @@ func (n *network) arrive(from int, lane link.Lane, frame []byte) {
 	for _, d := range eff.Deliver {
 		nr := binary.BigEndian.Uint64(d.Payload)
 		if seen := &n.seen[from][lane]; nr <= *seen {
-			n.t.Errorf("seed %d: %d behind %d", n.seed, nr, *seen)
+			n.t.Errorf("seed %d: %d arrived after %d", n.seed, nr, *seen)
 		} else {
 			*seen = nr
 		}
@@ -121,7 +121,7 @@ func (n *network) arrive(from int, lane link.Lane, frame []byte) {
 	}
 }
 
-// heal lets everything through and checks that what is sent then arrives.
+// heal stops all losses and checks that all messages sent afterwards arrive.
 func (n *network) heal() {
 	n.flying = [2][link.Lanes][][]byte{}
 	for range 1000 {

@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/internal/link"
 )
 
-func TestWhatIsRefused(t *testing.T) {
+func TestRejectedMessages(t *testing.T) {
 	t.Parallel()
 	good := link.Frame{Lane: link.Data, From: alice, To: bob.UID, Sequenced: true, Epoch: 1, Number: 1, Body: link.AppendMessages(nil, tell("x"))}
 	frame := func(change func(*link.Frame)) []byte {

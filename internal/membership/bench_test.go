@@ -77,8 +77,8 @@ func BenchmarkCompare(b *testing.B) {
 	}
 }
 
-// BenchmarkStep is what one member of many does: a heartbeat of another, a tick in which nothing
-// happens, and a change that it hears of.
+// BenchmarkStep measures a member of a large cluster: a received heartbeat, a tick without effect,
+// and a received change.
 func BenchmarkStep(b *testing.B) {
 	g, self := many(rand.New(rand.NewPCG(1, 1)), 1000)
 	other := g.Members()[500].Node

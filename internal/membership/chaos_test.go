@@ -47,7 +47,7 @@ func TestChaos(t *testing.T) {
 	}
 	for s := joining; s <= removed; s++ {
 		if total.Became[s] == 0 {
-			t.Errorf("nobody became %v", s)
+			t.Errorf("no member became %v", s)
 		}
 	}
 	for _, timeout := range []membership.Timeout{
@@ -119,7 +119,7 @@ func (c *chaos) tell(format string, args ...any) {
 	c.story = append(c.story, fmt.Sprintf("%10v ", c.now)+fmt.Sprintf(format, args...))
 }
 
-// run0 lets time pass and restarts what has stopped by itself.
+// run0 advances the time and restarts nodes that have stopped on their own.
 func (c *chaos) run0(d time.Duration) {
 	c.world.run(d)
 	for _, name := range c.names {
@@ -235,9 +235,9 @@ func (c *chaos) mend() {
 	}
 }
 
-// settled marks the dead as down, as an operator does, and reports whether the living agree.
-// Nothing is told to a node that is suspended, for whom it finds unreachable need not be dead,
-// unless there are no others.
+// settled marks dead nodes as down, as an operator does, and reports whether the living nodes
+// agree. It sends no command to a suspended node unless there are no others, because nodes that are
+// unreachable for it need not be dead.
 func (c *chaos) settled() bool {
 	c.run1()
 	var living, asked []*host

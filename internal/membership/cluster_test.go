@@ -39,7 +39,7 @@ func TestJoinsRestartsAndCrashesUnderLoss(t *testing.T) {
 		hosts := w.join(names(8)...)
 		w.up(120*time.Second, hosts...)
 
-		// One is killed and comes back under its name.
+		// A node is killed and restarted under its name.
 		dead := hosts[3]
 		dead.kill()
 		again := w.start(dead.node.Name)
@@ -51,7 +51,7 @@ func TestJoinsRestartsAndCrashesUnderLoss(t *testing.T) {
 		gone := hosts[5]
 		gone.kill()
 		if !w.until(60*time.Second, func() bool { return len(hosts[0].m.Gossip().Unreachable(hosts[0].node)) == 1 }) {
-			t.Fatalf("nobody has noticed:\n%s", w.describe())
+			t.Fatalf("no member has noticed the crash:\n%s", w.describe())
 		}
 		hosts[1].do(membership.DownNode{Node: gone.node})
 		hosts = append(hosts[:5:5], hosts[6:]...)
@@ -92,14 +92,14 @@ func TestAPartitionThatHeals(t *testing.T) {
 		h.do(membership.JoinSeeds{Seeds: names(3)})
 		w.run(10 * time.Second)
 		if me := hosts[0].m.Gossip().Member(h.node); me != nil && me.Status == up {
-			t.Error("nobody becomes up while there is no convergence")
+			t.Error("a member became Up without convergence")
 		}
 		w.cut = func(string, string) bool { return false }
 		w.up(60*time.Second, append(hosts, h)...)
 	}
 }
 
-// What a member of a cluster in which nothing happens sends does not depend on how many there are.
+// The number of messages that an idle member sends does not depend on the size of the cluster.
 func TestAQuietClusterCostsEachMemberTheSame(t *testing.T) {
 	t.Parallel()
 	perNode := func(n int) (bytes, packets float64) {

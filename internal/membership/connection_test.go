@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// ending returns a machine with others that ends half a minute after it is back, if nobody vouches
-// for it, and that stops hosting after half a minute without a decision.
+// ending returns a machine with other members. It ends half a minute after its reconnection if no
+// member confirms its membership, and stops hosting after half a minute without a decision.
 func ending(t *testing.T, names ...string) *solo {
 	t.Helper()
 	s := founded(t, func(c *membership.Config) {
@@ -24,7 +24,7 @@ func ending(t *testing.T, names ...string) *solo {
 	return s
 }
 
-// says lets members that know what the machine knows answer its last doubt.
+// says makes members with the same gossip answer the last LivenessQuery of the machine.
 func (s *solo) says(a membership.Absence, names ...string) {
 	s.t.Helper()
 	nr := s.asked()
@@ -63,7 +63,7 @@ func TestStanding(t *testing.T) {
 		s.pass(10 * time.Second)
 		s.stands(membership.Isolated, "it does not hear itself")
 		s.cutFor(0)
-		s.stands(membership.Confirmed, "nobody can have given it up in so short a time")
+		s.stands(membership.Confirmed, "no member can have downed it in so short a time")
 	})
 	for name, c := range map[string]struct {
 		n, o membership.Absence
@@ -78,7 +78,7 @@ func TestStanding(t *testing.T) {
 			t.Parallel()
 			s := ending(t, "n", "o", "p")
 			s.cutFor(40*time.Second, "n", "o")
-			s.stands(membership.Unconfirmed, "nobody has answered")
+			s.stands(membership.Unconfirmed, "no member has answered")
 			s.lose("n", "o")
 			s.says(c.n, "n")
 			s.says(c.o, "o")
@@ -93,7 +93,7 @@ func TestStanding(t *testing.T) {
 		s.pass(10 * time.Second)
 		s.stands(membership.LostTogether, "it is those who were away together")
 	})
-	t.Run("somebody does not answer", func(t *testing.T) {
+	t.Run("one member does not answer", func(t *testing.T) {
 		t.Parallel()
 		s := ending(t, "n", "o", "p")
 		s.cutFor(40*time.Second, "n", "o")
@@ -101,7 +101,7 @@ func TestStanding(t *testing.T) {
 		s.says(membership.AwayFromWell, "n")
 		s.stands(membership.Unconfirmed, "o has not answered")
 	})
-	t.Run("somebody is silent since", func(t *testing.T) {
+	t.Run("one member became unreachable afterwards", func(t *testing.T) {
 		t.Parallel()
 		s := ending(t, "n", "o", "p")
 		s.cutFor(40*time.Second, "n", "o")
@@ -144,12 +144,12 @@ func TestStanding(t *testing.T) {
 		s := ending(t, "n", "o")
 		s.lose("n")
 		s.pass(31*time.Second, "n")
-		s.suspended(true, "nobody has decided")
+		s.suspended(true, "no decision")
 		s.stands(membership.Confirmed, "it was not away")
 		s.cutFor(40 * time.Second)
 		s.stands(membership.Unconfirmed, "it was")
 	})
-	t.Run("vouched for", func(t *testing.T) {
+	t.Run("confirmed for", func(t *testing.T) {
 		t.Parallel()
 		s := ending(t, "n")
 		s.cutFor(40*time.Second, "n")
@@ -157,18 +157,18 @@ func TestStanding(t *testing.T) {
 		s.resumed(true, "n was not away")
 		s.stands(membership.Confirmed, "it is a member")
 		s.lose()
-		s.stands(membership.Confirmed, "whoever is missing now")
+		s.stands(membership.Confirmed, "members became unreachable later")
 	})
 }
 
-// TestAbsence: what a node says of itself to another one that doubts.
+// TestAbsence checks the absence that a node reports in a LivenessReply.
 func TestAbsence(t *testing.T) {
 	t.Parallel()
 	says := func(s *solo, want membership.Absence, subject string) {
 		t.Helper()
 		s.recv("n", membership.LivenessQuery{Nr: 1})
 		if got := s.last(membership.KindLivenessReply); got != (membership.LivenessReply{Nr: 1, Absence: want}) {
-			t.Errorf("%s: it says %v, want %v", subject, got, want)
+			t.Errorf("%s: the reported absence is %v, want %v", subject, got, want)
 		}
 	}
 	s := ending(t, "n", "o")
@@ -181,18 +181,19 @@ func TestAbsence(t *testing.T) {
 	s = ending(t, "n", "o")
 	s.lose("n")
 	s.pass(31*time.Second, "n")
-	says(s, membership.Halted, "nobody has decided about o")
+	says(s, membership.Halted, "no decision about o")
 	s.cutFor(40*time.Second, "n")
 	says(s, membership.Away, "it was away, and o was missing before")
 
 	s = ending(t, "n", "o")
 	s.cutFor(40*time.Second, "n", "o")
-	says(s, membership.AwayFromWell, "it was away, and nobody was missing before")
+	says(s, membership.AwayFromWell, "it was disconnected, and no member was missing before")
 	s.cutFor(5*time.Second, "n", "o")
 	says(s, membership.Away, "it was away twice")
 }
 
-// TestGivingUp: a node that was away for long and hears of nobody who was not ends by itself.
+// TestGivingUp: a node that was disconnected for long, and gets no confirmation from a member that
+// was not, ends on its own.
 func TestGivingUp(t *testing.T) {
 	t.Parallel()
 	back := func(t *testing.T, a membership.Absence) *solo {
@@ -209,18 +210,18 @@ func TestGivingUp(t *testing.T) {
 			s.t.Fatalf("%s: it has ended: %t", subject, got)
 		}
 	}
-	t.Run("nobody knows", func(t *testing.T) {
+	t.Run("no member can confirm", func(t *testing.T) {
 		t.Parallel()
 		s := back(t, membership.Away)
 		s.pass(20*time.Second, "n")
-		ended(s, false, "somebody may still come")
+		ended(s, false, "a member may still return")
 		s.pass(20*time.Second, "n")
-		ended(s, true, "nobody has come")
+		ended(s, true, "no member has returned")
 		if s.m.Counters().TimedOut[membership.TimeoutLiveness] != 1 || s.all.Life[len(s.all.Life)-1].Reason != membership.WasDowned {
 			t.Errorf("%v, %v", s.m.Counters().TimedOut, s.all.Life)
 		}
 	})
-	t.Run("nobody decides", func(t *testing.T) {
+	t.Run("no decision", func(t *testing.T) {
 		t.Parallel()
 		s := back(t, membership.AwayFromWell)
 		s.pass(40*time.Second, "n")
@@ -232,11 +233,11 @@ func TestGivingUp(t *testing.T) {
 		s.do(membership.DownNode{Node: node("o")})
 		s.pass(2*time.Second, "n")
 		s.says(membership.AwayFromWell, "n")
-		s.resumed(true, "nobody is missing")
+		s.resumed(true, "no member is missing")
 		s.pass(40*time.Second, "n")
-		ended(s, false, "it was vouched for")
+		ended(s, false, "it was confirmed for")
 	})
-	t.Run("somebody was not away", func(t *testing.T) {
+	t.Run("one member was not disconnected", func(t *testing.T) {
 		t.Parallel()
 		s := back(t, membership.Present)
 		s.pass(5*time.Minute, "n")
@@ -247,22 +248,22 @@ func TestGivingUp(t *testing.T) {
 		s := ending(t, "n", "o")
 		s.cutFor(40*time.Second, "n", "o")
 		s.says(membership.Away, "n", "o")
-		s.resumed(true, "nobody is missing")
+		s.resumed(true, "no member is missing")
 		s.lose("n")
 		s.pass(40*time.Second, "n")
-		ended(s, false, "it was vouched for")
+		ended(s, false, "it was confirmed for")
 	})
 	t.Run("cut off again", func(t *testing.T) {
 		t.Parallel()
 		s := back(t, membership.Away)
 		s.mute = true
 		s.pass(time.Minute)
-		ended(s, false, "it hears nobody")
+		ended(s, false, "it receives no messages")
 		s.mute = false
 		s.pass(20*time.Second, "n")
 		ended(s, false, "it is back for a short time")
 		s.pass(20*time.Second, "n")
-		ended(s, true, "nobody knows")
+		ended(s, true, "no member can confirm")
 	})
 	t.Run("without a time", func(t *testing.T) {
 		t.Parallel()
@@ -272,9 +273,9 @@ func TestGivingUp(t *testing.T) {
 	})
 }
 
-// TestTheLastTwoComeBack: of three nodes one is given up, then another, and the third goes on
-// alone. Those two come back while it stands still. By what they know they are two of three.
-func TestTheLastTwoComeBack(t *testing.T) {
+// TestTheLastTwoReturn: of three nodes one is downed, then another, and the third continues
+// alone. The first two return while the third is paused. In their own view they are two of three.
+func TestTheLastTwoReturn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.settings.UndecidedAfter, w.settings.GiveUpAfter = 30*time.Second, 52*time.Second
@@ -298,7 +299,7 @@ func TestTheLastTwoComeBack(t *testing.T) {
 	w.until(2*time.Minute, func() bool {
 		for _, h := range back {
 			if h.hosting() {
-				t.Fatalf("%v goes on:\n%s", h.node, w.describe())
+				t.Fatalf("%v continues:\n%s", h.node, w.describe())
 			}
 		}
 		return false
@@ -306,7 +307,7 @@ func TestTheLastTwoComeBack(t *testing.T) {
 	survivor.unpause()
 	w.run(10 * time.Second)
 	if !survivor.hosting() || !back[0].stopped(membership.WasDowned) || !back[1].stopped(membership.WasDowned) {
-		t.Errorf("one goes on, the others end:\n%s", w.describe())
+		t.Errorf("one node must continue and the others end:\n%s", w.describe())
 	}
 }
 
@@ -314,7 +315,7 @@ func TestTheLastTwoComeBack(t *testing.T) {
 // or as soon as the seeds can admit it. It does not wait for the next round of join requests.
 func TestBackAtOnce(t *testing.T) {
 	t.Parallel()
-	anew := 10 * time.Second // membership.Settings.RetryJoinAfter
+	restart := 10 * time.Second // membership.Settings.RetryJoinAfter
 	for name, story := range map[string]struct {
 		stays int // of three
 		gone  func(w *world, hosts []*host)
@@ -323,18 +324,18 @@ func TestBackAtOnce(t *testing.T) {
 		// 3 s until the old one is taken for dead, 1 s until that is looked at, 1 s each for the
 		// leader to remove it, for the next wish, for the first gossip, and for the leader to make
 		// it Up; gossip in between.
-		"crashed": {2, func(_ *world, hosts []*host) { hosts[2].kill() }, anew - time.Second},
+		"crashed": {2, func(_ *world, hosts []*host) { hosts[2].kill() }, restart - time.Second},
 		"left": {2, func(w *world, hosts []*host) {
 			hosts[2].do(membership.Leave{Node: hosts[2].node})
 			if !w.until(time.Minute, func() bool { return hosts[2].stopped(membership.Left) }) {
 				t.Fatal("it does not leave")
 			}
-		}, anew - time.Second},
+		}, restart - time.Second},
 		"new, and the others are suspended": {3, func(w *world, _ []*host) {
 			w.broker = true
 			w.run(30 * time.Second)
 			w.broker = false
-		}, anew - time.Second},
+		}, restart - time.Second},
 	} {
 		for seed := range uint64(20) {
 			w := newWorld(t, seed)
@@ -352,10 +353,10 @@ func TestBackAtOnce(t *testing.T) {
 	}
 }
 
-// TestNobodyJoinsTheSuspended: a suspended node admits no new node, and a new incarnation of
+// TestNoNodeJoinsThroughASuspendedOne: a suspended node admits no new node, and a new incarnation of
 // another member does not prove to it that the previous one is dead. Otherwise it could continue
 // alone while the rest of its cluster continues elsewhere.
-func TestNobodyJoinsTheSuspended(t *testing.T) {
+func TestNoNodeJoinsThroughASuspendedOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	hosts := w.join(names(2)...)
@@ -376,9 +377,9 @@ func TestNobodyJoinsTheSuspended(t *testing.T) {
 	w.run(time.Minute)
 	switch {
 	case !cut.m.Suspended():
-		t.Error("it goes on, and nobody has vouched for it")
+		t.Error("it continues without a confirmation of its membership")
 	case cut.m.Gossip().Member(hosts[0].node).Status != up:
-		t.Error("it has given up another, and does not know whether it is a member itself")
+		t.Error("it has downed another node without a confirmation of its own membership")
 	case cut.m.Gossip().Member(again.node) != nil || cut.m.Gossip().Member(other.node) != nil:
 		t.Error("it has let another one in")
 	}
@@ -402,6 +403,6 @@ func TestTheSuspendedBelieveInNoRestart(t *testing.T) {
 	cut.offline = false
 	w.run(20 * time.Second)
 	if m := cut.m.Gossip().Member(hosts[0].node); m == nil || m.Status != up {
-		t.Errorf("it has given up another, and does not know whether it is a member itself: %v", m)
+		t.Errorf("it has downed another node without a confirmation of its own membership: %v", m)
 	}
 }

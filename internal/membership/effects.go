@@ -62,14 +62,11 @@ type Attr struct {
 // Event is a change of the cluster as this node sees it.
 type Event struct {
 	Kind EventKind
-	// Member is the member, in events about members.
-	Member *identity.Member
-	// Previous is the previous status, in MemberRemoved.
+	// Member is nil in events that are not about a member.
+	Member   *identity.Member
 	Previous identity.Status
-	// Node is the new leader, in LeaderChanged and RoleLeaderChanged. It is the zero node if there
-	// is none.
+	// Node is the new leader.
 	Node identity.Node
-	// Role is the role, in RoleLeaderChanged.
 	Role string
 }
 
@@ -77,10 +74,9 @@ type Event struct {
 type EventKind uint8
 
 // The kinds of events, in the order in which the events of one change are published.
+// cluster.EventKind documents them.
 const (
-	// TombstonesChanged: the set of remembered removed nodes has changed.
 	TombstonesChanged EventKind = 1 + iota
-	// ShuttingDown is followed by a MemberRemoved for each member.
 	ShuttingDown
 	MemberRemoved
 	MemberJoined
@@ -91,12 +87,10 @@ const (
 	MemberLeft
 	MemberExited
 	MemberDowned
-	// MemberUnreachable and MemberReachable are never about the node itself.
 	MemberUnreachable
 	MemberReachable
 	LeaderChanged
 	RoleLeaderChanged
-	// SeenChanged and ReachabilityChanged: View has changed.
 	SeenChanged
 	ReachabilityChanged
 )

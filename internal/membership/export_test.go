@@ -5,8 +5,8 @@ package membership
 
 import "github.com/refold-io/refold/identity"
 
-// DifferentViewOf is the probability of preferring who has not seen the last change, among n
-// members.
+// DifferentViewOf is the probability with which one of n members prefers a member that has not seen
+// the last change.
 func (s Settings) DifferentViewOf(n int) float64 {
 	s = s.withDefaults()
 	return s.differentView(n)

@@ -28,7 +28,7 @@ func TestHeartbeats(t *testing.T) {
 	s.recv("x", membership.HeartbeatReply{Nr: 1})
 	s.recv("n", membership.HeartbeatReply{Nr: 1 << 40})
 	if s.dropped(membership.DropUnexpected) != before+2 {
-		t.Error("replies of strangers, and to what was not asked, do not count")
+		t.Error("a reply of a stranger or to an unknown heartbeat counted")
 	}
 }
 
@@ -94,8 +94,8 @@ func TestSlowHeartbeats(t *testing.T) {
 	}
 }
 
-// Only some monitor each member of a larger cluster. Who is not to be monitored any more but does
-// not answer is, until it does.
+// In a larger cluster each member is monitored by some others. A member that should not be
+// monitored any more and does not answer stays monitored until it answers.
 func TestRingChanges(t *testing.T) {
 	t.Parallel()
 	s := founded(t, func(c *membership.Config) { c.Settings.MonitoredBy = 2 })
@@ -138,7 +138,8 @@ func TestRingChanges(t *testing.T) {
 	}
 }
 
-// A node that does not hear itself judges nobody, and begins from nothing when it does again.
+// A node that does not receive its own heartbeats suspects no other node, and its detectors start
+// without history when it is connected again.
 func TestDisconnected(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
@@ -158,7 +159,7 @@ func TestDisconnected(t *testing.T) {
 	if s.status(node("p")) != joining {
 		t.Error("it leads")
 	}
-	// What it sent before it was disconnected does not count.
+	// Replies to heartbeats from before the disconnection do not count.
 	before := s.dropped(membership.DropUnexpected)
 	if s.recv("m", membership.Echo{Nr: 1}); s.m.View().Connected || s.dropped(membership.DropUnexpected) != before+1 {
 		t.Error("an old echo")
@@ -172,14 +173,14 @@ func TestDisconnected(t *testing.T) {
 		t.Fatal("it hears itself")
 	}
 	if s.pass(4 * time.Second); len(s.m.Gossip().Unreachable(thisNode)) > 0 {
-		t.Error("what was before the connection is not held against anybody")
+		t.Error("silence before the reconnection counted")
 	}
 	if s.pass(5*time.Second, "o"); len(s.m.Gossip().Unreachable(thisNode)) == 0 {
-		t.Error("what is after is")
+		t.Error("silence after the reconnection did not count")
 	}
 }
 
-// Who was unreachable before a disconnection is so until it answers.
+// A member that was unreachable before a disconnection stays unreachable until it answers.
 func TestUnreachableBeforeADisconnection(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
@@ -197,8 +198,8 @@ func TestUnreachableBeforeADisconnection(t *testing.T) {
 	}
 }
 
-// A process that was stopped and goes on may have been given up meanwhile. It stops hosting before
-// it handles anything that waits, and what it sent to itself before does not count.
+// A process that was paused may have been downed in that time. It stops hosting before it handles
+// waiting inputs, and its own earlier heartbeats do not count.
 func TestPaused(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
@@ -215,7 +216,7 @@ func TestPaused(t *testing.T) {
 	s.mute = false
 	s.took(s.m.Tick(s.now))
 	if s.pass(time.Second, "n", "o"); !s.m.View().Connected || !s.m.Suspended() {
-		t.Error("it hears itself, but nobody has shown that it is still a member")
+		t.Error("it resumed without a confirmation of its membership")
 	}
 }
 

@@ -40,7 +40,7 @@ func TestGossipIsDecodedAsItWasEncoded(t *testing.T) {
 	})
 }
 
-func TestWhatIsKnownIsShared(t *testing.T) {
+func TestDecodingSharesEqualParts(t *testing.T) {
 	t.Parallel()
 	g, self := many(rand.New(rand.NewPCG(1, 1)), 50)
 	g = apply(t, g, self, membership.Change{Observed: []membership.Observation{{g.Members()[3].Node, unreachable}}})
@@ -60,7 +60,7 @@ func TestWhatIsKnownIsShared(t *testing.T) {
 		}
 	}
 	if next.Members()[7].Status != leaving {
-		t.Errorf("what is new: %v", next.Members()[7])
+		t.Errorf("the new member is %v", next.Members()[7])
 	}
 }
 
@@ -198,9 +198,9 @@ func TestMessagesCutShort(t *testing.T) {
 	}
 }
 
-func TestWhatANewerVersionAddsIsCarriedAlong(t *testing.T) {
+func TestExtensionsOfANewerVersionAreForwarded(t *testing.T) {
 	t.Parallel()
-	// A gossip's content ends with its extensions, of which this version knows none.
+	// The content of a gossip ends with its extensions. This version defines none.
 	extended := func(g membership.Gossip, extensions ...string) membership.Gossip {
 		content := g.AppendContent(nil)
 		content[len(content)-1] = byte(len(extensions))

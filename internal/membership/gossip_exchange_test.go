@@ -13,10 +13,10 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// What comes of a gossip, by how it compares with what is known.
+// The effects of a received gossip, by its order to the local one.
 func TestReceivedGossip(t *testing.T) {
 	t.Parallel()
-	t.Run("same, and the sender knows that this node has seen it", func(t *testing.T) {
+	t.Run("same, seen by this node in the sender's view", func(t *testing.T) {
 		t.Parallel()
 		s := with(t, "a", "b")
 		s.recv("a", membership.StateOf(s.m.Gossip()))
@@ -24,7 +24,7 @@ func TestReceivedGossip(t *testing.T) {
 			t.Errorf("silence, not %v", s.out.Send)
 		}
 	})
-	t.Run("same, and the sender does not know", func(t *testing.T) {
+	t.Run("same, not seen by this node in the sender's view", func(t *testing.T) {
 		t.Parallel()
 		s := with(t, "a", "b")
 		s.do(membership.Leave{Node: node("b")})
@@ -42,7 +42,7 @@ func TestReceivedGossip(t *testing.T) {
 		s.recv("a", membership.StateOf(old))
 		s.wants("who knows less gets all", membership.KindState, "a")
 		if s.status(node("a")) != leaving || s.m.Gossip().HasSeen(node("a")) {
-			t.Error("what is known stays, and the other has not seen it")
+			t.Error("the local state must stay, unseen by the sender")
 		}
 	})
 	t.Run("after", func(t *testing.T) {
@@ -52,7 +52,7 @@ func TestReceivedGossip(t *testing.T) {
 		s.recv("a", membership.StateOf(next))
 		s.wants("talk back", membership.KindSeen, "a")
 		if g := s.m.Gossip(); s.status(node("x")) != joining || !g.HasSeen(thisNode) || !g.HasSeen(node("a")) {
-			t.Errorf("what the other knows holds, and both have seen it: %v", g.SeenBy())
+			t.Errorf("the received state must be adopted and seen by both: %v", g.SeenBy())
 		}
 		if s.recv("a", membership.StateOf(s.m.Gossip())); len(s.out.Send) > 0 {
 			t.Errorf("silence, not %v", s.out.Send)
@@ -136,8 +136,8 @@ func TestGossipThatIsNotTaken(t *testing.T) {
 	}
 }
 
-// Gossip of a member is taken unless this node itself finds it unreachable: what others find does
-// not count.
+// Gossip of a member is accepted unless this node itself finds it unreachable. Observations of
+// others do not count.
 func TestGossipOfUnreachableMembers(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b")
@@ -160,7 +160,7 @@ func TestGossipOfUnreachableMembers(t *testing.T) {
 	s.pass(20*time.Second, "b")
 	for _, k := range []membership.Kind{membership.KindState, membership.KindDigests} {
 		if slices.Contains(sentIn(s.all, k), "a") {
-			t.Errorf("%v was sent to who is unreachable", k)
+			t.Errorf("%v was sent to an unreachable member", k)
 		}
 	}
 	if !slices.Contains(sentIn(s.all, membership.KindHeartbeat), "a") {
@@ -204,7 +204,8 @@ func TestDigests(t *testing.T) {
 	s.wants("seen of another version", membership.KindVersions, "a")
 }
 
-// A round goes to one member: only which version it is to whom has seen it, all to whom has not.
+// A round sends to one member: only the version if it has seen the state, otherwise the whole
+// state.
 func TestRounds(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b", "c")
@@ -214,7 +215,7 @@ func TestRounds(t *testing.T) {
 		t.Errorf("%d rounds in 20 s of a quiet cluster", n)
 	}
 	if n := len(sentIn(s.all, membership.KindState)); n > 0 {
-		t.Errorf("all was sent %d times to who has seen it", n)
+		t.Errorf("the whole state was sent %d times to a member that has seen it", n)
 	}
 	s.forget()
 	s.named("x", membership.Join{})
@@ -230,7 +231,7 @@ func TestRounds(t *testing.T) {
 		t.Errorf("half have seen it: one round a second, not %d", state+digests)
 	}
 	if n := len(sentIn(founded(t).all, membership.KindState)); n > 0 {
-		t.Error("who is alone gossips with nobody")
+		t.Error("a node that is alone sent gossip")
 	}
 }
 
@@ -248,7 +249,7 @@ func TestADownMemberSpeedsGossipUp(t *testing.T) {
 }
 
 // Those that have not seen the last change are preferred, less so in large clusters.
-func TestWhomToGossipWith(t *testing.T) {
+func TestTargetsOfGossip(t *testing.T) {
 	t.Parallel()
 	var names []string
 	for i := range 10 {
@@ -295,7 +296,7 @@ func TestLargeClustersAskFirst(t *testing.T) {
 	}
 }
 
-func TestLeaderTellsTheOldestWhoExits(t *testing.T) {
+func TestLeaderInformsTheOldestAboutExits(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	for _, name := range []string{"n", "o", "p", "q"} {
@@ -323,14 +324,14 @@ func TestLeaderTellsTheOldestWhoExits(t *testing.T) {
 	to := sentIn(exits, membership.KindState)
 	for _, name := range []string{"n", "o", "p", "q"} { // the oldest but self, and the oldest with role x
 		if !slices.Contains(to, name) {
-			t.Errorf("%s was not told: %v", name, to)
+			t.Errorf("%s was not informed: %v", name, to)
 		}
 	}
 }
 
-// TestMergeTakesNothingBack: whatever a member has become, a merge with a state in which it had not
-// yet keeps it. Ready for shutdown is no exception: a member that leaves then, or is marked as
-// down, would stay for ever.
+// TestMergeTakesNothingBack: a merge with an earlier state never reverts the status of a member.
+// This includes ReadyForShutdown: otherwise a member that leaves or is downed then would stay
+// forever.
 func TestMergeTakesNothingBack(t *testing.T) {
 	t.Parallel()
 	for before := joining; before <= identity.ReadyForShutdown; before++ {

@@ -26,7 +26,7 @@ func member(name string, s identity.Status) *identity.Member {
 	return &identity.Member{Node: node(name), Status: s, UpNumber: identity.NeverUp}
 }
 
-// cluster returns what the first member knows of members that it added.
+// cluster returns the gossip of the first node after it has added the members.
 func cluster(tb testing.TB, members ...*identity.Member) membership.Gossip {
 	tb.Helper()
 	return apply(tb, membership.Gossip{}, members[0].Node, membership.Change{Put: members})
@@ -42,7 +42,7 @@ func apply(tb testing.TB, g membership.Gossip, self identity.Node, c membership.
 	return changed
 }
 
-// check asserts what holds of every gossip.
+// check asserts the invariants of every gossip.
 func check(t interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -106,7 +106,7 @@ func TestEveryChangeTicksAndIsSeenBySelfOnly(t *testing.T) {
 	}
 }
 
-func TestWhatCanNotChange(t *testing.T) {
+func TestInvalidChanges(t *testing.T) {
 	t.Parallel()
 	g := cluster(t, member("a", up), member("b", down))
 	gone := apply(t, g, node("a"), membership.Change{Remove: []identity.Node{node("b")}, At: 1})
@@ -133,7 +133,7 @@ func TestRemovedLeavesATombstoneOnly(t *testing.T) {
 	g = apply(t, g, a, membership.Change{Observed: []membership.Observation{{b, unreachable}}})
 	g = apply(t, g, a, membership.Change{Put: []*identity.Member{member("b", down)}})
 	if g.HasSeen(b) {
-		t.Error("who is marked Down has not seen it")
+		t.Error("a member that is Down is in the seen set")
 	}
 	g = apply(t, g, a, membership.Change{Remove: []identity.Node{b}, At: 77})
 	if g.Member(b) != nil || !g.Removed(b) || g.Clock().Of(b) != 0 || !g.Reachability().AllReachable() {
@@ -159,11 +159,11 @@ func TestMerge(t *testing.T) {
 		m, tick := x.Merge(y)
 		n, also := y.Merge(x)
 		if !reflect.DeepEqual(m, n) || tick != also {
-			t.Errorf("it matters what is merged with what: %v %v", m.Clock(), n.Clock())
+			t.Errorf("the result depends on the order of merges: %v %v", m.Clock(), n.Clock())
 		}
 		check(t, m)
 		if len(m.SeenBy()) > 0 {
-			t.Errorf("nobody has seen what was merged, not %v", m.SeenBy())
+			t.Errorf("no member has seen a merged gossip, got %v", m.SeenBy())
 		}
 		return m, tick
 	}
@@ -177,10 +177,10 @@ func TestMerge(t *testing.T) {
 
 	gone := apply(t, x, a, membership.Change{Remove: []identity.Node{c}, At: 5})
 	if m, tick = merge(gone, y); m.Member(c) != nil || !m.Removed(c) || tick {
-		t.Errorf("who was removed does not come back: %v", m.Member(c))
+		t.Errorf("a removed member returned: %v", m.Member(c))
 	}
 
-	// What c itself changed before it was removed leaves no trace in the clock.
+	// Changes that c made before its removal leave no entry in the clock.
 	late := apply(t, base, c, membership.Change{Put: []*identity.Member{member("b", leaving)}})
 	if m, tick = merge(gone, late); !tick || m.Member(b).Status != leaving || m.Clock().Compare(gone.Clock()) != membership.Same {
 		t.Errorf("a change that the clock does not show: tick %t, b is %v, %v", tick, m.Member(b).Status, m.Clock())
@@ -261,7 +261,7 @@ func newHistory(t *rapid.T) *history {
 	return h
 }
 
-// meet is what the receiver of a state does.
+// meet handles a received state as a node does.
 func (h *history) meet(self identity.Node, at, from int) {
 	mine, theirs := h.states[at], h.states[from]
 	if theirs.Member(self) == nil {
@@ -350,10 +350,10 @@ func TestConvergence(t *testing.T) {
 		{name: "weakly up need not", members: []*identity.Member{member("a", up), member("b", weakly)}, want: true},
 		{name: "exiting need not", members: []*identity.Member{member("a", up), member("b", exiting)}, want: true},
 		{name: "down need not", members: []*identity.Member{member("a", up), member("b", down)}, want: true},
-		{name: "nobody is up, joining must", members: []*identity.Member{member("a", joining), member("b", joining)}},
-		{name: "nobody is up, weakly up must", members: []*identity.Member{member("a", joining), member("b", weakly)}},
-		{name: "nobody is up, joining has", members: []*identity.Member{member("a", joining), member("b", joining)}, seen: "b", want: true},
-		{name: "nobody is up, down need not", members: []*identity.Member{member("a", joining), member("b", down)}, want: true},
+		{name: "no member is up, joining ones must", members: []*identity.Member{member("a", joining), member("b", joining)}},
+		{name: "no member is up, weakly up ones must", members: []*identity.Member{member("a", joining), member("b", weakly)}},
+		{name: "no member is up, joining ones have", members: []*identity.Member{member("a", joining), member("b", joining)}, seen: "b", want: true},
+		{name: "no member is up, down ones need not", members: []*identity.Member{member("a", joining), member("b", down)}, want: true},
 		{name: "unreachable", members: []*identity.Member{member("a", up), member("b", up)}, seen: "b", bad: "b"},
 		{name: "joining and unreachable", members: []*identity.Member{member("a", up), member("b", joining)}, bad: "b"},
 		{name: "down and unreachable", members: []*identity.Member{member("a", up), member("b", down)}, bad: "b", want: true},
@@ -372,18 +372,18 @@ func TestConvergence(t *testing.T) {
 		}
 	}
 	if !(membership.Gossip{}).Converged(a, nil) {
-		t.Error("nobody agrees with nobody")
+		t.Error("an empty gossip converged")
 	}
 }
 
-func TestConvergenceIgnoresWhatDownMembersSayAndWhatIsSaidOfSelf(t *testing.T) {
+func TestConvergenceIgnoresObservationsOfDownMembersAndOfSelf(t *testing.T) {
 	t.Parallel()
 	a, b, c := node("a"), node("b"), node("c")
 	g := cluster(t, member("a", up), member("b", down), member("c", up))
 	g = apply(t, g, b, membership.Change{Observed: []membership.Observation{{a, unreachable}, {c, unreachable}}})
 	g = g.Saw(a).Saw(c)
 	if !g.Converged(a, nil) {
-		t.Error("b is Down: what it says does not count")
+		t.Error("an observation of a member that is Down counted")
 	}
 	g = apply(t, g, c, membership.Change{Observed: []membership.Observation{{a, unreachable}}}).Saw(a)
 	if !g.Converged(a, nil) || g.Converged(c, nil) {
@@ -410,21 +410,21 @@ func TestLeader(t *testing.T) {
 		{name: "leaving will do", members: []*identity.Member{member("a", exiting), member("b", leaving), member("c", up)}, want: "b"},
 		{name: "preparing will do", members: []*identity.Member{member("a", preparing), member("c", up)}, want: "a"},
 		{name: "ready will do", members: []*identity.Member{member("a", prepared), member("c", up)}, want: "a"},
-		{name: "not who is unreachable", members: []*identity.Member{member("a", up), member("b", up)}, bad: []string{"a"}, want: "b"},
+		{name: "not an unreachable member", members: []*identity.Member{member("a", up), member("b", up)}, bad: []string{"a"}, want: "b"},
 		{name: "but self", members: []*identity.Member{member("a", up), member("b", up)}, bad: []string{"a"}, self: "a", want: "a"},
-		{name: "never who is down", members: []*identity.Member{member("a", down), member("b", exiting)}, self: "a", want: "b"},
+		{name: "never a down member", members: []*identity.Member{member("a", down), member("b", exiting)}, self: "a", want: "b"},
 		{name: "weakly up before joining", members: []*identity.Member{member("a", joining), member("b", weakly), member("c", weakly)}, want: "b"},
 		{name: "joining before exiting", members: []*identity.Member{member("a", exiting), member("b", joining)}, want: "b"},
 		{name: "of a role", members: []*identity.Member{member("a", up), withRole(member("b", up), "r")}, role: "r", want: "b"},
-		{name: "of a role that nobody has", members: []*identity.Member{member("a", up)}, role: "r"},
-		{name: "nobody", members: []*identity.Member{member("a", down)}},
+		{name: "of a role without members", members: []*identity.Member{member("a", up)}, role: "r"},
+		{name: "no leader", members: []*identity.Member{member("a", down)}},
 	} {
 		g := cluster(t, append(tt.members, member("x", exiting))...)
 		for _, bad := range tt.bad {
 			g = apply(t, g, x, membership.Change{Observed: []membership.Observation{{node(bad), unreachable}}})
 		}
 		g = apply(t, g, x, membership.Change{Remove: []identity.Node{x}})
-		for _, bad := range tt.bad { // x, who found it so, is gone
+		for _, bad := range tt.bad { // the observer x was removed
 			by := g.Members()[len(g.Members())-1].Node
 			g = apply(t, g, by, membership.Change{Observed: []membership.Observation{{node(bad), unreachable}}})
 		}
@@ -462,7 +462,7 @@ func manyRoles(n int) (roles []string) {
 	return roles
 }
 
-// receivers is whom to monitor, by walking the ring as the specification does.
+// receivers returns the nodes to monitor, by walking the ring as the specification does.
 func receivers(g membership.Gossip, self identity.Node, count int) []identity.Node {
 	position := func(n identity.Node) int32 { return int32(uint32(n.UID ^ n.UID>>32)) }
 	var ring []identity.Node
@@ -531,7 +531,7 @@ func TestRing(t *testing.T) {
 	})
 }
 
-// many returns a gossip of some members, as the first of them knows it.
+// many returns the gossip of the first of some members.
 func many(r *rand.Rand, n int) (membership.Gossip, identity.Node) {
 	var members []*identity.Member
 	for i := range n {

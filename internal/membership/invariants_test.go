@@ -11,14 +11,14 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// check asserts what must always hold at a host.
+// check asserts the invariants of a host.
 func (h *host) check(e membership.Effects) {
 	w := h.w
 	w.tb.Helper()
 	for _, line := range e.Log {
 		for _, attr := range line.Attrs {
 			if attr.Key == "node" {
-				w.tb.Fatalf("%v: %q says twice which node it is: %v", h.node, line.Message, attr.Value)
+				w.tb.Fatalf("%v: %q has the node twice: %v", h.node, line.Message, attr.Value)
 			}
 		}
 	}
@@ -70,8 +70,8 @@ func (h *host) checkEvent(event membership.Event, before map[identity.Node]ident
 	}
 }
 
-// checkUp asserts that when a member becomes Up for the first time all who are full members, as the
-// leader that did it knows, have heard of it.
+// checkUp asserts that a member becomes Up for the first time only after all full members in the
+// view of the leader have it in their gossip.
 func (w *world) checkUp(h *host, n identity.Node, before map[identity.Node]identity.Status) {
 	key := "up " + n.String()
 	if _, known := w.shared[key]; known {

@@ -60,7 +60,7 @@ func TestManyLeaveAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheLeaderLetsMembersExitAsSoonAsAllKnow(t *testing.T) {
+func TestTheLeaderLetsMembersExitAsSoonAsAllHaveSeenIt(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.pass(time.Second/2, "n", "o")
@@ -71,7 +71,7 @@ func TestTheLeaderLetsMembersExitAsSoonAsAllKnow(t *testing.T) {
 	}
 }
 
-// Whoever would like to leave while others do lets these go on first, but not for long.
+// A node that wants to leave lets members that are leaving finish first, but not for long.
 func TestANodeLetsOthersLeaveFirst(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
@@ -100,7 +100,7 @@ func TestANodeLetsOthersLeaveFirst(t *testing.T) {
 	}
 }
 
-// While members leave there is more gossip, until all know that can be reached.
+// While members leave, gossip is faster until all reachable members have the state.
 func TestGossipIsFasterWhileMembersLeave(t *testing.T) {
 	t.Parallel()
 	rounds := func(s *solo, answering ...string) int {
@@ -112,12 +112,12 @@ func TestGossipIsFasterWhileMembersLeave(t *testing.T) {
 	s.do(membership.Leave{Node: node("n")})
 	s.seen("n", "p")
 	if got := rounds(s, "n", "o", "p"); got < 90 || got > 110 {
-		t.Errorf("%d rounds in 10 s while o does not know that n leaves", got)
+		t.Errorf("%d rounds in 10 s while o has not seen that n leaves", got)
 	}
 	s.pass(10*time.Second, "n", "p") // o is unreachable
 	s.seen("n", "p")
 	if got := rounds(s, "n", "p"); got > 11 {
-		t.Errorf("%d rounds in 10 s while all know but who can't be reached", got)
+		t.Errorf("%d rounds in 10 s while all reachable members have seen it", got)
 	}
 	var many []string
 	for i := range 130 {
@@ -131,8 +131,8 @@ func TestGossipIsFasterWhileMembersLeave(t *testing.T) {
 	}
 }
 
-// The leader tells all that exit, not only the oldest.
-func TestTheLeaderTellsAllThatExit(t *testing.T) {
+// The leader informs all exiting members, not only the oldest ones.
+func TestTheLeaderInformsAllExitingMembers(t *testing.T) {
 	t.Parallel()
 	all := []string{"n", "o", "p", "q", "r", "s"}
 	s := with(t, all...)
@@ -144,14 +144,14 @@ func TestTheLeaderTellsAllThatExit(t *testing.T) {
 	s.pass(0)
 	for _, name := range all[2:] {
 		if s.status(node(name)) != exiting || !slices.Contains(sentIn(s.all, membership.KindState), name) {
-			t.Errorf("%s is %v, told: %v", name, s.status(node(name)), sentIn(s.all, membership.KindState))
+			t.Errorf("%s is %v, informed: %v", name, s.status(node(name)), sentIn(s.all, membership.KindState))
 		}
 	}
 }
 
-// Whoever exits has seen a state only when it is ready to be removed: that says so too, when its
-// confirmation was lost. Nobody gossips with it any more.
-func TestWhoHasSeenThatItExitsIsReady(t *testing.T) {
+// An exiting member counts as having seen a state only when it is ready to be removed. So its seen
+// set confirms that too, if its confirmation was lost. It receives no more gossip.
+func TestAnExitingMemberThatHasSeenTheStateIsReady(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.do(membership.Leave{Node: node("n")})
@@ -169,7 +169,8 @@ func TestWhoHasSeenThatItExitsIsReady(t *testing.T) {
 	}
 }
 
-// The last gossip of a node goes to those that may not know that others exit: soon there may be nobody to tell them.
+// A stopping node sends its last gossip to members that may not have seen that others exit, because
+// soon there may be no node to inform them.
 func TestTheLastGossipGoesToThoseThatStay(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b", "c", "d", "e", "f", "g", "h")
@@ -194,7 +195,8 @@ func TestTheLastGossipGoesToThoseThatStay(t *testing.T) {
 	}
 }
 
-// Whoever has asked a node that was no member yet hears as soon as it is.
+// A node that sent InitJoin before this node was a member receives an offer as soon as this node is
+// one.
 func TestThoseThatWaitHearAtOnce(t *testing.T) {
 	t.Parallel()
 	founder := newSolo(t)
@@ -210,12 +212,12 @@ func TestThoseThatWaitHearAtOnce(t *testing.T) {
 		s.forget()
 	}
 	if founder.pass(500 * time.Millisecond); !founder.m.Member() {
-		t.Fatal("who asks could let nobody in either: the other seed has declined")
+		t.Fatal("the joining seed cannot accept nodes either: the other seed has declined")
 	}
 	joiner.recv("b", membership.Welcome{State: membership.StateOf(cluster(t, member("b", up), member("m", joining)))})
 	for _, s := range []*solo{founder, joiner} {
 		if got := sentIn(s.all, membership.KindInitJoinAck); !slices.Equal(got, []string{"a", "c", "d"}) {
-			t.Errorf("it is a member, and says so to %v", got)
+			t.Errorf("after it became a member, it informs %v", got)
 		}
 		if got := s.last(membership.KindInitJoinAck); got.(membership.InitJoinAck).Compatible { //nolint:errcheck // it is one
 			t.Error("the settings of d differ")
@@ -223,7 +225,7 @@ func TestThoseThatWaitHearAtOnce(t *testing.T) {
 		s.forget()
 		s.pass(10 * time.Second)
 		if got := sentIn(s.all, membership.KindInitJoinAck); len(got) > 0 {
-			t.Errorf("it says so again to %v", got)
+			t.Errorf("it informs %v again", got)
 		}
 	}
 }
@@ -243,7 +245,7 @@ func TestHowManyAreRemembered(t *testing.T) {
 }
 
 // The first seed takes one that declines for one that waits: it may have asked before the first one ran.
-func TestWhoeverDeclinesHearsAtOnce(t *testing.T) {
+func TestADecliningSeedSendsItsOfferAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSolo(t)
 	s.do(membership.JoinSeeds{Seeds: []string{"m", "a"}})
@@ -254,7 +256,7 @@ func TestWhoeverDeclinesHearsAtOnce(t *testing.T) {
 	s.wants("founded", membership.KindInitJoinAck, "a")
 }
 
-// Three nodes that start together, in whatever order, are up within 3 s, and more of them within 10 s.
+// Three nodes that start together, in any order, are Up within 3 s. More nodes are Up within 10 s.
 func TestNodesThatStartTogether(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(30) {
@@ -273,8 +275,8 @@ func TestNodesThatStartTogether(t *testing.T) {
 	}
 }
 
-// The leader tells those that it finds up, and not too many of them.
-func TestTheLeaderTellsWhoIsUp(t *testing.T) {
+// The leader informs a limited number of the members that become Up.
+func TestTheLeaderInformsNewUpMembers(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	all := names(20)
@@ -288,6 +290,6 @@ func TestTheLeaderTellsWhoIsUp(t *testing.T) {
 	}
 	to := sentIn(s.out, membership.KindState)
 	if rounds := len(to) - 10; rounds < 0 || rounds > 1 || !slices.Equal(to[rounds:], all[:10]) {
-		t.Errorf("it tells %v", to)
+		t.Errorf("it informs %v", to)
 	}
 }

@@ -28,8 +28,8 @@ func exits(t *testing.T) *solo {
 	return s
 }
 
-// A node that exits has not seen it before its tasks are done; then it tells the leader, who would
-// be the next one, and others that stay, that nobody has to wait for it.
+// An exiting node has not seen the state before its tasks are done. Then it informs the leader, the
+// next leader and other remaining members, so that none waits for it.
 func TestExiting(t *testing.T) {
 	t.Parallel()
 	s := exits(t)
@@ -59,11 +59,11 @@ func TestExiting(t *testing.T) {
 		t.Errorf("events: %v", e.Events)
 	}
 	if s.m.Next() != membership.Never || len(s.do(membership.JoinNode{Name: "m"}).Log) > 0 {
-		t.Error("it never comes back")
+		t.Error("a removed node must not return")
 	}
 }
 
-func TestALeaderRemovesWhoHasConfirmed(t *testing.T) {
+func TestALeaderRemovesConfirmedMembers(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.recv("x", membership.ExitingConfirmed{})
@@ -104,7 +104,7 @@ func TestALeaderRemovesWhoHasConfirmed(t *testing.T) {
 	}
 }
 
-// Who has confirmed early, before the leader knows that it exits, is not waited for either.
+// A confirmation that arrives before the leader has the status Exiting counts as well.
 func TestAConfirmationThatOvertakesTheGossip(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
@@ -138,7 +138,7 @@ func TestANewIncarnationEndsTheOldOne(t *testing.T) {
 	}
 }
 
-// A node that is Down stops when all that are Down know, or after four ticks.
+// A node that is Down stops when all Down members have seen it, or after four ticks.
 func TestWhenANodeThatIsDownStops(t *testing.T) {
 	t.Parallel()
 	downed := func(t *testing.T) *solo {
@@ -161,11 +161,11 @@ func TestWhenANodeThatIsDownStops(t *testing.T) {
 	s.wants("who is about to stop does not answer", membership.KindPong)
 	s.pass(3*time.Second, all...)
 	if slices.Contains(s.all.Life, stop) {
-		t.Error("b does not know yet")
+		t.Error("it stopped before b has seen it")
 	}
 	s.pass(2*time.Second, all...)
 	if !slices.Contains(s.all.Life, stop) {
-		t.Error("it does not wait for ever")
+		t.Error("it must stop after four ticks")
 	}
 	if n := len(sentIn(s.out, membership.KindState)); n != 0 {
 		t.Errorf("sent after its end: %d", n)
@@ -176,7 +176,7 @@ func TestWhenANodeThatIsDownStops(t *testing.T) {
 	s.forget()
 	s.pass(1100*time.Millisecond, all...)
 	if !slices.Contains(s.all.Life, stop) {
-		t.Error("b knows")
+		t.Error("it must stop once b has seen it")
 	}
 	if n := len(sentIn(s.all, membership.KindState)); n < 5 {
 		t.Errorf("the last gossip went to %d", n)
@@ -200,7 +200,7 @@ func TestQuarantine(t *testing.T) {
 		s.wants("never in answer to these", membership.KindQuarantined)
 	}
 	if s.status(thisNode) != up {
-		t.Error("a notice from who is quarantined changes nothing")
+		t.Error("a notice of a quarantined node had an effect")
 	}
 	s.recv("n", membership.Digests{})
 	s.wants("after a while it is told again", membership.KindQuarantined, "n")
@@ -231,9 +231,9 @@ func TestBeingQuarantined(t *testing.T) {
 	}
 }
 
-// Who was removed is told by those who have never met it, too: all that it knows may have been
-// replaced. It believes whoever has the name of a member.
-func TestToldByALaterIncarnation(t *testing.T) {
+// A removed node is also informed by nodes that never met it, because all other members may have
+// been replaced. It trusts any node with the name of a member.
+func TestNoticeOfALaterIncarnation(t *testing.T) {
 	t.Parallel()
 	s := newSolo(t)
 	s.do(membership.JoinNode{Name: "a"})
@@ -252,7 +252,7 @@ func TestToldByALaterIncarnation(t *testing.T) {
 	s = with(t, "n", "o")
 	again := membership.Received{From: identity.Node{Name: "n", UID: 2}, To: thisNode, Data: membership.AppendMessage(nil, membership.Quarantined{})}
 	if s.do(again); s.status(thisNode) != down {
-		t.Error("a later incarnation of n knows that this node was removed")
+		t.Error("it must stop after the notice of a later incarnation of n")
 	}
 	s = with(t, "n", "o")
 	s.do(membership.DownNode{Node: node("n")})
@@ -267,8 +267,7 @@ func TestToldByALaterIncarnation(t *testing.T) {
 	}
 }
 
-// Events come in one order: who was removed, who changed, who is unreachable or reachable, who
-// leads.
+// Events have a fixed order: removed members, changed members, reachability, leaders.
 func TestOrderOfEvents(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b", "c", "d")
@@ -299,7 +298,8 @@ func TestOrderOfEvents(t *testing.T) {
 	}
 }
 
-// What a subscriber gets at first and what follows add up, with nothing missing and nothing twice.
+// The first snapshot and the later events together give the current state, without gaps and
+// duplicates.
 func TestSnapshotAndEvents(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {
@@ -322,7 +322,7 @@ func TestSnapshotAndEvents(t *testing.T) {
 	}
 }
 
-// replay is what a subscriber believes.
+// replay is the view of a subscriber.
 type replay map[string]string
 
 func (r replay) apply(events []membership.Event) {
@@ -364,7 +364,7 @@ func TestView(t *testing.T) {
 		t.Errorf("view: %+v", v)
 	}
 	if again := s.m.View(); &again.Members[0] != &v.Members[0] || &again.Unreachable[0] != &v.Unreachable[0] {
-		t.Error("what has not changed is the same slice")
+		t.Error("an unchanged slice must be the same")
 	}
 	s.named("x", membership.Join{})
 	if next := s.m.View(); len(next.Members) != 4 || len(v.Members) != 3 || &next.Unreachable[0] != &v.Unreachable[0] {
@@ -377,7 +377,7 @@ type solo struct {
 	t   *testing.T
 	m   *membership.Machine
 	now time.Duration
-	// out is what came of the last step, all of all since the last call of forget.
+	// out has the effects of the last step; all has those since the last call of forget.
 	out, all membership.Effects
 	mute     bool // it does not hear itself
 }
@@ -436,7 +436,7 @@ func (s *solo) add(names ...string) {
 	s.forget()
 }
 
-// seen tells the machine that others have seen what it knows.
+// seen informs the machine that others have seen its state.
 func (s *solo) seen(names ...string) {
 	s.t.Helper()
 	for _, name := range names {

@@ -28,7 +28,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("defaults: %+v", got)
 	}
 	if got := (membership.Settings{QuarantineRemovedAfter: -time.Second}).WithDefaults().QuarantineRemovedAfter; got != 0 {
-		t.Errorf("who left may talk for %v, want not at all", got)
+		t.Errorf("messages of a node that left are accepted for %v, want not at all", got)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestJoinersOfAnInitializedNode(t *testing.T) {
 	if s.m.Gossip().Clock().Compare(before) != membership.Same {
 		t.Error("a repeated join changes nothing")
 	}
-	// Who was removed never comes back.
+	// A removed node never becomes a member again.
 	s.seen("n")
 	s.do(membership.Quarantine{Node: node("n")})
 	s.do(membership.DownNode{Node: node("n")})
@@ -90,13 +90,13 @@ func TestJoinersOfAnInitializedNode(t *testing.T) {
 	}
 }
 
-func TestWhoDoesNotLetIn(t *testing.T) {
+func TestMembersThatAcceptNoNodes(t *testing.T) {
 	t.Parallel()
 	idle := newSolo(t)
 	idle.named("n", membership.InitJoin{})
 	idle.wants("no member yet", membership.KindInitJoinNack, "n")
 	if idle.named("n", membership.Join{}); len(idle.out.Send) > 0 {
-		t.Error("a node that is no member lets nobody in")
+		t.Error("a node that is not a member accepted a node")
 	}
 	joining := newSolo(t)
 	joining.do(membership.JoinNode{Name: "x"})
@@ -110,7 +110,7 @@ func TestWhoDoesNotLetIn(t *testing.T) {
 	s.named("n", membership.InitJoin{})
 	s.wants("a member that is down", membership.KindInitJoinNack, "n")
 	if s.named("n", membership.Join{}); s.status(node("n")) != 0 {
-		t.Error("a member that is down lets nobody in")
+		t.Error("a member that is Down accepted a node")
 	}
 
 	s = with(t, "a") // leads
@@ -120,7 +120,7 @@ func TestWhoDoesNotLetIn(t *testing.T) {
 	s.named("n", membership.InitJoin{})
 	s.wants("a member that exits", membership.KindInitJoinNack, "n")
 	if s.named("n", membership.Join{}); s.status(node("n")) != 0 {
-		t.Error("a member that exits lets nobody in")
+		t.Error("an Exiting member accepted a node")
 	}
 }
 
@@ -130,7 +130,7 @@ func TestWelcomes(t *testing.T) {
 	g := cluster(t, member("a", up), member("m", joining))
 	welcome := membership.Welcome{State: membership.StateOf(g)}
 	if s.recv("a", welcome); s.m.Member() {
-		t.Error("nobody was asked")
+		t.Error("no request was sent")
 	}
 	s.do(membership.JoinNode{Name: "a"})
 	s.recv("a", membership.Echo{Nr: 1})
@@ -161,8 +161,8 @@ func TestWelcomes(t *testing.T) {
 	}
 }
 
-// Who was asked may have to find out first that whoever had the name is gone: it is asked every
-// second, and after a while joining begins anew.
+// The asked node may first have to find out that the previous owner of the name is dead. The
+// request is repeated every second. After a while joining restarts.
 func TestAJoinIsRepeated(t *testing.T) {
 	t.Parallel()
 	for after, warnings := range map[time.Duration]int{0: 2, 1500 * time.Millisecond: 13, -1: 0} {
@@ -170,7 +170,7 @@ func TestAJoinIsRepeated(t *testing.T) {
 		s.do(membership.JoinNode{Name: "a"})
 		s.forget()
 		s.pass(20500 * time.Millisecond)
-		// Anew every 1.5 s means that two are sent each time.
+		// A restart every 1.5 s means that two requests are sent each time.
 		want := map[int]int{2: 20, 13: 27, 0: 20}[warnings]
 		if got := sentIn(s.all, membership.KindJoin); len(got) != want || slices.ContainsFunc(got, func(to string) bool { return to != "a" }) {
 			t.Errorf("after %v: %d were sent, want %d to a", after, len(got), want)
@@ -181,7 +181,7 @@ func TestAJoinIsRepeated(t *testing.T) {
 	}
 }
 
-// Those who can't join ask every second: the log does not tell each time.
+// Rejected nodes repeat their requests every second; the log has a limited rate.
 func TestTurnedAwayQuietly(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
@@ -208,7 +208,7 @@ func TestRemovedBeforeItJoined(t *testing.T) {
 			t.Errorf("%s: life: %v", name, s.out.Life)
 		}
 	}
-	// One that has joined later knows only the tombstone.
+	// A node that has joined later has only the tombstone.
 	s := newSolo(t)
 	s.do(membership.JoinNode{Name: "a"})
 	g := cluster(t, member("a", up), member("m", joining), member("x", down))
@@ -219,8 +219,8 @@ func TestRemovedBeforeItJoined(t *testing.T) {
 	s.wants("it joins", membership.KindQuarantined, "x")
 }
 
-// Who let a node in crashed before it told anybody: the others don't know the new one. It asks
-// again, as long as it is not Up.
+// The node that accepted a joining node crashed before it informed others, so they do not have the
+// joining node. It repeats its request until it is Up.
 func TestAStrangerAsksAgain(t *testing.T) {
 	t.Parallel()
 	s := newSolo(t)
@@ -232,7 +232,7 @@ func TestAStrangerAsksAgain(t *testing.T) {
 	s.wants("c is down", membership.KindJoin)
 	s.recv("b", membership.Stranger{})
 	s.wants("b does not know this node", membership.KindJoin, "b")
-	// Meanwhile b has let in another incarnation.
+	// In this time b has accepted another incarnation.
 	other := membership.NameInUse{Holder: identity.Node{Name: "m", UID: 2}}
 	if s.recv("x", other); len(s.out.Life) > 0 {
 		t.Error("x is no member")
@@ -244,7 +244,7 @@ func TestAStrangerAsksAgain(t *testing.T) {
 	s.recv("n", membership.Stranger{})
 	s.wants("who is up does not ask", membership.KindJoin)
 	if s.recv("n", other); len(s.out.Life) > 0 {
-		t.Error("who is up has the name")
+		t.Error("the Up member must keep the name")
 	}
 }
 
@@ -265,7 +265,7 @@ func TestTheFirstOfferIsTaken(t *testing.T) {
 	if s.recv("a", membership.InitJoinAck{Compatible: true}); len(s.out.Send) > 0 {
 		t.Errorf("a comes too late: %v", s.out.Send)
 	}
-	// Nobody welcomes it: everything begins anew after 10 s.
+	// No node welcomes it: joining restarts after 10 s.
 	s.forget()
 	s.pass(9900 * time.Millisecond)
 	if got := sentIn(s.all, membership.KindInitJoin); len(got) > 0 {
@@ -277,7 +277,7 @@ func TestTheFirstOfferIsTaken(t *testing.T) {
 	}
 }
 
-// Seeds are asked every second, whether they decline or are silent: who does not run yet hears no question.
+// Seeds are asked every second, whether they decline or are silent, because a seed may not run yet.
 func TestOthersAskAgain(t *testing.T) {
 	t.Parallel()
 	for _, declines := range []bool{false, true} {
@@ -336,7 +336,7 @@ func TestTheFirstSeedAsksThoseThatHaveNotDeclined(t *testing.T) {
 		t.Error("too early")
 	}
 	if s.pass(200 * time.Millisecond); !s.m.Member() {
-		t.Error("nobody has answered in 5 s")
+		t.Error("no seed has answered in 5 s")
 	}
 }
 
@@ -350,7 +350,7 @@ func TestBadNames(t *testing.T) {
 	s.do(membership.JoinSeeds{})
 	s.do(membership.JoinNode{Name: ""})
 	if len(s.all.Send) > 0 || len(s.all.Log) != 3 {
-		t.Errorf("nobody is asked: %v, %v", s.all.Send, s.all.Log)
+		t.Errorf("no seed is asked: %v, %v", s.all.Send, s.all.Log)
 	}
 }
 
@@ -386,7 +386,7 @@ func TestTheLeaderWaitsForConvergence(t *testing.T) {
 	if s.pass(time.Second, "n", "o", "p"); s.status(node("p")) != up {
 		t.Errorf("all have seen p, and it is %v", s.status(node("p")))
 	}
-	// Who does not lead does nothing.
+	// Only the leader acts.
 	s = with(t, "a", "n")
 	s.named("p", membership.Join{})
 	s.seen("a", "n")
@@ -475,11 +475,11 @@ func TestTwoIncarnationsAsMembers(t *testing.T) {
 		return &identity.Member{Node: identity.Node{Name: "x", UID: uid}, Status: s, UpNumber: up}
 	}
 	for name, tt := range map[string]struct{ members, want []*identity.Member }{
-		"the older stays":         {[]*identity.Member{at(1, up, 9), at(2, up, 3)}, []*identity.Member{at(1, up, 9)}},
-		"who is down is nobody":   {[]*identity.Member{at(1, down, 1), at(2, up, 3)}, nil},
-		"three":                   {[]*identity.Member{at(1, up, 3), at(2, joining, identity.NeverUp), at(3, up, 2)}, []*identity.Member{at(2, joining, identity.NeverUp), at(1, up, 3)}},
-		"different names":         {[]*identity.Member{member("a", up), at(1, up, 1), member("y", up)}, nil},
-		"pairs one after another": {[]*identity.Member{member("a", up), at(1, up, 1), at(2, up, 2), {Node: identity.Node{Name: "y", UID: 1}, UpNumber: 1}, {Node: identity.Node{Name: "y", UID: 2}, UpNumber: 2}}, []*identity.Member{at(2, up, 2), {Node: identity.Node{Name: "y", UID: 2}, UpNumber: 2}}},
+		"the older stays":              {[]*identity.Member{at(1, up, 9), at(2, up, 3)}, []*identity.Member{at(1, up, 9)}},
+		"a Down member does not count": {[]*identity.Member{at(1, down, 1), at(2, up, 3)}, nil},
+		"three":                        {[]*identity.Member{at(1, up, 3), at(2, joining, identity.NeverUp), at(3, up, 2)}, []*identity.Member{at(2, joining, identity.NeverUp), at(1, up, 3)}},
+		"different names":              {[]*identity.Member{member("a", up), at(1, up, 1), member("y", up)}, nil},
+		"pairs one after another":      {[]*identity.Member{member("a", up), at(1, up, 1), at(2, up, 2), {Node: identity.Node{Name: "y", UID: 1}, UpNumber: 1}, {Node: identity.Node{Name: "y", UID: 2}, UpNumber: 2}}, []*identity.Member{at(2, up, 2), {Node: identity.Node{Name: "y", UID: 2}, UpNumber: 2}}},
 	} {
 		got := membership.Duplicates(tt.members)
 		less := func(a, b *identity.Member) int { return a.Node.Compare(b.Node) }

@@ -43,11 +43,12 @@ func TestFind(t *testing.T) {
 		}
 	}
 	if at, found := membership.Find(nil, members[0].Node); at != 0 || found {
-		t.Errorf("of nobody: %d, %v", at, found)
+		t.Errorf("in an empty list: %d, %v", at, found)
 	}
 }
 
-// TestGone compares it with what it means, for all pairs of lists of four nodes, two of which are incarnations of one name.
+// TestGone compares Gone with its definition, for all pairs of lists of four nodes, two of which
+// are incarnations of one name.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	all := listed("a1", "b1", "b2", "c1")

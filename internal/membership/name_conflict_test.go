@@ -17,7 +17,7 @@ func twin(uid uint64) identity.Node { return identity.Node{Name: "m", UID: uid} 
 
 func five(cfg *membership.Config) { cfg.Self = twin(5) }
 
-// twin lets another process with the machine's name say something to it.
+// twin sends messages of another process with the machine's name.
 func (s *solo) twin(uid uint64, msg membership.Message) {
 	to := s.m.Self()
 	switch msg.(type) {
@@ -52,13 +52,13 @@ func TestTheOnlySeedWaitsForAnotherWithItsName(t *testing.T) {
 			t.Error("too early")
 		}
 		if s.pass(time.Millisecond); s.status(thisNode) != up {
-			t.Error("nobody has answered: it founds a cluster")
+			t.Error("without an answer it must found a cluster")
 		}
 	}
 }
 
-// Of two that may found a cluster the one with the lower UID goes on.
-func TestOfTwoThatAskOneGoesOn(t *testing.T) {
+// Of two nodes that may found a cluster, the one with the lower UID continues.
+func TestOneOfTwoJoiningNamesakesContinues(t *testing.T) {
 	t.Parallel()
 	for _, seeds := range [][]string{{"m"}, {"m", "a"}} {
 		s := newSolo(t, five)
@@ -77,10 +77,10 @@ func TestOfTwoThatAskOneGoesOn(t *testing.T) {
 		}
 		s.twin(3, membership.NameInUse{Holder: twin(3)})
 		if !s.nameTaken(3) {
-			t.Errorf("another goes on: %v", s.all.Life)
+			t.Errorf("another node continues: %v", s.all.Life)
 		}
 	}
-	// Whoever can't found a cluster does not ask, and does not answer.
+	// A node that cannot found a cluster does not ask and does not answer.
 	s := newSolo(t, five)
 	s.do(membership.JoinSeeds{Seeds: []string{"a", "m"}})
 	s.twin(9, membership.InitJoin{})
@@ -92,8 +92,8 @@ func TestOfTwoThatAskOneGoesOn(t *testing.T) {
 	}
 }
 
-// Whoever has founded a cluster ends those that would like to, whatever their UID.
-func TestWhoeverHasFoundedEndsWhoAsks(t *testing.T) {
+// A node that has founded a cluster ends joining nodes with its name, with any UID.
+func TestAFounderEndsJoiningNamesakes(t *testing.T) {
 	t.Parallel()
 	for _, uid := range []uint64{3, 9} {
 		s := newSolo(t, five)
@@ -107,7 +107,7 @@ func TestWhoeverHasFoundedEndsWhoAsks(t *testing.T) {
 		s.wants("one that asks", membership.KindNameInUse, "m")
 		s.twin(uid, membership.NameInUse{Holder: twin(uid)}) // the answer to a question of before
 		if s.nameTaken(uid) {
-			t.Errorf("%d asks, and ends who has founded a cluster", uid)
+			t.Errorf("a joining node with UID %d ended the founder of a cluster", uid)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestFoundersThatMeet(t *testing.T) {
 	s.forget()
 	s.pass(10 * time.Second)
 	if got := len(sentIn(s.all, membership.KindPing)); got < 9 {
-		t.Errorf("it said %d times in 10 s that it has founded a cluster", got)
+		t.Errorf("it announced %d times in 10 s that it has founded a cluster", got)
 	}
 	s.twin(3, membership.Ping{Node: twin(3)})
 	s.wants("a lower one", membership.KindPong)
@@ -130,13 +130,13 @@ func TestFoundersThatMeet(t *testing.T) {
 	if !s.nameTaken(3) {
 		t.Errorf("the other has a lower UID: %v", s.all.Life)
 	}
-	// Whoever has let others in does not end for one that is alone.
+	// A node that has accepted others does not end for a founder that is alone.
 	s = founded(t, five)
 	s.named("a", membership.Join{})
 	s.forget()
 	s.pass(2 * time.Second)
 	if got := sentIn(s.all, membership.KindPing); len(got) > 0 {
-		t.Errorf("it still says to %v that it has founded a cluster", got)
+		t.Errorf("it still announces to %v that it has founded a cluster", got)
 	}
 	s.twin(3, membership.Pong{})
 	if s.nameTaken(3) {
@@ -151,8 +151,8 @@ func TestFoundersThatMeet(t *testing.T) {
 	s.wants("one that is down", membership.KindNameInUse)
 }
 
-// Whatever is lost or late, of two processes with the name of the first seed one remains; and never
-// do both found a cluster if nothing is.
+// Of two processes with the name of the first seed one remains, even if messages are lost or late.
+// Without losses they never both found a cluster.
 func TestTwins(t *testing.T) {
 	t.Parallel()
 	both := 0

@@ -60,7 +60,7 @@ func TestOneObserverSufficesAndAllMustRetract(t *testing.T) {
 		t.Error("b still finds c unreachable")
 	}
 	if r = r.Change(b, c, reachable); r.Of(c, nil) != reachable {
-		t.Error("nobody finds c unreachable")
+		t.Error("no observer finds c unreachable")
 	}
 }
 

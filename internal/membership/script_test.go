@@ -17,8 +17,8 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// TestScripts runs the stories below testdata/scripts. Each file is one world; see script.do for
-// the commands. Rewrite what they are to print with go test -rewrite, and read the difference.
+// TestScripts runs the scripts in testdata/scripts. Each file is one world; script.do documents the
+// commands. Run go test -rewrite to update the expected output, and review the difference.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
@@ -137,7 +137,7 @@ func (s *script) show(t *testing.T, subject string, names []string) string {
 	return out.String()
 }
 
-// name tells the incarnations of a name apart.
+// name labels the incarnations of a name.
 func (s *script) name(n identity.Node) string {
 	if n.IsZero() {
 		return "nobody"
@@ -240,7 +240,7 @@ func (s *script) tell(t *testing.T, args []string) {
 	case "shutdown":
 		h.do(membership.Shutdown{})
 	default:
-		t.Fatalf("nobody can be told to %s", args[1])
+		t.Fatalf("no node accepts the command %s", args[1])
 	}
 }
 

@@ -29,7 +29,7 @@ func (w *world) resolving(s splitbrain.Settings) {
 	}
 }
 
-// resolve tells a host's resolver what came of a step.
+// resolve passes the effects of a step to the resolver of a host.
 func (h *host) resolve(e membership.Effects) {
 	if h.resolver == nil || h.dead {
 		return
@@ -59,8 +59,8 @@ func (h *host) hosting() bool {
 	return !h.dead && !h.paused && me != nil && (me.Status == up || me.Status == leaving) && !h.m.Suspended()
 }
 
-// overlap fails if a host goes on hosting although another one, which hosts too, has removed it so
-// long ago that it may have started the same.
+// overlap fails if a host continues to host although another hosting node has removed it so long
+// ago that it may have started the same instances.
 func (w *world) overlap(margin time.Duration) {
 	w.tb.Helper()
 	for _, h := range w.hosts {
@@ -75,9 +75,9 @@ func (w *world) overlap(margin time.Duration) {
 	}
 }
 
-// TestSurvivors cuts links, stops the broker, stops and kills processes, under a downing strategy.
-// Nobody may host what another has taken over; and when all is mended, those who are left have to
-// go on, as one cluster.
+// TestSurvivors cuts links, stops the broker, and pauses and kills processes, under a downing
+// strategy. No node may host instances that another node has taken over. When all faults have
+// ended, the remaining nodes must form one working cluster.
 func TestSurvivors(t *testing.T) {
 	t.Parallel()
 	resumed, downed, left := 0, 0, 0
@@ -156,7 +156,7 @@ func (s *survivors) run(t *testing.T, seed uint64) {
 	}
 }
 
-// watch lets time pass and looks who hosts.
+// watch advances the time and checks which nodes host.
 func (s *survivors) watch(d time.Duration) {
 	s.until(d, func() bool {
 		s.overlap(20 * time.Second)
@@ -201,8 +201,8 @@ func (s *survivors) fault(hosts []*host) {
 	}
 }
 
-// The broker is away for a minute. All go on afterwards, and one that has crashed meanwhile does
-// not keep the others from it.
+// The broker is unavailable for a minute. All nodes continue afterwards, even if one of them
+// crashed in this time.
 func TestAnOutageOfTheBroker(t *testing.T) {
 	t.Parallel()
 	for _, crashes := range []int{0, 1} {
@@ -233,8 +233,8 @@ func TestAnOutageOfTheBroker(t *testing.T) {
 	}
 }
 
-// Two of five are cut off from the broker, and then connected to one that the others are not
-// connected to. That each of them knows the other is no proof.
+// Two of five nodes are cut off from the broker, and then connected to another broker. Their
+// confirmations of each other are no proof.
 func TestTwoAreAwayTogether(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
@@ -254,7 +254,7 @@ func TestTwoAreAwayTogether(t *testing.T) {
 			w.overlap(20 * time.Second)
 			for _, h := range hosts[:2] {
 				if h.hosting() && slices.ContainsFunc(h.m.Gossip().Unreachable(h.node), func(o *identity.Member) bool { return o.Status != down }) {
-					t.Fatalf("%v goes on, and nobody who was not away has vouched for it", h.node)
+					t.Fatalf("%v continues without a confirmation of a member that was not disconnected", h.node)
 				}
 			}
 			return false

@@ -40,7 +40,7 @@ func (s *solo) awayAgain(names ...string) {
 	}
 }
 
-// asked returns the number of the last doubt.
+// asked returns the number of the last LivenessQuery.
 func (s *solo) asked() uint64 {
 	s.t.Helper()
 	for _, sent := range slices.Backward(s.all.Send) {
@@ -53,12 +53,12 @@ func (s *solo) asked() uint64 {
 			return d.Nr
 		}
 	}
-	s.t.Fatal("nobody was asked")
+	s.t.Fatal("no member was asked")
 	return 0
 }
 
-// vouches lets members that know what the machine knows vouch for it.
-func (s *solo) vouches(away bool, names ...string) {
+// confirms makes members with the same gossip confirm the membership of the machine.
+func (s *solo) confirms(away bool, names ...string) {
 	s.t.Helper()
 	nr := s.asked()
 	for _, name := range names {
@@ -70,33 +70,33 @@ func (s *solo) vouches(away bool, names ...string) {
 func (s *solo) resumed(want bool, subject string) {
 	s.t.Helper()
 	if got := !s.m.Suspended(); got != want || slices.Contains(s.all.Life, membership.Life{Kind: membership.Resumed}) != want {
-		s.t.Fatalf("%s: it goes on: %t, life %v", subject, got, s.all.Life)
+		s.t.Fatalf("%s: hosting: %t, life %v", subject, got, s.all.Life)
 	}
 }
 
 func TestResuming(t *testing.T) {
 	t.Parallel()
-	t.Run("all vouch, one of them was not away", func(t *testing.T) {
+	t.Run("all confirm, one of them was not away", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n", "o")
-		s.resumed(false, "nobody has vouched")
-		s.vouches(false, "n")
-		s.resumed(false, "o has not vouched")
-		s.vouches(true, "o")
+		s.resumed(false, "no member has confirmed")
+		s.confirms(false, "n")
+		s.resumed(false, "o has not confirmed")
+		s.confirms(true, "o")
 		s.resumed(true, "both have")
 	})
 	t.Run("all were away", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n", "o")
-		s.vouches(true, "n", "o")
-		s.resumed(true, "nobody is left who could have given it up")
+		s.confirms(true, "n", "o")
+		s.resumed(true, "no member is left that could have downed it")
 	})
-	t.Run("nobody else is there", func(t *testing.T) {
+	t.Run("no other members", func(t *testing.T) {
 		t.Parallel()
 		s := away(t)
-		s.resumed(true, "there is nobody to ask")
+		s.resumed(true, "there is no member to ask")
 	})
-	t.Run("nobody can be reached", func(t *testing.T) {
+	t.Run("no reachable members", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n", "o")
 		s.pass(time.Minute)
@@ -112,19 +112,19 @@ func TestResuming(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n", "o", "p")
 		s.pass(5*time.Second, "n", "o")
-		s.vouches(true, "n")
+		s.confirms(true, "n")
 		s.resumed(false, "o can be reached")
-		s.vouches(true, "o")
+		s.confirms(true, "o")
 		s.pass(5*time.Second, "n", "o")
 		s.resumed(false, "n and o were away, too: p may have given up all three")
-		// n knows meanwhile that it is a member, and is asked again.
-		s.vouches(false, "n")
+		// n is asked again after it has the whole state.
+		s.confirms(false, "n")
 		s.resumed(true, "n was not away")
 	})
 	t.Run("the silent one is removed", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n", "o")
-		s.vouches(true, "n")
+		s.confirms(true, "n")
 		s.pass(8*time.Second, "n")
 		s.resumed(false, "o is silent")
 		s.do(membership.DownNode{Node: node("o")})
@@ -138,14 +138,14 @@ func TestResuming(t *testing.T) {
 		s.named("x", membership.Join{})
 		s.pass(10*time.Second, "n", "x")
 		s.awayAgain("n", "x")
-		s.vouches(false, "x")
+		s.confirms(false, "x")
 		s.pass(10*time.Second, "x")
 		if got := s.m.Gossip().Unreachable(thisNode); s.status(node("x")) != weakly || len(got) != 1 {
 			t.Fatalf("x is %v, unreachable are %v", s.status(node("x")), got)
 		}
 		s.resumed(false, "who has joined but now does not tell which side goes on")
 	})
-	t.Run("answers to another doubt", func(t *testing.T) {
+	t.Run("answers to another query", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n")
 		nr := s.asked()
@@ -156,7 +156,7 @@ func TestResuming(t *testing.T) {
 		s.recv("n", membership.LivenessReply{Nr: nr})
 		s.recv("n", membership.Digests{Version: s.m.Gossip().Clock().Digest()})
 		s.resumed(false, "it was away once more since")
-		s.vouches(false, "n")
+		s.confirms(false, "n")
 		s.resumed(true, "this answer counts")
 	})
 	t.Run("gossip is no answer", func(t *testing.T) {
@@ -167,24 +167,24 @@ func TestResuming(t *testing.T) {
 		s.seen("n")
 		s.resumed(false, "it may have been on its way for long")
 	})
-	t.Run("who knows more", func(t *testing.T) {
+	t.Run("a member with a newer state", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n")
 		s.recv("n", membership.LivenessReply{Nr: s.asked()})
 		s.recv("n", membership.Versions{Clock: s.m.Gossip().Clock().Add(node("n"))})
-		s.resumed(false, "maybe somebody else who has given it up")
+		s.resumed(false, "another member may have downed it")
 		s.recv("n", membership.StateOf(apply(t, s.m.Gossip(), node("n"), membership.Change{Put: []*identity.Member{member("x", joining)}})))
 		s.resumed(false, "x has to be asked")
 		s.pass(time.Second, "n", "x")
-		s.vouches(true, "x")
-		s.resumed(true, "all have vouched")
+		s.confirms(true, "x")
+		s.resumed(true, "all have confirmed")
 	})
-	t.Run("who is silent since", func(t *testing.T) {
+	t.Run("a member that became silent", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n", "o")
-		s.vouches(false, "n")
+		s.confirms(false, "n")
 		s.pass(10*time.Second, "o")
-		s.vouches(true, "o")
+		s.confirms(true, "o")
 		s.resumed(false, "n may have been given up since")
 	})
 	t.Run("given up", func(t *testing.T) {
@@ -196,7 +196,7 @@ func TestResuming(t *testing.T) {
 	})
 }
 
-// What a member says to one that doubts.
+// The replies of a member to a LivenessQuery.
 func TestVouching(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
@@ -273,7 +273,7 @@ func (s *solo) lose(answering ...string) {
 
 func TestUndecided(t *testing.T) {
 	t.Parallel()
-	t.Run("nobody decides", func(t *testing.T) {
+	t.Run("no decision", func(t *testing.T) {
 		t.Parallel()
 		s := halting(t, "n", "o")
 		s.lose("n")
@@ -285,12 +285,12 @@ func TestUndecided(t *testing.T) {
 			t.Error("it was not counted")
 		}
 	})
-	t.Run("without a time it goes on", func(t *testing.T) {
+	t.Run("without a time it continues", func(t *testing.T) {
 		t.Parallel()
 		s := with(t, "n", "o")
 		s.lose("n")
 		s.pass(10*time.Minute, "n")
-		s.suspended(false, "whoever can't be reached hosts nothing that starts elsewhere")
+		s.suspended(false, "unreachable members host nothing that starts elsewhere")
 	})
 	t.Run("it leaves", func(t *testing.T) {
 		t.Parallel()
@@ -315,7 +315,7 @@ func TestUndecided(t *testing.T) {
 		s.pass(time.Minute, "n")
 		s.suspended(false, "o is down")
 	})
-	t.Run("a lost link begins nothing anew", func(t *testing.T) {
+	t.Run("a lost link does not restart the timer", func(t *testing.T) {
 		t.Parallel()
 		s := halting(t, "n", "o")
 		s.lose("n")
@@ -328,7 +328,7 @@ func TestUndecided(t *testing.T) {
 		s.pass(2*time.Second, "n")
 		s.suspended(true, "the time of the others has gone on")
 	})
-	t.Run("a pause begins nothing anew", func(t *testing.T) {
+	t.Run("a pause does not restart the timer", func(t *testing.T) {
 		t.Parallel()
 		s := halting(t, "n", "o")
 		s.lose("n")
@@ -343,7 +343,7 @@ func TestUndecided(t *testing.T) {
 		s.lose("n")
 		s.pass(20 * time.Second)
 		s.pass(10 * time.Second)
-		s.suspended(true, "o may have decided, whatever became of n")
+		s.suspended(true, "o may have decided, independently of n")
 	})
 	t.Run("others find this node unreachable", func(t *testing.T) {
 		t.Parallel()
@@ -358,9 +358,9 @@ func TestUndecided(t *testing.T) {
 	})
 }
 
-// TestAgreementBeginsAnew: the time counts from when all have seen that all can be reached, not
+// TestAgreementResetsTheTimer: the time counts from when all have seen that all can be reached, not
 // from when this node found so.
-func TestAgreementBeginsAnew(t *testing.T) {
+func TestAgreementResetsTheTimer(t *testing.T) {
 	t.Parallel()
 	for _, agreed := range []bool{false, true} {
 		s := halting(t, "n", "o")
@@ -380,8 +380,8 @@ func TestAgreementBeginsAnew(t *testing.T) {
 	}
 }
 
-// TestReconnectedAgreementIsOld: what all have seen before the link was lost does not tell that
-// they still reach this node.
+// TestReconnectedAgreementIsOld: an agreement from before the disconnection does not prove that the
+// others still reach this node.
 func TestReconnectedAgreementIsOld(t *testing.T) {
 	t.Parallel()
 	s := halting(t, "n", "o")
@@ -405,14 +405,14 @@ func TestReconnectedAgreementIsOld(t *testing.T) {
 	s.suspended(false, "o was there after the link was lost")
 }
 
-func TestUndecidedGoesOn(t *testing.T) {
+func TestSuspensionWithoutADecisionEnds(t *testing.T) {
 	t.Parallel()
 	halted := func(t *testing.T) *solo {
 		t.Helper()
 		s := halting(t, "n", "o")
 		s.lose("n")
 		s.pass(31*time.Second, "n")
-		s.suspended(true, "nobody has decided")
+		s.suspended(true, "no decision")
 		s.forget()
 		return s
 	}
@@ -422,8 +422,8 @@ func TestUndecidedGoesOn(t *testing.T) {
 		s.do(membership.DownNode{Node: node("o")})
 		s.resumed(false, "it may be the next one that is downed")
 		s.pass(2*time.Second, "n")
-		s.resumed(false, "n has not vouched")
-		s.vouches(true, "n")
+		s.resumed(false, "n has not confirmed")
+		s.confirms(true, "n")
 		s.resumed(true, "n has, and o is down")
 	})
 	t.Run("not when it is downed last", func(t *testing.T) {
@@ -435,16 +435,16 @@ func TestUndecidedGoesOn(t *testing.T) {
 		s.pass(20 * time.Second)
 		s.resumed(false, "it is down")
 	})
-	t.Run("when all can be reached and vouch", func(t *testing.T) {
+	t.Run("when all can be reached and confirm", func(t *testing.T) {
 		t.Parallel()
 		s := halted(t)
 		for len(s.m.View().Unreachable) > 0 {
 			s.pass(time.Second, "n", "o")
 		}
 		s.pass(2*time.Second, "n", "o")
-		s.vouches(false, "n")
+		s.confirms(false, "n")
 		s.resumed(false, "o may have given it up")
-		s.vouches(true, "o")
+		s.confirms(true, "o")
 		s.resumed(true, "o has not")
 		s.seen("n", "o")
 		s.lose("n")

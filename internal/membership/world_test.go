@@ -38,7 +38,7 @@ type world struct {
 	bytes    int
 	shared   map[string]string // the content of each clock
 	told     []string
-	resolver func(*host) *splitbrain.Resolver // nil if an operator decides who is dead
+	resolver func(*host) *splitbrain.Resolver // nil if an operator downs nodes
 }
 
 // host is a process that runs a machine.
@@ -120,7 +120,7 @@ func (w *world) start(name string, change ...func(*membership.Config)) *host {
 	return h
 }
 
-// What happens to a host besides the ticks of its machine.
+// The effects on a host, except those of the ticks of its machine.
 const (
 	handedOver = membership.Kinds + iota
 	resolves   // its resolver ticks
@@ -148,7 +148,7 @@ func (w *world) push(h happening) {
 	heap.Push(&w.queue, h)
 }
 
-// do tells a host's machine what happened.
+// do passes an input to the machine of a host.
 func (h *host) do(in membership.Input) {
 	if !h.dead {
 		h.carry(h.m.Step(h.w.now-h.since, in))
@@ -270,7 +270,8 @@ func (h *host) receive(p happening) {
 	h.carry(h.m.Step(h.w.now-h.since, membership.Received{From: p.from.node, To: p.to, Arrived: h.w.now - h.since, Data: p.data}))
 }
 
-// pause stops a process for a while, as SIGSTOP does; what arrives meanwhile is handled afterwards.
+// pause stops a process for a while, as SIGSTOP does. Messages that arrive in this time are handled
+// afterwards.
 func (h *host) pause() { h.paused = true }
 
 func (h *host) unpause() {
@@ -293,8 +294,7 @@ func (h *host) unpause() {
 
 func (h *host) kill() { h.dead = true }
 
-// agree reports whether the living hosts know just these members, all
-// up and reachable.
+// agree reports whether the living hosts have exactly these members, all Up and reachable.
 func (w *world) agree(hosts ...*host) bool {
 	for _, h := range hosts {
 		g := h.m.Gossip()
@@ -310,7 +310,7 @@ func (w *world) agree(hosts ...*host) bool {
 	return true
 }
 
-// up waits until hosts, and nobody else, are Up.
+// up waits until exactly these hosts are Up.
 func (w *world) up(most time.Duration, hosts ...*host) {
 	w.tb.Helper()
 	from := w.now

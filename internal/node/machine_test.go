@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-func TestConfigNamesWhatIsWrong(t *testing.T) {
+func TestConfigNamesInvalidFields(t *testing.T) {
 	t.Parallel()
 	valid := func() node.Config {
 		return node.Config{Cluster: "test", Downing: splitbrain.Settings{StableAfter: 5 * time.Second}}
@@ -54,7 +54,7 @@ func TestSuspensionComesBeforeOthersStart(t *testing.T) {
 		downing splitbrain.Settings
 		want    time.Duration // without a link
 		open    time.Duration // without a decision
-		ends    time.Duration // without anybody who vouches for it
+		ends    time.Duration // without a confirmation
 	}{
 		{"stable-after", splitbrain.Settings{StableAfter: 7 * time.Second}, 7 * time.Second, 10500 * time.Millisecond, 26 * time.Second},
 		{"default", splitbrain.Settings{}, 20 * time.Second, 30 * time.Second, 52 * time.Second},
@@ -114,7 +114,7 @@ func TestACrashedHost(t *testing.T) {
 		t.Errorf("it started %v after the removal", margin)
 	}
 	if nodes[1].lived(membership.Suspended) || nodes[2].lived(membership.Suspended) {
-		t.Error("who is left has decided in time, and stopped hosting all the same")
+		t.Error("the survivor decided in time and still stopped hosting")
 	}
 }
 
@@ -145,9 +145,9 @@ func TestALostLink(t *testing.T) {
 	w.until("it learns that it is down", nodes[0].Stopped)
 }
 
-// Nodes that are cut off from the others, and lose their links for a moment before they decide,
-// count the time of stability anew. The others do not, so these nodes have to stop hosting before
-// they know who lives.
+// Nodes that are cut off from the others and lose their links for a moment before they decide
+// restart StableAfter. The others do not restart it, so these nodes have to stop hosting before
+// they decide.
 func TestALostLinkBeforeTheDecision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -219,8 +219,8 @@ func TestALostLinkInTheMargin(t *testing.T) {
 	w.until("both run", func() bool { return nodes[1].runs("singleton") && nodes[1].runs("late") })
 }
 
-// A link that comes back in time changes nothing.
-func TestABrokerThatComesBack(t *testing.T) {
+// A link that is restored in time has no effect.
+func TestABrokerThatReturns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	nodes := w.cluster(3, nil)
@@ -258,7 +258,7 @@ func TestALateAnswerToAPausedNode(t *testing.T) {
 	w.now += time.Minute
 	a.step(node.LeaseAnswer{Lease: "test-singleton-singleton", Held: true}) // to nothing
 	if len(a.started) > 0 {
-		t.Fatal("an answer that nobody waited for started an instance")
+		t.Fatal("an unexpected answer started an instance")
 	}
 	if !a.lived(membership.Disconnected) || !a.lived(membership.Suspended) {
 		t.Errorf("the node lived %v", a.life)
@@ -293,7 +293,7 @@ func TestLeaving(t *testing.T) {
 	w.until("it runs elsewhere", func() bool { return nodes[1].runs("singleton") })
 }
 
-// A singleton that does not end keeps nobody from leaving for ever.
+// A singleton that does not end delays the exit of the node for a limited time.
 func TestLeavingInVain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -306,7 +306,7 @@ func TestLeavingInVain(t *testing.T) {
 	nodes[0].step(node.Membership{Input: membership.Leave{Node: nodes[0].self}})
 	w.until("the node is gone", nodes[0].Stopped)
 	if nodes[0].Counters().ExitTimeouts != 1 || !slices.Contains(nodes[0].lines, "singleton: hand-over timed out") {
-		t.Error("nobody was told that the singleton was not handed over")
+		t.Error("the missing hand-over of the singleton was not logged")
 	}
 	if nodes[0].Next() == node.Never {
 		t.Error("the node is done while an instance runs")
@@ -345,7 +345,7 @@ func TestForwarding(t *testing.T) {
 }
 
 // A singleton that runs nowhere is complained about once, by those that look for it.
-func TestNobodySaysThatASingletonRuns(t *testing.T) {
+func TestTheSilentOldestIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.cluster(1, nil)[0]
@@ -401,7 +401,7 @@ func TestTheOwnerOfTheLeaseDecides(t *testing.T) {
 	}
 }
 
-func TestMessagesForNobody(t *testing.T) {
+func TestMessagesWithoutADestination(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	a := w.cluster(1, nil)[0]
@@ -445,10 +445,10 @@ func TestNamesAreTakenOnce(t *testing.T) {
 	}
 }
 
-// TestABrokerThatComesBackToFewer: the broker is away, and one node crashes meanwhile. The others
-// lost their links together, so they are the larger side whatever the silent one has decided; but
-// it may have had the lease.
-func TestABrokerThatComesBackToFewer(t *testing.T) {
+// TestABrokerThatReturnsToFewer: the broker is unavailable, and one node crashes in this time.
+// The others lost their links together, so they are the larger side whatever the silent node
+// decided. But the silent node may have had the lease.
+func TestABrokerThatReturnsToFewer(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []downing.Strategy{downing.KeepMajority, downing.LeaseMajority} {
 		w := newWorld(t)

@@ -29,7 +29,7 @@ type world struct {
 	leases map[string]identity.Node
 }
 
-// box is one node, and what was done on its behalf.
+// box is one node with the effects that were carried out for it.
 type box struct {
 	*node.Machine
 
@@ -185,7 +185,7 @@ func (w *world) isolate(b *box, cut bool) {
 	}
 }
 
-// next lets happen what is next, but not after a time.
+// next handles the next event, but none after the given time.
 func (w *world) next(limit time.Duration) bool {
 	at := limit + 1
 	for _, b := range w.nodes {

@@ -22,12 +22,12 @@ func proxy(t *testing.T, cfg singleton.ProxyConfig) *singleton.Proxy[int] {
 	return p
 }
 
-func TestProxyKeepsMessagesUntilTheInstanceIsKnown(t *testing.T) {
+func TestProxyBuffersMessagesUntilTheInstanceIsFound(t *testing.T) {
 	t.Parallel()
 	p := proxy(t, singleton.ProxyConfig{})
 	p.Send(1)
 	if out := p.Tick(0); out.Ask.Kind != 0 {
-		t.Errorf("it asks nobody: %+v", out)
+		t.Errorf("it sent a request: %+v", out)
 	}
 	out := p.See(0, parse(t, "b@1 a@2"))
 	if want := (singleton.Message{Kind: singleton.Identify, Singleton: "singleton", Round: 1}); out.Ask != want || out.To != node("b") {
@@ -73,7 +73,7 @@ func TestProxyKeepsMessagesUntilTheInstanceIsKnown(t *testing.T) {
 		t.Errorf("gone: %+v", out)
 	}
 	if out := p.Send(4); len(out.Forward) > 0 {
-		t.Errorf("sent to nobody: %+v", out)
+		t.Errorf("messages without a destination: %+v", out)
 	}
 	// The oldest changes.
 	if out := p.See(time.Hour, parse(t, "b:exiting@1 a@2")); out.Ask.Round != 3 || out.To != node("a") {
@@ -87,14 +87,14 @@ func TestProxyKeepsMessagesUntilTheInstanceIsKnown(t *testing.T) {
 		t.Errorf("the same oldest: %+v", out)
 	}
 	if out := p.See(time.Hour, parse(t, "a:down@2 c:joining")); out.Ask.Kind != 0 {
-		t.Errorf("nobody: %+v", out)
+		t.Errorf("no destination: %+v", out)
 	}
 	if out := p.Send(5); len(out.Forward) > 0 {
-		t.Errorf("sent to nobody: %+v", out)
+		t.Errorf("messages without a destination: %+v", out)
 	}
 }
 
-// Once in each search it is noted that nobody answers.
+// Each search notes once that the node does not answer.
 func TestProxyThatHearsNothing(t *testing.T) {
 	t.Parallel()
 	p := proxy(t, singleton.ProxyConfig{})

@@ -20,8 +20,8 @@ import (
 
 func node(name string) identity.Node { return identity.Node{Name: name, UID: 1} }
 
-// parse reads members: "name:status@age+role", where all but the name may be missing: who is up,
-// aged as it stands in the line.
+// parse reads members: "name:status@age+role". All parts except the name are optional. The defaults
+// are the status Up and the position in the line as the age.
 func parse(t *testing.T, line string) singleton.Members {
 	t.Helper()
 	var members singleton.Members
@@ -56,8 +56,8 @@ func parse(t *testing.T, line string) singleton.Members {
 	return members
 }
 
-// TestScripts runs the stories below testdata. Rewrite what they are to print with go test
-// -rewrite, and read the difference.
+// TestScripts runs the scripts in testdata. Run go test -rewrite to update the expected output, and
+// review the difference.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {

@@ -45,9 +45,9 @@ type world struct {
 type host struct {
 	self    identity.Node
 	m       *singleton.Manager
-	version int // of the history that it knows
+	version int // of the history that it has received
 	alive   bool
-	cut     bool // hears nothing, and nobody hears it
+	cut     bool // sends and receives no messages
 	downAt  time.Duration
 	exiting bool
 	exitAt  time.Duration
@@ -106,7 +106,7 @@ func (w *world) host(n identity.Node) *host {
 	return w.nodes[i]
 }
 
-// agreed reports whether all members that live know the newest members.
+// agreed reports whether all living members have the newest list of members.
 func (w *world) agreed() bool {
 	for _, m := range w.members() {
 		if h := w.host(m.Node); h.alive && !h.cut && h.version < len(w.history)-1 && m.Status != identity.Exiting && m.Status != identity.Down {
@@ -116,7 +116,7 @@ func (w *world) agreed() bool {
 	return true
 }
 
-// lead does what the leader does.
+// lead acts as the leader.
 func (w *world) lead() {
 	if !w.agreed() {
 		return
@@ -158,7 +158,7 @@ func (w *world) down() {
 	}
 }
 
-// disturb is what happens by itself.
+// disturb injects random faults.
 func (w *world) disturb() {
 	up := slices.DeleteFunc(slices.Clone(w.members()), func(m identity.Member) bool {
 		h := w.host(m.Node)

@@ -16,15 +16,15 @@ import (
 	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
-// estate is a cluster that is cut in two some time after one of its nodes has got the lease for
-// another decision. The nodes of a side notice that at different times, and what one of them downs
-// the others hear a little later.
+// estate is a cluster that is partitioned some time after one of its nodes has acquired the lease
+// for another decision. The nodes of a side notice the partition at different times, and receive
+// each other's downing decisions a little later.
 type estate struct {
 	rnd    *rand.Rand
 	now    time.Duration
 	todo   []deed
 	nodes  []*heir
-	down   [2][]bool // by side, whom it has downed
+	down   [2][]bool // by side, the nodes that it has downed
 	holder *heir     // in the store
 }
 
@@ -40,7 +40,7 @@ type heir struct {
 	nr, side int
 	r        *splitbrain.Resolver
 	cut      bool // it has noticed
-	stopped  bool // it does nothing for ever, and nobody notices
+	stopped  bool // it is stuck forever without being noticed
 	ended    bool
 }
 
@@ -65,7 +65,7 @@ func (e *estate) run(until time.Duration) {
 
 func (e *estate) upTo(d time.Duration) time.Duration { return time.Duration(e.rnd.Int64N(int64(d))) }
 
-// view is what a node knows, with a member that is removed when the lease was got.
+// view is the view of a node, with a member that is removed when the lease was acquired.
 func (h *heir) view(first bool) splitbrain.View {
 	var v splitbrain.View
 	lead := -1
@@ -107,7 +107,8 @@ func (h *heir) step(in splitbrain.Input) {
 	}
 }
 
-// does carries out what the resolver wants done. What a store says comes late, but who holds the lease need not ask it.
+// does carries out the effects of the resolver. Answers of the store are late, except for the owner
+// of the lease.
 func (h *heir) does(e splitbrain.Effects) {
 	if e.ReleaseLease {
 		h.after(h.upTo(time.Second), func() {
@@ -147,14 +148,15 @@ func (h *heir) does(e splitbrain.Effects) {
 
 func (h *heir) node() identity.Node { return aged(h.nr, identity.Up, false).Node }
 
-// heard is when it learns whom its side has downed.
+// heard is when it receives the downing decision of its side.
 func (h *heir) heard() {
 	h.cut = true
 	h.ended = h.ended || h.down[h.side][h.nr]
 	h.step(h.view(false))
 }
 
-// bequeath tells one story, and returns how many nodes are left on each side. All sides have to decide.
+// bequeath runs one scenario and returns how many nodes are left on each side. All sides have to
+// decide.
 func bequeath(t *testing.T, seed uint64, patient bool) (left [2]int, story string) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 11))
@@ -193,7 +195,7 @@ func bequeath(t *testing.T, seed uint64, patient bool) (left [2]int, story strin
 	}
 	for side := range left {
 		if left[side] > 0 && !slices.Contains(e.down[side], true) {
-			t.Errorf("side %d goes on and decides nothing: %s", side, story)
+			t.Errorf("side %d continues without a decision: %s", side, story)
 		}
 	}
 	return left, story
@@ -203,8 +205,8 @@ func estates() uint64 {
 	return effort.Count[uint64](50, 200, 20000)
 }
 
-// One side survives whoever has the lease from before, and whoever leads on its side.
-func TestOneSideSurvivesWhoeverHasTheLease(t *testing.T) {
+// One side survives, with any previous owner of the lease and any leader on its side.
+func TestOneSideSurvivesWithAnyOwnerOfTheLease(t *testing.T) {
 	t.Parallel()
 	for seed := range estates() {
 		if left, story := bequeath(t, seed, true); (left[0] == 0) == (left[1] == 0) {
@@ -213,7 +215,7 @@ func TestOneSideSurvivesWhoeverHasTheLease(t *testing.T) {
 	}
 }
 
-// An owner that does nothing any more lets no two sides survive, and no side waits for it for ever.
+// With an owner that is stuck, two sides never survive, and no side waits for it forever.
 func TestNeverDoBothSidesSurviveWhenTheOwnerStops(t *testing.T) {
 	t.Parallel()
 	for seed := range estates() {
@@ -224,8 +226,8 @@ func TestNeverDoBothSidesSurviveWhenTheOwnerStops(t *testing.T) {
 	}
 }
 
-// TestOrphans: who joins a side of the cluster that gives itself up, and is not known there yet,
-// gives up with it.
+// TestOrphans: a node that joins a side that downs itself, and is not known there yet, downs itself
+// too.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	for view, want := range map[string]string{
@@ -234,7 +236,7 @@ func TestOrphans(t *testing.T) {
 		"a:joining b:down c:joining":                 "a",
 		"a:joining b:down c:up!":                     "", // it is decided about that one first
 		"a:joining b:down c:exiting":                 "",
-		"a:joining b:down@2147483647":                "", // nobody was up ever
+		"a:joining b:down@2147483647":                "", // no member was ever Up
 		"a:joining b:joining":                        "",
 		"a:up b:down c:down":                         "",
 		"a:leaving b:down":                           "",

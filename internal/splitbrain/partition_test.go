@@ -17,8 +17,8 @@ import (
 	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
-// cut is a cluster in two halves that hear nothing of each other: what each of them knows of the
-// members, and who is on the first side.
+// cut is a cluster in two halves without communication: the members in the view of each half, and
+// the nodes of the first half.
 type cut struct {
 	first, second []identity.Member
 	isFirst       []bool
@@ -32,7 +32,7 @@ func (c *cut) String() string {
 	return s
 }
 
-// view is what one side knows.
+// view is the view of one side.
 func (c *cut) view(first bool) (splitbrain.View, identity.Node) {
 	v := splitbrain.View{Leader: true, Members: c.first}
 	if !first {
@@ -179,8 +179,8 @@ func TestNeverDoBothSidesSurvive(t *testing.T) {
 						survived++
 					}
 				})
-				// A quorum that is too small for the members keeps nobody, one that is all of them
-				// can't be had by a side.
+				// A quorum that is too small for the number of members downs all. A quorum of all
+				// members cannot be reached by one side.
 				if kept := s.Strategy != downing.DownAll; kept != (survived > 0) && s.Strategy != downing.StaticQuorum {
 					t.Errorf("the first side survives %d times", survived)
 				}
@@ -189,7 +189,7 @@ func TestNeverDoBothSidesSurvive(t *testing.T) {
 	}
 }
 
-// The same where one side has heard of what the leader did, and the other has not.
+// The same, if one side has received the change of the leader and the other has not.
 func TestNeverDoBothSidesSurviveWhenOneMissedTheLeader(t *testing.T) {
 	t.Parallel()
 	statuses := []identity.Status{identity.WeaklyUp, identity.Up, identity.Leaving}
@@ -211,7 +211,7 @@ func TestNeverDoBothSidesSurviveWhenOneMissedTheLeader(t *testing.T) {
 	}
 }
 
-// lead is what the leader does with members that have agreed.
+// lead acts as the leader of members that have converged.
 func lead(members []identity.Member) []identity.Member {
 	done := slices.Clone(members)
 	for i := range done {

@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// TestScripts runs the stories below testdata. Rewrite what they are to print with go test
-// -rewrite, and read the difference.
+// TestScripts runs the scripts in testdata. Run go test -rewrite to update the expected output, and
+// review the difference.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {

@@ -78,7 +78,7 @@ func TestInvalidSettingsNameTheField(t *testing.T) {
 		}
 	}
 	if _, err := splitbrain.New(identity.Node{Name: "a"}, splitbrain.Settings{}); !errors.Is(err, splitbrain.ErrInvalid) {
-		t.Errorf("New of nobody: %v", err)
+		t.Errorf("New without a node: %v", err)
 	}
 }
 

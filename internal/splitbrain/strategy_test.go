@@ -16,7 +16,7 @@ const (
 	nobody = splitbrain.KeepNobody
 )
 
-// Each row is what the node a decides. Downed are the others first and itself last.
+// Each row is the decision of node a: first the other downed nodes, then itself.
 func TestStrategies(t *testing.T) {
 	t.Parallel()
 	majority := splitbrain.Settings{}
@@ -43,8 +43,8 @@ func TestStrategies(t *testing.T) {
 		"majority: joining there goes too":                         {majority, "a b c e d:joining!", this, "d"},
 		"majority: shutting down is counted":                       {majority, "a b:preparing-for-shutdown c:ready-for-shutdown d! e!", this, "d e"},
 		"majority: leaving is counted":                             {majority, "a b:leaving c! d! e!", other, "b a"},
-		"majority: nobody is counted":                              {majority, "a:weakly-up b:joining! c:weakly-up!", nobody, "b c a"},
-		"majority: may be a minority without who leaves":           {majority, "a:leaving b c! d:joining!", nobody, "b c d a"},
+		"majority: no counted members":                             {majority, "a:weakly-up b:joining! c:weakly-up!", nobody, "b c a"},
+		"majority: may be a minority without leaving members":      {majority, "a:leaving b c! d:joining!", nobody, "b c d a"},
 		"majority: still one without who leaves":                   {majority, "a b c d:leaving e! f!", this, "e f"},
 		"majority: those joining there may be up already":          {majority, "a b c d! e:joining! f:weakly-up!", this, "d e f"},
 		"majority: too many of them":                               {majority, "b a c d! e:joining! f:weakly-up! g:joining!", nobody, "b c d e f g a"},
@@ -52,11 +52,11 @@ func TestStrategies(t *testing.T) {
 		"majority: one who joins here is not the lowest":           {majority, "0:joining c a b! d! e!", other, "0 c a"},
 		"majority: the lowest that doesn't leave decides":          {majority, "c:leaving a e b! d:leaving!", this, "b d"},
 		"majority: the lowest that doesn't leave is there":         {majority, "a:leaving c b! d:joining!", nobody, "b c d a"},
-		"majority: only who leaves is here":                        {majority, "a:leaving b:leaving c!", nobody, "b c a"},
+		"majority: only leaving members are here":                  {majority, "a:leaving b:leaving c!", nobody, "b c a"},
 		"majority: leaving there is as good as up":                 {majority, "a b:leaving c:leaving d!  e:leaving!", nobody, "b c d e a"},
 		"majority: the role is counted":                            {majorityOf, "a+r b! c!", this, "b c"},
 		"majority: the role is there":                              {majorityOf, "a b c+r!", other, "b a"},
-		"majority: nobody has the role":                            {majorityOf, "a b c!", nobody, "b c a"},
+		"majority: no member has the role":                         {majorityOf, "a b c!", nobody, "b c a"},
 		"majority: the lowest with the role":                       {majorityOf, "a c+r b+r!", other, "c a"},
 		"majority: joining there without the role is not in doubt": {majorityOf, "a+r b+r c+r! d:joining! e:joining!", this, "c d e"},
 
@@ -85,13 +85,13 @@ func TestStrategies(t *testing.T) {
 		"oldest: joining is no company":              {oldest, "a@1 b:weakly-up c@2! d@3!", other, "b a"},
 		"oldest: leaving here, the next is here":     {oldest, "a:leaving@1 b@2 c@4 d@3!", this, "d"},
 		"oldest: leaving here, the next is there":    {oldest, "a:leaving@1 b@3 c@4 d@2! e@5!", nobody, "b c d e a"},
-		"oldest: leaving and nobody after it":        {oldest, "a:leaving@1 b:joining c:leaving@2!", nobody, "b c a"},
+		"oldest: leaving without a successor":        {oldest, "a:leaving@1 b:joining c:leaving@2!", nobody, "b c a"},
 		"oldest: lone there, others may have joined": {oldest, "a@2 b@3 c@1! d:joining! e:joining!", nobody, "b c d e a"},
 		"oldest: kept, and who joins doesn't matter": {lone, "a@1 b! c:joining! d:joining!", this, "b c d"},
-		"oldest: alone without who leaves":           {oldest, "a@1 b:leaving@2 c@3! d@4!", nobody, "b c d a"},
+		"oldest: alone without leaving members":      {oldest, "a@1 b:leaving@2 c@3! d@4!", nobody, "b c d a"},
 		"oldest: who joins here keeps company":       {oldest, "a@1 b:leaving@2 e:joining c@3! d@4!", this, "c d"},
 		"oldest: of a role":                          {splitbrain.Settings{Strategy: downing.KeepOldest, Role: "r", KeepLoneOldest: true}, "a@2+r b@3+r c@1!", this, "c"},
-		"oldest: nobody has the role":                {splitbrain.Settings{Strategy: downing.KeepOldest, Role: "r"}, "a b c!", nobody, "b c a"},
+		"oldest: no member has the role":             {splitbrain.Settings{Strategy: downing.KeepOldest, Role: "r"}, "a b c!", nobody, "b c a"},
 
 		"down all": {splitbrain.Settings{Strategy: downing.DownAll}, "a b c:down d:exiting e:joining f! g:down!", nobody, "b e f a"},
 		"off":      {splitbrain.Settings{Strategy: downing.Off}, "a b!", 0, ""},
@@ -106,7 +106,7 @@ func TestStrategies(t *testing.T) {
 	}
 }
 
-// Each row is what the node a decides about nodes that some see and others don't.
+// Each row is the decision of node a about nodes that only some members can reach.
 func TestIndirectlyConnected(t *testing.T) {
 	t.Parallel()
 	majority := splitbrain.Settings{}
@@ -144,8 +144,9 @@ func TestIndirectlyConnected(t *testing.T) {
 		"the oldest is there at it":             {oldest, "a@2 b! c! d e@1! f! b>c c>b a>e a>f seen=a,b,c,d", connected, "b c d a"},
 		"down all asks for nothing":             {splitbrain.Settings{Strategy: downing.DownAll}, "a b! c! b>c c>b seen=a,b,c", nobody, "b c a"},
 
-		// Who can't be reached and has not seen the view is on the other side. What it finds counts
-		// only if it may have heard of this side's view, so if it finds all here unreachable.
+		// An unreachable node that has not seen the view is on the other side. Its observations
+		// count only if it may have received the view of this side: if it finds all of this side
+		// unreachable.
 		"cut one way":                          {majority, "a! b! c d! e! a>d a>e b>d c>e d>a e>b seen=a,b,c", this, "d e"},
 		"cut one way, the other side is lower": {majority, "a! b! c d! e! f! 0! 0>a a>0 a>d a>e a>f b>d b>e b>f c>d c>e c>f d>a e>b f>a seen=a,b,c", other, "b c a"},
 		"cut one way, and it finds all":        {majority, "a! b! c! d! a>d b>d c>d d>a d>b d>c seen=a,b,c", connected, "b c d a"},
@@ -169,9 +170,10 @@ func TestIndirectlyConnected(t *testing.T) {
 	}
 }
 
-// TestOneWayCut is a simulated cluster that was cut in two so that one side still heard the other
-// (make sim SEED=5550000312). What came through made all of the deaf side's listeners but n10 look
-// indirectly connected, and it counted them, the oldest of all among them, as its own.
+// TestOneWayCut is a simulated cluster that was cut so that one side still received messages of the
+// other (make sim SEED=5550000312). The received observations made all nodes that the deaf side
+// could still reach, except n10, look indirectly connected, and the deaf side counted them,
+// including the oldest, as its own.
 func TestOneWayCut(t *testing.T) {
 	t.Parallel()
 	const (

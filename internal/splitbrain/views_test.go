@@ -20,17 +20,17 @@ import (
 	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
-// broken is a cluster in which some nodes don't hear some others. Who hears whom, and answers, is
-// in one domain with it, and so are those whom they hear in turn: all of these have the same view.
-// Of the rest they know what came through before it was noticed: the first few marks of each, maybe
-// none.
+// broken is a cluster in which some nodes do not receive messages of some others. Nodes that
+// communicate in both directions, directly or through others, form a domain and have the same view.
+// Of other nodes a domain has the observations that arrived before the fault was noticed: the first
+// few of each, possibly none.
 type broken struct {
 	members []identity.Member
-	hears   [][]bool // hears[a][b]: what a sends comes to b
+	hears   [][]bool // hears[a][b]: messages of a arrive at b
 	dead    []bool
 	domain  []int         // of each node; the lowest one names it
-	marks   [][]int       // whom each finds unreachable, in the order in which it does
-	heard   map[int][]int // by domain: how many of the marks of each node it knows
+	marks   [][]int       // the nodes that each finds unreachable, in that order
+	heard   map[int][]int // by domain: how many of the marks of each node it has received
 	seen    map[int]bool  // by domain: whether all of it have seen the view
 	moved   map[int]bool  // by domain: whether it has heard of the last that the leader did
 }
@@ -68,7 +68,7 @@ func (b *broken) answers(i, j int) bool {
 	return !b.dead[i] && !b.dead[j] && b.hears[i][j] && b.hears[j][i]
 }
 
-// leak lets each domain hear some of what others find, each time in another order.
+// leak passes some observations of other nodes to each domain, each time in another order.
 func (b *broken) leak(rnd *rand.Rand) {
 	for _, d := range b.domains() {
 		b.heard[d] = make([]int, len(b.members))
@@ -98,7 +98,7 @@ func (b *broken) domains() []int {
 	return all
 }
 
-// view is what a node knows.
+// view is the view of a node.
 func (b *broken) view(self int) splitbrain.View {
 	d := b.domain[self]
 	v := splitbrain.View{Members: b.members}
@@ -124,7 +124,7 @@ func (b *broken) view(self int) splitbrain.View {
 	return v
 }
 
-// leads is who leads as the membership sees it.
+// leads returns the leader according to the membership.
 func leads(members []identity.Member, unreachable []bool, self int) bool {
 	weak := -1
 	for i, m := range members {
@@ -139,9 +139,9 @@ func leads(members []identity.Member, unreachable []bool, self int) bool {
 	return weak == self
 }
 
-// goesOn reports whether a domain goes on without others when one of it has decided: some of it are
-// left, and living ones elsewhere are downed. Where nobody is downed elsewhere, who is left decides
-// next.
+// goesOn reports whether a domain continues alone after one of its nodes has decided: some of its
+// nodes are left, and living nodes elsewhere are downed. If no node elsewhere is downed, the
+// remaining ones decide next.
 func (b *broken) goesOn(t *testing.T, s splitbrain.Settings, self int, lease bool) bool {
 	t.Helper()
 	v := b.view(self)
@@ -283,7 +283,8 @@ func square(n int) [][]bool {
 	return s
 }
 
-// somehow cuts a cluster in two or three, one way or both, and maybe some pairs besides.
+// somehow cuts a cluster in two or three parts, in one or both directions, and possibly some pairs
+// in addition.
 func somehow(n int, rnd *rand.Rand) [][]bool {
 	hears, side, sides, oneWay, pairs := square(n), make([]int, n), 2+rnd.IntN(2), rnd.IntN(2) == 0, 0
 	for i := range side {
@@ -322,10 +323,10 @@ func names(ns []identity.Node) string {
 	return strings.Join(s, " ")
 }
 
-// parse reads a view that the leader has. Members are "name:status@age+role!", where all but the
-// name may be missing: who is up, aged as it stands in the line, reachable. Records are "a>b";
-// where none are given, the first reachable member observes all that are not. Those who have seen
-// the view are "seen=a,b", by default all that are reachable.
+// parse reads a view of the leader. Members are "name:status@age+role!". All parts except the name
+// are optional. The defaults are the status Up, the position in the line as the age, and reachable.
+// Records are "a>b"; without records the first reachable member observes all that are unreachable.
+// The members that have seen the view are "seen=a,b", by default all reachable ones.
 func parse(t *testing.T, line string) splitbrain.View {
 	t.Helper()
 	v := splitbrain.View{Leader: true}
@@ -416,7 +417,7 @@ func resolver(t *testing.T, self string, s splitbrain.Settings) *splitbrain.Reso
 	return r
 }
 
-// outcome lets a node decide about a view, and returns the decision and whom it downs.
+// outcome lets a node decide about a view, and returns the decision and the downed nodes.
 func outcome(t *testing.T, self string, s splitbrain.Settings, v splitbrain.View) (splitbrain.Decision, []identity.Node) {
 	t.Helper()
 	if s.Strategy != downing.Off {

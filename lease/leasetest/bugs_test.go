@@ -32,7 +32,7 @@ type double struct {
 	closed bool
 }
 
-// bug replaces what a double does. Nil fields leave it sound.
+// bug replaces methods of a correct store. Nil fields leave them as they are.
 type bug struct {
 	timeout func(s lease.Store) time.Duration
 	create  func(ctx context.Context, s lease.Store, name, owner string) (uint64, error)
@@ -179,7 +179,7 @@ func TestAMachineThatStandsStill(t *testing.T) {
 	}
 }
 
-// current makes a call at whatever revision the entry has.
+// current makes a call at the current revision of the entry.
 func current(ctx context.Context, s lease.Store, name string) uint64 {
 	e, _ := s.Get(ctx, name)
 	return e.Revision

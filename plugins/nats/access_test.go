@@ -43,7 +43,7 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
-// allowed returns a user that may do what NodePermissions say.
+// allowed returns a user with the permissions of NodePermissions.
 func allowed(t *testing.T, name string) *server.User {
 	t.Helper()
 	p, err := nats.NodePermissions("test", name)
@@ -53,7 +53,7 @@ func allowed(t *testing.T, name string) *server.User {
 	return user(name, p)
 }
 
-// Who has the rights of one node can't speak for another.
+// A user with the permissions of one node cannot send messages as another node.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{Configure: func(o *server.Options) {
@@ -108,7 +108,7 @@ func TestPermissions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, to := range []identity.Node{bobNode, {Name: "bob"}} { // behind the forged ones
+	for _, to := range []identity.Node{bobNode, {Name: "bob"}} { // after the forged ones
 		if err := mallory.Send(transport.Control, to, frame(mallory.Self(), to.UID)); err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestPermissions(t *testing.T) {
 	if n := bob.Stats().Dropped[transport.DropForged]; n != 2 {
 		t.Errorf("%d forged frames are counted", n)
 	}
-	for impostor.Stats().Refused < 2 { // the client says so on a goroutine of its own
+	for impostor.Stats().Refused < 2 { // the client reports it on another goroutine
 		runtime.Gosched()
 	}
 	if err := bob.Send(bobNode, transport.Data, kindEcho, nil); err != nil {
@@ -300,7 +300,7 @@ func TestAWrongToken(t *testing.T) {
 	told := connections(&tcfg)
 	a := open(t, cfg, tcfg)
 	if err := next(t, told); err == nil || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("told %v", err)
+		t.Errorf("the reported error is %v", err)
 	}
 	if err := os.WriteFile(cfg.TokenFile, right, 0o600); err != nil {
 		t.Fatal(err)
@@ -308,7 +308,7 @@ func TestAWrongToken(t *testing.T) {
 	untilConnected(t, told)
 	echo(t, a, a)
 	if s := log.String(); strings.Contains(s, "hunter2") || s == "" {
-		t.Errorf("the log says %s", s)
+		t.Errorf("the log is %s", s)
 	}
 }
 

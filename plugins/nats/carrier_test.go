@@ -22,7 +22,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// connections returns what a transport says about its carrier.
+// connections returns the reports of a transport about its carrier.
 func connections(cfg *transport.Config) <-chan error {
 	told := make(chan error, 100)
 	cfg.OnEvent = func(e transport.Event) {
@@ -33,19 +33,19 @@ func connections(cfg *transport.Config) <-chan error {
 	return told
 }
 
-// next returns what is told next.
+// next returns the next report.
 func next(t *testing.T, told <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-told:
 		return err
 	case <-time.After(patience):
-		t.Fatal("nothing is told")
+		t.Fatal("no report arrived")
 		return nil
 	}
 }
 
-// untilConnected waits until a carrier says that it is connected.
+// untilConnected waits until a carrier reports that it is connected.
 func untilConnected(t *testing.T, told <-chan error) {
 	t.Helper()
 	for next(t, told) != nil {
@@ -53,7 +53,8 @@ func untilConnected(t *testing.T, told <-chan error) {
 	}
 }
 
-// echo asks until there is an answer: one of the connections may be gone still, or again, and nobody has noticed.
+// echo repeats a request until there is an answer. A connection may still be lost, or lost again,
+// without being noticed.
 func echo(t *testing.T, from, to *transport.Transport) {
 	t.Helper()
 	to.HandleRequest(kindEcho, func(_ context.Context, r *transport.Request) { _ = r.Reply(r.Payload) })
@@ -86,7 +87,7 @@ func port(t *testing.T, s *embedded.Server) int {
 	return n
 }
 
-// A server that goes away and comes back, with another token, is found again.
+// A carrier reconnects to a server that was restarted with another token.
 func TestReconnect(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -107,13 +108,13 @@ func TestReconnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := next(t, told); err == nil {
-		t.Error("told that it is connected")
+		t.Error("the carrier reports that it is connected")
 	}
 	if err := a.Send(b.Self(), transport.Data, kindEcho, nil); !errors.Is(err, transport.ErrDisconnected) {
 		t.Errorf("Send without a server: %v", err)
 	}
 	if err := next(t, toldB); err == nil {
-		t.Error("told that it is connected")
+		t.Error("the carrier reports that it is connected")
 	}
 	start(t, embedded.Config{Dir: dir, Port: at})
 	untilConnected(t, told)
@@ -137,7 +138,7 @@ func TestAServerThatIsNotThereYet(t *testing.T) {
 	told := connections(&tcfg)
 	a := open(t, cfg, tcfg)
 	if err := next(t, told); err == nil {
-		t.Error("told that it is connected")
+		t.Error("the carrier reports that it is connected")
 	}
 	if err := a.Connected(); !errors.Is(err, transport.ErrDisconnected) {
 		t.Errorf("Connected: %v", err)

@@ -40,7 +40,7 @@ func TestLeases(t *testing.T) {
 	}
 	opened := make(chan struct{}, 1)
 	leasetest.Run(t, leasetest.Config{
-		Late: time.Minute, // the server looks now and then what has expired
+		Late: time.Minute, // the server checks periodically for expired entries
 		Open: func(tb testing.TB, timeout time.Duration) lease.Store {
 			tb.Helper()
 			opened <- struct{}{}
@@ -59,7 +59,7 @@ func TestLeases(t *testing.T) {
 	})
 }
 
-// What is held stays held when the server restarts.
+// A held lease stays held when the server restarts.
 func TestLeasesSurviveTheServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -30,7 +30,7 @@ func (b blocking) Handle(_ context.Context, r slog.Record) error {
 
 func (b blocking) WithAttrs([]slog.Attr) slog.Handler { return b }
 
-// That the server is gone is told at once, also when the log can't be written just now.
+// The loss of the server is reported at once, even while the logger blocks.
 func TestALoggerThatBlocks(t *testing.T) {
 	t.Parallel()
 	server := start(t, embedded.Config{})
@@ -44,7 +44,7 @@ func TestALoggerThatBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := next(t, told); err == nil {
-		t.Error("told that it is connected")
+		t.Error("the carrier reports that it is connected")
 	}
 	close(goOn)
 }

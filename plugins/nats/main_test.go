@@ -59,7 +59,8 @@ func closing(tb testing.TB, s *embedded.Server) *embedded.Server {
 	return s
 }
 
-// startLasting returns a server that can come back at its port: while it is away the system gives that to nobody who does not ask for it.
+// startLasting returns a server that can be restarted at its port. While the server is stopped, the
+// system assigns the port only to processes that request it.
 func startLasting(t *testing.T, dir string) (*embedded.Server, int) {
 	t.Helper()
 	for {
@@ -71,7 +72,7 @@ func startLasting(t *testing.T, dir string) (*embedded.Server, int) {
 		switch {
 		case err == nil:
 			return closing(t, s), port
-		case !errors.Is(err, syscall.EADDRINUSE): // somebody else was quicker
+		case !errors.Is(err, syscall.EADDRINUSE): // another process took the port
 			t.Fatal(err)
 		}
 	}

@@ -41,7 +41,8 @@ func operators(t *testing.T, name string) *server.User {
 	return user(name, p)
 }
 
-// withUsers starts a server that knows these users only, and returns how one connects.
+// withUsers starts a server that accepts these users only, and returns a function that connects one
+// of them.
 func withUsers(t *testing.T, users ...*server.User) func(user string) nats.Access {
 	t.Helper()
 	s := start(t, embedded.Config{Configure: func(o *server.Options) {
@@ -100,7 +101,7 @@ func TestOperatorPermissions(t *testing.T) {
 		if !errors.Is(connected, transport.ErrDisconnected) {
 			t.Fatalf("a node that hears nothing: %v", connected)
 		}
-		runtime.Gosched() // it connects again after a while, and is told so again
+		runtime.Gosched() // it reconnects after a while, and reports that again
 	}
 	for carrier.Stats().Refused < 4 { // one for each thing that a node listens to
 		if t.Context().Err() != nil {
@@ -118,7 +119,7 @@ func TestOperatorPermissions(t *testing.T) {
 	}
 }
 
-// Nobody but the node or operator itself may listen for its answers.
+// Only the node or the operator itself may subscribe to its answers.
 func TestInboxesArePrivate(t *testing.T) {
 	t.Parallel()
 	lease, err := nats.LeasePermissions("test", "bob", time.Minute)
@@ -226,7 +227,7 @@ func TestAskWhileTheServerIsAway(t *testing.T) {
 	}
 }
 
-// Who is asked as any node and does not answer is not the last word.
+// If any node may answer and the first one does not, another one is asked.
 func TestAskAnyTriesAnother(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// hesitant stands before a server that greets a client, says nothing for a while, and is fine then.
+// hesitant is a proxy of a server that greets a client, is silent for a while, and works then.
 type hesitant struct {
 	net.Listener
 
@@ -54,7 +54,7 @@ func startHesitant(t *testing.T, s *embedded.Server) *hesitant {
 	return h
 }
 
-// reset ends all connections. The server says nothing to new ones for a while, once they are made.
+// reset closes all connections. New connections are silent for a while after they are made.
 func (h *hesitant) reset(pause time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,7 +95,7 @@ func (h *hesitant) serve(client net.Conn) {
 	_, _ = io.Copy(client, from)
 }
 
-// A server that is slow when a client comes back, but not so slow that the connection is given up, is used all the same.
+// A server that is slow after a reconnect, but not too slow for the connection, is used.
 func TestReconnectToASlowServer(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})

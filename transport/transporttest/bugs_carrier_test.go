@@ -123,7 +123,7 @@ func carrierBugs() map[string]planted {
 			}
 		}},
 		"reads the frame later": {finds: []string{"CarrierBuffer"}, carrier: receiving(func(r transport.Receiver, lane transport.Lane, from string, frame []byte) {
-			r.Receive(lane, from, make([]byte, len(frame))) // what the sender has made of it
+			r.Receive(lane, from, make([]byte, len(frame))) // as the sender has modified it
 		})},
 		"ignores the UID": {finds: []string{"CarrierIncarnations"}, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
 			return c.Send(lane, identity.Node{Name: to.Name}, frame)

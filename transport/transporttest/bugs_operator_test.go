@@ -24,7 +24,7 @@ func asking(f func(a transport.AdminClient, ctx context.Context, node string, re
 	return func(a transport.AdminClient) transport.AdminClient { return &asker{AdminClient: a, ask: f} }
 }
 
-// taking changes what a carrier hands on.
+// taking modifies the requests that a carrier passes on.
 func taking(f func(r *transport.AdminRequest)) func(func(transport.AdminRequest)) func(transport.AdminRequest) {
 	return func(take func(transport.AdminRequest)) func(transport.AdminRequest) {
 		return func(r transport.AdminRequest) {

@@ -9,16 +9,16 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Endpoint is what a check uses of a transport.
+// Endpoint is the part of a transport that a check uses.
 type Endpoint = endpoint
 
-// Wrap returns a config under which checks use what wrap makes of a transport.
+// Wrap returns a config under which checks use wrapped transports.
 func Wrap(cfg Config, wrap func(*transport.Transport) Endpoint) Config {
 	cfg.wrap = wrap
 	return cfg
 }
 
-// WrapAdminClient returns a config under which checks use what wrap makes of an operator.
+// WrapAdminClient returns a config under which checks use wrapped operators.
 func WrapAdminClient(cfg Config, wrap func(transport.AdminClient) transport.AdminClient) Config {
 	cfg.asker = wrap
 	return cfg

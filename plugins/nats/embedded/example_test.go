@@ -36,7 +36,7 @@ func run(work func(context.Context, *cluster.Proxy) error) (err error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 
 	// The server is part of the process, for development. The Access of a cluster of several
-	// machines has their URLs and a file that says who this is.
+	// machines has their URLs and a file with the credentials of the node.
 	server, err := embedded.Start(embedded.Config{})
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func run(work func(context.Context, *cluster.Proxy) error) (err error) {
 	if err != nil {
 		return err
 	}
-	// Whatever goes wrong from here on, the node leaves before its server goes.
+	// If anything fails from here on, the node leaves before its server is closed.
 	defer func() { err = errors.Join(err, node.Shutdown(context.WithoutCancel(ctx))) }()
 
 	if err = probes(ctx, node, "127.0.0.1:0", log); err != nil {
@@ -75,9 +75,9 @@ func run(work func(context.Context, *cluster.Proxy) error) (err error) {
 	if err = work(ctx, greeter); err != nil {
 		return err
 	}
-	// A program that goes on until it gets a signal does not end by itself.
+	// A program that runs until it gets a signal ends with ShutdownOnSignal instead.
 	end()
-	return node.ShutdownOnSignal(ctx) // SIGTERM: it leaves, hands over what it hosts, and ends
+	return node.ShutdownOnSignal(ctx) // SIGTERM: the node leaves, hands over its singletons, and ends
 }
 
 // probes answers GET /live and GET /ready until the node has left.
@@ -93,7 +93,7 @@ func probes(ctx context.Context, node *cluster.Node, address string, log *slog.L
 	}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.ErrorContext(ctx, "nobody answers probes any more", slog.Any("error", err))
+			log.ErrorContext(ctx, "the probe server has failed", slog.Any("error", err))
 		}
 	}()
 	return nil

@@ -72,7 +72,7 @@ func TestServer(t *testing.T) {
 	}
 	defer nc.Close()
 	if strings.Contains(string(token), nc.ConnectedServerName()[len("refold-embedded-"):]) {
-		t.Errorf("the server's name %s tells a part of the token", nc.ConnectedServerName())
+		t.Errorf("the server's name %s contains a part of the token", nc.ConnectedServerName())
 	}
 	if err := errors.Join(s.Close(), s.Close()); err != nil {
 		t.Error(err)
@@ -103,11 +103,11 @@ func TestAPortInUse(t *testing.T) {
 		t.Fatal("two servers listen on one port")
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("it does not say that the port is in use: %v", err)
+		t.Errorf("the error does not name the port that is in use: %v", err)
 	}
 }
 
-// A folder is one server's: another one changes nothing there, and says why it does not start. The
+// A folder belongs to one server. A second server does not modify it and fails with an error. The
 // token outlasts the server.
 func TestAFolderInUse(t *testing.T) {
 	t.Parallel()
@@ -157,7 +157,7 @@ func TestAFolderInUse(t *testing.T) {
 	}
 }
 
-// What can't be a token is left alone; an empty file is one that was never finished.
+// A file without a valid token is left unchanged. An empty file is overwritten.
 func TestAnUnfitToken(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]bool{"": true, "\n": true, "two words": false, "a:b": false, strings.Repeat("x", 1025): false} {
