@@ -17,8 +17,9 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// TestOperators: what operators see of regions, and what they can have done.
-func TestOperators(t *testing.T) {
+// TestAdmin checks the requests of an operator: lists, the location of an entity, rebalance, drain
+// and undrain.
+func TestAdmin(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Role, w.options.Shards, w.options.Tuning.RebalanceInterval = "library", 40, time.Hour
@@ -190,8 +191,9 @@ func (f fake) Ask(_ context.Context, _ string, request []byte) ([]byte, error) {
 
 func (f fake) Close() error { return nil }
 
-// TestLongLists: lists are put together from pages, and one that never goes on is given up.
-func TestLongLists(t *testing.T) {
+// TestAdminPages checks that lists are read page by page, and that a list that does not end is an
+// error.
+func TestAdminPages(t *testing.T) {
 	t.Parallel()
 	admin := sharding.NewAdmin(fake(func(r adminRequest) (a adminReply) {
 		switch r.Command {

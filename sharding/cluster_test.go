@@ -26,18 +26,18 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// A diary keeps what is written into it, in order.
+// A diary stores its pages in order.
 type (
 	diaryCtx[R any]      = eventsourcing.Context[diary, wrote, R]
 	diaryDecision[R any] = eventsourcing.Decision[diary, wrote, R]
 
-	// write is answered with where the diary is.
+	// write is answered with the node of the diary.
 	write struct {
 		eventsourcing.Command[diary, page]
 		By string
 		N  int
 	}
-	// read is answered with all that By has written.
+	// read is answered with all pages of By.
 	read struct {
 		eventsourcing.Command[diary, []int]
 		By string
@@ -46,7 +46,7 @@ type (
 	tear struct {
 		eventsourcing.Command[diary, page]
 	}
-	// ponder is answered later.
+	// ponder gets its reply later.
 	ponder struct {
 		eventsourcing.Command[diary, page]
 		Stay bool // not at all
@@ -56,7 +56,7 @@ type (
 		eventsourcing.Command[diary, page]
 		After time.Duration
 	}
-	// perish ends the diary.
+	// perish stops the diary.
 	perish struct {
 		eventsourcing.Command[diary, page]
 	}
@@ -149,7 +149,7 @@ func diaries(node string) eventsourcing.Type[diary, wrote] {
 	}
 }
 
-// world is a network with nodes that host diaries, in a bubble with a clock of its own.
+// world is a network with nodes that host diaries, in a bubble with its own clock.
 type world struct {
 	*testing.T
 
@@ -290,7 +290,7 @@ func (w *world) cluster(names ...string) []*host {
 	return all
 }
 
-// up waits until some nodes know that they are the members, and all are Up and reachable.
+// up waits until the given nodes are the members, Up and reachable, from the view of each of them.
 func (w *world) up(hosts ...*host) {
 	w.Helper()
 	for _, h := range hosts {
@@ -331,7 +331,7 @@ func (w *world) spread(hosts []*host, diaries, n int) map[string]int {
 	return where
 }
 
-// wrote checks that writers have all that they have written, in order.
+// wrote checks that a diary has all pages of a writer, in order.
 func (w *world) wrote(h *host, id, by string, n int) {
 	w.Helper()
 	got, err := ask(w, h, id, read{By: by})

@@ -45,7 +45,7 @@ func (w *world) homes(by *host, on ...*host) (ids, seconds []string) {
 // Commands for a running entity wait in a queue because an earlier one is for an entity that does not
 // run. When the loop has handled that one, all others bypass the machine at once. Otherwise new
 // commands would keep the queue from becoming empty.
-func TestQueueIsPassedAtOnce(t *testing.T) {
+func TestQueueIsDrainedAtOnce(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 4

@@ -139,7 +139,7 @@ func TestDrainOfTheOnlyRegion(t *testing.T) {
 }
 
 // A drained node stays drained after a suspension.
-func TestDrainedNodeAfterASuspension(t *testing.T) {
+func TestDrainedNodeAfterSuspension(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 10

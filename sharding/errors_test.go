@@ -12,8 +12,9 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// Each refusal reports that the command was not done, and does not name an entity of this node.
-func TestRefusalsSpeakForThemselves(t *testing.T) {
+// TestRefusalErrors checks that each reason of a refusal has an error that reports that nothing was
+// done.
+func TestRefusalErrors(t *testing.T) {
 	t.Parallel()
 	for err, is := range map[error]error{
 		sharding.ErrHandOff: eventsourcing.ErrStopped, sharding.ErrNotHome: eventsourcing.ErrStopped, sharding.ErrStopped: eventsourcing.ErrStopped,
@@ -23,7 +24,7 @@ func TestRefusalsSpeakForThemselves(t *testing.T) {
 			t.Errorf("%v does not match %v", err, is)
 		}
 		if strings.Contains(err.Error(), "eventsourcing") || !strings.HasPrefix(err.Error(), "sharding: ") {
-			t.Errorf("it says %q", err)
+			t.Errorf("the text is %q", err)
 		}
 	}
 	if errors.Is(sharding.ErrStopped, sharding.ErrHandOff) {

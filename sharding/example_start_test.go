@@ -50,19 +50,19 @@ func openBranch(ctx context.Context, network *inmem.Network, journal *inmem.Jour
 	return b, nil
 }
 
-// close lets it leave: its shards move to others before.
+// close leaves the cluster: the shards move to other nodes first.
 func (b *branch) close(ctx context.Context) error {
 	return errors.Join(b.node.Shutdown(ctx), b.rt.Close(ctx))
 }
 
-// stop ends it at once: others would have to find out.
+// stop ends the node without leaving.
 func (b *branch) stop(ctx context.Context) {
 	b.node.Stop()
 	<-b.node.Done()
 	_ = b.rt.Close(ctx)
 }
 
-// Two nodes share the accounts. One of them leaves, and the other one goes on with all of them.
+// Two nodes share the accounts. When one of them leaves, the other one hosts all accounts.
 func ExampleHost() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -90,8 +90,7 @@ func ExampleHost() {
 	// b leaves: <nil>
 }
 
-// A Ref stays valid while its entity starts, stops and moves. Where that is, is nobody's business,
-// but can be looked up.
+// A Ref stays valid while its entity starts, stops and moves. Region.Home returns the present home.
 func ExampleRegion_Ref() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -102,7 +101,7 @@ func ExampleRegion_Ref() {
 	}
 	defer a.stop(ctx)
 	account := a.region.Ref("42")
-	fmt.Println(eventsourcing.Tell(ctx, account, Deposit{Amount: 5})) // nobody waits for the balance
+	fmt.Println(eventsourcing.Tell(ctx, account, Deposit{Amount: 5})) // no reply
 	fmt.Println(eventsourcing.Ask(ctx, account, Deposit{Amount: 10}))
 	number, err := a.region.ShardOf("42")
 	if err != nil {
@@ -117,8 +116,8 @@ func ExampleRegion_Ref() {
 	// a:1 true <nil>
 }
 
-// Only so many entities are in memory. The one that was not needed for longest leaves, and comes
-// back with its next command.
+// At most two entities are in memory. The least recently used one leaves, and its next command starts
+// it again.
 func ExampleOptions_passivation() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -134,7 +133,7 @@ func ExampleOptions_passivation() {
 	for _, id := range []string{"1", "2", "3"} {
 		fmt.Println(eventsourcing.Ask(ctx, a.region.Ref(id), Deposit{Amount: 10}))
 	}
-	for { // it leaves behind the commands that it has
+	for { // the entity leaves after its commands
 		s, err := a.region.State(ctx)
 		if err != nil {
 			fmt.Println(err)
@@ -154,7 +153,7 @@ func ExampleOptions_passivation() {
 	// 20 <nil>
 }
 
-// How many entities each node has, and who has not said so in time.
+// The entities of each node, and the nodes that have not replied in time.
 func ExampleRegion_Statistics() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

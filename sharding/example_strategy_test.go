@@ -17,14 +17,14 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// places is a strategy that puts shards where somebody says while nodes run. Between processes the
-// places would be in a database: all nodes have to read the same.
+// places is a strategy with homes that change at run time. With several processes the homes would be
+// in a database, because all nodes must read the same ones.
 type places struct {
 	mu      sync.Mutex
 	desired map[sharding.Shard]string
 }
 
-// put says on which node a shard should be.
+// put sets the desired node of a shard.
 func (p *places) put(shard sharding.Shard, node string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +53,7 @@ func (p *places) Rebalance(_ context.Context, view allocation.View) ([]allocatio
 	return p.now().Rebalance(view), nil
 }
 
-// A strategy of one's own decides where shards are, and when they move.
+// A custom strategy decides where shards run and when they move.
 func ExampleStrategy() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -78,7 +78,7 @@ func ExampleStrategy() {
 	}
 	for _, name := range []string{"a:1", "b:1", "a:1"} {
 		p.put(number, name)
-		for { // it is there with the next rebalance, and a command finds it
+		for { // the next rebalance moves the shard
 			if _, err = eventsourcing.Ask(ctx, region.Ref("42"), Deposit{Amount: 10}); err != nil {
 				fmt.Println(err)
 				return

@@ -48,7 +48,7 @@ func AccountType() eventsourcing.Type[Account, Event] {
 	}
 }
 
-// Three nodes share the accounts, and each reaches all of them.
+// Three nodes share the accounts. Each node reaches all accounts.
 func Example() {
 	ctx := context.Background()
 	network, journal := inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal() // plugins/nats and plugins/postgres connect processes

@@ -35,9 +35,10 @@ func (h *hanging) Append(ctx context.Context, writes []journal.Write) []error {
 	return h.Journal.Append(ctx, writes)
 }
 
-// TestAnEntityThatWontStop is ended by force when its shard moves: what it had not handled is
-// refused, on whatever node it was asked, and it is reached at its new home.
-func TestAnEntityThatWontStop(t *testing.T) {
+// TestBlockedEntityIsKilled checks that an entity that does not stop is killed when its shard
+// moves. Commands that it has not handled are refused on every node, and the entity runs at its new
+// home.
+func TestBlockedEntityIsKilled(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards, w.options.Tuning.HandOffTimeout, w.options.Host.MaxPending = 4, 20*time.Second, 1
@@ -81,9 +82,9 @@ func TestAnEntityThatWontStop(t *testing.T) {
 	})
 }
 
-// TestAnEntityThatCantBeMade: whoever asks is told, it is tried again after pauses, and comes when
-// it can.
-func TestAnEntityThatCantBeMade(t *testing.T) {
+// TestEntityThatCannotBeCreated checks that callers get the error of an entity that cannot be
+// created, that the host retries after pauses, and that the entity runs when the cause is gone.
+func TestEntityThatCannotBeCreated(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		var broken atomic.Bool
@@ -116,8 +117,9 @@ func TestAnEntityThatCantBeMade(t *testing.T) {
 	})
 }
 
-// TestABusyEntityStays in memory although nobody needs it, until it has done what it has to do.
-func TestABusyEntityStays(t *testing.T) {
+// TestBusyEntityStays checks that an entity with pending work stays in memory although it gets no
+// commands.
+func TestBusyEntityStays(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.cluster("a")

@@ -15,8 +15,7 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// TestHealth: a node is ready when coordinators know its regions, or when it has waited for long
-// enough.
+// TestHealth checks that a node is ready when its regions have registered, or after GiveUpAfter.
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -34,7 +33,7 @@ func TestHealth(t *testing.T) {
 			w.Errorf("the type was not started: %v", err)
 		}
 		var err error
-		a.region, err = sharding.Host(w.Context(), a.Node, a.rt, diaries("a"), w.opts(a)) // a proxy, and nobody has the coordinator
+		a.region, err = sharding.Host(w.Context(), a.Node, a.rt, diaries("a"), w.opts(a)) // a proxy: no node runs the coordinator
 		w.must(err)
 		patient, endless := ready(sharding.HealthConfig{}), ready(sharding.HealthConfig{GiveUpAfter: -1})
 		for _, h := range []*sharding.Health{patient, endless} {

@@ -46,9 +46,9 @@ func (w *world) leaves(h *host) {
 	}
 }
 
-// TestARegionLeavesWithoutThoseWhoHaveLeft: commands whose callers have left don't hold up a region
-// that leaves, though the coordinator answers.
-func TestARegionLeavesWithoutThoseWhoHaveLeft(t *testing.T) {
+// TestLeavingRegionDropsAbandonedCommands checks that a leaving region does not wait for commands
+// whose callers have given up.
+func TestLeavingRegionDropsAbandonedCommands(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		var dropped []sharding.DroppedInfo
@@ -69,9 +69,8 @@ func TestARegionLeavesWithoutThoseWhoHaveLeft(t *testing.T) {
 	})
 }
 
-// TestARegionLeavesBeforeItIsKnown: one that no coordinator has ever answered refuses its commands
-// and leaves.
-func TestARegionLeavesBeforeItIsKnown(t *testing.T) {
+// TestUnregisteredRegionLeaves checks that a region that has never registered leaves at once.
+func TestUnregisteredRegionLeaves(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Role = "library"
@@ -83,9 +82,9 @@ func TestARegionLeavesBeforeItIsKnown(t *testing.T) {
 	})
 }
 
-// TestTheRoomOfThoseWhoHaveLeft: commands whose callers have left make room for others, while the
-// region goes on.
-func TestTheRoomOfThoseWhoHaveLeft(t *testing.T) {
+// TestAbandonedCommandsFreeTheBuffer checks that commands whose callers have given up are removed
+// from the buffers.
+func TestAbandonedCommandsFreeTheBuffer(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Role = "library"
@@ -101,9 +100,9 @@ func TestTheRoomOfThoseWhoHaveLeft(t *testing.T) {
 	})
 }
 
-// TestShardOfThatChanges: what it says of an entity must not change; if it does all the same,
-// shards still move.
-func TestShardOfThatChanges(t *testing.T) {
+// TestChangingShardOf checks that an entity whose shard changes, which Options.ShardOf must not do,
+// still has one instance on the node.
+func TestChangingShardOf(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 6
@@ -180,8 +179,9 @@ type closingStore struct{ sharding.CoordinatorStore }
 
 func (closingStore) Close() error { panic("the shelf has fallen") }
 
-// TestAStoreThatCantBeClosed: the node ends all the same, and the log says so.
-func TestAStoreThatCantBeClosed(t *testing.T) {
+// TestStoreCloseFails checks that a store that fails to close is logged and does not keep the node
+// from ending.
+func TestStoreCloseFails(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.join("a")
@@ -199,7 +199,7 @@ func TestAStoreThatCantBeClosed(t *testing.T) {
 	})
 }
 
-// deaf is a strategy that goes on when its time is over, until it is told to end.
+// deaf is a strategy that ignores the end of its context until the test releases it.
 type deaf struct {
 	sharding.Strategy
 
@@ -211,8 +211,9 @@ func (d deaf) Allocate(ctx context.Context, view allocation.View, request alloca
 	return d.Strategy.Allocate(ctx, view, request)
 }
 
-// TestAStrategyThatGoesOn: the log says why no shard gets a home, and when it ends at last they do.
-func TestAStrategyThatGoesOn(t *testing.T) {
+// TestStrategyIgnoresItsContext checks that a strategy that ignores the end of its context is
+// logged, and that shards get homes when it returns.
+func TestStrategyIgnoresItsContext(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		end := make(chan struct{})
@@ -237,8 +238,9 @@ func TestAStrategyThatGoesOn(t *testing.T) {
 	})
 }
 
-// TestAnswersThatDontCome: who has left without an answer of another node is forgotten.
-func TestAnswersThatDontCome(t *testing.T) {
+// TestMissingRepliesAreForgotten checks that an ask whose caller has given up is removed although
+// the other node never replies.
+func TestMissingRepliesAreForgotten(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 10
@@ -262,9 +264,9 @@ func TestAnswersThatDontCome(t *testing.T) {
 	})
 }
 
-// TestTheBrokerIsAway: nodes that hear nothing host nothing, since others may begin to, and refuse
-// commands; what ran is there again when they hear each other again.
-func TestTheBrokerIsAway(t *testing.T) {
+// TestNetworkOutage checks that nodes without a network refuse commands, and that the entities run
+// again when the network returns.
+func TestNetworkOutage(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
 		all := w.cluster("a", "b", "c")

@@ -14,9 +14,9 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// TestSettingsThatDiffer: who starts last with settings that are others is refused, and told which
-// ones; the others go on.
-func TestSettingsThatDiffer(t *testing.T) {
+// TestMismatch checks that a region with settings other than those of the coordinator is rejected
+// with an error that names them, and that the other nodes continue.
+func TestMismatch(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(w *world, o *sharding.Options){
 		"Options.Shards is 20 here and 10 on that node": func(_ *world, o *sharding.Options) { o.Shards = 20 },
@@ -71,9 +71,9 @@ func TestSettingsThatDiffer(t *testing.T) {
 	}
 }
 
-// TestSettingsThatMayDiffer: a proxy has no stores, and what is a matter of each node is not
-// compared.
-func TestSettingsThatMayDiffer(t *testing.T) {
+// TestLocalSettingsMayDiffer checks that the settings of a single node, and the stores of a proxy,
+// are not compared.
+func TestLocalSettingsMayDiffer(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Role = "library"
@@ -90,7 +90,7 @@ func TestSettingsThatMayDiffer(t *testing.T) {
 	})
 }
 
-// TestTooManyShards: a coordinator whose state could not be stored is not started.
+// TestTooManyShards checks that a region whose state does not fit into the store is not started.
 func TestTooManyShards(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -25,13 +25,13 @@ func (w *world) lines(text string) (found []string) {
 	return found
 }
 
-// TestNobodyAnswers: the log says once that no coordinator answers, on which node and with which
-// role, and once that one does again.
-func TestNobodyAnswers(t *testing.T) {
+// TestOutageIsLogged checks that the log reports once that no coordinator replies, and once that
+// one replies again.
+func TestOutageIsLogged(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Role, w.options.Tuning.RetryInterval = "library", time.Second
-		a := w.start("a") // a proxy, and nobody has the role
+		a := w.start("a") // a proxy: no node has the role
 		w.up(a)
 		w.sleep(4 * time.Second)
 		if all := w.lines(lineSilent); len(all) != 0 {
@@ -42,12 +42,12 @@ func TestNobodyAnswers(t *testing.T) {
 			w.sleep(time.Minute)
 			silent, again := w.lines(lineSilent), w.lines(lineAgain)
 			if len(silent) != outages || len(again) != outages-1 {
-				w.Fatalf("%d outages, and the log says %q and %q", outages, silent, again)
+				w.Fatalf("after %d outages the log has %q and %q", outages, silent, again)
 			}
 			for _, line := range append(silent, again...) {
 				for _, want := range []string{"node=a#", "role=library", "type=diary"} {
 					if !strings.Contains(line, want) {
-						w.Errorf("it does not say %s: %s", want, line)
+						w.Errorf("the line lacks %s: %s", want, line)
 					}
 				}
 			}
@@ -58,15 +58,16 @@ func TestNobodyAnswers(t *testing.T) {
 		w.must(a.region.AwaitReady(w.Context()))
 		w.sleep(time.Minute)
 		if silent, again := w.lines(lineSilent), w.lines(lineAgain); len(silent) != 1 || len(again) != 1 {
-			w.Errorf("there is one, and the log says %q and %q", silent, again)
+			w.Errorf("with a coordinator, the log has %q and %q", silent, again)
 		}
 		w.must(b.Shutdown(w.Context()))
 		check(2)
 	})
 }
 
-// TestACoordinatorThatMoves: one that is handed over in order is not missed.
-func TestACoordinatorThatMoves(t *testing.T) {
+// TestMovingCoordinatorIsNoOutage checks that the log reports no outage while the coordinator moves
+// to another node.
+func TestMovingCoordinatorIsNoOutage(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
 		all := w.cluster("a", "b", "c")

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestLooksThatAreGivenUp: who gives a look at the region up has its answer or the reason, and
-// nobody writes to what it holds any more. The race detector sees that.
-func TestLooksThatAreGivenUp(t *testing.T) {
+// TestStateWithEndedContext checks that a call of State that gives up returns the reason, and that
+// nothing is written to its result later. The race detector would report that.
+func TestStateWithEndedContext(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 10

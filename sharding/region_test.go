@@ -33,9 +33,9 @@ func both(t *testing.T, f func(w *world)) {
 	}
 }
 
-// TestOneEntityFromEverywhere: whoever asks reaches the one entity, and all nodes have some of
-// them.
-func TestOneEntityFromEverywhere(t *testing.T) {
+// TestEveryNodeReachesEachEntity checks that commands of all nodes reach the same instance, and
+// that all nodes host entities.
+func TestEveryNodeReachesEachEntity(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
 		all := w.cluster("a", "b", "c")
@@ -52,9 +52,9 @@ func TestOneEntityFromEverywhere(t *testing.T) {
 	})
 }
 
-// TestANodeLeaves: its shards move, nothing is lost, and the order is kept, while others go on
+// TestNodeLeaves: its shards move, nothing is lost, and the order is kept, while others go on
 // writing.
-func TestANodeLeaves(t *testing.T) {
+func TestNodeLeaves(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
 		all := w.cluster("a", "b", "c")
@@ -89,8 +89,8 @@ func TestANodeLeaves(t *testing.T) {
 	})
 }
 
-// TestANodeStops: its shards move when it was removed and the margin has passed.
-func TestANodeStops(t *testing.T) {
+// TestNodeStops: its shards move when it was removed and the margin has passed.
+func TestNodeStops(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
 		all := w.cluster("a", "b", "c")
@@ -122,8 +122,9 @@ func TestANodeStops(t *testing.T) {
 	})
 }
 
-// TestAnswersFromOtherNodes: refusals, codes, late answers and what can't travel.
-func TestAnswersFromOtherNodes(t *testing.T) {
+// TestRepliesOfOtherNodes checks refusals, codes, late replies, and replies and commands that
+// cannot be encoded.
+func TestRepliesOfOtherNodes(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 10
@@ -160,7 +161,8 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 	})
 }
 
-// TestProxies: a node that hosts nothing reaches all, and a node without the role is one.
+// TestProxies checks that a node that hosts no entities reaches all of them, and that Host on a
+// node without the role starts a proxy.
 func TestProxies(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -249,8 +251,8 @@ func TestRegionAsEntities(t *testing.T) {
 	})
 }
 
-// TestBuffersFull: without a coordinator commands wait, up to a limit, and those beyond are refused
-// at once.
+// TestBuffersFull checks that commands wait without a coordinator up to a limit, and that further
+// ones are refused at once.
 func TestBuffersFull(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -281,8 +283,8 @@ func TestBuffersFull(t *testing.T) {
 	})
 }
 
-// TestPassivation: an entity that leaves memory comes back for the next command, whoever has asked
-// it to leave.
+// TestPassivation checks that an entity that has left memory runs again with the next command,
+// whichever node sends it.
 func TestPassivation(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -330,8 +332,8 @@ func TestPassivation(t *testing.T) {
 	})
 }
 
-// TestStartInvalid: what is missing is named.
-func TestStartInvalid(t *testing.T) {
+// TestHostInvalid checks that the error names each invalid option.
+func TestHostInvalid(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.join("a", "library")

@@ -40,7 +40,7 @@ func openEntities(tb testing.TB, stores sharding.RememberStores) sharding.Rememb
 
 // A shard whose update has an unknown outcome is loaded again, and then it is known: what has not
 // landed by then never does.
-func TestALoadSettlesAnUpdate(t *testing.T) {
+func TestLoadSettlesUpdate(t *testing.T) {
 	t.Parallel()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
 	s := openEntities(t, sharding.JournalStores{Journal: faulty})
@@ -58,7 +58,7 @@ func TestALoadSettlesAnUpdate(t *testing.T) {
 	}
 	load()
 	if late.Release(); late.Landed() != 0 {
-		t.Errorf("it lands behind the load")
+		t.Errorf("the update was stored after the load")
 	}
 	load()
 	faulty.Inject(journaltest.Fault{Do: journaltest.Store})
@@ -68,14 +68,15 @@ func TestALoadSettlesAnUpdate(t *testing.T) {
 	load("x", "y")
 }
 
-// Snapshots bound what a load replays, and lose nothing.
-func TestSnapshotsOfEntities(t *testing.T) {
+// TestEntitySnapshots checks that snapshots limit the events that a load replays, and that no
+// entity is lost.
+func TestEntitySnapshots(t *testing.T) {
 	t.Parallel()
 	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
 	cfg := sharding.JournalStores{Journal: j, Snapshots: s, SnapshotEvery: 4, KeepSnapshots: 1}
 	var want []string
 	for i := range 30 {
-		store := openEntities(t, cfg) // what went on in the background has ended
+		store := openEntities(t, cfg) // background work has ended
 		got, err := store.Load(t.Context(), 1)
 		if err != nil || !slices.Equal(got, want) {
 			t.Fatalf("after %d updates: %q, %v, want %q", i, got, err, want)
@@ -107,7 +108,7 @@ func TestSnapshotsOfEntities(t *testing.T) {
 	}
 }
 
-// golden is what each release has stored, by persistence ID.
+// golden has the stored records of each release, by persistence ID.
 func golden(t *testing.T) (*inmem.Journal, *inmem.SnapshotStore) {
 	t.Helper()
 	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
@@ -141,7 +142,7 @@ func golden(t *testing.T) (*inmem.Journal, *inmem.SnapshotStore) {
 	return j, s
 }
 
-// script is what the golden file holds.
+// script creates the content of the golden file.
 func script(t *testing.T, s sharding.RememberStore) {
 	t.Helper()
 	if _, err := s.Load(t.Context(), 300); err != nil {
@@ -212,7 +213,7 @@ func TestStoredEntities(t *testing.T) {
 	}
 	want, err := os.ReadFile(name)
 	if err != nil || !bytes.Equal(want, out.Bytes()) {
-		t.Errorf("%v: what is written is\n%s\nnot\n%s", err, out.Bytes(), want)
+		t.Errorf("%v: the records are\n%s\nwant\n%s", err, out.Bytes(), want)
 	}
 	old := openEntities(t, func() sharding.JournalStores {
 		j, s := golden(t)

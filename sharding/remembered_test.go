@@ -47,15 +47,15 @@ func (w *world) wantRunning(n int, hosts ...*host) {
 	}
 }
 
-// TestRememberedEntitiesComeBack: without a command, when a node leaves, when one dies, and when
+// TestRememberedEntitiesRunAgain: without a command, when a node leaves, when one dies, and when
 // all have been stopped; but for those that have asked to leave.
-func TestRememberedEntitiesComeBack(t *testing.T) {
+func TestRememberedEntitiesRunAgain(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
 		w.remembers = true
 		all := w.cluster("a", "b", "c")
 		w.spread(all, 20, 0)
-		w.sleep(10 * time.Minute) // nobody needs them
+		w.sleep(10 * time.Minute) // without commands
 		w.wantRunning(20, all...)
 		for n := range 5 {
 			_, err := ask(w, all[0], "d"+strconv.Itoa(n), closeIt{})
@@ -83,8 +83,9 @@ func TestRememberedEntitiesComeBack(t *testing.T) {
 	})
 }
 
-// TestRememberedEntitiesComeBackAtARate: so many in each interval, whatever their shards.
-func TestRememberedEntitiesComeBackAtARate(t *testing.T) {
+// TestRecoverNumber checks that RecoverNumber entities of all shards together start in each
+// interval.
+func TestRecoverNumber(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.remembers, w.options.Shards = true, 10
@@ -109,8 +110,8 @@ func TestRememberedEntitiesComeBackAtARate(t *testing.T) {
 	})
 }
 
-// TestARememberedEntityThatEnds is started again after a while, without a command.
-func TestARememberedEntityThatEnds(t *testing.T) {
+// TestRememberedEntityEnds is started again after a while, without a command.
+func TestRememberedEntityEnds(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.remembers, w.options.Shards, w.options.Tuning.RestartBackoff = true, 10, 20*time.Second
@@ -131,13 +132,13 @@ func TestARememberedEntityThatEnds(t *testing.T) {
 		w.must(err)
 		for _, shard := range s.Shards {
 			if shard.Tracked != len(shard.Entities) {
-				w.Errorf("what can't be is remembered: %+v", shard)
+				w.Errorf("an invalid entity is remembered: %+v", shard)
 			}
 		}
 	})
 }
 
-// forgetful is a store of remembered entities that fails when it is told to.
+// forgetful is a store of remembered entities whose calls fail on demand.
 type forgetful struct {
 	sharding.RememberStore
 	sharding.RememberStores
@@ -198,9 +199,9 @@ func (f *forgetful) AddShards(ctx context.Context, shards []sharding.Shard) erro
 	return f.RememberStore.AddShards(ctx, shards)
 }
 
-// TestAStoreOfRememberedEntitiesFails: at each of its calls, with an error, with a panic and by
+// TestRememberStoreFails: at each of its calls, with an error, with a panic and by
 // being slow. The shard starts again, and commands that were there are refused or handled.
-func TestAStoreOfRememberedEntitiesFails(t *testing.T) {
+func TestRememberStoreFails(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"load", "update", "shards", "add"} {
 		for _, slow := range []time.Duration{0, time.Minute} {

@@ -72,7 +72,7 @@ func find(t *testing.T, c sharding.JournalStores, types ...string) []sharding.Jo
 	return all
 }
 
-// TestRemoveData: what is removed begins anew, whatever was there, and the rest stays.
+// TestRemoveData checks that a removed history begins empty, and that other data stays.
 func TestRemoveData(t *testing.T) {
 	t.Parallel()
 	for name, snapshots := range map[string]bool{"events": false, "snapshots": true} {
@@ -156,8 +156,9 @@ func TestRemoveData(t *testing.T) {
 	}
 }
 
-// TestRemoveWhileSomebodyWrites: then nothing is removed.
-func TestRemoveWhileSomebodyWrites(t *testing.T) {
+// TestRemoveChangedData checks that RemoveData removes nothing if the history has changed since
+// FindData.
+func TestRemoveChangedData(t *testing.T) {
 	t.Parallel()
 	c := sharding.JournalStores{Journal: inmem.NewJournal()}
 	account := sharding.Scope{Type: "account"}
@@ -177,9 +178,9 @@ func TestRemoveWhileSomebodyWrites(t *testing.T) {
 	}
 }
 
-// TestRemovingFailsHalfway: a history is empty from the first step on, and the rest is done by
-// another call.
-func TestRemovingFailsHalfway(t *testing.T) {
+// TestRemoveDataFailsHalfway checks that the history is empty although a deletion fails, and that a
+// second call completes the removal.
+func TestRemoveDataFailsHalfway(t *testing.T) {
 	t.Parallel()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
 	snapshots := inmem.NewSnapshotStore()

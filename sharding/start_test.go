@@ -15,8 +15,9 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// TestStartAgain: a Start that was given up leaves nothing behind, and can be repeated.
-func TestStartAgain(t *testing.T) {
+// TestHostAgain checks that Host with an ended context leaves nothing, and that a later call
+// succeeds.
+func TestHostAgain(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.join("a")
@@ -39,8 +40,8 @@ func TestStartAgain(t *testing.T) {
 	})
 }
 
-// TestARegionIsFoundWhenItIsComplete, and not while it is being started.
-func TestARegionIsFoundWhenItIsComplete(t *testing.T) {
+// TestRegionOfDuringHost checks that RegionOf finds a region only after Host has completed it.
+func TestRegionOfDuringHost(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.join("a")
@@ -84,9 +85,8 @@ func (b bare) OpenEntities(sharding.Scope) (sharding.RememberStore, error) {
 	return nil, nil //nolint:nilnil // that is what is tested
 }
 
-// TestWhatCantBeStarted: the error says what is wrong, and matches ErrInvalid, whoever has found it
-// out.
-func TestWhatCantBeStarted(t *testing.T) {
+// TestHostFails checks that errors of stores and of the type match ErrInvalid and name the cause.
+func TestHostFails(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.join("a")
@@ -116,8 +116,8 @@ func TestWhatCantBeStarted(t *testing.T) {
 	})
 }
 
-// TestForEver: the longest duration that there is means for ever.
-func TestForEver(t *testing.T) {
+// TestMaximumDurations checks that the maximum duration does not overflow.
+func TestMaximumDurations(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 10

@@ -15,7 +15,7 @@ import (
 )
 
 // Queries and their replies have a stable encoding, and malformed ones are rejected.
-func TestQuestionsAndAnswers(t *testing.T) {
+func TestQueryEncoding(t *testing.T) {
 	t.Parallel()
 	name := strings.Repeat("n", coordinator.MaxTypeLength)
 	if subject, got, err := decodeQuery(encodeQuery(queryCounts, name)); err != nil || subject != queryCounts || got != name {
@@ -42,7 +42,7 @@ func TestQuestionsAndAnswers(t *testing.T) {
 	}
 }
 
-func FuzzQuestionsAndAnswers(f *testing.F) {
+func FuzzQueryEncoding(f *testing.F) {
 	f.Add(encodeQuery(queryRegions, "account"))
 	f.Add(encodeCounts([]ShardCount{{1, 2}, {5, 0}}))
 	f.Add(encodeNodes([]allocation.Region{{Node: identity.Node{Name: "a", UID: 1}}}))

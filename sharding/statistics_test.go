@@ -33,7 +33,7 @@ func TestStatistics(t *testing.T) {
 		for _, h := range all {
 			nodes, err := h.region.CurrentRegions(w.Context())
 			if err != nil || !slices.Equal(nodes, ids) {
-				w.Errorf("%v knows the regions %v: %v", h.Self(), nodes, err)
+				w.Errorf("CurrentRegions of %v = %v, %v", h.Self(), nodes, err)
 			}
 			s, err := h.region.Statistics(w.Context(), 0)
 			w.must(err)
@@ -76,16 +76,16 @@ func TestStatistics(t *testing.T) {
 	})
 }
 
-// TestNobodyToAsk: without a coordinator nothing is known, and of a region that has ended nothing
+// TestStatisticsWithoutCoordinator: without a coordinator nothing is known, and of a region that has ended nothing
 // more.
-func TestNobodyToAsk(t *testing.T) {
+func TestStatisticsWithoutCoordinator(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Role, w.options.Shards = "library", 10
 		a := w.start("a")
 		w.up(a)
 		if _, err := a.region.CurrentRegions(w.Context()); !errors.Is(err, sharding.ErrNoCoordinator) {
-			w.Errorf("nobody has the role: %v", err)
+			w.Errorf("without a node of the role: %v", err)
 		}
 		w.must(a.Shutdown(w.Context()))
 		if _, err := a.region.Statistics(w.Context(), 0); !errors.Is(err, sharding.ErrStopped) {

@@ -25,7 +25,7 @@ import (
 
 const accountID = sharding.JournalPrefix + "coordinator|account"
 
-// imported is a journal with a history of events, one to a write, that nobody has checked.
+// imported returns a journal with an unchecked history of events, one for each write.
 func imported(t *testing.T, events ...event) *inmem.Journal {
 	t.Helper()
 	j := inmem.NewJournal()
@@ -35,7 +35,7 @@ func imported(t *testing.T, events ...event) *inmem.Journal {
 	return j
 }
 
-// put appends a record behind a number.
+// put appends a record after a sequence number.
 func put(t *testing.T, j journal.Journal, expect uint64, e journal.Event) {
 	t.Helper()
 	e.SequenceNr, e.Time = expect+1, time.Unix(1_700_000_000, 0).UTC()
@@ -44,16 +44,17 @@ func put(t *testing.T, j journal.Journal, expect uint64, e journal.Event) {
 	}
 }
 
-// Kind two coordinators wrote, each ignorant of the other, makes sense, and it is told what was
-// mended. A new one goes on from there, and its snapshot ends the matter.
-func TestAHistoryOfTwoCoordinators(t *testing.T) {
+// TestHistoryOfTwoCoordinators checks that a history that two coordinators wrote at the same time
+// is repaired, that the repairs are described, and that a later coordinator continues it without
+// repairs after a snapshot.
+func TestHistoryOfTwoCoordinators(t *testing.T) {
 	t.Parallel()
 	j := imported(t,
 		started(1, "a"), registered("r"), registered("s"), allocated("r", 1, 2),
 		started(1, "b"),      // of the same term
 		registered("r"),      // again
-		allocated("s", 2, 3), // which has 2 already, as the other knows
-		allocated("u", 4),    // of which nobody has heard
+		allocated("s", 2, 3), // the other coordinator has allocated 2
+		allocated("u", 4),    // not registered
 		allocated("r", 1),    // again
 		event{Kind: coordinator.HomesDeallocated, Shards: []shard{9}},
 		event{Kind: coordinator.RegionTerminated, Node: node("x")},
@@ -77,7 +78,7 @@ func TestAHistoryOfTwoCoordinators(t *testing.T) {
 		}
 	}
 	if got := fmt.Sprint(homes, state.Term(), rev); got != "map[1:r 2:s 3:s 4:u] 1 11" {
-		t.Errorf("the state is %s", got)
+		t.Errorf("the state is %s, want map[1:r 2:s 3:s 4:u] 1 11", got)
 	}
 	b.lead()
 	b.must(b.save(allocated("r", 5)))
@@ -85,7 +86,7 @@ func TestAHistoryOfTwoCoordinators(t *testing.T) {
 	other := open(t, sharding.JournalStores{Journal: j, Snapshots: s}, "d")
 	b.must(other.load())
 	if !other.state.Equal(b.state) {
-		t.Errorf("a later one finds something else")
+		t.Errorf("a later coordinator loads another state")
 	}
 	_, fold, _, err = restored(t.Context(), other.store)
 	b.must(err)
@@ -94,8 +95,9 @@ func TestAHistoryOfTwoCoordinators(t *testing.T) {
 	}
 }
 
-// Records that can't be read are no reason to begin anew.
-func TestAHistoryThatCannotBeRead(t *testing.T) {
+// TestUnreadableHistory checks that unreadable and missing records are errors: the state does not
+// begin empty.
+func TestUnreadableHistory(t *testing.T) {
 	t.Parallel()
 	for name, bad := range map[string]journal.Event{
 		"a manifest that is not known": {Manifest: "deposited", Payload: coordinator.AppendEvent(nil, registered("r"))},
@@ -118,7 +120,7 @@ func TestAHistoryThatCannotBeRead(t *testing.T) {
 			t.Errorf("events up to %d are missing: %v", upTo, err)
 		}
 	}
-	// A snapshot of what the journal has lost.
+	// The snapshot is newer than the last event of the journal.
 	s := inmem.NewSnapshotStore()
 	keep(t, s, 5, "refold.coordinator.state", coordinator.AppendState(nil, coordinator.State{}))
 	if _, err := open(t, sharding.JournalStores{Journal: imported(t, started(1, "a")), Snapshots: s}, "b").store.Load(t.Context()); !errors.Is(err, journal.ErrHistoryGap) {
@@ -134,7 +136,7 @@ func keep(t *testing.T, s snapshot.Store, at uint64, manifest string, payload []
 	}
 }
 
-// recordedSnapshots tells when a snapshot was saved and what is superfluous deleted.
+// recordedSnapshots records the numbers of saved snapshots.
 type recordedSnapshots struct {
 	snapshot.Store
 
@@ -171,7 +173,7 @@ func numbers(t *testing.T, j journal.Journal, s snapshot.Store, id string) (snap
 	return snapshots, events
 }
 
-// settle opens a store anew for each change, so that each snapshot is there before the next change.
+// settle opens a store for each change, so that each snapshot is saved before the next change.
 func settle(t *testing.T, cfg sharding.JournalStores, changes int) coordinator.State {
 	t.Helper()
 	b := lead(t, cfg, "a")
@@ -186,9 +188,9 @@ func settle(t *testing.T, cfg sharding.JournalStores, changes int) coordinator.S
 	return b.state
 }
 
-// A snapshot is saved each so many events. Some are kept, and what the oldest of those covers is
-// deleted: not more, and only behind it.
-func TestSnapshotsAndWhatIsKept(t *testing.T) {
+// TestSnapshotRetention checks after how many events a snapshot is saved, how many are kept, and
+// that only records that the oldest kept snapshot covers are deleted.
+func TestSnapshotRetention(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		every, keep       int
@@ -209,14 +211,14 @@ func TestSnapshotsAndWhatIsKept(t *testing.T) {
 		}
 		b := open(t, cfg, "b")
 		if b.must(b.load()); !b.state.Equal(state) {
-			t.Errorf("every %d, %d kept: something else is loaded", c.every, c.keep)
+			t.Errorf("every %d, %d kept: another state is loaded", c.every, c.keep)
 		}
 	}
 }
 
-// Snapshots that can't be read are passed over as long as the events are there, and nothing is
-// taken for empty where they are not.
-func TestSnapshotsThatCannotBeRead(t *testing.T) {
+// TestUnreadableSnapshots checks that unreadable snapshots are skipped as long as the events exist.
+// Otherwise the load fails.
+func TestUnreadableSnapshots(t *testing.T) {
 	t.Parallel()
 	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
 	cfg := sharding.JournalStores{Journal: j, Snapshots: s, SnapshotEvery: 5, KeepSnapshots: 1}
@@ -232,7 +234,7 @@ func TestSnapshotsThatCannotBeRead(t *testing.T) {
 		t.Errorf("one snapshot is damaged: %v", err)
 	}
 	if !strings.Contains(log.String(), "snapshot does not decode") || !strings.Contains(log.String(), "sequence_nr=20") {
-		t.Errorf("the log says %s", log.String())
+		t.Errorf("the log is %s, want a line about the snapshot", log.String())
 	}
 	if err := logged.Close(); err != nil {
 		t.Error(err)
@@ -243,65 +245,67 @@ func TestSnapshotsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A snapshot that can't be saved is no reason to fail, and nothing is deleted for it.
-func TestSnapshotsThatCannotBeSaved(t *testing.T) {
+// TestSnapshotSaveFails checks that a failed snapshot is not an error, and that no event is deleted
+// for it.
+func TestSnapshotSaveFails(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
 	s := &recordedSnapshots{Store: inmem.NewSnapshotStore(), fail: errors.New("the disk is full")}
 	cfg := sharding.JournalStores{Journal: j, Snapshots: s, SnapshotEvery: 5, KeepSnapshots: -1}
 	settle(t, cfg, 10)
 	if _, events := numbers(t, j, s, accountID); len(events) != 12 {
-		t.Errorf("the events %v are left", events)
+		t.Errorf("the events %v are stored, want 12", events)
 	}
 }
 
-// After a save whose outcome is not known, a load settles it: what has not landed by then never
-// does.
-func TestAFenceSettlesASave(t *testing.T) {
+// TestFenceSettlesSave checks that a load after a save with an unknown outcome decides it: a write
+// that is not stored by then is never stored.
+func TestFenceSettlesSave(t *testing.T) {
 	t.Parallel()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
 	b := lead(t, sharding.JournalStores{Journal: faulty}, "a")
 	late := faulty.Inject(journaltest.Fault{Do: journaltest.Late})
 	was, rev := b.state, b.rev
 	if err := b.save(allocated("r", 1)); err == nil {
-		t.Fatal("it is stored")
+		t.Fatal("a failed save returned no error")
 	}
 	b.must(b.load())
 	if !b.state.Equal(was) || b.rev != rev+1 {
-		t.Errorf("it is at %d, and was at %d", b.rev, rev)
+		t.Errorf("the state or its number %d is wrong, want the state and %d", b.rev, rev+1)
 	}
 	late.Release()
 	if n := late.Landed(); n != 0 {
-		t.Errorf("%d writes land behind the fence", n)
+		t.Errorf("%d writes were stored after the fence, want 0", n)
 	}
 	b.must(b.save(allocated("r", 2)))
 	// One that has landed is found, and needs no further fence.
 	faulty.Inject(journaltest.Fault{Do: journaltest.Store})
 	if err := b.save(allocated("r", 3)); err == nil {
-		t.Fatal("it is acknowledged")
+		t.Fatal("a save without a reply returned no error")
 	}
 	b.must(b.load())
 	if home, found := b.state.Home(3); !found || home != node("r") {
-		t.Errorf("what has landed is not loaded")
+		t.Errorf("a stored change is not loaded")
 	}
 	if b.rev != rev+3 {
-		t.Errorf("it is at %d, want %d", b.rev, rev+3)
+		t.Errorf("the last event is %d, want %d", b.rev, rev+3)
 	}
 	// A load that can't settle it fails.
 	faulty.Inject(journaltest.Fault{Times: -1})
 	if err := b.save(allocated("r", 4)); err == nil {
-		t.Fatal("it is stored")
+		t.Fatal("a failed save returned no error")
 	}
 	if err := b.load(); err == nil {
-		t.Errorf("a load does not know whether the save has landed, and succeeds")
+		t.Errorf("a load that cannot decide the outcome of a save succeeds")
 	}
 	faulty.Reset()
 	b.must(b.load())
 	b.must(b.save(allocated("r", 4)))
 }
 
-// The events of a history never go back in time.
-func TestTimeNeverGoesBack(t *testing.T) {
+// TestEventTimesIncrease checks that no event of a history is earlier than the previous one,
+// although the clock was set back.
+func TestEventTimesIncrease(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
 	future := time.Now().UTC().Truncate(time.Microsecond).Add(time.Hour)

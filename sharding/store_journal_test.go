@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// journalPlace is nodes that share a journal, each with faults of its own.
+// journalPlace returns nodes that share a journal. Each has its own faults.
 func journalPlace(j journal.Journal, s snapshot.Store) shardingtest.Place {
 	var nodes []*journaltest.Faulty
 	for range 4 {
@@ -32,21 +32,21 @@ func journalPlace(j journal.Journal, s snapshot.Store) shardingtest.Place {
 		Entities:     func(node int) sharding.RememberStores { return config(node) },
 	}
 	for name, fault := range map[string]journaltest.Fault{
-		"an append is lost":               {Do: journaltest.Lose},
-		"an append has no answer":         {Do: journaltest.Store},
-		"an append lands in the end":      {Do: journaltest.Late},
-		"an append lands with the next":   {Do: journaltest.Late, AfterCalls: 1},
-		"an append lands soon":            {Do: journaltest.Late, AfterCalls: 2},
-		"an append lands later":           {Do: journaltest.Late, AfterCalls: 3},
-		"an append is rejected":           {Do: journaltest.Reject},
-		"an append is not sent":           {Do: journaltest.NotSent},
-		"an append finds another number":  {Do: journaltest.Conflict},
-		"two appends are lost":            {Do: journaltest.Lose, Times: 2},
-		"two appends land later":          {Do: journaltest.Late, Times: 2, AfterCalls: 2},
-		"two appends have no answer":      {Do: journaltest.Store, Times: 2},
-		"a replay fails":                  {Op: journaltest.OpReplay},
-		"a replay fails behind an event":  {Op: journaltest.OpReplay, AfterEvents: 1},
-		"the highest number is not known": {Op: journaltest.OpHighest},
+		"an append is lost":                      {Do: journaltest.Lose},
+		"an append is stored without a reply":    {Do: journaltest.Store},
+		"an append is stored last":               {Do: journaltest.Late},
+		"an append is stored with the next one":  {Do: journaltest.Late, AfterCalls: 1},
+		"an append is stored after two calls":    {Do: journaltest.Late, AfterCalls: 2},
+		"an append is stored after three calls":  {Do: journaltest.Late, AfterCalls: 3},
+		"an append is rejected":                  {Do: journaltest.Reject},
+		"an append is not sent":                  {Do: journaltest.NotSent},
+		"an append conflicts":                    {Do: journaltest.Conflict},
+		"two appends are lost":                   {Do: journaltest.Lose, Times: 2},
+		"two appends are stored later":           {Do: journaltest.Late, Times: 2, AfterCalls: 2},
+		"two appends are stored without replies": {Do: journaltest.Store, Times: 2},
+		"a replay fails":                         {Op: journaltest.OpReplay},
+		"a replay fails after an event":          {Op: journaltest.OpReplay, AfterEvents: 1},
+		"reading the highest number fails":       {Op: journaltest.OpHighest},
 	} {
 		place.Faults = append(place.Faults, shardingtest.Fault{Name: name, Once: true, Strike: func(node int) func() {
 			return nodes[node].Inject(fault).Release

@@ -22,7 +22,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// replicas is a cluster with a replicator on each node, in a bubble with a clock of its own.
+// replicas is a cluster with a replicator on each node, in a bubble with its own clock.
 type replicas struct {
 	testing.TB
 
@@ -66,11 +66,11 @@ func replicate(tb testing.TB, n int) *replicas {
 		}
 		time.Sleep(time.Second) // of the bubble
 	}
-	tb.Fatal("the replicators never knew each other")
+	tb.Fatal("the replicators have not found each other within a minute")
 	return nil
 }
 
-// place has what may go wrong with one node.
+// place returns the place with the faults of one node.
 func (w *replicas) place() shardingtest.Place {
 	at := func(node int) *ddata.Replicator { return w.nodes[node%len(w.nodes)] }
 	place := shardingtest.Place{
@@ -116,8 +116,9 @@ func TestReplicated(t *testing.T) {
 	})
 }
 
-// Coordinators that act at once lose nothing where frames get lost, late and doubled all the time.
-func TestReplicatedOnABadNetwork(t *testing.T) {
+// TestReplicatedOnBadNetwork checks that concurrent coordinators lose nothing although frames are
+// lost, delayed and duplicated.
+func TestReplicatedOnBadNetwork(t *testing.T) {
 	t.Parallel()
 	shardingtest.Run(t, shardingtest.Config{
 		Wrap: func(t *testing.T, check func(t *testing.T)) {
@@ -136,8 +137,8 @@ func TestReplicatedOnABadNetwork(t *testing.T) {
 	})
 }
 
-// With one of three nodes gone, changes are still stored; a new coordinator reads from all, though,
-// and so from none.
+// TestReplicatedWithoutOneNode checks that a coordinator can save while one of three nodes is gone.
+// A new coordinator reads from more nodes than a majority and fails.
 func TestReplicatedWithoutOneNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -165,12 +166,12 @@ func TestReplicatedWithoutOneNode(t *testing.T) {
 			t.Errorf("the old coordinator saves: %v", err)
 		}
 		if b.state.Shards() != 5 {
-			t.Errorf("%d shards are left", b.state.Shards())
+			t.Errorf("the state has %d shards, want 5", b.state.Shards())
 		}
 	})
 }
 
-// Data that is not durable can't hold entities that are remembered.
+// TestReplicatedEntitiesAreDurable checks that remembered entities require durable keys.
 func TestReplicatedEntitiesAreDurable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -191,7 +192,8 @@ func TestReplicatedEntitiesAreDurable(t *testing.T) {
 	})
 }
 
-// A claim fences by itself, before the state of its term is there, also one that comes to nothing.
+// TestReplicatedClaimFences checks that a claim fences the previous coordinator before the state of
+// its term is stored, also if the claim fails.
 func TestReplicatedClaimFences(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -200,22 +202,22 @@ func TestReplicatedClaimFences(t *testing.T) {
 		b.must(b.load())
 		a.must(a.save(allocated("r", 1)))
 		if err := b.save(started(2, "b")); !errors.Is(err, sharding.ErrConflict) {
-			t.Errorf("a claim that is based on something else: %v", err)
+			t.Errorf("a claim that does not follow the stored state: %v, want ErrConflict", err)
 		}
 		if err := a.save(allocated("r", 2)); !errors.Is(err, sharding.ErrFenced) {
-			t.Errorf("a save behind the claim of a higher term: %v", err)
+			t.Errorf("a save after the claim of a higher term: %v, want ErrFenced", err)
 		}
 		b.lead()
 		if b.state.Term() != 3 {
-			t.Errorf("it leads in term %d", b.state.Term())
+			t.Errorf("the term is %d, want 3", b.state.Term())
 		}
 		if _, found := b.state.Home(1); !found {
-			t.Errorf("what was acknowledged is lost")
+			t.Errorf("an acknowledged change is lost")
 		}
 	})
 }
 
-// The names of keys, and which entity is under which of them, never change.
+// TestReplicatedKeys checks the names of keys and the key of each entity, which never change.
 func TestReplicatedKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

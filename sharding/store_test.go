@@ -32,7 +32,7 @@ func started(term uint64, name string) event {
 	return event{Kind: coordinator.Started, Term: term, Node: node(name)}
 }
 
-// boss is a coordinator as far as its store sees it.
+// boss is a coordinator from the view of its store.
 type boss struct {
 	testing.TB
 
@@ -91,7 +91,7 @@ func (b *boss) save(events ...event) error {
 	return err
 }
 
-// restored loads and decodes what a store holds.
+// restored loads and decodes the state of a store.
 func restored(ctx context.Context, store sharding.CoordinatorStore) (coordinator.State, *coordinator.Fold, uint64, error) {
 	l, err := store.Load(ctx)
 	if err != nil {
@@ -114,7 +114,8 @@ func (b *boss) must(err error) {
 	}
 }
 
-// Stores say what is missing to open them.
+// TestOpenInvalid checks that stores without a journal or replicator, or with invalid settings, are
+// not opened.
 func TestOpenInvalid(t *testing.T) {
 	t.Parallel()
 	scope := sharding.Scope{Type: "account"}

@@ -37,10 +37,10 @@ func TestLeastShardsRebalance(t *testing.T) {
 		"the best region first":      {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(5, 4, 0), want: shards(5, 0, 1)},
 		"a part is rounded up":       {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(3, 3, 2), want: nil},
 		"one is two short of it":     {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(3, 3, 1), want: shards(0)},
-		"who is two short gets one":  {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(3, 3, 3, 1), want: shards(0)},
-		"two are two short":          {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(4, 4, 4, 4, 2, 2), want: shards(0, 4)},
-		"and the limit holds":        {strategy: allocation.LeastShards{AbsoluteLimit: 1, RelativeLimit: 1}, view: counts(4, 4, 4, 4, 2, 2), want: shards(0)},
-		"while one moves, no other":  {view: moving(counts(10, 0), 0)},
+		"a region with two missing shards gets one": {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(3, 3, 3, 1), want: shards(0)},
+		"two are two short":                         {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(4, 4, 4, 4, 2, 2), want: shards(0, 4)},
+		"and the limit holds":                       {strategy: allocation.LeastShards{AbsoluteLimit: 1, RelativeLimit: 1}, view: counts(4, 4, 4, 4, 2, 2), want: shards(0)},
+		"while one moves, no other":                 {view: moving(counts(10, 0), 0)},
 	} {
 		if got := test.strategy.Rebalance(test.view); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)

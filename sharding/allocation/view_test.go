@@ -24,18 +24,18 @@ func TestSuitable(t *testing.T) {
 			v.Members[0].Version = version(t, "1.10")
 			v.Members[3].Version = version(t, "1.9")
 		}, "adbc", true},
-		"who leaves last": {func(v *allocation.View) { v.Members[1].Status = identity.Leaving }, "cdab", true},
-		"who exits behind that": {func(v *allocation.View) {
+		"leaving regions are last": {func(v *allocation.View) { v.Members[1].Status = identity.Leaving }, "cdab", true},
+		"exiting regions follow leaving ones": {func(v *allocation.View) {
 			v.Members[1].Status, v.Members[2].Status = identity.Exiting, identity.Leaving
 		}, "dacb", true},
-		"who is down too": {func(v *allocation.View) { v.Members[1].Status = identity.Down }, "cdab", true},
+		"down regions are last": {func(v *allocation.View) { v.Members[1].Status = identity.Down }, "cdab", true},
 		"leaving counts more than the version": {func(v *allocation.View) {
 			v.Members[1].Status, v.Members[1].Version = identity.Leaving, version(t, "9.0")
 		}, "cdab", true},
 		"a cluster that is about to stop changes nothing": {func(v *allocation.View) {
 			v.Members[0].Status, v.Members[1].Status = identity.PreparingForShutdown, identity.ReadyForShutdown
 		}, "bcda", true},
-		"who can't be reached behind who leaves": {func(v *allocation.View) {
+		"unreachable regions follow leaving ones": {func(v *allocation.View) {
 			v.Unreachable = []identity.Node{node("b"), node("c")}
 			v.Members[3].Status = identity.Leaving
 		}, "adbc", true},
@@ -46,12 +46,12 @@ func TestSuitable(t *testing.T) {
 		"weakly up and joining members neither": {func(v *allocation.View) {
 			v.Members[1].Status, v.Members[2].Status = identity.WeaklyUp, identity.Joining
 		}, "dabc", true},
-		"nobody may": {func(v *allocation.View) {
+		"no region may host shards": {func(v *allocation.View) {
 			for i := range v.Members {
 				v.Members[i].Status = identity.Down
 			}
 		}, "bcda", false},
-		"nobody is known": {func(v *allocation.View) { v.Members = nil }, "", false},
+		"no member is known": {func(v *allocation.View) { v.Members = nil }, "", false},
 	} {
 		v := counts(2, 0, 1, 1)
 		test.view(&v)
@@ -96,12 +96,12 @@ func TestGoodTime(t *testing.T) {
 		"a version without a region": {func(v *allocation.View) {
 			v.Members = append(v.Members, identity.Member{Node: node("z"), Status: identity.Up, Version: version(t, "3.0")})
 		}, true},
-		"somebody can't be reached": {func(v *allocation.View) { v.Unreachable = []identity.Node{node("z")} }, false},
-		"somebody joins":            {func(v *allocation.View) { v.Members[1].Status = identity.Joining }, false},
-		"somebody is weakly up":     {func(v *allocation.View) { v.Members[1].Status = identity.WeaklyUp }, false},
-		"somebody leaves":           {func(v *allocation.View) { v.Members[2].Status = identity.Leaving }, true},
-		"the cluster prepares":      {func(v *allocation.View) { v.Members[1].Status = identity.PreparingForShutdown }, false},
-		"the cluster is ready":      {func(v *allocation.View) { v.Members[1].Status = identity.ReadyForShutdown }, false},
+		"a member is unreachable": {func(v *allocation.View) { v.Unreachable = []identity.Node{node("z")} }, false},
+		"a member is joining":     {func(v *allocation.View) { v.Members[1].Status = identity.Joining }, false},
+		"a member is weakly up":   {func(v *allocation.View) { v.Members[1].Status = identity.WeaklyUp }, false},
+		"a member is leaving":     {func(v *allocation.View) { v.Members[2].Status = identity.Leaving }, true},
+		"the cluster prepares":    {func(v *allocation.View) { v.Members[1].Status = identity.PreparingForShutdown }, false},
+		"the cluster is ready":    {func(v *allocation.View) { v.Members[1].Status = identity.ReadyForShutdown }, false},
 	} {
 		v := counts(4, 0, 0)
 		test.view(&v)

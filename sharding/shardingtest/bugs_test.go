@@ -22,14 +22,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestASoundStore(t *testing.T) {
+func TestSoundStore(t *testing.T) {
 	t.Parallel()
 	cfg := config(bug{})
-	cfg.Limit = 0 // the default, as no call hangs for ever
+	cfg.Limit = 0 // the default
 	shardingtest.Run(t, cfg)
 }
 
-// bugs are what the checks are there to find.
+// bugs returns faulty stores and the checks that must fail on them.
 func bugs() map[string]struct {
 	finds []string
 	bug   bug
@@ -39,13 +39,13 @@ func bugs() map[string]struct {
 		bug   bug
 	}
 	return map[string]planted{
-		"it begins with a region": {[]string{"LoadNothing"}, bug{loaded: func(l sharding.Loaded) sharding.Loaded {
+		"an empty state has a region": {[]string{"LoadNothing"}, bug{loaded: func(l sharding.Loaded) sharding.Loaded {
 			if l.Term == 0 {
 				l.Events = [][]byte{coordinator.AppendEvent(nil, coordinator.Event{Kind: coordinator.RegionRegistered, Node: identity.Node{Name: "x", UID: 1}})}
 			}
 			return l
 		}}},
-		"nodes see places of their own": {[]string{"Save", "SaveManyEvents", "Fenced", "Entities", "Shards"}, bug{apart: true}},
+		"nodes have separate places": {[]string{"Save", "SaveManyEvents", "Fenced", "Entities", "Shards"}, bug{apart: true}},
 		"a load forgets the last event": {[]string{"Save", "SaveManyEvents"}, bug{loaded: func(l sharding.Loaded) sharding.Loaded {
 			if s, _, err := coordinator.Restore(l.State, nil, 0); err == nil && len(s.Regions()) > 0 {
 				e := coordinator.Event{Kind: coordinator.RegionTerminated, Node: s.Regions()[len(s.Regions())-1].Node}
@@ -54,32 +54,32 @@ func bugs() map[string]struct {
 			return l
 		}}},
 		"a change that is saved again fails":             {[]string{"SaveAgain", "SaveAtOnce"}, bug{noRepeat: true}},
-		"a change may be based on anything":              {[]string{"SaveBehind", "ClaimStale"}, bug{anyRev: true}},
-		"nothing need be loaded":                         {[]string{"SaveUnloaded"}, bug{unloaded: true}},
-		"all changes are taken":                          {[]string{"SaveInvalid"}, bug{unchecked: true}},
-		"a lower term is accepted where it fits":         {[]string{"FencedLoaded"}, bug{lowerTerm: true}},
+		"the position of a change is not checked":        {[]string{"SaveBehind", "ClaimStale"}, bug{anyRev: true}},
+		"a change without a load is accepted":            {[]string{"SaveUnloaded"}, bug{unloaded: true}},
+		"incomplete changes are accepted":                {[]string{"SaveInvalid"}, bug{unchecked: true}},
+		"a lower term is accepted at the right position": {[]string{"FencedLoaded"}, bug{lowerTerm: true}},
 		"a lower term is a conflict":                     {[]string{"Fenced", "FencedLoaded"}, bug{noFence: true}},
-		"a term is given to all":                         {[]string{"ClaimOnce", "Rivals"}, bug{anyClaim: true, anyRev: true}},
+		"a term is claimed several times":                {[]string{"ClaimOnce", "Rivals"}, bug{anyClaim: true, anyRev: true}},
 		"any term can be claimed":                        {[]string{"ClaimHigher"}, bug{anyClaim: true}},
-		"a term need not be claimed":                     {[]string{"Unclaimed"}, bug{unclaimed: true}},
-		"a claim that was not heard is not held":         {[]string{"ClaimLate"}, bug{deaf: true}},
-		"roles are not kept apart":                       {[]string{"Scopes", "EntitiesApart"}, bug{key: func(s sharding.Scope) string { return s.Type }}},
-		"types are not kept apart":                       {[]string{"Scopes"}, bug{key: func(s sharding.Scope) string { return strings.ToLower(s.Type) + "|" + s.Role }}},
-		"all scopes are taken":                           {[]string{"ScopeInvalid", "EntitiesInvalid"}, bug{anyScope: true}},
-		"the context is not heeded":                      {[]string{"Cancelled", "EntitiesCancelled"}, bug{forgetful: true}},
-		"what has failed is taken for stored":            {[]string{"Faults", "EntitiesFaults", "RivalsInTrouble"}, bug{optimist: true}},
-		"entities are there twice":                       {[]string{"EntitiesTwice"}, bug{doubles: true}},
+		"a term without a claim is accepted":             {[]string{"Unclaimed"}, bug{unclaimed: true}},
+		"a stored claim whose Save failed is not held":   {[]string{"ClaimLate"}, bug{deaf: true}},
+		"roles share their state":                        {[]string{"Scopes", "EntitiesApart"}, bug{key: func(s sharding.Scope) string { return s.Type }}},
+		"types share their state":                        {[]string{"Scopes"}, bug{key: func(s sharding.Scope) string { return strings.ToLower(s.Type) + "|" + s.Role }}},
+		"invalid scopes are accepted":                    {[]string{"ScopeInvalid", "EntitiesInvalid"}, bug{anyScope: true}},
+		"the context is ignored":                         {[]string{"Cancelled", "EntitiesCancelled"}, bug{forgetful: true}},
+		"failures are not reported":                      {[]string{"Faults", "EntitiesFaults", "RivalsInTrouble"}, bug{optimist: true}},
+		"entities are stored twice":                      {[]string{"EntitiesTwice"}, bug{doubles: true}},
 		"an update holds a thousand entities at most":    {[]string{"EntitiesMany"}, bug{limit: 1000}},
 		"IDs are trimmed":                                {[]string{"EntitiesOdd"}, bug{id: strings.TrimSpace}},
 		"IDs end at NUL":                                 {[]string{"EntitiesOdd"}, bug{id: func(id string) string { id, _, _ = strings.Cut(id, "\x00"); return id }}},
 		"shards share their entities":                    {[]string{"EntitiesApart"}, bug{one: true}},
-		"there is always an entity":                      {[]string{"EntitiesNone"}, bug{ghost: true}},
-		"an owner that was replaced goes on":             {[]string{"EntitiesFenced"}, bug{unfenced: true}},
-		"shards that are added take the place of others": {[]string{"Shards", "ShardsAtOnce"}, bug{replaces: true}},
+		"a shard begins with an entity":                  {[]string{"EntitiesNone"}, bug{ghost: true}},
+		"a replaced owner can write":                     {[]string{"EntitiesFenced"}, bug{unfenced: true}},
+		"added shards replace the others":                {[]string{"Shards", "ShardsAtOnce"}, bug{replaces: true}},
 	}
 }
 
-// Each check fails on the bug that it is there for, and none could be left out.
+// TestBugs checks that each check of the suite fails on its bug, and that each check has a bug.
 func TestBugs(t *testing.T) {
 	t.Parallel()
 	found := make(map[string]bool)

@@ -16,27 +16,27 @@ import (
 
 func coordinatorChecks() []check {
 	return []check{
-		{name: "LoadNothing", rule: "where nothing is stored, the state is empty", run: loadNothing},
-		{name: "Save", rule: "what is saved is loaded, by any node", run: save},
-		{name: "SaveManyEvents", rule: "one change holds ten thousand shards", run: saveManyEvents},
+		{name: "LoadNothing", rule: "without stored data the state is empty", run: loadNothing},
+		{name: "Save", rule: "each node loads the saved state", run: save},
+		{name: "SaveManyEvents", rule: "one change may have ten thousand shards", run: saveManyEvents},
 		{name: "SaveAgain", rule: "a change that is saved again is stored once", run: saveAgain},
-		{name: "SaveAtOnce", rule: "a change that is saved several times at once is stored once", run: saveAtOnce},
-		{name: "SaveBehind", rule: "a change that is based on something else is refused", run: saveBehind},
-		{name: "SaveUnloaded", rule: "who has loaded nothing can't save", run: saveUnloaded},
-		{name: "SaveInvalid", rule: "changes that can't be are refused", run: saveInvalid},
-		{name: "Fenced", rule: "a coordinator of a lower term is fenced, and what it saves is not there", run: fenced},
-		{name: "FencedLoaded", rule: "one that has loaded the higher term is fenced, too", run: fencedLoaded},
+		{name: "SaveAtOnce", rule: "a change that is saved several times concurrently is stored once", run: saveAtOnce},
+		{name: "SaveBehind", rule: "a change that does not follow the stored state is refused", run: saveBehind},
+		{name: "SaveUnloaded", rule: "a store that has not loaded cannot save", run: saveUnloaded},
+		{name: "SaveInvalid", rule: "incomplete changes are refused", run: saveInvalid},
+		{name: "Fenced", rule: "a coordinator of a lower term is fenced, and its change is not stored", run: fenced},
+		{name: "FencedLoaded", rule: "a coordinator that has loaded the higher term is fenced, too", run: fencedLoaded},
 		{name: "ClaimOnce", rule: "a term is claimed once", run: claimOnce},
 		{name: "ClaimHigher", rule: "only a higher term can be claimed", run: claimHigher},
-		{name: "ClaimStale", rule: "a claim that is based on something else is refused, and loses nothing", run: claimStale},
-		{name: "ClaimLate", rule: "a claim whose Save has failed, and that is stored, is held by whoever has made it", run: claimLate},
-		{name: "Unclaimed", rule: "a term that was not claimed can't be used", run: unclaimed},
-		{name: "Scopes", rule: "types and roles are kept apart", run: scopes},
-		{name: "ScopeInvalid", rule: "scopes that can't be are refused", run: scopeInvalid},
-		{name: "Cancelled", rule: "a call whose context has ended fails", run: cancelled},
-		{name: "Faults", rule: "whatever fails at whatever call, a load tells what is stored, and goes on", run: faults},
-		{name: "Rivals", rule: "of coordinators that act at once, what was acknowledged is never lost", run: rivalsAtOnce},
-		{name: "RivalsInTrouble", rule: "so it is when calls of each of them fail, too", run: rivalsInTrouble},
+		{name: "ClaimStale", rule: "a claim that does not follow the stored state is refused, and loses nothing", run: claimStale},
+		{name: "ClaimLate", rule: "a coordinator holds a term if its claim is stored, although Save failed", run: claimLate},
+		{name: "Unclaimed", rule: "a change of an unclaimed term is refused", run: unclaimed},
+		{name: "Scopes", rule: "each type and role has its own state", run: scopes},
+		{name: "ScopeInvalid", rule: "invalid scopes are refused", run: scopeInvalid},
+		{name: "Cancelled", rule: "a call with an ended context fails", run: cancelled},
+		{name: "Faults", rule: "after a failure of any call, a load returns the stored state, and the coordinator continues", run: faults},
+		{name: "Rivals", rule: "concurrent coordinators lose no acknowledged change", run: rivalsAtOnce},
+		{name: "RivalsInTrouble", rule: "concurrent coordinators lose no acknowledged change although their calls fail", run: rivalsInTrouble},
 	}
 }
 
@@ -59,7 +59,7 @@ func save(f *fixture) {
 	rev := a.rev
 	a.mustLoad()
 	if a.rev != rev {
-		f.Errorf("it is at %d, and %d is loaded", rev, a.rev)
+		f.Errorf("Load returned event %d, want %d", a.rev, rev)
 	}
 	a.mustSave(a.change(coordinator.Event{Kind: coordinator.RegionTerminated, Node: region("a")}))
 	f.stored(1, a.state)
@@ -80,7 +80,7 @@ func saveManyEvents(f *fixture) {
 	}
 	a.mustSave(a.change(events...))
 	if a.state.Shards() != regions*each {
-		f.Fatalf("%d shards", a.state.Shards())
+		f.Fatalf("the state has %d shards, want %d", a.state.Shards(), regions*each)
 	}
 	f.stored(1, a.state)
 	f.Logf("the state has %d bytes", len(coordinator.AppendState(nil, a.state)))
@@ -155,7 +155,7 @@ func saveInvalid(f *fixture) {
 	} {
 		c := encode(&whole)
 		if spoil(&c); !errors.Is(a.store.Save(f.ctx, c), sharding.ErrInvalid) {
-			f.Errorf("a change with %s is not refused", name)
+			f.Errorf("Save of a change with %s did not return ErrInvalid", name)
 		}
 	}
 	f.stored(1, a.state)
@@ -233,12 +233,12 @@ func claimStale(f *fixture) {
 	b.refused(b.claim(a.term+1), sharding.ErrConflict)
 	b.mustLoad()
 	if _, found := b.state.Region(region("a")); !found {
-		f.Errorf("an acknowledged change is not loaded: %s", show(b.state))
+		f.Errorf("Load = %s, without an acknowledged change", show(b.state))
 	}
-	f.actor(2).lead() // whatever the claim has stored
+	f.actor(2).lead() // succeeds although the failed claim may be stored
 	b.lead()
 	if _, found := b.state.Region(region("a")); !found {
-		f.Errorf("an acknowledged change is lost: %s", show(b.state))
+		f.Errorf("the state %s has lost an acknowledged change", show(b.state))
 	}
 	f.stored(2, b.state)
 }
@@ -312,11 +312,11 @@ func cancelled(f *fixture) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	cancel()
 	if _, err := a.store.Load(ctx); err == nil {
-		f.Errorf("Load with a context that has ended: no error")
+		f.Errorf("Load with an ended context: no error")
 	}
 	c := a.change(registered("a"))
 	if err := a.store.Save(ctx, encode(&c)); err == nil {
-		f.Errorf("Save with a context that has ended: no error")
+		f.Errorf("Save with an ended context: no error")
 	}
 	a.mustLoad()
 	if !a.state.Equal(c.After) {

@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// bug is what a double does wrong. The zero value is sound.
+// bug describes the faults of a double. The zero value has none.
 type bug struct {
 	loaded                                       func(sharding.Loaded) sharding.Loaded
 	key                                          func(sharding.Scope) string
@@ -27,7 +27,7 @@ type bug struct {
 	doubles, one, ghost, unfenced, replaces      bool
 }
 
-// place is where doubles keep what they are given.
+// place is the storage of the doubles.
 type place struct {
 	mu     sync.Mutex
 	states map[string]*state
@@ -46,7 +46,7 @@ type entities struct {
 	owners []*double // that were replaced or have failed
 }
 
-// What strikes a node.
+// Faults of a node.
 const (
 	well = iota
 	lost
@@ -99,7 +99,7 @@ type double struct {
 
 func (n *node) open(s sharding.Scope) (*double, error) {
 	if !n.bug.anyScope {
-		// What all stores check.
+		// All stores make this check.
 		if _, err := (sharding.JournalStores{}).OpenCoordinator(s); strings.Contains(err.Error(), "Scope.") {
 			return nil, err
 		}
@@ -129,7 +129,7 @@ type coordinators struct {
 	unheard bool // the last claim has failed
 }
 
-// state returns what is stored. It is called with the lock of the place.
+// state returns the stored state. It is called with the lock of the place.
 func (d *double) state() *state {
 	if d.place.states == nil {
 		d.place.states = map[string]*state{}
@@ -194,7 +194,7 @@ func (c *coordinators) save(change *sharding.Change) error {
 
 type remembered struct{ *double }
 
-// shard returns what is stored. It is called with the lock of the place.
+// shard returns the stored entities. It is called with the lock of the place.
 func (r *remembered) shard(s sharding.Shard) *entities {
 	if r.bug.one {
 		s = 0

@@ -29,7 +29,7 @@ func faults(f *fixture) {
 		}
 	}
 	if len(f.place.Faults) == 0 {
-		f.Errorf("there are no faults to strike")
+		f.Errorf("Place.Faults is empty")
 	}
 }
 
@@ -83,7 +83,7 @@ func (a *actor) persist(t *trouble) {
 	tries := 0
 	try := func() {
 		if tries++; tries > 100 {
-			a.Fatalf("%s: it tries for ever", fault.Name)
+			a.Fatalf("%s: calls have failed 100 times", fault.Name)
 		}
 	}
 	for {
@@ -116,7 +116,7 @@ func (a *actor) persist(t *trouble) {
 			try()
 		}
 		if !a.state.Equal(c.After) {
-			a.Fatalf("%s: %s after %s", fault.Name, show(a.state), describe(c))
+			a.Fatalf("%s: the state is %s after a Save of %s", fault.Name, show(a.state), describe(c))
 		}
 	}
 }

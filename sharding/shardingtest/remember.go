@@ -17,18 +17,18 @@ import (
 
 func entityChecks() []check {
 	all := []check{
-		{name: "EntitiesNone", rule: "where nothing is stored, there are no entities and no shards", run: entitiesNone},
-		{name: "Entities", rule: "what was started and not stopped is loaded, by any node", run: entitiesUpdate},
-		{name: "EntitiesTwice", rule: "what is started twice is there once, and what is stopped need not be there", run: entitiesTwice},
-		{name: "EntitiesMany", rule: "an update holds thousands of entities", run: entitiesMany},
-		{name: "EntitiesOdd", rule: "IDs are kept as they are", run: entitiesOdd},
-		{name: "EntitiesInvalid", rule: "IDs, shards and scopes that can't be are refused", run: entitiesInvalid},
-		{name: "EntitiesApart", rule: "types, roles and shards are kept apart", run: entitiesApart},
-		{name: "EntitiesFenced", rule: "an owner is fenced once another one has loaded the shard", run: entitiesFenced},
-		{name: "EntitiesFaults", rule: "whatever fails at whatever call, a load tells what is stored, and goes on", run: entitiesFaults},
-		{name: "EntitiesCancelled", rule: "a call whose context has ended fails", run: entitiesCancelled},
-		{name: "Shards", rule: "shards that were added are there once, sorted", run: shards},
-		{name: "ShardsAtOnce", rule: "no shard is lost when several are added at once", run: shardsAtOnce},
+		{name: "EntitiesNone", rule: "without stored data there are no entities and no shards", run: entitiesNone},
+		{name: "Entities", rule: "each node loads the entities that were started and not stopped", run: entitiesUpdate},
+		{name: "EntitiesTwice", rule: "an entity that is started twice is loaded once, and an unknown entity may be stopped", run: entitiesTwice},
+		{name: "EntitiesMany", rule: "an update may have thousands of entities", run: entitiesMany},
+		{name: "EntitiesOdd", rule: "IDs are stored unchanged", run: entitiesOdd},
+		{name: "EntitiesInvalid", rule: "invalid IDs, shards and scopes are refused", run: entitiesInvalid},
+		{name: "EntitiesApart", rule: "each type, role and shard has its own entities", run: entitiesApart},
+		{name: "EntitiesFenced", rule: "an owner is fenced after another owner has loaded the shard", run: entitiesFenced},
+		{name: "EntitiesFaults", rule: "after a failure of any call, a load returns the stored entities, and the owner continues", run: entitiesFaults},
+		{name: "EntitiesCancelled", rule: "a call with an ended context fails", run: entitiesCancelled},
+		{name: "Shards", rule: "Shards returns each added shard once, sorted", run: shards},
+		{name: "ShardsAtOnce", rule: "no shard is lost if several are added concurrently", run: shardsAtOnce},
 	}
 	for i := range all {
 		all[i].entities = true
@@ -140,17 +140,17 @@ func entitiesInvalid(f *fixture) {
 	f.wantLoaded(a, 0)
 	for _, ids := range [][]string{{""}, {"x", ""}, {strings.Repeat("x", sharding.MaxEntityID+1)}} {
 		if err := a.Update(f.ctx, 0, ids, nil); !errors.Is(err, sharding.ErrInvalid) {
-			f.Errorf("%.40q is started: %v, want ErrInvalid", ids, err)
+			f.Errorf("Update that starts %.40q: %v, want ErrInvalid", ids, err)
 		}
 		if err := a.Update(f.ctx, 0, nil, ids); !errors.Is(err, sharding.ErrInvalid) {
-			f.Errorf("%.40q is stopped: %v, want ErrInvalid", ids, err)
+			f.Errorf("Update that stops %.40q: %v, want ErrInvalid", ids, err)
 		}
 	}
 	if err := a.AddShards(f.ctx, []shard{1, coordinator.MaxShards}); !errors.Is(err, sharding.ErrInvalid) {
-		f.Errorf("AddShards of one beyond the last: %v, want ErrInvalid", err)
+		f.Errorf("AddShards of a shard above the maximum: %v, want ErrInvalid", err)
 	}
 	if _, err := a.Load(f.ctx, coordinator.MaxShards); !errors.Is(err, sharding.ErrInvalid) {
-		f.Errorf("Load of one beyond the last: %v, want ErrInvalid", err)
+		f.Errorf("Load of a shard above the maximum: %v, want ErrInvalid", err)
 	}
 	for _, scope := range badScopes() {
 		if _, err := f.place.Entities(0).OpenEntities(scope); !errors.Is(err, sharding.ErrInvalid) {
@@ -187,7 +187,7 @@ func entitiesApart(f *fixture) {
 
 func entitiesFenced(f *fixture) {
 	if f.place.Unfenced {
-		f.Logf("they are not")
+		f.Logf("these stores do not fence owners")
 		return
 	}
 	a, b := f.entities(0, account()), f.entities(1, account())
@@ -228,7 +228,7 @@ func entitiesFaults(f *fixture) {
 			load := func(wants ...[]string) {
 				for tries := 0; ; tries++ {
 					if tries > 100 {
-						f.Fatalf("%s: it loads for ever", fault.Name)
+						f.Fatalf("%s: Load has failed 100 times", fault.Name)
 					}
 					var got []string
 					if !do(func(ctx context.Context) (err error) { got, err = s.Load(ctx, 1); return err }) {
@@ -236,7 +236,7 @@ func entitiesFaults(f *fixture) {
 					}
 					slices.Sort(got)
 					if !slices.ContainsFunc(wants, func(want []string) bool { return slices.Equal(got, want) }) {
-						f.Fatalf("%s at call %d: %q is loaded, want one of %q", fault.Name, at, got, wants)
+						f.Fatalf("%s at call %d: Load = %q, want one of %q", fault.Name, at, got, wants)
 					}
 					return
 				}
@@ -251,7 +251,7 @@ func entitiesFaults(f *fixture) {
 				was = want
 			}
 			for !do(func(ctx context.Context) error { return s.AddShards(ctx, []shard{1, 2}) }) {
-				f.Logf("%s at call %d: again", fault.Name, at)
+				f.Logf("%s at call %d: AddShards failed, trying again", fault.Name, at)
 			}
 			t.mend()
 			f.wantLoaded(f.entities(1, scope), 1, was...)
@@ -269,16 +269,16 @@ func entitiesCancelled(f *fixture) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	cancel()
 	if _, err := s.Load(ctx, 1); err == nil {
-		f.Errorf("Load with a context that has ended: no error")
+		f.Errorf("Load with an ended context: no error")
 	}
 	if err := s.Update(ctx, 1, []string{"x"}, nil); err == nil {
-		f.Errorf("Update with a context that has ended: no error")
+		f.Errorf("Update with an ended context: no error")
 	}
 	if _, err := s.Shards(ctx); err == nil {
-		f.Errorf("Shards with a context that has ended: no error")
+		f.Errorf("Shards with an ended context: no error")
 	}
 	if err := s.AddShards(ctx, []shard{1}); err == nil {
-		f.Errorf("AddShards with a context that has ended: no error")
+		f.Errorf("AddShards with an ended context: no error")
 	}
 	f.wantLoaded(s, 1, "x")
 }

@@ -154,7 +154,7 @@ func (r *rivals) check(a *actor) bool {
 	for _, s := range before {
 		if _, found := a.state.Home(s); !found {
 			r.mu.Lock()
-			r.Errorf("shard %d, acknowledged to %s, is not in %s", s, r.shards[s], show(a.state))
+			r.Errorf("shard %d was acknowledged to %s and is missing in %s", s, r.shards[s], show(a.state))
 			r.mu.Unlock()
 			return false
 		}
@@ -184,14 +184,14 @@ func claimLate(f *fixture) {
 			}
 			landed++
 			if err = a.save(a.change(registered("a"))); err != nil {
-				f.Errorf("%s %v after the claim has begun: the claim is stored, and a change of its term is refused: %v", fault.Name, moment, err)
+				f.Errorf("%s %v after the begin of the claim: the claim is stored, but a change of its term is refused: %v", fault.Name, moment, err)
 				continue
 			}
 			f.storedIn(f.coordinators(1, s), a.state, fmt.Sprintf("%s %v after the begin of the claim: ", fault.Name, moment))
 		}
 	}
 	if landed == 0 {
-		f.Errorf("no fault has let a claim fail that was stored nevertheless: see Place.Faults")
+		f.Errorf("no claim failed and was stored nevertheless: see Place.Faults")
 	}
 	f.Logf("%d claims were stored whose Save had failed", landed)
 }
@@ -249,5 +249,5 @@ func (f *fixture) quench(s sharding.Scope) {
 			return
 		}
 	}
-	f.Fatalf("calls go on to fail though nothing strikes any more")
+	f.Fatalf("calls still fail without a fault")
 }

@@ -87,7 +87,7 @@ func (c check) on(tb testing.TB, cfg Config) {
 	f := &fixture{TB: tb, ctx: ctx, place: cfg.Open(tb)}
 	tb.Cleanup(cancel)
 	if c.entities && f.place.Entities == nil || !c.entities && f.place.Coordinators == nil {
-		tb.Logf("there are no such stores")
+		tb.Logf("the place has no such stores")
 		return
 	}
 	c.run(f)

@@ -16,16 +16,16 @@ import (
 
 var errUnheard = errors.New("no answer")
 
-// data is one replica that is all there is, as one node reaches it.
+// data is the only replica, as one node accesses it.
 type data struct {
 	*keys
 
 	self    *crdt.Self
-	unheard bool // what changes the state is stored, and says that it isn't
-	half    bool // so is what changes the claims
+	unheard bool // changes of the state are stored and return an error
+	half    bool // changes of the claims are stored and return an error
 }
 
-// keys are what all nodes reach.
+// keys are the data of all nodes.
 type keys struct {
 	claims crdt.ORSet[string]
 	state  crdt.LWWRegister[[]byte]
@@ -98,28 +98,29 @@ func (a *actor) claim(term uint64) (coordinator.State, error) {
 	return a.save(term, coordinator.Event{Kind: coordinator.Started, Term: term, Node: a.node})
 }
 
-// A coordinator whose claim was stored, and that does not hear it, finds it, and goes on in that
-// term.
-func TestClaimThatIsFoundIsHeld(t *testing.T) {
+// TestLoadedClaimIsHeld checks that a coordinator that loads its own claim, whose Save failed,
+// holds the term.
+func TestLoadedClaimIsHeld(t *testing.T) {
 	t.Parallel()
 	a := act(t, &keys{}, "a")
 	a.load()
 	a.unheard = true
 	after, err := a.claim(1)
 	if !errors.Is(err, errUnheard) {
-		t.Fatalf("the claim: %v", err)
+		t.Fatalf("claim(1) = %v, want errUnheard", err)
 	}
 	a.unheard = false
 	if a.load(); !a.state.Equal(after) {
-		t.Fatalf("it finds term %d of %v", a.state.Term(), a.state.Holder())
+		t.Fatalf("Load = term %d of %v, want the claimed state", a.state.Term(), a.state.Holder())
 	}
 	if _, err := a.save(1, coordinator.Event{Kind: coordinator.RegionRegistered, Node: a.node}); err != nil {
 		t.Errorf("a change of the term: %v", err)
 	}
 }
 
-// What others have claimed is not held by whoever finds it, nor what is found below a higher claim.
-func TestClaimThatIsFoundIsNotHeld(t *testing.T) {
+// TestLoadedClaimOfOthersIsNotHeld checks that a coordinator does not hold a term that another one
+// has claimed, or that is below a higher claim.
+func TestLoadedClaimOfOthersIsNotHeld(t *testing.T) {
 	t.Parallel()
 	k := &keys{}
 	a, b := act(t, k, "a"), act(t, k, "b")
@@ -134,7 +135,7 @@ func TestClaimThatIsFoundIsNotHeld(t *testing.T) {
 	a.load()
 	a.unheard = true
 	if _, err := a.claim(1); !errors.Is(err, errUnheard) {
-		t.Fatalf("the claim: %v", err)
+		t.Fatalf("claim(1) = %v, want errUnheard", err)
 	}
 	a.unheard = false
 	refused(b, 1)
