@@ -135,7 +135,6 @@ func newAdminService() *adminrpc.Service {
 	}
 }
 
-// handleAdmin handles a request of an operator.
 func (s *router) handleAdmin(ctx context.Context, _ string, request *adminRequest) (adminReply, error) {
 	if request.Command == commandStats && request.Replicator == "" {
 		return s.adminStats(ctx, request.After)
@@ -230,7 +229,6 @@ func (r *Replicator) adminKeys(request *adminRequest) (page []AdminKey, more boo
 	return all, false
 }
 
-// jsonSize returns the size of a list element in a reply.
 func jsonSize(v any) int {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -251,19 +249,11 @@ func (v *values) page(after, prefix string, deleted bool, limit int) []AdminKey 
 		}
 	}
 	for i := range v.shards {
-		s := &v.shards[i]
-		s.mu.RLock()
-		for key, h := range s.by {
-			if key <= after || h.deleted && !deleted || last != "" && key > last || !strings.HasPrefix(key, prefix) {
-				continue
+		v.shards[i].each(func(key string, h keyState) {
+			if key > after && (deleted || !h.deleted) && (last == "" || key <= last) && strings.HasPrefix(key, prefix) {
+				keys = append(keys, AdminKey{Key: key, Type: h.value.Type(), Deleted: h.deleted})
 			}
-			k := AdminKey{Key: key, Deleted: h.deleted}
-			if !h.deleted {
-				k.Type = h.value.Type()
-			}
-			keys = append(keys, k)
-		}
-		s.mu.RUnlock()
+		})
 		if len(keys) > 4*limit {
 			trim()
 		}

@@ -226,7 +226,6 @@ func (a *Admin) Diff(ctx context.Context, replicator string, nodes []string, mos
 	return d, nil
 }
 
-// each calls f concurrently for all names.
 func each(names []string, f func(i int, name string)) {
 	var all sync.WaitGroup
 	for i, name := range names {
@@ -235,7 +234,6 @@ func each(names []string, f func(i int, name string)) {
 	all.Wait()
 }
 
-// sums returns the digests of the buckets of a node.
 func (a *Admin) sums(ctx context.Context, at At) DiffNode {
 	n := DiffNode{Name: at.Node}
 	reply, err := adminrpc.Ask[adminReply](ctx, a.client, at.Node, commandDigests, at.request(adminRequest{Command: commandDigests}))
@@ -250,7 +248,6 @@ func (a *Admin) sums(ctx context.Context, at At) DiffNode {
 	return n
 }
 
-// differs reports whether a bucket differs between the nodes.
 func (d *Diff) differs(nr int) bool {
 	const size = len(replication.Digest{})
 	var first []byte
@@ -306,7 +303,6 @@ func (a *Admin) compare(ctx context.Context, replicator string, nr int, nodes []
 	return keys
 }
 
-// bucket returns the digests of the keys in a bucket of a node.
 func (a *Admin) bucket(ctx context.Context, at At, nr int) (map[string]string, error) {
 	held := map[string]string{}
 	request := at.request(adminRequest{Command: commandBucket, Bucket: nr})

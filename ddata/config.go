@@ -141,10 +141,8 @@ func (c *Config) validate(node *cluster.Node) fielderror.Errors {
 // maxEntry returns the maximum size of a value for messages with room bytes.
 func (c *Config) maxEntry(room int) int { return cmp.Or(c.MaxEntry, min(512<<10, room/2)) }
 
-// room returns the maximum size of a message of the protocol.
 func room(maxPayload int) int { return min(maxPayload-replication.Overhead, replication.MaxMessage) }
 
-// machine returns the state machine of the replicator.
 func (c *Config) machine(self *crdt.Self, started time.Time, maxPayload int) (*replication.Machine, error) {
 	room := room(maxPayload)
 	return replication.New(replication.Config{

@@ -13,31 +13,38 @@ import (
 // ReadLevel is the number of nodes whose values a read merges. The node itself is always one of
 // them. The zero value is ReadLocal.
 type ReadLevel struct {
-	level  replication.Level
+	nodes
 	repair bool
-	oldest bool
+}
+
+// nodes are the nodes that take part in a request.
+type nodes struct {
+	level  replication.Level
+	oldest bool // the oldest nodes are asked first
 }
 
 // ReadLocal reads the value of this node without waiting.
 func ReadLocal() ReadLevel { return ReadLevel{} }
 
 // ReadFrom reads from n nodes, at least 2.
-func ReadFrom(n int) ReadLevel { return ReadLevel{level: count(n)} }
+func ReadFrom(n int) ReadLevel { return ReadLevel{nodes: count(n)} }
 
 // ReadMajority reads from more than half of the nodes. It sees all writes to a majority that
 // completed before it began, as long as no nodes join or leave.
 func ReadMajority() ReadLevel {
-	return ReadLevel{level: replication.Level{Kind: replication.Majority}}
+	return ReadLevel{nodes: nodes{level: replication.Level{Kind: replication.Majority}}}
 }
 
 // ReadMajorityPlus reads from more nodes than a majority: that many more. Nodes that are leaving do
 // not count.
 func ReadMajorityPlus(more int) ReadLevel {
-	return ReadLevel{level: replication.Level{Kind: replication.MajorityPlus, N: more}}
+	return ReadLevel{nodes: nodes{level: replication.Level{Kind: replication.MajorityPlus, N: more}}}
 }
 
 // ReadAll reads from all nodes except those that are leaving.
-func ReadAll() ReadLevel { return ReadLevel{level: replication.Level{Kind: replication.All}} }
+func ReadAll() ReadLevel {
+	return ReadLevel{nodes: nodes{level: replication.Level{Kind: replication.All}}}
+}
 
 // AtLeast returns the level with a minimum number of nodes, limited by the size of the cluster. It
 // is for small clusters, where a majority is only a few nodes. At levels other than majorities,
@@ -65,11 +72,10 @@ func (l ReadLevel) PreferOldest() ReadLevel {
 // String returns a text such as "majority", or "majority plus 2 of at least 5, repairing peers,
 // oldest first".
 func (l ReadLevel) String() string {
-	text := levelText(l.level)
 	if l.repair {
-		text += ", repairing peers"
+		return l.text(", repairing peers")
 	}
-	return text + oldestText(l.oldest)
+	return l.text("")
 }
 
 // check returns an error for combinations that the protocol does not check.
@@ -77,35 +83,34 @@ func (l ReadLevel) check() error {
 	if l.repair && l.level.Kind == replication.Local {
 		return errors.New("a local read has no peers to repair")
 	}
-	return checkLeast(l.level)
+	return l.nodes.check()
 }
 
 // WriteLevel is the number of nodes that must have a change before the call returns. The node
 // itself is always one of them. The zero value is WriteLocal.
-type WriteLevel struct {
-	level  replication.Level
-	oldest bool
-}
+type WriteLevel struct{ nodes }
 
 // WriteLocal changes the value on this node. Other nodes receive the change soon afterwards.
 func WriteLocal() WriteLevel { return WriteLevel{} }
 
 // WriteTo writes to n nodes, at least 2.
-func WriteTo(n int) WriteLevel { return WriteLevel{level: count(n)} }
+func WriteTo(n int) WriteLevel { return WriteLevel{count(n)} }
 
 // WriteMajority writes to more than half of the nodes.
 func WriteMajority() WriteLevel {
-	return WriteLevel{level: replication.Level{Kind: replication.Majority}}
+	return WriteLevel{nodes: nodes{level: replication.Level{Kind: replication.Majority}}}
 }
 
 // WriteMajorityPlus writes to more nodes than a majority: that many more. Nodes that are leaving do
 // not count.
 func WriteMajorityPlus(more int) WriteLevel {
-	return WriteLevel{level: replication.Level{Kind: replication.MajorityPlus, N: more}}
+	return WriteLevel{nodes: nodes{level: replication.Level{Kind: replication.MajorityPlus, N: more}}}
 }
 
 // WriteAll writes to all nodes except those that are leaving.
-func WriteAll() WriteLevel { return WriteLevel{level: replication.Level{Kind: replication.All}} }
+func WriteAll() WriteLevel {
+	return WriteLevel{nodes: nodes{level: replication.Level{Kind: replication.All}}}
+}
 
 // AtLeast is like ReadLevel.AtLeast.
 func (l WriteLevel) AtLeast(n int) WriteLevel {
@@ -120,37 +125,34 @@ func (l WriteLevel) PreferOldest() WriteLevel {
 }
 
 // String returns a text such as "majority", or "majority plus 2 of at least 5, oldest first".
-func (l WriteLevel) String() string { return levelText(l.level) + oldestText(l.oldest) }
+func (l WriteLevel) String() string { return l.text("") }
 
-func (l WriteLevel) check() error { return checkLeast(l.level) }
-
-func checkLeast(l replication.Level) error {
-	if l.MinCap == 0 || l.Kind == replication.Majority || l.Kind == replication.MajorityPlus {
-		return nil
+// check returns an error for combinations that the protocol does not check.
+func (n nodes) check() error {
+	if l := n.level; l.MinCap != 0 && l.Kind != replication.Majority && l.Kind != replication.MajorityPlus {
+		return fmt.Errorf("AtLeast is for majorities, the level is %q", nodes{level: replication.Level{Kind: l.Kind, N: l.N}}.text(""))
 	}
-	return fmt.Errorf("AtLeast is for majorities, the level is %q", levelText(replication.Level{Kind: l.Kind, N: l.N}))
+	return nil
 }
 
-func oldestText(oldest bool) string {
-	if oldest {
-		return ", oldest first"
-	}
-	return ""
-}
+func count(n int) nodes { return nodes{level: replication.Level{Kind: replication.Count, N: n}} }
 
-func count(n int) replication.Level { return replication.Level{Kind: replication.Count, N: n} }
-
-func levelText(l replication.Level) string {
-	text := l.Kind.String()
-	switch l.Kind {
+// text returns the text of the level with an addition.
+func (n nodes) text(addition string) string {
+	text := n.level.Kind.String()
+	switch n.level.Kind {
 	case replication.Count:
-		text = fmt.Sprintf("%d nodes", l.N)
+		text = fmt.Sprintf("%d nodes", n.level.N)
 	case replication.MajorityPlus:
-		text = fmt.Sprintf("majority plus %d", l.N)
+		text = fmt.Sprintf("majority plus %d", n.level.N)
 	case replication.Local, replication.Majority, replication.All:
 	}
-	if l.MinCap > 0 {
-		text += fmt.Sprintf(" of at least %d", l.MinCap)
+	if n.level.MinCap > 0 {
+		text += fmt.Sprintf(" of at least %d", n.level.MinCap)
+	}
+	text += addition
+	if n.oldest {
+		text += ", oldest first"
 	}
 	return text
 }

@@ -127,7 +127,6 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Reason, e.Cause}
 }
 
-// reasonOf returns the reason for an error of the machine or of a data type.
 func reasonOf(err error) error {
 	switch {
 	case is[*modifyError](err), isPanic(err), errors.Is(err, replication.ErrForeign):
@@ -160,13 +159,12 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 		return nil
 	}
 	e := &Error{Op: op, Key: key, Answered: reply.Answered, Required: reply.Required, Total: reply.Total, Silent: reply.Silent, Cause: publicError(reply.Err)}
+	e.Reason = map[replication.Outcome]error{
+		replication.NotFound: ErrNotFound, replication.Deleted: ErrDeleted, replication.TimedOut: ErrQuorum, replication.TooFew: ErrTooFew,
+		replication.StoreFailed: ErrStore, replication.Busy: ErrBusy, replication.Stopped: ErrStopped,
+	}[reply.Outcome]
 	switch reply.Outcome {
-	case replication.NotFound:
-		e.Reason = ErrNotFound
-	case replication.Deleted:
-		e.Reason = ErrDeleted
 	case replication.TimedOut:
-		e.Reason = ErrQuorum
 		switch {
 		case errors.Is(e.Cause, replication.ErrType):
 			e.Cause = replication.Errorf(ErrType, "%w: they hold another type", e.Cause)
@@ -179,20 +177,14 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 		case len(e.Silent) > 0:
 			e.Cause = fmt.Errorf("%w: %w", e.Cause, context.DeadlineExceeded)
 		}
-	case replication.TooFew:
-		e.Reason = ErrTooFew
-	case replication.StoreFailed:
-		e.Reason = ErrStore
-	case replication.Busy:
-		e.Reason = ErrBusy
 	case replication.Stopped:
-		e.Reason, e.Cause = ErrStopped, r.cause()
+		e.Cause = r.cause()
 	case replication.Failed:
 		e.Reason = reasonOf(reply.Err)
 		if m, ok := errors.AsType[*modifyError](reply.Err); ok {
 			e.Cause = m.err
 		}
-	case replication.Done:
+	default:
 	}
 	return e
 }

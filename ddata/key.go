@@ -83,14 +83,4 @@ const (
 	Expired = ChangeKind(replication.Expired)
 )
 
-func (k ChangeKind) String() string {
-	switch k {
-	case Changed:
-		return "changed"
-	case Deleted:
-		return "deleted"
-	case Expired:
-		return "expired"
-	}
-	return "?"
-}
+func (k ChangeKind) String() string { return replication.EventKind(k).String() }

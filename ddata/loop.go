@@ -23,7 +23,6 @@ const (
 	housekeeping = time.Second
 )
 
-// now returns the monotonic time of the machine.
 func (r *Replicator) now() time.Duration { return time.Since(r.start) }
 
 // run is the loop. Callers may also run requests in its place, see runInline. When it returns, the
@@ -55,7 +54,6 @@ func (r *Replicator) run() {
 	}
 }
 
-// next returns the time of the next scheduled work.
 func (r *Replicator) next() time.Duration { return min(r.machine.Next(), r.housekeepingDue) }
 
 // withTurn calls f with the turn. If f panics or exits its goroutine, the replicator ends, because
@@ -94,7 +92,6 @@ func (r *Replicator) runInline(c *call) bool {
 	return true
 }
 
-// handle processes input.
 func (r *Replicator) handle(w *waiting) {
 	packets, items := w.packets, w.items
 	for w.members != nil || len(packets)+len(items) > 0 {
@@ -156,7 +153,6 @@ func (r *Replicator) tickIfDue() {
 	}
 }
 
-// applyEffects performs the effects of the machine in order.
 func (r *Replicator) applyEffects(e replication.Effects) {
 	for i := range e.Notes {
 		r.logNote(&e.Notes[i])
@@ -197,7 +193,6 @@ func (r *Replicator) send(s *replication.Send) {
 	}
 }
 
-// stored passes the result of a write to the loop.
 func (r *Replicator) stored(s replication.Stored) { r.inbox.items.Add(item{in: s}) }
 
 // recoverTurn ends the replicator if a turn did not complete.
@@ -285,7 +280,6 @@ func (b *inbox) idle() bool {
 	return b.members.Load() == nil && b.packets.Len()+b.items.Len() == 0
 }
 
-// setMembers replaces the members of the cluster.
 func (b *inbox) setMembers(m *replication.Members) {
 	b.members.Store(m)
 	b.ready.Set()

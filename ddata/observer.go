@@ -170,14 +170,12 @@ func observe[L fmt.Stringer](r *Replicator, began time.Time, op, key string, lev
 	})
 }
 
-// callObserver calls an observer, which may panic.
 func (r *Replicator) callObserver(f func()) {
 	if p := panics.Call(f); p != nil {
 		r.log.ErrorContext(r.base, "observer panicked", slog.String("panic", fmt.Sprint(p.Value)), slog.String("stack", string(p.Stack)))
 	}
 }
 
-// report calls Observer.Stats periodically.
 func (r *Replicator) report(ctx context.Context) {
 	ticker := time.NewTicker(r.cfg.StatsInterval)
 	defer ticker.Stop()
@@ -213,7 +211,6 @@ func (t *readKeys) add(key string) {
 	t.keys[key] = struct{}{}
 }
 
-// take returns the keys and clears the collection.
 func (t *readKeys) take() (keys []string) {
 	t.mu.Lock()
 	all := t.keys
@@ -244,7 +241,6 @@ func (r *Replicator) logThrottled(kind logKind, level slog.Level, message string
 	r.throttle.Log(r.base, r.log, kind, level, message, attrs...)
 }
 
-// logNote logs a note of the protocol.
 func (r *Replicator) logNote(n *replication.Note) {
 	ctx := r.base
 	peer, key, cause := slog.String("peer", n.Node.String()), slog.String("key", n.Key), slog.Any("error", n.Err)

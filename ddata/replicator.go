@@ -114,7 +114,6 @@ func prepare(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, 
 	return r, r.router.add(r)
 }
 
-// open loads the durable keys and starts the loop.
 func (r *Replicator) open(ctx context.Context) error {
 	store, err := r.load(ctx)
 	if err != nil {
@@ -154,7 +153,6 @@ func (r *Replicator) load(ctx context.Context) (durable.Store, error) {
 	return store, nil
 }
 
-// loadAll loads all records of a store.
 func (r *Replicator) loadAll(ctx context.Context, store durable.Store) error {
 	began := time.Now()
 	n := 0
@@ -211,7 +209,6 @@ func (r *Replicator) removeHooks() {
 	}
 }
 
-// members returns the current members of the cluster.
 func (r *Replicator) members() *replication.Members {
 	s := r.node.State()
 	if s.Stopped {
@@ -220,7 +217,6 @@ func (r *Replicator) members() *replication.Members {
 	return &replication.Members{All: s.Members, Unreachable: s.Unreachable}
 }
 
-// followMembers passes changes of the cluster's members to the loop.
 func (r *Replicator) followMembers(ctx context.Context) {
 	for range r.node.Events(ctx, cluster.MemberRemoved, cluster.MemberJoined, cluster.MemberWeaklyUp, cluster.MemberUp, cluster.MemberPreparing,
 		cluster.MemberReady, cluster.MemberLeft, cluster.MemberExited, cluster.MemberDowned, cluster.MemberUnreachable, cluster.MemberReachable, cluster.ShuttingDown) {
@@ -314,7 +310,6 @@ func (r *Replicator) removed() error {
 	return fmt.Errorf("%s: %w", text, cluster.ErrShuttingDown)
 }
 
-// cause returns the reason why the replicator has ended.
 func (r *Replicator) cause() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

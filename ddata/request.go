@@ -138,15 +138,11 @@ func (c *call) late(ctx context.Context, local bool) (replication.Reply, bool) {
 	if c.state.CompareAndSwap(queued, abandonedCall) {
 		return replication.Reply{}, false
 	}
+	wait := grace
 	if local || ctx.Err() != context.DeadlineExceeded {
-		select {
-		case reply := <-c.answer:
-			return reply, true
-		default:
-			return replication.Reply{}, false
-		}
+		wait = 0
 	}
-	timer := time.NewTimer(grace)
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case reply := <-c.answer:
@@ -212,7 +208,6 @@ func (r *Replicator) call(ctx context.Context, f func()) error {
 	return r.withBlockingUpdate(err)
 }
 
-// stopped returns the error of a request to a replicator that has ended.
 func (r *Replicator) stopped(op, key string) error {
 	return &Error{Op: op, Key: key, Reason: ErrStopped, Cause: r.cause()}
 }
@@ -285,7 +280,6 @@ func (r *Replicator) request(key string, level replication.Level, oldest bool) r
 	return replication.Request{Key: key, Level: level, PreferOldest: oldest || r.cfg.PreferOldest}
 }
 
-// change runs a request that changes a key.
 func (r *Replicator) change(ctx context.Context, op, key string, level WriteLevel, input func(*call, replication.Request) replication.Input) (replication.Reply, error) {
 	if err := level.check(); err != nil {
 		return replication.Reply{}, &Error{Op: op, Key: key, Reason: ErrInvalid, Cause: err}
@@ -306,7 +300,6 @@ func (r *Replicator) get(ctx context.Context, key string, level ReadLevel) (crdt
 	return reply.Value, err
 }
 
-// local reads the value of this node.
 func (r *Replicator) local(key string) (crdt.Value, error) {
 	if r.ended.Load() {
 		return crdt.Value{}, r.stopped("get", key)
@@ -327,7 +320,6 @@ func (r *Replicator) local(key string) (crdt.Value, error) {
 	return h.value, nil
 }
 
-// typed converts a value to the Go type of its key.
 func typed[T any](r *Replicator, op, key string, raw crdt.Value) (T, error) {
 	v, err := crdt.As[T](r.types, raw)
 	if err != nil {

@@ -29,7 +29,6 @@ type router struct {
 
 type routerKey struct{}
 
-// routerOf returns the router of a node.
 func routerOf(node *cluster.Node) *router {
 	s, _ := node.Attached(routerKey{}, func() any {
 		s := &router{byName: map[string]*Replicator{}, ended: map[string]error{}}
@@ -55,7 +54,6 @@ func (s *router) add(r *Replicator) error {
 	return nil
 }
 
-// discard removes a replicator that has never run.
 func (s *router) discard(r *Replicator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -171,7 +171,6 @@ func (s *subscribers) len() int {
 	return len(s.byNr)
 }
 
-// publish passes events to the subscribers.
 func (s *subscribers) publish(events []replication.Event, types *crdt.Types) {
 	if len(events) == 0 {
 		return

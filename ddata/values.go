@@ -46,7 +46,6 @@ func (v *values) shard(key string) *shard {
 	return &v.shards[maphash.String(v.seed, key)%shards]
 }
 
-// publish stores changed values.
 func (v *values) publish(changes []replication.Change) {
 	for i := range changes {
 		c := &changes[i]
@@ -69,19 +68,23 @@ func (v *values) get(key string) (keyState, bool) {
 	return h, found
 }
 
-// keys returns the keys that are not deleted, sorted.
 func (v *values) keys() []string {
 	var keys []string
 	for i := range v.shards {
-		s := &v.shards[i]
-		s.mu.RLock()
-		for key, h := range s.by {
+		v.shards[i].each(func(key string, h keyState) {
 			if !h.deleted {
 				keys = append(keys, key)
 			}
-		}
-		s.mu.RUnlock()
+		})
 	}
 	slices.Sort(keys)
 	return keys
+}
+
+func (s *shard) each(f func(key string, h keyState)) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for key, h := range s.by {
+		f(key, h)
+	}
 }

@@ -38,15 +38,12 @@ const (
 
 func (n *node[V]) len() int { return len(n.vals) + len(n.children) }
 
-// key returns a key of a leaf.
 func (n *node[V]) key(i int) string { return n.keys.at(i, len(n.vals)) }
 
-// isFull reports whether a node is to be split.
 func (n *node[V]) isFull() bool {
 	return n.len() > fullNode || len(n.vals) > 1 && len(n.keys) > maxKeyBytes
 }
 
-// childFor returns the index of the child that is responsible for a key.
 func (n *node[V]) childFor(key string) int {
 	i, found := n.keys.search(key, len(n.children)-1)
 	if found {
@@ -212,7 +209,6 @@ func (n *node[V]) join(i int) {
 	n.children[i] = both
 }
 
-// all yields the items in key order.
 func (t tree[V]) all() iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		if t.root != nil {
@@ -275,7 +271,6 @@ func (b *builder[V]) addVal(val V) {
 	}
 }
 
-// tree returns the finished tree.
 func (b *builder[V]) tree() tree[V] {
 	level := b.leaves
 	if len(level) == 0 {

@@ -66,7 +66,6 @@ func (d *decoder) end() error {
 	return d.End()
 }
 
-// bytes reads a length and that many bytes, without copying them.
 func (d *decoder) bytes(most int, subject string) []byte {
 	return d.Bytes(d.Count(most, 1, subject), subject)
 }
@@ -76,7 +75,6 @@ func (d *decoder) node() identity.Node {
 	return d.Checked(identity.Node{Name: name, UID: d.UID()})
 }
 
-// nodeRef returns the node at an index of the node table.
 func (d *decoder) nodeRef(i uint64) nodeRef {
 	if i >= uint64(len(d.nodes)) {
 		d.Fail("node index %d, the table has %d", i, len(d.nodes))
@@ -107,7 +105,6 @@ func (d *decoder) dotList(n int) vector {
 	return v
 }
 
-// version reads the sequence number of a change.
 func (d *decoder) version() uint64 {
 	u := d.Uint(math.MaxInt64, "version")
 	if u == 0 {
@@ -140,7 +137,6 @@ func (d *decoder) element(k elementKind, after []byte, first bool) string {
 	return string(d.elementBytes(k, after, first))
 }
 
-// elementBytes is element without copying.
 func (d *decoder) elementBytes(k elementKind, after []byte, first bool) []byte {
 	return d.checked(k, d.bytes(MaxElement, "element"), after, first)
 }
@@ -238,7 +234,6 @@ func (s shape) fits() bool {
 	}
 }
 
-// value decodes a value of a shape.
 func (d *decoder) value(s shape) core {
 	switch s.kind {
 	case kindGCounter:
@@ -291,7 +286,6 @@ func (t *nodeTable) vector(v vector) {
 	}
 }
 
-// all returns the nodes.
 func (t *nodeTable) all() []identity.Node {
 	nodes := make([]identity.Node, len(t.nodes))
 	for i, m := range t.nodes {
@@ -300,7 +294,6 @@ func (t *nodeTable) all() []identity.Node {
 	return nodes
 }
 
-// index returns the index of a node that was added.
 func (t *nodeTable) index(n nodeRef) uint64 {
 	if t.last >= len(t.nodes) || t.nodes[t.last] != n {
 		t.last, _ = slices.BinarySearchFunc(t.nodes, n, compareRefs)

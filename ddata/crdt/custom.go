@@ -28,7 +28,6 @@ func (o *custom) merge(other core) (core, error) {
 	return o.change("merge", func() (any, error) { return o.def.value.merge(o.v, b.v) })
 }
 
-// change returns the result of f as a value without a delta.
 func (o *custom) change(doing string, f func() (any, error)) (core, error) {
 	next := &custom{def: o.def}
 	err := catchPanic(o.def, doing, func() error {
@@ -147,8 +146,8 @@ type Prunable[T any] interface {
 // Definition describes a user's type for NewTypes. Create one with Define or DefineDelta.
 type Definition struct{ d *definition }
 
-// definition is a user's type. Its functions and those of its ops are user code, which may panic, so
-// callers wrap them in catchPanic.
+// definition is a user's type. Its functions and those of its ops are user code, which may panic,
+// so callers wrap them in catchPanic.
 type definition struct {
 	name         string
 	typ          reflect.Type
@@ -176,7 +175,6 @@ type typedOps[T Data[T]] struct {
 	read func(data []byte) (T, error)
 }
 
-// as converts a value whose dynamic type is T.
 func as[T any](v any) T {
 	t, _ := v.(T)
 	return t
@@ -249,7 +247,6 @@ func (d *customDelta) then(later change) (change, error) {
 	return m, err
 }
 
-// catchPanic calls user code and converts a panic into an error.
 func catchPanic(def *definition, doing string, f func() error) error {
 	if err := panics.Catch(f); err != nil {
 		return fmt.Errorf("crdt: %s %s: %w", doing, def.name, err)

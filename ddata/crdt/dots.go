@@ -3,11 +3,7 @@
 
 package crdt
 
-import (
-	"slices"
-
-	"github.com/refold-io/refold/identity"
-)
+import "slices"
 
 // dot identifies one change of one node by its sequence number, which starts at 1.
 type dot struct {
@@ -55,7 +51,6 @@ func (v vector) covers(other vector) bool {
 	return true
 }
 
-// with returns the vector with the number of one node raised.
 func (v vector) with(d dot) vector {
 	i, found := v.find(d.node)
 	if found && v[i].n >= d.n {
@@ -78,7 +73,6 @@ func (v vector) only(node nodeRef) vector {
 	return v[i : i+1 : i+1]
 }
 
-// without returns the vector without a node.
 func (v vector) without(node nodeRef) vector {
 	i, found := v.find(node)
 	if !found {
@@ -131,17 +125,8 @@ func (v vector) filter(keep func(dot) bool) vector {
 	return v
 }
 
-// newer returns the dots that are not covered by seen.
 func (v vector) newer(seen vector) vector {
 	return v.filter(func(d dot) bool { return d.n > seen.of(d.node) })
-}
-
-func (v vector) nodes() []identity.Node {
-	nodes := make([]identity.Node, len(v))
-	for i, d := range v {
-		nodes[i] = d.node.Value()
-	}
-	return nodes
 }
 
 func (v vector) equal(other vector) bool { return slices.Equal(v, other) }

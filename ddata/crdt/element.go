@@ -14,7 +14,6 @@ import (
 	"github.com/refold-io/refold/codec"
 )
 
-// appendElement appends the encoded form of a Go value.
 func appendElement[E any](dst []byte, e E, types *Types) ([]byte, error) {
 	start := len(dst)
 	var err error
@@ -75,7 +74,6 @@ func registryError(err error) error {
 	return fmt.Errorf("%w: %w", ErrElement, err)
 }
 
-// encodeElement returns the encoded form of a Go value.
 func encodeElement[E any](e E, types *Types) (string, error) {
 	var buf [64]byte
 	b, err := appendElement(buf[:0], e, types)
@@ -93,7 +91,6 @@ func encodeElements[E any](elements []E, types *Types) ([]string, error) {
 	return keys, nil
 }
 
-// decodeElement returns the Go value of a well-formed element.
 func decodeElement[E any](s string, types *Types) (e E, err error) {
 	if p, ok := any(&e).(*string); ok && s[0] == tagString {
 		*p = s[1:]
@@ -133,7 +130,6 @@ func decodeNamed(s string, to reflect.Value, types *Types) error {
 	return nil
 }
 
-// setPlain sets a variable of a basic kind.
 func setPlain(s string, to reflect.Value) error {
 	tag := s[0]
 	switch kind := to.Kind(); {
@@ -237,7 +233,6 @@ func (k elementKind) String() string {
 	return [...]string{"nothing", "string", "int", "bool", "bytes", "float", "any"}[k]
 }
 
-// kindOf returns the element kind of a Go type.
 func kindOf[E any]() elementKind {
 	t := reflect.TypeFor[E]()
 	switch t.Kind() {

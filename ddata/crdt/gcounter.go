@@ -79,7 +79,6 @@ type gcounter struct {
 	base    *gcounter // the value when delta was empty; nil if delta is empty
 }
 
-func (g *gcounter) modifiedBy() []identity.Node             { return g.tallies.nodes() }
 func (g *gcounter) needsPruning(removed identity.Node) bool { return g.tallies.has(refOf(removed)) }
 func (g *gcounter) shape() shape                            { return shape{kind: kindGCounter} }
 func (g *gcounter) eachNode(t *nodeTable)                   { g.tallies.eachNode(t) }

@@ -120,7 +120,6 @@ func (j JSON) ormap(dst []byte, m *ormap) []byte {
 	return append(dst, end)
 }
 
-// custom appends a value of a user's type.
 func (j JSON) custom(dst []byte, o *custom) []byte {
 	var text, data []byte
 	err := catchPanic(o.def, "marshal JSON of", func() (err error) {
@@ -140,7 +139,6 @@ func (j JSON) custom(dst []byte, o *custom) []byte {
 	return append(jsonBytes(append(dst, `,"base64":`...), data), '}')
 }
 
-// element appends a well-formed element.
 func (j JSON) element(dst []byte, s string) []byte {
 	switch tag := s[0]; {
 	case isNamed(tag):

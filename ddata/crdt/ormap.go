@@ -75,7 +75,6 @@ func (m *ormap) update(self *Self, key string, f func(core) core) *ormap {
 	})
 }
 
-// remove removes a key and its value.
 func (m *ormap) remove(self *Self, key string) *ormap {
 	if !m.keys.items.has(key) {
 		return m
@@ -103,7 +102,6 @@ func (m *ormap) reset() *ormap {
 	return &ormap{typ: m.typ, keys: m.keys, vals: m.vals}
 }
 
-// mergeMap is the full merge.
 func (m *ormap) mergeMap(o *ormap) (*ormap, error) {
 	switch {
 	case o == m:
@@ -203,7 +201,7 @@ func (m *ormap) modifiedBy() []identity.Node {
 	var t nodeTable
 	t.vector(m.keys.vv)
 	for _, v := range m.vals.all() {
-		for _, n := range v.modifiedBy() {
+		for _, n := range modifiedBy(v) {
 			t.add(refOf(n))
 		}
 	}
@@ -297,7 +295,6 @@ func (m *ormap) encode(e *encoder) {
 	}
 }
 
-// entries counts the keys that exist or have a value.
 func (m *ormap) entries() int {
 	n := m.keys.items.n
 	for key := range m.vals.all() {
@@ -386,7 +383,6 @@ func (ORMap[K, V]) empty(types *Types) shape {
 // keyed is the common part of the maps T with keys of type K.
 type keyed[T, K any] struct{ handle[T] }
 
-// core returns the untyped value of a map.
 func (m keyed[T, K]) core() (*ormap, error) {
 	v, err := m.untyped(nil)
 	if err != nil {
@@ -436,8 +432,8 @@ func (m keyed[T, K]) Len() int {
 	return 0
 }
 
-// Keys returns the keys in the order of GSet.All. The error matches ErrElement if a key does not fit
-// K or its type is not registered.
+// Keys returns the keys in the order of GSet.All. The error matches ErrElement if a key does not
+// fit K or its type is not registered.
 func (m keyed[T, K]) Keys() ([]K, error) {
 	c, ok := m.v.(*ormap)
 	if !ok {
@@ -481,7 +477,6 @@ func entries[V, T, K any](m keyed[T, K], read func(core) (V, error)) iter.Seq2[E
 	}
 }
 
-// typedEntries is entries for values of a data type.
 func typedEntries[V, T, K any](m keyed[T, K]) iter.Seq2[Entry[K, V], error] {
 	return entries(m, func(v core) (V, error) { return typed[V](m.types, v) })
 }

@@ -52,7 +52,6 @@ func (m ORMultiMap[K, E]) Put(self *Self, key K, elements ...E) (ORMultiMap[K, E
 	})
 }
 
-// change applies f to the set of a key.
 func (m ORMultiMap[K, E]) change(self *Self, key K, elements []E, f func(s *orset, encoded []string) *orset) (ORMultiMap[K, E], error) {
 	c, k, err := m.entry(key)
 	if err != nil {
@@ -65,7 +64,6 @@ func (m ORMultiMap[K, E]) change(self *Self, key K, elements []E, f func(s *orse
 	return m.of(c.updateSet(self, k, func(s *orset) *orset { return f(s, encoded) })), nil
 }
 
-// updateSet applies f to the set of a key.
 func (m *ormap) updateSet(self *Self, key string, f func(*orset) *orset) *ormap {
 	change := func(v core) core {
 		s, ok := v.(*orset)
@@ -111,7 +109,6 @@ func (m ORMultiMap[K, E]) RemoveElements(self *Self, key K, elements ...E) (ORMu
 	return m.of(c.removeElements(self, k, encoded)), nil
 }
 
-// hasAnyElement reports whether the set of a key contains one of the elements.
 func (m *ormap) hasAnyElement(key string, elements []string) bool {
 	v, _ := m.get(key)
 	s, ok := v.(*orset)

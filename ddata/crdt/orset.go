@@ -107,7 +107,6 @@ func mergeElement(a *dots, seenA vector, b *dots, seenB vector) (merged dots, ke
 func (s *orset) find(key string) *dots { return s.items.find(key) }
 
 func (s *orset) resetDelta() core                        { return s.reset() }
-func (s *orset) modifiedBy() []identity.Node             { return s.vv.nodes() }
 func (s *orset) needsPruning(removed identity.Node) bool { return s.vv.of(refOf(removed)) > 0 }
 func (s *orset) shape() shape                            { return shape{kind: kindORSet, elem: s.elem} }
 

@@ -37,7 +37,6 @@ type orsetDelta struct {
 	ops  []orsetOp
 }
 
-// deltaWith returns the delta of the set with one more step.
 func (s *orset) deltaWith(op orsetOp) *orsetDelta {
 	ops := []orsetOp{op}
 	if s.delta != nil {
@@ -62,7 +61,6 @@ func joinOps(a, b []orsetOp) []orsetOp {
 	return slices.Concat(a[:len(a)-1], []orsetOp{both}, b[1:])
 }
 
-// apply returns the set after the steps of a delta.
 func (s *orset) apply(d *orsetDelta) *orset {
 	next := s.reset()
 	for i := range d.ops {
@@ -168,7 +166,6 @@ func (d *decoder) orsetDelta(k elementKind) *orsetDelta {
 	return &orsetDelta{k, steps(d, 2, func() orsetOp { return d.orsetOp(k) })}
 }
 
-// steps reads the steps of a delta, of at least size bytes each.
 func steps[Op any](d *decoder, size int, read func() Op) []Op {
 	n := d.Count(MaxSize, size, "steps")
 	if n == 0 {

@@ -17,7 +17,6 @@ type packedStrings string
 // startSize is the size of an offset.
 const startSize = 4
 
-// at returns string i of n.
 func (t packedStrings) at(i, n int) string {
 	from, to := startSize*(n-1), len(t)
 	if i > 0 {
@@ -51,7 +50,6 @@ func (t packedStrings) search(s string, n int) (i int, found bool) {
 	return i, false
 }
 
-// inserted returns the n strings with s inserted at index i.
 func (t packedStrings) inserted(i, n int, s string) packedStrings {
 	p := newPacker()
 	p.addAll(t, 0, i, n)
@@ -60,7 +58,6 @@ func (t packedStrings) inserted(i, n int, s string) packedStrings {
 	return p.pack()
 }
 
-// deleted returns the n strings without string i.
 func (t packedStrings) deleted(i, n int) packedStrings {
 	p := newPacker()
 	p.addAll(t, 0, i, n)

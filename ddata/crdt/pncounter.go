@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"slices"
 
 	"github.com/refold-io/refold/identity"
 )
@@ -119,25 +118,6 @@ func (p *pncounter) eachNode(t *nodeTable) {
 func (p *pncounter) encode(e *encoder) {
 	e.tallies(p.up)
 	e.tallies(p.down)
-}
-
-func (p *pncounter) modifiedBy() []identity.Node {
-	return union(p.up.nodes(), p.down.nodes())
-}
-
-// compareNodes is identity.Node.Compare with a fast path for equal nodes.
-func compareNodes(a, b identity.Node) int {
-	if a == b {
-		return 0
-	}
-	return a.Compare(b)
-}
-
-// union returns the nodes of both lists, sorted.
-func union(a, b []identity.Node) []identity.Node {
-	all := slices.Concat(a, b)
-	slices.SortFunc(all, compareNodes)
-	return slices.Compact(all)
 }
 
 func (p *pncounter) needsPruning(removed identity.Node) bool {

@@ -51,7 +51,6 @@ func (s *Self) Node() identity.Node { return s.node }
 // clock that is set back is harmless.
 func (s *Self) Advance(now time.Time) { s.now = now.UnixMilli() }
 
-// next returns the dot of a new change.
 func (s *Self) next() dot {
 	s.dots++
 	return dot{s.ref, s.dots}

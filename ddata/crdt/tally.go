@@ -9,8 +9,6 @@ import (
 	"math"
 	"math/big"
 	"slices"
-
-	"github.com/refold-io/refold/identity"
 )
 
 // tally is the count of one node: n, or big if the count exceeds n. It is immutable.
@@ -134,7 +132,6 @@ func (t tallies) max(other tallies) tallies {
 	return append(append(next, t[i:]...), other[j:]...)
 }
 
-// prune moves the count of a removed node to another node.
 func (t tallies) prune(removed, into nodeRef) tallies {
 	i, found := t.find(removed)
 	if !found || removed == into {
@@ -147,14 +144,6 @@ func (t tallies) prune(removed, into nodeRef) tallies {
 func (t tallies) has(node nodeRef) bool {
 	_, found := t.find(node)
 	return found
-}
-
-func (t tallies) nodes() []identity.Node {
-	nodes := make([]identity.Node, len(t))
-	for i := range t {
-		nodes[i] = t[i].node.Value()
-	}
-	return nodes
 }
 
 // sum returns the sum, and whether it fits into a uint64.

@@ -152,7 +152,6 @@ func (t *Types) DecodeDelta(data []byte) (Delta, error) {
 	return Delta{c}, nil
 }
 
-// delta decodes a delta of a shape.
 func (d *decoder) delta(s shape) change {
 	switch {
 	case s.deltas() == NoDeltas:
@@ -218,7 +217,6 @@ func (s shape) equal(other shape) bool {
 	return s.custom == other.custom || s.custom != nil && other.custom != nil && s.custom.name == other.custom.name && s.custom.typ == other.custom.typ
 }
 
-// depth returns the nesting depth of the type.
 func (s shape) depth() int {
 	n := 1
 	for ; s.of != nil; n++ {
@@ -239,7 +237,6 @@ func (s shape) String() string {
 	return s.kind.String()
 }
 
-// deltas returns how values of the type replicate their changes.
 func (s shape) deltas() Deltas {
 	switch s.kind {
 	case kindGCounter, kindPNCounter, kindGSet:
@@ -253,7 +250,6 @@ func (s shape) deltas() Deltas {
 	return NoDeltas
 }
 
-// empty returns the empty value of the type.
 func (s shape) empty() core {
 	switch s.kind {
 	case kindGCounter:

@@ -149,7 +149,7 @@ func (h handle[T]) ModifiedBy() []identity.Node {
 	if h.v == nil {
 		return nil
 	}
-	return h.v.modifiedBy()
+	return modifiedBy(h.v)
 }
 
 // NeedsPruning reports whether the value holds history of a node.
@@ -210,7 +210,6 @@ type core interface {
 	merge(other core) (core, error)
 	changes() change // nil if there are none
 	resetDelta() core
-	modifiedBy() []identity.Node
 	needsPruning(removed identity.Node) bool
 	// pruned and cleaned are called only if the value needs pruning.
 	pruned(self *Self, removed identity.Node) (core, error)
@@ -277,7 +276,18 @@ func (v Value) TakesDelta(data []byte) bool {
 }
 
 // ModifiedBy returns the nodes of which the value holds history, sorted.
-func (v Value) ModifiedBy() []identity.Node { return v.c.modifiedBy() }
+func (v Value) ModifiedBy() []identity.Node { return modifiedBy(v.c) }
+
+// modifiedBy returns the nodes to which a value refers, unless the type has a method that returns
+// the nodes of its history.
+func modifiedBy(c core) []identity.Node {
+	if h, ok := c.(interface{ modifiedBy() []identity.Node }); ok {
+		return h.modifiedBy()
+	}
+	var t nodeTable
+	c.eachNode(&t)
+	return t.all()
+}
 
 // NeedsPruning reports whether the value holds history of a node.
 func (v Value) NeedsPruning(removed identity.Node) bool { return v.c.needsPruning(removed) }
@@ -329,7 +339,6 @@ func Equal(a, b Value) bool {
 	return err == nil && bytes.Equal(x, y)
 }
 
-// wrongType returns the error for a value or change of an unexpected shape.
 func wrongType(want shape, got interface{ shape() shape }) error {
 	if got == nil {
 		return fmt.Errorf("%w: got nothing, want %v", ErrType, want)

@@ -98,7 +98,6 @@ type versions struct {
 }
 
 func (v *versions) resetDelta() core                     { return v }
-func (v *versions) modifiedBy() []identity.Node          { return v.vector.nodes() }
 func (v *versions) needsPruning(gone identity.Node) bool { return v.vector.of(refOf(gone)) > 0 }
 func (v *versions) shape() shape                         { return shape{kind: kindVersions} }
 func (v *versions) eachNode(t *nodeTable)                { t.vector(v.vector) }

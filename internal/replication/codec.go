@@ -158,7 +158,6 @@ func DecodeMessage(b []byte) (Message, error) {
 	return m, nil
 }
 
-// head decodes the kind and the node table of a message.
 func (r *reader) head() Kind {
 	kind := Kind(r.Byte("kind"))
 	r.nodeTable()
@@ -326,7 +325,6 @@ func appendItem(dst []byte, key string, from, to uint64, delta []byte) []byte {
 	return append(appendChange(dst, key, from, to, delta), 0)
 }
 
-// appendChange appends an item without its nodes.
 func appendChange(dst []byte, key string, from, to uint64, delta []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(key)))
 	dst = append(dst, key...)
@@ -339,7 +337,6 @@ func appendChange(dst []byte, key string, from, to uint64, delta []byte) []byte 
 // maxAck is the maximum size of an Ack.
 const maxAck = 4 + binary.MaxVarintLen64
 
-// appendAck appends an Ack in the encoding of AppendMessage.
 func appendAck(dst []byte, nr uint64, verdict Verdict) []byte {
 	dst = append(dst, wireMajor|wireMinor, byte(KindAck), 0)
 	return append(binary.AppendUvarint(dst, nr), byte(verdict))
@@ -407,7 +404,6 @@ func ascending[T any](r *reader, list []T, subject string, compare func(a, b T) 
 	return list
 }
 
-// text reads a length and that many bytes without copying them.
 func (r *reader) text(subject string) []byte { return r.Bytes(r.count(1, subject), subject) }
 
 func (r *reader) key() string {
@@ -444,7 +440,6 @@ func (r *reader) digest() (d Digest) {
 	return d
 }
 
-// nodeTable reads the nodes that a message refers to.
 func (r *reader) nodeTable() {
 	for range r.Count(MaxNodes, 10, "nodes") {
 		name := r.Bytes(r.Count(identity.MaxNameLength, 1, "name"), "name")
@@ -533,7 +528,6 @@ func (w *writer) sortedNodes(nodes []identity.Node) {
 	writeList(w, nodes, func(n *identity.Node) { w.node(*n) })
 }
 
-// finish appends a header, the node table and the fields.
 func (w *writer) finish(dst []byte, head ...byte) []byte {
 	size := len(head) + binary.MaxVarintLen32 + len(w.b)
 	for _, n := range w.nodes {

@@ -78,7 +78,6 @@ func (d *deltaState) addFollower(n identity.Node) {
 	d.followers[n] = f
 }
 
-// at returns the change at a position, nil if it is not in the log.
 func (d *deltaState) at(pos uint64) *change {
 	if n := len(d.log); n == 0 || pos < d.log[0].pos || pos > d.log[n-1].pos {
 		return nil
@@ -136,7 +135,6 @@ func (m *Machine) markDelivered(pos uint64, n identity.Node) {
 	}
 }
 
-// scheduleDeltas sets the time at which the log is sent.
 func (m *Machine) scheduleDeltas() {
 	d := &m.deltas
 	switch {

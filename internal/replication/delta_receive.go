@@ -14,7 +14,6 @@ import (
 // maxFullScans is the maximum number of operations in a delta that visit all elements of a value.
 const maxFullScans = 32
 
-// receiveDelta merges changes of another node.
 func (m *Machine) receiveDelta(from identity.Node, in Delta) {
 	m.lastAwaited = m.now // for this node or others; existing nodes are asked before new ones
 	for i := range in.Items {
@@ -70,7 +69,6 @@ type deltaResult struct {
 	gap     bool // earlier changes are missing
 }
 
-// applyDelta merges changes of one key.
 func (m *Machine) applyDelta(from identity.Node, item *Item) (deltaResult, error) {
 	e := item.entry
 	if e == nil {

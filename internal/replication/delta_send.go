@@ -27,7 +27,6 @@ func (m *Machine) sliceInterval() time.Duration {
 	return max(m.cfg.GossipInterval/5, m.cfg.DeltaInterval)
 }
 
-// nextPeers returns the nodes of the next slice.
 func (m *Machine) nextPeers() []identity.Node {
 	nodes := m.members.reachable
 	n := len(nodes)
@@ -162,7 +161,6 @@ func (p *pile[T]) add(v T, size, most int, end func()) {
 	p.size += size
 }
 
-// pack adds a change.
 func (m *Machine) pack(b *batch, c *change) {
 	item := c.item
 	whole := c.whole || c.e.deleted
@@ -263,7 +261,6 @@ func (b *batch) endStates() {
 	}
 }
 
-// end returns the messages.
 func (b *batch) end() []packed {
 	b.endItems()
 	b.endPruned()

@@ -115,6 +115,8 @@ const (
 	Expired
 )
 
+func (k EventKind) String() string { return wire.Name("event", k, "", "changed", "deleted", "expired") }
+
 // Event notifies a subscriber of a change.
 type Event struct {
 	// Nr is the number of the Subscribe.

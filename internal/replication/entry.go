@@ -40,7 +40,6 @@ type entry struct {
 	pruning     []Marker
 }
 
-// marker returns the marker of a removed node, nil if there is none.
 func (e *entry) marker(removed identity.Node) *Marker {
 	i, found := findMarker(e.pruning, removed)
 	if !found {
@@ -53,7 +52,6 @@ func findMarker(markers []Marker, removed identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(markers, removed, func(k Marker, n identity.Node) int { return k.Removed.Compare(n) })
 }
 
-// pruned returns the nodes whose history was moved.
 func (e *entry) pruned() []identity.Node {
 	var nodes []identity.Node
 	for i := range e.pruning {
@@ -109,7 +107,6 @@ func cleanUp(v crdt.Value, markers []Marker) (crdt.Value, error) {
 	return v, nil
 }
 
-// sameMarkers reports whether two lists are equal.
 func sameMarkers(a, b []Marker) bool {
 	return slices.EqualFunc(a, b, func(a, b Marker) bool {
 		return a.Removed == b.Removed && a.Performed == b.Performed && a.Obsolete == b.Obsolete && a.Owner == b.Owner && slices.Equal(a.Seen, b.Seen)

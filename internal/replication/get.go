@@ -10,7 +10,6 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// get reads a key, here or with other nodes.
 func (m *Machine) get(in Get) {
 	if !m.admit(in.Request) {
 		return
@@ -35,7 +34,6 @@ func (m *Machine) get(in Get) {
 	m.check(r)
 }
 
-// lookup returns the result of a read on this node.
 func (m *Machine) lookup(key string) (Outcome, crdt.Value) {
 	switch e := m.keys[key]; {
 	case e == nil:

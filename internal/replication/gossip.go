@@ -104,7 +104,6 @@ func (m *Machine) receiveRoot(from identity.Node, in Root) {
 	m.answerRoot(from, in.Digest)
 }
 
-// answerRoot sends the digests of the groups if the roots differ.
 func (m *Machine) answerRoot(from identity.Node, there Digest) {
 	if there == m.tree.root.digest() {
 		m.count.Equal++
@@ -429,7 +428,6 @@ func (m *Machine) sendSome(s outgoingEntries) (left outgoingEntries) {
 	return left
 }
 
-// bulkBatch returns the maximum size of the entries in a bulk message.
 func (m *Machine) bulkBatch() int { return min(maxBulk, m.cfg.MaxBatch) }
 
 // entrySize returns the approximate size of an entry in a message.

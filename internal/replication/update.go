@@ -11,7 +11,6 @@ import (
 	"github.com/refold-io/refold/internal/panics"
 )
 
-// update changes a key on this node and replicates the change.
 func (m *Machine) update(in *Update) {
 	if !m.admit(in.Request) {
 		return
@@ -129,7 +128,6 @@ func (m *Machine) checkSize(key string, current, next crdt.Value, size, grown in
 	return 0, &TooLargeError{Key: key, Size: len(b), Max: most}
 }
 
-// delete deletes a key on this node and replicates the deletion.
 func (m *Machine) delete(in Delete) {
 	if !m.admit(in.Request) {
 		return

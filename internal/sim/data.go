@@ -43,7 +43,6 @@ func newData(c *cluster, seed uint64, plan DataPlan) *data {
 	}
 }
 
-// begin starts the clients.
 func (d *data) begin() {
 	d.later(d.plan.Pace, d.work)
 	d.later(4*time.Second, d.look)
@@ -208,7 +207,6 @@ func NewDataPlan(seed uint64, plan Plan) DataPlan {
 	return p
 }
 
-// prunes reports whether the history of removed nodes is moved in a key.
 func (p DataPlan) prunes(k *datum) bool { return p.Pruned && (!k.durable || p.DurablePruned) }
 
 // forgottenAfter exceeds the time that a living member can be without contact to the others.

@@ -76,7 +76,6 @@ func (q *request) overdue(in time.Duration) {
 	})
 }
 
-// replied checks an answer.
 func (r *replicator) replied(a *replication.Reply) {
 	if r.h.site.replied(a) {
 		return
@@ -161,7 +160,6 @@ func honest(q *request, a *replication.Reply) {
 	}
 }
 
-// durable reports whether the key is stored on disk.
 func (q *request) durable() bool { return q.key.durable }
 
 // acknowledged checks that as many replicas as have answered hold the write, on disk if it is

@@ -89,7 +89,6 @@ func (d *data) anyKey() *datum {
 	return d.keys[len(d.keys)-1-d.rand.IntN(n)]
 }
 
-// level returns a random level.
 func (d *data) level() replication.Level {
 	switch n := d.rand.IntN(20); {
 	case n < 5:
@@ -141,7 +140,6 @@ func (d *data) ask(r *replicator, q *request, in func(replication.Request) repli
 	})
 }
 
-// hears delivers the requests to a node.
 func (r *replicator) hears() {
 	in := r.asked
 	r.asked = nil
@@ -162,7 +160,6 @@ func (d *data) burst(r *replicator) {
 	})
 }
 
-// update requests a change of a typed value.
 func update[T any](d *data, r *replicator, w *write, f func(T) (T, error)) {
 	w.datum.begun++
 	d.ask(r, &request{key: w.datum, write: w, level: w.level}, func(q replication.Request) replication.Input {
@@ -179,7 +176,6 @@ func update[T any](d *data, r *replicator, w *write, f func(T) (T, error)) {
 	})
 }
 
-// unique returns a unique name.
 func (d *data) unique() string {
 	d.serial++
 	return fmt.Sprint("x", d.serial)
@@ -244,7 +240,6 @@ func (d *data) change(r *replicator, k *datum) {
 	}
 }
 
-// tag changes a map of sets.
 func (d *data) tag(r *replicator, w *write) {
 	key, element, how := fmt.Sprint(d.rand.IntN(3)), fmt.Sprint(d.rand.IntN(6)), d.rand.IntN(6)
 	update(d, r, w, func(m crdt.ORMultiMap[string, string]) (crdt.ORMultiMap[string, string], error) {
@@ -261,7 +256,6 @@ func (d *data) tag(r *replicator, w *write) {
 	})
 }
 
-// remove deletes a key permanently.
 func (d *data) remove(r *replicator) {
 	k := d.anyKey()
 	if k.key == "none" || k.kind == register || k.begun < perKey && d.rand.IntN(4) > 0 {
@@ -298,7 +292,6 @@ func (d *data) mistake(r *replicator) {
 	})
 }
 
-// read reads a key.
 func (d *data) read(r *replicator, k *datum, repair bool) {
 	q := &request{key: k, level: d.level(), repair: repair}
 	d.ask(r, q, func(in replication.Request) replication.Input {

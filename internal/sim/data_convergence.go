@@ -19,7 +19,6 @@ const (
 	maxPruning = 90 * time.Second
 )
 
-// calm stops the clients and repairs the disks.
 func (d *data) calm() {
 	d.w.Logf("clients stopped")
 	d.quiet = true
@@ -123,7 +122,6 @@ func (d *data) differ() string {
 	return ""
 }
 
-// spell formats the counts of the nodes.
 func spell(v crdt.Value) string {
 	var s strings.Builder
 	s.WriteString(v.Type())
@@ -164,7 +162,6 @@ func (w *write) kept() bool {
 	return w.done && !w.lost && (w.stable() || w.by.serves() || w.acked > 0 && w.do != removes && slices.Contains(w.by.d.c.names, w.by.disk.name) && (!w.datum.durable || !w.datum.untracked))
 }
 
-// keeps checks the final content of a key.
 func (d *data) keeps(r *replicator, k *datum, when string) {
 	v, deleted, found := r.value(k.key)
 	sums := k.kind == counter || k.kind == balance
@@ -254,7 +251,6 @@ func (d *data) unpruned() string {
 	return ""
 }
 
-// shown returns the meanings of keys.
 func (d *data) shown() map[string]string {
 	all := map[string]string{}
 	for _, k := range d.keys {
@@ -274,7 +270,6 @@ func (d *data) same(before map[string]string, when string) {
 	}
 }
 
-// show returns the meaning of a value.
 func (k *datum) show(v crdt.Value, deleted, found bool) string {
 	if deleted || !found {
 		return fmt.Sprint("deleted ", deleted, ", found ", found)

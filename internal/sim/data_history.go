@@ -120,7 +120,6 @@ func as[T any](v crdt.Value) T {
 	return t
 }
 
-// contained reports whether a value contains a write.
 func (w *write) contained(v crdt.Value, deleted, found bool) bool {
 	switch {
 	case deleted:
@@ -180,7 +179,6 @@ func tally(v crdt.Value, n identity.Node) uint64 {
 	return uint64(max(net, -net)) //nolint:gosec // not negative
 }
 
-// number returns the content of a register.
 func number(v crdt.Value) int64 {
 	r := as[crdt.LWWRegister[int64]](v)
 	if !r.IsSet() {
@@ -193,7 +191,6 @@ func number(v crdt.Value) int64 {
 	return n
 }
 
-// sum returns the count of a counter.
 func (k *datum) sum(v crdt.Value) int64 {
 	switch {
 	case v.IsZero():
@@ -204,7 +201,6 @@ func (k *datum) sum(v crdt.Value) int64 {
 	return as[crdt.PNCounter](v).Value()
 }
 
-// deleting reports whether any node has deleted the key.
 func (k *datum) deleting() bool {
 	return slices.ContainsFunc(k.writes, func(w *write) bool { return w.do == deletes && w.done })
 }
@@ -229,15 +225,12 @@ func (w *write) heard(now *holders) bool {
 	})
 }
 
-// removed reports whether any node has removed an element.
 func (k *datum) removed(id string) bool {
 	return slices.ContainsFunc(k.writes, func(w *write) bool { return w.do == removes && w.done && w.id == id })
 }
 
-// at reports whether a replicator contains a write.
 func (w *write) at(r *replicator) bool { return w.contained(r.value(w.datum.key)) }
 
-// onDisk reports whether a disk contains a write.
 func (w *write) onDisk(k *disk) bool { return w.contained(k.value(w.datum.key)) }
 
 // holders is a set of replicators that held the same data, without those that have ended.
@@ -339,7 +332,6 @@ type feed struct {
 	known  map[string]replication.Event
 }
 
-// subscribe subscribes to all or some keys.
 func (r *replicator) subscribe() {
 	prefix := []string{"", "", "c", "durable/"}[r.d.rand.IntN(4)]
 	f := &feed{nr: uint64(len(r.feeds) + 1), prefix: prefix, known: map[string]replication.Event{}}
@@ -365,7 +357,7 @@ func (d *data) resubscribe(r *replicator) {
 
 // event checks that subscribers receive only events for real changes of their keys.
 func (r *replicator) event(e *replication.Event) {
-	r.d.hit("event", []string{"", "changed", "deleted", "expired"}[e.Kind])
+	r.d.hit("event", e.Kind.String())
 	f := r.feeds[e.Nr-1]
 	was, known := f.known[e.Key]
 	switch {

@@ -52,7 +52,6 @@ type replicator struct {
 	feeds    []*feed
 }
 
-// replicate starts the replicator of a node.
 func (d *data) replicate(h *host) *replicator {
 	self, err := crdt.NewSelf(h.p.Node())
 	if err != nil {
@@ -106,7 +105,6 @@ func (r *replicator) value(key string) (v crdt.Value, deleted, found bool) {
 	return r.m.Value(key)
 }
 
-// setClock periodically sets the wall clock of the machine.
 func (r *replicator) setClock() {
 	r.after(r.d.between(5*time.Second, 15*time.Second), func() {
 		r.input(replication.SetClock{Time: r.h.p.Wall().Add(r.h.p.Now())})
@@ -114,7 +112,6 @@ func (r *replicator) setClock() {
 	})
 }
 
-// members passes the members of the cluster to the machine.
 func (r *replicator) members(events []membership.Event) {
 	if r.ended || !slices.ContainsFunc(events, changesMembers) || !r.h.m.Member() {
 		return
@@ -158,7 +155,6 @@ func (r *replicator) receive(m env.Message) {
 	r.step(replication.Batch{Packets: []replication.Packet{{From: m.From, Payload: m.Data}}})
 }
 
-// step passes an input to the machine and performs the effects.
 func (r *replicator) step(b replication.Batch) {
 	if !r.ended {
 		r.carry(r.m.Step(r.h.p.Now(), b))
@@ -197,7 +193,6 @@ func (r *replicator) carry(e replication.Effects) {
 	r.wakeUp()
 }
 
-// wakeUp schedules the next Tick.
 func (r *replicator) wakeUp() {
 	next := r.m.Next()
 	if r.ended || next >= r.wakes {
@@ -234,7 +229,6 @@ func (r *replicator) end() {
 	r.d.lost(r)
 }
 
-// notes counts the notes of the machine.
 func (r *replicator) notes(notes []replication.Note) {
 	for _, n := range notes {
 		r.d.hit("data note", n.Kind.String())
@@ -288,7 +282,6 @@ func (d *data) disk(name string) *disk {
 	return k
 }
 
-// value returns the value of a record.
 func (k *disk) value(key string) (v crdt.Value, deleted, found bool) {
 	b, found := k.records[key]
 	if !found {

@@ -52,7 +52,6 @@ type world[T any] struct {
 	changes []change
 }
 
-// newWorld returns a world in its initial state.
 func (c Config[T]) newWorld(steps []step) *world[T] {
 	w := &world[T]{Config: c, steps: steps}
 	for i := range c.Nodes {
@@ -83,7 +82,6 @@ func (c Config[T]) play(steps []step, shown *[]string) *world[T] {
 	return w
 }
 
-// random returns the source of random numbers of a step for one purpose.
 func (s step) random(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(s.seed, purpose)) }
 
 // change makes a change like a replicator: it merges the result into the former value.

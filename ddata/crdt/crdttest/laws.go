@@ -24,7 +24,6 @@ func must[V any](v V, err error) V {
 	return v
 }
 
-// merged returns the values merged from left to right.
 func merged(values ...crdt.Value) crdt.Value {
 	m := values[0]
 	for _, v := range values[1:] {
@@ -37,10 +36,8 @@ func encoded(v interface{ AppendBinary([]byte) ([]byte, error) }) []byte {
 	return must(v.AppendBinary(nil))
 }
 
-// decoded returns a value encoded and decoded again.
 func (w *world[T]) decoded(v crdt.Value) crdt.Value { return must(w.Types.Decode(encoded(v))) }
 
-// show returns the meaning of a value.
 func (w *world[T]) show(v crdt.Value) string {
 	switch {
 	case v.IsZero():
@@ -62,7 +59,6 @@ func (w *world[T]) equal(byValue bool, subject string, a, b crdt.Value) {
 	}
 }
 
-// pairs calls f with each pair of values of the nodes.
 func (w *world[T]) pairs(f func(a, b crdt.Value)) {
 	for i, a := range w.values {
 		for j, b := range w.values {
@@ -162,7 +158,6 @@ func decodeOnce[V any](subject string, data []byte, decode func([]byte) (V, erro
 	return back
 }
 
-// apply returns a value with the deltas of some changes.
 func apply(v crdt.Value, list []change) crdt.Value {
 	for _, c := range list {
 		v = must(v.MergeDelta(c.delta))

@@ -15,7 +15,6 @@ import (
 	"github.com/refold-io/refold/ddata/durable"
 )
 
-// carts is the ID that most checks use.
 func carts() durable.ID { return durable.ID{Node: "a:1", Replicator: "carts"} }
 
 // fixture is the environment of a check.
@@ -38,7 +37,6 @@ func (f *fixture) open(id durable.ID) durable.Store {
 	return s
 }
 
-// wantOpenError expects Open to fail.
 func (f *fixture) wantOpenError(id durable.ID, is func(error) bool, want string) {
 	f.Helper()
 	s, err := f.o.Open(f.ctx, id)
@@ -57,14 +55,12 @@ func (f *fixture) close(s durable.Store) {
 	}
 }
 
-// reopen closes a store and opens it again.
 func (f *fixture) reopen(s durable.Store) durable.Store {
 	f.Helper()
 	f.close(s)
 	return f.open(carts())
 }
 
-// write writes records, or fails the check.
 func (f *fixture) write(s durable.Store, records ...durable.Record) {
 	f.Helper()
 	if err := s.Write(f.ctx, records); err != nil {
@@ -72,7 +68,6 @@ func (f *fixture) write(s durable.Store, records ...durable.Record) {
 	}
 }
 
-// load returns all records, or fails the check.
 func (f *fixture) load(s durable.Store) []durable.Record {
 	f.Helper()
 	records, err := f.tryLoad(s)
@@ -96,7 +91,6 @@ func (f *fixture) tryLoad(s durable.Store) (records []durable.Record, err error)
 	return records, err
 }
 
-// want compares all stored records, in order.
 func (f *fixture) want(s durable.Store, subject string, want ...durable.Record) {
 	f.Helper()
 	if got := f.load(s); !slices.EqualFunc(got, want, equal) {
