@@ -71,12 +71,12 @@ func TestAdmin(t *testing.T) {
 		node, stats, err := admin.Stats(w.Context(), ddata.At{Node: "a"})
 		w.must(err)
 		if node != rs[0].Node().Self().String() || len(stats) != 2 || stats[1].Replicator != "other" || stats[1].Keys != 1 {
-			w.Errorf("a says %s, %+v", node, stats)
+			w.Errorf("Stats of a: node %s, %+v", node, stats)
 		}
 		_, of, err := admin.Stats(w.Context(), ddata.At{Node: "b", Replicator: "ddata"})
 		w.must(err)
 		if s := of[0]; s.Replicas != 3 || s.Keys != 3 || s.Deleted != 1 || s.Digest != stats[0].Digest || len(s.Digest) != 32 {
-			w.Errorf("b says %+v, a %+v", s, stats[0])
+			w.Errorf("Stats of b: %+v, of a: %+v", s, stats[0])
 		}
 
 		if got, want := w.collect(admin, ddata.At{Node: "c"}, "", false), []string{"cart ORSet[string]", "durable-1 GCounter durable", "visits GCounter"}; !slices.Equal(got, want) {

@@ -14,7 +14,7 @@ import (
 // load maps each node to its load: each node writes its own figure, and the last write wins.
 const load = ddata.Key[crdt.LWWMap[string, float64]]("load")
 
-// tell publishes the load of a node.
+// publish publishes the load of a node.
 func tell(ctx context.Context, r *ddata.Replicator, busy float64) error {
 	_, err := ddata.Update(ctx, r, load, ddata.WriteLocal(), func(m crdt.LWWMap[string, float64]) (crdt.LWWMap[string, float64], error) {
 		return m.Put(r.Self(), r.Node().Self().Name, busy)
@@ -36,7 +36,7 @@ func Example_metrics() {
 			return
 		}
 		if m.Len() < 2 {
-			continue // b has not heard of a yet
+			continue // b has not received the entry of a yet
 		}
 		for e, err := range m.All() {
 			fmt.Println(e.Key, e.Value, err)

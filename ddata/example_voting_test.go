@@ -33,7 +33,7 @@ func (p poll) vote(ctx context.Context, voter, choice string) error {
 	if err != nil {
 		return err
 	}
-	// What a majority knows is here before it is changed.
+	// Read the value of a majority before changing it.
 	if _, err = ddata.Get(ctx, p.replicator, ballot, ddata.ReadMajority()); err != nil && !errors.Is(err, ddata.ErrNotFound) {
 		return err
 	}

@@ -80,7 +80,7 @@ func (w *world) useRegister(rng *rand.Rand, level ddata.ReadLevel) *history {
 						_, err = ddata.Update(ctx, r, latest, ddata.WriteMajority(), func(g crdt.LWWRegister[int]) (crdt.LWWRegister[int], error) { return g.Set(r.Self(), n) })
 					})
 					if err != nil {
-						to = math.MaxInt64 // nobody knows when others see it
+						to = math.MaxInt64 // other nodes may see it at any later time
 					}
 					h.add(i, n, 0, from, to)
 				} else {
@@ -133,7 +133,7 @@ func (h *history) judge(t *testing.T, seed uint64) (failed int) {
 	switch result := porcupine.CheckOperationsTimeout(model, h.ops, time.Minute); result {
 	case porcupine.Ok:
 	case porcupine.Illegal:
-		t.Errorf("seed %d: no order explains what was read by %d operations", seed, len(h.ops))
+		t.Errorf("seed %d: the results of %d operations are not linearizable", seed, len(h.ops))
 	case porcupine.Unknown:
 		t.Errorf("seed %d: it takes too long to find an order of %d operations", seed, len(h.ops))
 	}

@@ -73,7 +73,7 @@ func TestInboxIsLimited(t *testing.T) {
 			waits(false)
 			b.Receive(ctx, payload, c.bulk)
 			take(0)
-			// What is larger than all the room has room where there is nothing else.
+			// An empty queue accepts a packet above the limit.
 			b = ddata.NewInbox()
 			b.Receive(ctx, make([]byte, ddata.MaxWaiting+1), c.bulk)
 			take(1)

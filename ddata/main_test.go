@@ -116,7 +116,7 @@ func (w *world) until(n *cluster.Node, ok func(*cluster.State) bool) {
 		}
 	}
 	if !ok(n.State()) {
-		w.Fatalf("%v never knew what it should, but %+v", n.Self(), n.State())
+		w.Fatalf("%v does not reach the expected state: %+v", n.Self(), n.State())
 	}
 }
 
@@ -140,7 +140,7 @@ func (w *world) replicators(cfg ddata.Config, names ...string) []*ddata.Replicat
 	synctest.Wait()
 	for _, r := range rs {
 		if r.ReplicaCount() != len(rs) {
-			w.Fatalf("%v knows of %d replicas", r.Node().Self(), r.ReplicaCount())
+			w.Fatalf("%v has %d replicas", r.Node().Self(), r.ReplicaCount())
 		}
 	}
 	return rs
@@ -205,7 +205,7 @@ func (w *world) converged(rs ...*ddata.Replicator) {
 		}
 		w.sleep(100 * time.Millisecond)
 	}
-	w.Fatal("they never hold the same")
+	w.Fatal("the replicators do not converge")
 }
 
 // sleep lets time pass.

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// Each node reads from a majority what another has written to a majority.
+// A majority read of one node returns the majority write of another.
 func TestMajorities(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -256,7 +256,7 @@ func TestAwaitReplicas(t *testing.T) {
 		go func() { done <- a.AwaitReplicas(w.Context(), 2) }()
 		b := w.replicate(w.start("b"), ddata.Config{})
 		w.must(b.AwaitReplicas(w.Context(), 2))
-		w.want(b, visits, ddata.ReadLocal(), 1) // it has got what there was
+		w.want(b, visits, ddata.ReadLocal(), 1) // it has fetched the existing data
 		w.must(<-done)
 		if n := a.ReplicaCount(); n != 2 {
 			t.Errorf("%d replicas", n)
@@ -291,7 +291,7 @@ func TestUpdateInUpdate(t *testing.T) {
 			t.Error("no log line")
 		}
 		w.want(r, visits, ddata.ReadLocal(), 1)
-		// Nor does Close say nothing.
+		// Close names the update as well.
 		release, held := make(chan struct{}), make(chan error)
 		go func() {
 			_, failed := ddata.Update(w.Context(), r, visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) {
@@ -442,10 +442,10 @@ func TestRestart(t *testing.T) {
 			w.must(w.add(r, visits, ddata.WriteMajority(), 1))
 		}
 		n := rs[2].Node()
-		w.must(w.add(rs[2], visits, ddata.WriteLocal(), 10)) // told when the node leaves, at the latest
+		w.must(w.add(rs[2], visits, ddata.WriteLocal(), 10)) // sent when the node leaves, at the latest
 		w.must(n.Shutdown(w.Context()))
 		<-rs[2].Done()
-		synctest.Wait() // what has come is merged
+		synctest.Wait() // all received packets are merged
 		w.wantErr(rs[2].Err(), ddata.ErrStopped)
 		_, err := w.get(rs[2], visits, ddata.ReadLocal())
 		w.wantErr(err, ddata.ErrStopped)
@@ -470,13 +470,13 @@ func TestLeave(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		rs := w.replicators(ddata.Config{DeltaInterval: time.Hour, GossipInterval: time.Hour}, "a", "b")
-		for range 2 { // the first one is told at once
+		for range 2 { // the first change is sent at once
 			w.must(w.add(rs[1], visits, ddata.WriteLocal(), 1))
 		}
 		w.sleep(time.Second)
 		w.want(rs[0], visits, ddata.ReadLocal(), 1)
 		w.must(rs[1].Node().Shutdown(w.Context()))
-		synctest.Wait() // what has come is merged
+		synctest.Wait() // all received packets are merged
 		w.want(rs[0], visits, ddata.ReadLocal(), 2)
 	})
 }
@@ -495,13 +495,13 @@ func TestCrash(t *testing.T) {
 			t.Errorf("%d replicas", got)
 		}
 		w.must(w.add(rs[0], visits, ddata.WriteAll(), 1))
-		w.sleep(2 * time.Minute) // what it has counted is moved to another node
+		w.sleep(2 * time.Minute) // its count is moved to another node
 		for _, r := range rs[:2] {
 			w.want(r, visits, ddata.ReadLocal(), 6)
 			c, err := ddata.Get(w.Context(), r, visits, ddata.ReadLocal())
 			w.must(err)
 			if slices.Contains(c.ModifiedBy(), rs[2].Node().Self()) {
-				t.Errorf("%v still has what the removed node has counted", r.Node().Self())
+				t.Errorf("%v still has the count of the removed node", r.Node().Self())
 			}
 		}
 	})

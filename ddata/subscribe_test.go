@@ -89,7 +89,7 @@ func TestSubscribe(t *testing.T) {
 		w.must(w.add(a, "user-1", ddata.WriteLocal(), 10))
 		w.must(w.add(b, "user-1", ddata.WriteLocal(), 100))
 		w.must(w.add(a, "user-3", ddata.WriteLocal(), 5))
-		w.sleep(2 * time.Second) // nobody flushes
+		w.sleep(2 * time.Second) // without Flush
 		check("one", one, "user-1 changed 111")
 		if got := users.take(); len(got) != 2 {
 			t.Errorf("users: %q", got)
@@ -107,7 +107,7 @@ func TestSubscribe(t *testing.T) {
 			t.Errorf("%d subscribers: %v", s.Subscribers, err)
 		}
 		if one.mu.Lock(); !one.over {
-			t.Error("the loop goes on")
+			t.Error("the loop does not end")
 		}
 		one.mu.Unlock()
 		for c := range b.Subscribe(w.Context(), ddata.Prefix("user-2")) {
@@ -156,7 +156,7 @@ func TestSlowSubscriber(t *testing.T) {
 
 // Keys that are created and expire while a loop is blocked do not accumulate: the loop receives
 // only those that it had received before.
-func TestSlowSubscriberOfWhatExpires(t *testing.T) {
+func TestSlowSubscriberOfExpiringKeys(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		r := w.replicators(ddata.Config{Expire: map[string]time.Duration{"session-*": time.Minute}}, "a")[0]
@@ -293,7 +293,7 @@ func TestObserver(t *testing.T) {
 }
 
 // Computing statistics after many changes does not delay other requests.
-func TestFiguresTakeSeveralTurns(t *testing.T) {
+func TestStatsTakeSeveralTurns(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		r := w.replicators(ddata.Config{}, "a")[0]

@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// stored is what a replicator does with a changed value.
+// stored merges a changed value like a replicator.
 func stored(before, after crdt.Value) crdt.Value {
 	return must(before.Merge(after)).ResetDelta()
 }
@@ -52,8 +52,8 @@ func BenchmarkORSetAddOne(b *testing.B) {
 	}
 }
 
-// BenchmarkORSetOne is what becomes of an element that is added once more to a set of 100: where
-// that is done, and at another node.
+// BenchmarkORSetOne measures another addition of an element to a set of 100, on the node that adds
+// it and on another node.
 func BenchmarkORSetOne(b *testing.B) {
 	a := self(b, "orders-1:7400")
 	names := make([]string, 100)
@@ -173,7 +173,7 @@ func BenchmarkPNCounterMapAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory reports what a value takes that counts once, and an element of a large set.
+// BenchmarkMemory reports the memory of a counter with one count, and of an element of a large set.
 func BenchmarkMemory(b *testing.B) {
 	const n = 100_000
 	heap := func() uint64 {

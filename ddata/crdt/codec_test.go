@@ -44,7 +44,7 @@ func TestDecodeRejects(t *testing.T) {
 		"an unknown type":                 "\x01\x0e\x00",
 		"unknown elements":                "\x01\x03\x07\x00\x00",
 		"no elements' type":               "\x01\x03\x00\x00\x00",
-		"something behind":                "\x01\x01" + nodeA + "\x01\x00\x01\x05\x00",
+		"trailing bytes":                  "\x01\x01" + nodeA + "\x01\x00\x01\x05\x00",
 		"an unused node":                  "\x01\x01" + nodeA + "\x00",
 		"nodes out of order":              "\x01\x01" + nodes("b", "a") + "\x02\x00\x01\x05\x01\x01\x05",
 		"a node twice":                    "\x01\x01" + nodes("a", "a") + "\x02\x00\x01\x05\x01\x01\x05",
@@ -108,11 +108,10 @@ func TestDecodeRejects(t *testing.T) {
 	}
 }
 
-// Bytes that are damaged are refused, or another value in its one form. What they are made of is
-// not believed before it is looked at.
+// Damaged bytes are rejected, or are the canonical form of another value.
 func TestDamagedBytes(t *testing.T) {
 	t.Parallel()
-	types := knows(t)
+	types := allTypes(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	for name, v := range samples(t) {
 		data := []byte(bytesOf(v))
@@ -176,8 +175,8 @@ type product struct {
 	Price int
 }
 
-// knows returns types with all that the tests define.
-func knows(tb testing.TB) *crdt.Types {
+// allTypes returns the types with all definitions of the tests.
+func allTypes(tb testing.TB) *crdt.Types {
 	tb.Helper()
 	types, err := crdt.NewTypes(codec.Types(codec.Name[product]("product")),
 		crdt.Define("two-phase-set", DecodeTwoPhaseSet), tallyDefinition())
@@ -191,7 +190,7 @@ func knows(tb testing.TB) *crdt.Types {
 // has a delta, if the type has some.
 func samples(tb testing.TB) map[string]crdt.Value {
 	tb.Helper()
-	types := knows(tb)
+	types := allTypes(tb)
 	a, b := self(tb, "orders-1:7400"), self(tb, "orders-22:7400")
 	s := add(add(set{}, a, "x", "y", ""), b, "x", "zebra")
 	s = must(s.Merge(add(set{}, self(tb, "c"), "x")))
@@ -245,7 +244,7 @@ func samples(tb testing.TB) map[string]crdt.Value {
 // The encoded form never changes: golden files are added, never rewritten.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	types := knows(t)
+	types := allTypes(t)
 	for name, v := range samples(t) {
 		want := golden(t, name+".value", bytesOf(v))
 		if got := bytesOf(v); got != want {
@@ -306,7 +305,7 @@ func TestGoldenFilesHaveSamples(t *testing.T) {
 	}
 }
 
-// A delta says which type it belongs to before all else.
+// An encoded delta begins with its type.
 func TestTakesDelta(t *testing.T) {
 	t.Parallel()
 	all := samples(t)
@@ -322,7 +321,7 @@ func TestTakesDelta(t *testing.T) {
 			}
 		}
 		if v.TakesDelta([]byte(data[1:])) || v.TakesDelta([]byte(data[:1])) || v.TakesDelta([]byte(bytesOf(v))) {
-			t.Errorf("%s takes what is no delta", name)
+			t.Errorf("%s accepts data that is no delta", name)
 		}
 	}
 }
@@ -351,7 +350,7 @@ func ours(err error) bool {
 }
 
 func FuzzDecode(f *testing.F) {
-	types := knows(f)
+	types := allTypes(f)
 	all := samples(f)
 	for _, v := range all {
 		f.Add([]byte(bytesOf(v)))
@@ -373,7 +372,7 @@ func FuzzDecode(f *testing.F) {
 		if got := bytesOf(v); got != string(data) {
 			t.Fatalf("%x becomes %x", data, got)
 		}
-		// Whatever is accepted can be worked with.
+		// All methods accept any decoded value.
 		if m, err := v.Merge(v); err != nil || m.Type() != v.Type() {
 			t.Errorf("merged with itself: %v", err)
 		}
@@ -396,7 +395,7 @@ func FuzzDecode(f *testing.F) {
 }
 
 func FuzzDecodeDelta(f *testing.F) {
-	types := knows(f)
+	types := allTypes(f)
 	all := samples(f)
 	for _, v := range all {
 		if d := v.Delta(); !d.IsZero() {

@@ -16,8 +16,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Tally is a type of a user's that has deltas and history: what it is made of has, and it hands all
-// on.
+// Tally is a user's type with deltas and history, which it takes from the counter that it contains.
 type Tally struct{ c crdt.PNCounter }
 
 func (t Tally) Add(self *crdt.Self, n int64) Tally { return Tally{t.c.Add(self, n)} }
@@ -48,7 +47,7 @@ func tallyDefinition() crdt.Definition {
 
 func TestLawsOfCustomTypes(t *testing.T) {
 	t.Parallel()
-	types := knows(t)
+	types := allTypes(t)
 	laws(t, "TwoPhaseSet", crdttest.Config[TwoPhaseSet]{
 		Types: types,
 		Change: func(r *rand.Rand, _ *crdt.Self, s TwoPhaseSet) (TwoPhaseSet, error) {
@@ -94,7 +93,7 @@ func TestLawsOfCustomTypes(t *testing.T) {
 
 func TestCustomTypes(t *testing.T) {
 	t.Parallel()
-	types := knows(t)
+	types := allTypes(t)
 	a := self(t, "a")
 	v := must(types.Value(Tally{}.Add(a, 3)))
 	if v.Type() != "tally" || v.Deltas() != crdt.FreeDeltas || v.Delta().NeedsCausal() || !v.NeedsPruning(a.Node()) {
@@ -136,7 +135,7 @@ func TestNewTypesFindsMistakes(t *testing.T) {
 		crdt.Define(strings.Repeat("x", 65), DecodeTwoPhaseSet))
 	for _, want := range []string{"has two names", "empty Definition", "name has 0 bytes", `name "tally" is defined for`, "has 65 bytes"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not say %q", err, want)
+			t.Errorf("the error %v does not contain %q", err, want)
 		}
 	}
 }
@@ -177,7 +176,7 @@ func TestPanicsOfCustomTypesAreErrors(t *testing.T) {
 	}
 }
 
-// A decoder that accepts what the type would not write is refused.
+// Data that the decoder accepts and the type would not write is malformed.
 func TestCustomTypesHaveOneForm(t *testing.T) {
 	t.Parallel()
 	lenient := must(crdt.NewTypes(nil, crdt.Define("two-phase-set", func(data []byte) (TwoPhaseSet, error) {

@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// follows checks what a value that is changed, or first merged with another one, says of an older
-// one.
+// follows checks DeltaIsComplete of a value that was changed, and of one that was merged with
+// another value before.
 func follows[T crdt.Data[T]](t *testing.T, types *crdt.Types, change func(v T, n int) (T, error)) {
 	t.Helper()
 	untyped := func(v T) crdt.Value { return must(types.Value(v)) }
@@ -41,7 +41,7 @@ func TestDeltaIsComplete(t *testing.T) {
 	t.Parallel()
 	a, b, c := self(t, "a"), self(t, "b"), self(t, "c")
 	selves := []*crdt.Self{nil, a, b, c, self(t, "d")}
-	types := knows(t)
+	types := allTypes(t)
 	follows(t, nil, func(v crdt.GCounter, n int) (crdt.GCounter, error) { return v.Add(selves[n], 1), nil })
 	follows(t, nil, func(v crdt.PNCounter, n int) (crdt.PNCounter, error) { return v.Add(selves[n], -1), nil })
 	follows(t, nil, func(v crdt.GSet[int], n int) (crdt.GSet[int], error) { return v.Add(n) })
@@ -74,7 +74,7 @@ type (
 	m8 = crdt.ORMap[string, m7]
 )
 
-// What is encoded can be decoded, also if types are in types.
+// Nested types can be encoded and decoded.
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	var types *crdt.Types
@@ -132,7 +132,7 @@ func TestFullScans(t *testing.T) {
 	}
 }
 
-// A removal that comes before what it removes is known as such: the value would not remember it.
+// NeedsFullState detects a removal that arrives before the addition: a merge would not remember it.
 func TestNeedsFullState(t *testing.T) {
 	t.Parallel()
 	self := func(name string) *crdt.Self {
@@ -219,12 +219,12 @@ func TestNeedsFullState(t *testing.T) {
 		{"no delta", value(empty, nil), crdt.Delta{}, false},
 	} {
 		if got := c.value.NeedsFullState(c.delta); got != c.want {
-			t.Errorf("%s: behind %t, want %t", c.name, got, c.want)
+			t.Errorf("%s: NeedsFullState returns %t, want %t", c.name, got, c.want)
 		}
 	}
 }
 
-// A delta knows by whose Self it was made.
+// ModifiedOnlyBy reports whether another Self has made a change.
 func TestModifiedOnlyBy(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "b")
@@ -247,7 +247,7 @@ func TestModifiedOnlyBy(t *testing.T) {
 	cleared := must(crdt.ORSet[string]{}.Add(a, "x")).ResetDelta().Clear()
 	for subject, d := range map[string]crdt.Delta{"none": {}, "clear": value(cleared).Delta()} {
 		if !d.ModifiedOnlyBy(b.Node()) {
-			t.Errorf("%s is not by whoever it is", subject)
+			t.Errorf("%s: ModifiedOnlyBy is false for its node", subject)
 		}
 	}
 }

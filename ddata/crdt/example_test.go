@@ -53,7 +53,7 @@ func (s TwoPhaseSet) AppendBinary(dst []byte) ([]byte, error) {
 	return s.removed.AppendBinary(dst)
 }
 
-// DecodeTwoPhaseSet reads what AppendBinary wrote.
+// DecodeTwoPhaseSet reads the output of AppendBinary.
 func DecodeTwoPhaseSet(data []byte) (s TwoPhaseSet, err error) {
 	n, size := binary.Uvarint(data)
 	if size <= 0 || n > uint64(len(data)-size) {
@@ -87,7 +87,7 @@ func ExampleDefine() {
 	there, _ := here.Remove("apple")
 	there, _ = there.Add("apple") // too late
 
-	// What a replicator does with it.
+	// A replicator performs these steps.
 	mine, _ := types.Value(here)
 	theirs, _ := types.Value(there)
 	data, _ := theirs.AppendBinary(nil)

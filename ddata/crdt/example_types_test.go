@@ -34,7 +34,7 @@ func ExamplePNCounter() {
 	// Output: 3
 }
 
-// What wins is not the last write, but the highest version that another system gave.
+// The highest version of another system wins, not the last write.
 func ExampleLWWRegister_SetBy() {
 	byVersion := func(version int64) crdt.Clock[string] {
 		return func(*crdt.Self, int64, string) (int64, error) { return version, nil }
@@ -48,8 +48,8 @@ func ExampleLWWRegister_SetBy() {
 	// Output: 1.20 a pound <nil>
 }
 
-// With value deltas, what one node adds to a key while another removes the key is all that stays of
-// it.
+// With value deltas, a key that one node removes while another adds an element keeps only that
+// element.
 func ExampleORMultiMap_WithValueDeltas() {
 	nodes := selves("a:1", "b:1")
 	atA, err := crdt.ORMultiMap[string, string]{}.WithValueDeltas() // before anything else

@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// jsonSamples are the samples of the encoded form, and what only JSON takes a way of its own for.
+// jsonSamples are the samples of the encoded form, and values that only JSON treats separately.
 func jsonSamples(t *testing.T) map[string]crdt.Value {
 	t.Helper()
 	a := self(t, "orders-1:7400")
@@ -33,7 +33,7 @@ func jsonSamples(t *testing.T) map[string]crdt.Value {
 		"own-bad-json":   grid{"[1"},
 		"own-panics":     grid{"panic"},
 	} {
-		types := knows(t)
+		types := allTypes(t)
 		if strings.HasPrefix(name, "own") {
 			types = must(crdt.NewTypes(nil, crdt.Define("grid", func(data []byte) (grid, error) { return grid{string(data)}, nil })))
 		}
@@ -85,7 +85,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-func TestJSONElse(t *testing.T) {
+func TestJSONOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	if got := string(must(json.Marshal([]crdt.Value{{}, jsonSamples(t)["flag"]}))); got != "[null,true]" {
 		t.Errorf("as a part of something: %s", got)
@@ -99,14 +99,14 @@ func TestJSONElse(t *testing.T) {
 	}
 	kinds := crdt.JSON{Named: func(string, []byte) ([]byte, bool) { return nil, false }}
 	if got, want := string(kinds.Append(nil, products)), string(crdt.JSON{}.Append(nil, products)); got != want {
-		t.Errorf("with one that has nothing to say: %s, want %s", got, want)
+		t.Errorf("with a Named function that returns false: %s, want %s", got, want)
 	}
 }
 
-// What is decoded and what was merged in another order is the same text.
+// Equal values have equal JSON, after decoding and after merges in any order.
 func TestJSONIsDeterministic(t *testing.T) {
 	t.Parallel()
-	types := knows(t)
+	types := allTypes(t)
 	a, b := self(t, "a"), self(t, "b")
 	x, y := add(set{}, a, "1", "2"), add(set{}, b, "2", "3")
 	xy, yx := must(types.Value(must(x.Merge(y)))), must(types.Value(must(y.Merge(x))))

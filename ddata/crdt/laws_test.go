@@ -16,7 +16,7 @@ import (
 
 func word(r *rand.Rand) string { return string(rune('p' + r.IntN(4))) }
 
-// gcounters and so on are what the laws are checked on.
+// gcounters and the following functions configure the types whose laws are checked.
 func gcounters() crdttest.Config[crdt.GCounter] {
 	return crdttest.Config[crdt.GCounter]{
 		Change: func(r *rand.Rand, self *crdt.Self, c crdt.GCounter) (crdt.GCounter, error) {
@@ -82,7 +82,7 @@ func flags() crdttest.Config[crdt.Flag] {
 func registers() crdttest.Config[crdt.LWWRegister[int]] {
 	return crdttest.Config[crdt.LWWRegister[int]]{
 		Change: func(r *rand.Rand, self *crdt.Self, g crdt.LWWRegister[int]) (crdt.LWWRegister[int], error) {
-			if r.IntN(4) == 0 { // what a clock must not do: the bytes decide
+			if r.IntN(4) == 0 { // an invalid clock: the bytes decide
 				return g.SetBy(self, r.IntN(9), func(*crdt.Self, int64, int) (int64, error) { return 1_010, nil })
 			}
 			return g.Set(self, r.IntN(9))
@@ -216,8 +216,8 @@ func byValue[T any](cfg crdttest.Config[T]) crdttest.Config[T] {
 	return cfg
 }
 
-// Where keys are removed while they are updated elsewhere, what the nodes make of it depends on who
-// hears of whom first. All the same they end with the same, as TestLaws shows.
+// If keys are removed while other nodes update them, the result depends on the order of messages.
+// All nodes still converge, see TestLaws.
 func TestLawsThatRemovalsBreak(t *testing.T) {
 	t.Parallel()
 	const racing = crdttest.Associative | crdttest.DeltasFold | crdttest.DeltasJoin
@@ -241,7 +241,7 @@ func breaks[T any](t *testing.T, name string, cfg crdttest.Config[T], laws crdtt
 			t.Parallel()
 			err := crdttest.Check(cfg, law)
 			if err == nil {
-				t.Fatalf("it holds in %d histories: say so in the documentation", cfg.Histories)
+				t.Fatalf("the law holds in %d histories: correct the documentation", cfg.Histories)
 			}
 			t.Log(err)
 		})

@@ -47,7 +47,7 @@ func TestDefaultClock(t *testing.T) {
 	if r.Timestamp() != 1000 || r.UpdatedBy() != a.Node() || must(r.Value()) != "x" || !r.IsSet() {
 		t.Errorf("%q at %d", must(r.Value()), r.Timestamp())
 	}
-	// Never twice, in another register neither: this one may be the same, made anew.
+	// A timestamp is never used twice, not even in another register, which may have the same key.
 	if other := must(register{}.Set(a, "y")); other.Timestamp() != 1001 {
 		t.Errorf("another register at %d", other.Timestamp())
 	}

@@ -37,7 +37,7 @@ func TestORMap(t *testing.T) {
 	base := must(m{}.Put(a, "k", gset("A"))).ResetDelta()
 	atA, atB := must(base.Put(a, "k", gset("B"))), must(base.Put(b, "k", gset("C")))
 	if v, _ := atA.Get("k"); list(v.Elements()) != "B" {
-		t.Errorf("put replaces what is here: %s", list(v.Elements()))
+		t.Errorf("put replaces the existing elements: %s", list(v.Elements()))
 	}
 	v, found := must(atA.Merge(atB)).Get("k")
 	if list(v.Elements()) != "B C" || !found {
@@ -49,7 +49,7 @@ func TestORMap(t *testing.T) {
 	}
 	removed := must(base.Remove(b, "k", "never there"))
 	if removed.Contains("k") || removed.Len() != 0 || must(atA.Merge(removed)).Len() != 1 || must(base.Merge(removed)).Len() != 0 {
-		t.Error("a removal takes what it has seen, and nothing else")
+		t.Error("a removal must affect the additions that it has seen, and no others")
 	}
 	if _, found := removed.Get("k"); found {
 		t.Error("it is still there")
@@ -105,8 +105,8 @@ func TestMapDeltaSteps(t *testing.T) {
 	}
 }
 
-// A removed counter that is counted elsewhere keeps its whole count, and one that is made anew
-// merges with what others still have of it: anomalies that are documented.
+// The documented anomalies: a removed counter keeps its whole count if another node counts, and a
+// counter that is created again merges with the counts that other nodes still have.
 func TestPNCounterMap(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "bb")
@@ -118,7 +118,7 @@ func TestPNCounterMap(t *testing.T) {
 	}
 	anew := count(removed.ResetDelta(), a, "k", 1)
 	if anew.Value("k") != 1 || must(anew.Merge(base)).Value("k") != 3 {
-		t.Errorf("removed and made anew: %d, merged %d", anew.Value("k"), must(anew.Merge(base)).Value("k"))
+		t.Errorf("removed and created again: %d, merged %d", anew.Value("k"), must(anew.Merge(base)).Value("k"))
 	}
 	if m := must(base.Add(a, "zero", 0)); !m.Contains("zero") || m.Value("zero") != 0 || m.Len() != 2 {
 		t.Error("0 adds the key")
@@ -131,7 +131,7 @@ func TestPNCounterMap(t *testing.T) {
 		t.Errorf("pruned: %d", p.Value("k"))
 	}
 	if m := must(p.Merge(must(other.Cleanup(b.Node())))); m.Value("k") != 7 || !m.Equal(p) {
-		t.Errorf("pruned, merged with what is cleaned up: %d", m.Value("k"))
+		t.Errorf("pruned, merged with the cleaned up map: %d", m.Value("k"))
 	}
 }
 
@@ -175,13 +175,12 @@ func TestORMultiMap(t *testing.T) {
 		wantSets(t, name+", removed", must(base.Remove(a, "k", "l")), "")
 		wantSets(t, name+", removed and bound again", bind(must(base.Remove(a, "k")), a, "k", "w"), "k:{w}")
 		if s, found := base.Get("k"); !found || s.Len() != 2 || !base.Contains("k") || base.Len() != 1 || list(base.Keys()) != "k" {
-			t.Errorf("%s: what is there is not found", name)
+			t.Errorf("%s: an existing key is not found", name)
 		}
 	}
 }
 
-// The example of what value deltas are for: one node unbinds the last element while another binds
-// one more.
+// The variants differ if one node removes the last element while another adds one.
 func TestORMultiMapVariants(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "bb")
@@ -208,8 +207,8 @@ func TestORMultiMapVariants(t *testing.T) {
 	}
 }
 
-// A removed key's set is not left behind, where a later binding would find it.
-func TestORMultiMapForgetsWhatWasRemoved(t *testing.T) {
+// The set of a removed key is discarded, so a later addition does not restore it.
+func TestORMultiMapDiscardsRemovedSets(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "bb")
 	old := bind(must(sets{}.WithValueDeltas()), b, "k", "old").ResetDelta()

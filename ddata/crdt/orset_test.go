@@ -62,12 +62,12 @@ func TestORSetMerge(t *testing.T) {
 		left, right set
 		want        string
 	}{
-		"union":                             {add(set{}, a, "x"), add(set{}, b, "y"), "x y"},
-		"a removal that was seen":           {both, remove(both, b, "x"), "y"},
-		"a removal against an addition":     {add(both, a, "x"), remove(both, b, "x"), "x y"},
-		"a removal of what it has not seen": {add(set{}, a, "x"), remove(add(set{}, b, "x"), b, "x"), "x"},
-		"clear against an addition":         {add(both, c, "z"), both.Clear(), "z"},
-		"both remove":                       {remove(both, a, "x"), remove(both, b, "x"), "y"},
+		"union":                           {add(set{}, a, "x"), add(set{}, b, "y"), "x y"},
+		"a removal that was seen":         {both, remove(both, b, "x"), "y"},
+		"a removal against an addition":   {add(both, a, "x"), remove(both, b, "x"), "x y"},
+		"a removal of an unseen addition": {add(set{}, a, "x"), remove(add(set{}, b, "x"), b, "x"), "x"},
+		"clear against an addition":       {add(both, c, "z"), both.Clear(), "z"},
+		"both remove":                     {remove(both, a, "x"), remove(both, b, "x"), "y"},
 		"a removal of two additions against a third": {
 			remove(must(add(both, a, "z").Merge(add(both, b, "z"))), a, "z"), add(both, b, "z"), "x y z",
 		},
@@ -79,7 +79,7 @@ func TestORSetMerge(t *testing.T) {
 
 // Removals by two nodes, each of which has seen the addition of one, take away both, by deltas as
 // by values.
-func TestORSetRemovalTakesWhatItHasSeen(t *testing.T) {
+func TestORSetRemovalIsCausal(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "b")
 	atA, atB := add(set{}, a, "x").ResetDelta(), add(set{}, b, "x").ResetDelta()
@@ -123,7 +123,7 @@ func TestORSetDeltas(t *testing.T) {
 		"clear":                     {s.Clear(), 1},
 		"clear and add, add":        {add(s.Clear(), a, "x", "y"), 2},
 		"nothing":                   {s, 0},
-		"removed what is not there": {remove(s, a, "q"), 0},
+		"removed a missing element": {remove(s, a, "q"), 0},
 		"no elements":               {add(s, a), 0},
 	} {
 		d, some := tt.s.Delta()
@@ -145,7 +145,7 @@ func TestORSetDeltas(t *testing.T) {
 	}
 }
 
-// What one addition to a large set costs on the wire.
+// The delta of one addition to a large set is small.
 func TestORSetDeltaIsSmall(t *testing.T) {
 	t.Parallel()
 	var s set
@@ -173,7 +173,7 @@ func TestGSet(t *testing.T) {
 		t.Errorf("elements: %s", got)
 	}
 	if d := changes(must(s.ResetDelta().Add(2))); !d.IsZero() {
-		t.Error("to add what is there makes a delta")
+		t.Error("adding an existing element makes a delta")
 	}
 	d := changes(must(s.ResetDelta().Add(2, 7)))
 	if other := must(crdt.GSet[int]{}.MergeDelta(d)); list(other.Elements()) != "7" || d.NeedsCausal() || d.Ops() != 0 {
@@ -203,7 +203,7 @@ func TestORSetPruning(t *testing.T) {
 	removed := remove(p, a, "y")
 	wantSet(t, "what was removed since stays removed", must(c.Merge(removed)), "x z")
 	if !must(p.Merge(c)).Equal(p) {
-		t.Error("what is cleaned up changes the pruned one")
+		t.Error("merging the cleaned up set changes the pruned one")
 	}
 }
 
@@ -275,8 +275,7 @@ func TestLongElements(t *testing.T) {
 	}
 }
 
-// A set is a map of Go, with the same elements in order after any changes. What it was before stays
-// as it was.
+// A set has the same elements as a Go map after any changes, in order. Earlier values do not change.
 func TestORSetAgainstAMap(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -328,8 +327,8 @@ func TestORSetAgainstAMap(t *testing.T) {
 	}
 }
 
-// A removal that overtakes the addition of another node, which its own node had seen, does not hide
-// what else that node has added: a full merge mends the rest.
+// A removal that arrives before the addition that it has seen does not hide other additions of the
+// same node. A full merge repairs the set.
 func TestORSetRemovalOvertakes(t *testing.T) {
 	t.Parallel()
 	a, b, c := self(t, "a"), self(t, "bb"), self(t, "ccc")

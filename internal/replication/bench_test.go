@@ -141,7 +141,7 @@ func BenchmarkJoin(b *testing.B) {
 			w.next(w.now + time.Second)
 		}
 		if n.m.Root() != w.hosts[0].m.Root() {
-			b.Fatal("it does not hold the same")
+			b.Fatal("the new node has another root")
 		}
 		n.dead = true
 		w.set(n.self, identity.Removed)

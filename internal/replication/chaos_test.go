@@ -20,19 +20,19 @@ import (
 // chaos is a world with random faults, and the checks of its invariants.
 type chaos struct {
 	*world
-	rnd      *rand.Rand // of its own: what happens does not depend on how many messages there are
+	rnd      *rand.Rand // own source, independent of the number of messages
 	hit      map[string]int
 	counters []string
 	tried    map[string]uint64                   // by key: all that was counted
 	by       map[string]map[identity.Node]uint64 // by key and node
-	acked    map[string]uint64                   // by key: what a majority was told of
-	lost     map[string]uint64                   // by key: what may be lost with its node
+	acked    map[string]uint64                   // by key: the changes that a majority has acknowledged
+	lost     map[string]uint64                   // by key: changes that may be lost with their node
 	ackedBy  map[string]map[identity.Node]uint64
 	removed  []identity.Node
 	calm     time.Duration // since when the network is whole
-	changed  time.Duration // when somebody came or went
+	changed  time.Duration // time of the last change of the members
 	register uint64        // the last number that was written
-	known    uint64        // the highest number that somebody was told of
+	known    uint64        // the highest acknowledged number
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
@@ -167,7 +167,7 @@ func (c *chaos) gone(n identity.Node) {
 	c.removed = append(c.removed, n)
 	c.changed = c.now
 	for _, key := range c.counters {
-		// What its majority was told of must not be lost; the rest may.
+		// Changes that a majority has acknowledged must not be lost; others may.
 		c.lost[key] += 0
 	}
 }
@@ -317,8 +317,7 @@ func (c *chaos) settle() {
 
 func (c *chaos) sums(when string) {
 	for _, key := range c.counters {
-		// All that living nodes have counted is there, and of others at least what was
-		// acknowledged.
+		// All counts of living nodes are present, and the acknowledged counts of others.
 		least := uint64(0)
 		for _, h := range c.hosts {
 			if slices.Contains(c.removed, h.self) {
@@ -336,7 +335,7 @@ func (c *chaos) sums(when string) {
 }
 
 // A seed determines the whole run, byte for byte.
-func TestSameSeedSameStory(t *testing.T) {
+func TestSameSeedSameTrace(t *testing.T) {
 	t.Parallel()
 	story := func(seed uint64) string {
 		c := newChaos(t, seed)

@@ -213,7 +213,7 @@ func FuzzMessage(f *testing.F) {
 		f.Add(replication.AppendMessage(nil, m))
 	}
 	for _, kind := range []replication.Kind{replication.KindDelta, replication.KindWant, replication.KindUses, replication.KindGossip} {
-		f.Add([]byte{0x10, byte(kind), 0, 0, 0x80, 0x80, 0x80, 8}) // counts with nothing behind them
+		f.Add([]byte{0x10, byte(kind), 0, 0, 0x80, 0x80, 0x80, 8}) // counts without elements
 		f.Add([]byte{0x10, byte(kind), 0, 0x80, 0x80, 0x80, 8})
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -259,7 +259,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// What a member sends never makes a machine panic, and never makes it forget.
+// No message of a member makes a machine panic or lose data.
 func FuzzReceive(f *testing.F) {
 	for _, m := range real(f) {
 		f.Add(m)
@@ -284,7 +284,7 @@ func FuzzReceive(f *testing.F) {
 		}
 		v, deleted, found := m.Value("visits")
 		if !found || !deleted && must(crdt.As[crdt.GCounter](nil, v)).Value() < 7 {
-			t.Error("what was counted is lost")
+			t.Error("the count is lost")
 		}
 		for range 20 {
 			m.Tick(m.Next())

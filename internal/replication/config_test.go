@@ -60,7 +60,7 @@ func TestPatterns(t *testing.T) {
 // The delta log is limited; nodes that miss dropped changes receive the values.
 func TestLogIsLimited(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1, replication.Config{MaxLog: 10, GossipInterval: 5 * time.Second}, 12) // too many to be told at once
+	w := newWorld(t, 1, replication.Config{MaxLog: 10, GossipInterval: 5 * time.Second}, 12) // too many to send to all at once
 	a := w.hosts[0]
 	keys := 30
 	for round := range 4 {

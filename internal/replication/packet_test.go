@@ -106,7 +106,7 @@ func TestReuse(t *testing.T) {
 	first := step()
 	second := step()
 	if len(first.Send) != 1 || first.Values[0].Key != "key-2" || first.Replies[0].ID != 3 {
-		t.Fatalf("used again, though nobody has given it back: %+v", first)
+		t.Fatalf("effects were reused without a call of Reuse: %+v", first)
 	}
 	payload := second.Send[0].Payload
 	sent := bytes.Clone(payload)
@@ -114,22 +114,22 @@ func TestReuse(t *testing.T) {
 	third := step()
 	if len(third.Values) != 1 || len(third.Replies) != 1 || len(third.Send) != 1 || len(third.Notes)+len(third.Store)+len(third.Events) > 0 ||
 		third.Values[0].Key != "key-6" || third.Replies[0].ID != 7 {
-		t.Errorf("something is left of what it was: %+v", third)
+		t.Errorf("the effects contain those of an earlier step: %+v", third)
 	}
 	if &third.Values[0] != &second.Values[0] || &third.Replies[0] != &second.Replies[0] || &third.Send[0] != &second.Send[0] {
-		t.Error("what is given back is not used again")
+		t.Error("the memory was not reused")
 	}
 	a.Reuse(step())
 	step()
 	if third.Values[0].Key != "key-6" {
-		t.Errorf("used again, though nobody has given it back: %+v", third)
+		t.Errorf("effects were reused without a call of Reuse: %+v", third)
 	}
 	if !bytes.Equal(payload, sent) {
 		t.Error("a packet was changed that has been sent")
 	}
 	heard := all[1].Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: a.node, Payload: payload}}})
 	if len(heard.Values) != 1 || heard.Values[0].Key != "key-4" {
-		t.Errorf("it says %+v", heard.Values)
+		t.Errorf("the packet has changed: %+v", heard.Values)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestPacketsAreLimited(t *testing.T) {
 		}
 	}
 	if root := a.Root(); root != all[1].Root() || root != all[2].Root() {
-		t.Error("they don't hold the same")
+		t.Error("the roots differ")
 	}
 }
 

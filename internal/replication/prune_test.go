@@ -100,7 +100,7 @@ func TestPrunedComesLate(t *testing.T) {
 	late := replication.Entry{Key: "visits", Value: must(value(a, "visits").AppendBinary(nil))}
 	w.leave(gone)
 	w.run(10 * time.Second)
-	behind := w.start("n9", nil) // hears nothing from here on, but knows what was
+	behind := w.start("n9", nil) // receives nothing from here on, but has the earlier changes
 	w.set(behind.self, identity.Joining)
 	w.tell()
 	behind.step(received{From: a.self, Data: replication.AppendMessage(nil, replication.Write{Entry: late})})
@@ -110,16 +110,16 @@ func TestPrunedComesLate(t *testing.T) {
 	}
 	w.run(time.Minute)
 	if holdsHistory(a, "visits", gone) || behind.show("visits") != "30" {
-		t.Fatalf("it was not pruned, or too far: %s", behind.show("visits"))
+		t.Fatalf("wrong content after pruning: %s", behind.show("visits"))
 	}
 	a.step(received{From: b.self, Data: replication.AppendMessage(nil, replication.Write{Entry: late})})
 	if a.show("visits") != "30" {
-		t.Errorf("with what comes late it has %s", a.show("visits"))
+		t.Errorf("after a late write it has %s", a.show("visits"))
 	}
 	w.run(time.Second)
 	w.cut, w.keep = nil, true
 	w.set(behind.self, identity.Up)
-	a.add("visits", local, 1) // its delta holds what was moved
+	a.add("visits", local, 1) // its delta contains the moved history
 	var delta []byte
 	for _, l := range w.sent {
 		if l.send.Kind == replication.KindDelta {
@@ -128,7 +128,7 @@ func TestPrunedComesLate(t *testing.T) {
 	}
 	behind.step(received{From: a.self, Data: delta})
 	if got := behind.show("visits"); got != "30" || behind.m.Counters().DeltasGap != 1 {
-		t.Errorf("it has %s, after %d gaps", got, behind.m.Counters().DeltasGap)
+		t.Errorf("the node has %s after %d gaps", got, behind.m.Counters().DeltasGap)
 	}
 	w.tell()
 	w.run(time.Minute)
@@ -161,16 +161,16 @@ func TestPruneBeginsWithAll(t *testing.T) {
 
 // History of a removed node that only one node holds is not lost, even if that node is unreachable
 // for a while.
-func TestPruneWaitsForWhatIsKnown(t *testing.T) {
+func TestPruneWaitsForHistory(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 4)
 	a, b, gone := w.hosts[0], w.hosts[1], w.hosts[3]
 	w.wait(gone, gone.add("visits", all, 10))
-	w.cut = func(x, y *host) bool { return x == b || y == b } // nobody notices
+	w.cut = func(x, y *host) bool { return x == b || y == b } // undetected
 	w.leave(gone)
 	v := must((*crdt.Types)(nil).Value(must(crdt.As[crdt.GCounter](nil, value(a, "visits"))).Add(gone.actor, 40)))
 	late := replication.Write{Entry: replication.Entry{Key: "visits", Value: must(v.AppendBinary(nil))}}
-	for _, h := range w.hosts[:3] { // told that all can be reached
+	for _, h := range w.hosts[:3] { // all are reported as reachable
 		h.step(replication.Members{All: w.members})
 	}
 	b.step(received{From: a.self, Data: replication.AppendMessage(nil, late)})
@@ -245,10 +245,10 @@ func TestPull(t *testing.T) {
 	a.del("a0s", local)
 	w.run(time.Second)
 	if !w.converged() {
-		t.Fatal("the old ones do not hold the same")
+		t.Fatal("the older nodes have different roots")
 	}
 	silent := w.hosts[1]
-	w.cut = func(x, _ *host) bool { return x == silent } // it hears, and is not heard
+	w.cut = func(x, _ *host) bool { return x == silent } // it receives, and its messages are lost
 	w.keep = true
 	n := w.start("n9", nil)
 	w.set(n.self, identity.Up)
@@ -326,7 +326,7 @@ func TestEqualRoots(t *testing.T) {
 }
 
 // A comparison repairs both nodes.
-func TestCompareMendsBoth(t *testing.T) {
+func TestCompareRepairsBoth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 2)
 	a, b := w.hosts[0], w.hosts[1]
@@ -352,7 +352,7 @@ func TestCompareMendsBoth(t *testing.T) {
 		}
 	}
 	if !w.converged() {
-		t.Error("they do not hold the same")
+		t.Error("the roots differ")
 	}
 }
 

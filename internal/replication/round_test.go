@@ -83,7 +83,7 @@ func TestAskOrder(t *testing.T) {
 	}
 	// Ages go against names.
 	w.cut = nil
-	w.run(time.Minute) // nobody is new any more
+	w.run(time.Minute) // no node is new any more
 	for i := range w.members {
 		w.members[i].UpNumber = int32(100 - i)
 	}
@@ -165,7 +165,7 @@ func TestReadYourWrites(t *testing.T) {
 		}
 	}
 	if c := a.values["x"]; show(c.Value) != "10" {
-		t.Errorf("who reads past the machine finds %s", show(c.Value))
+		t.Errorf("the published value is %s", show(c.Value))
 	}
 }
 

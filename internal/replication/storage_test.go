@@ -113,7 +113,7 @@ func TestDeleteAgain(t *testing.T) {
 		t.Errorf("of a majority: %+v", r)
 	}
 	if b.show("kept") != "deleted" && w.hosts[2].show("kept") != "deleted" {
-		t.Error("nobody else knows that it was deleted")
+		t.Error("no other node has the deletion")
 	}
 	if r := w.wait(a, a.add("kept", majority, 1)); r.Outcome != replication.Deleted {
 		t.Errorf("update: %+v", r)
@@ -155,7 +155,7 @@ func TestExpiredOnDisk(t *testing.T) {
 	}
 	w.run(time.Second)
 	if later := b.restart(w.cfg); later.show("session") != "7" || later.show("used") != "7" || later.show("stays") != "-" {
-		t.Errorf("what was read is lost: %s, %s, %s", later.show("session"), later.show("used"), later.show("stays"))
+		t.Errorf("a key that was read is lost: %s, %s, %s", later.show("session"), later.show("used"), later.show("stays"))
 	}
 	b.dead = true
 	w.set(b.self, identity.Removed)
@@ -207,7 +207,7 @@ func TestRecordsWithoutUse(t *testing.T) {
 		t.Error("a time of 0 is accepted")
 	}
 	if _, err := replication.DecodeRecord(append(old, 5, 0)); err == nil {
-		t.Error("something behind the time is accepted")
+		t.Error("trailing bytes are accepted")
 	}
 	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}, Expire: map[string]time.Duration{"*": time.Minute}}, 0)
 	w.now = time.Hour
@@ -266,7 +266,7 @@ func TestFlushLarge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 4)
 	a := w.hosts[0]
-	w.run(time.Second) // all have what there was
+	w.run(time.Second) // all nodes have the data
 	a.write("large", local, strings.Repeat("x", 100<<10))
 	a.write("two", local, strings.Repeat("y", 100<<10))
 	w.run(time.Second)
@@ -329,7 +329,7 @@ func TestNoRoomElsewhere(t *testing.T) {
 	w.tell()
 	w.wait(a, a.add("old", all, 1))
 	for _, key := range []string{"kept", "new"} {
-		for range 2 { // the whole value, and what has changed
+		for range 2 { // the whole value, and a delta
 			r := w.wait(a, a.add(key, majority, 1))
 			if r.Outcome != replication.TimedOut || !errors.Is(r.Err, replication.ErrFull) || errors.Is(r.Err, replication.ErrType) || r.Answered != 1 || len(r.Silent) != 0 {
 				t.Errorf("%s: %+v", key, r)
@@ -340,7 +340,7 @@ func TestNoRoomElsewhere(t *testing.T) {
 		t.Errorf("they have %s, %s", b.show("kept"), c.show("new"))
 	}
 	if r := w.wait(a, a.add("old", all, 1)); r.Outcome != replication.Done || b.show("old") != "2" {
-		t.Errorf("what they have: %+v", r)
+		t.Errorf("the read returns %+v", r)
 	}
 	w.set(d.self, identity.Up)
 	w.tell()
@@ -444,19 +444,19 @@ func TestDiskDoesNotAnswer(t *testing.T) {
 	w.cut = func(x, y *host) bool { return x != y }
 	r = w.wait(a, a.add("kept", majority, 1))
 	if r.Outcome != replication.TimedOut || r.Answered != 0 || r.Required != 2 || len(r.Silent) != 2 {
-		t.Errorf("nobody has it: %+v", r)
+		t.Errorf("no node has the key: %+v", r)
 	}
 }
 
 // The merged result of a read is stored even if the read fails.
-func TestReadStoresWhatItMerges(t *testing.T) {
+func TestReadStoresTheMerge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Durable: []string{"kept"}, GossipInterval: time.Hour}, 3)
 	w.cut = func(x, y *host) bool { return x != y }
 	a, b, c := w.hosts[0], w.hosts[1], w.hosts[2]
 	b.add("kept", local, 1)
 	c.put("kept", local, "x")
-	w.run(time.Second) // nobody hears of it
+	w.run(time.Second) // no node receives it
 	w.cut = nil
 	if r := w.wait(a, a.get("kept", all)); r.Outcome != replication.Failed {
 		t.Fatalf("of two types: %+v", r)

@@ -78,7 +78,7 @@ func TestNoComparisonWhileItJoins(t *testing.T) {
 	}
 	for _, l := range w.sent {
 		if l.to == n && l.send.Kind == replication.KindGossip {
-			t.Error("it gets again what it has")
+			t.Error("the node receives entries that it has")
 		}
 	}
 }
@@ -146,9 +146,9 @@ func TestPullRestsWhileAwaited(t *testing.T) {
 	if got := n.asks(func() { n.apply(n.m.Tick(w.now)) }); len(got) != 1 {
 		t.Errorf("%d requests after the rest", len(got))
 	}
-	w.now += time.Hour // nobody has waited since
+	w.now += time.Hour // no request has waited since
 	if got := n.asks(func() { n.gets(pulls[1]) }); len(got) != 10 {
-		t.Errorf("%d requests more when nobody waits", len(got))
+		t.Errorf("%d more requests although no request waits", len(got))
 	}
 }
 
@@ -156,16 +156,16 @@ func TestPullRestsWhileAwaited(t *testing.T) {
 func TestRequestsMakePullRest(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]func(n puller){
-		"nobody": func(puller) {},
-		"read":   func(n puller) { n.receive(n.w.hosts[0], replication.Read{Nr: 1, Key: "k"}) },
+		"no request": func(puller) {},
+		"read":       func(n puller) { n.receive(n.w.hosts[0], replication.Read{Nr: 1, Key: "k"}) },
 		"write": func(n puller) {
 			n.receive(n.w.hosts[0], replication.Write{Nr: 1, Entry: replication.Entry{Key: "k", Deleted: true}})
 		},
 		"update": func(n puller) { n.add("visits", majority, 1) },
-		"change": func(n puller) { n.receive(n.w.hosts[0], replication.Delta{}) }, // others are told of one, and may wait for the rest of them
+		"change": func(n puller) { n.receive(n.w.hosts[0], replication.Delta{}) }, // other nodes may wait for this node as well
 	} {
 		want := 3
-		if name == "nobody" {
+		if name == "no request" {
 			want = 12
 		}
 		n := joining(t)
@@ -195,11 +195,11 @@ func TestBatchesWhileAwaited(t *testing.T) {
 	}
 	w.now += time.Hour
 	if size := batch(); size < 48<<10 || size > 64<<10 {
-		t.Errorf("%d bytes when nobody waits", size)
+		t.Errorf("%d bytes while no request waits", size)
 	}
 	a.receive(b, replication.Read{Nr: 2, Key: "k"})
 	if size := batch(); size < 12<<10 || size > 16<<10 {
-		t.Errorf("%d bytes while somebody waits", size)
+		t.Errorf("%d bytes while a request waits", size)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestPullerIsAskedLast(t *testing.T) {
 	}
 	a.receive(c, replication.Pull{Nr: 1, To: 1})
 	if got := asked(); got[b] != 80 || got[c] != 0 {
-		t.Errorf("%d messages to who is not filled, and %d to who is", got[b], got[c])
+		t.Errorf("%d messages to the node that is pulling, %d to the other", got[b], got[c])
 	}
 	w.now += time.Second
 	if got := asked(); got[b] == 0 || got[c] == 0 {

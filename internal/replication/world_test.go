@@ -31,7 +31,7 @@ type world struct {
 	members []identity.Member
 	post    []letter
 	lossy   bool
-	cut     func(a, b *host) bool // who can't hear whom
+	cut     func(a, b *host) bool // messages from a to b are lost
 	last    uint64                // the last request
 	sent    []letter              // all that was sent, if it is kept
 	keep    bool
@@ -318,7 +318,7 @@ func (w *world) converge(d time.Duration) {
 	w.tb.Helper()
 	for until := w.now + d; !w.converged(); {
 		if !w.next(until) {
-			w.tb.Fatalf("after %v they do not hold the same", w.now)
+			w.tb.Fatalf("after %v the nodes have not converged", w.now)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/internal/sim"
 )
 
-// TestDeletedHoldsNoAddition: who has deleted a key need not see what was added to it, and does not
-// have it either, so that others who lack it have lost nothing.
+// A replicator that has deleted a key does not contain additions to it, so other replicators
+// without them have lost nothing.
 func TestDeletedHoldsNoAddition(t *testing.T) {
 	t.Parallel()
 	with, without := dict(t, "x"), dict(t, "y")

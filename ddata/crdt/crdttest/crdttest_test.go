@@ -19,16 +19,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// faults are what a double does wrong.
+// faults are the faults of a double.
 type faults struct {
 	addOnMerge   bool // counts double: not idempotent, and more
 	keepLeft     bool // its own count wins
 	lossy        bool // forgets one of three when it is encoded
-	deltaMissing bool // deltas say too little
+	deltaMissing bool // deltas lack changes
 	prune        bool // history is left
 	cleanup      bool
 	keeps        bool // keeps the bytes that it is decoded from
-	shorter      bool // merging forgets what was the lower
+	shorter      bool // merging loses the lower count
 }
 
 // double is the highest number that each of three nodes has reached, with faults.
@@ -169,7 +169,7 @@ func TestLawsFindFaults(t *testing.T) {
 		"merging forgets":          {faults{shorter: true}, []crdttest.Law{crdttest.Commutative, crdttest.Associative}},
 		"encoding forgets":         {faults{lossy: true}, []crdttest.Law{crdttest.OneForm}},
 		"it keeps the bytes":       {faults{keeps: true}, []crdttest.Law{crdttest.OneForm}},
-		"deltas say too little":    {faults{deltaMissing: true}, []crdttest.Law{crdttest.DeltasFold}},
+		"deltas lack changes":      {faults{deltaMissing: true}, []crdttest.Law{crdttest.DeltasFold}},
 		"pruning does nothing":     {faults{prune: true}, []crdttest.Law{crdttest.Prunes}},
 		"cleaning up does as well": {faults{cleanup: true}, []crdttest.Law{crdttest.Prunes}},
 	} {
@@ -186,7 +186,7 @@ func TestLawsFindFaults(t *testing.T) {
 	}
 }
 
-// What is shown is as short as can be.
+// The printed history is the shortest one.
 func TestHistoriesAreShortened(t *testing.T) {
 	t.Parallel()
 	err := crdttest.Check(config(&faults{addOnMerge: true}), crdttest.Idempotent)

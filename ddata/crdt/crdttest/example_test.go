@@ -14,10 +14,10 @@ import (
 	"github.com/refold-io/refold/ddata/crdt/crdttest"
 )
 
-// Total is a wrong counter: to merge adds up what both sides may have from the same node.
+// Total is a wrong counter: Merge adds both counts, even if both sides have them from the same node.
 type Total struct{ n uint64 }
 
-// Merge is what is wrong.
+// Merge counts twice.
 func (t Total) Merge(other Total) (Total, error) { return Total{t.n + other.n}, nil }
 
 // AppendBinary appends the count.

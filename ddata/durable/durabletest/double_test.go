@@ -19,7 +19,7 @@ import (
 
 var errDisk = errors.New("input/output error")
 
-// bug replaces what a double does. Nil fields leave it sound.
+// bug replaces parts of a double. With nil fields the double is correct.
 type bug struct {
 	id     func(id durable.ID) durable.ID
 	open   func(ctx context.Context, o *opener, id durable.ID) (durable.Store, error)
@@ -27,9 +27,9 @@ type bug struct {
 	write  func(ctx context.Context, s *store, records []durable.Record) error
 	close  func(s *store) error
 	broken func(ctx context.Context, s *store, records []durable.Record) error // Write while the disk fails
-	crash  func(s *store) []durable.Record                                     // what was not on disk
+	crash  func(s *store) []durable.Record                                     // records that were not on disk
 	never  bool                                                                // shrinks
-	blind  bool                                                                // to what is there
+	blind  bool                                                                // to invalid data
 }
 
 // opener opens stores in memory, with a bug.
@@ -39,7 +39,7 @@ type opener struct {
 	bug  *bug
 	mu   sync.Mutex
 	open map[durable.ID]*store
-	odd  map[durable.ID]error // what is wrong with a store
+	odd  map[durable.ID]error // the errors of stores
 	bad  string               // key of a damaged record
 }
 
@@ -51,7 +51,7 @@ type store struct {
 	id      durable.ID
 	closed  atomic.Bool
 	failing atomic.Bool
-	late    atomic.Int64 // calls behind Close, for bugs
+	late    atomic.Int64 // calls after Close, for bugs
 	mu      sync.Mutex
 	total   int64             // bytes that were written
 	kept    []durable.Record  // for bugs
@@ -128,7 +128,7 @@ func (s *store) Close() error {
 	return s.Store.Close()
 }
 
-// all returns what a sound store holds.
+// all returns the records of the correct store.
 func (s *store) all(ctx context.Context) []durable.Record {
 	var all []durable.Record
 	for r, err := range s.Store.Load(ctx) {

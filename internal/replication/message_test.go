@@ -58,7 +58,7 @@ func TestKeysTwice(t *testing.T) {
 		}
 	}
 	if b.m.Counters().Dropped[replication.DropMalformed] != 2 {
-		t.Error("nobody was told")
+		t.Error("no fault was reported")
 	}
 }
 
@@ -87,7 +87,7 @@ func TestManyFullScans(t *testing.T) {
 			t.Errorf("%d steps: %d gaps", c.steps, n)
 		}
 	}
-	// Who means well is understood all the same.
+	// A correct message is still accepted.
 	r := w.wait(a, update(a, "t", all, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s.Add(a.actor, "x") }))
 	for range 100 {
 		r = w.wait(a, update(a, "t", all, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
@@ -179,7 +179,7 @@ func TestWaitsForTheDisk(t *testing.T) {
 		t.Errorf("the node's own requests are held up: %+v", r)
 	}
 	if faults != 20 {
-		t.Errorf("%d were told that they can't wait", faults)
+		t.Errorf("%d writes were rejected because too many wait", faults)
 	}
 }
 

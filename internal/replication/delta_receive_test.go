@@ -86,7 +86,7 @@ func TestDurablePrunedLater(t *testing.T) {
 	}
 	w.run(30 * time.Second)
 	if !has("d") || has("other") {
-		t.Errorf("after half a minute: of what has gone is left in the durable key %t, in the other %t", has("d"), has("other"))
+		t.Errorf("after half a minute: history of the removed node in the durable key: %t, in the other: %t", has("d"), has("other"))
 	}
 	w.run(2 * time.Minute)
 	if has("d") {

@@ -36,7 +36,7 @@ func TestGCounter(t *testing.T) {
 		t.Errorf("the sum is %v, %d", huge.Big(), huge.Value())
 	}
 	if left := must(huge.Cleanup(a.Node())); left.Big().Cmp(large) != 0 {
-		t.Errorf("without what a has counted: %v", left.Big())
+		t.Errorf("without the count of a: %v", left.Big())
 	}
 	large.SetInt64(0)
 	if huge.Big().Cmp(want) != 0 {
@@ -111,7 +111,7 @@ func TestCounterPruning(t *testing.T) {
 		t.Errorf("pruned: %d, want %d", p.Value(), c.Value())
 	}
 	if m := must(p.Merge(must(c.Cleanup(b.Node())))); !m.Equal(p) {
-		t.Errorf("merged with what is cleaned up: %d", m.Value())
+		t.Errorf("merged with the cleaned up value: %d", m.Value())
 	}
 	if twice := must(p.Merge(c)); twice.Value() == p.Value() {
 		t.Error("without cleaning up nothing is counted twice: the caveat of the package is wrong")

@@ -101,11 +101,11 @@ func TestSlices(t *testing.T) {
 	}
 	for at, n := range pushes {
 		if n != 5 {
-			t.Errorf("%d nodes are told at %v", n, at)
+			t.Errorf("changes are sent to %d nodes at %v", n, at)
 		}
 	}
 	if len(pushes) != 4 || told() != 20 {
-		t.Errorf("told in %d slices, %d have it", len(pushes), told())
+		t.Errorf("sent in %d slices, %d nodes have the change", len(pushes), told())
 	}
 }
 
@@ -311,20 +311,20 @@ func TestDeltasDisabledSomewhere(t *testing.T) {
 		}
 	}
 	if n := a.m.Counters().SecondWaves; n != 0 {
-		t.Errorf("%d second waves: it has not said that it can't take a delta", n)
+		t.Errorf("%d second waves: the node has not rejected the delta", n)
 	}
 	if b.m.Counters().DeltasApplied != 2 || c.m.Counters().DeltasApplied != 0 || c.show("cart") != "x y" || c.show("visits") != "2" {
 		t.Errorf("%d and %d deltas, %s, %s", b.m.Counters().DeltasApplied, c.m.Counters().DeltasApplied, c.show("cart"), c.show("visits"))
 	}
-	// So it does with those that nobody waits for.
+	// The same holds for deltas without a request.
 	w.run(time.Second)
 	a.put("cart", local, "z")
 	a.add("visits", local, 1)
 	w.run(time.Second)
 	if c.m.Counters().DeltasApplied != 0 || c.show("cart") != "x y z" || c.show("visits") != "3" {
-		t.Errorf("told: %s, %s", c.show("cart"), c.show("visits"))
+		t.Errorf("c holds %s, %s", c.show("cart"), c.show("visits"))
 	}
-	// What it changes itself goes out whole.
+	// Its own changes are sent as whole values.
 	w.keep, w.sent = true, nil
 	w.wait(c, c.put("cart", majority, "c"))
 	c.put("cart", local, "d")

@@ -35,10 +35,10 @@ func TestDeliveredOnce(t *testing.T) {
 	for i, h := range w.hosts[1:] {
 		c, b := h.m.Counters(), before[i+1]
 		if applied, known, gaps := c.DeltasApplied-b.DeltasApplied, c.DeltasKnown-b.DeltasKnown, c.DeltasGap-b.DeltasGap; applied != 2*keys || known+gaps != 0 {
-			t.Errorf("%v has merged %d deltas, knew %d, and missed something before %d", h.self, applied, known, gaps)
+			t.Errorf("%v: %d deltas applied, %d known, %d with a gap", h.self, applied, known, gaps)
 		}
 		if h.m.Root() != a.m.Root() {
-			t.Errorf("%v does not hold the same", h.self)
+			t.Errorf("%v has another root", h.self)
 		}
 	}
 }
@@ -122,15 +122,15 @@ func TestChangesInPortions(t *testing.T) {
 	}
 	for at, n := range sent {
 		if n > 256 {
-			t.Errorf("%d changes are told at %v", n, at)
+			t.Errorf("%d changes are sent at %v", n, at)
 		}
 	}
 	if len(sent) < 1800/256 || items > 1800 {
-		t.Errorf("%d changes are told in %d portions", items, len(sent))
+		t.Errorf("%d changes are sent in %d portions", items, len(sent))
 	}
 	for _, h := range w.hosts[1:] {
 		if c := h.m.Counters(); h.m.Root() != a.m.Root() || c.DeltasGap != 0 {
-			t.Errorf("%v does not hold the same, or has found %d gaps", h.self, c.DeltasGap)
+			t.Errorf("%v has another root or found gaps: %d", h.self, c.DeltasGap)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func TestSubscribe(t *testing.T) {
 	check("what there is", "1 user-1 = 1", "2 user-1 = 1", "3 user-1 = 1")
 	b.step(replication.Flush{})
 	check("nothing new")
-	// Several changes are one event, and go to all whom they concern.
+	// Several changes are one event, which all matching subscriptions receive.
 	a.add("user-1", local, 1)
 	w.run(100 * time.Millisecond)
 	a.add("user-1", local, 1)
@@ -70,7 +70,7 @@ func TestSubscribe(t *testing.T) {
 	if want := []string{"1 user-1 = 3", "2 user-1 = 3", "2 user-2 = 5", "3 other = 9", "3 user-1 = 3", "3 user-2 = 5"}; !slices.Equal(got, want) {
 		t.Errorf("changes: %q, want %q", got, want)
 	}
-	// What is merged and known already is no change.
+	// Merging known data is no change.
 	w.wait(b, b.get("user-1", majority))
 	update(b, "user-1", local, func(c crdt.GCounter) (crdt.GCounter, error) { return c, nil })
 	w.run(time.Second)
@@ -111,12 +111,12 @@ func TestExpiry(t *testing.T) {
 		}
 	}
 	if got := b.texts(); !slices.Equal(got, []string{"1 session-1 expired"}) {
-		t.Errorf("told: %v", got)
+		t.Errorf("the events are %v", got)
 	}
 	if b.m.Counters().Received[replication.KindUses]+a.m.Counters().Received[replication.KindUses] == 0 {
-		t.Error("nobody has said that a key was used")
+		t.Error("no Uses message was sent")
 	}
-	// It begins anew, and what was numbered before is no gap.
+	// The key starts again, and earlier numbers are no gap.
 	w.wait(a, a.add("session-1", local, 5))
 	w.run(time.Second)
 	a.add("session-1", local, 5)
@@ -134,7 +134,7 @@ func TestExpiry(t *testing.T) {
 		t.Errorf("a set has %s, %d gaps", got, b.m.Counters().DeltasGap)
 	}
 	if root := a.m.Root(); root != b.m.Root() {
-		t.Error("they do not hold the same")
+		t.Error("the roots differ")
 	}
 }
 
@@ -261,7 +261,7 @@ func TestStrangers(t *testing.T) {
 	data := replication.AppendMessage(nil, replication.Write{Nr: 1, Entry: replication.Entry{Key: "flag", Value: must(v.AppendBinary(nil))}})
 	for _, from := range []identity.Node{stranger, downed, other} {
 		if e := h.m.Step(0, batch(received{From: from, Data: data})); len(e.Send)+len(e.Values) != 0 {
-			t.Errorf("%v is heard: %+v", from, e)
+			t.Errorf("a message of %v has effects: %+v", from, e)
 		}
 	}
 	if n := h.m.ReplicaCount(); n != 1 {

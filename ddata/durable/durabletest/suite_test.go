@@ -35,7 +35,7 @@ func mapped(f func(s *store, records []durable.Record) []durable.Record) bug {
 	}}
 }
 
-// listed is a store that changes what is loaded.
+// listed is a store that changes the loaded records.
 func listed(f func(all []durable.Record) []durable.Record) bug {
 	return bug{load: func(ctx context.Context, s *store) iter.Seq2[durable.Record, error] {
 		return func(yield func(durable.Record, error) bool) {
@@ -205,7 +205,7 @@ func lifeBugs() map[string]planted {
 				}
 			}
 		}}},
-		"loads what comes meanwhile": {[]string{"View"}, bug{load: func(ctx context.Context, s *store) iter.Seq2[durable.Record, error] {
+		"loads records that are written during the loop": {[]string{"View"}, bug{load: func(ctx context.Context, s *store) iter.Seq2[durable.Record, error] {
 			return func(yield func(durable.Record, error) bool) {
 				for last := ""; ; {
 					all := s.all(ctx)
@@ -267,7 +267,7 @@ func diskBugs() map[string]planted {
 		"acknowledges before it is on disk": {[]string{"Crash"}, bug{crash: last, write: func(ctx context.Context, s *store, records []durable.Record) error {
 			s.kept = nil
 			held := s.all(ctx)
-			for _, r := range records { // what a crash goes back to
+			for _, r := range records { // the state after a crash
 				old := durable.Record{Key: r.Key}
 				if i := slices.IndexFunc(held, func(h durable.Record) bool { return h.Key == r.Key }); i >= 0 {
 					old = held[i]
@@ -276,7 +276,7 @@ func diskBugs() map[string]planted {
 			}
 			return s.Store.Write(ctx, records)
 		}}},
-		"what was deleted comes back": {[]string{"Crash"}, bug{crash: last, write: func(ctx context.Context, s *store, records []durable.Record) error {
+		"deleted records return": {[]string{"Crash"}, bug{crash: last, write: func(ctx context.Context, s *store, records []durable.Record) error {
 			for _, h := range s.all(ctx) {
 				if slices.ContainsFunc(records, func(r durable.Record) bool { return r.Key == h.Key && len(r.Data) == 0 }) {
 					s.kept = append(s.kept, h)
@@ -284,14 +284,14 @@ func diskBugs() map[string]planted {
 			}
 			return s.Store.Write(ctx, records)
 		}}},
-		"never shrinks":           {[]string{"Shrink"}, bug{never: true}},
-		"passes over what is odd": {[]string{"Damaged", "Format", "Foreign"}, bug{blind: true}},
-		"failures go unnoticed":   {[]string{"Fail"}, bug{broken: func(context.Context, *store, []durable.Record) error { return nil }}},
+		"never shrinks":         {[]string{"Shrink"}, bug{never: true}},
+		"ignores invalid data":  {[]string{"Damaged", "Format", "Foreign"}, bug{blind: true}},
+		"failures go unnoticed": {[]string{"Fail"}, bug{broken: func(context.Context, *store, []durable.Record) error { return nil }}},
 		"a failure closes": {[]string{"Fail"}, bug{broken: func(_ context.Context, s *store, _ []durable.Record) error {
 			_ = s.Store.Close()
 			return errDisk
 		}}},
-		"what has failed comes back": {[]string{"Fail"}, bug{
+		"failed records return": {[]string{"Fail"}, bug{
 			broken: func(_ context.Context, s *store, records []durable.Record) error {
 				s.kept = slices.Clone(records)
 				return errDisk

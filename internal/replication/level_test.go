@@ -266,7 +266,7 @@ func TestDelete(t *testing.T) {
 		t.Errorf("get: %+v", r)
 	}
 	if r := w.wait(h, h.del("never there", majority)); r.Outcome != replication.Done {
-		t.Errorf("delete what isn't there: %+v", r)
+		t.Errorf("delete of a missing key: %+v", r)
 	}
 }
 

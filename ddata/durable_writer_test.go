@@ -24,9 +24,9 @@ type disks struct {
 	mu     sync.Mutex
 	data   map[durable.ID]map[string][]byte
 	calls  int
-	fail   error         // what calls of Write return
-	hold   chan struct{} // what calls of Write wait for
-	broken error         // what Load ends with
+	fail   error         // the result of Write
+	hold   chan struct{} // Write waits until it is closed
+	broken error         // the error at the end of Load
 	closed int
 }
 
@@ -231,7 +231,7 @@ func TestDiskHangs(t *testing.T) {
 		if got := d.writes(); got != 2 {
 			t.Errorf("%d calls", got)
 		}
-		// One that hangs for ever does not keep Close.
+		// A disk that never responds does not block Close.
 		d.set(nil, make(chan struct{}))
 		go func() { done <- w.add(r, "durable-1", ddata.WriteLocal(), 1) }()
 		synctest.Wait()

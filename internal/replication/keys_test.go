@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// What an update merges is acknowledged like what it changes.
+// Merged data of an update is acknowledged like its changes.
 func TestMergeThenChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
@@ -52,7 +52,7 @@ func TestMergeThenChange(t *testing.T) {
 	}
 }
 
-// Steps is a type of one's own whose deltas are shorter than what they make.
+// Steps is a user's type whose deltas are shorter than their results.
 type Steps struct{ n, delta int }
 
 const stepSize = 100
@@ -71,7 +71,7 @@ type Step int
 func (s Step) Merge(o Step) (Step, error)            { return max(s, o), nil }
 func (s Step) AppendBinary(b []byte) ([]byte, error) { return append(b, byte(s)), nil }
 
-// The largest value holds for types of one's own as well, whatever their deltas are.
+// The maximum size applies to users' types as well, whatever the size of their deltas.
 func TestCustomTooLarge(t *testing.T) {
 	t.Parallel()
 	types := must(crdt.NewTypes(nil, crdt.DefineDelta("steps", crdt.FreeDeltas,
@@ -104,7 +104,7 @@ func TestCustomTooLarge(t *testing.T) {
 			break
 		}
 	}
-	if n != 49 { // and what comes before it
+	if n != 49 { // and the size of the header
 		t.Errorf("%d steps of %d bytes", n, stepSize)
 	}
 	if b.m.Counters().DeltasApplied == 0 {
@@ -145,7 +145,7 @@ func TestJoinersDoNotCount(t *testing.T) {
 			w.set(w.hosts[1].self, identity.WeaklyUp)
 			w.tell()
 			if r, g := w.wait(c, c.add("k", majority, 1)), w.wait(d, d.get("k", majority)); r.Outcome != replication.TooFew || g.Outcome != replication.TooFew {
-				t.Errorf("%v, nobody counts: %+v, %+v", s, r, g)
+				t.Errorf("%v, no node counts: %+v, %+v", s, r, g)
 			}
 		}
 	}
@@ -226,11 +226,11 @@ func TestMarkersLast(t *testing.T) {
 	old := crdt.GCounter{}.Add(c.actor, 100)
 	w.wait(b, update(b, "other", local, func(v crdt.GCounter) (crdt.GCounter, error) { return v.Merge(old) }))
 	if v := value(b, "other"); v.NeedsPruning(c.self) || b.show("other") != "1" {
-		t.Errorf("an update has brought back what was pruned: %s", b.show("other"))
+		t.Errorf("an update has restored pruned history: %s", b.show("other"))
 	}
 }
 
-// What is the same everywhere is not told again.
+// Equal data is not sent again.
 func TestEqualIsNotNotified(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 3)
@@ -245,15 +245,15 @@ func TestEqualIsNotNotified(t *testing.T) {
 	for i, c := range []replication.Counters{a.m.Counters(), b.m.Counters()} {
 		for _, k := range []replication.Kind{replication.KindGossip, replication.KindGroups, replication.KindKeys, replication.KindWant} {
 			if n := c.Sent[k] - before[i].Sent[k]; n != 0 {
-				t.Errorf("%d times %v between nodes that hold the same", n, k)
+				t.Errorf("%d times %v between nodes with equal data", n, k)
 			}
 		}
 	}
-	// With SendBack only what differs is sent back.
+	// With SendBack only entries that differ are sent back.
 	e := replication.Entry{Key: "0", Value: must(value(a, "0").AppendBinary(nil))}
 	sent := b.m.Counters().Sent[replication.KindGossip]
 	b.receive(a, replication.Gossip{SendBack: true, Entries: []replication.Entry{e}})
 	if b.m.Counters().Sent[replication.KindGossip] != sent {
-		t.Error("it has told again what it was told")
+		t.Error("an equal entry was sent back")
 	}
 }

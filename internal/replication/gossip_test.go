@@ -50,7 +50,7 @@ func TestDigestsTakeSeveralSteps(t *testing.T) {
 			break
 		}
 		w.now = max(w.now, a.m.Next())
-		a.add(fmt.Sprint("counter-", ticks%keys), local, 1) // it goes on
+		a.add(fmt.Sprint("counter-", ticks%keys), local, 1) // changes continue
 		a.apply(a.m.Tick(w.now))
 	}
 	if ticks < 3 || ticks == 100 {
@@ -63,7 +63,7 @@ func TestDigestsTakeSeveralSteps(t *testing.T) {
 	w.keep, w.sent = true, nil
 	a.receive(b, replication.Root{Digest: a.m.Root()})
 	if n, _ := w.sentBy(a, replication.KindGroups, 0); n != 0 || a.m.Counters().Equal == 0 {
-		t.Error("what is equal was not found to be")
+		t.Error("equal data was not recognized")
 	}
 }
 
@@ -147,7 +147,7 @@ func TestEntriesTakeSeveralSteps(t *testing.T) {
 			t.Fatalf("key %d was not sent", i)
 		}
 	}
-	// Who has left gets no more of it.
+	// A node that has left receives no more of it.
 	a.receive(b, want)
 	w.set(b.self, identity.Removed)
 	a.tell()
@@ -157,12 +157,12 @@ func TestEntriesTakeSeveralSteps(t *testing.T) {
 		a.apply(a.m.Tick(w.now))
 	}
 	if n, _ := w.sentBy(a, replication.KindGossip, since); n > 0 {
-		t.Errorf("%d messages for who has left", n)
+		t.Errorf("%d messages to a node that has left", n)
 	}
 }
 
 // A request for too many entries is answered partially; gossip finds the rest.
-func TestEntriesThatWaitAreLimited(t *testing.T) {
+func TestWaitingEntriesAreLimited(t *testing.T) {
 	t.Parallel()
 	w := silent(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
@@ -258,7 +258,7 @@ func TestExpiryTakesSeveralSteps(t *testing.T) {
 	if sum != keys {
 		t.Errorf("%d of %d keys are forgotten in %d steps", sum, keys, len(forgotten))
 	}
-	// The next time it begins anew.
+	// The next scan starts at the beginning.
 	h.add("counter-1", local, 1)
 	w.now += 2 * time.Minute
 	for range 3 {
@@ -270,7 +270,7 @@ func TestExpiryTakesSeveralSteps(t *testing.T) {
 	}
 }
 
-// verdicts returns what a node has answered.
+// verdicts returns the verdicts in the acknowledgements of a node.
 func (w *world) verdicts(h *host) []replication.Verdict {
 	var all []replication.Verdict
 	for _, l := range w.sent {
@@ -297,7 +297,7 @@ func TestKnownDeltaIsNotDecoded(t *testing.T) {
 	if got := w.verdicts(b); !slices.Equal(got, []replication.Verdict{replication.Merged}) || b.m.Counters().DeltasKnown != known+1 {
 		t.Errorf("%v, %+v", got, b.notes)
 	}
-	// What is of another type was not merged, whatever number it has.
+	// A delta of another type is not merged, whatever its number is.
 	for subject, delta := range map[string][]byte{
 		"nothing": nil, "no delta": sets,
 		"other elements": encodedDelta(must(crdt.ORSet[int]{}.Add(a.actor, 1))),
@@ -315,7 +315,7 @@ func TestKnownDeltaIsNotDecoded(t *testing.T) {
 	}
 }
 
-// encodedDelta returns what has changed in a value, as a message holds it.
+// encodedDelta returns the encoded delta of a value.
 func encodedDelta(v any) []byte {
 	return must(must((*crdt.Types)(nil).Value(v)).Delta().AppendBinary(nil))
 }
@@ -341,11 +341,11 @@ func TestEffectsThatAreKept(t *testing.T) {
 		t.Errorf("%+v", again)
 	}
 	if &again.Values[0] != &first.Values[0] {
-		t.Error("what is given back is not used again")
+		t.Error("the memory was not reused")
 	}
 	step("fourth")
 	if again.Values[0].Key != "third" {
-		t.Errorf("used again, though nobody has given it back: %+v", again)
+		t.Errorf("effects were reused without a call of Reuse: %+v", again)
 	}
 }
 
@@ -365,7 +365,7 @@ func TestRecentChangeIsNotSent(t *testing.T) {
 	for i := range keys {
 		a.put(fmt.Sprint("set-", i), local, "y")
 	}
-	// compare returns how many entries a node sends to who has told it of digests.
+	// compare returns the number of entries that a node sends in answer to digests.
 	compare := func(h, by *host, d replication.Digest) int {
 		since := len(w.sent)
 		h.receive(by, replication.Root{Digest: replication.Digest{1}})
@@ -403,14 +403,14 @@ func TestRecentChangeIsNotSent(t *testing.T) {
 		t.Errorf("%d of %d were sent at once", n, keys)
 	}
 	if n := compare(b, a, other); n != keys {
-		t.Errorf("%d of %d were sent by who has heard of no change", n, keys)
+		t.Errorf("%d of %d were sent by a node without recent changes", n, keys)
 	}
-	for i := range keys { // it hears of them now, and so do the others
+	for i := range keys { // now all nodes receive the changes
 		item := replication.Item{Key: fmt.Sprint("set-", i), From: 2, To: 2, Delta: encodedDelta(must(crdt.ORSet[string]{}.Add(a.actor, "z")))}
 		b.receive(a, replication.Delta{Items: []replication.Item{item}})
 	}
 	if n := compare(b, a, other); n == 0 || n > keys/2 {
-		t.Errorf("%d of %d were sent by who has heard of changes", n, keys)
+		t.Errorf("%d of %d were sent by a node with recent changes", n, keys)
 	}
 	w.now += time.Minute
 	for _, pair := range [][2]*host{{a, b}, {b, a}} {

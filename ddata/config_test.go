@@ -69,7 +69,7 @@ func TestSettings(t *testing.T) {
 		w.wantErr(err, ddata.ErrQuorum)
 		w.wantErr(err, ddata.ErrFull)
 		if errors.Is(err, ddata.ErrType) || !strings.Contains(err.Error(), `too many keys: no room for "another" on 1 other replicas`) {
-			t.Errorf("it says %v", err)
+			t.Errorf("the error is %v", err)
 		}
 	})
 	in(t, func(w *world) {
@@ -156,7 +156,7 @@ func TestLeaveLarge(t *testing.T) {
 		w.must(err)
 		w.must(rs[1].Node().Shutdown(w.Context()))
 		<-rs[1].Done()
-		synctest.Wait() // what has come is merged
+		synctest.Wait() // all received packets are merged
 		if _, err := ddata.Get(w.Context(), rs[0], key, ddata.ReadLocal()); err != nil {
 			t.Errorf("it is lost: %v", err)
 		}
