@@ -87,7 +87,7 @@ func TestDataCommand(t *testing.T) {
 	l.want("KEY     TYPE        DURABLE\ncart    ORSet[any]  no\nlabel   label       no\nvisits  PNCounter   yes\n", "keys", "--ask", "a")
 	l.want(`{"key":"old\n","deleted":true}`+"\n", "keys", "--ask", "b", "--json", "--deleted", "o")
 	l.want("KEY   TYPE        DURABLE\ncart  ORSet[any]  no\n", "keys", "--limit", "1", "--ask", "b")
-	l.want("7\n", "get", "visits", "--level", "majority", "--ask", "b", "--timeout", "30s") // others are asked after a fifth of it: c does not answer
+	l.want("7\n", "get", "visits", "--level", "majority", "--ask", "b", "--timeout", "10s") // others are asked after a fifth of it: c does not answer
 	l.want(`{"node":"`+rs[1].Node().Self().String()+`","key":"label","type":"label","value":"label new"}`+"\n", "get", "--json", "--ask", "b", "label")
 	if _, out, _ := l.data("get", "cart", "--ask", "a"); !strings.Contains(out, `"type": "article"`) || !strings.Contains(out, "tea") {
 		t.Errorf("the cart is %s", out)
@@ -115,7 +115,7 @@ func TestDataCommand(t *testing.T) {
 		{[]string{"get", "old\n", "--ask", "a"}, "deleted"},
 		{[]string{"get", "visits", "--ask", "c"}, "no such replicator"},
 		{[]string{"keys", "--replicator", "other", "--ask", "a"}, "no such replicator"},
-		{[]string{"get", "visits", "--level", "all", "--timeout", "10s", "--ask", "a"}, "not enough replicas: 2 of 3, 3 in all, no answer from c"},
+		{[]string{"get", "visits", "--level", "all", "--timeout", "4s", "--ask", "a"}, "not enough replicas: 2 of 3, 3 in all, no answer from c"},
 		{[]string{"keys", "--limit=-1"}, "--limit"},
 		{[]string{"diff", "--limit=0"}, "--limit"},
 		{[]string{"diff", "--wait=-1s"}, "--wait"},

@@ -13,7 +13,6 @@ import (
 
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
-	"github.com/refold-io/refold/journal"
 )
 
 // Linked is an entity type whose Go code is part of the program, so that its events can be decoded
@@ -104,10 +103,4 @@ func (l *Linked) checkEvent(scratch *[]any, manifest string, payload []byte) err
 	clear(decoded)
 	*scratch = decoded
 	return err
-}
-
-// checkState decodes a snapshot like a recovery.
-func (l *Linked) checkState(id, manifest string, payload []byte) error {
-	_, entityID := journal.SplitID(id)
-	return l.decode(entityID, manifest, payload)
 }

@@ -79,14 +79,7 @@ func (e *Env) linked(id string) (*Linked, error) {
 	if name == "" {
 		return nil, fmt.Errorf("persistence ID %q has no entity type: expected TYPE|ID", id)
 	}
-	return nil, &notLinkedError{name}
-}
-
-// notLinkedError reports an entity type that is not part of the program.
-type notLinkedError struct{ name string }
-
-func (e *notLinkedError) Error() string {
-	return fmt.Sprintf(`the type %q is not part of this program, and replaying needs its Go code.
+	return nil, fmt.Errorf(`the type %q is not part of this program, and replaying needs its Go code.
 Build a program with the type, with these lines in its package main:
 
     func main() {
@@ -94,7 +87,7 @@ Build a program with the type, with these lines in its package main:
     }
 
 The package operator is github.com/refold-io/refold/cmd/refold/operator; the
-function entityType returns the eventsourcing.Type that your program hosts.`, e.name)
+function entityType returns the eventsourcing.Type that your program hosts.`, name)
 }
 
 // whatIf reports whether the command computes a hypothetical or earlier state.

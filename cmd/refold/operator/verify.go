@@ -307,7 +307,8 @@ func (v *verifier) snapshot(ctx context.Context, h *history, md snapshot.Metadat
 		v.id.snapshot(&s)
 	}
 	if h.linked != nil {
-		if err := h.linked.checkState(h.id, s.Manifest, s.Payload); err != nil {
+		_, entityID := journal.SplitID(h.id)
+		if err := h.linked.decode(entityID, s.Manifest, s.Payload); err != nil {
 			return fmt.Errorf("the snapshot cannot be decoded: %w", err)
 		}
 		return nil

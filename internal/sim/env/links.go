@@ -19,7 +19,7 @@ func (p *Process) connect() {
 	}
 	links, err := link.New(link.Config{Self: p.node, MaxFrame: maxFrame})
 	if err != nil {
-		panic(fmt.Sprintf("world: links of %v: %v", p.node, err)) // the simulator's names are valid
+		panic(fmt.Sprintf("sim: links of %v: %v", p.node, err)) // the simulator's names are valid
 	}
 	p.links = links
 }

@@ -49,11 +49,11 @@ type Process struct {
 	program Program
 	links   *link.Machine
 
-	began  time.Duration // on the clock of the world
+	began  time.Duration // on the clock of the environment
 	offset time.Duration // its own clock at that time
 	drift  int64
 
-	wakeAt time.Duration // on the clock of the world
+	wakeAt time.Duration // on the clock of the environment
 	linkAt time.Duration
 
 	dead    bool
