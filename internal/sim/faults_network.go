@@ -95,7 +95,7 @@ func pairLost(c *cluster) bool {
 		for _, p := range pairs {
 			c.w.Network.Pair(p.from, p.to, env.Pair{})
 		}
-		c.w.Logf("the pairs hear each other again")
+		c.w.Logf("the pairs can communicate again")
 	})
 	return len(pairs) > 0
 }

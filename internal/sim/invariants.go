@@ -207,7 +207,7 @@ func (h *host) checkLink(old, g membership.Gossip) {
 		return 0
 	}
 	if now := version(g); now > version(old) && h.stopped == 0 {
-		h.violate("own-link", "it is deaf and judges others: %v", g.Reachability())
+		h.violate("own-link", "it is deaf and records observations of others: %v", g.Reachability())
 	}
 }
 

@@ -93,7 +93,7 @@ func (l Large) Run() LargeResult {
 	for _, n := range b.nodes {
 		for _, m := range n.m.Gossip().Members() {
 			if m.Status != identity.Up {
-				r.Err = fmt.Errorf("%v takes %v for %v", n.p.Node(), m.Node, m.Status)
+				r.Err = fmt.Errorf("%v has %v as %v", n.p.Node(), m.Node, m.Status)
 				return r
 			}
 		}

@@ -74,7 +74,7 @@ func (c *cluster) live() {
 	begun := c.w.Now()
 	for c.violation == nil && (c.faults < c.plan.Faults || c.w.Now() < begun+c.plan.Least) {
 		if c.w.Now() > begun+maxUnrest { // most faults are not possible without the first seed
-			c.violate("comes-together", c.hosts[0].p.Node(), "after %v only %d things went wrong: %s", c.w.Now()-begun, c.faults, c.unsettled())
+			c.violate("comes-together", c.hosts[0].p.Node(), "after %v only %d faults were possible: %s", c.w.Now()-begun, c.faults, c.unsettled())
 		}
 		c.injectFault()
 		c.run(c.between(500*time.Millisecond, 20*time.Second))
