@@ -43,6 +43,12 @@ func withHeader[M Message](m M, h Header) M {
 // signal makes a struct an eventsourcing.Signal.
 type signal = hosting.IsSignal
 
+var (
+	_ hosting.Signal = Answered[Message, any]{}
+	_ hosting.Signal = Unconfirmed[Message]{}
+	_ hosting.Signal = failure{}
+)
+
 // Answered is the signal that a destination has carried out or refused a delivery. Its handler
 // persists an event, for which Apply calls Outbox.Confirm. Until then the delivery is sent and
 // answered repeatedly. An entity receives no answer to a confirmed delivery.

@@ -39,6 +39,8 @@ type Outbox[M Message] struct {
 // needsPart lets eventsourcing.Host refuse a state with an Outbox that has no entry in Type.Parts.
 type needsPart = hosting.NeedsPart
 
+var _ hosting.PartField = (*Outbox[Message])(nil)
+
 // envelope is a message with its destination.
 type envelope[M Message] struct {
 	Type    string `msgpack:"t"`

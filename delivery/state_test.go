@@ -170,7 +170,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("the other one holds %d, want %d", got, want)
 		}
 	}
-	old = &ends{} // with nothing confirmed, so that what it holds is in one piece
+	old = &ends{} // without confirmations, so that its deliveries are contiguous
 	old.Out.Deliver(eventsourcing.Address{Type: "account", ID: "bob"}, Credit{})
 	old.Out.Recovered(now)
 	if err := e.Out.Restore(&old.Out); err != nil {

@@ -88,7 +88,7 @@ func runTransfers(t *testing.T, seed uint64) (refunds int64) {
 	b = open()
 	defer b.close(t)
 	for i := range accounts {
-		ask(t, b, name(i), Lock{Locked: false}) // also starts it, and what it has to deliver
+		ask(t, b, name(i), Lock{Locked: false}) // also starts it and its deliveries
 	}
 	settle(t, b)
 	return auditTransfers(t, b)
@@ -205,7 +205,7 @@ func auditTransfers(t *testing.T, b *bank[Account]) (refunds int64) {
 		state := as[*Account](t, folded.State)
 		total += state.Balance
 		if got := ask(t, b, name(i), Lookup{}); got.Balance != state.Balance || got.InFlight != 0 || state.InFlight != 0 {
-			t.Errorf("%s answers %+v, its events say balance %d, in flight %d", name(i), got, state.Balance, state.InFlight)
+			t.Errorf("%s answers %+v, its events lead to balance %d, in flight %d", name(i), got, state.Balance, state.InFlight)
 		}
 	}
 	if total != accounts*opening {

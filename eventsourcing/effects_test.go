@@ -202,7 +202,7 @@ func TestReplyLater(t *testing.T) {
 		expect(t, s.mustAsk(resolve(0, "one")), nil, "asked asked one")
 		text, err := first()
 		expect(t, text, err, "one")
-		s.mustAsk(resolve(0, "again")) // nobody waits
+		s.mustAsk(resolve(0, "again")) // no caller waits
 		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision {
 			return ctx.Effect.Resolve(tokens[1].Refuse(errNoLine)).Reply("")
 		})

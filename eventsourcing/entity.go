@@ -218,7 +218,7 @@ const messagesPerTurn = 256
 // takeTurn implements turner: it handles the input that has arrived.
 func (e *entity[S, E]) takeTurn(out *engine.Effects) (again bool) {
 	e.mu.Lock()
-	stored, inputs, mailbox, stops := e.stored, e.inputs, e.mailbox, e.stops
+	stored, inputs, mailbox, requested := e.stored, e.inputs, e.mailbox, e.stops
 	e.stored, e.inputs, e.mailbox, e.stops = 0, nil, engine.Queue{}, 0
 	e.mu.Unlock()
 
@@ -243,14 +243,14 @@ func (e *entity[S, E]) takeTurn(out *engine.Effects) (again bool) {
 			e.deliver(env, out)
 		}
 	}
-	if stops&stopDrain != 0 && mailbox.Len() > 0 {
-		stops &^= stopDrain // postponed until the mailbox is empty
+	if requested&stopDrain != 0 && mailbox.Len() > 0 {
+		requested &^= stopDrain // postponed until the mailbox is empty
 		e.mu.Lock()
 		e.stops |= stopDrain
 		e.mu.Unlock()
 	}
-	if stops != 0 {
-		e.handleStops(stops, out)
+	if requested != 0 {
+		e.handleStops(requested, out)
 	}
 	if e.absent {
 		e.host.remove(e) // at the end of the turn, in which a message may start the entity again

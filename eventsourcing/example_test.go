@@ -52,7 +52,7 @@ func Example() {
 		Events:   codec.Types(codec.Name[Deposited]("deposited")),
 	}
 	journal := inmem.NewJournal()
-	for range 2 { // the second runtime refolds what the first one stored
+	for range 2 { // the second runtime recovers the events of the first one
 		rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(journal, nil)})
 		if err != nil {
 			fmt.Println(err)

@@ -75,7 +75,7 @@ type slowJournal struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
 	stall int           // how many appends to stall
-	gate  chan struct{} // what they wait for
+	gate  chan struct{} // stalls the appends
 	first chan struct{} // closed when one waits
 }
 
@@ -206,7 +206,7 @@ func (h *history) record(client int, in asked, out seen, err error, call int64) 
 	case maybeDone:
 		h.unknown++
 		if in.count == 0 {
-			return // a read without an answer says nothing
+			return // a read without an answer proves nothing
 		}
 		end = math.MaxInt64
 	case surelyDone:
@@ -268,7 +268,7 @@ func (h *history) judge() {
 		operations = append(operations, o)
 	}
 	for op := range stored {
-		h.t.Errorf("operation %d is stored, and nobody asked for it", op)
+		h.t.Errorf("operation %d is stored without a command", op)
 	}
 	const limit = time.Minute
 	switch result, _ := porcupine.CheckOperationsVerbose(ledgerModel(log, states), operations, limit); result {

@@ -111,7 +111,7 @@ func (h *history) late() int {
 		case h.rng.IntN(8) == 0:
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.rng.IntN(4000))*time.Microsecond)
 			closing := rts[0]
-			if h.readers { // two at a time would not see what the other one writes
+			if h.readers { // concurrent ones would not see the writes of each other
 				_ = closing.Close(ctx)
 			} else {
 				releases.Go(func() { _ = closing.Close(ctx) })

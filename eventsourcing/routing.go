@@ -57,6 +57,8 @@ type access[S any] struct {
 // remote implements hosting.Remote.
 type remote[S any] struct{ replies replyCodec }
 
+var _ hosting.Remote[Entities[any], *Runtime] = (*remote[any])(nil)
+
 // Entities implements hosting.Remote.
 func (*remote[S]) Entities(rt *Runtime, typeName string, route func(hosting.Message) error) Entities[S] {
 	return remoteEntities[S]{rt, &remoteTarget{name: typeName, route: route}}

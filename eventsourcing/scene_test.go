@@ -201,7 +201,7 @@ func (s *scene) expectNotes(want ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Equal(s.notes, want) {
-		s.t.Errorf("what happened is\n\t%q, want\n\t%q", s.notes, want)
+		s.t.Errorf("the notes are\n\t%q, want\n\t%q", s.notes, want)
 	}
 	s.notes = nil
 }

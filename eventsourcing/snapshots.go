@@ -142,15 +142,15 @@ func (r *Runtime) deleteSnapshots(ctx context.Context, pid string, c snapshot.Cr
 			err = fmt.Errorf("delete snapshots of %q: %w", pid, err)
 		}
 	}()
-	if err := c.CheckDelete(); err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	if bad := c.CheckDelete(); bad != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, bad)
 	}
 	deleted, err := r.deletedTo(ctx, pid)
 	if err != nil {
 		return err
 	}
 	if deleted > 0 {
-		if err := r.covered(ctx, pid, deleted, func(md snapshot.Metadata) bool { return !c.Matches(md) }); err != nil {
+		if err = r.covered(ctx, pid, deleted, func(md snapshot.Metadata) bool { return !c.Matches(md) }); err != nil {
 			return fmt.Errorf("events up to %d are deleted: %w", deleted, err)
 		}
 	}

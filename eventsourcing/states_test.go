@@ -149,7 +149,7 @@ func TestStateVersion(t *testing.T) {
 		if stored.Manifest != "state" {
 			t.Errorf("the manifest is %q", stored.Manifest)
 		}
-		s.replace(stored, "state", []byte("\x81\xa5Lines\x91\xa1x")) // what the old Apply made of it
+		s.replace(stored, "state", []byte("\x81\xa5Lines\x91\xa1x")) // the state of the old Apply
 		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 2, Version: 2}
 		s.open()
 		expect(t, s.mustAsk(say("3")), nil, "1 2 3")

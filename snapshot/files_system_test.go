@@ -26,7 +26,7 @@ var errPower = errors.New("no power")
 type disk struct {
 	mu    sync.Mutex
 	root  *node
-	steps []string // what was done, one entry per operation
+	steps []string // one entry per operation
 	room  int      // bytes that may still be written, below 0 for no limit
 
 	// fail is asked before each operation, without the lock; an error is its outcome.

@@ -163,7 +163,7 @@ func TestGoldenEvolution(t *testing.T) {
 	g := firstRelease(t)
 	g.passes(t, true)
 
-	type renamed struct { // a mistake: what is stored as Name is lost
+	type renamed struct { // a mistake: the stored Name is lost
 		Title string
 		At    time.Time
 	}

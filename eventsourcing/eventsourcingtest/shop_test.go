@@ -35,7 +35,7 @@ type (
 
 	Receipt struct {
 		Articles map[string]int
-		paid     []int // nobody else sees it
+		paid     []int // not accessible to other packages
 	}
 
 	Cart struct {

@@ -15,7 +15,7 @@ import (
 // where the arguments and the bodies may be missing:
 //
 //	persist(x,y)     a unit of two events
-//	async(x)         one that holds back nobody else
+//	async(x)         one that holds back no other reply
 //	then(l){...}     a callback, logged as l; thenasync(l){...} is no barrier
 //	reply            answers with the events seen so far
 //	refuse(code) noreply later resolve(name) unhandled

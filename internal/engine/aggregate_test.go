@@ -36,7 +36,7 @@ type callback struct {
 type aggregate struct {
 	state   []string
 	calls   map[string]*caller
-	signals map[string][]act // what to do on a signal, by its type
+	signals map[string][]act // the acts for a signal, by its type
 	trace   func(format string, args ...any)
 }
 

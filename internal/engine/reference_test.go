@@ -46,7 +46,7 @@ type reference struct {
 	signals map[string][]act
 	mailbox []message
 	stash   []message
-	waiting []string // who was promised an answer
+	waiting []string // messages with a later reply
 	state   []string
 	journal []string
 	answers map[string]string
@@ -73,7 +73,7 @@ type handling struct {
 	unstash  bool
 	stop     bool
 	panicked bool
-	failed   bool // the reply says what could not be done
+	failed   bool // the reply is an error
 }
 
 func (r *reference) run(commands []message) {

@@ -96,10 +96,10 @@ func (s *script) printf(format string, args ...any) {
 // do runs one command:
 //
 //	deliver         one message per line of the input: "name: acts"
-//	on              says what a signal leads to: "PersistFailed: acts"
+//	on              sets the acts for a signal: "PersistFailed: acts"
 //	stored [n]      the oldest n units are stored, all without n
 //	failed how      the oldest unit is not: lost, unavailable, rejected, conflict, not-sent, skipped
-//	land            what was lost lands now
+//	land            stores the lost writes now
 //	foreign [n]     another incarnation writes n events
 //	fenced [how]    the fence is answered, by the disk if how is missing
 //	probed [fails]  the probe is answered from the disk
@@ -107,8 +107,8 @@ func (s *script) printf(format string, args ...any) {
 //	wait duration   time passes
 //	woken, saved, idle, drain, kill, block, unblock
 //	leave name      a caller gives up
-//	disk            prints what is stored
-//	state           prints what the machine says about itself
+//	disk            prints the stored records
+//	state           prints the state of the machine
 func (s *script) do(d *datadriven.TestData) string {
 	s.printed.Reset()
 	switch d.Cmd {
@@ -190,7 +190,7 @@ func (s *script) journal(d *datadriven.TestData) {
 		for _, w := range s.lost {
 			if err := s.disk.append(w); err != nil {
 				s.printf("%d refused", w.Expect+1)
-				break // those behind it in the same call are skipped
+				break // the later ones of the same call are skipped
 			}
 			s.printf("%d landed", w.Expect+1)
 		}

@@ -41,7 +41,7 @@ type simulation struct {
 	answers  map[string]string
 	ran      []string // labels of the callbacks that ran
 	asked    []string // requests
-	acked    int      // events that somebody was told of
+	acked    int      // acknowledged events
 	ackedAt  map[string]int
 	trace    strings.Builder
 	failures []string
@@ -80,7 +80,7 @@ type node struct {
 	broken  bool           // the stream skips
 	acks    []error        // outcomes on their way to the machine
 	owed    []*engine.Step // the units of acks
-	inputs  []func()       // what else is on its way
+	inputs  []func()       // other pending inputs
 	writer  string
 	fence   *journal.Write
 }
@@ -214,7 +214,7 @@ func (s *simulation) land() {
 	for _, w := range l.writes {
 		if err := s.disk.append(w); err != nil {
 			s.hits["late write refused"]++
-			return // those behind are skipped
+			return // the later ones are skipped
 		}
 		s.printf("landed %d %s", w.Expect+1, w.Events[0].Payload)
 		s.hits["late write landed"]++

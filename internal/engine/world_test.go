@@ -31,7 +31,7 @@ func (d *disk) append(w journal.Write) error {
 	}
 	for i, e := range w.Events {
 		if e.SequenceNr != w.Expect+1+uint64(i) {
-			return fmt.Errorf("%w: numbered %d behind %d", journal.ErrInvalid, e.SequenceNr, w.Expect+uint64(i))
+			return fmt.Errorf("%w: number %d follows %d", journal.ErrInvalid, e.SequenceNr, w.Expect+uint64(i))
 		}
 		*d = append(*d, record{name: string(e.Payload), writer: w.Writer})
 	}

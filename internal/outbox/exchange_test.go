@@ -108,7 +108,7 @@ func (x *exchange) receive(p packet) {
 	if x.in.Seen(p.nr) {
 		var known bool
 		if accepted, known = x.in.Outcome(p.nr); !known {
-			accepted = true // nobody waits for it
+			accepted = true // no sender waits for it
 		}
 	} else {
 		x.decisions = append(x.decisions, decision{packet: p, accepted: accepted})
@@ -193,7 +193,7 @@ func (x *exchange) audit(t *rapid.T) {
 			want = 1
 		}
 		if accepted[item] != want {
-			t.Fatalf("%q was carried out %d times, its sender was told %d", item, accepted[item], want)
+			t.Fatalf("%q was carried out %d times, its sender got %d confirmations", item, accepted[item], want)
 		}
 		delete(accepted, item)
 	}
@@ -270,7 +270,7 @@ func TestExchange(t *testing.T) {
 		x.settle(t)
 		x.audit(t)
 		x.accepts = true
-		for _, p := range late { // what was late for very long
+		for _, p := range late { // messages that are very late
 			x.receive(p)
 		}
 		x.settle(t)
