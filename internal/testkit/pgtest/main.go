@@ -12,8 +12,9 @@
 //	}
 //
 // The tests of a package share one private server, which the first DSN starts from installed
-// binaries; see package pgserver. Each test has its own database, which is dropped at its end. A
-// test that kills or configures its server calls Start.
+// binaries; see package pgserver. Its files are in /dev/shm if 2 GiB are free there, because creating
+// databases on a disk takes most of the time of short tests. Each test has its own database, which
+// is dropped at its end. A test that kills or configures its server calls Start.
 //
 // REFOLD_POSTGRES is the DSN of a superuser on a server to use instead of the shared one. Servers
 // from Start remain private. Without that variable and without binaries, the test fails and names
