@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -33,7 +34,7 @@ var (
 
 // laneQueue holds the frames for a node on one lane, ordered by due time.
 type laneQueue struct {
-	news  chan struct{}
+	news  loop.Signal
 	mu    sync.Mutex
 	queue []parcel
 }
@@ -107,14 +108,14 @@ func (c *Carrier) put(p parcel) bool {
 		i--
 	}
 	q.queue = slices.Insert(q.queue, i, p)
-	wake(q.news)
+	q.news.Set()
 	return true
 }
 
 // stir makes the carrier check again for frames to deliver.
 func (c *Carrier) stir() {
 	for lane := range c.lanes {
-		wake(c.lanes[lane].news)
+		c.lanes[lane].news.Set()
 	}
 }
 
@@ -167,11 +168,4 @@ func (q *laneQueue) next() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return q.queue[0].due, true
-}
-
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -74,7 +75,7 @@ func NewNetwork(cfg NetworkConfig) *Network {
 func (n *Network) Carrier(node identity.Node) *Carrier {
 	c := &Carrier{network: n, self: node, done: make(chan struct{})}
 	for lane := range c.lanes {
-		c.lanes[lane].news = make(chan struct{}, 1)
+		c.lanes[lane].news = loop.NewSignal()
 	}
 	return c
 }

@@ -19,8 +19,7 @@ import (
 // SnapshotStore is an in-memory snapshot store. The zero value is empty and ready; it must not be
 // copied. It implements snapshot.Store.
 //
-// It has no limits beyond those of the SPI. It keeps and returns payloads without copying them. and
-// given out as it came, never copied.
+// It has no limits beyond those of the SPI. It keeps and returns payloads without copying them.
 type SnapshotStore struct {
 	mu     sync.Mutex
 	byID   map[string][]snapshot.Snapshot // the highest sequence number first, never modified in place

@@ -5,7 +5,6 @@ package leveldb
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/syndtr/goleveldb/leveldb/util"
@@ -144,14 +143,8 @@ const compactSteps = 16
 // groups whose events are all deleted. It reads and writes about as much data as is stored and
 // slows down concurrent appends; without it the engine frees the space gradually. It checks ctx
 // between ranges.
-func (db *DB) Compact(ctx context.Context) error {
-	if err := db.compact(ctx); err != nil {
-		return fmt.Errorf("leveldb: compact %q: %w", db.name, err)
-	}
-	return nil
-}
-
-func (db *DB) compact(ctx context.Context) error {
+func (db *DB) Compact(ctx context.Context) (err error) {
+	defer wrap(&err, "compact %q", db.name)
 	if err := db.sweep(ctx); err != nil {
 		return err
 	}

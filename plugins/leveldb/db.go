@@ -372,3 +372,10 @@ func corruptFile(fd storage.FileDesc, err error) error {
 	}
 	return corrupt(fd.String(), err)
 }
+
+// wrap adds the operation to an error. It is deferred.
+func wrap(err *error, operation string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("leveldb: %s: %w", fmt.Sprintf(operation, args...), *err)
+	}
+}

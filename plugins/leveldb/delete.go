@@ -21,14 +21,8 @@ const deletePage = 4096
 // records of many events are removed in further batches. If these are interrupted, the next
 // deletion of that ID completes them. The engine frees disk space when it compacts that range, or
 // in DB.Compact.
-func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) error {
-	if err := j.deleteTo(ctx, id, to); err != nil {
-		return fmt.Errorf("leveldb: delete events of %q up to %d: %w", id, to, err)
-	}
-	return nil
-}
-
-func (j *Journal) deleteTo(ctx context.Context, id string, to uint64) error {
+func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) (err error) {
+	defer wrap(&err, "delete events of %q up to %d", id, to)
 	if err := journal.CheckID(id); err != nil {
 		return err
 	}

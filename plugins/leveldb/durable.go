@@ -245,14 +245,12 @@ func (l *loader) close() {
 const maxDurableBatch = 8 << 20
 
 // Write implements durable.Store.
-func (s *durableStore) Write(ctx context.Context, records []durable.Record) error {
-	if err := s.write(ctx, records); err != nil {
-		return fmt.Errorf("leveldb: write %d records of durable data %v: %w", len(records), s.id, durableError(err))
-	}
-	return nil
-}
-
-func (s *durableStore) write(ctx context.Context, records []durable.Record) error {
+func (s *durableStore) Write(ctx context.Context, records []durable.Record) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("leveldb: write %d records of durable data %v: %w", len(records), s.id, durableError(err))
+		}
+	}()
 	for _, r := range records {
 		if err := r.Check(); err != nil {
 			return err

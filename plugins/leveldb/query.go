@@ -24,15 +24,8 @@ import (
 //
 // A page scans at most 10,000 events. Events of persistence IDs that do not match and deleted
 // events are skipped without reading them.
-func (j *Journal) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
-	page, err := j.query(ctx, q, after)
-	if err != nil {
-		return journal.Page{}, fmt.Errorf("leveldb: query: %w", err)
-	}
-	return page, nil
-}
-
-func (j *Journal) query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
+func (j *Journal) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (page journal.Page, err error) {
+	defer wrap(&err, "query")
 	if err := q.Check(); err != nil {
 		return journal.Page{}, err
 	}
@@ -85,14 +78,8 @@ func (j *Journal) end(ctx context.Context) (position, error) {
 
 // Await implements journal.Querier. It returns nil when there is an event after the offset, and
 // also when the database cannot be reopened, so that the caller's next query reports the error.
-func (j *Journal) Await(ctx context.Context, after journal.Offset) error {
-	if err := j.await(ctx, after); err != nil {
-		return fmt.Errorf("leveldb: await: %w", err)
-	}
-	return nil
-}
-
-func (j *Journal) await(ctx context.Context, after journal.Offset) error {
+func (j *Journal) Await(ctx context.Context, after journal.Offset) (err error) {
+	defer wrap(&err, "await")
 	from, err := parseOffset(after)
 	if err != nil {
 		return err

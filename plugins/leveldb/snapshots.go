@@ -23,15 +23,8 @@ import (
 const maxLoadAttempts = 3
 
 // Load implements snapshot.Store. It tries the three youngest matches.
-func (s *SnapshotStore) Load(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
-	snap, err := s.load(ctx, id, c)
-	if err != nil {
-		return snapshot.Snapshot{}, fmt.Errorf("leveldb: load a snapshot of %q: %w", id, err)
-	}
-	return snap, nil
-}
-
-func (s *SnapshotStore) load(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
+func (s *SnapshotStore) Load(ctx context.Context, id string, c snapshot.Criteria) (snap snapshot.Snapshot, err error) {
+	defer wrap(&err, "load a snapshot of %q", id)
 	e, err := s.use(ctx, id, false)
 	if err != nil {
 		return snapshot.Snapshot{}, err
@@ -184,18 +177,11 @@ func (s *SnapshotStore) Close() error { return s.db.handles.Close(s.open, s.db.C
 // Save implements snapshot.Store. It fails with snapshot.ErrTooLarge above Config.MaxSnapshotSize,
 // and with snapshot.ErrInvalid for a sequence number or a time out of range and for a manifest of
 // more than 4,096 bytes.
-func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) error {
-	err := snap.Check(int64(s.db.cfg.MaxSnapshotSize))
-	if err == nil {
-		err = s.save(ctx, &snap)
+func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) (err error) {
+	defer wrap(&err, "save the snapshot of %q at %d", snap.ID, snap.SequenceNr)
+	if err = snap.Check(int64(s.db.cfg.MaxSnapshotSize)); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("leveldb: save the snapshot of %q at %d: %w", snap.ID, snap.SequenceNr, err)
-	}
-	return nil
-}
-
-func (s *SnapshotStore) save(ctx context.Context, snap *snapshot.Snapshot) error {
 	e, err := s.use(ctx, snap.ID, true)
 	if err != nil {
 		return err
@@ -210,25 +196,18 @@ func (s *SnapshotStore) save(ctx context.Context, snap *snapshot.Snapshot) error
 		return err // a newer version must not be replaced, damaged data may be
 	}
 	var batch leveldb.Batch
-	batch.Put(key, headOf(snap).append(nil, key))
+	batch.Put(key, headOf(&snap).append(nil, key))
 	batch.Put(snapshotKey(tagPayload, snap.ID, snap.SequenceNr), snap.Payload)
 	return snapshotError(e.write(&batch))
 }
 
 // Delete implements snapshot.Store. It deletes a damaged snapshot if its sequence number matches,
 // regardless of its time.
-func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criteria) error {
-	err := c.CheckDelete()
-	if err == nil {
-		err = s.delete(ctx, id, c)
+func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criteria) (err error) {
+	defer wrap(&err, "delete snapshots of %q", id)
+	if err = c.CheckDelete(); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("leveldb: delete snapshots of %q: %w", id, err)
-	}
-	return nil
-}
-
-func (s *SnapshotStore) delete(ctx context.Context, id string, c snapshot.Criteria) error {
 	e, err := s.use(ctx, id, true)
 	if err != nil {
 		return err

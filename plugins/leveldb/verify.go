@@ -22,14 +22,8 @@ import (
 // state at its beginning.
 //
 // The error matches journal.ErrCorrupt if a check fails.
-func (db *DB) VerifyOrder(ctx context.Context) error {
-	if err := db.verifyOrder(ctx); err != nil {
-		return fmt.Errorf("leveldb: verify event order in %q: %w", db.name, err)
-	}
-	return nil
-}
-
-func (db *DB) verifyOrder(ctx context.Context) error {
+func (db *DB) VerifyOrder(ctx context.Context) (err error) {
+	defer wrap(&err, "verify event order in %q", db.name)
 	e, err := db.acquire(false)
 	if err != nil {
 		return err
