@@ -181,9 +181,5 @@ func (a *Admin) pages(ctx context.Context, node string, r *adminRequest) iter.Se
 
 func (a *Admin) ask(ctx context.Context, node string, r adminRequest) (*adminReply, error) {
 	r.Service = adminService
-	reply, err := adminrpc.Ask[adminReply](ctx, a.client, node, string(r.Command), r)
-	if err != nil {
-		return nil, err
-	}
-	return reply, nil
+	return adminrpc.Ask[adminReply](ctx, a.client, node, string(r.Command), r)
 }

@@ -4,11 +4,11 @@
 package sharding
 
 import (
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 
+	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
@@ -29,12 +29,10 @@ func (s *shell) reportDropped(id string, asked bool, err error) {
 	s.dropped.Add(1)
 	n, _ := s.shardOf(id)
 	if f := s.opts.Observer.Dropped; f != nil {
-		defer func() {
-			if p := recover(); p != nil {
-				s.log.ErrorContext(s.ctx, "observer panicked", slog.String("panic", fmt.Sprint(p)))
-			}
-		}()
-		f(DroppedInfo{Type: s.name, Entity: id, Shard: n, Asked: asked, Err: err})
+		info := DroppedInfo{Type: s.name, Entity: id, Shard: n, Asked: asked, Err: err}
+		if err := panics.Catch(func() error { f(info); return nil }); err != nil {
+			s.log.ErrorContext(s.ctx, "observer panicked", slog.Any("error", err))
+		}
 	}
 	level := slog.LevelWarn
 	if asked {

@@ -233,7 +233,7 @@ func TestGarbageIsRefused(t *testing.T) {
 }
 
 // An invalid length is found before memory is allocated for it.
-func TestLengthsAreChecked(t *testing.T) { //nolint:paralleltest // it counts what is allocated
+func TestLengthsAreChecked(t *testing.T) { //nolint:paralleltest // it counts allocations
 	b := []byte{0x10, byte(coordinator.HomesDeallocated), 0xa0, 0x8d, 0x06}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -245,7 +245,7 @@ func TestLengthsAreChecked(t *testing.T) { //nolint:paralleltest // it counts wh
 }
 
 // A short encoded state takes little memory for any shard numbers.
-func TestStatesTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it counts what is allocated
+func TestStatesTakeLittleMemory(t *testing.T) { //nolint:paralleltest // it counts allocations
 	b := coordinator.AppendState(nil, apply(t, append(registered("a"), allocated("a", coordinator.MaxShards-1))...))
 	bounded(t, b, func() error {
 		_, err := coordinator.DecodeState(b)

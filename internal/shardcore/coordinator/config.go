@@ -42,16 +42,9 @@ type Config struct {
 	// RemovalMargin is the time between the removal of a node from the cluster and the start of its
 	// shards on other nodes. Defaults to 0. Package downing defines the necessary value.
 	RemovalMargin time.Duration
-	// RetryInterval is the time after which a message is repeated. Defaults to 2 seconds.
-	RetryInterval time.Duration
-	// HandOffTimeout is the time after which the move of a shard is given up. Defaults to 60
-	// seconds.
-	HandOffTimeout time.Duration
-	// StartTimeout is the time after which Host is repeated for shards that have not started.
-	// Defaults to 10 seconds.
-	StartTimeout time.Duration
-	// RebalanceInterval is the time between two rebalance decisions. Defaults to 10 seconds.
-	RebalanceInterval time.Duration
+	// RetryInterval, HandOffTimeout, StartTimeout and RebalanceInterval have the meaning and the
+	// defaults of the fields of sharding.Tuning.
+	RetryInterval, HandOffTimeout, StartTimeout, RebalanceInterval time.Duration
 	// SaveTimeout is the time after which the coordinator loads to find out whether a change was
 	// stored. Defaults to 5 seconds.
 	SaveTimeout time.Duration

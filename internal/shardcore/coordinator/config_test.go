@@ -50,10 +50,10 @@ func TestRegionWithOtherSettingsIsRefused(t *testing.T) {
 	with := func(s coordinator.Settings) coordinator.Message {
 		return coordinator.Message{Kind: coordinator.Register, Settings: s}
 	}
-	d.say("a", with(ours))
-	d.say("b", with(coordinator.Settings{Shards: 100, Routing: 7}))
-	d.say("c", coordinator.Message{Kind: coordinator.RegisterProxy, Settings: coordinator.Settings{Shards: 200, Routing: 8}})
-	d.say("d", with(coordinator.Settings{})) // sends no settings
+	d.receive("a", with(ours))
+	d.receive("b", with(coordinator.Settings{Shards: 100, Routing: 7}))
+	d.receive("c", coordinator.Message{Kind: coordinator.RegisterProxy, Settings: coordinator.Settings{Shards: 200, Routing: 8}})
+	d.receive("d", with(coordinator.Settings{})) // sends no settings
 	d.want("two are refused", "a register ack, b refused, c refused, d register ack")
 	d.stored("and not stored", "region registered a; region registered d")
 	var refused []string
@@ -65,15 +65,15 @@ func TestRegionWithOtherSettingsIsRefused(t *testing.T) {
 	if want := []string{"b Shards", "c ShardOf"}; !slices.Equal(refused, want) || d.m.Refused() != 2 {
 		t.Errorf("%q are refused, %d", refused, d.m.Refused())
 	}
-	d.say("b", coordinator.Message{Kind: coordinator.GetHomes, Shards: []shard{1}})
+	d.receive("b", coordinator.Message{Kind: coordinator.GetHomes, Shards: []shard{1}})
 	d.want("it gets no homes", "b register again")
-	d.say("b", with(ours))
+	d.receive("b", with(ours))
 	d.stored("it has become wise", "region registered b")
 	if d.m.Refused() != 1 {
 		t.Errorf("%d are refused", d.m.Refused())
 	}
 	if d.members("a b d"); d.m.Refused() != 0 {
-		t.Errorf("%d are refused, and none of them is there", d.m.Refused())
+		t.Errorf("Refused() = %d after the nodes were removed, want 0", d.m.Refused())
 	}
 	_, err := coordinator.New(coordinator.Config{Self: node("a"), Type: "account", Settings: coordinator.Settings{Role: strings.Repeat("x", 129)}})
 	if !errors.Is(err, coordinator.ErrInvalid) || !strings.Contains(err.Error(), "Config.Settings") {

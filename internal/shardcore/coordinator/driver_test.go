@@ -61,11 +61,11 @@ func active(t *testing.T, cfg coordinator.Config, members string, events ...even
 		t.Fatalf("the phase is %v", d.m.Phase())
 	}
 	for _, r := range d.state.Regions() {
-		d.say(r.Node.Name, coordinator.Message{Kind: coordinator.Register})
-		d.say(r.Node.Name, coordinator.Message{Kind: coordinator.Hosted, Round: d.round(r.Node.Name), Shards: r.Shards})
+		d.receive(r.Node.Name, coordinator.Message{Kind: coordinator.Register})
+		d.receive(r.Node.Name, coordinator.Message{Kind: coordinator.Hosted, Round: d.round(r.Node.Name), Shards: r.Shards})
 	}
 	for _, n := range d.state.Proxies() {
-		d.say(n.Name, coordinator.Message{Kind: coordinator.RegisterProxy})
+		d.receive(n.Name, coordinator.Message{Kind: coordinator.RegisterProxy})
 	}
 	d.sent()
 	d.changes = nil
@@ -130,7 +130,7 @@ func (d *driver) pass(by time.Duration) {
 	}
 }
 
-func (d *driver) say(from string, m coordinator.Message) {
+func (d *driver) receive(from string, m coordinator.Message) {
 	if m.Type == "" {
 		m.Type = "account"
 	}
@@ -146,7 +146,7 @@ func (d *driver) say(from string, m coordinator.Message) {
 }
 
 func (d *driver) get(from string, shards ...shard) {
-	d.say(from, coordinator.Message{Kind: coordinator.GetHomes, Shards: shards})
+	d.receive(from, coordinator.Message{Kind: coordinator.GetHomes, Shards: shards})
 }
 
 func (d *driver) apply(e coordinator.Effects) {
@@ -154,7 +154,7 @@ func (d *driver) apply(e coordinator.Effects) {
 	var probed []coordinator.Outgoing // which respond in the end
 	defer func() {
 		for _, o := range probed {
-			d.say(o.To.Name, coordinator.Message{Kind: coordinator.Hosted, Instance: o.Message.Instance, Round: o.Message.Round})
+			d.receive(o.To.Name, coordinator.Message{Kind: coordinator.Hosted, Instance: o.Message.Instance, Round: o.Message.Round})
 		}
 	}()
 	if e.Load != 0 {

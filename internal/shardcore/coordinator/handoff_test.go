@@ -18,18 +18,18 @@ func moving(t *testing.T, cfg coordinator.Config) (d *driver, round uint64) {
 	d.step(coordinator.RebalanceNow{})
 	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
 	round = d.round("b")
-	d.want("all are told", "a begin hand-off[1], b begin hand-off[1], c begin hand-off[1], p begin hand-off[1]")
+	d.want("all regions and proxies get begin hand-off", "a begin hand-off[1], b begin hand-off[1], c begin hand-off[1], p begin hand-off[1]")
 	return d, round
 }
 
 func (d *driver) ack(round uint64, from ...string) {
 	for _, n := range from {
-		d.say(n, coordinator.Message{Kind: coordinator.BeginHandOffAck, Round: round})
+		d.receive(n, coordinator.Message{Kind: coordinator.BeginHandOffAck, Round: round})
 	}
 }
 
 func (d *driver) stop(from string, round uint64, shards ...shard) {
-	d.say(from, coordinator.Message{Kind: coordinator.Stopped, Round: round, Shards: shards})
+	d.receive(from, coordinator.Message{Kind: coordinator.Stopped, Round: round, Shards: shards})
 }
 
 func TestHandOff(t *testing.T) {
@@ -39,12 +39,12 @@ func TestHandOff(t *testing.T) {
 	d.get("a", 1)
 	d.get("p", 1, 2)
 	d.want("the shard that moves is not answered", "p homes b[2]")
-	d.say("c", coordinator.Message{Kind: coordinator.Register, Instance: 1})
-	d.want("nor to who registers", "c register ack, c homes a[3] b[2]")
+	d.receive("c", coordinator.Message{Kind: coordinator.Register, Instance: 1})
+	d.want("a registering proxy gets no home of the shard", "c register ack, c homes a[3] b[2]")
 	d.ack(round, "a", "p", "p", "b")
 	d.ack(round+1, "c")
 	d.ack(round-1, "c")
-	d.say("z", coordinator.Message{Kind: coordinator.BeginHandOffAck, Round: round})
+	d.receive("z", coordinator.Message{Kind: coordinator.BeginHandOffAck, Round: round})
 	d.stop("b", round, 1) // without a HandOff
 	d.want("before all have acknowledged", "")
 	d.ack(round, "c")
@@ -53,7 +53,7 @@ func TestHandOff(t *testing.T) {
 	d.stop("b", round+1, 1)
 	d.stop("b", round-1, 1)
 	d.stop("b", round, 2)
-	d.stored("nobody else can say that it was stopped", "")
+	d.stored("only the home can report the stop", "")
 	d.stop("b", round, 1)
 	d.stop("b", round, 1)
 	d.stored("it was stopped", "homes deallocated[1]")
@@ -74,7 +74,7 @@ func TestHandOffIsRepeated(t *testing.T) {
 	d, round := moving(t, coordinator.Config{})
 	d.ack(round, "a")
 	d.pass(2 * second)
-	d.want("those are told again that have not acknowledged", "b begin hand-off[1], c begin hand-off[1], p begin hand-off[1]")
+	d.want("begin hand-off is repeated to those that have not acknowledged", "b begin hand-off[1], c begin hand-off[1], p begin hand-off[1]")
 	d.ack(round, "b", "c", "p")
 	d.want("then the home", "b hand-off[1]")
 	d.pass(2 * second)
@@ -89,18 +89,18 @@ func TestRemovedMembersCountAsAcknowledged(t *testing.T) {
 	d.members("a b p")
 	d.want("p has not acknowledged", "")
 	d.members("a b")
-	d.want("all have that are there", "b hand-off[1]")
+	d.want("all present members have acknowledged", "b hand-off[1]")
 
 	d, round = moving(t, coordinator.Config{})
 	d.ack(round, "a", "b", "p")
-	d.say("c", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+	d.receive("c", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
 	d.want("c has ended", "b hand-off[1]")
 
 	d = active(t, coordinator.Config{RemovalMargin: 20 * second}, "a b c", append(registered("a", "b", "c"), allocated("b", 1, 2))...)
 	d.members("a b")
 	d.step(coordinator.RebalanceNow{})
 	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
-	d.want("who is not there is not asked", "a begin hand-off[1], b begin hand-off[1]")
+	d.want("removed members get no message", "a begin hand-off[1], b begin hand-off[1]")
 }
 
 // The termination of the home ends the move.
@@ -111,7 +111,7 @@ func TestHomeTerminatesDuringHandOff(t *testing.T) {
 		d.get("a", 1)
 		d.ack(round, acked...)
 		d.sent()
-		d.say("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+		d.receive("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
 		d.want("another home", "a host[2], c host[1], a homes c[1]")
 		if len(d.m.Moving()) > 0 {
 			t.Errorf("%v are moving", d.m.Moving())
@@ -128,7 +128,7 @@ func TestHandOffTimesOut(t *testing.T) {
 	d.sent()
 	d.changes = nil
 	d.pass(second)
-	d.want("it stays where it is, and who asked is answered", "a homes b[1], b host[1]")
+	d.want("the shard stays, and the requester gets its home", "a homes b[1], b host[1]")
 	d.ack(round, "c")
 	d.want("late", "")
 	if len(d.m.Moving()) > 0 || d.noted(coordinator.HandOffFailed) != 1 || d.notes[len(d.notes)-2].Node != node("c") {
@@ -140,12 +140,12 @@ func TestHandOffTimesOut(t *testing.T) {
 	d.pass(59 * second)
 	d.sent()
 	d.pass(second)
-	d.want("who may have stopped it starts it again", "b host[1]")
+	d.want("a home that may have stopped the shard gets host again", "b host[1]")
 	if again := d.m; len(again.Moving()) > 0 {
 		t.Errorf("%v are moving", again.Moving())
 	}
 	// Stopped for the first round does not count in the second one.
-	d.say("b", coordinator.Message{Kind: coordinator.Hosted, Round: round + 1, Shards: []shard{1}})
+	d.receive("b", coordinator.Message{Kind: coordinator.Hosted, Round: round + 1, Shards: []shard{1}})
 	d.changes = nil
 	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
 	next := d.round("a")
@@ -161,10 +161,10 @@ func TestGracefulShutdown(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b c", append(registered("a", "b", "c"), allocated("b", 1, 2))...)
 	shutDown := coordinator.Message{Kind: coordinator.GracefulShutdown, Instance: 1}
-	d.say("b", shutDown)
+	d.receive("b", shutDown)
 	round := d.round("b")
 	d.want("all its shards move", "a begin hand-off[1 2], b begin hand-off[1 2], c begin hand-off[1 2]")
-	d.say("b", shutDown)
+	d.receive("b", shutDown)
 	d.want("once", "")
 	d.ack(round, "a", "b", "c")
 	d.want("they are stopped", "b hand-off[1 2]")
@@ -176,9 +176,9 @@ func TestGracefulShutdown(t *testing.T) {
 	d.stop("b", round, 2)
 	d.want("the other one", "a host[2]")
 	d.changes = nil
-	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+	d.receive("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
 	d.stored("it ends", "region terminated b")
-	d.say("b", shutDown)
+	d.receive("b", shutDown)
 	d.want("it is not known", "")
 }
 
@@ -195,7 +195,7 @@ func TestStartingShardIsNotRebalanced(t *testing.T) {
 	}
 	again()
 	d.want("it starts", "")
-	d.say("a", coordinator.Message{Kind: coordinator.Hosted, Round: round, Shards: []shard{1}})
+	d.receive("a", coordinator.Message{Kind: coordinator.Hosted, Round: round, Shards: []shard{1}})
 	again()
 	d.want("it has started", "a begin hand-off[1], b begin hand-off[1]")
 }
@@ -208,16 +208,16 @@ func TestGracefulShutdownDuringAnAllocation(t *testing.T) {
 	d.get("a", 1)
 	d.stored("it", "homes allocated b[1]")
 	shutDown := coordinator.Message{Kind: coordinator.GracefulShutdown, Instance: 1}
-	d.say("b", shutDown)
+	d.receive("b", shutDown)
 	d.saved()
-	d.want("it moves, and nobody hears that it was there", "a begin hand-off[1], b begin hand-off[1]")
-	d.say("b", shutDown)
+	d.want("the shard moves, and no region gets the old home", "a begin hand-off[1], b begin hand-off[1]")
+	d.receive("b", shutDown)
 	d.want("once", "")
 
 	d = active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("a", 3, 4))...)
 	d.mute = true
 	d.get("a", 1)
-	d.say("b", shutDown)
+	d.receive("b", shutDown)
 	d.place(node("b"))
 	d.stored("it gets nothing that was only chosen", "")
 }
@@ -251,7 +251,7 @@ func TestRebalance(t *testing.T) {
 	}
 	d.sent()
 	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1, 2}})
-	d.want("what is moving is not moved", "a begin hand-off[2], b begin hand-off[2]")
+	d.want("moving shards are not moved again", "a begin hand-off[2], b begin hand-off[2]")
 	d.rebalance = nil
 	d.members("a b=preparing-for-shutdown")
 	d.pass(30 * second)
@@ -268,7 +268,7 @@ func TestStopShards(t *testing.T) {
 		return active(t, cfg, "a b", append(registered("a", "b"), allocated("b", 1))...)
 	}
 	d := begin(coordinator.Config{})
-	d.say("a", stop)
+	d.receive("a", stop)
 	round := d.round("b")
 	d.want("one is stopped, the other one does not run", "a stopped[9], a begin hand-off[1], b begin hand-off[1]")
 	d.ack(round, "a", "b")
@@ -282,10 +282,10 @@ func TestStopShards(t *testing.T) {
 
 	d = begin(coordinator.Config{Remember: true})
 	d.sent()
-	d.say("a", stop)
-	d.want("what is remembered is not stopped", "")
+	d.receive("a", stop)
+	d.want("remembered shards are not stopped", "")
 	d = begin(coordinator.Config{})
 	d.members("a b=ready-for-shutdown")
-	d.say("a", stop)
+	d.receive("a", stop)
 	d.want("all is about to stop anyway", "")
 }

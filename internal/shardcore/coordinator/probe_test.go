@@ -26,13 +26,13 @@ func TestSilentRegionGetsNoShards(t *testing.T) {
 	d.get("a", 4)
 	d.want("the next one does not wait", "b host[4], a homes b[4]")
 	// A responding region has no unknown shards, and any request proves that a region is alive.
-	d.say("c", coordinator.Message{Kind: coordinator.Hosted, Instance: 2, Round: 1})
+	d.receive("c", coordinator.Message{Kind: coordinator.Hosted, Instance: 2, Round: 1})
 	d.get("a", 5)
 	d.sent()
-	d.stored("another instance says nothing", "homes allocated a[3]; homes allocated b[4]; homes allocated a[5]")
+	d.stored("a message of another instance is ignored", "homes allocated a[3]; homes allocated b[4]; homes allocated a[5]")
 	d.still = nil
 	d.get("c", 6)
-	d.stored("who has asked is there", "homes allocated c[6]")
+	d.stored("a region that sent a request is alive", "homes allocated c[6]")
 	d.still = []string{"b", "c"}
 	d.get("a", 7)
 	d.pass(time.Second)
@@ -49,7 +49,7 @@ func TestProbeWaitsForInvitedRegions(t *testing.T) {
 		d.loaded()
 		d.pass(500 * time.Millisecond)
 		for _, n := range []string{"a", "b"} {
-			d.say(n, coordinator.Message{Kind: coordinator.Register})
+			d.receive(n, coordinator.Message{Kind: coordinator.Register})
 		}
 		d.sent()
 		d.changes = nil
@@ -58,7 +58,7 @@ func TestProbeWaitsForInvitedRegions(t *testing.T) {
 	}
 	d := begin()
 	d.stored("before it registers", "")
-	d.say("c", coordinator.Message{Kind: coordinator.Register})
+	d.receive("c", coordinator.Message{Kind: coordinator.Register})
 	d.stored("then", "homes allocated c[3]")
 	d = begin()
 	d.pass(500 * time.Millisecond)

@@ -11,16 +11,16 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// said is the order of messages of coordinators.
-type said struct{ term, round uint64 }
+// position is the position of a message: its term and round.
+type position struct{ term, round uint64 }
 
-func (s said) before(other said) bool {
+func (s position) before(other position) bool {
 	return s.term < other.term || s.term == other.term && s.round < other.round
 }
 
 // stopping is a shard that is being stopped.
 type stopping struct {
-	rounds []said // to answer
+	rounds []position // to answer
 	from   identity.Node
 	again  bool // start again afterwards
 }
@@ -39,7 +39,7 @@ type region struct {
 	registered bool
 	leaving    bool
 	left       bool
-	last       map[shard]said
+	last       map[shard]position
 	homes      map[shard]identity.Node
 	hosts      map[shard]bool
 	stops      map[shard]*stopping
@@ -49,7 +49,7 @@ type region struct {
 func (r *region) start() {
 	r.instance++
 	r.registered, r.leaving, r.left = false, false, false
-	r.last, r.homes, r.hosts = map[shard]said{}, map[shard]identity.Node{}, map[shard]bool{}
+	r.last, r.homes, r.hosts = map[shard]position{}, map[shard]identity.Node{}, map[shard]bool{}
 	r.stops, r.wanted = map[shard]*stopping{}, map[shard]bool{}
 }
 
@@ -74,14 +74,14 @@ func (r *region) forget(n identity.Node) {
 	maps.DeleteFunc(r.homes, func(_ shard, home identity.Node) bool { return home == n })
 }
 
-func (r *region) say(to identity.Node, m coordinator.Message) {
+func (r *region) send(to identity.Node, m coordinator.Message) {
 	m.Type, m.Instance = "account", r.instance
 	r.w.post(r.node, to, m, false)
 }
 
 // heeds reports whether a message about a shard is current.
 func (r *region) heeds(m coordinator.Message, s shard) bool {
-	at := said{m.Term, m.Round}
+	at := position{m.Term, m.Round}
 	if at.before(r.last[s]) {
 		r.w.hit["late"]++
 		return false
@@ -96,7 +96,7 @@ func (r *region) receive(from identity.Node, m coordinator.Message) {
 		return
 	}
 	if m.Term < r.term {
-		r.say(from, coordinator.Message{Kind: coordinator.Fenced, Term: r.term})
+		r.send(from, coordinator.Message{Kind: coordinator.Fenced, Term: r.term})
 		return
 	}
 	if m.Term > r.term {
@@ -123,7 +123,7 @@ func (r *region) receive(from identity.Node, m coordinator.Message) {
 				done = append(done, s)
 			}
 		}
-		r.say(from, coordinator.Message{Kind: coordinator.Hosted, Term: m.Term, Round: m.Round, Shards: done})
+		r.send(from, coordinator.Message{Kind: coordinator.Hosted, Term: m.Term, Round: m.Round, Shards: done})
 	case coordinator.BeginHandOff:
 		for _, s := range m.Shards {
 			if r.heeds(m, s) && r.homes[s] != r.node {
@@ -131,7 +131,7 @@ func (r *region) receive(from identity.Node, m coordinator.Message) {
 			}
 		}
 		r.w.after(r.w.delay(), func() { // it flushes
-			r.say(from, coordinator.Message{Kind: coordinator.BeginHandOffAck, Term: m.Term, Round: m.Round})
+			r.send(from, coordinator.Message{Kind: coordinator.BeginHandOffAck, Term: m.Term, Round: m.Round})
 		})
 	case coordinator.HandOff:
 		var none []shard
@@ -139,14 +139,14 @@ func (r *region) receive(from identity.Node, m coordinator.Message) {
 			switch {
 			case !r.heeds(m, s):
 			case r.hosts[s]:
-				r.stop(s, from, said{m.Term, m.Round})
+				r.stop(s, from, position{m.Term, m.Round})
 			default:
 				delete(r.homes, s)
 				none = append(none, s)
 			}
 		}
 		if len(none) > 0 {
-			r.say(from, coordinator.Message{Kind: coordinator.Stopped, Term: m.Term, Round: m.Round, Shards: none})
+			r.send(from, coordinator.Message{Kind: coordinator.Stopped, Term: m.Term, Round: m.Round, Shards: none})
 		}
 	default:
 		r.w.hit["not for a region"]++
@@ -183,12 +183,12 @@ func (r *region) home(s shard, n identity.Node) {
 	}
 }
 
-func (r *region) stop(s shard, from identity.Node, round said) {
+func (r *region) stop(s shard, from identity.Node, round position) {
 	if at := r.stops[s]; at != nil {
-		at.rounds, at.from, at.again = []said{round}, from, false
+		at.rounds, at.from, at.again = []position{round}, from, false
 		return
 	}
-	at := &stopping{rounds: []said{round}, from: from}
+	at := &stopping{rounds: []position{round}, from: from}
 	r.stops[s] = at
 	instance := r.instance
 	time := r.w.delay()
@@ -204,7 +204,7 @@ func (r *region) stop(s shard, from identity.Node, round said) {
 		delete(r.homes, s)
 		r.w.unhost(r, s)
 		for _, round := range at.rounds {
-			r.say(at.from, coordinator.Message{Kind: coordinator.Stopped, Term: round.term, Round: round.round, Shards: []shard{s}})
+			r.send(at.from, coordinator.Message{Kind: coordinator.Stopped, Term: round.term, Round: round.round, Shards: []shard{s}})
 		}
 		if at.again {
 			r.home(s, r.node)
@@ -227,11 +227,11 @@ func (r *region) tick() {
 	switch {
 	case r.proxy && !r.registered:
 		for _, n := range r.w.bosses() {
-			r.say(n, coordinator.Message{Kind: coordinator.RegisterProxy})
+			r.send(n, coordinator.Message{Kind: coordinator.RegisterProxy})
 		}
 	case !r.registered:
 		for _, n := range r.w.bosses() {
-			r.say(n, coordinator.Message{Kind: coordinator.Register})
+			r.send(n, coordinator.Message{Kind: coordinator.Register})
 		}
 	case len(r.wanted) > 0:
 		var shards []shard
@@ -239,13 +239,13 @@ func (r *region) tick() {
 			shards = append(shards, s)
 		}
 		slices.Sort(shards)
-		r.say(r.boss, coordinator.Message{Kind: coordinator.GetHomes, Term: r.term, Shards: shards})
+		r.send(r.boss, coordinator.Message{Kind: coordinator.GetHomes, Term: r.term, Shards: shards})
 	}
 	if r.leaving {
 		for _, n := range r.w.bosses() {
-			r.say(n, coordinator.Message{Kind: coordinator.GracefulShutdown})
+			r.send(n, coordinator.Message{Kind: coordinator.GracefulShutdown})
 			if len(r.hosts) == 0 && r.registered {
-				r.say(n, coordinator.Message{Kind: coordinator.RegionStopped})
+				r.send(n, coordinator.Message{Kind: coordinator.RegionStopped})
 			}
 		}
 		r.left = len(r.hosts) == 0 && r.registered && r.w.rnd.IntN(4) == 0

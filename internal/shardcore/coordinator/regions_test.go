@@ -32,17 +32,17 @@ func TestRegistration(t *testing.T) {
 		"the node itself":       {"a=leaving", "a", "region registered a"},
 	} {
 		d := active(t, coordinator.Config{}, test.members)
-		d.say(test.from, register)
+		d.receive(test.from, register)
 		d.stored(name, test.want)
 	}
 	d := active(t, coordinator.Config{Role: "entities"}, "a b c=entities")
-	d.say("b", register)
-	d.say("c", register)
-	d.say("b", coordinator.Message{Kind: coordinator.RegisterProxy})
+	d.receive("b", register)
+	d.receive("c", register)
+	d.receive("b", coordinator.Message{Kind: coordinator.RegisterProxy})
 	d.stored("those with the role, and proxies", "region registered c; proxy registered b")
 	d.want("they hear it", "c register ack, b register ack")
-	d.say("c", register)
-	d.say("b", coordinator.Message{Kind: coordinator.RegisterProxy})
+	d.receive("c", register)
+	d.receive("b", coordinator.Message{Kind: coordinator.RegisterProxy})
 	d.stored("nothing is stored twice", "")
 	d.want("they hear it again", "c register ack, b register ack")
 	if d.get("z", 1); d.ask != nil {
@@ -56,17 +56,17 @@ func TestLeavingAcrossCoordinators(t *testing.T) {
 	events := append(registered("a", "b"), proxy(coordinator.ProxyRegistered, "c"), allocated("b", 1))
 	for _, status := range []string{"leaving", "exiting"} {
 		d := active(t, coordinator.Config{}, "a b="+status+" c="+status, events...)
-		d.say("b", coordinator.Message{Kind: coordinator.GracefulShutdown})
+		d.receive("b", coordinator.Message{Kind: coordinator.GracefulShutdown})
 		round := d.round("b")
 		d.want(status, "a begin hand-off[1], b begin hand-off[1], c begin hand-off[1]")
 		for _, n := range []string{"a", "b", "c"} {
-			d.say(n, coordinator.Message{Kind: coordinator.BeginHandOffAck, Round: round})
+			d.receive(n, coordinator.Message{Kind: coordinator.BeginHandOffAck, Round: round})
 		}
 		d.want("all have answered", "b hand-off[1]")
 	}
 	d := active(t, coordinator.Config{}, "a b=down", events...)
-	d.say("b", coordinator.Message{Kind: coordinator.Register})
-	d.want("who is down gives nothing away", "")
+	d.receive("b", coordinator.Message{Kind: coordinator.Register})
+	d.want("a down region hands off nothing", "")
 }
 
 // A node that is leaving before its registration gets homes and no shards, from the next
@@ -76,26 +76,26 @@ func TestLeavingBeforeRegistration(t *testing.T) {
 	register := coordinator.Message{Kind: coordinator.Register, Instance: 1}
 	d := active(t, coordinator.Config{}, "a b", append(registered("a"), allocated("a", 1))...)
 	d.members("a b=exiting")
-	d.say("b", register)
+	d.receive("b", register)
 	d.want("it is known", "b register ack, b homes a[1]")
 	d.get("b", 1, 2, 3)
 	d.want("it asks", "b homes a[1], a host[2 3], b homes a[2 3]")
-	d.say("b", coordinator.Message{Kind: coordinator.GracefulShutdown})
+	d.receive("b", coordinator.Message{Kind: coordinator.GracefulShutdown})
 	d.step(coordinator.RebalanceNow{})
 	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
 	d.want("a shard moves", "a begin hand-off[1], b begin hand-off[1]")
 	d.stored("as a proxy", "proxy registered b; homes allocated a[2 3]")
 
 	next := active(t, coordinator.Config{}, "a b=exiting", append(registered("a"), allocated("a", 1, 2, 3), proxy(coordinator.ProxyRegistered, "b"))...)
-	next.say("b", register)
+	next.receive("b", register)
 	next.want("the next coordinator", "b register ack, b homes a[1 2 3]")
 	next.get("b", 3, 4)
 	next.want("it asks the next one", "b homes a[3], a host[4], b homes a[4]")
-	next.say("b", coordinator.Message{Kind: coordinator.RegionStopped})
+	next.receive("b", coordinator.Message{Kind: coordinator.RegionStopped})
 	next.stored("it stops", "homes allocated a[4]; proxy terminated b")
 
 	alone := active(t, coordinator.Config{}, "a b=leaving")
-	alone.say("b", register)
+	alone.receive("b", register)
 	alone.get("b", 1)
 	alone.pass(time.Minute)
 	alone.want("there is no region", "b register ack")
@@ -107,12 +107,12 @@ func TestRegistrationDuringTermination(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b=leaving c", append(registered("a", "b"), allocated("b", 1), proxy(coordinator.ProxyRegistered, "c"))...)
 	d.hold = true
-	d.say("a", coordinator.Message{Kind: coordinator.RegisterProxy}) // is being stored
+	d.receive("a", coordinator.Message{Kind: coordinator.RegisterProxy}) // is being stored
 	for _, n := range []string{"b", "c"} {
-		d.say(n, coordinator.Message{Kind: coordinator.RegionStopped})
+		d.receive(n, coordinator.Message{Kind: coordinator.RegionStopped})
 	}
-	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 2})
-	d.say("c", coordinator.Message{Kind: coordinator.RegisterProxy, Instance: 2})
+	d.receive("b", coordinator.Message{Kind: coordinator.Register, Instance: 2})
+	d.receive("c", coordinator.Message{Kind: coordinator.RegisterProxy, Instance: 2})
 	d.want("nothing is stored yet", "")
 	d.hold = false
 	d.saved()
@@ -130,11 +130,11 @@ func TestHomesOfUnregisteredRegions(t *testing.T) {
 	d.pass(time.Minute)
 	d.sent()
 	register := coordinator.Message{Kind: coordinator.Register, Instance: 1}
-	d.say("a", register)
-	d.want("who comes hears of itself only", "a register ack, a homes a[1], a host[1]")
+	d.receive("a", register)
+	d.want("a registered region gets only its own shards", "a register ack, a homes a[1], a host[1]")
 	d.get("a", 1, 2)
-	d.want("who asks too", "a homes a[1]")
-	d.say("b", register)
+	d.want("a requester gets only homes of registered regions", "a homes a[1]")
+	d.receive("b", register)
 	d.sent()
 	d.get("a", 1, 2)
 	d.want("the other one has come", "a homes a[1] b[2]")
@@ -148,7 +148,7 @@ func TestHomesAreSentInBatches(t *testing.T) {
 		many = append(many, s)
 	}
 	d := active(t, coordinator.Config{Shards: 7000}, "a b", append(registered("a", "b"), allocated("a", many[:300]...), allocated("b", many[300:]...))...)
-	d.say("a", coordinator.Message{Kind: coordinator.Register, Instance: 1})
+	d.receive("a", coordinator.Message{Kind: coordinator.Register, Instance: 1})
 	sizes := ""
 	for line := range strings.SplitSeq(d.sent(), ", ") {
 		sizes += fmt.Sprint(len(strings.Fields(line))-2, " ")
@@ -163,15 +163,15 @@ func TestMinRegions(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{MinRegions: 3}, "a b c d")
 	for _, n := range []string{"a", "b", "b"} {
-		d.say(n, coordinator.Message{Kind: coordinator.Register, Instance: 1})
+		d.receive(n, coordinator.Message{Kind: coordinator.Register, Instance: 1})
 		d.get(n, 1)
 	}
-	d.say("d", coordinator.Message{Kind: coordinator.RegisterProxy})
+	d.receive("d", coordinator.Message{Kind: coordinator.RegisterProxy})
 	if d.ask != nil || d.state.Shards() > 0 {
 		t.Error("a shard is allocated too early")
 	}
 	d.sent()
-	d.say("c", coordinator.Message{Kind: coordinator.Register, Instance: 1})
+	d.receive("c", coordinator.Message{Kind: coordinator.Register, Instance: 1})
 	d.want("then those that asked are answered", "c register ack, a host[1], b homes a[1]")
 	d.members("a")
 	d.get("a", 2)
@@ -194,8 +194,8 @@ func TestRemovalMargin(t *testing.T) {
 	d := active(t, cfg, "a b", events...)
 	d.members("a")
 	d.get("a", 1, 2)
-	d.say("a", coordinator.Message{Kind: coordinator.Hosted, Round: d.round("a"), Shards: []shard{2}})
-	d.want("its shards are not told", "a host[2]")
+	d.receive("a", coordinator.Message{Kind: coordinator.Hosted, Round: d.round("a"), Shards: []shard{2}})
+	d.want("homes of a terminating region are not sent", "a host[2]")
 	d.pass(10 * second)
 	d.members("a c") // another change of the members
 	d.pass(9 * second)
@@ -208,12 +208,12 @@ func TestRemovalMargin(t *testing.T) {
 	d = active(t, cfg, "a b", events...)
 	d.members("a")
 	d.pass(5 * second)
-	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
-	d.stored("a stranger says nothing", "")
+	d.receive("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+	d.stored("a message of an unknown node is ignored", "")
 
 	d = active(t, cfg, "a b", events...)
-	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
-	d.stored("who says that it has ended is believed", "region terminated b; homes allocated a[1]")
+	d.receive("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+	d.stored("a region that has stopped is terminated", "region terminated b; homes allocated a[1]")
 
 	// The next coordinator knows the time of the removal.
 	for removed, want := range map[string]string{"": "region terminated b", "b": ""} {
@@ -248,38 +248,38 @@ func TestShardsOfStoppingCluster(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("b", 1, 2))...)
 	d.members("a=preparing-for-shutdown b=preparing-for-shutdown")
-	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped})
+	d.receive("b", coordinator.Message{Kind: coordinator.RegionStopped})
 	d.pass(time.Minute)
 	d.stored("it has stopped", "region terminated b")
 	d.get("a", 2)
-	d.stored("who asks is answered", "homes allocated a[2]")
+	d.stored("requests are answered", "homes allocated a[2]")
 }
 
 // A new region on the same node has no shards of the previous one.
 func TestInstances(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("b", 1, 2))...)
-	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 2})
-	d.want("it is told what to host", "b register ack, b homes b[1 2], b host[1 2]")
-	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 2})
+	d.receive("b", coordinator.Message{Kind: coordinator.Register, Instance: 2})
+	d.want("the region gets its shards", "b register ack, b homes b[1 2], b host[1 2]")
+	d.receive("b", coordinator.Message{Kind: coordinator.Register, Instance: 2})
 	d.want("once", "b register ack, b homes b[1 2]")
-	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
-	d.say("b", coordinator.Message{Kind: coordinator.GracefulShutdown, Instance: 1})
-	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 1})
+	d.receive("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+	d.receive("b", coordinator.Message{Kind: coordinator.GracefulShutdown, Instance: 1})
+	d.receive("b", coordinator.Message{Kind: coordinator.Register, Instance: 1})
 	d.stored("the one before", "")
 	d.want("is not heeded", "")
 	d.hold = true
 	d.get("a", 7)
-	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 2})
-	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 3})
+	d.receive("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 2})
+	d.receive("b", coordinator.Message{Kind: coordinator.Register, Instance: 3})
 	d.saved()
 	d.stored("it comes again at once", "homes allocated a[7]; region terminated b, region registered b")
 	// It may also stop before its registration is stored.
 	d = active(t, coordinator.Config{}, "a b", registered("a")...)
 	d.hold = true
 	d.get("a", 7)
-	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 1})
-	d.say("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+	d.receive("b", coordinator.Message{Kind: coordinator.Register, Instance: 1})
+	d.receive("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
 	d.saved()
 	d.stored("it comes and goes", "homes allocated a[7]; region registered b, region terminated b")
 	d.saved()
@@ -292,13 +292,13 @@ func TestHostIsRepeated(t *testing.T) {
 	d := active(t, coordinator.Config{}, "a", registered("a")...)
 	d.get("a", 1, 2)
 	round := d.round("a")
-	d.want("it is told", "a host[1 2]")
-	d.say("a", coordinator.Message{Kind: coordinator.Hosted, Round: round, Shards: []shard{2}})
-	d.say("a", coordinator.Message{Kind: coordinator.Hosted, Round: round - 1, Shards: []shard{1}})
-	d.say("b", coordinator.Message{Kind: coordinator.Hosted, Round: round, Shards: []shard{1}})
+	d.want("the region gets host", "a host[1 2]")
+	d.receive("a", coordinator.Message{Kind: coordinator.Hosted, Round: round, Shards: []shard{2}})
+	d.receive("a", coordinator.Message{Kind: coordinator.Hosted, Round: round - 1, Shards: []shard{1}})
+	d.receive("b", coordinator.Message{Kind: coordinator.Hosted, Round: round, Shards: []shard{1}})
 	d.pass(10 * second)
-	d.want("again what is not started", "a host[1]")
-	d.say("a", coordinator.Message{Kind: coordinator.Hosted, Round: round, Shards: []shard{1}})
+	d.want("host is repeated for shards that have not started", "a host[1]")
+	d.receive("a", coordinator.Message{Kind: coordinator.Hosted, Round: round, Shards: []shard{1}})
 	d.pass(30 * second)
 	d.want("then no more", "")
 }
@@ -326,7 +326,7 @@ func TestStrategyFindsNoRegion(t *testing.T) {
 	d.want("then they have too", "a host[2 3 4], b homes a[2 3 4]")
 	// A region that has terminated before the answer gets no shards.
 	d.get("b", 5)
-	d.say("a", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+	d.receive("a", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
 	d.changes = nil
 	d.place(node("a"))
 	d.stored("the region is gone", "")
@@ -373,5 +373,5 @@ func TestRemember(t *testing.T) {
 	d.members("a")
 	d.loaded()
 	d.pass(second)
-	d.stored("all that are remembered come back", "started a 1; region terminated z; homes allocated a[1 3]")
+	d.stored("all remembered shards get homes", "started a 1; region terminated z; homes allocated a[1 3]")
 }

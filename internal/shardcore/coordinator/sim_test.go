@@ -47,7 +47,7 @@ type world struct {
 	quiet    time.Duration // the time from which no new entity is needed
 }
 
-// boss is a node's coordinator.
+// boss is the coordinator of a node.
 type boss struct {
 	w    *world
 	r    *region // its node
@@ -68,7 +68,7 @@ func (a agenda) Less(i, k int) bool {
 	return a[i].at < a[k].at || a[i].at == a[k].at && a[i].seq < a[k].seq
 }
 func (a agenda) Swap(i, k int) { a[i], a[k] = a[k], a[i] }
-func (a *agenda) Push(x any)   { *a = append(*a, x.(task)) } //nolint:errcheck // what else is in it
+func (a *agenda) Push(x any)   { *a = append(*a, x.(task)) } //nolint:errcheck // the heap has only tasks
 func (a *agenda) Pop() any {
 	last := (*a)[len(*a)-1]
 	*a = (*a)[:len(*a)-1]
@@ -419,7 +419,7 @@ func (w *world) run(until time.Duration) {
 	for w.now < until {
 		next := (w.now/step + 1) * step
 		for len(w.due) > 0 && w.due[0].at <= next {
-			do := heap.Pop(&w.due).(task) //nolint:errcheck // what else is in it
+			do := heap.Pop(&w.due).(task) //nolint:errcheck // the heap has only tasks
 			w.now = do.at
 			do.do()
 		}
@@ -478,7 +478,7 @@ func (w *world) settled() {
 		}
 	}
 	if n := len(w.store.state.Regions()); n != regions {
-		w.t.Errorf("seed %d: %d regions are known, %d are there", w.seed, n, regions)
+		w.t.Errorf("seed %d: %d regions are registered, want %d", w.seed, n, regions)
 	}
 	for s := range shard(shards) {
 		home, found := w.store.state.Home(s)

@@ -136,9 +136,9 @@ func TestTermIsStoredFirst(t *testing.T) {
 	t.Parallel()
 	d := drive(t, coordinator.Config{}, append(registered("a", "b", "c"), started(4), allocated("b", 1, 2), allocated("c", 3), proxy(coordinator.ProxyRegistered, "p"))...)
 	d.hold = true
-	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 1})
+	d.receive("b", coordinator.Message{Kind: coordinator.Register, Instance: 1})
 	if d.load != 0 {
-		t.Error("it loads before it knows the members")
+		t.Error("it loads before the first members")
 	}
 	d.members("a b p")
 	if d.m.Phase() != coordinator.Loading || d.load == 0 {
@@ -146,7 +146,7 @@ func TestTermIsStoredFirst(t *testing.T) {
 	}
 	d.loaded()
 	d.stored("the term", "started a 5")
-	d.say("b", coordinator.Message{Kind: coordinator.Register, Instance: 1})
+	d.receive("b", coordinator.Message{Kind: coordinator.Register, Instance: 1})
 	d.get("b", 1)
 	d.pass(3 * second)
 	if d.m.Phase() != coordinator.Claiming {
@@ -154,11 +154,11 @@ func TestTermIsStoredFirst(t *testing.T) {
 	}
 	d.want("before the term is stored", "")
 	d.saved()
-	d.want("the regions are told to register", "a register again, b register again, p register again")
-	d.stored("who is gone", "region terminated c")
+	d.want("the regions are invited to register", "a register again, b register again, p register again")
+	d.stored("removed regions are terminated", "region terminated c")
 	d.saved()
-	d.say("a", coordinator.Message{Kind: coordinator.Register})
-	d.say("b", coordinator.Message{Kind: coordinator.Register})
+	d.receive("a", coordinator.Message{Kind: coordinator.Register})
+	d.receive("b", coordinator.Message{Kind: coordinator.Register})
 	d.get("b", 1, 3, 9)
 	d.want("until the others are known", "a register ack, b register ack, b homes b[1 2]")
 	d.pass(500 * time.Millisecond)
@@ -232,7 +232,7 @@ func TestClaimIsRepeatedWithDelay(t *testing.T) {
 		}
 		d.pass(second)
 	}
-	d.stored("all the same", "started a 5; started a 5; started a 5; started a 5; started a 5; started a 5")
+	d.stored("the claim is repeated", "started a 5; started a 5; started a 5; started a 5; started a 5; started a 5")
 	d.step(coordinator.SaveFailed{ID: d.save.ID, Fenced: true})
 	if d.stopped != coordinator.SupersededByTerm {
 		t.Errorf("it ends: %v", d.stopped)
@@ -245,16 +245,16 @@ func TestHigherTermEndsCoordinator(t *testing.T) {
 		message coordinator.Message
 		ends    bool
 	}{
-		"fenced":           {coordinator.Message{Kind: coordinator.Fenced, Term: 2}, true},
-		"another message":  {coordinator.Message{Kind: coordinator.GetHomes, Term: 2}, true},
-		"the same term":    {coordinator.Message{Kind: coordinator.Fenced, Term: 1}, false},
-		"another type":     {coordinator.Message{Kind: coordinator.Fenced, Type: "order", Term: 2}, false},
-		"a lower term":     {coordinator.Message{Kind: coordinator.Fenced}, false},
-		"one of its own":   {coordinator.Message{Kind: coordinator.Host, Term: 1}, false},
-		"no known message": {coordinator.Message{Kind: 200}, false},
+		"fenced":                     {coordinator.Message{Kind: coordinator.Fenced, Term: 2}, true},
+		"another message":            {coordinator.Message{Kind: coordinator.GetHomes, Term: 2}, true},
+		"the same term":              {coordinator.Message{Kind: coordinator.Fenced, Term: 1}, false},
+		"another type":               {coordinator.Message{Kind: coordinator.Fenced, Type: "order", Term: 2}, false},
+		"a lower term":               {coordinator.Message{Kind: coordinator.Fenced}, false},
+		"a message of a coordinator": {coordinator.Message{Kind: coordinator.Host, Term: 1}, false},
+		"no known message":           {coordinator.Message{Kind: 200}, false},
 	} {
 		d := active(t, coordinator.Config{}, "a b", registered("b")...)
-		d.say("b", test.message)
+		d.receive("b", test.message)
 		if (d.stopped == coordinator.SupersededByTerm) != test.ends || (d.m.Phase() == coordinator.Ended) != test.ends {
 			t.Errorf("%s: it is %v, ended: %v", name, d.m.Phase(), d.stopped)
 		}
@@ -279,9 +279,9 @@ func TestOldMessagesAreIgnored(t *testing.T) {
 	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
 	round := d.round("b")
 	d.sent()
-	d.say("b", coordinator.Message{Kind: coordinator.BeginHandOffAck, Term: 4, Round: round})
+	d.receive("b", coordinator.Message{Kind: coordinator.BeginHandOffAck, Term: 4, Round: round})
 	d.want("an acknowledgement of the term before", "b register again")
-	d.say("x", coordinator.Message{Kind: coordinator.GetHomes, Shards: []shard{1}})
+	d.receive("x", coordinator.Message{Kind: coordinator.GetHomes, Shards: []shard{1}})
 	d.want("a stranger", "")
 }
 
@@ -305,10 +305,10 @@ func TestTerminate(t *testing.T) {
 	if d.stopped != 0 || !d.shutDown {
 		t.Error("it does not wait for its region")
 	}
-	d.say("a", coordinator.Message{Kind: coordinator.GracefulShutdown, Instance: 1})
+	d.receive("a", coordinator.Message{Kind: coordinator.GracefulShutdown, Instance: 1})
 	d.move(1, "a", "b")
 	d.want("the shard moves", "b host[1]")
-	d.say("a", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
+	d.receive("a", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
 	if d.stopped != coordinator.Terminated {
 		t.Error("it does not end after its region")
 	}
@@ -318,11 +318,11 @@ func TestTerminate(t *testing.T) {
 func (d *driver) move(s shard, owner string, regions ...string) {
 	d.t.Helper()
 	for _, r := range append(regions, owner) {
-		d.say(r, coordinator.Message{Kind: coordinator.BeginHandOffAck, Round: d.round(r)})
+		d.receive(r, coordinator.Message{Kind: coordinator.BeginHandOffAck, Round: d.round(r)})
 	}
 	round := d.round(owner)
 	d.sent()
-	d.say(owner, coordinator.Message{Kind: coordinator.Stopped, Round: round, Shards: []shard{s}})
+	d.receive(owner, coordinator.Message{Kind: coordinator.Stopped, Round: round, Shards: []shard{s}})
 }
 
 func TestRepairsAreNoted(t *testing.T) {
