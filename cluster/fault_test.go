@@ -92,7 +92,7 @@ func TestTooManyMessages(t *testing.T) {
 	})
 }
 
-// A process that stood still for a minute finds out that it was given up; its singleton never ran twice.
+// A process that was paused for a minute ends, because it was downed. Its singleton never runs twice.
 func TestPausedNode(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

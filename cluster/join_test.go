@@ -55,7 +55,7 @@ func TestJoinReturnsAMember(t *testing.T) {
 	})
 }
 
-// A node that is no seed waits for one. When the caller does not want to wait any more, nothing is left of it.
+// A node that is not a seed waits for one. When the context of Join ends, the node is shut down.
 func TestJoinEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -82,7 +82,7 @@ func (h nasty) Enabled(context.Context, slog.Level) bool {
 func (h nasty) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h nasty) WithGroup(string) slog.Handler      { return h }
 
-// A log that panics, or that blocks when it is asked whether it wants a line, is no fault of the node.
+// A log handler that panics or blocks does not affect the node.
 func TestLogThatMisbehaves(t *testing.T) {
 	t.Parallel()
 	for subject, log := range map[string]nasty{

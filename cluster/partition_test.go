@@ -160,7 +160,8 @@ func TestBrokerOutage(t *testing.T) {
 	})
 }
 
-// One of three loses its link: it stops hosting before another starts, is downed, and learns of it when it is back.
+// One of three nodes loses its link: it stops hosting before another node starts the singleton, is
+// downed, and ends when its link is restored.
 func TestOneNodeLosesItsLink(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

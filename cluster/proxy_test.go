@@ -95,7 +95,8 @@ func TestProxyKeepsOrder(t *testing.T) {
 	})
 }
 
-// A full buffer drops the oldest messages, requests among them fail, and without a buffer nothing is kept.
+// A full buffer drops the oldest messages, and dropped requests fail. Without a buffer all messages
+// are dropped.
 func TestProxyDropsTheOldest(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -133,7 +134,7 @@ func TestProxyDropsTheOldest(t *testing.T) {
 	})
 }
 
-// A question whose time is over is kept no more, and takes no room from others. It surely was not handled.
+// A cancelled request is removed from the buffer and releases its room. It was certainly not handled.
 func TestProxyForgetsCancelledRequests(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -456,7 +457,7 @@ func TestUnansweredRequests(t *testing.T) {
 	})
 }
 
-// Questions that are not answered hold so many bytes only.
+// The bytes of unanswered requests are limited.
 func TestBytesOfUnansweredRequestsAreLimited(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -479,13 +480,13 @@ func TestBytesOfUnansweredRequestsAreLimited(t *testing.T) {
 			w.sleep(5 * time.Second)
 		}
 		if mu.Lock(); refused != 4 || taken != 0 {
-			w.Errorf("%d questions were refused, %d were given up", refused, taken)
+			w.Errorf("%d requests were rejected, %d were forgotten", refused, taken)
 		}
 		mu.Unlock()
 		must(w.T, nodes[0].Shutdown(w.Context()))
 		w.sleep(time.Second)
 		if mu.Lock(); refused != 4 || taken != 16 {
-			w.Errorf("at the end %d questions were refused, %d were given up", refused, taken)
+			w.Errorf("at the end %d requests were rejected, %d were forgotten", refused, taken)
 		}
 		mu.Unlock()
 	})

@@ -97,7 +97,8 @@ func (o *one) host(t *testing.T, nodes ...*cluster.Node) {
 	}
 }
 
-// The instance is handed over to the next oldest when its node leaves, and when that crashes it starts after the margin.
+// The instance is handed over to the next oldest node when its node leaves. When that node crashes,
+// the instance starts elsewhere after the removal margin.
 func TestSingletonHandOver(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

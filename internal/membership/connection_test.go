@@ -284,7 +284,8 @@ func TestTheLastTwoReturn(t *testing.T) {
 	w.up(time.Minute, hosts...)
 	survivor, back := hosts[0], hosts[1:]
 	back[1].offline = true
-	// The second one is cut off just before it is decided about the first one, so that it does not hear of that.
+	// The second one is cut off just before the decision about the first one, so that it does not
+	// receive that decision.
 	w.run(24 * time.Second)
 	back[0].offline = true
 	w.run(time.Minute)

@@ -244,7 +244,8 @@ func TestHowManyAreRemembered(t *testing.T) {
 	}
 }
 
-// The first seed takes one that declines for one that waits: it may have asked before the first one ran.
+// The first seed treats a seed that declines as waiting: it may have sent its request before the
+// first seed ran.
 func TestADecliningSeedSendsItsOfferAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newSolo(t)

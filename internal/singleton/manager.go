@@ -10,8 +10,8 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// progressRetries is how many retry intervals pass between two requests while a hand-over is in progress:
-// the message about its end may have been lost.
+// progressRetries is how many retry intervals pass between two requests while a hand-over is in
+// progress: the message about its end may have been lost.
 const progressRetries = 10
 
 // Manager decides for one node and one singleton when an instance runs there. The same inputs at
@@ -253,11 +253,11 @@ func (m *Manager) gone(now time.Duration, n identity.Node, out *Effects) {
 	}
 }
 
-// becomeOldest starts the instance, after acquiring the lease if there is one. soleHost reports that no
-// other node has an instance, because it was handed over. If the previous nodes are gone instead,
-// they may have handed over to another node while this node was leaving, because a leaving node
-// does not count for the others. In that case it starts no instance and only hands over to the next
-// one.
+// becomeOldest starts the instance, after acquiring the lease if there is one. soleHost reports
+// that no other node has an instance, because it was handed over. If the previous nodes are gone
+// instead, they may have handed over to another node while this node was leaving, because a leaving
+// node does not count for the others. In that case it starts no instance and only hands over to the
+// next one.
 func (m *Manager) becomeOldest(soleHost bool, out *Effects) {
 	m.previous, m.soleHost = nil, soleHost
 	switch {
