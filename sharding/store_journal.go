@@ -112,8 +112,8 @@ func (j *journalCoordinator) Save(ctx context.Context, c Change) error {
 	after, err := j.ledger.append(ctx, h, c.Events)
 	switch {
 	case err == nil:
-		after = j.ledger.snapshotLater(ctx, after, func(context.Context) (head, []byte, error) { return after, c.After, nil })
-		j.setHead(after, c.Term)
+		state := func(context.Context) (head, []byte, error) { return after, c.After, nil } // runs concurrently
+		j.setHead(j.ledger.snapshotLater(ctx, after, state), c.Term)
 		return nil
 	case errors.Is(err, journal.ErrConflict):
 		return j.resolveConflict(ctx, &c)
