@@ -71,12 +71,10 @@ func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 
 
 // Matches reports whether an event with the given tags of a persistence ID is selected.
 func (c Criteria) Matches(id string, tags []string) bool {
-	return c.MatchesID(id) && (c.Tag == "" || slices.Contains(tags, c.Tag))
-}
-
-// MatchesID reports whether Type and Slices select the persistence ID. It ignores Tag.
-func (c Criteria) MatchesID(id string) bool {
 	if n := len(c.Type); n > 0 && (len(id) <= n || id[n] != '|' || id[:n] != c.Type) {
+		return false
+	}
+	if c.Tag != "" && !slices.Contains(tags, c.Tag) {
 		return false
 	}
 	return c.Slices.Count == 0 || c.Slices.Contains(SliceOf(id))

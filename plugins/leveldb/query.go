@@ -300,8 +300,8 @@ func (s *scan) addRun(group uint64, r run) (full bool, err error) {
 		return false, err
 	}
 	q := s.query
-	q.Slices = journal.Slices{} // checked below with the cached slice
-	if !s.query.Slices.Contains(n.slice) || !q.MatchesID(n.id) {
+	q.Slices, q.Tag = journal.Slices{}, "" // the slice is cached, and the run has the tag
+	if !s.query.Slices.Contains(n.slice) || !q.Matches(n.id, nil) {
 		return false, nil
 	}
 	deleted, err := s.deletions.get(s.view, r.number)
