@@ -20,7 +20,7 @@ func (t *Transport) Request(ctx context.Context, to identity.Node, kind Kind, pa
 	if to.UID == 0 {
 		return nil, fmt.Errorf("%w: request to %q needs a UID", ErrInvalid, to.Name)
 	}
-	r := t.unused.Get().(chan result) //nolint:errcheck,forcetypeassert // the pool holds nothing else
+	r := t.unused.Get().(chan result) //nolint:errcheck // the pool holds nothing else
 	id, err := t.requests.Add(request{to, r})
 	switch {
 	case errors.Is(err, loop.ErrClosed):
