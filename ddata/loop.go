@@ -189,7 +189,7 @@ func (r *Replicator) send(s *replication.Send) {
 	}
 	if err := r.node.Transport().Send(s.To, lane, kind, s.Payload); err != nil {
 		r.count.Unsent++
-		r.logThrottled(logUnsent, slog.LevelWarn, "packet not sent", slog.String("to", s.To.String()), slog.Any("error", err))
+		r.logThrottled(slog.LevelWarn, "packet not sent", slog.String("to", s.To.String()), slog.Any("error", err))
 	}
 }
 

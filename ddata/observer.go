@@ -222,23 +222,10 @@ func (t *readKeys) take() (keys []string) {
 	return keys
 }
 
-// logKind is a kind of log line that is throttled, because other nodes or users can cause many of
-// them.
-type logKind uint8
-
-const (
-	logUnsent logKind = iota
-	logMalformed
-	logRefused
-	logTooLarge
-	logStore
-	logFull
-	logSlow
-)
-
-// logThrottled writes a log line unless there was one of its kind within the last minute.
-func (r *Replicator) logThrottled(kind logKind, level slog.Level, message string, attrs ...slog.Attr) {
-	r.throttle.Log(r.base, r.log, kind, level, message, attrs...)
+// logThrottled writes a log line unless there was one with the same message within the last minute,
+// because other nodes or users can cause many of them.
+func (r *Replicator) logThrottled(level slog.Level, message string, attrs ...slog.Attr) {
+	r.throttle.Log(r.base, r.log, message, level, message, attrs...)
 }
 
 func (r *Replicator) logNote(n *replication.Note) {
@@ -247,15 +234,15 @@ func (r *Replicator) logNote(n *replication.Note) {
 	keys := slog.Int("keys", n.N)
 	switch n.Kind {
 	case replication.NoteMalformed:
-		r.logThrottled(logMalformed, slog.LevelWarn, "received a malformed message", peer, cause)
+		r.logThrottled(slog.LevelWarn, "received a malformed message", peer, cause)
 	case replication.NoteRefused:
-		r.logThrottled(logRefused, slog.LevelWarn, "received data cannot be merged", peer, key, cause)
+		r.logThrottled(slog.LevelWarn, "received data cannot be merged", peer, key, cause)
 	case replication.NoteFull:
-		r.logThrottled(logFull, slog.LevelError, "no room for another key", peer, key, cause)
+		r.logThrottled(slog.LevelError, "no room for another key", peer, key, cause)
 	case replication.NoteTooLarge:
-		r.logThrottled(logTooLarge, slog.LevelError, "value is too large to be sent", key, slog.Int("bytes", n.N))
+		r.logThrottled(slog.LevelError, "value is too large to be sent", key, slog.Int("bytes", n.N))
 	case replication.NoteStore:
-		r.logThrottled(logStore, slog.LevelError, "write of durable keys failed", key, slog.Int("count", n.N), cause)
+		r.logThrottled(slog.LevelError, "write of durable keys failed", key, slog.Int("count", n.N), cause)
 	case replication.NoteLoad:
 		r.log.LogAttrs(ctx, slog.LevelError, "durable key cannot be loaded", key, cause)
 	case replication.NotePulling:

@@ -43,7 +43,7 @@ type Replicator struct {
 	ended     atomic.Bool            // no request is answered any more
 	modifying atomic.Pointer[string] // the key whose update function is running
 
-	throttle loop.Throttle[logKind]
+	throttle loop.Throttle[string]
 
 	// The following fields are protected by turn, which the loop or a caller of runInline holds.
 	turn            chan struct{} // capacity 1

@@ -369,7 +369,7 @@ func adaptModify[T any](r *Replicator, key string, modify func(T) (T, error)) fu
 func (r *Replicator) modified(key string, began time.Duration) {
 	r.modifying.Store(nil)
 	if took := r.now() - began; took >= slowModify {
-		r.logThrottled(logSlow, slog.LevelWarn, "update function blocked the replicator", slog.String("key", key), slog.Duration("took", took))
+		r.logThrottled(slog.LevelWarn, "update function blocked the replicator", slog.String("key", key), slog.Duration("took", took))
 	}
 }
 
