@@ -87,7 +87,7 @@ func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime
 		refusal: make(chan struct{}), ready: make(chan struct{}), regionStopped: make(chan struct{}), done: make(chan struct{}),
 	}
 	for n := range s.paths {
-		s.paths[n].shard = Shard(n) //nolint:gosec // at most coordinator.MaxShards
+		s.paths[n].shard = Shard(n)
 	}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.commandCtx = context.Background()

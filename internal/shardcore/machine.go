@@ -213,7 +213,7 @@ func (m *Machine) leave(keepRouting bool) {
 	} else {
 		m.ending = true
 	}
-	if !m.stopped && !(m.halted && keepRouting) {
+	if !m.stopped && (!m.halted || !keepRouting) {
 		m.regionStep(region.Leave{KeepRouting: keepRouting})
 	}
 }

@@ -50,7 +50,7 @@ func TestPathKeepsTheOrder(t *testing.T) {
 			}
 		}
 		for range 500 {
-			id, from := fmt.Sprint("e", r.IntN(3)), shardcore.Origin(r.IntN(2)) //nolint:gosec // 0 or 1
+			id, from := fmt.Sprint("e", r.IntN(3)), shardcore.Origin(r.IntN(2))
 			switch r.IntN(8) {
 			case 0:
 				here := r.IntN(2) == 0

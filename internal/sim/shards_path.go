@@ -120,7 +120,7 @@ func (s *shardNode) beginEffects() {
 	if v := s.m.RouteVersion(); v != s.version {
 		s.version = v
 		for n := range s.paths {
-			s.restrictPath(shardcore.Shard(n)) //nolint:gosec // small
+			s.restrictPath(shardcore.Shard(n))
 		}
 	}
 }
@@ -160,7 +160,7 @@ func (s *shardNode) leavePath(e *entity) {
 func (s *shardNode) reportTouched() {
 	for n := range s.paths {
 		if ids := s.paths[n].Touched(); len(ids) > 0 {
-			s.applyEffects(s.m.Touch(s.h.p.Now(), shardcore.Shard(n), ids)) //nolint:gosec // small
+			s.applyEffects(s.m.Touch(s.h.p.Now(), shardcore.Shard(n), ids))
 		}
 	}
 }
