@@ -143,21 +143,6 @@ func (w *writer) item(i *Item) {
 	w.sortedNodes(i.Pruned)
 }
 
-// DecodeMessage decodes the output of AppendMessage. The message refers to b, which must not be
-// modified afterwards. The error matches ErrMalformed.
-func DecodeMessage(b []byte) (Message, error) {
-	r := reader{Reader: *wire.NewReader(b, wireMajor|wireMinor, MaxMessage, ErrMalformed)}
-	kind := r.head()
-	var m Message
-	if r.Err() == nil {
-		m = readMessage(&r, kind)
-	}
-	if err := r.End(); err != nil {
-		return nil, err
-	}
-	return m, nil
-}
-
 func (r *reader) head() Kind {
 	kind := Kind(r.Byte("kind"))
 	r.nodeTable()

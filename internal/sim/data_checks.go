@@ -151,16 +151,14 @@ func honest(q *request, a *replication.Reply) {
 	done := a.Outcome != replication.TimedOut && a.Outcome != replication.TooFew
 	local := q.level.Kind == replication.Local
 	switch {
-	case done && a.Answered < a.Required, a.Outcome == replication.TimedOut && a.Answered >= a.Required && !q.durable():
+	case done && a.Answered < a.Required, a.Outcome == replication.TimedOut && a.Answered >= a.Required && !q.key.durable:
 		r.violate("quorums-are-honest", "request %d for %q: %v, answered %d of %d", q.id, q.key.key, a.Outcome, a.Answered, a.Required)
 	case q.view == nil:
-	case a.Total != len(q.view.nodes), a.Required != max(1, needed(q.level, a.Total)) && !local, (a.Outcome == replication.TooFew) != (a.Required > a.Total) && !q.durable():
+	case a.Total != len(q.view.nodes), a.Required != max(1, needed(q.level, a.Total)) && !local, (a.Outcome == replication.TooFew) != (a.Required > a.Total) && !q.key.durable:
 		r.violate("quorums-are-honest", "request %d for %q: %v, %d of %d, but %v of %d is %d", q.id, q.key.key, a.Outcome, a.Required, a.Total, q.level.Kind,
 			len(q.view.nodes), max(1, needed(q.level, len(q.view.nodes))))
 	}
 }
-
-func (q *request) durable() bool { return q.key.durable }
 
 // acknowledged checks that as many replicas as have answered hold the write, on disk if it is
 // durable.
