@@ -19,19 +19,20 @@ import (
 	"github.com/refold-io/refold/snapshot/snapshottest"
 )
 
-func guard(t testing.TB, store snapshot.Store, c snapshot.BreakerConfig) snapshot.Store {
-	t.Helper()
+func guard(tb testing.TB, store snapshot.Store, c snapshot.BreakerConfig) snapshot.Store {
+	tb.Helper()
 	g, err := snapshot.WithBreaker(store, c)
 	if err != nil {
-		t.Fatalf("Guard: %v", err)
+		tb.Fatalf("Guard: %v", err)
 	}
 	return g
 }
 
 func TestBreakerConformance(t *testing.T) {
 	t.Parallel()
-	snapshottest.Run(t, snapshottest.Config{Open: func(t testing.TB) snapshot.Store {
-		return guard(t, new(inmem.SnapshotStore), snapshot.BreakerConfig{})
+	snapshottest.Run(t, snapshottest.Config{Open: func(tb testing.TB) snapshot.Store {
+		tb.Helper()
+		return guard(tb, new(inmem.SnapshotStore), snapshot.BreakerConfig{})
 	}})
 }
 

@@ -22,36 +22,41 @@ import (
 
 func TestFilesConformance(t *testing.T) {
 	t.Parallel()
-	open := func(t testing.TB, dir string) snapshot.Store {
-		t.Helper()
+	open := func(tb testing.TB, dir string) snapshot.Store {
+		tb.Helper()
 		store, err := snapshot.OpenFiles(dir, snapshot.FilesConfig{})
 		if err != nil {
-			t.Fatalf("OpenFiles: %v", err)
+			tb.Fatalf("OpenFiles: %v", err)
 		}
 		return store
 	}
 	snapshottest.Run(t, snapshottest.Config{
-		Open: func(t testing.TB) snapshot.Store { return open(t, t.TempDir()) },
-		Reopen: func(t testing.TB, store snapshot.Store) snapshot.Store {
-			return open(t, store.(*snapshot.Files).Dir()) //nolint:errcheck // it is one
+		Open: func(tb testing.TB) snapshot.Store {
+			tb.Helper()
+			return open(tb, tb.TempDir())
 		},
-		Damage: func(t testing.TB, store snapshot.Store, m snapshot.Metadata) {
-			flipBit(t, store.(*snapshot.Files).Path(m), -1) //nolint:errcheck // it is one
+		Reopen: func(tb testing.TB, store snapshot.Store) snapshot.Store {
+			tb.Helper()
+			return open(tb, store.(*snapshot.Files).Dir()) //nolint:errcheck // it is one
+		},
+		Damage: func(tb testing.TB, store snapshot.Store, m snapshot.Metadata) {
+			tb.Helper()
+			flipBit(tb, store.(*snapshot.Files).Path(m), -1) //nolint:errcheck // it is one
 		},
 		MaxPayload: 8 << 20,
 	})
 }
 
 // flipBit damages a file at an offset, counted from the end if it is negative.
-func flipBit(t testing.TB, name string, offset int) {
-	t.Helper()
+func flipBit(tb testing.TB, name string, offset int) {
+	tb.Helper()
 	data, err := os.ReadFile(name)
 	if err != nil {
-		t.Fatalf("damage: %v", err)
+		tb.Fatalf("damage: %v", err)
 	}
 	data[(offset+len(data))%len(data)] ^= 1
 	if err := os.WriteFile(name, data, 0o600); err != nil {
-		t.Fatalf("damage: %v", err)
+		tb.Fatalf("damage: %v", err)
 	}
 }
 

@@ -145,7 +145,7 @@ const compactSteps = 16
 // between ranges.
 func (db *DB) Compact(ctx context.Context) (err error) {
 	defer wrap(&err, "compact %q", db.name)
-	if err := db.sweep(ctx); err != nil {
+	if err = db.sweep(ctx); err != nil {
 		return err
 	}
 	next, err := db.compactRange(ctx, util.Range{Limit: []byte{tagEvent}})

@@ -116,36 +116,41 @@ type lastingStore struct {
 	dir string
 }
 
-func storeInDir(t testing.TB, dir string) snapshot.Store {
-	t.Helper()
+func storeInDir(tb testing.TB, dir string) snapshot.Store {
+	tb.Helper()
 	db, err := leveldb.Open(dir, leveldb.Config{}.WithLogSize(testLog))
 	if err != nil {
-		t.Fatalf("open: %v", err)
+		tb.Fatalf("open: %v", err)
 	}
 	return lastingStore{db.TestSnapshots(), dir}
 }
 
 func TestSnapshotConformance(t *testing.T) {
 	t.Parallel()
-	asLasting := func(t testing.TB, s snapshot.Store) lastingStore {
-		t.Helper()
+	asLasting := func(tb testing.TB, s snapshot.Store) lastingStore {
+		tb.Helper()
 		l, ok := s.(lastingStore)
 		if !ok {
-			t.Fatalf("a %T", s)
+			tb.Fatalf("a %T", s)
 		}
 		return l
 	}
 	snapshottest.Run(t, snapshottest.Config{
-		Open: func(t testing.TB) snapshot.Store { return storeInDir(t, t.TempDir()) },
-		Reopen: func(t testing.TB, s snapshot.Store) snapshot.Store {
-			if err := s.Close(); err != nil {
-				t.Fatalf("close: %v", err)
-			}
-			return storeInDir(t, asLasting(t, s).dir)
+		Open: func(tb testing.TB) snapshot.Store {
+			tb.Helper()
+			return storeInDir(tb, tb.TempDir())
 		},
-		Damage: func(t testing.TB, s snapshot.Store, m snapshot.Metadata) {
-			if err := asLasting(t, s).Damage(m, m.SequenceNr%2 == 0); err != nil {
-				t.Fatalf("damage: %v", err)
+		Reopen: func(tb testing.TB, s snapshot.Store) snapshot.Store {
+			tb.Helper()
+			if err := s.Close(); err != nil {
+				tb.Fatalf("close: %v", err)
+			}
+			return storeInDir(tb, asLasting(tb, s).dir)
+		},
+		Damage: func(tb testing.TB, s snapshot.Store, m snapshot.Metadata) {
+			tb.Helper()
+			if err := asLasting(tb, s).Damage(m, m.SequenceNr%2 == 0); err != nil {
+				tb.Fatalf("damage: %v", err)
 			}
 		},
 	})

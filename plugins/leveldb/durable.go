@@ -252,7 +252,7 @@ func (s *durableStore) Write(ctx context.Context, records []durable.Record) (err
 		}
 	}()
 	for _, r := range records {
-		if err := r.Check(); err != nil {
+		if err = r.Check(); err != nil {
 			return err
 		}
 	}

@@ -26,7 +26,7 @@ import (
 // events are skipped without reading them.
 func (j *Journal) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (page journal.Page, err error) {
 	defer wrap(&err, "query")
-	if err := q.Check(); err != nil {
+	if err = q.Check(); err != nil {
 		return journal.Page{}, err
 	}
 	from, err := parseOffset(after)

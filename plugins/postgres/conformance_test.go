@@ -88,11 +88,11 @@ type lastingStore struct {
 	dsn string
 }
 
-func openSnapshots(t testing.TB, dsn string) snapshot.Store {
-	t.Helper()
-	db, err := postgres.Open(t.Context(), dsn, postgres.Config{MaxConns: 2})
+func openSnapshots(tb testing.TB, dsn string) snapshot.Store {
+	tb.Helper()
+	db, err := postgres.Open(tb.Context(), dsn, postgres.Config{MaxConns: 2})
 	if err != nil {
-		t.Fatalf("open: %v", err)
+		tb.Fatalf("open: %v", err)
 	}
 	return lastingStore{db.TestSnapshots(), dsn}
 }
@@ -101,33 +101,39 @@ func TestSnapshotConformance(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	snapshottest.Run(t, snapshottest.Config{
-		Open: func(t testing.TB) snapshot.Store { return openSnapshots(t, dsn) },
-		Reopen: func(t testing.TB, s snapshot.Store) snapshot.Store {
-			if err := s.Close(); err != nil {
-				t.Fatalf("close: %v", err)
-			}
-			return openSnapshots(t, dsn)
+		Open: func(tb testing.TB) snapshot.Store {
+			tb.Helper()
+			return openSnapshots(tb, dsn)
 		},
-		Damage: func(t testing.TB, _ snapshot.Store, m snapshot.Metadata) {
-			damage(t, dsn, m)
+		Reopen: func(tb testing.TB, s snapshot.Store) snapshot.Store {
+			tb.Helper()
+			if err := s.Close(); err != nil {
+				tb.Fatalf("close: %v", err)
+			}
+			return openSnapshots(tb, dsn)
+		},
+		Damage: func(tb testing.TB, _ snapshot.Store, m snapshot.Metadata) {
+			tb.Helper()
+			damage(tb, dsn, m)
 		},
 		MaxPayload: 16 << 20,
 	})
 }
 
 // damage changes a stored snapshot without using the store.
-func damage(t testing.TB, dsn string, m snapshot.Metadata) {
-	conn, err := pgx.Connect(t.Context(), dsn)
+func damage(tb testing.TB, dsn string, m snapshot.Metadata) {
+	tb.Helper()
+	conn, err := pgx.Connect(tb.Context(), dsn)
 	if err != nil {
-		t.Fatalf("connect: %v", err)
+		tb.Fatalf("connect: %v", err)
 	}
-	defer conn.Close(t.Context()) //nolint:errcheck // the test is over
+	defer conn.Close(tb.Context()) //nolint:errcheck // the test is over
 	change := "manifest = manifest || 'x'"
 	if m.SequenceNr%2 == 0 {
 		change = `payload = payload || '\x00'`
 	}
-	tag, err := conn.Exec(t.Context(), "UPDATE refold.snapshots SET "+change+" WHERE id = $1 AND seq_nr = $2", m.ID, int64(m.SequenceNr))
+	tag, err := conn.Exec(tb.Context(), "UPDATE refold.snapshots SET "+change+" WHERE id = $1 AND seq_nr = $2", m.ID, int64(m.SequenceNr))
 	if err != nil || tag.RowsAffected() != 1 {
-		t.Fatalf("damage %v: %v, %v", m, tag, err)
+		tb.Fatalf("damage %v: %v, %v", m, tag, err)
 	}
 }
