@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/loop"
@@ -21,8 +22,20 @@ type fastPath struct {
 	shard Shard
 
 	mu sync.RWMutex
-	shardcore.Path[struct{}, queuedCommand]
+	shardcore.Path[*used, queuedCommand]
 }
+
+// used reports whether an entity has received commands by its path since the loop last looked.
+type used struct{ flag atomic.Bool }
+
+// set writes only if it changes the flag, so that senders do not contend for the cache line.
+func (u *used) set() {
+	if !u.flag.Load() {
+		u.flag.Store(true)
+	}
+}
+
+func (u *used) take() bool { return u.flag.CompareAndSwap(true, false) }
 
 // queuedCommand is a command that waits for the loop. One of the fields is set.
 type queuedCommand struct {
@@ -76,8 +89,9 @@ func (s *shell) routeDirect(g *fastPath, c *envelope) (sent bool, err error) {
 // passOwn sends a command of this node by the path if it accepts the command. The caller has locked
 // the path.
 func (s *shell) passOwn(g *fastPath, c *envelope) (sent bool, err error) {
-	switch _, to := g.Target(shardcore.Own, c.message.ID()); {
+	switch used, to := g.Target(shardcore.Own, c.message.ID()); {
 	case to == shardcore.ToEntity:
+		used.set()
 		return true, s.entities.Deliver(c.message)
 	case to == shardcore.ToHome && c.failed != nil:
 		return true, c.failed
@@ -101,9 +115,11 @@ func (s *shell) passPeer(g *fastPath, c *decodedCommand) (sent bool, err error) 
 	if c.failed != nil { // the machine may relay it to a node that can decode it
 		return false, nil
 	}
-	if _, to := g.Target(shardcore.Peers, c.message.ID()); to != shardcore.ToEntity {
+	used, to := g.Target(shardcore.Peers, c.message.ID())
+	if to != shardcore.ToEntity {
 		return false, nil
 	}
+	used.set()
 	return true, s.entities.Deliver(c.message)
 }
 

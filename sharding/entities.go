@@ -131,7 +131,7 @@ func (s *shell) addEntries() {
 		}
 		g := &s.paths[r.Shard]
 		g.mu.Lock()
-		g.Add(r.id, struct{}{})
+		g.Add(r.id, &used{})
 		g.mu.Unlock()
 		r.hasEntry = true
 	}

@@ -115,7 +115,7 @@ func (s *shell) failAsks(there func(identity.Node) bool) {
 // reportTouched reports to the machine which entities received commands on the fast path.
 func (s *shell) reportTouched() {
 	for n := range s.openPaths { // the order does not matter
-		if touched := s.paths[n].Touched(); len(touched) > 0 {
+		if touched := s.paths[n].Touched((*used).take); len(touched) > 0 {
 			s.applyAndContinue(s.machine.Touch(s.now(), n, touched))
 		}
 	}

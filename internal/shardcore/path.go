@@ -5,7 +5,6 @@ package shardcore
 
 import (
 	"slices"
-	"sync/atomic"
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/region"
@@ -19,7 +18,7 @@ import (
 // Contents. A path has the home of the shard, two flags for messages of this node and of its peers,
 // and the running entities if this node is the home. An entry is valid as long as
 // region.Machine.DirectRoute returns it: no earlier message of the shard waits in the machine, and
-// a message changes no state there, except for the time of the last use, which Touched returns.
+// a message changes no state there, except for the time of the last use, which the loop takes from Touched.
 //
 // Invalidation. After each step that changes Machine.RouteVersion, and for the shard of a message
 // after its step, the driver sets the route to Restricted before it applies the effects, because
@@ -40,14 +39,9 @@ import (
 // E is a running entity, M a message in the queue.
 type Path[E, M any] struct {
 	route    region.DirectRoute
-	entities map[string]*pathEntry[E]
+	entities map[string]E
 	queues   [2][]M // by origin
 	closed   bool
-}
-
-type pathEntry[E any] struct {
-	entity  E
-	touched atomic.Bool
 }
 
 // Origin is where a message comes from.
@@ -104,14 +98,11 @@ func (p *Path[E, M]) Target(from Origin, id string) (e E, to Target) {
 	if !r.Here {
 		return e, ToHome
 	}
-	at := p.entities[id]
-	if at == nil {
+	e, found := p.entities[id]
+	if !found {
 		return e, NoTarget
 	}
-	if !at.touched.Load() {
-		at.touched.Store(true)
-	}
-	return at.entity, ToEntity
+	return e, ToEntity
 }
 
 // Waiting reports whether messages of an origin wait. Then a new one must wait, too.
@@ -164,18 +155,19 @@ func (p *Path[E, M]) Close() []M {
 // Add lets an entity receive messages by the path. All earlier messages must be in its mailbox.
 func (p *Path[E, M]) Add(id string, e E) {
 	if p.entities == nil {
-		p.entities = map[string]*pathEntry[E]{}
+		p.entities = map[string]E{}
 	}
-	p.entities[id] = &pathEntry[E]{entity: e}
+	p.entities[id] = e
 }
 
 // Remove ends that.
 func (p *Path[E, M]) Remove(id string) { delete(p.entities, id) }
 
-// Touched returns the entities that have received messages by the path since the last call, sorted.
-func (p *Path[E, M]) Touched() (ids []string) {
-	for id, at := range p.entities {
-		if at.touched.CompareAndSwap(true, false) {
+// Touched returns the entities for which take returns true, sorted: those that have received messages
+// by the path since the last call. Callers of Target record that in E.
+func (p *Path[E, M]) Touched(take func(E) bool) (ids []string) {
+	for id, e := range p.entities {
+		if take(e) {
 			ids = append(ids, id)
 		}
 	}

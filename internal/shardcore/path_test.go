@@ -86,14 +86,21 @@ func TestPathKeepsTheOrder(t *testing.T) {
 
 func TestPathTouchedAndClose(t *testing.T) {
 	t.Parallel()
-	var p shardcore.Path[int, int]
+	var p shardcore.Path[*bool, int]
 	p.Set(region.DirectRoute{Home: node("a"), Here: true, Own: true})
-	p.Add("y", 1)
-	p.Add("x", 2)
+	p.Add("y", new(bool))
+	p.Add("x", new(bool))
 	for _, id := range []string{"x", "y", "z"} {
-		p.Target(shardcore.Own, id)
+		if touched, to := p.Target(shardcore.Own, id); to == shardcore.ToEntity {
+			*touched = true
+		}
 	}
-	if got := fmt.Sprint(p.Touched(), p.Touched()); got != "[x y] []" {
+	take := func(touched *bool) bool {
+		was := *touched
+		*touched = false
+		return was
+	}
+	if got := fmt.Sprint(p.Touched(take), p.Touched(take)); got != "[x y] []" {
 		t.Errorf("Touched() twice = %s, want [x y] []", got)
 	}
 	p.Wait(shardcore.Own, 1)

@@ -28,6 +28,7 @@ type entity struct {
 	loaded      bool
 	writing     bool
 	onPath      bool
+	touched     bool // by the path
 	passivating bool // asked to stop if idle, and has not replied
 	stop        bool // after the mailbox
 	killed      bool

@@ -99,6 +99,7 @@ func (s *shardNode) pass(c queuedCommand) bool {
 		s.sendPacket(p.Home(), link.Kind(shardcore.KindRegion), region.AppendPacket(nil, packet), shardcore.Message{Entity: id, Local: c.nr})
 		return true
 	case shardcore.ToEntity:
+		e.touched = true
 	}
 	if e.ended || e.stop || e.killed || e.passivating {
 		s.violate("entities-in-turn", "a command reaches %s by the fast path after its stop", id)
@@ -156,10 +157,17 @@ func (s *shardNode) leavePath(e *entity) {
 	e.onPath = false
 }
 
+// takeTouched reports whether the entity was touched since the last call.
+func (e *entity) takeTouched() bool {
+	was := e.touched
+	e.touched = false
+	return was
+}
+
 // reportTouched reports the entities that received commands by the paths.
 func (s *shardNode) reportTouched() {
 	for n := range s.paths {
-		if ids := s.paths[n].Touched(); len(ids) > 0 {
+		if ids := s.paths[n].Touched((*entity).takeTouched); len(ids) > 0 {
 			s.applyEffects(s.m.Touch(s.h.p.Now(), shardcore.Shard(n), ids))
 		}
 	}
