@@ -83,10 +83,10 @@ func (r *Replicator) ask(ctx context.Context, op string, request replication.Req
 	request.ID, request.Timeout = c.id, timeout(ctx)
 	c.in = input(c, request)
 	if !r.runInline(c) {
-		switch r.inbox.items.Offer(0, 0, item{call: c}) {
-		case loop.ErrClosed:
+		switch err := r.inbox.items.Offer(0, 0, item{call: c}); {
+		case errors.Is(err, loop.ErrClosed):
 			return replication.Reply{}, r.stopped(op, request.Key)
-		case loop.ErrFull:
+		case err != nil: // loop.ErrFull
 			return replication.Reply{}, &Error{Op: op, Key: request.Key, Reason: ErrBusy, Cause: r.withBlockingUpdate(fmt.Errorf("%d requests are waiting", maxWaitingItems))}
 		}
 	}

@@ -41,7 +41,7 @@ func withHeader[M Message](m M, h Header) M {
 }
 
 // signal makes a struct an eventsourcing.Signal.
-type signal = hosting.IsSignal
+type signal = hosting.IsSignal //nolint:unused // its method makes the struct a hosting.Signal
 
 var (
 	_ hosting.Signal = Answered[Message, any]{}
@@ -53,7 +53,7 @@ var (
 // persists an event, for which Apply calls Outbox.Confirm. Until then the delivery is sent and
 // answered repeatedly. An entity receives no answer to a confirmed delivery.
 type Answered[M Message, R any] struct {
-	signal
+	signal //nolint:unused // see type signal
 
 	// Nr is the number of the delivery, for Outbox.Confirm.
 	Nr uint64
@@ -76,7 +76,7 @@ func (a Answered[M, R]) delivery() (sender string, nr uint64) { return a.Message
 // confirmation. Each delivery is reported once per start of the sender. The outbox continues to send
 // it.
 type Unconfirmed[M Message] struct {
-	signal
+	signal //nolint:unused // see type signal
 
 	// Deliveries are in the order of their numbers.
 	Deliveries []Delivery[M]
@@ -99,7 +99,7 @@ type Delivery[M Message] struct {
 
 // failure is a signal to the outbox: a reply did not decide on the delivery.
 type failure struct {
-	signal
+	signal //nolint:unused // see type signal
 
 	sender string
 	nr     uint64

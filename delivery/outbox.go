@@ -24,7 +24,7 @@ import (
 //
 // An Outbox is used only by its entity: Deliver and Confirm in Apply, the other methods anywhere.
 type Outbox[M Message] struct {
-	needsPart
+	needsPart //nolint:unused // see type needsPart
 
 	id, field string
 	options   Options
@@ -37,7 +37,7 @@ type Outbox[M Message] struct {
 }
 
 // needsPart lets eventsourcing.Host refuse a state with an Outbox that has no entry in Type.Parts.
-type needsPart = hosting.NeedsPart
+type needsPart = hosting.NeedsPart //nolint:unused // its method makes an Outbox a hosting.PartField
 
 var _ hosting.PartField = (*Outbox[Message])(nil)
 

@@ -30,8 +30,8 @@ func (s *shell) reportDropped(id string, asked bool, err error) {
 	n, _ := s.shardOf(id)
 	if f := s.opts.Observer.Dropped; f != nil {
 		info := DroppedInfo{Type: s.name, Entity: id, Shard: n, Asked: asked, Err: err}
-		if err := panics.Catch(func() error { f(info); return nil }); err != nil {
-			s.log.ErrorContext(s.ctx, "observer panicked", slog.Any("error", err))
+		if panicked := panics.Catch(func() error { f(info); return nil }); panicked != nil {
+			s.log.ErrorContext(s.ctx, "observer panicked", slog.Any("error", panicked))
 		}
 	}
 	level := slog.LevelWarn

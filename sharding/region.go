@@ -174,7 +174,7 @@ func (r *Region[S]) Wake(ctx context.Context) (started int, err error) {
 	elsewhere := make([]bool, s.opts.Shards)
 	if err := s.call(ctx, func() {
 		for n := range elsewhere {
-			home, known := s.machine.Home(Shard(n)) //nolint:gosec // at most coordinator.MaxShards
+			home, known := s.machine.Home(Shard(n))
 			elsewhere[n] = known && home != s.node.Self()
 		}
 	}); err != nil {

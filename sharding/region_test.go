@@ -362,12 +362,12 @@ func TestHostInvalid(t *testing.T) {
 		empty, err := eventsourcing.Open(eventsourcing.Config{})
 		w.must(err)
 		for want, rt := range map[string]*eventsourcing.Runtime{"the runtime is nil": nil, "Options.State is missing": empty} {
-			if _, err := sharding.Host(w.Context(), a.Node, rt, diaries("a"), sharding.Options{}); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			if _, err = sharding.Host(w.Context(), a.Node, rt, diaries("a"), sharding.Options{}); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
 				w.Errorf("Host = %v, want ErrInvalid: %s", err, want)
 			}
 		}
 		w.must(empty.Close(w.Context()))
-		if _, err := sharding.RegionOf[diary](a.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
+		if _, err = sharding.RegionOf[diary](a.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
 			w.Errorf("no region: %v", err)
 		}
 		_, err = sharding.Host(w.Context(), a.Node, a.rt, diaries("a"), w.opts(a))

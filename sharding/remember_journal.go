@@ -114,8 +114,8 @@ func (j *journalEntities) Update(ctx context.Context, shard Shard, started, stop
 		}
 	}
 	h = l.snapshotLater(ctx, h, func(ctx context.Context) (head, []byte, error) {
-		set, h, err := readEntities(ctx, l)
-		return h, set.encode(), err
+		set, at, err := readEntities(ctx, l)
+		return at, set.encode(), err
 	})
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -204,8 +204,8 @@ func (j *journalEntities) added(ctx context.Context, after head, shards []Shard)
 	defer j.mu.Unlock()
 	after.snapshot = j.list.snapshot
 	after = j.shards.snapshotLater(ctx, after, func(ctx context.Context) (head, []byte, error) {
-		shards, h, err := j.readShards(ctx)
-		return h, encodeShards(shards), err
+		all, h, err := j.readShards(ctx)
+		return h, encodeShards(all), err
 	})
 	if after.rev > j.list.rev {
 		j.list = after

@@ -53,14 +53,15 @@ func decided(t *testing.T, c sharding.JournalStores, scope sharding.Scope, n int
 	return after
 }
 
-func loaded(t *testing.T, c sharding.JournalStores, scope sharding.Scope) (state coordinator.State, fold *coordinator.Fold, rev uint64, err error) {
+func loaded(t *testing.T, c sharding.JournalStores, scope sharding.Scope) (state coordinator.State, rev uint64, err error) {
 	t.Helper()
 	store, err := c.OpenCoordinator(scope)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	return restored(t.Context(), store)
+	state, _, rev, err = restored(t.Context(), store)
+	return state, rev, err
 }
 
 func find(t *testing.T, c sharding.JournalStores, types ...string) []sharding.JournalData {
@@ -129,16 +130,16 @@ func TestRemoveData(t *testing.T) {
 					}
 				}
 			}
-			if s, _, rev, failed := loaded(t, c, account); failed != nil || s.Term() != 0 || s.Shards() != 0 || rev == 0 {
+			if s, rev, failed := loaded(t, c, account); failed != nil || s.Term() != 0 || s.Shards() != 0 || rev == 0 {
 				t.Errorf("loaded is %+v: %v", s, failed)
 			}
-			if s, _, _, failed := loaded(t, c, other); failed != nil || s.Shards() != 20 {
+			if s, _, failed := loaded(t, c, other); failed != nil || s.Shards() != 20 {
 				t.Errorf("of another type %+v: %v", s, failed)
 			}
 			if after := decided(t, c, account, 5); after.Term() != 1 || after.Shards() != 5 {
 				t.Errorf("the next coordinator has %+v", after)
 			}
-			if s, _, _, failed := loaded(t, c, account); failed != nil || s.Shards() != 5 {
+			if s, _, failed := loaded(t, c, account); failed != nil || s.Shards() != 5 {
 				t.Errorf("loaded is %+v: %v", s, failed)
 			}
 			if entities, err = c.OpenEntities(account); err != nil {
@@ -168,7 +169,7 @@ func TestRemoveChangedData(t *testing.T) {
 	if err := c.RemoveData(t.Context(), d); !errors.Is(err, sharding.ErrConflict) || !strings.Contains(err.Error(), "a node runs") {
 		t.Errorf("remove: %v", err)
 	}
-	if s, _, _, err := loaded(t, c, account); err != nil || s.Term() != 2 {
+	if s, _, err := loaded(t, c, account); err != nil || s.Term() != 2 {
 		t.Errorf("loaded is %+v: %v", s, err)
 	}
 	for _, id := range []string{"account|42", "refold.sharding|diary|account", "refold.sharding|entities|account", "refold.sharding|coordinator|"} {
@@ -191,7 +192,7 @@ func TestRemoveDataFailsHalfway(t *testing.T) {
 	if err := c.RemoveData(t.Context(), find(t, c)[0]); err == nil {
 		t.Fatal("a deletion that fails is no error")
 	}
-	if s, _, _, err := loaded(t, c, account); err != nil || s.Term() != 0 {
+	if s, _, err := loaded(t, c, account); err != nil || s.Term() != 0 {
 		t.Errorf("loaded is %+v: %v", s, err)
 	}
 	faulty.Reset()

@@ -147,15 +147,15 @@ func (a *api) lookup(r *http.Request) (any, error) {
 	}
 	var atTime moment
 	if s := q.Get("at_time"); s != "" {
-		if err := atTime.UnmarshalText([]byte(s)); err != nil {
+		if err = atTime.UnmarshalText([]byte(s)); err != nil {
 			return nil, badField("at_time", err)
 		}
 	}
 	var without []uint64
 	for _, s := range q["without"] {
-		n, err := eventNumber(url.Values{"without": {s}}, "without")
-		if err != nil {
-			return nil, err
+		n, bad := eventNumber(url.Values{"without": {s}}, "without")
+		if bad != nil {
+			return nil, bad
 		}
 		without = append(without, n)
 	}

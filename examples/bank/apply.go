@@ -99,7 +99,10 @@ func survey(file io.ReadSeeker) (hash string, commands int, err error) {
 	if _, err = file.Seek(0, io.SeekStart); err != nil {
 		return "", 0, err
 	}
-	for range batch.Read(file) {
+	for _, err := range batch.Read(file) {
+		if _, bad := errors.AsType[*batch.LineError](err); err != nil && !bad {
+			return "", 0, err
+		}
 		commands++
 	}
 	_, err = file.Seek(0, io.SeekStart)

@@ -96,7 +96,7 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 	}
 	b.accounts = b.region
 	b.health = sharding.NewHealth(node, sharding.HealthConfig{Types: []string{b.typ.Name}})
-	b.waker.Go(b.keepAwake) //nolint:contextcheck // it runs until the node ends
+	b.waker.Go(b.keepAwake)
 	return b, nil
 }
 

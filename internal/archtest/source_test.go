@@ -109,7 +109,7 @@ func parse(t *testing.T, path string) (*token.FileSet, *ast.File) {
 		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments|parser.SkipObjectResolution)
 		return parsedFile{fset, file, err}
 	}))
-	p := once.(func() parsedFile)()
+	p := once.(func() parsedFile)() //nolint:errcheck,forcetypeassert // nothing else is stored
 	if p.err != nil {
 		t.Fatal(p.err)
 	}

@@ -178,9 +178,10 @@ func (n *largeNode) applyEffects(e node.Effects) {
 		n.p.Send(s.To, link.Control, link.Kind(s.Kind), s.Data)
 	}
 	for _, event := range e.Events {
-		if event.Kind == membership.MemberUp {
+		switch event.Kind { //nolint:exhaustive // the others do not count
+		case membership.MemberUp:
 			n.up++
-		} else if event.Kind == membership.MemberDowned {
+		case membership.MemberDowned:
 			maps.DeleteFunc(n.b.undecided, func(n *largeNode, _ bool) bool { return n.p.Node() == event.Member.Node })
 		}
 	}

@@ -87,7 +87,7 @@ Build a program with the type, with these lines in its package main:
     }
 
 The package operator is github.com/refold-io/refold/cmd/refold/operator; the
-function entityType returns the eventsourcing.Type that your program hosts.`, name)
+function entityType returns the eventsourcing.Type that your program hosts`, name)
 }
 
 // whatIf reports whether the command computes a hypothetical or earlier state.

@@ -30,7 +30,10 @@ func (c *verifyCommand) Run(ctx context.Context, env *Env) error {
 		status, total := env.status(), 0
 		if env.Terminal && c.ID == "" {
 			if ids, err := listed(ctx, src.Journal); err == nil { // Verify reports an error
-				for range ids {
+				for _, err := range ids {
+					if err != nil {
+						break
+					}
 					total++
 				}
 			}

@@ -71,7 +71,7 @@ func extension(log *slog.Logger) Extension {
 				return nil, nil, err
 			}
 			if x.Singleton {
-				err := n.Singleton(context.Background(), cluster.Singleton{Run: func(ctx context.Context, _ *cluster.Inbox) error {
+				err := n.Singleton(context.WithoutCancel(ctx), cluster.Singleton{Run: func(ctx context.Context, _ *cluster.Inbox) error {
 					yes, no := true, false
 					report(extraReport{Hosts: &yes})
 					<-ctx.Done()

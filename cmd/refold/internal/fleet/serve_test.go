@@ -59,7 +59,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger, x
 			return err
 		}
 	}
-	if config.Carrier, err = nats.Connect(nats.Config{Access: cfg.Access, Cluster: cfg.Cluster, Self: self, Logger: log}); err != nil {
+	if config.Carrier, err = nats.Connect(nats.Config{Access: cfg.Access, Cluster: cfg.Cluster, Self: self, Logger: log}); err != nil { //nolint:contextcheck // the carrier lives as long as the node
 		return err
 	}
 	n, err := cluster.Start(config) //nolint:contextcheck // the node has its own shutdown
