@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/plugins/nats/embedded"
@@ -53,7 +54,7 @@ func withWorkers(command []string, stderr io.Writer, f func(w *workers) error) (
 	if err != nil {
 		return err
 	}
-	w := &workers{command: command, server: server, stderr: stderr}
+	w := &workers{command: command, server: server, stderr: console.Synchronized(stderr)}
 	defer func() {
 		for _, one := range w.all { // each process ends with its input
 			err = errors.Join(err, one.stdin.Close())

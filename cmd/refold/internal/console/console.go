@@ -15,6 +15,20 @@ import (
 	"unicode/utf8"
 )
 
+// Synchronized returns a writer that passes one Write at a time to w.
+func Synchronized(w io.Writer) io.Writer { return &synchronized{w: w} }
+
+type synchronized struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (s *synchronized) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.Write(b)
+}
+
 // Table prints a list: a table, or JSON lines. The columns of a table only grow, because rows that
 // are already written cannot be aligned again.
 type Table struct {

@@ -16,13 +16,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/identity"
 )
 
 // Fleet is a set of child processes. Its methods are safe for concurrent use, except Next.
 type Fleet struct {
 	command []string
-	stderr  *shared
+	stderr  io.Writer
 
 	reports chan Report
 	quit    chan struct{}
@@ -30,18 +31,6 @@ type Fleet struct {
 
 	mu   sync.Mutex
 	runs map[string]*process
-}
-
-// shared makes a writer safe for concurrent use.
-type shared struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (s *shared) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.w.Write(b)
 }
 
 // process is a running child.
@@ -54,7 +43,7 @@ type process struct {
 // newFleet returns an empty fleet. The command is a program with arguments that lead to Serve. The
 // standard error of the children goes to stderr.
 func newFleet(command []string, stderr io.Writer) *Fleet {
-	return &Fleet{command: command, stderr: &shared{w: stderr}, reports: make(chan Report, 1024), quit: make(chan struct{}), runs: map[string]*process{}}
+	return &Fleet{command: command, stderr: console.Synchronized(stderr), reports: make(chan Report, 1024), quit: make(chan struct{}), runs: map[string]*process{}}
 }
 
 // Start starts a node and returns its process ID. No other running node may have its name.
