@@ -15,6 +15,7 @@ import (
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/cluster/downing"
+	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/plugins/nats/embedded"
 )
@@ -47,7 +48,7 @@ const demoInterval = 50 * time.Millisecond
 // Run runs the demonstration.
 func (d *Demo) Run(ctx context.Context) error {
 	d.began = time.Now()
-	return withWorkers(d.Worker, d.Stderr, func(w *workers) error {
+	return withWorkers(d.Worker, console.Synchronized(d.Stderr), func(w *workers) error {
 		d.workers = w
 		for i := range d.Nodes {
 			d.names = append(d.names, fmt.Sprintf("node-%c", 'a'+i))

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
-	"github.com/refold-io/refold/cmd/refold/internal/console"
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/plugins/nats"
 	"github.com/refold-io/refold/plugins/nats/embedded"
@@ -46,6 +45,8 @@ func (b *run) withWorkers(f func(w *workers) error) error {
 	return withWorkers(b.settings.Worker, nil, f)
 }
 
+// withWorkers calls f with no processes yet, and ends them after it. stderr may be used by all of them
+// at once. It may be nil.
 func withWorkers(command []string, stderr io.Writer, f func(w *workers) error) (err error) {
 	if len(command) == 0 {
 		return errors.New("no command for the processes is configured")
@@ -54,7 +55,7 @@ func withWorkers(command []string, stderr io.Writer, f func(w *workers) error) (
 	if err != nil {
 		return err
 	}
-	w := &workers{command: command, server: server, stderr: console.Synchronized(stderr)}
+	w := &workers{command: command, server: server, stderr: stderr}
 	defer func() {
 		for _, one := range w.all { // each process ends with its input
 			err = errors.Join(err, one.stdin.Close())
