@@ -45,8 +45,7 @@ func (b *run) withWorkers(f func(w *workers) error) error {
 	return withWorkers(b.settings.Worker, nil, f)
 }
 
-// withWorkers calls f with no processes yet, and ends them after it. stderr may be used by all of them
-// at once. It may be nil.
+// withWorkers does that for a command. All processes write to stderr, which may be nil.
 func withWorkers(command []string, stderr io.Writer, f func(w *workers) error) (err error) {
 	if len(command) == 0 {
 		return errors.New("no command for the processes is configured")
