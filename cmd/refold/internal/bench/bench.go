@@ -239,7 +239,7 @@ type compared struct{ limits, values []float64 }
 
 // compare measures a figure and its limit in turns.
 func (b *run) compare(limit, value func() (float64, error)) (c compared, err error) {
-	err = b.rounds(func() error {
+	err = b.rounds(func() (err error) {
 		l, err := limit()
 		if err != nil {
 			return err

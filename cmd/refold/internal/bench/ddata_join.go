@@ -42,7 +42,7 @@ func dataJoin(ctx context.Context, b *run) ([]Result, error) {
 		if err != nil {
 			return err
 		}
-		return b.withWorkers(func(w *workers) error {
+		return b.withWorkers(ctx, func(ctx context.Context, w *workers) error {
 			j, err := b.joinOnce(ctx, w, keys)
 			took.limits, took.values = append(took.limits, raw.Seconds()), append(took.values, j.took.Seconds())
 			during.limits, during.values = append(during.limits, ms(j.before)), append(during.values, ms(j.during))
@@ -176,7 +176,7 @@ func p99(samples []sample, from, to time.Time) time.Duration {
 
 // rawJoin returns the time to send the same number of bytes and to decode them on one core.
 func (b *run) rawJoin(ctx context.Context, keys int) (took time.Duration, err error) {
-	err = b.withWorkers(func(w *workers) error {
+	err = b.withWorkers(ctx, func(ctx context.Context, w *workers) (err error) {
 		one, err := w.start(ctx, "decoder")
 		if err != nil {
 			return err

@@ -163,10 +163,10 @@ func fillCounters(ctx context.Context, r *ddata.Replicator, keys []string) error
 
 // dataLocal measures local updates and reads on one of three nodes.
 func dataLocal(ctx context.Context, b *run) (results []Result, err error) {
-	err = withGroup(ctx, 3, inMemory(), func(g *group) error {
+	err = withGroup(ctx, 3, inMemory(), func(g *group) (err error) {
 		r := (*g)[0]
 		elements := setElements(0, localSize)
-		err := errors.Join(increment(ctx, r, "counter", ddata.WriteLocal()), addElements(ctx, r, "set", ddata.WriteLocal(), elements...))
+		err = errors.Join(increment(ctx, r, "counter", ddata.WriteLocal()), addElements(ctx, r, "set", ddata.WriteLocal(), elements...))
 		if err != nil {
 			return err
 		}
@@ -206,14 +206,14 @@ func dataLocal(ctx context.Context, b *run) (results []Result, err error) {
 // dataWire measures the bytes that one more element costs on the wire.
 func dataWire(ctx context.Context, b *run) (results []Result, err error) {
 	n := b.scaled(wireSize, 1)
-	err = withGroup(ctx, 2, inMemory(), func(g *group) error {
+	err = withGroup(ctx, 2, inMemory(), func(g *group) (err error) {
 		from, to := (*g)[0], (*g)[1]
-		err := errors.Join(addElements(ctx, from, "set", ddata.WriteAll(), setElements(0, n)...), g.equal(ctx))
+		err = errors.Join(addElements(ctx, from, "set", ddata.WriteAll(), setElements(0, n)...), g.equal(ctx))
 		if err != nil {
 			return err
 		}
 		var sent []float64
-		if err = b.rounds(func() error {
+		if err = b.rounds(func() (err error) {
 			before, err := (*g)[:1].sent(ctx)
 			if err != nil {
 				return err
@@ -246,7 +246,7 @@ func dataWire(ctx context.Context, b *run) (results []Result, err error) {
 // dataMemory measures the memory of an entry beyond its value.
 func dataMemory(ctx context.Context, b *run) (results []Result, err error) {
 	n := b.scaled(memoryKeys, 1)
-	err = withGroup(ctx, 1, inMemory(), func(g *group) error {
+	err = withGroup(ctx, 1, inMemory(), func(g *group) (err error) {
 		keys := dataKeys("counter", n)
 		by, err := newSelf("other")
 		if err != nil {
@@ -260,7 +260,7 @@ func dataMemory(ctx context.Context, b *run) (results []Result, err error) {
 		alone := heap() - before - uint64(n)*8 //nolint:gosec // a count
 		runtime.KeepAlive(values)
 		before = heap()
-		if err := errors.Join(fillCounters(ctx, (*g)[0], keys), g.equal(ctx)); err != nil {
+		if err = errors.Join(fillCounters(ctx, (*g)[0], keys), g.equal(ctx)); err != nil {
 			return err
 		}
 		used := heap() - before
@@ -275,14 +275,14 @@ func dataMemory(ctx context.Context, b *run) (results []Result, err error) {
 // dataIdle measures the traffic between nodes with equal data.
 func dataIdle(ctx context.Context, b *run) (results []Result, err error) {
 	n, carrier := b.scaled(idleKeys, 1), inMemory()
-	err = withGroup(ctx, 1, carrier, func(g *group) error {
-		if err := fillCounters(ctx, (*g)[0], dataKeys("counter", n)); err != nil {
+	err = withGroup(ctx, 1, carrier, func(g *group) (err error) {
+		if err = fillCounters(ctx, (*g)[0], dataKeys("counter", n)); err != nil {
 			return err
 		}
-		if err := errors.Join(g.grow(ctx, carrier, 2), g.equal(ctx)); err != nil {
+		if err = errors.Join(g.grow(ctx, carrier, 2), g.equal(ctx)); err != nil {
 			return err
 		}
-		if err := pause(ctx, b.quietTime()/4); err != nil { // pending messages are sent first
+		if err = pause(ctx, b.quietTime()/4); err != nil { // pending messages are sent first
 			return err
 		}
 		before, err := g.sent(ctx)
@@ -309,7 +309,7 @@ func dataVisible(ctx context.Context, b *run) (results []Result, err error) {
 	}
 	b.progress("%d nodes join", nodes)
 	err = withNATS(func(carrier carriers) error { //nolint:contextcheck // the server lives until the end
-		return withGroup(ctx, nodes, carrier, func(g *group) error {
+		return withGroup(ctx, nodes, carrier, func(g *group) (err error) {
 			took, err := g.writes(ctx, visibleMore*b.settings.Length)
 			settings := fmt.Sprintf("WriteLocal of GCounters on any of %d nodes, one about each %v, until one of the others sees it, embedded NATS, one process", nodes, visiblePause)
 			for _, row := range []struct{ quantile, goal float64 }{{0.5, maxVisible50}, {0.99, maxVisible99}} {

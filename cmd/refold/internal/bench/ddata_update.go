@@ -24,11 +24,11 @@ func dataUpdate(ctx context.Context, b *run) (results []Result, err error) {
 		sizes = sizes[:1]
 	}
 	for _, names := range sizes {
-		err = b.withWorkers(func(w *workers) error {
-			if err := w.joinAll(ctx, setup{Data: true}, names...); err != nil {
+		err = b.withWorkers(ctx, func(ctx context.Context, w *workers) (err error) {
+			if err = w.joinAll(ctx, setup{Data: true}, names...); err != nil {
 				return err
 			}
-			if _, err := each(w.all[1:], order{Do: orderAnswer}); err != nil {
+			if _, err = each(w.all[1:], order{Do: orderAnswer}); err != nil {
 				return err
 			}
 			for _, o := range []order{
@@ -75,14 +75,14 @@ func (b *run) updatesOf(ctx context.Context, w *workers, o order) (r Result, err
 	}
 	o.Callers, o.Length = 0, b.settings.Length
 	sum := uint64(o.Count + warm[1].Ops) //nolint:gosec // counts
-	raw := func(way string) (float64, error) {
+	raw := func(way string) (_ float64, err error) {
 		r, err := first.do(order{Do: orderRaw, Way: way, Count: peers, Size: size, Reply: ackSize, Length: b.settings.Length})
 		return r.rate(), err
 	}
 	var took []time.Duration
 	var transports []float64
 	c, err := b.compare(
-		func() (float64, error) {
+		func() (_ float64, err error) {
 			rate, err := raw(wayTransport)
 			if err != nil {
 				return 0, err
@@ -90,7 +90,7 @@ func (b *run) updatesOf(ctx context.Context, w *workers, o order) (r Result, err
 			transports = append(transports, rate)
 			return raw(wayBare)
 		},
-		func() (float64, error) {
+		func() (_ float64, err error) {
 			r, err := first.do(o)
 			sum += uint64(r.Ops) //nolint:gosec // a count
 			for _, s := range r.Samples {

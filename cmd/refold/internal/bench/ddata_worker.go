@@ -29,7 +29,7 @@ func (s *server) sync(ctx context.Context, o *order) (result, error) {
 }
 
 func (s *server) statsWhen(ctx context.Context, holds func(ddata.Stats) bool) (r result, err error) {
-	err = until(ctx, 5*time.Millisecond, func(ctx context.Context) (bool, error) {
+	err = until(ctx, 5*time.Millisecond, func(ctx context.Context) (_ bool, err error) {
 		t, err := s.replicator.Stats(ctx)
 		r = result{At: time.Now(), Digest: t.Digest, Stats: &t.Protocol}
 		return holds(t), err

@@ -48,7 +48,7 @@ const demoInterval = 50 * time.Millisecond
 // Run runs the demonstration.
 func (d *Demo) Run(ctx context.Context) error {
 	d.began = time.Now()
-	return withWorkers(d.Worker, console.Synchronized(d.Stderr), func(w *workers) error {
+	return withWorkers(ctx, d.Worker, console.Synchronized(d.Stderr), func(ctx context.Context, w *workers) error {
 		d.workers = w
 		for i := range d.Nodes {
 			d.names = append(d.names, fmt.Sprintf("node-%c", 'a'+i))

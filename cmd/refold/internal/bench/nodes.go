@@ -28,7 +28,7 @@ const (
 func processes(ctx context.Context, b *run) ([]Result, error) {
 	var started, quiet, downed []float64
 	err := b.rounds(func() error {
-		return b.withWorkers(func(w *workers) error {
+		return b.withWorkers(ctx, func(ctx context.Context, w *workers) error {
 			s, q, d, err := b.cluster(ctx, w)
 			started, quiet, downed = append(started, s), append(quiet, q), append(downed, d)
 			return err

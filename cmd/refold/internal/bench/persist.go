@@ -80,7 +80,7 @@ func (b *run) adding(ctx context.Context, p notes, entities, callers int) (t thr
 	err = b.hosted(ctx, 0, func(s *database, h *local) error {
 		targets := refs(h, entities)
 		for _, to := range targets { // start all entities
-			if _, err := eventsourcing.Ask(ctx, to, read{}); err != nil {
+			if _, err = eventsourcing.Ask(ctx, to, read{}); err != nil {
 				return err
 			}
 		}

@@ -73,9 +73,9 @@ func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, ordered bool,
 		}
 		counts := make([]int, way.conn)
 		start := time.Now()
-		err = inParallel(way.conn, way.conn, func(i int) error {
+		err = inParallel(way.conn, way.conn, func(i int) (err error) {
 			for more := true; more; more = time.Since(start) < length {
-				if err := rawInsert(ctx, conns[i], table, way, p, i, counts[i]); err != nil {
+				if err = rawInsert(ctx, conns[i], table, way, p, i, counts[i]); err != nil {
 					return err
 				}
 				counts[i] += way.size

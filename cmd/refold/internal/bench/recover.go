@@ -49,7 +49,7 @@ func fill(ctx context.Context, j journal.Journal, p notes, each, step int, ids .
 // firstReply returns the time from asking an entity that is not running to its reply.
 func firstReply(ctx context.Context, s *database, snapshots int, id string, want int64) (took time.Duration, err error) {
 	typ := counters(0, eventsourcing.Snapshots[counter, event]{Every: snapshots})
-	err = s.host(ctx, typ, func(h *local) error {
+	err = s.host(ctx, typ, func(h *local) (err error) {
 		began := time.Now()
 		sum, err := eventsourcing.Ask(ctx, h.Ref(id), read{})
 		took = time.Since(began)
@@ -72,7 +72,7 @@ func recoverEvents(ctx context.Context, b *run) ([]Result, error) {
 			return err
 		}
 		return b.rawEvents(ctx, n, p, func(scan func() (float64, error)) (err error) {
-			c, err = b.compare(scan, func() (float64, error) {
+			c, err = b.compare(scan, func() (_ float64, err error) {
 				took, err := firstReply(ctx, s, 0, "0", int64(n))
 				return float64(n) / took.Seconds(), err
 			})

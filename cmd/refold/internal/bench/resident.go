@@ -48,7 +48,7 @@ func resident(ctx context.Context, b *run) (results []Result, err error) {
 		runtime.KeepAlive(states)
 		before = heap()
 		b.progress("starting %d entities", n)
-		if err := wakeAll(ctx, h, n); err != nil {
+		if err = wakeAll(ctx, h, n); err != nil {
 			return err
 		}
 		used := heap() - before
@@ -73,17 +73,17 @@ func wake(ctx context.Context, b *run) ([]Result, error) {
 	var c compared
 	err := b.hosted(ctx, residentPad, func(_ *database, h *local) (err error) {
 		b.progress("starting %d entities", n)
-		if err := wakeAll(ctx, h, n); err != nil {
+		if err = wakeAll(ctx, h, n); err != nil {
 			return err
 		}
 		targets, rngs := refs(h, n), randoms(persistCallers)
 		c, err = b.compare(
-			func() (float64, error) {
+			func() (_ float64, err error) {
 				t, err := b.adding(ctx, p, persistEntities, persistCallers)
 				return t.rate(), err
 			},
-			func() (float64, error) {
-				t, err := together(persistCallers, b.settings.Length, func(caller, _ int) error {
+			func() (_ float64, err error) {
+				t, err := together(persistCallers, b.settings.Length, func(caller, _ int) (err error) {
 					sum, err := eventsourcing.Ask(ctx, targets[rngs[caller].IntN(n)], read{})
 					if err == nil && sum != 0 {
 						err = fmt.Errorf("wrong reply %d", sum)

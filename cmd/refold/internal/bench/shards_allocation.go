@@ -65,12 +65,12 @@ func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 					err = errors.Join(err, rt.Close(context.WithoutCancel(ctx)))
 				}
 			}()
-			return withGroup(ctx, placeNodes, carrier, func(g *group) error {
+			return withGroup(ctx, placeNodes, carrier, func(g *group) (err error) {
 				count := &saves{states: b.scheme == "nats"}
 				regions := make([]*sharding.Region[counter], len(*g))
 				for i, r := range *g {
-					rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(s.journal, nil)}) //nolint:contextcheck // it ends with Close
-					if err != nil {
+					var rt *eventsourcing.Runtime
+					if rt, err = eventsourcing.Open(eventsourcing.Config{Store: store.Of(s.journal, nil)}); err != nil { //nolint:contextcheck // it ends with Close
 						return err
 					}
 					rts = append(rts, rt)
@@ -119,10 +119,10 @@ func (p *placed) measure(ctx context.Context, regions []*sharding.Region[counter
 			return err
 		}
 	}
-	next := 0
+	var next sharding.Shard
 	if err := until(ctx, time.Millisecond, func(ctx context.Context) (found bool, err error) {
-		for ; next < shards; next++ {
-			if _, found, err = from.Home(ctx, sharding.Shard(next)); err != nil || !found {
+		for ; int(next) < shards; next++ {
+			if _, found, err = from.Home(ctx, next); err != nil || !found {
 				return false, err
 			}
 		}

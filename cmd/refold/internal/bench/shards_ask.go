@@ -20,21 +20,21 @@ const (
 // shardAsks measures asks through a region: of entities in another process, beside raw requests
 // between the same processes, and of entities in the same process, beside asks of a local host.
 func shardAsks(ctx context.Context, b *run) (results []Result, err error) {
-	err = b.withWorkers(func(w *workers) error {
+	err = b.withWorkers(ctx, func(ctx context.Context, w *workers) (err error) {
 		b.progress("2 processes join")
-		if err := w.joinAll(ctx, setup{Regions: 2}, "n1", "n2"); err != nil {
+		if err = w.joinAll(ctx, setup{Regions: 2}, "n1", "n2"); err != nil {
 			return err
 		}
 		asker, other := w.all[0], w.all[1]
-		if _, err := asker.do(order{Do: orderWhere, Count: b.scaled(askEntities, 100)}); err != nil {
+		if _, err = asker.do(order{Do: orderWhere, Count: b.scaled(askEntities, 100)}); err != nil {
 			return err
 		}
-		if _, err := other.do(order{Do: orderAnswer}); err != nil {
+		if _, err = other.do(order{Do: orderAnswer}); err != nil {
 			return err
 		}
 		rate := func(o order) func() (float64, error) {
 			o.Callers, o.Length = askCallers, b.settings.Length
-			return func() (float64, error) {
+			return func() (_ float64, err error) {
 				r, err := asker.do(o)
 				return r.rate(), err
 			}
@@ -45,11 +45,15 @@ func shardAsks(ctx context.Context, b *run) (results []Result, err error) {
 			settings     string
 		}{
 			{
-				order{Do: orderRaw, Way: wayBare, Count: 1, Size: echoSize, Reply: echoSize}, order{Do: orderEcho, Way: wayThere}, minAskThere,
+				order{Do: orderRaw, Way: wayBare, Count: 1, Size: echoSize, Reply: echoSize},
+				order{Do: orderEcho, Way: wayThere},
+				minAskThere,
 				"of entities in another process, embedded NATS; raw: requests of nats.go between the same processes",
 			},
 			{
-				order{Do: orderEcho, Way: wayHost}, order{Do: orderEcho, Way: wayHere}, minAskHere,
+				order{Do: orderEcho, Way: wayHost},
+				order{Do: orderEcho, Way: wayHere},
+				minAskHere,
 				"of entities in the same process; limit: the same asks of a local host",
 			},
 		} {

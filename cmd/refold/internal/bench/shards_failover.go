@@ -13,6 +13,7 @@ import (
 
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/sharding"
 )
 
 const (
@@ -64,7 +65,7 @@ func shardKill(ctx context.Context, b *run) ([]Result, error) {
 			}
 			var runs []killed
 			if err := b.runs(fmt.Sprintf("%s, the %s node, ", store, victim), func() error {
-				return b.withWorkers(func(w *workers) error {
+				return b.withWorkers(ctx, func(ctx context.Context, w *workers) error {
 					k, err := b.kill(ctx, w, names, i, replicated)
 					k.victim = victim
 					runs = append(runs, k)
@@ -100,10 +101,10 @@ func (b *run) killResults(victim, store string, runs []killed) []Result {
 
 // kill starts nodes and kills one of them once.
 func (b *run) kill(ctx context.Context, w *workers, names []string, peer int, replicated bool) (k killed, err error) {
-	setup := b.shardSetup(3)
-	setup.Replicated, setup.Downing.StableAfter = replicated, nodeStableAfter
-	defer func() { err = errors.Join(err, b.drop(context.WithoutCancel(ctx), setup.Schema)) }()
-	if err = w.joinAll(ctx, setup, names...); err != nil {
+	s := b.shardSetup(3)
+	s.Replicated, s.Downing.StableAfter = replicated, nodeStableAfter
+	defer func() { err = errors.Join(err, b.drop(context.WithoutCancel(ctx), s.Schema)) }()
+	if err = w.joinAll(ctx, s, names...); err != nil {
 		return k, err
 	}
 	victim := w.all[peer]
@@ -173,8 +174,8 @@ func (s *server) probe(ctx context.Context, _ *order) (r result, err error) {
 	of := make([]string, s.setup.Shards)
 	for i, left := 0, len(of); left > 0; i++ {
 		id := fmt.Sprintf("probe-%d", i)
-		shard, err := s.region.ShardOf(id)
-		if err != nil {
+		var shard sharding.Shard
+		if shard, err = s.region.ShardOf(id); err != nil {
 			return r, err
 		}
 		if of[shard] == "" {
@@ -183,10 +184,9 @@ func (s *server) probe(ctx context.Context, _ *order) (r result, err error) {
 		}
 	}
 	answered := make([]time.Time, len(of)+1)
-	err = inParallel(len(answered), len(answered), func(i int) error {
+	err = inParallel(len(answered), len(answered), func(i int) (err error) {
 		for {
 			limited, cancel := context.WithTimeout(ctx, probeTimeout)
-			var err error
 			if i < len(of) {
 				_, err = eventsourcing.Ask(limited, s.region.Ref(of[i]), where{})
 			} else {

@@ -157,7 +157,7 @@ func (s *server) lost(ctx context.Context, _ *order) (r result, err error) {
 		return r, err
 	}
 	var lost atomic.Int64
-	err = inParallel(len(a.ids), dataCallers, func(i int) error {
+	err = inParallel(len(a.ids), dataCallers, func(i int) (err error) {
 		acked, unknown := a.acked[i].Load(), a.unknown[i].Load()
 		if acked+unknown == 0 {
 			return nil

@@ -42,7 +42,7 @@ func shardMove(ctx context.Context, b *run) ([]Result, error) {
 	var details []string
 	var rate int
 	err := b.runs("", func() error {
-		return b.withWorkers(func(w *workers) error {
+		return b.withWorkers(ctx, func(ctx context.Context, w *workers) error {
 			m, err := b.move(ctx, w)
 			if err != nil {
 				return err
@@ -78,24 +78,24 @@ func (b *run) moveRate() int     { return b.scaled(moveRate, 100) }
 
 // move lets a node join once.
 func (b *run) move(ctx context.Context, w *workers) (m moved, err error) {
-	setup := b.shardSetup(2)
-	defer func() { err = errors.Join(err, b.drop(context.WithoutCancel(ctx), setup.Schema)) }()
+	s := b.shardSetup(2)
+	defer func() { err = errors.Join(err, b.drop(context.WithoutCancel(ctx), s.Schema)) }()
 	b.progress("2 processes join")
-	if err = w.joinAll(ctx, setup, "n1", "n2"); err != nil {
+	if err = w.joinAll(ctx, s, "n1", "n2"); err != nil {
 		return m, err
 	}
 	two := slices.Clone(w.all)
 	var began, joins time.Time
-	if m.strained, err = b.strain(ctx, two, func() error {
-		if err := pause(ctx, b.short(moveTrial/2, minPause)); err != nil { // warm-up
+	if m.strained, err = b.strain(ctx, two, func() (err error) {
+		if err = pause(ctx, b.short(moveTrial/2, minPause)); err != nil { // warm-up
 			return err
 		}
 		began = time.Now()
-		if err := pause(ctx, b.short(moveControl, minPause)); err != nil {
+		if err = pause(ctx, b.short(moveControl, minPause)); err != nil {
 			return err
 		}
 		joins = time.Now()
-		_, up, err := w.join(ctx, "n3", setup)
+		_, up, err := w.join(ctx, "n3", s)
 		if m.up = up.At; err != nil {
 			return err
 		}

@@ -55,9 +55,9 @@ func (b *run) recall(ctx context.Context, replicated bool) (r recalled, err erro
 	if err != nil {
 		return r, err
 	}
-	setup := b.shardSetup(3)
-	setup.Replicated, setup.Remember = replicated, dir
-	defer func() { err = errors.Join(err, b.drop(context.WithoutCancel(ctx), setup.Schema), os.RemoveAll(dir)) }()
+	s := b.shardSetup(3)
+	s.Replicated, s.Remember = replicated, dir
+	defer func() { err = errors.Join(err, b.drop(context.WithoutCancel(ctx), s.Schema), os.RemoveAll(dir)) }()
 	b.progress("%d entities begin to run", b.moveEntities())
 	wake := func(w *workers, _ time.Time) (took time.Duration, err error) {
 		results, err := b.parts(w.all, order{Do: orderWake})
@@ -66,17 +66,17 @@ func (b *run) recall(ctx context.Context, replicated bool) (r recalled, err erro
 		}
 		return took, err
 	}
-	if r.first, err = b.lifetime(ctx, setup, wake); err != nil {
+	if r.first, err = b.lifetime(ctx, s, wake); err != nil {
 		return r, err
 	}
 	b.progress("%d entities run again", b.moveEntities())
-	if r.remembered, err = b.lifetime(ctx, setup, func(w *workers, up time.Time) (time.Duration, error) { return b.allRun(ctx, w, up) }); err != nil {
+	if r.remembered, err = b.lifetime(ctx, s, func(w *workers, up time.Time) (time.Duration, error) { return b.allRun(ctx, w, up) }); err != nil {
 		return r, err
 	}
 	b.progress("%d entities are sent a message", b.moveEntities())
-	setup.Remember = ""
-	r.messages, err = b.lifetime(ctx, setup, func(w *workers, up time.Time) (time.Duration, error) {
-		if _, err := wake(w, up); err != nil {
+	s.Remember = ""
+	r.messages, err = b.lifetime(ctx, s, func(w *workers, up time.Time) (time.Duration, error) {
+		if _, err = wake(w, up); err != nil {
 			return 0, err
 		}
 		return b.allRun(ctx, w, up)
@@ -87,7 +87,7 @@ func (b *run) recall(ctx context.Context, replicated bool) (r recalled, err erro
 // lifetime starts a cluster, calls f with the time at which its last node was Up, and stops all
 // nodes.
 func (b *run) lifetime(ctx context.Context, common setup, f func(w *workers, up time.Time) (time.Duration, error)) (took time.Duration, err error) {
-	err = b.withWorkers(func(w *workers) error {
+	err = b.withWorkers(ctx, func(ctx context.Context, w *workers) error {
 		var up result
 		for _, name := range []string{"n1", "n2", "n3"} {
 			own := common

@@ -128,7 +128,7 @@ func (s *server) join(ctx context.Context, o *order) (r result, err error) {
 		return r, err
 	}
 	name := cmp.Or(s.setup.Cluster, "bench")
-	carrier, err := nats.Connect(nats.Config{Access: s.setup.Access, Cluster: name, Self: self, Logger: s.log})
+	carrier, err := nats.Connect(nats.Config{Access: s.setup.Access, Cluster: name, Self: self, Logger: s.log}) //nolint:contextcheck // the node closes it
 	if err != nil {
 		return r, err
 	}
@@ -354,11 +354,11 @@ func (s *server) raw(ctx context.Context, o *order) (result, error) {
 	payload[0] = byte(o.Reply) //nolint:gosec // a reply is short
 	callers := cmp.Or(o.Callers, dataCallers)
 	rngs := randoms(callers)
-	t, err := together(callers, o.Length, func(caller, _ int) error {
+	t, err := together(callers, o.Length, func(caller, _ int) (err error) {
 		limited, cancel := context.WithTimeout(ctx, nodePatience)
 		defer cancel()
 		first := rngs[caller].IntN(len(peers))
-		ask := func(i int) error {
+		ask := func(i int) (err error) {
 			got, err := request(limited, peers[(first+i)%len(peers)], payload)
 			if err == nil && len(got) != o.Reply {
 				err = fmt.Errorf("the reply has %d bytes, want %d", len(got), o.Reply)
@@ -369,7 +369,7 @@ func (s *server) raw(ctx context.Context, o *order) (result, error) {
 		for i := 1; i < o.Count; i++ {
 			go func() { errs <- ask(i) }()
 		}
-		err := ask(0)
+		err = ask(0)
 		for range o.Count - 1 {
 			err = errors.Join(err, <-errs)
 		}

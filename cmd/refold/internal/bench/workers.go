@@ -41,16 +41,16 @@ type worker struct {
 }
 
 // withWorkers calls f without any process yet, and ends all processes that f has started.
-func (b *run) withWorkers(f func(w *workers) error) error {
-	return withWorkers(b.settings.Worker, nil, f)
+func (b *run) withWorkers(ctx context.Context, f func(ctx context.Context, w *workers) error) error {
+	return withWorkers(ctx, b.settings.Worker, nil, f)
 }
 
 // withWorkers does that for a command. All processes write to stderr, which may be nil.
-func withWorkers(command []string, stderr io.Writer, f func(w *workers) error) (err error) {
+func withWorkers(ctx context.Context, command []string, stderr io.Writer, f func(ctx context.Context, w *workers) error) (err error) {
 	if len(command) == 0 {
 		return errors.New("no command for the processes is configured")
 	}
-	server, err := embedded.Start(embedded.Config{})
+	server, err := embedded.Start(embedded.Config{}) //nolint:contextcheck // the server lives until Close
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func withWorkers(command []string, stderr io.Writer, f func(w *workers) error) (
 		}
 		err = errors.Join(err, server.Close())
 	}()
-	return f(w)
+	return f(ctx, w)
 }
 
 func (w *worker) wait() {
@@ -167,7 +167,7 @@ func eachOwn(all []*worker, order func(i int) order) ([]result, error) {
 
 // equal waits until all processes hold the same replicated data and returns its digest.
 func (w *workers) equal(ctx context.Context) (digest string, err error) {
-	err = until(ctx, 20*time.Millisecond, func(context.Context) (bool, error) {
+	err = until(ctx, 20*time.Millisecond, func(context.Context) (_ bool, err error) {
 		results, err := each(w.all, order{Do: orderStats})
 		digest = results[0].Digest
 		return !slices.ContainsFunc(results, func(r result) bool { return r.Digest != digest }), err
