@@ -4,7 +4,9 @@
 package sim
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
@@ -265,4 +267,325 @@ func decidesWhenStable(h *host, e node.Effects) {
 		default:
 		}
 	}
+}
+
+// observed is the view of an observer of a node, from its events, and the gossip before the current
+// step.
+type observed struct {
+	members     map[identity.Node]identity.Member
+	unreachable map[identity.Node]bool
+	leader      identity.Node
+	roleLeaders map[string]identity.Node
+	removed     map[identity.Node]bool
+	gossip      membership.Gossip
+	closed      bool // ShuttingDown was published
+
+	stableAt  time.Duration                      // the last change of reachability, on the node's clock
+	decided   uint64                             // number of decisions
+	decisions [splitbrain.LeftToOwner + 1]uint64 // counters at the start of deafness
+	deaf      bool
+}
+
+func newObserved() observed {
+	return observed{
+		members: map[identity.Node]identity.Member{}, unreachable: map[identity.Node]bool{}, roleLeaders: map[string]identity.Node{},
+		removed: map[identity.Node]bool{},
+	}
+}
+
+// beforeStep records the gossip before a step.
+func (h *host) beforeStep() { h.observed.gossip = h.m.Gossip() }
+
+func (h *host) check(e node.Effects) {
+	o := &h.observed
+	old, g := o.gossip, h.m.Gossip()
+	for _, event := range e.Events {
+		h.fold(event)
+	}
+	changed := !membership.SameSlice(old.Members(), g.Members()) || !membership.SameSlice(old.Reachability().Observers, g.Reachability().Observers) || !membership.SameSlice(old.Clock(), g.Clock())
+	if changed || len(e.Events) > 0 {
+		h.checkEvents()
+	}
+	if changed && h.stopped == 0 && !o.closed {
+		h.checkGossip(old, g)
+	}
+	if changed || slices.ContainsFunc(e.Events, func(e membership.Event) bool { return e.Kind == membership.SeenChanged }) {
+		seenMeansSeen(h, g)
+	}
+	decidesWhenStable(h, e)
+	h.checkLink(old, g)
+	for _, s := range h.c.plan.Singletons {
+		downHostsNothing(h, s.Name)
+	}
+	o.gossip = g
+}
+
+// fold applies an event, as a subscriber does.
+func (h *host) fold(e membership.Event) {
+	o := &h.observed
+	switch e.Kind {
+	case membership.ShuttingDown:
+		o.closed = true
+		o.leader = identity.Node{}
+		clear(o.unreachable)
+		clear(o.roleLeaders)
+	case membership.MemberUnreachable:
+		neverUnreachableSelf(h, e)
+		o.unreachable[e.Member.Node] = true
+	case membership.MemberReachable:
+		delete(o.unreachable, e.Member.Node)
+	case membership.LeaderChanged:
+		o.leader = e.Node
+	case membership.RoleLeaderChanged:
+		o.roleLeaders[e.Role] = e.Node
+		if e.Node.IsZero() {
+			delete(o.roleLeaders, e.Role)
+		}
+	case membership.TombstonesChanged, membership.SeenChanged, membership.ReachabilityChanged:
+	case membership.MemberRemoved:
+		legalTransition(h, e)
+		if !o.closed {
+			removedOnlyWhenGone(h, e)
+			o.removed[e.Member.Node] = true
+		}
+		delete(o.members, e.Member.Node)
+		delete(o.unreachable, e.Member.Node)
+	case membership.MemberJoined, membership.MemberWeaklyUp, membership.MemberUp, membership.MemberPreparing, membership.MemberReady,
+		membership.MemberLeft, membership.MemberExited, membership.MemberDowned:
+		removedStaysRemoved(h, e)
+		legalTransition(h, e)
+		if e.Kind == membership.MemberUp {
+			upWasSeenByAll(h, e)
+		}
+		o.members[e.Member.Node] = *e.Member
+	}
+}
+
+// checkEvents compares the view that follows from the events with the node's snapshot.
+func (h *host) checkEvents() {
+	o, s := &h.observed, h.m.Snapshot()
+	wrong := len(s.Members) != len(o.members) || len(s.Unreachable) != len(o.unreachable) || s.Leader != o.leader || len(s.RoleLeaders) != len(o.roleLeaders)
+	for _, m := range s.Members {
+		is, known := o.members[m.Node]
+		wrong = wrong || !known || is.Status != m.Status || is.UpNumber != m.UpNumber
+	}
+	for _, m := range s.Unreachable {
+		wrong = wrong || !o.unreachable[m.Node]
+	}
+	for _, r := range s.RoleLeaders {
+		wrong = wrong || o.roleLeaders[r.Role] != r.Node
+	}
+	if wrong {
+		h.violate("events-are-complete", "the events lead to members %v, unreachable %v, leader %v; the snapshot has members %v, unreachable %v, leader %v",
+			slices.SortedFunc(maps.Keys(o.members), identity.Node.Compare), slices.SortedFunc(maps.Keys(o.unreachable), identity.Node.Compare), o.leader,
+			s.Members, s.Unreachable, s.Leader)
+	}
+}
+
+// overlap is the maximum time for which a node that was downed during a pause may run instances
+// that others have started.
+const overlap = time.Second
+
+// downHostsNothing: a node that is Down, suspended or stopped has requested all its instances to
+// stop.
+func downHostsNothing(h *host, name string) {
+	i := h.instances[name]
+	if i == nil || i.stopping {
+		return
+	}
+	switch {
+	case h.m.Stopped():
+		h.violate("down-hosts-nothing", "it has stopped, and hosts %s", name)
+	case h.m.Suspended():
+		h.violate("down-hosts-nothing", "it is suspended, and hosts %s", name)
+	case h.observed.members[h.p.Node()].Status == identity.Down:
+		h.violate("down-hosts-nothing", "it is down, and hosts %s", name)
+	}
+}
+
+// oneInstance: a singleton never has two instances or two holders of its lease. Only a node after a
+// long pause may overlap for a second.
+func oneInstance(c *cluster, name string) {
+	var running, surely, excused []*host
+	for _, h := range c.hosts {
+		i := h.instances[name]
+		if i == nil || h.p.Dead() {
+			continue
+		}
+		if l := h.leases[c.plan.Config.Cluster+"-singleton-"+name]; l != nil && l.certain() {
+			surely = append(surely, h)
+		}
+		switch {
+		case h.p.Paused():
+		case h.p.Resumed() > i.since && c.w.Now() <= h.p.Resumed()+overlap:
+			excused = append(excused, h)
+		default:
+			running = append(running, h)
+		}
+	}
+	if len(surely) > 1 {
+		surely[0].violate("one-instance", "it holds the lease of %s, and so does %v", name, surely[1].p.Node())
+	}
+	switch {
+	case len(running) > 1:
+		running[len(running)-1].violate("one-instance", "it runs %s, and so does %v", name, running[0].p.Node())
+	case len(excused) > 0 && len(excused)+len(running) > 1:
+		c.hit("instance", "overlap after a pause")
+		c.w.After(overlap+time.Millisecond, func() { oneInstance(c, name) })
+	}
+}
+
+type delivered struct {
+	from      identity.Node
+	singleton string
+	serial    uint64
+}
+
+// onceAndInOrder: an instance receives the messages of a proxy in order and at most once.
+func onceAndInOrder(h *host, from identity.Node, i *instance, serial uint64) {
+	m := delivered{from, i.name, serial}
+	switch {
+	case h.c.delivered[m]:
+		h.violate("once-and-in-order", "%s gets message %d of %v once more", i.name, serial, from)
+	case serial < i.heard[from]:
+		h.violate("once-and-in-order", "%s gets message %d of %v after %d", i.name, serial, from, i.heard[from])
+	}
+	h.c.delivered[m] = true
+	i.heard[from] = serial
+}
+
+// onlyTheFirstSeedFounds: only the first seed forms a cluster.
+func onlyTheFirstSeedFounds(h *host) {
+	g := h.m.Gossip()
+	if len(g.Members()) > 1 || g.Member(h.p.Node()) == nil {
+		return
+	}
+	h.c.hit("node", "founded")
+	h.c.shard.foundedAgain()
+	if h.p.Node().Name != h.c.plan.Seeds[0] {
+		h.violate("only-the-first-seed-founds", "it is not the first seed, and has formed a cluster")
+	}
+	// A node that was cut off or paused cannot have replied. Its cluster can never merge with the
+	// new one, so an operator has to end it.
+	for _, other := range h.c.members() {
+		switch {
+		case other == h:
+		case h.c.healthySince(other) <= h.p.Began() && other.joined < h.p.Began() && h.c.isSeed(other) && other.up():
+			h.violate("only-the-first-seed-founds", "it forms a cluster, and %v is a reachable member", other.p.Node())
+		default:
+			h.c.w.Logf("%v belongs to another cluster and is killed", other.p.Node())
+			other.kill()
+		}
+	}
+}
+
+// stoppedForAReason: a node stops only for a known cause.
+func stoppedForAReason(h *host) {
+	n, c := h.p.Node(), h.c
+	c.hit("stopped", h.stopped.String())
+	explained := false
+	switch h.stopped {
+	case membership.Left:
+		explained = c.leaving[n]
+	case membership.WasDowned:
+		// Two seeds may accept two nodes of one name at the same time: then one of them is downed.
+		explained = c.twins[n] || namesakes(c, h) || c.runningFaults > 0 || c.w.Now() < c.faultEnded+c.patience() || c.plan.Config.Downing.Strategy == downing.DownAll
+	case membership.NameTaken:
+		explained = c.twins[n] || namesakes(c, h) || c.runningFaults > 0 || c.w.Now() < c.faultEnded+c.patience()
+	case membership.Incompatible, membership.Unsuccessful:
+		explained = c.hopeless[n] == h.stopped || c.hopeless[n] != 0 && h.stopped == membership.Unsuccessful
+	case membership.Asked:
+	}
+	if !explained {
+		h.violate("stopped-for-a-reason", "it has stopped, %v, without a known cause", h.stopped)
+	}
+}
+
+// namesakes reports whether another living process has the name of a node.
+func namesakes(c *cluster, h *host) bool {
+	for _, other := range c.hosts {
+		if other != h && other.p.Node().Name == h.p.Node().Name && !other.p.Dead() {
+			return true
+		}
+	}
+	return false
+}
+
+// patience is the time after a fault in which it may have consequences: until all nodes have
+// noticed it, it is decided, and the members agree.
+func (c *cluster) patience() time.Duration {
+	stable := c.plan.Config.Downing.StableAfter
+	if stable == 0 {
+		stable = 20 * time.Second
+	}
+	return 3*stable + 40*time.Second
+}
+
+// unsettled returns the reason for which the living nodes do not form one healthy cluster, or "".
+func (c *cluster) unsettled() string {
+	living := c.living()
+	if len(living) == 0 {
+		return "no node lives"
+	}
+	for _, name := range c.names {
+		if c.latest(name) == nil && !c.notRestarted[name] {
+			return name + " does not run"
+		}
+	}
+	leader := living[0].m.Snapshot().Leader
+	for _, h := range living {
+		n, s := h.p.Node(), h.m.Snapshot()
+		switch {
+		case len(s.Members) != len(living):
+			return n.String() + " has other members than the living nodes: " + describe(h)
+		case len(s.Unreachable) > 0:
+			return n.String() + " cannot reach some members: " + describe(h)
+		case s.Leader != leader:
+			return n.String() + " has another leader: " + describe(h)
+		case h.m.Suspended():
+			return n.String() + " is suspended: " + describe(h)
+		case c.restarts && h.site.wrongSetting != "":
+			return n.String() + " has other settings than the others"
+		}
+		for _, m := range s.Members {
+			if other := c.byNode[m.Node]; m.Status != identity.Up || other == nil || !other.alive() {
+				return n.String() + " has a member that should not be one: " + describe(h)
+			}
+		}
+	}
+	return c.misplaced(living)
+}
+
+// misplaced returns a singleton that does not run on the oldest member, or "".
+func (c *cluster) misplaced(living []*host) string {
+	for _, s := range c.plan.Singletons {
+		var oldest *identity.Member
+		for _, m := range living[0].m.Gossip().Members() {
+			if m.HasRole(s.Role) && (oldest == nil || m.OlderThan(oldest)) {
+				oldest = m
+			}
+		}
+		for _, h := range c.hosts {
+			i := h.instances[s.Name]
+			runs := i != nil && !h.p.Dead() && !i.stopping
+			if should := h.p.Node() == oldest.Node; runs != should {
+				return h.p.Node().String() + " hosts " + s.Name + " or should; the oldest member is " + oldest.Node.String() + ": " + describe(h)
+			}
+		}
+	}
+	return ""
+}
+
+func describe(h *host) string {
+	var s strings.Builder
+	for _, m := range h.m.Gossip().Members() {
+		s.WriteString(m.Node.String() + " " + m.Status.String() + ", ")
+	}
+	h.m.Gossip().Reachability().EachUnreachable(func(observer identity.Node, rec membership.Record) {
+		s.WriteString(observer.String() + " finds " + rec.Subject.String() + " " + rec.Reach.String() + ", ")
+	})
+	for _, x := range h.m.Singletons() {
+		s.WriteString(x.Name + " is " + x.State.String() + ", ")
+	}
+	return strings.TrimSuffix(s.String(), ", ")
 }

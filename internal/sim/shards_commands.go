@@ -12,6 +12,7 @@ import (
 	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/region"
+	"github.com/refold-io/refold/internal/shardcore/shard"
 	"github.com/refold-io/refold/internal/sim/env"
 )
 
@@ -235,4 +236,376 @@ func (s *shardNode) failOpenCommands(there func(identity.Node) bool) {
 			s.close(nr, unknown)
 		}
 	}
+}
+
+// directPaths are the fast paths of a node's shards, used as in package sharding: commands bypass
+// the machine if a path accepts them and no earlier ones wait. The others wait for the loop, which
+// handles them some time later, or before the next other input.
+type directPaths struct {
+	paths    []shardcore.Path[*entity, queuedCommand]
+	version  uint64    // route version of the last restriction
+	started  []*entity // to be added when the effects are applied
+	applying int
+	inbox    []queuedCommand // for each command in a queue one entry with its shard and origin
+}
+
+// queuedCommand is a command that waits for the loop.
+type queuedCommand struct {
+	shard   shardcore.Shard
+	from    shardcore.Origin
+	account *account // of a command of this node
+	nr      uint64
+	peer    shardcore.Forwarded
+}
+
+func newDirectPaths(shards int) directPaths {
+	return directPaths{paths: make([]shardcore.Path[*entity, queuedCommand], shards)}
+}
+
+// handleCommand sends a command by the path of its shard, or queues it.
+func (s *shardNode) handleCommand(c queuedCommand) {
+	if int(c.shard) >= len(s.paths) {
+		s.step(c.input())
+		return
+	}
+	p := &s.paths[c.shard]
+	if !p.Waiting(c.from) && s.pass(c) {
+		return
+	}
+	s.d.hit("path", "queued")
+	p.Wait(c.from, c)
+	if s.inbox = append(s.inbox, c); len(s.inbox) == 1 {
+		s.after(time.Duration(s.d.rand.IntN(int(2*time.Millisecond))), s.handleInbox)
+	}
+}
+
+// handleInbox handles the queued commands.
+func (s *shardNode) handleInbox() {
+	for len(s.inbox) > 0 && s.applying == 0 && !s.gone {
+		at := s.inbox[0]
+		s.inbox = s.inbox[1:]
+		p := &s.paths[at.shard]
+		c, found := p.Pass(at.from, s.pass)
+		if !found {
+			continue
+		}
+		e := s.m.Step(s.h.p.Now(), c.input())
+		s.restrictPath(c.shard)
+		s.applyEffects(e)
+		p.Set(s.m.DirectRoute(c.shard))
+		p.Done(c.from)
+	}
+	s.h.maybeEnd()
+}
+
+// input returns the command for the machine.
+func (c *queuedCommand) input() shardcore.Input {
+	if c.from == shardcore.Peers {
+		return c.peer
+	}
+	return shardcore.Send{Shard: c.shard, Message: shardcore.Message{Entity: c.account.id, Local: c.nr}}
+}
+
+// pass sends a command by the path of its shard, if that accepts it.
+func (s *shardNode) pass(c queuedCommand) bool {
+	id := c.peer.Packet.Entity
+	if c.from == shardcore.Own {
+		id = c.account.id
+	}
+	p := &s.paths[c.shard]
+	e, to := p.Target(c.from, id)
+	switch to {
+	case shardcore.NoTarget:
+		return false
+	case shardcore.ToHome:
+		s.d.hit("path", "to a node")
+		packet := region.Packet{
+			Type: s.cfg.Region.Type, Frame: region.Frame{Kind: region.Forward, Shard: c.shard}, Entity: id, Body: binary.AppendUvarint(nil, c.nr),
+		}
+		s.sendPacket(p.Home(), link.Kind(shardcore.KindRegion), region.AppendPacket(nil, packet), shardcore.Message{Entity: id, Local: c.nr})
+		return true
+	case shardcore.ToEntity:
+		e.touched = true
+	}
+	if e.ended || e.stop || e.killed || e.passivating {
+		s.violate("entities-in-turn", "a command reaches %s by the fast path after its stop", id)
+	}
+	s.d.hit("path", []string{"to an entity", "from a peer"}[c.from])
+	s.d.delivered(e, c.nr)
+	e.mailbox = append(e.mailbox, c.nr)
+	e.work()
+	return true
+}
+
+func (s *shardNode) restrictPath(n shardcore.Shard) {
+	s.paths[n].Set(s.paths[n].Restricted(s.m.DirectRoute(n)))
+}
+
+// beginEffects restricts the paths whose routes may have changed.
+func (s *shardNode) beginEffects() {
+	s.applying++
+	if v := s.m.RouteVersion(); v != s.version {
+		s.version = v
+		for n := range s.paths {
+			s.restrictPath(shardcore.Shard(n))
+		}
+	}
+}
+
+// interleave lets a client send a command between two effects, when the shell holds no lock.
+func (s *shardNode) interleave(n shardcore.Shard) {
+	d := s.d
+	if d.quiet || d.closing || !s.sends() || int(n) >= d.plan.Shards || d.rand.IntN(8) != 0 {
+		return
+	}
+	d.hit("path", "between effects")
+	nr := s.write(d.accounts[int(n)*d.plan.Entities+d.rand.IntN(d.plan.Entities)])
+	s.after(d.between(5*time.Second, 40*time.Second), func() { s.close(nr, unknown) })
+}
+
+// endEffects adds started entities to their paths.
+func (s *shardNode) endEffects() {
+	for _, e := range s.started {
+		if !e.ended && !e.stop && !e.killed && !e.passivating && int(e.at.Shard) < len(s.paths) {
+			s.paths[e.at.Shard].Add(e.a.id, e)
+			e.onPath = true
+		}
+	}
+	s.started = nil
+	s.applying--
+}
+
+// leavePath removes an entity from its path.
+func (s *shardNode) leavePath(e *entity) {
+	if e.onPath {
+		s.paths[e.at.Shard].Remove(e.a.id)
+	}
+	e.onPath = false
+}
+
+// takeTouched reports whether the entity was touched since the last call.
+func (e *entity) takeTouched() bool {
+	was := e.touched
+	e.touched = false
+	return was
+}
+
+// reportTouched reports the entities that received commands by the paths.
+func (s *shardNode) reportTouched() {
+	for n := range s.paths {
+		if ids := s.paths[n].Touched((*entity).takeTouched); len(ids) > 0 {
+			s.applyEffects(s.m.Touch(s.h.p.Now(), shardcore.Shard(n), ids))
+		}
+	}
+}
+
+// place identifies an incarnation of an entity on a node.
+type place struct {
+	shardcore.ShardRun
+
+	entity      string
+	incarnation uint64
+}
+
+// entity is an incarnation of an account with its mailbox. It stores all commands of the mailbox at
+// once, after those that it has loaded, and replies.
+type entity struct {
+	s           *shardNode
+	at          place
+	a           *account
+	known       int // number of stored commands it has seen
+	loaded      bool
+	writing     bool
+	onPath      bool
+	touched     bool // by the path
+	passivating bool // asked to stop if idle, and has not replied
+	stop        bool // after the mailbox
+	killed      bool
+	ended       bool
+	mailbox     []uint64
+}
+
+// applyAction applies an action to an entity.
+func (s *shardNode) applyAction(a shardcore.Action) {
+	d := s.d
+	at := place{a.ShardRun, a.Entity, a.Incarnation}
+	e := s.entities[at]
+	d.hit("entity", a.Kind.String())
+	switch {
+	case a.Kind == shard.Start:
+		e = &entity{s: s, at: at, a: d.byID[a.Entity]}
+		s.entities[at] = e
+		e.a.running = append(e.a.running, e)
+		s.started = append(s.started, e)
+		oneEntity(e)
+		s.rememberedBefore(a)
+		s.after(d.storeDelay(), e.load)
+	case e == nil:
+		s.violate("entities-in-turn", "%v of %s %d, which does not run", a.Kind, a.Entity, a.Incarnation)
+	case a.Kind == shard.Pass && (e.stop || e.killed || e.passivating):
+		s.violate("entities-in-turn", "a command follows the stop of %s", a.Entity)
+	case a.Kind == shard.Pass:
+		nr := numberOf(a.Message)
+		d.delivered(e, nr)
+		e.mailbox = append(e.mailbox, nr)
+		e.work()
+	case a.Kind == shard.Stop && a.Idle && !d.quiet && d.rand.IntN(3) == 0:
+		e.passivating = true
+		s.leavePath(e)
+		s.after(d.between(0, 20*time.Millisecond), e.stay)
+	case a.Kind == shard.Stop:
+		e.stop = true
+		s.leavePath(e)
+		if d.oneIn(50) {
+			d.hit("entity", "does not stop")
+			e.writing = true
+			s.after(d.between(5*time.Second, 40*time.Second), e.end)
+			return
+		}
+		e.work()
+	case a.Kind == shard.Kill:
+		e.killed = true
+		s.leavePath(e)
+		s.after(d.between(time.Millisecond, maxStopping), e.end)
+	}
+}
+
+// load reads the stored commands.
+func (e *entity) load() {
+	if e.ended {
+		return
+	}
+	if e.s.d.store.failing() && e.s.d.oneIn(3) {
+		e.s.d.hit("entity", "load failed")
+		e.end()
+		return
+	}
+	e.loaded, e.known = true, len(e.a.stored)
+	e.s.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Started{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+	e.work()
+}
+
+// work stores the commands in the mailbox.
+func (e *entity) work() {
+	switch {
+	case e.ended || e.killed || !e.loaded || e.writing:
+	case len(e.mailbox) > 0:
+		e.writing = true
+		batch, known := e.mailbox, e.known
+		e.mailbox = nil
+		e.append(batch, known)
+	case e.stop:
+		e.writing = true // no reply follows
+		e.s.after(e.s.d.between(0, 20*time.Millisecond), e.end)
+	case e.s.d.rand.IntN(60) == 0:
+		e.s.after(0, e.passivate)
+	}
+}
+
+// passivate asks to be stopped.
+func (e *entity) passivate() {
+	if !e.ended {
+		e.s.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Passivate{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+	}
+}
+
+// stay reports that the entity has something to do and stays.
+func (e *entity) stay() {
+	if e.s.handleInbox(); e.ended || e.killed {
+		return
+	}
+	e.s.d.hit("entity", "busy")
+	e.passivating = false
+	e.s.started = append(e.s.started, e)
+	e.s.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Busy{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+}
+
+// append stores commands after the loaded ones. It may fail, or succeed late.
+func (e *entity) append(batch []uint64, known int) {
+	s, d := e.s, e.s.d
+	written := func(err string) {
+		e.writing = false
+		switch {
+		case e.ended:
+		case err != "":
+			d.hit("entity", err)
+			d.replyAll(s, batch, failed)
+			e.end()
+		default:
+			e.known += len(batch)
+			d.replyAll(s, batch, done)
+			e.work()
+		}
+	}
+	delay, how := d.store.fate()
+	if how == lands || how == landsUnheard {
+		d.w.After(delay, func() {
+			stored := e.a.append(d, known, batch)
+			if how == landsUnheard {
+				return
+			}
+			s.after(d.between(0, 5*time.Millisecond), func() {
+				if stored {
+					written("")
+				} else {
+					written("fenced")
+				}
+			})
+		})
+	}
+	switch how {
+	case fails:
+		s.after(delay, func() { written("store failed") })
+	case landsUnheard, vanishes:
+		s.after(storeTimeout, func() { written("store timed out") })
+	case lands:
+	}
+}
+
+// end ends an incarnation. The commands in its mailbox are lost.
+func (e *entity) end() {
+	if e.s.handleInbox(); e.ended {
+		return
+	}
+	e.vanish()
+	e.s.leavePath(e)
+	delete(e.s.entities, e.at)
+	e.s.d.replyAll(e.s, e.mailbox, failed)
+	e.s.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Ended{Entity: e.at.entity, Incarnation: e.at.incarnation}})
+	e.s.h.maybeEnd()
+}
+
+// vanish records that an incarnation does not run any more.
+func (e *entity) vanish() {
+	e.ended = true
+	for i, other := range e.a.running {
+		if other == e {
+			e.a.running = append(e.a.running[:i:i], e.a.running[i+1:]...)
+			break
+		}
+	}
+}
+
+// account is an entity and its stored commands, as a journal keeps them.
+type account struct {
+	id      string
+	shard   shardcore.Shard
+	stored  []uint64
+	running []*entity
+}
+
+// append stores commands unless the history has changed.
+func (a *account) append(d *sharding, known int, batch []uint64) bool {
+	if len(a.stored) != known {
+		return false
+	}
+	for _, nr := range batch {
+		if l := d.command(nr); l.stored {
+			d.c.violate("stored-once", l.from.h.p.Node(), "command %d for %s is stored once more", nr, a.id)
+		} else {
+			l.stored = true
+		}
+	}
+	a.stored = append(a.stored, batch...)
+	return true
 }

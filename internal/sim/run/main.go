@@ -15,7 +15,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/refold-io/refold/internal/link"
 	"github.com/refold-io/refold/internal/sim"
+	"github.com/refold-io/refold/internal/sim/rolling"
 )
 
 func main() {
@@ -102,4 +104,124 @@ func many(ctx context.Context, first, n uint64, parallel int) bool {
 func isTerminal() bool {
 	info, err := os.Stderr.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+const (
+	loss       = 0.001
+	joinWithin = 10 * time.Second
+
+	// The goals.
+	goalAllUp   = 45 * time.Second
+	goalDecided = 38 * time.Second
+	goalState   = 40 << 10
+	goalFlat    = 1.5
+)
+
+// large prints the figures of large clusters and reports whether the goals were reached.
+func large(ctx context.Context, first, seeds uint64, nodes int) bool {
+	ok := gossip(first)
+	worst := sim.LargeResult{}
+	slowest := time.Duration(0)
+	fmt.Printf("\n%d nodes join through 3 seeds within %v, then %d crash at once; latency 1 to 5 ms, loss %.1f %%, default settings\n\n", nodes, joinWithin, nodes/20, 100*loss)
+	fmt.Printf("%6s  %22s  %20s  %6s\n", "seed", "last join to all up, s", "crash to decision, s", "wall")
+	for seed := first; seed < first+seeds && ctx.Err() == nil; seed++ {
+		began := time.Now()
+		r := sim.Large{Seed: seed, Nodes: nodes, JoinWithin: joinWithin, Crash: nodes / 20, Loss: loss, Progress: progress(seed)}.Run()
+		took := time.Since(began)
+		if r.Err != nil {
+			fmt.Printf("%6d  %v\n", seed, r.Err)
+			ok = false
+			continue
+		}
+		fmt.Printf("%6d  %22.1f  %20.1f  %6s\n", seed, r.AllUp.Seconds(), r.Decided.Seconds(), took.Round(time.Second))
+		worst.AllUp, worst.Decided, slowest = max(worst.AllUp, r.AllUp), max(worst.Decided, r.Decided), max(slowest, took)
+	}
+	fmt.Printf("%6s  %22.1f  %20.1f  %6s\n", "worst", worst.AllUp.Seconds(), worst.Decided.Seconds(), slowest.Round(time.Second))
+	fmt.Printf("%6s  %22.1f  %20.1f\n", "goal", goalAllUp.Seconds(), goalDecided.Seconds())
+	return ok && worst.AllUp <= goalAllUp && worst.Decided <= goalDecided && ctx.Err() == nil
+}
+
+// gossip prints the traffic of an idle cluster.
+func gossip(seed uint64) bool {
+	fmt.Printf("traffic of a node per second on the control lane, with frames, in 60 s without changes; the other lanes are idle\n\n")
+	fmt.Printf("%6s  %8s  %6s  %28s\n", "nodes", "messages", "bytes", "bytes of the encoded gossip")
+	results := map[int]sim.LargeResult{}
+	ok := true
+	for _, n := range []int{3, 100, 1000} {
+		r := sim.Large{Seed: seed, Nodes: n, JoinWithin: joinWithin, Loss: loss, Quiet: time.Minute, Progress: progress(seed)}.Run()
+		if r.Err != nil {
+			fmt.Printf("%6d  %v\n", n, r.Err)
+			return false
+		}
+		results[n] = r
+		fmt.Printf("%6d  %8.1f  %6.0f  %28d\n", n, r.Messages[link.Control], r.Bytes[link.Control], r.State)
+		ok = ok && r.Messages[link.Data]+r.Messages[link.Bulk] == 0
+	}
+	ratio := results[1000].Bytes[link.Control] / results[100].Bytes[link.Control]
+	fmt.Printf("\nwith 1,000 nodes each sends %.2f times as much as with 100, the goal is at most %.1f; the gossip may have at most %d bytes\n", ratio, goalFlat, goalState)
+	return ok && ratio <= goalFlat && results[1000].State <= goalState
+}
+
+func progress(seed uint64) func(time.Duration, string) {
+	if !isTerminal() {
+		return nil
+	}
+	return func(at time.Duration, subject string) {
+		fmt.Fprintf(os.Stderr, "\r\033[Kseed %d: %v simulated, until %s", seed, at, subject)
+	}
+}
+
+const (
+	shardsPerNode = 10
+
+	// The goals.
+	goalOwners   = 1
+	goalHandOffs = 1.3
+	goalWall     = 10 * time.Minute
+)
+
+// restarts prints the figures of a rolling restart of a large cluster with a new version, and
+// reports whether the goals were reached.
+func rollingRestart(seed uint64, nodes int) bool {
+	began := time.Now()
+	c := rolling.Restart{Seed: seed, Nodes: nodes, Shards: shardsPerNode * nodes}
+	if isTerminal() {
+		c.Progress = func(at time.Duration, restarted int) {
+			fmt.Fprintf(os.Stderr, "\r\033[K%d of %d nodes restarted, %v simulated, %v passed", restarted, nodes, at, time.Since(began).Round(time.Second))
+		}
+	}
+	fmt.Printf("%d nodes with %d shards restart with a new version, one at a time, the next one 5 s after Up; membership is a model\n\n", nodes, c.Shards)
+	r := c.Run()
+	wall := time.Since(began)
+	if c.Progress != nil {
+		fmt.Fprint(os.Stderr, "\r\033[K")
+	}
+	ok := r.Err == nil
+	row := func(subject, figure, goal string, reached bool) {
+		verdict := ""
+		if !reached {
+			verdict, ok = "MISSED", false
+		}
+		fmt.Printf("%-66s  %12s  %10s  %s\n", subject, figure, goal, verdict)
+	}
+	ratio := float64(r.HandOffs) / float64(c.Shards)
+	row("", "figure", "goal", true)
+	row("owners of a shard at the same time, at every step", fmt.Sprint(r.Owners), fmt.Sprintf("<= %d", goalOwners), r.Owners <= goalOwners)
+	row("completed hand-offs per shard", fmt.Sprintf("%.3f", ratio), fmt.Sprintf("<= %.1f", goalHandOffs), ratio <= goalHandOffs)
+	row("fullest minus emptiest region at the end, shards", fmt.Sprint(r.Spread), fmt.Sprintf("<= %d", rolling.Balanced), r.BalancedAfter >= 0)
+	after := "never"
+	if r.BalancedAfter >= 0 {
+		after = fmt.Sprintf("%.0f s", r.BalancedAfter.Seconds())
+	}
+	row("time until then, simulated", after, fmt.Sprintf("<= %.0f s", rolling.Afterwards.Seconds()), r.BalancedAfter >= 0)
+	row("wall", wall.Round(time.Second).String(), fmt.Sprintf("<= %.0f min", goalWall.Minutes()), wall <= goalWall)
+	fmt.Printf("\n%d of %d nodes restarted in %v simulated, %d coordinators; %d hand-offs given up, at most %d hand-offs of one shard;\n",
+		r.Restarts, nodes, r.Took.Round(time.Second), r.Coordinators, r.Failed, r.Most)
+	fmt.Printf("a node handed off its shards in at most %v, %d stopped by force; the regions differed by at most %d shards;\n",
+		r.Leaving.Round(time.Millisecond), r.Forced, r.Widest)
+	fmt.Printf("%d commands sent to entities, %d delivered, %d refused; %d steps of machines\n", r.Commands, r.Delivered, r.Refused, r.Steps)
+	if r.Err != nil {
+		fmt.Printf("BROKEN: %v\n", r.Err)
+	}
+	return ok
 }
