@@ -97,11 +97,12 @@ func (b *batcher) add(i int, w *journal.Write) error {
 	if b.down {
 		return fmt.Errorf("leveldb: append: %w: an earlier batch of the call failed", journal.ErrNotSent)
 	}
-	s := b.engine.streams.get(w.ID)
-	if s == nil {
-		if s, err = b.load(w.ID); err != nil {
-			return err
-		}
+	if err := journal.CheckID(w.ID); err != nil {
+		return &journal.RejectedError{ID: w.ID, Reason: err}
+	}
+	s, err := b.engine.stream(w.ID)
+	if err != nil {
+		return fmt.Errorf("leveldb: append: %w: read the state of %q: %w", journal.ErrNotSent, w.ID, err)
 	}
 	if w.Expect != s.next {
 		return &journal.ConflictError{ID: w.ID, Expected: w.Expect, Highest: s.next}
@@ -129,17 +130,6 @@ func (b *batcher) add(i int, w *journal.Write) error {
 	s.next += uint64(len(w.Events))
 	b.size += size
 	return nil
-}
-
-func (b *batcher) load(id string) (*stream, error) {
-	if err := journal.CheckID(id); err != nil {
-		return nil, &journal.RejectedError{ID: id, Reason: err}
-	}
-	s, err := b.engine.load(id)
-	if err != nil {
-		return nil, fmt.Errorf("leveldb: append: %w: read the state of %q: %w", journal.ErrNotSent, id, err)
-	}
-	return b.engine.streams.add(id, s), nil
 }
 
 // commit stores the batch, which holds the writes below end.

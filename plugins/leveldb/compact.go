@@ -5,7 +5,7 @@ package leveldb
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 
 	"github.com/syndtr/goleveldb/leveldb/util"
 
@@ -24,48 +24,29 @@ const (
 
 // space estimates the use of disk space. All sizes are in bytes.
 type space struct {
-	mu sync.Mutex
-	// live is a lower bound of the live data in the tables, as of the last count or compaction,
-	// less later deletions.
-	live int64
+	// live is a lower bound of the live data in the tables, as of the last count or compaction, plus
+	// the value of deleted when that began.
+	live atomic.Int64
 	// deleted is the total of all deletions.
-	deleted int64
+	deleted atomic.Int64
 	// written is the total of writes and deletions since the last check for garbage.
-	written int64
+	written atomic.Int64
 }
 
 // add records writes and deletions, and reports whether it is time to check for garbage.
 func (s *space) add(written, deleted int64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.live = max(0, s.live-deleted)
-	s.deleted += deleted
-	if s.written += written + deleted; s.written < checkAfter {
+	s.deleted.Add(deleted)
+	if s.written.Add(written+deleted) < checkAfter {
 		return false
 	}
-	s.written = 0
+	s.written.Store(0)
 	return true
-}
-
-// deletedSoFar returns the total of deletions, as the argument began of setLive.
-func (s *space) deletedSoFar() (deleted int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.deleted
-}
-
-// setLive sets the live size as counted. Deletions since the count began are subtracted.
-func (s *space) setLive(live, began int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.live = max(0, live-(s.deleted-began))
 }
 
 // wasteful reports whether tables of that size are worth compacting.
 func (s *space) wasteful(size int64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return size-s.live > max(minGarbage, s.live/2)
+	live := max(0, s.live.Load()-s.deleted.Load())
+	return size-live > max(minGarbage, live/2)
 }
 
 // compactIfWasteful compacts the store in the background if much of it is garbage. The engine
@@ -97,14 +78,14 @@ func tableSize(e *engine) int64 {
 
 // compact rewrites all tables in steps and returns their new size.
 func (s *durableStore) compact() (size int64, err error) {
-	began := s.space.deletedSoFar()
+	deleted := s.space.deleted.Load()
 	r := util.Range{Start: []byte{tagRecord}}
 	for more := true; more; {
 		if size, more, err = s.compactNext(&r); err != nil {
 			return 0, err
 		}
 	}
-	s.space.setLive(size, began)
+	s.space.live.Store(size + deleted)
 	return size, nil
 }
 

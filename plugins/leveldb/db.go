@@ -162,7 +162,7 @@ func (db *DB) Close() error {
 	db.closed = true
 	var err error
 	if db.engine != nil {
-		err = db.engine.close()
+		err = db.engine.db.Close()
 		db.engine = nil
 	}
 	if err = errors.Join(err, db.files.Close()); err != nil {
@@ -221,7 +221,7 @@ func (db *DB) replaceEngine() error {
 		if err := checkSpace(db.files); err != nil {
 			return err
 		}
-		_ = db.engine.close() // fails for the same reason
+		_ = db.engine.db.Close() // fails for the same reason
 		db.engine = nil
 	}
 	e, err := openEngine(db.files, db.syncDir, db.cfg)

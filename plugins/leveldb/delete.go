@@ -5,7 +5,6 @@ package leveldb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/syndtr/goleveldb/leveldb"
@@ -44,15 +43,11 @@ func (j *Journal) deletePage(ctx context.Context, id string, to uint64) (more bo
 		return false, err
 	}
 	defer j.release()
-	s := e.streams.get(id)
-	if s == nil {
-		loaded, lerr := e.load(id)
-		if lerr != nil {
-			return false, lerr
-		}
-		s = e.streams.add(id, loaded)
-		defer e.streams.trim()
+	s, err := e.stream(id)
+	if err != nil {
+		return false, err
 	}
+	defer e.streams.trim()
 	if s.number == 0 {
 		return false, nil
 	}
@@ -115,32 +110,22 @@ func (db *DB) sweepPortion(ctx context.Context, kind byte, r *util.Range) (last 
 		b       leveldb.Batch
 		deleted deletions
 	)
-	last, err = e.portion(r, func(key, value []byte) error {
-		group, ok := groupNumber(key)
-		if kind == tagTag {
-			_, group, ok = cutTagKey(key)
-		}
-		if !ok {
-			return malformedKey(key)
-		}
-		if group >= end.group {
-			return nil // the last group determines the next group number
+	last, err = e.portion(e.db, r, func(key, value []byte) error {
+		_, group, err := cutIndexKey(key)
+		if err != nil || group >= end.group { // the last group determines the next group number
+			return err
 		}
 		runs := readRuns(value, kind == tagTag)
 		for runs.next() {
-			to, derr := deleted.get(e.db, runs.run.number)
-			if derr != nil {
-				return derr
-			}
-			if to < runs.run.last() {
-				return nil
+			left, err := deleted.skip(e.db, runs.run)
+			if err != nil || left.count > 0 {
+				return err
 			}
 		}
-		if runs.err != nil {
-			return runsError(group, runs.err)
+		if runs.err == nil {
+			b.Delete(key)
 		}
-		b.Delete(key)
-		return nil
+		return runsError(group, runs.err)
 	})
 	if err == nil && b.Len() > 0 {
 		err = e.write(&b)
@@ -176,14 +161,20 @@ func (d *deletions) get(from leveldb.Reader, number uint64) (to uint64, err erro
 	return to, nil
 }
 
+// skip returns a run without its deleted events.
+func (d *deletions) skip(from leveldb.Reader, r run) (run, error) {
+	to, err := d.get(from, r.number)
+	if to >= r.first {
+		r = r.without(to - r.first + 1)
+	}
+	return r, err
+}
+
 // readDeletion reads the deletion record of a persistence ID. The zero value means no deletions.
 func readDeletion(from leveldb.Reader, number uint64) (d deletion, err error) {
-	value, err := from.Get(appendDeletedKey(nil, number), nil)
-	switch {
-	case errors.Is(err, leveldb.ErrNotFound):
-		return d, nil
-	case err != nil:
-		return d, translate(err)
+	value, err := get(from, appendDeletedKey(nil, number))
+	if err != nil || value == nil {
+		return d, err
 	}
 	if d, err = decodeDeletion(value); err != nil {
 		return d, corrupt(fmt.Sprintf("the deletions of persistence ID %d", number), err)

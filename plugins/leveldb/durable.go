@@ -126,7 +126,7 @@ var _ durable.Store = (*durableStore)(nil)
 
 func newDurableStore(id durable.ID, db *DB) *durableStore {
 	s := &durableStore{handle: handle{open: plugin.NewHandle(), db: db}, id: id}
-	s.space.live = tableSize(db.engine)
+	s.space.live.Store(tableSize(db.engine))
 	return s
 }
 
@@ -189,8 +189,7 @@ type loader struct {
 	from  *engine
 	view  *leveldb.Snapshot
 	start []byte // nil at the beginning; the database holds only records
-	live  int64  // bytes read so far
-	began int64
+	live  int64  // bytes read so far, plus the bytes deleted before the beginning
 }
 
 // next returns the next records, or none at the end. The records before a damaged one are returned
@@ -206,32 +205,27 @@ func (l *loader) next(ctx context.Context) (records []durable.Record, err error)
 		if l.view, err = e.db.GetSnapshot(); err != nil {
 			return nil, translate(err)
 		}
-		l.from, l.began = e, s.space.deletedSoFar()
+		l.from, l.live = e, s.space.deleted.Load()
 	}
 	if l.from != e {
 		return nil, errReplaced
 	}
-	it := l.view.NewIterator(&util.Range{Start: l.start}, nil)
-	defer it.Release()
-	for size := 0; size < portionBytes && len(records) < e.records && it.Next(); {
-		r, err := decodeRecord(it.Key(), it.Value())
+	last, err := e.portion(l.view, &util.Range{Start: l.start}, func(key, value []byte) error {
+		r, err := decodeRecord(key, value)
 		if err != nil {
-			return records, err
+			return err
 		}
 		r.Data = bytes.Clone(r.Data)
 		records = append(records, r)
-		size += len(it.Key()) + len(it.Value())
-		l.live += int64(len(it.Key()) + len(it.Value()))
-		l.start = append(append(l.start[:0], it.Key()...), 0)
-	}
-	if err := it.Error(); err != nil {
-		return records, translate(err)
-	}
-	if len(records) == 0 {
-		s.space.setLive(l.live, l.began)
+		l.live += int64(len(key) + len(value))
+		return nil
+	})
+	l.start = append(last, 0)
+	if err == nil && len(records) == 0 {
+		s.space.live.Store(l.live)
 		s.compactIfWasteful(e)
 	}
-	return records, nil
+	return records, err
 }
 
 func (l *loader) close() {
@@ -271,7 +265,7 @@ func (s *durableStore) Write(ctx context.Context, records []durable.Record) (err
 	for i, r := range records {
 		key = recordKey(key[:0], r.Key)
 		if len(r.Data) == 0 {
-			old, err := e.get(key)
+			old, err := get(e.db, key)
 			if err != nil {
 				return err
 			}

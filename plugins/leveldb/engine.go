@@ -28,7 +28,7 @@ type engine struct {
 	db    *leveldb.DB
 	guard *storageGuard
 	sync  opt.WriteOptions
-	// unsure is set once the outcome of a write is unknown.
+	// outcomeUnknown is set once the outcome of a write is unknown.
 	outcomeUnknown atomic.Bool
 	streams        *cache
 	names          *nameCache
@@ -114,8 +114,8 @@ func (e *engine) write(b *leveldb.Batch) error {
 }
 
 // get returns the value of a key, or nil if there is none.
-func (e *engine) get(key []byte) ([]byte, error) {
-	value, err := e.db.Get(key, nil)
+func get(from leveldb.Reader, key []byte) ([]byte, error) {
+	value, err := from.Get(key, nil)
 	if errors.Is(err, leveldb.ErrNotFound) {
 		return nil, nil
 	}
@@ -140,8 +140,8 @@ const (
 
 // portion calls f with the first records of a range. It returns the last key that it passed to f,
 // or nil if the range is empty.
-func (e *engine) portion(r *util.Range, f func(key, value []byte) error) (last []byte, err error) {
-	it := e.db.NewIterator(r, nil)
+func (e *engine) portion(from leveldb.Reader, r *util.Range, f func(key, value []byte) error) (last []byte, err error) {
+	it := from.NewIterator(r, nil)
 	defer it.Release()
 	size := 0
 	for n := 0; n < e.records && size < portionBytes && it.Next(); n++ {
@@ -178,7 +178,7 @@ func (e *engine) firstFreeNumber() (uint64, error) {
 // find reads the stored state of a persistence ID except for its highest sequence number.
 func (e *engine) find(id string) (stream, error) {
 	var s stream
-	value, err := e.get(appendIDKey(nil, id))
+	value, err := get(e.db, appendIDKey(nil, id))
 	if err != nil || value == nil {
 		return s, err
 	}
@@ -207,7 +207,18 @@ func (e *engine) load(id string) (stream, error) {
 	return s, nil
 }
 
-func (e *engine) close() error { return e.db.Close() }
+// stream returns the cached state of a persistence ID. It adds the stored state to the cache if
+// there is none; trim must follow.
+func (e *engine) stream(id string) (*stream, error) {
+	if s := e.streams.get(id); s != nil {
+		return s, nil
+	}
+	s, err := e.load(id)
+	if err != nil {
+		return nil, err
+	}
+	return e.streams.add(id, s), nil
+}
 
 // openFiles locks the directory. It creates the directory unless it is opened read-only.
 func openFiles(dir string, readOnly bool) (storage.Storage, error) {
@@ -286,11 +297,10 @@ func spaceFile() storage.FileDesc { return storage.FileDesc{Type: storage.TypeTe
 
 // removeSpaceFile removes the file of an interrupted checkSpace.
 func removeSpaceFile(files storage.Storage) error {
-	err := files.Remove(spaceFile())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
+	if err := files.Remove(spaceFile()); !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
-	return err
+	return nil
 }
 
 func logSize(files storage.Storage) (int64, error) {

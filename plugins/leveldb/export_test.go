@@ -85,7 +85,7 @@ func (s *SnapshotStore) Damage(m snapshot.Metadata, payload bool) error {
 		tag = tagPayload
 	}
 	key := snapshotKey(tag, m.ID, m.SequenceNr)
-	value, err := s.db.engine.get(key)
+	value, err := get(s.db.engine.db, key)
 	if err != nil {
 		return err
 	}
@@ -161,14 +161,14 @@ func (db *DB) MakeNewer(id string, nr uint64) error {
 		return err
 	}
 	key := appendEventKey(nil, s.number, nr)
-	event, err := e.get(key)
+	event, err := get(e.db, key)
 	if err != nil {
 		return err
 	}
 	event[0] = eventVersion + 1
 	err = e.db.Put(key, event, nil)
 	key = snapshotKey(tagSnapshot, id, nr)
-	head, gerr := e.get(key)
+	head, gerr := get(e.db, key)
 	head[0], head[1] = snapshotVersion+1, ^byte(snapshotVersion+1)
 	return errors.Join(err, gerr, e.db.Put(key, head, nil))
 }

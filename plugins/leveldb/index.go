@@ -5,7 +5,6 @@ package leveldb
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,9 +34,6 @@ type runBuilder struct {
 
 // maxKeptTags is the number of tags for which an indexer keeps buffers.
 const maxKeptTags = 1024
-
-// full reports whether put must be called before the next add.
-func (x *indexer) full() bool { return x.events >= maxGroup }
 
 // add appends an event to the group. Fences are not indexed.
 func (x *indexer) add(number, seqNr uint64, fence bool, tags []string) {
@@ -71,7 +67,7 @@ func (x *indexer) add(number, seqNr uint64, fence bool, tags []string) {
 // addEvents appends the events of a write, and puts full groups into a batch.
 func (x *indexer) addEvents(number uint64, events []journal.Event, b *leveldb.Batch, next *uint64) {
 	for i := range events {
-		if x.full() {
+		if x.events >= maxGroup {
 			x.put(b, next)
 		}
 		e := &events[i]
@@ -94,19 +90,12 @@ func (x *indexer) put(b *leveldb.Batch, next *uint64) {
 		x.key = appendTagKey(x.key[:0], tag, group)
 		b.Put(x.key, x.tags[tag].take(true))
 	}
-	x.reset()
-}
-
-// reset begins a new group.
-func (x *indexer) reset() {
 	x.order.reset()
+	for _, tag := range x.used {
+		x.tags[tag].reset()
+	}
 	if len(x.tags) > maxKeptTags {
 		x.tags = nil
-	}
-	for _, tag := range x.used {
-		if t := x.tags[tag]; t != nil {
-			t.reset()
-		}
 	}
 	clear(x.used)
 	x.events, x.used = 0, x.used[:0]
@@ -282,17 +271,13 @@ func (c *nameCache) get(from leveldb.Reader, number uint64) (name, error) {
 }
 
 func readName(from leveldb.Reader, number uint64) (string, error) {
-	file := fmt.Sprintf("the name of persistence ID %d", number)
-	value, err := from.Get(appendNameKey(nil, number), nil)
-	if errors.Is(err, leveldb.ErrNotFound) {
-		return "", corruptf(file, "record is missing")
-	}
+	value, err := get(from, appendNameKey(nil, number))
 	if err != nil {
-		return "", translate(err)
+		return "", err
 	}
 	id, err := decodeName(value)
 	if err != nil {
-		return "", corrupt(file, err)
+		return "", corrupt(fmt.Sprintf("the name of persistence ID %d", number), err)
 	}
 	return id, nil
 }

@@ -40,15 +40,8 @@ var (
 func (j *Journal) Close() error { return j.db.handles.Close(j.open, j.db.Close) }
 
 // HighestSequenceNr implements journal.Journal.
-func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
-	highest, err := j.highest(ctx, id)
-	if err != nil {
-		return 0, fmt.Errorf("leveldb: highest sequence number of %q: %w", id, err)
-	}
-	return highest, nil
-}
-
-func (j *Journal) highest(ctx context.Context, id string) (uint64, error) {
+func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (highest uint64, err error) {
+	defer wrap(&err, "highest sequence number of %q", id)
 	if err := journal.CheckID(id); err != nil {
 		return 0, err
 	}

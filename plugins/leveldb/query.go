@@ -250,13 +250,9 @@ func (s *scan) groups(ctx context.Context, from position) (full bool, err error)
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
-		key := it.Key()
-		group, ok := groupNumber(key)
-		if tag {
-			_, group, ok = cutTagKey(key)
-		}
-		if !ok {
-			return false, malformedKey(key)
+		_, group, err := cutIndexKey(it.Key())
+		if err != nil {
+			return false, err
 		}
 		passed := uint64(0)
 		if group == from.group {
@@ -304,12 +300,8 @@ func (s *scan) addRun(group uint64, r run) (full bool, err error) {
 	if !s.query.Slices.Contains(n.slice) || !q.Matches(n.id, nil) {
 		return false, nil
 	}
-	deleted, err := s.deletions.get(s.view, r.number)
-	if err != nil {
+	if r, err = s.deletions.skip(s.view, r); err != nil {
 		return false, err
-	}
-	if deleted >= r.first {
-		r = r.without(deleted - r.first + 1)
 	}
 	for ; r.count > 0; r = r.without(1) {
 		if s.scanned++; s.scanned > maxScanned || len(s.page.Events) == pageRecords {
@@ -325,12 +317,12 @@ func (s *scan) addRun(group uint64, r run) (full bool, err error) {
 // addEvent adds an event to the page.
 func (s *scan) addEvent(at position, id string, number, seqNr uint64) (full bool, err error) {
 	s.key = appendEventKey(s.key[:0], number, seqNr)
-	value, err := s.view.Get(s.key, nil)
-	if errors.Is(err, leveldb.ErrNotFound) {
+	value, err := get(s.view, s.key)
+	switch {
+	case err != nil:
+		return false, err
+	case value == nil:
 		return false, corruptf(groupName(at.group), "event %d of %q is missing", seqNr, id)
-	}
-	if err != nil {
-		return false, translate(err)
 	}
 	if s.size += len(value); s.size > pageBytes && len(s.page.Events) > 0 {
 		return true, nil

@@ -109,6 +109,18 @@ func appendTagKey(b []byte, tag string, group uint64) []byte {
 	return binary.BigEndian.AppendUint64(appendTagPrefix(b, tag), group)
 }
 
+// cutIndexKey returns the group in the key of an index record, and the tag of the record of a tag.
+func cutIndexKey(key []byte) (tag []byte, group uint64, err error) {
+	group, ok := groupNumber(key)
+	if !ok {
+		tag, group, ok = cutTagKey(key)
+	}
+	if !ok {
+		return nil, 0, malformedKey(key)
+	}
+	return tag, group, nil
+}
+
 // cutTagKey returns the tag and the group in the key of a tag.
 func cutTagKey(key []byte) (tag []byte, group uint64, ok bool) {
 	if len(key) == 0 || key[0] != tagTag {

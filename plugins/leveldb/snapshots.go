@@ -188,7 +188,7 @@ func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) (err e
 	}
 	defer s.release()
 	key := snapshotKey(tagSnapshot, snap.ID, snap.SequenceNr)
-	old, err := e.get(key)
+	old, err := get(e.db, key)
 	if err != nil {
 		return snapshotError(err)
 	}
@@ -196,7 +196,13 @@ func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) (err e
 		return err // a newer version must not be replaced, damaged data may be
 	}
 	var batch leveldb.Batch
-	batch.Put(key, headOf(&snap).append(nil, key))
+	head := snapshotHead{
+		time:     snap.Time,
+		length:   uint32(len(snap.Payload)), //nolint:gosec // checked against MaxSnapshotSize
+		sum:      checksum(0, snap.Payload),
+		manifest: snap.Manifest,
+	}
+	batch.Put(key, head.append(nil, key))
 	batch.Put(snapshotKey(tagPayload, snap.ID, snap.SequenceNr), snap.Payload)
 	return snapshotError(e.write(&batch))
 }
@@ -287,15 +293,6 @@ type snapshotHead struct {
 	length   uint32
 	sum      uint32
 	manifest string
-}
-
-func headOf(s *snapshot.Snapshot) snapshotHead {
-	return snapshotHead{
-		time:     s.Time,
-		length:   uint32(len(s.Payload)), //nolint:gosec // checked against MaxSnapshotSize
-		sum:      checksum(0, s.Payload),
-		manifest: s.Manifest,
-	}
 }
 
 func (h snapshotHead) append(b, key []byte) []byte {

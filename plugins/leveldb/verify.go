@@ -5,7 +5,6 @@ package leveldb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -77,9 +76,9 @@ func (v *verifier) each(ctx context.Context, kind byte, f func(key, value []byte
 
 // group checks the record of a group.
 func (v *verifier) group(key, value []byte) error {
-	group, ok := groupNumber(key)
-	if !ok {
-		return malformedKey(key)
+	_, group, err := cutIndexKey(key)
+	if err != nil {
+		return err
 	}
 	runs := readRuns(value, false)
 	for runs.next() {
@@ -112,9 +111,9 @@ func (v *verifier) name(number uint64) error {
 	if err != nil {
 		return err
 	}
-	value, err := v.view.Get(appendIDKey(nil, id), nil)
-	if err != nil && !errors.Is(err, leveldb.ErrNotFound) {
-		return translate(err)
+	value, err := get(v.view, appendIDKey(nil, id))
+	if err != nil {
+		return err
 	}
 	if n, err := decodeNumber(value); err != nil || n != number {
 		return corruptf(fmt.Sprintf("the number of %q", id), "is %d, but %d has that name: %v", n, number, err)
@@ -124,20 +123,17 @@ func (v *verifier) name(number uint64) error {
 
 // live calls f with the events of a run that are not deleted.
 func (v *verifier) live(group uint64, r run, f func(index, seqNr uint64, e *journal.Event) error) error {
-	deleted, err := v.deleted.get(v.view, r.number)
+	r, err := v.deleted.skip(v.view, r)
 	if err != nil {
 		return err
 	}
-	if deleted >= r.first {
-		r = r.without(deleted - r.first + 1)
-	}
 	for ; r.count > 0; r = r.without(1) {
-		value, err := v.view.Get(appendEventKey(nil, r.number, r.first), nil)
-		if errors.Is(err, leveldb.ErrNotFound) {
+		value, err := get(v.view, appendEventKey(nil, r.number, r.first))
+		switch {
+		case err != nil:
+			return err
+		case value == nil:
 			return corruptf(groupName(group), "event %d of persistence ID %d is missing", r.first, r.number)
-		}
-		if err != nil {
-			return translate(err)
 		}
 		e, err := decodeEvent(value, &v.names)
 		if err != nil {
@@ -152,9 +148,9 @@ func (v *verifier) live(group uint64, r run, f func(index, seqNr uint64, e *jour
 
 // tag checks the record of a tag.
 func (v *verifier) tag(key, value []byte) error {
-	tag, group, ok := cutTagKey(key)
-	if !ok {
-		return malformedKey(key)
+	tag, group, err := cutIndexKey(key)
+	if err != nil {
+		return err
 	}
 	runs := readRuns(value, true)
 	for runs.next() {
@@ -174,9 +170,9 @@ func (v *verifier) tag(key, value []byte) error {
 
 // place checks that the group contains the event at the index given by its tag.
 func (v *verifier) place(group, index, number, seqNr uint64) error {
-	value, err := v.view.Get(appendGroupKey(nil, group), nil)
-	if err != nil && !errors.Is(err, leveldb.ErrNotFound) {
-		return translate(err)
+	value, err := get(v.view, appendGroupKey(nil, group))
+	if err != nil {
+		return err
 	}
 	runs := readRuns(value, false)
 	for runs.next() {
