@@ -150,24 +150,24 @@ func (c *cluster) latest(name string) *host {
 	return found
 }
 
-func (c *cluster) living() []*host {
-	var all []*host
-	for _, h := range c.hosts {
-		if h.alive() {
-			all = append(all, h)
-		}
-	}
-	return all
-}
+func (c *cluster) living() []*host { return filter(c.hosts, (*host).alive) }
 
 func (c *cluster) members() []*host {
-	var all []*host
-	for _, h := range c.hosts {
-		if h.alive() && h.m.Member() {
-			all = append(all, h)
-		}
+	return filter(c.hosts, func(h *host) bool { return h.alive() && h.m.Member() })
+}
+
+// filter returns the elements that keep accepts.
+func filter[T any](all []T, keep func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(t T) bool { return !keep(t) })
+}
+
+// oldest returns the oldest of the members that counts accepts, or nil.
+func oldest(members []*identity.Member, counts func(*identity.Member) bool) *identity.Member {
+	all := filter(members, counts)
+	if len(all) == 0 {
+		return nil
 	}
-	return all
+	return slices.MinFunc(all, membership.CompareAge)
 }
 
 // begin starts all nodes within a few seconds.
@@ -220,17 +220,14 @@ func (c *cluster) healthySince(h *host) time.Duration {
 
 // restart restarts a node, unless it would form a cluster of its own.
 func (c *cluster) restart(name string) {
-	members, seeds := c.members(), 0 // seeds that can accept a joining node
-	for _, h := range members {
-		if n := h.p.Node().Name; n != name && c.isSeed(h) && c.healthy(h) && h.up() {
-			seeds++
-		}
-	}
+	members := c.members()
+	accepts := func(h *host) bool { return h.p.Node().Name != name && c.isSeed(h) && c.healthy(h) && h.up() }
+	seed := slices.ContainsFunc(members, accepts) // one that can accept a joining node
 	first := name == c.plan.Seeds[0]
 	switch {
 	case len(members) == 0:
 		c.join(c.start(name, nil))
-	case first && (seeds == 0 || !c.healthyAt(name)), seeds == 0:
+	case !seed, first && !c.healthyAt(name):
 		if c.restarts { // an operator chooses a living member
 			h := c.start(name, nil)
 			h.submit(node.Membership{Input: membership.JoinNode{Name: members[c.w.Rand.IntN(len(members))].p.Node().Name}})
@@ -277,6 +274,17 @@ func (a *workload) between(least, most time.Duration) time.Duration {
 }
 
 func (a *workload) hit(table, row string) { a.c.hit(table, row) }
+
+// converge waits until why returns no obstacle.
+func (a *workload) converge(invariant string, most time.Duration, why func() string) bool {
+	if began := a.w.Now(); !a.c.until(most, func() bool { return why() == "" }) {
+		a.c.violate(invariant, a.c.living()[0].p.Node(), "after %v: %s", a.w.Now()-began, why())
+	}
+	if a.c.violation == nil {
+		a.hit("checked", invariant)
+	}
+	return a.c.violation == nil
+}
 
 // maxUnrest is the maximum duration of the fault phase.
 const maxUnrest = 20 * time.Minute

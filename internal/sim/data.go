@@ -99,10 +99,7 @@ func (d *data) view(r *replicator, l replication.Level) *view {
 // needed returns how many of n replicas a level requires. It is computed independently of the
 // protocol.
 func needed(l replication.Level, n int) int {
-	majority := 1
-	for 2*majority <= n {
-		majority++
-	}
+	majority := n/2 + 1
 	switch l.Kind {
 	case replication.Count:
 		return l.N
@@ -114,24 +111,12 @@ func needed(l replication.Level, n int) int {
 		return 1
 	case replication.Majority:
 	}
-	if majority < l.MinCap {
-		majority = l.MinCap
-	}
-	if majority > n {
-		majority = n
-	}
-	return majority
+	return min(max(majority, l.MinCap), n)
 }
 
 // living returns the replicators of living nodes that have loaded their disks.
 func (d *data) living() []*replicator {
-	var living []*replicator
-	for _, r := range d.all {
-		if r.serves() {
-			living = append(living, r)
-		}
-	}
-	return living
+	return filter(d.all, (*replicator).serves)
 }
 
 // holders returns the living replicators that hold data: those of members, and those that have
@@ -221,12 +206,8 @@ func (p DataPlan) String() string {
 func (d *data) count(r *replicator) {
 	d.mustHappen()
 	n, c := r.m.Counters(), d.c.coverage
-	for k := replication.KindWrite; k < replication.Kinds; k++ {
-		c.hit("data message", k.String(), n.Received[k])
-	}
-	for k := range replication.Drops {
-		c.hit("data dropped", k.String(), n.Dropped[k])
-	}
+	rows(c, "data message", replication.KindWrite, replication.Kinds-1, n.Received[:])
+	rows(c, "data dropped", 0, replication.Drops-1, n.Dropped[:])
 	for row, n := range map[string]uint64{
 		"compared": n.Compared, "equal": n.Equal, "delta applied": n.DeltasApplied, "delta known": n.DeltasKnown, "delta behind a gap": n.DeltasGap,
 		"delta as a whole value": n.DeltasAsStates, "delta dropped": n.DeltasDropped, "merged": n.Merged, "known": n.Known, "second wave": n.SecondWaves,
@@ -252,8 +233,6 @@ func (d *data) mustHappen() {
 		},
 		"data": {"asked while loading", "stray message", "lost with its last replica", "all who had something have ended", "pruned while who had it was away"},
 	} {
-		for _, row := range rows {
-			d.c.coverage.hit(table, row, 0)
-		}
+		d.c.coverage.expect(table, rows...)
 	}
 }

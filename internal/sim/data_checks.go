@@ -461,18 +461,6 @@ func (d *data) finish() {
 	}
 }
 
-// converge waits until why returns no obstacle.
-func (d *data) converge(invariant string, most time.Duration, why func() string) bool {
-	began := d.w.Now()
-	if !d.c.until(most, func() bool { return why() == "" }) {
-		d.c.violate(invariant, d.living()[0].h.p.Node(), "after %v: %s", d.w.Now()-began, why())
-	}
-	if d.c.violation == nil {
-		d.hit("checked", invariant)
-	}
-	return d.c.violation == nil
-}
-
 // differ returns a difference between living nodes, or an empty string.
 func (d *data) differ() string {
 	for _, h := range d.c.living() {

@@ -29,13 +29,7 @@ func (d *data) work() {
 
 // clients returns the nodes of clients, mostly members.
 func (d *data) clients() []*replicator {
-	var nodes []*replicator
-	for _, r := range d.all {
-		if !r.ended && r.h.alive() && (r.h.m.Member() || d.rand.IntN(50) == 0) {
-			nodes = append(nodes, r)
-		}
-	}
-	return nodes
+	return filter(d.all, func(r *replicator) bool { return !r.ended && r.h.alive() && (r.h.m.Member() || d.rand.IntN(50) == 0) })
 }
 
 func (d *data) something(r *replicator) {

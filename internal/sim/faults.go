@@ -121,22 +121,17 @@ func (c *cluster) updateDeaf() {
 }
 
 func forgedHandOver(c *cluster) bool {
-	var oldest *identity.Member
 	by := c.any()
 	if by == nil {
 		return false
 	}
-	for _, m := range by.m.Gossip().Members() {
-		if m.Status == identity.Up && (oldest == nil || m.OlderThan(oldest)) {
-			oldest = m
-		}
-	}
-	if oldest == nil {
+	first := oldest(by.m.Gossip().Members(), func(m *identity.Member) bool { return m.Status == identity.Up })
+	if first == nil {
 		return false
 	}
-	c.w.Logf("FAULT: %v is asked to let %v leave, and others answer in its name", by.p.Node(), oldest.Node)
-	c.leaving[oldest.Node] = true
-	by.submit(node.Membership{Input: membership.Leave{Node: oldest.Node}})
+	c.w.Logf("FAULT: %v is asked to let %v leave, and others answer in its name", by.p.Node(), first.Node)
+	c.leaving[first.Node] = true
+	by.submit(node.Membership{Input: membership.Leave{Node: first.Node}})
 	for i := range 200 {
 		c.w.After(time.Duration(i)*50*time.Millisecond, c.forge)
 	}
@@ -471,23 +466,22 @@ func pairLost(c *cluster) bool {
 		return false
 	}
 	d := c.between(3*time.Second, 60*time.Second)
-	type pair struct{ from, to string }
-	var pairs []pair
+	var pairs [][2]string
 	for range 1 + c.w.Rand.IntN(3) {
 		a, b := c.any(), c.any()
 		if a == b {
 			continue
 		}
 		from, to := a.p.Node().Name, b.p.Node().Name
-		pairs = append(pairs, pair{from, to})
-		c.w.Network.Pair(from, to, env.Pair{Loss: 1})
+		pairs = append(pairs, [2]string{from, to})
+		c.w.Network.Cut(from, to, true)
 		c.w.Logf("FAULT: nothing gets from %s to %s for %v", from, to, d)
 	}
 	c.runningCuts++
 	c.runFault(d, func() {
 		c.runningCuts--
 		for _, p := range pairs {
-			c.w.Network.Pair(p.from, p.to, env.Pair{})
+			c.w.Network.Cut(p[0], p[1], false)
 		}
 		c.w.Logf("the pairs can communicate again")
 	})
@@ -663,20 +657,12 @@ func (c *cluster) checkSurvivors(sides [2][]*host, expected int, either bool) {
 // survivingSide returns the side that has to survive, or -1 for none. With either, the lease
 // decides. All members are Up.
 func survivingSide(s splitbrain.Settings, sides [2][]*host) (side int, either bool) {
-	var lowest, oldest *identity.Member
+	members := sides[0][0].m.Gossip().Members() // sorted by node
 	sideOf := func(m *identity.Member) int {
 		if slices.ContainsFunc(sides[0], func(h *host) bool { return h.p.Node() == m.Node }) {
 			return 0
 		}
 		return 1
-	}
-	for _, m := range sides[0][0].m.Gossip().Members() {
-		if lowest == nil || m.Node.Compare(lowest.Node) < 0 {
-			lowest = m
-		}
-		if oldest == nil || m.OlderThan(oldest) {
-			oldest = m
-		}
 	}
 	sizes := [2]int{len(sides[0]), len(sides[1])}
 	switch s.Strategy {
@@ -688,7 +674,7 @@ func survivingSide(s splitbrain.Settings, sides [2][]*host) (side int, either bo
 		}
 		return -1, false
 	case downing.KeepOldest:
-		side := sideOf(oldest)
+		side := sideOf(slices.MinFunc(members, membership.CompareAge))
 		if !s.KeepLoneOldest && sizes[side] == 1 && sizes[1-side] > 1 {
 			return 1 - side, false
 		}
@@ -701,7 +687,7 @@ func survivingSide(s splitbrain.Settings, sides [2][]*host) (side int, either bo
 	}
 	switch {
 	case sizes[0] == sizes[1]:
-		return sideOf(lowest), false
+		return sideOf(members[0]), false
 	case sizes[0] > sizes[1]:
 		return 0, false
 	}

@@ -559,17 +559,12 @@ func (c *cluster) unsettled() string {
 // misplaced returns a singleton that does not run on the oldest member, or "".
 func (c *cluster) misplaced(living []*host) string {
 	for _, s := range c.plan.Singletons {
-		var oldest *identity.Member
-		for _, m := range living[0].m.Gossip().Members() {
-			if m.HasRole(s.Role) && (oldest == nil || m.OlderThan(oldest)) {
-				oldest = m
-			}
-		}
+		home := oldest(living[0].m.Gossip().Members(), func(m *identity.Member) bool { return m.HasRole(s.Role) }).Node
 		for _, h := range c.hosts {
 			i := h.instances[s.Name]
 			runs := i != nil && !h.p.Dead() && !i.stopping
-			if should := h.p.Node() == oldest.Node; runs != should {
-				return h.p.Node().String() + " hosts " + s.Name + " or should; the oldest member is " + oldest.Node.String() + ": " + describe(h)
+			if should := h.p.Node() == home; runs != should {
+				return h.p.Node().String() + " hosts " + s.Name + " or should; the oldest member is " + home.String() + ": " + describe(h)
 			}
 		}
 	}

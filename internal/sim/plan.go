@@ -5,10 +5,10 @@ package sim
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/refold-io/refold/cluster/downing"
@@ -171,32 +171,39 @@ func (c Coverage) Add(other Coverage) {
 	}
 }
 
+// expect adds rows, so that the missing ones are reported.
+func (c Coverage) expect(table string, rows ...string) {
+	for _, row := range rows {
+		c.hit(table, row, 0)
+	}
+}
+
+// rows adds the counts of the values of an enumeration from first to last. Without counts it adds
+// only the rows, so that the missing ones are reported.
+func rows[K interface {
+	~uint8
+	fmt.Stringer
+}](c Coverage, table string, first, last K, counts []uint64) {
+	for k := first; k <= last; k++ {
+		n := uint64(0)
+		if counts != nil {
+			n = counts[k]
+		}
+		c.hit(table, k.String(), n)
+	}
+}
+
 // add adds the counters of a node.
 func (c Coverage) add(n node.Counters) {
-	for k := membership.Kind(1); k < membership.Kinds; k++ {
-		c.hit("message", k.String(), n.Membership.Received[k])
-	}
-	for s := identity.Joining; s <= identity.ReadyForShutdown; s++ {
-		c.hit("member", s.String(), n.Membership.Became[s])
-	}
-	for t := range membership.Timeouts {
-		c.hit("time-out", t.String(), n.Membership.TimedOut[t])
-	}
-	for d := range membership.Drops {
-		c.hit("dropped", d.String(), n.Membership.Dropped[d])
-	}
-	for o := membership.Same; o <= membership.Concurrent; o++ {
-		c.hit("gossip", o.String(), n.Membership.Gossip[o])
-	}
-	for k := splitbrain.Decided; k <= splitbrain.LeftToOwner; k++ {
-		c.hit("downing", k.String(), n.Downing[k])
-	}
-	for s := singleton.Younger; s <= singleton.End; s++ {
-		c.hit("singleton", s.String(), n.Became[s])
-	}
-	for k := singleton.HandOverToMe; k <= singleton.InstanceGone; k++ {
-		c.hit("singleton message", k.String(), n.SingletonReceived[k])
-	}
+	m := &n.Membership
+	rows(c, "message", membership.Kind(1), membership.Kinds-1, m.Received[:])
+	rows(c, "member", identity.Joining, identity.ReadyForShutdown, m.Became[:])
+	rows(c, "time-out", 0, membership.Timeouts-1, m.TimedOut[:])
+	rows(c, "dropped", 0, membership.Drops-1, m.Dropped[:])
+	rows(c, "gossip", membership.Same, membership.Concurrent, m.Gossip[:])
+	rows(c, "downing", splitbrain.Decided, splitbrain.LeftToOwner, n.Downing[:])
+	rows(c, "singleton", singleton.Younger, singleton.End, n.Became[:])
+	rows(c, "singleton message", singleton.HandOverToMe, singleton.InstanceGone, n.SingletonReceived[:])
 	c.hit("singleton", "stuck", n.Stuck)
 	c.hit("singleton message", "ignored", n.Ignored)
 	c.hit("lease", "loss reported", n.LeasesLost)
@@ -254,22 +261,14 @@ func (c Coverage) Missing(seeds uint64) []string {
 	return all
 }
 
-// WriteTo writes the tables.
-func (c Coverage) WriteTo(w io.Writer) (int64, error) {
-	var written int64
+// String returns the tables as text.
+func (c Coverage) String() string {
+	var s strings.Builder
 	for _, table := range slices.Sorted(maps.Keys(c)) {
-		n, err := fmt.Fprintf(w, "%s\n", table)
-		written += int64(n)
-		if err != nil {
-			return written, err
-		}
+		fmt.Fprintln(&s, table)
 		for _, row := range slices.Sorted(maps.Keys(c[table])) {
-			n, err := fmt.Fprintf(w, "  %-34s %12d\n", row, c[table][row])
-			written += int64(n)
-			if err != nil {
-				return written, err
-			}
+			fmt.Fprintf(&s, "  %-34s %12d\n", row, c[table][row])
 		}
 	}
-	return written, nil
+	return s.String()
 }

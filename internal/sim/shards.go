@@ -72,13 +72,7 @@ func (d *sharding) oneIn(n int) bool { return !d.plan.Calm && !d.quiet && d.rand
 
 // living returns the shard nodes of living members.
 func (d *sharding) living() []*shardNode {
-	var living []*shardNode
-	for _, s := range d.all {
-		if s.h.alive() && s.h.m.Member() {
-			living = append(living, s)
-		}
-	}
-	return living
+	return filter(d.all, func(s *shardNode) bool { return s.h.alive() && s.h.m.Member() })
 }
 
 // injectFaults moves shards, performs operator actions and injects faults.
@@ -155,30 +149,15 @@ func (s *shardNode) countRepeatedMessage(to identity.Node, m *coordinator.Messag
 
 // mustHappen are the coverage rows that every large run must count.
 func (d *sharding) mustHappen() {
-	for k := coordinator.Register; k <= coordinator.Refused; k++ {
-		d.c.coverage.hit("shard message", k.String(), 0)
-	}
-	for k := region.Forward; k <= region.Flushed; k++ {
-		d.c.coverage.hit("region frame", k.String(), 0)
-	}
-	for k := coordinator.PhaseChanged; k <= coordinator.HandOffFailed; k++ {
-		d.c.coverage.hit("coordinator", k.String(), 0)
-	}
-	for p := coordinator.Loading; p <= coordinator.Ended; p++ {
-		d.c.coverage.hit("coordinator became", p.String(), 0)
-	}
-	for r := coordinator.Terminated; r <= coordinator.Diverged; r++ {
-		d.c.coverage.hit("coordinator ended", r.String(), 0)
-	}
-	for k := coordinator.Started; k <= coordinator.HomesDeallocated; k++ {
-		d.c.coverage.hit("stored", k.String(), 0)
-	}
-	for r := shardcore.BufferFull; r <= shardcore.NoShard; r++ {
-		d.c.coverage.hit("refused", r.String(), 0)
-	}
-	for k := shard.Start; k <= shard.Kill; k++ {
-		d.c.coverage.hit("entity", k.String(), 0)
-	}
+	c := d.c.coverage
+	rows(c, "shard message", coordinator.Register, coordinator.Refused, nil)
+	rows(c, "region frame", region.Forward, region.Flushed, nil)
+	rows(c, "coordinator", coordinator.PhaseChanged, coordinator.HandOffFailed, nil)
+	rows(c, "coordinator became", coordinator.Loading, coordinator.Ended, nil)
+	rows(c, "coordinator ended", coordinator.Terminated, coordinator.Diverged, nil)
+	rows(c, "stored", coordinator.Started, coordinator.HomesDeallocated, nil)
+	rows(c, "refused", shardcore.BufferFull, shardcore.NoShard, nil)
+	rows(c, "entity", shard.Start, shard.Kill, nil)
 	for table, rows := range map[string][]string{
 		"entity":            {"load failed", "fenced", "store failed", "store timed out", "does not stop", "busy"},
 		"answer":            {"done", "failed", "refused", "unknown"},
@@ -200,9 +179,7 @@ func (d *sharding) mustHappen() {
 			"every-command-has-a-reply", "every-shard-has-a-home", "undrained-hosts-again", "commands are accounted for", "acknowledged commands are stored once", "planned moves only",
 		},
 	} {
-		for _, row := range rows {
-			d.c.coverage.hit(table, row, 0)
-		}
+		c.expect(table, rows...)
 	}
 }
 

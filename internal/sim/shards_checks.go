@@ -222,17 +222,6 @@ func (d *sharding) finish() {
 	d.allStored()
 }
 
-func (d *sharding) converge(invariant string, most time.Duration, why func() string) bool {
-	began := d.w.Now()
-	if !d.c.until(most, func() bool { return why() == "" }) {
-		d.c.violate(invariant, d.living()[0].h.p.Node(), "after %v: %s", d.w.Now()-began, why())
-	}
-	if d.c.violation == nil {
-		d.hit("checked", invariant)
-	}
-	return d.c.violation == nil
-}
-
 // unanswered sends commands to all shards from all nodes and returns one that has no reply.
 func (d *sharding) unanswered() string {
 	why := ""

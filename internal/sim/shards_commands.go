@@ -60,12 +60,9 @@ func (d *sharding) command(nr uint64) *command {
 
 // work lets a client send commands from a node to a few accounts for some seconds.
 func (d *sharding) work() {
-	var nodes []*shardNode
-	for _, s := range d.all {
-		if s.sends() && (s.h.m.Member() && s.wrongSetting == "" || !d.plan.Calm && d.rand.IntN(50) == 0) {
-			nodes = append(nodes, s)
-		}
-	}
+	nodes := filter(d.all, func(s *shardNode) bool {
+		return s.sends() && (s.h.m.Member() && s.wrongSetting == "" || !d.plan.Calm && d.rand.IntN(50) == 0)
+	})
 	if len(nodes) == 0 {
 		return
 	}

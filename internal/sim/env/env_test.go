@@ -79,7 +79,7 @@ func TestNetwork(t *testing.T) {
 	b.wants(t, "split one way", "a1")
 	w.Network.Heal()
 
-	w.Network.Pair("a", "b", env.Pair{Loss: 1})
+	w.Network.Cut("a", "b", true)
 	both()
 	a.wants(t, "a pair", "b2")
 	b.wants(t, "a pair")

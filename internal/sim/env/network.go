@@ -5,6 +5,7 @@ package env
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -28,14 +29,8 @@ type Network struct {
 	// that name.
 	Stray float64
 
-	pairs map[[2]string]Pair
-	late  map[[2]string]time.Duration
-}
-
-// Pair has the faults of one direction between two nodes.
-type Pair struct {
-	Loss float64
-	Slow time.Duration
+	cuts map[[2]string]bool
+	late map[[2]string]time.Duration
 }
 
 // Between is a range of durations.
@@ -49,16 +44,13 @@ func (b Between) pick(r *rand.Rand) time.Duration {
 	return b.Least + time.Duration(r.Int64N(int64(b.Most-b.Least)))
 }
 
-// Pair sets the faults from one name to another. The zero value removes them.
-func (n *Network) Pair(from, to string, p Pair) {
-	if n.pairs == nil {
-		n.pairs = map[[2]string]Pair{}
+// Cut drops all frames from one name to another, or ends that.
+func (n *Network) Cut(from, to string, cut bool) {
+	if n.cuts == nil {
+		n.cuts = map[[2]string]bool{}
 	}
-	if p == (Pair{}) {
-		delete(n.pairs, [2]string{from, to})
-	} else {
-		n.pairs[[2]string{from, to}] = p
-	}
+	n.cuts[[2]string{from, to}] = cut
+	maps.DeleteFunc(n.cuts, func(_ [2]string, cut bool) bool { return !cut })
 }
 
 // Late adds a delay from one name to another on all lanes except Control. It does not count as a
@@ -74,8 +66,8 @@ func (n *Network) Late(from, to string, by time.Duration) {
 	}
 }
 
-// Troubled reports whether any pair has a fault.
-func (n *Network) Troubled() bool { return len(n.pairs) > 0 }
+// Troubled reports whether a pair is cut.
+func (n *Network) Troubled() bool { return len(n.cuts) > 0 }
 
 // Heal ends all faults of the network, but not those of places.
 func (n *Network) Heal() { *n = Network{Delay: Between{time.Millisecond, 5 * time.Millisecond}} }
@@ -98,11 +90,8 @@ type route struct {
 	lane     uint8
 }
 
-// Traffic counts sent frames, bytes and messages.
-type Traffic struct {
-	Frames, Bytes [link.Lanes]uint64
-	Messages      [link.Lanes]uint64
-}
+// Traffic counts sent bytes and messages.
+type Traffic struct{ Bytes, Messages [link.Lanes]uint64 }
 
 // Traffic returns the traffic so far.
 func (w *Env) Traffic() Traffic { return w.traffic }
@@ -131,7 +120,6 @@ func (w *Env) gap(from, to *Process, noticed bool) {
 
 // transmit sends a frame, or a message with Direct.
 func (w *Env) transmit(from *Process, to identity.Node, e event) {
-	w.traffic.Frames[e.lane]++
 	w.traffic.Bytes[e.lane] += uint64(len(e.data))
 	w.mix(8, from.node.UID^uint64(e.lane))
 	w.mixBytes(e.data)
@@ -163,20 +151,12 @@ func (w *Env) chance(e event) *rand.Rand {
 
 func (w *Env) carry(to *Process, e event) {
 	n, r := &w.Network, w.chance(e)
-	if !w.Passes(e.from.place, to.place) || n.Loss > 0 && r.Float64() < n.Loss {
+	if !w.Passes(e.from.place, to.place) || n.cuts[[2]string{e.from.place.Name, to.place.Name}] || n.Loss > 0 && r.Float64() < n.Loss {
 		w.gap(e.from, to, false)
 		return
 	}
 	e.to = to
 	delay := n.Delay.pick(r) + e.from.place.Slow + to.place.Slow
-	if len(n.pairs) > 0 {
-		pair := n.pairs[[2]string{e.from.place.Name, to.place.Name}]
-		if pair.Loss > 0 && r.Float64() < pair.Loss {
-			w.gap(e.from, to, false)
-			return
-		}
-		delay += pair.Slow
-	}
 	if len(n.late) > 0 && link.Lane(e.lane) != link.Control {
 		delay += n.late[[2]string{e.from.place.Name, to.place.Name}]
 	}

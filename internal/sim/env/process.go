@@ -64,9 +64,6 @@ type Process struct {
 	frames  int
 }
 
-// Env returns the environment.
-func (p *Process) Env() *Env { return p.w }
-
 // Node returns the identity of the process.
 func (p *Process) Node() identity.Node { return p.node }
 

@@ -85,10 +85,7 @@ func many(ctx context.Context, first, n uint64, parallel int) bool {
 	if progress {
 		fmt.Fprint(os.Stderr, "\r\033[K")
 	}
-	if _, err := all.WriteTo(os.Stdout); err != nil {
-		return false
-	}
-	fmt.Printf("\n%d seeds from %d: %.1f hours of simulated time, %d faults, in %v\n", done, first, took.Hours(), faults, time.Since(began).Round(time.Second))
+	fmt.Printf("%v\n%d seeds from %d: %.1f hours of simulated time, %d faults, in %v\n", all, done, first, took.Hours(), faults, time.Since(began).Round(time.Second))
 	fmt.Println(&size)
 	missing := all.Missing(done)
 	if len(missing) > 0 {
