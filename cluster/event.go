@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
 	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/membership"
 )
@@ -242,23 +243,11 @@ const (
 )
 
 func (k EventKind) String() string {
-	switch k {
-	case Snapshot:
-		return "snapshot"
-	case Disconnected:
-		return "disconnected"
-	case Suspended:
-		return "suspended"
-	case Connected:
-		return "connected"
-	case Resumed:
-		return "resumed"
-	default:
-		if k < firstOfMachine || k > lastOfMachine {
-			return fmt.Sprintf("event(%d)", uint8(k))
-		}
+	if firstOfMachine <= k && k <= lastOfMachine {
 		return membership.EventKind(k - firstOfMachine + EventKind(membership.TombstonesChanged)).String()
 	}
+	names := [...]string{Snapshot: "snapshot", Disconnected: "disconnected", Suspended: "suspended", Connected: "connected", Resumed: "resumed"}
+	return enum.Name(k, "event", names[:]...)
 }
 
 // String returns the kind and the member, as in "up a:1#9f2c".

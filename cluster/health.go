@@ -61,22 +61,25 @@ func (n *Node) Ready() error {
 }
 
 // Health returns an HTTP handler for probes: GET /live and GET /ready respond with status 200, or
-// with 503 and the reason.
-func (n *Node) Health() http.Handler {
-	probe := func(check func() error) http.HandlerFunc {
+// with 503 and the reason. The node is ready if Ready and all given checks, which must not block,
+// return nil.
+func (n *Node) Health(ready ...func() error) http.Handler {
+	probe := func(checks ...func() error) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			w.Header().Set("Cache-Control", "no-store")
-			if err := check(); err != nil {
-				w.WriteHeader(http.StatusServiceUnavailable)
-				_, _ = fmt.Fprintln(w, err)
-				return
+			for _, check := range checks {
+				if err := check(); err != nil {
+					w.WriteHeader(http.StatusServiceUnavailable)
+					_, _ = fmt.Fprintln(w, err)
+					return
+				}
 			}
 			_, _ = fmt.Fprintln(w, "ok")
 		}
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /live", probe(n.Live))
-	mux.HandleFunc("GET /ready", probe(n.Ready))
+	mux.HandleFunc("GET /ready", probe(append([]func() error{n.Ready}, ready...)...))
 	return mux
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/splitbrain"
 	"github.com/refold-io/refold/transport"
@@ -125,24 +126,10 @@ type MembershipStats struct {
 
 func membershipStats(c *membership.Counters) MembershipStats {
 	return MembershipStats{
-		Sent: byName[membership.Kind](c.Sent[:]), Received: byName[membership.Kind](c.Received[:]), Dropped: byName[membership.Drop](c.Dropped[:]),
-		TimedOut: byName[membership.Timeout](c.TimedOut[:]), Gossip: byName[membership.Order](c.Gossip[:]), Became: byName[Status](c.Became[:]),
+		Sent: enum.Counts[membership.Kind](c.Sent[:]), Received: enum.Counts[membership.Kind](c.Received[:]), Dropped: enum.Counts[membership.Drop](c.Dropped[:]),
+		TimedOut: enum.Counts[membership.Timeout](c.TimedOut[:]), Gossip: enum.Counts[membership.Order](c.Gossip[:]), Became: enum.Counts[Status](c.Became[:]),
 		ClockSize: c.ClockSize, SeenBy: c.SeenBy,
 	}
-}
-
-// byName returns the counters above 0 by the names of their indices.
-func byName[K interface {
-	~uint8
-	String() string
-}](counters []uint64) map[string]uint64 {
-	named := map[string]uint64{}
-	for i, n := range counters {
-		if n > 0 {
-			named[K(i).String()] = n
-		}
-	}
-	return named
 }
 
 func (n *Node) dropped(reason DropReason, peer identity.Node, singleton string) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/refold-io/refold/internal/enum"
 	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/replication"
 )
@@ -94,28 +95,14 @@ type ProtocolStats struct {
 func protocolStats(c *replication.Counters) ProtocolStats {
 	return ProtocolStats{
 		Keys: c.Keys, Tombstones: c.Tombstones, Open: c.Open, Log: c.Log, Storing: c.Storing,
-		Sent: byName[replication.Kind](c.Sent[:]), Received: byName[replication.Kind](c.Received[:]), SentBytes: byName[replication.Kind](c.SentBytes[:]),
-		Dropped: byName[replication.Drop](c.Dropped[:]), Outcomes: byName[replication.Outcome](c.Outcomes[:]),
+		Sent: enum.Counts[replication.Kind](c.Sent[:]), Received: enum.Counts[replication.Kind](c.Received[:]), SentBytes: enum.Counts[replication.Kind](c.SentBytes[:]),
+		Dropped: enum.Counts[replication.Drop](c.Dropped[:]), Outcomes: enum.Counts[replication.Outcome](c.Outcomes[:]),
 		Compared: c.Compared, Equal: c.Equal,
 		DeltasApplied: c.DeltasApplied, DeltasKnown: c.DeltasKnown, DeltasGap: c.DeltasGap,
 		DeltasAsStates: c.DeltasAsStates, DeltasDropped: c.DeltasDropped,
 		Merged: c.Merged, Known: c.Known, Refused: c.Refused, SecondWaves: c.SecondWaves, Repaired: c.Repaired,
 		Initiated: c.Initiated, Pruned: c.Pruned, Cleared: c.Cleared, Expired: c.Expired,
 	}
-}
-
-// byName returns the counts that are not 0 by the names of their indices.
-func byName[K interface {
-	~uint8
-	fmt.Stringer
-}](counts []uint64) map[string]uint64 {
-	m := map[string]uint64{}
-	for i, n := range counts {
-		if n > 0 {
-			m[K(i).String()] = n
-		}
-	}
-	return m
 }
 
 // Stats returns the statistics. It computes the digests of all keys that have changed since the

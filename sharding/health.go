@@ -36,7 +36,7 @@ type HealthConfig struct {
 type Health struct {
 	node *cluster.Node
 	cfg  HealthConfig
-	mux  *http.ServeMux
+	http http.Handler
 
 	mu    sync.Mutex
 	first time.Time       // first probe of the node as a member
@@ -47,9 +47,8 @@ type Health struct {
 func NewHealth(node *cluster.Node, cfg HealthConfig) *Health {
 	cfg.Types = slices.Clone(cfg.Types)
 	cfg.GiveUpAfter = cmp.Or(cfg.GiveUpAfter, 10*time.Second)
-	h := &Health{node: node, cfg: cfg, mux: http.NewServeMux(), known: map[string]bool{}}
-	h.mux.HandleFunc("GET /live", probe(node.Live))
-	h.mux.HandleFunc("GET /ready", probe(h.Ready))
+	h := &Health{node: node, cfg: cfg, known: map[string]bool{}}
+	h.http = node.Health(h.Ready)
 	return h
 }
 
@@ -100,18 +99,4 @@ func (h *Health) missing() (missing []string, refused error) {
 
 // ServeHTTP replies to GET /live and GET /ready with 200, or with 503 and the reason, as
 // cluster.Node.Health does.
-func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
-
-// probe returns a handler that replies with the result of check.
-func probe(check func() error) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		w.Header().Set("Cache-Control", "no-store")
-		if err := check(); err != nil {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = fmt.Fprintln(w, err)
-			return
-		}
-		_, _ = fmt.Fprintln(w, "ok")
-	}
-}
+func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.http.ServeHTTP(w, r) }

@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package enum has the texts of enumerations.
+// Package enum has the names of enumerations, and counters by these names.
 package enum
 
 import "fmt"
@@ -13,4 +13,18 @@ func Name[T ~uint8](v T, kind string, names ...string) string {
 		return names[v]
 	}
 	return fmt.Sprintf("%s(%d)", kind, uint8(v))
+}
+
+// Counts returns the counters above 0 by the names of their indices.
+func Counts[T interface {
+	~uint8
+	fmt.Stringer
+}](counters []uint64) map[string]uint64 {
+	named := map[string]uint64{}
+	for i, n := range counters {
+		if n > 0 {
+			named[T(i).String()] = n
+		}
+	}
+	return named
 }

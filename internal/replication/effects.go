@@ -8,7 +8,7 @@ import (
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/wire"
+	"github.com/refold-io/refold/internal/enum"
 )
 
 // Effects are the results of a step. The caller performs them in the order of the fields.
@@ -84,7 +84,7 @@ const (
 )
 
 func (o Outcome) String() string {
-	return wire.Name("outcome", o, "", "done", "not found", "deleted", "timed out", "too few replicas", "store failed", "failed", "busy", "stopped")
+	return enum.Name(o, "outcome", "", "done", "not found", "deleted", "timed out", "too few replicas", "store failed", "failed", "busy", "stopped")
 }
 
 // Reply is the answer to a request.
@@ -115,7 +115,7 @@ const (
 	Expired
 )
 
-func (k EventKind) String() string { return wire.Name("event", k, "", "changed", "deleted", "expired") }
+func (k EventKind) String() string { return enum.Name(k, "event", "", "changed", "deleted", "expired") }
 
 // Event notifies a subscriber of a change.
 type Event struct {
@@ -160,7 +160,7 @@ const (
 )
 
 func (k NoteKind) String() string {
-	return wire.Name("note", k, "", "malformed", "refused", "too large", "store", "load", "pulling", "pulled", "pruning", "pruned", "removed", "full")
+	return enum.Name(k, "note", "", "malformed", "refused", "too large", "store", "load", "pulling", "pulled", "pruning", "pruned", "removed", "full")
 }
 
 // Note is an event for logs and observers.
@@ -291,7 +291,7 @@ const (
 )
 
 func (d Drop) String() string {
-	return wire.Name("drop", d, "malformed", "stranger", "loading", "late", "pruned", "too large", "parts")
+	return enum.Name(d, "drop", "malformed", "stranger", "loading", "late", "pruned", "too large", "parts")
 }
 
 // Counters count events since the machine was created. The fields are those of ddata.ProtocolStats.

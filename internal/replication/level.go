@@ -6,7 +6,7 @@ package replication
 import (
 	"math"
 
-	"github.com/refold-io/refold/internal/wire"
+	"github.com/refold-io/refold/internal/enum"
 )
 
 // Level is the number of replicas that must take part in a request before it is answered. The node
@@ -38,7 +38,7 @@ const (
 )
 
 func (k LevelKind) String() string {
-	return wire.Name("level", k, "local", "count", "majority", "majority plus", "all")
+	return enum.Name(k, "level", "local", "count", "majority", "majority plus", "all")
 }
 
 // validate returns an error that matches ErrInvalid.

@@ -5,7 +5,7 @@ package replication
 
 import (
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/wire"
+	"github.com/refold-io/refold/internal/enum"
 )
 
 // Kind is the kind of a message.
@@ -33,7 +33,7 @@ const (
 )
 
 func (k Kind) String() string {
-	return wire.Name("kind", k, "", "write", "delta", "ack", "read", "read-result", "root", "groups", "buckets", "keys", "uses", "want", "gossip",
+	return enum.Name(k, "kind", "", "write", "delta", "ack", "read", "read-result", "root", "groups", "buckets", "keys", "uses", "want", "gossip",
 		"pull", "chunk", "part")
 }
 

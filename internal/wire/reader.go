@@ -212,11 +212,3 @@ func List[T ~uint32](r *Reader, limit T, subject string) []T {
 	}
 	return list
 }
-
-// Name returns the name of a number of an enumeration, or the text "kind(n)" if it has none.
-func Name[T ~uint8](kind string, n T, names ...string) string {
-	if int(n) >= len(names) || names[n] == "" {
-		return fmt.Sprintf("%s(%d)", kind, uint8(n))
-	}
-	return names[n]
-}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/wire"
+	"github.com/refold-io/refold/internal/enum"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -117,7 +117,7 @@ const (
 )
 
 func (p Phase) String() string {
-	return wire.Name("phase", p, "", "loading", "claiming", "settling", "active", "ended")
+	return enum.Name(p, "phase", "", "loading", "claiming", "settling", "active", "ended")
 }
 
 // Reason is the reason for the end of a coordinator.
@@ -134,7 +134,7 @@ const (
 )
 
 func (r Reason) String() string {
-	return wire.Name("reason", r, "", "terminated", "superseded by a higher term", "diverged from what is stored")
+	return enum.Name(r, "reason", "", "terminated", "superseded by a higher term", "diverged from what is stored")
 }
 
 // NoteKind is the kind of a note.
@@ -172,7 +172,7 @@ const (
 )
 
 func (k NoteKind) String() string {
-	return wire.Name("note", k, "", "phase changed", "repaired", "load retried", "save retried", "stored", "ignored", "not allocated", "terminating",
+	return enum.Name(k, "note", "", "phase changed", "repaired", "load retried", "save retried", "stored", "ignored", "not allocated", "terminating",
 		"hand-off begun", "hand-off done", "silent", "region refused", "hand-off failed")
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
 	"github.com/refold-io/refold/internal/wire"
 	"github.com/refold-io/refold/sharding/allocation"
 )
@@ -43,7 +44,7 @@ const (
 )
 
 func (k EventKind) String() string {
-	return wire.Name("event", k, "", "started", "region registered", "proxy registered", "region terminated", "proxy terminated", "homes allocated",
+	return enum.Name(k, "event", "", "started", "region registered", "proxy registered", "region terminated", "proxy terminated", "homes allocated",
 		"homes deallocated")
 }
 

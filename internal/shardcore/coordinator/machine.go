@@ -4,6 +4,7 @@
 package coordinator
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -85,14 +86,7 @@ func (m *Machine) Term() uint64 { return m.term }
 func (m *Machine) State() (State, uint64) { return m.state, m.rev }
 
 // Moving returns the shards that are being handed off, sorted.
-func (m *Machine) Moving() []Shard {
-	moving := make([]Shard, 0, len(m.moving))
-	for s := range m.moving {
-		moving = append(moving, s)
-	}
-	slices.Sort(moving)
-	return moving
-}
+func (m *Machine) Moving() []Shard { return slices.Sorted(maps.Keys(m.moving)) }
 
 // Rebalancing reports whether an answer of the strategy to AskRebalance is pending.
 func (m *Machine) Rebalancing() bool { return m.rebalanceCall != 0 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
 	"github.com/refold-io/refold/internal/wire"
 )
 
@@ -64,7 +65,7 @@ const (
 )
 
 func (k Kind) String() string {
-	return wire.Name("kind", k, "", "register", "register proxy", "get homes", "hosted", "begin hand-off ack", "stopped", "graceful shutdown",
+	return enum.Name(k, "kind", "", "register", "register proxy", "get homes", "hosted", "begin hand-off ack", "stopped", "graceful shutdown",
 		"region stopped", "fenced", "stop shards", "register ack", "homes", "host", "begin hand-off", "hand-off", "register again", "refused")
 }
 
