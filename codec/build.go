@@ -140,12 +140,7 @@ func (b *builder) linkUpcaster(u upcaster) {
 }
 
 func (b *builder) reads(name string, version int) bool {
-	for _, u := range b.upcasters {
-		if u.name == name && u.version == version {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.upcasters, func(u upcaster) bool { return u.name == name && u.version == version })
 }
 
 // build makes the registry's tables: one reader for each manifest that can occur, so that a lookup
@@ -223,16 +218,21 @@ func (b *builder) addCurrent(t Type, formats map[string]Format) {
 	var up *upcaster
 	if t.adapter != nil {
 		own := t.adapter.up
-		own.name, own.version = t.name, t.version
+		own.version = t.version
 		up = &own
 		b.reg.upcasters[own.from] = up
 		w.to = t.adapter.to
 	}
-	names := append([]string{t.name}, t.aliases...)
+	b.addReaders(formats, append([]string{t.name}, t.aliases...), t.version, reader{typ: t.stored(), plan: p, planErr: err, up: up})
+}
+
+// addReaders adds the readers of one version under all names, one reader for each format.
+func (b *builder) addReaders(formats map[string]Format, names []string, version int, r reader) {
 	for format, f := range formats {
-		rd := newReader(t.stored(), p, err, f, up)
+		rd := r
+		rd.format = f
 		for _, name := range names {
-			b.reg.readers[manifest{name, t.version, format}.String()] = rd
+			b.reg.readers[manifest{name, version, format}.String()] = &rd
 		}
 	}
 }
@@ -249,10 +249,5 @@ func (b *builder) addOld(u *upcaster, formats map[string]Format) {
 			names = append(names, t.aliases...)
 		}
 	}
-	for format, f := range formats {
-		rd := newReader(u.from, p, err, f, u)
-		for _, name := range names {
-			b.reg.readers[manifest{name, u.version, format}.String()] = rd
-		}
-	}
+	b.addReaders(formats, names, u.version, reader{typ: u.from, plan: p, planErr: err, up: u})
 }

@@ -73,6 +73,10 @@ type upcaster struct {
 // Each Old must be a Go type of its own. It may be a struct, or a named map such as "type
 // depositedV1 map[string]any" to access fields by name.
 func Upcast[Old, New any](name string, version int, f func(Old) (New, error)) Entry {
+	return newUpcaster(name, version, f)
+}
+
+func newUpcaster[Old, New any](name string, version int, f func(Old) (New, error)) upcaster {
 	u := upcaster{name: name, version: version, from: reflect.TypeFor[Old](), to: reflect.TypeFor[New]()}
 	if f != nil {
 		u.fn = func(dst []any, old any) ([]any, error) {
@@ -187,7 +191,7 @@ func checkName(name string) error {
 // adapter stores values of a type as values of another one.
 type adapter struct {
 	to func(v any) (any, error)
-	up upcaster // from the stored type, without its name and version
+	up upcaster // from the stored type; its version is that of the type
 }
 
 // Adapt registers Domain under a name, like Name, but stores values of type Stored. Domain can then
@@ -202,18 +206,9 @@ type adapter struct {
 // The conversion is one to one. To read several values or none from one stored value, raise the
 // version and use a Split.
 func Adapt[Domain, Stored any](name string, to func(Domain) (Stored, error), from func(Stored) (Domain, error)) Type {
-	a := &adapter{up: upcaster{from: reflect.TypeFor[Stored](), to: reflect.TypeFor[Domain]()}}
+	a := &adapter{up: newUpcaster(name, 1, from)}
 	if to != nil {
 		a.to = func(v any) (any, error) { return to(v.(Domain)) } //nolint:errcheck // found by its type
-	}
-	if from != nil {
-		a.up.fn = func(dst []any, stored any) ([]any, error) {
-			v, err := from(stored.(Stored)) //nolint:errcheck // decoded to Stored, or found by its type
-			if err != nil {
-				return dst, err
-			}
-			return append(dst, v), nil
-		}
 	}
 	return Type{typ: reflect.TypeFor[Domain](), name: name, version: 1, adapter: a}
 }

@@ -119,10 +119,7 @@ func (c *jsonCheck) value(s *shape, depth int) error {
 			return errDepth()
 		}
 		c.pos++
-		if first == '[' {
-			return c.array(s, depth+1)
-		}
-		return c.object(s, depth+1)
+		return c.list(s, depth+1, first+2) // the closing bracket or brace
 	case '"':
 		text, err := c.text()
 		if err != nil {
@@ -133,59 +130,28 @@ func (c *jsonCheck) value(s *shape, depth int) error {
 	return c.literal()
 }
 
-func (c *jsonCheck) array(s *shape, depth int) error {
-	list := s.array
+// list reads an array or, up to a closing brace, an object.
+func (c *jsonCheck) list(s *shape, depth int, end byte) error {
+	list, cost := s.array, 32
+	if end == '}' {
+		list, cost = s.object, 64
+	}
 	if list == nil {
 		list = &elements{shape: &shape{}}
 	}
-	if err := c.alloc(32); err != nil {
+	if err := c.alloc(cost); err != nil {
 		return err
 	}
 	for n := 0; ; n++ {
-		more, err := c.more(n, ']')
+		more, err := c.more(n, end)
 		if !more {
 			return err
 		}
-		if err := list.take(c, n); err != nil {
-			return err
-		}
-		if err := c.value(list.shape, depth); err != nil {
-			return err
-		}
-	}
-}
-
-func (c *jsonCheck) object(s *shape, depth int) error {
-	list := s.object
-	if list == nil {
-		list = &elements{shape: &shape{}}
-	}
-	if err := c.alloc(64); err != nil {
-		return err
-	}
-	for n := 0; ; n++ {
-		more, err := c.more(n, '}')
-		if !more {
-			return err
-		}
-		if c.peek() != '"' {
-			return c.malformed()
-		}
-		key, err := c.text()
-		if err != nil {
-			return err
-		}
-		if c.peek() != ':' {
-			return c.malformed()
-		}
-		c.pos++
 		value := list.shape
-		if s.fields != nil {
-			if value, err = c.field(s, key); err != nil {
+		if end == '}' {
+			if value, err = c.key(s, value); err != nil {
 				return err
 			}
-		} else if err := c.alloc(costNew(uintptr(len(key)))); err != nil {
-			return err
 		}
 		if err := list.take(c, n); err != nil {
 			return err
@@ -194,6 +160,26 @@ func (c *jsonCheck) object(s *shape, depth int) error {
 			return err
 		}
 	}
+}
+
+// key reads a key of an object, and returns the shape of its value: that of the struct's field, or
+// the given one.
+func (c *jsonCheck) key(s, value *shape) (*shape, error) {
+	if c.peek() != '"' {
+		return nil, c.malformed()
+	}
+	key, err := c.text()
+	if err != nil {
+		return nil, err
+	}
+	if c.peek() != ':' {
+		return nil, c.malformed()
+	}
+	c.pos++
+	if s.fields != nil {
+		return c.field(s, key)
+	}
+	return value, c.alloc(costNew(uintptr(len(key))))
 }
 
 // take pays for the next element.

@@ -54,9 +54,6 @@ func marshalerOf(t reflect.Type) marshaler {
 	return noMarshaler
 }
 
-// hasOwnForm reports whether a type encodes itself instead of field by field.
-func hasOwnForm(t reflect.Type) bool { return marshalerOf(t) != noMarshaler }
-
 // planMarshaler creates the plan of a type that encodes itself. It returns false for other types.
 func planMarshaler(p *plan) (bool, error) {
 	if ptr := reflect.PointerTo(p.typ); ptr.Implements(reflect.TypeFor[msgpack.CustomEncoder]()) || ptr.Implements(reflect.TypeFor[msgpack.CustomDecoder]()) {

@@ -173,10 +173,6 @@ type reader struct {
 	up      *upcaster // nil for a current type that is stored without conversion
 }
 
-func newReader(t reflect.Type, p *plan, err error, f Format, up *upcaster) *reader {
-	return &reader{typ: t, plan: p, planErr: err, format: f, up: up}
-}
-
 // DecodeAppend appends the current values of a stored payload to dst: usually one, none if the type
 // was removed, or several if an upcaster splits it. On an error it returns dst unchanged. The error
 // wraps ErrUnknown if the registry does not contain the manifest, otherwise ErrMalformed or

@@ -221,7 +221,7 @@ func (c *compiler) field(sf reflect.StructField) ([]field, error) {
 	if tag.skip || sf.Name == "_" || sf.Type.Size() == 0 {
 		return nil, nil // nothing is lost with these
 	}
-	if sf.Anonymous && sf.Type.Kind() == reflect.Struct && tag.name == "" && !tag.noInline && !hasOwnForm(sf.Type) {
+	if sf.Anonymous && sf.Type.Kind() == reflect.Struct && tag.name == "" && !tag.noInline && marshalerOf(sf.Type) == noMarshaler {
 		var inner []field
 		inner, err = c.collect(sf.Type)
 		for i := range inner {

@@ -69,7 +69,8 @@ func scan(data []byte, pos int) (token, int) {
 
 // scanWide is scan for the codes that are followed by a number.
 func scanWide(data []byte, pos int, c byte) (token, int) {
-	k, width := layout(c)
+	form := wideForms[c-0xc0]
+	k, width := form.kind, form.width
 	if len(data)-pos < width {
 		return token{}, pos
 	}
@@ -116,63 +117,22 @@ func scanWide(data []byte, pos int, c byte) (token, int) {
 	return token{kind: k, bits: u}, pos
 }
 
-// layout returns the kind of a code above the fixed ones, and the width of the number after it.
-func layout(c byte) (k kind, width int) {
-	switch c {
-	case msgpcode.Nil:
-		return kindNil, 0
-	case msgpcode.False, msgpcode.True:
-		return kindBool, 0
-	case msgpcode.Bin8:
-		return kindBinary, 1
-	case msgpcode.Bin16:
-		return kindBinary, 2
-	case msgpcode.Bin32:
-		return kindBinary, 4
-	case msgpcode.Ext8:
-		return kindExt, 1
-	case msgpcode.Ext16:
-		return kindExt, 2
-	case msgpcode.Ext32:
-		return kindExt, 4
-	case msgpcode.Float:
-		return kindFloat32, 4
-	case msgpcode.Double:
-		return kindFloat64, 8
-	case msgpcode.Uint8:
-		return kindUint, 1
-	case msgpcode.Uint16:
-		return kindUint, 2
-	case msgpcode.Uint32:
-		return kindUint, 4
-	case msgpcode.Uint64:
-		return kindUint, 8
-	case msgpcode.Int8:
-		return kindInt, 1
-	case msgpcode.Int16:
-		return kindInt, 2
-	case msgpcode.Int32:
-		return kindInt, 4
-	case msgpcode.Int64:
-		return kindInt, 8
-	case msgpcode.FixExt1, msgpcode.FixExt2, msgpcode.FixExt4, msgpcode.FixExt8, msgpcode.FixExt16:
-		return kindExt, 0
-	case msgpcode.Str8:
-		return kindString, 1
-	case msgpcode.Str16:
-		return kindString, 2
-	case msgpcode.Str32:
-		return kindString, 4
-	case msgpcode.Array16:
-		return kindArray, 2
-	case msgpcode.Array32:
-		return kindArray, 4
-	case msgpcode.Map16:
-		return kindMap, 2
-	case msgpcode.Map32:
-		return kindMap, 4
-	}
-	return kindInvalid, 0
+// wideForms holds the kinds of the codes above the fixed ones, from 0xc0 on, and the width of the
+// number after each.
+var wideForms = [...]struct { //nolint:gochecknoglobals // a constant table
+	kind  kind
+	width int
+}{
+	{kindNil, 0}, {kindInvalid, 0}, {kindBool, 0}, {kindBool, 0},
+	{kindBinary, 1}, {kindBinary, 2}, {kindBinary, 4}, // 0xc4
+	{kindExt, 1}, {kindExt, 2}, {kindExt, 4}, // 0xc7
+	{kindFloat32, 4}, {kindFloat64, 8}, // 0xca
+	{kindUint, 1}, {kindUint, 2}, {kindUint, 4}, {kindUint, 8}, // 0xcc
+	{kindInt, 1}, {kindInt, 2}, {kindInt, 4}, {kindInt, 8}, // 0xd0
+	{kindExt, 0}, {kindExt, 0}, {kindExt, 0}, {kindExt, 0}, {kindExt, 0}, // 0xd4
+	{kindString, 1}, {kindString, 2}, {kindString, 4}, // 0xd9
+	{kindArray, 2}, {kindArray, 4}, // 0xdc
+	{kindMap, 2}, {kindMap, 4}, // 0xde
 }
 
 // maxDepth is the maximum number of nested arrays and maps. The check before decoding and the
