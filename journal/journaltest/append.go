@@ -26,11 +26,7 @@ func appendChecks() []check {
 			before, after := write("before", "w", 0, 1), write("after", "w", 0, 1)
 			errs := f.appendAll(f.ctx, before, empty, after)
 			f.wantRejected(errs[1], empty)
-			for _, i := range []int{0, 2} {
-				if errs[i] != nil {
-					f.Errorf("neighbour %d of a write without events: %v", i, errs[i])
-				}
-			}
+			f.wantStored(errs, 0, 2)
 			f.wantHistory(empty.ID, 0)
 			f.wantHistory(before.ID, 0, before)
 			f.wantHistory(after.ID, 0, after)
@@ -62,9 +58,7 @@ func appendChecks() []check {
 				if !errors.Is(errs[0], journal.ErrRejected) {
 					f.Errorf("numbers %s: Append returned %v, want a rejection", c.name, errs[0])
 				}
-				if errs[1] != nil {
-					f.Errorf("numbers %s: the neighbour: %v", c.name, errs[1])
-				}
+				f.wantStored(errs, 1)
 			}
 			f.wantHistory(stored.ID, 0, stored)
 		}},
@@ -94,11 +88,9 @@ func appendChecks() []check {
 			errs := f.appendAll(f.ctx, good[0], conflicting, good[1], rejected, good[2])
 			f.wantConflict(errs[1], conflicting, 1)
 			f.wantRejected(errs[3], rejected)
-			for k, i := range []int{0, 2, 4} {
-				if errs[i] != nil {
-					f.Errorf("the write to %q beside a conflict and a rejection: %v", good[k].ID, errs[i])
-				}
-				f.wantHistory(good[k].ID, 0, good[k])
+			f.wantStored(errs, 0, 2, 4)
+			for _, w := range good {
+				f.wantHistory(w.ID, 0, w)
 			}
 			f.wantHistory(rejected.ID, 0)
 			f.wantHistory(old.ID, 0, old)
@@ -117,11 +109,7 @@ func appendChecks() []check {
 					f.Errorf("write %d, after a failed one of its ID: %v, want ErrSkipped", i, errs[i])
 				}
 			}
-			for _, i := range []int{0, 2, 3, 7} {
-				if errs[i] != nil {
-					f.Errorf("write %d, not after a failed one of its ID: %v", i, errs[i])
-				}
-			}
+			f.wantStored(errs, 0, 2, 3, 7)
 			f.wantHistory("conflicting", 0, good[0])
 			f.wantHistory("rejected", 0, good[1])
 			f.wantHistory("good", 0, good[2], good[3])

@@ -29,8 +29,7 @@ func concurrencyChecks() []check {
 				id := fmt.Sprint("visible|", k)
 				for n := range uint64(each) {
 					w := write(id, "w", n, 1)
-					if err := f.append1(w); err != nil {
-						f.Errorf("Append: %v", err)
+					if !f.appended(w) {
 						return
 					}
 					if n%2 == 0 {
@@ -50,8 +49,7 @@ func concurrencyChecks() []check {
 				if k == 0 {
 					defer done.Store(true)
 					for n := range uint64(units) {
-						if err := f.append1(write(id, "w", n*unit, unit)); err != nil {
-							f.Errorf("Append: %v", err)
+						if !f.appended(write(id, "w", n*unit, unit)) {
 							return
 						}
 					}
@@ -121,11 +119,7 @@ func concurrencyChecks() []check {
 			}
 		}},
 		{"ParallelAppends", "MaxAppends calls in flight, with different IDs, do not disturb each other", parallel, func(f *fixture) {
-			p, ok := journal.As[journal.Parallel](f.j)
-			if !ok {
-				f.Fatalf("%T does not implement journal.Parallel any more", f.j)
-			}
-			calls := p.MaxAppends()
+			calls := as[journal.Parallel](f).MaxAppends()
 			if calls < 1 {
 				f.Fatalf("MaxAppends is %d, want at least 1", calls)
 			}
@@ -233,8 +227,7 @@ func reentrancyChecks() []check {
 						w := write(id, "w", highest, 3)
 						writes = append(writes, w)
 						highest += 3
-						if err := f.append1(w); err != nil {
-							f.Errorf("Append: %v", err)
+						if !f.appended(w) {
 							return
 						}
 					}

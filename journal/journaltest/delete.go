@@ -87,8 +87,7 @@ func deleteChecks() []check {
 				if k == 0 {
 					defer highest.Store(total)
 					for n := range uint64(total) {
-						if err := f.append1(write(id, "w", n, 1)); err != nil {
-							f.Errorf("Append %d beside deletions: %v", n+1, err)
+						if !f.appended(write(id, "w", n, 1)) {
 							return
 						}
 						highest.Store(n + 1)
@@ -165,10 +164,7 @@ func listerChecks() []check {
 		}},
 		{"CallsInList", "the body of a list may call the journal, or leave", lists, func(f *fixture) {
 			ids := f.storeIDs([]string{"a", "b", "c"})
-			l, ok := journal.As[journal.IDLister](f.j)
-			if !ok {
-				f.Fatalf("%T does not implement journal.IDLister any more", f.j)
-			}
+			l := as[journal.IDLister](f)
 			f.within("a call in the body of PersistenceIDs", func() {
 				for id, err := range l.PersistenceIDs(f.ctx, "") {
 					if err == nil {
@@ -198,23 +194,9 @@ func listerChecks() []check {
 	}
 }
 
-// list returns the IDs after the given one.
-func (f *fixture) list(after string) []string {
-	f.Helper()
-	ids, err := f.collectIDs(f.ctx, after)
-	if err != nil {
-		f.Errorf("PersistenceIDs: %v", err)
-	}
-	return ids
-}
-
 func (f *fixture) collectIDs(ctx context.Context, after string) (ids []string, failed error) {
 	f.Helper()
-	l, ok := journal.As[journal.IDLister](f.j)
-	if !ok {
-		f.Fatalf("%T does not implement journal.IDLister any more", f.j)
-	}
-	for id, err := range l.PersistenceIDs(ctx, after) {
+	for id, err := range as[journal.IDLister](f).PersistenceIDs(ctx, after) {
 		if failed != nil {
 			f.Errorf("PersistenceIDs continues after the error %v", failed)
 			break
@@ -228,8 +210,8 @@ func (f *fixture) collectIDs(ctx context.Context, after string) (ids []string, f
 
 func (f *fixture) wantIDs(after string, want []string) {
 	f.Helper()
-	if got := f.list(after); !slices.Equal(got, want) {
-		f.Errorf("PersistenceIDs after %.40q yields %.60q, want %.60q", after, got, want)
+	if got, err := f.collectIDs(f.ctx, after); err != nil || !slices.Equal(got, want) {
+		f.Errorf("PersistenceIDs after %.40q yields %.60q and %v, want %.60q", after, got, err, want)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -103,6 +104,16 @@ func (f *fixture) append1(w journal.Write) error {
 	return f.appendAll(f.ctx, w)[0]
 }
 
+// appended appends one write, and reports whether it is stored. It does not end the check.
+func (f *fixture) appended(w journal.Write) bool {
+	f.Helper()
+	err := f.append1(w)
+	if err != nil {
+		f.Errorf("Append to %.40q expecting %d: %v", w.ID, w.Expect, err)
+	}
+	return err == nil
+}
+
 // store appends and ends the check unless all is stored.
 func (f *fixture) store(writes ...journal.Write) {
 	f.Helper()
@@ -110,6 +121,57 @@ func (f *fixture) store(writes ...journal.Write) {
 	for i, w := range writes {
 		if errs[i] != nil {
 			f.Fatalf("Append, write %d of %d, to %.40q expecting %d: %v", i+1, len(writes), w.ID, w.Expect, errs[i])
+		}
+	}
+}
+
+// wantStored checks the slots of writes whose neighbours could not be stored.
+func (f *fixture) wantStored(errs []error, indexes ...int) {
+	f.Helper()
+	for _, i := range indexes {
+		if errs[i] != nil {
+			f.Errorf("write %d, beside others that cannot be stored: %v", i, errs[i])
+		}
+	}
+}
+
+// wantFailures calls the methods other than Append with an ID, and checks that each fails with a
+// match of target.
+func (f *fixture) wantFailures(id string, target error) {
+	f.Helper()
+	events, err := f.collect(f.j.Replay(f.ctx, id, 1, maxSeq), 0)
+	if !errors.Is(err, target) || len(events) > 0 {
+		f.Errorf("Replay of %.20q yields %d events and %v, want %v", id, len(events), err, target)
+	}
+	if n, err := f.j.HighestSequenceNr(f.ctx, id); !errors.Is(err, target) || n != 0 {
+		f.Errorf("HighestSequenceNr of %.20q is %d and %v, want %v", id, n, err, target)
+	}
+	if err := f.j.DeleteTo(f.ctx, id, 1); !errors.Is(err, target) {
+		f.Errorf("DeleteTo of %.20q: %v, want %v", id, err, target)
+	}
+}
+
+// as returns an optional interface of the journal, which it has claimed.
+func as[T any](f *fixture) T {
+	f.Helper()
+	v, ok := journal.As[T](f.j)
+	if !ok {
+		f.Fatalf("%T does not implement %v any more", f.j, reflect.TypeFor[T]())
+	}
+	return v
+}
+
+// before yields the events of a replay and calls do before the n-th one.
+func before(n int, seq iter.Seq2[journal.Event, error], do func()) iter.Seq2[journal.Event, error] {
+	return func(yield func(journal.Event, error) bool) {
+		k := 0
+		for e, err := range seq {
+			if k++; k == n {
+				do()
+			}
+			if !yield(e, err) {
+				return
+			}
 		}
 	}
 }

@@ -20,11 +20,7 @@ func queryChecks() []check {
 
 func (f *fixture) querier() journal.Querier {
 	f.Helper()
-	q, ok := journal.As[journal.Querier](f.j)
-	if !ok {
-		f.Fatalf("%T does not implement journal.Querier any more", f.j)
-	}
-	return q
+	return as[journal.Querier](f)
 }
 
 // page reads one page and checks the rules for all pages.
@@ -203,13 +199,7 @@ func (f *fixture) wantSame(subject string, got, want []journal.Envelope) {
 
 // matching returns those of a full read that match.
 func matching(q journal.Criteria, events []journal.Envelope) []journal.Envelope {
-	var out []journal.Envelope
-	for _, e := range events {
-		if q.Matches(e.ID, e.Tags) {
-			out = append(out, e)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(events), func(e journal.Envelope) bool { return !q.Matches(e.ID, e.Tags) })
 }
 
 // show prints a query briefly.

@@ -179,9 +179,7 @@ func queryReaderChecks() []check {
 						if got = append(got, e); len(got) > len(whole) {
 							return
 						}
-						if err := f.append1(write(fmt.Sprint("appended|", n), "w", 2*k, 2)); err != nil {
-							f.Errorf("Append in the body of Current: %v", err)
-						}
+						f.appended(write(fmt.Sprint("appended|", n), "w", 2*k, 2))
 					}
 				})
 				f.wantSame("Current of "+show(q), got, matching(q, whole))
@@ -227,8 +225,7 @@ func queryReaderChecks() []check {
 			f.together("a live reader beside Append", writers+len(readers), func(k int) {
 				if k < writers {
 					for _, w := range writes[k*each : (k+1)*each] {
-						if err := f.append1(w); err != nil {
-							f.Errorf("Append to %q: %v", w.ID, err)
+						if !f.appended(w) {
 							return
 						}
 					}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/refold-io/refold/journal"
@@ -213,13 +214,8 @@ func queryStateChecks() []check {
 			whole := f.wantRead(journal.Criteria{}, "", writes...)
 			end := f.end()
 			deleted := make(map[string]uint64)
-			left := func(events []journal.Envelope) (out []journal.Envelope) {
-				for _, e := range events {
-					if e.SequenceNr > deleted[e.ID] {
-						out = append(out, e)
-					}
-				}
-				return out
+			left := func(events []journal.Envelope) []journal.Envelope {
+				return slices.DeleteFunc(slices.Clone(events), func(e journal.Envelope) bool { return e.SequenceNr <= deleted[e.ID] })
 			}
 			for _, c := range []struct {
 				id string
@@ -316,14 +312,7 @@ func queryStateChecks() []check {
 			whole := f.wantRead(journal.Criteria{}, "", writes...)
 			end := f.end()
 			f.deleteTo("spread|0", 4)
-			whole = func() (left []journal.Envelope) {
-				for _, e := range whole {
-					if e.ID != "spread|0" || e.SequenceNr > 4 {
-						left = append(left, e)
-					}
-				}
-				return left
-			}()
+			whole = slices.DeleteFunc(whole, func(e journal.Envelope) bool { return e.ID == "spread|0" && e.SequenceNr <= 4 })
 			for round := range uint64(3) {
 				f.reopen()
 				for _, q := range []journal.Criteria{{}, {Tag: "all"}, {Type: "other"}, {Slices: journal.Slices{First: 512, Count: 512}}} {

@@ -134,17 +134,7 @@ func replayChecks() []check {
 				if after == 0 {
 					cancel()
 				}
-				n := 0
-				events, err := f.collect(func(yield func(journal.Event, error) bool) {
-					for e, err := range f.j.Replay(ctx, id, 1, maxSeq) {
-						if n++; n == after {
-							cancel()
-						}
-						if !yield(e, err) {
-							return
-						}
-					}
-				}, 0)
+				events, err := f.collect(before(after, f.j.Replay(ctx, id, 1, maxSeq), cancel), 0)
 				cancel()
 				switch {
 				case err == nil && len(events) != total:
@@ -181,9 +171,7 @@ func replayChecks() []check {
 				f.Errorf("%d goroutines remain after %d abandoned replays", n, times)
 			}
 			f.within("a call after 1,000 abandoned replays", func() {
-				if err := f.append1(write(id, "w", 3, 1)); err != nil {
-					f.Errorf("Append: %v", err)
-				}
+				f.appended(write(id, "w", 3, 1))
 				next, stop := iter.Pull2(f.j.Replay(f.ctx, id, 1, maxSeq))
 				if _, err, ok := next(); err != nil || !ok {
 					f.Errorf("Replay ends with %v before its first event", err)

@@ -45,22 +45,10 @@ func idChecks() []check {
 				if !errors.Is(errs[1], journal.ErrInvalid) {
 					f.Errorf("Append to %.20q returned %v, want a match of ErrInvalid too", id, errs[1])
 				}
-				if errs[0] != nil || errs[2] != nil {
-					f.Errorf("the neighbours of a write to %.20q: %v and %v", id, errs[0], errs[2])
-				}
+				f.wantStored(errs, 0, 2)
 				f.wantHistory(before.ID, 0, before)
 				f.wantHistory(after.ID, 0, after)
-
-				events, err := f.collect(f.j.Replay(f.ctx, id, 1, maxSeq), 0)
-				if !errors.Is(err, journal.ErrInvalid) || len(events) > 0 {
-					f.Errorf("Replay of %.20q yields %d events and %v, want ErrInvalid", id, len(events), err)
-				}
-				if n, err := f.j.HighestSequenceNr(f.ctx, id); !errors.Is(err, journal.ErrInvalid) || n != 0 {
-					f.Errorf("HighestSequenceNr of %.20q is %d and %v, want ErrInvalid", id, n, err)
-				}
-				if err := f.j.DeleteTo(f.ctx, id, 1); !errors.Is(err, journal.ErrInvalid) {
-					f.Errorf("DeleteTo of %.20q: %v, want ErrInvalid", id, err)
-				}
+				f.wantFailures(id, journal.ErrInvalid)
 			}
 		}},
 	}
@@ -120,9 +108,7 @@ func (f *fixture) wantOversized(large journal.Write) {
 	if !errors.Is(errs[2], journal.ErrSkipped) {
 		f.Errorf("the write after an oversized one of its ID: %v, want ErrSkipped", errs[2])
 	}
-	if errs[0] != nil || errs[3] != nil {
-		f.Errorf("the neighbours of an oversized write: %v and %v", errs[0], errs[3])
-	}
+	f.wantStored(errs, 0, 3)
 	f.wantHistory(before.ID, 0, before)
 	f.wantHistory(after.ID, 0, after)
 	f.wantHistory(large.ID, 0)
@@ -132,79 +118,48 @@ func (f *fixture) wantOversized(large journal.Write) {
 
 // roundTripChecks store odd values of each field of an event and read them back.
 func roundTripChecks() []check {
-	var out []check
-	for _, c := range []struct {
-		name string
-		set  []func(e *journal.Event) // one event each
-	}{
-		{"RoundTripPayload", []func(e *journal.Event){
-			func(e *journal.Event) { e.Payload = nil },
-			func(e *journal.Event) { e.Payload = []byte{} },
-			func(e *journal.Event) { e.Payload = []byte{0} },
-			func(e *journal.Event) { e.Payload = []byte("it's \"quoted\" \\ \r\n\t") },
-			func(e *journal.Event) { e.Payload = everyByte() },
-			func(e *journal.Event) { e.Payload = []byte("\xff\xfe not UTF-8") },
-			func(e *journal.Event) { e.Payload = make([]byte, 4096) },
-			func(e *journal.Event) { e.Payload = pattern(65_537, 3) },
-		}},
-		{"RoundTripMetadata", []func(e *journal.Event){
-			func(e *journal.Event) { e.Metadata = nil },
-			func(e *journal.Event) { e.Metadata = []byte{} },
-			func(e *journal.Event) { e.Metadata = []byte{0} },
-			func(e *journal.Event) { e.Metadata = everyByte() },
-			func(e *journal.Event) { e.Metadata, e.Payload = pattern(5000, 4), nil },
-		}},
-		{"RoundTripManifest", []func(e *journal.Event){
-			func(e *journal.Event) { e.Manifest = "m" },
-			func(e *journal.Event) { e.Manifest = "deposited;v=2|%/'\"\\ \n" },
-			func(e *journal.Event) { e.Manifest = "預金 ✓ é e\u0301" },
-			func(e *journal.Event) { e.Manifest = strings.Repeat("long", 100) },
-		}},
-		{"RoundTripTags", []func(e *journal.Event){
-			func(e *journal.Event) { e.Tags = nil },
-			func(e *journal.Event) { e.Tags = []string{} },
-			func(e *journal.Event) { e.Tags = []string{"one"} },
-			func(e *journal.Event) { e.Tags = []string{"z", "a", "m"} },
-			func(e *journal.Event) {
-				e.Tags = []string{"with blank", "a,b", "{c}", "NULL", `"q"\`, "|", "標籤", "a", "A"}
-			},
-			func(e *journal.Event) { e.Tags = []string{strings.Repeat("tag", 60)} },
-		}},
-		{"RoundTripTime", []func(e *journal.Event){
-			func(e *journal.Event) { e.Time = time.Time{} },
-			func(e *journal.Event) { e.Time = time.UnixMicro(-1).UTC() },
-			func(e *journal.Event) { e.Time = time.Unix(0, 0).UTC() },
-			func(e *journal.Event) { e.Time = time.UnixMicro(1).UTC() },
-			func(e *journal.Event) { e.Time = at(1).Add(999_999 * time.Microsecond) },
-			func(e *journal.Event) { e.Time = at(1).Add(time.Second) },
-			func(e *journal.Event) { e.Time = at(1).Add(time.Second) },
-			func(e *journal.Event) { e.Time = time.Date(9999, time.December, 31, 23, 59, 59, 999_999_000, time.UTC) },
-		}},
-	} {
-		out = append(out, check{name: c.name, rule: "every value of a field is returned unchanged; nil and empty are equal", run: func(f *fixture) {
-			w := write("round trip", "w", 0, len(c.set))
-			for i, set := range c.set {
-				set(&w.Events[i])
+	return []check{
+		roundTrip("RoundTripPayload", func(e *journal.Event, v []byte) { e.Payload = v },
+			nil, []byte{}, []byte{0}, []byte("it's \"quoted\" \\ \r\n\t"), everyByte(), []byte("\xff\xfe not UTF-8"), make([]byte, 4096), pattern(65_537, 3)),
+		roundTrip("RoundTripMetadata", func(e *journal.Event, v []byte) {
+			if e.Metadata = v; len(v) > 256 {
+				e.Payload = nil
 			}
-			f.store(w)
-			f.wantHistory(w.ID, 0, w)
-		}})
+		}, nil, []byte{}, []byte{0}, everyByte(), pattern(5000, 4)),
+		roundTrip("RoundTripManifest", func(e *journal.Event, v string) { e.Manifest = v },
+			"m", "deposited;v=2|%/'\"\\ \n", "預金 ✓ é e\u0301", strings.Repeat("long", 100)),
+		roundTrip("RoundTripTags", func(e *journal.Event, v []string) { e.Tags = v },
+			nil, []string{}, []string{"one"}, []string{"z", "a", "m"},
+			[]string{"with blank", "a,b", "{c}", "NULL", `"q"\`, "|", "標籤", "a", "A"},
+			[]string{strings.Repeat("tag", 60)}),
+		roundTrip("RoundTripTime", func(e *journal.Event, v time.Time) { e.Time = v },
+			time.Time{}, time.UnixMicro(-1).UTC(), time.Unix(0, 0).UTC(), time.UnixMicro(1).UTC(),
+			at(1).Add(999_999*time.Microsecond), at(1).Add(time.Second), at(1).Add(time.Second),
+			time.Date(9999, time.December, 31, 23, 59, 59, 999_999_000, time.UTC)),
+		{"RoundTripWriter", "a record has the writer of its Write, and not that of the event", base, func(f *fixture) {
+			const id = "writers"
+			var writes []journal.Write
+			for i, writer := range []string{"node-1:2552/1234567890", "", "作者 '\"\\", strings.Repeat("w", 200), "node-1:2552/1234567891"} {
+				w := write(id, writer, uint64(2*i), 2)
+				w.Events[1].Writer = "somebody else"
+				writes = append(writes, w)
+			}
+			f.store(writes...)
+			f.wantHistory(id, 0, writes...)
+		}},
 	}
-	return append(out, check{name: "RoundTripWriter", rule: "a record has the writer of its Write", run: roundTripWriter})
 }
 
-// roundTripWriter has writers of many kinds. Append uses the writer of the write and ignores that
-// of the events.
-func roundTripWriter(f *fixture) {
-	const id = "writers"
-	var writes []journal.Write
-	for i, writer := range []string{"node-1:2552/1234567890", "", "作者 '\"\\", strings.Repeat("w", 200), "node-1:2552/1234567891"} {
-		w := write(id, writer, uint64(2*i), 2)
-		w.Events[1].Writer = "somebody else"
-		writes = append(writes, w)
-	}
-	f.store(writes...)
-	f.wantHistory(id, 0, writes...)
+// roundTrip returns a check that stores an event for each value of a field.
+func roundTrip[T any](name string, set func(e *journal.Event, value T), values ...T) check {
+	return check{name, "every value of a field is returned unchanged; nil and empty are equal", base, func(f *fixture) {
+		w := write("round trip", "w", 0, len(values))
+		for i, v := range values {
+			set(&w.Events[i], v)
+		}
+		f.store(w)
+		f.wantHistory(w.ID, 0, w)
+	}}
 }
 
 func everyByte() []byte {
