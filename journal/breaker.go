@@ -73,6 +73,8 @@ func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 		MaxFailures:  cmp.Or(cfg.MaxFailures, 10),
 		CallTimeout:  cmp.Or(cfg.CallTimeout, 10*time.Second),
 		ResetTimeout: cmp.Or(cfg.ResetTimeout, 3*time.Second),
+		Open:         ErrBreakerOpen,
+		Late:         ErrCallTimeout,
 		OnChange:     cfg.OnChange,
 	}
 	if err := gate.Validate(ErrInvalid, "BreakerConfig"); err != nil {
@@ -135,17 +137,10 @@ func (g *guarded) do(ctx context.Context, call func(context.Context) error) erro
 	if g.closed.Load() {
 		return call(ctx) // returns the error of a closed journal
 	}
-	err := g.breaker.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
+	return g.breaker.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
 		err := call(ctx)
 		return callOutcome(err), err
 	})
-	switch {
-	case errors.Is(err, breaker.ErrOpen):
-		return ErrBreakerOpen
-	case errors.Is(err, breaker.ErrCallTimeout):
-		return fmt.Errorf("%w: %w", ErrCallTimeout, err)
-	}
-	return err
 }
 
 // appendOutcome returns whether the store responded to an Append.

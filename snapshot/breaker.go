@@ -62,6 +62,8 @@ func WithBreaker(store Store, cfg BreakerConfig) (Store, error) {
 		MaxFailures:  cmp.Or(cfg.MaxFailures, 5),
 		CallTimeout:  cmp.Or(cfg.CallTimeout, 20*time.Second),
 		ResetTimeout: cmp.Or(cfg.ResetTimeout, 10*time.Second),
+		Open:         ErrBreakerOpen,
+		Late:         ErrCallTimeout,
 		OnChange:     cfg.OnChange,
 	}
 	if err := gate.Validate(ErrInvalid, "BreakerConfig"); err != nil {
@@ -144,12 +146,6 @@ func do[R any](ctx context.Context, g *guarded, call func(context.Context) (R, e
 			return breaker.Failure, context.Cause(ctx)
 		}
 	})
-	switch {
-	case errors.Is(err, breaker.ErrOpen):
-		return result, ErrBreakerOpen
-	case errors.Is(err, breaker.ErrCallTimeout):
-		return result, fmt.Errorf("%w: %w", ErrCallTimeout, err)
-	}
 	return result, err
 }
 

@@ -14,12 +14,12 @@
 // concurrent use. Caller is the shell: it owns the mutex, reads the clock, and sets the timeout of
 // a call.
 //
-//	caller := breaker.NewCaller(breaker.Config{MaxFailures: 5, CallTimeout: 20 * time.Second, ResetTimeout: time.Minute})
+//	caller := breaker.NewCaller(breaker.Config{MaxFailures: 5, CallTimeout: 20 * time.Second, ResetTimeout: time.Minute, Open: errOpen, Late: errLate})
 //	err := caller.Do(ctx, func(ctx context.Context) (breaker.Outcome, error) {
 //		err := store.Delete(ctx, id)
 //		return breaker.Of(err), err
 //	})
-//	if errors.Is(err, breaker.ErrOpen) {
+//	if errors.Is(err, errOpen) {
 //		// The store was not called.
 //	}
 //

@@ -5,19 +5,11 @@ package breaker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/refold-io/refold/internal/fielderror"
-)
-
-var (
-	// ErrOpen is returned by Caller.Do for a call that was not made.
-	ErrOpen = errors.New("circuit breaker open")
-	// ErrCallTimeout is the cause of the context of a call that exceeded its timeout.
-	ErrCallTimeout = errors.New("call timed out")
 )
 
 // Config configures a Caller. All limits are required and must be positive.
@@ -28,6 +20,8 @@ type Config struct {
 	CallTimeout time.Duration
 	// ResetTimeout is how long the breaker stays open before it tries a call.
 	ResetTimeout time.Duration
+	// Open is the error of a call that was not made, Late that of one that exceeded its timeout.
+	Open, Late error
 	// OnChange is called with true when the breaker opens and with false when it closes again, in
 	// order. A half-open breaker counts as open. The mutex of the Caller is held: OnChange must not
 	// block or use the Caller. Nil is none.
@@ -63,7 +57,7 @@ func NewCaller(cfg Config) *Caller {
 }
 
 // Do makes a call with a context that ends after the call timeout. If the breaker is open, it
-// returns ErrOpen immediately. Do waits until the call returns, even after the timeout, so the
+// returns Config.Open immediately. Do waits until the call returns, even after the timeout, so the
 // caller may reuse everything that the call used. A panic of the call propagates and counts as a
 // failure.
 //
@@ -72,17 +66,17 @@ func (g *Caller) Do(ctx context.Context, call func(context.Context) (Outcome, er
 	start := time.Now()
 	ticket, ok := g.begin(start)
 	if !ok {
-		return ErrOpen
+		return g.cfg.Open
 	}
 	outcome := Failure
 	defer func() { g.end(ticket, outcome) }()
-	bounded, cancel := context.WithTimeoutCause(ctx, g.cfg.CallTimeout, ErrCallTimeout)
+	bounded, cancel := context.WithTimeoutCause(ctx, g.cfg.CallTimeout, g.cfg.Late)
 	defer cancel()
 	result, err := call(bounded)
 	switch {
 	case time.Since(start) >= g.cfg.CallTimeout:
 		if err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("%w after %v: %w", ErrCallTimeout, g.cfg.CallTimeout, err)
+			err = fmt.Errorf("%w after %v: %w", g.cfg.Late, g.cfg.CallTimeout, err)
 		}
 	case result == Failure && ctx.Err() != nil:
 		outcome = Unknown

@@ -15,10 +15,14 @@ import (
 	"github.com/refold-io/refold/internal/breaker"
 )
 
-var errStore = errors.New("store is away")
+var (
+	errStore = errors.New("store is away")
+	errOpen  = errors.New("breaker is open")
+	errLate  = errors.New("call timed out")
+)
 
 func config() breaker.Config {
-	return breaker.Config{MaxFailures: 2, CallTimeout: time.Second, ResetTimeout: time.Minute}
+	return breaker.Config{MaxFailures: 2, CallTimeout: time.Second, ResetTimeout: time.Minute, Open: errOpen, Late: errLate}
 }
 
 func result(err error) func(context.Context) (breaker.Outcome, error) {
@@ -47,8 +51,8 @@ func TestGateOpensAndCloses(t *testing.T) {
 		if err := g.Do(t.Context(), func(context.Context) (breaker.Outcome, error) {
 			called = true
 			return breaker.Success, nil
-		}); !errors.Is(err, breaker.ErrOpen) || called {
-			t.Errorf("got %v, want ErrOpen without a call", err)
+		}); !errors.Is(err, errOpen) || called {
+			t.Errorf("got %v, want errOpen without a call", err)
 		}
 		time.Sleep(time.Minute)
 		if err := g.Do(t.Context(), result(nil)); err != nil {
@@ -67,7 +71,7 @@ func TestGateCountsTimeOuts(t *testing.T) {
 		g := breaker.NewCaller(config())
 		start := time.Now()
 		err := g.Do(t.Context(), hang)
-		if !errors.Is(err, breaker.ErrCallTimeout) || time.Since(start) != time.Second {
+		if !errors.Is(err, errLate) || time.Since(start) != time.Second {
 			t.Errorf("got %v after %v, want a time-out after a second", err, time.Since(start))
 		}
 		// One that succeeds too late is a failure of the store, but not of the call.
@@ -77,8 +81,8 @@ func TestGateCountsTimeOuts(t *testing.T) {
 		}); err != nil {
 			t.Error(err)
 		}
-		if err := g.Do(t.Context(), result(nil)); !errors.Is(err, breaker.ErrOpen) {
-			t.Errorf("got %v, want ErrOpen after two time-outs", err)
+		if err := g.Do(t.Context(), result(nil)); !errors.Is(err, errOpen) {
+			t.Errorf("got %v, want errOpen after two time-outs", err)
 		}
 	})
 }
@@ -89,7 +93,7 @@ func TestGateDoesNotBlameTheStoreForItsCaller(t *testing.T) {
 		g := breaker.NewCaller(config())
 		for range 5 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-			if err := g.Do(ctx, hang); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, breaker.ErrCallTimeout) {
+			if err := g.Do(ctx, hang); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errLate) {
 				t.Errorf("got %v, want the caller's deadline", err)
 			}
 			cancel()
@@ -113,8 +117,8 @@ func TestGateCountsPanics(t *testing.T) {
 			_ = g.Do(t.Context(), func(context.Context) (breaker.Outcome, error) { panic("boom") })
 		}()
 	}
-	if err := g.Do(t.Context(), result(nil)); !errors.Is(err, breaker.ErrOpen) {
-		t.Errorf("got %v, want ErrOpen", err)
+	if err := g.Do(t.Context(), result(nil)); !errors.Is(err, errOpen) {
+		t.Errorf("got %v, want errOpen", err)
 	}
 }
 
