@@ -6,7 +6,6 @@ package postgres
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -69,14 +68,8 @@ func (t *tail) close() {
 }
 
 // Await implements journal.Querier.
-func (j *Journal) Await(ctx context.Context, after journal.Offset) error {
-	if err := j.await(ctx, after); err != nil {
-		return fmt.Errorf("postgres: await: %w", err)
-	}
-	return nil
-}
-
-func (j *Journal) await(ctx context.Context, after journal.Offset) error {
+func (j *Journal) Await(ctx context.Context, after journal.Offset) (err error) {
+	defer wrap(&err, "await")
 	from, err := parseOffset(after)
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"time"
 
 	"github.com/refold-io/refold/journal"
@@ -20,17 +19,12 @@ import (
 // seen the mark, and only then deletes events. Otherwise an append that checked the ID before the
 // deletion and stores after it would find neither the mark nor the conflicting event, and would
 // reuse a sequence number. Other appends do not wait.
-func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) error {
-	if err := j.deleteTo(ctx, id, min(to, journal.MaxSequenceNr)); err != nil {
-		return fmt.Errorf("postgres: delete events of %q up to %d: %w", id, to, err)
-	}
-	return nil
-}
-
-func (j *Journal) deleteTo(ctx context.Context, id string, to uint64) error {
+func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) (err error) {
+	defer wrap(&err, "delete events of %q up to %d", id, to)
+	to = min(to, journal.MaxSequenceNr)
 	var marked uint64
 	params := [][]byte{[]byte(id), int8Value(to)}
-	err := j.readRows(ctx, id, &j.db.sql.markDeleted, params, func(values [][]byte) error {
+	err = j.readRows(ctx, id, &j.db.sql.markDeleted, params, func(values [][]byte) error {
 		marked = binary.BigEndian.Uint64(values[0])
 		return nil
 	})

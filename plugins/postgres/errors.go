@@ -157,6 +157,13 @@ func describe(of []error, format string, args ...any) error {
 	return &described{text: fmt.Sprintf(format, args...), of: of}
 }
 
+// wrap adds the operation to an error. It is deferred.
+func wrap(err *error, operation string, args ...any) {
+	if *err != nil {
+		*err = fmt.Errorf("postgres: %s: %w", fmt.Sprintf(operation, args...), *err)
+	}
+}
+
 // reason returns the text of an error of the driver on one line: the message of the server or the
 // network, without the driver's context.
 func reason(err error) string {

@@ -45,16 +45,13 @@ func (j *Journal) MaxAppends() int {
 }
 
 // HighestSequenceNr implements journal.Journal.
-func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
-	var highest uint64
-	err := j.readRows(ctx, id, &j.db.sql.highest, [][]byte{[]byte(id)}, func(values [][]byte) error {
+func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (highest uint64, err error) {
+	defer wrap(&err, "highest sequence number of %q", id)
+	err = j.readRows(ctx, id, &j.db.sql.highest, [][]byte{[]byte(id)}, func(values [][]byte) error {
 		highest = binary.BigEndian.Uint64(values[0])
 		return nil
 	})
-	if err != nil {
-		return 0, fmt.Errorf("postgres: highest sequence number of %q: %w", id, err)
-	}
-	return highest, nil
+	return highest, err
 }
 
 // readRows runs a statement about one ID.

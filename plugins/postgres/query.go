@@ -19,29 +19,9 @@ var _ journal.Querier = (*Journal)(nil)
 
 // Query implements journal.Querier. It is one statement. Near the end of the journal one or two
 // short statements precede it, to refresh the watermark.
-func (j *Journal) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
-	page, err := j.query(ctx, q, after)
-	if err != nil {
-		return journal.Page{}, fmt.Errorf("postgres: query: %w", err)
-	}
-	return page, nil
-}
-
-// End implements journal.Querier.
-func (j *Journal) End(ctx context.Context) (journal.Offset, error) {
-	if !j.handle.Enter() {
-		return "", fmt.Errorf("postgres: end: %w", journal.ErrClosed)
-	}
-	defer j.handle.Leave()
-	found, err := j.db.tail.watermark.refresh(ctx)
-	if err != nil {
-		return "", fmt.Errorf("postgres: end: %w", err)
-	}
-	return formatOffset(found.settled), nil
-}
-
-func (j *Journal) query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
-	if err := q.Check(); err != nil {
+func (j *Journal) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (page journal.Page, err error) {
+	defer wrap(&err, "query")
+	if err = q.Check(); err != nil {
 		return journal.Page{}, err
 	}
 	from, err := parseOffset(after)
@@ -71,6 +51,17 @@ func (j *Journal) query(ctx context.Context, q journal.Criteria, after journal.O
 		return journal.Page{Next: after}, nil
 	}
 	return j.page(ctx, shape, from, known.settled)
+}
+
+// End implements journal.Querier.
+func (j *Journal) End(ctx context.Context) (end journal.Offset, err error) {
+	defer wrap(&err, "end")
+	if !j.handle.Enter() {
+		return "", journal.ErrClosed
+	}
+	defer j.handle.Leave()
+	found, err := j.db.tail.watermark.refresh(ctx)
+	return formatOffset(found.settled), err
 }
 
 // page runs the statement of a shape on the events after from, up to settled.

@@ -37,56 +37,46 @@ func (s *SnapshotStore) Close() error { return s.db.handles.Close(s.handle, s.db
 // and with snapshot.ErrInvalid for an ID, a sequence number, a time or a manifest that the tables
 // cannot store; a manifest has at most 4,096 bytes. A Save with an unknown outcome stores the
 // snapshot completely or not at all.
-func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) error {
-	err := snap.Check(int64(s.db.cfg.MaxSnapshotSize))
-	if nerr := checkName("manifest", snap.Manifest); err == nil && nerr != nil {
-		err = fmt.Errorf("%w: %w", snapshot.ErrInvalid, nerr)
+func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) (err error) {
+	defer wrap(&err, "save the snapshot of %q at %d", snap.ID, snap.SequenceNr)
+	if err = snap.Check(int64(s.db.cfg.MaxSnapshotSize)); err != nil {
+		return err
 	}
-	if err == nil {
-		at := timestamp(snap.Time)
-		sum := checksum(snap.ID, snap.SequenceNr, at, snap.Manifest, snap.Payload)
-		err = s.run(ctx, snap.ID, &s.db.sql.saveSnapshot, [][]byte{
-			[]byte(snap.ID), int8Value(snap.SequenceNr), int8Value(at), []byte(snap.Manifest), notNull(snap.Payload), int8Value(sum),
-		}, nil)
+	if err = checkName("manifest", snap.Manifest); err != nil {
+		return fmt.Errorf("%w: %w", snapshot.ErrInvalid, err)
 	}
-	if err != nil {
-		return fmt.Errorf("postgres: save the snapshot of %q at %d: %w", snap.ID, snap.SequenceNr, err)
-	}
-	return nil
+	at := timestamp(snap.Time)
+	sum := checksum(snap.ID, snap.SequenceNr, at, snap.Manifest, snap.Payload)
+	return s.run(ctx, snap.ID, &s.db.sql.saveSnapshot, [][]byte{
+		[]byte(snap.ID), int8Value(snap.SequenceNr), int8Value(at), []byte(snap.Manifest), notNull(snap.Payload), int8Value(sum),
+	}, nil)
 }
 
 // Load implements snapshot.Store. It tries the three youngest matches.
-func (s *SnapshotStore) Load(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
-	snap, err := s.load(ctx, id, c)
-	if err != nil {
-		return snapshot.Snapshot{}, fmt.Errorf("postgres: load a snapshot of %q: %w", id, err)
-	}
-	return snap, nil
-}
-
-func (s *SnapshotStore) load(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
+func (s *SnapshotStore) Load(ctx context.Context, id string, c snapshot.Criteria) (found snapshot.Snapshot, err error) {
+	defer wrap(&err, "load a snapshot of %q", id)
 	var damaged []error
 	c = c.Bounded()
 	limit := int8Value(uint64(s.db.cfg.MaxSnapshotSize)) //nolint:gosec // validated
 	for len(damaged) < maxLoadAttempts && c.MaxSequenceNr >= max(c.MinSequenceNr, 1) {
 		snap := snapshot.Snapshot{Metadata: snapshot.Metadata{ID: id}}
 		var reason error
-		err := s.run(ctx, id, &s.db.sql.loadSnapshot, append(bounds(id, c), limit), func(values [][]byte) (err error) {
+		err = s.run(ctx, id, &s.db.sql.loadSnapshot, append(bounds(id, c), limit), func(values [][]byte) (err error) {
 			reason, err = decodeSnapshot(&snap, values)
 			return err
 		})
 		switch {
 		case err != nil:
-			return snapshot.Snapshot{}, err
+			return found, err
 		case snap.SequenceNr == 0: // no row
-			return snapshot.Snapshot{}, cmp.Or(errors.Join(damaged...), snapshot.ErrNotFound)
+			return found, cmp.Or(errors.Join(damaged...), snapshot.ErrNotFound)
 		case reason == nil:
 			return snap, nil
 		}
 		damaged = append(damaged, &snapshot.CorruptError{File: fmt.Sprintf("the snapshot of %q at %d", id, snap.SequenceNr), Reason: reason})
 		c.MaxSequenceNr = snap.SequenceNr - 1
 	}
-	return snapshot.Snapshot{}, cmp.Or(errors.Join(damaged...), snapshot.ErrNotFound)
+	return found, cmp.Or(errors.Join(damaged...), snapshot.ErrNotFound)
 }
 
 // List implements snapshot.Store. It reads pages of 1,000.
@@ -124,15 +114,12 @@ func (s *SnapshotStore) list(ctx context.Context, id string, c snapshot.Criteria
 }
 
 // Delete implements snapshot.Store.
-func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criteria) error {
-	err := c.CheckDelete()
-	if err == nil {
-		err = s.run(ctx, id, &s.db.sql.deleteSnapshots, bounds(id, c.Bounded()), nil)
+func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criteria) (err error) {
+	defer wrap(&err, "delete snapshots of %q", id)
+	if err = c.CheckDelete(); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("postgres: delete snapshots of %q: %w", id, err)
-	}
-	return nil
+	return s.run(ctx, id, &s.db.sql.deleteSnapshots, bounds(id, c.Bounded()), nil)
 }
 
 // run runs a statement about one ID.
