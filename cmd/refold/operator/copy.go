@@ -8,8 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"math"
 	"sync/atomic"
 
+	"github.com/refold-io/refold/internal/groupcommit"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -74,28 +77,13 @@ type CopyReport struct {
 	Problems []Problem
 }
 
-// ErrDifferent matches a *DifferenceError.
-var ErrDifferent = errors.New("operator: the target differs from the source")
+// ErrDifferent reports contents of the target that are not a part of the source. Nothing was copied.
+// The error also wraps a Problem, which names the first record that differs.
+var ErrDifferent = errors.New("the target differs from the source")
 
-// DifferenceError reports contents of the target that are not a part of the source. Nothing was
-// copied.
-type DifferenceError struct {
-	ID string
-	// SequenceNr is the first record that differs, or 0 if no single record does.
-	SequenceNr uint64
-	// Detail describes the difference.
-	Detail string
+func different(id string, seqNr uint64, detail string) error {
+	return fmt.Errorf("%w: %w", ErrDifferent, Problem{ID: id, SequenceNr: seqNr, Err: errors.New(detail)})
 }
-
-func (e *DifferenceError) Error() string {
-	if e.SequenceNr == 0 {
-		return fmt.Sprintf("the target differs from the source: %q: %s", e.ID, e.Detail)
-	}
-	return fmt.Sprintf("the target differs from the source: %q at %d: %s", e.ID, e.SequenceNr, e.Detail)
-}
-
-// Is reports whether target is ErrDifferent.
-func (e *DifferenceError) Is(target error) bool { return target == ErrDifferent }
 
 // Copy copies a journal to another one, which may be of another plugin: records with their numbers,
 // times, writers, tags and metadata, fences, deletions and snapshots. It then compares both sides.
@@ -123,20 +111,23 @@ func Copy(ctx context.Context, from, to *Source, opts CopyOptions) (CopyReport, 
 	if err := c.compare(ctx); err != nil {
 		return c.finished(), err
 	}
-	s, err := newSender(c.to.Journal) //nolint:contextcheck // close ends it
+	// The appends of at most Parallel goroutines bound the queue.
+	w, err := groupcommit.New(to.Journal, journal.WriterConfig{MaxBatchWrites: groupWrites, MaxQueuedWrites: math.MaxInt, MaxQueuedBytes: math.MaxInt}) //nolint:contextcheck // Close ends it
 	if err != nil {
 		return c.finished(), fmt.Errorf("target: %w", err)
 	}
-	if err = c.copy(ctx, s); err == nil {
-		err = c.check(ctx, s)
+	c.writer = w
+	if err = c.copy(ctx); err == nil {
+		err = c.check(ctx)
 	}
-	return c.finished(), errors.Join(err, s.close(context.WithoutCancel(ctx)))
+	return c.finished(), errors.Join(err, w.Close(context.WithoutCancel(ctx)))
 }
 
 // copier is a Copy in progress.
 type copier struct {
 	from, to *Source
 	opts     CopyOptions
+	writer   *groupcommit.Writer // appends the writes of many IDs in batches
 	report   CopyReport
 	ids      uint64 // number of persistence IDs in the source
 
@@ -160,17 +151,28 @@ func (c *copier) finished() CopyReport {
 	return r
 }
 
+// listed yields the persistence IDs of both sides, in order.
+func (c *copier) listed(ctx context.Context) iter.Seq2[string, error] {
+	return merged(labeled("source", listed(ctx, c.from.Journal, "")), labeled("target", listed(ctx, c.to.Journal, "")))
+}
+
+// labeled yields IDs, and names their side in an error.
+func labeled(side string, ids iter.Seq2[string, error]) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for id, err := range ids {
+			if err != nil {
+				err = fmt.Errorf("%s: %w", side, err)
+			}
+			if !yield(id, err) {
+				return
+			}
+		}
+	}
+}
+
 // compare checks that the target is a part of the source, and counts the missing records.
 func (c *copier) compare(ctx context.Context) error {
-	from, err := listed(ctx, c.from.Journal)
-	if err != nil {
-		return fmt.Errorf("source: %w", err)
-	}
-	to, err := listed(ctx, c.to.Journal)
-	if err != nil {
-		return fmt.Errorf("target: %w", err)
-	}
-	return inOrder(ctx, c.opts.Parallel, merged(from, to), c.missingRecords, func(_ string, missing uint64) error {
+	return inOrder(ctx, c.opts.Parallel, c.listed(ctx), c.missingRecords, func(_ string, missing uint64) error {
 		c.ids++
 		c.total += missing
 		c.progress(Comparing, c.ids, 0)
@@ -179,33 +181,17 @@ func (c *copier) compare(ctx context.Context) error {
 }
 
 // copy copies the missing records and snapshots.
-func (c *copier) copy(ctx context.Context, s *sender) error {
-	ids, err := listed(ctx, c.from.Journal)
-	if err != nil {
-		return fmt.Errorf("source: %w", err)
-	}
-	one := func(ctx context.Context, id string) ([]Problem, error) {
-		return c.copyOne(ctx, s, id)
-	}
-	return inOrder(ctx, c.opts.Parallel, ids, one, func(_ string, problems []Problem) error {
+func (c *copier) copy(ctx context.Context) error {
+	return inOrder(ctx, c.opts.Parallel, labeled("source", listed(ctx, c.from.Journal, "")), c.copyOne, func(_ string, problems []Problem) error {
 		c.report.Problems = append(c.report.Problems, problems...)
 		return nil
 	})
 }
 
 // check compares all contents of both sides.
-func (c *copier) check(ctx context.Context, s *sender) error {
-	from, err := listed(ctx, c.from.Journal)
-	if err != nil {
-		return fmt.Errorf("source: %w", err)
-	}
-	to, err := listed(ctx, c.to.Journal)
-	if err != nil {
-		return fmt.Errorf("target: %w", err)
-	}
+func (c *copier) check(ctx context.Context) error {
 	all, done := newDigester(""), uint64(0)
-	compare := func(ctx context.Context, id string) (digests, error) { return c.comparedAgain(ctx, s, id) }
-	err = inOrder(ctx, c.opts.Parallel, merged(from, to), compare, func(id string, d digests) error {
+	err := inOrder(ctx, c.opts.Parallel, c.listed(ctx), c.comparedAgain, func(id string, d digests) error {
 		done++
 		c.progress(Checking, done, max(done, c.ids))
 		if d.later > 0 {

@@ -75,13 +75,11 @@ func (c *copyCommand) Run(ctx context.Context, env *Env) (err error) {
 }
 
 func (c *copyCommand) print(env *Env, r *CopyReport) error {
+	if err := env.printProblems(r.Problems, c.JSON); err != nil {
+		return err
+	}
 	if c.JSON {
 		return c.printJSON(env, r)
-	}
-	for _, p := range r.Problems {
-		if _, err := fmt.Fprintln(env.Stdout, console.Printable(p.String())); err != nil {
-			return err
-		}
 	}
 	text := fmt.Sprintf("copied %s and %s", count(r.CopiedRecords, "record"), count(r.CopiedSnapshots, "snapshot"))
 	if r.RemovedSnapshots > 0 {
@@ -103,11 +101,6 @@ func (c *copyCommand) print(env *Env, r *CopyReport) error {
 }
 
 func (c *copyCommand) printJSON(env *Env, r *CopyReport) error {
-	for _, p := range r.Problems {
-		if err := console.WriteJSON(env.Stdout, jsonProblem(p)); err != nil {
-			return err
-		}
-	}
 	return console.WriteJSON(env.Stdout, struct {
 		IDs              uint64 `json:"ids"`
 		Records          uint64 `json:"records"`

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/refold-io/refold/internal/groupcommit"
@@ -28,9 +27,9 @@ const (
 
 // copyOne copies the missing records and snapshots of an ID. Writes of a killed copy may be stored
 // only now, after Copy has read the target; if they match the source, copyOne continues after them.
-func (c *copier) copyOne(ctx context.Context, s *sender, id string) ([]Problem, error) {
+func (c *copier) copyOne(ctx context.Context, id string) ([]Problem, error) {
 	for {
-		l := &load{copier: c, sender: s, id: id}
+		l := &load{copier: c, id: id}
 		problems, err := l.all(ctx)
 		if !errors.Is(err, journal.ErrConflict) {
 			return problems, err
@@ -97,7 +96,6 @@ func (c *copier) copyDeletion(ctx context.Context, id string, highest uint64) er
 // load collects the records of one ID for the next write to the target.
 type load struct {
 	*copier
-	sender *sender
 	id     string
 	stored uint64 // number of the last record in the target
 	events []journal.Event
@@ -172,7 +170,7 @@ func (l *load) flush(ctx context.Context) error {
 	if len(l.events) == 0 {
 		return nil
 	}
-	if err := l.sender.append(ctx, journal.Write{ID: l.id, Writer: l.writer, Expect: l.stored, Events: l.events}); err != nil {
+	if err := l.append(ctx, journal.Write{ID: l.id, Writer: l.writer, Expect: l.stored, Events: l.events}); err != nil {
 		return fmt.Errorf("target: %w", err)
 	}
 	n := uint64(len(l.events))
@@ -185,21 +183,9 @@ func (l *load) flush(ctx context.Context) error {
 	return nil
 }
 
-// sender appends the writes of many IDs in batches.
-type sender struct{ writer *groupcommit.Writer }
-
 // groupWrites is the number of writes in an append. Several appends run at a time where the journal
 // supports it.
 const groupWrites = 64
-
-func newSender(j journal.Journal) (*sender, error) {
-	// The callers of append bound the queue.
-	w, err := groupcommit.New(j, journal.WriterConfig{MaxBatchWrites: groupWrites, MaxQueuedWrites: math.MaxInt, MaxQueuedBytes: math.MaxInt})
-	if err != nil {
-		return nil, err
-	}
-	return &sender{writer: w}, nil
-}
 
 // delivery receives the result of a write.
 type delivery chan error
@@ -211,20 +197,18 @@ func (d delivery) Written(_ *groupcommit.Request, err error) { d <- err }
 func (d delivery) Room() {}
 
 // append stores a write. The caller may reuse the slices of the write after append returns.
-func (s *sender) append(ctx context.Context, w journal.Write) error {
+func (c *copier) append(ctx context.Context, w journal.Write) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	d := make(delivery, 1)
-	s.writer.Submit(&groupcommit.Request{Write: w, Stream: new(groupcommit.Stream), Owner: d}) //nolint:contextcheck // what was sent is waited for
+	c.writer.Submit(&groupcommit.Request{Write: w, Stream: new(groupcommit.Stream), Owner: d}) //nolint:contextcheck // what was sent is waited for
 	err := <-d
 	if err == nil || errors.Is(err, journal.ErrConflict) {
 		return err
 	}
 	return fmt.Errorf("events from %d on of %q: %w", w.Expect+1, w.ID, err)
 }
-
-func (s *sender) close(ctx context.Context) error { return s.writer.Close(ctx) }
 
 // epoch is the time of placeholders: no record is older.
 func epoch() time.Time { return time.Unix(0, 0).UTC() }

@@ -15,20 +15,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// unreadableError reports a snapshot that exists but is unreadable.
-type unreadableError struct {
-	seqNr uint64
-	err   error
-}
-
-func (e *unreadableError) Error() string {
-	return fmt.Sprintf("snapshot %d is unreadable: %v", e.seqNr, e.err)
-}
-
-func (e *unreadableError) Unwrap() error { return e.err }
-
-// snapshots yields the snapshots of an ID up to a number, highest first. It yields an
-// *unreadableError for an unreadable snapshot and continues; any other error is the last element.
+// snapshots yields the snapshots of an ID up to a number, highest first. It yields a
+// Problem for an unreadable snapshot and continues; any other error is the last element.
 func (s *Source) snapshots(ctx context.Context, id string, highest uint64) iter.Seq2[snapshot.Snapshot, error] {
 	return func(yield func(snapshot.Snapshot, error) bool) {
 		if s.Snapshots == nil {
@@ -44,7 +32,7 @@ func (s *Source) snapshots(ctx context.Context, id string, highest uint64) iter.
 			case errors.Is(err, snapshot.ErrNotFound): // deleted after it was listed
 				continue
 			case errors.Is(err, snapshot.ErrCorrupt):
-				err = &unreadableError{md.SequenceNr, err}
+				err = Problem{ID: id, SequenceNr: md.SequenceNr, Err: fmt.Errorf("the snapshot is unreadable and was not copied: %w", err)}
 			case err != nil:
 				yield(loaded, fmt.Errorf("snapshot %d of %q: %w", md.SequenceNr, id, err))
 				return
@@ -80,9 +68,9 @@ func (c *copier) copySnapshots(ctx context.Context, id string, highest uint64) (
 		present[md.SequenceNr] = true
 	}
 	for s, err := range c.from.snapshots(ctx, id, highest) {
-		if bad, unreadable := errors.AsType[*unreadableError](err); unreadable {
-			problems = append(problems, Problem{ID: id, SequenceNr: bad.seqNr, Err: fmt.Errorf("the snapshot is unreadable and was not copied: %w", bad.err)})
-			delete(present, bad.seqNr) // keep the snapshot of the target
+		if bad, unreadable := errors.AsType[Problem](err); unreadable {
+			problems = append(problems, bad)
+			delete(present, bad.SequenceNr) // keep the snapshot of the target
 			continue
 		}
 		if err != nil {

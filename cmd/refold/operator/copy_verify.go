@@ -31,9 +31,9 @@ func (c *copier) missingRecords(ctx context.Context, id string) (missing uint64,
 	case err != nil:
 		return 0, fmt.Errorf("source: %w", err)
 	case from == 0:
-		return 0, &DifferenceError{ID: id, Detail: "the source has no such persistence ID"}
+		return 0, different(id, 0, "the source has no such persistence ID")
 	case to > from:
-		return 0, &DifferenceError{ID: id, SequenceNr: from + 1, Detail: fmt.Sprintf("the source ends at %d, the target at %d", from, to)}
+		return 0, different(id, from+1, fmt.Sprintf("the source ends at %d, the target at %d", from, to))
 	case to > 0:
 		err = c.same(ctx, id, to)
 	}
@@ -60,12 +60,12 @@ func (c *copier) same(ctx context.Context, id string, highest uint64) error {
 			}
 			continue
 		case !ok || t.SequenceNr < s.SequenceNr:
-			return &DifferenceError{ID: id, SequenceNr: t.SequenceNr, Detail: "the source does not have this record"}
+			return different(id, t.SequenceNr, "the source does not have this record")
 		case s.SequenceNr < t.SequenceNr:
-			return &DifferenceError{ID: id, SequenceNr: s.SequenceNr, Detail: "the target has deleted this record, the source has not"}
+			return different(id, s.SequenceNr, "the target has deleted this record, the source has not")
 		}
 		if field := unequal(&s, &t); field != "" {
-			return &DifferenceError{ID: id, SequenceNr: t.SequenceNr, Detail: "the " + field + " differs from the source"}
+			return different(id, t.SequenceNr, "the "+field+" differs from the source")
 		}
 		common++
 		s, failed, ok = next()
@@ -74,9 +74,9 @@ func (c *copier) same(ctx context.Context, id string, highest uint64) error {
 	case failed != nil:
 		return fmt.Errorf("source: %w", failed)
 	case ok:
-		return &DifferenceError{ID: id, SequenceNr: s.SequenceNr, Detail: "the target has deleted this record, the source has not"}
+		return different(id, s.SequenceNr, "the target has deleted this record, the source has not")
 	case gone > 0 && common == 0:
-		return &DifferenceError{ID: id, SequenceNr: gone, Detail: "the source has deleted this record, so it cannot be compared: copy to an empty target"}
+		return different(id, gone, "the source has deleted this record, so it cannot be compared: copy to an empty target")
 	}
 	return nil
 }
@@ -123,13 +123,13 @@ const followed = 3
 // comparedAgain returns the contents of an ID on both sides. If they differ and the source is in use, the
 // source may have deleted records, or saved or deleted snapshots, since the ID was copied;
 // comparedAgain then copies the ID again. Extra contents of the target remain a difference.
-func (c *copier) comparedAgain(ctx context.Context, s *sender, id string) (d digests, err error) {
+func (c *copier) comparedAgain(ctx context.Context, id string) (d digests, err error) {
 	for again := 0; ; again++ {
 		d, err = c.digests(ctx, id)
 		if err != nil || d.new || d.from == d.to || c.from.NoWriters || again == followed {
 			return d, err
 		}
-		if _, err := c.copyOne(ctx, s, id); err != nil { // copy has reported its problems
+		if _, err := c.copyOne(ctx, id); err != nil { // copy has reported its problems
 			return d, err
 		}
 	}
@@ -170,7 +170,7 @@ func (s *Source) contents(ctx context.Context, id string, c *contents) error {
 	}
 	d.highest(c.highest)
 	for snap, err := range s.snapshots(ctx, id, c.highest) {
-		if _, unreadable := errors.AsType[*unreadableError](err); unreadable {
+		if _, unreadable := errors.AsType[Problem](err); unreadable {
 			continue
 		}
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 
@@ -69,7 +70,11 @@ func (d *differences) walk(field string, a, b any) {
 	switch a := a.(type) {
 	case map[string]any:
 		if b, ok := b.(map[string]any); ok {
-			d.maps(field, a, b)
+			keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
+			slices.Sort(keys)
+			for _, key := range slices.Compact(keys) {
+				d.walk(below(field, key), of(a, key), of(b, key))
+			}
 			return
 		}
 	case []any:
@@ -97,17 +102,9 @@ func (d *differences) walk(field string, a, b any) {
 	d.list = append(d.list, difference{Field: field, Present: encoded(a), Rebuilt: encoded(b)})
 }
 
-func (d *differences) maps(field string, a, b map[string]any) {
-	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
-	slices.Sort(keys)
-	for _, key := range slices.Compact(keys) {
-		d.walk(below(field, key), of(a, key), of(b, key))
-	}
-}
-
 // below returns the path of a subfield.
 func below(field, key string) string {
-	if !plain(key) {
+	if !plain.MatchString(key) {
 		return field + "[" + string(console.AppendQuoted(nil, key, lineLength)) + "]"
 	}
 	if field == "" {
@@ -116,15 +113,8 @@ func below(field, key string) string {
 	return field + "." + key
 }
 
-// plain reports whether a key needs no quotes.
-func plain(key string) bool {
-	for _, r := range key {
-		if r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') {
-			return false
-		}
-	}
-	return key != ""
-}
+// plain matches a key that needs no quotes.
+var plain = regexp.MustCompile(`^[0-9A-Za-z_]+$`)
 
 func at(s []any, i int) any {
 	if i < len(s) {

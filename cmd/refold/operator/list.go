@@ -43,13 +43,9 @@ func (f *listFlags) limit() int {
 
 // eachID calls do with the persistence IDs after --after, until do returns false or an error.
 func (f *listFlags) eachID(ctx context.Context, src *Source, do func(id string) (more bool, err error)) error {
-	lister, ok := journal.As[journal.IDLister](src.Journal)
-	if !ok {
-		return fmt.Errorf("%w: name a persistence ID", ErrNoLister)
-	}
-	for id, err := range lister.PersistenceIDs(ctx, f.After) {
+	for id, err := range listed(ctx, src.Journal, f.After) {
 		if err != nil {
-			return fmt.Errorf("list the persistence IDs: %w", err)
+			return err
 		}
 		if more, err := do(id); !more || err != nil {
 			return err
@@ -98,25 +94,17 @@ func inOrder[T any](ctx context.Context, n int, ids iter.Seq2[string, error],
 		for id, err := range ids {
 			s := &slot{id: id, err: err, done: make(chan struct{})}
 			select {
-			case slots <- s:
-			case <-ctx.Done():
-				return
-			}
-			if err != nil {
-				close(s.done)
-				return
-			}
-			select {
 			case room <- struct{}{}:
 			case <-ctx.Done():
-				s.err = context.Cause(ctx)
-				close(s.done)
 				return
 			}
+			slots <- s // full only while the reader waits for a running slot
 			working.Go(func() {
 				defer close(s.done)
 				defer func() { <-room }()
-				s.result, s.err = do(ctx, s.id)
+				if s.err == nil {
+					s.result, s.err = do(ctx, s.id)
+				}
 			})
 		}
 	})
@@ -169,11 +157,21 @@ func merged(a, b iter.Seq2[string, error]) iter.Seq2[string, error] {
 	}
 }
 
-// listed returns the persistence IDs of a journal.
-func listed(ctx context.Context, j journal.Journal) (iter.Seq2[string, error], error) {
-	lister, ok := journal.As[journal.IDLister](j)
-	if !ok {
-		return nil, ErrNoLister
+// listed yields the persistence IDs of a journal that sort after a text.
+func listed(ctx context.Context, j journal.Journal, after string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		lister, ok := journal.As[journal.IDLister](j)
+		if !ok {
+			yield("", ErrNoLister)
+			return
+		}
+		for id, err := range lister.PersistenceIDs(ctx, after) {
+			if err != nil {
+				err = fmt.Errorf("list the persistence IDs: %w", err)
+			}
+			if !yield(id, err) {
+				return
+			}
+		}
 	}
-	return lister.PersistenceIDs(ctx, ""), nil
 }

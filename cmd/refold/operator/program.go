@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,15 +112,9 @@ func (p Program) Main() int {
 }
 
 func (p Program) withDefaults() Program {
-	if p.Name == "" {
-		p.Name = "refold"
-	}
-	if p.About == "" {
-		p.About = "Inspect the journals of Refold."
-	}
-	if p.Journal == "" {
-		p.Journal = DefaultJournal
-	}
+	p.Name = cmp.Or(p.Name, "refold")
+	p.About = cmp.Or(p.About, "Inspect the journals of Refold.")
+	p.Journal = cmp.Or(p.Journal, DefaultJournal)
 	if p.Stdout == nil {
 		p.Stdout = os.Stdout
 	}
@@ -217,12 +212,9 @@ func (e *Env) note(format string, args ...any) {
 	_, _ = fmt.Fprintf(e.Stderr, "%s: %s\n", e.Name, console.Printable(Redact(fmt.Sprintf(format, args...))))
 }
 
-// statusInterval is the minimum time between two texts of a status line.
-const statusInterval = 100 * time.Millisecond
-
 // status returns a status line for progress.
 func (e *Env) status() *console.Status {
-	return console.NewStatus(e.Stderr, e.Terminal, statusInterval)
+	return console.NewStatus(e.Stderr, e.Terminal, 100*time.Millisecond)
 }
 
 // isTerminal reports whether w is a terminal.

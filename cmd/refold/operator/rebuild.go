@@ -61,7 +61,7 @@ func (c *rebuildCommand) Run(ctx context.Context, env *Env) error {
 		if err == nil {
 			err = c.print(env, r)
 		}
-		if err == nil && r.wrong() {
+		if err == nil && (!c.whatIf() && !r.equal || r.unused > 0) {
 			err = ErrProblems
 		}
 		return err
@@ -153,7 +153,7 @@ func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, l *Linked) (r
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name(), err)
 	}
-	r = &rebuilt{id: c.ID, whatIf: c.whatIf(), name: c.name(), present: present, other: other}
+	r = &rebuilt{present: present, other: other}
 	if r.unused, err = unused(ctx, src, c.ID, &present); err != nil {
 		return nil, err
 	}
@@ -183,17 +183,11 @@ func unused(ctx context.Context, src *Source, id string, f *folded) (uint64, err
 
 // rebuilt is the result of the command.
 type rebuilt struct {
-	id             string
-	whatIf         bool
-	name           string // label of the other state
 	present, other folded
 	equal          bool
 	unused         uint64 // number of an unreadable snapshot, or 0
 	differences    differences
 }
-
-// wrong reports whether the result is a problem.
-func (r *rebuilt) wrong() bool { return !r.whatIf && !r.equal || r.unused > 0 }
 
 // foldLine is a replayed state as JSON.
 type foldLine struct {
@@ -210,11 +204,11 @@ func (f *folded) line() foldLine {
 
 // String describes the origin of the state.
 func (f *folded) String() string {
-	from := "from " + count(f.records, "record")
+	from := ""
 	if f.snapshotNr > 0 {
-		from = fmt.Sprintf("from the snapshot at %d and %s", f.snapshotNr, count(f.records, "record"))
+		from = fmt.Sprintf("the snapshot at %d and ", f.snapshotNr)
 	}
-	return fmt.Sprintf("at %d, %s, %s", f.seqNr, stamp(f.time), from)
+	return fmt.Sprintf("at %d, %s, from %s%s", f.seqNr, stamp(f.time), from, count(f.records, "record"))
 }
 
 func (c *rebuildCommand) print(env *Env, r *rebuilt) error {
@@ -227,24 +221,17 @@ func (c *rebuildCommand) print(env *Env, r *rebuilt) error {
 			Rebuilt        foldLine     `json:"rebuilt"`
 			Differences    []difference `json:"differences,omitempty"`
 			Omitted        int          `json:"differences_omitted,omitempty"`
-		}{r.id, r.equal, r.unused, r.present.line(), r.other.line(), r.differences.list, r.differences.omitted})
+		}{c.ID, r.equal, r.unused, r.present.line(), r.other.line(), r.differences.list, r.differences.omitted})
 	}
-	return r.print(env)
-}
-
-// print prints the comparison for people.
-func (r *rebuilt) print(env *Env) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", console.Printable(r.id))
-	fmt.Fprintf(&b, "present: %v\n", &r.present)
-	fmt.Fprintf(&b, "%s: %v\n", r.name, &r.other)
+	fmt.Fprintf(&b, "%s\npresent: %v\n%s: %v\n", console.Printable(c.ID), &r.present, c.name(), &r.other)
 	if r.unused > 0 {
 		fmt.Fprintf(&b, "The snapshot at %d is unreadable and was not used; verify shows the reason.\n", r.unused)
 	}
 	if r.equal {
 		b.WriteString("The states are equal:\n")
 	} else {
-		r.differences.print(&b, r.name)
+		r.differences.print(&b, c.name())
 	}
 	if _, err := fmt.Fprint(env.Stdout, b.String()); err != nil || !r.equal {
 		return err

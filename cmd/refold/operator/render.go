@@ -81,9 +81,11 @@ func (r *renderer) value() error {
 	}
 	switch kindOf(code) {
 	case aMap:
-		return r.object()
+		n, err := r.in.DecodeMapLen()
+		return r.list(n, err, "{}", r.field)
 	case anArray:
-		return r.array()
+		n, err := r.in.DecodeArrayLen()
+		return r.list(n, err, "[]", r.value)
 	case aString:
 		s, err := r.in.DecodeString()
 		r.out = console.AppendQuoted(r.out, s, r.limit)
@@ -104,48 +106,27 @@ func (r *renderer) binary(b []byte) {
 	r.out = append(base64.StdEncoding.AppendEncode(append(r.out, '"'), b), '"')
 }
 
-func (r *renderer) array() error {
-	n, err := r.in.DecodeArrayLen()
+// list renders the n elements of an array or a map between two brackets.
+func (r *renderer) list(n int, err error, brackets string, element func() error) error {
 	if err != nil {
 		return err
 	}
-	r.out = append(r.out, '[')
+	r.out = append(r.out, brackets[0])
 	for i := range n {
 		if i > 0 {
 			r.out = append(r.out, ',')
 		}
-		if err := r.value(); err != nil {
+		if err := element(); err != nil {
 			return err
 		}
 	}
-	r.out = append(r.out, ']')
+	r.out = append(r.out, brackets[1])
 	return nil
 }
 
-func (r *renderer) object() error {
-	n, err := r.in.DecodeMapLen()
-	if err != nil {
-		return err
-	}
-	r.out = append(r.out, '{')
-	for i := range n {
-		if i > 0 {
-			r.out = append(r.out, ',')
-		}
-		if err := r.key(); err != nil {
-			return err
-		}
-		r.out = append(r.out, ':')
-		if err := r.value(); err != nil {
-			return err
-		}
-	}
-	r.out = append(r.out, '}')
-	return nil
-}
-
-// key renders a map key. A key that is not a string becomes a string that contains its JSON.
-func (r *renderer) key() error {
+// field renders a map key and its value. A key that is not a string becomes a string that contains
+// its JSON.
+func (r *renderer) field() error {
 	start := len(r.out)
 	if err := r.value(); err != nil {
 		return err
@@ -154,7 +135,8 @@ func (r *renderer) key() error {
 		text := string(r.out[start:])
 		r.out = console.AppendQuoted(r.out[:start], text, r.limit)
 	}
-	return nil
+	r.out = append(r.out, ':')
+	return r.value()
 }
 
 // kind is the kind of a msgpack value, as needed for rendering.
@@ -224,9 +206,6 @@ func (r *renderer) float(f float64, bits int) {
 	r.out = append(r.out, text...)
 }
 
-// timestamp is the extension type of times.
-const timestamp = -1
-
 func (r *renderer) extension() error {
 	typ, size, err := r.in.DecodeExtHeader()
 	if err != nil {
@@ -246,18 +225,17 @@ func (r *renderer) extension() error {
 	return nil
 }
 
-// timeOf decodes a timestamp.
+// timeOf decodes a timestamp, which has the extension type -1.
 func timeOf(typ int8, data []byte) (at time.Time, ok bool) {
-	if typ != timestamp {
+	switch {
+	case typ != -1:
 		return at, false
-	}
-	switch len(data) {
-	case 4:
+	case len(data) == 4:
 		return time.Unix(int64(binary.BigEndian.Uint32(data)), 0).UTC(), true
-	case 8:
+	case len(data) == 8:
 		u := binary.BigEndian.Uint64(data)
 		return time.Unix(int64(u&(1<<34-1)), int64(u>>34)).UTC(), true
-	case 12:
+	case len(data) == 12:
 		seconds := int64(binary.BigEndian.Uint64(data[4:])) //nolint:gosec // two's complement
 		return time.Unix(seconds, int64(binary.BigEndian.Uint32(data))).UTC(), true
 	}

@@ -38,7 +38,7 @@ type VerifyOptions struct {
 }
 
 // ErrNoLister reports a journal that cannot list its persistence IDs.
-var ErrNoLister = errors.New("operator: the journal cannot list its persistence IDs")
+var ErrNoLister = errors.New("operator: the journal cannot list its persistence IDs; only commands with a persistence ID work")
 
 // Verify checks all persistence IDs of a journal, or one:
 //
@@ -71,15 +71,11 @@ func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (report 
 		err := v.one(ctx, opts.ID)
 		return v.report, err
 	}
-	lister, ok := journal.As[journal.IDLister](j)
-	if !ok {
-		return Report{}, fmt.Errorf("%w: name one", ErrNoLister)
-	}
-	for id, err := range lister.PersistenceIDs(ctx, "") {
-		if err != nil {
-			return v.report, fmt.Errorf("list the persistence IDs: %w", err)
+	for id, err := range listed(ctx, j, "") {
+		if err == nil {
+			err = v.one(ctx, id)
 		}
-		if err := v.one(ctx, id); err != nil {
+		if err != nil {
 			return v.report, err
 		}
 	}

@@ -29,13 +29,11 @@ func (c *verifyCommand) Run(ctx context.Context, env *Env) error {
 		}
 		status, total := env.status(), 0
 		if env.Terminal && c.ID == "" {
-			if ids, err := listed(ctx, src.Journal); err == nil { // Verify reports an error
-				for _, err := range ids {
-					if err != nil {
-						break
-					}
-					total++
+			for _, err := range listed(ctx, src.Journal, "") {
+				if err != nil {
+					break // Verify reports it
 				}
+				total++
 			}
 		}
 		report, err := Verify(ctx, src.Journal, VerifyOptions{
@@ -51,13 +49,11 @@ func (c *verifyCommand) Run(ctx context.Context, env *Env) error {
 }
 
 func (c *verifyCommand) print(env *Env, r *Report, complete bool) error {
+	if err := env.printProblems(r.Problems, c.JSON); err != nil {
+		return err
+	}
 	if c.JSON {
 		return c.printJSON(env, r, complete)
-	}
-	for _, p := range r.Problems {
-		if _, err := fmt.Fprintln(env.Stdout, console.Printable(p.String())); err != nil {
-			return err
-		}
 	}
 	line := fmt.Sprintf("%s, %s (%s), %s: %s", count(r.IDs, "persistence ID"), count(r.Records, "record"),
 		count(r.Fences, "fence"), count(r.Snapshots, "snapshot"), count(r.Found(), "problem"))
@@ -78,11 +74,6 @@ func (c *verifyCommand) print(env *Env, r *Report, complete bool) error {
 }
 
 func (c *verifyCommand) printJSON(env *Env, r *Report, complete bool) error {
-	for _, p := range r.Problems {
-		if err := console.WriteJSON(env.Stdout, jsonProblem(p)); err != nil {
-			return err
-		}
-	}
 	digest := ""
 	if c.Digest && complete {
 		digest = r.Digest.String()
@@ -99,11 +90,22 @@ func (c *verifyCommand) printJSON(env *Env, r *Report, complete bool) error {
 	}{r.IDs, r.Records, r.Fences, r.Snapshots, r.Unchecked, r.Found(), complete, digest})
 }
 
-// problemLine is a problem as a line of JSON.
-type problemLine struct {
-	ID         string `json:"id"`
-	SequenceNr uint64 `json:"sequence_nr,omitempty"`
-	Problem    string `json:"problem"`
+// printProblems prints problems, one in a line.
+func (e *Env) printProblems(problems []Problem, asJSON bool) error {
+	for _, p := range problems {
+		var err error
+		if asJSON {
+			err = console.WriteJSON(e.Stdout, struct {
+				ID         string `json:"id"`
+				SequenceNr uint64 `json:"sequence_nr,omitempty"`
+				Problem    string `json:"problem"`
+			}{p.ID, p.SequenceNr, p.Err.Error()})
+		} else {
+			_, err = fmt.Fprintln(e.Stdout, console.Printable(p.String()))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
-
-func jsonProblem(p Problem) problemLine { return problemLine{p.ID, p.SequenceNr, p.Err.Error()} }
