@@ -7,6 +7,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding"
@@ -48,17 +49,16 @@ func newAPI(b *bank, log *slog.Logger) http.Handler {
 	mux.HandleFunc("GET /{$}", a.home)
 	mux.HandleFunc("GET /openapi.json", a.describe)
 	mux.HandleFunc("POST /accounts", handle(a, a.open))
-	mux.HandleFunc("POST /accounts/{id}/deposits", handle(a, func(r *http.Request, b amountRequest) (any, error) {
-		return a.execute(r, batch.Deposit, b.Amount, b.Currency, "", b.RequestID)
-	}))
-	mux.HandleFunc("POST /accounts/{id}/withdrawals", handle(a, func(r *http.Request, b amountRequest) (any, error) {
-		return a.execute(r, batch.Withdraw, b.Amount, b.Currency, "", b.RequestID)
-	}))
+	for path, command := range map[string]string{"deposits": batch.Deposit, "withdrawals": batch.Withdraw} {
+		mux.HandleFunc("POST /accounts/{id}/"+path, handle(a, func(r *http.Request, b amountRequest) (any, error) {
+			return a.execute(r, command, transferRequest{amountRequest: b})
+		}))
+	}
 	mux.HandleFunc("POST /accounts/{id}/transfers", handle(a, func(r *http.Request, b transferRequest) (any, error) {
-		return a.execute(r, batch.Transfer, b.Amount, b.Currency, b.To, b.RequestID)
+		return a.execute(r, batch.Transfer, b)
 	}))
-	mux.HandleFunc("POST /accounts/{id}/close", handle(a, func(r *http.Request, b closeRequest) (any, error) {
-		return a.execute(r, batch.Close, "", "", "", b.RequestID)
+	mux.HandleFunc("POST /accounts/{id}/close", handle(a, func(r *http.Request, b baseRequest) (any, error) {
+		return a.execute(r, batch.Close, transferRequest{amountRequest: amountRequest{baseRequest: b}})
 	}))
 	mux.HandleFunc("GET /accounts/{id}", a.respond(a.lookup))
 	mux.HandleFunc("GET /accounts/{id}/statement", func(w http.ResponseWriter, r *http.Request) {
@@ -86,19 +86,17 @@ type (
 		Owner     string `json:"owner"`
 		RequestID string `json:"request_id"`
 	}
-	amountRequest struct {
-		Amount    string `json:"amount"`
-		Currency  string `json:"currency"`
+	baseRequest struct {
 		RequestID string `json:"request_id"`
+	}
+	amountRequest struct {
+		baseRequest
+		Amount   string `json:"amount"`
+		Currency string `json:"currency"`
 	}
 	transferRequest struct {
-		To        string `json:"to"`
-		Amount    string `json:"amount"`
-		Currency  string `json:"currency"`
-		RequestID string `json:"request_id"`
-	}
-	closeRequest struct {
-		RequestID string `json:"request_id"`
+		amountRequest
+		To string `json:"to"`
 	}
 )
 
@@ -115,18 +113,18 @@ func (a *api) open(r *http.Request, body openRequest) (any, error) {
 }
 
 // execute executes a command that changes an account.
-func (a *api) execute(r *http.Request, command, amount, currency, to, requestID string) (any, error) {
-	line := batch.Line{Command: command, Account: r.PathValue("id"), To: to}
+func (a *api) execute(r *http.Request, command string, body transferRequest) (any, error) {
+	line := batch.Line{Command: command, Account: r.PathValue("id"), To: body.To}
 	if command != batch.Close {
 		var err error
-		if line.Currency, err = money.ParseCurrency(currency); err != nil {
+		if line.Currency, err = money.ParseCurrency(body.Currency); err != nil {
 			return nil, badField("currency", err)
 		}
-		if line.Amount, err = money.Parse(amount, line.Currency); err != nil {
+		if line.Amount, err = money.Parse(body.Amount, line.Currency); err != nil {
 			return nil, badField("amount", err)
 		}
 	}
-	receipt, err := a.bank.execute(r.Context(), line, requestID)
+	receipt, err := a.bank.execute(r.Context(), line, body.RequestID)
 	return receiptBody{receipt.Balance.Decimal(), string(receipt.Balance.Currency()), receipt.Transfer}, err
 }
 
@@ -138,24 +136,22 @@ func (a *api) lookup(r *http.Request) (any, error) {
 		view, err := eventsourcing.Ask(ctx, a.bank.account(id), Lookup{In: in})
 		return accountJSON(id, view, 0), err
 	}
-	atSeq, err := eventNumber(q, "at_seq")
+	atSeq, err := eventNumber("at_seq", q.Get("at_seq"))
 	if err == nil && q.Get("at_seq") != "" && atSeq == 0 {
 		err = badField("at_seq", errors.New("0 is not an event number"))
+	}
+	var atTime moment
+	if err == nil {
+		err = parseTime(q, "at_time", &atTime)
 	}
 	if err != nil {
 		return nil, err
 	}
-	var atTime moment
-	if s := q.Get("at_time"); s != "" {
-		if err = atTime.UnmarshalText([]byte(s)); err != nil {
-			return nil, badField("at_time", err)
-		}
-	}
 	var without []uint64
 	for _, s := range q["without"] {
-		n, bad := eventNumber(url.Values{"without": {s}}, "without")
-		if bad != nil {
-			return nil, bad
+		n, err := eventNumber("without", s)
+		if err != nil {
+			return nil, err
 		}
 		without = append(without, n)
 	}
@@ -172,18 +168,8 @@ func (a *api) statement(r *http.Request) (any, error) {
 	var from beginning
 	var to moment
 	q := r.URL.Query()
-	for _, field := range []struct {
-		name string
-		into encoding.TextUnmarshaler
-	}{{"from", &from}, {"to", &to}} {
-		if s := q.Get(field.name); s != "" {
-			if err := field.into.UnmarshalText([]byte(s)); err != nil {
-				return nil, badField(field.name, err)
-			}
-		}
-	}
-	after, err := eventNumber(q, "after")
-	if err != nil {
+	after, err := eventNumber("after", q.Get("after"))
+	if err = cmp.Or(parseTime(q, "from", &from), parseTime(q, "to", &to), err); err != nil {
 		return nil, err
 	}
 	body := statementBody{Account: r.PathValue("id"), Lines: []lineBody{}}
@@ -204,9 +190,18 @@ func (a *api) statement(r *http.Request) (any, error) {
 	return body, err
 }
 
-// eventNumber returns a parameter of a query, or 0 without one.
-func eventNumber(q url.Values, name string) (uint64, error) {
-	s := q.Get(name)
+// parseTime parses a parameter of a query, if it is present.
+func parseTime(q url.Values, name string, into encoding.TextUnmarshaler) error {
+	if s := q.Get(name); s != "" {
+		if err := into.UnmarshalText([]byte(s)); err != nil {
+			return badField(name, err)
+		}
+	}
+	return nil
+}
+
+// eventNumber parses a parameter of a query. It returns 0 if the parameter is missing.
+func eventNumber(name, s string) (uint64, error) {
 	if s == "" {
 		return 0, nil
 	}

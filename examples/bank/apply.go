@@ -200,7 +200,9 @@ func (a *applier) work(ctx context.Context, queue <-chan task) {
 		if err != nil {
 			return
 		}
-		a.count(func(t *tally) { t.inFlight += pending })
+		a.mu.Lock()
+		a.tally.inFlight += pending
+		a.mu.Unlock()
 	}
 }
 
@@ -223,17 +225,13 @@ func (a *applier) handle(ctx context.Context, t task) error {
 	switch {
 	case err == nil && repeated:
 		record.Outcome = "repeated"
-		a.count(func(t *tally) { t.before++ })
 	case err == nil:
 		record.Outcome = "done"
-		a.count(func(t *tally) { t.done++ })
 	case errors.Is(err, requests.ErrPassed):
 		record.Outcome = "passed"
-		a.count(func(t *tally) { t.passed++ })
 		a.rejects.write(t.line.Number, "passed", err)
 	case refused:
 		record.Outcome, record.Code = "refused", refusal.Code()
-		a.count(func(t *tally) { t.refuse(refusal.Code()) })
 		a.rejects.write(t.line.Number, refusal.Code(), err)
 	case errors.Is(err, eventsourcing.ErrInvalid):
 		a.bad(&batch.LineError{Line: t.line.Number, Field: "account", Err: err})
@@ -243,8 +241,7 @@ func (a *applier) handle(ctx context.Context, t task) error {
 	default:
 		return fmt.Errorf("line %d: %w", t.line.Number, err)
 	}
-	a.log.write(record)
-	a.progress.add()
+	a.finish(record)
 	if a.settle && t.line.Command == batch.Transfer {
 		_, err := a.waitSettled(ctx, t.line.Account, 0)
 		return err
@@ -260,12 +257,17 @@ func (a *applier) bad(err *batch.LineError) {
 	if refusal := refusalOf(err); refusal != nil {
 		code = refusal.Code()
 		record.Outcome, record.Code = "refused", code
-		a.count(func(t *tally) { t.refuse(code) })
-	} else {
-		a.count(func(t *tally) { t.bad++ })
 	}
 	a.rejects.write(err.Line, code, err)
-	a.log.write(record)
+	a.finish(record)
+}
+
+// finish counts and logs the outcome of a line.
+func (a *applier) finish(r logRecord) {
+	a.mu.Lock()
+	a.tally.add(r.Outcome, r.Code)
+	a.mu.Unlock()
+	a.log.write(r)
 	a.progress.add()
 }
 
@@ -369,12 +371,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
-}
-
-func (a *applier) count(f func(*tally)) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	f(&a.tally)
 }
 
 // rejects is the file of bad and refused lines. The first such line creates it; it replaces the

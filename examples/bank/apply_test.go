@@ -378,9 +378,9 @@ func TestTally(t *testing.T) {
 	t.Parallel()
 	tl := tally{done: 97_139, before: 1200, bad: 3, elapsed: 7_500 * time.Millisecond, rejects: "commands.csv.rejects.csv"}
 	for range 1034 {
-		tl.refuse("bank/insufficient_funds")
+		tl.add("refused", "bank/insufficient_funds")
 	}
-	tl.refuse("bank/closed")
+	tl.add("refused", "bank/closed")
 	var b strings.Builder
 	tl.print(&b)
 	const want = `                     done  97,139

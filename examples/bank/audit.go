@@ -28,21 +28,18 @@ import (
 type auditCmd struct{}
 
 // Run executes the command.
-func (c *auditCmd) Run(app *app) (err error) {
-	b, done, err := app.openReadOnly()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
-	report, err := b.audit(app.ctx)
-	if err != nil {
-		return err
-	}
-	report.print(app.stdout)
-	if n := len(report.violations); n > 0 {
-		return fmt.Errorf("the audit found %d violations", n)
-	}
-	return nil
+func (c *auditCmd) Run(app *app) error {
+	return app.read(func(b *bank) error {
+		report, err := b.audit(app.ctx)
+		if err != nil {
+			return err
+		}
+		report.print(app.stdout)
+		if n := len(report.violations); n > 0 {
+			return fmt.Errorf("the audit found %d violations", n)
+		}
+		return nil
+	})
 }
 
 // audit checks every event of every account.
@@ -115,9 +112,6 @@ func audit(ctx context.Context, j journal.Journal, registry *codec.Registry, ans
 		transfers: make(map[transferID]*transferBooks), lines: make(map[string]eventRef),
 	}
 	a.report.totals = make(map[money.Currency]*total)
-	for _, c := range money.Currencies() {
-		a.report.totals[c] = &total{}
-	}
 	for pid, err := range lister.PersistenceIDs(ctx, "") {
 		if err != nil {
 			return nil, fmt.Errorf("audit: list the accounts: %w", err)
@@ -130,11 +124,8 @@ func audit(ctx context.Context, j journal.Journal, registry *codec.Registry, ans
 	}
 	a.closeTransfers()
 	a.closeTotals()
-	for i := range a.report.violations {
+	for i := range min(len(a.report.violations), maxShown) {
 		v := &a.report.violations[i]
-		if i == maxShown {
-			break
-		}
 		for _, ref := range v.events {
 			v.shown = append(v.shown, a.show(ctx, ref))
 		}
@@ -155,11 +146,12 @@ func (a *auditor) show(ctx context.Context, ref eventRef) string {
 		if err != nil {
 			return fmt.Sprintf("%s #%d: %v", ref.account, ref.number, err)
 		}
+		text := fmt.Sprintf("%s #%d %s %s", ref.account, ref.number, record.Time.Format(time.RFC3339Nano), record.Manifest)
 		event, err := a.registry.Decode(record.Manifest, record.Payload)
 		if err != nil {
-			return fmt.Sprintf("%s #%d %s %s: %v", ref.account, ref.number, record.Time.Format(time.RFC3339Nano), record.Manifest, err)
+			return fmt.Sprintf("%s: %v", text, err)
 		}
-		return fmt.Sprintf("%s #%d %s %s %+v", ref.account, ref.number, record.Time.Format(time.RFC3339Nano), record.Manifest, event)
+		return fmt.Sprintf("%s %+v", text, event)
 	}
 	return fmt.Sprintf("%s #%d is missing", ref.account, ref.number)
 }
@@ -169,7 +161,7 @@ func (r *auditReport) print(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	printf(tw, "currency\tdeposits\twithdrawals\taccounts\tin flight\texchange desk\tdifference\t\n")
 	for _, c := range money.Currencies() {
-		t := r.totals[c]
+		t := r.total(c)
 		printf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", c,
 			decimal(&t.deposits), decimal(&t.withdrawals), decimal(&t.accounts), decimal(&t.inFlight), decimal(&t.desk), decimal(t.difference()))
 	}
@@ -285,12 +277,11 @@ func (a *auditor) compare(ctx context.Context, b *books, upTo uint64) error {
 	if v.Closed != b.closed {
 		a.violate("answer", fmt.Sprintf("account %s: closed by its events: %v, by its state: %v", b.id, b.closed, v.Closed), b.last)
 	}
-	if t := a.report.totals[v.Balance.Currency()]; t != nil {
-		add(&t.accounts, v.Balance)
-	}
+	add(&a.report.total(v.Balance.Currency()).accounts, v.Balance)
 	sum := money.Zero(v.InFlight.Currency())
 	for _, p := range v.Pending {
-		a.pending(b.id, p)
+		t := a.transfer(transferID{b.id, p.Transfer})
+		t.pending = append(t.pending, p.Amount)
 		if sum, err = sum.Add(p.Amount); err != nil {
 			break
 		}
@@ -314,19 +305,19 @@ func (a *auditor) book(b *books, event any, ref eventRef) {
 	case Deposited:
 		a.request(b, e.Request, ref)
 		a.exchange(b, e.Exchange, ref)
-		b.balance.Add(&b.balance, big.NewInt(e.Amount.Minor()))
-		a.moved(e.Original, (*total).deposit)
+		add(&b.balance, e.Amount)
+		add(&a.report.total(e.Original.Currency()).deposits, e.Original)
 		a.desk(e.Original, exchangedOr(e.Exchange, b.currency))
 	case Withdrawn:
 		a.request(b, e.Request, ref)
 		a.exchange(b, e.Exchange, ref)
-		b.balance.Sub(&b.balance, big.NewInt(e.Amount.Minor()))
-		a.moved(e.Original, (*total).withdraw)
+		sub(&b.balance, e.Amount)
+		add(&a.report.total(e.Original.Currency()).withdrawals, e.Original)
 		a.desk(exchangedOr(e.Exchange, b.currency), e.Original)
 	case TransferStarted:
 		a.request(b, e.Request, ref)
 		a.exchange(b, e.Exchange, ref)
-		b.balance.Sub(&b.balance, big.NewInt(e.Amount.Minor()))
+		sub(&b.balance, e.Amount)
 		if b.started++; e.Transfer != b.started {
 			a.violate("transfer", fmt.Sprintf("account %s: its transfer %d has the number %d", b.id, b.started, e.Transfer), ref)
 		}
@@ -336,12 +327,12 @@ func (a *auditor) book(b *books, event any, ref eventRef) {
 		t := a.transfer(transferID{b.id, e.Transfer})
 		t.completed = append(t.completed, transferEntry{ref: ref, amount: e.Amount})
 	case TransferRefunded:
-		b.balance.Add(&b.balance, big.NewInt(e.Amount.Minor()))
+		add(&b.balance, e.Amount)
 		t := a.transfer(transferID{b.id, e.Transfer})
 		t.refunded = append(t.refunded, transferEntry{ref: ref, amount: e.Amount, code: e.Reason})
 	case Credited:
 		a.exchange(b, e.Exchange, ref)
-		b.balance.Add(&b.balance, big.NewInt(e.Amount.Minor()))
+		add(&b.balance, e.Amount)
 		a.desk(e.Original, exchangedOr(e.Exchange, b.currency))
 		a.checkSender(e.From, e.Sender, ref)
 		t := a.transfer(transferID{e.From, e.Nr})
@@ -444,12 +435,6 @@ func (a *auditor) transfer(id transferID) *transferBooks {
 	return t
 }
 
-// pending adds a transfer that the state of an account lists as pending.
-func (a *auditor) pending(from string, p Pending) {
-	t := a.transfer(transferID{from, p.Transfer})
-	t.pending = append(t.pending, p.Amount)
-}
-
 // checkSender checks that both fields of a credit name the same source.
 func (a *auditor) checkSender(from, sender string, ref eventRef) {
 	if want := journal.JoinID(AccountTypeName, from) + "#Transfers"; sender != want {
@@ -538,9 +523,8 @@ func (a *auditor) closeState(t *transferBooks, violate func(string, ...any)) {
 		a.report.inFlight++
 	}
 	if !credited && !refunded {
-		if total := a.report.totals[t.started[0].amount.Currency()]; total != nil {
-			add(&total.inFlight, t.started[0].amount)
-		}
+		debited := t.started[0].amount
+		add(&a.report.total(debited.Currency()).inFlight, debited)
 	}
 	ended := completed || refunded
 	switch {
@@ -574,29 +558,26 @@ func (t *total) difference() *big.Int {
 	return d.Add(&d, &t.withdrawals)
 }
 
-func (t *total) deposit(a money.Amount)  { add(&t.deposits, a) }
-func (t *total) withdraw(a money.Amount) { add(&t.withdrawals, a) }
+// total returns the books of a currency. Only those of known currencies are printed and checked.
+func (r *auditReport) total(c money.Currency) *total {
+	t := r.totals[c]
+	if t == nil {
+		t = &total{}
+		r.totals[c] = t
+	}
+	return t
+}
 
 func add(sum *big.Int, a money.Amount) { sum.Add(sum, big.NewInt(a.Minor())) }
-
-// moved adds a cash amount.
-func (a *auditor) moved(amount money.Amount, enter func(*total, money.Amount)) {
-	if t := a.report.totals[amount.Currency()]; t != nil {
-		enter(t, amount)
-	}
-}
+func sub(sum *big.Int, a money.Amount) { sum.Sub(sum, big.NewInt(a.Minor())) }
 
 // desk adds both sides of a conversion. Without a conversion it does nothing.
 func (a *auditor) desk(in, out money.Amount) {
 	if in.Currency() == out.Currency() {
 		return
 	}
-	if t := a.report.totals[in.Currency()]; t != nil {
-		t.desk.Add(&t.desk, big.NewInt(in.Minor()))
-	}
-	if t := a.report.totals[out.Currency()]; t != nil {
-		t.desk.Sub(&t.desk, big.NewInt(out.Minor()))
-	}
+	sub(&a.report.total(out.Currency()).desk, out)
+	add(&a.report.total(in.Currency()).desk, in)
 }
 
 // exchangedOr computes a conversion again. If that is impossible, it returns the recorded amount;
@@ -611,7 +592,7 @@ func exchangedOr(x rates.Exchange, to money.Currency) money.Amount {
 // closeTotals checks that the books of each currency balance.
 func (a *auditor) closeTotals() {
 	for _, c := range money.Currencies() {
-		t := a.report.totals[c]
+		t := a.report.total(c)
 		if d := t.difference(); d.Sign() != 0 {
 			a.violate("totals", fmt.Sprintf("%s: accounts %s + in flight %s + desk %s differ from deposits %s - withdrawals %s by %s", c,
 				decimal(&t.accounts), decimal(&t.inFlight), decimal(&t.desk), decimal(&t.deposits), decimal(&t.withdrawals), decimal(d)))

@@ -121,20 +121,16 @@ func (w *watchedJournal) Append(ctx context.Context, writes []journal.Write) []e
 			continue
 		}
 		for _, e := range writes[i].Events {
-			r := logRecord{Account: accountOf(writes[i].ID), Number: e.SequenceNr}
-			switch e.Manifest {
-			case "transfer_started":
-				r.Event = "transfer_debited"
-			case "credited":
-				r.Event = "transfer_credited"
-			case "transfer_completed":
-				r.Event, r.Outcome = "transfer_settled", "completed"
-			case "transfer_refunded":
-				r.Event, r.Outcome = "transfer_settled", "refunded"
-			default:
-				continue
+			r, ok := map[string]logRecord{
+				"transfer_started":   {Event: "transfer_debited"},
+				"credited":           {Event: "transfer_credited"},
+				"transfer_completed": {Event: "transfer_settled", Outcome: "completed"},
+				"transfer_refunded":  {Event: "transfer_settled", Outcome: "refunded"},
+			}[e.Manifest]
+			if ok {
+				r.Account, r.Number = accountOf(writes[i].ID), e.SequenceNr
+				w.log.write(r)
 			}
-			w.log.write(r)
 		}
 	}
 	return errs

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -27,18 +26,15 @@ type lookupCmd struct {
 }
 
 // Run executes the command.
-func (c *lookupCmd) Run(app *app) (err error) {
-	b, done, err := app.openReadOnly()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
-	seen, err := b.lookup(app.ctx, c.Account, pastOf(c.AtSeq, c.AtTime.Time, c.Without), c.In)
-	if err != nil {
-		return fmt.Errorf("account %s: %w", c.Account, err)
-	}
-	seen.print(app.stdout, c.Account)
-	return nil
+func (c *lookupCmd) Run(app *app) error {
+	return app.read(func(b *bank) error {
+		seen, err := b.lookup(app.ctx, c.Account, pastOf(c.AtSeq, c.AtTime.Time, c.Without), c.In)
+		if err != nil {
+			return fmt.Errorf("account %s: %w", c.Account, err)
+		}
+		seen.print(app.stdout, c.Account)
+		return nil
+	})
 }
 
 // pastOf selects a state: after an event, at a time, or without some events. Zero values select the
@@ -63,8 +59,7 @@ func leaveOut(numbers []uint64) func(uint64, Event) []Event {
 		case Opened:
 			neverOpened = out
 		case TransferStarted:
-			if out {
-				transfers[e.Transfer] = true
+			if transfers[e.Transfer] = out; out {
 				e.Amount = money.Zero(e.Amount.Currency())
 				event, out = e, false
 			}
@@ -169,13 +164,9 @@ type beginning struct{ time.Time }
 
 // UnmarshalText parses a time or a date.
 func (b *beginning) UnmarshalText(text []byte) error {
-	var m moment
-	if err := m.UnmarshalText(text); err != nil {
-		return err
-	}
-	b.Time = m.Time
 	if day, err := time.Parse(time.DateOnly, string(text)); err == nil {
 		b.Time = day
+		return nil
 	}
-	return nil
+	return (*moment)(b).UnmarshalText(text)
 }

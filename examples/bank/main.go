@@ -168,22 +168,24 @@ func (a *app) open(events *eventLog) (*bank, func() error, error) {
 	}, nil
 }
 
-// openReadOnly opens the bank for a command that only reads.
-func (a *app) openReadOnly() (*bank, func() error, error) {
+// read opens the bank for a command that only reads, calls do and closes the bank.
+func (a *app) read(do func(*bank) error) (err error) {
 	r, stopRates, err := a.rates()
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	defer stopRates() // read-only commands convert nothing afterwards
+	defer stopRates()
 	s, err := openStore(a.ctx, a.flags.Journal, true)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
+	defer func() { err = errors.Join(err, s.Close()) }()
 	b, err := openBank(s, r, a.logger, eventsourcing.Observer{})
 	if err != nil {
-		return nil, nil, errors.Join(err, s.Close())
+		return err
 	}
-	return b, func() error { return errors.Join(b.close(), s.Close()) }, nil
+	defer func() { err = errors.Join(err, b.close()) }()
+	return do(b)
 }
 
 // rates returns the exchange rates, and a function that stops reading their file.

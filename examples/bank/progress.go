@@ -93,11 +93,23 @@ type tally struct {
 	rejects                     string
 }
 
-func (t *tally) refuse(code string) {
-	if t.refused == nil {
-		t.refused = make(map[string]int)
+// add counts the outcome of a line, and the code of a refused one.
+func (t *tally) add(outcome, code string) {
+	switch outcome {
+	case "done":
+		t.done++
+	case "repeated":
+		t.before++
+	case "passed":
+		t.passed++
+	case "bad":
+		t.bad++
+	case "refused":
+		if t.refused == nil {
+			t.refused = make(map[string]int)
+		}
+		t.refused[code]++
 	}
-	t.refused[code]++
 }
 
 // print writes the final table of apply.

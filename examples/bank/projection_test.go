@@ -96,7 +96,7 @@ func TestProject(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if total := report.totals[c]; total.deposits.Cmp(integer(deposited)) != 0 || total.withdrawals.Cmp(integer(withdrawn)) != 0 || deposited == "0" {
+		if total := report.total(c); total.deposits.Cmp(integer(deposited)) != 0 || total.withdrawals.Cmp(integer(withdrawn)) != 0 || deposited == "0" {
 			t.Errorf("%s: the table has %s deposited and %s withdrawn, the audit %s and %s", c, deposited, withdrawn, &total.deposits, &total.withdrawals)
 		}
 	}

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -25,13 +24,10 @@ type statementCmd struct {
 }
 
 // Run executes the command.
-func (c *statementCmd) Run(app *app) (err error) {
-	b, done, err := app.openReadOnly()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, done()) }()
-	return b.printStatement(app.ctx, app.stdout, c.Account, c.From.Time, c.To.Time)
+func (c *statementCmd) Run(app *app) error {
+	return app.read(func(b *bank) error {
+		return b.printStatement(app.ctx, app.stdout, c.Account, c.From.Time, c.To.Time)
+	})
 }
 
 // statementLine is an event of an account.
@@ -69,16 +65,13 @@ func (b *bank) statement(ctx context.Context, id string, from, to time.Time, lin
 		}
 		return line(l)
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = view.Update(ctx)
 	}
-	if err := view.Update(ctx); err != nil {
-		return err
+	if err == nil && !opened {
+		err = ErrNotOpen
 	}
-	if !opened {
-		return ErrNotOpen
-	}
-	return nil
+	return err
 }
 
 // describe returns the change and the details of an event.
