@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -171,10 +172,7 @@ func (c *durableKeysCommand) Run(ctx context.Context, env *Env, common *Durable)
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit is %d, less than 0", c.Limit)
 	}
-	limit := c.Limit
-	if limit == 0 {
-		limit = math.MaxInt
-	}
+	limit := cmp.Or(c.Limit, math.MaxInt)
 	out := console.NewTable(env.Stdout, c.JSON, "NODE", "REPLICATOR", "KEY", "TYPE", "BYTES")
 	n, bad := 0, false
 	err := c.each(ctx, func(id durable.ID, _ string, s durable.Store) error {
@@ -260,10 +258,9 @@ func (c *durableGetCommand) print(env *Env, id durable.ID, e *durableEntry) erro
 	switch {
 	case e.stored.Deleted:
 	case e.value.IsZero():
-		v.Value = base64.StdEncoding.AppendEncode([]byte(`{"base64":"`), e.stored.Value)
-		v.Value = append(v.Value, `"}`...)
+		v.Value = fmt.Appendf(nil, `{"base64":"%s"}`, base64.StdEncoding.EncodeToString(e.stored.Value))
 	default:
-		v.Value = crdt.JSON{Named: renderNamed}.Append(nil, e.value)
+		v.Value = ValueJSON(e.value)
 		for _, n := range e.value.ModifiedBy() {
 			v.Nodes = append(v.Nodes, n.String())
 		}

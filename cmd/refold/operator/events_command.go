@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,19 +63,15 @@ func (c *eventsCommand) ids(ctx context.Context, env *Env, src *Source) error {
 		if err != nil {
 			return false, err
 		}
-		return true, out.Add(
-			func() any { return idLine{id, highest, records} },
-			func() []string { return []string{id, decimal(highest), decimal(records)} },
-		)
+		return true, out.Add(func() any {
+			return struct {
+				ID      string `json:"id"`
+				Highest uint64 `json:"highest"`
+				Records uint64 `json:"records"`
+			}{id, highest, records}
+		}, func() []string { return []string{id, decimal(highest), decimal(records)} })
 	})
 	return errors.Join(out.Flush(), err)
-}
-
-// idLine is a persistence ID as a line of JSON.
-type idLine struct {
-	ID      string `json:"id"`
-	Highest uint64 `json:"highest"`
-	Records uint64 `json:"records"`
 }
 
 // size returns the highest number of an ID and the number of its remaining records.
@@ -83,21 +80,18 @@ func size(ctx context.Context, src *Source, id string) (highest, records uint64,
 		return 0, 0, fmt.Errorf("highest number of %q: %w", id, err)
 	}
 	first, err := firstRecord(ctx, src.Journal, id, highest)
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, 0, fmt.Errorf("first record of %q: %w", id, err)
-	case first == 0:
-		return highest, 0, nil
 	}
-	return highest, highest - first + 1, nil
+	if first > 0 {
+		records = highest - first + 1
+	}
+	return highest, records, nil
 }
 
 // events prints the events of one persistence ID.
 func (c *eventsCommand) events(ctx context.Context, env *Env, src *Source) error {
-	to := c.To
-	if to == 0 {
-		to = journal.MaxSequenceNr
-	}
+	to := cmp.Or(c.To, journal.MaxSequenceNr)
 	out := console.NewTable(env.Stdout, c.JSON, "NR", "TIME", "MANIFEST", "TAGS", "WRITER", "PAYLOAD")
 	note, err := c.print(out, src.Journal.Replay(ctx, c.ID, c.From, to))
 	if err = errors.Join(out.Flush(), err); err != nil {

@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,12 +35,7 @@ func (f *listFlags) check(id string) error {
 }
 
 // limit returns the maximum number of lines.
-func (f *listFlags) limit() int {
-	if f.Limit == 0 {
-		return math.MaxInt
-	}
-	return f.Limit
-}
+func (f *listFlags) limit() int { return cmp.Or(f.Limit, math.MaxInt) }
 
 // eachID calls do with the persistence IDs after --after, until do returns false or an error.
 func (f *listFlags) eachID(ctx context.Context, src *Source, do func(id string) (more bool, err error)) error {

@@ -59,10 +59,13 @@ func (c *snapshotsCommand) list(ctx context.Context, env *Env, src *Source) erro
 				return false, nil
 			}
 			n++
-			if err := out.Add(
-				func() any { return snapshotLine{id, md.SequenceNr, stamp(md.Time)} },
-				func() []string { return []string{id, decimal(md.SequenceNr), stamp(md.Time)} },
-			); err != nil {
+			if err := out.Add(func() any {
+				return struct {
+					ID         string `json:"id"`
+					SequenceNr uint64 `json:"sequence_nr"`
+					Time       string `json:"time"`
+				}{id, md.SequenceNr, stamp(md.Time)}
+			}, func() []string { return []string{id, decimal(md.SequenceNr), stamp(md.Time)} }); err != nil {
 				return false, err
 			}
 		}
@@ -75,13 +78,6 @@ func (c *snapshotsCommand) list(ctx context.Context, env *Env, src *Source) erro
 		_, err = one(c.ID)
 	}
 	return errors.Join(out.Flush(), err)
-}
-
-// snapshotLine is a snapshot as a line of JSON.
-type snapshotLine struct {
-	ID         string `json:"id"`
-	SequenceNr uint64 `json:"sequence_nr"`
-	Time       string `json:"time"`
 }
 
 // stateLength bounds a state that is printed or compared, in bytes.

@@ -85,11 +85,18 @@ func (c *tailCommand) Run(ctx context.Context, env *Env) error {
 		if !ok {
 			return journal.ErrNoQueries
 		}
-		at, end, err := c.bounds(ctx, src, querier)
+		last, err := querier.End(ctx)
 		if err != nil {
 			return err
 		}
-		t := &tail{command: c, querier: querier, env: env, at: at}
+		t := &tail{command: c, querier: querier, env: env, at: journal.Offset(c.After)}
+		var end *journal.Offset // nil if the command does not end
+		switch {
+		case c.NoFollow || src.NoWriters:
+			end = &last
+		case c.After == "" && !c.FromStart:
+			t.at = last
+		}
 		err = t.run(ctx, end)
 		refused := t.at == journal.Offset(c.After) && errors.Is(err, journal.ErrOffset)
 		if t.at != "" && !refused {
@@ -100,24 +107,6 @@ func (c *tailCommand) Run(ctx context.Context, env *Env) error {
 		}
 		return err
 	})
-}
-
-// bounds returns the first offset, and the last one or nil if the command does not end.
-func (c *tailCommand) bounds(ctx context.Context, src *Source, q journal.Querier) (at journal.Offset, end *journal.Offset, err error) {
-	last, err := q.End(ctx)
-	if err != nil {
-		return "", nil, err
-	}
-	switch {
-	case c.After != "":
-		at = journal.Offset(c.After)
-	case !c.FromStart && !c.NoFollow && !src.NoWriters:
-		at = last
-	}
-	if c.NoFollow || src.NoWriters {
-		end = &last
-	}
-	return at, end, nil
 }
 
 // tail is a tail in progress.
@@ -193,7 +182,18 @@ func (t *tail) page(ctx context.Context) (more bool, err error) {
 			t.out = console.NewTable(t.env.Stdout, t.command.JSON, "OFFSET", "TIME", "ID", "NR", "MANIFEST", "TAGS", "PAYLOAD")
 			t.out.MaxWidth = 40
 		}
-		if err := t.out.Add(func() any { return tailLineOf(e) }, func() []string { return tailRowOf(e) }); err != nil {
+		if err := t.out.Add(func() any {
+			return struct {
+				Offset journal.Offset `json:"offset"`
+				ID     string         `json:"id"`
+				eventLine
+			}{e.Offset, e.ID, lineOf(&e.Event)}
+		}, func() []string {
+			return []string{
+				string(e.Offset), stamp(e.Time), e.ID, decimal(e.SequenceNr), e.Manifest, strings.Join(e.Tags, ","),
+				renderCell(formatOf(e.Manifest), e.Payload),
+			}
+		}); err != nil {
 			return false, err
 		}
 	}
@@ -204,20 +204,4 @@ func (t *tail) page(ctx context.Context) (more bool, err error) {
 	}
 	t.at = page.Next
 	return page.More, nil
-}
-
-// tailLine is an event of any ID as a line of JSON.
-type tailLine struct {
-	Offset journal.Offset `json:"offset"`
-	ID     string         `json:"id"`
-	eventLine
-}
-
-func tailLineOf(e *journal.Envelope) tailLine { return tailLine{e.Offset, e.ID, lineOf(&e.Event)} }
-
-func tailRowOf(e *journal.Envelope) []string {
-	return []string{
-		string(e.Offset), stamp(e.Time), e.ID, decimal(e.SequenceNr), e.Manifest, strings.Join(e.Tags, ","),
-		renderCell(formatOf(e.Manifest), e.Payload),
-	}
 }

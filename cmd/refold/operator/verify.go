@@ -79,20 +79,15 @@ func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (report 
 			return v.report, err
 		}
 	}
-	return v.report, v.order(ctx)
-}
-
-// order verifies the order across persistence IDs.
-func (v *verifier) order(ctx context.Context) error {
-	if v.opts.Order == nil {
-		return nil
+	if opts.Order == nil {
+		return v.report, nil
 	}
-	err := v.opts.Order(ctx)
-	if err == nil || unreachable(ctx, err) || !damaged(err) {
-		return err
+	err := opts.Order(ctx)
+	if err != nil && !unreachable(ctx, err) && damaged(err) {
+		v.problem("", 0, err)
+		err = nil
 	}
-	v.problem("", 0, err)
-	return nil
+	return v.report, err
 }
 
 // verifier is a Verify in progress.
