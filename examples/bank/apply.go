@@ -387,18 +387,14 @@ type rejects struct {
 func (r *rejects) write(line uint64, code string, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.err != nil {
-		return
-	}
-	if r.file == nil {
-		if r.file, r.err = os.OpenFile(r.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); r.err != nil {
-			return
+	if r.file == nil && r.err == nil {
+		if r.file, r.err = os.OpenFile(r.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); r.err == nil {
+			r.csv = csv.NewWriter(r.file)
+			_ = r.csv.Write([]string{"line", "code", "reason"})
 		}
-		r.csv = csv.NewWriter(r.file)
-		r.err = r.csv.Write([]string{"line", "code", "reason"})
 	}
-	if err := r.csv.Write([]string{strconv.FormatUint(line, 10), code, why.Error()}); err != nil {
-		r.err = err
+	if r.err == nil {
+		_ = r.csv.Write([]string{strconv.FormatUint(line, 10), code, why.Error()}) // Close returns the error
 	}
 }
 
@@ -416,12 +412,9 @@ func (r *rejects) name() string {
 func (r *rejects) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.file == nil && r.err == nil {
-		return nil
-	}
-	if r.csv != nil {
+	if r.file != nil {
 		r.csv.Flush()
-		r.err = errors.Join(r.err, r.csv.Error(), r.file.Close())
+		r.err = errors.Join(r.csv.Error(), r.file.Close())
 	}
 	if r.err != nil {
 		return fmt.Errorf("write the rejects: %w", r.err)

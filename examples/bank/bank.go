@@ -33,11 +33,10 @@ type bank struct {
 }
 
 // A restarting database is back within seconds, so the bank retries sooner than by default.
-const (
-	resetTimeout = time.Second
-	minBackoff   = 200 * time.Millisecond
-	maxBackoff   = 5 * time.Second
-)
+const resetTimeout = time.Second
+
+// hostOptions are the options for hosting accounts.
+var hostOptions = eventsourcing.HostOptions{MinBackoff: 200 * time.Millisecond, MaxBackoff: 5 * time.Second}
 
 // openBank opens a bank on a store.
 func openBank(s store.DB, r rates.Rates, log *slog.Logger, observer eventsourcing.Observer) (*bank, error) {
@@ -45,7 +44,7 @@ func openBank(s store.DB, r rates.Rates, log *slog.Logger, observer eventsourcin
 	if err != nil {
 		return nil, err
 	}
-	if b.accounts, err = eventsourcing.HostWith(b.runtime, b.typ, patience()); err != nil {
+	if b.accounts, err = eventsourcing.HostWith(b.runtime, b.typ, hostOptions); err != nil {
 		return nil, errors.Join(fmt.Errorf("open the bank: %w", err), b.runtime.Close(context.Background()))
 	}
 	return b, nil
@@ -61,11 +60,6 @@ func openRuntime(s store.DB, r rates.Rates, log *slog.Logger, observer eventsour
 		return nil, fmt.Errorf("open the bank: %w", err)
 	}
 	return &bank{runtime: rt, typ: AccountType(r), journal: s.Journal()}, nil
-}
-
-// patience returns the options for hosting accounts.
-func patience() eventsourcing.HostOptions {
-	return eventsourcing.HostOptions{MinBackoff: minBackoff, MaxBackoff: maxBackoff}
 }
 
 // closePatience bounds how long closing the bank waits for pending commands.

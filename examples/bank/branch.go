@@ -74,8 +74,8 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 		if err != nil {
 			node.Stop()
 			closed := b.close()
-			if b.gaveUp() {
-				err = node.Err() // the reason for the other failure
+			if failure := b.failure(); failure != nil {
+				err = failure // the reason for the other failure
 			}
 			err = fmt.Errorf("open the branch: %w", errors.Join(err, closed))
 		}
@@ -83,7 +83,7 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 	if b.bank, err = openRuntime(s, r, log, eventsourcing.Observer{}); err != nil { //nolint:contextcheck // the runtime runs until it is closed
 		return nil, err
 	}
-	opts := sharding.Options{Host: patience(), Shards: shards, MinMembers: cfg.members}
+	opts := sharding.Options{Host: hostOptions, Shards: shards, MinMembers: cfg.members}
 	if cfg.state == stateDDATA { // by default, the state is in the journal
 		replicator, failed := ddata.Start(ctx, node, ddata.Config{})
 		if failed != nil {
@@ -115,10 +115,13 @@ func (b *branch) close() error {
 	return b.bank.close()
 }
 
-// gaveUp reports whether the node has ended because of a failure.
-func (b *branch) gaveUp() bool {
+// failure returns the error because of which the node has ended, or nil.
+func (b *branch) failure() error {
 	err := b.node.Err()
-	return err != nil && !errors.Is(err, cluster.ErrLeft) && !errors.Is(err, cluster.ErrStopped)
+	if err == nil || errors.Is(err, cluster.ErrLeft) || errors.Is(err, cluster.ErrStopped) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", b.node.Self().Name, err)
 }
 
 // waitsFor describes why the branch cannot reach all accounts yet.

@@ -10,7 +10,6 @@ import (
 	"errors"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
-	"github.com/refold-io/refold/store"
 )
 
 // The build tag "embedded" leaves PostgreSQL, HTTP and clusters out of the program. What remains
@@ -19,8 +18,6 @@ import (
 
 var errEmbedded = errors.New("this program was built for the embedded journal only (-tags embedded, as make bank does); " +
 	"for PostgreSQL, serve and clusters use: go run ./examples/bank")
-
-func openPostgres(context.Context, string, bool) (store.DB, error) { return nil, errEmbedded }
 
 // Run executes the command.
 func (c *serveCmd) Run(*app) error { return errEmbedded }
@@ -36,6 +33,7 @@ type missingCommand struct {
 // Run executes the command.
 func (c *missingCommand) Run() error { return errEmbedded }
 
+// databases are the databases that the program opens: none, with an explanation.
 func databases() []operator.Database {
 	open := func(context.Context, string) (*operator.Source, error) { return nil, errEmbedded }
 	return []operator.Database{{

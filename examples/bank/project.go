@@ -17,12 +17,16 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/refold-io/refold/cmd/refold/operator"
 	"github.com/refold-io/refold/cmd/refold/operator/pgjournal"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 	"github.com/refold-io/refold/plugins/postgres/pgprojection"
 	"github.com/refold-io/refold/projection"
 )
+
+// databases are the databases that the program opens.
+func databases() []operator.Database { return []operator.Database{pgjournal.Database()} }
 
 // Run executes the command.
 func (c *projectCmd) Run(app *app) (err error) {
@@ -40,6 +44,10 @@ func (c *projectCmd) Run(app *app) (err error) {
 		return err
 	}
 	defer table.pool.Close()
+	restarts := 0 // unlimited
+	if c.Once {
+		restarts = 3
+	}
 	p, err := projection.New(projection.Config[Event]{
 		Name:        "bank_totals",
 		Journal:     s.Journal(),
@@ -47,8 +55,8 @@ func (c *projectCmd) Run(app *app) (err error) {
 		Events:      AccountType(nil).Events,
 		Handler:     table.handler(),
 		Workers:     c.Workers,
-		MinBackoff:  minRestart,
-		MaxRestarts: c.restarts(),
+		MinBackoff:  time.Second,
+		MaxRestarts: restarts,
 		Logger:      app.warnings(),
 	})
 	if errors.Is(err, projection.ErrInvalid) {
@@ -72,17 +80,6 @@ func (c *projectCmd) Run(app *app) (err error) {
 	}
 	printf(app.stdout, "%s\n", reached(p.Status()))
 	return err
-}
-
-// minRestart is the pause before the first restart.
-const minRestart = time.Second
-
-// restarts bounds the restarts after failures: unlimited, or few with --once.
-func (c *projectCmd) restarts() int {
-	if c.Once {
-		return 3
-	}
-	return 0
 }
 
 // reached formats the progress of a projection. Lag is the age of events in progress; before the

@@ -50,7 +50,7 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	access := c.access()
+	access := nats.Access{URLs: c.NATS, TokenFile: c.TokenFile}
 	if len(access.URLs) == 0 {
 		server, failed := embedded.Start(embedded.Config{})
 		if failed != nil {
@@ -78,13 +78,6 @@ func (c *serveCmd) runCluster(app *app) (err error) {
 		c.greet(app, all, listeners, access)
 	}
 	return open.wait()
-}
-
-func (f *clusterFlags) access() nats.Access { return nats.Access{URLs: f.NATS, TokenFile: f.TokenFile} }
-
-// settings returns the downing settings. The failure of two branches in a row does not stop the others.
-func (f *clusterFlags) settings() downing.Settings {
-	return downing.Settings{StableAfter: f.StableAfter, DownAllWhenUnstable: -1}
 }
 
 // listen opens n listeners: on consecutive ports, or on any free ports if the port is 0.
@@ -124,7 +117,9 @@ func (c *serveCmd) openBranch(app *app, name string, seeds []string, access nats
 		return nil, fmt.Errorf("serve: %w", err)
 	}
 	cfg := branchConfig{
-		cluster: c.Cluster, carrier: carrier, seeds: seeds, state: c.State, members: c.members(), downing: c.settings(), logger: app.logger,
+		cluster: c.Cluster, carrier: carrier, seeds: seeds, state: c.State, members: c.members(), logger: app.logger,
+		// The failure of two branches in a row does not stop the others.
+		downing: downing.Settings{StableAfter: c.StableAfter, DownAllWhenUnstable: -1},
 	}
 	return openBranch(app.ctx, cfg, s, r)
 }
@@ -248,9 +243,7 @@ func (s *branches) giveUp(err error) error {
 	closed := s.close()
 	var why error
 	for _, b := range s.all {
-		if b.gaveUp() {
-			why = errors.Join(why, fmt.Errorf("%s: %w", b.node.Self().Name, b.node.Err()))
-		}
+		why = errors.Join(why, b.failure())
 	}
 	if why != nil {
 		err = why
@@ -300,12 +293,8 @@ func (s *branches) prepare() {
 // the cluster normally.
 func (s *branches) ended(b *branch) error {
 	err := b.close()
-	why := b.node.Err()
-	printf(s.app.stdout, "%s has ended: %v\n", b.node.Self().Name, why)
-	if b.gaveUp() {
-		err = errors.Join(fmt.Errorf("%s: %w", b.node.Self().Name, why), err)
-	}
-	return err
+	printf(s.app.stdout, "%s has ended: %v\n", b.node.Self().Name, b.node.Err())
+	return errors.Join(b.failure(), err)
 }
 
 // close ends all branches immediately.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -54,8 +55,14 @@ func (f *clusterFlags) check(journal string, getenv func(string) string) error {
 		return fmt.Errorf("--nodes %d: must be 1 to %d", f.Nodes, maxNodes)
 	case len(f.Join) == 0 && f.Name != "":
 		return errors.New("--name needs --join")
-	case !f.clustered():
-		return f.checkUnused()
+	case !f.clustered() && f.Cluster != "":
+		return errors.New("--cluster needs --nodes or --join")
+	case !f.clustered() && f.State != "":
+		return errors.New("--state needs --nodes or --join")
+	case !f.clustered() && f.StableAfter != 0:
+		return errors.New("--stable-after needs --nodes or --join")
+	case !f.clustered(): // a token file is accepted, because its default comes from the environment
+		return nil
 	case f.State != "" && f.State != stateJournal && f.State != stateDDATA:
 		return fmt.Errorf("--state %q: must be %s or %s", f.State, stateJournal, stateDDATA)
 	case f.StableAfter < 0 || f.StableAfter > 0 && f.StableAfter < time.Second:
@@ -72,29 +79,9 @@ func (f *clusterFlags) check(journal string, getenv func(string) string) error {
 		return errors.New("--join cannot use --journal inmem: because each process would have its own accounts; " +
 			"use a journal that processes can share, such as postgres:, or run all branches in one process with --nodes")
 	}
-	if f.Cluster == "" {
-		f.Cluster = "bank"
-	}
-	if f.State == "" {
-		f.State = stateJournal
-	}
-	if f.StableAfter == 0 {
-		f.StableAfter = 5 * time.Second
-	}
-	return nil
-}
-
-// checkUnused rejects cluster flags without a cluster. It accepts a token file, because its default
-// comes from the environment.
-func (f *clusterFlags) checkUnused() error {
-	for _, flag := range []struct {
-		name string
-		set  bool
-	}{{"--cluster", f.Cluster != ""}, {"--state", f.State != ""}, {"--stable-after", f.StableAfter != 0}} {
-		if flag.set {
-			return fmt.Errorf("%s needs --nodes or --join", flag.name)
-		}
-	}
+	f.Cluster = cmp.Or(f.Cluster, "bank")
+	f.State = cmp.Or(f.State, stateJournal)
+	f.StableAfter = cmp.Or(f.StableAfter, 5*time.Second)
 	return nil
 }
 

@@ -33,7 +33,16 @@ func openStore(ctx context.Context, name string, readOnly bool) (store.DB, error
 		}
 		return db, nil
 	case isPostgres(name):
-		return openPostgres(ctx, name, readOnly)
+		db := databases()[0]
+		open := db.OpenTarget
+		if readOnly {
+			open = db.Open
+		}
+		src, err := open(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("open the journal: %w", err) // the address may contain a password
+		}
+		return store.Of(src.Journal, src.Snapshots), nil
 	case kind == "inmem" && at == "" && readOnly:
 		return nil, errors.New("journal inmem: is empty at the start of each command; use a stored journal, such as leveldb:bank-data")
 	case kind == "inmem" && at == "":
