@@ -7,7 +7,6 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/refold-io/refold/ddata"
 	"github.com/refold-io/refold/ddata/crdt"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
@@ -38,10 +38,7 @@ func (h *history) add(client, written, read int, from, to time.Duration) {
 // including failed ones, that explains the results.
 func TestRegisterIsLinearizable(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(6)
-	if os.Getenv("REFOLD_SOAK") != "" {
-		seeds = 200
-	}
+	seeds := effort.Count[uint64](3, 6, 200)
 	failed := 0
 	for seed := range seeds {
 		in(t, func(w *world) {

@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/projection"
 	"github.com/refold-io/refold/projection/projectiontest"
 )
@@ -335,10 +335,7 @@ func TestBeginningsDiffer(t *testing.T) {
 // ignore their context. The final read model is correct.
 func TestRebuildsAmongProcesses(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(40)
-	if os.Getenv("REFOLD_SOAK") != "" {
-		seeds = 2000
-	}
+	seeds := effort.Count[uint64](15, 40, 2000)
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))

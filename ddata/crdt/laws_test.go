@@ -6,12 +6,12 @@ package crdt_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/refold-io/refold/ddata/crdt"
 	"github.com/refold-io/refold/ddata/crdt/crdttest"
+	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
 func word(r *rand.Rand) string { return string(rune('p' + r.IntN(4))) }
@@ -252,10 +252,7 @@ func laws[T any](t *testing.T, name string, cfg crdttest.Config[T]) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		cfg.Histories = 50
-		if os.Getenv("REFOLD_SOAK") != "" {
-			cfg.Histories = 5000
-		}
+		cfg.Histories = effort.Count(20, 50, 5000)
 		crdttest.Run(t, cfg)
 	})
 }

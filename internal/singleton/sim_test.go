@@ -13,6 +13,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/singleton"
+	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
 const (
@@ -339,7 +340,7 @@ func TestAtMostOneInstance(t *testing.T) {
 			t.Parallel()
 			hit := map[string]int{}
 			starts := 0
-			for seed := range uint64(250) {
+			for seed := range effort.Count[uint64](80, 250, 5000) {
 				w := &world{t: t, rnd: rand.New(rand.NewPCG(seed, 2)), seed: seed, lease: lease, hit: hit, history: []singleton.Members{nil}}
 				for range 3 {
 					w.join()

@@ -129,7 +129,7 @@ func every(members int, statuses []identity.Status, f func(c *cut)) {
 		total *= len(statuses)
 	}
 	stride := 1
-	if total > 200 {
+	if total > 50 {
 		stride = effort.Count(5, 1, 1) // no divisor of a number of statuses: each member has each of them
 	}
 	for code := 0; code < total; code += stride {
