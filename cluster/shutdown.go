@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/enum"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/panics"
@@ -112,26 +113,17 @@ func (n *Node) runPhase(base context.Context, p Phase, hooks []*hook) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeoutCause(base, n.cfg.PhaseTimeout[p], errPhaseTimeout)
 	defer cancel()
-	var running sync.WaitGroup
+	var running loop.InFlight
 	over := make([]atomic.Bool, len(hooks))
 	for i, h := range hooks {
-		running.Go(func() {
+		running.Begin()
+		go func() {
+			defer running.End()
 			defer over[i].Store(true)
 			n.runHook(ctx, p, h)
-		})
+		}()
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		running.Wait()
-	}()
-	timedOut := false
-	select {
-	case <-done:
-		timedOut = ctx.Err() != nil
-	case <-ctx.Done():
-		timedOut = true
-	}
+	timedOut := !running.Wait(ctx) || ctx.Err() != nil
 	took := time.Since(begun)
 	if timedOut {
 		var open []string

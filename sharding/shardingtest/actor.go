@@ -5,7 +5,6 @@ package shardingtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -28,9 +27,11 @@ type actor struct {
 }
 
 // actor returns a coordinator on a node that has loaded nothing.
-func (f *fixture) actor(node int) *actor {
+func (f *fixture) actor(node int) *actor { return f.actorOf(node, account()) }
+
+func (f *fixture) actorOf(node int, scope sharding.Scope) *actor {
 	f.Helper()
-	return &actor{fixture: f, ctx: f.ctx, store: f.coordinators(node, account()), node: identity.Node{Name: fmt.Sprint("n", node), UID: uint64(node) + 1}} //nolint:gosec // nodes have small numbers
+	return &actor{fixture: f, ctx: f.ctx, store: f.coordinators(node, scope), node: identity.Node{Name: fmt.Sprint("n", node), UID: uint64(node) + 1}} //nolint:gosec // nodes have small numbers
 }
 
 // load loads the stored state.
@@ -109,6 +110,17 @@ func (a *actor) mustSave(c coordinator.Change) {
 	}
 }
 
+// leader returns a coordinator on a node that has begun a term and saved events, if there are any.
+func (f *fixture) leader(node int, events ...coordinator.Event) *actor {
+	f.Helper()
+	a := f.actor(node)
+	a.lead()
+	if len(events) > 0 {
+		a.mustSave(a.change(events...))
+	}
+	return a
+}
+
 // lead loads and begins a term.
 func (a *actor) lead() {
 	a.Helper()
@@ -119,9 +131,7 @@ func (a *actor) lead() {
 // refused checks that a change fails with an error.
 func (a *actor) refused(c coordinator.Change, want error) {
 	a.Helper()
-	if err := a.store.Save(a.ctx, encode(&c)); !errors.Is(err, want) {
-		a.Errorf("Save of %s: %v, want %v", describe(c), err, want)
-	}
+	a.want(a.store.Save(a.ctx, encode(&c)), want, "Save of %s", describe(c))
 }
 
 // stored checks the state that another store loads.

@@ -5,7 +5,6 @@ package shardingtest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -46,8 +45,7 @@ func loadNothing(f *fixture) {
 }
 
 func save(f *fixture) {
-	a := f.actor(0)
-	a.lead()
+	a := f.leader(0)
 	f.stored(1, a.state)
 	a.mustSave(a.change(registered("a"), registered("b")))
 	a.mustSave(a.change(allocated("a", 1, 2, 3), allocated("b", 4)))
@@ -63,16 +61,13 @@ func save(f *fixture) {
 	}
 	a.mustSave(a.change(coordinator.Event{Kind: coordinator.RegionTerminated, Node: region("a")}))
 	f.stored(1, a.state)
-	b := f.actor(1)
-	b.lead()
-	b.mustSave(b.change(registered("c")))
+	b := f.leader(1, registered("c"))
 	f.stored(2, b.state)
 }
 
 func saveManyEvents(f *fixture) {
 	const regions, each = 100, 100
-	a := f.actor(0)
-	a.lead()
+	a := f.leader(0)
 	var events []coordinator.Event
 	for i := range regions {
 		name := fmt.Sprintf("node-%03d.example.com:7000", i)
@@ -87,9 +82,7 @@ func saveManyEvents(f *fixture) {
 }
 
 func saveAgain(f *fixture) {
-	a := f.actor(0)
-	a.lead()
-	a.mustSave(a.change(registered("a")))
+	a := f.leader(0, registered("a"))
 	c := a.change(allocated("a", 1))
 	a.mustSave(c)
 	a.mustSave(c)
@@ -99,9 +92,7 @@ func saveAgain(f *fixture) {
 }
 
 func saveAtOnce(f *fixture) {
-	a := f.actor(0)
-	a.lead()
-	a.mustSave(a.change(registered("a")))
+	a := f.leader(0, registered("a"))
 	for i := range 10 {
 		c := a.change(allocated("a", shard(i)))
 		var wg sync.WaitGroup
@@ -121,8 +112,7 @@ func saveAtOnce(f *fixture) {
 }
 
 func saveBehind(f *fixture) {
-	a := f.actor(0)
-	a.lead()
+	a := f.leader(0)
 	old := a.change(registered("b"))
 	a.mustSave(a.change(registered("a")))
 	a.refused(old, sharding.ErrConflict)
@@ -145,8 +135,7 @@ func saveUnloaded(f *fixture) {
 }
 
 func saveInvalid(f *fixture) {
-	a := f.actor(0)
-	a.lead()
+	a := f.leader(0)
 	whole := a.change(registered("a"))
 	for name, spoil := range map[string]func(c *sharding.Change){
 		"no events": func(c *sharding.Change) { c.Events = nil },
@@ -154,9 +143,8 @@ func saveInvalid(f *fixture) {
 		"no state":  func(c *sharding.Change) { c.After = nil },
 	} {
 		c := encode(&whole)
-		if spoil(&c); !errors.Is(a.store.Save(f.ctx, c), sharding.ErrInvalid) {
-			f.Errorf("Save of a change with %s did not return ErrInvalid", name)
-		}
+		spoil(&c)
+		f.want(a.store.Save(f.ctx, c), sharding.ErrInvalid, "Save of a change with %s", name)
 	}
 	f.stored(1, a.state)
 }
@@ -209,8 +197,7 @@ func claimOnce(f *fixture) {
 }
 
 func claimHigher(f *fixture) {
-	a := f.actor(0)
-	a.lead()
+	a := f.leader(0)
 	a.mustLoad()
 	a.mustSave(a.claim(a.state.Term() + 4))
 	b := f.actor(1)
@@ -244,9 +231,7 @@ func claimStale(f *fixture) {
 }
 
 func unclaimed(f *fixture) {
-	a := f.actor(0)
-	a.lead()
-	a.mustSave(a.change(registered("a")))
+	a := f.leader(0, registered("a"))
 	c := a.change(registered("b"))
 	c.Term += 2
 	c.After, _ = coordinator.State{}.Apply(a.starts(c.Term), registered("a"), registered("b"))
@@ -272,8 +257,7 @@ func scopes(f *fixture) {
 	}
 	want := make([]coordinator.State, len(all))
 	for i, scope := range all {
-		a := f.actor(0)
-		a.store = f.coordinators(0, scope)
+		a := f.actorOf(0, scope)
 		a.lead()
 		a.mustSave(a.change(registered(fmt.Sprint("r", i))))
 		want[i] = a.state
@@ -300,24 +284,18 @@ func badScopes() []sharding.Scope {
 
 func scopeInvalid(f *fixture) {
 	for _, scope := range badScopes() {
-		if _, err := f.place.Coordinators(0).OpenCoordinator(scope); !errors.Is(err, sharding.ErrInvalid) {
-			f.Errorf("OpenCoordinator(%.40q, %.40q): %v, want ErrInvalid", scope.Type, scope.Role, err)
-		}
+		_, err := f.place.Coordinators(0).OpenCoordinator(scope)
+		f.want(err, sharding.ErrInvalid, "OpenCoordinator(%.40q, %.40q)", scope.Type, scope.Role)
 	}
 }
 
 func cancelled(f *fixture) {
-	a := f.actor(0)
-	a.lead()
-	ctx, cancel := context.WithCancel(f.ctx)
-	cancel()
-	if _, err := a.store.Load(ctx); err == nil {
-		f.Errorf("Load with an ended context: no error")
-	}
+	a := f.leader(0)
 	c := a.change(registered("a"))
-	if err := a.store.Save(ctx, encode(&c)); err == nil {
-		f.Errorf("Save with an ended context: no error")
-	}
+	f.failCanceled(map[string]func(context.Context) error{
+		"Load": func(ctx context.Context) error { _, err := a.store.Load(ctx); return err },
+		"Save": func(ctx context.Context) error { return a.store.Save(ctx, encode(&c)) },
+	})
 	a.mustLoad()
 	if !a.state.Equal(c.After) {
 		a.mustSave(a.change(registered("a")))

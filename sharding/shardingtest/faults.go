@@ -19,9 +19,8 @@ func faults(f *fixture) {
 	for _, fault := range f.place.Faults {
 		for at := range calls {
 			scope++
-			a := f.actor(0)
 			s := sharding.Scope{Type: fmt.Sprint("account", scope)}
-			a.store = f.coordinators(0, s)
+			a := f.actorOf(0, s)
 			t := trouble{fault: fault, at: at}
 			a.persist(&t)
 			t.mend()

@@ -139,23 +139,15 @@ func entitiesInvalid(f *fixture) {
 	a := f.entities(0, account())
 	f.wantLoaded(a, 0)
 	for _, ids := range [][]string{{""}, {"x", ""}, {strings.Repeat("x", sharding.MaxEntityID+1)}} {
-		if err := a.Update(f.ctx, 0, ids, nil); !errors.Is(err, sharding.ErrInvalid) {
-			f.Errorf("Update that starts %.40q: %v, want ErrInvalid", ids, err)
-		}
-		if err := a.Update(f.ctx, 0, nil, ids); !errors.Is(err, sharding.ErrInvalid) {
-			f.Errorf("Update that stops %.40q: %v, want ErrInvalid", ids, err)
-		}
+		f.want(a.Update(f.ctx, 0, ids, nil), sharding.ErrInvalid, "Update that starts %.40q", ids)
+		f.want(a.Update(f.ctx, 0, nil, ids), sharding.ErrInvalid, "Update that stops %.40q", ids)
 	}
-	if err := a.AddShards(f.ctx, []shard{1, coordinator.MaxShards}); !errors.Is(err, sharding.ErrInvalid) {
-		f.Errorf("AddShards of a shard above the maximum: %v, want ErrInvalid", err)
-	}
-	if _, err := a.Load(f.ctx, coordinator.MaxShards); !errors.Is(err, sharding.ErrInvalid) {
-		f.Errorf("Load of a shard above the maximum: %v, want ErrInvalid", err)
-	}
+	f.want(a.AddShards(f.ctx, []shard{1, coordinator.MaxShards}), sharding.ErrInvalid, "AddShards of a shard above the maximum")
+	_, err := a.Load(f.ctx, coordinator.MaxShards)
+	f.want(err, sharding.ErrInvalid, "Load of a shard above the maximum")
 	for _, scope := range badScopes() {
-		if _, err := f.place.Entities(0).OpenEntities(scope); !errors.Is(err, sharding.ErrInvalid) {
-			f.Errorf("OpenEntities(%.40q, %.40q): %v, want ErrInvalid", scope.Type, scope.Role, err)
-		}
+		_, err = f.place.Entities(0).OpenEntities(scope)
+		f.want(err, sharding.ErrInvalid, "OpenEntities(%.40q, %.40q)", scope.Type, scope.Role)
 	}
 	f.update(a, 0, []string{"x"}, nil)
 	f.wantEntities(1, 0, "x")
@@ -195,9 +187,7 @@ func entitiesFenced(f *fixture) {
 	f.wantLoaded(a, 2)
 	f.update(a, 1, []string{"x"}, nil)
 	f.wantLoaded(b, 1, "x")
-	if err := a.Update(f.ctx, 1, []string{"y"}, nil); !errors.Is(err, sharding.ErrFenced) {
-		f.Errorf("Update of a shard that another owner has loaded: %v, want ErrFenced", err)
-	}
+	f.want(a.Update(f.ctx, 1, []string{"y"}, nil), sharding.ErrFenced, "Update of a shard that another owner has loaded")
 	if err := a.Update(f.ctx, 1, []string{"y"}, nil); err == nil {
 		f.Errorf("Update after a failed one: no error")
 	}
@@ -205,14 +195,10 @@ func entitiesFenced(f *fixture) {
 	f.update(b, 1, []string{"w"}, []string{"x"})
 	f.wantLoaded(a, 1, "w")
 	f.update(a, 1, []string{"y"}, nil)
-	if err := b.Update(f.ctx, 1, nil, []string{"y"}); !errors.Is(err, sharding.ErrFenced) {
-		f.Errorf("Update of a shard that was taken back: %v, want ErrFenced", err)
-	}
+	f.want(b.Update(f.ctx, 1, nil, []string{"y"}), sharding.ErrFenced, "Update of a shard that was taken back")
 	f.wantEntities(1, 1, "w", "y")
 	f.wantEntities(1, 2, "z")
-	if err := f.entities(0, account()).Update(f.ctx, 2, []string{"y"}, nil); !errors.Is(err, sharding.ErrConflict) {
-		f.Errorf("Update of a shard that was not loaded: %v, want ErrConflict", err)
-	}
+	f.want(f.entities(0, account()).Update(f.ctx, 2, []string{"y"}, nil), sharding.ErrConflict, "Update of a shard that was not loaded")
 }
 
 // entitiesFaults injects a fault before each call in turn. A failed shard is loaded again, as a
@@ -266,20 +252,12 @@ func entitiesCancelled(f *fixture) {
 	s := f.entities(0, account())
 	f.wantLoaded(s, 1)
 	f.update(s, 1, []string{"x"}, nil)
-	ctx, cancel := context.WithCancel(f.ctx)
-	cancel()
-	if _, err := s.Load(ctx, 1); err == nil {
-		f.Errorf("Load with an ended context: no error")
-	}
-	if err := s.Update(ctx, 1, []string{"x"}, nil); err == nil {
-		f.Errorf("Update with an ended context: no error")
-	}
-	if _, err := s.Shards(ctx); err == nil {
-		f.Errorf("Shards with an ended context: no error")
-	}
-	if err := s.AddShards(ctx, []shard{1}); err == nil {
-		f.Errorf("AddShards with an ended context: no error")
-	}
+	f.failCanceled(map[string]func(context.Context) error{
+		"Load":      func(ctx context.Context) error { _, err := s.Load(ctx, 1); return err },
+		"Update":    func(ctx context.Context) error { return s.Update(ctx, 1, []string{"x"}, nil) },
+		"Shards":    func(ctx context.Context) error { _, err := s.Shards(ctx); return err },
+		"AddShards": func(ctx context.Context) error { return s.AddShards(ctx, []shard{1}) },
+	})
 	f.wantLoaded(s, 1, "x")
 }
 

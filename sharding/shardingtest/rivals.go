@@ -35,9 +35,7 @@ func rivalsInTrouble(f *fixture) { compete(f, true) }
 func compete(f *fixture, trouble bool) {
 	const actors, rounds = 3, 16
 	r := &rivals{fixture: f, trouble: trouble, terms: map[uint64]string{}, shards: map[shard]string{}}
-	first := f.actor(0)
-	first.lead()
-	first.mustSave(first.change(registered("a")))
+	f.leader(0, registered("a"))
 	var wg sync.WaitGroup
 	r.ready.Add(actors)
 	for i := range actors {
@@ -170,8 +168,7 @@ func claimLate(f *fixture) {
 		for _, moment := range moments(fault) {
 			scope++
 			s := sharding.Scope{Type: fmt.Sprint("account", scope)}
-			a := f.actor(0)
-			a.store = f.coordinators(0, s)
+			a := f.actorOf(0, s)
 			a.mustLoad()
 			c, err := a.claimInTrouble(fault, moment)
 			f.quench(sharding.Scope{Type: fmt.Sprint("other", scope)})
@@ -238,8 +235,7 @@ func (a *actor) claimInTrouble(fault Fault, moment time.Duration) (coordinator.C
 // quench writes elsewhere until no call fails: a fault that applies once may still be pending.
 func (f *fixture) quench(s sharding.Scope) {
 	f.Helper()
-	a := f.actor(0)
-	a.store = f.coordinators(0, s)
+	a := f.actorOf(0, s)
 	for range 20 {
 		err := a.load()
 		if err == nil {

@@ -16,6 +16,9 @@ package shardingtest
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -107,14 +110,7 @@ func account() sharding.Scope { return sharding.Scope{Type: "account"} }
 func (f *fixture) coordinators(node int, scope sharding.Scope) sharding.CoordinatorStore {
 	f.Helper()
 	s, err := f.place.Coordinators(node).OpenCoordinator(scope)
-	if err != nil {
-		f.Fatalf("OpenCoordinator(%+v): %v", scope, err)
-	}
-	f.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			f.Errorf("Close: %v", err)
-		}
-	})
+	f.opened(s, err, scope)
 	return s
 }
 
@@ -122,13 +118,35 @@ func (f *fixture) coordinators(node int, scope sharding.Scope) sharding.Coordina
 func (f *fixture) entities(node int, scope sharding.Scope) sharding.RememberStore {
 	f.Helper()
 	s, err := f.place.Entities(node).OpenEntities(scope)
-	if err != nil {
-		f.Fatalf("OpenEntities(%+v): %v", scope, err)
-	}
-	f.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			f.Errorf("Close: %v", err)
-		}
-	})
+	f.opened(s, err, scope)
 	return s
+}
+
+// opened checks that a store was opened, and closes it at the end.
+func (f *fixture) opened(store io.Closer, err error, scope sharding.Scope) {
+	f.Helper()
+	if err != nil {
+		f.Fatalf("open the store of %+v: %v", scope, err)
+	}
+	f.Cleanup(func() { f.want(store.Close(), nil, "Close") })
+}
+
+// want checks that the error of a call matches the wanted one, or is nil if that is nil.
+func (f *fixture) want(err, want error, call string, args ...any) {
+	f.Helper()
+	if !errors.Is(err, want) {
+		f.Errorf("%s: %v, want %v", fmt.Sprintf(call, args...), err, want)
+	}
+}
+
+// failCanceled checks that calls with an ended context fail.
+func (f *fixture) failCanceled(calls map[string]func(ctx context.Context) error) {
+	f.Helper()
+	ctx, cancel := context.WithCancel(f.ctx)
+	cancel()
+	for name, call := range calls { // independent of each other
+		if call(ctx) == nil {
+			f.Errorf("%s with an ended context: no error", name)
+		}
+	}
 }

@@ -277,10 +277,7 @@ func closeWaits(f *fixture) {
 	var returned atomic.Bool
 	b.Handle(kindA, func(ctx context.Context, _ transport.Message) {
 		close(entered)
-		select {
-		case <-ctx.Done():
-		case <-f.ctx.Done():
-		}
+		block(f.ctx, ctx.Done())
 		returned.Store(true)
 	})
 	f.must("Send", a.Send(b.Self(), transport.Data, kindA, nil))

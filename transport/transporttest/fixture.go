@@ -111,6 +111,31 @@ func block(ctx context.Context, closed <-chan struct{}) {
 	}
 }
 
+// collect returns a mailbox with the messages of a kind that an endpoint handles.
+func collect(of endpoint, kind transport.Kind) *mailbox[transport.Message] {
+	var m mailbox[transport.Message]
+	of.Handle(kind, m.handler())
+	return &m
+}
+
+// endsWithContext checks that a call that was entered returns when its context is canceled.
+func (f *fixture) endsWithContext(name string, entered <-chan struct{}, call func(ctx context.Context) error) {
+	f.Helper()
+	ctx, cancel := context.WithCancel(f.ctx)
+	done := make(chan error, 1)
+	go func() { done <- call(ctx) }()
+	block(f.ctx, entered)
+	cancel()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) {
+			f.Errorf("%s: %v, want context.Canceled", name, err)
+		}
+	case <-f.ctx.Done():
+		f.Fatalf("%s does not return", name)
+	}
+}
+
 // until waits for a condition.
 func (f *fixture) until(subject string, holds func() bool) {
 	f.Helper()

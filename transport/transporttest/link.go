@@ -29,8 +29,7 @@ func linkChecks() []check {
 func linkOrder(f *fixture) {
 	const senders, each = 3, 1000
 	b, _ := f.open("b", transport.Config{})
-	var box mailbox[transport.Message]
-	b.Handle(kindA, box.handler())
+	box := collect(b, kindA)
 	var wg sync.WaitGroup
 	for i := range senders {
 		a, _ := f.open(fmt.Sprint("a", i), transport.Config{})
@@ -63,8 +62,7 @@ func linkOrder(f *fixture) {
 
 func linkSizes(f *fixture) {
 	a, b := f.pair()
-	var box mailbox[transport.Message]
-	b.Handle(kindA, box.handler())
+	box := collect(b, kindA)
 	n := 0
 	for _, lane := range lanes() {
 		for _, size := range []int{0, 1, 32 << 10, 1<<20 - 1, 1 << 20} {
@@ -88,8 +86,7 @@ func exchange(f *fixture, lane transport.Lane, fates []Fate) ([]string, endpoint
 	var events mailbox[transport.Event]
 	a, faulty := f.open("a", transport.Config{})
 	b, _ := f.open("b", transport.Config{OnEvent: events.put})
-	var box mailbox[transport.Message]
-	b.Handle(kindA, box.handler())
+	box := collect(b, kindA)
 	faulty.Next(lane, fates...)
 	for i := range fates {
 		f.must("Send", a.Send(b.Self(), lane, kindA, fmt.Append(nil, i)))
@@ -113,13 +110,23 @@ func exchange(f *fixture, lane transport.Lane, fates []Fate) ([]string, endpoint
 }
 
 func linkAtMostOnce(f *fixture) {
+	dropsTwo(f, []Fate{Pass, Duplicate, Duplicate, Pass}, "0", "1", "2", "3", "end")
+}
+
+func linkOvertaken(f *fixture) {
+	dropsTwo(f, []Fate{Pass, Hold, Pass, Hold, Pass}, "0", "2", "4", "end")
+}
+
+// dropsTwo checks which messages are handled, and that two frames are counted as old.
+func dropsTwo(f *fixture, fates []Fate, want ...string) {
+	f.Helper()
 	for _, lane := range lanes() {
-		got, b, _ := exchange(f, lane, []Fate{Pass, Duplicate, Duplicate, Pass})
-		if want := []string{"0", "1", "2", "3", "end"}; !slices.Equal(got, want) {
+		got, b, _ := exchange(f, lane, fates)
+		if !slices.Equal(got, want) {
 			f.Errorf("%v are handled on %v, want %v", got, lane, want)
 		}
 		if n := b.Stats().Dropped[transport.DropOld]; n != 2 {
-			f.Errorf("%d duplicates are counted on %v, want 2", n, lane)
+			f.Errorf("%d old frames are counted on %v, want 2", n, lane)
 		}
 	}
 }
@@ -137,18 +144,6 @@ func linkGap(f *fixture) {
 			f.Errorf("%v is reported, want one gap", events)
 		} else if gap, ok := events[0].(transport.Gap); !ok || gap.Frames != 2 || gap.Lane != lane || gap.From.Name != "a" {
 			f.Errorf("%+v is reported, want a gap of 2 frames from a on %v", events[0], lane)
-		}
-	}
-}
-
-func linkOvertaken(f *fixture) {
-	for _, lane := range lanes() {
-		got, b, _ := exchange(f, lane, []Fate{Pass, Hold, Pass, Hold, Pass})
-		if want := []string{"0", "2", "4", "end"}; !slices.Equal(got, want) {
-			f.Errorf("%v are handled on %v, want %v", got, lane, want)
-		}
-		if n := b.Stats().Dropped[transport.DropOld]; n != 2 {
-			f.Errorf("%d frames that were overtaken are counted on %v, want 2", n, lane)
 		}
 	}
 }

@@ -144,32 +144,17 @@ func operatorContext(f *fixture) {
 		return nil
 	})
 	ops := f.operator("ops")
-	ctx, cancel := context.WithCancel(f.ctx)
-	done := make(chan error, 1)
-	go func() {
+	f.endsWithContext("Ask", entered, func(ctx context.Context) error {
 		_, err := ops.Ask(ctx, "a", nil)
-		done <- err
-	}()
-	<-entered
-	cancel()
-	select {
-	case err := <-done:
-		if !errors.Is(err, context.Canceled) {
-			f.Errorf("Ask: %v, want context.Canceled", err)
-		}
-	case <-f.ctx.Done():
-		f.Fatal("Ask does not return")
-	}
+		return err
+	})
 }
 
 func operatorClose(f *fixture) {
 	entered, returned := make(chan struct{}), make(chan struct{})
 	a := f.serve("a", func(ctx context.Context, _ string, _ []byte) []byte {
 		close(entered)
-		select {
-		case <-ctx.Done():
-		case <-f.ctx.Done():
-		}
+		block(f.ctx, ctx.Done())
 		close(returned)
 		return nil
 	})

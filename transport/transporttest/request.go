@@ -6,7 +6,6 @@ package transporttest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -49,27 +48,14 @@ func requestReply(f *fixture) {
 
 func requestContext(f *fixture) {
 	a, b := f.pair()
-	entered := make(chan struct{}, 1)
-	b.HandleRequest(kindA, func(context.Context, *transport.Request) { entered <- struct{}{} })
+	entered := make(chan struct{}) // stays closed for the second request, which enters no handler
+	enter := sync.OnceFunc(func() { close(entered) })
+	b.HandleRequest(kindA, func(context.Context, *transport.Request) { enter() })
 	for _, to := range []identity.Node{b.Self(), f.node("nobody")} {
-		ctx, cancel := context.WithCancel(f.ctx)
-		done := make(chan error, 1)
-		go func() {
+		f.endsWithContext(fmt.Sprintf("Request to %v", to), entered, func(ctx context.Context) error {
 			_, err := a.Request(ctx, to, kindA, nil)
-			done <- err
-		}()
-		if to == b.Self() {
-			<-entered
-		}
-		cancel()
-		select {
-		case err := <-done:
-			if !errors.Is(err, context.Canceled) {
-				f.Errorf("Request to %v: %v, want context.Canceled", to, err)
-			}
-		case <-f.ctx.Done():
-			f.Fatalf("Request to %v does not return", to)
-		}
+			return err
+		})
 	}
 }
 
