@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/enum"
-	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/panics"
@@ -113,17 +112,26 @@ func (n *Node) runPhase(base context.Context, p Phase, hooks []*hook) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeoutCause(base, n.cfg.PhaseTimeout[p], errPhaseTimeout)
 	defer cancel()
-	var running loop.InFlight
+	var running sync.WaitGroup
 	over := make([]atomic.Bool, len(hooks))
 	for i, h := range hooks {
-		running.Begin()
-		go func() {
-			defer running.End()
+		running.Go(func() {
 			defer over[i].Store(true)
 			n.runHook(ctx, p, h)
-		}()
+		})
 	}
-	timedOut := !running.Wait(ctx) || ctx.Err() != nil
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		running.Wait()
+	}()
+	timedOut := false
+	select {
+	case <-done:
+		timedOut = ctx.Err() != nil
+	case <-ctx.Done():
+		timedOut = true
+	}
 	took := time.Since(begun)
 	if timedOut {
 		var open []string

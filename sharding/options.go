@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -286,23 +287,19 @@ func (o *Options) routingFingerprint() uint64 {
 // mismatchError returns the error about settings that differ from those of the coordinator's node.
 func (s *shell) mismatchError(by identity.Node, theirs coordinator.Settings) error {
 	ours := s.opts.settings(s.entities == nil)
+	values := map[string][2]any{
+		"Shards":   {ours.Shards, theirs.Shards},
+		"Role":     {strconv.Quote(ours.Role), strconv.Quote(theirs.Role)},
+		"State":    {ours.State, theirs.State},
+		"Remember": {ours.Remember, theirs.Remember},
+	}
 	var all []string
 	for _, field := range ours.Differences(theirs) {
-		var here, there any
-		switch field {
-		case "Shards":
-			here, there = ours.Shards, theirs.Shards
-		case "Role":
-			here, there = fmt.Sprintf("%q", ours.Role), fmt.Sprintf("%q", theirs.Role)
-		case "State":
-			here, there = ours.State, theirs.State
-		case "Remember":
-			here, there = ours.Remember, theirs.Remember
-		default:
+		if v, ok := values[field]; ok {
+			all = append(all, fmt.Sprintf("Options.%s is %v here and %v on that node", field, v[0], v[1]))
+		} else {
 			all = append(all, "Options."+field+" maps IDs to other shards on that node")
-			continue
 		}
-		all = append(all, fmt.Sprintf("Options.%s is %v here and %v on that node", field, here, there))
 	}
 	return fmt.Errorf("%w of type %q on %v: %s", ErrMismatch, s.name, by, strings.Join(all, ", "))
 }

@@ -95,17 +95,14 @@ func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime
 		return s, nil
 	}
 	scope := Scope{Type: name, Role: opts.Role, Shards: opts.Shards, Logger: s.log}
-	if err = openStore(func() (any, error) { s.store, err = opts.State.OpenCoordinator(scope); return s.store, err }); err != nil {
+	if s.store, err = openStore(opts.State.OpenCoordinator, scope); err != nil {
 		s.cancel()
 		return nil, fmt.Errorf("Options.State: %w", err)
 	}
 	if opts.Remember == nil {
 		return s, nil
 	}
-	if err = openStore(func() (any, error) {
-		s.rememberStore, err = opts.Remember.OpenEntities(scope)
-		return s.rememberStore, err
-	}); err != nil {
+	if s.rememberStore, err = openStore(opts.Remember.OpenEntities, scope); err != nil {
 		s.cancel()
 		return nil, errors.Join(fmt.Errorf("Options.Remember: %w", err), panics.Catch(s.store.Close))
 	}
@@ -114,14 +111,15 @@ func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime
 
 // openStore calls a function of the application that opens a store. It returns an error if that
 // returns nil.
-func openStore(open func() (store any, err error)) error {
-	return panics.Catch(func() error {
-		store, err := open()
-		if err == nil && store == nil {
+func openStore[S any](open func(Scope) (S, error), scope Scope) (store S, err error) {
+	err = panics.Catch(func() (err error) {
+		store, err = open(scope)
+		if err == nil && any(store) == nil {
 			err = errors.New("returned no store")
 		}
 		return err
 	})
+	return store, err
 }
 
 // singletonPrefix is the prefix of the names of the singletons that run coordinators.

@@ -54,39 +54,28 @@ func (f *Fold) Apply(e Event) error {
 
 // check returns the reason for which an event is invalid, or "".
 func (f *Fold) check(e *Event) string {
-	_, region := f.state.Region(e.Node)
+	_, known := f.state.Region(e.Node)
+	count := len(f.state.regions)
+	if e.Kind == ProxyRegistered || e.Kind == ProxyTerminated {
+		known, count = f.state.HasProxy(e.Node), len(f.state.proxies)
+	}
 	switch e.Kind {
 	case Started:
 		if e.Term <= f.state.term {
 			return fmt.Sprintf("term %d after term %d", e.Term, f.state.term)
 		}
-	case RegionRegistered:
-		if region {
+	case RegionRegistered, ProxyRegistered:
+		if known {
 			return "it is already registered"
 		}
-		if len(f.state.regions) >= MaxRegions {
+		if count >= MaxRegions {
 			return reasonTooMany
 		}
-	case ProxyRegistered:
-		if f.state.HasProxy(e.Node) {
-			return "it is already registered"
-		}
-		if len(f.state.proxies) >= MaxRegions {
-			return reasonTooMany
-		}
-	case RegionTerminated:
-		if !region {
+	case RegionTerminated, ProxyTerminated, HomesAllocated:
+		if !known {
 			return "it is not registered"
 		}
-	case ProxyTerminated:
-		if !f.state.HasProxy(e.Node) {
-			return "it is not registered"
-		}
-	case HomesAllocated:
-		if !region {
-			return "it is not registered"
-		}
-		return f.checkShards(e.Shards, false)
+		return f.checkShards(e.Shards, false) // a termination has none
 	case HomesDeallocated:
 		return f.checkShards(e.Shards, true)
 	default:
