@@ -156,6 +156,14 @@ func (c *cluster) members() []*host {
 	return filter(c.hosts, func(h *host) bool { return h.alive() && h.m.Member() })
 }
 
+// must panics with an error that only a fault of the simulator causes.
+func must[T any](t T, err error) T {
+	if err != nil {
+		panic(fmt.Sprintf("sim: %v", err))
+	}
+	return t
+}
+
 // filter returns the elements that keep accepts.
 func filter[T any](all []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(t T) bool { return !keep(t) })
@@ -384,7 +392,7 @@ func (c *cluster) settle(invariant string, most time.Duration) bool {
 }
 
 func (c *cluster) heal() {
-	c.w.Logf("all is healed")
+	c.w.Logf("all faults end")
 	c.w.Network.Heal()
 	c.store.Heal()
 	clear(c.overload)
@@ -409,7 +417,7 @@ func (c *cluster) heal() {
 
 // shutDown shuts down the whole cluster, as operators do.
 func (c *cluster) shutDown() {
-	c.w.Logf("all is shut down")
+	c.w.Logf("all nodes are shut down")
 	for _, name := range c.names {
 		c.notRestarted[name] = true
 	}

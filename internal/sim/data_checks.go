@@ -73,7 +73,7 @@ func (q *request) overdue(in time.Duration) {
 			q.overdue(q.timeout + slack)
 			return
 		}
-		r.violate("requests-are-answered", "request %d for %q, %v, has no answer after %v", q.id, q.key.key, q.level, r.d.w.Now()-q.began)
+		r.h.violate("requests-are-answered", "request %d for %q, %v, has no answer after %v", q.id, q.key.key, q.level, r.d.w.Now()-q.began)
 	})
 }
 
@@ -83,7 +83,7 @@ func (r *replicator) replied(a *replication.Reply) {
 	}
 	q := r.requests[a.ID]
 	if q == nil {
-		r.violate("requests-are-answered", "request %d is answered twice or does not exist", a.ID)
+		r.h.violate("requests-are-answered", "request %d is answered twice or does not exist", a.ID)
 		return
 	}
 	delete(r.requests, a.ID)
@@ -94,7 +94,7 @@ func (r *replicator) replied(a *replication.Reply) {
 	case q.mistake:
 		r.d.hit("mistake", a.Outcome.String())
 		if a.Outcome != replication.Failed && a.Outcome != replication.Deleted && a.Outcome != replication.Stopped || a.Outcome == replication.Failed && a.Err == nil {
-			r.violate("mistakes-change-nothing", "a failing function has outcome %v", a.Outcome)
+			r.h.violate("mistakes-change-nothing", "a failing function has outcome %v", a.Outcome)
 		}
 		return
 	case q.write == nil:
@@ -125,12 +125,12 @@ func (r *replicator) wasWritten(q *request, a *replication.Reply) {
 	var large *replication.TooLargeError
 	switch {
 	case w.calls > 1:
-		r.violate("changes-once", "the function of request %d is called %d times", q.id, w.calls)
+		r.h.violate("changes-once", "the function of request %d is called %d times", q.id, w.calls)
 	case a.Outcome == replication.Failed && errors.As(a.Err, &large):
 		w.done = false
 		r.d.hit("data", "too large")
 	case a.Outcome == replication.Failed:
-		r.violate("data-is-sound", "%q cannot be changed: %v", q.key.key, a.Err)
+		r.h.violate("data-is-sound", "%q cannot be changed: %v", q.key.key, a.Err)
 	}
 }
 
@@ -153,10 +153,10 @@ func honest(q *request, a *replication.Reply) {
 	local := q.level.Kind == replication.Local
 	switch {
 	case done && a.Answered < a.Required, a.Outcome == replication.TimedOut && a.Answered >= a.Required && !q.key.durable:
-		r.violate("quorums-are-honest", "request %d for %q: %v, answered %d of %d", q.id, q.key.key, a.Outcome, a.Answered, a.Required)
+		r.h.violate("quorums-are-honest", "request %d for %q: %v, answered %d of %d", q.id, q.key.key, a.Outcome, a.Answered, a.Required)
 	case q.view == nil:
 	case a.Total != len(q.view.nodes), a.Required != max(1, needed(q.level, a.Total)) && !local, (a.Outcome == replication.TooFew) != (a.Required > a.Total) && !q.key.durable:
-		r.violate("quorums-are-honest", "request %d for %q: %v, %d of %d, but %v of %d is %d", q.id, q.key.key, a.Outcome, a.Required, a.Total, q.level.Kind,
+		r.h.violate("quorums-are-honest", "request %d for %q: %v, %d of %d, but %v of %d is %d", q.id, q.key.key, a.Outcome, a.Required, a.Total, q.level.Kind,
 			len(q.view.nodes), max(1, needed(q.level, len(q.view.nodes))))
 	}
 }
@@ -182,12 +182,12 @@ func acknowledged(q *request, a *replication.Reply) {
 	}
 	r.d.hit("checked", "acknowledged writes")
 	if have < a.Answered {
-		r.violate("acknowledged-is-there", "%q %v, %v: %d replicas have acknowledged it, %d hold it", q.key.key, w, q.level, a.Answered, have)
+		r.h.violate("acknowledged-is-there", "%q %v, %v: %d replicas have acknowledged it, %d hold it", q.key.key, w, q.level, a.Answered, have)
 	}
 	if q.key.durable {
 		r.d.hit("checked", "acknowledged writes on disk")
 		if stored < a.Answered {
-			r.violate("acknowledged-is-stored", "%q %v, %v: %d replicas have acknowledged it, %d disks hold it", q.key.key, w, q.level, a.Answered, stored)
+			r.h.violate("acknowledged-is-stored", "%q %v, %v: %d replicas have acknowledged it, %d disks hold it", q.key.key, w, q.level, a.Answered, stored)
 		}
 	}
 	if q.key.kind == register {
@@ -225,7 +225,7 @@ func (q *request) promise(v *view) {
 func readSees(q *request, a *replication.Reply) {
 	deleted, found := a.Outcome == replication.Deleted, a.Outcome == replication.Done
 	if deleted && q.key.kind != leased && q.key.kind.tracked() && !q.key.deleting() {
-		q.by.violate("reads-see-what-was", "%q was never deleted", q.key.key)
+		q.by.h.violate("reads-see-what-was", "%q was never deleted", q.key.key)
 	}
 	if !q.key.kind.tracked() {
 		return
@@ -252,10 +252,10 @@ func readSees(q *request, a *replication.Reply) {
 			most += bound(w, must, w.n > 0)
 		}
 		if must && !w.undone() && q.key.kind != counter && q.key.kind != balance && !w.contained(a.Value, deleted, found) {
-			q.by.violate("reads-see-writes", "%v of %q lacks the %v, own %t, acknowledged by %d", q.level, q.key.key, w, own, w.held)
+			q.by.h.violate("reads-see-writes", "%v of %q lacks the %v, own %t, acknowledged by %d", q.level, q.key.key, w, own, w.held)
 		}
 		if must && w.do == deletes && !deleted {
-			q.by.violate("reads-see-writes", "%v of %q lacks the deletion", q.level, q.key.key)
+			q.by.h.violate("reads-see-writes", "%v of %q lacks the deletion", q.level, q.key.key)
 		}
 	}
 	if promises {
@@ -263,7 +263,7 @@ func readSees(q *request, a *replication.Reply) {
 	}
 	if (q.key.kind == counter || q.key.kind == balance) && !deleted {
 		if sum := q.key.sum(a.Value); sum < least || sum > most && !q.key.twice {
-			q.by.violate("reads-see-writes", "%v of %q counts %d, want %d to %d", q.level, q.key.key, sum, least, most)
+			q.by.h.violate("reads-see-writes", "%v of %q counts %d, want %d to %d", q.level, q.key.key, sum, least, most)
 		}
 	}
 }
@@ -289,7 +289,7 @@ func readsItsWrites(r *replicator) {
 			w.lost = true
 		}
 		if !w.at(r) {
-			r.violate("reads-own-writes", "%q lacks the node's last change %s", w.datum.key, w.id)
+			r.h.violate("reads-own-writes", "%q lacks the node's last change %s", w.datum.key, w.id)
 		}
 	}
 }
@@ -313,13 +313,13 @@ func (r *replicator) changed(v replication.Change) {
 		// A node that restarts from disk after it was pruned loses what only that disk had.
 		late := k.durable && r.d.plan.DurablePruned
 		if n < r.counts[k.key] && !late || int64(n) > most && !k.twice { //nolint:gosec // small
-			r.violate("counts-once", "count in %q changed from %d to %d, %d were counted", k.key, r.counts[k.key], n, most)
+			r.h.violate("counts-once", "count in %q changed from %d to %d, %d were counted", k.key, r.counts[k.key], n, most)
 		}
 		r.counts[k.key] = n
 	case register:
 		n := uint64(number(v.Value)) //nolint:gosec // not negative
 		if n < r.counts[k.key] {
-			r.violate("registers-go-on", "register %q went back from %d to %d", k.key, r.counts[k.key], n)
+			r.h.violate("registers-go-on", "register %q went back from %d to %d", k.key, r.counts[k.key], n)
 		}
 		r.counts[k.key] = n
 	default:
@@ -366,7 +366,7 @@ func prunedForAll(o *replicator, gone identity.Node) {
 				// removed node. A deletion belongs to no node: it is not moved, and still spreads.
 				if w.do != deletes && w.by.h.p.Node() == gone {
 					other := living[slices.IndexFunc(living, has)]
-					o.violate("pruning-loses-nothing", "history of %v in %q is moved without the %v, which %v has", gone, k.key, w, other.h.p.Node())
+					o.h.violate("pruning-loses-nothing", "history of %v in %q is moved without the %v, which %v has", gone, k.key, w, other.h.p.Node())
 				}
 			default:
 				w.lost = true
@@ -390,7 +390,7 @@ func goneForBoth(d *data, both [2]*write) {
 			r := d.byNode[n]
 			v, deleted, found := r.value(w.datum.key)
 			if both[0].view.has(n) && both[1].view.has(n) && found && !deleted && as[crdt.ORSet[string]](v).Contains(w.id) {
-				r.violate("removed-is-gone", "%v and %v have removed %s from %q on all nodes, but it is present", both[0].by.h.p.Node(), both[1].by.h.p.Node(), w.id, w.datum.key)
+				r.h.violate("removed-is-gone", "%v and %v have removed %s from %q on all nodes, but it is present", both[0].by.h.p.Node(), both[1].by.h.p.Node(), w.id, w.datum.key)
 			}
 		}
 	}
@@ -518,10 +518,10 @@ func (d *data) complete(when string) bool {
 		for _, key := range r.m.Keys() {
 			v, _, _ := r.value(key)
 			if a, _, _ := living[0].value(key); !crdt.Equal(a, v) {
-				r.violate("converges", "%s: its digest is that of %v, and it holds something else in %q", when, living[0].h.p.Node(), key)
+				r.h.violate("converges", "%s: its digest is that of %v, and it holds something else in %q", when, living[0].h.p.Node(), key)
 			}
 			if r.held[key].Value != v {
-				r.violate("converges", "%s: who reads %q without asking sees something else", when, key)
+				r.h.violate("converges", "%s: who reads %q without asking sees something else", when, key)
 			}
 		}
 	}
@@ -557,9 +557,9 @@ func (d *data) keeps(r *replicator, k *datum, when string) {
 		}
 		switch {
 		case must && w.do == deletes && !deleted:
-			r.violate("acknowledged-stays", "%s: %q was deleted by %v, but exists", when, k.key, w.by.h.p.Node())
+			r.h.violate("acknowledged-stays", "%s: %q was deleted by %v, but exists", when, k.key, w.by.h.p.Node())
 		case !sums && must && w.do != nothing && !w.undone() && !w.contained(v, deleted, found):
-			r.violate("acknowledged-stays", "%s: the %v is missing in %q", when, w, k.key)
+			r.h.violate("acknowledged-stays", "%s: the %v is missing in %q", when, w, k.key)
 		case w.do != adds || !sums:
 		case d.plan.prunes(k): // there are no decrements
 			most += w.n
@@ -572,13 +572,13 @@ func (d *data) keeps(r *replicator, k *datum, when string) {
 		}
 	}
 	if deleted && !k.deleting() {
-		r.violate("acknowledged-stays", "%s: %q is deleted without a request", when, k.key)
+		r.h.violate("acknowledged-stays", "%s: %q is deleted without a request", when, k.key)
 	}
 	if deleted {
 		return
 	}
 	if k.kind == register && number(v) > k.last {
-		r.violate("acknowledged-stays", "%s: %q holds %d, the last write was %d", when, k.key, number(v), k.last)
+		r.h.violate("acknowledged-stays", "%s: %q holds %d, the last write was %d", when, k.key, number(v), k.last)
 	}
 	if !sums {
 		return
@@ -589,7 +589,7 @@ func (d *data) keeps(r *replicator, k *datum, when string) {
 		d.hit("checked", "sums with something unknown")
 	}
 	if sum := k.sum(v); sum < least || sum > most && !k.twice {
-		r.violate("counts-once", "%s: %q counts %d, want %d to %d", when, k.key, sum, least, most)
+		r.h.violate("counts-once", "%s: %q counts %d, want %d to %d", when, k.key, sum, least, most)
 	}
 }
 
@@ -603,7 +603,7 @@ func (d *data) onDisks() {
 			}
 			d.hit("checked", "records")
 			if stored, gone, there := r.disk.value(k.key); !there || gone != deleted || !deleted && !crdt.Equal(stored, v) {
-				r.violate("durable-is-stored", "the disk differs in %q", k.key)
+				r.h.violate("durable-is-stored", "the disk differs in %q", k.key)
 			}
 		}
 	}
@@ -651,38 +651,38 @@ func (k *datum) show(v crdt.Value, deleted, found bool) string {
 	if deleted || !found {
 		return fmt.Sprint("deleted ", deleted, ", found ", found)
 	}
-	var all any
-	var err error
+	all, err := k.content(v)
+	return fmt.Sprint(all, err)
+}
+
+// content returns the elements of a value, the keys of a map, or a number.
+func (k *datum) content(v crdt.Value) (any, error) {
 	switch k.kind {
-	case counter, balance:
-		all = k.sum(v)
 	case words, leased, huge:
-		all, err = as[crdt.GSet[string]](v).Elements()
+		return as[crdt.GSet[string]](v).Elements()
 	case cart, race:
-		all, err = as[crdt.ORSet[string]](v).Elements()
+		return as[crdt.ORSet[string]](v).Elements()
 	case dict:
-		all, err = as[crdt.LWWMap[string, string]](v).Keys()
+		return as[crdt.LWWMap[string, string]](v).Keys()
 	case register:
-		all = number(v)
+		return number(v), nil
 	case stock:
 		m := as[crdt.PNCounterMap[string]](v)
-		var keys []string
-		keys, err = m.Keys()
+		keys, err := m.Keys()
 		for i, key := range keys {
 			keys[i] = fmt.Sprint(key, "=", m.Value(key))
 		}
-		all = keys
+		return keys, err
 	case tags:
 		m := as[crdt.ORMultiMap[string, string]](v)
-		var keys []string
-		keys, err = m.Keys()
+		keys, err := m.Keys()
 		for i, key := range keys {
 			s, _ := m.Get(key)
 			elements, failed := s.Elements()
-			keys[i], err = fmt.Sprint(key, "=", elements), failed
+			keys[i], err = fmt.Sprint(key, "=", elements), errors.Join(err, failed)
 		}
-		all = keys
-	case kinds:
+		return keys, err
+	default:
+		return k.sum(v), nil
 	}
-	return fmt.Sprint(all, err)
 }

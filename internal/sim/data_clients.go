@@ -34,27 +34,21 @@ func (d *data) clients() []*replicator {
 
 func (d *data) something(r *replicator) {
 	durable := d.plan.Durable && d.rand.IntN(3) == 0
-	switch n := d.rand.IntN(100); {
-	case n < 12:
-		d.change(r, d.use(counter, durable))
-	case n < 19:
-		d.change(r, d.use(balance, durable))
-	case n < 26:
-		d.change(r, d.use(words, durable))
-	case n < 36:
-		d.change(r, d.use(cart, durable))
-	case n < 43:
-		d.change(r, d.use(dict, durable))
-	case n < 47:
-		d.change(r, d.use(stock, durable))
-	case n < 51:
-		d.change(r, d.use(tags, durable))
-	case n < 53:
-		d.change(r, d.use(leased, false))
+	n := d.rand.IntN(100)
+	for _, c := range []struct {
+		kind  kind
+		below int
+	}{{counter, 12}, {balance, 19}, {words, 26}, {cart, 36}, {dict, 43}, {stock, 47}, {tags, 51}, {leased, 53}} {
+		if n < c.below {
+			d.change(r, d.use(c.kind, durable && c.kind != leased))
+			return
+		}
+	}
+	switch {
 	case n < 63:
 		d.writeRegister(r)
 	case n < 70:
-		d.readRegister(r)
+		d.read(r, d.use(register, false), d.registerLevel(), d.rand.IntN(4) > 0)
 	case n < 72:
 		d.racing(r)
 	case n < 73:
@@ -68,7 +62,7 @@ func (d *data) something(r *replicator) {
 	case n < 77 && d.plan.Config.MaxLog > 0:
 		d.burst(r)
 	default:
-		d.read(r, d.anyKey(), d.rand.IntN(4) == 0)
+		d.read(r, d.anyKey(), d.level(), d.rand.IntN(4) == 0)
 	}
 }
 
@@ -197,10 +191,10 @@ func (d *data) change(r *replicator, k *datum) {
 			w.sum = tally(untyped(c), r.h.p.Node())
 			return c, nil
 		})
-	case words:
-		update(d, r, w, func(s crdt.GSet[string]) (crdt.GSet[string], error) { return s.Add(w.id) })
-	case leased:
-		w.id = fmt.Sprint(d.rand.IntN(20))
+	case words, leased:
+		if k.kind == leased {
+			w.id = fmt.Sprint(d.rand.IntN(20))
+		}
 		update(d, r, w, func(s crdt.GSet[string]) (crdt.GSet[string], error) { return s.Add(w.id) })
 	case cart:
 		remove, which := d.rand.IntN(3) == 0, d.rand.IntN(1000)
@@ -287,9 +281,8 @@ func (d *data) mistake(r *replicator) {
 	})
 }
 
-func (d *data) read(r *replicator, k *datum, repair bool) {
-	q := &request{key: k, level: d.level(), repair: repair}
-	d.ask(r, q, func(in replication.Request) replication.Input {
+func (d *data) read(r *replicator, k *datum, level replication.Level, repair bool) {
+	d.ask(r, &request{key: k, level: level, repair: repair}, func(in replication.Request) replication.Input {
 		return replication.Get{Request: in, RepairPeers: repair}
 	})
 }
@@ -339,6 +332,14 @@ func (d *data) outgrow() {
 	}
 }
 
+// registerLevel returns the level for a register, mostly a majority.
+func (d *data) registerLevel() replication.Level {
+	if d.rand.IntN(6) == 0 {
+		return d.level()
+	}
+	return replication.Level{Kind: replication.Majority}
+}
+
 // writeRegister writes the next number to a register, mostly to a majority.
 func (d *data) writeRegister(r *replicator) {
 	k := d.use(register, false)
@@ -346,25 +347,11 @@ func (d *data) writeRegister(r *replicator) {
 		k.writer = r
 	}
 	r = k.writer
-	w := &write{datum: k, by: r, level: replication.Level{Kind: replication.Majority}}
-	if d.rand.IntN(6) == 0 {
-		w.level = d.level()
-	}
+	w := &write{datum: k, by: r, level: d.registerLevel()}
 	update(d, r, w, func(g crdt.LWWRegister[int64]) (crdt.LWWRegister[int64], error) {
 		k.last++
 		w.n = k.last
 		return g.Set(r.self, w.n)
-	})
-}
-
-// readRegister reads a register on any node, mostly with repair.
-func (d *data) readRegister(r *replicator) {
-	q := &request{key: d.use(register, false), level: replication.Level{Kind: replication.Majority}, repair: d.rand.IntN(4) > 0}
-	if d.rand.IntN(6) == 0 {
-		q.level = d.level()
-	}
-	d.ask(r, q, func(in replication.Request) replication.Input {
-		return replication.Get{Request: in, RepairPeers: q.repair}
 	})
 }
 
@@ -381,7 +368,7 @@ func registerSees(q *request, a *replication.Reply) {
 		n = number(a.Value)
 	}
 	if n > k.last {
-		q.by.violate("registers-are-linearizable", "%q holds %d, the last write was %d", k.key, n, k.last)
+		q.by.h.violate("registers-are-linearizable", "%q holds %d, the last write was %d", k.key, n, k.last)
 	}
 	for _, e := range k.events[:q.known] {
 		if e.seq > q.seq || !q.promised(e.view, e.held) {
@@ -390,13 +377,13 @@ func registerSees(q *request, a *replication.Reply) {
 		d.hit("checked", "reads of registers")
 		q.promise(e.view)
 		if n < e.n {
-			q.by.violate("registers-are-linearizable", "%v of %q returns %d after %d, which %d replicas held", q.level, k.key, n, e.n, e.held)
+			q.by.h.violate("registers-are-linearizable", "%v of %q returns %d after %d, which %d replicas held", q.level, k.key, n, e.n, e.held)
 		}
 	}
 	if k.writer == q.by {
 		for i, w := range k.writes {
 			if i < q.begun && w.done && w.n > n {
-				q.by.violate("reads-own-writes", "the node has written %d to %q and reads %d", w.n, k.key, n)
+				q.by.h.violate("reads-own-writes", "the node has written %d to %q and reads %d", w.n, k.key, n)
 			}
 		}
 	}
@@ -411,7 +398,7 @@ func registerSees(q *request, a *replication.Reply) {
 	}
 	d.hit("checked", "repaired reads")
 	if have < a.Answered {
-		q.by.violate("repaired-is-there", "%q: %d replicas are reported to hold %d, %d do", k.key, a.Answered, n, have)
+		q.by.h.violate("repaired-is-there", "%q: %d replicas are reported to hold %d, %d do", k.key, a.Answered, n, have)
 	}
 	d.acks++
 	k.events = append(k.events, settled{q.view, a.Answered, n, d.acks})
@@ -517,11 +504,7 @@ func (w *write) String() string {
 }
 
 func as[T any](v crdt.Value) T {
-	t, err := crdt.As[T](nil, v)
-	if err != nil {
-		panic(fmt.Sprintf("sim: %v", err)) // the type of a key never changes
-	}
-	return t
+	return must(crdt.As[T](nil, v)) // the type of a key never changes
 }
 
 func (w *write) contained(v crdt.Value, deleted, found bool) bool {
@@ -563,19 +546,12 @@ func (w *write) present(v crdt.Value, deleted, found bool) bool {
 }
 
 func untyped[T any](t T) crdt.Value {
-	v, err := (*crdt.Types)(nil).Value(t)
-	if err != nil {
-		panic(fmt.Sprintf("sim: %v", err)) // all types are defined
-	}
-	return v
+	return must((*crdt.Types)(nil).Value(t)) // all types are defined
 }
 
 // tally returns the count of a node; each node counts in one direction only.
 func tally(v crdt.Value, n identity.Node) uint64 {
-	rest, err := v.Cleanup(n)
-	if err != nil {
-		panic(fmt.Sprintf("sim: %v", err)) // all nodes are well
-	}
+	rest := must(v.Cleanup(n)) // all nodes are valid
 	if strings.HasPrefix(v.Type(), "GCounter") {
 		return as[crdt.GCounter](v).Value() - as[crdt.GCounter](rest).Value()
 	}
@@ -588,11 +564,7 @@ func number(v crdt.Value) int64 {
 	if !r.IsSet() {
 		return 0
 	}
-	n, err := r.Value()
-	if err != nil {
-		panic(fmt.Sprintf("sim: %v", err)) // it was written as one
-	}
-	return n
+	return must(r.Value()) // it was written as a number
 }
 
 func (k *datum) sum(v crdt.Value) int64 {
@@ -720,7 +692,7 @@ func (d *data) lost(gone *replicator) {
 				continue
 			}
 			if k.kind != counter && k.kind != balance && k.kind != register && !w.at(gone) && !k.deleting() {
-				gone.violate("acknowledged-stays", "the %v in %q, %v by %d, is lost, and this node never held it", w, k.key, w.level, w.held)
+				gone.h.violate("acknowledged-stays", "the %v in %q, %v by %d, is lost, and this node never held it", w, k.key, w.level, w.held)
 			}
 			w.lost = true
 			d.hit("data", "lost with its last replica")
@@ -766,13 +738,13 @@ func (r *replicator) event(e *replication.Event) {
 	was, known := f.known[e.Key]
 	switch {
 	case f.ended:
-		r.violate("subscribers-hear-of-changes", "subscription %d has ended, but receives %q", e.Nr, e.Key)
+		r.h.violate("subscribers-hear-of-changes", "subscription %d has ended, but receives %q", e.Nr, e.Key)
 	case !strings.HasPrefix(e.Key, f.prefix):
-		r.violate("subscribers-hear-of-changes", "the subscription to %q receives %q", f.prefix, e.Key)
+		r.h.violate("subscribers-hear-of-changes", "the subscription to %q receives %q", f.prefix, e.Key)
 	case known && was.Kind == replication.WasDeleted && e.Kind == replication.Changed && !strings.HasPrefix(e.Key, "lease"):
-		r.violate("subscribers-hear-of-changes", "%q was deleted, but has changed", e.Key)
+		r.h.violate("subscribers-hear-of-changes", "%q was deleted, but has changed", e.Key)
 	case known && was.Kind == e.Kind && (e.Kind != replication.Changed || was.Value == e.Value || r.d.rand.IntN(10) == 0 && crdt.Equal(was.Value, e.Value)):
-		r.violate("subscribers-hear-of-changes", "%q is reported without a change", e.Key)
+		r.h.violate("subscribers-hear-of-changes", "%q is reported without a change", e.Key)
 	}
 	f.known[e.Key] = *e
 }

@@ -6,7 +6,6 @@ package sim
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -40,7 +39,7 @@ type replicator struct {
 	loaded  bool
 	ended   bool
 	wrote   bool
-	wakes   time.Duration // the scheduled time of Tick on the node's clock
+	alarm   env.Alarm     // calls Tick
 	quick   time.Duration // the time at which the last delayed message was processed
 
 	requests map[uint64]*request
@@ -53,12 +52,9 @@ type replicator struct {
 }
 
 func (d *data) replicate(h *host) *replicator {
-	self, err := crdt.NewSelf(h.p.Node())
-	if err != nil {
-		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err)) // the names are the simulator's
-	}
+	self := must(crdt.NewSelf(h.p.Node()))
 	r := &replicator{
-		d: d, h: h, self: self, disk: d.disk(h.p.Node().Name), wakes: replication.Never, requests: map[uint64]*request{},
+		d: d, h: h, self: self, disk: d.disk(h.p.Node().Name), requests: map[uint64]*request{},
 		held: map[string]replication.Change{}, counts: map[string]uint64{},
 	}
 	cfg := d.plan.Config
@@ -67,9 +63,7 @@ func (d *data) replicate(h *host) *replicator {
 		cfg.Started = cfg.Started.Add(-h.p.Place().Wall)
 	}
 	cfg.Rand = rand.New(rand.NewPCG(d.rand.Uint64(), h.p.Node().UID)) //nolint:gosec // it has to be repeatable
-	if r.m, err = replication.New(cfg); err != nil {
-		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err)) // the configuration is the simulator's
-	}
+	r.m = must(replication.New(cfg))
 	d.all = append(d.all, r)
 	d.byNode[h.p.Node()] = r
 	if d.plan.Durable {
@@ -87,10 +81,6 @@ func (d *data) replicate(h *host) *replicator {
 
 // serves reports whether the replicator answers requests and is not about to end.
 func (r *replicator) serves() bool { return !r.ended && r.loaded && r.h.alive() }
-
-func (r *replicator) violate(invariant, format string, args ...any) {
-	r.h.violate(invariant, format, args...)
-}
 
 // after calls f on the node's clock, unless the replicator has ended.
 func (r *replicator) after(t time.Duration, f func()) {
@@ -194,28 +184,14 @@ func (r *replicator) carry(e replication.Effects) {
 }
 
 func (r *replicator) wakeUp() {
-	next := r.m.Next()
-	if r.ended || next >= r.wakes {
-		return
-	}
-	r.wakes = next
-	r.after(next-r.h.p.Now(), func() {
-		if r.wakes != next {
-			return
-		}
-		r.wakes = replication.Never
-		if r.m.Next() <= r.h.p.Now() {
-			r.carry(r.m.Tick(r.h.p.Now()))
-		}
-		r.wakeUp()
-	})
+	r.alarm.Set(r.m.Next, r.h.p.Now, r.after, func() { r.carry(r.m.Tick(r.h.p.Now())) })
 }
 
 // stop ends the replicator with its node.
 func (r *replicator) stop() {
 	r.input(replication.Stop{})
 	for id := range r.requests {
-		r.violate("requests-are-answered", "the replicator has stopped, request %d is open", id)
+		r.h.violate("requests-are-answered", "the replicator has stopped, request %d is open", id)
 	}
 }
 
@@ -234,7 +210,7 @@ func (r *replicator) notes(notes []replication.Note) {
 		r.d.hit("data note", n.Kind.String())
 		switch n.Kind {
 		case replication.NoteMalformed, replication.NoteRefused, replication.NoteTooLarge, replication.NoteFull, replication.NoteLoad:
-			r.violate("data-is-sound", "%v of %v, %q: %v", n.Kind, n.Node, n.Key, n.Err)
+			r.h.violate("data-is-sound", "%v of %v, %q: %v", n.Kind, n.Node, n.Key, n.Err)
 		case replication.NotePruned:
 			r.d.w.Logf("%v: %v is pruned from %d keys", r.h.p.Node(), n.Node, n.N)
 			prunedForAll(r, n.Node)

@@ -65,25 +65,19 @@ func (c *cluster) injectFault() bool {
 		return false
 	}
 	c.coverage.hit("clean cut", sideSurvives, 0) // the row must exist to be reported as missing
-	all, sum := faults(), 0
-	if c.shard.plan.Calm {
-		all = slices.DeleteFunc(all, func(f fault) bool { return !f.planned })
-	}
-	for _, f := range all {
-		sum += f.weight
-	}
-	k := c.w.Rand.IntN(sum)
-	for _, f := range all {
-		if k -= f.weight; k < 0 {
-			if !f.do(c) {
-				return false
-			}
-			c.faults++
-			c.hit("fault", f.name)
-			return true
+	var all []fault                              // each as often as its weight
+	for _, f := range faults() {
+		if f.planned || !c.shard.plan.Calm {
+			all = append(all, slices.Repeat([]fault{f}, f.weight)...)
 		}
 	}
-	return false
+	f := all[c.w.Rand.IntN(len(all))]
+	if !f.do(c) {
+		return false
+	}
+	c.faults++
+	c.hit("fault", f.name)
+	return true
 }
 
 func (c *cluster) any() *host {
@@ -94,13 +88,14 @@ func (c *cluster) any() *host {
 	return all[c.w.Rand.IntN(len(all))]
 }
 
-// runFault records a fault for which members may be downed, and ends it after a while. It returns
-// true, as the result of the fault.
-func (c *cluster) runFault(d time.Duration, over func()) bool {
+// runFault records a fault for which members may be downed, and ends it after a while with a line in
+// the trace. It returns true, as the result of the fault.
+func (c *cluster) runFault(d time.Duration, ends string, over func()) bool {
 	c.runningFaults++
 	c.updateDeaf()
 	c.w.After(d, func() {
 		over()
+		c.w.Logf("%s", ends)
 		c.runningFaults--
 		c.faultEnded = c.w.Now()
 		c.updateDeaf()
@@ -161,7 +156,7 @@ func (c *cluster) forge() {
 
 func stray(c *cluster) bool {
 	c.w.Network.Stray = 1
-	c.w.Logf("FAULT: messages for earlier incarnations come to the next")
+	c.w.Logf("FAULT: the next incarnations receive messages for earlier ones")
 	return true
 }
 
@@ -205,10 +200,7 @@ func leaseStoreTrouble(c *cluster) bool {
 	}
 	d := c.between(5*time.Second, 60*time.Second)
 	c.w.Logf("FAULT: the lease store is away %t, loses %.2f, is late with %.2f, for %v", s.Away, s.Loss, s.Late, d)
-	return c.runFault(d, func() {
-		s.Heal()
-		c.w.Logf("the lease store is well")
-	})
+	return c.runFault(d, "the lease store works again", s.Heal)
 }
 
 func crash(c *cluster) bool {
@@ -299,7 +291,7 @@ func pause(c *cluster, least, most time.Duration) bool {
 	d := c.between(least, most)
 	c.w.Logf("FAULT: %v is paused for %v", h.p.Node(), d)
 	h.p.Pause()
-	return c.runFault(d, func() { c.resume(h) })
+	return c.runFault(d, "the pause ends", func() { c.resume(h) })
 }
 
 func (c *cluster) resume(h *host) {
@@ -321,10 +313,9 @@ func busyNode(c *cluster) bool {
 	name, d := h.p.Node().Name, c.between(5*time.Second, 30*time.Second)
 	c.overload[name] = c.between(100*time.Millisecond, 4*time.Second)
 	c.w.Logf("FAULT: for %v %s handles messages up to %v late", d, name, c.overload[name])
-	return c.runFault(d, func() {
+	return c.runFault(d, name+" is fast again", func() {
 		c.overloadEnd[name] = c.w.Now() + c.overload[name]
 		delete(c.overload, name)
-		c.w.Logf("%s is quick again", name)
 	})
 }
 
@@ -387,7 +378,7 @@ func twinHarmsNoNode(c *cluster, h, other *host) {
 
 func hopeless(c *cluster) bool {
 	if c.w.Rand.IntN(2) == 0 {
-		c.w.Logf("FAULT: a node starts with seeds that are not there")
+		c.w.Logf("FAULT: a node starts with seeds that do not exist")
 		h := c.start("lost", func(cfg *node.Config) { cfg.Membership.Settings.StopJoiningAfter = 20 * time.Second })
 		c.hopeless[h.p.Node()] = membership.Unsuccessful
 		h.submit(node.Membership{Input: membership.JoinSeeds{Seeds: []string{"nowhere", "neither"}}})
@@ -416,9 +407,8 @@ func linkLost(c *cluster) bool {
 	place.NoUp, place.NoDown = kind != 1, kind != 2
 	noticed := kind == 3 && c.w.Rand.IntN(2) == 0
 	c.w.Logf("FAULT: %v loses its link for %v: up %t, down %t, noticed %t", h.p.Node(), d, place.NoUp, place.NoDown, noticed)
-	c.runFault(d, func() {
+	c.runFault(d, place.Name+" has its link again", func() {
 		place.NoUp, place.NoDown = false, false
-		c.w.Logf("%s has its link again", place.Name)
 		if now := c.latest(place.Name); now != nil && noticed {
 			now.p.Connection(true)
 		}
@@ -440,7 +430,7 @@ func partition(c *cluster, oneWay bool) bool {
 	if !oneWay && c.w.Rand.IntN(2) == 0 {
 		return c.cleanCut()
 	}
-	n, d := &c.w.Network, c.between(3*time.Second, 90*time.Second)
+	d := c.between(3*time.Second, 90*time.Second)
 	var there []string
 	for _, name := range c.names {
 		c.w.Place(name).Side = c.w.Rand.IntN(2)
@@ -452,12 +442,18 @@ func partition(c *cluster, oneWay bool) bool {
 		return false
 	}
 	c.w.Logf("FAULT: the broker is split for %v, one way %t: %s on the other side", d, oneWay, strings.Join(there, " "))
+	c.split(d, oneWay)
+	return true
+}
+
+// split separates the sides of the broker for a while.
+func (c *cluster) split(d time.Duration, oneWay bool) {
+	n := &c.w.Network
 	n.Split, n.OneWay = true, oneWay
 	c.runningCuts++
-	return c.runFault(d, func() {
+	c.runFault(d, "the sides of the broker are connected again", func() {
 		n.Split, n.OneWay = false, false
 		c.runningCuts--
-		c.w.Logf("the broker is one again")
 	})
 }
 
@@ -478,12 +474,11 @@ func pairLost(c *cluster) bool {
 		c.w.Logf("FAULT: nothing gets from %s to %s for %v", from, to, d)
 	}
 	c.runningCuts++
-	c.runFault(d, func() {
+	c.runFault(d, "the pairs can communicate again", func() {
 		c.runningCuts--
 		for _, p := range pairs {
 			c.w.Network.Cut(p[0], p[1], false)
 		}
-		c.w.Logf("the pairs can communicate again")
 	})
 	return len(pairs) > 0
 }
@@ -496,10 +491,7 @@ func loss(c *cluster) bool {
 	n.Loss, n.Double, n.Overtake = 0.2*math.Pow(c.w.Rand.Float64(), 2), 0.1*c.w.Rand.Float64(), 0.1*c.w.Rand.Float64()
 	d := c.between(5*time.Second, 30*time.Second)
 	c.w.Logf("FAULT: for %v frames are lost with %.2f, doubled with %.2f, overtaken with %.2f", d, n.Loss, n.Double, n.Overtake)
-	return c.runFault(d, func() {
-		n.Loss, n.Double, n.Overtake = 0, 0, 0
-		c.w.Logf("no frames are lost any more")
-	})
+	return c.runFault(d, "no frames are lost any more", func() { n.Loss, n.Double, n.Overtake = 0, 0, 0 })
 }
 
 func slowNetwork(c *cluster) bool {
@@ -510,10 +502,7 @@ func slowNetwork(c *cluster) bool {
 	old, d := n.Delay, c.between(5*time.Second, 30*time.Second)
 	n.Delay = env.Between{Least: 10 * time.Millisecond, Most: c.between(50*time.Millisecond, 1500*time.Millisecond)}
 	c.w.Logf("FAULT: for %v the network is slow: %v", d, n.Delay.Most)
-	return c.runFault(d, func() {
-		n.Delay = old
-		c.w.Logf("the network is fast again")
-	})
+	return c.runFault(d, "the network is fast again", func() { n.Delay = old })
 }
 
 func slowNode(c *cluster) bool {
@@ -524,10 +513,7 @@ func slowNode(c *cluster) bool {
 	place, d := h.p.Place(), c.between(5*time.Second, 30*time.Second)
 	place.Slow = c.between(100*time.Millisecond, 4*time.Second)
 	c.w.Logf("FAULT: for %v messages from and to %s take %v", d, place.Name, place.Slow)
-	return c.runFault(d, func() {
-		place.Slow = 0
-		c.w.Logf("%s is fast again", place.Name)
-	})
+	return c.runFault(d, place.Name+" is fast again", func() { place.Slow = 0 })
 }
 
 func brokerAway(c *cluster) bool {
@@ -552,9 +538,8 @@ func brokerAway(c *cluster) bool {
 		}
 	}
 	tell(false)
-	c.runFault(d, func() {
+	c.runFault(d, "the broker works again", func() {
 		c.w.Network.Away = false
-		c.w.Logf("the broker is back")
 		tell(true)
 	})
 	if calm {
@@ -598,13 +583,7 @@ func (c *cluster) cleanCut() bool {
 	expected, either := survivingSide(s, sides)
 	c.w.Logf("FAULT: the broker is split cleanly, %d and %d, side %d is to survive, either %t", len(sides[0]), len(sides[1]), expected, either)
 	d := cmp.Or(s.StableAfter, 20*time.Second) + untilDecided
-	c.w.Network.Split = true
-	c.runningCuts++
-	c.runFault(d+time.Second, func() {
-		c.w.Network.Split = false
-		c.runningCuts--
-		c.w.Logf("the broker is one again")
-	})
+	c.split(d+time.Second, false)
 	if c.undisturbed(d) {
 		c.checkSurvivors(sides, expected, either)
 	}

@@ -60,10 +60,7 @@ func (c *cluster) start(name string, change func(*node.Config)) *host {
 	if change != nil {
 		change(&cfg)
 	}
-	var err error
-	if h.m, err = node.New(cfg); err != nil {
-		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err)) // the simulator's configuration is valid
-	}
+	h.m = must(node.New(cfg))
 	c.hosts = append(c.hosts, h)
 	c.byNode[h.p.Node()] = h
 	c.w.Logf("%v starts", h.p.Node())
@@ -79,18 +76,11 @@ func (h *host) addSingleton(s Singleton) {
 	if s.Role != "" && h.site.proxy {
 		return
 	}
-	e, err := h.m.Host(h.p.Now(), singleton.Config{Name: s.Name, UseLease: s.Lease, Role: s.Role})
-	if err != nil {
-		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err))
-	}
-	h.applyEffects(e)
+	h.applyEffects(must(h.m.Host(h.p.Now(), singleton.Config{Name: s.Name, UseLease: s.Lease, Role: s.Role})))
 	if s.Name == coordination { // no node sends messages to it by its name
 		return
 	}
-	if e, err = h.m.Proxy(h.p.Now(), singleton.ProxyConfig{Singleton: s.Name, BufferSize: 20}); err != nil {
-		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err))
-	}
-	h.applyEffects(e)
+	h.applyEffects(must(h.m.Proxy(h.p.Now(), singleton.ProxyConfig{Singleton: s.Name, BufferSize: 20})))
 	h.sendMessages(s.Name)
 }
 

@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -184,10 +185,7 @@ func (h *host) checkLink(old, g membership.Gossip) {
 	o := &h.observed
 	since, deaf := h.c.deaf[h.p.Node().Name]
 	settings := h.c.plan.Config.Membership.Settings
-	pause := settings.AcceptablePause
-	if pause == 0 {
-		pause = 3 * time.Second
-	}
+	pause := cmp.Or(settings.AcceptablePause, 3*time.Second)
 	if !deaf || h.c.w.Now() < max(since, h.p.Began(), h.c.overloadEnd[h.p.Node().Name])+pause*51/50+200*time.Millisecond+h.p.Place().Slow || h.c.overload[h.p.Node().Name] > 0 {
 		o.deaf = false
 		return
@@ -503,22 +501,15 @@ func stoppedForAReason(h *host) {
 
 // namesakes reports whether another living process has the name of a node.
 func namesakes(c *cluster, h *host) bool {
-	for _, other := range c.hosts {
-		if other != h && other.p.Node().Name == h.p.Node().Name && !other.p.Dead() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.hosts, func(other *host) bool {
+		return other != h && other.p.Node().Name == h.p.Node().Name && !other.p.Dead()
+	})
 }
 
 // patience is the time after a fault in which it may have consequences: until all nodes have
 // noticed it, it is decided, and the members agree.
 func (c *cluster) patience() time.Duration {
-	stable := c.plan.Config.Downing.StableAfter
-	if stable == 0 {
-		stable = 20 * time.Second
-	}
-	return 3*stable + 40*time.Second
+	return 3*cmp.Or(c.plan.Config.Downing.StableAfter, 20*time.Second) + 40*time.Second
 }
 
 // unsettled returns the reason for which the living nodes do not form one healthy cluster, or "".

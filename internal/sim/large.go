@@ -149,13 +149,9 @@ func (b *largeCluster) start(name string) {
 		n.p = p
 		return n
 	})
-	var err error
-	n.m, err = node.New(node.Config{Cluster: "large", Membership: membership.Config{
+	n.m = must(node.New(node.Config{Cluster: "large", Membership: membership.Config{
 		Self: n.p.Node(), Started: n.p.Wall(), Rand: rand.New(rand.NewPCG(b.w.Rand.Uint64(), n.p.Node().UID)), //nolint:gosec // it has to be repeatable
-	}})
-	if err != nil {
-		panic(fmt.Sprintf("sim: %v: %v", n.p.Node(), err))
-	}
+	}}))
 	b.nodes = append(b.nodes, n)
 	n.p.Do(func() {
 		n.applyEffects(n.m.Step(n.p.Now(), node.Membership{Input: membership.JoinSeeds{Seeds: []string{"node-0000", "node-0001", "node-0002"}}}))

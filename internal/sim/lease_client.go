@@ -4,7 +4,6 @@
 package sim
 
 import (
-	"errors"
 	"time"
 
 	"github.com/refold-io/refold/internal/node"
@@ -101,9 +100,18 @@ func (l *leaseClient) answer(held bool, how string) {
 	l.done(node.LeaseAnswer{Lease: l.name, Held: held})
 }
 
-func (l *leaseClient) refused(owner string) {
-	l.h.c.hit("lease", "held by another")
-	l.done(node.LeaseAnswer{Lease: l.name, Owner: owner})
+// own calls write with a revision of the entry, and after a failure with the present revision if the
+// entry is this node's own: an earlier call with an unknown outcome may have changed it.
+func (l *leaseClient) own(revision uint64, write func(revision uint64) error) error {
+	err := write(revision)
+	if err == nil {
+		return nil
+	}
+	e, failed := l.store().Get(l.name)
+	if failed == nil && e.Owner == l.owner() {
+		return write(e.Revision)
+	}
+	return err
 }
 
 func (l *leaseClient) acquire() {
@@ -112,46 +120,26 @@ func (l *leaseClient) acquire() {
 		return
 	}
 	l.held = false
-	unknown := func() { l.answer(false, "acquire: unknown") }
 	var revision uint64
-	sent := l.h.p.Now()
-	create := func() (err error) {
-		revision, err = l.store().Create(l.name, l.owner())
-		return err
-	}
-	l.ask(create, func(err error) {
-		if errors.Is(err, lease.ErrHeld) {
-			l.reacquire()
-			return
-		}
-		l.keep(revision, sent, "acquired")
-	}, unknown)
-}
-
-// reacquire checks whether the entry is this node's own, from a call with an unknown outcome.
-func (l *leaseClient) reacquire() {
-	var found lease.Entry
-	unknown := func() { l.answer(false, "acquire: unknown") }
+	sent, how, owner := l.h.p.Now(), "acquired", ""
 	l.ask(func() (err error) {
-		found, err = l.store().Get(l.name)
+		if revision, err = l.store().Create(l.name, l.owner()); err == nil {
+			return nil
+		}
+		found, err := l.store().Get(l.name)
+		if how, owner = "found again", found.Owner; err != nil || owner != l.owner() {
+			return lease.ErrHeld
+		}
+		revision, err = l.store().Renew(l.name, l.owner(), found.Revision)
 		return err
 	}, func(err error) {
-		if err != nil || found.Owner != l.owner() {
-			l.refused(found.Owner)
+		if err != nil {
+			l.h.c.hit("lease", "held by another")
+			l.done(node.LeaseAnswer{Lease: l.name, Owner: owner})
 			return
 		}
-		sent, revision := l.h.p.Now(), uint64(0)
-		l.ask(func() (err error) {
-			revision, err = l.store().Renew(l.name, l.owner(), found.Revision)
-			return err
-		}, func(err error) {
-			if err != nil {
-				unknown()
-				return
-			}
-			l.keep(revision, sent, "found again")
-		}, unknown)
-	}, unknown)
+		l.keep(revision, sent, how)
+	}, func() { l.answer(false, "acquire: unknown") })
 }
 
 func (l *leaseClient) keep(revision uint64, sent time.Duration, how string) {
@@ -203,14 +191,11 @@ func (l *leaseClient) renewAfter(hold uint64, d time.Duration) {
 func (l *leaseClient) renew(hold uint64) {
 	sent := l.h.p.Now()
 	var revision uint64
-	l.ask(func() (err error) {
-		revision, err = l.store().Renew(l.name, l.owner(), l.revision)
-		if err != nil { // an earlier renewal may have changed the revision
-			if e, failed := l.store().Get(l.name); failed == nil && e.Owner == l.owner() {
-				revision, err = l.store().Renew(l.name, l.owner(), e.Revision)
-			}
-		}
-		return err
+	l.ask(func() error {
+		return l.own(l.revision, func(old uint64) (err error) {
+			revision, err = l.store().Renew(l.name, l.owner(), old)
+			return err
+		})
 	}, func(err error) {
 		switch {
 		case !l.held || l.hold != hold:
@@ -225,16 +210,9 @@ func (l *leaseClient) renew(hold uint64) {
 }
 
 func (l *leaseClient) release() {
-	revision, held := l.revision, l.held
 	l.held = false
 	l.ask(func() error {
-		if held && l.store().Delete(l.name, revision) == nil {
-			return nil
-		}
-		if e, err := l.store().Get(l.name); err == nil && e.Owner == l.owner() {
-			return l.store().Delete(l.name, e.Revision)
-		}
-		return nil
+		return l.own(l.revision, func(revision uint64) error { return l.store().Delete(l.name, revision) })
 	}, func(error) {
 		l.h.c.hit("lease", "released")
 		l.done(node.LeaseReleased{Lease: l.name, Done: true})

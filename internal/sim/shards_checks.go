@@ -41,7 +41,7 @@ func oneEntity(e *entity) {
 				}
 			})
 		default:
-			e.s.violate("one-entity", "%s starts, and runs on %v", e.a.id, other.s.h.p.Node())
+			e.s.h.violate("one-entity", "%s starts, and runs on %v", e.a.id, other.s.h.p.Node())
 		}
 	}
 }
@@ -58,13 +58,13 @@ func oneOwner(s *shardNode) {
 			continue
 		}
 		if !s.d.store.hosts[n][s.h.p.Node()] {
-			s.violate("host-only-after-stored", "it hosts shard %d, which was never stored", n)
+			s.h.violate("host-only-after-stored", "it hosts shard %d, which was never stored", n)
 		}
 		for _, other := range s.d.all {
 			if _, too := slices.BinarySearch(other.hosted, n); !too || other == s || other.gone || other.stale() || s.stale() {
 				continue
 			}
-			s.violate("one-owner", "it hosts shard %d, and so does %v", n, other.h.p.Node())
+			s.h.violate("one-owner", "it hosts shard %d, and so does %v", n, other.h.p.Node())
 		}
 	}
 	s.hosted = hosted
@@ -79,7 +79,7 @@ func leavesInTime(s *shardNode) {
 	}
 	for _, other := range d.living() {
 		if other != s && other.hosts() {
-			s.violate("leaves-in-time", "it hosts %v after %v", s.m.Hosted(), maxLeaving)
+			s.h.violate("leaves-in-time", "it hosts %v after %v", s.m.Hosted(), maxLeaving)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func leavesInTime(s *shardNode) {
 func endedRunsNothing(s *shardNode, r shardcore.ShardRun) {
 	for at := range s.entities {
 		if at.ShardRun == r {
-			s.violate("stopped-hosts-nothing", "shard %d has ended, and %s runs", r.Shard, at.entity)
+			s.h.violate("stopped-hosts-nothing", "shard %d has ended, and %s runs", r.Shard, at.entity)
 		}
 	}
 }
@@ -112,7 +112,7 @@ func lowerTermsAreRefused(s *shardNode, from identity.Node, msg coordinator.Mess
 		}
 	}
 	if !fenced || len(e.Actions) > 0 || len(e.Send) > 1 {
-		s.violate("terms-never-fall", "the region has seen term %d, and accepts %v of term %d", s.term, msg.Kind, msg.Term)
+		s.h.violate("terms-never-fall", "the region has seen term %d, and accepts %v of term %d", s.term, msg.Kind, msg.Term)
 	}
 	return false
 }
@@ -128,12 +128,12 @@ func (s *shardNode) checkCoordinatorMessage(to identity.Node, data []byte) {
 	}
 	state, rev := c.State()
 	if !s.d.store.was(state, rev) || state.Term() != m.Term {
-		s.violate("state-is-stored", "it sends %v in term %d, and its state of term %d at %d differs from the stored one", m.Kind, m.Term, state.Term(), rev)
+		s.h.violate("state-is-stored", "it sends %v in term %d, and its state of term %d at %d differs from the stored one", m.Kind, m.Term, state.Term(), rev)
 	}
 	if m.Kind == coordinator.Host {
 		for _, n := range m.Shards {
 			if home, _ := state.Home(n); home != to {
-				s.violate("host-only-after-stored", "it requests %v to host shard %d, which is on %v", to, n, home)
+				s.h.violate("host-only-after-stored", "it requests %v to host shard %d, which is on %v", to, n, home)
 			}
 		}
 	}
@@ -182,7 +182,7 @@ func movingShardsHaveNoHome(s *shardNode, sends []shardcore.Outgoing) {
 	}
 	for _, n := range told {
 		if _, found := slices.BinarySearch(moving, n); found {
-			s.violate("moving-shards-have-no-home", "it sends the home of shard %d, which is being moved", n)
+			s.h.violate("moving-shards-have-no-home", "it sends the home of shard %d, which is being moved", n)
 		}
 	}
 }
@@ -343,7 +343,7 @@ func (d *sharding) allStored() {
 	}
 	for i := range d.commands {
 		if l := &d.commands[i]; l.outcome == done && times[uint64(i+1)] != 1 {
-			l.from.violate("acknowledged-is-stored", "command %d for %s is done, and stored %d times", i+1, l.account.id, times[uint64(i+1)])
+			l.from.h.violate("acknowledged-is-stored", "command %d for %s is done, and stored %d times", i+1, l.account.id, times[uint64(i+1)])
 		}
 	}
 	d.hit("checked", "acknowledged commands are stored once")

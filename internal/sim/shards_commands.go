@@ -148,15 +148,15 @@ func (d *sharding) delivered(e *entity, nr uint64) {
 	from := sender{l.from.h.p.Node(), l.region, l.account}
 	switch {
 	case l.from.wrongSetting != "":
-		e.s.violate("other-settings-are-refused", "%s gets command %d of %v, which has other %s", e.a.id, nr, from.from, l.from.wrongSetting)
+		e.s.h.violate("other-settings-are-refused", "%s gets command %d of %v, which has other %s", e.a.id, nr, from.from, l.from.wrongSetting)
 	case l.account != e.a:
-		e.s.violate("delivered-in-order", "%s gets command %d for %s", e.a.id, nr, l.account.id)
+		e.s.h.violate("delivered-in-order", "%s gets command %d for %s", e.a.id, nr, l.account.id)
 	case l.delivered || l.refused:
-		e.s.violate("delivered-in-order", "%s gets command %d of %v once more, it was delivered %t, refused %t", e.a.id, nr, from.from, l.delivered, l.refused)
+		e.s.h.violate("delivered-in-order", "%s gets command %d of %v once more, it was delivered %t, refused %t", e.a.id, nr, from.from, l.delivered, l.refused)
 	case nr < d.last[from] && e.s.stale():
 		d.hit("sharding", "overlap after a pause")
 	case nr < d.last[from]:
-		e.s.violate("delivered-in-order", "%s gets command %d of %v after %d", e.a.id, nr, from.from, d.last[from])
+		e.s.h.violate("delivered-in-order", "%s gets command %d of %v after %d", e.a.id, nr, from.from, d.last[from])
 	}
 	l.delivered, l.at, l.to = true, e.s, nil
 	d.last[from] = max(d.last[from], nr)
@@ -170,11 +170,11 @@ func (d *sharding) refused(s *shardNode, r shardcore.Refusal) {
 	s.forced = s.forced || s.downed()
 	switch {
 	case l.delivered || l.refused:
-		s.violate("delivered-in-order", "command %d is refused, it was delivered %t, refused %t", nr, l.delivered, l.refused)
+		s.h.violate("delivered-in-order", "command %d is refused, it was delivered %t, refused %t", nr, l.delivered, l.refused)
 	case d.plan.Calm && s.gaveUp(&r):
 		d.answeredSoon(nr)
 	case d.plan.Calm && (!s.forced || r.Reason != shardcore.Stopped):
-		s.violate("planned-moves-lose-nothing", "command %d of %v for %s is refused: %v", nr, l.from.h.p.Node(), l.account.id, r.Reason)
+		s.h.violate("planned-moves-lose-nothing", "command %d of %v for %s is refused: %v", nr, l.from.h.p.Node(), l.account.id, r.Reason)
 	}
 	l.refused, l.at, l.to = true, s, nil
 	d.reply(s, nr, refused)
@@ -222,7 +222,7 @@ func (s *shardNode) close(nr uint64, o outcome) {
 	l.outcome = o
 	s.d.hit("answer", []string{"", "done", "failed", "refused", "unknown"}[o])
 	if o == done && !l.stored {
-		s.violate("acknowledged-is-stored", "command %d for %s is done, and not stored", nr, l.account.id)
+		s.h.violate("acknowledged-is-stored", "command %d for %s is done, and not stored", nr, l.account.id)
 	}
 }
 
@@ -325,7 +325,7 @@ func (s *shardNode) pass(c queuedCommand) bool {
 		e.touched = true
 	}
 	if e.ended || e.stop || e.killed || e.passivating {
-		s.violate("entities-in-turn", "a command reaches %s by the fast path after its stop", id)
+		s.h.violate("entities-in-turn", "a command reaches %s by the fast path after its stop", id)
 	}
 	s.d.hit("path", []string{"to an entity", "from a peer"}[c.from])
 	s.d.delivered(e, c.nr)
@@ -438,9 +438,9 @@ func (s *shardNode) applyAction(a shardcore.Action) {
 		s.rememberedBefore(a)
 		s.after(d.storeDelay(), e.load)
 	case e == nil:
-		s.violate("entities-in-turn", "%v of %s %d, which does not run", a.Kind, a.Entity, a.Incarnation)
+		s.h.violate("entities-in-turn", "%v of %s %d, which does not run", a.Kind, a.Entity, a.Incarnation)
 	case a.Kind == shard.Pass && (e.stop || e.killed || e.passivating):
-		s.violate("entities-in-turn", "a command follows the stop of %s", a.Entity)
+		s.h.violate("entities-in-turn", "a command follows the stop of %s", a.Entity)
 	case a.Kind == shard.Pass:
 		nr := numberOf(a.Message)
 		d.delivered(e, nr)
@@ -520,12 +520,13 @@ func (e *entity) stay() {
 // append stores commands after the loaded ones. It may fail, or succeed late.
 func (e *entity) append(batch []uint64, known int) {
 	s, d := e.s, e.s.d
-	written := func(err string) {
+	store := func() error { return e.a.append(d, known, batch) }
+	d.store.write(s, store, func(err error) {
 		e.writing = false
 		switch {
 		case e.ended:
-		case err != "":
-			d.hit("entity", err)
+		case err != nil:
+			d.hit("entity", err.Error())
 			d.replyAll(s, batch, failed)
 			e.end()
 		default:
@@ -533,30 +534,7 @@ func (e *entity) append(batch []uint64, known int) {
 			d.replyAll(s, batch, done)
 			e.work()
 		}
-	}
-	delay, how := d.store.fate()
-	if how == lands || how == landsUnheard {
-		d.w.After(delay, func() {
-			stored := e.a.append(d, known, batch)
-			if how == landsUnheard {
-				return
-			}
-			s.after(d.between(0, 5*time.Millisecond), func() {
-				if stored {
-					written("")
-				} else {
-					written("fenced")
-				}
-			})
-		})
-	}
-	switch how {
-	case fails:
-		s.after(delay, func() { written("store failed") })
-	case landsUnheard, vanishes:
-		s.after(storeTimeout, func() { written("store timed out") })
-	case lands:
-	}
+	})
 }
 
 // end ends an incarnation. The commands in its mailbox are lost.
@@ -575,12 +553,7 @@ func (e *entity) end() {
 // vanish records that an incarnation does not run any more.
 func (e *entity) vanish() {
 	e.ended = true
-	for i, other := range e.a.running {
-		if other == e {
-			e.a.running = append(e.a.running[:i:i], e.a.running[i+1:]...)
-			break
-		}
-	}
+	e.a.running = filter(e.a.running, func(other *entity) bool { return other != e })
 }
 
 // account is an entity and its stored commands, as a journal keeps them.
@@ -592,9 +565,9 @@ type account struct {
 }
 
 // append stores commands unless the history has changed.
-func (a *account) append(d *sharding, known int, batch []uint64) bool {
+func (a *account) append(d *sharding, known int, batch []uint64) error {
 	if len(a.stored) != known {
-		return false
+		return errStoreFenced
 	}
 	for _, nr := range batch {
 		if l := d.command(nr); l.stored {
@@ -604,5 +577,5 @@ func (a *account) append(d *sharding, known int, batch []uint64) bool {
 		}
 	}
 	a.stored = append(a.stored, batch...)
-	return true
+	return nil
 }

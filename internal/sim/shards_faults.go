@@ -151,7 +151,7 @@ func (d *sharding) answeredSoon(nr uint64) {
 	d.hit("sharding", "refused as no coordinator answers")
 	d.w.After(enoughToAnswer, func() {
 		if l := d.command(nr); l.outcome == waits && !l.from.gone {
-			l.from.violate("planned-moves-lose-nothing", "command %d for %s was refused, and is not answered", nr, l.account.id)
+			l.from.h.violate("planned-moves-lose-nothing", "command %d for %s was refused, and is not answered", nr, l.account.id)
 		}
 	})
 }
@@ -227,7 +227,7 @@ func otherSettingsAreRefused(s *shardNode) {
 		return
 	}
 	if hosted := s.m.Hosted(); s.m.Registered() || len(hosted) > 0 {
-		s.violate("other-settings-are-refused", "it has other %s, is registered %t, and hosts %v", s.wrongSetting, s.m.Registered(), hosted)
+		s.h.violate("other-settings-are-refused", "it has other %s, is registered %t, and hosts %v", s.wrongSetting, s.m.Registered(), hosted)
 	}
 	by, theirs := s.m.Refused()
 	if theirs == nil {
@@ -235,7 +235,7 @@ func otherSettingsAreRefused(s *shardNode) {
 	}
 	s.d.hit("sharding", "settings differ")
 	if fields := s.cfg.Region.Settings.Differences(*theirs); !slices.Equal(fields, []string{s.wrongSetting}) {
-		s.violate("other-settings-are-refused", "it has other %s, and %v reports the settings %+v", s.wrongSetting, by, *theirs)
+		s.h.violate("other-settings-are-refused", "it has other %s, and %v reports the settings %+v", s.wrongSetting, by, *theirs)
 	}
 }
 
@@ -245,6 +245,6 @@ func onlyMisfitsAreRefused(s *shardNode, n *coordinator.Note) {
 		return
 	}
 	if other := s.d.byNode[n.Node]; other == nil || !slices.Equal(n.Fields, []string{other.wrongSetting}) {
-		s.violate("other-settings-are-refused", "%v is refused for its %q", n.Node, n.Fields)
+		s.h.violate("other-settings-are-refused", "%v is refused for its %q", n.Node, n.Fields)
 	}
 }

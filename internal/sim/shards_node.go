@@ -5,7 +5,6 @@ package sim
 
 import (
 	"encoding/binary"
-	"fmt"
 	"slices"
 	"time"
 
@@ -36,7 +35,7 @@ type shardNode struct {
 	cfg shardcore.Config
 
 	proxy              bool
-	wakes              time.Duration // next tick, on the node's clock
+	alarm              env.Alarm     // calls Tick
 	quick              time.Duration // when the last delayed message was handled
 	gone               bool          // the process has ended
 	drains             int           // number of drains
@@ -65,17 +64,14 @@ type shardNode struct {
 // host starts the entity type on a node.
 func (d *sharding) host(h *host) *shardNode {
 	s := &shardNode{
-		d: d, h: h, cfg: d.plan.Config, proxy: h.p.Node().Name == d.plan.Proxy, wakes: shardcore.Never, entities: map[place]*entity{}, open: map[uint64]identity.Node{},
+		d: d, h: h, cfg: d.plan.Config, proxy: h.p.Node().Name == d.plan.Proxy, entities: map[place]*entity{}, open: map[uint64]identity.Node{},
 		sentRequests: map[sentRequest]bool{}, storeCalls: map[*storeCall]bool{}, waitingCalls: map[uint64]*storeCall{},
 	}
 	s.register = statereg.New(replicatedKeys{s}, h.p.Node().String())
 	s.cfg.Region.Self, s.cfg.Region.Proxy = h.p.Node(), s.proxy
 	s.configure()
 	s.cfg.Coordinator.RemovalMargin = max(0, h.m.Config().Downing.RemovalMargin)
-	var err error
-	if s.m, err = shardcore.New(s.cfg); err != nil {
-		panic(fmt.Sprintf("sim: %v: %v", h.p.Node(), err)) // the simulator made the configuration
-	}
+	s.m = must(shardcore.New(s.cfg))
 	s.directPaths = newDirectPaths(s.cfg.Coordinator.Shards)
 	s.beginRegion()
 	d.all = append(d.all, s)
@@ -87,10 +83,6 @@ func (d *sharding) host(h *host) *shardNode {
 func (s *shardNode) beginRegion() {
 	s.hosted, s.since, s.term, s.askedAt = nil, s.d.w.Now(), 0, shardcore.Never
 	s.region++
-}
-
-func (s *shardNode) violate(invariant, format string, args ...any) {
-	s.h.violate(invariant, format, args...)
 }
 
 // after calls f at a later time of the node's clock, unless the process has ended.
@@ -114,21 +106,9 @@ func (s *shardNode) step(in shardcore.Input) {
 
 // wakeUp schedules the next tick.
 func (s *shardNode) wakeUp() {
-	next := s.m.Next()
-	if s.gone || next >= s.wakes {
-		return
-	}
-	s.wakes = next
-	s.after(next-s.h.p.Now(), func() {
-		if s.wakes != next {
-			return
-		}
-		s.wakes = shardcore.Never
-		if s.m.Next() <= s.h.p.Now() {
-			s.reportTouched()
-			s.applyEffects(s.m.Tick(s.h.p.Now()))
-		}
-		s.wakeUp()
+	s.alarm.Set(s.m.Next, s.h.p.Now, s.after, func() {
+		s.reportTouched()
+		s.applyEffects(s.m.Tick(s.h.p.Now()))
 	})
 }
 
@@ -268,7 +248,7 @@ func (s *shardNode) receive(m env.Message) {
 func (s *shardNode) receiveCoordinatorMessage(m env.Message) {
 	msg, err := coordinator.DecodeMessage(m.Data)
 	if err != nil {
-		s.violate("messages-are-readable", "a message about sharding: %v", err)
+		s.h.violate("messages-are-readable", "a message about sharding: %v", err)
 		return
 	}
 	s.d.hit("shard message", msg.Kind.String())
@@ -315,7 +295,7 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 		s.countNote(&e.Notes[i])
 	}
 	for _, m := range e.Malformed {
-		s.violate("messages-are-readable", "a message of %v: %v", m.From, m.Err)
+		s.h.violate("messages-are-readable", "a message of %v: %v", m.From, m.Err)
 	}
 	for _, r := range e.Refused {
 		d.refused(s, r)
@@ -356,7 +336,7 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 		s.after(0, s.h.maybeEnd)
 	}
 	if (e.Restarted || e.Stopped) && len(s.entities) > 0 {
-		s.violate("stopped-hosts-nothing", "the region has stopped, and %d entities run", len(s.entities))
+		s.h.violate("stopped-hosts-nothing", "the region has stopped, and %d entities run", len(s.entities))
 	}
 	s.wakeUp()
 }
@@ -419,7 +399,7 @@ func (s *shardNode) replyLater(in coordinator.Input) {
 // send sends a frame to another node.
 func (s *shardNode) send(o *shardcore.Outgoing) {
 	if o.To == s.h.p.Node() {
-		s.violate("messages-are-readable", "the node sends a message to itself")
+		s.h.violate("messages-are-readable", "the node sends a message to itself")
 	}
 	own, command := o.Message.Local.(uint64)
 	var body []byte

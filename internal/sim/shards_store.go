@@ -129,36 +129,55 @@ func (s *stateStore) allocated(n shardcore.Shard, to identity.Node) {
 	s.hosts[n][to] = true
 }
 
+var (
+	errStoreFailed   = errors.New("store failed")
+	errStoreTimedOut = errors.New("store timed out")
+	errStoreFenced   = errors.New("fenced")
+)
+
+// write executes a write of a node: store changes the journal, and answer gets its error, or the
+// error of the call.
+func (s *stateStore) write(at *shardNode, store func() error, answer func(error)) {
+	took, how := s.fate()
+	switch how {
+	case fails:
+		at.after(took, func() { answer(errStoreFailed) })
+		return
+	case landsUnheard, vanishes:
+		at.after(storeTimeout, func() { answer(errStoreTimedOut) })
+	case lands:
+	}
+	if how == vanishes {
+		return
+	}
+	s.d.w.After(took, func() {
+		if err := store(); how == lands {
+			at.after(s.d.between(0, 5*time.Millisecond), func() { answer(err) })
+		}
+	})
+}
+
 // save executes a save of a coordinator.
 func (s *stateStore) save(at *shardNode, c coordinator.Save) {
 	if s.replicated != nil {
 		s.replicated.save(at, c)
 		return
 	}
-	took, how := s.fate()
-	if how == lands || how == landsUnheard {
-		s.d.w.After(took, func() {
-			stored, fenced := s.append(c.Change)
-			if how == landsUnheard {
-				return
-			}
-			at.after(s.d.between(0, 5*time.Millisecond), func() {
-				if stored {
-					at.reply(coordinator.Saved{ID: c.ID})
-				} else {
-					s.d.hit("journal", "conflict")
-					at.reply(coordinator.SaveFailed{ID: c.ID, Fenced: fenced})
-				}
-			})
-		})
-	}
-	switch how {
-	case fails:
-		at.after(took, func() { at.reply(coordinator.SaveFailed{ID: c.ID}) })
-	case landsUnheard, vanishes:
-		at.after(storeTimeout, func() { at.reply(coordinator.SaveFailed{ID: c.ID}) })
-	case lands:
-	}
+	fenced := false
+	s.write(at, func() error {
+		stored := false
+		if stored, fenced = s.append(c.Change); !stored {
+			s.d.hit("journal", "conflict")
+			return errStoreFenced
+		}
+		return nil
+	}, func(err error) {
+		if err == nil {
+			at.reply(coordinator.Saved{ID: c.ID})
+		} else {
+			at.reply(coordinator.SaveFailed{ID: c.ID, Fenced: fenced && errors.Is(err, errStoreFenced)})
+		}
+	})
 }
 
 // load loads the state.
@@ -333,7 +352,7 @@ func (r *replicatedStore) acknowledged(at *shardNode, c *coordinator.Change) {
 	case !claim && r.results(edition{c.Term, c.Rev}, c):
 	case now.term < r.last.term: // in flight when the next term began
 	default:
-		at.violate("state-is-stored", "in term %d a change after %d is acknowledged, and the change acknowledged before is %d of term %d", c.Term, c.Rev, r.last.rev, r.last.term)
+		at.h.violate("state-is-stored", "in term %d a change after %d is acknowledged, and the change acknowledged before is %d of term %d", c.Term, c.Rev, r.last.rev, r.last.term)
 	}
 	r.note(c.After, now.rev)
 	r.acked[now] = true
@@ -630,7 +649,7 @@ func (m *replicatedEntities) loaded(s *shardNode, me owner, ids []string) {
 		same = contains
 	}
 	if stored && m.d.plan.Calm && !m.unsure[me.Shard] && !same(known, was) {
-		s.violate("remembered-is-loaded", "of shard %d %v are loaded, and %v were stored", me.Shard, ids, was)
+		s.h.violate("remembered-is-loaded", "of shard %d %v are loaded, and %v were stored", me.Shard, ids, was)
 	}
 	m.knows[me], m.last[me.Shard] = known, known
 }
@@ -681,15 +700,12 @@ func (m *rememberedEntities) shards() []shardcore.Shard { return slices.Sorted(m
 
 // add adds shards.
 func (m *rememberedEntities) add(s *shardNode, a coordinator.AddShards) {
-	took, how := m.d.store.fate()
-	m.d.w.After(took, func() {
-		if how == lands || how == landsUnheard {
-			for _, n := range a.Shards {
-				m.known[n] = true
-			}
+	m.d.store.write(s, func() error {
+		for _, n := range a.Shards {
+			m.known[n] = true
 		}
-		s.after(0, func() { s.reply(coordinator.ShardsAdded{ID: a.ID, Failed: how != lands}) })
-	})
+		return nil
+	}, func(err error) { s.reply(coordinator.ShardsAdded{ID: a.ID, Failed: err != nil}) })
 }
 
 // ask loads or updates the remembered entities of a shard. A replaced owner cannot update them.
@@ -702,8 +718,8 @@ func (m *rememberedEntities) ask(s *shardNode, r shardcore.RememberCall) {
 		m.replicated.ask(s, r, me, answer)
 		return
 	}
-	took, how := m.d.store.fate()
 	if r.Update == nil {
+		took, how := m.d.store.fate()
 		s.after(took, func() {
 			if how != lands {
 				m.d.hit("memory", "load failed")
@@ -716,15 +732,18 @@ func (m *rememberedEntities) ask(s *shardNode, r shardcore.RememberCall) {
 		})
 		return
 	}
-	m.d.w.After(took, func() {
-		fenced := m.owner[r.Shard] != me
-		if fenced {
+	m.d.store.write(s, func() error {
+		if m.owner[r.Shard] != me {
 			m.d.hit("memory", "fenced")
+			return errStoreFenced
 		}
-		if (how == lands || how == landsUnheard) && !fenced {
-			m.update(r)
+		if m.entities[r.Shard] == nil {
+			m.entities[r.Shard] = map[string]bool{}
 		}
-		if how == lands && !fenced {
+		note(m.entities[r.Shard], r.Update)
+		return nil
+	}, func(err error) {
+		if err == nil {
 			m.d.hit("memory", "updated")
 			answer(shard.Updated{ID: r.Update.ID})
 		} else {
@@ -732,13 +751,6 @@ func (m *rememberedEntities) ask(s *shardNode, r shardcore.RememberCall) {
 			answer(shard.UpdateFailed{ID: r.Update.ID})
 		}
 	})
-}
-
-func (m *rememberedEntities) update(r shardcore.RememberCall) {
-	if m.entities[r.Shard] == nil {
-		m.entities[r.Shard] = map[string]bool{}
-	}
-	note(m.entities[r.Shard], r.Update)
 }
 
 // note records an update.
@@ -770,6 +782,6 @@ func (m *rememberedEntities) wrong(a *account) bool {
 // rememberedBefore checks that a remembered entity starts only after that is stored.
 func (s *shardNode) rememberedBefore(a shardcore.Action) {
 	if s.cfg.Region.Remember && !s.d.rememberStore.has(s, a.ShardRun, a.Entity) && !s.stale() {
-		s.violate("remembered-before-it-starts", "%s starts, and is not remembered", a.Entity)
+		s.h.violate("remembered-before-it-starts", "%s starts, and is not remembered", a.Entity)
 	}
 }

@@ -120,6 +120,32 @@ func (p *Process) WakeAt(at time.Duration) {
 	}
 }
 
+// Alarm calls a machine at the times that the machine asks for. The zero value is ready.
+type Alarm struct {
+	at  time.Duration
+	set bool
+}
+
+// Set calls tick once at the time next, unless an earlier call is scheduled. The functions return
+// the next time of the machine and the current time, and call a function after some time.
+func (a *Alarm) Set(next, now func() time.Duration, after func(time.Duration, func()), tick func()) {
+	at := next()
+	if at == never || a.set && at >= a.at {
+		return
+	}
+	a.at, a.set = at, true
+	after(at-now(), func() {
+		if !a.set || a.at != at {
+			return
+		}
+		a.set = false
+		if next() <= now() {
+			tick()
+		}
+		a.Set(next, now, after, tick)
+	})
+}
+
 // wake handles a wake-up event.
 func (p *Process) wake(at time.Duration) {
 	switch {

@@ -13,6 +13,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/shard"
+	"github.com/refold-io/refold/internal/sim/env"
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
@@ -24,8 +25,8 @@ type node struct {
 	version identity.Version
 	m       *shardcore.Machine
 
-	heard     uint64        // version of the membership
-	wakes     time.Duration // next tick
+	heard     uint64    // version of the membership
+	alarm     env.Alarm // calls Tick
 	leaving   bool
 	gone      bool
 	awaits    uint64 // version that then waits for
@@ -55,22 +56,7 @@ func (n *node) after(d time.Duration, f func()) {
 
 // wakeUp schedules the next tick.
 func (n *node) wakeUp() {
-	next := n.m.Next()
-	if next >= n.wakes {
-		return
-	}
-	n.wakes = next
-	n.after(next-n.c.w.Now(), func() {
-		if n.wakes != next {
-			return
-		}
-		n.wakes = shardcore.Never
-		if n.m.Next() <= n.c.w.Now() {
-			n.applyEffects(n.m.Tick(n.c.w.Now()))
-			return
-		}
-		n.wakeUp()
-	})
+	n.alarm.Set(n.m.Next, n.c.w.Now, n.after, func() { n.applyEffects(n.m.Tick(n.c.w.Now())) })
 }
 
 // applyEffects applies the effects of a step in their order.

@@ -236,7 +236,7 @@ func (c *cluster) delay() time.Duration { return c.between(time.Millisecond, 5*t
 // start starts a process.
 func (c *cluster) start(i int, version string) *node {
 	c.uids++
-	n := &node{c: c, nr: i, self: identity.Node{Name: fmt.Sprintf("node-%04d", i), UID: c.uids}, wakes: shardcore.Never, entities: map[place]bool{}}
+	n := &node{c: c, nr: i, self: identity.Node{Name: fmt.Sprintf("node-%04d", i), UID: c.uids}, entities: map[place]bool{}}
 	var err error
 	if n.version, err = identity.ParseVersion(version); err != nil {
 		panic(fmt.Sprintf("rolling: %v", err)) // constant
