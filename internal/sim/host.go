@@ -254,6 +254,18 @@ func (h *host) kill() {
 	}
 }
 
+// members returns the members and the unreachable ones in the view of the node.
+func (h *host) members() (all []identity.Member, unreachable []identity.Node) {
+	s := h.m.Snapshot()
+	for _, m := range s.Members {
+		all = append(all, *m)
+	}
+	for _, m := range s.Unreachable {
+		unreachable = append(unreachable, m.Node)
+	}
+	return all, unreachable
+}
+
 // alive reports whether the process runs and is not stopping.
 func (h *host) alive() bool { return !h.p.Dead() && h.stopped == 0 }
 

@@ -114,30 +114,30 @@ type Size struct {
 	// Took, Faults and Messages (to entities) are the minimum of all seeds.
 	Took             time.Duration
 	Faults, Messages int
-	// Journal and Replicated are the numbers of seeds with the coordinator's state in a journal and
-	// in replicated data.
-	Journal, Replicated int
+	// Seeds is the number of simulations, Replicated of those with the coordinator's state in
+	// replicated data instead of a journal.
+	Seeds, Replicated int
 }
 
 // Size returns the extent of one simulation.
 func (r *Result) Size() Size {
 	n := len(r.Plan.Names)
-	s := Size{Least: n, Most: n, Took: r.Took, Faults: r.Faults, Messages: r.Messages, Journal: 1}
+	s := Size{Least: n, Most: n, Took: r.Took, Faults: r.Faults, Messages: r.Messages, Seeds: 1}
 	if r.Replicated {
-		s.Journal, s.Replicated = 0, 1
+		s.Replicated = 1
 	}
 	return s
 }
 
 // Add combines two extents.
 func (s *Size) Add(other Size) {
-	if s.Journal+s.Replicated == 0 {
+	if s.Seeds == 0 {
 		*s = other
 		return
 	}
 	s.Least, s.Most = min(s.Least, other.Least), max(s.Most, other.Most)
 	s.Took, s.Faults, s.Messages = min(s.Took, other.Took), min(s.Faults, other.Faults), min(s.Messages, other.Messages)
-	s.Journal, s.Replicated = s.Journal+other.Journal, s.Replicated+other.Replicated
+	s.Seeds, s.Replicated = s.Seeds+other.Seeds, s.Replicated+other.Replicated
 }
 
 // Enough reports whether each simulation reached the required extent.
@@ -147,7 +147,7 @@ func (s *Size) Enough() bool {
 
 func (s *Size) String() string {
 	return fmt.Sprintf("%d to %d nodes, each seed at least %v, %d faults and %d messages to entities; the coordinator's state in a journal in %d seeds, in replicated data in %d",
-		s.Least, s.Most, s.Took.Round(time.Second), s.Faults, s.Messages, s.Journal, s.Replicated)
+		s.Least, s.Most, s.Took.Round(time.Second), s.Faults, s.Messages, s.Seeds-s.Replicated, s.Replicated)
 }
 
 // Coverage counts events by table and row.

@@ -124,13 +124,7 @@ func (s *shardNode) updateMembers() {
 	in := shardcore.Members{Suspended: s.h.m.Suspended()}
 	stopped := s.h.m.Stopped()
 	if !stopped {
-		snapshot := s.h.m.Snapshot()
-		for _, m := range snapshot.Members {
-			in.Members.Members = append(in.Members.Members, *m)
-		}
-		for _, m := range snapshot.Unreachable {
-			in.Unreachable = append(in.Unreachable, m.Node)
-		}
+		in.Members.Members, in.Unreachable = s.h.members()
 	}
 	s.step(in)
 	if in.Suspended {
@@ -144,23 +138,16 @@ func (s *shardNode) updateMembers() {
 func (s *shardNode) leave(then func()) { s.after(s.d.delayWaysTo(s), func() { s.leaveNow(then) }) }
 
 func (s *shardNode) leaveNow(then func()) {
-	done := false
-	once := func() {
-		if !done {
-			done = true
-			then()
-		}
-	}
+	s.left = then
 	s.after(maxLeaving, func() {
-		if !done {
+		if s.left != nil {
 			s.d.hit("sharding", "stopped by force when it leaves")
 			leavesInTime(s)
 			s.forced = true
 			s.step(shardcore.Stop{})
-			once()
+			s.notifyLeft()
 		}
 	})
-	s.left = once
 	s.step(shardcore.Leave{})
 }
 

@@ -644,17 +644,12 @@ func (m *replicatedEntities) loaded(s *shardNode, me owner, ids []string) {
 	}
 	m.unsure[me.Shard] = m.unsure[me.Shard] || m.open[me.Shard] > 0
 	was, stored := m.last[me.Shard]
-	same := sameIDs
-	if m.d.c.data.plan.Pruned {
-		same = contains
-	}
-	if stored && m.d.plan.Calm && !m.unsure[me.Shard] && !same(known, was) {
+	same := maps.Equal(known, was) || m.d.c.data.plan.Pruned && contains(known, was)
+	if stored && m.d.plan.Calm && !m.unsure[me.Shard] && !same {
 		s.h.violate("remembered-is-loaded", "of shard %d %v are loaded, and %v were stored", me.Shard, ids, was)
 	}
 	m.knows[me], m.last[me.Shard] = known, known
 }
-
-func sameIDs(a, b map[string]bool) bool { return len(a) == len(b) && contains(a, b) }
 
 // contains reports whether a includes all of b.
 func contains(a, b map[string]bool) bool {
