@@ -225,7 +225,7 @@ func (d *data) mustHappen() {
 			"own writes", "reads that have to see writes", "reads of registers", "repaired reads", "writes when a node is pruned",
 			"elements added and removed by two", "sums that are known", "converges", "prunes", "records",
 		},
-		"data": {"asked while loading", "stray message", "lost with its last replica", "all who had something have ended", "pruned while who had it was away"},
+		"data": {"asked while loading", "stray message", "lost with its last replica", "all holders of a write have ended", "pruned while the holder was away"},
 	} {
 		d.c.coverage.expect(table, rows...)
 	}

@@ -4,6 +4,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -370,7 +371,7 @@ func prunedForAll(o *replicator, gone identity.Node) {
 				}
 			default:
 				w.lost = true
-				o.d.hit("data", "pruned while who had it was away")
+				o.d.hit("data", "pruned while the holder was away")
 			}
 		}
 	}
@@ -425,15 +426,7 @@ func (d *data) finish() {
 	if !d.converge("converges", most, d.differ) || !d.complete("in the end") {
 		return
 	}
-	misinformed := func() string {
-		for _, r := range d.living() {
-			if why := r.misinformed(); why != "" {
-				return why
-			}
-		}
-		return ""
-	}
-	if !d.converge("subscribers-hear-of-changes", 5*time.Second, misinformed) {
+	if !d.converge("subscribers-hear-of-changes", 5*time.Second, d.misinformed) {
 		return
 	}
 	d.onDisks()
@@ -441,12 +434,7 @@ func (d *data) finish() {
 		return
 	}
 	before := d.shown()
-	pruned := func() string {
-		if why := d.unpruned(); why != "" {
-			return why
-		}
-		return d.differ()
-	}
+	pruned := func() string { return cmp.Or(d.unpruned(), d.differ()) }
 	if !d.converge("prunes", maxPruning, pruned) {
 		return
 	}
@@ -468,13 +456,13 @@ func (d *data) differ() string {
 		case r.ended:
 			return h.p.Node().String() + " lives without its data"
 		case !r.loaded:
-			return h.p.Node().String() + " has not loaded what is on its disk"
+			return h.p.Node().String() + " has not loaded the records of its disk"
 		case !r.m.Synced():
-			return h.p.Node().String() + " has not got the data of the others"
+			return h.p.Node().String() + " has not received the data of the others"
 		case len(r.requests) > 0:
-			return h.p.Node().String() + " has not answered all that was asked for"
+			return h.p.Node().String() + " has not answered all requests"
 		case r.backlog.Len() > 0 || r.writing != nil:
-			return h.p.Node().String() + " has not stored all"
+			return h.p.Node().String() + " has not stored all records"
 		}
 	}
 	living := d.living()
@@ -518,10 +506,10 @@ func (d *data) complete(when string) bool {
 		for _, key := range r.m.Keys() {
 			v, _, _ := r.value(key)
 			if a, _, _ := living[0].value(key); !crdt.Equal(a, v) {
-				r.h.violate("converges", "%s: its digest is that of %v, and it holds something else in %q", when, living[0].h.p.Node(), key)
+				r.h.violate("converges", "%s: it has the digest of %v, and another value of %q", when, living[0].h.p.Node(), key)
 			}
 			if r.held[key].Value != v {
-				r.h.violate("converges", "%s: who reads %q without asking sees something else", when, key)
+				r.h.violate("converges", "%s: a local read of %q returns another value", when, key)
 			}
 		}
 	}
@@ -620,7 +608,7 @@ func (d *data) unpruned() string {
 			}
 			for _, n := range v.ModifiedBy() {
 				if !slices.ContainsFunc(living, func(r *replicator) bool { return r.h.p.Node() == n }) {
-					return r.h.p.Node().String() + " still has what " + n.String() + " has left in " + key
+					return r.h.p.Node().String() + " still has history of " + n.String() + " in " + key
 				}
 			}
 		}

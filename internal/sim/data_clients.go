@@ -251,8 +251,7 @@ func (d *data) remove(r *replicator) {
 		return
 	}
 	w := &write{datum: k, by: r, do: deletes, level: d.level()}
-	q := &request{key: k, write: w, level: w.level}
-	d.ask(r, q, func(in replication.Request) replication.Input {
+	d.ask(r, &request{key: k, write: w, level: w.level}, func(in replication.Request) replication.Input {
 		if _, deleted, _ := r.value(k.key); !deleted {
 			w.done, r.wrote = true, true
 			r.ran = append(r.ran, w)
@@ -266,9 +265,8 @@ var errMistake = errors.New("a mistake")
 // mistake makes an invalid request, which must not change anything.
 func (d *data) mistake(r *replicator) {
 	k := d.use(words, false)
-	q := &request{key: k, level: d.level(), mistake: true}
 	how := d.rand.IntN(3)
-	d.ask(r, q, func(in replication.Request) replication.Input {
+	d.ask(r, &request{key: k, level: d.level(), mistake: true}, func(in replication.Request) replication.Input {
 		return replication.Update{Request: in, Modify: func(v crdt.Value) (crdt.Value, error) {
 			switch {
 			case how == 0:
@@ -678,7 +676,7 @@ func (d *data) lost(gone *replicator) {
 	for _, h := range d.held {
 		if i := slices.Index(h.of, gone); i >= 0 {
 			if h.of = slices.Delete(slices.Clone(h.of), i, i+1); len(h.of) == 0 {
-				d.hit("data", "all who had something have ended")
+				d.hit("data", "all holders of a write have ended")
 			}
 		}
 	}
@@ -750,19 +748,18 @@ func (r *replicator) event(e *replication.Event) {
 }
 
 // misinformed returns a difference between a subscriber's view and the data, or an empty string.
-func (r *replicator) misinformed() string {
-	for _, f := range r.feeds {
-		if f.ended {
-			continue
-		}
-		for _, key := range r.m.Keys() {
-			if v, _, _ := r.value(key); strings.HasPrefix(key, f.prefix) && (f.known[key].Kind != replication.Changed || !crdt.Equal(f.known[key].Value, v)) {
-				return "a subscriber does not know what " + key + " holds"
+func (d *data) misinformed() string {
+	for _, r := range d.living() {
+		for _, f := range filter(r.feeds, func(f *feed) bool { return !f.ended }) {
+			for _, key := range r.m.Keys() {
+				if v, _, _ := r.value(key); strings.HasPrefix(key, f.prefix) && (f.known[key].Kind != replication.Changed || !crdt.Equal(f.known[key].Value, v)) {
+					return "a subscriber has not received the last value of " + key
+				}
 			}
-		}
-		for key, e := range f.known {
-			if _, deleted, found := r.value(key); e.Kind == replication.Changed && (!found || deleted) {
-				return "a subscriber thinks that " + key + " still is there"
+			for key, e := range f.known {
+				if _, deleted, found := r.value(key); e.Kind == replication.Changed && (!found || deleted) {
+					return "a subscriber was not informed of the end of " + key
+				}
 			}
 		}
 	}

@@ -114,32 +114,27 @@ func (h *host) Wake() {
 
 // Connection implements env.Program.
 func (h *host) Connection(up bool) {
+	in := node.Membership{Input: membership.LinkLost{}}
 	if up {
-		h.step(node.Membership{Input: membership.LinkRestored{}})
-	} else {
-		h.step(node.Membership{Input: membership.LinkLost{}})
+		in.Input = membership.LinkRestored{}
 	}
+	h.step(in)
 }
 
 // Receive implements env.Program.
 func (h *host) Receive(m env.Message) {
-	if m.Kind == link.Kind(node.KindForwarded) {
+	switch lag := h.c.overload[h.p.Place().Name]; {
+	case m.Kind == link.Kind(node.KindForwarded):
 		h.forwarded(m)
-		return
-	}
-	if m.Kind == kindData {
+	case m.Kind == kindData:
 		h.data.received(m)
-		return
-	}
-	if m.Kind >= link.Kind(shardcore.KindCoordinator) && m.Kind <= kindReply {
+	case m.Kind >= link.Kind(shardcore.KindCoordinator) && m.Kind <= kindReply:
 		h.site.received(m)
-		return
-	}
-	if lag := h.c.overload[h.p.Place().Name]; lag > 0 { // it is overloaded
+	case lag > 0:
 		h.p.After(time.Duration(h.c.w.Rand.Int64N(int64(lag))), func() { h.received(m) })
-		return
+	default:
+		h.received(m)
 	}
-	h.received(m)
 }
 
 func (h *host) received(m env.Message) {
@@ -189,9 +184,7 @@ func (h *host) applyEffects(e node.Effects) {
 
 // recordSent records the version of the gossip in a message. One step may send several.
 func (h *host) recordSent(s node.Send) {
-	switch s.Kind {
-	case node.Kind(membership.KindState), node.Kind(membership.KindSeen), node.Kind(membership.KindWelcome):
-	default:
+	if !slices.Contains([]node.Kind{node.Kind(membership.KindState), node.Kind(membership.KindSeen), node.Kind(membership.KindWelcome)}, s.Kind) {
 		return
 	}
 	switch msg, err := membership.DecodeMessage(s.Data); msg := msg.(type) {
@@ -207,13 +200,14 @@ func (h *host) recordSent(s node.Send) {
 }
 
 func (h *host) lifecycle(l membership.Life) {
-	h.c.w.Logf("%v: %v%s", h.p.Node(), l.Kind, reasonOf(l))
+	h.c.w.Logf("%v: %v", h.p.Node(), l.Kind)
 	switch l.Kind {
 	case membership.Exits:
 		wait := h.c.between(10*time.Millisecond, 1500*time.Millisecond)
 		h.p.After(0, func() { h.site.leave(func() { h.p.After(wait, func() { h.step(node.Exit{}) }) }) })
 	case membership.Stopped:
 		h.stopped = l.Reason
+		h.c.w.Logf("%v: %v", h.p.Node(), l.Reason)
 		stoppedForAReason(h)
 		h.site.updateMembers()
 		h.data.stop()
@@ -225,21 +219,11 @@ func (h *host) lifecycle(l membership.Life) {
 	}
 }
 
-func reasonOf(l membership.Life) string {
-	if l.Kind != membership.Stopped {
-		return ""
-	}
-	return ", " + l.Reason.String()
-}
-
 // maybeEnd ends the process when it is idle.
 func (h *host) maybeEnd() {
 	if h.stopped != 0 && len(h.instances) == 0 && h.site.idle() && !h.p.Dead() {
 		h.p.After(0, func() {
-			h.c.count(h)
-			h.data.end()
-			h.site.end()
-			h.p.Kill()
+			h.kill()
 			h.c.w.Logf("%v has ended", h.p.Node())
 		})
 	}

@@ -143,7 +143,7 @@ func (l *leaseClient) acquire() {
 }
 
 func (l *leaseClient) keep(revision uint64, sent time.Duration, how string) {
-	l.held, l.revision, l.until = true, revision, sent+l.h.c.store.Timeout()/10*9
+	l.held, l.revision, l.until = true, revision, sent+l.h.c.store.Timeout/10*9
 	l.hold++
 	if !l.certain() {
 		l.held = false
@@ -151,7 +151,7 @@ func (l *leaseClient) keep(revision uint64, sent time.Duration, how string) {
 		return
 	}
 	hold := l.hold
-	l.renewAfter(hold, l.h.c.store.Timeout()/4)
+	l.renewAfter(hold, l.h.c.store.Timeout/4)
 	l.expire(hold)
 	l.answer(true, how)
 }
@@ -203,8 +203,8 @@ func (l *leaseClient) renew(hold uint64) {
 			l.lose("lost")
 		default:
 			l.h.c.hit("lease", "renewed")
-			l.revision, l.until = revision, sent+l.h.c.store.Timeout()/10*9
-			l.renewAfter(hold, l.h.c.store.Timeout()/4)
+			l.revision, l.until = revision, sent+l.h.c.store.Timeout/10*9
+			l.renewAfter(hold, l.h.c.store.Timeout/4)
 		}
 	}, func() { l.renewAfter(hold, time.Second) })
 }

@@ -117,37 +117,22 @@ func (d *sharding) usurp(s *shardNode) {
 	})
 }
 
-// sentRequest is a request that is repeated only without a reply.
-type sentRequest struct {
-	to    identity.Node
-	kind  coordinator.Kind
-	flush bool
-	round uint64
-	shard shardcore.Shard // the first one
-}
-
-// countRepeat counts a repeated request.
-func (s *shardNode) countRepeat(subject sentRequest, row string) {
-	if s.sentRequests[subject] {
+// countRepeat counts a request that is repeated because it has no reply.
+func (s *shardNode) countRepeat(row string, subject ...any) {
+	key := row + fmt.Sprint(subject...)
+	if s.sentRequests[key] {
 		s.d.hit("sharding time-out", row)
 	}
-	s.sentRequests[subject] = true
+	s.sentRequests[key] = true
 }
 
 // countRepeatedMessage counts messages that are repeated.
 func (s *shardNode) countRepeatedMessage(to identity.Node, m *coordinator.Message) {
-	row := ""
 	switch m.Kind {
 	case coordinator.Host, coordinator.BeginHandOff, coordinator.HandOff, coordinator.GetHomes, coordinator.Register, coordinator.RegisterProxy, coordinator.GracefulShutdown:
-		row = m.Kind.String() + " again"
+		s.countRepeat(m.Kind.String()+" again", to, m.Term, m.Round, m.Shards[:min(1, len(m.Shards))])
 	default:
-		return
 	}
-	subject := sentRequest{to: to, kind: m.Kind, round: m.Term<<32 | m.Round}
-	if len(m.Shards) > 0 {
-		subject.shard = m.Shards[0]
-	}
-	s.countRepeat(subject, row)
 }
 
 // mustHappen are the coverage rows that every large run must count.

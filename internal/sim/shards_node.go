@@ -54,7 +54,7 @@ type shardNode struct {
 	askedAt      time.Duration            // first request without a message of a coordinator since
 	open         map[uint64]identity.Node // commands sent to other nodes without a reply
 	asked        []uint64                 // by shard: the last command of the final check
-	sentRequests map[sentRequest]bool
+	sentRequests map[string]bool
 	register     *statereg.Store
 	storeCalls   map[*storeCall]bool
 	waitingCalls map[uint64]*storeCall // by the number of the request
@@ -65,7 +65,7 @@ type shardNode struct {
 func (d *sharding) host(h *host) *shardNode {
 	s := &shardNode{
 		d: d, h: h, cfg: d.plan.Config, proxy: h.p.Node().Name == d.plan.Proxy, entities: map[place]*entity{}, open: map[uint64]identity.Node{},
-		sentRequests: map[sentRequest]bool{}, storeCalls: map[*storeCall]bool{}, waitingCalls: map[uint64]*storeCall{},
+		sentRequests: map[string]bool{}, storeCalls: map[*storeCall]bool{}, waitingCalls: map[uint64]*storeCall{},
 	}
 	s.register = statereg.New(replicatedKeys{s}, h.p.Node().String())
 	s.cfg.Region.Self, s.cfg.Region.Proxy = h.p.Node(), s.proxy
@@ -399,7 +399,7 @@ func (s *shardNode) send(o *shardcore.Outgoing) {
 	}
 	if o.Kind == shardcore.KindRegion && o.Message.Entity == "" {
 		if p, err := region.DecodePacket(data); err == nil && p.Kind == region.Flush {
-			s.countRepeat(sentRequest{to: o.To, flush: true, round: p.Instance<<32 | p.ID}, "flush again")
+			s.countRepeat("flush again", o.To, p.Instance, p.ID)
 		}
 	}
 	if o.Message.Entity == "" {

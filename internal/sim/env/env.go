@@ -80,7 +80,7 @@ func (w *Env) After(d time.Duration, f func()) { w.queue.push(event{at: w.now + 
 // Run advances the time by d, or until done returns true. It calls done after each event.
 func (w *Env) Run(d time.Duration, done func() bool) bool {
 	end := w.now + d
-	for w.queue.len() > 0 && w.queue.first() <= end {
+	for len(w.queue.events) > 0 && w.queue.events[0].at <= end {
 		e := w.queue.pop()
 		w.now = max(w.now, e.at)
 		w.handle(&e)
@@ -182,10 +182,6 @@ type queue struct {
 	seq    uint64
 }
 
-func (q *queue) len() int { return len(q.events) }
-
-func (q *queue) first() time.Duration { return q.events[0].at }
-
 func (q *queue) less(i, j int) bool {
 	a, b := &q.events[i], &q.events[j]
 	return a.at < b.at || a.at == b.at && a.seq < b.seq
@@ -273,7 +269,6 @@ type Message struct {
 	From identity.Node
 	// To is the addressed incarnation, or a name with UID 0.
 	To   identity.Node
-	Lane link.Lane
 	Kind link.Kind
 	// Arrived is the time of arrival on the receiver's clock.
 	Arrived time.Duration

@@ -12,19 +12,20 @@ import (
 // LeaseStore is a lease.LeaseStore whose entries expire.
 type LeaseStore struct {
 	w       *Env
-	timeout time.Duration
 	entries map[string]entry
 	written uint64
 
+	// Timeout is the time after which an entry expires without a write.
+	Timeout time.Duration
 	// Away drops all requests.
 	Away bool
 	// Loss is the probability that a request or an answer is lost. Late is the probability that a
-	// request takes up to MaxLate.
+	// request takes up to 10 s.
 	Loss, Late float64
 }
 
-// MaxLate is the maximum delay of a late request.
-const MaxLate = 10 * time.Second
+// maxLate is the maximum delay of a late request.
+const maxLate = 10 * time.Second
 
 type entry struct {
 	lease.Entry
@@ -34,11 +35,8 @@ type entry struct {
 
 // NewLeaseStore returns an empty store.
 func (w *Env) NewLeaseStore(timeout time.Duration) *LeaseStore {
-	return &LeaseStore{w: w, timeout: timeout, entries: map[string]entry{}}
+	return &LeaseStore{w: w, Timeout: timeout, entries: map[string]entry{}}
 }
-
-// Timeout returns the time after which an entry expires without a write.
-func (s *LeaseStore) Timeout() time.Duration { return s.timeout }
 
 // Heal ends all faults of the store.
 func (s *LeaseStore) Heal() { s.Away, s.Loss, s.Late = false, 0, 0 }
@@ -50,7 +48,7 @@ func (s *LeaseStore) get(name string) (entry, bool) {
 
 func (s *LeaseStore) put(name, owner string) uint64 {
 	s.written++
-	s.entries[name] = entry{lease.Entry{Owner: owner, Revision: s.written}, s.w.now + s.timeout}
+	s.entries[name] = entry{lease.Entry{Owner: owner, Revision: s.written}, s.w.now + s.Timeout}
 	return s.written
 }
 
@@ -97,7 +95,7 @@ func (s *LeaseStore) Call(p *Process, request func() (answer func())) {
 	}
 	delay := w.Network.Delay.pick(w.Rand)
 	if s.Late > 0 && w.Rand.Float64() < s.Late {
-		delay += time.Duration(w.Rand.Int64N(int64(MaxLate)))
+		delay += time.Duration(w.Rand.Int64N(int64(maxLate)))
 	}
 	w.After(delay, func() {
 		answer := request()

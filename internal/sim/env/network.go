@@ -5,7 +5,6 @@ package env
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -45,24 +44,19 @@ func (b Between) pick(r *rand.Rand) time.Duration {
 }
 
 // Cut drops all frames from one name to another, or ends that.
-func (n *Network) Cut(from, to string, cut bool) {
-	if n.cuts == nil {
-		n.cuts = map[[2]string]bool{}
-	}
-	n.cuts[[2]string{from, to}] = cut
-	maps.DeleteFunc(n.cuts, func(_ [2]string, cut bool) bool { return !cut })
-}
+func (n *Network) Cut(from, to string, cut bool) { setPair(&n.cuts, from, to, cut) }
 
 // Late adds a delay from one name to another on all lanes except Control. It does not count as a
 // fault, because a loaded node behaves in the same way.
-func (n *Network) Late(from, to string, by time.Duration) {
-	if n.late == nil {
-		n.late = map[[2]string]time.Duration{}
+func (n *Network) Late(from, to string, by time.Duration) { setPair(&n.late, from, to, by) }
+
+// setPair sets the value of a pair of names. The zero value removes it.
+func setPair[V comparable](pairs *map[[2]string]V, from, to string, v V) {
+	if *pairs == nil {
+		*pairs = map[[2]string]V{}
 	}
-	if by == 0 {
-		delete(n.late, [2]string{from, to})
-	} else {
-		n.late[[2]string{from, to}] = by
+	if (*pairs)[[2]string{from, to}] = v; v == *new(V) {
+		delete(*pairs, [2]string{from, to})
 	}
 }
 
@@ -257,11 +251,7 @@ func (p *Process) flush() {
 func (p *Process) receive(e *event) {
 	lane := link.Lane(e.lane)
 	if p.links == nil {
-		to := p.node
-		if e.name {
-			to.UID = 0
-		}
-		p.program.Receive(Message{From: e.from.node, To: to, Lane: lane, Kind: link.Kind(e.kind), Arrived: p.Now(), Data: e.data})
+		p.deliver(e.from.node, e.name, link.Kind(e.kind), e.data)
 		return
 	}
 	effects := p.links.Receive(p.Now(), lane, e.from.node.Name, e.data)
@@ -274,15 +264,20 @@ func (p *Process) receive(e *event) {
 	}
 	for _, d := range effects.Deliver {
 		p.links.Consume(effects.From, lane, d.Cost)
-		to := p.node
-		if d.Named {
-			to.UID = 0
-		}
 		if p.dead { // the previous message has ended it
 			return
 		}
-		p.program.Receive(Message{From: effects.From, To: to, Lane: lane, Kind: d.Kind, Arrived: p.Now(), Data: d.Payload})
+		p.deliver(effects.From, d.Named, d.Kind, d.Payload)
 	}
+}
+
+// deliver passes a message to the program. If it is named, the sender knew no UID.
+func (p *Process) deliver(from identity.Node, named bool, kind link.Kind, data []byte) {
+	to := p.node
+	if named {
+		to.UID = 0
+	}
+	p.program.Receive(Message{From: from, To: to, Kind: kind, Arrived: p.Now(), Data: data})
 }
 
 // stray delivers a message for an earlier incarnation to the program, as if the links had accepted
@@ -295,7 +290,7 @@ func (p *Process) stray(e *event) {
 	was := identity.Node{Name: p.node.Name, UID: f.To}
 	if links, err := link.New(link.Config{Self: was, MaxFrame: maxFrame}); err == nil {
 		for _, d := range links.Receive(p.Now(), link.Lane(e.lane), e.from.node.Name, e.data).Deliver {
-			p.program.Receive(Message{From: f.From, To: was, Lane: link.Lane(e.lane), Kind: d.Kind, Arrived: p.Now(), Data: d.Payload})
+			p.program.Receive(Message{From: f.From, To: was, Kind: d.Kind, Arrived: p.Now(), Data: d.Payload})
 		}
 	}
 }
