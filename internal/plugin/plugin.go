@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package plugin has the handles by which the journal and the snapshot store of one database are
-// closed separately.
+// closed separately, and the memory of the values that they read.
 package plugin
 
 import "sync"
@@ -77,4 +77,28 @@ func (s *Handles) Close(h *Handle, closeAll func() error) error {
 		return closeAll()
 	}
 	return nil
+}
+
+const (
+	minArena = 4 << 10
+	maxArena = 256 << 10
+)
+
+// Arena allocates the values of a page in blocks. Each block is twice as large as the one before it,
+// from 4 to 256 KiB, or as large as a single larger value. Used parts are never reused.
+type Arena []byte
+
+// Keep returns a copy of a value, nil if it is empty.
+func (a *Arena) Keep(value []byte) []byte {
+	if len(value) == 0 {
+		return nil
+	}
+	b := *a
+	if len(value) > cap(b)-len(b) {
+		b = make([]byte, 0, max(len(value), min(2*cap(b), maxArena), minArena))
+	}
+	n := len(b)
+	b = append(b, value...)
+	*a = b
+	return b[n:len(b):len(b)]
 }

@@ -130,18 +130,24 @@ func (f *fixture) end() journal.Offset {
 // each ID. It returns them in the order of the journal.
 func (f *fixture) wantRead(q journal.Criteria, after journal.Offset, writes ...journal.Write) []journal.Envelope {
 	f.Helper()
-	want, n := make(map[string][]journal.Event), 0
+	want, n := expected(q, writes)
+	got, _ := f.read(q, after, n)
+	f.wantAll(got, want)
+	return got
+}
+
+// expected returns the matching events of writes for each ID, and their number.
+func expected(q journal.Criteria, writes []journal.Write) (events map[string][]journal.Event, n int) {
+	events = make(map[string][]journal.Event)
 	for _, w := range writes {
 		for _, e := range eventsOf(w) {
 			if !e.IsFence() && q.Matches(w.ID, e.Tags) {
-				want[w.ID] = append(want[w.ID], e)
+				events[w.ID] = append(events[w.ID], e)
 				n++
 			}
 		}
 	}
-	got, _ := f.read(q, after, n)
-	f.wantAll(got, want)
-	return got
+	return events, n
 }
 
 // wantOn reads from a position and compares the result with the matching events among those that

@@ -270,11 +270,7 @@ func queryReaderChecks() []check {
 			f.store(last)
 			stored = append(stored, last)
 
-			want, n := make(map[string][]journal.Event), 0
-			for _, w := range stored {
-				want[w.ID] = append(want[w.ID], eventsOf(w)...)
-				n += len(w.Events)
-			}
+			want, n := expected(journal.Criteria{}, stored)
 			more, _ := f.read(journal.Criteria{}, next, n-len(got))
 			got = append(got, more...)
 			f.wantAll(got, want)

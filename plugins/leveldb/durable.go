@@ -69,15 +69,8 @@ func (d *Durable) Dir(id durable.ID) string {
 }
 
 // Open implements durable.Opener.
-func (d *Durable) Open(ctx context.Context, id durable.ID) (durable.Store, error) {
-	s, err := d.open(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("leveldb: open durable data %v: %w", id, durableError(err))
-	}
-	return s, nil
-}
-
-func (d *Durable) open(ctx context.Context, id durable.ID) (*durableStore, error) {
+func (d *Durable) Open(ctx context.Context, id durable.ID) (s durable.Store, err error) {
+	defer wrapDurable(&err, "open durable data %v", id)
 	if err := id.Check(); err != nil {
 		return nil, err
 	}
@@ -135,10 +128,15 @@ func (s *durableStore) Close() error {
 	s.closing.Store(true)
 	s.open.Shut()
 	s.background.Wait()
-	if err := s.db.Close(); err != nil {
-		return fmt.Errorf("leveldb: close durable data %v: %w", s.id, err)
-	}
-	return nil
+	err := s.db.Close()
+	wrap(&err, "close durable data %v", s.id)
+	return err
+}
+
+// wrapDurable converts an error and adds the operation to it. It is deferred.
+func wrapDurable(err *error, operation string, args ...any) {
+	*err = durableError(*err)
+	wrap(err, operation, args...)
 }
 
 // durableError converts an error of the database to the errors of package durable.
@@ -173,7 +171,8 @@ func (s *durableStore) Load(ctx context.Context) iter.Seq2[durable.Record, error
 				}
 			}
 			if err != nil {
-				yield(durable.Record{}, fmt.Errorf("leveldb: load durable data %v: %w", s.id, durableError(err)))
+				wrapDurable(&err, "load durable data %v", s.id)
+				yield(durable.Record{}, err)
 				return
 			}
 			if len(records) == 0 {
@@ -240,11 +239,7 @@ const maxDurableBatch = 8 << 20
 
 // Write implements durable.Store.
 func (s *durableStore) Write(ctx context.Context, records []durable.Record) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("leveldb: write %d records of durable data %v: %w", len(records), s.id, durableError(err))
-		}
-	}()
+	defer wrapDurable(&err, "write %d records of durable data %v", len(records), s.id)
 	for _, r := range records {
 		if err = r.Check(); err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/syndtr/goleveldb/leveldb/util"
 
+	"github.com/refold-io/refold/internal/plugin"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -143,7 +144,7 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 type page struct {
 	records []record
 	names   stringPool
-	arena   []byte // free memory for values; used parts are never reused
+	arena   plugin.Arena // of the values
 }
 
 type record struct {
@@ -187,22 +188,7 @@ func (j *Journal) readPage(ctx context.Context, p *page, id string, from, to uin
 		if size += len(value); len(p.records) == pageRecords || size > pageBytes && len(p.records) > 0 {
 			return true, nil
 		}
-		p.records = append(p.records, record{seqNr: seqNr, value: p.keep(value)})
+		p.records = append(p.records, record{seqNr: seqNr, value: p.arena.Keep(value)})
 	}
 	return false, translate(it.Error())
-}
-
-const (
-	minArena = 4 << 10
-	maxArena = 256 << 10
-)
-
-// keep copies a value.
-func (p *page) keep(value []byte) []byte {
-	if len(value) > cap(p.arena)-len(p.arena) {
-		p.arena = make([]byte, 0, max(len(value), min(2*cap(p.arena), maxArena), minArena))
-	}
-	n := len(p.arena)
-	p.arena = append(p.arena, value...)
-	return p.arena[n:len(p.arena):len(p.arena)]
 }

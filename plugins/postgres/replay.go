@@ -11,6 +11,7 @@ import (
 	"iter"
 	"strings"
 
+	"github.com/refold-io/refold/internal/plugin"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -119,7 +120,7 @@ func rowColumns(alias string) string {
 // of the previous row.
 type rowDecoder struct {
 	writer, manifest string
-	arena            []byte // used parts are never reused
+	arena            plugin.Arena
 }
 
 // row decodes the columns of rowColumns. It copies the values.
@@ -142,28 +143,10 @@ func (d *rowDecoder) row(values [][]byte) (journal.Event, error) {
 		Time:       decodeTime(values[1]),
 		Writer:     d.writer,
 		Manifest:   d.manifest,
-		Payload:    d.keep(values[4]),
+		Payload:    d.arena.Keep(values[4]),
 		Tags:       tags,
-		Metadata:   d.keep(values[6]),
+		Metadata:   d.arena.Keep(values[6]),
 	}, nil
-}
-
-const (
-	minArena = 4 << 10
-	maxArena = 256 << 10
-)
-
-// keep copies a value.
-func (d *rowDecoder) keep(value []byte) []byte {
-	if len(value) == 0 {
-		return nil
-	}
-	if len(value) > cap(d.arena)-len(d.arena) {
-		d.arena = make([]byte, 0, max(len(value), min(2*cap(d.arena), maxArena), minArena))
-	}
-	n := len(d.arena)
-	d.arena = append(d.arena, value...)
-	return d.arena[n:len(d.arena):len(d.arena)]
 }
 
 // decodeTexts decodes an array of texts; see array for the format.
