@@ -4,10 +4,11 @@
 package eventsourcing_test
 
 import (
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -15,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // times is how often a randomized test is repeated: at its full count when REFOLD_SOAK is set, as
 // make soak does.
 func times(quick, full uint64) uint64 {
-	if os.Getenv("REFOLD_SOAK") != "" {
+	if effort.Soak() {
 		return full
 	}
 	return quick

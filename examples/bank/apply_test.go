@@ -21,6 +21,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/examples/bank/batch"
 	"github.com/refold-io/refold/examples/bank/money"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/journal"
 )
 
@@ -80,7 +81,7 @@ func counts(out string) map[string]string {
 func TestApplyAndAudit(t *testing.T) {
 	t.Parallel()
 	commands := 300
-	if soaking() {
+	if effort.Soak() {
 		commands = 2000
 	}
 	for _, confluent := range []bool{true, false} {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/examples/bank/batch"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/journal/journaltest"
 	"github.com/refold-io/refold/store"
 )
@@ -19,7 +20,7 @@ import (
 func TestFaultyJournal(t *testing.T) {
 	t.Parallel()
 	fences, seeds := 0, uint64(3)
-	if soaking() {
+	if effort.Soak() {
 		seeds = 8
 	}
 	for seed := range seeds {

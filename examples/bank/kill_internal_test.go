@@ -23,18 +23,16 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/examples/bank/requests"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/journal"
 )
-
-// soaking reports whether the tests run at their full counts: make soak.
-func soaking() bool { return os.Getenv("REFOLD_SOAK") != "" }
 
 // A bank that is killed again and again while it executes a file ends where an undisturbed one
 // does, and everything it acknowledged before a kill is in its journal after.
 func TestKilledBankLosesNothing(t *testing.T) {
 	t.Parallel()
 	k := killing{accounts: 20, commands: 600, kills: 3, inRecovery: 1, inTransfer: 1, seed: 7}
-	if soaking() {
+	if effort.Soak() {
 		k = killing{accounts: 1000, commands: 100_000, kills: 20, inRecovery: 4, inTransfer: 4, seed: 7}
 	}
 	k.run(t)
@@ -44,7 +42,7 @@ func TestKilledBankLosesNothing(t *testing.T) {
 func TestKilledBankWithOneAccount(t *testing.T) {
 	t.Parallel()
 	k := killing{accounts: 1, commands: 400, kills: 2, seed: 11}
-	if soaking() {
+	if effort.Soak() {
 		k = killing{accounts: 1, commands: 20_000, kills: 6, seed: 11}
 	}
 	k.run(t)
@@ -54,7 +52,7 @@ func TestKilledBankWithOneAccount(t *testing.T) {
 func TestKilledBankWritesTheSameEvents(t *testing.T) {
 	t.Parallel()
 	k := killing{accounts: 20, commands: 200, kills: 2, seed: 13, flags: []string{"--workers", "1", "--settle"}}
-	if soaking() {
+	if effort.Soak() {
 		k = killing{accounts: 100, commands: 5_000, kills: 8, seed: 13, flags: k.flags}
 	}
 	k.sameEvents = true

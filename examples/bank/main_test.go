@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/natstest"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 	}
 	// Many tests wait for servers and time-outs: more of them run at a time than there are cores.
 	flag.Parse()
-	if os.Getenv("REFOLD_SOAK") == "" {
+	if !effort.Soak() {
 		_ = flag.Set("test.parallel", "4")
 	}
 	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))

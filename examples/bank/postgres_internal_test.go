@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
@@ -42,7 +43,7 @@ func TestBankOnPostgres(t *testing.T) {
 func TestBankOutlivesItsServer(t *testing.T) {
 	t.Parallel()
 	k := killing{accounts: 20, commands: 400, kills: 2, seed: 17}
-	if soaking() {
+	if effort.Soak() {
 		k = killing{accounts: 1000, commands: 100_000, kills: 5, seed: 17}
 	}
 	want := k.prepare(t)

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/natstest"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/plugins/nats"
@@ -237,7 +238,7 @@ func (p *processes) allHost() {
 func (p *processes) drain() {
 	p.s.Helper()
 	complain := p.s.Logf
-	if soaking() {
+	if effort.Soak() {
 		complain = p.s.Errorf
 	}
 	for _, name := range p.names {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/natstest"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/plugins/nats"
@@ -67,7 +68,7 @@ func (s *soak) standStill(admin *sharding.Admin) {
 		return err != nil
 	})
 	more := 4
-	if soaking() {
+	if effort.Soak() {
 		more = 30
 	}
 	var slowest time.Duration
@@ -86,7 +87,7 @@ func (s *soak) standStill(admin *sharding.Admin) {
 		}
 	}
 	s.Logf("the first account of a new shard was open after %v at most", slowest.Round(time.Millisecond))
-	if soaking() && slowest > 2*time.Second {
+	if effort.Soak() && slowest > 2*time.Second {
 		s.Error("that is more than 2s")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/examples/bank/requests"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/natstest"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
@@ -42,7 +43,7 @@ type soak struct {
 func TestProcessesUnderFaults(t *testing.T) {
 	t.Parallel()
 	turn := make(chan struct{}, 2)
-	if soaking() {
+	if effort.Soak() {
 		turn = make(chan struct{}, 1)
 	}
 	for _, state := range []string{stateJournal, stateDDATA} {
@@ -54,7 +55,7 @@ func TestProcessesUnderFaults(t *testing.T) {
 				T: t, state: state, time: 2 * time.Second, lines: killing{accounts: 15, commands: 120, seed: 19}, faults: []fault{kill},
 				stable: 2 * time.Second, tellers: 2, shared: 2,
 			}
-			if soaking() {
+			if effort.Soak() {
 				s.time, s.lines, s.faults = soakTime(t), killing{accounts: 1000, commands: 100_000, seed: 19}, nil
 				s.stable, s.tellers, s.shared = 5*time.Second, 8, 6
 			}
@@ -111,7 +112,7 @@ func (s *soak) run() {
 	s.Logf("faults: %v; %s", s.servers.struck, tellers)
 
 	s.servers.whole()
-	if soaking() { // a restarted branch receives shards after a while
+	if effort.Soak() { // a restarted branch receives shards after a while
 		s.servers.allHost()
 	}
 	s.awaitNothingInFlight()

@@ -16,6 +16,7 @@ import (
 	log "github.com/syndtr/goleveldb/leveldb/journal"
 	"github.com/syndtr/goleveldb/leveldb/storage"
 
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/leveldb"
 )
@@ -144,7 +145,7 @@ func TestTruncatedLog(t *testing.T) {
 		}
 		zeros := []int{0, []int{1, 7}[size%2]}
 		switch {
-		case soak():
+		case effort.Soak():
 			zeros = []int{0, 1, 7, 40_000}
 		case size%64 == 0: // a whole block of zeros takes long to scan
 			zeros = append(zeros, 40_000)
@@ -162,7 +163,7 @@ func TestTruncatedLog(t *testing.T) {
 // REFOLD_SOAK.
 func masks(at int) []byte {
 	all := []byte{0x01, 0x80, 0xff}
-	if soak() {
+	if effort.Soak() {
 		return all
 	}
 	return all[at%3 : at%3+1]
@@ -304,7 +305,7 @@ func TestDamagedManifestAndTable(t *testing.T) {
 			}
 		}
 		step := 5
-		if soak() {
+		if effort.Soak() {
 			step = 1
 		}
 		for size := 0; size < len(data); size += step {

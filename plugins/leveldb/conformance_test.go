@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/journal/journaltest"
 	"github.com/refold-io/refold/plugins/leveldb"
@@ -77,7 +78,7 @@ func TestJournalConformance(t *testing.T) {
 func TestCrashConformance(t *testing.T) {
 	t.Parallel()
 	logSize := 64 << 10
-	if raceDetector {
+	if effort.Race() {
 		logSize = 2 << 20
 	}
 	openDisk := func(tb testing.TB, d *disk) journal.Journal {
@@ -88,7 +89,7 @@ func TestCrashConformance(t *testing.T) {
 		}
 		tb.Cleanup(func() { _ = db.Close() })
 		j := lasting{Journal: db.TestJournal(), disk: d}
-		if raceDetector && !soak() {
+		if effort.Race() && !effort.Soak() {
 			return unqueried{Journal: j, all: j}
 		}
 		return j

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/refold-io/refold/ddata/durable"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
@@ -80,7 +81,7 @@ func crashDurable(dir string) {
 func TestDurableKilled(t *testing.T) {
 	t.Parallel()
 	rounds := 5
-	if soak() {
+	if effort.Soak() {
 		rounds = 200
 	}
 	dir := t.TempDir()

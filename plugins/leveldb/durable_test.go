@@ -18,6 +18,7 @@ import (
 
 	"github.com/refold-io/refold/ddata/durable"
 	"github.com/refold-io/refold/ddata/durable/durabletest"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
@@ -162,7 +163,7 @@ func (s *diskStore) Close() error {
 func smallDurable() leveldb.Config {
 	return leveldb.Config{}.WithReopenPause(time.Nanosecond).WithTuning(func(o *opt.Options) {
 		o.WriteBuffer, o.CompactionTableSize = 64<<10, 64<<10
-		if raceDetector {
+		if effort.Race() {
 			o.WriteBuffer = 8 << 20
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/leveldb"
 	"github.com/refold-io/refold/snapshot"
@@ -26,7 +27,7 @@ func (d *disk) setFull(full bool) {
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for filled := range 24 {
-		if !soak() && filled > 3 && filled%5 != 0 {
+		if !effort.Soak() && filled > 3 && filled%5 != 0 {
 			continue
 		}
 		d := newDisk(faultTear, 0, uint64(filled))

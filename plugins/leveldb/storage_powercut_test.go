@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/syndtr/goleveldb/leveldb/opt"
 
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/leveldb"
 )
@@ -26,8 +26,8 @@ import (
 func small() leveldb.Config {
 	return leveldb.Config{}.WithReopenPause(time.Nanosecond).WithTuning(func(o *opt.Options) {
 		o.WriteBuffer, o.CompactionTableSize = 8<<10, 8<<10
-		o.DisableCompactionBackoff = !raceDetector
-		if raceDetector {
+		o.DisableCompactionBackoff = !effort.Race()
+		if effort.Race() {
 			o.CompactionL0Trigger, o.WriteL0SlowdownTrigger, o.WriteL0PauseTrigger = 1000, 1000, 1000
 			o.DisableSeeksCompaction = true
 		}
@@ -36,17 +36,14 @@ func small() leveldb.Config {
 
 const workloadSteps = 40
 
-// soak reports whether tests run at their full counts.
-func soak() bool { return os.Getenv("REFOLD_SOAK") != "" }
-
 // stride returns the distance between the changes of the files that fail. REFOLD_SOAK selects every
 // change. The race detector finds no more races with more changes, and the run without it, in which
 // the engine compacts, covers the recovery from each kind of change.
 func stride() int {
 	switch {
-	case soak():
+	case effort.Soak():
 		return 1
-	case raceDetector:
+	case effort.Race():
 		return 101
 	}
 	return 7
@@ -127,7 +124,7 @@ func TestPowerCutWithoutSync(t *testing.T) {
 	cfg := small()
 	cfg.NoSync = true
 	seeds := uint64(15)
-	if soak() {
+	if effort.Soak() {
 		seeds = 60
 	}
 	for seed := range seeds {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/internal/testkit/tcpproxy"
 	"github.com/refold-io/refold/journal"
@@ -76,7 +77,7 @@ func breakAppends(t *testing.T, cfg postgres.Config) {
 	var all []breakage
 	for direction, size := range map[tcpproxy.Direction]int64{tcpproxy.ToServer: toServer, tcpproxy.ToClient: toClient} {
 		step := int64(1)
-		if !soak() {
+		if !effort.Soak() {
 			step = 1 + size/5
 		}
 		for after := int64(0); after <= size; after++ {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/internal/testkit/tcpproxy"
 	"github.com/refold-io/refold/plugins/postgres"
@@ -25,7 +26,7 @@ func TestAskBrokenAtEachByte(t *testing.T) {
 	toServer, toClient := s.askExchange(t)
 	for direction, size := range map[tcpproxy.Direction]int64{tcpproxy.ToServer: toServer, tcpproxy.ToClient: toClient} {
 		step := int64(1)
-		if !soak() {
+		if !effort.Soak() {
 			step = size / 8
 		}
 		for after := int64(0); after <= size; after += step {

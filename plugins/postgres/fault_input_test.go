@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
@@ -155,11 +156,11 @@ func TestPayloads(t *testing.T) {
 	}
 	unit := slices.Repeat([][]byte{payload[:most]}, 4)
 	writes := []journal.Write{with("large", payload[:most]), with("too large", []byte("x"), payload), with("empty", nil, []byte{}), with("unit, too large", append(unit, []byte("x"))...)}
-	if soak() {
+	if effort.Soak() {
 		writes = append(writes, with("unit", unit...))
 	}
 	errs := j.Append(t.Context(), writes)
-	if errs == nil || errs[0] != nil || errs[2] != nil || !errors.Is(errs[1], journal.ErrRejected) || !errors.Is(errs[3], journal.ErrRejected) || soak() && errs[4] != nil {
+	if errs == nil || errs[0] != nil || errs[2] != nil || !errors.Is(errs[1], journal.ErrRejected) || !errors.Is(errs[3], journal.ErrRejected) || effort.Soak() && errs[4] != nil {
 		t.Fatalf("append: %v", errs)
 	}
 	if rejected, ok := errors.AsType[*journal.RejectedError](errs[1]); !ok || rejected.SequenceNr != 2 || !strings.Contains(rejected.Error(), fmt.Sprint(most)) {

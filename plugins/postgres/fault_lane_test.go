@@ -5,7 +5,6 @@ package postgres_test
 
 import (
 	"context"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -18,9 +17,6 @@ import (
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
 )
-
-// soak reports whether tests run at their full counts.
-func soak() bool { return os.Getenv("REFOLD_SOAK") != "" }
 
 // bounded returns a context with a time-out that only a hang reaches.
 func bounded(t *testing.T) (context.Context, context.CancelFunc) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/internal/testkit/tcpproxy"
 	"github.com/refold-io/refold/plugins/postgres"
@@ -18,7 +19,7 @@ import (
 func TestRuntimeOnABadNetwork(t *testing.T) {
 	t.Parallel()
 	faults := 15
-	if soak() {
+	if effort.Soak() {
 		faults = 3000
 	}
 	s := newTarget(t, pgtest.DSN(t))
@@ -68,7 +69,7 @@ func pause(t *testing.T, rng *rand.Rand, most time.Duration) {
 func TestServerIsKilled(t *testing.T) {
 	t.Parallel()
 	kills := 3
-	if soak() {
+	if effort.Soak() {
 		kills = 40
 	}
 	server := pgtest.Start(t, pgtest.Config{})
@@ -99,7 +100,7 @@ func TestServerIsKilled(t *testing.T) {
 func TestTwoRuntimes(t *testing.T) {
 	t.Parallel()
 	rounds := 30
-	if soak() {
+	if effort.Soak() {
 		rounds = 1000
 	}
 	dsn := pgtest.DSN(t)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/postgres"
@@ -32,7 +32,7 @@ const (
 func TestReadersSkipNoEvent(t *testing.T) {
 	t.Parallel()
 	runs := 2
-	if os.Getenv("REFOLD_SOAK") != "" {
+	if effort.Soak() {
 		runs = 50
 	}
 	dsn := pgtest.DSN(t)

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/refold-io/refold/cmd/refold/operator"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/plugins/leveldb"
@@ -27,7 +28,7 @@ import (
 func TestKilledCopyContinues(t *testing.T) {
 	t.Parallel()
 	ids, each := 200, 150
-	if os.Getenv("REFOLD_SOAK") != "" {
+	if effort.Soak() {
 		ids, each = 2_000, 500
 	}
 	program, err := os.Executable()

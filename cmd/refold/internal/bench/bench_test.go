@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/refold-io/refold/cmd/refold/internal/bench"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
@@ -49,7 +50,7 @@ func TestRows(t *testing.T) {
 	dir := t.TempDir()
 	t.Run("rows", func(t *testing.T) {
 		for _, row := range bench.Rows() {
-			if row.Group == "sharding" && row.Journals[0] == "postgres" && os.Getenv("REFOLD_SOAK") != "1" {
+			if row.Group == "sharding" && row.Journals[0] == "postgres" && !effort.Soak() {
 				continue // the processes need half a minute to detect a killed one
 			}
 			for _, scheme := range row.Journals {

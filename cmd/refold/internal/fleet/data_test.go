@@ -15,6 +15,7 @@ import (
 
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/natstest"
 	"github.com/refold-io/refold/plugins/nats"
 )
@@ -118,7 +119,7 @@ func TestDataSurvivesFaults(t *testing.T) {
 		return
 	}
 	rounds := 2
-	if soaking() {
+	if effort.Soak() {
 		rounds = 20
 	}
 	left := []string{"a", "b"}
@@ -151,7 +152,7 @@ func TestDataSurvivesFaults(t *testing.T) {
 			}
 		}
 		survivors := h.others(victims)
-		if soaking() && h.crowd.rand.IntN(2) == 0 {
+		if effort.Soak() && h.crowd.rand.IntN(2) == 0 {
 			h.until("the victims were removed", func() bool { return h.removed(survivors, victims, old) })
 			h.crowd.until(h.some())
 			subject += " and removed"
@@ -184,7 +185,7 @@ func TestDurableDataSurvivesKills(t *testing.T) {
 		return
 	}
 	rounds := 2
-	if soaking() {
+	if effort.Soak() {
 		rounds = 20
 	}
 	server := natstest.Start(t, natstest.Config{Users: nodes(t, []string{"a", "b", "c"})})

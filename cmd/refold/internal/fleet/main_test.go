@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/natstest"
 )
 
@@ -31,14 +32,11 @@ func TestMain(m *testing.M) {
 	}
 	// Most of the time the tests wait for time-outs, so more tests run in parallel than there are cores.
 	flag.Parse()
-	if !soaking() {
+	if !effort.Soak() {
 		_ = flag.Set("test.parallel", "8")
 	}
 	goleak.VerifyTestMain(m)
 }
-
-// soaking reports whether all cases run, and times must be within their limits.
-func soaking() bool { return os.Getenv("REFOLD_SOAK") != "" }
 
 // quick reports whether the test must be quick, because of -short. The tests of this package wait for
 // time-outs of the failure detector; a quick run starts no cluster.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/internal/testkit/natstest"
 	"github.com/refold-io/refold/internal/testkit/tcpproxy"
 	"github.com/refold-io/refold/plugins/nats"
@@ -103,7 +104,7 @@ func TestPartition(t *testing.T) {
 			left: []string{"a"}, right: []string{"b", "c"}, survivors: []string{"b", "c"},
 		},
 	} {
-		if c.soak && !soaking() {
+		if c.soak && !effort.Soak() {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -186,7 +187,7 @@ func TestBrokerDown(t *testing.T) {
 		before[name] = s.ids[name]
 	}
 	server.Kill()
-	if soaking() {
+	if effort.Soak() {
 		s.during(time.Minute)
 	}
 	s.until("nothing is hosted", func() bool { return len(s.hosts()) == 0 })
@@ -230,7 +231,7 @@ func TestPausedNode(t *testing.T) {
 	s.until("the paused node hosts nothing", func() bool { return !s.hostedBy("a") })
 	overlap := s.spans[0].to.Sub(resumed)
 	t.Logf("both instances ran for %v", overlap)
-	if soaking() && overlap > time.Second {
+	if effort.Soak() && overlap > time.Second {
 		t.Errorf("the paused node hosted for %v after it continued, want at most 1s", overlap)
 	}
 	s.until("the paused node has ended", func() bool { return s.ended["a"] != "" })

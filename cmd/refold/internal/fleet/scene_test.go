@@ -18,6 +18,7 @@ import (
 
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/testkit/effort"
 	"github.com/refold-io/refold/plugins/nats"
 )
 
@@ -34,7 +35,7 @@ func patient(n Node) Node {
 	if n.Downing.Strategy == downing.Off {
 		n.Downing.StableAfter = 0
 	}
-	if !soaking() {
+	if !effort.Soak() {
 		n.AcceptablePause, n.Downing.DownAllWhenUnstable = 8*time.Second, -1
 	}
 	return n
@@ -42,7 +43,7 @@ func patient(n Node) Node {
 
 // stableAfter is the setting of the downing strategies.
 func stableAfter() time.Duration {
-	if soaking() {
+	if effort.Soak() {
 		return 3 * time.Second
 	}
 	return 6 * time.Second
@@ -235,7 +236,7 @@ func (s *scene) survive(names ...string) {
 // instance late.
 func (s *scene) alone(allowed time.Duration) {
 	s.t.Helper()
-	if !soaking() {
+	if !effort.Soak() {
 		allowed = max(allowed, stableAfter())
 	}
 	for i, a := range s.spans {
