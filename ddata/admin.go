@@ -96,7 +96,6 @@ type AdminKey struct {
 	Durable bool `json:"durable,omitempty"`
 }
 
-// valuePart is a part of a value.
 type valuePart struct {
 	Type string `json:"type"`
 	// Digest is the digest of the whole value, Size its size in bytes.

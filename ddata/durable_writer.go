@@ -136,7 +136,6 @@ func (d *durableWriter) stats() (writes, errors uint64, waiting int) {
 	return d.writes, d.errors, d.backlog.Len()
 }
 
-// close writes the remaining records and closes the store.
 func (d *durableWriter) close() error {
 	close(d.quit)
 	<-d.done

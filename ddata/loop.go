@@ -249,7 +249,6 @@ type item struct {
 	do   func()
 }
 
-// inbox holds the input of the loop.
 type inbox struct {
 	ready   loop.Signal // set by all of the following
 	members atomic.Pointer[replication.Members]

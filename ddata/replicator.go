@@ -345,7 +345,6 @@ func (r *Replicator) AwaitReplicas(ctx context.Context, replicas int) error {
 	return fmt.Errorf("ddata: wait for %d replicas of %q, there are %d: %w", replicas, r.cfg.Name, r.ReplicaCount(), err)
 }
 
-// replicaWaiter is a call of AwaitReplicas.
 type replicaWaiter struct {
 	replicas int
 	over     atomic.Bool // the call has returned

@@ -42,7 +42,6 @@ const (
 	abandonedCall        // the caller gave up before the loop started the request
 )
 
-// calls is a pool of calls.
 type calls struct {
 	last   atomic.Uint64
 	unused sync.Pool

@@ -60,7 +60,6 @@ func (s *router) discard(r *Replicator) {
 	delete(s.byName, r.cfg.Name)
 }
 
-// remove removes a replicator that has ended.
 func (s *router) remove(r *Replicator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

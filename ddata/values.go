@@ -28,7 +28,6 @@ type shard struct {
 	_  [64]byte // own cache line
 }
 
-// keyState is the value of a key.
 type keyState struct {
 	value   crdt.Value
 	deleted bool

@@ -300,7 +300,6 @@ func (b *builder[V]) tree() tree[V] {
 	return tree[V]{root: level[0], n: b.n}
 }
 
-// cursor iterates over a tree in key order.
 type cursor[V any] struct {
 	stack []step[V]
 	leaf  *node[V]

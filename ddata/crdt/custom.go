@@ -13,7 +13,6 @@ import (
 	"github.com/refold-io/refold/internal/panics"
 )
 
-// custom is a value of a user's type.
 type custom struct {
 	def *definition
 	v   any
@@ -217,7 +216,6 @@ func DefineDelta[T DeltaData[T, D], D Data[D]](name string, how Deltas,
 	return Definition{d}
 }
 
-// customDelta is a delta of a user's type.
 type customDelta struct {
 	def *definition
 	d   any

@@ -13,7 +13,6 @@ import (
 // nothing; only its methods IsZero, Merge and ModifiedOnlyBy may be called.
 type Delta struct{ c change }
 
-// change is the content of a delta.
 type change interface {
 	shape() shape
 	// applyTo returns a value of the same shape with the change.

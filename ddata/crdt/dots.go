@@ -38,7 +38,6 @@ func (v vector) of(node nodeRef) uint64 {
 	return 0
 }
 
-// has reports whether the vector contains exactly this dot.
 func (v vector) has(d dot) bool { return v.of(d.node) == d.n }
 
 // covers reports whether no number of other is higher.
@@ -171,7 +170,6 @@ func (d *dots) vector() vector {
 	return nil
 }
 
-// of returns the number of a node, 0 if there is none.
 func (d *dots) of(m nodeRef) uint64 {
 	if d.more == nil && d.one[0].node == m {
 		return d.one[0].n

@@ -23,7 +23,6 @@ func (f Flag) Enabled() bool {
 	return ok && c.on
 }
 
-// flag is the untyped value of a Flag.
 type flag struct {
 	noHistory
 	noDeltas

@@ -82,7 +82,6 @@ func collect[E any](n int, all iter.Seq2[E, error]) ([]E, error) {
 	return elements, nil
 }
 
-// gset is the untyped value of a GSet.
 type gset struct {
 	noHistory
 	elem  elementKind

@@ -97,7 +97,6 @@ func (r LWWRegister[V]) Timestamp() int64 { return r.core().time }
 // UpdatedBy returns the node that has written the value.
 func (r LWWRegister[V]) UpdatedBy() identity.Node { return nodeOf(r.core().node) }
 
-// register is the untyped value of an LWWRegister.
 type register struct {
 	noHistory
 	noDeltas

@@ -23,7 +23,6 @@ type ormap struct {
 // value is cleared, and its history removes the elements at nodes that have kept the key.
 func (m *ormap) keepsRemovedValues() bool { return m.typ.kind == kindMultiMapDeltas }
 
-// get returns the value of a key, and whether the key exists.
 func (m *ormap) get(key string) (core, bool) {
 	if !m.keys.items.has(key) {
 		return nil, false

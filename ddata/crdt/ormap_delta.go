@@ -24,7 +24,6 @@ type mapOp struct {
 	deltas tree[change] // mapUpdate
 }
 
-// mapDelta is a sequence of steps.
 type mapDelta struct {
 	typ *shape
 	ops []*mapOp

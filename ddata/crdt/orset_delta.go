@@ -14,7 +14,6 @@ const (
 	opFull
 )
 
-// orsetOp is one step.
 type orsetOp struct {
 	kind    opKind
 	added   tree[addition] // opAdd
@@ -31,7 +30,6 @@ type addition struct {
 	replaced vector
 }
 
-// orsetDelta is a sequence of steps.
 type orsetDelta struct {
 	elem elementKind
 	ops  []orsetOp

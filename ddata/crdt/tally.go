@@ -146,7 +146,6 @@ func (t tallies) has(node nodeRef) bool {
 	return found
 }
 
-// sum returns the sum, and whether it fits into a uint64.
 func (t tallies) sum() (uint64, bool) {
 	var sum uint64
 	for _, one := range t {

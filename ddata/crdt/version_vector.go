@@ -91,7 +91,6 @@ func (v VersionVector) Compare(other VersionVector) Ordering {
 	return Concurrent
 }
 
-// versions is the untyped value of a VersionVector.
 type versions struct {
 	noDeltas
 	vector vector

@@ -114,15 +114,7 @@ func readMessage(r *wire.Reader, kind Kind) Message {
 	case KindInitJoinNack:
 		return InitJoinNack{}
 	case KindJoin:
-		p := identity.Member{Roles: readRoles(r)}
-		if text := string(r.Text(identity.MaxVersionLength, "version")); text != "" && r.Err() == nil {
-			v, err := identity.ParseVersion(text)
-			if err != nil {
-				r.Fail("%v", err)
-			}
-			p.Version = v
-		}
-		return Join{p.Roles, p.Version}
+		return Join{readRoles(r), readVersion(r)}
 	case KindWelcome:
 		return Welcome{readState(r)}
 	case KindState:
@@ -140,11 +132,9 @@ func readMessage(r *wire.Reader, kind Kind) Message {
 	case KindSeen:
 		return Seen{readDigest(r, "version"), rawBitmap(r)}
 	case KindHeartbeat:
-		nr, at := readHeartbeat(r)
-		return Heartbeat{nr, at}
+		return readHeartbeat(r)
 	case KindHeartbeatReply:
-		nr, at := readHeartbeat(r)
-		return HeartbeatReply{nr, at}
+		return HeartbeatReply(readHeartbeat(r))
 	case KindEcho:
 		return Echo{r.Uint(1<<63, "number")}
 	case KindExitingConfirmed:
@@ -235,8 +225,8 @@ func readVersions(r *wire.Reader) Versions {
 	return v
 }
 
-func readHeartbeat(r *wire.Reader) (nr uint64, at time.Duration) {
-	return r.Uint(1<<63, "number"), time.Duration(r.Int("time"))
+func readHeartbeat(r *wire.Reader) Heartbeat {
+	return Heartbeat{r.Uint(1<<63, "number"), time.Duration(r.Int("time"))}
 }
 
 // ErrMalformed is matched by errors about bytes that are not a valid message.

@@ -41,7 +41,7 @@ func (m *Machine) remonitor() {
 			m.watch.monitors[i].former = false
 			next = append(next, m.watch.monitors[i])
 		} else {
-			next = append(next, &monitor{node: n, detector: NewDetector(&m.phi), expect: Never})
+			next = append(next, &monitor{node: n, detector: NewDetector(&m.s), expect: Never})
 		}
 	}
 	for _, o := range m.watch.monitors {
@@ -175,22 +175,6 @@ func (m *Machine) pingUnreachable() {
 	}
 }
 
-// PhiConfig configures a Detector. All fields are required.
-type PhiConfig struct {
-	// Threshold is the phi at which a node is unavailable. 8 means that one in 10^8 suspicions is
-	// wrong if the intervals between heartbeats are normally distributed.
-	Threshold float64
-	// MaxSamples is how many intervals are kept.
-	MaxSamples int
-	// MinStdDev is a lower limit of the standard deviation: without it, very regular heartbeats
-	// would make the detector too sensitive.
-	MinStdDev time.Duration
-	// AcceptablePause is added to the mean interval.
-	AcceptablePause time.Duration
-	// FirstEstimate is the assumed interval before the first sample.
-	FirstEstimate time.Duration
-}
-
 // Detector computes a suspicion level for a node that sends heartbeats. It is the phi accrual
 // failure detector of Hayashibara, Défago, Yared and Katayama (2004), with the logistic
 // approximation of the normal distribution. Intervals are in whole milliseconds.
@@ -198,7 +182,7 @@ type PhiConfig struct {
 // A Detector belongs to one monitored node. It is not safe for concurrent use. Times are on the
 // monotonic clock of the observer.
 type Detector struct {
-	cfg     *PhiConfig
+	cfg     *Settings
 	beaten  bool
 	last    time.Duration
 	gaps    []float64 // in milliseconds, a ring buffer once it is full
@@ -207,15 +191,17 @@ type Detector struct {
 	squares float64
 }
 
-// NewDetector returns a detector without samples. It suspects nothing until the first heartbeat.
-// The configuration must not change.
-func NewDetector(cfg *PhiConfig) *Detector { return &Detector{cfg: cfg} }
+// NewDetector returns a detector without samples. It suspects nothing until the first heartbeat. The
+// settings need Threshold, MaxSamples, MinStdDeviation, without which very regular heartbeats would
+// make the detector too sensitive, AcceptablePause, which is added to the mean interval, and
+// HeartbeatInterval, the assumed interval before the first sample. They must not change.
+func NewDetector(cfg *Settings) *Detector { return &Detector{cfg: cfg} }
 
 // Beat records a heartbeat. An interval during which the node was suspected is not kept, so that
 // one long pause does not make later ones look normal.
 func (d *Detector) Beat(now time.Duration) {
 	if !d.beaten {
-		first := d.cfg.FirstEstimate.Milliseconds()
+		first := d.cfg.HeartbeatInterval.Milliseconds()
 		deviation := first / 4
 		d.add(float64(first - deviation))
 		d.add(float64(first + deviation))
@@ -248,7 +234,7 @@ func (d *Detector) Phi(now time.Duration) float64 {
 	n := float64(len(d.gaps))
 	mean := d.sum / n
 	variance := max(0, d.squares/n-mean*mean)
-	deviation := max(math.Sqrt(variance), millis(d.cfg.MinStdDev))
+	deviation := max(math.Sqrt(variance), millis(d.cfg.MinStdDeviation))
 	return phi(float64((now - d.last).Milliseconds()), mean+millis(d.cfg.AcceptablePause), deviation)
 }
 

@@ -221,9 +221,9 @@ func TestPaused(t *testing.T) {
 }
 
 // config returns the defaults of a cluster.
-func config() *membership.PhiConfig {
-	return &membership.PhiConfig{
-		Threshold: 8, MaxSamples: 1000, MinStdDev: 100 * time.Millisecond, AcceptablePause: 3 * time.Second, FirstEstimate: time.Second,
+func config() *membership.Settings {
+	return &membership.Settings{
+		Threshold: 8, MaxSamples: 1000, MinStdDeviation: 100 * time.Millisecond, AcceptablePause: 3 * time.Second, HeartbeatInterval: time.Second,
 	}
 }
 

@@ -140,7 +140,7 @@ func DecodeContent(b []byte, known Gossip) (Gossip, error) {
 func (c *content) readMembers(r *wire.Reader, old *content) {
 	profiles := make([]identity.Member, 0, 4)
 	for range r.Count(maxProfiles, 2, "profiles") {
-		profiles = append(profiles, readProfile(r))
+		profiles = append(profiles, identity.Member{Version: readVersion(r), Roles: readRoles(r)})
 	}
 	n := r.Count(MaxMembers, nodeSize+3, "members")
 	if r.Err() != nil {
@@ -195,18 +195,16 @@ func (c *content) readMembers(r *wire.Reader, old *content) {
 	}
 }
 
-func readProfile(r *wire.Reader) identity.Member {
-	var m identity.Member
-	if text := string(r.Text(identity.MaxVersionLength, "version")); text != "" {
-		v, err := identity.ParseVersion(text)
-		if err != nil {
-			r.Fail("%v", err)
-			return m
-		}
-		m.Version = v
+func readVersion(r *wire.Reader) (v identity.Version) {
+	text := string(r.Text(identity.MaxVersionLength, "version"))
+	if text == "" {
+		return v
 	}
-	m.Roles = readRoles(r)
-	return m
+	v, err := identity.ParseVersion(text)
+	if err != nil {
+		r.Fail("%v", err)
+	}
+	return v
 }
 
 func readRoles(r *wire.Reader) []string {

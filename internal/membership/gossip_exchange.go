@@ -25,7 +25,6 @@ func (m *Machine) gossipRound() {
 	}
 }
 
-// speedUp is an additional round.
 func (m *Machine) speedUp() {
 	if m.phase == member && (m.hurry() || m.isLeavingFast()) {
 		m.gossipWithOne()
@@ -356,7 +355,6 @@ func (m *Machine) digest() Digest {
 	return m.cache.digest
 }
 
-// encodedState returns the gossip as an encoded message.
 func (m *Machine) encodedState() []byte {
 	if m.cache.state == nil {
 		if m.cache.body == nil {

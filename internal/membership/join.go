@@ -169,7 +169,6 @@ func (m *Machine) joinLate() {
 	}
 }
 
-// joinTooLate stops the node when no cluster was found in time.
 func (m *Machine) joinTooLate() {
 	if m.phase != member {
 		m.count.TimedOut[TimeoutJoining]++
@@ -204,7 +203,6 @@ func (m *Machine) become(know func()) {
 	m.again(timerLeader, m.s.InitialDelay)
 }
 
-// asks reports whether this node is sending join requests to the node with a name.
 func (m *Machine) asks(name string) bool {
 	return m.phase == askingSeeds && slices.Contains(m.join.seeds, name) || m.phase == joining && m.join.name == name
 }

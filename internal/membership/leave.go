@@ -47,7 +47,6 @@ func (m *Machine) leaveNow(o *identity.Member) {
 	}
 }
 
-// leaveAfterOthers lets this node leave after it has waited for others.
 func (m *Machine) leaveAfterOthers() {
 	if me := m.me(); me != nil && me.Status.CanBecome(identity.Leaving) {
 		m.leaveNow(me)
@@ -168,7 +167,6 @@ func (m *Machine) down(n identity.Node) {
 	}
 }
 
-// prepare announces that the whole cluster is about to stop.
 func (m *Machine) prepare() {
 	var c Change
 	for _, o := range m.gossip.Members() {

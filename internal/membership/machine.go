@@ -57,7 +57,6 @@ type Machine struct {
 	cfg      Config
 	s        Settings
 	self     identity.Node
-	phi      PhiConfig
 	minimums []minimum
 	rand     *rand.Rand
 
@@ -139,7 +138,6 @@ func New(cfg Config) (*Machine, error) {
 	s := cfg.Settings
 	m := &Machine{
 		cfg: cfg, s: s, self: cfg.Self, rand: cfg.Rand, minimums: minimums(s.MinMembersOfRole),
-		phi:        PhiConfig{Threshold: s.Threshold, MaxSamples: s.MaxSamples, MinStdDev: s.MinStdDeviation, AcceptablePause: s.AcceptablePause, FirstEstimate: s.HeartbeatInterval},
 		welcomed:   map[identity.Node]time.Duration{},
 		confirmed:  map[identity.Node]bool{},
 		quarantine: map[identity.Node]*excluded{},
@@ -243,7 +241,6 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	return m.end()
 }
 
-// handler returns the method to call when the timer fires.
 func (t timer) handler() func(*Machine) {
 	return [timers]func(*Machine){
 		timerEcho: (*Machine).echo, timerLink: (*Machine).checkLink, timerUndecided: (*Machine).checkUndecided, timerGiveUp: (*Machine).giveUp,

@@ -51,7 +51,6 @@ func withStatus(m *identity.Member, s identity.Status) *identity.Member {
 	return &changed
 }
 
-// sameMember reports whether two descriptions of one node are equal.
 func sameMember(m, other *identity.Member) bool {
 	return m == other || m.Node == other.Node && m.Status == other.Status && m.UpNumber == other.UpNumber &&
 		m.Version == other.Version && sameRoles(m.Roles, other.Roles)

@@ -197,7 +197,6 @@ func (m *Machine) quarantineRemoved() {
 	m.removed = open
 }
 
-// expire forgets nodes that were quarantined long ago.
 func (m *Machine) expire() {
 	for len(m.quarantineOrder) > 0 {
 		n := m.quarantineOrder[0]

@@ -17,7 +17,6 @@ func (b bitmap) has(i int) bool { return i/64 < len(b) && b[i/64]&(1<<(i%64)) !=
 
 func (b bitmap) set(i int) { b[i/64] |= 1 << (i % 64) }
 
-// with returns the set with one of n members added.
 func (b bitmap) with(i, n int) bitmap {
 	if b.has(i) {
 		return b
@@ -74,7 +73,6 @@ func (b bitmap) nth(k int) int {
 	return -1
 }
 
-// each calls f with the index of each member of the set in ascending order.
 func (b bitmap) each(f func(int)) {
 	for i, word := range b {
 		for ; word != 0; word &= word - 1 {
@@ -83,7 +81,6 @@ func (b bitmap) each(f func(int)) {
 	}
 }
 
-// full returns the set of n members.
 func full(n int) bitmap {
 	all := newBitmap(n)
 	for i := range all {

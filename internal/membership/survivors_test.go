@@ -42,7 +42,7 @@ func (h *host) resolve(e membership.Effects) {
 	}
 	if len(e.Events) > 0 {
 		v := h.m.View()
-		h.decide(h.resolver.Step(now, splitbrain.View{Leader: v.Leader, Members: v.Members, Unreachable: v.Unreachable, Reachability: v.Reachability, Seen: v.Seen}))
+		h.decide(h.resolver.Step(now, splitbrain.View(v)))
 	}
 }
 

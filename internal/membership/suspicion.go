@@ -90,7 +90,6 @@ func firstOf(nodes []identity.Node, most int) string {
 	return strings.Join(s, ", ")
 }
 
-// livenessQuery replies to the LivenessQuery of another member.
 func (m *Machine) livenessQuery(from identity.Node, msg LivenessQuery) {
 	if isGone(m.gossip.Member(from).Status) || isGone(m.me().Status) {
 		m.sendState(from)
@@ -280,7 +279,6 @@ func (m *Machine) findOpen() {
 	})
 }
 
-// allHaveSeen reports whether all members that may be alive have seen the state of this node.
 func (m *Machine) allHaveSeen() bool {
 	for i, o := range m.gossip.Members() {
 		if !isGone(o.Status) && !m.gossip.seen.has(i) {

@@ -190,9 +190,7 @@ func (m *Machine) shareLife(l membership.Life) {
 func (m *Machine) shareView() {
 	v := m.members.View()
 	if !m.stopped {
-		m.decide(m.resolver.Step(m.now, splitbrain.View{
-			Leader: v.Leader, Members: v.Members, Unreachable: v.Unreachable, Reachability: v.Reachability, Seen: v.Seen,
-		}))
+		m.decide(m.resolver.Step(m.now, splitbrain.View(v)))
 	}
 	m.eachHosted(singleton.Members(v.Members))
 	for _, p := range m.proxies {

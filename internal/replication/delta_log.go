@@ -31,7 +31,6 @@ type deltaState struct {
 	requested    map[string]time.Duration // keys that were requested since the last gossip
 }
 
-// follower is a node that receives changes.
 type follower struct {
 	sent uint64 // position up to which changes were sent
 	mask uint64 // bit of the node in change.delivered, 0 if there are more nodes than bits
@@ -49,7 +48,6 @@ type change struct {
 	delivered        uint64 // mask of the followers that received the change with a write
 }
 
-// join merges later changes of the same key into c.
 func (c *change) join(to uint64, delta crdt.Delta, whole bool, maxOps int) {
 	c.to, c.item = to, nil
 	if c.whole = c.whole || whole; !c.whole {

@@ -62,7 +62,6 @@ func (m *Machine) receiveDelta(from identity.Node, in Delta) {
 	}
 }
 
-// deltaResult is the result of applying a delta.
 type deltaResult struct {
 	e       *entry
 	changed bool

@@ -42,7 +42,6 @@ func (m *Machine) nextPeers() []identity.Node {
 	return turn
 }
 
-// packed is an encoded message.
 type packed struct {
 	kind Kind
 	data []byte

@@ -13,7 +13,6 @@ import (
 	"github.com/refold-io/refold/internal/wire"
 )
 
-// entry is a key of the machine.
 type entry struct {
 	key         string
 	bucket      uint16
@@ -85,7 +84,6 @@ func (e *entry) raiseVersion(n identity.Node, to uint64) {
 	}
 }
 
-// dropVersions removes the versions of removed nodes.
 func (e *entry) dropVersions() {
 	if len(e.pruning) > 0 {
 		e.versions = slices.DeleteFunc(e.versions, func(v Version) bool { return e.marker(v.Node) != nil })

@@ -25,7 +25,6 @@ const (
 	maxScanned = 8 * maxDigests
 )
 
-// exchangeState is the state of comparisons.
 type exchangeState struct {
 	with     identity.Node // node to compare with when all digests are computed
 	waiting  identity.Node // node that waits for an answer to its Root
@@ -344,7 +343,6 @@ const (
 	maxOutgoing = 64
 )
 
-// outgoingEntries are entries to be sent to a node.
 type outgoingEntries struct {
 	to       identity.Node
 	entries  []*entry

@@ -14,7 +14,6 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// create adds an entry for a new key.
 func (m *Machine) create(key string) (*entry, error) {
 	if len(m.keys) >= m.cfg.MaxKeys {
 		return nil, Errorf(ErrFull, "%d keys, no room for %q", len(m.keys), key)
@@ -53,7 +52,6 @@ func (m *Machine) forget(e *entry) {
 	m.out.Values = append(m.out.Values, Change{Key: e.key})
 }
 
-// set replaces the value of an entry.
 func (m *Machine) set(e *entry, v crdt.Value) {
 	m.recordForSubscribers(e)
 	m.markDirty(e)
@@ -64,7 +62,6 @@ func (m *Machine) set(e *entry, v crdt.Value) {
 	m.out.Values = append(m.out.Values, Change{Key: e.key, Value: v})
 }
 
-// makeTombstone deletes an entry permanently.
 func (m *Machine) makeTombstone(e *entry) {
 	m.recordForSubscribers(e)
 	m.markDirty(e)
@@ -91,7 +88,6 @@ func (m *Machine) removeDirty(e *entry) {
 	m.dirty[last], m.dirty, e.dirty = nil, m.dirty[:last], 0
 }
 
-// updateDigests adds all dirty entries to the digest tree.
 func (m *Machine) updateDigests() {
 	for n := len(m.dirty); n > 0; n-- {
 		m.updateDigest(m.dirty[n-1])
@@ -152,7 +148,6 @@ func entryDigest(deleted bool, value []byte, pruning []Marker) Digest {
 
 func (e *Entry) digest() Digest { return entryDigest(e.Deleted, e.Value, e.Pruning) }
 
-// encodeEntry returns an entry as it is sent.
 func (m *Machine) encodeEntry(e *entry) (Entry, error) {
 	w, _, err := m.appendEntry(e, make([]byte, 0, e.size+64))
 	return w, err
@@ -180,7 +175,6 @@ func (m *Machine) appendEntry(e *entry, values []byte) (Entry, []byte, error) {
 	return w, b, nil
 }
 
-// absorbed is the result of absorb.
 type absorbed struct {
 	e       *entry // nil if the entry was dropped
 	had     bool   // the key existed
@@ -338,7 +332,6 @@ func (m *Machine) granularity(after time.Duration) time.Duration {
 	return max(m.cfg.GossipInterval, after/16)
 }
 
-// touch records a use of a key.
 func (m *Machine) touch(e *entry) {
 	after, found := m.expire.find(e.key)
 	if wall := m.wall(); found && wall >= e.used+millis(m.granularity(after)) {

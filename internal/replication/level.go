@@ -41,7 +41,6 @@ func (k LevelKind) String() string {
 	return enum.Name(k, "level", "local", "count", "majority", "majority plus", "all")
 }
 
-// validate returns an error that matches ErrInvalid.
 func (l Level) validate() error {
 	switch {
 	case l.Kind > All:
@@ -70,5 +69,4 @@ func (l Level) Required(n int) int {
 	return 1
 }
 
-// withoutExiting reports whether exiting nodes do not count.
 func (l Level) withoutExiting() bool { return l.Kind == MajorityPlus || l.Kind == All }

@@ -262,7 +262,6 @@ func (m *Machine) runTimer(t timer) {
 	}
 }
 
-// setTimer sets a timer.
 func (m *Machine) setTimer(t timer, after time.Duration) { m.timers[t] = m.now + after }
 
 // setTimerBy sets a timer unless it is due earlier.
@@ -387,7 +386,6 @@ func (m *Machine) Counters() Counters {
 	return c
 }
 
-// receive handles a message.
 func (m *Machine) receive(from identity.Node, data []byte) {
 	switch {
 	case m.loading:

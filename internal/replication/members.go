@@ -10,7 +10,6 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// membersState is the machine's view of the cluster.
 type membersState struct {
 	known       map[identity.Node]bool // members whose messages are accepted: all that are not down
 	all         []identity.Node        // all members, sorted

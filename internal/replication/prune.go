@@ -12,7 +12,6 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// pruningState is the state of pruning removed nodes.
 type pruningState struct {
 	removed map[identity.Node]time.Duration // time of removal of each node, by clock
 	clock   time.Duration                   // does not advance while a node is unreachable
@@ -29,7 +28,6 @@ type pruningPass struct {
 	left   map[identity.Node]bool // nodes with history or a marker in some entry
 }
 
-// advancePruningClock advances the clock of pruning.
 func (m *Machine) advancePruningClock() {
 	p := &m.pruning
 	if m.allReachable() {
@@ -190,7 +188,6 @@ func (m *Machine) seenByAll(seen []identity.Node) bool {
 	return !slices.ContainsFunc(m.members.gossip, func(n identity.Node) bool { return !contains(seen, n) })
 }
 
-// clearMarkers removes obsolete markers.
 func (m *Machine) clearMarkers(e *entry) {
 	wall := m.wall()
 	obsolete := func(k Marker) bool { return k.Performed && k.Obsolete <= wall }

@@ -29,7 +29,6 @@ type roundsState struct {
 // maxFree is the maximum number of rounds kept for reuse.
 const maxFree = 256
 
-// newRound returns an empty round.
 func (s *roundsState) newRound() *round {
 	n := len(s.free)
 	if n == 0 {
@@ -66,7 +65,6 @@ func (s *roundsState) sorted() []*round {
 	return slices.SortedFunc(maps.Values(s.open), func(a, b *round) int { return cmp.Compare(a.nr, b.nr) })
 }
 
-// phase is the phase of a round.
 type phase uint8
 
 const (
@@ -102,7 +100,6 @@ type round struct {
 	delta      []byte  // an encoded Delta, nil if whole values are sent
 }
 
-// target is a node of a round.
 type target struct {
 	node   identity.Node
 	asked  bool
@@ -160,7 +157,6 @@ func (m *Machine) askOne(r *round, to identity.Node) {
 	}
 }
 
-// sendWhole sends the whole value.
 func (m *Machine) sendWhole(r *round, to identity.Node) {
 	e := m.keys[r.key]
 	if e == nil {
@@ -285,7 +281,6 @@ func (r *round) refusal() error {
 	return Errorf(ErrType, "%d other replicas have refused %q", r.refusals, r.key)
 }
 
-// silent returns the targets that were asked and have not answered.
 func (r *round) silent() []identity.Node {
 	var nodes []identity.Node
 	for i := range r.targets {
@@ -297,10 +292,8 @@ func (r *round) silent() []identity.Node {
 	return nodes
 }
 
-// finish ends a round.
 func (m *Machine) finish(r *round, o Outcome, err error) { m.endRound(r, Reply{Outcome: o, Err: err}) }
 
-// endRound ends a round with a reply.
 func (m *Machine) endRound(r *round, reply Reply) {
 	reply.ID, reply.Answered, reply.Required, reply.Total = r.id, r.answered, r.required, r.total
 	if reply.Outcome == Done {
@@ -339,7 +332,6 @@ func (m *Machine) replyLocal(in Request, o Outcome, v crdt.Value) {
 	m.reply(Reply{ID: in.ID, Outcome: o, Value: v, Answered: 1, Required: 1, Total: m.total(in.Level)})
 }
 
-// roundHeap orders rounds by due time.
 type roundHeap []*round
 
 func (h roundHeap) Len() int { return len(h) }

@@ -21,7 +21,6 @@ const (
 	maxRetriedBytes = 8 << 20
 )
 
-// storesState holds the pending records.
 type storesState struct {
 	last    uint64
 	waiting map[uint64]waiter
@@ -33,7 +32,6 @@ type storesState struct {
 
 func (s *storesState) sorted() []uint64 { return slices.Sorted(maps.Keys(s.waiting)) }
 
-// waits is the kind of a waiter.
 type waits uint8
 
 const (
@@ -43,7 +41,6 @@ const (
 	waitsPeer         // a write of another node
 )
 
-// waiter waits for a record to be stored.
 type waiter struct {
 	kind  waits
 	nr    uint64 // of the round, on this node or on the other one
@@ -51,7 +48,6 @@ type waiter struct {
 	reply Reply
 }
 
-// store writes an entry to disk.
 func (m *Machine) store(e *entry, w waiter) {
 	e.storeQueued = false
 	r := Record{Deleted: e.deleted, Used: e.used}
@@ -97,7 +93,6 @@ func (m *Machine) storeSoon(e *entry) {
 	}
 }
 
-// storeQueued stores the queued entries.
 func (m *Machine) storeQueued() {
 	for _, e := range m.stores.queued {
 		if e.storeQueued && !e.removed {
@@ -109,7 +104,6 @@ func (m *Machine) storeQueued() {
 	m.stores.queued = m.stores.queued[:0]
 }
 
-// deleteRecord deletes the record of an entry that was removed.
 func (m *Machine) deleteRecord(e *entry) {
 	if m.loading { // nothing is written while loading
 		m.queueRetry(e)
@@ -242,7 +236,6 @@ func (m *Machine) ack(to identity.Node, nr uint64, verdict Verdict) {
 	}
 }
 
-// load adds a record from disk.
 func (m *Machine) load(in Load) {
 	if !m.loading {
 		return

@@ -12,7 +12,6 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// subscriptions are the subscriptions of all subscribers.
 type subscriptions struct {
 	byNr        map[uint64]*subscription
 	exact       map[string][]*subscription // active ones
@@ -136,7 +135,6 @@ func (m *Machine) notify() {
 	}
 }
 
-// sendInitial sends the current content to a new subscription.
 func (m *Machine) sendInitial(s *subscription) {
 	keys := []string{s.Key}
 	if s.Prefix {

@@ -23,7 +23,6 @@ const (
 	maxPullRest = 5 * time.Millisecond
 )
 
-// pullState is the state of fetching the data as a new node.
 type pullState struct {
 	started bool
 	done    bool
@@ -308,7 +307,6 @@ func (m *Machine) receivePart(from identity.Node, in Part) {
 	m.receiveData(from, a.data, true)
 }
 
-// dropParts drops messages that are still incomplete.
 func (m *Machine) dropParts() {
 	m.assemblies = slices.DeleteFunc(m.assemblies, func(a *assembly) bool { return m.now-a.since > assemblyTTL })
 }

@@ -167,7 +167,6 @@ func (p *Proxy[M]) Tick(now time.Duration) ProxyEffects[M] {
 // known to run.
 func (p *Proxy[M]) Oldest() (identity.Node, bool) { return p.oldest, p.known }
 
-// lost starts searching for the instance.
 func (p *Proxy[M]) lost(now time.Duration, out *ProxyEffects[M]) {
 	p.known = false
 	p.round++

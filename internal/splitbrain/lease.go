@@ -112,7 +112,6 @@ func (r *Resolver) resume(now time.Duration, out *Effects) {
 	r.apply(now, queued, latest, out)
 }
 
-// abandon drops a decision that waits for the lease.
 func (r *Resolver) abandon(now time.Duration, out *Effects) {
 	switch r.lease.phase {
 	case delaying:
@@ -123,7 +122,6 @@ func (r *Resolver) abandon(now time.Duration, out *Effects) {
 	}
 }
 
-// tickRegain requests a lost lease again.
 func (r *Resolver) tickRegain(out *Effects) {
 	l := &r.lease
 	if l.lost && !l.regaining && l.phase == idle && !out.ReleaseLease {

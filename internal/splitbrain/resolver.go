@@ -172,10 +172,12 @@ func (r *Resolver) orphaned() bool {
 
 // settled reports whether all unreachable members leave anyway.
 func (r *Resolver) settled() bool {
-	return !slices.ContainsFunc(r.view.Unreachable, func(n identity.Node) bool {
-		status := r.view.status(n)
-		return status != identity.Down && status != identity.Exiting && status != identity.Removed
-	})
+	return !slices.ContainsFunc(r.view.Unreachable, func(n identity.Node) bool { return !r.leavesAnyway(n) })
+}
+
+func (r *Resolver) leavesAnyway(n identity.Node) bool {
+	s := r.view.status(n)
+	return s == identity.Down || s == identity.Exiting || s == identity.Removed
 }
 
 // checkSize reports once that a static quorum is outgrown.
@@ -201,12 +203,7 @@ func (r *Resolver) responsible() bool {
 // mayDecide reports whether a member with this status may decide: it has been at least WeaklyUp. A
 // leaving member may, because without a decision it could not leave.
 func mayDecide(s identity.Status) bool {
-	switch s {
-	case identity.Joining, identity.Down, identity.Removed:
-		return false
-	default:
-	}
-	return true
+	return s != identity.Joining && s != identity.Down && s != identity.Removed
 }
 
 // tickUnstable downs all members if the reachability does not become stable in time. All nodes do
@@ -256,14 +253,9 @@ func (r *Resolver) act(now time.Duration, kind NoteKind, decision Decision, out 
 }
 
 func selfLast(nodes []identity.Node, self identity.Node) []identity.Node {
-	ordered := make([]identity.Node, 0, len(nodes))
-	for _, n := range nodes {
-		if n != self {
-			ordered = append(ordered, n)
-		}
-	}
-	if len(ordered) < len(nodes) {
-		ordered = append(ordered, self)
+	ordered := slices.Clone(nodes)
+	if i := slices.Index(ordered, self); i >= 0 {
+		ordered = append(slices.Delete(ordered, i, i+1), self)
 	}
 	return ordered
 }
@@ -292,7 +284,6 @@ type suspect struct {
 	since time.Duration
 }
 
-// suspect updates the list of unreachable members.
 func (r *Resolver) suspect(now time.Duration, v *View, out *Effects) {
 	if !r.warned {
 		r.warned = true
@@ -318,12 +309,7 @@ func (r *Resolver) tickAutomatic(now time.Duration, out *Effects) {
 	}
 	var nodes []identity.Node
 	for _, s := range r.suspects {
-		switch r.view.status(s.node) {
-		case identity.Down, identity.Exiting, identity.Removed:
-			continue
-		default:
-		}
-		if now-s.since >= r.settings.StableAfter {
+		if now-s.since >= r.settings.StableAfter && !r.leavesAnyway(s.node) {
 			nodes = append(nodes, s.node)
 		}
 	}

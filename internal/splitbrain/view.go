@@ -10,21 +10,9 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// View is the state of the cluster as one node sees it. Its slices are sorted by node and
-// immutable. A resolver keeps them. A slice with the same start and length is taken as unchanged.
-type View struct {
-	// Leader reports whether this node is the leader.
-	Leader bool
-	// Members are all members, this node included.
-	Members []identity.Member
-	// Unreachable are the members that at least one member finds unreachable or terminated, without
-	// this node.
-	Unreachable []identity.Node
-	// Reachability has all observations.
-	Reachability membership.Reachability
-	// Seen are the members that have seen this view.
-	Seen []identity.Node
-}
+// View is the state of the cluster as one node sees it. A resolver keeps its slices, and ignores Self
+// and Connected. A slice with the same start and length is taken as unchanged.
+type View membership.View
 
 func (View) input() {}
 
@@ -193,7 +181,6 @@ func (c countRule) includes(m *identity.Member) bool {
 	return false
 }
 
-// count is the result of a countRule.
 type count struct {
 	here, there int
 	// lowest and oldest are the first members by node and by age, nil if there are none.
