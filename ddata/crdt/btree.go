@@ -120,6 +120,14 @@ func (n *node[V]) set(key string, val V) (left, right *node[V], sep string, adde
 	return left, right, sep, added
 }
 
+// put sets the value of a key, or deletes the key unless it is kept.
+func (t tree[V]) put(key string, val V, kept bool) tree[V] {
+	if !kept {
+		return t.delete(key)
+	}
+	return t.set(key, val)
+}
+
 // split divides a full node into two and returns the key that separates them.
 func (n *node[V]) split() (left, right *node[V], sep string) {
 	if !n.isFull() {

@@ -42,9 +42,9 @@ func (d Delta) Merge(later Delta) (Delta, error) {
 	}
 	c, err := join(d.c, later.c)
 	if err != nil {
-		return d, err
+		c = d.c
 	}
-	return Delta{c}, nil
+	return Delta{c}, err
 }
 
 // NeedsCausal reports whether the delta must be applied after all earlier deltas of its node,
@@ -99,10 +99,7 @@ func (d whole) then(later change) (change, error) {
 // full state instead. Changes of the delta's own node do not count, see Delta.NeedsCausal. It is
 // always false for users' types.
 func (v Value) NeedsFullState(d Delta) bool {
-	if d.c == nil || !v.c.shape().equal(d.c.shape()) {
-		return false
-	}
-	return needsFullState(v.c, d.c)
+	return d.c != nil && v.c.shape().equal(d.c.shape()) && needsFullState(v.c, d.c)
 }
 
 func needsFullState(c core, d change) bool {
@@ -152,11 +149,7 @@ func (m *ormap) needsFullState(d *mapDelta) bool {
 			}
 		}
 		for key, vd := range op.deltas.all() {
-			v, found := m.vals.get(key)
-			if !found {
-				v = m.typ.of.empty()
-			}
-			if needsFullState(v, vd) {
+			if needsFullState(m.valueOrEmpty(key), vd) {
 				return true
 			}
 		}
@@ -179,12 +172,7 @@ func (d whole) modifiedOnlyBy(node identity.Node) bool {
 }
 
 func (t tallies) onlyOf(node identity.Node) bool {
-	for i := range t {
-		if t[i].node.Value() != node {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(t, func(one tally) bool { return one.node.Value() != node })
 }
 
 func (d *orsetDelta) modifiedOnlyBy(node identity.Node) bool {
@@ -198,12 +186,7 @@ func (d *orsetDelta) modifiedOnlyBy(node identity.Node) bool {
 }
 
 func (v vector) onlyOf(node identity.Node) bool {
-	for i := range v {
-		if v[i].node.Value() != node {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(v, func(d dot) bool { return d.node.Value() != node })
 }
 
 func (d *mapDelta) modifiedOnlyBy(node identity.Node) bool {
@@ -269,12 +252,7 @@ func (v Value) HasCustomType() bool {
 // FullScans returns the number of operations in the delta that visit all elements of a value, such
 // as clearing a set. They are short to encode and expensive to apply, so receivers should limit
 // them. It is 0 for users' types.
-func (d Delta) FullScans() int {
-	if d.c == nil {
-		return 0
-	}
-	return fullScans(d.c)
-}
+func (d Delta) FullScans() int { return fullScans(d.c) }
 
 func fullScans(d change) int {
 	n := 0

@@ -27,11 +27,14 @@ func (m *ormap) get(key string) (core, bool) {
 	if !m.keys.items.has(key) {
 		return nil, false
 	}
-	v, found := m.vals.get(key)
-	if !found {
-		return m.typ.of.empty(), true
+	return m.valueOrEmpty(key), true
+}
+
+func (m *ormap) valueOrEmpty(key string) core {
+	if v := m.vals.find(key); v != nil {
+		return *v
 	}
-	return v, true
+	return m.typ.of.empty()
 }
 
 func (m *ormap) changed(next *ormap, op *mapOp) *ormap {
@@ -59,13 +62,9 @@ func (m *ormap) put(self *Self, key string, v core) *ormap {
 // update replaces the value of a key with f of it. The delta contains only the change. If the key
 // has no value, update is put.
 func (m *ormap) update(self *Self, key string, f func(core) core) *ormap {
-	old, found := m.vals.get(key)
-	if !found {
-		old = m.typ.of.empty()
-	}
-	v := f(old.resetDelta())
+	v := f(m.valueOrEmpty(key).resetDelta())
 	d := v.changes()
-	if !found || d == nil {
+	if d == nil || !m.vals.has(key) {
 		return m.put(self, key, v)
 	}
 	keys, kd := m.addKey(self, key)
@@ -152,14 +151,14 @@ func (m *ormap) mergeKeys(o *ormap, touched []string) (*ormap, error) {
 	next := &ormap{typ: m.typ, vals: m.vals}
 	keys := &orset{elem: m.keys.elem, vv: m.keys.vv.max(o.keys.vv), items: m.keys.items}
 	for _, key := range touched {
-		added, kept, same := mergeElement(m.keys.find(key), m.keys.vv, o.keys.find(key), o.keys.vv)
+		added, kept, same := mergeElement(m.keys.items.find(key), m.keys.vv, o.keys.items.find(key), o.keys.vv)
 		switch {
 		case kept && !same:
 			keys.items = keys.items.set(key, added)
 		case !kept:
 			keys.items = keys.items.delete(key)
 		}
-		v, some, asBefore, err := m.mergeValue(kept, m.value(key), o.value(key))
+		v, some, asBefore, err := m.mergeValue(kept, m.vals.find(key), o.vals.find(key))
 		switch {
 		case err != nil:
 			return nil, err
@@ -171,13 +170,6 @@ func (m *ormap) mergeKeys(o *ormap, touched []string) (*ormap, error) {
 	}
 	next.keys = keys
 	return next, nil
-}
-
-func (m *ormap) value(key string) *core {
-	if v, found := m.vals.get(key); found {
-		return &v
-	}
-	return nil
 }
 
 func (m *ormap) resetDelta() core { return m.reset() }

@@ -133,11 +133,7 @@ func (m *ormap) replay(d *mapDelta) (*ormap, error) {
 				if !next.keys.items.has(key) {
 					continue
 				}
-				v, found := next.vals.get(key)
-				if !found {
-					v = m.typ.of.empty()
-				}
-				v, err := applyDelta(v, vd)
+				v, err := applyDelta(next.valueOrEmpty(key), vd)
 				if err != nil {
 					return nil, err
 				}

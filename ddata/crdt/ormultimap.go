@@ -44,11 +44,7 @@ func (m ORMultiMap[K, E]) WithValueDeltas() (ORMultiMap[K, E], error) {
 // set.
 func (m ORMultiMap[K, E]) Put(self *Self, key K, elements ...E) (ORMultiMap[K, E], error) {
 	return m.change(self, key, elements, func(s *orset, encoded []string) *orset {
-		s = s.clear()
-		for _, e := range encoded {
-			s = s.add(self, e)
-		}
-		return s
+		return s.clear().addAll(self, encoded)
 	})
 }
 
@@ -75,11 +71,7 @@ func (m *ormap) updateSet(self *Self, key string, f func(*orset) *orset) *ormap 
 	if m.keepsRemovedValues() {
 		return m.update(self, key, change)
 	}
-	old, found := m.vals.get(key)
-	if !found {
-		old = m.typ.of.empty()
-	}
-	return m.put(self, key, change(old))
+	return m.put(self, key, change(m.valueOrEmpty(key)))
 }
 
 // Add returns the map with elements added to a key.
@@ -88,10 +80,7 @@ func (m ORMultiMap[K, E]) Add(self *Self, key K, elements ...E) (ORMultiMap[K, E
 		return m, nil
 	}
 	return m.change(self, key, elements, func(s *orset, encoded []string) *orset {
-		for _, e := range encoded {
-			s = s.add(self, e)
-		}
-		return s
+		return s.addAll(self, encoded)
 	})
 }
 

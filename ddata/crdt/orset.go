@@ -45,6 +45,13 @@ func (s *orset) add(self *Self, key string) *orset {
 	return s.changed(next, orsetOp{kind: opAdd, vv: next.vv.only(self.ref), added: tree[addition]{}.set(key, addition{added, gone})})
 }
 
+func (s *orset) addAll(self *Self, keys []string) *orset {
+	for _, key := range keys {
+		s = s.add(self, key)
+	}
+	return s
+}
+
 func (s *orset) remove(self *Self, key string) *orset {
 	if !s.items.has(key) {
 		return s
@@ -102,9 +109,6 @@ func mergeElement(a *dots, seenA vector, b *dots, seenB vector) (merged dots, ke
 	kept = len(both) > 0 || len(va) == 0 && len(vb) == 0
 	return dotsOf(both), kept, kept && both.equal(va)
 }
-
-// find returns the dots of an element, nil if it is missing.
-func (s *orset) find(key string) *dots { return s.items.find(key) }
 
 func (s *orset) resetDelta() core                        { return s.reset() }
 func (s *orset) needsPruning(removed identity.Node) bool { return s.vv.of(refOf(removed)) > 0 }

@@ -79,17 +79,13 @@ func (s *orset) apply(d *orsetDelta) *orset {
 func (s *orset) applyAdd(op *orsetOp) *orset {
 	next := &orset{elem: s.elem, vv: s.vv.max(op.vv), items: s.items}
 	for key, add := range op.added.all() {
-		local := s.find(key)
+		local := s.items.find(key)
 		if local != nil && len(add.replaced) > 0 {
 			rest := dotsOf(local.vector().filter(func(d dot) bool { return !add.replaced.has(d) }))
 			local = &rest
 		}
 		merged, kept, _ := mergeElement(local, s.vv, &add.dots, op.vv)
-		if kept {
-			next.items = next.items.set(key, merged)
-		} else {
-			next.items = next.items.delete(key)
-		}
+		next.items = next.items.put(key, merged, kept)
 	}
 	return next
 }
@@ -98,12 +94,9 @@ func (s *orset) applyAdd(op *orsetOp) *orset {
 // concurrent additions and stay.
 func (s *orset) applyRemove(op *orsetOp) *orset {
 	next := &orset{elem: s.elem, vv: s.vv.max(op.vv), items: s.items}
-	if local := s.find(op.key); local != nil {
-		if rest := local.vector().newer(op.context); len(rest) > 0 {
-			next.items = next.items.set(op.key, dotsOf(rest))
-		} else {
-			next.items = next.items.delete(op.key)
-		}
+	if local := s.items.find(op.key); local != nil {
+		rest := local.vector().newer(op.context)
+		next.items = next.items.put(op.key, dotsOf(rest), len(rest) > 0)
 	}
 	return next
 }

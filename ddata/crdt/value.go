@@ -225,6 +225,13 @@ func mergeCores(a, b core) (core, error) {
 	return a.merge(b)
 }
 
+func (v Value) changed(c core, err error) (Value, error) {
+	if err != nil {
+		return v, err
+	}
+	return Value{c}, nil
+}
+
 // IsZero reports whether there is no value.
 func (v Value) IsZero() bool { return v.c == nil }
 
@@ -243,11 +250,7 @@ func (v Value) Deltas() Deltas { return v.c.shape().deltas() }
 // Merge returns the merge of both values, without a delta. If other adds nothing and v has no
 // delta, the result is v itself. The error matches ErrType if the types differ.
 func (v Value) Merge(other Value) (Value, error) {
-	c, err := mergeCores(v.c, other.c)
-	if err != nil {
-		return v, err
-	}
-	return Value{c}, nil
+	return v.changed(mergeCores(v.c, other.c))
 }
 
 // Delta returns the changes since the last ResetDelta, Merge or decoding.
@@ -259,11 +262,7 @@ func (v Value) ResetDelta() Value { return Value{v.c.resetDelta()} }
 // MergeDelta returns the value with a delta applied. The error matches ErrType if the delta is of
 // another type.
 func (v Value) MergeDelta(d Delta) (Value, error) {
-	c, err := applyDelta(v.c, d.c)
-	if err != nil {
-		return v, err
-	}
-	return Value{c}, nil
+	return v.changed(applyDelta(v.c, d.c))
 }
 
 // TakesDelta reports whether data, the output of Delta.AppendBinary, is for a value of this type.
@@ -298,11 +297,7 @@ func (v Value) Prune(self *Self, removed identity.Node) (Value, error) {
 	if !v.NeedsPruning(removed) || removed == self.node {
 		return v.ResetDelta(), nil
 	}
-	c, err := v.c.pruned(self, removed)
-	if err != nil {
-		return v, err
-	}
-	return Value{c}, nil
+	return v.changed(v.c.pruned(self, removed))
 }
 
 // Cleanup strips the history of a removed node that another node has taken over by Prune. The error
@@ -311,11 +306,7 @@ func (v Value) Cleanup(removed identity.Node) (Value, error) {
 	if !v.NeedsPruning(removed) {
 		return v.ResetDelta(), nil
 	}
-	c, err := v.c.cleaned(removed)
-	if err != nil {
-		return v, err
-	}
-	return Value{c}, nil
+	return v.changed(v.c.cleaned(removed))
 }
 
 // AppendBinary appends the encoded value, without its delta; Types.Decode reads it. Equal values

@@ -1,0 +1,531 @@
+// Copyright 2026 The Refold Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package crdt
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"math/big"
+	"slices"
+
+	"github.com/refold-io/refold/identity"
+)
+
+// GCounter is a counter that only grows. Each node has its own count, and the value is their sum.
+// The zero value is 0. It is immutable.
+type GCounter struct{ handle[GCounter] }
+
+func (GCounter) empty(*Types) shape { return shape{kind: kindGCounter} }
+
+func (c GCounter) core() *gcounter {
+	if g, ok := c.v.(*gcounter); ok {
+		return g
+	}
+	return &gcounter{}
+}
+
+// Add returns the counter increased by n.
+func (c GCounter) Add(self *Self, n uint64) GCounter { return c.add(self, n, nil) }
+
+// AddBig is Add for a number of any size. The error reports a negative number, or matches ErrLimit
+// if n has more than 1,000 bits.
+func (c GCounter) AddBig(self *Self, n *big.Int) (GCounter, error) {
+	switch {
+	case n.Sign() < 0:
+		return c, errors.New("crdt: GCounter: negative increment, use PNCounter")
+	case n.BitLen() > maxAdd:
+		return c, ErrLimit
+	}
+	return c.add(self, 0, new(big.Int).Set(n)), nil
+}
+
+// maxAdd is the maximum size of an increment in bits, well below the maximum size of a count.
+const maxAdd = 1000
+
+func (c GCounter) add(self *Self, n uint64, more *big.Int) GCounter {
+	if n == 0 && (more == nil || more.Sign() == 0) {
+		return c
+	}
+	g := c.core()
+	made := &struct {
+		next, delta gcounter
+		one         [1]tally
+	}{}
+	next := &made.next
+	next.tallies, made.one[0] = g.tallies.add(self.ref, n, more)
+	made.delta.tallies = made.one[:]
+	if g.delta != nil {
+		made.delta.tallies = g.delta.tallies.max(made.one[:])
+	}
+	next.delta = &made.delta
+	if next.base = g.base; next.base == nil {
+		next.base = g
+	}
+	return GCounter{handle[GCounter]{v: next, types: c.types}}
+}
+
+// Value returns the sum, or the largest uint64 if the sum is larger; see Big.
+func (c GCounter) Value() uint64 {
+	sum, _ := c.core().tallies.sum()
+	return sum
+}
+
+// Big returns the sum. The caller owns the result.
+func (c GCounter) Big() *big.Int { return c.core().tallies.bigSum() }
+
+// gcounter is the untyped value of a GCounter.
+type gcounter struct {
+	tallies tallies
+	delta   *gcounter // the changed counts, nil if nothing has changed
+	base    *gcounter // the value when delta was empty; nil if delta is empty
+}
+
+func (g *gcounter) needsPruning(removed identity.Node) bool { return g.tallies.has(refOf(removed)) }
+func (g *gcounter) shape() shape                            { return shape{kind: kindGCounter} }
+func (g *gcounter) eachNode(t *nodeTable)                   { g.tallies.eachNode(t) }
+func (g *gcounter) encode(e *encoder)                       { e.tallies(g.tallies) }
+
+func (g *gcounter) merge(other core) (core, error) {
+	o, _ := other.(*gcounter)
+	if o.base == g {
+		return &gcounter{tallies: o.tallies}, nil
+	}
+	m := g.tallies.max(o.tallies)
+	switch {
+	case sameTallies(m, g.tallies):
+		return g.resetDelta(), nil
+	case o.base == nil && sameTallies(m, o.tallies):
+		return o, nil
+	}
+	return &gcounter{tallies: m}, nil
+}
+
+func (g *gcounter) changes() change {
+	if g.delta == nil {
+		return nil
+	}
+	return whole{g.delta}
+}
+
+func (g *gcounter) resetDelta() core {
+	if g.base == nil {
+		return g
+	}
+	return &gcounter{tallies: g.tallies}
+}
+
+func (g *gcounter) pruned(self *Self, removed identity.Node) (core, error) {
+	return &gcounter{tallies: g.tallies.prune(refOf(removed), self.ref)}, nil
+}
+
+func (g *gcounter) cleaned(removed identity.Node) (core, error) {
+	return &gcounter{tallies: g.tallies.without(refOf(removed))}, nil
+}
+
+// PNCounter is a counter that grows and shrinks. The zero value is 0. It is immutable.
+type PNCounter struct{ handle[PNCounter] }
+
+func (PNCounter) empty(*Types) shape { return shape{kind: kindPNCounter} }
+
+func (c PNCounter) core() *pncounter {
+	if p, ok := c.v.(*pncounter); ok {
+		return p
+	}
+	return &pncounter{}
+}
+
+// Add returns the counter changed by n, which may be negative.
+func (c PNCounter) Add(self *Self, n int64) PNCounter {
+	if n == 0 {
+		return c
+	}
+	return c.of(c.core().add(self, n < 0, magnitude(n), nil))
+}
+
+func magnitude(n int64) uint64 {
+	if n < 0 {
+		return -uint64(n) //nolint:gosec // two's complement
+	}
+	return uint64(n)
+}
+
+// AddBig is Add for a number of any size. The error matches ErrLimit if n has more than 1,000 bits.
+func (c PNCounter) AddBig(self *Self, n *big.Int) (PNCounter, error) {
+	switch {
+	case n.BitLen() > maxAdd:
+		return c, fmt.Errorf("%w: increment has %d bits", ErrLimit, n.BitLen())
+	case n.Sign() == 0:
+		return c, nil
+	}
+	return c.of(c.core().add(self, n.Sign() < 0, 0, new(big.Int).Abs(n))), nil
+}
+
+// Value returns the count, or the nearest int64 if it does not fit; see Big.
+func (c PNCounter) Value() int64 {
+	p := c.core()
+	up, ok1 := p.up.sum()
+	down, ok2 := p.down.sum()
+	switch {
+	case !ok1 || !ok2:
+		return clamp(c.Big())
+	case up >= down:
+		return int64(min(up-down, math.MaxInt64))
+	case down-up > math.MaxInt64:
+		return math.MinInt64
+	}
+	return -int64(down - up) //nolint:gosec // checked
+}
+
+func clamp(b *big.Int) int64 {
+	switch {
+	case b.IsInt64():
+		return b.Int64()
+	case b.Sign() < 0:
+		return math.MinInt64
+	}
+	return math.MaxInt64
+}
+
+// Big returns the count. The caller owns the result.
+func (c PNCounter) Big() *big.Int {
+	p := c.core()
+	up := p.up.bigSum()
+	return up.Sub(up, p.down.bigSum())
+}
+
+// pncounter is the untyped value of a PNCounter: the increments and the decrements of each node.
+type pncounter struct {
+	up, down           tallies
+	deltaUp, deltaDown tallies
+	base               *pncounter // the value when both deltas were empty; nil if they are empty
+}
+
+func (p *pncounter) add(self *Self, negative bool, n uint64, more *big.Int) *pncounter {
+	next := *p
+	if next.base == nil {
+		next.base = p
+	}
+	side, delta := &next.up, &next.deltaUp
+	if negative {
+		side, delta = &next.down, &next.deltaDown
+	}
+	var one tally
+	*side, one = side.add(self.ref, n, more)
+	if len(*delta) == 0 {
+		*delta = tallies{one}
+	} else {
+		*delta = delta.max(tallies{one})
+	}
+	return &next
+}
+
+func (p *pncounter) shape() shape { return shape{kind: kindPNCounter} }
+
+func (p *pncounter) eachNode(t *nodeTable) {
+	p.up.eachNode(t)
+	p.down.eachNode(t)
+}
+
+func (p *pncounter) encode(e *encoder) {
+	e.tallies(p.up)
+	e.tallies(p.down)
+}
+
+func (p *pncounter) needsPruning(removed identity.Node) bool {
+	return p.up.has(refOf(removed)) || p.down.has(refOf(removed))
+}
+
+func (p *pncounter) merge(other core) (core, error) {
+	o, _ := other.(*pncounter)
+	m := &pncounter{up: p.up.max(o.up), down: p.down.max(o.down)}
+	if sameTallies(m.up, p.up) && sameTallies(m.down, p.down) {
+		return p.resetDelta(), nil
+	}
+	return m, nil
+}
+
+// sameTallies reports whether a and b share memory.
+func sameTallies(a, b tallies) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+func (p *pncounter) changes() change {
+	if len(p.deltaUp)+len(p.deltaDown) == 0 {
+		return nil
+	}
+	return whole{&pncounter{up: p.deltaUp, down: p.deltaDown}}
+}
+
+func (p *pncounter) resetDelta() core {
+	if p.base == nil {
+		return p
+	}
+	return &pncounter{up: p.up, down: p.down}
+}
+
+func (p *pncounter) pruned(self *Self, removed identity.Node) (core, error) {
+	return &pncounter{up: p.up.prune(refOf(removed), self.ref), down: p.down.prune(refOf(removed), self.ref)}, nil
+}
+
+func (p *pncounter) cleaned(removed identity.Node) (core, error) {
+	return &pncounter{up: p.up.without(refOf(removed)), down: p.down.without(refOf(removed))}, nil
+}
+
+// PNCounterMap is a map from keys to counters. The zero value is empty. It is immutable. The
+// caveats of ORMap apply: a key that is removed while another node counts keeps its whole count.
+//
+// K is an element type as described at GSet.
+type PNCounterMap[K any] struct{ keyed[PNCounterMap[K], K] }
+
+func (PNCounterMap[K]) empty(*Types) shape {
+	return shape{kind: kindCounterMap, elem: kindOf[K](), of: &shape{kind: kindPNCounter}}
+}
+
+// Add returns the map with the counter of a key changed by n, which may be negative. If n is 0 and
+// the key is missing, the key is added.
+func (m PNCounterMap[K]) Add(self *Self, key K, n int64) (PNCounterMap[K], error) {
+	c, k, err := m.entry(key)
+	if err != nil {
+		return m, err
+	}
+	old, found := c.get(k)
+	if n == 0 && found {
+		return m, nil
+	}
+	p, ok := old.(*pncounter)
+	if !ok {
+		p = &pncounter{}
+	}
+	if n != 0 {
+		p = p.add(self, n < 0, magnitude(n), nil)
+	}
+	return m.of(c.put(self, k, p)), nil
+}
+
+// Get returns the counter of a key, and whether the key exists.
+func (m PNCounterMap[K]) Get(key K) (PNCounter, bool) { return valueOf[PNCounter](m.keyed, key) }
+
+// Value returns the count of a key, 0 if the key does not exist.
+func (m PNCounterMap[K]) Value(key K) int64 {
+	c, _ := m.Get(key)
+	return c.Value()
+}
+
+// All yields the keys with their counters, with the order and errors of ORMap.All.
+func (m PNCounterMap[K]) All() iter.Seq2[Entry[K, PNCounter], error] {
+	return typedEntries[PNCounter](m.keyed)
+}
+
+// tally is the count of one node: n, or big if the count exceeds n. It is immutable.
+type tally struct {
+	node nodeRef
+	n    uint64
+	big  *big.Int // nil unless the count is above the largest n
+}
+
+// tallies are sorted by node and contain no zeros.
+type tallies []tally
+
+func (t tally) int() *big.Int {
+	if t.big != nil {
+		return t.big
+	}
+	return new(big.Int).SetUint64(t.n)
+}
+
+func (t tally) compare(other tally) int {
+	switch {
+	case t.big == nil && other.big == nil:
+		return cmp.Compare(t.n, other.n)
+	case t.big == nil:
+		return -1
+	case other.big == nil:
+		return 1
+	}
+	return t.big.Cmp(other.big)
+}
+
+// plus adds n, or more if it is not nil. The count saturates at 1,024 bits.
+func (t tally) plus(n uint64, more *big.Int) tally {
+	if sum := t.n + n; more == nil && t.big == nil && sum >= t.n {
+		return tally{t.node, sum, nil}
+	}
+	if more == nil {
+		more = new(big.Int).SetUint64(n)
+	}
+	sum := new(big.Int).Add(t.int(), more)
+	switch {
+	case sum.IsUint64():
+		return tally{t.node, sum.Uint64(), nil}
+	case sum.BitLen() > maxCount*8:
+		sum.Sub(sum.Lsh(big.NewInt(1), maxCount*8), big.NewInt(1))
+	}
+	return tally{t.node, 0, sum}
+}
+
+func (t tallies) find(node nodeRef) (int, bool) {
+	return slices.BinarySearchFunc(t, node, func(t tally, n nodeRef) int { return compareRefs(t.node, n) })
+}
+
+// add returns the tallies with the count of one node increased, and the new tally of that node.
+func (t tallies) add(node nodeRef, n uint64, more *big.Int) (tallies, tally) {
+	i, found := t.find(node)
+	one := tally{node: node}
+	if found {
+		one = t[i]
+	}
+	one = one.plus(n, more)
+	return t.with(i, found, one), one
+}
+
+func (t tallies) with(i int, replace bool, one tally) tallies {
+	next := make(tallies, 0, len(t)+1)
+	next = append(append(next, t[:i]...), one)
+	if replace {
+		i++
+	}
+	return append(next, t[i:]...)
+}
+
+func (t tallies) without(node nodeRef) tallies {
+	i, found := t.find(node)
+	if !found {
+		return t
+	}
+	return slices.Concat(t[:i], t[i+1:])
+}
+
+// covers reports whether no tally of other is higher.
+func (t tallies) covers(other tallies) bool {
+	i := 0
+	for j := range other {
+		for i < len(t) && compareRefs(t[i].node, other[j].node) < 0 {
+			i++
+		}
+		if i == len(t) || t[i].node != other[j].node || t[i].compare(other[j]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// max returns the higher tally of each node. If the result equals t or other, it is that list
+// itself.
+func (t tallies) max(other tallies) tallies {
+	switch {
+	case t.covers(other):
+		return t
+	case other.covers(t):
+		return other
+	}
+	next := make(tallies, 0, len(t)+len(other))
+	i, j := 0, 0
+	for i < len(t) && j < len(other) {
+		one := t[i]
+		c := compareRefs(t[i].node, other[j].node)
+		if c > 0 || c == 0 && t[i].compare(other[j]) < 0 {
+			one = other[j]
+		}
+		next = append(next, one)
+		if c <= 0 {
+			i++
+		}
+		if c >= 0 {
+			j++
+		}
+	}
+	return append(append(next, t[i:]...), other[j:]...)
+}
+
+func (t tallies) prune(removed, into nodeRef) tallies {
+	i, found := t.find(removed)
+	if !found || removed == into {
+		return t
+	}
+	next, _ := t.without(removed).add(into, t[i].n, t[i].big)
+	return next
+}
+
+func (t tallies) has(node nodeRef) bool {
+	_, found := t.find(node)
+	return found
+}
+
+func (t tallies) sum() (uint64, bool) {
+	var sum uint64
+	for _, one := range t {
+		if one.big != nil || sum > math.MaxUint64-one.n {
+			return math.MaxUint64, false
+		}
+		sum += one.n
+	}
+	return sum, true
+}
+
+func (t tallies) bigSum() *big.Int {
+	sum := new(big.Int)
+	for _, one := range t {
+		sum.Add(sum, one.int())
+	}
+	return sum
+}
+
+func (t tallies) eachNode(table *nodeTable) {
+	for _, one := range t {
+		table.add(one.node)
+	}
+}
+
+func (e *encoder) tallies(t tallies) {
+	e.count(len(t))
+	for _, one := range t {
+		e.uint(e.nodes.index(one.node))
+		if one.big != nil {
+			e.bytes(one.big.Bytes())
+			continue
+		}
+		b := binary.BigEndian.AppendUint64(nil, one.n)
+		for b[0] == 0 {
+			b = b[1:]
+		}
+		e.bytes(b)
+	}
+}
+
+func (d *decoder) tallies() tallies {
+	n := d.Count(MaxNodes, 3, "counts")
+	if n == 0 {
+		return nil
+	}
+	t := make(tallies, 0, n)
+	least := uint64(0)
+	for range n {
+		i := d.Uint(math.MaxInt64, "node")
+		if i < least {
+			d.Fail("counts are not in order")
+		}
+		least = i + 1
+		one := tally{node: d.nodeRef(i)}
+		b := d.bytes(maxCount, "count")
+		if len(b) == 0 || b[0] == 0 {
+			d.Fail("a count is 0, or not in its shortest form")
+		}
+		if d.Err() != nil {
+			return nil
+		}
+		if len(b) > 8 {
+			one.big = new(big.Int).SetBytes(b)
+		} else {
+			for _, c := range b {
+				one.n = one.n<<8 | uint64(c)
+			}
+		}
+		t = append(t, one)
+	}
+	return t
+}
