@@ -14,6 +14,130 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
+// A change that a write has delivered to a node is not sent to it again, whatever other nodes
+// received between.
+func TestDeliveredOnce(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 5)
+	a := w.hosts[0]
+	const keys = 20
+	for i := range keys {
+		w.wait(a, a.put(fmt.Sprint("set-", i), all, "first"))
+		w.wait(a, a.add(fmt.Sprint("counter-", i), all, 1))
+	}
+	w.run(time.Second)
+	before := make([]replication.Counters, len(w.hosts))
+	for i, h := range w.hosts {
+		before[i] = h.m.Counters()
+	}
+	for i := range keys {
+		a.put(fmt.Sprint("set-", i), majority, "second")
+		a.add(fmt.Sprint("counter-", i), majority, 1)
+	}
+	w.run(time.Second)
+	for i, h := range w.hosts[1:] {
+		c, b := h.m.Counters(), before[i+1]
+		if applied, known, gaps := c.DeltasApplied-b.DeltasApplied, c.DeltasKnown-b.DeltasKnown, c.DeltasGap-b.DeltasGap; applied != 2*keys || known+gaps != 0 {
+			t.Errorf("%v: %d deltas applied, %d known, %d with a gap", h.self, applied, known, gaps)
+		}
+		if h.m.Root() != a.m.Root() {
+			t.Errorf("%v has another root", h.self)
+		}
+	}
+}
+
+// A node that received only a middle change by a write gets all changes without a gap, because the
+// write may be lost.
+func TestDeliveredBetween(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 3)
+	a := w.hosts[0]
+	w.wait(a, a.put("cart", all, "tea"))
+	w.run(time.Second)
+	a.put("cart", local, "0") // at once
+	w.run(10 * time.Millisecond)
+	a.put("cart", local, "1")
+	w.cut = func(_, _ *host) bool { return true }
+	a.put("cart", majority, "2")
+	w.run(10 * time.Millisecond)
+	w.cut = nil
+	a.put("cart", local, "3")
+	w.run(250 * time.Millisecond)
+	for _, h := range w.hosts {
+		if got := h.show("cart"); got != "0 1 2 3 tea" || h.m.Counters().DeltasGap != 0 {
+			t.Errorf("%v has %q after %d gaps", h.self, got, h.m.Counters().DeltasGap)
+		}
+	}
+}
+
+// A pending change is not merged into a change that a write has delivered.
+func TestDeliveredIsNotJoined(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 3)
+	a := w.hosts[0]
+	w.wait(a, a.put("cart", all, "tea"))
+	w.run(time.Second)
+	a.put("cart", local, "0")
+	w.run(10 * time.Millisecond)
+	a.put("cart", majority, "1")
+	a.put("cart", local, "2")
+	w.run(250 * time.Millisecond)
+	for _, h := range w.hosts {
+		if got := h.show("cart"); got != "0 1 2 tea" {
+			t.Errorf("%v has %q", h.self, got)
+		}
+	}
+}
+
+// Many changes are sent in portions with pauses. A key that changes in several portions loses
+// nothing.
+func TestChangesInPortions(t *testing.T) {
+	t.Parallel()
+	w := silent(t, 3)
+	a, b := w.hosts[0], w.hosts[1]
+	const keys = 600
+	for i := range keys {
+		w.wait(a, a.put(fmt.Sprint("set-", i), all, "first"))
+	}
+	w.run(time.Second)
+	a.put("set-0", local, "second") // at once
+	w.run(10 * time.Millisecond)
+	w.sent = nil
+	for _, e := range []string{"third", "fourth"} {
+		for i := range keys {
+			a.put(fmt.Sprint("set-", i), majority, e)
+		}
+	}
+	for i := range keys {
+		a.put(fmt.Sprint("set-", i), local, "fifth")
+	}
+	for i := range keys { // they join those before
+		a.put(fmt.Sprint("set-", i), local, "sixth")
+	}
+	w.run(time.Second)
+	sent := map[time.Duration]int{}
+	items := 0
+	for _, l := range w.sent {
+		if d, ok := must(replication.DecodeMessage(l.send.Data)).(replication.Delta); ok && l.to == b && d.Nr == 0 {
+			sent[l.at] += len(d.Items)
+			items += len(d.Items)
+		}
+	}
+	for at, n := range sent {
+		if n > 256 {
+			t.Errorf("%d changes are sent at %v", n, at)
+		}
+	}
+	if len(sent) < 1800/256 || items > 1800 {
+		t.Errorf("%d changes are sent in %d portions", items, len(sent))
+	}
+	for _, h := range w.hosts[1:] {
+		if c := h.m.Counters(); h.m.Root() != a.m.Root() || c.DeltasGap != 0 {
+			t.Errorf("%v has another root or found gaps: %d", h.self, c.DeltasGap)
+		}
+	}
+}
+
 // sentTo returns the messages sent to a node and clears all messages.
 func (w *world) sentTo(h *host) []replication.Kind {
 	var kinds []replication.Kind
@@ -331,5 +455,87 @@ func TestDeltasDisabledSomewhere(t *testing.T) {
 	w.run(time.Second)
 	if n, _ := w.sentBy(c, replication.KindDelta, 0); n != 0 || b.show("cart") != "c d x y z" {
 		t.Errorf("%d deltas, %s", n, b.show("cart"))
+	}
+}
+
+// A node that has acknowledged a removal also removes an addition of a third node that arrives
+// later.
+func TestRemovalBeforeAddition(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
+	w.keep = true
+	a, b, c := w.hosts[0], w.hosts[1], w.hosts[2]
+	for _, h := range w.hosts { // so that it is no new key, which comes as a whole
+		w.wait(h, h.put("set", replication.Level{Kind: replication.All}, h.self.Name))
+	}
+	w.run(time.Minute)
+	w.sent = nil
+	w.cut = func(from, to *host) bool { return from == a && to == c }
+	a.put("set", local, "milk")
+	w.run(100 * time.Millisecond)
+	w.cut = nil
+	if got := b.show("set"); got != "milk n1 n2 n3" {
+		t.Fatalf("b has %s", got)
+	}
+	r := b.request("set", replication.Level{Kind: replication.All})
+	b.step(replication.Update{Request: r, Modify: modify(remover(b, "milk"))})
+	if got := w.wait(b, r.ID); got.Outcome != replication.Done {
+		t.Fatal(got)
+	}
+	late := slices.IndexFunc(w.sent, func(l letter) bool { return l.from == a && l.to == c && l.send.Kind == replication.KindDelta })
+	if late < 0 {
+		t.Fatal("nothing was sent")
+	}
+	c.step(received{From: a.self, Data: w.sent[late].send.Data})
+	if got := c.show("set"); got != "n1 n2 n3" {
+		t.Errorf("c has acknowledged that milk was removed, and has %s", got)
+	}
+}
+
+// A read with repair returns the state that was repaired, without later changes.
+func TestRepairedIsAnswered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
+	h := w.hosts[0]
+	w.cut = func(from, to *host) bool { return true }
+	h.write("register", local, "one")
+	w.run(time.Second)
+	w.cut = nil
+	r := h.request("register", majority)
+	h.step(replication.Get{Request: r, RepairPeers: true})
+	w.run(2 * time.Millisecond) // it has been read, and is written to others
+	if _, answered := h.replies[r.ID]; answered {
+		t.Fatal("it is answered already")
+	}
+	h.write("register", local, "two")
+	if got := show(w.wait(h, r.ID).Value); got != "one" {
+		t.Errorf("the answer is %q, and others have been made to hold one", got)
+	}
+}
+
+// Durable keys are pruned later than others.
+func TestDurablePrunedLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 1, replication.Config{
+		PruneInterval: time.Second, PruneAfter: 3 * time.Second, DurablePruneAfter: time.Minute, Durable: []string{"d"},
+	}, 3)
+	gone := w.hosts[2]
+	for _, key := range []string{"d", "other"} {
+		w.wait(gone, gone.add(key, replication.Level{Kind: replication.All}, 1))
+	}
+	gone.dead = true
+	w.set(gone.self, identity.Removed)
+	w.tell()
+	has := func(key string) bool {
+		v, _, _ := w.hosts[0].m.Value(key)
+		return slices.Contains(v.ModifiedBy(), gone.self)
+	}
+	w.run(30 * time.Second)
+	if !has("d") || has("other") {
+		t.Errorf("after half a minute: history of the removed node in the durable key: %t, in the other: %t", has("d"), has("other"))
+	}
+	w.run(2 * time.Minute)
+	if has("d") {
+		t.Error("something is left in the durable key")
 	}
 }
