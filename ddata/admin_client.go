@@ -203,9 +203,11 @@ func (d *Diff) Same() bool {
 // soon. A node that does not answer is not an error; see DiffNode.Err.
 func (a *Admin) Diff(ctx context.Context, replicator string, nodes []string, most int) (*Diff, error) {
 	d := &Diff{Nodes: make([]DiffNode, len(nodes))}
-	each(nodes, func(i int, name string) {
-		d.Nodes[i] = a.sums(ctx, At{Node: name, Replicator: replicator})
-	})
+	var all sync.WaitGroup
+	for i, name := range nodes {
+		all.Go(func() { d.Nodes[i] = a.sums(ctx, At{Node: name, Replicator: replicator}) })
+	}
+	all.Wait()
 	for nr := range replication.BucketCount {
 		if !d.differs(nr) {
 			continue
@@ -224,14 +226,6 @@ func (a *Admin) Diff(ctx context.Context, replicator string, nodes []string, mos
 		d.Keys, d.More = d.Keys[:most], true
 	}
 	return d, nil
-}
-
-func each(names []string, f func(i int, name string)) {
-	var all sync.WaitGroup
-	for i, name := range names {
-		all.Go(func() { f(i, name) })
-	}
-	all.Wait()
 }
 
 func (a *Admin) sums(ctx context.Context, at At) DiffNode {

@@ -129,12 +129,8 @@ func (c *Config) validate(node *cluster.Node) fielderror.Errors {
 	case len(c.Durable) == 0 && c.Opener != nil:
 		errs.Addf("Config.Opener", "is set, but Config.Durable is empty")
 	}
-	if c.WriteBehind < 0 {
-		errs.Addf("Config.WriteBehind", "is %v, it must not be negative", c.WriteBehind)
-	}
-	if c.StatsInterval < 0 {
-		errs.Addf("Config.StatsInterval", "is %v, it must not be negative", c.StatsInterval)
-	}
+	fielderror.NotNegative(&errs, "Config.WriteBehind", c.WriteBehind)
+	fielderror.NotNegative(&errs, "Config.StatsInterval", c.StatsInterval)
 	return errs
 }
 

@@ -97,9 +97,7 @@ func (o HostOptions) validate() error {
 	if o.MinBackoff < 0 || o.MaxBackoff < o.MinBackoff {
 		errs.Addf("HostOptions.MinBackoff", "is %v and MaxBackoff is %v, which is no range", o.MinBackoff, o.MaxBackoff)
 	}
-	if o.PassivateAfter < 0 {
-		errs.Addf("HostOptions.PassivateAfter", "is %v, it must not be negative", o.PassivateAfter)
-	}
+	fielderror.NotNegative(&errs, "HostOptions.PassivateAfter", o.PassivateAfter)
 	if o.Overflow > OverflowFail {
 		errs.Addf("HostOptions.Overflow", "is %d, which is unknown", o.Overflow)
 	}

@@ -82,9 +82,7 @@ func (c Config) validate() error {
 	if c.MaxRecoveries < 1 {
 		errs.Addf("Config.MaxRecoveries", "is %d, it must be at least 1", c.MaxRecoveries)
 	}
-	if c.RecoveryTimeout < 0 {
-		errs.Addf("Config.RecoveryTimeout", "is %v, it must not be negative", c.RecoveryTimeout)
-	}
+	fielderror.NotNegative(&errs, "Config.RecoveryTimeout", c.RecoveryTimeout)
 	if c.MaxEventSize < 1 || c.MaxEventSize > 16<<20 {
 		errs.Addf("Config.MaxEventSize", "is %d, it must be between 1 and %d", c.MaxEventSize, 16<<20)
 	}

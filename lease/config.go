@@ -42,8 +42,6 @@ func (c Config) validate(timeout time.Duration) error {
 	if c.Interval <= 0 || c.Interval >= timeout/2 {
 		errs.Addf("Config.Interval", "is %v, it must be more than 0 and less than half of %v", c.Interval, timeout)
 	}
-	if c.OperationTimeout < 0 {
-		errs.Addf("Config.OperationTimeout", "is %v, it must not be negative", c.OperationTimeout)
-	}
+	fielderror.NotNegative(&errs, "Config.OperationTimeout", c.OperationTimeout)
 	return errs.Err(ErrInvalid)
 }

@@ -34,12 +34,8 @@ func (c FilesConfig) validate(dir string) error {
 	if dir == "" {
 		errs.Addf("OpenFiles", "needs the name of a directory")
 	}
-	if c.MaxSize < 0 {
-		errs.Addf("FilesConfig.MaxSize", "is %d, it must not be negative", c.MaxSize)
-	}
-	if c.MaxLoadAttempts < 0 {
-		errs.Addf("FilesConfig.MaxLoadAttempts", "is %d, it must not be negative", c.MaxLoadAttempts)
-	}
+	fielderror.NotNegative(&errs, "FilesConfig.MaxSize", c.MaxSize)
+	fielderror.NotNegative(&errs, "FilesConfig.MaxLoadAttempts", c.MaxLoadAttempts)
 	return errs.Err(ErrInvalid)
 }
 

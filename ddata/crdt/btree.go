@@ -146,9 +146,15 @@ func (n *node[V]) split() (left, right *node[V], sep string) {
 		&node[V]{keys: n.keys.part(half, all, all), children: slices.Clone(n.children[half:])}, n.keys.at(half-1, all)
 }
 
-func inserted[T any](s []T, i int, v T) []T {
-	next := make([]T, 0, len(s)+1)
-	return append(append(append(next, s[:i]...), v), s[i:]...)
+func inserted[T any](s []T, i int, v T) []T { return with(s, i, false, v) }
+
+// with returns a copy of s with v before element i, or in its place.
+func with[T any](s []T, i int, replace bool, v T) []T {
+	next := append(append(make([]T, 0, len(s)+1), s[:i]...), v)
+	if replace {
+		i++
+	}
+	return append(next, s[i:]...)
 }
 
 func deleted[T any](s []T, i int) []T {

@@ -380,16 +380,7 @@ func (t tallies) add(node nodeRef, n uint64, more *big.Int) (tallies, tally) {
 		one = t[i]
 	}
 	one = one.plus(n, more)
-	return t.with(i, found, one), one
-}
-
-func (t tallies) with(i int, replace bool, one tally) tallies {
-	next := make(tallies, 0, len(t)+1)
-	next = append(append(next, t[:i]...), one)
-	if replace {
-		i++
-	}
-	return append(next, t[i:]...)
+	return with(t, i, found, one), one
 }
 
 func (t tallies) without(node nodeRef) tallies {

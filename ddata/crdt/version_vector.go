@@ -169,12 +169,7 @@ func (v vector) with(d dot) vector {
 	if found && v[i].n >= d.n {
 		return v
 	}
-	next := make(vector, 0, len(v)+1)
-	next = append(append(next, v[:i]...), d)
-	if found {
-		i++
-	}
-	return append(next, v[i:]...)
+	return with(v, i, found, d)
 }
 
 // only returns the number of one node. The result shares memory with v.

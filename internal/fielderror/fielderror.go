@@ -54,6 +54,13 @@ func (e *Errors) Add(field string, err error) {
 // Join adds the errors of another configuration with their fields renamed as by Rename.
 func (e *Errors) Join(err error, rules ...string) { *e = append(*e, renamed(err, rules)...) }
 
+// NotNegative adds an error about a number or a duration below 0.
+func NotNegative[T ~int | ~int64](e *Errors, field string, value T) {
+	if value < 0 {
+		e.Addf(field, "is %v, it must not be negative", value)
+	}
+}
+
 // Err returns nil if there are no errors, otherwise an error that matches kind and all errors. Its
 // text is that of kind, followed by those of the errors, separated by semicolons.
 func (e Errors) Err(kind error) error {

@@ -154,14 +154,11 @@ func readMessage(r *wire.Reader, kind Kind) Message {
 }
 
 func readBool(r *wire.Reader, field string) bool {
-	switch r.Byte(field) {
-	case 0:
-	case 1:
-		return true
-	default:
+	b := r.Byte(field)
+	if b > 1 {
 		r.Fail("%s is not a boolean", field)
 	}
-	return false
+	return b == 1
 }
 
 func readAbsence(r *wire.Reader) Absence {

@@ -236,7 +236,7 @@ func (m *Machine) connect() {
 	m.watch.floor = m.watch.nr + 1
 	m.watch.monitors = nil
 	m.remonitor()
-	m.leading.attempts = 0
+	m.attempts = 0
 	m.reconnected()
 	m.startGiveUpTimer()
 	if m.link.suspended {

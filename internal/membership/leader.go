@@ -16,16 +16,12 @@ import (
 // gossip.
 const upTold = 10
 
-type leading struct {
-	attempts int // consecutive ones without convergence
-}
-
 func (m *Machine) lead() {
 	m.again(timerLeader, m.s.LeaderInterval)
 	m.expire()
 	switch {
 	case m.link.state != linkUp || m.cache.leader != m.self:
-		m.leading.attempts = 0
+		m.attempts = 0
 	case m.gossip.Converged(m.self, m.isConfirmed):
 		m.leadConverged()
 	default:
@@ -46,7 +42,7 @@ func (m *Machine) isConfirmed(n identity.Node) bool { return m.confirmed[n] }
 
 // leadConverged changes statuses when the members agree.
 func (m *Machine) leadConverged() {
-	m.leading.attempts = 0
+	m.attempts = 0
 	c := Change{At: m.wall(), Forget: m.wall() - int64(m.s.PruneTombstonesAfter.Seconds())}
 	var exiting, risen []*identity.Member
 	losers := duplicates(m.gossip.Members())
@@ -120,9 +116,8 @@ func (m *Machine) enough() bool {
 // leadDiverged is called while the members do not agree. After a while Joining members become
 // WeaklyUp, so that they can do work that needs no agreement.
 func (m *Machine) leadDiverged() {
-	m.leading.attempts++
-	attempts := m.leading.attempts
-	if attempts == 20 || attempts%60 == 0 {
+	m.attempts++
+	if m.attempts == 20 || m.attempts%60 == 0 {
 		var blocking, bad []string
 		for _, o := range m.gossip.blocking(m.self, m.isConfirmed, 10) {
 			blocking = append(blocking, o.Node.String()+" "+o.Status.String())
@@ -133,14 +128,14 @@ func (m *Machine) leadDiverged() {
 			}
 		})
 		m.log(Warn, "leader: waiting for convergence of the members",
-			Attr{"attempts", attempts}, Attr{"waits_for", strings.Join(blocking, ", ")}, Attr{"unreachable", strings.Join(bad, ", ")})
+			Attr{"attempts", m.attempts}, Attr{"waits_for", strings.Join(blocking, ", ")}, Attr{"unreachable", strings.Join(bad, ", ")})
 	}
 	var c Change
 	for _, o := range duplicates(m.gossip.Members()) {
 		c.Put = append(c.Put, withStatus(o, identity.Down))
 	}
 	after := m.s.WeaklyUpAfter
-	if after >= 0 && m.s.LeaderInterval*time.Duration(attempts) >= after && m.enough() && !m.cache.closing {
+	if after >= 0 && m.s.LeaderInterval*time.Duration(m.attempts) >= after && m.enough() && !m.cache.closing {
 		for i, o := range m.gossip.Members() {
 			if o.Status == identity.Joining && !m.cache.unreachable.has(i) && m.alone(o) {
 				m.count.TimedOut[TimeoutConvergence]++

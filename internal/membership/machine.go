@@ -80,7 +80,7 @@ type Machine struct {
 	doubts    livenessCheck
 	undecided undecided
 	watch     watch
-	leading   leading
+	attempts  int // of this leader in sequence without convergence
 
 	exiting         bool                        // the shell hands over singletons and shards
 	exited          bool                        // the hand-over is done
@@ -184,7 +184,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	if m.phase != stopped {
 		m.handle(in)
 	}
-	return m.end()
+	return m.out
 }
 
 func (m *Machine) handle(in Input) {
@@ -238,7 +238,7 @@ func (m *Machine) Tick(now time.Duration) Effects {
 			t.handler()(m)
 		}
 	}
-	return m.end()
+	return m.out
 }
 
 func (t timer) handler() func(*Machine) {
@@ -268,12 +268,6 @@ func (m *Machine) begin(now time.Duration) {
 		m.checkLink()
 		m.checkUndecided()
 	}
-}
-
-func (m *Machine) end() Effects {
-	out := m.out
-	m.out = Effects{}
-	return out
 }
 
 // send sends a message unless the destination is quarantined.

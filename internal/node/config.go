@@ -44,9 +44,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Cluster == "" {
 		errs.Addf("Config.Cluster", "is missing")
 	}
-	if c.ExitTimeout < 0 {
-		errs.Addf("Config.ExitTimeout", "is %v, it must not be negative", c.ExitTimeout)
-	}
+	fielderror.NotNegative(&errs, "Config.ExitTimeout", c.ExitTimeout)
 	c.ExitTimeout = cmp.Or(c.ExitTimeout, 10*time.Second)
 	if c.Downing.Strategy == downing.LeaseMajority {
 		c.Downing.LeaseName = cmp.Or(c.Downing.LeaseName, c.Cluster+"-downing")

@@ -31,12 +31,8 @@ func New(cfg journal.FilterConfig) (*Filter, error) {
 	if cfg.Mode > journal.FilterOff {
 		errs.Addf("journal.FilterConfig.Mode", "is %v", cfg.Mode)
 	}
-	if cfg.WindowSize < 0 {
-		errs.Addf("journal.FilterConfig.WindowSize", "is %d, it must not be negative", cfg.WindowSize)
-	}
-	if cfg.MaxOldWriters < 0 {
-		errs.Addf("journal.FilterConfig.MaxOldWriters", "is %d, it must not be negative", cfg.MaxOldWriters)
-	}
+	fielderror.NotNegative(&errs, "journal.FilterConfig.WindowSize", cfg.WindowSize)
+	fielderror.NotNegative(&errs, "journal.FilterConfig.MaxOldWriters", cfg.MaxOldWriters)
 	if err := errs.Err(journal.ErrInvalid); err != nil {
 		return nil, err
 	}

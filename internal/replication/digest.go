@@ -108,13 +108,9 @@ func (m *Machine) Bucket(nr int, after string, limit int) (keys []KeyDigest, mor
 		return nil, false
 	}
 	m.updateDigests()
-	b := m.buckets[nr]
-	i, found := findEntry(b, after)
-	if found {
-		i++
-	}
-	for _, e := range b[i:min(len(b), i+limit)] {
+	b := entriesAfter(m.buckets[nr], after)
+	for _, e := range b[:min(len(b), limit)] {
 		keys = append(keys, KeyDigest{e.key, e.digest, e.used})
 	}
-	return keys, i+limit < len(b)
+	return keys, limit < len(b)
 }

@@ -218,12 +218,7 @@ func (m *Machine) receiveKeys(from identity.Node, in Keys) {
 	var uses Uses
 	for i := range in.Lists {
 		l := &in.Lists[i]
-		entries := m.buckets[l.Bucket]
-		from, _ := findEntry(entries, l.After)
-		if from < len(entries) && entries[from].key == l.After {
-			from++
-		}
-		entries = entries[from:]
+		entries := entriesAfter(m.buckets[l.Bucket], l.After)
 		for k := 0; k < len(l.Keys) || len(entries) > 0; {
 			c := 0
 			switch {

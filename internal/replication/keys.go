@@ -34,6 +34,15 @@ func findEntry(b []*entry, key string) (int, bool) {
 	return slices.BinarySearchFunc(b, key, func(e *entry, key string) int { return strings.Compare(e.key, key) })
 }
 
+// entriesAfter returns the entries of a bucket after a key.
+func entriesAfter(b []*entry, key string) []*entry {
+	i, found := findEntry(b, key)
+	if found {
+		i++
+	}
+	return b[i:]
+}
+
 // forget removes an entry completely. Its version is kept in Machine.base.
 func (m *Machine) forget(e *entry) {
 	m.recordForSubscribers(e)

@@ -72,12 +72,7 @@ func (m *Machine) pruneSome(x *pruningPass) bool {
 	const weight = 256 // bytes of a value that cost as much as an entry: in a map, each value has its own history
 	looked := 0
 	for ; x.bucket < buckets; x.bucket++ {
-		b := m.buckets[x.bucket]
-		i, found := findEntry(b, x.after)
-		if found {
-			i++
-		}
-		for _, e := range b[i:] {
+		for _, e := range entriesAfter(m.buckets[x.bucket], x.after) {
 			if looked >= maxScanned {
 				return false
 			}

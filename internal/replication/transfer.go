@@ -182,12 +182,8 @@ func (m *Machine) chunk(in Pull) (out Chunk, values []byte) {
 	size, most := 0, m.pullBatch()
 	for b := in.From; b < in.To; b++ {
 		entries := m.buckets[b]
-		if b == in.From && in.After != "" {
-			i, found := findEntry(entries, in.After)
-			if found {
-				i++
-			}
-			entries = entries[i:]
+		if b == in.From {
+			entries = entriesAfter(entries, in.After)
 		}
 		for _, e := range entries {
 			if m.isExpired(e.key, e.used) {

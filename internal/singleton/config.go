@@ -48,25 +48,16 @@ func (c Config) withDefaults() Config {
 
 func (c Config) validate() error {
 	var errs fielderror.Errors
-	fail := func(field, problem string, args ...any) { errs.Addf("Config."+field, problem, args...) }
 	if err := identity.CheckName(c.Self.Name); err != nil || c.Self.UID == 0 {
-		fail("Self", "is %v, it must be an incarnation", c.Self)
+		errs.Addf("Config.Self", "is %v, it must be an incarnation", c.Self)
 	}
 	if len(c.Name) > MaxNameLength {
-		fail("Name", "has %d bytes, at most %d are allowed", len(c.Name), MaxNameLength)
+		errs.Addf("Config.Name", "has %d bytes, at most %d are allowed", len(c.Name), MaxNameLength)
 	}
-	if c.RetryInterval < 0 {
-		fail("RetryInterval", "is %v, it must not be negative", c.RetryInterval)
-	}
-	if c.MinRetries < 0 {
-		fail("MinRetries", "is %d, it must not be negative", c.MinRetries)
-	}
-	if c.RemovalMargin < 0 {
-		fail("RemovalMargin", "is %v, it must not be negative", c.RemovalMargin)
-	}
-	if c.LeaseRetryInterval < 0 {
-		fail("LeaseRetryInterval", "is %v, it must not be negative", c.LeaseRetryInterval)
-	}
+	fielderror.NotNegative(&errs, "Config.RetryInterval", c.RetryInterval)
+	fielderror.NotNegative(&errs, "Config.MinRetries", c.MinRetries)
+	fielderror.NotNegative(&errs, "Config.RemovalMargin", c.RemovalMargin)
+	fielderror.NotNegative(&errs, "Config.LeaseRetryInterval", c.LeaseRetryInterval)
 	return errs.Err(ErrInvalid)
 }
 

@@ -330,17 +330,13 @@ func (m *Manager) startBlocked() bool { return m.suspended || m.disconnected }
 // startIfPending starts a pending instance if that is allowed.
 func (m *Manager) startIfPending(out *Effects) {
 	if m.state == Oldest && m.startPending && m.instance == 0 && !m.startBlocked() {
-		m.startAgain(out)
+		m.startPending = false
+		if m.cfg.UseLease {
+			m.acquire(out) // it may have been lost unnoticed
+			return
+		}
+		m.start(out)
 	}
-}
-
-func (m *Manager) startAgain(out *Effects) {
-	m.startPending = false
-	if m.cfg.UseLease {
-		m.acquire(out) // it may have been lost unnoticed
-		return
-	}
-	m.start(out)
 }
 
 // end stops everything: this node is not a member any more.

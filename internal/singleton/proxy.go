@@ -37,9 +37,7 @@ func (c ProxyConfig) validate() error {
 	if len(c.Singleton) > MaxNameLength {
 		errs.Addf("ProxyConfig.Singleton", "has %d bytes, at most %d are allowed", len(c.Singleton), MaxNameLength)
 	}
-	if c.IdentifyInterval < 0 {
-		errs.Addf("ProxyConfig.IdentifyInterval", "is %v, it must not be negative", c.IdentifyInterval)
-	}
+	fielderror.NotNegative(&errs, "ProxyConfig.IdentifyInterval", c.IdentifyInterval)
 	if c.BufferSize > MaxBuffer {
 		errs.Addf("ProxyConfig.BufferSize", "is %d, at most %d is allowed", c.BufferSize, MaxBuffer)
 	}

@@ -77,12 +77,8 @@ func (s Settings) validate() error {
 	case s.StableAfter < 0:
 		fail("StableAfter", "is %v, it must not be negative", s.StableAfter)
 	}
-	if s.MinorityDelay < 0 {
-		fail("MinorityDelay", "is %v, it must not be negative", s.MinorityDelay)
-	}
-	if s.ReleaseAfter < 0 {
-		fail("ReleaseAfter", "is %v, it must not be negative", s.ReleaseAfter)
-	}
+	fielderror.NotNegative(&errs, "Settings.MinorityDelay", s.MinorityDelay)
+	fielderror.NotNegative(&errs, "Settings.ReleaseAfter", s.ReleaseAfter)
 	only(s.StableAfter != 0, "StableAfter", downing.KeepMajority, downing.StaticQuorum, downing.KeepOldest, downing.DownAll, downing.LeaseMajority, automatic)
 	only(s.DownAllWhenUnstable > 0, "DownAllWhenUnstable", downing.KeepMajority, downing.StaticQuorum, downing.KeepOldest, downing.DownAll, downing.LeaseMajority)
 	only(s.Role != "", "Role", downing.KeepMajority, downing.StaticQuorum, downing.KeepOldest, downing.LeaseMajority)

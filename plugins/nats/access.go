@@ -91,9 +91,7 @@ func (a *Access) validate() error {
 	if given > 1 {
 		errs.Addf("Access.CredentialsFile, NKeyFile and TokenFile", "exclude each other")
 	}
-	if a.ConnectTimeout < 0 {
-		errs.Addf("Access.ConnectTimeout", "is %v, it must not be negative", a.ConnectTimeout)
-	}
+	fielderror.NotNegative(&errs, "Access.ConnectTimeout", a.ConnectTimeout)
 	return errs.Err(ErrInvalid)
 }
 
