@@ -223,17 +223,16 @@ func (r *Resolver) tickUnstable(now time.Duration, out *Effects) {
 func (r *Resolver) decide(now time.Duration, out *Effects) {
 	p := newPartition(r.self, &r.view)
 	decision := r.settings.decide(&p)
-	if r.settings.Strategy == downing.LeaseMajority && !r.lease.held && p.onlyLeaves() {
+	switch {
+	case r.settings.Strategy != downing.LeaseMajority:
+		r.act(now, Decided, decision, out)
+	case !r.lease.held && p.onlyLeaves():
 		// The others may have removed this side without a decision. It leaves anyway, so it leaves
 		// the lease to them.
 		r.act(now, Decided, KeepOtherSide, out)
-		return
+	default:
+		r.ask(now, decision, &p, out)
 	}
-	if r.settings.Strategy != downing.LeaseMajority {
-		r.act(now, Decided, decision, out)
-		return
-	}
-	r.ask(now, decision, &p, out)
 }
 
 // act carries out a decision and returns the downed nodes.

@@ -237,14 +237,14 @@ func (p *partition) downable(f func(identity.Node) bool) []identity.Node {
 // find a member unreachable and are found unreachable themselves, and both ends of an observation
 // whose subject has seen the view.
 func (p *partition) indirect() []identity.Node {
-	observers, subjects := make([]identity.Node, 0, len(p.records)), make([]identity.Node, 0, len(p.records))
+	observers := make([]identity.Node, 0, len(p.records))
 	for _, r := range p.records {
-		observers, subjects = append(observers, r.observer), append(subjects, r.subject)
+		observers = append(observers, r.observer)
 	}
 	slices.SortFunc(observers, identity.Node.Compare)
 	var nodes []identity.Node
-	for i, r := range p.records {
-		if contains(observers, subjects[i]) {
+	for _, r := range p.records {
+		if contains(observers, r.subject) {
 			nodes = append(nodes, r.subject)
 		}
 		if contains(p.seen, r.subject) {
