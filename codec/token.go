@@ -123,16 +123,38 @@ var wideForms = [...]struct { //nolint:gochecknoglobals // a constant table
 	kind  kind
 	width int
 }{
-	{kindNil, 0}, {kindInvalid, 0}, {kindBool, 0}, {kindBool, 0},
-	{kindBinary, 1}, {kindBinary, 2}, {kindBinary, 4}, // 0xc4
-	{kindExt, 1}, {kindExt, 2}, {kindExt, 4}, // 0xc7
-	{kindFloat32, 4}, {kindFloat64, 8}, // 0xca
-	{kindUint, 1}, {kindUint, 2}, {kindUint, 4}, {kindUint, 8}, // 0xcc
-	{kindInt, 1}, {kindInt, 2}, {kindInt, 4}, {kindInt, 8}, // 0xd0
-	{kindExt, 0}, {kindExt, 0}, {kindExt, 0}, {kindExt, 0}, {kindExt, 0}, // 0xd4
-	{kindString, 1}, {kindString, 2}, {kindString, 4}, // 0xd9
-	{kindArray, 2}, {kindArray, 4}, // 0xdc
-	{kindMap, 2}, {kindMap, 4}, // 0xde
+	{kindNil, 0},
+	{kindInvalid, 0},
+	{kindBool, 0},
+	{kindBool, 0},
+	{kindBinary, 1},
+	{kindBinary, 2},
+	{kindBinary, 4}, // 0xc4
+	{kindExt, 1},
+	{kindExt, 2},
+	{kindExt, 4}, // 0xc7
+	{kindFloat32, 4},
+	{kindFloat64, 8}, // 0xca
+	{kindUint, 1},
+	{kindUint, 2},
+	{kindUint, 4},
+	{kindUint, 8}, // 0xcc
+	{kindInt, 1},
+	{kindInt, 2},
+	{kindInt, 4},
+	{kindInt, 8}, // 0xd0
+	{kindExt, 0},
+	{kindExt, 0},
+	{kindExt, 0},
+	{kindExt, 0},
+	{kindExt, 0}, // 0xd4
+	{kindString, 1},
+	{kindString, 2},
+	{kindString, 4}, // 0xd9
+	{kindArray, 2},
+	{kindArray, 4}, // 0xdc
+	{kindMap, 2},
+	{kindMap, 4}, // 0xde
 }
 
 // maxDepth is the maximum number of nested arrays and maps. The check before decoding and the

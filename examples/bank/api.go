@@ -149,9 +149,9 @@ func (a *api) lookup(r *http.Request) (any, error) {
 	}
 	var without []uint64
 	for _, s := range q["without"] {
-		n, err := eventNumber("without", s)
-		if err != nil {
-			return nil, err
+		n, bad := eventNumber("without", s)
+		if bad != nil {
+			return nil, bad
 		}
 		without = append(without, n)
 	}

@@ -97,7 +97,7 @@ func (b *batcher) add(i int, w *journal.Write) error {
 	if b.down {
 		return fmt.Errorf("leveldb: append: %w: an earlier batch of the call failed", journal.ErrNotSent)
 	}
-	if err := journal.CheckID(w.ID); err != nil {
+	if err = journal.CheckID(w.ID); err != nil {
 		return &journal.RejectedError{ID: w.ID, Reason: err}
 	}
 	s, err := b.engine.stream(w.ID)

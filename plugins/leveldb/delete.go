@@ -111,9 +111,9 @@ func (db *DB) sweepPortion(ctx context.Context, kind byte, r *util.Range) (last 
 		deleted deletions
 	)
 	last, err = e.portion(e.db, r, func(key, value []byte) error {
-		_, group, err := cutIndexKey(key)
-		if err != nil || group >= end.group { // the last group determines the next group number
-			return err
+		_, group, damaged := cutIndexKey(key)
+		if damaged != nil || group >= end.group { // the last group determines the next group number
+			return damaged
 		}
 		runs := readRuns(value, kind == tagTag)
 		for runs.next() {

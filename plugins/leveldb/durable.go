@@ -71,14 +71,14 @@ func (d *Durable) Dir(id durable.ID) string {
 // Open implements durable.Opener.
 func (d *Durable) Open(ctx context.Context, id durable.ID) (s durable.Store, err error) {
 	defer wrapDurable(&err, "open durable data %v", id)
-	if err := id.Check(); err != nil {
+	if err = id.Check(); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	dir := d.Dir(id)
-	if err := checkContents(dir); err != nil {
+	if err = checkContents(dir); err != nil {
 		return nil, err
 	}
 	cfg := d.cfg.db
@@ -210,9 +210,9 @@ func (l *loader) next(ctx context.Context) (records []durable.Record, err error)
 		return nil, errReplaced
 	}
 	last, err := e.portion(l.view, &util.Range{Start: l.start}, func(key, value []byte) error {
-		r, err := decodeRecord(key, value)
-		if err != nil {
-			return err
+		r, damaged := decodeRecord(key, value)
+		if damaged != nil {
+			return damaged
 		}
 		r.Data = bytes.Clone(r.Data)
 		records = append(records, r)

@@ -43,7 +43,7 @@ func (j *Journal) Close() error { return j.db.handles.Close(j.open, j.db.Close) 
 // HighestSequenceNr implements journal.Journal.
 func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (highest uint64, err error) {
 	defer wrap(&err, "highest sequence number of %q", id)
-	if err := journal.CheckID(id); err != nil {
+	if err = journal.CheckID(id); err != nil {
 		return 0, err
 	}
 	e, err := j.use(ctx, false)

@@ -277,7 +277,7 @@ func closeWaits(f *fixture) {
 	var returned atomic.Bool
 	b.Handle(kindA, func(ctx context.Context, _ transport.Message) {
 		close(entered)
-		block(f.ctx, ctx.Done())
+		block(f.ctx, ctx.Done()) //nolint:contextcheck // f.ctx bounds the wait for the end of ctx
 		returned.Store(true)
 	})
 	f.must("Send", a.Send(b.Self(), transport.Data, kindA, nil))

@@ -111,10 +111,10 @@ func block(ctx context.Context, closed <-chan struct{}) {
 	}
 }
 
-// collect returns a mailbox with the messages of a kind that an endpoint handles.
-func collect(of endpoint, kind transport.Kind) *mailbox[transport.Message] {
+// collect returns a mailbox with the messages of kindA that an endpoint handles.
+func collect(of endpoint) *mailbox[transport.Message] {
 	var m mailbox[transport.Message]
-	of.Handle(kind, m.handler())
+	of.Handle(kindA, m.handler())
 	return &m
 }
 

@@ -29,7 +29,7 @@ func linkChecks() []check {
 func linkOrder(f *fixture) {
 	const senders, each = 3, 1000
 	b, _ := f.open("b", transport.Config{})
-	box := collect(b, kindA)
+	box := collect(b)
 	var wg sync.WaitGroup
 	for i := range senders {
 		a, _ := f.open(fmt.Sprint("a", i), transport.Config{})
@@ -62,7 +62,7 @@ func linkOrder(f *fixture) {
 
 func linkSizes(f *fixture) {
 	a, b := f.pair()
-	box := collect(b, kindA)
+	box := collect(b)
 	n := 0
 	for _, lane := range lanes() {
 		for _, size := range []int{0, 1, 32 << 10, 1<<20 - 1, 1 << 20} {
@@ -86,7 +86,7 @@ func exchange(f *fixture, lane transport.Lane, fates []Fate) ([]string, endpoint
 	var events mailbox[transport.Event]
 	a, faulty := f.open("a", transport.Config{})
 	b, _ := f.open("b", transport.Config{OnEvent: events.put})
-	box := collect(b, kindA)
+	box := collect(b)
 	faulty.Next(lane, fates...)
 	for i := range fates {
 		f.must("Send", a.Send(b.Self(), lane, kindA, fmt.Append(nil, i)))

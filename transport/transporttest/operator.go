@@ -154,7 +154,7 @@ func operatorClose(f *fixture) {
 	entered, returned := make(chan struct{}), make(chan struct{})
 	a := f.serve("a", func(ctx context.Context, _ string, _ []byte) []byte {
 		close(entered)
-		block(f.ctx, ctx.Done())
+		block(f.ctx, ctx.Done()) //nolint:contextcheck // f.ctx bounds the wait for the end of ctx
 		close(returned)
 		return nil
 	})

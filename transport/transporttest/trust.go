@@ -70,7 +70,7 @@ func trustQuarantine(f *fixture) {
 	var events mailbox[transport.Event]
 	a, _ := f.open("a", transport.Config{OnEvent: events.put})
 	b, _ := f.open("b", transport.Config{})
-	box := collect(b, kindA)
+	box := collect(b)
 	f.must("Send", a.Send(b.Self(), transport.Data, kindA, []byte("1")))
 	box.wait(f, 1)
 	b.Quarantine(a.Self(), false)

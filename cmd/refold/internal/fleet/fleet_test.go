@@ -52,7 +52,7 @@ func (f *Fleet) Start(n Node) (pid int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("start node %s: %w", n.Name, err)
 	}
-	cmd := exec.Command(f.command[0], f.command[1:]...) //nolint:noctx // that is what it is for; Close ends it
+	cmd := exec.Command(f.command[0], f.command[1:]...)
 	cmd.Stderr = f.stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
