@@ -97,6 +97,9 @@ func (n *Node) shutdown(base context.Context) {
 	n.leases.close(n.cfg.PhaseTimeout[PhaseTerminate])
 	if n.err = n.left; n.err == nil {
 		n.err = ErrStopped
+		if s := n.events.current(); s.Joined && s.Status(n.self) == Down {
+			n.err = ErrDowned // PhaseClusterStop timed out before the membership ended
+		}
 	}
 	n.events.close()
 	n.out.Log(slog.LevelInfo, "node ended", slog.String("reason", n.err.Error()))

@@ -117,9 +117,9 @@ func (db *DB) sweepPortion(ctx context.Context, kind byte, r *util.Range) (last 
 		}
 		runs := readRuns(value, kind == tagTag)
 		for runs.next() {
-			left, err := deleted.skip(e.db, runs.run)
-			if err != nil || left.count > 0 {
-				return err
+			left, failed := deleted.skip(e.db, runs.run)
+			if failed != nil || left.count > 0 {
+				return failed
 			}
 		}
 		if runs.err == nil {
