@@ -74,8 +74,9 @@ else
 endif
 
 .PHONY: quick
+# Many of these tests wait for nodes that join, so more packages run at a time than there are cores.
 quick: need-go ## run the tests that need no server, in under a minute: no PostgreSQL, no C compiler, no root
-	@go test -short -shuffle=on -timeout=10m $$(.ci/need without-postgres ./...)
+	@go test -short -p 4 -shuffle=on -timeout=10m $$(.ci/need without-postgres ./...)
 
 .PHONY: test
 test: need-go ## run all tests with the race detector, in random order (PKG); root on Debian installs missing packages unless PKG is set
