@@ -13,11 +13,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// times is how often a randomized test is repeated: at its full count when REFOLD_SOAK is set, as
-// make soak does.
-func times(quick, full uint64) uint64 {
+// times returns how often a randomized test is repeated. It sets defaults of flags, for which
+// effort.Count would be called too early.
+func times(usual, full uint64) uint64 {
 	if effort.Soak() {
 		return full
 	}
-	return quick
+	return usual
 }

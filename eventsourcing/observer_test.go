@@ -106,7 +106,8 @@ func TestACommandThatIsDecidedAgainIsObservedOnce(t *testing.T) {
 	}
 }
 
-// TestEveryCommandEnds checks that one Command follows each Begin, for every outcome.
+// TestEveryCommandEnds checks that the observer receives exactly one Command call after each Begin
+// call, whether the command succeeds, fails or is refused.
 func TestEveryCommandEnds(t *testing.T) {
 	t.Parallel()
 	refusal := eventsourcing.NewRefusal("test/no", "no")

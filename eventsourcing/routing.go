@@ -193,8 +193,8 @@ func (r *remoteTarget) typeName() string { return r.name }
 
 func (r *remoteTarget) calls() *callPool { return &r.pool }
 
-// sender is the sender of a command, with or without an expected reply. Envelope.Caller holds one
-// for every command.
+// sender is the sender of a command, with or without an expected reply. The Envelope.Caller of each
+// command is a sender.
 type sender interface {
 	hosting.Caller
 	from() *origin

@@ -89,7 +89,8 @@ func (p *Path[E, M]) Route() region.DirectRoute { return p.route }
 // Set sets the route.
 func (p *Path[E, M]) Set(r region.DirectRoute) { p.route = r }
 
-// Target returns the receiver of a message. It ignores the queues: see Waiting.
+// Target returns the receiver of a message. It ignores the queues: see Waiting. The caller records
+// in E that the entity was used: see Touched.
 func (p *Path[E, M]) Target(from Origin, id string) (e E, to Target) {
 	r := p.route
 	if from == Own && !r.Own || from == Peers && !r.Peers {
@@ -119,8 +120,7 @@ func (p *Path[E, M]) Wait(from Origin, m M) bool {
 // Pass calls pass for waiting messages in order and removes them until it returns false. It returns
 // the next message, if there is one, which is for the machine. Done has to follow.
 //
-// As new messages meanwhile wait for the lock, a queue becomes empty although messages keep
-// arriving.
+// Senders need the lock to add messages, so Pass empties the queue even under a steady load.
 func (p *Path[E, M]) Pass(from Origin, pass func(M) bool) (next M, found bool) {
 	queue := p.queues[from]
 	n := 0
@@ -160,7 +160,7 @@ func (p *Path[E, M]) Add(id string, e E) {
 	p.entities[id] = e
 }
 
-// Remove ends that.
+// Remove closes the path for an entity.
 func (p *Path[E, M]) Remove(id string) { delete(p.entities, id) }
 
 // Touched returns the entities for which take returns true, sorted: those that have received messages

@@ -100,8 +100,8 @@ type result struct {
 	length    int
 }
 
-// notDone reports whether the operation was certainly not executed. A ledger returns no errors,
-// so this holds for every error but ErrOutcomeUnknown.
+// notDone reports whether the operation was certainly not executed. The handlers of a ledger never
+// refuse, so only ErrOutcomeUnknown leaves the outcome open.
 func (k result) notDone() bool {
 	return k.err != nil && !errors.Is(k.err, eventsourcing.ErrOutcomeUnknown)
 }
