@@ -148,7 +148,6 @@ func (n *Node) serviceOf(own transport.AdminHandler) transport.AdminHandler {
 	}
 }
 
-// admin handles a request of an operator.
 func (n *Node) admin(ctx context.Context, operator string, r *adminRequest) (reply adminReply, err error) {
 	if r.Command != adminState {
 		n.out.Log(slog.LevelInfo, "admin: command received", slog.String("operator", operator), slog.String("command", string(r.Command)), slog.String("member", r.Node))

@@ -146,7 +146,6 @@ func (c *Config) validate() (identity.Version, error) {
 	return version, errs.Err(ErrInvalid)
 }
 
-// of returns the configuration of one lease.
 func (s LeaseSettings) of(name, owner string, log *slog.Logger) lease.Config {
 	return lease.Config{Name: name, Owner: owner, Interval: s.Interval, OperationTimeout: s.OperationTimeout, Logger: log}
 }

@@ -305,7 +305,6 @@ type broadcaster struct {
 	lagged      uint64
 }
 
-// subscriber is one call of Events.
 type subscriber struct {
 	kinds map[EventKind]bool // nil is all
 	ready loop.Signal

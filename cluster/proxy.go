@@ -300,7 +300,6 @@ const (
 	busy      byte = 3
 )
 
-// forwardVersion is the version of the encoding.
 const forwardVersion = 1
 
 var errForward = errors.New("cluster: malformed message for a singleton")

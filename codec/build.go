@@ -24,7 +24,6 @@ func (b *builder) errorf(format string, args ...any) {
 	b.errs = append(b.errs, fmt.Errorf(format, args...))
 }
 
-// claim takes a name for one purpose.
 func (b *builder) claim(name, purpose string) bool {
 	if err := checkName(name); err != nil {
 		b.errorf("%w", err)

@@ -126,7 +126,6 @@ func (f *field) omitted(v reflect.Value) bool {
 
 const structTag = "refold"
 
-// field is one stored field of a struct.
 type field struct {
 	name  string
 	alias string // another name under which it is read, or ""
@@ -136,7 +135,6 @@ type field struct {
 	head  []byte // the encoded name
 }
 
-// fieldTag is the parsed tag of a field.
 type fieldTag struct {
 	skip, omit, noInline bool
 	name, alias          string

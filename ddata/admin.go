@@ -33,7 +33,6 @@ const (
 	commandBucket  = "bucket"  // the digests of the keys in one bucket
 )
 
-// adminRequest is a request of an operator.
 type adminRequest struct {
 	Service string `json:"service"`
 	Command string `json:"command"`
@@ -214,7 +213,6 @@ func (r *Replicator) handleAdmin(ctx context.Context, request *adminRequest) (re
 	return reply, fmt.Errorf("%w: command %.100q", ErrInvalid, request.Command)
 }
 
-// adminKeys returns a page of keys, and whether there are more.
 func (r *Replicator) adminKeys(request *adminRequest) (page []AdminKey, more bool) {
 	all := r.values.page(request.After, request.Prefix, request.Deleted, maxPageKeys+1)
 	room := maxPageBytes

@@ -137,7 +137,6 @@ func (n nodes) check() error {
 
 func count(n int) nodes { return nodes{level: replication.Level{Kind: replication.Count, N: n}} }
 
-// text returns the text of the level with an addition.
 func (n nodes) text(addition string) string {
 	text := n.level.Kind.String()
 	switch n.level.Kind {

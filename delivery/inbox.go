@@ -22,7 +22,6 @@ type Inbox struct {
 	senders map[string]*outbox.Incoming[*verdict]
 }
 
-// verdict is the refusal of a delivery.
 type verdict struct {
 	Code    string `msgpack:"c"`
 	Message string `msgpack:"m"`

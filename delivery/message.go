@@ -22,7 +22,6 @@ type Header struct {
 	Floor uint64 `msgpack:",omitempty"`
 }
 
-// delivered reports whether the header belongs to a delivery.
 func (h Header) delivered() bool { return h.Sender != "" && h.Nr != 0 }
 
 func (h Header) header() Header { return h }
@@ -32,7 +31,6 @@ func (h *Header) setHeader(x Header) { *h = x }
 // Message is a command that can be delivered: a struct that embeds Header.
 type Message interface{ header() Header }
 
-// withHeader returns the message with another header.
 func withHeader[M Message](m M, h Header) M {
 	if s, ok := any(&m).(interface{ setHeader(Header) }); ok {
 		s.setHeader(h)

@@ -79,7 +79,6 @@ func (f thenReplyFunc[S, E, R]) call(e *entity[S, E]) decision[S, E] {
 	return f(contextOf[R](e)).decision
 }
 
-// replyFunc computes a reply.
 type replyFunc interface{ compute() any }
 
 type replyFuncOf[R any] func() R
@@ -294,7 +293,6 @@ func (e effect[S, E]) join(next effect[S, E]) effect[S, E] {
 	return e
 }
 
-// check returns an error if a decision is invalid.
 func (d *decision[S, E]) check() error {
 	if d.kind == refused && isNilError(d.err) {
 		return fmt.Errorf("%w: Refuse needs an error", ErrInvalid)

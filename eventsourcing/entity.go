@@ -48,7 +48,6 @@ type input struct {
 	call func(out *engine.Effects)
 }
 
-// stops are requests to stop an entity.
 type stops uint8
 
 const (
@@ -77,10 +76,8 @@ func newEntity[S, E any](h *Local[S, E], pid string) *entity[S, E] {
 	return e
 }
 
-// pid returns the persistence ID.
 func (e *entity[S, E]) pid() string { return e.machine.ID() }
 
-// id returns the entity's own ID.
 func (e *entity[S, E]) id() string { return cutID(e.pid(), e.host.model.typ.Name) }
 
 // acceptance is the result of accept.

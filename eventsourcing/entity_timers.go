@@ -90,7 +90,6 @@ func (h *Local[S, E]) tellSelf(id string, env *engine.Envelope) {
 	}
 }
 
-// timer is a named timer of an entity.
 type timer struct {
 	t       *time.Timer
 	stopped bool // guarded by the entity's mu

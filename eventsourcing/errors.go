@@ -72,7 +72,6 @@ type recoveryError struct{ reason error }
 
 func (e *recoveryError) Error() string { return e.reason.Error() }
 
-// Is reports whether target is ErrRecovery.
 func (e *recoveryError) Is(target error) bool { return target == ErrRecovery }
 
 func (e *recoveryError) Unwrap() error { return e.reason }
@@ -293,7 +292,6 @@ type coded struct {
 	code string
 }
 
-// codePanic is the code of a PanicError.
 const codePanic = "refold/panic"
 
 // kindCodes returns the codes that carry the kind of a refusal to another node.

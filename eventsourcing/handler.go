@@ -95,7 +95,6 @@ func (t *Type[S, E]) commandTable() (map[reflect.Type]*Handler[S, E], *codec.Reg
 	return table, registry, errs.Err(ErrInvalid)
 }
 
-// addRow adds a row to a table.
 func addRow[H any](errs *fielderror.Errors, field string, table map[reflect.Type]*H, key reflect.Type, row *H, noHandler bool) {
 	if noHandler {
 		errs.Addf(field, "has a nil handler of %v", key)

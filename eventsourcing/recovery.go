@@ -39,7 +39,6 @@ type folding[S, E any] struct {
 	replayed uint64
 }
 
-// newFolding returns the folding of a recovery.
 func newFolding[S, E any](h *Local[S, E], pid string) folding[S, E] {
 	return folding[S, E]{
 		model: h.model, rt: h.rt, pid: pid, opts: h.opts.Recovery,
@@ -256,7 +255,6 @@ func (e *entity[S, E]) runRecovery(asked time.Time, info RecoveryInfo) {
 	e.do(func(out *engine.Effects) { e.recovered(f.into, in, out) })
 }
 
-// recovered starts a recovered instance.
 func (e *entity[S, E]) recovered(fresh instance[S, E], in engine.Input, out *engine.Effects) {
 	e.instance = fresh
 	if e.machine.Recovering() { // the entity was not stopped in the meantime

@@ -99,7 +99,6 @@ func (c *replyCodec) decodeFor(command any, data []byte) (any, error) {
 	return into.Elem().Interface(), nil
 }
 
-// state returns the codec of a type.
 func (c *replyCodec) state(t reflect.Type) (*codec.State, error) {
 	known, ok := c.states.Load(t)
 	if !ok {
@@ -148,7 +147,6 @@ func appendText(dst []byte, text string) []byte {
 	return append(dst, text...)
 }
 
-// decodeError decodes an error of appendError.
 func decodeError(data []byte) error {
 	r := textReader{data: data[1:]}
 	n := r.uint(maxErrorCodes + 1)

@@ -90,7 +90,6 @@ func (m *model[S, E]) prepareState() error {
 	return nil
 }
 
-// encode encodes the state for a snapshot.
 func (m *model[S, E]) encode(state *S) (manifest string, payload []byte, err error) {
 	if form := m.typ.Snapshots.State; form != nil {
 		value, failed := form.to(state)
@@ -187,7 +186,6 @@ func (h *Local[S, E]) Inspect(ctx context.Context, id string, f func(state *S, s
 	return err
 }
 
-// inspect performs an inspection.
 func (e *entity[S, E]) inspect(op *engine.Op, i inspection[S]) {
 	i.f(e.instance.state, op.SequenceNr())
 	op.Answer(nil)

@@ -121,7 +121,6 @@ func newModel[S, E any](typ Type[S, E]) (*model[S, E], error) {
 	return m, nil
 }
 
-// check checks the fields of a Type one by one.
 func (t *Type[S, E]) check() (errs fielderror.Errors) {
 	if strings.TrimSpace(t.Name) == "" || strings.ContainsAny(t.Name, "|\x00") {
 		errs.Addf("Type.Name", "%q is blank or contains a \"|\" or a NUL", t.Name)

@@ -55,7 +55,6 @@ func claimed(positions []Position) bool {
 	return slices.ContainsFunc(positions, func(p Position) bool { return p.Clear && p.Claim != "" })
 }
 
-// holds reports whether this process holds the claim.
 func (c *claimer) holds(positions []Position) bool {
 	return len(positions) > 0 && !slices.ContainsFunc(positions, func(p Position) bool {
 		return !p.Clear || !strings.HasPrefix(p.Claim, c.owner)

@@ -229,5 +229,4 @@ func (s *streak) add(err error, maxRestarts int, once bool) bool {
 	return maxRestarts < 0 || maxRestarts > 0 && s.failures > maxRestarts
 }
 
-// length is the number of all failures.
 func (s *streak) length() int { return s.failures + s.fences }

@@ -273,7 +273,6 @@ func (p *Projection[E]) notifyRestart(ctx context.Context, info RestartInfo) {
 	observe(ctx, p, p.cfg.Observer.Restarted, info)
 }
 
-// setWorkers sets the workers that Status reports.
 func (p *Projection[E]) setWorkers(workers []*worker[E]) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -243,7 +243,6 @@ func (f *figures) state(s State) {
 	f.set(func(now *WorkerStatus) { now.State, now.NextTry = s, time.Time{} })
 }
 
-// set changes the values of the status.
 func (f *figures) set(change func(s *WorkerStatus)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -245,7 +245,6 @@ func (w *worker[E]) next(ctx context.Context) error {
 	return nil
 }
 
-// updateFigures updates the figures.
 func (w *worker[E]) updateFigures() {
 	var oldest time.Time
 	for _, it := range w.pending[w.head:] {

@@ -140,7 +140,6 @@ func (rt *router) serve() {
 	rt.node.HandleAdmin(adminService, adminrpc.Serve(adminProtocol(), rt.administer))
 }
 
-// administer handles a request of an operator.
 func (rt *router) administer(ctx context.Context, operator string, r *adminRequest) (reply adminReply, err error) {
 	if r.Command == adminCmdRegions && r.Type == "" {
 		reply, err = rt.adminRegions(ctx, r.After)
@@ -220,7 +219,6 @@ func (s *shell) logOperatorCommand(ctx context.Context, operator string, r *admi
 	s.log.InfoContext(ctx, "operator request", slog.String("operator", operator), slog.String("command", string(r.Command)))
 }
 
-// adminRegion returns the state of the region.
 func (s *shell) adminRegion(ctx context.Context) (a AdminRegion, err error) {
 	a = AdminRegion{Type: s.name, Role: s.opts.Role, Total: s.opts.Shards, Proxy: s.entities == nil, Dropped: s.dropped.Load()}
 	if why := s.mismatchErr(); why != nil {

@@ -51,7 +51,6 @@ func (s *shell) restrictPath(g *fastPath) {
 	}
 }
 
-// restrictAllPaths calls restrictPath for all shards.
 func (s *shell) restrictAllPaths() {
 	for n := range s.openPaths { // the order does not matter
 		s.restrictPath(&s.paths[n])

@@ -217,7 +217,6 @@ const (
 	formRefusal = 1
 )
 
-// replyHeader returns the first bytes of a reply.
 func replyHeader(a replyAddress, form byte) []byte {
 	return binary.AppendUvarint(append(make([]byte, 0, 256), wireVersion, form), a.number)
 }
@@ -247,7 +246,6 @@ func (s *shell) sendRefusal(body []byte, why shardcore.Reason) (asked bool) {
 	return true
 }
 
-// incomingReply is a received reply.
 type incomingReply struct {
 	number uint64
 	reason shardcore.Reason // 0 unless the command was refused

@@ -62,7 +62,6 @@ func (s *shell) run() {
 // sweepInterval is how often commands and asks of callers that gave up are removed.
 const sweepInterval = 15 * time.Second
 
-// handle handles one item.
 func (s *shell) handle(it *item) {
 	switch {
 	case it.call != nil:
@@ -329,7 +328,6 @@ func (s *shell) reportDropped(id string, asked bool, err error) {
 	s.throttle.Log(s.ctx, s.log, logDropped, level, "command not delivered", slog.String("entity", id), slog.Any("error", err))
 }
 
-// logNote logs a note of the coordinator.
 func (s *shell) logNote(n *coordinator.Note) {
 	level := slog.LevelDebug
 	switch n.Kind {

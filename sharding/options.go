@@ -209,7 +209,6 @@ func (t *Tuning) durations() []field[*time.Duration] {
 // commands. PhaseStopRegions is longer by default.
 const leavePatience = 3
 
-// machineConfig returns the configuration of the machine.
 func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) shardcore.Config {
 	t := &o.Tuning
 	return shardcore.Config{

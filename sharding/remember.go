@@ -86,7 +86,6 @@ func entityEvents(started, stopped []string) [][]byte {
 	return events
 }
 
-// entitySet is the entities of a shard.
 type entitySet map[string]struct{}
 
 func (s entitySet) apply(event []byte) error {
@@ -102,7 +101,6 @@ func (s entitySet) apply(event []byte) error {
 	}
 }
 
-// encode returns the encoding of a snapshot.
 func (s entitySet) encode() []byte { return appendIDs([]byte{rememberWire}, s.sorted()) }
 
 func (s entitySet) sorted() []string { return slices.Sorted(maps.Keys(s)) }
@@ -182,7 +180,6 @@ func (s *shell) ofShard(ids []string, n Shard) []string {
 	return kept
 }
 
-// remembered returns the input for the shard.
 func remembered(update *shard.Update, ids []string, err error) shard.Input {
 	switch {
 	case update == nil && err == nil:

@@ -24,7 +24,6 @@ import (
 
 // Kinds of messages of this package, in addition to those of package shardcore. They never change.
 const (
-	// kindReply is the reply to a command.
 	kindReply transport.Kind = 202
 )
 
@@ -44,7 +43,6 @@ type router struct {
 
 type routerKey struct{}
 
-// routerOf returns the router of a node.
 func routerOf(node *cluster.Node) *router {
 	b, _ := node.Attached(routerKey{}, func() any {
 		b := &router{node: node, reserved: map[string]*shell{}, shells: map[string]*shell{}, regions: map[string]any{}}
@@ -103,7 +101,6 @@ func (rt *router) receiveCoordinatorMessage(ctx context.Context, m transport.Mes
 	s.receiveFrame(ctx, m, shardcore.KindCoordinator)
 }
 
-// receiveRegionFrame receives a frame of another region.
 func (rt *router) receiveRegionFrame(ctx context.Context, m transport.Message) {
 	p, err := region.DecodePacket(m.Payload)
 	s := rt.find(p.Type)
@@ -249,7 +246,6 @@ func (a *askTable) takeAll(which func(*pendingAsk) bool) (taken []pendingAsk) {
 	return taken
 }
 
-// len returns the number of asks.
 func (a *askTable) len() (n int) {
 	for i := range a.stripes {
 		s := &a.stripes[i]

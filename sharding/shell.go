@@ -237,5 +237,4 @@ func (s *shell) close(ctx context.Context) error {
 	return err
 }
 
-// end ends the loop.
 func (s *shell) end() { s.stopping.Store(true) }

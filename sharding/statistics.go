@@ -249,7 +249,6 @@ func decodeQuery(b []byte) (subject query, name string, err error) {
 	return subject, name, r.End()
 }
 
-// encodeQueryReply encodes a reply or an error.
 func encodeQueryReply(answer []byte, err error) []byte {
 	if err != nil {
 		text := err.Error()
@@ -277,7 +276,6 @@ func decodeQueryReply(b []byte) ([]byte, error) {
 	return nil, fmt.Errorf("the node reports: %.*q", maxReason, text)
 }
 
-// encodeNodes encodes the nodes of regions.
 func encodeNodes(regions []allocation.Region) []byte {
 	dst := binary.AppendUvarint([]byte{wireVersion}, uint64(len(regions)))
 	for i := range regions {

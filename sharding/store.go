@@ -189,7 +189,6 @@ func checkChange(c *Change) error {
 	return nil
 }
 
-// storedChange returns the form of a change for a store.
 func storedChange(c *coordinator.Change) Change {
 	events, after := c.Encode()
 	return Change{Term: c.Term, Rev: c.Rev, Claim: c.IsClaim(), Events: events, After: after}

@@ -39,7 +39,6 @@ type outFile interface {
 	Sync() error
 }
 
-// osFS is the real file system.
 type osFS struct{}
 
 // Mkdir makes a directory that only its user can reach.
@@ -55,7 +54,6 @@ func (osFS) ReadDir(dir string) ([]string, error) {
 	return names, errors.Join(err, d.Close())
 }
 
-// Open opens a regular file.
 func (osFS) Open(name string) (inFile, error) {
 	f, err := os.Open(filepath.Clean(name))
 	if err != nil {
@@ -72,7 +70,6 @@ func (osFS) Create(name string) (outFile, error) {
 // Rename is atomic where the operating system is.
 func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
 
-// Remove removes a file.
 func (osFS) Remove(name string) error { return os.Remove(name) }
 
 // SyncDir opens the directory to sync it, as POSIX wants it.
@@ -86,7 +83,6 @@ func (osFS) SyncDir(dir string) error {
 
 type sizedFile struct{ *os.File }
 
-// Size returns the current size.
 func (f sizedFile) Size() (int64, error) {
 	info, err := f.Stat()
 	if err != nil {

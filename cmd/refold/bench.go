@@ -17,7 +17,6 @@ import (
 	"github.com/refold-io/refold/cmd/refold/operator"
 )
 
-// benchCommand is "refold bench".
 type benchCommand struct {
 	Name    string        `arg:"" optional:"" help:"A benchmark, a group (persistence, cluster, ddata, sharding), or all. Without one, the command lists them."`
 	Journal string        `help:"Run only on this journal: inmem:, leveldb: (a temporary directory), leveldb:DIR (a new directory in DIR), postgres: (a private server) or postgres://USER@HOST/DATABASE (a new schema). Defaults to all that need no server." placeholder:"ADDRESS"`
@@ -31,7 +30,6 @@ type benchCommand struct {
 // shortest is the minimum of --length.
 const shortest = 10 * time.Millisecond
 
-// Help returns the detailed help of the command.
 func (c *benchCommand) Help() string {
 	return `Measures each figure in alternation with its raw limit on this machine: the throughput of the disk, LevelDB or channels
 without Refold. It compares their ratio with a goal; the exit status is 1 if a goal is missed. A figure without a verdict
@@ -56,12 +54,10 @@ func (c *benchCommand) Validate() error {
 	return nil
 }
 
-// row is a bench.Row.
 type row interface {
 	Run(ctx context.Context, s bench.Settings, emit func(bench.Result)) error
 }
 
-// Run measures.
 func (c *benchCommand) Run(ctx context.Context, env *operator.Env) error {
 	if c.Name == "" {
 		return c.list(env)
@@ -126,7 +122,6 @@ func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []ro
 	return nil
 }
 
-// printer prints results.
 type printer struct {
 	json    bool
 	out     io.Writer

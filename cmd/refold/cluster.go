@@ -17,7 +17,6 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// clusterCommand is "refold cluster".
 type clusterCommand struct {
 	clusterFlags
 
@@ -30,12 +29,10 @@ type clusterCommand struct {
 	Permissions clusterPermissionsCommand `cmd:"" name:"nats-permissions" help:"Print the NATS permissions of a node or an operator."`
 }
 
-// clusterDownCommand is "refold cluster down".
 type clusterDownCommand struct {
 	Node string `arg:"" help:"The name of the member, or name#UID as members prints it."`
 }
 
-// Help returns the detailed help of the command.
 func (c *clusterDownCommand) Help() string {
 	return `Other members take over what the member hosted. If the member is alive but does not learn of its removal, it keeps
 hosting, too: make sure first that its process is dead.`
@@ -50,7 +47,6 @@ func (c *clusterDownCommand) Run(ctx context.Context, env *operator.Env, common 
 	return err
 }
 
-// clusterPrepareCommand is "refold cluster prepare-for-shutdown".
 type clusterPrepareCommand struct{}
 
 // Run announces the shutdown.
@@ -62,20 +58,17 @@ func (c *clusterPrepareCommand) Run(ctx context.Context, env *operator.Env, comm
 	return err
 }
 
-// clusterPermissionsCommand is "refold cluster nats-permissions".
 type clusterPermissionsCommand struct {
 	User         string        `arg:"" enum:"node,operator" help:"${enum}"`
 	Is           string        `arg:"" name:"name" help:"The name of the node or of the operator."`
 	LeaseTimeout time.Duration `help:"Also allow a node to hold leases with this time-out." placeholder:"TIME"`
 }
 
-// Help returns the detailed help of the command.
 func (c *clusterPermissionsCommand) Help() string {
 	return `Add the output to the block of the user in the configuration of the NATS servers. A node may receive only messages that
 are addressed to it, and send only under its own name. This authenticates the sender of each message.`
 }
 
-// Run prints the permissions.
 func (c *clusterPermissionsCommand) Run(env *operator.Env, common *clusterCommand) error {
 	if err := common.named(); err != nil {
 		return err
@@ -101,7 +94,6 @@ func (c *clusterPermissionsCommand) Run(env *operator.Env, common *clusterComman
 	return err
 }
 
-// clusterLeaveCommand is "refold cluster leave".
 type clusterLeaveCommand struct {
 	waitFlags `kong:"set='until=it is gone',set='limit=2m'"`
 

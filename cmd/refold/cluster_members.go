@@ -15,20 +15,17 @@ import (
 	"github.com/refold-io/refold/cmd/refold/operator"
 )
 
-// clusterMembersCommand is "refold cluster members".
 type clusterMembersCommand struct {
 	watchFlags
 
 	JSON bool `name:"json" help:"Print one JSON object, or one per line with --watch."`
 }
 
-// Help returns the detailed help of the command.
 func (c *clusterMembersCommand) Help() string {
 	return `Prints the view of one node; --ask selects the node. The notes list the observers of an unreachable member. The exit
 status is 1 if a member is unreachable, or if the members do not agree yet.`
 }
 
-// Run prints the members.
 func (c *clusterMembersCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
 	return common.with(func(n *nodes) error {
 		node := common.Ask

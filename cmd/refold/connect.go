@@ -41,7 +41,6 @@ func (f *clusterFlags) access() nats.Access {
 	}
 }
 
-// Validate checks the flags.
 func (f *clusterFlags) Validate() error {
 	if f.Timeout <= 0 {
 		return fmt.Errorf("--timeout is %v, must be greater than 0", f.Timeout)
@@ -49,7 +48,6 @@ func (f *clusterFlags) Validate() error {
 	return nil
 }
 
-// named returns an error without the name of a cluster.
 func (f *clusterFlags) named() error {
 	if f.Cluster == "" {
 		return errors.New("--cluster is missing: the name of the cluster")

@@ -16,7 +16,6 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// ddataCommand is "refold ddata".
 type ddataCommand struct {
 	clusterFlags
 
@@ -110,7 +109,6 @@ func (c *ddataKeysCommand) list(ctx context.Context, env *operator.Env, n *nodes
 	return out.Flush()
 }
 
-// ddataGetCommand is "refold ddata get".
 type ddataGetCommand struct {
 	replicatorFlag
 
@@ -119,7 +117,6 @@ type ddataGetCommand struct {
 	JSON  bool   `name:"json" help:"Print one JSON object, with node and type."`
 }
 
-// Help returns the detailed help of the command.
 func (c *ddataGetCommand) Help() string {
 	return `With --level local it prints the value of one node; --ask selects the node. A read from several nodes writes the merged
 value to the queried node, like a read of a program.`
@@ -159,14 +156,12 @@ func (c *ddataGetCommand) print(ctx context.Context, env *operator.Env, n *nodes
 	}{v.Node, v.Key, v.Type, text})
 }
 
-// ddataCountCommand is "refold ddata count".
 type ddataCountCommand struct {
 	replicatorFlag
 
 	JSON bool `name:"json" help:"Print one JSON object."`
 }
 
-// Run prints the counts.
 func (c *ddataCountCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
 	return common.with(func(n *nodes) error {
 		return c.find(ctx, common, n, func(at ddata.At) error { return c.print(ctx, env, n, at) })

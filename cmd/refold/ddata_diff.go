@@ -17,7 +17,6 @@ import (
 	"github.com/refold-io/refold/ddata"
 )
 
-// ddataDiffCommand is "refold ddata diff".
 type ddataDiffCommand struct {
 	replicatorFlag
 
@@ -26,7 +25,6 @@ type ddataDiffCommand struct {
 	JSON  bool          `name:"json" help:"Print one JSON object."`
 }
 
-// Help returns the detailed help of the command.
 func (c *ddataDiffCommand) Help() string {
 	return `Queries the nodes one by one, so a key that changes in between may differ temporarily: --wait repeats the comparison. Each
 key is shown with the start of its digest on each node. The exit status is 1 if keys differ or a member does not
@@ -44,7 +42,6 @@ func (c *ddataDiffCommand) Validate() error {
 	return nil
 }
 
-// Run compares.
 func (c *ddataDiffCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
 	return common.with(func(n *nodes) error {
 		deadline := time.Now().Add(c.Wait)
@@ -168,7 +165,6 @@ func (c *ddataDiffCommand) show(w io.Writer, d *ddata.Diff, all []diffNode) erro
 	return err
 }
 
-// short returns the start of a digest.
 func short(digest string) string {
 	if digest == ddata.DiffDeleted {
 		return digest

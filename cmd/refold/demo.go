@@ -17,7 +17,6 @@ import (
 	"github.com/refold-io/refold/plugins/nats/embedded"
 )
 
-// demoCommand is "refold demo".
 type demoCommand struct {
 	Cluster demoClusterCommand `cmd:"" help:"Run a cluster of processes, kill one, and print the reaction of the others."`
 	Serve   demoServeCommand   `cmd:"" hidden:""`
@@ -37,7 +36,6 @@ func (c *demoServeCommand) Run(ctx context.Context, env *operator.Env) error {
 	return bench.ServeWorker(ctx, os.Stdin, env.Stdout, log)
 }
 
-// demoClusterCommand is "refold demo cluster".
 type demoClusterCommand struct {
 	Nodes       int           `default:"3" help:"Number of nodes, 2 to 26."`
 	Strategy    string        `default:"keep-majority" enum:"keep-majority,static-quorum,keep-oldest,down-all,lease-majority" help:"The downing strategy: ${enum}."`
@@ -46,7 +44,6 @@ type demoClusterCommand struct {
 	Log         bool          `help:"Also print the logs of the nodes."`
 }
 
-// Help returns the detailed help of the command.
 func (c *demoClusterCommand) Help() string {
 	return `Starts a NATS server in this process, and each node in a process of its own. It prints the members whenever they change,
 as the first running node sees them. When all nodes are up, it kills the last one with SIGKILL. The others find it
@@ -77,7 +74,6 @@ func (c *demoClusterCommand) settings() downing.Settings {
 	return s
 }
 
-// Run runs the demonstration.
 func (c *demoClusterCommand) Run(ctx context.Context, env *operator.Env) error {
 	program, err := os.Executable()
 	if err != nil {

@@ -21,7 +21,6 @@ type watchFlags struct {
 	Interval time.Duration `help:"Polling interval of --watch." default:"1s"`
 }
 
-// Validate checks the flags.
 func (f *watchFlags) Validate() error {
 	if f.Interval < 10*time.Millisecond {
 		return fmt.Errorf("--interval is %v, must be at least 10ms", f.Interval)
@@ -78,7 +77,6 @@ type waitFlags struct {
 	WaitTimeout time.Duration `help:"Time limit of --wait." default:"${limit}"`
 }
 
-// Validate checks the flags.
 func (f *waitFlags) Validate() error {
 	if f.WaitTimeout <= 0 {
 		return fmt.Errorf("--wait-timeout is %v, must be greater than 0", f.WaitTimeout)

@@ -19,7 +19,6 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// shardsCommand is "refold shards".
 type shardsCommand struct {
 	clusterFlags
 
@@ -109,7 +108,6 @@ func one(types []string) (string, error) {
 	return types[0], nil
 }
 
-// member returns the member with a name.
 func member(all []shardNode, name string) (*shardNode, error) {
 	var names []string
 	for i := range all {
@@ -141,21 +139,18 @@ func coordinatorOf(all []shardNode, typ string) (string, *sharding.AdminCoordina
 	return name, state
 }
 
-// shardsListCommand is "refold shards list".
 type shardsListCommand struct {
 	watchFlags
 
 	JSON bool `name:"json" help:"Print one JSON object per line, one for each entity type."`
 }
 
-// Help returns the detailed help of the command.
 func (c *shardsListCommand) Help() string {
 	return `Queries the members one after the other: while a shard moves, two nodes may list it, or none. A shard is allocated with the
 first command for one of its entities, so there may be fewer shards than the type is divided into. The exit status is 1 if
 a member does not respond (unless it is leaving), a region is refused, or a type has no coordinator.`
 }
 
-// Run prints the shards.
 func (c *shardsListCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	return common.with(func(n *nodes) error {
 		return c.show(ctx, env.Stdout, c.JSON, func(w io.Writer) error { return c.list(ctx, w, common, n) })

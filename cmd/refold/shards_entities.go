@@ -17,14 +17,12 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// shardsEntitiesCommand is "refold shards entities".
 type shardsEntitiesCommand struct {
 	Shard *uint32 `arg:"" optional:"" help:"The number of a shard whose entities to print. Defaults to the counts of all shards."`
 	Limit int     `help:"Maximum number of lines to print; 0 is no limit." default:"1000"`
 	JSON  bool    `name:"json" help:"Print one JSON object per line."`
 }
 
-// Help returns the detailed help of the command.
 func (c *shardsEntitiesCommand) Help() string {
 	return `A count includes running entities and those about to start, such as remembered ones. The list of a shard contains only
 running entities. The exit status is 1 if a member does not respond (unless it is leaving).`
@@ -68,7 +66,6 @@ func (c *shardsEntitiesCommand) list(ctx context.Context, env *operator.Env, n *
 	return err
 }
 
-// shardCount is a shard in JSON.
 type shardCount struct {
 	Type     string         `json:"type"`
 	Shard    sharding.Shard `json:"shard"`
@@ -106,7 +103,6 @@ func (c *shardsEntitiesCommand) counts(ctx context.Context, env *operator.Env, n
 	return nil
 }
 
-// shardEntity is an entity in JSON.
 type shardEntity struct {
 	Type  string `json:"type"`
 	ID    string `json:"id"`
@@ -168,7 +164,6 @@ func (n *nodes) hosts(ctx context.Context, node, typ string, shard sharding.Shar
 	return false, nil
 }
 
-// shardsFindCommand is "refold shards find".
 type shardsFindCommand struct {
 	Of   string `arg:"" name:"type" help:"The entity type."`
 	ID   string `arg:"" name:"id" help:"The ID of the entity."`

@@ -14,18 +14,15 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// shardsRebalanceCommand is "refold shards rebalance".
 type shardsRebalanceCommand struct {
 	waitFlags `kong:"set='until=no shard moves any more, and repeat the rebalance',set='limit=10m'"`
 }
 
-// Help returns the detailed help of the command.
 func (c *shardsRebalanceCommand) Help() string {
 	return `The coordinator rebalances periodically; this command starts a rebalance now. The allocation strategy bounds the number of
 shards that move at once. No shard moves while members are unreachable, joining, or of different versions.`
 }
 
-// Run starts a rebalance.
 func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error {
 		typ, err := one(types)
@@ -77,20 +74,17 @@ func whyNone(moved int) string {
 	return ": they are balanced, or members are unreachable, joining or of different versions"
 }
 
-// shardsDrainCommand is "refold shards drain".
 type shardsDrainCommand struct {
 	waitFlags `kong:"set='until=it hosts nothing',set='limit=2m'"`
 
 	Node string `arg:"" help:"The name of the node."`
 }
 
-// Help returns the detailed help of the command.
 func (c *shardsDrainCommand) Help() string {
 	return `The shards of all types, or of --type, move to other nodes without loss. The node remains a member and can reach all
 entities, but hosts none until it restarts or is undrained. "refold cluster leave" includes a drain.`
 }
 
-// Run drains a node.
 func (c *shardsDrainCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error {
 		types, err := c.types(all, types)
@@ -170,18 +164,15 @@ func (c *shardsDrainCommand) await(ctx context.Context, n *nodes, types []string
 	}
 }
 
-// shardsUndrainCommand is "refold shards undrain".
 type shardsUndrainCommand struct {
 	Node string `arg:"" help:"The name of the node."`
 }
 
-// Help returns the detailed help of the command.
 func (c *shardsUndrainCommand) Help() string {
 	return `The node may host shards of all types, or of --type, again. It receives new shards immediately, and others with the next
 rebalance. Shards that have not moved yet stay.`
 }
 
-// Run undrains a node.
 func (c *shardsUndrainCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error { return c.undrain(ctx, env, n, all, types) })
 }

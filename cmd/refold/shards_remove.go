@@ -19,7 +19,6 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// removeCommand is "refold remove-sharding-data".
 type removeCommand struct {
 	clusterFlags
 
@@ -30,7 +29,6 @@ type removeCommand struct {
 	JSON    bool     `name:"json" help:"Print one JSON object per line."`
 }
 
-// Help returns the detailed help of the command.
 func (c *removeCommand) Help() string {
 	return `Removes the data of sharding from a journal: the allocation of shards, and the remembered entities. The events and snapshots
 of the entities stay. Use it if the data is beyond repair, for example after two clusters ran on one journal, and for

@@ -412,7 +412,6 @@ func mergeTrees[V any](a, b tree[V], keep func(key string, a, b *V) (val V, kept
 // all strings except the first, so a single string is stored as it is.
 type packedStrings string
 
-// startSize is the size of an offset.
 const startSize = 4
 
 func (t packedStrings) at(i, n int) string {

@@ -300,7 +300,6 @@ func (a *Account) lookup(ctx *eventsourcing.Context[Account, Event, View], c Loo
 	return ctx.Reply(view)
 }
 
-// open opens the account once.
 func (a *Account) open(ctx *eventsourcing.Context[Account, Event, View], c Open) eventsourcing.Decision[Account, Event, View] {
 	nothing := money.Zero(c.Currency)
 	view := View{Owner: c.Owner, Currency: c.Currency, Balance: nothing, InFlight: nothing}

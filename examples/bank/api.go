@@ -334,7 +334,6 @@ func accountJSON(id string, v View, event uint64) accountBody {
 	return body
 }
 
-// requestError reports an invalid request.
 type requestError struct {
 	status int
 	code   string
@@ -356,7 +355,6 @@ func badField(field string, err error) error {
 	return badRequest(fmt.Errorf("%s: %w", field, err))
 }
 
-// answer writes the response.
 func (a *api) answer(w http.ResponseWriter, r *http.Request, body any, err error) {
 	status := http.StatusOK
 	if err != nil {

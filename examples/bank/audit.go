@@ -75,13 +75,11 @@ type violation struct {
 	shown      []string // the formatted events
 }
 
-// eventRef identifies an event.
 type eventRef struct {
 	account string
 	number  uint64
 }
 
-// auditReport is the result of an audit.
 type auditReport struct {
 	accounts, events      int
 	inFlight, unconfirmed int // numbers of transfers
@@ -140,7 +138,6 @@ func (a *auditor) violate(rule, text string, events ...eventRef) {
 	a.report.violations = append(a.report.violations, violation{rule: rule, text: text, events: events})
 }
 
-// show formats an event.
 func (a *auditor) show(ctx context.Context, ref eventRef) string {
 	for record, err := range a.journal.Replay(ctx, journal.JoinID(AccountTypeName, ref.account), ref.number, ref.number) {
 		if err != nil {
@@ -292,7 +289,6 @@ func (a *auditor) compare(ctx context.Context, b *books, upTo uint64) error {
 	return nil
 }
 
-// book adds an event to the books.
 func (a *auditor) book(b *books, event any, ref eventRef) {
 	a.checkLife(b, event, ref)
 	switch e := event.(type) {

@@ -35,10 +35,8 @@ type bank struct {
 // A restarting database is back within seconds, so the bank retries sooner than by default.
 const resetTimeout = time.Second
 
-// hostOptions are the options for hosting accounts.
 var hostOptions = eventsourcing.HostOptions{MinBackoff: 200 * time.Millisecond, MaxBackoff: 5 * time.Second}
 
-// openBank opens a bank on a store.
 func openBank(s store.DB, r rates.Rates, log *slog.Logger, observer eventsourcing.Observer) (*bank, error) {
 	b, err := openRuntime(s, r, log, observer)
 	if err != nil {
@@ -75,7 +73,6 @@ func (b *bank) close() error {
 	return b.runtime.Close(ctx)
 }
 
-// account addresses an account.
 func (b *bank) account(id string) eventsourcing.Ref[Account] { return b.accounts.Ref(id) }
 
 // execute executes a line. A non-empty request identifies retries.

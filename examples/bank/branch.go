@@ -135,7 +135,6 @@ func (b *branch) waitsFor() string {
 	return "the coordinator of the accounts"
 }
 
-// branchNames returns n names, "branch-1" and so on.
 func branchNames(n int) (all []string) {
 	for i := range n {
 		all = append(all, fmt.Sprintf("branch-%d", i+1))

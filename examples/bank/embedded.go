@@ -30,7 +30,6 @@ type missingCommand struct {
 	Args []string `arg:"" optional:"" passthrough:""`
 }
 
-// Run executes the command.
 func (c *missingCommand) Run() error { return errEmbedded }
 
 // databases are the databases that the program opens: none, with an explanation.

@@ -24,7 +24,6 @@ type eventLog struct {
 	err  error // the first one
 }
 
-// logRecord is a line of the log.
 type logRecord struct {
 	Time    time.Time `json:"time"`
 	Event   string    `json:"event"`
@@ -73,7 +72,6 @@ func (l *eventLog) Close() error {
 	return errors.Join(l.err, l.file.Close())
 }
 
-// observer returns an observer that logs recoveries.
 func (l *eventLog) observer() eventsourcing.Observer {
 	if l == nil {
 		return eventsourcing.Observer{}
@@ -113,7 +111,6 @@ type watchedJournal struct {
 // Unwrap is part of journal.Wrapper.
 func (w *watchedJournal) Unwrap() journal.Journal { return w.Journal }
 
-// Append is part of journal.Journal.
 func (w *watchedJournal) Append(ctx context.Context, writes []journal.Write) []error {
 	errs := w.Journal.Append(ctx, writes)
 	for i := range writes {

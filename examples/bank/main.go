@@ -46,7 +46,6 @@ func (e exitError) Unwrap() error { return e.error }
 // usageError reports wrong flags or arguments.
 func usageError(err error) error { return exitError{err, exitUsage} }
 
-// commandLine is the grammar of the command line.
 type commandLine struct {
 	Journal    string        `default:"leveldb:./bank-data" placeholder:"ADDRESS" help:"The journal: leveldb:DIR; postgres://USER@HOST/DATABASE, with ?schema=NAME for a schema other than refold; postgres: for the database in REFOLD_POSTGRES or the PG... variables; or inmem:. Defaults to leveldb:./bank-data."`
 	Rates      string        `placeholder:"FILE" help:"JSON file of exchange rates. The bank reads it again when it changes. Defaults to built-in rates."`

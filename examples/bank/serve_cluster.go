@@ -106,7 +106,6 @@ func (c *serveCmd) listen(ctx context.Context, n int) (all []net.Listener, err e
 	return all, nil
 }
 
-// openBranch connects and opens a branch.
 func (c *serveCmd) openBranch(app *app, name string, seeds []string, access nats.Access, s store.DB, r rates.Rates) (*branch, error) {
 	self, err := identity.New(name)
 	if err != nil {

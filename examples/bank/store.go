@@ -51,7 +51,6 @@ func openStore(ctx context.Context, name string, readOnly bool) (store.DB, error
 	return nil, fmt.Errorf("journal %q: expected inmem:, leveldb:DIR, postgres://USER@HOST/DATABASE, or postgres: with REFOLD_POSTGRES set", kind+":") // the rest may contain a password
 }
 
-// isPostgres reports whether an address is one of PostgreSQL.
 func isPostgres(address string) bool {
 	scheme, _, _ := strings.Cut(address, ":")
 	return scheme == "postgres" || scheme == "postgresql"

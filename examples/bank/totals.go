@@ -111,7 +111,6 @@ func (t totals) add(e *projection.Envelope[Event]) {
 	}
 }
 
-// keys returns the keys in order.
 func (t totals) keys() []dayOf {
 	return slices.SortedFunc(maps.Keys(t), func(a, b dayOf) int {
 		return cmp.Or(strings.Compare(a.day, b.day), strings.Compare(string(a.currency), string(b.currency)))

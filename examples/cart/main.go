@@ -85,7 +85,6 @@ func run(ctx context.Context, w io.Writer, patience, less time.Duration) (err er
 	return ctx.Err()
 }
 
-// adding returns a function that adds a product to the cart.
 func adding(request, product string, quantity int64) func(context.Context, Carts) error {
 	return func(ctx context.Context, c Carts) error {
 		return c.Add(ctx, customer, Addition{request, product, quantity})
@@ -179,7 +178,6 @@ func (s *shop) do(ctx context.Context, node int, subject string, do func(context
 	s.say("shop-%d  %-24s %s\n", node, subject, outcome)
 }
 
-// show prints the cart.
 func (s *shop) show(ctx context.Context, node int) {
 	var items []Item
 	err := s.within(ctx, s.carts[node], func(ctx context.Context, c Carts) (err error) {

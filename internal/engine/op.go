@@ -234,5 +234,4 @@ func (o *Op) Resolve(env *Envelope, value any, err error) {
 	o.replied = true
 }
 
-// resolve is the request of Resolve.
 type resolve Answer

@@ -137,7 +137,6 @@ func (n names) rename(code string) string {
 	return b.String() + code[from:]
 }
 
-// combination is a match for each edit of a mutant.
 type combination struct {
 	matches []match
 	names   names
@@ -218,7 +217,6 @@ func (m match) overlaps(other match) bool {
 	return m.file == other.file && m.start < other.end && other.start < m.end
 }
 
-// places lists the matches.
 func (c *combination) places() string {
 	var all []string
 	for _, m := range c.matches {

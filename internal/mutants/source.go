@@ -33,7 +33,6 @@ type directory struct {
 	tests []string
 }
 
-// file is a file of a package.
 type file struct {
 	// path is relative to the root of the module, with slashes.
 	path   string

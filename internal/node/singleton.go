@@ -197,7 +197,6 @@ func (m *Machine) Withdraw(f Forward) {
 	}
 }
 
-// proxyEffects collects the effects of a proxy.
 func (m *Machine) proxyEffects(p *proxy, e singleton.ProxyEffects[uint64]) {
 	for _, id := range e.Dropped {
 		m.out.Dropped = append(m.out.Dropped, Forward{p.name, id})

@@ -61,7 +61,6 @@ func (in *Incoming[T]) Check() error {
 	return nil
 }
 
-// raise raises the floor.
 func (in *Incoming[T]) raise(floor uint64) {
 	in.Floor = floor
 	n, _ := in.find(floor)

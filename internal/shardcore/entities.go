@@ -13,7 +13,6 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// shardRun is a shard on this node.
 type shardRun struct {
 	ShardRun
 

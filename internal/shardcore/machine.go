@@ -133,7 +133,6 @@ func (m *Machine) Next() time.Duration {
 	return min(m.region.Next(), m.runsAt, m.recovery.at, m.coordinator.next())
 }
 
-// finishStep completes a step and returns the effects.
 func (m *Machine) finishStep() Effects {
 	m.deliverQueue()
 	if m.halted && m.stopped && !m.suspended && !m.ending {
@@ -232,7 +231,6 @@ func (m *Machine) forgetRemovals() {
 	}
 }
 
-// view returns the membership for the coordinator.
 func (m *Machine) view() coordinator.Members {
 	m.forgetRemovals()
 	view := m.members

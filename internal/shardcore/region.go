@@ -18,7 +18,6 @@ func (m *Machine) addMessage(s Shard, msg Message) uint64 {
 	return m.tokens
 }
 
-// takeMessage removes and returns the message of a token.
 func (m *Machine) takeMessage(token uint64) message {
 	msg := m.waiting[token]
 	delete(m.waiting, token)

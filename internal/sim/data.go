@@ -431,7 +431,6 @@ func (r *replicator) knows(n identity.Node) bool {
 	return m != nil && m.Status != identity.Joining && m.Status != identity.Down
 }
 
-// errDisk is the error of a failing disk.
 var errDisk = errors.New("the disk has failed")
 
 // disk is the disk of a computer. Written data survives the processes.

@@ -402,7 +402,6 @@ func registerSees(q *request, a *replication.Reply) {
 	k.events = append(k.events, settled{q.view, a.Answered, n, d.acks})
 }
 
-// kind is the kind of a key.
 type kind uint8
 
 const (
@@ -469,7 +468,6 @@ func (k kind) tracked() bool { return k <= register || k == huge }
 // perKey is the number of changes per key.
 const perKey = 40
 
-// action is the action of a write.
 type action uint8
 
 const (

@@ -303,7 +303,6 @@ func (h *host) stop(i node.Instance) {
 	h.p.After(h.c.between(time.Millisecond, maxStopping), func() { h.hasEnded(i, running) })
 }
 
-// hasEnded records the end of an instance.
 func (h *host) hasEnded(i node.Instance, running *instance) {
 	if h.instances[i.Singleton] == running {
 		delete(h.instances, i.Singleton)

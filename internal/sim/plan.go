@@ -193,7 +193,6 @@ func rows[K interface {
 	}
 }
 
-// add adds the counters of a node.
 func (c Coverage) add(n node.Counters) {
 	m := &n.Membership
 	rows(c, "message", membership.Kind(1), membership.Kinds-1, m.Received[:])

@@ -73,7 +73,6 @@ func (d *sharding) begin() {
 // oneIn returns true with probability 1/n, and false in calm plans and in the quiet phase.
 func (d *sharding) oneIn(n int) bool { return !d.plan.Calm && !d.quiet && d.rand.IntN(n) == 0 }
 
-// living returns the shard nodes of living members.
 func (d *sharding) living() []*shardNode {
 	return filter(d.all, func(s *shardNode) bool { return s.h.alive() && s.h.m.Member() })
 }
@@ -126,7 +125,6 @@ func (s *shardNode) countRepeat(row string, subject ...any) {
 	s.sentRequests[key] = true
 }
 
-// countRepeatedMessage counts messages that are repeated.
 func (s *shardNode) countRepeatedMessage(to identity.Node, m *coordinator.Message) {
 	switch m.Kind {
 	case coordinator.Host, coordinator.BeginHandOff, coordinator.HandOff, coordinator.GetHomes, coordinator.Register, coordinator.RegisterProxy, coordinator.GracefulShutdown:
@@ -380,7 +378,6 @@ func (d *sharding) answeredSoon(nr uint64) {
 	})
 }
 
-// storeKind is the kind of a store in settings.
 func storeKind(used, replicated bool) string {
 	switch {
 	case !used:

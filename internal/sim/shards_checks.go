@@ -46,7 +46,6 @@ func oneEntity(e *entity) {
 	}
 }
 
-// oneOwner checks that one node hosts a shard.
 func oneOwner(s *shardNode) {
 	if s.m.RouteVersion() == s.turn {
 		return
@@ -84,7 +83,6 @@ func leavesInTime(s *shardNode) {
 	}
 }
 
-// endedRunsNothing checks that no entity of an ended shard runs.
 func endedRunsNothing(s *shardNode, r shardcore.ShardRun) {
 	for at := range s.entities {
 		if at.ShardRun == r {

@@ -27,7 +27,6 @@ const (
 	unknown         // the node is gone, or the reply is late
 )
 
-// command is a command for an account.
 type command struct {
 	from      *shardNode
 	region    uint64 // instance of the sender
@@ -112,7 +111,6 @@ func (s *shardNode) sends() bool { return !s.gone && s.active() && s.h.alive() }
 // active reports whether the region neither ends nor is halted.
 func (s *shardNode) active() bool { return !s.m.Ending() && !s.m.Halted() }
 
-// write sends a command to an account.
 func (s *shardNode) write(a *account) uint64 {
 	if !s.sends() {
 		return 0
@@ -124,7 +122,6 @@ func (s *shardNode) write(a *account) uint64 {
 	return nr
 }
 
-// arrived records that a command has arrived at a node.
 func (d *sharding) arrived(s *shardNode, body []byte) {
 	nr, _ := binary.Uvarint(body)
 	l := d.command(nr)
@@ -194,7 +191,6 @@ func (d *sharding) replyAll(s *shardNode, batch []uint64, o outcome) {
 	}
 }
 
-// reply sends the reply to a command.
 func (d *sharding) reply(s *shardNode, nr uint64, o outcome) {
 	asker := d.command(nr).from
 	if asker == s {
@@ -206,7 +202,6 @@ func (d *sharding) reply(s *shardNode, nr uint64, o outcome) {
 	}
 }
 
-// receiveReply handles a reply.
 func (s *shardNode) receiveReply(b []byte) {
 	nr, n := binary.Uvarint(b)
 	s.close(nr, outcome(b[n]))
@@ -276,7 +271,6 @@ func (s *shardNode) handleCommand(c queuedCommand) {
 	}
 }
 
-// handleInbox handles the queued commands.
 func (s *shardNode) handleInbox() {
 	for len(s.inbox) > 0 && s.applying == 0 && !s.gone {
 		at := s.inbox[0]
@@ -295,7 +289,6 @@ func (s *shardNode) handleInbox() {
 	s.h.maybeEnd()
 }
 
-// input returns the command for the machine.
 func (c *queuedCommand) input() shardcore.Input {
 	if c.from == shardcore.Peers {
 		return c.peer
@@ -372,7 +365,6 @@ func (s *shardNode) endEffects() {
 	s.applying--
 }
 
-// leavePath removes an entity from its path.
 func (s *shardNode) leavePath(e *entity) {
 	if e.onPath {
 		s.paths[e.at.Shard].Remove(e.a.id)

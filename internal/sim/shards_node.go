@@ -231,7 +231,6 @@ func (s *shardNode) receive(m env.Message) {
 	}
 }
 
-// receiveCoordinatorMessage handles a message of or for a coordinator.
 func (s *shardNode) receiveCoordinatorMessage(m env.Message) {
 	msg, err := coordinator.DecodeMessage(m.Data)
 	if err != nil {
@@ -265,7 +264,6 @@ func (s *shardNode) stopShards() {
 	})
 }
 
-// numberOf returns the number of a command.
 func numberOf(m shardcore.Message) uint64 {
 	if nr, own := m.Local.(uint64); own {
 		return nr

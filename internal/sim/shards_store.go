@@ -71,7 +71,6 @@ func (d *sharding) storeTrouble() {
 	d.w.After(took, func() { s.broken, s.slow = false, false })
 }
 
-// storeDelay returns the duration of a call.
 func (d *sharding) storeDelay() time.Duration {
 	if d.store.slow && !d.quiet {
 		return d.between(10*time.Millisecond, 3*time.Second)
@@ -95,7 +94,6 @@ func (s *stateStore) fate() (time.Duration, ending) {
 	return took, how
 }
 
-// append stores a change if it is based on the stored state.
 func (s *stateStore) append(c coordinator.Change) (stored, fenced bool) {
 	if c.Rev != uint64(len(s.events)) {
 		return false, c.Term < s.state.Term()
@@ -157,7 +155,6 @@ func (s *stateStore) write(at *shardNode, store func() error, answer func(error)
 	})
 }
 
-// save executes a save of a coordinator.
 func (s *stateStore) save(at *shardNode, c coordinator.Save) {
 	if s.replicated != nil {
 		s.replicated.save(at, c)
@@ -180,7 +177,6 @@ func (s *stateStore) save(at *shardNode, c coordinator.Save) {
 	})
 }
 
-// load loads the state.
 func (s *stateStore) load(at *shardNode, id uint64) {
 	if s.replicated != nil {
 		s.replicated.load(at, id)
@@ -274,7 +270,6 @@ func (e edition) before(other edition) bool {
 	return e.term < other.term || e.term == other.term && e.rev < other.rev
 }
 
-// load loads the state.
 func (r *replicatedStore) load(at *shardNode, id uint64) {
 	at.startStoreCall(func(e *storeCall) {
 		state, rev, claimed, err := at.register.Load(e.ctx)
@@ -294,7 +289,6 @@ func (r *replicatedStore) load(at *shardNode, id uint64) {
 	})
 }
 
-// save stores a change.
 func (r *replicatedStore) save(at *shardNode, c coordinator.Save) {
 	r.tried = append(r.tried, c.Change)
 	at.startStoreCall(func(e *storeCall) {
@@ -361,7 +355,6 @@ func (r *replicatedStore) acknowledged(at *shardNode, c *coordinator.Change) {
 	}
 }
 
-// results reports whether a change results from a stored state.
 func (r *replicatedStore) results(before edition, c *coordinator.Change) bool {
 	after, err := r.known[before].Apply(c.Events...)
 	return err == nil && after.Equal(c.After)
@@ -413,7 +406,6 @@ func (r *replicatedStore) holding(at edition) []*replicator {
 	return all
 }
 
-// was reports whether a state is stored.
 func (r *replicatedStore) was(state coordinator.State, rev uint64) bool {
 	known, found := r.known[edition{state.Term(), rev}]
 	return found && known.Equal(state)
@@ -451,7 +443,6 @@ type storeCall struct {
 
 type storeCallKey struct{}
 
-// storeCallOf returns the store call of a context.
 func storeCallOf(ctx context.Context) *storeCall { return ctx.Value(storeCallKey{}).(*storeCall) } //nolint:forcetypeassert,errcheck // see startStoreCall
 
 // startStoreCall calls f, which may send requests to replicas.
@@ -483,7 +474,6 @@ func (e *storeCall) resume() {
 	}))
 }
 
-// end aborts the call.
 func (e *storeCall) end() {
 	e.cancel()
 	e.stop()
@@ -651,7 +641,6 @@ func (m *replicatedEntities) loaded(s *shardNode, me owner, ids []string) {
 	m.knows[me], m.last[me.Shard] = known, known
 }
 
-// contains reports whether a includes all of b.
 func contains(a, b map[string]bool) bool {
 	for id := range b {
 		if !a[id] {
@@ -690,10 +679,8 @@ func newMemory(d *sharding) rememberedEntities {
 	return m
 }
 
-// shards returns the remembered shards.
 func (m *rememberedEntities) shards() []shardcore.Shard { return slices.Sorted(maps.Keys(m.known)) }
 
-// add adds shards.
 func (m *rememberedEntities) add(s *shardNode, a coordinator.AddShards) {
 	m.d.store.write(s, func() error {
 		for _, n := range a.Shards {
@@ -748,7 +735,6 @@ func (m *rememberedEntities) ask(s *shardNode, r shardcore.RememberCall) {
 	})
 }
 
-// note records an update.
 func note(at map[string]bool, u *shard.Update) {
 	for _, id := range u.Started {
 		at[id] = true

@@ -98,7 +98,6 @@ func (f *fixture) appendAll(ctx context.Context, writes ...journal.Write) []erro
 	return errs
 }
 
-// append1 appends one write and returns its slot.
 func (f *fixture) append1(w journal.Write) error {
 	f.Helper()
 	return f.appendAll(f.ctx, w)[0]
@@ -367,7 +366,6 @@ func diff(got, want *journal.Event) string {
 	return strings.Join(d, ", ")
 }
 
-// numbers returns the sequence numbers of events.
 func numbers(events []journal.Event) []uint64 {
 	out := make([]uint64, len(events))
 	for i := range events {

@@ -119,7 +119,6 @@ func claims(cfg Config, j journal.Journal) map[power]bool {
 	}
 }
 
-// check is one property of a journal.
 type check struct {
 	name  string
 	rule  string // printed on a failure

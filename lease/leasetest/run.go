@@ -109,7 +109,6 @@ func (f *fixture) want(want error, call string) func(any, error) {
 	}
 }
 
-// wantEntry compares the stored entry.
 func (f *fixture) wantEntry(s lease.Store, name, owner string, revision uint64) {
 	f.Helper()
 	if got, err := s.Get(f.ctx, name); err != nil || got != (lease.Entry{Owner: owner, Revision: revision}) {

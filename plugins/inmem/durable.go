@@ -56,7 +56,6 @@ func (d *Durable) Open(ctx context.Context, id durable.ID) (durable.Store, error
 	return &durableStore{durable: d, disk: disk, id: id}, nil
 }
 
-// durableStore is an open store.
 type durableStore struct {
 	durable *Durable
 	disk    *durableDisk

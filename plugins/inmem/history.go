@@ -60,7 +60,6 @@ func (s *stream) record(seqNr uint64) *record {
 	return nil
 }
 
-// deleted returns the highest deleted number.
 func (s *stream) deleted() uint64 { return s.highest - uint64(len(s.records)) }
 
 func (s *stream) append(w *journal.Write) {

@@ -106,7 +106,6 @@ func (n *Network) leave(c *Carrier) {
 	}
 }
 
-// send accepts a frame of a node.
 func (n *Network) send(from, to identity.Node, lane transport.Lane, frame []byte) error {
 	if len(frame) > n.cfg.MaxFrame {
 		return fmt.Errorf("%w: %d bytes, the limit is %d", errFrameTooLarge, len(frame), n.cfg.MaxFrame)
@@ -162,7 +161,6 @@ func (n *Network) arrive(p parcel) {
 	}
 }
 
-// isPaused reports whether delivery to a name is paused.
 func (n *Network) isPaused(name string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -179,7 +179,6 @@ type manifest struct {
 	tables           map[int64]uint64 // number to level
 }
 
-// add applies a record.
 func (m *manifest) add(record []byte) error {
 	f := fields{rest: record}
 	for len(f.rest) > 0 && !f.malformed {

@@ -67,7 +67,6 @@ func (s *durableStore) compactIfWasteful(e *engine) {
 	})
 }
 
-// tableSize returns the approximate size of the tables.
 func tableSize(e *engine) int64 {
 	sizes, err := e.db.SizeOf([]util.Range{{Start: []byte{tagRecord}, Limit: []byte{tagRecord + 1}}})
 	if err != nil {

@@ -103,7 +103,6 @@ func tuneDurable(further func(*opt.Options)) func(*opt.Options) {
 	}
 }
 
-// durableStore is an open store.
 type durableStore struct {
 	handle
 

@@ -220,7 +220,6 @@ type scan struct {
 	key       []byte
 }
 
-// read scans from a position and returns the page.
 func (s *scan) read(ctx context.Context, from position) (journal.Page, error) {
 	full, err := s.groups(ctx, from)
 	if err != nil {
@@ -314,7 +313,6 @@ func (s *scan) addRun(group uint64, r run) (full bool, err error) {
 	return false, nil
 }
 
-// addEvent adds an event to the page.
 func (s *scan) addEvent(at position, id string, number, seqNr uint64) (full bool, err error) {
 	s.key = appendEventKey(s.key[:0], number, seqNr)
 	value, err := get(s.view, s.key)

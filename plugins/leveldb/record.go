@@ -56,7 +56,6 @@ func appendDeletedKey(b []byte, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, number|tagDeleted<<56)
 }
 
-// eventNumber returns the sequence number in the key of an event.
 func eventNumber(key []byte) (seqNr uint64, ok bool) {
 	if len(key) != eventKeySize || key[0] != tagEvent {
 		return 0, false
@@ -93,7 +92,6 @@ func appendGroupKey(b []byte, group uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, group|tagGroup<<56)
 }
 
-// groupNumber returns the number in the key of a group.
 func groupNumber(key []byte) (uint64, bool) {
 	if len(key) != groupKeySize || key[0] != tagGroup {
 		return 0, false
@@ -156,7 +154,6 @@ func decodeNumber(b []byte) (uint64, error) {
 	return n, nil
 }
 
-// deletion is the deletion record of an ID.
 type deletion struct {
 	// to is the sequence number of the last deleted event. done is that of the last event whose
 	// record is removed; it is lower after an interrupted deletion.
@@ -191,7 +188,6 @@ func cutVersioned(b []byte) (n uint64, rest []byte, err error) {
 	return n, b[size:], nil
 }
 
-// cutVersion cuts the version off b.
 func cutVersion(b []byte) (rest []byte, err error) {
 	switch {
 	case len(b) == 0:
@@ -249,7 +245,6 @@ var (
 	errTags      = errors.New("too many tags in record")
 )
 
-// appendEvent appends the encoded event to b.
 func appendEvent(b []byte, writer string, e *journal.Event) []byte {
 	var flags byte
 	if len(e.Tags) > 0 {

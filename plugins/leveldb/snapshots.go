@@ -60,7 +60,6 @@ func (s *SnapshotStore) Load(ctx context.Context, id string, c snapshot.Criteria
 	return snapshot.Snapshot{}, snapshot.ErrNotFound
 }
 
-// payload reads and checks the payload of a snapshot.
 func (s *SnapshotStore) payload(from leveldb.Reader, f *found) ([]byte, error) {
 	if f.err != nil {
 		return nil, f.err

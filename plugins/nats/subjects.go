@@ -16,7 +16,6 @@ const root = "refold."
 // token returns a name as one token of a subject. A name contains no "~".
 func token(name string) string { return strings.ReplaceAll(name, ".", "~") }
 
-// subjects are the subjects of one node.
 type subjects struct {
 	prefix string // of all subjects of the cluster, with a trailing dot
 	self   identity.Node

@@ -130,7 +130,6 @@ func newSeries(k key) *series {
 	return s
 }
 
-// entityType returns the name of the type in a persistence ID.
 func entityType(persistenceID string) string {
 	name, _, _ := strings.Cut(persistenceID, "|")
 	return name

@@ -36,7 +36,6 @@ type metadata struct {
 	propagator propagation.TextMapPropagator // nil for none
 }
 
-// inject is Observer.Inject.
 func (m metadata) inject(ctx context.Context) []byte {
 	span := trace.SpanContextFromContext(ctx)
 	var pairs propagation.MapCarrier

@@ -363,7 +363,6 @@ func checkWrite(w *journal.Write) (int, error) {
 	return sent, nil
 }
 
-// checkEvent returns the size of the names of an event.
 func checkEvent(w *journal.Write, e *journal.Event) (names int, err error) {
 	if err := checkName("manifest", e.Manifest); err != nil {
 		return 0, err

@@ -167,7 +167,6 @@ func (t *tail) awaited() bool {
 	return t.waiting > 0
 }
 
-// wakeReaders wakes all waiting readers.
 func (t *tail) wakeReaders(blind bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -237,7 +236,6 @@ func (t *tail) session(ctx context.Context, lost time.Time) (listened bool, err 
 	}
 }
 
-// listener returns a connection that listens.
 func (t *tail) listener(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()

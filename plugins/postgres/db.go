@@ -173,7 +173,6 @@ func (db *DB) Close() error {
 	return nil
 }
 
-// closeConns closes all connections.
 func (db *DB) closeConns() {
 	db.tail.close()
 	db.notifier.close()

@@ -30,7 +30,6 @@ type array struct {
 
 const arrayHeader = 20
 
-// reset empties the array.
 func (a *array) reset(oid uint32) {
 	var header [arrayHeader]byte
 	*a = array{buf: append(a.buf[:0], header[:]...), oid: oid}

@@ -37,7 +37,6 @@ func newWatch(log *slog.Logger) *watch {
 	return &watch{log: log, slowCall: slowCall, longStall: longStall}
 }
 
-// logSlow logs a slow call.
 func (w *watch) logSlow(ctx context.Context, statement string, began time.Time) {
 	if took := time.Since(began); took >= w.slowCall {
 		const message = "slow statement"

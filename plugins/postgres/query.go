@@ -119,7 +119,6 @@ const (
 	maxWindow = 200_000
 )
 
-// shape is the statement of a query.
 type shape struct {
 	statement
 

@@ -88,7 +88,6 @@ func (j *Journal) readPage(ctx context.Context, p *replayPage, id string, from, 
 	return nil
 }
 
-// row adds a row to the page.
 func (p *replayPage) row(values [][]byte) (err error) {
 	if len(values) != 8 {
 		return errRow

@@ -122,7 +122,6 @@ func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criter
 	return s.run(ctx, id, &s.db.sql.deleteSnapshots, bounds(id, c.Bounded()), nil)
 }
 
-// run runs a statement about one ID.
 func (s *SnapshotStore) run(ctx context.Context, id string, st *statement, params [][]byte, row func([][]byte) error) error {
 	if err := snapshot.CheckID(id); err != nil {
 		return err
@@ -138,7 +137,6 @@ func (s *SnapshotStore) run(ctx context.Context, id string, st *statement, param
 	return err
 }
 
-// bounds returns the parameters for an ID and criteria.
 func bounds(id string, c snapshot.Criteria) [][]byte {
 	number := func(n uint64) []byte { return int8Value(min(n, math.MaxInt64)) }
 	return [][]byte{[]byte(id), number(c.MinSequenceNr), number(c.MaxSequenceNr), int8Value(lowerBound(c.MinTime)), int8Value(timestamp(c.MaxTime))}

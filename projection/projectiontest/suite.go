@@ -84,7 +84,6 @@ type probe struct {
 	name string
 }
 
-// at returns a position.
 func at(first, count int, offset journal.Offset) projection.Position {
 	return projection.Position{Slices: journal.Slices{First: first, Count: count}, Offset: offset}
 }

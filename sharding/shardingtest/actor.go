@@ -75,7 +75,6 @@ func (a *actor) change(events ...coordinator.Event) coordinator.Change {
 	return coordinator.Change{Term: a.term, Rev: a.rev, Events: events, After: after}
 }
 
-// claim returns the change that begins a term.
 func (a *actor) claim(term uint64) coordinator.Change {
 	a.Helper()
 	a.term = term
@@ -159,7 +158,6 @@ func allocated(name string, shards ...shard) coordinator.Event {
 
 func region(name string) identity.Node { return identity.Node{Name: name, UID: 99} }
 
-// span returns n shards.
 func span(from, n int) []shard {
 	var s []shard
 	for i := range n {

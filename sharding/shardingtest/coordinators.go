@@ -267,7 +267,6 @@ func scopes(f *fixture) {
 	}
 }
 
-// badScopes are invalid.
 func badScopes() []sharding.Scope {
 	return []sharding.Scope{
 		{},

@@ -50,7 +50,6 @@ func compete(f *fixture, trouble bool) {
 	}
 }
 
-// act is the work of one rival.
 func (r *rivals) act(a *actor, node, rounds int) {
 	rnd := rand.New(rand.NewPCG(uint64(node), 7)) //nolint:gosec // nodes have small numbers
 	shards := span(node*1000, 1000)
@@ -99,7 +98,6 @@ func (r *rivals) strike(a *actor, node int, rnd *rand.Rand) (mend func()) {
 	}
 }
 
-// failed reports an unexpected error.
 func (r *rivals) failed(c coordinator.Change, err error) {
 	if !r.trouble && !errors.Is(err, sharding.ErrFenced) && !errors.Is(err, sharding.ErrConflict) {
 		r.Errorf("Save of %s: %v", describe(c), err)

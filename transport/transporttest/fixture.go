@@ -84,7 +84,6 @@ func (f *fixture) must(call string, err error) {
 	}
 }
 
-// check reports an error of a call.
 func (f *fixture) check(call string, err error) {
 	f.Helper()
 	if err != nil {

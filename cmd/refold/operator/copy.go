@@ -123,7 +123,6 @@ func Copy(ctx context.Context, from, to *Source, opts CopyOptions) (CopyReport, 
 	return c.finished(), errors.Join(err, w.Close(context.WithoutCancel(ctx)))
 }
 
-// copier is a Copy in progress.
 type copier struct {
 	from, to *Source
 	opts     CopyOptions
@@ -144,7 +143,6 @@ func (c *copier) progress(stage CopyStage, done, total uint64) {
 	}
 }
 
-// finished returns the report.
 func (c *copier) finished() CopyReport {
 	r := c.report
 	r.CopiedRecords, r.CopiedSnapshots, r.RemovedSnapshots = c.copied.Load(), c.copiedSnapshots.Load(), c.removedSnapshots.Load()

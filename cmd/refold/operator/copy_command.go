@@ -11,7 +11,6 @@ import (
 	"github.com/refold-io/refold/cmd/refold/internal/console"
 )
 
-// copyCommand is "refold copy".
 type copyCommand struct {
 	From     string `arg:"" help:"The source journal, such as leveldb:DIR. It is only read."`
 	To       string `arg:"" help:"The target journal, such as postgres://USER@HOST/DATABASE."`
@@ -19,7 +18,6 @@ type copyCommand struct {
 	JSON     bool   `name:"json" help:"Print one JSON object per line."`
 }
 
-// Help returns the detailed help of the command.
 func (c *copyCommand) Help() string {
 	return `Copies all records of all persistence IDs, with their numbers, times, writers, tags and metadata, and fences, deletions
 and snapshots. Then it compares both sides and prints a digest, which "verify --digest" prints for each of them, too.

@@ -229,7 +229,6 @@ func (d *digester) highest(n uint64) {
 	d.number(n)
 }
 
-// record adds a record.
 func (d *digester) record(e *journal.Event) {
 	d.number(e.SequenceNr)
 	d.number(uint64(e.Time.UnixMicro()))

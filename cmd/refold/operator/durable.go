@@ -141,7 +141,6 @@ func diskSize(dir string) (n int64, err error) {
 	return n, err
 }
 
-// durableKeysCommand is "refold ddata keys".
 type durableKeysCommand struct {
 	durableFlags
 
@@ -167,7 +166,6 @@ func (e *durableEntry) line(id durable.ID) durableLine {
 	return l
 }
 
-// Run lists the keys.
 func (c *durableKeysCommand) Run(ctx context.Context, env *Env, common *Durable) error {
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit is %d, less than 0", c.Limit)
@@ -211,7 +209,6 @@ func (c *durableKeysCommand) Run(ctx context.Context, env *Env, common *Durable)
 	return err
 }
 
-// durableGetCommand is "refold ddata get".
 type durableGetCommand struct {
 	durableFlags
 
@@ -283,7 +280,6 @@ func renderNamed(manifest string, payload []byte) ([]byte, bool) {
 	return text, err == nil
 }
 
-// durableStatCommand is "refold ddata stat".
 type durableStatCommand struct{ durableFlags }
 
 // durableStat summarizes a store as a line of JSON.

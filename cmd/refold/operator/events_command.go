@@ -15,7 +15,6 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// eventsCommand is "refold events".
 type eventsCommand struct {
 	listFlags
 	ID   string `arg:"" optional:"" help:"The persistence ID, such as account|42. Without one, the command lists persistence IDs."`
@@ -127,7 +126,6 @@ func (c *eventsCommand) print(out *console.Table, events func(yield func(journal
 	return note, nil
 }
 
-// eventLine is an event as a line of JSON.
 type eventLine struct {
 	SequenceNr uint64   `json:"sequence_nr"`
 	Time       string   `json:"time"`

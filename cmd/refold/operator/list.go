@@ -16,7 +16,6 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// listFlags are the flags of the listing commands.
 type listFlags struct {
 	journalFlag
 	After string `help:"List persistence IDs that sort after this one." placeholder:"ID"`

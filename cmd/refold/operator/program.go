@@ -217,7 +217,6 @@ func (e *Env) status() *console.Status {
 	return console.NewStatus(e.Stderr, e.Terminal, 100*time.Millisecond)
 }
 
-// isTerminal reports whether w is a terminal.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -19,7 +19,6 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// rebuildCommand is "refold rebuild".
 type rebuildCommand struct {
 	journalFlag
 	ID      string   `arg:"" help:"The persistence ID, such as account|42."`
@@ -28,7 +27,6 @@ type rebuildCommand struct {
 	JSON    bool     `name:"json" help:"Print one JSON object."`
 }
 
-// Help returns the detailed help of the command.
 func (c *rebuildCommand) Help() string {
 	return `Replays all events of an entity without snapshots and compares the result with its present state, which comes from the
 newest snapshot. If the states differ, the exit status is 1: the snapshot is wrong, or the code that applies events has
@@ -47,7 +45,6 @@ func (c *rebuildCommand) Validate() error {
 	return nil
 }
 
-// Run rebuilds the entity.
 func (c *rebuildCommand) Run(ctx context.Context, env *Env) error {
 	linked, err := env.linked(c.ID)
 	if err != nil {
@@ -244,7 +241,6 @@ func (c *rebuildCommand) print(env *Env, r *rebuilt) error {
 	return printState(env, text, false)
 }
 
-// print prints the differences as a table.
 func (d *differences) print(b *strings.Builder, other string) {
 	if len(d.list) == 0 {
 		fmt.Fprintf(b, "The states differ, but the difference cannot be shown: %s.\n", d.why)

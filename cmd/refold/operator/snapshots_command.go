@@ -15,7 +15,6 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// snapshotsCommand is "refold snapshots".
 type snapshotsCommand struct {
 	listFlags
 	ID   string `arg:"" optional:"" help:"The persistence ID, such as account|42. Defaults to all."`

@@ -15,7 +15,6 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// tailCommand is "refold tail".
 type tailCommand struct {
 	journalFlag
 	Type      string     `help:"Only entities of this type." placeholder:"NAME"`
@@ -28,7 +27,6 @@ type tailCommand struct {
 	JSON      bool       `name:"json" help:"Print one JSON object per line."`
 }
 
-// Help returns the detailed help of the command.
 func (c *tailCommand) Help() string {
 	return `Prints events as they are stored, of all entities or a selection, in the order of the journal. Ctrl-C ends the
 command. It prints the offset with which the next run continues, without repeated or lost events.
@@ -60,7 +58,6 @@ func (c *tailCommand) query() journal.Criteria {
 	return q
 }
 
-// sliceRange is journal.Slices on a command line.
 type sliceRange journal.Slices
 
 // UnmarshalText reads "0-255" or "7".
@@ -109,7 +106,6 @@ func (c *tailCommand) Run(ctx context.Context, env *Env) error {
 	})
 }
 
-// tail is a tail in progress.
 type tail struct {
 	command *tailCommand
 	querier journal.Querier

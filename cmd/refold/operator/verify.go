@@ -90,7 +90,6 @@ func Verify(ctx context.Context, j journal.Journal, opts VerifyOptions) (report 
 	return v.report, err
 }
 
-// verifier is a Verify in progress.
 type verifier struct {
 	journal journal.Journal
 	opts    VerifyOptions
@@ -109,7 +108,6 @@ func (v *verifier) problem(id string, seqNr uint64, err error) {
 	v.report.Problems = append(v.report.Problems, Problem{ID: id, SequenceNr: seqNr, Err: err})
 }
 
-// one verifies one persistence ID.
 func (v *verifier) one(ctx context.Context, id string) error {
 	if v.all != nil {
 		v.id = newDigester(id)
@@ -151,7 +149,6 @@ type history struct {
 	broken  bool // the replay failed
 }
 
-// history verifies the records of an ID.
 func (v *verifier) history(ctx context.Context, id string) (history, error) {
 	typeName, _ := journal.SplitID(id)
 	h := history{id: id, linked: v.linked[typeName]}
@@ -197,7 +194,6 @@ func (v *verifier) unread(ctx context.Context, h *history, err error) error {
 	return nil
 }
 
-// record verifies the next record.
 func (v *verifier) record(h *history, e *journal.Event) {
 	v.report.Records++
 	if v.id != nil {
@@ -229,7 +225,6 @@ func (v *verifier) record(h *history, e *journal.Event) {
 	}
 }
 
-// event verifies the payload of an event.
 func (v *verifier) event(h *history, e *journal.Event) error {
 	if h.linked != nil {
 		return h.linked.checkEvent(&v.scratch, e.Manifest, e.Payload)
@@ -282,7 +277,6 @@ func (v *verifier) snapshots(ctx context.Context, h *history) error {
 	return nil
 }
 
-// snapshot verifies one snapshot.
 func (v *verifier) snapshot(ctx context.Context, h *history, md snapshot.Metadata) error {
 	if md.SequenceNr > h.highest {
 		return fmt.Errorf("the snapshot is above the highest number, which is %d", h.highest)

@@ -11,7 +11,6 @@ import (
 	"github.com/refold-io/refold/cmd/refold/internal/console"
 )
 
-// verifyCommand is "refold verify".
 type verifyCommand struct {
 	journalFlag
 	ID     string `arg:"" optional:"" help:"The persistence ID, such as account|42. Defaults to all."`
@@ -90,7 +89,6 @@ func (c *verifyCommand) printJSON(env *Env, r *Report, complete bool) error {
 	}{r.IDs, r.Records, r.Fences, r.Snapshots, r.Unchecked, r.Found(), complete, digest})
 }
 
-// printProblems prints problems, one in a line.
 func (e *Env) printProblems(problems []Problem, asJSON bool) error {
 	for _, p := range problems {
 		var err error

@@ -65,7 +65,6 @@ func Run(t *testing.T, cfg Config) {
 	}
 }
 
-// check is a check of one property.
 type check struct {
 	name, rule string
 	needs      func(cfg Config) bool // nil if the check needs no optional function

@@ -64,7 +64,6 @@ type generator struct {
 	accounts []customer
 }
 
-// customer is an account in the generator.
 type customer struct {
 	id       string
 	currency money.Currency

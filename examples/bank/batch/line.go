@@ -137,7 +137,6 @@ func (l *Line) parse(text string) (field string, err error) {
 	return "", nil
 }
 
-// split returns the fields of a line.
 func split(text string) ([]string, error) {
 	if !utf8.ValidString(text) {
 		return nil, errors.New("not valid UTF-8")

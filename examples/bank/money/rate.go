@@ -29,7 +29,6 @@ func ParseRate(text string) (Rate, error) {
 	return Rate(text), nil
 }
 
-// decimal returns the rate as a number.
 func (r Rate) decimal() (*apd.Decimal, error) {
 	whole, fraction, point := strings.Cut(string(r), ".")
 	if len(whole)+len(fraction) > 18 || !digits(whole) || point && !digits(fraction) {

@@ -77,7 +77,6 @@ func (m *Machine) ready() bool {
 	return m.phase == Active && m.enoughRegions
 }
 
-// strategyView returns the view for the strategy.
 func (m *Machine) strategyView() allocation.View {
 	regions := slices.Clone(m.nextState().regions)
 	regions = slices.DeleteFunc(regions, func(r allocation.Region) bool { return m.unavailable(r.Node) })

@@ -139,7 +139,6 @@ func (m *Machine) dropMoving(h *handOff, s Shard) {
 	m.removeFinished()
 }
 
-// removeFinished removes finished rounds.
 func (m *Machine) removeFinished() {
 	m.handOffs = slices.DeleteFunc(m.handOffs, func(h *handOff) bool { return len(h.shards) == 0 })
 }

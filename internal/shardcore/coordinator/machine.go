@@ -239,7 +239,6 @@ func (m *Machine) member(n identity.Node) *identity.Member {
 	return &m.view.Members[i]
 }
 
-// clusterIsStopping reports whether the whole cluster is stopping.
 func (m *Machine) clusterIsStopping() bool {
 	return slices.ContainsFunc(m.view.Members, func(o identity.Member) bool {
 		return o.Status == identity.PreparingForShutdown || o.Status == identity.ReadyForShutdown

@@ -180,7 +180,6 @@ var ErrMalformed = errors.New("coordinator: malformed")
 // version is the version of the encodings; see package wire.
 const version = 0x10
 
-// messageVersion is the version of messages with settings.
 const messageVersion = 0x11
 
 // MaxBytes is the maximum length of an encoded message, event or state.

@@ -155,7 +155,6 @@ func (m *Machine) registerProxy(from identity.Node) {
 	m.queue = append(m.queue, request{kind: ProxyRegistered, node: from})
 }
 
-// notMoving returns the given shards that are not moving.
 func (m *Machine) notMoving(shards []Shard) []Shard {
 	return slices.DeleteFunc(slices.Clone(shards), func(s Shard) bool { return m.moving[s] != nil })
 }
@@ -196,7 +195,6 @@ func (m *Machine) acknowledge(n identity.Node) {
 	m.sendHomes(n, homes)
 }
 
-// sendHomes sends homes in batches.
 func (m *Machine) sendHomes(to identity.Node, homes []Home) {
 	var batch []Home
 	size := 0

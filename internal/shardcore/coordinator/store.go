@@ -10,7 +10,6 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// load is the running load.
 type load struct {
 	id      uint64 // 0: none
 	retryAt time.Duration
@@ -113,7 +112,6 @@ func (m *Machine) claim(in Loaded) {
 	}
 }
 
-// change stores events.
 func (m *Machine) change(events []Event) {
 	after, err := m.state.Apply(events...)
 	if err != nil { // impossible: the events were derived from the state

@@ -109,7 +109,6 @@ func (m *Machine) canHostCoordinator(at *identity.Member) bool {
 	return false
 }
 
-// isLeaving reports whether a member is leaving.
 func isLeaving(at *identity.Member) bool {
 	return at.Status == identity.Leaving || at.Status == identity.Exiting
 }
@@ -155,7 +154,6 @@ func (m *Machine) register() {
 	}
 }
 
-// requestHomes requests the homes of shards.
 func (m *Machine) requestHomes(shards []Shard) {
 	if !m.registered {
 		return
@@ -183,7 +181,6 @@ func (m *Machine) isCurrent(msg coordinator.Message, s Shard) bool {
 	return true
 }
 
-// receiveMessage handles a message of a coordinator.
 func (m *Machine) receiveMessage(from identity.Node, msg coordinator.Message) {
 	if msg.Type != m.cfg.Type || msg.Instance != m.cfg.Instance && msg.Kind != coordinator.RegisterAgain {
 		return

@@ -13,7 +13,6 @@ func (m *Machine) addAction(kind ActionKind, s Shard, token uint64) {
 	m.out.Actions = append(m.out.Actions, Action{kind, s, m.hosted[s].generation, token})
 }
 
-// setHome handles the home of a shard.
 func (m *Machine) setHome(s Shard, n identity.Node) {
 	switch {
 	case n == m.cfg.Self:
@@ -30,7 +29,6 @@ func (m *Machine) setHome(s Shard, n identity.Node) {
 	}
 }
 
-// hostShard hosts a shard if the region accepts shards.
 func (m *Machine) hostShard(s Shard) bool {
 	if m.cfg.Proxy || m.leaving && m.hosted[s] == nil || m.stopping {
 		return false

@@ -61,7 +61,6 @@ func (s messageClock) before(other messageClock) bool {
 	return s.term < other.term || s.term == other.term && s.round < other.round
 }
 
-// hostedShard is a shard on this node.
 type hostedShard struct {
 	generation uint64
 	running    bool
@@ -294,7 +293,6 @@ func (m *Machine) stop() {
 	m.refuseWaiting()
 }
 
-// refuseWaiting refuses all waiting messages.
 func (m *Machine) refuseWaiting() {
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
 		for _, line := range m.buffers[s].queues() {

@@ -148,7 +148,6 @@ func (m *Machine) trySend(s Shard, msg message) bool {
 	return true
 }
 
-// message is a waiting message.
 type message struct {
 	token uint64
 	from  identity.Node // zero for a local sender

@@ -95,7 +95,6 @@ func (m *Machine) enqueue(in Deliver) {
 	}
 }
 
-// enqueueStart queues the start of an entity.
 func (m *Machine) enqueueStart(e *entity) {
 	e.state = queued
 	m.startQueue = append(m.startQueue, e)

@@ -144,7 +144,6 @@ func (n *node) send(o *shardcore.Outgoing) {
 	to.after(delay, func() { to.step(in) })
 }
 
-// end ends the process.
 func (n *node) end() {
 	if len(n.m.Hosted()) > 0 || len(n.entities) > 0 || n.m.Waiting() > 0 {
 		n.c.violate("%v ends, and hosts %v", n.self, n.m.Hosted())

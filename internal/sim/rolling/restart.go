@@ -106,7 +106,6 @@ func (r Restart) Run() Result {
 	return c.result
 }
 
-// run is the state of a run.
 func (c *cluster) run() {
 	c.found()
 	if !c.until(time.Minute, "all regions are registered", c.allRegistered) {
@@ -225,7 +224,6 @@ func newCluster(r Restart, w *env.Env) *cluster {
 	}
 }
 
-// between draws a duration.
 func (c *cluster) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(c.w.Rand.Int64N(int64(most-least)))
 }
@@ -233,7 +231,6 @@ func (c *cluster) between(least, most time.Duration) time.Duration {
 // delay returns the duration of a frame that may be overtaken.
 func (c *cluster) delay() time.Duration { return c.between(time.Millisecond, 5*time.Millisecond) }
 
-// start starts a process.
 func (c *cluster) start(i int, version string) *node {
 	c.uids++
 	n := &node{c: c, nr: i, self: identity.Node{Name: fmt.Sprintf("node-%04d", i), UID: c.uids}, entities: map[place]bool{}}

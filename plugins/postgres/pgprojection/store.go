@@ -48,7 +48,6 @@ type Store struct {
 
 var _ projection.TxStore[pgx.Tx] = (*Store)(nil)
 
-// statements are the SQL of a store.
 type statements struct{ load, advance, begin, remove, insert, reset string }
 
 // NewStore returns a store on a pool, which it does not close. It does not contact the server: a

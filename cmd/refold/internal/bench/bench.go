@@ -214,7 +214,6 @@ func (b *run) short(d, least time.Duration) time.Duration {
 	return max(least, d/time.Duration(b.settings.Scale))
 }
 
-// rounds calls f for each round.
 func (b *run) rounds(f func() error) error {
 	return b.repeat("round", b.settings.Rounds, f)
 }

@@ -67,7 +67,6 @@ func dataJoin(ctx context.Context, b *run) ([]Result, error) {
 // all nodes, each of which uses idle processors, slow each other down.
 func joinProcs() int { return max(1, runtime.NumCPU()/joinNodes) }
 
-// joined is the result of a join.
 type joined struct{ took, before, during time.Duration }
 
 // joinOnce lets a node join an idle cluster once, and a cluster under load once.

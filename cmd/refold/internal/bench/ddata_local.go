@@ -49,7 +49,6 @@ func (g group) close() {
 	}
 }
 
-// carriers returns the carrier of a node.
 type carriers func(self identity.Node) (transport.Carrier, error)
 
 // withGroup calls f with n replicators, each of which has all others as replicas.
@@ -134,7 +133,6 @@ func (g group) sent(ctx context.Context) (n uint64, err error) {
 	return n, nil
 }
 
-// inMemory returns carriers of one in-memory network.
 func inMemory() carriers {
 	network := inmem.NewNetwork(inmem.NetworkConfig{})
 	return func(self identity.Node) (transport.Carrier, error) { return network.Carrier(self), nil }

@@ -102,7 +102,6 @@ func increment(ctx context.Context, r *ddata.Replicator, key string, level ddata
 	return err
 }
 
-// addElements adds elements to a set.
 func addElements(ctx context.Context, r *ddata.Replicator, key string, level ddata.WriteLevel, elements ...string) error {
 	_, err := ddata.Update(ctx, r, ddata.Key[crdt.ORSet[string]](key), level, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
 		return s.Add(r.Self(), elements...)

@@ -224,7 +224,6 @@ func (b *run) connectDSN(ctx context.Context) (stop func() error, err error) {
 	return server.Close, nil
 }
 
-// newSchema returns the name of a new schema.
 func newSchema() string {
 	return "refold_bench_" + strconv.FormatUint(rand.Uint64(), 36) //nolint:gosec // no secret
 }

@@ -225,7 +225,6 @@ func live(ctx context.Context, b *run) ([]Result, error) {
 		fmt.Sprintf("p50 %v, %d events", percentile(delays, 0.5).Round(10*time.Microsecond), len(delays)))}, err
 }
 
-// liveRound returns the delays of one run.
 func (b *run) liveRound(ctx context.Context) (delays []time.Duration, err error) {
 	s, err := b.openPostgres(ctx)
 	if err != nil {

@@ -26,7 +26,6 @@ const (
 	maxKill = 8
 )
 
-// killed is the result of one kill.
 type killed struct {
 	strained
 

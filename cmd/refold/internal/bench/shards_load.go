@@ -48,7 +48,6 @@ type load struct {
 	errors  []string
 }
 
-// running returns the latest load.
 func (s *server) running() (*load, error) {
 	if s.load == nil {
 		return nil, errors.New("no load is running")

@@ -26,7 +26,6 @@ const (
 	maxMove, maxMoveP999, maxMoveLongest = 60, 500, 2_000
 )
 
-// moved is the result of a rebalance.
 type moved struct {
 	strained
 
@@ -234,7 +233,6 @@ func spreadText(homes map[string]int) string {
 	return strings.Join(all, ", ")
 }
 
-// round rounds a duration for display.
 func round(d time.Duration) time.Duration {
 	if d > 100*time.Millisecond {
 		return d.Round(time.Millisecond)

@@ -269,7 +269,6 @@ func (s *server) watch(ctx context.Context) {
 	}
 }
 
-// observations returns them.
 func (s *server) observations(context.Context, *order) (result, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -106,7 +106,6 @@ func (w *workers) join(ctx context.Context, name string, s setup) (*worker, resu
 	return one, r, err
 }
 
-// joining returns the order to join.
 func (w *workers) joining(one *worker, s setup, seeds ...string) order {
 	s.Seeds, s.Access = seeds, w.server.Access()
 	return order{Do: orderJoin, Name: one.name, Setup: &s}
@@ -279,7 +278,6 @@ const (
 	wayHost      = "host"      // entities of a local host
 )
 
-// result is the result of an order.
 type result struct {
 	Err string `json:",omitempty"`
 	// At is the time of the result: the wall time, which all processes of a machine share.

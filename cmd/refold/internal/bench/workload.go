@@ -232,7 +232,6 @@ func until(ctx context.Context, interval time.Duration, holds func(ctx context.C
 	}
 }
 
-// pause waits for a duration.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

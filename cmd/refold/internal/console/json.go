@@ -56,7 +56,6 @@ func AppendQuoted(dst []byte, s string, limit int) []byte {
 	return append(dst, '"')
 }
 
-// appendEscaped appends a character as a JSON escape.
 func appendEscaped(dst []byte, r rune) []byte {
 	switch r {
 	case '\n':

@@ -14,7 +14,6 @@ import (
 // Env names the environment variable with the address that "postgres:" stands for.
 const Env = "REFOLD_POSTGRES"
 
-// schemes are the address schemes of PostgreSQL.
 func schemes() []string { return []string{"postgres", "postgresql"} }
 
 var (

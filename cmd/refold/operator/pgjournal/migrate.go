@@ -15,7 +15,6 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// migrateCommand is "refold migrate".
 type migrateCommand struct {
 	Journal string `help:"The database: postgres://USER@HOST/DATABASE, with ?schema=NAME for another schema than refold, or postgres: for the one that REFOLD_POSTGRES or PGHOST and the like name." default:"postgres:" placeholder:"ADDRESS"`
 	Check   bool   `help:"Change nothing: list the missing steps, and exit with status 1 if there are any."`
@@ -23,7 +22,6 @@ type migrateCommand struct {
 	Schema  string `help:"With --print: the name of the schema. Defaults to refold." placeholder:"NAME"`
 }
 
-// Help is the long help of the command.
 func (c *migrateCommand) Help() string {
 	return `Creates and changes tables so that this version of Refold can use them. A program does the same when it opens the
 journal, unless it is configured to check only. Several programs may migrate one database at the same time.
@@ -44,7 +42,6 @@ func (c *migrateCommand) Validate() error {
 	return nil
 }
 
-// Run migrates.
 func (c *migrateCommand) Run(ctx context.Context, env *operator.Env) error {
 	if c.Print {
 		return c.print(env)
@@ -78,7 +75,6 @@ func (c *migrateCommand) Run(ctx context.Context, env *operator.Env) error {
 	return err
 }
 
-// print prints all steps.
 func (c *migrateCommand) print(env *operator.Env) error {
 	quoted := cmp.Or(c.Schema, "refold")
 	if quoted != "refold" {
