@@ -63,7 +63,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// machine returns a link machine with these limits.
 func (c Config) machine(self identity.Node, maxFrame int) (*link.Machine, error) {
 	var errs []error
 	if c.MaxRequests < 0 {

@@ -36,7 +36,6 @@ func (t *Transport) report(event Event) {
 	}
 }
 
-// runEvents calls OnEvent until the transport is closed.
 func (t *Transport) runEvents() {
 	for {
 		select {

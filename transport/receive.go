@@ -122,7 +122,6 @@ func (t *Transport) drain(b *inbox) {
 // messages are queued.
 const consumeAt = 64 << 10
 
-// handle passes one message to its handler.
 func (t *Transport) handle(key inboxKey, d *delivery) {
 	m := Message{From: d.from, Lane: key.lane, Kind: Kind(d.Kind), Payload: d.Payload}
 	var r *Request
@@ -201,7 +200,6 @@ func (t *Transport) dropUndecompressed(m Message, r *Request, err error) {
 		slog.String("peer", m.From.String()), slog.Any("error", err))
 }
 
-// recoverPanic logs and counts a panic of a handler.
 func (t *Transport) recoverPanic(m Message, r *Request) {
 	p := panics.New(recover())
 	if p == nil {

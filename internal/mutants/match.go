@@ -31,7 +31,6 @@ type identifier struct {
 // names has the identifier of the source code for each identifier of a mutant.
 type names map[identifier]string
 
-// match is a place where a piece matches.
 type match struct {
 	file       *file
 	start, end int
@@ -42,7 +41,6 @@ type match struct {
 // piece is the tokenized old piece of an edit.
 type piece []lexeme
 
-// matches returns all places in a file where the piece matches.
 func (p piece) matches(f *file) []match {
 	var found []match
 	for i := 0; i+len(p) <= len(f.tokens); i++ {

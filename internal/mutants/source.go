@@ -26,7 +26,6 @@ type Source struct {
 	packages map[string]*directory
 }
 
-// directory has the files of a package.
 type directory struct {
 	files []*file
 	// tests has the names of the test functions.
@@ -191,7 +190,6 @@ func alternatives(pattern string) []string {
 	return append(all, pattern[from:])
 }
 
-// directory returns the files of a package.
 func (s *Source) directory(name string) (*directory, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

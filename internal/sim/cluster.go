@@ -85,7 +85,6 @@ func newCluster(seed uint64, plan Plan) *cluster {
 	return c
 }
 
-// violate records the first broken invariant.
 func (c *cluster) violate(invariant string, n identity.Node, format string, args ...any) {
 	if c.violation == nil {
 		c.violation = &Violation{Invariant: invariant, At: c.w.Now(), Node: n, Detail: fmt.Sprintf(format, args...)}
@@ -128,7 +127,6 @@ func (c *cluster) between(least, most time.Duration) time.Duration {
 
 func (c *cluster) hit(table, row string) { c.coverage.hit(table, row, 1) }
 
-// count adds the counters of a node when it ends.
 func (c *cluster) count(h *host) {
 	if !h.p.Dead() {
 		c.coverage.add(h.m.Counters())
@@ -178,7 +176,6 @@ func oldest(members []*identity.Member, counts func(*identity.Member) bool) *ide
 	return slices.MinFunc(all, membership.CompareAge)
 }
 
-// begin starts all nodes within a few seconds.
 func (c *cluster) begin() {
 	for _, name := range c.names {
 		place := c.w.Place(name)
@@ -344,7 +341,6 @@ func Run(seed uint64, o Options) Result {
 	}
 }
 
-// live performs all phases of a simulation.
 func (c *cluster) live() {
 	c.begin()
 	c.data.begin()
@@ -415,7 +411,6 @@ func (c *cluster) heal() {
 	c.faultEnded = c.w.Now()
 }
 
-// shutDown shuts down the whole cluster, as operators do.
 func (c *cluster) shutDown() {
 	c.w.Logf("all nodes are shut down")
 	for _, name := range c.names {

@@ -196,7 +196,6 @@ func (p DataPlan) String() string {
 	return fmt.Sprintf("durable %t, pruned %t, durable ones %t, forgotten %t, large %t, deltas %t", p.Durable, p.Pruned, p.DurablePruned, p.Forgotten, p.Large, !p.Config.DisableDeltas)
 }
 
-// count adds the counters of a replicator at its end.
 func (d *data) count(r *replicator) {
 	d.mustHappen()
 	n, c := r.m.Counters(), d.c.coverage
@@ -211,7 +210,6 @@ func (d *data) count(r *replicator) {
 	}
 }
 
-// mustHappen are the rows of the coverage counters.
 func (d *data) mustHappen() {
 	for table, rows := range map[string][]string{
 		"read":    {"done", "not found", "deleted", "timed out", "too few replicas", "stopped"},
@@ -232,10 +230,8 @@ func (d *data) mustHappen() {
 }
 
 const (
-	// kindData is the message kind of replicators.
-	kindData link.Kind = 100
-	// maxPayload is the maximum payload of a frame.
-	maxPayload = 1<<20 - 1<<10
+	kindData   link.Kind = 100
+	maxPayload           = 1<<20 - 1<<10
 )
 
 // replicator is the replicator of a host: package ddata without goroutines.
@@ -393,7 +389,6 @@ func (r *replicator) wakeUp() {
 	r.alarm.Set(r.m.Next, r.h.p.Now, r.after, func() { r.carry(r.m.Tick(r.h.p.Now())) })
 }
 
-// stop ends the replicator with its node.
 func (r *replicator) stop() {
 	r.input(replication.Stop{})
 	for id := range r.requests {
@@ -447,7 +442,6 @@ type disk struct {
 	decoded map[string]decoded
 }
 
-// decoded is a record in its last decoded form.
 type decoded struct {
 	data    []byte
 	value   crdt.Value
@@ -505,7 +499,6 @@ func (r *replicator) open() {
 	})
 }
 
-// flush writes pending records unless a write is running.
 func (r *replicator) flush() {
 	if r.writing != nil || r.backlog.Len() == 0 {
 		return
@@ -554,7 +547,6 @@ func (r *replicator) crash() {
 	r.writing = nil
 }
 
-// diskTrouble makes a disk fail or slow for a while.
 func (d *data) diskTrouble() {
 	living := d.living()
 	if !d.plan.Durable || len(living) == 0 {

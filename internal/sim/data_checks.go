@@ -120,7 +120,6 @@ func (r *replicator) replied(a *replication.Reply) {
 	}
 }
 
-// wasWritten records whether anything was changed.
 func (r *replicator) wasWritten(q *request, a *replication.Reply) {
 	w := q.write
 	var large *replication.TooLargeError
@@ -499,7 +498,6 @@ func spell(v crdt.Value) string {
 	return s.String()
 }
 
-// complete checks that all nodes hold the expected data.
 func (d *data) complete(when string) bool {
 	living := d.living()
 	for _, r := range living {
@@ -581,7 +579,6 @@ func (d *data) keeps(r *replicator, k *datum, when string) {
 	}
 }
 
-// onDisks checks that durable keys are on the disks of their nodes.
 func (d *data) onDisks() {
 	for _, r := range d.living() {
 		for _, k := range d.keys {
@@ -625,7 +622,6 @@ func (d *data) shown() map[string]string {
 	return all
 }
 
-// same checks that the meanings of keys have not changed.
 func (d *data) same(before map[string]string, when string) {
 	for _, k := range d.keys {
 		v, deleted, found := d.living()[0].value(k.key)

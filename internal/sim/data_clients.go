@@ -15,7 +15,6 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// work performs an action of a client on some node.
 func (d *data) work() {
 	nodes := d.clients()
 	if len(nodes) == 0 {
@@ -338,7 +337,6 @@ func (d *data) registerLevel() replication.Level {
 	return replication.Level{Kind: replication.Majority}
 }
 
-// writeRegister writes the next number to a register, mostly to a majority.
 func (d *data) writeRegister(r *replicator) {
 	k := d.use(register, false)
 	if k.writer == nil {
@@ -477,7 +475,6 @@ const (
 	nothing
 )
 
-// write is a requested change.
 type write struct {
 	datum *datum
 	by    *replicator

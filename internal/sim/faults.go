@@ -58,7 +58,6 @@ func faults() []fault {
 	}
 }
 
-// injectFault injects a random fault, if that is possible now.
 func (c *cluster) injectFault() bool {
 	// The first seed must reach the other seeds while it joins.
 	if first := c.latest(c.plan.Seeds[0]); first != nil && first.alive() && !first.m.Member() {
@@ -446,7 +445,6 @@ func partition(c *cluster, oneWay bool) bool {
 	return true
 }
 
-// split separates the sides of the broker for a while.
 func (c *cluster) split(d time.Duration, oneWay bool) {
 	n := &c.w.Network
 	n.Split, n.OneWay = true, oneWay

@@ -145,7 +145,6 @@ func (h *host) received(m env.Message) {
 	notForOthers(h, m, old)
 }
 
-// applyEffects performs the effects of a step.
 func (h *host) applyEffects(e node.Effects) {
 	for _, line := range e.Log {
 		h.logged(line)
@@ -253,7 +252,6 @@ func (h *host) members() (all []identity.Member, unreachable []identity.Node) {
 // alive reports whether the process runs and is not stopping.
 func (h *host) alive() bool { return !h.p.Dead() && h.stopped == 0 }
 
-// logged adds a log line of the node to the trace.
 func (h *host) logged(l membership.Line) {
 	if !h.c.w.Traced() || l.Level == membership.Debug {
 		return
@@ -313,7 +311,6 @@ func (h *host) hasEnded(i node.Instance, running *instance) {
 	}
 }
 
-// sendMessages sends numbered messages to a singleton at random intervals.
 func (h *host) sendMessages(name string) {
 	h.p.After(h.c.between(100*time.Millisecond, 6*time.Second), func() {
 		if h.stopped != 0 {

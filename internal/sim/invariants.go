@@ -227,7 +227,6 @@ type version struct {
 	digest membership.Digest
 }
 
-// recordVersion records that a node has had a version of the gossip.
 func (h *host) recordVersion(d membership.Digest) { h.c.versions[version{h.p.Node(), d}] = true }
 
 // seenMeansSeen: each node in the seen set of a version has had that version.
@@ -291,7 +290,6 @@ func newObserved() observed {
 	}
 }
 
-// beforeStep records the gossip before a step.
 func (h *host) beforeStep() { h.observed.gossip = h.m.Gossip() }
 
 func (h *host) check(e node.Effects) {
@@ -499,7 +497,6 @@ func stoppedForAReason(h *host) {
 	}
 }
 
-// namesakes reports whether another living process has the name of a node.
 func namesakes(c *cluster, h *host) bool {
 	return slices.ContainsFunc(c.hosts, func(other *host) bool {
 		return other != h && other.p.Node().Name == h.p.Node().Name && !other.p.Dead()

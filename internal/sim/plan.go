@@ -24,7 +24,6 @@ import (
 // maxDrift is the maximum clock drift in parts per million.
 const maxDrift = 500
 
-// spares is the number of nodes that join later.
 const spares = 2
 
 // Singleton is a singleton that all nodes with the role take part in.
@@ -209,7 +208,6 @@ func (c Coverage) add(n node.Counters) {
 	c.hit("node", "exit timed out", n.ExitTimeouts)
 }
 
-// optional reports whether an event need not occur.
 func optional(table, row string) bool {
 	switch table {
 	case "dropped", "downing":

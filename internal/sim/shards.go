@@ -60,7 +60,6 @@ func newSharding(c *cluster, seed uint64, plan ShardsPlan) *sharding {
 	return d
 }
 
-// begin starts the clients.
 func (d *sharding) begin() {
 	if d.plan.Calm { // link delays differ much in calm plans
 		d.w.Network.Delay = env.Between{Least: time.Millisecond, Most: d.between(5*time.Millisecond, 95*time.Millisecond)}
@@ -172,7 +171,6 @@ func (d *sharding) mustHappen() {
 // shardRole is the role of the nodes that host shards. The others run proxies.
 const shardRole = "shards"
 
-// enoughMessages is the minimum number of messages that clients send.
 const enoughMessages = 10_000
 
 const (
@@ -276,7 +274,6 @@ func (d *sharding) canSpare(s *shardNode) bool {
 	return len(others) > 1 && !d.c.restarts && !slices.ContainsFunc(living, func(other *shardNode) bool { return other.m.Drained() })
 }
 
-// undrain cancels the drain of a node.
 func (s *shardNode) undrain() {
 	if s.m.Ending() || s.d.c.leaving[s.h.p.Node()] {
 		return
@@ -342,7 +339,6 @@ func (d *sharding) delayWaysTo(s *shardNode) time.Duration {
 	return d.between(0, time.Second)
 }
 
-// asks records a request to a coordinator.
 func (s *shardNode) asks(k coordinator.Kind) {
 	switch k {
 	case coordinator.Register, coordinator.RegisterProxy, coordinator.GetHomes, coordinator.GracefulShutdown:
@@ -400,7 +396,6 @@ func (d *sharding) misconfigure(s *shardNode) {
 	s.restart()
 }
 
-// configure sets the settings of a node.
 func (s *shardNode) configure() {
 	d, region := s.d, &s.cfg.Region
 	if s.proxy {

@@ -192,7 +192,6 @@ const maxAnswering = 90 * time.Second
 // may move one.
 const maxBalancing = 6 * time.Minute
 
-// calm ends all random actions.
 func (d *sharding) calm() {
 	d.w.Logf("no more random moves of shards")
 	d.quiet = true

@@ -76,7 +76,6 @@ func (d *sharding) work() {
 	c.s.h.p.Do(c.work)
 }
 
-// client sends commands at random intervals.
 type client struct {
 	s        *shardNode
 	left     int
@@ -207,7 +206,6 @@ func (s *shardNode) receiveReply(b []byte) {
 	s.close(nr, outcome(b[n]))
 }
 
-// close ends the wait for a reply.
 func (s *shardNode) close(nr uint64, o outcome) {
 	l := s.d.command(nr)
 	delete(s.open, nr)
@@ -241,7 +239,6 @@ type directPaths struct {
 	inbox    []queuedCommand // for each command in a queue one entry with its shard and origin
 }
 
-// queuedCommand is a command that waits for the loop.
 type queuedCommand struct {
 	shard   shardcore.Shard
 	from    shardcore.Origin
@@ -353,7 +350,6 @@ func (s *shardNode) interleave(n shardcore.Shard) {
 	s.after(d.between(5*time.Second, 40*time.Second), func() { s.close(nr, unknown) })
 }
 
-// endEffects adds started entities to their paths.
 func (s *shardNode) endEffects() {
 	for _, e := range s.started {
 		if !e.ended && !e.stop && !e.killed && !e.passivating && int(e.at.Shard) < len(s.paths) {
@@ -414,7 +410,6 @@ type entity struct {
 	mailbox     []uint64
 }
 
-// applyAction applies an action to an entity.
 func (s *shardNode) applyAction(a shardcore.Action) {
 	d := s.d
 	at := place{a.ShardRun, a.Entity, a.Incarnation}
@@ -459,7 +454,6 @@ func (s *shardNode) applyAction(a shardcore.Action) {
 	}
 }
 
-// load reads the stored commands.
 func (e *entity) load() {
 	if e.ended {
 		return
@@ -491,7 +485,6 @@ func (e *entity) work() {
 	}
 }
 
-// passivate asks to be stopped.
 func (e *entity) passivate() {
 	if !e.ended {
 		e.s.step(shardcore.ShardInput{ShardRun: e.at.ShardRun, Input: shard.Passivate{Entity: e.at.entity, Incarnation: e.at.incarnation}})
@@ -542,7 +535,6 @@ func (e *entity) end() {
 	e.s.h.maybeEnd()
 }
 
-// vanish records that an incarnation does not run any more.
 func (e *entity) vanish() {
 	e.ended = true
 	e.a.running = filter(e.a.running, func(other *entity) bool { return other != e })

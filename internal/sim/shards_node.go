@@ -19,7 +19,6 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// kindReply is the kind of replies to commands.
 const kindReply link.Kind = 202
 
 // maxLeaving is how long a leaving node waits for its hand-offs.
@@ -61,7 +60,6 @@ type shardNode struct {
 	forced       bool                  // stopped by force although it had time
 }
 
-// host starts the entity type on a node.
 func (d *sharding) host(h *host) *shardNode {
 	s := &shardNode{
 		d: d, h: h, cfg: d.plan.Config, proxy: h.p.Node().Name == d.plan.Proxy, entities: map[place]*entity{}, open: map[uint64]identity.Node{},
@@ -79,7 +77,6 @@ func (d *sharding) host(h *host) *shardNode {
 	return s
 }
 
-// beginRegion records the start of a region.
 func (s *shardNode) beginRegion() {
 	s.hosted, s.since, s.term, s.askedAt = nil, s.d.w.Now(), 0, shardcore.Never
 	s.region++
@@ -104,7 +101,6 @@ func (s *shardNode) step(in shardcore.Input) {
 	}
 }
 
-// wakeUp schedules the next tick.
 func (s *shardNode) wakeUp() {
 	s.alarm.Set(s.m.Next, s.h.p.Now, s.after, func() {
 		s.reportTouched()
@@ -158,7 +154,6 @@ func (s *shardNode) notifyLeft() {
 	}
 }
 
-// singletonStarted is called when the singleton starts.
 func (s *shardNode) singletonStarted() {
 	s.hasSingleton = true
 	if s.wrongSetting != "" { // before another node notices
@@ -176,7 +171,6 @@ func (s *shardNode) singletonStopped(then func()) {
 	s.step(shardcore.StopCoordinator{})
 }
 
-// end handles the end of the process.
 func (s *shardNode) end() {
 	if s.gone {
 		return
@@ -272,7 +266,6 @@ func numberOf(m shardcore.Message) uint64 {
 	return nr
 }
 
-// applyEffects applies the effects of a step in their order.
 func (s *shardNode) applyEffects(e shardcore.Effects) {
 	d := s.d
 	s.beginEffects()
@@ -373,15 +366,12 @@ func (s *shardNode) callStores(e *shardcore.Effects) {
 	}
 }
 
-// reply passes a reply to the coordinator that made the request.
 func (s *shardNode) reply(in coordinator.Input) { s.step(shardcore.CoordinatorReply{Input: in}) }
 
-// replyLater passes a reply after a short time.
 func (s *shardNode) replyLater(in coordinator.Input) {
 	s.after(s.d.storeDelay(), func() { s.reply(in) })
 }
 
-// send sends a frame to another node.
 func (s *shardNode) send(o *shardcore.Outgoing) {
 	if o.To == s.h.p.Node() {
 		s.h.violate("messages-are-readable", "the node sends a message to itself")
@@ -409,7 +399,6 @@ func (s *shardNode) send(o *shardcore.Outgoing) {
 	s.sendPacket(o.To, link.Kind(o.Kind), data, o.Message)
 }
 
-// sendPacket sends a command to another node.
 func (s *shardNode) sendPacket(to identity.Node, kind link.Kind, data []byte, m shardcore.Message) {
 	nr := numberOf(m)
 	if s.h.cut[to] || !s.h.p.Send(to, link.Data, kind, data) {

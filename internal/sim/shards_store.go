@@ -58,7 +58,6 @@ func newStateStore(d *sharding) *stateStore {
 
 func (s *stateStore) failing() bool { return s.broken && !s.d.quiet }
 
-// storeTrouble makes the journal fail, or slow, for a while.
 func (d *sharding) storeTrouble() {
 	s := d.store
 	if d.plan.Calm || s.broken || s.slow {
@@ -119,7 +118,6 @@ func (s *stateStore) append(c coordinator.Change) (stored, fenced bool) {
 	return true, false
 }
 
-// allocated records that a shard has had a home.
 func (s *stateStore) allocated(n shardcore.Shard, to identity.Node) {
 	if s.hosts[n] == nil {
 		s.hosts[n] = map[identity.Node]bool{}

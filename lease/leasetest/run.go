@@ -54,7 +54,6 @@ func Run(t *testing.T, cfg Config) {
 	}
 }
 
-// check is one property of a store.
 type check struct {
 	name, rule string
 	expires    bool // entries expire
@@ -80,7 +79,6 @@ func (c check) on(tb testing.TB, cfg Config) {
 	c.run(f)
 }
 
-// fixture is the environment of a check.
 type fixture struct {
 	testing.TB
 	cfg Config

@@ -102,7 +102,6 @@ func (f *fixture) want(want error, call string) func(any, error) {
 	}
 }
 
-// block waits until a channel is closed or the context ends.
 func block(ctx context.Context, closed <-chan struct{}) {
 	select {
 	case <-closed:
@@ -135,7 +134,6 @@ func (f *fixture) endsWithContext(name string, entered <-chan struct{}, call fun
 	}
 }
 
-// until waits for a condition.
 func (f *fixture) until(subject string, holds func() bool) {
 	f.Helper()
 	ticker := time.NewTicker(time.Millisecond)

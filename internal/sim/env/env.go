@@ -133,7 +133,6 @@ func (w *Env) Place(name string) *Place {
 	return p
 }
 
-// uid returns a new random UID.
 func (w *Env) uid() uint64 {
 	for {
 		if uid := w.Rand.Uint64(); uid != 0 && w.byUID[uid] == nil {
@@ -157,7 +156,6 @@ func (w *Env) Start(name string, program func(*Process) Program) *Process {
 	return p
 }
 
-// forget removes an ended process from the routing.
 func (w *Env) forget(p *Process) {
 	p.place.processes = slices.DeleteFunc(p.place.processes, func(o *Process) bool { return o == p })
 	delete(w.byUID, p.node.UID)
@@ -228,7 +226,6 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-// mix adds an event to the hash.
 func (w *Env) mix(kind, value uint64) {
 	w.hash = (w.hash ^ kind) * fnvPrime
 	w.hash = (w.hash ^ uint64(w.now)) * fnvPrime //nolint:gosec // not negative
@@ -380,7 +377,6 @@ func (a *Alarm) Set(next, now func() time.Duration, after func(time.Duration, fu
 	})
 }
 
-// wake handles a wake-up event.
 func (p *Process) wake(at time.Duration) {
 	switch {
 	case p.dead:

@@ -24,7 +24,6 @@ type LeaseStore struct {
 	Loss, Late float64
 }
 
-// maxLate is the maximum delay of a late request.
 const maxLate = 10 * time.Second
 
 type entry struct {

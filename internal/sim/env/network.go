@@ -35,7 +35,6 @@ type Network struct {
 // Between is a range of durations.
 type Between struct{ Least, Most time.Duration }
 
-// pick returns a random duration of the range.
 func (b Between) pick(r *rand.Rand) time.Duration {
 	if b.Most <= b.Least {
 		return b.Least
@@ -100,7 +99,6 @@ type Gap struct {
 // Gap returns the losses from one incarnation to another.
 func (w *Env) Gap(from, to identity.Node) Gap { return w.gaps[[2]uint64{from.UID, to.UID}] }
 
-// gap records a lost frame, or a gap that a link has reported.
 func (w *Env) gap(from, to *Process, noticed bool) {
 	key := [2]uint64{from.node.UID, to.node.UID}
 	g := w.gaps[key]
@@ -112,7 +110,6 @@ func (w *Env) gap(from, to *Process, noticed bool) {
 	w.gaps[key] = g
 }
 
-// transmit sends a frame, or a message with Direct.
 func (w *Env) transmit(from *Process, to identity.Node, e event) {
 	w.traffic.Bytes[e.lane] += uint64(len(e.data))
 	w.mix(8, from.node.UID^uint64(e.lane))
@@ -173,7 +170,6 @@ func (w *Env) carry(to *Process, e event) {
 	}
 }
 
-// arrive delivers a frame to its process.
 func (w *Env) arrive(e *event) {
 	p := e.to
 	if p.dead || !w.Passes(e.from.place, p.place) {
@@ -196,7 +192,6 @@ func (w *Env) arrive(e *event) {
 
 const maxFrame = 1 << 20
 
-// connect creates the links of a process.
 func (p *Process) connect() {
 	if p.w.Direct {
 		return
@@ -225,7 +220,6 @@ func headerSize(from identity.Node) uint64 {
 	return uint64(len(link.AppendFrame(nil, link.Frame{From: from, To: from.UID, Sequenced: true, Epoch: 1 << 8, Number: 1 << 8, Offset: 0}))) + 4
 }
 
-// flush sends the queued frames of the links.
 func (p *Process) flush() {
 	if p.links == nil || p.dead {
 		return
@@ -247,7 +241,6 @@ func (p *Process) flush() {
 	}
 }
 
-// receive decodes a frame and delivers its messages.
 func (p *Process) receive(e *event) {
 	lane := link.Lane(e.lane)
 	if p.links == nil {

@@ -38,14 +38,12 @@ type node struct {
 	entities  map[place]bool
 }
 
-// step steps the machine and applies the effects.
 func (n *node) step(in shardcore.Input) {
 	if !n.gone {
 		n.applyEffects(n.m.Step(n.c.w.Now(), in))
 	}
 }
 
-// after calls f later, unless the process has ended.
 func (n *node) after(d time.Duration, f func()) {
 	n.c.w.After(d, func() {
 		if !n.gone {
@@ -54,12 +52,10 @@ func (n *node) after(d time.Duration, f func()) {
 	})
 }
 
-// wakeUp schedules the next tick.
 func (n *node) wakeUp() {
 	n.alarm.Set(n.m.Next, n.c.w.Now, n.after, func() { n.applyEffects(n.m.Tick(n.c.w.Now())) })
 }
 
-// applyEffects applies the effects of a step in their order.
 func (n *node) applyEffects(e shardcore.Effects) {
 	c := n.c
 	c.result.Steps++
@@ -104,7 +100,6 @@ func (c *cluster) noted(note *coordinator.Note) {
 	}
 }
 
-// callStores starts the calls of the store and the strategy.
 func (n *node) callStores(e *shardcore.Effects) {
 	if e.Load != 0 {
 		n.replyLater(n.c.store.load(e.Load))
@@ -120,7 +115,6 @@ func (n *node) callStores(e *shardcore.Effects) {
 	}
 }
 
-// replyLater passes a reply to the coordinator after a short time.
 func (n *node) replyLater(in coordinator.Input) {
 	n.after(n.c.between(200*time.Microsecond, 10*time.Millisecond), func() { n.step(shardcore.CoordinatorReply{Input: in}) })
 }
@@ -196,7 +190,6 @@ type place struct {
 	incarnation uint64
 }
 
-// act applies an action to an entity.
 func (n *node) act(a shardcore.Action) {
 	c, at := n.c, place{a.ShardRun, a.Incarnation}
 	if a.Kind != shard.Start && !n.entities[at] {
@@ -225,7 +218,6 @@ func (n *node) act(a shardcore.Action) {
 	}
 }
 
-// delivered records the delivery of a command and checks that it is the only one.
 func (c *cluster) delivered(m shardcore.Message) {
 	nr, local := m.Local.(uint64)
 	if !local {
@@ -239,7 +231,6 @@ func (c *cluster) delivered(m shardcore.Message) {
 	c.result.Delivered++
 }
 
-// command sends a command from a node to the entity of a shard.
 func (c *cluster) command(from *node, s shardcore.Shard) {
 	c.arrived = append(c.arrived, false)
 	c.result.Commands++
@@ -253,7 +244,6 @@ func (c *cluster) wantAll() {
 	}
 }
 
-// send lets a node send commands until it leaves.
 func (c *cluster) send(n *node) {
 	n.after(c.between(0, 2*every), func() {
 		if c.sends && !n.leaving {

@@ -147,7 +147,6 @@ func (c *cluster) order() []int {
 	return order
 }
 
-// balance waits until the shards are balanced.
 func (c *cluster) balance() {
 	end := c.w.Now()
 	c.result.BalancedAfter = -1
@@ -177,7 +176,6 @@ func (c *cluster) until(most time.Duration, subject string, holds func() bool) b
 
 func (c *cluster) broken() bool { return c.result.Err != nil }
 
-// violate records the first violated rule.
 func (c *cluster) violate(format string, args ...any) {
 	if c.result.Err == nil {
 		c.result.Err = fmt.Errorf("%v: "+format, append([]any{c.w.Now()}, args...)...)
@@ -196,7 +194,6 @@ const (
 	recent = "1.1.0"
 )
 
-// cluster is the state of a simulation.
 type cluster struct {
 	Restart
 
@@ -262,7 +259,6 @@ func (c *cluster) allRegistered() bool {
 
 func (c *cluster) allHosted() bool { return c.owned == c.Shards && c.store.state.Shards() == c.Shards }
 
-// begin lets all nodes send commands and starts to count hand-offs.
 func (c *cluster) begin() {
 	c.begun, c.sends = true, true
 	for _, n := range c.nodes {
@@ -319,7 +315,6 @@ func (c *cluster) setStatusAndWait(n *node, s identity.Status, then func()) {
 	c.setStatus(n, s, func() {})
 }
 
-// publishMembers sends the membership to all nodes.
 func (c *cluster) publishMembers(then func()) {
 	version, members, last := c.list.version, c.list.members, time.Duration(0)
 	for _, n := range c.nodes {

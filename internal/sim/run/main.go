@@ -46,7 +46,6 @@ func main() {
 	}
 }
 
-// trace simulates one seed and prints its events.
 func trace(seed uint64) bool {
 	r := sim.Run(seed, sim.Options{Trace: func(at time.Duration, text string) {
 		fmt.Printf("%10.3f  %s\n", at.Seconds(), text)
