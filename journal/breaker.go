@@ -41,7 +41,6 @@ type BreakerConfig struct {
 	OnChange func(open bool)
 }
 
-// guarded is a Journal with a circuit breaker and a call timeout.
 type guarded struct {
 	journal Journal
 	breaker *breaker.Caller
@@ -83,7 +82,6 @@ func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 	return &guarded{journal: j, breaker: breaker.NewCaller(gate)}, nil
 }
 
-// Unwrap returns the wrapped journal.
 func (g *guarded) Unwrap() Journal { return g.journal }
 
 // Append passes the writes on. While the breaker is open each slot matches ErrNotSent and
@@ -103,7 +101,6 @@ func (g *guarded) Append(ctx context.Context, writes []Write) []error {
 	return slots
 }
 
-// Replay passes through: it takes as long as it takes.
 func (g *guarded) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[Event, error] {
 	return g.journal.Replay(ctx, id, from, to)
 }
@@ -127,7 +124,6 @@ func (g *guarded) DeleteTo(ctx context.Context, id string, to uint64) error {
 	})
 }
 
-// Close closes the wrapped journal.
 func (g *guarded) Close() error {
 	g.closed.Store(true)
 	return g.journal.Close()

@@ -118,7 +118,6 @@ func listerOf(j Journal) (IDLister, error) {
 	return lister, nil
 }
 
-// reader reads the pages of a query one after the other.
 type reader struct {
 	Querier
 	criteria Criteria

@@ -30,7 +30,6 @@ type BreakerConfig struct {
 	OnChange func(open bool)
 }
 
-// guarded is a Store with a circuit breaker and a call timeout.
 type guarded struct {
 	store   Store
 	breaker *breaker.Caller
@@ -72,7 +71,6 @@ func WithBreaker(store Store, cfg BreakerConfig) (Store, error) {
 	return &guarded{store: store, breaker: breaker.NewCaller(gate)}, nil
 }
 
-// Save implements Store.
 func (g *guarded) Save(ctx context.Context, s Snapshot) error {
 	_, err := do(ctx, g, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, g.store.Save(ctx, s)
@@ -80,19 +78,16 @@ func (g *guarded) Save(ctx context.Context, s Snapshot) error {
 	return err
 }
 
-// Load implements Store.
 func (g *guarded) Load(ctx context.Context, id string, c Criteria) (Snapshot, error) {
 	return do(ctx, g, func(ctx context.Context) (Snapshot, error) {
 		return g.store.Load(ctx, id, c)
 	})
 }
 
-// List implements Store. It passes through.
 func (g *guarded) List(ctx context.Context, id string, c Criteria) iter.Seq2[Metadata, error] {
 	return g.store.List(ctx, id, c)
 }
 
-// Delete implements Store.
 func (g *guarded) Delete(ctx context.Context, id string, c Criteria) error {
 	_, err := do(ctx, g, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, g.store.Delete(ctx, id, c)
@@ -100,7 +95,6 @@ func (g *guarded) Delete(ctx context.Context, id string, c Criteria) error {
 	return err
 }
 
-// Close closes the wrapped store and waits for calls that are still running.
 func (g *guarded) Close() error {
 	g.mu.Lock()
 	g.closed = true
@@ -149,7 +143,6 @@ func do[R any](ctx context.Context, g *guarded, call func(context.Context) (R, e
 	return result, err
 }
 
-// outcome returns whether the store responded to a call.
 func outcome(err error) breaker.Outcome {
 	for _, answer := range []error{ErrNotFound, ErrCorrupt, ErrNewerVersion, ErrInvalid, ErrTooLarge} {
 		if errors.Is(err, answer) {

@@ -156,5 +156,4 @@ func readFull(r io.Reader, b []byte) error {
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, castagnoli()) }
 
-// castagnoli returns the table that the package crc32 builds once.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }

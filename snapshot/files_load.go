@@ -89,7 +89,6 @@ func (f *Files) warn(ctx context.Context, id string, unreadable []error) {
 	}
 }
 
-// read returns the snapshot in the file of a sequence number.
 func (f *Files) read(id string, seqNr uint64, c Criteria) (Snapshot, error) {
 	file, h, err := f.open(id, seqNr)
 	if err != nil {
@@ -113,7 +112,6 @@ func (f *Files) readPayload(file inFile, h header, c Criteria) (Snapshot, error)
 	return s, nil
 }
 
-// metadata returns the metadata in the file of a sequence number.
 func (f *Files) metadata(id string, seqNr uint64) (Metadata, error) {
 	file, h, err := f.open(id, seqNr)
 	if err != nil {

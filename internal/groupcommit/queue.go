@@ -30,7 +30,6 @@ func (q *requests) pop() {
 	}
 }
 
-// prepend inserts the requests of front before those of q.
 func (q *requests) prepend(front requests) {
 	if front.first == nil {
 		return

@@ -241,7 +241,6 @@ func reentrancyChecks() []check {
 	}
 }
 
-// operation is a call of a client for one ID.
 type operation struct {
 	id     string
 	op     Op
@@ -250,7 +249,6 @@ type operation struct {
 	writer string // of an append
 }
 
-// answer is the result of an operation.
 type answer struct {
 	unknown, conflict bool
 	highest           uint64

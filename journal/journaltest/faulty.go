@@ -481,7 +481,6 @@ func (i *Injected) Release() {
 	i.owner.land(due)
 }
 
-// strike is one effect of a fault.
 type strike struct {
 	*Injected
 	gate <-chan struct{} // the one that was closed when it struck

@@ -311,7 +311,6 @@ func (f *fixture) wantEvents(id string, got, want []journal.Event) {
 	}
 }
 
-// wantConflict checks the slot of a write that came too late or too early.
 func (f *fixture) wantConflict(err error, w journal.Write, highest uint64) {
 	f.Helper()
 	conflict, ok := errors.AsType[*journal.ConflictError](err)
@@ -323,7 +322,6 @@ func (f *fixture) wantConflict(err error, w journal.Write, highest uint64) {
 	}
 }
 
-// wantRejected checks the slot of a write that can't be stored.
 func (f *fixture) wantRejected(err error, w journal.Write) {
 	f.Helper()
 	rejected, ok := errors.AsType[*journal.RejectedError](err)

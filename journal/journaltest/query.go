@@ -70,7 +70,6 @@ func (f *fixture) wantPage(p journal.Page, q journal.Criteria, after journal.Off
 	}
 }
 
-// wantOffset checks the form of an offset.
 func (f *fixture) wantOffset(o journal.Offset) {
 	f.Helper()
 	if len(o) > 64 || strings.ContainsFunc(string(o), func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -208,7 +207,6 @@ func matching(q journal.Criteria, events []journal.Envelope) []journal.Envelope 
 	return slices.DeleteFunc(slices.Clone(events), func(e journal.Envelope) bool { return !q.Matches(e.ID, e.Tags) })
 }
 
-// show prints a query briefly.
 func show(q journal.Criteria) string {
 	if q == (journal.Criteria{}) {
 		return "all"
@@ -216,7 +214,6 @@ func show(q journal.Criteria) string {
 	return fmt.Sprintf("type %.40q, tag %.40q, slices %s", q.Type, q.Tag, q.Slices)
 }
 
-// list prints events briefly.
 func list(events []journal.Envelope) string {
 	var out []string
 	for i, e := range events {

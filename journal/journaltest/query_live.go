@@ -13,7 +13,6 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// queryWaitChecks are about Await.
 func queryWaitChecks() []check {
 	return []check{
 		{"AwaitThere", "Await returns immediately if there are events after the position", queries, func(f *fixture) {

@@ -14,7 +14,6 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// queryMatchChecks are about which events a query finds, and in which order.
 func queryMatchChecks() []check {
 	return []check{
 		{"QueryOrder", "the events of all IDs have one order, the same in each read, and those of one ID are in the order of their numbers", queries, func(f *fixture) {

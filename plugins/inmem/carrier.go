@@ -95,7 +95,6 @@ func (c *Carrier) connection(err error) {
 	}
 }
 
-// put queues a frame, unless the queue is full.
 func (c *Carrier) put(p parcel) bool {
 	q := &c.lanes[p.lane]
 	q.mu.Lock()
@@ -160,7 +159,6 @@ func (q *laneQueue) due(now time.Time, paused bool) []parcel {
 	return some
 }
 
-// next returns the due time of the first frame.
 func (q *laneQueue) next() (time.Time, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

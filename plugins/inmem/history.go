@@ -142,7 +142,6 @@ type order struct {
 	dead    int      // the number of events deleted since the last sweep
 }
 
-// block is a part of the order.
 type block struct {
 	stream [blockLen]uint32 // the index in order.streams
 	seqNr  [blockLen]uint64
@@ -201,7 +200,6 @@ func (o *order) allDeleted(b *block) bool {
 	return true
 }
 
-// hit is an event in a query's result.
 type hit struct {
 	id     string
 	seqNr  uint64

@@ -326,13 +326,11 @@ func (n *Network) Operator(name string) transport.AdminClient {
 	return &operator{network: n, name: name}
 }
 
-// operator implements transport.AdminClient.
 type operator struct {
 	network *Network
 	name    string
 }
 
-// Ask implements transport.AdminClient.
 func (o *operator) Ask(ctx context.Context, node string, request []byte) ([]byte, error) {
 	if len(request) > transport.MaxAdminRequest {
 		return nil, fmt.Errorf("%w: %d bytes", transport.ErrTooLarge, len(request))
@@ -360,7 +358,6 @@ func (o *operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 	return nil, fmt.Errorf("%w: no node %q", transport.ErrNoNode, node)
 }
 
-// Close implements transport.AdminClient.
 func (o *operator) Close() error { return nil }
 
 // named returns the carriers with a name, or all for an empty name, in order, that can reply.

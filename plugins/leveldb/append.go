@@ -73,7 +73,6 @@ func (b *batcher) run(e *engine, name string, writes []journal.Write) []error {
 	return errs
 }
 
-// fail sets the error of a write.
 func (b *batcher) fail(i int, err error) {
 	if b.errs == nil {
 		b.errs, b.failed = make([]error, len(b.writes)), make(map[string]struct{})

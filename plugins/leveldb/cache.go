@@ -33,7 +33,6 @@ func newCache(capacity int) *cache {
 	return &cache{capacity: capacity, streams: make(map[string]*stream)}
 }
 
-// get returns the stream of an ID for Append, or nil.
 func (c *cache) get(id string) *stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +60,6 @@ func (c *cache) add(id string, s stream) *stream {
 	return &s
 }
 
-// stored records that the batch with these streams is stored.
 func (c *cache) stored(streams []*stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,14 +68,12 @@ func (c *cache) stored(streams []*stream) {
 	}
 }
 
-// markPending marks a stream while an append to it is in progress.
 func (c *cache) markPending(s *stream, number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.number, s.pending = number, true
 }
 
-// setDeleted records a deletion.
 func (c *cache) setDeleted(s *stream, to uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

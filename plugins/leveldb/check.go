@@ -224,7 +224,6 @@ func (m *manifest) apply(tag uint64, f *fields) {
 	}
 }
 
-// fields decodes the fields of a record.
 type fields struct {
 	rest      []byte
 	malformed bool

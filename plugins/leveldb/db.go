@@ -251,7 +251,6 @@ type format struct {
 	version uint32
 }
 
-// eventsFormat is the format of events and snapshots.
 func eventsFormat() format { return format{"refold.leveldb/", 2} }
 
 func (f format) String() string { return f.prefix + strconv.FormatUint(uint64(f.version), 10) }
@@ -277,7 +276,6 @@ type order struct {
 
 func newOrder(f format) order { return order{comparer.DefaultComparer, f.String()} }
 
-// Name implements comparer.Comparer.
 func (o order) Name() string { return o.name }
 
 // handle is the part of the journal, the snapshot store, and a durable store that is closed

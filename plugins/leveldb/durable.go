@@ -58,7 +58,6 @@ var _ durable.Opener = (*Durable)(nil)
 // NewDurable returns an opener of stores below a directory, which is created with the first store.
 func NewDurable(dir string, cfg DurableConfig) *Durable { return &Durable{dir: dir, cfg: cfg} }
 
-// durableFormat is the format of durable data.
 func durableFormat() format { return format{"refold.leveldb.durable/", 1} }
 
 // Dir returns the directory of a store: one named after the replicator, in one named after the
@@ -122,7 +121,6 @@ func newDurableStore(id durable.ID, db *DB) *durableStore {
 	return s
 }
 
-// Close implements durable.Store.
 func (s *durableStore) Close() error {
 	s.closing.Store(true)
 	s.open.Shut()
@@ -236,7 +234,6 @@ func (l *loader) close() {
 // larger.
 const maxDurableBatch = 8 << 20
 
-// Write implements durable.Store.
 func (s *durableStore) Write(ctx context.Context, records []durable.Record) (err error) {
 	defer wrapDurable(&err, "write %d records of durable data %v", len(records), s.id)
 	for _, r := range records {

@@ -77,7 +77,6 @@ func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine
 	return e, nil
 }
 
-// loadCounters reads the next numbers of persistence IDs and groups.
 func (e *engine) loadCounters() error {
 	next, err := e.firstFreeNumber()
 	if err != nil {
@@ -190,7 +189,6 @@ func (e *engine) find(id string) (stream, error) {
 	return s, err
 }
 
-// load reads the stored state of a persistence ID.
 func (e *engine) load(id string) (stream, error) {
 	s, err := e.find(id)
 	if err != nil || s.number == 0 {

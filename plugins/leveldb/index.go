@@ -248,7 +248,6 @@ func newNameCache(capacity int) *nameCache {
 	return &nameCache{capacity: max(capacity, minNames), names: make(map[uint64]name)}
 }
 
-// get returns the persistence ID with a number.
 func (c *nameCache) get(from leveldb.Reader, number uint64) (name, error) {
 	c.mu.Lock()
 	n, ok := c.names[number]

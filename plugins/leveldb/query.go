@@ -182,7 +182,6 @@ func (p position) before(other position) bool {
 	return p.group < other.group || p.group == other.group && p.index < other.index
 }
 
-// parseOffset returns the position of an offset.
 func parseOffset(o journal.Offset) (position, error) {
 	if o == "" {
 		return position{}, nil
@@ -203,7 +202,6 @@ func parseOffset(o journal.Offset) (position, error) {
 // reading them.
 const maxScanned = 10_000
 
-// scan reads one page of a query.
 type scan struct {
 	engine *engine
 	view   *leveldb.Snapshot

@@ -74,7 +74,6 @@ func (v *verifier) each(ctx context.Context, kind byte, f func(key, value []byte
 	return translate(it.Error())
 }
 
-// group checks the record of a group.
 func (v *verifier) group(key, value []byte) error {
 	_, group, err := cutIndexKey(key)
 	if err != nil {
@@ -146,7 +145,6 @@ func (v *verifier) live(group uint64, r run, f func(index, seqNr uint64, e *jour
 	return nil
 }
 
-// tag checks the record of a tag.
 func (v *verifier) tag(key, value []byte) error {
 	tag, group, err := cutIndexKey(key)
 	if err != nil {
@@ -183,7 +181,6 @@ func (v *verifier) place(group, index, number, seqNr uint64) error {
 	return corruptf(groupName(group), "event %d of persistence ID %d is not at %d", seqNr, number, index)
 }
 
-// event counts a stored event.
 func (v *verifier) event(key, value []byte) error {
 	seqNr, ok := eventNumber(key)
 	if !ok {

@@ -54,7 +54,6 @@ type Access struct {
 	ConnectTimeout time.Duration
 }
 
-// secure reports whether connections use TLS.
 func (a *Access) secure() bool {
 	return a.CAFile != "" || a.CertFile != "" || a.ServerName != "" ||
 		slices.ContainsFunc(a.URLs, func(u string) bool { return strings.HasPrefix(u, "tls://") || strings.HasPrefix(u, "wss://") })
@@ -155,7 +154,6 @@ func (a *Access) tls() ([]nats.Option, error) {
 	return opts, nil
 }
 
-// identity returns the options that identify the client.
 func (a *Access) identity() ([]nats.Option, error) {
 	switch {
 	case a.CredentialsFile != "":

@@ -222,7 +222,6 @@ type chain struct {
 	broken bool // a write was rejected, so further writes are skipped
 }
 
-// batch is the state of one call of Append.
 type batch struct {
 	writes []journal.Write
 	errs   []error // nil until a write has failed
@@ -300,7 +299,6 @@ func (b *batch) parts(yield func([]*chain) bool) {
 // failed reports whether an earlier chain of the same ID has failed.
 func (b *batch) failed(c *chain) bool { return b.errs != nil && b.errs[c.writes[0]] != nil }
 
-// fail sets the error of a write.
 func (b *batch) fail(i int, err error) {
 	if b.errs == nil {
 		b.errs = make([]error, len(b.writes))

@@ -254,7 +254,6 @@ func (t *tail) listener(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// leave closes a connection.
 func leave(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()

@@ -76,7 +76,6 @@ func (db *DB) run(ctx context.Context, st *statement, params [][]byte, row func(
 	return err
 }
 
-// acquire takes a connection from the pool.
 func (db *DB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	if ctx.Err() != nil {
 		return nil, describe([]error{errNotStarted, context.Cause(ctx)}, "%v", context.Cause(ctx))
@@ -114,7 +113,6 @@ func (db *DB) fail(ctx context.Context, err error) error {
 	return db.translate(ctx, err)
 }
 
-// statements are the statements of the journal and the snapshot store.
 type statements struct {
 	appendOne, appendMany             statement
 	replay, replayLarge, highest, ids statement
@@ -229,7 +227,6 @@ type canceler struct {
 	done  chan struct{}
 }
 
-// HandleCancel implements ctxwatch.Handler.
 func (c *canceler) HandleCancel(context.Context) { //nolint:contextcheck // that one has ended
 	deadline := time.Now().Add(c.grace)
 	_ = c.conn.Conn().SetDeadline(deadline) // fails only on a closed connection
@@ -243,7 +240,6 @@ func (c *canceler) HandleCancel(context.Context) { //nolint:contextcheck // that
 	}()
 }
 
-// HandleUnwatchAfterCancel implements ctxwatch.Handler.
 func (c *canceler) HandleUnwatchAfterCancel() {
 	c.stop()
 	<-c.done

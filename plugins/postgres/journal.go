@@ -54,7 +54,6 @@ func (j *Journal) HighestSequenceNr(ctx context.Context, id string) (highest uin
 	return highest, err
 }
 
-// readRows runs a statement about one ID.
 func (j *Journal) readRows(ctx context.Context, id string, st *statement, params [][]byte, row func(values [][]byte) error) error {
 	if err := journal.CheckID(id); err != nil {
 		return err

@@ -67,7 +67,6 @@ func (w *watch) logLost(ctx context.Context, err error) bool {
 	return due
 }
 
-// logRestored logs that notifications work again.
 func (w *watch) logRestored(ctx context.Context, since time.Time) {
 	w.log.InfoContext(ctx, "notifications restored", slog.Duration("after", time.Since(since)))
 }

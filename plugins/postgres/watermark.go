@@ -27,7 +27,6 @@ const lockKeys = 1 << 31
 // event.
 const lockAhead = 1 << 20
 
-// mark is the result of one refresh of the watermark.
 type mark struct {
 	// settled is the highest ordinal of an event at or below which no further event can appear.
 	settled int64

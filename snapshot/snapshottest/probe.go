@@ -100,7 +100,6 @@ func sameTime(got, want time.Time) bool {
 	return got.Equal(want) && got.Location() == time.UTC
 }
 
-// expectNone expects that a Load finds no match.
 func (p *probe) expectNone(id string, c snapshot.Criteria) {
 	p.Helper()
 	got, err := p.store.Load(p.Context(), id, c)
@@ -131,7 +130,6 @@ func (p *probe) expectList(id string, c snapshot.Criteria, want ...uint64) {
 	}
 }
 
-// show returns a Criteria in few words.
 func show(c snapshot.Criteria) string {
 	latest := snapshot.Latest()
 	text := fmt.Sprintf("%d..%d", c.MinSequenceNr, c.MaxSequenceNr)

@@ -31,7 +31,6 @@ type Config struct {
 	MaxPayload int
 }
 
-// check is one rule of the contract.
 type check struct {
 	name  string
 	rule  string
@@ -75,7 +74,6 @@ func checks() []check {
 	return slices.Concat(loadChecks(), boundsChecks(), saveChecks(), deleteChecks(), listChecks(), idChecks(), callChecks(), reopenChecks(), damageChecks())
 }
 
-// runOn runs the check on its own store.
 func (c check) runOn(tb testing.TB, cfg Config) {
 	tb.Helper()
 	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, 4<<20)

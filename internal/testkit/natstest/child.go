@@ -40,7 +40,6 @@ func RunIfServer() {
 	os.Exit(0)
 }
 
-// run runs the server's process.
 func run(path string, in io.Reader, out io.Writer) error {
 	opts, err := server.ProcessConfigFile(path)
 	if err != nil {

@@ -296,7 +296,6 @@ func passes(from, to *Server) {
 	}
 }
 
-// probe connects as the user of this package.
 func (s *Server) probe() *natsgo.Conn {
 	s.tb.Helper()
 	nc, err := natsgo.Connect("nats://"+s.Addr(), natsgo.UserInfo(probeUser, s.secret), natsgo.Timeout(time.Minute), natsgo.NoReconnect())

@@ -88,7 +88,6 @@ func find(ctx context.Context, first string, patterns []string) (string, error) 
 
 var versionText = regexp.MustCompile(`\b(\d+)(?:\.|devel|beta|rc|\b)`)
 
-// majorVersion returns the version of the binaries in a directory.
 func majorVersion(ctx context.Context, dir string) (int, error) {
 	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil { //nolint:gosec // a directory of the developer
 		return 0, fmt.Errorf("pgserver: look for initdb: %w", err)

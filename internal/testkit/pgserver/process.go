@@ -21,7 +21,6 @@ import (
 // tick is the interval of checks for conditions that have no event.
 const tick = 5 * time.Millisecond
 
-// process is one run of the server.
 type process struct {
 	pid    int
 	exited chan struct{} // closed when the process has ended
@@ -153,7 +152,6 @@ func (s *Server) sweep(ctx context.Context) error {
 	return nil
 }
 
-// childrenOf returns the child processes of pid.
 func childrenOf(ctx context.Context, pid int) ([]int, error) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		return childrenByPS(ctx, pid)
@@ -244,7 +242,6 @@ type watchdog struct {
 	pipe io.WriteCloser
 }
 
-// newWatchdog starts a watchdog for the server in a directory.
 func newWatchdog(ctx context.Context, dir string) (*watchdog, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", "-c", watch, "refold-pg-watchdog", dir) //nolint:gosec // a folder that was just made
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                                                     // out of reach of signals that a terminal sends to the tests

@@ -24,7 +24,6 @@ type flow struct {
 	mode  mode
 }
 
-// link is one connection through the proxy.
 type link struct {
 	proxy *Proxy
 	ends  [directions]net.Conn // the destination of each direction
@@ -129,7 +128,6 @@ func (l *link) next(d Direction) (chunk []byte, armed *Armed, ok bool) {
 	return chunk, armed, true
 }
 
-// strike applies a fault.
 func (l *link) strike(d Direction, armed *Armed) {
 	p := l.proxy
 	p.mu.Lock()

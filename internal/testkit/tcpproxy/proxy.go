@@ -128,7 +128,6 @@ func (p *Proxy) Stats() Stats {
 	return p.stats
 }
 
-// accept runs until the listener is closed.
 func (p *Proxy) accept() {
 	for {
 		client, err := p.listener.Accept()
