@@ -24,7 +24,6 @@ import (
 // adminService is the name of this package's service for operators: see cluster.Node.HandleAdmin.
 const adminService = "sharding"
 
-// adminProtocol describes the service to its clients and servers.
 func adminProtocol() *adminrpc.Service {
 	return &adminrpc.Service{
 		Package: "sharding", Missing: ErrNoRegion,
@@ -47,7 +46,6 @@ const (
 	adminCmdUndrain adminCommand = "undrain" // see Region.Undrain
 )
 
-// adminRequest is the JSON form of a request.
 type adminRequest struct {
 	Service string       `json:"service"` // adminService
 	Command adminCommand `json:"command"`
@@ -61,7 +59,6 @@ type adminRequest struct {
 	After  string `json:"after,omitempty"`
 }
 
-// adminReply is the JSON form of a reply.
 type adminReply struct {
 	adminrpc.Head
 
@@ -182,7 +179,6 @@ func (rt *router) adminRegions(ctx context.Context, after string) (reply adminRe
 	return reply, nil
 }
 
-// administer handles a request of an operator about the type.
 func (s *shell) administer(ctx context.Context, operator string, r *adminRequest) (reply adminReply, err error) {
 	switch r.Command {
 	case adminCmdRegions:
@@ -268,7 +264,6 @@ func (s *shell) adminEntities(n Shard, after string) (page []string, more bool) 
 	return page, false
 }
 
-// adminFind returns the location of an entity.
 func (s *shell) adminFind(ctx context.Context, id string) (*AdminFound, error) {
 	n, err := s.shardOf(id)
 	if err != nil {

@@ -211,7 +211,6 @@ func (s *shell) fail(m hosting.Message, err error) {
 	m.Answer(nil, err)
 }
 
-// closePaths closes all paths and refuses the queued commands.
 func (s *shell) closePaths() {
 	for i := range s.paths {
 		g := &s.paths[i]

@@ -107,7 +107,6 @@ func (s *shell) handleGone(id string, asked bool) {
 	s.entityEnded(r, asked)
 }
 
-// entityEnded reports the end of an incarnation to the machine.
 func (s *shell) entityEnded(r *localEntity, asked bool) {
 	delete(s.localEntities, r.id)
 	if asked && !r.stopping {
@@ -117,7 +116,6 @@ func (s *shell) entityEnded(r *localEntity, asked bool) {
 	s.enqueueInput(r, shard.Ended{Entity: r.id, Incarnation: r.incarnation})
 }
 
-// enqueueInput adds an input for the machine's next step.
 func (s *shell) enqueueInput(r *localEntity, in shard.Input) {
 	s.pendingInputs = append(s.pendingInputs, shardcore.ShardInput{ShardRun: r.ShardRun, Input: in})
 }
@@ -139,7 +137,6 @@ func (s *shell) addEntries() {
 	s.started = s.started[:0]
 }
 
-// removeEntry closes the fast path for an entity.
 func (s *shell) removeEntry(r *localEntity) {
 	if !r.hasEntry {
 		return

@@ -188,7 +188,6 @@ func (s *shell) decodeMessage(id string, body []byte) *decodedCommand {
 	return &decodedCommand{message: s.carrier.NewMessage(ctx, id, command, deadline, reply)}
 }
 
-// traceContext returns the context of a command of another node.
 func (s *shell) traceContext(trace []byte) context.Context {
 	if len(trace) == 0 || s.runtime == nil {
 		return s.commandCtx

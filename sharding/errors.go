@@ -41,7 +41,6 @@ func (e *notDone) Error() string { return "sharding: " + e.text }
 
 func (e *notDone) Unwrap() error { return e.is }
 
-// refusal returns the error for the reason of a refused command.
 func refusal(why shardcore.Reason) error {
 	switch why {
 	case shardcore.BufferFull:

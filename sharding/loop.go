@@ -73,7 +73,6 @@ func (s *shell) handle(it *item) {
 	}
 }
 
-// step steps the machine and applies the effects.
 func (s *shell) step(in shardcore.Input) { s.applyAndContinue(s.machine.Step(s.now(), in)) }
 
 // applyAndContinue applies effects, then steps the machine with the inputs that result.
@@ -93,7 +92,6 @@ func (s *shell) stepPending() {
 	s.addEntries()
 }
 
-// updateMembers passes the membership to the machine.
 func (s *shell) updateMembers() {
 	state := s.node.State()
 	in := shardcore.Members{Suspended: state.Suspended}
@@ -113,7 +111,6 @@ func (s *shell) failAsks(there func(identity.Node) bool) {
 	}
 }
 
-// reportTouched reports to the machine which entities received commands on the fast path.
 func (s *shell) reportTouched() {
 	for n := range s.openPaths { // the order does not matter
 		if touched := s.paths[n].Touched((*used).take); len(touched) > 0 {
@@ -225,7 +222,6 @@ func (s *shell) applyEffects(e *shardcore.Effects) {
 	s.notifyDrained()
 }
 
-// handleRefusal reports to the sender of a command that it was not delivered.
 func (s *shell) handleRefusal(r *shardcore.Refusal) {
 	err := refusal(r.Reason)
 	if r.Reason == shardcore.Abandoned {
@@ -239,7 +235,6 @@ func (s *shell) handleRefusal(r *shardcore.Refusal) {
 	s.reportDropped(r.Message.Entity, s.sendRefusal(r.Message.Body, r.Reason), err)
 }
 
-// applyAction applies an action to an entity.
 func (s *shell) applyAction(a *shardcore.Action) {
 	switch a.Kind {
 	case shard.Start:

@@ -151,7 +151,6 @@ func (o Options) withDefaults(node *cluster.Node, rt *eventsourcing.Runtime) Opt
 	return o
 }
 
-// validate reports each invalid field.
 func (o *Options) validate(errs *fielderror.Errors, proxy bool) {
 	if o.State == nil && !proxy {
 		errs.Addf("Options.State", "is missing, and the runtime has no journal: JournalStores or ReplicatedStores")
@@ -233,7 +232,6 @@ func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) sha
 // text names the fields.
 var ErrMismatch = errors.New("sharding: settings differ from those of the coordinator")
 
-// mismatch describes a rejected registration.
 type mismatch struct {
 	by     identity.Node
 	theirs coordinator.Settings
@@ -283,7 +281,6 @@ func (o *Options) routingFingerprint() uint64 {
 	return h
 }
 
-// mismatchError returns the error about settings that differ from those of the coordinator's node.
 func (s *shell) mismatchError(by identity.Node, theirs coordinator.Settings) error {
 	ours := s.opts.settings(s.entities == nil)
 	values := map[string][2]any{
@@ -303,7 +300,6 @@ func (s *shell) mismatchError(by identity.Node, theirs coordinator.Settings) err
 	return fmt.Errorf("%w of type %q on %v: %s", ErrMismatch, s.name, by, strings.Join(all, ", "))
 }
 
-// updateMismatch records and logs whether the coordinator rejects the region.
 func (s *shell) updateMismatch() {
 	by, theirs := s.machine.Refused()
 	last := s.mismatch.Load()
@@ -356,7 +352,6 @@ func Pure(a PureStrategy) Strategy { return pureStrategy{a} }
 
 type pureStrategy struct{ by PureStrategy }
 
-// validate checks the settings of the strategy.
 func (a pureStrategy) validate() error {
 	if a.by == nil {
 		return errors.New("Pure needs a strategy")

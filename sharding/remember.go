@@ -27,7 +27,6 @@ const (
 	shardsState   = "refold.shards.state"
 )
 
-// rememberWire is the version byte of these encodings.
 const rememberWire = 1
 
 // Kinds of an event of a shard.
@@ -42,7 +41,6 @@ const maxIDsPerEvent = 100
 // maxRemembered is the maximum size of the remembered entities of one shard in bytes.
 const maxRemembered = 64 << 20
 
-// errRecord is matched by the errors about malformed records.
 var errRecord = errors.New("malformed record")
 
 func appendIDs(dst []byte, ids []string) []byte {
@@ -73,7 +71,6 @@ func newRecord(b []byte) *wire.Reader {
 	return wire.NewReader(b, rememberWire, maxRemembered, errRecord)
 }
 
-// entityEvents encodes an update.
 func entityEvents(started, stopped []string) [][]byte {
 	var events [][]byte
 	add := func(kind byte, ids []string) {
@@ -192,7 +189,6 @@ func remembered(update *shard.Update, ids []string, err error) shard.Input {
 	return shard.UpdateFailed{ID: update.ID}
 }
 
-// load loads the state of the coordinator and the remembered shards.
 func (s *shell) load(ctx context.Context, id uint64) (coordinator.Input, error) {
 	l, err := s.store.Load(ctx)
 	if err != nil {

@@ -52,7 +52,6 @@ func (c JournalStores) OpenEntities(s Scope) (RememberStore, error) {
 	}, nil
 }
 
-// ownedShard is a shard that was loaded.
 type ownedShard struct {
 	head head
 	busy bool // an update is being stored, or has failed

@@ -67,7 +67,6 @@ func (c JournalStores) FindData(ctx context.Context, types ...string) ([]Journal
 	return all, nil
 }
 
-// parseID splits the persistence ID of a ledger.
 func parseID(id string) (subject, typ string, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(id, JournalPrefix), "|")
 	if !strings.HasPrefix(id, JournalPrefix) || len(parts) < 2 || parts[1] == "" {
@@ -88,7 +87,6 @@ func parseID(id string) (subject, typ string, ok bool) {
 	return parts[0], parts[1], true
 }
 
-// count fills in the numbers of events and snapshots.
 func (c JournalStores) count(ctx context.Context, d *JournalData) (err error) {
 	if d.Highest, err = c.Journal.HighestSequenceNr(ctx, d.ID); err != nil {
 		return err

@@ -55,7 +55,6 @@ func routerOf(node *cluster.Node) *router {
 	return b
 }
 
-// reserve reserves the name of a type for a starting shell.
 func (rt *router) reserve(s *shell) error {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
@@ -158,7 +157,6 @@ func (rt *router) deliverReply(data []byte) {
 	}
 }
 
-// receiveCommand receives a command of another node.
 func (s *shell) receiveCommand(ctx context.Context, m transport.Message, p *region.Packet) {
 	n, err := s.shardOf(p.Entity)
 	if err != nil || n != p.Shard {
@@ -195,7 +193,6 @@ type askStripe struct {
 	open map[uint64]pendingAsk
 }
 
-// pendingAsk is an ask without a reply.
 type pendingAsk struct {
 	message hosting.Message
 	shell   *shell
@@ -215,7 +212,6 @@ func (a *askTable) add(open pendingAsk) uint64 {
 	return id
 }
 
-// take removes and returns the ask with a number.
 func (a *askTable) take(id uint64) (pendingAsk, bool) {
 	s := &a.stripes[id%askStripes]
 	s.mu.Lock()
@@ -230,7 +226,6 @@ func (a *askTable) sweep(s *shell) int {
 	return len(a.takeAll(func(at *pendingAsk) bool { return at.shell == s && at.message.Context().Err() != nil }))
 }
 
-// takeAll removes and returns the asks that match.
 func (a *askTable) takeAll(which func(*pendingAsk) bool) (taken []pendingAsk) {
 	for i := range a.stripes {
 		s := &a.stripes[i]

@@ -74,7 +74,6 @@ type shell struct {
 	done          chan struct{}
 }
 
-// newShell returns a shell that does not run yet.
 func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime, name string, commands *codec.Registry, opts Options, proxy bool) (*shell, error) {
 	machine, err := shardcore.New(opts.machineConfig(node, name, proxy))
 	if err != nil {
@@ -155,7 +154,6 @@ func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 	return err
 }
 
-// abandon releases a shell that has not run.
 func (s *shell) abandon() error {
 	s.removeHooks()
 	s.cancel()
@@ -200,7 +198,6 @@ func (s *shell) removeHooks() {
 	}
 }
 
-// followMembers wakes the loop up when the membership changes.
 func (s *shell) followMembers(ctx context.Context) {
 	for range s.node.Events(ctx, cluster.MemberRemoved, cluster.MemberJoined, cluster.MemberWeaklyUp, cluster.MemberUp, cluster.MemberPreparing,
 		cluster.MemberReady, cluster.MemberLeft, cluster.MemberExited, cluster.MemberDowned, cluster.MemberUnreachable, cluster.MemberReachable,

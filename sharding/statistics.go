@@ -114,7 +114,6 @@ func (r *Region[C]) Statistics(ctx context.Context, timeout time.Duration) (*Sta
 	return out, nil
 }
 
-// currentRegions requests the list of regions from the coordinator.
 func (s *shell) currentRegions(ctx context.Context) ([]identity.Node, error) {
 	var boss identity.Node
 	if err := s.call(ctx, func() { boss, _ = s.machine.Coordinator() }); err != nil {
@@ -186,7 +185,6 @@ func (s *shell) counts() []ShardCount {
 // maxPendingQueries is how many queries of other nodes may wait for a loop.
 const maxPendingQueries = 256
 
-// receiveQuery receives a query of another node.
 func (rt *router) receiveQuery(_ context.Context, r *transport.Request) {
 	reply := func(answer []byte, err error) {
 		if failed := r.Reply(encodeQueryReply(answer, err)); failed != nil {

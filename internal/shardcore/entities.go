@@ -105,7 +105,6 @@ type recovery struct {
 	from Shard // the shard with the next turn
 }
 
-// begin schedules the next start.
 func (r *recovery) begin(now time.Duration) {
 	if r.at == Never {
 		r.at = now

@@ -51,7 +51,6 @@ type Machine struct {
 	coordinator  coordinatorSlot
 }
 
-// message is a message that a machine holds by its token.
 type message struct {
 	shard Shard
 	since time.Duration
@@ -106,7 +105,9 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 			m.regionStep(region.Undrain{})
 		}
 	case Stop:
-		m.end()
+		if m.ending = true; !m.stopped {
+			m.stop()
+		}
 	}
 	return m.finishStep()
 }
@@ -145,7 +146,6 @@ func (m *Machine) finishStep() Effects {
 	return out
 }
 
-// deliverQueue delivers the messages between the machines.
 func (m *Machine) deliverQueue() {
 	for {
 		for len(m.queue) > 0 {
@@ -217,14 +217,6 @@ func (m *Machine) leave(keepRouting bool) {
 	}
 }
 
-// end ends the region for good by force.
-func (m *Machine) end() {
-	if m.ending = true; !m.stopped {
-		m.stop()
-	}
-}
-
-// forgetRemovals forgets removals that are older than the margin.
 func (m *Machine) forgetRemovals() {
 	for len(m.removals) > 0 && m.now-m.removals[0].At > m.cfg.Coordinator.RemovalMargin {
 		m.removals = m.removals[1:]

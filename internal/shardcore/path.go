@@ -47,23 +47,20 @@ type Path[E, M any] struct {
 // Origin is where a message comes from.
 type Origin uint8
 
+// The origins.
 const (
-	// Own is a sender of this node.
-	Own Origin = iota
-	// Peers are other nodes.
-	Peers
+	Own   Origin = iota // a sender of this node
+	Peers               // other nodes
 )
 
 // Target is the receiver of messages on a path.
 type Target uint8
 
+// The targets.
 const (
-	// NoTarget means that the path does not accept the message.
-	NoTarget Target = iota
-	// ToEntity is the returned entity.
-	ToEntity
-	// ToHome is the node of Home.
-	ToHome
+	NoTarget Target = iota // the path does not accept the message
+	ToEntity               // the returned entity
+	ToHome                 // the node of Home
 )
 
 // maxPass is how many messages Pass handles at most, because senders wait for it.

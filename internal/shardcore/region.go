@@ -10,7 +10,6 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// addMessage stores a message and returns its token.
 func (m *Machine) addMessage(s Shard, msg Message) uint64 {
 	m.tokens++
 	m.waiting[m.tokens] = message{s, m.now, msg}
@@ -38,7 +37,6 @@ func (m *Machine) send(in Send) {
 	m.regionStep(region.Send{Shard: in.Shard, Token: m.addMessage(in.Shard, in.Message)})
 }
 
-// receive handles a frame of another node.
 func (m *Machine) receive(in Received) {
 	if in.Kind == KindRegion {
 		p, err := region.DecodePacket(in.Data)
@@ -127,7 +125,6 @@ func (m *Machine) regionAction(a region.Action) {
 	}
 }
 
-// sendFrame adds a frame for another region to the effects.
 func (m *Machine) sendFrame(f region.OutgoingFrame) {
 	o := Outgoing{To: f.To, Kind: KindRegion, packet: region.Packet{Type: m.cfg.Region.Type, Frame: f.Frame}}
 	if f.Frame.Kind == region.Forward {
@@ -140,7 +137,6 @@ func (m *Machine) sendFrame(f region.OutgoingFrame) {
 	m.out.Send = append(m.out.Send, o)
 }
 
-// sendToCoordinator sends a message to a coordinator on another node or on this one.
 func (m *Machine) sendToCoordinator(s region.OutgoingMessage) {
 	if s.To == m.self {
 		m.queue = append(m.queue, func() { m.stepCoordinator(coordinator.Received{From: m.self, Message: s.Message}) })

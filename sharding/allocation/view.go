@@ -26,7 +26,6 @@ type View struct {
 	Role string
 }
 
-// candidate is a region with its member.
 type candidate struct {
 	region *Region
 	member *identity.Member

@@ -34,7 +34,6 @@ func (f *fixture) actorOf(node int, scope sharding.Scope) *actor {
 	return &actor{fixture: f, ctx: f.ctx, store: f.coordinators(node, scope), node: identity.Node{Name: fmt.Sprint("n", node), UID: uint64(node) + 1}} //nolint:gosec // nodes have small numbers
 }
 
-// load loads the stored state.
 func (a *actor) load() error {
 	state, rev, err := load(a.ctx, a.store)
 	if err == nil {
@@ -59,7 +58,6 @@ func load(ctx context.Context, store sharding.CoordinatorStore) (state coordinat
 	return state, l.Rev, nil
 }
 
-// encode returns the form of a change for a store.
 func encode(c *coordinator.Change) sharding.Change {
 	events, after := c.Encode()
 	return sharding.Change{Term: c.Term, Rev: c.Rev, Claim: c.IsClaim(), Events: events, After: after}
@@ -93,7 +91,6 @@ func (a *actor) save(c coordinator.Change) error {
 	return err
 }
 
-// mustLoad fails the check on an error.
 func (a *actor) mustLoad() {
 	a.Helper()
 	if err := a.load(); err != nil {
@@ -101,7 +98,6 @@ func (a *actor) mustLoad() {
 	}
 }
 
-// mustSave fails the check on an error.
 func (a *actor) mustSave(c coordinator.Change) {
 	a.Helper()
 	if err := a.save(c); err != nil {
@@ -120,26 +116,22 @@ func (f *fixture) leader(node int, events ...coordinator.Event) *actor {
 	return a
 }
 
-// lead loads and begins a term.
 func (a *actor) lead() {
 	a.Helper()
 	a.mustLoad()
 	a.mustSave(a.claim(a.state.Term() + 1))
 }
 
-// refused checks that a change fails with an error.
 func (a *actor) refused(c coordinator.Change, want error) {
 	a.Helper()
 	a.want(a.store.Save(a.ctx, encode(&c)), want, "Save of %s", describe(c))
 }
 
-// stored checks the state that another store loads.
 func (f *fixture) stored(node int, want coordinator.State) {
 	f.Helper()
 	f.storedIn(f.coordinators(node, account()), want, "")
 }
 
-// storedIn checks the state that a store loads.
 func (f *fixture) storedIn(store sharding.CoordinatorStore, want coordinator.State, when string) {
 	f.Helper()
 	got, _, err := load(f.ctx, store)

@@ -32,7 +32,6 @@ func faults(f *fixture) {
 	}
 }
 
-// trouble is a fault that is injected before a call.
 type trouble struct {
 	fault    Fault
 	at, call int

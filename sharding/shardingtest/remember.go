@@ -117,7 +117,6 @@ func entitiesMany(f *fixture) {
 	f.wantEntities(1, 3, ids[0])
 }
 
-// oddIDs are IDs that are difficult to store.
 func oddIDs() []string {
 	return []string{
 		" ", "a", "A", "a ", "a|b", "|", "a\x00b", "\x00", "\xff\xfe", "ä", "a\u0308", "日本", "*", "a*", "a.b", "a/b", "'; drop table", strings.Repeat("x", sharding.MaxEntityID),

@@ -79,7 +79,6 @@ func (r *rivals) act(a *actor, node, rounds int) {
 	}
 }
 
-// strike injects a random fault, or none.
 func (r *rivals) strike(a *actor, node int, rnd *rand.Rand) (mend func()) {
 	if !r.trouble || rnd.IntN(3) == 0 || len(r.place.Faults) == 0 {
 		return func() {}
@@ -104,7 +103,6 @@ func (r *rivals) failed(c coordinator.Change, err error) {
 	}
 }
 
-// claim claims a term and reports whether it was acknowledged.
 func (r *rivals) claim(a *actor) bool {
 	c := a.claim(a.state.Term() + 1)
 	if err := a.save(c); err != nil {
@@ -120,7 +118,6 @@ func (r *rivals) claim(a *actor) bool {
 	return true
 }
 
-// allocate saves the home of a shard and reports whether it was acknowledged.
 func (r *rivals) allocate(a *actor, s shard) bool {
 	c := a.change(allocated("a", s))
 	if err := a.save(c); err != nil {

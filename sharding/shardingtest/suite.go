@@ -75,7 +75,6 @@ func Run(t *testing.T, cfg Config) {
 	}
 }
 
-// check is a test of one property.
 type check struct {
 	name, rule string
 	entities   bool // about a RememberStore
@@ -96,7 +95,6 @@ func (c check) on(tb testing.TB, cfg Config) {
 	c.run(f)
 }
 
-// fixture is the context of a check.
 type fixture struct {
 	testing.TB
 	ctx   context.Context //nolint:containedctx // as in testing.T, for the time of one check
@@ -106,7 +104,6 @@ type fixture struct {
 // account is the scope of most checks.
 func account() sharding.Scope { return sharding.Scope{Type: "account"} }
 
-// coordinators opens a store, which is closed at the end.
 func (f *fixture) coordinators(node int, scope sharding.Scope) sharding.CoordinatorStore {
 	f.Helper()
 	s, err := f.place.Coordinators(node).OpenCoordinator(scope)
@@ -114,7 +111,6 @@ func (f *fixture) coordinators(node int, scope sharding.Scope) sharding.Coordina
 	return s
 }
 
-// entities opens a store, which is closed at the end.
 func (f *fixture) entities(node int, scope sharding.Scope) sharding.RememberStore {
 	f.Helper()
 	s, err := f.place.Entities(node).OpenEntities(scope)
@@ -139,7 +135,6 @@ func (f *fixture) want(err, want error, call string, args ...any) {
 	}
 }
 
-// failCanceled checks that calls with an ended context fail.
 func (f *fixture) failCanceled(calls map[string]func(ctx context.Context) error) {
 	f.Helper()
 	ctx, cancel := context.WithCancel(f.ctx)

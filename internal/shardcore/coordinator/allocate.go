@@ -71,21 +71,15 @@ func (m *Machine) requestNewHome(s Shard) {
 	m.requestHome(s, m.cfg.Self, false)
 }
 
-// ready reports whether shards may be allocated: MinRegions have registered.
-func (m *Machine) ready() bool {
-	m.enoughRegions = m.enoughRegions || len(m.alive) >= m.cfg.MinRegions
-	return m.phase == Active && m.enoughRegions
-}
-
 func (m *Machine) strategyView() allocation.View {
 	regions := slices.Clone(m.nextState().regions)
 	regions = slices.DeleteFunc(regions, func(r allocation.Region) bool { return m.unavailable(r.Node) })
 	return allocation.View{Regions: regions, Moving: m.Moving(), Members: m.view.Members, Unreachable: m.view.Unreachable, Role: m.cfg.Role}
 }
 
-// askHomes asks the strategy for homes of the shards that need one.
 func (m *Machine) askHomes() {
-	if !m.ready() {
+	m.enoughRegions = m.enoughRegions || len(m.alive) >= m.cfg.MinRegions
+	if m.phase != Active || !m.enoughRegions {
 		return
 	}
 	if m.adding.id == 0 && m.adding.retryAt == Never {
@@ -127,8 +121,9 @@ func (m *Machine) remember(shards []Shard) {
 }
 
 func (m *Machine) tickRequests() {
-	if m.now >= m.requests.retryAt {
-		m.requests.retryPostponed()
+	if w := &m.requests; m.now >= w.retryAt {
+		w.retryAt = Never
+		w.enqueueAll(w.collect(&w.postponed, postponed, len(w.postponed)))
 	}
 	if m.now >= m.adding.retryAt {
 		m.remember(m.adding.shards)
@@ -151,7 +146,6 @@ func (m *Machine) shardsAdded(in ShardsAdded) {
 	m.adding = rememberCall{retryAt: Never}
 }
 
-// homesChosen processes the answer of the strategy.
 func (m *Machine) homesChosen(in HomesChosen) {
 	if in.ID != m.strategyCall.id || in.ID == 0 {
 		return
@@ -183,7 +177,6 @@ func (m *Machine) homesChosen(in HomesChosen) {
 	m.queue = append(m.queue, request{kind: HomesAllocated, homes: homes.list})
 }
 
-// homesAllocated sends the stored homes to the region and the requesters.
 func (m *Machine) homesAllocated(n identity.Node, shards []Shard) {
 	var requests homeList // by requester
 	for _, s := range shards {
@@ -256,7 +249,6 @@ const (
 	postponed              // no region was available
 )
 
-// allocationRequest is a shard that needs a home.
 type allocationRequest struct {
 	stage      stage
 	first      identity.Node
@@ -286,7 +278,6 @@ func (w *allocationRequests) add(s Shard, by identity.Node, asks, known bool) {
 	}
 }
 
-// enqueue puts a shard into the list for its next stage.
 func (w *allocationRequests) enqueue(s Shard, at *allocationRequest, known bool) {
 	if known {
 		at.stage = waiting
@@ -297,7 +288,6 @@ func (w *allocationRequests) enqueue(s Shard, at *allocationRequest, known bool)
 	w.unknown = append(w.unknown, s)
 }
 
-// take removes a shard and returns its requesters.
 func (w *allocationRequests) take(s Shard) []identity.Node {
 	at := w.byShard[s]
 	if at == nil {
@@ -307,7 +297,6 @@ func (w *allocationRequests) take(s Shard) []identity.Node {
 	return at.requesters
 }
 
-// collect removes up to most shards from a list.
 func (w *allocationRequests) collect(list *[]Shard, of stage, most int) []Shard {
 	var found []Shard
 	i := 0
@@ -321,7 +310,6 @@ func (w *allocationRequests) collect(list *[]Shard, of stage, most int) []Shard 
 	return found
 }
 
-// enqueueAll makes shards available to the strategy.
 func (w *allocationRequests) enqueueAll(shards []Shard) {
 	for _, s := range shards {
 		if at := w.byShard[s]; at != nil {
@@ -339,12 +327,6 @@ func (w *allocationRequests) postpone(shards []Shard, until time.Duration) {
 			w.retryAt = min(w.retryAt, until)
 		}
 	}
-}
-
-// retryPostponed makes the postponed shards available to the strategy.
-func (w *allocationRequests) retryPostponed() {
-	w.retryAt = Never
-	w.enqueueAll(w.collect(&w.postponed, postponed, len(w.postponed)))
 }
 
 // strategyCall is the call of the strategy. There is one at a time. The next call starts while the
@@ -419,7 +401,6 @@ func (m *Machine) regionResponded(n identity.Node, msg *Message) {
 	}
 }
 
-// tickProbe ends the probe when it times out.
 func (m *Machine) tickProbe() {
 	if m.now < m.probe.due {
 		return

@@ -186,7 +186,6 @@ func readSettings(r *wire.Reader) (s Settings) {
 	return s
 }
 
-// refuseRegion replies to a region or proxy that cannot register.
 func (m *Machine) refuseRegion(msg Message, to Note) {
 	m.refused = with(m.refused, to.Node)
 	m.note(to)

@@ -103,17 +103,13 @@ type Outgoing struct {
 // Phase is the phase of a coordinator.
 type Phase uint8
 
+// The phases, in order.
 const (
-	// Loading reads the stored state.
-	Loading Phase = 1 + iota
-	// Claiming stores the term.
-	Claiming
-	// Settling waits for terminations of regions.
-	Settling
-	// Active replies to requests.
-	Active
-	// Ended does nothing.
-	Ended
+	Loading  Phase = 1 + iota // reads the stored state
+	Claiming                  // stores the term
+	Settling                  // waits for terminations of regions
+	Active                    // replies to requests
+	Ended                     // does nothing
 )
 
 func (p Phase) String() string {
@@ -123,11 +119,10 @@ func (p Phase) String() string {
 // Reason is the reason for the end of a coordinator.
 type Reason uint8
 
+// The reasons.
 const (
-	// Terminated means that the Terminate input ended it.
-	Terminated Reason = 1 + iota
-	// SupersededByTerm means that a coordinator with a higher term exists.
-	SupersededByTerm
+	Terminated       Reason = 1 + iota // the Terminate input ended it
+	SupersededByTerm                   // a coordinator with a higher term exists
 	// Diverged means that the stored state is neither the previous state nor the one after the
 	// change. A new coordinator has to load it.
 	Diverged
@@ -140,35 +135,21 @@ func (r Reason) String() string {
 // NoteKind is the kind of a note.
 type NoteKind uint8
 
+// The kinds of notes.
 const (
-	// PhaseChanged means that the coordinator has entered another phase.
-	PhaseChanged NoteKind = 1 + iota
-	// Repaired means that the loaded history needed Count repairs.
-	Repaired
-	// LoadRetried means that the store could not be read.
-	LoadRetried
-	// SaveRetried means that a save failed or timed out; the coordinator checks the stored state.
-	SaveRetried
-	// Stored means that a change of Count events is durable.
-	Stored
-	// Ignored means that a message of kind Message from Node was ignored.
-	Ignored
-	// NotAllocated means that the strategy returned no region for shards, or an invalid one.
-	NotAllocated
-	// Terminating means that a region counts as terminated, and its shards get new homes after the margin.
-	Terminating
-	// HandOffBegun means that shards are being moved, and Count regions and proxies have to stop
-	// sending to them.
-	HandOffBegun
-	// HandOffDone means that shards are stopped and have no home.
-	HandOffDone
-	// Silent means that Node did not respond to a probe and gets no shards while other regions do.
-	Silent
-	// RegionRefused means that Node cannot register because Fields of its settings differ.
-	RegionRefused
-	// HandOffFailed means that shards stay on their region because Node, and Count nodes in total,
-	// did not respond.
-	HandOffFailed
+	PhaseChanged  NoteKind = 1 + iota // the coordinator has entered another phase
+	Repaired                          // the loaded history needed Count repairs
+	LoadRetried                       // the store could not be read
+	SaveRetried                       // a save failed or timed out; the coordinator checks the stored state
+	Stored                            // a change of Count events is durable
+	Ignored                           // a message of kind Message from Node was ignored
+	NotAllocated                      // the strategy returned no region for shards, or an invalid one
+	Terminating                       // a region counts as terminated; its shards get new homes after the margin
+	HandOffBegun                      // shards are being moved; Count regions and proxies have to stop sending to them
+	HandOffDone                       // shards are stopped and have no home
+	Silent                            // Node did not respond to a probe and gets no shards while other regions do
+	RegionRefused                     // Node cannot register because Fields of its settings differ
+	HandOffFailed                     // shards stay on their region: Node, and Count nodes in total, did not respond
 )
 
 func (k NoteKind) String() string {

@@ -27,20 +27,13 @@ type EventKind uint8
 
 // The numbers are part of the encoding and never change.
 const (
-	// Started begins the term of a coordinator.
-	Started EventKind = 1 + iota
-	// RegionRegistered adds a region that may host shards.
-	RegionRegistered
-	// ProxyRegistered adds a node that sends to shards and hosts none.
-	ProxyRegistered
-	// RegionTerminated removes a region. Its shards have no home.
-	RegionTerminated
-	// ProxyTerminated removes a proxy.
-	ProxyTerminated
-	// HomesAllocated makes a region the home of shards.
-	HomesAllocated
-	// HomesDeallocated takes the home from shards that have stopped.
-	HomesDeallocated
+	Started          EventKind = 1 + iota // begins the term of a coordinator
+	RegionRegistered                      // adds a region that may host shards
+	ProxyRegistered                       // adds a node that sends to shards and hosts none
+	RegionTerminated                      // removes a region; its shards have no home
+	ProxyTerminated                       // removes a proxy
+	HomesAllocated                        // makes a region the home of shards
+	HomesDeallocated                      // takes the home from shards that have stopped
 )
 
 func (k EventKind) String() string {

@@ -102,7 +102,6 @@ func (f *Fold) checkShards(shards []Shard, allocated bool) string {
 	return ""
 }
 
-// apply adds a valid event.
 func (f *Fold) apply(e *Event) {
 	switch e.Kind {
 	case Started:

@@ -122,7 +122,6 @@ func (m *Machine) shardsStopped(from identity.Node, msg Message) bool {
 	return true
 }
 
-// homesDeallocated requests new homes for the shards.
 func (m *Machine) homesDeallocated(shards []Shard) {
 	m.note(Note{Kind: HandOffDone, Shards: shards, Count: len(shards)})
 	for _, s := range shards {
@@ -130,7 +129,6 @@ func (m *Machine) homesDeallocated(shards []Shard) {
 	}
 }
 
-// dropMoving removes a shard from its round.
 func (m *Machine) dropMoving(h *handOff, s Shard) {
 	delete(m.moving, s)
 	if i := slices.Index(h.shards, s); i >= 0 {
@@ -201,7 +199,6 @@ func (l *homeList) add(n identity.Node, s Shard) {
 	l.list[i].Shards = append(l.list[i].Shards, s)
 }
 
-// byHome groups the given shards that have a home.
 func (m *Machine) byHome(shards []Shard) []Home {
 	var homes homeList
 	for _, s := range shards {
@@ -234,7 +231,6 @@ func (m *Machine) stopShards(from identity.Node, shards []Shard) bool {
 	return true
 }
 
-// askRebalance asks the strategy for the shards to move.
 func (m *Machine) askRebalance() {
 	if m.phase != Active || m.rebalanceCall != 0 || m.clusterIsStopping() || len(m.state.regions) == 0 {
 		return
@@ -249,13 +245,8 @@ func (m *Machine) rebalanced(in Rebalanced) {
 	}
 	m.rebalanceCall = 0
 	if m.phase == Active && !m.clusterIsStopping() {
-		m.beginHandOff(slices.DeleteFunc(slices.Clone(in.Shards), m.isStarting))
+		// Commands may be buffered for shards that have not started. They would be forwarded twice if
+		// such a shard moved again and again.
+		m.beginHandOff(slices.DeleteFunc(slices.Clone(in.Shards), func(s Shard) bool { _, starting := m.unstarted[s]; return starting }))
 	}
-}
-
-// isStarting reports whether a region has got Host for a shard and has not replied. Commands may be
-// buffered there, and would be forwarded twice if such a shard moved again and again.
-func (m *Machine) isStarting(s Shard) bool {
-	_, starting := m.unstarted[s]
-	return starting
 }

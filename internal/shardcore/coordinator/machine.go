@@ -219,13 +219,11 @@ func (m *Machine) sendShards(to identity.Node, kind Kind, round uint64, shards [
 	}
 }
 
-// id returns a new ID for a call.
 func (m *Machine) id() uint64 {
 	m.ids++
 	return m.ids
 }
 
-// nextRound returns a number above all previous rounds.
 func (m *Machine) nextRound() uint64 {
 	m.round++
 	return m.round
@@ -297,13 +295,11 @@ func (m *Machine) handle(from identity.Node, msg Message) bool {
 	return true
 }
 
-// isRegistered reports whether a region or proxy is registered in the stored state.
 func (m *Machine) isRegistered(n identity.Node) bool {
 	_, region := m.state.Region(n)
 	return region || m.state.HasProxy(n)
 }
 
-// invite requests a member to register.
 func (m *Machine) invite(n identity.Node) {
 	m.send(n, Message{Kind: RegisterAgain, Round: m.round})
 }

@@ -22,7 +22,6 @@ type termination struct {
 // requests other homes when it needs them.
 const maxHomes = 10
 
-// updateMembers processes a change of the members.
 func (m *Machine) updateMembers(in Members) {
 	gone := membership.Gone(m.view.Members, in.Members)
 	m.view = in
@@ -239,7 +238,6 @@ func (m *Machine) regionStopped(from identity.Node, msg Message) bool {
 	return true
 }
 
-// regionTerminated requests new homes for the shards of a region.
 func (m *Machine) regionTerminated(n identity.Node, shards []Shard) {
 	m.notTerminating(n)
 	m.alive = without(m.alive, n)

@@ -85,7 +85,6 @@ func (m *Machine) loaded(in Loaded) {
 	}
 }
 
-// claim stores a term that is higher than all previous ones.
 func (m *Machine) claim(in Loaded) {
 	if in.Repaired > 0 && m.phase == Loading {
 		m.note(Note{Kind: Repaired, Count: in.Repaired, Repairs: in.Repairs})
@@ -181,7 +180,6 @@ func (m *Machine) stored(rev uint64) {
 	}
 }
 
-// nextState returns the state including the change that is being stored.
 func (m *Machine) nextState() State {
 	if m.save != nil {
 		return m.save.After
@@ -240,7 +238,6 @@ func (m *Machine) decide() {
 	}
 }
 
-// allocated returns the given shards that have a home.
 func (f *Fold) allocated(shards []Shard) []Shard {
 	return slices.DeleteFunc(slices.Clone(shards), func(s Shard) bool {
 		_, found := f.state.Home(s)
@@ -248,7 +245,6 @@ func (f *Fold) allocated(shards []Shard) []Shard {
 	})
 }
 
-// decideHomes adds one event for each region that gets shards.
 func (m *Machine) decideHomes(r request, add func(Event) bool) {
 	for _, h := range r.homes {
 		if m.unavailable(h.Node) || !add(Event{Kind: HomesAllocated, Node: h.Node, Shards: h.Shards}) {

@@ -145,7 +145,6 @@ func (e *Entities) SetLimit(limit int) []string {
 	return e.stop
 }
 
-// stopNext stops the entity that the strategy chooses.
 func (e *Entities) stopNext() {
 	id := e.recent.oldest.id
 	if e.strategy != nil {

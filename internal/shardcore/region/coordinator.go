@@ -99,7 +99,6 @@ func (m *Machine) findCandidates() []identity.Node {
 	return nodes
 }
 
-// canHostCoordinator reports whether a member may run the coordinator.
 func (m *Machine) canHostCoordinator(at *identity.Member) bool {
 	switch at.Status {
 	case identity.Up, identity.Leaving, identity.Exiting, identity.PreparingForShutdown, identity.ReadyForShutdown:
@@ -127,7 +126,6 @@ func (m *Machine) sendToCandidates(kind coordinator.Kind) {
 // firstPause is the first interval of repeated registrations.
 func firstPause(cfg Config) time.Duration { return max(100*time.Millisecond, cfg.RetryInterval/8) }
 
-// unregister ends the registration and searches the coordinator.
 func (m *Machine) unregister() {
 	m.registered = false
 	if !m.stopped {
@@ -158,17 +156,15 @@ func (m *Machine) requestHomes(shards []Shard) {
 	if !m.registered {
 		return
 	}
-	shards = slices.DeleteFunc(shards, func(s Shard) bool { _, known := m.Home(s); return known && !m.isMoving(s) })
+	shards = slices.DeleteFunc(shards, func(s Shard) bool {
+		_, known := m.Home(s)
+		h := m.hosted[s]
+		return known && (h == nil || !h.moving && !h.stopping)
+	})
 	for part := range slices.Chunk(shards, coordinator.Batch) {
 		m.noteRequest()
 		m.send(m.coordinatorNode, coordinator.Message{Kind: coordinator.GetHomes, Term: m.term, Shards: slices.Clone(part)})
 	}
-}
-
-// isMoving reports whether this node hosts a shard that is being handed off.
-func (m *Machine) isMoving(s Shard) bool {
-	h := m.hosted[s]
-	return h != nil && (h.moving || h.stopping)
 }
 
 // isCurrent reports whether a message about a shard is not older than the last one.
@@ -193,7 +189,7 @@ func (m *Machine) receiveMessage(from identity.Node, msg coordinator.Message) {
 		m.send(from, coordinator.Message{Kind: coordinator.RegionStopped})
 		return
 	}
-	m.noteReply()
+	m.waitingSince, m.verifying = coordinator.Never, false
 	if msg.Term > m.term {
 		m.term, m.coordinatorNode, m.pendingAcks = msg.Term, from, nil
 		if msg.Kind != coordinator.RegisterAck {
@@ -252,9 +248,6 @@ func (m *Machine) noteRequest() {
 	}
 }
 
-// noteReply records a message of a coordinator.
-func (m *Machine) noteReply() { m.waitingSince, m.verifying = coordinator.Never, false }
-
 // registering reports whether the region repeats its registration.
 func (m *Machine) registering() bool { return !m.stopped && (!m.registered || m.verifying) }
 
@@ -277,7 +270,6 @@ func (m *Machine) verifyCoordinator() {
 	}
 }
 
-// awaitsHomes reports whether a message waits for an unknown home.
 func (m *Machine) awaitsHomes() bool {
 	for s := range m.buffers { // the order does not matter
 		if _, known := m.Home(s); !known {

@@ -4,9 +4,8 @@
 package region
 
 import (
-	"fmt"
-
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/enum"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
@@ -29,22 +28,16 @@ type Effects struct {
 // ActionKind is the kind of an action.
 type ActionKind uint8
 
+// ShardDone follows HandOff and Abort.
 const (
-	// Start starts a shard.
-	Start ActionKind = 1 + iota
-	// Pass passes a message to a shard.
-	Pass
-	// HandOff stops a shard after all messages passed to it. ShardDone follows.
-	HandOff
-	// Abort stops a shard by force. ShardDone follows.
-	Abort
+	Start   ActionKind = 1 + iota // starts a shard
+	Pass                          // passes a message to a shard
+	HandOff                       // stops a shard after all messages passed to it
+	Abort                         // stops a shard by force
 )
 
 func (k ActionKind) String() string {
-	if texts := [...]string{"none", "start", "pass", "hand off", "abort"}; int(k) < len(texts) {
-		return texts[k]
-	}
-	return fmt.Sprintf("action(%d)", uint8(k))
+	return enum.Name(k, "action", "none", "start", "pass", "hand off", "abort")
 }
 
 // Action is a request to a shard.
@@ -72,10 +65,7 @@ const (
 )
 
 func (k FrameKind) String() string {
-	if texts := [...]string{"none", "forward", "not home", "flush", "flushed"}; int(k) < len(texts) {
-		return texts[k]
-	}
-	return fmt.Sprintf("frame(%d)", uint8(k))
+	return enum.Name(k, "frame", "none", "forward", "not home", "flush", "flushed")
 }
 
 // Frame is a message between regions. It is immutable.

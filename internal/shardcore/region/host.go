@@ -113,7 +113,6 @@ func (m *Machine) refuseOthers(s Shard) {
 	}
 }
 
-// abort stops a shard by force.
 func (m *Machine) abort(s Shard) {
 	h := m.hosted[s]
 	h.stopping, h.startAgain = true, false

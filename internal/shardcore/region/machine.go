@@ -225,7 +225,6 @@ func (m *Machine) Tokens() iter.Seq[uint64] {
 	}
 }
 
-// takeEffects completes a step and returns its effects.
 func (m *Machine) takeEffects() Effects {
 	m.giveUp()
 	if (m.willStop() && m.buffered == 0 || m.stopping) && len(m.hosted) == 0 && !m.stopped && (m.stopping || m.allArrived()) {
@@ -284,7 +283,6 @@ func (m *Machine) stopAll() {
 	m.refuseWaiting()
 }
 
-// stop stops everything by force.
 func (m *Machine) stop() {
 	m.stopping = true
 	for _, s := range slices.Sorted(maps.Keys(m.hosted)) {

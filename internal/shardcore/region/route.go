@@ -20,7 +20,6 @@ func (m *Machine) refuse(s Shard, token uint64, reason shard.Reason) {
 	m.out.Refused = append(m.out.Refused, Refusal{s, token, reason})
 }
 
-// sendLocal handles a message of a local sender.
 func (m *Machine) sendLocal(in Send) {
 	if m.stopped || m.stopping {
 		m.refuse(in.Shard, in.Token, shard.Stopped)
@@ -29,7 +28,6 @@ func (m *Machine) sendLocal(in Send) {
 	m.enqueue(in.Shard, message{token: in.Token})
 }
 
-// receiveFrame handles a frame of another region.
 func (m *Machine) receiveFrame(from identity.Node, f Frame) {
 	if f.Shard >= coordinator.MaxShards {
 		return
@@ -164,7 +162,6 @@ type buffer struct {
 
 func (b *buffer) queues() [3]*[]message { return [3]*[]message{&b.second, &b.first, &b.own} }
 
-// queueOf returns the queue of a message.
 func (b *buffer) queueOf(msg message) *[]message {
 	switch {
 	case msg.from.IsZero():
@@ -175,14 +172,12 @@ func (b *buffer) queueOf(msg message) *[]message {
 	return &b.first
 }
 
-// deleteIfEmpty removes an empty buffer.
 func (m *Machine) deleteIfEmpty(s Shard) {
 	if b := m.buffers[s]; b != nil && len(b.own)+len(b.first)+len(b.second) == 0 {
 		delete(m.buffers, s)
 	}
 }
 
-// refuseAll refuses the messages of a queue that match.
 func (m *Machine) refuseAll(s Shard, line *[]message, reason shard.Reason, which func(message) bool) {
 	var kept []message
 	for _, msg := range *line {

@@ -68,7 +68,6 @@ func termOf(claim string) uint64 {
 	return term
 }
 
-// storedState is a state and its clock.
 type storedState struct {
 	state     coordinator.State
 	term, rev uint64

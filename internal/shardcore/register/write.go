@@ -13,7 +13,6 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 )
 
-// claim begins a term.
 func (r *Store) claim(ctx context.Context, c *coordinator.Change) error {
 	own := strconv.FormatUint(c.Term, 10) + " " + c.Events[0].Node.String() + " " + r.nonce
 	err := r.data.ChangeClaims(ctx, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
@@ -71,7 +70,6 @@ func (r *Store) begin(after coordinator.State) {
 	}
 }
 
-// write stores the state after a change of a claimed term.
 func (r *Store) write(ctx context.Context, c *coordinator.Change) error {
 	rev := c.Rev + uint64(len(c.Events))
 	timestamp, err := pack(c.Term, rev)

@@ -3,9 +3,7 @@
 
 package shard
 
-import (
-	"fmt"
-)
+import "github.com/refold-io/refold/internal/enum"
 
 // Effects are the results of a step. The driver applies them in the order of the fields.
 type Effects struct {
@@ -30,22 +28,16 @@ type Update struct {
 // ActionKind is the kind of an action.
 type ActionKind uint8
 
+// The kinds of actions.
 const (
-	// Start starts a new incarnation. It accepts messages at once.
-	Start ActionKind = 1 + iota
-	// Pass appends a message to the mailbox of the incarnation.
-	Pass
-	// Stop asks an incarnation to stop after its messages.
-	Stop
-	// Kill ends an incarnation by force. Its messages fail.
-	Kill
+	Start ActionKind = 1 + iota // starts a new incarnation, which accepts messages at once
+	Pass                        // appends a message to the mailbox of the incarnation
+	Stop                        // asks an incarnation to stop after its messages
+	Kill                        // ends an incarnation by force; its messages fail
 )
 
 func (k ActionKind) String() string {
-	if texts := [...]string{"none", "start", "pass", "stop", "kill"}; int(k) < len(texts) {
-		return texts[k]
-	}
-	return fmt.Sprintf("action(%d)", uint8(k))
+	return enum.Name(k, "action", "none", "start", "pass", "stop", "kill")
 }
 
 // Action is a request to an incarnation of an entity.
@@ -70,30 +62,19 @@ type Refusal struct {
 // sent to other nodes and never change.
 type Reason uint8
 
+// The reasons.
 const (
-	// BufferFull reports that too many messages wait.
-	BufferFull Reason = 1 + iota
-	// NotHome reports that the message reached two regions that do not host the shard.
-	NotHome
-	// HandedOff reports that the shard moves.
-	HandedOff
-	// Stopped reports that the region has stopped.
-	Stopped
-	// Failed reports that the store of remembered entities failed, or that the shard was stopped by
-	// force.
-	Failed
-	// NoShard reports that the number of the shard is too high.
-	NoShard
-	// Abandoned reports that the caller has given up. It gets no reply.
-	Abandoned
+	BufferFull Reason = 1 + iota // too many messages wait
+	NotHome                      // the message reached two regions that do not host the shard
+	HandedOff                    // the shard moves
+	Stopped                      // the region has stopped
+	Failed                       // the store of remembered entities failed, or the shard was stopped by force
+	NoShard                      // the number of the shard is too high
+	Abandoned                    // the caller has given up; it gets no reply
 )
 
 func (r Reason) String() string {
-	texts := [...]string{"none", "buffer full", "not home", "handed off", "region stopped", "shard failed", "no such shard", "given up"}
-	if int(r) < len(texts) {
-		return texts[r]
-	}
-	return fmt.Sprintf("reason(%d)", uint8(r))
+	return enum.Name(r, "reason", "none", "buffer full", "not home", "handed off", "region stopped", "shard failed", "no such shard", "given up")
 }
 
 // Input is an event for the machine.
@@ -112,30 +93,24 @@ type Deliver struct {
 	Token  uint64
 }
 
-// Started reports that an entity is ready, which frees its start slot.
-type Started struct {
+// Run is an incarnation of an entity.
+type Run struct {
 	Entity      string
 	Incarnation uint64
 }
 
-// Ended reports that nothing of an incarnation runs any more. It follows each Start eventually,
-// also a failed one.
-type Ended struct {
-	Entity      string
-	Incarnation uint64
-}
-
-// Passivate is the request of an entity to be stopped. It loses no message.
-type Passivate struct {
-	Entity      string
-	Incarnation uint64
-}
-
-// Busy reports that an idle incarnation stays because it has something to do.
-type Busy struct {
-	Entity      string
-	Incarnation uint64
-}
+// Reports about an incarnation of an entity.
+type (
+	// Started reports that the entity is ready, which frees its start slot.
+	Started Run
+	// Ended reports that nothing of the incarnation runs any more. It follows each Start
+	// eventually, also a failed one.
+	Ended Run
+	// Passivate is the request of the entity to be stopped. It loses no message.
+	Passivate Run
+	// Busy reports that the idle incarnation stays because it has something to do.
+	Busy Run
+)
 
 // Updated reports that an update is durable.
 type Updated struct{ ID uint64 }

@@ -34,12 +34,11 @@ func (e *entity) runs() bool {
 	return e.state == active || e.state == passivating || e.state == stopping
 }
 
-// running returns an entity if this incarnation of it runs.
-func (m *Machine) running(id string, incarnation uint64) *entity {
-	if e := m.entities[id]; e != nil && e.runs() && e.incarnation == incarnation {
-		return e
+// ifRunning calls f with an entity if this incarnation of it runs.
+func (m *Machine) ifRunning(r Run, f func(*entity)) {
+	if e := m.entities[r.Entity]; e != nil && e.runs() && e.incarnation == r.Incarnation {
+		f(e)
 	}
-	return nil
 }
 
 func (m *Machine) addAction(kind ActionKind, e *entity, token uint64) {
@@ -118,7 +117,6 @@ func (m *Machine) start(e *entity) {
 	m.passBuffered(e)
 }
 
-// started frees a start slot.
 func (m *Machine) started(e *entity) {
 	if e.starting {
 		e.starting = false
@@ -143,7 +141,6 @@ func (m *Machine) passivate(e *entity, idle bool) {
 	}
 }
 
-// busy keeps an idle entity that has something to do.
 func (m *Machine) busy(e *entity) {
 	if e.state != passivating || !e.idle || m.phase == killing {
 		return
@@ -161,7 +158,6 @@ func (m *Machine) busy(e *entity) {
 // for it, it does not count for the passivation limit.
 const busyRetry = 30 * time.Second
 
-// retryPassivation asks busy idle entities to stop again.
 func (m *Machine) retryPassivation() {
 	for len(m.busyIdle) > 0 {
 		e := m.busyIdle[0]
@@ -175,7 +171,6 @@ func (m *Machine) retryPassivation() {
 	}
 }
 
-// passBuffered passes the buffered messages to an entity that accepts messages.
 func (m *Machine) passBuffered(e *entity) {
 	var idle []string
 	for _, token := range e.buffer {
@@ -197,7 +192,6 @@ func (m *Machine) stop(e *entity) {
 	m.addAction(Stop, e, 0)
 }
 
-// ended handles the end of an incarnation.
 func (m *Machine) ended(e *entity) {
 	m.started(e)
 	m.tracked.Remove(e.id)
@@ -206,7 +200,8 @@ func (m *Machine) ended(e *entity) {
 	case m.phase == killing, e.state == stopping:
 		delete(m.entities, e.id)
 	case e.state == passivating && m.cfg.Remember:
-		m.forget(e)
+		e.state = forgetting
+		m.updates.next.stopped = append(m.updates.next.stopped, e)
 	case e.state == passivating && len(e.buffer) > 0:
 		m.enqueueStart(e)
 	case e.state == active && m.cfg.Remember:

@@ -38,7 +38,6 @@ func (m *Machine) beginHandOff(deadline time.Duration) {
 	}
 }
 
-// kill ends everything by force.
 func (m *Machine) kill(reason Reason) {
 	if m.phase == killing || m.phase == ended {
 		return

@@ -86,21 +86,13 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	case Deliver:
 		m.deliver(in)
 	case Started:
-		if e := m.running(in.Entity, in.Incarnation); e != nil {
-			m.started(e)
-		}
+		m.ifRunning(Run(in), m.started)
 	case Ended:
-		if e := m.running(in.Entity, in.Incarnation); e != nil {
-			m.ended(e)
-		}
+		m.ifRunning(Run(in), m.ended)
 	case Passivate:
-		if e := m.running(in.Entity, in.Incarnation); e != nil {
-			m.passivate(e, false)
-		}
+		m.ifRunning(Run(in), func(e *entity) { m.passivate(e, false) })
 	case Busy:
-		if e := m.running(in.Entity, in.Incarnation); e != nil {
-			m.busy(e)
-		}
+		m.ifRunning(Run(in), m.busy)
 	case Updated:
 		m.updated(in.ID)
 	case UpdateFailed:
@@ -189,7 +181,6 @@ func (m *Machine) Recovering() int { return len(m.unrecovered) }
 // Buffered returns how many messages wait.
 func (m *Machine) Buffered() int { return m.buffered }
 
-// takeEffects completes a step and returns its effects.
 func (m *Machine) takeEffects() Effects {
 	m.fillSlots()
 	m.store()

@@ -21,13 +21,6 @@ func (m *Machine) remember(e *entity) {
 	m.updates.next.started = append(m.updates.next.started, e)
 }
 
-// forget stores the passivation of an entity.
-func (m *Machine) forget(e *entity) {
-	e.state = forgetting
-	m.updates.next.stopped = append(m.updates.next.stopped, e)
-}
-
-// store starts the next update.
 func (m *Machine) store() {
 	u := &m.updates
 	if u.id != 0 || len(u.next.started)+len(u.next.stopped) == 0 || m.phase == killing {
@@ -67,7 +60,6 @@ func (m *Machine) updated(id uint64) {
 	m.fillSlots()
 }
 
-// loaded handles the remembered entities.
 func (m *Machine) loaded(ids []string) {
 	if m.phase != loading {
 		return
