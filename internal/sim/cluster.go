@@ -98,7 +98,7 @@ func (h *host) violate(invariant, format string, args ...any) {
 
 // run advances the time until an invariant is broken. It returns false in that case.
 func (c *cluster) run(d time.Duration) bool {
-	return !c.w.Run(d, func() bool { return c.violation != nil }) && c.violation == nil
+	return !c.w.Run(d, c.broken) && !c.broken()
 }
 
 // undisturbed advances the time without operator actions. It reports whether all invariants hold.
@@ -110,16 +110,10 @@ func (c *cluster) undisturbed(d time.Duration) bool {
 
 // until advances the time until a condition holds, which is checked four times per second.
 func (c *cluster) until(most time.Duration, holds func() bool) bool {
-	for end := c.w.Now() + most; c.w.Now() < end; {
-		if holds() {
-			return true
-		}
-		if !c.run(250 * time.Millisecond) {
-			return false
-		}
-	}
-	return holds()
+	return c.w.Until(most, 250*time.Millisecond, holds, c.broken)
 }
+
+func (c *cluster) broken() bool { return c.violation != nil }
 
 func (c *cluster) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(c.w.Rand.Int64N(int64(most-least)))
@@ -281,14 +275,13 @@ func (a *workload) between(least, most time.Duration) time.Duration {
 func (a *workload) hit(table, row string) { a.c.hit(table, row) }
 
 // converge waits until why returns no obstacle.
-func (a *workload) converge(invariant string, most time.Duration, why func() string) bool {
-	if began := a.w.Now(); !a.c.until(most, func() bool { return why() == "" }) {
-		a.c.violate(invariant, a.c.living()[0].p.Node(), "after %v: %s", a.w.Now()-began, why())
+func (c *cluster) converge(invariant string, most time.Duration, why func() string) bool {
+	if !c.until(most, func() bool { return why() == "" }) {
+		c.violate(invariant, c.hosts[0].p.Node(), "after %v: %s", most, why())
+		return false
 	}
-	if a.c.violation == nil {
-		a.hit("checked", invariant)
-	}
-	return a.c.violation == nil
+	c.hit("checked", invariant)
+	return true
 }
 
 // maxUnrest is the maximum duration of the fault phase.
@@ -345,7 +338,7 @@ func (c *cluster) live() {
 	c.begin()
 	c.data.begin()
 	c.shard.begin()
-	if !c.settle("comes-up", time.Minute) {
+	if !c.converge("comes-up", time.Minute, c.unsettled) {
 		return
 	}
 	begun := c.w.Now()
@@ -358,7 +351,7 @@ func (c *cluster) live() {
 	}
 	c.heal()
 	c.run(2 * c.plan.LeaseCall) // pending lease calls are answered and take effect
-	if !c.settle("comes-together", 4*time.Minute) {
+	if !c.converge("comes-together", 4*time.Minute, c.unsettled) {
 		return
 	}
 	c.shard.calm()
@@ -379,14 +372,6 @@ func (c *cluster) live() {
 }
 
 // settle waits until all nodes form one cluster.
-func (c *cluster) settle(invariant string, most time.Duration) bool {
-	if c.until(most, func() bool { return c.unsettled() == "" }) {
-		return true
-	}
-	c.violate(invariant, c.hosts[0].p.Node(), "after %v: %s", most, c.unsettled())
-	return false
-}
-
 func (c *cluster) heal() {
 	c.w.Logf("all faults end")
 	c.w.Network.Heal()

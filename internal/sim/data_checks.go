@@ -422,10 +422,10 @@ func (d *data) finish() {
 	for range d.living() { // the time at which the last key expires depends on the differences of clocks
 		most += d.plan.Config.Expire["lease/*"]
 	}
-	if !d.converge("converges", most, d.differ) || !d.complete("in the end") {
+	if !d.c.converge("converges", most, d.differ) || !d.complete("in the end") {
 		return
 	}
-	if !d.converge("subscribers-hear-of-changes", 5*time.Second, d.misinformed) {
+	if !d.c.converge("subscribers-hear-of-changes", 5*time.Second, d.misinformed) {
 		return
 	}
 	d.onDisks()
@@ -434,14 +434,14 @@ func (d *data) finish() {
 	}
 	before := d.shown()
 	pruned := func() string { return cmp.Or(d.unpruned(), d.differ()) }
-	if !d.converge("prunes", maxPruning, pruned) {
+	if !d.c.converge("prunes", maxPruning, pruned) {
 		return
 	}
 	d.complete("after pruning")
 	d.same(before, "after pruning")
 	if d.plan.Forgotten && d.c.violation == nil {
 		d.c.run(forgottenAfter + 20*time.Second)
-		if d.converge("converges", maxConverging, d.differ) {
+		if d.c.converge("converges", maxConverging, d.differ) {
 			d.complete("when markers are forgotten")
 			d.same(before, "when markers are forgotten")
 		}

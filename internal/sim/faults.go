@@ -58,10 +58,11 @@ func faults() []fault {
 	}
 }
 
-func (c *cluster) injectFault() bool {
+// injectFault injects a random fault in a cluster with members, if that is possible now.
+func (c *cluster) injectFault() {
 	// The first seed must reach the other seeds while it joins.
-	if first := c.latest(c.plan.Seeds[0]); first != nil && first.alive() && !first.m.Member() {
-		return false
+	if first := c.latest(c.plan.Seeds[0]); len(c.members()) == 0 || first != nil && first.alive() && !first.m.Member() {
+		return
 	}
 	c.coverage.hit("clean cut", sideSurvives, 0) // the row must exist to be reported as missing
 	var all []fault                              // each as often as its weight
@@ -71,19 +72,15 @@ func (c *cluster) injectFault() bool {
 		}
 	}
 	f := all[c.w.Rand.IntN(len(all))]
-	if !f.do(c) {
-		return false
+	if f.do(c) {
+		c.faults++
+		c.hit("fault", f.name)
 	}
-	c.faults++
-	c.hit("fault", f.name)
-	return true
 }
 
+// any returns a random member.
 func (c *cluster) any() *host {
 	all := c.members()
-	if len(all) == 0 {
-		return nil
-	}
 	return all[c.w.Rand.IntN(len(all))]
 }
 
@@ -116,9 +113,6 @@ func (c *cluster) updateDeaf() {
 
 func forgedHandOver(c *cluster) bool {
 	by := c.any()
-	if by == nil {
-		return false
-	}
 	first := oldest(by.m.Gossip().Members(), func(m *identity.Member) bool { return m.Status == identity.Up })
 	if first == nil {
 		return false
@@ -161,7 +155,7 @@ func stray(c *cluster) bool {
 
 func garbage(c *cluster) bool {
 	from, to := c.any(), c.any()
-	if from == nil || from == to {
+	if from == to {
 		return false
 	}
 	c.w.Logf("FAULT: %v sends garbage to %v", from.p.Node(), to.p.Node())
@@ -204,9 +198,6 @@ func leaseStoreTrouble(c *cluster) bool {
 
 func crash(c *cluster) bool {
 	h := c.any()
-	if h == nil {
-		return false
-	}
 	c.w.Logf("FAULT: %v is killed", h.p.Node())
 	c.faultEnded = c.w.Now() // the survivors may be too few to continue
 	h.kill()
@@ -215,7 +206,7 @@ func crash(c *cluster) bool {
 
 func crashAndRestart(c *cluster) bool {
 	h := c.any()
-	if h == nil || h.p.Node().Name == c.plan.Seeds[0] || !c.healthy(h) {
+	if h.p.Node().Name == c.plan.Seeds[0] || !c.healthy(h) {
 		return false
 	}
 	c.w.Logf("FAULT: %v is killed and starts again at once", h.p.Node())
@@ -231,9 +222,6 @@ func crashAndRestart(c *cluster) bool {
 
 func leave(c *cluster) bool {
 	h, by := c.any(), c.any()
-	if h == nil {
-		return false
-	}
 	if c.shard.rand.IntN(6) == 0 && c.mayCut() {
 		return rollingRestart(c, h)
 	}
@@ -268,7 +256,7 @@ func rollingRestart(c *cluster, by *host) bool {
 
 func down(c *cluster) bool {
 	by := c.any()
-	if by == nil || !c.healthy(by) || !by.up() || c.runningCuts > 0 {
+	if !c.healthy(by) || !by.up() || c.runningCuts > 0 {
 		return false
 	}
 	for _, m := range by.m.Gossip().Members() {
@@ -284,7 +272,7 @@ func down(c *cluster) bool {
 
 func pause(c *cluster, least, most time.Duration) bool {
 	h := c.any()
-	if h == nil || h.p.Paused() || c.runningCuts > 0 && c.plan.Config.Downing.Strategy == downing.LeaseMajority {
+	if h.p.Paused() || c.runningCuts > 0 && c.plan.Config.Downing.Strategy == downing.LeaseMajority {
 		return false
 	}
 	d := c.between(least, most)
@@ -306,7 +294,7 @@ func (c *cluster) resume(h *host) {
 
 func busyNode(c *cluster) bool {
 	h := c.any()
-	if h == nil || c.overload[h.p.Node().Name] > 0 {
+	if c.overload[h.p.Node().Name] > 0 {
 		return false
 	}
 	name, d := h.p.Node().Name, c.between(5*time.Second, 30*time.Second)
@@ -320,9 +308,6 @@ func busyNode(c *cluster) bool {
 
 func wallClock(c *cluster) bool {
 	h := c.any()
-	if h == nil {
-		return false
-	}
 	by := c.between(-12*time.Hour, 12*time.Hour)
 	h.p.Place().Wall += by
 	c.w.Logf("FAULT: the wall clock of %s jumps by %v", h.p.Node().Name, by)
@@ -340,8 +325,8 @@ func joinNew(c *cluster) bool {
 	c.names = append(slices.Clip(c.names), name)
 	c.w.Logf("FAULT: %s joins", name)
 	h := c.start(name, nil)
-	if by := c.any(); by != nil && c.w.Rand.IntN(2) == 0 {
-		h.submit(node.Membership{Input: membership.JoinNode{Name: by.p.Node().Name}})
+	if c.w.Rand.IntN(2) == 0 {
+		h.submit(node.Membership{Input: membership.JoinNode{Name: c.any().p.Node().Name}})
 	} else {
 		c.join(h)
 	}
@@ -350,7 +335,7 @@ func joinNew(c *cluster) bool {
 
 func twin(c *cluster) bool {
 	h := c.any()
-	if h == nil || !c.healthy(h) || c.runningFaults > 0 || !h.up() || h.p.Node().Name == c.plan.Seeds[0] {
+	if !c.healthy(h) || c.runningFaults > 0 || !h.up() || h.p.Node().Name == c.plan.Seeds[0] {
 		return false
 	}
 	calm := c.unsettled() == ""
@@ -383,7 +368,7 @@ func hopeless(c *cluster) bool {
 		h.submit(node.Membership{Input: membership.JoinSeeds{Seeds: []string{"nowhere", "neither"}}})
 		return true
 	}
-	if by := c.any(); by == nil || !c.healthy(by) {
+	if !c.healthy(c.any()) {
 		return false
 	}
 	c.w.Logf("FAULT: a node starts with other settings")
@@ -398,7 +383,7 @@ func hopeless(c *cluster) bool {
 
 func linkLost(c *cluster) bool {
 	h := c.any()
-	if h == nil || !c.healthyAt(h.p.Node().Name) {
+	if !c.healthyAt(h.p.Node().Name) {
 		return false
 	}
 	place, d := h.p.Place(), c.between(time.Second, 60*time.Second)
@@ -505,7 +490,7 @@ func slowNetwork(c *cluster) bool {
 
 func slowNode(c *cluster) bool {
 	h := c.any()
-	if h == nil || h.p.Place().Slow > 0 {
+	if h.p.Place().Slow > 0 {
 		return false
 	}
 	place, d := h.p.Place(), c.between(5*time.Second, 30*time.Second)

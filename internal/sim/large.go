@@ -131,16 +131,12 @@ func (b *largeCluster) crash() (time.Duration, error) {
 }
 
 func (b *largeCluster) until(most time.Duration, subject string, holds func() bool) bool {
-	for end := b.w.Now() + most; b.w.Now() < end; {
-		if holds() {
-			return true
-		}
-		b.w.Run(100*time.Millisecond, nil)
+	return b.w.Until(most, 100*time.Millisecond, func() bool {
 		if b.Progress != nil && b.w.Now()%time.Second == 0 {
 			b.Progress(b.w.Now(), subject)
 		}
-	}
-	return holds()
+		return holds()
+	}, nil)
 }
 
 func (b *largeCluster) start(name string) {

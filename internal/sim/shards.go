@@ -146,7 +146,7 @@ func (d *sharding) mustHappen() {
 	for table, rows := range map[string][]string{
 		"entity":            {"load failed", "fenced", "store failed", "store timed out", "does not stop", "busy"},
 		"answer":            {"done", "failed", "refused", "unknown"},
-		"journal":           {"lands", "no answer", "fails", "vanishes", "lands late", "conflict"},
+		"journal":           {"stored", "stored without a reply", "failed", "lost", "stored late", "conflict"},
 		"replicated":        {"done", "not found", "timed out", "failed", "stopped"},
 		"register":          {"loaded", "load failed", "saved", "save failed", "conflict", "fenced", "state lost with its nodes"},
 		"memory":            {"loaded", "load failed", "updated", "update failed", "fenced"},

@@ -56,7 +56,7 @@ func oneOwner(s *shardNode) {
 		if _, before := slices.BinarySearch(s.hosted, n); before {
 			continue
 		}
-		if !s.d.store.hosts[n][s.h.p.Node()] {
+		if !s.d.store.homes[home{n, s.h.p.Node()}] {
 			s.h.violate("host-only-after-stored", "it hosts shard %d, which was never stored", n)
 		}
 		for _, other := range s.d.all {
@@ -140,7 +140,8 @@ func (s *shardNode) checkCoordinatorMessage(to identity.Node, data []byte) {
 // was reports whether a state is the one after a number of events.
 func (s *stateStore) was(state coordinator.State, rev uint64) bool {
 	if s.replicated != nil {
-		return s.replicated.was(state, rev)
+		known, found := s.replicated.known[edition{state.Term(), rev}]
+		return found && known.Equal(state)
 	}
 	if rev > uint64(len(s.events)) {
 		return false
@@ -206,13 +207,13 @@ func (d *sharding) finish() {
 	}
 	d.closing = true
 	d.passivateSome()
-	if !d.converge("every-command-has-a-reply", maxAnswering, d.unanswered) {
+	if !d.c.converge("every-command-has-a-reply", maxAnswering, d.unanswered) {
 		return
 	}
-	if !d.converge("every-shard-has-a-home", maxAnswering, d.waiting) {
+	if !d.c.converge("every-shard-has-a-home", maxAnswering, d.waiting) {
 		return
 	}
-	if !d.converge("undrained-hosts-again", maxBalancing, d.undrainedHosts) {
+	if !d.c.converge("undrained-hosts-again", maxBalancing, d.undrainedHosts) {
 		return
 	}
 	d.accountForAll()

@@ -506,7 +506,7 @@ func (e *entity) stay() {
 func (e *entity) append(batch []uint64, known int) {
 	s, d := e.s, e.s.d
 	store := func() error { return e.a.append(d, known, batch) }
-	d.store.write(s, store, func(err error) {
+	d.store.call(s, store, func(err error) {
 		e.writing = false
 		switch {
 		case e.ended:

@@ -24,23 +24,13 @@ import (
 // storeTimeout is the maximum duration of a call of a store.
 const storeTimeout = 5 * time.Second
 
-// Outcomes of a call of the journal.
-type ending uint8
-
-const (
-	lands        ending = iota // stored, with a reply
-	landsUnheard               // stored, possibly late, without a reply
-	fails                      // not stored, with a reply
-	vanishes                   // not stored, without a reply
-)
-
 // stateStore is a journal shared by all nodes with the state of coordinators.
 type stateStore struct {
 	d      *sharding
 	events []coordinator.Event
 	fold   *coordinator.Fold
 	state  coordinator.State // after all events
-	hosts  map[shardcore.Shard]map[identity.Node]bool
+	homes  map[home]bool     // all homes of all times
 
 	broken bool // calls fail or get no reply
 	slow   bool
@@ -48,8 +38,14 @@ type stateStore struct {
 	replicated *replicatedStore // nil if the state is in the journal
 }
 
+// home is a node to which a shard is allocated.
+type home struct {
+	shard shardcore.Shard
+	node  identity.Node
+}
+
 func newStateStore(d *sharding) *stateStore {
-	s := &stateStore{d: d, fold: coordinator.NewFold(coordinator.State{}), hosts: map[shardcore.Shard]map[identity.Node]bool{}}
+	s := &stateStore{d: d, fold: coordinator.NewFold(coordinator.State{}), homes: map[home]bool{}}
 	if d.plan.Replicated {
 		s.replicated = &replicatedStore{d: d, known: map[edition]coordinator.State{}, acked: map[edition]bool{}}
 	}
@@ -77,37 +73,41 @@ func (d *sharding) storeDelay() time.Duration {
 	return d.between(200*time.Microsecond, 12*time.Millisecond)
 }
 
-// fate returns the duration and the outcome of a call.
-func (s *stateStore) fate() (time.Duration, ending) {
+// fate returns the duration of a call, whether it takes effect, and whether it gets a reply.
+func (s *stateStore) fate() (took time.Duration, stored, replies bool) {
 	d := s.d
-	took := d.storeDelay()
+	took = d.storeDelay()
 	if !s.failing() || d.rand.IntN(3) == 0 {
-		return took, lands
+		return took, true, true
 	}
-	how := ending(d.rand.IntN(4)) //nolint:gosec // small
-	d.hit("journal", []string{"lands", "no answer", "fails", "vanishes"}[how])
-	if how == landsUnheard && d.rand.IntN(2) == 0 {
+	n := d.rand.IntN(4)
+	d.hit("journal", []string{"stored", "stored without a reply", "failed", "lost"}[n])
+	if n == 1 && d.rand.IntN(2) == 0 {
 		took = d.between(0, 8*time.Second)
-		d.hit("journal", "lands late")
+		d.hit("journal", "stored late")
 	}
-	return took, how
+	return took, n < 2, n%2 == 0
 }
 
-func (s *stateStore) append(c coordinator.Change) (stored, fenced bool) {
+// append stores a change. The errors are those of register.Store.
+func (s *stateStore) append(c coordinator.Change) error {
 	if c.Rev != uint64(len(s.events)) {
-		return false, c.Term < s.state.Term()
+		s.d.hit("journal", "conflict")
+		if c.Term < s.state.Term() {
+			return statereg.ErrFenced
+		}
+		return statereg.ErrConflict
 	}
 	for _, e := range c.Events {
 		if err := s.fold.Apply(e); err != nil {
 			s.d.c.violate("state-is-stored", identity.Node{}, "an impossible change is to be stored: %v", err)
-			return false, false
+			return err
 		}
 		s.d.hit("stored", e.Kind.String())
 		for _, n := range e.Shards {
-			if e.Kind != coordinator.HomesAllocated {
-				continue
+			if e.Kind == coordinator.HomesAllocated {
+				s.homes[home{n, e.Node}] = true
 			}
-			s.allocated(n, e.Node)
 		}
 	}
 	s.events = append(s.events, c.Events...)
@@ -115,14 +115,7 @@ func (s *stateStore) append(c coordinator.Change) (stored, fenced bool) {
 	if !s.state.Equal(c.After) {
 		s.d.c.violate("state-is-stored", s.state.Holder(), "after %d events the stored state differs from the coordinator's", len(s.events))
 	}
-	return true, false
-}
-
-func (s *stateStore) allocated(n shardcore.Shard, to identity.Node) {
-	if s.hosts[n] == nil {
-		s.hosts[n] = map[identity.Node]bool{}
-	}
-	s.hosts[n][to] = true
+	return nil
 }
 
 var (
@@ -131,26 +124,22 @@ var (
 	errStoreFenced   = errors.New("fenced")
 )
 
-// write executes a write of a node: store changes the journal, and answer gets its error, or the
-// error of the call.
-func (s *stateStore) write(at *shardNode, store func() error, answer func(error)) {
-	took, how := s.fate()
-	switch how {
-	case fails:
-		at.after(took, func() { answer(errStoreFailed) })
-		return
-	case landsUnheard, vanishes:
+// call executes a call of a node: access reads or changes the journal, and answer gets its error, or
+// the error of the call.
+func (s *stateStore) call(at *shardNode, access func() error, answer func(error)) {
+	took, stored, replies := s.fate()
+	if !replies {
 		at.after(storeTimeout, func() { answer(errStoreTimedOut) })
-	case lands:
+	} else if !stored {
+		at.after(took, func() { answer(errStoreFailed) })
 	}
-	if how == vanishes {
-		return
+	if stored {
+		s.d.w.After(took, func() {
+			if err := access(); replies {
+				at.after(s.d.between(0, 5*time.Millisecond), func() { answer(err) })
+			}
+		})
 	}
-	s.d.w.After(took, func() {
-		if err := store(); how == lands {
-			at.after(s.d.between(0, 5*time.Millisecond), func() { answer(err) })
-		}
-	})
 }
 
 func (s *stateStore) save(at *shardNode, c coordinator.Save) {
@@ -158,21 +147,7 @@ func (s *stateStore) save(at *shardNode, c coordinator.Save) {
 		s.replicated.save(at, c)
 		return
 	}
-	fenced := false
-	s.write(at, func() error {
-		stored := false
-		if stored, fenced = s.append(c.Change); !stored {
-			s.d.hit("journal", "conflict")
-			return errStoreFenced
-		}
-		return nil
-	}, func(err error) {
-		if err == nil {
-			at.reply(coordinator.Saved{ID: c.ID})
-		} else {
-			at.reply(coordinator.SaveFailed{ID: c.ID, Fenced: fenced && errors.Is(err, errStoreFenced)})
-		}
-	})
+	s.call(at, func() error { return s.append(c.Change) }, func(err error) { at.replySaved(c.ID, err) })
 }
 
 func (s *stateStore) load(at *shardNode, id uint64) {
@@ -180,15 +155,28 @@ func (s *stateStore) load(at *shardNode, id uint64) {
 		s.replicated.load(at, id)
 		return
 	}
-	took, how := s.fate()
-	if how != lands {
-		at.after(took, func() { at.reply(coordinator.LoadFailed{ID: id}) })
+	var state coordinator.State
+	var rev uint64
+	s.call(at, func() error {
+		state, rev = s.state, uint64(len(s.events))
+		return nil
+	}, func(err error) { at.replyLoaded(id, state, rev, err) })
+}
+
+func (s *shardNode) replyLoaded(id uint64, state coordinator.State, rev uint64, err error) {
+	if err != nil {
+		s.reply(coordinator.LoadFailed{ID: id})
 		return
 	}
-	at.after(took, func() {
-		in := coordinator.Loaded{ID: id, State: s.state, Rev: uint64(len(s.events)), Remembered: s.d.rememberStore.shards()}
-		at.after(s.d.between(0, 5*time.Millisecond), func() { at.reply(in) })
-	})
+	s.reply(coordinator.Loaded{ID: id, State: state, Rev: rev, Remembered: s.d.rememberStore.shards()})
+}
+
+func (s *shardNode) replySaved(id uint64, err error) {
+	if err != nil {
+		s.reply(coordinator.SaveFailed{ID: id, Fenced: errors.Is(err, statereg.ErrFenced)})
+		return
+	}
+	s.reply(coordinator.Saved{ID: id})
 }
 
 // replicatedKeys are the two keys of replicated data with the state of coordinators, as a node
@@ -275,14 +263,13 @@ func (r *replicatedStore) load(at *shardNode, id uint64) {
 		at.after(0, func() {
 			if err != nil {
 				r.d.hit("register", "load failed")
-				at.reply(coordinator.LoadFailed{ID: id})
-				return
+			} else {
+				r.d.hit("register", "loaded")
+				if state.Holder() != (coordinator.State{}).Holder() {
+					r.note(state, rev)
+				}
 			}
-			r.d.hit("register", "loaded")
-			if state.Holder() != (coordinator.State{}).Holder() {
-				r.note(state, rev)
-			}
-			at.reply(coordinator.Loaded{ID: id, State: state, Rev: rev, Remembered: r.d.rememberStore.shards()})
+			at.replyLoaded(id, state, rev, err)
 		})
 	})
 }
@@ -291,24 +278,18 @@ func (r *replicatedStore) save(at *shardNode, c coordinator.Save) {
 	r.tried = append(r.tried, c.Change)
 	at.startStoreCall(func(e *storeCall) {
 		err := at.register.Save(e.ctx, c.Change)
-		if err == nil {
+		row := "save failed"
+		switch {
+		case err == nil:
+			row = "saved"
 			r.acknowledged(at, &c.Change)
+		case errors.Is(err, statereg.ErrFenced):
+			row = "fenced"
+		case errors.Is(err, statereg.ErrConflict):
+			row = "conflict"
 		}
-		at.after(0, func() {
-			switch {
-			case err == nil:
-				r.d.hit("register", "saved")
-				at.reply(coordinator.Saved{ID: c.ID})
-				return
-			case errors.Is(err, statereg.ErrFenced):
-				r.d.hit("register", "fenced")
-			case errors.Is(err, statereg.ErrConflict):
-				r.d.hit("register", "conflict")
-			default:
-				r.d.hit("register", "save failed")
-			}
-			at.reply(coordinator.SaveFailed{ID: c.ID, Fenced: errors.Is(err, statereg.ErrFenced)})
-		})
+		r.d.hit("register", row)
+		at.after(0, func() { at.replySaved(c.ID, err) })
 	})
 }
 
@@ -321,7 +302,7 @@ func (r *replicatedStore) note(state coordinator.State, rev uint64) {
 	r.known[at] = state
 	for _, region := range state.Regions() {
 		for _, n := range region.Shards {
-			r.d.store.allocated(n, region.Node)
+			r.d.store.homes[home{n, region.Node}] = true
 		}
 	}
 }
@@ -402,11 +383,6 @@ func (r *replicatedStore) holding(at edition) []*replicator {
 		}
 	}
 	return all
-}
-
-func (r *replicatedStore) was(state coordinator.State, rev uint64) bool {
-	known, found := r.known[edition{state.Term(), rev}]
-	return found && known.Equal(state)
 }
 
 const (
@@ -536,83 +512,64 @@ type replicatedEntities struct {
 	last   map[shardcore.Shard]map[string]bool // entities of the last owner
 	unsure map[shardcore.Shard]bool            // an update without a reply preceded its load
 	open   map[shardcore.Shard]int             // updates without a reply
-	turns  map[identity.Node]map[shardcore.Shard][]func()
+	turns  map[home][]func()                   // calls that wait, by shard and calling node
 }
 
 func newReplicatedMemory(d *sharding) *replicatedEntities {
 	return &replicatedEntities{
 		d: d, knows: map[owner]map[string]bool{}, last: map[shardcore.Shard]map[string]bool{}, unsure: map[shardcore.Shard]bool{}, open: map[shardcore.Shard]int{},
-		turns: map[identity.Node]map[shardcore.Shard][]func(){},
+		turns: map[home][]func(){},
 	}
 }
 
 func memoryKey(n shardcore.Shard) string { return fmt.Sprintf("shard-account||%d", n) }
 
-// ask loads or stores which entities of a shard run.
-func (m *replicatedEntities) ask(s *shardNode, r shardcore.RememberCall, me owner, answer func(shard.Input)) {
+// ask makes a call after the earlier calls of the node for the same shard.
+func (m *replicatedEntities) ask(s *shardNode, r shardcore.RememberCall, me owner, answer func([]string, error)) {
 	if r.Update != nil {
 		m.open[r.Shard]++
 	}
-	m.inTurn(s, r.Shard, func(e *storeCall) {
-		if r.Update == nil {
-			ids, err := m.load(e, r.Shard)
-			if err != nil {
-				m.d.hit("replicated memory", "load failed")
-				answer(shard.LoadFailed{})
-				return
-			}
-			m.d.hit("replicated memory", "loaded")
-			m.loaded(s, me, ids)
-			answer(shard.Loaded{Entities: ids})
-			return
-		}
-		err := modify(e, memoryKey(r.Shard), func(set crdt.ORSet[string]) (crdt.ORSet[string], error) {
-			set, err := set.Add(s.h.data.self, slices.DeleteFunc(slices.Clone(r.Update.Started), set.Contains)...)
-			if err != nil {
-				return set, err
-			}
-			return set.Remove(s.h.data.self, r.Update.Stopped...)
-		})
-		if err != nil {
-			m.d.hit("replicated memory", "update failed")
-			answer(shard.UpdateFailed{ID: r.Update.ID})
-			return
-		}
-		m.d.hit("replicated memory", "updated")
-		m.open[r.Shard]--
-		note(m.knows[me], r.Update)
-		answer(shard.Updated{ID: r.Update.ID})
-	})
-}
-
-func (m *replicatedEntities) load(e *storeCall, n shardcore.Shard) ([]string, error) {
-	set, err := read[crdt.ORSet[string]](e, memoryKey(n), replication.Level{Kind: replication.Majority}, false)
-	if err != nil {
-		return nil, err
-	}
-	return set.Elements()
-}
-
-// inTurn makes a call after the earlier calls of the node for the same shard.
-func (m *replicatedEntities) inTurn(s *shardNode, n shardcore.Shard, call func(e *storeCall)) {
-	turns := m.turns[s.h.p.Node()]
-	if turns == nil {
-		turns = map[shardcore.Shard][]func(){}
-		m.turns[s.h.p.Node()] = turns
-	}
-	turns[n] = append(turns[n], func() {
+	at := home{r.Shard, s.h.p.Node()}
+	m.turns[at] = append(m.turns[at], func() {
 		s.startStoreCall(func(e *storeCall) {
-			call(e)
+			answer(m.call(e, r, me))
 			s.after(0, func() {
-				if turns[n] = turns[n][1:]; len(turns[n]) > 0 {
-					turns[n][0]()
+				if m.turns[at] = m.turns[at][1:]; len(m.turns[at]) > 0 {
+					m.turns[at][0]()
 				}
 			})
 		})
 	})
-	if len(turns[n]) == 1 {
-		turns[n][0]()
+	if len(m.turns[at]) == 1 {
+		m.turns[at][0]()
 	}
+}
+
+// call loads or stores which entities of a shard run.
+func (m *replicatedEntities) call(e *storeCall, r shardcore.RememberCall, me owner) (ids []string, err error) {
+	key, self := fmt.Sprintf("shard-account||%d", r.Shard), e.s.h.data.self
+	if r.Update == nil {
+		set, err := read[crdt.ORSet[string]](e, key, replication.Level{Kind: replication.Majority}, false)
+		if err != nil {
+			return nil, err
+		}
+		if ids, err = set.Elements(); err == nil {
+			m.loaded(e.s, me, ids)
+		}
+		return ids, err
+	}
+	err = modify(e, key, func(set crdt.ORSet[string]) (crdt.ORSet[string], error) {
+		set, err := set.Add(self, slices.DeleteFunc(slices.Clone(r.Update.Started), set.Contains)...)
+		if err != nil {
+			return set, err
+		}
+		return set.Remove(self, r.Update.Stopped...)
+	})
+	if err == nil {
+		m.open[r.Shard]--
+		note(m.knows[me], r.Update)
+	}
+	return nil, err
 }
 
 // foundedAgain records that a cluster is founded. If no node of an earlier one is left, its
@@ -680,7 +637,7 @@ func newMemory(d *sharding) rememberedEntities {
 func (m *rememberedEntities) shards() []shardcore.Shard { return slices.Sorted(maps.Keys(m.known)) }
 
 func (m *rememberedEntities) add(s *shardNode, a coordinator.AddShards) {
-	m.d.store.write(s, func() error {
+	m.d.store.call(s, func() error {
 		for _, n := range a.Shards {
 			m.known[n] = true
 		}
@@ -690,30 +647,37 @@ func (m *rememberedEntities) add(s *shardNode, a coordinator.AddShards) {
 
 // ask loads or updates the remembered entities of a shard. A replaced owner cannot update them.
 func (m *rememberedEntities) ask(s *shardNode, r shardcore.RememberCall) {
-	me := owner{s, r.ShardRun}
-	answer := func(in shard.Input) {
+	me, table := owner{s, r.ShardRun}, "memory"
+	if m.replicated != nil {
+		table = "replicated memory"
+	}
+	answer := func(ids []string, err error) {
+		row, in := "", shard.Input(nil)
+		switch {
+		case r.Update == nil && err != nil:
+			row, in = "load failed", shard.LoadFailed{}
+		case r.Update == nil:
+			row, in = "loaded", shard.Loaded{Entities: ids}
+		case err != nil:
+			row, in = "update failed", shard.UpdateFailed{ID: r.Update.ID}
+		default:
+			row, in = "updated", shard.Updated{ID: r.Update.ID}
+		}
+		m.d.hit(table, row)
 		s.after(0, func() { s.step(shardcore.ShardInput{ShardRun: r.ShardRun, Input: in}) })
 	}
 	if m.replicated != nil {
 		m.replicated.ask(s, r, me, answer)
 		return
 	}
-	if r.Update == nil {
-		took, how := m.d.store.fate()
-		s.after(took, func() {
-			if how != lands {
-				m.d.hit("memory", "load failed")
-				answer(shard.LoadFailed{})
-				return
-			}
-			m.d.hit("memory", "loaded")
+	var ids []string
+	m.d.store.call(s, func() error {
+		switch {
+		case r.Update == nil:
 			m.owner[r.Shard] = me
-			answer(shard.Loaded{Entities: slices.Sorted(maps.Keys(m.entities[r.Shard]))})
-		})
-		return
-	}
-	m.d.store.write(s, func() error {
-		if m.owner[r.Shard] != me {
+			ids = slices.Sorted(maps.Keys(m.entities[r.Shard]))
+			return nil
+		case m.owner[r.Shard] != me:
 			m.d.hit("memory", "fenced")
 			return errStoreFenced
 		}
@@ -722,15 +686,7 @@ func (m *rememberedEntities) ask(s *shardNode, r shardcore.RememberCall) {
 		}
 		note(m.entities[r.Shard], r.Update)
 		return nil
-	}, func(err error) {
-		if err == nil {
-			m.d.hit("memory", "updated")
-			answer(shard.Updated{ID: r.Update.ID})
-		} else {
-			m.d.hit("memory", "update failed")
-			answer(shard.UpdateFailed{ID: r.Update.ID})
-		}
-	})
+	}, func(err error) { answer(ids, err) })
 }
 
 func note(at map[string]bool, u *shard.Update) {

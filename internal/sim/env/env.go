@@ -92,6 +92,17 @@ func (w *Env) Run(d time.Duration, done func() bool) bool {
 	return false
 }
 
+// Until advances the time by up to most, until a condition holds or failed returns true. It checks
+// the condition at the interval and returns whether it holds. failed may be nil.
+func (w *Env) Until(most, interval time.Duration, holds, failed func() bool) bool {
+	for end := w.now + most; w.now < end && !holds(); {
+		if w.Run(interval, failed) {
+			return false
+		}
+	}
+	return holds()
+}
+
 func (w *Env) handle(e *event) {
 	switch {
 	case e.do != nil:

@@ -158,20 +158,20 @@ func (c *cluster) balance() {
 		case c.result.BalancedAfter < 0:
 			c.result.BalancedAfter = c.w.Now() - end
 		}
-		c.tell()
+		c.report()
 	}
 }
 
 // until advances the time until a condition holds, and reports whether it does.
 func (c *cluster) until(most time.Duration, subject string, holds func() bool) bool {
-	for end := c.w.Now() + most; c.w.Now() < end && !holds() && c.result.Err == nil; {
-		c.w.Run(100*time.Millisecond, c.broken)
-		c.tell()
+	reached := c.w.Until(most, 100*time.Millisecond, func() bool {
+		c.report()
+		return holds()
+	}, c.broken)
+	if !reached {
+		c.violate("after %v: not reached: %s", most, subject)
 	}
-	if !holds() {
-		c.violate("after %v it is not true that %s", most, subject)
-	}
-	return c.result.Err == nil
+	return !c.broken()
 }
 
 func (c *cluster) broken() bool { return c.result.Err != nil }
@@ -182,7 +182,7 @@ func (c *cluster) violate(format string, args ...any) {
 	}
 }
 
-func (c *cluster) tell() {
+func (c *cluster) report() {
 	if c.Progress != nil && c.w.Now()%time.Second == 0 {
 		c.Progress(c.w.Now(), c.result.Restarts)
 	}
