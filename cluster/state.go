@@ -109,12 +109,12 @@ func (s *State) gone(n identity.Node) bool {
 
 func (n *Node) currentState() *State {
 	m := n.machine
-	v, shot := m.View(), m.Snapshot()
+	v := m.View()
 	return &State{
 		Self: n.self, Joined: m.Member(), Connected: v.Connected, Suspended: m.Suspended(),
 		Stopped: m.Stopped(), Err: n.left,
 		Members: v.Members, Unreachable: v.Unreachable, reachability: v.Reachability, Seen: v.Seen,
-		Leader: shot.Leader, RoleLeaders: convert(shot.RoleLeaders, func(r membership.RoleLeader) RoleLeader { return RoleLeader(r) }), tombstones: m.Gossip().Tombstones(),
+		Leader: v.LeaderNode, RoleLeaders: convert(v.RoleLeaders, func(r membership.RoleLeader) RoleLeader { return RoleLeader(r) }), tombstones: m.Gossip().Tombstones(),
 	}
 }
 

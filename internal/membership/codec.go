@@ -267,7 +267,6 @@ func readBitmap(r *wire.Reader, n int, field string) bitmap {
 	return set
 }
 
-// encodeBitmap encodes a set without trailing zero bytes.
 func encodeBitmap(set bitmap) []byte {
 	size := 0
 	for i, word := range set {
@@ -410,7 +409,6 @@ func (g Gossip) AppendContent(dst []byte) []byte {
 	return dst
 }
 
-// appendIndex appends the index of a member, minus the previous index.
 func (c *content) appendIndex(dst []byte, n identity.Node, last int) (encoded []byte, index int) {
 	behind := c.members[last:]
 	i := 1 // neighbours are likely, because often many members have ticks
@@ -570,7 +568,6 @@ func readRoles(r *wire.Reader) []string {
 	return roles
 }
 
-// behind reports whether a node sorts before the one that was read.
 func (w *nodeReader) behind(n identity.Node) bool {
 	return n.Name < string(w.name) || n.Name == string(w.name) && n.UID < w.uid
 }

@@ -47,7 +47,6 @@ const (
 	AwayFromWell
 )
 
-// absence returns the state of this node for a LivenessReply.
 func (m *Machine) absence() Absence {
 	switch {
 	case m.link.state != linkUp:
@@ -96,7 +95,6 @@ func (m *Machine) Connectivity() Connectivity {
 	return Unconfirmed
 }
 
-// startGiveUpTimer starts the time-out of GiveUpAfter after a long disconnection.
 func (m *Machine) startGiveUpTimer() {
 	if m.link.gone && m.s.GiveUpAfter > 0 {
 		m.again(timerGiveUp, m.s.GiveUpAfter)
@@ -152,19 +150,18 @@ func (m *Machine) echo() {
 	m.send(m.self, Echo{m.link.nr})
 }
 
-// checkLink detects that heartbeats have been missing for too long.
 func (m *Machine) checkLink() {
 	silent := m.now - m.link.heard
 	if silent >= m.s.AcceptablePause && m.link.state != linkDown {
 		m.count.TimedOut[TimeoutEcho]++
 		m.disconnect("no own heartbeats received", Attr{"for", silent})
 	}
-	if silent >= m.s.SuspendAfter {
-		m.link.gone = m.link.gone || m.phase == member // others may have downed it
-	}
-	if silent >= m.s.SuspendAfter && !m.link.suspended && m.phase == member {
-		m.count.TimedOut[TimeoutSuspend]++
-		m.suspend("node was disconnected for too long, suspending it", silent)
+	if silent >= m.s.SuspendAfter && m.phase == member {
+		m.link.gone = true // others may have downed it
+		if !m.link.suspended {
+			m.count.TimedOut[TimeoutSuspend]++
+			m.suspend("node was disconnected for too long, suspending it", silent)
+		}
 	}
 	switch {
 	case m.link.state != linkDown:
@@ -216,7 +213,6 @@ func (m *Machine) echoed(from identity.Node, msg Echo) {
 	m.timers[timerLink] = m.now + m.s.AcceptablePause
 }
 
-// connect restarts the failure detector without history.
 func (m *Machine) connect() {
 	was := m.link.state
 	m.link.state = linkUp
@@ -237,7 +233,10 @@ func (m *Machine) connect() {
 	m.watch.monitors = nil
 	m.remonitor()
 	m.attempts = 0
-	m.reconnected()
+	// An earlier partition needs time to become visible: twice the time to find a member
+	// unreachable and to propagate that.
+	m.undecided.shown = m.now + 2*(m.s.ExpectedResponseAfter+m.s.HeartbeatInterval+m.s.AcceptablePause+m.s.ReaperInterval+m.s.GossipInterval)
+	m.updateUndecided()
 	m.startGiveUpTimer()
 	if m.link.suspended {
 		m.doubts = livenessCheck{open: true, nr: m.doubts.nr + 1}

@@ -9,7 +9,6 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// publishChanges publishes the differences from an old gossip, and handles changes of this node.
 func (m *Machine) publishChanges(old Gossip, was cache) {
 	next := m.gossip
 	if !slices.Equal(old.Tombstones(), next.Tombstones()) {
@@ -58,7 +57,6 @@ func (m *Machine) memberEvents(old, next []*identity.Member) (events []Event, sa
 	return append(events, changed...), sameNodes
 }
 
-// memberIs returns the event of a new member or a changed status.
 func (m *Machine) memberIs(old, now *identity.Member) Event {
 	m.count.Became[now.Status]++
 	if now.Node == m.self && (old == nil || old.Status != now.Status) {
@@ -88,7 +86,6 @@ func Became(s identity.Status) EventKind {
 	}[s]
 }
 
-// memberGone releases the state kept for a removed member.
 func (m *Machine) memberGone(old *identity.Member) {
 	m.count.Became[identity.Removed]++
 	delete(m.confirmed, old.Node)
@@ -139,13 +136,16 @@ func (m *Machine) leaderEvents(was cache) {
 	}
 }
 
-// View is the state on which decisions are based. Its slices are sorted by node and immutable.
+// View is the state of the cluster as this node sees it. Its slices are sorted and immutable.
 type View struct {
 	Self identity.Node
 	// Connected reports that the node receives its own heartbeats. Otherwise it must not decide.
 	Connected bool
-	// Leader reports that the node is the leader.
-	Leader bool
+	// Leader reports that the node is the leader. LeaderNode is the leader, or the zero node if
+	// there is none.
+	Leader      bool
+	LeaderNode  identity.Node
+	RoleLeaders []RoleLeader
 	// Members are all members, including this node. The slice is the same as long as no member
 	// changes; so is Unreachable.
 	Members []identity.Member
@@ -158,7 +158,13 @@ type View struct {
 	Seen []identity.Node
 }
 
-// View returns the current view.
+// RoleLeader is the leader of the members with a role.
+type RoleLeader struct {
+	Role string
+	Node identity.Node
+}
+
+// View returns the current view. All events of later steps are changes of it.
 func (m *Machine) View() View {
 	if members := m.gossip.Members(); !SameSlice(m.cache.valuesOf, members) {
 		m.cache.valuesOf, m.cache.values = members, make([]identity.Member, len(members))
@@ -166,43 +172,16 @@ func (m *Machine) View() View {
 			m.cache.values[i] = *o
 		}
 	}
-	return View{
-		Self: m.self, Connected: m.link.state == linkUp, Leader: m.phase == member && m.cache.leader == m.self,
+	v := View{
+		Self: m.self, Connected: m.link.state == linkUp, Leader: m.phase == member && m.cache.leader == m.self, LeaderNode: m.cache.leader,
 		Members: m.cache.values, Unreachable: m.cache.others, Reachability: m.gossip.Reachability(), Seen: m.gossip.SeenBy(),
 	}
-}
-
-// Snapshot is the state of the cluster for a new subscriber to events.
-type Snapshot struct {
-	Members []*identity.Member
-	// Unreachable are the unreachable members, without the node itself.
-	Unreachable []*identity.Member
-	SeenBy      []identity.Node
-	// Leader is the zero node if there is none.
-	Leader      identity.Node
-	RoleLeaders []RoleLeader
-}
-
-// RoleLeader is the leader of the members with a role.
-type RoleLeader struct {
-	Role string
-	Node identity.Node
-}
-
-// Snapshot returns the current state. All events of later steps are changes of it.
-func (m *Machine) Snapshot() Snapshot {
-	s := Snapshot{Members: m.gossip.Members(), SeenBy: m.gossip.SeenBy(), Leader: m.cache.leader}
-	m.cache.unreachable.each(func(i int) {
-		if o := s.Members[i]; o.Node != m.self {
-			s.Unreachable = append(s.Unreachable, o)
-		}
-	})
 	for i, role := range m.cache.roles {
 		if n := m.cache.roleLeaders[i]; !n.IsZero() {
-			s.RoleLeaders = append(s.RoleLeaders, RoleLeader{role, n})
+			v.RoleLeaders = append(v.RoleLeaders, RoleLeader{role, n})
 		}
 	}
-	return s
+	return v
 }
 
 // Suspended reports whether the node must not host.

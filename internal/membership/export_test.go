@@ -60,18 +60,18 @@ func SeenOf(g Gossip) Seen {
 }
 
 // Events returns the events that lead from an empty state to this one.
-func (s Snapshot) Events() []Event {
+func (v View) Events() []Event {
 	var events []Event
-	for _, o := range s.Members {
-		events = append(events, Event{Kind: Became(o.Status), Member: o})
+	for i := range v.Members {
+		events = append(events, Event{Kind: Became(v.Members[i].Status), Member: &v.Members[i]})
 	}
-	for _, o := range s.Unreachable {
-		events = append(events, Event{Kind: MemberUnreachable, Member: o})
+	for _, n := range v.Unreachable {
+		events = append(events, Event{Kind: MemberUnreachable, Member: Lookup(v.Members, n)})
 	}
-	if !s.Leader.IsZero() {
-		events = append(events, Event{Kind: LeaderChanged, Node: s.Leader})
+	if !v.LeaderNode.IsZero() {
+		events = append(events, Event{Kind: LeaderChanged, Node: v.LeaderNode})
 	}
-	for _, r := range s.RoleLeaders {
+	for _, r := range v.RoleLeaders {
 		events = append(events, Event{Kind: RoleLeaderChanged, Role: r.Role, Node: r.Node})
 	}
 	return events

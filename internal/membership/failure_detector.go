@@ -93,7 +93,6 @@ func (m *Machine) heartbeat() {
 	}
 }
 
-// expect starts to suspect members that have never replied.
 func (m *Machine) expect() {
 	for _, o := range m.watch.monitors {
 		switch {
@@ -126,7 +125,6 @@ func (m *Machine) heartbeatReply(from identity.Node, msg HeartbeatReply) {
 	}
 }
 
-// reap records which members became unreachable or reachable again.
 func (m *Machine) reap() {
 	m.again(timerReaper, m.s.ReaperInterval)
 	if m.link.state != linkUp || len(m.gossip.Members()) < 2 {

@@ -139,7 +139,6 @@ func (g Gossip) Saw(n identity.Node) Gossip {
 	return g
 }
 
-// notSeen returns the gossip with a member removed from those that have seen it.
 func (g Gossip) notSeen(n identity.Node) Gossip {
 	if i, found := findMember(g.Members(), n); found && g.seen.has(i) {
 		g.seen = slices.Clone(g.seen)
@@ -363,7 +362,6 @@ func (b bitmap) union(other bitmap, n int) bitmap {
 	return all
 }
 
-// in reports whether b is a subset of other.
 func (b bitmap) in(other bitmap) bool {
 	for i, word := range b {
 		if i >= len(other) && word != 0 || i < len(other) && word&^other[i] != 0 {

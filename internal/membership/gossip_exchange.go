@@ -32,7 +32,6 @@ func (m *Machine) speedUp() {
 	}
 }
 
-// hurry reports whether less than half of the members have seen the last change.
 func (m *Machine) hurry() bool {
 	return m.cache.anyDown || m.gossip.seen.count() < len(m.gossip.Members())/2
 }
@@ -230,7 +229,7 @@ type cache struct {
 	anyDown     bool
 	anyLeaving  bool
 	anyExiting  bool
-	open        bool   // a downing decision about a member is pending
+	open        bool   // a downing decision about a member, possibly this node, is pending
 	closing     bool   // the whole cluster is about to stop
 	candidates  bitmap // members to gossip with
 	values      []identity.Member
@@ -270,7 +269,6 @@ func (m *Machine) adopt(next Gossip) {
 	m.set(next)
 }
 
-// set replaces the gossip and publishes the difference.
 func (m *Machine) set(next Gossip) {
 	old, was := m.gossip, m.cache
 	m.gossip = next
@@ -286,11 +284,6 @@ func (m *Machine) set(next Gossip) {
 	sameMembers := SameSlice(old.Members(), next.Members())
 	sameReach := SameSlice(old.Reachability().Observers, next.Reachability().Observers)
 	m.cache.of, m.cache.digest, m.cache.body = next.content, Digest{}, nil
-	if !sameMembers || !sameReach {
-		m.findUnreachable()
-		m.findOpen()
-		m.cache.candidates = nil
-	}
 	if !sameMembers {
 		m.cache.roles = roles(next.members)
 		m.cache.anyDown, m.cache.anyLeaving, m.cache.anyExiting, m.cache.closing = false, false, false, false
@@ -302,6 +295,8 @@ func (m *Machine) set(next Gossip) {
 		}
 	}
 	if !sameMembers || !sameReach {
+		m.cache.candidates = nil
+		m.findUnreachable()
 		m.findLeaders()
 	}
 	m.publishChanges(old, was)
@@ -311,7 +306,8 @@ func (m *Machine) set(next Gossip) {
 
 // findUnreachable derives the unreachable members. The slices stay the same if the members do.
 func (m *Machine) findUnreachable() {
-	m.cache.unreachable = m.gossip.unreachable(nil)
+	m.cache.unreachable, m.cache.open = m.gossip.unreachable(nil), false
+	m.cache.unreachable.each(func(i int) { m.cache.open = m.cache.open || !isGone(m.gossip.members[i].Status) })
 	bad := m.gossip.nodesOf(m.cache.unreachable)
 	if !slices.Equal(bad, m.cache.bad) {
 		m.cache.bad = bad

@@ -177,7 +177,6 @@ func (m *Machine) joinTooLate() {
 	}
 }
 
-// joinSelf founds a cluster. The founder is Up at once and is the oldest member.
 func (m *Machine) joinSelf() {
 	m.log(Info, "join: founding a new cluster")
 	me := &identity.Member{Node: m.self, Status: identity.Joining, UpNumber: identity.NeverUp, Roles: m.cfg.Roles, Version: m.cfg.Version}
@@ -190,7 +189,6 @@ func (m *Machine) joinSelf() {
 	m.offerAll()
 }
 
-// become makes this node a member with the given state.
 func (m *Machine) become(know func()) {
 	m.phase, m.join.wanted = member, false
 	m.timers[timerJoin], m.timers[timerJoining] = Never, Never
@@ -201,10 +199,6 @@ func (m *Machine) become(know func()) {
 	m.again(timerGossip, m.s.InitialDelay)
 	m.again(timerReaper, m.s.InitialDelay)
 	m.again(timerLeader, m.s.InitialDelay)
-}
-
-func (m *Machine) asks(name string) bool {
-	return m.phase == askingSeeds && slices.Contains(m.join.seeds, name) || m.phase == joining && m.join.name == name
 }
 
 func (m *Machine) setVersion(v identity.Version) {
@@ -243,19 +237,16 @@ const (
 	// welcome. It repeats the request every second, and with many joining nodes a welcome takes
 	// longer than that.
 	welcomeAgain = 3 * time.Second
-	// awayInterval is the minimum time between two log lines about rejected join requests.
 	awayInterval = 5 * time.Second
 	// maxWaiting limits how many waiting nodes are remembered. Others repeat their requests.
 	maxWaiting = 1000
 )
 
-// waiting is a node that sent InitJoin before this node was a member.
 type waiting struct {
 	node       identity.Node
 	compatible bool
 }
 
-// initJoin replies whether a node could join here.
 func (m *Machine) initJoin(from identity.Node, msg InitJoin) {
 	if from.Name == m.self.Name {
 		m.namesakeAsks(from)
@@ -305,12 +296,10 @@ func (m *Machine) compatible(other identity.Node, settings []Setting) bool {
 	return len(differ) == 0
 }
 
-// offer sends a node the reply that it can join here.
 func (m *Machine) offer(to identity.Node, compatible bool) {
 	m.send(to, InitJoinAck{Compatible: compatible, Settings: m.cfg.Check})
 }
 
-// offerAll sends this reply to all waiting nodes.
 func (m *Machine) offerAll() {
 	for _, w := range m.waiting {
 		if !m.gossip.Removed(w.node) {
@@ -343,17 +332,16 @@ func (m *Machine) initJoinAck(from identity.Node, msg InitJoinAck) {
 		return
 	}
 	differ := differences(m.cfg.Check, msg.Settings)
-	if msg.Compatible && len(differ) == 0 {
+	switch {
+	case msg.Compatible && len(differ) == 0:
 		m.ask(from.Name)
-		return
-	}
-	if m.s.IgnoreIncompatible {
+	case m.s.IgnoreIncompatible:
 		m.log(Warn, "join: settings differ from those of the cluster", Attr{"settings", differ})
 		m.ask(from.Name)
-		return
+	default:
+		m.log(Error, "join: settings differ from those of the cluster", Attr{"settings", differ})
+		m.stopFor(Incompatible, strings.Join(differ, ", "))
 	}
-	m.log(Error, "join: settings differ from those of the cluster", Attr{"settings", differ})
-	m.stopFor(Incompatible, strings.Join(differ, ", "))
 }
 
 // initJoinNack handles the reply of a seed that cannot accept nodes. The first seed remembers that

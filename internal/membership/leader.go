@@ -40,7 +40,6 @@ func (m *Machine) lead() {
 
 func (m *Machine) isConfirmed(n identity.Node) bool { return m.confirmed[n] }
 
-// leadConverged changes statuses when the members agree.
 func (m *Machine) leadConverged() {
 	m.attempts = 0
 	c := Change{At: m.wall(), Forget: m.wall() - int64(m.s.PruneTombstonesAfter.Seconds())}
@@ -93,20 +92,19 @@ func (m *Machine) leadConverged() {
 // alone reports whether no other incarnation with a member's name is a member.
 func (m *Machine) alone(o *identity.Member) bool { return len(m.gossip.Named(o.Node.Name)) == 1 }
 
-// enough reports whether there are enough members for any to become Up.
 func (m *Machine) enough() bool {
 	members := m.gossip.Members()
 	if len(members) < m.s.MinMembers {
 		return false
 	}
-	for _, r := range m.minimums {
+	for role, least := range m.s.MinMembersOfRole {
 		n := 0
 		for _, o := range members {
-			if o.HasRole(r.role) {
+			if o.HasRole(role) {
 				n++
 			}
 		}
-		if n < r.least {
+		if n < least {
 			return false
 		}
 	}
@@ -210,7 +208,6 @@ func (g Gossip) Converged(self identity.Node, confirmed func(identity.Node) bool
 	return len(g.blocking(self, confirmed, 1)) == 0
 }
 
-// blocking returns up to most members that prevent convergence.
 func (g Gossip) blocking(self identity.Node, confirmed func(identity.Node) bool, most int) []*identity.Member {
 	var found []*identity.Member
 	block := func(m *identity.Member) bool {

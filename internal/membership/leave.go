@@ -87,7 +87,6 @@ func (m *Machine) isLeavingFast() bool {
 	return false
 }
 
-// scheduleFastRound schedules another round soon if members are leaving.
 func (m *Machine) scheduleFastRound() {
 	if m.isLeavingFast() {
 		m.soon(timerGossipTwice, m.now+m.s.GossipInterval/rushFactor)

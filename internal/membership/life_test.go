@@ -298,9 +298,9 @@ func TestOrderOfEvents(t *testing.T) {
 	}
 }
 
-// The first snapshot and the later events together give the current state, without gaps and
+// The first view and the later events together give the current state, without gaps and
 // duplicates.
-func TestSnapshotAndEvents(t *testing.T) {
+func TestViewAndEvents(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {
 		w := newWorld(t, seed)
@@ -308,14 +308,14 @@ func TestSnapshotAndEvents(t *testing.T) {
 		w.run(time.Duration(6000+seed*500) * time.Millisecond)
 		h := hosts[1]
 		replayed := replay{}
-		replayed.apply(h.m.Snapshot().Events())
+		replayed.apply(h.m.View().Events())
 		h.events = nil
 		hosts[4].kill()
 		hosts[2].do(membership.Leave{Node: hosts[2].node})
 		w.run(20 * time.Second)
 		replayed.apply(h.events)
 		now := replay{}
-		now.apply(h.m.Snapshot().Events())
+		now.apply(h.m.View().Events())
 		if !reflect.DeepEqual(replayed, now) {
 			t.Errorf("seed %d: %v, want %v", seed, replayed, now)
 		}

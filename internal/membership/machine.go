@@ -5,7 +5,6 @@ package membership
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -40,7 +39,6 @@ type Config struct {
 // Never is the time of an event that does not occur.
 const Never = time.Duration(math.MaxInt64)
 
-// phase is the progress of a node towards membership.
 type phase uint8
 
 const (
@@ -54,11 +52,10 @@ const (
 // Machine runs the protocol for one node. Inputs come with the time on the node's monotonic clock.
 // It is not safe for concurrent use. Its results are immutable.
 type Machine struct {
-	cfg      Config
-	s        Settings
-	self     identity.Node
-	minimums []minimum
-	rand     *rand.Rand
+	cfg  Config
+	s    Settings
+	self identity.Node
+	rand *rand.Rand
 
 	now    time.Duration
 	out    Effects
@@ -135,9 +132,8 @@ func New(cfg Config) (*Machine, error) {
 	if err := errs.Err(ErrInvalid); err != nil {
 		return nil, err
 	}
-	s := cfg.Settings
 	m := &Machine{
-		cfg: cfg, s: s, self: cfg.Self, rand: cfg.Rand, minimums: minimums(s.MinMembersOfRole),
+		cfg: cfg, s: cfg.Settings, self: cfg.Self, rand: cfg.Rand,
 		welcomed:   map[identity.Node]time.Duration{},
 		confirmed:  map[identity.Node]bool{},
 		quarantine: map[identity.Node]*excluded{},
@@ -164,18 +160,6 @@ func checkSettings(settings []Setting) ([]Setting, error) {
 		}
 	}
 	return settings, nil
-}
-
-type minimum struct {
-	role  string
-	least int
-}
-
-func minimums(roles map[string]int) (all []minimum) {
-	for _, role := range slices.Sorted(maps.Keys(roles)) {
-		all = append(all, minimum{role, roles[role]})
-	}
-	return all
 }
 
 // Step handles an input at a time. Time must not decrease.
@@ -253,7 +237,6 @@ func (t timer) handler() func(*Machine) {
 
 func (m *Machine) again(t timer, after time.Duration) { m.timers[t] = m.now + after }
 
-// soon sets a timer unless it fires earlier.
 func (m *Machine) soon(t timer, at time.Duration) { m.timers[t] = min(m.timers[t], at) }
 
 // begin starts a step. A node that was not running in time may have been downed meanwhile, so
@@ -307,7 +290,6 @@ func (m *Machine) Counters() Counters {
 	return c
 }
 
-// stop ends the membership: for this node all members are removed.
 func (m *Machine) stop(why Reason) { m.stopFor(why, "") }
 
 func (m *Machine) stopFor(why Reason, detail string) {

@@ -14,9 +14,8 @@ import (
 
 // Limits of the description of a member.
 const (
-	maxRoles = 64
-	maxRole  = 128
-	// reservedRole begins the names of roles that stand for data centres.
+	maxRoles     = 64
+	maxRole      = 128
 	reservedRole = "dc-"
 )
 

@@ -21,7 +21,6 @@ type contested struct {
 // maxContested limits the contested names at a time. Further joiners repeat their requests.
 const maxContested = 1000
 
-// contest starts to find out whether the present owner of a name is alive.
 func (m *Machine) contest(joiner identity.Node, holders []*identity.Member) {
 	for _, holder := range holders {
 		if m.gossip.Reachability().By(m.self, holder.Node) == Terminated {
@@ -69,7 +68,6 @@ func (m *Machine) checkNames() {
 	}
 }
 
-// restarted downs an incarnation that has evidently been restarted.
 func (m *Machine) restarted(holder identity.Node) {
 	m.count.TimedOut[TimeoutName]++
 	m.log(Warn, "node was restarted: downing its previous incarnation", Attr{"member", holder})
@@ -115,7 +113,6 @@ func (m *Machine) claimedBy(from identity.Node) {
 	}
 }
 
-// nameTaken ends the membership of a node whose name another node has.
 func (m *Machine) nameTaken(holder identity.Node) {
 	m.log(Error, "join: the name of this node is in use", Attr{"holder", holder})
 	m.stopFor(NameTaken, holder.String())

@@ -59,12 +59,7 @@ func (r Reachability) Change(observer, subject identity.Node, reach Reach) Reach
 		old = r.Observers[i]
 	}
 	at, found := old.find(subject)
-	switch {
-	case len(old.Records) == 0 && reach == Reachable:
-		return r // an observer without records has nothing to change
-	case found && (old.Records[at].Reach == reach || old.Records[at].Reach == Terminated):
-		return r
-	case !found && reach == Reachable:
+	if found && (old.Records[at].Reach == reach || old.Records[at].Reach == Terminated) || !found && reach == Reachable {
 		return r
 	}
 	changed := Observer{Node: observer, Version: old.Version + 1, Records: slices.Clone(old.Records)}
@@ -93,19 +88,17 @@ func (r Reachability) Merge(other Reachability, allowed func(identity.Node) bool
 	if SameSlice(r.Observers, other.Observers) && allowed == nil {
 		return r
 	}
-	keep := func(o Observer) {
+	for x, y := range Pairs(r.Observers, other.Observers, func(a, b *Observer) int { return a.Node.Compare(b.Node) }) {
+		newer := x
+		if x == nil || y != nil && y.Version > x.Version {
+			newer = y
+		}
 		switch {
 		case allowed == nil:
-			merged = append(merged, o)
-		case allowed(o.Node):
-			merged = append(merged, o.restrict(allowed))
+			merged = append(merged, *newer)
+		case allowed(newer.Node):
+			merged = append(merged, newer.restrict(allowed))
 		}
-	}
-	for x, y := range Pairs(r.Observers, other.Observers, func(a, b *Observer) int { return a.Node.Compare(b.Node) }) {
-		if x == nil || y != nil && y.Version > x.Version {
-			x = y
-		}
-		keep(*x)
 	}
 	return Reachability{merged}
 }

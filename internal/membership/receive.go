@@ -4,6 +4,7 @@
 package membership
 
 import (
+	"slices"
 	"time"
 
 	"github.com/refold-io/refold/identity"
@@ -130,7 +131,6 @@ type removedNode struct {
 	due  time.Duration
 }
 
-// noticeInterval is the time between two notices to one node.
 const noticeInterval = time.Second
 
 // exclude quarantines a node. A member must still be marked as down before it is removed.
@@ -167,7 +167,8 @@ func (m *Machine) refuse(from identity.Node, kind Kind) bool {
 // quarantined handles the report of a member that it has quarantined this node, or of a later
 // incarnation of a member that this node was removed. This node ends, not the other.
 func (m *Machine) quarantined(from identity.Node) {
-	if m.phase != member && m.asks(from.Name) {
+	asked := m.phase == askingSeeds && slices.Contains(m.join.seeds, from.Name) || m.phase == joining && m.join.name == from.Name
+	if asked {
 		// It was accepted and removed without knowing of it. Another incarnation may join.
 		m.log(Error, "node was removed before it learned that it had joined", Attr{"by", from})
 		m.stop(WasDowned)
@@ -183,7 +184,6 @@ func (m *Machine) quarantined(from identity.Node) {
 	}
 }
 
-// quarantineRemoved quarantines nodes some time after they have left.
 func (m *Machine) quarantineRemoved() {
 	open := m.removed[:0]
 	for _, g := range m.removed {

@@ -159,15 +159,15 @@ func (s *script) members(h *host) string {
 		return " no member"
 	}
 	out := ""
-	snapshot := h.m.Snapshot()
-	for _, m := range snapshot.Members {
+	view := h.m.View()
+	for _, m := range view.Members {
 		out += " " + s.name(m.Node) + " " + m.Status.String()
-		if slices.Contains(snapshot.Unreachable, m) {
+		if slices.Contains(view.Unreachable, m.Node) {
 			out += " unreachable"
 		}
 		out += ","
 	}
-	return out + " leader " + s.name(snapshot.Leader)
+	return out + " leader " + s.name(view.LeaderNode)
 }
 
 func (s *script) event(e membership.Event) string {

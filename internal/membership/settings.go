@@ -6,6 +6,8 @@ package membership
 import (
 	"cmp"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/refold-io/refold/internal/fielderror"
@@ -52,6 +54,7 @@ func (s Settings) withDefaults() Settings {
 	s.SeedNodeTimeout = cmp.Or(s.SeedNodeTimeout, 5*time.Second)
 	s.RetryJoinAfter = cmp.Or(s.RetryJoinAfter, 10*time.Second)
 	s.MinMembers = cmp.Or(s.MinMembers, 1)
+	s.MinMembersOfRole = maps.Clone(s.MinMembersOfRole)
 	s.WeaklyUpAfter = cmp.Or(s.WeaklyUpAfter, 7*time.Second)
 	s.InitialDelay = cmp.Or(s.InitialDelay, time.Second)
 	s.GossipInterval = cmp.Or(s.GossipInterval, time.Second)
@@ -74,7 +77,6 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// validate returns all that is wrong with settings that have their defaults.
 func (s *Settings) validate() fielderror.Errors {
 	var errs fielderror.Errors
 	least := func(name string, value, least time.Duration) {
@@ -112,9 +114,9 @@ func (s *Settings) validate() fielderror.Errors {
 	if !(s.Threshold > 0) {
 		errs.Addf("Config.Settings.Threshold", "is %v, it must be above 0", s.Threshold)
 	}
-	for _, r := range minimums(s.MinMembersOfRole) {
-		if r.least < 1 {
-			errs.Addf("Config.Settings.MinMembersOfRole", "of %q is %d, it must be at least 1", r.role, r.least)
+	for _, role := range slices.Sorted(maps.Keys(s.MinMembersOfRole)) {
+		if n := s.MinMembersOfRole[role]; n < 1 {
+			errs.Addf("Config.Settings.MinMembersOfRole", "of %q is %d, it must be at least 1", role, n)
 		}
 	}
 	return errs

@@ -47,7 +47,6 @@ type confirmation struct {
 	known bool
 }
 
-// maxProbes limits how many members are asked at a time.
 const maxProbes = 128
 
 // probe asks the members that have not replied, and resumes when the membership is proven.
@@ -103,7 +102,6 @@ func (m *Machine) livenessQuery(from identity.Node, msg LivenessQuery) {
 	}
 }
 
-// livenessReply records a confirmation. The state of the sender follows.
 func (m *Machine) livenessReply(from identity.Node, msg LivenessReply) {
 	if !m.doubts.open || msg.Nr != m.doubts.nr {
 		m.drop(DropUnexpected)
@@ -148,7 +146,11 @@ func (m *Machine) resume() bool {
 	if m.overdue() {
 		return false
 	}
-	m.forgetConfirmations()
+	// Members that are unreachable now may have been disconnected and downed since they confirmed.
+	m.doubts.by = slices.DeleteFunc(m.doubts.by, func(v confirmation) bool {
+		i, found := findMember(m.gossip.Members(), v.node)
+		return !found || m.cache.unreachable.has(i)
+	})
 	certain, all := false, true
 	for i, o := range m.gossip.Members() {
 		if o.Node == m.self || isGone(o.Status) {
@@ -168,8 +170,7 @@ func (m *Machine) resume() bool {
 		return false
 	}
 	m.doubts.open, m.doubts.by = false, nil
-	m.link.suspended = false
-	m.link.gone = false
+	m.link.suspended, m.link.gone = false, false
 	m.timers[timerGiveUp] = Never
 	m.log(Info, "membership is confirmed: hosting resumes")
 	m.live(Resumed)
@@ -178,15 +179,6 @@ func (m *Machine) resume() bool {
 	}
 	m.updateUndecided()
 	return true
-}
-
-// forgetConfirmations removes confirmations of members that are unreachable now: they may have been
-// disconnected and downed since.
-func (m *Machine) forgetConfirmations() {
-	m.doubts.by = slices.DeleteFunc(m.doubts.by, func(v confirmation) bool {
-		i, found := findMember(m.gossip.Members(), v.node)
-		return !found || m.cache.unreachable.has(i)
-	})
 }
 
 // undecided measures how long a downing decision has been pending. Members that cannot reach this
@@ -221,15 +213,13 @@ func (m *Machine) updateUndecided() {
 	case u.since != Never && m.now >= u.shown && m.allHaveSeen():
 		u.since = Never
 	}
+	m.timers[timerUndecided] = Never
 	switch {
 	case u.since == Never, m.link.suspended, m.s.UndecidedAfter == 0:
-		m.timers[timerUndecided] = Never
 	case u.open:
 		m.timers[timerUndecided] = u.since + m.undecidedAfter()
 	case m.now < u.shown:
 		m.timers[timerUndecided] = u.shown
-	default:
-		m.timers[timerUndecided] = Never
 	}
 	if was && !u.open && m.link.suspended && m.s.UndecidedAfter > 0 {
 		// The other side may have decided to down this node, or may be about to. The next round of
@@ -238,7 +228,6 @@ func (m *Machine) updateUndecided() {
 	}
 }
 
-// checkUndecided suspends this node if a decision has been pending for too long.
 func (m *Machine) checkUndecided() {
 	if m.phase == member && !m.link.suspended && m.overdue() {
 		m.count.TimedOut[TimeoutUndecided]++
@@ -261,22 +250,6 @@ func (m *Machine) undecidedAfter() time.Duration {
 		return m.s.LeavingUndecidedAfter
 	}
 	return m.s.UndecidedAfter
-}
-
-// reconnected allows time for an earlier partition to become visible: twice the time to find a
-// member unreachable and to propagate that.
-func (m *Machine) reconnected() {
-	m.undecided.shown = m.now + 2*(m.s.ExpectedResponseAfter+m.s.HeartbeatInterval+m.s.AcceptablePause+m.s.ReaperInterval+m.s.GossipInterval)
-	m.updateUndecided()
-}
-
-// findOpen derives whether a member that is neither Down nor Exiting is unreachable, including this
-// node.
-func (m *Machine) findOpen() {
-	m.cache.open = false
-	m.cache.unreachable.each(func(i int) {
-		m.cache.open = m.cache.open || !isGone(m.gossip.members[i].Status)
-	})
 }
 
 func (m *Machine) allHaveSeen() bool {

@@ -263,9 +263,6 @@ func (m *Machine) Config() Config { return m.cfg }
 // View returns the node's view of the cluster.
 func (m *Machine) View() membership.View { return m.members.View() }
 
-// Snapshot returns the state for a new subscriber to events.
-func (m *Machine) Snapshot() membership.Snapshot { return m.members.Snapshot() }
-
 // Gossip returns the state of the membership.
 func (m *Machine) Gossip() membership.Gossip { return m.members.Gossip() }
 

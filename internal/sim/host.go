@@ -239,14 +239,8 @@ func (h *host) kill() {
 
 // members returns the members and the unreachable ones in the view of the node.
 func (h *host) members() (all []identity.Member, unreachable []identity.Node) {
-	s := h.m.Snapshot()
-	for _, m := range s.Members {
-		all = append(all, *m)
-	}
-	for _, m := range s.Unreachable {
-		unreachable = append(unreachable, m.Node)
-	}
-	return all, unreachable
+	v := h.m.View()
+	return v.Members, v.Unreachable
 }
 
 // alive reports whether the process runs and is not stopping.

@@ -357,24 +357,24 @@ func (h *host) fold(e membership.Event) {
 	}
 }
 
-// checkEvents compares the view that follows from the events with the node's snapshot.
+// checkEvents compares the view that follows from the events with the node's view.
 func (h *host) checkEvents() {
-	o, s := &h.observed, h.m.Snapshot()
-	wrong := len(s.Members) != len(o.members) || len(s.Unreachable) != len(o.unreachable) || s.Leader != o.leader || len(s.RoleLeaders) != len(o.roleLeaders)
-	for _, m := range s.Members {
+	o, v := &h.observed, h.m.View()
+	wrong := len(v.Members) != len(o.members) || len(v.Unreachable) != len(o.unreachable) || v.LeaderNode != o.leader || len(v.RoleLeaders) != len(o.roleLeaders)
+	for _, m := range v.Members {
 		is, known := o.members[m.Node]
 		wrong = wrong || !known || is.Status != m.Status || is.UpNumber != m.UpNumber
 	}
-	for _, m := range s.Unreachable {
-		wrong = wrong || !o.unreachable[m.Node]
+	for _, n := range v.Unreachable {
+		wrong = wrong || !o.unreachable[n]
 	}
-	for _, r := range s.RoleLeaders {
+	for _, r := range v.RoleLeaders {
 		wrong = wrong || o.roleLeaders[r.Role] != r.Node
 	}
 	if wrong {
-		h.violate("events-are-complete", "the events lead to members %v, unreachable %v, leader %v; the snapshot has members %v, unreachable %v, leader %v",
+		h.violate("events-are-complete", "the events lead to members %v, unreachable %v, leader %v; the view has members %v, unreachable %v, leader %v",
 			slices.SortedFunc(maps.Keys(o.members), identity.Node.Compare), slices.SortedFunc(maps.Keys(o.unreachable), identity.Node.Compare), o.leader,
-			s.Members, s.Unreachable, s.Leader)
+			v.Members, v.Unreachable, v.LeaderNode)
 	}
 }
 
@@ -520,22 +520,22 @@ func (c *cluster) unsettled() string {
 			return name + " does not run"
 		}
 	}
-	leader := living[0].m.Snapshot().Leader
+	leader := living[0].m.View().LeaderNode
 	for _, h := range living {
-		n, s := h.p.Node(), h.m.Snapshot()
+		n, v := h.p.Node(), h.m.View()
 		switch {
-		case len(s.Members) != len(living):
+		case len(v.Members) != len(living):
 			return n.String() + " has other members than the living nodes: " + describe(h)
-		case len(s.Unreachable) > 0:
+		case len(v.Unreachable) > 0:
 			return n.String() + " cannot reach some members: " + describe(h)
-		case s.Leader != leader:
+		case v.LeaderNode != leader:
 			return n.String() + " has another leader: " + describe(h)
 		case h.m.Suspended():
 			return n.String() + " is suspended: " + describe(h)
 		case c.restarts && h.site.wrongSetting != "":
 			return n.String() + " has other settings than the others"
 		}
-		for _, m := range s.Members {
+		for _, m := range v.Members {
 			if other := c.byNode[m.Node]; m.Status != identity.Up || other == nil || !other.alive() {
 				return n.String() + " has a member that should not be one: " + describe(h)
 			}
