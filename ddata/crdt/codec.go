@@ -84,25 +84,29 @@ func (d *decoder) nodeRef(i uint64) nodeRef {
 	return d.nodes[i]
 }
 
-// dotList reads n dots, which must be sorted by node.
-func (d *decoder) dotList(n int) vector {
+// byNode reads n elements, which must be sorted by node. read decodes an element after its node.
+func byNode[T any](d *decoder, n int, subject string, read func(node nodeRef) T) []T {
 	if n == 0 || d.Err() != nil {
 		return nil
 	}
-	v := make(vector, 0, n)
+	list := make([]T, 0, n)
 	least := uint64(0)
 	for range n {
 		i := d.Uint(math.MaxInt64, "node")
 		if i < least {
-			d.Fail("dots are not in order")
+			d.Fail("%s are not in order", subject)
 		}
 		least = i + 1
-		v = append(v, dot{d.nodeRef(i), d.version()})
+		list = append(list, read(d.nodeRef(i)))
 		if d.Err() != nil {
 			return nil
 		}
 	}
-	return v
+	return list
+}
+
+func (d *decoder) dotList(n int) vector {
+	return byNode(d, n, "dots", func(node nodeRef) dot { return dot{node, d.version()} })
 }
 
 func (d *decoder) version() uint64 {
@@ -235,26 +239,9 @@ func (s shape) fits() bool {
 }
 
 func (d *decoder) value(s shape) core {
-	switch s.kind {
-	case kindGCounter:
-		return &gcounter{tallies: d.tallies()}
-	case kindPNCounter:
-		return &pncounter{up: d.tallies(), down: d.tallies()}
-	case kindGSet:
-		return &gset{elem: s.elem, items: items(d, s.elem, 2, func() struct{} { return struct{}{} })}
-	case kindORSet:
-		return d.orset(s.elem)
-	case kindFlag:
-		return d.flag()
-	case kindRegister:
-		return d.register(s.elem)
-	case kindVersions:
-		return &versions{vector: d.vector()}
-	case kindCustom:
-		return &custom{s.custom, d.custom(s.custom, s.custom.value)}
-	case kindMap, kindMultiMap, kindMultiMapDeltas, kindCounterMap, kindRegisterMap:
-	}
-	return d.ormap(s)
+	c := s.empty()
+	c.decode(d)
+	return c
 }
 
 // The first byte of encoded data is the version of the format.

@@ -22,15 +22,15 @@ type GCounter struct{ handle[GCounter] }
 
 func (GCounter) empty(*Types) shape { return shape{kind: kindGCounter} }
 
-func (c GCounter) core() *gcounter {
-	if g, ok := c.v.(*gcounter); ok {
-		return g
-	}
-	return &gcounter{}
-}
+func (c GCounter) core() *counter { return coreOf[*counter](c.handle) }
 
 // Add returns the counter increased by n.
-func (c GCounter) Add(self *Self, n uint64) GCounter { return c.add(self, n, nil) }
+func (c GCounter) Add(self *Self, n uint64) GCounter {
+	if n == 0 {
+		return c
+	}
+	return c.add(self, n, nil)
+}
 
 // AddBig is Add for a number of any size. The error reports a negative number, or matches ErrLimit
 // if n has more than 1,000 bits.
@@ -40,6 +40,8 @@ func (c GCounter) AddBig(self *Self, n *big.Int) (GCounter, error) {
 		return c, errors.New("crdt: GCounter: negative increment, use PNCounter")
 	case n.BitLen() > maxAdd:
 		return c, ErrLimit
+	case n.Sign() == 0:
+		return c, nil
 	}
 	return c.add(self, 0, new(big.Int).Set(n)), nil
 }
@@ -48,96 +50,24 @@ func (c GCounter) AddBig(self *Self, n *big.Int) (GCounter, error) {
 const maxAdd = 1000
 
 func (c GCounter) add(self *Self, n uint64, more *big.Int) GCounter {
-	if n == 0 && (more == nil || more.Sign() == 0) {
-		return c
-	}
-	g := c.core()
-	made := &struct {
-		next, delta gcounter
-		one         [1]tally
-	}{}
-	next := &made.next
-	next.tallies, made.one[0] = g.tallies.add(self.ref, n, more)
-	made.delta.tallies = made.one[:]
-	if g.delta != nil {
-		made.delta.tallies = g.delta.tallies.max(made.one[:])
-	}
-	next.delta = &made.delta
-	if next.base = g.base; next.base == nil {
-		next.base = g
-	}
-	return GCounter{handle[GCounter]{v: next, types: c.types}}
+	return GCounter{handle[GCounter]{v: c.core().add(self, false, n, more), types: c.types}}
 }
 
 // Value returns the sum, or the largest uint64 if the sum is larger; see Big.
 func (c GCounter) Value() uint64 {
-	sum, _ := c.core().tallies.sum()
+	sum, _ := c.core().up.sum()
 	return sum
 }
 
 // Big returns the sum. The caller owns the result.
-func (c GCounter) Big() *big.Int { return c.core().tallies.bigSum() }
-
-// gcounter is the untyped value of a GCounter.
-type gcounter struct {
-	tallies tallies
-	delta   *gcounter // the changed counts, nil if nothing has changed
-	base    *gcounter // the value when delta was empty; nil if delta is empty
-}
-
-func (g *gcounter) needsPruning(removed identity.Node) bool { return g.tallies.has(refOf(removed)) }
-func (g *gcounter) shape() shape                            { return shape{kind: kindGCounter} }
-func (g *gcounter) eachNode(t *nodeTable)                   { g.tallies.eachNode(t) }
-func (g *gcounter) encode(e *encoder)                       { e.tallies(g.tallies) }
-
-func (g *gcounter) merge(other core) (core, error) {
-	o, _ := other.(*gcounter)
-	if o.base == g {
-		return &gcounter{tallies: o.tallies}, nil
-	}
-	m := g.tallies.max(o.tallies)
-	switch {
-	case sameTallies(m, g.tallies):
-		return g.resetDelta(), nil
-	case o.base == nil && sameTallies(m, o.tallies):
-		return o, nil
-	}
-	return &gcounter{tallies: m}, nil
-}
-
-func (g *gcounter) changes() change {
-	if g.delta == nil {
-		return nil
-	}
-	return whole{g.delta}
-}
-
-func (g *gcounter) resetDelta() core {
-	if g.base == nil {
-		return g
-	}
-	return &gcounter{tallies: g.tallies}
-}
-
-func (g *gcounter) pruned(self *Self, removed identity.Node) (core, error) {
-	return &gcounter{tallies: g.tallies.prune(refOf(removed), self.ref)}, nil
-}
-
-func (g *gcounter) cleaned(removed identity.Node) (core, error) {
-	return &gcounter{tallies: g.tallies.without(refOf(removed))}, nil
-}
+func (c GCounter) Big() *big.Int { return c.core().big() }
 
 // PNCounter is a counter that grows and shrinks. The zero value is 0. It is immutable.
 type PNCounter struct{ handle[PNCounter] }
 
 func (PNCounter) empty(*Types) shape { return shape{kind: kindPNCounter} }
 
-func (c PNCounter) core() *pncounter {
-	if p, ok := c.v.(*pncounter); ok {
-		return p
-	}
-	return &pncounter{}
-}
+func (c PNCounter) core() *counter { return coreOf[*counter](c.handle) }
 
 // Add returns the counter changed by n, which may be negative.
 func (c PNCounter) Add(self *Self, n int64) PNCounter {
@@ -192,61 +122,83 @@ func clamp(b *big.Int) int64 {
 }
 
 // Big returns the count. The caller owns the result.
-func (c PNCounter) Big() *big.Int {
-	p := c.core()
-	up := p.up.bigSum()
-	return up.Sub(up, p.down.bigSum())
+func (c PNCounter) Big() *big.Int { return c.core().big() }
+
+// counter is the untyped value of a GCounter or PNCounter: the increments and the decrements of
+// each node. A GCounter has no decrements.
+type counter struct {
+	kind     kind
+	up, down tallies
+	delta    *counter // the changed counts, nil if nothing has changed
+	base     *counter // the value when delta was nil; nil if delta is nil
 }
 
-// pncounter is the untyped value of a PNCounter: the increments and the decrements of each node.
-type pncounter struct {
-	up, down           tallies
-	deltaUp, deltaDown tallies
-	base               *pncounter // the value when both deltas were empty; nil if they are empty
-}
-
-func (p *pncounter) add(self *Self, negative bool, n uint64, more *big.Int) *pncounter {
-	next := *p
-	if next.base == nil {
-		next.base = p
+// add returns the counter with n, or more if it is not nil, added to the count of self.
+func (c *counter) add(self *Self, negative bool, n uint64, more *big.Int) *counter {
+	made := &struct { // in one allocation
+		next, delta counter
+		one         [1]tally
+	}{next: *c, delta: counter{kind: c.kind}}
+	next := &made.next
+	if c.delta != nil {
+		made.delta = *c.delta
 	}
-	side, delta := &next.up, &next.deltaUp
+	next.delta = &made.delta
+	side, changed := &next.up, &next.delta.up
 	if negative {
-		side, delta = &next.down, &next.deltaDown
+		side, changed = &next.down, &next.delta.down
 	}
-	var one tally
-	*side, one = side.add(self.ref, n, more)
-	if len(*delta) == 0 {
-		*delta = tallies{one}
-	} else {
-		*delta = delta.max(tallies{one})
+	*side, made.one[0] = side.add(self.ref, n, more)
+	*changed = changed.max(made.one[:])
+	if next.base == nil {
+		next.base = c
 	}
-	return &next
+	return next
 }
 
-func (p *pncounter) shape() shape { return shape{kind: kindPNCounter} }
-
-func (p *pncounter) eachNode(t *nodeTable) {
-	p.up.eachNode(t)
-	p.down.eachNode(t)
+func (c *counter) big() *big.Int {
+	up := c.up.bigSum()
+	return up.Sub(up, c.down.bigSum())
 }
 
-func (p *pncounter) encode(e *encoder) {
-	e.tallies(p.up)
-	e.tallies(p.down)
+func (c *counter) shape() shape { return shape{kind: c.kind} }
+
+func (c *counter) eachNode(t *nodeTable) {
+	c.up.eachNode(t)
+	c.down.eachNode(t)
 }
 
-func (p *pncounter) needsPruning(removed identity.Node) bool {
-	return p.up.has(refOf(removed)) || p.down.has(refOf(removed))
-}
-
-func (p *pncounter) merge(other core) (core, error) {
-	o, _ := other.(*pncounter)
-	m := &pncounter{up: p.up.max(o.up), down: p.down.max(o.down)}
-	if sameTallies(m.up, p.up) && sameTallies(m.down, p.down) {
-		return p.resetDelta(), nil
+func (c *counter) encode(e *encoder) {
+	e.tallies(c.up)
+	if c.kind == kindPNCounter {
+		e.tallies(c.down)
 	}
-	return m, nil
+}
+
+func (c *counter) decode(d *decoder) {
+	c.up = d.tallies()
+	if c.kind == kindPNCounter {
+		c.down = d.tallies()
+	}
+}
+
+func (c *counter) needsPruning(removed identity.Node) bool {
+	return c.up.has(refOf(removed)) || c.down.has(refOf(removed))
+}
+
+func (c *counter) merge(other core) (core, error) {
+	o, _ := other.(*counter)
+	up, down := o.up, o.down
+	if o.base != c {
+		up, down = c.up.max(o.up), c.down.max(o.down)
+		switch {
+		case sameTallies(up, c.up) && sameTallies(down, c.down):
+			return c.resetDelta(), nil
+		case o.base == nil && sameTallies(up, o.up) && sameTallies(down, o.down):
+			return o, nil
+		}
+	}
+	return &counter{kind: c.kind, up: up, down: down}, nil
 }
 
 // sameTallies reports whether a and b share memory.
@@ -254,26 +206,28 @@ func sameTallies(a, b tallies) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-func (p *pncounter) changes() change {
-	if len(p.deltaUp)+len(p.deltaDown) == 0 {
+func (c *counter) changes() change {
+	if c.delta == nil {
 		return nil
 	}
-	return whole{&pncounter{up: p.deltaUp, down: p.deltaDown}}
+	return whole{c.delta}
 }
 
-func (p *pncounter) resetDelta() core {
-	if p.base == nil {
-		return p
+func (c *counter) resetDelta() core {
+	if c.base == nil {
+		return c
 	}
-	return &pncounter{up: p.up, down: p.down}
+	return &counter{kind: c.kind, up: c.up, down: c.down}
 }
 
-func (p *pncounter) pruned(self *Self, removed identity.Node) (core, error) {
-	return &pncounter{up: p.up.prune(refOf(removed), self.ref), down: p.down.prune(refOf(removed), self.ref)}, nil
+func (c *counter) pruned(self *Self, removed identity.Node) (core, error) {
+	gone := refOf(removed)
+	return &counter{kind: c.kind, up: c.up.prune(gone, self.ref), down: c.down.prune(gone, self.ref)}, nil
 }
 
-func (p *pncounter) cleaned(removed identity.Node) (core, error) {
-	return &pncounter{up: p.up.without(refOf(removed)), down: p.down.without(refOf(removed))}, nil
+func (c *counter) cleaned(removed identity.Node) (core, error) {
+	gone := refOf(removed)
+	return &counter{kind: c.kind, up: c.up.without(gone), down: c.down.without(gone)}, nil
 }
 
 // PNCounterMap is a map from keys to counters. The zero value is empty. It is immutable. The
@@ -293,15 +247,11 @@ func (m PNCounterMap[K]) Add(self *Self, key K, n int64) (PNCounterMap[K], error
 	if err != nil {
 		return m, err
 	}
-	old, found := c.get(k)
-	if n == 0 && found {
+	p, _ := c.valueOrEmpty(k).(*counter)
+	switch {
+	case n == 0 && c.keys.items.has(k):
 		return m, nil
-	}
-	p, ok := old.(*pncounter)
-	if !ok {
-		p = &pncounter{}
-	}
-	if n != 0 {
+	case n != 0:
 		p = p.add(self, n < 0, magnitude(n), nil)
 	}
 	return m.of(c.put(self, k, p)), nil
@@ -330,6 +280,8 @@ type tally struct {
 
 // tallies are sorted by node and contain no zeros.
 type tallies []tally
+
+func (t tally) owner() nodeRef { return t.node }
 
 func (t tally) int() *big.Int {
 	if t.big != nil {
@@ -414,23 +366,32 @@ func (t tallies) max(other tallies) tallies {
 	case other.covers(t):
 		return other
 	}
-	next := make(tallies, 0, len(t)+len(other))
-	i, j := 0, 0
-	for i < len(t) && j < len(other) {
-		one := t[i]
-		c := compareRefs(t[i].node, other[j].node)
-		if c > 0 || c == 0 && t[i].compare(other[j]) < 0 {
-			one = other[j]
+	return mergeByNode(t, other)
+}
+
+// perNode is an element of a list that is sorted by node and has one element per node.
+type perNode[E any] interface {
+	owner() nodeRef
+	compare(other E) int
+}
+
+// mergeByNode returns the higher element of each node of two lists.
+func mergeByNode[L ~[]E, E perNode[E]](a, b L) L {
+	next := make(L, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		one, c := a[0], compareRefs(a[0].owner(), b[0].owner())
+		if c > 0 || c == 0 && one.compare(b[0]) < 0 {
+			one = b[0]
 		}
 		next = append(next, one)
 		if c <= 0 {
-			i++
+			a = a[1:]
 		}
 		if c >= 0 {
-			j++
+			b = b[1:]
 		}
 	}
-	return append(append(next, t[i:]...), other[j:]...)
+	return append(append(next, a...), b...)
 }
 
 func (t tallies) prune(removed, into nodeRef) tallies {
@@ -489,34 +450,18 @@ func (e *encoder) tallies(t tallies) {
 }
 
 func (d *decoder) tallies() tallies {
-	n := d.Count(MaxNodes, 3, "counts")
-	if n == 0 {
-		return nil
-	}
-	t := make(tallies, 0, n)
-	least := uint64(0)
-	for range n {
-		i := d.Uint(math.MaxInt64, "node")
-		if i < least {
-			d.Fail("counts are not in order")
-		}
-		least = i + 1
-		one := tally{node: d.nodeRef(i)}
+	return byNode(d, d.Count(MaxNodes, 3, "counts"), "counts", func(node nodeRef) tally {
 		b := d.bytes(maxCount, "count")
 		if len(b) == 0 || b[0] == 0 {
 			d.Fail("a count is 0, or not in its shortest form")
 		}
-		if d.Err() != nil {
-			return nil
-		}
 		if len(b) > 8 {
-			one.big = new(big.Int).SetBytes(b)
-		} else {
-			for _, c := range b {
-				one.n = one.n<<8 | uint64(c)
-			}
+			return tally{node: node, big: new(big.Int).SetBytes(b)}
 		}
-		t = append(t, one)
-	}
-	return t
+		one := tally{node: node}
+		for _, c := range b {
+			one.n = one.n<<8 | uint64(c)
+		}
+		return one
+	})
 }

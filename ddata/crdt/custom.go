@@ -21,6 +21,7 @@ type custom struct {
 func (o *custom) shape() shape        { return shape{kind: kindCustom, custom: o.def} }
 func (o *custom) eachNode(*nodeTable) {}
 func (o *custom) encode(e *encoder)   { e.custom(o.def, o.def.value, o.v) }
+func (o *custom) decode(d *decoder)   { o.v = d.custom(o.def, o.def.value) }
 
 func (o *custom) merge(other core) (core, error) {
 	b, _ := other.(*custom)

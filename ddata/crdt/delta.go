@@ -121,18 +121,20 @@ func (s *orset) needsFullState(d *orsetDelta) bool {
 	seen := s.vv
 	for i := range d.ops {
 		op := &d.ops[i]
-		switch op.kind {
-		case opAdd:
-		case opRemove:
-			if !seen.max(op.vv).covers(op.context) {
-				return true
-			}
-		case opFull:
-			seen = seen.max(op.full.vv)
+		if op.kind == opRemove && !seen.max(op.vv).covers(op.context) {
+			return true
 		}
-		seen = seen.max(op.vv)
+		seen = op.seenAfter(seen)
 	}
 	return false
+}
+
+// seenAfter returns the changes that a receiver, which has seen some, has seen after the step.
+func (op *orsetOp) seenAfter(seen vector) vector {
+	if op.full != nil {
+		seen = seen.max(op.full.vv)
+	}
+	return seen.max(op.vv)
 }
 
 func (m *ormap) needsFullState(d *mapDelta) bool {
@@ -143,10 +145,7 @@ func (m *ormap) needsFullState(d *mapDelta) bool {
 		}
 		seen = &orset{elem: seen.elem, vv: seen.vv}
 		for i := range op.keys.ops {
-			step := &op.keys.ops[i]
-			if seen.vv = seen.vv.max(step.vv); step.full != nil {
-				seen.vv = seen.vv.max(step.full.vv)
-			}
+			seen.vv = op.keys.ops[i].seenAfter(seen.vv)
 		}
 		for key, vd := range op.deltas.all() {
 			if needsFullState(m.valueOrEmpty(key), vd) {
@@ -162,13 +161,8 @@ func (m *ormap) needsFullState(d *mapDelta) bool {
 func (d Delta) ModifiedOnlyBy(node identity.Node) bool { return d.c == nil || d.c.modifiedOnlyBy(node) }
 
 func (d whole) modifiedOnlyBy(node identity.Node) bool {
-	switch c := d.core.(type) {
-	case *gcounter:
-		return c.tallies.onlyOf(node)
-	case *pncounter:
-		return c.up.onlyOf(node) && c.down.onlyOf(node)
-	}
-	return true // the type has no history of nodes
+	c, ok := d.core.(*counter)
+	return !ok || c.up.onlyOf(node) && c.down.onlyOf(node) // other types have no history of nodes
 }
 
 func (t tallies) onlyOf(node identity.Node) bool {
@@ -214,9 +208,7 @@ func (v Value) DeltaIsComplete(older Value) bool {
 		return false
 	}
 	switch c := v.c.(type) {
-	case *gcounter:
-		return c.base == older.c
-	case *pncounter:
+	case *counter:
 		return c.base == older.c
 	case *gset:
 		return c.base == older.c

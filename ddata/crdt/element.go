@@ -36,7 +36,7 @@ func appendReflected(dst []byte, v reflect.Value, types *Types) ([]byte, error) 
 	case reflect.String:
 		return append(append(dst, tagString), v.String()...), nil
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return appendSigned(dst, v.Int()), nil
+		return appendInt(dst, v.Int() < 0, magnitude(v.Int())), nil
 	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
 		return appendInt(dst, false, v.Uint()), nil
 	case reflect.Bool:
@@ -97,7 +97,7 @@ func decodeElement[E any](s string, types *Types) (e E, err error) {
 		return e, nil
 	}
 	to := reflect.ValueOf(&e).Elem()
-	if isNamed(s[0]) {
+	if s[0] == tagNamed {
 		return e, decodeNamed(s, to, types)
 	}
 	if to.Kind() != reflect.Interface {
@@ -110,8 +110,6 @@ func decodeElement[E any](s string, types *Types) (e E, err error) {
 	to.Set(v)
 	return e, nil
 }
-
-func isNamed(tag byte) bool { return tag == tagNamed }
 
 func decodeNamed(s string, to reflect.Value, types *Types) error {
 	manifest, payload, ok := cutNamed(s)
@@ -316,13 +314,6 @@ func appendInt(dst []byte, negative bool, size uint64) []byte {
 		dst = append(dst, byte(size>>(8*i)&0xff))
 	}
 	return dst
-}
-
-func appendSigned(dst []byte, i int64) []byte {
-	if i < 0 {
-		return appendInt(dst, true, -uint64(i)) //nolint:gosec // the magnitude, in two's complement
-	}
-	return appendInt(dst, false, uint64(i))
 }
 
 // cutInt decodes sign and magnitude. ok is false if s is not the canonical form of an integer.

@@ -48,10 +48,10 @@ func (f *flag) encode(e *encoder) {
 	e.dst = append(e.dst, b)
 }
 
-func (d *decoder) flag() core {
+func (f *flag) decode(d *decoder) {
 	b := d.Byte("flag")
 	if b > 1 {
 		d.Fail("flag %d", b)
 	}
-	return &flag{on: b == 1}
+	f.on = b == 1
 }

@@ -13,12 +13,7 @@ type GSet[E any] struct{ handle[GSet[E]] }
 
 func (GSet[E]) empty(*Types) shape { return shape{kind: kindGSet, elem: kindOf[E]()} }
 
-func (s GSet[E]) core() *gset {
-	if g, ok := s.v.(*gset); ok {
-		return g
-	}
-	return &gset{elem: kindOf[E]()}
-}
+func (s GSet[E]) core() *gset { return coreOf[*gset](s.handle) }
 
 // Add returns the set with the elements added. The error matches ErrElement if an element cannot be
 // encoded, ErrLimit if it is too large.
@@ -135,4 +130,8 @@ func (g *gset) encode(e *encoder) {
 	for key := range g.items.all() {
 		e.text(key)
 	}
+}
+
+func (g *gset) decode(d *decoder) {
+	g.items = items(d, g.elem, 2, func() struct{} { return struct{}{} })
 }

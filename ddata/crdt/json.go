@@ -48,11 +48,8 @@ func (v Value) MarshalJSON() ([]byte, error) { return JSON{}.Append(nil, v), nil
 
 func (j JSON) core(dst []byte, c core) []byte {
 	switch c := c.(type) {
-	case *gcounter:
-		return c.tallies.bigSum().Append(dst, 10)
-	case *pncounter:
-		up := c.up.bigSum()
-		return up.Sub(up, c.down.bigSum()).Append(dst, 10)
+	case *counter:
+		return c.big().Append(dst, 10)
 	case *gset:
 		return jsonElements(j, dst, c.items)
 	case *orset:
@@ -141,7 +138,7 @@ func (j JSON) custom(dst []byte, o *custom) []byte {
 
 func (j JSON) element(dst []byte, s string) []byte {
 	switch tag := s[0]; {
-	case isNamed(tag):
+	case tag == tagNamed:
 		return j.named(dst, s)
 	case tag == tagBytes, tag == tagString && !utf8.ValidString(s[1:]):
 		return append(jsonBytes(append(dst, `{"base64":`...), []byte(s[1:])), '}')

@@ -41,12 +41,7 @@ func (LWWRegister[V]) empty(*Types) shape {
 	return shape{kind: kindRegister, elem: kindOf[V]()}
 }
 
-func (r LWWRegister[V]) core() *register {
-	if c, ok := r.v.(*register); ok {
-		return c
-	}
-	return &register{elem: kindOf[V]()}
-}
+func (r LWWRegister[V]) core() *register { return coreOf[*register](r.handle) }
 
 // Set returns the register with a value, timestamped by DefaultClock. The error matches ErrElement,
 // ErrLimit or ErrClock.
@@ -140,17 +135,15 @@ func (r *register) encode(e *encoder) {
 	}
 }
 
-func (d *decoder) register(k elementKind) *register {
-	r := &register{elem: k}
+func (r *register) decode(d *decoder) {
 	b := d.bytes(MaxElement, "element")
 	if len(b) == 0 {
-		return r
+		return
 	}
-	r.content = string(d.checked(k, b, nil, true))
+	r.content = string(d.checked(r.elem, b, nil, true))
 	u := d.Uint(1<<64-1, "timestamp")
 	r.time = int64(u>>1) ^ -int64(u&1)
 	r.node = d.nodeRef(d.Uint(MaxNodes, "node"))
-	return r
 }
 
 // LWWMap is a map from keys to values in which the last write of a key wins: an ORMap of
@@ -176,11 +169,7 @@ func (m LWWMap[K, V]) PutBy(self *Self, key K, value V, clock Clock[V]) (LWWMap[
 	if err != nil {
 		return m, err
 	}
-	old, _ := c.get(k)
-	r, ok := old.(*register)
-	if !ok {
-		r = &register{elem: kindOf[V]()}
-	}
+	r, _ := c.valueOrEmpty(k).(*register)
 	if r, err = setRegister(r, self, value, clock, m.types); err != nil {
 		return m, err
 	}

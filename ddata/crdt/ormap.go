@@ -296,14 +296,14 @@ func (m *ormap) entries() int {
 	return n
 }
 
-func (d *decoder) ormap(s shape) *ormap {
+func (m *ormap) decode(d *decoder) {
 	type entry struct {
 		flags byte
 		dots  dots
 		val   core
 	}
-	m := &ormap{typ: &s, keys: &orset{elem: s.elem, vv: d.vector()}}
-	all := items(d, s.elem, 4, func() entry {
+	m.keys.vv = d.vector()
+	all := items(d, m.typ.elem, 4, func() entry {
 		e := entry{flags: d.Byte("entry")}
 		if e.flags == 0 || e.flags > entryKey|entryValue || e.flags == entryValue && !m.keepsRemovedValues() {
 			d.Fail("entry %d", e.flags)
@@ -315,7 +315,7 @@ func (d *decoder) ormap(s shape) *ormap {
 			d.Fail("a key was added by a change that was not seen")
 		}
 		if e.flags&entryValue != 0 && d.Err() == nil {
-			e.val = d.value(*s.of)
+			e.val = d.value(*m.typ.of)
 		}
 		return e
 	})
@@ -330,7 +330,6 @@ func (d *decoder) ormap(s shape) *ormap {
 		}
 	}
 	m.keys.items, m.vals = treeOf(slices.Clip(keys)), treeOf(slices.Clip(vals))
-	return m
 }
 
 // ORMap is a map whose keys are added and removed like the elements of an ORSet, and whose values

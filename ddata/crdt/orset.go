@@ -184,16 +184,15 @@ func encodeDots(e *encoder, n *node[dots]) {
 	}
 }
 
-func (d *decoder) orset(k elementKind) *orset {
-	s := &orset{elem: k, vv: d.vector()}
-	s.items = items(d, k, 3, func() dots {
+func (s *orset) decode(d *decoder) {
+	s.vv = d.vector()
+	s.items = items(d, s.elem, 3, func() dots {
 		added := d.dots()
 		if !s.vv.covers(added.vector()) {
 			d.Fail("an element was added by a change that was not seen")
 		}
 		return added
 	})
-	return s
 }
 
 // ORSet is a set with addition and removal. If one node adds an element while another removes it,
@@ -208,12 +207,7 @@ type ORSet[E any] struct{ handle[ORSet[E]] }
 
 func (ORSet[E]) empty(*Types) shape { return shape{kind: kindORSet, elem: kindOf[E]()} }
 
-func (s ORSet[E]) core() *orset {
-	if o, ok := s.v.(*orset); ok {
-		return o
-	}
-	return &orset{elem: kindOf[E]()}
-}
+func (s ORSet[E]) core() *orset { return coreOf[*orset](s.handle) }
 
 // Add returns the set with the elements added. Adding an existing element protects it from
 // concurrent removal. The error matches ErrElement if an element cannot be encoded, ErrLimit if it
@@ -458,7 +452,8 @@ func (d *decoder) orsetOp(k elementKind) orsetOp {
 			d.Fail("a removal by a change that its node had not seen")
 		}
 	case opFull:
-		op.full = d.orset(k)
+		op.full = &orset{elem: k}
+		op.full.decode(d)
 	default:
 		d.Fail("unknown step %d", op.kind)
 	}

@@ -252,10 +252,8 @@ func (s shape) deltas() Deltas {
 
 func (s shape) empty() core {
 	switch s.kind {
-	case kindGCounter:
-		return &gcounter{}
-	case kindPNCounter:
-		return &pncounter{}
+	case kindGCounter, kindPNCounter:
+		return &counter{kind: s.kind}
 	case kindGSet:
 		return &gset{elem: s.elem}
 	case kindORSet:

@@ -50,6 +50,16 @@ func (h handle[T]) untyped(types *Types) (core, error) {
 	return s.empty(), nil
 }
 
+// coreOf returns the untyped value, whose type is C.
+func coreOf[C core, T any](h handle[T]) C {
+	c, ok := h.v.(C)
+	if !ok {
+		empty, _ := h.untyped(nil) // without an error: no type parameter needs a definition
+		c, _ = empty.(C)
+	}
+	return c
+}
+
 // assign sets the content of a zero value whose shape is given.
 func (h *handle[T]) assign(v core, types *Types, s shape) error {
 	if s.kind == 0 {
@@ -216,6 +226,7 @@ type core interface {
 	cleaned(removed identity.Node) (core, error)
 	eachNode(t *nodeTable)
 	encode(e *encoder)
+	decode(d *decoder) // sets the content of an empty value
 }
 
 func mergeCores(a, b core) (core, error) {

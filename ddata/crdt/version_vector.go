@@ -4,6 +4,7 @@
 package crdt
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 
@@ -102,6 +103,7 @@ func (v *versions) needsPruning(gone identity.Node) bool { return v.vector.of(re
 func (v *versions) shape() shape                         { return shape{kind: kindVersions} }
 func (v *versions) eachNode(t *nodeTable)                { t.vector(v.vector) }
 func (v *versions) encode(e *encoder)                    { e.vector(v.vector) }
+func (v *versions) decode(d *decoder)                    { v.vector = d.vector() }
 
 func (v *versions) merge(other core) (core, error) {
 	o, _ := other.(*versions)
@@ -124,6 +126,9 @@ type dot struct {
 	node nodeRef
 	n    uint64
 }
+
+func (d dot) owner() nodeRef        { return d.node }
+func (d dot) compare(other dot) int { return cmp.Compare(d.n, other.n) }
 
 // vector holds one sequence number per node. It is sorted by node and immutable.
 type vector []dot
@@ -198,22 +203,7 @@ func (v vector) max(other vector) vector {
 	case other.covers(v):
 		return other
 	}
-	next := make(vector, 0, len(v)+len(other))
-	i, j := 0, 0
-	for i < len(v) && j < len(other) {
-		switch c := compareRefs(v[i].node, other[j].node); {
-		case c < 0:
-			next = append(next, v[i])
-			i++
-		case c > 0:
-			next = append(next, other[j])
-			j++
-		default:
-			next = append(next, dot{v[i].node, max(v[i].n, other[j].n)})
-			i, j = i+1, j+1
-		}
-	}
-	return append(append(next, v[i:]...), other[j:]...)
+	return mergeByNode(v, other)
 }
 
 // filter returns the dots for which keep returns true. If all are kept, it is v itself.
