@@ -27,7 +27,6 @@ type benchCommand struct {
 	Scale   int           `default:"1" help:"Divide the sizes of the data sets. The goals are then invalid."`
 }
 
-// shortest is the minimum of --length.
 const shortest = 10 * time.Millisecond
 
 func (c *benchCommand) Help() string {
@@ -41,7 +40,6 @@ see docs/benchmarks.md.
 The data goes to new directories, which are removed at the end.`
 }
 
-// Validate checks the flags.
 func (c *benchCommand) Validate() error {
 	switch {
 	case c.Rounds < 1:
@@ -73,7 +71,6 @@ func (c *benchCommand) Run(ctx context.Context, env *operator.Env) error {
 	return c.measure(ctx, env, rows)
 }
 
-// list prints the benchmarks.
 func (c *benchCommand) list(env *operator.Env) error {
 	table := console.NewTable(env.Stdout, c.JSON, "NAME", "GROUP", "JOURNALS")
 	for _, r := range bench.Rows() {

@@ -38,7 +38,6 @@ func (c *clusterDownCommand) Help() string {
 hosting, too: make sure first that its process is dead.`
 }
 
-// Run declares a member dead.
 func (c *clusterDownCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
 	err := common.with(func(n *nodes) error { return n.members.Down(ctx, common.Ask, c.Node) })
 	if err == nil {
@@ -49,7 +48,6 @@ func (c *clusterDownCommand) Run(ctx context.Context, env *operator.Env, common 
 
 type clusterPrepareCommand struct{}
 
-// Run announces the shutdown.
 func (c *clusterPrepareCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
 	err := common.with(func(n *nodes) error { return n.members.PrepareForShutdown(ctx, common.Ask) })
 	if err == nil {
@@ -100,7 +98,6 @@ type clusterLeaveCommand struct {
 	Node string `arg:"" help:"The name of the member, or name#UID as members prints it."`
 }
 
-// Run makes a member leave.
 func (c *clusterLeaveCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
 	return common.with(func(n *nodes) error {
 		peer, alone, err := c.find(ctx, common, n)

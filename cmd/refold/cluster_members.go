@@ -93,7 +93,6 @@ func reachable(m *cluster.SummaryMember) string {
 	return "yes"
 }
 
-// notes returns the remarks about a member.
 func notes(s *cluster.Summary, m *cluster.SummaryMember) string {
 	var all []string
 	if m.Node == s.Leader {

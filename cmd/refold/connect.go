@@ -62,7 +62,6 @@ type nodes struct {
 	shards  *sharding.Admin
 }
 
-// with connects, calls do and disconnects.
 func (f *clusterFlags) with(do func(n *nodes) error) (err error) {
 	if err = f.named(); err != nil {
 		return err
@@ -94,7 +93,6 @@ type patient struct {
 	timeout time.Duration
 }
 
-// Ask implements transport.AdminClient.
 func (p patient) Ask(ctx context.Context, node string, request []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()

@@ -28,7 +28,6 @@ type ddataCommand struct {
 	Disk  operator.Durable  `cmd:"" help:"Inspect the data that stopped nodes have on disk."`
 }
 
-// replicatorFlag selects the replicator.
 type replicatorFlag struct {
 	Replicator string `help:"The replicator. Defaults to ${default}." default:"ddata" placeholder:"NAME"`
 }
@@ -60,7 +59,6 @@ func (f *replicatorFlag) find(ctx context.Context, common *ddataCommand, n *node
 	return fmt.Errorf("no member has replicator %q: %w", f.Replicator, err)
 }
 
-// ddataKeysCommand is "refold ddata keys".
 type ddataKeysCommand struct {
 	replicatorFlag
 
@@ -70,7 +68,6 @@ type ddataKeysCommand struct {
 	JSON    bool   `name:"json" help:"Print one JSON object per line."`
 }
 
-// Run lists the keys.
 func (c *ddataKeysCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit is %d, must not be negative", c.Limit)
@@ -80,7 +77,6 @@ func (c *ddataKeysCommand) Run(ctx context.Context, env *operator.Env, common *d
 	})
 }
 
-// list prints the keys of a node.
 func (c *ddataKeysCommand) list(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {
 	out := console.NewTable(env.Stdout, c.JSON, "KEY", "TYPE", "DURABLE")
 	printed := 0
@@ -122,7 +118,6 @@ func (c *ddataGetCommand) Help() string {
 value to the queried node, like a read of a program.`
 }
 
-// Run prints the value.
 func (c *ddataGetCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
 	return common.with(func(n *nodes) error {
 		return c.find(ctx, common, n, func(at ddata.At) error { return c.print(ctx, env, n, at) })

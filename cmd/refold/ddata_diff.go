@@ -31,7 +31,6 @@ key is shown with the start of its digest on each node. The exit status is 1 if 
 respond.`
 }
 
-// Validate checks the flags.
 func (c *ddataDiffCommand) Validate() error {
 	switch {
 	case c.Limit < 1:

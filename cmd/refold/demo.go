@@ -27,7 +27,6 @@ type demoServeCommand struct {
 	Log bool `help:"Print the log of the node."`
 }
 
-// Run serves until the parent ends.
 func (c *demoServeCommand) Run(ctx context.Context, env *operator.Env) error {
 	log := slog.New(slog.DiscardHandler)
 	if c.Log {
@@ -51,7 +50,6 @@ unreachable, and after a stable period the downing strategy removes it. Then the
 another incarnation.`
 }
 
-// Validate checks the flags.
 func (c *demoClusterCommand) Validate() error {
 	switch {
 	case c.Nodes < 2 || c.Nodes > 26:

@@ -15,7 +15,6 @@ import (
 	"github.com/refold-io/refold/cmd/refold/operator"
 )
 
-// watchFlags repeat a command.
 type watchFlags struct {
 	Watch    bool          `help:"Print again after each change, until Ctrl-C."`
 	Interval time.Duration `help:"Polling interval of --watch." default:"1s"`
@@ -84,7 +83,6 @@ func (f *waitFlags) Validate() error {
 	return nil
 }
 
-// rest waits for one polling interval.
 func rest(ctx context.Context) error {
 	select {
 	case <-time.After(poll):

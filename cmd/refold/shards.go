@@ -33,7 +33,6 @@ type shardsCommand struct {
 	Undrain   shardsUndrainCommand   `cmd:"" help:"Allow a drained node to host shards again."`
 }
 
-// shardNode is a member with its response.
 type shardNode struct {
 	sharding.AdminNode
 
@@ -63,7 +62,6 @@ func (c *shardsCommand) look(ctx context.Context, n *nodes) (all []shardNode, ty
 	return all, types, err
 }
 
-// looked connects, queries all members and calls do with the responses.
 func (c *shardsCommand) looked(ctx context.Context, do func(n *nodes, all []shardNode, types []string) error) error {
 	return c.with(func(n *nodes) error {
 		all, types, err := c.look(ctx, n)
@@ -157,7 +155,6 @@ func (c *shardsListCommand) Run(ctx context.Context, env *operator.Env, common *
 	})
 }
 
-// list prints the types one after the other.
 func (c *shardsListCommand) list(ctx context.Context, w io.Writer, common *shardsCommand, n *nodes) error {
 	all, types, err := common.look(ctx, n)
 	if err != nil {
@@ -185,7 +182,6 @@ func (c *shardsListCommand) list(ctx context.Context, w io.Writer, common *shard
 	return nil
 }
 
-// spread is the distribution of a type's shards.
 type spread struct {
 	Type             string                     `json:"type"`
 	Total            int                        `json:"total"`
@@ -263,7 +259,6 @@ func (s *spread) print(w io.Writer) error {
 	return err
 }
 
-// notes returns the remarks about a node.
 func (s *spread) notes(n *spreadNode) string {
 	switch {
 	case n.AdminRegion == nil && n.Leaves:

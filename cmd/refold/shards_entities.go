@@ -28,7 +28,6 @@ func (c *shardsEntitiesCommand) Help() string {
 running entities. The exit status is 1 if a member does not respond (unless it is leaving).`
 }
 
-// Validate checks the flags.
 func (c *shardsEntitiesCommand) Validate() error {
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit is %d, must not be negative", c.Limit)
@@ -39,7 +38,6 @@ func (c *shardsEntitiesCommand) Validate() error {
 // errEnough ends a list at its limit.
 var errEnough = errors.New("limit reached")
 
-// Run prints counts or entities.
 func (c *shardsEntitiesCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	return common.looked(ctx, func(n *nodes, all []shardNode, types []string) error { return c.list(ctx, env, n, all, types) })
 }
@@ -73,7 +71,6 @@ type shardCount struct {
 	Entities int            `json:"entities"`
 }
 
-// counts prints all allocated shards.
 func (c *shardsEntitiesCommand) counts(ctx context.Context, env *operator.Env, n *nodes, typ string, all []shardNode) (err error) {
 	var found []shardCount
 	for i := range all {
@@ -110,7 +107,6 @@ type shardEntity struct {
 	Node  string `json:"node"`
 }
 
-// entities prints the running entities of a shard.
 func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env, n *nodes, typ string, all []shardNode) (err error) {
 	for i := range all {
 		if r := all[i].Region(typ); r != nil && int64(*c.Shard) >= int64(r.Total) {
@@ -154,7 +150,6 @@ func (c *shardsEntitiesCommand) entities(ctx context.Context, env *operator.Env,
 	return nil
 }
 
-// hosts reports whether a node hosts a shard.
 func (n *nodes) hosts(ctx context.Context, node, typ string, shard sharding.Shard) (bool, error) {
 	for s, err := range n.shards.Shards(ctx, node, typ) {
 		if err != nil || s.Shard >= shard {
@@ -170,7 +165,6 @@ type shardsFindCommand struct {
 	JSON bool   `name:"json" help:"Print one JSON object."`
 }
 
-// Validate checks the arguments.
 func (c *shardsFindCommand) Validate() error {
 	if c.Of == "" || c.ID == "" {
 		return fmt.Errorf("type %q, id %q: both are required, as in: shards find account 42", c.Of, c.ID)
@@ -178,7 +172,6 @@ func (c *shardsFindCommand) Validate() error {
 	return nil
 }
 
-// Run prints the location of an entity.
 func (c *shardsFindCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
 	only := *common
 	only.Type = c.Of

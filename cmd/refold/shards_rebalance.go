@@ -140,7 +140,6 @@ func (c *shardsDrainCommand) types(all []shardNode, among []string) ([]string, e
 	return types, nil
 }
 
-// await waits until the node hosts no shards of the types.
 func (c *shardsDrainCommand) await(ctx context.Context, n *nodes, types []string) error {
 	ctx, cancel := context.WithTimeout(ctx, c.WaitTimeout)
 	defer cancel()

@@ -42,7 +42,6 @@ Without --yes the command lists the data. Replicated data ends with the last nod
 the directory of each node ("refold ddata disk").`
 }
 
-// Validate checks the flags.
 func (c *removeCommand) Validate() error {
 	switch {
 	case c.Journal == "":
@@ -53,7 +52,6 @@ func (c *removeCommand) Validate() error {
 	return c.clusterFlags.Validate()
 }
 
-// Run lists or removes the data.
 func (c *removeCommand) Run(ctx context.Context, env *operator.Env) error {
 	if c.Yes {
 		if err := c.nobodyRuns(ctx); err != nil {
@@ -110,7 +108,6 @@ func (c *removeCommand) nobodyRuns(ctx context.Context) error {
 	return fmt.Errorf("cannot determine whether nodes run: %w", err)
 }
 
-// in opens the journal, calls f and closes the journal.
 func (c *removeCommand) in(ctx context.Context, open func(context.Context, string) (*operator.Source, error), f func(sharding.JournalStores) error) (err error) {
 	src, err := open(ctx, c.Journal)
 	if err != nil {

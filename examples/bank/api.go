@@ -34,10 +34,8 @@ import (
 //go:embed openapi.json
 var openAPI []byte
 
-// maxBody bounds a request body, in bytes.
 const maxBody = 16 << 10
 
-// api serves the HTTP API.
 type api struct {
 	bank *bank
 	log  *slog.Logger
@@ -78,7 +76,6 @@ func (a *api) describe(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(openAPI) // an error means that the client is gone
 }
 
-// The request bodies.
 type (
 	openRequest struct {
 		ID        string `json:"id"`
@@ -112,7 +109,6 @@ func (a *api) open(r *http.Request, body openRequest) (any, error) {
 	return accountJSON(body.ID, view, 0), err
 }
 
-// execute executes a command that changes an account.
 func (a *api) execute(r *http.Request, command string, body transferRequest) (any, error) {
 	line := batch.Line{Command: command, Account: r.PathValue("id"), To: body.To}
 	if command != batch.Close {
@@ -225,7 +221,6 @@ func handle[T any](a *api, f func(*http.Request, T) (any, error)) http.HandlerFu
 	}
 }
 
-// respond calls f with a time limit and writes the result.
 func (a *api) respond(f func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), askTimeout)

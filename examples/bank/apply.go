@@ -35,7 +35,6 @@ type applyCmd struct {
 	Rejects string `placeholder:"FILE" help:"Write bad and refused lines to FILE. Defaults to the name of the input and .rejects.csv."`
 }
 
-// Run executes the command.
 func (c *applyCmd) Run(app *app) (err error) {
 	if c.Workers < 1 || c.Workers > maxWorkers {
 		return usageError(fmt.Errorf("--workers %d: must be 1 to %d", c.Workers, maxWorkers))
@@ -109,7 +108,6 @@ func survey(file io.ReadSeeker) (hash string, commands int, err error) {
 	return hash, commands, err
 }
 
-// applier executes the lines of one file.
 type applier struct {
 	bank     *bank
 	hash     string
@@ -127,7 +125,6 @@ type applier struct {
 	complained time.Time
 }
 
-// task is a line for a worker.
 type task struct {
 	line   batch.Line
 	opens  chan struct{}   // closed when this line has opened its account
@@ -262,7 +259,6 @@ func (a *applier) bad(err *batch.LineError) {
 	a.finish(record)
 }
 
-// finish counts and logs the outcome of a line.
 func (a *applier) finish(r logRecord) {
 	a.mu.Lock()
 	a.tally.add(r.Outcome, r.Code)

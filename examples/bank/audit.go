@@ -27,7 +27,6 @@ import (
 // auditCmd checks the books. It only reads.
 type auditCmd struct{}
 
-// Run executes the command.
 func (c *auditCmd) Run(app *app) error {
 	return app.read(func(b *bank) error {
 		report, err := b.audit(app.ctx)
@@ -42,7 +41,6 @@ func (c *auditCmd) Run(app *app) error {
 	})
 }
 
-// audit checks every event of every account.
 func (b *bank) audit(ctx context.Context) (*auditReport, error) {
 	return audit(ctx, b.journal, b.typ.Events, func(ctx context.Context, id string, upTo uint64) (answered, error) {
 		folded, err := eventsourcing.Fold(ctx, b.runtime, b.typ, id, eventsourcing.FoldOptions[Event]{UpTo: upTo})
@@ -131,7 +129,6 @@ func audit(ctx context.Context, j journal.Journal, registry *codec.Registry, ans
 	return &a.report, nil
 }
 
-// maxShown bounds the printed violations.
 const maxShown = 100
 
 func (a *auditor) violate(rule, text string, events ...eventRef) {
@@ -153,7 +150,6 @@ func (a *auditor) show(ctx context.Context, ref eventRef) string {
 	return fmt.Sprintf("%s #%d is missing", ref.account, ref.number)
 }
 
-// print writes the totals, and OK or the violations.
 func (r *auditReport) print(w io.Writer) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	printf(tw, "currency\tdeposits\twithdrawals\taccounts\tin flight\texchange desk\tdifference\t\n")
@@ -214,7 +210,6 @@ type fileLine struct {
 	event  eventRef
 }
 
-// account reads the events of one account.
 func (a *auditor) account(ctx context.Context, id string) error {
 	b := &books{id: id, requests: make(map[string]eventRef), lines: make(map[string]fileLine)}
 	pid := journal.JoinID(AccountTypeName, id)

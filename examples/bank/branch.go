@@ -33,7 +33,6 @@ const shards = 200
 // leavePatience bounds how long a leaving branch waits for the others in each phase.
 const leavePatience = 30 * time.Second
 
-// branchConfig configures a branch of a cluster.
 type branchConfig struct {
 	cluster string
 	carrier transport.Carrier // the branch closes it

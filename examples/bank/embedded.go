@@ -19,10 +19,8 @@ import (
 var errEmbedded = errors.New("this program was built for the embedded journal only (-tags embedded, as make bank does); " +
 	"for PostgreSQL, serve and clusters use: go run ./examples/bank")
 
-// Run executes the command.
 func (c *serveCmd) Run(*app) error { return errEmbedded }
 
-// Run executes the command.
 func (c *projectCmd) Run(*app) error { return errEmbedded }
 
 // missingCommand is a subcommand of the refold command that this program does not have.

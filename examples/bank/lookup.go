@@ -25,7 +25,6 @@ type lookupCmd struct {
 	In      money.Currency `placeholder:"CURRENCY" help:"Also show the balance in this currency."`
 }
 
-// Run executes the command.
 func (c *lookupCmd) Run(app *app) error {
 	return app.read(func(b *bank) error {
 		seen, err := b.lookup(app.ctx, c.Account, pastOf(c.AtSeq, c.AtTime.Time, c.Without), c.In)
@@ -81,7 +80,6 @@ func leaveOut(numbers []uint64) func(uint64, Event) []Event {
 	}
 }
 
-// glimpse is the result of a look-up in the journal.
 type glimpse struct {
 	view   View
 	number uint64 // of the last applied event

@@ -221,7 +221,6 @@ type generateCmd struct {
 	Output    string `short:"o" placeholder:"FILE" help:"Output file. Defaults to standard output."`
 }
 
-// Run executes the command.
 func (c *generateCmd) Run(app *app) (err error) {
 	if c.Accounts < 1 || c.Commands < c.Accounts {
 		return usageError(errors.New("--accounts must be at least 1, and --commands at least as many"))
@@ -244,7 +243,6 @@ type refoldCmd struct {
 	Args []string `arg:"" optional:"" help:"Arguments of the command refold; see bank refold help."`
 }
 
-// Run executes the command.
 func (c *refoldCmd) Run(app *app) error {
 	status := operator.Program{
 		Name:      "bank refold",

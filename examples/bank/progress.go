@@ -16,7 +16,6 @@ import (
 	"time"
 )
 
-// progress shows the progress of apply.
 type progress interface {
 	add()
 	stop()
@@ -74,7 +73,6 @@ func (p *lineProgress) stop() {
 	p.done.Wait()
 }
 
-// isTerminal reports whether an input or output is a terminal.
 func isTerminal(f any) bool {
 	file, ok := f.(*os.File)
 	if !ok {

@@ -28,7 +28,6 @@ import (
 // databases are the databases that the program opens.
 func databases() []operator.Database { return []operator.Database{pgjournal.Database()} }
 
-// Run executes the command.
 func (c *projectCmd) Run(app *app) (err error) {
 	address := cmp.Or(c.Database, app.flags.Journal)
 	if !isPostgres(address) {

@@ -20,7 +20,6 @@ import (
 // drainPatience bounds how long a stopping server waits for pending requests.
 const drainPatience = 10 * time.Second
 
-// Run executes the command.
 func (c *serveCmd) Run(app *app) (err error) {
 	if err = c.check(app.flags.Journal, os.Getenv); err != nil {
 		return usageError(err)

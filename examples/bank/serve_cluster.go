@@ -123,7 +123,6 @@ func (c *serveCmd) openBranch(app *app, name string, seeds []string, access nats
 	return openBranch(app.ctx, cfg, s, r)
 }
 
-// greet prints the addresses of the branches.
 func (c *serveCmd) greet(app *app, all []string, listeners []net.Listener, access nats.Access) {
 	for i, name := range all {
 		printf(app.stdout, "%s is open at http://%s\n", name, listeners[i].Addr())

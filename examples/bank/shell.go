@@ -31,7 +31,6 @@ help
 quit
 `
 
-// Run executes the command.
 func (c *shellCmd) Run(app *app) (err error) {
 	b, done, err := app.open(nil)
 	if err != nil {

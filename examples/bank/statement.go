@@ -23,14 +23,12 @@ type statementCmd struct {
 	To      moment    `placeholder:"TIME" help:"End at this time, or at the end of this day."`
 }
 
-// Run executes the command.
 func (c *statementCmd) Run(app *app) error {
 	return app.read(func(b *bank) error {
 		return b.printStatement(app.ctx, app.stdout, c.Account, c.From.Time, c.To.Time)
 	})
 }
 
-// statementLine is an event of an account.
 type statementLine struct {
 	Number          uint64
 	Time            time.Time

@@ -31,7 +31,6 @@ type projectCmd struct {
 // totalsCmd prints the totals of each day. It computes them from all events and stores nothing.
 type totalsCmd struct{}
 
-// Run executes the command.
 func (c *totalsCmd) Run(app *app) (err error) {
 	s, err := openStore(app.ctx, app.flags.Journal, true)
 	if err != nil {

@@ -178,7 +178,6 @@ func (c *copier) compare(ctx context.Context) error {
 	})
 }
 
-// copy copies the missing records and snapshots.
 func (c *copier) copy(ctx context.Context) error {
 	return inOrder(ctx, c.opts.Parallel, labeled("source", listed(ctx, c.from.Journal, "")), c.copyOne, func(_ string, problems []Problem) error {
 		c.report.Problems = append(c.report.Problems, problems...)
@@ -186,7 +185,6 @@ func (c *copier) copy(ctx context.Context) error {
 	})
 }
 
-// check compares all contents of both sides.
 func (c *copier) check(ctx context.Context) error {
 	all, done := newDigester(""), uint64(0)
 	err := inOrder(ctx, c.opts.Parallel, c.listed(ctx), c.comparedAgain, func(id string, d digests) error {

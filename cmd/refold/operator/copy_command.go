@@ -18,6 +18,7 @@ type copyCommand struct {
 	JSON     bool   `name:"json" help:"Print one JSON object per line."`
 }
 
+// Help explains the command.
 func (c *copyCommand) Help() string {
 	return `Copies all records of all persistence IDs, with their numbers, times, writers, tags and metadata, and fences, deletions
 and snapshots. Then it compares both sides and prints a digest, which "verify --digest" prints for each of them, too.

@@ -74,7 +74,6 @@ func (l *load) all(ctx context.Context) ([]Problem, error) {
 	return problems, err
 }
 
-// copyDeletion deletes the records that the source has deleted.
 func (c *copier) copyDeletion(ctx context.Context, id string, highest uint64) error {
 	first, err := firstRecord(ctx, c.from.Journal, id, highest)
 	if err != nil {
@@ -123,7 +122,6 @@ func (l *load) records(ctx context.Context, highest uint64) error {
 	return l.flush(ctx)
 }
 
-// next returns the number of the next record.
 func (l *load) next() uint64 { return l.stored + uint64(len(l.events)) + 1 }
 
 // fill adds placeholders for deleted records, up to a number. The record that follows them, if any,
@@ -165,7 +163,6 @@ func (l *load) add(ctx context.Context, e journal.Event) error {
 	return nil
 }
 
-// flush appends the collected records.
 func (l *load) flush(ctx context.Context) error {
 	if len(l.events) == 0 {
 		return nil
@@ -187,7 +184,6 @@ func (l *load) flush(ctx context.Context) error {
 // supports it.
 const groupWrites = 64
 
-// delivery receives the result of a write.
 type delivery chan error
 
 // Written implements groupcommit.Owner.

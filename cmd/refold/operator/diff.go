@@ -22,10 +22,8 @@ type difference struct {
 	Rebuilt json.RawMessage `json:"rebuilt,omitempty"`
 }
 
-// maxDifferences bounds the listed differences.
 const maxDifferences = 100
 
-// differences is the result of comparing two states.
 type differences struct {
 	list    []difference
 	omitted int   // number of unlisted differences
@@ -65,7 +63,6 @@ func tree(f *folded) (any, error) {
 // missing represents a value that one side does not have.
 type missing struct{}
 
-// walk adds the differences of a field and of its subfields.
 func (d *differences) walk(field string, a, b any) {
 	switch a := a.(type) {
 	case map[string]any:
@@ -102,7 +99,6 @@ func (d *differences) walk(field string, a, b any) {
 	d.list = append(d.list, difference{Field: field, Present: encoded(a), Rebuilt: encoded(b)})
 }
 
-// below returns the path of a subfield.
 func below(field, key string) string {
 	if !plain.MatchString(key) {
 		return field + "[" + string(console.AppendQuoted(nil, key, lineLength)) + "]"

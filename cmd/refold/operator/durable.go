@@ -46,7 +46,6 @@ func (d *Durable) AfterApply(k *kong.Context) error {
 	return nil
 }
 
-// durableFlags select nodes and replicators.
 type durableFlags struct {
 	Dir        string `help:"The directory of durable data, with a subdirectory for each node. Required." required:"" placeholder:"DIR"`
 	Node       string `help:"The node. Defaults to all." placeholder:"NAME"`
@@ -96,7 +95,6 @@ func (f *durableFlags) of() string {
 	return text
 }
 
-// durableEntry is a decoded record.
 type durableEntry struct {
 	key    string
 	size   int
@@ -118,7 +116,6 @@ func (d *Durable) decode(r durable.Record) (e durableEntry, err error) {
 	return e, nil
 }
 
-// kind returns the type of the value, "deleted" or "unknown".
 func (e *durableEntry) kind() string {
 	switch {
 	case e.stored.Deleted:
@@ -166,6 +163,7 @@ func (e *durableEntry) line(id durable.ID) durableLine {
 	return l
 }
 
+// Run lists the keys.
 func (c *durableKeysCommand) Run(ctx context.Context, env *Env, common *Durable) error {
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit is %d, less than 0", c.Limit)

@@ -26,7 +26,6 @@ type Linked struct {
 	fold   func(ctx context.Context, rt *eventsourcing.Runtime, id string, w wanted) (folded, error)
 }
 
-// wanted selects the state to replay.
 type wanted struct {
 	upTo             uint64
 	without          []uint64
@@ -78,7 +77,6 @@ func Entity[S, E any](typ eventsourcing.Type[S, E]) Linked {
 	return l
 }
 
-// check returns an error if the type is unusable.
 func (l *Linked) check() error {
 	switch {
 	case l.fold == nil:

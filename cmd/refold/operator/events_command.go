@@ -47,7 +47,6 @@ func (c *eventsCommand) Run(ctx context.Context, env *Env) error {
 	})
 }
 
-// ids lists the persistence IDs.
 func (c *eventsCommand) ids(ctx context.Context, env *Env, src *Source) error {
 	out := console.NewTable(env.Stdout, c.JSON, "ID", "HIGHEST", "RECORDS")
 	last, n := "", 0
@@ -88,7 +87,6 @@ func size(ctx context.Context, src *Source, id string) (highest, records uint64,
 	return highest, records, nil
 }
 
-// events prints the events of one persistence ID.
 func (c *eventsCommand) events(ctx context.Context, env *Env, src *Source) error {
 	to := cmp.Or(c.To, journal.MaxSequenceNr)
 	out := console.NewTable(env.Stdout, c.JSON, "NR", "TIME", "MANIFEST", "TAGS", "WRITER", "PAYLOAD")

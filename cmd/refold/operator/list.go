@@ -33,7 +33,6 @@ func (f *listFlags) check(id string) error {
 	return nil
 }
 
-// limit returns the maximum number of lines.
 func (f *listFlags) limit() int { return cmp.Or(f.Limit, math.MaxInt) }
 
 // eachID calls do with the persistence IDs after --after, until do returns false or an error.

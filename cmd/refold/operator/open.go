@@ -149,12 +149,10 @@ func checkDir(dir string) error {
 	return errors.New("the directory contains no LevelDB journal")
 }
 
-// journalFlag is the flag of all commands that read a journal.
 type journalFlag struct {
 	Journal string `help:"The journal: leveldb:DIR; postgres://USER@HOST/DATABASE, with ?schema=NAME for a schema other than refold; or postgres: for the database in REFOLD_POSTGRES or the PG... variables. Defaults to ${shown}." default:"${journal}" placeholder:"ADDRESS"`
 }
 
-// with opens the journal, calls do and closes the journal.
 func (f *journalFlag) with(ctx context.Context, env *Env, do func(*Source) error) (err error) {
 	src, err := env.Open(ctx, f.Journal)
 	if err != nil {
@@ -164,7 +162,6 @@ func (f *journalFlag) with(ctx context.Context, env *Env, do func(*Source) error
 	return do(src)
 }
 
-// damaged reports whether an error means that stored data is damaged.
 func damaged(err error) bool {
 	for _, target := range []error{
 		journal.ErrCorrupt, journal.ErrHistoryGap, journal.ErrViolation, snapshot.ErrCorrupt,

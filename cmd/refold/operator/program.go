@@ -188,7 +188,6 @@ func (p Program) run(ctx context.Context, args []string, terminal bool) int {
 	return env.exit(parsed.Run())
 }
 
-// exit prints an error and returns its exit status.
 func (e *Env) exit(err error) int {
 	switch {
 	case err == nil:
@@ -212,7 +211,6 @@ func (e *Env) note(format string, args ...any) {
 	_, _ = fmt.Fprintf(e.Stderr, "%s: %s\n", e.Name, console.Printable(Redact(fmt.Sprintf(format, args...))))
 }
 
-// status returns a status line for progress.
 func (e *Env) status() *console.Status {
 	return console.NewStatus(e.Stderr, e.Terminal, 100*time.Millisecond)
 }

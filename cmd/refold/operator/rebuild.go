@@ -27,6 +27,7 @@ type rebuildCommand struct {
 	JSON    bool     `name:"json" help:"Print one JSON object."`
 }
 
+// Help explains the command.
 func (c *rebuildCommand) Help() string {
 	return `Replays all events of an entity without snapshots and compares the result with its present state, which comes from the
 newest snapshot. If the states differ, the exit status is 1: the snapshot is wrong, or the code that applies events has
@@ -45,6 +46,7 @@ func (c *rebuildCommand) Validate() error {
 	return nil
 }
 
+// Run compares the rebuilt state with the present one.
 func (c *rebuildCommand) Run(ctx context.Context, env *Env) error {
 	linked, err := env.linked(c.ID)
 	if err != nil {
@@ -65,7 +67,6 @@ func (c *rebuildCommand) Run(ctx context.Context, env *Env) error {
 	})
 }
 
-// linked returns the entity type of a persistence ID.
 func (e *Env) linked(id string) (*Linked, error) {
 	name, _ := journal.SplitID(id)
 	for i := range e.entities {
@@ -127,7 +128,6 @@ func (c *rebuildCommand) exist(ctx context.Context, src *Source) error {
 	return nil
 }
 
-// rebuild replays both states and compares them.
 func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, l *Linked) (r *rebuilt, err error) {
 	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(src.Journal, src.Snapshots)}) //nolint:contextcheck // it ends with Close
 	if err != nil {
@@ -178,7 +178,6 @@ func unused(ctx context.Context, src *Source, id string, f *folded) (uint64, err
 	return 0, nil
 }
 
-// rebuilt is the result of the command.
 type rebuilt struct {
 	present, other folded
 	equal          bool
@@ -186,7 +185,6 @@ type rebuilt struct {
 	differences    differences
 }
 
-// foldLine is a replayed state as JSON.
 type foldLine struct {
 	SequenceNr uint64 `json:"sequence_nr"`
 	Time       string `json:"time"`
@@ -257,7 +255,6 @@ func (d *differences) print(b *strings.Builder, other string) {
 	}
 }
 
-// side returns the table cell of one side of a difference.
 func side(value json.RawMessage) string {
 	if value == nil {
 		return "–"

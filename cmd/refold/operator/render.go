@@ -279,7 +279,6 @@ func formatOfState(manifest string, payload []byte) format {
 
 var errNotJSON = errors.New("the payload is not valid JSON")
 
-// check returns an error if the payload is not well-formed.
 func (f format) check(payload []byte) error {
 	switch f {
 	case msgpackFormat:
@@ -321,7 +320,6 @@ func renderLine(f format, payload []byte) rendered {
 	return r
 }
 
-// renderCell renders a payload for a table.
 func renderCell(f format, payload []byte) string {
 	text, err := f.render(payload, 4*cellLength)
 	if err != nil && !errors.Is(err, errTooLong) {
@@ -330,7 +328,6 @@ func renderCell(f format, payload []byte) string {
 	return shorten(string(text), cellLength)
 }
 
-// shorten truncates a text to n characters.
 func shorten(s string, n int) string {
 	for i := range s {
 		if n--; n < 0 {

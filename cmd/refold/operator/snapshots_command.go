@@ -44,7 +44,6 @@ func (c *snapshotsCommand) Run(ctx context.Context, env *Env) error {
 	})
 }
 
-// list lists the snapshots of one persistence ID or of all.
 func (c *snapshotsCommand) list(ctx context.Context, env *Env, src *Source) error {
 	out := console.NewTable(env.Stdout, c.JSON, "ID", "NR", "TIME")
 	n := 0
@@ -82,7 +81,6 @@ func (c *snapshotsCommand) list(ctx context.Context, env *Env, src *Source) erro
 // stateLength bounds a state that is printed or compared, in bytes.
 const stateLength = 64 << 20
 
-// show prints the state in a snapshot.
 func (c *snapshotsCommand) show(ctx context.Context, env *Env, src *Source) error {
 	s, err := src.Snapshots.Load(ctx, c.ID, snapshot.At(c.Show))
 	if err != nil {

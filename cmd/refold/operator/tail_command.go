@@ -27,6 +27,7 @@ type tailCommand struct {
 	JSON      bool       `name:"json" help:"Print one JSON object per line."`
 }
 
+// Help explains the command.
 func (c *tailCommand) Help() string {
 	return `Prints events as they are stored, of all entities or a selection, in the order of the journal. Ctrl-C ends the
 command. It prints the offset with which the next run continues, without repeated or lost events.
@@ -163,7 +164,6 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// page prints the next page.
 func (t *tail) page(ctx context.Context) (more bool, err error) {
 	page, err := t.querier.Query(ctx, t.command.query(), t.at)
 	if err != nil {

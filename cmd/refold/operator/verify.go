@@ -138,7 +138,6 @@ func unreachable(ctx context.Context, err error) bool {
 		errors.Is(err, journal.ErrInvalid) || errors.Is(err, snapshot.ErrClosed)
 }
 
-// history summarizes the records of one persistence ID.
 type history struct {
 	id      string
 	linked  *Linked // nil if the type is not part of the program

@@ -43,13 +43,11 @@ type Result struct {
 	Detail string `json:"detail,omitempty"`
 }
 
-// of sets the value and its limit, and judges the ratio.
 func (r Result) of(value, limit float64) Result {
 	r.Value, r.Limit, r.Ratio = value, limit, value/limit
 	return r.judge()
 }
 
-// judge sets Met.
 func (r Result) judge() Result {
 	met := r.Ratio >= r.Goal
 	if r.Better == lower {
@@ -253,7 +251,6 @@ func (b *run) compare(limit, value func() (float64, error)) (c compared, err err
 // result returns the medians as a judged result.
 func (c compared) result(r Result) Result { return r.of(median(c.values), median(c.limits)) }
 
-// median returns the median.
 func median(xs []float64) float64 {
 	s := slices.Sorted(slices.Values(xs))
 	n := len(s)
@@ -266,7 +263,6 @@ func median(xs []float64) float64 {
 	return (s[n/2-1] + s[n/2]) / 2
 }
 
-// percentile returns the given percentile of the durations.
 func percentile(ds []time.Duration, q float64) time.Duration {
 	if len(ds) == 0 {
 		return 0

@@ -111,7 +111,6 @@ func (b *run) joinOnce(ctx context.Context, w *workers, keys int) (j joined, err
 	return j, err
 }
 
-// joinBusy lets a node join while other nodes write.
 func (b *run) joinBusy(ctx context.Context, w *workers, j *joined, check order) error {
 	first := w.all[0]
 	counters := order{Kind: kindCounter, Set: "counter", Count: b.scaled(joinWrites, 1)}
@@ -192,7 +191,6 @@ func (b *run) rawJoin(ctx context.Context, keys int) (took time.Duration, err er
 	return took, err
 }
 
-// rawTransfer returns the time that the NATS client takes to send these bytes.
 func rawTransfer(s *embedded.Server, size int) (time.Duration, error) {
 	from, err := dial(s.Access())
 	if err != nil {

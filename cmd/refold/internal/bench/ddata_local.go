@@ -37,7 +37,6 @@ const (
 	maxIdle                           = 10_000   // bytes a second
 )
 
-// group is a set of replicators in this process.
 type group []*ddata.Replicator
 
 func (g group) close() {
@@ -104,7 +103,6 @@ func (g *group) start(ctx context.Context, carrier carriers) error {
 	return nil
 }
 
-// equal waits until all replicators hold the same data.
 func (g group) equal(ctx context.Context) error {
 	return until(ctx, 5*time.Millisecond, func(ctx context.Context) (bool, error) {
 		digest := ""
@@ -119,7 +117,6 @@ func (g group) equal(ctx context.Context) error {
 	})
 }
 
-// sent returns the number of bytes that replicators have sent.
 func (g group) sent(ctx context.Context) (n uint64, err error) {
 	for _, r := range g {
 		s, err := r.Stats(ctx)
@@ -149,7 +146,6 @@ func withNATS(f func(carriers) error) error {
 	}), server.Close())
 }
 
-// fillCounters increments the counters of all keys once.
 func fillCounters(ctx context.Context, r *ddata.Replicator, keys []string) error {
 	for _, key := range keys {
 		if err := increment(ctx, r, key, ddata.WriteLocal()); err != nil {

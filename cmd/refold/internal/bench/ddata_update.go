@@ -51,7 +51,6 @@ func dataUpdate(ctx context.Context, b *run) (results []Result, err error) {
 	return results, nil
 }
 
-// updatesOf measures updates of a set of keys.
 func (b *run) updatesOf(ctx context.Context, w *workers, o order) (r Result, err error) {
 	first, peers := w.all[0], len(w.all)/2
 	o.Do = orderFill

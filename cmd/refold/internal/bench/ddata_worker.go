@@ -78,7 +78,6 @@ func (*server) decode(_ context.Context, o *order) (r result, err error) {
 	return r, nil
 }
 
-// dataKeys returns the keys of a set of keys.
 func dataKeys(set string, n int) []string {
 	keys := make([]string, n)
 	for i := range keys {
@@ -87,7 +86,6 @@ func dataKeys(set string, n int) []string {
 	return keys
 }
 
-// setElements returns the elements of the set of a key.
 func setElements(key, n int) []string {
 	elements := make([]string, n)
 	for i := range elements {
@@ -96,7 +94,6 @@ func setElements(key, n int) []string {
 	return elements
 }
 
-// increment adds 1 to a counter.
 func increment(ctx context.Context, r *ddata.Replicator, key string, level ddata.WriteLevel) error {
 	_, err := ddata.Update(ctx, r, ddata.Key[crdt.GCounter](key), level, func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(r.Self(), 1), nil })
 	return err
@@ -109,7 +106,6 @@ func addElements(ctx context.Context, r *ddata.Replicator, key string, level dda
 	return err
 }
 
-// change increments a counter, or adds elements to a set.
 func (s *server) change(ctx context.Context, kind, key string, level ddata.WriteLevel, elements ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()

@@ -42,7 +42,6 @@ type Demo struct {
 	err     error
 }
 
-// demoInterval is the interval at which the nodes are queried.
 const demoInterval = 50 * time.Millisecond
 
 // Run runs the demonstration.
@@ -136,7 +135,6 @@ func (d *Demo) observer() (string, *view) {
 	return "", &view{}
 }
 
-// allUp reports whether all nodes agree that all of them are up.
 func (d *Demo) allUp() bool {
 	for _, name := range d.names {
 		if v := d.views[name]; v == nil || len(v.Members) != len(d.names) || slices.ContainsFunc(v.Members, func(m viewMember) bool {

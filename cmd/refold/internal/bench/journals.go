@@ -36,7 +36,6 @@ func (b *run) rawDB(f func(*goleveldb.DB) error) error {
 	return errors.Join(err, db.Close(), os.RemoveAll(dir))
 }
 
-// rawEntry returns a 16-byte key and a 200-byte value.
 func rawEntry(p notes, rng *rand.Rand, n int) (key [16]byte, value []byte) {
 	binary.BigEndian.PutUint64(key[:], rng.Uint64N(1000))
 	binary.BigEndian.PutUint64(key[8:], uint64(n)) //nolint:gosec // a count
@@ -144,7 +143,6 @@ func parseJournal(address string) (scheme, dir string, err error) {
 	return scheme, dir, nil
 }
 
-// database is a journal with its snapshot store.
 type database struct {
 	journal   journal.Journal
 	snapshots snapshot.Store
@@ -152,7 +150,6 @@ type database struct {
 	close     func() error
 }
 
-// opened opens an empty store and calls f.
 func (b *run) opened(ctx context.Context, f func(s *database) error) (err error) {
 	s, err := b.open(ctx)
 	if err != nil {
@@ -184,7 +181,6 @@ func (b *run) open(ctx context.Context) (*database, error) {
 	return &database{journal: db.Journal(), snapshots: db.Snapshots(), close: stop}, nil
 }
 
-// folder creates an empty directory.
 func (b *run) folder() (string, error) {
 	if b.dir != "" {
 		if err := os.MkdirAll(b.dir, 0o750); err != nil {

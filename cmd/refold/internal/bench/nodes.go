@@ -47,7 +47,6 @@ func processes(ctx context.Context, b *run) ([]Result, error) {
 	}, nil
 }
 
-// quietTime is shorter in a trial run.
 func (b *run) quietTime() time.Duration { return b.short(quietTime, time.Second) }
 
 // cluster runs three processes once. It returns the times to start and to downing in seconds, and

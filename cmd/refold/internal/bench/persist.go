@@ -96,7 +96,6 @@ func (b *run) adding(ctx context.Context, p notes, entities, callers int) (t thr
 // has no effect.
 const slowDisk = 60 * time.Microsecond
 
-// hot measures one entity with many callers.
 func hot(ctx context.Context, b *run) ([]Result, error) {
 	p := newNotes()
 	var synced []time.Duration
@@ -138,7 +137,6 @@ func diskBound(r Result, synced []time.Duration) Result {
 	return r
 }
 
-// latency measures one caller of one entity.
 func latency(ctx context.Context, b *run) ([]Result, error) {
 	p := newNotes()
 	var synced, asked []time.Duration

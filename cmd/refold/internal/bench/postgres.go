@@ -164,7 +164,6 @@ func (b *run) filledTable(ctx context.Context, n int, p notes, key func(i int) (
 	})
 }
 
-// copyRows inserts n rows in bulk.
 func copyRows(ctx context.Context, conn *pgx.Conn, table string, n int, row func(i int) ([]any, error)) error {
 	schema, name := splitTable(table)
 	_, err := conn.CopyFrom(ctx, pgx.Identifier{schema, name}, []string{"id", "seq_nr", "at", "payload"}, pgx.CopyFromSlice(n, row))
@@ -241,7 +240,6 @@ func (b *run) openPostgres(ctx context.Context) (*database, error) {
 	}, nil
 }
 
-// drop removes a schema with its contents.
 func (b *run) drop(ctx context.Context, schema string) (err error) {
 	return b.rawConn(ctx, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "DROP SCHEMA "+pgx.Identifier{schema}.Sanitize()+" CASCADE")
@@ -249,7 +247,6 @@ func (b *run) drop(ctx context.Context, schema string) (err error) {
 	})
 }
 
-// rawConn runs f on its own connection.
 func (b *run) rawConn(ctx context.Context, f func(*pgx.Conn) error) error {
 	conn, err := b.connect(ctx)
 	if err != nil {

@@ -165,7 +165,6 @@ func (b *run) rawBacklog(ctx context.Context, n int, p notes, ids []string, meas
 	})
 }
 
-// workOff reads pages of raw rows and adds them up.
 func workOff(ctx context.Context, conn *pgx.Conn, table, position, sums string, n int) (float64, error) {
 	if _, err := conn.Exec(ctx, "TRUNCATE "+position+"; INSERT INTO "+position+" VALUES ('', 0)"); err != nil {
 		return 0, err

@@ -20,7 +20,6 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// filledAt is the time of the events that fill appends.
 var filledAt = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // fill appends events to counters directly in the journal, some of each counter per append.
@@ -61,7 +60,6 @@ func firstReply(ctx context.Context, s *database, snapshots int, id string, want
 	return took, err
 }
 
-// recoverEvents measures the recovery of an entity with many events.
 func recoverEvents(ctx context.Context, b *run) ([]Result, error) {
 	n := b.scaled(100_000, 1)
 	p := newNotes()
@@ -99,7 +97,6 @@ func (b *run) rawEvents(ctx context.Context, n int, p notes, measure func(scan f
 	})
 }
 
-// rawFill writes the same events as raw entries.
 func rawFill(db *leveldb.DB, n int, p notes) error {
 	batch := new(leveldb.Batch)
 	for i := 1; i <= n; i++ {
@@ -120,7 +117,6 @@ func rawFill(db *leveldb.DB, n int, p notes) error {
 	return nil
 }
 
-// rawScan iterates over all entries and decodes each.
 func rawScan(db *leveldb.DB, n int) (float64, error) {
 	began := time.Now()
 	it := db.NewIterator(nil, nil)
@@ -175,7 +171,6 @@ func recoverSnapshot(ctx context.Context, b *run) ([]Result, error) {
 	})}, err
 }
 
-// saveSnapshots saves the state of a counter after each thousand events.
 func saveSnapshots(ctx context.Context, s *database, n int) error {
 	for seq := 1000; seq <= n; seq += 1000 {
 		payload, err := msgpack.Marshal(&counter{Sum: int64(seq)})

@@ -17,7 +17,6 @@ const residents = 1_000_000
 // residentPad is the size of the state of each resident entity, in bytes.
 const residentPad = 100
 
-// wakeAll starts n entities.
 func wakeAll(ctx context.Context, h *local, n int) error {
 	return inParallel(n, dataCallers, func(i int) error {
 		_, err := eventsourcing.Ask(ctx, h.Ref(strconv.Itoa(i)), read{})

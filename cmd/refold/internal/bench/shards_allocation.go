@@ -24,7 +24,6 @@ const (
 	maxPlace, maxPlaceSaves = 5, 200
 )
 
-// placed is the cost of allocating all shards.
 type placed struct {
 	took         time.Duration
 	saves, bytes float64
@@ -51,7 +50,6 @@ func shardPlace(ctx context.Context, b *run) ([]Result, error) {
 	}, err
 }
 
-// place runs the nodes once.
 func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 	entities := &run{settings: b.settings, scheme: b.scheme, dir: b.dir}
 	if b.scheme == "nats" {
@@ -91,7 +89,6 @@ func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 	return p, err
 }
 
-// numbered returns the shard of an entity whose ID is a number.
 func numbered(id string) sharding.Shard {
 	n, _ := strconv.ParseUint(id, 10, 31)
 	return sharding.Shard(n)
@@ -144,7 +141,6 @@ type saves struct {
 	calls, bytes atomic.Int64
 }
 
-// countedStores counts the saves of another store.
 type countedStores struct {
 	sharding.CoordinatorStores
 

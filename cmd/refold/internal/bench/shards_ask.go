@@ -92,7 +92,6 @@ func (s *server) where(ctx context.Context, o *order) (result, error) {
 	return result{}, nil
 }
 
-// echo lets callers ask entities for a time.
 func (s *server) echo(ctx context.Context, o *order) (result, error) {
 	to := s.homes[o.Way]
 	if len(to) == 0 {

@@ -98,7 +98,6 @@ func (b *run) killResults(victim, store string, runs []killed) []Result {
 	}
 }
 
-// kill starts nodes and kills one of them once.
 func (b *run) kill(ctx context.Context, w *workers, names []string, peer int, replicated bool) (k killed, err error) {
 	s := b.shardSetup(3)
 	s.Replicated, s.Downing.StableAfter = replicated, nodeStableAfter

@@ -73,7 +73,6 @@ func (s *server) startLoad(ctx context.Context, o *order) (result, error) {
 	return result{}, nil
 }
 
-// loop makes asks when they are due.
 func (a *load) loop(ctx context.Context, rate int) {
 	rng := randoms(1)[0]
 	each := time.Second / time.Duration(rate)
@@ -95,7 +94,6 @@ func (a *load) loop(ctx context.Context, rate int) {
 	a.mu.Unlock()
 }
 
-// one asks an entity once.
 func (a *load) one(ctx context.Context, i int, stored bool, note []byte, due time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, loadPatience)
 	defer cancel()
@@ -135,7 +133,6 @@ func (s *server) halt(context.Context, *order) (result, error) {
 	return result{Ops: len(a.samples), Took: a.took, Open: open, Failed: a.failed, Errors: a.errors}, nil
 }
 
-// times returns the durations of asks that were due within a time.
 func (s *server) times(_ context.Context, o *order) (r result, err error) {
 	a, err := s.running()
 	if err != nil {
@@ -177,7 +174,6 @@ func (s *server) lost(ctx context.Context, _ *order) (r result, err error) {
 	return r, err
 }
 
-// wake starts the entities of a part.
 func (s *server) wake(ctx context.Context, o *order) (result, error) {
 	began := time.Now()
 	err := inParallel((o.Count-o.Part+o.Parts-1)/o.Parts, dataCallers, func(i int) error {
@@ -189,7 +185,6 @@ func (s *server) wake(ctx context.Context, o *order) (result, error) {
 	return result{At: time.Now(), Took: time.Since(began)}, err
 }
 
-// runs counts the entities that run on this node.
 func (s *server) runs(ctx context.Context, _ *order) (r result, err error) {
 	state, err := s.region.State(ctx)
 	for _, at := range state.Shards {
@@ -198,7 +193,6 @@ func (s *server) runs(ctx context.Context, _ *order) (r result, err error) {
 	return r, err
 }
 
-// spread counts the shards of each node.
 func (s *server) spread(ctx context.Context, _ *order) (result, error) {
 	r := result{Homes: map[string]int{}}
 	for i := range s.setup.Shards {

@@ -75,7 +75,6 @@ func (b *run) moveShards() int   { return b.scaled(moveShards, 3) }
 func (b *run) moveEntities() int { return b.scaled(moveEntities, 120) }
 func (b *run) moveRate() int     { return b.scaled(moveRate, 100) }
 
-// move lets a node join once.
 func (b *run) move(ctx context.Context, w *workers) (m moved, err error) {
 	s := b.shardSetup(2)
 	defer func() { err = errors.Join(err, b.drop(context.WithoutCancel(ctx), s.Schema)) }()
@@ -108,12 +107,10 @@ func (b *run) move(ctx context.Context, w *workers) (m moved, err error) {
 	return m, err
 }
 
-// shardSetup returns the configuration of nodes under load.
 func (b *run) shardSetup(regions int) setup {
 	return setup{Shards: b.moveShards(), Regions: regions, DSN: b.dsn, Schema: newSchema()}
 }
 
-// strained is the result of a load.
 type strained struct {
 	rate         int     // asks per second
 	reached      float64 // achieved rate
@@ -195,7 +192,6 @@ func (b *run) calibrate(ctx context.Context, all []*worker) (int, error) {
 	}
 }
 
-// between returns the durations of asks that were due within a time.
 func (*run) between(all []*worker, from, to time.Time) (took []time.Duration, err error) {
 	answers, err := each(all, order{Do: orderTimes, Since: from, Until: to})
 	for _, a := range answers {
@@ -223,7 +219,6 @@ func (b *run) awaitBalance(ctx context.Context, m *moved, from *worker, nodes in
 	return nil
 }
 
-// spreadText formats the numbers of shards per node.
 func spreadText(homes map[string]int) string {
 	var all []string
 	for name, n := range homes {

@@ -66,7 +66,6 @@ func (b *run) rawRequests(s *embedded.Server, callers int) (float64, error) {
 	return t.rate(), err
 }
 
-// rawRequest sends a request with the plain client.
 func rawRequest(conn *natsgo.Conn, subject string, payload []byte) ([]byte, error) {
 	m, err := conn.Request(subject, payload, nodePatience)
 	if err != nil {
@@ -75,7 +74,6 @@ func rawRequest(conn *natsgo.Conn, subject string, payload []byte) ([]byte, erro
 	return m.Data, nil
 }
 
-// requests returns the requests per second from one node to another.
 func (b *run) requests(ctx context.Context, s *embedded.Server, callers int) (rate float64, err error) {
 	client, err := openNode(s, "client") //nolint:contextcheck // a carrier lives until Close
 	if err != nil {

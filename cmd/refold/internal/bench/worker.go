@@ -57,7 +57,6 @@ func ServeWorker(ctx context.Context, in io.Reader, out io.Writer, log *slog.Log
 	}
 }
 
-// server is the state of a worker process.
 type server struct {
 	log        *slog.Logger
 	setup      *setup
@@ -95,7 +94,6 @@ func (s *server) stop(ctx context.Context) (err error) {
 	return err
 }
 
-// handlers execute the orders.
 var handlers = map[string]func(*server, context.Context, *order) (result, error){
 	orderJoin: (*server).join, orderAwait: (*server).await, orderDown: (*server).awaitDown, orderSeen: (*server).observations, orderView: (*server).view, orderCPU: (*server).cpu,
 	orderPrepare: func(s *server, ctx context.Context, _ *order) (result, error) {
@@ -224,13 +222,11 @@ func (s *server) await(ctx context.Context, o *order) (result, error) {
 	return result{At: time.Now()}, err
 }
 
-// view is the view of the cluster on a node.
 type view struct {
 	Members []viewMember
 	Leader  identity.Node
 }
 
-// viewMember is a member, as seen by a node.
 type viewMember struct {
 	Node        identity.Node
 	Status      string
@@ -260,7 +256,6 @@ type observation struct {
 	At   time.Time
 }
 
-// watch records the node's observations.
 func (s *server) watch(ctx context.Context) {
 	for e := range s.node.Events(ctx, cluster.MemberUnreachable, cluster.MemberDowned, cluster.MemberRemoved) {
 		s.mu.Lock()
@@ -289,7 +284,6 @@ func (s *server) awaitDown(ctx context.Context, o *order) (r result, err error) 
 	return r, err
 }
 
-// cpu returns the processor time of this process.
 func (*server) cpu(context.Context, *order) (result, error) {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)
@@ -304,7 +298,6 @@ func (s *server) bare() (conn *natsgo.Conn, err error) {
 	return s.conn, err
 }
 
-// dial connects the plain client.
 func dial(access nats.Access) (*natsgo.Conn, error) {
 	token, err := os.ReadFile(access.TokenFile)
 	if err != nil {
@@ -377,7 +370,6 @@ func (s *server) raw(ctx context.Context, o *order) (result, error) {
 	return result{Ops: t.ops, Took: t.elapsed}, err
 }
 
-// requests returns a function that sends a request and waits for the reply.
 func (s *server) requests(way string) (func(context.Context, identity.Node, []byte) ([]byte, error), error) {
 	if way == wayTransport {
 		return func(ctx context.Context, to identity.Node, payload []byte) ([]byte, error) {
@@ -398,5 +390,4 @@ func sharded(node string) eventsourcing.Type[counter, event] {
 	return typ
 }
 
-// tallyID is the ID of the entity with a number.
 func tallyID(i int) string { return "tally-" + strconv.Itoa(i) }

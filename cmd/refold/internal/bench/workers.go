@@ -31,7 +31,6 @@ type workers struct {
 	all     []*worker
 }
 
-// worker is one of these processes.
 type worker struct {
 	name  string
 	cmd   *exec.Cmd
@@ -134,7 +133,6 @@ func (w *workers) stop(one *worker, kill bool) (err error) {
 	return err
 }
 
-// do sends an order to a process and waits for the result.
 func (w *worker) do(o order) (r result, err error) {
 	err = w.out.Encode(o)
 	if err == nil {
@@ -149,12 +147,10 @@ func (w *worker) do(o order) (r result, err error) {
 	return r, err
 }
 
-// each sends the same order to processes concurrently.
 func each(all []*worker, o order) ([]result, error) {
 	return eachOwn(all, func(int) order { return o })
 }
 
-// eachOwn sends each process its own order, concurrently.
 func eachOwn(all []*worker, order func(i int) order) ([]result, error) {
 	results := make([]result, len(all))
 	err := inParallel(len(all), len(all), func(i int) (err error) {
@@ -208,7 +204,6 @@ const (
 	orderRuns  = "runs"  // return the number of running entities
 )
 
-// setup configures a node.
 type setup struct {
 	// Seeds and Access are those of the cluster.
 	Seeds  []string
@@ -263,7 +258,6 @@ type order struct {
 	Since, Until time.Time `json:",omitzero"`
 }
 
-// The kinds of values.
 const (
 	kindCounter = "GCounter"
 	kindSet     = "ORSet"

@@ -142,14 +142,12 @@ func (s *database) host(ctx context.Context, typ eventsourcing.Type[counter, eve
 	return f(h)
 }
 
-// hosted hosts counters on an empty store while f runs.
 func (b *run) hosted(ctx context.Context, pad int, f func(s *database, h *local) error) error {
 	return b.opened(ctx, func(s *database) error {
 		return s.host(ctx, counters(pad, eventsourcing.Snapshots[counter, event]{}), func(h *local) error { return f(s, h) })
 	})
 }
 
-// refs addresses n entities.
 func refs(h *local, n int) []eventsourcing.Ref[counter] {
 	out := make([]eventsourcing.Ref[counter], n)
 	for i := range out {

@@ -22,6 +22,7 @@ type migrateCommand struct {
 	Schema  string `help:"With --print: the name of the schema. Defaults to refold." placeholder:"NAME"`
 }
 
+// Help explains the command.
 func (c *migrateCommand) Help() string {
 	return `Creates and changes tables so that this version of Refold can use them. A program does the same when it opens the
 journal, unless it is configured to check only. Several programs may migrate one database at the same time.
@@ -42,6 +43,7 @@ func (c *migrateCommand) Validate() error {
 	return nil
 }
 
+// Run applies or lists the steps.
 func (c *migrateCommand) Run(ctx context.Context, env *operator.Env) error {
 	if c.Print {
 		return c.print(env)
