@@ -131,12 +131,6 @@ const (
 // ErrNoRegion reports that a node has neither a region nor a proxy of the type.
 var ErrNoRegion = errors.New("sharding: node has no region of this type")
 
-// serve registers the handlers for queries of other nodes and for requests of operators.
-func (rt *router) serve() {
-	rt.node.Transport().HandleRequest(kindQuery, rt.receiveQuery)
-	rt.node.HandleAdmin(adminService, adminrpc.Serve(adminProtocol(), rt.administer))
-}
-
 func (rt *router) administer(ctx context.Context, operator string, r *adminRequest) (reply adminReply, err error) {
 	if r.Command == adminCmdRegions && r.Type == "" {
 		reply, err = rt.adminRegions(ctx, r.After)
@@ -186,7 +180,10 @@ func (s *shell) administer(ctx context.Context, operator string, r *adminRequest
 		region, err = s.adminRegion(ctx)
 		reply.Regions = []AdminRegion{region}
 	case adminCmdShards:
-		err = s.call(ctx, func() { reply.Shards, reply.More = s.adminShards(r.Behind) })
+		err = s.call(ctx, func() {
+			rest := slices.DeleteFunc(s.counts(), func(c ShardCount) bool { return c.Shard < r.Behind })
+			reply.Shards, reply.More = rest[:min(len(rest), adminPage)], len(rest) > adminPage
+		})
 	case adminCmdEntities:
 		err = s.call(ctx, func() { reply.Entities, reply.More = s.adminEntities(r.Shard, r.After) })
 	case adminCmdFind:
@@ -240,12 +237,6 @@ func (s *shell) adminRegion(ctx context.Context) (a AdminRegion, err error) {
 		}
 	})
 	return a, err
-}
-
-// adminShards returns a page of hosted shards, beginning with from. The loop calls it.
-func (s *shell) adminShards(from Shard) (page []ShardCount, more bool) {
-	page = slices.DeleteFunc(s.counts(), func(c ShardCount) bool { return c.Shard < from })
-	return page[:min(len(page), adminPage)], len(page) > adminPage
 }
 
 // adminEntities returns a page of the IDs of running entities of a shard: those after an ID. The
@@ -385,34 +376,32 @@ func (a *Admin) Regions(ctx context.Context, nodes []string) []AdminNode {
 
 // Shards yields the shards of a type that a node hosts, sorted. An error ends the sequence.
 func (a *Admin) Shards(ctx context.Context, node, typ string) iter.Seq2[ShardCount, error] {
-	return func(yield func(ShardCount, error) bool) {
-		request := adminRequest{Command: adminCmdShards, Type: typ}
-		for reply, err := range a.pages(ctx, node, &request) {
-			if err != nil {
-				yield(ShardCount{}, err)
-				return
-			}
-			for _, s := range reply.Shards {
-				if request.Behind = s.Shard + 1; !yield(s, nil) {
-					return
-				}
-			}
-		}
-	}
+	return list(ctx, a, node, adminRequest{Command: adminCmdShards, Type: typ}, func(reply *adminReply) []ShardCount { return reply.Shards },
+		func(request *adminRequest, last ShardCount) { request.Behind = last.Shard + 1 })
 }
 
 // Entities yields the IDs of the entities of a shard that run on a node, sorted. An error ends the
 // sequence.
 func (a *Admin) Entities(ctx context.Context, node, typ string, shard Shard) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		request := adminRequest{Command: adminCmdEntities, Type: typ, Shard: shard}
+	return list(ctx, a, node, adminRequest{Command: adminCmdEntities, Type: typ, Shard: shard}, func(reply *adminReply) []string { return reply.Entities },
+		func(request *adminRequest, last string) { request.After = last })
+}
+
+// list yields the elements of all replies of a list. The function after sets in the request that the
+// next page begins after an element.
+func list[T any](
+	ctx context.Context, a *Admin, node string, request adminRequest, elements func(*adminReply) []T, after func(request *adminRequest, last T),
+) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		request := request // each iteration begins with the first page
 		for reply, err := range a.pages(ctx, node, &request) {
 			if err != nil {
-				yield("", err)
+				var none T
+				yield(none, err)
 				return
 			}
-			for _, id := range reply.Entities {
-				if request.After = id; !yield(id, nil) {
+			for _, e := range elements(reply) {
+				if after(&request, e); !yield(e, nil) {
 					return
 				}
 			}

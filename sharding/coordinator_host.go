@@ -84,7 +84,7 @@ func (s *shell) callAsync(call string, limit time.Duration, f func(context.Conte
 	s.background.Go(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, limit)
 		defer cancel()
-		defer s.warnIfLate(call, limit)()
+		defer time.AfterFunc(limit+callGracePeriod, func() { s.logCallFailure(call, errCallLate) }).Stop()
 		var in coordinator.Input
 		err := panics.Catch(func() (err error) {
 			in, err = f(ctx)
@@ -103,13 +103,6 @@ var errCallLate = errors.New("the call has not returned after its timeout; the c
 
 // callGracePeriod is how long after its timeout a call may return without a warning.
 const callGracePeriod = 5 * time.Second
-
-// warnIfLate logs a warning if a call of the store or the strategy ignores the end of its context.
-// The result must be called when the call has returned.
-func (s *shell) warnIfLate(call string, limit time.Duration) (stop func()) {
-	late := time.AfterFunc(limit+callGracePeriod, func() { s.logCallFailure(call, errCallLate) })
-	return func() { late.Stop() }
-}
 
 func (s *shell) logCallFailure(call string, err error) {
 	if err != nil && s.ctx.Err() == nil {

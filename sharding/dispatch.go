@@ -51,16 +51,6 @@ func (s *shell) restrictPath(g *fastPath) {
 	}
 }
 
-func (s *shell) restrictAllPaths() {
-	for n := range s.openPaths { // the order does not matter
-		s.restrictPath(&s.paths[n])
-	}
-}
-
-// openPath sets the path to the direct route of the machine. The loop calls it after it has applied
-// the effects of a step.
-func (s *shell) openPath(g *fastPath) { s.setPath(g, s.machine.DirectRoute(g.shard)) }
-
 func (s *shell) setPath(g *fastPath, r region.DirectRoute) {
 	if g.Route() == r {
 		return
@@ -175,7 +165,7 @@ func (s *shell) handleQueue(g *fastPath, from shardcore.Origin) {
 	e := s.machine.Step(s.now(), in)
 	s.restrictPath(g)
 	s.applyAndContinue(e)
-	s.openPath(g)
+	s.setPath(g, s.machine.DirectRoute(g.shard)) // only now that the effects are applied
 	g.mu.Lock()
 	g.Done(from)
 	g.mu.Unlock()

@@ -27,7 +27,9 @@ type localEntity struct {
 // again. If the entity asked for passivation, asked is true.
 func (s *shell) entityGone(id string, asked bool) {
 	s.post(func() {
-		s.handleGone(id, asked)
+		if r := s.localEntities[id]; r != nil {
+			s.handleGone(r, asked)
+		}
 		s.stepPending()
 	})
 }
@@ -87,18 +89,13 @@ func (s *shell) entityBusy(id string) {
 	})
 }
 
-// handleGone handles that an entity has left memory.
-func (s *shell) handleGone(id string, asked bool) {
-	r := s.localEntities[id]
-	if r == nil {
-		return
-	}
+func (s *shell) handleGone(r *localEntity, asked bool) {
 	seated := r.hasEntry
 	s.removeEntry(r)
 	switch {
-	case r.stopping && s.entities.Drain(id):
+	case r.stopping && s.entities.Drain(r.id):
 		return // a command has started it again: it drains those commands
-	case !r.stopping && s.entities.InMemory(id):
+	case !r.stopping && s.entities.InMemory(r.id):
 		if seated { // a command arrived through the fast path: the entity must keep running, because others may follow
 			s.started = append(s.started, r)
 		}

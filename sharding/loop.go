@@ -12,7 +12,6 @@ import (
 
 	"github.com/refold-io/refold/eventsourcing"
 	"github.com/refold-io/refold/identity"
-	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/panics"
 	"github.com/refold-io/refold/internal/shardcore"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
@@ -53,7 +52,8 @@ func (s *shell) run() {
 		if now := s.now(); now >= s.sweepAt {
 			s.sweepAt = now + sweepInterval
 			s.dropAbandoned()
-			s.unanswered.Add(uint64(s.router.asks.sweep(s))) //nolint:gosec // not negative
+			gone := s.router.asks.takeAll(func(at *pendingAsk) bool { return at.shell == s && at.message.Context().Err() != nil })
+			s.unanswered.Add(uint64(len(gone)))
 		}
 		timer.Reset(max(0, min(s.machine.Next(), s.sweepAt)-s.now()))
 	}
@@ -171,10 +171,6 @@ type item struct {
 	origin shardcore.Origin
 }
 
-func newInbox(commands int) *loop.Mailbox[item] {
-	return loop.NewMailbox[item](loop.NewSignal(), loop.Limit{Count: commands}, loop.Limit{Count: maxWaitingFrames, Bytes: maxWaitingBytes})
-}
-
 // post adds a call for the loop. It returns false if the loop has ended.
 func (s *shell) post(f func()) bool { return s.inbox.Add(item{call: f}) }
 
@@ -183,7 +179,9 @@ func (s *shell) post(f func()) bool { return s.inbox.Add(item{call: f}) }
 func (s *shell) applyEffects(e *shardcore.Effects) {
 	if turn := s.machine.RouteVersion(); turn != s.routeVersion {
 		s.routeVersion = turn
-		s.restrictAllPaths()
+		for n := range s.openPaths { // the order does not matter
+			s.restrictPath(&s.paths[n])
+		}
 	}
 	for i := range e.Notes {
 		s.logNote(&e.Notes[i])

@@ -342,8 +342,17 @@ func hasNames(commands *codec.Registry) bool {
 // shards have no home and their commands wait. The error is that of ctx, and the hand-offs continue
 // then. It matches ErrUndrained if Undrain was called before the end.
 func (r *Region[C]) Drain(ctx context.Context) error {
-	if err := r.shell.drain(ctx); err != nil {
-		return fmt.Errorf("sharding: drain type %q on %v: %w", r.shell.name, r.shell.node.Self(), err)
+	s := r.shell
+	drained := s.beginDrain() //nolint:contextcheck // the loop uses its own context
+	var err error
+	select {
+	case err = <-drained:
+	case <-s.done:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("sharding: drain type %q on %v: %w", s.name, s.node.Self(), err)
 	}
 	return nil
 }
@@ -371,18 +380,6 @@ func (s *shell) undrain(ctx context.Context) error {
 		}
 		s.drainWaiters = nil
 	})
-}
-
-func (s *shell) drain(ctx context.Context) error {
-	drained := s.beginDrain() //nolint:contextcheck // the loop uses its own context
-	select {
-	case err := <-drained:
-		return err
-	case <-s.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // beginDrain starts a drain. The channel is closed at its end, or receives an error.

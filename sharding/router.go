@@ -25,6 +25,7 @@ import (
 // Kinds of messages of this package, in addition to those of package shardcore. They never change.
 const (
 	kindReply transport.Kind = 202
+	kindQuery transport.Kind = 203 // a request
 )
 
 // router dispatches the messages of a node to its regions. There is one for each node.
@@ -49,7 +50,7 @@ func routerOf(node *cluster.Node) *router {
 		t := node.Transport()
 		t.Handle(transport.Kind(shardcore.KindCoordinator), b.receiveCoordinatorMessage)
 		t.Handle(transport.Kind(shardcore.KindRegion), b.receiveRegionFrame)
-		t.Handle(kindReply, b.receiveReply)
+		t.Handle(kindReply, func(_ context.Context, m transport.Message) { b.deliverReply(m.Payload) })
 		return b
 	}).(*router)
 	return b
@@ -63,13 +64,6 @@ func (rt *router) reserve(s *shell) error {
 	}
 	rt.reserved[s.name] = s
 	return nil
-}
-
-// add publishes a shell whose name is reserved and which is complete.
-func (rt *router) add(s *shell, r any) {
-	rt.mu.Lock()
-	defer rt.mu.Unlock()
-	rt.shells[s.name], rt.regions[s.name] = s, r
 }
 
 func (rt *router) remove(s *shell) {
@@ -136,9 +130,6 @@ func (rt *router) sendReply(to identity.Node, data []byte, instead func(error) [
 		rt.node.Logger().Debug("cannot send a reply", slog.String("to", to.String()), slog.Any("error", err))
 	}
 }
-
-// receiveReply receives a reply of another node.
-func (rt *router) receiveReply(_ context.Context, m transport.Message) { rt.deliverReply(m.Payload) }
 
 func (rt *router) deliverReply(data []byte) {
 	r, err := decodeReply(data)
@@ -219,11 +210,6 @@ func (a *askTable) take(id uint64) (pendingAsk, bool) {
 	open, ok := s.open[id]
 	delete(s.open, id)
 	return open, ok
-}
-
-// sweep removes the asks of a shell whose callers have given up, and returns their number.
-func (a *askTable) sweep(s *shell) int {
-	return len(a.takeAll(func(at *pendingAsk) bool { return at.shell == s && at.message.Context().Err() != nil }))
 }
 
 func (a *askTable) takeAll(which func(*pendingAsk) bool) (taken []pendingAsk) {

@@ -15,6 +15,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 	"github.com/refold-io/refold/codec"
 	"github.com/refold-io/refold/eventsourcing"
+	"github.com/refold-io/refold/internal/adminrpc"
 	"github.com/refold-io/refold/internal/hosting"
 	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/panics"
@@ -81,7 +82,8 @@ func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime
 	}
 	s := &shell{
 		node: node, router: routerOf(node), runtime: rt, name: name, opts: opts, commands: commands, machine: machine,
-		log: opts.Logger.With(slog.String("type", name)), startedAt: time.Now(), inbox: newInbox(opts.Tuning.BufferSize), paths: make([]fastPath, opts.Shards),
+		log: opts.Logger.With(slog.String("type", name)), startedAt: time.Now(), paths: make([]fastPath, opts.Shards),
+		inbox:     loop.NewMailbox[item](loop.NewSignal(), loop.Limit{Count: opts.Tuning.BufferSize}, loop.Limit{Count: maxWaitingFrames, Bytes: maxWaitingBytes}),
 		openPaths: map[Shard]struct{}{}, localEntities: map[string]*localEntity{}, storeCalls: map[Shard]chan struct{}{},
 		refusal: make(chan struct{}), ready: make(chan struct{}), regionStopped: make(chan struct{}), done: make(chan struct{}),
 	}
@@ -129,7 +131,8 @@ func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 	if err := s.router.reserve(s); err != nil {
 		return errors.Join(err, s.abandon())
 	}
-	s.router.serve()
+	s.node.Transport().HandleRequest(kindQuery, s.router.receiveQuery)
+	s.node.HandleAdmin(adminService, adminrpc.Serve(adminProtocol(), s.router.administer))
 	if err := s.addHooks(); err != nil {
 		s.router.remove(s)
 		return errors.Join(err, s.abandon())
@@ -138,7 +141,9 @@ func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 		s.router.remove(s)
 		return errors.Join(err, s.abandon())
 	}
-	s.router.add(s, r)
+	s.router.mu.Lock()
+	s.router.shells[s.name], s.router.regions[s.name] = s, r
+	s.router.mu.Unlock()
 	s.updateMembers() //nolint:contextcheck // the loop uses its own context
 	s.background.Go(func() { s.followMembers(s.ctx) })
 	go s.run() //nolint:contextcheck // the loop uses its own context
@@ -175,7 +180,7 @@ func (s *shell) closeStores() error {
 func (s *shell) addHooks() error {
 	for phase, f := range map[cluster.Phase]func(context.Context) error{
 		cluster.PhaseStopRegions: func(ctx context.Context) error {
-			if err := s.leave(ctx); err != nil { // other nodes may soon host these shards
+			if err := s.endRegion(ctx, shardcore.Leave{}); err != nil { // other nodes may soon host these shards
 				s.inbox.Add(item{input: shardcore.Stop{}})
 				return fmt.Errorf("stopped shards by force: %w", err)
 			}
@@ -207,13 +212,9 @@ func (s *shell) followMembers(ctx context.Context) {
 	}
 }
 
-// leave hands off all shards and waits for the end of the region.
-func (s *shell) leave(ctx context.Context) error {
-	s.inbox.Add(item{input: shardcore.Leave{}})
-	return s.waitRegionStopped(ctx)
-}
-
-func (s *shell) waitRegionStopped(ctx context.Context) error {
+// endRegion passes a Leave or a Stop to the machine and waits for the end of the region.
+func (s *shell) endRegion(ctx context.Context, in shardcore.Input) error {
+	s.inbox.Add(item{input: in})
 	select {
 	case <-s.regionStopped:
 		return nil
@@ -227,8 +228,7 @@ func (s *shell) waitRegionStopped(ctx context.Context) error {
 // close ends the region by force and the loop after it. It waits for the entities as long as ctx
 // lasts.
 func (s *shell) close(ctx context.Context) error {
-	s.inbox.Add(item{input: shardcore.Stop{}})
-	err := s.waitRegionStopped(ctx)
+	err := s.endRegion(ctx, shardcore.Stop{})
 	s.post(s.end)
 	<-s.done
 	return err

@@ -215,9 +215,6 @@ func (rt *router) receiveQuery(_ context.Context, r *transport.Request) {
 	}
 }
 
-// kindQuery is a query about a region. It never changes.
-const kindQuery transport.Kind = 203
-
 // query is the kind of a query. The numbers never change.
 type query byte
 

@@ -139,13 +139,6 @@ type Scope struct {
 	Logger *slog.Logger
 }
 
-func (s Scope) withDefaults() Scope {
-	if s.Logger == nil {
-		s.Logger = slog.New(slog.DiscardHandler)
-	}
-	return s
-}
-
 func (s Scope) validate() error {
 	var errs fielderror.Errors
 	if bad(s.Type, coordinator.MaxTypeLength) || strings.TrimSpace(s.Type) == "" || strings.Contains(s.Type, "|") {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/refold-io/refold/internal/fielderror"
 	"github.com/refold-io/refold/internal/shardcore/coordinator"
 	"github.com/refold-io/refold/journal"
 	"github.com/refold-io/refold/snapshot"
@@ -206,21 +207,13 @@ var (
 	_ RememberStores    = JournalStores{}
 )
 
-func (c JournalStores) withDefaults() JournalStores {
-	c.SnapshotEvery = cmp.Or(c.SnapshotEvery, 1000)
-	c.KeepSnapshots = max(cmp.Or(c.KeepSnapshots, 2), 0)
-	return c
-}
-
 func (c JournalStores) validate() error {
-	var errs []error
+	var errs fielderror.Errors
 	if c.Journal == nil {
-		errs = append(errs, fmt.Errorf("%w: JournalStores.Journal is required", ErrInvalid))
+		errs.Addf("JournalStores.Journal", "is required")
 	}
-	if c.SnapshotEvery < 0 {
-		errs = append(errs, fmt.Errorf("%w: JournalStores.SnapshotEvery is %d, it must not be negative", ErrInvalid, c.SnapshotEvery))
-	}
-	return errors.Join(errs...)
+	fielderror.NotNegative(&errs, "JournalStores.SnapshotEvery", c.SnapshotEvery)
+	return errs.Err(ErrInvalid)
 }
 
 // ledgers returns a function that opens the histories of one store. They share circuit breakers and
@@ -229,7 +222,10 @@ func (c JournalStores) ledgers(s Scope) (func(kind, number, event, state string,
 	if err := errors.Join(c.validate(), s.validate()); err != nil {
 		return nil, err
 	}
-	c, s = c.withDefaults(), s.withDefaults()
+	logger := s.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
 	guarded, err := journal.WithBreaker(c.Journal, journal.BreakerConfig{})
 	if err != nil {
 		return nil, fmt.Errorf("sharding: guard the journal: %w", err)
@@ -250,8 +246,8 @@ func (c JournalStores) ledgers(s Scope) (func(kind, number, event, state string,
 			id += "|" + s.Role
 		}
 		return &ledger{
-			journal: guarded, snapshots: snapshots, background: background, id: id, writer: writer, event: event, state: state, log: s.Logger,
-			keep: c.KeepSnapshots, every: uint64(c.SnapshotEvery), most: most, //nolint:gosec // checked
+			journal: guarded, snapshots: snapshots, background: background, id: id, writer: writer, event: event, state: state, log: logger,
+			keep: max(cmp.Or(c.KeepSnapshots, 2), 0), every: uint64(cmp.Or(c.SnapshotEvery, 1000)), most: most, //nolint:gosec // checked
 		}
 	}, nil
 }

@@ -46,13 +46,10 @@ const maxBackoff = 5
 // withDefaults returns the effective configuration, or an error that names each invalid field.
 func (c Config) withDefaults() (Config, error) {
 	var errs fielderror.Errors
-	for field, n := range map[string]int64{
-		"CoordinatorBackoff": int64(c.CoordinatorBackoff), "PeerBytes": int64(c.PeerBytes), "RecoverNumber": int64(c.RecoverNumber), "RecoverInterval": int64(c.RecoverInterval),
-	} {
-		if n < 0 {
-			errs.Addf("Config."+field, "is %d, less than 0", n)
-		}
-	}
+	fielderror.NotNegative(&errs, "Config.CoordinatorBackoff", c.CoordinatorBackoff)
+	fielderror.NotNegative(&errs, "Config.PeerBytes", c.PeerBytes)
+	fielderror.NotNegative(&errs, "Config.RecoverNumber", c.RecoverNumber)
+	fielderror.NotNegative(&errs, "Config.RecoverInterval", c.RecoverInterval)
 	c.PeerBytes = cmp.Or(c.PeerBytes, 64<<20)
 	c.CoordinatorBackoff = cmp.Or(c.CoordinatorBackoff, 5*time.Second)
 	c.RecoverInterval = cmp.Or(c.RecoverInterval, 100*time.Millisecond)

@@ -5,10 +5,10 @@ package allocation
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 )
 
 // points is the number of points of each region on the ring.
@@ -35,10 +35,9 @@ type point struct {
 
 // Validate returns an error that matches ErrInvalid if the limit is invalid.
 func (h *Hashing) Validate() error {
-	if h.Limit < 0 {
-		return fmt.Errorf("%w: Hashing.Limit is %d, less than 0", ErrInvalid, h.Limit)
-	}
-	return nil
+	var errs fielderror.Errors
+	fielderror.NotNegative(&errs, "Hashing.Limit", h.Limit)
+	return errs.Err(ErrInvalid)
 }
 
 // Allocate returns the owner of the shard on the ring. Regions that must not host shards are not on

@@ -5,11 +5,10 @@ package allocation
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"math"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 )
 
 // LeastShards keeps the same number of shards on all regions. It decides on a whole round of moves,
@@ -24,25 +23,16 @@ type LeastShards struct {
 
 // Validate returns an error that matches ErrInvalid and names each invalid field.
 func (s LeastShards) Validate() error {
-	var errs []error
-	if s.AbsoluteLimit < 0 {
-		errs = append(errs, fmt.Errorf("%w: LeastShards.AbsoluteLimit is %d, less than 0", ErrInvalid, s.AbsoluteLimit))
-	}
+	var errs fielderror.Errors
+	fielderror.NotNegative(&errs, "LeastShards.AbsoluteLimit", s.AbsoluteLimit)
 	if !(s.RelativeLimit >= 0 && s.RelativeLimit <= 1) { // in this form NaN is invalid as well
-		errs = append(errs, fmt.Errorf("%w: LeastShards.RelativeLimit is %v, it must be from 0 to 1", ErrInvalid, s.RelativeLimit))
+		errs.Addf("LeastShards.RelativeLimit", "is %v, it must be from 0 to 1", s.RelativeLimit)
 	}
-	return errors.Join(errs...)
+	return errs.Err(ErrInvalid)
 }
 
 // Allocate returns the best region.
 func (LeastShards) Allocate(v View, _ Request) (identity.Node, bool) { return v.Best() }
-
-// limit returns the maximum number of n shards that may move in a round.
-func (s LeastShards) limit(n int) int {
-	share := cmp.Or(s.RelativeLimit, 0.1) * float64(n)
-	// 0.29 of 100 is slightly less than 29 in floating point.
-	return max(1, min(int(math.Floor(share+1e-9)), cmp.Or(s.AbsoluteLimit, 20)))
-}
 
 // Rebalance returns the shards that should move. First, each region gives up the shards that exceed
 // its part, rounded up. If there is no such region, each region with a full part gives one shard to
@@ -60,7 +50,9 @@ func (s LeastShards) Rebalance(v View) []Shard {
 		return nil
 	}
 	part := (n + len(regions) - 1) / len(regions)
-	limit := s.limit(n)
+	// 0.29 of 100 is slightly less than 29 in floating point.
+	share := int(math.Floor(cmp.Or(s.RelativeLimit, 0.1)*float64(n) + 1e-9))
+	limit := max(1, min(share, cmp.Or(s.AbsoluteLimit, 20)))
 	var chosen []Shard
 	for _, r := range regions {
 		chosen = append(chosen, r.Shards[:max(0, len(r.Shards)-part)]...)

@@ -5,11 +5,10 @@ package allocation
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/fielderror"
 )
 
 // Threshold moves shards from the fullest region when it has more than the best one by more than a
@@ -24,14 +23,10 @@ type Threshold struct {
 
 // Validate returns an error that matches ErrInvalid and names each invalid field.
 func (s Threshold) Validate() error {
-	var errs []error
-	if s.Difference < 0 {
-		errs = append(errs, fmt.Errorf("%w: Threshold.Difference is %d, less than 0", ErrInvalid, s.Difference))
-	}
-	if s.MaxMoving < 0 {
-		errs = append(errs, fmt.Errorf("%w: Threshold.MaxMoving is %d, less than 0", ErrInvalid, s.MaxMoving))
-	}
-	return errors.Join(errs...)
+	var errs fielderror.Errors
+	fielderror.NotNegative(&errs, "Threshold.Difference", s.Difference)
+	fielderror.NotNegative(&errs, "Threshold.MaxMoving", s.MaxMoving)
+	return errs.Err(ErrInvalid)
 }
 
 // Allocate returns the best region.
@@ -47,7 +42,7 @@ func (s Threshold) Rebalance(v View) []Shard {
 	regions := v.Suitable()
 	var most []Shard
 	for _, r := range regions {
-		if rest := v.resting(r.Shards); len(rest) > len(most) {
+		if rest := slices.DeleteFunc(slices.Clone(r.Shards), v.moving); len(rest) > len(most) {
 			most = rest
 		}
 	}
@@ -57,9 +52,4 @@ func (s Threshold) Rebalance(v View) []Shard {
 	}
 	slices.Sort(most)
 	return most[:min(difference-threshold, threshold, room)]
-}
-
-// resting returns the given shards that are not moving.
-func (v *View) resting(shards []Shard) []Shard {
-	return slices.DeleteFunc(slices.Clone(shards), v.moving)
 }

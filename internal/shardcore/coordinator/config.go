@@ -84,30 +84,19 @@ func (c Config) validate() error {
 	if c.Shards < 0 || c.Shards > MaxShards {
 		errs.Addf("Config.Shards", "is %d, it must be at most %d: the state must fit into one message", c.Shards, MaxShards)
 	}
-	if !c.Settings.valid() {
+	if s := &c.Settings; s.Shards < 0 || s.Shards > MaxShards || max(len(s.Role), len(s.State), len(s.Remember)) > MaxSetting {
 		errs.Addf("Config.Settings", "has an invalid number of shards, or a text of more than %d bytes", MaxSetting)
 	}
-	if c.MinRegions < 0 {
-		errs.Addf("Config.MinRegions", "is %d, less than 0", c.MinRegions)
-	}
-	for _, d := range []struct {
-		field string
-		value time.Duration
-	}{
-		{"RemovalMargin", c.RemovalMargin},
-		{"RetryInterval", c.RetryInterval},
-		{"HandOffTimeout", c.HandOffTimeout},
-		{"StartTimeout", c.StartTimeout},
-		{"RebalanceInterval", c.RebalanceInterval},
-		{"SaveTimeout", c.SaveTimeout},
-		{"StoreRetry", c.StoreRetry},
-		{"ProbeTimeout", c.ProbeTimeout},
-		{"Settle", c.Settle},
-	} {
-		if d.value < 0 {
-			errs.Addf("Config."+d.field, "is %v, less than 0", d.value)
-		}
-	}
+	fielderror.NotNegative(&errs, "Config.MinRegions", c.MinRegions)
+	fielderror.NotNegative(&errs, "Config.RemovalMargin", c.RemovalMargin)
+	fielderror.NotNegative(&errs, "Config.RetryInterval", c.RetryInterval)
+	fielderror.NotNegative(&errs, "Config.HandOffTimeout", c.HandOffTimeout)
+	fielderror.NotNegative(&errs, "Config.StartTimeout", c.StartTimeout)
+	fielderror.NotNegative(&errs, "Config.RebalanceInterval", c.RebalanceInterval)
+	fielderror.NotNegative(&errs, "Config.SaveTimeout", c.SaveTimeout)
+	fielderror.NotNegative(&errs, "Config.StoreRetry", c.StoreRetry)
+	fielderror.NotNegative(&errs, "Config.ProbeTimeout", c.ProbeTimeout)
+	fielderror.NotNegative(&errs, "Config.Settle", c.Settle)
 	return errs.Err(ErrInvalid)
 }
 
@@ -150,10 +139,6 @@ func (s Settings) Differences(other Settings) (fields []string) {
 		fields = append(fields, "Remember")
 	}
 	return fields
-}
-
-func (s *Settings) valid() bool {
-	return s.Shards >= 0 && s.Shards <= MaxShards && len(s.Role) <= MaxSetting && len(s.State) <= MaxSetting && len(s.Remember) <= MaxSetting
 }
 
 func appendSettings(dst []byte, s Settings) []byte {

@@ -27,7 +27,7 @@ const Never = time.Duration(math.MaxInt64)
 type Entities struct {
 	cfg     passivation.Settings
 	active  map[string]*entry
-	recent  list
+	ends    entry // the anchor of the ring: next is the least recently used entity
 	checkAt time.Duration
 	// limit is -1 if the settings have none.
 	limit int
@@ -45,6 +45,7 @@ func New(settings passivation.Settings, limit int) (*Entities, error) {
 		return nil, err
 	}
 	e := &Entities{cfg: cfg, checkAt: Never, limit: -1}
+	e.ends.prev, e.ends.next = &e.ends, &e.ends
 	if cfg.Limit > 0 {
 		e.limit = max(0, limit)
 		if cfg.NewStrategy != nil {
@@ -86,7 +87,7 @@ func (e *Entities) Touch(now time.Duration, id string) []string {
 	}
 	at, active := e.active[id]
 	if active {
-		e.recent.remove(at)
+		at.unlink()
 	} else {
 		if e.limit > 0 && len(e.active) == e.limit {
 			e.stopNext()
@@ -94,8 +95,8 @@ func (e *Entities) Touch(now time.Duration, id string) []string {
 		at = &entry{id: id}
 		e.active[id] = at
 	}
-	at.touched = now
-	e.recent.push(at)
+	at.touched, at.prev, at.next = now, e.ends.prev, &e.ends
+	at.prev.next, at.next.prev = at, at
 	if e.strategy != nil {
 		e.strategy.Touch(id)
 	}
@@ -109,7 +110,7 @@ func (e *Entities) Remove(id string) {
 		return
 	}
 	delete(e.active, id)
-	e.recent.remove(at)
+	at.unlink()
 	if e.strategy != nil {
 		e.strategy.Remove(id)
 	}
@@ -122,7 +123,7 @@ func (e *Entities) Tick(now time.Duration) []string {
 	if e.cfg.IdleTimeout <= 0 || now < e.checkAt {
 		return nil
 	}
-	for at := e.recent.oldest; at != nil && now-at.touched > e.cfg.IdleTimeout; at = e.recent.oldest {
+	for at := e.ends.next; at != &e.ends && now-at.touched > e.cfg.IdleTimeout; at = e.ends.next {
 		e.stopEntity(at.id)
 	}
 	if e.checkAt = now + e.cfg.IdleInterval; len(e.active) == 0 {
@@ -146,7 +147,7 @@ func (e *Entities) SetLimit(limit int) []string {
 }
 
 func (e *Entities) stopNext() {
-	id := e.recent.oldest.id
+	id := e.ends.next.id
 	if e.strategy != nil {
 		if chosen := e.strategy.Next(); e.active[chosen] != nil {
 			id = chosen
@@ -160,36 +161,12 @@ func (e *Entities) stopEntity(id string) {
 	e.Remove(id)
 }
 
-// entry is an active entity in the list of all.
+// entry is an active entity in a ring of all, in the order of their last message. The anchor of the
+// ring is no entity.
 type entry struct {
-	id           string
-	touched      time.Duration
-	newer, older *entry
+	id         string
+	touched    time.Duration
+	prev, next *entry
 }
 
-// list is a chain of entities in the order of their last message. It allocates nothing.
-type list struct{ newest, oldest *entry }
-
-func (l *list) push(e *entry) {
-	e.newer, e.older = nil, l.newest
-	if l.newest != nil {
-		l.newest.newer = e
-	} else {
-		l.oldest = e
-	}
-	l.newest = e
-}
-
-func (l *list) remove(e *entry) {
-	if e.newer != nil {
-		e.newer.older = e.older
-	} else {
-		l.newest = e.older
-	}
-	if e.older != nil {
-		e.older.newer = e.newer
-	} else {
-		l.oldest = e.newer
-	}
-	e.newer, e.older = nil, nil
-}
+func (at *entry) unlink() { at.prev.next, at.next.prev = at.next, at.prev }

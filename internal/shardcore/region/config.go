@@ -36,16 +36,13 @@ type Config struct {
 	Remember bool
 	// Settings are compared with those of the coordinator's node. Defaults to no comparison.
 	Settings coordinator.Settings
-	// BufferSize is how many messages may wait. Defaults to 100,000, at most 1,000,000.
-	BufferSize int
-	// RetryInterval is the interval at which unanswered requests are repeated. Defaults to 2
-	// seconds.
-	RetryInterval time.Duration
+	// BufferSize, RetryInterval and RestartBackoff have the meaning, the limits and the defaults of
+	// the fields of sharding.Tuning.
+	BufferSize                    int
+	RetryInterval, RestartBackoff time.Duration
 	// GiveUpAfter is how long a leaving region waits for homes while no coordinator replies. Then
 	// it refuses the waiting messages. Defaults to 0: no limit.
 	GiveUpAfter time.Duration
-	// RestartBackoff is the pause before a failed shard is started again. Defaults to 10 seconds.
-	RestartBackoff time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -69,13 +66,8 @@ func (c Config) validate() error {
 	if c.BufferSize < 0 || c.BufferSize > MaxBuffer {
 		errs.Addf("Config.BufferSize", "is %d, it must be from 0 to %d", c.BufferSize, MaxBuffer)
 	}
-	for _, d := range []struct {
-		field string
-		value time.Duration
-	}{{"RetryInterval", c.RetryInterval}, {"GiveUpAfter", c.GiveUpAfter}, {"RestartBackoff", c.RestartBackoff}} {
-		if d.value < 0 {
-			errs.Addf("Config."+d.field, "is %v, less than 0", d.value)
-		}
-	}
+	fielderror.NotNegative(&errs, "Config.RetryInterval", c.RetryInterval)
+	fielderror.NotNegative(&errs, "Config.GiveUpAfter", c.GiveUpAfter)
+	fielderror.NotNegative(&errs, "Config.RestartBackoff", c.RestartBackoff)
 	return errs.Err(ErrInvalid)
 }

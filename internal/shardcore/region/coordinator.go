@@ -76,7 +76,9 @@ func (m *Machine) member(n identity.Node) bool {
 func (m *Machine) findCandidates() []identity.Node {
 	var first *identity.Member // the oldest member that is not leaving
 	for i := range m.members {
-		if at := &m.members[i]; m.canHostCoordinator(at) && !isLeaving(at) && (first == nil || at.OlderThan(first)) {
+		at := &m.members[i]
+		leaves := at.Status == identity.Leaving || at.Status == identity.Exiting
+		if m.canHostCoordinator(at) && !leaves && (first == nil || at.OlderThan(first)) {
 			first = at
 		}
 	}
@@ -108,18 +110,14 @@ func (m *Machine) canHostCoordinator(at *identity.Member) bool {
 	return false
 }
 
-func isLeaving(at *identity.Member) bool {
-	return at.Status == identity.Leaving || at.Status == identity.Exiting
-}
-
 func (m *Machine) send(to identity.Node, msg coordinator.Message) {
 	msg.Type, msg.Instance = m.cfg.Type, m.cfg.Instance
 	m.out.Messages = append(m.out.Messages, OutgoingMessage{to, msg})
 }
 
-func (m *Machine) sendToCandidates(kind coordinator.Kind) {
+func (m *Machine) sendToCandidates(msg coordinator.Message) {
 	for _, n := range m.candidates {
-		m.send(n, coordinator.Message{Kind: kind})
+		m.send(n, msg)
 	}
 }
 
@@ -147,9 +145,7 @@ func (m *Machine) register() {
 	if m.cfg.Proxy {
 		kind = coordinator.RegisterProxy
 	}
-	for _, n := range m.candidates {
-		m.send(n, coordinator.Message{Kind: kind, Settings: m.cfg.Settings})
-	}
+	m.sendToCandidates(coordinator.Message{Kind: kind, Settings: m.cfg.Settings})
 }
 
 func (m *Machine) requestHomes(shards []Shard) {
@@ -169,8 +165,8 @@ func (m *Machine) requestHomes(shards []Shard) {
 
 // isCurrent reports whether a message about a shard is not older than the last one.
 func (m *Machine) isCurrent(msg coordinator.Message, s Shard) bool {
-	at := messageClock{msg.Term, msg.Round}
-	if s >= coordinator.MaxShards || at.before(m.lastHeard[s]) {
+	at, last := messageClock{msg.Term, msg.Round}, m.lastHeard[s]
+	if s >= coordinator.MaxShards || at.term < last.term || at.term == last.term && at.round < last.round {
 		return false
 	}
 	m.lastHeard[s] = at
@@ -298,13 +294,5 @@ func (m *Machine) giveUp() {
 	if m.now < m.giveUpAt() {
 		return
 	}
-	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
-		if _, known := m.Home(s); known {
-			continue
-		}
-		for _, line := range m.buffers[s].queues() {
-			m.refuseAll(s, line, shard.Stopped, anyMessage)
-		}
-		m.deleteIfEmpty(s)
-	}
+	m.refuseWaiting(func(s Shard) bool { _, known := m.Home(s); return !known })
 }

@@ -57,10 +57,6 @@ type Machine struct {
 // messageClock orders the messages of coordinators.
 type messageClock struct{ term, round uint64 }
 
-func (s messageClock) before(other messageClock) bool {
-	return s.term < other.term || s.term == other.term && s.round < other.round
-}
-
 type hostedShard struct {
 	generation uint64
 	running    bool
@@ -139,7 +135,7 @@ func (m *Machine) Tick(now time.Duration) Effects {
 			m.sendFlush(f)
 		}
 		if m.leaving && !m.stopped && (m.keepsRouting || !m.preparing()) {
-			m.sendToCandidates(coordinator.GracefulShutdown)
+			m.sendToCandidates(coordinator.Message{Kind: coordinator.GracefulShutdown})
 		}
 		m.verifyCoordinator()
 	}
@@ -229,7 +225,7 @@ func (m *Machine) takeEffects() Effects {
 	m.giveUp()
 	if (m.willStop() && m.buffered == 0 || m.stopping) && len(m.hosted) == 0 && !m.stopped && (m.stopping || m.allArrived()) {
 		m.stopped, m.out.Stopped = true, true
-		m.sendToCandidates(coordinator.RegionStopped)
+		m.sendToCandidates(coordinator.Message{Kind: coordinator.RegionStopped})
 	}
 	out := m.out
 	m.out = Effects{}
@@ -246,7 +242,7 @@ func (m *Machine) leave(stay bool) {
 			m.stopAll()
 			return
 		}
-		m.sendToCandidates(coordinator.GracefulShutdown)
+		m.sendToCandidates(coordinator.Message{Kind: coordinator.GracefulShutdown})
 	}
 	m.verifyCoordinator()
 }
@@ -280,7 +276,7 @@ func (m *Machine) stopAll() {
 			m.stopShard(s)
 		}
 	}
-	m.refuseWaiting()
+	m.refuseWaiting(func(Shard) bool { return true })
 }
 
 func (m *Machine) stop() {
@@ -288,15 +284,15 @@ func (m *Machine) stop() {
 	for _, s := range slices.Sorted(maps.Keys(m.hosted)) {
 		m.abort(s)
 	}
-	m.refuseWaiting()
+	m.refuseWaiting(func(Shard) bool { return true })
 }
 
-func (m *Machine) refuseWaiting() {
+// refuseWaiting refuses the waiting messages of the shards that match.
+func (m *Machine) refuseWaiting(which func(Shard) bool) {
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
-		for _, line := range m.buffers[s].queues() {
-			m.refuseAll(s, line, shard.Stopped, anyMessage)
+		if which(s) {
+			m.refuseShard(s, shard.Stopped, anyMessage)
 		}
-		m.deleteIfEmpty(s)
 	}
 }
 

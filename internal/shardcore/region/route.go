@@ -193,6 +193,13 @@ func (m *Machine) refuseAll(s Shard, line *[]message, reason shard.Reason, which
 
 func anyMessage(message) bool { return true }
 
+func (m *Machine) refuseShard(s Shard, reason shard.Reason, which func(message) bool) {
+	for _, line := range m.buffers[s].queues() {
+		m.refuseAll(s, line, reason, which)
+	}
+	m.deleteIfEmpty(s)
+}
+
 // dropAbandoned refuses messages whose callers have given up. The other messages of a queue still
 // wait for the same condition.
 func (m *Machine) dropAbandoned(tokens []uint64) {
@@ -201,9 +208,6 @@ func (m *Machine) dropAbandoned(tokens []uint64) {
 		gone[token] = struct{}{}
 	}
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
-		for _, line := range m.buffers[s].queues() {
-			m.refuseAll(s, line, shard.Abandoned, func(msg message) bool { _, found := gone[msg.token]; return found })
-		}
-		m.deleteIfEmpty(s)
+		m.refuseShard(s, shard.Abandoned, func(msg message) bool { _, found := gone[msg.token]; return found })
 	}
 }

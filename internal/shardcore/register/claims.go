@@ -74,7 +74,10 @@ type storedState struct {
 }
 
 func (r *Store) read(ctx context.Context, repair bool) (storedState, error) {
-	register, err := r.data.ReadState(ctx, !r.holdsTerm(), repair)
+	r.mu.Lock()
+	more := !r.holds // a store that holds a term is sure to find its own writes in a majority
+	r.mu.Unlock()
+	register, err := r.data.ReadState(ctx, more, repair)
 	if err != nil {
 		return storedState{}, fmt.Errorf("sharding: read the state: %w", err)
 	}

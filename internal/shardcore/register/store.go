@@ -80,14 +80,6 @@ func (r *Store) checkLost(highest uint64) bool {
 	return true
 }
 
-// holdsTerm reports whether this store holds a term, so that a majority is sure to include its own
-// writes. Otherwise it reads from more nodes.
-func (r *Store) holdsTerm() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.holds
-}
-
 // Save stores a change that is based on the stored state and is not empty. Its results have the
 // same meaning as in package sharding.
 func (r *Store) Save(ctx context.Context, c coordinator.Change) error {

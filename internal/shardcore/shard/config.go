@@ -62,9 +62,8 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	var errs fielderror.Errors
 	for _, n := range []struct {
-		field string
-		value int64
-		most  int64
+		field       string
+		value, most int64
 	}{
 		{"BufferSize", int64(c.BufferSize), MaxBuffer},
 		{"Starts", int64(c.Starts), MaxBuffer},
