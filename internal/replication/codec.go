@@ -30,7 +30,10 @@ func AppendMessage(dst []byte, m Message) []byte {
 		w.entry(&m.Entry)
 	case Delta:
 		w.uint(m.Nr)
-		writeList(&w, m.Items, w.item)
+		writeList(&w, m.Items, func(i *Item) {
+			w.b = appendChange(w.b, i.Key, i.From, i.To, i.Delta)
+			w.sortedNodes(i.Pruned)
+		})
 	case Ack:
 		return appendAck(dst, m.Nr, m.Verdict)
 	case Read:
@@ -136,11 +139,6 @@ func (w *writer) markers(markers []Marker) {
 		w.node(k.Owner)
 		w.sortedNodes(k.Seen)
 	})
-}
-
-func (w *writer) item(i *Item) {
-	w.b = appendChange(w.b, i.Key, i.From, i.To, i.Delta)
-	w.sortedNodes(i.Pruned)
 }
 
 func (r *reader) head() Kind {
@@ -319,7 +317,6 @@ func appendChange(dst []byte, key string, from, to uint64, delta []byte) []byte 
 	return append(dst, delta...)
 }
 
-// maxAck is the maximum size of an Ack.
 const maxAck = 4 + binary.MaxVarintLen64
 
 func appendAck(dst []byte, nr uint64, verdict Verdict) []byte {

@@ -68,16 +68,30 @@ type Config struct {
 	Rand *rand.Rand
 }
 
+type durationField struct {
+	name   string
+	value  *time.Duration
+	normal time.Duration // the default
+}
+
+func (c *Config) durations() []durationField {
+	return []durationField{
+		{"GossipInterval", &c.GossipInterval, 2 * time.Second},
+		{"NotifyInterval", &c.NotifyInterval, 500 * time.Millisecond},
+		{"DeltaInterval", &c.DeltaInterval, 200 * time.Millisecond},
+		{"PruneInterval", &c.PruneInterval, 2 * time.Minute},
+		{"PruneAfter", &c.PruneAfter, 5 * time.Minute},
+		{"DurablePruneAfter", &c.DurablePruneAfter, 24 * time.Hour},
+		{"MarkerTTL", &c.MarkerTTL, 6 * time.Hour},
+		{"DurableMarkerTTL", &c.DurableMarkerTTL, 10 * 24 * time.Hour},
+		{"Timeout", &c.Timeout, 5 * time.Second},
+	}
+}
+
 func (c Config) withDefaults() Config {
-	c.GossipInterval = cmp.Or(c.GossipInterval, 2*time.Second)
-	c.NotifyInterval = cmp.Or(c.NotifyInterval, 500*time.Millisecond)
-	c.DeltaInterval = cmp.Or(c.DeltaInterval, 200*time.Millisecond)
-	c.PruneInterval = cmp.Or(c.PruneInterval, 2*time.Minute)
-	c.PruneAfter = cmp.Or(c.PruneAfter, 5*time.Minute)
-	c.DurablePruneAfter = cmp.Or(c.DurablePruneAfter, 24*time.Hour)
-	c.MarkerTTL = cmp.Or(c.MarkerTTL, 6*time.Hour)
-	c.DurableMarkerTTL = cmp.Or(c.DurableMarkerTTL, 10*24*time.Hour)
-	c.Timeout = cmp.Or(c.Timeout, 5*time.Second)
+	for _, d := range c.durations() {
+		*d.value = min(cmp.Or(*d.value, d.normal), maxDuration)
+	}
 	c.MaxDeltaOps = cmp.Or(c.MaxDeltaOps, 50)
 	c.MaxEntry = cmp.Or(c.MaxEntry, 512<<10)
 	c.MaxMessage = cmp.Or(c.MaxMessage, 1<<20)
@@ -85,11 +99,6 @@ func (c Config) withDefaults() Config {
 	c.MaxKeys = cmp.Or(c.MaxKeys, 10_000_000)
 	c.MaxRequests = cmp.Or(c.MaxRequests, 65_536)
 	c.MaxLog = cmp.Or(c.MaxLog, 10_000)
-	for _, d := range []*time.Duration{
-		&c.GossipInterval, &c.NotifyInterval, &c.DeltaInterval, &c.PruneInterval, &c.PruneAfter, &c.DurablePruneAfter, &c.MarkerTTL, &c.DurableMarkerTTL, &c.Timeout,
-	} {
-		*d = min(*d, maxDuration)
-	}
 	if len(c.Expire) > 0 {
 		expire := make(map[string]time.Duration, len(c.Expire))
 		for p, d := range c.Expire {
@@ -109,21 +118,9 @@ func (c Config) validate() error {
 	if c.Rand == nil {
 		errs.Addf("Config.Rand", "is missing")
 	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{
-		{"GossipInterval", c.GossipInterval},
-		{"NotifyInterval", c.NotifyInterval},
-		{"DeltaInterval", c.DeltaInterval},
-		{"PruneAfter", c.PruneAfter},
-		{"DurablePruneAfter", c.DurablePruneAfter},
-		{"MarkerTTL", c.MarkerTTL},
-		{"DurableMarkerTTL", c.DurableMarkerTTL},
-		{"Timeout", c.Timeout},
-	} {
-		if d.value <= 0 {
-			errs.Addf("Config."+d.name, "is %v, it must be more than 0", d.value)
+	for _, d := range c.durations() {
+		if *d.value <= 0 && d.value != &c.PruneInterval { // a negative PruneInterval disables pruning
+			errs.Addf("Config."+d.name, "is %v, it must be more than 0", *d.value)
 		}
 	}
 	for _, n := range []struct {

@@ -527,10 +527,8 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (deltaResult, error
 	if err != nil {
 		return deltaResult{}, mergeError(item.Key, err)
 	}
-	if e == nil {
-		if e, err = m.create(item.Key); err != nil {
-			return deltaResult{}, err
-		}
+	if e, err = m.ensure(item.Key); err != nil {
+		return deltaResult{}, err
 	}
 	m.count.DeltasApplied++
 	a := deltaResult{e: e, changed: next != e.value}

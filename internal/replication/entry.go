@@ -105,10 +105,8 @@ func cleanUp(v crdt.Value, markers []Marker) (crdt.Value, error) {
 	return v, nil
 }
 
-func sameMarkers(a, b []Marker) bool {
-	return slices.EqualFunc(a, b, func(a, b Marker) bool {
-		return a.Removed == b.Removed && a.Performed == b.Performed && a.Obsolete == b.Obsolete && a.Owner == b.Owner && slices.Equal(a.Seen, b.Seen)
-	})
+func (k Marker) equal(o Marker) bool {
+	return k.Removed == o.Removed && k.Performed == o.Performed && k.Obsolete == o.Obsolete && k.Owner == o.Owner && slices.Equal(k.Seen, o.Seen)
 }
 
 // mergeMarkers merges the markers of two replicas and drops obsolete ones. alive reports whether a
@@ -135,7 +133,9 @@ func mergeMarker(a, b Marker, alive func(identity.Node) bool) Marker {
 	case b.Performed:
 		return b
 	case a.Owner == b.Owner:
-		a.Seen = union(a.Seen, b.Seen)
+		seen := slices.Concat(a.Seen, b.Seen)
+		slices.SortFunc(seen, identity.Node.Compare)
+		a.Seen = slices.Compact(seen)
 		return a
 	}
 	// An owner that has been removed itself will not perform the pruning.
@@ -143,12 +143,6 @@ func mergeMarker(a, b Marker, alive func(identity.Node) bool) Marker {
 		return b
 	}
 	return a
-}
-
-func union(a, b []identity.Node) []identity.Node {
-	all := slices.Concat(a, b)
-	slices.SortFunc(all, identity.Node.Compare)
-	return slices.Compact(all)
 }
 
 // insertNode returns a sorted list with a node added. It does not modify the list.

@@ -38,8 +38,9 @@ type exchangeState struct {
 
 // gossipTick starts a comparison with a random node and performs periodic work.
 func (m *Machine) gossipTick() {
+	m.setTimer(timerGossip, m.cfg.GossipInterval)
 	clear(m.deltas.requested)
-	m.dropParts()
+	m.assemblies = slices.DeleteFunc(m.assemblies, func(a *assembly) bool { return m.now-a.since > assemblyTTL })
 	m.advancePruningClock()
 	if m.loading {
 		return
@@ -368,7 +369,6 @@ func (m *Machine) sendEntries(to identity.Node, entries []*entry, sendBack bool)
 	return all
 }
 
-// sendOutgoing sends entries of the first waiting answer.
 func (m *Machine) sendOutgoing() {
 	x := &m.exchange
 	if len(x.outgoing) == 0 {
@@ -470,7 +470,6 @@ func bucketOf(key string) uint16 {
 type sum struct{ a, b uint64 }
 
 func (s *sum) add(o sum) { s.a, s.b = s.a+o.a, s.b+o.b }
-func (s *sum) sub(o sum) { s.a, s.b = s.a-o.a, s.b-o.b }
 
 func (s sum) digest() (d Digest) {
 	binary.LittleEndian.PutUint64(d[:], s.a)
@@ -483,7 +482,6 @@ func sumOf(b []byte) sum {
 	return sum{binary.LittleEndian.Uint64(h[:]), binary.LittleEndian.Uint64(h[8:])}
 }
 
-// tree holds the sums of the digests of all entries.
 type tree struct {
 	root    sum
 	groups  [branch]sum
@@ -494,12 +492,6 @@ func (t *tree) add(bucket uint16, s sum) {
 	t.root.add(s)
 	t.groups[bucket/branch].add(s)
 	t.buckets[bucket].add(s)
-}
-
-func (t *tree) sub(bucket uint16, s sum) {
-	t.root.sub(s)
-	t.groups[bucket/branch].sub(s)
-	t.buckets[bucket].sub(s)
 }
 
 // BucketCount is the number of buckets of the keys, the same on all nodes.

@@ -14,7 +14,11 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-func (m *Machine) create(key string) (*entry, error) {
+// ensure returns the entry of a key. It creates the entry if the key does not exist.
+func (m *Machine) ensure(key string) (*entry, error) {
+	if e := m.keys[key]; e != nil {
+		return e, nil
+	}
 	if len(m.keys) >= m.cfg.MaxKeys {
 		return nil, Errorf(ErrFull, "%d keys, no room for %q", len(m.keys), key)
 	}
@@ -83,7 +87,7 @@ func (m *Machine) makeTombstone(e *entry) {
 // markDirty removes an entry from the digest tree until its digest is needed.
 func (m *Machine) markDirty(e *entry) {
 	if e.dirty == 0 {
-		m.tree.sub(e.bucket, e.leaf)
+		m.tree.add(e.bucket, sum{-e.leaf.a, -e.leaf.b})
 		m.dirty = append(m.dirty, e)
 		e.dirty = len(m.dirty)
 	}
@@ -201,11 +205,9 @@ func (m *Machine) absorb(in *Entry) (absorbed, error) {
 		m.use(e, in.Used)
 		return a, nil
 	case in.Deleted:
-		if e == nil {
-			var err error
-			if e, err = m.create(in.Key); err != nil {
-				return absorbed{}, err
-			}
+		e, err := m.ensure(in.Key)
+		if err != nil {
+			return absorbed{}, err
 		}
 		m.use(e, in.Used)
 		m.makeTombstone(e)
@@ -243,7 +245,7 @@ func (m *Machine) absorb(in *Entry) (absorbed, error) {
 		e.size += len(in.Value)
 		a.changed = true
 	}
-	if !sameMarkers(pruning, e.pruning) {
+	if !slices.EqualFunc(pruning, e.pruning, Marker.equal) {
 		m.markDirty(e)
 		e.pruning, a.changed = pruning, true
 	}
@@ -258,7 +260,7 @@ func (m *Machine) absorb(in *Entry) (absorbed, error) {
 
 // addEntry adds a received entry whose key does not exist.
 func (m *Machine) addEntry(in *Entry, v crdt.Value, pruning []Marker) (absorbed, error) {
-	e, err := m.create(in.Key)
+	e, err := m.ensure(in.Key)
 	if err != nil {
 		return absorbed{}, err
 	}

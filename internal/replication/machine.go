@@ -4,6 +4,7 @@
 package replication
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -92,6 +93,15 @@ func New(cfg Config) (*Machine, error) {
 	m := &Machine{
 		cfg: cfg, self: cfg.Self.Node(), actor: cfg.Self, types: cfg.Types, rand: cfg.Rand,
 		keys: map[string]*entry{}, loading: len(cfg.Durable) > 0, lastAwaited: -time.Hour,
+		members: membersState{known: map[identity.Node]bool{}},
+		pullers: map[identity.Node]time.Duration{},
+		rounds:  roundsState{open: map[uint64]*round{}},
+		deltas: deltaState{
+			followers: map[identity.Node]*follower{}, requested: map[string]time.Duration{}, lastChange: -time.Hour, lastFlush: -time.Hour,
+		},
+		pruning: pruningState{removed: map[identity.Node]time.Duration{}},
+		subs:    subscriptions{byNr: map[uint64]*subscription{}, exact: map[string][]*subscription{}},
+		stores:  storesState{waiting: map[uint64]waiter{}, records: map[uint64]*entry{}},
 	}
 	for _, p := range cfg.Durable {
 		m.durable.add(p, struct{}{})
@@ -99,17 +109,6 @@ func New(cfg Config) (*Machine, error) {
 	for p, d := range cfg.Expire {
 		m.expire.add(p, d)
 	}
-	m.members.known = map[identity.Node]bool{}
-	m.pullers = map[identity.Node]time.Duration{}
-	m.rounds.open = map[uint64]*round{}
-	m.deltas.followers = map[identity.Node]*follower{}
-	m.deltas.requested = map[string]time.Duration{}
-	m.deltas.lastChange, m.deltas.lastFlush = -time.Hour, -time.Hour
-	m.pruning.removed = map[identity.Node]time.Duration{}
-	m.subs.byNr = map[uint64]*subscription{}
-	m.subs.exact = map[string][]*subscription{}
-	m.stores.waiting = map[uint64]waiter{}
-	m.stores.records = map[uint64]*entry{}
 	for i := range m.timers {
 		m.timers[i] = Never
 	}
@@ -158,7 +157,6 @@ func (m *Machine) handle(in Input) {
 	}
 }
 
-// request handles the inputs of users.
 func (m *Machine) request(in Input) {
 	if m.loading {
 		if r, is := requestOf(in); is && len(m.queue) >= m.cfg.MaxRequests {
@@ -238,28 +236,17 @@ func (m *Machine) Tick(now time.Duration) Effects {
 }
 
 func (m *Machine) runTimer(t timer) {
-	switch t {
-	case timerGossip:
-		m.setTimer(timerGossip, m.cfg.GossipInterval)
-		m.gossipTick()
-	case timerCompare:
-		m.compare()
-	case timerDelta:
-		m.deltas.sendNow = true
-	case timerNotify:
-		m.notify()
-	case timerPrune:
-		m.prune()
-	case timerPull:
-		m.pullDue()
-	case timerStore:
-		m.retryStores()
-	case timerSend:
-		m.sendOutgoing()
-	case timerExpire:
-		m.expireSome()
-	case timers:
-	}
+	[timers]func(*Machine){
+		timerGossip:  (*Machine).gossipTick,
+		timerCompare: (*Machine).compare,
+		timerDelta:   func(m *Machine) { m.deltas.sendNow = true },
+		timerNotify:  (*Machine).notify,
+		timerPrune:   (*Machine).prune,
+		timerPull:    (*Machine).pullDue,
+		timerStore:   (*Machine).retryStores,
+		timerSend:    (*Machine).sendOutgoing,
+		timerExpire:  (*Machine).expireSome,
+	}[t](m)
 }
 
 func (m *Machine) setTimer(t timer, after time.Duration) { m.timers[t] = m.now + after }
@@ -314,7 +301,6 @@ func (m *Machine) sendEncoded(to identity.Node, bulk bool, kind Kind, data []byt
 	m.sends = append(m.sends, message{to, bulk, data})
 }
 
-// stop stops the machine and answers all open requests.
 func (m *Machine) stop() {
 	for _, in := range m.queue {
 		if r, is := requestOf(in); is {
@@ -322,10 +308,10 @@ func (m *Machine) stop() {
 		}
 	}
 	m.queue = nil
-	for _, r := range m.rounds.sorted() {
-		m.finish(r, Stopped, nil)
+	for _, nr := range slices.Sorted(maps.Keys(m.rounds.open)) {
+		m.finish(m.rounds.open[nr], Stopped, nil)
 	}
-	for _, nr := range m.stores.sorted() {
+	for _, nr := range slices.Sorted(maps.Keys(m.stores.waiting)) {
 		if w := m.stores.waiting[nr]; w.kind == waitsReply {
 			w.reply.Outcome = Stopped
 			m.reply(w.reply)

@@ -6,6 +6,7 @@ package replication
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/refold-io/refold/identity"
 )
@@ -91,7 +92,7 @@ func (m *Machine) packSends() {
 		}
 		if at < 0 || groups[at].size+size > most {
 			at = len(groups)
-			groups = grown(groups)
+			groups = slices.Grow(groups, 1)[:at+1] // may reuse the memory of a former group
 			groups[at].to, groups[at].bulk, groups[at].size = s.to, s.bulk, 2+len(m.cfg.Name)
 		}
 		g := &groups[at]
@@ -116,11 +117,3 @@ func (m *Machine) packSends() {
 
 // maxGroups is the maximum number of groups whose memory is reused.
 const maxGroups = 64
-
-// grown returns groups with one more, reusing memory of a former group.
-func grown(groups []group) []group {
-	if n := len(groups); n < cap(groups) {
-		return groups[:n+1]
-	}
-	return append(groups, group{})
-}

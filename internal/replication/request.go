@@ -188,12 +188,11 @@ func (m *Machine) update(in *Update) {
 	}
 	whole := same || delta.IsZero() || m.cfg.DisableDeltas
 	if e == nil {
-		// Other nodes have no value that a delta could be applied to.
-		whole = true
-		if e, err = m.create(in.Key); err != nil {
-			m.fail(in.Request, err)
-			return
-		}
+		whole = true // other nodes have no value that a delta could be applied to
+	}
+	if e, err = m.ensure(in.Key); err != nil {
+		m.fail(in.Request, err)
+		return
 	}
 	pos := uint64(0)
 	if !same {
@@ -213,7 +212,6 @@ func (m *Machine) update(in *Update) {
 	m.replicate(in.Request, e, pos, encoded, whole, Done)
 }
 
-// modify calls the user's function and merges its result.
 func (m *Machine) modify(in *Update, current crdt.Value, pruning []Marker) (next crdt.Value, delta crdt.Delta, err error) {
 	m.actor.Advance(m.wallTime())
 	changed, err := callModify(in.Modify, current)
@@ -274,19 +272,16 @@ func (m *Machine) delete(in Delete) {
 	if !m.admit(in.Request) {
 		return
 	}
-	e := m.keys[in.Key]
-	if e != nil && e.deleted {
+	if e := m.keys[in.Key]; e != nil && e.deleted {
 		// The earlier deletion may have failed on other nodes or on disk, so repeat it there.
 		m.touch(e)
 		m.replicate(in.Request, e, 0, nil, true, Deleted)
 		return
 	}
-	if e == nil {
-		var err error
-		if e, err = m.create(in.Key); err != nil {
-			m.fail(in.Request, err)
-			return
-		}
+	e, err := m.ensure(in.Key)
+	if err != nil {
+		m.fail(in.Request, err)
+		return
 	}
 	m.makeTombstone(e)
 	if e.version == 0 {

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 // maxSecondaries is the number of additional nodes that are asked when some nodes do not answer.
 const maxSecondaries = 10
 
-// roundsState holds the requests that wait for other nodes.
 type roundsState struct {
 	open map[uint64]*round
 	due  roundHeap
@@ -59,10 +57,6 @@ func (s *roundsState) next() time.Duration {
 		return Never
 	}
 	return s.due[0].due
-}
-
-func (s *roundsState) sorted() []*round {
-	return slices.SortedFunc(maps.Values(s.open), func(a, b *round) int { return cmp.Compare(a.nr, b.nr) })
 }
 
 type phase uint8
@@ -344,14 +338,12 @@ func (h roundHeap) Swap(i, j int) {
 	h[i].index, h[j].index = i, j
 }
 
-// Push is part of heap.Interface.
 func (h *roundHeap) Push(x any) {
 	r := x.(*round) //nolint:errcheck,forcetypeassert // only rounds are pushed
 	r.index = len(*h)
 	*h = append(*h, r)
 }
 
-// Pop is part of heap.Interface.
 func (h *roundHeap) Pop() any {
 	old := *h
 	r := old[len(old)-1]

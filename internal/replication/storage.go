@@ -5,7 +5,6 @@ package replication
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -30,8 +29,6 @@ type storesState struct {
 	queued  []*entry          // entries to store at the end of the step
 	failed  []*entry          // entries to store again
 }
-
-func (s *storesState) sorted() []uint64 { return slices.Sorted(maps.Keys(s.waiting)) }
 
 type waits uint8
 
@@ -124,7 +121,6 @@ func (m *Machine) queueRetry(e *entry) {
 	m.setTimerBy(timerStore, m.now+storeRetry)
 }
 
-// retryStores stores entries whose last write has failed.
 func (m *Machine) retryStores() {
 	s := &m.stores
 	n, size := 0, 0
@@ -264,7 +260,6 @@ func (m *Machine) load(in Load) {
 	}
 }
 
-// loaded starts serving requests.
 func (m *Machine) loaded() {
 	if !m.loading {
 		return

@@ -92,7 +92,6 @@ func (m *Machine) pulling() bool {
 // isAwaited reports whether requests have recently waited for this node.
 func (m *Machine) isAwaited() bool { return m.now-m.lastAwaited < m.sliceInterval()+pullCalm }
 
-// pullMore sends requests up to the limits.
 func (m *Machine) pullMore() {
 	p := &m.pull
 	open, all := make([]int, len(p.peers)), 0
@@ -301,8 +300,4 @@ func (m *Machine) receivePart(from identity.Node, in Part) {
 	}
 	m.assemblies = slices.Delete(m.assemblies, i, i+1)
 	m.receiveData(from, a.data, true)
-}
-
-func (m *Machine) dropParts() {
-	m.assemblies = slices.DeleteFunc(m.assemblies, func(a *assembly) bool { return m.now-a.since > assemblyTTL })
 }
