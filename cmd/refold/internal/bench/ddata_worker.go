@@ -19,20 +19,13 @@ import (
 const dataCallers = 64
 
 // stats returns the figures of the replicator.
-func (s *server) stats(ctx context.Context, _ *order) (result, error) {
-	return s.statsWhen(ctx, func(ddata.Stats) bool { return true })
-}
-
-// sync waits until the data of the other nodes has arrived.
-func (s *server) sync(ctx context.Context, o *order) (result, error) {
-	return s.statsWhen(ctx, func(t ddata.Stats) bool { return t.Synced && (o.Digest == "" || o.Digest == t.Digest) })
-}
-
-func (s *server) statsWhen(ctx context.Context, holds func(ddata.Stats) bool) (r result, err error) {
+// stats returns the figures of the replicator. With orderSync it first waits until the data of the
+// other nodes has arrived.
+func (s *server) stats(ctx context.Context, o *order) (r result, err error) {
 	err = until(ctx, 5*time.Millisecond, func(ctx context.Context) (_ bool, err error) {
 		t, err := s.replicator.Stats(ctx)
 		r = result{At: time.Now(), Digest: t.Digest, Stats: &t.Protocol}
-		return holds(t), err
+		return o.Do == orderStats || t.Synced && (o.Digest == "" || o.Digest == t.Digest), err
 	})
 	return r, err
 }

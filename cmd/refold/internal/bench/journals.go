@@ -36,14 +36,9 @@ func (b *run) rawDB(f func(*goleveldb.DB) error) error {
 	return errors.Join(err, db.Close(), os.RemoveAll(dir))
 }
 
-func rawEntry(p notes, rng *rand.Rand, n int) (key [16]byte, value []byte) {
-	binary.BigEndian.PutUint64(key[:], rng.Uint64N(1000))
-	binary.BigEndian.PutUint64(key[8:], uint64(n)) //nolint:gosec // a count
-	return key, p.bytes(n, 200)
-}
-
-// rawBatches writes synced batches of entries and returns the entries per second.
-func (b *run) rawBatches(p notes, size int) (rate float64, err error) {
+// rawBatches writes synced batches of entries with a 16-byte key and a 200-byte value from one
+// goroutine. It returns the time of each batch and the entries per second.
+func (b *run) rawBatches(p notes, size int) (samples []time.Duration, rate float64, err error) {
 	err = b.rawDB(func(db *goleveldb.DB) error {
 		rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
 		batch := new(goleveldb.Batch)
@@ -53,33 +48,18 @@ func (b *run) rawBatches(p notes, size int) (rate float64, err error) {
 			batch.Reset()
 			for range size {
 				n++
-				key, value := rawEntry(p, rng, n)
-				batch.Put(key[:], value)
+				var key [16]byte
+				binary.BigEndian.PutUint64(key[:], rng.Uint64N(1000))
+				binary.BigEndian.PutUint64(key[8:], uint64(n)) //nolint:gosec // a count
+				batch.Put(key[:], p.bytes(n, 200))
 			}
-			if err = db.Write(batch, &opt.WriteOptions{Sync: true}); err != nil {
-				return err
-			}
-		}
-		rate = float64(n) / time.Since(start).Seconds()
-		return nil
-	})
-	return rate, err
-}
-
-// rawSingles writes single synced entries from one goroutine.
-func (b *run) rawSingles(p notes) (samples []time.Duration, rate float64, err error) {
-	err = b.rawDB(func(db *goleveldb.DB) error {
-		rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
-		start := time.Now()
-		for n := 0; n == 0 || time.Since(start) < b.settings.Length; n++ { // at least once
-			key, value := rawEntry(p, rng, n)
 			began := time.Now()
-			if err = db.Put(key[:], value, &opt.WriteOptions{Sync: true}); err != nil {
+			if err = db.Write(batch, &opt.WriteOptions{Sync: true}); err != nil {
 				return err
 			}
 			samples = append(samples, time.Since(began))
 		}
-		rate = float64(len(samples)) / time.Since(start).Seconds()
+		rate = float64(n) / time.Since(start).Seconds()
 		return nil
 	})
 	return samples, rate, err
@@ -132,11 +112,12 @@ func parseJournal(address string) (scheme, dir string, err error) {
 	if address == "" {
 		return "", "", nil
 	}
-	if dsn, ok := postgresAddress(address); ok {
-		return "postgres", dsn, nil
-	}
 	scheme, dir, found := strings.Cut(address, ":")
 	switch {
+	case address == "postgres:":
+		return "postgres", "", nil // a private server
+	case strings.HasPrefix(address, "postgres://"), strings.HasPrefix(address, "postgresql://"):
+		return "postgres", address, nil
 	case !found, scheme != "inmem" && scheme != "leveldb" && scheme != "nats", scheme != "leveldb" && dir != "":
 		return "", "", fmt.Errorf("bench: --journal %q: must be inmem:, leveldb:, leveldb:DIR, nats:, postgres: or a PostgreSQL URL", address)
 	}

@@ -30,7 +30,8 @@ func persist(ctx context.Context, b *run) ([]Result, error) {
 			case "inmem":
 				return b.rawChannels(persistEntities, persistCallers, p)
 			case "leveldb":
-				return b.rawBatches(p, 1000)
+				_, rate, err := b.rawBatches(p, 1000)
+				return rate, err
 			}
 			_, single, err := b.rawRows(ctx, p, 16)
 			if err != nil {
@@ -122,7 +123,7 @@ func (b *run) rawSingle(ctx context.Context, p notes, samples *[]time.Duration) 
 		if b.scheme == "postgres" {
 			some, rate, err = b.rawRows(ctx, p, 1)
 		} else {
-			some, rate, err = b.rawSingles(p)
+			some, rate, err = b.rawBatches(p, 1)
 		}
 		*samples = append(*samples, some...)
 		return rate, err

@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -42,9 +42,8 @@ func bulkWays() []rawWay {
 // rawBulk measures all bulkWays for an equal share of the time and returns the best rate with its
 // name.
 func (b *run) rawBulk(ctx context.Context, p notes, ordered bool) (best float64, name string, err error) {
-	ways := bulkWays()
-	for _, way := range ways {
-		rate, err := b.rawInserts(ctx, p, way, ordered, max(b.settings.Length/4, 10*time.Millisecond))
+	for _, way := range bulkWays() {
+		_, rate, err := b.rawInserts(ctx, p, way, ordered, max(b.settings.Length/4, 10*time.Millisecond))
 		if err != nil {
 			return 0, "", fmt.Errorf("%s: %w", way.name, err)
 		}
@@ -55,8 +54,9 @@ func (b *run) rawBulk(ctx context.Context, p notes, ordered bool) (best float64,
 	return best, name, nil
 }
 
-// rawInserts inserts events for a time and returns the events per second.
-func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, ordered bool, length time.Duration) (rate float64, err error) {
+// rawInserts inserts events for a time, at least once per connection. It returns the duration of
+// each statement and the events per second.
+func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, ordered bool, length time.Duration) (samples []time.Duration, rate float64, err error) {
 	err = b.rawTable(ctx, ordered, func(table string) (err error) {
 		conns := make([]*pgx.Conn, way.conn)
 		defer func() {
@@ -71,25 +71,23 @@ func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, ordered bool,
 				return err
 			}
 		}
-		counts := make([]int, way.conn)
+		took := make([][]time.Duration, way.conn)
 		start := time.Now()
 		err = inParallel(way.conn, way.conn, func(i int) (err error) {
 			for more := true; more; more = time.Since(start) < length {
-				if err = rawInsert(ctx, conns[i], table, way, p, i, counts[i]); err != nil {
+				began := time.Now()
+				if err = rawInsert(ctx, conns[i], table, way, p, i, way.size*len(took[i])); err != nil {
 					return err
 				}
-				counts[i] += way.size
+				took[i] = append(took[i], time.Since(began))
 			}
 			return nil
 		})
-		total := 0
-		for _, n := range counts {
-			total += n
-		}
-		rate = float64(total) / time.Since(start).Seconds()
+		samples = slices.Concat(took...)
+		rate = float64(way.size*len(samples)) / time.Since(start).Seconds()
 		return err
 	})
-	return rate, err
+	return samples, rate, err
 }
 
 // rawInsert inserts the events with the numbers done+1 to done+size of a connection, over 1,000
@@ -119,29 +117,9 @@ func splitTable(table string) (schema, name string) {
 	return table[1 : len(table)-len(`".raw`)], "raw"
 }
 
-// rawRows inserts single rows, one transaction each, and measures each one if there is a single
-// connection.
+// rawRows inserts single rows, one transaction each.
 func (b *run) rawRows(ctx context.Context, p notes, conns int) (samples []time.Duration, rate float64, err error) {
-	way := rawWay{size: 1, conn: conns}
-	if conns > 1 {
-		rate, err = b.rawInserts(ctx, p, way, false, b.settings.Length)
-		return nil, rate, err
-	}
-	err = b.rawTable(ctx, false, func(table string) error {
-		return b.rawConn(ctx, func(conn *pgx.Conn) error {
-			start := time.Now()
-			for n := 0; n == 0 || time.Since(start) < b.settings.Length; n++ { // at least once
-				began := time.Now()
-				if failed := rawInsert(ctx, conn, table, way, p, 0, n); failed != nil {
-					return failed
-				}
-				samples = append(samples, time.Since(began))
-			}
-			rate = float64(len(samples)) / time.Since(start).Seconds()
-			return nil
-		})
-	})
-	return samples, rate, err
+	return b.rawInserts(ctx, p, rawWay{size: 1, conn: conns}, false, b.settings.Length)
 }
 
 // filledTable runs f with a raw table of n events, whose IDs and sequence numbers key returns.
@@ -288,13 +266,4 @@ func (b *run) rawTable(ctx context.Context, ordered bool, f func(table string) e
 		return fmt.Errorf("bench: create the raw table: %w", err)
 	}
 	return errors.Join(f(quoted+".raw"), b.drop(context.WithoutCancel(ctx), schema))
-}
-
-// postgresAddress reports whether a journal's address is one of PostgreSQL, and returns its
-// connection string; an empty one means a private server.
-func postgresAddress(address string) (dsn string, ok bool) {
-	if address == "postgres:" {
-		return "", true
-	}
-	return address, strings.HasPrefix(address, "postgres://") || strings.HasPrefix(address, "postgresql://")
 }

@@ -77,7 +77,11 @@ func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 						stores.CoordinatorStores = sharding.ReplicatedStores{Replicator: r}
 					}
 					if regions[i], err = sharding.Host(ctx, r.Node(), rt, sharded(r.Node().Self().Name), sharding.Options{
-						State: stores, Shards: shards, MinMembers: placeNodes, ShardOf: numbered,
+						State: stores, Shards: shards, MinMembers: placeNodes,
+						ShardOf: func(id string) sharding.Shard {
+							n, _ := strconv.ParseUint(id, 10, 31) // the ID is the number of the shard
+							return sharding.Shard(n)
+						},
 					}); err != nil {
 						return err
 					}
@@ -87,11 +91,6 @@ func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 		})
 	})
 	return p, err
-}
-
-func numbered(id string) sharding.Shard {
-	n, _ := strconv.ParseUint(id, 10, 31)
-	return sharding.Shard(n)
 }
 
 // measure sends a message to an entity of each shard and waits until the sending node has all

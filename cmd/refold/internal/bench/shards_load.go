@@ -5,7 +5,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -46,13 +45,6 @@ type load struct {
 	samples []sample      // At is the due time
 	failed  int
 	errors  []string
-}
-
-func (s *server) running() (*load, error) {
-	if s.load == nil {
-		return nil, errors.New("no load is running")
-	}
-	return s.load, nil
 }
 
 // startLoad starts a load on the entities of a part. Acknowledgements of an earlier load on the
@@ -123,22 +115,15 @@ func (a *load) one(ctx context.Context, i int, stored bool, note []byte, due tim
 
 // halt ends the load and waits for the replies. Open is the number of asks that were open.
 func (s *server) halt(context.Context, *order) (result, error) {
-	a, err := s.running()
-	if err != nil {
-		return result{}, err
-	}
+	a := s.load
 	open := int(a.open.Load())
 	a.stop()
 	a.ended.Wait()
 	return result{Ops: len(a.samples), Took: a.took, Open: open, Failed: a.failed, Errors: a.errors}, nil
 }
 
-func (s *server) times(_ context.Context, o *order) (r result, err error) {
-	a, err := s.running()
-	if err != nil {
-		return r, err
-	}
-	for _, sample := range a.samples {
+func (s *server) times(_ context.Context, o *order) (r result, _ error) {
+	for _, sample := range s.load.samples {
 		if !sample.At.Before(o.Since) && sample.At.Before(o.Until) {
 			r.Times = append(r.Times, sample.Took)
 		}
@@ -148,10 +133,7 @@ func (s *server) times(_ context.Context, o *order) (r result, err error) {
 
 // lost reads all entities with acknowledged commands.
 func (s *server) lost(ctx context.Context, _ *order) (r result, err error) {
-	a, err := s.running()
-	if err != nil {
-		return r, err
-	}
+	a := s.load
 	var lost atomic.Int64
 	err = inParallel(len(a.ids), dataCallers, func(i int) (err error) {
 		acked, unknown := a.acked[i].Load(), a.unknown[i].Load()

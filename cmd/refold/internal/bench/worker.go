@@ -101,7 +101,7 @@ var handlers = map[string]func(*server, context.Context, *order) (result, error)
 	},
 	orderLeave:  func(s *server, ctx context.Context, _ *order) (result, error) { return result{}, s.node.Shutdown(ctx) },
 	orderAnswer: (*server).answer, orderRaw: (*server).raw,
-	orderFill: (*server).fill, orderUpdate: (*server).update, orderStats: (*server).stats, orderSync: (*server).sync, orderCheck: (*server).check,
+	orderFill: (*server).fill, orderUpdate: (*server).update, orderStats: (*server).stats, orderSync: (*server).stats, orderCheck: (*server).check,
 	orderDecode: (*server).decode,
 	orderWhere:  (*server).where, orderEcho: (*server).echo, orderWake: (*server).wake, orderHomes: (*server).spread, orderProbe: (*server).probe,
 	orderRuns: (*server).runs, orderLoad: (*server).startLoad, orderHalt: (*server).halt, orderTimes: (*server).times, orderLost: (*server).lost,
@@ -114,6 +114,8 @@ func (s *server) do(ctx context.Context, o *order) (result, error) {
 		return result{}, fmt.Errorf("unknown order %q", o.Do)
 	case s.node == nil && o.Do != orderJoin && o.Do != orderDecode:
 		return result{}, errors.New("the process has not joined the cluster")
+	case s.load == nil && slices.Contains([]string{orderHalt, orderTimes, orderLost}, o.Do):
+		return result{}, errors.New("no load is running")
 	}
 	return handle(s, ctx, o)
 }
