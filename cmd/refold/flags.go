@@ -27,8 +27,7 @@ func (f *watchFlags) Validate() error {
 	return nil
 }
 
-// show calls look once, or with --watch repeatedly and prints changes. With --watch, it prints
-// errors and continues.
+// show calls look once, or with --watch repeatedly; it then prints changes and errors.
 func (f *watchFlags) show(ctx context.Context, w io.Writer, asJSON bool, look func(w io.Writer) error) error {
 	if !f.Watch {
 		return look(w)

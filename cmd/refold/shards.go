@@ -48,8 +48,7 @@ func (n *shardNode) silent() error {
 	return n.Err
 }
 
-// look queries all members, and returns the sorted entity types, or only the type that --type
-// names.
+// look queries all members, and returns the sorted entity types, or the type that --type names.
 func (c *shardsCommand) look(ctx context.Context, n *nodes) (all []shardNode, types []string, err error) {
 	names, leaves, err := n.present(ctx, c.Ask)
 	if err != nil {
@@ -217,8 +216,7 @@ func spreadOf(all []shardNode, typ string) *spread {
 	return s
 }
 
-// well reports whether all remaining members have responded, none is refused, and there is a
-// coordinator.
+// well reports that all remaining members have responded, none is refused, and a coordinator runs.
 func (s *spread) well() bool {
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; !n.Leaves && (n.Error != "" || n.AdminRegion != nil && n.Mismatch != "") {

@@ -55,8 +55,7 @@ func (c *shardsRebalanceCommand) Run(ctx context.Context, env *operator.Env, com
 	})
 }
 
-// rebalance starts a rebalance of a type. It returns the number of shards that start to move, and
-// of those already moving.
+// rebalance returns how many shards start to move, and how many are already moving.
 func (n *nodes) rebalance(ctx context.Context, all []shardNode, typ string) (moving, open int, err error) {
 	name, state := coordinatorOf(all, typ)
 	if state == nil {

@@ -321,8 +321,7 @@ func (a *Account) open(ctx *eventsourcing.Context[Account, Event, View], c Open)
 	return ctx.Persist(Opened{Cause{ctx.Now(), c.Request}, c.Currency, c.Owner}).Reply(view)
 }
 
-// change handles a command that changes the account. It executes each request once, and only while
-// the account is open.
+// change executes each request that changes the account once, and only while the account is open.
 func (a *Account) change(ctx *eventsourcing.Context[Account, Event, Receipt], request, content string, decide func(Cause) (Event, error)) eventsourcing.Decision[Account, Event, Receipt] {
 	first, done, err := a.Requests.Check(request, content)
 	switch {

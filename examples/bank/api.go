@@ -257,8 +257,7 @@ func decode[T any](w http.ResponseWriter, r *http.Request) (body T, err error) {
 	return body, nil
 }
 
-// The response bodies. Amounts are strings, so that no client converts them to binary floating
-// point.
+// The response bodies. Amounts are strings, so that clients do not convert them to floating point.
 type (
 	accountBody struct {
 		ID         string        `json:"id"`

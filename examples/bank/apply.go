@@ -246,8 +246,7 @@ func (a *applier) handle(ctx context.Context, t task) error {
 	return nil
 }
 
-// bad records an unreadable line. If only its amount or currency is invalid, the line counts as
-// refused.
+// bad records an unreadable line. A line with an invalid amount or currency counts as refused.
 func (a *applier) bad(err *batch.LineError) {
 	record := logRecord{Event: "line", Line: err.Line, Outcome: "bad"}
 	code := "bad_line"

@@ -96,8 +96,7 @@ type auditor struct {
 	lines     map[string]eventRef // requests that are lines of files
 }
 
-// audit checks the books of all accounts in a journal. The error is the reason why the audit could
-// not complete.
+// audit checks all accounts in a journal. The error is the reason why it could not complete.
 func audit(ctx context.Context, j journal.Journal, registry *codec.Registry, answer answerer) (*auditReport, error) {
 	lister, ok := journal.As[journal.IDLister](j)
 	if !ok {

@@ -55,8 +55,7 @@ type branch struct {
 	waker  sync.WaitGroup
 }
 
-// openBranch starts a branch on the shared store. It does not wait until the branch has joined the
-// cluster.
+// openBranch starts a branch on the shared store. It does not wait for the join.
 func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates) (_ *branch, err error) {
 	log := cfg.logger.With(slog.String("branch", cfg.carrier.Self().Name))
 	node, err := cluster.Start(cluster.Config{ //nolint:contextcheck // the node runs until Shutdown

@@ -36,8 +36,7 @@ func (c *lookupCmd) Run(app *app) error {
 	})
 }
 
-// pastOf selects a state: after an event, at a time, or without some events. Zero values select the
-// present state.
+// pastOf selects a state. Zero values select the present state.
 func pastOf(atSeq uint64, atTime time.Time, without []uint64) eventsourcing.FoldOptions[Event] {
 	opts := eventsourcing.FoldOptions[Event]{UpTo: atSeq, AsOf: atTime}
 	if len(without) > 0 {

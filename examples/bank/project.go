@@ -110,8 +110,7 @@ type totalsTable struct {
 	name  string // quoted
 }
 
-// openTotals connects to a database and creates the table if it does not exist, in the schema of
-// Refold.
+// openTotals connects to a database and creates the table in the schema of Refold if it is missing.
 func openTotals(ctx context.Context, address string) (*totalsTable, error) {
 	dsn, schema, err := pgjournal.ParseAddress(address)
 	if err != nil {

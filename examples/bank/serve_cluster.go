@@ -235,8 +235,7 @@ func (s *branches) ready(ctx context.Context) error {
 	return nil
 }
 
-// giveUp ends all branches after a failure. If a node has ended on its own, its error is the
-// reason.
+// giveUp ends all branches. If a node has ended on its own, its error is the reason.
 func (s *branches) giveUp(err error) error {
 	closed := s.close()
 	var why error
@@ -277,8 +276,7 @@ func (s *branches) wait() error {
 	return nil
 }
 
-// prepare announces to the cluster that all of its branches are about to end, so that no shard
-// moves.
+// prepare announces the end of all branches to the cluster, so that no shard moves.
 func (s *branches) prepare() {
 	for _, b := range s.all {
 		if s.whole && b.node.PrepareForShutdown(context.WithoutCancel(s.app.ctx)) == nil {

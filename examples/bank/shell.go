@@ -52,8 +52,7 @@ type shell struct {
 	prompt string
 }
 
-// run executes lines until the input or ctx ends, or a line is "quit". It prints errors and
-// continues.
+// run executes lines until the input or ctx ends, or a line is "quit". It continues after errors.
 func (s *shell) run(ctx context.Context, in io.Reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -16,8 +16,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// openStore opens the store at the address of --journal. Read-only, it requires that the store
-// exists.
+// openStore opens the store of --journal. Read-only, it requires that the store exists.
 func openStore(ctx context.Context, name string, readOnly bool) (store.DB, error) {
 	kind, at, _ := strings.Cut(name, ":")
 	switch {

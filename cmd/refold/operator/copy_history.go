@@ -124,8 +124,7 @@ func (l *load) records(ctx context.Context, highest uint64) error {
 
 func (l *load) next() uint64 { return l.stored + uint64(len(l.events)) + 1 }
 
-// fill adds placeholders for deleted records, up to a number. The record that follows them, if any,
-// is before.
+// fill adds placeholders for deleted records up to a number. The next record, if any, is before.
 func (l *load) fill(ctx context.Context, to uint64, before *journal.Event) error {
 	next := l.next()
 	if to < next {

@@ -44,8 +44,7 @@ func (s *Source) snapshots(ctx context.Context, id string, highest uint64) iter.
 	}
 }
 
-// snapshotsAtOnce bounds how many IDs have their snapshots copied at the same time: a snapshot may
-// be large, and is held in memory.
+// snapshotsAtOnce bounds how many IDs have a snapshot in memory at the same time.
 const snapshotsAtOnce = 16
 
 // copySnapshots makes the snapshots of the target equal to those of the source, up to a number. It

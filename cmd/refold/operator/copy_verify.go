@@ -19,8 +19,7 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// missingRecords checks that the target holds a prefix of an ID in the source, and returns how many
-// records it lacks.
+// missingRecords returns how many records the target lacks, which must hold a prefix of the source.
 func (c *copier) missingRecords(ctx context.Context, id string) (missing uint64, err error) {
 	to, err := c.to.Journal.HighestSequenceNr(ctx, id)
 	if err != nil {

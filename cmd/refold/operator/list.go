@@ -63,8 +63,7 @@ func requireID(ctx context.Context, src *Source, id string) (highest uint64, err
 	return 0, fmt.Errorf("no persistence ID %q; the events command lists them", id)
 }
 
-// ahead is how many results per worker inOrder buffers, so that one slow ID does not stop the
-// others.
+// ahead is the number of buffered results per worker, so that a slow ID does not stop the others.
 const ahead = 64
 
 var errEnough = errors.New("operator: enough")

@@ -160,8 +160,7 @@ func (c *rebuildCommand) rebuild(ctx context.Context, src *Source, l *Linked) (r
 	return r, nil
 }
 
-// unused returns the number of an unreadable snapshot that is newer than the one that a replay
-// used, or 0.
+// unused returns the number of an unreadable snapshot that is newer than the one used, or 0.
 func unused(ctx context.Context, src *Source, id string, f *folded) (uint64, error) {
 	if src.Snapshots == nil {
 		return 0, nil

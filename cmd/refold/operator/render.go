@@ -63,8 +63,7 @@ func (f format) render(payload []byte, limit int) ([]byte, error) {
 	return nil, errFormat
 }
 
-// renderer converts well-formed msgpack to JSON. When out exceeds the limit, the renderer stops and
-// out holds the beginning.
+// renderer converts msgpack to JSON. When out exceeds the limit, it stops; out holds the beginning.
 type renderer struct {
 	in    *msgpack.Decoder
 	out   []byte
@@ -124,8 +123,7 @@ func (r *renderer) list(n int, err error, brackets string, element func() error)
 	return nil
 }
 
-// field renders a map key and its value. A key that is not a string becomes a string that contains
-// its JSON.
+// field renders a map key and its value. A key that is not a string becomes its JSON as a string.
 func (r *renderer) field() error {
 	start := len(r.out)
 	if err := r.value(); err != nil {

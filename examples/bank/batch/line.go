@@ -206,8 +206,7 @@ func isHeader(text string) bool {
 	return strings.TrimPrefix(text, "\ufeff") == Header
 }
 
-// readLine returns the next line without its end. It returns the beginning of a line that is too
-// long.
+// readLine returns the next line without its end, or the beginning of a line that is too long.
 func readLine(b *bufio.Reader) (string, error) {
 	line, err := b.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {

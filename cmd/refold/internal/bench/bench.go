@@ -316,8 +316,7 @@ func number(x float64) string {
 	return fmt.Sprintf("%.3g", x)
 }
 
-// verify checks after a run that the counters hold the sum of all additions and that the journal is
-// complete.
+// verify checks that the counters hold the sum of all additions and that the journal is complete.
 func verify(ctx context.Context, s *database, targets []eventsourcing.Ref[counter], want int64) error {
 	var sum int64
 	for _, to := range targets {

@@ -32,8 +32,7 @@ const (
 	maxJoin, maxJoinRatio, maxJoinP99 = 5, 3, 3
 )
 
-// dataJoin measures the time until a new node holds all data of three others, and the latency of
-// majority writes during the join.
+// dataJoin measures the join of a new node, and the latency of majority writes during the join.
 func dataJoin(ctx context.Context, b *run) ([]Result, error) {
 	keys := b.scaled(joinKeys, 1)
 	var took, during compared // limits: sending and decoding the same data; the latency before the join

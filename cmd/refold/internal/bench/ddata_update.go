@@ -16,8 +16,7 @@ const (
 	ackSize = 12
 )
 
-// dataUpdate measures majority writes of 3 and 5 processes beside raw requests to as many peers
-// with the same bytes.
+// dataUpdate measures majority writes beside raw requests to as many peers with the same bytes.
 func dataUpdate(ctx context.Context, b *run) (results []Result, err error) {
 	sizes := [][]string{{"n1", "n2", "n3"}, {"n1", "n2", "n3", "n4", "n5"}}
 	if b.trial() {

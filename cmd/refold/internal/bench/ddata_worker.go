@@ -18,7 +18,6 @@ import (
 
 const dataCallers = 64
 
-// stats returns the figures of the replicator.
 // stats returns the figures of the replicator. With orderSync it first waits until the data of the
 // other nodes has arrived.
 func (s *server) stats(ctx context.Context, o *order) (r result, err error) {
@@ -116,8 +115,7 @@ func (s *server) fill(ctx context.Context, o *order) (result, error) {
 	})
 }
 
-// update lets callers update random keys at WriteMajority. A set receives one of its elements
-// again.
+// update lets callers update random keys at WriteMajority. A set receives an element again.
 func (s *server) update(ctx context.Context, o *order) (result, error) {
 	keys := dataKeys(o.Set, o.Count)
 	elements := make([][]string, 10)
@@ -178,8 +176,7 @@ func (s *server) check(ctx context.Context, o *order) (r result, err error) {
 	return r, nil
 }
 
-// deltaSize returns the average number of bytes that an update sends to each peer it waits for,
-// between two results of orderStats.
+// deltaSize returns the average size of an update for one peer, between two results of orderStats.
 func deltaSize(before, after *ddata.ProtocolStats) (int, error) {
 	const k = "delta"
 	messages := after.Sent[k] - before.Sent[k]

@@ -65,8 +65,7 @@ func (b *run) rawBatches(p notes, size int) (samples []time.Duration, rate float
 	return samples, rate, err
 }
 
-// rawChannels measures request and reply over channels: one goroutine per entity and the same
-// callers, without encoding or storage.
+// rawChannels measures request and reply over channels, with one goroutine per entity.
 func (b *run) rawChannels(entities, callers int, p notes) (float64, error) {
 	type request struct {
 		command add
@@ -106,8 +105,7 @@ func (b *run) rawChannels(entities, callers int, p notes) (float64, error) {
 	return c.rate(), err
 }
 
-// parseJournal splits the address of a journal into its scheme and its directory or connection
-// string.
+// parseJournal splits the address of a journal into its scheme and its directory or DSN.
 func parseJournal(address string) (scheme, dir string, err error) {
 	if address == "" {
 		return "", "", nil
@@ -140,8 +138,7 @@ func (b *run) opened(ctx context.Context, f func(s *database) error) (err error)
 	return f(s)
 }
 
-// open opens an empty store. LevelDB's is a new directory in the configured one, removed when the
-// store is closed.
+// open opens an empty store. LevelDB's directory is removed when the store is closed.
 func (b *run) open(ctx context.Context) (*database, error) {
 	if b.scheme == "postgres" {
 		return b.openPostgres(ctx)

@@ -39,8 +39,7 @@ func bulkWays() []rawWay {
 	return ways
 }
 
-// rawBulk measures all bulkWays for an equal share of the time and returns the best rate with its
-// name.
+// rawBulk gives each of bulkWays an equal share of the time and returns the best rate and its name.
 func (b *run) rawBulk(ctx context.Context, p notes, ordered bool) (best float64, name string, err error) {
 	for _, way := range bulkWays() {
 		_, rate, err := b.rawInserts(ctx, p, way, ordered, max(b.settings.Length/4, 10*time.Millisecond))

@@ -83,8 +83,7 @@ func recoverEvents(ctx context.Context, b *run) ([]Result, error) {
 	})}, err
 }
 
-// rawEvents writes the same events without Refold and measures a function that reads and decodes
-// them.
+// rawEvents writes the same events without Refold and measures their scan.
 func (b *run) rawEvents(ctx context.Context, n int, p notes, measure func(scan func() (float64, error)) error) error {
 	if b.scheme == "postgres" {
 		return b.rawSelect(ctx, n, p, measure)

@@ -93,8 +93,7 @@ func (b *run) place(ctx context.Context, shards int) (p placed, err error) {
 	return p, err
 }
 
-// measure sends a message to an entity of each shard and waits until the sending node has all
-// homes.
+// measure sends a message to each shard and waits until the sending node has all homes.
 func (p *placed) measure(ctx context.Context, regions []*sharding.Region[counter], shards int, count *saves) error {
 	for _, r := range regions {
 		if err := until(ctx, 5*time.Millisecond, func(ctx context.Context) (bool, error) {

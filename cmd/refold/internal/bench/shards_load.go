@@ -47,8 +47,7 @@ type load struct {
 	errors  []string
 }
 
-// startLoad starts a load on the entities of a part. Acknowledgements of an earlier load on the
-// same entities are kept.
+// startLoad starts a load. Acknowledgements of an earlier load on the same entities are kept.
 func (s *server) startLoad(ctx context.Context, o *order) (result, error) {
 	ctx, stop := context.WithCancel(ctx)
 	a := &load{region: s.region, notes: newNotes(), stop: stop, began: time.Now()}

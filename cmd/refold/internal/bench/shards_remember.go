@@ -84,8 +84,7 @@ func (b *run) recall(ctx context.Context, replicated bool) (r recalled, err erro
 	return r, err
 }
 
-// lifetime starts a cluster, calls f with the time at which its last node was Up, and stops all
-// nodes.
+// lifetime starts a cluster, calls f with the time when its last node was Up, and stops all nodes.
 func (b *run) lifetime(ctx context.Context, common setup, f func(w *workers, up time.Time) (time.Duration, error)) (took time.Duration, err error) {
 	err = b.withWorkers(ctx, func(ctx context.Context, w *workers) error {
 		var up result

@@ -157,8 +157,7 @@ func (s *server) join(ctx context.Context, o *order) (r result, err error) {
 	return result{At: time.Now()}, err
 }
 
-// startRegion starts a runtime, and a region with the default options, the number of shards and the
-// stores of this run.
+// startRegion starts a runtime, and a region with the stores of this run.
 func (s *server) startRegion(ctx context.Context, self identity.Node) (err error) {
 	var db store.DB
 	if s.setup.DSN == "" {
@@ -250,8 +249,7 @@ func (s *server) view(context.Context, *order) (result, error) {
 	return result{View: v}, nil
 }
 
-// observation is what a node has observed about another one: that it is unreachable, downed or
-// removed.
+// observation records that a node has seen another one become unreachable, downed or removed.
 type observation struct {
 	Kind cluster.EventKind
 	Node identity.Node

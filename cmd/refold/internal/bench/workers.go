@@ -21,8 +21,7 @@ import (
 	"github.com/refold-io/refold/plugins/nats/embedded"
 )
 
-// workers are child processes with a node each, and the NATS server in this process that connects
-// them.
+// workers are child processes with a node each, and the NATS server that connects them.
 type workers struct {
 	command []string
 	procs   int // GOMAXPROCS of processes that start from now on, 0 for the default

@@ -200,8 +200,7 @@ func together(callers int, length time.Duration, f func(caller, n int) error) (t
 	return t, err
 }
 
-// inParallel calls f with the numbers below n on concurrent callers. A caller ends with its first
-// error. The result joins the errors.
+// inParallel calls f with the numbers below n. Each caller ends with its first error.
 func inParallel(n, callers int, f func(i int) error) error {
 	errs := make([]error, callers)
 	var wg sync.WaitGroup
