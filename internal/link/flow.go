@@ -19,7 +19,8 @@ func (m *Machine) Flush(now time.Duration, lane Lane, dst []byte) (to identity.N
 		to = m.notices[0]
 		m.notices = slices.Delete(m.notices, 0, 1)
 		m.stats.Notices++
-		return to, m.sent(lane, m.notice(to, dst)), true
+		dst = AppendFrame(dst, Frame{Lane: Control, From: m.cfg.Self, To: to.UID})
+		return to, m.sent(lane, appendEntry(dst, entry{Message: Message{Type: notice, Correlation: to.UID}})), true
 	}
 	for len(m.ready[lane]) > 0 {
 		o := m.ready[lane][0]
@@ -57,7 +58,6 @@ func (m *Machine) flushName(o *outgoing, dst []byte) ([]byte, bool) {
 	return appendEntry(AppendFrame(dst, Frame{Lane: o.lane, From: m.cfg.Self}), e), true
 }
 
-// flushLink sends as many messages as fit a frame and have credit.
 func (m *Machine) flushLink(now time.Duration, o *outgoing, dst []byte) ([]byte, bool) {
 	if o.peer == nil {
 		return dst, false // forgotten since it was scheduled
@@ -79,11 +79,11 @@ func (m *Machine) flushLink(now time.Duration, o *outgoing, dst []byte) ([]byte,
 		if len(dst) > body && (left > room || len(dst)-begin+maxPrefix+left > m.cfg.FrameSize) {
 			break
 		}
-		if part := cost(min(left, room)); o.hasCredit(part) {
-			o.offset += uint64(part) //nolint:gosec // a size
-		} else {
+		part := cost(min(left, room))
+		if !o.hasCredit(part) {
 			break
 		}
+		o.offset += uint64(part) //nolint:gosec // a size
 		e := o.nextEntry(room)
 		dst = appendEntry(dst, e)
 		if e.rest > 0 {
@@ -103,7 +103,6 @@ func (m *Machine) flushLink(now time.Duration, o *outgoing, dst []byte) ([]byte,
 	return dst, true
 }
 
-// wait records that a link has no credit for its queue.
 func (m *Machine) wait(now time.Duration, o *outgoing) {
 	if o.count() == 0 || o.waiting {
 		return
@@ -115,7 +114,6 @@ func (m *Machine) wait(now time.Duration, o *outgoing) {
 	m.waiting = append(m.waiting, o)
 }
 
-// applyGrant raises the send limit of the lane that a grant names.
 func (m *Machine) applyGrant(p *peer, e entry) {
 	limit, size := binary.Uvarint(e.Payload)
 	lane := Lane(min(e.Kind, Lanes))
@@ -192,12 +190,6 @@ func (o *outgoing) pop() {
 	}
 }
 
-func (o *outgoing) clear() {
-	*o.total -= o.queued
-	*o = outgoing{to: o.to, lane: o.lane, ready: o.ready, total: o.total}
-}
-
-// hasCredit reports whether the link has credit for n bytes.
 func (o *outgoing) hasCredit(n int) bool {
 	return !o.lane.Credited() || o.offset+uint64(n) <= o.limit //nolint:gosec // a size
 }
@@ -231,7 +223,6 @@ func (m *Machine) rejection(in *incoming, lane Lane, size int) Reason {
 	return 0
 }
 
-// hold counts a message, or a part of one, until it is consumed.
 func (m *Machine) hold(in *incoming, lane Lane, cost int) {
 	in.held += cost
 	m.held[lane] += cost
@@ -241,7 +232,8 @@ func (m *Machine) hold(in *incoming, lane Lane, cost int) {
 func (m *Machine) dropPartial(lane Lane, in *incoming) {
 	if p := in.partial; p != nil {
 		m.held[lane] -= p.cost
-		in.dropPartial()
+		in.held -= min(in.held, p.cost)
+		in.partial = nil
 		m.drop(Incomplete, 1)
 	}
 }

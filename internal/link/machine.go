@@ -4,6 +4,7 @@
 package link
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -14,9 +15,7 @@ import (
 // Machine is one node's end of all its links. Times are durations since an arbitrary start and
 // never decrease.
 type Machine struct {
-	cfg    Config
-	silent map[Kind]bool
-
+	cfg   Config
 	peers map[identity.Node]*peer
 	// names holds the peers of each name, the most recently active one last.
 	names map[string][]*peer
@@ -52,18 +51,13 @@ func New(cfg Config) (*Machine, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	m := &Machine{
+	return &Machine{
 		cfg:         cfg,
-		silent:      make(map[Kind]bool),
 		peers:       make(map[identity.Node]*peer),
 		names:       make(map[string][]*peer),
 		named:       make(map[string]*outgoing),
 		quarantined: make(map[identity.Node]*quarantine),
-	}
-	for _, kind := range cfg.Silent {
-		m.silent[kind] = true
-	}
-	return m, nil
+	}, nil
 }
 
 // Send queues a message for an incarnation or, on the lane Control, for a bare name, which is a
@@ -177,7 +171,8 @@ func (m *Machine) removePeer(node identity.Node, why Reason) {
 	for lane := range p.out {
 		o := &p.out[lane]
 		m.drop(why, o.count())
-		o.clear()
+		*o.total -= o.queued
+		*o = outgoing{to: o.to, lane: o.lane, ready: o.ready, total: o.total}
 		m.dropPartial(Lane(lane), &p.in[lane])
 	}
 	m.waiting = slices.DeleteFunc(m.waiting, func(o *outgoing) bool { return o.peer == p })
@@ -200,11 +195,7 @@ func (m *Machine) Due() (time.Duration, bool) {
 	if len(m.waiting) == 0 {
 		return 0, false
 	}
-	due := m.waiting[0].probeAt
-	for _, o := range m.waiting[1:] {
-		due = min(due, o.probeAt)
-	}
-	return due, true
+	return slices.MinFunc(m.waiting, func(a, b *outgoing) int { return cmp.Compare(a.probeAt, b.probeAt) }).probeAt, true
 }
 
 // Pending reports whether Flush has something to send on a lane.
@@ -226,7 +217,6 @@ func (m *Machine) drop(why Reason, n int) {
 	m.stats.Dropped[why] += uint64(n) //nolint:gosec // a count
 }
 
-// schedule lets a link be flushed.
 func (m *Machine) schedule(o *outgoing) {
 	if !o.ready {
 		o.ready = true
@@ -268,17 +258,12 @@ func (m *Machine) queueNotice(now time.Duration, f Frame) {
 		return
 	}
 	for r := (reader{b: f.Body}); len(r.b) > 0; {
-		if e, _ := r.entry(); e.Type >= Tell && e.Type <= continuation && !m.silent[e.Kind] {
+		if e, _ := r.entry(); e.Type >= Tell && e.Type <= continuation && !slices.Contains(m.cfg.Silent, e.Kind) {
 			q.notified, q.last = true, now
 			m.notices = append(m.notices, f.From)
 			return
 		}
 	}
-}
-
-func (m *Machine) notice(to identity.Node, dst []byte) []byte {
-	dst = AppendFrame(dst, Frame{Lane: Control, From: m.cfg.Self, To: to.UID})
-	return appendEntry(dst, entry{Message: Message{Type: notice, Correlation: to.UID}})
 }
 
 // Stats holds counters since the machine was created; see transport.Stats.

@@ -109,7 +109,8 @@ func (m *Machine) receiveLink(f Frame) Effects {
 		return m.reject(f.From, Malformed)
 	case f.Epoch > in.epoch:
 		m.dropPartial(f.Lane, in)
-		in.begin(f.Epoch)
+		// Held messages of the earlier link stay in memory and still count.
+		*in = incoming{epoch: f.Epoch, granted: initialCredit, held: in.held}
 	}
 	eff := Effects{From: f.From}
 	if eff.Lost = f.Number - in.number - 1; eff.Lost > 0 {
@@ -145,7 +146,6 @@ func bodyCost(body []byte) int {
 	return sum
 }
 
-// take returns the complete messages of a frame.
 func (m *Machine) take(p *peer, in *incoming, f Frame) []Delivery {
 	deliver := m.deliver[:0]
 	done := func(msg Message, cost int) {
@@ -169,9 +169,12 @@ func (m *Machine) take(p *peer, in *incoming, f Frame) []Delivery {
 			m.dropPartial(f.Lane, in)
 		case e.Type == continuation:
 			m.hold(in, f.Lane, price)
-			in.partial.add(e, price)
+			part := in.partial
+			part.msg.Payload = append(part.msg.Payload, e.Payload...)
+			part.rest = e.rest
+			part.cost += price
 			if e.rest == 0 {
-				done(in.partial.msg, in.partial.cost)
+				done(part.msg, part.cost)
 				in.partial = nil
 			}
 		case e.rest > uint64(m.cfg.MaxMessage) || len(e.Payload)+int(e.rest) > m.cfg.MaxMessage: //nolint:gosec // bounded by the first half
@@ -194,12 +197,6 @@ func newPartial(e entry, price int) *partial {
 	msg := e.Message
 	msg.Payload = append(whole, e.Payload...)
 	return &partial{msg: msg, rest: e.rest, cost: price}
-}
-
-func (p *partial) add(e entry, price int) {
-	p.msg.Payload = append(p.msg.Payload, e.Payload...)
-	p.rest = e.rest
-	p.cost += price
 }
 
 // touch makes a peer the last of its name to be evicted.
@@ -233,14 +230,4 @@ type partial struct {
 // limit returns the offset up to which the sender may send.
 func (in *incoming) limit(window int) uint64 {
 	return in.received + uint64(window-min(in.held, window)) //nolint:gosec // not negative
-}
-
-// begin resets the link for a new epoch. Held messages stay in memory and still count.
-func (in *incoming) begin(epoch uint64) {
-	*in = incoming{epoch: epoch, granted: initialCredit, held: in.held}
-}
-
-func (in *incoming) dropPartial() {
-	in.held -= min(in.held, in.partial.cost)
-	in.partial = nil
 }

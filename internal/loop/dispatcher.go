@@ -14,7 +14,6 @@ import (
 	"github.com/refold-io/refold/internal/panics"
 )
 
-// maxDispatched is how many calls may wait in a Dispatcher.
 const maxDispatched = 4096
 
 // Dispatcher calls functions in order on its own goroutine. Loops use it for log lines and
@@ -117,11 +116,9 @@ func (d *Dispatcher) Close(atMost time.Duration) {
 	d.closed = true
 	d.mu.Unlock()
 	d.ready.Set()
-	timer := time.NewTimer(atMost)
-	defer timer.Stop()
 	select {
 	case <-d.done:
-	case <-timer.C:
+	case <-time.After(atMost):
 	}
 }
 
@@ -134,26 +131,22 @@ type logHandler struct {
 	next       slog.Handler
 }
 
-// Enabled implements slog.Handler.
 func (h logHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	enabled := true
 	_ = panics.Call(func() { enabled = h.next.Enabled(ctx, level) })
 	return enabled
 }
 
-// Handle implements slog.Handler.
 func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
 	ctx, r = context.WithoutCancel(ctx), r.Clone()
 	h.dispatcher.Do(func() { _ = h.next.Handle(ctx, r) }) // there is no other place to report it
 	return nil
 }
 
-// WithAttrs implements slog.Handler.
 func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return logHandler{h.dispatcher, h.next.WithAttrs(attrs)}
 }
 
-// WithGroup implements slog.Handler.
 func (h logHandler) WithGroup(name string) slog.Handler {
 	return logHandler{h.dispatcher, h.next.WithGroup(name)}
 }

@@ -42,7 +42,6 @@ type Mailbox[T any] struct {
 	closed  bool
 }
 
-// class counts the waiting entries of a class.
 type class struct {
 	limit        Limit
 	count, bytes int
@@ -61,56 +60,29 @@ func NewMailbox[T any](ready Signal, limits ...Limit) *Mailbox[T] {
 
 // Add appends an entry that is not subject to a limit. It returns false if the mailbox is closed.
 func (m *Mailbox[T]) Add(v T) bool {
+	defer m.Ready.Set() // after the unlock
 	m.mu.Lock()
-	if m.closed {
-		m.mu.Unlock()
-		return false
+	defer m.mu.Unlock()
+	if !m.closed {
+		m.entries = append(m.entries, v)
 	}
-	m.entries = append(m.entries, v)
-	m.mu.Unlock()
-	m.Ready.Set()
-	return true
+	return !m.closed
 }
 
 // Offer appends an entry of a class. It returns ErrFull if the class is at its limit, and ErrClosed.
 func (m *Mailbox[T]) Offer(of, bytes int, v T) error {
-	m.mu.Lock()
-	switch {
-	case m.closed:
-		m.mu.Unlock()
-		return ErrClosed
-	case !m.classes[of].accepts(bytes):
-		m.mu.Unlock()
-		m.Ready.Set()
-		return ErrFull
-	}
-	m.append(of, bytes, v)
-	m.mu.Unlock()
-	m.Ready.Set()
-	return nil
+	_, err := m.offer(of, bytes, v)
+	return err
 }
 
 // Receive appends an entry of a class. While the class is at its limit it waits. It returns
 // ErrClosed, or the error of ctx.
 func (m *Mailbox[T]) Receive(ctx context.Context, of, bytes int, v T) error {
 	for {
-		m.mu.Lock()
-		c := &m.classes[of]
-		if m.closed {
-			m.mu.Unlock()
-			return ErrClosed
+		room, err := m.offer(of, bytes, v)
+		if !errors.Is(err, ErrFull) {
+			return err
 		}
-		if c.accepts(bytes) {
-			m.append(of, bytes, v)
-			m.mu.Unlock()
-			m.Ready.Set()
-			return nil
-		}
-		if c.room == nil {
-			c.room = make(chan struct{})
-		}
-		room := c.room
-		m.mu.Unlock()
 		select {
 		case <-room:
 		case <-ctx.Done():
@@ -124,11 +96,25 @@ func (c *class) accepts(bytes int) bool {
 	return c.count == 0 || (l.Count == 0 || c.count < l.Count) && (l.Bytes == 0 || c.bytes+bytes <= l.Bytes)
 }
 
-// append needs m.mu.
-func (m *Mailbox[T]) append(of, bytes int, v T) {
-	m.classes[of].count++
-	m.classes[of].bytes += bytes
+// offer is Offer. With ErrFull it returns a channel that is closed when there is room.
+func (m *Mailbox[T]) offer(of, bytes int, v T) (room <-chan struct{}, err error) {
+	defer m.Ready.Set() // after the unlock
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil, ErrClosed
+	}
+	c := &m.classes[of]
+	if !c.accepts(bytes) {
+		if c.room == nil {
+			c.room = make(chan struct{})
+		}
+		return c.room, ErrFull
+	}
+	c.count++
+	c.bytes += bytes
 	m.entries = append(m.entries, v)
+	return nil, nil
 }
 
 // Take removes and returns all entries. The mailbox reuses the memory of spare, which is usually
@@ -195,7 +181,6 @@ func (m *Mailbox[T]) release() {
 	}
 }
 
-// wake lets waiting senders try again.
 func (c *class) wake() {
 	if c.room != nil {
 		close(c.room)

@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// throttleInterval is the time between two lines of a kind.
 const throttleInterval = time.Minute
 
 // Throttle limits log lines that a remote node can cause at a high rate: one line a minute for each
@@ -20,7 +19,7 @@ const throttleInterval = time.Minute
 // used, so kinds must be few.
 type Throttle[K comparable] struct {
 	mu    sync.Mutex
-	kinds map[K]*throttled
+	kinds map[K]throttled
 }
 
 type throttled struct {
@@ -46,19 +45,14 @@ func (t *Throttle[K]) Allow(kind K) (suppressed int, ok bool) {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	k := t.kinds[kind]
-	if k == nil {
-		if t.kinds == nil {
-			t.kinds = map[K]*throttled{}
-		}
-		k = &throttled{}
-		t.kinds[kind] = k
+	if t.kinds == nil {
+		t.kinds = map[K]throttled{}
 	}
+	k := t.kinds[kind]
 	if now.Before(k.next) {
-		k.suppressed++
+		t.kinds[kind] = throttled{k.next, k.suppressed + 1}
 		return 0, false
 	}
-	suppressed = k.suppressed
-	k.next, k.suppressed = now.Add(throttleInterval), 0
-	return suppressed, true
+	t.kinds[kind] = throttled{next: now.Add(throttleInterval)}
+	return k.suppressed, true
 }
