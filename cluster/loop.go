@@ -229,9 +229,9 @@ func (n *Node) listen() {
 	for kind := membership.KindInitJoin; kind < membership.Kinds; kind++ {
 		switch kind {
 		case membership.KindInitJoin, membership.KindJoin, membership.KindPing:
-			n.transport.HandleNamed(transport.Kind(kind), n.receive(identity.Node{Name: n.self.Name}, node.Kind(kind)))
+			n.transport.HandleNamed(transport.Kind(kind), n.receive(identity.Node{Name: n.self.Name}, kind))
 		default:
-			n.transport.Handle(transport.Kind(kind), n.receive(n.self, node.Kind(kind)))
+			n.transport.Handle(transport.Kind(kind), n.receive(n.self, kind))
 		}
 	}
 	n.transport.Handle(transport.Kind(node.KindSingleton), n.receive(n.self, node.KindSingleton))
@@ -240,7 +240,7 @@ func (n *Node) listen() {
 }
 
 // receive returns a handler that puts a message into the mailbox.
-func (n *Node) receive(to identity.Node, kind node.Kind) transport.Handler {
+func (n *Node) receive(to identity.Node, kind membership.Kind) transport.Handler {
 	return func(_ context.Context, m transport.Message) {
 		if m.Lane != transport.Control {
 			return
@@ -263,7 +263,7 @@ func (n *Node) transportEvents(next func(transport.Event)) func(transport.Event)
 				n.inputs.Add(node.Membership{Input: membership.LinkRestored{}})
 			}
 		case transport.QuarantinedBy:
-			in := node.Received{From: e.From, To: n.self, Kind: node.Kind(membership.KindQuarantined), Arrived: n.now(), Data: notice}
+			in := node.Received{From: e.From, To: n.self, Kind: membership.KindQuarantined, Arrived: n.now(), Data: notice}
 			if n.inputs.Offer(0, len(in.Data), in) != nil {
 				n.dropped(DroppedInput, e.From, "")
 			}
@@ -279,7 +279,7 @@ func (n *Node) transportEvents(next func(transport.Event)) func(transport.Event)
 const sendWarningInterval = time.Second
 
 // send sends a message of a protocol. The protocols tolerate the loss of any message.
-func (n *Node) send(s node.Send) {
+func (n *Node) send(s membership.Send) {
 	var err error
 	if s.To.UID == 0 {
 		err = n.transport.SendToName(s.To.Name, transport.Kind(s.Kind), s.Data)

@@ -131,22 +131,26 @@ type logHandler struct {
 	next       slog.Handler
 }
 
+// Enabled implements slog.Handler.
 func (h logHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	enabled := true
 	_ = panics.Call(func() { enabled = h.next.Enabled(ctx, level) })
 	return enabled
 }
 
+// Handle implements slog.Handler.
 func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
 	ctx, r = context.WithoutCancel(ctx), r.Clone()
 	h.dispatcher.Do(func() { _ = h.next.Handle(ctx, r) }) // there is no other place to report it
 	return nil
 }
 
+// WithAttrs implements slog.Handler.
 func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return logHandler{h.dispatcher, h.next.WithAttrs(attrs)}
 }
 
+// WithGroup implements slog.Handler.
 func (h logHandler) WithGroup(name string) slog.Handler {
 	return logHandler{h.dispatcher, h.next.WithGroup(name)}
 }

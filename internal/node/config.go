@@ -34,9 +34,6 @@ type Config struct {
 	ExitTimeout time.Duration
 }
 
-// suspendOff is SuspendAfter for strategies without a time.
-const suspendOff = 20 * time.Second
-
 // withDefaults returns the configuration with its defaults, or an error about settings that concern
 // more than one machine.
 func (c Config) withDefaults() (Config, error) {
@@ -59,10 +56,9 @@ func (c Config) withDefaults() (Config, error) {
 	for _, v := range settings.Values() {
 		if slices.ContainsFunc(c.Membership.Check, func(s membership.Setting) bool { return s.Key == v.Key }) {
 			errs.Addf("Config.Membership.Check", "has the reserved key %q", v.Key)
-			continue
 		}
-		c.Membership.Check = append(c.Membership.Check, membership.Setting{Key: v.Key, Value: v.Value})
 	}
+	c.Membership.Check = append(c.Membership.Check, settings.Values()...)
 	slices.SortFunc(c.Membership.Check, func(a, b membership.Setting) int { return strings.Compare(a.Key, b.Key) })
 	c.suspension(&errs)
 	return c, errs.Err(ErrInvalid)
@@ -74,7 +70,7 @@ func (c Config) withDefaults() (Config, error) {
 func (c *Config) suspension(errs *fielderror.Errors) {
 	s := &c.Membership.Settings
 	if c.Downing.StableAfter == 0 { // decisions have no time limit
-		s.SuspendAfter = cmp.Or(s.SuspendAfter, suspendOff)
+		s.SuspendAfter = cmp.Or(s.SuspendAfter, 20*time.Second)
 		return
 	}
 	limit := c.Downing.StableAfter + c.Downing.RemovalMargin
@@ -89,12 +85,8 @@ func (c *Config) suspension(errs *fielderror.Errors) {
 	if c.Downing.RemovalMargin == 0 {
 		return
 	}
-	if s.UndecidedAfter == 0 {
-		s.UndecidedAfter = c.Downing.StableAfter + c.Downing.RemovalMargin/2
-	}
-	if s.LeavingUndecidedAfter == 0 {
-		s.LeavingUndecidedAfter = c.Downing.RemovalMargin / 2
-	}
+	s.UndecidedAfter = cmp.Or(s.UndecidedAfter, c.Downing.StableAfter+c.Downing.RemovalMargin/2)
+	s.LeavingUndecidedAfter = cmp.Or(s.LeavingUndecidedAfter, c.Downing.RemovalMargin/2)
 	const settings = "Config.Membership.Settings."
 	switch {
 	case s.LeavingUndecidedAfter >= c.Downing.RemovalMargin:

@@ -18,12 +18,7 @@ func (m *Machine) decide(e splitbrain.Effects) {
 		m.count.Downing[n.Kind]++
 		m.noteDecision(n)
 	}
-	if e.ReleaseLease {
-		m.out.Leases = append(m.out.Leases, LeaseOp{Lease: m.cfg.Downing.LeaseName, Release: true})
-	}
-	if e.AskLease {
-		m.out.Leases = append(m.out.Leases, LeaseOp{Lease: m.cfg.Downing.LeaseName})
-	}
+	m.operate(m.cfg.Downing.LeaseName, e.ReleaseLease, e.AskLease)
 	for _, n := range e.Down {
 		m.collectMembership(m.members.Step(m.now, membership.DownNode{Node: n}))
 	}
@@ -50,22 +45,18 @@ func (m *Machine) noteDecision(n splitbrain.Note) {
 	m.log(membership.Warn, messages[n.Kind], attrs...)
 }
 
-func (m *Machine) leaseOf(name string) string { return m.leasePrefix() + name }
-
-func (m *Machine) leasePrefix() string { return m.cfg.Cluster + "-singleton-" }
-
-// ofLease returns the singleton that a lease belongs to, or nil.
-func (m *Machine) ofLease(lease string) *hosted {
-	name, ok := strings.CutPrefix(lease, m.leasePrefix())
-	if !ok {
-		return nil
+// operate starts operations on a lease.
+func (m *Machine) operate(lease string, release, ask bool) {
+	if release {
+		m.out.Leases = append(m.out.Leases, LeaseOp{Lease: lease, Release: true})
 	}
-	return m.find(name)
+	if ask {
+		m.out.Leases = append(m.out.Leases, LeaseOp{Lease: lease})
+	}
 }
 
-func (m *Machine) isResolverLease(lease string) bool {
-	return m.cfg.Downing.Strategy == downing.LeaseMajority && lease == m.cfg.Downing.LeaseName
-}
+// leasePrefix begins the names of the leases of singletons. The name of the singleton follows.
+func (m *Machine) leasePrefix() string { return m.cfg.Cluster + "-singleton-" }
 
 func (m *Machine) leaseAnswered(in LeaseAnswer) {
 	if in.Held {
@@ -78,9 +69,13 @@ func (m *Machine) leaseAnswered(in LeaseAnswer) {
 }
 
 func (m *Machine) leaseStep(lease string, resolver splitbrain.Input, manager singleton.Input) {
-	if m.isResolverLease(lease) {
+	if m.cfg.Downing.Strategy == downing.LeaseMajority && lease == m.cfg.Downing.LeaseName {
 		m.decide(m.resolver.Step(m.now, resolver))
 		return
 	}
-	m.hostedStep(m.ofLease(lease), manager)
+	var h *hosted
+	if name, ok := strings.CutPrefix(lease, m.leasePrefix()); ok {
+		h = m.find(name)
+	}
+	m.hostedStep(h, manager)
 }

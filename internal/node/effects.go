@@ -10,17 +10,13 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// Kind is the kind of a message and selects the machine that handles it. Kinds are those of the
-// transport.
-type Kind uint16
-
-// Kinds below KindSingleton are those of package membership.
+// Kinds of messages in addition to those of package membership, which are lower.
 const (
 	// KindSingleton is a message between managers and proxies of a singleton.
-	KindSingleton Kind = 40
+	KindSingleton membership.Kind = 40
 	// KindForwarded is a message of a proxy to an instance. The shell sends and receives it; the
 	// machines do not.
-	KindForwarded Kind = 41
+	KindForwarded membership.Kind = 41
 )
 
 // Input is an input of the machine.
@@ -35,7 +31,7 @@ type Received struct {
 	From identity.Node
 	// To is the destination of the message: this incarnation, or its name with UID 0.
 	To   identity.Node
-	Kind Kind
+	Kind membership.Kind
 	// Arrived is the time of arrival on the clock of the machine. 0 is now.
 	Arrived time.Duration
 	// Data is the encoded message. The machine keeps it; it must not be modified.
@@ -93,7 +89,7 @@ type Effects struct {
 	Leases []LeaseOp
 	Start  []Instance
 	// Send are messages for the control lane, in order. Each is sent at most once.
-	Send []Send
+	Send []membership.Send
 	// Forward are messages to instances on this or other nodes, in order. Each is sent at most
 	// once.
 	Forward []Forwarded
@@ -116,14 +112,6 @@ type LeaseOp struct {
 	// acquired, which is answered by LeaseAnswer, at once if it is held. LeaseLost reports its
 	// loss, not before the answer.
 	Release bool
-}
-
-// Send is a message to a node, or to a name if the UID is 0.
-type Send struct {
-	To   identity.Node
-	Kind Kind
-	// Data is the encoded message. It is shared and must not be modified.
-	Data []byte
 }
 
 // Forwarded is a message for an instance on a node.

@@ -18,9 +18,6 @@ import (
 // Never is the time of an event that does not occur.
 const Never = membership.Never
 
-// second is the interval of the ticks of machines without Next.
-const second = time.Second
-
 // Machine is one node of a cluster. Inputs come with the time on the node's monotonic clock. The
 // same inputs at the same times give the same effects. It is not safe for concurrent use. Its
 // results are immutable.
@@ -34,7 +31,7 @@ type Machine struct {
 
 	now          time.Duration
 	out          Effects
-	tickAt       time.Duration
+	tickAt       time.Duration // of the machines without Next, each second
 	stopped      bool
 	disconnected bool // it does not receive its own heartbeats
 	noVote       bool // it must not take downing decisions
@@ -62,7 +59,7 @@ func New(cfg Config) (*Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Machine{cfg: cfg, self: cfg.Membership.Self, members: members, resolver: resolver, tickAt: second}, nil
+	return &Machine{cfg: cfg, self: cfg.Membership.Self, members: members, resolver: resolver, tickAt: time.Second}, nil
 }
 
 // Step handles an input at a time. Time must not decrease.
@@ -96,7 +93,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 
 // Next returns the time of the next Tick, or Never. Every step may change it.
 func (m *Machine) Next() time.Duration {
-	if m.stopped && !m.hosts() {
+	if m.stopped && !slices.ContainsFunc(m.singletons, func(h *hosted) bool { return h.manager.Instance() != 0 }) {
 		return Never
 	}
 	return min(m.members.Next(), m.tickAt)
@@ -107,7 +104,7 @@ func (m *Machine) Tick(now time.Duration) Effects {
 	m.now = max(m.now, now)
 	m.collectMembership(m.members.Tick(m.now))
 	if m.now >= m.tickAt {
-		m.tickAt = m.now + second
+		m.tickAt = m.now + time.Second
 		if !m.stopped {
 			m.decide(m.resolver.Tick(m.now))
 		}
@@ -149,13 +146,10 @@ func (m *Machine) receive(in Received) {
 	m.singletonReceive(in.From, msg)
 }
 
-// collectMembership collects the effects of the membership and informs the other machines.
 func (m *Machine) collectMembership(e membership.Effects) {
 	m.out.Log = append(m.out.Log, e.Log...)
 	m.out.Quarantine = append(m.out.Quarantine, e.Quarantine...)
-	for _, s := range e.Send {
-		m.out.Send = append(m.out.Send, Send{To: s.To, Kind: Kind(s.Kind), Data: s.Data})
-	}
+	m.out.Send = append(m.out.Send, e.Send...)
 	m.out.Events = append(m.out.Events, e.Events...)
 	m.out.Life = append(m.out.Life, e.Life...)
 	for _, l := range e.Life {
@@ -167,7 +161,6 @@ func (m *Machine) collectMembership(e membership.Effects) {
 	}
 }
 
-// shareLife informs the other machines of a change of this node's state.
 func (m *Machine) shareLife(l membership.Life) {
 	switch l.Kind {
 	case membership.Disconnected:
@@ -186,7 +179,6 @@ func (m *Machine) shareLife(l membership.Life) {
 	}
 }
 
-// shareView passes the current view to the other machines.
 func (m *Machine) shareView() {
 	v := m.members.View()
 	if !m.stopped {

@@ -412,7 +412,7 @@ func TestMessagesWithoutADestination(t *testing.T) {
 		{From: stranger, To: identity.Node{Name: "a"}, Kind: node.KindSingleton, Data: handOver},
 		{From: identity.Node{Name: "z"}, To: a.self, Kind: node.KindSingleton, Data: handOver},
 		{From: stranger, To: a.self, Kind: node.KindForwarded, Data: handOver},
-		{From: stranger, To: a.self, Kind: 999, Data: handOver},
+		{From: stranger, To: a.self, Kind: 250, Data: handOver},
 	} {
 		before := a.Counters().Refused
 		a.step(in)

@@ -20,7 +20,6 @@ type hosted struct {
 	exitDone bool // it does not prevent the node from leaving
 }
 
-// proxy sends messages to a singleton.
 type proxy struct {
 	name    string
 	machine *singleton.Proxy[uint64]
@@ -82,11 +81,6 @@ func (m *Machine) find(name string) *hosted {
 	return m.singletons[i]
 }
 
-// hosts reports whether an instance runs on this node.
-func (m *Machine) hosts() bool {
-	return slices.ContainsFunc(m.singletons, func(h *hosted) bool { return h.manager.Instance() != 0 })
-}
-
 func (m *Machine) eachHosted(in singleton.Input) {
 	for _, h := range m.singletons {
 		m.hostedStep(h, in)
@@ -101,7 +95,6 @@ func (m *Machine) hostedStep(h *hosted, in singleton.Input) {
 	m.hostedEffects(h, h.manager.Step(m.now, in))
 }
 
-// hostedEffects collects the effects of a manager.
 func (m *Machine) hostedEffects(h *hosted, e singleton.Effects) {
 	for _, n := range e.Notes {
 		m.noteSingleton(h.name, n)
@@ -109,12 +102,7 @@ func (m *Machine) hostedEffects(h *hosted, e singleton.Effects) {
 	if e.Stop != 0 {
 		m.out.Stop = append(m.out.Stop, Instance{h.name, e.Stop})
 	}
-	if e.ReleaseLease {
-		m.out.Leases = append(m.out.Leases, LeaseOp{Lease: m.leaseOf(h.name), Release: true})
-	}
-	if e.AskLease {
-		m.out.Leases = append(m.out.Leases, LeaseOp{Lease: m.leaseOf(h.name)})
-	}
+	m.operate(m.leasePrefix()+h.name, e.ReleaseLease, e.AskLease)
 	if e.Start != 0 {
 		m.out.Start = append(m.out.Start, Instance{h.name, e.Start})
 	}
@@ -151,7 +139,7 @@ func (m *Machine) sendSingleton(to identity.Node, msg singleton.Message) {
 		m.singletonReceive(m.self, msg)
 		return
 	}
-	m.out.Send = append(m.out.Send, Send{To: to, Kind: KindSingleton, Data: singleton.AppendMessage(nil, msg)})
+	m.out.Send = append(m.out.Send, membership.Send{To: to, Kind: KindSingleton, Data: singleton.AppendMessage(nil, msg)})
 }
 
 func (m *Machine) singletonReceive(from identity.Node, msg singleton.Message) {

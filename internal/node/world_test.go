@@ -49,7 +49,7 @@ type box struct {
 type parcel struct {
 	at   time.Duration
 	from identity.Node
-	send node.Send
+	send membership.Send
 }
 
 func newWorld(t *testing.T) *world {

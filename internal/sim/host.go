@@ -140,7 +140,7 @@ func (h *host) Receive(m env.Message) {
 func (h *host) received(m env.Message) {
 	h.beforeStep()
 	old := h.m.Gossip()
-	in := node.Received{From: m.From, To: m.To, Kind: node.Kind(m.Kind), Arrived: m.Arrived, Data: m.Data}
+	in := node.Received{From: m.From, To: m.To, Kind: membership.Kind(m.Kind), Arrived: m.Arrived, Data: m.Data} //nolint:gosec // those of the control lane are small
 	h.applyEffects(h.m.Step(h.p.Now(), in))
 	notForOthers(h, m, old)
 }
@@ -182,8 +182,8 @@ func (h *host) applyEffects(e node.Effects) {
 }
 
 // recordSent records the version of the gossip in a message. One step may send several.
-func (h *host) recordSent(s node.Send) {
-	if !slices.Contains([]node.Kind{node.Kind(membership.KindState), node.Kind(membership.KindSeen), node.Kind(membership.KindWelcome)}, s.Kind) {
+func (h *host) recordSent(s membership.Send) {
+	if !slices.Contains([]membership.Kind{membership.KindState, membership.KindSeen, membership.KindWelcome}, s.Kind) {
 		return
 	}
 	switch msg, err := membership.DecodeMessage(s.Data); msg := msg.(type) {

@@ -162,7 +162,7 @@ func (n *largeNode) Connection(bool) {}
 
 // Receive implements env.Program.
 func (n *largeNode) Receive(m env.Message) {
-	n.applyEffects(n.m.Step(n.p.Now(), node.Received{From: m.From, To: m.To, Kind: node.Kind(m.Kind), Arrived: m.Arrived, Data: m.Data}))
+	n.applyEffects(n.m.Step(n.p.Now(), node.Received{From: m.From, To: m.To, Kind: membership.Kind(m.Kind), Arrived: m.Arrived, Data: m.Data})) //nolint:gosec // those of the control lane are small
 }
 
 func (n *largeNode) applyEffects(e node.Effects) {

@@ -67,8 +67,6 @@ func (c *Config) handOverRetries() int {
 	return max(c.MinRetries, int(c.RemovalMargin/c.RetryInterval)+3)
 }
 
-func (c *Config) takeOverRetries() int { return c.handOverRetries() - 3 }
-
 // Kind is the kind of a message.
 type Kind uint8
 

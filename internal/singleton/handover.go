@@ -13,7 +13,7 @@ import (
 func (m *Manager) handOverToNext(now time.Duration, oldest identity.Node, out *Effects) {
 	switch {
 	case oldest == m.cfg.Self:
-	case !m.exited && m.removals.known(oldest):
+	case !m.exited && slices.ContainsFunc(m.removals, func(d removal) bool { return d.member.Node == oldest }):
 		// This node was removed and is the oldest again. One of these facts is outdated. It is
 		// safest to run no instance until the node is removed again.
 		m.handOver(now, identity.Node{}, 0, out)
@@ -38,7 +38,7 @@ func (m *Manager) askNext(now time.Duration, out *Effects) {
 }
 
 func (m *Manager) retryTakeOver(now time.Duration, out *Effects) {
-	exhausted := m.retries > m.cfg.takeOverRetries()
+	exhausted := m.retries > m.cfg.handOverRetries()-3
 	switch {
 	case m.exited && (m.newOldest.IsZero() || exhausted):
 		m.end(out)
@@ -229,7 +229,6 @@ func (m *Manager) identify(from identity.Node, round uint64, out *Effects) {
 	m.send(from, Message{Kind: Identified, Round: round}, out)
 }
 
-// notifyProxies informs the nodes with proxies that the instance is ending.
 func (m *Manager) notifyProxies(out *Effects) {
 	for _, n := range m.watchers {
 		if m.find(n) != nil {

@@ -105,7 +105,7 @@ func (m *Manager) Tick(now time.Duration) Effects {
 	for _, n := range m.removals.due(now) {
 		m.gone(now, n, &out)
 	}
-	m.removals.sweep(now)
+	m.removals = slices.DeleteFunc(m.removals, func(d removal) bool { return d.gone && now >= d.at+remembered })
 	switch m.state {
 	case BecomingOldest:
 		if now >= m.retryAt {
@@ -161,9 +161,7 @@ func (m *Manager) begin(now time.Duration, out *Effects) {
 	switch {
 	case m.oldest() != m.cfg.Self:
 		m.become(Younger, out)
-		if m.exited {
-			out.ExitDone = true
-		}
+		out.ExitDone = out.ExitDone || m.exited
 	case safe:
 		m.becomeOldest(true, out)
 	default:
@@ -200,7 +198,6 @@ func (m *Manager) youngerTold(now time.Duration, oldest identity.Node, out *Effe
 	}
 }
 
-// becoming sends HandOverToMe to the previous oldest member.
 func (m *Manager) becoming(now time.Duration, out *Effects) {
 	m.become(BecomingOldest, out)
 	m.round++
@@ -282,7 +279,6 @@ func (m *Manager) start(out *Effects) {
 	out.Start = m.instance
 }
 
-// stop asks the instance to end, once.
 func (m *Manager) stop(out *Effects) {
 	if m.instance != 0 && !m.ending {
 		m.ending = true
@@ -324,10 +320,8 @@ func (m *Manager) suspend(out *Effects) {
 	m.stop(out)
 }
 
-// startBlocked reports whether no instance may be started now.
 func (m *Manager) startBlocked() bool { return m.suspended || m.disconnected }
 
-// startIfPending starts a pending instance if that is allowed.
 func (m *Manager) startIfPending(out *Effects) {
 	if m.state == Oldest && m.startPending && m.instance == 0 && !m.startBlocked() {
 		m.startPending = false

@@ -57,7 +57,7 @@ func (m *Manager) memberRemoved(now time.Duration, o *identity.Member, out *Effe
 	if o.Node == m.cfg.Self {
 		return
 	}
-	m.removals.all = append(m.removals.all, removal{member: *o, hasRole: o.HasRole(m.cfg.Role), at: now + m.cfg.RemovalMargin})
+	m.removals = append(m.removals, removal{member: *o, hasRole: o.HasRole(m.cfg.Role), at: now + m.cfg.RemovalMargin})
 	if m.cfg.RemovalMargin == 0 {
 		for _, n := range m.removals.due(now) {
 			m.gone(now, n, out)
@@ -107,7 +107,6 @@ func (m *Manager) oldest() identity.Node {
 	return m.order[0].Node
 }
 
-// candidates returns all members that have been Up and have the role, by age.
 func (m *Manager) candidates() []identity.Member {
 	var order []identity.Member
 	for i := range m.members {
@@ -141,9 +140,7 @@ func (m *Manager) waitsForRemoval(in Input) bool {
 	return false
 }
 
-type removals struct {
-	all []removal // in the order of removal
-}
+type removals []removal // in the order of removal
 
 type removal struct {
 	member  identity.Member
@@ -153,10 +150,10 @@ type removal struct {
 }
 
 // due returns the members that count as gone from now on.
-func (r *removals) due(now time.Duration) []identity.Node {
+func (r removals) due(now time.Duration) []identity.Node {
 	var nodes []identity.Node
-	for i := range r.all {
-		if d := &r.all[i]; !d.gone && now >= d.at {
+	for i := range r {
+		if d := &r[i]; !d.gone && now >= d.at {
 			d.gone = true
 			nodes = append(nodes, d.member.Node)
 		}
@@ -164,24 +161,15 @@ func (r *removals) due(now time.Duration) []identity.Node {
 	return nodes
 }
 
-func (r *removals) sweep(now time.Duration) {
-	r.all = slices.DeleteFunc(r.all, func(d removal) bool { return d.gone && now >= d.at+remembered })
-}
-
-// known reports whether a member was removed, whether or not it counts as gone.
-func (r *removals) known(n identity.Node) bool {
-	return slices.ContainsFunc(r.all, func(d removal) bool { return d.member.Node == n })
-}
-
-func (r *removals) gone(n identity.Node) bool {
-	return slices.ContainsFunc(r.all, func(d removal) bool { return d.gone && d.member.Node == n })
+func (r removals) gone(n identity.Node) bool {
+	return slices.ContainsFunc(r, func(d removal) bool { return d.gone && d.member.Node == n })
 }
 
 // waiting returns the members older than a given one that do not count as gone yet, the last one
 // first.
-func (r *removals) waiting(than *identity.Member) []identity.Node {
+func (r removals) waiting(than *identity.Member) []identity.Node {
 	var nodes []identity.Node
-	for _, d := range slices.Backward(r.all) {
+	for _, d := range slices.Backward(r) {
 		if !d.gone && d.hasRole && isCandidate(&d.member) && d.member.OlderThan(than) {
 			nodes = append(nodes, d.member.Node)
 		}

@@ -63,13 +63,6 @@ func (r *Resolver) ask(now time.Duration, decision Decision, p *partition, out *
 	out.AskLease, out.ReleaseLease = true, false
 }
 
-func (r *Resolver) tickAsking(now time.Duration, out *Effects) {
-	if r.lease.phase == delaying && now >= r.lease.askAt {
-		r.lease.phase = asking
-		out.AskLease = true
-	}
-}
-
 func (r *Resolver) leaseAnswered(now time.Duration, in LeaseAnswer, out *Effects) {
 	l, held := &r.lease, in.Held
 	if l.regaining { // this was requested first
@@ -103,7 +96,6 @@ func (r *Resolver) leaseAnswered(now time.Duration, in LeaseAnswer, out *Effects
 	r.resume(now, out)
 }
 
-// resume handles the changes since the lease was requested.
 func (r *Resolver) resume(now time.Duration, out *Effects) {
 	l := &r.lease
 	l.phase = idle
@@ -130,7 +122,6 @@ func (r *Resolver) tickRegain(out *Effects) {
 	}
 }
 
-// release starts the timer after which the lease is released, once all downed nodes are removed.
 func (l *leaseState) release(now time.Duration, s *Settings) {
 	l.releasing = l.held && len(l.waiting) == 0
 	l.releaseAt = now + s.ReleaseAfter
@@ -146,31 +137,12 @@ func (l *leaseState) removed(now time.Duration, s *Settings, v *View) {
 	}
 }
 
-func (r *Resolver) tickRelease(now time.Duration, out *Effects) {
-	if r.lease.releasing && now >= r.lease.releaseAt {
-		out.ReleaseLease = true
-	}
-}
-
-// leaseReleased records the release of the lease. It is ignored while the lease is requested again,
-// because it is about an earlier time.
-func (r *Resolver) leaseReleased(done bool) {
-	if l := &r.lease; done && l.phase == idle && l.releasing {
-		l.held, l.releasing, l.lost = false, false, false
-	}
-}
-
 // The lease is held for a while after a decision. If another decision is needed in that time, the
 // present leader may be a different node than the owner, and cannot acquire the lease although it
 // is on the same side. Therefore the owner decides whether or not it leads, and a leader that
 // learns of the owner waits for it for a bounded time. In that time the leader keeps requesting the
 // lease in case the owner releases it. Without the lease the leader ends its own side, so no
 // failure of this scheme lets two sides survive.
-
-// ownerWait returns how long a leader waits for the owner of the lease. Their views become stable
-// at different times, but less than StableAfter apart. An owner on the other side must still hold
-// the lease when this leader gives up.
-func (s *Settings) ownerWait() time.Duration { return min(s.StableAfter/2, s.ReleaseAfter/4) }
 
 // leaveToOwner reports whether the decision is left to the owner of the lease: the owner is on this
 // side, and the wait has not timed out. If the answer has no owner, the previous one is assumed.
@@ -184,7 +156,9 @@ func (r *Resolver) leaveToOwner(now time.Duration, owner identity.Node, out *Eff
 		return false
 	}
 	if first {
-		l.until = now + r.settings.ownerWait()
+		// The views of leader and owner become stable at different times, but less than StableAfter
+		// apart. An owner on the other side must still hold the lease when this leader gives up.
+		l.until = now + min(r.settings.StableAfter/2, r.settings.ReleaseAfter/4)
 	}
 	l.owner = owner
 	l.phase, l.askAt = delaying, now // with the next tick

@@ -74,7 +74,10 @@ func (r *Resolver) Step(now time.Duration, in Input) Effects {
 	case LeaseLost:
 		r.lease.lost = r.lease.held // it has to be acquired again
 	case LeaseReleased:
-		r.leaseReleased(in.Done)
+		// While the lease is requested again, the report is about an earlier time.
+		if l := &r.lease; in.Done && l.phase == idle && l.releasing {
+			l.held, l.releasing, l.lost = false, false, false
+		}
 	case Link:
 		r.link(now, in.Up, &out)
 	}
@@ -91,10 +94,13 @@ func (r *Resolver) Tick(now time.Duration) Effects {
 		r.tickAutomatic(now, &out)
 		return out
 	case r.lease.phase != idle:
-		r.tickAsking(now, &out)
+		if r.lease.phase == delaying && now >= r.lease.askAt {
+			r.lease.phase = asking
+			out.AskLease = true
+		}
 		return out
 	}
-	r.tickRelease(now, &out)
+	out.ReleaseLease = r.lease.releasing && now >= r.lease.releaseAt
 	r.tickUnstable(now, &out)
 	if len(out.Down) == 0 && r.responsible() && r.gone > 0 && now-r.changedAt >= r.settings.StableAfter {
 		r.decide(now, &out)
@@ -140,7 +146,7 @@ func (r *Resolver) apply(now time.Duration, c change, v View, out *Effects) {
 		r.latestAt = now
 		r.changes += c.reach
 	}
-	if r.changes > 0 && c != (change{}) && r.settled() {
+	if c != (change{}) && !slices.ContainsFunc(v.Unreachable, func(n identity.Node) bool { return !r.leavesAnyway(n) }) {
 		r.changes = 0
 	}
 	if r.orphaned() {
@@ -170,17 +176,11 @@ func (r *Resolver) orphaned() bool {
 	return given
 }
 
-// settled reports whether all unreachable members leave anyway.
-func (r *Resolver) settled() bool {
-	return !slices.ContainsFunc(r.view.Unreachable, func(n identity.Node) bool { return !r.leavesAnyway(n) })
-}
-
 func (r *Resolver) leavesAnyway(n identity.Node) bool {
 	s := r.view.status(n)
 	return s == identity.Down || s == identity.Exiting || s == identity.Removed
 }
 
-// checkSize reports once that a static quorum is outgrown.
 func (r *Resolver) checkSize(out *Effects) {
 	if r.settings.Strategy != downing.StaticQuorum {
 		return
@@ -245,18 +245,13 @@ func (r *Resolver) act(now time.Duration, kind NoteKind, decision Decision, out 
 	sides := p.sides()
 	c := sides.count(countedBy(r.settings.Role))
 	out.Notes = append(out.Notes, Note{Kind: kind, Decision: decision, Down: nodes, Here: c.here, There: c.there})
-	out.Down = selfLast(nodes, r.self)
+	out.Down = slices.Clone(nodes)
+	if i := slices.Index(nodes, r.self); i >= 0 { // this node is the last
+		out.Down = append(slices.Delete(out.Down, i, i+1), r.self)
+	}
 	r.changes = 0
 	r.changedAt = now
 	return nodes
-}
-
-func selfLast(nodes []identity.Node, self identity.Node) []identity.Node {
-	ordered := slices.Clone(nodes)
-	if i := slices.Index(ordered, self); i >= 0 {
-		ordered = append(slices.Delete(ordered, i, i+1), self)
-	}
-	return ordered
 }
 
 // link handles a lost or restored connection. Observations during the disconnection are no evidence

@@ -11,6 +11,7 @@ import (
 
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/membership"
 )
 
 // ErrInvalid is matched by errors about invalid settings.
@@ -89,27 +90,24 @@ func (s Settings) validate() error {
 	return errs.Err(ErrInvalid)
 }
 
-// Value is a setting that must be the same on all nodes.
-type Value struct{ Key, Value string }
-
 // Values returns the settings that are compared when a node joins, sorted by key. A key of one side
 // only is not a mismatch, but the key "downing" always exists. The settings must be valid.
-func (s Settings) Values() []Value {
+func (s Settings) Values() []membership.Setting {
 	s, err := s.WithDefaults()
 	if err != nil {
 		return nil
 	}
-	values := []Value{{"downing", "resolver"}}
+	values := []membership.Setting{{Key: "downing", Value: "resolver"}}
 	add := func(used bool, key, value string) {
 		if used {
-			values = append(values, Value{"downing." + key, value})
+			values = append(values, membership.Setting{Key: "downing." + key, Value: value})
 		}
 	}
 	switch s.Strategy {
-	case downing.Off:
-		return []Value{{"downing", "off"}}
-	case automatic:
-		return []Value{{"downing", "auto"}, {"downing.stable-after", s.StableAfter.String()}}
+	case downing.Off, automatic:
+		values[0].Value = string(s.Strategy)
+		add(s.Strategy == automatic, "stable-after", s.StableAfter.String())
+		return values
 	default:
 	}
 	unstable := "off"

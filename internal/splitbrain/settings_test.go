@@ -12,6 +12,7 @@ import (
 
 	"github.com/refold-io/refold/cluster/downing"
 	"github.com/refold-io/refold/identity"
+	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
@@ -106,7 +107,7 @@ func TestValues(t *testing.T) {
 	}
 	for i, a := range different {
 		values := a.Values()
-		if !slices.IsSortedFunc(values, func(a, b splitbrain.Value) int { return strings.Compare(a.Key, b.Key) }) || values[0].Key != "downing" {
+		if !slices.IsSortedFunc(values, func(a, b membership.Setting) int { return strings.Compare(a.Key, b.Key) }) || values[0].Key != "downing" {
 			t.Errorf("%+v: %v", a, values)
 		}
 		for _, b := range different[i+1:] {

@@ -49,52 +49,31 @@ type change struct {
 func diff(self identity.Node, old, now *View) change {
 	var c change
 	if !membership.SameSlice(old.Members, now.Members) {
-		c.members(self, old.Members, now.Members)
+		for was, is := range membership.Pairs(old.Members, now.Members, membership.CompareNodes) {
+			switch {
+			case is == nil:
+				c.removed = true
+			case was != nil && was.Status == is.Status:
+			case is.Status == identity.Up || is.Status == identity.Exiting:
+				c.restart = true
+			case is.Status == identity.Down:
+				c.restart = true
+				if is.Node != self {
+					c.reach++
+				}
+			}
+		}
 	}
 	if !membership.SameSlice(old.Unreachable, now.Unreachable) {
-		c.unreachable(old, now)
+		for was, is := range membership.Pairs(old.Unreachable, now.Unreachable, func(a, b *identity.Node) int { return a.Compare(*b) }) {
+			// The removal of an unreachable member is not a change of reachability.
+			if was == nil || is == nil && now.status(*was) != identity.Removed {
+				c.reach++
+				c.restart = true
+			}
+		}
 	}
 	return c
-}
-
-func (c *change) members(self identity.Node, old, now []identity.Member) {
-	for was, is := range membership.Pairs(old, now, membership.CompareNodes) {
-		switch {
-		case is == nil:
-			c.removed = true
-		case was == nil:
-			c.status(self, is, 0)
-		default:
-			c.status(self, is, was.Status)
-		}
-	}
-}
-
-func (c *change) status(self identity.Node, m *identity.Member, before identity.Status) {
-	if m.Status == before {
-		return
-	}
-	switch m.Status {
-	case identity.Up, identity.Exiting:
-		c.restart = true
-	case identity.Down:
-		c.restart = true
-		if m.Node != self {
-			c.reach++
-		}
-	default:
-	}
-}
-
-// unreachable records changes of reachability. The removal of an unreachable member is not such a
-// change.
-func (c *change) unreachable(old, now *View) {
-	for was, is := range membership.Pairs(old.Unreachable, now.Unreachable, func(a, b *identity.Node) int { return a.Compare(*b) }) {
-		if was == nil || is == nil && now.status(*was) != identity.Removed {
-			c.reach++
-			c.restart = true
-		}
-	}
 }
 
 func contains(nodes []identity.Node, n identity.Node) bool {

@@ -36,7 +36,7 @@ func (f *forger) Receive(transport.Lane, string, []byte) {}
 func (f *forger) Connection(error) {}
 
 // send sends a message whose envelope names a node as the sender.
-func (f *forger) send(as, to identity.Node, kind node.Kind, payload []byte) {
+func (f *forger) send(as, to identity.Node, kind membership.Kind, payload []byte) {
 	f.t.Helper()
 	m := f.links[as]
 	if m == nil {
@@ -121,19 +121,19 @@ func TestForgedMessages(t *testing.T) {
 	welcome := membership.AppendMessage(nil, membership.Welcome{State: membership.StateOf(g)})
 	for _, m := range []struct {
 		subject string
-		kind    node.Kind
+		kind    membership.Kind
 		data    []byte
 		// counted returns how many such messages of strangers a node has counted.
 		counted func(cluster.Stats) uint64
 	}{
-		{"down", node.Kind(membership.KindState), down, func(s cluster.Stats) uint64 { return s.Membership.Dropped["stranger"] }},
-		{"welcome", node.Kind(membership.KindWelcome), welcome, func(s cluster.Stats) uint64 { return s.Membership.Dropped["unexpected"] }},
+		{"down", membership.KindState, down, func(s cluster.Stats) uint64 { return s.Membership.Dropped["stranger"] }},
+		{"welcome", membership.KindWelcome, welcome, func(s cluster.Stats) uint64 { return s.Membership.Dropped["unexpected"] }},
 		{
-			"exiting", node.Kind(membership.KindExitingConfirmed), membership.AppendMessage(nil, membership.ExitingConfirmed{}),
+			"exiting", membership.KindExitingConfirmed, membership.AppendMessage(nil, membership.ExitingConfirmed{}),
 			func(s cluster.Stats) uint64 { return s.Membership.Dropped["stranger"] },
 		},
 		{
-			"quarantined", node.Kind(membership.KindQuarantined), membership.AppendMessage(nil, membership.Quarantined{}),
+			"quarantined", membership.KindQuarantined, membership.AppendMessage(nil, membership.Quarantined{}),
 			func(s cluster.Stats) uint64 { return s.Membership.Dropped["stranger"] },
 		},
 		{
