@@ -5,6 +5,7 @@ package rolling
 
 import (
 	"encoding/binary"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -25,17 +26,17 @@ type node struct {
 	version identity.Version
 	m       *shardcore.Machine
 
-	heard     uint64    // version of the membership
-	alarm     env.Alarm // calls Tick
-	leaving   bool
-	gone      bool
-	awaits    uint64 // version that then waits for
-	then      func() // called when the node learns it
-	left      func() // called when the region has stopped
-	dismissed func() // called when the coordinator has stopped
-	hosted    []shardcore.Shard
-	turn      uint64
-	entities  map[place]bool
+	members            uint64    // version of the membership that it has learned
+	alarm              env.Alarm // calls Tick
+	leaving            bool
+	gone               bool
+	awaits             uint64 // version that then waits for
+	then               func() // called when the node learns it
+	regionStopped      func() // called when the region has stopped
+	coordinatorStopped func() // called when the coordinator has stopped
+	hosted             []shardcore.Shard
+	routes             uint64 // route version of the last check
+	entities           map[place]bool
 }
 
 func (n *node) step(in shardcore.Input) {
@@ -50,10 +51,6 @@ func (n *node) after(d time.Duration, f func()) {
 			f()
 		}
 	})
-}
-
-func (n *node) wakeUp() {
-	n.alarm.Set(n.m.Next, n.c.w.Now, n.after, func() { n.applyEffects(n.m.Tick(n.c.w.Now())) })
 }
 
 func (n *node) applyEffects(e shardcore.Effects) {
@@ -74,15 +71,15 @@ func (n *node) applyEffects(e shardcore.Effects) {
 	for i := range e.Send {
 		n.send(&e.Send[i])
 	}
-	if f := n.dismissed; e.CoordinatorStopped && f != nil {
-		n.dismissed = nil
+	if f := n.coordinatorStopped; e.CoordinatorStopped && f != nil {
+		n.coordinatorStopped = nil
 		c.w.After(0, f)
 	}
-	if f := n.left; e.Stopped && f != nil {
-		n.left = nil
+	if f := n.regionStopped; e.Stopped && f != nil {
+		n.regionStopped = nil
 		c.w.After(0, f)
 	}
-	n.wakeUp()
+	n.alarm.Set(n.m.Next, c.w.Now, n.after, func() { n.applyEffects(n.m.Tick(c.w.Now())) })
 }
 
 func (c *cluster) noted(note *coordinator.Note) {
@@ -102,7 +99,7 @@ func (c *cluster) noted(note *coordinator.Note) {
 
 func (n *node) callStores(e *shardcore.Effects) {
 	if e.Load != 0 {
-		n.replyLater(n.c.store.load(e.Load))
+		n.replyLater(coordinator.Loaded{ID: e.Load, State: n.c.state, Rev: n.c.rev})
 	}
 	if e.Save != nil {
 		n.replyLater(n.c.save(*e.Save))
@@ -140,40 +137,29 @@ func (n *node) send(o *shardcore.Outgoing) {
 
 func (n *node) end() {
 	if len(n.m.Hosted()) > 0 || len(n.entities) > 0 || n.m.Waiting() > 0 {
-		n.c.violate("%v ends, and hosts %v", n.self, n.m.Hosted())
+		n.c.violate("%v ends while it hosts the shards %v", n.self, n.m.Hosted())
 	}
 	n.gone = true
 	delete(n.c.byNode, n.self)
 }
 
-// store is a journal shared by all nodes with the state of coordinators.
-type store struct {
-	state coordinator.State
-	rev   uint64
-}
-
-func (s *store) load(id uint64) coordinator.Input {
-	return coordinator.Loaded{ID: id, State: s.state, Rev: s.rev}
-}
-
 // save stores a change at once if it is based on the stored state. The reply is delayed.
 func (c *cluster) save(save coordinator.Save) coordinator.Input {
-	s := &c.store
-	if save.Rev != s.rev || save.Term < s.state.Term() {
-		return coordinator.SaveFailed{ID: save.ID, Fenced: save.Term < s.state.Term()}
+	if save.Rev != c.rev || save.Term < c.state.Term() {
+		return coordinator.SaveFailed{ID: save.ID, Fenced: save.Term < c.state.Term()}
 	}
-	after, err := s.state.Apply(save.Events...)
+	after, err := c.state.Apply(save.Events...)
 	if err != nil || !after.Equal(save.After) {
-		c.violate("after %d events the stored state differs from the coordinator's: %v", s.rev, err)
+		c.violate("after %d events the stored state differs from the coordinator's: %v", c.rev, err)
 	}
-	s.state, s.rev = after, s.rev+uint64(len(save.Events))
+	c.state, c.rev = after, c.rev+uint64(len(save.Events))
 	return coordinator.Saved{ID: save.ID}
 }
 
 // spread returns the difference between the most and the fewest shards of a region.
-func (s *store) spread() int {
-	least, most := int(^uint(0)>>1), 0
-	for _, r := range s.state.Regions() {
+func (c *cluster) spread() int {
+	least, most := math.MaxInt, 0
+	for _, r := range c.state.Regions() {
 		least, most = min(least, len(r.Shards)), max(most, len(r.Shards))
 	}
 	return max(0, most-least)
@@ -193,18 +179,18 @@ type place struct {
 func (n *node) act(a shardcore.Action) {
 	c, at := n.c, place{a.ShardRun, a.Incarnation}
 	if a.Kind != shard.Start && !n.entities[at] {
-		c.violate("%v of an entity of shard %d, which does not run on %v", a.Kind, a.Shard, n.self)
+		c.violate("%v for an entity of shard %d that does not run on %v", a.Kind, a.Shard, n.self)
 	}
-	tell := func(in shard.Input) func() {
+	report := func(in shard.Input) func() {
 		return func() { n.step(shardcore.ShardInput{ShardRun: a.ShardRun, Input: in}) }
 	}
 	switch a.Kind {
 	case shard.Start:
 		if other := c.living[a.Shard]; other != nil {
-			c.violate("the entity of shard %d starts on %v, and runs on %v", a.Shard, n.self, other.self)
+			c.violate("the entity of shard %d starts on %v while it runs on %v", a.Shard, n.self, other.self)
 		}
 		c.living[a.Shard], n.entities[at] = n, true
-		n.after(c.between(time.Millisecond, 10*time.Millisecond), tell(shard.Started{Entity: a.Entity, Incarnation: a.Incarnation}))
+		n.after(c.between(time.Millisecond, 10*time.Millisecond), report(shard.Started{Entity: a.Entity, Incarnation: a.Incarnation}))
 	case shard.Pass:
 		c.delivered(a.Message)
 	case shard.Stop, shard.Kill:
@@ -212,7 +198,7 @@ func (n *node) act(a shardcore.Action) {
 			if n.entities[at] {
 				delete(n.entities, at)
 				c.living[a.Shard] = nil
-				tell(shard.Ended{Entity: a.Entity, Incarnation: a.Incarnation})()
+				report(shard.Ended{Entity: a.Entity, Incarnation: a.Incarnation})()
 			}
 		})
 	}
@@ -224,7 +210,7 @@ func (c *cluster) delivered(m shardcore.Message) {
 		nr, _ = binary.Uvarint(m.Body)
 	}
 	if nr == 0 || nr > uint64(len(c.arrived)) || c.arrived[nr-1] {
-		c.violate("command %d comes once more, or was never sent", nr)
+		c.violate("command %d is delivered twice or was never sent", nr)
 		return
 	}
 	c.arrived[nr-1] = true
@@ -235,13 +221,6 @@ func (c *cluster) command(from *node, s shardcore.Shard) {
 	c.arrived = append(c.arrived, false)
 	c.result.Commands++
 	from.step(shardcore.Send{Shard: s, Message: shardcore.Message{Entity: strconv.Itoa(int(s)), Local: uint64(len(c.arrived))}})
-}
-
-// wantAll sends a command to each shard, so that each gets a home.
-func (c *cluster) wantAll() {
-	for s := range c.Shards {
-		c.command(c.nodes[c.w.Rand.IntN(c.Nodes)], shardcore.Shard(s))
-	}
 }
 
 func (c *cluster) send(n *node) {
@@ -257,10 +236,10 @@ func (c *cluster) send(n *node) {
 // stored as its home.
 func (n *node) owns() {
 	c := n.c
-	if n.m.RouteVersion() == n.turn {
+	if n.m.RouteVersion() == n.routes {
 		return
 	}
-	n.turn = n.m.RouteVersion()
+	n.routes = n.m.RouteVersion()
 	hosted := n.m.Hosted()
 	for _, s := range n.hosted {
 		if _, still := slices.BinarySearch(hosted, s); !still && c.owners[s] == n {
@@ -274,11 +253,11 @@ func (n *node) owns() {
 		}
 		if other := c.owners[s]; other != nil && other != n {
 			c.result.Owners = 2
-			c.violate("%v hosts shard %d, and so does %v", n.self, s, other.self)
+			c.violate("%v and %v both host shard %d", n.self, other.self, s)
 			continue
 		}
-		if home, _ := c.store.state.Home(s); home != n.self {
-			c.violate("%v hosts shard %d, and its home is stored as %v", n.self, s, home)
+		if home, _ := c.state.Home(s); home != n.self {
+			c.violate("%v hosts shard %d, whose stored home is %v", n.self, s, home)
 		}
 		c.owners[s] = n
 		c.owned++

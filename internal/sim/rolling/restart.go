@@ -101,18 +101,23 @@ type Result struct {
 
 // Run runs the simulation.
 func (r Restart) Run() Result {
-	c := newCluster(r, env.New(r.Seed))
+	c := &cluster{
+		Restart: r, w: env.New(r.Seed), nodes: make([]*node, r.Nodes), byNode: map[identity.Node]*node{}, owners: make([]*node, r.Shards),
+		living: make([]*node, r.Shards), moves: make([]int, r.Shards),
+	}
 	c.run()
 	return c.result
 }
 
 func (c *cluster) run() {
-	c.found()
+	c.form()
 	if !c.until(time.Minute, "all regions are registered", c.allRegistered) {
 		return
 	}
-	c.wantAll()
-	if !c.until(time.Minute, "all shards have a home", c.allHosted) {
+	for s := range c.Shards { // each gets a home
+		c.command(c.nodes[c.w.Rand.IntN(c.Nodes)], shardcore.Shard(s))
+	}
+	if !c.until(time.Minute, "all shards have a home", func() bool { return c.owned == c.Shards && c.state.Shards() == c.Shards }) {
 		return
 	}
 	c.begin()
@@ -122,12 +127,12 @@ func (c *cluster) run() {
 		if !c.until(5*time.Minute, fmt.Sprintf("restart %d is done", c.result.Restarts), func() bool { return !c.restarting }) {
 			return
 		}
-		c.result.Widest = max(c.result.Widest, c.store.spread())
+		c.result.Widest = max(c.result.Widest, c.spread())
 	}
 	c.result.Took = c.w.Now() - began
 	c.balance()
 	c.sends = false
-	c.until(time.Minute, "all commands have come to their end", func() bool {
+	c.until(time.Minute, "all commands are delivered or refused", func() bool {
 		return c.result.Delivered+c.result.Refused == c.result.Commands
 	})
 }
@@ -135,14 +140,11 @@ func (c *cluster) run() {
 // order returns the nodes, by age, in the order of their restarts.
 func (c *cluster) order() []int {
 	order := c.w.Rand.Perm(c.Nodes)
-	for i := range order {
-		switch c.Order {
-		case OldestFirst:
-			order[i] = i
-		case YoungestFirst:
-			order[i] = c.Nodes - 1 - i
-		case AnyOrder:
-		}
+	if c.Order != AnyOrder {
+		slices.Sort(order)
+	}
+	if c.Order == YoungestFirst {
+		slices.Reverse(order)
 	}
 	return order
 }
@@ -152,7 +154,7 @@ func (c *cluster) balance() {
 	c.result.BalancedAfter = -1
 	for c.w.Now() < end+cmp.Or(c.Watch, Afterwards) && c.result.Err == nil {
 		c.w.Run(time.Second, c.broken)
-		switch c.result.Spread = c.store.spread(); {
+		switch c.result.Spread = c.spread(); {
 		case c.result.Spread > Balanced:
 			c.result.BalancedAfter = -1
 		case c.result.BalancedAfter < 0:
@@ -199,11 +201,9 @@ type cluster struct {
 
 	w          *env.Env
 	result     Result
-	list       list
 	nodes      []*node // the last process of each name, by the age of the first
 	byNode     map[identity.Node]*node
 	uids       uint64
-	store      store
 	owners     []*node // by shard
 	owned      int     // number of shards with an owner
 	living     []*node // by shard: the node that runs its entity
@@ -212,13 +212,15 @@ type cluster struct {
 	begun      bool   // hand-offs are counted
 	sends      bool   // nodes send commands
 	arrived    []bool // by the number of the command, from 1
-}
 
-func newCluster(r Restart, w *env.Env) *cluster {
-	return &cluster{
-		Restart: r, w: w, nodes: make([]*node, r.Nodes), byNode: map[identity.Node]*node{}, owners: make([]*node, r.Shards), living: make([]*node, r.Shards),
-		moves: make([]int, r.Shards),
-	}
+	// The journal with the state of coordinators.
+	state coordinator.State
+	rev   uint64
+
+	// The membership.
+	version uint64
+	members []identity.Member // sorted by node
+	ups     int32             // number of members that have become Up
 }
 
 func (c *cluster) between(least, most time.Duration) time.Duration {
@@ -257,8 +259,6 @@ func (c *cluster) allRegistered() bool {
 	return true
 }
 
-func (c *cluster) allHosted() bool { return c.owned == c.Shards && c.store.state.Shards() == c.Shards }
-
 func (c *cluster) begin() {
 	c.begun, c.sends = true, true
 	for _, n := range c.nodes {
@@ -280,30 +280,22 @@ const (
 	maxLeaving = 9 * time.Second
 )
 
-// list is a version of the membership.
-type list struct {
-	version uint64
-	members []identity.Member // sorted by node
-	ups     int32
-}
-
 // setStatus changes the status of a member, or adds or removes it. Each node learns it after its
 // own delay. The function then is called when all have.
 func (c *cluster) setStatus(n *node, s identity.Status, then func()) {
-	l := &c.list
-	l.version++
-	l.members = slices.Clone(l.members)
-	i, found := membership.Find(l.members, n.self)
+	c.version++
+	c.members = slices.Clone(c.members)
+	i, found := membership.Find(c.members, n.self)
 	if !found {
-		l.members = slices.Insert(l.members, i, identity.Member{Node: n.self, UpNumber: identity.NeverUp, Version: n.version})
+		c.members = slices.Insert(c.members, i, identity.Member{Node: n.self, UpNumber: identity.NeverUp, Version: n.version})
 	}
-	l.members[i].Status = s
+	c.members[i].Status = s
 	switch s {
 	case identity.Up:
-		l.ups++
-		l.members[i].UpNumber = l.ups
+		c.ups++
+		c.members[i].UpNumber = c.ups
 	case identity.Removed:
-		l.members = slices.Delete(l.members, i, i+1)
+		c.members = slices.Delete(c.members, i, i+1)
 	case identity.Joining, identity.WeaklyUp, identity.Leaving, identity.Exiting, identity.Down, identity.PreparingForShutdown, identity.ReadyForShutdown:
 	}
 	c.publishMembers(then)
@@ -311,29 +303,29 @@ func (c *cluster) setStatus(n *node, s identity.Status, then func()) {
 
 // setStatusAndWait is setStatus; it calls then when the member itself has learned the change.
 func (c *cluster) setStatusAndWait(n *node, s identity.Status, then func()) {
-	n.awaits, n.then = c.list.version+1, then
+	n.awaits, n.then = c.version+1, then
 	c.setStatus(n, s, func() {})
 }
 
 func (c *cluster) publishMembers(then func()) {
-	version, members, last := c.list.version, c.list.members, time.Duration(0)
+	version, members, last := c.version, c.members, time.Duration(0)
 	for _, n := range c.nodes {
 		if n.gone {
 			continue
 		}
 		at := c.between(0, gossip)
 		last = max(last, at)
-		c.w.After(at, func() { n.hear(version, members) })
+		c.w.After(at, func() { n.learn(version, members) })
 	}
 	c.w.After(last+c.between(agreementLeast, agreementMost), then)
 }
 
-// hear handles a version of the membership unless the node has a later one.
-func (n *node) hear(version uint64, members []identity.Member) {
-	if version <= n.heard || n.gone {
+// learn handles a version of the membership unless the node has a later one.
+func (n *node) learn(version uint64, members []identity.Member) {
+	if version <= n.members || n.gone {
 		return
 	}
-	n.heard = version
+	n.members = version
 	in := shardcore.Members{}
 	in.Members.Members = members
 	n.step(in)
@@ -346,25 +338,25 @@ func (n *node) hear(version uint64, members []identity.Member) {
 // oldest returns the member that should run the coordinator.
 func (c *cluster) oldest() *node {
 	var oldest *identity.Member
-	for i := range c.list.members {
-		if m := &c.list.members[i]; m.Status == identity.Up && (oldest == nil || m.OlderThan(oldest)) {
+	for i := range c.members {
+		if m := &c.members[i]; m.Status == identity.Up && (oldest == nil || m.OlderThan(oldest)) {
 			oldest = m
 		}
 	}
 	return c.byNode[oldest.Node]
 }
 
-// found creates a cluster of nodes with the old version.
-func (c *cluster) found() {
+// form forms a cluster of nodes with the old version.
+func (c *cluster) form() {
 	for i := range c.Nodes {
 		c.nodes[i] = c.start(i, old)
 	}
 	for _, n := range c.nodes {
-		c.list.ups++
-		c.list.members = append(c.list.members, identity.Member{Node: n.self, Status: identity.Up, UpNumber: c.list.ups, Version: n.version})
+		c.ups++
+		c.members = append(c.members, identity.Member{Node: n.self, Status: identity.Up, UpNumber: c.ups, Version: n.version})
 	}
-	slices.SortFunc(c.list.members, func(a, b identity.Member) int { return a.Node.Compare(b.Node) })
-	c.list.version++
+	slices.SortFunc(c.members, func(a, b identity.Member) int { return a.Node.Compare(b.Node) })
+	c.version++
 	c.publishMembers(func() { c.oldest().step(shardcore.StartCoordinator{}) })
 }
 
@@ -385,12 +377,12 @@ func (c *cluster) restart(i int) {
 func (c *cluster) leave(n *node, then func()) {
 	began := c.w.Now()
 	n.leaving = true
-	n.left = func() {
+	n.regionStopped = func() {
 		c.result.Leaving = max(c.result.Leaving, c.w.Now()-began)
 		then()
 	}
 	c.w.After(maxLeaving, func() {
-		if n.left != nil {
+		if n.regionStopped != nil {
 			c.result.Forced++
 			n.step(shardcore.Stop{})
 		}
@@ -404,45 +396,33 @@ func (c *cluster) handOver(n *node, then func()) {
 		then()
 		return
 	}
-	n.dismissed = func() {
+	n.coordinatorStopped = func() {
 		c.w.After(c.delay(), func() { c.oldest().step(shardcore.StartCoordinator{}) })
 		then()
 	}
 	n.step(shardcore.StopCoordinator{})
 }
 
-// replace ends a process and starts one with the new version.
+// replace ends a process and starts one with the new version. The restart is complete some seconds
+// after that has learned that it is Up.
 func (c *cluster) replace(n *node) {
 	n.end()
-	removed, next := false, (*node)(nil)
+	changes := 0
 	admit := func() {
-		if removed && next != nil {
-			c.admit(next)
+		if changes++; changes == 2 { // the old incarnation is removed, the new one is Joining
+			c.setStatusAndWait(c.nodes[n.nr], identity.Up, func() {
+				c.w.After(settled, func() {
+					c.result.Restarts++
+					c.restarting = false
+				})
+			})
 		}
 	}
-	c.w.After(c.between(removalLeast, removalMost), func() {
-		c.setStatus(n, identity.Removed, func() {
-			removed = true
-			admit()
-		})
-	})
+	c.w.After(c.between(removalLeast, removalMost), func() { c.setStatus(n, identity.Removed, admit) })
 	c.w.After(c.between(startingLeast, startingMost), func() {
-		fresh := c.start(n.nr, recent)
-		c.nodes[n.nr] = fresh
-		c.send(fresh)
-		c.setStatus(fresh, identity.Joining, func() {
-			next = fresh
-			admit()
-		})
-	})
-}
-
-// admit makes a node Up, and completes its restart some seconds after it has learned that.
-func (c *cluster) admit(n *node) {
-	c.setStatusAndWait(n, identity.Up, func() {
-		c.w.After(settled, func() {
-			c.result.Restarts++
-			c.restarting = false
-		})
+		next := c.start(n.nr, recent)
+		c.nodes[n.nr] = next
+		c.send(next)
+		c.setStatus(next, identity.Joining, admit)
 	})
 }
