@@ -59,18 +59,16 @@ func (t *Transport) HandleAdmin(h AdminHandler) error {
 	if t.admin.serving || h == nil {
 		return nil
 	}
-	if err := carrier.ServeAdmin(t.queueOrReject); err != nil {
+	serve := func(r AdminRequest) {
+		if err := t.queueAdmin(r); err != nil {
+			r.Reply(nil, err)
+		}
+	}
+	if err := carrier.ServeAdmin(serve); err != nil {
 		return fmt.Errorf("transport: serve operators at %v: %w", t.self, err)
 	}
 	t.admin.serving = true
 	return nil
-}
-
-// queueOrReject processes a request from the carrier.
-func (t *Transport) queueOrReject(r AdminRequest) {
-	if err := t.queueAdmin(r); err != nil {
-		r.Reply(nil, err)
-	}
 }
 
 func (t *Transport) queueAdmin(r AdminRequest) error {

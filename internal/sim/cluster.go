@@ -305,17 +305,11 @@ type Result struct {
 	Coverage   Coverage
 }
 
-// Options configures a simulation.
-type Options struct {
-	// Trace is called with each event as text. Nil means no trace.
-	Trace func(at time.Duration, text string)
-}
-
-// Run simulates a seed.
-func Run(seed uint64, o Options) Result {
+// Run simulates a seed. It calls trace with each event as text, unless trace is nil.
+func Run(seed uint64, trace func(at time.Duration, text string)) Result {
 	plan := NewPlan(seed)
 	c := newCluster(seed, plan)
-	c.w.Trace = o.Trace
+	c.w.Trace = trace
 	c.w.Logf("%v", plan)
 	c.w.Logf("data: %v", c.data.plan)
 	c.w.Logf("sharding: %v", c.shard.plan)
@@ -332,6 +326,19 @@ func Run(seed uint64, o Options) Result {
 		Seed: seed, Plan: plan, Violation: c.violation, Hash: c.w.Hash(), Took: c.w.Now(), Faults: c.faults,
 		Messages: len(c.shard.commands), Replicated: c.shard.plan.Replicated, Coverage: c.coverage,
 	}
+}
+
+// trouble is the state of a disk or a journal that may fail or be slow for a while.
+type trouble struct{ failing, slow bool }
+
+// begin returns how long the trouble lasts. It must not have begun already.
+func (t *trouble) begin(a *workload, name string) time.Duration {
+	t.failing = a.rand.IntN(2) == 0
+	t.slow = !t.failing || a.rand.IntN(3) == 0
+	took := a.between(time.Second, 12*time.Second)
+	a.w.Logf("%s fails %t, is slow %t, for %v", name, t.failing, t.slow, took)
+	a.w.After(took, func() { *t = trouble{} })
+	return took
 }
 
 func (c *cluster) live() {
@@ -430,22 +437,18 @@ func (c *cluster) shutDown() {
 // Many simulates n seeds from first on, in parallel. It calls done with each result, one at a time
 // and in any order. It stops when the context ends.
 func Many(ctx context.Context, first, n uint64, parallel int, done func(Result)) {
-	seeds := make(chan uint64)
 	var mu sync.Mutex
-	var workers sync.WaitGroup
-	for range max(1, parallel) {
-		workers.Go(func() {
-			for seed := range seeds {
-				r := Run(seed, Options{})
-				mu.Lock()
-				done(r)
-				mu.Unlock()
-			}
+	var running sync.WaitGroup
+	slots := make(chan struct{}, max(1, parallel))
+	for seed := first; seed < first+n && ctx.Err() == nil; seed++ {
+		slots <- struct{}{}
+		running.Go(func() {
+			r := Run(seed, nil)
+			mu.Lock()
+			done(r)
+			mu.Unlock()
+			<-slots
 		})
 	}
-	for seed := first; seed < first+n && ctx.Err() == nil; seed++ {
-		seeds <- seed
-	}
-	close(seeds)
-	workers.Wait()
+	running.Wait()
 }

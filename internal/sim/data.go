@@ -402,7 +402,11 @@ func (r *replicator) end() {
 		return
 	}
 	r.ended = true
-	r.crash()
+	if r.writing != nil && r.d.rand.IntN(2) == 0 { // the records of a running write are on disk or not
+		r.d.hit("disk", "written at the end")
+		r.disk.write(*r.writing)
+	}
+	r.writing = nil
 	r.d.lost(r)
 }
 
@@ -430,12 +434,12 @@ var errDisk = errors.New("the disk has failed")
 
 // disk is the disk of a computer. Written data survives the processes.
 type disk struct {
+	trouble
+
 	d       *data
 	name    string
 	records map[string][]byte
-	owner   *replicator // the replicator that has opened it
-	failing bool
-	slow    bool
+	owner   *replicator   // the replicator that has opened it
 	well    time.Duration // time of the last repair
 	failed  bool          // failed at least once; writes of other nodes are not retried
 
@@ -538,28 +542,12 @@ func (k *disk) write(w replication.Writing) {
 	}
 }
 
-// crash ends a running write: its records are on disk or not.
-func (r *replicator) crash() {
-	if r.writing != nil && r.d.rand.IntN(2) == 0 {
-		r.d.hit("disk", "written at the end")
-		r.disk.write(*r.writing)
-	}
-	r.writing = nil
-}
-
 func (d *data) diskTrouble() {
 	living := d.living()
 	if !d.plan.Durable || len(living) == 0 {
 		return
 	}
-	k := living[d.rand.IntN(len(living))].disk
-	if k.failing || k.slow {
-		return
+	if k := living[d.rand.IntN(len(living))].disk; k.trouble == (trouble{}) {
+		k.well = d.w.Now() + k.begin(&d.workload, "the disk of "+k.name)
 	}
-	k.failing = d.rand.IntN(2) == 0
-	k.slow = !k.failing || d.rand.IntN(3) == 0
-	took := d.between(time.Second, 12*time.Second)
-	d.w.Logf("the disk of %s fails %t, is slow %t, for %v", k.name, k.failing, k.slow, took)
-	k.well = d.w.Now() + took
-	d.w.After(took, func() { k.failing, k.slow = false, false })
 }

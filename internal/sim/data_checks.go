@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/refold-io/refold/ddata/crdt"
@@ -176,7 +175,7 @@ func acknowledged(q *request, a *replication.Reply) {
 		if w.at(other) {
 			have++
 		}
-		if q.key.durable && w.onDisk(other.disk) {
+		if q.key.durable && w.contained(other.disk.value(q.key.key)) {
 			stored++
 		}
 	}
@@ -412,7 +411,7 @@ func (d *data) calm() {
 	d.w.Logf("clients stopped")
 	d.quiet = true
 	for _, k := range d.disks {
-		k.failing, k.slow = false, false
+		k.trouble = trouble{}
 	}
 }
 
@@ -478,24 +477,12 @@ func (d *data) differ() string {
 		for _, key := range keys {
 			a, _, _ := first.Value(key)
 			if b, _, _ := r.value(key); !crdt.Equal(a, b) {
-				return fmt.Sprintf("%s differ in %s: %s, %s", peer, key, spell(a), spell(b))
+				return fmt.Sprintf("%s differ in %s: a %s that %v have modified, and one that %v have modified", peer, key, a.Type(), a.ModifiedBy(), b.ModifiedBy())
 			}
 		}
 		return peer + " have other digests, and hold the same but for pruning or deleted keys"
 	}
 	return ""
-}
-
-func spell(v crdt.Value) string {
-	var s strings.Builder
-	s.WriteString(v.Type())
-	for _, n := range v.ModifiedBy() {
-		s.WriteString(" " + n.String())
-		if v.Type() == "GCounter" || v.Type() == "PNCounter" {
-			fmt.Fprintf(&s, " %d", tally(v, n))
-		}
-	}
-	return s.String()
 }
 
 func (d *data) complete(when string) bool {

@@ -600,8 +600,6 @@ func (k *datum) removed(id string) bool {
 
 func (w *write) at(r *replicator) bool { return w.contained(r.value(w.datum.key)) }
 
-func (w *write) onDisk(k *disk) bool { return w.contained(k.value(w.datum.key)) }
-
 // holders is a set of replicators that held the same data, without those that have ended.
 type holders struct{ of []*replicator }
 

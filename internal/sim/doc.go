@@ -6,7 +6,7 @@
 // simulation: the number of nodes, the downing strategy, the faults and their times. The same seed
 // gives the same events, to the last byte.
 //
-//	result := sim.Run(seed, sim.Options{})
+//	result := sim.Run(seed, nil)
 //	if result.Violation != nil { ... } // an invariant was broken; where and when
 //
 // Invariants of a node are checked after each of its steps, those of the cluster when they may have

@@ -159,7 +159,9 @@ func (h *host) applyEffects(e node.Effects) {
 		h.stop(i)
 	}
 	for _, op := range e.Leases {
-		h.lease(op.Lease).do(op.Release)
+		l := h.lease(op.Lease)
+		l.queue = append(l.queue, op.Release)
+		l.next()
 	}
 	for _, i := range e.Start {
 		h.begin(i)

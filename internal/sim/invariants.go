@@ -5,6 +5,7 @@ package sim
 
 import (
 	"cmp"
+	"hash/fnv"
 	"maps"
 	"slices"
 	"strings"
@@ -17,20 +18,6 @@ import (
 	"github.com/refold-io/refold/internal/sim/env"
 	"github.com/refold-io/refold/internal/splitbrain"
 )
-
-// neverUnreachableSelf: a node never marks itself as unreachable.
-func neverUnreachableSelf(h *host, e membership.Event) {
-	if e.Member.Node == h.p.Node() {
-		h.violate("never-unreachable-self", "it marks itself as unreachable")
-	}
-}
-
-// removedStaysRemoved: a removed node never becomes a member again.
-func removedStaysRemoved(h *host, e membership.Event) {
-	if h.observed.removed[e.Member.Node] {
-		h.violate("removed-stays-removed", "%v was removed, and is %v", e.Member.Node, e.Member.Status)
-	}
-}
 
 // legalTransition: the status of a member only advances. Intermediate ones may be missed.
 func legalTransition(h *host, e membership.Event) {
@@ -93,14 +80,6 @@ func removedOnlyWhenGone(h *host, e membership.Event) {
 	}
 }
 
-func (h *host) checkGossip(old, g membership.Gossip) {
-	oneIncarnation(h, g)
-	wellFormed(h, g)
-	terminatedStays(h, old, g)
-	sameClockSameContent(h, g)
-	oneSide(h, old, g)
-}
-
 // oneIncarnation: two incarnations of one name are never members at the same time, except one that
 // is Joining or Down.
 func oneIncarnation(h *host, g membership.Gossip) {
@@ -154,15 +133,13 @@ func terminatedStays(h *host, old, g membership.Gossip) {
 
 // sameClockSameContent: two gossips with the same clock have the same content.
 func sameClockSameContent(h *host, g membership.Gossip) {
-	hash := uint64(14695981039346656037)
-	for _, b := range g.AppendContent(nil) {
-		hash = (hash ^ uint64(b)) * 1099511628211
-	}
+	hash := fnv.New64a()
+	_, _ = hash.Write(g.AppendContent(nil))
 	digest := g.Clock().Digest()
-	if other, known := h.c.contents[digest]; known && other != hash {
+	if other, known := h.c.contents[digest]; known && other != hash.Sum64() {
 		h.violate("same-clock-same-content", "two gossips have the clock %v", g.Clock())
 	}
-	h.c.contents[digest] = hash
+	h.c.contents[digest] = hash.Sum64()
 }
 
 // oneSide: two running nodes never have removed each other. A node that is paused while its lease
@@ -303,7 +280,11 @@ func (h *host) check(e node.Effects) {
 		h.checkEvents()
 	}
 	if changed && h.stopped == 0 && !o.closed {
-		h.checkGossip(old, g)
+		oneIncarnation(h, g)
+		wellFormed(h, g)
+		terminatedStays(h, old, g)
+		sameClockSameContent(h, g)
+		oneSide(h, old, g)
 	}
 	if changed || slices.ContainsFunc(e.Events, func(e membership.Event) bool { return e.Kind == membership.SeenChanged }) {
 		seenMeansSeen(h, g)
@@ -326,7 +307,9 @@ func (h *host) fold(e membership.Event) {
 		clear(o.unreachable)
 		clear(o.roleLeaders)
 	case membership.MemberUnreachable:
-		neverUnreachableSelf(h, e)
+		if e.Member.Node == h.p.Node() {
+			h.violate("never-unreachable-self", "it marks itself as unreachable")
+		}
 		o.unreachable[e.Member.Node] = true
 	case membership.MemberReachable:
 		delete(o.unreachable, e.Member.Node)
@@ -348,7 +331,9 @@ func (h *host) fold(e membership.Event) {
 		delete(o.unreachable, e.Member.Node)
 	case membership.MemberJoined, membership.MemberWeaklyUp, membership.MemberUp, membership.MemberPreparing, membership.MemberReady,
 		membership.MemberLeft, membership.MemberExited, membership.MemberDowned:
-		removedStaysRemoved(h, e)
+		if o.removed[e.Member.Node] {
+			h.violate("removed-stays-removed", "%v was removed, but is %v", e.Member.Node, e.Member.Status)
+		}
 		legalTransition(h, e)
 		if e.Kind == membership.MemberUp {
 			upWasSeenByAll(h, e)
@@ -457,7 +442,9 @@ func onlyTheFirstSeedFounds(h *host) {
 		return
 	}
 	h.c.hit("node", "founded")
-	h.c.shard.foundedAgain()
+	if m := h.c.shard.rememberStore.replicated; m != nil {
+		clear(m.last) // the remembered entities of an earlier cluster may be lost
+	}
 	if h.p.Node().Name != h.c.plan.Seeds[0] {
 		h.violate("only-the-first-seed-founds", "it is not the first seed, and has formed a cluster")
 	}

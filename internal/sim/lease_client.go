@@ -43,11 +43,6 @@ func (l *leaseClient) owner() string { return l.h.p.Node().String() }
 // certain reports whether the lease is certainly held, as Lease.Check does.
 func (l *leaseClient) certain() bool { return l.held && l.h.p.Now() < l.until }
 
-func (l *leaseClient) do(release bool) {
-	l.queue = append(l.queue, release)
-	l.next()
-}
-
 func (l *leaseClient) next() {
 	if l.busy || len(l.queue) == 0 {
 		return

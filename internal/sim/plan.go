@@ -6,6 +6,7 @@ package sim
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -118,25 +119,18 @@ type Size struct {
 	Seeds, Replicated int
 }
 
-// Size returns the extent of one simulation.
-func (r *Result) Size() Size {
+// Add adds a simulation.
+func (s *Size) Add(r *Result) {
 	n := len(r.Plan.Names)
-	s := Size{Least: n, Most: n, Took: r.Took, Faults: r.Faults, Messages: r.Messages, Seeds: 1}
-	if r.Replicated {
-		s.Replicated = 1
-	}
-	return s
-}
-
-// Add combines two extents.
-func (s *Size) Add(other Size) {
 	if s.Seeds == 0 {
-		*s = other
-		return
+		s.Least, s.Took, s.Faults, s.Messages = n, r.Took, r.Faults, r.Messages
 	}
-	s.Least, s.Most = min(s.Least, other.Least), max(s.Most, other.Most)
-	s.Took, s.Faults, s.Messages = min(s.Took, other.Took), min(s.Faults, other.Faults), min(s.Messages, other.Messages)
-	s.Seeds, s.Replicated = s.Seeds+other.Seeds, s.Replicated+other.Replicated
+	s.Least, s.Most = min(s.Least, n), max(s.Most, n)
+	s.Took, s.Faults, s.Messages = min(s.Took, r.Took), min(s.Faults, r.Faults), min(s.Messages, r.Messages)
+	s.Seeds++
+	if r.Replicated {
+		s.Replicated++
+	}
 }
 
 // Enough reports whether each simulation reached the required extent.
@@ -208,39 +202,30 @@ func (c Coverage) add(n node.Counters) {
 	c.hit("node", "exit timed out", n.ExitTimeouts)
 }
 
-func optional(table, row string) bool {
-	switch table {
-	case "dropped", "downing":
-		// Some messages are dropped only after protocol violations. The experimental strategy is
-		// not simulated, static quorums are not exceeded, and an owner usually decides before
-		// others have to wait.
-		return table == "dropped" || row == splitbrain.Automatic.String() || row == splitbrain.Outgrown.String() || row == splitbrain.LeftToOwner.String()
-	case "coordinator":
-		return row == coordinator.Repaired.String() // no node writes impossible events
-	case "coordinator ended":
-		return row == coordinator.Diverged.String() // no other node writes in its term
-	case "refused":
-		// Senders respect the number of shards, buffers are large, and a command rarely meets two
-		// regions that are not the home.
-		return row == shardcore.NoShard.String() || row == shardcore.BufferFull.String() || row == shardcore.NotHome.String()
-	case "data dropped":
-		return true // no node sends unreadable messages, and few arrive too late
-	case "node":
-		return row == "exit timed out"
-	}
-	return false
-}
-
 // enough is the number of seeds in which each event must occur that is not rare.
 const enough = 200
 
-// from returns the number of seeds in which an event must occur.
-func from(table, row string) uint64 {
+// required returns the number of seeds in which an event must occur, never if it need not occur.
+func required(table, row string) uint64 {
+	const never = math.MaxUint64
 	switch table + ": " + row {
-	case "singleton: stuck", "downing: left to the owner":
-		return 20 * enough // the two oldest nodes leave at the same time, one of them slowly; or a second cut follows in time
+	case "singleton: stuck":
+		return 20 * enough // the two oldest nodes leave at the same time, one of them slowly
 	case "memory: fenced", "downing: orphaned":
 		return 5 * enough
+	case "downing: " + splitbrain.Automatic.String(), "downing: " + splitbrain.Outgrown.String(), "downing: " + splitbrain.LeftToOwner.String():
+		return never // the experimental strategy is not simulated, static quorums are not exceeded, and an owner usually decides first
+	case "coordinator: " + coordinator.Repaired.String():
+		return never // no node writes impossible events
+	case "coordinator ended: " + coordinator.Diverged.String():
+		return never // no other node writes in its term
+	case "refused: " + shardcore.NoShard.String(), "refused: " + shardcore.BufferFull.String(), "refused: " + shardcore.NotHome.String():
+		return never // senders respect the number of shards, buffers are large, and a command rarely meets two regions that are not the home
+	case "node: exit timed out":
+		return never
+	}
+	if table == "dropped" || table == "data dropped" {
+		return never // some messages are dropped only after protocol violations, and few arrive too late
 	}
 	return enough
 }
@@ -250,7 +235,7 @@ func (c Coverage) Missing(seeds uint64) []string {
 	var all []string
 	for _, table := range slices.Sorted(maps.Keys(c)) {
 		for _, row := range slices.Sorted(maps.Keys(c[table])) {
-			if c[table][row] == 0 && seeds >= from(table, row) && !optional(table, row) {
+			if c[table][row] == 0 && seeds >= required(table, row) {
 				all = append(all, table+": "+row)
 			}
 		}

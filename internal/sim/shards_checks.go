@@ -196,7 +196,7 @@ const maxBalancing = 6 * time.Minute
 func (d *sharding) calm() {
 	d.w.Logf("no more random moves of shards")
 	d.quiet = true
-	d.store.broken, d.store.slow = false, false
+	d.store.trouble = trouble{}
 }
 
 // finish checks the final state, when the nodes are one cluster and no faults occur.

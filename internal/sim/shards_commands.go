@@ -121,12 +121,6 @@ func (s *shardNode) write(a *account) uint64 {
 	return nr
 }
 
-func (d *sharding) arrived(s *shardNode, body []byte) {
-	nr, _ := binary.Uvarint(body)
-	l := d.command(nr)
-	l.at, l.to = s, nil
-}
-
 // undelivered records a message that a node ignores.
 func (d *sharding) undelivered(m env.Message) {
 	if m.Kind != link.Kind(shardcore.KindRegion) {
@@ -201,11 +195,6 @@ func (d *sharding) reply(s *shardNode, nr uint64, o outcome) {
 	}
 }
 
-func (s *shardNode) receiveReply(b []byte) {
-	nr, n := binary.Uvarint(b)
-	s.close(nr, outcome(b[n]))
-}
-
 func (s *shardNode) close(nr uint64, o outcome) {
 	l := s.d.command(nr)
 	delete(s.open, nr)
@@ -245,10 +234,6 @@ type queuedCommand struct {
 	account *account // of a command of this node
 	nr      uint64
 	peer    shardcore.Forwarded
-}
-
-func newDirectPaths(shards int) directPaths {
-	return directPaths{paths: make([]shardcore.Path[*entity, queuedCommand], shards)}
 }
 
 // handleCommand sends a command by the path of its shard, or queues it.
@@ -422,7 +407,9 @@ func (s *shardNode) applyAction(a shardcore.Action) {
 		e.a.running = append(e.a.running, e)
 		s.started = append(s.started, e)
 		oneEntity(e)
-		s.rememberedBefore(a)
+		if s.cfg.Region.Remember && !d.rememberStore.has(s, a.ShardRun, a.Entity) && !s.stale() {
+			s.h.violate("remembered-before-it-starts", "%s starts, but is not remembered", a.Entity)
+		}
 		s.after(d.storeDelay(), e.load)
 	case e == nil:
 		s.h.violate("entities-in-turn", "%v of %s %d, which does not run", a.Kind, a.Entity, a.Incarnation)
@@ -458,7 +445,7 @@ func (e *entity) load() {
 	if e.ended {
 		return
 	}
-	if e.s.d.store.failing() && e.s.d.oneIn(3) {
+	if e.s.d.store.fails() && e.s.d.oneIn(3) {
 		e.s.d.hit("entity", "load failed")
 		e.end()
 		return

@@ -70,7 +70,7 @@ func (d *sharding) host(h *host) *shardNode {
 	s.configure()
 	s.cfg.Coordinator.RemovalMargin = max(0, h.m.Config().Downing.RemovalMargin)
 	s.m = must(shardcore.New(s.cfg))
-	s.directPaths = newDirectPaths(s.cfg.Coordinator.Shards)
+	s.paths = make([]shardcore.Path[*entity, queuedCommand], s.cfg.Coordinator.Shards)
 	s.beginRegion()
 	d.all = append(d.all, s)
 	d.byNode[h.p.Node()] = s
@@ -131,20 +131,20 @@ func (s *shardNode) updateMembers() {
 }
 
 // leave hands off all shards, possibly after a delay, and calls then at the end or at a timeout.
-func (s *shardNode) leave(then func()) { s.after(s.d.delayWaysTo(s), func() { s.leaveNow(then) }) }
-
-func (s *shardNode) leaveNow(then func()) {
-	s.left = then
-	s.after(maxLeaving, func() {
-		if s.left != nil {
-			s.d.hit("sharding", "stopped by force when it leaves")
-			leavesInTime(s)
-			s.forced = true
-			s.step(shardcore.Stop{})
-			s.notifyLeft()
-		}
+func (s *shardNode) leave(then func()) {
+	s.after(s.d.delayWaysTo(s), func() {
+		s.left = then
+		s.after(maxLeaving, func() {
+			if s.left != nil {
+				s.d.hit("sharding", "stopped by force when it leaves")
+				leavesInTime(s)
+				s.forced = true
+				s.step(shardcore.Stop{})
+				s.notifyLeft()
+			}
+		})
+		s.step(shardcore.Leave{})
 	})
-	s.step(shardcore.Leave{})
 }
 
 func (s *shardNode) notifyLeft() {
@@ -208,13 +208,15 @@ func (s *shardNode) received(m env.Message) {
 func (s *shardNode) receive(m env.Message) {
 	switch m.Kind {
 	case kindReply:
-		s.receiveReply(m.Data)
+		nr, n := binary.Uvarint(m.Data)
+		s.close(nr, outcome(m.Data[n]))
 	case link.Kind(shardcore.KindRegion):
 		if p, err := region.DecodePacket(m.Data); err == nil {
 			s.d.hit("region frame", p.Kind.String())
 			if p.Kind == region.Forward {
-				s.d.arrived(s, p.Body)
 				nr, _ := binary.Uvarint(p.Body)
+				l := s.d.command(nr)
+				l.at, l.to = s, nil
 				s.handleCommand(queuedCommand{shard: p.Shard, from: shardcore.Peers, nr: nr, peer: shardcore.Forwarded{From: m.From, Packet: p}})
 				return
 			}

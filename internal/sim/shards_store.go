@@ -26,14 +26,13 @@ const storeTimeout = 5 * time.Second
 
 // stateStore is a journal shared by all nodes with the state of coordinators.
 type stateStore struct {
+	trouble
+
 	d      *sharding
 	events []coordinator.Event
 	fold   *coordinator.Fold
 	state  coordinator.State // after all events
 	homes  map[home]bool     // all homes of all times
-
-	broken bool // calls fail or get no reply
-	slow   bool
 
 	replicated *replicatedStore // nil if the state is in the journal
 }
@@ -52,18 +51,13 @@ func newStateStore(d *sharding) *stateStore {
 	return s
 }
 
-func (s *stateStore) failing() bool { return s.broken && !s.d.quiet }
+func (s *stateStore) fails() bool { return s.trouble.failing && !s.d.quiet }
 
 func (d *sharding) storeTrouble() {
 	s := d.store
-	if d.plan.Calm || s.broken || s.slow {
-		return
+	if !d.plan.Calm && s.trouble == (trouble{}) {
+		s.begin(&d.workload, "the journal")
 	}
-	s.broken = d.rand.IntN(2) == 0
-	s.slow = !s.broken || d.rand.IntN(3) == 0
-	took := d.between(time.Second, 12*time.Second)
-	d.w.Logf("the journal fails %t, is slow %t, for %v", s.broken, s.slow, took)
-	d.w.After(took, func() { s.broken, s.slow = false, false })
 }
 
 func (d *sharding) storeDelay() time.Duration {
@@ -77,7 +71,7 @@ func (d *sharding) storeDelay() time.Duration {
 func (s *stateStore) fate() (took time.Duration, stored, replies bool) {
 	d := s.d
 	took = d.storeDelay()
-	if !s.failing() || d.rand.IntN(3) == 0 {
+	if !s.fails() || d.rand.IntN(3) == 0 {
 		return took, true, true
 	}
 	n := d.rand.IntN(4)
@@ -572,14 +566,6 @@ func (m *replicatedEntities) call(e *storeCall, r shardcore.RememberCall, me own
 	return nil, err
 }
 
-// foundedAgain records that a cluster is founded. If no node of an earlier one is left, its
-// remembered entities are lost.
-func (d *sharding) foundedAgain() {
-	if m := d.rememberStore.replicated; m != nil {
-		clear(m.last)
-	}
-}
-
 // loaded checks that, without failures, the stored entities of a shard are loaded by its next
 // owner. Entities that are removed while nodes are pruned may be added again.
 func (m *replicatedEntities) loaded(s *shardNode, me owner, ids []string) {
@@ -712,11 +698,4 @@ func (m *rememberedEntities) wrong(a *account) bool {
 		return m.replicated.wrong(a)
 	}
 	return m.entities[a.shard][a.id] != (len(a.running) > 0)
-}
-
-// rememberedBefore checks that a remembered entity starts only after that is stored.
-func (s *shardNode) rememberedBefore(a shardcore.Action) {
-	if s.cfg.Region.Remember && !s.d.rememberStore.has(s, a.ShardRun, a.Entity) && !s.stale() {
-		s.h.violate("remembered-before-it-starts", "%s starts, and is not remembered", a.Entity)
-	}
 }

@@ -35,7 +35,8 @@ func TestSeeds(t *testing.T) {
 		if r.Violation != nil {
 			t.Errorf("seed %d, %v: %v\nrepeat with: make sim SEED=%d", r.Seed, r.Plan, r.Violation, r.Seed)
 		}
-		if size := r.Size(); r.Violation == nil && !size.Enough() {
+		var size sim.Size
+		if size.Add(&r); r.Violation == nil && !size.Enough() {
 			t.Errorf("seed %d is too small: %v", r.Seed, &size)
 		}
 	})
@@ -79,11 +80,11 @@ func TestSameSeedSameEvents(t *testing.T) {
 	t.Parallel()
 	const seed = 2
 	traced := func() (hash uint64, events []string) {
-		r := sim.Run(seed, sim.Options{Trace: func(at time.Duration, text string) { events = append(events, fmt.Sprint(at, " ", text)) }})
+		r := sim.Run(seed, func(at time.Duration, text string) { events = append(events, fmt.Sprint(at, " ", text)) })
 		return r.Hash, events
 	}
 	hash, events := traced()
-	if silent := sim.Run(seed, sim.Options{}).Hash; silent != hash {
+	if silent := sim.Run(seed, nil).Hash; silent != hash {
 		_, others := traced()
 		for i := range min(len(events), len(others)) {
 			if events[i] != others[i] {
@@ -92,7 +93,7 @@ func TestSameSeedSameEvents(t *testing.T) {
 		}
 		t.Errorf("seed %d: the runs have %d and %d equal events, but with a trace the hash is %d, without it %d", seed, len(events), len(others), hash, silent)
 	}
-	if sim.Run(seed+1, sim.Options{}).Hash == hash {
+	if sim.Run(seed+1, nil).Hash == hash {
 		t.Error("two seeds have the same events")
 	}
 }

@@ -22,14 +22,14 @@ func checks() []check {
 		{name: "GetFree", rule: "Get of a missing entry returns ErrFree", run: getFree},
 		{name: "Renew", rule: "an entry is renewed at its revision and no other", run: renew},
 		{name: "RenewAbsent", rule: "a missing entry cannot be renewed", run: renewAbsent},
-		{name: "RenewEarlierLife", rule: "an entry that was deleted and made again is another one", run: earlierLife},
+		{name: "RenewEarlierLife", rule: "an entry that was deleted and created again has another revision", run: earlierLife},
 		{name: "Delete", rule: "an entry is deleted at its revision and no other", run: deleteEntry},
 		{name: "Names", rule: "names are distinct, with any characters", run: names},
-		{name: "Invalid", rule: "names and owners that can't be are refused", run: invalid},
-		{name: "Attach", rule: "all handles see the same", run: attach},
+		{name: "Invalid", rule: "invalid names and owners are refused", run: invalid},
+		{name: "Attach", rule: "all handles access the same entries", run: attach},
 		{name: "Timeout", rule: "Timeout returns the time after which entries expire", run: timeout},
-		{name: "Cancelled", rule: "a call whose context has ended returns, and not with an outcome that is none", run: cancelled},
-		{name: "Closed", rule: "after Close there is an error", run: closed},
+		{name: "Cancelled", rule: "a call whose context has ended returns the error of the context", run: cancelled},
+		{name: "Closed", rule: "calls after Close return ErrClosed", run: closed},
 		{name: "Expire", rule: "an entry that is not renewed is gone after its time-out, and no sooner", expires: true, run: expire},
 		{name: "RenewKeeps", rule: "an entry that is renewed does not expire", expires: true, run: renewKeeps},
 		{name: "ExpiredIsAnother", rule: "an entry that expired can't be renewed or deleted", expires: true, run: expiredIsAnother},
@@ -80,15 +80,11 @@ func oneWins(f *fixture) {
 }
 
 func getFree(f *fixture) {
-	if e, err := f.s.Get(f.ctx, "n"); !errors.Is(err, lease.ErrFree) {
-		f.Errorf("Get of an entry that never existed = %+v, %v", e, err)
-	}
+	f.want(lease.ErrFree, "Get of an entry that never existed")(f.s.Get(f.ctx, "n"))
 	if err := f.s.Delete(f.ctx, "n", f.create("n", "a")); err != nil {
 		f.Fatalf("Delete: %v", err)
 	}
-	if e, err := f.s.Get(f.ctx, "n"); !errors.Is(err, lease.ErrFree) {
-		f.Errorf("Get of a deleted entry = %+v, %v", e, err)
-	}
+	f.want(lease.ErrFree, "Get of a deleted entry")(f.s.Get(f.ctx, "n"))
 	f.create("n", "b")
 }
 
@@ -107,9 +103,7 @@ func renewAbsent(f *fixture) {
 	for _, revision := range []uint64{0, 1, 1000} {
 		f.want(lease.ErrConflict, fmt.Sprintf("Renew at %d of a missing entry", revision))(f.s.Renew(f.ctx, "n", "a", revision))
 	}
-	if e, err := f.s.Get(f.ctx, "n"); !errors.Is(err, lease.ErrFree) {
-		f.Errorf("Get = %+v, %v, want ErrFree", e, err)
-	}
+	f.want(lease.ErrFree, "Get")(f.s.Get(f.ctx, "n"))
 }
 
 func earlierLife(f *fixture) {
@@ -185,14 +179,16 @@ func cancelled(f *fixture) {
 	revision := f.create("n", "a")
 	ctx, cancel := context.WithCancel(f.ctx)
 	cancel()
-	_, created := f.s.Create(ctx, "other", "a")
-	_, renewed := f.s.Renew(ctx, "n", "a", revision)
-	_, got := f.s.Get(ctx, "n")
-	for subject, err := range map[string]error{"Create": created, "Renew": renewed, "Delete": f.s.Delete(ctx, "n", revision), "Get": got} {
-		if !errors.Is(err, context.Canceled) {
-			f.Errorf("%s: %v, want context.Canceled", subject, err)
-		}
-	}
+	f.wantFromAll(ctx, context.Canceled, "with a canceled context", revision)
+}
+
+// wantFromAll checks the error of each method of the store. The entry n has the revision.
+func (f *fixture) wantFromAll(ctx context.Context, want error, when string, revision uint64) {
+	f.Helper()
+	f.want(want, "Create "+when)(f.s.Create(ctx, "other", "a"))
+	f.want(want, "Renew "+when)(f.s.Renew(ctx, "n", "a", revision))
+	f.want(want, "Delete "+when)(nil, f.s.Delete(ctx, "n", revision))
+	f.want(want, "Get "+when)(f.s.Get(ctx, "n"))
 }
 
 func closed(f *fixture) {
@@ -200,14 +196,7 @@ func closed(f *fixture) {
 	if err := errors.Join(f.s.Close(), f.s.Close()); err != nil {
 		f.Errorf("Close: %v", err)
 	}
-	_, created := f.s.Create(f.ctx, "other", "a")
-	_, renewed := f.s.Renew(f.ctx, "n", "a", revision)
-	_, got := f.s.Get(f.ctx, "n")
-	for subject, err := range map[string]error{"Create": created, "Renew": renewed, "Delete": f.s.Delete(f.ctx, "n", revision), "Get": got} {
-		if !errors.Is(err, lease.ErrClosed) {
-			f.Errorf("%s after Close: %v, want ErrClosed", subject, err)
-		}
-	}
+	f.wantFromAll(f.ctx, lease.ErrClosed, "after Close", revision)
 }
 
 // untilFree waits until the existing entry has expired, and returns the time since the given one.

@@ -142,14 +142,13 @@ func carrierIncarnations(f *fixture) {
 			}
 		}
 	}
-	for _, r := range append(others, b1, b2) {
-		if n := len(r.all()); n != 0 && n != 10 {
-			f.Errorf("%d frames reach %v", n, r.carrier.Self())
+	for i, r := range append(others, b1, b2) {
+		want := 0
+		if i >= len(others) {
+			want = 10
 		}
-	}
-	for _, r := range others {
-		if n := len(r.all()); n != 0 {
-			f.Errorf("%d frames reach %v", n, r.carrier.Self())
+		if n := len(r.all()); n != want {
+			f.Errorf("%d frames reach %v, want %d", n, r.carrier.Self(), want)
 		}
 	}
 }

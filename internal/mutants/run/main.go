@@ -120,20 +120,16 @@ func checkTests(ctx context.Context, r mutants.Runner, all []mutants.Mutant, par
 
 // each calls f for each element, several at once, and waits for all calls.
 func each[E any](all []E, parallel int, f func(i int, e E)) {
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range max(parallel, 1) {
-		workers.Go(func() {
-			for i := range next {
-				f(i, all[i])
-			}
+	var running sync.WaitGroup
+	slots := make(chan struct{}, max(parallel, 1))
+	for i, e := range all {
+		slots <- struct{}{}
+		running.Go(func() {
+			f(i, e)
+			<-slots
 		})
 	}
-	for i := range all {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
+	running.Wait()
 }
 
 // report prints the table and reports whether all were caught.

@@ -162,14 +162,15 @@ func (w *Env) Start(name string, program func(*Process) Program) *Process {
 	w.byUID[p.node.UID] = p
 	p.place.processes = append(p.place.processes, p)
 	w.mix(2, p.node.UID)
-	p.connect()
+	if !w.Direct {
+		links, err := link.New(link.Config{Self: p.node, MaxFrame: maxFrame})
+		if err != nil {
+			panic(fmt.Sprintf("sim: links of %v: %v", p.node, err)) // the simulator's names are valid
+		}
+		p.links = links
+	}
 	p.program = program(p)
 	return p
-}
-
-func (w *Env) forget(p *Process) {
-	p.place.processes = slices.DeleteFunc(p.place.processes, func(o *Process) bool { return o == p })
-	delete(w.byUID, p.node.UID)
 }
 
 // event is a future event: a call of do, the arrival of a frame, or a wake-up of a process.
@@ -471,5 +472,6 @@ func (p *Process) Kill() {
 	p.w.mix(7, p.node.UID)
 	p.dead = true
 	p.late = nil
-	p.w.forget(p)
+	p.place.processes = slices.DeleteFunc(p.place.processes, func(o *Process) bool { return o == p })
+	delete(p.w.byUID, p.node.UID)
 }

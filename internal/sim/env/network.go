@@ -4,7 +4,6 @@
 package env
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -191,17 +190,6 @@ func (w *Env) arrive(e *event) {
 }
 
 const maxFrame = 1 << 20
-
-func (p *Process) connect() {
-	if p.w.Direct {
-		return
-	}
-	links, err := link.New(link.Config{Self: p.node, MaxFrame: maxFrame})
-	if err != nil {
-		panic(fmt.Sprintf("sim: links of %v: %v", p.node, err)) // the simulator's names are valid
-	}
-	p.links = links
-}
 
 // Send sends a message after the current event, in order and at most once on each lane. It returns
 // false if the links have no room.

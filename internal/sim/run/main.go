@@ -47,9 +47,9 @@ func main() {
 }
 
 func trace(seed uint64) bool {
-	r := sim.Run(seed, sim.Options{Trace: func(at time.Duration, text string) {
+	r := sim.Run(seed, func(at time.Duration, text string) {
 		fmt.Printf("%10.3f  %s\n", at.Seconds(), text)
-	}})
+	})
 	fmt.Printf("\nseed %d: %v of simulated time, %d faults, hash %016x\n", seed, r.Took.Round(time.Millisecond), r.Faults, r.Hash)
 	if r.Violation != nil {
 		fmt.Printf("BROKEN: %v\n", r.Violation)
@@ -75,7 +75,7 @@ func many(ctx context.Context, first, n uint64, parallel int) bool {
 			failed = append(failed, r)
 			fmt.Printf("seed %d, %v\n  BROKEN: %v\n  repeat with: make sim SEED=%d\n", r.Seed, r.Plan, r.Violation, r.Seed)
 		} else {
-			size.Add(r.Size())
+			size.Add(&r)
 		}
 		if progress {
 			fmt.Fprintf(os.Stderr, "\r%d of %d seeds, %d broken ", done, n, len(failed))
