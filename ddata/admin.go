@@ -189,28 +189,24 @@ func (r *Replicator) handleAdmin(ctx context.Context, request *adminRequest) (re
 		if stats, err = r.Stats(ctx); err == nil {
 			reply.Stats = []AdminStat{r.adminStat(&stats)}
 		}
-		return reply, err
 	case commandKeys:
 		reply.Keys, reply.More = r.adminKeys(request)
-		return reply, nil
 	case commandGet:
 		reply.Part, err = r.adminGet(ctx, request)
-		return reply, err
 	case commandDigests:
 		err = r.digested(ctx, func() {
-			p := r.machine
-			all := p.Digests()
-			reply.Sums = &digestSums{Digest: p.Root().String()}
+			all := r.machine.Digests()
+			reply.Sums = &digestSums{Digest: r.machine.Root().String()}
 			for i := range all {
 				reply.Sums.Buckets = append(reply.Sums.Buckets, all[i][:]...)
 			}
 		})
-		return reply, err
 	case commandBucket:
 		reply.Marks, reply.More, err = r.adminBucket(ctx, request)
-		return reply, err
+	default:
+		err = fmt.Errorf("%w: command %.100q", ErrInvalid, request.Command)
 	}
-	return reply, fmt.Errorf("%w: command %.100q", ErrInvalid, request.Command)
+	return reply, err
 }
 
 func (r *Replicator) adminKeys(request *adminRequest) (page []AdminKey, more bool) {
@@ -306,7 +302,6 @@ func (r *Replicator) adminRead(ctx context.Context, request *adminRequest) (crdt
 	return crdt.Value{}, fmt.Errorf("%w: level %.100q", ErrInvalid, request.Level)
 }
 
-// adminBucket returns a page of the digests of the keys in a bucket, and whether there are more.
 func (r *Replicator) adminBucket(ctx context.Context, request *adminRequest) (page []keyMark, more bool, err error) {
 	if request.Bucket < 0 || request.Bucket >= replication.BucketCount {
 		return nil, false, fmt.Errorf("%w: bucket %d of %d", ErrInvalid, request.Bucket, replication.BucketCount)

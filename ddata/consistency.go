@@ -27,24 +27,20 @@ type nodes struct {
 func ReadLocal() ReadLevel { return ReadLevel{} }
 
 // ReadFrom reads from n nodes, at least 2.
-func ReadFrom(n int) ReadLevel { return ReadLevel{nodes: count(n)} }
+func ReadFrom(n int) ReadLevel { return ReadLevel{nodes: levelOf(replication.Count, n)} }
 
 // ReadMajority reads from more than half of the nodes. It sees all writes to a majority that
 // completed before it began, as long as no nodes join or leave.
-func ReadMajority() ReadLevel {
-	return ReadLevel{nodes: nodes{level: replication.Level{Kind: replication.Majority}}}
-}
+func ReadMajority() ReadLevel { return ReadLevel{nodes: levelOf(replication.Majority, 0)} }
 
 // ReadMajorityPlus reads from more nodes than a majority: that many more. Nodes that are leaving do
 // not count.
 func ReadMajorityPlus(more int) ReadLevel {
-	return ReadLevel{nodes: nodes{level: replication.Level{Kind: replication.MajorityPlus, N: more}}}
+	return ReadLevel{nodes: levelOf(replication.MajorityPlus, more)}
 }
 
 // ReadAll reads from all nodes except those that are leaving.
-func ReadAll() ReadLevel {
-	return ReadLevel{nodes: nodes{level: replication.Level{Kind: replication.All}}}
-}
+func ReadAll() ReadLevel { return ReadLevel{nodes: levelOf(replication.All, 0)} }
 
 // AtLeast returns the level with a minimum number of nodes, limited by the size of the cluster. It
 // is for small clusters, where a majority is only a few nodes. At levels other than majorities,
@@ -94,23 +90,19 @@ type WriteLevel struct{ nodes }
 func WriteLocal() WriteLevel { return WriteLevel{} }
 
 // WriteTo writes to n nodes, at least 2.
-func WriteTo(n int) WriteLevel { return WriteLevel{count(n)} }
+func WriteTo(n int) WriteLevel { return WriteLevel{levelOf(replication.Count, n)} }
 
 // WriteMajority writes to more than half of the nodes.
-func WriteMajority() WriteLevel {
-	return WriteLevel{nodes: nodes{level: replication.Level{Kind: replication.Majority}}}
-}
+func WriteMajority() WriteLevel { return WriteLevel{levelOf(replication.Majority, 0)} }
 
 // WriteMajorityPlus writes to more nodes than a majority: that many more. Nodes that are leaving do
 // not count.
 func WriteMajorityPlus(more int) WriteLevel {
-	return WriteLevel{nodes: nodes{level: replication.Level{Kind: replication.MajorityPlus, N: more}}}
+	return WriteLevel{levelOf(replication.MajorityPlus, more)}
 }
 
 // WriteAll writes to all nodes except those that are leaving.
-func WriteAll() WriteLevel {
-	return WriteLevel{nodes: nodes{level: replication.Level{Kind: replication.All}}}
-}
+func WriteAll() WriteLevel { return WriteLevel{levelOf(replication.All, 0)} }
 
 // AtLeast is like ReadLevel.AtLeast.
 func (l WriteLevel) AtLeast(n int) WriteLevel {
@@ -130,12 +122,14 @@ func (l WriteLevel) String() string { return l.text("") }
 // check returns an error for combinations that the protocol does not check.
 func (n nodes) check() error {
 	if l := n.level; l.MinCap != 0 && l.Kind != replication.Majority && l.Kind != replication.MajorityPlus {
-		return fmt.Errorf("AtLeast is for majorities, the level is %q", nodes{level: replication.Level{Kind: l.Kind, N: l.N}}.text(""))
+		return fmt.Errorf("AtLeast is for majorities, the level is %q", levelOf(l.Kind, l.N).text(""))
 	}
 	return nil
 }
 
-func count(n int) nodes { return nodes{level: replication.Level{Kind: replication.Count, N: n}} }
+func levelOf(k replication.LevelKind, n int) nodes {
+	return nodes{level: replication.Level{Kind: k, N: n}}
+}
 
 func (n nodes) text(addition string) string {
 	text := n.level.Kind.String()

@@ -6,6 +6,7 @@ package ddata
 import (
 	"context"
 
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/replication"
 )
 
@@ -56,7 +57,9 @@ func (b Inbox) Close() { b.close() }
 // Subscriber is the queue of a loop over Subscribe.
 type Subscriber struct{ *subscriber }
 
-func NewSubscriber() Subscriber { return Subscriber{newSubscriber()} }
+func NewSubscriber() Subscriber {
+	return Subscriber{&subscriber{ready: loop.NewSignal(), latest: map[string]pendingChange{}}}
+}
 
 func (s Subscriber) Put(key string, kind ChangeKind, isNew bool) {
 	s.put(Change{Key: key, Kind: kind}, isNew)

@@ -77,7 +77,7 @@ func (r *Replicator) runInline(c *call) bool {
 	default:
 		return false
 	}
-	if r.ended.Load() || !r.inbox.idle() {
+	if in := r.inbox; r.ended.Load() || in.members.Load() != nil || in.packets.Len()+in.items.Len() > 0 {
 		return false
 	}
 	defer r.recoverTurn()
@@ -173,7 +173,7 @@ func (r *Replicator) applyEffects(e replication.Effects) {
 			c.answer <- *reply
 		}
 	}
-	r.subs.publish(e.Events, r.types)
+	r.publish(e.Events)
 	if e.Stopped {
 		r.end(r.removed())
 		r.ended.Store(true)
@@ -192,8 +192,6 @@ func (r *Replicator) send(s *replication.Send) {
 		r.logThrottled(slog.LevelWarn, "packet not sent", slog.String("to", s.To.String()), slog.Any("error", err))
 	}
 }
-
-func (r *Replicator) stored(s replication.Stored) { r.inbox.items.Add(item{in: s}) }
 
 // recoverTurn ends the replicator if a turn did not complete.
 func (r *Replicator) recoverTurn() {
@@ -219,7 +217,7 @@ func (r *Replicator) finish() {
 	for _, c := range r.pending { // the order does not matter
 		c.answer <- replication.Reply{Outcome: replication.Stopped}
 	}
-	r.subs.close()
+	r.endSubscriptions()
 	if r.writer != nil {
 		r.closeErr = r.writer.close()
 	}
@@ -272,16 +270,6 @@ func newInbox() *inbox {
 		packets: loop.NewMailbox[replication.Packet](ready, packets),
 		bulk:    loop.NewMailbox[replication.Packet](ready, packets),
 	}
-}
-
-// idle reports whether no input waits except bulk packets.
-func (b *inbox) idle() bool {
-	return b.members.Load() == nil && b.packets.Len()+b.items.Len() == 0
-}
-
-func (b *inbox) setMembers(m *replication.Members) {
-	b.members.Store(m)
-	b.ready.Set()
 }
 
 // take returns all waiting input except bulk packets. It reuses the memory of spare.

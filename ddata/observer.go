@@ -139,7 +139,7 @@ func (r *Replicator) stats() Stats {
 	m := r.machine
 	s, counters := r.count, m.Counters()
 	s.Protocol, s.Digest, s.Replicas, s.Synced = protocolStats(&counters), m.Root().String(), m.ReplicaCount(), m.Synced()
-	s.Malformed, s.Subscribers = counters.Malformed, r.subs.len()
+	s.Malformed, s.Subscribers = counters.Malformed, r.subs.Len()
 	if r.writer != nil {
 		s.DiskWrites, s.DiskErrors, s.Waiting = r.writer.stats()
 	}

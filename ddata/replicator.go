@@ -35,7 +35,7 @@ type Replicator struct {
 	inbox  *inbox
 	values *values
 	calls  calls
-	subs   subscribers
+	subs   loop.Pending[*subscriber]
 	writer *durableWriter // nil if no key is durable
 
 	reads     readKeys
@@ -127,7 +127,8 @@ func (r *Replicator) open(ctx context.Context) error {
 		return err
 	}
 	if store != nil {
-		r.writer = newDurableWriter(r.base, store, r.cfg.WriteBehind, r.stored, r.log) //nolint:contextcheck // it is not of the call
+		stored := func(s replication.Stored) { r.inbox.items.Add(item{in: s}) }
+		r.writer = newDurableWriter(r.base, store, r.cfg.WriteBehind, stored, r.log) //nolint:contextcheck // it is not of the call
 	}
 	r.applyEffects(r.machine.Step(r.now(), replication.Batch{Members: r.members()}))
 	r.background.Go(func() { r.followMembers(r.base) })
@@ -220,7 +221,8 @@ func (r *Replicator) members() *replication.Members {
 func (r *Replicator) followMembers(ctx context.Context) {
 	for range r.node.Events(ctx, cluster.MemberRemoved, cluster.MemberJoined, cluster.MemberWeaklyUp, cluster.MemberUp, cluster.MemberPreparing,
 		cluster.MemberReady, cluster.MemberLeft, cluster.MemberExited, cluster.MemberDowned, cluster.MemberUnreachable, cluster.MemberReachable, cluster.ShuttingDown) {
-		r.inbox.setMembers(r.members())
+		r.inbox.members.Store(r.members())
+		r.inbox.ready.Set()
 	}
 }
 
@@ -333,14 +335,10 @@ func (r *Replicator) AwaitReplicas(ctx context.Context, replicas int) error {
 		r.notifyWaiters()
 	})
 	if err == nil {
-		select {
-		case <-w.done:
-			return nil
-		case <-ctx.Done():
-			err = causeOf(ctx)
-		case <-r.done:
-			err = r.Err()
-		}
+		err = r.await(ctx, w.done)
+	}
+	if err == nil {
+		return nil
 	}
 	return fmt.Errorf("ddata: wait for %d replicas of %q, there are %d: %w", replicas, r.cfg.Name, r.ReplicaCount(), err)
 }

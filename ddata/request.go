@@ -57,12 +57,6 @@ func (c *calls) get() *call {
 	return o
 }
 
-// put returns a call that was answered.
-func (c *calls) put(o *call) {
-	o.in, o.update = nil, replication.Update{}
-	c.unused.Put(o)
-}
-
 // timeout returns the timeout of the protocol for a context, 0 if it has no deadline.
 func timeout(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
@@ -74,19 +68,21 @@ func timeout(ctx context.Context) time.Duration {
 }
 
 // ask runs a request and waits for the answer, or until ctx ends.
-func (r *Replicator) ask(ctx context.Context, op string, request replication.Request, input func(*call, replication.Request) replication.Input) (replication.Reply, error) {
+func (r *Replicator) ask(ctx context.Context, op, key string, n nodes, input func(*call, replication.Request) replication.Input) (replication.Reply, error) {
+	if err := n.check(); err != nil {
+		return replication.Reply{}, &Error{Op: op, Key: key, Reason: ErrInvalid, Cause: err}
+	}
 	if ctx.Err() != nil {
-		return replication.Reply{}, &Error{Op: op, Key: request.Key, Reason: ErrCanceled, Cause: causeOf(ctx)}
+		return replication.Reply{}, &Error{Op: op, Key: key, Reason: ErrCanceled, Cause: causeOf(ctx)}
 	}
 	c := r.calls.get()
-	request.ID, request.Timeout = c.id, timeout(ctx)
-	c.in = input(c, request)
+	c.in = input(c, replication.Request{ID: c.id, Key: key, Level: n.level, Timeout: timeout(ctx), PreferOldest: n.oldest || r.cfg.PreferOldest})
 	if !r.runInline(c) {
 		switch err := r.inbox.items.Offer(0, 0, item{call: c}); {
 		case errors.Is(err, loop.ErrClosed):
-			return replication.Reply{}, r.stopped(op, request.Key)
+			return replication.Reply{}, r.stopped(op, key)
 		case err != nil: // loop.ErrFull
-			return replication.Reply{}, &Error{Op: op, Key: request.Key, Reason: ErrBusy, Cause: r.withBlockingUpdate(fmt.Errorf("%d requests are waiting", maxWaitingItems))}
+			return replication.Reply{}, &Error{Op: op, Key: key, Reason: ErrBusy, Cause: r.withBlockingUpdate(fmt.Errorf("%d requests are waiting", maxWaitingItems))}
 		}
 	}
 	var reply replication.Reply
@@ -94,14 +90,15 @@ func (r *Replicator) ask(ctx context.Context, op string, request replication.Req
 	case reply = <-c.answer:
 	default:
 		var ok bool
-		local := request.Level.Kind == replication.Local
-		disk := local && r.Durable(request.Key)
+		local := n.level.Kind == replication.Local
+		disk := local && r.Durable(key)
 		if reply, ok = r.wait(ctx, c, local, disk); !ok {
-			return reply, r.abandoned(ctx, op, request.Key, c, disk)
+			return reply, r.abandoned(ctx, op, key, c, disk)
 		}
 	}
-	r.calls.put(c)
-	return reply, r.outcome(op, request.Key, &reply)
+	c.in, c.update = nil, replication.Update{}
+	r.calls.unused.Put(c)
+	return reply, r.outcome(op, key, &reply)
 }
 
 // wait waits for the answer of a call. It returns false if there is none. A caller without a
@@ -191,20 +188,27 @@ func (r *Replicator) call(ctx context.Context, f func()) error {
 	}}) {
 		return fmt.Errorf("%w: %w", ErrStopped, r.cause())
 	}
-	var err error
-	select {
-	case <-done:
+	err := r.await(ctx, done)
+	if err == nil {
 		return nil
-	case <-ctx.Done():
-		err = causeOf(ctx)
-	case <-r.done:
-		err = r.Err()
 	}
 	if !state.CompareAndSwap(queued, abandonedCall) { // f has started
 		<-done
 		return nil
 	}
 	return r.withBlockingUpdate(err)
+}
+
+// await waits until done is closed. The error is that of ctx or of the replicator if it ends before.
+func (r *Replicator) await(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return causeOf(ctx)
+	case <-r.done:
+		return r.Err()
+	}
 }
 
 func (r *Replicator) stopped(op, key string) error {
@@ -223,7 +227,7 @@ func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level R
 	raw, err := r.get(ctx, string(key), level)
 	var v T
 	if err == nil {
-		v, err = typed[T](r, "get", string(key), raw)
+		v, err = typed[T](r.types, "get", string(key), raw)
 	}
 	observe(r, began, "get", string(key), level, err)
 	return v, err
@@ -244,12 +248,12 @@ func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level R
 func Update[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level WriteLevel, modify func(T) (T, error)) (T, error) {
 	began := r.requestStart()
 	var v T
-	reply, err := r.change(ctx, "update", string(key), level, func(c *call, request replication.Request) replication.Input {
+	reply, err := r.ask(ctx, "update", string(key), level.nodes, func(c *call, request replication.Request) replication.Input {
 		c.update = replication.Update{Request: request, Modify: adaptModify(r, string(key), modify)}
 		return &c.update
 	})
 	if err == nil {
-		v, err = typed[T](r, "update", string(key), reply.Value)
+		v, err = typed[T](r.types, "update", string(key), reply.Value)
 	}
 	observe(r, began, "update", string(key), level, err)
 	return v, err
@@ -260,7 +264,7 @@ func Update[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], leve
 // as for Update; ErrDeleted means that the key was deleted before.
 func Delete[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level WriteLevel) error {
 	began := r.requestStart()
-	_, err := r.change(ctx, "delete", string(key), level, func(_ *call, request replication.Request) replication.Input {
+	_, err := r.ask(ctx, "delete", string(key), level.nodes, func(_ *call, request replication.Request) replication.Input {
 		return replication.Delete{Request: request}
 	})
 	observe(r, began, "delete", string(key), level, err)
@@ -275,17 +279,6 @@ func (r *Replicator) Raw(ctx context.Context, key string, level ReadLevel) (crdt
 	return v, err
 }
 
-func (r *Replicator) request(key string, level replication.Level, oldest bool) replication.Request {
-	return replication.Request{Key: key, Level: level, PreferOldest: oldest || r.cfg.PreferOldest}
-}
-
-func (r *Replicator) change(ctx context.Context, op, key string, level WriteLevel, input func(*call, replication.Request) replication.Input) (replication.Reply, error) {
-	if err := level.check(); err != nil {
-		return replication.Reply{}, &Error{Op: op, Key: key, Reason: ErrInvalid, Cause: err}
-	}
-	return r.ask(ctx, op, r.request(key, level.level, level.oldest), input)
-}
-
 func (r *Replicator) get(ctx context.Context, key string, level ReadLevel) (crdt.Value, error) {
 	if err := level.check(); err != nil {
 		return crdt.Value{}, &Error{Op: "get", Key: key, Reason: ErrInvalid, Cause: err}
@@ -293,7 +286,7 @@ func (r *Replicator) get(ctx context.Context, key string, level ReadLevel) (crdt
 	if level.level.Kind == replication.Local {
 		return r.local(key)
 	}
-	reply, err := r.ask(ctx, "get", r.request(key, level.level, level.oldest), func(_ *call, request replication.Request) replication.Input {
+	reply, err := r.ask(ctx, "get", key, level.nodes, func(_ *call, request replication.Request) replication.Input {
 		return replication.Get{Request: request, RepairPeers: level.repair}
 	})
 	return reply.Value, err
@@ -319,8 +312,8 @@ func (r *Replicator) local(key string) (crdt.Value, error) {
 	return h.value, nil
 }
 
-func typed[T any](r *Replicator, op, key string, raw crdt.Value) (T, error) {
-	v, err := crdt.As[T](r.types, raw)
+func typed[T any](types *crdt.Types, op, key string, raw crdt.Value) (T, error) {
+	v, err := crdt.As[T](types, raw)
 	if err != nil {
 		return v, &Error{Op: op, Key: key, Reason: reasonOf(err), Cause: err}
 	}

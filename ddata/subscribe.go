@@ -31,12 +31,12 @@ func (r *Replicator) Subscribe(ctx context.Context, of Pattern) iter.Seq[Change]
 			r.log.ErrorContext(ctx, "subscription cannot match any key", slog.String("pattern", of.String()), slog.Any("error", err))
 			return
 		}
-		s := newSubscriber()
-		nr, ok := r.subs.add(s)
-		if !ok {
+		s := &subscriber{ready: loop.NewSignal(), latest: map[string]pendingChange{}}
+		nr, err := r.subs.Add(s)
+		if err != nil { // the replicator has ended
 			return
 		}
-		defer r.subs.remove(nr)
+		defer r.subs.Remove(nr)
 		r.inbox.items.Add(item{in: replication.Subscribe{Nr: nr, Key: of.text, Prefix: of.prefix}})
 		defer r.inbox.items.Add(item{in: replication.Unsubscribe{Nr: nr}})
 		for {
@@ -76,10 +76,6 @@ type pendingChange struct {
 	Change
 
 	isNew bool // the key is unknown to the loop
-}
-
-func newSubscriber() *subscriber {
-	return &subscriber{ready: loop.NewSignal(), latest: map[string]pendingChange{}}
 }
 
 func (s *subscriber) put(c Change, isNew bool) {
@@ -138,62 +134,23 @@ func (s *subscriber) end() {
 	s.ready.Set()
 }
 
-// subscribers are all loops over Subscribe.
-type subscribers struct {
-	mu   sync.Mutex
-	last uint64
-	byNr map[uint64]*subscriber
-	over bool
-}
-
-func (s *subscribers) add(o *subscriber) (nr uint64, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
-		return 0, false
-	}
-	if s.byNr == nil {
-		s.byNr = map[uint64]*subscriber{}
-	}
-	s.last++
-	s.byNr[s.last] = o
-	return s.last, true
-}
-
-func (s *subscribers) remove(nr uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.byNr, nr)
-}
-
-func (s *subscribers) len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.byNr)
-}
-
-func (s *subscribers) publish(events []replication.Event, types *crdt.Types) {
-	if len(events) == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (r *Replicator) publish(events []replication.Event) {
 	for i := range events {
 		e := &events[i]
-		if o := s.byNr[e.Nr]; o != nil {
-			o.put(Change{Key: e.Key, Kind: ChangeKind(e.Kind), value: e.Value, types: types}, e.New)
-		}
+		r.subs.Answer(e.Nr, func(s *subscriber) bool {
+			s.put(Change{Key: e.Key, Kind: ChangeKind(e.Kind), value: e.Value, types: r.types}, e.New)
+			return false
+		})
 	}
 }
 
-// close ends all loops after their pending changes.
-func (s *subscribers) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = true
-	for _, o := range s.byNr { // the order does not matter
-		o.end()
-	}
+// endSubscriptions ends all loops after their pending changes.
+func (r *Replicator) endSubscriptions() {
+	r.subs.Close()
+	r.subs.AnswerAll(func(s *subscriber) bool {
+		s.end()
+		return false
+	})
 }
 
 // Key identifies a value of a data type T, of package crdt or a user's own. It has 1 to 512 bytes
@@ -207,11 +164,7 @@ func (k Key[T]) Any() Pattern { return Pattern{text: string(k)} }
 // Value returns the value of a change, or the empty value if the key was deleted or has expired.
 // The error matches ErrType if the value has another type, ErrInvalid if the type is not defined.
 func (k Key[T]) Value(c Change) (T, error) {
-	v, err := crdt.As[T](c.types, c.value)
-	if err != nil {
-		return v, &Error{Op: "read a change of", Key: c.Key, Reason: reasonOf(err), Cause: err}
-	}
-	return v, nil
+	return typed[T](c.types, "read a change of", c.Key, c.value)
 }
 
 // check returns an error if the pattern cannot match any key.

@@ -136,16 +136,11 @@ func (d *decoder) dots() dots {
 	return dotsOf(d.dotList(n))
 }
 
-// element reads an element. Unless it is the first, it must be greater than the element after.
-func (d *decoder) element(k elementKind, after []byte, first bool) string {
-	return string(d.elementBytes(k, after, first))
+func (d *decoder) element(k elementKind) []byte {
+	return d.checked(k, d.bytes(MaxElement, "element"))
 }
 
-func (d *decoder) elementBytes(k elementKind, after []byte, first bool) []byte {
-	return d.checked(k, d.bytes(MaxElement, "element"), after, first)
-}
-
-func (d *decoder) checked(k elementKind, b, after []byte, first bool) []byte {
+func (d *decoder) checked(k elementKind, b []byte) []byte {
 	if d.Err() != nil {
 		return nil
 	}
@@ -153,9 +148,6 @@ func (d *decoder) checked(k elementKind, b, after []byte, first bool) []byte {
 		if err := checkElement(k, string(b)); err != nil {
 			d.SetErr(err)
 		}
-	}
-	if !first && bytes.Compare(b, after) <= 0 {
-		d.Fail("elements are not in order")
 	}
 	return b
 }
@@ -170,7 +162,10 @@ func items[V any](d *decoder, k elementKind, size int, read func() V) tree[V] {
 	b := builder[V]{left: n}
 	var last []byte
 	for i := range n {
-		key := d.elementBytes(k, last, i == 0)
+		key := d.element(k)
+		if i > 0 && bytes.Compare(key, last) <= 0 {
+			d.Fail("elements are not in order")
+		}
 		if d.Err() != nil {
 			return tree[V]{}
 		}

@@ -140,7 +140,7 @@ func (r *register) decode(d *decoder) {
 	if len(b) == 0 {
 		return
 	}
-	r.content = string(d.checked(r.elem, b, nil, true))
+	r.content = string(d.checked(r.elem, b))
 	u := d.Uint(1<<64-1, "timestamp")
 	r.time = int64(u>>1) ^ -int64(u&1)
 	r.node = d.nodeRef(d.Uint(MaxNodes, "node"))

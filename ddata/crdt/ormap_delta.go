@@ -215,7 +215,7 @@ func (d *decoder) mapOp(s shape) *mapOp {
 	case op.kind == mapUpdate:
 		op.deltas = items(d, s.elem, 4, func() change { return d.delta(*s.of) })
 	default:
-		op.key = d.element(s.elem, nil, true)
+		op.key = string(d.element(s.elem))
 		if op.kind == mapPut && d.Err() == nil {
 			op.val = d.value(*s.of)
 		}

@@ -3,7 +3,10 @@
 
 package crdt
 
-import "iter"
+import (
+	"iter"
+	"slices"
+)
 
 // ORMultiMap is a map from keys to sets of elements. The zero value is empty. It is immutable.
 //
@@ -48,12 +51,15 @@ func (m ORMultiMap[K, E]) Put(self *Self, key K, elements ...E) (ORMultiMap[K, E
 	})
 }
 
-func (m ORMultiMap[K, E]) change(self *Self, key K, elements []E, f func(s *orset, encoded []string) *orset) (ORMultiMap[K, E], error) {
-	c, k, err := m.entry(key)
-	if err != nil {
-		return m, err
+func (m ORMultiMap[K, E]) encoded(key K, elements []E) (c *ormap, k string, encoded []string, err error) {
+	if c, k, err = m.entry(key); err == nil {
+		encoded, err = encodeElements(elements, m.types)
 	}
-	encoded, err := encodeElements(elements, m.types)
+	return c, k, encoded, err
+}
+
+func (m ORMultiMap[K, E]) change(self *Self, key K, elements []E, f func(s *orset, encoded []string) *orset) (ORMultiMap[K, E], error) {
+	c, k, encoded, err := m.encoded(key, elements)
 	if err != nil {
 		return m, err
 	}
@@ -62,10 +68,7 @@ func (m ORMultiMap[K, E]) change(self *Self, key K, elements []E, f func(s *orse
 
 func (m *ormap) updateSet(self *Self, key string, f func(*orset) *orset) *ormap {
 	change := func(v core) core {
-		s, ok := v.(*orset)
-		if !ok {
-			return v
-		}
+		s, _ := v.(*orset)
 		return f(s)
 	}
 	if m.keepsRemovedValues() {
@@ -87,11 +90,7 @@ func (m ORMultiMap[K, E]) Add(self *Self, key K, elements ...E) (ORMultiMap[K, E
 // RemoveElements returns the map without some elements of a key, and without the key if its set
 // becomes empty. Missing elements are ignored.
 func (m ORMultiMap[K, E]) RemoveElements(self *Self, key K, elements ...E) (ORMultiMap[K, E], error) {
-	c, k, err := m.entry(key)
-	if err != nil {
-		return m, err
-	}
-	encoded, err := encodeElements(elements, m.types)
+	c, k, encoded, err := m.encoded(key, elements)
 	if err != nil || !c.hasAnyElement(k, encoded) {
 		return m, err
 	}
@@ -101,12 +100,7 @@ func (m ORMultiMap[K, E]) RemoveElements(self *Self, key K, elements ...E) (ORMu
 func (m *ormap) hasAnyElement(key string, elements []string) bool {
 	v, _ := m.get(key)
 	s, ok := v.(*orset)
-	for _, e := range elements {
-		if ok && s.items.has(e) {
-			return true
-		}
-	}
-	return false
+	return ok && slices.ContainsFunc(elements, s.items.has)
 }
 
 func (m *ormap) removeElements(self *Self, key string, elements []string) *ormap {
@@ -116,10 +110,8 @@ func (m *ormap) removeElements(self *Self, key string, elements []string) *ormap
 		}
 		return s
 	})
-	if v, _ := next.get(key); v != nil {
-		if s, ok := v.(*orset); ok && s.items.n == 0 {
-			return next.remove(self, key)
-		}
+	if s, ok := next.valueOrEmpty(key).(*orset); ok && s.items.n == 0 {
+		return next.remove(self, key)
 	}
 	return next
 }
@@ -127,11 +119,7 @@ func (m *ormap) removeElements(self *Self, key string, elements []string) *ormap
 // Replace returns the map with one element of a key replaced by another. The old element need not
 // exist.
 func (m ORMultiMap[K, E]) Replace(self *Self, key K, old, with E) (ORMultiMap[K, E], error) {
-	c, k, err := m.entry(key)
-	if err != nil {
-		return m, err
-	}
-	both, err := encodeElements([]E{old, with}, m.types)
+	c, k, both, err := m.encoded(key, []E{old, with})
 	if err != nil || both[0] == both[1] {
 		return m, err
 	}

@@ -446,7 +446,7 @@ func (d *decoder) orsetOp(k elementKind) orsetOp {
 		})
 	case opRemove:
 		op.vv = d.vector()
-		op.key = d.element(k, nil, true)
+		op.key = string(d.element(k))
 		op.context = d.vector()
 		if len(op.vv) > 1 || !op.context.covers(op.vv) {
 			d.Fail("a removal by a change that its node had not seen")
