@@ -84,8 +84,6 @@ func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 
 func (g *guarded) Unwrap() Journal { return g.journal }
 
-// Append passes the writes on. While the breaker is open each slot matches ErrNotSent and
-// ErrBreakerOpen.
 func (g *guarded) Append(ctx context.Context, writes []Write) []error {
 	if g.closed.Load() {
 		return g.journal.Append(ctx, writes)
@@ -105,8 +103,6 @@ func (g *guarded) Replay(ctx context.Context, id string, from, to uint64) iter.S
 	return g.journal.Replay(ctx, id, from, to)
 }
 
-// HighestSequenceNr fails with ErrBreakerOpen while the breaker is open, and with ErrCallTimeout
-// when its time is up.
 func (g *guarded) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
 	var highest uint64
 	err := g.do(ctx, func(ctx context.Context) (err error) {
@@ -116,8 +112,6 @@ func (g *guarded) HighestSequenceNr(ctx context.Context, id string) (uint64, err
 	return highest, err
 }
 
-// DeleteTo fails with ErrBreakerOpen while the breaker is open, and with ErrCallTimeout when its
-// time is up.
 func (g *guarded) DeleteTo(ctx context.Context, id string, to uint64) error {
 	return g.do(ctx, func(ctx context.Context) error {
 		return g.journal.DeleteTo(ctx, id, to)

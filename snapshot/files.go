@@ -11,9 +11,9 @@ import (
 	"io/fs"
 	"iter"
 	"log/slog"
-	"sync"
 
 	"github.com/refold-io/refold/internal/fielderror"
+	"github.com/refold-io/refold/internal/plugin"
 )
 
 // FilesConfig configures a file store. The zero value is ready to use.
@@ -53,8 +53,7 @@ type Files struct {
 	cfg FilesConfig
 	fs  fileSystem
 
-	mu     sync.RWMutex // locked for reading by each call in progress
-	closed bool
+	open *plugin.Handle
 }
 
 var _ Store = (*Files)(nil)
@@ -70,7 +69,7 @@ func openFiles(fsys fileSystem, dir string, c FilesConfig) (*Files, error) {
 	if err := c.validate(dir); err != nil {
 		return nil, fmt.Errorf("snapshot: open files: %w", err)
 	}
-	f := &Files{dir: dir, cfg: c.withDefaults(), fs: fsys}
+	f := &Files{dir: dir, cfg: c.withDefaults(), fs: fsys, open: plugin.NewHandle()}
 	if err := f.prepare(); err != nil {
 		return nil, fmt.Errorf("snapshot: open files in %q: %w", dir, err)
 	}
@@ -79,23 +78,9 @@ func openFiles(fsys fileSystem, dir string, c FilesConfig) (*Files, error) {
 
 // Close waits for the calls in progress. It never fails.
 func (f *Files) Close() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.closed = true
+	f.open.Shut()
 	return nil
 }
-
-// enter begins a call. After a nil result, leave must be called.
-func (f *Files) enter() error {
-	f.mu.RLock()
-	if f.closed {
-		f.mu.RUnlock()
-		return ErrClosed
-	}
-	return nil
-}
-
-func (f *Files) leave() { f.mu.RUnlock() }
 
 // List yields the snapshots that existed when it began and were not deleted since. Unreadable files
 // are skipped and named by the error at the end.
@@ -124,10 +109,10 @@ func (f *Files) List(ctx context.Context, id string, c Criteria) iter.Seq2[Metad
 }
 
 func (f *Files) listNumbers(ctx context.Context, id string, c Criteria) ([]uint64, error) {
-	if err := f.enter(); err != nil {
-		return nil, err
+	if !f.open.Enter() {
+		return nil, ErrClosed
 	}
-	defer f.leave()
+	defer f.open.Leave()
 	if err := errors.Join(context.Cause(ctx), CheckID(id)); err != nil {
 		return nil, err
 	}
@@ -135,10 +120,10 @@ func (f *Files) listNumbers(ctx context.Context, id string, c Criteria) ([]uint6
 }
 
 func (f *Files) listOne(ctx context.Context, id string, seqNr uint64) (Metadata, error) {
-	if err := f.enter(); err != nil {
-		return Metadata{}, err
+	if !f.open.Enter() {
+		return Metadata{}, ErrClosed
 	}
-	defer f.leave()
+	defer f.open.Leave()
 	if err := context.Cause(ctx); err != nil {
 		return Metadata{}, err
 	}
@@ -149,10 +134,10 @@ func (f *Files) listOne(ctx context.Context, id string, seqNr uint64) (Metadata,
 // files if the criteria have a time bound, because their time is unreadable. The error names the
 // files it kept.
 func (f *Files) Delete(ctx context.Context, id string, c Criteria) error {
-	if err := f.enter(); err != nil {
-		return err
+	if !f.open.Enter() {
+		return ErrClosed
 	}
-	defer f.leave()
+	defer f.open.Leave()
 	if err := f.deleteAll(ctx, id, c); err != nil {
 		return fmt.Errorf("snapshot: delete %q: %w", id, err)
 	}

@@ -71,7 +71,6 @@ func encode(w io.Writer, s Snapshot) error {
 	return nil
 }
 
-// header is the part before the payload.
 type header struct {
 	Metadata
 	manifest string

@@ -26,7 +26,6 @@ const (
 	layout       = 1
 )
 
-// prepare makes the directory ready for use.
 func (f *Files) prepare() error {
 	found, err := f.readFormat()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -154,7 +153,7 @@ func (f *Files) probe() error {
 // writePartial writes a new file among the partial ones and returns its path. The content is
 // durable, the name is not. A file that fails is removed.
 func (f *Files) writePartial(write func(io.Writer) error) (string, error) {
-	name := f.partialPath()
+	name := filepath.Join(f.dir, partialDir, rand.Text()+partialSuffix)
 	w, err := f.fs.Create(name)
 	if err != nil {
 		return "", err
@@ -193,10 +192,6 @@ func (f *Files) idDir(id string) string {
 	return filepath.Join(f.groupDir(id), readable(id)+"-"+idHash(id))
 }
 
-func (f *Files) partialPath() string {
-	return filepath.Join(f.dir, partialDir, rand.Text()+partialSuffix)
-}
-
 func idHash(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:20])
@@ -210,10 +205,6 @@ func readable(id string) string {
 		}
 	}
 	return string(b)
-}
-
-func fileName(seqNr uint64) string {
-	return fmt.Sprintf("%0*d%s", numberWidth, seqNr, fileSuffix)
 }
 
 // parseName returns the number in the name of a snapshot file, and false for a file of any other

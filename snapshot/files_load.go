@@ -21,10 +21,10 @@ var errNoMatch = errors.New("snapshot: not within the bounds")
 //
 // The payload belongs to the caller.
 func (f *Files) Load(ctx context.Context, id string, c Criteria) (Snapshot, error) {
-	if err := f.enter(); err != nil {
-		return Snapshot{}, err
+	if !f.open.Enter() {
+		return Snapshot{}, ErrClosed
 	}
-	defer f.leave()
+	defer f.open.Leave()
 	s, err := f.load(ctx, id, c)
 	if err != nil {
 		return Snapshot{}, fmt.Errorf("snapshot: load %q: %w", id, err)
@@ -90,7 +90,7 @@ func (f *Files) warn(ctx context.Context, id string, unreadable []error) {
 }
 
 func (f *Files) read(id string, seqNr uint64, c Criteria) (Snapshot, error) {
-	file, h, err := f.open(id, seqNr)
+	file, h, err := f.openFile(id, seqNr)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -113,16 +113,16 @@ func (f *Files) readPayload(file inFile, h header, c Criteria) (Snapshot, error)
 }
 
 func (f *Files) metadata(id string, seqNr uint64) (Metadata, error) {
-	file, h, err := f.open(id, seqNr)
+	file, h, err := f.openFile(id, seqNr)
 	if err != nil {
 		return Metadata{}, err
 	}
 	return h.Metadata, file.Close()
 }
 
-// open opens the file of a sequence number and reads its header. An error that matches ErrCorrupt
+// openFile opens the file of a sequence number and reads its header. An error that matches ErrCorrupt
 // concerns the content of this file; other errors do not.
-func (f *Files) open(id string, seqNr uint64) (inFile, header, error) {
+func (f *Files) openFile(id string, seqNr uint64) (inFile, header, error) {
 	file, err := f.fs.Open(f.path(id, seqNr))
 	if err != nil {
 		return nil, header{}, err
@@ -151,5 +151,5 @@ func (f *Files) corrupt(id string, seqNr uint64, err error) error {
 }
 
 func (f *Files) path(id string, seqNr uint64) string {
-	return filepath.Join(f.idDir(id), fileName(seqNr))
+	return filepath.Join(f.idDir(id), fmt.Sprintf("%0*d%s", numberWidth, seqNr, fileSuffix))
 }

@@ -25,10 +25,10 @@ const maxRestarts = 100
 // time that the format cannot represent and for a manifest of more than 4,096 bytes, and with
 // ErrNewerVersion instead of replacing a file of a newer version.
 func (f *Files) Save(ctx context.Context, s Snapshot) error {
-	if err := f.enter(); err != nil {
-		return err
+	if !f.open.Enter() {
+		return ErrClosed
 	}
-	defer f.leave()
+	defer f.open.Leave()
 	err := s.Check(f.cfg.MaxSize)
 	if err == nil {
 		err = f.save(ctx, s)
@@ -63,7 +63,6 @@ func (f *Files) save(ctx context.Context, s Snapshot) error {
 	return fmt.Errorf("its partial file was removed again and again: %w", lost)
 }
 
-// publish gives a partial file its name.
 func (f *Files) publish(ctx context.Context, id, partial, target string) error {
 	err := f.makeIDDir(id)
 	if err == nil {

@@ -44,7 +44,6 @@ type osFS struct{}
 // Mkdir makes a directory that only its user can reach.
 func (osFS) Mkdir(dir string) error { return os.Mkdir(dir, 0o700) }
 
-// ReadDir reads all names at once.
 func (osFS) ReadDir(dir string) ([]string, error) {
 	d, err := os.Open(filepath.Clean(dir))
 	if err != nil {
@@ -72,7 +71,6 @@ func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
 
 func (osFS) Remove(name string) error { return os.Remove(name) }
 
-// SyncDir opens the directory to sync it, as POSIX wants it.
 func (osFS) SyncDir(dir string) error {
 	d, err := os.Open(filepath.Clean(dir))
 	if err != nil {

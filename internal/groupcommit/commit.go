@@ -191,13 +191,6 @@ func (w *Writer) grant(c *batch) {
 	}
 }
 
-// track records the IDs of a call that was sent without tracking. w.mu is held.
-func (w *Writer) track(c *batch) {
-	for r := c.requests.first; r != nil; r = r.next {
-		w.claim(c, r)
-	}
-}
-
 // release ends a call: the requests that waited for its IDs move to the front of the queue. w.mu is
 // held.
 func (w *Writer) release(c *batch) {
@@ -211,7 +204,6 @@ func (w *Writer) release(c *batch) {
 	c.count, c.bytes, c.withheld = 0, 0, 0
 }
 
-// send sends the requests of c and passes their outcomes to the owners.
 func (w *Writer) send(ctx context.Context, c *batch) {
 	var info journal.CommitInfo
 	var slots []error

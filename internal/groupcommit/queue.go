@@ -10,7 +10,6 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// requests is a queue of requests, linked through them.
 type requests struct{ first, last *Request }
 
 func (q *requests) push(r *Request) {

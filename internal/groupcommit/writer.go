@@ -214,7 +214,9 @@ func (w *Writer) abort(ctx context.Context) <-chan struct{} {
 	if !w.trackIDs {
 		w.trackIDs = true
 		for _, c := range w.active {
-			w.track(c)
+			for r := c.requests.first; r != nil; r = r.next {
+				w.claim(c, r)
+			}
 		}
 	}
 	return w.start(ctx)

@@ -113,7 +113,6 @@ func deleteChecks() []check {
 	}
 }
 
-// gapless reports whether the numbers of events follow each other.
 func gapless(events []journal.Event) bool {
 	for i := range events {
 		if events[i].SequenceNr != events[0].SequenceNr+uint64(i) {

@@ -435,7 +435,6 @@ type Call struct {
 	From, To uint64
 }
 
-// matches reports whether the fault strikes such a call at all.
 func (f *Fault) matches(c Call) bool {
 	return f.Op == c.Op && (f.ID == "" || f.ID == c.ID) && (f.When == nil || f.When(c))
 }

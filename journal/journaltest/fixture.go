@@ -198,7 +198,6 @@ func (f *fixture) collect(seq iter.Seq2[journal.Event, error], limit int) (event
 	return events, failed
 }
 
-// replay returns a range of a history and reports an error.
 func (f *fixture) replay(id string, from, to uint64) []journal.Event {
 	f.Helper()
 	events, err := f.collect(f.j.Replay(f.ctx, id, from, to), 0)
@@ -263,7 +262,6 @@ func fence(lost journal.Write) journal.Write {
 	}
 }
 
-// at returns a time for the event of a number.
 func at(seqNr uint64) time.Time {
 	day := time.Date(2026, time.March, 1, 12, 30, 0, 123_456_000, time.UTC)
 	return day.Add(time.Duration(seqNr%1_000_000) * time.Microsecond)
@@ -396,7 +394,6 @@ func brief(nrs []uint64) string {
 	return strings.Join(out, ", ")
 }
 
-// counted returns from, from+1 and so on up to to.
 func counted(from, to uint64) []uint64 {
 	var out []uint64
 	for n := from; n <= to; n++ {

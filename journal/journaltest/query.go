@@ -202,7 +202,6 @@ func (f *fixture) wantSame(subject string, got, want []journal.Envelope) {
 	}
 }
 
-// matching returns those of a full read that match.
 func matching(q journal.Criteria, events []journal.Envelope) []journal.Envelope {
 	return slices.DeleteFunc(slices.Clone(events), func(e journal.Envelope) bool { return !q.Matches(e.ID, e.Tags) })
 }
@@ -226,7 +225,6 @@ func list(events []journal.Envelope) string {
 	return fmt.Sprintf("%d events (%s)", len(events), strings.Join(out, ", "))
 }
 
-// queryPageChecks concern pages and reading from a position.
 func queryPageChecks() []check {
 	return []check{
 		{"QueryPages", "a page has at most 1,000 events, and the pages together all of them", queries, func(f *fixture) {

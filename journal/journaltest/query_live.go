@@ -159,7 +159,6 @@ func (f *fixture) awaiting(n int, after journal.Offset) (wait func()) {
 	}
 }
 
-// queryReaderChecks have readers that follow the writers.
 func queryReaderChecks() []check {
 	return []check{
 		{"QueryCurrent", "Current yields the events that existed when it began, despite concurrent appends", queries, func(f *fixture) {

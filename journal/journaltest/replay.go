@@ -186,7 +186,6 @@ func replayChecks() []check {
 	}
 }
 
-// pattern returns pseudo-random bytes for a seed.
 func pattern(size int, seed byte) []byte {
 	out := make([]byte, size)
 	x := uint32(seed) + 1

@@ -116,7 +116,6 @@ func (f *fixture) wantOversized(large journal.Write) {
 	f.wantHistory(large.ID, 0, fits)
 }
 
-// roundTripChecks store odd values of each field of an event and read them back.
 func roundTripChecks() []check {
 	return []check{
 		roundTrip("RoundTripPayload", func(e *journal.Event, v []byte) { e.Payload = v },

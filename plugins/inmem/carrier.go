@@ -111,13 +111,6 @@ func (c *Carrier) put(p parcel) bool {
 	return true
 }
 
-// stir makes the carrier check again for frames to deliver.
-func (c *Carrier) stir() {
-	for lane := range c.lanes {
-		c.lanes[lane].news.Set()
-	}
-}
-
 // deliver passes frames to the receiver when they are due.
 func (c *Carrier) deliver(lane transport.Lane, r transport.Receiver) {
 	q := &c.lanes[lane]
@@ -141,7 +134,6 @@ func (c *Carrier) deliver(lane transport.Lane, r transport.Receiver) {
 	}
 }
 
-// due removes the due frames from the queue.
 func (q *laneQueue) due(now time.Time, paused bool) []parcel {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -5,6 +5,7 @@ package inmem
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -67,17 +68,14 @@ func (s *durableStore) Load(ctx context.Context) iter.Seq2[durable.Record, error
 	return func(yield func(durable.Record, error) bool) {
 		records, err := s.view()
 		for _, key := range slices.Sorted(maps.Keys(records)) {
-			if ctx.Err() != nil {
-				err = context.Cause(ctx)
+			if err = context.Cause(ctx); err != nil {
 				break
 			}
 			if !yield(durable.Record{Key: key, Data: bytes.Clone(records[key])}, nil) {
 				return
 			}
 		}
-		if err == nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
+		err = cmp.Or(err, context.Cause(ctx))
 		if err != nil {
 			yield(durable.Record{}, fmt.Errorf("inmem: load the durable data %v: %w", s.id, err))
 		}
@@ -108,11 +106,11 @@ func (s *durableStore) write(ctx context.Context, records []durable.Record) erro
 	}
 	s.disk.mu.Lock()
 	defer s.disk.mu.Unlock()
-	switch {
-	case s.closed:
+	if s.closed {
 		return durable.ErrClosed
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
 	}
 	for _, r := range records {
 		if len(r.Data) == 0 {

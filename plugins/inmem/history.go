@@ -107,7 +107,6 @@ type page struct {
 	more    bool // whether the replay continues after it
 }
 
-// cut returns the first page of a range.
 func (s *stream) cut(from, to uint64) page {
 	deleted := s.deleted()
 	from, to = max(from, deleted+1), min(to, s.highest)
@@ -155,13 +154,6 @@ type member struct {
 	slice int
 }
 
-// join adds the new stream of an ID.
-func (o *order) join(id string, s *stream) {
-	s.place = uint32(len(o.streams)) //nolint:gosec // memory ends long before
-	o.streams = append(o.streams, member{s, id, journal.SliceOf(id)})
-}
-
-// append adds n events of a stream at the end, starting with first.
 func (o *order) append(s *stream, first uint64, n int) {
 	for seqNr := first; n > 0; seqNr, n = seqNr+1, n-1 {
 		at := o.end % blockLen

@@ -101,9 +101,9 @@ func (j *Journal) store(w *journal.Write) error {
 		if j.streams == nil {
 			j.streams = make(map[string]*stream)
 		}
-		s = new(stream)
+		s = &stream{place: uint32(len(j.order.streams))} //nolint:gosec // memory ends long before
 		j.streams[w.ID] = s
-		j.order.join(w.ID, s)
+		j.order.streams = append(j.order.streams, member{s, w.ID, journal.SliceOf(w.ID)})
 	}
 	s.append(w)
 	j.order.append(s, w.Expect+1, len(w.Events))
@@ -239,7 +239,6 @@ func (j *Journal) Close() error {
 	return nil
 }
 
-// offsetPrefix distinguishes the offsets of this journal from those of others.
 const offsetPrefix = "mem-"
 
 // offset returns the position after the first n events.

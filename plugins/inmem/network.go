@@ -48,7 +48,6 @@ type Network struct {
 	lost     uint64
 }
 
-// parcel is a frame in flight.
 type parcel struct {
 	from  string
 	to    identity.Node
@@ -246,7 +245,9 @@ func (n *Network) Pause(name string) (resume func()) {
 		}
 		for node, c := range n.carriers {
 			if node.Name == name {
-				c.stir()
+				for lane := range c.lanes {
+					c.lanes[lane].news.Set()
+				}
 			}
 		}
 	}

@@ -29,10 +29,6 @@ type cache struct {
 	streams map[string]*stream
 }
 
-func newCache(capacity int) *cache {
-	return &cache{capacity: capacity, streams: make(map[string]*stream)}
-}
-
 func (c *cache) get(id string) *stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -224,21 +224,6 @@ func (m *manifest) apply(tag uint64, f *fields) {
 	}
 }
 
-type fields struct {
-	rest      []byte
-	malformed bool
-}
-
-func (f *fields) number() uint64 {
-	n, size := binary.Uvarint(f.rest)
-	if size <= 0 {
-		f.malformed, f.rest = true, nil
-		return 0
-	}
-	f.rest = f.rest[size:]
-	return n
-}
-
 // file reads the number or the size of a file.
 func (f *fields) file() int64 {
 	n := f.number()
@@ -250,13 +235,6 @@ func (f *fields) level() uint64 {
 	n := f.number()
 	f.malformed = f.malformed || n > 1<<10
 	return n
-}
-
-func (f *fields) bytes() []byte {
-	b, rest, ok := cutBytes(f.rest)
-	f.malformed = f.malformed || !ok
-	f.rest = rest
-	return b
 }
 
 // The end of a table: two block handles, each a varint offset and a varint length, zeros, and the

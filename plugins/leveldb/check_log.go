@@ -91,7 +91,6 @@ func (s *scanner) scanBlock() error {
 	return nil
 }
 
-// take processes a valid chunk.
 func (s *scanner) take(pos int, c chunk) error {
 	at := s.offset + int64(pos)
 	s.valid = true

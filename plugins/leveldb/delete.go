@@ -134,31 +134,22 @@ func (db *DB) sweepPortion(ctx context.Context, kind byte, r *util.Range) (last 
 }
 
 // deletions caches the last deleted sequence numbers of persistence IDs.
-type deletions struct {
-	known map[uint64]uint64
-	// number and to are the result of the last get.
-	number, to uint64
-}
+type deletions struct{ known map[uint64]uint64 }
 
 // get returns the last deleted sequence number of a persistence ID.
 func (d *deletions) get(from leveldb.Reader, number uint64) (to uint64, err error) {
-	if number == d.number {
-		return d.to, nil
+	if to, ok := d.known[number]; ok {
+		return to, nil
 	}
-	to, ok := d.known[number]
-	if !ok {
-		stored, err := readDeletion(from, number)
-		if err != nil {
-			return 0, err
-		}
-		to = stored.to
-		if d.known == nil {
-			d.known = make(map[uint64]uint64)
-		}
-		d.known[number] = to
+	stored, err := readDeletion(from, number)
+	if err != nil {
+		return 0, err
 	}
-	d.number, d.to = number, to
-	return to, nil
+	if d.known == nil {
+		d.known = make(map[uint64]uint64)
+	}
+	d.known[number] = stored.to
+	return stored.to, nil
 }
 
 // skip returns a run without its deleted events.

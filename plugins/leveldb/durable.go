@@ -159,7 +159,11 @@ var errReplaced = errors.New("database was reopened after a disk failure during 
 func (s *durableStore) Load(ctx context.Context) iter.Seq2[durable.Record, error] {
 	return func(yield func(durable.Record, error) bool) {
 		l := loader{store: s}
-		defer l.close()
+		defer func() {
+			if l.view != nil {
+				l.view.Release()
+			}
+		}()
 		for {
 			records, err := l.next(ctx)
 			for _, r := range records {
@@ -222,12 +226,6 @@ func (l *loader) next(ctx context.Context) (records []durable.Record, err error)
 		s.compactIfWasteful(e)
 	}
 	return records, err
-}
-
-func (l *loader) close() {
-	if l.view != nil {
-		l.view.Release()
-	}
 }
 
 // maxDurableBatch is the approximate size at which a batch is written. A single record may be

@@ -65,8 +65,9 @@ func openEngine(base storage.Storage, syncDir func() error, cfg Config) (*engine
 		return nil, g.explain(err)
 	}
 	e := &engine{
-		db: db, guard: g, sync: opt.WriteOptions{Sync: !cfg.NoSync},
-		streams: newCache(cfg.CachedIDs), names: newNameCache(cfg.CachedIDs), records: cfg.portion,
+		db: db, guard: g, sync: opt.WriteOptions{Sync: !cfg.NoSync}, records: cfg.portion,
+		streams: &cache{capacity: cfg.CachedIDs, streams: make(map[string]*stream)},
+		names:   &nameCache{capacity: max(cfg.CachedIDs, minNames), names: make(map[uint64]name)},
 	}
 	if cfg.format != eventsFormat() {
 		return e, nil

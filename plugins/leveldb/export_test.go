@@ -229,7 +229,8 @@ func DecodeKeys(b []byte) (again [][]byte) {
 	if tag, group, ok := cutTagKey(b); ok {
 		again = append(again, appendTagKey(nil, string(tag), group))
 	}
-	if tags, _, err := cutTags(b, new(stringPool)); err == nil {
+	f := fields{rest: b}
+	if tags := f.tags(new(stringPool)); !f.malformed {
 		_ = appendTags(nil, tags)
 	}
 	_, _ = decodeName(b)

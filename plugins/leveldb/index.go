@@ -25,7 +25,6 @@ type indexer struct {
 	key    []byte
 }
 
-// runBuilder builds the record of a group or of a tag.
 type runBuilder struct {
 	value []byte
 	last  run    // not yet in value
@@ -146,7 +145,6 @@ func (r run) end() uint64 { return r.index + r.count }
 // last is the sequence number of the last event.
 func (r run) last() uint64 { return r.first + r.count - 1 }
 
-// without returns the run without its first n events.
 func (r run) without(n uint64) run {
 	n = min(n, r.count)
 	return run{index: r.index + n, number: r.number, first: r.first + n, count: r.count - n}
@@ -173,10 +171,11 @@ func (r run) append(b []byte, tag bool, behind uint64) []byte {
 //
 // It does not allocate.
 type runReader struct {
-	rest []byte
-	tag  bool
-	run  run
-	err  error
+	fields
+
+	tag bool
+	run run
+	err error
 }
 
 func readRuns(b []byte, tag bool) runReader {
@@ -195,28 +194,16 @@ func (r *runReader) next() bool {
 	at := r.run.end()
 	if r.tag {
 		skipped := r.number()
-		if skipped > maxGroup {
-			r.err = errMalformed
-		}
+		r.malformed = r.malformed || skipped > maxGroup
 		at += skipped
 	}
 	r.run = run{index: at, number: r.number(), first: r.number(), count: r.number()}
-	if n := r.run; r.err == nil &&
-		(n.number == 0 || n.number > maxNumber || n.count == 0 || n.count > maxGroup || n.end() > maxGroup ||
-			n.first == 0 || n.first > journal.MaxSequenceNr-n.count+1) {
+	if n := r.run; r.malformed ||
+		n.number == 0 || n.number > maxNumber || n.count == 0 || n.count > maxGroup || n.end() > maxGroup ||
+		n.first == 0 || n.first > journal.MaxSequenceNr-n.count+1 {
 		r.err = errMalformed
 	}
 	return r.err == nil
-}
-
-func (r *runReader) number() uint64 {
-	n, size := binary.Uvarint(r.rest)
-	if size <= 0 {
-		r.err, r.rest = errShort, nil
-		return 0
-	}
-	r.rest = r.rest[size:]
-	return n
 }
 
 // countRuns returns the number of events in a group.
@@ -242,10 +229,6 @@ type nameCache struct {
 
 	mu    sync.Mutex
 	names map[uint64]name
-}
-
-func newNameCache(capacity int) *nameCache {
-	return &nameCache{capacity: max(capacity, minNames), names: make(map[uint64]name)}
 }
 
 func (c *nameCache) get(from leveldb.Reader, number uint64) (name, error) {

@@ -140,7 +140,6 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 	}
 }
 
-// page is the buffer of one iterator.
 type page struct {
 	records []record
 	names   stringPool

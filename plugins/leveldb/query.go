@@ -265,7 +265,6 @@ func (s *scan) groups(ctx context.Context, from position) (full bool, err error)
 	return false, translate(it.Error())
 }
 
-// group scans a group from the given index on.
 func (s *scan) group(group, passed uint64, runs runReader) (full bool, err error) {
 	for runs.next() {
 		r := runs.run
@@ -286,7 +285,6 @@ func (s *scan) group(group, passed uint64, runs runReader) (full bool, err error
 	return false, runsError(group, runs.err)
 }
 
-// addRun adds the matching events of a run to the page.
 func (s *scan) addRun(group uint64, r run) (full bool, err error) {
 	n, err := s.engine.names.get(s.view, r.number)
 	if err != nil {

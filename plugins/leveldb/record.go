@@ -119,7 +119,6 @@ func cutIndexKey(key []byte) (tag []byte, group uint64, err error) {
 	return tag, group, nil
 }
 
-// cutTagKey returns the tag and the group in the key of a tag.
 func cutTagKey(key []byte) (tag []byte, group uint64, ok bool) {
 	if len(key) == 0 || key[0] != tagTag {
 		return nil, 0, false
@@ -144,11 +143,13 @@ func appendNumber(b []byte, number uint64) []byte {
 }
 
 func decodeNumber(b []byte) (uint64, error) {
-	n, rest, err := cutVersioned(b)
+	b, err := cutVersion(b)
 	if err != nil {
 		return 0, err
 	}
-	if len(rest) > 0 || n == 0 || n > maxNumber {
+	f := fields{rest: b}
+	n := f.number()
+	if f.malformed || len(f.rest) > 0 || n == 0 || n > maxNumber {
 		return 0, errMalformed
 	}
 	return n, nil
@@ -165,27 +166,16 @@ func (d deletion) append(b []byte) []byte {
 }
 
 func decodeDeletion(b []byte) (deletion, error) {
-	to, rest, err := cutVersioned(b)
+	b, err := cutVersion(b)
 	if err != nil {
 		return deletion{}, err
 	}
-	done, n := binary.Uvarint(rest)
-	if n <= 0 || n != len(rest) || to > journal.MaxSequenceNr || done > to {
+	f := fields{rest: b}
+	d := deletion{to: f.number(), done: f.number()}
+	if f.malformed || len(f.rest) > 0 || d.to > journal.MaxSequenceNr || d.done > d.to {
 		return deletion{}, errMalformed
 	}
-	return deletion{to: to, done: done}, nil
-}
-
-// cutVersioned cuts the version and a varint off b.
-func cutVersioned(b []byte) (n uint64, rest []byte, err error) {
-	if b, err = cutVersion(b); err != nil {
-		return 0, nil, err
-	}
-	n, size := binary.Uvarint(b)
-	if size <= 0 {
-		return 0, nil, errMalformed
-	}
-	return n, b[size:], nil
+	return d, nil
 }
 
 func cutVersion(b []byte) (rest []byte, err error) {
@@ -242,7 +232,6 @@ var (
 	errShort     = errors.New("truncated record")
 	errMalformed = errors.New("malformed record")
 	errFlags     = errors.New("unknown record flags")
-	errTags      = errors.New("too many tags in record")
 )
 
 func appendEvent(b []byte, writer string, e *journal.Event) []byte {
@@ -297,53 +286,58 @@ func decodeEvent(b []byte, names *stringPool) (journal.Event, error) {
 		return e, errFlags
 	}
 	e.Time = time.UnixMicro(int64(binary.BigEndian.Uint64(b[2:]))).UTC() //nolint:gosec // two's complement
-	b = b[eventFixed:]
-	writer, b, ok := cutBytes(b)
-	if !ok {
-		return e, errShort
-	}
-	manifest, b, ok := cutBytes(b)
-	if !ok {
-		return e, errShort
-	}
+	r := fields{rest: b[eventFixed:]}
+	writer, manifest := r.bytes(), r.bytes()
 	e.Writer, e.Manifest = names.getLast(&names.writer, writer), names.getLast(&names.manifest, manifest)
 	if flags&flagTags != 0 {
-		var err error
-		if e.Tags, b, err = cutTags(b, names); err != nil {
-			return e, err
-		}
+		e.Tags = r.tags(names)
 	}
 	if flags&flagMetadata != 0 {
-		if e.Metadata, b, ok = cutBytes(b); !ok {
-			return e, errShort
-		}
+		e.Metadata = r.bytes()
 	}
-	if len(b) > 0 {
-		e.Payload = slices.Clip(b)
+	if r.malformed {
+		return e, errShort
+	}
+	if len(r.rest) > 0 {
+		e.Payload = slices.Clip(r.rest)
 	}
 	return e, nil
 }
 
-func cutTags(b []byte, names *stringPool) (tags []string, rest []byte, err error) {
-	n, size := binary.Uvarint(b)
-	switch {
-	case size <= 0:
-		return nil, nil, errShort
-	case n > maxTags:
-		return nil, nil, errTags
-	case n > uint64(len(b)-size): //nolint:gosec // not negative; each tag takes at least a byte
-		return nil, nil, errShort
+// fields decodes the fields of a record. After the first malformed one, all further ones are empty.
+type fields struct {
+	rest      []byte
+	malformed bool
+}
+
+func (f *fields) number() uint64 {
+	n, size := binary.Uvarint(f.rest)
+	if size <= 0 {
+		f.malformed, f.rest = true, nil
+		return 0
 	}
-	b = b[size:]
-	tags = make([]string, n)
+	f.rest = f.rest[size:]
+	return n
+}
+
+func (f *fields) bytes() []byte {
+	b, rest, ok := cutBytes(f.rest)
+	f.malformed = f.malformed || !ok
+	f.rest = rest
+	return b
+}
+
+func (f *fields) tags(names *stringPool) []string {
+	n := f.number()
+	if n > maxTags || n > uint64(len(f.rest)) { // each tag takes at least a byte
+		f.malformed, f.rest = true, nil
+		return nil
+	}
+	tags := make([]string, n)
 	for i := range tags {
-		tag, rest, ok := cutBytes(b)
-		if !ok {
-			return nil, nil, errShort
-		}
-		tags[i], b = names.get(tag), rest
+		tags[i] = names.get(f.bytes())
 	}
-	return tags, b, nil
+	return tags
 }
 
 // cutBytes cuts a length-prefixed byte string off b.

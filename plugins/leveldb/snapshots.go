@@ -237,7 +237,6 @@ func (s *SnapshotStore) Delete(ctx context.Context, id string, c snapshot.Criter
 	return snapshotError(e.write(&batch))
 }
 
-// use is handle.use for one call about an ID.
 func (s *SnapshotStore) use(ctx context.Context, id string, writing bool) (*engine, error) {
 	if err := snapshot.CheckID(id); err != nil {
 		return nil, err
@@ -286,7 +285,6 @@ var (
 	errTooLong  = errors.New("payload exceeds Config.MaxSnapshotSize")
 )
 
-// snapshotHead is the first record.
 type snapshotHead struct {
 	time     time.Time
 	length   uint32
@@ -326,7 +324,6 @@ func decodeHead(key, b []byte) (snapshotHead, error) {
 	return h, nil
 }
 
-// checkPayload returns an error unless the payload matches the head.
 func (h snapshotHead) checkPayload(payload []byte) error {
 	if uint64(len(payload)) != uint64(h.length) {
 		return fmt.Errorf("payload has %d bytes, want %d", len(payload), h.length)

@@ -159,13 +159,12 @@ func (w *guardedWriter) Write(b []byte) (int, error) {
 		return 0, err
 	}
 	w.dirty = true
-	if w.fd.Type != storage.TypeJournal {
-		n, err := w.Writer.Write(b)
-		return n, w.fail(err)
+	log := w.fd.Type == storage.TypeJournal
+	if log {
+		w.guard.attempts.Add(1)
 	}
-	w.guard.attempts.Add(1)
 	n, err := w.Writer.Write(b)
-	if err != nil && n < len(b) {
+	if log && err != nil && n < len(b) {
 		w.guard.truncated.Store(true)
 	}
 	return n, w.fail(err)

@@ -49,7 +49,6 @@ func (db *DB) VerifyOrder(ctx context.Context) (err error) {
 	return nil
 }
 
-// verifier counts the entries of the order and the stored events.
 type verifier struct {
 	view    *leveldb.Snapshot
 	deleted deletions

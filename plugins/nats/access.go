@@ -252,17 +252,13 @@ func (a *Access) explain(err error) error {
 // servers returns the addresses. They contain no secrets, because validate refuses those that do.
 func (a *Access) servers() string { return strings.Join(a.URLs, ", ") }
 
-// credentials returns the kind of the client's credentials.
 func (a *Access) credentials() string {
-	switch {
-	case a.CredentialsFile != "":
-		return "CredentialsFile " + a.CredentialsFile
-	case a.NKeyFile != "":
-		return "NKeyFile " + a.NKeyFile
-	case a.TokenFile != "":
-		return "TokenFile " + a.TokenFile
-	case a.CertFile != "":
-		return "CertFile " + a.CertFile
+	for _, c := range []struct{ field, file string }{
+		{"CredentialsFile", a.CredentialsFile}, {"NKeyFile", a.NKeyFile}, {"TokenFile", a.TokenFile}, {"CertFile", a.CertFile},
+	} {
+		if c.file != "" {
+			return c.field + " " + c.file
+		}
 	}
 	return "neither CredentialsFile, NKeyFile, TokenFile nor CertFile"
 }

@@ -65,7 +65,11 @@ func ConnectOperator(cfg OperatorConfig) (*Operator, error) {
 		nats.RetryOnFailedConnect(false),
 		nats.Name("refold operator "+cfg.Name),
 		nats.CustomInboxPrefix(inbox(cfg.Cluster, inboxOperator, cfg.Name)),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { o.failed(err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				o.asks.Fail(err) // requests that can no longer succeed
+			}
+		}),
 	)
 	if o.nc, err = nats.Connect(strings.Join(cfg.URLs, ","), opts...); err != nil {
 		return nil, fmt.Errorf("nats: connect: %w", cfg.explain(err))
@@ -132,13 +136,6 @@ func (o *Operator) request(ctx context.Context, node string, request []byte) ([]
 			return nil, failure(code)
 		}
 		return m.Data, nil
-	}
-}
-
-// failed ends requests that a server error has made impossible.
-func (o *Operator) failed(err error) {
-	if errors.Is(err, nats.ErrPermissionViolation) {
-		o.asks.Fail(err)
 	}
 }
 

@@ -138,7 +138,9 @@ func (c *Carrier) Start(r transport.Receiver) error {
 		if err != nil {
 			return fmt.Errorf("nats: subscribe to %s: %w", subject, err)
 		}
-		conn.add(sub)
+		conn.mu.Lock()
+		conn.subs = append(conn.subs, sub)
+		conn.mu.Unlock()
 		return sub.SetPendingLimits(maxPending, maxPendingBytes)
 	}
 	errs := []error{subscribe(transport.Control, c.subjects.join())}

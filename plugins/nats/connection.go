@@ -64,7 +64,6 @@ func (n *connection) sync() {
 	}
 }
 
-// unfit returns the reason why a server is unusable, or nil.
 func (n *connection) unfit(nc *nats.Conn) error {
 	if most := nc.MaxPayload(); most < int64(n.c.cfg.MaxFrame) {
 		return fmt.Errorf("%w: the server accepts %d bytes, Config.MaxFrame is %d", ErrInvalid, most, n.c.cfg.MaxFrame)
@@ -170,12 +169,6 @@ func (n *connection) flush(ctx context.Context) error {
 		return fmt.Errorf("nats: flush: %w", err)
 	}
 	return nil
-}
-
-func (n *connection) add(sub *nats.Subscription) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.subs = append(n.subs, sub)
 }
 
 func (n *connection) lost() uint64 {

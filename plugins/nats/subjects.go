@@ -26,7 +26,6 @@ func newSubjects(cluster string, self identity.Node) subjects {
 	return subjects{prefix: root + token(cluster) + ".", self: self, from: token(self.Name)}
 }
 
-// to returns the subject of a frame for an incarnation or a name.
 func (s *subjects) to(lane transport.Lane, node identity.Node) string {
 	if node.UID == 0 {
 		return s.prefix + "join." + token(node.Name) + "." + s.from
@@ -34,12 +33,10 @@ func (s *subjects) to(lane transport.Lane, node identity.Node) string {
 	return s.prefix + lane.String() + "." + token(node.Name) + "." + strconv.FormatUint(node.UID, 16) + "." + s.from
 }
 
-// lane returns the subject of the node's subscription for a lane.
 func (s *subjects) lane(lane transport.Lane) string {
 	return s.prefix + lane.String() + "." + s.from + "." + strconv.FormatUint(s.self.UID, 16) + ".*"
 }
 
-// join returns the subject of the node's subscription for its bare name.
 func (s *subjects) join() string { return s.prefix + "join." + s.from + ".*" }
 
 // anyNode replaces the name of a node. No name contains an "@".

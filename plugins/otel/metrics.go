@@ -64,7 +64,6 @@ func (i *instruments) make(meter metric.Meter, resident metric.Callback) error {
 	return err
 }
 
-// maker creates instruments and joins their errors.
 type maker struct {
 	meter metric.Meter
 	err   error
@@ -100,6 +99,15 @@ func (m *maker) counter(name, unit, description string) metric.Int64Counter {
 
 // The methods of this file record metrics; those of trace.go also create spans.
 
+// count adds one event of the entity with a persistence ID. cause is nil unless an error is counted.
+func (t *Telemetry) count(counter interface {
+	Add(ctx context.Context, n int64, options ...metric.AddOption)
+}, id string, cause error,
+) {
+	k := key{entity: entityType(id), code: eventsourcing.StatusOf(cause).Code}
+	counter.Add(context.Background(), 1, t.attributes.get(k).add...)
+}
+
 func (t *Telemetry) stashed(i eventsourcing.StashInfo) {
 	k := key{entity: entityType(i.PersistenceID), command: reflect.TypeOf(i.Command), reason: "waiting"}
 	if i.Aside {
@@ -117,28 +125,6 @@ func (t *Telemetry) commit(i eventsourcing.CommitInfo) {
 	if i.Failed > 0 {
 		t.instruments.commitFailed.Add(ctx, int64(i.Failed))
 	}
-}
-
-func (t *Telemetry) recoveryStarted(id string) {
-	t.instruments.recoveryActive.Add(context.Background(), 1, t.entity(id).add...)
-}
-
-func (t *Telemetry) failure(id string, cause error) {
-	k := key{entity: entityType(id), code: eventsourcing.StatusOf(cause).Code}
-	t.instruments.failures.Add(context.Background(), 1, t.attributes.get(k).add...)
-}
-
-func (t *Telemetry) fence(id string, _ uint64) {
-	t.instruments.fences.Add(context.Background(), 1, t.entity(id).add...)
-}
-
-func (t *Telemetry) dropped(i eventsourcing.DroppedInfo) {
-	k := key{entity: entityType(i.PersistenceID), code: eventsourcing.StatusOf(i.Err).Code}
-	t.instruments.dropped.Add(context.Background(), 1, t.attributes.get(k).add...)
-}
-
-func (t *Telemetry) stopped(id string) {
-	t.instruments.stopped.Add(context.Background(), 1, t.entity(id).add...)
 }
 
 // entity returns the series with only the entity's type.

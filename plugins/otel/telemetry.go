@@ -30,18 +30,19 @@ type Telemetry struct {
 
 // Observer returns the observer for eventsourcing.Config; see eventsourcing.Tee for more than one.
 func (t *Telemetry) Observer() eventsourcing.Observer {
+	i := &t.instruments
 	return eventsourcing.Observer{
 		Begin:           t.begin,
 		Command:         t.command,
 		Stashed:         t.stashed,
 		Commit:          t.commit,
-		RecoveryStarted: t.recoveryStarted,
+		RecoveryStarted: func(id string) { t.count(i.recoveryActive, id, nil) },
 		Recovery:        t.recovery,
 		Snapshot:        t.snapshot,
-		Failure:         t.failure,
-		Fence:           t.fence,
-		Dropped:         t.dropped,
-		Stopped:         t.stopped,
+		Failure:         func(id string, cause error) { t.count(i.failures, id, cause) },
+		Fence:           func(id string, _ uint64) { t.count(i.fences, id, nil) },
+		Dropped:         func(d eventsourcing.DroppedInfo) { t.count(i.dropped, d.PersistenceID, d.Err) },
+		Stopped:         func(id string) { t.count(i.stopped, id, nil) },
 		Inject:          t.metadata.inject,
 		Extract:         t.metadata.extract,
 	}

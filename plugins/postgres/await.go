@@ -6,6 +6,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -226,7 +227,7 @@ func (t *tail) session(ctx context.Context, lost time.Time) (listened bool, err 
 	}
 	defer leave(ctx, conn)
 	if !lost.IsZero() {
-		t.db.watch.logRestored(ctx, lost)
+		t.db.watch.log.InfoContext(ctx, "notifications restored", slog.Duration("after", time.Since(lost)))
 	}
 	t.poke.Set() // notifications may have been missed before LISTEN
 	for {

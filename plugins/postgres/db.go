@@ -105,8 +105,9 @@ func connect(ctx context.Context, dsn string, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: open: %w", err)
 	}
-	db := &DB{cfg: cfg, dsn: dsn, pool: pool, target: target(cc), role: cc.User, schema: pgx.Identifier{cfg.Schema}.Sanitize()}
-	db.watch = newWatch(cfg.Logger)
+	db := &DB{cfg: cfg, dsn: dsn, pool: pool, role: cc.User, schema: pgx.Identifier{cfg.Schema}.Sanitize()}
+	db.target = fmt.Sprintf("database %q at %s", cc.Database, net.JoinHostPort(cc.Host, strconv.Itoa(int(cc.Port))))
+	db.watch = &watch{log: cfg.Logger, slowCall: slowCall, longStall: longStall}
 	db.sql = newStatements(db.schema, lockClass(cfg.Schema))
 	db.journal = Journal{handle: plugin.NewHandle(), db: db}
 	db.snapshots = SnapshotStore{handle: plugin.NewHandle(), db: db}
@@ -135,10 +136,6 @@ func parseDSN(dsn string) (*pgxpool.Config, error) {
 func sizesPool(dsn string) bool {
 	cc, err := pgx.ParseConfig(dsn)
 	return err == nil && cc.RuntimeParams["pool_max_conns"] != ""
-}
-
-func target(cc *pgx.ConnConfig) string {
-	return fmt.Sprintf("database %q at %s", cc.Database, net.JoinHostPort(cc.Host, strconv.Itoa(int(cc.Port))))
 }
 
 // lockClass is the first key of the advisory locks of a schema. Two schemas of one database with

@@ -35,12 +35,6 @@ func (a *array) reset(oid uint32) {
 	*a = array{buf: append(a.buf[:0], header[:]...), oid: oid}
 }
 
-func (a *array) null() {
-	a.length++
-	a.nulls++
-	a.buf = append(a.buf, 0xff, 0xff, 0xff, 0xff)
-}
-
 func (a *array) text(s string) {
 	a.length++
 	a.buf = append(binary.BigEndian.AppendUint32(a.buf, uint32(len(s))), s...) //nolint:gosec // limited
@@ -48,11 +42,12 @@ func (a *array) text(s string) {
 
 // bytes adds a value, or NULL if it is empty and optional.
 func (a *array) bytes(b []byte, optional bool) {
+	a.length++
 	if optional && len(b) == 0 {
-		a.null()
+		a.nulls++
+		a.buf = append(a.buf, 0xff, 0xff, 0xff, 0xff)
 		return
 	}
-	a.length++
 	a.buf = append(binary.BigEndian.AppendUint32(a.buf, uint32(len(b))), b...) //nolint:gosec // limited
 }
 
@@ -173,7 +168,6 @@ func putEncoder(e *encoder) {
 	}
 }
 
-// chain adds the events of the chain with the given index.
 func (e *encoder) chain(index int, c *chain, writes []journal.Write) {
 	a := &e.arrays
 	a[paramIDs].text(c.id)

@@ -98,7 +98,6 @@ func (db *DB) translate(ctx context.Context, err error) error {
 	return describe([]error{journal.ErrUnavailable, err}, "%s is unavailable: %s", db.target, reason(err))
 }
 
-// contextError is the error of a call whose context has ended.
 func contextError(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if why := reason(err); why != cause.Error() {
@@ -152,7 +151,6 @@ type described struct {
 func (e *described) Error() string   { return e.text }
 func (e *described) Unwrap() []error { return e.of }
 
-// describe returns an error with a text that matches other errors.
 func describe(of []error, format string, args ...any) error {
 	return &described{text: fmt.Sprintf(format, args...), of: of}
 }

@@ -33,10 +33,6 @@ type watch struct {
 	stall stall
 }
 
-func newWatch(log *slog.Logger) *watch {
-	return &watch{log: log, slowCall: slowCall, longStall: longStall}
-}
-
 func (w *watch) logSlow(ctx context.Context, statement string, began time.Time) {
 	if took := time.Since(began); took >= w.slowCall {
 		const message = "slow statement"
@@ -65,10 +61,6 @@ func (w *watch) logLost(ctx context.Context, err error) bool {
 		w.log.WarnContext(ctx, "no notifications from the server, polling instead", slog.String("reason", reason(err)))
 	}
 	return due
-}
-
-func (w *watch) logRestored(ctx context.Context, since time.Time) {
-	w.log.InfoContext(ctx, "notifications restored", slog.Duration("after", time.Since(since)))
 }
 
 // stall detects readers that wait for the same append for long.

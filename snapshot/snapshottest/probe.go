@@ -13,7 +13,6 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// probe is the environment of a check.
 type probe struct {
 	testing.TB
 

@@ -22,7 +22,6 @@ const (
 	highest = 32_768
 )
 
-// attempts is the maximum number of ports that are tried.
 const attempts = 100
 
 // Find returns a port of 127.0.0.1 without a listener that the system does not assign to other

@@ -36,7 +36,6 @@ type User struct {
 	password string
 }
 
-// text returns a configuration file for a server.
 func (c Config) text(name, dir string, clientPort, routePort int) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -45,8 +44,7 @@ func (c Config) text(name, dir string, clientPort, routePort int) string {
 	line("port: %d", clientPort)
 	if c.JetStream {
 		line("jetstream { store_dir: %q }", dir)
-	}
-	if !c.JetStream { // it would need a cluster of three
+	} else { // JetStream would need a cluster of three
 		c.cluster(line, routePort)
 	}
 	line("authorization { timeout: 120, users: [") // for a client without processor time
@@ -77,7 +75,7 @@ func (c Config) cluster(line func(string, ...any), port int) {
 }
 
 func (u User) side(line func(string, ...any), subject string, allow, deny []string) {
-	if u.everything() {
+	if p := u.Permissions; len(p.Publish) == 0 && len(p.Subscribe) == 0 && !p.Responses {
 		allow = []string{">"}
 	}
 	line("    %s: { allow: [ %s ], deny: [ %s ] }", subject, quoted(allow, ""), quoted(deny, ""))
@@ -85,10 +83,6 @@ func (u User) side(line func(string, ...any), subject string, allow, deny []stri
 
 // login returns the user's name and password. Both have no colon, unlike names of nodes.
 func login(name string) string { return strings.ReplaceAll(name, ":", "_") }
-
-func (u User) everything() bool {
-	return len(u.Permissions.Publish) == 0 && len(u.Permissions.Subscribe) == 0 && !u.Permissions.Responses
-}
 
 func quoted(all []string, prefix string) string {
 	each := make([]string, len(all))

@@ -25,12 +25,9 @@ func account() (*syscall.Credential, error) {
 			errs = append(errs, err)
 			continue
 		}
-		uid, err := strconv.ParseUint(u.Uid, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("pgserver: user %s: %w", name, err)
-		}
-		gid, err := strconv.ParseUint(u.Gid, 10, 32)
-		if err != nil {
+		uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+		gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+		if err := errors.Join(err1, err2); err != nil {
 			return nil, fmt.Errorf("pgserver: user %s: %w", name, err)
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil

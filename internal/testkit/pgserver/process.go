@@ -77,7 +77,6 @@ func (s *Server) launch(ctx context.Context) error {
 	return nil
 }
 
-// ready reports whether the server's lock file reports that it accepts connections.
 func (s *Server) ready(pid int) bool {
 	lines := s.lockFile()
 	return len(lines) >= 8 && lines[0] == strconv.Itoa(pid) && lines[7] == "ready"
@@ -236,7 +235,6 @@ fi
 rm -rf "$1"
 `
 
-// watchdog ends a server whose owner has died.
 type watchdog struct {
 	cmd  *exec.Cmd
 	pipe io.WriteCloser

@@ -71,7 +71,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg.withDefaults(), bin: bin, dir: dir, account: peer, password: rand.Text()}
+	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, 5*time.Minute)
+	s := &Server{cfg: cfg, bin: bin, dir: dir, account: peer, password: rand.Text()}
 	if s.watchdog, err = newWatchdog(ctx, dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -231,11 +232,6 @@ type Config struct {
 	Base string
 	// StartTimeout is the time for the server to become ready. Defaults to 5 minutes.
 	StartTimeout time.Duration
-}
-
-func (c Config) withDefaults() Config {
-	c.StartTimeout = cmp.Or(c.StartTimeout, 5*time.Minute)
-	return c
 }
 
 var settingName = regexp.MustCompile(`^[a-z_][a-z0-9_.]*$`)

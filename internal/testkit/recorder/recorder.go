@@ -17,7 +17,6 @@ import (
 	"time"
 )
 
-// recorder is a testing.TB that records failures.
 type recorder struct {
 	testing.TB
 

@@ -8,7 +8,6 @@ import (
 	"sync"
 )
 
-// mode is the treatment of bytes in a flow.
 type mode int
 
 const (

@@ -27,11 +27,6 @@ type Config struct {
 
 const identifier = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-func (c Config) withDefaults() Config {
-	c.Schema = cmp.Or(c.Schema, "refold")
-	return c
-}
-
 func (c Config) validate() error {
 	if len(c.Schema) > 63 || strings.Trim(c.Schema, identifier) != "" || strings.HasPrefix(c.Schema, "pg_") {
 		return fmt.Errorf("%w: Config.Schema is %.80q, want 1 to 63 letters, digits, _ and -, not starting with pg_", projection.ErrInvalid, c.Schema)
@@ -54,7 +49,7 @@ type statements struct{ load, advance, begin, remove, insert, reset string }
 // missing schema, which postgres.Open or postgres.Migrate creates, is reported by later calls. The
 // error matches projection.ErrInvalid and names each invalid argument.
 func NewStore(pool *pgxpool.Pool, cfg Config) (*Store, error) {
-	cfg = cfg.withDefaults()
+	cfg.Schema = cmp.Or(cfg.Schema, "refold")
 	err := cfg.validate()
 	if pool == nil {
 		err = errors.Join(fmt.Errorf("%w: pool is nil", projection.ErrInvalid), err)
@@ -241,7 +236,6 @@ func serverError(err error) *pgconn.PgError {
 	return pg
 }
 
-// class returns the first two characters of a SQLSTATE.
 func class(pg *pgconn.PgError) string { return pg.Code[:min(2, len(pg.Code))] }
 
 // lostRace reports whether the server aborted a transaction because of others, so that a retry may
@@ -268,8 +262,7 @@ func outage(err error) bool {
 }
 
 // refused reports whether a commit was rejected because of the contents of the transaction: a
-// failed statement, or a deferred constraint at the
-// end.
+// failed statement, or a deferred constraint at the end.
 func refused(err error) bool {
 	if errors.Is(err, pgx.ErrTxCommitRollback) {
 		return true
