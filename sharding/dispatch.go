@@ -85,7 +85,7 @@ func (s *shell) passOwn(g *fastPath, c *envelope) (sent bool, err error) {
 	case to == shardcore.ToHome && c.failed != nil:
 		return true, c.failed
 	case to == shardcore.ToHome && !c.encoded.isZero():
-		return true, s.forwardCommand(g.Home(), g.shard, c)
+		return true, s.forwardCommand(g.Route().Home, g.shard, c)
 	}
 	return false, nil
 }

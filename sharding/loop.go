@@ -301,7 +301,6 @@ const (
 	logDropped
 	logIgnored
 	logRefused
-	logKinds
 )
 
 // reportDropped reports a command that was not delivered.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -134,11 +135,9 @@ func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 	s.node.Transport().HandleRequest(kindQuery, s.router.receiveQuery)
 	s.node.HandleAdmin(adminService, adminrpc.Serve(adminProtocol(), s.router.administer))
 	if err := s.addHooks(); err != nil {
-		s.router.remove(s)
 		return errors.Join(err, s.abandon())
 	}
 	if err := host(); err != nil { // later steps must not fail: this one cannot be undone
-		s.router.remove(s)
 		return errors.Join(err, s.abandon())
 	}
 	s.router.mu.Lock()
@@ -160,6 +159,7 @@ func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 }
 
 func (s *shell) abandon() error {
+	s.router.remove(s)
 	s.removeHooks()
 	s.cancel()
 	close(s.done)
@@ -168,11 +168,10 @@ func (s *shell) abandon() error {
 
 func (s *shell) closeStores() error {
 	var errs []error
-	if s.rememberStore != nil {
-		errs = append(errs, panics.Catch(s.rememberStore.Close))
-	}
-	if s.store != nil {
-		errs = append(errs, panics.Catch(s.store.Close))
+	for _, store := range []io.Closer{s.rememberStore, s.store} {
+		if store != nil {
+			errs = append(errs, panics.Catch(store.Close))
+		}
 	}
 	return errors.Join(errs...)
 }

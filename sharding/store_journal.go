@@ -378,10 +378,7 @@ func (l *ledger) readOnce(ctx context.Context, start func(state []byte) error, a
 // load calls start with the newest snapshot that can be decoded.
 func (l *ledger) load(ctx context.Context, start func(state []byte) error) (head, error) {
 	criteria := snapshot.Latest()
-	for range maxSnapshotAttempts {
-		if l.snapshots == nil {
-			break
-		}
+	for n := 0; l.snapshots != nil && n < maxSnapshotAttempts; n++ {
 		s, err := l.snapshots.Load(ctx, l.id, criteria)
 		if errors.Is(err, snapshot.ErrNotFound) {
 			break

@@ -235,8 +235,6 @@ type Host interface {
 	// InMemory reports whether an entity is in memory. Hooks.Gone may still be pending for an
 	// earlier instance.
 	InMemory(id string) bool
-	// Resident returns the number of entities in memory.
-	Resident() int
 	// Wake is eventsourcing.Local.Wake for the entities that covers accepts. It starts them through
 	// Hooks.Route.
 	Wake(ctx context.Context, covers func(id string) bool) (started int, err error)

@@ -6,7 +6,6 @@ package shardcore
 import (
 	"slices"
 
-	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
@@ -60,14 +59,11 @@ type Target uint8
 const (
 	NoTarget Target = iota // the path does not accept the message
 	ToEntity               // the returned entity
-	ToHome                 // the node of Home
+	ToHome                 // the home of the shard
 )
 
 // maxPass is how many messages Pass handles at most, because senders wait for it.
 const maxPass = 4096
-
-// Home returns the home of the shard, if the path is open.
-func (p *Path[E, M]) Home() identity.Node { return p.route.Home }
 
 // IsOpen reports whether the path accepts any messages.
 func (p *Path[E, M]) IsOpen() bool { return p.route.Own || p.route.Peers }

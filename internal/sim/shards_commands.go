@@ -294,7 +294,7 @@ func (s *shardNode) pass(c queuedCommand) bool {
 		packet := region.Packet{
 			Type: s.cfg.Region.Type, Frame: region.Frame{Kind: region.Forward, Shard: c.shard}, Entity: id, Body: binary.AppendUvarint(nil, c.nr),
 		}
-		s.sendPacket(p.Home(), link.Kind(shardcore.KindRegion), region.AppendPacket(nil, packet), shardcore.Message{Entity: id, Local: c.nr})
+		s.sendPacket(p.Route().Home, link.Kind(shardcore.KindRegion), region.AppendPacket(nil, packet), shardcore.Message{Entity: id, Local: c.nr})
 		return true
 	case shardcore.ToEntity:
 		e.touched = true

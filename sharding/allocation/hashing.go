@@ -5,6 +5,7 @@ package allocation
 
 import (
 	"cmp"
+	"hash/fnv"
 	"slices"
 
 	"github.com/refold-io/refold/identity"
@@ -83,7 +84,9 @@ func (h *Hashing) build(v *View) {
 	}
 	h.nodes, h.ring = nodes, make([]point, 0, len(nodes)*points)
 	for _, n := range nodes {
-		place := hashText(n.Name)
+		h64 := fnv.New64a()
+		_, _ = h64.Write([]byte(n.Name)) // it never fails
+		place := mix(h64.Sum64())        // names that differ only in the last byte are far apart
 		for i := range uint64(points) {
 			h.ring = append(h.ring, point{mix(place + i), n})
 		}
@@ -100,16 +103,6 @@ func (h *Hashing) owner(s Shard) (identity.Node, bool) {
 	at := mix(uint64(s))
 	i, _ := slices.BinarySearchFunc(h.ring, at, func(p point, at uint64) int { return cmp.Compare(p.hash, at) })
 	return h.ring[i%len(h.ring)].node, true
-}
-
-// hashText is FNV-1a with mixed bits, so that names that differ only in the last byte are far
-// apart.
-func hashText(s string) uint64 {
-	h := uint64(14695981039346656037)
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
-	return mix(h)
 }
 
 // mix is a bijection that spreads the bits of a number over the result (the finalizer of

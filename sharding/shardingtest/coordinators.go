@@ -34,8 +34,8 @@ func coordinatorChecks() []check {
 		{name: "ScopeInvalid", rule: "invalid scopes are refused", run: scopeInvalid},
 		{name: "Cancelled", rule: "a call with an ended context fails", run: cancelled},
 		{name: "Faults", rule: "after a failure of any call, a load returns the stored state, and the coordinator continues", run: faults},
-		{name: "Rivals", rule: "concurrent coordinators lose no acknowledged change", run: rivalsAtOnce},
-		{name: "RivalsInTrouble", rule: "concurrent coordinators lose no acknowledged change although their calls fail", run: rivalsInTrouble},
+		{name: "Rivals", rule: "concurrent coordinators lose no acknowledged change", run: func(f *fixture) { compete(f, false) }},
+		{name: "RivalsInTrouble", rule: "concurrent coordinators lose no acknowledged change although their calls fail", run: func(f *fixture) { compete(f, true) }},
 	}
 }
 
@@ -98,9 +98,7 @@ func saveAtOnce(f *fixture) {
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
-				if err := a.store.Save(a.ctx, encode(&c)); err != nil {
-					f.Errorf("Save of %s: %v", describe(c), err)
-				}
+				f.want(a.store.Save(a.ctx, encode(&c)), nil, "Save of %s", describe(c))
 			})
 		}
 		wg.Wait()

@@ -117,16 +117,12 @@ func entitiesMany(f *fixture) {
 	f.wantEntities(1, 3, ids[0])
 }
 
-func oddIDs() []string {
-	return []string{
-		" ", "a", "A", "a ", "a|b", "|", "a\x00b", "\x00", "\xff\xfe", "ä", "a\u0308", "日本", "*", "a*", "a.b", "a/b", "'; drop table", strings.Repeat("x", sharding.MaxEntityID),
-	}
-}
-
 func entitiesOdd(f *fixture) {
 	a := f.entities(0, account())
 	f.wantLoaded(a, 0)
-	ids := oddIDs()
+	ids := []string{
+		" ", "a", "A", "a ", "a|b", "|", "a\x00b", "\x00", "\xff\xfe", "ä", "a\u0308", "日本", "*", "a*", "a.b", "a/b", "'; drop table", strings.Repeat("x", sharding.MaxEntityID),
+	}
 	f.update(a, 0, ids, nil)
 	f.wantEntities(1, 0, ids...)
 	f.wantLoaded(a, 0, ids...)
@@ -161,9 +157,7 @@ func entitiesApart(f *fixture) {
 			f.wantLoaded(s, k*10)
 			f.update(s, k*10, []string{fmt.Sprint(i, k)}, nil)
 		}
-		if err := s.AddShards(f.ctx, []shard{shard(i)}); err != nil {
-			f.Fatal(err)
-		}
+		f.want(s.AddShards(f.ctx, []shard{shard(i)}), nil, "AddShards")
 	}
 	for i, scope := range all {
 		s := f.entities(1, scope)
@@ -263,16 +257,12 @@ func entitiesCancelled(f *fixture) {
 func shards(f *fixture) {
 	s := f.entities(0, account())
 	for _, add := range [][]shard{{5, 1}, {1, 5}, {3, 5}, nil, {coordinator.MaxShards - 1}} {
-		if err := s.AddShards(f.ctx, add); err != nil {
-			f.Fatalf("AddShards(%v): %v", add, err)
-		}
+		f.want(s.AddShards(f.ctx, add), nil, "AddShards(%v)", add)
 	}
 	for node := range 3 {
 		f.wantShards(node, 1, 3, 5, coordinator.MaxShards-1)
 	}
-	if err := f.entities(1, account()).AddShards(f.ctx, append(span(0, 1000), 5)); err != nil {
-		f.Fatalf("AddShards of 1,000: %v", err)
-	}
+	f.want(f.entities(1, account()).AddShards(f.ctx, append(span(0, 1000), 5)), nil, "AddShards of 1,000")
 	f.wantShards(2, append(span(0, 1000), coordinator.MaxShards-1)...)
 }
 

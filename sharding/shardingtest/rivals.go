@@ -27,10 +27,6 @@ type rivals struct {
 	shards map[shard]string  // acknowledged allocations
 }
 
-func rivalsAtOnce(f *fixture) { compete(f, false) }
-
-func rivalsInTrouble(f *fixture) { compete(f, true) }
-
 // compete runs rivals concurrently. Each load must return everything that was acknowledged before.
 func compete(f *fixture, trouble bool) {
 	const actors, rounds = 3, 16

@@ -61,12 +61,6 @@ func New(settings passivation.Settings, limit int) (*Entities, error) {
 // PerShard is the limit of each of the shards of a region. There is at least one shard.
 func PerShard(limit, shards int) int { return limit / max(1, shards) }
 
-// Len returns the number of active entities.
-func (e *Entities) Len() int { return len(e.active) }
-
-// Limit returns the maximum number of active entities, or -1 if there is none.
-func (e *Entities) Limit() int { return e.limit }
-
 // Next returns the time at which Tick has to be called, or Never.
 func (e *Entities) Next() time.Duration { return e.checkAt }
 

@@ -24,7 +24,7 @@ func (m *Machine) updateMembers(members []identity.Member) {
 	}
 	// A removed node no longer waits for the messages that it relayed. They must not arrive later.
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
-		m.refuseAll(s, &m.buffers[s].second, shard.NotHome, func(msg message) bool { return !m.member(msg.from) })
+		m.refuseAll(&m.buffers[s].second, shard.NotHome, func(msg message) bool { return !m.member(msg.from) })
 		m.deleteIfEmpty(s)
 	}
 	for _, f := range slices.Clone(m.flushes) {

@@ -13,7 +13,7 @@ import (
 // Effects are the results of a step. The driver applies them in the order of the fields.
 type Effects struct {
 	// Refused are messages that are not delivered. Report each to its sender.
-	Refused []Refusal
+	Refused []shard.Refusal
 	// Actions apply to shards on this node, in this order.
 	Actions []Action
 	// Frames go to other regions, in this order.
@@ -90,13 +90,6 @@ type OutgoingFrame struct {
 type OutgoingMessage struct {
 	To      identity.Node
 	Message coordinator.Message
-}
-
-// Refusal is a message that is not delivered.
-type Refusal struct {
-	Shard  Shard
-	Token  uint64
-	Reason shard.Reason
 }
 
 // Shard is the number of a shard.

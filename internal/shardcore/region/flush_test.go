@@ -87,7 +87,7 @@ func TestRelayedMessageIsRefused(t *testing.T) {
 	arrive(m, "b", region.Frame{Kind: region.NotHome, Shard: 1})
 	arrive(m, "b", forward(2, 1))
 	out := hear(m, homes(5, 2, "c"))
-	if len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 1, Token: 2, Reason: shard.NotHome}) {
+	if len(out.Refused) != 1 || out.Refused[0] != (shard.Refusal{Token: 2, Reason: shard.NotHome}) {
 		t.Errorf("when the home becomes known: %+v", out)
 	}
 	out = arrive(m, "b", forward(3, 1))

@@ -107,8 +107,8 @@ func (m *Machine) stopShard(s Shard) {
 // to another home.
 func (m *Machine) refuseOthers(s Shard) {
 	if b := m.buffers[s]; b != nil {
-		m.refuseAll(s, &b.second, shard.HandedOff, anyMessage)
-		m.refuseAll(s, &b.first, shard.HandedOff, anyMessage)
+		m.refuseAll(&b.second, shard.HandedOff, anyMessage)
+		m.refuseAll(&b.first, shard.HandedOff, anyMessage)
 		m.deleteIfEmpty(s)
 	}
 }

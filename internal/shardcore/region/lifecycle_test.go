@@ -234,7 +234,7 @@ func TestFailedRememberedShardRestarts(t *testing.T) {
 	m.Step(0, region.ShardDone{Shard: 1, Generation: 2})
 	arrive(m, "b", forward(3, 0))
 	out := hear(m, about(coordinator.HandOff, 2))
-	if len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 1, Token: 3, Reason: shard.HandedOff}) || !says(out, coordinator.Stopped) {
+	if len(out.Refused) != 1 || out.Refused[0] != (shard.Refusal{Token: 3, Reason: shard.HandedOff}) || !says(out, coordinator.Stopped) {
 		t.Errorf("moved during the pause: %+v", out)
 	}
 }
@@ -245,7 +245,7 @@ func TestFullBufferRefusesTheNewest(t *testing.T) {
 	arrive(m, "b", forward(1, 0))
 	m.Step(0, region.Send{Shard: 2, Token: 2})
 	for token := uint64(3); token < 6; token++ {
-		if out := arrive(m, "b", forward(token, int(token%2))); len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 1, Token: token, Reason: shard.BufferFull}) {
+		if out := arrive(m, "b", forward(token, int(token%2))); len(out.Refused) != 1 || out.Refused[0] != (shard.Refusal{Token: token, Reason: shard.BufferFull}) {
 			t.Errorf("Send with a full buffer: %+v", out)
 		}
 	}

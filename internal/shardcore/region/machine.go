@@ -203,9 +203,6 @@ func (m *Machine) Home(s Shard) (identity.Node, bool) {
 	return n, found
 }
 
-// Buffered returns how many messages wait.
-func (m *Machine) Buffered() int { return m.buffered }
-
 // Tokens returns the tokens of the waiting messages by shard, in the order of each queue.
 func (m *Machine) Tokens() iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {

@@ -149,7 +149,7 @@ func TestBufferIsLimited(t *testing.T) {
 	m := start(t, region.Config{BufferSize: 1})
 	m.Step(0, region.Send{Shard: 1, Token: 1})
 	out := m.Step(0, region.Send{Shard: 2, Token: 2})
-	if len(out.Refused) != 1 || out.Refused[0] != (region.Refusal{Shard: 2, Token: 2, Reason: shard.BufferFull}) || m.Buffered() != 1 {
+	if len(out.Refused) != 1 || out.Refused[0] != (shard.Refusal{Token: 2, Reason: shard.BufferFull}) || m.Buffered() != 1 {
 		t.Errorf("a message over the limit: %+v", out)
 	}
 }

@@ -16,13 +16,13 @@ func (m *Machine) sendFrame(to identity.Node, f Frame) {
 	m.out.Frames = append(m.out.Frames, OutgoingFrame{to, f})
 }
 
-func (m *Machine) refuse(s Shard, token uint64, reason shard.Reason) {
-	m.out.Refused = append(m.out.Refused, Refusal{s, token, reason})
+func (m *Machine) refuse(token uint64, reason shard.Reason) {
+	m.out.Refused = append(m.out.Refused, shard.Refusal{Token: token, Reason: reason})
 }
 
 func (m *Machine) sendLocal(in Send) {
 	if m.stopped || m.stopping {
-		m.refuse(in.Shard, in.Token, shard.Stopped)
+		m.refuse(in.Token, shard.Stopped)
 		return
 	}
 	m.enqueue(in.Shard, message{token: in.Token})
@@ -59,7 +59,7 @@ func (m *Machine) receiveForward(from identity.Node, f Frame) {
 	if h := m.hosted[f.Shard]; h == nil || h.stopping {
 		m.sendFrame(from, Frame{Kind: NotHome, Shard: f.Shard})
 		if m.stopped || m.stopping {
-			m.refuse(f.Shard, f.Token, shard.Stopped)
+			m.refuse(f.Token, shard.Stopped)
 			return
 		}
 	}
@@ -85,7 +85,7 @@ func (m *Machine) enqueue(s Shard, msg message) {
 		*line = (*line)[:len(*line)-1]
 		m.buffered--
 		m.deleteIfEmpty(s)
-		m.refuse(s, msg.token, shard.BufferFull)
+		m.refuse(msg.token, shard.BufferFull)
 	}
 }
 
@@ -136,7 +136,7 @@ func (m *Machine) trySend(s Shard, msg message) bool {
 	case n.IsZero():
 		return false
 	case msg.hop > 0:
-		m.refuse(s, msg.token, shard.NotHome)
+		m.refuse(msg.token, shard.NotHome)
 	case !m.pathClear(s, n, f.Hop):
 		return false
 	default:
@@ -178,11 +178,11 @@ func (m *Machine) deleteIfEmpty(s Shard) {
 	}
 }
 
-func (m *Machine) refuseAll(s Shard, line *[]message, reason shard.Reason, which func(message) bool) {
+func (m *Machine) refuseAll(line *[]message, reason shard.Reason, which func(message) bool) {
 	var kept []message
 	for _, msg := range *line {
 		if which(msg) {
-			m.refuse(s, msg.token, reason)
+			m.refuse(msg.token, reason)
 			m.buffered--
 			continue
 		}
@@ -195,7 +195,7 @@ func anyMessage(message) bool { return true }
 
 func (m *Machine) refuseShard(s Shard, reason shard.Reason, which func(message) bool) {
 	for _, line := range m.buffers[s].queues() {
-		m.refuseAll(s, line, reason, which)
+		m.refuseAll(line, reason, which)
 	}
 	m.deleteIfEmpty(s)
 }

@@ -53,7 +53,6 @@ type Action struct {
 
 // Refusal is a message that is not delivered.
 type Refusal struct {
-	Entity string
 	Token  uint64
 	Reason Reason
 }

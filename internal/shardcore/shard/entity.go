@@ -45,17 +45,17 @@ func (m *Machine) addAction(kind ActionKind, e *entity, token uint64) {
 	m.out.Actions = append(m.out.Actions, Action{Kind: kind, Entity: e.id, Incarnation: e.incarnation, Token: token})
 }
 
-func (m *Machine) refuse(id string, token uint64, reason Reason) {
-	m.out.Refused = append(m.out.Refused, Refusal{id, token, reason})
+func (m *Machine) refuse(token uint64, reason Reason) {
+	m.out.Refused = append(m.out.Refused, Refusal{token, reason})
 }
 
 func (m *Machine) deliver(in Deliver) {
 	switch {
 	case m.phase == handingOff, m.handOffPending:
-		m.refuse(in.Entity, in.Token, HandedOff)
+		m.refuse(in.Token, HandedOff)
 		return
 	case m.phase == killing, m.phase == ended, m.phase == idle:
-		m.refuse(in.Entity, in.Token, max(m.reason, HandedOff))
+		m.refuse(in.Token, max(m.reason, HandedOff))
 		return
 	}
 	e := m.entities[in.Entity]
@@ -66,7 +66,7 @@ func (m *Machine) deliver(in Deliver) {
 		return
 	}
 	if m.buffered >= m.cfg.BufferSize {
-		m.refuse(in.Entity, in.Token, BufferFull)
+		m.refuse(in.Token, BufferFull)
 		return
 	}
 	m.buffered++

@@ -46,13 +46,13 @@ func (m *Machine) kill(reason Reason) {
 	m.startQueue, m.resting, m.unrecovered = nil, nil, nil
 	m.updates.id, m.updates.storing, m.updates.next = 0, change{}, change{}
 	for _, in := range m.pending {
-		m.refuse(in.Entity, in.Token, reason)
+		m.refuse(in.Token, reason)
 	}
 	m.pending = nil
 	for _, id := range slices.Sorted(maps.Keys(m.entities)) {
 		e := m.entities[id]
 		for _, token := range e.buffer {
-			m.refuse(id, token, reason)
+			m.refuse(token, reason)
 		}
 		e.buffer = nil
 		if e.runs() {

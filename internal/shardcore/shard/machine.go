@@ -178,9 +178,6 @@ func (m *Machine) Len() int { return len(m.entities) }
 // Recovering returns how many remembered entities have not been started, at most.
 func (m *Machine) Recovering() int { return len(m.unrecovered) }
 
-// Buffered returns how many messages wait.
-func (m *Machine) Buffered() int { return m.buffered }
-
 func (m *Machine) takeEffects() Effects {
 	m.fillSlots()
 	m.store()
