@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/refold-io/refold/identity"
@@ -27,7 +26,6 @@ const (
 	adminPrepare adminCommand = "prepare-for-shutdown"
 )
 
-// adminRequest is a request of an operator in JSON.
 type adminRequest struct {
 	Command adminCommand `json:"command"`
 	// Node is the member to leave or to down: a name, or a name and a UID in the format of
@@ -107,24 +105,11 @@ func (n *Node) serveAdmin() {
 	}
 }
 
-// adminServices are the handlers of requests for other packages, by the name of their service.
-type adminServices struct {
-	mu       sync.RWMutex
-	handlers map[string]transport.AdminHandler
-}
-
 // HandleAdmin sets the handler of operators' requests for a service: JSON objects with its name in
 // the field "service". It replaces an earlier handler; nil removes it. Replies are JSON objects,
 // with errors in the field "error". It is for packages that build on this one. Operators can reach
 // a node once it is a member.
-func (n *Node) HandleAdmin(service string, h transport.AdminHandler) {
-	n.services.mu.Lock()
-	defer n.services.mu.Unlock()
-	if n.services.handlers == nil {
-		n.services.handlers = map[string]transport.AdminHandler{}
-	}
-	n.services.handlers[service] = h
-}
+func (n *Node) HandleAdmin(service string, h transport.AdminHandler) { n.services.Store(service, h) }
 
 // serviceOf returns a handler that dispatches requests by service. Requests without a service go to
 // own.
@@ -136,9 +121,8 @@ func (n *Node) serviceOf(own transport.AdminHandler) transport.AdminHandler {
 		if json.Unmarshal(request, &to) != nil || to.Service == "" {
 			return own(ctx, operator, request)
 		}
-		n.services.mu.RLock()
-		h := n.services.handlers[to.Service]
-		n.services.mu.RUnlock()
+		found, _ := n.services.Load(to.Service)
+		h, _ := found.(transport.AdminHandler)
 		if h == nil {
 			h = adminrpc.Serve(&adminService, func(context.Context, string, *adminRequest) (adminReply, error) {
 				return adminReply{}, invalid("%w: %.100q", errNoService, to.Service)
@@ -203,10 +187,10 @@ func (n *Node) Summary(after string) (*Summary, error) {
 	if !s.Leader.IsZero() {
 		out.Leader = s.Leader.String()
 	}
+	if len(s.RoleLeaders) > 0 {
+		out.RoleLeaders = map[string]string{}
+	}
 	for _, r := range s.RoleLeaders {
-		if out.RoleLeaders == nil {
-			out.RoleLeaders = map[string]string{}
-		}
 		out.RoleLeaders[r.Role] = r.Node.String()
 	}
 	size, observed := 0, map[identity.Node][]Observation{}
@@ -229,7 +213,7 @@ func (n *Node) Summary(after string) (*Summary, error) {
 func summaryOf(s *State, m *Member, observed []Observation) SummaryMember {
 	out := SummaryMember{
 		Node: m.Node.String(), Status: m.Status.String(), Roles: m.Roles, Version: m.Version.String(),
-		Unreachable: !s.Reachable(m.Node), Seen: s.seenBy(m.Node),
+		Unreachable: !s.Reachable(m.Node), Seen: contains(s.Seen, m.Node),
 	}
 	if m.UpNumber != identity.NeverUp {
 		out.UpNumber = m.UpNumber

@@ -312,14 +312,9 @@ type subscriber struct {
 	stale bool // the next event is a snapshot
 }
 
-func newBroadcaster(limit int, state *State) *broadcaster {
-	return &broadcaster{limit: limit, state: state, changed: make(chan struct{}), subscribers: map[*subscriber]struct{}{}}
-}
-
 func (b *broadcaster) current() *State {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.state
+	s, _ := b.next()
+	return s
 }
 
 // next returns the state and a channel that is closed at the next change.
@@ -329,7 +324,6 @@ func (b *broadcaster) next() (*State, <-chan struct{}) {
 	return b.state, b.changed
 }
 
-// publish replaces the state and distributes the events that led to it.
 func (b *broadcaster) publish(state *State, events []Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -358,7 +352,6 @@ func (b *broadcaster) enqueue(r *subscriber, events []Event) {
 	}
 }
 
-// subscribe adds a subscriber. Its first event is a snapshot.
 func (b *broadcaster) subscribe(kinds []EventKind) *subscriber {
 	r := &subscriber{ready: loop.NewSignal(), stale: true}
 	if len(kinds) > 0 {

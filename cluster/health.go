@@ -18,10 +18,8 @@ var errStuck = errors.New("cluster: the event loop is blocked")
 // Live returns an error if the process should be restarted: the node has ended or was downed, or
 // its event loop has been blocked for 30 seconds. It does not block.
 func (n *Node) Live() error {
-	select {
-	case <-n.done:
-		return n.err
-	default:
+	if err := n.Err(); err != nil {
+		return err
 	}
 	s := n.events.current()
 	idle := n.now() - time.Duration(n.lastTurn.Load())
@@ -35,10 +33,8 @@ func (n *Node) Live() error {
 // shutting down. It does not block.
 func (n *Node) Ready() error {
 	s := n.events.current()
-	select {
-	case <-n.done:
-		return n.err
-	default:
+	if err := n.Err(); err != nil {
+		return err
 	}
 	select {
 	case <-n.stopped:

@@ -6,7 +6,6 @@ package cluster
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/refold-io/refold/internal/loop"
@@ -17,8 +16,8 @@ import (
 // leases carries out the lease operations of the machine, in order for each lease.
 type leases struct {
 	node    *Node
-	running sync.WaitGroup
-	busy    loop.InFlight
+	running loop.InFlight   // goroutines, one for each lease
+	busy    loop.InFlight   // operations
 	ctx     context.Context //nolint:containedctx // of all operations
 	cancel  context.CancelFunc
 
@@ -30,13 +29,6 @@ type leaser struct {
 	ops   *loop.Mailbox[node.LeaseOp]
 }
 
-func newLeases(n *Node) *leases {
-	l := &leases{node: n, held: map[string]*leaser{}}
-	l.ctx, l.cancel = context.WithCancel(n.base)
-	return l
-}
-
-// begin starts an operation. The loop calls it.
 func (l *leases) begin(op node.LeaseOp) {
 	w := l.held[op.Lease]
 	if w == nil {
@@ -62,7 +54,8 @@ func (l *leases) open(name string) (*leaser, error) {
 	}
 	w := &leaser{lease: held, ops: loop.NewMailbox[node.LeaseOp](loop.NewSignal())}
 	l.held[name] = w
-	l.running.Go(func() { l.run(w) })
+	l.running.Begin()
+	go l.run(w)
 	return w, nil
 }
 
@@ -75,8 +68,9 @@ func answer(op node.LeaseOp, ok bool, owner string) node.Input {
 	return node.LeaseAnswer{Lease: op.Lease, Held: ok, Owner: owner}
 }
 
-// run carries out the operations on one lease.
 func (l *leases) run(w *leaser) {
+	defer l.running.End()
+	defer func() { _ = w.lease.Close() }() // it never fails
 	for {
 		select {
 		case <-w.ops.Ready:
@@ -120,21 +114,11 @@ func (l *leases) carryOut(ctx context.Context, w *leaser, op node.LeaseOp) {
 
 // close cancels all operations and lets held leases expire. It is called when the loop has ended.
 // It waits for a limited time, because a store may ignore its context.
-func (l *leases) close(atMost time.Duration) {
+func (l *leases) close(ctx context.Context, atMost time.Duration) {
 	l.cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		l.running.Wait()
-		for _, w := range l.held {
-			_ = w.lease.Close() // it never fails
-		}
-	}()
-	timer := time.NewTimer(atMost)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	defer cancel()
+	if !l.running.Wait(ctx) {
 		l.node.out.Log(slog.LevelWarn, "lease: a store operation does not return, shutting down without it")
 	}
 }

@@ -51,14 +51,12 @@ func (n *Node) call(ctx context.Context, f func()) error {
 	}
 }
 
-// try is call for a function that can fail.
 func (n *Node) try(ctx context.Context, f func() error) error {
 	var failed error
 	err := n.call(ctx, func() { failed = f() })
 	return cmp.Or(err, failed)
 }
 
-// endedErr returns the error of calls after the loop has ended.
 func (n *Node) endedErr() error {
 	if err := n.events.current().Err; err != nil {
 		return err
@@ -74,8 +72,10 @@ func (n *Node) run() {
 	defer n.failed()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	stats := n.statsTicker()
-	defer stats.Stop()
+	var statsDue <-chan time.Time
+	if n.cfg.StatsInterval > 0 {
+		statsDue = time.Tick(n.cfg.StatsInterval)
+	}
 	for {
 		if next := n.machine.Next(); next == node.Never {
 			timer.Stop()
@@ -90,7 +90,7 @@ func (n *Node) run() {
 			close(c.done)
 		case <-n.inputs.Ready:
 			n.handleAll()
-		case <-stats.C:
+		case <-statsDue:
 			n.reportStats()
 		case <-timer.C:
 		}
@@ -163,17 +163,12 @@ func (n *Node) applyEffects(e node.Effects) {
 	if len(e.Events)+len(e.Life) > 0 {
 		n.publish(e)
 	}
-	n.publishConnected()
-	for _, l := range e.Life {
-		n.handleLife(l)
-	}
-}
-
-// publishConnected publishes the first time that the node receives its own heartbeats. The machine
-// has no event for it.
-func (n *Node) publishConnected() {
+	// The machine has no event for the first time that the node receives its own heartbeats.
 	if s := n.events.current(); !s.Connected && !s.Stopped && n.machine.View().Connected {
 		n.events.publish(n.currentState(), nil)
+	}
+	for _, l := range e.Life {
+		n.handleLife(l)
 	}
 }
 
@@ -235,11 +230,14 @@ func (n *Node) listen() {
 		}
 	}
 	n.transport.Handle(transport.Kind(node.KindSingleton), n.receive(n.self, node.KindSingleton))
-	n.transport.Handle(kindForwarded, n.instances.message)
-	n.transport.HandleRequest(kindForwarded, n.instances.request)
+	n.transport.Handle(kindForwarded, func(_ context.Context, m transport.Message) { n.instances.take(m, nil) })
+	n.transport.HandleRequest(kindForwarded, func(_ context.Context, r *transport.Request) {
+		m := r.Message
+		r.Payload = nil // the delivery has the payload; only the small rest is kept until the reply
+		n.instances.take(m, r)
+	})
 }
 
-// receive returns a handler that puts a message into the mailbox.
 func (n *Node) receive(to identity.Node, kind membership.Kind) transport.Handler {
 	return func(_ context.Context, m transport.Message) {
 		if m.Lane != transport.Control {
@@ -275,7 +273,6 @@ func (n *Node) transportEvents(next func(transport.Event)) func(transport.Event)
 	}
 }
 
-// sendWarningInterval is the time between two log lines about failed sends.
 const sendWarningInterval = time.Second
 
 // send sends a message of a protocol. The protocols tolerate the loss of any message.

@@ -41,7 +41,7 @@ type Node struct {
 	phases    shutdownHooks
 	asks      loop.Calls
 	attached  attached
-	services  adminServices
+	services  sync.Map     // handlers of operators' requests for other packages, by service
 	lastTurn  atomic.Int64 // in time of the machine, when the loop last finished a turn
 
 	// The fields below belong to the loop.
@@ -77,7 +77,7 @@ func Start(cfg Config) (*Node, error) {
 	settings.Silent = append(append([]transport.Kind{}, settings.Silent...), silent...)
 	settings.OnEvent = n.transportEvents(settings.OnEvent)
 	if n.transport, err = transport.Open(n.cfg.Carrier, settings); err != nil {
-		n.leases.close(time.Second)
+		n.leases.close(n.base, time.Second)
 		n.out.Close(time.Second)
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
@@ -148,8 +148,10 @@ func prepare(cfg Config) (*Node, error) {
 		proxies:  map[string]*Proxy{},
 		quit:     make(chan struct{}), ended: make(chan struct{}), stopped: make(chan struct{}), done: make(chan struct{}),
 	}
-	n.events = newBroadcaster(cfg.MaxEvents, n.currentState())
-	n.leases, n.instances.node = newLeases(n), n
+	n.events = &broadcaster{limit: cfg.MaxEvents, state: n.currentState(), changed: make(chan struct{}), subscribers: map[*subscriber]struct{}{}}
+	n.leases = &leases{node: n, held: map[string]*leaser{}}
+	n.leases.ctx, n.leases.cancel = context.WithCancel(base)
+	n.instances = instanceHost{node: n, known: map[string]*Singleton{}, running: map[node.Instance]*instance{}, inboxes: map[string]*Inbox{}}
 	return n, nil
 }
 
@@ -286,7 +288,6 @@ func (n *Node) Watch(ctx context.Context, member identity.Node) error {
 	return fmt.Errorf("%w: %v", ErrNotMember, member)
 }
 
-// attached has the values that other packages keep for a node.
 type attached struct {
 	mu sync.Mutex
 	by map[any]any

@@ -145,7 +145,6 @@ func (n *Node) Stats(ctx context.Context) (s Stats, err error) {
 	return s, err
 }
 
-// stats returns the counters. The loop calls it.
 func (n *Node) stats() Stats {
 	c := n.machine.Counters()
 	s := Stats{
@@ -169,14 +168,4 @@ func (n *Node) reportStats() {
 		s := n.stats()
 		n.out.Do(func() { f(s) })
 	}
-}
-
-// statsTicker returns the ticker for Observer.Stats. It never ticks if Config.StatsInterval is 0.
-func (n *Node) statsTicker() *time.Ticker {
-	if n.cfg.StatsInterval > 0 {
-		return time.NewTicker(n.cfg.StatsInterval)
-	}
-	t := time.NewTicker(time.Hour)
-	t.Stop()
-	return t
 }

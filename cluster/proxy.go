@@ -31,7 +31,6 @@ type ProxyConfig struct {
 	BufferSize int
 }
 
-// maxBufferBytes is how many bytes a proxy buffers.
 const maxBufferBytes = 16 << 20
 
 // defaultMaxMessage is the default of the transport.
@@ -159,7 +158,12 @@ func (p *Proxy) ask(ctx context.Context, payload []byte) ([]byte, error) {
 
 // withdraw removes a request that was not sent, and returns the error for its caller.
 func (p *Proxy) withdraw(ctx context.Context, a *pendingMessage) error {
-	err := p.node.call(context.WithoutCancel(ctx), func() { p.node.withdrawPending(a.id) })
+	n := p.node
+	err := n.call(context.WithoutCancel(ctx), func() {
+		if n.takePending(a.id) != nil {
+			n.machine.Withdraw(node.Forward{Singleton: p.cfg.Singleton, Message: a.id})
+		}
+	})
 	select {
 	case failed := <-a.failed:
 		return failed
@@ -182,7 +186,9 @@ func (p *Proxy) pass(ctx context.Context, a *pendingMessage) error {
 		if _, runs := n.machine.Oldest(p.cfg.Singleton); !runs && p.buffered+len(a.data) > maxBufferBytes {
 			return fmt.Errorf("%w: the location of the instance is unknown and the buffer is full", ErrBusy)
 		}
-		n.step(node.Forward{Singleton: p.cfg.Singleton, Message: n.addPending(a)})
+		a.id, _ = n.pending.Add(a) // without a limit it never fails
+		p.buffered += len(a.data)
+		n.step(node.Forward{Singleton: p.cfg.Singleton, Message: a.id})
 		return a.err // an error after this turn of the loop is not reported
 	})
 }
@@ -199,13 +205,6 @@ type pendingMessage struct {
 	failed chan error
 }
 
-// addPending registers a message and returns its number in the machine.
-func (n *Node) addPending(a *pendingMessage) uint64 {
-	a.id, _ = n.pending.Add(a) // without a limit it never fails
-	a.proxy.buffered += len(a.data)
-	return a.id
-}
-
 // takePending removes a message. It returns nil if the message was withdrawn.
 func (n *Node) takePending(id uint64) (a *pendingMessage) {
 	n.pending.Answer(id, func(found *pendingMessage) bool {
@@ -216,14 +215,6 @@ func (n *Node) takePending(id uint64) (a *pendingMessage) {
 	return a
 }
 
-// withdrawPending removes a message that was not routed yet.
-func (n *Node) withdrawPending(id uint64) {
-	if a := n.takePending(id); a != nil {
-		n.machine.Withdraw(node.Forward{Singleton: a.proxy.cfg.Singleton, Message: id})
-	}
-}
-
-// forward sends a message to the instance.
 func (n *Node) forward(f node.Forwarded) {
 	a := n.takePending(f.Message)
 	switch {
@@ -246,14 +237,12 @@ func (n *Node) dropPending(id uint64) {
 	}
 }
 
-// fail records why a message was not sent.
 func (a *pendingMessage) fail(err error) {
 	if a.err = err; a.failed != nil {
 		a.failed <- err
 	}
 }
 
-// closePending drops the messages of a closed proxy.
 func (n *Node) closePending(p *Proxy) {
 	n.pending.AnswerAll(func(a *pendingMessage) bool {
 		if a.proxy == p {
@@ -317,14 +306,6 @@ func decodeForward(b []byte) (name string, payload []byte, err error) {
 		return "", nil, errForward
 	}
 	return string(b[2 : 2+int(b[1])]), b[2+int(b[1]):], nil
-}
-
-func (h *instanceHost) message(_ context.Context, m transport.Message) { h.take(m, nil) }
-
-func (h *instanceHost) request(_ context.Context, r *transport.Request) {
-	m := r.Message
-	r.Payload = nil // the delivery has the payload; only the small rest is kept until the reply
-	h.take(m, r)
 }
 
 // take puts a message into the inbox of the instance. It does not block, because that would delay

@@ -17,12 +17,12 @@ import (
 	"time"
 
 	"github.com/refold-io/refold/internal/enum"
+	"github.com/refold-io/refold/internal/loop"
 	"github.com/refold-io/refold/internal/membership"
 	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/internal/panics"
 )
 
-// errPhaseTimeout is the cause of a context that ends because its phase timed out.
 var errPhaseTimeout = errors.New("cluster: the phase of the shutdown took too long")
 
 // Shutdown lets the node leave its cluster and end, phase by phase, and waits for it. It returns
@@ -75,7 +75,6 @@ func (n *Node) beginShutdown() {
 	})
 }
 
-// shutdown runs all phases, then releases the resources of the node.
 func (n *Node) shutdown(base context.Context) {
 	builtIn := map[Phase]func(context.Context) error{
 		PhaseLeave: n.phaseLeave, PhaseExiting: n.phaseExiting, PhaseExitingDone: n.phaseExitingDone,
@@ -94,7 +93,7 @@ func (n *Node) shutdown(base context.Context) {
 	if err := n.transport.Close(); err != nil {
 		n.out.Log(slog.LevelWarn, "shutdown: closing the transport failed", slog.Any("error", err))
 	}
-	n.leases.close(n.cfg.PhaseTimeout[PhaseTerminate])
+	n.leases.close(base, n.cfg.PhaseTimeout[PhaseTerminate])
 	if n.err = n.left; n.err == nil {
 		n.err = ErrStopped
 		if s := n.events.current(); s.Joined && s.Status(n.self) == Down {
@@ -115,26 +114,17 @@ func (n *Node) runPhase(base context.Context, p Phase, hooks []*hook) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeoutCause(base, n.cfg.PhaseTimeout[p], errPhaseTimeout)
 	defer cancel()
-	var running sync.WaitGroup
+	var running loop.InFlight
 	over := make([]atomic.Bool, len(hooks))
 	for i, h := range hooks {
-		running.Go(func() {
+		running.Begin()
+		go func() {
+			defer running.End()
 			defer over[i].Store(true)
 			n.runHook(ctx, p, h)
-		})
+		}()
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		running.Wait()
-	}()
-	timedOut := false
-	select {
-	case <-done:
-		timedOut = ctx.Err() != nil
-	case <-ctx.Done():
-		timedOut = true
-	}
+	timedOut := !running.Wait(ctx) || ctx.Err() != nil
 	took := time.Since(begun)
 	if timedOut {
 		var open []string
@@ -167,7 +157,6 @@ func (n *Node) leaves(s *State) bool {
 	return s.Joined && !s.Stopped && s.Status(n.self) != Down
 }
 
-// phaseLeave announces that the node leaves.
 func (n *Node) phaseLeave(ctx context.Context) error {
 	if !n.leaves(n.events.current()) {
 		return nil
@@ -191,7 +180,6 @@ func (n *Node) phaseExiting(ctx context.Context) error {
 	return n.phaseExitingDone(ctx)
 }
 
-// phaseExitingDone waits until the node has left.
 func (n *Node) phaseExitingDone(ctx context.Context) error {
 	_, err := n.until(ctx, func(s *State) bool { return !n.leaves(s) || s.Status(n.self) != Exiting })
 	return err
@@ -212,7 +200,6 @@ func (n *Node) phaseClusterStop(ctx context.Context) error {
 	return n.call(context.WithoutCancel(ctx), func() { n.member(membership.Shutdown{}) })
 }
 
-// phaseTerminate waits for singletons' instances, for leases and for messages to be sent.
 func (n *Node) phaseTerminate(ctx context.Context) error {
 	var errs []error
 	if !n.instances.busy.Wait(ctx) {

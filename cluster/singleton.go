@@ -67,16 +67,16 @@ func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 		return invalid("Singleton.Name is %q", s.Name)
 	}
 	err := n.try(ctx, func() error {
-		if err := n.instances.register(&s); err != nil {
-			return err
+		if n.instances.known[s.Name] != nil {
+			return invalid("there is a singleton with that name already")
 		}
 		effects, err := n.machine.Host(n.now(), singleton.Config{
 			Name: s.Name, Role: s.Role, RetryInterval: s.RetryInterval, MinRetries: s.MinRetries, UseLease: s.Lease, LeaseRetryInterval: s.LeaseRetryInterval,
 		})
 		if err != nil {
-			n.instances.unregister(s.Name)
 			return fielderror.Rename(ErrInvalid, err, "Config.", "Singleton.")
 		}
+		n.instances.known[s.Name] = &s
 		n.applyEffects(effects)
 		return nil
 	})
@@ -86,19 +86,17 @@ func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 	return nil
 }
 
-// errHandOver is the cause of the context of an instance that must stop.
 var errHandOver = errors.New("cluster: the singleton is not to run here any more")
 
-// errGoexit is the error of an instance that called runtime.Goexit.
 var errGoexit = errors.New("cluster: the singleton has called runtime.Goexit")
 
 // instanceHost runs the singletons' instances of a node.
 type instanceHost struct {
 	node  *Node
 	drops [dropReasons]atomic.Uint64
+	known map[string]*Singleton // belongs to the loop
 
 	mu      sync.Mutex
-	known   map[string]*Singleton
 	running map[node.Instance]*instance
 	inboxes map[string]*Inbox // of instances that run and are not stopping
 	busy    loop.InFlight
@@ -113,33 +111,14 @@ type instance struct {
 	ended chan struct{}
 }
 
-func (h *instanceHost) register(s *Singleton) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.known[s.Name] != nil {
-		return invalid("there is a singleton with that name already")
-	}
-	if h.known == nil {
-		h.known, h.running, h.inboxes = map[string]*Singleton{}, map[node.Instance]*instance{}, map[string]*Inbox{}
-	}
-	h.known[s.Name] = s
-	return nil
-}
-
-func (h *instanceHost) unregister(name string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.known, name)
-}
-
-// start starts an instance. The loop calls it.
 func (h *instanceHost) start(base context.Context, n *Node, id node.Instance) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := h.known[id.Singleton]
 	ctx, stop := context.WithCancelCause(base)
-	i := &instance{Instance: id, begun: time.Now(), inbox: newInbox(s.MaxInbox), stop: stop, ended: make(chan struct{})}
-	h.running[id], h.inboxes[id.Singleton] = i, i.inbox
+	inbox := &Inbox{limit: s.MaxInbox, ready: loop.NewSignal(), taken: map[*transport.Request]int{}}
+	i := &instance{Instance: id, begun: time.Now(), inbox: inbox, stop: stop, ended: make(chan struct{})}
+	h.running[id], h.inboxes[id.Singleton] = i, inbox
 	n.out.Log(slog.LevelInfo, "singleton: instance started", slog.String("singleton", id.Singleton))
 	h.notify(n, InstanceInfo{Singleton: id.Singleton, Nr: id.Nr})
 	h.busy.Begin()
@@ -147,7 +126,6 @@ func (h *instanceHost) start(base context.Context, n *Node, id node.Instance) {
 	go h.warnWhileStopping(ctx, n, i)
 }
 
-// stop lets an instance stop. The loop calls it.
 func (h *instanceHost) stop(id node.Instance) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -207,7 +185,6 @@ func (h *instanceHost) ended(ctx context.Context, n *Node, i *instance, err erro
 	h.busy.End()
 }
 
-// warnWhileStopping logs a warning repeatedly until a stopping instance has ended.
 func (h *instanceHost) warnWhileStopping(ctx context.Context, n *Node, i *instance) {
 	select {
 	case <-i.ended:
@@ -249,7 +226,6 @@ func (h *instanceHost) forget(asker identity.Node) {
 	}
 }
 
-// maxInboxBytes is how many bytes may wait for an instance.
 const maxInboxBytes = 16 << 20
 
 // Inbox holds the messages that proxies have sent to an instance. Messages of one sender arrive in
@@ -295,10 +271,6 @@ func (d *Delivery) answer(status byte, payload []byte) error {
 		d.inbox.settle(d.request)
 	}
 	return d.request.Reply(append([]byte{status}, payload...))
-}
-
-func newInbox(limit int) *Inbox {
-	return &Inbox{limit: limit, ready: loop.NewSignal(), taken: map[*transport.Request]int{}}
 }
 
 // put adds a message. It returns the status for the reply: answered if it was added.
@@ -376,7 +348,6 @@ func (b *Inbox) close() {
 	}
 }
 
-// settle releases the room of a request.
 func (b *Inbox) settle(r *transport.Request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

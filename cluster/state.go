@@ -10,6 +10,7 @@ import (
 
 	"github.com/refold-io/refold/identity"
 	"github.com/refold-io/refold/internal/membership"
+	"github.com/refold-io/refold/internal/node"
 	"github.com/refold-io/refold/transport"
 )
 
@@ -71,8 +72,7 @@ func (s *State) Status(n identity.Node) Status {
 
 // Reachable reports whether no member finds a node unreachable.
 func (s *State) Reachable(n identity.Node) bool {
-	_, found := slices.BinarySearchFunc(s.Unreachable, n, identity.Node.Compare)
-	return !found
+	return !contains(s.Unreachable, n)
 }
 
 // Observation reports that a member finds another one unreachable.
@@ -91,8 +91,8 @@ func (s *State) Observations() []Observation {
 	return all
 }
 
-func (s *State) seenBy(n identity.Node) bool {
-	_, found := slices.BinarySearchFunc(s.Seen, n, identity.Node.Compare)
+func contains(sorted []identity.Node, n identity.Node) bool {
+	_, found := slices.BinarySearchFunc(sorted, n, identity.Node.Compare)
 	return found
 }
 
@@ -124,7 +124,6 @@ func (n *Node) State() *State { return n.events.current() }
 // Members returns the members, sorted by node. The slice must not be modified.
 func (n *Node) Members() []Member { return n.events.current().Members }
 
-// until waits for a state that satisfies ok. The error is that of ctx.
 func (n *Node) until(ctx context.Context, ok func(*State) bool) (*State, error) {
 	for {
 		s, changed := n.events.next()
@@ -261,7 +260,6 @@ type Settings struct {
 	GiveUpAfter time.Duration
 }
 
-// convert converts a slice element by element.
 func convert[A, B any](in []A, f func(A) B) []B {
 	if in == nil {
 		return nil
@@ -273,9 +271,5 @@ func convert[A, B any](in []A, f func(A) B) []B {
 	return out
 }
 
-// Message kinds of this package, in addition to those of its protocols. They never change.
-const (
-	// kindForwarded is a message or request that a proxy forwards to an instance. It has the number
-	// of node.KindForwarded.
-	kindForwarded transport.Kind = 41
-)
+// kindForwarded is a message or request that a proxy forwards to an instance.
+const kindForwarded = transport.Kind(node.KindForwarded)
