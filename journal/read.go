@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"reflect"
 )
 
 // Current yields the events that match c after the given offset ("" is the beginning) in the order
@@ -17,41 +18,45 @@ import (
 // ErrInvalid for invalid criteria and ErrOffset for an invalid offset. Current reads ahead at most
 // one page (1,000 events or 1 MiB) and holds no resource while the loop body runs.
 func Current(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2[Envelope, error] {
-	return func(yield func(Envelope, error) bool) {
-		querier, err := querierOf(j)
+	return sequence("current events", func(yield func(Envelope) bool) error {
+		querier, err := implemented[Querier](j)
 		if err != nil {
-			yield(Envelope{}, err)
-			return
+			return err
 		}
-		fail := func(err error) { yield(Envelope{}, fmt.Errorf("journal: current events: %w", err)) }
 		if err = c.Check(); err != nil {
-			fail(err)
-			return
+			return err
 		}
 		end, err := querier.End(ctx)
 		if err != nil {
-			fail(err)
-			return
+			return err
 		}
 		r := reader{Querier: querier, criteria: c, next: after}
 		if after.Compare(end) > 0 {
-			// A foreign offset may compare as greater. The query validates it.
-			if _, err = r.read(ctx); err != nil {
-				fail(err)
-			}
-			return
+			_, err = r.read(ctx) // a foreign offset may compare as greater: the query validates it
+			return err
 		}
 		for r.next.Compare(end) < 0 {
 			page, err := r.read(ctx)
 			if err != nil {
-				fail(err)
-				return
+				return err
 			}
 			for _, e := range page.Events {
-				if e.Offset.Compare(end) > 0 || !yield(e, nil) {
-					return
+				if e.Offset.Compare(end) > 0 || !yield(e) {
+					return nil
 				}
 			}
+		}
+		return nil
+	})
+}
+
+// sequence returns the values that read yields. The error of read is yielded last, with the name of
+// the sequence. read returns nil when yield returns false.
+func sequence[T any](name string, read func(yield func(T) bool) error) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		if err := read(func(value T) bool { return yield(value, nil) }); err != nil {
+			var none T
+			yield(none, fmt.Errorf("journal: %s: %w", name, err))
 		}
 	}
 }
@@ -61,22 +66,21 @@ func Current(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2
 // events are left out, so sequence numbers may be missing. It works with every journal. An error is
 // yielded once and last.
 func CurrentByID(ctx context.Context, j Journal, id string, from, to uint64) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
+	return sequence(fmt.Sprintf("current events of %q", id), func(yield func(Event) bool) error {
 		highest, err := j.HighestSequenceNr(ctx, id)
 		if err != nil {
-			yield(Event{}, fmt.Errorf("journal: current events of %q: %w", id, err))
-			return
+			return err
 		}
 		for e, err := range j.Replay(ctx, id, from, min(to, highest)) {
 			if err != nil {
-				yield(Event{}, fmt.Errorf("journal: current events of %q: %w", id, err))
-				return
+				return err
 			}
-			if !e.IsFence() && !yield(e, nil) {
-				return
+			if !e.IsFence() && !yield(e) {
+				return nil
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // CurrentIDs yields the persistence IDs after the given one ("" for all) in bytewise order. An
@@ -84,38 +88,27 @@ func CurrentByID(ctx context.Context, j Journal, id string, from, to uint64) ite
 // the loop may be missing. An error is yielded once and last: it matches ErrNoQueries if j cannot
 // list IDs. No resource is held while the loop body runs.
 func CurrentIDs(ctx context.Context, j Journal, after string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		lister, err := listerOf(j)
+	return sequence("current persistence IDs", func(yield func(string) bool) error {
+		lister, err := implemented[IDLister](j)
 		if err != nil {
-			yield("", err)
-			return
+			return err
 		}
 		for id, err := range lister.PersistenceIDs(ctx, after) {
-			if err != nil {
-				yield("", fmt.Errorf("journal: current persistence IDs: %w", err))
-				return
-			}
-			if !yield(id, nil) {
-				return
+			if err != nil || !yield(id) {
+				return err
 			}
 		}
-	}
+		return nil
+	})
 }
 
-func querierOf(j Journal) (Querier, error) {
-	querier, ok := As[Querier](j)
+// implemented returns an optional interface of a journal, or ErrNoQueries.
+func implemented[T any](j Journal) (T, error) {
+	t, ok := As[T](j)
 	if !ok {
-		return nil, fmt.Errorf("%w: %T", ErrNoQueries, j)
+		return t, fmt.Errorf("%w: %T does not implement %v", ErrNoQueries, j, reflect.TypeFor[T]())
 	}
-	return querier, nil
-}
-
-func listerOf(j Journal) (IDLister, error) {
-	lister, ok := As[IDLister](j)
-	if !ok {
-		return nil, fmt.Errorf("%w: %T does not list persistence IDs", ErrNoQueries, j)
-	}
-	return lister, nil
+	return t, nil
 }
 
 type reader struct {
@@ -147,25 +140,23 @@ func (r *reader) read(ctx context.Context) (Page, error) {
 // their offsets, and continues with new events. It never completes: it ends with an error, at the
 // latest with the cause of ctx. Otherwise it behaves like Current.
 func Live(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2[Envelope, error] {
-	return func(yield func(Envelope, error) bool) {
-		querier, err := querierOf(j)
+	return sequence("live events", func(yield func(Envelope) bool) error {
+		querier, err := implemented[Querier](j)
 		if err != nil {
-			yield(Envelope{}, err)
-			return
+			return err
 		}
 		for r := (reader{Querier: querier, criteria: c, next: after}); ; {
 			page, err := r.read(ctx)
 			if err != nil {
-				yield(Envelope{}, fmt.Errorf("journal: live events: %w", err))
-				return
+				return err
 			}
 			for _, e := range page.Events {
-				if !yield(e, nil) {
-					return
+				if !yield(e) {
+					return nil
 				}
 			}
 		}
-	}
+	})
 }
 
 // LiveByID yields the events of a persistence ID with from <= SequenceNr <= to in ascending order,
@@ -178,45 +169,40 @@ func Live(ctx context.Context, j Journal, c Criteria, after Offset) iter.Seq2[En
 // support queries. LiveByID reads ahead at most one page of Replay and holds no resource while the
 // loop body runs.
 func LiveByID(ctx context.Context, j Journal, id string, from, to uint64) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		querier, err := querierOf(j)
+	return sequence(fmt.Sprintf("live events of %q", id), func(yield func(Event) bool) error {
+		querier, err := implemented[Querier](j)
 		if err != nil {
-			yield(Event{}, err)
-			return
+			return err
 		}
-		fail := func(err error) { yield(Event{}, fmt.Errorf("journal: live events of %q: %w", id, err)) }
 		for next := max(from, 1); next <= to; {
 			// Await returns for every event that is stored after this call of End.
 			end, err := querier.End(ctx)
 			if err != nil {
-				fail(err)
-				return
+				return err
 			}
 			highest, err := j.HighestSequenceNr(ctx, id)
 			if err != nil {
-				fail(err)
-				return
+				return err
 			}
 			if last := min(to, highest); next <= last {
 				for e, err := range j.Replay(ctx, id, next, last) {
 					if err != nil {
-						fail(err)
-						return
+						return err
 					}
-					if !e.IsFence() && !yield(e, nil) {
-						return
+					if !e.IsFence() && !yield(e) {
+						return nil
 					}
 				}
 				if next = last + 1; next > to {
-					return
+					return nil
 				}
 			}
 			if err := querier.Await(ctx, end); err != nil {
-				fail(err)
-				return
+				return err
 			}
 		}
-	}
+		return nil
+	})
 }
 
 // LiveIDs yields the existing persistence IDs and then new ones, each once, in no particular order.
@@ -228,45 +214,41 @@ func LiveByID(ctx context.Context, j Journal, id string, from, to uint64) iter.S
 // last: it matches ErrNoQueries if j does not support queries or cannot list IDs. No resource is
 // held while the loop body runs.
 func LiveIDs(ctx context.Context, j Journal) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		querier, err := querierOf(j)
+	return sequence("live persistence IDs", func(yield func(string) bool) error {
+		querier, err := implemented[Querier](j)
 		if err != nil {
-			yield("", err)
-			return
+			return err
 		}
-		lister, err := listerOf(j)
+		lister, err := implemented[IDLister](j)
 		if err != nil {
-			yield("", err)
-			return
+			return err
 		}
 		start, err := querier.End(ctx) // IDs that the list misses have events after this position
 		if err != nil {
-			yield("", fmt.Errorf("journal: live persistence IDs: %w", err))
-			return
+			return err
 		}
 		seen := make(map[string]struct{})
 		for id, err := range lister.PersistenceIDs(ctx, "") {
 			if err != nil {
-				yield("", fmt.Errorf("journal: live persistence IDs: %w", err))
-				return
+				return err
 			}
 			seen[id] = struct{}{}
-			if !yield(id, nil) {
-				return
+			if !yield(id) {
+				return nil
 			}
 		}
 		for e, err := range Live(ctx, j, Criteria{}, start) {
 			if err != nil {
-				yield("", fmt.Errorf("journal: live persistence IDs: %w", err))
-				return
+				return err
 			}
 			if _, known := seen[e.ID]; known {
 				continue
 			}
 			seen[e.ID] = struct{}{}
-			if !yield(e.ID, nil) {
-				return
+			if !yield(e.ID) {
+				return nil
 			}
 		}
-	}
+		return nil
+	})
 }

@@ -247,7 +247,11 @@ func (w *Writer) append(ctx context.Context, writes []journal.Write, info *journ
 	if w.cfg.OnCommit != nil {
 		start = time.Now()
 	}
-	slots := callAppend(ctx, w.journal, writes)
+	var slots []error
+	// A panic of the journal is an unknown outcome of each write.
+	if p := panics.Call(func() { slots = w.journal.Append(ctx, writes) }); p != nil {
+		slots = allSlots(len(writes), fmt.Errorf("%w: %w", journal.ErrContract, p))
+	}
 	if w.cfg.OnCommit != nil {
 		info.Duration = time.Since(start)
 	}
@@ -261,14 +265,6 @@ func (w *Writer) append(ctx context.Context, writes []journal.Write, info *journ
 	}
 	if info.Failed == 0 {
 		return nil
-	}
-	return slots
-}
-
-// callAppend calls Append. A panic of the journal becomes an unknown outcome of each write.
-func callAppend(ctx context.Context, j journal.Journal, writes []journal.Write) (slots []error) {
-	if p := panics.Call(func() { slots = j.Append(ctx, writes) }); p != nil {
-		return allSlots(len(writes), fmt.Errorf("%w: %w", journal.ErrContract, p))
 	}
 	return slots
 }

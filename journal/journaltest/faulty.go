@@ -4,6 +4,7 @@
 package journaltest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,9 +48,7 @@ func (f *Faulty) Unwrap() journal.Journal { return f.inner }
 // Inject adds a fault. A call is struck by one fault at most: the first that matches, in the order
 // of injection.
 func (f *Faulty) Inject(fault Fault) *Injected {
-	if fault.Err == nil {
-		fault.Err = ErrInjected
-	}
+	fault.Err = cmp.Or(fault.Err, ErrInjected)
 	i := &Injected{fault: fault, owner: f}
 	i.state = f.faults.Add(i, fault.matches, fault.Skip, fault.Times)
 	return i

@@ -21,8 +21,7 @@ import (
 
 const maxSeq = journal.MaxSequenceNr
 
-// fixture is the environment of a check: its own journal, and a context with the time limit of the
-// check.
+// fixture is the environment of a check: its own journal, and a context with its time limit.
 type fixture struct {
 	testing.TB
 	cfg  Config
@@ -134,8 +133,7 @@ func (f *fixture) wantStored(errs []error, indexes ...int) {
 	}
 }
 
-// wantFailures calls the methods other than Append with an ID, and checks that each fails with a
-// match of target.
+// wantFailures checks that each method other than Append fails for an ID with a match of target.
 func (f *fixture) wantFailures(id string, target error) {
 	f.Helper()
 	events, err := f.collect(f.j.Replay(f.ctx, id, 1, maxSeq), 0)
@@ -331,33 +329,26 @@ func (f *fixture) wantRejected(err error, w journal.Write) {
 	}
 }
 
-// diff describes the first difference between two events, "" if there is none. Nil and empty slices
-// are equal.
+// diff describes the differences between two events, "" if none. Nil and empty slices are equal.
 func diff(got, want *journal.Event) string {
 	var d []string
-	note := func(field string, got, want any) {
-		d = append(d, fmt.Sprintf("%s is %.60q, want %.60q", field, fmt.Sprint(got), fmt.Sprint(want)))
-	}
-	if got.SequenceNr != want.SequenceNr {
-		note("SequenceNr", got.SequenceNr, want.SequenceNr)
-	}
-	if !got.Time.Equal(want.Time) || got.Time.Location() != time.UTC {
-		note("Time", got.Time, want.Time)
-	}
-	if got.Writer != want.Writer {
-		note("Writer", got.Writer, want.Writer)
-	}
-	if got.Manifest != want.Manifest {
-		note("Manifest", got.Manifest, want.Manifest)
-	}
-	if !bytes.Equal(got.Payload, want.Payload) {
-		note(fmt.Sprintf("Payload of %d bytes", len(got.Payload)), got.Payload[:min(60, len(got.Payload))], want.Payload[:min(60, len(want.Payload))])
-	}
-	if !slices.Equal(got.Tags, want.Tags) {
-		note("Tags", got.Tags, want.Tags)
-	}
-	if !bytes.Equal(got.Metadata, want.Metadata) {
-		note("Metadata", got.Metadata, want.Metadata)
+	for _, c := range []struct {
+		field     string
+		same      bool
+		got, want any
+	}{
+		{"SequenceNr", got.SequenceNr == want.SequenceNr, got.SequenceNr, want.SequenceNr},
+		{"Time", got.Time.Equal(want.Time) && got.Time.Location() == time.UTC, got.Time, want.Time},
+		{"Writer", got.Writer == want.Writer, got.Writer, want.Writer},
+		{"Manifest", got.Manifest == want.Manifest, got.Manifest, want.Manifest},
+		{"size of Payload", len(got.Payload) == len(want.Payload), len(got.Payload), len(want.Payload)},
+		{"Payload", bytes.Equal(got.Payload, want.Payload), got.Payload[:min(60, len(got.Payload))], want.Payload[:min(60, len(want.Payload))]},
+		{"Tags", slices.Equal(got.Tags, want.Tags), got.Tags, want.Tags},
+		{"Metadata", bytes.Equal(got.Metadata, want.Metadata), got.Metadata, want.Metadata},
+	} {
+		if !c.same {
+			d = append(d, fmt.Sprintf("%s is %.60q, want %.60q", c.field, fmt.Sprint(c.got), fmt.Sprint(c.want)))
+		}
 	}
 	return strings.Join(d, ", ")
 }
@@ -392,12 +383,4 @@ func brief(nrs []uint64) string {
 		return "nothing"
 	}
 	return strings.Join(out, ", ")
-}
-
-func counted(from, to uint64) []uint64 {
-	var out []uint64
-	for n := from; n <= to; n++ {
-		out = append(out, n)
-	}
-	return out
 }

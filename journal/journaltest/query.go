@@ -13,11 +13,6 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// queryChecks are about journal.Querier.
-func queryChecks() []check {
-	return slices.Concat(queryMatchChecks(), queryPageChecks(), queryStateChecks(), queryWaitChecks(), queryReaderChecks())
-}
-
 func (f *fixture) querier() journal.Querier {
 	f.Helper()
 	return as[journal.Querier](f)
@@ -77,8 +72,7 @@ func (f *fixture) wantOffset(o journal.Offset) {
 	}
 }
 
-// walk reads from page to page to the end, without waiting for more. It returns the events and
-// where to read on.
+// walk reads all pages to the end without waiting. It returns the events and the next offset.
 func (f *fixture) walk(q journal.Criteria, after journal.Offset) (events []journal.Envelope, next journal.Offset) {
 	f.Helper()
 	for {
@@ -90,8 +84,7 @@ func (f *fixture) walk(q journal.Criteria, after journal.Offset) (events []journ
 	}
 }
 
-// read is walk, but it waits until it has n events at least: an event may be invisible for a
-// moment.
+// read is walk, but it waits until it has n events, because an event may be invisible at first.
 func (f *fixture) read(q journal.Criteria, after journal.Offset, n int) (events []journal.Envelope, next journal.Offset) {
 	f.Helper()
 	patience, cancel := context.WithTimeout(f.ctx, f.cfg.Timeout/2)

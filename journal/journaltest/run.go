@@ -129,6 +129,7 @@ type check struct {
 func checks() []check {
 	return slices.Concat(
 		tckChecks(), replayChecks(), reentrancyChecks(), appendChecks(), sizeChecks(), roundTripChecks(), idChecks(),
-		writerChecks(), randomChecks(), concurrencyChecks(), outcomeChecks(), deleteChecks(), listerChecks(), closeChecks(), reopenChecks(), queryChecks(),
+		writerChecks(), randomChecks(), concurrencyChecks(), outcomeChecks(), deleteChecks(), listerChecks(), closeChecks(), reopenChecks(),
+		queryMatchChecks(), queryPageChecks(), queryStateChecks(), queryWaitChecks(), queryReaderChecks(),
 	)
 }

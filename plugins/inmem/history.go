@@ -199,8 +199,7 @@ type hit struct {
 	at     uint64  // the position after it
 }
 
-// scan returns the events of a page after a position, and the position after the last event that it
-// examined.
+// scan returns the events of a page after a position, and the position after the examined events.
 func (o *order) scan(q journal.Criteria, next uint64) ([]hit, uint64) {
 	slices := q.Slices
 	q.Slices = journal.Slices{} // a stream has its own slice

@@ -134,19 +134,14 @@ func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.S
 }
 
 func (j *Journal) page(ctx context.Context, id string, from, to uint64) (page, error) {
-	if ctx.Err() != nil {
-		return page{}, context.Cause(ctx)
+	if _, err := j.lockAt(ctx, ""); err != nil {
+		return page{}, err
 	}
-	j.mu.Lock()
-	s, closed := j.streams[id], j.closed
 	var p page
-	if s != nil {
+	if s := j.streams[id]; s != nil {
 		p = s.cut(from, to)
 	}
 	j.mu.Unlock()
-	if closed {
-		return page{}, journal.ErrClosed
-	}
 	p.trim()
 	return p, nil
 }
@@ -184,17 +179,11 @@ func (j *Journal) DeleteTo(ctx context.Context, id string, to uint64) error {
 // lock returns the stream of an ID, nil if none exists, with the lock held, or an error without the
 // lock.
 func (j *Journal) lock(ctx context.Context, op, id string) (*stream, error) {
-	err := journal.CheckID(id)
-	if err != nil {
+	if err := journal.CheckID(id); err != nil {
 		return nil, fmt.Errorf("inmem: %s: %w", op, err)
 	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("inmem: %s of %q: %w", op, id, context.Cause(ctx))
-	}
-	j.mu.Lock()
-	if j.closed {
-		j.mu.Unlock()
-		return nil, fmt.Errorf("inmem: %s of %q: %w", op, id, journal.ErrClosed)
+	if _, err := j.lockAt(ctx, ""); err != nil {
+		return nil, fmt.Errorf("inmem: %s of %q: %w", op, id, err)
 	}
 	return j.streams[id], nil
 }
@@ -217,14 +206,10 @@ func (j *Journal) PersistenceIDs(ctx context.Context, after string) iter.Seq2[st
 }
 
 func (j *Journal) idsAfter(ctx context.Context, after string) ([]string, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	if _, err := j.lockAt(ctx, ""); err != nil {
+		return nil, err
 	}
-	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.closed {
-		return nil, journal.ErrClosed
-	}
 	ids := slices.Collect(maps.Keys(j.streams))
 	return slices.DeleteFunc(ids, func(id string) bool { return id <= after }), nil
 }
@@ -317,7 +302,8 @@ func (j *Journal) Await(ctx context.Context, after journal.Offset) error {
 	}
 }
 
-// lockAt returns the position of an offset with the lock held, or an error without the lock.
+// lockAt returns the position of an offset with the lock held, or an error without the lock: a bad
+// offset, the cause of ctx, or ErrClosed.
 func (j *Journal) lockAt(ctx context.Context, after journal.Offset) (uint64, error) {
 	from, err := position(after)
 	if err != nil {

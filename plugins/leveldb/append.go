@@ -159,8 +159,7 @@ func (b *batcher) commit(end int) {
 	b.batch.Reset()
 }
 
-// checkWrite returns the approximate size of a write, or a *journal.RejectedError if the format
-// cannot store it.
+// checkWrite returns the approximate size of a write, or the reason why it cannot be stored.
 func checkWrite(w *journal.Write) (int, error) {
 	size, err := journal.CheckWrite(w)
 	if err != nil {

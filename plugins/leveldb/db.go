@@ -278,8 +278,7 @@ func newOrder(f format) order { return order{comparer.DefaultComparer, f.String(
 
 func (o order) Name() string { return o.name }
 
-// handle is the part of the journal, the snapshot store, and a durable store that is closed
-// separately and uses the engine.
+// handle is the access of a journal, a snapshot store or a durable store to the engine.
 type handle struct {
 	open *plugin.Handle
 	db   *DB
@@ -351,8 +350,7 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", journal.ErrUnavailable, err)
 }
 
-// corrupt wraps an error about a file or a record as corruption, unless the record has a newer
-// version.
+// corrupt wraps an error about a file or a record as corruption, unless it has a newer version.
 func corrupt(file string, err error) error {
 	if errors.Is(err, journal.ErrNewerVersion) {
 		return fmt.Errorf("%s: %w", file, err)

@@ -90,8 +90,7 @@ func (d *Durable) Open(ctx context.Context, id durable.ID) (s durable.Store, err
 	return newDurableStore(id, db), nil
 }
 
-// tuneDurable reduces memory below that of a journal: durable data is read once, and records are
-// small.
+// tuneDurable uses less memory than a journal: the records are small and are read once.
 func tuneDurable(further func(*opt.Options)) func(*opt.Options) {
 	return func(o *opt.Options) {
 		o.WriteBuffer, o.CompactionTableSize, o.BlockCacheCapacity = 4<<20, 4<<20, 1<<20
@@ -228,8 +227,7 @@ func (l *loader) next(ctx context.Context) (records []durable.Record, err error)
 	return records, err
 }
 
-// maxDurableBatch is the approximate size at which a batch is written. A single record may be
-// larger.
+// maxDurableBatch is the size at which a batch is written. A single record may be larger.
 const maxDurableBatch = 8 << 20
 
 func (s *durableStore) Write(ctx context.Context, records []durable.Record) (err error) {
@@ -349,8 +347,7 @@ func (d *Durable) IDs() ([]durable.ID, error) {
 	return ids, nil
 }
 
-// checkContents returns ErrForeign if dir is not a directory, or contains a file that LevelDB did
-// not write.
+// checkContents returns ErrForeign unless dir is a directory with only files of LevelDB.
 func checkContents(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {

@@ -98,8 +98,7 @@ func (e *engine) usable(writing bool) bool {
 	return e.guard.err() == nil || !writing && !e.outcomeUnknown.Load()
 }
 
-// write stores a batch. After an error other than ErrNotSent, the outcome is unknown until the
-// database is reopened.
+// write stores a batch. Unless the error is ErrNotSent, the outcome is unknown until a reopen.
 func (e *engine) write(b *leveldb.Batch) error {
 	began := e.guard.mark()
 	err := e.db.Write(b, &e.sync)
@@ -138,8 +137,7 @@ const (
 	portionBytes   = 4 << 20
 )
 
-// portion calls f with the first records of a range. It returns the last key that it passed to f,
-// or nil if the range is empty.
+// portion calls f with the first records of a range. It returns the last of their keys, or nil.
 func (e *engine) portion(from leveldb.Reader, r *util.Range, f func(key, value []byte) error) (last []byte, err error) {
 	it := from.NewIterator(r, nil)
 	defer it.Release()

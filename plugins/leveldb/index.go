@@ -15,8 +15,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// indexer builds the index records of one group: the record of the order and one per tag. It is
-// reused for its buffers.
+// indexer builds the index records of one group: that of the order and one per tag. It is reused.
 type indexer struct {
 	events uint64 // in the group
 	order  runBuilder
@@ -74,8 +73,7 @@ func (x *indexer) addEvents(number uint64, events []journal.Event, b *leveldb.Ba
 	}
 }
 
-// put puts the records of the group into a batch, under the next group number, and begins a new
-// group.
+// put puts the records of the group into a batch under the next number, and begins a new group.
 func (x *indexer) put(b *leveldb.Batch, next *uint64) {
 	if x.events == 0 {
 		return

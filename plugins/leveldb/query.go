@@ -59,12 +59,10 @@ func offsetAfterEnd(after journal.Offset, end position) error {
 }
 
 // End implements journal.Querier.
-func (j *Journal) End(ctx context.Context) (journal.Offset, error) {
+func (j *Journal) End(ctx context.Context) (_ journal.Offset, err error) {
+	defer wrap(&err, "end")
 	end, err := j.end(ctx)
-	if err != nil {
-		return "", fmt.Errorf("leveldb: end: %w", err)
-	}
-	return end.offset(), nil
+	return end.offset(), err
 }
 
 func (j *Journal) end(ctx context.Context) (position, error) {
@@ -198,8 +196,7 @@ func parseOffset(o journal.Offset) (position, error) {
 	return p, nil
 }
 
-// maxScanned is the number of steps of a page: events, and runs of events that are skipped without
-// reading them.
+// maxScanned is the number of steps of a page: events, and runs that are skipped without reading.
 const maxScanned = 10_000
 
 type scan struct {

@@ -84,9 +84,7 @@ var (
 // most Access.ConnectTimeout per server.
 func Connect(cfg Config) (*Carrier, error) {
 	cfg.MaxFrame = cmp.Or(cfg.MaxFrame, 1<<20)
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	opts, err := cfg.options()
 	if err = errors.Join(err, cfg.validate()); err != nil {
 		return nil, err

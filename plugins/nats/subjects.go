@@ -62,8 +62,7 @@ const (
 	inboxLease    = "lease"
 )
 
-// inbox returns the prefix of the subjects on which a user receives replies. Only this user may
-// subscribe to them.
+// inbox returns the prefix of the subjects for replies to a user. Only this user may subscribe.
 func inbox(cluster, label, name string) string {
 	return root + token(cluster) + ".inbox." + label + "." + token(name)
 }

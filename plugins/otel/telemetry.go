@@ -4,6 +4,7 @@
 package otel
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -102,20 +103,11 @@ type Config struct {
 	Propagator propagation.TextMapPropagator
 }
 
-func (c Config) withDefaults() Config {
-	if c.MeterProvider == nil {
-		c.MeterProvider = global.GetMeterProvider()
-	}
-	if c.TracerProvider == nil {
-		c.TracerProvider = global.GetTracerProvider()
-	}
-	return c
-}
-
 // New returns a Telemetry. It returns the error of a MeterProvider that cannot create an
 // instrument.
 func New(cfg Config) (*Telemetry, error) {
-	cfg = cfg.withDefaults()
+	cfg.MeterProvider = cmp.Or(cfg.MeterProvider, global.GetMeterProvider())
+	cfg.TracerProvider = cmp.Or(cfg.TracerProvider, global.GetTracerProvider())
 	t := &Telemetry{
 		tracer:   cfg.TracerProvider.Tracer(scope),
 		metadata: metadata{cfg.Propagator},

@@ -138,8 +138,9 @@ func (db *DB) send(ctx context.Context, writes []journal.Write, chains []*chain)
 
 func (db *DB) sendOne(ctx context.Context, w *journal.Write) (conflicts []conflict, err error) {
 	event := &w.Events[0]
+	slice := binary.BigEndian.AppendUint16(nil, uint16(journal.SliceOf(w.ID))) //nolint:gosec // small
 	params := [][]byte{
-		[]byte(w.ID), int8Value(w.Expect), int2Value(journal.SliceOf(w.ID)), int8Value(timestamp(event.Time)),
+		[]byte(w.ID), int8Value(w.Expect), slice, int8Value(timestamp(event.Time)),
 		[]byte(w.Writer), []byte(event.Manifest), notNull(event.Payload), nil, nil,
 	}
 	if len(event.Tags) > 0 {
@@ -331,8 +332,7 @@ const (
 	maxTags      = 16 << 10 // per event
 )
 
-// checkWrite returns the approximate size of a write, or a *journal.RejectedError if the tables
-// cannot store it.
+// checkWrite returns the approximate size of a write, or the reason why it cannot be stored.
 func checkWrite(w *journal.Write) (int, error) {
 	reject := func(seqNr uint64, reason error) (int, error) {
 		return 0, &journal.RejectedError{ID: w.ID, SequenceNr: seqNr, Reason: reason}
@@ -378,7 +378,7 @@ func checkEvent(w *journal.Write, e *journal.Event) (names int, err error) {
 	if names > maxNamesSize || len(e.Tags) > maxTags {
 		return 0, fmt.Errorf("writer, manifest and %d tags have %d bytes, limits are %d tags and %d bytes", len(e.Tags), names, maxTags, maxNamesSize)
 	}
-	if !storableTime(e.Time) {
+	if year := e.Time.Year(); year < minYear || year > maxYear {
 		return 0, fmt.Errorf("%w: time %v is not between the years %d and %d", journal.ErrInvalid, e.Time, minYear, maxYear)
 	}
 	return names, nil

@@ -73,9 +73,7 @@ const (
 func (c Config) withDefaults() Config {
 	c.Schema = cmp.Or(c.Schema, defaultSchema)
 	c.MaxAppends = cmp.Or(c.MaxAppends, defaultMaxAppends)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	c.MaxSnapshotSize = cmp.Or(c.MaxSnapshotSize, defaultMaxSnapshotSize)
 	c.grace = cmp.Or(c.grace, cancelGrace)
 	if c.PollInterval == 0 {

@@ -88,8 +88,6 @@ const (
 	maxYear = 200_000
 )
 
-func storableTime(t time.Time) bool { return t.Year() >= minYear && t.Year() <= maxYear }
-
 // timestamp returns the server's form of a time. Times out of range become one of its infinities.
 func timestamp(t time.Time) uint64 {
 	micros := int64(math.MaxInt64)
@@ -101,8 +99,6 @@ func timestamp(t time.Time) uint64 {
 	}
 	return uint64(micros) //nolint:gosec // its bits
 }
-
-func int2Value(n int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(n)) } //nolint:gosec // small
 
 func int8Value(n uint64) []byte { return binary.BigEndian.AppendUint64(nil, n) }
 

@@ -189,8 +189,7 @@ func (s *shape) slice(name string, slice int) string {
 	return s.param(name, pgtype.Int4OID, []byte{0, 0, byte(slice >> 8), byte(slice)}) //nolint:gosec // below 1,024
 }
 
-// param adds a parameter and returns its placeholder. name distinguishes the statement's name from
-// those of others.
+// param adds a parameter and returns its placeholder. name becomes part of the statement's name.
 func (s *shape) param(name string, oid uint32, value []byte) string {
 	s.name += "_" + name
 	s.oids = append(s.oids, oid)

@@ -18,8 +18,7 @@ import (
 // lost events would miss the events that replace them.
 var ErrRewound = errors.New("postgres: server lost events that were read")
 
-// lockKeys is the number of keys for the locks of appends: a key is the last ordinal modulo this
-// number.
+// lockKeys is the number of lock keys of appends. A key is the last ordinal modulo this number.
 const lockKeys = 1 << 31
 
 // lockAhead is the number of ordinals that may be drawn between reading the sequence and reading
