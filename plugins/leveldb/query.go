@@ -59,10 +59,12 @@ func offsetAfterEnd(after journal.Offset, end position) error {
 }
 
 // End implements journal.Querier.
-func (j *Journal) End(ctx context.Context) (_ journal.Offset, err error) {
-	defer wrap(&err, "end")
+func (j *Journal) End(ctx context.Context) (journal.Offset, error) {
 	end, err := j.end(ctx)
-	return end.offset(), err
+	if err != nil {
+		return "", fmt.Errorf("leveldb: end: %w", err)
+	}
+	return end.offset(), nil
 }
 
 func (j *Journal) end(ctx context.Context) (position, error) {
