@@ -286,14 +286,7 @@ func (r *Replicator) adminRead(ctx context.Context, request *adminRequest) (crdt
 	}
 	switch request.Level {
 	case "", "local":
-		switch h, found := r.values.get(request.Key); {
-		case !found:
-			return r.local(request.Key)
-		case h.deleted:
-			return crdt.Value{}, &Error{Op: "get", Key: request.Key, Reason: ErrDeleted}
-		default:
-			return h.value, nil
-		}
+		return r.local(request.Key, false)
 	case "majority":
 		return r.Raw(ctx, request.Key, ReadMajority())
 	case "all":

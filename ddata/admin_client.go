@@ -52,7 +52,6 @@ type At struct {
 	Timeout time.Duration
 }
 
-// request returns a request with the fields that At determines.
 func (at At) request(r adminRequest) *adminRequest {
 	r.Service, r.Replicator, r.TimeoutMS = adminService, at.Replicator, at.Timeout.Milliseconds()
 	return &r

@@ -17,7 +17,6 @@ type ReadLevel struct {
 	repair bool
 }
 
-// nodes are the nodes that take part in a request.
 type nodes struct {
 	level  replication.Level
 	oldest bool // the oldest nodes are asked first

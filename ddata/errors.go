@@ -57,15 +57,7 @@ var (
 )
 
 // TooLargeError reports the size of a value that exceeds the limit.
-type TooLargeError struct {
-	Key string
-	// Size is the size of the encoded value, Max the limit, in bytes.
-	Size, Max int
-}
-
-func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("value of %q would have %d bytes, limit %d", e.Key, e.Size, e.Max)
-}
+type TooLargeError = replication.TooLargeError
 
 // PanicError reports a panic of a function given to Update.
 type PanicError struct{ Value any }
@@ -131,7 +123,7 @@ func reasonOf(err error) error {
 	switch {
 	case is[*modifyError](err), isPanic(err), errors.Is(err, replication.ErrForeign):
 		return ErrModify
-	case is[*replication.TooLargeError](err):
+	case is[*TooLargeError](err):
 		return ErrTooLarge
 	case errors.Is(err, replication.ErrType), errors.Is(err, crdt.ErrType):
 		return ErrType
@@ -191,10 +183,7 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 
 // publicError converts an error of an internal package to the type that users know.
 func publicError(err error) error {
-	switch e := err.(type) { //nolint:errorlint // the machine does not wrap these
-	case *replication.TooLargeError:
-		return &TooLargeError{Key: e.Key, Size: e.Size, Max: e.Max}
-	case *panics.Error:
+	if e, ok := err.(*panics.Error); ok { //nolint:errorlint // the machine does not wrap it
 		return &PanicError{e.Value}
 	}
 	return err

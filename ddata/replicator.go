@@ -85,7 +85,7 @@ func Start(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, er
 		return nil, fmt.Errorf("ddata: start replicator %.64q: %w", cfg.Name, err)
 	}
 	if err := r.open(ctx); err != nil {
-		r.router.discard(r)
+		r.router.remove(r)
 		r.cancel()
 		return nil, fmt.Errorf("ddata: start replicator %q: %w", cfg.Name, err)
 	}

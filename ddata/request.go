@@ -284,7 +284,7 @@ func (r *Replicator) get(ctx context.Context, key string, level ReadLevel) (crdt
 		return crdt.Value{}, &Error{Op: "get", Key: key, Reason: ErrInvalid, Cause: err}
 	}
 	if level.level.Kind == replication.Local {
-		return r.local(key)
+		return r.local(key, true)
 	}
 	reply, err := r.ask(ctx, "get", key, level.nodes, func(_ *call, request replication.Request) replication.Input {
 		return replication.Get{Request: request, RepairPeers: level.repair}
@@ -292,12 +292,13 @@ func (r *Replicator) get(ctx context.Context, key string, level ReadLevel) (crdt
 	return reply.Value, err
 }
 
-func (r *Replicator) local(key string) (crdt.Value, error) {
+// local returns the value of this node. counts reports that the read counts as a use of the key.
+func (r *Replicator) local(key string, counts bool) (crdt.Value, error) {
 	if r.ended.Load() {
 		return crdt.Value{}, r.stopped("get", key)
 	}
 	h, found := r.values.get(key)
-	if found {
+	if found && counts {
 		r.reads.add(key)
 	}
 	switch {

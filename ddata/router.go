@@ -54,17 +54,13 @@ func (s *router) add(r *Replicator) error {
 	return nil
 }
 
-func (s *router) discard(r *Replicator) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.byName, r.cfg.Name)
-}
-
 func (s *router) remove(r *Replicator) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.byName, r.cfg.Name)
-	s.ended[r.cfg.Name] = r.cause()
+	if why := r.cause(); why != nil { // the replicator has run
+		s.ended[r.cfg.Name] = why
+	}
 }
 
 // receive passes a packet to its replicator. The packet is dropped if that has not started or has

@@ -42,10 +42,6 @@ func (n *node[V]) len() int { return len(n.vals) + len(n.children) }
 
 func (n *node[V]) key(i int) string { return n.keys.at(i, len(n.vals)) }
 
-func (n *node[V]) isFull() bool {
-	return n.len() > fullNode || len(n.vals) > 1 && len(n.keys) > maxKeyBytes
-}
-
 func (n *node[V]) childFor(key string) int {
 	i, found := n.keys.search(key, len(n.children)-1)
 	if found {
@@ -132,7 +128,7 @@ func (t tree[V]) put(key string, val V, kept bool) tree[V] {
 
 // split divides a full node into two and returns the key that separates them.
 func (n *node[V]) split() (left, right *node[V], sep string) {
-	if !n.isFull() {
+	if n.len() <= fullNode && (len(n.vals) <= 1 || len(n.keys) <= maxKeyBytes) {
 		return n, nil, ""
 	}
 	half := n.len() / 2
@@ -254,7 +250,8 @@ const newNodeFill = fullNode * 3 / 4
 func treeOf[V any](items []item[V]) tree[V] {
 	b := builder[V]{left: len(items)}
 	for i := range items {
-		b.add(items[i].key, items[i].val)
+		b.keys.add(items[i].key)
+		b.addVal(items[i].val)
 	}
 	return b.tree()
 }
@@ -266,11 +263,6 @@ type builder[V any] struct {
 	keys   packer // of the leaf under construction
 	vals   []V
 	leaves []*node[V]
-}
-
-func (b *builder[V]) add(key string, val V) {
-	b.keys.add(key)
-	b.addVal(val)
 }
 
 // addVal adds the value of the key that was added last.

@@ -42,7 +42,8 @@ func (t *Types) begin(data []byte, version byte) (*decoder, shape, error) {
 	d.nodes, d.used = d.inline.nodes[:0], d.inline.used[:0]
 	var last identity.Node
 	for i := range n {
-		node := d.node()
+		name := string(d.Text(identity.MaxNameLength, "name of a node"))
+		node := d.Checked(identity.Node{Name: name, UID: d.UID()})
 		if i > 0 && last.Compare(node) >= 0 {
 			d.Fail("nodes are not in order")
 		}
@@ -64,15 +65,6 @@ func (d *decoder) end() error {
 		}
 	}
 	return d.End()
-}
-
-func (d *decoder) bytes(most int, subject string) []byte {
-	return d.Bytes(d.Count(most, 1, subject), subject)
-}
-
-func (d *decoder) node() identity.Node {
-	name := string(d.bytes(identity.MaxNameLength, "name of a node"))
-	return d.Checked(identity.Node{Name: name, UID: d.UID()})
 }
 
 func (d *decoder) nodeRef(i uint64) nodeRef {
@@ -137,17 +129,18 @@ func (d *decoder) dots() dots {
 }
 
 func (d *decoder) element(k elementKind) []byte {
-	return d.checked(k, d.bytes(MaxElement, "element"))
+	return d.checked(k, d.Text(MaxElement, "element"))
 }
 
 func (d *decoder) checked(k elementKind, b []byte) []byte {
 	if d.Err() != nil {
 		return nil
 	}
-	if !k.isPlain(b) {
-		if err := checkElement(k, string(b)); err != nil {
-			d.SetErr(err)
-		}
+	if len(b) > 0 && (b[0] == tagString || b[0] == tagBytes) && k.accepts(b[0]) {
+		return b // any content is well-formed
+	}
+	if err := checkElement(k, string(b)); err != nil {
+		d.SetErr(err)
 	}
 	return b
 }
@@ -202,7 +195,7 @@ func (d *decoder) shape(depth int) shape {
 	}
 	switch {
 	case s.kind == kindCustom:
-		name := string(d.bytes(maxName, "type name"))
+		name := string(d.Text(maxName, "type name"))
 		if d.Err() != nil {
 			return s
 		}

@@ -451,7 +451,7 @@ func (e *encoder) tallies(t tallies) {
 
 func (d *decoder) tallies() tallies {
 	return byNode(d, d.Count(MaxNodes, 3, "counts"), "counts", func(node nodeRef) tally {
-		b := d.bytes(maxCount, "count")
+		b := d.Text(maxCount, "count")
 		if len(b) == 0 || b[0] == 0 {
 			d.Fail("a count is 0, or not in its shortest form")
 		}

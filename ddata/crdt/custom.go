@@ -77,7 +77,6 @@ func (o *custom) cleaned(removed identity.Node) (core, error) {
 	return o.change("clean up", func() (any, error) { return o.def.cleanup(o.v, removed) })
 }
 
-// custom appends the bytes that a user's type encodes itself to.
 func (e *encoder) custom(def *definition, o ops, v any) {
 	var data []byte
 	err := catchPanic(def, "encode", func() (err error) { data, err = o.appendTo(v, nil); return err })
@@ -89,7 +88,7 @@ func (e *encoder) custom(def *definition, o ops, v any) {
 
 // custom decodes a value or a delta of a user's type. Only the canonical form is accepted.
 func (d *decoder) custom(def *definition, o ops) (v any) {
-	data := d.bytes(MaxSize, "value")
+	data := d.Text(MaxSize, "value")
 	if d.Err() != nil {
 		return nil
 	}

@@ -271,11 +271,6 @@ func (k elementKind) accepts(tag byte) bool {
 	return false
 }
 
-// isPlain reports whether b is a string or bytes of this kind, of which any content is well-formed.
-func (k elementKind) isPlain(b []byte) bool {
-	return len(b) > 0 && (b[0] == tagString || b[0] == tagBytes) && k.accepts(b[0])
-}
-
 // checkElement returns an error unless s is the canonical form of an element of kind k.
 func checkElement(k elementKind, s string) error {
 	if s == "" || !k.accepts(s[0]) {

@@ -190,7 +190,6 @@ func jsonBytes(dst, b []byte) []byte {
 	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), b), '"')
 }
 
-// jsonText appends text in quotes, escaped as JSON requires.
 func jsonText(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	s = strings.ToValidUTF8(s, "\ufffd")

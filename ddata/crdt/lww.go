@@ -136,7 +136,7 @@ func (r *register) encode(e *encoder) {
 }
 
 func (r *register) decode(d *decoder) {
-	b := d.bytes(MaxElement, "element")
+	b := d.Text(MaxElement, "element")
 	if len(b) == 0 {
 		return
 	}
@@ -184,9 +184,9 @@ func (m LWWMap[K, V]) Get(key K) (V, bool, error) {
 	if err != nil {
 		return none, false, err
 	}
-	held, found := c.get(k)
+	held, _ := c.get(k)
 	r, ok := held.(*register)
-	if !found || !ok {
+	if !ok {
 		return none, false, nil
 	}
 	v, err := registerValue[V](r, m.types)
@@ -196,11 +196,7 @@ func (m LWWMap[K, V]) Get(key K) (V, bool, error) {
 // All yields the keys with their values, with the order and errors of ORMap.All.
 func (m LWWMap[K, V]) All() iter.Seq2[Entry[K, V], error] {
 	return entries(m.keyed, func(v core) (V, error) {
-		var none V
-		r, ok := v.(*register)
-		if !ok {
-			return none, nil
-		}
+		r, _ := v.(*register)
 		return registerValue[V](r, m.types)
 	})
 }

@@ -100,7 +100,8 @@ func (m *ormap) reset() *ormap {
 	return &ormap{typ: m.typ, keys: m.keys, vals: m.vals}
 }
 
-func (m *ormap) mergeMap(o *ormap) (*ormap, error) {
+func (m *ormap) merge(other core) (core, error) {
+	o, _ := other.(*ormap)
 	switch {
 	case o == m:
 		return m.reset(), nil
@@ -174,12 +175,6 @@ func (m *ormap) mergeKeys(o *ormap, touched []string) (*ormap, error) {
 
 func (m *ormap) resetDelta() core { return m.reset() }
 func (m *ormap) shape() shape     { return *m.typ }
-
-func (m *ormap) merge(other core) (core, error) {
-	o, _ := other.(*ormap)
-	next, err := m.mergeMap(o)
-	return next, err
-}
 
 func (m *ormap) changes() change {
 	if m.delta == nil {
@@ -432,7 +427,6 @@ func (m keyed[T, K]) Keys() ([]K, error) {
 	return collect(c.keys.items.n, decodeAll[K](c.keys.items, m.types))
 }
 
-// valueOf returns the value of a key of a map with values of type V, and whether the key exists.
 func valueOf[V, T, K any](m keyed[T, K], key K) (v V, found bool) {
 	c, k, err := m.entry(key)
 	if err != nil {

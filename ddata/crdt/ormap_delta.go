@@ -151,8 +151,7 @@ func (d *mapDelta) applyTo(c core) (core, error) {
 		return nil, err
 	}
 	// The previous values may be concurrent, so merge instead of replacing them.
-	next, err := m.mergeKeys(after, d.keys())
-	return next, err
+	return m.mergeKeys(after, d.keys())
 }
 
 func (d *mapDelta) opCount() int { return len(d.ops) }

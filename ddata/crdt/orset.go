@@ -108,7 +108,7 @@ func mergeElement(a *dots, seenA vector, b *dots, seenB vector) (merged dots, ke
 	both := mergeDots(va, seenA, vb, seenB)
 	// If both have no dots, neither side has seen a removal of the element.
 	kept = len(both) > 0 || len(va) == 0 && len(vb) == 0
-	return dotsOf(both), kept, kept && both.equal(va)
+	return dotsOf(both), kept, kept && slices.Equal(both, va)
 }
 
 func (s *orset) resetDelta() core                        { return s.reset() }

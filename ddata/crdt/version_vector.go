@@ -227,12 +227,10 @@ func (v vector) newer(seen vector) vector {
 	return v.filter(func(d dot) bool { return d.n > seen.of(d.node) })
 }
 
-func (v vector) equal(other vector) bool { return slices.Equal(v, other) }
-
 // mergeDots merges the dots of an element that both sides hold. A dot that one side has seen but no
 // longer holds was removed.
 func mergeDots(a, seenA, b, seenB vector) vector {
-	if a.equal(b) {
+	if slices.Equal(a, b) {
 		return a
 	}
 	keptA := a.filter(func(d dot) bool { return d.n > seenB.of(d.node) || b.has(d) })

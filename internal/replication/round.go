@@ -164,7 +164,6 @@ func (m *Machine) sendWhole(r *round, to identity.Node) {
 	m.send(to, false, Write{r.nr, w})
 }
 
-// roundDue starts the second wave of a round, or ends the round.
 func (m *Machine) roundDue(r *round) {
 	if r.secondWave || r.due >= r.deadline {
 		m.timeOut(r)
@@ -251,7 +250,6 @@ func (m *Machine) check(r *round) {
 	}
 }
 
-// checkRefusals ends a round if too many targets have refused.
 func (m *Machine) checkRefusals(r *round) {
 	switch {
 	case len(r.targets)-r.refusals >= r.required-r.ownCount:

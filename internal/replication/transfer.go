@@ -250,7 +250,6 @@ const (
 	partOverhead = 64
 )
 
-// assembly is a message that arrives in parts.
 type assembly struct {
 	from  identity.Node
 	nr    uint64

@@ -42,7 +42,6 @@ type change struct {
 	delta         crdt.Delta
 }
 
-// world is a set of nodes and their values.
 type world[T any] struct {
 	Config[T]
 	steps   []step

@@ -88,8 +88,6 @@ func (w *world[T]) absorbing() {
 	w.pairs(func(a, b crdt.Value) { w.equal(w.ByValue, "(a+b)+a and a+b differ", merged(a, b, a), merged(a, b)) })
 }
 
-func (w *world[T]) converges() { w.converge() }
-
 // converge returns the value of all nodes after they have exchanged their values in some rounds.
 func (w *world[T]) converge() crdt.Value {
 	const rounds = 4

@@ -92,7 +92,7 @@ func (c Config[T]) try(law Law, steps []step, shown *[]string) (err error) {
 func (Config[T]) checks() map[Law]func(*world[T]) {
 	return map[Law]func(*world[T]){
 		Commutative: (*world[T]).commutative, Associative: (*world[T]).associative, Idempotent: (*world[T]).idempotent,
-		Absorbing: (*world[T]).absorbing, Converges: (*world[T]).converges, OneForm: (*world[T]).oneForm,
+		Absorbing: (*world[T]).absorbing, Converges: func(w *world[T]) { w.converge() }, OneForm: (*world[T]).oneForm,
 		MergesChanges: (*world[T]).mergesChanges, DeltasFold: (*world[T]).deltasFold, DeltasJoin: (*world[T]).deltasJoin,
 		Prunes: (*world[T]).prunes,
 	}
