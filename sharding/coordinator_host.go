@@ -47,7 +47,9 @@ func (s *shell) callStores(e *shardcore.Effects) {
 	}
 	if save := e.Save; save != nil {
 		s.callAsync("save", s.opts.Tuning.StateTimeout, func(ctx context.Context) (coordinator.Input, error) {
-			return coordinator.Saved{ID: save.ID}, s.store.Save(ctx, storedChange(&save.Change))
+			c := Change{Term: save.Term, Rev: save.Rev, Claim: save.IsClaim()}
+			c.Events, c.After = save.Encode()
+			return coordinator.Saved{ID: save.ID}, s.store.Save(ctx, c)
 		}, func(err error) coordinator.Input {
 			return coordinator.SaveFailed{ID: save.ID, Fenced: errors.Is(err, ErrFenced)}
 		})

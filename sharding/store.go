@@ -181,8 +181,3 @@ func checkChange(c *Change) error {
 	}
 	return nil
 }
-
-func storedChange(c *coordinator.Change) Change {
-	events, after := c.Encode()
-	return Change{Term: c.Term, Rev: c.Rev, Claim: c.IsClaim(), Events: events, After: after}
-}

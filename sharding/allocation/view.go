@@ -89,18 +89,13 @@ func (c candidate) compare(other candidate) int {
 // Suitable returns the regions whose member is known, the best first. The last ones may be regions
 // that Best never returns.
 func (v *View) Suitable() []Region {
-	sorted := v.ranked()
+	sorted := v.candidates()
+	slices.SortFunc(sorted, candidate.compare)
 	regions := make([]Region, len(sorted))
 	for i, c := range sorted {
 		regions[i] = *c.region
 	}
 	return regions
-}
-
-func (v *View) ranked() []candidate {
-	found := v.candidates()
-	slices.SortFunc(found, candidate.compare)
-	return found
 }
 
 // Best returns the region that should get the next shard, and false if no region may get one.

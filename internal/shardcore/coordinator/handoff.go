@@ -43,14 +43,8 @@ func (m *Machine) beginRound(shards []Shard) {
 		m.moving[s] = h
 		delete(m.unstarted, s)
 	}
-	for _, r := range m.state.regions {
-		h.waiting = with(h.waiting, r.Node)
-	}
-	for _, n := range m.state.proxies {
-		h.waiting = with(h.waiting, n)
-	}
 	// Removed nodes send nothing.
-	h.waiting = slices.DeleteFunc(h.waiting, func(n identity.Node) bool { return m.member(n) == nil })
+	h.waiting = slices.DeleteFunc(m.state.nodes(), func(n identity.Node) bool { return m.member(n) == nil })
 	m.handOffs = append(m.handOffs, h)
 	m.handedOff += len(shards)
 	m.note(Note{Kind: HandOffBegun, Shards: shards, Count: len(h.waiting)})

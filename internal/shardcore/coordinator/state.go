@@ -62,6 +62,15 @@ func (s State) Region(n identity.Node) ([]Shard, bool) {
 // HasProxy reports whether a node is registered as a proxy.
 func (s State) HasProxy(n identity.Node) bool { return has(s.proxies, n) }
 
+// nodes returns the nodes of all regions and proxies, sorted.
+func (s State) nodes() []identity.Node {
+	all := slices.Clone(s.proxies)
+	for _, r := range s.regions {
+		all = with(all, r.Node)
+	}
+	return all
+}
+
 // Equal reports whether two states are equal, including the order of allocation.
 func (s State) Equal(other State) bool {
 	return s.term == other.term && s.holder == other.holder && slices.Equal(s.proxies, other.proxies) &&

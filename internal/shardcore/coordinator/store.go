@@ -269,18 +269,11 @@ func (m *Machine) claimed() {
 			m.queue = append(m.queue, request{kind: ProxyTerminated, node: n})
 		}
 	}
-	if len(m.state.regions) == 0 && len(m.state.proxies) == 0 {
+	if m.invited = m.state.nodes(); len(m.invited) == 0 {
 		m.activate()
 		return
 	}
-	m.settleAt = m.now + m.cfg.Settle
-	for _, r := range m.state.regions {
-		m.invited = with(m.invited, r.Node)
-	}
-	for _, n := range m.state.proxies {
-		m.invited = with(m.invited, n)
-	}
-	m.inviteAt = m.now
+	m.settleAt, m.inviteAt = m.now+m.cfg.Settle, m.now
 	m.tickInvitations()
 }
 
