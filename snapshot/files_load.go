@@ -4,6 +4,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,10 +77,7 @@ func (f *Files) search(ctx context.Context, id string, c Criteria) (Snapshot, er
 			return Snapshot{}, err
 		}
 	}
-	if len(unreadable) > 0 {
-		return Snapshot{}, errors.Join(unreadable...)
-	}
-	return Snapshot{}, ErrNotFound
+	return Snapshot{}, cmp.Or(errors.Join(unreadable...), ErrNotFound)
 }
 
 func (f *Files) warn(ctx context.Context, id string, unreadable []error) {

@@ -250,13 +250,14 @@ func (w *Writer) append(ctx context.Context, writes []journal.Write, info *journ
 	var slots []error
 	// A panic of the journal is an unknown outcome of each write.
 	if p := panics.Call(func() { slots = w.journal.Append(ctx, writes) }); p != nil {
-		slots = allSlots(len(writes), fmt.Errorf("%w: %w", journal.ErrContract, p))
+		slots = slices.Repeat([]error{fmt.Errorf("%w: %w", journal.ErrContract, p)}, len(writes))
 	}
 	if w.cfg.OnCommit != nil {
 		info.Duration = time.Since(start)
 	}
 	if slots != nil && len(slots) != len(writes) {
-		slots = allSlots(len(writes), fmt.Errorf("%w: Append answered %d writes with %d slots", journal.ErrContract, len(writes), len(slots)))
+		err := fmt.Errorf("%w: Append answered %d writes with %d slots", journal.ErrContract, len(writes), len(slots))
+		slots = slices.Repeat([]error{err}, len(writes))
 	}
 	for _, err := range slots {
 		if err != nil {
@@ -292,5 +293,3 @@ func (w *Writer) settle(c *batch, slots []error) {
 	}
 	w.unchecked = w.queued
 }
-
-func allSlots(n int, err error) []error { return slices.Repeat([]error{err}, n) }

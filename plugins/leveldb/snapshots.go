@@ -4,6 +4,7 @@
 package leveldb
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -54,10 +55,7 @@ func (s *SnapshotStore) Load(ctx context.Context, id string, c snapshot.Criteria
 			break
 		}
 	}
-	if damaged != nil {
-		return snapshot.Snapshot{}, errors.Join(damaged...)
-	}
-	return snapshot.Snapshot{}, snapshot.ErrNotFound
+	return snapshot.Snapshot{}, cmp.Or(errors.Join(damaged...), snapshot.ErrNotFound)
 }
 
 func (s *SnapshotStore) payload(from leveldb.Reader, f *found) ([]byte, error) {

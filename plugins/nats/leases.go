@@ -137,21 +137,16 @@ func (s *Leases) open(ctx context.Context, cfg LeasesConfig) error {
 	// A node without permission to create buckets uses an existing one.
 	name := bucket(cfg.Cluster, cfg.Timeout)
 	if s.kv, err = js.KeyValue(ctx, name); err == nil {
-		return s.checkBucket(ctx)
+		status, err := s.kv.Status(ctx)
+		if err == nil && status.TTL() != s.timeout { // entries would expire earlier than their owners expect
+			err = fmt.Errorf("%w: its TTL is %v", ErrInvalid, status.TTL())
+		}
+		return err
 	}
 	s.kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 		Bucket: name, Description: "leases of the Refold cluster " + cfg.Cluster,
 		History: 1, TTL: cfg.Timeout, Storage: jetstream.FileStorage, Replicas: cfg.Replicas,
 	})
-	return err
-}
-
-// checkBucket refuses a bucket in which entries expire earlier than their owners expect.
-func (s *Leases) checkBucket(ctx context.Context) error {
-	status, err := s.kv.Status(ctx)
-	if err == nil && status.TTL() != s.timeout {
-		err = fmt.Errorf("%w: its TTL is %v", ErrInvalid, status.TTL())
-	}
 	return err
 }
 

@@ -101,12 +101,18 @@ func sameTime(got, want time.Time) bool {
 
 func (p *probe) expectNone(id string, c snapshot.Criteria) {
 	p.Helper()
+	p.expectError(id, c, snapshot.ErrNotFound)
+}
+
+// expectError expects that a Load fails with a match of want, and of ErrNotFound only if want is it.
+func (p *probe) expectError(id string, c snapshot.Criteria, want error) {
+	p.Helper()
 	got, err := p.store.Load(p.Context(), id, c)
-	switch {
+	switch notFound := errors.Is(err, snapshot.ErrNotFound); {
 	case err == nil:
-		p.Errorf("Load(%s) = the snapshot at %d, want ErrNotFound", show(c), got.SequenceNr)
-	case !errors.Is(err, snapshot.ErrNotFound):
-		p.Errorf("Load(%s): %v, want ErrNotFound", show(c), err)
+		p.Errorf("Load(%s) = the snapshot at %d, want the error %q", show(c), got.SequenceNr, want)
+	case !errors.Is(err, want), notFound != (want == snapshot.ErrNotFound): //nolint:errorlint // identity
+		p.Errorf("Load(%s): %v, want a match of %q", show(c), err, want)
 	}
 }
 
