@@ -32,31 +32,28 @@ type replicatorFlag struct {
 	Replicator string `help:"The replicator. Defaults to ${default}." default:"ddata" placeholder:"NAME"`
 }
 
-// at returns the node to query. The server's time-out is shorter than the client's, so that the
-// response can arrive.
-func (f *replicatorFlag) at(common *ddataCommand) ddata.At {
-	spare := max(common.Timeout/10, min(2*time.Second, common.Timeout/2))
-	return ddata.At{Node: common.Ask, Replicator: f.Replicator, Timeout: common.Timeout - spare}
-}
-
-// find calls do with the node to query. Without --ask, if the responding node lacks the replicator,
-// it tries the other members.
-func (f *replicatorFlag) find(ctx context.Context, common *ddataCommand, n *nodes, do func(at ddata.At) error) error {
-	at := f.at(common)
-	err := do(at)
-	if at.Node != "" || !errors.Is(err, ddata.ErrNoReplicator) {
-		return err
-	}
-	names, _, failed := n.present(ctx, common.Ask)
-	if failed != nil {
-		return errors.Join(err, failed)
-	}
-	for _, at.Node = range names {
-		if err = do(at); !errors.Is(err, ddata.ErrNoReplicator) {
+// query connects and calls do with the node to query. Without --ask, if the responding node lacks
+// the replicator, it tries the other members.
+func (f *replicatorFlag) query(ctx context.Context, common *ddataCommand, do func(n *nodes, at ddata.At) error) error {
+	return common.with(func(n *nodes) error {
+		// The server's time-out is shorter than the client's, so that the response can arrive.
+		spare := max(common.Timeout/10, min(2*time.Second, common.Timeout/2))
+		at := ddata.At{Node: common.Ask, Replicator: f.Replicator, Timeout: common.Timeout - spare}
+		err := do(n, at)
+		if at.Node != "" || !errors.Is(err, ddata.ErrNoReplicator) {
 			return err
 		}
-	}
-	return fmt.Errorf("no member has replicator %q: %w", f.Replicator, err)
+		names, _, failed := n.present(ctx, common.Ask)
+		if failed != nil {
+			return errors.Join(err, failed)
+		}
+		for _, at.Node = range names {
+			if err = do(n, at); !errors.Is(err, ddata.ErrNoReplicator) {
+				return err
+			}
+		}
+		return fmt.Errorf("no member has replicator %q: %w", f.Replicator, err)
+	})
 }
 
 type ddataKeysCommand struct {
@@ -72,9 +69,7 @@ func (c *ddataKeysCommand) Run(ctx context.Context, env *operator.Env, common *d
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit is %d, must not be negative", c.Limit)
 	}
-	return common.with(func(n *nodes) error {
-		return c.find(ctx, common, n, func(at ddata.At) error { return c.list(ctx, env, n, at) })
-	})
+	return c.query(ctx, common, func(n *nodes, at ddata.At) error { return c.list(ctx, env, n, at) })
 }
 
 func (c *ddataKeysCommand) list(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {
@@ -119,9 +114,7 @@ value to the queried node, like a read of a program.`
 }
 
 func (c *ddataGetCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
-	return common.with(func(n *nodes) error {
-		return c.find(ctx, common, n, func(at ddata.At) error { return c.print(ctx, env, n, at) })
-	})
+	return c.query(ctx, common, func(n *nodes, at ddata.At) error { return c.print(ctx, env, n, at) })
 }
 
 func (c *ddataGetCommand) print(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {
@@ -158,9 +151,7 @@ type ddataCountCommand struct {
 }
 
 func (c *ddataCountCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
-	return common.with(func(n *nodes) error {
-		return c.find(ctx, common, n, func(at ddata.At) error { return c.print(ctx, env, n, at) })
-	})
+	return c.query(ctx, common, func(n *nodes, at ddata.At) error { return c.print(ctx, env, n, at) })
 }
 
 func (c *ddataCountCommand) print(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {

@@ -140,7 +140,7 @@ func (l *load) fill(ctx context.Context, to uint64, before *journal.Event) error
 	case first > 0:
 		return &journal.GapError{ID: l.id, Want: next, Got: before.SequenceNr}
 	}
-	placeholder := journal.Event{Writer: PlaceholderWriter, Time: epoch()}
+	placeholder := journal.Event{Writer: PlaceholderWriter, Time: time.Unix(0, 0).UTC()} // no record is older
 	for placeholder.SequenceNr = next; placeholder.SequenceNr <= to; placeholder.SequenceNr++ {
 		if err := l.add(ctx, placeholder); err != nil {
 			return err
@@ -204,6 +204,3 @@ func (c *copier) append(ctx context.Context, w journal.Write) error {
 	}
 	return fmt.Errorf("events from %d on of %q: %w", w.Expect+1, w.ID, err)
 }
-
-// epoch is the time of placeholders: no record is older.
-func epoch() time.Time { return time.Unix(0, 0).UTC() }

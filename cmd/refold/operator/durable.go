@@ -272,12 +272,6 @@ func (c *durableGetCommand) print(env *Env, id durable.ID, e *durableEntry) erro
 	return printState(env, console.AppendPrintable(nil, v.Value), false)
 }
 
-// renderNamed renders an element that a registry has encoded.
-func renderNamed(manifest string, payload []byte) ([]byte, bool) {
-	text, err := formatOf(manifest).render(payload, stateLength)
-	return text, err == nil
-}
-
 type durableStatCommand struct{ durableFlags }
 
 // durableStat summarizes a store as a line of JSON.

@@ -108,7 +108,13 @@ func printState(env *Env, text []byte, compact bool) error {
 
 // ValueJSON returns a value of replicated data as compact JSON. It includes elements that a
 // registry has encoded.
-func ValueJSON(v crdt.Value) []byte { return crdt.JSON{Named: renderNamed}.Append(nil, v) }
+func ValueJSON(v crdt.Value) []byte {
+	named := func(manifest string, payload []byte) ([]byte, bool) {
+		text, err := formatOf(manifest).render(payload, stateLength)
+		return text, err == nil
+	}
+	return crdt.JSON{Named: named}.Append(nil, v)
+}
 
 // PrintJSON prints compact JSON for people: indented, with all characters escaped that are not
 // printable.

@@ -292,16 +292,15 @@ func (v *verifier) snapshot(ctx context.Context, h *history, md snapshot.Metadat
 	}
 	if h.linked != nil {
 		_, entityID := journal.SplitID(h.id)
-		if err := h.linked.decode(entityID, s.Manifest, s.Payload); err != nil {
-			return fmt.Errorf("the snapshot cannot be decoded: %w", err)
+		err = h.linked.decode(entityID, s.Manifest, s.Payload)
+	} else {
+		format := formatOfState(s.Manifest, s.Payload)
+		if format == unknownFormat {
+			v.report.Unchecked++
 		}
-		return nil
+		err = format.check(s.Payload)
 	}
-	format := formatOfState(s.Manifest, s.Payload)
-	if format == unknownFormat {
-		v.report.Unchecked++
-	}
-	if err := format.check(s.Payload); err != nil {
+	if err != nil {
 		return fmt.Errorf("the snapshot cannot be decoded: %w", err)
 	}
 	return nil

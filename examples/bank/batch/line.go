@@ -191,7 +191,8 @@ func Read(r io.Reader) iter.Seq2[Line, error] {
 				if !yield(Line{}, &LineError{Line: number, Text: shorten(text), Err: err}) {
 					return
 				}
-			case strings.TrimSpace(text) == "" || number == 1 && isHeader(text):
+			case strings.TrimSpace(text) == "":
+			case number == 1 && strings.TrimPrefix(text, "\ufeff") == Header: // some editors write a byte order mark
 			default:
 				if !yield(Parse(number, text)) {
 					return
@@ -199,11 +200,6 @@ func Read(r io.Reader) iter.Seq2[Line, error] {
 			}
 		}
 	}
-}
-
-// isHeader accepts a byte order mark, which some editors write.
-func isHeader(text string) bool {
-	return strings.TrimPrefix(text, "\ufeff") == Header
 }
 
 // readLine returns the next line without its end, or the beginning of a line that is too long.
