@@ -90,7 +90,8 @@ func (c *benchCommand) list(env *operator.Env) error {
 
 // measure runs the rows, and prints each result when it is available.
 func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []row) error {
-	p := printer{json: c.JSON, out: env.Stdout}
+	results, missed := 0, false
+	var failed error // to print
 	line := console.NewStatus(env.Stderr, env.Terminal, 0)
 	program, err := os.Executable()
 	if err != nil {
@@ -103,41 +104,34 @@ func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []ro
 	for _, r := range rows {
 		err := r.Run(ctx, settings, func(r bench.Result) {
 			line.Clear()
-			p.print(r)
+			missed = missed || r.Met != nil && !*r.Met
+			results++
+			if failed == nil {
+				failed = c.print(env.Stdout, r, results == 1)
+			}
 		})
 		line.Clear()
-		if err = errors.Join(err, p.err); err != nil {
+		if err = errors.Join(err, failed); err != nil {
 			return err
 		}
 	}
 	switch {
-	case p.results == 0:
+	case results == 0:
 		return fmt.Errorf("%s has no figure for --journal %s", c.Name, c.Journal)
-	case p.missed:
+	case missed:
 		return operator.ErrProblems
 	}
 	return nil
 }
 
-type printer struct {
-	json    bool
-	out     io.Writer
-	results int
-	missed  bool // a goal is missed
-	err     error
-}
-
-func (p *printer) print(r bench.Result) {
-	if p.err != nil {
-		return
+func (c *benchCommand) print(w io.Writer, r bench.Result, first bool) error {
+	if c.JSON {
+		return bench.WriteJSON(w, r)
 	}
-	p.missed = p.missed || r.Met != nil && !*r.Met
-	if p.results++; p.json {
-		p.err = bench.WriteJSON(p.out, r)
-		return
+	if first {
+		if err := bench.WriteHeader(w); err != nil {
+			return err
+		}
 	}
-	if p.results == 1 {
-		p.err = bench.WriteHeader(p.out)
-	}
-	p.err = errors.Join(p.err, bench.WriteRow(p.out, r))
+	return bench.WriteRow(w, r)
 }

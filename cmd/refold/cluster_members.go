@@ -45,7 +45,6 @@ func (c *clusterMembersCommand) Run(ctx context.Context, env *operator.Env, comm
 	})
 }
 
-// healthy reports whether all members are reachable and agree.
 func healthy(s *cluster.Summary) bool {
 	ok := s.Converged && s.Connected
 	for i := range s.Members {

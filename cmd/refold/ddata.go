@@ -69,35 +69,33 @@ func (c *ddataKeysCommand) Run(ctx context.Context, env *operator.Env, common *d
 	if c.Limit < 0 {
 		return fmt.Errorf("--limit is %d, must not be negative", c.Limit)
 	}
-	return c.query(ctx, common, func(n *nodes, at ddata.At) error { return c.list(ctx, env, n, at) })
-}
-
-func (c *ddataKeysCommand) list(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {
-	out := console.NewTable(env.Stdout, c.JSON, "KEY", "TYPE", "DURABLE")
-	printed := 0
-	for k, err := range n.data.Keys(ctx, at, c.Prefix, c.Deleted) {
-		switch {
-		case err != nil && printed == 0:
-			return err
-		case err != nil:
-			return errors.Join(err, out.Flush())
+	return c.query(ctx, common, func(n *nodes, at ddata.At) error {
+		out := console.NewTable(env.Stdout, c.JSON, "KEY", "TYPE", "DURABLE")
+		printed := 0
+		for k, err := range n.data.Keys(ctx, at, c.Prefix, c.Deleted) {
+			switch {
+			case err != nil && printed == 0:
+				return err
+			case err != nil:
+				return errors.Join(err, out.Flush())
+			}
+			if printed++; c.Limit > 0 && printed > c.Limit {
+				_, err := fmt.Fprintf(env.Stderr, "%s: more keys follow, from %q\n", env.Name, k.Key)
+				return errors.Join(err, out.Flush())
+			}
+			kind, durable := k.Type, "no"
+			if k.Deleted {
+				kind = "deleted"
+			}
+			if k.Durable {
+				durable = "yes"
+			}
+			if err := out.Add(func() any { return k }, func() []string { return []string{k.Key, kind, durable} }); err != nil {
+				return err
+			}
 		}
-		if printed++; c.Limit > 0 && printed > c.Limit {
-			_, err := fmt.Fprintf(env.Stderr, "%s: more keys follow, from %q\n", env.Name, k.Key)
-			return errors.Join(err, out.Flush())
-		}
-		kind, durable := k.Type, "no"
-		if k.Deleted {
-			kind = "deleted"
-		}
-		if k.Durable {
-			durable = "yes"
-		}
-		if err := out.Add(func() any { return k }, func() []string { return []string{k.Key, kind, durable} }); err != nil {
-			return err
-		}
-	}
-	return out.Flush()
+		return out.Flush()
+	})
 }
 
 type ddataGetCommand struct {
@@ -114,34 +112,32 @@ value to the queried node, like a read of a program.`
 }
 
 func (c *ddataGetCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
-	return c.query(ctx, common, func(n *nodes, at ddata.At) error { return c.print(ctx, env, n, at) })
-}
-
-func (c *ddataGetCommand) print(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {
-	v, err := n.data.Get(ctx, at, c.Key, c.Level)
-	if err != nil {
-		return err
-	}
-	var types *crdt.Types
-	value, err := types.Decode(v.Data)
-	text := json.RawMessage(operator.ValueJSON(value))
-	if errors.Is(err, crdt.ErrUndefined) { // the node has the type, this program does not
-		if v, err = n.data.GetJSON(ctx, at, c.Key, c.Level); err == nil {
-			text = v.Data
+	return c.query(ctx, common, func(n *nodes, at ddata.At) error {
+		v, err := n.data.Get(ctx, at, c.Key, c.Level)
+		if err != nil {
+			return err
 		}
-	}
-	if err != nil {
-		return err
-	}
-	if !c.JSON {
-		return env.PrintJSON(text)
-	}
-	return json.NewEncoder(env.Stdout).Encode(struct {
-		Node  string          `json:"node"`
-		Key   string          `json:"key"`
-		Type  string          `json:"type"`
-		Value json.RawMessage `json:"value"`
-	}{v.Node, v.Key, v.Type, text})
+		var types *crdt.Types
+		value, err := types.Decode(v.Data)
+		text := json.RawMessage(operator.ValueJSON(value))
+		if errors.Is(err, crdt.ErrUndefined) { // the node has the type, this program does not
+			if v, err = n.data.GetJSON(ctx, at, c.Key, c.Level); err == nil {
+				text = v.Data
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if !c.JSON {
+			return env.PrintJSON(text)
+		}
+		return json.NewEncoder(env.Stdout).Encode(struct {
+			Node  string          `json:"node"`
+			Key   string          `json:"key"`
+			Type  string          `json:"type"`
+			Value json.RawMessage `json:"value"`
+		}{v.Node, v.Key, v.Type, text})
+	})
 }
 
 type ddataCountCommand struct {
@@ -151,28 +147,26 @@ type ddataCountCommand struct {
 }
 
 func (c *ddataCountCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {
-	return c.query(ctx, common, func(n *nodes, at ddata.At) error { return c.print(ctx, env, n, at) })
-}
-
-func (c *ddataCountCommand) print(ctx context.Context, env *operator.Env, n *nodes, at ddata.At) error {
-	node, stats, err := n.data.Stats(ctx, at)
-	if err != nil {
-		return err
-	}
-	for i := range stats {
-		s := &stats[i]
-		if c.JSON {
-			err = json.NewEncoder(env.Stdout).Encode(struct {
-				Node string `json:"node"`
-				*ddata.AdminStat
-			}{node, s})
-		} else {
-			synced := ""
-			if !s.Synced {
-				synced = "; initial synchronization in progress"
-			}
-			_, err = fmt.Fprintf(env.Stdout, "%d replicas\n\nas %s sees it; %d keys, %d deleted; digest %s%s\n", s.Replicas, node, s.Keys, s.Deleted, s.Digest, synced)
+	return c.query(ctx, common, func(n *nodes, at ddata.At) error {
+		node, stats, err := n.data.Stats(ctx, at)
+		if err != nil {
+			return err
 		}
-	}
-	return err
+		for i := range stats {
+			s := &stats[i]
+			if c.JSON {
+				err = json.NewEncoder(env.Stdout).Encode(struct {
+					Node string `json:"node"`
+					*ddata.AdminStat
+				}{node, s})
+			} else {
+				synced := ""
+				if !s.Synced {
+					synced = "; initial synchronization in progress"
+				}
+				_, err = fmt.Fprintf(env.Stdout, "%d replicas\n\nas %s sees it; %d keys, %d deleted; digest %s%s\n", s.Replicas, node, s.Keys, s.Deleted, s.Digest, synced)
+			}
+		}
+		return err
+	})
 }

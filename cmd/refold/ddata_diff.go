@@ -45,7 +45,11 @@ func (c *ddataDiffCommand) Run(ctx context.Context, env *operator.Env, common *d
 	return common.with(func(n *nodes) error {
 		deadline := time.Now().Add(c.Wait)
 		for {
-			d, err := c.look(ctx, common, n)
+			names, _, err := n.present(ctx, common.Ask)
+			if err != nil {
+				return err
+			}
+			d, err := n.data.Diff(ctx, c.Replicator, names, c.Limit)
 			if err != nil {
 				return err
 			}
@@ -57,15 +61,6 @@ func (c *ddataDiffCommand) Run(ctx context.Context, env *operator.Env, common *d
 			}
 		}
 	})
-}
-
-// look compares all members that may have data.
-func (c *ddataDiffCommand) look(ctx context.Context, common *ddataCommand, n *nodes) (*ddata.Diff, error) {
-	names, _, err := n.present(ctx, common.Ask)
-	if err != nil {
-		return nil, err
-	}
-	return n.data.Diff(ctx, c.Replicator, names, c.Limit)
 }
 
 // diffNode is a node in JSON, and diffKey a key with its digests.

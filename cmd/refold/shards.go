@@ -124,7 +124,6 @@ func quoted(names []string) string {
 	return strings.Join(all, ", ")
 }
 
-// coordinatorOf returns the name of the node that runs the coordinator of a type.
 func coordinatorOf(all []shardNode, typ string) (string, *sharding.AdminCoordinator) {
 	name := ""
 	var state *sharding.AdminCoordinator

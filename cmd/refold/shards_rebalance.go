@@ -65,7 +65,6 @@ func (n *nodes) rebalance(ctx context.Context, all []shardNode, typ string) (mov
 	return moving, state.Moving, err
 }
 
-// whyNone describes why no shard moves, or returns "".
 func whyNone(moved int) string {
 	if moved > 0 {
 		return ""

@@ -142,7 +142,6 @@ func (c *removeCommand) remove(ctx context.Context, env *operator.Env, found []s
 	})
 }
 
-// removable is a part of the data, in JSON.
 type removable struct {
 	ID        string    `json:"id"`
 	Type      string    `json:"type"`

@@ -432,7 +432,6 @@ func (a *auditor) checkSender(from, sender string, ref eventRef) {
 	}
 }
 
-// closeTransfers checks all transfers after all accounts were read.
 func (a *auditor) closeTransfers() {
 	ids := slices.SortedFunc(maps.Keys(a.transfers), func(x, y transferID) int {
 		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.number, y.number))
@@ -579,7 +578,6 @@ func exchangedOr(x rates.Exchange, to money.Currency) money.Amount {
 	return x.Amount
 }
 
-// closeTotals checks that the books of each currency balance.
 func (a *auditor) closeTotals() {
 	for _, c := range money.Currencies() {
 		t := a.report.total(c)

@@ -189,7 +189,6 @@ func (b *branch) api() http.Handler {
 	return mux
 }
 
-// branchBody describes a branch and its view of the cluster.
 type branchBody struct {
 	Branch  string       `json:"branch"`
 	Members []memberBody `json:"members"`

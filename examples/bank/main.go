@@ -43,7 +43,6 @@ type exitError struct {
 
 func (e exitError) Unwrap() error { return e.error }
 
-// usageError reports wrong flags or arguments.
 func usageError(err error) error { return exitError{err, exitUsage} }
 
 type commandLine struct {
@@ -81,7 +80,6 @@ func main() {
 	os.Exit(code)
 }
 
-// run runs the program and returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var flags commandLine
 	exited, help := -1, stdout
@@ -212,7 +210,6 @@ func (a *app) rates() (rates.Rates, func(), error) {
 // printf writes to the output and ignores write errors.
 func printf(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 
-// generateCmd writes a file for apply.
 type generateCmd struct {
 	Accounts  int    `required:"" help:"Number of accounts."`
 	Commands  int    `required:"" help:"Number of lines, including those that open the accounts."`

@@ -143,7 +143,6 @@ func (t *tally) print(w io.Writer) {
 	}
 }
 
-// thousands formats a number with commas.
 func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {

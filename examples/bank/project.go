@@ -25,7 +25,6 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
-// databases are the databases that the program opens.
 func databases() []operator.Database { return []operator.Database{pgjournal.Database()} }
 
 func (c *projectCmd) Run(app *app) (err error) {

@@ -24,7 +24,6 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// runCluster serves as one or more branches of a cluster.
 func (c *serveCmd) runCluster(app *app) (err error) {
 	all, seeds := []string{c.Name}, c.Join
 	if c.Nodes > 0 {

@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// serveCmd serves the HTTP API.
 type serveCmd struct {
 	Addr string `default:"127.0.0.1:8080" help:"Address to listen on, HOST:PORT. With --nodes, the branches use this port and the following ones."`
 

@@ -17,7 +17,6 @@ import (
 	"github.com/refold-io/refold/examples/bank/money"
 )
 
-// shellCmd reads commands from a prompt.
 type shellCmd struct{}
 
 const shellHelp = `open ACCOUNT CURRENCY [OWNER]
@@ -45,7 +44,6 @@ func (c *shellCmd) Run(app *app) (err error) {
 	return s.run(app.ctx, app.stdin)
 }
 
-// shell executes lines that a user enters.
 type shell struct {
 	bank   *bank
 	out    io.Writer

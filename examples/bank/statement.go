@@ -72,7 +72,6 @@ func (b *bank) statement(ctx context.Context, id string, from, to time.Time, lin
 	return err
 }
 
-// describe returns the change and the details of an event.
 func describe(event Event) statementLine {
 	switch e := event.(type) {
 	case Opened:

@@ -20,7 +20,6 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
-// projectCmd maintains a table of totals in PostgreSQL.
 type projectCmd struct {
 	Database string `placeholder:"ADDRESS" help:"The database of the table: postgres://USER@HOST/DATABASE. Defaults to the database of the journal."`
 	Workers  int    `default:"1" help:"Number of concurrent workers: 1, 2, 4 and so on."`
@@ -75,7 +74,6 @@ type dayTotal struct {
 	deposited, withdrawn, debited, credited, refunded big.Int
 }
 
-// totals are the sums of all events.
 type totals map[dayOf]*dayTotal
 
 // add adds an event. Deposits and withdrawals count in the currency of the cash, transfers in the

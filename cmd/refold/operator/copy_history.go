@@ -103,7 +103,6 @@ type load struct {
 	holes  bool   // the target has placeholders
 }
 
-// records copies the records that follow the stored ones.
 func (l *load) records(ctx context.Context, highest uint64) error {
 	for e, err := range l.from.Journal.Replay(ctx, l.id, l.next(), highest) {
 		if err == nil {

@@ -47,7 +47,6 @@ func compare(present, other *folded) (d differences) {
 	return d
 }
 
-// tree decodes a state into maps, slices and scalars.
 func tree(f *folded) (any, error) {
 	text, err := formatOfState(f.manifest, f.payload).render(f.payload, stateLength)
 	if err != nil {

@@ -126,7 +126,6 @@ func (e *durableEntry) kind() string {
 	return e.value.Type()
 }
 
-// diskSize returns the total size of the files in a directory, in bytes.
 func diskSize(dir string) (n int64, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -145,7 +144,6 @@ type durableKeysCommand struct {
 	Limit  int    `help:"Maximum number of keys to print; 0 is no limit." default:"1000"`
 }
 
-// durableLine is a key as a line of JSON.
 type durableLine struct {
 	Node       string `json:"node"`
 	Replicator string `json:"replicator"`
@@ -213,7 +211,6 @@ type durableGetCommand struct {
 	Key string `arg:"" help:"The key."`
 }
 
-// durableValue is a value as a line of JSON.
 type durableValue struct {
 	durableLine
 
@@ -274,7 +271,6 @@ func (c *durableGetCommand) print(env *Env, id durable.ID, e *durableEntry) erro
 
 type durableStatCommand struct{ durableFlags }
 
-// durableStat summarizes a store as a line of JSON.
 type durableStat struct {
 	Node       string `json:"node"`
 	Replicator string `json:"replicator"`

@@ -78,26 +78,29 @@ func (r *renderer) value() error {
 	if err != nil {
 		return err
 	}
-	switch kindOf(code) {
-	case aMap:
+	switch {
+	case isMap(code):
 		n, err := r.in.DecodeMapLen()
 		return r.list(n, err, "{}", r.field)
-	case anArray:
+	case msgpcode.IsFixedArray(code), code == msgpcode.Array16, code == msgpcode.Array32:
 		n, err := r.in.DecodeArrayLen()
 		return r.list(n, err, "[]", r.value)
-	case aString:
-		s, err := r.in.DecodeString()
-		r.out = console.AppendQuoted(r.out, s, r.limit)
-		return err
-	case aBinary:
+	case msgpcode.IsBin(code):
 		b, err := r.in.DecodeBytes()
 		r.binary(b)
 		return err
-	case anExtension:
+	case msgpcode.IsString(code):
+		s, err := r.in.DecodeString()
+		r.out = console.AppendQuoted(r.out, s, r.limit)
+		return err
+	case msgpcode.IsExt(code):
 		return r.extension()
-	case aScalar:
 	}
 	return r.scalar(code)
+}
+
+func isMap(code byte) bool {
+	return msgpcode.IsFixedMap(code) || code == msgpcode.Map16 || code == msgpcode.Map32
 }
 
 func (r *renderer) binary(b []byte) {
@@ -135,34 +138,6 @@ func (r *renderer) field() error {
 	}
 	r.out = append(r.out, ':')
 	return r.value()
-}
-
-// kind is the kind of a msgpack value, as needed for rendering.
-type kind uint8
-
-const (
-	aScalar kind = iota
-	aMap
-	anArray
-	aString
-	aBinary
-	anExtension
-)
-
-func kindOf(code byte) kind {
-	switch {
-	case msgpcode.IsFixedMap(code), code == msgpcode.Map16, code == msgpcode.Map32:
-		return aMap
-	case msgpcode.IsFixedArray(code), code == msgpcode.Array16, code == msgpcode.Array32:
-		return anArray
-	case msgpcode.IsBin(code):
-		return aBinary
-	case msgpcode.IsString(code):
-		return aString
-	case msgpcode.IsExt(code):
-		return anExtension
-	}
-	return aScalar
 }
 
 func (r *renderer) scalar(code byte) error {
@@ -269,7 +244,7 @@ func formatOfState(manifest string, payload []byte) format {
 		return msgpackFormat
 	case json.Valid(payload):
 		return jsonFormat
-	case len(payload) > 0 && kindOf(payload[0]) == aMap && codec.Check(payload) == nil:
+	case len(payload) > 0 && isMap(payload[0]) && codec.Check(payload) == nil:
 		return msgpackFormat
 	}
 	return unknownFormat
@@ -297,7 +272,6 @@ const (
 	lineLength = 8 << 20
 )
 
-// rendered is a payload in a line of JSON.
 type rendered struct {
 	Payload json.RawMessage `json:"payload"`
 	// Error is the reason why Payload is empty. Raw is then the stored payload, unless it is too
@@ -338,7 +312,6 @@ func shorten(s string, n int) string {
 // stamp formats a time with a fixed length.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000Z") }
 
-// count formats a number with a noun.
 func count[N int | uint64](n N, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -90,7 +90,6 @@ func (g *generator) open(i int) {
 	g.line(Open, c.id, "", c.currency, g.owner())
 }
 
-// next writes a command of a random customer.
 func (g *generator) next() {
 	c := g.customer()
 	switch n := g.rand.IntN(100); {

@@ -58,7 +58,6 @@ type entry struct {
 	asOf time.Time
 }
 
-// document is the JSON form of a table.
 type document struct {
 	Source string `json:"source"`
 	Rates  []struct {

@@ -231,7 +231,6 @@ func (b *run) repeat(subject string, n int, f func() error) error {
 	return nil
 }
 
-// compared holds the measured values of a figure and of its limit.
 type compared struct{ limits, values []float64 }
 
 // compare measures a figure and its limit in turns.
@@ -248,7 +247,6 @@ func (b *run) compare(limit, value func() (float64, error)) (c compared, err err
 	return c, err
 }
 
-// result returns the medians as a judged result.
 func (c compared) result(r Result) Result { return r.of(median(c.values), median(c.limits)) }
 
 func median(xs []float64) float64 {

@@ -213,7 +213,7 @@ func rawTransfer(s *embedded.Server, size int) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	payload := newNotes().bytes(0, chunk)
+	payload := noteOf(0, chunk)
 	began := time.Now()
 	for n := size; n > 0; n -= min(n, chunk) {
 		if err := from.Publish("bytes", payload[:min(n, chunk)]); err != nil {

@@ -22,7 +22,6 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// rawDB runs f on an empty LevelDB with the options of the plugin.
 func (b *run) rawDB(f func(*goleveldb.DB) error) error {
 	dir, err := b.folder()
 	if err != nil {
@@ -38,7 +37,7 @@ func (b *run) rawDB(f func(*goleveldb.DB) error) error {
 
 // rawBatches writes synced batches of entries with a 16-byte key and a 200-byte value from one
 // goroutine. It returns the time of each batch and the entries per second.
-func (b *run) rawBatches(p notes, size int) (samples []time.Duration, rate float64, err error) {
+func (b *run) rawBatches(size int) (samples []time.Duration, rate float64, err error) {
 	err = b.rawDB(func(db *goleveldb.DB) error {
 		rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // no secret
 		batch := new(goleveldb.Batch)
@@ -51,7 +50,7 @@ func (b *run) rawBatches(p notes, size int) (samples []time.Duration, rate float
 				var key [16]byte
 				binary.BigEndian.PutUint64(key[:], rng.Uint64N(1000))
 				binary.BigEndian.PutUint64(key[8:], uint64(n)) //nolint:gosec // a count
-				batch.Put(key[:], p.bytes(n, 200))
+				batch.Put(key[:], noteOf(n, 200))
 			}
 			began := time.Now()
 			if err = db.Write(batch, &opt.WriteOptions{Sync: true}); err != nil {
@@ -66,7 +65,7 @@ func (b *run) rawBatches(p notes, size int) (samples []time.Duration, rate float
 }
 
 // rawChannels measures request and reply over channels, with one goroutine per entity.
-func (b *run) rawChannels(entities, callers int, p notes) (float64, error) {
+func (b *run) rawChannels(entities, callers int) (float64, error) {
 	type request struct {
 		command add
 		reply   chan int64
@@ -90,7 +89,7 @@ func (b *run) rawChannels(entities, callers int, p notes) (float64, error) {
 		replies[i] = make(chan int64, 1)
 	}
 	c, err := together(callers, b.settings.Length, func(caller, n int) error {
-		inboxes[rngs[caller].IntN(entities)] <- request{add{N: 1, Note: p.bytes(caller*31+n, noteSize)}, replies[caller]}
+		inboxes[rngs[caller].IntN(entities)] <- request{add{N: 1, Note: noteOf(caller*31+n, noteSize)}, replies[caller]}
 		if sum := <-replies[caller]; sum < 1 {
 			return fmt.Errorf("wrong reply %d", sum)
 		}

@@ -20,7 +20,6 @@ const (
 
 // persist measures asks that persist one event each.
 func persist(ctx context.Context, b *run) ([]Result, error) {
-	p := newNotes()
 	var samples []time.Duration
 	var rows, orders []float64 // on PostgreSQL: single rows, and bulk inserts with one order over all IDs
 	var ways []string          // the fastest bulk insert of each round
@@ -28,25 +27,25 @@ func persist(ctx context.Context, b *run) ([]Result, error) {
 		func() (float64, error) {
 			switch b.scheme {
 			case "inmem":
-				return b.rawChannels(persistEntities, persistCallers, p)
+				return b.rawChannels(persistEntities, persistCallers)
 			case "leveldb":
-				_, rate, err := b.rawBatches(p, 1000)
+				_, rate, err := b.rawBatches(1000)
 				return rate, err
 			}
-			_, single, err := b.rawRows(ctx, p, 16)
+			_, single, err := b.rawRows(ctx, 16)
 			if err != nil {
 				return 0, err
 			}
-			order, _, err := b.rawBulk(ctx, p, true)
+			order, _, err := b.rawBulk(ctx, true)
 			if err != nil {
 				return 0, err
 			}
-			best, way, err := b.rawBulk(ctx, p, false)
+			best, way, err := b.rawBulk(ctx, false)
 			rows, orders, ways = append(rows, single), append(orders, order), append(ways, way)
 			return best, err
 		},
 		func() (float64, error) {
-			t, err := b.adding(ctx, p, persistEntities, persistCallers)
+			t, err := b.adding(ctx, persistEntities, persistCallers)
 			samples = append(samples, t.samples...)
 			return t.rate(), err
 		})
@@ -77,7 +76,7 @@ func persist(ctx context.Context, b *run) ([]Result, error) {
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // adding lets callers add to entities for a time, and verifies the sums.
-func (b *run) adding(ctx context.Context, p notes, entities, callers int) (t throughput, err error) {
+func (b *run) adding(ctx context.Context, entities, callers int) (t throughput, err error) {
 	err = b.hosted(ctx, 0, func(s *database, h *local) error {
 		targets := refs(h, entities)
 		for _, to := range targets { // start all entities
@@ -85,7 +84,7 @@ func (b *run) adding(ctx context.Context, p notes, entities, callers int) (t thr
 				return err
 			}
 		}
-		if t, err = addAll(ctx, targets, callers, b.settings.Length, p); err != nil {
+		if t, err = addAll(ctx, targets, callers, b.settings.Length); err != nil {
 			return err
 		}
 		return verify(ctx, s, targets, int64(t.ops))
@@ -98,11 +97,10 @@ func (b *run) adding(ctx context.Context, p notes, entities, callers int) (t thr
 const slowDisk = 60 * time.Microsecond
 
 func hot(ctx context.Context, b *run) ([]Result, error) {
-	p := newNotes()
 	var synced []time.Duration
 	const callers = 256
-	c, err := b.compare(b.rawSingle(ctx, p, &synced), func() (float64, error) {
-		t, err := b.adding(ctx, p, 1, callers)
+	c, err := b.compare(b.rawSingle(ctx, &synced), func() (float64, error) {
+		t, err := b.adding(ctx, 1, callers)
 		return t.rate(), err
 	})
 	if err != nil {
@@ -117,13 +115,13 @@ func hot(ctx context.Context, b *run) ([]Result, error) {
 
 // rawSingle returns a function that writes single entries from one goroutine, each durable before
 // the next, and adds their latencies to samples.
-func (b *run) rawSingle(ctx context.Context, p notes, samples *[]time.Duration) func() (float64, error) {
+func (b *run) rawSingle(ctx context.Context, samples *[]time.Duration) func() (float64, error) {
 	return func() (rate float64, err error) {
 		var some []time.Duration
 		if b.scheme == "postgres" {
-			some, rate, err = b.rawRows(ctx, p, 1)
+			some, rate, err = b.rawRows(ctx, 1)
 		} else {
-			some, rate, err = b.rawBatches(p, 1)
+			some, rate, err = b.rawBatches(1)
 		}
 		*samples = append(*samples, some...)
 		return rate, err
@@ -139,9 +137,8 @@ func diskBound(r Result, synced []time.Duration) Result {
 }
 
 func latency(ctx context.Context, b *run) ([]Result, error) {
-	p := newNotes()
 	var synced, asked []time.Duration
-	if _, err := b.compare(b.rawSingle(ctx, p, &synced), func() (float64, error) { return 0, b.asking(ctx, p, &asked) }); err != nil {
+	if _, err := b.compare(b.rawSingle(ctx, &synced), func() (float64, error) { return 0, b.asking(ctx, &asked) }); err != nil {
 		return nil, err
 	}
 	row := func(name string, quantile, goal float64) Result {
@@ -155,7 +152,7 @@ func latency(ctx context.Context, b *run) ([]Result, error) {
 }
 
 // asking lets a single caller ask, and adds the latency of each ask to samples.
-func (b *run) asking(ctx context.Context, p notes, samples *[]time.Duration) error {
+func (b *run) asking(ctx context.Context, samples *[]time.Duration) error {
 	return b.hosted(ctx, 0, func(s *database, h *local) error {
 		to := h.Ref("0")
 		if _, err := eventsourcing.Ask(ctx, to, read{}); err != nil {
@@ -166,7 +163,7 @@ func (b *run) asking(ctx context.Context, p notes, samples *[]time.Duration) err
 		for n == 0 || time.Since(start) < b.settings.Length { // at least once
 			n++
 			began := time.Now()
-			sum, err := eventsourcing.Ask(ctx, to, add{N: 1, Note: p.bytes(int(n), noteSize)})
+			sum, err := eventsourcing.Ask(ctx, to, add{N: 1, Note: noteOf(int(n), noteSize)})
 			if err != nil {
 				return err
 			}

@@ -40,9 +40,9 @@ func bulkWays() []rawWay {
 }
 
 // rawBulk gives each of bulkWays an equal share of the time and returns the best rate and its name.
-func (b *run) rawBulk(ctx context.Context, p notes, ordered bool) (best float64, name string, err error) {
+func (b *run) rawBulk(ctx context.Context, ordered bool) (best float64, name string, err error) {
 	for _, way := range bulkWays() {
-		_, rate, err := b.rawInserts(ctx, p, way, ordered, max(b.settings.Length/4, 10*time.Millisecond))
+		_, rate, err := b.rawInserts(ctx, way, ordered, max(b.settings.Length/4, 10*time.Millisecond))
 		if err != nil {
 			return 0, "", fmt.Errorf("%s: %w", way.name, err)
 		}
@@ -55,7 +55,7 @@ func (b *run) rawBulk(ctx context.Context, p notes, ordered bool) (best float64,
 
 // rawInserts inserts events for a time, at least once per connection. It returns the duration of
 // each statement and the events per second.
-func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, ordered bool, length time.Duration) (samples []time.Duration, rate float64, err error) {
+func (b *run) rawInserts(ctx context.Context, way rawWay, ordered bool, length time.Duration) (samples []time.Duration, rate float64, err error) {
 	err = b.rawTable(ctx, ordered, func(table string) (err error) {
 		conns := make([]*pgx.Conn, way.conn)
 		defer func() {
@@ -75,7 +75,7 @@ func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, ordered bool,
 		err = inParallel(way.conn, way.conn, func(i int) (err error) {
 			for more := true; more; more = time.Since(start) < length {
 				began := time.Now()
-				if err = rawInsert(ctx, conns[i], table, way, p, i, way.size*len(took[i])); err != nil {
+				if err = rawInsert(ctx, conns[i], table, way, i, way.size*len(took[i])); err != nil {
 					return err
 				}
 				took[i] = append(took[i], time.Since(began))
@@ -91,14 +91,14 @@ func (b *run) rawInserts(ctx context.Context, p notes, way rawWay, ordered bool,
 
 // rawInsert inserts the events with the numbers done+1 to done+size of a connection, over 1,000
 // IDs, in one transaction.
-func rawInsert(ctx context.Context, conn *pgx.Conn, table string, way rawWay, p notes, worker, done int) error {
+func rawInsert(ctx context.Context, conn *pgx.Conn, table string, way rawWay, worker, done int) error {
 	ids, nrs := make([]string, way.size), make([]int64, way.size)
 	times, payloads := make([]time.Time, way.size), make([][]byte, way.size)
 	now := time.Now()
 	for i := range way.size {
 		n := done + i + 1
 		ids[i] = fmt.Sprintf("counter|%d-%d", worker, n%1000)
-		nrs[i], times[i], payloads[i] = int64(n), now, p.bytes(n, 200)
+		nrs[i], times[i], payloads[i] = int64(n), now, noteOf(n, 200)
 	}
 	if way.size == 1 {
 		_, err := conn.Exec(ctx, "INSERT INTO "+table+" (id, seq_nr, at, payload) VALUES ($1, $2, $3, $4)", ids[0], nrs[0], times[0], payloads[0])
@@ -117,16 +117,16 @@ func splitTable(table string) (schema, name string) {
 }
 
 // rawRows inserts single rows, one transaction each.
-func (b *run) rawRows(ctx context.Context, p notes, conns int) (samples []time.Duration, rate float64, err error) {
-	return b.rawInserts(ctx, p, rawWay{size: 1, conn: conns}, false, b.settings.Length)
+func (b *run) rawRows(ctx context.Context, conns int) (samples []time.Duration, rate float64, err error) {
+	return b.rawInserts(ctx, rawWay{size: 1, conn: conns}, false, b.settings.Length)
 }
 
 // filledTable runs f with a raw table of n events, whose IDs and sequence numbers key returns.
-func (b *run) filledTable(ctx context.Context, n int, p notes, key func(i int) (string, int64), f func(conn *pgx.Conn, table string) error) error {
+func (b *run) filledTable(ctx context.Context, n int, key func(i int) (string, int64), f func(conn *pgx.Conn, table string) error) error {
 	return b.rawTable(ctx, false, func(table string) error {
 		return b.rawConn(ctx, func(conn *pgx.Conn) error {
 			err := copyRows(ctx, conn, table, n, func(i int) ([]any, error) {
-				value, err := msgpack.Marshal(added{N: 1, Note: p.bytes(i, noteSize)})
+				value, err := msgpack.Marshal(added{N: 1, Note: noteOf(i, noteSize)})
 				id, nr := key(i)
 				return []any{id, nr, time.Unix(int64(i), 0), value}, err
 			})
@@ -148,9 +148,9 @@ func copyRows(ctx context.Context, conn *pgx.Conn, table string, n int, row func
 }
 
 // rawSelect measures selecting and decoding the events of one entity.
-func (b *run) rawSelect(ctx context.Context, n int, p notes, measure func(scan func() (float64, error)) error) error {
+func (b *run) rawSelect(ctx context.Context, n int, measure func(scan func() (float64, error)) error) error {
 	key := func(i int) (string, int64) { return "counter|0", int64(i + 1) }
-	return b.filledTable(ctx, n, p, key, func(conn *pgx.Conn, table string) error {
+	return b.filledTable(ctx, n, key, func(conn *pgx.Conn, table string) error {
 		return measure(func() (float64, error) { return scanRows(ctx, conn, table, n) })
 	})
 }

@@ -32,7 +32,6 @@ const (
 // position, in one transaction per batch.
 func project(ctx context.Context, b *run) ([]Result, error) {
 	n := b.scaled(200_000, 0)/backlogIDs*backlogIDs + backlogIDs
-	p := newNotes()
 	ids := make([]string, backlogIDs)
 	for i := range ids {
 		ids[i] = fmt.Sprintf("counter|%d", i)
@@ -40,7 +39,7 @@ func project(ctx context.Context, b *run) ([]Result, error) {
 	var c compared
 	err := b.opened(ctx, func(s *database) error {
 		b.progress("writing %d events", n)
-		if err := fill(ctx, s.journal, p, n/backlogIDs, 10, ids...); err != nil {
+		if err := fill(ctx, s.journal, n/backlogIDs, 10, ids...); err != nil {
 			return err
 		}
 		pool, err := pgxpool.New(ctx, b.dsn)
@@ -57,7 +56,7 @@ func project(ctx context.Context, b *run) ([]Result, error) {
 				return err
 			}
 		}
-		return b.rawBacklog(ctx, n, p, ids, func(work func(sums string) (float64, error)) (err error) {
+		return b.rawBacklog(ctx, n, ids, func(work func(sums string) (float64, error)) (err error) {
 			round := 0
 			c, err = b.compare(
 				summed(ctx, pool, sums, n, func() (float64, error) { return work(sums) }),
@@ -153,9 +152,9 @@ func (t *totals) store(ctx context.Context, tx pgx.Tx, sums string) error {
 }
 
 // rawBacklog fills a raw table with the same events and measures a function that handles them.
-func (b *run) rawBacklog(ctx context.Context, n int, p notes, ids []string, measure func(work func(sums string) (float64, error)) error) error {
+func (b *run) rawBacklog(ctx context.Context, n int, ids []string, measure func(work func(sums string) (float64, error)) error) error {
 	key := func(i int) (string, int64) { return ids[i%len(ids)], int64(i/len(ids) + 1) }
-	return b.filledTable(ctx, n, p, key, func(conn *pgx.Conn, table string) error {
+	return b.filledTable(ctx, n, key, func(conn *pgx.Conn, table string) error {
 		schema, _ := splitTable(table)
 		position := pgx.Identifier{schema, "position"}.Sanitize()
 		if _, err := conn.Exec(ctx, "CREATE TABLE "+position+" (id text NOT NULL, seq_nr bigint NOT NULL)"); err != nil {

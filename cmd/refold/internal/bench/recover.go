@@ -23,14 +23,14 @@ import (
 var filledAt = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // fill appends events to counters directly in the journal, some of each counter per append.
-func fill(ctx context.Context, j journal.Journal, p notes, each, step int, ids ...string) error {
+func fill(ctx context.Context, j journal.Journal, each, step int, ids ...string) error {
 	names := codec.Types(codec.Name[added]("added"))
 	for done := 0; done < each; done += step {
 		writes := make([]journal.Write, len(ids))
 		for i, id := range ids {
 			w := journal.Write{ID: id, Writer: "bench", Expect: uint64(done)}
 			for n := done; n < min(done+step, each); n++ {
-				manifest, payload, err := names.Encode(added{N: 1, Note: p.bytes(i*each+n, noteSize)})
+				manifest, payload, err := names.Encode(added{N: 1, Note: noteOf(i*each+n, noteSize)})
 				if err != nil {
 					return err
 				}
@@ -62,14 +62,13 @@ func firstReply(ctx context.Context, s *database, snapshots int, id string, want
 
 func recoverEvents(ctx context.Context, b *run) ([]Result, error) {
 	n := b.scaled(100_000, 1)
-	p := newNotes()
 	var c compared
 	err := b.opened(ctx, func(s *database) error {
 		b.progress("writing %d events", n)
-		if err := fill(ctx, s.journal, p, n, 1000, "counter|0"); err != nil {
+		if err := fill(ctx, s.journal, n, 1000, "counter|0"); err != nil {
 			return err
 		}
-		return b.rawEvents(ctx, n, p, func(scan func() (float64, error)) (err error) {
+		return b.rawEvents(ctx, n, func(scan func() (float64, error)) (err error) {
 			c, err = b.compare(scan, func() (_ float64, err error) {
 				took, err := firstReply(ctx, s, 0, "0", int64(n))
 				return float64(n) / took.Seconds(), err
@@ -84,24 +83,24 @@ func recoverEvents(ctx context.Context, b *run) ([]Result, error) {
 }
 
 // rawEvents writes the same events without Refold and measures their scan.
-func (b *run) rawEvents(ctx context.Context, n int, p notes, measure func(scan func() (float64, error)) error) error {
+func (b *run) rawEvents(ctx context.Context, n int, measure func(scan func() (float64, error)) error) error {
 	if b.scheme == "postgres" {
-		return b.rawSelect(ctx, n, p, measure)
+		return b.rawSelect(ctx, n, measure)
 	}
 	return b.rawDB(func(db *leveldb.DB) error {
-		if err := rawFill(db, n, p); err != nil {
+		if err := rawFill(db, n); err != nil {
 			return err
 		}
 		return measure(func() (float64, error) { return rawScan(db, n) })
 	})
 }
 
-func rawFill(db *leveldb.DB, n int, p notes) error {
+func rawFill(db *leveldb.DB, n int) error {
 	batch := new(leveldb.Batch)
 	for i := 1; i <= n; i++ {
 		var key [16]byte
 		binary.BigEndian.PutUint64(key[8:], uint64(i))
-		value, err := msgpack.Marshal(added{N: 1, Note: p.bytes(i, noteSize)})
+		value, err := msgpack.Marshal(added{N: 1, Note: noteOf(i, noteSize)})
 		if err != nil {
 			return err
 		}
@@ -141,14 +140,13 @@ func rawScan(db *leveldb.DB, n int) (float64, error) {
 func recoverSnapshot(ctx context.Context, b *run) ([]Result, error) {
 	const tail, never = 999, 1_000_000_000
 	n := b.scaled(1_000_000, 0)/1000*1000 + 1000
-	p := newNotes()
 	var c compared
 	err := b.opened(ctx, func(s *database) error {
 		b.progress("writing %d events with a snapshot each 1,000", n+tail)
-		if err := fill(ctx, s.journal, p, tail, 1000, "counter|tail"); err != nil {
+		if err := fill(ctx, s.journal, tail, 1000, "counter|tail"); err != nil {
 			return err
 		}
-		if err := fill(ctx, s.journal, p, n+tail, 1000, "counter|long"); err != nil {
+		if err := fill(ctx, s.journal, n+tail, 1000, "counter|long"); err != nil {
 			return err
 		}
 		if err := saveSnapshots(ctx, s, n); err != nil {

@@ -68,7 +68,6 @@ func resident(ctx context.Context, b *run) (results []Result, err error) {
 // wake measures reads of random resident entities.
 func wake(ctx context.Context, b *run) ([]Result, error) {
 	n := b.scaled(residents, 1)
-	p := newNotes()
 	var c compared
 	err := b.hosted(ctx, residentPad, func(_ *database, h *local) (err error) {
 		b.progress("starting %d entities", n)
@@ -78,7 +77,7 @@ func wake(ctx context.Context, b *run) ([]Result, error) {
 		targets, rngs := refs(h, n), randoms(persistCallers)
 		c, err = b.compare(
 			func() (_ float64, err error) {
-				t, err := b.adding(ctx, p, persistEntities, persistCallers)
+				t, err := b.adding(ctx, persistEntities, persistCallers)
 				return t.rate(), err
 			},
 			func() (_ float64, err error) {

@@ -30,7 +30,6 @@ const (
 // are stored. It records the acknowledged ones.
 type load struct {
 	region  *sharding.Region[counter]
-	notes   notes
 	ids     []string
 	acked   []atomic.Int64 // of each entity
 	unknown []atomic.Int64 // with an unknown outcome
@@ -50,7 +49,7 @@ type load struct {
 // startLoad starts a load. Acknowledgements of an earlier load on the same entities are kept.
 func (s *server) startLoad(ctx context.Context, o *order) (result, error) {
 	ctx, stop := context.WithCancel(ctx)
-	a := &load{region: s.region, notes: newNotes(), stop: stop, began: time.Now()}
+	a := &load{region: s.region, stop: stop, began: time.Now()}
 	for i := o.Part; i < o.Count; i += o.Parts {
 		a.ids = append(a.ids, tallyID(i))
 	}
@@ -72,7 +71,7 @@ func (a *load) loop(ctx context.Context, rate int) {
 		for due := a.began.Add(time.Duration(n) * each); !due.After(time.Now()) && a.open.Load() < loadOpen; due = due.Add(each) {
 			n++
 			i, stored := rng.IntN(len(a.ids)), rng.IntN(2) == 0
-			note := a.notes.bytes(n, noteSize)
+			note := noteOf(n, noteSize)
 			a.open.Add(1)
 			a.ended.Go(func() {
 				defer a.open.Add(-1)
@@ -130,7 +129,6 @@ func (s *server) times(_ context.Context, o *order) (r result, _ error) {
 	return r, nil
 }
 
-// lost reads all entities with acknowledged commands.
 func (s *server) lost(ctx context.Context, _ *order) (r result, err error) {
 	a := s.load
 	var lost atomic.Int64

@@ -108,7 +108,7 @@ func openNode(s *embedded.Server, name string) (*transport.Transport, error) {
 
 // echoes lets callers send requests for a time and checks the replies.
 func echoes(callers int, length time.Duration, ask func(caller int, payload []byte) ([]byte, error)) (throughput, error) {
-	payload := newNotes().bytes(0, echoSize)
+	payload := noteOf(0, echoSize)
 	return together(callers, length, func(caller, _ int) error {
 		got, err := ask(caller, payload)
 		if err == nil && !bytes.Equal(got, payload) {

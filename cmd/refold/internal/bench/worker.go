@@ -120,7 +120,6 @@ func (s *server) do(ctx context.Context, o *order) (result, error) {
 	return handle(s, ctx, o)
 }
 
-// join joins the cluster and waits until the node is Up.
 func (s *server) join(ctx context.Context, o *order) (r result, err error) {
 	s.setup = o.Setup
 	self, err := identity.New(o.Name)

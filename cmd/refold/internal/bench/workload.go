@@ -81,7 +81,6 @@ func (c *counter) apply(ev event) {
 	}
 }
 
-// counters is the type of the entity, with a state padded to some size.
 func counters(pad int, snapshots eventsourcing.Snapshots[counter, event]) eventsourcing.Type[counter, event] {
 	return eventsourcing.Type[counter, event]{
 		Name: "counter",
@@ -105,22 +104,21 @@ func counters(pad int, snapshots eventsourcing.Snapshots[counter, event]) events
 // noteSize makes an event of about 200 bytes.
 const noteSize = 190
 
-// notes is a source of bytes that do not compress.
-type notes struct{ pool []byte }
-
-func newNotes() notes {
-	pool := make([]byte, 1<<20)
+// pool holds bytes that do not compress.
+var pool = sync.OnceValue(func() []byte {
+	b := make([]byte, 1<<20)
 	rng := rand.NewChaCha8([32]byte{1})
-	for i := 0; i < len(pool); i += 8 {
-		binary.LittleEndian.PutUint64(pool[i:], rng.Uint64())
+	for i := 0; i < len(b); i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], rng.Uint64())
 	}
-	return notes{pool}
-}
+	return b
+})
 
-// bytes returns n bytes, different ones for each i.
-func (p notes) bytes(i, n int) []byte {
-	at := (i * 7919) % (len(p.pool) - n)
-	return p.pool[at : at+n : at+n]
+// noteOf returns n bytes of the pool, different ones for each i.
+func noteOf(i, n int) []byte {
+	p := pool()
+	at := (i * 7919) % (len(p) - n)
+	return p[at : at+n : at+n]
 }
 
 type local = eventsourcing.Local[counter, event]
@@ -160,7 +158,6 @@ func refs(h *local, n int) []eventsourcing.Ref[counter] {
 // operation would be a large part of the measured time.
 const sampleEvery = 8
 
-// throughput is the result of a number of concurrent callers.
 type throughput struct {
 	ops     int
 	elapsed time.Duration
@@ -240,7 +237,6 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// randoms returns one random source per caller.
 func randoms(n int) []*rand.Rand {
 	rngs := make([]*rand.Rand, n)
 	for i := range rngs {
@@ -250,11 +246,11 @@ func randoms(n int) []*rand.Rand {
 }
 
 // addAll lets callers add 1 to random counters. Each reply must be at least 1.
-func addAll(ctx context.Context, targets []eventsourcing.Ref[counter], callers int, length time.Duration, p notes) (throughput, error) {
+func addAll(ctx context.Context, targets []eventsourcing.Ref[counter], callers int, length time.Duration) (throughput, error) {
 	rngs := randoms(callers)
 	return together(callers, length, func(caller, n int) error {
 		to := targets[rngs[caller].IntN(len(targets))]
-		sum, err := eventsourcing.Ask(ctx, to, add{N: 1, Note: p.bytes(caller*31+n, noteSize)})
+		sum, err := eventsourcing.Ask(ctx, to, add{N: 1, Note: noteOf(caller*31+n, noteSize)})
 		if err == nil && sum < 1 {
 			err = fmt.Errorf("wrong reply %d from %v", sum, to)
 		}

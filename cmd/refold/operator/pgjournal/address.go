@@ -60,7 +60,6 @@ func ParseAddress(address string) (dsn, schema string, err error) {
 	return "", "", errBadAddress
 }
 
-// cutSchema removes the parameter "schema" from a URL.
 func cutSchema(dsn string) (rest, schema string, err error) {
 	before, query, found := strings.Cut(dsn, "?")
 	if !found {
