@@ -259,17 +259,15 @@ func (m *ormap) encode(e *encoder) {
 		}
 		hasKey := added != nil && (val == nil || key <= of)
 		hasVal := val != nil && (added == nil || of <= key)
-		switch {
-		case hasKey && hasVal:
-			e.text(key)
-			e.dst = append(e.dst, entryKey|entryValue)
-		case hasKey:
-			e.text(key)
-			e.dst = append(e.dst, entryKey)
-		default:
-			e.text(of)
-			e.dst = append(e.dst, entryValue)
+		flags := byte(0)
+		if hasVal {
+			key, flags = of, entryValue // of is equal to key if both exist
 		}
+		if hasKey {
+			flags |= entryKey
+		}
+		e.text(key)
+		e.dst = append(e.dst, flags)
 		if hasKey {
 			e.dots(added.vector())
 			keys.advance()

@@ -180,18 +180,17 @@ func (d *mapDelta) encode(e *encoder) {
 	for _, op := range d.ops {
 		e.dst = append(e.dst, byte(op.kind))
 		op.keys.encode(e)
-		if op.kind != mapUpdate {
-			e.text(op.key)
-		}
-		if op.kind == mapPut {
-			op.val.encode(e)
-		}
 		if op.kind == mapUpdate {
 			e.count(op.deltas.n)
 			for key, vd := range op.deltas.all() {
 				e.text(key)
 				vd.encode(e)
 			}
+			continue
+		}
+		e.text(op.key)
+		if op.kind == mapPut {
+			op.val.encode(e)
 		}
 	}
 }

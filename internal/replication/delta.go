@@ -342,16 +342,13 @@ func (m *Machine) pack(b *batch, c *change) {
 // packWhole adds a whole value, unless it is too large to send unrequested.
 func (m *Machine) packWhole(b *batch, e *entry) {
 	m.count.DeltasAsStates++
-	if e.size > maxPush {
-		m.deltas.deferLarge(e)
-		return
+	if e.size <= maxPush {
+		if w, err := m.encodeEntry(e); err == nil && len(w.Value) <= maxPush {
+			b.states.add(w, entrySize(&w), b.most, b.endStates)
+			return
+		}
 	}
-	w, err := m.encodeEntry(e)
-	if err != nil || len(w.Value) > maxPush {
-		m.deltas.deferLarge(e)
-		return
-	}
-	b.states.add(w, entrySize(&w), b.most, b.endStates)
+	m.deltas.deferLarge(e)
 }
 
 // deferLarge records a value that is too large to send unrequested. Gossip or Flush sends it.

@@ -291,14 +291,13 @@ func (m *Machine) sendEncoded(to identity.Node, bulk bool, kind Kind, data []byt
 	switch {
 	case len(data) > MaxMessage:
 		m.count.Dropped[DropTooLarge]++
-		return
 	case len(data) > m.cfg.MaxMessage:
 		m.split(to, bulk, data)
-		return
+	default:
+		m.count.Sent[kind]++
+		m.count.SentBytes[kind] += uint64(len(data))
+		m.sends = append(m.sends, message{to, bulk, data})
 	}
-	m.count.Sent[kind]++
-	m.count.SentBytes[kind] += uint64(len(data))
-	m.sends = append(m.sends, message{to, bulk, data})
 }
 
 func (m *Machine) stop() {

@@ -129,6 +129,9 @@ func (m *Machine) total(l Level) int {
 // order returns the nodes for a request in the order in which they are asked. The result is valid
 // until the next call.
 func (m *Machine) order(l Level, preferOldest bool, stable *entry) []identity.Node {
+	if l.Kind == Local {
+		return nil
+	}
 	peers := m.members.peers[:0]
 	for _, p := range m.members.eligible {
 		if !p.exiting || !l.withoutExiting() {

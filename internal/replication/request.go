@@ -19,10 +19,7 @@ func (m *Machine) get(in Get) {
 	if e := m.keys[in.Key]; e != nil {
 		m.touch(e)
 	}
-	var peers []identity.Node
-	if in.Level.Kind != Local {
-		peers = m.order(in.Level, in.PreferOldest, nil)
-	}
+	peers := m.order(in.Level, in.PreferOldest, nil)
 	if len(peers) == 0 && in.Level.Kind != Count && m.countsIn(in.Level) {
 		o, v := m.lookup(in.Key)
 		m.replyLocal(in.Request, o, v)
@@ -295,14 +292,11 @@ func (m *Machine) delete(in Delete) {
 // replicate stores an entry that is durable and sends it to as many nodes as the level requires.
 // The request is answered with done.
 func (m *Machine) replicate(in Request, e *entry, pos uint64, delta []byte, whole bool, done Outcome) {
-	var peers []identity.Node
-	if in.Level.Kind != Local {
-		var stable *entry
-		if !whole && e.causal {
-			stable = e
-		}
-		peers = m.order(in.Level, in.PreferOldest, stable)
+	var stable *entry
+	if !whole && e.causal {
+		stable = e
 	}
+	peers := m.order(in.Level, in.PreferOldest, stable)
 	alone := len(peers) == 0 && in.Level.Kind != Count && m.countsIn(in.Level)
 	if alone && !e.durable {
 		m.replyLocal(in, done, e.value)

@@ -107,19 +107,14 @@ func (m *Machine) notify() {
 	for i := range changed {
 		w := &changed[i]
 		e := m.keys[w.key]
-		kind := Changed
 		switch {
 		case e == nil && !w.existed, e != nil && e.deleted && w.deleted:
 			continue
-		case e == nil:
-			kind = Expired
-		case e.deleted:
-			kind = WasDeleted
-		case w.existed && !w.deleted && crdt.Equal(w.value, e.value):
+		case e != nil && !e.deleted && w.existed && !w.deleted && crdt.Equal(w.value, e.value):
 			continue
 		}
 		for _, o := range m.subscribersOf(w.key) {
-			m.addEvent(o, kind, w.key, e, !w.existed)
+			m.addEvent(o, w.key, e, !w.existed)
 		}
 	}
 	fresh := s.pending
@@ -141,20 +136,21 @@ func (m *Machine) sendInitial(s *subscription) {
 		keys = slices.Sorted(maps.Keys(m.keys))
 	}
 	for _, key := range keys {
-		e := m.keys[key]
-		switch {
-		case e == nil || !s.matches(key):
-		case e.deleted:
-			m.addEvent(s, WasDeleted, key, e, false)
-		default:
-			m.addEvent(s, Changed, key, e, false)
+		if e := m.keys[key]; e != nil && s.matches(key) {
+			m.addEvent(s, key, e, false)
 		}
 	}
 }
 
-func (m *Machine) addEvent(s *subscription, kind EventKind, key string, e *entry, isNew bool) {
-	event := Event{Nr: s.Nr, Kind: kind, Key: key, New: isNew}
-	if kind == Changed {
+// addEvent notifies a subscriber of the content of a key. e is nil if the key has expired.
+func (m *Machine) addEvent(s *subscription, key string, e *entry, isNew bool) {
+	event := Event{Nr: s.Nr, Kind: Changed, Key: key, New: isNew}
+	switch {
+	case e == nil:
+		event.Kind = Expired
+	case e.deleted:
+		event.Kind = WasDeleted
+	default:
 		event.Value = e.value
 	}
 	m.out.Events = append(m.out.Events, event)

@@ -232,10 +232,9 @@ func (m *Machine) receiveChunk(from identity.Node, in Chunk) {
 	}
 	t.nr, t.due, t.tries = 0, Never, 0
 	ahead := in.Bucket > t.from || in.Bucket == t.from && in.After > t.after
-	switch {
-	case in.Done || in.Bucket >= t.to || !ahead:
+	if in.Done || in.Bucket >= t.to || !ahead {
 		t.done = true
-	default:
+	} else {
 		t.from, t.after = in.Bucket, in.After
 	}
 	m.pullMore()
