@@ -88,7 +88,6 @@ func (c *benchCommand) list(env *operator.Env) error {
 	return err
 }
 
-// measure runs the rows, and prints each result when it is available.
 func (c *benchCommand) measure(ctx context.Context, env *operator.Env, rows []row) error {
 	results, missed := 0, false
 	var failed error // to print

@@ -17,7 +17,6 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// clusterFlags select the cluster, and the name and credentials of the operator.
 type clusterFlags struct {
 	Cluster  string        `help:"The name of the cluster. Required to query its nodes." env:"REFOLD_CLUSTER" placeholder:"NAME"`
 	Operator string        `help:"Your name, as the NATS servers authenticate it." default:"operator" placeholder:"NAME"`
@@ -34,13 +33,6 @@ type clusterFlags struct {
 	AllowPlaintext bool     `help:"Allow connections to other machines without TLS."`
 }
 
-func (f *clusterFlags) access() nats.Access {
-	return nats.Access{
-		URLs: f.NATS, AllowPlaintext: f.AllowPlaintext, CAFile: f.CA, CertFile: f.Cert, KeyFile: f.Key, ServerName: f.ServerName,
-		CredentialsFile: f.Credentials, NKeyFile: f.NKeyFile, TokenFile: f.TokenFile, ConnectTimeout: max(f.Timeout/2, 2*time.Second),
-	}
-}
-
 func (f *clusterFlags) Validate() error {
 	if f.Timeout <= 0 {
 		return fmt.Errorf("--timeout is %v, must be greater than 0", f.Timeout)
@@ -55,7 +47,6 @@ func (f *clusterFlags) named() error {
 	return nil
 }
 
-// nodes contains clients for the admin services of a cluster's nodes.
 type nodes struct {
 	members *cluster.Admin
 	data    *ddata.Admin
@@ -66,7 +57,10 @@ func (f *clusterFlags) with(do func(n *nodes) error) (err error) {
 	if err = f.named(); err != nil {
 		return err
 	}
-	op, err := nats.ConnectOperator(nats.OperatorConfig{Access: f.access(), Cluster: f.Cluster, Name: f.Operator})
+	op, err := nats.ConnectOperator(nats.OperatorConfig{Cluster: f.Cluster, Name: f.Operator, Access: nats.Access{
+		URLs: f.NATS, AllowPlaintext: f.AllowPlaintext, CAFile: f.CA, CertFile: f.Cert, KeyFile: f.Key, ServerName: f.ServerName,
+		CredentialsFile: f.Credentials, NKeyFile: f.NKeyFile, TokenFile: f.TokenFile, ConnectTimeout: max(f.Timeout/2, 2*time.Second),
+	}})
 	if err != nil {
 		return hint(err)
 	}

@@ -64,21 +64,17 @@ func (c *demoClusterCommand) Validate() error {
 	return nil
 }
 
-func (c *demoClusterCommand) settings() downing.Settings {
-	s := downing.Settings{Strategy: downing.Strategy(c.Strategy), StableAfter: c.StableAfter}
-	if s.Strategy == downing.StaticQuorum {
-		s.QuorumSize = c.Nodes/2 + 1
-	}
-	return s
-}
-
 func (c *demoClusterCommand) Run(ctx context.Context, env *operator.Env) error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
+	settings := downing.Settings{Strategy: downing.Strategy(c.Strategy), StableAfter: c.StableAfter}
+	if settings.Strategy == downing.StaticQuorum {
+		settings.QuorumSize = c.Nodes/2 + 1
+	}
 	d := bench.Demo{
-		Worker: []string{program, "demo", "serve"}, Nodes: c.Nodes, Downing: c.settings(), Patience: c.Patience, Stdout: env.Stdout, Stderr: env.Stderr,
+		Worker: []string{program, "demo", "serve"}, Nodes: c.Nodes, Downing: settings, Patience: c.Patience, Stdout: env.Stdout, Stderr: env.Stderr,
 		Hint: func(s *embedded.Server) string {
 			return fmt.Sprintf("%s cluster members --watch --cluster demo --nats %s --token-file %s", env.Name, s.URL(), s.TokenFile())
 		},

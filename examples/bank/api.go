@@ -208,7 +208,6 @@ func eventNumber(name, s string) (uint64, error) {
 	return n, nil
 }
 
-// handle decodes the JSON body of a request and calls f.
 func handle[T any](a *api, f func(*http.Request, T) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		a.respond(func(r *http.Request) (any, error) {

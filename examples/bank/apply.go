@@ -393,7 +393,6 @@ func (r *rejects) write(line uint64, code string, why error) {
 	}
 }
 
-// name returns the path of the file, or "" if it does not exist.
 func (r *rejects) name() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

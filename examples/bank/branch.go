@@ -200,7 +200,6 @@ type branchBody struct {
 	Waiting  int `json:"waiting"`
 }
 
-// memberBody describes a branch as another branch sees it.
 type memberBody struct {
 	Branch    string `json:"branch"`
 	Status    string `json:"status"`

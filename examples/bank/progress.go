@@ -82,7 +82,6 @@ func isTerminal(f any) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-// tally counts the outcomes of the lines of a file.
 type tally struct {
 	done, before, bad, inFlight int
 	passed                      int            // refused because an earlier run went past the line
@@ -91,7 +90,6 @@ type tally struct {
 	rejects                     string
 }
 
-// add counts the outcome of a line, and the code of a refused one.
 func (t *tally) add(outcome, code string) {
 	switch outcome {
 	case "done":

@@ -130,7 +130,6 @@ func (s *shell) execute(ctx context.Context, words []string) error {
 	return nil
 }
 
-// parseWords converts an entered line to a line of a batch.
 func parseWords(command string, args []string) (batch.Line, error) {
 	line := batch.Line{Command: command}
 	var amount, currency string

@@ -99,7 +99,6 @@ func unequal(a, b *journal.Event) string {
 	return ""
 }
 
-// contents summarizes one side of an ID.
 type contents struct {
 	highest, records, snapshots uint64
 	digest                      Digest

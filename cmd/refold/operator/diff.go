@@ -32,7 +32,6 @@ type differences struct {
 
 var errSameText = errors.New("only their encoding differs")
 
-// compare lists the fields in which two encoded states differ.
 func compare(present, other *folded) (d differences) {
 	a, err := tree(present)
 	if err != nil {

@@ -53,7 +53,6 @@ type durableFlags struct {
 	JSON       bool   `name:"json" help:"Print one JSON object per line."`
 }
 
-// each calls do with each selected store.
 func (f *durableFlags) each(ctx context.Context, do func(id durable.ID, dir string, s durable.Store) error) error {
 	d := leveldb.NewDurable(f.Dir, leveldb.DurableConfig{ReadOnly: true})
 	ids, err := d.IDs()

@@ -124,7 +124,6 @@ func (p Program) withDefaults() Program {
 	return p
 }
 
-// commands are the subcommands of every program.
 type commands struct {
 	Events    eventsCommand    `cmd:"" help:"List persistence IDs, or the events of one."`
 	Snapshots snapshotsCommand `cmd:"" help:"List snapshots, or print one."`

@@ -58,19 +58,17 @@ type entry struct {
 	asOf time.Time
 }
 
-type document struct {
-	Source string `json:"source"`
-	Rates  []struct {
-		Pair string    `json:"pair"`
-		Rate string    `json:"rate"`
-		AsOf time.Time `json:"as_of"`
-	} `json:"rates"`
-}
-
 // Parse parses a table from JSON; see the package comment for its form. The error matches
 // ErrFormat. Parse accepts a rate that is not positive; Quote then returns an error for it.
 func Parse(data []byte) (*Table, error) {
-	var doc document
+	var doc struct {
+		Source string `json:"source"`
+		Rates  []struct {
+			Pair string    `json:"pair"`
+			Rate string    `json:"rate"`
+			AsOf time.Time `json:"as_of"`
+		} `json:"rates"`
+	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&doc); err != nil {

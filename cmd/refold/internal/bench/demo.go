@@ -146,7 +146,6 @@ func (d *Demo) allUp() bool {
 	return true
 }
 
-// member reports whether any node sees n as a member.
 func (d *Demo) member(n identity.Node) bool {
 	for _, v := range d.views {
 		if slices.ContainsFunc(v.Members, func(m viewMember) bool { return m.Node == n }) {

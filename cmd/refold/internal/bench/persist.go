@@ -32,7 +32,7 @@ func persist(ctx context.Context, b *run) ([]Result, error) {
 				_, rate, err := b.rawBatches(1000)
 				return rate, err
 			}
-			_, single, err := b.rawRows(ctx, 16)
+			_, single, err := b.rawInserts(ctx, rawWay{size: 1, conn: 16}, false, b.settings.Length)
 			if err != nil {
 				return 0, err
 			}
@@ -119,7 +119,7 @@ func (b *run) rawSingle(ctx context.Context, samples *[]time.Duration) func() (f
 	return func() (rate float64, err error) {
 		var some []time.Duration
 		if b.scheme == "postgres" {
-			some, rate, err = b.rawRows(ctx, 1)
+			some, rate, err = b.rawInserts(ctx, rawWay{size: 1, conn: 1}, false, b.settings.Length)
 		} else {
 			some, rate, err = b.rawBatches(1)
 		}

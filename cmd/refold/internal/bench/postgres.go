@@ -116,11 +116,6 @@ func splitTable(table string) (schema, name string) {
 	return table[1 : len(table)-len(`".raw`)], "raw"
 }
 
-// rawRows inserts single rows, one transaction each.
-func (b *run) rawRows(ctx context.Context, conns int) (samples []time.Duration, rate float64, err error) {
-	return b.rawInserts(ctx, rawWay{size: 1, conn: conns}, false, b.settings.Length)
-}
-
 // filledTable runs f with a raw table of n events, whose IDs and sequence numbers key returns.
 func (b *run) filledTable(ctx context.Context, n int, key func(i int) (string, int64), f func(conn *pgx.Conn, table string) error) error {
 	return b.rawTable(ctx, false, func(table string) error {

@@ -92,7 +92,6 @@ func summed(ctx context.Context, pool *pgxpool.Pool, sums string, want int, work
 	}
 }
 
-// catchUp runs a new projection until it has handled all events.
 func catchUp(ctx context.Context, s *database, pool *pgxpool.Pool, name, sums string, n int) (float64, error) {
 	store, err := pgprojection.NewStore(pool, pgprojection.Config{Schema: s.schema})
 	if err != nil {

@@ -88,31 +88,24 @@ func (b *run) rawEvents(ctx context.Context, n int, measure func(scan func() (fl
 		return b.rawSelect(ctx, n, measure)
 	}
 	return b.rawDB(func(db *leveldb.DB) error {
-		if err := rawFill(db, n); err != nil {
-			return err
+		batch := new(leveldb.Batch)
+		for i := 1; i <= n; i++ {
+			var key [16]byte
+			binary.BigEndian.PutUint64(key[8:], uint64(i))
+			value, err := msgpack.Marshal(added{N: 1, Note: noteOf(i, noteSize)})
+			if err != nil {
+				return err
+			}
+			batch.Put(key[:], value)
+			if batch.Len() == 1000 || i == n {
+				if err := db.Write(batch, &opt.WriteOptions{Sync: true}); err != nil {
+					return err
+				}
+				batch.Reset()
+			}
 		}
 		return measure(func() (float64, error) { return rawScan(db, n) })
 	})
-}
-
-func rawFill(db *leveldb.DB, n int) error {
-	batch := new(leveldb.Batch)
-	for i := 1; i <= n; i++ {
-		var key [16]byte
-		binary.BigEndian.PutUint64(key[8:], uint64(i))
-		value, err := msgpack.Marshal(added{N: 1, Note: noteOf(i, noteSize)})
-		if err != nil {
-			return err
-		}
-		batch.Put(key[:], value)
-		if batch.Len() == 1000 || i == n {
-			if err := db.Write(batch, &opt.WriteOptions{Sync: true}); err != nil {
-				return err
-			}
-			batch.Reset()
-		}
-	}
-	return nil
 }
 
 func rawScan(db *leveldb.DB, n int) (float64, error) {

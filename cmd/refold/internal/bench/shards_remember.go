@@ -14,7 +14,6 @@ import (
 
 const maxRecall = 1.5
 
-// recalled is the time until all entities ran.
 type recalled struct{ first, messages, remembered time.Duration }
 
 // shardRecall measures the time until remembered entities run again after a restart of all nodes,
@@ -109,7 +108,6 @@ func (b *run) lifetime(ctx context.Context, common setup, f func(w *workers, up 
 	return took, err
 }
 
-// allRun waits until all entities run, and returns the time since a start time.
 func (b *run) allRun(ctx context.Context, w *workers, since time.Time) (time.Duration, error) {
 	n := 0
 	err := until(ctx, 50*time.Millisecond, func(context.Context) (bool, error) {

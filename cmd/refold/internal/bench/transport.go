@@ -46,7 +46,6 @@ func transports(ctx context.Context, b *run) (results []Result, err error) {
 	return results, nil
 }
 
-// rawRequests returns the requests per second of the NATS client.
 func (b *run) rawRequests(s *embedded.Server, callers int) (float64, error) {
 	client, err := dial(s.Access())
 	if err != nil {
