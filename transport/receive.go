@@ -140,6 +140,10 @@ func (t *Transport) handle(key inboxKey, d *delivery) {
 		m.Payload = whole
 	}
 	all := t.handlers.Load()
+	messages := all.messages
+	if key.named {
+		messages = all.named
+	}
 	if r != nil {
 		r.Payload = m.Payload
 		if h := all.requests[m.Kind]; h != nil {
@@ -147,20 +151,13 @@ func (t *Transport) handle(key inboxKey, d *delivery) {
 			return
 		}
 		r.reject(statusNoHandler)
-	} else if h := all.of(key.named)[m.Kind]; h != nil {
+	} else if h := messages[m.Kind]; h != nil {
 		h(t.base, m)
 		return
 	}
 	t.counters.dropped[link.NoHandler].Add(1)
 	t.throttle.Log(t.base, t.log, link.NoHandler, slog.LevelWarn, "dropped messages without a handler",
 		slog.Int("kind", int(d.Kind)), slog.String("peer", d.from.String()))
-}
-
-func (h *handlers) of(named bool) map[Kind]Handler {
-	if named {
-		return h.named
-	}
-	return h.messages
 }
 
 // rejected reports whether messages of a sender are no longer handled.

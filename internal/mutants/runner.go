@@ -71,7 +71,7 @@ func (r Runner) Run(ctx context.Context, m Mutant) Result {
 	switch {
 	case err == nil:
 		result.Outcome, result.Detail = Missed, string(out)
-	case !isFailure || failure.ExitCode() != 1 || noTestRan(out):
+	case !isFailure || failure.ExitCode() != 1 || bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]")):
 		result.Outcome, result.Detail = Broken, fmt.Sprintf("%v\n%s", err, out)
 	default:
 		result.Detail = noticed(out)
@@ -89,11 +89,6 @@ func noticed(out []byte) string {
 		}
 	}
 	return strings.Join(found, "\n")
-}
-
-// noTestRan reports whether go test failed before it ran a test.
-func noTestRan(out []byte) bool {
-	return bytes.Contains(out, []byte("[build failed]")) || bytes.Contains(out, []byte("[setup failed]"))
 }
 
 // runWithFault runs the test with the changed files.

@@ -223,7 +223,7 @@ func (d *data) mustHappen() {
 			"own writes", "reads that have to see writes", "reads of registers", "repaired reads", "writes when a node is pruned",
 			"elements added and removed by two", "sums that are known", "converges", "prunes", "records",
 		},
-		"data": {"asked while loading", "stray message", "lost with its last replica", "all holders of a write have ended", "pruned while the holder was away"},
+		"data": {"asked while loading", "message for an earlier incarnation", "lost with its last replica", "all holders of a write have ended", "pruned while the holder was away"},
 	} {
 		d.c.coverage.expect(table, rows...)
 	}
@@ -247,8 +247,8 @@ type replicator struct {
 	loaded  bool
 	ended   bool
 	wrote   bool
-	alarm   env.Alarm     // calls Tick
-	quick   time.Duration // the time at which the last delayed message was processed
+	alarm   env.Alarm // calls Tick
+	delays  delays
 
 	requests map[uint64]*request
 	asked    []replication.Input           // requests that the node has not received yet
@@ -329,22 +329,13 @@ func changesMembers(e membership.Event) bool {
 	}
 }
 
-// received delivers a message, delayed if the node is overloaded.
 func (r *replicator) received(m env.Message) {
-	switch lag, now := r.h.c.overload[r.h.p.Place().Name], r.h.p.Now(); {
+	switch {
 	case m.To != r.h.p.Node():
-		r.d.hit("data", "stray message")
-	case r.h.cut[m.From] || r.ended:
-	case lag > 0 || r.quick > now:
-		r.quick = max(r.quick, now+time.Duration(r.d.rand.Int64N(int64(lag/4+time.Millisecond))))
-		r.after(r.quick-now, func() { r.receive(m) })
-	default:
-		r.receive(m)
+		r.d.hit("data", "message for an earlier incarnation")
+	case !r.h.cut[m.From] && !r.ended:
+		r.delays.deliver(r.h, r.d.rand, func() { r.step(replication.Batch{Packets: []replication.Packet{{From: m.From, Payload: m.Data}}}) })
 	}
-}
-
-func (r *replicator) receive(m env.Message) {
-	r.step(replication.Batch{Packets: []replication.Packet{{From: m.From, Payload: m.Data}}})
 }
 
 func (r *replicator) step(b replication.Batch) {

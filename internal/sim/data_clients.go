@@ -223,25 +223,21 @@ func (d *data) change(r *replicator, k *datum) {
 			return m.Add(r.self, w.id, 1)
 		})
 	case tags:
-		d.tag(r, w)
+		key, element, how := fmt.Sprint(d.rand.IntN(3)), fmt.Sprint(d.rand.IntN(6)), d.rand.IntN(6)
+		update(d, r, w, func(m crdt.ORMultiMap[string, string]) (crdt.ORMultiMap[string, string], error) {
+			switch how {
+			case 0:
+				return m.Remove(r.self, key)
+			case 1:
+				return m.RemoveElements(r.self, key, element)
+			case 2:
+				return m.Put(r.self, key, element)
+			default:
+				return m.Add(r.self, key, element)
+			}
+		})
 	case register, race, huge, kinds:
 	}
-}
-
-func (d *data) tag(r *replicator, w *write) {
-	key, element, how := fmt.Sprint(d.rand.IntN(3)), fmt.Sprint(d.rand.IntN(6)), d.rand.IntN(6)
-	update(d, r, w, func(m crdt.ORMultiMap[string, string]) (crdt.ORMultiMap[string, string], error) {
-		switch how {
-		case 0:
-			return m.Remove(r.self, key)
-		case 1:
-			return m.RemoveElements(r.self, key, element)
-		case 2:
-			return m.Put(r.self, key, element)
-		default:
-			return m.Add(r.self, key, element)
-		}
-	})
 }
 
 func (d *data) remove(r *replicator) {

@@ -52,7 +52,10 @@ func (c *cluster) start(name string, change func(*node.Config)) *host {
 	c.w.Start(name, func(p *env.Process) env.Program {
 		h = &host{
 			c: c, p: p, instances: map[string]*instance{}, leases: map[string]*leaseClient{}, cut: map[identity.Node]bool{},
-			observed: newObserved(),
+			observed: observed{
+				members: map[identity.Node]identity.Member{}, unreachable: map[identity.Node]bool{}, roleLeaders: map[string]identity.Node{},
+				removed: map[identity.Node]bool{},
+			},
 		}
 		return h
 	})
@@ -135,6 +138,20 @@ func (h *host) Receive(m env.Message) {
 	default:
 		h.received(m)
 	}
+}
+
+// delays has the node's time at which the last delayed message of a workload is delivered.
+type delays struct{ last time.Duration }
+
+// deliver calls f, later if the node is overloaded or earlier messages wait.
+func (d *delays) deliver(h *host, r *rand.Rand, f func()) {
+	lag, now := h.c.overload[h.p.Place().Name], h.p.Now()
+	if lag == 0 && d.last <= now {
+		f()
+		return
+	}
+	d.last = max(d.last, now+time.Duration(r.Int64N(int64(lag/4+time.Millisecond))))
+	h.p.After(d.last-now, f)
 }
 
 func (h *host) received(m env.Message) {

@@ -76,7 +76,7 @@ func removedOnlyWhenGone(h *host, e membership.Event) {
 	case was.Status != identity.Down && was.Status != identity.Exiting:
 		h.violate("removed-only-when-gone", "it removes %v, which is %v", n, was.Status)
 	case !h.observed.unreachable[n] && other != nil && other.alive():
-		h.violate("removed-only-when-gone", "it removes %v, which is %v, reachable and runs", n, was.Status)
+		h.violate("removed-only-when-gone", "it removes %v, which is %v and reachable, and runs", n, was.Status)
 	}
 }
 
@@ -96,23 +96,22 @@ func oneIncarnation(h *host, g membership.Gossip) {
 func wellFormed(h *host, g membership.Gossip) {
 	for _, m := range g.Members() {
 		if m.Status == identity.Removed {
-			h.violate("well-formed-gossip", "%v is removed, and still there", m.Node)
+			h.violate("well-formed-gossip", "%v is removed, but still a member", m.Node)
+		}
+	}
+	check := func(n identity.Node, has string, member bool) {
+		if (g.Member(n) != nil) != member {
+			h.violate("well-formed-gossip", "%v has %s, member %t", n, has, !member)
 		}
 	}
 	for _, o := range g.Reachability().Observers {
-		if g.Member(o.Node) == nil {
-			h.violate("well-formed-gossip", "%v observes, and is no member", o.Node)
-		}
+		check(o.Node, "observations", true)
 	}
 	for _, t := range g.Clock() {
-		if g.Member(t.Node) == nil {
-			h.violate("well-formed-gossip", "%v has a clock, and is no member", t.Node)
-		}
+		check(t.Node, "a clock", true)
 	}
 	for _, t := range g.Tombstones() {
-		if g.Member(t.Node) != nil {
-			h.violate("well-formed-gossip", "%v has a tombstone, and is a member", t.Node)
-		}
+		check(t.Node, "a tombstone", false)
 	}
 }
 
@@ -258,13 +257,6 @@ type observed struct {
 	decided   uint64                             // number of decisions
 	decisions [splitbrain.LeftToOwner + 1]uint64 // counters at the start of deafness
 	deaf      bool
-}
-
-func newObserved() observed {
-	return observed{
-		members: map[identity.Node]identity.Member{}, unreachable: map[identity.Node]bool{}, roleLeaders: map[string]identity.Node{},
-		removed: map[identity.Node]bool{},
-	}
 }
 
 func (h *host) beforeStep() { h.observed.gossip = h.m.Gossip() }

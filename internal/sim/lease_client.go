@@ -133,22 +133,17 @@ func (l *leaseClient) acquire() {
 			l.done(node.LeaseAnswer{Lease: l.name, Owner: owner})
 			return
 		}
-		l.keep(revision, sent, how)
+		l.held, l.revision, l.until = true, revision, sent+l.h.c.store.Timeout/10*9
+		l.hold++
+		if !l.certain() {
+			l.held = false
+			l.answer(false, "acquired too late")
+			return
+		}
+		l.renewAfter(l.hold, l.h.c.store.Timeout/4)
+		l.expire(l.hold)
+		l.answer(true, how)
 	}, func() { l.answer(false, "acquire: unknown") })
-}
-
-func (l *leaseClient) keep(revision uint64, sent time.Duration, how string) {
-	l.held, l.revision, l.until = true, revision, sent+l.h.c.store.Timeout/10*9
-	l.hold++
-	if !l.certain() {
-		l.held = false
-		l.answer(false, "acquired too late")
-		return
-	}
-	hold := l.hold
-	l.renewAfter(hold, l.h.c.store.Timeout/4)
-	l.expire(hold)
-	l.answer(true, how)
 }
 
 // expire loses the lease when it expires.
@@ -172,14 +167,13 @@ func (l *leaseClient) lose(how string) {
 
 func (l *leaseClient) renewAfter(hold uint64, d time.Duration) {
 	l.h.p.After(d, func() {
-		if !l.held || l.hold != hold {
-			return
-		}
-		if l.busy {
+		switch {
+		case !l.held || l.hold != hold:
+		case l.busy:
 			l.renewAfter(hold, 100*time.Millisecond)
-			return
+		default:
+			l.renew(hold)
 		}
-		l.renew(hold)
 	})
 }
 

@@ -55,8 +55,19 @@ func newSharding(c *cluster, seed uint64, plan ShardsPlan) *sharding {
 			d.byID[a.id] = a
 		}
 	}
-	d.store = newStateStore(d)
-	d.rememberStore = newMemory(d)
+	d.store = &stateStore{d: d, fold: coordinator.NewFold(coordinator.State{}), homes: map[home]bool{}}
+	if plan.Replicated {
+		d.store.replicated = &replicatedStore{d: d, known: map[edition]coordinator.State{}, acked: map[edition]bool{}}
+	}
+	d.rememberStore = rememberedEntities{
+		d: d, known: map[shardcore.Shard]bool{}, entities: map[shardcore.Shard]map[string]bool{}, owner: map[shardcore.Shard]owner{},
+	}
+	if plan.ReplicatedMemory {
+		d.rememberStore.replicated = &replicatedEntities{
+			d: d, knows: map[owner]map[string]bool{}, last: map[shardcore.Shard]map[string]bool{}, unsure: map[shardcore.Shard]bool{},
+			open: map[shardcore.Shard]int{}, turns: map[home][]func(){},
+		}
+	}
 	return d
 }
 

@@ -34,13 +34,13 @@ type shardNode struct {
 	cfg shardcore.Config
 
 	proxy              bool
-	alarm              env.Alarm     // calls Tick
-	quick              time.Duration // when the last delayed message was handled
-	gone               bool          // the process has ended
-	drains             int           // number of drains
-	wrongSetting       string        // the setting that differs from other nodes, "" if none
-	region             uint64        // number of the region
-	left               func()        // called when the region has ended
+	alarm              env.Alarm // calls Tick
+	delays             delays
+	gone               bool   // the process has ended
+	drains             int    // number of drains
+	wrongSetting       string // the setting that differs from other nodes, "" if none
+	region             uint64 // number of the region
+	left               func() // called when the region has ended
 	hasSingleton       bool
 	usurps             bool // it runs a coordinator without the singleton
 	coordinatorStopped func()
@@ -190,18 +190,18 @@ func (s *shardNode) end() {
 // idle reports whether nothing of the region runs.
 func (s *shardNode) idle() bool { return s.gone || len(s.entities)+len(s.inbox) == 0 }
 
-// received handles a message of another node, late if the node is slow.
 func (s *shardNode) received(m env.Message) {
-	switch lag, now := s.h.c.overload[s.h.p.Place().Name], s.h.p.Now(); {
+	switch {
 	case m.To != s.h.p.Node():
-		s.d.hit("sharding", "stray message")
+		s.d.hit("sharding", "message for an earlier incarnation")
 	case s.h.cut[m.From], s.gone:
 		s.d.undelivered(m)
-	case lag > 0 || s.quick > now:
-		s.quick = max(s.quick, now+time.Duration(s.d.rand.Int64N(int64(lag/4+time.Millisecond))))
-		s.after(s.quick-now, func() { s.receive(m) })
 	default:
-		s.receive(m)
+		s.delays.deliver(s.h, s.d.rand, func() {
+			if !s.gone {
+				s.receive(m)
+			}
+		})
 	}
 }
 

@@ -43,14 +43,6 @@ type home struct {
 	node  identity.Node
 }
 
-func newStateStore(d *sharding) *stateStore {
-	s := &stateStore{d: d, fold: coordinator.NewFold(coordinator.State{}), homes: map[home]bool{}}
-	if d.plan.Replicated {
-		s.replicated = &replicatedStore{d: d, known: map[edition]coordinator.State{}, acked: map[edition]bool{}}
-	}
-	return s
-}
-
 func (s *stateStore) fails() bool { return s.trouble.failing && !s.d.quiet }
 
 func (d *sharding) storeTrouble() {
@@ -509,15 +501,6 @@ type replicatedEntities struct {
 	turns  map[home][]func()                   // calls that wait, by shard and calling node
 }
 
-func newReplicatedMemory(d *sharding) *replicatedEntities {
-	return &replicatedEntities{
-		d: d, knows: map[owner]map[string]bool{}, last: map[shardcore.Shard]map[string]bool{}, unsure: map[shardcore.Shard]bool{}, open: map[shardcore.Shard]int{},
-		turns: map[home][]func(){},
-	}
-}
-
-func memoryKey(n shardcore.Shard) string { return fmt.Sprintf("shard-account||%d", n) }
-
 // ask makes a call after the earlier calls of the node for the same shard.
 func (m *replicatedEntities) ask(s *shardNode, r shardcore.RememberCall, me owner, answer func([]string, error)) {
 	if r.Update != nil {
@@ -610,14 +593,6 @@ type rememberedEntities struct {
 type owner struct {
 	s *shardNode
 	shardcore.ShardRun
-}
-
-func newMemory(d *sharding) rememberedEntities {
-	m := rememberedEntities{d: d, known: map[shardcore.Shard]bool{}, entities: map[shardcore.Shard]map[string]bool{}, owner: map[shardcore.Shard]owner{}}
-	if d.plan.ReplicatedMemory {
-		m.replicated = newReplicatedMemory(d)
-	}
-	return m
 }
 
 func (m *rememberedEntities) shards() []shardcore.Shard { return slices.Sorted(maps.Keys(m.known)) }
