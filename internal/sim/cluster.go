@@ -45,7 +45,7 @@ type cluster struct {
 	deaf           map[string]time.Duration // since when a node does not receive its own messages
 	leaving        map[identity.Node]bool
 	twins          map[identity.Node]bool // whose name is in use
-	hopeless       map[identity.Node]membership.Reason
+	cannotJoin     map[identity.Node]membership.Reason
 	notRestarted   map[string]bool // names that are not restarted
 	runningFaults  int             // running faults for which a member may be downed
 	faultEnded     time.Duration   // when the last one ended
@@ -78,7 +78,7 @@ func newCluster(seed uint64, plan Plan) *cluster {
 		w: w, plan: plan, store: w.NewLeaseStore(plan.LeaseTimeout), byNode: map[identity.Node]*host{}, names: plan.Names, coverage: Coverage{},
 		wasUp: map[identity.Node]bool{}, wasGone: map[identity.Node]bool{}, contents: map[membership.Digest]uint64{}, delivered: map[delivered]bool{}, versions: map[version]bool{},
 		overload: map[string]time.Duration{}, overloadEnd: map[string]time.Duration{}, deaf: map[string]time.Duration{}, leaving: map[identity.Node]bool{}, twins: map[identity.Node]bool{},
-		hopeless: map[identity.Node]membership.Reason{}, notRestarted: map[string]bool{},
+		cannotJoin: map[identity.Node]membership.Reason{}, notRestarted: map[string]bool{},
 	}
 	c.data = newData(c, seed, NewDataPlan(seed, plan))
 	c.shard = newSharding(c, seed, NewShardsPlan(seed, plan))
@@ -284,8 +284,8 @@ func (c *cluster) converge(invariant string, most time.Duration, why func() stri
 	return true
 }
 
-// maxUnrest is the maximum duration of the fault phase.
-const maxUnrest = 20 * time.Minute
+// maxFaultPhase is the maximum duration of the fault phase.
+const maxFaultPhase = 20 * time.Minute
 
 // Result is the result of a simulation.
 type Result struct {
@@ -350,7 +350,7 @@ func (c *cluster) live() {
 	}
 	begun := c.w.Now()
 	for c.violation == nil && (c.faults < c.plan.Faults || c.w.Now() < begun+c.plan.Least) {
-		if c.w.Now() > begun+maxUnrest { // most faults are not possible without the first seed
+		if c.w.Now() > begun+maxFaultPhase { // most faults are not possible without the first seed
 			c.violate("comes-together", c.hosts[0].p.Node(), "after %v only %d faults were possible: %s", c.w.Now()-begun, c.faults, c.unsettled())
 		}
 		c.injectFault()
@@ -361,11 +361,11 @@ func (c *cluster) live() {
 	if !c.converge("comes-together", 4*time.Minute, c.unsettled) {
 		return
 	}
-	c.shard.calm()
+	c.shard.quiesce()
 	if c.violation == nil {
 		c.shard.finish()
 	}
-	c.data.calm()
+	c.data.quiesce()
 	c.run(20 * time.Second) // no workload and no faults
 	if why := c.unsettled(); why != "" && c.violation == nil {
 		c.violate("stays-together", c.hosts[0].p.Node(), "%s", why)
@@ -396,8 +396,8 @@ func (c *cluster) heal() {
 	}
 	for _, h := range c.living() {
 		h.p.Connection(true)
-		if h.site.m.Drained() || h.site.wrongSetting != "" {
-			h.site.restart()
+		if h.shards.m.Drained() || h.shards.wrongSetting != "" {
+			h.shards.restart()
 		}
 	}
 	c.faultEnded = c.w.Now()

@@ -38,7 +38,7 @@ type data struct {
 	acks     uint64          // number of the last acknowledgement or answer
 	serial   int             // source of unique names
 	held     []*holders      // sets of replicators that held the same data at some time
-	looks    int
+	rounds   int
 	pruned   map[identity.Node]bool // removed nodes whose history was taken over
 }
 
@@ -51,7 +51,7 @@ func newData(c *cluster, seed uint64, plan DataPlan) *data {
 
 func (d *data) begin() {
 	d.later(d.plan.Pace, d.work)
-	d.later(4*time.Second, d.look)
+	d.later(4*time.Second, d.recordHolders)
 	d.later(20*time.Second, d.diskTrouble)
 }
 
@@ -250,13 +250,13 @@ type replicator struct {
 	alarm   env.Alarm // calls Tick
 	delays  delays
 
-	requests map[uint64]*request
-	asked    []replication.Input           // requests that the node has not received yet
-	gathers  bool                          // requests are collected instead of delivered
-	held     map[string]replication.Change // the values for reads outside of the machine
-	ran      []*write                      // changes of this step
-	counts   map[string]uint64             // observed counts by key
-	feeds    []*feed
+	requests      map[uint64]*request
+	asked         []replication.Input           // requests that the node has not received yet
+	collects      bool                          // requests are collected instead of delivered
+	held          map[string]replication.Change // the values for reads outside of the machine
+	ran           []*write                      // changes of this step
+	counts        map[string]uint64             // observed counts by key
+	subscriptions []*subscription
 }
 
 func (d *data) replicate(h *host) *replicator {
@@ -427,12 +427,12 @@ var errDisk = errors.New("the disk has failed")
 type disk struct {
 	trouble
 
-	d       *data
-	name    string
-	records map[string][]byte
-	owner   *replicator   // the replicator that has opened it
-	well    time.Duration // time of the last repair
-	failed  bool          // failed at least once; writes of other nodes are not retried
+	d        *data
+	name     string
+	records  map[string][]byte
+	owner    *replicator   // the replicator that has opened it
+	repaired time.Duration // time of the last repair
+	failed   bool          // failed at least once; writes of other nodes are not retried
 
 	decoded map[string]decoded
 }
@@ -539,6 +539,6 @@ func (d *data) diskTrouble() {
 		return
 	}
 	if k := living[d.rand.IntN(len(living))].disk; k.trouble == (trouble{}) {
-		k.well = d.w.Now() + k.begin(&d.workload, "the disk of "+k.name)
+		k.repaired = d.w.Now() + k.begin(&d.workload, "the disk of "+k.name)
 	}
 }

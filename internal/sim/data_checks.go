@@ -64,7 +64,7 @@ func (q *request) overdue(in time.Duration) {
 		if r.requests[q.id] == nil {
 			return
 		}
-		if left := max(q.began, r.h.p.Resumed()) + q.timeout + slack - r.d.w.Now(); left > 0 || q.view == nil && !r.loaded || q.key.durable && r.d.w.Now() < r.disk.well+10*time.Second {
+		if left := max(q.began, r.h.p.Resumed()) + q.timeout + slack - r.d.w.Now(); left > 0 || q.view == nil && !r.loaded || q.key.durable && r.d.w.Now() < r.disk.repaired+10*time.Second {
 			q.overdue(max(left, slack))
 			return
 		}
@@ -78,7 +78,7 @@ func (q *request) overdue(in time.Duration) {
 }
 
 func (r *replicator) replied(a *replication.Reply) {
-	if r.h.site.replied(a) {
+	if r.h.shards.replied(a) {
 		return
 	}
 	q := r.requests[a.ID]
@@ -94,7 +94,7 @@ func (r *replicator) replied(a *replication.Reply) {
 	case q.mistake:
 		r.d.hit("mistake", a.Outcome.String())
 		if a.Outcome != replication.Failed && a.Outcome != replication.Deleted && a.Outcome != replication.Stopped || a.Outcome == replication.Failed && a.Err == nil {
-			r.h.violate("mistakes-change-nothing", "a failing function has outcome %v", a.Outcome)
+			r.h.violate("mistakes-change-nothing", "a failing update function has the outcome %v", a.Outcome)
 		}
 		return
 	case q.write == nil:
@@ -106,7 +106,7 @@ func (r *replicator) replied(a *replication.Reply) {
 		r.wasWritten(q, a)
 	}
 	r.d.hit("level", q.level.Kind.String()+", "+a.Outcome.String())
-	honest(q, a)
+	checkQuorum(q, a)
 	switch {
 	case a.Outcome != replication.Done && (a.Outcome != replication.Deleted && a.Outcome != replication.NotFound || q.write != nil):
 	case q.write == nil:
@@ -133,8 +133,8 @@ func (r *replicator) wasWritten(q *request, a *replication.Reply) {
 	}
 }
 
-// honest checks the numbers of replicas in an answer: existing, required and participating ones.
-func honest(q *request, a *replication.Reply) {
+// checkQuorum checks the numbers of replicas in an answer: existing, required and participating ones.
+func checkQuorum(q *request, a *replication.Reply) {
 	r := q.by
 	switch a.Outcome {
 	case replication.Done, replication.NotFound, replication.TimedOut, replication.TooFew:
@@ -166,7 +166,7 @@ func acknowledged(q *request, a *replication.Reply) {
 	w, r := q.write, q.by
 	r.d.acks++
 	w.acked, w.held = r.d.acks, a.Answered
-	if q.view == nil || !q.key.kind.tracked() || w.undone() {
+	if q.view == nil || !q.key.kind.tracked() || w.mayReappear() {
 		return
 	}
 	have, stored := 0, 0
@@ -250,7 +250,7 @@ func readSees(q *request, a *replication.Reply) {
 			least += bound(w, must, w.n < 0)
 			most += bound(w, must, w.n > 0)
 		}
-		if must && !w.undone() && q.key.kind != counter && q.key.kind != balance && !w.contained(a.Value, deleted, found) {
+		if must && !w.mayReappear() && q.key.kind != counter && q.key.kind != balance && !w.contained(a.Value, deleted, found) {
 			q.by.h.violate("reads-see-writes", "%v of %q lacks the %v, own %t, acknowledged by %d", q.level, q.key.key, w, own, w.held)
 		}
 		if must && w.do == deletes && !deleted {
@@ -351,10 +351,10 @@ func prunedForAll(o *replicator, gone identity.Node) {
 			has := func(r *replicator) bool { return w.present(r.value(k.key)) }
 			here := w.at(o)
 			if sums {
-				here = tally(before, gone) >= w.sum
+				here = countOf(before, gone) >= w.sum
 				has = func(r *replicator) bool {
 					v, deleted, found := r.value(k.key)
-					return found && !deleted && v.NeedsPruning(gone) && tally(v, gone) >= w.sum
+					return found && !deleted && v.NeedsPruning(gone) && countOf(v, gone) >= w.sum
 				}
 			}
 			o.d.hit("checked", "writes when a node is pruned")
@@ -389,7 +389,7 @@ func goneForBoth(d *data, both [2]*write) {
 			r := d.byNode[n]
 			v, deleted, found := r.value(w.datum.key)
 			if both[0].view.has(n) && both[1].view.has(n) && found && !deleted && as[crdt.ORSet[string]](v).Contains(w.id) {
-				r.h.violate("removed-is-gone", "%v and %v have removed %s from %q on all nodes, but it is present", both[0].by.h.p.Node(), both[1].by.h.p.Node(), w.id, w.datum.key)
+				r.h.violate("removed-is-gone", "%v and %v have removed %s from all replicas of %q, but it is present", both[0].by.h.p.Node(), both[1].by.h.p.Node(), w.id, w.datum.key)
 			}
 		}
 	}
@@ -407,7 +407,7 @@ const (
 	maxPruning = 90 * time.Second
 )
 
-func (d *data) calm() {
+func (d *data) quiesce() {
 	d.w.Logf("clients stopped")
 	d.quiet = true
 	for _, k := range d.disks {
@@ -424,25 +424,25 @@ func (d *data) finish() {
 	if !d.c.converge("converges", most, d.differ) || !d.complete("in the end") {
 		return
 	}
-	if !d.c.converge("subscribers-hear-of-changes", 5*time.Second, d.misinformed) {
+	if !d.c.converge("subscribers-receive-changes", 5*time.Second, d.outdatedSubscriber) {
 		return
 	}
 	d.onDisks()
 	if !d.plan.Pruned || d.c.violation != nil {
 		return
 	}
-	before := d.shown()
+	before := d.contents()
 	pruned := func() string { return cmp.Or(d.unpruned(), d.differ()) }
 	if !d.c.converge("prunes", maxPruning, pruned) {
 		return
 	}
 	d.complete("after pruning")
-	d.same(before, "after pruning")
+	d.unchanged(before, "after pruning")
 	if d.plan.Forgotten && d.c.violation == nil {
 		d.c.run(forgottenAfter + 20*time.Second)
 		if d.c.converge("converges", maxConverging, d.differ) {
 			d.complete("when markers are forgotten")
-			d.same(before, "when markers are forgotten")
+			d.unchanged(before, "when markers are forgotten")
 		}
 	}
 }
@@ -452,7 +452,7 @@ func (d *data) differ() string {
 	for _, h := range d.c.living() {
 		switch r := h.data; {
 		case r.ended:
-			return h.p.Node().String() + " lives without its data"
+			return h.p.Node().String() + " runs without its replicator"
 		case !r.loaded:
 			return h.p.Node().String() + " has not loaded the records of its disk"
 		case !r.m.Synced():
@@ -491,7 +491,7 @@ func (d *data) complete(when string) bool {
 		for _, key := range r.m.Keys() {
 			v, _, _ := r.value(key)
 			if a, _, _ := living[0].value(key); !crdt.Equal(a, v) {
-				r.h.violate("converges", "%s: it has the digest of %v, and another value of %q", when, living[0].h.p.Node(), key)
+				r.h.violate("converges", "%s: the digest is that of %v, but the value of %q differs", when, living[0].h.p.Node(), key)
 			}
 			if r.held[key].Value != v {
 				r.h.violate("converges", "%s: a local read of %q returns another value", when, key)
@@ -530,8 +530,8 @@ func (d *data) keeps(r *replicator, k *datum, when string) {
 		}
 		switch {
 		case must && w.do == deletes && !deleted:
-			r.h.violate("acknowledged-stays", "%s: %q was deleted by %v, but exists", when, k.key, w.by.h.p.Node())
-		case !sums && must && w.do != nothing && !w.undone() && !w.contained(v, deleted, found):
+			r.h.violate("acknowledged-stays", "%s: %q exists after its deletion by %v", when, k.key, w.by.h.p.Node())
+		case !sums && must && w.do != nothing && !w.mayReappear() && !w.contained(v, deleted, found):
 			r.h.violate("acknowledged-stays", "%s: the %v is missing in %q", when, w, k.key)
 		case w.do != adds || !sums:
 		case d.plan.prunes(k): // there are no decrements
@@ -600,25 +600,25 @@ func (d *data) unpruned() string {
 	return ""
 }
 
-func (d *data) shown() map[string]string {
+func (d *data) contents() map[string]string {
 	all := map[string]string{}
 	for _, k := range d.keys {
 		v, deleted, found := d.living()[0].value(k.key)
-		all[k.key] = k.show(v, deleted, found)
+		all[k.key] = k.text(v, deleted, found)
 	}
 	return all
 }
 
-func (d *data) same(before map[string]string, when string) {
+func (d *data) unchanged(before map[string]string, when string) {
 	for _, k := range d.keys {
 		v, deleted, found := d.living()[0].value(k.key)
-		if now := k.show(v, deleted, found); now != before[k.key] && k.kind != leased {
+		if now := k.text(v, deleted, found); now != before[k.key] && k.kind != leased {
 			d.c.violate("pruning-changes-nothing", d.living()[0].h.p.Node(), "%s: %q changed from %s to %s", when, k.key, before[k.key], now)
 		}
 	}
 }
 
-func (k *datum) show(v crdt.Value, deleted, found bool) string {
+func (k *datum) text(v crdt.Value, deleted, found bool) string {
 	if deleted || !found {
 		return fmt.Sprint("deleted ", deleted, ", found ", found)
 	}

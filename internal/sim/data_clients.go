@@ -22,7 +22,7 @@ func (d *data) work() {
 	}
 	r := nodes[d.rand.IntN(len(nodes))]
 	for range 1 + d.rand.IntN(3)*d.rand.IntN(2) {
-		d.something(r)
+		d.randomAction(r)
 	}
 }
 
@@ -31,7 +31,7 @@ func (d *data) clients() []*replicator {
 	return filter(d.all, func(r *replicator) bool { return !r.ended && r.h.alive() && (r.h.m.Member() || d.rand.IntN(50) == 0) })
 }
 
-func (d *data) something(r *replicator) {
+func (d *data) randomAction(r *replicator) {
 	durable := d.plan.Durable && d.rand.IntN(3) == 0
 	n := d.rand.IntN(100)
 	for _, c := range []struct {
@@ -122,13 +122,13 @@ func (d *data) ask(r *replicator, q *request, in func(replication.Request) repli
 		r.asked = append(r.asked, in(replication.Request{
 			ID: q.id, Key: q.key.key, Level: q.level, Timeout: q.timeout, PreferOldest: d.rand.IntN(4) == 0,
 		}))
-		if !r.gathers {
-			r.hears()
+		if !r.collects {
+			r.submitAsked()
 		}
 	})
 }
 
-func (r *replicator) hears() {
+func (r *replicator) submitAsked() {
 	in := r.asked
 	r.asked = nil
 	r.input(in...)
@@ -137,14 +137,14 @@ func (r *replicator) hears() {
 // burst makes more changes than are sent at a time.
 func (d *data) burst(r *replicator) {
 	r.h.p.Do(func() {
-		r.gathers = true
+		r.collects = true
 		for range 2 + d.plan.Config.MaxLog {
 			for _, k := range []kind{counter, words, cart, dict} {
 				d.change(r, d.use(k, false))
 			}
 		}
-		r.gathers = false
-		r.hears()
+		r.collects = false
+		r.submitAsked()
 	})
 }
 
@@ -177,7 +177,7 @@ func (d *data) change(r *replicator, k *datum) {
 		w.n = int64(1 + d.rand.IntN(5))
 		update(d, r, w, func(c crdt.GCounter) (crdt.GCounter, error) {
 			c = c.Add(r.self, uint64(w.n)) //nolint:gosec // small
-			w.sum = tally(untyped(c), r.h.p.Node())
+			w.sum = countOf(untyped(c), r.h.p.Node())
 			return c, nil
 		})
 	case balance:
@@ -187,7 +187,7 @@ func (d *data) change(r *replicator, k *datum) {
 		}
 		update(d, r, w, func(c crdt.PNCounter) (crdt.PNCounter, error) {
 			c = c.Add(r.self, w.n)
-			w.sum = tally(untyped(c), r.h.p.Node())
+			w.sum = countOf(untyped(c), r.h.p.Node())
 			return c, nil
 		})
 	case words, leased:
@@ -514,7 +514,7 @@ func (w *write) contained(v crdt.Value, deleted, found bool) bool {
 		if w.by.ended && !v.NeedsPruning(w.by.h.p.Node()) {
 			return false // unknown: it was moved, or never existed
 		}
-		return tally(v, w.by.h.p.Node()) >= w.sum
+		return countOf(v, w.by.h.p.Node()) >= w.sum
 	case words, leased, huge:
 		return as[crdt.GSet[string]](v).Contains(w.id)
 	case cart, race:
@@ -538,8 +538,8 @@ func untyped[T any](t T) crdt.Value {
 	return must((*crdt.Types)(nil).Value(t)) // all types are defined
 }
 
-// tally returns the count of a node; each node counts in one direction only.
-func tally(v crdt.Value, n identity.Node) uint64 {
+// countOf returns the count of a node; each node counts in one direction only.
+func countOf(v crdt.Value, n identity.Node) uint64 {
 	rest := must(v.Cleanup(n)) // all nodes are valid
 	if strings.HasPrefix(v.Type(), "GCounter") {
 		return as[crdt.GCounter](v).Value() - as[crdt.GCounter](rest).Value()
@@ -570,10 +570,10 @@ func (k *datum) deleting() bool {
 	return slices.ContainsFunc(k.writes, func(w *write) bool { return w.do == deletes && w.done })
 }
 
-// heard reports whether all nodes know of a removal. A replicator without the element may never
+// reachedAll reports whether all nodes know of a removal. A replicator without the element may never
 // have received it, so it must have held the element when all did, or hold the same data as one
 // that had.
-func (w *write) heard(now *holders) bool {
+func (w *write) reachedAll(now *holders) bool {
 	knew := func(r *replicator) bool {
 		return w.stable() && slices.Contains(w.has.of, r) || slices.ContainsFunc(w.datum.writes, func(a *write) bool {
 			return a.do == adds && a.id == w.id && a.stable() && slices.Contains(a.has.of, r)
@@ -601,9 +601,9 @@ type holders struct{ of []*replicator }
 
 func (h *holders) some() bool { return h != nil && len(h.of) > 0 }
 
-// undone reports whether a removal may be undone: a node that takes over history adds its elements
+// mayReappear reports whether removed elements may reappear: a node that takes over history adds its elements
 // again, which is concurrent with removals by nodes that have not seen the takeover.
-func (w *write) undone() bool {
+func (w *write) mayReappear() bool {
 	return w.do == removes && w.datum.kind == cart && w.by.d.plan.prunes(w.datum) && slices.ContainsFunc(w.datum.writes, func(a *write) bool {
 		return a.do == adds && a.id == w.id && (a.by.ended || w.by.d.pruned[a.by.h.p.Node()]) // paused nodes are pruned as well
 	})
@@ -612,33 +612,33 @@ func (w *write) undone() bool {
 // stable reports whether all replicators held it at the same time and one of them still lives.
 func (w *write) stable() bool { return w.has.some() }
 
-// look records the writes that all replicators hold. They must not be lost unless all of them end.
-func (d *data) look() {
+// recordHolders records the writes that all replicators hold. They must not be lost unless all of them end.
+func (d *data) recordHolders() {
 	now := &holders{d.holders()}
 	if len(now.of) == 0 {
 		return
 	}
 	d.held = append(d.held, now)
-	d.looks++
-	again := d.looks%5 == 0 // others may have it by now
+	d.rounds++
+	again := d.rounds%5 == 0 // others may have it by now
 	for _, k := range d.keys {
 		if d.plan.prunes(k) && (k.kind == counter || k.kind == balance) {
-			k.lookAtSum(now)
+			k.recordSum(now)
 			continue
 		}
 		for _, w := range k.writes {
 			switch {
 			case !w.done, w.stable() && !again, w.do == adds && k.kind == cart && k.removed(w.id):
 			case slices.ContainsFunc(now.of, func(r *replicator) bool { return !w.at(r) }):
-			case w.do != removes || w.heard(now):
+			case w.do != removes || w.reachedAll(now):
 				w.has = now
 			}
 		}
 	}
 }
 
-// lookAtSum records the count of a counter when it is equal everywhere.
-func (k *datum) lookAtSum(now *holders) {
+// recordSum records the count of a counter when it is equal everywhere.
+func (k *datum) recordSum(now *holders) {
 	if len(k.writes) == 0 {
 		return
 	}
@@ -679,7 +679,7 @@ func (d *data) lost(gone *replicator) {
 				continue
 			}
 			if k.kind != counter && k.kind != balance && k.kind != register && !w.at(gone) && !k.deleting() {
-				gone.h.violate("acknowledged-stays", "the %v in %q, %v by %d, is lost, and this node never held it", w, k.key, w.level, w.held)
+				gone.h.violate("acknowledged-stays", "the %v in %q, %v, acknowledged by %d, is lost, but this node never held it", w, k.key, w.level, w.held)
 			}
 			w.lost = true
 			d.hit("data", "lost with its last replica")
@@ -687,8 +687,8 @@ func (d *data) lost(gone *replicator) {
 	}
 }
 
-// feed is a subscriber and the events that it has received.
-type feed struct {
+// subscription is a subscriber and the events that it has received.
+type subscription struct {
 	nr     uint64
 	prefix string
 	ended  bool
@@ -697,8 +697,8 @@ type feed struct {
 
 func (r *replicator) subscribe() {
 	prefix := []string{"", "", "c", "durable/"}[r.d.rand.IntN(4)]
-	f := &feed{nr: uint64(len(r.feeds) + 1), prefix: prefix, known: map[string]replication.Event{}}
-	r.feeds = append(r.feeds, f)
+	f := &subscription{nr: uint64(len(r.subscriptions) + 1), prefix: prefix, known: map[string]replication.Event{}}
+	r.subscriptions = append(r.subscriptions, f)
 	r.after(0, func() {
 		r.input(replication.Subscribe{Nr: f.nr, Key: prefix, Prefix: true})
 	})
@@ -710,7 +710,7 @@ func (d *data) resubscribe(r *replicator) {
 		r.after(0, func() { r.input(replication.Flush{}) })
 		return
 	}
-	f := r.feeds[len(r.feeds)-1]
+	f := r.subscriptions[len(r.subscriptions)-1]
 	r.after(0, func() {
 		f.ended = true
 		r.input(replication.Unsubscribe{Nr: f.nr})
@@ -721,25 +721,25 @@ func (d *data) resubscribe(r *replicator) {
 // event checks that subscribers receive only events for real changes of their keys.
 func (r *replicator) event(e *replication.Event) {
 	r.d.hit("event", e.Kind.String())
-	f := r.feeds[e.Nr-1]
+	f := r.subscriptions[e.Nr-1]
 	was, known := f.known[e.Key]
 	switch {
 	case f.ended:
-		r.h.violate("subscribers-hear-of-changes", "subscription %d has ended, but receives %q", e.Nr, e.Key)
+		r.h.violate("subscribers-receive-changes", "subscription %d receives %q after its end", e.Nr, e.Key)
 	case !strings.HasPrefix(e.Key, f.prefix):
-		r.h.violate("subscribers-hear-of-changes", "the subscription to %q receives %q", f.prefix, e.Key)
+		r.h.violate("subscribers-receive-changes", "the subscription to %q receives %q", f.prefix, e.Key)
 	case known && was.Kind == replication.WasDeleted && e.Kind == replication.Changed && !strings.HasPrefix(e.Key, "lease"):
-		r.h.violate("subscribers-hear-of-changes", "%q was deleted, but has changed", e.Key)
+		r.h.violate("subscribers-receive-changes", "a change of %q is reported after its deletion", e.Key)
 	case known && was.Kind == e.Kind && (e.Kind != replication.Changed || was.Value == e.Value || r.d.rand.IntN(10) == 0 && crdt.Equal(was.Value, e.Value)):
-		r.h.violate("subscribers-hear-of-changes", "%q is reported without a change", e.Key)
+		r.h.violate("subscribers-receive-changes", "%q is reported without a change", e.Key)
 	}
 	f.known[e.Key] = *e
 }
 
-// misinformed returns a difference between a subscriber's view and the data, or an empty string.
-func (d *data) misinformed() string {
+// outdatedSubscriber returns a difference between a subscriber's view and the data, or an empty string.
+func (d *data) outdatedSubscriber() string {
 	for _, r := range d.living() {
-		for _, f := range filter(r.feeds, func(f *feed) bool { return !f.ended }) {
+		for _, f := range filter(r.subscriptions, func(f *subscription) bool { return !f.ended }) {
 			for _, key := range r.m.Keys() {
 				if v, _, _ := r.value(key); strings.HasPrefix(key, f.prefix) && (f.known[key].Kind != replication.Changed || !crdt.Equal(f.known[key].Value, v)) {
 					return "a subscriber has not received the last value of " + key

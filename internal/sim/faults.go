@@ -51,9 +51,9 @@ func faults() []fault {
 		{name: "wall clock", weight: 1, planned: true, do: wallClock},
 		{name: "join", weight: 2, planned: true, do: joinNew},
 		{name: "twin", weight: 2, planned: true, do: twin},
-		{name: "hopeless", weight: 1, planned: true, do: hopeless},
+		{name: "cannot join", weight: 1, planned: true, do: cannotJoin},
 		{name: "lease store", weight: 3, do: leaseStoreTrouble},
-		{name: "stray", weight: 1, planned: true, do: stray},
+		{name: "misdelivery", weight: 1, planned: true, do: misdelivery},
 		{name: "garbage", weight: 1, planned: true, do: garbage},
 	}
 }
@@ -147,8 +147,8 @@ func (c *cluster) forge() {
 	}
 }
 
-func stray(c *cluster) bool {
-	c.w.Network.Stray = 1
+func misdelivery(c *cluster) bool {
+	c.w.Network.Misdelivery = 1
 	c.w.Logf("FAULT: the next incarnations receive messages for earlier ones")
 	return true
 }
@@ -354,17 +354,17 @@ func twinHarmsNoNode(c *cluster, h, other *host) {
 	c.hit("node", "twin refused")
 	switch {
 	case !h.alive() || !h.up():
-		h.violate("twin-harms-no-node", "a twin with its name has replaced it")
+		h.violate("twin-harms-no-node", "a second process with its name has replaced it")
 	case other.stopped != membership.NameTaken:
-		other.violate("twin-harms-no-node", "it has the name of another node, and was not refused")
+		other.violate("twin-harms-no-node", "it has the name of another node but was not refused")
 	}
 }
 
-func hopeless(c *cluster) bool {
+func cannotJoin(c *cluster) bool {
 	if c.w.Rand.IntN(2) == 0 {
 		c.w.Logf("FAULT: a node starts with seeds that do not exist")
 		h := c.start("lost", func(cfg *node.Config) { cfg.Membership.Settings.StopJoiningAfter = 20 * time.Second })
-		c.hopeless[h.p.Node()] = membership.Unsuccessful
+		c.cannotJoin[h.p.Node()] = membership.Unsuccessful
 		h.submit(node.Membership{Input: membership.JoinSeeds{Seeds: []string{"nowhere", "neither"}}})
 		return true
 	}
@@ -376,7 +376,7 @@ func hopeless(c *cluster) bool {
 		cfg.Membership.Check = []membership.Setting{{Key: "shards", Value: "7"}}
 		cfg.Membership.Settings.StopJoiningAfter = 20 * time.Second
 	})
-	c.hopeless[h.p.Node()] = membership.Incompatible
+	c.cannotJoin[h.p.Node()] = membership.Incompatible
 	c.join(h)
 	return true
 }
@@ -513,17 +513,17 @@ func brokerAway(c *cluster) bool {
 	noticed := c.w.Rand.IntN(2) == 0
 	c.w.Logf("FAULT: the broker is away for %v, noticed %t, calm %t", d, noticed, calm)
 	c.w.Network.Away = true
-	tell := func(up bool) {
+	report := func(up bool) {
 		for _, h := range c.living() {
 			if noticed {
 				h.p.Connection(up)
 			}
 		}
 	}
-	tell(false)
+	report(false)
 	c.runFault(d, "the broker works again", func() {
 		c.w.Network.Away = false
-		tell(true)
+		report(true)
 	})
 	if calm {
 		c.undisturbed(d + 30*time.Second)
@@ -600,11 +600,11 @@ func (c *cluster) checkSurvivors(sides [2][]*host, expected int, either bool) {
 		for _, h := range hosts {
 			switch {
 			case side == expected && !h.alive():
-				h.violate("chosen-side-survives", "%s chooses its side after a clean cut, and it has ended, %v", c.plan.Config.Downing.Strategy, h.stopped)
+				h.violate("chosen-side-survives", "%s chooses its side after a clean cut, but it has stopped: %v", c.plan.Config.Downing.Strategy, h.stopped)
 			case side != expected && h.alive():
-				h.violate("chosen-side-survives", "%s does not choose its side after a clean cut, and it survives", c.plan.Config.Downing.Strategy)
+				h.violate("chosen-side-survives", "%s does not choose its side after a clean cut, but it survives", c.plan.Config.Downing.Strategy)
 			case side != expected && h.stopped != membership.WasDowned:
-				h.violate("chosen-side-survives", "its side had to end after a clean cut, and it has ended, %v", h.stopped)
+				h.violate("chosen-side-survives", "its side must be downed after a clean cut, but it has stopped: %v", h.stopped)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ type host struct {
 	cut       map[identity.Node]bool // quarantined
 	serial    uint64                 // serial number of messages through proxies
 	data      *replicator
-	site      *shardNode
+	shards    *shardNode
 
 	joined   time.Duration // time of becoming a member
 	stopped  membership.Reason
@@ -44,7 +44,7 @@ type instance struct {
 	nr       uint64
 	stopping bool
 	since    time.Duration
-	heard    map[identity.Node]uint64 // last message of each proxy
+	last     map[identity.Node]uint64 // last message of each proxy
 }
 
 func (c *cluster) start(name string, change func(*node.Config)) *host {
@@ -68,7 +68,7 @@ func (c *cluster) start(name string, change func(*node.Config)) *host {
 	c.byNode[h.p.Node()] = h
 	c.w.Logf("%v starts", h.p.Node())
 	h.data = c.data.replicate(h)
-	h.site = c.shard.host(h)
+	h.shards = c.shard.host(h)
 	for _, s := range c.plan.Singletons {
 		h.addSingleton(s)
 	}
@@ -76,7 +76,7 @@ func (c *cluster) start(name string, change func(*node.Config)) *host {
 }
 
 func (h *host) addSingleton(s Singleton) {
-	if s.Role != "" && h.site.proxy {
+	if s.Role != "" && h.shards.proxy {
 		return
 	}
 	h.applyEffects(must(h.m.Host(h.p.Now(), singleton.Config{Name: s.Name, UseLease: s.Lease, Role: s.Role})))
@@ -132,7 +132,7 @@ func (h *host) Receive(m env.Message) {
 	case m.Kind == kindData:
 		h.data.received(m)
 	case m.Kind >= link.Kind(shardcore.KindCoordinator) && m.Kind <= kindReply:
-		h.site.received(m)
+		h.shards.received(m)
 	case lag > 0:
 		h.p.After(time.Duration(h.c.w.Rand.Int64N(int64(lag))), func() { h.received(m) })
 	default:
@@ -192,7 +192,7 @@ func (h *host) applyEffects(e node.Effects) {
 	}
 	h.check(e)
 	h.data.members(e.Events)
-	h.site.members(e.Events)
+	h.shards.members(e.Events)
 	for _, l := range e.Life {
 		h.lifecycle(l)
 	}
@@ -222,24 +222,24 @@ func (h *host) lifecycle(l membership.Life) {
 	switch l.Kind {
 	case membership.Exits:
 		wait := h.c.between(10*time.Millisecond, 1500*time.Millisecond)
-		h.p.After(0, func() { h.site.leave(func() { h.p.After(wait, func() { h.step(node.Exit{}) }) }) })
+		h.p.After(0, func() { h.shards.leave(func() { h.p.After(wait, func() { h.step(node.Exit{}) }) }) })
 	case membership.Stopped:
 		h.stopped = l.Reason
 		h.c.w.Logf("%v: %v", h.p.Node(), l.Reason)
 		stoppedForAReason(h)
-		h.site.updateMembers()
+		h.shards.updateMembers()
 		h.data.stop()
 	case membership.Joined:
 		h.joined = h.c.w.Now()
 	case membership.Suspended, membership.Resumed:
-		h.site.updateMembers()
+		h.shards.updateMembers()
 	case membership.BecameUp, membership.Downed, membership.Disconnected, membership.Connected:
 	}
 }
 
 // maybeEnd ends the process when it is idle.
 func (h *host) maybeEnd() {
-	if h.stopped != 0 && len(h.instances) == 0 && h.site.idle() && !h.p.Dead() {
+	if h.stopped != 0 && len(h.instances) == 0 && h.shards.idle() && !h.p.Dead() {
 		h.p.After(0, func() {
 			h.kill()
 			h.c.w.Logf("%v has ended", h.p.Node())
@@ -251,7 +251,7 @@ func (h *host) kill() {
 	if !h.p.Dead() {
 		h.c.count(h)
 		h.data.end()
-		h.site.end()
+		h.shards.end()
 		h.p.Kill()
 	}
 }
@@ -283,16 +283,16 @@ const maxStopping = 800 * time.Millisecond
 func (h *host) begin(i node.Instance) {
 	h.c.w.Logf("%v: %s starts", h.p.Node(), i.Singleton)
 	if old := h.instances[i.Singleton]; old != nil {
-		h.violate("instances-in-turn", "instance %d of %s starts while %d runs", i.Nr, i.Singleton, old.nr)
+		h.violate("instances-in-turn", "instance %d of %s starts while instance %d runs", i.Nr, i.Singleton, old.nr)
 	}
-	h.instances[i.Singleton] = &instance{name: i.Singleton, nr: i.Nr, since: h.c.w.Now(), heard: map[identity.Node]uint64{}}
+	h.instances[i.Singleton] = &instance{name: i.Singleton, nr: i.Nr, since: h.c.w.Now(), last: map[identity.Node]uint64{}}
 	h.c.hit("instance", "started")
 	downHostsNothing(h, i.Singleton)
 	oneInstance(h.c, i.Singleton)
 	if i.Singleton == coordination {
 		h.p.After(0, func() {
 			if running := h.instances[coordination]; running != nil && running.nr == i.Nr && !running.stopping {
-				h.site.singletonStarted()
+				h.shards.singletonStarted()
 			}
 		})
 	}
@@ -302,13 +302,13 @@ func (h *host) begin(i node.Instance) {
 func (h *host) stop(i node.Instance) {
 	running := h.instances[i.Singleton]
 	if running == nil || running.nr != i.Nr {
-		h.violate("instances-in-turn", "instance %d of %s is stopped, and does not run", i.Nr, i.Singleton)
+		h.violate("instances-in-turn", "instance %d of %s is stopped but does not run", i.Nr, i.Singleton)
 		return
 	}
 	h.c.w.Logf("%v: %s is asked to end", h.p.Node(), i.Singleton)
 	running.stopping = true
 	if i.Singleton == coordination {
-		h.site.singletonStopped(func() { h.p.After(0, func() { h.hasEnded(i, running) }) })
+		h.shards.singletonStopped(func() { h.p.After(0, func() { h.hasEnded(i, running) }) })
 		return
 	}
 	h.p.After(h.c.between(time.Millisecond, maxStopping), func() { h.hasEnded(i, running) })

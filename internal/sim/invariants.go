@@ -24,9 +24,9 @@ func legalTransition(h *host, e membership.Event) {
 	before, known := h.observed.members[e.Member.Node]
 	switch {
 	case e.Kind == membership.MemberRemoved && (!known || before.Status != e.Previous):
-		h.violate("events-are-complete", "%v was %v, and is removed as one that was %v", e.Member.Node, before.Status, e.Previous)
+		h.violate("events-are-complete", "%v was %v, but the event of its removal reports %v", e.Member.Node, before.Status, e.Previous)
 	case known && before.Status != e.Member.Status && !leadsTo(before.Status, e.Member.Status):
-		h.violate("legal-transitions", "%v was %v, and is %v", e.Member.Node, before.Status, e.Member.Status)
+		h.violate("legal-transitions", "the status of %v changes from %v to %v", e.Member.Node, before.Status, e.Member.Status)
 	}
 }
 
@@ -57,7 +57,7 @@ func upWasSeenByAll(h *host, e membership.Event) {
 			continue
 		}
 		if other.m.Gossip().Member(n) == nil && !other.observed.removed[n] {
-			h.violate("up-was-seen-by-all", "%v becomes up, which is not in the gossip of %v", n, o.Node)
+			h.violate("up-was-seen-by-all", "%v becomes Up, but the gossip of %v does not contain it", n, o.Node)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func removedOnlyWhenGone(h *host, e membership.Event) {
 	case was.Status != identity.Down && was.Status != identity.Exiting:
 		h.violate("removed-only-when-gone", "it removes %v, which is %v", n, was.Status)
 	case !h.observed.unreachable[n] && other != nil && other.alive():
-		h.violate("removed-only-when-gone", "it removes %v, which is %v and reachable, and runs", n, was.Status)
+		h.violate("removed-only-when-gone", "it removes %v, which is %v, reachable and running", n, was.Status)
 	}
 }
 
@@ -125,7 +125,7 @@ func terminatedStays(h *host, old, g membership.Gossip) {
 			return
 		}
 		if now := g.Reachability().By(observer, rec.Subject); now != membership.Terminated {
-			h.violate("terminated-stays", "%v found %v terminated, and now %v", observer, rec.Subject, now)
+			h.violate("terminated-stays", "the record of %v about %v changes from terminated to %v", observer, rec.Subject, now)
 		}
 	})
 }
@@ -152,7 +152,7 @@ func oneSide(h *host, old, g membership.Gossip) {
 		if other == nil || !other.alive() || other.p.Paused() || h.p.Paused() || !other.m.Member() || !other.m.Gossip().Removed(h.p.Node()) {
 			continue
 		}
-		h.violate("one-side", "it and %v have removed each other, and both run", t.Node)
+		h.violate("one-side", "it and %v have removed each other, but both run", t.Node)
 	}
 }
 
@@ -172,7 +172,7 @@ func (h *host) checkLink(old, g membership.Gossip) {
 		return
 	}
 	if count != o.decisions {
-		h.violate("own-link", "it is deaf and makes a downing decision")
+		h.violate("own-link", "it makes a downing decision without its own link")
 	}
 	version := func(g membership.Gossip) uint64 {
 		for _, obs := range g.Reachability().Observers {
@@ -183,7 +183,7 @@ func (h *host) checkLink(old, g membership.Gossip) {
 		return 0
 	}
 	if now := version(g); now > version(old) && h.stopped == 0 {
-		h.violate("own-link", "it is deaf and records observations of others: %v", g.Reachability())
+		h.violate("own-link", "it records observations of other nodes without its own link: %v", g.Reachability())
 	}
 }
 
@@ -192,7 +192,7 @@ func notForOthers(h *host, m env.Message, old membership.Gossip) {
 	if m.To.UID == 0 || m.To == h.p.Node() {
 		return
 	}
-	h.c.hit("node", "stray message")
+	h.c.hit("node", "misdelivered message")
 	if !membership.SameSlice(old.Clock(), h.m.Gossip().Clock()) {
 		h.violate("not-for-others", "a message for %v had an effect", m.To)
 	}
@@ -368,11 +368,11 @@ func downHostsNothing(h *host, name string) {
 	}
 	switch {
 	case h.m.Stopped():
-		h.violate("down-hosts-nothing", "it has stopped, and hosts %s", name)
+		h.violate("down-hosts-nothing", "it has stopped but hosts %s", name)
 	case h.m.Suspended():
-		h.violate("down-hosts-nothing", "it is suspended, and hosts %s", name)
+		h.violate("down-hosts-nothing", "it is suspended but hosts %s", name)
 	case h.observed.members[h.p.Node()].Status == identity.Down:
-		h.violate("down-hosts-nothing", "it is down, and hosts %s", name)
+		h.violate("down-hosts-nothing", "it is Down but hosts %s", name)
 	}
 }
 
@@ -397,11 +397,11 @@ func oneInstance(c *cluster, name string) {
 		}
 	}
 	if len(surely) > 1 {
-		surely[0].violate("one-instance", "it holds the lease of %s, and so does %v", name, surely[1].p.Node())
+		surely[0].violate("one-instance", "it and %[2]v both hold the lease of %[1]s", name, surely[1].p.Node())
 	}
 	switch {
 	case len(running) > 1:
-		running[len(running)-1].violate("one-instance", "it runs %s, and so does %v", name, running[0].p.Node())
+		running[len(running)-1].violate("one-instance", "it and %[2]v both run %[1]s", name, running[0].p.Node())
 	case len(excused) > 0 && len(excused)+len(running) > 1:
 		c.hit("instance", "overlap after a pause")
 		c.w.After(overlap+time.Millisecond, func() { oneInstance(c, name) })
@@ -419,12 +419,12 @@ func onceAndInOrder(h *host, from identity.Node, i *instance, serial uint64) {
 	m := delivered{from, i.name, serial}
 	switch {
 	case h.c.delivered[m]:
-		h.violate("once-and-in-order", "%s gets message %d of %v once more", i.name, serial, from)
-	case serial < i.heard[from]:
-		h.violate("once-and-in-order", "%s gets message %d of %v after %d", i.name, serial, from, i.heard[from])
+		h.violate("once-and-in-order", "%s receives message %d of %v twice", i.name, serial, from)
+	case serial < i.last[from]:
+		h.violate("once-and-in-order", "%s receives message %d of %v after message %d", i.name, serial, from, i.last[from])
 	}
 	h.c.delivered[m] = true
-	i.heard[from] = serial
+	i.last[from] = serial
 }
 
 // onlyTheFirstSeedFounds: only the first seed forms a cluster.
@@ -438,7 +438,7 @@ func onlyTheFirstSeedFounds(h *host) {
 		clear(m.last) // the remembered entities of an earlier cluster may be lost
 	}
 	if h.p.Node().Name != h.c.plan.Seeds[0] {
-		h.violate("only-the-first-seed-founds", "it is not the first seed, and has formed a cluster")
+		h.violate("only-the-first-seed-founds", "it forms a cluster but is not the first seed")
 	}
 	// A node that was cut off or paused cannot have replied. Its cluster can never merge with the
 	// new one, so an operator has to end it.
@@ -446,7 +446,7 @@ func onlyTheFirstSeedFounds(h *host) {
 		switch {
 		case other == h:
 		case h.c.healthySince(other) <= h.p.Began() && other.joined < h.p.Began() && h.c.isSeed(other) && other.up():
-			h.violate("only-the-first-seed-founds", "it forms a cluster, and %v is a reachable member", other.p.Node())
+			h.violate("only-the-first-seed-founds", "it forms a cluster, but %v is a reachable member of another one", other.p.Node())
 		default:
 			h.c.w.Logf("%v belongs to another cluster and is killed", other.p.Node())
 			other.kill()
@@ -468,11 +468,11 @@ func stoppedForAReason(h *host) {
 	case membership.NameTaken:
 		explained = c.twins[n] || namesakes(c, h) || c.runningFaults > 0 || c.w.Now() < c.faultEnded+c.patience()
 	case membership.Incompatible, membership.Unsuccessful:
-		explained = c.hopeless[n] == h.stopped || c.hopeless[n] != 0 && h.stopped == membership.Unsuccessful
+		explained = c.cannotJoin[n] == h.stopped || c.cannotJoin[n] != 0 && h.stopped == membership.Unsuccessful
 	case membership.Asked:
 	}
 	if !explained {
-		h.violate("stopped-for-a-reason", "it has stopped, %v, without a known cause", h.stopped)
+		h.violate("stopped-for-a-reason", "it has stopped without a known cause: %v", h.stopped)
 	}
 }
 
@@ -511,27 +511,27 @@ func (c *cluster) unsettled() string {
 			return n.String() + " has another leader: " + describe(h)
 		case h.m.Suspended():
 			return n.String() + " is suspended: " + describe(h)
-		case c.restarts && h.site.wrongSetting != "":
+		case c.restarts && h.shards.wrongSetting != "":
 			return n.String() + " has other settings than the others"
 		}
 		for _, m := range v.Members {
 			if other := c.byNode[m.Node]; m.Status != identity.Up || other == nil || !other.alive() {
-				return n.String() + " has a member that should not be one: " + describe(h)
+				return n.String() + " has a member that is not Up or does not run: " + describe(h)
 			}
 		}
 	}
-	return c.misplaced(living)
+	return c.misplacedSingleton(living)
 }
 
-// misplaced returns a singleton that does not run on the oldest member, or "".
-func (c *cluster) misplaced(living []*host) string {
+// misplacedSingleton returns a singleton that does not run on the oldest member, or "".
+func (c *cluster) misplacedSingleton(living []*host) string {
 	for _, s := range c.plan.Singletons {
 		home := oldest(living[0].m.Gossip().Members(), func(m *identity.Member) bool { return m.HasRole(s.Role) }).Node
 		for _, h := range c.hosts {
 			i := h.instances[s.Name]
 			runs := i != nil && !h.p.Dead() && !i.stopping
 			if should := h.p.Node() == home; runs != should {
-				return h.p.Node().String() + " hosts " + s.Name + " or should; the oldest member is " + home.String() + ": " + describe(h)
+				return h.p.Node().String() + " runs " + s.Name + " or should run it; the oldest member is " + home.String() + ": " + describe(h)
 			}
 		}
 	}

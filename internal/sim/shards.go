@@ -98,7 +98,7 @@ func (d *sharding) injectFaults() {
 	case n < 6:
 		s.schedule(shardcore.Rebalance{}) // no effect without a coordinator
 	case n < 8 && !d.plan.Calm && !s.proxy && s.wrongSetting == "" && s.m.LocalCoordinator() == nil && s.active():
-		d.usurp(s)
+		d.startSecondCoordinator(s)
 	case n < 9:
 		s.stopShards()
 	case n < 11:
@@ -108,17 +108,17 @@ func (d *sharding) injectFaults() {
 	}
 }
 
-// usurp starts a second coordinator while another node has the coordinator.
-func (d *sharding) usurp(s *shardNode) {
+// startSecondCoordinator starts a second coordinator while another node has the coordinator.
+func (d *sharding) startSecondCoordinator(s *shardNode) {
 	d.hit("sharding", "second coordinator")
 	d.w.Logf("%v runs a second coordinator for a while", s.h.p.Node())
 	s.h.p.Do(func() {
-		s.usurps = true
+		s.secondCoordinator = true
 		s.step(shardcore.StartCoordinator{})
 	})
 	s.after(d.between(100*time.Millisecond, 12*time.Second), func() {
-		if s.usurps {
-			s.usurps = false
+		if s.secondCoordinator {
+			s.secondCoordinator = false
 			if !s.hasSingleton {
 				s.step(shardcore.StopCoordinator{Now: true})
 			}
@@ -163,7 +163,7 @@ func (d *sharding) mustHappen() {
 		"memory":            {"loaded", "load failed", "updated", "update failed", "fenced"},
 		"replicated memory": {"loaded", "load failed", "updated", "update failed"},
 		"sharding": {
-			"second coordinator", "halted", "restarted", "stopped by force when it leaves", "dismissed", "region has stopped", "lower term refused",
+			"second coordinator", "halted", "restarted", "stopped by force when it leaves", "coordinator stopped", "region has stopped", "lower term refused",
 			"entity twice after a pause", "drained", "undrained", "settings differ", "links to a leaving node are slow",
 		},
 		"sharding time-out": {
@@ -300,7 +300,7 @@ func (d *sharding) undrainedHosts() string {
 	hosts := filter(d.living(), (*shardNode).hosts)
 	for _, s := range hosts {
 		if s.drains > 0 && len(s.m.Hosted()) == 0 && d.plan.Shards > len(hosts) {
-			return s.h.p.Node().String() + " was drained before, and has no shards"
+			return s.h.p.Node().String() + " has no shards after its drain was canceled"
 		}
 	}
 	return ""
@@ -380,7 +380,7 @@ func (d *sharding) answeredSoon(nr uint64) {
 	d.hit("sharding", "refused as no coordinator answers")
 	d.w.After(enoughToAnswer, func() {
 		if l := d.command(nr); l.outcome == waits && !l.from.gone {
-			l.from.h.violate("planned-moves-lose-nothing", "command %d for %s was refused, and is not answered", nr, l.account.id)
+			l.from.h.violate("planned-moves-lose-nothing", "the caller of the refused command %d for %s has no reply", nr, l.account.id)
 		}
 	})
 }
@@ -446,7 +446,7 @@ func otherSettingsAreRefused(s *shardNode) {
 		return
 	}
 	if hosted := s.m.Hosted(); s.m.Registered() || len(hosted) > 0 {
-		s.h.violate("other-settings-are-refused", "it has other %s, is registered %t, and hosts %v", s.wrongSetting, s.m.Registered(), hosted)
+		s.h.violate("other-settings-are-refused", "its %s differs, but registered is %t, and it hosts the shards %v", s.wrongSetting, s.m.Registered(), hosted)
 	}
 	by, theirs := s.m.Refused()
 	if theirs == nil {
@@ -454,12 +454,12 @@ func otherSettingsAreRefused(s *shardNode) {
 	}
 	s.d.hit("sharding", "settings differ")
 	if fields := s.cfg.Region.Settings.Differences(*theirs); !slices.Equal(fields, []string{s.wrongSetting}) {
-		s.h.violate("other-settings-are-refused", "it has other %s, and %v reports the settings %+v", s.wrongSetting, by, *theirs)
+		s.h.violate("other-settings-are-refused", "its %s differs, but %v reports the settings %+v", s.wrongSetting, by, *theirs)
 	}
 }
 
-// onlyMisfitsAreRefused checks that no node with the same settings is rejected.
-func onlyMisfitsAreRefused(s *shardNode, n *coordinator.Note) {
+// onlyOtherSettingsAreRefused checks that no node with the same settings is rejected.
+func onlyOtherSettingsAreRefused(s *shardNode, n *coordinator.Note) {
 	if n.Kind != coordinator.RegionRefused {
 		return
 	}

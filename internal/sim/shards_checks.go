@@ -41,29 +41,29 @@ func oneEntity(e *entity) {
 				}
 			})
 		default:
-			e.s.h.violate("one-entity", "%s starts, and runs on %v", e.a.id, other.s.h.p.Node())
+			e.s.h.violate("one-entity", "%s starts while it runs on %v", e.a.id, other.s.h.p.Node())
 		}
 	}
 }
 
 func oneOwner(s *shardNode) {
-	if s.m.RouteVersion() == s.turn {
+	if s.m.RouteVersion() == s.routes {
 		return
 	}
-	s.turn = s.m.RouteVersion()
+	s.routes = s.m.RouteVersion()
 	hosted := s.m.Hosted()
 	for _, n := range hosted {
 		if _, before := slices.BinarySearch(s.hosted, n); before {
 			continue
 		}
 		if !s.d.store.homes[home{n, s.h.p.Node()}] {
-			s.h.violate("host-only-after-stored", "it hosts shard %d, which was never stored", n)
+			s.h.violate("host-only-after-stored", "it hosts shard %d, but this allocation was never stored", n)
 		}
 		for _, other := range s.d.all {
 			if _, too := slices.BinarySearch(other.hosted, n); !too || other == s || other.gone || other.stale() || s.stale() {
 				continue
 			}
-			s.h.violate("one-owner", "it hosts shard %d, and so does %v", n, other.h.p.Node())
+			s.h.violate("one-owner", "it and %[2]v both host shard %[1]d", n, other.h.p.Node())
 		}
 	}
 	s.hosted = hosted
@@ -86,7 +86,7 @@ func leavesInTime(s *shardNode) {
 func endedRunsNothing(s *shardNode, r shardcore.ShardRun) {
 	for at := range s.entities {
 		if at.ShardRun == r {
-			s.h.violate("stopped-hosts-nothing", "shard %d has ended, and %s runs", r.Shard, at.entity)
+			s.h.violate("stopped-hosts-nothing", "shard %d has ended but %s runs", r.Shard, at.entity)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func lowerTermsAreRefused(s *shardNode, from identity.Node, msg coordinator.Mess
 		}
 	}
 	if !fenced || len(e.Actions) > 0 || len(e.Send) > 1 {
-		s.h.violate("terms-never-fall", "the region has seen term %d, and accepts %v of term %d", s.term, msg.Kind, msg.Term)
+		s.h.violate("terms-never-fall", "the region has seen term %d but accepts %v of term %d", s.term, msg.Kind, msg.Term)
 	}
 	return false
 }
@@ -126,12 +126,12 @@ func (s *shardNode) checkCoordinatorMessage(to identity.Node, data []byte) {
 	}
 	state, rev := c.State()
 	if !s.d.store.was(state, rev) || state.Term() != m.Term {
-		s.h.violate("state-is-stored", "it sends %v in term %d, and its state of term %d at %d differs from the stored one", m.Kind, m.Term, state.Term(), rev)
+		s.h.violate("state-is-stored", "it sends %v in term %d, but its state of term %d at revision %d differs from the stored one", m.Kind, m.Term, state.Term(), rev)
 	}
 	if m.Kind == coordinator.Host {
 		for _, n := range m.Shards {
 			if home, _ := state.Home(n); home != to {
-				s.h.violate("host-only-after-stored", "it requests %v to host shard %d, which is on %v", to, n, home)
+				s.h.violate("host-only-after-stored", "it requests %v to host shard %d, whose stored home is %v", to, n, home)
 			}
 		}
 	}
@@ -163,7 +163,7 @@ func movingShardsHaveNoHome(s *shardNode, sends []shardcore.Outgoing) {
 	if len(moving) == 0 {
 		return
 	}
-	var told []shardcore.Shard
+	var homes []shardcore.Shard
 	for i := range sends {
 		if sends[i].Kind != shardcore.KindCoordinator {
 			continue
@@ -173,15 +173,15 @@ func movingShardsHaveNoHome(s *shardNode, sends []shardcore.Outgoing) {
 		case err != nil:
 		case m.Kind == coordinator.Homes:
 			for _, h := range m.Homes {
-				told = append(told, h.Shards...)
+				homes = append(homes, h.Shards...)
 			}
 		case m.Kind == coordinator.BeginHandOff: // the hand-off begins after that
-			told = slices.DeleteFunc(told, func(n shardcore.Shard) bool { return slices.Contains(m.Shards, n) })
+			homes = slices.DeleteFunc(homes, func(n shardcore.Shard) bool { return slices.Contains(m.Shards, n) })
 		}
 	}
-	for _, n := range told {
+	for _, n := range homes {
 		if _, found := slices.BinarySearch(moving, n); found {
-			s.h.violate("moving-shards-have-no-home", "it sends the home of shard %d, which is being moved", n)
+			s.h.violate("moving-shards-have-no-home", "it sends the home of shard %d during its hand-off", n)
 		}
 	}
 }
@@ -193,7 +193,7 @@ const maxAnswering = 90 * time.Second
 // may move one.
 const maxBalancing = 6 * time.Minute
 
-func (d *sharding) calm() {
+func (d *sharding) quiesce() {
 	d.w.Logf("no more random moves of shards")
 	d.quiet = true
 	d.store.trouble = trouble{}
@@ -341,7 +341,7 @@ func (d *sharding) allStored() {
 	}
 	for i := range d.commands {
 		if l := &d.commands[i]; l.outcome == done && times[uint64(i+1)] != 1 {
-			l.from.h.violate("acknowledged-is-stored", "command %d for %s is done, and stored %d times", i+1, l.account.id, times[uint64(i+1)])
+			l.from.h.violate("acknowledged-is-stored", "command %d for %s is acknowledged and stored %d times", i+1, l.account.id, times[uint64(i+1)])
 		}
 	}
 	d.hit("checked", "acknowledged commands are stored once")

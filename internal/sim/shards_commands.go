@@ -138,15 +138,15 @@ func (d *sharding) delivered(e *entity, nr uint64) {
 	from := sender{l.from.h.p.Node(), l.region, l.account}
 	switch {
 	case l.from.wrongSetting != "":
-		e.s.h.violate("other-settings-are-refused", "%s gets command %d of %v, which has other %s", e.a.id, nr, from.from, l.from.wrongSetting)
+		e.s.h.violate("other-settings-are-refused", "%s receives command %d of %v, which has another %s", e.a.id, nr, from.from, l.from.wrongSetting)
 	case l.account != e.a:
-		e.s.h.violate("delivered-in-order", "%s gets command %d for %s", e.a.id, nr, l.account.id)
+		e.s.h.violate("delivered-in-order", "%s receives command %d for %s", e.a.id, nr, l.account.id)
 	case l.delivered || l.refused:
-		e.s.h.violate("delivered-in-order", "%s gets command %d of %v once more, it was delivered %t, refused %t", e.a.id, nr, from.from, l.delivered, l.refused)
+		e.s.h.violate("delivered-in-order", "%s receives command %d of %v twice: delivered before %t, refused before %t", e.a.id, nr, from.from, l.delivered, l.refused)
 	case nr < d.last[from] && e.s.stale():
 		d.hit("sharding", "overlap after a pause")
 	case nr < d.last[from]:
-		e.s.h.violate("delivered-in-order", "%s gets command %d of %v after %d", e.a.id, nr, from.from, d.last[from])
+		e.s.h.violate("delivered-in-order", "%s receives command %d of %v after command %d", e.a.id, nr, from.from, d.last[from])
 	}
 	l.delivered, l.at, l.to = true, e.s, nil
 	d.last[from] = max(d.last[from], nr)
@@ -160,7 +160,7 @@ func (d *sharding) refused(s *shardNode, r shardcore.Refusal) {
 	s.forced = s.forced || s.downed()
 	switch {
 	case l.delivered || l.refused:
-		s.h.violate("delivered-in-order", "command %d is refused, it was delivered %t, refused %t", nr, l.delivered, l.refused)
+		s.h.violate("delivered-in-order", "command %d is refused: delivered before %t, refused before %t", nr, l.delivered, l.refused)
 	case d.plan.Calm && s.gaveUp(&r):
 		d.answeredSoon(nr)
 	case d.plan.Calm && (!s.forced || r.Reason != shardcore.Stopped):
@@ -204,7 +204,7 @@ func (s *shardNode) close(nr uint64, o outcome) {
 	l.outcome = o
 	s.d.hit("answer", []string{"", "done", "failed", "refused", "unknown"}[o])
 	if o == done && !l.stored {
-		s.h.violate("acknowledged-is-stored", "command %d for %s is done, and not stored", nr, l.account.id)
+		s.h.violate("acknowledged-is-stored", "command %d for %s is acknowledged but not stored", nr, l.account.id)
 	}
 }
 
@@ -412,7 +412,7 @@ func (s *shardNode) applyAction(a shardcore.Action) {
 		}
 		s.after(d.storeDelay(), e.load)
 	case e == nil:
-		s.h.violate("entities-in-turn", "%v of %s %d, which does not run", a.Kind, a.Entity, a.Incarnation)
+		s.h.violate("entities-in-turn", "%v for %s, incarnation %d, which does not run", a.Kind, a.Entity, a.Incarnation)
 	case a.Kind == shard.Pass && (e.stop || e.killed || e.passivating):
 		s.h.violate("entities-in-turn", "a command follows the stop of %s", a.Entity)
 	case a.Kind == shard.Pass:
@@ -514,7 +514,7 @@ func (e *entity) end() {
 	if e.s.handleInbox(); e.ended {
 		return
 	}
-	e.vanish()
+	e.recordEnd()
 	e.s.leavePath(e)
 	delete(e.s.entities, e.at)
 	e.s.d.replyAll(e.s, e.mailbox, failed)
@@ -522,7 +522,7 @@ func (e *entity) end() {
 	e.s.h.maybeEnd()
 }
 
-func (e *entity) vanish() {
+func (e *entity) recordEnd() {
 	e.ended = true
 	e.a.running = filter(e.a.running, func(other *entity) bool { return other != e })
 }
@@ -542,7 +542,7 @@ func (a *account) append(d *sharding, known int, batch []uint64) error {
 	}
 	for _, nr := range batch {
 		if l := d.command(nr); l.stored {
-			d.c.violate("stored-once", l.from.h.p.Node(), "command %d for %s is stored once more", nr, a.id)
+			d.c.violate("stored-once", l.from.h.p.Node(), "command %d for %s is stored twice", nr, a.id)
 		} else {
 			l.stored = true
 		}

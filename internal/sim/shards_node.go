@@ -42,12 +42,12 @@ type shardNode struct {
 	region             uint64 // number of the region
 	left               func() // called when the region has ended
 	hasSingleton       bool
-	usurps             bool // it runs a coordinator without the singleton
+	secondCoordinator  bool // it runs a coordinator without the singleton
 	coordinatorStopped func()
 
 	entities     map[place]*entity
 	hosted       []shardcore.Shard
-	turn         uint64
+	routes       uint64                   // route version of the last check
 	since        time.Duration            // start of the region
 	term         uint64                   // highest term that the region has seen
 	askedAt      time.Duration            // first request without a message of a coordinator since
@@ -180,7 +180,7 @@ func (s *shardNode) end() {
 		s.d.activeAt = 0
 	}
 	for _, e := range s.entities {
-		e.vanish()
+		e.recordEnd()
 	}
 	clear(s.entities)
 	clear(s.open)
@@ -300,7 +300,7 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 	}
 	s.endEffects()
 	if e.CoordinatorStopped {
-		d.hit("sharding", "dismissed")
+		d.hit("sharding", "coordinator stopped")
 		if f := s.coordinatorStopped; f != nil {
 			s.coordinatorStopped = nil
 			s.after(0, f)
@@ -316,14 +316,14 @@ func (s *shardNode) applyEffects(e shardcore.Effects) {
 		s.after(0, s.h.maybeEnd)
 	}
 	if (e.Restarted || e.Stopped) && len(s.entities) > 0 {
-		s.h.violate("stopped-hosts-nothing", "the region has stopped, and %d entities run", len(s.entities))
+		s.h.violate("stopped-hosts-nothing", "the region has stopped but %d entities run", len(s.entities))
 	}
 	s.wakeUp()
 }
 
 func (s *shardNode) countNote(n *coordinator.Note) {
 	s.d.hit("coordinator", n.Kind.String())
-	onlyMisfitsAreRefused(s, n)
+	onlyOtherSettingsAreRefused(s, n)
 	if n.Kind == coordinator.PhaseChanged {
 		s.d.hit("coordinator became", n.Phase.String())
 		s.d.w.Logf("%v: the coordinator of term %d is %v", s.h.p.Node(), n.Term, n.Phase)

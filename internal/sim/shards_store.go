@@ -86,7 +86,7 @@ func (s *stateStore) append(c coordinator.Change) error {
 	}
 	for _, e := range c.Events {
 		if err := s.fold.Apply(e); err != nil {
-			s.d.c.violate("state-is-stored", identity.Node{}, "an impossible change is to be stored: %v", err)
+			s.d.c.violate("state-is-stored", identity.Node{}, "an invalid change is stored: %v", err)
 			return err
 		}
 		s.d.hit("stored", e.Kind.String())
@@ -283,7 +283,7 @@ func (r *replicatedStore) save(at *shardNode, c coordinator.Save) {
 func (r *replicatedStore) note(state coordinator.State, rev uint64) {
 	at := edition{state.Term(), rev}
 	if was, known := r.known[at]; known && r.acked[at] && !was.Equal(state) { // otherwise it was lost with its replicas
-		r.d.c.violate("state-is-stored", state.Holder(), "two states are stored in term %d at %d", at.term, at.rev)
+		r.d.c.violate("state-is-stored", state.Holder(), "two states are stored in term %d at revision %d", at.term, at.rev)
 	}
 	r.known[at] = state
 	for _, region := range state.Regions() {
@@ -311,7 +311,7 @@ func (r *replicatedStore) acknowledged(at *shardNode, c *coordinator.Change) {
 	case !claim && r.results(edition{c.Term, c.Rev}, c):
 	case now.term < r.last.term: // in flight when the next term began
 	default:
-		at.h.violate("state-is-stored", "in term %d a change after %d is acknowledged, and the change acknowledged before is %d of term %d", c.Term, c.Rev, r.last.rev, r.last.term)
+		at.h.violate("state-is-stored", "in term %d a change of revision %d is acknowledged, but the last acknowledged revision is %d in term %d", c.Term, c.Rev, r.last.rev, r.last.term)
 	}
 	r.note(c.After, now.rev)
 	r.acked[now] = true
@@ -560,7 +560,7 @@ func (m *replicatedEntities) loaded(s *shardNode, me owner, ids []string) {
 	was, stored := m.last[me.Shard]
 	same := maps.Equal(known, was) || m.d.c.data.plan.Pruned && contains(known, was)
 	if stored && m.d.plan.Calm && !m.unsure[me.Shard] && !same {
-		s.h.violate("remembered-is-loaded", "of shard %d %v are loaded, and %v were stored", me.Shard, ids, was)
+		s.h.violate("remembered-is-loaded", "shard %d: the entities %v are loaded, but %v were stored", me.Shard, ids, was)
 	}
 	m.knows[me], m.last[me.Shard] = known, known
 }

@@ -23,9 +23,9 @@ type Network struct {
 	// Split separates the two sides of the broker. With OneWay, the second side still receives the
 	// frames of the first one.
 	Split, OneWay bool
-	// Stray is the probability that a message for an earlier incarnation arrives at the next one of
-	// that name.
-	Stray float64
+	// Misdelivery is the probability that a message for an earlier incarnation arrives at the next
+	// one of that name.
+	Misdelivery float64
 
 	cuts map[[2]string]bool
 	late map[[2]string]time.Duration
@@ -116,7 +116,7 @@ func (w *Env) transmit(from *Process, to identity.Node, e event) {
 	e.from, e.name = from, to.UID == 0
 	if to.UID != 0 {
 		p := w.byUID[to.UID]
-		if p == nil && w.Network.Stray > 0 && w.chance(e).Float64() < w.Network.Stray {
+		if p == nil && w.Network.Misdelivery > 0 && w.chance(e).Float64() < w.Network.Misdelivery {
 			if next := w.Place(to.Name).processes; len(next) > 0 {
 				p = next[0]
 			}
@@ -240,7 +240,7 @@ func (p *Process) receive(e *event) {
 		p.w.gap(e.from, p, true)
 	}
 	if effects.Dropped == link.WrongReceiver {
-		p.stray(e)
+		p.misdeliver(e)
 		return
 	}
 	for _, d := range effects.Deliver {
@@ -261,9 +261,9 @@ func (p *Process) deliver(from identity.Node, named bool, kind link.Kind, data [
 	p.program.Receive(Message{From: from, To: to, Kind: kind, Arrived: p.Now(), Data: data})
 }
 
-// stray delivers a message for an earlier incarnation to the program, as if the links had accepted
-// it. The program must ignore it.
-func (p *Process) stray(e *event) {
+// misdeliver delivers a message for an earlier incarnation to the program, as if the links had
+// accepted it. The program must ignore it.
+func (p *Process) misdeliver(e *event) {
 	f, err := link.DecodeFrame(e.data)
 	if err != nil {
 		return
