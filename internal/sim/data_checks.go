@@ -133,7 +133,7 @@ func (r *replicator) wasWritten(q *request, a *replication.Reply) {
 	}
 }
 
-// checkQuorum checks the numbers of replicas in an answer: existing, required and participating ones.
+// checkQuorum checks the numbers of existing, required and participating replicas in an answer.
 func checkQuorum(q *request, a *replication.Reply) {
 	r := q.by
 	switch a.Outcome {

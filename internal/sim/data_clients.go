@@ -570,9 +570,9 @@ func (k *datum) deleting() bool {
 	return slices.ContainsFunc(k.writes, func(w *write) bool { return w.do == deletes && w.done })
 }
 
-// reachedAll reports whether all nodes know of a removal. A replicator without the element may never
-// have received it, so it must have held the element when all did, or hold the same data as one
-// that had.
+// reachedAll reports whether a removal has reached all nodes. A replicator without the element may
+// never have received the element, so it must have held the element when all did, or hold the same
+// data as one that had.
 func (w *write) reachedAll(now *holders) bool {
 	knew := func(r *replicator) bool {
 		return w.stable() && slices.Contains(w.has.of, r) || slices.ContainsFunc(w.datum.writes, func(a *write) bool {
@@ -601,8 +601,8 @@ type holders struct{ of []*replicator }
 
 func (h *holders) some() bool { return h != nil && len(h.of) > 0 }
 
-// mayReappear reports whether removed elements may reappear: a node that takes over history adds its elements
-// again, which is concurrent with removals by nodes that have not seen the takeover.
+// mayReappear reports whether removed elements may reappear: a node that takes over history adds its
+// elements again, which is concurrent with removals by nodes that have not seen the takeover.
 func (w *write) mayReappear() bool {
 	return w.do == removes && w.datum.kind == cart && w.by.d.plan.prunes(w.datum) && slices.ContainsFunc(w.datum.writes, func(a *write) bool {
 		return a.do == adds && a.id == w.id && (a.by.ended || w.by.d.pruned[a.by.h.p.Node()]) // paused nodes are pruned as well
@@ -612,7 +612,7 @@ func (w *write) mayReappear() bool {
 // stable reports whether all replicators held it at the same time and one of them still lives.
 func (w *write) stable() bool { return w.has.some() }
 
-// recordHolders records the writes that all replicators hold. They must not be lost unless all of them end.
+// recordHolders records the writes that all replicators hold, which only the end of all may lose.
 func (d *data) recordHolders() {
 	now := &holders{d.holders()}
 	if len(now.of) == 0 {
@@ -736,7 +736,7 @@ func (r *replicator) event(e *replication.Event) {
 	f.known[e.Key] = *e
 }
 
-// outdatedSubscriber returns a difference between a subscriber's view and the data, or an empty string.
+// outdatedSubscriber returns a difference between a subscriber's view and the data, or "".
 func (d *data) outdatedSubscriber() string {
 	for _, r := range d.living() {
 		for _, f := range filter(r.subscriptions, func(f *subscription) bool { return !f.ended }) {

@@ -278,7 +278,7 @@ func (d *sharding) drain(s *shardNode) {
 	s.after(maxLeaving+d.between(time.Second, 20*time.Second), s.restart)
 }
 
-// canSpare reports whether no operator action runs and two other nodes can take the shards of a node.
+// canSpare reports whether no operator acts and two other nodes can take the shards of a node.
 func (d *sharding) canSpare(s *shardNode) bool {
 	living := d.living()
 	others := filter(living, func(other *shardNode) bool { return other != s && other.hosts() })
