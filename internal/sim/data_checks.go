@@ -507,7 +507,6 @@ func (d *data) complete(when string) bool {
 	return d.c.violation == nil
 }
 
-// kept reports whether a write must be present at the end.
 func (w *write) kept() bool {
 	return w.done && !w.lost && (w.stable() || w.by.serves() || w.acked > 0 && w.do != removes && slices.Contains(w.by.d.c.names, w.by.disk.name) && (!w.datum.durable || !w.datum.untracked))
 }

@@ -169,7 +169,6 @@ func (d *data) unique() string {
 	return fmt.Sprint("x", d.serial)
 }
 
-// change makes a random change that suits the kind of the key.
 func (d *data) change(r *replicator, k *datum) {
 	w := &write{datum: k, by: r, level: d.level(), id: d.unique()}
 	switch k.kind {
@@ -325,7 +324,6 @@ func (d *data) outgrow() {
 	}
 }
 
-// registerLevel returns the level for a register, mostly a majority.
 func (d *data) registerLevel() replication.Level {
 	if d.rand.IntN(6) == 0 {
 		return d.level()

@@ -237,7 +237,6 @@ func (h *host) lifecycle(l membership.Life) {
 	}
 }
 
-// maybeEnd ends the process when it is idle.
 func (h *host) maybeEnd() {
 	if h.stopped != 0 && len(h.instances) == 0 && h.shards.idle() && !h.p.Dead() {
 		h.p.After(0, func() {

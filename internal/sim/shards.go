@@ -143,7 +143,6 @@ func (s *shardNode) countRepeatedMessage(to identity.Node, m *coordinator.Messag
 	}
 }
 
-// mustHappen are the coverage rows that every large run must count.
 func (d *sharding) mustHappen() {
 	c := d.c.coverage
 	rows(c, "shard message", coordinator.Register, coordinator.Refused, nil)

@@ -121,7 +121,6 @@ func (s *shardNode) write(a *account) uint64 {
 	return nr
 }
 
-// undelivered records a message that a node ignores.
 func (d *sharding) undelivered(m env.Message) {
 	if m.Kind != link.Kind(shardcore.KindRegion) {
 		return
@@ -208,7 +207,6 @@ func (s *shardNode) close(nr uint64, o outcome) {
 	}
 }
 
-// failOpenCommands ends the wait for replies of nodes that are gone.
 func (s *shardNode) failOpenCommands(there func(identity.Node) bool) {
 	for nr, to := range s.open { // the order does not matter
 		if !there(to) {
@@ -360,7 +358,6 @@ func (e *entity) takeTouched() bool {
 	return was
 }
 
-// reportTouched reports the entities that received commands by the paths.
 func (s *shardNode) reportTouched() {
 	for n := range s.paths {
 		if ids := s.paths[n].Touched((*entity).takeTouched); len(ids) > 0 {

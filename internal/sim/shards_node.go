@@ -108,7 +108,6 @@ func (s *shardNode) wakeUp() {
 	})
 }
 
-// members passes changes of the membership to the machine.
 func (s *shardNode) members(events []membership.Event) {
 	if s.gone || !slices.ContainsFunc(events, func(e membership.Event) bool { return changesMembers(e) || e.Kind == membership.ShuttingDown }) {
 		return
@@ -336,7 +335,6 @@ func (s *shardNode) countNote(n *coordinator.Note) {
 	}
 }
 
-// callStores starts the calls of the store and the strategy.
 func (s *shardNode) callStores(e *shardcore.Effects) {
 	d := s.d
 	if e.Load != 0 {

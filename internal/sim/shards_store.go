@@ -381,7 +381,6 @@ const (
 	stateKey  = "sharding|account|state"
 )
 
-// errQuorum reports that not enough replicas took part.
 var errQuorum = errors.New("not enough replicas")
 
 // storeRequest is a request of a store call to its replicator.

@@ -131,7 +131,6 @@ func (w *Env) transmit(from *Process, to identity.Node, e event) {
 	}
 }
 
-// chance returns the random source for a frame.
 func (w *Env) chance(e event) *rand.Rand {
 	if link.Lane(e.lane) == link.Control {
 		return w.Rand
