@@ -84,7 +84,6 @@ func (b *builder) removed(name string) {
 	}
 }
 
-// link checks the relations between the entries.
 func (b *builder) link() {
 	for _, u := range b.upcasters {
 		b.linkUpcaster(u)

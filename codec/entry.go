@@ -213,7 +213,6 @@ func Adapt[Domain, Stored any](name string, to func(Domain) (Stored, error), fro
 	return Type{typ: reflect.TypeFor[Domain](), name: name, version: 1, adapter: a}
 }
 
-// stored returns the Go type whose values are stored.
 func (t *Type) stored() reflect.Type {
 	if t.adapter != nil {
 		return t.adapter.up.from

@@ -36,7 +36,6 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// pathError is an error with its location in a value.
 type pathError struct {
 	path string // Field.Field[3]
 	err  error

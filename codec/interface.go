@@ -123,7 +123,6 @@ func decodeInterface(d *decoder, v reflect.Value) error {
 	return nil
 }
 
-// boxed reads a value of unknown type.
 func (d *decoder) boxed() (any, error) {
 	t := d.next()
 	if err := d.alloc(costBoxed(t)); err != nil {

@@ -34,7 +34,6 @@ type Format interface {
 	Unmarshal(data []byte, v any) error
 }
 
-// jsonFormat keeps the shapes of the types it has seen.
 type jsonFormat struct {
 	shapes sync.Map // reflect.Type to *shape
 }
@@ -260,7 +259,6 @@ func (c *jsonCheck) literal() error {
 	return nil
 }
 
-// peek skips white space and returns the next byte, 0 at the end.
 func (c *jsonCheck) peek() byte {
 	for ; c.pos < len(c.data); c.pos++ {
 		switch b := c.data[c.pos]; b {
@@ -329,7 +327,6 @@ func slicesOf(size uintptr, elem *shape) *elements {
 	return &elements{first: 32 + costNew(4*size), each: int(7 * size), shape: elem}
 }
 
-// mapsOf describes a map that grows while it is read.
 func mapsOf(key, value uintptr, elem *shape) *elements {
 	return &elements{first: costMap(1, key, value), each: int(8*(slotSize(key, value)+1) + 32), shape: elem}
 }

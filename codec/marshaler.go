@@ -111,7 +111,6 @@ func checkHidden(t reflect.Type, m marshaler) error {
 	return nil
 }
 
-// marshal appends the result of a marshaler method of v.
 func (e *encoder) marshal(m marshaler, v any) error {
 	start := len(e.buf)
 	switch m {

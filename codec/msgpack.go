@@ -96,7 +96,6 @@ type decoder struct {
 	budget int // remaining allocation limit
 }
 
-// next reads the head of a value.
 func (d *decoder) next() token {
 	t, pos := scan(d.data, d.pos)
 	d.pos = pos
@@ -131,7 +130,6 @@ func (d *decoder) value() ([]byte, error) {
 	return b, nil
 }
 
-// alloc is called before memory is allocated.
 func (d *decoder) alloc(cost int) error {
 	d.budget -= cost
 	if d.budget < 0 {
@@ -144,7 +142,6 @@ func (d *decoder) mismatch(t token, v reflect.Value) error {
 	return fmt.Errorf("%w: %s, want %s", ErrMalformed, t.kind, v.Type())
 }
 
-// decode reads a value of the plan's type.
 func (ps *plans) decode(p *plan, data []byte) (any, error) {
 	ptr := p.scratch.Get()
 	v := reflect.ValueOf(ptr).Elem()
@@ -157,7 +154,6 @@ func (ps *plans) decode(p *plan, data []byte) (any, error) {
 	return out, nil
 }
 
-// decodeInto reads a value of the plan's type into v.
 func (ps *plans) decodeInto(p *plan, data []byte, v reflect.Value) error {
 	err := check(data)
 	if err != nil {

@@ -113,7 +113,6 @@ func (r *Registry) Encode(v any) (manifest string, payload []byte, err error) {
 	return w.manifest, payload, nil
 }
 
-// notRegistered returns the error for a value of an unregistered type.
 func (r *Registry) notRegistered(v any) error {
 	t := reflect.TypeOf(v)
 	if t == nil {
@@ -286,7 +285,6 @@ func (r *Registry) unread(s string) error {
 	return fmt.Errorf("%w: %q (name %q, version %d, format %s): %s", ErrUnknown, s, m.name, m.version, m.format, r.remedy(m))
 }
 
-// remedy describes how to make a manifest readable.
 func (r *Registry) remedy(m manifest) string {
 	highest := 0
 	for known := range r.readers {

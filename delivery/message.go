@@ -38,7 +38,6 @@ func withHeader[M Message](m M, h Header) M {
 	return m
 }
 
-// signal makes a struct an eventsourcing.Signal.
 type signal = hosting.IsSignal //nolint:unused // its method makes the struct a hosting.Signal
 
 var (

@@ -41,7 +41,6 @@ type needsPart = hosting.NeedsPart //nolint:unused // its method makes an Outbox
 
 var _ hosting.PartField = (*Outbox[Message])(nil)
 
-// envelope is a message with its destination.
 type envelope[M Message] struct {
 	Type    string `msgpack:"t"`
 	ID      string `msgpack:"d"`
@@ -160,7 +159,6 @@ func (o *Outbox[M]) delivery(s *outbox.Sending[envelope[M]]) Delivery[M] {
 	return Delivery[M]{Nr: s.Nr, To: to, Message: s.Item.Message, Attempts: s.Attempt, Err: o.failures[s.Nr]}
 }
 
-// outgoing returns o.window and creates it if necessary.
 func (o *Outbox[M]) outgoing() *outbox.Outgoing[envelope[M]] {
 	if o.window == nil {
 		o.window = outbox.NewOutgoing[envelope[M]](o.options.withDefaults().window())
@@ -240,7 +238,6 @@ func (o part[M]) Admit(signal hosting.Signal) bool {
 	return true
 }
 
-// send returns the commands and the signals of transmissions.
 func (o *Outbox[M]) send(e outbox.Effects[envelope[M]]) hosting.Outgoing {
 	var out hosting.Outgoing
 	if len(e.Sends) == 0 {

@@ -33,7 +33,6 @@ type inboxState struct {
 
 func (s *inboxState) version() uint64 { return s.Version }
 
-// codecs caches the codecs of states by their types.
 var codecs sync.Map //nolint:gochecknoglobals // a codec depends on nothing but its type
 
 func stateCodec[S any]() (*codec.State, error) {
@@ -48,7 +47,6 @@ func stateCodec[S any]() (*codec.State, error) {
 	return c, err
 }
 
-// encode encodes a state as one msgpack value.
 func encode[S any](name string, state *S) ([]byte, error) {
 	c, err := stateCodec[S]()
 	var data []byte

@@ -6,6 +6,7 @@ package eventsourcing
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -36,7 +37,6 @@ type effect[S, E any] struct {
 	made    uint16 // number of joined chains, see Observer.Unreturned
 }
 
-// step is a unit of events, a callback, or a request to the runtime.
 type step[S, E any] struct {
 	events  []E
 	call    callback[S, E]
@@ -62,7 +62,6 @@ const (
 	delayed
 )
 
-// callback is a function given to Then or ThenReply.
 type callback[S, E any] interface {
 	call(e *entity[S, E]) decision[S, E]
 }
@@ -249,7 +248,7 @@ func (e *effect[S, E]) begin() {
 		return
 	}
 	if e.entity.op == nil {
-		e.entity.warnLateContext()
+		e.entity.host.rt.log.Error("eventsourcing: a context was used after its handler had returned", slog.String("persistence_id", e.entity.pid()))
 		return
 	}
 	e.entity.op.Made++

@@ -80,7 +80,6 @@ func (e *entity[S, E]) pid() string { return e.machine.ID() }
 
 func (e *entity[S, E]) id() string { return cutID(e.pid(), e.host.model.typ.Name) }
 
-// acceptance is the result of accept.
 type acceptance uint8
 
 const (
@@ -130,17 +129,14 @@ func (e *entity[S, E]) do(f func(out *engine.Effects)) {
 	e.schedule()
 }
 
-// stop requests a stop in the next turn.
 func (e *entity[S, E]) stop(s stops) {
 	e.mu.Lock()
 	e.stops |= s
 	e.schedule()
 }
 
-// signal sends the entity a signal without a context.
 func (e *entity[S, E]) signal(s Signal) { e.signalFrom(context.Background(), s) }
 
-// signalFrom sends the entity a signal with the context of its cause.
 func (e *entity[S, E]) signalFrom(ctx context.Context, s Signal) {
 	if e.host.engine.Signals {
 		env := envelope(ctx, s)
@@ -260,7 +256,6 @@ func (e *entity[S, E]) takeTurn(out *engine.Effects) (again bool) {
 	return e.queued
 }
 
-// deliver passes a message to the machine.
 func (e *entity[S, E]) deliver(env *engine.Envelope, out *engine.Effects) {
 	stashed := e.host.rt.obs.Stashed
 	if stashed == nil || env.Signal {
@@ -293,7 +288,6 @@ func (e *entity[S, E]) handleStops(s stops, out *engine.Effects) {
 	}
 }
 
-// used records the time of a command.
 func (e *entity[S, E]) used() {
 	if e.host.opts.PassivateAfter > 0 {
 		e.lastUsed.Store(e.host.rt.steady().UnixNano())
@@ -303,7 +297,6 @@ func (e *entity[S, E]) used() {
 	}
 }
 
-// needExtra returns e.extra and creates it if necessary.
 func (e *entity[S, E]) needExtra() *extra {
 	if e.extra == nil {
 		e.extra = &extra{}
@@ -311,7 +304,6 @@ func (e *entity[S, E]) needExtra() *extra {
 	return e.extra
 }
 
-// step passes an input to the machine and performs the effects.
 func (e *entity[S, E]) step(in engine.Input, out *engine.Effects) {
 	out.Reset()
 	e.machine.Step(e.machine.Now(), in, out)

@@ -5,7 +5,6 @@ package eventsourcing
 
 import (
 	"fmt"
-	"log/slog"
 	"reflect"
 	"runtime/debug"
 	"strings"
@@ -81,11 +80,6 @@ func (e *entity[S, E]) leaveUserCode(op *engine.Op) {
 	if v := recover(); v != nil {
 		op.Panicked(newPanicError(e.pid(), v))
 	}
-}
-
-// warnLateContext logs that an effect was begun after its handler had returned.
-func (e *entity[S, E]) warnLateContext() {
-	e.host.rt.log.Error("eventsourcing: a context was used after its handler had returned", slog.String("persistence_id", e.pid()))
 }
 
 // applyDecision adds a decision to the op: it encodes and applies the events, and computes the reply.
@@ -260,7 +254,6 @@ func (e *entity[S, E]) persistEncoded(op *engine.Op, events []E, records []journ
 	e.persisted(op, len(events))
 }
 
-// persisted counts events for the observer.
 func (e *entity[S, E]) persisted(op *engine.Op, n int) {
 	if e.host.rt.watched {
 		observing(op.Env).persist(n, op.SequenceNr())

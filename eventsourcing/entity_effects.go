@@ -90,7 +90,6 @@ func (e *entity[S, E]) submitUnsent(out *engine.Effects) {
 	e.step(engine.Input{Kind: engine.Continue}, out)
 }
 
-// answer sends a reply to its caller, or logs the error of a message without a caller.
 func (e *entity[S, E]) answer(a *engine.Answer) {
 	rt := e.host.rt
 	r, waits := a.Env.Caller.(replier)
@@ -117,7 +116,6 @@ func (e *entity[S, E]) answer(a *engine.Answer) {
 	}
 }
 
-// unhandledSignal logs a signal without a handler.
 func (e *entity[S, E]) unhandledSignal(s any) {
 	log := e.host.rt.log.With(slog.String("persistence_id", e.pid()))
 	switch s := s.(type) {
@@ -144,7 +142,6 @@ func (e *entity[S, E]) durable(seqNr uint64) {
 	e.updateDeadline()
 }
 
-// failed reports the error that ended an instance.
 func (e *entity[S, E]) failed(cause error) {
 	rt := e.host.rt
 	attrs := []any{slog.String("persistence_id", e.pid()), slog.Any("error", cause)}
@@ -163,7 +160,6 @@ type fenceWrite[S, E any] struct {
 	request groupcommit.Request
 }
 
-// fence appends the write that settles an unknown outcome.
 func (e *entity[S, E]) fence(w journal.Write) {
 	rt := e.host.rt
 	if rt.obs.Fence != nil {

@@ -59,7 +59,6 @@ func (e *entity[S, E]) goContext(r goRequest[S]) goRequest[S] {
 	return r
 }
 
-// goAsync runs the function of Effect.Go.
 func (e *entity[S, E]) goAsync(r goRequest[S]) {
 	rt := e.host.rt
 	ctx, root := rt.ctx, context.Background()
@@ -116,7 +115,6 @@ func (e *entity[S, E]) setTimer(r timerRequest) {
 	t.t = time.AfterFunc(r.after, func() { e.fire(x, t, r) })
 }
 
-// fire delivers the message of a timer.
 func (e *entity[S, E]) fire(x *extra, t *timer, r timerRequest) {
 	e.mu.Lock()
 	if t.stopped || e.gone {
@@ -138,7 +136,6 @@ func (e *entity[S, E]) fire(x *extra, t *timer, r timerRequest) {
 	}
 }
 
-// receiveTimer sends ReceiveTimeout signals.
 type receiveTimer struct {
 	after time.Duration
 	last  time.Time // of the last command or signal
@@ -218,7 +215,6 @@ func (e *entity[S, E]) resetDeadline() {
 	}
 }
 
-// deadlineDue sends the signal of a deadline.
 func (e *entity[S, E]) deadlineDue(at time.Time) {
 	if e.extra != nil && e.extra.deadlineAt.Equal(at) {
 		e.extra.deadline = nil
@@ -237,7 +233,6 @@ func (e *entity[S, E]) startParts() {
 	e.tickParts()
 }
 
-// outgoing performs the work that a part requests.
 func (e *entity[S, E]) outgoing(o hosting.Outgoing) {
 	for _, s := range o.Sends {
 		e.host.rt.send(s, e.signalFrom)
@@ -270,7 +265,6 @@ func (e *entity[S, E]) tickParts() {
 	x.tick.Reset(d)
 }
 
-// tick calls the parts whose tick is due.
 func (e *entity[S, E]) tick() {
 	if e.machine.Recovering() {
 		return
@@ -284,7 +278,6 @@ func (e *entity[S, E]) tick() {
 	e.tickParts()
 }
 
-// stopTimers stops all timers of an instance that has ended.
 func (e *entity[S, E]) stopTimers() {
 	x := e.extra
 	if x == nil {

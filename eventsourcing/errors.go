@@ -217,7 +217,6 @@ func StatusOf(err error) Status {
 	return Status{DoneByEntity, RetryNo, codeOf(err), 500, 2}
 }
 
-// status returns the status codes of HTTP and gRPC.
 func (k Kind) status() (http, grpc int) {
 	switch k {
 	case BadRequest:

@@ -105,7 +105,6 @@ func addRow[H any](errs *fielderror.Errors, field string, table map[reflect.Type
 	table[key] = row
 }
 
-// commandRegistry returns the wire names of the commands.
 func (t *Type[S, E]) commandRegistry() *codec.Registry {
 	entries := make([]codec.Entry, 0, len(t.Commands)+len(t.OldCommands))
 	for i := range t.Commands {

@@ -268,7 +268,6 @@ func (h *Local[S, E]) enqueue(id string, env *engine.Envelope, own bool) error {
 	}
 }
 
-// checkID checks an entity's own ID.
 func checkID(id string) error {
 	if err := journal.CheckID(id); err != nil {
 		return fmt.Errorf("%w: entity ID: %w", ErrArgument, err)
@@ -276,7 +275,6 @@ func checkID(id string) error {
 	return nil
 }
 
-// checkIDs checks an entity's own ID and the persistence ID made of it.
 func checkIDs(id, pid string) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -321,7 +319,6 @@ func (h *Local[S, E]) stop(id string, s stops) bool {
 	return e != nil
 }
 
-// each calls f for every entity.
 func (h *Local[S, E]) each(f func(*entity[S, E])) {
 	for i := range h.shards {
 		s := &h.shards[i]
@@ -368,7 +365,6 @@ func (h *Local[S, E]) kill() {
 	<-h.empty
 }
 
-// sweepInterval returns the interval of passivateIdle.
 func (h *Local[S, E]) sweepInterval() time.Duration {
 	return max(h.opts.PassivateAfter/4, time.Millisecond)
 }

@@ -26,7 +26,6 @@ type Part[S, E any] interface {
 // Parts returns the parts for Type.Parts.
 func Parts[S, E any](parts ...Part[S, E]) []Part[S, E] { return parts }
 
-// attach attaches the parts of a fresh state to its entity.
 func (m *model[S, E]) attach(state *S, pid string) ([]hosting.Part, error) {
 	if len(m.typ.Parts) == 0 {
 		return nil, nil

@@ -218,7 +218,6 @@ func (e *entity[S, E]) recover() {
 	e.host.rt.recovery.do(func() { e.runRecovery(asked, info) })
 }
 
-// runRecovery recovers a new instance and passes it to the machine.
 func (e *entity[S, E]) runRecovery(asked time.Time, info RecoveryInfo) {
 	rt := e.host.rt
 	if rt.obs.RecoveryStarted != nil {

@@ -201,7 +201,6 @@ func send[S any](ctx context.Context, to Ref[S], message any) (any, error) {
 	return value, err
 }
 
-// decodeReply decodes a reply from another node.
 func decodeReply[R, S any](to Ref[S], data hosting.EncodedReply) (R, error) {
 	var result, zero R
 	if err := to.to.calls().replies.decode(data, &result); err != nil {

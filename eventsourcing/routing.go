@@ -74,7 +74,6 @@ func (r *remote[S]) AppendReply(dst []byte, value any, err error) []byte {
 	return r.replies.append(dst, value, err)
 }
 
-// newRemoteMessage returns a message that has arrived from another node.
 func newRemoteMessage(ctx context.Context, id string, command any, deadline time.Time, answered func(value any, err error)) hosting.Message {
 	if answered == nil {
 		return hosting.NewMessage(id, envelope(ctx, command), false)

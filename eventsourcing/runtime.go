@@ -266,7 +266,6 @@ func (r *Runtime) Resident() map[string]int {
 	return resident
 }
 
-// dropped reports a message that was not delivered to an entity.
 func (r *Runtime) dropped(id string, message any, err error) {
 	r.log.Warn("message dropped", slog.String("persistence_id", id), slog.String("message", fmt.Sprintf("%T", message)), slog.Any("error", err))
 	if r.obs.Dropped != nil {

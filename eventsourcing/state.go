@@ -65,7 +65,6 @@ func (f *StateForm[S]) Registry() *codec.Registry {
 	return f.registry
 }
 
-// prepareState determines the encoding of the state.
 func (m *model[S, E]) prepareState() error {
 	m.manifest = StateManifest
 	if v := m.typ.Snapshots.Version; v > 1 {
@@ -105,7 +104,6 @@ func (m *model[S, E]) encode(state *S) (manifest string, payload []byte, err err
 	return m.manifest, payload, err
 }
 
-// decode decodes a snapshot into a fresh state.
 func (m *model[S, E]) decode(manifest string, payload []byte, state *S) error {
 	switch {
 	case manifest == m.manifest && m.state != nil:
@@ -159,7 +157,6 @@ func DecodeState[S, E any](typ Type[S, E], id, manifest string, payload []byte) 
 	return in.state, nil
 }
 
-// inspection is a message that reads the state.
 type inspection[S any] struct {
 	f func(state *S, seqNr uint64)
 }

@@ -80,14 +80,6 @@ type Recorded struct {
 	Metadata []byte
 }
 
-// newState returns the empty state of an entity.
-func (t *Type[S, E]) newState(id string) *S {
-	if t.New == nil {
-		return new(S)
-	}
-	return t.New(id)
-}
-
 // model is a checked Type with its tables.
 type model[S, E any] struct {
 	typ      Type[S, E]
@@ -99,7 +91,6 @@ type model[S, E any] struct {
 	manifest string       // of snapshots of the struct S
 }
 
-// newModel checks a Type and makes its tables.
 func newModel[S, E any](typ Type[S, E]) (*model[S, E], error) {
 	m := &model[S, E]{typ: typ}
 	errs := typ.check()
@@ -165,7 +156,6 @@ func (m *model[S, E]) checkParts() error {
 	return err
 }
 
-// instance is the state of an entity with its parts.
 type instance[S, E any] struct {
 	state *S
 	parts []hosting.Part
@@ -173,7 +163,10 @@ type instance[S, E any] struct {
 
 // newInstance returns the empty state of an entity and attaches its parts.
 func (m *model[S, E]) newInstance(id, pid string) (instance[S, E], error) {
-	state := m.typ.newState(id)
+	state := new(S)
+	if m.typ.New != nil {
+		state = m.typ.New(id)
+	}
 	if state == nil {
 		return instance[S, E]{}, fmt.Errorf("%w: Type.New returned nil", ErrInvalid)
 	}

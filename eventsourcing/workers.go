@@ -67,7 +67,6 @@ func (w *workers) start() {
 	go w.run(one)
 }
 
-// push puts a task at the end of the queue.
 func (w *workers) push(t *task) {
 	w.mu.Lock()
 	t.next = nil
@@ -244,5 +243,4 @@ func (p *pool) next() func() {
 	return job
 }
 
-// wait waits until all jobs have ended.
 func (p *pool) wait() { p.done.Wait() }

@@ -21,7 +21,6 @@ type item[E any] struct {
 	err error
 }
 
-// page is the unit that a reader passes to its worker.
 type page[E any] struct {
 	items []item[E]
 	// number counts the pages of a reader.
@@ -32,7 +31,6 @@ type page[E any] struct {
 	end bool
 }
 
-// decoder converts pages of a query.
 type decoder[E any] struct {
 	events *codec.Registry
 	values []any
@@ -61,7 +59,6 @@ func (d *decoder[E]) page(read journal.Page) page[E] {
 	return p
 }
 
-// decode appends the current events of a record.
 func (d *decoder[E]) decode(dst []Envelope[E], record *journal.Envelope) ([]Envelope[E], error) {
 	var err error
 	d.values, err = d.events.DecodeAppend(d.values[:0], record.Manifest, record.Payload)

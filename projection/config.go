@@ -78,7 +78,6 @@ func (c Config[E]) withDefaults() Config[E] {
 // problems collects the invalid fields of a configuration.
 type problems struct{ fielderror.Errors }
 
-// require adds a problem unless ok is true.
 func (p *problems) require(ok bool, field, problem string, args ...any) {
 	if !ok {
 		p.Addf(field, problem, args...)

@@ -180,13 +180,11 @@ func (w *worker[E]) skipOrFail(ctx context.Context, it *item[E], cause error, at
 	return nil
 }
 
-// names returns the log attributes of an item.
 func names[E any](it *item[E]) []any {
 	e := &it.events[0]
 	return []any{slog.String("persistence_id", e.ID), slog.Uint64("sequence_nr", e.SequenceNr), slog.String("manifest", e.Manifest)}
 }
 
-// about describes an item that could not be handled.
 func (w *worker[E]) about(it *item[E], cause error, attempts int) *EventError {
 	e := &it.events[0]
 	return &EventError{

@@ -160,7 +160,7 @@ func (p *Projection[E]) session(ctx context.Context, once bool) (began bool, err
 	results := make(chan error, len(positions))
 	for i, position := range positions {
 		workers[i] = &worker[E]{p: p, slices: position.Slices, once: once}
-		workers[i].figures.create(position.Slices)
+		workers[i].figures.now.State, workers[i].figures.unknownSince = Starting, time.Now()
 	}
 	p.setWorkers(workers)
 	var wg sync.WaitGroup
@@ -244,7 +244,6 @@ func (p *Projection[E]) prepare(ctx context.Context) ([]Position, error) {
 	return positions, nil
 }
 
-// restart waits before the next start.
 func (p *Projection[E]) restart(ctx context.Context, n int, cause error) error {
 	pause := p.cfg.pause(n, rand.Float64()) //nolint:gosec // jitter is not a secret
 	p.notifyRestart(ctx, RestartInfo{Attempt: n, Pause: pause, Err: cause})
@@ -260,7 +259,6 @@ func (p *Projection[E]) restart(ctx context.Context, n int, cause error) error {
 	return nil
 }
 
-// notifyRestart counts and reports a failure.
 func (p *Projection[E]) notifyRestart(ctx context.Context, info RestartInfo) {
 	info.Projection = p.cfg.Name
 	p.total.restarts.Add(1)

@@ -122,7 +122,6 @@ func (p *Projection[E]) Status() Status {
 	return s
 }
 
-// add takes a worker into account.
 func (s *Status) add(w WorkerStatus) {
 	earliest := func(to *time.Time, t time.Time) {
 		if to.IsZero() || !t.IsZero() && t.Before(*to) {
@@ -144,7 +143,6 @@ func (s *Status) add(w WorkerStatus) {
 // slowAnswer is the response time of the journal after which Status reports the lag as unknown.
 const slowAnswer = 5 * time.Second
 
-// figures holds the values of a WorkerStatus.
 type figures struct {
 	mu           sync.Mutex
 	now          WorkerStatus
@@ -179,13 +177,6 @@ func (f *figures) status(now time.Time) WorkerStatus {
 	}
 	s.CaughtUp = f.end && (s.LagUnknownSince.IsZero() || s.State == Stopped && s.Err == nil)
 	return s
-}
-
-// create sets the initial state.
-func (f *figures) create(slices journal.Slices) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.now.Slices, f.now.State, f.unknownSince = slices, Starting, time.Now()
 }
 
 // begin starts a stream at the stored position.
@@ -279,7 +270,6 @@ func (f *figures) queryStopped(end bool) {
 	f.end = end
 }
 
-// recover is called when the worker makes progress.
 func (f *figures) recover() {
 	f.set(func(s *WorkerStatus) { s.Err, s.Failures = nil, 0 })
 }

@@ -116,7 +116,6 @@ func (w *worker[E]) stream(ctx context.Context) error {
 	return readErr
 }
 
-// load takes the stored position.
 func (w *worker[E]) load(ctx context.Context) error {
 	positions, err := w.p.d.store.Load(ctx, w.p.cfg.Name)
 	if err != nil {
@@ -256,7 +255,6 @@ func (w *worker[E]) updateFigures() {
 	w.figures.pending(oldest, w.atEnd)
 }
 
-// wait returns nil when a time has passed.
 func wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -377,14 +375,12 @@ func (w *worker[E]) finish(ctx context.Context) {
 	}
 }
 
-// move is the change of the stored position to another.
 func (w *worker[E]) move(to journal.Offset) Move {
 	after := w.stored
 	after.Offset = to
 	return Move{Projection: w.p.cfg.Name, From: []Position{w.stored}, To: []Position{after}}
 }
 
-// settled records the stored position.
 func (w *worker[E]) settled(to journal.Offset) {
 	w.stored.Offset, w.reached = to, to
 	w.dirty, w.unsaved = time.Time{}, 0

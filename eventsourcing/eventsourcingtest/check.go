@@ -14,7 +14,6 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 )
 
-// stateCodec encodes states for comparisons.
 type stateCodec[S, E any] struct {
 	typ   eventsourcing.Type[S, E]
 	id    string
@@ -67,14 +66,12 @@ func (k *Kit[S, E]) image(state *S) image[S] {
 	return image[S]{encoded: encoded}
 }
 
-// live returns the state of the running entity.
 func (k *Kit[S, E]) live() (seen image[S]) {
 	k.t.Helper()
 	k.inspect(func(state *S) { seen = k.image(state) })
 	return seen
 }
 
-// inspect calls f with the state of the running entity.
 func (k *Kit[S, E]) inspect(f func(*S)) {
 	k.t.Helper()
 	err := k.entities.Inspect(context.Background(), k.cfg.ID, func(state *S, _ uint64) { f(state) })
@@ -184,7 +181,6 @@ func (k *Kit[S, E]) checkRoundTrip(kind string, registry *codec.Registry, value 
 	}
 }
 
-// show prints a state.
 func (k *Kit[S, E]) show(i image[S]) string {
 	state := i.state
 	if i.encoded != nil {

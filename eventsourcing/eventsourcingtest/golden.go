@@ -114,7 +114,6 @@ func decodeEvents[E any](events *codec.Registry, manifest string, payload []byte
 	return all, nil
 }
 
-// golden keeps the samples of one kind.
 type golden struct {
 	t           testing.TB
 	dir         string

@@ -30,7 +30,6 @@ const (
 	maxGolden = 40 << 20
 )
 
-// encoded is an encoded event or state.
 type encoded struct {
 	manifest string
 	payload  []byte
@@ -81,7 +80,6 @@ func freeGolden(dir string, files map[string]encoded, manifest string) string {
 	}
 }
 
-// writeGolden writes a sample to a file that does not exist.
 func writeGolden(path string, s encoded) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return err
@@ -182,7 +180,6 @@ func branch(b *strings.Builder, name string, v any, indent string) {
 	tree(b, v, indent+"  ")
 }
 
-// leaf prints a value that has no parts.
 func leaf(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -73,7 +73,6 @@ func NewWithConfig[S, E any](t testing.TB, typ eventsourcing.Type[S, E], cfg Con
 	return k
 }
 
-// store makes an empty journal and an empty snapshot store.
 func (k *Kit[S, E]) store() {
 	k.memory = inmem.NewJournal()
 	k.journal = journaltest.NewFaulty(k.memory)

@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// region is memory that a value refers to.
 type region struct {
 	from, to uintptr
 	path     string
@@ -43,7 +42,6 @@ func sharing(value, state any) string {
 	return ""
 }
 
-// walker collects the memory that a value refers to.
 type walker struct {
 	exported bool // ignore unexported fields
 	seen     map[visit]bool

@@ -59,7 +59,6 @@ func Tell[S, E any](k *Kit[S, E], command eventsourcing.Message[S]) *Outcome[E, 
 	return o
 }
 
-// next returns the sequence number of the next event.
 func (k *Kit[S, E]) next() uint64 {
 	k.t.Helper()
 	highest, err := k.memory.HighestSequenceNr(context.Background(), k.pid)

@@ -138,7 +138,6 @@ type OpPool interface {
 	Put(op any)
 }
 
-// newOp returns an empty op.
 func (f *Effects) newOp() *Op {
 	if f.Ops != nil {
 		if op, ok := f.Ops.Get().(*Op); ok {

@@ -13,13 +13,11 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// recover requests a new instance.
 func (m *Machine) recover(out *Effects) {
 	m.phase = recovering
 	out.Recover = true
 }
 
-// recovered handles the result of a recovery.
 func (m *Machine) recovered(in Input, out *Effects) {
 	if m.phase != recovering {
 		return
@@ -174,14 +172,6 @@ func (m *Machine) backoff() time.Duration {
 	return d + time.Duration(float64(d)*m.cfg.Jitter*float64(h%1024)/1024)
 }
 
-// idle stops an entity without work.
-func (m *Machine) idle(out *Effects) {
-	if m.Resting() {
-		m.stopped(out)
-	}
-}
-
-// drain stops the entity after it has handled its messages.
 func (m *Machine) drain(out *Effects) {
 	m.draining, m.stopping = true, true
 	if m.phase == absent || m.phase == backingOff {
@@ -220,7 +210,6 @@ func (m *Machine) stoppedFor(why error, out *Effects) {
 	}
 }
 
-// kill ends the entity in any phase.
 func (m *Machine) kill(why error, out *Effects) {
 	m.draining, m.killed = true, true
 	for s := m.head; s != nil; s = s.next {

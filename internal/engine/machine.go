@@ -126,7 +126,9 @@ func (m *Machine) Step(now time.Time, in Input, out *Effects) {
 		m.saving = false
 	case Continue:
 	case Idle:
-		m.idle(out)
+		if m.Resting() {
+			m.stopped(out)
+		}
 	case Drain:
 		m.drain(out)
 	case Kill:
@@ -175,13 +177,6 @@ func (m *Machine) Writer() string { return m.writer }
 // Recovering reports whether the instance is not yet recovered.
 func (m *Machine) Recovering() bool { return m.phase == recovering }
 
-// waits reports whether the message still waits for a later reply.
-func (m *Machine) waits(e *Envelope) bool {
-	_, ok := m.later[e]
-	return ok
-}
-
-// deliver handles a new message.
 func (m *Machine) deliver(e *Envelope, out *Effects) {
 	switch {
 	case m.draining && !e.Signal:
@@ -238,7 +233,6 @@ func (m *Machine) answer(out *Effects, e *Envelope, err error) {
 	out.Answers = append(out.Answers, Answer{Env: e, Err: err})
 }
 
-// canDecide reports whether a message may be decided now.
 func (m *Machine) canDecide() bool {
 	return m.phase == ready && m.broken == nil && m.barriers == 0 && !m.blocked &&
 		int(m.ops) < m.cfg.MaxPending && (!m.cfg.Sequential || m.holding == 0)

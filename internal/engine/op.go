@@ -94,7 +94,6 @@ const (
 	callStep
 )
 
-// lastNr is the number of the unit's last event.
 func (s *Step) lastNr() uint64 {
 	return s.Request.Write.Expect + uint64(len(s.Request.Write.Events))
 }

@@ -84,7 +84,6 @@ func (m *Machine) mayCall(s *Step, first bool) bool {
 	return first && (s.async || m.holding == s.op.holding)
 }
 
-// call runs a callback of an op.
 func (m *Machine) call(op *Op, fn any, out *Effects) {
 	op.nr, op.replied = m.applied, false
 	m.b.Call(op, fn)
@@ -131,7 +130,7 @@ func (m *Machine) finish(op *Op, out *Effects) {
 		case *State:
 			out.Save = append(out.Save, r)
 		case resolve:
-			if m.waits(r.Env) {
+			if _, waits := m.later[r.Env]; waits {
 				delete(m.later, r.Env)
 				out.Answers = append(out.Answers, Answer(r))
 			}

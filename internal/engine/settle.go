@@ -10,7 +10,6 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// stored records that the journal holds the oldest n units.
 func (m *Machine) stored(n int, out *Effects) {
 	for ; n > 0; n-- {
 		s := m.acknowledge()
@@ -88,7 +87,6 @@ func (m *Machine) fence(out *Effects) {
 	}
 }
 
-// fenced handles the outcome of the fence.
 func (m *Machine) fenced(err error, out *Effects) {
 	if m.phase != fencing {
 		return
@@ -117,7 +115,6 @@ func (m *Machine) retry(err error, out *Effects) {
 	}
 }
 
-// woken resumes after a back-off.
 func (m *Machine) woken(out *Effects) {
 	switch m.phase {
 	case backingOff:

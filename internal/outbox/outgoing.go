@@ -335,12 +335,7 @@ func (o *Outgoing[T]) trim() {
 	case len(o.entries) == 0:
 		o.entries = nil
 	case o.holes > 32 && o.holes > len(o.entries)/2:
-		kept := make([]Entry[T], 0, len(o.entries)-o.holes)
-		for i := range o.entries {
-			if o.entries[i].fate != settled {
-				kept = append(kept, o.entries[i])
-			}
-		}
-		o.entries, o.holes = kept, 0
+		kept := slices.DeleteFunc(o.entries, func(e Entry[T]) bool { return e.fate == settled })
+		o.entries, o.holes = slices.Clone(kept), 0 // the old array may be much larger
 	}
 }

@@ -74,7 +74,6 @@ func run(t *testing.T, cases []Case) {
 	}
 }
 
-// probe is a running case.
 type probe struct {
 	T
 
@@ -88,7 +87,6 @@ func at(first, count int, offset journal.Offset) projection.Position {
 	return projection.Position{Slices: journal.Slices{First: first, Count: count}, Offset: offset}
 }
 
-// marked returns a position at the beginning with the mark.
 func marked(first, count int) projection.Position {
 	p := at(first, count, "")
 	p.Clear = true
@@ -101,7 +99,6 @@ func (p *probe) move(from, to positions) projection.Move {
 	return projection.Move{Projection: p.name, From: from, To: to}
 }
 
-// save requires that a move succeeds.
 func (p *probe) save(from, to positions) {
 	p.Helper()
 	if err := p.store.Save(p.Context(), p.move(from, to)); err != nil {
@@ -109,7 +106,6 @@ func (p *probe) save(from, to positions) {
 	}
 }
 
-// fenced requires that a move is fenced.
 func (p *probe) fenced(from, to positions) {
 	p.Helper()
 	if err := p.store.Save(p.Context(), p.move(from, to)); !errors.Is(err, projection.ErrFenced) {
@@ -117,7 +113,6 @@ func (p *probe) fenced(from, to positions) {
 	}
 }
 
-// want compares the stored positions.
 func (p *probe) want(want ...projection.Position) {
 	p.Helper()
 	p.wantIn(p.store, p.name, want...)

@@ -61,7 +61,6 @@ type txProbe[Tx any] struct {
 	tx  projection.TxStore[Tx]
 }
 
-// add returns an f that enters a key.
 func (p *txProbe[Tx]) add(key string) func(ctx context.Context, tx Tx) error {
 	return func(ctx context.Context, tx Tx) error { return p.cfg.Add(ctx, tx, p.name+key) }
 }
