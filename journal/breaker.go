@@ -84,6 +84,8 @@ func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 
 func (g *guarded) Unwrap() Journal { return g.journal }
 
+// Append passes the writes on. While the breaker is open each slot matches ErrNotSent and
+// ErrBreakerOpen.
 func (g *guarded) Append(ctx context.Context, writes []Write) []error {
 	if g.closed.Load() {
 		return g.journal.Append(ctx, writes)
@@ -99,10 +101,13 @@ func (g *guarded) Append(ctx context.Context, writes []Write) []error {
 	return slots
 }
 
+// Replay passes through: it takes as long as it takes.
 func (g *guarded) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[Event, error] {
 	return g.journal.Replay(ctx, id, from, to)
 }
 
+// HighestSequenceNr fails with ErrBreakerOpen while the breaker is open, and with ErrCallTimeout
+// when its time is up.
 func (g *guarded) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
 	var highest uint64
 	err := g.do(ctx, func(ctx context.Context) (err error) {
@@ -112,12 +117,15 @@ func (g *guarded) HighestSequenceNr(ctx context.Context, id string) (uint64, err
 	return highest, err
 }
 
+// DeleteTo fails with ErrBreakerOpen while the breaker is open, and with ErrCallTimeout when its
+// time is up.
 func (g *guarded) DeleteTo(ctx context.Context, id string, to uint64) error {
 	return g.do(ctx, func(ctx context.Context) error {
 		return g.journal.DeleteTo(ctx, id, to)
 	})
 }
 
+// Close closes the wrapped journal.
 func (g *guarded) Close() error {
 	g.closed.Store(true)
 	return g.journal.Close()

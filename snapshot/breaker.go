@@ -71,6 +71,7 @@ func WithBreaker(store Store, cfg BreakerConfig) (Store, error) {
 	return &guarded{store: store, breaker: breaker.NewCaller(gate)}, nil
 }
 
+// Save implements Store.
 func (g *guarded) Save(ctx context.Context, s Snapshot) error {
 	_, err := do(ctx, g, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, g.store.Save(ctx, s)
@@ -78,16 +79,19 @@ func (g *guarded) Save(ctx context.Context, s Snapshot) error {
 	return err
 }
 
+// Load implements Store.
 func (g *guarded) Load(ctx context.Context, id string, c Criteria) (Snapshot, error) {
 	return do(ctx, g, func(ctx context.Context) (Snapshot, error) {
 		return g.store.Load(ctx, id, c)
 	})
 }
 
+// List implements Store. It passes through.
 func (g *guarded) List(ctx context.Context, id string, c Criteria) iter.Seq2[Metadata, error] {
 	return g.store.List(ctx, id, c)
 }
 
+// Delete implements Store.
 func (g *guarded) Delete(ctx context.Context, id string, c Criteria) error {
 	_, err := do(ctx, g, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, g.store.Delete(ctx, id, c)
@@ -95,6 +99,7 @@ func (g *guarded) Delete(ctx context.Context, id string, c Criteria) error {
 	return err
 }
 
+// Close closes the wrapped store and waits for calls that are still running.
 func (g *guarded) Close() error {
 	g.mu.Lock()
 	g.closed = true

@@ -44,6 +44,7 @@ type osFS struct{}
 // Mkdir makes a directory that only its user can reach.
 func (osFS) Mkdir(dir string) error { return os.Mkdir(dir, 0o700) }
 
+// ReadDir reads all names at once.
 func (osFS) ReadDir(dir string) ([]string, error) {
 	d, err := os.Open(filepath.Clean(dir))
 	if err != nil {
@@ -53,6 +54,7 @@ func (osFS) ReadDir(dir string) ([]string, error) {
 	return names, errors.Join(err, d.Close())
 }
 
+// Open opens a regular file.
 func (osFS) Open(name string) (inFile, error) {
 	f, err := os.Open(filepath.Clean(name))
 	if err != nil {
@@ -69,8 +71,10 @@ func (osFS) Create(name string) (outFile, error) {
 // Rename is atomic where the operating system is.
 func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
 
+// Remove removes a file.
 func (osFS) Remove(name string) error { return os.Remove(name) }
 
+// SyncDir opens the directory to sync it, as POSIX wants it.
 func (osFS) SyncDir(dir string) error {
 	d, err := os.Open(filepath.Clean(dir))
 	if err != nil {
@@ -81,6 +85,7 @@ func (osFS) SyncDir(dir string) error {
 
 type sizedFile struct{ *os.File }
 
+// Size returns the current size.
 func (f sizedFile) Size() (int64, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -42,10 +42,13 @@ type parts struct {
 	snapshots snapshot.Store
 }
 
+// Journal implements DB.
 func (p parts) Journal() journal.Journal { return p.journal }
 
+// Snapshots implements DB.
 func (p parts) Snapshots() snapshot.Store { return p.snapshots }
 
+// Close implements DB.
 func (p parts) Close() error {
 	var errs []error
 	if p.journal != nil {

@@ -64,6 +64,7 @@ type durableStore struct {
 	closed  bool // guarded by durableDisk.mu
 }
 
+// Load implements durable.Store.
 func (s *durableStore) Load(ctx context.Context) iter.Seq2[durable.Record, error] {
 	return func(yield func(durable.Record, error) bool) {
 		records, err := s.view()
@@ -91,6 +92,7 @@ func (s *durableStore) view() (map[string][]byte, error) {
 	return maps.Clone(s.disk.records), nil
 }
 
+// Write implements durable.Store.
 func (s *durableStore) Write(ctx context.Context, records []durable.Record) error {
 	if err := s.write(ctx, records); err != nil {
 		return fmt.Errorf("inmem: write %d records of the durable data %v: %w", len(records), s.id, err)
@@ -122,6 +124,7 @@ func (s *durableStore) write(ctx context.Context, records []durable.Record) erro
 	return nil
 }
 
+// Close implements durable.Store.
 func (s *durableStore) Close() error {
 	s.durable.mu.Lock()
 	defer s.durable.mu.Unlock()

@@ -332,6 +332,7 @@ type operator struct {
 	name    string
 }
 
+// Ask implements transport.AdminClient.
 func (o *operator) Ask(ctx context.Context, node string, request []byte) ([]byte, error) {
 	if len(request) > transport.MaxAdminRequest {
 		return nil, fmt.Errorf("%w: %d bytes", transport.ErrTooLarge, len(request))
@@ -359,6 +360,7 @@ func (o *operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 	return nil, fmt.Errorf("%w: no node %q", transport.ErrNoNode, node)
 }
 
+// Close implements transport.AdminClient.
 func (o *operator) Close() error { return nil }
 
 // named returns the carriers with a name, or all for an empty name, in order, that can reply.

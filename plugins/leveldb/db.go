@@ -276,6 +276,7 @@ type order struct {
 
 func newOrder(f format) order { return order{comparer.DefaultComparer, f.String()} }
 
+// Name implements comparer.Comparer.
 func (o order) Name() string { return o.name }
 
 // handle is the access of a journal, a snapshot store or a durable store to the engine.

@@ -120,6 +120,7 @@ func newDurableStore(id durable.ID, db *DB) *durableStore {
 	return s
 }
 
+// Close implements durable.Store.
 func (s *durableStore) Close() error {
 	s.closing.Store(true)
 	s.open.Shut()
@@ -230,6 +231,7 @@ func (l *loader) next(ctx context.Context) (records []durable.Record, err error)
 // maxDurableBatch is the size at which a batch is written. A single record may be larger.
 const maxDurableBatch = 8 << 20
 
+// Write implements durable.Store.
 func (s *durableStore) Write(ctx context.Context, records []durable.Record) (err error) {
 	defer wrapDurable(&err, "write %d records of durable data %v", len(records), s.id)
 	for _, r := range records {

@@ -81,6 +81,7 @@ func (g *storageGuard) stopped() error {
 	return nil
 }
 
+// Create implements storage.Storage.
 func (g *storageGuard) Create(fd storage.FileDesc) (storage.Writer, error) {
 	if err := g.stopped(); err != nil {
 		return nil, err
@@ -97,6 +98,7 @@ func (g *storageGuard) Create(fd storage.FileDesc) (storage.Writer, error) {
 	return &guardedWriter{Writer: w, guard: g, fd: fd}, nil
 }
 
+// SetMeta implements storage.Storage.
 func (g *storageGuard) SetMeta(fd storage.FileDesc) error {
 	if err := g.stopped(); err != nil {
 		return err
@@ -113,6 +115,7 @@ func (g *storageGuard) Remove(fd storage.FileDesc) error {
 	return nil
 }
 
+// Rename implements storage.Storage.
 func (g *storageGuard) Rename(oldfd, newfd storage.FileDesc) error {
 	if err := g.stopped(); err != nil {
 		return err
@@ -120,6 +123,7 @@ func (g *storageGuard) Rename(oldfd, newfd storage.FileDesc) error {
 	return g.fail(g.Storage.Rename(oldfd, newfd))
 }
 
+// Open implements storage.Storage.
 func (g *storageGuard) Open(fd storage.FileDesc) (storage.Reader, error) {
 	r, err := g.Storage.Open(fd)
 	if err != nil || fd.Type != storage.TypeTable {
@@ -154,6 +158,7 @@ func (w *guardedWriter) fail(err error) error {
 	return err
 }
 
+// Write implements io.Writer.
 func (w *guardedWriter) Write(b []byte) (int, error) {
 	if err := w.guard.stopped(); err != nil {
 		return 0, err
@@ -170,6 +175,7 @@ func (w *guardedWriter) Write(b []byte) (int, error) {
 	return n, w.fail(err)
 }
 
+// Sync implements storage.Syncer.
 func (w *guardedWriter) Sync() error {
 	if err := w.guard.stopped(); err != nil {
 		return err
@@ -207,6 +213,7 @@ type readOnlyFiles struct {
 
 func (f *readOnlyFiles) shown() storage.FileDesc { return f.logs[len(f.logs)-1] }
 
+// List implements storage.Storage.
 func (f *readOnlyFiles) List(types storage.FileType) ([]storage.FileDesc, error) {
 	all, err := f.Storage.List(types)
 	return slices.DeleteFunc(all, func(fd storage.FileDesc) bool {
@@ -214,6 +221,7 @@ func (f *readOnlyFiles) List(types storage.FileType) ([]storage.FileDesc, error)
 	}), err
 }
 
+// Open implements storage.Storage.
 func (f *readOnlyFiles) Open(fd storage.FileDesc) (storage.Reader, error) {
 	if fd != f.shown() {
 		return f.Storage.Open(fd)
@@ -248,10 +256,13 @@ type joinedLogs struct {
 
 var errOnlyRead = errors.New("leveldb: joined logs can only be read sequentially")
 
+// Seek implements io.Seeker. It always fails.
 func (j *joinedLogs) Seek(int64, int) (int64, error) { return 0, errOnlyRead }
 
+// ReadAt implements io.ReaderAt. It always fails.
 func (j *joinedLogs) ReadAt([]byte, int64) (int, error) { return 0, errOnlyRead }
 
+// Close implements io.Closer.
 func (j *joinedLogs) Close() error {
 	var err error
 	for _, r := range j.logs {

@@ -227,6 +227,7 @@ type canceler struct {
 	done  chan struct{}
 }
 
+// HandleCancel implements ctxwatch.Handler.
 func (c *canceler) HandleCancel(context.Context) { //nolint:contextcheck // that one has ended
 	deadline := time.Now().Add(c.grace)
 	_ = c.conn.Conn().SetDeadline(deadline) // fails only on a closed connection
@@ -240,6 +241,7 @@ func (c *canceler) HandleCancel(context.Context) { //nolint:contextcheck // that
 	}()
 }
 
+// HandleUnwatchAfterCancel implements ctxwatch.Handler.
 func (c *canceler) HandleUnwatchAfterCancel() {
 	c.stop()
 	<-c.done

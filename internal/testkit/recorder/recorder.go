@@ -72,39 +72,50 @@ func Find(t *testing.T, check func(tb testing.TB)) []string {
 	return nil
 }
 
+// Helper implements testing.TB.
 func (r *recorder) Helper() {}
 
+// Context implements testing.TB.
 func (r *recorder) Context() context.Context { return r.ctx }
 
+// Log implements testing.TB.
 func (r *recorder) Log(...any) {}
 
+// Logf implements testing.TB.
 func (r *recorder) Logf(string, ...any) {}
 
+// Fail implements testing.TB.
 func (r *recorder) Fail() { r.Errorf("failed") }
 
 func (r *recorder) Error(args ...any) { r.Errorf("%s", fmt.Sprint(args...)) }
 
+// Fatal implements testing.TB.
 func (r *recorder) Fatal(args ...any) { r.Fatalf("%s", fmt.Sprint(args...)) }
 
+// Errorf implements testing.TB.
 func (r *recorder) Errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failures = append(r.failures, fmt.Sprintf(format, args...))
 }
 
+// Fatalf implements testing.TB.
 func (r *recorder) Fatalf(format string, args ...any) {
 	r.Errorf(format, args...)
 	runtime.Goexit()
 }
 
+// FailNow implements testing.TB.
 func (r *recorder) FailNow() { runtime.Goexit() }
 
+// Failed implements testing.TB.
 func (r *recorder) Failed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.failures) > 0
 }
 
+// Cleanup implements testing.TB.
 func (r *recorder) Cleanup(f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
