@@ -183,7 +183,9 @@ func (c *counter) decode(d *decoder) {
 }
 
 func (c *counter) needsPruning(removed identity.Node) bool {
-	return c.up.has(refOf(removed)) || c.down.has(refOf(removed))
+	_, up := c.up.find(refOf(removed))
+	_, down := c.down.find(refOf(removed))
+	return up || down
 }
 
 func (c *counter) merge(other core) (core, error) {
@@ -401,11 +403,6 @@ func (t tallies) prune(removed, into nodeRef) tallies {
 	}
 	next, _ := t.without(removed).add(into, t[i].n, t[i].big)
 	return next
-}
-
-func (t tallies) has(node nodeRef) bool {
-	_, found := t.find(node)
-	return found
 }
 
 func (t tallies) sum() (uint64, bool) {

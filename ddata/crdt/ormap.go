@@ -378,7 +378,6 @@ func (m keyed[T, K]) core() (*ormap, error) {
 	return c, nil
 }
 
-// entry returns the untyped value of a map and the encoded form of a key.
 func (m keyed[T, K]) entry(key K) (*ormap, string, error) {
 	k, err := encodeElement(key, m.types)
 	if err != nil {

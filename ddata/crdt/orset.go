@@ -65,8 +65,7 @@ func (s *orset) clear() *orset {
 	if s.items.n == 0 {
 		return s
 	}
-	next := &orset{vv: s.vv}
-	return s.changed(next, orsetOp{kind: opFull, full: &orset{elem: s.elem, vv: s.vv}})
+	return s.changed(&orset{vv: s.vv}, orsetOp{kind: opFull, full: &orset{elem: s.elem, vv: s.vv}})
 }
 
 func (s *orset) reset() *orset {

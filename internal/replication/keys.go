@@ -205,14 +205,14 @@ func (m *Machine) absorb(in *Entry) (absorbed, error) {
 		m.use(e, in.Used)
 		return a, nil
 	case in.Deleted:
-		e, err := m.ensure(in.Key)
+		deleted, err := m.ensure(in.Key)
 		if err != nil {
 			return absorbed{}, err
 		}
-		m.use(e, in.Used)
-		m.makeTombstone(e)
+		m.use(deleted, in.Used)
+		m.makeTombstone(deleted)
 		m.count.Merged++
-		return absorbed{e, a.had, true}, nil
+		return absorbed{deleted, a.had, true}, nil
 	case a.had && e.dirty == 0 && e.digest == in.digest(): // at most versions are new
 		m.takeVersions(e, in)
 		m.count.Known++

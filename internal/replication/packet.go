@@ -68,7 +68,6 @@ type message struct {
 	data []byte
 }
 
-// group is the messages to one node on one lane in one packet.
 type group struct {
 	to       identity.Node
 	bulk     bool

@@ -233,7 +233,6 @@ func (m *Machine) receiveAck(from identity.Node, a Ack) {
 	m.check(r)
 }
 
-// check ends a round if its result is known.
 func (m *Machine) check(r *round) {
 	switch {
 	case r.storing:
@@ -336,12 +335,14 @@ func (h roundHeap) Swap(i, j int) {
 	h[i].index, h[j].index = i, j
 }
 
+// Push is part of heap.Interface.
 func (h *roundHeap) Push(x any) {
 	r := x.(*round) //nolint:errcheck,forcetypeassert // only rounds are pushed
 	r.index = len(*h)
 	*h = append(*h, r)
 }
 
+// Pop is part of heap.Interface.
 func (h *roundHeap) Pop() any {
 	old := *h
 	r := old[len(old)-1]
