@@ -137,11 +137,11 @@ func (s *Leases) open(ctx context.Context, cfg LeasesConfig) error {
 	// A node without permission to create buckets uses an existing one.
 	name := bucket(cfg.Cluster, cfg.Timeout)
 	if s.kv, err = js.KeyValue(ctx, name); err == nil {
-		status, err := s.kv.Status(ctx)
-		if err == nil && status.TTL() != s.timeout { // entries would expire earlier than their owners expect
-			err = fmt.Errorf("%w: its TTL is %v", ErrInvalid, status.TTL())
+		status, failed := s.kv.Status(ctx)
+		if failed == nil && status.TTL() != s.timeout { // entries would expire earlier than their owners expect
+			failed = fmt.Errorf("%w: its TTL is %v", ErrInvalid, status.TTL())
 		}
-		return err
+		return failed
 	}
 	s.kv, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 		Bucket: name, Description: "leases of the Refold cluster " + cfg.Cluster,
