@@ -92,8 +92,6 @@ func errExt(t token) error {
 // costBoxed returns the cost of reading a value into an interface, without its elements.
 func costBoxed(t token) int {
 	switch t.kind {
-	case kindNil, kindBool, kindInvalid:
-		return 0
 	case kindInt, kindUint, kindFloat32, kindFloat64:
 		return 8
 	case kindString:
@@ -106,6 +104,7 @@ func costBoxed(t token) int {
 		return costSlice(t.size, 16)
 	case kindMap:
 		return costMap(t.size, 16, 16)
+	default:
 	}
 	return 0
 }

@@ -74,13 +74,7 @@ func planMarshaler(p *plan) (bool, error) {
 		}
 		return e.marshal(m, addressable(v).Addr().Interface())
 	}
-	p.decode = func(d *decoder, v reflect.Value) error {
-		if d.nil() {
-			v.SetZero()
-			return nil
-		}
-		return d.unmarshal(m, v)
-	}
+	p.decode = func(d *decoder, v reflect.Value) error { return d.unmarshal(m, v) }
 	return true, nil
 }
 

@@ -165,7 +165,7 @@ func (ps *plans) decodeInto(p *plan, data []byte, v reflect.Value) error {
 	}
 	d.data, d.pos, d.budget = data, 0, costLimit(len(data))
 	if err = d.alloc(costNew(p.typ.Size())); err == nil {
-		err = p.decode(d, v)
+		err = p.read(d, v)
 	}
 	d.data = nil
 	ps.decoders.Put(d)

@@ -22,8 +22,20 @@ type plan struct {
 	// needsAddr is set if encode requires an addressable value, and copies a value that is not
 	// addressable.
 	needsAddr bool
+	keepsNil  bool // nil leaves the value as it is
 	// scratch holds zeroed *T for encoding and decoding.
 	scratch sync.Pool
+}
+
+// read decodes the next value into v. Nil becomes the zero value, unless the plan keeps the value.
+func (p *plan) read(d *decoder, v reflect.Value) error {
+	if !d.nil() {
+		return p.decode(d, v)
+	}
+	if !p.keepsNil {
+		v.SetZero()
+	}
+	return nil
 }
 
 // plans caches the plans of all types.
@@ -136,17 +148,13 @@ func (c *compiler) pointer(p *plan) error {
 		return elem.encode(e, v.Elem())
 	}
 	p.decode = func(d *decoder, v reflect.Value) error {
-		if d.nil() {
-			v.SetZero()
-			return nil
-		}
 		if err := d.alloc(costNew(size)); err != nil {
 			return err
 		}
 		if v.IsNil() {
 			v.Set(reflect.New(elem.typ))
 		}
-		return elem.decode(d, v.Elem())
+		return elem.read(d, v.Elem())
 	}
 	return nil
 }
@@ -171,11 +179,7 @@ func (c *compiler) slice(p *plan) error {
 	p.decode = func(d *decoder, v reflect.Value) error {
 		t := d.next()
 		v.SetZero() // do not overwrite a slice of the caller
-		switch t.kind {
-		case kindArray:
-		case kindNil:
-			return nil
-		default:
+		if t.kind != kindArray {
 			return d.mismatch(t, v)
 		}
 		if err := d.alloc(costSlice(t.size, size)); err != nil {
@@ -203,6 +207,7 @@ func (c *compiler) array(p *plan) error {
 	if err != nil {
 		return at("[]", err)
 	}
+	p.keepsNil = true
 	if isByte(p.typ.Elem()) {
 		p.encode, p.decode, p.needsAddr = encodeByteArray, decodeByteArray, true
 		return nil
@@ -212,8 +217,6 @@ func (c *compiler) array(p *plan) error {
 	p.decode = func(d *decoder, v reflect.Value) error {
 		t := d.next()
 		switch {
-		case t.kind == kindNil:
-			return nil
 		case t.kind != kindArray:
 			return d.mismatch(t, v)
 		case t.size > v.Len():
@@ -243,7 +246,7 @@ func encodeElements(e *encoder, elem *plan, v reflect.Value) error {
 
 func decodeElements(d *decoder, elem *plan, v reflect.Value, n int) error {
 	for i := range n {
-		if err := elem.decode(d, v.Index(i)); err != nil {
+		if err := elem.read(d, v.Index(i)); err != nil {
 			return atIndex(i, err)
 		}
 	}
@@ -257,8 +260,6 @@ func encodeByteArray(e *encoder, v reflect.Value) error {
 func decodeByteArray(d *decoder, v reflect.Value) error {
 	t := d.next()
 	switch {
-	case t.kind == kindNil:
-		return nil
 	case t.kind != kindString && t.kind != kindBinary:
 		return d.mismatch(t, v)
 	case t.size > v.Len():
@@ -389,12 +390,7 @@ func atKey(key any, err error) error {
 
 func (m mapPlan) decode(d *decoder, v reflect.Value) error {
 	t := d.next()
-	switch t.kind {
-	case kindMap:
-	case kindNil:
-		v.SetZero()
-		return nil
-	default:
+	if t.kind != kindMap {
 		return d.mismatch(t, v)
 	}
 	if err := d.alloc(m.cost(t.size)); err != nil {
@@ -415,13 +411,13 @@ func (m mapPlan) decodeEntries(d *decoder, out reflect.Value, n int) error {
 	for range n {
 		key.SetZero()
 		elem.SetZero()
-		if err := m.key.decode(d, key); err != nil {
+		if err := m.key.read(d, key); err != nil {
 			return at("[key]", err)
 		}
 		if !key.Comparable() {
 			return at("[key]", fmt.Errorf("%w: it can't be compared", ErrMalformed))
 		}
-		if err := m.elem.decode(d, elem); err != nil {
+		if err := m.elem.read(d, elem); err != nil {
 			return atKey(key.Interface(), err)
 		}
 		out.SetMapIndex(key, elem)

@@ -32,14 +32,11 @@ func encodeTime(e *encoder, v reflect.Value) error {
 }
 
 func decodeBool(d *decoder, v reflect.Value) error {
-	switch t := d.next(); t.kind {
-	case kindBool:
-		v.SetBool(t.bits != 0)
-	case kindNil:
-		v.SetBool(false)
-	default:
+	t := d.next()
+	if t.kind != kindBool {
 		return d.mismatch(t, v)
 	}
+	v.SetBool(t.bits != 0)
 	return nil
 }
 
@@ -47,8 +44,6 @@ func decodeInt(d *decoder, v reflect.Value) error {
 	t := d.next()
 	i := int64(t.bits) //nolint:gosec // checked below
 	switch {
-	case t.kind == kindNil:
-		i = 0
 	case t.kind != kindInt && t.kind != kindUint:
 		return d.mismatch(t, v)
 	case t.kind == kindUint && i < 0:
@@ -63,7 +58,6 @@ func decodeInt(d *decoder, v reflect.Value) error {
 func decodeUint(d *decoder, v reflect.Value) error {
 	t := d.next()
 	switch {
-	case t.kind == kindNil:
 	case t.kind == kindInt:
 		return overflow(strconv.FormatInt(int64(t.bits), 10), v) //nolint:gosec // it is one
 	case t.kind != kindUint:
@@ -91,8 +85,6 @@ func decodeFloat(d *decoder, v reflect.Value) error {
 		v.SetFloat(float64(t.bits))
 	case kindInt:
 		v.SetFloat(float64(int64(t.bits))) //nolint:gosec // it is one
-	case kindNil:
-		v.SetFloat(0)
 	default:
 		return d.mismatch(t, v)
 	}
@@ -105,12 +97,7 @@ func overflow(number string, v reflect.Value) error {
 
 func decodeString(d *decoder, v reflect.Value) error {
 	t := d.next()
-	switch t.kind {
-	case kindString, kindBinary:
-	case kindNil:
-		v.SetString("")
-		return nil
-	default:
+	if t.kind != kindString && t.kind != kindBinary {
 		return d.mismatch(t, v)
 	}
 	if err := d.alloc(costNew(uintptr(t.size))); err != nil {
@@ -122,12 +109,9 @@ func decodeString(d *decoder, v reflect.Value) error {
 
 func decodeTime(d *decoder, v reflect.Value) error {
 	t := d.next()
-	var tm time.Time
-	if t.kind != kindNil {
-		var ok bool
-		if tm, ok = d.time(t); !ok {
-			return d.mismatch(t, v)
-		}
+	tm, ok := d.time(t)
+	if !ok {
+		return d.mismatch(t, v)
 	}
 	*v.Addr().Interface().(*time.Time) = tm //nolint:errcheck // it is one
 	return nil
@@ -168,12 +152,7 @@ func encodeBytes(e *encoder, v reflect.Value) error {
 
 func decodeBytes(d *decoder, v reflect.Value) error {
 	t := d.next()
-	switch t.kind {
-	case kindString, kindBinary:
-	case kindNil:
-		v.SetZero()
-		return nil
-	default:
+	if t.kind != kindString && t.kind != kindBinary {
 		return d.mismatch(t, v)
 	}
 	if err := d.alloc(costSlice(t.size, 1)); err != nil {

@@ -31,7 +31,7 @@ func (c *compiler) structure(p *plan) error {
 		s.omits = s.omits || f.omit
 		p.needsAddr = p.needsAddr || f.plan.needsAddr
 	}
-	p.encode, p.decode = s.encode, s.decode
+	p.encode, p.decode, p.keepsNil = s.encode, s.decode, true
 	return nil
 }
 
@@ -74,11 +74,7 @@ func (s *structPlan) encode(e *encoder, v reflect.Value) error {
 // decode fills the fields that the data has, and leaves the others as they are.
 func (s *structPlan) decode(d *decoder, v reflect.Value) error {
 	t := d.next()
-	switch t.kind {
-	case kindMap:
-	case kindNil:
-		return nil
-	default:
+	if t.kind != kindMap {
 		return d.mismatch(t, v)
 	}
 	for i := range t.size {
@@ -96,7 +92,7 @@ func (s *structPlan) decode(d *decoder, v reflect.Value) error {
 			}
 			continue
 		}
-		if err := f.plan.decode(d, f.of(v)); err != nil {
+		if err := f.plan.read(d, f.of(v)); err != nil {
 			return at(f.name, err)
 		}
 	}
