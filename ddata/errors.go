@@ -57,7 +57,15 @@ var (
 )
 
 // TooLargeError reports the size of a value that exceeds the limit.
-type TooLargeError = replication.TooLargeError
+type TooLargeError struct {
+	Key string
+	// Size is the size of the encoded value, Max the limit, in bytes.
+	Size, Max int
+}
+
+func (e *TooLargeError) Error() string {
+	return fmt.Sprintf("value of %q would have %d bytes, limit %d", e.Key, e.Size, e.Max)
+}
 
 // PanicError reports a panic of a function given to Update.
 type PanicError struct{ Value any }
@@ -123,7 +131,7 @@ func reasonOf(err error) error {
 	switch {
 	case is[*modifyError](err), isPanic(err), errors.Is(err, replication.ErrForeign):
 		return ErrModify
-	case is[*TooLargeError](err):
+	case is[*replication.TooLargeError](err):
 		return ErrTooLarge
 	case errors.Is(err, replication.ErrType), errors.Is(err, crdt.ErrType):
 		return ErrType
@@ -183,7 +191,10 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 
 // publicError converts an error of an internal package to the type that users know.
 func publicError(err error) error {
-	if e, ok := err.(*panics.Error); ok { //nolint:errorlint // the machine does not wrap it
+	switch e := err.(type) { //nolint:errorlint // the machine does not wrap these
+	case *replication.TooLargeError:
+		return &TooLargeError{Key: e.Key, Size: e.Size, Max: e.Max}
+	case *panics.Error:
 		return &PanicError{e.Value}
 	}
 	return err

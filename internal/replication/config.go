@@ -241,7 +241,7 @@ func Errorf(kind error, format string, args ...any) error {
 	return &kindError{kind, fmt.Errorf(format, args...)}
 }
 
-// TooLargeError reports that a value would exceed the maximum size. It is part of the API of ddata.
+// TooLargeError reports that a value would exceed the maximum size.
 type TooLargeError struct {
 	Key string
 	// Size is the size of the encoded value, Max the limit, in bytes.
