@@ -175,7 +175,7 @@ func (r *Replicator) applyEffects(e replication.Effects) {
 	}
 	r.publish(e.Events)
 	if e.Stopped {
-		r.end(r.removed())
+		r.end(r.nodeEnded("the node is no longer a member of its cluster"))
 		r.ended.Store(true)
 	}
 	r.machine.Reuse(e)

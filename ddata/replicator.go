@@ -192,7 +192,7 @@ func (r *Replicator) addHooks() error {
 	for phase, f := range map[cluster.Phase]func(context.Context) error{
 		cluster.PhaseLeave: r.Flush,
 		cluster.PhaseBeforeTerminate: func(ctx context.Context) error {
-			return r.close(ctx, fmt.Errorf("the node has stopped: %w", cluster.ErrShuttingDown))
+			return r.close(ctx, r.nodeEnded("the node has stopped"))
 		},
 	} {
 		remove, err := r.node.OnShutdown(phase, name, f)
@@ -303,9 +303,8 @@ func (r *Replicator) end(why error) {
 	}
 }
 
-// removed returns the reason for the end after the node has lost its membership.
-func (r *Replicator) removed() error {
-	const text = "the node is no longer a member of its cluster"
+// nodeEnded returns the reason for the end after the node has stopped or has lost its membership.
+func (r *Replicator) nodeEnded(text string) error {
 	if why := r.node.State().Err; why != nil {
 		return fmt.Errorf("%s: %w (%w)", text, why, cluster.ErrShuttingDown)
 	}
