@@ -72,6 +72,7 @@ type recoveryError struct{ reason error }
 
 func (e *recoveryError) Error() string { return e.reason.Error() }
 
+// Is reports whether target is ErrRecovery.
 func (e *recoveryError) Is(target error) bool { return target == ErrRecovery }
 
 func (e *recoveryError) Unwrap() error { return e.reason }

@@ -43,7 +43,7 @@ type home struct {
 	node  identity.Node
 }
 
-func (s *stateStore) fails() bool { return s.trouble.failing && !s.d.quiet }
+func (s *stateStore) fails() bool { return s.failing && !s.d.quiet }
 
 func (d *sharding) storeTrouble() {
 	s := d.store
@@ -522,19 +522,20 @@ func (m *replicatedEntities) ask(s *shardNode, r shardcore.RememberCall, me owne
 }
 
 // call loads or stores which entities of a shard run.
-func (m *replicatedEntities) call(e *storeCall, r shardcore.RememberCall, me owner) (ids []string, err error) {
+func (m *replicatedEntities) call(e *storeCall, r shardcore.RememberCall, me owner) ([]string, error) {
 	key, self := fmt.Sprintf("shard-account||%d", r.Shard), e.s.h.data.self
 	if r.Update == nil {
 		set, err := read[crdt.ORSet[string]](e, key, replication.Level{Kind: replication.Majority}, false)
 		if err != nil {
 			return nil, err
 		}
-		if ids, err = set.Elements(); err == nil {
+		ids, err := set.Elements()
+		if err == nil {
 			m.loaded(e.s, me, ids)
 		}
 		return ids, err
 	}
-	err = modify(e, key, func(set crdt.ORSet[string]) (crdt.ORSet[string], error) {
+	err := modify(e, key, func(set crdt.ORSet[string]) (crdt.ORSet[string], error) {
 		set, err := set.Add(self, slices.DeleteFunc(slices.Clone(r.Update.Started), set.Contains)...)
 		if err != nil {
 			return set, err

@@ -49,7 +49,7 @@ func (b *run) rawBatches(size int) (samples []time.Duration, rate float64, err e
 				n++
 				var key [16]byte
 				binary.BigEndian.PutUint64(key[:], rng.Uint64N(1000))
-				binary.BigEndian.PutUint64(key[8:], uint64(n)) //nolint:gosec // a count
+				binary.BigEndian.PutUint64(key[8:], uint64(n))
 				batch.Put(key[:], noteOf(n, 200))
 			}
 			began := time.Now()
