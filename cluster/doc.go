@@ -17,15 +17,15 @@
 //     member.
 //   - A live node keeps its name. A second node with the name gets [ErrNameInUse].
 //   - A silent node is removed only by the strategy in [Config.Downing] or by [Node.Down]. The
-//     default strategy keeps the majority. No automatic strategy is safe in every failure: see package
-//     downing.
-//   - Of a [Singleton] one instance runs at a time, provided that both sides of a partition use the
-//     same strategy and no process is paused for longer than the removal margin. A process that was
-//     paused notices it when it resumes. With a lease, members need not agree, but their clocks must
-//     run at the same rate.
-//   - A consumer of [Node.Events] receives a snapshot and each change of it in order, or another
-//     snapshot if it is too slow. User code never blocks the node.
-//   - A message through a [Proxy] is handled at most once.
+//     default strategy keeps the majority. No automatic strategy is safe in every failure: see
+//     package downing.
+//   - At most one instance of a [Singleton] runs at a time if both sides of a partition use the
+//     same strategy and no process is paused for longer than the removal margin. A process detects
+//     such a pause when it resumes. With a lease, the guarantee does not depend on agreement among
+//     the members, but their clocks must run at the same rate.
+//   - [Node.Events] yields a snapshot and then each change in order. A consumer that is too slow
+//     receives a new snapshot instead of the changes. User code never blocks the node.
+//   - A message that is sent through a [Proxy] is handled at most once.
 //
 // # Failures
 //
@@ -50,13 +50,13 @@
 //	  |  cluster-stop     the node ends its membership if it could not leave
 //	  v  before-terminate, terminate
 //
-// The shutdown continues with the next phase when one exceeds [Config.PhaseTimeout]. It does not
-// wait for functions and singletons that do not return. [Node.OnShutdown] adds a function to a
+// When a phase exceeds [Config.PhaseTimeout], the shutdown continues with the next phase. It does
+// not wait for functions and singletons that do not return. [Node.OnShutdown] adds a function to a
 // phase.
 //
 // # Concurrency
 //
 // Shutdown functions, observers and loggers are called on goroutines of the node. Each singleton's
 // Run has its own goroutine. A State is shared and must not be modified. An instance must answer
-// each request that it receives: until then the request takes up room in its inbox.
+// each request that it receives: an unanswered request counts towards [Singleton.MaxInbox].
 package cluster

@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/cluster"
 )
 
-// Snapshot and events together describe all changes without gaps and duplicates, whenever a
-// subscriber begins.
+// The snapshot and the events after it contain each change exactly once, at whatever time a
+// subscriber starts.
 func TestEventsBeginWithASnapshot(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -55,22 +55,22 @@ func TestEventsBeginWithASnapshot(t *testing.T) {
 				}
 			}
 			if r.snapshot+joined != readers+1 {
-				w.Errorf("a snapshot of %d members was followed by %d that joined", r.snapshot, joined)
+				w.Errorf("a snapshot of %d members, then %d joined; want %d in total", r.snapshot, joined, readers+1)
 			}
 			last := r.events[len(r.events)-readers-2:]
 			if last[0].Kind != cluster.ShuttingDown {
-				w.Errorf("the end is %v", last)
+				w.Errorf("the last events are %v, want ShuttingDown first", last)
 			}
 			for _, e := range last[1:] {
 				if e.Kind != cluster.MemberRemoved || e.Previous != cluster.Up {
-					w.Errorf("after the node has ended comes %v", e)
+					w.Errorf("unexpected event after the end of the node: %v", e)
 				}
 			}
 		}
 	})
 }
 
-func TestEventsOfSomeKinds(t *testing.T) {
+func TestEventsFilterByKind(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.cluster("a")[0]
@@ -93,7 +93,7 @@ func TestEventsOfSomeKinds(t *testing.T) {
 	})
 }
 
-// The events of a slow subscriber are bounded, and replaced by a snapshot.
+// The buffer of a slow subscriber is bounded. When it is full, a snapshot replaces the events.
 func TestSlowReaderGetsASnapshot(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -114,19 +114,19 @@ func TestSlowReaderGetsASnapshot(t *testing.T) {
 				w.sleep(time.Minute) // the node is not blocked
 				continue
 			}
-			if up := slices.ContainsFunc(e.State.Members, func(m cluster.Member) bool { return m.Status != cluster.Up }); up || len(e.State.Members) != 4 {
-				w.Errorf("the second snapshot has %d members", len(e.State.Members))
+			if notUp := slices.ContainsFunc(e.State.Members, func(m cluster.Member) bool { return m.Status != cluster.Up }); notUp || len(e.State.Members) != 4 {
+				w.Errorf("the second snapshot has the members %v, want 4 with the status Up", e.State.Members)
 			}
 			break
 		}
 		if snapshots != 2 {
-			w.Errorf("%d snapshots", snapshots)
+			w.Errorf("%d snapshots, want 2", snapshots)
 		}
 	})
 }
 
-// Changes lead from the empty cluster to the present one, also for a slow subscriber.
-func TestChangesLeadToThePresent(t *testing.T) {
+// Changes yields all changes from an empty cluster to the current one, also to a slow subscriber.
+func TestChangesLeadToTheCurrentState(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		nodes := w.clusterWith(func(c *cluster.Config) { c.MaxEvents, c.Roles = 4, []string{"teller"} }, "a", "b")
@@ -158,7 +158,7 @@ func TestChangesLeadToThePresent(t *testing.T) {
 			w.Errorf("got %q, want %q", got, want)
 		}
 		if rest := got[len(want):]; !slices.Contains(rest, "shutting-down") || !slices.Contains(rest, "removed "+c.Self().String()) {
-			w.Errorf("the end is %q", rest)
+			w.Errorf("the last changes are %q, want shutting-down and the removal of %v", rest, c.Self())
 		}
 	})
 }

@@ -10,13 +10,12 @@ import (
 )
 
 var (
-	// ErrNotRegistered is wrapped by errors about a Go type without a name in the registry.
+	// ErrNotRegistered is wrapped by errors about a Go type that has no name in the registry.
 	ErrNotRegistered = errors.New("codec: type is not registered")
-	// ErrUnknown is wrapped by the error about a manifest that the registry can't read: an unknown
-	// name, version or format.
+	// ErrUnknown is wrapped by the error about a manifest with an unknown name, version or format.
 	ErrUnknown = errors.New("codec: unknown manifest")
-	// ErrMalformed is wrapped by the errors about bytes that are damaged, cut short, followed by
-	// more, or do not fit the type they are read into.
+	// ErrMalformed is wrapped by the errors about data that is damaged or truncated, has trailing
+	// bytes, or does not fit the target type.
 	ErrMalformed = errors.New("malformed data")
 	// ErrLimit is wrapped by errors about values that are nested too deeply, and about data that
 	// would need far more memory than its size.
@@ -45,15 +44,15 @@ func (e *pathError) Error() string { return e.path + ": " + e.err.Error() }
 
 func (e *pathError) Unwrap() error { return e.err }
 
-// mistakes are errors that were found together, each with its own path.
-type mistakes []error
+// pathErrors are several errors of one value, each with its own path.
+type pathErrors []error
 
-func (m mistakes) Error() string { return errors.Join(m...).Error() }
+func (m pathErrors) Error() string { return errors.Join(m...).Error() }
 
 // at puts a field or an index, such as "Name" or "[3]", before the path of err.
 func at(step string, err error) error {
-	if all, ok := errors.AsType[mistakes](err); ok {
-		located := make(mistakes, len(all))
+	if all, ok := errors.AsType[pathErrors](err); ok {
+		located := make(pathErrors, len(all))
 		for i, err := range all {
 			located[i] = at(step, err)
 		}

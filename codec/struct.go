@@ -188,12 +188,12 @@ func (c *compiler) fields(t reflect.Type) ([]field, error) {
 
 func (c *compiler) collect(t reflect.Type) ([]field, error) {
 	var fs []field
-	var wrong mistakes
+	var wrong pathErrors
 	for sf := range t.Fields() {
 		found, err := c.field(sf)
 		if err != nil {
 			err = at(sf.Name, err)
-			if all, many := errors.AsType[mistakes](err); many {
+			if all, many := errors.AsType[pathErrors](err); many {
 				wrong = append(wrong, all...)
 			} else {
 				wrong = append(wrong, err)

@@ -43,33 +43,33 @@
 //
 // # Guarantees
 //
-//   - A message is sent only when the event that delivers it is durable, and then repeatedly until an event
-//     confirms it: when that event is stored, after each recovery, and one interval after the last
-//     transmission.
-//   - Deliveries are numbered 1, 2, 3 and so on for each outbox, in the order of its events. A recovered
+//   - A message is sent when the event that delivers it is durable. It is sent again after each
+//     recovery, and one interval after the last transmission, until an event confirms it.
+//   - Each outbox numbers its deliveries 1, 2, 3 and so on, in the order of its events. A recovered
 //     state has the same numbers.
-//   - A destination that handles the command with On, and calls Record in Apply, carries each delivery out
-//     once.
-//   - An entity sees an answer to a delivery until it has confirmed the delivery, and none afterwards. Only
-//     a decision of the destination is an answer; a failed write, a stopped entity or an unknown command
-//     is not.
-//   - The destination is looked up at each transmission: it may be created, move and return.
+//   - A destination that handles the command with On, and calls Record in Apply, carries out each
+//     delivery exactly once.
+//   - A sender receives answers to a delivery until it has confirmed the delivery, and none
+//     afterwards. Only a decision of the destination counts as an answer; a failed write, a stopped
+//     entity or an unknown command does not.
+//   - The destination is looked up at each transmission. It may be created later, move to another
+//     node, or be unavailable for some time.
 //
 // # Caveats
 //
-//   - A refusal has to be an event of the destination too, with RecordRefusal, if the same delivery could
-//     be accepted later. Otherwise a copy of the message that arrives late could be carried out although
-//     the sender has acted on the refusal.
-//   - The order of messages is not kept once a message is sent again.
-//   - A sender that is not in memory sends nothing. Any command starts it, and so does
-//     eventsourcing.Entities.Wake, which a program calls when it starts. An entity with unconfirmed
-//     deliveries is not stopped for being idle.
-//   - The name given to Sends and the persistence ID are part of what receivers remember: after a rename
-//     unconfirmed deliveries are carried out again.
-//   - Two outboxes of one type have different message types.
-//   - An outbox that restarts at number 1 has its deliveries taken for duplicates: after events were
-//     deleted without a snapshot, or with Recovery.Disabled.
+//   - If a refused delivery could be accepted later, the destination must persist an event for the
+//     refusal and call RecordRefusal in its Apply. Otherwise a late copy of the message could be
+//     carried out after the sender has acted on the refusal.
+//   - Messages can arrive out of order when one of them is sent again.
+//   - A sender that is not in memory sends nothing. Any command starts it. A program calls
+//     eventsourcing.Entities.Wake at its start to start all such senders. An entity with
+//     unconfirmed deliveries is not stopped when it is idle.
+//   - Receivers identify a delivery by the persistence ID of the sender, the name given to Sends,
+//     and the number. After a rename, unconfirmed deliveries are carried out again.
+//   - The outboxes of one entity type must have different message types.
+//   - If an outbox restarts at number 1, receivers treat its deliveries as duplicates. This happens
+//     after events were deleted without a snapshot, or with Recovery.Disabled.
 //   - An Inbox keeps a record of every sender without a time limit; see Inbox.
-//   - Messages are shared by all transmissions, so neither the sender nor the destination may change the
-//     memory that they refer to.
+//   - Messages are shared by all transmissions, so neither the sender nor the destination may
+//     change the memory that they refer to.
 package delivery

@@ -37,15 +37,15 @@ const (
 	withTrace
 )
 
-// envelope is a command of this node on its way through the machine.
+// envelope is a command that was sent on this node, while the machine buffers and routes it.
 type envelope struct {
 	message hosting.Message
 	encoded encodedCommand
-	failed  error // of the codec; reported only if the command must be sent to another node
+	failed  error // the error of encoding; reported only if the command must be sent to another node
 }
 
 // encodedCommand is the part of an encoded command that does not depend on the time of sending. The
-// zero value is no command.
+// zero value means that the command is not encoded.
 type encodedCommand struct {
 	manifest string
 	payload  []byte
@@ -68,7 +68,7 @@ func (s *shell) encode(m *hosting.Message) (e encodedCommand, err error) {
 	}
 	manifest, payload, err := s.commands.Encode(m.Command())
 	if err == nil && len(manifest) > maxManifest {
-		err = errors.New("type name is too long")
+		err = fmt.Errorf("type name has %d bytes, at most %d are allowed", len(manifest), maxManifest)
 	}
 	if err != nil {
 		return encodedCommand{}, fmt.Errorf("%w: encode a %T for another node: Type.Commands: %w", eventsourcing.ErrInvalid, m.Command(), err)
@@ -155,14 +155,15 @@ func decodeCommand(b []byte) (a incomingCommand, err error) {
 	return a, nil
 }
 
-// decodedCommand is a decoded command of another node, or the report of its failure to the caller.
+// decodedCommand is a decoded command of another node. If decoding failed, it is a function that
+// reports the failure to the caller.
 type decodedCommand struct {
 	message hosting.Message
-	failed  func() // nil unless the command could not be decoded
+	failed  func() // nil if the command was decoded
 }
 
-// decodeMessage decodes a command for an entity. It must not be called by the loop, because the
-// codec belongs to the application.
+// decodeMessage decodes a command for an entity. The loop must not call it: the codec belongs to
+// the application and may block.
 func (s *shell) decodeMessage(id string, body []byte) *decodedCommand {
 	a, err := decodeCommand(body)
 	if err != nil {

@@ -50,7 +50,7 @@ func openBranch(ctx context.Context, network *inmem.Network, journal *inmem.Jour
 	return b, nil
 }
 
-// close leaves the cluster: the shards move to other nodes first.
+// close leaves the cluster. The shards of the node move to other nodes before it leaves.
 func (b *branch) close(ctx context.Context) error {
 	return errors.Join(b.node.Shutdown(ctx), b.rt.Close(ctx))
 }
@@ -90,7 +90,7 @@ func ExampleHost() {
 	// b leaves: <nil>
 }
 
-// A Ref stays valid while its entity starts, stops and moves. Region.Home returns the present home.
+// A Ref stays valid while its entity starts, stops and moves. Region.Home returns the current home.
 func ExampleRegion_Ref() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -116,8 +116,8 @@ func ExampleRegion_Ref() {
 	// a:1 true <nil>
 }
 
-// At most two entities are in memory. The least recently used one leaves, and its next command starts
-// it again.
+// At most two entities are in memory. The least recently used entity leaves memory. Its next
+// command starts it again.
 func ExampleOptions_passivation() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -133,7 +133,7 @@ func ExampleOptions_passivation() {
 	for _, id := range []string{"1", "2", "3"} {
 		fmt.Println(eventsourcing.Ask(ctx, a.region.Ref(id), Deposit{Amount: 10}))
 	}
-	for { // the entity leaves after its commands
+	for { // the entity leaves memory after it has handled its commands
 		s, err := a.region.State(ctx)
 		if err != nil {
 			fmt.Println(err)
@@ -153,7 +153,7 @@ func ExampleOptions_passivation() {
 	// 20 <nil>
 }
 
-// The entities of each node, and the nodes that have not replied in time.
+// Prints the number of entities of each node, and the nodes that have not replied in time.
 func ExampleRegion_Statistics() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
-// The embedded store keeps a goroutine for some time after it is closed.
+// LevelDB keeps a goroutine for some time after it is closed.
 func TestMain(m *testing.M) {
 	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }

@@ -15,18 +15,17 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// maxTries is how often an append is tried that conflicts with other writers.
+// maxTries is the maximum number of attempts to append when other writers conflict.
 const maxTries = 5
 
-// maxEventsPerWrite is how many events one append has at most. A larger update takes several
+// maxEventsPerWrite is the maximum number of events in one append. A larger update takes several
 // appends.
 const maxEventsPerWrite = 500
 
 // journalEntities stores remembered entities in a journal: one history for each shard, and one for
 // the list of shards.
-//
-// A load of a shard appends a fence and keeps its sequence number. A previous owner, which has not
-// seen the fence, then appends at a sequence number that is taken.
+// Load appends a fence to the history of the shard and keeps its sequence number. The next append
+// of a previous owner then conflicts, because the fence has taken its sequence number.
 type journalEntities struct {
 	open   func(shard Shard) *ledger
 	shards *ledger
@@ -92,7 +91,7 @@ func readEntities(ctx context.Context, l *ledger) (set entitySet, h head, err er
 	return set, h, err
 }
 
-// Update implements RememberStore. If it fails, a part of an update of more than 50,000 entities
+// Update implements RememberStore. If an update of more than 50,000 entities fails, a part of it
 // may be stored.
 func (j *journalEntities) Update(ctx context.Context, shard Shard, started, stopped []string) error {
 	if err := errors.Join(checkShards([]Shard{shard}), checkIDs(started), checkIDs(stopped)); err != nil {
@@ -100,7 +99,7 @@ func (j *journalEntities) Update(ctx context.Context, shard Shard, started, stop
 	}
 	o := j.take(shard)
 	if o == nil {
-		return fmt.Errorf("%w: shard %d was not loaded, or failed since", ErrConflict, shard)
+		return fmt.Errorf("%w: shard %d is not loaded, or an earlier update failed", ErrConflict, shard)
 	}
 	l, h := j.open(shard), o.head
 	for part := range slices.Chunk(entityEvents(started, stopped), maxEventsPerWrite) {

@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// running returns where the entities are that run, and checks that each runs once.
+// running returns the host of each running entity, and checks that each entity runs once.
 func (w *world) running(hosts ...*host) map[string]*host {
 	w.Helper()
 	at := map[string]*host{}
@@ -27,7 +27,7 @@ func (w *world) running(hosts ...*host) map[string]*host {
 		for _, shard := range s.Shards {
 			for _, id := range shard.Entities {
 				if other := at[id]; other != nil {
-					w.Errorf("%s runs on %v and on %v", id, other.Self(), h.Self())
+					w.Errorf("entity %s runs on %v and on %v", id, other.Self(), h.Self())
 				}
 				at[id] = h
 			}
@@ -43,12 +43,13 @@ func (w *world) wantRunning(n int, hosts ...*host) {
 		resident += h.rt.Resident()["diary"]
 	}
 	if len(got) != n || resident != n {
-		w.Errorf("%d are in memory, and %d run as the regions see it, not %d: %v", resident, len(got), n, got)
+		w.Errorf("%d entities are in memory, the regions report %d, want %d: %v", resident, len(got), n, got)
 	}
 }
 
-// TestRememberedEntitiesRunAgain: without a command, when a node leaves, when one dies, and when
-// all have been stopped; but for those that have asked to leave.
+// TestRememberedEntitiesRunAgain checks that entities run again without a command: when a node
+// leaves, when a node crashes, and after all nodes were stopped. Entities that have requested to be
+// stopped do not run again.
 func TestRememberedEntitiesRunAgain(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
@@ -100,17 +101,18 @@ func TestRecoverNumber(t *testing.T) {
 			w.sleep(time.Second)
 			n := len(w.running(a...))
 			if n > last+2 {
-				w.Errorf("%d run a second after %d", n, last)
+				w.Errorf("%d entities run one second after %d ran, want at most 2 more", n, last)
 			}
 			if last > 0 && n == last {
-				w.Fatalf("only %d run", n)
+				w.Fatalf("only %d entities run", n)
 			}
 			last = n
 		}
 	})
 }
 
-// TestRememberedEntityEnds is started again after a while, without a command.
+// TestRememberedEntityEnds checks that an entity that has ended is started again after
+// RestartBackoff, without a command.
 func TestRememberedEntityEnds(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -126,7 +128,7 @@ func TestRememberedEntityEnds(t *testing.T) {
 		w.wantRunning(1, a...)
 		w.sleep(2 * time.Second)
 		w.wantRunning(2, a...)
-		_, err := ask(w, a[0], strings.Repeat("x", journal.MaxIDLength), read{}) // too long, with the type
+		_, err := ask(w, a[0], strings.Repeat("x", journal.MaxIDLength), read{}) // the ID and the type together are too long
 		w.wantErr(err, eventsourcing.ErrInvalid, false)
 		s, err := a[0].region.State(w.Context())
 		w.must(err)
@@ -138,22 +140,22 @@ func TestRememberedEntityEnds(t *testing.T) {
 	})
 }
 
-// forgetful is a store of remembered entities whose calls fail on demand.
-type forgetful struct {
+// faultyStore is a store of remembered entities whose calls fail or take long on demand.
+type faultyStore struct {
 	sharding.RememberStore
 	sharding.RememberStores
 
 	mu    sync.Mutex
-	fails map[string]int
-	slow  time.Duration
+	fails map[string]int // number of failures, by call
+	slow  time.Duration  // delay of the next call
 }
 
-func (f *forgetful) OpenEntities(s sharding.Scope) (store sharding.RememberStore, err error) {
+func (f *faultyStore) OpenEntities(s sharding.Scope) (store sharding.RememberStore, err error) {
 	f.RememberStore, err = f.RememberStores.OpenEntities(s)
 	return f, err
 }
 
-func (f *forgetful) fail(call string) error {
+func (f *faultyStore) fail(call string) error {
 	f.mu.Lock()
 	slow := f.slow
 	f.slow = 0
@@ -164,49 +166,49 @@ func (f *forgetful) fail(call string) error {
 	if f.fails[call] > 0 {
 		f.fails[call]--
 		if f.fails[call]%2 == 0 {
-			panic("no such page")
+			panic("the store panics")
 		}
 		return errors.New("the disk is full")
 	}
 	return nil
 }
 
-func (f *forgetful) Load(ctx context.Context, shard sharding.Shard) ([]string, error) {
+func (f *faultyStore) Load(ctx context.Context, shard sharding.Shard) ([]string, error) {
 	if err := f.fail("load"); err != nil {
 		return nil, err
 	}
 	return f.RememberStore.Load(ctx, shard)
 }
 
-func (f *forgetful) Update(ctx context.Context, shard sharding.Shard, started, stopped []string) error {
+func (f *faultyStore) Update(ctx context.Context, shard sharding.Shard, started, stopped []string) error {
 	if err := f.fail("update"); err != nil {
 		return err
 	}
 	return f.RememberStore.Update(ctx, shard, started, stopped)
 }
 
-func (f *forgetful) Shards(ctx context.Context) ([]sharding.Shard, error) {
+func (f *faultyStore) Shards(ctx context.Context) ([]sharding.Shard, error) {
 	if err := f.fail("shards"); err != nil {
 		return nil, err
 	}
 	return f.RememberStore.Shards(ctx)
 }
 
-func (f *forgetful) AddShards(ctx context.Context, shards []sharding.Shard) error {
+func (f *faultyStore) AddShards(ctx context.Context, shards []sharding.Shard) error {
 	if err := f.fail("add"); err != nil {
 		return err
 	}
 	return f.RememberStore.AddShards(ctx, shards)
 }
 
-// TestRememberStoreFails: at each of its calls, with an error, with a panic and by
-// being slow. The shard starts again, and commands that were there are refused or handled.
+// TestRememberStoreFails lets each call of the store fail, with an error and with a panic, and lets
+// it be slow. The shard starts again, and waiting commands are refused or handled.
 func TestRememberStoreFails(t *testing.T) {
 	t.Parallel()
 	for _, call := range []string{"load", "update", "shards", "add"} {
 		for _, slow := range []time.Duration{0, time.Minute} {
 			in(t, func(w *world) {
-				store := &forgetful{RememberStores: sharding.JournalStores{Journal: w.journal}, fails: map[string]int{call: 2}, slow: slow}
+				store := &faultyStore{RememberStores: sharding.JournalStores{Journal: w.journal}, fails: map[string]int{call: 2}, slow: slow}
 				w.options.Shards, w.options.Remember = 1, store
 				a := w.start("a")
 				for try := 0; ; try++ {

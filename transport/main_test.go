@@ -54,19 +54,19 @@ func (c *cluster) open(name string, cfg transport.Config) *transport.Transport {
 
 // mailbox keeps the messages of a handler.
 type mailbox struct {
-	mu   sync.Mutex
-	got  []transport.Message
-	news chan struct{}
+	mu      sync.Mutex
+	got     []transport.Message
+	arrived chan struct{} // signals a new message
 }
 
-func newMailbox() *mailbox { return &mailbox{news: make(chan struct{}, 1)} }
+func newMailbox() *mailbox { return &mailbox{arrived: make(chan struct{}, 1)} }
 
 func (m *mailbox) handle(_ context.Context, msg transport.Message) {
 	m.mu.Lock()
 	m.got = append(m.got, msg)
 	m.mu.Unlock()
 	select {
-	case m.news <- struct{}{}:
+	case m.arrived <- struct{}{}:
 	default:
 	}
 }
@@ -77,7 +77,7 @@ func (m *mailbox) all() []transport.Message {
 	return append([]transport.Message(nil), m.got...)
 }
 
-// wait returns the messages once there are n.
+// wait waits for n messages and returns all that have arrived.
 func (m *mailbox) wait(t *testing.T, n int) []transport.Message {
 	t.Helper()
 	for {
@@ -85,7 +85,7 @@ func (m *mailbox) wait(t *testing.T, n int) []transport.Message {
 			return got
 		}
 		select {
-		case <-m.news:
+		case <-m.arrived:
 		case <-t.Context().Done():
 			t.Fatalf("%d of %d messages arrived", len(m.all()), n)
 		}

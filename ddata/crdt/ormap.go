@@ -305,7 +305,7 @@ func (m *ormap) decode(d *decoder) {
 			e.dots = d.dots()
 		}
 		if !m.keys.vv.covers(e.dots.vector()) {
-			d.Fail("a key was added by a change that was not seen")
+			d.Fail("the version vector does not cover the dots of a key")
 		}
 		if e.flags&entryValue != 0 && d.Err() == nil {
 			e.val = d.value(*m.typ.of)

@@ -11,21 +11,20 @@ import (
 )
 
 // orset is the untyped value of an ORSet, an optimized OR-set without tombstones (Bieniusa et al.,
-// 2012). It stores for each element the dots that added it, more than one only after concurrent
-// additions, and a version vector of all changes seen. An element that is missing although vv
-// covers its dots was removed.
-//
-// No dot is above vv. An element without dots is left over from Cleanup of its node; it stays until
-// a merge with a side that has seen more.
+// 2012). For each element it stores the dots of its additions; an element has more than one dot
+// only after concurrent additions. It also stores vv, a version vector of all changes seen. An
+// element that is missing although vv covers its dots was removed. vv covers all dots. Cleanup of a
+// node can leave an element without dots. Such an element stays until a merge with a set that has
+// seen more changes.
 type orset struct {
 	elem  elementKind
 	vv    vector
 	items tree[dots]
 	delta *orsetDelta // nil if there is none
-	base  *orset      // the value when delta was nil; nil if delta is nil
+	base  *orset      // the value before the changes in delta; nil if delta is nil
 }
 
-// changed returns next as the result of an operation on s.
+// changed sets the element type, the delta and the base of next, which is the result of op on s.
 func (s *orset) changed(next *orset, op orsetOp) *orset {
 	next.elem = s.elem
 	next.delta = s.deltaWith(op)
@@ -38,12 +37,12 @@ func (s *orset) changed(next *orset, op orsetOp) *orset {
 func (s *orset) add(self *Self, key string) *orset {
 	d := self.next()
 	added := dots{one: [1]dot{d}}
-	var gone vector
+	var replaced vector
 	if old := s.items.find(key); old != nil {
-		gone = old.vector().without(self.ref) // the new dot covers older dots of this node
+		replaced = old.vector().without(self.ref) // the new dot covers older dots of this node
 	}
 	next := &orset{vv: s.vv.with(d), items: s.items.set(key, added)}
-	return s.changed(next, orsetOp{kind: opAdd, vv: next.vv.only(self.ref), added: tree[addition]{}.set(key, addition{added, gone})})
+	return s.changed(next, orsetOp{kind: opAdd, vv: next.vv.only(self.ref), added: tree[addition]{}.set(key, addition{added, replaced})})
 }
 
 func (s *orset) addAll(self *Self, keys []string) *orset {
@@ -75,7 +74,7 @@ func (s *orset) reset() *orset {
 	return &orset{elem: s.elem, vv: s.vv, items: s.items}
 }
 
-// mergeSet is the full merge. It returns s itself if the other side adds nothing.
+// mergeSet merges two full states. It returns s itself if o contributes nothing.
 func (s *orset) mergeSet(o *orset) *orset {
 	if o.base == s || o == s {
 		return o.reset()
@@ -178,8 +177,8 @@ func encodeDots(e *encoder, n *node[dots]) {
 		e.text(n.key(i))
 		e.dots(n.vals[i].vector())
 	}
-	for _, kid := range n.children {
-		encodeDots(e, kid)
+	for _, child := range n.children {
+		encodeDots(e, child)
 	}
 }
 
@@ -188,7 +187,7 @@ func (s *orset) decode(d *decoder) {
 	s.items = items(d, s.elem, 3, func() dots {
 		added := d.dots()
 		if !s.vv.covers(added.vector()) {
-			d.Fail("an element was added by a change that was not seen")
+			d.Fail("the version vector does not cover the dots of an element")
 		}
 		return added
 	})
@@ -439,7 +438,7 @@ func (d *decoder) orsetOp(k elementKind) orsetOp {
 		op.added = items(d, k, 4, func() addition {
 			add := addition{d.dots(), d.vector()}
 			if added := add.dots.vector(); len(added) == 0 || !op.vv.covers(added) {
-				d.Fail("an element was added by a change outside of the step")
+				d.Fail("the version vector of a step does not cover the dots of an element")
 			}
 			return add
 		})
@@ -448,7 +447,7 @@ func (d *decoder) orsetOp(k elementKind) orsetOp {
 		op.key = string(d.element(k))
 		op.context = d.vector()
 		if len(op.vv) > 1 || !op.context.covers(op.vv) {
-			d.Fail("a removal by a change that its node had not seen")
+			d.Fail("the context of a removal does not cover the version of the removing node")
 		}
 	case opFull:
 		op.full = &orset{elem: k}

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// spec is the OpenAPI file, as far as it is used here.
+// spec contains the parts of the OpenAPI file that the tests use.
 type spec struct {
 	Paths      map[string]map[string]operation `json:"paths"`
 	Components struct {
@@ -69,14 +69,14 @@ func (s *spec) operation(method, path string) (operation, bool) {
 func (s *spec) check(sc *schema, v any, at string) error {
 	if name, ok := strings.CutPrefix(sc.Ref, "#/components/schemas/"); ok {
 		if sc = s.Components.Schemas[name]; sc == nil {
-			return fmt.Errorf("%s: there is no schema %q", at, name)
+			return fmt.Errorf("%s: schema %q is not defined", at, name)
 		}
 	}
 	switch sc.Type {
 	case "object":
 		object, ok := v.(map[string]any)
 		if !ok {
-			return fmt.Errorf("%s: %T is no object", at, v)
+			return fmt.Errorf("%s: %T is not an object", at, v)
 		}
 		for _, name := range sc.Required {
 			if _, ok := object[name]; !ok {
@@ -95,7 +95,7 @@ func (s *spec) check(sc *schema, v any, at string) error {
 	case "array":
 		array, ok := v.([]any)
 		if !ok {
-			return fmt.Errorf("%s: %T is no array", at, v)
+			return fmt.Errorf("%s: %T is not an array", at, v)
 		}
 		for i, value := range array {
 			if err := s.check(sc.Items, value, fmt.Sprintf("%s[%d]", at, i)); err != nil {
@@ -106,18 +106,18 @@ func (s *spec) check(sc *schema, v any, at string) error {
 		text, ok := v.(string)
 		switch {
 		case !ok:
-			return fmt.Errorf("%s: %T is no string", at, v)
+			return fmt.Errorf("%s: %T is not a string", at, v)
 		case len(sc.Enum) > 0 && !slices.Contains(sc.Enum, text):
-			return fmt.Errorf("%s: %q is none of %q", at, text, sc.Enum)
+			return fmt.Errorf("%s: %q is not one of %q", at, text, sc.Enum)
 		case sc.Pattern != "" && !regexp.MustCompile(sc.Pattern).MatchString(text):
 			return fmt.Errorf("%s: %q does not match %s", at, text, sc.Pattern)
 		}
 	case "integer":
 		if n, ok := v.(float64); !ok || n != float64(int64(n)) {
-			return fmt.Errorf("%s: %v is no integer", at, v)
+			return fmt.Errorf("%s: %v is not an integer", at, v)
 		}
 	default:
-		return fmt.Errorf("%s: the schema has the type %q", at, sc.Type)
+		return fmt.Errorf("%s: the schema has the unknown type %q", at, sc.Type)
 	}
 	return nil
 }

@@ -14,28 +14,28 @@ import (
 type fault string
 
 const (
-	kill  fault = "SIGKILL"
-	blink fault = "SIGSTOP for a moment" // too short for a downing decision
-	pause fault = "SIGSTOP until it is given up"
-	drain fault = "SIGTERM"
+	kill       fault = "SIGKILL"
+	shortPause fault = "SIGSTOP, too short for a downing decision"
+	longPause  fault = "SIGSTOP until the process is downed"
+	drain      fault = "SIGTERM"
 )
 
-// strike injects faults one after the other while lines are left.
-func (s *soak) strike(over <-chan struct{}) {
+// injectFaults injects faults one after the other until over is closed, or each fault of s.faults
+// once.
+func (s *soak) injectFaults(over <-chan struct{}) {
 	s.Helper()
 	if len(s.faults) > 0 {
 		sleep(s.Context(), s.time/4)
 		for _, f := range s.faults {
-			s.befall(f)
+			s.inject(f)
 			s.servers.whole()
 		}
 		return
 	}
-	// All of them come about equally often.
-	var next []fault
+	var next []fault // the rest of a round, which contains each fault once or twice
 	for {
 		if len(next) == 0 {
-			next = []fault{kill, blink, pause, drain, kill, drain}
+			next = []fault{kill, shortPause, longPause, drain, kill, drain}
 			s.random.Shuffle(len(next), func(i, j int) { next[i], next[j] = next[j], next[i] })
 		}
 		select {
@@ -43,7 +43,7 @@ func (s *soak) strike(over <-chan struct{}) {
 			return
 		case <-time.After(s.upTo(5 * time.Second)):
 		}
-		s.befall(next[0])
+		s.inject(next[0])
 		next = next[1:]
 		s.servers.whole()
 	}
@@ -51,18 +51,18 @@ func (s *soak) strike(over <-chan struct{}) {
 
 func (s *soak) upTo(d time.Duration) time.Duration { return time.Duration(s.random.Int64N(int64(d))) }
 
-// befall injects a fault into a process.
-func (s *soak) befall(f fault) {
+// inject injects a fault into a random process.
+func (s *soak) inject(f fault) {
 	s.Helper()
 	p := s.servers
 	victim := p.names[s.random.IntN(len(p.names))]
 	others := slices.DeleteFunc(slices.Clone(p.names), func(name string) bool { return name == victim })
 	r := p.process(victim)
 	if r == nil {
-		return // it has ended, and is started again soon
+		return // it has ended and will be restarted
 	}
-	p.struck[f]++
-	_, _ = fmt.Fprintf(p.log, "%s %s gets %s\n", time.Now().Format(time.StampMilli), victim, f)
+	p.injected[f]++
+	_, _ = fmt.Fprintf(p.log, "%s fault in %s: %s\n", time.Now().Format(time.StampMilli), victim, f)
 	switch f {
 	case kill:
 		p.signal(r, syscall.SIGKILL)
@@ -71,14 +71,14 @@ func (s *soak) befall(f fault) {
 		if len(s.faults) > 0 {
 			rest = s.upTo(2 * time.Second)
 		}
-		sleep(s.Context(), rest) // the others give it up, or it is back before
-	case blink:
+		sleep(s.Context(), rest) // the other nodes down it, or it restarts before that
+	case shortPause:
 		p.signal(r, syscall.SIGSTOP)
 		sleep(s.Context(), s.upTo(4*time.Second))
 		p.signal(r, syscall.SIGCONT)
-	case pause:
+	case longPause:
 		p.signal(r, syscall.SIGSTOP)
-		p.until("the others have given up who stands still", []string{victim}, func() bool { return p.agree(others...) })
+		p.until("the other nodes have downed the paused node", []string{victim}, func() bool { return p.agree(others...) })
 		sleep(s.Context(), s.upTo(10*time.Second)) // the others take over its accounts
 		p.signal(r, syscall.SIGCONT)
 		<-r.dead
@@ -86,7 +86,7 @@ func (s *soak) befall(f fault) {
 		p.signal(r, syscall.SIGTERM)
 		<-r.dead
 		if r.exit != nil {
-			s.Errorf("%s was drained, and ended with %v", victim, r.exit)
+			s.Errorf("%s: exit after SIGTERM: %v", victim, r.exit)
 		}
 		sleep(s.Context(), s.upTo(3*time.Second))
 	}

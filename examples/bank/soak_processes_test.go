@@ -25,12 +25,12 @@ import (
 
 // processes are the branches of a bank, each a process.
 type processes struct {
-	s      *soak
-	names  []string
-	access map[string]nats.Access
-	caller *caller
-	log    *tail
-	struck map[fault]int
+	s        *soak
+	names    []string
+	access   map[string]nats.Access
+	caller   *caller
+	log      *tail
+	injected map[fault]int
 
 	mu      sync.Mutex
 	running map[string]*process
@@ -70,7 +70,7 @@ func (l *tail) Write(p []byte) (int, error) {
 func startProcesses(s *soak, server *natstest.Server, names []string) *processes {
 	s.Helper()
 	p := &processes{
-		s: s, names: names, access: map[string]nats.Access{}, caller: newCaller(5 * time.Second), log: &tail{}, struck: map[fault]int{},
+		s: s, names: names, access: map[string]nats.Access{}, caller: newCaller(5 * time.Second), log: &tail{}, injected: map[fault]int{},
 		running: map[string]*process{},
 	}
 	s.Cleanup(p.close)
@@ -211,7 +211,8 @@ func (p *processes) agree(names ...string) bool {
 	return true
 }
 
-// allHost waits until each has a share again. The accounts of a shard that has moved come with the first command for them.
+// allHost waits until each has a share again. The accounts of a shard that has moved come with the
+// first command for them.
 func (p *processes) allHost() {
 	p.s.Helper()
 	p.until("each has shards", nil, func() bool {
@@ -232,9 +233,9 @@ func (p *processes) allHost() {
 	})
 }
 
-// drain ends all in good order, one after the other. On a machine that is too busy for
-// --stable-after one may be given up before, or while it leaves; that is an error only where the
-// machine does nothing else.
+// drain sends SIGTERM to all processes, one after the other. If the machine is too busy for
+// --stable-after, a node may be downed before or while it leaves. That is an error only in a soak
+// run, because no other work runs on the machine then.
 func (p *processes) drain() {
 	p.s.Helper()
 	complain := p.s.Logf
@@ -244,13 +245,13 @@ func (p *processes) drain() {
 	for _, name := range p.names {
 		r := p.process(name)
 		if r == nil {
-			complain("%s does not run any more", name)
+			complain("%s no longer runs", name)
 			continue
 		}
 		p.signal(r, syscall.SIGTERM)
 		<-r.dead
 		if r.exit != nil {
-			complain("%s was drained, and ended with %v", name, r.exit)
+			complain("%s: exit after SIGTERM: %v", name, r.exit)
 		}
 	}
 }

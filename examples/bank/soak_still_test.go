@@ -50,7 +50,7 @@ func (s *soak) standStill(admin *sharding.Admin) {
 	s.Helper()
 	p := s.servers
 	var known branchBody
-	p.until("a says what it knows", nil, func() (ok bool) {
+	p.until("a reports the coordinator", nil, func() (ok bool) {
 		var err error
 		known, err = p.caller.branchAt(s.Context(), p.process("a").at())
 		return err == nil && known.Coordinator != ""
@@ -63,7 +63,7 @@ func (s *soak) standStill(admin *sharding.Admin) {
 	}
 	p.signal(p.process(still), syscall.SIGSTOP)
 	quick := newCaller(300 * time.Millisecond)
-	p.until("it stands still", nil, func() bool {
+	p.until("the paused process does not respond", nil, func() bool {
 		_, _, err := quick.do(s.Context(), http.MethodGet, p.process(still).at()+"/live", "")
 		return err != nil
 	})
@@ -88,14 +88,14 @@ func (s *soak) standStill(admin *sharding.Admin) {
 	}
 	s.Logf("the first account of a new shard was open after %v at most", slowest.Round(time.Millisecond))
 	if effort.Soak() && slowest > 2*time.Second {
-		s.Error("that is more than 2s")
+		s.Errorf("opening an account took %v, want at most 2s", slowest)
 	}
 }
 
-// find asks a branch where an account is, until it answers.
+// find returns the node of an account as a branch reports it. It retries until the branch replies.
 func (s *soak) find(admin *sharding.Admin, name, account string) (at *sharding.AdminFound) {
 	s.Helper()
-	s.servers.until(name+" says where "+account+" is", nil, func() bool {
+	s.servers.until(name+" reports the node of "+account, nil, func() bool {
 		var err error
 		at, err = admin.Find(s.Context(), name, AccountTypeName, account)
 		return err == nil
@@ -103,7 +103,7 @@ func (s *soak) find(admin *sharding.Admin, name, account string) (at *sharding.A
 	return at
 }
 
-// open opens an account at a branch, and tries that until the account answers.
+// open opens an account at a branch, and retries until the account replies.
 func (s *soak) open(name, account string) {
 	s.Helper()
 	s.servers.until(account+" is open", nil, func() bool {

@@ -105,11 +105,11 @@ func (s *soak) run() {
 	began := time.Now()
 	tellers.start()
 	lines.start()
-	s.strike(lines.done)
+	s.injectFaults(lines.done)
 	<-lines.done
 	tellers.stop()
 	s.Logf("%d lines in %v; %s", s.lines.commands, time.Since(began).Round(time.Second), lines)
-	s.Logf("faults: %v; %s", s.servers.struck, tellers)
+	s.Logf("faults: %v; %s", s.servers.injected, tellers)
 
 	s.servers.whole()
 	if effort.Soak() { // a restarted branch receives shards after a while

@@ -16,7 +16,7 @@ import (
 )
 
 // Carts are the shopping carts of all customers on one node. A customer may use another node each
-// time, and several nodes at once.
+// time, or several nodes at once.
 type Carts struct{ data *ddata.Replicator }
 
 // Item is a product in a cart.
@@ -33,13 +33,13 @@ type Addition struct {
 	Quantity int64
 }
 
-// contents is a cart: its additions without those that were removed. Quantities are added up on
-// read, so concurrent additions on several nodes all count. A map from products to counters could
+// contents is the set of the additions to a cart that were not removed. Quantities are added up on
+// read, so all concurrent additions on several nodes count. A map from products to counters could
 // not guarantee that: a counter that was removed and created again can regain old counts from a
 // node that has missed the removal.
 type contents = crdt.ORSet[Addition]
 
-// types returns the types of the example. All nodes need the same.
+// types returns the types of the example. All nodes need the same types.
 func types() (*crdt.Types, error) {
 	return crdt.NewTypes(codec.Types(codec.Name[Addition]("addition")))
 }
@@ -80,10 +80,10 @@ func itemsOf(cart contents) ([]Item, error) {
 
 // Add adds a product to a cart. After ddata.ErrQuorum the addition is in the cart of this node and
 // spreads to the others when they are reachable. A repetition with the same request is harmless,
-// unless the product was removed since.
+// unless the product was removed between the two calls.
 func (c Carts) Add(ctx context.Context, customer string, a Addition) error {
 	if a.Quantity < 1 || a.Request == "" {
-		return fmt.Errorf("add %d of %q for request %q: want 1 or more, and a request", a.Quantity, a.Product, a.Request)
+		return fmt.Errorf("add %d of %q for request %q: the quantity must be at least 1, and the request must not be empty", a.Quantity, a.Product, a.Request)
 	}
 	_, err := ddata.Update(ctx, c.data, cartOf(customer), ddata.WriteMajority(), func(cart contents) (contents, error) {
 		return cart.Add(c.data.Self(), a)
@@ -91,9 +91,9 @@ func (c Carts) Add(ctx context.Context, customer string, a Addition) error {
 	return err
 }
 
-// Remove removes a product from a cart: all its additions that a majority holds, because Remove
-// reads them first. A concurrent addition on another node remains: of 2 tea that are removed while
-// 1 is added, 1 is left.
+// Remove removes a product from a cart. It reads the cart from a majority of the nodes and removes
+// the additions of the product that it has read. A concurrent addition on another node remains: if
+// one node removes 2 tea while another node adds 1 tea, 1 tea remains.
 func (c Carts) Remove(ctx context.Context, customer, product string) error {
 	if _, err := c.Items(ctx, customer); err != nil {
 		return err

@@ -23,8 +23,8 @@
 // # Pipelining
 //
 // While writes are in flight, the machine decides the next command on the state that follows from
-// those writes. Decided commands wait in the pending list, in order. None of their effects is
-// visible outside before all earlier writes that hold back replies are durable. When a write is not
+// those writes. Decided commands wait in the pending list, in order. Their effects become visible
+// outside only when all earlier writes that hold back replies are durable. When a write is not
 // stored, its command is answered with the error. The later commands return to the front of the
 // stash and are decided again on the recovered state. Effects that cannot be decided again
 // (callbacks, stash and stop requests) are barriers: the machine decides no later command until a
@@ -34,6 +34,6 @@
 //
 // A write with an unknown outcome may still be stored later. Before any other write, the machine
 // appends a fence: an empty record at the same sequence number, through the same conditional
-// append. If the fence is stored, the lost write can never be stored. If it conflicts, the journal
-// shows the record at that number.
+// append. If the fence is stored, the lost write can never be stored. If it conflicts, the machine
+// reads the record at that number from the journal.
 package engine

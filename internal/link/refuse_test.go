@@ -26,20 +26,20 @@ func TestRejectedMessages(t *testing.T) {
 		lane  link.Lane
 		from  string
 		frame []byte
-		why   link.Reason
+		want  link.Reason
 	}{
-		"nothing wrong":       {link.Data, alice.Name, frame(same), 0},
-		"forged":              {link.Data, mallory.Name, frame(same), link.Forged},
+		"valid":               {link.Data, alice.Name, frame(same), 0},
+		"forged sender":       {link.Data, mallory.Name, frame(same), link.Forged},
 		"another incarnation": {link.Data, alice.Name, frame(func(f *link.Frame) { f.To = 7 }), link.WrongReceiver},
 		"another lane":        {link.Bulk, alice.Name, frame(same), link.WrongLane},
-		"no such lane":        {link.Data, alice.Name, frame(func(f *link.Frame) { f.Lane = 3 }), link.Malformed},
+		"unknown lane":        {link.Data, alice.Name, frame(func(f *link.Frame) { f.Lane = 3 }), link.Malformed},
 		"no sender's UID":     {link.Data, alice.Name, frame(func(f *link.Frame) { f.From.UID = 0 }), link.Malformed},
 		"bad name":            {link.Data, "a b", frame(func(f *link.Frame) { f.From.Name = "a b" }), link.Malformed},
 		"number 0":            {link.Data, alice.Name, frame(func(f *link.Frame) { f.Number = 0 }), link.Malformed},
 		"epoch 0":             {link.Data, alice.Name, frame(func(f *link.Frame) { f.Epoch = 0 }), link.Malformed},
 		"huge offset":         {link.Data, alice.Name, frame(func(f *link.Frame) { f.Offset = 1 << 63 }), link.Malformed},
-		"a link to a name":    {link.Data, alice.Name, frame(func(f *link.Frame) { f.To = 0 }), link.Malformed},
-		"data to a name":      {link.Data, alice.Name, frame(func(f *link.Frame) { f.To, f.Sequenced = 0, false }), link.Malformed},
+		"link without UID":    {link.Data, alice.Name, frame(func(f *link.Frame) { f.To = 0 }), link.Malformed},
+		"data without UID":    {link.Data, alice.Name, frame(func(f *link.Frame) { f.To, f.Sequenced = 0, false }), link.Malformed},
 		"another version":     {link.Data, alice.Name, append([]byte{9}, frame(same)[1:]...), link.Version},
 		"empty":               {link.Data, alice.Name, nil, link.Malformed},
 		"garbage":             {link.Data, alice.Name, bytes.Repeat([]byte{1}, 100), link.Malformed},
@@ -48,19 +48,19 @@ func TestRejectedMessages(t *testing.T) {
 	} {
 		b := open(t, bob)
 		eff := b.Receive(0, test.lane, test.from, test.frame)
-		if eff.Dropped != test.why || (len(eff.Deliver) == 1) != (test.why == 0) {
-			t.Errorf("%s: %v, %d delivered", name, eff.Dropped, len(eff.Deliver))
+		if eff.Dropped != test.want || (len(eff.Deliver) == 1) != (test.want == 0) {
+			t.Errorf("%s: dropped with reason %v, want %v; %d messages delivered", name, eff.Dropped, test.want, len(eff.Deliver))
 		}
-		if test.why != 0 && b.Stats().Dropped[test.why] != 1 {
+		if test.want != 0 && b.Stats().Dropped[test.want] != 1 {
 			t.Errorf("%s is not counted", name)
 		}
-		if b.Stats().Peers > 1 || test.why != 0 && b.Stats().Peers > 0 {
-			t.Errorf("%s: a link begins", name)
+		if b.Stats().Peers > 1 || test.want != 0 && b.Stats().Peers > 0 {
+			t.Errorf("%s: the frame created a link", name)
 		}
 	}
 }
 
-func TestANewerMinorVersionIsRead(t *testing.T) {
+func TestFramesOfNewerMinorVersionsAreRead(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	a.send(b, link.Control, tell("x"))
@@ -74,7 +74,7 @@ func TestANewerMinorVersionIsRead(t *testing.T) {
 	b.wantDropped(link.UnknownType, 1)
 }
 
-func TestNames(t *testing.T) {
+func TestSendToAName(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	name := identity.Node{Name: bob.Name}
@@ -87,16 +87,16 @@ func TestNames(t *testing.T) {
 	for range 2 {
 		to, frame, ok := a.Flush(0, link.Control, nil)
 		if to != name || !ok {
-			t.Fatalf("a frame to %v, %t", to, ok)
+			t.Fatalf("Flush returned a frame to %v, %t; want one to %v", to, ok, name)
 		}
 		b.take(a, link.Control, frame)
 	}
 	b.want("join", "me")
 	if !b.got[0].Named || b.got[0].Cost != 0 || b.Stats().Peers != 0 || a.Stats().Peers != 0 {
-		t.Errorf("%+v", b.got[0])
+		t.Errorf("first message %+v; %d peers of the receiver, %d of the sender; want a named message without cost, and no peers", b.got[0], b.Stats().Peers, a.Stats().Peers)
 	}
 	if _, _, ok := a.Flush(0, link.Control, nil); ok {
-		t.Error("there is more")
+		t.Error("Flush returned a third frame")
 	}
 	for subject, err := range map[string]error{
 		"data to a name":       a.Send(name, link.Data, tell("x")),
@@ -107,15 +107,15 @@ func TestNames(t *testing.T) {
 		"no such type":         a.Send(bob, link.Data, link.Message{Type: 4}),
 	} {
 		if !errors.Is(err, link.ErrInvalid) {
-			t.Errorf("%s: %v", subject, err)
+			t.Errorf("%s: %v, want ErrInvalid", subject, err)
 		}
 	}
 	if err := a.Send(name, link.Control, tell(strings.Repeat("x", 1<<20))); !errors.Is(err, link.ErrTooLarge) {
-		t.Errorf("more than a frame to a name: %v", err)
+		t.Errorf("a message to a name that is larger than a frame: %v, want ErrTooLarge", err)
 	}
 }
 
-func TestAConfigNamesAllThatIsWrong(t *testing.T) {
+func TestConfigErrorNamesEveryInvalidField(t *testing.T) {
 	t.Parallel()
 	_, err := link.New(link.Config{MaxFrame: 1, MaxMessage: 1 << 30, Window: 1, MaxQueue: -1, MaxQueueAll: -1, MaxHeldAll: -1, MaxPeers: -1, FrameSize: 1, ProbeInterval: -1})
 	for _, field := range []string{"Self", "MaxFrame", "MaxMessage", "Window", "MaxQueue", "MaxQueueAll", "MaxHeldAll", "MaxPeers", "FrameSize", "ProbeInterval"} {

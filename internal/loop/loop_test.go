@@ -25,10 +25,10 @@ func TestMailboxKeepsOrderAndLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := m.Offer(0, 1, 4); !errors.Is(err, loop.ErrFull) {
-		t.Errorf("a third entry of the class: %v", err)
+		t.Errorf("a third entry in a class of 2: %v, want ErrFull", err)
 	}
 	if err := m.Offer(1, 3, 5); !errors.Is(err, loop.ErrFull) {
-		t.Errorf("more bytes than the class may hold: %v", err)
+		t.Errorf("11 bytes in a class of 10: %v, want ErrFull", err)
 	}
 	m.Add(6)
 	select {
@@ -38,13 +38,13 @@ func TestMailboxKeepsOrderAndLimits(t *testing.T) {
 	}
 	got := m.Take(nil)
 	if !slices.Equal(got, []int{1, 2, 3, 6}) {
-		t.Errorf("took %v", got)
+		t.Errorf("Take returned %v, want [1 2 3 6]", got)
 	}
 	if err := m.Offer(1, 100, 7); err != nil {
-		t.Errorf("an empty class refuses a large entry: %v", err)
+		t.Errorf("a large entry in an empty class: %v", err)
 	}
 	if rest := m.Close(); !slices.Equal(rest, []int{7}) || m.Add(8) || !errors.Is(m.Offer(0, 1, 8), loop.ErrClosed) {
-		t.Errorf("after Close: %v", rest)
+		t.Errorf("Close returned %v, want [7]; Add and Offer must fail after it", rest)
 	}
 }
 
@@ -61,11 +61,11 @@ func TestMailboxReceiveWaitsForRoom(t *testing.T) {
 			synctest.Wait()
 		}
 		if v, found, more := m.TakeOne(size); v != 0 || !found || more {
-			t.Errorf("took %d, %t, %t", v, found, more)
+			t.Errorf("TakeOne returned %d, %t, %t, want 0, true, false", v, found, more)
 		}
 		synctest.Wait() // one of the waiting entries is accepted
 		if m.Len() != 1 {
-			t.Errorf("%d entries wait", m.Len())
+			t.Errorf("the mailbox has %d entries, want 1", m.Len())
 		}
 		cancel()
 		synctest.Wait()
@@ -78,7 +78,7 @@ func TestMailboxReceiveWaitsForRoom(t *testing.T) {
 			}
 		}
 		if _, found, _ := m.TakeOne(size); found || failed != 2 {
-			t.Errorf("results %v", results)
+			t.Errorf("results %v, want 2 errors and no entry after Close", results)
 		}
 	})
 }
@@ -88,17 +88,17 @@ func TestInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f loop.InFlight
 		if !f.Wait(t.Context()) {
-			t.Error("idle from the beginning")
+			t.Error("Wait failed before any operation")
 		}
 		f.Begin()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if f.Wait(ctx) {
-			t.Error("an operation is in flight")
+			t.Error("Wait succeeded while an operation was in flight")
 		}
 		go func() { time.Sleep(time.Second); f.End() }()
 		if !f.Wait(t.Context()) {
-			t.Error("all operations have ended")
+			t.Error("Wait failed although the operation has ended")
 		}
 	})
 }
@@ -117,7 +117,7 @@ func TestThrottle(t *testing.T) {
 		throttle.Log(t.Context(), log, 1, slog.LevelWarn, "one", slog.String("key", "value"))
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		if len(lines) != 3 || !strings.Contains(lines[2], "key=value not_logged_before=3") {
-			t.Errorf("the log is\n%s", out.String())
+			t.Errorf("want 3 lines, the last one with not_logged_before=3; got\n%s", out.String())
 		}
 	})
 }
@@ -159,9 +159,9 @@ func TestDispatcherCloseTimesOut(t *testing.T) {
 		start := time.Now()
 		d.Close(time.Second)
 		if took := time.Since(start); took != time.Second {
-			t.Errorf("Close took %v", took)
+			t.Errorf("Close took %v, want 1s", took)
 		}
-		d.Do(func() { t.Error("a call after Close has timed out") })
+		d.Do(func() { t.Error("a function was called after Close had timed out") })
 		close(open)
 	})
 }

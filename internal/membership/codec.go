@@ -17,8 +17,8 @@ import (
 )
 
 // A message consists of a byte for the version of the encoding, a byte for its kind, and its
-// fields. The high half of the version is the major version: messages with another one are
-// rejected. A higher minor version may add fields at the end, which are skipped.
+// fields. The upper four bits of the version are the major version. Messages with another major
+// version are rejected. A higher minor version may add fields at the end; this version skips them.
 const wireVersion = 1 << 4
 
 // AppendMessage appends the encoding of a message.
@@ -110,7 +110,7 @@ func readMessage(r *wire.Reader, kind Kind) Message {
 	case KindInitJoin:
 		return InitJoin{readSettings(r)}
 	case KindInitJoinAck:
-		return InitJoinAck{readBool(r, "verdict"), readSettings(r)}
+		return InitJoinAck{readBool(r, "compatible"), readSettings(r)}
 	case KindInitJoinNack:
 		return InitJoinNack{}
 	case KindJoin:
@@ -311,7 +311,7 @@ const nodeSize = 2 + 1 + 8
 type nodeReader struct {
 	name, last []byte
 	uid        uint64
-	some       bool
+	started    bool // a node was read
 }
 
 func (w *nodeReader) next(r *wire.Reader) bool {
@@ -319,7 +319,7 @@ func (w *nodeReader) next(r *wire.Reader) bool {
 	middle := r.Text(identity.MaxNameLength, "name")
 	uid := r.UID()
 	if head+tail > len(w.name) || head+tail+len(middle) > identity.MaxNameLength {
-		r.Fail("a name shares bytes with a missing previous name")
+		r.Fail("a name shares more bytes than the previous name has, or is too long")
 	}
 	if r.Err() != nil {
 		return false
@@ -333,15 +333,15 @@ func (w *nodeReader) next(r *wire.Reader) bool {
 	w.uid = uid
 	switch c := bytes.Compare(w.last[head:], w.name[head:]); {
 	case len(w.name) == 0 || uid == 0:
-		r.Fail("a node is zero")
-	case w.some && (c > 0 || c == 0 && before >= uid):
+		r.Fail("a node has no name or no UID")
+	case w.started && (c > 0 || c == 0 && before >= uid):
 		r.Fail("nodes are not in order")
 	case c != 0:
 		if err := checkName(w.name, head, tail); err != nil {
 			r.Fail("%v", err)
 		}
 	}
-	w.some = true
+	w.started = true
 	return r.Err() == nil
 }
 
@@ -358,7 +358,7 @@ func checkName(name []byte, head, tail int) error {
 	return nil
 }
 
-// The content of a gossip, without the set of members that have seen it, is encoded as
+// The content of a gossip, without the set of members that have seen it, has this format:
 //
 //	profiles    count, then version, roles
 //	members     count, then node, status, up number, index of the profile
@@ -410,17 +410,17 @@ func (g Gossip) AppendContent(dst []byte) []byte {
 }
 
 func (c *content) appendIndex(dst []byte, n identity.Node, last int) (encoded []byte, index int) {
-	behind := c.members[last:]
-	i := 1 // neighbours are likely, because often many members have ticks
-	if len(behind) < 2 || behind[1].Node != n {
-		i, _ = findMember(behind, n)
+	rest := c.members[last:]
+	i := 1 // often the next member, because many members have ticks
+	if len(rest) < 2 || rest[1].Node != n {
+		i, _ = findMember(rest, n)
 	}
 	return binary.AppendUvarint(dst, uint64(i)), last + i
 }
 
 func (c *content) appendMembers(dst []byte) []byte {
 	var profiles []*identity.Member
-	of := make([]uint16, len(c.members))
+	profileOf := make([]uint16, len(c.members))
 	last := 0
 	for i, m := range c.members {
 		if i == 0 || !sameProfile(profiles[last], m) {
@@ -429,7 +429,7 @@ func (c *content) appendMembers(dst []byte) []byte {
 				profiles = append(profiles, m)
 			}
 		}
-		of[i] = uint16(last)
+		profileOf[i] = uint16(last)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(profiles)))
 	for _, p := range profiles {
@@ -449,7 +449,7 @@ func (c *content) appendMembers(dst []byte) []byte {
 			up = uint64(m.UpNumber) + 1 //nolint:gosec // not negative
 		}
 		dst = binary.AppendUvarint(dst, up)
-		dst = binary.AppendUvarint(dst, uint64(of[i]))
+		dst = binary.AppendUvarint(dst, uint64(profileOf[i]))
 	}
 	return dst
 }
@@ -458,8 +458,8 @@ func sameProfile(a, b *identity.Member) bool {
 	return a.Version == b.Version && sameRoles(a.Roles, b.Roles)
 }
 
-// DecodeContent decodes the format of AppendContent. The result shares equal parts with known,
-// which may be the zero value, and does not refer to b. The error matches ErrMalformed.
+// DecodeContent decodes the format of AppendContent. The result shares the parts that are equal
+// with known, which may be the zero value. It does not refer to b. The error matches ErrMalformed.
 func DecodeContent(b []byte, known Gossip) (Gossip, error) {
 	r := wire.NewFields(b, ErrMalformed)
 	old := known.state()
@@ -514,12 +514,12 @@ func (c *content) readMembers(r *wire.Reader, old *content) {
 			return
 		}
 		m.Roles, m.Version = profiles[profile].Roles, profiles[profile].Version
-		for at < len(old.members) && nodes.behind(old.members[at].Node) {
+		for at < len(old.members) && nodes.isAfter(old.members[at].Node) {
 			at++
 		}
-		if at < len(old.members) && nodes.is(old.members[at].Node) {
+		if at < len(old.members) && nodes.equals(old.members[at].Node) {
 			before := old.members[at]
-			at++ // usually the next one
+			at++ // the next old member is usually the next match
 			m.Node = before.Node
 			if sameProfile(before, &m) { // sharing makes later comparisons fast
 				profiles[profile].Roles, profiles[profile].Version = before.Roles, before.Version
@@ -568,11 +568,11 @@ func readRoles(r *wire.Reader) []string {
 	return roles
 }
 
-func (w *nodeReader) behind(n identity.Node) bool {
+func (w *nodeReader) isAfter(n identity.Node) bool {
 	return n.Name < string(w.name) || n.Name == string(w.name) && n.UID < w.uid
 }
 
-func (w *nodeReader) is(n identity.Node) bool { return n.UID == w.uid && n.Name == string(w.name) }
+func (w *nodeReader) equals(n identity.Node) bool { return n.UID == w.uid && n.Name == string(w.name) }
 
 // index reads the index of a member. Indices are strictly increasing.
 func (c *content) index(r *wire.Reader, last int, first bool, field string) int {
@@ -628,8 +628,7 @@ func (c *content) readObservers(r *wire.Reader, old *content) {
 			return
 		}
 		o.Node = c.members[last].Node
-		// The same version of an observer has the same records, unless one of them was removed
-		// since.
+		// Equal versions of an observer have equal records, unless a record was removed in between.
 		for at < len(old.reach.Observers) && old.reach.Observers[at].Node.Compare(o.Node) < 0 {
 			at++
 		}

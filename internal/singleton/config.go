@@ -22,14 +22,15 @@ var ErrInvalid = errors.New("singleton: invalid")
 // MaxNameLength is the largest number of bytes of a singleton's name.
 const MaxNameLength = 255
 
-// Config configures a manager. It must be the same on all nodes, except for Self. cluster.Singleton
-// documents the fields that it has as well.
+// Config configures a manager. It must be the same on all nodes, except for Self. Fields without a
+// comment are documented in cluster.Singleton.
 type Config struct {
 	Self          identity.Node
 	Name          string
 	Role          string
 	RetryInterval time.Duration
-	// MinRetries is larger than configured if the removal margin is long.
+	// MinRetries is the minimum number of requests before the hand-over restarts. With a long
+	// removal margin, the number is larger.
 	MinRetries int
 	// RemovalMargin is how long after its removal a member counts as gone. Defaults to 0. It
 	// follows from the downing settings.
@@ -49,7 +50,7 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	var errs fielderror.Errors
 	if err := identity.CheckName(c.Self.Name); err != nil || c.Self.UID == 0 {
-		errs.Addf("Config.Self", "is %v, it must be an incarnation", c.Self)
+		errs.Addf("Config.Self", "is %v, want a valid name and a UID", c.Self)
 	}
 	if len(c.Name) > MaxNameLength {
 		errs.Addf("Config.Name", "has %d bytes, at most %d are allowed", len(c.Name), MaxNameLength)
@@ -61,8 +62,8 @@ func (c Config) validate() error {
 	return errs.Err(ErrInvalid)
 }
 
-// handOverRetries is how often HandOverToMe is repeated: until any previous oldest member counts as
-// gone.
+// handOverRetries is how often HandOverToMe is repeated before the hand-over restarts. By then any
+// previous oldest member that was removed counts as gone.
 func (c *Config) handOverRetries() int {
 	return max(c.MinRetries, int(c.RemovalMargin/c.RetryInterval)+3)
 }
@@ -82,9 +83,10 @@ const (
 	TakeOverFromMe
 	// Identify asks a manager, on behalf of a proxy, whether it runs the instance.
 	Identify
-	// Identified replies that it does.
+	// Identified replies that the sender runs the instance.
 	Identified
-	// InstanceGone informs the nodes that sent Identify that it does not any more.
+	// InstanceGone informs the nodes that sent Identify that the sender no longer runs the
+	// instance.
 	InstanceGone
 )
 

@@ -201,7 +201,7 @@ func (m *Manager) handOverDone(now time.Duration, out *Effects) {
 }
 
 func (m *Manager) leaving() bool {
-	return m.exited || onItsWayOut(m.find(m.cfg.Self))
+	return m.exited || isLeaving(m.find(m.cfg.Self))
 }
 
 func (m *Manager) selfExiting(out *Effects) {

@@ -66,12 +66,12 @@ func (m *Manager) Instance() uint64 { return m.instance }
 // Step handles an input at a time. Time has any origin and must not decrease.
 func (m *Manager) Step(now time.Duration, in Input) Effects {
 	var out Effects
-	if m.state == End && !m.waitsForRemoval(in) {
+	if m.state == End && !m.isHandledAtEnd(in) {
 		return out
 	}
 	switch in := in.(type) {
 	case Members:
-		m.see(now, in, &out)
+		m.updateMembers(now, in, &out)
 	case Received:
 		m.receive(now, in.From, in.Message, &out)
 	case InstanceEnded:

@@ -14,9 +14,9 @@ import (
 // remembered is how long removed members are remembered.
 const remembered = 15 * time.Minute
 
-// see handles a new list of members. It handles removed members first, then the other changes, in
-// the order of events.
-func (m *Manager) see(now time.Duration, members Members, out *Effects) {
+// updateMembers handles a new list of members. It handles removed members first and then the other
+// changes, in the order of cluster events.
+func (m *Manager) updateMembers(now time.Duration, members Members, out *Effects) {
 	if membership.SameSlice(members, m.members) {
 		return
 	}
@@ -27,8 +27,8 @@ func (m *Manager) see(now time.Duration, members Members, out *Effects) {
 		m.end(out)
 		return
 	}
-	// The last preparing member may leave before this node is gone.
-	m.preparing = m.preparing && onItsWayOut(self) || slices.ContainsFunc(members, func(o identity.Member) bool {
+	// The other preparing members may be removed before this node is.
+	m.preparing = m.preparing && isLeaving(self) || slices.ContainsFunc(members, func(o identity.Member) bool {
 		return o.Status == identity.PreparingForShutdown || o.Status == identity.ReadyForShutdown
 	})
 	for was, is := range membership.Pairs(old, members, membership.CompareNodes) {
@@ -84,7 +84,7 @@ func (m *Manager) memberChanged(before identity.Status, o *identity.Member) {
 	}
 }
 
-// reorder records whether f changes the oldest member.
+// reorder calls f, and records the new oldest member if f changes it.
 func (m *Manager) reorder(f func()) {
 	if m.state == Start {
 		return
@@ -122,15 +122,17 @@ func isCandidate(m *identity.Member) bool {
 	return m.Status != identity.Joining && m.Status != identity.WeaklyUp && m.UpNumber != identity.NeverUp
 }
 
-func onItsWayOut(m *identity.Member) bool {
+// isLeaving reports whether a member is leaving or was removed; nil means removed.
+func isLeaving(m *identity.Member) bool {
 	return m == nil || m.Status == identity.Leaving || m.Status == identity.Exiting
 }
 
 func (m *Manager) find(n identity.Node) *identity.Member { return membership.Lookup(m.members, n) }
 
-// waitsForRemoval reports whether an input matters in the final phase: the exit and the removal of
-// this node, and a peer that has missed the end of the hand-over.
-func (m *Manager) waitsForRemoval(in Input) bool {
+// isHandledAtEnd reports whether the manager still handles an input in the state End. It handles
+// the exit of this node. While a peer may have missed the end of the hand-over, it also handles
+// changes of members and messages.
+func (m *Manager) isHandledAtEnd(in Input) bool {
 	switch in.(type) {
 	case SelfExiting:
 		return true
@@ -145,11 +147,11 @@ type removals []removal // in the order of removal
 type removal struct {
 	member  identity.Member
 	hasRole bool
-	at      time.Duration // when it counts as gone
+	at      time.Duration // when the member counts as gone
 	gone    bool
 }
 
-// due returns the members that count as gone from now on.
+// due marks the members whose removal margin has passed as gone, and returns them.
 func (r removals) due(now time.Duration) []identity.Node {
 	var nodes []identity.Node
 	for i := range r {
@@ -165,12 +167,12 @@ func (r removals) gone(n identity.Node) bool {
 	return slices.ContainsFunc(r, func(d removal) bool { return d.gone && d.member.Node == n })
 }
 
-// waiting returns the members older than a given one that do not count as gone yet, the last one
-// first.
-func (r removals) waiting(than *identity.Member) []identity.Node {
+// waiting returns the removed candidates that are older than a member and do not count as gone yet,
+// the most recently removed one first.
+func (r removals) waiting(member *identity.Member) []identity.Node {
 	var nodes []identity.Node
 	for _, d := range slices.Backward(r) {
-		if !d.gone && d.hasRole && isCandidate(&d.member) && d.member.OlderThan(than) {
+		if !d.gone && d.hasRole && isCandidate(&d.member) && d.member.OlderThan(member) {
 			nodes = append(nodes, d.member.Node)
 		}
 	}

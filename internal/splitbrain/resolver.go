@@ -51,7 +51,7 @@ type Resolver struct {
 // New returns a resolver for a node. The error matches ErrInvalid.
 func New(self identity.Node, settings Settings) (*Resolver, error) {
 	if err := identity.CheckName(self.Name); err != nil || self.UID == 0 {
-		return nil, fmt.Errorf("%w: self is %v, it must be an incarnation", ErrInvalid, self)
+		return nil, fmt.Errorf("%w: self is %v, want a valid name and a UID", ErrInvalid, self)
 	}
 	settings, err := settings.WithDefaults()
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// pageBugs are about pages and resumed reads.
+// pageBugs returns bugs of pages and of resumed reads.
 func pageBugs() []planted {
 	return []planted{
 		{
-			name:  "a page of two",
+			name:  "returns two pages as one",
 			finds: []string{"QueryPages"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				first, err := j.Query(ctx, q, after)
@@ -29,7 +29,7 @@ func pageBugs() []planted {
 			}),
 		},
 		{
-			name:  "a page of any number of bytes",
+			name:  "does not limit the bytes of a page",
 			finds: []string{"QueryLargePages"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
@@ -43,7 +43,7 @@ func pageBugs() []planted {
 			}),
 		},
 		{
-			name:  "a full page loses its last event",
+			name:  "drops the last event of a full page",
 			finds: []string{"QueryPages"},
 			hangs: true, // waits for events that the query does not find
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
@@ -55,7 +55,7 @@ func pageBugs() []planted {
 			}),
 		},
 		{
-			name:  "forgets that there is more",
+			name:  "never sets More",
 			finds: []string{"QueryPages", "QueryLargePages", "QueryRareTag"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
@@ -64,7 +64,7 @@ func pageBugs() []planted {
 			}),
 		},
 		{
-			name:  "an empty page is the end",
+			name:  "treats an empty page as the end",
 			finds: []string{"QueryRareTag"},
 			hangs: true,
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
@@ -77,7 +77,7 @@ func pageBugs() []planted {
 			}),
 		},
 		{
-			name:  "a page without events stands still",
+			name:  "a page without events does not advance Next",
 			finds: []string{"QueryRareTag"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
@@ -88,7 +88,7 @@ func pageBugs() []planted {
 			}),
 		},
 		{
-			name:  "reads from an offset, not behind it",
+			name:  "reads from an offset instead of after it",
 			finds: []string{"QueryResume", "QueryPages", "QueryLiveReaders"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				before := journal.Offset("")
@@ -105,7 +105,7 @@ func pageBugs() []planted {
 			}),
 		},
 		{
-			name:  "resumes behind a write",
+			name:  "resumes after the whole write of an offset",
 			finds: []string{"QueryResume"},
 			hangs: true,
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
@@ -122,7 +122,7 @@ func pageBugs() []planted {
 			}),
 		},
 		{
-			name:  "an empty page swallows the next event",
+			name:  "skips the first event after an empty page",
 			finds: []string{"QueryEmptyPage", "QueryEnd"},
 			hangs: true,
 			plant: func() bug {
@@ -139,7 +139,7 @@ func pageBugs() []planted {
 			},
 		},
 		{
-			name:  "Next of an empty page is the beginning",
+			name:  "Next of an empty page is the start",
 			finds: []string{"QueryEmptyPage", "QueryEnd"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
@@ -150,7 +150,7 @@ func pageBugs() []planted {
 			}),
 		},
 		{
-			name:  "pages share a buffer",
+			name:  "reuses the buffer of the previous page",
 			finds: []string{"QueryPageIsKept"},
 			plant: func() bug {
 				var mu sync.Mutex
@@ -166,7 +166,7 @@ func pageBugs() []planted {
 			},
 		},
 		{
-			name:  "a page is kept for others",
+			name:  "caches pages",
 			finds: []string{"QueryPageIsKept"},
 			plant: func() bug {
 				type key struct {
@@ -190,14 +190,14 @@ func pageBugs() []planted {
 			},
 		},
 		{
-			name:  "the end is the beginning",
+			name:  "End returns the start",
 			finds: []string{"QueryEnd", "QueryCurrent"},
 			plant: func() bug {
 				return bug{end: func(context.Context, journal.Querier) (journal.Offset, error) { return "", nil }}
 			},
 		},
 		{
-			name:  "the end lies before the last event",
+			name:  "End is before the last event",
 			finds: []string{"QueryEnd"},
 			plant: func() bug {
 				return bug{end: func(ctx context.Context, j journal.Querier) (journal.Offset, error) {
@@ -216,7 +216,7 @@ func pageBugs() []planted {
 			},
 		},
 		{
-			name:  "the end runs away",
+			name:  "End is after events that do not exist yet",
 			finds: []string{"QueryCurrent"},
 			hangs: true, // waits for events that the query does not find
 			plant: func() bug {
@@ -224,11 +224,11 @@ func pageBugs() []planted {
 			},
 		},
 		{
-			name:  "passes by what commits late",
+			name:  "skips events that commit late",
 			finds: []string{"QueryLiveReaders", "QueryPages"},
 			hangs: true,
 			plant: func() bug {
-				var seen sync.Map // the first to come does not see it
+				var seen sync.Map // the first query that finds an event skips it
 				return bug{query: func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 					p, err := j.Query(ctx, q, after)
 					p.Events = slices.DeleteFunc(p.Events, func(e journal.Envelope) bool {
@@ -240,7 +240,7 @@ func pageBugs() []planted {
 			},
 		},
 		{
-			name:  "positions are given before the commit",
+			name:  "assigns offsets before the commit",
 			finds: []string{"QueryLateCommit"},
 			hangs: true,
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {

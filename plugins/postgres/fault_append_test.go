@@ -108,14 +108,14 @@ func TestAppendGivenUpIsCanceled(t *testing.T) {
 	t.Parallel()
 	s := newTarget(t, pgtest.DSN(t))
 	for _, other := range []string{"a", "b"} {
-		_, db, err := s.behind(t, "waits "+other, postgres.Config{CheckOnly: true, MaxConns: 1}.WithCancelGrace(5*time.Minute))
+		_, db, err := s.openThroughProxy(t, "waits "+other, postgres.Config{CheckOnly: true, MaxConns: 1}.WithCancelGrace(5*time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
 		blocker := connect(t, pgtest.With(t, s.dsn, map[string]string{"application_name": "blocker " + other}))
 		execute(t, blocker, "BEGIN")
 		execute(t, blocker, "INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload) VALUES ($1, 1, nextval('refold.ordinals'), 0, now(), '', '', '')", other)
-		ctx, giveUp := bounded(t)
+		ctx, giveUp := withHangTimeout(t)
 		told := make(chan []error)
 		go func() {
 			told <- db.TestJournal().Append(ctx, []journal.Write{eventsOf("a", 0, 1), eventsOf("b", 0, 2)})
@@ -131,7 +131,7 @@ func TestAppendGivenUpIsCanceled(t *testing.T) {
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
-		s.gone(t, "waits "+other)
+		s.awaitSessionsEnded(t, "waits "+other)
 		if a, b := s.rows(t, "a"), s.rows(t, "b"); len(a)+len(b) > 0 {
 			t.Errorf("stored: %v, %v", a, b)
 		}
@@ -146,7 +146,7 @@ func brokenWrites(name string) []journal.Write {
 // exchange returns the number of bytes of an append in each direction.
 func (s *target) exchange(t *testing.T, cfg postgres.Config) (toServer, toClient int64) {
 	t.Helper()
-	proxy, db, err := s.behind(t, "measure", cfg)
+	proxy, db, err := s.openThroughProxy(t, "measure", cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func (s *target) exchange(t *testing.T, cfg postgres.Config) (toServer, toClient
 func (s *target) breakAppend(t *testing.T, cfg postgres.Config, b breakage, name string, told *outcomes) {
 	t.Helper()
 	server := "broken " + name
-	proxy, db, err := s.behind(t, server, cfg)
+	proxy, db, err := s.openThroughProxy(t, server, cfg)
 	if err != nil {
 		t.Errorf("open: %v", err)
 		return
@@ -174,7 +174,7 @@ func (s *target) breakAppend(t *testing.T, cfg postgres.Config, b breakage, name
 		return
 	}
 	writes := brokenWrites(name)
-	ctx, cancel := bounded(t)
+	ctx, cancel := withHangTimeout(t)
 	defer cancel()
 	armed := proxy.Arm(b.fault)
 	struck := make(chan struct{})
@@ -206,7 +206,7 @@ func (s *target) breakAppend(t *testing.T, cfg postgres.Config, b breakage, name
 	if err := db.Close(); err != nil {
 		t.Errorf("%v: close: %v", b, err)
 	}
-	if s.gone(t, server) {
+	if s.awaitSessionsEnded(t, server) {
 		s.judge(t, b, writes, errs, fences, told)
 	}
 }

@@ -59,7 +59,7 @@ func TestAskBrokenAtEachByte(t *testing.T) {
 // askExchange returns the approximate number of bytes of the append of an ask in each direction.
 func (s *target) askExchange(t *testing.T) (toServer, toClient int64) {
 	t.Helper()
-	proxy, db, err := s.behind(t, "measure", postgres.Config{CheckOnly: true, MaxConns: 2, DisableNotify: true})
+	proxy, db, err := s.openThroughProxy(t, "measure", postgres.Config{CheckOnly: true, MaxConns: 2, DisableNotify: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,13 +82,13 @@ func (s *target) askExchange(t *testing.T) (toServer, toClient int64) {
 func (s *target) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fences *atomic.Int64) bool {
 	t.Helper()
 	server := "ask " + name
-	proxy, db, err := s.behind(t, server, postgres.Config{CheckOnly: true, MaxConns: 2, DisableNotify: true})
+	proxy, db, err := s.openThroughProxy(t, server, postgres.Config{CheckOnly: true, MaxConns: 2, DisableNotify: true})
 	if err != nil {
 		t.Errorf("open: %v", err)
 		return false
 	}
 	h := openLedgers(t, db.TestJournal(), 300*time.Millisecond)
-	ctx, cancel := bounded(t)
+	ctx, cancel := withHangTimeout(t)
 	defer cancel()
 	ref := h.ledgers.Ref(name)
 	for { // nothing is broken yet, but a busy machine may take too long
@@ -120,7 +120,7 @@ func (s *target) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fence
 	if closeErr := db.Close(); closeErr != nil {
 		t.Errorf("%v: close: %v", fault, closeErr)
 	}
-	if !s.gone(t, server) {
+	if !s.awaitSessionsEnded(t, server) {
 		return false
 	}
 	rows := s.rows(t, "ledger|"+name)

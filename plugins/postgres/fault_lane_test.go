@@ -18,8 +18,8 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// bounded returns a context with a time-out that only a hang reaches.
-func bounded(t *testing.T) (context.Context, context.CancelFunc) {
+// withHangTimeout returns a context with a time-out that is reached only if an operation hangs.
+func withHangTimeout(t *testing.T) (context.Context, context.CancelFunc) {
 	t.Helper()
 	return context.WithTimeout(t.Context(), 5*time.Minute)
 }
@@ -28,7 +28,7 @@ func bounded(t *testing.T) (context.Context, context.CancelFunc) {
 // two calls grows, because f usually queries the server.
 func until(t *testing.T, subject string, f func() bool) bool {
 	t.Helper()
-	ctx, cancel := bounded(t)
+	ctx, cancel := withHangTimeout(t)
 	defer cancel()
 	pause := 2 * time.Millisecond
 	timer := time.NewTimer(pause)
@@ -39,7 +39,7 @@ func until(t *testing.T, subject string, f func() bool) bool {
 			pause = min(2*pause, 50*time.Millisecond)
 			timer.Reset(pause)
 		case <-ctx.Done():
-			t.Errorf("waited too long: %s", subject)
+			t.Errorf("timed out waiting for %s", subject)
 			return false
 		}
 	}
@@ -50,7 +50,7 @@ func until(t *testing.T, subject string, f func() bool) bool {
 type target struct {
 	dsn    string
 	direct *postgres.DB
-	truth  *pgxpool.Pool // looks at the tables without the plugin
+	truth  *pgxpool.Pool // reads the tables without the plugin
 }
 
 func newTarget(t *testing.T, dsn string) *target {
@@ -65,44 +65,44 @@ func newTarget(t *testing.T, dsn string) *target {
 	return s
 }
 
-// behind opens the database through a new proxy, with a name that identifies the connections in the
-// server.
-func (s *target) behind(t *testing.T, name string, cfg postgres.Config) (*tcpproxy.Proxy, *postgres.DB, error) {
+// openThroughProxy opens the database through a new proxy. The server shows the connections under
+// the name.
+func (s *target) openThroughProxy(t *testing.T, name string, cfg postgres.Config) (*tcpproxy.Proxy, *postgres.DB, error) {
 	t.Helper()
 	proxy := tcpproxy.Start(t, pgtest.Upstream(t, s.dsn))
 	dsn := pgtest.With(t, pgtest.Via(t, s.dsn, proxy.Addr()), map[string]string{"application_name": name})
-	ctx, cancel := bounded(t)
+	ctx, cancel := withHangTimeout(t)
 	defer cancel()
 	db, err := postgres.Open(ctx, dsn, cfg)
 	return proxy, db, err
 }
 
-// backends returns the number of sessions with a name and a condition.
-func (s *target) backends(t *testing.T, name, where string) int {
+// sessions returns the number of sessions on the server with a name that match an SQL condition.
+func (s *target) sessions(t *testing.T, name, where string) int {
 	t.Helper()
 	var n int
 	sql := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1 AND (" + where + ")"
 	if err := s.truth.QueryRow(t.Context(), sql, name).Scan(&n); err != nil {
-		t.Errorf("look at the server: %v", err)
+		t.Errorf("count the sessions: %v", err)
 	}
 	return n
 }
 
-// gone waits until the server has ended all sessions with a name, so that they can commit nothing
-// more.
-func (s *target) gone(t *testing.T, name string) bool {
+// awaitSessionsEnded waits until the server has ended all sessions with a name. They can commit
+// nothing afterwards.
+func (s *target) awaitSessionsEnded(t *testing.T, name string) bool {
 	t.Helper()
-	return until(t, "connections of "+name+" to end", func() bool { return t.Failed() || s.backends(t, name, "true") == 0 })
+	return until(t, "connections of "+name+" to end", func() bool { return t.Failed() || s.sessions(t, name, "true") == 0 })
 }
 
-// record is a row of the table.
+// record is a row of the table of events.
 type record struct {
 	SeqNr            int64
 	Writer, Manifest string
 	Payload          []byte
 }
 
-// rows returns the rows of an ID.
+// rows returns the rows of a persistence ID, by sequence number.
 func (s *target) rows(t *testing.T, id string) []record {
 	t.Helper()
 	rows, err := s.truth.Query(t.Context(), "SELECT seq_nr, writer, manifest, payload FROM refold.events WHERE id = $1 ORDER BY seq_nr", id)
@@ -117,25 +117,25 @@ func (s *target) rows(t *testing.T, id string) []record {
 	return all
 }
 
-// fenceAt returns a fence for a write: after it is stored, the write cannot be stored.
+// fenceAt returns a fence for a write. When the fence is stored, the write can no longer be stored.
 func fenceAt(w journal.Write) journal.Write {
 	return journal.Write{ID: w.ID, Writer: "fence", Expect: w.Expect, Events: []journal.Event{{SequenceNr: w.Expect + 1, Time: w.Events[0].Time}}}
 }
 
-// each runs f for each number below n, a limited number of them at a time.
+// each calls f for each number below n, and runs at most atOnce calls at a time.
 func each(n, atOnce int, f func(i int)) {
 	var wait sync.WaitGroup
-	turns := make(chan int)
+	numbers := make(chan int)
 	for range min(n, atOnce) {
 		wait.Go(func() {
-			for i := range turns {
+			for i := range numbers {
 				f(i)
 			}
 		})
 	}
 	for i := range n {
-		turns <- i
+		numbers <- i
 	}
-	close(turns)
+	close(numbers)
 	wait.Wait()
 }

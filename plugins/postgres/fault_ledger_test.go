@@ -86,7 +86,7 @@ func openLedgers(t *testing.T, j journal.Journal, callTimeout time.Duration) *le
 
 func (h *ledgerRuntime) close(t *testing.T) {
 	t.Helper()
-	ctx, cancel := bounded(t)
+	ctx, cancel := withHangTimeout(t)
 	defer cancel()
 	if err := h.rt.Close(ctx); err != nil {
 		t.Errorf("close the runtime: %v", err)
@@ -158,8 +158,8 @@ func (b *operations) client(ctx context.Context, h *ledgerRuntime, id string, rn
 	}
 }
 
-// run has clients of each ledger post operations, in turn through the runtimes, until each has posted
-// n, disturb returns, and any operation has succeeded.
+// run has clients of each ledger post operations, in turn through the runtimes, until each has
+// posted n, disturb returns, and any operation has succeeded.
 func (b *operations) run(t *testing.T, runtimes []*ledgerRuntime, n int, patience time.Duration, disturb func(rng *rand.Rand)) {
 	t.Helper()
 	var clients sync.WaitGroup
@@ -181,7 +181,7 @@ func (b *operations) judge(t *testing.T, h *ledgerRuntime) {
 	t.Helper()
 	var done, not, unknown int
 	for _, id := range b.ids {
-		ctx, cancel := bounded(t)
+		ctx, cancel := withHangTimeout(t)
 		ops, err := eventsourcing.Ask(ctx, h.ledgers.Ref(id), list{})
 		cancel()
 		if err != nil {

@@ -67,7 +67,7 @@ func TestOpenErrors(t *testing.T) {
 	} {
 		t.Run(subject, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := bounded(t)
+			ctx, cancel := withHangTimeout(t)
 			defer cancel()
 			db, err := postgres.Open(ctx, c.dsn, c.cfg)
 			if err == nil {

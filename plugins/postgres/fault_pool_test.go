@@ -32,7 +32,7 @@ func TestRecoveriesOnOneConnection(t *testing.T) {
 		histories[i] = eventsOf(fmt.Sprint("history|", i), 0, recovered)
 	}
 	store(t, j, histories...)
-	ctx, cancel := bounded(t)
+	ctx, cancel := withHangTimeout(t)
 	defer cancel()
 	each(recoveries, recoveries, func(i int) {
 		if err := recoverWithin(ctx, j, i); err != nil {
@@ -89,7 +89,7 @@ func TestRuntimeOnOneConnection(t *testing.T) {
 	db := openStore(t, pgtest.DSN(t), postgres.Config{MaxConns: 1})
 	for round := range 2 {
 		h := openLedgers(t, db.TestJournal(), 5*time.Minute)
-		ctx, cancel := bounded(t)
+		ctx, cancel := withHangTimeout(t)
 		each(4*recoveries, 4*recoveries, func(i int) {
 			count := 1
 			if round == 0 {

@@ -23,7 +23,7 @@ func TestRuntimeOnABadNetwork(t *testing.T) {
 		faults = 3000
 	}
 	s := newTarget(t, pgtest.DSN(t))
-	proxy, db, err := s.behind(t, "bad network", postgres.Config{CheckOnly: true, MaxConns: 4})
+	proxy, db, err := s.openThroughProxy(t, "bad network", postgres.Config{CheckOnly: true, MaxConns: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestRuntimeOnABadNetwork(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
-	s.gone(t, "bad network")
+	s.awaitSessionsEnded(t, "bad network")
 	found := openLedgers(t, s.direct.TestJournal(), time.Minute)
 	defer found.close(t)
 	b.judge(t, found)

@@ -76,7 +76,7 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	var errs fielderror.Errors
 	if err := identity.CheckName(c.Self.Name); err != nil || c.Self.UID == 0 {
-		errs.Addf("Config.Self", "is %v, it must be an incarnation", c.Self)
+		errs.Addf("Config.Self", "is %v, want a valid name and a UID", c.Self)
 	}
 	if len(c.Type) == 0 || len(c.Type) > MaxTypeLength {
 		errs.Addf("Config.Type", "has %d bytes, it must have 1 to %d", len(c.Type), MaxTypeLength)

@@ -11,11 +11,13 @@ type Effects struct {
 	Refused []Refusal
 	// Load requests the remembered entities. Reply with Loaded or LoadFailed.
 	Load bool
-	// Update requests to store which entities run. Reply with Updated or UpdateFailed.
+	// Update, unless nil, requests to store a change of the remembered entities. Reply with Updated
+	// or UpdateFailed.
 	Update *Update
 	// Actions apply to entities, in this order.
 	Actions []Action
-	// Done is the reason for which the shard ended, 0 if it continues. Nothing of it runs any more.
+	// Done is the reason why the shard ended, or 0 if it continues. When it is set, no entity of
+	// the shard runs any more.
 	Done Reason
 }
 
@@ -44,10 +46,10 @@ func (k ActionKind) String() string {
 type Action struct {
 	Kind        ActionKind
 	Entity      string
-	Incarnation uint64 // from 1, rising in the shard
-	Token       uint64 // of Pass
-	// Idle is set on Stop if the entity is only idle. If it has something to do, it may stay; reply
-	// with Busy then.
+	Incarnation uint64 // starts at 1 and increases within the shard
+	Token       uint64 // of the message, for Pass
+	// Idle marks a Stop that is requested only because the entity is idle. If the entity has work
+	// to do, it may ignore the request; reply with Busy in that case.
 	Idle bool
 }
 
@@ -57,8 +59,8 @@ type Refusal struct {
 	Reason Reason
 }
 
-// Reason is why a message is refused by a region or a shard, or why a shard ended. The numbers are
-// sent to other nodes and never change.
+// Reason is the reason why a region or a shard refused a message, or why a shard ended. The numbers
+// are sent to other nodes and never change.
 type Reason uint8
 
 // The reasons.
@@ -69,7 +71,7 @@ const (
 	Stopped                      // the region has stopped
 	Failed                       // the store of remembered entities failed, or the shard was stopped by force
 	NoShard                      // the number of the shard is too high
-	Abandoned                    // the caller has given up; it gets no reply
+	Abandoned                    // the caller no longer waits; it gets no reply
 )
 
 func (r Reason) String() string {
@@ -83,7 +85,7 @@ type Input interface{ input() }
 // LoadFailed.
 type Loaded struct{ Entities []string }
 
-// LoadFailed replies to Load.
+// LoadFailed replies to Load that the remembered entities could not be read.
 type LoadFailed struct{}
 
 // Deliver is a message for an entity.
@@ -102,12 +104,12 @@ type Run struct {
 type (
 	// Started reports that the entity is ready, which frees its start slot.
 	Started Run
-	// Ended reports that nothing of the incarnation runs any more. It follows each Start
-	// eventually, also a failed one.
+	// Ended reports that no code of the incarnation runs any more. Each Start is eventually
+	// followed by one Ended, even if the start failed.
 	Ended Run
-	// Passivate is the request of the entity to be stopped. It loses no message.
+	// Passivate reports that the entity has requested to be stopped. No message is lost.
 	Passivate Run
-	// Busy reports that the idle incarnation stays because it has something to do.
+	// Busy reports that the incarnation does not stop because it has work to do.
 	Busy Run
 )
 
@@ -117,11 +119,11 @@ type Updated struct{ ID uint64 }
 // UpdateFailed reports that an update failed. It may have been stored nevertheless.
 type UpdateFailed struct{ ID uint64 }
 
-// HandOff stops the shard. No message follows it.
+// HandOff stops the shard. The driver delivers no message after it.
 type HandOff struct{}
 
-// Abort ends the shard at once because the node has lost it. Waiting messages are refused with
-// Failed.
+// Abort ends the shard at once because the node no longer owns it. Waiting messages are refused
+// with Failed.
 type Abort struct{}
 
 // Recover starts up to Number remembered entities, if Config.RecoverOnRequest is set.

@@ -20,15 +20,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // listener is a program that records its messages.
 type listener struct {
-	p     *env.Process
-	heard []string
-	woken []time.Duration
+	p        *env.Process
+	received []string
+	woken    []time.Duration
 }
 
-func (l *listener) Wake()                 { l.woken = append(l.woken, l.p.Now()) }
-func (l *listener) Receive(m env.Message) { l.heard = append(l.heard, m.From.Name+string(m.Data)) }
-func (l *listener) Connection(bool)       {}
-func (l *listener) say(to *listener, s string) {
+func (l *listener) Wake() { l.woken = append(l.woken, l.p.Now()) }
+func (l *listener) Receive(m env.Message) {
+	l.received = append(l.received, m.From.Name+string(m.Data))
+}
+func (l *listener) Connection(bool) {}
+func (l *listener) send(to *listener, s string) {
 	l.p.Do(func() { l.p.Send(to.p.Node(), link.Data, 1000, []byte(s)) })
 }
 
@@ -38,12 +40,12 @@ func start(w *env.Env, name string) *listener {
 	return l
 }
 
-func (l *listener) wants(t *testing.T, subject string, heard ...string) {
+func (l *listener) wants(t *testing.T, subject string, want ...string) {
 	t.Helper()
-	if !slices.Equal(l.heard, heard) {
-		t.Errorf("%s: received %q, want %q", subject, l.heard, heard)
+	if !slices.Equal(l.received, want) {
+		t.Errorf("%s: received %q, want %q", subject, l.received, want)
 	}
-	l.heard = nil
+	l.received = nil
 }
 
 func TestNetwork(t *testing.T) {
@@ -51,22 +53,22 @@ func TestNetwork(t *testing.T) {
 	w := env.New(1)
 	a, b := start(w, "a"), start(w, "b")
 	both := func() {
-		a.say(b, "1")
-		b.say(a, "2")
+		a.send(b, "1")
+		b.send(a, "2")
 		w.Run(time.Second, nil)
 	}
 	both()
-	a.wants(t, "all is well", "b2")
-	b.wants(t, "all is well", "a1")
+	a.wants(t, "no fault", "b2")
+	b.wants(t, "no fault", "a1")
 
 	w.Place("a").NoUp = true
 	both()
-	a.wants(t, "no way up", "b2")
-	b.wants(t, "no way up")
+	a.wants(t, "a cannot send", "b2")
+	b.wants(t, "a cannot send")
 	w.Place("a").NoUp, w.Place("a").NoDown = false, true
 	both()
-	a.wants(t, "no way down")
-	b.wants(t, "no way down", "a1")
+	a.wants(t, "a cannot receive")
+	b.wants(t, "a cannot receive", "a1")
 	w.Place("a").NoDown = false
 
 	w.Place("b").Side, w.Network.Split = 1, true
@@ -81,17 +83,17 @@ func TestNetwork(t *testing.T) {
 
 	w.Network.Cut("a", "b", true)
 	both()
-	a.wants(t, "a pair", "b2")
-	b.wants(t, "a pair")
+	a.wants(t, "a to b is cut", "b2")
+	b.wants(t, "a to b is cut")
 	w.Network.Heal()
 
 	w.Network.Double, w.Network.Overtake = 1, 0.5
 	for range 20 {
-		a.say(b, "1")
+		a.send(b, "1")
 	}
 	w.Run(time.Second, nil)
-	if n := len(b.heard); n == 0 || n > 20 {
-		t.Errorf("a duplicated and overtaken message arrived %d times, want at most once", n)
+	if n := len(b.received); n == 0 || n > 20 {
+		t.Errorf("%d of 20 duplicated and reordered messages arrived, want 1 to 20", n)
 	}
 }
 
@@ -104,30 +106,30 @@ func TestProcesses(t *testing.T) {
 	b.p.WakeAt(due)
 	w.Run(time.Minute, nil)
 	if len(b.woken) != 1 || b.woken[0] < due || b.woken[0] > due+time.Microsecond {
-		t.Errorf("woken at %v, not at %v", b.woken, due)
+		t.Errorf("woken at %v, want once at %v", b.woken, due)
 	}
 	if a, b := a.p.Now(), b.p.Now(); a == b {
-		t.Error("two clocks show the same")
+		t.Error("a clock with drift equals a clock without drift")
 	}
 
 	b.p.Pause()
-	a.say(b, "1")
-	a.say(b, "2")
+	a.send(b, "1")
+	a.send(b, "2")
 	b.p.WakeAt(b.p.Now() + time.Second)
 	w.Run(time.Minute, nil)
 	b.wants(t, "paused")
 	b.p.Resume()
 	b.wants(t, "resumed", "a1", "a2")
 	if len(b.woken) != 2 {
-		t.Errorf("woken %d times", len(b.woken))
+		t.Errorf("woken %d times, want 2", len(b.woken))
 	}
 
 	b.p.Kill()
-	a.say(b, "3")
-	again := start(w, "b")
+	a.send(b, "3")
+	restarted := start(w, "b")
 	w.Run(time.Second, nil)
 	b.wants(t, "killed")
-	again.wants(t, "another incarnation")
+	restarted.wants(t, "a message to the killed incarnation")
 }
 
 func TestStore(t *testing.T) {
@@ -139,20 +141,20 @@ func TestStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err = s.Create("x", "b"); !errors.Is(err, lease.ErrHeld) {
-		t.Errorf("a second entry: %v", err)
+		t.Errorf("creating an entry that exists: %v, want ErrHeld", err)
 	}
 	w.Run(9*time.Second, nil)
 	if revision, err = s.Renew("x", "a", revision); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Renew("x", "a", revision-1); !errors.Is(err, lease.ErrConflict) {
-		t.Errorf("an old revision: %v", err)
+		t.Errorf("renewing with an old revision: %v, want ErrConflict", err)
 	}
 	w.Run(10*time.Second, nil)
 	if _, err := s.Get("x"); !errors.Is(err, lease.ErrFree) {
-		t.Errorf("an expired entry: %v", err)
+		t.Errorf("reading an expired entry: %v, want ErrFree", err)
 	}
 	if err := s.Delete("x", revision); !errors.Is(err, lease.ErrConflict) {
-		t.Errorf("deleting it: %v", err)
+		t.Errorf("deleting an expired entry: %v, want ErrConflict", err)
 	}
 }

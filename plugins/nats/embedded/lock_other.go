@@ -7,5 +7,5 @@ package embedded
 
 import "os"
 
-// hold takes no lock, because this platform has none that ends with its process.
+// hold takes no lock: this platform has no file lock that is released when the process ends.
 func hold(*os.File) (bool, error) { return true, nil }
