@@ -185,7 +185,7 @@ func TestOneNodeLosesItsLink(t *testing.T) {
 	})
 }
 
-// A question that is on its way when the node is suspended fails at once.
+// A request that is in flight when the node is suspended fails at once.
 func TestAskEndsWithSuspension(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

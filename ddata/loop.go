@@ -235,7 +235,7 @@ const (
 	maxWaitingCount = 8192
 	// maxWaitingItems is the number of waiting items from which on requests are refused. If the
 	// function of an update never returns, requests would otherwise accumulate although their
-	// callers have given up.
+	// callers no longer wait.
 	maxWaitingItems = 65_536
 )
 

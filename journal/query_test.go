@@ -17,8 +17,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// TestOffsetOrder has the order that current queries rely on to know their
-// end.
+// TestOffsetOrder has the order that current queries rely on to know their end.
 func TestOffsetOrder(t *testing.T) {
 	t.Parallel()
 	ascending := []journal.Offset{"", "p0", "p1", "p9", "p10", "p19", "p20", "p100"}
@@ -164,7 +163,7 @@ func rows() []row {
 			}, []string{"2", "4"}, nil,
 		},
 		{
-			"events by tag: behind an offset, never completes", func(ctx context.Context, j journal.Journal) []string {
+			"events by tag: after an offset, never completes", func(ctx context.Context, j journal.Journal) []string {
 				return all(journal.Live(ctx, j, journal.Criteria{Tag: "red"}, "mem-2"))
 			}, []string{"shelf|1/1 at mem-4", "shelf|1/2 at mem-5", "loose/1 at mem-9"}, []string{"book|1/6 at mem-10", fmt.Sprintf(ended, "events: ")},
 		},
@@ -174,7 +173,7 @@ func rows() []row {
 			}, []string{"shelf|1/1 at mem-4", "shelf|1/2 at mem-5", "book|1/4 at mem-7", "book|1/5 at mem-8"}, nil,
 		},
 		{
-			"events by slices: of a type, behind an offset", func(ctx context.Context, j journal.Journal) []string {
+			"events by slices: of a type, after an offset", func(ctx context.Context, j journal.Journal) []string {
 				return all(journal.Live(ctx, j, journal.Criteria{Type: "book", Slices: slice}, "mem-2"))
 			}, []string{"book|1/4 at mem-7", "book|1/5 at mem-8"}, []string{"book|1/6 at mem-10", "book|1/7 at mem-11", fmt.Sprintf(ended, "events: ")},
 		},

@@ -14,8 +14,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// TestCurrentEndsAtItsFirstEnd has events after the end in the last page, and pages that are
-// empty or end before it.
+// TestCurrentEndsAtItsFirstEnd has events after the end in the last page, and pages that are empty
+// or end before it.
 func TestCurrentEndsAtItsFirstEnd(t *testing.T) {
 	t.Parallel()
 	j := &asking{
@@ -342,8 +342,8 @@ func TestLiveIsResumed(t *testing.T) {
 	})
 }
 
-// TestLiveByIDReadsTheEndFirst has the order of calls that no event can slip through: one that is
-// stored behind the end that was taken first ends the wait.
+// TestLiveByIDReadsTheEndFirst checks the order of calls with which no event can be missed: the end
+// is read first, and an event that is stored after it ends the wait.
 func TestLiveByIDReadsTheEndFirst(t *testing.T) {
 	t.Parallel()
 	highest, ends := uint64(0), 0
@@ -511,8 +511,8 @@ func (e *ending) End(ctx context.Context) (journal.Offset, error) {
 	return o, err
 }
 
-// TestLiveIDsSkipsListedIDs has an ID that is in the list and also behind the end that was taken
-// before.
+// TestLiveIDsSkipsListedIDs has an ID that is in the list and also after the end that was read
+// before the list.
 func TestLiveIDsSkipsListedIDs(t *testing.T) {
 	t.Parallel()
 	j := &ending{Journal: inmem.NewJournal()}

@@ -85,7 +85,7 @@ func TestClearAmongProcesses(t *testing.T) {
 		standby := create(t, cfg)
 		two := start(t, standby)
 		time.Sleep(time.Minute)
-		if err := standby.Pause(t.Context()); err != nil { // nothing of it is going on
+		if err := standby.Pause(t.Context()); err != nil { // the standby does nothing
 			t.Error(err)
 		}
 		if got := time.Since(began); got != time.Minute {
@@ -232,7 +232,7 @@ func TestClearsOverlap(t *testing.T) {
 	})
 }
 
-// linked is a table behind a connection that can be cut.
+// linked is a table that is reached through a connection that can be cut.
 type linked struct {
 	*projectiontest.Table
 	away outage

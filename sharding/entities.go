@@ -19,7 +19,7 @@ type localEntity struct {
 	id          string
 	incarnation uint64
 	stopping    bool
-	passivating bool // asked to leave unless it has something to do
+	passivating bool // requested to stop unless it has work to do
 	hasEntry    bool
 }
 

@@ -28,7 +28,7 @@ var (
 	ErrNotSent error = &notDone{"the command could not be sent", eventsourcing.ErrStopped}
 	// ErrAbandoned is reported to Observer.Dropped only: the caller gave up before the command left
 	// the region.
-	ErrAbandoned error = &notDone{"the caller has given up", eventsourcing.ErrStopped}
+	ErrAbandoned error = &notDone{"the caller no longer waits", eventsourcing.ErrStopped}
 )
 
 // notDone is such an error. It unwraps to the error that a local entity would return.

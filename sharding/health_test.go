@@ -47,7 +47,7 @@ func TestHealth(t *testing.T) {
 		}
 		w.sleep(time.Second)
 		if err := patient.Ready(); err != nil {
-			w.Errorf("after it has given up: %v", err)
+			w.Errorf("after the node has stopped waiting: %v", err)
 		}
 		probe := func(path string) (int, string) {
 			r := httptest.NewRecorder()

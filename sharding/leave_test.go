@@ -47,7 +47,7 @@ func (w *world) leaves(h *host) {
 }
 
 // TestLeavingRegionDropsAbandonedCommands checks that a leaving region does not wait for commands
-// whose callers have given up.
+// whose callers no longer wait.
 func TestLeavingRegionDropsAbandonedCommands(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -82,7 +82,7 @@ func TestUnregisteredRegionLeaves(t *testing.T) {
 	})
 }
 
-// TestAbandonedCommandsFreeTheBuffer checks that commands whose callers have given up are removed
+// TestAbandonedCommandsFreeTheBuffer checks that commands whose callers no longer wait are removed
 // from the buffers.
 func TestAbandonedCommandsFreeTheBuffer(t *testing.T) {
 	t.Parallel()
@@ -134,9 +134,9 @@ func TestChangingShardOf(t *testing.T) {
 	})
 }
 
-// TestRememberedEntitiesOfOtherShards: when the number of shards was changed, entities that are
-// remembered in shards that are not theirs any more don't start there, beside those that their
-// commands start.
+// TestRememberedEntitiesOfOtherShards changes the number of shards, so that entities belong to
+// other shards than those in which they are remembered. It checks that the old shards do not start
+// them as well: a command starts each entity in its new shard.
 func TestRememberedEntitiesOfOtherShards(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
@@ -238,7 +238,8 @@ func TestStrategyIgnoresItsContext(t *testing.T) {
 	})
 }
 
-// TestMissingRepliesAreForgotten checks that an ask whose caller has given up is removed although
+// TestMissingRepliesAreForgotten checks that an ask whose caller no longer waits is removed
+// although
 // the other node never replies.
 func TestMissingRepliesAreForgotten(t *testing.T) {
 	t.Parallel()

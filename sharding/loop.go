@@ -277,7 +277,7 @@ func (s *shell) sendFrame(o *shardcore.Outgoing) {
 		return
 	}
 	if !m.Take() {
-		return // the caller has given up
+		return // the caller no longer waits
 	}
 	number := s.registerAsk(o.To, &m)
 	if err := s.sendPacket(o.To, o.Encoded(s.appendCommand(&m, &p.encoded, number)), number, &m); err != nil {

@@ -54,13 +54,13 @@ type Options struct {
 	MinMembers int
 	// Strategy decides which node hosts a shard. Defaults to Pure(allocation.LeastShards{}).
 	Strategy Strategy
-	// Passivation decides when idle entities leave memory. An entity that has something to do, such
-	// as a timer, a deadline or an unconfirmed delivery, stays. Defaults to two idle minutes.
+	// Passivation decides when idle entities leave memory. An entity that has work to do, such as a
+	// timer, a deadline or an unconfirmed delivery, stays. Defaults to two idle minutes.
 	Passivation passivation.Settings
-	// Remember is where the IDs of running entities are stored: JournalStores or
-	// ReplicatedStores. Remembered entities run again, without a command, after their shard has
-	// moved and after the cluster was stopped. Only an entity that leaves by Effect.Passivate is
-	// forgotten; Passivation does not apply. Defaults to nil: entities are not remembered.
+	// Remember is where the IDs of running entities are stored: JournalStores or ReplicatedStores.
+	// Remembered entities run again, without a command, after their shard has moved and after the
+	// cluster was stopped. Only an entity that leaves by Effect.Passivate is forgotten; Passivation
+	// does not apply. Defaults to nil: entities are not remembered.
 	Remember RememberStores
 
 	// Logger gets the log lines of the region, with the keys node and type. Its handler must not

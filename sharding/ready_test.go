@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// TestAwaitReady: of several reasons to return the same one counts, however often it is asked: that
-// the region has ended, then that it has been ready, then that it was refused, and then that the
+// TestAwaitReady checks that AwaitReady always returns the same result when several conditions
+// hold. They count in this order: the region has ended, it has been ready, it was refused, and the
 // context has ended.
 func TestAwaitReady(t *testing.T) {
 	t.Parallel()

@@ -52,8 +52,8 @@ func TestEveryNodeReachesEachEntity(t *testing.T) {
 	})
 }
 
-// TestNodeLeaves: its shards move, nothing is lost, and the order is kept, while others go on
-// writing.
+// TestNodeLeaves checks that the shards of a leaving node move while other nodes continue to write.
+// No write is lost, and the order is kept.
 func TestNodeLeaves(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
@@ -89,7 +89,8 @@ func TestNodeLeaves(t *testing.T) {
 	})
 }
 
-// TestNodeStops: its shards move when it was removed and the margin has passed.
+// TestNodeStops checks that the shards of a stopped node move when the node was removed and the
+// margin has passed.
 func TestNodeStops(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {

@@ -108,7 +108,8 @@ func (rt *router) receiveRegionFrame(ctx context.Context, m transport.Message) {
 	s.receiveFrame(ctx, m, shardcore.KindRegion)
 }
 
-// receiveFrame queues a frame without a command. It blocks at the limit; a frame is lost if the loop
+// receiveFrame queues a frame without a command. It blocks at the limit; a frame is lost if the
+// loop
 // or ctx has ended.
 func (s *shell) receiveFrame(ctx context.Context, m transport.Message, kind shardcore.Kind) {
 	_ = s.inbox.Receive(ctx, frames, len(m.Payload), item{input: shardcore.Received{From: m.From, Kind: kind, Data: m.Payload}})
@@ -288,7 +289,7 @@ func (s *shell) route(m hosting.Message) error {
 func (s *shell) forwardCommand(to identity.Node, n Shard, c *envelope) error {
 	m := &c.message
 	if !m.Take() {
-		return nil // the caller has given up
+		return nil // the caller no longer waits
 	}
 	number := s.registerAsk(to, m)
 	p := region.Packet{Type: s.name, Frame: region.Frame{Kind: region.Forward, Shard: n}, Entity: m.ID(), Body: s.appendCommand(m, &c.encoded, number)}
@@ -321,7 +322,7 @@ func (s *shell) sendPacket(to identity.Node, frame []byte, number uint64, m *hos
 	return fmt.Errorf("%w to %v: %w", ErrNotSent, to, err)
 }
 
-// dropAbandoned removes commands whose callers have given up from the buffers of the region: they
+// dropAbandoned removes commands whose callers no longer wait from the buffers of the region: they
 // take room, and a leaving region would wait for them.
 func (s *shell) dropAbandoned() {
 	var gone []uint64
@@ -335,7 +336,8 @@ func (s *shell) dropAbandoned() {
 	}
 }
 
-// isAbandoned reports whether the caller of a command has given up. Commands without a caller are
+// isAbandoned reports whether the caller of a command no longer waits. Commands without a caller
+// are
 // never abandoned.
 func isAbandoned(at *shardcore.Buffered) bool {
 	if p, own := at.Local.(*envelope); own {

@@ -14,7 +14,8 @@ import (
 	"github.com/refold-io/refold/internal/wire"
 )
 
-// A command is abandoned when its caller has given up. A command without a caller never is.
+// A command is abandoned when its caller no longer waits. A command without a caller is never
+// abandoned.
 func TestIsAbandoned(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())

@@ -72,7 +72,7 @@ type shell struct {
 	background    sync.WaitGroup
 	hooks         []func()
 	ready         chan struct{} // closed at the first registration
-	regionStopped chan struct{} // closed when nothing of the region runs any more
+	regionStopped chan struct{} // closed when no goroutine or entity of the region runs any more
 	done          chan struct{}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// TestStatistics: all regions are asked, from anywhere, and those that don't answer in time are
-// named.
+// TestStatistics checks that any region and any proxy can query all regions, and that the result
+// names the regions that do not reply in time.
 func TestStatistics(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -76,8 +76,8 @@ func TestStatistics(t *testing.T) {
 	})
 }
 
-// TestStatisticsWithoutCoordinator: without a coordinator nothing is known, and of a region that has ended nothing
-// more.
+// TestStatisticsWithoutCoordinator checks that there are no statistics without a coordinator, or
+// from a region that has ended.
 func TestStatisticsWithoutCoordinator(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -79,7 +79,7 @@ func TestASlowHandlerStallsItsSenderOnly(t *testing.T) {
 	})
 }
 
-// All that was on its way is lost, and the sender has no credit left to find out.
+// All messages in flight are lost, and the sender has no credit left to send another one.
 func TestCreditIsRestoredAfterALoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -205,8 +205,8 @@ func TestNamedMessagesNeedANamedHandler(t *testing.T) {
 	if err := a.Send(b.Self(), transport.Control, kindB, nil); err != nil {
 		t.Fatal(err)
 	}
-	send(t, a, b, transport.Control, "behind")
-	if got := known.wait(t, 1); string(got[0].Payload) != "behind" || len(named.all()) != 1 {
+	send(t, a, b, transport.Control, "next")
+	if got := known.wait(t, 1); string(got[0].Payload) != "next" || len(named.all()) != 1 {
 		t.Errorf("%d and %d messages", len(known.all()), len(named.all()))
 	}
 	if n := b.Stats().Dropped[link.NoHandler]; n != 2 {

@@ -84,7 +84,7 @@ func (s *Self) before(current int64) (int64, error) {
 }
 
 // nodeRef is a node inside a value. Values refer to the same few nodes very often; an interned
-// handle takes one word and no work of the garbage collector. The zero nodeRef is no node.
+// handle takes one word and no work of the garbage collector. The zero nodeRef stands for no node.
 type nodeRef = unique.Handle[identity.Node]
 
 func refOf(n identity.Node) nodeRef { return unique.Make(n) }

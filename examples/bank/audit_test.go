@@ -348,7 +348,7 @@ func TestMissingRecords(t *testing.T) {
 		"in the middle":    {torn{id: "account|bob", lost: 2}, "sequence: account bob: event 1 is followed by 3"},
 		"at the beginning": {torn{id: "account|bob", lost: 1}, "sequence: account bob: event 0 is followed by 2"},
 		"at the end":       {torn{id: "account|bob", lost: 4}, "sequence: account bob: the last event is 3, the journal counts 4"},
-		"behind the end":   {torn{id: "account|bob", more: 1}, "sequence: account bob: the last event is 4, the journal counts 5"},
+		"after the end":    {torn{id: "account|bob", more: 1}, "sequence: account bob: the last event is 4, the journal counts 5"},
 	} {
 		c.j.Journal = b.journal
 		report, err := audit(t.Context(), c.j, b.typ.Events, truth)

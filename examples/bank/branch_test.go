@@ -53,7 +53,8 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// onBranches runs a test on three branches, once for each place where the coordinator keeps its state.
+// onBranches runs a test on three branches, once for each place where the coordinator keeps its
+// state.
 func onBranches(t *testing.T, f func(c *chain)) {
 	t.Helper()
 	for _, state := range []string{stateJournal, stateDDATA} {
@@ -209,7 +210,8 @@ func (c *chain) openAccounts(n int) {
 	}
 }
 
-// The same calls to each branch reach the same accounts, and a transfer between accounts on different branches arrives.
+// The same calls to each branch reach the same accounts, and a transfer between accounts on
+// different branches arrives.
 func TestBranches(t *testing.T) {
 	t.Parallel()
 	onBranches(t, func(c *chain) {
@@ -298,7 +300,7 @@ func TestBranchEnds(t *testing.T) {
 					}
 					end(c, gone)
 					if r := c.audit(asked); how == "crash" && r.inFlight+r.unconfirmed == 0 {
-						c.Error("no transfer was on its way")
+						c.Error("no transfer was in flight")
 					}
 					c.awaitNothingInFlight(asked)
 					for i := range n {

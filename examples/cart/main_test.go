@@ -32,7 +32,7 @@ func TestStory(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}
 	}
-	// On a machine that is so busy that all takes half a minute, shop-2 is no member any more.
+	// If the machine is so busy that the test takes half a minute, shop-2 is no longer a member.
 	alone := regexp.MustCompile(`add 1 jam                ddata: update "cart-ann": not enough replicas: 1 of 2, (3 in all, no answer from shop-1, shop-2|2 in all, no answer from shop-1): `)
 	if !alone.MatchString(out.String()) {
 		t.Errorf("%v is missing in\n%s", alone, out.String())

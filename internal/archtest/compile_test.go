@@ -79,7 +79,7 @@ func run(ctx context.Context, rt *eventsourcing.Runtime) {
 }
 `
 
-// TestMistakesDoNotCompile: the compiler rejects the usual mistakes.
+// TestMistakesDoNotCompile checks that the compiler rejects the usual mistakes.
 func TestMistakesDoNotCompile(t *testing.T) {
 	t.Parallel()
 	imports := exportData(t)

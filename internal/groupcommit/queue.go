@@ -122,7 +122,7 @@ const (
 	failed
 )
 
-// Request is one write on its way through a Writer. It belongs to the Writer from a Submit that
+// Request is one write that is handed to a Writer. It belongs to the Writer from a Submit that
 // returned true until Written is called.
 type Request struct {
 	// Write is the write to store. Required.

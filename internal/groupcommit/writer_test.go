@@ -97,7 +97,7 @@ func TestWriterSkipsAfterAFailure(t *testing.T) {
 				b.submit(t, w)
 				call.answer <- []error{cause}
 				call = <-calls
-				expect(t, "writes behind the failure", call.names(), []string{"b@0"})
+				expect(t, "writes after the failure", call.names(), []string{"b@0"})
 				a.submit(t, w) // submitted after it failed
 				call.answer <- nil
 				synctest.Wait()

@@ -95,7 +95,8 @@ type Send struct {
 	// Metadata is the metadata of the event that requested the command. It determines the context
 	// of the command, see eventsourcing.Observer.
 	Metadata []byte
-	// Answered receives the reply, on any goroutine, and returns the signal for the entity, nil for none.
+	// Answered receives the reply, on any goroutine, and returns the signal for the entity, nil for
+	// none.
 	Answered func(value any, err error) Signal
 }
 
@@ -119,7 +120,8 @@ type Start struct{}
 // EncodedReply is a reply from another node, before it is decoded.
 type EncodedReply []byte
 
-// Message is a message on its way to an entity, with its caller. It is handed on until Host.Deliver
+// Message is a message that is sent to an entity, with its caller. It is handed on until
+// Host.Deliver
 // takes it or Answer ends it; a package that has handed it on does not use it any more. Its methods
 // are safe for concurrent use.
 type Message struct {
@@ -128,7 +130,8 @@ type Message struct {
 	own bool
 }
 
-// NewMessage returns a message to the entity with this ID. An own message comes from the entity itself.
+// NewMessage returns a message to the entity with this ID. An own message comes from the entity
+// itself.
 func NewMessage(id string, env *engine.Envelope, own bool) Message {
 	return Message{id: id, env: env, own: own}
 }
@@ -209,7 +212,7 @@ type Hooks struct {
 	// Gone reports each entity that has left memory, and whether it passivated, by itself or by
 	// Host.Passivate. The next message starts it again.
 	Gone func(id string, passivated bool)
-	// Busy reports each entity that Host.Passivate could not stop because it has something to do.
+	// Busy reports each entity that Host.Passivate could not stop because it has work to do.
 	Busy func(id string)
 	// Killed answers the commands that an entity had not handled when Host.Kill stopped it. It must
 	// match ErrStopped.
@@ -227,7 +230,8 @@ type Host interface {
 	// Passivate stops an entity if it has nothing to do. It reports whether the entity is in
 	// memory. Hooks.Gone or Hooks.Busy follows.
 	Passivate(id string) bool
-	// Drain stops an entity when it has handled the commands that it has. The rest is as in Passivate.
+	// Drain stops an entity when it has handled the commands that it has. The rest is as in
+	// Passivate.
 	Drain(id string) bool
 	// Kill stops an entity at once: its commands are answered Hooks.Killed, except those whose
 	// events are being stored. The rest is as in Passivate.

@@ -109,7 +109,7 @@ func TestStanding(t *testing.T) {
 		s.says(membership.Halted, "o")
 		s.stands(membership.Confirmed, "o was not away")
 		s.pass(10*time.Second, "n")
-		s.stands(membership.Unconfirmed, "o may have been given up since")
+		s.stands(membership.Unconfirmed, "o may have been downed since then")
 	})
 	t.Run("joining", func(t *testing.T) {
 		t.Parallel()
@@ -137,7 +137,7 @@ func TestStanding(t *testing.T) {
 			s.pass(time.Second, "o")
 		}
 		s.says(membership.AwayFromWell, "o")
-		s.stands(membership.Unconfirmed, "o may have been given up by n and this node's others")
+		s.stands(membership.Unconfirmed, "n and the other members may have downed o")
 	})
 	t.Run("it had stopped hosting before", func(t *testing.T) {
 		t.Parallel()
@@ -192,8 +192,8 @@ func TestAbsence(t *testing.T) {
 	says(s, membership.Away, "it was away twice")
 }
 
-// TestGivingUp: a node that was disconnected for long, and gets no confirmation from a member that
-// was not, ends on its own.
+// TestGivingUp checks that a node ends itself if it was disconnected for long and no member that
+// stayed connected confirms its membership.
 func TestGivingUp(t *testing.T) {
 	t.Parallel()
 	back := func(t *testing.T, a membership.Absence) *solo {
@@ -273,8 +273,8 @@ func TestGivingUp(t *testing.T) {
 	})
 }
 
-// TestTheLastTwoReturn: of three nodes one is downed, then another, and the third continues
-// alone. The first two return while the third is paused. In their own view they are two of three.
+// TestTheLastTwoReturn downs one of three nodes, then another one, and the third continues alone.
+// The first two reconnect while the third is paused. In their own view they are two of three.
 func TestTheLastTwoReturn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -312,7 +312,8 @@ func TestTheLastTwoReturn(t *testing.T) {
 	}
 }
 
-// TestBackAtOnce: a restarted node becomes a member as soon as its previous incarnation is removed,
+// TestBackAtOnce checks that a restarted node becomes a member as soon as its previous incarnation
+// is removed,
 // or as soon as the seeds can admit it. It does not wait for the next round of join requests.
 func TestBackAtOnce(t *testing.T) {
 	t.Parallel()
@@ -354,8 +355,9 @@ func TestBackAtOnce(t *testing.T) {
 	}
 }
 
-// TestNoNodeJoinsThroughASuspendedOne: a suspended node admits no new node, and a new incarnation of
-// another member does not prove to it that the previous one is dead. Otherwise it could continue
+// TestNoNodeJoinsThroughASuspendedOne checks that a suspended node admits no new node. It also does
+// not take a new incarnation of a member as proof that the previous incarnation is dead. Otherwise
+// it could continue
 // alone while the rest of its cluster continues elsewhere.
 func TestNoNodeJoinsThroughASuspendedOne(t *testing.T) {
 	t.Parallel()

@@ -204,7 +204,7 @@ func TestPaused(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.mute = true
-	s.pass(time.Second, "n", "o") // the last echo is on its way
+	s.pass(time.Second, "n", "o") // the last echo is in flight
 	s.now += time.Minute
 	e := s.recv("m", membership.Echo{Nr: 4})
 	if !slices.Equal(e.Life, []membership.Life{{Kind: membership.Disconnected}, {Kind: membership.Suspended}}) || !s.m.Suspended() {

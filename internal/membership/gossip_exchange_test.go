@@ -329,7 +329,8 @@ func TestLeaderInformsTheOldestAboutExits(t *testing.T) {
 	}
 }
 
-// TestMergeTakesNothingBack: a merge with an earlier state never reverts the status of a member.
+// TestMergeTakesNothingBack checks that a merge with an earlier state never reverts the status of a
+// member.
 // This includes ReadyForShutdown: otherwise a member that leaves or is downed then would stay
 // forever.
 func TestMergeTakesNothingBack(t *testing.T) {

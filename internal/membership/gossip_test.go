@@ -59,7 +59,7 @@ func check(t interface {
 	}
 	isMember := func(subject string, n identity.Node) {
 		if g.Member(n) == nil {
-			t.Fatalf("%v is no member, but %s", n, subject)
+			t.Fatalf("%v is not a member, but %s", n, subject)
 		}
 	}
 	for _, tick := range g.Clock() {

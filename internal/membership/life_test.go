@@ -68,7 +68,7 @@ func TestALeaderRemovesConfirmedMembers(t *testing.T) {
 	s := with(t, "n", "o")
 	s.recv("x", membership.ExitingConfirmed{})
 	if s.dropped(membership.DropStranger) != 1 {
-		t.Error("x is no member")
+		t.Error("x is not a member")
 	}
 	s.do(membership.Leave{Node: node("n")})
 	s.seen("n", "o")
@@ -224,7 +224,7 @@ func TestBeingQuarantined(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	if s.recv("x", membership.Quarantined{}); s.status(thisNode) != up {
-		t.Error("x is no member")
+		t.Error("x is not a member")
 	}
 	if s.recv("n", membership.Quarantined{}); s.status(thisNode) != down || s.status(node("n")) != up {
 		t.Errorf("this node is %v, n is %v", s.status(thisNode), s.status(node("n")))
@@ -263,7 +263,7 @@ func TestNoticeOfALaterIncarnation(t *testing.T) {
 		t.Fatal("n is still there")
 	}
 	if s.do(again); s.status(thisNode) != up {
-		t.Error("n is no member any more")
+		t.Error("n is no longer a member")
 	}
 }
 
@@ -298,8 +298,7 @@ func TestOrderOfEvents(t *testing.T) {
 	}
 }
 
-// The first view and the later events together give the current state, without gaps and
-// duplicates.
+// The first view and the later events together give the current state, without gaps and duplicates.
 func TestViewAndEvents(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {

@@ -67,7 +67,7 @@ func TestJoinersOfAnInitializedNode(t *testing.T) {
 	s.pass(2 * time.Second)
 	before := s.m.Gossip().Clock()
 	s.named("n", membership.Join{})
-	s.wants("the welcome may be on its way", membership.KindWelcome)
+	s.wants("the welcome may be in flight", membership.KindWelcome)
 	s.now += time.Second
 	s.named("n", membership.Join{})
 	s.wants("the welcome was lost", membership.KindWelcome, "n")
@@ -227,7 +227,7 @@ func TestAStrangerAsksAgain(t *testing.T) {
 	s.do(membership.JoinNode{Name: "a"})
 	s.recv("a", membership.Welcome{State: membership.StateOf(cluster(t, member("a", up), member("b", up), member("c", down), member("m", joining)))})
 	s.recv("x", membership.Stranger{})
-	s.wants("x is no member", membership.KindJoin)
+	s.wants("x is not a member", membership.KindJoin)
 	s.recv("c", membership.Stranger{})
 	s.wants("c is down", membership.KindJoin)
 	s.recv("b", membership.Stranger{})
@@ -235,7 +235,7 @@ func TestAStrangerAsksAgain(t *testing.T) {
 	// In this time b has accepted another incarnation.
 	other := membership.NameInUse{Holder: identity.Node{Name: "m", UID: 2}}
 	if s.recv("x", other); len(s.out.Life) > 0 {
-		t.Error("x is no member")
+		t.Error("x is not a member")
 	}
 	if s.recv("b", other); !slices.Equal(s.out.Life, []membership.Life{{Kind: membership.Stopped, Reason: membership.NameTaken, Detail: other.Holder.String()}}) {
 		t.Errorf("the name is in use: %v", s.out.Life)

@@ -116,7 +116,7 @@ func TestResuming(t *testing.T) {
 		s.resumed(false, "o can be reached")
 		s.confirms(true, "o")
 		s.pass(5*time.Second, "n", "o")
-		s.resumed(false, "n and o were away, too: p may have given up all three")
+		s.resumed(false, "n and o were disconnected, too: p may have downed all three nodes")
 		// n is asked again after it has the whole state.
 		s.confirms(false, "n")
 		s.resumed(true, "n was not away")
@@ -185,9 +185,9 @@ func TestResuming(t *testing.T) {
 		s.confirms(false, "n")
 		s.pass(10*time.Second, "o")
 		s.confirms(true, "o")
-		s.resumed(false, "n may have been given up since")
+		s.resumed(false, "n may have been downed since then")
 	})
-	t.Run("given up", func(t *testing.T) {
+	t.Run("downed", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n", "o")
 		s.recv("n", membership.StateOf(apply(t, s.m.Gossip(), node("n"), membership.Change{Put: []*identity.Member{member("m", down)}})))
@@ -226,8 +226,8 @@ func TestVouching(t *testing.T) {
 	s = with(t, "n", "o")
 	s.do(membership.DownNode{Node: node("n")})
 	s.recv("n", membership.LivenessQuery{Nr: 1})
-	s.wants("who was given up", membership.KindLivenessReply)
-	s.wants("who was given up", membership.KindState, "n")
+	s.wants("a query from a downed node", membership.KindLivenessReply)
+	s.wants("a query from a downed node", membership.KindState, "n")
 	s.do(membership.DownNode{Node: thisNode})
 	s.recv("o", membership.LivenessQuery{Nr: 1})
 	s.wants("who is going to stop", membership.KindLivenessReply)
@@ -358,8 +358,8 @@ func TestUndecided(t *testing.T) {
 	})
 }
 
-// TestAgreementResetsTheTimer: the time counts from when all have seen that all can be reached, not
-// from when this node found so.
+// TestAgreementResetsTheTimer checks that the timer starts when all members have seen that all
+// members are reachable, not when this node has seen it.
 func TestAgreementResetsTheTimer(t *testing.T) {
 	t.Parallel()
 	for _, agreed := range []bool{false, true} {
@@ -380,8 +380,8 @@ func TestAgreementResetsTheTimer(t *testing.T) {
 	}
 }
 
-// TestReconnectedAgreementIsOld: an agreement from before the disconnection does not prove that the
-// others still reach this node.
+// TestReconnectedAgreementIsOld checks that an agreement from before the disconnection does not
+// prove that the other members still reach this node.
 func TestReconnectedAgreementIsOld(t *testing.T) {
 	t.Parallel()
 	s := halting(t, "n", "o")

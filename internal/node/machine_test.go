@@ -445,9 +445,9 @@ func TestNamesAreTakenOnce(t *testing.T) {
 	}
 }
 
-// TestABrokerThatReturnsToFewer: the broker is unavailable, and one node crashes in this time.
-// The others lost their links together, so they are the larger side whatever the silent node
-// decided. But the silent node may have had the lease.
+// TestABrokerThatReturnsToFewer has a broker outage during which one node crashes. The other nodes
+// lost their links together, so they are the larger side, regardless of the decision of the silent
+// node. But the silent node may have held the lease.
 func TestABrokerThatReturnsToFewer(t *testing.T) {
 	t.Parallel()
 	for _, strategy := range []downing.Strategy{downing.KeepMajority, downing.LeaseMajority} {

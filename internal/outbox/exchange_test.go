@@ -13,13 +13,13 @@ import (
 	"github.com/refold-io/refold/internal/outbox"
 )
 
-// packet is a transmission on its way to the receiver.
+// packet is a transmission to the receiver that is not delivered yet.
 type packet struct {
 	nr, floor uint64
 	item      string
 }
 
-// reply is an answer on its way to the sender.
+// reply is an answer to the sender that is not delivered yet.
 type reply struct {
 	nr       uint64
 	accepted bool

@@ -118,7 +118,7 @@ func TestClockSetBack(t *testing.T) {
 	o.Add(1, "d")
 	wantSent(t, "Recovered", o.Recovered(start), 1, 2, 3)
 	wantSent(t, "the tick", o.Tick(start.Add(5*time.Second)), 4)
-	wantSent(t, "the tick behind", o.Tick(start.Add(10*time.Second)), 1, 2, 3)
+	wantSent(t, "the next tick", o.Tick(start.Add(10*time.Second)), 1, 2, 3)
 
 	o = outbox.NewOutgoing[string](config())
 	o.Add(1, "a")

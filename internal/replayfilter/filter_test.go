@@ -42,7 +42,7 @@ func outcomeOf(records iter.Seq2[journal.Event, error]) (script string, failure 
 	var words []string
 	for e, err := range records {
 		if failure != nil {
-			words = append(words, "(more behind the error)")
+			words = append(words, "(more after the error)")
 		}
 		if err != nil {
 			failure = err

@@ -69,7 +69,7 @@ func TestStoredAgainOnce(t *testing.T) {
 	h.storing = nil
 	w.run(10 * time.Second)
 	if len(h.storing) != 0 {
-		t.Errorf("%d records, and the last one is on its way", len(h.storing))
+		t.Errorf("%d records while the last one is still being stored", len(h.storing))
 	}
 	h.held, h.broken = false, errDisk
 	for i := range 3_000 {
@@ -223,7 +223,7 @@ func TestRecordsWithoutUse(t *testing.T) {
 	}
 }
 
-// A write of a node whose clock is behind is accepted, because it is acknowledged.
+// A write of a node whose clock is late is accepted, because it is acknowledged.
 func TestExpiryWithClocks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Expire: map[string]time.Duration{"*": 10 * time.Second}}, 3)

@@ -39,10 +39,11 @@ type Effects struct {
 	// CoordinatorStopped reports that this node runs no coordinator any more: it was stopped by
 	// StopCoordinator, or with the region.
 	CoordinatorStopped bool
-	// Restarted reports that the node is no longer suspended and that the next instance of the region
+	// Restarted reports that the node is no longer suspended and that the next instance of the
+	// region
 	// runs.
 	Restarted bool
-	// Stopped reports that the region has ended for good: nothing of it runs. Each later step reports
+	// Stopped reports that the region has ended and does not start again. Each later step reports
 	// it again. The machine still replies to coordinators as long as the node is a member.
 	Stopped bool
 }
@@ -185,7 +186,7 @@ type ShardInput struct {
 	shard.Input
 }
 
-// Drop reports messages, by the tokens of Buffered, whose callers have given up. They are refused.
+// Drop reports messages, by the tokens of Buffered, whose callers no longer wait. They are refused.
 type Drop struct{ Tokens []uint64 }
 
 // Leave hands off all shards and then stops the region, unless KeepRouting is set: see

@@ -29,7 +29,7 @@ type entity struct {
 	h       *host
 	at      place
 	mailbox []uint64
-	stop    bool // asked to, behind the mailbox
+	stop    bool // requested; takes effect after the messages in the mailbox
 	killed  bool
 	ended   bool
 }

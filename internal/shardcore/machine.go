@@ -33,7 +33,7 @@ type Machine struct {
 	removals  []coordinator.Removal
 	suspended bool // the node is suspended
 	halted    bool // stopped because the node was suspended; ends with the restart
-	stopped   bool // nothing of the region runs
+	stopped   bool // the region has no running entities and accepts no messages
 	ending    bool // the region ends for good
 	drained   bool // hosts nothing until Undrain
 

@@ -475,7 +475,7 @@ func (e *entity) passivate() {
 	}
 }
 
-// stay reports that the entity has something to do and stays.
+// stay reports that the entity has work to do and does not stop.
 func (e *entity) stay() {
 	if e.s.handleInbox(); e.ended || e.killed {
 		return

@@ -57,7 +57,7 @@ type host struct {
 	endsAt  time.Duration // of the running instance, 0 is never
 }
 
-// letter is an input that is on its way.
+// letter is an input that was sent and is not delivered yet.
 type letter struct {
 	at   time.Duration
 	from identity.Node // zero: from the node itself

@@ -226,8 +226,8 @@ func TestNeverDoBothSidesSurviveWhenTheOwnerStops(t *testing.T) {
 	}
 }
 
-// TestOrphans: a node that joins a side that downs itself, and is not known there yet, downs itself
-// too.
+// TestOrphans checks that a node downs itself if it is joining a side that downs itself, even if
+// that side does not list the node as a member yet.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	for view, want := range map[string]string{

@@ -53,7 +53,7 @@ func TestWhatCanNotBeIsRefused(t *testing.T) {
 		"a name of spaces":       func(r *wire.Reader) { r.Checked(identity.Node{Name: " ", UID: 1}) },
 		"a node without UID":     func(r *wire.Reader) { r.Checked(identity.Node{Name: "a"}) },
 		"a UID that is cut":      func(r *wire.Reader) { r.UID() },
-		"a byte behind the end":  func(r *wire.Reader) { r.Bytes(5, "bytes"); r.Byte("byte") },
+		"a byte after the end":   func(r *wire.Reader) { r.Bytes(5, "bytes"); r.Byte("byte") },
 	} {
 		r := wire.NewReader([]byte{0x10, 3, 5, 1, 1, 0x80}, 0x10, 100, errBad)
 		read(r)

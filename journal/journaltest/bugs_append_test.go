@@ -87,7 +87,7 @@ func appendBugs() []planted {
 			}),
 		},
 		{
-			name:  "tries writes behind a failed one",
+			name:  "tries the writes after a failed one",
 			finds: []string{"AppendSkipped", "SizeOversizedPayload", "SizeOversizedWrite"},
 			plant: plain(func(ctx context.Context, j journal.Journal, writes []journal.Write) []error {
 				errs := make([]error, len(writes))

@@ -302,7 +302,7 @@ func lifeBugs() []planted {
 			plant: survives(func(_ string, events []journal.Event, _ int) ([]journal.Event, int) { return events, 0 }),
 		},
 		{
-			name:  "a restart forgets the number behind a deletion",
+			name:  "a restart loses the highest number after a deletion",
 			finds: []string{"ReopenKeepsDeletions", "ReopenKeepsNumbers"},
 			plant: survives(func(_ string, events []journal.Event, deleted int) ([]journal.Event, int) {
 				if deleted == len(events) {

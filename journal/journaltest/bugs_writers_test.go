@@ -227,7 +227,7 @@ func callBugs() []planted {
 			},
 		},
 		{
-			name:  "the highest number lags behind",
+			name:  "the highest number is too low",
 			finds: []string{"Linearizable", "VisibleOnReturn", "TCK01Everything"},
 			plant: func() bug {
 				return bug{highest: func(ctx context.Context, j journal.Journal, id string) (uint64, error) {

@@ -304,15 +304,15 @@ func (f *Faulty) pass(ctx context.Context, writes []journal.Write, struck []*str
 	return errs
 }
 
-// outcome returns the slot of an affected write. inner is the slot of the inner journal if it was
-// called; behind is set if an earlier write of the ID failed.
-func (s *strike) outcome(w *journal.Write, inner error, behind bool) error {
+// outcome returns the result of an affected write. inner is the result of the inner journal if it
+// was called. skip is set if an earlier write of the ID failed.
+func (s *strike) outcome(w *journal.Write, inner error, skip bool) error {
 	switch do := s.fault.Do; {
 	case do == Lose, do == Store, do == Late:
 		return s.fault.Err
 	case do == Stall:
 		return inner
-	case behind:
+	case skip:
 		return journal.ErrSkipped
 	case do == Reject:
 		return &journal.RejectedError{ID: w.ID, Reason: s.fault.Err}

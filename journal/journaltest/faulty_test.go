@@ -74,7 +74,7 @@ func TestFaultsOfAppend(t *testing.T) {
 		{"not sent", journaltest.Fault{ID: "b", Do: journaltest.NotSent}, "stored stored not sent skipped stored", 2, 0, 1, 0},
 		{"by predicate", journaltest.Fault{When: onB}, "stored stored unknown unknown stored", 2, 0, 1, 0},
 		{"the first that matches", journaltest.Fault{Do: journaltest.Reject}, "rejected skipped stored stored stored", 0, 2, 1, 2},
-		{"behind a stored one", journaltest.Fault{Do: journaltest.Reject, Skip: 1}, "stored rejected stored stored stored", 1, 2, 1, 2},
+		{"after a stored write", journaltest.Fault{Do: journaltest.Reject, Skip: 1}, "stored rejected stored stored stored", 1, 2, 1, 2},
 		{"skip and repeat", journaltest.Fault{Do: journaltest.Reject, Skip: 2, Times: 2}, "stored stored rejected skipped rejected", 2, 0, 0, 0},
 		{"all", journaltest.Fault{Times: -1}, "unknown unknown unknown unknown unknown", 0, 0, 0, 0},
 		{"whole call lost", journaltest.Fault{ID: "b", WholeCall: true}, "unknown unknown unknown unknown unknown", 0, 0, 0, 0},

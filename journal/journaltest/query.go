@@ -51,7 +51,7 @@ func (f *fixture) wantPage(p journal.Page, q journal.Criteria, after journal.Off
 		case !q.Matches(e.ID, e.Tags):
 			fail("event %d of %.40q, slice %d, with the tags %.60q, does not match", e.SequenceNr, e.ID, journal.SliceOf(e.ID), e.Tags)
 		case e.Offset.Compare(last) <= 0:
-			fail("event %d of the page is at %q, which does not lie behind %q", i, e.Offset, last)
+			fail("event %d of the page is at %q, which is not after %q", i, e.Offset, last)
 		}
 		last = e.Offset
 		f.wantOffset(last)
@@ -293,7 +293,7 @@ func queryPageChecks() []check {
 				}
 				want := matching(journal.Criteria{Tag: "t"}, got)
 				tagged, other = f.read(journal.Criteria{Tag: "t"}, other, len(want))
-				f.wantSame("a read behind a page without events", tagged, want)
+				f.wantSame("a read after a page without events", tagged, want)
 				next = end
 			}
 			if got, _ := f.read(journal.Criteria{}, last, 10); len(got) != 10 {

@@ -151,7 +151,7 @@ func TestASoundStore(t *testing.T) {
 	}
 }
 
-// A machine that stands still while an entry has to be renewed is not the store's fault.
+// A pause of the machine while an entry must be renewed is not a bug of the store.
 func TestAMachineThatStandsStill(t *testing.T) {
 	t.Parallel()
 	for _, calls := range []int64{1, 5, 11, 12, 13} {

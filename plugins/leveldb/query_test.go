@@ -313,7 +313,7 @@ func TestOffsets(t *testing.T) {
 	for _, bad := range []journal.Offset{
 		"x", "ldb1-", "ldb1-1", "ldb1-1-", "ldb1--0001", "ldb1-0-0001", "ldb1-1-0000", "ldb1-01-0001", "ldb1-1-1", "ldb1-1-00001",
 		"ldb1-1-+001", "ldb1-1-0001-1", "ldb1-1-0001 ", "ldb2-1-0001", "1-0001", "mem-1", "ldb1-1-4097",
-		"ldb1-72057594037927936-0001", "ldb1-18446744073709551616-0001", "ldb1-2-0002", "ldb1-3-0001", // behind the end
+		"ldb1-72057594037927936-0001", "ldb1-18446744073709551616-0001", "ldb1-2-0002", "ldb1-3-0001", // after the end
 	} {
 		_, err := j.Query(t.Context(), journal.Criteria{}, bad)
 		if !errors.Is(err, journal.ErrOffset) {

@@ -46,7 +46,7 @@ func newTracer(tb testing.TB, options ...sdk.TracerProviderOption) *tracer {
 	return r
 }
 
-// tracer is a span processor, behind the exporter.
+// tracer is a span processor that is called after the exporter.
 func (r *tracer) OnStart(context.Context, sdk.ReadWriteSpan) {}
 func (r *tracer) OnEnd(s sdk.ReadOnlySpan)                   { r.ended <- s.Name() }
 func (r *tracer) Shutdown(context.Context) error             { return nil }

@@ -130,11 +130,11 @@ func TestCopyOfDamagedSource(t *testing.T) {
 		held   int // by the target
 		want   error
 	}{
-		"gap":              {&fakeJournal{records: map[string][]journal.Event{"a|1": append(good(2), records[4:]...)}}, 0, journal.ErrHistoryGap},
-		"gap behind those": {&fakeJournal{records: map[string][]journal.Event{"a|1": append(good(2), records[4:]...)}}, 2, journal.ErrHistoryGap},
-		"end missing":      {&fakeJournal{records: map[string][]journal.Event{"a|1": good(2)}, highest: map[string]uint64{"a|1": 4}}, 0, journal.ErrHistoryGap},
-		"unreadable":       {&fakeJournal{records: map[string][]journal.Event{"a|1": good(2)}, errs: map[string]error{"a|1": errDisk}}, 0, errDisk},
-		"unlisted":         {&fakeJournal{records: map[string][]journal.Event{"a|1": good(2)}, listErr: errDisk}, 0, errDisk},
+		"gap":            {&fakeJournal{records: map[string][]journal.Event{"a|1": append(good(2), records[4:]...)}}, 0, journal.ErrHistoryGap},
+		"gap after held": {&fakeJournal{records: map[string][]journal.Event{"a|1": append(good(2), records[4:]...)}}, 2, journal.ErrHistoryGap},
+		"end missing":    {&fakeJournal{records: map[string][]journal.Event{"a|1": good(2)}, highest: map[string]uint64{"a|1": 4}}, 0, journal.ErrHistoryGap},
+		"unreadable":     {&fakeJournal{records: map[string][]journal.Event{"a|1": good(2)}, errs: map[string]error{"a|1": errDisk}}, 0, errDisk},
+		"unlisted":       {&fakeJournal{records: map[string][]journal.Event{"a|1": good(2)}, listErr: errDisk}, 0, errDisk},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -65,8 +65,8 @@ func TestVerifyFindsProblems(t *testing.T) {
 			records: good(3), highest: 2,
 			want: []string{`"a|1" at 3: the record is above the highest number, which is 2`},
 		},
-		"appended meanwhile":         {records: good(3), highest: 2, after: 3},
-		"appended behind the replay": {records: good(3), highest: 3, after: 5},
+		"appended during the replay": {records: good(3), highest: 2, after: 3},
+		"appended after the replay":  {records: good(3), highest: 3, after: 5},
 		"highest went back": {
 			records: good(3), highest: 3, after: 2,
 			want: []string{`"a|1": the highest number decreased from 3 to 2`},

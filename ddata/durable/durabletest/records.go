@@ -111,7 +111,7 @@ func notKept(f *fixture) {
 	f.want(s, "the caller has changed it", put("a", "as it was"), put("b", "2"))
 	for _, r := range f.load(s) {
 		clear(r.Data)
-		_ = append(r.Data, "behind it"...)
+		_ = append(r.Data, "after it"...)
 	}
 	f.want(s, "what was loaded has been changed", put("a", "as it was"), put("b", "2"))
 	f.want(f.reopen(s), "opened again", put("a", "as it was"), put("b", "2"))

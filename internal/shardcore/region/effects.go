@@ -20,7 +20,8 @@ type Effects struct {
 	Frames []OutgoingFrame
 	// Messages go to the coordinator, or to the nodes that may run it, which include this one.
 	Messages []OutgoingMessage
-	// Stopped reports that nothing of the region runs. The machine still replies to coordinators
+	// Stopped reports that no part of the region runs any more. The machine still replies to
+	// coordinators
 	// that have not learned it.
 	Stopped bool
 }
@@ -126,7 +127,7 @@ type ShardDone struct {
 	Generation uint64
 }
 
-// Drop reports messages whose callers have given up. Those that still wait are refused. See
+// Drop reports messages whose callers no longer wait. Those that still wait are refused. See
 // Machine.Tokens.
 type Drop struct{ Tokens []uint64 }
 

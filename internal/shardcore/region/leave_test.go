@@ -14,7 +14,8 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// The regions of these tests repeat requests after retry, and refuse waiting messages after patience.
+// The regions of these tests repeat requests after retry, and refuse waiting messages after
+// patience.
 const (
 	retry    = 2 * time.Second
 	patience = 3 * time.Second
@@ -66,7 +67,7 @@ func TestLeaveDropsAbandonedMessages(t *testing.T) {
 }
 
 // A leaving region without a reply of a coordinator refuses the messages that wait for homes after
-// some time, and stops, also if it has never registered or its node is no member. It requests a
+// some time, and stops, also if it has never registered or its node is not a member. It requests a
 // reply before, because a coordinator may have been silent without being gone.
 func TestLeaveWithoutCoordinator(t *testing.T) {
 	t.Parallel()

@@ -200,7 +200,7 @@ func (m *Machine) refuseShard(s Shard, reason shard.Reason, which func(message) 
 	m.deleteIfEmpty(s)
 }
 
-// dropAbandoned refuses messages whose callers have given up. The other messages of a queue still
+// dropAbandoned refuses messages whose callers no longer wait. The other messages of a queue still
 // wait for the same condition.
 func (m *Machine) dropAbandoned(tokens []uint64) {
 	gone := make(map[uint64]struct{}, len(tokens))

@@ -75,7 +75,7 @@ const (
 )
 
 func (r Reason) String() string {
-	return enum.Name(r, "reason", "none", "buffer full", "not home", "handed off", "region stopped", "shard failed", "no such shard", "given up")
+	return enum.Name(r, "reason", "none", "buffer full", "not home", "handed off", "region stopped", "shard failed", "no such shard", "abandoned")
 }
 
 // Input is an event for the machine.

@@ -211,7 +211,7 @@ func rollingRestart(seed uint64, nodes int) bool {
 	}
 	row("time until then, simulated", after, fmt.Sprintf("<= %.0f s", rolling.Afterwards.Seconds()), r.BalancedAfter >= 0)
 	row("wall", wall.Round(time.Second).String(), fmt.Sprintf("<= %.0f min", goalWall.Minutes()), wall <= goalWall)
-	fmt.Printf("\n%d of %d nodes restarted in %v simulated, %d coordinators; %d hand-offs given up, at most %d hand-offs of one shard;\n",
+	fmt.Printf("\n%d of %d nodes restarted in %v simulated, %d coordinators; %d hand-offs abandoned, at most %d hand-offs of one shard;\n",
 		r.Restarts, nodes, r.Took.Round(time.Second), r.Coordinators, r.Failed, r.Most)
 	fmt.Printf("a node handed off its shards in at most %v, %d stopped by force; the regions differed by at most %d shards;\n",
 		r.Leaving.Round(time.Millisecond), r.Forced, r.Widest)

@@ -21,7 +21,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// forger has the rights of a node that is no member, and sends arbitrary messages.
+// forger has the rights of a node that is not a member, and sends arbitrary messages.
 type forger struct {
 	t       *testing.T
 	self    identity.Node
@@ -89,7 +89,8 @@ func figures(t *testing.T, n *cluster.Node) cluster.Stats {
 	return s
 }
 
-// A node that is no member sends Down, Welcome and hand-over messages, under its own name and under
+// A node that is not a member sends Down, Welcome and hand-over messages, under its own name and
+// under
 // that of a member. They change nothing, and each is counted.
 func TestForgedMessages(t *testing.T) {
 	t.Parallel()
