@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/codec"
 )
 
-// plane is what the program works with: it can't be stored by itself, with a field that is
+// plane is the type that the program uses. It cannot be stored itself, because its field is
 // unexported.
 type plane struct{ wings int }
 
@@ -119,7 +119,7 @@ func TestAdaptMistakes(t *testing.T) {
 	}
 }
 
-// A nil pointer that a function returns is an error, and is neither stored nor returned.
+// If a function returns a nil pointer, encoding or decoding returns an error.
 func TestNilResults(t *testing.T) {
 	t.Parallel()
 	r := ok(t, codec.Types(
@@ -183,7 +183,7 @@ func TestStoredManifests(t *testing.T) {
 	}
 }
 
-// The errors about missing entries name the entry to add.
+// Errors about missing entries name the entry to add.
 func TestErrorsNameARemedy(t *testing.T) {
 	t.Parallel()
 	r := ok(t, codec.Types(codec.Name[opened]("opened").Version(3), codec.Name[*closed]("closed"),

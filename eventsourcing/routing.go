@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/internal/hosting"
 )
 
-// remoteEntities implements Entities for a node that hosts none.
+// remoteEntities implements Entities for a node that hosts no entities.
 type remoteEntities[S any] struct {
 	rt *Runtime // may be nil
 	to *remoteTarget
@@ -98,7 +98,7 @@ type remoteCaller struct {
 // late reports whether the caller has stopped waiting.
 func (r *remoteCaller) late() bool { return !r.deadline.IsZero() && !time.Now().Before(r.deadline) }
 
-// context returns a context with the given values and the deadline of the caller.
+// context returns a context with the given values and the caller's deadline.
 func (r *remoteCaller) context(values context.Context) context.Context {
 	if r.deadline.IsZero() {
 		return values
@@ -192,14 +192,15 @@ func (r *remoteTarget) typeName() string { return r.name }
 
 func (r *remoteTarget) calls() *callPool { return &r.pool }
 
-// sender is the sender of a command, with or without an expected reply. The Envelope.Caller of each
+// sender is the sender of a command. It may or may not expect a reply. The Envelope.Caller of each
 // command is a sender.
 type sender interface {
 	hosting.Caller
 	from() *origin
 }
 
-// origin describes the sender of a command. It implements sender for a sender that does not wait.
+// origin describes the sender of a command. It implements sender for a sender that expects no
+// reply.
 type origin struct {
 	ctx      context.Context //nolint:containedctx // the context of one command
 	observed *observed       // nil without an observer
@@ -218,7 +219,8 @@ func (*origin) Untake() {}
 // Context implements hosting.Caller.
 func (o *origin) Context() context.Context { return o.ctx }
 
-// background returns a context that ends with life and has the values of the origin's context.
+// background returns a context that is cancelled with life and has the values of the origin's
+// context.
 func (o *origin) background(life context.Context) context.Context {
 	switch {
 	case o.ctx == context.Background():
@@ -229,8 +231,9 @@ func (o *origin) background(life context.Context) context.Context {
 	return valued{life, context.WithoutCancel(o.ctx)}
 }
 
-// root returns the context for a command that follows from this one. It does not derive from the
-// context of Begin: in an endless chain of commands, such a context would grow without limit.
+// root returns the context for a command that a handler of this command sends. It is not derived
+// from the context of Begin: in an endless chain of commands, such a context would grow without
+// limit.
 func (o *origin) root() context.Context {
 	if o.observed != nil {
 		return o.observed.base
@@ -238,9 +241,10 @@ func (o *origin) root() context.Context {
 	return o.ctx
 }
 
-// valued is a context with the values of another context that never ends.
+// valued is a context that also has the values of a second context. The second context is never
+// cancelled.
 type valued struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // a context wraps a context
 
 	values context.Context //nolint:containedctx // see above
 }
@@ -259,13 +263,13 @@ type envelopeOf struct {
 	origin
 }
 
-// envelope returns the envelope of a command whose sender does not wait.
+// envelope returns the envelope of a command whose sender expects no reply.
 func envelope(ctx context.Context, command any) *engine.Envelope {
 	if ctx == context.Background() {
 		return &engine.Envelope{Message: command}
 	}
 	e := &envelopeOf{origin: origin{ctx: ctx}}
-	if v, ok := ctx.(valued); ok { // unwrap it: otherwise a chain of commands would wrap it again and again
+	if v, ok := ctx.(valued); ok { // unwrap it: a chain of commands would otherwise add one wrapper per command
 		e.ctx, e.detached = v.values, true
 	}
 	e.env.Message, e.env.Caller = command, &e.origin

@@ -15,34 +15,37 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// Snapshots configures when the state of an entity is saved, how, and what is deleted afterwards.
-// The zero value saves none.
+// Snapshots configures when and in which form snapshots of an entity are saved, and which snapshots
+// and events are deleted afterwards. The zero value saves no snapshots.
 type Snapshots[S, E any] struct {
-	// Every saves a snapshot after each event whose sequence number is a multiple of it, and at most
-	// one for each unit, at its end. 0 means never.
+	// Every is the interval of snapshots in events: a snapshot is saved after each event whose
+	// sequence number is a multiple of Every. Events that are persisted together cause at most one
+	// snapshot, after the last of them. 0 means never.
 	Every int
 	// When, if it is not nil, saves a further snapshot after each event for which it returns true.
 	// It is called after the event was applied.
 	When func(state *S, event E, seqNr uint64) bool
-	// Keep is the number of snapshots that are kept: after a save, the snapshots that are at least
-	// Keep times Every events older are deleted. It needs Every. 0 keeps all.
+	// Keep is the number of snapshots that are kept. After a save, the snapshots that are at least
+	// Keep times Every events older are deleted. Keep requires Every. 0 keeps all snapshots.
 	Keep int
-	// DeleteEvents also deletes the events that the oldest kept snapshot covers. It needs Keep.
+	// DeleteEvents also deletes the events that the oldest kept snapshot covers. It requires Keep.
 	DeleteEvents bool
-	// Optional makes a recovery replay all events when the snapshot store fails. It excludes
-	// DeleteEvents.
+	// Optional makes a recovery replay all events when the snapshot store fails. It cannot be
+	// combined with DeleteEvents.
 	Optional bool
 	// Version is the version of the state, 1 by default. Increase it when a change of Apply changes
-	// the meaning of the state: snapshots of other versions are ignored, and the events that they
-	// cover are replayed. An entity with deleted events can't be recovered then; convert its
-	// snapshots with State instead.
+	// the meaning of the state. Snapshots of other versions are then ignored, and the events that
+	// they cover are replayed. An entity whose events were deleted cannot be recovered in this way:
+	// convert its snapshots with State instead.
 	Version int
-	// State, if it is not nil, is the form in which snapshots hold the state, see StateAs. Defaults
-	// to the state itself. It has a version of its own; Version does not apply to it.
+	// State, if it is not nil, is the form in which snapshots store the state, see StateAs. If it
+	// is nil, snapshots store the state itself. The form has its own version; Version does not
+	// apply to it.
 	State *StateForm[S]
 }
 
-// configured reports whether the policy saves or reads snapshots by itself.
+// configured reports whether a field is set that saves snapshots automatically or requires a
+// snapshot store.
 func (p *Snapshots[S, E]) configured() bool {
 	return p.Every != 0 || p.Keep != 0 || p.DeleteEvents || p.Optional
 }
@@ -65,7 +68,8 @@ func (e *entity[S, E]) metadata(s *engine.State) snapshot.Metadata {
 	return snapshot.Metadata{ID: e.pid(), SequenceNr: s.SequenceNr, Time: s.Time}
 }
 
-// save stores a snapshot whose events are durable, and then applies retention.
+// save stores a snapshot, and then deletes the snapshots and events that it makes obsolete. All
+// events that the snapshot covers are durable.
 func (e *entity[S, E]) save(s *engine.State) {
 	rt := e.host.rt
 	md := e.metadata(s)
@@ -90,8 +94,8 @@ func (e *entity[S, E]) save(s *engine.State) {
 	}
 }
 
-// retain deletes the snapshots up to a sequence number; with DeleteEvents, the events up to it and
-// then the snapshots before it.
+// retain deletes the snapshots up to a sequence number. With DeleteEvents, it deletes the events up
+// to this number, and then the snapshots before this number.
 func (e *entity[S, E]) retain(upTo uint64) {
 	if !e.host.model.typ.Snapshots.DeleteEvents {
 		e.removeSnapshots(snapshot.UpTo(upTo))
@@ -157,8 +161,8 @@ func (r *Runtime) deleteSnapshots(ctx context.Context, pid string, c snapshot.Cr
 	return r.snapshots.Delete(ctx, pid, c)
 }
 
-// lockDeletions serializes the deletions of one entity: no other deletion comes between the check
-// and the deletion. Entities with the same hash share a lock.
+// lockDeletions serializes the deletions of one entity, so that no other deletion runs between the
+// check and the deletion. Entities with the same hash share a lock.
 func (r *Runtime) lockDeletions(pid string) (unlock func()) {
 	c := r.deletions[maphash.String(r.hash, pid)%uint64(len(r.deletions))]
 	c <- struct{}{}
@@ -199,8 +203,8 @@ func (r *Runtime) deleteEvents(ctx context.Context, pid string, d DeleteEvents) 
 	return nil
 }
 
-// covered returns nil if a snapshot at or above a sequence number is stored for which counts returns
-// true, otherwise ErrNotCovered.
+// covered returns nil if a snapshot is stored whose sequence number is at least upTo and for which
+// counts returns true. Otherwise it returns ErrNotCovered.
 func (r *Runtime) covered(ctx context.Context, pid string, upTo uint64, counts func(snapshot.Metadata) bool) error {
 	if r.snapshots == nil {
 		return ErrNotCovered

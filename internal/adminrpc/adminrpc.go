@@ -1,12 +1,12 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package adminrpc is the request and reply protocol between operators and nodes: JSON objects over
-// transport.AdminClient, with errors, paging and service names. Packages cluster, ddata and
-// sharding each have one service.
+// Package adminrpc is the request and reply protocol between operators and nodes. It sends JSON
+// objects over transport.AdminClient and defines errors, paging and service names. Packages
+// cluster, ddata and sharding each provide one service.
 //
-// A request is a JSON object with the name of its service in the field "service"; requests without
-// one are for package cluster. A reply is a JSON object that embeds a Head.
+// A request is a JSON object whose field "service" is the name of a service. A request without this
+// field is for package cluster. A reply is a JSON object that embeds a Head.
 package adminrpc
 
 import (
@@ -22,9 +22,9 @@ import (
 )
 
 const (
-	// maxError is how many bytes of an error a reply has.
+	// maxError is the maximum length of an error text in a reply, in bytes.
 	maxError = 4 << 10
-	// maxPages is how many replies a list may consist of.
+	// maxPages is the maximum number of replies that form one list.
 	maxPages = 100_000
 )
 
@@ -34,7 +34,7 @@ type Head struct {
 	Error string `json:"error,omitempty"`
 	// NoService reports that the node does not have the requested service.
 	NoService bool `json:"no_service,omitempty"`
-	// Reason is the name of the error in Service.Errors, empty for other errors.
+	// Reason is the key of the error in Service.Errors. It is empty for all other errors.
 	Reason string `json:"reason,omitempty"`
 	// Node is the replying node in the format of identity.Node.String.
 	Node string `json:"node,omitempty"`
@@ -52,9 +52,10 @@ type Reply[A any] interface {
 
 // Service describes a service to its clients and servers.
 type Service struct {
-	// Package is the name of the Go package. It begins the texts of errors.
+	// Package is the name of the Go package. Error texts begin with it.
 	Package string
-	// Errors are the errors that clients can match, by the reasons that stand for them in replies.
+	// Errors are the errors that clients can match, by their reason: a reply carries the reason,
+	// and the client looks up the error.
 	Errors map[string]error
 	// Missing is the error that clients match if a node does not have the service.
 	Missing error
@@ -94,8 +95,8 @@ func Serve[Q, A any, P Reply[A]](s *Service, f func(ctx context.Context, operato
 	}
 }
 
-// Error is an error that a node reported to an operator. It matches the error of the service that
-// its reason stands for.
+// Error is an error that a node reported to an operator. It matches the error in Service.Errors for
+// the reason in the reply.
 type Error struct {
 	Package string
 	Command string
@@ -121,8 +122,8 @@ type Client struct {
 // NewClient returns a client. It does not close the asker.
 func NewClient(asker transport.AdminClient, s *Service) *Client { return &Client{asker, s} }
 
-// Ask sends a request to the node with a name, or to any node if the name is empty, and returns its
-// reply. The command is the name of the request in errors. If the node reports an error, Ask
+// Ask sends a request to the named node, or to any node if the name is empty, and returns the
+// reply. command is the name of the request in error texts. If the node reports an error, Ask
 // returns the reply together with an *Error; other errors are those of transport.AdminClient.
 func Ask[A any, P Reply[A]](ctx context.Context, c *Client, node, command string, request any) (*A, error) {
 	b, err := json.Marshal(request)
@@ -150,9 +151,9 @@ func Ask[A any, P Reply[A]](ctx context.Context, c *Client, node, command string
 	return reply, e
 }
 
-// Pages yields the replies of a list, page by page, until a reply without More or an error, which
-// comes last. For each page the consumer sets in the request where the next page begins. All pages
-// come from the node that sent the first one.
+// Pages yields the replies of a list, page by page. It stops after a reply without More, or after
+// it yields an error. While it handles a page, the consumer must set the start of the next page in
+// the request. All pages come from the node that sent the first one.
 func Pages[Q comparable, A any, P Reply[A]](ctx context.Context, c *Client, node, command string, request *Q) iter.Seq2[*A, error] {
 	return func(yield func(*A, error) bool) {
 		for range maxPages {
@@ -166,7 +167,7 @@ func Pages[Q comparable, A any, P Reply[A]](ctx context.Context, c *Client, node
 			if !yield(reply, nil) || !h.More {
 				return
 			}
-			if *request == before { // it would never end
+			if *request == before { // the consumer made no progress, so the loop would not end
 				yield(nil, c.Malformed(command, "an empty page"))
 				return
 			}
@@ -179,8 +180,8 @@ func Pages[Q comparable, A any, P Reply[A]](ctx context.Context, c *Client, node
 	}
 }
 
-// Sender returns the name of the node that sent a reply, which further requests go to. It returns
-// the name that was asked if the reply has no node.
+// Sender returns the name of the node that sent a reply. Further requests go to this node. If the
+// reply does not name its node, Sender returns asked.
 func (c *Client) Sender(command, node, asked string) (string, error) {
 	if node == "" {
 		return asked, nil
@@ -192,7 +193,7 @@ func (c *Client) Sender(command, node, asked string) (string, error) {
 	return n.Name, nil
 }
 
-// Malformed returns the error about a reply that the node should not have sent.
+// Malformed returns an error for a reply that violates the protocol.
 func (c *Client) Malformed(command, problem string) error {
 	return fmt.Errorf("%s: %s: invalid reply: %s", c.service.Package, command, problem)
 }

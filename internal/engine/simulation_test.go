@@ -20,8 +20,8 @@ var (
 	seedsFlag = flag.Uint64("sim.seeds", 0, "how many seeds each simulation runs; 0 is the usual number")
 )
 
-// everyday are the commands whose answers do not depend on timing. In them "@" becomes the name of
-// the command, "#" that of any.
+// everyday are the commands whose replies do not depend on timing. "@" is replaced by the name of
+// the command, "#" by the name of any command.
 var everyday = []string{
 	"persist(@a) reply",
 	"persist(@a) reply",
@@ -45,20 +45,20 @@ var everyday = []string{
 	"panic", "persist(!)", "persist(@a) panic", "persist(@a) then(@1){panic}",
 }
 
-// stashing are commands that put others aside, or promise an answer.
+// stashing are commands that stash other commands, or reply later.
 var stashing = []string{
 	"stash", "even{stash}{reply}", "even{stash}{persist(@a) reply}", "persist(@a) unstash reply", "unstash reply",
 	"later", "persist(@a) later", "even{later}{reply}", "resolve(#) reply", "persist(@a) resolve(#) reply", "resolve(#)",
 }
 
-// deferring are commands with asynchronous callbacks. Whether a callback runs depends on timing if
-// a write before it has an unknown outcome.
+// deferring are commands with asynchronous callbacks. If an earlier write has an unknown outcome,
+// timing decides whether a callback runs.
 var deferring = []string{
 	"thenasync(@1){request(@1)} reply", "thenasync(@1){request(@1)} thenasync(@2){request(@2)} noreply",
 	"persist(@a) thenasync(@1){request(@1)}", "then(@1){persist(@a)} persist(@b) then(@2){persist(@c) reply}",
 }
 
-// nesting are commands whose callbacks follow later commands.
+// nesting are commands whose callbacks may run after later commands.
 var nesting = []string{
 	"persist(@a) thenasync(@1){request(@1) then(@2){reply}}", "persist(@a) thenasync(@1){reply}",
 	"thenasync(@1){persist(@a,@b) persist(@c)}", "thenasync(@1){reply}", "thenasync(@1){save}", "thenasync(@1){persist(@a) save persist(@b) reply}", "save reply",
@@ -68,7 +68,7 @@ var nesting = []string{
 // stopping are commands that end the instance.
 var stopping = []string{"stop", "persist(@a) stop reply", "persist(@a) then(@1){stop} reply"}
 
-// simulate runs seeds, each of them twice.
+// simulate runs all seeds, and each fourth seed twice: both runs must have the same trace.
 func simulate(t *testing.T, run func(seed uint64) *simulation, wanted ...string) {
 	t.Helper()
 	if *seedFlag >= 0 {
@@ -108,9 +108,9 @@ func simulate(t *testing.T, run func(seed uint64) *simulation, wanted ...string)
 	}
 }
 
-// TestLikeReference compares a machine, pipelined or not, in front of a journal that fails, with an
-// entity that handles one command after the other: the same commands have to give the same answers,
-// callbacks, requests and events.
+// TestLikeReference compares a machine with a reference that handles one command after the other.
+// The machine may be pipelined, and its journal fails. The same commands must cause the same
+// replies, callbacks, requests and events.
 func TestLikeReference(t *testing.T) {
 	t.Parallel()
 	simulate(t, func(seed uint64) *simulation {
@@ -144,7 +144,7 @@ func TestLikeReference(t *testing.T) {
 	}, "fence stored", "fence lost", "fence late", "fence landed, unknown", "probe finds 0", "probe finds 1", "probe finds own", "late write refused", "snapshot", "back-off", "stopped")
 }
 
-// curse gives some events a fate.
+// curse assigns a fate to some events: the outcome of the write that stores the event.
 func (s *simulation) curse(fates ...fate) {
 	percent := s.rng.IntN(40)
 	for _, m := range s.commands {
@@ -156,7 +156,7 @@ func (s *simulation) curse(fates ...fate) {
 	}
 }
 
-// compare holds a run against the reference.
+// compare compares a run with the reference.
 func (s *simulation) compare(r *reference) {
 	for _, m := range s.commands {
 		if got, want := s.answers[m.name], r.answers[m.name]; got != want {
@@ -175,8 +175,8 @@ func (s *simulation) compare(r *reference) {
 }
 
 // TestChaos adds faults whose outcome no reference can predict: crashes, writes that are stored
-// late, callers that leave, and two machines that write to the same journal. The answers must still
-// be true.
+// late, callers that leave, and two machines that write to the same journal. The replies must still
+// agree with the journal.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	simulate(t, func(seed uint64) *simulation {
@@ -214,7 +214,7 @@ func (s *simulation) judge() {
 				s.errorf("%s is not answered: %s", m.name, format(m.acts))
 			}
 		case strings.HasPrefix(answer, "error partly") || answer == "error unknown" || strings.HasPrefix(answer, "error no reply") ||
-			answer == "error refused": // by the aggregate itself
+			answer == "error refused": // the aggregate itself refused the command
 		case strings.HasPrefix(answer, "error"):
 			if stored[m.name] {
 				s.errorf("%s is stored and was answered %q: %s", m.name, answer, format(m.acts))

@@ -24,7 +24,7 @@ import (
 const (
 	numShards = 12
 	perShard  = 3
-	sends     = 30 * time.Second // messages are sent, and faults come, until then
+	sends     = 30 * time.Second // messages are sent and faults are injected until this time
 	settle    = 120 * time.Second
 )
 
@@ -48,26 +48,27 @@ func (a *agenda) Pop() any {
 	return last
 }
 
-// mode selects the faults. In all modes nodes join and leave gracefully, and shards move.
+// mode selects the faults. In all modes nodes join and leave gracefully, and shards move between
+// nodes.
 type mode struct {
 	lossy   bool // messages to and from coordinators may be lost
-	crashes bool // nodes, entities and stores fail, nodes stop by force, and two coordinators may run
+	crashes bool // nodes, entities and stores fail, nodes are stopped by force, and two coordinators may run at once
 }
 
-// letter is a message with its result.
+// letter is a test message and its outcome.
 type letter struct {
 	from   *host
 	entity string
 	shard  shardcore.Shard
 	fate   int
 	lost   bool    // in the mailbox of a failed entity, or on a link of a failed node
-	at     []*host // nodes that had it
+	at     []*host // all nodes that have received it
 }
 
 type link struct{ from, to identity.Node }
 
-// world simulates nodes that run the machine of one entity type, with a network, entities, stores,
-// and the choice of the node that runs the coordinator.
+// world simulates nodes that run the sharding machine of one entity type. It also simulates the
+// network, the entities, the stores, and the choice of the node that runs the coordinator.
 type world struct {
 	t    *testing.T
 	rnd  *rand.Rand
@@ -136,7 +137,7 @@ func (w *world) join(proxy bool) {
 		w: w, node: identity.Node{Name: fmt.Sprintf("n%d", (w.names*7)%10), UID: uint64(w.names)}, proxy: proxy, status: identity.Joining,
 		entities: map[place]*entity{}, runs: map[shardcore.ShardRun]bool{},
 	}
-	giveUp := time.Duration(0) // a region may refuse messages that would get a home later
+	giveUp := time.Duration(0) // 0: a region never gives up, because without faults each message finds a home in the end
 	if w.lossy {
 		giveUp = 6 * time.Second
 	}
@@ -159,7 +160,8 @@ func (w *world) join(proxy bool) {
 	w.welcome(h)
 }
 
-// welcome makes a node Up when all members have learned of it.
+// welcome schedules the change of a node to Up: it happens after all members have received the
+// membership with the node.
 func (w *world) welcome(h *host) {
 	seen := w.now
 	for _, other := range w.hosts {
@@ -311,7 +313,7 @@ func (h *host) send(o shardcore.Outgoing) {
 	}
 }
 
-// check checks that a message of a coordinator agrees with the stored state.
+// check verifies that a message of a coordinator agrees with the stored state.
 func (h *host) check(data []byte) {
 	w := h.w
 	m, err := coordinator.DecodeMessage(data)
@@ -320,7 +322,7 @@ func (h *host) check(data []byte) {
 	}
 	w.hit[m.Kind.String()]++
 	c := h.m.LocalCoordinator()
-	if m.Kind.ToCoordinator() || c == nil { // it has ended after the message
+	if m.Kind.ToCoordinator() || c == nil { // to a coordinator, or the coordinator ended after it sent the message
 		return
 	}
 	state, rev := c.State()

@@ -22,8 +22,8 @@ func (d *disk) setFull(full bool) {
 	d.full = full
 }
 
-// TestFullDisk fills the disk at different points of a log. A refused write is certainly not
-// stored, stored events stay readable, and writes succeed again when there is space.
+// TestFullDisk fills the disk at different points of a log. A failed write is reported as not
+// stored, stored events stay readable, and writes succeed again when the disk has space.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for filled := range 24 {
@@ -38,12 +38,12 @@ func TestFullDisk(t *testing.T) {
 		j := db.TestJournal()
 		next := uint64(0)
 		for range 3 {
-			for range filled { // at least so much is stored when the disk is full
+			for range filled { // number of events that are certainly stored before the disk is full
 				appendAgain(t, j, eventWrite("a", next, 1))
 				next++
 			}
 			d.setFull(true)
-			for range 5 { // a few more may fit into the space that is already allocated
+			for range 5 { // one attempt is not enough: a small write may fit into space that is already allocated
 				errs := j.Append(t.Context(), []journal.Write{eventWrite("a", next, 1), eventWrite("a", next+1, 1)})
 				if errs == nil {
 					t.Fatal("stored on a full disk")
@@ -81,8 +81,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// appendAgain appends until the journal is available: the engine retries failed background work
-// after some time.
+// appendAgain retries an append until the journal is available, because the engine retries failed
+// background work only after a pause.
 func appendAgain(t *testing.T, j journal.Journal, w journal.Write) {
 	t.Helper()
 	for {
@@ -97,7 +97,7 @@ func appendAgain(t *testing.T, j journal.Journal, w journal.Write) {
 	}
 }
 
-// numbersOf replays "a".
+// numbersOf returns the sequence numbers of the stored events of "a".
 func numbersOf(t *testing.T, j journal.Journal) []uint64 {
 	t.Helper()
 	var nrs []uint64
@@ -111,7 +111,7 @@ func numbersOf(t *testing.T, j journal.Journal) []uint64 {
 }
 
 // TestUnknownOutcome loses a record in a failed sync. Reads must fail until the database is
-// reopened, and a failed reopen is not retried at once.
+// reopened. After a failed attempt to reopen, the next attempt waits for the reopen pause.
 func TestUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	d := newDisk(faultNone, 0, 1)
@@ -136,14 +136,15 @@ func TestUnknownOutcome(t *testing.T) {
 		if _, err := db.TestSnapshots().Load(t.Context(), "a", snapshot.Latest()); !errors.Is(err, errNoSpace) {
 			t.Errorf("load: %v", err)
 		}
-		d.setFull(false) // and still the same the second time
+		d.setFull(false) // the second round must return the same errors, because the reopen pause has not passed
 	}
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestNoSync checks when NoSync may lose events, and when not.
+// TestNoSync checks that NoSync loses events in a power cut, but not when the process dies or the
+// database is closed first.
 func TestNoSync(t *testing.T) {
 	t.Parallel()
 	cfg := small()
@@ -156,7 +157,7 @@ func TestNoSync(t *testing.T) {
 	for n := range uint64(100) {
 		mustAppend(t, db.TestJournal(), eventWrite("a", n, 1))
 	}
-	lost := d.clone() // as it is for the process that starts next
+	lost := d.clone() // the files that the next process finds
 	cut := d.ifCut()
 	after, err := leveldb.OpenStorage(cut, cut.syncDir, cfg)
 	if err != nil {

@@ -18,10 +18,11 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// workload generates batches of writes of one event each, to its own IDs.
+// workload generates batches of writes. Each write has one event. The IDs belong to this workload
+// only.
 type workload struct {
 	name   string
-	next   []uint64 // for each ID
+	next   []uint64 // the last sequence number, for each ID
 	writes []journal.Write
 	events []journal.Event
 }
@@ -95,8 +96,8 @@ func BenchmarkAppendHot(b *testing.B) {
 	})
 }
 
-// BenchmarkRaw inserts into a table of four columns and one index with the driver alone. It is the
-// reference for the others.
+// BenchmarkRaw inserts with the driver alone into a table of four columns and one index. It is the
+// reference for the other benchmarks.
 func BenchmarkRaw(b *testing.B) {
 	for _, c := range []struct {
 		size, flights int

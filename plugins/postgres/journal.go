@@ -17,10 +17,10 @@ import (
 // Journal is the journal of a DB. It implements journal.Journal, journal.IDLister, journal.Parallel
 // and journal.Querier.
 //
-// An event holds at most 16 MiB of payload and metadata, and a write at most 64 MiB. Larger ones
-// are rejected. Also rejected are names (writers, manifests and tags) of more than 64 KiB in one
-// event, tags of more than 1,024 bytes, names that are not UTF-8 or contain a NUL, and times before
-// the year -4000 or after 200,000.
+// The payload and metadata of an event are at most 16 MiB, and a write is at most 64 MiB. The
+// journal rejects larger ones. It also rejects names (writers, manifests and tags) of more than 64
+// KiB in one event, tags of more than 1,024 bytes, names that are not UTF-8 or contain a NUL, and
+// times before the year -4000 or after the year 200,000.
 type Journal struct {
 	handle *plugin.Handle
 	db     *DB
@@ -35,7 +35,7 @@ var (
 // Close implements journal.Journal. See DB.Journal.
 func (j *Journal) Close() error {
 	err := j.db.handles.Close(j.handle, j.db.Close)
-	j.db.tail.close() // calls of Await do not hold the handle
+	j.db.tail.close() // calls of Await do not hold the handle, so they are ended here
 	return err
 }
 
@@ -96,8 +96,8 @@ func (j *Journal) PersistenceIDs(ctx context.Context, after string) iter.Seq2[st
 	}
 }
 
-// textPrefix cuts s before the first character that the server cannot store in a text. The caller
-// must skip the IDs between the result and s.
+// textPrefix cuts s before the first character that PostgreSQL cannot store in a value of type
+// text. The caller must skip the IDs between the result and s.
 func textPrefix(s string) string {
 	for i, r := range s {
 		if _, size := utf8.DecodeRuneInString(s[i:]); r == 0 || r == utf8.RuneError && size == 1 {
