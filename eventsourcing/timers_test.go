@@ -347,7 +347,7 @@ func TestDeadlineUnderLoad(t *testing.T) {
 		notes := slices.Clone(s.notes)
 		s.mu.Unlock()
 		if len(notes) == 0 {
-			t.Error("the deadline passed, and nobody was told")
+			t.Error("the deadline passed without a note")
 		}
 		for _, wait := range waits {
 			if _, err := wait(); err != nil {

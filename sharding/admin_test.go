@@ -61,7 +61,7 @@ func TestAdmin(t *testing.T) {
 			for s, err := range admin.Shards(ctx, name, "diary") {
 				w.must(err)
 				if s.Shard < last {
-					w.Errorf("%s: shard %d behind %d", name, s.Shard, last)
+					w.Errorf("%s: shard %d after shard %d", name, s.Shard, last)
 				}
 				last = s.Shard
 				n := 0

@@ -116,9 +116,9 @@ func TestPNCounterMap(t *testing.T) {
 	if m := must(removed.Merge(other)); m.Value("k") != 7 {
 		t.Errorf("removed and counted: %d", m.Value("k"))
 	}
-	anew := count(removed.ResetDelta(), a, "k", 1)
-	if anew.Value("k") != 1 || must(anew.Merge(base)).Value("k") != 3 {
-		t.Errorf("removed and created again: %d, merged %d", anew.Value("k"), must(anew.Merge(base)).Value("k"))
+	renewed := count(removed.ResetDelta(), a, "k", 1)
+	if renewed.Value("k") != 1 || must(renewed.Merge(base)).Value("k") != 3 {
+		t.Errorf("removed and created again: %d, merged %d", renewed.Value("k"), must(renewed.Merge(base)).Value("k"))
 	}
 	if m := must(base.Add(a, "zero", 0)); !m.Contains("zero") || m.Value("zero") != 0 || m.Len() != 2 {
 		t.Error("0 adds the key")

@@ -23,7 +23,7 @@ import (
 	"github.com/refold-io/refold/plugins/nats"
 )
 
-// processes are the branches of a bank, each a process.
+// processes are the branches of a bank. Each branch is a process.
 type processes struct {
 	s        *soak
 	names    []string
@@ -37,19 +37,19 @@ type processes struct {
 	waits   sync.WaitGroup
 }
 
-// process is one that runs, or has run.
+// process is a process that runs or has ended.
 type process struct {
 	name  string
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	dead  chan struct{}
-	exit  error // when it is dead
+	exit  error // the result of the process; valid when dead is closed
 
 	mu  sync.Mutex
 	url string
 }
 
-// tail keeps the end of the written text.
+// tail is a writer that keeps the end of the written text.
 type tail struct {
 	mu  sync.Mutex
 	buf []byte
@@ -66,7 +66,7 @@ func (l *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// startProcesses starts some. They end with the test.
+// startProcesses starts the processes. They end with the test.
 func startProcesses(s *soak, server *natstest.Server, names []string) *processes {
 	s.Helper()
 	p := &processes{
@@ -133,14 +133,14 @@ func (p *processes) start(name string) {
 	})
 }
 
-// process returns one that runs, nil if it does not.
+// process returns the running process with a name, or nil.
 func (p *processes) process(name string) *process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.running[name]
 }
 
-// anyURL returns the address of one that serves, empty if there is none.
+// anyURL returns the address of a process that serves requests, or "" if there is none.
 func (p *processes) anyURL(random *rand.Rand) string {
 	p.mu.Lock()
 	var all []*process
@@ -156,7 +156,7 @@ func (p *processes) anyURL(random *rand.Rand) string {
 	return all[random.IntN(len(all))].at()
 }
 
-// at returns the address at which it serves, empty if it does not yet, or any more.
+// at returns the address at which the process serves requests, or "" if it does not serve.
 func (r *process) at() string {
 	if r == nil {
 		return ""
@@ -182,13 +182,13 @@ func (p *processes) until(subject string, leave []string, holds func() bool) {
 	}
 }
 
-// whole waits until all run, and each takes all of these for the members.
+// whole waits until all processes run, and the view of each has exactly these members.
 func (p *processes) whole() {
 	p.s.Helper()
 	p.until("all are members", nil, func() bool { return p.agree(p.names...) })
 }
 
-// agree reports whether some are the members, as each of them sees it.
+// agree reports whether the view of each named process has exactly the named members.
 func (p *processes) agree(names ...string) bool {
 	var first branchBody
 	for i, name := range names {
@@ -211,8 +211,8 @@ func (p *processes) agree(names ...string) bool {
 	return true
 }
 
-// allHost waits until each has a share again. The accounts of a shard that has moved come with the
-// first command for them.
+// allHost waits until each process hosts shards again. The accounts of a moved shard start with
+// their first command.
 func (p *processes) allHost() {
 	p.s.Helper()
 	p.until("each has shards", nil, func() bool {

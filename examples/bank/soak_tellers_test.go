@@ -36,19 +36,20 @@ type tellers struct {
 
 	mu       sync.Mutex
 	recorded []porcupine.Operation
-	requests map[string]bool // whether it was done, by the answer
+	requests map[string]bool // by request ID: whether the reply reported success
 	open     []*doubt
 	looks    int
 }
 
-// doubt is an operation that was refused when it had been tried before, without an answer: then it was perhaps done before, or will be.
+// doubt is an operation that was refused after an earlier attempt without a reply. The earlier
+// attempt may have been executed, or may still be.
 type doubt struct {
 	request string
 	op      porcupine.Operation
 	credit  *porcupine.Operation // of a transfer
 }
 
-// teller is one of them.
+// teller is one of the clients.
 type teller struct {
 	*tellers
 
@@ -64,7 +65,7 @@ func newTellers(s *soak, seed uint64) *tellers {
 	return t
 }
 
-// start opens the accounts and begins.
+// start opens the accounts and starts the clients.
 func (t *tellers) start() {
 	t.s.Helper()
 	opener := &teller{tellers: t, random: rand.New(rand.NewPCG(t.seed, 2))}
@@ -110,7 +111,8 @@ func (t *teller) run() {
 	}
 }
 
-// change asks for a deposit, a withdrawal or a transfer, until there is an answer. Of a transfer it waits for the end.
+// change requests a deposit, a withdrawal or a transfer until it receives a reply. It waits until a
+// transfer has completed.
 func (t *teller) change(op tellerOp) {
 	t.last++
 	request := fmt.Sprintf("teller-%d-%d", t.number, t.last)
@@ -190,7 +192,8 @@ func (t *teller) look(account string) (view accountBody, ok bool) {
 	return view, true
 }
 
-// persist posts the same request until there is an answer. The status is 0 if the test is over before.
+// persist posts the same request until it receives a reply. The status is 0 if the test ends before
+// that.
 func (t *teller) persist(path, body string) (status int, answer string, attempts int) {
 	for t.s.Context().Err() == nil {
 		if url := t.s.servers.anyURL(t.random); url != "" {
@@ -232,7 +235,7 @@ func (t *tellers) String() string {
 }
 
 // check requires that the journal contains each acknowledged operation once and nothing else, and
-// that the operations of each account have an order in which each reply is right.
+// that the operations of each account are linearizable.
 func (t *tellers) check(books ledger) {
 	t.s.Helper()
 	for _, d := range t.open { // the journal has the outcome

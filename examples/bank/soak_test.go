@@ -26,7 +26,7 @@ type soak struct {
 	// The lines of a file are spread over this time.
 	time   time.Duration
 	lines  killing
-	faults []fault // one after the other; all of them, again and again, as long as there are lines if it is empty
+	faults []fault // injected once each, in order; if empty, random faults until all lines are done
 	stable time.Duration
 	// tellers are clients that share some accounts with each other.
 	tellers, shared int
