@@ -10,10 +10,10 @@ import (
 	"slices"
 )
 
-// builder collects the entries of a registry and every mistake in them.
+// builder collects the entries of a registry and all errors in them.
 type builder struct {
 	reg   *Registry
-	names map[string]string // name to its meaning, to find duplicates
+	names map[string]string // maps a name to its purpose, to find duplicates
 	errs  []error
 
 	types     []Type
@@ -39,7 +39,7 @@ func (b *builder) claim(name, purpose string) bool {
 
 func (b *builder) current(t Type) {
 	if t.typ.Kind() == reflect.Interface {
-		b.errorf("%q: %s is an interface: the types that implement it have names of their own", t.name, t.typ)
+		b.errorf("%q: %s is an interface: name the types that implement it instead", t.name, t.typ)
 		return
 	}
 	purpose := t.typ.String()
@@ -53,7 +53,7 @@ func (b *builder) current(t Type) {
 	}
 	for _, other := range b.types {
 		if other.typ == t.typ {
-			b.errorf("%s has two names, %q and %q: an earlier name is given with Was", t.typ, other.name, t.name)
+			b.errorf("%s has two names, %q and %q: add an earlier name with Was", t.typ, other.name, t.name)
 			return
 		}
 	}
@@ -93,7 +93,7 @@ func (b *builder) link() {
 		b.adapted(t)
 		for v := 1; v < t.version; v++ {
 			if !b.reads(t.name, v) {
-				b.errorf("%q is at version %d, and nothing reads version %d: add an Upcast or a Split", t.name, t.version, v)
+				b.errorf("the current version of %q is %d, but no function reads version %d: add an Upcast or a Split", t.name, t.version, v)
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func (b *builder) linkUpcaster(u upcaster) {
 			current = t.version
 		}
 		if slices.Contains(t.aliases, u.name) {
-			b.errorf("%s has a function that reads it under an earlier name: the current one is %q", u, t.name)
+			b.errorf("%s has a function under an earlier name: use the current name %q", u, t.name)
 		}
 	}
 	if _, gone := b.reg.removed[u.name]; gone {
@@ -129,20 +129,20 @@ func (b *builder) linkUpcaster(u upcaster) {
 	for _, next := range b.upcasters {
 		if next.from == u.to {
 			if next.name == u.name && next.version <= u.version {
-				b.errorf("%s becomes %s, which is no later version", u, next)
+				b.errorf("%s is converted to %s, which is not a later version", u, next)
 			}
 			return
 		}
 	}
-	b.errorf("%s becomes %s, which neither has a name nor is read by a further function", u, u.to)
+	b.errorf("%s is converted to %s, which has no name and no function that converts it further", u, u.to)
 }
 
 func (b *builder) reads(name string, version int) bool {
 	return slices.ContainsFunc(b.upcasters, func(u upcaster) bool { return u.name == name && u.version == version })
 }
 
-// build makes the registry's tables: one reader for each manifest that can occur, so that a lookup
-// is one map access.
+// build creates the registry and its lookup tables. It creates one reader for each manifest that
+// can occur, so that a lookup is one map access.
 func build(entries []Entry, write Format, read []Format) *Registry {
 	r := &Registry{
 		entries:   entries,
@@ -176,7 +176,7 @@ func build(entries []Entry, write Format, read []Format) *Registry {
 	return r
 }
 
-// formats returns all formats that are read, by name. Msgpack is nil.
+// formats returns the formats that can be read, by name. Msgpack is represented by nil.
 func (b *builder) formats(write Format, read []Format) map[string]Format {
 	all, given := map[string]Format{msgpackName: nil, jsonName: JSON()}, map[string]bool{}
 	if write != nil {

@@ -61,11 +61,11 @@ func TestAdapt(t *testing.T) {
 		}
 		_, _, err := r.Encode(plane{wings: 3})
 		if !errors.Is(err, errWings) || !strings.Contains(err.Error(), "encode plane@2") {
-			t.Errorf("an error of the adapter became %v", err)
+			t.Errorf("Encode with an adapter that fails: %v", err)
 		}
 		_, _, err = r.Encode(plane{wings: -1})
 		if _, panicked := errors.AsType[*codec.PanicError](err); !panicked {
-			t.Errorf("a panic of the adapter became %v", err)
+			t.Errorf("Encode with an adapter that panics: %v", err)
 		}
 	}
 	manifest, payload := stored(t, "plane", 1, planeRowV1{3})
@@ -73,7 +73,7 @@ func TestAdapt(t *testing.T) {
 		t.Errorf("version 1: %v, %v", got, err)
 	}
 	if _, err := r.Decode("plane@2", []byte("\x81\xa5Wings\x03")); !errors.Is(err, errWings) || !strings.Contains(err.Error(), "plane@2") {
-		t.Errorf("an error in reading became %v", err)
+		t.Errorf("Decode with an adapter that fails: %v", err)
 	}
 	manifest, payload = stored(t, "hangar", 1, movedV1{"ab"})
 	got, err := r.DecodeAppend(nil, manifest, payload)
@@ -113,7 +113,7 @@ func TestAdaptMistakes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			if err := codec.Types(c.entries...).Err(); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%v, want something about %q", err, c.want)
+				t.Errorf("%v, want an error that contains %q", err, c.want)
 			}
 		})
 	}
@@ -125,16 +125,16 @@ func TestNilResults(t *testing.T) {
 	r := ok(t, codec.Types(
 		codec.Adapt("plane", func(p *plane) (*planeRow, error) {
 			if p.wings == 0 {
-				return nil, nil //nolint:nilnil // the mistake
+				return nil, nil //nolint:nilnil // the error under test
 			}
 			return &planeRow{p.wings}, nil
 		}, func(r *planeRow) (*plane, error) {
 			if r.Wings == 8 {
-				return nil, nil //nolint:nilnil // the mistake
+				return nil, nil //nolint:nilnil // the error under test
 			}
 			return &plane{r.Wings}, nil
 		}).Version(2),
-		codec.Upcast("plane", 1, func(planeRowV1) (*planeRow, error) { return nil, nil }), //nolint:nilnil // the mistake
+		codec.Upcast("plane", 1, func(planeRowV1) (*planeRow, error) { return nil, nil }), //nolint:nilnil // the error under test
 		codec.Split("typed", 1, func(movedV1) ([]any, error) { return []any{&plane{2}, (*plane)(nil)}, nil }),
 		codec.Split("untyped", 1, func(movedV2) ([]any, error) { return []any{nil}, nil }),
 	))

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/internal/link"
 )
 
-// Kind is the subject of a message. It selects the handler.
+// Kind is the kind of a message. It selects the handler.
 type Kind uint16
 
 // The ranges of kinds. A package uses kinds of its own range.
@@ -32,8 +32,8 @@ const (
 type Lane uint8
 
 const (
-	// Control is for membership and heartbeats. It has its own connection and no credit: a receiver
-	// without room drops its frames.
+	// Control is for membership and heartbeats. It has its own connection and no flow control: a
+	// receiver without space drops its frames.
 	Control = Lane(link.Control)
 	// Data is for messages between entities, and for requests and replies.
 	Data = Lane(link.Data)
@@ -49,18 +49,20 @@ func (l Lane) String() string { return link.Lane(l).String() }
 
 // Message is a received message. The payload belongs to the handler.
 type Message struct {
-	// From is the sender. Its name is proved by the carrier, its UID is the sender's claim.
+	// From is the sender. The carrier authenticates its name, but not its UID.
 	From    identity.Node
 	Lane    Lane
 	Kind    Kind
 	Payload []byte
 }
 
-// Handler handles messages. The context ends when the transport is closed. Messages of one sender
-// on one lane are handled one at a time, those of different senders or lanes concurrently.
+// Handler handles messages. The context is cancelled when the transport is closed. Messages of one
+// sender on one lane are handled one at a time. Messages of different senders or lanes are handled
+// concurrently.
 type Handler func(ctx context.Context, m Message)
 
-// RequestHandler handles requests under the rules of Handler. It may return before it replies.
+// RequestHandler handles requests under the rules of Handler. It may return before it sends the
+// reply.
 type RequestHandler func(ctx context.Context, r *Request)
 
 // Request is a message that expects a reply.
@@ -72,9 +74,9 @@ type Request struct {
 	replied     atomic.Bool
 }
 
-// Reply answers the request. The payload must not change after the call. Only the first reply of a
-// request is sent; later calls return nil. The errors are those of Send. After an error the peer is
-// sent a failure instead, if possible.
+// Reply sends the reply to the request. The payload must not change after the call. Only the first
+// reply to a request is sent; later calls return nil. The errors are those of Send. After an error,
+// Reply tries to send a failure to the peer.
 func (r *Request) Reply(payload []byte) error {
 	if r.replied.Swap(true) {
 		return nil
@@ -86,7 +88,7 @@ func (r *Request) Reply(payload []byte) error {
 	return err
 }
 
-// reject answers with a status, unless the request was already answered.
+// reject replies with a status, unless a reply was already sent.
 func (r *Request) reject(status link.Kind) {
 	if !r.replied.Swap(true) {
 		r.fail(status)

@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Tally is a user's type with deltas and history, which it takes from the counter that it contains.
+// Tally is a user-defined type. It delegates deltas and pruning to the counter that it contains.
 type Tally struct{ c crdt.PNCounter }
 
 func (t Tally) Add(self *crdt.Self, n int64) Tally { return Tally{t.c.Add(self, n)} }
@@ -100,25 +100,25 @@ func TestCustomTypes(t *testing.T) {
 		t.Errorf("a %s with deltas %v", v.Type(), v.Deltas())
 	}
 	if got := must(v.Delta().Zero().MergeDelta(v.Delta())); must(crdt.As[Tally](types, got)).c.Value() != 3 {
-		t.Error("its delta is lost")
+		t.Error("MergeDelta of the delta does not give 3")
 	}
 	for subject, err := range map[string]error{
-		"undefined":              second(types.Value(struct{}{})),
-		"undefined, no types":    second((*crdt.Types)(nil).Value(Tally{})),
-		"read, no types":         second(crdt.As[Tally](nil, v)),
-		"in a map, no types":     second(crdt.ORMap[string, Tally]{}.Put(a, "k", Tally{})),
-		"unknown where it comes": second((*crdt.Types)(nil).Decode([]byte(bytesOf(v)))),
+		"undefined":           second(types.Value(struct{}{})),
+		"undefined, no types": second((*crdt.Types)(nil).Value(Tally{})),
+		"read, no types":      second(crdt.As[Tally](nil, v)),
+		"in a map, no types":  second(crdt.ORMap[string, Tally]{}.Put(a, "k", Tally{})),
+		"decoded, no types":   second((*crdt.Types)(nil).Decode([]byte(bytesOf(v)))),
 	} {
 		if !errors.Is(err, crdt.ErrUndefined) {
 			t.Errorf("%s: %v", subject, err)
 		}
 	}
 	for subject, err := range map[string]error{
-		"as another":       second(crdt.As[TwoPhaseSet](types, v)),
-		"as a counter":     second(crdt.As[crdt.PNCounter](types, v)),
-		"merged with one":  second(v.Merge(value(crdt.PNCounter{}.Add(a, 1)))),
-		"merged with none": second(v.Merge(must(types.Value(TwoPhaseSet{})))),
-		"another's delta":  second(v.MergeDelta(value(crdt.PNCounter{}.Add(a, 1)).Delta())),
+		"as another type":          second(crdt.As[TwoPhaseSet](types, v)),
+		"as a counter":             second(crdt.As[crdt.PNCounter](types, v)),
+		"merged with a counter":    second(v.Merge(value(crdt.PNCounter{}.Add(a, 1)))),
+		"merged with another type": second(v.Merge(must(types.Value(TwoPhaseSet{})))),
+		"another's delta":          second(v.MergeDelta(value(crdt.PNCounter{}.Add(a, 1)).Delta())),
 	} {
 		if !errors.Is(err, crdt.ErrType) {
 			t.Errorf("%s: %v", subject, err)
@@ -140,12 +140,12 @@ func TestNewTypesFindsMistakes(t *testing.T) {
 	}
 }
 
-// panics is a type whose methods do.
+// panics is a type whose methods panic.
 type panics struct{ on bool }
 
 func (p panics) Merge(panics) (panics, error)            { panic("merging") }
-func (p panics) ModifiedBy() []identity.Node             { panic("asked") }
-func (p panics) NeedsPruning(identity.Node) bool         { panic("asked") }
+func (p panics) ModifiedBy() []identity.Node             { panic("inspecting") }
+func (p panics) NeedsPruning(identity.Node) bool         { panic("inspecting") }
 func (p panics) AppendBinary(dst []byte) ([]byte, error) { return p.append(dst), nil }
 
 func (p panics) Prune(*crdt.Self, identity.Node) (panics, error) { panic("pruning") }
@@ -172,11 +172,12 @@ func TestPanicsOfCustomTypesAreErrors(t *testing.T) {
 		}
 	}
 	if v.NeedsPruning(node("a")) || v.ModifiedBy() != nil {
-		t.Error("it was modified by someone")
+		t.Error("a panic in NeedsPruning or ModifiedBy reports a modification")
 	}
 }
 
-// Data that the decoder accepts and the type would not write is malformed.
+// TestCustomTypesHaveOneForm checks that decoding rejects data that differs from the encoding of
+// the decoded value.
 func TestCustomTypesHaveOneForm(t *testing.T) {
 	t.Parallel()
 	lenient := must(crdt.NewTypes(nil, crdt.Define("two-phase-set", func(data []byte) (TwoPhaseSet, error) {

@@ -12,9 +12,9 @@ import (
 	"github.com/refold-io/refold/cmd/refold/operator"
 )
 
-// The build tag "embedded" leaves PostgreSQL, HTTP and clusters out of the program. What remains
-// needs a quarter of the time to compile: see the target bank of the Makefile. The functions of
-// this file replace the missing parts, and fail with errEmbedded.
+// The build tag "embedded" excludes PostgreSQL, HTTP and clusters from the program, which then
+// compiles in a quarter of the time: see the target bank of the Makefile. The functions of this
+// file replace the missing parts and return errEmbedded.
 
 var errEmbedded = errors.New("this program was built for the embedded journal only (-tags embedded, as make bank does); " +
 	"for PostgreSQL, serve and clusters use: go run ./examples/bank")
@@ -23,14 +23,14 @@ func (c *serveCmd) Run(*app) error { return errEmbedded }
 
 func (c *projectCmd) Run(*app) error { return errEmbedded }
 
-// missingCommand is a subcommand of the refold command that this program does not have.
+// missingCommand is a subcommand of the full program. In this program it returns an error.
 type missingCommand struct {
 	Args []string `arg:"" optional:"" passthrough:""`
 }
 
 func (c *missingCommand) Run() error { return errEmbedded }
 
-// databases are the databases that the program opens: none, with an explanation.
+// databases returns a placeholder for PostgreSQL, whose functions return errEmbedded.
 func databases() []operator.Database {
 	open := func(context.Context, string) (*operator.Source, error) { return nil, errEmbedded }
 	return []operator.Database{{

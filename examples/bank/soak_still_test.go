@@ -19,8 +19,9 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// While one of three processes, without the coordinator, is suspended and not downed, new shards
-// are allocated to the others: their first accounts are open within two seconds.
+// TestSuspendedProcess suspends one of three processes that does not run the coordinator and is not
+// downed. Meanwhile new shards are allocated to the other processes: the first account of each is
+// open within two seconds.
 func TestSuspendedProcess(t *testing.T) {
 	t.Parallel()
 	for _, state := range []string{stateJournal, stateDDATA} {
@@ -41,30 +42,30 @@ func TestSuspendedProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = operator.Close() }()
-			s.standStill(sharding.NewAdmin(operator))
+			s.suspendOne(sharding.NewAdmin(operator))
 		})
 	}
 }
 
-func (s *soak) standStill(admin *sharding.Admin) {
+func (s *soak) suspendOne(admin *sharding.Admin) {
 	s.Helper()
 	p := s.servers
-	var known branchBody
+	var branch branchBody
 	p.until("a reports the coordinator", nil, func() (ok bool) {
 		var err error
-		known, err = p.caller.branchAt(s.Context(), p.process("a").at())
-		return err == nil && known.Coordinator != ""
+		branch, err = p.caller.branchAt(s.Context(), p.process("a").at())
+		return err == nil && branch.Coordinator != ""
 	})
-	boss, _, _ := strings.Cut(known.Coordinator, "#")
-	others := slices.DeleteFunc(slices.Clone(p.names), func(name string) bool { return name == boss })
-	still, moving := others[0], []string{boss, others[1]}
+	coordinator, _, _ := strings.Cut(branch.Coordinator, "#")
+	others := slices.DeleteFunc(slices.Clone(p.names), func(name string) bool { return name == coordinator })
+	suspended, running := others[0], []string{coordinator, others[1]}
 	for i, name := range p.names {
 		s.open(name, "before-"+id(i))
 	}
-	p.signal(p.process(still), syscall.SIGSTOP)
+	p.signal(p.process(suspended), syscall.SIGSTOP)
 	quick := newCaller(300 * time.Millisecond)
 	p.until("the paused process does not respond", nil, func() bool {
-		_, _, err := quick.do(s.Context(), http.MethodGet, p.process(still).at()+"/live", "")
+		_, _, err := quick.do(s.Context(), http.MethodGet, p.process(suspended).at()+"/live", "")
 		return err != nil
 	})
 	more := 4
@@ -74,15 +75,15 @@ func (s *soak) standStill(admin *sharding.Admin) {
 	var slowest time.Duration
 	for i := 0; more > 0; i++ {
 		account := fmt.Sprintf("after-%d", i)
-		if at := s.find(admin, boss, account); at.Home != "" {
+		if at := s.find(admin, coordinator, account); at.Home != "" {
 			continue // its shard is not new
 		}
 		more--
 		began := time.Now()
-		s.open(moving[i%2], account)
+		s.open(running[i%2], account)
 		slowest = max(slowest, time.Since(began))
-		at := s.find(admin, boss, account)
-		if home, _, _ := strings.Cut(at.Home, "#"); !slices.Contains(moving, home) {
+		at := s.find(admin, coordinator, account)
+		if home, _, _ := strings.Cut(at.Home, "#"); !slices.Contains(running, home) {
 			s.Errorf("shard %d is on %q", at.Shard, at.Home)
 		}
 	}
@@ -92,7 +93,7 @@ func (s *soak) standStill(admin *sharding.Admin) {
 	}
 }
 
-// find returns the node of an account as a branch reports it. It retries until the branch replies.
+// find requests the home of an account from a branch, until the branch replies.
 func (s *soak) find(admin *sharding.Admin, name, account string) (at *sharding.AdminFound) {
 	s.Helper()
 	s.servers.until(name+" reports the node of "+account, nil, func() bool {
@@ -103,7 +104,7 @@ func (s *soak) find(admin *sharding.Admin, name, account string) (at *sharding.A
 	return at
 }
 
-// open opens an account at a branch, and retries until the account replies.
+// open opens an account at a branch, and retries after errors of the server.
 func (s *soak) open(name, account string) {
 	s.Helper()
 	s.servers.until(account+" is open", nil, func() bool {

@@ -103,7 +103,7 @@ type Error struct {
 	// Text is the error as the node reported it.
 	Text string
 
-	is error
+	match error
 }
 
 func (e *Error) Error() string {
@@ -111,16 +111,16 @@ func (e *Error) Error() string {
 }
 
 // Unwrap returns the matching error of the service, nil if there is none.
-func (e *Error) Unwrap() error { return e.is }
+func (e *Error) Unwrap() error { return e.match }
 
 // Client sends requests to one service. It is safe for concurrent use.
 type Client struct {
-	asker   transport.AdminClient
+	admin   transport.AdminClient
 	service *Service
 }
 
-// NewClient returns a client. It does not close the asker.
-func NewClient(asker transport.AdminClient, s *Service) *Client { return &Client{asker, s} }
+// NewClient returns a client. The caller closes admin.
+func NewClient(admin transport.AdminClient, s *Service) *Client { return &Client{admin, s} }
 
 // Ask sends a request to the named node, or to any node if the name is empty, and returns the
 // reply. command is the name of the request in error texts. If the node reports an error, Ask
@@ -130,7 +130,7 @@ func Ask[A any, P Reply[A]](ctx context.Context, c *Client, node, command string
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", c.service.Package, command, err)
 	}
-	if b, err = c.asker.Ask(ctx, node, b); err != nil {
+	if b, err = c.admin.Ask(ctx, node, b); err != nil {
 		return nil, fmt.Errorf("%s: %s: %w", c.service.Package, command, err)
 	}
 	reply := new(A)
@@ -141,11 +141,11 @@ func Ask[A any, P Reply[A]](ctx context.Context, c *Client, node, command string
 	if h.Error == "" {
 		return reply, nil
 	}
-	e := &Error{Package: c.service.Package, Command: command, Text: h.Error, is: c.service.Errors[h.Reason]}
+	e := &Error{Package: c.service.Package, Command: command, Text: h.Error, match: c.service.Errors[h.Reason]}
 	if h.NoService {
-		e.is = c.service.Missing
-		if e.is != nil && h.Node == "" && !strings.HasPrefix(e.Text, e.is.Error()) { // the node does not run the package
-			e.Text = e.is.Error()
+		e.match = c.service.Missing
+		if e.match != nil && h.Node == "" && !strings.HasPrefix(e.Text, e.match.Error()) { // the node does not run the package
+			e.Text = e.match.Error()
 		}
 	}
 	return reply, e

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// cores are the protocol cores: packages, or single files of a package that also has the shell.
+// cores are the protocol cores. A core is a package, or single files of a package whose other files
+// do input and output.
 var cores = []string{
 	"internal/splitbrain",
 	"internal/membership",
@@ -34,7 +35,8 @@ var cores = []string{
 	"internal/link",
 }
 
-// ambient are the packages that a core must not import. The same holds for packages below them.
+// ambient are the packages that a core must not import. The subpackages of these packages are also
+// forbidden.
 var ambient = []string{
 	"bufio", "context", "crypto/rand", "database", "log", "math/rand", "net", "os", "runtime", "sync", "syscall", "testing",
 }
@@ -55,7 +57,7 @@ func TestCoresArePure(t *testing.T) {
 	}
 }
 
-// The check finds each forbidden construct.
+// TestPureCheckFindsEachOffence checks that each forbidden construct is found.
 func TestPureCheckFindsEachOffence(t *testing.T) {
 	t.Parallel()
 	for name, source := range map[string]string{
@@ -152,7 +154,8 @@ func offences(t *testing.T, path string) []string {
 	return found
 }
 
-// variables returns the package-level variables of a declaration, but for errors and assertions.
+// variables returns the package-level variables of a declaration, except errors and interface
+// assertions.
 func variables(decl ast.Decl) []*ast.Ident {
 	g, ok := decl.(*ast.GenDecl)
 	if !ok || g.Tok != token.VAR {
@@ -169,7 +172,7 @@ func variables(decl ast.Decl) []*ast.Ident {
 	return found
 }
 
-// goFiles returns the files of a core, without tests.
+// goFiles returns the Go files of a core, except tests.
 func goFiles(t *testing.T, core string) []string {
 	t.Helper()
 	path := filepath.Join(root, core)

@@ -87,7 +87,7 @@ func simulate(t *testing.T, run func(seed uint64) *simulation, wanted ...string)
 			hits[k] += n
 		}
 		if seed%4 == 0 && run(seed).trace.String() != s.trace.String() {
-			s.errorf("the second run of the same seed has another trace")
+			s.errorf("two runs of the same seed have different traces")
 		}
 		if len(s.failures) == 0 {
 			continue
@@ -100,7 +100,7 @@ func simulate(t *testing.T, run func(seed uint64) *simulation, wanted ...string)
 	}
 	for _, k := range wanted {
 		if hits[k] == 0 && failed == 0 {
-			t.Errorf("no seed has hit: %s", k)
+			t.Errorf("no seed reached: %s", k)
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(hits)) {
@@ -160,7 +160,7 @@ func (s *simulation) curse(fates ...fate) {
 func (s *simulation) compare(r *reference) {
 	for _, m := range s.commands {
 		if got, want := s.answers[m.name], r.answers[m.name]; got != want {
-			s.errorf("%s is answered %q, want %q: %s", m.name, got, want, format(m.acts))
+			s.errorf("the reply to %s is %q, want %q: %s", m.name, got, want, format(m.acts))
 		}
 	}
 	if got := s.disk.events(); !slices.Equal(got, r.journal) {
@@ -170,7 +170,7 @@ func (s *simulation) compare(r *reference) {
 		s.errorf("callbacks ran\n\t%q, want\n\t%q", s.ran, r.calls)
 	}
 	if !slices.Equal(s.asked, r.asked) {
-		s.errorf("requests were carried out\n\t%q, want\n\t%q", s.asked, r.asked)
+		s.errorf("requests were executed\n\t%q, want\n\t%q", s.asked, r.asked)
 	}
 }
 
@@ -211,18 +211,18 @@ func (s *simulation) judge() {
 		switch {
 		case !answered:
 			if !strings.Contains(format(m.acts), "noreply") {
-				s.errorf("%s is not answered: %s", m.name, format(m.acts))
+				s.errorf("%s got no reply: %s", m.name, format(m.acts))
 			}
 		case strings.HasPrefix(answer, "error partly") || answer == "error unknown" || strings.HasPrefix(answer, "error no reply") ||
 			answer == "error refused": // the aggregate itself refused the command
 		case strings.HasPrefix(answer, "error"):
 			if stored[m.name] {
-				s.errorf("%s is stored and was answered %q: %s", m.name, answer, format(m.acts))
+				s.errorf("%s is stored, but its reply is %q: %s", m.name, answer, format(m.acts))
 			}
 		case !s.async:
 			for e := range strings.FieldsSeq(answer) {
 				if !seen[e] {
-					s.errorf("%s was answered %q, and %s is not stored", m.name, answer, e)
+					s.errorf("the reply to %s is %q, but %s is not stored", m.name, answer, e)
 				}
 			}
 		}

@@ -209,7 +209,7 @@ func (h *host) tick() {
 	}
 	h.perform(h.m.Tick(h.w.now))
 	if next := h.m.Next(); next <= h.w.now {
-		h.w.fail("%v: after a tick the next one is at %v", h.node, next)
+		h.w.fail("%v: the next tick is due at %v, not after the current time", h.node, next)
 	}
 }
 
@@ -244,7 +244,7 @@ func (h *host) perform(out shardcore.Effects) {
 	if out.Stopped {
 		w.hit["region has stopped"]++
 		if h.stopped = true; len(h.entities) > 0 || len(h.runs) > 0 {
-			w.fail("%v has stopped although entities run", h.node)
+			w.fail("%v: the region stopped although entities run", h.node)
 		}
 	}
 }

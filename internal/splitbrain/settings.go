@@ -17,8 +17,8 @@ import (
 // ErrInvalid is matched by errors about invalid settings.
 var ErrInvalid = errors.New("splitbrain: invalid")
 
-// Settings are the settings of package downing, which documents them. This package has their
-// defaults and their rules.
+// Settings are the settings of package downing, which documents them. This package defines their
+// defaults and validates them.
 type Settings downing.Settings
 
 // automatic is the strategy of downing.Auto.
@@ -52,7 +52,7 @@ func (s Settings) WithDefaults() (Settings, error) {
 func (s Settings) validate() error {
 	var errs fielderror.Errors
 	fail := func(field, problem string, args ...any) { errs.Addf("Settings."+field, problem, args...) }
-	// only rejects a field that the strategy does not use.
+	// only reports an error if a field is set that the strategy does not use.
 	only := func(set bool, field string, used ...downing.Strategy) {
 		for _, u := range used {
 			set = set && cmp.Or(s.Strategy, downing.KeepMajority) != u
@@ -69,12 +69,12 @@ func (s Settings) validate() error {
 			fail("QuorumSize", "is %d, the strategy %q needs at least 1", s.QuorumSize, s.Strategy)
 		}
 	default:
-		fail("Strategy", "is %.40q, there is %q, %q, %q, %q, %q and %q", s.Strategy, downing.KeepMajority, downing.StaticQuorum, downing.KeepOldest, downing.DownAll, downing.LeaseMajority, downing.Off)
+		fail("Strategy", "is %.40q, must be %q, %q, %q, %q, %q or %q", s.Strategy, downing.KeepMajority, downing.StaticQuorum, downing.KeepOldest, downing.DownAll, downing.LeaseMajority, downing.Off)
 		return errs.Err(ErrInvalid)
 	}
 	switch {
 	case s.Strategy == automatic && s.StableAfter <= 0:
-		fail("StableAfter", "is %v, automatic downing needs a time", s.StableAfter)
+		fail("StableAfter", "is %v, automatic downing needs a positive duration", s.StableAfter)
 	case s.StableAfter < 0:
 		fail("StableAfter", "is %v, it must not be negative", s.StableAfter)
 	}
@@ -90,8 +90,8 @@ func (s Settings) validate() error {
 	return errs.Err(ErrInvalid)
 }
 
-// Values returns the settings that are compared when a node joins, sorted by key. A key of one side
-// only is not a mismatch, but the key "downing" always exists. The settings must be valid.
+// Values returns the settings that are compared when a node joins, sorted by key. A key that only
+// one side has is not a mismatch; only the key "downing" always exists. The settings must be valid.
 func (s Settings) Values() []membership.Setting {
 	s, err := s.WithDefaults()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 var errOther = errors.New("the network is gone")
 
-// write returns a write of n events after expect.
+// write returns a write of n events that follow sequence number expect.
 func write(id string, expect uint64, n int) journal.Write {
 	w := journal.Write{ID: id, Writer: "w", Expect: expect}
 	for i := range n {
@@ -27,7 +27,7 @@ func write(id string, expect uint64, n int) journal.Write {
 	return w
 }
 
-// wantHighest compares the highest numbers in the inner journal.
+// wantHighest compares the highest sequence numbers in the inner journal.
 func wantHighest(t *testing.T, f *journaltest.Faulty, want map[string]uint64) {
 	t.Helper()
 	for id, n := range want {
@@ -55,16 +55,16 @@ func kind(err error) string {
 	return "unknown"
 }
 
-// TestFaultsOfAppend has one call with five writes: two of a, two of b, one of c.
+// TestFaultsOfAppend makes one call with five writes: two of a, two of b, and one of c.
 func TestFaultsOfAppend(t *testing.T) {
 	t.Parallel()
 	onB := func(c journaltest.Call) bool { return c.Write.ID == "b" && c.Write.Expect == 0 }
 	for _, c := range []struct {
 		name     string
 		fault    journaltest.Fault
-		says     string
-		a, b, c  uint64 // the highest numbers when Append returns
-		released uint64 // that of b after Release
+		outcomes string
+		a, b, c  uint64 // the highest sequence numbers when Append returns
+		released uint64 // the highest sequence number of b after Release
 	}{
 		{"lose", journaltest.Fault{ID: "b"}, "stored stored unknown unknown stored", 2, 0, 1, 0},
 		{"store", journaltest.Fault{ID: "b", Do: journaltest.Store}, "stored stored unknown unknown stored", 2, 2, 1, 2},
@@ -89,15 +89,15 @@ func TestFaultsOfAppend(t *testing.T) {
 			c.fault.Err = errOther
 			f.Inject(c.fault)
 			writes := []journal.Write{write("a", 0, 1), write("a", 1, 1), write("b", 0, 1), write("b", 1, 1), write("c", 0, 1)}
-			var says []string
+			var outcomes []string
 			for _, err := range slots(f.Append(t.Context(), writes), writes) {
-				says = append(says, kind(err))
+				outcomes = append(outcomes, kind(err))
 				if kind(err) != "stored" && kind(err) != "skipped" && kind(err) != "conflict" && !errors.Is(err, errOther) {
 					t.Errorf("%v does not match the error of the fault", err)
 				}
 			}
-			if got := strings.Join(says, " "); got != c.says {
-				t.Errorf("outcomes of Append: %s, want %s", got, c.says)
+			if got := strings.Join(outcomes, " "); got != c.outcomes {
+				t.Errorf("outcomes of Append: %s, want %s", got, c.outcomes)
 			}
 			wantHighest(t, f, map[string]uint64{"a": c.a, "b": c.b, "c": c.c})
 			clear(writes)
@@ -121,7 +121,7 @@ func TestFaultDefaultsAndCounts(t *testing.T) {
 	}
 	<-i.Struck()
 	if errs := f.Append(t.Context(), []journal.Write{write("a", 0, 2), write("b", 0, 1)}); errs != nil {
-		t.Errorf("a fault strikes once: %v", errs)
+		t.Errorf("Append after the only fault: %v", errs)
 	}
 	if f.Calls(journaltest.OpAppend) != 2 || f.Writes() != 3 {
 		t.Errorf("%d calls and %d writes, want 2 and 3", f.Calls(journaltest.OpAppend), f.Writes())
@@ -139,7 +139,8 @@ func TestFaultDefaultsAndCounts(t *testing.T) {
 	}
 }
 
-// TestLateConflicts has something else written before the late write lands.
+// TestLateConflicts stores another write before a late write is stored. The late write must then be
+// dropped.
 func TestLateConflicts(t *testing.T) {
 	t.Parallel()
 	f := journaltest.NewFaulty(inmem.NewJournal())
@@ -154,14 +155,14 @@ func TestLateConflicts(t *testing.T) {
 	}
 	late.Release()
 	wantHighest(t, f, map[string]uint64{"a": 1, "b": 2})
-	late.Release() // there is nothing left
+	late.Release() // no late write is left
 	if n := late.Landed(); n != 1 {
 		t.Errorf("%d late writes have landed, want 1", n)
 	}
 }
 
-// TestLateAfterCalls expects a late write to be stored without a release, before the second later
-// call.
+// TestLateAfterCalls checks that AfterCalls stores a late write without a release, before the
+// second call after it.
 func TestLateAfterCalls(t *testing.T) {
 	t.Parallel()
 	f := journaltest.NewFaulty(inmem.NewJournal())
@@ -174,7 +175,8 @@ func TestLateAfterCalls(t *testing.T) {
 	}
 }
 
-// TestLateOutlivesItsContext lands although the caller has gone away.
+// TestLateOutlivesItsContext checks that a late write is stored although its caller has cancelled
+// the context.
 func TestLateOutlivesItsContext(t *testing.T) {
 	t.Parallel()
 	f := journaltest.NewFaulty(inmem.NewJournal())
@@ -186,7 +188,7 @@ func TestLateOutlivesItsContext(t *testing.T) {
 		t.Errorf("DeleteTo: %v", err)
 	}
 	cancel()
-	f.Release() // in the order in which they came
+	f.Release() // in the order of the calls
 	wantHighest(t, f, map[string]uint64{"a": 2})
 	if got, err := all(f.Replay(t.Context(), "a", 1, 9)); err != nil || len(got) != 1 {
 		t.Errorf("Replay yields %d events and %v, want 1", len(got), err)
@@ -228,7 +230,7 @@ func TestStall(t *testing.T) {
 	wantHighest(t, f, map[string]uint64{"new": 1})
 }
 
-// TestStallEndsWithItsContext gives up without doing anything.
+// TestStallEndsWithItsContext checks that a stalled call has no effect if its context is cancelled.
 func TestStallEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	f := journaltest.NewFaulty(inmem.NewJournal())
@@ -322,22 +324,23 @@ func TestReset(t *testing.T) {
 	if errs := f.Append(t.Context(), []journal.Write{write("c", 0, 1)}); errs != nil {
 		t.Errorf("Append after Reset: %v", errs)
 	}
-	always.Release() // of no use any more, and no harm
+	always.Release() // has no effect
 	wantHighest(t, f, map[string]uint64{"a": 0, "b": 1, "c": 1})
 }
 
-// TestOrderOfFaults has the first matching fault strike, and then the next.
+// TestOrderOfFaults injects two faults that match the same call. The first one applies until its
+// Times are used up, then the second one applies.
 func TestOrderOfFaults(t *testing.T) {
 	t.Parallel()
 	f := journaltest.NewFaulty(inmem.NewJournal())
 	f.Inject(journaltest.Fault{Do: journaltest.Reject, Times: 2})
 	f.Inject(journaltest.Fault{Do: journaltest.Conflict})
-	var says []string
+	var outcomes []string
 	for range 4 {
-		says = append(says, kind(only(f.Append(t.Context(), []journal.Write{write("a", 0, 1)}))))
+		outcomes = append(outcomes, kind(only(f.Append(t.Context(), []journal.Write{write("a", 0, 1)}))))
 	}
-	if want := []string{"rejected", "rejected", "conflict", "stored"}; !slices.Equal(says, want) {
-		t.Errorf("outcomes of Append: %q, want %q", says, want)
+	if want := []string{"rejected", "rejected", "conflict", "stored"}; !slices.Equal(outcomes, want) {
+		t.Errorf("outcomes of Append: %q, want %q", outcomes, want)
 	}
 }
 

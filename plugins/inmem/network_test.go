@@ -32,38 +32,38 @@ func TestCarrier(t *testing.T) {
 	})
 }
 
-// place is a node that records the frames that it receives.
-type place struct {
+// recorder is a node that records the received frames and the calls of Connection.
+type recorder struct {
 	*inmem.Carrier
-	mu   sync.Mutex
-	got  []string
-	told []error
+	mu          sync.Mutex
+	frames      []string
+	connections []error
 }
 
-func (p *place) Receive(_ transport.Lane, from string, frame []byte) {
+func (p *recorder) Receive(_ transport.Lane, from string, frame []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.got = append(p.got, from+":"+string(frame))
+	p.frames = append(p.frames, from+":"+string(frame))
 }
 
-func (p *place) Connection(err error) {
+func (p *recorder) Connection(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told = append(p.told, err)
+	p.connections = append(p.connections, err)
 }
 
-// heard returns the frames received since its previous call.
-func (p *place) heard() []string {
+// received returns the frames received since its previous call.
+func (p *recorder) received() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	got := p.got
-	p.got = nil
-	return got
+	received := p.frames
+	p.frames = nil
+	return received
 }
 
-func join(t *testing.T, n *inmem.Network, name string) *place {
+func join(t *testing.T, n *inmem.Network, name string) *recorder {
 	t.Helper()
-	p := &place{Carrier: n.Carrier(identity.Node{Name: name, UID: 1})}
+	p := &recorder{Carrier: n.Carrier(identity.Node{Name: name, UID: 1})}
 	if err := p.Start(p); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func join(t *testing.T, n *inmem.Network, name string) *place {
 	return p
 }
 
-func (p *place) send(t *testing.T, to *place, frames ...string) {
+func (p *recorder) send(t *testing.T, to *recorder, frames ...string) {
 	t.Helper()
 	for _, frame := range frames {
 		if err := p.Send(transport.Data, to.Self(), []byte(frame)); err != nil {
@@ -80,11 +80,11 @@ func (p *place) send(t *testing.T, to *place, frames ...string) {
 	}
 }
 
-func wantHeard(t *testing.T, p *place, want ...string) {
+func wantReceived(t *testing.T, p *recorder, want ...string) {
 	t.Helper()
 	synctest.Wait()
-	if got := p.heard(); !slices.Equal(got, want) {
-		t.Errorf("%s hears %v, want %v", p.Self().Name, got, want)
+	if got := p.received(); !slices.Equal(got, want) {
+		t.Errorf("%s received %v, want %v", p.Self().Name, got, want)
 	}
 }
 
@@ -97,22 +97,22 @@ func TestPartitions(t *testing.T) {
 		a.send(t, b, "x")
 		b.send(t, a, "x")
 		b.send(t, c, "x")
-		wantHeard(t, a)
-		wantHeard(t, b)
-		wantHeard(t, c, "b:x")
+		wantReceived(t, a)
+		wantReceived(t, b)
+		wantReceived(t, c, "b:x")
 		if n.Lost() != 2 {
-			t.Errorf("%d frames are lost", n.Lost())
+			t.Errorf("%d frames are lost, want 2", n.Lost())
 		}
 		heal()
 		oneWay := n.CutOneWay([]string{"a", "b"}, []string{"b"})
 		a.send(t, b, "y")
 		b.send(t, a, "y")
 		b.send(t, b, "to myself")
-		wantHeard(t, b, "b:to myself")
-		wantHeard(t, a, "b:y")
+		wantReceived(t, b, "b:to myself")
+		wantReceived(t, a, "b:y")
 		oneWay()
 		a.send(t, b, "z")
-		wantHeard(t, b, "a:z")
+		wantReceived(t, b, "a:z")
 	})
 }
 
@@ -124,15 +124,15 @@ func TestDelays(t *testing.T) {
 		remove := n.Inject(inmem.Fault{From: "a", To: "b", Lanes: []transport.Lane{transport.Data}, Delay: time.Second})
 		a.send(t, b, "1", "2")
 		time.Sleep(time.Second - time.Millisecond)
-		wantHeard(t, b)
+		wantReceived(t, b)
 		time.Sleep(time.Millisecond)
-		wantHeard(t, b, "a:1", "a:2")
+		wantReceived(t, b, "a:1", "a:2")
 		a.send(t, b, "late")
 		remove()
 		a.send(t, b, "early")
-		wantHeard(t, b, "a:early")
+		wantReceived(t, b, "a:early")
 		time.Sleep(time.Second)
-		wantHeard(t, b, "a:late")
+		wantReceived(t, b, "a:late")
 
 		defer n.Inject(inmem.Fault{Jitter: time.Second})()
 		var want []string
@@ -142,14 +142,14 @@ func TestDelays(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		got := b.heard()
+		got := b.received()
 		if slices.Equal(got, want) {
-			t.Error("nothing is overtaken")
+			t.Error("no frame overtook another")
 		}
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Errorf("heard %v", got)
+			t.Errorf("received %v", got)
 		}
 	})
 }
@@ -165,16 +165,16 @@ func TestDropAndDuplicate(t *testing.T) {
 				a.send(t, b, "x")
 			}
 			synctest.Wait()
-			return len(b.heard())
+			return len(b.received())
 		}
 		if got := count(inmem.Fault{Drop: 0.3}); got < 600 || got > 800 {
-			t.Errorf("%d of 1,000 arrive, 30%% are lost", got)
+			t.Errorf("%d of 1,000 frames arrived, want about 700", got)
 		}
 		if got := count(inmem.Fault{Duplicate: 0.5}); got < 1400 || got > 1600 {
-			t.Errorf("%d arrive for 1,000, half of them twice", got)
+			t.Errorf("%d frames arrived, want about 1,500", got)
 		}
 		if one, two := count(inmem.Fault{Drop: 0.3}), count(inmem.Fault{Drop: 0.3}); one != two {
-			t.Errorf("the same seed loses %d and %d", 1000-one, 1000-two)
+			t.Errorf("two runs of the same seed lose %d and %d frames", 1000-one, 1000-two)
 		}
 	})
 }
@@ -188,14 +188,14 @@ func TestPause(t *testing.T) {
 		a.send(t, b, "1", "2")
 		b.send(t, a, "3", "4")
 		time.Sleep(time.Minute)
-		wantHeard(t, a)
-		wantHeard(t, b)
+		wantReceived(t, a)
+		wantReceived(t, b)
 		resume()
-		wantHeard(t, a, "b:3", "b:4")
-		wantHeard(t, b, "a:1", "a:2")
+		wantReceived(t, a, "b:3", "b:4")
+		wantReceived(t, b, "a:1", "a:2")
 		resume()
 		a.send(t, b, "5")
-		wantHeard(t, b, "a:5")
+		wantReceived(t, b, "a:5")
 	})
 }
 
@@ -212,9 +212,9 @@ func TestDisconnect(t *testing.T) {
 		b.send(t, a, "lost")
 		reconnect()
 		b.send(t, a, "x")
-		wantHeard(t, a, "b:x")
-		if !slices.Equal(a.told, []error{cause, nil}) {
-			t.Errorf("told %v", a.told)
+		wantReceived(t, a, "b:x")
+		if !slices.Equal(a.connections, []error{cause, nil}) {
+			t.Errorf("calls of Connection: %v", a.connections)
 		}
 	})
 }
@@ -230,8 +230,8 @@ func TestQueuesAreBounded(t *testing.T) {
 		}
 		resume()
 		synctest.Wait()
-		if got := len(b.heard()); got != 10 || n.Lost() != 5 {
-			t.Errorf("%d arrive, %d are lost", got, n.Lost())
+		if got := len(b.received()); got != 10 || n.Lost() != 5 {
+			t.Errorf("%d frames arrived and %d were lost, want 10 and 5", got, n.Lost())
 		}
 	})
 }

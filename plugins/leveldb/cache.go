@@ -11,7 +11,8 @@ import (
 // stream is the cached state of one persistence ID.
 type stream struct {
 	number uint64 // 0 if the ID has no events
-	// highest is the highest sequence number, deleted that of the last deleted event.
+	// highest is the highest sequence number, deleted the sequence number of the last deleted
+	// event.
 	highest, deleted uint64
 	// pending is set while an append to this ID is in progress.
 	pending bool
@@ -20,8 +21,8 @@ type stream struct {
 	next uint64
 }
 
-// cache holds some streams. Only Append and DeleteTo add to it, one at a time, so that it always
-// matches the stored state.
+// cache holds the streams of some persistence IDs. Only Append and DeleteTo add streams, one call
+// at a time, so the cache always matches the stored state.
 type cache struct {
 	capacity int
 
@@ -47,7 +48,7 @@ func (c *cache) lookup(id string) (stream, bool) {
 	return stream{number: s.number, highest: s.highest, deleted: s.deleted}, true
 }
 
-// add adds a stream. It evicts none; trim does.
+// add adds a stream. It does not evict streams; trim does.
 func (c *cache) add(id string, s stream) *stream {
 	s.next = s.highest
 	c.mu.Lock()
@@ -76,7 +77,7 @@ func (c *cache) setDeleted(s *stream, to uint64) {
 	s.deleted = to
 }
 
-// clear drops all streams, when the stored state is unknown.
+// clear drops all streams, because the stored state is unknown.
 func (c *cache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,15 +99,15 @@ func (c *cache) trim() {
 // maxNames bounds the number of strings that a stringPool keeps.
 const maxNames = 256
 
-// stringPool returns the same string for equal bytes, as long as there are few different ones. It
-// is not safe for concurrent use.
+// stringPool returns the same string for equal bytes, so that repeated values are allocated once.
+// It forgets all strings when it holds maxNames of them. It is not safe for concurrent use.
 type stringPool struct {
 	names map[string]string
-	// writer and manifest are those of the last event, which usually equal those of the next.
+	// writer and manifest are those of the last event. The next event usually has the same ones.
 	writer, manifest string
 }
 
-// getLast is get for a value that usually equals *last.
+// getLast is get for a value that usually equals the previous one in *last.
 func (in *stringPool) getLast(last *string, b []byte) string {
 	if string(b) != *last { // does not allocate
 		*last = in.get(b)

@@ -46,7 +46,7 @@ func TestFullDisk(t *testing.T) {
 			for range 5 { // one attempt is not enough: a small write may fit into space that is already allocated
 				errs := j.Append(t.Context(), []journal.Write{eventWrite("a", next, 1), eventWrite("a", next+1, 1)})
 				if errs == nil {
-					t.Fatal("stored on a full disk")
+					t.Fatal("Append on a full disk succeeded")
 				}
 				if !journal.NotStored(errs[0]) || !errors.Is(errs[0], journal.ErrUnavailable) || !errors.Is(errs[0], errNoSpace) ||
 					!strings.Contains(errs[0].Error(), `"storage"`) || !journal.NotStored(errs[1]) {
@@ -56,7 +56,7 @@ func TestFullDisk(t *testing.T) {
 					t.Fatalf("save: %v", err)
 				}
 				if got := len(numbersOf(t, j)); got != int(next) {
-					t.Fatalf("%d events can be read, not %d", got, next)
+					t.Fatalf("%d events can be read, want %d", got, next)
 				}
 			}
 			d.setFull(false)
@@ -73,7 +73,7 @@ func TestFullDisk(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(numbersOf(t, db.TestJournal())); got != int(next)+1 {
-			t.Errorf("%d events, not %d", got, next+1)
+			t.Errorf("%d events, want %d", got, next+1)
 		}
 		if err := db.Close(); err != nil {
 			t.Fatal(err)

@@ -15,10 +15,10 @@ import (
 // points is the number of points of each region on the ring.
 const points = 10
 
-// Hashing puts the regions on a ring. Each shard belongs to the region that follows the hash of its
-// number. When a region is added or removed, only its part of the shards moves. The place of a
-// region depends on the name of its node, so a restarted node has its old place, and shards of the
-// same number are on the same node for all entity types.
+// Hashing places the regions on a hash ring. Each shard belongs to the region that follows the hash
+// of the shard number. When a region is added or removed, only shards of this region move. The
+// place of a region depends only on the name of its node: a restarted node has its old place, and a
+// shard number has the same node for all entity types.
 //
 // A Hashing keeps its ring, so each entity type needs its own. It is not safe for concurrent use.
 type Hashing struct {
@@ -41,14 +41,14 @@ func (h *Hashing) Validate() error {
 	return errs.Err(ErrInvalid)
 }
 
-// Allocate returns the owner of the shard on the ring. Regions that must not host shards are not on
-// the ring.
+// Allocate returns the owner of the shard on the ring. The ring contains only regions that may host
+// shards.
 func (h *Hashing) Allocate(v View, request Request) (identity.Node, bool) {
 	h.build(&v)
 	return h.owner(request.Shard)
 }
 
-// Rebalance returns the shards that are not on their owner, by region and in the order of
+// Rebalance returns the shards that are not hosted by their owner, by region and in the order of
 // allocation.
 func (h *Hashing) Rebalance(v View) []Shard {
 	if !v.GoodTime() {
@@ -70,7 +70,7 @@ func (h *Hashing) Rebalance(v View) []Shard {
 	return chosen
 }
 
-// build makes the ring if the regions have changed.
+// build rebuilds the ring if the regions have changed.
 func (h *Hashing) build(v *View) {
 	found := v.candidates()
 	nodes := make([]identity.Node, 0, len(found))

@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// step is one step of a history: a node changes its value, or merges that of another node. Steps
-// are independent, so that some can be left out.
+// step is one step of a history: a node changes its value, or merges the value of another node into
+// it. Steps are independent of each other, so a history remains valid when steps are left out.
 type step struct {
 	node, from int // equal for a change
 	seed       uint64
@@ -38,7 +38,7 @@ func (c Config[T]) history(r *rand.Rand) []step {
 // change is one change of a history, with its delta if it has one.
 type change struct {
 	node          int
-	before, after crdt.Value // after still has the delta
+	before, after crdt.Value // after still contains the delta
 	delta         crdt.Delta
 }
 
@@ -62,7 +62,7 @@ func (c Config[T]) newWorld(steps []step) *world[T] {
 }
 
 // play runs a history in which the nodes exchange whole values. It appends one line per step to
-// shown.
+// shown, if shown is not nil.
 func (c Config[T]) play(steps []step, shown *[]string) *world[T] {
 	w := c.newWorld(steps)
 	for _, s := range steps {
@@ -83,7 +83,7 @@ func (c Config[T]) play(steps []step, shown *[]string) *world[T] {
 
 func (s step) random(purpose uint64) *rand.Rand { return rand.New(rand.NewPCG(s.seed, purpose)) }
 
-// change makes a change like a replicator: it merges the result into the former value.
+// change makes a change as a replicator does: it merges the result into the former value.
 func (w *world[T]) change(s step) {
 	before, self := w.values[s.node], w.selves[s.node]
 	self.Advance(s.now)
@@ -96,32 +96,32 @@ func (w *world[T]) change(s step) {
 	w.changes = append(w.changes, change{node: s.node, before: before, after: after, delta: after.Delta()})
 }
 
-// replay runs the history with deltas. Before a node applies the changes that it lacks and another
-// node has, replay calls f with them, in the order in which they were made, which is causal, and
-// with the values of both nodes.
+// replay runs the history with deltas. In each merge step, a node applies the changes that another
+// node has and this node lacks. Before that, replay calls f with these changes and with the values
+// of both nodes. The changes are in the order in which they were made, which is a causal order.
 func (w *world[T]) replay(f func(s step, missing []change, value, from crdt.Value)) {
 	if w.values[0].Deltas() == crdt.NoDeltas {
 		return
 	}
 	d := w.newWorld(w.steps)
-	known := make([]map[int]bool, w.Nodes) // for each node, the changes that it has
-	for i := range known {
-		known[i] = map[int]bool{}
+	applied := make([]map[int]bool, w.Nodes) // for each node, the changes that it has
+	for i := range applied {
+		applied[i] = map[int]bool{}
 	}
 	for _, s := range w.steps {
 		if s.from == s.node {
 			d.change(s)
-			known[s.node][len(d.changes)-1] = true
+			applied[s.node][len(d.changes)-1] = true
 			continue
 		}
 		var missing []change
 		for i, c := range d.changes {
-			if known[s.from][i] && !known[s.node][i] && !c.delta.IsZero() {
+			if applied[s.from][i] && !applied[s.node][i] && !c.delta.IsZero() {
 				missing = append(missing, c)
 			}
 		}
 		f(s, missing, d.values[s.node], d.values[s.from])
 		d.values[s.node] = apply(d.values[s.node], missing)
-		maps.Copy(known[s.node], known[s.from])
+		maps.Copy(applied[s.node], applied[s.from])
 	}
 }

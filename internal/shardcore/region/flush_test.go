@@ -40,7 +40,7 @@ func flush(hop int) region.Frame {
 func TestFlushBetweenTwoRelays(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, homes(5, 1, "b"))
+	receive(m, homes(5, 1, "b"))
 	arrive(m, "c", forward(1, 0)) // is relayed to b
 	out := arrive(m, "b", flush(1))
 	if got := out.Frames[0].Frame; got.Kind != region.Flushed || len(got.Shards) != 0 {
@@ -82,11 +82,11 @@ func TestFlushIsHeldByWaitingMessages(t *testing.T) {
 func TestRelayedMessageIsRefused(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, homes(5, 1, "b"))
+	receive(m, homes(5, 1, "b"))
 	arrive(m, "c", forward(1, 0))
 	arrive(m, "b", region.Frame{Kind: region.NotHome, Shard: 1})
 	arrive(m, "b", forward(2, 1))
-	out := hear(m, homes(5, 2, "c"))
+	out := receive(m, homes(5, 2, "c"))
 	if len(out.Refused) != 1 || out.Refused[0] != (shard.Refusal{Token: 2, Reason: shard.NotHome}) {
 		t.Errorf("when the home becomes known: %+v", out)
 	}
@@ -111,13 +111,13 @@ func TestMessagesRelayedByRemovedRegions(t *testing.T) {
 func TestFlushedOfAnotherInstanceIsIgnored(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, homes(5, 1, "b"))
+	receive(m, homes(5, 1, "b"))
 	m.Step(0, region.Send{Shard: 1, Token: 1})
-	id := hear(m, about(coordinator.BeginHandOff, 2)).Frames[0].Frame.ID
-	if out := arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 1, ID: id}); says(out, coordinator.BeginHandOffAck) {
+	id := receive(m, shardMessage(coordinator.BeginHandOff, 2)).Frames[0].Frame.ID
+	if out := arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 1, ID: id}); hasMessage(out, coordinator.BeginHandOffAck) {
 		t.Errorf("Flushed of another instance: %+v", out)
 	}
-	if out := arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 2, ID: id}); !says(out, coordinator.BeginHandOffAck) {
+	if out := arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 2, ID: id}); !hasMessage(out, coordinator.BeginHandOffAck) {
 		t.Errorf("%+v", out)
 	}
 }
@@ -126,11 +126,11 @@ func TestFlushedOfAnotherInstanceIsIgnored(t *testing.T) {
 func TestQueuesDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, homes(5, 1, "b"))
+	receive(m, homes(5, 1, "b"))
 	m.Step(0, region.Send{Shard: 1, Token: 1})
-	hear(m, about(coordinator.BeginHandOff, 2))
+	receive(m, shardMessage(coordinator.BeginHandOff, 2))
 	m.Step(0, region.Send{Shard: 1, Token: 2})
-	out := hear(m, about(coordinator.Host, 3))
+	out := receive(m, shardMessage(coordinator.Host, 3))
 	if len(out.Actions) != 1 || out.Actions[0].Kind != region.Start {
 		t.Fatalf("Host: %+v", out)
 	}

@@ -53,7 +53,7 @@ func TestLeaveDropsAbandonedMessages(t *testing.T) {
 		t.Fatalf("Drop: %+v, %d messages wait", out, m.Buffered())
 	}
 	m.Step(0, region.Leave{})
-	out = hear(m, homes(5, 1, "b"))
+	out = receive(m, homes(5, 1, "b"))
 	if len(out.Frames) != 2 || out.Frames[0].Frame.Token != 1 || out.Frames[1].Frame.Token != 3 || out.Stopped {
 		t.Fatalf("the remaining messages: %+v", out)
 	}
@@ -61,7 +61,7 @@ func TestLeaveDropsAbandonedMessages(t *testing.T) {
 	if !slices.Equal(kinds(out, "b"), []region.FrameKind{region.Flush}) || out.Stopped {
 		t.Fatalf("when no message waits: %+v", out)
 	}
-	if out = arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}); !out.Stopped || !says(out, coordinator.RegionStopped) {
+	if out = arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}); !out.Stopped || !hasMessage(out, coordinator.RegionStopped) {
 		t.Errorf("after the flush: %+v", out)
 	}
 }
@@ -115,20 +115,20 @@ func TestLeaveWithoutCoordinator(t *testing.T) {
 func TestLeaveWithCoordinator(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{GiveUpAfter: patience})
-	hear(m, homes(5, 1, "b"))
+	receive(m, homes(5, 1, "b"))
 	m.Step(0, region.Send{Shard: 1, Token: 1})
-	hear(m, homes(5, 2, "c")) // the path to b is flushed
+	receive(m, homes(5, 2, "c")) // the path to b is flushed
 	m.Step(0, region.Send{Shard: 1, Token: 2})
 	m.Step(0, region.Send{Shard: 2, Token: 3})
 	out := m.Step(0, region.Leave{})
-	if !says(out, coordinator.Register) || m.Buffered() != 2 || !m.Registered() {
+	if !hasMessage(out, coordinator.Register) || m.Buffered() != 2 || !m.Registered() {
 		t.Fatalf("Leave does not verify the registration: %+v", out)
 	}
 	now, asked := time.Duration(0), 0
 	for now < time.Minute {
-		if says(out, coordinator.Register) {
+		if hasMessage(out, coordinator.Register) {
 			asked++
-			hear(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 5, Round: 2})
+			receive(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 5, Round: 2})
 		}
 		now = m.Next()
 		if out = m.Tick(now); len(out.Refused) > 0 {
@@ -154,7 +154,7 @@ func TestLeaveWithCoordinator(t *testing.T) {
 func TestLeaveOfRejectedRegion(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{GiveUpAfter: patience, Settings: coordinator.Settings{Shards: 100}})
-	hear(m, coordinator.Message{Kind: coordinator.Refused, Term: 6, Round: 1, Settings: coordinator.Settings{Shards: 200}})
+	receive(m, coordinator.Message{Kind: coordinator.Refused, Term: 6, Round: 1, Settings: coordinator.Settings{Shards: 200}})
 	m.Step(0, region.Send{Shard: 1, Token: 1})
 	if out := m.Step(0, region.Leave{}); !slices.Equal(refused(out, shard.Stopped), []uint64{1}) || !out.Stopped {
 		t.Errorf("Leave: %+v", out)

@@ -16,19 +16,19 @@ import (
 func TestProxyHostsNothing(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{Proxy: true})
-	if out := hear(m, coordinator.Message{Kind: coordinator.RegisterAgain, Term: 6, Instance: 1}); !says(out, coordinator.RegisterProxy) {
+	if out := receive(m, coordinator.Message{Kind: coordinator.RegisterAgain, Term: 6, Instance: 1}); !hasMessage(out, coordinator.RegisterProxy) {
 		t.Errorf("registration: %+v", out)
 	}
-	if out := hear(m, coordinator.Message{Kind: coordinator.Host, Term: 6, Round: 1, Shards: []region.Shard{1}}); len(out.Actions) != 0 || says(out, coordinator.Hosted) {
+	if out := receive(m, coordinator.Message{Kind: coordinator.Host, Term: 6, Round: 1, Shards: []region.Shard{1}}); len(out.Actions) != 0 || hasMessage(out, coordinator.Hosted) {
 		t.Errorf("Host: %+v", out)
 	}
-	if out := hear(m, homes(6, 2, "a")); len(out.Actions) != 0 || len(m.Hosted()) != 0 {
+	if out := receive(m, homes(6, 2, "a")); len(out.Actions) != 0 || len(m.Hosted()) != 0 {
 		t.Errorf("Homes with the proxy: %+v", out)
 	}
-	hear(m, homes(6, 3, "b"))
+	receive(m, homes(6, 3, "b"))
 	m.Step(0, region.Send{Shard: 1, Token: 1})
-	out := hear(m, coordinator.Message{Kind: coordinator.BeginHandOff, Term: 6, Round: 4, Shards: []region.Shard{1}})
-	if len(out.Frames) != 1 || out.Frames[0].Frame.Kind != region.Flush || says(out, coordinator.BeginHandOffAck) {
+	out := receive(m, coordinator.Message{Kind: coordinator.BeginHandOff, Term: 6, Round: 4, Shards: []region.Shard{1}})
+	if len(out.Frames) != 1 || out.Frames[0].Frame.Kind != region.Flush || hasMessage(out, coordinator.BeginHandOffAck) {
 		t.Errorf("BeginHandOff: %+v", out)
 	}
 }
@@ -36,37 +36,37 @@ func TestProxyHostsNothing(t *testing.T) {
 func TestLeaveHandsOffAndStops(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, about(coordinator.Host, 1))
-	hear(m, coordinator.Message{Kind: coordinator.Homes, Term: 5, Round: 1, Homes: []coordinator.Home{{Node: node("b"), Shards: []region.Shard{2}}}})
+	receive(m, shardMessage(coordinator.Host, 1))
+	receive(m, coordinator.Message{Kind: coordinator.Homes, Term: 5, Round: 1, Homes: []coordinator.Home{{Node: node("b"), Shards: []region.Shard{2}}}})
 	m.Step(0, region.Send{Shard: 2, Token: 1})
-	if out := m.Step(0, region.Leave{}); !says(out, coordinator.GracefulShutdown) || out.Stopped {
+	if out := m.Step(0, region.Leave{}); !hasMessage(out, coordinator.GracefulShutdown) || out.Stopped {
 		t.Fatalf("Leave: %+v", out)
 	}
-	if out := m.Tick(2 * time.Second); !says(out, coordinator.GracefulShutdown) {
+	if out := m.Tick(2 * time.Second); !hasMessage(out, coordinator.GracefulShutdown) {
 		t.Errorf("the request is not repeated: %+v", out)
 	}
 	more := coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 2, Shards: []region.Shard{3}}
-	if out := hear(m, more); len(out.Actions) != 0 || says(out, coordinator.Hosted) || !says(out, coordinator.GracefulShutdown) {
+	if out := receive(m, more); len(out.Actions) != 0 || hasMessage(out, coordinator.Hosted) || !hasMessage(out, coordinator.GracefulShutdown) {
 		t.Errorf("Host of another shard: %+v", out)
 	}
 	if out := m.Step(0, region.Send{Shard: 1, Token: 2}); len(out.Actions) != 1 {
 		t.Errorf("a message during the hand-off: %+v", out)
 	}
-	hear(m, about(coordinator.BeginHandOff, 3))
-	hear(m, about(coordinator.HandOff, 3))
+	receive(m, shardMessage(coordinator.BeginHandOff, 3))
+	receive(m, shardMessage(coordinator.HandOff, 3))
 	out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1})
-	if !says(out, coordinator.Stopped) || out.Stopped {
+	if !hasMessage(out, coordinator.Stopped) || out.Stopped {
 		t.Fatalf("the shard has ended, and a message is in flight: %+v", out)
 	}
 	f := out.Frames[0].Frame
 	out = arrive(m, "b", region.Frame{Kind: region.Flushed, Instance: 2, ID: f.ID})
-	if f.Kind != region.Flush || !out.Stopped || !says(out, coordinator.RegionStopped) {
+	if f.Kind != region.Flush || !out.Stopped || !hasMessage(out, coordinator.RegionStopped) {
 		t.Errorf("after the flush: %+v", out)
 	}
 	if out = m.Step(0, region.Send{Shard: 2, Token: 3}); len(out.Refused) != 1 || out.Refused[0].Reason != shard.Stopped {
 		t.Errorf("Send after the end: %+v", out)
 	}
-	if out = hear(m, about(coordinator.Host, 9)); !says(out, coordinator.RegionStopped) || len(out.Actions) != 0 {
+	if out = receive(m, shardMessage(coordinator.Host, 9)); !hasMessage(out, coordinator.RegionStopped) || len(out.Actions) != 0 {
 		t.Errorf("Host after the end: %+v", out)
 	}
 }
@@ -74,23 +74,23 @@ func TestLeaveHandsOffAndStops(t *testing.T) {
 func TestDrainedRegionRoutes(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, about(coordinator.Host, 1))
-	if out := m.Step(0, region.Leave{KeepRouting: true}); !says(out, coordinator.GracefulShutdown) || !m.Leaving() {
+	receive(m, shardMessage(coordinator.Host, 1))
+	if out := m.Step(0, region.Leave{KeepRouting: true}); !hasMessage(out, coordinator.GracefulShutdown) || !m.Leaving() {
 		t.Fatalf("Leave: %+v", out)
 	}
-	hear(m, about(coordinator.BeginHandOff, 2))
-	hear(m, about(coordinator.HandOff, 2))
-	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !says(out, coordinator.Stopped) || out.Stopped || len(m.Hosted()) != 0 {
+	receive(m, shardMessage(coordinator.BeginHandOff, 2))
+	receive(m, shardMessage(coordinator.HandOff, 2))
+	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !hasMessage(out, coordinator.Stopped) || out.Stopped || len(m.Hosted()) != 0 {
 		t.Fatalf("after the end of the shard: %+v", out)
 	}
-	hear(m, homes(5, 3, "c"))
+	receive(m, homes(5, 3, "c"))
 	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); len(kinds(out, "c")) != 1 || len(out.Refused) != 0 {
 		t.Errorf("Send to another home: %+v", out)
 	}
 	if way := m.DirectRoute(1); way.Home != node("c") || !way.Own {
 		t.Errorf("DirectRoute(1) = %+v, want to c", way)
 	}
-	if out := hear(m, coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 4, Shards: []region.Shard{3}}); len(out.Actions) != 0 || !says(out, coordinator.GracefulShutdown) {
+	if out := receive(m, coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 4, Shards: []region.Shard{3}}); len(out.Actions) != 0 || !hasMessage(out, coordinator.GracefulShutdown) {
 		t.Errorf("Host of another shard: %+v", out)
 	}
 	if out := m.Step(0, region.Leave{KeepRouting: true}); out.Stopped {
@@ -100,18 +100,18 @@ func TestDrainedRegionRoutes(t *testing.T) {
 	if way := m.DirectRoute(1); way.Own || out.Stopped || len(kinds(out, "c")) != 1 {
 		t.Fatalf("Leave: %+v, DirectRoute(1) = %+v", out, way)
 	}
-	m.Step(0, region.Leave{KeepRouting: true}) // too late
+	m.Step(0, region.Leave{KeepRouting: true}) // no effect after Leave without KeepRouting
 	if out = arrive(m, "c", region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}); !out.Stopped {
 		t.Errorf("after the flush: %+v", out)
 	}
 }
 
-// After Undrain a region is another instance for the coordinator, and accepts shards. Undrain does
-// nothing for a region that ends, or that was not drained.
+// TestUndrain checks that a region registers as a new instance after Undrain and accepts shards
+// again. Undrain has no effect on a region that is stopping, or that was not drained.
 func TestUndrain(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, about(coordinator.Host, 1))
+	receive(m, shardMessage(coordinator.Host, 1))
 	if out := m.Step(0, region.Undrain{}); len(out.Messages) != 0 || m.Instance() != 2 {
 		t.Errorf("Undrain without a drain: %+v", out)
 	}
@@ -120,14 +120,14 @@ func TestUndrain(t *testing.T) {
 	if len(out.Messages) != 1 || out.Messages[0].Message.Kind != coordinator.Register || out.Messages[0].Message.Instance != 3 || m.Leaving() || m.Registered() || len(m.Hosted()) != 1 {
 		t.Fatalf("Undrain: %+v", out)
 	}
-	if out = hear(m, about(coordinator.HandOff, 2)); len(out.Actions) != 0 {
+	if out = receive(m, shardMessage(coordinator.HandOff, 2)); len(out.Actions) != 0 {
 		t.Errorf("HandOff for the previous instance: %+v", out)
 	}
 	for _, msg := range []coordinator.Message{
 		{Kind: coordinator.RegisterAck, Term: 5, Round: 2, Instance: 3},
 		{Kind: coordinator.Host, Term: 5, Round: 3, Instance: 3, Shards: []region.Shard{1, 2}},
 	} {
-		out = hear(m, msg)
+		out = receive(m, msg)
 	}
 	if len(out.Actions) != 1 || out.Actions[0].Kind != region.Start || len(m.Hosted()) != 2 || !m.Registered() {
 		t.Errorf("Host after Undrain: %+v", out)
@@ -138,28 +138,29 @@ func TestUndrain(t *testing.T) {
 	}
 }
 
-// When the whole cluster is about to stop, a leaving region stops its shards without a hand-off.
+// TestLeaveWhileTheClusterStops checks that a leaving region stops its shards without a hand-off
+// when the whole cluster is about to stop.
 func TestLeaveWhileTheClusterStops(t *testing.T) {
 	t.Parallel()
 	for _, status := range []identity.Status{identity.PreparingForShutdown, identity.ReadyForShutdown} {
 		m := start(t, region.Config{})
-		hear(m, about(coordinator.Host, 1))
+		receive(m, shardMessage(coordinator.Host, 1))
 		m.Step(0, region.Send{Shard: 1, Token: 1})
 		m.Step(0, region.Send{Shard: 7, Token: 2})
 		m.Step(0, region.Members{Members: []identity.Member{
 			{Node: node("a"), Status: status, UpNumber: 1}, {Node: node("c"), Status: identity.Up},
 		}})
 		out := m.Step(0, region.Leave{})
-		if len(out.Actions) != 1 || out.Actions[0].Kind != region.HandOff || says(out, coordinator.GracefulShutdown) || out.Stopped {
+		if len(out.Actions) != 1 || out.Actions[0].Kind != region.HandOff || hasMessage(out, coordinator.GracefulShutdown) || out.Stopped {
 			t.Fatalf("%v: Leave: %+v", status, out)
 		}
 		if len(out.Refused) != 1 || out.Refused[0].Token != 2 || out.Refused[0].Reason != shard.Stopped {
 			t.Errorf("%v: waiting messages: %+v", status, out)
 		}
-		if out = m.Tick(time.Minute); says(out, coordinator.GracefulShutdown) {
+		if out = m.Tick(time.Minute); hasMessage(out, coordinator.GracefulShutdown) {
 			t.Errorf("%v: after a while: %+v", status, out)
 		}
-		if out = m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !out.Stopped || !says(out, coordinator.RegionStopped) {
+		if out = m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !out.Stopped || !hasMessage(out, coordinator.RegionStopped) {
 			t.Errorf("%v: after the end of the shard: %+v", status, out)
 		}
 	}
@@ -172,7 +173,7 @@ func TestWaitingMessagesDelayTheStop(t *testing.T) {
 	if out := m.Step(0, region.Leave{}); out.Stopped {
 		t.Fatalf("Leave: %+v", out)
 	}
-	out := hear(m, homes(5, 1, "b"))
+	out := receive(m, homes(5, 1, "b"))
 	if out.Stopped || len(kinds(out, "b")) != 2 || kinds(out, "b")[1] != region.Flush {
 		t.Errorf("when the home is known: %+v", out)
 	}
@@ -181,20 +182,20 @@ func TestWaitingMessagesDelayTheStop(t *testing.T) {
 func TestStopByForce(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, about(coordinator.Host, 1))
+	receive(m, shardMessage(coordinator.Host, 1))
 	m.Step(0, region.Send{Shard: 2, Token: 1})
 	arrive(m, "b", region.Frame{Kind: region.Forward, Shard: 2, Token: 2, Hop: 1})
 	out := m.Step(0, region.Stop{})
 	if len(out.Refused) != 2 || len(out.Actions) != 1 || out.Actions[0].Kind != region.Abort || out.Stopped || m.Buffered() != 0 {
 		t.Fatalf("Stop: %+v", out)
 	}
-	if out = hear(m, about(coordinator.Host, 2)); len(out.Actions) != 0 {
+	if out = receive(m, shardMessage(coordinator.Host, 2)); len(out.Actions) != 0 {
 		t.Errorf("Host of another shard: %+v", out)
 	}
 	if out = arrive(m, "b", forward(3, 0)); len(out.Refused) != 1 || out.Refused[0].Reason != shard.Stopped {
 		t.Errorf("Send: %+v", out)
 	}
-	if out = m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !out.Stopped || !says(out, coordinator.RegionStopped) {
+	if out = m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !out.Stopped || !hasMessage(out, coordinator.RegionStopped) {
 		t.Errorf("after the end of the shard: %+v", out)
 	}
 }
@@ -202,7 +203,7 @@ func TestStopByForce(t *testing.T) {
 func TestFailedShardRestartsForAMessage(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, about(coordinator.Host, 1))
+	receive(m, shardMessage(coordinator.Host, 1))
 	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); len(out.Actions) != 0 {
 		t.Errorf("a failed shard without messages: %+v", out)
 	}
@@ -218,7 +219,7 @@ func TestFailedShardRestartsForAMessage(t *testing.T) {
 func TestFailedRememberedShardRestarts(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{Remember: true, RestartBackoff: time.Minute})
-	hear(m, about(coordinator.Host, 1))
+	receive(m, shardMessage(coordinator.Host, 1))
 	m.Step(0, region.ShardDone{Shard: 1, Generation: 1})
 	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); len(out.Actions) != 0 || m.Buffered() != 1 {
 		t.Errorf("a message during the pause: %+v", out)
@@ -233,8 +234,8 @@ func TestFailedRememberedShardRestarts(t *testing.T) {
 	}
 	m.Step(0, region.ShardDone{Shard: 1, Generation: 2})
 	arrive(m, "b", forward(3, 0))
-	out := hear(m, about(coordinator.HandOff, 2))
-	if len(out.Refused) != 1 || out.Refused[0] != (shard.Refusal{Token: 3, Reason: shard.HandedOff}) || !says(out, coordinator.Stopped) {
+	out := receive(m, shardMessage(coordinator.HandOff, 2))
+	if len(out.Refused) != 1 || out.Refused[0] != (shard.Refusal{Token: 3, Reason: shard.HandedOff}) || !hasMessage(out, coordinator.Stopped) {
 		t.Errorf("moved during the pause: %+v", out)
 	}
 }
@@ -249,7 +250,7 @@ func TestFullBufferRefusesTheNewest(t *testing.T) {
 			t.Errorf("Send with a full buffer: %+v", out)
 		}
 	}
-	if out := hear(m, about(coordinator.Host, 1)); len(out.Actions) != 2 || out.Actions[1].Token != 1 || m.Buffered() != 1 {
+	if out := receive(m, shardMessage(coordinator.Host, 1)); len(out.Actions) != 2 || out.Actions[1].Token != 1 || m.Buffered() != 1 {
 		t.Errorf("the first messages: %+v", out)
 	}
 	if out := arrive(m, "b", forward(6, 0)); len(out.Refused) != 0 || m.Buffered() != 1 {

@@ -25,7 +25,7 @@ func start(t *testing.T, cfg region.Config) *region.Machine {
 		t.Fatal(err)
 	}
 	see(m, "c", "a", "b")
-	hear(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 5})
+	receive(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 5})
 	return m
 }
 
@@ -38,7 +38,7 @@ func see(m *region.Machine, names ...string) region.Effects {
 	return m.Step(0, region.Members{Members: members})
 }
 
-func hear(m *region.Machine, msg coordinator.Message) region.Effects {
+func receive(m *region.Machine, msg coordinator.Message) region.Effects {
 	msg.Type = "account"
 	if msg.Instance == 0 {
 		msg.Instance = 2
@@ -50,11 +50,11 @@ func homes(term, round uint64, name string) coordinator.Message {
 	return coordinator.Message{Kind: coordinator.Homes, Term: term, Round: round, Homes: []coordinator.Home{{Node: node(name), Shards: []region.Shard{1}}}}
 }
 
-func about(kind coordinator.Kind, round uint64) coordinator.Message {
+func shardMessage(kind coordinator.Kind, round uint64) coordinator.Message {
 	return coordinator.Message{Kind: kind, Term: 5, Round: round, Shards: []region.Shard{1}}
 }
 
-func says(out region.Effects, kind coordinator.Kind) bool {
+func hasMessage(out region.Effects, kind coordinator.Kind) bool {
 	for _, o := range out.Messages {
 		if o.Message.Kind == kind && o.Message.Instance == 2 && o.To == node("c") {
 			return true
@@ -66,19 +66,19 @@ func says(out region.Effects, kind coordinator.Kind) bool {
 func TestOldAndForeignMessagesAreIgnored(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, homes(5, 3, "b"))
-	if out := hear(m, homes(4, 9, "c")); !says(out, coordinator.Fenced) || out.Messages[0].Message.Term != 5 {
+	receive(m, homes(5, 3, "b"))
+	if out := receive(m, homes(4, 9, "c")); !hasMessage(out, coordinator.Fenced) || out.Messages[0].Message.Term != 5 {
 		t.Errorf("a lower term: %+v", out)
 	}
-	hear(m, homes(5, 2, "c"))
+	receive(m, homes(5, 2, "c"))
 	other := homes(5, 4, "c")
 	other.Instance = 1
-	hear(m, other)
+	receive(m, other)
 	if home, _ := m.Home(1); home != node("b") {
 		t.Errorf("Home(1) = %v", home)
 	}
 	again := coordinator.Message{Kind: coordinator.RegisterAgain, Term: 6, Instance: 1}
-	if out := hear(m, again); !says(out, coordinator.Register) || m.Registered() {
+	if out := receive(m, again); !hasMessage(out, coordinator.Register) || m.Registered() {
 		t.Errorf("RegisterAgain: %+v", out)
 	}
 }
@@ -86,22 +86,22 @@ func TestOldAndForeignMessagesAreIgnored(t *testing.T) {
 func TestHandOffIsAcknowledgedAfterTheFlush(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, homes(5, 1, "b"))
+	receive(m, homes(5, 1, "b"))
 	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); len(out.Frames) != 1 || out.Frames[0].Frame.Kind != region.Forward {
 		t.Fatalf("Send: %+v", out)
 	}
-	out := hear(m, about(coordinator.BeginHandOff, 2))
-	if len(out.Frames) != 1 || out.Frames[0].Frame.Kind != region.Flush || says(out, coordinator.BeginHandOffAck) {
+	out := receive(m, shardMessage(coordinator.BeginHandOff, 2))
+	if len(out.Frames) != 1 || out.Frames[0].Frame.Kind != region.Flush || hasMessage(out, coordinator.BeginHandOffAck) {
 		t.Fatalf("BeginHandOff: %+v", out)
 	}
 	if during := m.Step(0, region.Send{Shard: 1, Token: 2}); len(during.Frames) != 0 {
 		t.Errorf("Send during the hand-off: %+v", during)
 	}
 	flushed := region.Frame{Kind: region.Flushed, Instance: 2, ID: out.Frames[0].Frame.ID}
-	if out = m.Step(0, region.FrameReceived{From: node("b"), Frame: flushed}); !says(out, coordinator.BeginHandOffAck) {
+	if out = m.Step(0, region.FrameReceived{From: node("b"), Frame: flushed}); !hasMessage(out, coordinator.BeginHandOffAck) {
 		t.Errorf("Flushed: %+v", out)
 	}
-	if out = hear(m, about(coordinator.BeginHandOff, 2)); !says(out, coordinator.BeginHandOffAck) {
+	if out = receive(m, shardMessage(coordinator.BeginHandOff, 2)); !hasMessage(out, coordinator.BeginHandOffAck) {
 		t.Errorf("a second BeginHandOff: %+v", out)
 	}
 }
@@ -109,13 +109,13 @@ func TestHandOffIsAcknowledgedAfterTheFlush(t *testing.T) {
 func TestRemovedRegionsAreNotFlushed(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, homes(5, 1, "b"))
+	receive(m, homes(5, 1, "b"))
 	m.Step(0, region.Send{Shard: 1, Token: 1})
-	hear(m, about(coordinator.BeginHandOff, 2))
-	if out := see(m, "c", "a"); !says(out, coordinator.BeginHandOffAck) {
+	receive(m, shardMessage(coordinator.BeginHandOff, 2))
+	if out := see(m, "c", "a"); !hasMessage(out, coordinator.BeginHandOffAck) {
 		t.Errorf("after the removal: %+v", out)
 	}
-	hear(m, homes(5, 3, "b"))
+	receive(m, homes(5, 3, "b"))
 	if _, known := m.Home(1); known {
 		t.Error("the home is a removed node")
 	}
@@ -124,21 +124,21 @@ func TestRemovedRegionsAreNotFlushed(t *testing.T) {
 func TestHostAfterHandOff(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	if out := hear(m, about(coordinator.Host, 1)); len(out.Actions) != 1 || !says(out, coordinator.Hosted) {
+	if out := receive(m, shardMessage(coordinator.Host, 1)); len(out.Actions) != 1 || !hasMessage(out, coordinator.Hosted) {
 		t.Fatalf("Host: %+v", out)
 	}
-	hear(m, about(coordinator.HandOff, 2))
-	hear(m, about(coordinator.HandOff, 3))
+	receive(m, shardMessage(coordinator.HandOff, 2))
+	receive(m, shardMessage(coordinator.HandOff, 3))
 	out := m.Step(0, region.ShardDone{Shard: 1, Generation: 1})
-	if !says(out, coordinator.Stopped) || out.Messages[0].Message.Round != 3 || len(m.Hosted()) != 0 {
+	if !hasMessage(out, coordinator.Stopped) || out.Messages[0].Message.Round != 3 || len(m.Hosted()) != 0 {
 		t.Errorf("ShardDone: %+v", out)
 	}
-	if out := hear(m, coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 3}); len(out.Actions) != 0 || !says(out, coordinator.Hosted) {
+	if out := receive(m, coordinator.Message{Kind: coordinator.Host, Term: 5, Round: 3}); len(out.Actions) != 0 || !hasMessage(out, coordinator.Hosted) {
 		t.Errorf("HandOff of a shard that is not here: %+v", out)
 	}
-	hear(m, about(coordinator.Host, 4))
-	hear(m, about(coordinator.HandOff, 5))
-	hear(m, about(coordinator.Host, 6))
+	receive(m, shardMessage(coordinator.Host, 4))
+	receive(m, shardMessage(coordinator.HandOff, 5))
+	receive(m, shardMessage(coordinator.Host, 6))
 	if out := m.Step(0, region.ShardDone{Shard: 1, Generation: 2}); len(out.Actions) != 1 || out.Actions[0].Generation != 3 {
 		t.Errorf("Host during the hand-off: %+v", out)
 	}
@@ -163,7 +163,7 @@ func TestMessageIsRelayedOnce(t *testing.T) {
 			t.Errorf("hop %d: %+v", hop, out)
 		}
 	}
-	out := hear(m, homes(5, 1, "b"))
+	out := receive(m, homes(5, 1, "b"))
 	if len(out.Refused) != 1 || out.Refused[0].Token != 11 || len(out.Frames) != 1 || out.Frames[0].Frame.Hop != 1 {
 		t.Errorf("%+v", out)
 	}
@@ -192,8 +192,8 @@ func TestInvalidConfigsNameTheField(t *testing.T) {
 func TestHomesOfRemovedNodes(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, homes(5, 1, "b"))
-	hear(m, coordinator.Message{Kind: coordinator.Homes, Term: 5, Round: 2, Homes: []coordinator.Home{{Node: node("c"), Shards: []region.Shard{2}}}})
+	receive(m, homes(5, 1, "b"))
+	receive(m, coordinator.Message{Kind: coordinator.Homes, Term: 5, Round: 2, Homes: []coordinator.Home{{Node: node("c"), Shards: []region.Shard{2}}}})
 	see(m, "c", "a")
 	if home, known := m.Home(1); known {
 		t.Errorf("Home(1) = %v", home)
@@ -201,7 +201,7 @@ func TestHomesOfRemovedNodes(t *testing.T) {
 	if home, _ := m.Home(2); home != node("c") {
 		t.Errorf("Home(2) = %v", home)
 	}
-	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); !says(out, coordinator.GetHomes) {
+	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); !hasMessage(out, coordinator.GetHomes) {
 		t.Errorf("Send: %+v", out)
 	}
 }

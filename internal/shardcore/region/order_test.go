@@ -13,8 +13,8 @@ import (
 func TestHomeHoldsItsOwnMessagesDuringAMove(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, about(coordinator.Host, 1))
-	if out := hear(m, about(coordinator.BeginHandOff, 2)); !says(out, coordinator.BeginHandOffAck) {
+	receive(m, shardMessage(coordinator.Host, 1))
+	if out := receive(m, shardMessage(coordinator.BeginHandOff, 2)); !hasMessage(out, coordinator.BeginHandOffAck) {
 		t.Errorf("BeginHandOff: %+v", out)
 	}
 	if out := m.Step(0, region.Send{Shard: 1, Token: 1}); len(out.Actions) != 0 {
@@ -24,7 +24,7 @@ func TestHomeHoldsItsOwnMessagesDuringAMove(t *testing.T) {
 	if out := m.Step(0, region.FrameReceived{From: node("b"), Frame: frame}); len(out.Actions) != 1 || out.Actions[0].Token != 2 {
 		t.Errorf("a message of another node: %+v", out)
 	}
-	if out := hear(m, about(coordinator.Host, 3)); len(out.Actions) != 1 || out.Actions[0].Token != 1 {
+	if out := receive(m, shardMessage(coordinator.Host, 3)); len(out.Actions) != 1 || out.Actions[0].Token != 1 {
 		t.Errorf("when the shard stays: %+v", out)
 	}
 }
@@ -32,13 +32,13 @@ func TestHomeHoldsItsOwnMessagesDuringAMove(t *testing.T) {
 func TestNewHomeWaitsForTheFlush(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
-	hear(m, homes(5, 1, "b"))
+	receive(m, homes(5, 1, "b"))
 	m.Step(0, region.Send{Shard: 1, Token: 1})
 	m.Step(0, region.FrameReceived{From: node("b"), Frame: region.Frame{Kind: region.NotHome, Shard: 1}})
-	if out := m.Step(0, region.Send{Shard: 1, Token: 2}); !says(out, coordinator.GetHomes) {
+	if out := m.Step(0, region.Send{Shard: 1, Token: 2}); !hasMessage(out, coordinator.GetHomes) {
 		t.Errorf("NotHome: %+v", out)
 	}
-	out := hear(m, homes(5, 2, "c"))
+	out := receive(m, homes(5, 2, "c"))
 	if len(out.Frames) != 1 || out.Frames[0].Frame.Kind != region.Flush || out.Frames[0].To != node("b") {
 		t.Fatalf("Homes with another home: %+v", out)
 	}

@@ -18,19 +18,19 @@ func TestRejectedRegion(t *testing.T) {
 	ours, theirs := coordinator.Settings{Shards: 100}, coordinator.Settings{Shards: 200}
 	m := start(t, region.Config{Settings: ours})
 	refused := coordinator.Message{Kind: coordinator.Refused, Term: 7, Round: 1, Settings: theirs}
-	out := hear(m, refused)
+	out := receive(m, refused)
 	by, why := m.Refused()
-	if m.Registered() || by != node("c") || why == nil || *why != theirs || !says(out, coordinator.Register) {
+	if m.Registered() || by != node("c") || why == nil || *why != theirs || !hasMessage(out, coordinator.Register) {
 		t.Fatalf("Refused: %+v, by %v, settings %v", out, by, why)
 	}
-	if out = hear(m, refused); len(out.Messages) != 0 {
+	if out = receive(m, refused); len(out.Messages) != 0 {
 		t.Errorf("a second Refused: %+v", out)
 	}
 	out = m.Tick(time.Minute)
-	if !says(out, coordinator.Register) || out.Messages[0].Message.Settings != ours {
+	if !hasMessage(out, coordinator.Register) || out.Messages[0].Message.Settings != ours {
 		t.Errorf("after a minute: %+v", out)
 	}
-	hear(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 7, Round: 1})
+	receive(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 7, Round: 1})
 	if _, why = m.Refused(); !m.Registered() || why != nil {
 		t.Errorf("after RegisterAck: %v", why)
 	}

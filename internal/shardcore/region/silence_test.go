@@ -26,15 +26,15 @@ func TestSilence(t *testing.T) {
 	silence(time.Second, 0) // not a member
 	m.Step(time.Second, region.Members{Members: []identity.Member{{Node: node("a"), Status: identity.Up}, {Node: node("c"), Status: identity.Up}}})
 	silence(time.Minute, 59*time.Second)
-	hear(m, coordinator.Message{Kind: coordinator.Refused, Term: 5, Round: 1})
+	receive(m, coordinator.Message{Kind: coordinator.Refused, Term: 5, Round: 1})
 	silence(time.Minute, 0)
-	hear(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 5, Round: 1})
+	receive(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 5, Round: 1})
 	silence(2*time.Minute, 0) // no request
 	m.Step(2*time.Minute, region.Send{Shard: 1, Token: 1})
 	silence(3*time.Minute, time.Minute)
-	hear(m, homes(4, 9, "c")) // of an old term
+	receive(m, homes(4, 9, "c")) // of an old term
 	silence(3*time.Minute, time.Minute)
-	hear(m, homes(5, 2, "a"))
+	receive(m, homes(5, 2, "a"))
 	silence(4*time.Minute, 0)
 	see(m, "b", "a")
 	silence(5*time.Minute, time.Minute)
@@ -52,12 +52,12 @@ func TestASilentCoordinatorIsDoubted(t *testing.T) {
 	asked := 0
 	for now := time.Duration(0); now < time.Minute; now = m.Next() {
 		out := m.Tick(now)
-		if silence := m.Silence(); says(out, coordinator.Register) != (silence >= 3*retry) || silence > 4*retry {
+		if silence := m.Silence(); hasMessage(out, coordinator.Register) != (silence >= 3*retry) || silence > 4*retry {
 			t.Fatalf("at %v, after a silence of %v: %+v", now, silence, out)
 		}
-		if says(out, coordinator.Register) {
+		if hasMessage(out, coordinator.Register) {
 			asked++
-			hear(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 5, Round: 1})
+			receive(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 5, Round: 1})
 		}
 	}
 	if asked < 5 || asked > 10 {
@@ -68,7 +68,7 @@ func TestASilentCoordinatorIsDoubted(t *testing.T) {
 	}
 	begun, again := m.Silence(), 0
 	for now := m.Next(); m.Silence() < begun+retry; now = m.Next() {
-		if says(m.Tick(now), coordinator.Register) {
+		if hasMessage(m.Tick(now), coordinator.Register) {
 			again++
 		}
 	}

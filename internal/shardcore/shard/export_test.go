@@ -3,5 +3,5 @@
 
 package shard
 
-// Buffered returns how many messages wait.
+// Buffered returns the number of waiting messages.
 func (m *Machine) Buffered() int { return m.buffered }

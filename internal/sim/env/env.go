@@ -9,8 +9,8 @@
 //	                                             links)
 //
 // A Process runs a Program. Its messages pass through the machines of package internal/link, in
-// frames that a broker carries. Each node has its own link to the broker, and faults apply to a
-// node or to a pair of nodes. A process has its own clock, and can be paused and killed.
+// frames that a broker forwards. Each node has its own link to the broker. Faults apply to a node
+// or to a pair of nodes. A process has its own clock, and can be paused and killed.
 package env
 
 import (
@@ -28,7 +28,7 @@ import (
 type Env struct {
 	// Rand is the source of all random decisions.
 	Rand *rand.Rand
-	// Network has the faults of the network.
+	// Network is the configuration of the network, with its delays and faults.
 	Network Network
 	// Direct bypasses links and frames: messages arrive at most once, in any order. This takes much
 	// less memory with thousands of nodes.
@@ -39,7 +39,7 @@ type Env struct {
 	now      time.Duration
 	queue    queue
 	hash     uint64
-	dataRand *rand.Rand // for frames of other lanes than Control, so that they do not influence those of Control
+	dataRand *rand.Rand // for frames on all lanes except Control, so that they do not change the random decisions for Control
 
 	places  map[string]*Place
 	byUID   map[uint64]*Process
@@ -77,7 +77,8 @@ func (w *Env) Traced() bool { return w.Trace != nil }
 // After calls f after some time.
 func (w *Env) After(d time.Duration, f func()) { w.queue.push(event{at: w.now + max(0, d), do: f}) }
 
-// Run advances the time by d, or until done returns true. It calls done after each event.
+// Run advances the time by d, or until done returns true. It calls done, if it is not nil, after
+// each event, and reports whether done returned true.
 func (w *Env) Run(d time.Duration, done func() bool) bool {
 	end := w.now + d
 	for len(w.queue.events) > 0 && w.queue.events[0].at <= end {
@@ -92,8 +93,9 @@ func (w *Env) Run(d time.Duration, done func() bool) bool {
 	return false
 }
 
-// Until advances the time by up to most, until a condition holds or failed returns true. It checks
-// the condition at the interval and returns whether it holds. failed may be nil.
+// Until advances the time until holds returns true, but by at most most. It calls holds at the
+// interval and returns its last result. It returns false as soon as failed returns true. failed may
+// be nil.
 func (w *Env) Until(most, interval time.Duration, holds, failed func() bool) bool {
 	for end := w.now + most; w.now < end && !holds(); {
 		if w.Run(interval, failed) {
@@ -115,17 +117,18 @@ func (w *Env) handle(e *event) {
 	}
 }
 
-// Place is a computer with its link to the broker and its wall clock. Processes of one name run
-// there, one after the other.
+// Place is a computer with its link to the broker and its wall clock. All processes with the name
+// of the place run there, one after the other.
 type Place struct {
 	Name string
-	// NoUp and NoDown drop all frames to the broker, and from it.
+	// NoUp drops all frames to the broker, NoDown all frames from it.
 	NoUp, NoDown bool
 	// Side is the half of a split broker to which the place is connected.
 	Side int
-	// Wall is the error of the wall clock.
+	// Wall is the difference between the wall clock and the true time.
 	Wall time.Duration
-	// Drift is the clock drift in parts per million. A positive drift is too fast.
+	// Drift is the drift of the process clocks in parts per million. With a positive drift, a clock
+	// runs too fast.
 	Drift int64
 	// Slow is the additional delay of messages.
 	Slow time.Duration
@@ -152,8 +155,8 @@ func (w *Env) uid() uint64 {
 	}
 }
 
-// Start starts a process. The function program returns its Program. It may use the process, but not
-// Send.
+// Start starts a process. The function program returns its Program. It may use the process, but
+// must not call Send.
 func (w *Env) Start(name string, program func(*Process) Program) *Process {
 	p := &Process{w: w, place: w.Place(name), began: w.now, wakeAt: never}
 	p.node = identity.Node{Name: name, UID: w.uid()}
@@ -186,7 +189,7 @@ type event struct {
 	lane uint8
 }
 
-// queue is a heap of events. Events of one time keep their order.
+// queue is a heap of events. Events at the same time keep their order of insertion.
 type queue struct {
 	events []event
 	seq    uint64
@@ -245,7 +248,7 @@ func (w *Env) mix(kind, value uint64) {
 }
 
 func (w *Env) mixBytes(b []byte) {
-	if w.Direct { // it would take too long
+	if w.Direct { // hashing all data would take too long
 		return
 	}
 	h := w.hash
@@ -257,8 +260,8 @@ func (w *Env) mixBytes(b []byte) {
 
 const (
 	never = time.Duration(math.MaxInt64)
-	// maxWaiting is the number of frames that the broker buffers for a paused process. It drops
-	// further ones.
+	// maxWaiting is the number of frames that the broker buffers for a paused process. The broker
+	// drops further frames.
 	maxWaiting = 20_000
 )
 
@@ -276,7 +279,7 @@ type Program interface {
 // Message is a message between processes.
 type Message struct {
 	From identity.Node
-	// To is the addressed incarnation, or a name with UID 0.
+	// To is the addressed incarnation. If its UID is 0, the message is addressed to the name.
 	To   identity.Node
 	Kind link.Kind
 	// Arrived is the time of arrival on the receiver's clock.
@@ -293,7 +296,7 @@ type Process struct {
 	links   *link.Machine
 
 	began  time.Duration // on the clock of the environment
-	offset time.Duration // its own clock at that time
+	offset time.Duration // the process's own clock at began
 	drift  int64
 
 	wakeAt time.Duration // on the clock of the environment
@@ -302,7 +305,7 @@ type Process struct {
 	dead    bool
 	paused  bool
 	resumed time.Duration
-	late    []func() // events during a pause, in order
+	late    []func() // calls that were due during a pause, in order
 	woken   bool
 	frames  int
 }
@@ -338,7 +341,7 @@ func (p *Process) local(at time.Duration) time.Duration {
 	return p.offset + passed + time.Duration(int64(passed)/1000*p.drift/1000)
 }
 
-// global returns the first time of the environment at which the process's clock shows at.
+// global returns the first time of the environment at which the process's clock reaches at.
 func (p *Process) global(at time.Duration) time.Duration {
 	passed := at - p.offset
 	g := p.began + passed - time.Duration(int64(passed)/1000*p.drift/1000)
@@ -363,14 +366,16 @@ func (p *Process) WakeAt(at time.Duration) {
 	}
 }
 
-// Alarm calls a machine at the times that the machine asks for. The zero value is ready.
+// Alarm calls a state machine at the times that the machine requests. The zero value is ready to
+// use.
 type Alarm struct {
 	at  time.Duration
 	set bool
 }
 
-// Set calls tick once at the time next, unless an earlier call is scheduled. The functions return
-// the next time of the machine and the current time, and call a function after some time.
+// Set schedules one call of tick at the time that next returns, unless an earlier call is
+// scheduled. next returns the next time of the machine, now the current time, and after calls a
+// function after a delay.
 func (a *Alarm) Set(next, now func() time.Duration, after func(time.Duration, func()), tick func()) {
 	at := next()
 	if at == never || a.set && at >= a.at {
@@ -440,8 +445,8 @@ func (p *Process) Pause() {
 	}
 }
 
-// Resume continues a paused process. All missed events happen at once, and a missed wake-up happens
-// before or after them.
+// Resume continues a paused process. All calls that were due during the pause run at once. A
+// wake-up that was due runs before or after all of them, at random.
 func (p *Process) Resume() {
 	if p.dead || !p.paused {
 		return

@@ -22,7 +22,7 @@ import (
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
-// worker makes this binary a worker process.
+// worker is the argument with which this test binary runs as a worker process.
 const worker = "serve-worker"
 
 func TestMain(m *testing.M) {
@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }
 
-// small are settings under which each row takes a moment.
+// small returns settings with which each row takes only a moment.
 func small(journal string) bench.Settings {
 	return bench.Settings{
 		Journal: journal, Rounds: 1, Length: 20 * time.Millisecond, Scale: 10_000,
@@ -43,19 +43,19 @@ func small(journal string) bench.Settings {
 	}
 }
 
-// Each row runs on each of its journals, verifies its data, removes its files, and returns complete
-// results.
+// TestRows checks that each row runs on each of its journals, verifies its data, removes its files,
+// and returns complete results.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	t.Run("rows", func(t *testing.T) {
 		for _, row := range bench.Rows() {
 			if row.Group == "sharding" && row.Journals[0] == "postgres" && !effort.Soak() {
-				continue // the processes need half a minute to detect a killed one
+				continue // the cluster needs half a minute to detect a killed process
 			}
 			for _, scheme := range row.Journals {
 				t.Run(row.Name+" on "+scheme, func(t *testing.T) {
-					t.Parallel() // most of the time the rows wait for nodes to join
+					t.Parallel() // the rows mostly wait for nodes to join
 					address := scheme + ":"
 					switch scheme {
 					case "leveldb":
@@ -83,13 +83,13 @@ func TestRows(t *testing.T) {
 func checkResult(t *testing.T, row bench.Row, scheme string, r bench.Result) {
 	t.Helper()
 	if r.Group != row.Group || r.Name != row.Name || r.Journal != scheme {
-		t.Errorf("the result of %s on %s is of %s %s on %s", row.Name, scheme, r.Group, r.Name, r.Journal)
+		t.Errorf("the result of %s on %s has group %s, name %s, journal %s", row.Name, scheme, r.Group, r.Name, r.Journal)
 	}
 	if r.Unit == "" || r.Settings == "" || r.Goal < 0 || r.Better != "higher" && r.Better != "lower" {
 		t.Errorf("%s on %s: incomplete: %+v", row.Name, scheme, r)
 	}
 	if r.Met != nil && *r.Met != (r.Better == "higher" && r.Ratio >= r.Goal || r.Better == "lower" && r.Ratio <= r.Goal) {
-		t.Errorf("%s on %s: wrong verdict: %+v", row.Name, scheme, r)
+		t.Errorf("%s on %s: wrong value of Met: %+v", row.Name, scheme, r)
 	}
 	var out bytes.Buffer
 	if err := bench.WriteJSON(&out, r); err != nil {
@@ -101,7 +101,7 @@ func checkResult(t *testing.T, row bench.Row, scheme string, r bench.Result) {
 	}
 }
 
-// keys returns the names in an object, in order.
+// keys returns the field names of a JSON object, in order.
 func keys(t *testing.T, object []byte) []string {
 	t.Helper()
 	if bytes.Count(object, []byte{'\n'}) != 1 {
@@ -120,7 +120,7 @@ func keys(t *testing.T, object []byte) []string {
 	}
 }
 
-// An interrupted run returns an error and removes its files.
+// TestInterrupted checks that an interrupted run returns an error and removes its files.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -162,7 +162,7 @@ func TestJournalAddress(t *testing.T) {
 	}
 }
 
-// Without an address, a row starts a private server.
+// TestPrivateServer checks that a row starts a private server if it gets no address.
 func TestPrivateServer(t *testing.T) {
 	t.Parallel()
 	rows, err := bench.Select("latency")

@@ -21,7 +21,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// forger has the rights of a node that is not a member, and sends arbitrary messages.
+// forger has the access rights of a node but is not a member. It sends arbitrary messages.
 type forger struct {
 	t       *testing.T
 	self    identity.Node
@@ -89,9 +89,9 @@ func figures(t *testing.T, n *cluster.Node) cluster.Stats {
 	return s
 }
 
-// A node that is not a member sends Down, Welcome and hand-over messages, under its own name and
-// under
-// that of a member. They change nothing, and each is counted.
+// TestForgedMessages sends Down, Welcome and hand-over messages from a node that is not a member,
+// under its own name and under the name of a member. The messages must change nothing, and each
+// must be counted.
 func TestForgedMessages(t *testing.T) {
 	t.Parallel()
 	server := natstest.Start(t, natstest.Config{Users: nodes(t, []string{"a", "b", "x"})})
@@ -110,7 +110,7 @@ func TestForgedMessages(t *testing.T) {
 	}
 	before := a.State()
 
-	// The true state, except that one member is Down, and another was never admitted.
+	// The true state with two changes: a is Down, and x is Up although it was never admitted.
 	var g membership.Gossip
 	g, err = g.Apply(b.Self(), membership.Change{Put: []*identity.Member{
 		{Node: a.Self(), Status: identity.Down, UpNumber: 1}, {Node: b.Self(), Status: identity.Up, UpNumber: 2}, {Node: x.self, Status: identity.Up, UpNumber: 3},
@@ -124,7 +124,8 @@ func TestForgedMessages(t *testing.T) {
 		subject string
 		kind    membership.Kind
 		data    []byte
-		// counted returns how many such messages of strangers a node has counted.
+		// counted returns how many messages of this kind from a node that is not a member were
+		// dropped.
 		counted func(cluster.Stats) uint64
 	}{
 		{"down", membership.KindState, down, func(s cluster.Stats) uint64 { return s.Membership.Dropped["stranger"] }},
@@ -148,10 +149,10 @@ func TestForgedMessages(t *testing.T) {
 	} {
 		forged := figures(t, a).Transport.Dropped[transport.DropForged]
 		x.send(b.Self(), a.Self(), m.kind, m.data)
-		until(t, m.subject+" under the name of a member is counted", func() bool { return figures(t, a).Transport.Dropped[transport.DropForged] > forged })
+		until(t, m.subject+" under the name of a member to be counted", func() bool { return figures(t, a).Transport.Dropped[transport.DropForged] > forged })
 		counted := m.counted(figures(t, a))
 		x.send(x.self, a.Self(), m.kind, m.data)
-		until(t, m.subject+" of a stranger is counted", func() bool { return m.counted(figures(t, a)) > counted })
+		until(t, m.subject+" from a node that is not a member to be counted", func() bool { return m.counted(figures(t, a)) > counted })
 	}
 
 	after := a.State()
@@ -165,9 +166,9 @@ func TestForgedMessages(t *testing.T) {
 	}
 	select {
 	case <-a.Done():
-		t.Errorf("the node has ended: %v", a.Err())
+		t.Errorf("node a has ended: %v", a.Err())
 	case <-b.Done():
-		t.Errorf("the node has ended: %v", b.Err())
+		t.Errorf("node b has ended: %v", b.Err())
 	default:
 	}
 }
@@ -183,7 +184,7 @@ func until(t *testing.T, subject string, holds func() bool) {
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
-			t.Fatalf("wait until %s: %v", subject, context.Cause(ctx))
+			t.Fatalf("wait for %s: %v", subject, context.Cause(ctx))
 		}
 	}
 }
