@@ -116,7 +116,7 @@ func (r *Registry) Encode(v any) (manifest string, payload []byte, err error) {
 func (r *Registry) notRegistered(v any) error {
 	t := reflect.TypeOf(v)
 	if t == nil {
-		return fmt.Errorf("%w: nil is no value", ErrNotRegistered)
+		return fmt.Errorf("%w: nil is not a value", ErrNotRegistered)
 	}
 	if r != nil {
 		if t.Kind() == reflect.Pointer && r.writers[t.Elem()] != nil {

@@ -208,7 +208,7 @@ const (
 )
 
 // Value is a value of any data type without its Go type parameters, as a replicator stores it. It
-// is immutable. Types.Value and As convert from and to typed values. The zero Value is no value;
+// is immutable. Types.Value and As convert from and to typed values. The zero Value holds no value;
 // only its methods IsZero and Type may be called.
 type Value struct{ c core }
 
@@ -243,7 +243,7 @@ func (v Value) changed(c core, err error) (Value, error) {
 	return Value{c}, nil
 }
 
-// IsZero reports whether there is no value.
+// IsZero reports whether v is the zero Value.
 func (v Value) IsZero() bool { return v.c == nil }
 
 // Type returns the name of the type with its parameters, such as "ORSet[string]". It is empty for

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Text that is no text is refused, so that no two IDs become one.
+// Text that is not valid is refused, so that no two IDs become one.
 func TestInvalidText(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, newBank(t, testRates))

@@ -163,7 +163,7 @@ func TestAllSeesEarlierHomes(t *testing.T) {
 	}
 	for _, n := range allocation.All(v, requests, func(allocation.View, allocation.Request) (identity.Node, bool) { return node("z"), true }) {
 		if !n.IsZero() {
-			t.Errorf("allocated to %v, which is no region", n)
+			t.Errorf("allocated to %v, which is not a region", n)
 		}
 	}
 	for _, n := range allocation.All(v, requests, func(allocation.View, allocation.Request) (identity.Node, bool) { return node("a"), false }) {

@@ -124,7 +124,7 @@ func FuzzRender(f *testing.F) {
 				t.Errorf("%s: %d bytes are allocated for %d", name, used, len(payload))
 			}
 			if err == nil && (len(got) > limit || !json.Valid(got)) {
-				t.Errorf("%s: %d bytes are no JSON, or more than %d: %s", name, len(got), limit, got)
+				t.Errorf("%s: %d bytes are not valid JSON, or more than %d bytes: %s", name, len(got), limit, got)
 			}
 			for _, r := range string(got) {
 				if !unicode.IsPrint(r) {
