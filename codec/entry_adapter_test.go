@@ -192,7 +192,7 @@ func TestErrorsNameARemedy(t *testing.T) {
 		codec.Split("gone", 2, func(left) ([]any, error) { return nil, nil }),
 	))
 	for want, value := range map[string]any{
-		"nil is not a value":                         nil,
+		"nil is not a value":                      nil,
 		"the registry has codec_test.opened, so":  &opened{},
 		"the registry has *codec_test.closed, so": closed{},
 		`add codec.Name[codec_test.renamed]("...`: renamed{},
