@@ -96,7 +96,7 @@ func TestState(t *testing.T) {
 		}
 	}
 	if strings.Contains(string(data), "rates") || strings.Contains(string(data), "marker") {
-		t.Errorf("%q has fields that are no state", data)
+		t.Errorf("%q has fields that are not part of the state", data)
 	}
 
 	for _, bad := range []any{nil, account{}, (*account)(nil), &meta{}} {

@@ -360,7 +360,7 @@ func TestContext(t *testing.T) {
 				t.Errorf("now is %v, want %v", c.Now(), now)
 			}
 			if c.Logger() == nil {
-				t.Error("there is no logger")
+				t.Error("no logger")
 			}
 			return c.Persist(line{"x"}).ReplyFunc(func() string {
 				if c.SequenceNr() != 1 {

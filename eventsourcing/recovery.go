@@ -191,7 +191,7 @@ func (f *folding[S, E]) applyAll(decoded []any, record Recorded) error {
 	for _, v := range decoded {
 		event, ok := v.(E)
 		if !ok {
-			return fmt.Errorf("replay event %d of %q: %w: %T is no event of this type", record.SequenceNr, f.pid, codec.ErrUnknown, v)
+			return fmt.Errorf("replay event %d of %q: %w: %T is not an event of this type", record.SequenceNr, f.pid, codec.ErrUnknown, v)
 		}
 		if f.replace == nil {
 			f.model.apply(&f.into, event, record)

@@ -95,7 +95,7 @@ func (v *View[E]) Update(ctx context.Context) error {
 		for _, d := range decoded {
 			event, ok := d.(E)
 			if !ok {
-				return fmt.Errorf("view of %q: event %d: %w: %T is no event of this type", v.pid, ev.SequenceNr, codec.ErrUnknown, d)
+				return fmt.Errorf("view of %q: event %d: %w: %T is not an event of this type", v.pid, ev.SequenceNr, codec.ErrUnknown, d)
 			}
 			if err := v.apply(Viewed[E]{Event: event, SequenceNr: ev.SequenceNr, Time: ev.Time}); err != nil {
 				return fmt.Errorf("view of %q: apply event %d: %w", v.pid, ev.SequenceNr, err)

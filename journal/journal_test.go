@@ -54,7 +54,7 @@ func TestIsFence(t *testing.T) {
 		t.Error("a record without a manifest is a fence")
 	}
 	if event := (&journal.Event{SequenceNr: 4, Manifest: "deposited"}); event.IsFence() {
-		t.Error("an event with an empty payload is no fence")
+		t.Error("an event with an empty payload is not a fence")
 	}
 }
 

@@ -321,7 +321,7 @@ func TestTakesDelta(t *testing.T) {
 			}
 		}
 		if v.TakesDelta([]byte(data[1:])) || v.TakesDelta([]byte(data[:1])) || v.TakesDelta([]byte(bytesOf(v))) {
-			t.Errorf("%s accepts data that is no delta", name)
+			t.Errorf("%s accepts data that is not a delta", name)
 		}
 	}
 }

@@ -103,7 +103,7 @@ func decodeEvents[E any](events *codec.Registry, manifest string, payload []byte
 	var all []encoded
 	for _, v := range decoded {
 		if _, ok := v.(E); !ok {
-			return nil, fmt.Errorf("%w: %T is no event of this type", codec.ErrUnknown, v)
+			return nil, fmt.Errorf("%w: %T is not an event of this type", codec.ErrUnknown, v)
 		}
 		manifest, payload, err := events.Encode(v)
 		if err != nil {

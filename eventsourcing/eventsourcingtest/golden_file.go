@@ -52,7 +52,7 @@ func readGolden(dir string) (map[string]encoded, error) {
 		}
 		path := filepath.Join(dir, e.Name())
 		if info, err := e.Info(); err != nil || info.Size() > maxGolden {
-			return nil, fmt.Errorf("%s is no sample: it has more than %d bytes, or: %w", path, maxGolden, err)
+			return nil, fmt.Errorf("%s is not a sample: it has more than %d bytes, or: %w", path, maxGolden, err)
 		}
 		data, err := os.ReadFile(path) //nolint:gosec // the test names it
 		if err != nil {
@@ -61,7 +61,7 @@ func readGolden(dir string) (map[string]encoded, error) {
 		manifest, text, _ := strings.Cut(string(data), "\n")
 		payload, err := hex.DecodeString(strings.Join(strings.Fields(text), ""))
 		if err != nil || manifest == "" {
-			return nil, fmt.Errorf("%s is no sample: want a manifest on a line and a payload in hex: %w", path, err)
+			return nil, fmt.Errorf("%s is not a sample: want a manifest on a line and a payload in hex: %w", path, err)
 		}
 		files[path] = encoded{strings.TrimSpace(manifest), payload}
 	}

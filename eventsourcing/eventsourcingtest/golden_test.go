@@ -221,7 +221,7 @@ func TestGoldenVersions(t *testing.T) {
 		if err := os.WriteFile(path, []byte(bad), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		g.fails(t, "is no sample")
+		g.fails(t, "is not a sample")
 	}
 }
 

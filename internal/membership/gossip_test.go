@@ -101,7 +101,7 @@ func TestEveryChangeTicksAndIsSeenBySelfOnly(t *testing.T) {
 		"forget":      {Forget: 1 << 40},
 	} {
 		if got := apply(t, g, b, nothing); !reflect.DeepEqual(got, g) {
-			t.Errorf("%s is no change: %v", name, got.Clock())
+			t.Errorf("%s changed the gossip: %v", name, got.Clock())
 		}
 	}
 }

@@ -22,12 +22,12 @@ func TestReachabilityRows(t *testing.T) {
 	a, b, c := node("a"), node("b"), node("c")
 	var r membership.Reachability
 	if got := r.Change(a, b, reachable); !reflect.DeepEqual(got, r) {
-		t.Errorf("reachable without a row is no change: %v", got)
+		t.Errorf("marking a node reachable without a row changed the rows: %v", got)
 	}
 	r = r.Change(a, b, unreachable)
 	again := r.Change(a, b, unreachable)
 	if again.Observers[0].Version != 1 {
-		t.Errorf("the same again is no change: %v", again)
+		t.Errorf("repeating an observation changed the rows: %v", again)
 	}
 	r = r.Change(a, c, terminated)
 	if got := r.Change(a, c, reachable).By(a, c); got != terminated {

@@ -106,7 +106,7 @@ func TestParseFileLine(t *testing.T) {
 		hash + ":9223372036854775808", strings.ToUpper(hash) + ":1", hash[1:] + ":1", "0" + hash + ":1", hash[:31] + "g:1",
 	} {
 		if _, _, ok := requests.ParseFileLine(id); ok {
-			t.Errorf("%q is no line of a file", id)
+			t.Errorf("%q is not a line of a file", id)
 		}
 	}
 }
