@@ -74,7 +74,7 @@ func TestUnregisteredRegionLeaves(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Role = "library"
-		a := w.start("a") // a proxy, and nobody has the role
+		a := w.start("a") // a proxy, and no node has the role
 		w.up(a)
 		over := w.asks(w.Context(), a, "d0")
 		w.leaves(a)

@@ -32,8 +32,8 @@ func started(term uint64, name string) event {
 	return event{Kind: coordinator.Started, Term: term, Node: node(name)}
 }
 
-// boss is a coordinator from the view of its store.
-type boss struct {
+// testCoordinator is a coordinator reduced to the calls that it makes to its store.
+type testCoordinator struct {
 	testing.TB
 
 	store sharding.CoordinatorStore
@@ -42,7 +42,7 @@ type boss struct {
 	rev   uint64
 }
 
-func open(tb testing.TB, stores sharding.CoordinatorStores, name string) *boss {
+func open(tb testing.TB, stores sharding.CoordinatorStores, name string) *testCoordinator {
 	tb.Helper()
 	s, err := stores.OpenCoordinator(sharding.Scope{Type: "account"})
 	if err != nil {
@@ -53,11 +53,11 @@ func open(tb testing.TB, stores sharding.CoordinatorStores, name string) *boss {
 			tb.Error(err)
 		}
 	})
-	return &boss{TB: tb, store: s, name: name}
+	return &testCoordinator{TB: tb, store: s, name: name}
 }
 
 // lead opens a store and begins a term, with region "r".
-func lead(tb testing.TB, stores sharding.CoordinatorStores, name string) *boss {
+func lead(tb testing.TB, stores sharding.CoordinatorStores, name string) *testCoordinator {
 	tb.Helper()
 	b := open(tb, stores, name)
 	b.lead()
@@ -65,13 +65,13 @@ func lead(tb testing.TB, stores sharding.CoordinatorStores, name string) *boss {
 	return b
 }
 
-func (b *boss) lead() {
+func (b *testCoordinator) lead() {
 	b.Helper()
 	b.must(b.load())
 	b.must(b.save(started(b.state.Term()+1, b.name)))
 }
 
-func (b *boss) load() error {
+func (b *testCoordinator) load() error {
 	state, _, rev, err := restored(b.Context(), b.store)
 	if err == nil {
 		b.state, b.rev = state, rev
@@ -79,7 +79,7 @@ func (b *boss) load() error {
 	return err
 }
 
-func (b *boss) save(events ...event) error {
+func (b *testCoordinator) save(events ...event) error {
 	after, err := b.state.Apply(events...)
 	if err != nil {
 		b.Fatal(err)
@@ -107,7 +107,7 @@ func stored(c *coordinator.Change) sharding.Change {
 	return sharding.Change{Term: c.Term, Rev: c.Rev, Claim: c.IsClaim(), Events: events, After: after}
 }
 
-func (b *boss) must(err error) {
+func (b *testCoordinator) must(err error) {
 	b.Helper()
 	if err != nil {
 		b.Fatal(err)

@@ -62,7 +62,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 		}
 	case "run": // how long
 		s.w.run(duration(t, names[0]))
-	case "wait": // most, names ...: until these and nobody else are up
+	case "wait": // most, names ...: until exactly these nodes are Up
 		var hosts []*host
 		for _, name := range names[1:] {
 			hosts = append(hosts, s.host(t, name))

@@ -110,7 +110,7 @@ func TestDeletionOutlivesOlderAppends(t *testing.T) {
 		t.Fatalf("the deletion did not wait: %v", err)
 	default:
 	}
-	store(t, j, eventsOf("c", 0, 1)) // which nobody holds up
+	store(t, j, eventsOf("c", 0, 1)) // no transaction blocks it
 	g.open(t)
 	errs := <-outcome
 	if !errors.Is(errs[0], journal.ErrConflict) || errs[1] != nil {

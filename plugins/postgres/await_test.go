@@ -129,7 +129,7 @@ func TestAwaitAfterAnotherRefresh(t *testing.T) {
 	done := awaiting(t.Context(), j, "")
 	listening(t, dsn, 1)
 	store(t, writing, eventsOf("a", 0, 1))
-	if err := db.Pass(t.Context()); err != nil { // nobody was notified
+	if err := db.Pass(t.Context()); err != nil { // needed: the writer sends no notification
 		t.Fatal(err)
 	}
 	if err := j.Await(t.Context(), ""); err != nil {

@@ -34,16 +34,16 @@ type region struct {
 	alive    bool // the process runs
 	cut      bool
 
-	term       uint64
-	boss       identity.Node
-	registered bool
-	leaving    bool
-	left       bool
-	last       map[shard]position
-	homes      map[shard]identity.Node
-	hosts      map[shard]bool
-	stops      map[shard]*stopping
-	wanted     map[shard]bool
+	term        uint64
+	coordinator identity.Node
+	registered  bool
+	leaving     bool
+	left        bool
+	last        map[shard]position
+	homes       map[shard]identity.Node
+	hosts       map[shard]bool
+	stops       map[shard]*stopping
+	wanted      map[shard]bool
 }
 
 func (r *region) start() {
@@ -100,7 +100,7 @@ func (r *region) receive(from identity.Node, m coordinator.Message) {
 		return
 	}
 	if m.Term > r.term {
-		r.term, r.boss, r.registered = m.Term, from, false
+		r.term, r.coordinator, r.registered = m.Term, from, false
 	}
 	switch m.Kind {
 	case coordinator.RegisterAck:
@@ -239,7 +239,7 @@ func (r *region) tick() {
 			shards = append(shards, s)
 		}
 		slices.Sort(shards)
-		r.send(r.boss, coordinator.Message{Kind: coordinator.GetHomes, Term: r.term, Shards: shards})
+		r.send(r.coordinator, coordinator.Message{Kind: coordinator.GetHomes, Term: r.term, Shards: shards})
 	}
 	if r.leaving {
 		for _, n := range r.w.bosses() {

@@ -28,27 +28,27 @@ const (
 // world has nodes with regions, a store, and a coordinator on the oldest node, sometimes two. Its
 // network loses, delays, repeats and reorders messages.
 type world struct {
-	t        *testing.T
-	rnd      *rand.Rand
-	seed     uint64
-	remember bool
-	faults   bool
-	now      time.Duration
-	due      agenda
-	seq      int
-	store    *store
-	regions  []*region // by age
-	bossList []*boss
-	removals []coordinator.Removal
-	hosting  map[shard]*region
-	view     coordinator.Members
-	hit      map[string]int
-	names    int
-	quiet    time.Duration // the time from which no new entity is needed
+	t            *testing.T
+	rnd          *rand.Rand
+	seed         uint64
+	remember     bool
+	faults       bool
+	now          time.Duration
+	due          agenda
+	seq          int
+	store        *store
+	regions      []*region // by age
+	coordinators []*simCoordinator
+	removals     []coordinator.Removal
+	hosting      map[shard]*region
+	view         coordinator.Members
+	hit          map[string]int
+	names        int
+	quiet        time.Duration // the time from which no new entity is needed
 }
 
-// boss is the coordinator of a node.
-type boss struct {
+// simCoordinator is the coordinator of a node.
+type simCoordinator struct {
 	w    *world
 	r    *region // its node
 	m    *coordinator.Machine
@@ -115,7 +115,7 @@ func (w *world) post(from, to identity.Node, m coordinator.Message, toRegion boo
 				receiver.receive(from, decoded)
 				return
 			}
-			for _, b := range w.bossList {
+			for _, b := range w.coordinators {
 				if b.r == receiver {
 					b.step(coordinator.Received{From: from, Message: decoded})
 				}
@@ -127,7 +127,7 @@ func (w *world) post(from, to identity.Node, m coordinator.Message, toRegion boo
 // bosses returns the nodes that may have a coordinator.
 func (w *world) bosses() []identity.Node {
 	var nodes []identity.Node
-	for _, b := range w.bossList {
+	for _, b := range w.coordinators {
 		if !b.gone {
 			nodes = append(nodes, b.r.node)
 		}
@@ -168,7 +168,7 @@ func (w *world) publish() {
 		w.view.Members = append(w.view.Members, m)
 	}
 	slices.SortFunc(w.view.Members, func(a, b identity.Member) int { return a.Node.Compare(b.Node) })
-	for _, b := range w.bossList {
+	for _, b := range w.coordinators {
 		if !b.r.cut {
 			b.step(w.view)
 		}
@@ -184,8 +184,8 @@ func (w *world) appoint(r *region) {
 		w.t.Fatal(err)
 	}
 	w.hit["appointed"]++
-	b := &boss{w: w, r: r, m: m}
-	w.bossList = append(w.bossList, b)
+	b := &simCoordinator{w: w, r: r, m: m}
+	w.coordinators = append(w.coordinators, b)
 	w.after(5*time.Second, func() { // all nodes notice the other coordinator in the end
 		for _, r := range w.regions {
 			r.registered = false
@@ -194,13 +194,13 @@ func (w *world) appoint(r *region) {
 	b.step(w.view)
 }
 
-func (b *boss) step(in coordinator.Input) {
+func (b *simCoordinator) step(in coordinator.Input) {
 	if !b.gone && b.r.alive {
 		b.apply(b.m.Step(b.w.now, in))
 	}
 }
 
-func (b *boss) tick() {
+func (b *simCoordinator) tick() {
 	if b.gone || !b.r.alive || b.w.now < b.m.Next() {
 		return
 	}
@@ -210,7 +210,7 @@ func (b *boss) tick() {
 	}
 }
 
-func (b *boss) apply(e coordinator.Effects) {
+func (b *simCoordinator) apply(e coordinator.Effects) {
 	w := b.w
 	for _, n := range e.Notes {
 		w.hit[n.Kind.String()]++
@@ -252,7 +252,7 @@ func (b *boss) apply(e coordinator.Effects) {
 }
 
 // check verifies that sent homes are stored and not moving.
-func (b *boss) check(out []coordinator.Outgoing) {
+func (b *simCoordinator) check(out []coordinator.Outgoing) {
 	w := b.w
 	if len(out) == 0 {
 		return
@@ -291,7 +291,7 @@ func (b *boss) check(out []coordinator.Outgoing) {
 	}
 }
 
-func (b *boss) place(ask coordinator.AskStrategy) {
+func (b *simCoordinator) place(ask coordinator.AskStrategy) {
 	w := b.w
 	homes := allocation.All(ask.View, ask.Requests, allocation.LeastShards{}.Allocate)
 	if w.faults {
@@ -310,7 +310,7 @@ func (b *boss) place(ask coordinator.AskStrategy) {
 	w.after(w.delay(), func() { b.step(coordinator.HomesChosen{ID: ask.ID, Homes: homes}) })
 }
 
-func (b *boss) rebalance(ask coordinator.AskRebalance) {
+func (b *simCoordinator) rebalance(ask coordinator.AskRebalance) {
 	w := b.w
 	moved := allocation.LeastShards{}.Rebalance(ask.View)
 	if w.faults {
@@ -323,7 +323,7 @@ func (b *boss) rebalance(ask coordinator.AskRebalance) {
 
 // disturb injects random faults.
 func (w *world) disturb() {
-	if len(w.bossList) == 0 || len(w.regions) == 0 {
+	if len(w.coordinators) == 0 || len(w.regions) == 0 {
 		return
 	}
 	r := w.regions[w.rnd.IntN(len(w.regions))]
@@ -342,7 +342,7 @@ func (w *world) disturb() {
 		if well > 2 && r.alive && !r.cut {
 			w.hit["cut"]++
 			r.cut = true
-			for _, b := range w.bossList { // a node that is cut off does not become the coordinator
+			for _, b := range w.coordinators { // a node that is cut off does not become the coordinator
 				b.gone = b.gone || b.r == r && b.m.Phase() < coordinator.Settling
 			}
 		}
@@ -357,7 +357,7 @@ func (w *world) disturb() {
 			r.restart()
 		}
 	case 7:
-		if b := w.bossList[w.rnd.IntN(len(w.bossList))]; !b.gone { // it fails, and a new one replaces it
+		if b := w.coordinators[w.rnd.IntN(len(w.coordinators))]; !b.gone { // it fails, and a new one replaces it
 			w.hit["fails"]++
 			b.gone = true
 		}
@@ -367,17 +367,17 @@ func (w *world) disturb() {
 			w.appoint(r)
 		}
 	case 9:
-		if b := w.bossList[w.rnd.IntN(len(w.bossList))]; !b.gone {
+		if b := w.coordinators[w.rnd.IntN(len(w.coordinators))]; !b.gone {
 			w.hit["terminate"]++
 			b.step(coordinator.Terminate{Now: w.rnd.IntN(3) == 0})
 		}
 	case 10:
-		if b := w.bossList[w.rnd.IntN(len(w.bossList))]; !b.gone {
+		if b := w.coordinators[w.rnd.IntN(len(w.coordinators))]; !b.gone {
 			w.hit["now"]++
 			b.step(coordinator.RebalanceNow{})
 		}
 	case 11:
-		if b := w.bossList[w.rnd.IntN(len(w.bossList))]; !b.gone {
+		if b := w.coordinators[w.rnd.IntN(len(w.coordinators))]; !b.gone {
 			w.post(r.node, b.r.node, coordinator.Message{Kind: coordinator.StopShards, Type: "account", Shards: []shard{shard(w.rnd.IntN(shards)), shard(w.rnd.IntN(shards))}}, false)
 		}
 	}
@@ -408,7 +408,7 @@ func (w *world) lead() {
 		if r.proxy || !r.alive || r.cut || r.left {
 			continue
 		}
-		if !slices.ContainsFunc(w.bossList, func(b *boss) bool { return b.r == r && !b.gone }) && w.rnd.IntN(20) == 0 {
+		if !slices.ContainsFunc(w.coordinators, func(b *simCoordinator) bool { return b.r == r && !b.gone }) && w.rnd.IntN(20) == 0 {
 			w.appoint(r)
 		}
 		break
@@ -436,17 +436,17 @@ func (w *world) run(until time.Duration) {
 				r.tick()
 			}
 		}
-		for _, b := range w.bossList {
+		for _, b := range w.coordinators {
 			b.tick()
 		}
-		w.bossList = slices.DeleteFunc(w.bossList, func(b *boss) bool { return b.gone || !b.r.alive })
+		w.coordinators = slices.DeleteFunc(w.coordinators, func(b *simCoordinator) bool { return b.gone || !b.r.alive })
 	}
 }
 
 // settled checks the state after some time without faults.
 func (w *world) settled() {
-	var oldest *boss
-	for _, b := range w.bossList {
+	var oldest *simCoordinator
+	for _, b := range w.coordinators {
 		if b.m.Phase() == coordinator.Active && (oldest == nil || b.m.Term() > oldest.m.Term()) {
 			oldest = b
 		}
@@ -511,7 +511,7 @@ func simulate(t *testing.T, seed uint64, register, remember bool, hit map[string
 	w.run(unrest + settle)
 	// A round of moves may still run after a late leave.
 	for range 12 {
-		if !slices.ContainsFunc(w.bossList, func(b *boss) bool { return len(b.m.Moving()) > 0 }) {
+		if !slices.ContainsFunc(w.coordinators, func(b *simCoordinator) bool { return len(b.m.Moving()) > 0 }) {
 			break
 		}
 		w.run(w.now + 5*time.Second)

@@ -63,7 +63,7 @@ func (s *store) save(c coordinator.Change) (stored, fenced bool) {
 }
 
 // do performs a save, with faults.
-func (s *store) do(b *boss, c coordinator.Save) {
+func (s *store) do(b *simCoordinator, c coordinator.Save) {
 	w := s.w
 	answer := func(in coordinator.Input) { w.after(w.delay(), func() { b.step(in) }) }
 	failed := coordinator.SaveFailed{ID: c.ID}
@@ -97,7 +97,7 @@ func (s *store) do(b *boss, c coordinator.Save) {
 	}
 }
 
-func (s *store) load(b *boss, id uint64) {
+func (s *store) load(b *simCoordinator, id uint64) {
 	w := s.w
 	if w.faults && w.rnd.IntN(10) == 0 {
 		w.hit["load failed"]++
@@ -117,7 +117,7 @@ func (s *store) load(b *boss, id uint64) {
 	w.after(w.delay(), func() { b.step(in) })
 }
 
-func (s *store) add(b *boss, a coordinator.AddShards) {
+func (s *store) add(b *simCoordinator, a coordinator.AddShards) {
 	w := s.w
 	fault := w.faults && w.rnd.IntN(8) == 0
 	w.after(w.delay(), func() {

@@ -60,7 +60,7 @@ type world struct {
 	due     agenda
 	seq     int
 	nodes   []*hostedShard
-	boss    *coordinator.Machine
+	coord   *coordinator.Machine
 	links   map[link]time.Duration // when the last frame arrives
 	owner   map[region.Shard]*hostedShard
 	sent    uint64
@@ -113,7 +113,7 @@ func (w *world) members() []identity.Member {
 	return members
 }
 
-func (w *world) tell(in coordinator.Input) { w.coordinate(w.boss.Step(w.now, in)) }
+func (w *world) tell(in coordinator.Input) { w.coordinate(w.coord.Step(w.now, in)) }
 
 // coordinate applies the effects of the coordinator. Its store replies at once.
 func (w *world) coordinate(out coordinator.Effects) {
@@ -273,7 +273,7 @@ func (w *world) crash(h *hostedShard) {
 }
 
 func (w *world) tick() {
-	w.coordinate(w.boss.Tick(w.now))
+	w.coordinate(w.coord.Tick(w.now))
 	for _, h := range w.nodes {
 		if !h.crashed {
 			w.perform(h, h.m.Tick(w.now))
@@ -312,13 +312,13 @@ func simulate(t *testing.T, seed uint64, lossy, crashes bool, hit map[string]int
 		h.m = m
 		w.nodes = append(w.nodes, h)
 	}
-	boss, err := coordinator.New(coordinator.Config{
+	coord, err := coordinator.New(coordinator.Config{
 		Self: w.nodes[0].node, Type: "account", Shards: shards, HandOffTimeout: 8 * time.Second, RebalanceInterval: 3 * time.Second, StartTimeout: 4 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.boss = boss
+	w.coord = coord
 	w.see()
 	w.tick()
 	last := w.nodes[len(w.nodes)-1]
