@@ -46,13 +46,14 @@ func (g *gate) begin(t *testing.T, j journal.Journal, writes ...journal.Write) (
 	for i := range writes {
 		writes[i].Writer = "slow"
 	}
-	told := make(chan []error, 1)
-	go func() { told <- j.Append(context.WithoutCancel(t.Context()), writes) }()
+	appended := make(chan []error, 1)
+	go func() { appended <- j.Append(context.WithoutCancel(t.Context()), writes) }()
 	until(t, "a held append", func() bool {
-		err := g.admin.QueryRow(t.Context(), "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = 7 AND NOT granted").Scan(&pid)
+		err := g.admin.QueryRow(t.Context(), `SELECT pid FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = 'advisory'`).Scan(&pid)
 		return err == nil
 	})
-	return told, pid
+	return appended, pid
 }
 
 func (g *gate) open(t *testing.T) {
@@ -102,7 +103,7 @@ func TestDeletionOutlivesOlderAppends(t *testing.T) {
 	go func() { deleted <- deleter.DeleteTo(context.WithoutCancel(t.Context()), "a", 6) }()
 	until(t, "the deletion to wait, or to go on", func() bool {
 		var query string
-		err := g.admin.QueryRow(t.Context(), "SELECT query FROM pg_stat_activity WHERE application_name = 'deleter'").Scan(&query)
+		err := g.admin.QueryRow(t.Context(), "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'deleter'").Scan(&query)
 		return err == nil && (strings.Contains(query, "pg_locks") || strings.Contains(query, "gone") && len(deleted) > 0)
 	})
 	select {

@@ -26,7 +26,7 @@ func TestDeletionsSideBySide(t *testing.T) {
 	told := make(chan error)
 	go func() { told <- j.DeleteTo(t.Context(), "a", part+rest) }()
 	for waiting := 0; waiting == 0; {
-		if err := watch.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted").Scan(&waiting); err != nil {
+		if err := watch.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&waiting); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -256,7 +256,7 @@ func (s *target) blocks(t *testing.T, server string) bool {
 	t.Helper()
 	var blocks bool
 	if err := s.truth.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity AS waiting, unnest(pg_blocking_pids(waiting.pid)) AS blocking
-		JOIN pg_stat_activity AS held ON held.pid = blocking WHERE waiting.wait_event_type = 'Lock' AND held.application_name = $1)`, server).Scan(&blocks); err != nil {
+		JOIN pg_stat_activity AS held ON held.pid = blocking WHERE waiting.wait_event_type = 'Lock' AND held.datname = current_database() AND held.application_name = $1)`, server).Scan(&blocks); err != nil {
 		t.Errorf("look at locks: %v", err)
 	}
 	return blocks
