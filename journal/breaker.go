@@ -59,8 +59,8 @@ var (
 //
 // A call counts as a failure if it timed out or if the store did not respond. Conflicts,
 // rejections, skipped writes and reports of damaged data are responses. A call whose caller
-// canceled it does not count. An Append with several failed writes is one failure, and no failure
-// if the store responded for any of them.
+// canceled it does not count. An Append with several failed writes counts as one failure. It counts
+// as a success if the store responded for any of the writes.
 //
 // Replay is forwarded without breaker and timeout. As finds the optional interfaces of j.
 // WithBreaker never abandons a call: it waits until j returns, so j must respect its context.
@@ -84,7 +84,7 @@ func WithBreaker(j Journal, cfg BreakerConfig) (Journal, error) {
 
 func (g *guarded) Unwrap() Journal { return g.journal }
 
-// Append passes the writes on. While the breaker is open each slot matches ErrNotSent and
+// Append forwards the writes. While the breaker is open each slot matches ErrNotSent and
 // ErrBreakerOpen.
 func (g *guarded) Append(ctx context.Context, writes []Write) []error {
 	if g.closed.Load() {
@@ -101,13 +101,14 @@ func (g *guarded) Append(ctx context.Context, writes []Write) []error {
 	return slots
 }
 
-// Replay passes through: it takes as long as it takes.
+// Replay is forwarded without breaker and timeout, because its duration depends on the length of
+// the history.
 func (g *guarded) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[Event, error] {
 	return g.journal.Replay(ctx, id, from, to)
 }
 
 // HighestSequenceNr fails with ErrBreakerOpen while the breaker is open, and with ErrCallTimeout
-// when its time is up.
+// after the call timeout.
 func (g *guarded) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
 	var highest uint64
 	err := g.do(ctx, func(ctx context.Context) (err error) {
@@ -117,8 +118,8 @@ func (g *guarded) HighestSequenceNr(ctx context.Context, id string) (uint64, err
 	return highest, err
 }
 
-// DeleteTo fails with ErrBreakerOpen while the breaker is open, and with ErrCallTimeout when its
-// time is up.
+// DeleteTo fails with ErrBreakerOpen while the breaker is open, and with ErrCallTimeout after the
+// call timeout.
 func (g *guarded) DeleteTo(ctx context.Context, id string, to uint64) error {
 	return g.do(ctx, func(ctx context.Context) error {
 		return g.journal.DeleteTo(ctx, id, to)
@@ -147,7 +148,7 @@ func appendOutcome(slots []error) breaker.Outcome {
 	for _, err := range slots {
 		switch {
 		case err == nil, errors.Is(err, ErrConflict):
-			return breaker.Success // such a slot requires a response
+			return breaker.Success // only a store that responded returns such a slot
 		case errors.Is(err, ErrRejected), errors.Is(err, ErrSkipped):
 		default:
 			outcome = callOutcome(err)

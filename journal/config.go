@@ -15,10 +15,10 @@ type FilterMode uint8
 const (
 	// FilterFail ends the replay with a *ViolationError.
 	FilterFail FilterMode = iota
-	// FilterRepairByDiscardOld drops the record, or those of an older writer that a newer one wrote
-	// over.
+	// FilterRepairByDiscardOld drops the record. If a newer writer has overwritten records of an
+	// older writer, it drops the older records instead.
 	FilterRepairByDiscardOld
-	// FilterWarn reports it and yields everything unchanged.
+	// FilterWarn reports the violation and yields all records unchanged.
 	FilterWarn
 	// FilterOff disables the filter.
 	FilterOff
@@ -62,13 +62,13 @@ var ErrViolation = errors.New("journal: replay filter: violation")
 // time.
 type ViolationError struct {
 	ID string
-	// SequenceNr and Writer are those of the record that is at fault.
+	// SequenceNr and Writer identify the faulty record.
 	SequenceNr uint64
 	Writer     string
 	// Detail relates the record to the other one: "comes after number", "comes from an old writer,
 	// after number" or "was overwritten by number".
 	Detail string
-	// OtherSequenceNr and OtherWriter are those of the record that shows it.
+	// OtherSequenceNr and OtherWriter identify the record that contradicts the faulty one.
 	OtherSequenceNr uint64
 	OtherWriter     string
 }
@@ -86,8 +86,8 @@ func (e *ViolationError) Is(target error) bool { return target == ErrViolation }
 type WriterConfig struct {
 	// MaxQueuedWrites is how many accepted requests may wait to be sent. Defaults to 16,384.
 	MaxQueuedWrites int
-	// MaxQueuedBytes is how many bytes they may have together; one request is always accepted.
-	// Defaults to 128 MiB.
+	// MaxQueuedBytes is the maximum total size of these requests in bytes. If the queue is empty, a
+	// request of any size is accepted. Defaults to 128 MiB.
 	MaxQueuedBytes int
 	// MaxBatchWrites is how many writes one Append may hold. Defaults to 1,024.
 	MaxBatchWrites int

@@ -41,7 +41,7 @@
 //	events of all IDs             Current            Live
 //	  of a type                   Criteria.Type      likewise
 //	  with a tag                  Criteria.Tag       likewise
-//	  of a share of the IDs       Criteria.Slices    likewise; SplitSlices computes the shares
+//	  of a range of slices        Criteria.Slices    likewise; SplitSlices computes the ranges
 //	events of one ID              CurrentByID        LiveByID
 //	persistence IDs               CurrentIDs         LiveIDs
 //	highest number of an ID       HighestSequenceNr

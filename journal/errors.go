@@ -100,8 +100,7 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 // GapError reports a missing record in the history of a persistence ID.
 type GapError struct {
 	ID string
-	// Want is the sequence number that had to follow, Got the one found instead: 0 if the history
-	// ended.
+	// Want is the missing sequence number. Got is the number found instead, 0 if the history ended.
 	Want, Got uint64
 }
 

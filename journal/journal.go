@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// MaxSequenceNr is the highest sequence number there can be. As the upper bound of a replay or a
+// MaxSequenceNr is the highest possible sequence number. As the upper bound of a replay or a
 // deletion it means "to the end".
 const MaxSequenceNr uint64 = 1<<63 - 1
 
@@ -38,8 +38,9 @@ type Journal interface {
 	// rejection of one does not affect the others.
 	//
 	// A journal never retries a write. An Append may outlast ctx: it returns only when it no longer
-	// reads the slices. Payloads, tags and metadata must not change from here on, and the journal
-	// may keep them. The slices of writes and events belong to the caller again after the return.
+	// reads the slices. Payloads, tags and metadata must not change after the call begins, and the
+	// journal may keep them. The slices of writes and events belong to the caller again after the
+	// return.
 	Append(ctx context.Context, writes []Write) []error
 
 	// Replay yields the records of an ID with from <= SequenceNr <= to in ascending order. A from
@@ -137,12 +138,12 @@ func CheckID(id string) error {
 	return nil
 }
 
-// JoinID returns the persistence ID of an entity: the name of its type and its own ID with a "|"
-// between them. The type has no "|"; an entity's ID may.
+// JoinID returns the persistence ID of an entity: its type name, a "|", and its entity ID. The type
+// name must not contain "|"; the entity ID may.
 func JoinID(typeName, entityID string) string { return typeName + "|" + entityID }
 
-// SplitID cuts a persistence ID at its first "|". Without one the type is empty and the entity's ID
-// is all of it.
+// SplitID splits a persistence ID at its first "|". If there is none, the type name is empty and
+// the entity ID is the whole persistence ID.
 func SplitID(id string) (typeName, entityID string) {
 	typeName, entityID, found := strings.Cut(id, "|")
 	if !found {
@@ -154,7 +155,7 @@ func SplitID(id string) (typeName, entityID string) {
 const (
 	// MaxEventSize is the size of the largest event, in bytes of its payload and metadata.
 	MaxEventSize = 16 << 20
-	// MaxWriteSize is that of the largest write.
+	// MaxWriteSize is the size of the largest write, in bytes of its payloads and metadata.
 	MaxWriteSize = 64 << 20
 )
 

@@ -97,8 +97,8 @@ type Page struct {
 	// Next is the position to resume after, never before the requested position. It is after every
 	// record that the query examined, so a reader that resumes there examines no record twice.
 	Next Offset
-	// More is set if another page can be read immediately. Next is after the requested position
-	// then.
+	// More is set if another page can be read immediately. In this case Next is after the requested
+	// position.
 	More bool
 }
 

@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package breaker is a circuit breaker. It protects a store that does not respond from further
-// calls, and its callers from waiting for it.
+// Package breaker implements a circuit breaker. While a store does not respond, the breaker stops
+// further calls to it, and callers fail immediately instead of waiting.
 //
 //	         failure × MaxFailures                reset timeout
 //	closed ────────────────────────▶ open ────────────────────────▶ half-open
@@ -34,9 +34,9 @@ type State uint8
 const (
 	// Closed lets all calls through.
 	Closed State = iota
-	// Open lets none through.
+	// Open lets no calls through.
 	Open
-	// HalfOpen has let one call through, on which the next state depends.
+	// HalfOpen has let one trial call through. Its outcome determines the next state.
 	HalfOpen
 )
 
@@ -48,12 +48,12 @@ const (
 	Success Outcome = iota
 	// Failure means that the store did not respond, or not in time.
 	Failure
-	// Unknown means that the call ended for another reason, such as a canceled caller. It does not
-	// count.
+	// Unknown means that the call ended for another reason, such as a canceled caller. It counts
+	// neither as a success nor as a failure.
 	Unknown
 )
 
-// Of returns the outcome of a call that has no errors but the store's.
+// Of returns the outcome of a call whose only errors are those of the store.
 func Of(err error) Outcome {
 	if err != nil {
 		return Failure
@@ -82,8 +82,8 @@ func New(maxFailures int, resetTimeout time.Duration) Breaker {
 	return Breaker{maxFailures: maxFailures, resetTimeout: resetTimeout}
 }
 
-// State returns the current state. An open Breaker stays so after the reset time-out until the next
-// call.
+// State returns the current state. After the reset timeout, an open Breaker remains open until the
+// next call.
 func (b *Breaker) State() State { return b.state }
 
 // Begin requests permission for a call. If it returns true, the caller makes the call and then
@@ -124,7 +124,7 @@ func (b *Breaker) End(now time.Time, t Ticket, o Outcome) {
 		}
 	case Unknown:
 		if b.state == HalfOpen {
-			b.setState(Open) // the time-out is over: the next call is the trial
+			b.setState(Open) // the reset timeout is over, so the next call is the trial
 		}
 	}
 }

@@ -20,7 +20,8 @@ type Config struct {
 	CallTimeout time.Duration
 	// ResetTimeout is how long the breaker stays open before it tries a call.
 	ResetTimeout time.Duration
-	// Open is the error of a call that was not made, Late that of one that exceeded its timeout.
+	// Open is the error of a call that was not made. Late is the error of a call that exceeded
+	// CallTimeout.
 	Open, Late error
 	// OnChange is called with true when the breaker opens and with false when it closes again, in
 	// order. A half-open breaker counts as open. The mutex of the Caller is held: OnChange must not
@@ -51,7 +52,7 @@ type Caller struct {
 	breaker Breaker
 }
 
-// NewCaller returns a Caller with a closed breaker: calls are made.
+// NewCaller returns a Caller whose breaker is closed.
 func NewCaller(cfg Config) *Caller {
 	return &Caller{cfg: cfg, breaker: New(cfg.MaxFailures, cfg.ResetTimeout)}
 }

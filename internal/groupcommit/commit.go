@@ -17,14 +17,14 @@ import (
 
 // batch is the work of one goroutine of a Writer.
 type batch struct {
-	requests requests // in order; answered and not only sent ones
+	requests requests // in order; includes those that are answered without being sent
 	count    int      // of requests
 	bytes    int
 	withheld int // requests that are answered without being sent
 	inAppend bool
 	writes   []journal.Write // reused
-	ids      []string        // its entries in Writer.busy; reused
-	rooms    []Owner         // reused
+	ids      []string        // the IDs of the batch in Writer.busy; reused
+	rooms    []Owner         // owners whose Room is called; reused
 }
 
 // busyID is a persistence ID of a call in flight.
@@ -33,7 +33,8 @@ type busyID struct {
 	wait requests
 }
 
-// start adds a goroutine. The channel is closed when it ends. w.mu is held.
+// start starts a goroutine that sends batches. The returned channel is closed when the goroutine
+// ends. w.mu is held.
 func (w *Writer) start(ctx context.Context) <-chan struct{} {
 	if len(w.active) == 0 {
 		select {
@@ -115,7 +116,8 @@ func (w *Writer) wakeIdle() {
 // take moves the next requests from the queue to c. w.mu is held.
 func (w *Writer) take(c *batch) {
 	if !w.trackIDs && w.unchecked == 0 && w.queued <= w.cfg.MaxBatchWrites && w.bytes <= w.cfg.MaxBatchBytes {
-		// The usual case does not touch the requests while others wait for the mutex.
+		// In the usual case take moves the whole list without touching the requests, so other
+		// goroutines wait only briefly for the mutex.
 		c.requests, c.count, c.bytes = w.queue, w.queued, w.bytes
 		w.queue, w.queued, w.bytes = requests{}, 0, 0
 		return
@@ -143,7 +145,8 @@ func (w *Writer) take(c *batch) {
 	}
 }
 
-// claim marks the ID of r as busy for c. If another call holds the ID, r waits there.
+// claim marks the ID of r as busy for c. If another call holds the ID, r joins the wait list of the
+// ID.
 func (w *Writer) claim(c *batch, r *Request) bool {
 	id := r.Write.ID
 	held, busy := w.busy[id]
@@ -256,7 +259,7 @@ func (w *Writer) append(ctx context.Context, writes []journal.Write, info *journ
 		info.Duration = time.Since(start)
 	}
 	if slots != nil && len(slots) != len(writes) {
-		err := fmt.Errorf("%w: Append answered %d writes with %d slots", journal.ErrContract, len(writes), len(slots))
+		err := fmt.Errorf("%w: Append of %d writes returned %d slots", journal.ErrContract, len(writes), len(slots))
 		slots = slices.Repeat([]error{err}, len(writes))
 	}
 	for _, err := range slots {

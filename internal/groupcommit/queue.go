@@ -46,8 +46,8 @@ func (q *requests) prepend(front requests) {
 type waitingOwners struct {
 	retrying, newcomers list.List // of waitingOwner
 	// granted counts the owners whose Room was called and that have not submitted since. Their
-	// places are reserved until the queue is empty; owners that have not submitted by then lose
-	// their place.
+	// places are reserved until the queue is empty. Owners that have not submitted then lose their
+	// place.
 	granted int
 }
 
@@ -90,11 +90,11 @@ func (l *waitingOwners) take(fits func(waitingOwner) bool) (p waitingOwner, ok b
 // deadlock.
 type Owner interface {
 	// Written is called exactly once for each accepted request, in order of submission for one
-	// Stream. A nil error means stored; otherwise err is the slot of Append or the reason why the
-	// request was not sent. The request belongs to its owner again.
+	// Stream. A nil error means stored. Otherwise err is the slot of Append or the reason why the
+	// request was not sent. From this call on the request belongs to its owner again.
 	Written(r *Request, err error)
 	// Room is called once for each Submit that returned false, when the Writer has room again. The
-	// owner may submit now, later or not at all.
+	// owner may submit now, later or never.
 	Room()
 }
 
@@ -102,11 +102,11 @@ type Owner interface {
 // value is ready to use. A Stream belongs to one Writer, whose mutex protects it, and must not be
 // copied.
 type Stream struct {
-	// epoch counts the calls of Reset that ended a skipping. A request of an older epoch was
+	// epoch counts the calls of Reset that resumed the stream. A request of an older epoch was
 	// submitted after the failure and before the Reset.
 	epoch uint32
 	state streamState
-	// granted is set from a Room until the next Submit.
+	// granted is set from a call of Room until the next Submit.
 	granted bool
 }
 
@@ -116,7 +116,7 @@ const (
 	flowing streamState = iota
 	// willFail: a request in the queue cannot be sent.
 	willFail
-	// skipping: that request has left the queue; later ones are skipped.
+	// skipping: the request that cannot be sent has left the queue; later requests are skipped.
 	skipping
 	// failed: a request was answered with an error; all are skipped until Reset.
 	failed
@@ -138,7 +138,7 @@ type Request struct {
 	epoch uint32
 }
 
-// measure returns the size of a write in bytes: that of its names, payloads, tags and metadata.
+// measure returns the size of a write in bytes: its names, payloads, tags and metadata.
 func measure(write *journal.Write, limit int) (int, error) {
 	if _, err := journal.CheckWrite(write); err != nil {
 		return 0, err

@@ -13,7 +13,7 @@
 //	// owner.Written is called with the outcome
 //
 // The Writer answers each request exactly once, in order of submission for each Stream. It never
-// retries a write, and it sends no write of a Stream after one that failed.
+// retries a write. After a failed write of a Stream, it sends no later write of that Stream.
 package groupcommit
 
 import (
@@ -38,10 +38,10 @@ var errWriterClosed = fmt.Errorf("%w: %w: writer", journal.ErrNotSent, journal.E
 // same persistence ID. The number of concurrent calls is limited by the journal (journal.Parallel);
 // each call has its own goroutine.
 //
-// When a write of a Stream fails, the expected sequence numbers of the later ones are wrong. They
-// are answered with ErrSkipped without being sent, and so are all further requests of the Stream
-// until Reset. Other streams are not affected, unless they write to the same ID: then the journal
-// itself may skip their writes in the same call.
+// When a write of a Stream fails, the expected sequence numbers of its later writes are wrong.
+// These writes are answered with ErrSkipped without being sent. The same holds for all further
+// requests of the Stream until Reset. Other streams are not affected, unless they write to the same
+// ID: then the journal itself may skip their writes in the same call.
 //
 // All methods are safe for concurrent use.
 type Writer struct {
@@ -52,21 +52,21 @@ type Writer struct {
 	mu     sync.Mutex
 	queue  requests
 	queued int // accepted and not sent: in the queue, or in a wait list of busy
-	bytes  int // their size
-	// unchecked is how many requests at the front of the queue must be looked at before they are
-	// sent, because a stream has failed.
+	bytes  int // total size of the queued requests
+	// unchecked is the number of requests at the front of the queue that must be checked before
+	// they are sent, because a stream has failed.
 	unchecked int
-	// trackIDs is set if busy contains the IDs of the calls in flight: if there may be several
-	// calls, or after Close has stopped waiting for one.
+	// trackIDs is set if busy contains the IDs of the calls in flight. This is the case if the
+	// journal allows several concurrent calls, and after Close has stopped waiting for a call.
 	trackIDs bool
 	busy     map[string]busyID
 	waiting  waitingOwners
 
 	wake    sync.Cond // for idle goroutines
 	idle    int
-	waking  bool     // one was signalled and has not run yet
-	active  []*batch // one of each goroutine
-	sending int      // how many of them are in an Append
+	waking  bool     // an idle goroutine was signaled and has not run yet
+	active  []*batch // one per goroutine
+	sending int      // number of active batches in an Append
 
 	closed  bool          // new requests are not sent
 	aborted bool          // queued requests are not sent either
@@ -112,7 +112,7 @@ func New(j journal.Journal, cfg journal.WriterConfig) (*Writer, error) {
 func (w *Writer) Submit(r *Request) bool {
 	size, err := measure(&r.Write, w.cfg.MaxBatchBytes)
 	if err != nil {
-		size = 0 // it carries nothing
+		size = 0 // the request is never sent, so it takes no room
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,12 +135,13 @@ func (w *Writer) Submit(r *Request) bool {
 	}
 	w.wakeIdle()
 	if w.closed && w.sending == len(w.active) && (w.aborted || w.sending == 0) {
-		w.start(context.Background()) // it only answers
+		w.start(context.Background()) // the goroutine only answers requests
 	}
 	return true
 }
 
-// admit reports whether there is room for r. If not, it adds the owner to the waiting ones.
+// admit reports whether there is room for r. If there is none, it adds the owner of r to the
+// waiting owners.
 func (w *Writer) admit(r *Request, size int) bool {
 	s := r.Stream
 	granted := s.granted
@@ -161,8 +162,8 @@ func (w *Writer) admit(r *Request, size int) bool {
 	return !full
 }
 
-// Reset ends the skipping that began when a write of s failed: requests submitted from now on are
-// sent again. Those submitted before stay skipped. It does nothing if no request of s was answered
+// Reset resumes a Stream after a failed write: requests submitted from now on are sent again.
+// Requests submitted before Reset stay skipped. It does nothing if no request of s was answered
 // with an error.
 func (w *Writer) Reset(s *Stream) {
 	w.mu.Lock()
@@ -176,8 +177,8 @@ func (w *Writer) Reset(s *Stream) {
 // Close stops accepting requests, sends the accepted ones, and waits for the calls in flight. When
 // ctx ends first, Close cancels the calls in flight, answers unsent requests with an error that
 // matches ErrNotSent and ErrClosed, and returns an error that matches the cause of ctx. A call that
-// ignores its context may still be in flight then; its requests, and the requests that wait for the
-// same IDs, are answered when it returns. Another Close waits for that.
+// ignores its context may then still be in flight. Its requests, and the requests that wait for the
+// same IDs, are answered when it returns. Another Close waits for that call.
 //
 // Close does not close the journal.
 func (w *Writer) Close(ctx context.Context) error {
@@ -200,7 +201,7 @@ func (w *Writer) Close(ctx context.Context) error {
 	return fmt.Errorf("journal: close writer: %w", context.Cause(ctx))
 }
 
-// abort stops the sending. The channel is closed after all requests that are not in flight are
+// abort stops sending. The returned channel is closed when all requests that are not in flight are
 // answered.
 func (w *Writer) abort(ctx context.Context) <-chan struct{} {
 	w.mu.Lock()
@@ -209,7 +210,7 @@ func (w *Writer) abort(ctx context.Context) <-chan struct{} {
 	w.cancel()
 	w.wake.Broadcast()
 	if w.sending == 0 {
-		return w.stopped // the goroutines won't be long
+		return w.stopped // the goroutines end soon
 	}
 	if !w.trackIDs {
 		w.trackIDs = true

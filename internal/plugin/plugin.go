@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plugin has the handles by which the journal and the snapshot store of one database are
-// closed separately, and the memory of the values that they read.
+// Package plugin contains helpers for storage plugins: handles that close the journal and the
+// snapshot store of one database separately, and an allocator for the values that they read.
 package plugin
 
 import "sync"
@@ -84,8 +84,8 @@ const (
 	maxArena = 256 << 10
 )
 
-// Arena allocates the values of a page in blocks. Each block is twice as large as the one before it,
-// from 4 to 256 KiB, or as large as a single larger value. Used parts are never reused.
+// Arena allocates the values of a page in blocks. Each block is twice as large as the one before
+// it, from 4 to 256 KiB, or as large as a single larger value. Allocated parts are never reused.
 type Arena []byte
 
 // Keep returns a copy of a value, nil if it is empty.

@@ -13,7 +13,7 @@ import (
 
 func appendChecks() []check {
 	return []check{
-		{"AppendNothing", "no writes are no error", base, func(f *fixture) {
+		{"AppendNothing", "Append of no writes returns no error", base, func(f *fixture) {
 			for _, writes := range [][]journal.Write{nil, {}} {
 				if errs := f.j.Append(f.ctx, writes); len(errs) != 0 {
 					f.Errorf("Append of no writes returned %v", errs)
@@ -31,7 +31,7 @@ func appendChecks() []check {
 			f.wantHistory(before.ID, 0, before)
 			f.wantHistory(after.ID, 0, after)
 		}},
-		{"AppendNumbering", "events are numbered from Expect+1 without a gap and up to MaxSequenceNr, else the write is rejected", base, func(f *fixture) {
+		{"AppendNumbering", "a write is rejected unless its events are numbered from Expect+1 without a gap, up to MaxSequenceNr", base, func(f *fixture) {
 			stored := write("numbered", "w", 0, 3)
 			f.store(stored)
 			for _, c := range []struct {
@@ -62,7 +62,7 @@ func appendChecks() []check {
 			}
 			f.wantHistory(stored.ID, 0, stored)
 		}},
-		{"AppendConflict", "a write that expects another highest number is a *ConflictError and not stored", base, func(f *fixture) {
+		{"AppendConflict", "a write that expects another highest number fails with a *ConflictError and is not stored", base, func(f *fixture) {
 			const id = "conflict"
 			first := write(id, "first", 0, 3)
 			f.store(first)
@@ -79,7 +79,7 @@ func appendChecks() []check {
 			f.store(next)
 			f.wantHistory(id, 0, first, next)
 		}},
-		{"AppendIsolation", "a conflict or a rejection of one write leaves the others as they would have been", base, func(f *fixture) {
+		{"AppendIsolation", "a conflict or a rejection of one write does not affect the other writes", base, func(f *fixture) {
 			old := write("conflicting", "w", 0, 1)
 			f.store(old)
 			conflicting, rejected := write("conflicting", "w", 0, 2), write("rejected", "w", 0, 2)
@@ -95,7 +95,7 @@ func appendChecks() []check {
 			f.wantHistory(rejected.ID, 0)
 			f.wantHistory(old.ID, 0, old)
 		}},
-		{"AppendSkipped", "after a failed write the later writes of its ID are ErrSkipped, even if they would succeed", base, func(f *fixture) {
+		{"AppendSkipped", "after a failed write later writes of its ID fail with ErrSkipped, even if they could be stored", base, func(f *fixture) {
 			rejected := write("rejected", "w", 1, 1)
 			rejected.Events[0].SequenceNr = 9
 			good := []journal.Write{write("conflicting", "w", 0, 1), write("rejected", "w", 0, 1), write("good", "w", 0, 1), write("good", "w", 1, 1)}
@@ -106,7 +106,7 @@ func appendChecks() []check {
 			f.wantRejected(errs[4], rejected)
 			for _, i := range []int{5, 6, 8} {
 				if !errors.Is(errs[i], journal.ErrSkipped) {
-					f.Errorf("write %d, after a failed one of its ID: %v, want ErrSkipped", i, errs[i])
+					f.Errorf("write %d, after a failed write of its ID: got %v, want ErrSkipped", i, errs[i])
 				}
 			}
 			f.wantStored(errs, 0, 2, 3, 7)
@@ -181,7 +181,7 @@ func appendChecks() []check {
 			f.wantHistory(id, 0, stored...)
 			f.wantHistory("overwritten", 0)
 		}},
-		{"AppendSharedPayload", "payloads, tags and metadata may be shared, and the journal does not change them", base, func(f *fixture) {
+		{"AppendSharedPayload", "writes may share payloads, tags and metadata, and the journal does not change them", base, func(f *fixture) {
 			shared := func(k int) journal.Write {
 				w := write("shared", fmt.Sprint("w", k), 0, 3)
 				w.ID = fmt.Sprint("shared|", k)
@@ -207,10 +207,10 @@ func appendChecks() []check {
 	}
 }
 
-// writerChecks have several incarnations write to one ID.
+// writerChecks returns the checks in which several incarnations write to one ID.
 func writerChecks() []check {
 	return []check{
-		{"TwoIncarnations", "a writer that has not read the events of the other cannot append", base, func(f *fixture) {
+		{"TwoIncarnations", "a writer that has not read the events of another writer cannot append", base, func(f *fixture) {
 			const id = "two incarnations"
 			first := write(id, "old", 0, 3)
 			f.store(first)
@@ -226,7 +226,7 @@ func writerChecks() []check {
 			f.wantConflict(f.append1(late), late, 6)
 			f.wantHistory(id, 0, first, taken, informed)
 		}},
-		{"OneWinner", "of several appends at one number exactly one is stored, the others are in conflict", base, func(f *fixture) {
+		{"OneWinner", "of several appends at one number exactly one is stored and the others conflict", base, func(f *fixture) {
 			const id, writers, rounds = "one winner", 8, 25
 			var history []journal.Write
 			var next uint64
@@ -248,7 +248,7 @@ func writerChecks() []check {
 			}
 			f.wantHistory(id, 0, history...)
 		}},
-		{"CrossedCalls", "calls with the same IDs in another order end, and each ID has one winner", base, func(f *fixture) {
+		{"CrossedCalls", "two calls with the same IDs in opposite order do not deadlock, and one write per ID is stored", base, func(f *fixture) {
 			const ids, rounds = 10, 20
 			for r := range uint64(rounds) {
 				var calls [2][]journal.Write
@@ -275,7 +275,7 @@ func writerChecks() []check {
 				}
 			}
 		}},
-		{"FenceIsStored", "an empty record takes a number and is yielded", base, func(f *fixture) {
+		{"FenceIsStored", "a fence occupies a sequence number, and Replay yields it", base, func(f *fixture) {
 			const id = "fenced"
 			event := write(id, "w", 0, 1)
 			lost := write(id, "w", 1, 3)
@@ -296,7 +296,7 @@ func writerChecks() []check {
 			f.store(fence(write("only fenced", "w", 0, 1)))
 			f.wantHighest("only fenced", 1)
 		}},
-		{"FenceBlocks", "after a fence no write that expected its number is stored", base, func(f *fixture) {
+		{"FenceBlocks", "after a fence, no write that expected its number is stored", base, func(f *fixture) {
 			const id = "blocked"
 			event, lost := write(id, "w", 0, 2), write(id, "w", 2, 2)
 			f.store(event)
@@ -312,7 +312,7 @@ func writerChecks() []check {
 	}
 }
 
-// winner returns which of several appends at one number was stored.
+// winner returns the index of the stored append among several appends at one number.
 func (f *fixture) winner(errs []error) int {
 	f.Helper()
 	winner := -1

@@ -45,7 +45,7 @@ func concurrencyChecks() []check {
 		{"UnitsUnderReads", "a reader never sees a part of a write", base, func(f *fixture) {
 			const id, unit, units = "units", 3, 60
 			var done atomic.Bool
-			f.together("Append beside Replay", 3, func(k int) {
+			f.together("a concurrent Append or Replay", 3, func(k int) {
 				if k == 0 {
 					defer done.Store(true)
 					for n := range uint64(units) {
@@ -73,17 +73,18 @@ func concurrencyChecks() []check {
 			})
 			f.wantHighest(id, unit*units)
 		}},
-		{"Linearizable", "concurrent Append, Replay and HighestSequenceNr have an order that explains them", base, func(f *fixture) {
-			// Clients append to and read the same few IDs. The check searches for an order of their calls.
+		{"Linearizable", "the results of concurrent Append, Replay and HighestSequenceNr calls equal those of some sequential order", base, func(f *fixture) {
+			// Clients append to and read the same few IDs. The check searches for a sequential
+			// order of their calls.
 			const clients, steps, ids = 6, 60, 3
 			var (
 				clock    atomic.Int64
 				mu       sync.Mutex
 				recorded []porcupine.Operation
 			)
-			f.together("a call among others", clients, func(client int) {
+			f.together("a concurrent call", clients, func(client int) {
 				random := rand.New(rand.NewPCG(uint64(client), 1)) //nolint:gosec // not a secret
-				known := make([]uint64, ids)                       // the highest number that the client has heard of
+				known := make([]uint64, ids)                       // the highest number that the client has observed
 				for step := range steps {
 					k := random.IntN(ids)
 					op := operation{id: fmt.Sprint("linearizable|", k)}
@@ -100,7 +101,7 @@ func concurrencyChecks() []check {
 					got, highest := f.perform(op)
 					end := clock.Add(1)
 					if got.unknown {
-						end = math.MaxInt64 // it may happen at any time
+						end = math.MaxInt64 // the write may be stored at any later time
 					}
 					known[k] = max(known[k], highest)
 					mu.Lock()
@@ -113,12 +114,12 @@ func concurrencyChecks() []check {
 			switch result {
 			case porcupine.Ok:
 			case porcupine.Illegal:
-				f.Errorf("no order of the calls explains their answers\n%s", unexplained(byID(recorded), info))
+				f.Errorf("no sequential order of the calls explains their results\n%s", unexplained(byID(recorded), info))
 			case porcupine.Unknown:
-				f.Logf("no answer within %s whether %d calls are linearizable", limit, len(recorded))
+				f.Logf("could not determine within %s whether %d calls are linearizable", limit, len(recorded))
 			}
 		}},
-		{"ParallelAppends", "MaxAppends calls in flight, with different IDs, do not disturb each other", parallel, func(f *fixture) {
+		{"ParallelAppends", "MaxAppends calls in flight, with different IDs, do not affect each other", parallel, func(f *fixture) {
 			calls := as[journal.Parallel](f).MaxAppends()
 			if calls < 1 {
 				f.Fatalf("MaxAppends is %d, want at least 1", calls)
@@ -147,7 +148,8 @@ func concurrencyChecks() []check {
 	}
 }
 
-// reentrancyChecks use the journal in the body of a replay, where no resource may be held.
+// reentrancyChecks returns the checks that call the journal in the body of a replay. A replay must
+// hold no resource there.
 func reentrancyChecks() []check {
 	return []check{
 		{"AppendInReplay", "the body of a replay may append to the same ID", base, func(f *fixture) {
@@ -170,7 +172,7 @@ func reentrancyChecks() []check {
 			f.wantHighest("other", 5)
 		}},
 		{"ReplayInReplay", "the body of a replay may replay, to any depth", base, func(f *fixture) {
-			// The depth exceeds the connections of a pool.
+			// The depth exceeds the number of connections in a pool.
 			const id, depth = "replay in replay", 50
 			want := write(id, "w", 0, depth)
 			f.store(want)
@@ -192,7 +194,7 @@ func reentrancyChecks() []check {
 			}
 			f.within("Replay in the body of a Replay", func() { down(1) })
 		}},
-		{"OthersInReplay", "the body of a replay may ask for the highest number, and delete", base, func(f *fixture) {
+		{"OthersInReplay", "the body of a replay may call HighestSequenceNr and DeleteTo", base, func(f *fixture) {
 			const id = "others in replay"
 			f.store(write(id, "w", 0, 5))
 			f.within("a call in the body of a Replay", func() {
@@ -234,7 +236,7 @@ func reentrancyChecks() []check {
 				}
 			})
 			if want <= before {
-				f.Errorf("Replay ends after %d events, %d were there when it began", want-1, before)
+				f.Errorf("Replay ended after %d events, want at least the %d that were stored when it began", want-1, before)
 			}
 			f.wantHistory(id, 0, writes...)
 		}},
@@ -293,7 +295,7 @@ func (f *fixture) perform(op operation) (answer, uint64) {
 	}
 }
 
-// model is a journal of one ID as it should be.
+// model specifies a correct journal of one ID for the linearizability checker.
 func model() porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Partition: byID,
@@ -344,7 +346,8 @@ func next(h history, op operation, got answer) []any {
 	return []any{after}
 }
 
-// unexplained prints where the search for an order got stuck, for each ID.
+// unexplained describes for each ID the longest order of calls that the search found, and some of
+// the remaining calls.
 func unexplained(parts [][]porcupine.Operation, info porcupine.LinearizationInfo) string {
 	var b strings.Builder
 	for p, orders := range info.PartialLinearizationsOperations() {
@@ -355,11 +358,11 @@ func unexplained(parts [][]porcupine.Operation, info porcupine.LinearizationInfo
 		if len(best) == len(parts[p]) {
 			continue
 		}
-		fmt.Fprintf(&b, "%d of %d calls can be put in order, of which the last:\n", len(best), len(parts[p]))
+		fmt.Fprintf(&b, "%d of %d calls can be ordered; the last of them:\n", len(best), len(parts[p]))
 		for _, o := range best[max(0, len(best)-5):] {
 			fmt.Fprintf(&b, "\t%+v -> %+v\n", o.Input, o.Output)
 		}
-		b.WriteString("and some of the others:\n")
+		b.WriteString("some of the remaining calls:\n")
 		left := slices.DeleteFunc(slices.Clone(parts[p]), func(o porcupine.Operation) bool { return slices.Contains(best, o) })
 		slices.SortFunc(left, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 		for _, o := range left[:min(5, len(left))] {

@@ -66,7 +66,7 @@ func deleteChecks() []check {
 			f.store(first)
 			f.wantHistory(id, 0, first)
 		}},
-		{"DeleteManyEvents", "a deletion has no limit", base, func(f *fixture) {
+		{"DeleteManyEvents", "one call deletes any number of events", base, func(f *fixture) {
 			// The first deletion exceeds a page.
 			const id, total = "many", 2*pageRecords + 200
 			w := write(id, "w", 0, total)
@@ -83,7 +83,7 @@ func deleteChecks() []check {
 		{"DeleteWhileAppending", "a deletion during appends deletes exactly its range", base, func(f *fixture) {
 			const id, total = "while appending", 200
 			var highest atomic.Uint64
-			f.together("Append beside DeleteTo", 3, func(k int) {
+			f.together("a concurrent Append or DeleteTo", 3, func(k int) {
 				if k == 0 {
 					defer highest.Store(total)
 					for n := range uint64(total) {
@@ -98,10 +98,10 @@ func deleteChecks() []check {
 					to := highest.Load() / 2
 					f.deleteTo(id, to)
 					events := f.replay(id, 1, maxSeq)
-					deleted := highest.Load() / 2 // or less
+					deleted := highest.Load() / 2 // an upper bound
 					for i, e := range events {
 						if i == 0 && e.SequenceNr <= to || i > 0 && e.SequenceNr != events[i-1].SequenceNr+1 && e.SequenceNr > deleted+1 {
-							f.Errorf("after a deletion up to %d, with up to %d while it runs, Replay yields %s", to, deleted, brief(numbers(events)))
+							f.Errorf("after a deletion up to %d, with concurrent deletions up to %d, Replay yields %s", to, deleted, brief(numbers(events)))
 							return
 						}
 					}
@@ -152,7 +152,7 @@ func listerChecks() []check {
 			f.appendAll(f.ctx, write("conflicting", "w", 1, 1), rejected, write("conflicting", "w", 0, 1))
 			f.wantIDs("", []string{"deleted", "kept"})
 		}},
-		{"ListManyIDs", "a list has no limit", lists, func(f *fixture) {
+		{"ListManyIDs", "PersistenceIDs lists any number of IDs", lists, func(f *fixture) {
 			var ids []string
 			for n := range 2500 {
 				ids = append(ids, fmt.Sprintf("many|%d", n*7919%2500))
@@ -161,7 +161,7 @@ func listerChecks() []check {
 			f.wantIDs("", sorted)
 			f.wantIDs(sorted[999], sorted[1000:])
 		}},
-		{"CallsInList", "the body of a list may call the journal, or leave", lists, func(f *fixture) {
+		{"CallsInList", "the body of a PersistenceIDs loop may call the journal or leave the loop", lists, func(f *fixture) {
 			ids := f.storeIDs([]string{"a", "b", "c"})
 			l := as[journal.IDLister](f)
 			f.within("a call in the body of PersistenceIDs", func() {

@@ -21,9 +21,9 @@ import (
 //	f := journaltest.NewFaulty(inmem.NewJournal())
 //	f.Inject(journaltest.Fault{Do: journaltest.Reject, ID: "account|42"})
 //
-// It satisfies the contract of journal.Journal with all faults, if the inner journal does and
-// Fault.Err does not claim another outcome. journal.As finds the optional interfaces of the inner
-// journal, which have no faults.
+// Faulty satisfies the contract of journal.Journal with all faults if the inner journal does, and
+// if Fault.Err does not match an error of another outcome. journal.As finds the optional interfaces
+// of the inner journal, which have no faults.
 type Faulty struct {
 	inner journal.Journal
 
@@ -39,14 +39,14 @@ var (
 	_ journal.Wrapper = (*Faulty)(nil)
 )
 
-// NewFaulty returns a journal in front of inner, without faults.
+// NewFaulty returns a Faulty that forwards to inner, without faults.
 func NewFaulty(inner journal.Journal) *Faulty { return &Faulty{inner: inner} }
 
 // Unwrap returns the inner journal.
 func (f *Faulty) Unwrap() journal.Journal { return f.inner }
 
-// Inject adds a fault. A call is struck by one fault at most: the first that matches, in the order
-// of injection.
+// Inject adds a fault. At most one fault strikes a call: the first matching fault in the order of
+// injection.
 func (f *Faulty) Inject(fault Fault) *Injected {
 	fault.Err = cmp.Or(fault.Err, ErrInjected)
 	i := &Injected{fault: fault, owner: f}
@@ -107,7 +107,7 @@ func (f *Faulty) Replay(ctx context.Context, id string, from, to uint64) iter.Se
 				return
 			}
 		}
-		if n <= s.fault.AfterEvents { // it ended before the fault was due
+		if n <= s.fault.AfterEvents { // the replay ended before the fault was due
 			if failed := s.fire(ctx); failed != nil {
 				yield(journal.Event{}, failed)
 			}
@@ -219,8 +219,8 @@ func (f *Faulty) land(due []*lateCall) {
 	}
 }
 
-// Append implements journal.Journal. Later writes of an ID have the outcome of the affected one, as
-// in a journal that stores them in order.
+// Append implements journal.Journal. Later writes of an ID have the outcome of the affected write,
+// as in a journal that stores them in order.
 func (f *Faulty) Append(ctx context.Context, writes []journal.Write) []error {
 	f.count(OpAppend, len(writes))
 	struck := f.plan(ctx, writes)
@@ -285,7 +285,7 @@ func (f *Faulty) plan(ctx context.Context, writes []journal.Write) []*strike {
 	return struck
 }
 
-// pass sends on the writes that reach the inner journal and returns one slot for each write.
+// pass forwards the writes that reach the inner journal and returns one slot for each write.
 func (f *Faulty) pass(ctx context.Context, writes []journal.Write, struck []*strike) []error {
 	passes := func(i int) bool {
 		return struck[i] == nil || struck[i].fault.Do == Store || struck[i].fault.Do == Stall
@@ -323,8 +323,8 @@ func (s *strike) outcome(w *journal.Write, inner error, skip bool) error {
 	}
 }
 
-// pick copies some of the writes, with their slices of events: those belong to the caller once
-// Append has returned.
+// pick copies some of the writes, including their slices of events, which belong to the caller
+// again after Append returns.
 func pick(writes []journal.Write, picked func(i int) bool) []journal.Write {
 	var out []journal.Write
 	for i, w := range writes {
@@ -346,15 +346,15 @@ func stored(errs []error, writes int) int {
 	return writes
 }
 
-// ErrInjected is the error that a fault reports unless it names another.
+// ErrInjected is the error of a fault without Fault.Err.
 var ErrInjected = errors.New("journaltest: injected fault")
 
 // Op is a method of a journal that a fault may strike.
 type Op int
 
 const (
-	// OpAppend is a write of an Append call. A fault affects single writes; the other writes of the
-	// call continue.
+	// OpAppend is a write of an Append call. A fault affects single writes; the inner journal
+	// receives the other writes of the call.
 	OpAppend Op = iota
 	// OpReplay is a Replay, when its loop begins.
 	OpReplay
@@ -370,16 +370,15 @@ const (
 type Effect int
 
 const (
-	// Lose fails without doing anything. To the writer of an append the outcome is unknown; in
-	// truth the write is not stored and never will be.
+	// Lose fails the call without executing it. The caller of Append receives an unknown outcome,
+	// but the write is not stored and never will be.
 	Lose Effect = iota
 	// Store executes the call and then returns an error: the outcome is unknown to the caller, but
 	// the write is stored. Replay and HighestSequenceNr fail.
 	Store
 	// Late fails immediately and executes the call later, when the fault is released or
-	// Fault.AfterCalls is reached. The outcome is unknown until then. The writes are passed on in
-	// one Append call of the inner journal, which may reject them by then. Replay and
-	// HighestSequenceNr fail.
+	// Fault.AfterCalls is reached. The outcome is unknown until then. The inner journal receives
+	// the writes in one Append call and may reject them. Replay and HighestSequenceNr fail.
 	Late
 	// Stall blocks until the fault is released and then executes the call. If the context ends
 	// first, the call fails with its cause and is not executed.
@@ -389,8 +388,8 @@ const (
 	Reject
 	// Conflict fails a write with a *journal.ConflictError without a conflict. Other calls fail.
 	Conflict
-	// NotSent refuses a write with an error that matches journal.ErrNotSent and Fault.Err. Anything
-	// but a write just fails.
+	// NotSent fails a write with an error that matches journal.ErrNotSent and Fault.Err. Other
+	// calls fail.
 	NotSent
 )
 
@@ -481,10 +480,10 @@ func (i *Injected) Release() {
 
 type strike struct {
 	*Injected
-	gate <-chan struct{} // the one that was closed when it struck
+	gate <-chan struct{} // the gate of the fault when it struck
 }
 
-// fire fails a call that is no append, or stalls it.
+// fire fails or stalls a call other than Append.
 func (s *strike) fire(ctx context.Context) error {
 	if s.fault.Do == Stall {
 		return fault.Wait(ctx, s.gate)

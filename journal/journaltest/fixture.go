@@ -21,7 +21,8 @@ import (
 
 const maxSeq = journal.MaxSequenceNr
 
-// fixture is the environment of a check: its own journal, and a context with its time limit.
+// fixture is the environment of a check: its journal, and a context that ends at the time limit of
+// the check.
 type fixture struct {
 	testing.TB
 	cfg  Config
@@ -71,7 +72,8 @@ func (f *fixture) within(subject string, do func()) {
 	}
 }
 
-// together runs something n times at once and waits for all, like within.
+// together runs do n times concurrently and waits for all. It fails the check under the same
+// condition as within.
 func (f *fixture) together(subject string, n int, do func(k int)) {
 	f.Helper()
 	f.within(subject, func() {
@@ -123,17 +125,19 @@ func (f *fixture) store(writes ...journal.Write) {
 	}
 }
 
-// wantStored checks the slots of writes whose neighbours could not be stored.
+// wantStored checks that the writes with these indexes are stored although other writes of the call
+// are not.
 func (f *fixture) wantStored(errs []error, indexes ...int) {
 	f.Helper()
 	for _, i := range indexes {
 		if errs[i] != nil {
-			f.Errorf("write %d, beside others that cannot be stored: %v", i, errs[i])
+			f.Errorf("write %d, in a call with writes that cannot be stored: %v", i, errs[i])
 		}
 	}
 }
 
-// wantFailures checks that each method other than Append fails for an ID with a match of target.
+// wantFailures checks that each method other than Append fails for id with an error that matches
+// target.
 func (f *fixture) wantFailures(id string, target error) {
 	f.Helper()
 	events, err := f.collect(f.j.Replay(f.ctx, id, 1, maxSeq), 0)
@@ -148,12 +152,13 @@ func (f *fixture) wantFailures(id string, target error) {
 	}
 }
 
-// as returns an optional interface of the journal, which it has claimed.
+// as returns an optional interface of the journal. The suite has checked before that the journal
+// implements it.
 func as[T any](f *fixture) T {
 	f.Helper()
 	v, ok := journal.As[T](f.j)
 	if !ok {
-		f.Fatalf("%T does not implement %v any more", f.j, reflect.TypeFor[T]())
+		f.Fatalf("%T no longer implements %v", f.j, reflect.TypeFor[T]())
 	}
 	return v
 }
@@ -221,7 +226,7 @@ func (f *fixture) deleteTo(id string, to uint64) {
 	}
 }
 
-// attach returns another handle on the same contents, which is closed in the end.
+// attach returns another handle on the same contents, which is closed when the check ends.
 func (f *fixture) attach() journal.Journal {
 	f.Helper()
 	other := f.cfg.Attach(f.TB, f.j)
@@ -251,7 +256,8 @@ func write(id, writer string, expect uint64, n int) journal.Write {
 	return w
 }
 
-// fence returns the write that settles whether lost can still land.
+// fence returns a fence at the sequence number of lost. When it is stored, lost can no longer be
+// stored.
 func fence(lost journal.Write) journal.Write {
 	seqNr := lost.Expect + 1
 	return journal.Write{
@@ -277,8 +283,8 @@ func eventsOf(writes ...journal.Write) []journal.Event {
 	return events
 }
 
-// wantHistory checks all that is stored for an ID: the events of the writes in this order, but for
-// the first deleted ones, and the highest number.
+// wantHistory checks everything that is stored for id: the highest number, and the events of the
+// writes in this order without the first deleted ones.
 func (f *fixture) wantHistory(id string, deleted int, writes ...journal.Write) {
 	f.Helper()
 	want := eventsOf(writes...)
@@ -314,7 +320,7 @@ func (f *fixture) wantConflict(err error, w journal.Write, highest uint64) {
 	case !ok || !errors.Is(err, journal.ErrConflict):
 		f.Errorf("Append to %q expecting %d returned %v, want a *ConflictError", w.ID, w.Expect, err)
 	case conflict.ID != w.ID || conflict.Expected != w.Expect || conflict.Highest != 0 && conflict.Highest != highest:
-		f.Errorf("got conflict %+v, want {%s %d %d}, or 0 for the last", *conflict, w.ID, w.Expect, highest)
+		f.Errorf("got conflict %+v, want {%s %d %d}; the last may also be 0", *conflict, w.ID, w.Expect, highest)
 	}
 }
 

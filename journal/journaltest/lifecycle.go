@@ -55,10 +55,10 @@ func closeChecks() []check {
 				}
 			})
 		}},
-		{"CloseWhileBusy", "a call beside Close works or fails with ErrClosed", base, func(f *fixture) {
+		{"CloseWhileBusy", "a call that is concurrent with Close succeeds or fails with ErrClosed", base, func(f *fixture) {
 			const callers = 4
 			ready := make(chan struct{}, callers)
-			f.together("Close, or a call beside it,", callers+1, func(k int) {
+			f.together("Close or a concurrent call", callers+1, func(k int) {
 				if k == callers {
 					for range callers {
 						<-ready
@@ -89,7 +89,7 @@ func closeChecks() []check {
 						ready <- struct{}{}
 					}
 					if !errors.Is(err, journal.ErrClosed) {
-						f.Errorf("a call beside Close: %v, want ErrClosed", err)
+						f.Errorf("a call concurrent with Close: %v, want ErrClosed", err)
 					}
 					return
 				}
@@ -101,7 +101,7 @@ func closeChecks() []check {
 func reopenChecks() []check {
 	return []check{
 		{"ReopenKeepsEvents", "stored events are complete when the journal is opened again", reopens, func(f *fixture) {
-			f.reopen() // an empty one
+			f.reopen() // an empty journal
 			f.wantHistory("kept|0", 0)
 			all := make([][]journal.Write, 20)
 			for round := range uint64(3) {
@@ -135,7 +135,7 @@ func reopenChecks() []check {
 				f.wantIDs("", []string{"all", "some"})
 			}
 		}},
-		{"ReopenKeepsNumbers", "a writer with an outdated number is in conflict after a restart, too", reopens, func(f *fixture) {
+		{"ReopenKeepsNumbers", "a write with an outdated number still conflicts after a restart", reopens, func(f *fixture) {
 			stored, lost, deleted := write("stored", "w", 0, 3), write("fenced", "w", 0, 2), write("deleted", "w", 0, 4)
 			f.store(stored, fence(lost), deleted)
 			f.deleteTo(deleted.ID, 4)
@@ -151,11 +151,11 @@ func reopenChecks() []check {
 			f.wantHistory(lost.ID, 0, fence(lost), next[1])
 			f.wantHistory(deleted.ID, 4, deleted, next[2])
 		}},
-		{"ReopenWhileAppending", "outcomes before a restart are true after it, and a write without an outcome exists as a whole or not at all", reopens, func(f *fixture) {
+		{"ReopenWhileAppending", "outcomes reported before a restart hold after it, and an interrupted write is stored as a whole or not at all", reopens, func(f *fixture) {
 			const writers, unit = 4, 3
 			var (
 				busy sync.WaitGroup
-				last [writers]journal.Write // the one that failed
+				last [writers]journal.Write // the write that failed
 				said [writers]error
 			)
 			ready := make(chan struct{}, writers)
@@ -177,10 +177,10 @@ func reopenChecks() []check {
 				<-ready
 			}
 			f.reopen()
-			f.within("an Append beside a restart", busy.Wait)
+			f.within("an Append during a restart", busy.Wait)
 			for k, w := range last {
 				if said[k] == nil {
-					f.Errorf("Append continues after a restart")
+					f.Errorf("Append on the old journal reported no error after a restart")
 					return
 				}
 				f.wantTruth(w, said[k])

@@ -39,7 +39,7 @@ func outcomeChecks() []check {
 				}
 			}
 		}},
-		{"DeadlinePassed", "a deadline that has passed is an error or does not matter", base, func(f *fixture) {
+		{"DeadlinePassed", "a call whose deadline has passed fails or succeeds, and its outcome is correct", base, func(f *fixture) {
 			const id = "deadline"
 			f.store(write(id, "w", 0, 3))
 			ctx, cancel := context.WithDeadline(f.ctx, time.Unix(0, 0))
@@ -47,7 +47,7 @@ func outcomeChecks() []check {
 			late, fresh := write(id, "w", 3, 2), write("deadline 2", "w", 0, 1)
 			f.within("Append with a deadline that has passed", func() {
 				errs := f.appendAll(ctx, late, fresh)
-				f.wantTruth(late, errs[0])  //nolint:contextcheck // the one of the check has not ended
+				f.wantTruth(late, errs[0])  //nolint:contextcheck // the context of the check has not ended
 				f.wantTruth(fresh, errs[1]) //nolint:contextcheck // likewise
 			})
 			// The call may also succeed.
@@ -66,12 +66,12 @@ func outcomeChecks() []check {
 			})
 		}},
 		{name: "LateBehindFence", rule: "a write that is committed after its fence is not stored", needs: stalls, run: func(f *fixture) { lateCommit(f, false) }},
-		{name: "LateBeforeFence", rule: "a write that landed before its fence is in conflict with it", needs: stalls, run: func(f *fixture) { lateCommit(f, true) }},
+		{name: "LateBeforeFence", rule: "the fence of a write that is already stored conflicts", needs: stalls, run: func(f *fixture) { lateCommit(f, true) }},
 	}
 }
 
-// lateCommit has an append with an unknown outcome that is committed before or after its fence: the
-// outcome of the fence remains true.
+// lateCommit stalls an append until its outcome is unknown, and commits it before or after its
+// fence. The reported outcome of the fence must hold afterwards.
 func lateCommit(f *fixture, before bool) {
 	const id = "late"
 	first := write(id, "w", 0, 2)
@@ -137,7 +137,7 @@ func (f *fixture) settle(lost journal.Write, let func()) (done bool) {
 		}
 		let()
 	}
-	f.Errorf("the outcome of a fence stays unknown")
+	f.Errorf("the outcome of a fence remains unknown")
 	return false
 }
 

@@ -42,7 +42,7 @@ func (f *fixture) wantPage(p journal.Page, q journal.Criteria, after journal.Off
 	size, last := 0, after
 	for i, e := range p.Events {
 		if size > pageBytes {
-			fail("a page of %d events, of which the first %d have %d bytes, at most %d are allowed and the event that exceeds it", len(p.Events), i, size, pageBytes)
+			fail("a page of %d events, of which the first %d have %d bytes, but only the last event may exceed %d bytes", len(p.Events), i, size, pageBytes)
 		}
 		size += len(e.Payload) + len(e.Metadata)
 		switch {
@@ -51,7 +51,7 @@ func (f *fixture) wantPage(p journal.Page, q journal.Criteria, after journal.Off
 		case !q.Matches(e.ID, e.Tags):
 			fail("event %d of %.40q, slice %d, with the tags %.60q, does not match", e.SequenceNr, e.ID, journal.SliceOf(e.ID), e.Tags)
 		case e.Offset.Compare(last) <= 0:
-			fail("event %d of the page is at %q, which is not after %q", i, e.Offset, last)
+			fail("event %d of the page has the offset %q, want one after %q", i, e.Offset, last)
 		}
 		last = e.Offset
 		f.wantOffset(last)
@@ -59,9 +59,9 @@ func (f *fixture) wantPage(p journal.Page, q journal.Criteria, after journal.Off
 	f.wantOffset(p.Next)
 	switch {
 	case p.Next.Compare(last) < 0:
-		fail("Next is %q, which lies before %q", p.Next, last)
+		fail("Next is %q, want at least %q", p.Next, last)
 	case p.More && p.Next == after:
-		fail("there is More, but Next is still %q", p.Next)
+		fail("More is set, but Next is still %q", p.Next)
 	}
 }
 
@@ -84,7 +84,8 @@ func (f *fixture) walk(q journal.Criteria, after journal.Offset) (events []journ
 	}
 }
 
-// read is walk, but it waits until it has n events, because an event may be invisible at first.
+// read is like walk, but waits until it has n events, because a stored event may become visible
+// later.
 func (f *fixture) read(q journal.Criteria, after journal.Offset, n int) (events []journal.Envelope, next journal.Offset) {
 	f.Helper()
 	patience, cancel := context.WithTimeout(f.ctx, f.cfg.Timeout/2)
@@ -142,8 +143,8 @@ func expected(q journal.Criteria, writes []journal.Write) (events map[string][]j
 	return events, n
 }
 
-// wantOn reads from a position and compares the result with the matching events among those that
-// were read there before, which it returns.
+// wantOn reads from a position and compares the result with the matching events of seen, an earlier
+// read from that position. It returns the events that it read.
 func (f *fixture) wantOn(q journal.Criteria, after journal.Offset, seen []journal.Envelope) []journal.Envelope {
 	f.Helper()
 	want := matching(q, seen)
@@ -152,7 +153,7 @@ func (f *fixture) wantOn(q journal.Criteria, after journal.Offset, seen []journa
 	return got
 }
 
-// wantAll checks that events are those of each ID, in their order.
+// wantAll checks that got contains exactly the events of want, in order for each ID.
 func (f *fixture) wantAll(got []journal.Envelope, want map[string][]journal.Event) {
 	f.Helper()
 	at := make(map[string]int)
@@ -160,7 +161,7 @@ func (f *fixture) wantAll(got []journal.Envelope, want map[string][]journal.Even
 		e := &got[i]
 		k := at[e.ID]
 		if k >= len(want[e.ID]) {
-			f.Errorf("the queries yield event %d of %.40q once too often, or it should not be there", e.SequenceNr, e.ID)
+			f.Errorf("the queries yield an unexpected or repeated event %d of %.40q", e.SequenceNr, e.ID)
 			return
 		}
 		if d := diff(&e.Event, &want[e.ID][k]); d != "" {
@@ -176,7 +177,7 @@ func (f *fixture) wantAll(got []journal.Envelope, want map[string][]journal.Even
 	}
 }
 
-// wantSame checks that a read is the same as (a part of) another.
+// wantSame checks that got equals want, which is another read or a part of it.
 func (f *fixture) wantSame(subject string, got, want []journal.Envelope) {
 	f.Helper()
 	for i := range min(len(got), len(want)) {
@@ -220,7 +221,7 @@ func list(events []journal.Envelope) string {
 
 func queryPageChecks() []check {
 	return []check{
-		{"QueryPages", "a page has at most 1,000 events, and the pages together all of them", queries, func(f *fixture) {
+		{"QueryPages", "a page has at most 1,000 events, and the pages together have all events", queries, func(f *fixture) {
 			const total = 2*pageRecords + 503
 			var writes []journal.Write
 			for n := 0; n < total; n += 51 {
@@ -241,7 +242,7 @@ func queryPageChecks() []check {
 				f.wantOn(journal.Criteria{}, whole[n-1].Offset, whole[n:])
 			}
 		}},
-		{"QueryLargePages", "a page has at most 1 MiB and the event that exceeds it, and the pages together all events", queries, func(f *fixture) {
+		{"QueryLargePages", "only the last event of a page may exceed 1 MiB, and the pages together have all events", queries, func(f *fixture) {
 			var writes []journal.Write
 			for n := range uint64(10) {
 				w := write(fmt.Sprint("large|", n%3), "w", n/3*2, 2)
@@ -258,7 +259,7 @@ func queryPageChecks() []check {
 			f.wantOn(journal.Criteria{}, whole[6].Offset, whole[7:])
 		}},
 		{"QueryResume", "a read after any offset, of an event or of a page, yields each later event once", queries, func(f *fixture) {
-			// The check resumes also in the middle of a write, and at positions of another query.
+			// The check also resumes in the middle of a write, and at positions of another query.
 			writes := spread(4)
 			f.store(writes...)
 			whole := f.wantRead(journal.Criteria{}, "", writes...)
@@ -300,7 +301,7 @@ func queryPageChecks() []check {
 				f.Errorf("Query after Next of an empty journal yields %s, want 10 events", list(got))
 			}
 		}},
-		{"QueryRareTag", "events that are far apart are found, by pages that may be empty and that lead on", queries, func(f *fixture) {
+		{"QueryRareTag", "a query finds events that are far apart; the pages between them may be empty", queries, func(f *fixture) {
 			const batch, batches = 1000, 6
 			var writes []journal.Write
 			for n := range batches {
@@ -366,5 +367,5 @@ func queryPageChecks() []check {
 func (f *fixture) wantMore(q journal.Criteria, seen []journal.Envelope) {
 	f.Helper()
 	got, _ := f.walk(q, "")
-	f.wantSame(fmt.Sprintf("Query(%s) as long as there is More", show(q)), got, seen)
+	f.wantSame(fmt.Sprintf("Query(%s) while More is set", show(q)), got, seen)
 }

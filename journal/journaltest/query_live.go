@@ -85,7 +85,7 @@ func queryWaitChecks() []check {
 			q := f.querier()
 			const waiting = 4
 			started := make(chan struct{}, waiting)
-			f.together("Close, or an Await beside it,", waiting+1, func(k int) {
+			f.together("Close or a concurrent Await", waiting+1, func(k int) {
 				if k == waiting {
 					for range waiting {
 						<-started
@@ -99,13 +99,13 @@ func queryWaitChecks() []check {
 					err = q.Await(f.ctx, next)
 				}
 				if !errors.Is(err, journal.ErrClosed) {
-					f.Errorf("Await beside Close returns %v, want ErrClosed", err)
+					f.Errorf("Await concurrent with Close returns %v, want ErrClosed", err)
 				}
 			})
 		}},
-		{"AwaitIdle", "Await does wait while nothing happens", queries, func(f *fixture) {
-			// An Await that returns at once each time would keep its reader busy for nothing.
-			const most = 20 // a journal may poll now and then
+		{"AwaitIdle", "Await blocks while no event is appended", queries, func(f *fixture) {
+			// If Await returned immediately each time, its reader would loop without progress.
+			const most = 20 // a journal may poll, so it may return occasionally
 			f.store(write("idle", "w", 0, 1))
 			_, next := f.read(journal.Criteria{}, "", 1)
 			ctx, cancel := context.WithTimeout(f.ctx, min(100*time.Millisecond, f.cfg.Timeout/2))
@@ -220,7 +220,7 @@ func queryReaderChecks() []check {
 			got := make([][]journal.Envelope, len(readers))
 			ctx, cancel := context.WithTimeout(f.ctx, f.cfg.Timeout/2)
 			defer cancel()
-			f.together("a live reader beside Append", writers+len(readers), func(k int) {
+			f.together("a live reader or a concurrent Append", writers+len(readers), func(k int) {
 				if k < writers {
 					for _, w := range writes[k*each : (k+1)*each] {
 						if !f.appended(w) {
@@ -273,7 +273,7 @@ func queryReaderChecks() []check {
 			got = append(got, more...)
 			f.wantAll(got, want)
 			whole, _ := f.read(journal.Criteria{}, "", n)
-			f.wantSame("a reader that followed, beside one that came later,", got, whole)
+			f.wantSame("a live reader, compared with a later reader,", got, whole)
 		}},
 	}
 }

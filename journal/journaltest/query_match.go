@@ -16,7 +16,7 @@ import (
 
 func queryMatchChecks() []check {
 	return []check{
-		{"QueryOrder", "the events of all IDs have one order, the same in each read, and those of one ID are in the order of their numbers", queries, func(f *fixture) {
+		{"QueryOrder", "each read returns the events of all IDs in the same order, and those of one ID by ascending number", queries, func(f *fixture) {
 			f.wantRead(journal.Criteria{}, "")
 			writes := spread(6)
 			half := len(writes) / 2
@@ -26,14 +26,14 @@ func queryMatchChecks() []check {
 				f.store(w)
 			}
 			whole := f.wantRead(journal.Criteria{}, "", writes...)
-			f.wantSame("a later read, up to where the first one ended", whole[:min(len(first), len(whole))], first)
+			f.wantSame("a later read, up to the end of the first one", whole[:min(len(first), len(whole))], first)
 			again := f.wantRead(journal.Criteria{}, "", writes...)
 			f.wantSame("the same read again", again, whole)
 			for _, q := range []journal.Criteria{{Type: "other"}, {Tag: "all"}, {Slices: journal.Slices{Count: 512}}} {
 				f.wantOn(q, "", whole)
 			}
 		}},
-		{"QueryFields", "a query yields an event with all that belongs to it", queries, func(f *fixture) {
+		{"QueryFields", "a query yields all fields of an event", queries, func(f *fixture) {
 			var writes []journal.Write
 			for n := range uint64(5) {
 				for _, id := range []string{"fields|1", "fields|2"} {
@@ -75,7 +75,7 @@ func queryMatchChecks() []check {
 				f.wantRead(journal.Criteria{Type: name}, "", writes...)
 			}
 		}},
-		{"QueryTag", "a tag finds the events that have exactly it, each once", queries, func(f *fixture) {
+		{"QueryTag", "a query by tag returns each event with exactly that tag once", queries, func(f *fixture) {
 			tags := []string{
 				"red", "re", "reddish", "Red", "RED", "red ", " red", "r%", "red,blue", "{red}", `"red"`, `re\d`, "'", "''", "null", "NULL", "a|b", "|", "-", "1", "10",
 				"é", "e\u0301", "紅", "紅色", "🔴", "\u202ered", "tab\t", strings.Repeat("t", 200), strings.Repeat("t", 199), strings.Repeat("紅", 60),
@@ -99,7 +99,7 @@ func queryMatchChecks() []check {
 				f.wantOn(journal.Criteria{Tag: tag}, "", whole)
 			}
 		}},
-		{"QuerySlices", "each event is in one slice, that of its ID", queries, func(f *fixture) {
+		{"QuerySlices", "each event is in exactly one slice: the slice of its ID", queries, func(f *fixture) {
 			var writes []journal.Write
 			for n := range 100 {
 				writes = append(writes, write(fmt.Sprint("sliced|", n*n), "w", 0, 1))
@@ -129,7 +129,7 @@ func queryMatchChecks() []check {
 				}
 			}
 		}},
-		{"QueryTogether", "type, tag and slices hold together", queries, func(f *fixture) {
+		{"QueryTogether", "a query may combine type, tag and slices", queries, func(f *fixture) {
 			writes := spread(5)
 			f.store(writes...)
 			whole := f.wantRead(journal.Criteria{}, "", writes...)
@@ -142,7 +142,7 @@ func queryMatchChecks() []check {
 				}
 			}
 		}},
-		{"QueryInvalid", "a query that Criteria.Check refuses is refused with ErrInvalid", queries, func(f *fixture) {
+		{"QueryInvalid", "Query rejects criteria that Criteria.Check rejects, with ErrInvalid", queries, func(f *fixture) {
 			f.store(write("invalid|1", "w", 0, 1))
 			for _, q := range []journal.Criteria{
 				{Type: "in|valid"},
@@ -204,7 +204,8 @@ func spread(rounds int) []journal.Write {
 	return writes
 }
 
-// queryStateChecks concern events that were deleted, never stored, or stored earlier or by others.
+// queryStateChecks returns the checks about events that were deleted, not stored, stored before a
+// restart, or stored through another handle.
 func queryStateChecks() []check {
 	return []check{
 		{"QueryDeleted", "deleted events are not returned; other events and all offsets do not change", queries, func(f *fixture) {
@@ -229,7 +230,7 @@ func queryStateChecks() []check {
 					f.wantOn(journal.Criteria{}, whole[i].Offset, left(whole[i+1:]))
 				}
 				if now := f.end(); now.Compare(end) < 0 {
-					f.Errorf("a deletion sets the end back from %q to %q", end, now)
+					f.Errorf("a deletion moved the end back from %q to %q", end, now)
 				}
 				if f.Failed() {
 					return
@@ -242,7 +243,7 @@ func queryStateChecks() []check {
 				f.deleteTo(fmt.Sprintf("%s|%d", []string{"spread", "other"}[k%2], k), maxSeq)
 			}
 			if got, _ := f.walk(journal.Criteria{}, ""); len(got) > 0 {
-				f.Errorf("after all was deleted, Query yields %s", list(got))
+				f.Errorf("after all events were deleted, Query yields %s", list(got))
 			}
 			next := write("deleted|new", "w", 0, 2)
 			f.store(next)

@@ -35,7 +35,7 @@ func randomChecks() []check {
 						f.reopen()
 					}
 					if f.Failed() {
-						f.Fatalf("that was step %d of seed %d", step, seed)
+						f.Fatalf("failed at step %d with seed %d", step, seed)
 					}
 				}
 			}
@@ -43,7 +43,7 @@ func randomChecks() []check {
 	}
 }
 
-// plain is a journal of one ID as simple as can be.
+// plain is a simple model of a journal with one ID.
 type plain struct {
 	events  []journal.Event
 	deleted int
@@ -56,7 +56,7 @@ type player struct {
 	model  map[string]*plain
 }
 
-// append makes a call with some writes, of which many can't be stored.
+// append calls Append with several writes, many of which cannot be stored.
 func (p *player) append(seed uint64) {
 	p.Helper()
 	var writes []journal.Write

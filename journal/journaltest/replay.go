@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// The most that a replay may read ahead.
+// Limits on how far a replay may read ahead.
 const (
 	pageRecords = 1000
 	pageBytes   = 1 << 20
@@ -22,7 +22,7 @@ const (
 
 func replayChecks() []check {
 	return []check{
-		{"ReplayLiteralBounds", "bounds are literal: from 0 is the same as 1, to 0 is nothing, and an empty range yields nothing", base, func(f *fixture) {
+		{"ReplayLiteralBounds", "from 0 equals from 1; to 0 and an empty range yield nothing", base, func(f *fixture) {
 			const id = "bounds"
 			f.store(write(id, "w", 0, 3))
 			for _, c := range []struct {
@@ -60,7 +60,7 @@ func replayChecks() []check {
 				f.wantEvents(id, got, want)
 			}
 		}},
-		{"ReplayPages", "a history of several pages is complete and in order, wherever the bounds are", base, func(f *fixture) {
+		{"ReplayPages", "a history of several pages is complete and in order for any bounds", base, func(f *fixture) {
 			const id, total = "pages", 2*pageRecords + 503
 			var writes []journal.Write
 			for n := 0; n < total; {
@@ -96,7 +96,8 @@ func replayChecks() []check {
 			f.wantEvents(id, f.replay(id, 4, 11), eventsOf(writes...)[3:11])
 		}},
 		{"ReplayReadAhead", "at most a page is read ahead: 1,000 records or 1 MiB", base, func(f *fixture) {
-			// The first event deletes all: only events that were read ahead may follow.
+			// The loop body deletes all events at the first event, so only events that were read
+			// ahead may follow.
 			follow := func(id string) int {
 				n := 0
 				for _, err := range f.j.Replay(f.ctx, id, 1, maxSeq) {
@@ -114,7 +115,7 @@ func replayChecks() []check {
 			if n := follow(small.ID); n > pageRecords {
 				f.Errorf("%d events were read ahead, at most %d may be", n, pageRecords)
 			}
-			const parts = 4 // events that make a page
+			const parts = 4 // events that fill a page
 			size := min(pageBytes/parts, f.cfg.MaxPayload)
 			allowed := pageBytes/size + 1 // a page may end with the event that fills it
 			large := write("large", "w", 0, 3*allowed)
@@ -126,7 +127,7 @@ func replayChecks() []check {
 				f.Errorf("%d events of %d bytes were read ahead, at most %d may be", n, size, allowed)
 			}
 		}},
-		{"ReplayCancelled", "a replay whose context ends yields all or an error, once and last, but never just ends", base, func(f *fixture) {
+		{"ReplayCancelled", "a replay whose context ends yields all events or one final error", base, func(f *fixture) {
 			const id, total = "cancelled", 3 * pageRecords
 			f.store(write(id, "w", 0, total))
 			for _, after := range []int{0, 1, pageRecords - 1, pageRecords, pageRecords + 1, total - 1} {
@@ -260,7 +261,7 @@ func tckChecks() []check {
 			baseline(f)
 			f.wantHistory("tck|2", 0)
 		}},
-		check{name: "TCK13DeletedAfterReplay", rule: "a deletion shows after a replay too", run: func(f *fixture) {
+		check{name: "TCK13DeletedAfterReplay", rule: "a deletion after a replay affects the next replay", run: func(f *fixture) {
 			writes := baseline(f)
 			f.wantHistory(tckID, 0, writes...)
 			f.deleteTo(tckID, 3)

@@ -43,8 +43,8 @@ type Config struct {
 	// negative value means no limit. Defaults to 64 MiB.
 	MaxWrite int
 
-	// Timeout is how long a check may take before the suite takes the journal to hang. Defaults to
-	// five minutes.
+	// Timeout is how long a check may take before the suite reports that the journal hangs.
+	// Defaults to five minutes.
 	Timeout time.Duration
 }
 
@@ -83,7 +83,7 @@ func Run(t *testing.T, cfg Config) {
 	}
 }
 
-// power is something that not every journal can do.
+// power is a capability that not every journal has.
 type power string
 
 const (

@@ -33,7 +33,7 @@ func idChecks() []check {
 				f.wantHistory(id, deleted[i], writes[i])
 			}
 		}},
-		{"InvalidIDs", "an ID that CheckID refuses is refused by every method", base, func(f *fixture) {
+		{"InvalidIDs", "every method rejects an ID that CheckID rejects", base, func(f *fixture) {
 			for i, id := range []string{
 				"", " ", "\t\r\n", "\u00a0\u2003", "\x00", "a\x00b", "a\x00", "\xff", "a\xc3", "\xed\xa0\x80",
 				strings.Repeat("x", journal.MaxIDLength+1), strings.Repeat("帳", journal.MaxIDLength/3+1),
@@ -72,7 +72,7 @@ func sizeChecks() []check {
 	return []check{
 		{"SizeLargestPayload", "a payload of Config.MaxPayload bytes is stored", base, func(f *fixture) {
 			if f.cfg.MaxPayload < 1<<20 {
-				f.Errorf("Config.MaxPayload is %d, an event may have 1 MiB", f.cfg.MaxPayload)
+				f.Errorf("Config.MaxPayload is %d, want at least 1 MiB", f.cfg.MaxPayload)
 			}
 			mib, largest := write("1 MiB", "w", 0, 1), write("largest", "w", 0, 1)
 			mib.Events[0].Payload = pattern(1<<20, 1)
@@ -106,7 +106,7 @@ func (f *fixture) wantOversized(large journal.Write) {
 	errs := f.appendAll(f.ctx, before, large, behind, after)
 	f.wantRejected(errs[1], large)
 	if !errors.Is(errs[2], journal.ErrSkipped) {
-		f.Errorf("the write after an oversized one of its ID: %v, want ErrSkipped", errs[2])
+		f.Errorf("the write after an oversized write of its ID: got %v, want ErrSkipped", errs[2])
 	}
 	f.wantStored(errs, 0, 3)
 	f.wantHistory(before.ID, 0, before)
@@ -135,7 +135,7 @@ func roundTripChecks() []check {
 			time.Time{}, time.UnixMicro(-1).UTC(), time.Unix(0, 0).UTC(), time.UnixMicro(1).UTC(),
 			at(1).Add(999_999*time.Microsecond), at(1).Add(time.Second), at(1).Add(time.Second),
 			time.Date(9999, time.December, 31, 23, 59, 59, 999_999_000, time.UTC)),
-		{"RoundTripWriter", "a record has the writer of its Write, and not that of the event", base, func(f *fixture) {
+		{"RoundTripWriter", "a record has the writer of its Write, not the Writer of the event", base, func(f *fixture) {
 			const id = "writers"
 			var writes []journal.Write
 			for i, writer := range []string{"node-1:2552/1234567890", "", "作者 '\"\\", strings.Repeat("w", 200), "node-1:2552/1234567891"} {
