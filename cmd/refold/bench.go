@@ -30,14 +30,14 @@ type benchCommand struct {
 const shortest = 10 * time.Millisecond
 
 func (c *benchCommand) Help() string {
-	return `Measures each figure in alternation with its raw limit on this machine: the throughput of the disk, LevelDB or channels
-without Refold. It compares their ratio with a goal; the exit status is 1 if a goal is missed. A figure without a verdict
-on this machine, for example because the disk is too fast, has the verdict null ("met" in JSON).
+	return `Measures each figure alternately with its limit on this machine: the throughput of the disk, of LevelDB or of channels
+without Refold. It compares the ratio of both with a goal. The exit status is 1 if a goal is missed. Some goals cannot be
+checked on some machines, for example because the disk is too fast: "met" is then null in JSON.
 
-Run it on an idle machine: other programs slow the two sides differently. --rounds and --length make the ratio steadier;
+Run it on an idle machine, because other programs distort the ratio. Larger --rounds and --length make the ratio steadier;
 see docs/benchmarks.md.
 
-The data goes to new directories, which are removed at the end.`
+It writes its data to new directories and removes them at the end.`
 }
 
 func (c *benchCommand) Validate() error {

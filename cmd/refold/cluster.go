@@ -34,8 +34,8 @@ type clusterDownCommand struct {
 }
 
 func (c *clusterDownCommand) Help() string {
-	return `Other members take over what the member hosted. If the member is alive but does not learn of its removal, it keeps
-hosting, too: make sure first that its process is dead.`
+	return `Other members take over the work of the member. A member that is alive, but does not receive its removal, continues to
+host its shards and singletons. Make sure first that its process is dead.`
 }
 
 func (c *clusterDownCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
@@ -51,7 +51,7 @@ type clusterPrepareCommand struct{}
 func (c *clusterPrepareCommand) Run(ctx context.Context, env *operator.Env, common *clusterCommand) error {
 	err := common.with(func(n *nodes) error { return n.members.PrepareForShutdown(ctx, common.Ask) })
 	if err == nil {
-		_, err = fmt.Fprintln(env.Stdout, "the cluster admits no more nodes and moves nothing; stop the nodes now")
+		_, err = fmt.Fprintln(env.Stdout, "the cluster admits no more nodes and moves no more shards; stop the nodes now")
 	}
 	return err
 }
@@ -93,7 +93,7 @@ func (c *clusterPermissionsCommand) Run(env *operator.Env, common *clusterComman
 }
 
 type clusterLeaveCommand struct {
-	waitFlags `kong:"set='until=it is gone',set='limit=2m'"`
+	waitFlags `kong:"set='until=the member is gone',set='limit=2m'"`
 
 	Node string `arg:"" help:"The name of the member, or name#UID as members prints it."`
 }
@@ -118,8 +118,8 @@ func (c *clusterLeaveCommand) Run(ctx context.Context, env *operator.Env, common
 	})
 }
 
-// find returns the incarnation to wait for, and whether it is the only node that can respond. An
-// unknown member is left to the node to report.
+// find returns the incarnation to wait for, and whether it is the only node that can respond. It
+// does not check that the member exists; the queried node does.
 func (c *clusterLeaveCommand) find(ctx context.Context, common *clusterCommand, n *nodes) (peer string, alone bool, err error) {
 	if !c.Wait {
 		return c.Node, false, nil

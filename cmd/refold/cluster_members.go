@@ -35,7 +35,7 @@ func (c *clusterMembersCommand) Run(ctx context.Context, env *operator.Env, comm
 				return err
 			}
 			if node == "" {
-				node, _, _ = strings.Cut(s.Self, "#") // stay with this node, whose views are ordered
+				node, _, _ = strings.Cut(s.Self, "#") // query the same node again, because the views of one node are ordered
 			}
 			if err = c.print(w, s); err == nil && !healthy(s) {
 				err = operator.ErrProblems

@@ -26,9 +26,9 @@ type clusterFlags struct {
 	TokenFile      string   `help:"File with a token, or with user:password." env:"REFOLD_NATS_TOKEN_FILE" placeholder:"FILE"`
 	Credentials    string   `help:"Credentials file, as created by nsc." env:"REFOLD_NATS_CREDENTIALS" placeholder:"FILE"`
 	NKeyFile       string   `name:"nkey-file" help:"File with the seed of an nkey." placeholder:"FILE"`
-	CA             string   `name:"ca" help:"Certificates of the authorities for the servers' certificates." placeholder:"FILE"`
-	Cert           string   `help:"Client certificate." placeholder:"FILE"`
-	Key            string   `help:"Key of the client certificate." placeholder:"FILE"`
+	CA             string   `name:"ca" help:"File with the CA certificates for the servers' certificates." placeholder:"FILE"`
+	Cert           string   `help:"File with the client certificate." placeholder:"FILE"`
+	Key            string   `help:"File with the key of the client certificate." placeholder:"FILE"`
 	ServerName     string   `help:"The name in the server's certificate. Defaults to the host of the URL." placeholder:"NAME"`
 	AllowPlaintext bool     `help:"Allow connections to other machines without TLS."`
 }
@@ -42,7 +42,7 @@ func (f *clusterFlags) Validate() error {
 
 func (f *clusterFlags) named() error {
 	if f.Cluster == "" {
-		return errors.New("--cluster is missing: the name of the cluster")
+		return errors.New("--cluster is missing: it names the cluster to query")
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (p patient) Ask(ctx context.Context, node string, request []byte) ([]byte, 
 	return p.AdminClient.Ask(ctx, node, request)
 }
 
-// present returns the names of the members that may host something, and which of them are leaving.
+// present returns the names of the members that may host entities, and the subset that is leaving.
 func (n *nodes) present(ctx context.Context, ask string) (names []string, leaves map[string]bool, err error) {
 	s, err := n.members.State(ctx, ask)
 	if err != nil {

@@ -107,8 +107,8 @@ type ddataGetCommand struct {
 }
 
 func (c *ddataGetCommand) Help() string {
-	return `With --level local it prints the value of one node; --ask selects the node. A read from several nodes writes the merged
-value to the queried node, like a read of a program.`
+	return `With --level local it prints the value of one node; --ask selects the node. With the other levels the queried node also
+stores the merged value, as it does for a read by a program.`
 }
 
 func (c *ddataGetCommand) Run(ctx context.Context, env *operator.Env, common *ddataCommand) error {

@@ -26,9 +26,9 @@ type ddataDiffCommand struct {
 }
 
 func (c *ddataDiffCommand) Help() string {
-	return `Queries the nodes one by one, so a key that changes in between may differ temporarily: --wait repeats the comparison. Each
-key is shown with the start of its digest on each node. The exit status is 1 if keys differ or a member does not
-respond.`
+	return `Queries the nodes one after another. A key that changes during the comparison may differ temporarily; --wait repeats the
+comparison. For each key that differs, it prints the start of the digest of each node. The exit status is 1 if keys differ
+or a member does not respond.`
 }
 
 func (c *ddataDiffCommand) Validate() error {

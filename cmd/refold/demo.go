@@ -38,14 +38,14 @@ func (c *demoServeCommand) Run(ctx context.Context, env *operator.Env) error {
 type demoClusterCommand struct {
 	Nodes       int           `default:"3" help:"Number of nodes, 2 to 26."`
 	Strategy    string        `default:"keep-majority" enum:"keep-majority,static-quorum,keep-oldest,down-all,lease-majority" help:"The downing strategy: ${enum}."`
-	StableAfter time.Duration `default:"5s" help:"Decide after the membership was stable for this time."`
+	StableAfter time.Duration `default:"5s" help:"Time without a change of the membership before the downing strategy decides."`
 	Patience    time.Duration `default:"2m" help:"Maximum time for each step."`
 	Log         bool          `help:"Also print the logs of the nodes."`
 }
 
 func (c *demoClusterCommand) Help() string {
-	return `Starts a NATS server in this process, and each node in a process of its own. It prints the members whenever they change,
-as the first running node sees them. When all nodes are up, it kills the last one with SIGKILL. The others find it
+	return `Starts a NATS server in this process, and one process for each node. It prints the members whenever they change, in the
+view of the first running node. When all nodes are up, it kills the last one with SIGKILL. The others observe it as
 unreachable, and after a stable period the downing strategy removes it. Then the node starts again, with the same name and
 another incarnation.`
 }

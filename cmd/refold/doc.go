@@ -15,12 +15,12 @@
 //	refold ddata disk stat --dir DIR   reads the replicated data of stopped nodes
 //	refold shards --cluster NAME       prints the shards and entities of each node
 //	refold remove-sharding-data TYPE   removes the coordinators' data from a journal
-//	refold bench persist --json        measures a figure, its limit and its goal
+//	refold bench persist --json        measures a figure and compares it with its goal
 //
 // The flag --journal selects the journal: leveldb:DIR; postgres://USER@HOST/DATABASE, with
 // ?schema=NAME for a schema other than refold; or postgres: for the database in REFOLD_POSTGRES or
-// the PG... variables. The commands open it for reading. No other process may have a LevelDB
-// directory open; a database may be in use.
+// the PG... variables. The commands open the journal for reading. A LevelDB directory must not be
+// open in another process; a PostgreSQL database may be in use.
 //
 // The exit status is 0 if no problem was found, 1 if problems were found or a goal was missed, and
 // 2 if the command failed.

@@ -27,7 +27,7 @@ func (f *watchFlags) Validate() error {
 	return nil
 }
 
-// show calls look once, or with --watch repeatedly; it then prints changes and errors.
+// show calls look once. With --watch it calls look repeatedly, and prints changes and errors.
 func (f *watchFlags) show(ctx context.Context, w io.Writer, asJSON bool, look func(w io.Writer) error) error {
 	if !f.Watch {
 		return look(w)

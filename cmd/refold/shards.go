@@ -71,7 +71,8 @@ func (c *shardsCommand) looked(ctx context.Context, do func(n *nodes, all []shar
 	})
 }
 
-// typesOf returns the entity types of the nodes. Without any, its error names the queried nodes.
+// typesOf returns the entity types of the nodes. If there are none, the error names the queried
+// nodes.
 func (c *shardsCommand) typesOf(all []shardNode) ([]string, error) {
 	found := map[string]bool{}
 	var asked []string
@@ -142,9 +143,9 @@ type shardsListCommand struct {
 }
 
 func (c *shardsListCommand) Help() string {
-	return `Queries the members one after the other: while a shard moves, two nodes may list it, or none. A shard is allocated with the
-first command for one of its entities, so there may be fewer shards than the type is divided into. The exit status is 1 if
-a member does not respond (unless it is leaving), a region is refused, or a type has no coordinator.`
+	return `Queries the members one after another. While a shard moves, two nodes may list it, or none. The first command for an
+entity allocates its shard, so a type may have fewer allocated shards than shards. The exit status is 1 if a member does
+not respond (unless it is leaving), a region is refused, or a type has no coordinator.`
 }
 
 func (c *shardsListCommand) Run(ctx context.Context, env *operator.Env, common *shardsCommand) error {
@@ -215,7 +216,8 @@ func spreadOf(all []shardNode, typ string) *spread {
 	return s
 }
 
-// well reports that all remaining members have responded, none is refused, and a coordinator runs.
+// well reports whether all remaining members have responded, none is refused, and a coordinator
+// runs.
 func (s *spread) well() bool {
 	for i := range s.Nodes {
 		if n := &s.Nodes[i]; !n.Leaves && (n.Error != "" || n.AdminRegion != nil && n.Mismatch != "") {

@@ -15,7 +15,7 @@ import (
 )
 
 type shardsRebalanceCommand struct {
-	waitFlags `kong:"set='until=no shard moves any more, and repeat the rebalance',set='limit=10m'"`
+	waitFlags `kong:"set='until=no shard moves, and repeat the rebalance until then',set='limit=10m'"`
 }
 
 func (c *shardsRebalanceCommand) Help() string {
@@ -73,7 +73,7 @@ func whyNone(moved int) string {
 }
 
 type shardsDrainCommand struct {
-	waitFlags `kong:"set='until=it hosts nothing',set='limit=2m'"`
+	waitFlags `kong:"set='until=the node hosts no shards',set='limit=2m'"`
 
 	Node string `arg:"" help:"The name of the node."`
 }

@@ -31,15 +31,15 @@ type removeCommand struct {
 
 func (c *removeCommand) Help() string {
 	return `Removes the data of sharding from a journal: the allocation of shards, and the remembered entities. The events and snapshots
-of the entities stay. Use it if the data is beyond repair, for example after two clusters ran on one journal, and for
-types that no longer exist.
+of the entities stay. Use it if the data cannot be repaired, for example after two clusters used one journal, and for types
+that no longer exist.
 
 All nodes must be stopped. With --cluster the command queries the nodes over NATS, and removes nothing if one responds. A
 LevelDB journal that a node has open cannot be opened. PostgreSQL needs --cluster or --nodes-are-stopped. If a node writes
-in spite of this, the command detects it and stops. An interrupted removal continues when the command is run again.
+during the removal, the command detects the write and stops. An interrupted removal continues when the command is run again.
 
-Without --yes the command lists the data. Replicated data ends with the last node, except for durable data, which is in
-the directory of each node ("refold ddata disk").`
+Without --yes the command lists the data. Data of sharding that is stored as replicated data is lost when the last node
+stops, except for durable data, which is in the directory of each node ("refold ddata disk").`
 }
 
 func (c *removeCommand) Validate() error {
@@ -86,7 +86,7 @@ func (c *removeCommand) say(env *operator.Env, text string) error {
 	return err
 }
 
-// nobodyRuns returns an error unless no node runs, as far as it can be determined.
+// nobodyRuns returns an error if a node runs, or if the command cannot determine that no node runs.
 func (c *removeCommand) nobodyRuns(ctx context.Context) error {
 	if c.Cluster == "" {
 		if c.Stopped || strings.HasPrefix(c.Journal, "leveldb:") { // only one process can open it

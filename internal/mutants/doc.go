@@ -37,12 +37,12 @@
 //
 // The score of a match is the number of identifiers and strings that are equal; an identifier of
 // one letter counts a quarter. The match with the highest score is taken. It is an error if two
-// matches have the highest score, or if less than 30 percent of old is equal. All pairs of a mutant
-// share the identifiers that they stand for, and matches in one file are preferred. The identifiers
-// of new are replaced in the same way as those of old.
+// matches have the highest score, or if less than 30 percent of old is equal. An identifier stands
+// for the same identifier in all pairs of a mutant. Matches in one file are preferred. The
+// identifiers of new are replaced in the same way as those of old.
 //
-// A piece of SQL, which has no match as Go code, is searched as text in the string literals and in
-// the files of other languages. It must occur exactly once there. White space may differ.
+// A piece that does not match as Go code, such as SQL, is searched as text in string literals and
+// in files of other languages. It must occur exactly once there. White space may differ.
 //
 // # Commands
 //
@@ -52,9 +52,9 @@
 //	snapshot/criteria-upper-bound   caught       1.2
 //
 // For each mutant, the command writes the changed file to a temporary directory and runs the test
-// with go test -overlay. It never changes the checkout. The test has to pass without the fault and
-// to fail with it; a compiler error is no failure of the test. A test that hangs is stopped after
-// its timeout, and that counts as a failure of the test.
+// with go test -overlay. It never changes the checkout. The test must pass without the fault and
+// fail with it. A compiler error does not count as a failure of the test. A test that exceeds its
+// timeout is stopped and counts as failed.
 //
 // A test of this package checks that each mutant matches the source code, and that each -run names
 // existing tests. Adapt the mutants to renamed code with

@@ -22,13 +22,14 @@ const (
 	maxCombined = 1_000_000
 )
 
-// identifier is an identifier of a mutant. The same identifier after a dot is another one.
+// identifier is an identifier of a mutant. An identifier after a dot differs from the same
+// identifier without a dot.
 type identifier struct {
 	name     string
 	selected bool
 }
 
-// names has the identifier of the source code for each identifier of a mutant.
+// names maps each identifier of a mutant to the identifier of the source code that it stands for.
 type names map[identifier]string
 
 type match struct {
@@ -83,7 +84,7 @@ func (n names) add(x lexeme, name string) bool {
 	return true
 }
 
-// join returns the union of both, and false if an identifier stands for different names.
+// join returns the union of both maps, and false if an identifier stands for different names.
 func (n names) join(other names) (names, bool) {
 	union := maps.Clone(n)
 	for key, name := range other {
@@ -95,7 +96,8 @@ func (n names) join(other names) (names, bool) {
 	return union, true
 }
 
-// score returns the weight of the identifiers that stand for themselves, and that of all.
+// score returns the weight of the identifiers that are equal in the mutant and in the source code,
+// and the weight of all identifiers.
 func (n names) score() (equal, all float64) {
 	for key, name := range n {
 		weight := 1.0
@@ -138,7 +140,7 @@ func (n names) rename(code string) string {
 type combination struct {
 	matches []match
 	names   names
-	// score is the weight of all that is equal, all the weight of all.
+	// score is the weight of the equal identifiers and strings. all is the weight of all of them.
 	score, all float64
 }
 
@@ -247,7 +249,7 @@ func (c *combination) apply(edits []Edit) map[string]string {
 	return changed
 }
 
-// replacement returns the new code of an edit in the identifiers of the source code.
+// replacement returns the new code of an edit with the identifiers of the source code.
 func (c *combination) replacement(e Edit, m match) string {
 	if m.names == nil {
 		return e.New

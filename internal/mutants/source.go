@@ -43,13 +43,13 @@ var testFunction = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Example)\w*)\(`)
 
 // Fit describes how a mutant matches the source code.
 type Fit struct {
-	// Places has the file and the line of each edit.
+	// Places lists the file and the line of each edit.
 	Places string
 	// Exact is true if the old pieces are equal to the source code except for comments and layout.
 	Exact bool
 	// Files has the changed text of each changed file by the path from the root of the module.
 	Files map[string]string
-	// Current is the mutant in the words of the source code.
+	// Current is the mutant, rewritten with the present source code.
 	Current Mutant
 }
 

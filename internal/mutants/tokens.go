@@ -73,7 +73,7 @@ func bare(text string) string {
 		start := file.Offset(pos)
 		before := text[from:start]
 		from = start + len(lit)
-		// A comment that fills whole lines goes with its lines.
+		// Remove a comment that fills whole lines together with these lines.
 		for len(before) > 0 && (before[len(before)-1] == ' ' || before[len(before)-1] == '\t') {
 			before = before[:len(before)-1]
 		}

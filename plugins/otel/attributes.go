@@ -65,12 +65,12 @@ func (k key) result(err error) key {
 	return k
 }
 
-// series is a prepared combination.
+// series holds the prepared attributes of a combination.
 type series struct {
 	record []metric.RecordOption
 	add    []metric.AddOption
-	// The name of a command's span, and its options for a command that is no delivery and for one
-	// that is.
+	// The name of a command's span, and the options of the span: start for a command that is not a
+	// delivery, deliver for a delivery.
 	name           string
 	start, deliver []trace.SpanStartOption
 }
@@ -104,7 +104,7 @@ func (a *attributes) add(k key) *series {
 		return s
 	}
 	known = maps.Clone(known)
-	k.entity = strings.Clone(k.entity) // it is a substring of a persistence ID
+	k.entity = strings.Clone(k.entity) // do not retain the persistence ID, of which this is a substring
 	s := newSeries(k)
 	known[k] = s
 	a.known.Store(&known)

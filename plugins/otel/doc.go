@@ -51,7 +51,7 @@
 // it in Context.Context. The trace continues with the consequences of the command, also in another
 // process and after a restart:
 //
-//	HTTP request                     the caller's own span
+//	HTTP request                     the caller's span
 //	  bank.Transfer                  account|1 decides, its event is stored
 //	    recover account              if it was not in memory
 //	    bank.Credit                  account|2, first transmission
@@ -82,7 +82,7 @@
 // loop, create one endless trace and growing contexts. Start each round of such a loop with
 // context.Background.
 //
-// Every command of an observed runtime starts a span; the sampler of the TracerProvider selects
-// those that are recorded. The codes of refusals are attributes of metrics and must be few: beyond
+// Every command of an observed runtime starts a span; the sampler of the TracerProvider selects the
+// spans that are recorded. The codes of refusals are attributes of metrics and must be few: beyond
 // 1,000 combinations, further codes become "_OTHER".
 package otel

@@ -38,21 +38,21 @@ type instruments struct {
 
 func (i *instruments) make(meter metric.Meter, resident metric.Callback) error {
 	m := maker{meter: meter}
-	i.commandDuration = m.seconds("refold.command.duration", "From handing a command over to its answer.")
-	i.commandStashed = m.counter("refold.command.stashed", "{command}", "Commands that had to wait inside their entity.")
-	i.commitDuration = m.seconds("refold.commit.duration", "How long the journal took for a group of writes.")
+	i.commandDuration = m.seconds("refold.command.duration", "Duration from the submission of a command to its reply.")
+	i.commandStashed = m.counter("refold.command.stashed", "{command}", "Commands that waited inside their entity.")
+	i.commitDuration = m.seconds("refold.commit.duration", "Duration of a commit of a group of writes by the journal.")
 	i.commitWrites = m.counts("refold.commit.writes", "{write}", "Writes in a group.")
 	i.commitEvents = m.counts("refold.commit.events", "{event}", "Events in a group of writes.")
 	i.commitSize = m.bytes("refold.commit.size", "Size of a group of writes.")
 	i.commitFailed = m.counter("refold.commit.failed_writes", "{write}", "Writes that were not stored or have an unknown outcome.")
-	i.recoveryDuration = m.seconds("refold.recovery.duration", "Duration of a recovery, the wait for its turn included.")
+	i.recoveryDuration = m.seconds("refold.recovery.duration", "Duration of a recovery, including the wait for its start.")
 	i.recoveryEvents = m.counts("refold.recovery.events", "{event}", "Events that a recovery replayed.")
 	i.snapshotDuration = m.seconds("refold.snapshot.duration", "Duration of saving a snapshot.")
 	i.snapshotSize = m.bytes("refold.snapshot.size", "Size of a snapshot.")
-	i.stopped = m.counter("refold.entity.stopped", "{entity}", "Entities that left memory.")
+	i.stopped = m.counter("refold.entity.stopped", "{entity}", "Entities that stopped and were removed from memory.")
 	i.failures = m.counter("refold.entity.failures", "{failure}", "Instances of entities that were dropped because of an error.")
 	i.fences = m.counter("refold.entity.fences", "{fence}", "Writes with an unknown outcome that were settled.")
-	i.dropped = m.counter("refold.message.dropped", "{message}", "Messages that reached nobody.")
+	i.dropped = m.counter("refold.message.dropped", "{message}", "Messages that were not delivered to an entity.")
 	var errActive, errResident error
 	i.recoveryActive, errActive = meter.Int64UpDownCounter("refold.recovery.active", metric.WithUnit("{recovery}"), metric.WithDescription("Recoveries in progress."))
 	i.resident, errResident = meter.Int64ObservableUpDownCounter("refold.entity.resident", metric.WithUnit("{entity}"), metric.WithDescription("Entities in memory."))

@@ -69,39 +69,39 @@ type CopyReport struct {
 	RemovedSnapshots uint64
 	// Digest is the digest of both sides. It is valid only without problems.
 	Digest Digest
-	// GrownIDs counts the persistence IDs to which the source appended during the copy, and
-	// AddedRecords the appended records. Another Copy copies them.
+	// GrownIDs counts the persistence IDs to which the source appended records during the copy.
+	// AddedRecords counts these records. The next Copy copies them.
 	GrownIDs, AddedRecords uint64
 	// Problems lists unreadable snapshots, which are not copied, and persistence IDs that differ
 	// after the copy.
 	Problems []Problem
 }
 
-// ErrDifferent reports contents of the target that are not a part of the source. Nothing was copied.
-// The error also wraps a Problem, which names the first record that differs.
+// ErrDifferent reports contents of the target that are not a part of the source. Nothing was
+// copied. The error also wraps a Problem, which names the first record that differs.
 var ErrDifferent = errors.New("the target differs from the source")
 
 func different(id string, seqNr uint64, detail string) error {
 	return fmt.Errorf("%w: %w", ErrDifferent, Problem{ID: id, SequenceNr: seqNr, Err: errors.New(detail)})
 }
 
-// Copy copies a journal to another one, which may be of another plugin: records with their numbers,
-// times, writers, tags and metadata, fences, deletions and snapshots. It then compares both sides.
-// Copy only reads the source, which may be in use. Records appended to the source after Copy has
-// read their persistence ID are counted; another Copy copies them. Copy follows deletions and
-// replaced snapshots in the source until it ends.
+// Copy copies a journal to another journal, which may use another plugin. It copies records with
+// their numbers, times, writers, tags and metadata, and also fences, deletions and snapshots. It
+// then compares both sides. Copy only reads the source, which may be in use. Records that the
+// source appends to a persistence ID after Copy has read it are counted; another Copy copies them.
+// Copy follows deletions and replaced snapshots in the source until it ends.
 //
-// The target must be empty or hold a part of the source, as an interrupted Copy leaves it; Copy
-// then continues. Otherwise the error matches ErrDifferent, names the first difference, and the
-// target is unchanged. No program may use the target during the copy: an entity may lack its last
-// events or its snapshot.
+// The target must be empty or hold a part of the source, such as the result of an interrupted Copy,
+// which Copy then continues. For any other target, Copy changes nothing and returns an error that
+// matches ErrDifferent and names the first difference. No program may use the target during the
+// copy, because an entity there may lack its last events or its snapshot.
 //
 // Copy does not preserve the order between persistence IDs. Query offsets of the source are invalid
 // in the target, and projections must be rebuilt.
 //
-// A journal accepts only records that continue at number 1. Copy therefore appends a fence by the
-// writer PlaceholderWriter for each record that the source has deleted, and deletes these fences
-// once the rest of the persistence ID is copied.
+// The first record of a persistence ID must have the number 1. For each record that the source has
+// deleted, Copy therefore appends a fence by the writer PlaceholderWriter. It deletes these fences
+// after it has copied the rest of the persistence ID.
 func Copy(ctx context.Context, from, to *Source, opts CopyOptions) (CopyReport, error) {
 	c := &copier{from: from, to: to, opts: opts, heavy: make(chan struct{}, snapshotsAtOnce)}
 	c.opts.Parallel = cmp.Or(opts.Parallel, 256)
@@ -111,7 +111,7 @@ func Copy(ctx context.Context, from, to *Source, opts CopyOptions) (CopyReport, 
 	if err := c.compare(ctx); err != nil {
 		return c.finished(), err
 	}
-	// The appends of at most Parallel goroutines bound the queue.
+	// The queue needs no limit, because at most Parallel goroutines append.
 	w, err := groupcommit.New(to.Journal, journal.WriterConfig{MaxBatchWrites: groupWrites, MaxQueuedWrites: math.MaxInt, MaxQueuedBytes: math.MaxInt}) //nolint:contextcheck // Close ends it
 	if err != nil {
 		return c.finished(), fmt.Errorf("target: %w", err)
@@ -133,7 +133,7 @@ type copier struct {
 	heavy chan struct{} // slots for persistence IDs whose snapshots are in memory
 
 	total                                     uint64        // records missing in the target
-	sent                                      atomic.Uint64 // of these, copied; includes placeholders
+	sent                                      atomic.Uint64 // records copied so far, including placeholders
 	copied, copiedSnapshots, removedSnapshots atomic.Uint64
 }
 

@@ -21,7 +21,7 @@ type copyCommand struct {
 // Help explains the command.
 func (c *copyCommand) Help() string {
 	return `Copies all records of all persistence IDs, with their numbers, times, writers, tags and metadata, and fences, deletions
-and snapshots. Then it compares both sides and prints a digest, which "verify --digest" prints for each of them, too.
+and snapshots. Then it compares both sides and prints their digest, which "verify --digest" prints for each side, too.
 
 An interrupted copy continues when it is run again. If the source was in use, run it again to copy the records that
 were added since. The target must be empty or hold a part of the source: otherwise the command names the first

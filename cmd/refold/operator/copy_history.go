@@ -25,8 +25,9 @@ const (
 	writeBytes   = 256 << 10
 )
 
-// copyOne copies the missing records and snapshots of an ID. Writes of a killed copy may be stored
-// only now, after Copy has read the target; if they match the source, copyOne continues after them.
+// copyOne copies the missing records and snapshots of an ID. Writes of a killed copy may reach the
+// target after Copy has compared the target with the source. If these writes match the source,
+// copyOne continues after them.
 func (c *copier) copyOne(ctx context.Context, id string) ([]Problem, error) {
 	for {
 		l := &load{copier: c, id: id}
@@ -123,7 +124,7 @@ func (l *load) records(ctx context.Context, highest uint64) error {
 
 func (l *load) next() uint64 { return l.stored + uint64(len(l.events)) + 1 }
 
-// fill adds placeholders for deleted records up to a number. The next record, if any, is before.
+// fill adds placeholders for deleted records up to a number. before is the next record, or nil.
 func (l *load) fill(ctx context.Context, to uint64, before *journal.Event) error {
 	next := l.next()
 	if to < next {
@@ -139,7 +140,7 @@ func (l *load) fill(ctx context.Context, to uint64, before *journal.Event) error
 	case first > 0:
 		return &journal.GapError{ID: l.id, Want: next, Got: before.SequenceNr}
 	}
-	placeholder := journal.Event{Writer: PlaceholderWriter, Time: time.Unix(0, 0).UTC()} // no record is older
+	placeholder := journal.Event{Writer: PlaceholderWriter, Time: time.Unix(0, 0).UTC()} // the time must not be after that of any record
 	for placeholder.SequenceNr = next; placeholder.SequenceNr <= to; placeholder.SequenceNr++ {
 		if err := l.add(ctx, placeholder); err != nil {
 			return err
@@ -178,7 +179,7 @@ func (l *load) flush(ctx context.Context) error {
 	return nil
 }
 
-// groupWrites is the number of writes in an append. Several appends run at a time where the journal
+// groupWrites is the number of writes in an append. Several appends run concurrently if the journal
 // supports it.
 const groupWrites = 64
 
@@ -196,7 +197,7 @@ func (c *copier) append(ctx context.Context, w journal.Write) error {
 		return context.Cause(ctx)
 	}
 	d := make(delivery, 1)
-	c.writer.Submit(&groupcommit.Request{Write: w, Stream: new(groupcommit.Stream), Owner: d}) //nolint:contextcheck // what was sent is waited for
+	c.writer.Submit(&groupcommit.Request{Write: w, Stream: new(groupcommit.Stream), Owner: d}) //nolint:contextcheck // append waits for every submitted write
 	err := <-d
 	if err == nil || errors.Is(err, journal.ErrConflict) {
 		return err

@@ -19,7 +19,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// missingRecords returns how many records the target lacks, which must hold a prefix of the source.
+// missingRecords returns the number of records that the target lacks. It returns an error unless
+// the target holds a beginning of the source.
 func (c *copier) missingRecords(ctx context.Context, id string) (missing uint64, err error) {
 	to, err := c.to.Journal.HighestSequenceNr(ctx, id)
 	if err != nil {
@@ -39,9 +40,9 @@ func (c *copier) missingRecords(ctx context.Context, id string) (missing uint64,
 	return from - to, err
 }
 
-// same returns an error unless the target holds the same records as the source, up to its highest
-// number. Records that the source has deleted since are accepted if the remaining records show that
-// the rest is the same.
+// same returns an error unless the target holds the same records as the source up to highest, the
+// highest number of the target. It skips records that the source has deleted in the meantime, but
+// then requires at least one record that both sides have.
 func (c *copier) same(ctx context.Context, id string, highest uint64) error {
 	next, stop := iter.Pull2(c.from.Journal.Replay(ctx, id, 1, highest))
 	defer stop()
@@ -108,19 +109,19 @@ func (c contents) String() string {
 	return fmt.Sprintf("%s up to %d, %s, digest %.8s", count(c.records, "record"), c.highest, count(c.snapshots, "snapshot"), c.digest)
 }
 
-// digests are the contents of an ID on both sides, up to the last record of the target.
+// digests describes the contents of an ID on both sides, up to the last record of the target.
 type digests struct {
 	from, to contents
-	later    uint64 // records that the source has after that
+	later    uint64 // number of records of the source after that record
 	new      bool   // only the source has the ID
 }
 
 // followed bounds how often an ID is copied again because the source changed during the copy.
 const followed = 3
 
-// comparedAgain returns the contents of an ID on both sides. If they differ and the source is in use, the
-// source may have deleted records, or saved or deleted snapshots, since the ID was copied;
-// comparedAgain then copies the ID again. Extra contents of the target remain a difference.
+// comparedAgain returns the contents of an ID on both sides. If the source is in use, it may have
+// deleted records, or saved or deleted snapshots, after the ID was copied. Therefore comparedAgain
+// copies the ID again if both sides differ. Contents that only the target has remain a difference.
 func (c *copier) comparedAgain(ctx context.Context, id string) (d digests, err error) {
 	for again := 0; ; again++ {
 		d, err = c.digests(ctx, id)
@@ -182,12 +183,12 @@ func (s *Source) contents(ctx context.Context, id string, c *contents) error {
 }
 
 // Digest identifies the contents of a persistence ID or of a journal. Equal digests mean equal
-// highest numbers, records and snapshots, whichever plugins store them. The order between
-// persistence IDs does not count. The zero value is the digest of no ID.
+// highest numbers, records and snapshots. The digest depends neither on the plugin nor on the order
+// between persistence IDs. The zero value is the digest of no ID.
 //
 // The digest of a journal is the SHA-256 of the digests of its IDs in bytewise order. The digest of
-// an ID is the SHA-256 of its contents, in which each text is preceded by its length; it starts
-// with the version of the form.
+// an ID is the SHA-256 of a format version and the contents of the ID. Each text is preceded by its
+// length.
 type Digest [sha256.Size]byte
 
 // String returns the digest as hexadecimal digits.

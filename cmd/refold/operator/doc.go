@@ -52,9 +52,9 @@
 //
 //   - A LevelDB directory that another process has open for writing cannot be opened:
 //     leveldb.ErrInUse.
-//   - JSON has fewer types than the stored formats. Bytes are shown in base64, times as text, map
-//     keys that are not text as their JSON, and text that is not UTF-8 with U+FFFD in the place of
-//     invalid bytes. Numbers are written in full.
+//   - JSON has fewer types than the stored formats. Bytes are shown in base64, times as text, and
+//     map keys that are not text as their JSON. In text that is not UTF-8, U+FFFD replaces invalid
+//     bytes. Numbers are written in full.
 //   - Tables truncate payloads; --json prints up to 8 MiB.
 //   - rebuild compares encoded states. A field with the tag refold:"-" is not part of them.
 package operator

@@ -163,7 +163,7 @@ func (e *durableEntry) line(id durable.ID) durableLine {
 // Run lists the keys.
 func (c *durableKeysCommand) Run(ctx context.Context, env *Env, common *Durable) error {
 	if c.Limit < 0 {
-		return fmt.Errorf("--limit is %d, less than 0", c.Limit)
+		return fmt.Errorf("--limit is %d, must not be negative", c.Limit)
 	}
 	limit := cmp.Or(c.Limit, math.MaxInt)
 	out := console.NewTable(env.Stdout, c.JSON, "NODE", "REPLICATOR", "KEY", "TYPE", "BYTES")

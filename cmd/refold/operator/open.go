@@ -29,8 +29,8 @@ type Source struct {
 	Journal journal.Journal
 	// Snapshots is the snapshot store of the journal. Defaults to none.
 	Snapshots snapshot.Store
-	// NoWriters promises that no program appends to the journal while it is open. The command tail then
-	// does not wait for further events. Defaults to false.
+	// NoWriters promises that no program appends to the journal while it is open. The command tail
+	// then does not wait for further events. Defaults to false.
 	NoWriters bool
 	// VerifyOrder checks that queries find all events. Its error matches journal.ErrCorrupt if they
 	// do not. Defaults to none, for a journal whose order is complete by construction.
@@ -53,7 +53,7 @@ type Database struct {
 }
 
 // Open opens the journal and the snapshots at an address for reading. The address is leveldb:DIR,
-// or one of a database of the program. Open creates and changes nothing.
+// or an address of one of the program's databases. Open creates and changes nothing.
 func (e *Env) Open(ctx context.Context, address string) (*Source, error) {
 	if e.open != nil {
 		return e.open(ctx, address)
@@ -127,11 +127,11 @@ func checkDir(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return errors.New("the directory does not exist; --journal leveldb:DIR names another")
+		return errors.New("the directory does not exist; select another one with --journal leveldb:DIR")
 	case err != nil:
 		return err
 	case !info.IsDir():
-		return errors.New("it is not a directory")
+		return errors.New("not a directory")
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -86,9 +86,9 @@ type Env struct {
 // program prints no further message and exits with ExitProblems.
 var ErrProblems = errors.New("operator: problems were found")
 
-// Main runs the program with the arguments of the process and exits. It is the main function of a
-// program that contains entity types and opens LevelDB journals; for databases, set
-// Program.Databases:
+// Main runs the program with the arguments of the process and exits. A program that contains entity
+// types calls it in its main function. Main opens only LevelDB journals; for databases, use a
+// Program with Databases.
 //
 //	func main() {
 //		operator.Main(operator.Entity(AccountType(rates)))

@@ -33,7 +33,8 @@ func (c *rebuildCommand) Help() string {
 newest snapshot. If the states differ, the exit status is 1: the snapshot is wrong, or the code that applies events has
 changed.
 
-With --up-to or --without it prints the state under that condition. Nothing is changed.
+With --up-to or --without it prints how the state after the selected events differs from the present state. It changes
+no data.
 
 The type of the entity must be part of the program.`
 }

@@ -236,8 +236,8 @@ func formatOf(manifest string) format {
 	return unknownFormat
 }
 
-// formatOfState returns the format of a snapshot. For a state that the aggregate encodes itself, it
-// is a guess from the payload.
+// formatOfState returns the format of a snapshot. For a state that the aggregate encodes itself,
+// formatOfState guesses the format from the payload.
 func formatOfState(manifest string, payload []byte) format {
 	switch {
 	case manifest == eventsourcing.StateManifest, strings.HasPrefix(manifest, eventsourcing.StateManifest+"@"):

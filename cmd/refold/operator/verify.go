@@ -132,7 +132,8 @@ func (v *verifier) one(ctx context.Context, id string) error {
 	return nil
 }
 
-// unreachable reports whether an error is not about the data.
+// unreachable reports whether an error has a cause other than the stored data, such as an
+// unavailable or closed journal.
 func unreachable(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, journal.ErrUnavailable) || errors.Is(err, journal.ErrClosed) ||
 		errors.Is(err, journal.ErrInvalid) || errors.Is(err, snapshot.ErrClosed)
@@ -310,8 +311,8 @@ func (v *verifier) snapshot(ctx context.Context, h *history, md snapshot.Metadat
 type Problem struct {
 	// ID is the persistence ID.
 	ID string
-	// SequenceNr is the number of the faulty record or snapshot, or 0 if the fault concerns no
-	// single one.
+	// SequenceNr is the number of the faulty record or snapshot, or 0 if the fault does not concern
+	// a single record or snapshot.
 	SequenceNr uint64
 	// Err describes the fault.
 	Err error

@@ -1,9 +1,10 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bench holds the benchmarks of "refold bench", and the demonstration of "refold demo". Nodes
-// run in worker processes, which execute orders of the parent. Each benchmark measures a figure and
-// its raw limit in turns in the same run, and prints their ratio with Refold's goal:
+// Package bench contains the benchmarks of "refold bench" and the demonstration of "refold demo".
+// Nodes run in worker processes, which execute orders of the parent process. Each benchmark
+// measures a figure and its limit without Refold alternately in one run, and prints their ratio
+// with the goal:
 //
 //	limit ── refold ── limit ── refold ── … ── medians ── ratio ── goal met?
 //
@@ -30,7 +31,7 @@ type Result struct {
 	Journal string  `json:"journal"`
 	Value   float64 `json:"value"`
 	Unit    string  `json:"unit"`
-	// Limit is the raw figure of the same run, 0 if there is none.
+	// Limit is the figure without Refold in the same run, or 0 if there is none.
 	Limit float64 `json:"limit"`
 	Ratio float64 `json:"ratio"`
 	Goal  float64 `json:"goal"`
@@ -70,8 +71,9 @@ const (
 // Settings are the parameters of a run.
 type Settings struct {
 	// Journal is "inmem:", "leveldb:", "leveldb:DIR", "postgres:" for a private server, a
-	// connection string, or "nats:" for rows with a NATS server and without a journal. "" selects
-	// everything embedded that a row supports.
+	// connection string, or "nats:" for rows with a NATS server and without a journal. The empty
+	// text selects all journals that a row supports, but PostgreSQL only for rows that start a
+	// private server.
 	Journal string
 	// Rounds is the number of measurements per side, at least 1.
 	Rounds int
@@ -129,7 +131,7 @@ func Rows() []Row {
 	}
 }
 
-// Select returns the rows of a name: the name of a row, of a group, or "all".
+// Select returns the rows with a name, which is the name of a row, the name of a group, or "all".
 func Select(name string) ([]Row, error) {
 	var rows []Row
 	var names []string
@@ -201,7 +203,7 @@ func (b *run) progress(format string, args ...any) {
 	}
 }
 
-// trial reports whether the sizes are reduced, so that the goals do not hold.
+// trial reports whether the sizes are reduced. Goals do not apply to reduced sizes.
 func (b *run) trial() bool { return b.settings.Scale > 1 }
 
 // scaled returns n divided by the scale, at least least.
@@ -233,7 +235,7 @@ func (b *run) repeat(subject string, n int, f func() error) error {
 
 type compared struct{ limits, values []float64 }
 
-// compare measures a figure and its limit in turns.
+// compare measures a figure and its limit alternately.
 func (b *run) compare(limit, value func() (float64, error)) (c compared, err error) {
 	err = b.rounds(func() (err error) {
 		l, err := limit()

@@ -63,7 +63,7 @@ func dataJoin(ctx context.Context, b *run) ([]Result, error) {
 }
 
 // joinProcs is the number of processors of each node. Without this limit, the garbage collectors of
-// all nodes, each of which uses idle processors, slow each other down.
+// all nodes compete for the same processors.
 func joinProcs() int { return max(1, runtime.NumCPU()/joinNodes) }
 
 type joined struct{ took, before, during time.Duration }

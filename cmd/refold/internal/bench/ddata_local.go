@@ -197,7 +197,7 @@ func dataLocal(ctx context.Context, b *run) (results []Result, err error) {
 	return results, err
 }
 
-// dataWire measures the bytes that one more element costs on the wire.
+// dataWire measures the bytes that are sent for one additional element.
 func dataWire(ctx context.Context, b *run) (results []Result, err error) {
 	n := b.scaled(wireSize, 1)
 	err = withGroup(ctx, 2, inMemory(), func(g *group) (err error) {
@@ -323,8 +323,8 @@ type unseen struct {
 	at        time.Time
 }
 
-// writes increments counters for a time, at least one, and returns the times until each increment
-// was visible on each other node.
+// writes increments counters for the given time, at least once. It returns the delay until each
+// increment was visible on each other node.
 func (g group) writes(ctx context.Context, length time.Duration) (took []time.Duration, err error) {
 	keys := dataKeys("counter", visibleKeys)
 	rng := randoms(1)[0]

@@ -16,7 +16,8 @@ const (
 	ackSize = 12
 )
 
-// dataUpdate measures majority writes beside raw requests to as many peers with the same bytes.
+// dataUpdate measures majority writes. The limit is raw requests of the same size to the same
+// number of peers.
 func dataUpdate(ctx context.Context, b *run) (results []Result, err error) {
 	sizes := [][]string{{"n1", "n2", "n3"}, {"n1", "n2", "n3", "n4", "n5"}}
 	if b.trial() {

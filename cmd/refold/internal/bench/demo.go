@@ -80,7 +80,7 @@ func (d *Demo) run(ctx context.Context) error {
 		return err
 	}
 	removed := time.Since(killed)
-	d.printf("other nodes may host what %v hosted %v after its removal", victim, d.Downing.StableAfter)
+	d.printf("the work of %v may start on other nodes %v after its removal", victim, d.Downing.StableAfter)
 	if err := d.start(ctx, last.name); err != nil {
 		return err
 	}

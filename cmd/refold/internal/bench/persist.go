@@ -62,7 +62,7 @@ func persist(ctx context.Context, b *run) ([]Result, error) {
 	switch b.scheme {
 	case "postgres":
 		results[0].Detail += "; limit is the best of bulk inserts: " + strings.Join(slices.Compact(slices.Sorted(slices.Values(ways))), ", ")
-		row.Detail = "the limit inserts with one order over all IDs, which read sides need: an identity column and its index"
+		row.Detail = "the limit includes an order over all IDs, which projections need: an identity column and its index"
 		results = append(results, row.of(median(c.values), median(orders)))
 		row.Goal, row.Detail = 4, "the limit is single rows, one transaction each, from 16 connections"
 		results = append(results, row.of(median(c.values), median(rows)))
@@ -128,7 +128,7 @@ func (b *run) rawSingle(ctx context.Context, samples *[]time.Duration) func() (f
 	}
 }
 
-// diskBound removes the verdict if a sync takes no time on this disk.
+// diskBound removes the verdict if a synced write on this disk is faster than slowDisk.
 func diskBound(r Result, synced []time.Duration) Result {
 	if percentile(synced, 0.5) < slowDisk {
 		r.Met = nil

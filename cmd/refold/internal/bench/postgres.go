@@ -180,8 +180,8 @@ func scanRows(ctx context.Context, conn *pgx.Conn, table string, n int) (float64
 	return float64(n) / time.Since(began).Seconds(), nil
 }
 
-// connectDSN returns the DSN of the configured server, or of a private one with PostgreSQL's
-// default durability, which stop ends.
+// connectDSN returns the DSN of the configured server. Without a configured server, it starts a
+// private one with PostgreSQL's default durability; stop ends it.
 func (b *run) connectDSN(ctx context.Context) (stop func() error, err error) {
 	if b.scheme != "postgres" || b.dsn != "" {
 		return func() error { return nil }, nil
@@ -235,9 +235,9 @@ func (b *run) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// rawTable runs f with the name of an empty table with the minimum of any event log: an ID, a
-// number, a time, a payload and the primary key. With ordered it also has the order over all IDs
-// that read sides need.
+// rawTable runs f with the name of an empty table that has the columns of a minimal event log: an
+// ID, a number, a time, a payload and the primary key. With ordered, the table also has the order
+// over all IDs that projections need.
 func (b *run) rawTable(ctx context.Context, ordered bool, f func(table string) error) error {
 	schema := newSchema()
 	quoted := pgx.Identifier{schema}.Sanitize()

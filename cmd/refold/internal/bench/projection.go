@@ -208,8 +208,8 @@ const (
 	livePeriod = 10 * time.Millisecond // interval between two appends
 )
 
-// live measures the delay from the commit of an event to its delivery by a live query of another
-// handle, like in another process, while 10,000 events per second are written.
+// live measures the delay from the commit of an event to its delivery by a live query, while 10,000
+// events per second are written. The query uses a second journal handle, like another process.
 func live(ctx context.Context, b *run) ([]Result, error) {
 	var delays []time.Duration
 	err := b.rounds(func() error {

@@ -22,7 +22,8 @@ import (
 
 var filledAt = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// fill appends events to counters directly in the journal, some of each counter per append.
+// fill appends events of counters directly to the journal. Each append contains at most step events
+// of each counter.
 func fill(ctx context.Context, j journal.Journal, each, step int, ids ...string) error {
 	names := codec.Types(codec.Name[added]("added"))
 	for done := 0; done < each; done += step {

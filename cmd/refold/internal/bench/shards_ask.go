@@ -17,8 +17,9 @@ const (
 	minAskThere, minAskHere = 0.8, 0.7
 )
 
-// shardAsks measures asks through a region: of entities in another process, beside raw requests
-// between the same processes, and of entities in the same process, beside asks of a local host.
+// shardAsks measures asks through a region. For entities in another process, the limit is raw
+// requests between the same processes. For entities in the same process, the limit is asks of a
+// local host.
 func shardAsks(ctx context.Context, b *run) (results []Result, err error) {
 	err = b.withWorkers(ctx, func(ctx context.Context, w *workers) (err error) {
 		b.progress("2 processes join")

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// killBefore is the duration of the load before a node is killed, killAfter after all shards
-	// reply again.
+	// killBefore is the duration of the load before a node is killed. killAfter is its duration
+	// after all shards reply again.
 	killBefore = 5 * time.Second
 	killAfter  = 2 * time.Second
 
@@ -165,7 +165,7 @@ const (
 )
 
 // probe asks an entity of each shard until it replies, and the coordinator until one is active.
-// Answered is the time of the last reply, At that of the coordinator.
+// Answered is the time of the last reply of an entity, At the time of the reply of the coordinator.
 func (s *server) probe(ctx context.Context, _ *order) (r result, err error) {
 	ctx, cancel := context.WithTimeout(ctx, nodePatience)
 	defer cancel()

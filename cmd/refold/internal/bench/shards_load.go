@@ -26,8 +26,8 @@ const (
 	loadErrors = 5
 )
 
-// load is a load: asks of random entities at a fixed rate, independent of replies. Half of them
-// are stored. It records the acknowledged ones.
+// load sends asks to random entities at a fixed rate, independent of replies. Half of the asks
+// persist an event. load counts the acknowledged ones.
 type load struct {
 	region  *sharding.Region[counter]
 	ids     []string
@@ -66,7 +66,7 @@ func (s *server) startLoad(ctx context.Context, o *order) (result, error) {
 func (a *load) loop(ctx context.Context, rate int) {
 	rng := randoms(1)[0]
 	each := time.Second / time.Duration(rate)
-	asks := context.WithoutCancel(ctx) // asks that were made are awaited
+	asks := context.WithoutCancel(ctx) // halt waits for started asks
 	for n := 0; pause(ctx, loadTick) == nil; {
 		for due := a.began.Add(time.Duration(n) * each); !due.After(time.Now()) && a.open.Load() < loadOpen; due = due.Add(each) {
 			n++
@@ -111,7 +111,8 @@ func (a *load) one(ctx context.Context, i int, stored bool, note []byte, due tim
 	}
 }
 
-// halt ends the load and waits for the replies. Open is the number of asks that were open.
+// halt ends the load and waits for the replies. Open is the number of asks that were open at the
+// end of the load.
 func (s *server) halt(context.Context, *order) (result, error) {
 	a := s.load
 	open := int(a.open.Load())

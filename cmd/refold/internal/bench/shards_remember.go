@@ -16,8 +16,8 @@ const maxRecall = 1.5
 
 type recalled struct{ first, messages, remembered time.Duration }
 
-// shardRecall measures the time until remembered entities run again after a restart of all nodes,
-// beside starting the same number by one message each.
+// shardRecall measures the time until remembered entities run again after a restart of all nodes.
+// The limit is the time to start the same number of entities by one message each.
 func shardRecall(ctx context.Context, b *run) ([]Result, error) {
 	var results []Result
 	for _, replicated := range []bool{false, true} {
@@ -48,7 +48,8 @@ func shardRecall(ctx context.Context, b *run) ([]Result, error) {
 	return results, nil
 }
 
-// recall restarts the entities of one cluster in another.
+// recall starts entities in a first cluster. It then measures the start of the same entities in two
+// later clusters: first as remembered entities, then by messages.
 func (b *run) recall(ctx context.Context, replicated bool) (r recalled, err error) {
 	dir, err := (&run{}).folder()
 	if err != nil {

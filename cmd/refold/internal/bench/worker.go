@@ -248,7 +248,7 @@ func (s *server) view(context.Context, *order) (result, error) {
 	return result{View: v}, nil
 }
 
-// observation records that a node has seen another one become unreachable, downed or removed.
+// observation records that a node has observed another node as unreachable, downed or removed.
 type observation struct {
 	Kind cluster.EventKind
 	Node identity.Node
@@ -269,7 +269,7 @@ func (s *server) observations(context.Context, *order) (result, error) {
 	return result{Seen: slices.Clone(s.seen)}, nil
 }
 
-// awaitDown waits until a node is Down. The result has the time.
+// awaitDown waits until a node is Down. The result contains the time.
 func (s *server) awaitDown(ctx context.Context, o *order) (r result, err error) {
 	err = until(ctx, 5*time.Millisecond, func(context.Context) (bool, error) {
 		s.mu.Lock()

@@ -38,12 +38,13 @@ type worker struct {
 	in    *json.Decoder
 }
 
-// withWorkers calls f without any process yet, and ends all processes that f has started.
+// withWorkers calls f with an empty set of workers, and ends all processes that f has started.
 func (b *run) withWorkers(ctx context.Context, f func(ctx context.Context, w *workers) error) error {
 	return withWorkers(ctx, b.settings.Worker, nil, f)
 }
 
-// withWorkers does that for a command. All processes write to stderr, which may be nil.
+// withWorkers is run.withWorkers for a given command. All processes write to stderr, which may be
+// nil.
 func withWorkers(ctx context.Context, command []string, stderr io.Writer, f func(ctx context.Context, w *workers) error) (err error) {
 	if len(command) == 0 {
 		return errors.New("no command for the processes is configured")
@@ -214,14 +215,14 @@ type setup struct {
 	NoWait bool `json:",omitempty"`
 	// Data starts a replicator.
 	Data bool `json:",omitempty"`
-	// Regions starts a region. It is the minimum number of hosting nodes. Shards is the number of
-	// shards.
+	// Regions starts a region if it is not 0. It is the minimum number of hosting nodes. Shards is
+	// the number of shards.
 	Regions, Shards int
 	// DSN and Schema locate the journal in PostgreSQL. Without them the journal is in memory and
 	// the coordinator's state in replicated data. DSN is secret.
 	DSN, Schema string `json:",omitempty"`
-	// Remember is the directory for remembered entities that the journal does not hold. Without it
-	// no entity is remembered.
+	// Remember is the directory for remembered entities that the journal does not store. If it is
+	// empty, no entity is remembered.
 	Remember string `json:",omitempty"`
 	// Replicated keeps the coordinator's state in replicated data even with a journal.
 	Replicated bool `json:",omitempty"`
@@ -243,8 +244,8 @@ type order struct {
 	Size  int    `json:",omitempty"`
 	Reply int    `json:",omitempty"`
 	Way   string `json:",omitempty"`
-	// Callers is the number of concurrent callers, dataCallers by default. Each works for Length, and
-	// pauses after each update.
+	// Callers is the number of concurrent callers, dataCallers by default. Each works for Length,
+	// and pauses for Pause after each update.
 	Callers int           `json:",omitempty"`
 	Length  time.Duration `json:",omitempty"`
 	Pause   time.Duration `json:",omitempty"`
@@ -282,8 +283,8 @@ type result struct {
 	Samples []sample      `json:",omitempty"`
 	Digest  string        `json:",omitempty"`
 	Stats   *ddata.ProtocolStats
-	// Failed is the number of failed asks, Open that of open asks, Errors are the texts of some
-	// errors. Lost is the number of missing acknowledged commands.
+	// Failed and Open are the numbers of failed and of open asks. Errors contains the texts of some
+	// errors. Lost is the number of acknowledged commands that are missing.
 	Failed, Open, Lost int             `json:",omitempty"`
 	Errors             []string        `json:",omitempty"`
 	Times              []time.Duration `json:",omitempty"`

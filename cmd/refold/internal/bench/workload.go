@@ -19,8 +19,8 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// The entity that is measured: a counter whose events carry bytes that do not compress, so that an
-// event encodes to about 200 bytes.
+// The measured entity is a counter. Its events contain bytes that do not compress, so that an event
+// encodes to about 200 bytes.
 type (
 	event interface{ isEvent() }
 
@@ -32,7 +32,7 @@ type (
 	read struct {
 		eventsourcing.Command[counter, int64]
 	}
-	// where returns the node of a sharded counter, echo its own content.
+	// where returns the node of a sharded counter. echo returns its own content.
 	where struct {
 		eventsourcing.Command[counter, string]
 	}
@@ -126,7 +126,7 @@ type local = eventsourcing.Local[counter, event]
 // host hosts counters on a store while f runs.
 func (s *database) host(ctx context.Context, typ eventsourcing.Type[counter, event], f func(h *local) error) (err error) {
 	rt, err := eventsourcing.Open(eventsourcing.Config{ //nolint:contextcheck // the runtime ends with Close
-		Store: store.Of(s.journal, s.snapshots), JournalBreaker: journal.BreakerConfig{CallTimeout: nodePatience}, // a slow machine has other figures, and no errors
+		Store: store.Of(s.journal, s.snapshots), JournalBreaker: journal.BreakerConfig{CallTimeout: nodePatience}, // a slow machine must lower the figures and not cause errors
 		RecoveryTimeout: nodePatience,
 	})
 	if err != nil {

@@ -29,7 +29,7 @@ func (s *synchronized) Write(b []byte) (int, error) {
 	return s.w.Write(b)
 }
 
-// Table prints a list: a table, or JSON lines. The columns of a table only grow, because rows that
+// Table prints a list: a table, or JSON lines. The widths of columns only grow, because rows that
 // are already written cannot be aligned again.
 type Table struct {
 	// MaxWidth bounds the width of a column, in characters. Longer cells are not aligned. Defaults

@@ -28,7 +28,7 @@ import (
 const exitNoServer = 125
 
 func main() {
-	// The command receives the interrupt, too, and decides how to end.
+	// The command also receives the interrupt, and decides how to end.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	status, err := run(ctx, os.Args[1:])
 	stop()

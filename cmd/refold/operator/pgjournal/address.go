@@ -46,12 +46,12 @@ func ParseAddress(address string) (dsn, schema string, err error) {
 	scheme, rest, _ := strings.Cut(dsn, ":")
 	switch {
 	case dsn == "":
-		return "", "", nil // the PG... variables hold all of it
+		return "", "", nil // the PG... variables contain the whole address
 	case !slices.Contains(schemes(), scheme):
 		if !strings.Contains(scheme, "=") {
 			return "", "", errBadAddress
 		}
-		return dsn, "", nil // REFOLD_POSTGRES as keywords and values
+		return dsn, "", nil // REFOLD_POSTGRES contains keywords and values
 	case strings.HasPrefix(rest, "//"):
 		return cutSchema(dsn)
 	case strings.Contains(rest, "="):

@@ -16,7 +16,7 @@ import (
 )
 
 type migrateCommand struct {
-	Journal string `help:"The database: postgres://USER@HOST/DATABASE, with ?schema=NAME for another schema than refold, or postgres: for the one that REFOLD_POSTGRES or PGHOST and the like name." default:"postgres:" placeholder:"ADDRESS"`
+	Journal string `help:"The database: postgres://USER@HOST/DATABASE, with ?schema=NAME for a schema other than refold; or postgres: for the database in REFOLD_POSTGRES or the PG... variables." default:"postgres:" placeholder:"ADDRESS"`
 	Check   bool   `help:"Change nothing: list the missing steps, and exit with status 1 if there are any."`
 	Print   bool   `help:"Print the SQL of all steps, for psql, and connect to nothing."`
 	Schema  string `help:"With --print: the name of the schema. Defaults to refold." placeholder:"NAME"`
@@ -38,7 +38,7 @@ func (c *migrateCommand) Validate() error {
 	case c.Check && c.Print:
 		return errors.New("--check and --print exclude each other")
 	case c.Schema != "" && !c.Print:
-		return errors.New("--schema is for --print: a database's schema is named in its address, as in postgres://USER@HOST/DATABASE?schema=NAME")
+		return errors.New("--schema needs --print; without --print, the address contains the schema, as in postgres://USER@HOST/DATABASE?schema=NAME")
 	}
 	return nil
 }

@@ -9,7 +9,8 @@
 //		Databases: []operator.Database{pgjournal.Database()},
 //	}.Main()
 //
-// It is a package of its own so that a program without PostgreSQL does not compile its driver.
+// The package is separate from package operator, so that programs without PostgreSQL do not compile
+// its driver.
 package pgjournal
 
 import (
@@ -38,7 +39,7 @@ func Database() operator.Database {
 	}
 }
 
-// open opens a journal. Read-only, it requires that the tables exist.
+// open opens a journal. If readOnly is true, the tables must exist.
 func open(ctx context.Context, address string, readOnly bool) (*operator.Source, error) {
 	dsn, schema, err := ParseAddress(address)
 	if err != nil {
