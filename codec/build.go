@@ -71,7 +71,7 @@ func (b *builder) upcaster(u upcaster) {
 			return
 		}
 		if other.from == u.from {
-			b.errorf("%s and %s are both decoded into %s: each needs a Go type of its own", other, u, u.from)
+			b.errorf("%s and %s are both decoded into %s: each needs a separate Go type", other, u, u.from)
 			return
 		}
 	}

@@ -91,6 +91,6 @@
 // memory that it allocates when it decodes. A custom Format is responsible for its types, order and
 // limits. encoding/json has its own rules for tags and leaves out unexported fields.
 //
-// Values with little data and much memory, such as thousands of maps with one short entry each in
-// an interface, can exceed the limit and are rejected.
+// A value that is small when encoded and large in memory, such as thousands of maps with one short
+// entry each in an interface, can exceed the memory limit. It is rejected.
 package codec

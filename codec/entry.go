@@ -70,8 +70,8 @@ type upcaster struct {
 // continues the conversion. Several old types may be converted to the same new one. If f returns a
 // nil pointer, the decoding fails.
 //
-// Each Old must be a Go type of its own. It may be a struct, or a named map such as "type
-// depositedV1 map[string]any" to access fields by name.
+// Each Old must be a separate Go type. It may be a struct, or a named map such as "type depositedV1
+// map[string]any" to access fields by name.
 func Upcast[Old, New any](name string, version int, f func(Old) (New, error)) Entry {
 	return newUpcaster(name, version, f)
 }
@@ -90,8 +90,9 @@ func newUpcaster[Old, New any](name string, version int, f func(Old) (New, error
 	return u
 }
 
-// Split is like Upcast, but makes any number of values of an old one, in order; none removes it,
-// and nil among them is an error. The name needs no current type.
+// Split is like Upcast, but f returns any number of values, which replace the old value in this
+// order. An empty slice removes the value. A nil element is an error. The name needs no current
+// type.
 func Split[Old any](name string, version int, f func(Old) ([]any, error)) Entry {
 	u := upcaster{name: name, version: version, from: reflect.TypeFor[Old]()}
 	if f != nil {
@@ -199,9 +200,8 @@ type adapter struct {
 //
 // to converts a Domain before it is encoded, and from converts the decoded Stored back. An error or
 // a panic of to is returned by Encode: only the write of that value is rejected. A nil pointer from
-// either function is an error. When the stored form changes, the old form becomes a Go type of its
-// own, Version is raised, and Upcast or Split convert from the old type to the new one or to
-// Domain.
+// either function is an error. When the stored form changes, keep the old form as a separate Go
+// type, raise Version, and add an Upcast or a Split from the old type to the new one or to Domain.
 //
 // The conversion is one to one. To read several values or none from one stored value, raise the
 // version and use a Split.
@@ -236,12 +236,12 @@ func (b *builder) adapted(t *Type) {
 	for i := range b.types {
 		other := &b.types[i]
 		if other.name != t.name && (other.typ == t.stored() || other.stored() == t.stored()) {
-			b.errorf("%q: %s is stored as %s, which is also used by %q: each needs a Go type of its own", t.name, t.typ, t.stored(), other.name)
+			b.errorf("%q: %s is stored as %s, which is also used by %q: each needs a separate Go type", t.name, t.typ, t.stored(), other.name)
 		}
 	}
 	for _, u := range b.upcasters {
 		if u.from == t.stored() {
-			b.errorf("%q: %s is stored as %s, into which %s is read: each needs a Go type of its own", t.name, t.typ, t.stored(), u)
+			b.errorf("%q: %s is stored as %s, into which %s is read: each needs a separate Go type", t.name, t.typ, t.stored(), u)
 		}
 	}
 }

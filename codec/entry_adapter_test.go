@@ -106,7 +106,7 @@ func TestAdaptMistakes(t *testing.T) {
 		"shared": {[]codec.Entry{codec.Adapt("a", planeRowOf, planeOf), codec.Adapt("b", func(opened) (planeRow, error) { return planeRow{}, nil },
 			func(planeRow) (opened, error) { return opened{}, nil })}, `also used by "b"`},
 		"read":   {[]codec.Entry{codec.Adapt("a", planeRowOf, planeOf).Version(2), codec.Upcast("a", 1, func(planeRow) (plane, error) { return plane{}, nil })}, "a@1 is read"},
-		"circle": {[]codec.Entry{codec.Adapt("a", toOther, fromOther), codec.Adapt("b", fromOther, toOther)}, "of its own"},
+		"circle": {[]codec.Entry{codec.Adapt("a", toOther, fromOther), codec.Adapt("b", fromOther, toOther)}, "a separate Go type"},
 		"channel": {[]codec.Entry{codec.Adapt("a", func(opened) (plane, error) { return plane{}, nil },
 			func(plane) (opened, error) { return opened{}, nil })}, "wings: the field is unexported"},
 	} {

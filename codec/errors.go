@@ -44,7 +44,7 @@ func (e *pathError) Error() string { return e.path + ": " + e.err.Error() }
 
 func (e *pathError) Unwrap() error { return e.err }
 
-// pathErrors are several errors of one value, each with its own path.
+// pathErrors is the list of errors of one value, each with its own path.
 type pathErrors []error
 
 func (m pathErrors) Error() string { return errors.Join(m...).Error() }

@@ -10,8 +10,8 @@ import (
 	"reflect"
 )
 
-// encodeInterface writes the value of an interface without its type. decodeInterface defines the
-// types it is read as.
+// encodeInterface writes the value of an interface without the type of the value. The types of the
+// decoded values are those of decodeInterface.
 func encodeInterface(e *encoder, v reflect.Value) error {
 	if v.IsNil() {
 		return e.mp.EncodeNil()
@@ -80,13 +80,13 @@ func checkBoxedKey(first, key token) error {
 		return fmt.Errorf("%w: %s is the key of a map in an interface", ErrMalformed, key.kind)
 	}
 	if (key.kind == kindString) != (first.kind == kindString) {
-		return fmt.Errorf("%w: a map in an interface has keys that are strings and keys that are not", ErrMalformed)
+		return fmt.Errorf("%w: a map in an interface has both string keys and other keys", ErrMalformed)
 	}
 	return nil
 }
 
 func errExt(t token) error {
-	return fmt.Errorf("%w: an extension of type %d in an interface", ErrMalformed, int8(t.bits)) //nolint:gosec // it is one
+	return fmt.Errorf("%w: an extension of type %d in an interface", ErrMalformed, int8(t.bits)) //nolint:gosec // bits holds an int8
 }
 
 // costBoxed returns the cost of reading a value into an interface, without its elements.
@@ -131,7 +131,7 @@ func (d *decoder) boxed() (any, error) {
 	case kindBool:
 		return t.bits != 0, nil
 	case kindInt:
-		return int64(t.bits), nil //nolint:gosec // it is one
+		return int64(t.bits), nil //nolint:gosec // bits holds an int64
 	case kindUint:
 		if t.bits > math.MaxInt64 {
 			return t.bits, nil

@@ -98,7 +98,7 @@ func (c *jsonCheck) alloc(cost int) error {
 	return nil
 }
 
-// value reads a value that has so many arrays and objects around it.
+// value reads a value that is nested in depth arrays and objects.
 func (c *jsonCheck) value(s *shape, depth int) error {
 	first := c.peek()
 	if first == 'n' {
@@ -129,7 +129,7 @@ func (c *jsonCheck) value(s *shape, depth int) error {
 	return c.literal()
 }
 
-// list reads an array or, up to a closing brace, an object.
+// list reads an array, or an object if end is a closing brace.
 func (c *jsonCheck) list(s *shape, depth int, end byte) error {
 	list, cost := s.array, 32
 	if end == '}' {
@@ -161,8 +161,8 @@ func (c *jsonCheck) list(s *shape, depth int, end byte) error {
 	}
 }
 
-// key reads a key of an object, and returns the shape of its value: that of the struct's field, or
-// the given one.
+// key reads a key of an object and returns the shape of its value. For a struct this is the shape
+// of the field with this key, otherwise the given shape.
 func (c *jsonCheck) key(s, value *shape) (*shape, error) {
 	if c.peek() != '"' {
 		return nil, c.malformed()
@@ -181,7 +181,7 @@ func (c *jsonCheck) key(s, value *shape) (*shape, error) {
 	return value, c.alloc(costNew(uintptr(len(key))))
 }
 
-// take pays for the next element.
+// take adds the cost of the element with index n.
 func (l *elements) take(c *jsonCheck, n int) error {
 	if n == 0 {
 		return c.alloc(l.first + l.each)
@@ -286,7 +286,7 @@ type shape struct {
 
 // elements describes the allocations for an array or an object.
 type elements struct {
-	first, each int // for not being empty, for each element
+	first, each int // costs of the first element and of each element
 	shape       *shape
 }
 
@@ -321,8 +321,8 @@ func shapeOf(t reflect.Type, made map[reflect.Type]*shape) *shape {
 	return s
 }
 
-// slicesOf describes a slice that grows while it is read: finally by a quarter of its length at a
-// time, so that it needs five times its size.
+// slicesOf describes a slice that grows while it is read. A long slice grows by a quarter of its
+// length, so the old and new arrays together need five times its final size.
 func slicesOf(size uintptr, elem *shape) *elements {
 	return &elements{first: 32 + costNew(4*size), each: int(7 * size), shape: elem}
 }
@@ -377,7 +377,8 @@ func (s *shape) addField(f reflect.StructField, made map[reflect.Type]*shape) re
 	return nil
 }
 
-// appendFolded appends the form that all names share which encoding/json takes for each other.
+// appendFolded appends the folded form of a name. encoding/json treats names as equal if their
+// folded forms are equal.
 func appendFolded(dst, name []byte) []byte {
 	for len(name) > 0 {
 		r, n := utf8.DecodeRune(name)

@@ -35,8 +35,9 @@ const (
 	textMarshaler              // MarshalText, UnmarshalText
 )
 
-// marshalerOf returns the pair of a type that is no pointer; half a pair is none. The methods may
-// be on the type or on the pointer to it.
+// marshalerOf returns the pair of methods of a type that is not a pointer. It returns noMarshaler
+// if the type has only one method of a pair. The methods may be on the type or on the pointer to
+// it.
 func marshalerOf(t reflect.Type) marshaler {
 	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
 		return noMarshaler
@@ -78,8 +79,8 @@ func planMarshaler(p *plan) (bool, error) {
 	return true, nil
 }
 
-// checkHidden refuses a struct that seems to have its form only because it embeds a type with that
-// form: its other fields would be lost.
+// checkHidden returns an error for a struct whose pair of methods may be promoted from an embedded
+// type. Promoted methods would not store the other fields.
 func checkHidden(t reflect.Type, m marshaler) error {
 	if t.Kind() != reflect.Struct {
 		return nil
@@ -100,7 +101,7 @@ func checkHidden(t reflect.Type, m marshaler) error {
 		}
 	}
 	if embedded != nil && others > 0 {
-		return fmt.Errorf("the methods by which the embedded %s is stored hide the other fields of %s: give it a field name", embedded, t)
+		return fmt.Errorf("the encoding methods of the embedded %s hide the other fields of %s: give the embedded field a name", embedded, t)
 	}
 	return nil
 }
@@ -142,7 +143,7 @@ func (e *encoder) marshal(m marshaler, v any) error {
 	return nil
 }
 
-// unmarshal gives a method of v the data of one value, and no more.
+// unmarshal passes the data of exactly one value to the decoding method of v.
 func (d *decoder) unmarshal(m marshaler, v reflect.Value) error {
 	to := v.Addr().Interface()
 	if m == binaryMarshaler || m == textMarshaler {
@@ -165,7 +166,7 @@ func (d *decoder) unmarshal(m marshaler, v reflect.Value) error {
 	return broken(to.(Unmarshaler).UnmarshalMsgpack(bytes.Clone(data))) //nolint:errcheck // marshalerOf
 }
 
-// broken is the error of a method that could not read its own form.
+// broken wraps the error of a decoding method in ErrMalformed.
 func broken(err error) error {
 	if err == nil {
 		return nil

@@ -15,8 +15,8 @@ import (
 // maxKept is the largest buffer that an encoder keeps for its next use.
 const maxKept = 64 << 10
 
-// encoder writes one value into a buffer. It walks the value, and leaves the form of each token to
-// mp, which writes into the encoder.
+// encoder writes one value into a buffer. It walks the value and calls mp for each token. mp writes
+// the bytes of the token into the encoder.
 type encoder struct {
 	buf   []byte
 	mp    *msgpack.Encoder
@@ -61,7 +61,7 @@ func (ps *plans) encoder() *encoder {
 	return e
 }
 
-// encode returns v, whose type is that of the plan, in a new slice.
+// encode returns the encoded form of v in a new slice. The type of v must be that of the plan.
 func (ps *plans) encode(p *plan, v reflect.Value) (data []byte, err error) {
 	e := ps.encoder()
 	e.cost = costNew(p.typ.Size())
@@ -172,9 +172,9 @@ func (ps *plans) decodeInto(p *plan, data []byte, v reflect.Value) error {
 	return err
 }
 
-// The memory that decoding takes is limited to a multiple of the data and a fixed share. The
-// decoder pays before it allocates; the encoder adds up the same sums, so that nothing is written
-// that could not be read.
+// The memory for decoding is limited to costPerByte for each byte of data plus costFree. The
+// decoder subtracts the cost of each allocation from this budget before it allocates. The encoder
+// adds up the same costs, so it rejects a value that the decoder would reject.
 const (
 	costPerByte = 64
 	costFree    = 1<<20 - 1<<16 // the rest of 1 MiB covers allocations that are not counted

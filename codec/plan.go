@@ -46,8 +46,8 @@ type plans struct {
 	decoders sync.Pool
 }
 
-// compile returns the plan of a type, or the reason why its values can't be stored, with the path
-// of the field that is to blame.
+// compile returns the plan of a type. If values of the type can't be stored, the error has the path
+// of the field that prevents it.
 func (ps *plans) compile(t reflect.Type) (*plan, error) {
 	if p, ok := ps.byType.Load(t); ok {
 		return p.(*plan), nil //nolint:errcheck // nothing else is stored
@@ -349,8 +349,8 @@ func (m mapPlan) encodeEntries(e *encoder, v reflect.Value) error {
 	return nil
 }
 
-// sortEntries puts the entries from the given span on, which end the buffer, in order, and forgets
-// their spans.
+// sortEntries sorts the entries of the spans from index first on by their keys, and removes these
+// spans. The entries are the last bytes of the buffer.
 func (e *encoder) sortEntries(first int) error {
 	entries := e.spans[first:]
 	e.spans = e.spans[:first]

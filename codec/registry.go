@@ -120,10 +120,10 @@ func (r *Registry) notRegistered(v any) error {
 	}
 	if r != nil {
 		if t.Kind() == reflect.Pointer && r.writers[t.Elem()] != nil {
-			return fmt.Errorf("%w: %v: the registry has %v, so give it the value and no pointer", ErrNotRegistered, t, t.Elem())
+			return fmt.Errorf("%w: %v: the registry has %v, so pass the value, not a pointer", ErrNotRegistered, t, t.Elem())
 		}
 		if r.writers[reflect.PointerTo(t)] != nil {
-			return fmt.Errorf("%w: %v: the registry has *%[2]v, so give it a pointer", ErrNotRegistered, t)
+			return fmt.Errorf("%w: %v: the registry has *%[2]v, so pass a pointer", ErrNotRegistered, t)
 		}
 	}
 	return fmt.Errorf("%w: %v: add codec.Name[%[2]v](\"...\") to the registry", ErrNotRegistered, t)
@@ -159,8 +159,8 @@ func isNil(v any) bool {
 	return rv.Kind() == reflect.Pointer && rv.IsNil()
 }
 
-// maxUpcasts is how many functions may work on one stored value, so that two splits that produce
-// each other end in an error.
+// maxUpcasts is the maximum number of upcasters that are applied to one stored value. Without it,
+// two splits that produce each other would never end.
 const maxUpcasts = 1000
 
 // reader decodes payloads with one manifest.

@@ -106,7 +106,7 @@ func TestMistakes(t *testing.T) {
 		"gap":                {[]codec.Entry{codec.Name[opened]("a").Version(3), codec.Split("a", 1, func(v1) ([]any, error) { return nil, nil })}, "version 2"},
 		"future":             {[]codec.Entry{codec.Name[opened]("a"), codec.Upcast("a", 1, func(v1) (opened, error) { return opened{}, nil })}, "current version is 1"},
 		"read twice":         {[]codec.Entry{codec.Split("a", 1, func(v1) ([]any, error) { return nil, nil }), codec.Split("a", 1, func(v2) ([]any, error) { return nil, nil })}, "two functions"},
-		"one type two names": {[]codec.Entry{codec.Split("a", 1, func(v1) ([]any, error) { return nil, nil }), codec.Split("b", 1, func(v1) ([]any, error) { return nil, nil })}, "of its own"},
+		"one type two names": {[]codec.Entry{codec.Split("a", 1, func(v1) ([]any, error) { return nil, nil }), codec.Split("b", 1, func(v1) ([]any, error) { return nil, nil })}, "a separate Go type"},
 		"current as old":     {[]codec.Entry{codec.Name[opened]("a").Version(2), codec.Upcast("a", 1, identity)}, "current type"},
 		"read by its alias":  {[]codec.Entry{codec.Name[opened]("a").Was("b"), codec.Split("b", 1, func(v1) ([]any, error) { return nil, nil })}, "earlier name"},
 		"removed and read":   {[]codec.Entry{codec.Removed("a"), codec.Split("a", 1, func(v1) ([]any, error) { return nil, nil })}, "removed"},

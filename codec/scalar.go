@@ -25,10 +25,10 @@ func encodeString(e *encoder, v reflect.Value) error {
 }
 
 func encodeTime(e *encoder, v reflect.Value) error {
-	if v.CanAddr() { // spares the copy
-		return e.mp.EncodeTime(*v.Addr().Interface().(*time.Time)) //nolint:errcheck // it is one
+	if v.CanAddr() { // avoids a copy
+		return e.mp.EncodeTime(*v.Addr().Interface().(*time.Time)) //nolint:errcheck // v is a time.Time
 	}
-	return e.mp.EncodeTime(v.Interface().(time.Time)) //nolint:errcheck // it is one
+	return e.mp.EncodeTime(v.Interface().(time.Time)) //nolint:errcheck // v is a time.Time
 }
 
 func decodeBool(d *decoder, v reflect.Value) error {
@@ -59,7 +59,7 @@ func decodeUint(d *decoder, v reflect.Value) error {
 	t := d.next()
 	switch {
 	case t.kind == kindInt:
-		return overflow(strconv.FormatInt(int64(t.bits), 10), v) //nolint:gosec // it is one
+		return overflow(strconv.FormatInt(int64(t.bits), 10), v) //nolint:gosec // bits holds an int64
 	case t.kind != kindUint:
 		return d.mismatch(t, v)
 	case v.OverflowUint(t.bits):
@@ -69,7 +69,8 @@ func decodeUint(d *decoder, v reflect.Value) error {
 	return nil
 }
 
-// decodeFloat takes integers too, so that a field may become a float.
+// decodeFloat also accepts integers, so that the type of a field can change from an integer to a
+// float.
 func decodeFloat(d *decoder, v reflect.Value) error {
 	t := d.next()
 	switch t.kind {
@@ -84,7 +85,7 @@ func decodeFloat(d *decoder, v reflect.Value) error {
 	case kindUint:
 		v.SetFloat(float64(t.bits))
 	case kindInt:
-		v.SetFloat(float64(int64(t.bits))) //nolint:gosec // it is one
+		v.SetFloat(float64(int64(t.bits))) //nolint:gosec // bits holds an int64
 	default:
 		return d.mismatch(t, v)
 	}
@@ -113,7 +114,7 @@ func decodeTime(d *decoder, v reflect.Value) error {
 	if !ok {
 		return d.mismatch(t, v)
 	}
-	*v.Addr().Interface().(*time.Time) = tm //nolint:errcheck // it is one
+	*v.Addr().Interface().(*time.Time) = tm //nolint:errcheck // v is a time.Time
 	return nil
 }
 

@@ -70,7 +70,7 @@ func (s *State) elem(agg any) (reflect.Value, error) {
 	return v.Elem(), nil
 }
 
-// recovered is deferred, and makes an error of a panic.
+// recovered is deferred. It converts a panic to an error.
 func (s *State) recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("codec: state %s: %w", s.typ, &PanicError{p})

@@ -177,7 +177,7 @@ func TestStateThatCannotBeStored(t *testing.T) {
 		`option "intern" is not supported`: &struct {
 			A string `msgpack:",intern"`
 		}{},
-		`only refold:"-" has a meaning`: &struct {
+		`only refold:"-" is allowed`: &struct {
 			A string `refold:"name"`
 		}{},
 		"*inner2: the field is unexported": &struct{ *inner2 }{},

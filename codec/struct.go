@@ -143,7 +143,7 @@ func parseTag(f reflect.StructField) (fieldTag, error) {
 		return fieldTag{skip: true}, nil
 	case "":
 	default:
-		return tag, fmt.Errorf(`the tag refold:%q: only refold:"-" has a meaning`, name)
+		return tag, fmt.Errorf(`the tag refold:%q: only refold:"-" is allowed`, name)
 	}
 	name, options, _ := strings.Cut(f.Tag.Get("msgpack"), ",")
 	if name == "-" {
@@ -213,7 +213,7 @@ func (c *compiler) field(sf reflect.StructField) ([]field, error) {
 		return nil, err
 	}
 	if tag.skip || sf.Name == "_" || sf.Type.Size() == 0 {
-		return nil, nil // nothing is lost with these
+		return nil, nil // excluded by its tag, or without data
 	}
 	if sf.Anonymous && sf.Type.Kind() == reflect.Struct && tag.name == "" && !tag.noInline && marshalerOf(sf.Type) == noMarshaler {
 		var inner []field

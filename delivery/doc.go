@@ -5,7 +5,7 @@
 //
 // An Outbox is part of the state of the sending entity, an Inbox of the receiving one. Both are
 // rebuilt from the events of their entities and saved in their snapshots, so pending deliveries
-// survive a crash. A receiver without an Inbox sees duplicates.
+// survive a crash. A receiver without an Inbox carries out duplicates.
 //
 //	sender                                     destination
 //

@@ -13,8 +13,8 @@ import (
 // value is empty.
 //
 // For each sender it keeps the floor and the outcomes of the deliveries above it. It never removes a
-// sender by itself, because the deliveries of a removed sender would be new again. So an entity with
-// very many senders grows with each of them.
+// sender by itself, because the deliveries of a removed sender would be new again. So the state of
+// an entity grows with the number of its senders.
 //
 // An Inbox is used only by its entity: Record, RecordRefusal and Forget in Apply, the other methods
 // anywhere.

@@ -20,7 +20,7 @@ var ErrFull = errors.New("delivery: too many unconfirmed deliveries")
 // Options configure an Outbox, see SendsWith. The zero value holds the defaults.
 type Options struct {
 	// Interval is the time after which an unconfirmed delivery is sent again, with a precision of
-	// half of it. Defaults to 5 s; at least 1 ms.
+	// half an Interval. Defaults to 5 s; at least 1 ms.
 	Interval time.Duration
 	// Burst is the number of deliveries that are sent again at one time. Defaults to 10,000.
 	Burst int

@@ -6,7 +6,7 @@ package eventsourcing
 import "reflect"
 
 // Command makes the struct that embeds it a command to an S, answered with an R. S is the struct
-// that is the state of the entity. It takes up no space.
+// that is the state of the entity. Command has size zero.
 //
 //	type Deposit struct {
 //		eventsourcing.Command[Account, int]

@@ -29,8 +29,8 @@ type entity[S, E any] struct {
 	lastUsed atomic.Int64        // Unix nanoseconds of the steady clock
 	extra    *extra              // nil until it is needed
 
-	absent     bool // it has no instance
-	passivates bool // it stops because it is idle, or by Effect.Passivate
+	absent     bool // the entity has no instance
+	passivates bool // the entity stops because it is idle, or by Effect.Passivate
 
 	mu      sync.Mutex
 	mailbox engine.Queue
@@ -51,7 +51,7 @@ type input struct {
 type stops uint8
 
 const (
-	stopIdle  stops = 1 << iota // if it has nothing to do
+	stopIdle  stops = 1 << iota // stop if the entity has no work
 	stopDrain                   // after the messages in the mailbox
 	stopKill                    // at once, because the runtime ends
 	stopForce                   // at once, by hosting.Host.Kill

@@ -130,7 +130,7 @@ func (e *entity[S, E]) unhandledSignal(s any) {
 	}
 }
 
-// durable handles that all events up to a sequence number are stored.
+// durable is called when all events up to a sequence number are stored.
 func (e *entity[S, E]) durable(seqNr uint64) {
 	if f := e.host.rt.obs.Durable; f != nil {
 		f(e.pid(), seqNr)
@@ -180,7 +180,7 @@ func (f *fenceWrite[S, E]) Written(_ *groupcommit.Request, err error) {
 // Room implements groupcommit.Owner.
 func (f *fenceWrite[S, E]) Room() { f.entity.host.rt.writer.Submit(&f.request) }
 
-// probe finds out which writer the records from a sequence number on belong to.
+// probe determines the writer of the records from a sequence number on.
 func (e *entity[S, E]) probe(from uint64, writer string) {
 	rt := e.host.rt
 	var progress atomic.Uint64

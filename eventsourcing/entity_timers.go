@@ -156,7 +156,7 @@ func (e *entity[S, E]) setReceiveTimeout(d time.Duration) {
 	r.t = time.AfterFunc(d, func() { e.do(func(*engine.Effects) { e.receiveDue(r) }) })
 }
 
-// receiveDue sends the signal if no command came in time, and sets the timer again.
+// receiveDue sends the signal if no command arrived in time, and sets the timer again.
 func (e *entity[S, E]) receiveDue(r *receiveTimer) {
 	if e.extra == nil || e.extra.receive != r {
 		return
@@ -222,7 +222,8 @@ func (e *entity[S, E]) deadlineDue(at time.Time) {
 	}
 }
 
-// startParts starts the parts of a recovered instance, unless its state is one of the past.
+// startParts starts the parts of a recovered instance, unless the entity was recovered to an
+// earlier state.
 func (e *entity[S, E]) startParts() {
 	if e.host.opts.Recovery.readOnly() {
 		return

@@ -246,7 +246,7 @@ func isAny(err error, targets ...error) bool {
 // be sent again without harm. It is the same as StatusOf(err).Outcome == DoneNot.
 func NotDone(err error) bool { return StatusOf(err).Outcome == DoneNot }
 
-// codeOf returns the stable code of an error that is no Refusal.
+// codeOf returns the stable code of an error that is not a Refusal.
 func codeOf(err error) string {
 	if _, ok := errors.AsType[*PanicError](err); ok && !errors.Is(err, ErrPartlyStored) {
 		return codePanic
@@ -316,7 +316,7 @@ func codes(err error) []string {
 // errorOf returns the error of Refold with a code. It returns nil for a code of a newer version.
 func errorOf(code string) error {
 	if code == codePanic {
-		return &PanicError{Value: "see the log of the node that hosts it"}
+		return &PanicError{Value: "see the log of the node that hosts the entity"}
 	}
 	for _, c := range reserved() {
 		if c.code == code {

@@ -95,7 +95,7 @@ func (o HostOptions) validate() error {
 		errs.Addf("HostOptions.MaxPending", "is %d, it must be at least 1", o.MaxPending)
 	}
 	if o.MinBackoff < 0 || o.MaxBackoff < o.MinBackoff {
-		errs.Addf("HostOptions.MinBackoff", "is %v and MaxBackoff is %v, which is no range", o.MinBackoff, o.MaxBackoff)
+		errs.Addf("HostOptions.MinBackoff", "is %v and MaxBackoff is %v, want 0 <= MinBackoff <= MaxBackoff", o.MinBackoff, o.MaxBackoff)
 	}
 	fielderror.NotNegative(&errs, "HostOptions.PassivateAfter", o.PassivateAfter)
 	if o.Overflow > OverflowFail {

@@ -61,7 +61,7 @@ func checkPartFields(state any, parts []hosting.Part) error {
 			delete(seen, fv.Addr().Interface())
 		case holdsPart(f.Type):
 			return fmt.Errorf("%w: the field %s of %v is or contains a part such as a delivery.Outbox, "+
-				"which has to be an exported field of the state's struct itself, and no pointer", ErrInvalid, f.Name, v.Type())
+				"which must be an exported field of the state's struct itself, not a pointer", ErrInvalid, f.Name, v.Type())
 		}
 	}
 	for field := range seen {

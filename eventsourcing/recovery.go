@@ -31,7 +31,7 @@ type folding[S, E any] struct {
 	replace  func(seqNr uint64, event E) []E
 	progress *atomic.Uint64 // increases while the folding makes progress
 
-	// The result.
+	// The result of the folding.
 	into     instance[S, E]
 	seqNr    uint64
 	time     time.Time
@@ -46,7 +46,7 @@ func newFolding[S, E any](h *Local[S, E], pid string) folding[S, E] {
 	}
 }
 
-// run computes the state. It repeats an attempt that found a gap once: between the load of the
+// run computes the state. If an attempt finds a gap, run repeats it once: between the load of the
 // snapshot and the replay, another instance may have saved a snapshot and deleted the events that
 // it covers.
 func (f *folding[S, E]) run(ctx context.Context) error {
@@ -151,7 +151,7 @@ func (f *folding[S, E]) criteria() snapshot.Criteria {
 	return c
 }
 
-// replay applies the events after f.seqNr up to a sequence number. It fails if one is missing.
+// replay applies the events after f.seqNr up to a sequence number. It fails if an event is missing.
 func (f *folding[S, E]) replay(ctx context.Context, to uint64) error {
 	var decoded []any
 	for ev, err := range f.rt.filter.Apply(f.pid, f.rt.journal.Replay(ctx, f.pid, f.seqNr+1, to)) {

@@ -28,12 +28,12 @@ type StateForm[S any] struct {
 	from     func(*S, any) error
 }
 
-// StateAs returns a form in which snapshots hold a value of type T instead of the state. T has a name
-// and a version, so older versions can be upcast as those of events can. to converts a state to a
-// value, and from sets a fresh state from a value. older decodes earlier versions: codec.Upcast,
-// codec.Split, codec.Removed. Snapshots of the state's struct are still read.
+// StateAs returns a form in which snapshots hold a value of type T instead of the state. T has a
+// name and a version, so older versions can be upcast in the same way as events. to converts a
+// state to a value, and from sets a fresh state from a value. older decodes earlier versions:
+// codec.Upcast, codec.Split, codec.Removed. Snapshots of the state's struct are still read.
 //
-// A form for a state with a delivery.Outbox uses the method Outbox.Restore in from.
+// If the state has a delivery.Outbox, the function from calls Outbox.Restore.
 func StateAs[S, T any](name string, version int, to func(*S) (T, error), from func(*S, T) error, older ...codec.Entry) *StateForm[S] {
 	entry := codec.Name[T](name)
 	if version != 0 {
@@ -122,7 +122,7 @@ func (m *model[S, E]) decode(manifest string, payload []byte, state *S) error {
 	return form.from(state, value)
 }
 
-// EncodeState encodes a state as a snapshot of it is encoded. It is for tools and tests.
+// EncodeState encodes a state in the form that a snapshot has. It is for tools and tests.
 func EncodeState[S, E any](typ Type[S, E], state *S) (manifest string, payload []byte, err error) {
 	err = catchPanic(typ.Name, func() (err error) {
 		m := &model[S, E]{typ: typ}

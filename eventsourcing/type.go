@@ -187,7 +187,7 @@ func (m *model[S, E]) apply(in *instance[S, E], event E, record Recorded) {
 	}
 }
 
-// admits reports whether all parts let a signal through.
+// admits reports whether all parts accept a signal.
 func (in *instance[S, E]) admits(s Signal) bool {
 	for _, p := range in.parts {
 		if !p.Admit(s) {

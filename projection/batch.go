@@ -87,22 +87,22 @@ func envelope[E any](record *journal.Envelope) Envelope[E] {
 // Envelope is one decoded event with its position and metadata. Handlers must not change the data
 // that it refers to.
 type Envelope[E any] struct {
-	// Event is the event, decoded and brought up to date.
+	// Event is the event, decoded and converted to its current type.
 	Event E
-	// ID is the persistence ID it belongs to, and SequenceNr its number there.
+	// ID is the persistence ID of the event, and SequenceNr its number in the history of this ID.
 	ID         string
 	SequenceNr uint64
 	// Part numbers the events (0, 1, ...) that an upcaster made of one stored event. ID, SequenceNr
 	// and Part identify an event.
 	Part int
-	// Time is when it happened, in UTC and whole microseconds.
+	// Time is the timestamp of the event, in UTC and whole microseconds.
 	Time time.Time
-	// Manifest is the stored name and version.
+	// Manifest is the stored name and version of the event.
 	Manifest string
 	// Tags and Metadata are stored with the event.
 	Tags     []string
 	Metadata []byte
-	// Offset is its position in the journal.
+	// Offset is the position of the event in the journal.
 	Offset journal.Offset
 }
 

@@ -19,7 +19,7 @@ import (
 const (
 	// claimRenewal is the interval at which the clearing process renews its claim.
 	claimRenewal = 5 * time.Second
-	// claimLife is how long another process waits for that before it takes over.
+	// claimLife is how long another process waits for a renewal before it takes over the claim.
 	claimLife = 30 * time.Second
 	// claimLimit is how long the clearing process continues without a successful renewal. It is
 	// shorter than claimLife, so that the process has stopped before another one takes over.
@@ -35,14 +35,15 @@ const (
 //	   |                         | no renewal for 30 s: another process claims it
 //	   +---- the first process requests a rebuild, if its Clear ended after the mark was removed
 //
-// A crash leaves the claim, which expires. The claim remains after the rebuild. It distinguishes
-// the beginning from all earlier ones: a process that loaded an earlier one, and has handled events
-// that were cleared since, must be fenced. Only one session uses a claimer at a time.
+// A crash leaves the claim in the store, where it expires. The claim remains stored after the
+// rebuild, so that the first positions of each rebuild differ from those of all earlier rebuilds. A
+// process that loaded the first positions of an earlier rebuild, and has handled events that were
+// cleared afterwards, is therefore fenced. Only one session uses a claimer at a time.
 type claimer struct {
 	store      Store
 	empty      func(ctx context.Context) error
 	owner      string
-	moves      int  // of the claim
+	moves      int  // number of moves that set the claim
 	unresolved bool // a Clear has ended, and it is unknown whether the claim was held until then
 }
 
@@ -181,7 +182,7 @@ func (c *claimer) renewUntil(ctx context.Context, name string) error {
 		}
 		switch {
 		case ctx.Err() != nil:
-			return nil //nolint:nilerr // it was emptied, or Run ends
+			return nil //nolint:nilerr // the read model was emptied, or Run ends
 		case err == nil:
 			good = time.Now()
 		case errors.Is(err, ErrFenced) || time.Since(good) >= claimLimit-claimRenewal:

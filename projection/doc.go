@@ -24,8 +24,8 @@
 //	})
 //	err = totals.Run(ctx) // until ctx ends
 //
-// Each worker has a range of the slices of persistence IDs and a position of its own. It reads one
-// page ahead of the handled events:
+// Each worker has a range of the slices of persistence IDs and its own position. It reads one page
+// ahead of the handled events:
 //
 //	journal                    worker 0-255                        store
 //	events ---- page -------> reader: decode, upcast
@@ -56,8 +56,8 @@
 // retried and then skipped. A worker that fails, or whose journal or store is unavailable, restarts
 // at its stored position after a pause; the other workers continue. Each failure is logged with the
 // attempt, the error and the time of the next attempt, and shown by Status. Run retries without a
-// limit unless Config.MaxRestarts is set; CatchUp gives up after about four minutes without
-// progress. Errors that a restart cannot resolve end both.
+// limit unless Config.MaxRestarts is set; CatchUp returns the error after about four minutes
+// without progress. Errors that a restart cannot resolve end both.
 //
 // A rebuild marks the stored positions, so it survives a crash at any point: a process that loads
 // marked positions clears the read model first. ExactlyOnce clears it in the transaction that

@@ -43,8 +43,8 @@ var (
 type EventError struct {
 	// Projection is the name of the projection.
 	Projection string
-	// ID is the persistence ID of the event, SequenceNr its number there, and Manifest the stored
-	// name of its type.
+	// ID is the persistence ID of the event, SequenceNr its number in the history of this ID, and
+	// Manifest the stored name of its type.
 	ID         string
 	SequenceNr uint64
 	Manifest   string

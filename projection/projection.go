@@ -114,7 +114,7 @@ func (p *Projection[E]) run(ctx context.Context, once bool) error {
 			return context.Cause(ctx)
 		case errors.Is(err, errRebuild) || errors.Is(err, errRangesChanged):
 			continue
-		case began: // a worker gave up
+		case began: // a worker failed permanently
 			return err
 		}
 		if row.add(err, p.cfg.MaxRestarts, once) || isPermanent(err) {

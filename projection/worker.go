@@ -24,12 +24,12 @@ type worker[E any] struct {
 	once    bool // end at the end of the journal
 	figures figures
 
-	// The stream in hand.
-	stored  Position       // as the store has it
-	sure    bool           // stored is that for certain
+	// State of the current stream.
+	stored  Position       // position in the store
+	sure    bool           // whether stored certainly is the position in the store
 	reached journal.Offset // position after the handled events
 	dirty   time.Time      // since when reached differs from stored, zero if it does not
-	unsaved int            // events in between
+	unsaved int            // events between stored and reached
 	pending []item[E]      // read and not handled, from head on
 	head    int
 	count   int       // events in pending
@@ -337,15 +337,15 @@ func (w *worker[E]) save(ctx context.Context) error {
 		return fmt.Errorf("projection %q: %w", w.p.cfg.Name, err)
 	}
 	w.settled(to)
-	if !w.p.d.before { // there the handler has yet to succeed
+	if !w.p.d.before { // with AtMostOnce, the handler has not succeeded yet
 		w.advance(ctx)
 	}
 	return nil
 }
 
 // overtaken is called when events were handled without a transaction and their position cannot be
-// saved. If another process has started to clear or rebuild the read model, these events were
-// handled in an undefined order with the others: the rebuild must be repeated.
+// saved. If another process has started to clear or rebuild the read model, the order in which both
+// processes handled the events is undefined: the rebuild must be repeated.
 func (w *worker[E]) overtaken(ctx context.Context) error {
 	stored, err := w.p.d.store.Load(ctx, w.p.cfg.Name)
 	if err != nil {

@@ -145,7 +145,7 @@ func tree(b *strings.Builder, v any, indent string) {
 	}
 }
 
-// byText converts the keys of a map to texts. It returns other values unchanged.
+// byText converts the keys of a map to strings. It returns other values unchanged.
 func byText(v any) any {
 	m, ok := v.(map[any]any)
 	if !ok {

@@ -197,7 +197,7 @@ func (k *Kit[S, E]) eventsFrom(from uint64) []E {
 		for _, d := range decoded {
 			event, ok := d.(E)
 			if !ok {
-				k.t.Fatalf("event %d decodes to %T, which is no event of the type", record.SequenceNr, d)
+				k.t.Fatalf("event %d decodes to %T, which is not an event of the type", record.SequenceNr, d)
 			}
 			events = append(events, event)
 		}

@@ -16,9 +16,9 @@ type region struct {
 	path     string
 }
 
-// sharing returns a description of memory to which both a value and the state refer and that the
-// holder of the value could change, or "". Unexported fields of the value are ignored, because no
-// other package can change them.
+// sharing returns a description of memory that a value and the state share and that the holder of
+// the value could change. It returns "" if there is none. Unexported fields of the value are
+// ignored, because no other package can change them.
 func sharing(value, state any) string {
 	if value == nil {
 		return ""

@@ -198,7 +198,7 @@ func (m *Machine) stoppedFor(why error, out *Effects) {
 	m.first = Queue{}
 	for e := m.after.Pop(); e != nil; e = m.after.Pop() {
 		switch {
-		case e.Signal: // it was meant for this instance
+		case e.Signal: // the signal was meant for this instance
 		case m.killed:
 			m.answer(out, e, why)
 		default:

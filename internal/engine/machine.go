@@ -182,7 +182,7 @@ func (m *Machine) deliver(e *Envelope, out *Effects) {
 	case m.draining && !e.Signal:
 		m.answer(out, e, ErrStopped)
 	case m.phase == absent && e.Signal:
-		// It was meant for an ended instance and starts no new one.
+		// The signal was meant for an instance that has ended. It does not start a new instance.
 	case m.stopping:
 		m.deliverAfter(e, out)
 	case m.stash.n == 0 && m.canDecide():

@@ -28,7 +28,7 @@ func (m *Machine) advance(out *Effects) {
 // seePast reports whether steps after a waiting step may complete.
 func (m *Machine) seePast(s *Step) bool {
 	if m.dropCalls && s.kind == callStep {
-		return true // it is decided again; stored units after it are not
+		return true // the message of s is decided again; stored units after s are not
 	}
 	// An asynchronous unit and its callbacks hold back only their own op. Replies of later ops may
 	// leave.
@@ -91,8 +91,8 @@ func (m *Machine) call(op *Op, fn any, out *Effects) {
 		m.broken = op.err
 	}
 	if op.open == 1 && (op.replied && m.holding > 0 || op.pinned && m.applied != m.durable) {
-		// Messages were decided since, and the callback has seen their events: its reply waits for
-		// them.
+		// Messages were decided in the meantime, and the callback has seen their events. So its
+		// reply waits for them.
 		op.ended = true
 		op.add(op.step())
 	}

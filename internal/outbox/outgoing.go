@@ -11,8 +11,9 @@
 //	                 floor       not durable yet, not sent
 //	  x confirmed   . sent, unconfirmed   o recorded
 //
-// Both are derived from events. An Outgoing may be ahead of the journal. It sends no delivery, and
-// raises its floor over no delivery, that could still be undone.
+// The states of both ends are derived from events. An Outgoing also applies events that are not
+// durable yet and may still be undone. So it does not send a delivery, and does not raise its floor
+// above a delivery, before the event is durable.
 //
 // The types are not safe for concurrent use.
 package outbox

@@ -58,10 +58,11 @@ func (f *Filter) Apply(id string, records iter.Seq2[journal.Event, error]) iter.
 	return records
 }
 
-// strict needs no buffer. Before the first violation the sequence numbers do not decrease, so the
-// record before the first one of a new writer has the highest number of the window. If that number
-// is lower, so are all others. (A window of 1 is empty at this point, because it has made room for
-// the new record.)
+// strict needs no buffer: it compares the first record of a new writer only with the record before
+// it. Before the first violation the sequence numbers do not decrease, so the record before it has
+// the highest number in the window. If that number is lower than the new one, all numbers in the
+// window are lower. (A window of 1 is empty at this point, because it has made room for the new
+// record.)
 func (f *Filter) strict(id string, records iter.Seq2[journal.Event, error]) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
 		h := history{id: id, cfg: &f.cfg}
@@ -176,7 +177,7 @@ func (h *history) observe(e *journal.Event) (changed bool, v *journal.ViolationE
 	return changed, nil
 }
 
-// overwritten describes a record that the current writer, which is new, wrote over.
+// overwritten describes a record of an earlier writer that the new writer wrote over.
 func (h *history) overwritten(seqNr uint64, writer string) *journal.ViolationError {
 	return h.violation(seqNr, writer, overwritten)
 }

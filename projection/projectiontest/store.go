@@ -220,7 +220,7 @@ func resetClaimed(p *probe) {
 	begin.Claim = "three"
 	p.save(claim("three"), positions{begin})
 	p.want(begin)
-	p.fenced(positions{at(0, 1024, "")}, positions{at(0, 1024, "1")}) // an earlier beginning
+	p.fenced(positions{at(0, 1024, "")}, positions{at(0, 1024, "1")}) // the first position of an earlier rebuild
 	next := begin
 	next.Offset = "1"
 	p.save(positions{begin}, positions{next})

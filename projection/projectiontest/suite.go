@@ -15,10 +15,10 @@ import (
 
 // Config describes the store to check.
 type Config struct {
-	// Open opens a store. Required. It need not be empty.
+	// Open opens a store, which need not be empty. Required.
 	Open func(t T) projection.Store
-	// Reopen returns a store with the same contents, as in another process. Optional; without it
-	// the contents are assumed to be lost.
+	// Reopen returns a store with the same contents, as another process would open it. Optional;
+	// without it the contents are assumed to be lost.
 	Reopen func(t T, store projection.Store) projection.Store
 }
 
@@ -37,7 +37,7 @@ var _ T = (*testing.T)(nil)
 
 // Case is one rule of the contract.
 type Case struct {
-	// Name is made of letters only and stays the same from release to release.
+	// Name consists of letters and never changes.
 	Name string
 	// Rule is the checked rule.
 	Rule string

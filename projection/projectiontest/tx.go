@@ -16,7 +16,7 @@ import (
 
 // TxConfig describes a store with transactions.
 type TxConfig[Tx any] struct {
-	// Open opens a store. Required. It need not be empty.
+	// Open opens a store, which need not be empty. Required.
 	Open func(t T) projection.TxStore[Tx]
 	// Add inserts a key into the read model in a transaction. It fails if the key exists. Required.
 	Add func(ctx context.Context, tx Tx, key string) error
