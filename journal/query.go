@@ -58,7 +58,7 @@ func (c Criteria) Check() error {
 	}
 	switch {
 	case strings.Contains(c.Type, "|"):
-		return fmt.Errorf("%w: Criteria.Type: %.40q: the name of a type has no |", ErrInvalid, c.Type)
+		return fmt.Errorf("%w: Criteria.Type: %.40q: a type name must not contain |", ErrInvalid, c.Type)
 	case !isText(c.Type):
 		return fmt.Errorf("%w: Criteria.Type: %.40q is not UTF-8 without NUL", ErrInvalid, c.Type)
 	case !isText(c.Tag):
@@ -146,7 +146,7 @@ func SliceOf(id string) int {
 	return max(slice, -slice)
 }
 
-// Slices is a range of slices. The zero value is all of them.
+// Slices is a range of slices. The zero value contains all slices.
 type Slices struct {
 	// First is the first slice of the range.
 	First int

@@ -115,10 +115,10 @@ type reader struct {
 	Querier
 	criteria Criteria
 	next     Offset // where the next page begins
-	idle     bool   // whether the last page was all there was
+	idle     bool   // whether the last page reached the end
 }
 
-// read returns the next page, without waiting for one if there should be more.
+// read returns the next page. If the previous page reached the end, it waits for events first.
 func (r *reader) read(ctx context.Context) (Page, error) {
 	if r.idle {
 		if err := r.Await(ctx, r.next); err != nil {

@@ -86,7 +86,7 @@ func (g *guarded) Load(ctx context.Context, id string, c Criteria) (Snapshot, er
 	})
 }
 
-// List implements Store. It passes through.
+// List implements Store. It is forwarded without breaker and timeout.
 func (g *guarded) List(ctx context.Context, id string, c Criteria) iter.Seq2[Metadata, error] {
 	return g.store.List(ctx, id, c)
 }
@@ -109,7 +109,7 @@ func (g *guarded) Close() error {
 	return err
 }
 
-// begin adds a call for Close to wait for.
+// begin counts a call, so that Close waits for it.
 func (g *guarded) begin() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

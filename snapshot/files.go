@@ -21,8 +21,8 @@ type FilesConfig struct {
 	// MaxSize is the size of the largest payload in bytes that is saved or loaded. Defaults to 64
 	// MiB.
 	MaxSize int64
-	// MaxLoadAttempts is how many matching snapshots a Load tries before it gives up when one after
-	// the other can't be read. Defaults to 3.
+	// MaxLoadAttempts is the number of matching snapshots that Load tries to read before it fails.
+	// Defaults to 3.
 	MaxLoadAttempts int
 	// Logger logs a warning for each damaged snapshot that Load skips. Defaults to a logger that
 	// discards.

@@ -39,7 +39,7 @@ const (
 
 var (
 	errMagic    = errors.New("not a snapshot file")
-	errShort    = errors.New("cut short")
+	errShort    = errors.New("truncated")
 	errHeader   = errors.New("header is malformed")
 	errLength   = errors.New("length differs from the one in the header")
 	errChecksum = errors.New("checksum does not match")
@@ -91,7 +91,7 @@ func decodeHeader(r io.Reader, size int64) (header, error) {
 	case string(b[:len(magic)]) != magic, version != ^inverted, version == 0:
 		return header{}, errMagic
 	case version > formatVersion:
-		return header{}, fmt.Errorf("%w: version %d, this one reads up to %d", ErrNewerVersion, version, formatVersion)
+		return header{}, fmt.Errorf("%w: version %d, this program reads up to %d", ErrNewerVersion, version, formatVersion)
 	case length < fixedHeader, length > maxHeaderSize, int64(length) > size:
 		return header{}, errHeader
 	}

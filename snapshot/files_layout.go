@@ -138,7 +138,7 @@ func (f *Files) removePartials() error {
 	return nil
 }
 
-// probe shows that files can be written.
+// probe checks that files can be written.
 func (f *Files) probe() error {
 	name, err := f.writePartial(func(io.Writer) error { return nil })
 	if err != nil {
@@ -150,8 +150,8 @@ func (f *Files) probe() error {
 	return nil
 }
 
-// writePartial writes a new file among the partial ones and returns its path. The content is
-// durable, the name is not. A file that fails is removed.
+// writePartial writes a new file to the directory of partial files and returns its path. Its
+// content is durable, its name is not. After an error the file is removed.
 func (f *Files) writePartial(write func(io.Writer) error) (string, error) {
 	name := filepath.Join(f.dir, partialDir, rand.Text()+partialSuffix)
 	w, err := f.fs.Create(name)
@@ -169,7 +169,7 @@ func (f *Files) writePartial(write func(io.Writer) error) (string, error) {
 	return name, nil
 }
 
-// discard removes a partial file that is of no use. If that fails the next OpenFiles does it.
+// discard removes an unused partial file. If that fails, the next OpenFiles removes it.
 func (f *Files) discard(name string) { _ = f.fs.Remove(name) }
 
 const (
@@ -237,8 +237,8 @@ func (f *Files) numbers(id string) ([]uint64, error) {
 	return found, nil
 }
 
-// candidates returns the numbers that are within the bounds; whether the times are too is in the
-// files.
+// candidates returns the sequence numbers within the bounds. The times are only in the files, so
+// the caller checks their bounds.
 func (f *Files) candidates(id string, c Criteria) ([]uint64, error) {
 	found, err := f.numbers(id)
 	c = c.Bounded()

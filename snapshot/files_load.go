@@ -44,7 +44,7 @@ func (f *Files) load(ctx context.Context, id string, c Criteria) (Snapshot, erro
 		}
 		return s, err
 	}
-	return Snapshot{}, errors.New("its files were deleted again and again")
+	return Snapshot{}, errors.New("its files were deleted during each attempt")
 }
 
 // search lists the files once and reads them, the newest first. It fails with fs.ErrNotExist if one

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 )
 
-// maxRestarts bounds how often a call begins again because another one changed the files under it.
-// Each restart means that the other one made progress.
+// maxRestarts bounds how often a call restarts because another call changed its files. Each restart
+// means that the other call made progress.
 const maxRestarts = 100
 
 // Save writes the snapshot to a partial file, makes it durable, and renames it. Another snapshot
@@ -60,7 +60,7 @@ func (f *Files) save(ctx context.Context, s Snapshot) error {
 		}
 		return err
 	}
-	return fmt.Errorf("its partial file was removed again and again: %w", lost)
+	return fmt.Errorf("its partial file was removed during each attempt: %w", lost)
 }
 
 func (f *Files) publish(ctx context.Context, id, partial, target string) error {

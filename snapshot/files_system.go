@@ -13,13 +13,13 @@ import (
 // fileSystem contains the operating system calls of the file store. Tests replace it by a disk that
 // fails, fills up or loses power at any step.
 type fileSystem interface {
-	// Mkdir creates one directory; fs.ErrExist and fs.ErrNotExist as usual.
+	// Mkdir creates one directory. It fails with fs.ErrExist and fs.ErrNotExist like os.Mkdir.
 	Mkdir(dir string) error
 	// ReadDir returns the names in a directory, in any order.
 	ReadDir(dir string) ([]string, error)
 	// Open opens a file for reading.
 	Open(name string) (inFile, error)
-	// Create creates a file for writing; it must not be there.
+	// Create creates a file for writing. The file must not exist.
 	Create(name string) (outFile, error)
 	// Rename moves a file and replaces an existing target.
 	Rename(from, to string) error
@@ -41,7 +41,7 @@ type outFile interface {
 
 type osFS struct{}
 
-// Mkdir makes a directory that only its user can reach.
+// Mkdir creates a directory that only its owner can access.
 func (osFS) Mkdir(dir string) error { return os.Mkdir(dir, 0o700) }
 
 // ReadDir reads all names at once.
@@ -63,18 +63,18 @@ func (osFS) Open(name string) (inFile, error) {
 	return sizedFile{f}, nil
 }
 
-// Create creates a file that only its user can reach.
+// Create creates a file that only its owner can access.
 func (osFS) Create(name string) (outFile, error) {
 	return os.OpenFile(filepath.Clean(name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// Rename is atomic where the operating system is.
+// Rename is atomic if the rename of the operating system is atomic.
 func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
 
 // Remove removes a file.
 func (osFS) Remove(name string) error { return os.Remove(name) }
 
-// SyncDir opens the directory to sync it, as POSIX wants it.
+// SyncDir opens the directory to sync it, as POSIX requires.
 func (osFS) SyncDir(dir string) error {
 	d, err := os.Open(filepath.Clean(dir))
 	if err != nil {

@@ -83,8 +83,8 @@ const (
 	maxManifest = 4096
 )
 
-// Check returns an error unless a store can represent the snapshot: a match of ErrTooLarge for a
-// payload of more than maxSize bytes, otherwise of ErrInvalid. Stores call it in Save.
+// Check returns an error unless a store can represent the snapshot. The error matches ErrTooLarge
+// for a payload of more than maxSize bytes, otherwise ErrInvalid. Stores call it in Save.
 func (s *Snapshot) Check(maxSize int64) error {
 	switch {
 	case s.SequenceNr == 0 || s.SequenceNr > math.MaxInt64:
@@ -103,7 +103,7 @@ func (s *Snapshot) Check(maxSize int64) error {
 // Stores call it in Load, List and Delete.
 func CheckID(id string) error {
 	if id == "" || len(id) > maxIDLength {
-		return fmt.Errorf("%w: persistence ID has %d bytes, not 1 to %d", ErrInvalid, len(id), maxIDLength)
+		return fmt.Errorf("%w: persistence ID has %d bytes, want 1 to %d", ErrInvalid, len(id), maxIDLength)
 	}
 	if !utf8.ValidString(id) || strings.IndexByte(id, 0) >= 0 {
 		return fmt.Errorf("%w: persistence ID %.64q is not UTF-8 without NUL", ErrInvalid, id)
@@ -111,8 +111,8 @@ func CheckID(id string) error {
 	return nil
 }
 
-// Criteria selects snapshots of one persistence ID. All bounds are inclusive. A zero bound is no
-// bound, so the zero value matches every snapshot.
+// Criteria selects snapshots of one persistence ID. All bounds are inclusive. A zero bound has no
+// effect, so the zero value matches every snapshot.
 type Criteria struct {
 	MinSequenceNr, MaxSequenceNr uint64
 	MinTime, MaxTime             time.Time

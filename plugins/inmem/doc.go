@@ -1,7 +1,7 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package inmem implements the SPIs of Refold in the memory of the process. It serves tests,
+// Package inmem implements the SPIs of Refold in the memory of the process. It is for tests,
 // examples and trials, and it is the reference implementation for other plugins.
 //
 //	j := inmem.NewJournal()
@@ -11,15 +11,15 @@
 // # Guarantees
 //
 // The zero value of every type is ready to use. An append is visible to all readers as soon as it
-// returns. Its outcome is never unknown: an ended context is detected before the first write is
-// stored or not at all. Several runtimes may share one [Journal]; the conditional append separates
-// them like two nodes on one database. A runtime that is restarted on the same value finds all
-// stored events. Queries read in the order of the appends, and an event can be read as soon as its
-// append has returned. The order takes 12 bytes per event.
+// returns. Its outcome is never unknown: Append checks its context only before it stores the first
+// write. Several runtimes may share one [Journal]; the conditional append separates them like two
+// nodes on one database. A runtime that is restarted on the same value finds all stored events.
+// Queries read in the order of the appends, and an event can be read as soon as its append has
+// returned. The order takes 12 bytes per event.
 //
 // # Caveats
 //
 // The contents end with the process or with Close, and so do offsets: a later use of an old offset
-// is refused or refers to another event. Payloads, tags and metadata are kept without a copy, so a
+// is rejected or refers to another event. Payloads, tags and metadata are kept without a copy, so a
 // caller that modifies them afterwards modifies the history.
 package inmem

@@ -15,7 +15,7 @@ type stream struct {
 	// records are the records that are not deleted, up to highest. They are never modified in
 	// place, so a page of them stays valid without the lock.
 	records []record
-	// hidden is the number of deleted records in front of them in the same array.
+	// hidden is the number of deleted records before records in the same array.
 	hidden int
 	// plain is the part that the latest record without tags and metadata shares with the next one.
 	plain *common
@@ -146,8 +146,8 @@ type block struct {
 	seqNr  [blockLen]uint64
 }
 
-// member is a stream with the properties that queries filter by. They are not in the stream, which
-// is small for the sake of appends.
+// member is a stream with the properties that queries filter by. They are not fields of stream,
+// which stays small to make appends fast.
 type member struct {
 	*stream
 	id    string
@@ -167,8 +167,8 @@ func (o *order) append(s *stream, first uint64, n int) {
 	}
 }
 
-// deleted records n deleted events. It frees blocks without live events once half of the held ones
-// may be such, so a deletion costs a constant number of steps on average.
+// deleted records n deleted events. It frees blocks without live events once half of the held
+// blocks may have none, so a deletion costs a constant number of steps on average.
 func (o *order) deleted(n int) {
 	if o.dead += n; o.dead < o.held*blockLen/2 {
 		return
@@ -196,7 +196,7 @@ type hit struct {
 	id     string
 	seqNr  uint64
 	record *record // immutable, also without the lock
-	at     uint64  // the position after it
+	at     uint64  // the position after the record
 }
 
 // scan returns the events of a page after a position, and the position after the examined events.

@@ -101,7 +101,7 @@ func (j *Journal) store(w *journal.Write) error {
 		if j.streams == nil {
 			j.streams = make(map[string]*stream)
 		}
-		s = &stream{place: uint32(len(j.order.streams))} //nolint:gosec // memory ends long before
+		s = &stream{place: uint32(len(j.order.streams))} //nolint:gosec // there is no memory for so many streams
 		j.streams[w.ID] = s
 		j.order.streams = append(j.order.streams, member{s, w.ID, journal.SliceOf(w.ID)})
 	}
@@ -215,7 +215,7 @@ func (j *Journal) idsAfter(ctx context.Context, after string) ([]string, error) 
 }
 
 // Close implements journal.Journal. It drops the contents. A running replay ends with ErrClosed
-// after its page, and so does an Await.
+// after its current page, and a waiting Await ends with ErrClosed.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -246,7 +246,7 @@ func position(o journal.Offset) (uint64, error) {
 }
 
 // Query implements journal.Querier. An event can be read as soon as its append has returned. A page
-// examines at most 1,000 events, whatever it finds.
+// examines at most 1,000 events, even if few of them match.
 func (j *Journal) Query(ctx context.Context, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 	if err := q.Check(); err != nil {
 		return journal.Page{}, fmt.Errorf("inmem: query: %w", err)

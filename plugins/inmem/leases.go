@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/lease"
 )
 
-// Leases keeps leases in memory. It implements lease.Store. Several owners share one value like
-// several processes one server.
+// Leases keeps leases in memory. It implements lease.Store. Several owners share one value, as
+// several processes share one server.
 type Leases struct {
 	timeout time.Duration
 
@@ -60,7 +60,7 @@ func (s *Leases) Renew(ctx context.Context, name, owner string, revision uint64)
 	})
 }
 
-// change writes an entry unless check refuses.
+// change writes an entry unless check returns an error.
 func (s *Leases) change(ctx context.Context, name, owner string, check func(e leaseEntry, held bool) error) (uint64, error) {
 	if err := lease.Check("owner", owner); err != nil {
 		return 0, err

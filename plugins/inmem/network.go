@@ -137,7 +137,7 @@ func (n *Network) pass(p parcel) {
 	}
 }
 
-// arrive queues a frame for its receivers: one incarnation, or all that have the name.
+// arrive queues a frame for its receivers: one incarnation, or all incarnations with the name.
 func (n *Network) arrive(p parcel) {
 	if n.away[p.to.Name] != nil {
 		n.lost++
@@ -198,7 +198,7 @@ func (n *Network) Inject(f Fault) (remove func()) {
 	}
 }
 
-// CutOneWay drops all frames from some names to others until heal is called.
+// CutOneWay drops all frames from the nodes in from to the nodes in to until heal is called.
 func (n *Network) CutOneWay(from, to []string) (heal func()) {
 	var removes []func()
 	for _, a := range from {
@@ -310,7 +310,7 @@ func (c *Carrier) ServeAdmin(take func(transport.AdminRequest)) error {
 	return nil
 }
 
-// operated passes a request to the carrier if it accepts any.
+// operated passes a request to the carrier. It returns false if the carrier accepts no requests.
 func (c *Carrier) operated(r transport.AdminRequest) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -363,7 +363,7 @@ func (o *operator) Ask(ctx context.Context, node string, request []byte) ([]byte
 // Close implements transport.AdminClient.
 func (o *operator) Close() error { return nil }
 
-// named returns the carriers with a name, or all for an empty name, in order, that can reply.
+// named returns, in order, the carriers with a name that can reply. An empty name selects all.
 func (n *Network) named(name string) []*Carrier {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -39,7 +39,7 @@ func (s *SnapshotStore) Save(ctx context.Context, snap snapshot.Snapshot) error 
 		return fmt.Errorf("inmem: save snapshot of %q at %d: %w", snap.ID, snap.SequenceNr, err)
 	}
 	if snap.SequenceNr == 0 {
-		return fmt.Errorf("inmem: save snapshot of %q: %w: it covers no event", snap.ID, snapshot.ErrInvalid)
+		return fmt.Errorf("inmem: save snapshot of %q: %w: sequence number is 0", snap.ID, snapshot.ErrInvalid)
 	}
 	snap.Time = snap.Time.UTC().Truncate(time.Microsecond)
 	held := s.byID[snap.ID]

@@ -40,8 +40,8 @@ type batcher struct {
 	engine *engine
 	name   string // directory
 	writes []journal.Write
-	// errs has an element per write once one has failed. failed holds the persistence IDs of failed
-	// writes.
+	// errs is nil until a write has failed and then has an element per write. failed holds the
+	// persistence IDs of failed writes.
 	errs   []error
 	failed map[string]struct{}
 	// down is set once a batch could not be stored.
@@ -50,7 +50,7 @@ type batcher struct {
 	batch   leveldb.Batch
 	size    int       // bytes in the batch, about
 	first   int       // the first write of the batch
-	streams []*stream // those with something in the batch
+	streams []*stream // those with writes in the batch
 	index   indexer
 	key     []byte
 	value   []byte

@@ -49,8 +49,8 @@ const (
 )
 
 // scanLog reads a log to its end and calls add with each record. It returns whether the log holds a
-// valid chunk, and the offset of a torn tail or -1. The error is a *journal.CorruptError, also if
-// add fails, or that of reading.
+// valid chunk, and the offset of a torn tail or -1. The error is a *journal.CorruptError for damage
+// or a failed add, or else the error of reading.
 func scanLog(file string, r io.Reader, add func(record []byte) error) (valid bool, torn int64, err error) {
 	s := scanner{file: file, add: add, torn: -1}
 	for err == nil {
@@ -192,7 +192,7 @@ func cutChunk(b []byte) (c chunk, damage string) {
 	kind := b[6]
 	switch {
 	case sum == 0 && length == 0 && kind == 0:
-		return c, "zeros in place of a chunk"
+		return c, "zeros instead of a chunk"
 	case kind < chunkFull || kind > chunkLast:
 		return c, "chunk of an unknown type"
 	case length > len(b)-chunkHeader:

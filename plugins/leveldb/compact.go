@@ -24,8 +24,8 @@ const (
 
 // space estimates the use of disk space. All sizes are in bytes.
 type space struct {
-	// live is a lower bound of the live data in the tables, as of the last count or compaction, plus
-	// the value of deleted when that began.
+	// live is the sum of two values as of the last count or compaction: a lower bound of the live
+	// data in the tables, and the value of deleted when the count or compaction began.
 	live atomic.Int64
 	// deleted is the total of all deletions.
 	deleted atomic.Int64
@@ -50,8 +50,8 @@ func (s *space) wasteful(size int64) bool {
 }
 
 // compactIfWasteful compacts the store in the background if much of it is garbage. The engine
-// compacts too, but only when a level is full. The caller must be inside a call, which makes Close
-// wait.
+// compacts too, but only when a level is full. The caller must be inside a call of the store, so
+// that Close has not begun to wait for background work.
 func (s *durableStore) compactIfWasteful(e *engine) {
 	if s.db.cfg.ReadOnly || !s.space.wasteful(tableSize(e)) || s.compacting.Swap(true) {
 		return
@@ -60,8 +60,8 @@ func (s *durableStore) compactIfWasteful(e *engine) {
 		for again := true; again; {
 			size, err := s.compact()
 			s.compacting.Store(false)
-			// Deletions during the compaction have found it running, so check again. After an error
-			// the next writes retry it.
+			// Deletions during the compaction did not start another one, so check again. After an
+			// error the next writes retry the compaction.
 			again = err == nil && s.space.wasteful(size) && !s.compacting.Swap(true)
 		}
 	})

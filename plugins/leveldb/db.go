@@ -136,8 +136,8 @@ func open(name string, files storage.Storage, syncDir func() error, cfg Config) 
 
 // Journal returns the journal. It is the same one each time.
 //
-// Close the DB, or the journal and, if it was taken, the snapshot store: the directory is released
-// with the last of them.
+// The directory is released when the DB is closed. It is also released when the journal and, if
+// Snapshots was called, the snapshot store are closed.
 func (db *DB) Journal() journal.Journal {
 	db.handles.Take(db.journal.open)
 	return &db.journal
@@ -194,8 +194,8 @@ func (db *DB) acquire(writing bool) (*engine, error) {
 
 func (db *DB) release() { db.mu.RUnlock() }
 
-// reopen replaces a failed engine. After a failure it does not retry until retryAt: all callers
-// would queue for the lock while the logs are read.
+// reopen replaces a failed engine. After a failure it does not retry until retryAt, because all
+// callers would wait for the lock while the logs are read.
 func (db *DB) reopen(writing bool) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -343,7 +343,7 @@ func translate(err error) error {
 	return unavailable(err)
 }
 
-// unavailable makes err match ErrUnavailable, unless it has a more specific match.
+// unavailable makes err match ErrUnavailable, unless err already matches a more specific error.
 func unavailable(err error) error {
 	if errors.Is(err, journal.ErrCorrupt) || errors.Is(err, journal.ErrNewerVersion) || errors.Is(err, journal.ErrUnavailable) {
 		return err
@@ -351,7 +351,8 @@ func unavailable(err error) error {
 	return fmt.Errorf("%w: %w", journal.ErrUnavailable, err)
 }
 
-// corrupt wraps an error about a file or a record as corruption, unless it has a newer version.
+// corrupt wraps an error about a file or a record as corruption, unless the data has a newer
+// version.
 func corrupt(file string, err error) error {
 	if errors.Is(err, journal.ErrNewerVersion) {
 		return fmt.Errorf("%s: %w", file, err)

@@ -60,9 +60,9 @@ func NewDurable(dir string, cfg DurableConfig) *Durable { return &Durable{dir: d
 
 func durableFormat() format { return format{"refold.leveldb.durable/", 1} }
 
-// Dir returns the directory of a store: one named after the replicator, in one named after the
-// node. Upper case letters, colons, and dots at the ends are escaped, so that the names are valid
-// and distinct on any file system.
+// Dir returns the directory of a store. It is named after the replicator and lies in a directory
+// named after the node. Upper case letters, colons, and dots at the ends are escaped, so that the
+// names are valid and distinct on any file system.
 func (d *Durable) Dir(id durable.ID) string {
 	return filepath.Join(d.dir, dirName(id.Node), dirName(id.Replicator))
 }
@@ -282,8 +282,8 @@ func (s *durableStore) Write(ctx context.Context, records []durable.Record) (err
 }
 
 // dirName returns the directory name for a name that identity.CheckName accepts: in lower case,
-// with + for a colon and a comma for a dot at either end. After a = follows a bit for each byte
-// that was in upper case, in hex.
+// with + for a colon and a comma for a dot at either end. If the name has upper case letters, a
+// suffix follows: = and a bit set in hex, with one bit for each byte that was in upper case.
 func dirName(name string) string {
 	b := []byte(name)
 	upper := make([]byte, (len(b)+7)/8)
@@ -381,8 +381,8 @@ func checkContents(dir string) error {
 //	data
 //	checksum  4 bytes, CRC-32C of the key and of all above, big-endian
 //
-// The engine has its own checksums. This one detects damage from before the data reached the
-// engine, and values of another key.
+// The engine has its own checksums. This one also detects damage that occurred before the data
+// reached the engine, and values that belong to another key.
 const (
 	tagRecord     = 'r'
 	recordVersion = 1

@@ -98,7 +98,8 @@ func (e *engine) usable(writing bool) bool {
 	return e.guard.err() == nil || !writing && !e.outcomeUnknown.Load()
 }
 
-// write stores a batch. Unless the error is ErrNotSent, the outcome is unknown until a reopen.
+// write stores a batch. After an error other than ErrNotSent, the outcome is unknown until a
+// reopen.
 func (e *engine) write(b *leveldb.Batch) error {
 	began := e.guard.mark()
 	err := e.db.Write(b, &e.sync)
@@ -112,7 +113,7 @@ func (e *engine) write(b *leveldb.Batch) error {
 	return e.guard.explain(err)
 }
 
-// get returns the value of a key, or nil if there is none.
+// get returns the value of a key, or nil if the key does not exist.
 func get(from leveldb.Reader, key []byte) ([]byte, error) {
 	value, err := from.Get(key, nil)
 	if errors.Is(err, leveldb.ErrNotFound) {
@@ -204,8 +205,8 @@ func (e *engine) load(id string) (stream, error) {
 	return s, nil
 }
 
-// stream returns the cached state of a persistence ID. It adds the stored state to the cache if
-// there is none; trim must follow.
+// stream returns the cached state of a persistence ID. If the cache has none, it adds the stored
+// state, and the caller must call trim afterwards.
 func (e *engine) stream(id string) (*stream, error) {
 	if s := e.streams.get(id); s != nil {
 		return s, nil

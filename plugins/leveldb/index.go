@@ -15,7 +15,8 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// indexer builds the index records of one group: that of the order and one per tag. It is reused.
+// indexer builds the index records of one group: the record of the order and one record per tag. It
+// is reused.
 type indexer struct {
 	events uint64 // in the group
 	order  runBuilder

@@ -107,8 +107,8 @@ const (
 	pageBytes   = 1 << 20
 )
 
-// Replay implements journal.Journal. The payloads of a page share memory. Copy a payload to keep it
-// for long without the others.
+// Replay implements journal.Journal. The payloads of a page share memory: a payload that is kept
+// keeps the memory of the whole page. Copy payloads that are kept for long.
 func (j *Journal) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
 	return func(yield func(journal.Event, error) bool) {
 		p, _ := j.pages.Get().(*page)

@@ -268,8 +268,9 @@ func snapshotError(err error) error {
 //	manifest  all but the last 4 bytes
 //	checksum  4 bytes, CRC-32C of the key and of all above
 //
-// The second record is the payload. The engine has its own checksums. These detect damage from
-// before the data reached the engine, and mismatched records.
+// The second record is the payload. The engine has its own checksums. The checksums above also
+// detect damage that occurred before the data reached the engine, and records that do not belong
+// together.
 const snapshotVersion = 1
 
 const (

@@ -16,10 +16,10 @@ import (
 
 // storageGuard is the storage of one open engine. It adds guarantees that the engine lacks:
 //
-//   - After a failed write or sync of a log or manifest, nothing changes any more, as if the power
-//     had failed at that point. The engine alone would continue, write a second record with the same
-//     sequence after the broken one, acknowledge it, and skip it at the next start. A failed sync must
-//     not be retried either: the kernel may discard the data that it could not write.
+//   - After a failed write or sync of a log or manifest, the guard permits no further change, as if
+//     the power had failed at that point. The engine alone would continue, write a second record with
+//     the same sequence after the broken one, acknowledge it, and skip it at the next start. A failed
+//     sync must not be retried either: the kernel may discard the data that it could not write.
 //   - A new log is synced into its directory before it is used, and the previous log is synced when
 //     it is closed. A log is therefore never ahead of an earlier one. A new table is synced into the
 //     directory before a manifest names it.
@@ -42,7 +42,7 @@ func (g *storageGuard) err() error {
 	return nil
 }
 
-// fail records a failure, after which nothing changes any more.
+// fail records a failure. Afterwards the guard permits no further change.
 func (g *storageGuard) fail(err error) error {
 	if err != nil {
 		g.failure.CompareAndSwap(nil, &err)

@@ -320,7 +320,7 @@ func (b *batch) failChain(c *chain, err error) {
 	}
 	b.fail(first, err)
 	if !journal.NotStored(err) || errors.Is(err, journal.ErrNotSent) {
-		for _, i := range c.writes { // they share its fate
+		for _, i := range c.writes { // they were stored or lost together
 			b.fail(i, err)
 		}
 	}
@@ -390,7 +390,7 @@ func checkName(field, name string) error {
 	case !utf8.ValidString(name):
 		return fmt.Errorf("%w: %s %.64q is not valid UTF-8", journal.ErrInvalid, field, name)
 	case strings.IndexByte(name, 0) >= 0:
-		return fmt.Errorf("%w: %s %.64q holds a NUL", journal.ErrInvalid, field, name)
+		return fmt.Errorf("%w: %s %.64q contains a NUL byte", journal.ErrInvalid, field, name)
 	}
 	return nil
 }

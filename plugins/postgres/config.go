@@ -57,8 +57,8 @@ type Config struct {
 	grace time.Duration // cancelGrace, changed by tests
 }
 
-// defaultConns is the default size of a pool. With the 4 connections of pgx the entities of a node
-// that takes over shards wait for seconds to recover.
+// defaultConns is the default size of a pool. With only 4 connections, the default of pgx, entities
+// take seconds to recover on a node that takes over shards.
 const defaultConns = 16
 
 const (

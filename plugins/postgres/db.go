@@ -148,8 +148,8 @@ func lockClass(schema string) int32 {
 
 // Journal returns the journal. It is the same one each time.
 //
-// Close the DB, or the journal and, if it was taken, the snapshot store: the connections are closed
-// with the last of them.
+// All connections are closed when the DB is closed. They are also closed when the journal and, if
+// Snapshots was called, the snapshot store are closed.
 func (db *DB) Journal() journal.Journal {
 	db.handles.Take(db.journal.handle)
 	return &db.journal

@@ -57,8 +57,9 @@ const (
 //   - the server itself reported that it aborted the statement. The statement is a transaction, which
 //     the server commits after the last point that can report an ERROR.
 //
-// A FATAL error ends the session at any moment, and has no meaning for the commit. Neither have
-// errors that a proxy generates after it lost the server, or that the server reports about itself.
+// A FATAL error may end the session before or after the commit, so it proves nothing about the
+// commit. The same holds for errors that a proxy generates after it lost the server, and for errors
+// that the server reports about itself.
 func certain(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -141,8 +142,8 @@ func (db *DB) schemaError(cause error, format string, args ...any) error {
 	return describe(of, "schema %q of %s %s", db.cfg.Schema, db.target, fmt.Sprintf(format, args...))
 }
 
-// described is an error with its own text that matches other errors. Their texts would repeat its
-// parts.
+// described is an error with its own text that matches other errors. It omits their texts, which
+// would repeat parts of its own.
 type described struct {
 	text string
 	of   []error

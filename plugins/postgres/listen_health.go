@@ -68,7 +68,7 @@ type stall struct {
 	below    int64     // ordinal up to which the order is settled
 	since    time.Time // when it stopped there; zero if it moves
 	reported bool      // this stall was reported
-	next     time.Time // before that nothing is reported again
+	next     time.Time // earliest time of the next report
 }
 
 // saw adds a mark. It returns how long readers are or were blocked, and whether a report is due that

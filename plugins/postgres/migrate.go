@@ -150,7 +150,8 @@ func (db *DB) migrate(ctx context.Context) (taken []Migration, err error) {
 	return taken, nil
 }
 
-// createSchema creates the schema, unless it exists: only creating it needs the right to.
+// createSchema creates the schema unless it exists. Only creating it needs the right to create
+// schemas.
 func (db *DB) createSchema(ctx context.Context, tx pgx.Tx) error {
 	var exists bool
 	err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", db.cfg.Schema).Scan(&exists)

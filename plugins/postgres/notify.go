@@ -50,7 +50,8 @@ func (n *notifier) close() {
 	n.running.Wait()
 }
 
-// appended wakes the readers of this process and, soon after, those of others. It does not block.
+// appended wakes the readers of this process and, soon after, those of other processes. It does not
+// block.
 func (db *DB) appended() {
 	db.tail.poke.Set()
 	if db.cfg.DisableNotify {

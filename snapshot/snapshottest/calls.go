@@ -15,7 +15,7 @@ import (
 
 func callChecks() []check {
 	return []check{
-		{"EndedContext", "a call whose context has ended fails with its error, does nothing, and does the store no harm", always, (*probe).endedContext},
+		{"EndedContext", "a call whose context has ended fails with the error of the context and changes nothing", always, (*probe).endedContext},
 		{"Closed", "after Close every call fails with ErrClosed, and a second Close does nothing", always, func(p *probe) {
 			p.baseline()
 			for range 2 {
@@ -29,9 +29,9 @@ func callChecks() []check {
 				}
 			}
 		}},
-		{"CloseMeanwhile", "a call that Close meets is done in full or fails with ErrClosed", always, (*probe).closeMeanwhile},
-		{"ReplaceMeanwhile", "a load sees a snapshot that is being replaced as it was or as it will be, never a mixture and never none", always, (*probe).replaceMeanwhile},
-		{"DeleteMeanwhile", "a load never misses the newest snapshot because older ones are being deleted", always, (*probe).deleteMeanwhile},
+		{"CloseMeanwhile", "a call that is concurrent with Close succeeds or fails with ErrClosed", always, (*probe).closeMeanwhile},
+		{"ReplaceMeanwhile", "during a replacement a load returns the old or the new snapshot, never a mixture and never ErrNotFound", always, (*probe).replaceMeanwhile},
+		{"DeleteMeanwhile", "a load finds the newest snapshot while older ones are being deleted", always, (*probe).deleteMeanwhile},
 	}
 }
 
@@ -143,15 +143,15 @@ func (p *probe) deleteMeanwhile() {
 			return fmt.Errorf("load while older snapshots are deleted: %w", err)
 		}
 		if got.SequenceNr < last {
-			return fmt.Errorf("load gave %d after %d", got.SequenceNr, last)
+			return fmt.Errorf("Load returned %d after %d", got.SequenceNr, last)
 		}
 		last = got.SequenceNr
 		return checkUniform(got)
 	})
 }
 
-// whileSaving calls load again and again until 25 rounds of save are over, and reports the first
-// error of each.
+// whileSaving calls load repeatedly until 25 rounds of save have ended, and reports the first error
+// of each.
 func (p *probe) whileSaving(save func(round byte) error, load func() error) {
 	const rounds = 25
 	saved := make(chan error, 1)
@@ -224,7 +224,7 @@ func damageChecks() []check {
 			p.damage(13)
 			p.expectNumber(snapshot.UpTo(13), 12)
 		}},
-		{"DamagedAll", "when no match can be read the error is ErrCorrupt, not that there is none", damages, func(p *probe) {
+		{"DamagedAll", "when no match can be read the error is ErrCorrupt and not ErrNotFound", damages, func(p *probe) {
 			p.save(numbered(p.id, 11))
 			p.save(numbered(p.id, 12))
 			p.damage(11)

@@ -28,6 +28,6 @@
 //
 // # Caveats
 //
-// The suite does not test power failures, full disks or lost connections. Test these next to the
-// store, where they can be caused.
+// The suite does not test power failures, full disks or lost connections. Test these in the package
+// of the store, where a test can cause them.
 package snapshottest

@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// ErrInjected is the error that a fault reports unless it names another.
+// ErrInjected is the error of a fault without Fault.Err.
 var ErrInjected = errors.New("snapshottest: injected fault")
 
 // Op is a method of a store that a fault may strike.
@@ -31,7 +31,7 @@ const (
 type Effect int
 
 const (
-	// Lose fails without doing anything.
+	// Lose fails the call without executing it.
 	Lose Effect = iota
 	// Stall blocks until the fault is released and then executes the call. If the context ends
 	// first, the call fails with its cause and is not executed.
@@ -63,7 +63,7 @@ type Call struct {
 	ID string
 	// Snapshot is set for OpSave.
 	Snapshot snapshot.Snapshot
-	// Criteria is set for the others.
+	// Criteria is set for the other methods.
 	Criteria snapshot.Criteria
 }
 
@@ -87,11 +87,11 @@ type Injected struct {
 	state *fault.Fault[Call, *Injected]
 }
 
-// NewFaulty returns a store in front of inner, without faults.
+// NewFaulty returns a Faulty that forwards to inner, without faults.
 func NewFaulty(inner snapshot.Store) *Faulty { return &Faulty{inner: inner} }
 
-// Inject adds a fault. A call is struck by one fault at most: the first that matches, in the order
-// of injection.
+// Inject adds a fault. At most one fault strikes a call: the first matching fault in the order of
+// injection.
 func (f *Faulty) Inject(fault Fault) *Injected {
 	fault.Err = cmp.Or(fault.Err, ErrInjected)
 	i := &Injected{fault: fault, owner: f}

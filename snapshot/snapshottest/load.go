@@ -14,21 +14,21 @@ import (
 
 func loadChecks() []check {
 	return []check{
-		{"UnknownID", "an ID that was never saved has no snapshot, and that is ErrNotFound", always, func(p *probe) {
+		{"UnknownID", "a load of an ID that was never saved fails with ErrNotFound", always, func(p *probe) {
 			p.expectNone(p.id, snapshot.Latest())
 			p.expectList(p.id, snapshot.Latest())
 		}},
-		{"NothingOldEnough", "a bound on the time below all snapshots matches none", always, func(p *probe) {
+		{"NothingOldEnough", "an upper bound on the time before all snapshots matches none", always, func(p *probe) {
 			p.baseline()
 			c := snapshot.Latest()
 			c.MaxTime = at(10)
 			p.expectNone(p.id, c)
 		}},
-		{"NothingLowEnough", "a bound on the sequence number below all snapshots matches none", always, func(p *probe) {
+		{"NothingLowEnough", "an upper bound on the sequence number below all snapshots matches none", always, func(p *probe) {
 			p.baseline()
 			p.expectNone(p.id, snapshot.UpTo(7))
 		}},
-		{"NewestOfAll", "without bounds the highest sequence number is loaded, with all that was saved", always, func(p *probe) {
+		{"NewestOfAll", "a load without bounds returns all fields of the snapshot with the highest sequence number", always, func(p *probe) {
 			p.baseline()
 			p.expectNumber(snapshot.Latest(), 15)
 		}},
@@ -70,7 +70,7 @@ func boundsChecks() []check {
 			c.MinTime = at(13).Add(time.Microsecond)
 			p.expectNone(p.id, c)
 		}},
-		{"ZeroBounds", "a zero bound is no bound, and a deletion without a bound requires All", always, func(p *probe) {
+		{"ZeroBounds", "a zero bound has no effect, and a deletion without a bound requires All", always, func(p *probe) {
 			p.baseline()
 			p.expectNumber(snapshot.Criteria{}, 15)
 			p.expectNumber(snapshot.Criteria{MaxSequenceNr: 13}, 13)
@@ -89,7 +89,7 @@ func boundsChecks() []check {
 			p.delete(p.id, snapshot.Criteria{All: true})
 			p.expectList(p.id, snapshot.Latest())
 		}},
-		{"ExtremeNumbers", "sequence numbers from 1 to the largest int64 are stored as they are, and compared as numbers", always, func(p *probe) {
+		{"ExtremeNumbers", "sequence numbers from 1 to the largest int64 are stored unchanged and compared as numbers", always, func(p *probe) {
 			for _, n := range []uint64{1, 1 << 32, math.MaxInt64, 1 << 31} {
 				p.save(numbered(p.id, n))
 			}
@@ -136,7 +136,7 @@ func listChecks() []check {
 			p.save(numbered(p.id, 13))
 			p.expectList(p.id, snapshot.Latest(), 15, 14, 13, 12, 11)
 		}},
-		{"ListLeftEarly", "leaving the loop ends the list, and the store works on", always, func(p *probe) {
+		{"ListLeftEarly", "the store remains usable after a list loop that is left early", always, func(p *probe) {
 			p.baseline()
 			for m, err := range p.store.List(p.Context(), p.id, snapshot.Latest()) {
 				if err != nil || m.SequenceNr != 15 {

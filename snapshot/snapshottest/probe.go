@@ -23,7 +23,7 @@ type probe struct {
 }
 
 // at returns a time that is whole microseconds and neither a whole second nor a whole millisecond,
-// so that a store that rounds is found out.
+// to detect a store that rounds.
 func at(n int) time.Time {
 	return time.Date(2026, time.March, 14, 15, 9, 26, 535_897_000, time.UTC).Add(time.Duration(n) * time.Second)
 }
@@ -59,7 +59,7 @@ func (p *probe) delete(id string, c snapshot.Criteria) {
 	}
 }
 
-// expect loads and compares with all that was saved.
+// expect loads a snapshot and compares all of its fields with want.
 func (p *probe) expect(c snapshot.Criteria, want snapshot.Snapshot) {
 	p.Helper()
 	got, err := p.store.Load(p.Context(), want.ID, c)
@@ -70,7 +70,7 @@ func (p *probe) expect(c snapshot.Criteria, want snapshot.Snapshot) {
 	p.compare(c, got, want)
 }
 
-// expectNumber loads and compares with the snapshot that numbered gives.
+// expectNumber loads a snapshot and compares it with the result of numbered.
 func (p *probe) expectNumber(c snapshot.Criteria, seqNr uint64) {
 	p.Helper()
 	p.expect(c, numbered(p.id, seqNr))

@@ -13,7 +13,7 @@ import (
 
 func saveChecks() []check {
 	return []check{
-		{"Replace", "a save at a number that is taken replaces that snapshot, with its time, manifest and payload", always, func(p *probe) {
+		{"Replace", "a save at a used number replaces that snapshot, including its time, manifest and payload", always, func(p *probe) {
 			p.baseline()
 			s := numbered(p.id, 15)
 			s.Time, s.Manifest, s.Payload = at(20), "modified", []byte("s")
@@ -35,7 +35,7 @@ func saveChecks() []check {
 			}
 			p.roundTrip(payload)
 		}},
-		{"Empty", "a snapshot without payload and without manifest is a snapshot", always, func(p *probe) {
+		{"Empty", "a snapshot without payload and without manifest is stored", always, func(p *probe) {
 			p.roundTrip(nil)
 			p.roundTrip([]byte{})
 		}},
@@ -61,7 +61,7 @@ func saveChecks() []check {
 			}
 			p.delete(p.id, snapshot.Criteria{All: true})
 			if !bytes.Equal(first.Payload, before) {
-				p.Errorf("the payload loaded first is now %q, it was %q", first.Payload, before)
+				p.Errorf("a loaded payload changed to %q, want %q", first.Payload, before)
 			}
 		}},
 	}
@@ -107,7 +107,7 @@ func deleteChecks() []check {
 			p.expectNumber(c, 14)
 			p.expectList(p.id, snapshot.Latest(), 15, 14)
 		}},
-		{"DeleteKeepsBelow", "the lower bounds hold for a deletion too", always, func(p *probe) {
+		{"DeleteKeepsBelow", "the lower bounds also apply to a deletion", always, func(p *probe) {
 			p.baseline()
 			c := snapshot.Latest()
 			c.MinSequenceNr = 14
@@ -174,7 +174,7 @@ func idChecks() []check {
 	}
 }
 
-// oddIDs returns IDs that file systems, patterns, keys and statements trip over.
+// oddIDs returns IDs that file systems, patterns, keys and statements may mishandle.
 func (p *probe) oddIDs() []string {
 	var ids []string
 	for _, odd := range []string{

@@ -14,7 +14,7 @@ import (
 
 // Config describes the store to check and its capabilities.
 type Config struct {
-	// Open opens a store. Required. It need not be empty. The case that asked for it closes it.
+	// Open opens a store, which need not be empty. Each case closes its store. Required.
 	Open func(tb testing.TB) snapshot.Store
 
 	// Reopen returns a store with the same contents, after it was closed or, preferably, after a
@@ -38,7 +38,7 @@ type check struct {
 	run   func(p *probe)
 }
 
-// capability is the field of Config that claims a capability which not every store has.
+// capability names the field of Config that claims a capability. Not every store has all of them.
 type capability string
 
 const (

@@ -1,8 +1,7 @@
 -- Copyright 2026 The Refold Authors
 -- SPDX-License-Identifier: Apache-2.0
 
--- Takes 001_journal.up.sql back, and with it every event and snapshot. No
--- program runs this.
+-- Reverts 001_journal.up.sql and deletes all events and snapshots. No program runs this file.
 
 DROP FUNCTION refold.append_many;
 DROP FUNCTION refold.append_one;

@@ -29,7 +29,7 @@ CREATE TABLE refold.events (
     slice    smallint         NOT NULL, -- 0 to 1023, a hash of the ID
     id       text COLLATE "C" NOT NULL, -- persistence ID, compared byte by byte
     writer   text             NOT NULL, -- the incarnation that wrote it
-    manifest text             NOT NULL, -- what the payload is; empty for a fence
+    manifest text             NOT NULL, -- describes the payload; empty for a fence
     payload  bytea            NOT NULL, -- the encoded event
     tags     text[],                    -- NULL for none; see the table tags
     metadata bytea,                     -- NULL for none
@@ -69,11 +69,12 @@ CREATE TABLE refold.snapshots (
 -- for a small table must not read the whole table when it has grown, hence enable_seqscan = off.
 -- That setting raises the estimated costs, which must not start the JIT compiler, hence jit = off.
 --
--- Both begin with a shared lock, so appends do not wait for each other. The lock shows readers and
--- deletions that a transaction is in progress that began when last_value was the key. It precedes
--- the check of the stored events and the first ordinal. All visible events were drawn before
--- last_value is read. A lower last_value therefore was not restored with the events, and its
--- successors would be drawn a second time.
+-- Both append functions begin with a shared lock, so appends do not wait for each other. The lock
+-- shows readers and deletions that the transaction is in progress. Its key is the last_value at the
+-- begin of the transaction. The lock is taken before the check of the stored events and before the
+-- first ordinal is drawn. The ordinals of all visible events were drawn before last_value is read. A
+-- last_value below one of these ordinals therefore means that the tables were restored without the
+-- sequence, which would draw the same ordinals a second time.
 
 -- highest returns the highest number of an ID, 0 if it was never written.
 CREATE FUNCTION refold.highest(_id text) RETURNS bigint
