@@ -83,13 +83,13 @@ type AdminRegion struct {
 	// Coordinator is the node whose coordinator the region is registered with, empty if there is
 	// none.
 	Coordinator string `json:"coordinator,omitempty"`
-	// Mismatch is the reason for which the coordinator rejects the region: its settings differ.
+	// Mismatch is set if the coordinator rejects the region. It names the settings that differ.
 	Mismatch string `json:"mismatch,omitempty"`
 	// Shards is the number of hosted shards. Entities counts their running and starting entities.
 	Shards   int `json:"shards"`
 	Entities int `json:"entities"`
-	// Waiting counts the commands that wait on the node, Dropped those that were not delivered
-	// since the start.
+	// Waiting is the number of commands that wait on the node. Dropped is the number of commands
+	// that were not delivered since the start of the region.
 	Waiting int    `json:"waiting,omitempty"`
 	Dropped uint64 `json:"dropped,omitempty"`
 	// CoordinatorState is nil unless the node runs the coordinator.
@@ -100,21 +100,24 @@ type AdminRegion struct {
 type AdminCoordinator struct {
 	Term  uint64 `json:"term"`
 	Phase string `json:"phase"`
-	// Regions and Proxies are registered. Some of their nodes may have gone.
+	// Regions and Proxies are the numbers of registered regions and proxies. Some of their nodes
+	// may have left the cluster.
 	Regions int `json:"regions"`
 	Proxies int `json:"proxies"`
-	// Placed counts the shards that have a home, Moving those of them that are in a hand-off.
+	// Placed is the number of shards that have a home. Moving is the number of these shards that
+	// are in a hand-off.
 	Placed int `json:"placed"`
 	Moving int `json:"moving,omitempty"`
-	// Refused counts the regions and proxies that the coordinator rejects because their settings
-	// differ.
+	// Refused is the number of regions and proxies that the coordinator rejects because their
+	// settings differ.
 	Refused int `json:"refused,omitempty"`
 }
 
 // AdminFound is the location of an entity.
 type AdminFound struct {
 	Shard Shard `json:"shard"`
-	// Home is the node that hosts the shard, empty if the replying node has no home for it.
+	// Home is the node that hosts the shard. It is empty if the replying node has no route for the
+	// shard.
 	Home string `json:"home,omitempty"`
 	// Coordinator is the node whose coordinator the replying region is registered with.
 	Coordinator string `json:"coordinator,omitempty"`
@@ -150,7 +153,8 @@ func (rt *router) types() []string {
 	return slices.Sorted(maps.Keys(rt.shells))
 }
 
-// adminRegions returns a page of regions: those of the types that follow after.
+// adminRegions returns a page of regions. It begins with the first type that sorts after the
+// argument after.
 func (rt *router) adminRegions(ctx context.Context, after string) (reply adminReply, err error) {
 	for _, name := range rt.types() {
 		s := rt.find(name)
@@ -239,8 +243,8 @@ func (s *shell) adminRegion(ctx context.Context) (a AdminRegion, err error) {
 	return a, err
 }
 
-// adminEntities returns a page of the IDs of running entities of a shard: those after an ID. The
-// loop calls it.
+// adminEntities returns a page of the IDs of running entities of a shard. It begins with the first
+// ID that sorts after the argument after. The loop calls it.
 func (s *shell) adminEntities(n Shard, after string) (page []string, more bool) {
 	room := adminBytes
 	for _, id := range s.machine.Running(n) {
@@ -318,8 +322,8 @@ func (s *shell) adminRebalance(ctx context.Context) (moving int, err error) {
 }
 
 // Admin sends requests of an operator to nodes. Its methods are safe for concurrent use. They
-// return the errors of transport.AdminClient, and the errors that nodes report, which match
-// ErrNoRegion or ErrNoCoordinator if that is the cause.
+// return the errors of transport.AdminClient and the errors that nodes report. An error that a node
+// reports matches ErrNoRegion or ErrNoCoordinator if that is its cause.
 type Admin struct{ client *adminrpc.Client }
 
 // NewAdmin returns an Admin that sends its requests through a client of a plugin, such as
@@ -331,7 +335,7 @@ func NewAdmin(client transport.AdminClient) *Admin {
 // AdminNode is the reply of a node about its regions.
 type AdminNode struct {
 	// Name is the name of the node. Node is the replying incarnation in the format of
-	// identity.Node.String, empty without a reply.
+	// identity.Node.String. It is empty without a reply.
 	Name, Node string
 	Regions    []AdminRegion
 	// Err is the reason for which Regions is missing or incomplete. It matches ErrNoRegion if the
@@ -387,8 +391,8 @@ func (a *Admin) Entities(ctx context.Context, node, typ string, shard Shard) ite
 		func(request *adminRequest, last string) { request.After = last })
 }
 
-// list yields the elements of all replies of a list. The function after sets in the request that the
-// next page begins after an element.
+// list yields the elements of all pages of a list. The function after changes the request, so that
+// the next page begins after the given element.
 func list[T any](
 	ctx context.Context, a *Admin, node string, request adminRequest, elements func(*adminReply) []T, after func(request *adminRequest, last T),
 ) iter.Seq2[T, error] {
@@ -409,10 +413,10 @@ func list[T any](
 	}
 }
 
-// Find returns the location of an entity. It asks the given node first, then the coordinator if
-// that node has no home for the shard, then the home whether the entity runs. If the home does not
-// reply, Running is false. The error matches ErrNoRegion if the given node has no region of the
-// type.
+// Find returns the location of an entity. It sends requests to up to three nodes: to the given
+// node, to the coordinator if the given node has no route for the shard, and to the home, which
+// reports whether the entity runs. If the home does not reply, Running is false. The error matches
+// ErrNoRegion if the given node has no region of the type.
 func (a *Admin) Find(ctx context.Context, node, typ, id string) (*AdminFound, error) {
 	request := adminRequest{Command: adminCmdFind, Type: typ, ID: id}
 	found, err := a.find(ctx, node, request)
@@ -475,7 +479,8 @@ func (a *Admin) Undrain(ctx context.Context, node, typ string) error {
 	return err
 }
 
-// pages yields the replies of a list. The consumer sets in the request where the next page begins.
+// pages yields the replies of a list. The consumer changes the request, so that the next reply is
+// the next page.
 func (a *Admin) pages(ctx context.Context, node string, r *adminRequest) iter.Seq2[*adminReply, error] {
 	r.Service = adminService
 	return adminrpc.Pages[adminRequest, adminReply](ctx, a.client, node, string(r.Command), r)

@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// hostCoordinator is the singleton: the node has the coordinator as long as it runs.
+// hostCoordinator is the function of the singleton. The node runs the coordinator until it returns.
 func (s *shell) hostCoordinator(ctx context.Context, _ *cluster.Inbox) error {
 	stopped := make(chan struct{})
 	s.inbox.Add(item{input: shardcore.StartCoordinator{}})
@@ -81,7 +81,8 @@ func (s *shell) callStores(e *shardcore.Effects) {
 	}
 }
 
-// callAsync calls f and passes its result to the machine, or the input that stands for its failure.
+// callAsync calls f and passes its result to the machine. If f fails, it passes the result of
+// failed.
 func (s *shell) callAsync(call string, limit time.Duration, f func(context.Context) (coordinator.Input, error), failed func(error) coordinator.Input) {
 	s.background.Go(func() {
 		ctx, cancel := context.WithTimeout(s.ctx, limit)

@@ -16,8 +16,8 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// fastPath is the path of a shard: it lets commands bypass the loop, and holds those that wait for
-// it. See shardcore.Path.
+// fastPath is the path of a shard. Commands that it accepts bypass the loop; the others wait in its
+// queues for the loop. See shardcore.Path.
 type fastPath struct {
 	shard Shard
 
@@ -25,7 +25,8 @@ type fastPath struct {
 	shardcore.Path[*used, queuedCommand]
 }
 
-// used reports whether an entity has received commands by its path since the loop last looked.
+// used reports whether an entity has received commands through its path since the last check of the
+// loop.
 type used struct{ flag atomic.Bool }
 
 // set writes only if it changes the flag, so that senders do not contend for the cache line.
@@ -37,7 +38,7 @@ func (u *used) set() {
 
 func (u *used) take() bool { return u.flag.CompareAndSwap(true, false) }
 
-// queuedCommand is a command that waits for the loop. One of the fields is set.
+// queuedCommand is a command that waits for the loop. Exactly one of the fields is set.
 type queuedCommand struct {
 	own  *envelope
 	peer *shardcore.Forwarded // Decoded is a *decodedCommand
@@ -65,7 +66,8 @@ func (s *shell) setPath(g *fastPath, r region.DirectRoute) {
 	}
 }
 
-// routeDirect sends a command of this node by the path if it accepts the command and none waits.
+// routeDirect sends a command of this node through the path, if the path accepts it and no earlier
+// command waits.
 func (s *shell) routeDirect(g *fastPath, c *envelope) (sent bool, err error) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -75,8 +77,8 @@ func (s *shell) routeDirect(g *fastPath, c *envelope) (sent bool, err error) {
 	return s.passOwn(g, c)
 }
 
-// passOwn sends a command of this node by the path if it accepts the command. The caller has locked
-// the path.
+// passOwn sends a command of this node through the path, if the path accepts it. The caller has
+// locked the path.
 func (s *shell) passOwn(g *fastPath, c *envelope) (sent bool, err error) {
 	switch used, to := g.Target(shardcore.Own, c.message.ID()); {
 	case to == shardcore.ToEntity:
@@ -139,15 +141,16 @@ func (s *shell) queuePeer(ctx context.Context, g *fastPath, c queuedCommand) {
 		s.refuseQueued(c)
 		return
 	}
-	// The queue may be handled before this entry is in the inbox. Each command has an entry, so that
-	// none is left.
+	// The loop may handle the queue before this entry is in the inbox. Each command therefore adds
+	// its own entry, so that no command stays in the queue.
 	it := item{path: g, origin: shardcore.Peers}
 	if s.inbox.Receive(ctx, frames, len(c.peer.Packet.Body), it) != nil {
 		s.inbox.Add(it)
 	}
 }
 
-// handleQueue handles the commands of a queue up to the first one that is for the machine.
+// handleQueue sends the first commands of a queue through the path. The first command that the path
+// does not accept goes to the machine.
 func (s *shell) handleQueue(g *fastPath, from shardcore.Origin) {
 	next, found, failed := s.passQueue(g, from)
 	for _, report := range failed {
@@ -165,15 +168,16 @@ func (s *shell) handleQueue(g *fastPath, from shardcore.Origin) {
 	e := s.machine.Step(s.now(), in)
 	s.restrictPath(g)
 	s.applyAndContinue(e)
-	s.setPath(g, s.machine.DirectRoute(g.shard)) // only now that the effects are applied
+	s.setPath(g, s.machine.DirectRoute(g.shard)) // not earlier: the effects must be applied before
 	g.mu.Lock()
 	g.Done(from)
 	g.mu.Unlock()
 	s.queuedTotal.Add(1)
 }
 
-// passQueue sends the first commands of a queue by the path and returns the next one. The reports
-// about failures run after unlocking, because they may send commands.
+// passQueue sends the first commands of a queue through the path and returns the first command that
+// the path does not accept. The functions in failed report the failures. The caller runs them after
+// the path is unlocked, because they may send commands.
 func (s *shell) passQueue(g *fastPath, from shardcore.Origin) (next queuedCommand, found bool, failed []func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -34,34 +34,36 @@
 //   - An entity runs on one node at a time, unless the cluster splits: see package downing.
 //   - The commands of one sender to one entity through one region arrive in order, also while the
 //     shard moves.
-//   - A planned move (rebalance, leaving node) loses no command. If a node dies, commands on their
-//     way to it are lost and their callers get an error that matches eventsourcing.ErrOutcomeUnknown.
-//   - No command is sent twice. An error about a refused command reports that nothing was done: see
-//     ErrHandOff and the others, and eventsourcing.NotDone.
+//   - A planned move (rebalance, leaving node) loses no command. If a node dies, the commands in
+//     transit to it are lost. Their callers get an error that matches
+//     eventsourcing.ErrOutcomeUnknown.
+//   - No command is sent twice. An error about a refused command means that the command had no
+//     effect: see ErrHandOff and the errors next to it, and eventsourcing.NotDone.
 //
 // # Caveats
 //
 // Shards, ShardOf, the role and the stores of a type must be the same on all nodes. The coordinator
-// rejects a region with other settings: see ErrMismatch. Every node with the role must Host the
-// type, because the oldest of these nodes runs the coordinator. An Ask needs a deadline, because
-// the network may lose the reply. Commands and replies of other nodes are copies; those of the own
-// node are not.
+// rejects a region with other settings: see ErrMismatch. Every node with the role must call Host
+// for the type, because the oldest of these nodes runs the coordinator. An Ask needs a deadline,
+// because the network may lose the reply. A command or a reply from another node is a copy. Within
+// one node, the sender and the entity share the value.
 //
-// An idle entity leaves memory if it has nothing to do: see Options.Passivation. When its shard
-// moves, an entity handles the commands that it has and stops; it is killed if that takes too long.
-// Unconfirmed deliveries and deadlines continue when the entity runs again, which is with the next
-// command or, with Options.Remember, at once.
+// An idle entity leaves memory if it has no pending work: see Options.Passivation. When its shard
+// moves, an entity handles the commands in its mailbox and stops. If that takes too long, it is
+// killed. Unconfirmed deliveries and deadlines continue when the entity runs again. It runs again
+// with its next command, or at once with Options.Remember.
 //
 // # Failures
 //
-// The host supervises an entity that cannot be created or recovered, or that panics: its callers
-// get the error, and the host retries after a pause that grows from Options.Host.MinBackoff to
-// MaxBackoff. A remembered entity that ended nevertheless is started again after
-// Tuning.RestartBackoff. An entity that a handler or a journal blocks is killed when its shard
-// moves, five seconds before Tuning.HandOffTimeout: commands that it has not begun to handle are
-// refused with ErrHandOff, and commands whose events are being written have an unknown outcome. A
-// handler that never returns keeps its shard on the node, and the shutdown of the node waits for
-// the whole phase.
+// The host supervises entities. If an entity cannot be created or recovered, or if it panics, its
+// callers get the error. The host retries after a pause that grows from Options.Host.MinBackoff to
+// MaxBackoff. A remembered entity that ends by itself is started again after Tuning.RestartBackoff.
+//
+// If a handler or a journal blocks an entity while its shard moves, the entity is killed five
+// seconds before the end of Tuning.HandOffTimeout. Commands that it has not begun to handle are
+// refused with ErrHandOff. Commands whose events are being written have an unknown outcome. A
+// handler that never returns keeps its shard on the node, and the shutdown of the node waits until
+// its phase times out.
 //
 // # Inspection
 //
@@ -74,7 +76,7 @@
 // # Stores
 //
 // The coordinator of an entity type keeps its decisions in a CoordinatorStore: in a journal, or in
-// replicated data. Both provide the same fencing by other means:
+// replicated data. Both fence an older coordinator, by different means:
 //
 //	                      JournalStores                         ReplicatedStores
 //	a change is           events, appended if the last          a state with the clock (term, number),
@@ -86,9 +88,10 @@
 //	unknown outcomes      a fence takes the sequence number     the state found is written back to a majority
 //	all nodes stop        nothing is lost                       the state is lost and begins empty
 //
-// A RememberStore keeps which entities ran, so that they run again when their shard moves or the
-// cluster restarts: JournalStores in the journal, where a replaced owner can no longer write, or
-// ReplicatedStores in replicated data, where it can.
+// A RememberStore keeps the IDs of running entities, so that these entities run again when their
+// shard moves or the cluster restarts. JournalStores keep the IDs in the journal, where a replaced
+// owner of a shard can no longer write. ReplicatedStores keep them in replicated data, where a
+// replaced owner can still write.
 //
 // Package shardingtest tests other implementations of these stores.
 package sharding

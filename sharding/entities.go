@@ -11,8 +11,8 @@ import (
 // localEntity is an incarnation of an entity on this node, as the machine tracks it.
 //
 // It exists as long as the entity may be in memory. Commands reach the entity through the loop, or
-// directly through an entry of the fast path. An entity without an entry that is not in memory when
-// the loop checks is therefore gone.
+// directly through an entry of the fast path. If the entity has no entry and is not in memory when
+// the loop checks, it has ended.
 type localEntity struct {
 	shardcore.ShardRun
 
@@ -94,7 +94,7 @@ func (s *shell) handleGone(r *localEntity, asked bool) {
 	s.removeEntry(r)
 	switch {
 	case r.stopping && s.entities.Drain(r.id):
-		return // a command has started it again: it drains those commands
+		return // a new command has started it again: it handles the commands in its mailbox before it stops
 	case !r.stopping && s.entities.InMemory(r.id):
 		if seated { // a command arrived through the fast path: the entity must keep running, because others may follow
 			s.started = append(s.started, r)

@@ -155,8 +155,8 @@ func decodeCommand(b []byte) (a incomingCommand, err error) {
 	return a, nil
 }
 
-// decodedCommand is a decoded command of another node. If decoding failed, it is a function that
-// reports the failure to the caller.
+// decodedCommand is the result of decoding a command of another node. If decoding failed, it holds
+// a function that reports the failure to the caller.
 type decodedCommand struct {
 	message hosting.Message
 	failed  func() // nil if the command was decoded

@@ -26,12 +26,13 @@ var (
 	ErrStopped error = &notDone{"the region has stopped", eventsourcing.ErrStopped}
 	// ErrNotSent reports that the command could not be sent to the home of its shard.
 	ErrNotSent error = &notDone{"the command could not be sent", eventsourcing.ErrStopped}
-	// ErrAbandoned is reported to Observer.Dropped only: the caller gave up before the command left
-	// the region.
+	// ErrAbandoned is reported to Observer.Dropped only: the caller stopped waiting before the
+	// command left the region.
 	ErrAbandoned error = &notDone{"the caller no longer waits", eventsourcing.ErrStopped}
 )
 
-// notDone is such an error. It unwraps to the error that a local entity would return.
+// notDone is an error about a command that was not delivered. It unwraps to the error that a local
+// entity would return.
 type notDone struct {
 	text string
 	is   error

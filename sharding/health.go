@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/cluster"
 )
 
-// ErrNotReady reports that a region is not registered with a coordinator yet, so that it reaches no
-// entities.
+// ErrNotReady reports that a region is not registered with a coordinator yet. No entity can be
+// reached through it.
 var ErrNotReady = errors.New("sharding: region not registered yet")
 
 // HealthConfig configures when a node is ready with respect to its regions.
@@ -24,10 +24,11 @@ type HealthConfig struct {
 	// Types are the entity types whose regions or proxies must have registered. A type that was not
 	// started is not ready. Defaults to all types that run on the node at the time of the probe.
 	Types []string
-	// GiveUpAfter is how long regions may keep a node from being ready, from the first probe of it
-	// as a member. Then the node is ready, because a rolling restart must not wait for a
-	// coordinator that only another node can run. Defaults to 10 s; a negative value means no
-	// limit. A node with a rejected region is never ready.
+	// GiveUpAfter limits how long regions that are not registered delay the readiness of the node.
+	// The time counts from the first probe after the node became a member. Later the node is ready
+	// without them: a rolling restart must not wait for a coordinator that only another node can
+	// run. Defaults to 10 s; a negative value means no limit. A node with a rejected region is
+	// never ready.
 	GiveUpAfter time.Duration
 }
 

@@ -59,7 +59,8 @@ func (s *shell) run() {
 	}
 }
 
-// sweepInterval is how often commands and asks of callers that gave up are removed.
+// sweepInterval is the interval at which commands and asks are removed whose callers no longer
+// wait.
 const sweepInterval = 15 * time.Second
 
 func (s *shell) handle(it *item) {
@@ -150,8 +151,9 @@ func (s *shell) terminate() {
 	close(s.done)
 }
 
-// The classes of the inbox: ownCommands has the limit Tuning.BufferSize, further commands are
-// refused. The handler of a further frame blocks, and so does the lane of its sender.
+// The classes of the inbox. ownCommands has the limit Tuning.BufferSize: further commands are
+// refused. At the limit of frames, the handler of the next frame blocks, and with it the lane of
+// its sender.
 const (
 	ownCommands = iota
 	frames
@@ -167,7 +169,7 @@ const (
 type item struct {
 	input  shardcore.Input
 	call   func()
-	path   *fastPath // whose queue of origin has a command
+	path   *fastPath // its queue of origin has a command
 	origin shardcore.Origin
 }
 
@@ -351,11 +353,11 @@ func (s *shell) logNote(n *coordinator.Note) {
 	s.log.LogAttrs(s.ctx, level, "coordinator", attrs...)
 }
 
-// outageAfter is after how many RetryIntervals without a reply of a coordinator the log reports an
-// outage. A planned move of the coordinator takes less time.
+// outageAfter is the number of RetryIntervals without a reply of a coordinator after which the log
+// reports an outage. A planned move of the coordinator takes less time.
 const outageAfter = 5
 
-// logOutage logs the begin and the end of an outage of the coordinator once.
+// logOutage logs the beginning and the end of an outage of the coordinator, each once.
 func (s *shell) logOutage() {
 	if s.machine.Halted() {
 		return

@@ -82,11 +82,11 @@ type Tuning struct {
 	// RecoverNumber is how many remembered entities a node starts in each RecoverInterval. Defaults
 	// to 0: all at once, within MaxStarts.
 	RecoverNumber int
-	// RecoverInterval is the time between these starts. Defaults to 100 ms.
+	// RecoverInterval is the time between two such groups of starts. Defaults to 100 ms.
 	RecoverInterval time.Duration
-	// RestartBackoff is the pause before a remembered entity that ended by itself is started again,
-	// unless a command arrives, and before a shard is started again after the store of remembered
-	// entities failed. Defaults to 10 s.
+	// RestartBackoff is the pause before a remembered entity that ended by itself is started again.
+	// A command starts it earlier. It is also the pause before a shard is started again after the
+	// store of remembered entities failed. Defaults to 10 s.
 	RestartBackoff time.Duration
 	// RetryInterval is the interval at which unacknowledged requests are repeated. Defaults to 2 s.
 	RetryInterval time.Duration
@@ -102,8 +102,8 @@ type Tuning struct {
 	StateTimeout time.Duration
 	// StrategyTimeout limits a call of the strategy. Defaults to 5 s.
 	StrategyTimeout time.Duration
-	// CoordinatorBackoff is the pause before a failed coordinator is started again. It grows up to
-	// five times as long after repeated failures. Defaults to 5 s.
+	// CoordinatorBackoff is the pause before a failed coordinator is started again. After repeated
+	// failures it grows to at most five times this value. Defaults to 5 s.
 	CoordinatorBackoff time.Duration
 }
 
@@ -153,10 +153,10 @@ func (o Options) withDefaults(node *cluster.Node, rt *eventsourcing.Runtime) Opt
 
 func (o *Options) validate(errs *fielderror.Errors, proxy bool) {
 	if o.State == nil && !proxy {
-		errs.Addf("Options.State", "is missing, and the runtime has no journal: JournalStores or ReplicatedStores")
+		errs.Addf("Options.State", "is missing, and the runtime has no journal: set it to JournalStores or ReplicatedStores")
 	}
 	if o.Host.PassivateAfter != 0 {
-		errs.Addf("Options.Host.PassivateAfter", "is set, it is not for entities of a cluster: see Options.Passivation")
+		errs.Addf("Options.Host.PassivateAfter", "must not be set for entities of a cluster: see Options.Passivation")
 	}
 	if o.Shards < 1 || o.Shards > coordinator.MaxShards {
 		errs.Addf("Options.Shards", "is %d, it must be from 1 to %d", o.Shards, coordinator.MaxShards)
@@ -228,8 +228,8 @@ func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) sha
 }
 
 // ErrMismatch reports that the settings of a region or a proxy differ from those of the
-// coordinator's node. The coordinator does not register it, so that it reaches no entities. The
-// text names the fields.
+// coordinator's node. The coordinator does not register the region, and no entity can be reached
+// through it. The error text names the settings.
 var ErrMismatch = errors.New("sharding: settings differ from those of the coordinator")
 
 type mismatch struct {
@@ -339,8 +339,8 @@ type Strategy interface {
 }
 
 // PureStrategy is a strategy that computes its result from the view alone, as those of package
-// allocation do. It cannot fail and does no I/O, so that it can be simulated. A Strategy may do
-// both, such as one that asks a service.
+// allocation do. It cannot fail and does no I/O, so that it can be simulated. A Strategy may fail
+// and do I/O, for example send requests to a service.
 type PureStrategy interface {
 	Allocate(view allocation.View, request allocation.Request) (identity.Node, bool)
 	Rebalance(view allocation.View) []allocation.Shard

@@ -33,9 +33,9 @@ type Region[S any] struct {
 }
 
 // Host starts a region: the node hosts entities of a type together with all other nodes that call
-// Host for it. On a node without Options.Role it starts a proxy. It does not wait until the node is a
-// member or a coordinator is found: see Region.AwaitReady. The runtime runs the entities of this
-// node; close it after the node.
+// Host for it. On a node without Options.Role, Host starts a proxy. It does not wait until the node
+// is a member or a coordinator is found: see Region.AwaitReady. The runtime runs the entities of
+// this node; close it after the node.
 //
 // The region ends with the node. When the node shuts down, its shards are handed off to other
 // regions first, without loss if other regions exist and cluster.PhaseStopRegions is long enough.
@@ -61,14 +61,14 @@ func Host[S, E any](ctx context.Context, node *cluster.Node, rt *eventsourcing.R
 	return r, nil
 }
 
-// Proxy starts a proxy on a node that hosts no entities of the type. A node with Options.Role must
-// call Host, because the oldest of these nodes runs the coordinator; without a role that is every
-// node. The error matches ErrInvalid then. Options.State is ignored. The runtime propagates the
-// trace context and lists the IDs; it may be nil.
+// Proxy starts a proxy on a node that hosts no entities of the type. On a node with Options.Role,
+// call Host instead, because the oldest of these nodes runs the coordinator; Proxy returns an error
+// that matches ErrInvalid there. If Options.Role is empty, every node must call Host. Options.State
+// is ignored. The runtime propagates the trace context and lists the IDs; it may be nil.
 func Proxy[S any](ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime, protocol eventsourcing.Protocol[S], opts Options) (*Region[S], error) {
 	if node != nil && (opts.Role == "" || slices.Contains(node.Roles(), opts.Role)) {
 		return nil, fmt.Errorf(
-			"sharding: start a proxy of type %q: %w: a node that may host the type needs Host, not a proxy: set Options.Role to what this node lacks", protocol.Name, ErrInvalid)
+			"sharding: start a proxy of type %q: %w: the node may host the type and must call Host: set Options.Role to a role that this node does not have", protocol.Name, ErrInvalid)
 	}
 	r, err := start(ctx, node, rt, protocol, opts, true, func(s *shell) (eventsourcing.Entities[S], error) {
 		return remoteOf(protocol).Entities(rt, protocol.Name, s.route), nil
@@ -129,7 +129,7 @@ func start[S any](
 }
 
 // RegionOf returns the region or proxy of a type that runs on a node. The error matches ErrInvalid
-// if there is none, or if its state is not S.
+// if there is none, or if its state type is not S.
 func RegionOf[S any](node *cluster.Node, typ string) (*Region[S], error) {
 	if node == nil {
 		return nil, fmt.Errorf("%w: region of type %q: nil node", ErrInvalid, typ)
@@ -144,7 +144,7 @@ func RegionOf[S any](node *cluster.Node, typ string) (*Region[S], error) {
 	case nil:
 		return nil, fmt.Errorf("%w: region of type %q: none was started on %v", ErrInvalid, typ, node.Self())
 	}
-	return nil, fmt.Errorf("%w: region of type %q: it is a %T, with another state", ErrInvalid, typ, found)
+	return nil, fmt.Errorf("%w: region of type %q: it is a %T, with another state type", ErrInvalid, typ, found)
 }
 
 // Ref returns a reference to the entity with this ID, wherever it runs. It stays valid while the
@@ -325,7 +325,8 @@ func (s *shell) call(ctx context.Context, f func()) error {
 	}
 }
 
-// hasNames reports whether a command has a name on the wire, or the registry is faulty.
+// hasNames reports whether the registry gives a wire name to a command. It returns true for a
+// faulty registry: another check reports its error.
 func hasNames(commands *codec.Registry) bool {
 	if commands.Err() != nil {
 		return true

@@ -35,7 +35,7 @@ const (
 	entitiesStopped = 2
 )
 
-// maxIDsPerEvent is how many entities one event contains at most.
+// maxIDsPerEvent is the maximum number of entities in one event.
 const maxIDsPerEvent = 100
 
 // maxRemembered is the maximum size of the remembered entities of one shard in bytes.
@@ -52,7 +52,7 @@ func appendIDs(dst []byte, ids []string) []byte {
 	return dst
 }
 
-// readIDs reads a list of IDs, which must be the rest.
+// readIDs reads a list of IDs, which must fill the rest of the record.
 func readIDs(r *wire.Reader, yield func(id string)) error {
 	for range r.Count(maxRemembered, 2, "entities") {
 		id := r.Bytes(int(r.Uint(MaxEntityID, "length of an ID")), "ID") //nolint:gosec // at most MaxEntityID
@@ -147,7 +147,7 @@ func (s *shell) remember(r *shardcore.RememberCall) {
 		err := call(ctx)
 		cancel()
 		if before != nil {
-			<-before // the call has timed out, but the next one must wait for its predecessor, too
+			<-before // the call has timed out, but the next one must still wait for the previous call
 		}
 		close(done)
 		s.post(func() {
@@ -163,8 +163,8 @@ func (s *shell) remember(r *shardcore.RememberCall) {
 	})
 }
 
-// ofShard returns the entities that belong to a shard. The others belonged to it with another
-// number of shards or another ShardOf; they would run twice.
+// ofShard returns the IDs that ShardOf maps to the shard. The other IDs were stored with another
+// number of shards or another ShardOf. If this shard started these entities, they would run twice.
 func (s *shell) ofShard(ids []string, n Shard) []string {
 	kept := slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
 		at, err := s.shardOf(id)

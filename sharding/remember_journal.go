@@ -24,6 +24,7 @@ const maxEventsPerWrite = 500
 
 // journalEntities stores remembered entities in a journal: one history for each shard, and one for
 // the list of shards.
+//
 // Load appends a fence to the history of the shard and keeps its sequence number. The next append
 // of a previous owner then conflicts, because the fence has taken its sequence number.
 type journalEntities struct {
@@ -91,8 +92,8 @@ func readEntities(ctx context.Context, l *ledger) (set entitySet, h head, err er
 	return set, h, err
 }
 
-// Update implements RememberStore. If an update of more than 50,000 entities fails, a part of it
-// may be stored.
+// Update implements RememberStore. If an update of more than 50,000 entities fails, some of its
+// entities may be stored.
 func (j *journalEntities) Update(ctx context.Context, shard Shard, started, stopped []string) error {
 	if err := errors.Join(checkShards([]Shard{shard}), checkIDs(started), checkIDs(stopped)); err != nil {
 		return err

@@ -116,9 +116,10 @@ func (c JournalStores) count(ctx context.Context, d *JournalData) (err error) {
 // used one journal, and for types that no longer exist. No node that hosts the type may run,
 // because it would continue with its own state.
 //
-// First, a record is appended that begins an empty history. It must follow the last event that
-// FindData found: the error matches ErrConflict if the history has changed since, and nothing is
-// removed then. The deletion of the old records follows; if it fails, call RemoveData again.
+// First, RemoveData appends a record that begins an empty history. The record must follow the last
+// event that FindData found. If the history has changed since, the error matches ErrConflict and
+// nothing is removed. RemoveData then deletes the old records. If the deletion fails, call
+// RemoveData again.
 func (c JournalStores) RemoveData(ctx context.Context, d JournalData) error {
 	if err := c.validate(); err != nil {
 		return err

@@ -38,7 +38,7 @@ type router struct {
 	shells        map[string]*shell
 	regions       map[string]any // *Region[C]
 	undeliverable atomic.Uint64  // malformed messages, and messages for no region
-	unsentReplies atomic.Uint64  // answers
+	unsentReplies atomic.Uint64  // replies that could not be sent
 	lateReplies   atomic.Uint64  // replies without an outstanding ask
 }
 
@@ -108,9 +108,8 @@ func (rt *router) receiveRegionFrame(ctx context.Context, m transport.Message) {
 	s.receiveFrame(ctx, m, shardcore.KindRegion)
 }
 
-// receiveFrame queues a frame without a command. It blocks at the limit; a frame is lost if the
-// loop
-// or ctx has ended.
+// receiveFrame queues a frame without a command. It blocks at the limit. A frame is lost if the
+// loop or ctx has ended.
 func (s *shell) receiveFrame(ctx context.Context, m transport.Message, kind shardcore.Kind) {
 	_ = s.inbox.Receive(ctx, frames, len(m.Payload), item{input: shardcore.Received{From: m.From, Kind: kind, Data: m.Payload}})
 }
@@ -337,8 +336,7 @@ func (s *shell) dropAbandoned() {
 }
 
 // isAbandoned reports whether the caller of a command no longer waits. Commands without a caller
-// are
-// never abandoned.
+// are never abandoned.
 func isAbandoned(at *shardcore.Buffered) bool {
 	if p, own := at.Local.(*envelope); own {
 		return p.message.Asked() && p.message.Context().Err() != nil

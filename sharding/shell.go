@@ -58,7 +58,7 @@ type shell struct {
 	machine            *shardcore.Machine
 	sweepAt            time.Duration
 	routeVersion       uint64
-	openPaths          map[Shard]struct{} // that accept commands
+	openPaths          map[Shard]struct{} // the paths that accept commands
 	pendingInputs      []shardcore.Input  // results of applied effects
 	localEntities      map[string]*localEntity
 	storeCalls         map[Shard]chan struct{} // last call of the remember store for a shard, closed at its end
@@ -111,8 +111,8 @@ func newShell(ctx context.Context, node *cluster.Node, rt *eventsourcing.Runtime
 	return s, nil
 }
 
-// openStore calls a function of the application that opens a store. It returns an error if that
-// returns nil.
+// openStore calls a function of the application that opens a store. It returns an error if the
+// function returns nil.
 func openStore[S any](open func(Scope) (S, error), scope Scope) (store S, err error) {
 	err = panics.Catch(func() (err error) {
 		store, err = open(scope)
@@ -224,8 +224,7 @@ func (s *shell) endRegion(ctx context.Context, in shardcore.Input) error {
 	}
 }
 
-// close ends the region by force and the loop after it. It waits for the entities as long as ctx
-// lasts.
+// close ends the region by force and the loop after it. It waits for the entities until ctx ends.
 func (s *shell) close(ctx context.Context) error {
 	err := s.endRegion(ctx, shardcore.Stop{})
 	s.post(s.end)

@@ -19,8 +19,8 @@ var (
 	// ErrFenced reports that a coordinator of a higher term, or another owner of a shard, has taken
 	// over. The caller must stop.
 	ErrFenced = register.ErrFenced
-	// ErrConflict reports that the stored data is not what the change is based on. The caller must
-	// load and decide again.
+	// ErrConflict reports that the change is not based on the stored data. The caller must load and
+	// decide again.
 	ErrConflict = register.ErrConflict
 	// ErrInvalid is matched by errors about invalid arguments and settings.
 	ErrInvalid = register.ErrInvalid
@@ -45,8 +45,8 @@ type Change struct {
 
 // Loaded is the stored state of a coordinator.
 type Loaded struct {
-	// Term is the highest claimed term, 0 if nothing is stored. It may be higher than that of the
-	// state.
+	// Term is the highest claimed term, 0 if nothing is stored. It may be higher than the term of
+	// the state.
 	Term uint64
 	// Rev is the number of the last event, as counted by the store.
 	Rev uint64
@@ -68,12 +68,13 @@ type CoordinatorStore interface {
 	// durable, and that no higher term had been claimed before. The first change of a term begins
 	// with the claim of that term; at most one coordinator is acknowledged for a term.
 	//
-	// An error that matches ErrFenced reports a higher term. ErrConflict reports that the stored
-	// state is another one than the change is based on or, for a claim, that another claim came
-	// first. After any other error the change may be stored, at once or later, until the next Load
-	// begins. ErrFenced and ErrConflict do not exclude this either.
+	// An error that matches ErrFenced reports a higher term. ErrConflict reports that the change is
+	// not based on the stored state or, for a claim, that another claim came first. After any
+	// error, also ErrFenced and ErrConflict, the change may be stored, at once or later, until the
+	// next Load begins.
 	//
-	// The same change may be saved again, also during the first call, and is stored once.
+	// The caller may save the same change again, also while the first call runs. The change is
+	// stored once.
 	Save(ctx context.Context, c Change) error
 
 	// Close waits for background work, for at most a few seconds. It does not close the journal or
@@ -142,10 +143,10 @@ type Scope struct {
 func (s Scope) validate() error {
 	var errs fielderror.Errors
 	if bad(s.Type, coordinator.MaxTypeLength) || strings.TrimSpace(s.Type) == "" || strings.Contains(s.Type, "|") {
-		errs.Addf("Scope.Type", "is %.64q, it must not be blank, too long, without UTF-8, or contain \"|\" or NUL", s.Type)
+		errs.Addf("Scope.Type", "is %.64q, it must be UTF-8 of at most %d bytes, not blank, without \"|\" and NUL", s.Type, coordinator.MaxTypeLength)
 	}
 	if bad(s.Role, maxRole) {
-		errs.Addf("Scope.Role", "is %.64q, it must not be too long, without UTF-8, or contain NUL", s.Role)
+		errs.Addf("Scope.Role", "is %.64q, it must be UTF-8 of at most %d bytes, without NUL", s.Role, maxRole)
 	}
 	return errs.Err(ErrInvalid)
 }

@@ -29,9 +29,9 @@ const (
 
 // journalCoordinator stores the state of a coordinator in a journal.
 //
-// Appends are conditional on the sequence number, so that no two coordinators continue one history
-// differently. A change of an older coordinator is stored before the claim of the newer one, or its
-// sequence number is taken.
+// Appends are conditional on the sequence number, so that two coordinators cannot continue one
+// history differently. A change of an older coordinator is either stored before the claim of the
+// newer one, or fails because its sequence number is taken.
 type journalCoordinator struct {
 	ledger *ledger
 
@@ -160,7 +160,7 @@ func (j *journalCoordinator) resolveConflict(ctx context.Context, c *Change) err
 			last = head{rev: e.SequenceNr, time: e.Time}
 			continue
 		}
-		// A claim that lost must be made again with a higher term.
+		// A claim that lost is a conflict, never fenced: the caller claims a higher term.
 		if e.Manifest != coordinatorEvent || c.Claim && own < len(events) {
 			continue
 		}
@@ -337,7 +337,7 @@ func (l *ledger) readOnce(ctx context.Context, start func(state []byte) error, a
 	if err != nil {
 		return head{}, err
 	}
-	// Read after the snapshot, so that the events before the snapshot are included.
+	// Read the number after the snapshot is loaded, so that it is at least that of the snapshot.
 	highest, err := l.journal.HighestSequenceNr(ctx, l.id)
 	switch {
 	case err != nil:
@@ -349,7 +349,7 @@ func (l *ledger) readOnce(ctx context.Context, start func(state []byte) error, a
 		switch {
 		case err != nil:
 			return head{}, err
-		case e.Manifest == removedEvent: // earlier records may be deleted or not
+		case e.Manifest == removedEvent: // an earlier record may still exist
 			if err = start(nil); err != nil {
 				return head{}, err
 			}

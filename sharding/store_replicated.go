@@ -40,12 +40,12 @@ func (c ReplicatedStores) validate(s Scope) error {
 	return err
 }
 
-// regionBytes is the room for the names of regions and proxies in a state: 30 bytes for each of
-// some hundred.
+// regionBytes is the room for the names of regions and proxies in a state: several hundred names of
+// 30 bytes.
 const regionBytes = 16 << 10
 
-// OpenCoordinator implements CoordinatorStores. The error matches ErrInvalid if the state of so
-// many shards exceeds the entry size of the replicator.
+// OpenCoordinator implements CoordinatorStores. The error matches ErrInvalid if the state of
+// Scope.Shards shards may exceed the entry size of the replicator.
 func (c ReplicatedStores) OpenCoordinator(s Scope) (CoordinatorStore, error) {
 	if err := c.validate(s); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (r *replicatedCoordinator) Save(ctx context.Context, c Change) error {
 // Close implements CoordinatorStore.
 func (r *replicatedCoordinator) Close() error { return nil }
 
-// replicatedKeys are the two keys of that state.
+// replicatedKeys are the keys that hold the claims and the state of a coordinator.
 type replicatedKeys struct {
 	*ddata.Replicator
 
@@ -125,8 +125,8 @@ func (k replicatedKeys) ChangeState(ctx context.Context, modify func(crdt.LWWReg
 
 const (
 	// maxRetries is how often a read or write is tried until enough replicas take part. Each
-	// attempt gets an equal share of the time, and includes further nodes after a fifth of it, so
-	// that an unresponsive replica costs little time.
+	// attempt gets an equal share of the time. After a fifth of its share, an attempt includes
+	// further nodes, so that an unresponsive replica costs little time.
 	maxRetries = 5
 	// retryTimeout limits all attempts together.
 	retryTimeout = 5 * time.Second
