@@ -356,7 +356,7 @@ func TestHostInvalid(t *testing.T) {
 			}
 		}
 		for _, role := range []string{"", "library"} {
-			if _, err := sharding.Proxy(w.Context(), a.Node, nil, diaries("a").Protocol(), sharding.Options{Role: role}); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "needs Host") {
+			if _, err := sharding.Proxy(w.Context(), a.Node, nil, diaries("a").Protocol(), sharding.Options{Role: role}); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "must call Host") {
 				w.Errorf("a proxy with the role %q on a node that has it: %v", role, err)
 			}
 		}

@@ -98,7 +98,7 @@ func TestHostFails(t *testing.T) {
 			"Options.Remember: returned":                 func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Remember = bare{} },
 			"Options.Remember: panic":                    func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Remember = bare{panics: true} },
 			"Type.Apply is missing":                      func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) { typ.Apply = nil },
-			`: Type.Name is "a|b", it must not be blank`: func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) { typ.Name = "a|b" },
+			`: Type.Name is "a|b", it must be UTF-8`: func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) { typ.Name = "a|b" },
 			"Type.Name has 247 bytes, at most": func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) {
 				typ.Name = strings.Repeat("x", 247)
 			},

@@ -7,9 +7,9 @@
 //   - Package sharding carries messages between nodes: see Message, Sharding and Remote.
 //   - Package delivery adds parts to the state of an entity: see Part and PartType.
 //
-// Exported types of these packages embed types of this package under unexported names. So they have
-// the unexported methods that the functions of this package call, and that no other package can
-// call or implement.
+// Exported types of these packages embed types of this package under unexported names. They thereby
+// get unexported methods. Only the functions of this package call these methods, and no other
+// package can call or implement them.
 package hosting
 
 import (
@@ -30,7 +30,7 @@ func (IsSignal) isSignal() {}
 // PartField is implemented by types that embed NeedsPart.
 type PartField interface{ needsPart() }
 
-// NeedsPart marks a field of a state that does nothing without an entry in Type.Parts.
+// NeedsPart marks a field of a state that has no effect without an entry in Type.Parts.
 type NeedsPart struct{}
 
 func (NeedsPart) needsPart() {}
@@ -53,18 +53,18 @@ func (d *PartDefinition[S, H]) definition() *PartDefinition[S, H] { return d }
 func DefinitionOf[S, H any](p PartType[S, H]) *PartDefinition[S, H] { return p.definition() }
 
 // Part is a field of the state that acts when the events which changed it are durable. Its methods
-// must not block and are called on one goroutine at a time. Times are those of a steady clock: they
-// never jump and can't be compared with the times of another process.
+// must not block and are called on one goroutine at a time. All times are those of a monotonic
+// clock: they never jump and cannot be compared with the times of another process.
 type Part interface {
 	// Field returns the address of the field.
 	Field() any
 	// Attach attaches a fresh instance to its entity. It is also called once when the type is
 	// hosted, so that its error appears there.
 	Attach(persistenceID, name string) error
-	// Applying precedes each event that is applied. The metadata is immutable, nil for none.
+	// Applying is called before each event is applied. The metadata is immutable, nil for none.
 	Applying(seqNr uint64, metadata []byte)
-	// Recovered follows a recovery, before any message is handled. It is not called for a state of
-	// the past, which is only read.
+	// Recovered is called after a recovery, before any message is handled. It is not called for a
+	// past state, which is only read.
 	Recovered(now time.Time) Outgoing
 	// Durable reports that all events up to this number are stored.
 	Durable(seqNr uint64, now time.Time) Outgoing
@@ -73,7 +73,7 @@ type Part interface {
 	// Next returns the time for Tick, zero for never. It is called after each of the other methods.
 	// An idle entity stays in memory while Next is not zero.
 	Next() time.Time
-	// Admit reports whether the entity shall see a signal. It is called right before the signal is
+	// Admit reports whether the entity receives a signal. It is called right before the signal is
 	// handled, and again if the signal is handled again.
 	Admit(Signal) bool
 }
@@ -114,16 +114,15 @@ type Asker interface {
 	Reply(value any, err error)
 }
 
-// Start is a message that starts an entity and does nothing else. Its reply is nil.
+// Start is a message that starts an entity and has no other effect. Its reply is nil.
 type Start struct{}
 
 // EncodedReply is a reply from another node, before it is decoded.
 type EncodedReply []byte
 
-// Message is a message that is sent to an entity, with its caller. It is handed on until
-// Host.Deliver
-// takes it or Answer ends it; a package that has handed it on does not use it any more. Its methods
-// are safe for concurrent use.
+// Message is a message to an entity, together with its caller. Packages pass it on until
+// Host.Deliver takes it or Answer ends it. A package must not use a message after passing it on.
+// The methods are safe for concurrent use.
 type Message struct {
 	id  string
 	env *engine.Envelope
@@ -154,8 +153,8 @@ func (m Message) Asked() bool {
 	return waits
 }
 
-// Context returns the context of the caller. It need not have a deadline, and never ends if no
-// caller waits.
+// Context returns the context of the caller. It may lack a deadline, and never ends if no caller
+// waits.
 func (m Message) Context() context.Context {
 	if c, ok := m.env.Caller.(Caller); ok {
 		return c.Context()
@@ -163,12 +162,12 @@ func (m Message) Context() context.Context {
 	return context.Background()
 }
 
-// Take claims the message before it is sent to another node: a caller that leaves later gets
-// ErrOutcomeUnknown. It returns false if the caller has left, and then the message must not be
-// sent. Host.Deliver does not need it.
+// Take claims the message before it is sent to another node. A caller that stops waiting after this
+// gets ErrOutcomeUnknown. Take returns false if the caller has already stopped waiting; the message
+// must not be sent in that case. Host.Deliver does not require Take.
 func (m Message) Take() bool { return m.env.Caller == nil || m.env.Caller.Take() }
 
-// Untake takes the claim back: the message was not sent.
+// Untake releases the claim of Take after the message could not be sent.
 func (m Message) Untake() {
 	if m.env.Caller != nil {
 		m.env.Caller.Untake()
@@ -183,7 +182,7 @@ func (m Message) Answer(value any, err error) {
 }
 
 // AnswerEncoded is Answer with a reply that Carrier.AppendReply has encoded on another node. The
-// data must not be changed any more.
+// caller must not modify data afterwards.
 func (m Message) AnswerEncoded(data []byte) { m.Answer(EncodedReply(data), nil) }
 
 // Sharding connects package sharding with the entities of one type on this node.
@@ -214,8 +213,8 @@ type Hooks struct {
 	Gone func(id string, passivated bool)
 	// Busy reports each entity that Host.Passivate could not stop because it has work to do.
 	Busy func(id string)
-	// Killed answers the commands that an entity had not handled when Host.Kill stopped it. It must
-	// match ErrStopped.
+	// Killed is the error for commands that an entity had not handled when Host.Kill stopped it. It
+	// must match ErrStopped.
 	Killed error
 }
 
@@ -227,14 +226,14 @@ type Host interface {
 	// Rouse starts an entity without waiting. done receives the outcome of the recovery; it must
 	// not block, and may be nil. An error means that done will not be called.
 	Rouse(id string, done func(error)) error
-	// Passivate stops an entity if it has nothing to do. It reports whether the entity is in
-	// memory. Hooks.Gone or Hooks.Busy follows.
+	// Passivate stops an entity if it has no pending work. It reports whether the entity is in
+	// memory. If so, a call of Hooks.Gone or Hooks.Busy follows.
 	Passivate(id string) bool
-	// Drain stops an entity when it has handled the commands that it has. The rest is as in
-	// Passivate.
+	// Drain stops an entity after it has handled the commands in its mailbox. The result and the
+	// calls of hooks are as in Passivate.
 	Drain(id string) bool
-	// Kill stops an entity at once: its commands are answered Hooks.Killed, except those whose
-	// events are being stored. The rest is as in Passivate.
+	// Kill stops an entity at once. Its commands fail with Hooks.Killed, except those whose events
+	// are being stored. The result and the calls of hooks are as in Passivate.
 	Kill(id string) bool
 	// InMemory reports whether an entity is in memory. Hooks.Gone may still be pending for an
 	// earlier instance.
@@ -258,7 +257,7 @@ func NewPropagation(inject func(context.Context) []byte, extract func(context.Co
 
 func (p *Propagation) propagation() *Propagation { return p }
 
-// Inject returns the bytes that stand for the values of a context, nil for none.
+// Inject returns the encoded values of a context, nil for none.
 func Inject(runtime interface{ propagation() *Propagation }, ctx context.Context) []byte { //nolint:revive // the runtime is the receiver
 	if p := runtime.propagation(); p.inject != nil {
 		return p.inject(ctx)

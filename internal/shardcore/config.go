@@ -30,10 +30,10 @@ type Config struct {
 	// RecoverNumber is how many remembered entities the node starts in each RecoverInterval.
 	// Defaults to 0: all at once, within Shard.Starts.
 	RecoverNumber int
-	// RecoverInterval is the time between these starts. Defaults to 100 milliseconds.
+	// RecoverInterval is the time between two such groups of starts. Defaults to 100 milliseconds.
 	RecoverInterval time.Duration
-	// PeerBytes is how many bytes of messages of other nodes may wait. One message may always wait.
-	// Further ones are refused. Defaults to 64 MiB.
+	// PeerBytes limits the bytes of waiting messages of other nodes. A single message may exceed
+	// it. Further messages are refused. Defaults to 64 MiB.
 	PeerBytes int
 	// CoordinatorBackoff is the pause before a failed coordinator is started again. It doubles with
 	// each failure, up to five times its value. Defaults to 5 seconds.

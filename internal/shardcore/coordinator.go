@@ -13,16 +13,16 @@ import (
 
 // coordinatorSlot is the coordinator of this node, if the node should run one.
 type coordinatorSlot struct {
-	requested bool                 // StartCoordinator without StopCoordinator
-	runs      bool                 // or is started again at retryAt
+	requested bool                 // from StartCoordinator to StopCoordinator
+	runs      bool                 // the coordinator runs, or is started again at retryAt
 	machine   *coordinator.Machine // nil until retryAt
 	serial    uint64               // number of the machine
 	failures  int
 	retryAt   time.Duration
 }
 
-// idBits is how many bits of the ID of a call identify the call within its coordinator. The others
-// are the serial number, so that late replies reach no other coordinator.
+// idBits is how many bits of the ID of a call identify the call within its coordinator. The other
+// bits are the serial number of the coordinator, so that a late reply reaches no other coordinator.
 const idBits = 40
 
 func (a *coordinatorSlot) next() time.Duration {

@@ -20,9 +20,9 @@
 //
 // The host of the entities is outside. The machine requests it to start an incarnation of an
 // entity, to append a message to its mailbox, to stop it after its messages, or to kill it. The
-// host reports when an incarnation is ready, has ended, or asks for passivation. Each start is
-// followed by an end eventually.
+// host reports when an incarnation is ready, has ended, or requests passivation. Every start is
+// eventually followed by an end.
 //
-// Messages are values of the driver: those of local senders, which the driver encodes when they are
-// sent to another node, and the bytes of messages of other nodes.
+// Messages are values of the driver. The driver encodes the messages of local senders when they are
+// sent to another node. Messages of other nodes are bytes.
 package shardcore

@@ -22,8 +22,8 @@ type Effects struct {
 	Remember []RememberCall
 	// Actions apply to entities on this node, in this order.
 	Actions []Action
-	// Ended are the shards of which nothing runs any more on this node. Replies to their calls are
-	// useless.
+	// Ended are the shards that have completely ended on this node. Replies to their calls have no
+	// effect.
 	Ended []ShardRun
 	// Load, AddShards and Save are calls of the coordinator's store, see coordinator.Effects. 0 and
 	// nil mean none.
@@ -36,12 +36,11 @@ type Effects struct {
 	// Send are frames for other nodes, in this order, sent at most once. They leave after the
 	// actions are done, because a frame may report that a message is in the mailbox of its entity.
 	Send []Outgoing
-	// CoordinatorStopped reports that this node runs no coordinator any more: it was stopped by
+	// CoordinatorStopped reports that this node no longer runs a coordinator: it was stopped by
 	// StopCoordinator, or with the region.
 	CoordinatorStopped bool
 	// Restarted reports that the node is no longer suspended and that the next instance of the
-	// region
-	// runs.
+	// region runs.
 	Restarted bool
 	// Stopped reports that the region has ended and does not start again. Each later step reports
 	// it again. The machine still replies to coordinators as long as the node is a member.
@@ -133,8 +132,9 @@ type Input interface{ input() }
 type Members struct {
 	coordinator.Members
 
-	// Suspended is set while the node does not know whether it may continue. It stops everything
-	// that it hosts and ignores the membership. Then the next instance of the region starts.
+	// Suspended is set while the node waits for a decision whether it may continue. The machine
+	// stops everything that it hosts and ignores the membership. When Suspended is no longer set,
+	// the next instance of the region starts.
 	Suspended bool
 }
 

@@ -20,7 +20,7 @@ type shardRun struct {
 	nextAt time.Duration // next call of Tick
 }
 
-// limits returns the share of each of so many shards in the limits of the node.
+// limits returns the share of one shard in the limits of the node, for a number of shards.
 func (m *Machine) limits(runs int) shard.Limits {
 	return shard.Limits{Entities: passivation.PerShard(m.cfg.Shard.Passivation.Limit, runs), Starts: max(1, m.cfg.Shard.Starts/max(1, runs))}
 }
@@ -83,8 +83,8 @@ func (m *Machine) tickRuns() {
 }
 
 // shareLimits divides the limits of the node among its shards. With thousands of shards the shares
-// rarely change; then no shard is stepped, because each start and end of a shard would step all of
-// them.
+// rarely change. While they stay the same, no shard is stepped: otherwise each start and end of a
+// shard would step all shards.
 func (m *Machine) shareLimits() {
 	m.shared = len(m.runs)
 	limits := m.limits(m.shared)
@@ -100,7 +100,7 @@ func (m *Machine) shareLimits() {
 // recovery limits the rate at which remembered entities are started on the node, across all shards.
 type recovery struct {
 	at   time.Duration // of the next start, Never if none waits
-	last time.Duration // earliest time after the last start
+	last time.Duration // earliest time of the start after the last one
 	used bool
 	from Shard // the shard with the next turn
 }

@@ -34,7 +34,7 @@ type Machine struct {
 	suspended bool // the node is suspended
 	halted    bool // stopped because the node was suspended; ends with the restart
 	stopped   bool // the region has no running entities and accepts no messages
-	ending    bool // the region ends for good
+	ending    bool // the region ends and does not start again
 	drained   bool // hosts nothing until Undrain
 
 	region       *region.Machine
@@ -190,8 +190,8 @@ func (m *Machine) updateMembers(in Members) {
 	m.stepCoordinator(m.view())
 }
 
-// restart starts the next region of a node that is no longer suspended. The membership stays: the
-// nodes that were removed since the stop may still host entities, so that their shards wait for the
+// restart starts the next region of a node that is no longer suspended. The membership is kept:
+// nodes that were removed since the stop may still host entities, so their shards must wait for the
 // removal margin.
 func (m *Machine) restart() {
 	m.region = m.region.Successor()
@@ -248,7 +248,7 @@ func (m *Machine) Instance() uint64 { return m.region.Instance() }
 // Halted reports whether the region has stopped, or stops because its node is suspended.
 func (m *Machine) Halted() bool { return m.halted || m.stopped }
 
-// Ending reports whether the region ends for good.
+// Ending reports whether the region ends and does not start again.
 func (m *Machine) Ending() bool { return m.ending }
 
 // Drained reports whether the region hosts nothing until Undrain.

@@ -10,23 +10,24 @@ import (
 )
 
 // Path is a cache of the direct route of a shard, and the queues of the messages that cannot use
-// it. The shell and the simulations share it. The machine decides about all messages; those that
-// the path accepts only skip the step that would decide the same. See
-// docs/decisions/0039-the-fast-path-is-a-cache.md for the figures that justify it.
+// the route. The shell and the simulations share it. The machine decides the route of every
+// message. A message that the path accepts only skips a step of the machine that would return the
+// same route. See docs/decisions/0039-the-fast-path-is-a-cache.md for the figures that justify it.
 //
 // Contents. A path has the home of the shard, two flags for messages of this node and of its peers,
 // and the running entities if this node is the home. An entry is valid as long as
 // region.Machine.DirectRoute returns it: no earlier message of the shard waits in the machine, and
-// a message changes no state there, except for the time of the last use, which the loop takes from Touched.
+// a message changes no state there, except for the time of the last use, which the loop takes from
+// Touched.
 //
 // Invalidation. After each step that changes Machine.RouteVersion, and for the shard of a message
 // after its step, the driver sets the route to Restricted before it applies the effects, because
-// these may inform other nodes of a move. It sets it to the new route only after it has applied
-// them, and calls Add after the earlier messages of the entity are in its mailbox. It calls Remove
-// before it asks an entity to stop.
+// the effects may inform other nodes of a move. It sets the new route only after it has applied the
+// effects. It calls Add after the earlier messages of the entity are in its mailbox, and Remove
+// before it requests an entity to stop.
 //
 // Order. The messages of an origin, this node or its peers, arrive at their entity in the order in
-// which they come to the path. A message passes only if no earlier one of its origin waits;
+// which they reach the path. A message passes only if no earlier message of its origin waits;
 // otherwise it is added to the queue. The loop handles the queue in order: Pass lets the first
 // messages use the path, then the machine gets the next one, which stays in the queue until its
 // effects are applied.
@@ -99,7 +100,7 @@ func (p *Path[E, M]) Target(from Origin, id string) (e E, to Target) {
 	return e, ToEntity
 }
 
-// Waiting reports whether messages of an origin wait. Then a new one must wait, too.
+// Waiting reports whether messages of an origin wait. If so, a new message must wait, too.
 func (p *Path[E, M]) Waiting(from Origin) bool { return len(p.queues[from]) > 0 }
 
 // Wait adds a message to the queue of its origin. It returns false after Close.
@@ -110,8 +111,9 @@ func (p *Path[E, M]) Wait(from Origin, m M) bool {
 	return !p.closed
 }
 
-// Pass calls pass for waiting messages in order and removes them until it returns false. It returns
-// the next message, if there is one, which is for the machine. Done has to follow.
+// Pass calls pass for waiting messages in order, until pass returns false or maxPass is reached,
+// and removes the messages that passed. It returns the next message if one is left. The caller
+// gives this message to the machine and then calls Done.
 //
 // Senders need the lock to add messages, so Pass empties the queue even under a steady load.
 func (p *Path[E, M]) Pass(from Origin, pass func(M) bool) (next M, found bool) {
@@ -145,7 +147,8 @@ func (p *Path[E, M]) Close() []M {
 	return left
 }
 
-// Add lets an entity receive messages by the path. All earlier messages must be in its mailbox.
+// Add lets an entity receive messages through the path. All earlier messages must be in its
+// mailbox.
 func (p *Path[E, M]) Add(id string, e E) {
 	if p.entities == nil {
 		p.entities = map[string]E{}
@@ -156,8 +159,9 @@ func (p *Path[E, M]) Add(id string, e E) {
 // Remove closes the path for an entity.
 func (p *Path[E, M]) Remove(id string) { delete(p.entities, id) }
 
-// Touched returns the entities for which take returns true, sorted: those that have received messages
-// by the path since the last call. Callers of Target record that in E.
+// Touched returns the entities, sorted, for which take returns true. take reports whether the
+// entity has received messages through the path since the last call. Callers of Target record this
+// in E.
 func (p *Path[E, M]) Touched(take func(E) bool) (ids []string) {
 	for id, e := range p.entities {
 		if take(e) {

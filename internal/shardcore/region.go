@@ -69,8 +69,8 @@ func (m *Machine) forwarded(in Forwarded) {
 		m.out.Refused = append(m.out.Refused, Refusal{p.Shard, msg, NoShard})
 		return
 	}
-	// Peers are refused and not delayed: a blocked lane would delay the flushes that end the
-	// waiting.
+	// Messages of peers are refused instead of delayed: a blocked lane would also delay the flushes
+	// that end the wait.
 	if m.peerBytes > 0 && m.peerBytes+len(p.Body) > m.cfg.PeerBytes {
 		m.out.Refused = append(m.out.Refused, Refusal{p.Shard, msg, BufferFull})
 		return

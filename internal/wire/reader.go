@@ -146,7 +146,8 @@ func (r *Reader) Bytes(n int, subject string) []byte {
 	return v
 }
 
-// Text reads a length of at most most, and as many bytes. The result refers to the reader's input.
+// Text reads a length, at most most, and then that number of bytes. The result refers to the
+// reader's input.
 func (r *Reader) Text(most int, subject string) []byte {
 	return r.Bytes(r.Count(most, 1, subject), subject)
 }

@@ -4,7 +4,7 @@
 // Package allocation has the strategies that allocate shards to regions and choose the shards to
 // move. They are pure functions and values.
 //
-// The coordinator describes its knowledge as a View: the regions with their shards in the order of
+// The coordinator passes its state as a View: the regions with their shards in the order of
 // allocation, and the members of the cluster. A strategy has two methods:
 //
 //	region, ok := strategy.Allocate(view, request)  // the home of a shard

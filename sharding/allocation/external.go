@@ -9,13 +9,14 @@ import "github.com/refold-io/refold/identity"
 // started, and equal on all nodes. To move shards at run time, write a sharding.Strategy whose
 // methods read the desired homes and call External.
 type External struct {
-	// Desired is the name of the node for each shard. Other shards stay where they are, and start
-	// where they are first needed. The map is immutable.
+	// Desired is the name of the node for each shard. Other shards stay on their region, and start
+	// on the region that requests them first. The map is immutable.
 	Desired map[Shard]string
 }
 
-// Allocate returns the region on the desired node. If there is none, or it must not host shards, it
-// returns the requester, unless that must not host shards either.
+// Allocate returns the region on the desired node. If there is none, or if that region must not
+// host shards, it returns the requester. It returns false if the requester must not host shards
+// either.
 func (e External) Allocate(v View, request Request) (identity.Node, bool) {
 	if n, ok := e.region(&v, request.Shard); ok {
 		return n, true
@@ -23,8 +24,8 @@ func (e External) Allocate(v View, request Request) (identity.Node, bool) {
 	return request.Requester, v.MayHost(request.Requester)
 }
 
-// Rebalance returns the shards that are not on the desired region although that exists, by region
-// and in the order of allocation.
+// Rebalance returns the shards that are not on their desired region, if that region exists, by
+// region and in the order of allocation.
 func (e External) Rebalance(v View) []Shard {
 	var chosen []Shard
 	for _, r := range v.Regions {
@@ -37,8 +38,8 @@ func (e External) Rebalance(v View) []Shard {
 	return chosen
 }
 
-// region returns the region on the desired node of a shard. Of two incarnations of a node, at most
-// one is a member that may host shards for long.
+// region returns the region on the desired node of a shard. If two incarnations of the node are
+// registered, it returns the one that may host shards.
 func (e External) region(v *View, s Shard) (identity.Node, bool) {
 	name, desired := e.Desired[s]
 	if !desired {

@@ -11,13 +11,13 @@ import (
 	"github.com/refold-io/refold/internal/fielderror"
 )
 
-// LeastShards keeps the same number of shards on all regions. It decides on a whole round of moves,
-// and on the next round when all moves are done.
+// LeastShards keeps the same number of shards on all regions. It decides on a round of moves. It
+// decides on the next round after all moves of this round have ended.
 type LeastShards struct {
 	// AbsoluteLimit is the maximum number of shards that move in a round. Defaults to 20.
 	AbsoluteLimit int
-	// RelativeLimit is the same limit as a part of all shards. Defaults to 0.1. At least one shard
-	// may move.
+	// RelativeLimit is the same limit as a fraction of all shards. Defaults to 0.1. At least one
+	// shard may move.
 	RelativeLimit float64
 }
 
@@ -34,9 +34,10 @@ func (s LeastShards) Validate() error {
 // Allocate returns the best region.
 func (LeastShards) Allocate(v View, _ Request) (identity.Node, bool) { return v.Best() }
 
-// Rebalance returns the shards that should move. First, each region gives up the shards that exceed
-// its part, rounded up. If there is no such region, each region with a full part gives one shard to
-// those that have at least one less.
+// Rebalance returns the shards that should move. The part of a region is the average number of
+// shards, rounded up. First, regions lose the shards in excess of their part. If no region has an
+// excess, regions with a full part lose one shard each, until every region can have at least its
+// part less one.
 func (s LeastShards) Rebalance(v View) []Shard {
 	if len(v.Moving) > 0 || !v.GoodTime() {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/internal/fielderror"
 )
 
-// Threshold moves shards from the fullest region when it has more than the best one by more than a
-// threshold. It moves a few at a time and continues while others are moving.
+// Threshold moves shards from the fullest region when the fullest and the best region differ by
+// more than a threshold. It moves a few at a time and continues while others are moving.
 type Threshold struct {
 	// Difference is the number of additional shards that the fullest region may have, and the
 	// maximum number of shards that one decision moves. Defaults to 1.
@@ -32,8 +32,8 @@ func (s Threshold) Validate() error {
 // Allocate returns the best region.
 func (Threshold) Allocate(v View, _ Request) (identity.Node, bool) { return v.Best() }
 
-// Rebalance returns the shards that should move, the lowest numbers of the fullest region. The best
-// region counts with the shards that are leaving it, the others without.
+// Rebalance returns the shards that should move, the lowest numbers of the fullest region. Shards
+// that are being handed off count only for the best region.
 func (s Threshold) Rebalance(v View) []Shard {
 	threshold, room := cmp.Or(s.Difference, 1), cmp.Or(s.MaxMoving, 3)-len(v.Moving)
 	if room <= 0 || !v.GoodTime() {

@@ -22,7 +22,7 @@ type View struct {
 	Members []identity.Member
 	// Unreachable are the members that some member cannot reach, sorted.
 	Unreachable []identity.Node
-	// Role is the role that a member needs to host shards. "" is no role.
+	// Role is the role that a member needs to host shards. "" means that no role is needed.
 	Role string
 }
 
@@ -32,7 +32,7 @@ type candidate struct {
 	class  class
 }
 
-// class is the suitability of a region apart from its shards. A smaller class is better.
+// class is the suitability of a region, independent of its shards. A smaller class is better.
 type class uint8
 
 const (
@@ -150,7 +150,7 @@ var ErrInvalid = errors.New("allocation: invalid")
 // Shard is the number of a shard, from 0.
 type Shard uint32
 
-// Region is a region that may host shards. A node has at most one of an entity type.
+// Region is a region that may host shards. A node has at most one region of an entity type.
 type Region struct {
 	Node identity.Node
 	// Shards are its shards in the order of allocation.

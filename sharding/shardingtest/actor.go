@@ -42,7 +42,8 @@ func (a *actor) load() error {
 	return err
 }
 
-// load returns the decoded state. Repairs are an error, because no store may need any here.
+// load returns the decoded state. A repair is an error, because the suite stores only valid
+// histories.
 func load(ctx context.Context, store sharding.CoordinatorStore) (state coordinator.State, rev uint64, err error) {
 	l, err := store.Load(ctx)
 	if err != nil {

@@ -38,7 +38,7 @@ type trouble struct {
 	release  func()
 }
 
-// patience is how long a call may take that cannot succeed.
+// patience is the time limit of a call that cannot succeed.
 const patience = 100 * time.Millisecond
 
 // do makes a call. If it fails and a retry would fail, the fault is repaired.

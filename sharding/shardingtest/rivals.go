@@ -126,7 +126,7 @@ func (r *rivals) allocate(a *actor, s shard) bool {
 	return true
 }
 
-// check loads and looks for everything that was acknowledged before.
+// check loads the state and checks that it includes everything that was acknowledged before.
 func (r *rivals) check(a *actor) bool {
 	r.mu.Lock()
 	var before []shard
@@ -179,9 +179,9 @@ func claimLate(f *fixture) {
 		}
 	}
 	if landed == 0 {
-		f.Errorf("no claim failed and was stored nevertheless: see Place.Faults")
+		f.Errorf("no failed claim was stored: Place.Faults needs a fault that has this effect")
 	}
-	f.Logf("%d claims were stored whose Save had failed", landed)
+	f.Logf("%d claims were stored although Save failed", landed)
 }
 
 // moments are the times after the begin of a call at which a fault is injected: between two steps
@@ -223,7 +223,8 @@ func (a *actor) claimInTrouble(fault Fault, moment time.Duration) (coordinator.C
 	return c, err
 }
 
-// quench writes elsewhere until no call fails: a fault that applies once may still be pending.
+// quench writes to another scope until no call fails: a fault that applies once may still be
+// pending.
 func (f *fixture) quench(s sharding.Scope) {
 	f.Helper()
 	a := f.actorOf(0, s)

@@ -45,8 +45,8 @@ type Place struct {
 	// Unfenced is set if an owner of a shard is not prevented from writing after another owner has
 	// loaded it.
 	Unfenced bool
-	// Faults are the faults that the suite injects, one at a time. At least one must let calls fail
-	// whose changes are stored nevertheless.
+	// Faults are the faults that the suite injects, one at a time. At least one fault must make
+	// calls fail although their changes are stored.
 	Faults []Fault
 }
 
@@ -89,7 +89,7 @@ func (c check) on(tb testing.TB, cfg Config) {
 	f := &fixture{TB: tb, ctx: ctx, place: cfg.Open(tb)}
 	tb.Cleanup(cancel)
 	if c.entities && f.place.Entities == nil || !c.entities && f.place.Coordinators == nil {
-		tb.Logf("the place has no such stores")
+		tb.Logf("check skipped: the place opens no stores of this kind")
 		return
 	}
 	c.run(f)

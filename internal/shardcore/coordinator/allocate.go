@@ -18,7 +18,7 @@ const maxRequests = 1000
 // reply is sent when it has a home.
 func (m *Machine) getHomes(from identity.Node, shards []Shard) {
 	if !m.isRegistered(from) {
-		return // it would miss the BeginHandOff of these shards
+		return // an unregistered node would not receive the BeginHandOff of these shards
 	}
 	var homes homeList
 	for _, s := range shards {
@@ -32,7 +32,7 @@ func (m *Machine) getHomes(from identity.Node, shards []Shard) {
 			m.requestHome(s, from, true)
 		case found && (m.isTerminating(home) || m.instances[home] == 0):
 			// The requester repeats its request. A home that has not registered with this
-			// coordinator may have stopped, although the previous one has not stored that.
+			// coordinator may have stopped before the previous coordinator stored this fact.
 		case found:
 			homes.add(home, s)
 		default:
@@ -49,8 +49,8 @@ func (m *Machine) requestHome(s Shard, by identity.Node, asks bool) {
 	}
 }
 
-// requestNewHome requests a new home for a shard that has lost its home, and registers the pending
-// requesters.
+// requestNewHome requests a new home for a shard that has lost its home, and adds the requesters
+// that wait for the shard.
 func (m *Machine) requestNewHome(s Shard) {
 	if h := m.moving[s]; h != nil {
 		m.dropMoving(h, s)
@@ -63,7 +63,7 @@ func (m *Machine) requestNewHome(s Shard) {
 		for _, n := range stopFor {
 			m.sendShards(n, Stopped, m.round, []Shard{s})
 		}
-		return // it stays stopped until it is requested
+		return // the shard stays stopped until it is requested
 	}
 	if m.clusterIsStopping() {
 		return // any new home would stop soon
@@ -354,9 +354,10 @@ type hostCommand struct {
 	shards []Shard
 }
 
-// probe finds out which regions respond, before shards are allocated to any of them. It takes some
-// seconds until a stalled node is unreachable; until then it would get each new shard, because it
-// has the fewest. Each region is sent a Host without shards and replies Hosted.
+// probe finds the regions that respond, before shards are allocated. A stalled node becomes
+// unreachable only after some seconds. Until then it would get each new shard, because it has the
+// fewest shards. The coordinator sends each region a Host without shards, and the region replies
+// Hosted.
 type probe struct {
 	round   uint64          // 0: no probe is running
 	waiting []identity.Node // regions that have not responded, sorted
@@ -380,20 +381,20 @@ func (m *Machine) startProbe(view *allocation.View) {
 		return !found
 	})
 	for _, r := range view.Regions {
-		if r.Node == m.cfg.Self || has(view.Unreachable, r.Node) || !m.isRegistered(r.Node) { // a region whose registration is being stored has just sent it
+		if r.Node == m.cfg.Self || has(view.Unreachable, r.Node) || !m.isRegistered(r.Node) { // an unregistered region has just sent its registration, which is being stored
 			continue
 		}
 		if !has(m.silent, r.Node) {
 			m.probe.waiting = with(m.probe.waiting, r.Node)
 		}
-		if m.instances[r.Node] != 0 { // another one has been invited and responds by registering
+		if m.instances[r.Node] != 0 { // a region without an instance was invited, and its registration is its response
 			m.send(r.Node, Message{Kind: Host, Round: m.probe.round})
 		}
 	}
 }
 
-// regionResponded records that a region is alive. Any message proves that it has not stalled for
-// long, but only the response to the running probe ends the wait for it.
+// regionResponded records that a region is alive. Any message proves that it is not stalled, but
+// only the response to the running probe ends the wait for it.
 func (m *Machine) regionResponded(n identity.Node, msg *Message) {
 	m.silent = without(m.silent, n)
 	if msg.Kind == Register || msg.Kind == Hosted && msg.Round == m.probe.round {

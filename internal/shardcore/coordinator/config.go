@@ -23,7 +23,8 @@ type Config struct {
 	// Self is this node. Required. It has at most one coordinator of a type.
 	Self identity.Node
 	// FirstID is less than the IDs of all calls. A driver that replaces a coordinator sets it above
-	// the IDs of the previous one, so that late replies to that one are ignored. Defaults to 0.
+	// the IDs of the previous coordinator, so that late replies to that coordinator are ignored.
+	// Defaults to 0.
 	FirstID uint64
 	// Type is the name of the entity type. Required. At most 255 bytes.
 	Type string
@@ -113,7 +114,7 @@ type Settings struct {
 	Routing uint64
 	// Role is the role that a node needs to host shards.
 	Role string
-	// State is the kind of the coordinator's store, Remember that of the store of remembered
+	// State is the kind of the coordinator's store. Remember is the kind of the store of remembered
 	// entities. An empty value is not compared.
 	State, Remember string
 }

@@ -11,11 +11,11 @@
 //	         stored: its term      terminated regions are known
 //	Loading --> Claiming --> Settling ------------------------------> Active --> Ended
 //
-// Its durable knowledge is a State, which is made of Events. One Change is stored at a time.
+// Its durable data is a State, which is computed from Events. One Change is stored at a time.
 // Requests that arrive during a save are decided together, in their order, and stored as the next
-// change. A decision is not sent to any region before it is stored. A save that fails or times out
-// may have been stored nevertheless: the coordinator then loads, compares, and stores the same
-// change again until the result is known.
+// change. A decision is not sent to any region before it is stored. A change whose save fails or
+// times out may still be stored. The coordinator then loads the state, compares, and stores the
+// same change again until the result is known.
 //
 // Before the strategy allocates shards, the coordinator probes all regions. A region that does not
 // respond in time counts as unreachable.
@@ -40,7 +40,7 @@
 // so late and repeated messages have no effect.
 //
 // Fold.Replay reads stored histories that two coordinators wrote at once, that were imported, or
-// that are older than terms. It derives a consistent state and reports its repairs.
+// that were written before terms existed. It derives a consistent state and reports its repairs.
 //
 // Messages, events and states have their own encodings, which never change. A state takes at most 3
 // bytes for a shard. A region takes 12 bytes and the part of its name that differs from the

@@ -181,8 +181,8 @@ type Members struct {
 	Members []identity.Member
 	// Unreachable has the members that some member cannot reach, sorted.
 	Unreachable []identity.Node
-	// Removed has members whose removal may be less than the removal margin ago. Members that this
-	// coordinator has seen may be missing.
+	// Removed has the members whose removal may be less than the removal margin ago. It may omit
+	// removals that this coordinator has seen itself.
 	Removed []Removal
 }
 
@@ -250,7 +250,7 @@ type Rebalanced struct {
 type RebalanceNow struct{}
 
 // Terminate ends the coordinator because another node takes over. If this node has a region, its
-// shards are handed off first, while there is a coordinator.
+// shards are handed off first, because a hand-off needs a coordinator.
 type Terminate struct {
 	// Now ends it without this hand-off.
 	Now bool

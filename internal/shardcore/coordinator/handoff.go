@@ -95,7 +95,7 @@ func (m *Machine) ackAll(n identity.Node) {
 }
 
 // shardsStopped requests the deallocation of shards that have stopped. Only the answer to the last
-// round counts: an older one may be from before a restart of the shards.
+// round counts: an older answer may precede a restart of the shards.
 func (m *Machine) shardsStopped(from identity.Node, msg Message) bool {
 	var stopped []Shard
 	for _, s := range msg.Shards {

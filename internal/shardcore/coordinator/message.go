@@ -26,8 +26,8 @@ const (
 	GetHomes
 	// Hosted answers Host: the shards have started. It has the round of the Host.
 	Hosted
-	// BeginHandOffAck answers BeginHandOff: nothing is sent to the shards any more, and all sent
-	// messages have arrived. It covers all shards of the round.
+	// BeginHandOffAck answers BeginHandOff: the sender sends no more messages to the shards, and
+	// all messages that it sent have arrived. It covers all shards of the round.
 	BeginHandOffAck
 	// Stopped answers HandOff: no entity of these shards runs on this region. It has the round of
 	// the last HandOff with these shards.
@@ -38,7 +38,7 @@ const (
 	RegionStopped
 	// Fenced answers a message of a lower term. Term is the higher one that the region has seen.
 	Fenced
-	// StopShards requests to stop shards that are not needed any more. The answer is Stopped.
+	// StopShards requests to stop shards that are no longer needed. The answer is Stopped.
 	StopShards
 
 	// RegisterAck answers Register and RegisterProxy.
@@ -54,11 +54,11 @@ const (
 	// HandOff requests the home of shards to stop them. It is repeated.
 	HandOff
 	// RegisterAgain announces a coordinator of this term with which the receiver is not registered.
-	// It goes to all nodes that the previous coordinator had registered, and answers messages for
-	// other terms.
+	// The coordinator sends it to all nodes that the previous coordinator had registered, and in
+	// answer to messages for other terms.
 	RegisterAgain
-	// Refused answers a registration whose settings differ from those of the coordinator, which it
-	// contains.
+	// Refused answers a registration whose settings differ from those of the coordinator. It
+	// contains the settings of the coordinator.
 	Refused
 
 	kinds

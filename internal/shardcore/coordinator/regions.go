@@ -53,8 +53,8 @@ func (m *Machine) updateMembers(in Members) {
 	}
 }
 
-// terminationTime returns the time from which the shards of a removed node may start elsewhere. The
-// node is certainly down by then. If the time of the removal is unknown, it was long ago.
+// terminationTime returns the time from which the shards of a removed node may start elsewhere: at
+// that time the node is certainly down. A removal at an unknown time counts as long ago.
 func (m *Machine) terminationTime(n identity.Node) time.Duration {
 	at := m.now
 	for _, r := range slices.Concat(m.view.Removed, m.removals) {
@@ -65,7 +65,7 @@ func (m *Machine) terminationTime(n identity.Node) time.Duration {
 	return at
 }
 
-// terminateAt terminates a region at a time, or at its earlier time if it is already due.
+// terminateAt schedules the termination of a region. The earliest of several times applies.
 func (m *Machine) terminateAt(n identity.Node, due time.Duration) {
 	i := slices.IndexFunc(m.terminating, func(t termination) bool { return t.node == n })
 	if i < 0 {
@@ -161,7 +161,7 @@ func (m *Machine) notMoving(shards []Shard) []Shard {
 func (m *Machine) regionRegistered(n identity.Node) {
 	m.alive = with(m.alive, n)
 	m.acknowledge(n)
-	if m.member(n) == nil { // removed meanwhile
+	if m.member(n) == nil { // the node was removed while the registration was being stored
 		m.terminateAt(n, m.terminationTime(n))
 	}
 }
@@ -217,7 +217,7 @@ func (m *Machine) sendHomes(to identity.Node, homes []Home) {
 }
 
 // gracefulShutdown hands off all shards of a region. The region repeats the request, so shards that
-// are allocated in this time are handed off as well.
+// are allocated between two requests are handed off as well.
 func (m *Machine) gracefulShutdown(from identity.Node, msg Message) bool {
 	shards, known := m.state.Region(from)
 	if !known || m.phase != Active || m.isTerminating(from) || msg.Instance < m.instances[from] {
@@ -232,7 +232,8 @@ func (m *Machine) regionStopped(from identity.Node, msg Message) bool {
 	if m.member(from) == nil || msg.Instance < m.instances[from] {
 		return false // it has been replaced, or its termination is already due
 	}
-	// The registration of either may not be stored yet. Unregistered ones are not terminated.
+	// The registration as region or proxy may not be stored yet. Termination of an unregistered
+	// node has no effect.
 	m.queue = append(m.queue, request{kind: ProxyTerminated, node: from})
 	m.terminateAt(from, m.now)
 	return true

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// State is the durable knowledge of a coordinator: the regions and the shards that they host. It is
+// State is the durable data of a coordinator: the regions and the shards that they host. It is
 // immutable, and the zero value is empty. Its results must not be modified.
 type State struct {
 	term    uint64
@@ -100,8 +100,8 @@ func (s State) Claimed(term uint64) State {
 }
 
 // Restore returns the state of stored bytes: the result of AppendState, or nil for the empty state,
-// and the results of AppendEvent for the events after it. The last claimed term may be higher. The
-// Fold has the repairs. The error matches ErrMalformed.
+// and the results of AppendEvent for the events after it. The last claimed term may be higher than
+// the term of the state. The Fold has the repairs. The error matches ErrMalformed.
 func Restore(state []byte, events [][]byte, claimed uint64) (State, *Fold, error) {
 	var s State
 	if state != nil {
@@ -172,7 +172,7 @@ func StateBytes(shards int) int {
 	return shards + max(0, shards-one) + max(0, shards-two)
 }
 
-// appendNext appends a node after the one with the name before.
+// appendNext appends a node. before is the name of the previous node and becomes the name of n.
 func appendNext(dst []byte, before *string, n identity.Node) []byte {
 	same := 0
 	for same < min(len(*before), len(n.Name)) && (*before)[same] == n.Name[same] {

@@ -215,7 +215,7 @@ func (m *Machine) decide() {
 		switch r.kind {
 		case RegionRegistered, ProxyRegistered:
 			if !add(Event{Kind: r.kind, Node: r.node}) {
-				m.acknowledge(r.node) // it has been registered meanwhile
+				m.acknowledge(r.node) // an earlier request has registered it
 			}
 		case RegionTerminated:
 			if !add(Event{Kind: r.kind, Node: r.node}) {
@@ -321,7 +321,7 @@ func (m *Machine) rememberHosted() {
 	}
 }
 
-// terminate ends the coordinator, after the region of this node if it has one.
+// terminate ends the coordinator. If this node has a region, the region is shut down first.
 func (m *Machine) terminate(now bool) {
 	if _, hosts := m.state.Region(m.cfg.Self); !now && m.phase >= Settling && hosts {
 		if m.stopping = true; !m.isTerminating(m.cfg.Self) {

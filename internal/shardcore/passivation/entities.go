@@ -10,7 +10,8 @@
 //	for _, id := range entities.Touch(now, "42") { passivate(id) }
 //	for _, id := range entities.Tick(now) { passivate(id) }
 //
-// Returned entities are no longer tracked. Entities that stop on their own have to be removed.
+// Returned entities are no longer tracked. The caller removes entities that stop for another
+// reason.
 package passivation
 
 import (
@@ -65,8 +66,8 @@ func PerShard(limit, shards int) int { return limit / max(1, shards) }
 func (e *Entities) Next() time.Duration { return e.checkAt }
 
 // Touch records a message to an entity, which starts if it is not active. It returns the entities
-// to stop now. If the limit is 0, that is the entity itself, after the message. The slice is valid
-// until the next call.
+// to stop now. If the limit is 0, it returns the entity itself, which stops after the message. The
+// slice is valid until the next call.
 func (e *Entities) Touch(now time.Duration, id string) []string {
 	e.stop = e.stop[:0]
 	if e.active == nil {
@@ -155,8 +156,8 @@ func (e *Entities) stopEntity(id string) {
 	e.Remove(id)
 }
 
-// entry is an active entity in a ring of all, in the order of their last message. The anchor of the
-// ring is no entity.
+// entry is an active entity in the ring of all active entities, in the order of their last
+// messages. The anchor of the ring is not an entity.
 type entry struct {
 	id         string
 	touched    time.Duration

@@ -14,15 +14,16 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/shard"
 )
 
-// updateMembers handles a new membership. Messages in flight to removed nodes are no longer waited
-// for.
+// updateMembers handles a new membership. The region no longer waits for messages in flight to
+// removed nodes.
 func (m *Machine) updateMembers(members []identity.Member) {
 	gone := membership.Gone(m.members, members)
 	m.members = members
 	if len(gone) > 0 { // rare
 		m.forgetNodes(gone)
 	}
-	// A removed node no longer waits for the messages that it relayed. They must not arrive later.
+	// A removed node sends no flush for the messages that it relayed, so they must not arrive
+	// later.
 	for _, s := range slices.Sorted(maps.Keys(m.buffers)) {
 		m.refuseAll(&m.buffers[s].second, shard.NotHome, func(msg message) bool { return !m.member(msg.from) })
 		m.deleteIfEmpty(s)
@@ -163,7 +164,7 @@ func (m *Machine) requestHomes(shards []Shard) {
 	}
 }
 
-// isCurrent reports whether a message about a shard is not older than the last one.
+// isCurrent reports whether a message about a shard is not older than the last message about it.
 func (m *Machine) isCurrent(msg coordinator.Message, s Shard) bool {
 	at, last := messageClock{msg.Term, msg.Round}, m.lastHeard[s]
 	if s >= coordinator.MaxShards || at.term < last.term || at.term == last.term && at.round < last.round {
@@ -223,8 +224,9 @@ func (m *Machine) receiveMessage(from identity.Node, msg coordinator.Message) {
 	}
 }
 
-// patience is after how many RetryIntervals without a message a region verifies its registration. A
-// coordinator may itself wait before it can reply with a home.
+// patience is the number of RetryIntervals without a message after which a region verifies its
+// registration. It is above 1, because a coordinator may itself wait before it can reply with a
+// home.
 const patience = 3
 
 // Silence returns for how long a request has waited for a message of a coordinator, 0 without a
@@ -251,8 +253,8 @@ func (m *Machine) registering() bool { return !m.stopped && (!m.registered || m.
 func (m *Machine) willStop() bool { return m.leaving && !m.keepsRouting }
 
 // verifyCoordinator registers again if the coordinator has been silent. A live coordinator replies
-// to a registration at once, whatever else it waits for. A region that will stop does so as soon as
-// a message waits for a home.
+// to a registration at once, even if it cannot reply to other requests yet. A region that will stop
+// registers again as soon as a message waits for a home.
 func (m *Machine) verifyCoordinator() {
 	switch {
 	case m.stopped:
@@ -281,7 +283,7 @@ func (m *Machine) giveUpAt() time.Duration {
 	switch {
 	case m.cfg.GiveUpAfter == 0 || m.stopped || !m.willStop() || m.buffered == 0 || !m.registering():
 		return coordinator.Never
-	case m.refusal != nil: // it learns no homes
+	case m.refusal != nil: // a rejected region gets no homes
 		return m.now
 	case m.waitingSince == coordinator.Never: // a message has just arrived
 		return coordinator.Never

@@ -21,8 +21,7 @@ type Effects struct {
 	// Messages go to the coordinator, or to the nodes that may run it, which include this one.
 	Messages []OutgoingMessage
 	// Stopped reports that no part of the region runs any more. The machine still replies to
-	// coordinators
-	// that have not learned it.
+	// coordinators that have not received this information.
 	Stopped bool
 }
 

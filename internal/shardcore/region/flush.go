@@ -19,7 +19,7 @@ const (
 	relayed = 1
 )
 
-// flush is a request whether everything sent to a region has arrived.
+// flush is a pending request to a region, which replies when all earlier messages have arrived.
 type flush struct {
 	id     uint64
 	to     identity.Node
@@ -97,9 +97,9 @@ func (m *Machine) sendFlush(f *flush) {
 	m.sendFrame(f.to, Frame{Kind: Flush, Hop: f.hop, Instance: m.cfg.Instance, ID: f.id, Shards: f.shards})
 }
 
-// flushed handles a reply. Messages of held shards wait at a region that does not host them: they
-// reach no shard that is being handed off, but must not be overtaken, so that the flush is
-// repeated.
+// flushed handles a reply. Messages of held shards wait at a region that does not host these
+// shards. They reach no shard that is being handed off. Later messages must not overtake them, so
+// the flush is repeated.
 func (m *Machine) flushed(f *flush, held []Shard) {
 	var done, left []Shard
 	for _, s := range f.shards {

@@ -17,10 +17,10 @@ func (m *Machine) setHome(s Shard, n identity.Node) {
 	switch {
 	case n == m.cfg.Self:
 		m.hostShard(s)
-	case !m.member(n): // removed, and the coordinator has not learned it
+	case !m.member(n): // removed, but the coordinator does not reflect the removal yet
 	default:
 		if h := m.hosted[s]; h != nil && !h.stopping {
-			m.abort(s) // the shard was lost without a message
+			m.abort(s) // the shard has another home without a HandOff to this node
 		} else if h != nil {
 			h.startAgain = false
 		}

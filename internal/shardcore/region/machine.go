@@ -148,7 +148,7 @@ func (m *Machine) Next() time.Duration {
 	if m.registering() {
 		next = min(next, m.registerAt)
 	}
-	if at := m.giveUpAt(); at > m.now { // later: the waiting messages have a home
+	if at := m.giveUpAt(); at > m.now { // at a past time, all messages that still wait have a home
 		next = min(next, at)
 	}
 	return next
@@ -229,7 +229,7 @@ func (m *Machine) takeEffects() Effects {
 	return out
 }
 
-// leave hands off all shards. A region that is about to stop does not continue to route.
+// leave hands off all shards. After a Leave that stops the region, stay has no effect.
 func (m *Machine) leave(stay bool) {
 	m.keepsRouting = stay && (m.keepsRouting || !m.leaving)
 	if !m.leaving {
@@ -244,8 +244,8 @@ func (m *Machine) leave(stay bool) {
 	m.verifyCoordinator()
 }
 
-// undrain accepts shards again as another instance, because for the coordinator the old one is
-// leaving.
+// undrain accepts shards again as another instance, because the coordinator regards the old
+// instance as leaving.
 func (m *Machine) undrain() {
 	if !m.leaving || !m.keepsRouting || m.stopping || m.stopped {
 		return
@@ -293,15 +293,15 @@ func (m *Machine) refuseWaiting(which func(Shard) bool) {
 	}
 }
 
-// DirectRoute is the route of messages that may bypass the machine: none waits before them, and
-// they do not change the state of the region.
+// DirectRoute is the route of messages that may bypass the machine: no earlier message waits, and
+// the messages do not change the state of the region.
 type DirectRoute struct {
 	// Home is the receiving node, and Here reports whether that is this node.
 	Home identity.Node
 	Here bool
 	// Own is set if messages of local senders may use the route.
 	Own bool
-	// Peers is set if messages of other nodes may use it. Home is this node then.
+	// Peers is set if messages of other nodes may use it. In this case, Home is this node.
 	Peers bool
 }
 

@@ -7,9 +7,9 @@
 //
 // To begin a term, a node writes a claim to a majority and then reads the state from a majority. To
 // write the state, a node writes it to a majority and then reads the claims from a majority; the
-// write is acknowledged only if there is no higher claim. Hence of a write and a claim one sees the
-// other: the claiming node reads the written state, or the writing node reads the claim. Of two
-// claims of the same term, both see each other, or one is not acknowledged.
+// write is acknowledged only if there is no higher claim. Hence a write and a concurrent claim
+// cannot miss each other: the claiming node reads the written state, or the writing node reads the
+// claim. Of two claims of the same term, at most one is acknowledged.
 package register
 
 import (
@@ -39,8 +39,8 @@ type Store struct {
 func New(data Data, nonce string) *Store { return &Store{data: data, nonce: nonce} }
 
 // Load returns the stored state, the number of the last event in it, and the highest claimed term.
-// The state includes all changes that were acknowledged before the call. If it is the state that a
-// claim of this store wrote, the store holds the term, whatever Save returned.
+// The state includes all changes that were acknowledged before the call. If a claim of this store
+// wrote the state, the store holds the term, also if Save returned an error.
 func (r *Store) Load(ctx context.Context) (state coordinator.State, rev, claimed uint64, err error) {
 	found, highest, err := r.readAll(ctx)
 	if err == nil && r.checkLost(highest) {
@@ -59,7 +59,7 @@ func (r *Store) Load(ctx context.Context) (state coordinator.State, rev, claimed
 }
 
 // readAll returns the state and the highest term. It writes the state back to a majority before it
-// reads the claims, which is as good as an acknowledgement.
+// reads the claims. Afterwards the state is as durable as an acknowledged one.
 func (r *Store) readAll(ctx context.Context) (storedState, uint64, error) {
 	h, err := r.read(ctx, true)
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *Store) Save(ctx context.Context, c coordinator.Change) error {
 var (
 	// ErrFenced reports a higher term.
 	ErrFenced = errors.New("sharding: fenced: a higher term or another owner has taken over")
-	// ErrConflict reports that the stored data is not what the change is based on.
+	// ErrConflict reports that the change is not based on the stored data.
 	ErrConflict = errors.New("sharding: conflict: the stored data has changed")
 	// ErrInvalid is matched by errors about invalid arguments.
 	ErrInvalid = errors.New("sharding: invalid argument")
@@ -119,13 +119,13 @@ type Data interface {
 	// call.
 	ChangeClaims(ctx context.Context, modify func(crdt.ORSet[string]) (crdt.ORSet[string], error)) error
 	// ReadState reads the state. If more is set, it reads from ReadPlus nodes in addition to a
-	// majority; if repair is set, it writes the result back to as many nodes.
+	// majority. If repair is set, it writes the result back to the same number of nodes.
 	ReadState(ctx context.Context, more, repair bool) (crdt.LWWRegister[[]byte], error)
 	// ChangeState updates the state. It may call modify again with the result of the previous call.
 	ChangeState(ctx context.Context, modify func(crdt.LWWRegister[[]byte]) (crdt.LWWRegister[[]byte], error)) error
 }
 
-// ReadPlus is how many nodes in addition to a majority are read before a term begins. That is rare
-// and follows the leaving of nodes; it finds data that was written when there were more nodes, or
-// others.
+// ReadPlus is the number of nodes that are read in addition to a majority before a term begins.
+// Terms begin rarely, after nodes have left. The additional reads find data that was written while
+// the cluster had more nodes, or other nodes.
 const ReadPlus = 5

@@ -37,8 +37,8 @@ type Config struct {
 	// RestartBackoff is the pause before a remembered entity that ended by itself is started again.
 	// Defaults to 10 seconds.
 	RestartBackoff time.Duration
-	// StopTimeout is the time from the begin of a hand-off until entities are killed. Defaults to
-	// 55 seconds.
+	// StopTimeout is the time from the beginning of a hand-off until entities are killed. Defaults
+	// to 55 seconds.
 	StopTimeout time.Duration
 	// UpdateTimeout limits an update of the store of remembered entities. Defaults to 5 seconds.
 	UpdateTimeout time.Duration

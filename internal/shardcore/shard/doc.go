@@ -12,8 +12,8 @@
 //	   '-----------------------------------------'----------------------------------------'
 //	                   ended                       ended: started again if messages wait
 //
-// An idle entity may have something to do, such as a message that it repeats until it is confirmed.
-// Then it stays active and is asked to stop again later.
+// An idle entity may have pending work, such as a message that it repeats until it is confirmed.
+// Such an entity stays active, and the shard requests it to stop again later.
 //
 // Messages for an entity that does not run yet wait in its buffer and reach it in order; none
 // overtakes an earlier one. All buffers of a shard share one limit.

@@ -77,7 +77,7 @@ func (m *Machine) deliver(in Deliver) {
 	m.enqueue(in)
 }
 
-// enqueue buffers a message and makes its entity start.
+// enqueue buffers a message and starts its entity.
 func (m *Machine) enqueue(in Deliver) {
 	e := m.entities[in.Entity]
 	fresh := e == nil
@@ -154,8 +154,8 @@ func (m *Machine) busy(e *entity) {
 	m.passBuffered(e)
 }
 
-// busyRetry is after which time a busy idle entity is asked to stop again. Until a message arrives
-// for it, it does not count for the passivation limit.
+// busyRetry is the time after which a busy idle entity is requested to stop again. Until its next
+// message, the entity does not count for the passivation limit.
 const busyRetry = 30 * time.Second
 
 func (m *Machine) retryPassivation() {

@@ -30,7 +30,7 @@ func (m *Machine) beginHandOff(deadline time.Duration) {
 		case e.state == active:
 			m.stop(e)
 		case len(e.buffer) > 0 || e.runs() || e.state == forgetting:
-			// It starts, gets its messages, and stops; or its stop is being stored.
+			// The entity starts, gets its messages, and stops; or its stop is being stored.
 		default:
 			e.state = resting // do not start it
 			delete(m.entities, id)

@@ -42,7 +42,7 @@ type Machine struct {
 	starting     int
 	startQueue   []*entity // wait for a start slot; entities in other states are skipped
 	resting      []*entity // by the time of their restart; entities in other states are skipped
-	busyIdle     []*entity // idle with something to do; entities in other states are skipped
+	busyIdle     []*entity // idle, but with pending work; entities in other states are skipped
 	unrecovered  []*entity // remembered, and not started yet
 	updates      updates
 }
