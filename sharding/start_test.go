@@ -92,12 +92,12 @@ func TestHostFails(t *testing.T) {
 		a := w.join("a")
 		w.up(a)
 		for want, change := range map[string]func(*sharding.Options, *eventsourcing.Type[diary, wrote]){
-			"HostOptions.MaxPending":                     func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Host.MaxPending = -1 },
-			"Options.State: returned no store":           func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.State = bare{} },
-			"Options.State: panic":                       func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.State = bare{panics: true} },
-			"Options.Remember: returned":                 func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Remember = bare{} },
-			"Options.Remember: panic":                    func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Remember = bare{panics: true} },
-			"Type.Apply is missing":                      func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) { typ.Apply = nil },
+			"HostOptions.MaxPending":                 func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Host.MaxPending = -1 },
+			"Options.State: returned no store":       func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.State = bare{} },
+			"Options.State: panic":                   func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.State = bare{panics: true} },
+			"Options.Remember: returned":             func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Remember = bare{} },
+			"Options.Remember: panic":                func(o *sharding.Options, _ *eventsourcing.Type[diary, wrote]) { o.Remember = bare{panics: true} },
+			"Type.Apply is missing":                  func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) { typ.Apply = nil },
 			`: Type.Name is "a|b", it must be UTF-8`: func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) { typ.Name = "a|b" },
 			"Type.Name has 247 bytes, at most": func(_ *sharding.Options, typ *eventsourcing.Type[diary, wrote]) {
 				typ.Name = strings.Repeat("x", 247)
