@@ -35,17 +35,17 @@ const AccountTypeName = "account"
 var (
 	ErrNotOpen      = eventsourcing.NewRefusal("bank/not_open", "there is no such account").OfKind(eventsourcing.NotFound)
 	ErrClosed       = eventsourcing.NewRefusal("bank/closed", "the account is closed")
-	ErrOtherTerms   = eventsourcing.NewRefusal("bank/other_terms", "the account is open already, with other terms")
+	ErrOtherTerms   = eventsourcing.NewRefusal("bank/other_terms", "the account is already open, with other terms")
 	ErrCurrency     = eventsourcing.NewRefusal("bank/unknown_currency", "the currency is not known")
 	ErrNotPositive  = eventsourcing.NewRefusal("bank/not_positive", "the amount is not positive")
-	ErrTooSmall     = eventsourcing.NewRefusal("bank/too_small", "the amount is nothing in the currency of the account")
+	ErrTooSmall     = eventsourcing.NewRefusal("bank/too_small", "the amount rounds to zero in the currency of the account")
 	ErrTooFine      = eventsourcing.NewRefusal("bank/too_fine", "the amount is finer than the minor unit")
 	ErrOverflow     = eventsourcing.NewRefusal("bank/overflow", "the amount is too large")
 	ErrInsufficient = eventsourcing.NewRefusal("bank/insufficient_funds", "the balance is too small")
 	ErrNoRate       = eventsourcing.NewRefusal("bank/no_rate", "there is no rate for the conversion")
 	ErrStaleRate    = eventsourcing.NewRefusal("bank/stale_rate", "the rate for the conversion is too old")
-	ErrToItself     = eventsourcing.NewRefusal("bank/to_itself", "a transfer goes to another account")
-	ErrDestination  = eventsourcing.NewRefusal("bank/bad_destination", "the destination is no account ID")
+	ErrToItself     = eventsourcing.NewRefusal("bank/to_itself", "the source and the destination of a transfer must differ")
+	ErrDestination  = eventsourcing.NewRefusal("bank/bad_destination", "the destination is not a valid account ID")
 	ErrNotEmpty     = eventsourcing.NewRefusal("bank/not_empty", "the balance is not zero")
 	ErrPending      = eventsourcing.NewRefusal("bank/transfers_pending", "transfers are pending")
 	ErrTooManyOpen  = eventsourcing.NewRefusal("bank/too_many_transfers", "too many transfers are pending")
@@ -180,8 +180,8 @@ type (
 		From string
 	}
 	// CreditRefused records a rejected transfer. It is an event because the source refunds the
-	// transfer: the account must also reject a late copy of the message, even if it was opened in
-	// between.
+	// transfer: the account must also reject a copy of the message that arrives later, even after
+	// the account was opened.
 	CreditRefused struct {
 		At time.Time
 		delivery.Header
@@ -427,8 +427,8 @@ func (a *Account) credits() *delivery.Inbox { return &a.Credits }
 
 func (a *Account) transfers() *delivery.Outbox[Credit] { return &a.Transfers }
 
-// credit handles a transfer from another account. It is called until it has decided; delivery.On
-// replies to repetitions.
+// credit handles a transfer from another account. delivery.On calls it until it has decided, and
+// replies to later copies of the message itself.
 func (a *Account) credit(ctx *eventsourcing.Context[Account, Event, eventsourcing.Ack], c Credit) eventsourcing.Decision[Account, Event, eventsourcing.Ack] {
 	x, err := a.accept(c.Amount, ctx.Now())
 	refusal, refused := errors.AsType[*eventsourcing.Refusal](err)

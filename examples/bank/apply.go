@@ -331,8 +331,9 @@ const (
 	settlePatience = 15 * time.Second
 )
 
-// waitSettled waits until an account has no pending transfers. It gives up after patience without
-// progress, unless patience is 0, and returns the number of pending transfers.
+// waitSettled waits until an account has no pending transfers. It stops when their number has not
+// changed for the duration patience, unless patience is 0. It returns the number of pending
+// transfers.
 func (a *applier) waitSettled(ctx context.Context, id string, patience time.Duration) (int, error) {
 	pause, pending, since := time.Millisecond, -1, time.Now()
 	for {
@@ -368,8 +369,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// rejects is the file of bad and refused lines. The first such line creates it; it replaces the
-// file of an earlier run.
+// rejects is the file of bad and refused lines. The first such line creates the file, which
+// replaces the file of an earlier run.
 type rejects struct {
 	path string
 

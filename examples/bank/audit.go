@@ -262,7 +262,7 @@ func (a *auditor) compare(ctx context.Context, b *books, upTo uint64) error {
 	a.report.accounts++
 	v := state.view
 	if v.Balance.Currency() != b.currency || b.balance.Cmp(big.NewInt(v.Balance.Minor())) != 0 {
-		a.violate("balance", fmt.Sprintf("account %s: its events add up to %s %s, it answers %v (from the snapshot at %d)",
+		a.violate("balance", fmt.Sprintf("account %s: its events add up to %s %s, its state has %v (from the snapshot at %d)",
 			b.id, decimal(&b.balance), b.currency, v.Balance, state.snapshot), b.last)
 	}
 	if v.Closed != b.closed {
@@ -518,11 +518,11 @@ func (a *auditor) closeState(t *transferBooks, violate func(string, ...any)) {
 	ended := completed || refunded
 	switch {
 	case ended && len(t.pending) > 0:
-		violate("has ended, and its source answers that it is pending")
+		violate("has ended, and its source reports that it is pending")
 	case !ended && len(t.pending) != 1:
-		violate("has not ended, and its source answers that it is not pending")
+		violate("has not ended, and its source reports that it is not pending")
 	case !ended && t.pending[0] != t.started[0].amount:
-		violate("was debited with %v, and its source answers %v", t.started[0].amount, t.pending[0])
+		violate("was debited with %v, and its source reports %v", t.started[0].amount, t.pending[0])
 	}
 }
 

@@ -378,15 +378,15 @@ func TestAccountsWithOtherState(t *testing.T) {
 		falsify func(*answered)
 		want    []string
 	}{
-		{"bob", func(a *answered) { a.view.Balance = twd("868.06") }, []string{"balance: account bob: its events add up to 868.05 TWD, it answers 868.06 TWD", "totals: TWD"}},
+		{"bob", func(a *answered) { a.view.Balance = twd("868.06") }, []string{"balance: account bob: its events add up to 868.05 TWD, its state has 868.06 TWD", "totals: TWD"}},
 		{"bob", func(a *answered) { a.view.Balance = usd("868.05") }, []string{"balance: account bob", "totals: TWD", "totals: USD"}},
 		{"bob", func(a *answered) { a.opened = false }, []string{"answer: account bob: open by its events: true, by its state: false", "totals: TWD"}},
 		{"nobody", func(a *answered) { a.opened = true }, []string{"answer: account nobody: open by its events: false, by its state: true"}},
 		{"carol", func(a *answered) { a.view.Closed = false }, []string{"answer: account carol: closed by its events: true, by its state: false"}},
 		{"alice", func(a *answered) { a.view.InFlight = usd("1") }, []string{"answer: account alice: its state has 1.00 USD in flight, its transfers add up to 10.10 USD"}},
-		{"alice", func(a *answered) { a.view.Pending[0].Amount = usd("8") }, []string{"transfer: transfer 3 of alice was debited with 7.00 USD, and its source answers 8.00 USD"}},
-		{"alice", func(a *answered) { a.view.Pending = a.view.Pending[1:] }, []string{"transfer: transfer 3 of alice has not ended, and its source answers that it is not pending"}},
-		{"alice", func(a *answered) { a.view.Pending[0].Transfer = 1 }, []string{"transfer: transfer 1 of alice has ended, and its source answers that it is pending"}},
+		{"alice", func(a *answered) { a.view.Pending[0].Amount = usd("8") }, []string{"transfer: transfer 3 of alice was debited with 7.00 USD, and its source reports 8.00 USD"}},
+		{"alice", func(a *answered) { a.view.Pending = a.view.Pending[1:] }, []string{"transfer: transfer 3 of alice has not ended, and its source reports that it is not pending"}},
+		{"alice", func(a *answered) { a.view.Pending[0].Transfer = 1 }, []string{"transfer: transfer 1 of alice has ended, and its source reports that it is pending"}},
 		{"alice", func(a *answered) { a.view.Pending[0].Transfer = 9 }, []string{"transfer: transfer 9 of alice is pending and never began"}},
 	} {
 		report, err := audit(t.Context(), b.journal, b.typ.Events, answers(b, c.id, c.falsify))
@@ -412,7 +412,7 @@ func TestWrongSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	report, err := b.audit(t.Context())
-	expect(t, report, err, "balance: account alice: its events add up to 100.00 USD, it answers 1000.00 USD (from the snapshot at 2)", "totals: USD")
+	expect(t, report, err, "balance: account alice: its events add up to 100.00 USD, its state has 1000.00 USD (from the snapshot at 2)", "totals: USD")
 	stopBank(t, b)
 }
 

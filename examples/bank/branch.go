@@ -113,7 +113,8 @@ func (b *branch) close() error {
 	return b.bank.close()
 }
 
-// failure returns the error because of which the node has ended, or nil.
+// failure returns the error that ended the node. It returns nil if the node runs, has left or was
+// stopped.
 func (b *branch) failure() error {
 	err := b.node.Err()
 	if err == nil || errors.Is(err, cluster.ErrLeft) || errors.Is(err, cluster.ErrStopped) {

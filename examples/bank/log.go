@@ -21,7 +21,7 @@ import (
 type eventLog struct {
 	mu   sync.Mutex
 	file *os.File
-	err  error // the first one
+	err  error // the first error
 }
 
 type logRecord struct {

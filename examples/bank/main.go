@@ -34,7 +34,8 @@ const (
 	exitInterrupted = 130 // apply was interrupted; another run executes the rest
 )
 
-// exitError is an error with an exit code. Without an error, the command has printed it.
+// exitError is an error with an exit code. If error is nil, the command has already printed the
+// failure.
 type exitError struct {
 	error
 
@@ -55,7 +56,7 @@ type commandLine struct {
 	Shell     shellCmd     `cmd:"" help:"Read commands from a prompt."`
 	Apply     applyCmd     `cmd:"" help:"Execute a file of commands."`
 	Audit     auditCmd     `cmd:"" help:"Check the books, from the journal alone."`
-	Lookup    lookupCmd    `cmd:"" help:"Print an account: its present state, a past one, or the state without some events."`
+	Lookup    lookupCmd    `cmd:"" help:"Print an account: its present state, a past state, or the state without some events."`
 	Statement statementCmd `cmd:"" help:"Print the history of an account."`
 	Generate  generateCmd  `cmd:"" help:"Write a file of random commands."`
 	Project   projectCmd   `cmd:"" help:"Maintain a PostgreSQL table of totals by day and currency."`

@@ -140,7 +140,7 @@ func (c *serveCmd) greet(app *app, all []string, listeners []net.Listener, acces
 // branches are the branches in this process, each with its HTTP server.
 type branches struct {
 	app    *app
-	whole  bool // they are the complete cluster
+	whole  bool // the branches are the complete cluster
 	remote bool // the NATS servers are remote
 
 	running sync.WaitGroup
@@ -149,7 +149,7 @@ type branches struct {
 	errs    []error
 }
 
-// start starts the HTTP server of a branch. Even if it fails, s owns the branch.
+// start starts the HTTP server of a branch. s owns the branch even if start fails.
 func (s *branches) start(b *branch, listener net.Listener) error {
 	s.mu.Lock()
 	s.all = append(s.all, b)
@@ -234,7 +234,7 @@ func (s *branches) ready(ctx context.Context) error {
 	return nil
 }
 
-// giveUp ends all branches. If a node has ended on its own, its error is the reason.
+// giveUp ends all branches. It returns the errors that ended nodes, or err if there are none.
 func (s *branches) giveUp(err error) error {
 	closed := s.close()
 	var why error

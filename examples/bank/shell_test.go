@@ -52,7 +52,7 @@ balance      90.03 USD
 value        2894.46 TWD at 32.15 (test, 2026-07-01T00:00:00Z)
 last change  TIME
 error: unknown command or wrong arguments; enter "help" for a list
-error: a transfer goes to another account
+error: the source and the destination of a transfer must differ
 error: not an amount: "ten"
 error: unknown currency "EUR": expected USD or TWD
 error: there is no such account

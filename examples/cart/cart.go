@@ -26,7 +26,7 @@ type Item struct {
 }
 
 // Addition is one addition to a cart. Request is the name that the customer's program gave the
-// request. The program may repeat the request on any node; it counts once.
+// request. The program may repeat the request on any node; the addition counts once.
 type Addition struct {
 	Request  string
 	Product  string

@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// run runs the example. The patience is the time-out of each operation, less the time-out after
+// run runs the example. patience is the time-out of each operation. less is the time-out after the
 // crashes: a node contacts further nodes after a part of that time.
 func run(ctx context.Context, w io.Writer, patience, less time.Duration) (err error) {
 	s := shop{out: w, patience: patience}
@@ -77,7 +77,7 @@ func run(ctx context.Context, w io.Writer, patience, less time.Duration) (err er
 	s.do(ctx, 1, "add 1 butter", adding("r7", "butter", 1))
 	s.show(ctx, 1)
 
-	s.say("shop-1 crashes as well. One node is no majority; the write fails after %v:\n\n", less)
+	s.say("shop-1 crashes as well. One node is not a majority; the write fails after %v:\n\n", less)
 	s.crash(1)
 	s.do(ctx, 0, "add 1 jam", adding("r8", "jam", 1))
 	s.show(ctx, 0)
@@ -94,8 +94,8 @@ func adding(request, product string, quantity int64) func(context.Context, Carts
 // shop is a cluster of three nodes in one process. In production each is a process of its own.
 type shop struct {
 	out      io.Writer
-	patience time.Duration // of a customer
-	mu       sync.Mutex    // of out
+	patience time.Duration // time-out of a customer's operation
+	mu       sync.Mutex    // guards out
 
 	server *embedded.Server
 	nodes  []*cluster.Node
@@ -115,7 +115,7 @@ func (s *shop) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	for _, c := range s.carts { // until then, a majority would be one of fewer nodes
+	for _, c := range s.carts { // before this, a majority could consist of fewer nodes
 		if err := c.data.AwaitReplicas(ctx, nodes); err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ type (
 
 func (Deposited) isEvent() {}
 
-// Deposit decides what a deposit leads to. It changes nothing.
+// Deposit decides which event a deposit leads to. It changes nothing.
 func (a *Account) Deposit(ctx *Context[int], c Deposit) Decision[int] {
 	return ctx.Persist(Deposited{c.Amount}).ReplyFunc(func() int { return a.Balance })
 }

@@ -9,11 +9,10 @@
 //   - prose: comments, pages and messages avoid words that make them hard to read;
 //   - pure cores: a protocol core has no clock, goroutine, channel, lock, log,
 //     context or package state;
-//   - dependencies: what a user's program inherits is short, and what only tests
-//     need stays out of it;
+//   - dependencies: a user's program inherits few modules, and none that only tests need;
 //   - sources: licence headers, a package comment in each package, files that can be read
 //     in one go, and tests that neither sleep nor skip.
 //
-// The tables that a new package may have to be added to are at the top of floors_test.go,
-// pure_test.go and deps_test.go.
+// A new package may need a row in the tables at the top of floors_test.go, pure_test.go and
+// deps_test.go.
 package archtest

@@ -27,7 +27,7 @@ type cluster struct {
 
 	hosts  []*host // also those that have ended
 	byNode map[identity.Node]*host
-	names  []string // that should run
+	names  []string // names of the nodes that should run
 
 	coverage  Coverage
 	violation *Violation
@@ -44,11 +44,11 @@ type cluster struct {
 	overloadEnd    map[string]time.Duration // when the last message of an overload is handled
 	deaf           map[string]time.Duration // since when a node does not receive its own messages
 	leaving        map[identity.Node]bool
-	twins          map[identity.Node]bool // whose name is in use
+	twins          map[identity.Node]bool // nodes whose name is in use
 	cannotJoin     map[identity.Node]membership.Reason
 	notRestarted   map[string]bool // names that are not restarted
 	runningFaults  int             // running faults for which a member may be downed
-	faultEnded     time.Duration   // when the last one ended
+	faultEnded     time.Duration   // when the last of these faults ended
 	runningCuts    int             // running cuts
 	faults         int
 	restarts       bool
@@ -96,7 +96,7 @@ func (h *host) violate(invariant, format string, args ...any) {
 	h.c.violate(invariant, h.p.Node(), format, args...)
 }
 
-// run advances the time until an invariant is broken. It returns false in that case.
+// run advances the time by d. It returns false if an invariant is broken before the end.
 func (c *cluster) run(d time.Duration) bool {
 	return !c.w.Run(d, c.broken) && !c.broken()
 }
@@ -127,7 +127,8 @@ func (c *cluster) count(h *host) {
 	}
 }
 
-// latest returns the living process with a name, or nil. A twin counts only if there is no other.
+// latest returns the living process with a name, or nil. It returns a twin only if no other process
+// with the name lives.
 func (c *cluster) latest(name string) *host {
 	var found *host
 	for _, h := range slices.Backward(c.hosts) {
@@ -161,7 +162,7 @@ func filter[T any](all []T, keep func(T) bool) []T {
 	return slices.DeleteFunc(slices.Clone(all), func(t T) bool { return !keep(t) })
 }
 
-// oldest returns the oldest of the members that counts accepts, or nil.
+// oldest returns the oldest member that the function counts accepts, or nil.
 func oldest(members []*identity.Member, counts func(*identity.Member) bool) *identity.Member {
 	all := filter(members, counts)
 	if len(all) == 0 {
@@ -209,7 +210,7 @@ func (h *host) up() bool {
 
 func (c *cluster) isSeed(h *host) bool { return slices.Contains(c.plan.Seeds, h.p.Node().Name) }
 
-// healthySince returns the time since when the node and the network have no fault.
+// healthySince returns the time from which on the node and the network have had no fault.
 func (c *cluster) healthySince(h *host) time.Duration {
 	if !c.healthy(h) || c.runningFaults > 0 {
 		return c.w.Now()
@@ -331,7 +332,7 @@ func Run(seed uint64, trace func(at time.Duration, text string)) Result {
 // trouble is the state of a disk or a journal that may fail or be slow for a while.
 type trouble struct{ failing, slow bool }
 
-// begin returns how long the trouble lasts. It must not have begun already.
+// begin starts a trouble at random and returns its duration. The previous trouble must have ended.
 func (t *trouble) begin(a *workload, name string) time.Duration {
 	t.failing = a.rand.IntN(2) == 0
 	t.slow = !t.failing || a.rand.IntN(3) == 0
@@ -378,7 +379,7 @@ func (c *cluster) live() {
 	}
 }
 
-// settle waits until all nodes form one cluster.
+// heal ends all faults and resumes all nodes.
 func (c *cluster) heal() {
 	c.w.Logf("all faults end")
 	c.w.Network.Heal()

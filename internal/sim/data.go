@@ -20,18 +20,18 @@ import (
 	"github.com/refold-io/refold/internal/sim/env"
 )
 
-// data is the simulated replicated data of a cluster, and the external record of it: requests,
-// answers, and which replicator holds what.
+// data is the simulated replicated data of a cluster with an external record of it: the requests,
+// the answers, and the data that each replicator holds.
 type data struct {
 	workload
 
 	plan   DataPlan
-	all    []*replicator // all that ever existed
+	all    []*replicator // all replicators that ever existed
 	byNode map[identity.Node]*replicator
 	disks  map[string]*disk // by name of the node
 	views  map[string]*view
 
-	keys     []*datum // all that ever existed
+	keys     []*datum // all keys that ever existed
 	byKey    map[string]*datum
 	current  map[kind]*datum // the key in use for each kind
 	requests uint64          // number of the last request
@@ -55,7 +55,7 @@ func (d *data) begin() {
 	d.later(20*time.Second, d.diskTrouble)
 }
 
-// view is the set of nodes that count in a quorum, as one of them sees it.
+// view is the set of nodes that count in a quorum, in the view of one node.
 type view struct {
 	nodes []identity.Node // sorted
 	gone  map[*view]int   // number of its nodes that are missing in another view
@@ -114,8 +114,9 @@ func (d *data) living() []*replicator {
 }
 
 // holders returns the living replicators that hold data: those of members, and those that have
-// received requests. Without members there are none: data of a node that never joined, from the
-// disk of another process of its name, may be pruned by nodes that form a cluster without it.
+// received requests. Without members the result is empty: a node that never joined may hold data
+// from the disk of an earlier process of its name, and nodes that form a cluster without it may
+// prune that data.
 func (d *data) holders() []*replicator {
 	member := func(r *replicator) bool { return r.h.m.Member() }
 	all := slices.DeleteFunc(d.living(), func(r *replicator) bool { return !member(r) && !r.wrote })
@@ -415,7 +416,7 @@ func (r *replicator) notes(notes []replication.Note) {
 	}
 }
 
-// knows reports whether a node is a holder of the data in the view of this one.
+// knows reports whether a node is a holder of the data in the view of the replicator.
 func (r *replicator) knows(n identity.Node) bool {
 	m := r.h.m.Gossip().Member(n)
 	return m != nil && m.Status != identity.Joining && m.Status != identity.Down

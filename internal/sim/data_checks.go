@@ -30,7 +30,7 @@ type request struct {
 	late    bool   // records were being loaded at the time of the request
 	begun   int    // number of earlier writes
 	known   int    // number of earlier events of a register
-	seq     uint64 // everything acknowledged before has a lower number
+	seq     uint64 // acknowledgements before the request have lower numbers
 	then    func() // called after the answer
 }
 
@@ -47,8 +47,8 @@ func (q *request) String() string {
 	return fmt.Sprintf("%s of %q, %v", subject, q.key.key, q.level)
 }
 
-// settled records that some replicas hold at least a number in a register, because a write was
-// acknowledged or a read was repaired.
+// settled is a number in a register and the count of replicas that hold at least this number,
+// because a write was acknowledged or a read was repaired.
 type settled struct {
 	view *view
 	held int
@@ -160,8 +160,8 @@ func checkQuorum(q *request, a *replication.Reply) {
 	}
 }
 
-// acknowledged checks that as many replicas as have answered hold the write, on disk if it is
-// durable.
+// acknowledged checks that the write is held by at least as many replicas as have answered, and by
+// as many disks if it is durable.
 func acknowledged(q *request, a *replication.Reply) {
 	w, r := q.write, q.by
 	r.d.acks++
@@ -194,8 +194,8 @@ func acknowledged(q *request, a *replication.Reply) {
 	}
 }
 
-// promised reports whether a read must see a write: whether the remaining written nodes plus the
-// read nodes exceed the number of nodes.
+// promised reports whether a read must see a write. It must if the nodes that still hold the write
+// plus the nodes that are read exceed the number of nodes.
 func (q *request) promised(v *view, held int) bool {
 	if v == nil || q.view == nil {
 		return false
@@ -204,7 +204,7 @@ func (q *request) promised(v *view, held int) bool {
 	return held-left+needed(q.level, total) > total
 }
 
-// promise counts the writes that a read must see, by the changes of the members since then.
+// promise counts the writes that a read must see, by the changes of the members since the write.
 func (q *request) promise(v *view) {
 	joined, left := q.view.missingIn(v) > 0, v.missingIn(q.view) > 0
 	row := "members fixed"
@@ -219,8 +219,9 @@ func (q *request) promise(v *view) {
 	q.by.d.hit("promise", row)
 }
 
-// readSees checks that a read sees the earlier changes of its node and all earlier writes that were
-// acknowledged by so many nodes that it meets one of them, and nothing that was never written.
+// readSees checks three rules. A read sees the earlier changes of its own node. It sees all earlier
+// writes that were acknowledged by so many nodes that the nodes of the read include one of them. It
+// sees nothing that was never written.
 func readSees(q *request, a *replication.Reply) {
 	deleted, found := a.Outcome == replication.Deleted, a.Outcome == replication.Done
 	if deleted && q.key.kind != leased && q.key.kind.tracked() && !q.key.deleting() {
@@ -267,7 +268,7 @@ func readSees(q *request, a *replication.Reply) {
 	}
 }
 
-// bound adds a write to a bound: exactly if it is certain, as a range otherwise.
+// bound adds a write to one bound of a sum. An uncertain write counts only for the wider bound.
 func bound(w *write, must, wider bool) int64 {
 	if must || wider {
 		return w.n
@@ -309,7 +310,8 @@ func (r *replicator) changed(v replication.Change) {
 				most += w.n
 			}
 		}
-		// A node that restarts from disk after it was pruned loses what only that disk had.
+		// A node that restarts from disk after it was pruned loses the changes that only that disk
+		// had.
 		late := k.durable && r.d.plan.DurablePruned
 		if n < r.counts[k.key] && !late || int64(n) > most && !k.twice { //nolint:gosec // small
 			r.h.violate("counts-once", "count in %q changed from %d to %d, %d were counted", k.key, r.counts[k.key], n, most)
@@ -325,8 +327,8 @@ func (r *replicator) changed(v replication.Change) {
 	}
 }
 
-// prunedForAll checks that no member knows more of a removed node than the node that takes over its
-// history.
+// prunedForAll checks that no member has more history of a removed node than the node that takes
+// over that history.
 func prunedForAll(o *replicator, gone identity.Node) {
 	o.d.pruned[gone] = true
 	living := slices.DeleteFunc(o.d.living(), func(r *replicator) bool { return r == o || !o.knows(r.h.p.Node()) })
@@ -361,8 +363,8 @@ func prunedForAll(o *replicator, gone identity.Node) {
 			switch {
 			case here:
 			case slices.ContainsFunc(living, has) && !k.durable: // durable data may have come from a disk just now
-				// Another writer may write it without having seen the pruning, unless it is the
-				// removed node. A deletion belongs to no node: it is not moved, and still spreads.
+				// Another writer may still write it without having seen the pruning; the removed
+				// node cannot. A deletion belongs to no node: it is not moved, and still spreads.
 				if w.do != deletes && w.by.h.p.Node() == gone {
 					other := living[slices.IndexFunc(living, has)]
 					o.h.violate("pruning-loses-nothing", "history of %v in %q is moved without the %v, which %v has", gone, k.key, w, other.h.p.Node())
@@ -480,7 +482,7 @@ func (d *data) differ() string {
 				return fmt.Sprintf("%s differ in %s: a %s that %v have modified, and one that %v have modified", peer, key, a.Type(), a.ModifiedBy(), b.ModifiedBy())
 			}
 		}
-		return peer + " have other digests, and hold the same but for pruning or deleted keys"
+		return peer + " have different digests, and differ only in pruning or deleted keys"
 	}
 	return ""
 }

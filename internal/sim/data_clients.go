@@ -134,7 +134,7 @@ func (r *replicator) submitAsked() {
 	r.input(in...)
 }
 
-// burst makes more changes than are sent at a time.
+// burst makes more changes than a replicator sends at a time.
 func (d *data) burst(r *replicator) {
 	r.h.p.Do(func() {
 		r.collects = true
@@ -280,7 +280,7 @@ func (d *data) read(r *replicator, k *datum, level replication.Level, repair boo
 }
 
 // racing makes two nodes concurrently add and remove the same element. Neither sees the changes of
-// the other, and both have removed their additions.
+// the other, and both remove their additions.
 func (d *data) racing(r *replicator) {
 	nodes := slices.DeleteFunc(d.clients(), func(o *replicator) bool { return o == r })
 	if len(nodes) == 0 {
@@ -403,7 +403,7 @@ const (
 	cart                 // an ORSet of unique elements, which are removed too
 	dict                 // an LWWMap with unique keys
 	register             // an LWWRegister that one process writes
-	race                 // an ORSet to which two nodes concurrently add the same element, which both remove
+	race                 // an ORSet; two nodes concurrently add the same element, and both remove it
 	stock                // a PNCounterMap whose keys come and go
 	tags                 // an ORMultiMap whose keys come and go
 	leased               // a GSet that expires
@@ -426,8 +426,8 @@ type datum struct {
 	last    int64 // last number of the writer
 	events  []settled
 
-	base      int64                         // count when all nodes held the same, if nodes are pruned
-	has       *holders                      // the replicators that held it then
+	base      int64                         // count when all nodes had equal data, if nodes are pruned
+	has       *holders                      // the replicators that held it at that time
 	owners    map[identity.Node]*replicator // nodes that have taken over the history of a removed node
 	twice     bool                          // two clusters that did not see each other have pruned the same node
 	untracked bool                          // data that was only on disks may have been pruned
@@ -482,7 +482,7 @@ type write struct {
 	acked uint64
 	view  *view
 	held  int      // number of replicas that acknowledged it
-	has   *holders // the replicators that held it when all did
+	has   *holders // the replicators that held it when all replicators did
 	lost  bool     // lost with the last replicator that held it
 }
 
@@ -526,8 +526,8 @@ func (w *write) contained(v crdt.Value, deleted, found bool) bool {
 	return true
 }
 
-// present is contains without the assumption that a deleted key contains everything: the node that
-// has deleted a key holds nothing that others could lack.
+// present is contained without the assumption that a deleted key contains everything. A node that
+// has deleted a key holds nothing that other nodes could lack.
 func (w *write) present(v crdt.Value, deleted, found bool) bool {
 	return deleted == (w.do == deletes) && w.contained(v, deleted, found)
 }
@@ -569,8 +569,8 @@ func (k *datum) deleting() bool {
 }
 
 // reachedAll reports whether a removal has reached all nodes. A replicator without the element may
-// never have received the element, so it must have held the element when all did, or hold the same
-// data as one that had.
+// never have received the element. Each replicator must therefore have held the element when all
+// replicators did, or hold the same data as a replicator that had held it.
 func (w *write) reachedAll(now *holders) bool {
 	knew := func(r *replicator) bool {
 		return w.stable() && slices.Contains(w.has.of, r) || slices.ContainsFunc(w.datum.writes, func(a *write) bool {
@@ -607,10 +607,12 @@ func (w *write) mayReappear() bool {
 	})
 }
 
-// stable reports whether all replicators held it at the same time and one of them still lives.
+// stable reports whether all replicators held the write at the same time and one of them still
+// lives.
 func (w *write) stable() bool { return w.has.some() }
 
-// recordHolders records the writes that all replicators hold, which only the end of all may lose.
+// recordHolders records the writes that all replicators hold. Such a write may be lost only when
+// all of these replicators have ended.
 func (d *data) recordHolders() {
 	now := &holders{d.holders()}
 	if len(now.of) == 0 {

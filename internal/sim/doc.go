@@ -20,9 +20,9 @@
 // # Faults
 //
 // Frames are lost, delayed, duplicated and reordered. A node loses its link to the broker in one or
-// both directions, and notices it or not. A pair of nodes loses its connection. The broker is split
-// in two or fails. Nodes are paused, killed and restarted. Clocks drift, and wall clocks jump.
-// Lease requests are answered late or never, and may take effect after their timeout. Members
+// both directions, and may not notice the loss. A pair of nodes loses its connection. The broker is
+// split in two or fails. Nodes are paused, killed and restarted. Clocks drift, and wall clocks
+// jump. Lease requests are answered late or never, and may take effect after their timeout. Members
 // leave, join, and are downed by operators.
 //
 // # Replicated data
@@ -40,10 +40,10 @@
 // Each node also hosts shards of an entity type; some nodes have a proxy. The coordinator is a
 // singleton. Its state is in replicated data, or in a journal that fails, is slow, and stores
 // appends whose answer was lost. Clients send at least 10,000 numbered commands to entities, which
-// store them in the journal, fenced, and reply. Shards are rebalanced without a reason. Nodes are
-// drained, which may be undone, or restarted one after the other, one of them with different
-// settings. Sometimes two coordinators run. Running entities are remembered in the journal, in
-// replicated data, or not at all.
+// store them in the journal, fenced, and reply. Shards are rebalanced at random. Nodes are drained,
+// and a drain may be undone. Nodes are also restarted one after the other, one of them with
+// different settings. Sometimes two coordinators run. Running entities are remembered in the
+// journal, in replicated data, or not at all.
 //
 // After each step: an entity runs once and a shard has one owner; coordinators send only stored
 // decisions; regions accept no lower term; a node with different settings is refused; and the
@@ -53,17 +53,17 @@
 //
 // In one of eight seeds only planned moves happen, some of them while messages to the leaving node
 // are slow. No command is then lost or refused, a leaving node hands off its shards in time, and
-// remembered entities start again. The exception is a leaving node that finds no coordinator
-// because there is none: after the timeout of package sharding it refuses the commands for which it
-// knows no home, and their callers get the error.
+// remembered entities start again. The exception is a leaving node while no coordinator runs. After
+// the timeout of package sharding, this node refuses the commands for shards without a known home,
+// and their callers get the error.
 //
 // # Excluded faults
 //
 // The protocol does not promise to survive these faults, so the simulation excludes them. The
 // network is not cut along a second line while members decide about the first, because a node that
 // changes sides may be counted on both. The first seed does not start while it cannot reach another
-// seed that is a member, because it would correctly form a second cluster. A living member that
-// cannot receive the message is not downed. A node with different settings does not get the
+// seed that is a member, because it would correctly form a second cluster. A living member is not
+// downed while it cannot receive the notice. A node with different settings does not get the
 // coordinator, which would refuse all other nodes. With lease-majority, no node is paused and the
-// broker does not fail during a cut, because the lease expires.
+// broker does not fail during a cut, because the lease would expire.
 package sim

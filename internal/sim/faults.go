@@ -165,11 +165,11 @@ func garbage(c *cluster) bool {
 			data[i] = byte(c.w.Rand.Uint32()) //nolint:gosec // any byte
 		}
 		kind := link.Kind(c.w.Rand.IntN(int(node.KindForwarded))) //nolint:gosec // a few
-		// A random message may be valid: it would be accepted, and a node that reads that it is
-		// quarantined ends. Two bytes are enough, because a higher minor version may append any
-		// bytes.
+		// Random bytes may form a valid message. The node would accept it, and a node that receives
+		// a notice of its quarantine ends. Two bytes can be enough for a valid message, because a
+		// higher minor version may append any bytes.
 		if msg, err := membership.DecodeMessage(data); err == nil {
-			c.w.Logf("it would be a message: %v", membership.KindOf(msg))
+			c.w.Logf("not sent, because the bytes form a message: %v", membership.KindOf(msg))
 			continue
 		}
 		m := env.Message{From: from.p.Node(), To: to.p.Node(), Kind: kind, Data: data}
@@ -474,7 +474,7 @@ func loss(c *cluster) bool {
 	n.Loss, n.Double, n.Overtake = 0.2*math.Pow(c.w.Rand.Float64(), 2), 0.1*c.w.Rand.Float64(), 0.1*c.w.Rand.Float64()
 	d := c.between(5*time.Second, 30*time.Second)
 	c.w.Logf("FAULT: for %v frames are lost with %.2f, doubled with %.2f, overtaken with %.2f", d, n.Loss, n.Double, n.Overtake)
-	return c.runFault(d, "no frames are lost any more", func() { n.Loss, n.Double, n.Overtake = 0, 0, 0 })
+	return c.runFault(d, "frames are no longer lost", func() { n.Loss, n.Double, n.Overtake = 0, 0, 0 })
 }
 
 func slowNetwork(c *cluster) bool {
@@ -545,7 +545,7 @@ func outageLosesNoNode(c *cluster, were []*host) {
 }
 
 // untilDecided is the maximum time, in addition to StableAfter, until all nodes have noticed a
-// clean cut, it is decided, and the losing nodes have ended.
+// clean cut, a side is chosen, and the losing nodes have ended.
 const untilDecided = 40 * time.Second
 
 const sideSurvives = "the chosen side survives"

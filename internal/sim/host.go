@@ -33,7 +33,7 @@ type host struct {
 	data      *replicator
 	shards    *shardNode
 
-	joined   time.Duration // time of becoming a member
+	joined   time.Duration // when the node became a member
 	stopped  membership.Reason
 	observed observed
 }

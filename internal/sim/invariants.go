@@ -482,8 +482,8 @@ func namesakes(c *cluster, h *host) bool {
 	})
 }
 
-// patience is the time after a fault in which it may have consequences: until all nodes have
-// noticed it, it is decided, and the members agree.
+// patience is the time after a fault in which the fault may have consequences: until all nodes have
+// noticed it, a downing decision is made, and the members agree.
 func (c *cluster) patience() time.Duration {
 	return 3*cmp.Or(c.plan.Config.Downing.StableAfter, 20*time.Second) + 40*time.Second
 }

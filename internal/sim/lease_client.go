@@ -95,8 +95,9 @@ func (l *leaseClient) answer(held bool, how string) {
 	l.done(node.LeaseAnswer{Lease: l.name, Held: held})
 }
 
-// own calls write with a revision of the entry, and after a failure with the present revision if the
-// entry is this node's own: an earlier call with an unknown outcome may have changed it.
+// own calls write with a revision of the entry. If write fails and the entry is this node's own,
+// own calls write again with the present revision, because an earlier call with an unknown outcome
+// may have changed the entry.
 func (l *leaseClient) own(revision uint64, write func(revision uint64) error) error {
 	err := write(revision)
 	if err == nil {

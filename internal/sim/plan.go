@@ -202,10 +202,11 @@ func (c Coverage) add(n node.Counters) {
 	c.hit("node", "exit timed out", n.ExitTimeouts)
 }
 
-// enough is the number of seeds in which each event must occur that is not rare.
+// enough is a number of seeds. Each event that is not rare must occur in one of them.
 const enough = 200
 
-// required returns the number of seeds in which an event must occur, never if it need not occur.
+// required returns the number of seeds in which an event must occur at least once. It returns never
+// if the event need not occur.
 func required(table, row string) uint64 {
 	const never = math.MaxUint64
 	switch table + ": " + row {

@@ -23,13 +23,13 @@ import (
 // coordination is the singleton that runs the coordinator.
 const coordination = "sharding"
 
-// sharding is the simulated entity type of a cluster, with the observer's view of it: which
-// entities run where, and which commands were sent, delivered, stored and acknowledged.
+// sharding is the simulated entity type of a cluster with an external record of it: the nodes on
+// which entities run, and the commands that were sent, delivered, stored and acknowledged.
 type sharding struct {
 	workload
 
 	plan   ShardsPlan
-	all    []*shardNode // of all times
+	all    []*shardNode // all nodes that ever existed
 	byNode map[identity.Node]*shardNode
 
 	store          *stateStore
@@ -39,9 +39,9 @@ type sharding struct {
 	commands       []command // by number, from 1
 	last           map[sender]uint64
 	storeCallCount uint64        // number of store calls
-	activeAt       time.Duration // since when a coordinator is, 0: none is
+	activeAt       time.Duration // since when a coordinator is active; 0 if none is
 	misconfigured  string        // name of the node that will have another setting when it starts again
-	closing        bool          // clients have sent all that they send
+	closing        bool          // clients send no more commands
 }
 
 func newSharding(c *cluster, seed uint64, plan ShardsPlan) *sharding {
@@ -294,7 +294,7 @@ func (s *shardNode) undrain() {
 }
 
 // undrainedHosts checks that a node gets shards again after a canceled drain if there are enough.
-// It returns a node that does not.
+// It returns a description of a node that has none, or "".
 func (d *sharding) undrainedHosts() string {
 	hosts := filter(d.living(), (*shardNode).hosts)
 	for _, s := range hosts {
@@ -324,8 +324,8 @@ func (s *shardNode) restart() {
 	}
 }
 
-// delayWaysTo delays the links to a node that is about to leave, except from its coordinator, and
-// returns the time before it leaves: messages in flight arrive late then.
+// delayWaysTo delays the links to a node that is about to leave, except the link from its
+// coordinator, so that messages in flight arrive late. It returns the time until the node leaves.
 func (d *sharding) delayWaysTo(s *shardNode) time.Duration {
 	coord, known := s.m.Coordinator()
 	if !d.plan.Calm || !known || s.m.LocalCoordinator() != nil || d.rand.IntN(3) == 0 { // its own coordinator would wait for the store

@@ -121,7 +121,7 @@ func (s *shardNode) checkCoordinatorMessage(to identity.Node, data []byte) {
 	s.countRepeatedMessage(to, &m)
 	s.asks(m.Kind)
 	c := s.m.LocalCoordinator()
-	if err != nil || m.Kind.ToCoordinator() || c == nil { // it has ended after that
+	if err != nil || m.Kind.ToCoordinator() || c == nil { // the coordinator ended after it sent the message
 		return
 	}
 	state, rev := c.State()
@@ -137,7 +137,7 @@ func (s *shardNode) checkCoordinatorMessage(to identity.Node, data []byte) {
 	}
 }
 
-// was reports whether a state is the one after a number of events.
+// was reports whether a state is the state after the first rev events.
 func (s *stateStore) was(state coordinator.State, rev uint64) bool {
 	if s.replicated != nil {
 		known, found := s.replicated.known[edition{state.Term(), rev}]
@@ -175,7 +175,7 @@ func movingShardsHaveNoHome(s *shardNode, sends []shardcore.Outgoing) {
 			for _, h := range m.Homes {
 				homes = append(homes, h.Shards...)
 			}
-		case m.Kind == coordinator.BeginHandOff: // the hand-off begins after that
+		case m.Kind == coordinator.BeginHandOff: // the hand-off begins after this message
 			homes = slices.DeleteFunc(homes, func(n shardcore.Shard) bool { return slices.Contains(m.Shards, n) })
 		}
 	}

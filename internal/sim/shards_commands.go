@@ -31,12 +31,12 @@ type command struct {
 	from      *shardNode
 	region    uint64 // instance of the sender
 	account   *account
-	at        *shardNode // holds it, or has sent it
+	at        *shardNode // the node that holds it, or has sent it
 	to        *shardNode // receiver while in flight, else nil
 	before    env.Gap    // losses of that link before it was sent
 	delivered bool
 	refused   bool
-	dropped   bool // by a node that ignores the sender
+	dropped   bool // dropped by a node that ignores the sender
 	stored    bool
 	outcome   outcome
 }
@@ -169,8 +169,8 @@ func (d *sharding) refused(s *shardNode, r shardcore.Refusal) {
 	d.reply(s, nr, refused)
 }
 
-// downed reports whether this node has seen itself marked as down, which calm plans do not include:
-// the membership checks decide whether that is allowed.
+// downed reports whether this node has seen itself marked as Down. Calm plans contain no downing;
+// the membership checks decide whether it is allowed.
 func (s *shardNode) downed() bool {
 	return slices.ContainsFunc(s.h.m.Gossip().Members(), func(m *identity.Member) bool {
 		return m.Node == s.h.p.Node() && m.Status == identity.Down
@@ -215,9 +215,9 @@ func (s *shardNode) failOpenCommands(there func(identity.Node) bool) {
 	}
 }
 
-// directPaths are the fast paths of a node's shards, used as in package sharding: commands bypass
-// the machine if a path accepts them and no earlier ones wait. The others wait for the loop, which
-// handles them some time later, or before the next other input.
+// directPaths are the fast paths of a node's shards, used as in package sharding. A command
+// bypasses the machine if a path accepts it and no earlier commands wait. Other commands wait for
+// the loop. The loop handles them some time later, or before the next input of another kind.
 type directPaths struct {
 	paths    []shardcore.Path[*entity, queuedCommand]
 	version  uint64    // route version of the last restriction
@@ -276,7 +276,7 @@ func (c *queuedCommand) input() shardcore.Input {
 	return shardcore.Send{Shard: c.shard, Message: shardcore.Message{Entity: c.account.id, Local: c.nr}}
 }
 
-// pass sends a command by the path of its shard, if that accepts it.
+// pass sends a command by the path of its shard, if the path accepts it.
 func (s *shardNode) pass(c queuedCommand) bool {
 	id := c.peer.Packet.Entity
 	if c.from == shardcore.Own {

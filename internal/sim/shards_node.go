@@ -50,7 +50,7 @@ type shardNode struct {
 	routes       uint64                   // route version of the last check
 	since        time.Duration            // start of the region
 	term         uint64                   // highest term that the region has seen
-	askedAt      time.Duration            // first request without a message of a coordinator since
+	askedAt      time.Duration            // first request since the last message of a coordinator
 	open         map[uint64]identity.Node // commands sent to other nodes without a reply
 	asked        []uint64                 // by shard: the last command of the final check
 	sentRequests map[string]bool
@@ -94,7 +94,8 @@ func (s *shardNode) after(t time.Duration, f func()) {
 // schedule steps the machine in an event of its own.
 func (s *shardNode) schedule(in shardcore.Input) { s.h.p.Do(func() { s.step(in) }) }
 
-// step steps the machine and applies the effects. Queued commands are earlier inputs.
+// step steps the machine and applies the effects. It handles queued commands first, because they
+// are earlier inputs.
 func (s *shardNode) step(in shardcore.Input) {
 	if s.handleInbox(); !s.gone {
 		s.applyEffects(s.m.Step(s.h.p.Now(), in))
@@ -155,7 +156,7 @@ func (s *shardNode) notifyLeft() {
 
 func (s *shardNode) singletonStarted() {
 	s.hasSingleton = true
-	if s.wrongSetting != "" { // before another node notices
+	if s.wrongSetting != "" { // before another node notices the wrong setting
 		s.restart()
 		return
 	}

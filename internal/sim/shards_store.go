@@ -32,7 +32,7 @@ type stateStore struct {
 	events []coordinator.Event
 	fold   *coordinator.Fold
 	state  coordinator.State // after all events
-	homes  map[home]bool     // all homes of all times
+	homes  map[home]bool     // all homes that were ever stored
 
 	replicated *replicatedStore // nil if the state is in the journal
 }
@@ -110,8 +110,8 @@ var (
 	errStoreFenced   = errors.New("fenced")
 )
 
-// call executes a call of a node: access reads or changes the journal, and answer gets its error, or
-// the error of the call.
+// call executes a call of a node. access reads or changes the journal. answer gets the error of
+// access, or the error of the call.
 func (s *stateStore) call(at *shardNode, access func() error, answer func(error)) {
 	took, stored, replies := s.fate()
 	if !replies {
@@ -230,8 +230,8 @@ type replicatedStore struct {
 	d       *sharding
 	known   map[edition]coordinator.State
 	acked   map[edition]bool
-	tried   []coordinator.Change // by nodes without a reply
-	last    edition              // that was acknowledged
+	tried   []coordinator.Change // changes by nodes that have no reply
+	last    edition              // the last acknowledged version
 	holders []*replicator        // the replicators that had it
 }
 
@@ -294,7 +294,7 @@ func (r *replicatedStore) note(state coordinator.State, rev uint64) {
 }
 
 // acknowledged checks that each acknowledged change follows the previous acknowledged one, unless
-// that was lost with nodes.
+// the previous one was lost with its nodes.
 func (r *replicatedStore) acknowledged(at *shardNode, c *coordinator.Change) {
 	now := edition{c.Term, c.Rev + uint64(len(c.Events))}
 	claim := c.Events[0].Kind == coordinator.Started
@@ -372,7 +372,7 @@ func (r *replicatedStore) holding(at edition) []*replicator {
 }
 
 const (
-	// storeCallID is the first number of requests to replicators that are not the clients'.
+	// storeCallID is the first number of the requests of store calls. Clients use lower numbers.
 	storeCallID = 1 << 62
 	// maxTries is how often a key is read or changed until enough replicas take part.
 	maxTries = 5
@@ -439,7 +439,7 @@ func (e *storeCall) end() {
 	delete(e.s.storeCalls, e)
 }
 
-// endStoreCalls gives all of them up.
+// endStoreCalls abandons all store calls.
 func (s *shardNode) endStoreCalls() {
 	for e := range s.storeCalls { // the order does not matter
 		e.end()
@@ -488,9 +488,9 @@ func (e *storeCall) try(key string, level replication.Level, q storeRequest) err
 	return errQuorum
 }
 
-// replicatedEntities stores remembered entities in replicated data, in a set for each shard. A
-// previous owner is not prevented from changing it. It is lost with its nodes, so that everything
-// is found again only without failures.
+// replicatedEntities stores remembered entities in replicated data, in a set for each shard.
+// Nothing prevents a previous owner from changing the set. A set is lost with its nodes, so all
+// entities are found again only without failures.
 type replicatedEntities struct {
 	d      *sharding
 	knows  map[owner]map[string]bool           // entities that each owner has loaded or stored

@@ -115,7 +115,7 @@ func (f *File) Run(ctx context.Context) {
 		changed, err := f.Reload()
 		switch {
 		case err != nil:
-			f.cfg.Logger.WarnContext(ctx, "rates not read, the last good ones stay in force", slog.Any("error", err))
+			f.cfg.Logger.WarnContext(ctx, "rates not read, keeping the last valid rates", slog.Any("error", err))
 		case changed:
 			f.cfg.Logger.InfoContext(ctx, "rates changed", slog.String("file", f.path))
 		}

@@ -142,7 +142,7 @@ func TestFileChanges(t *testing.T) {
 		check("31.5")
 		write(t, path, 3, `{"rates": [`) // half written
 		check("31.5")
-		if !strings.Contains(log.String(), "the last good ones stay in force") {
+		if !strings.Contains(log.String(), "keeping the last valid rates") {
 			t.Errorf("the change was not logged: %s", log.String())
 		}
 		write(t, path, 4, one("32"))

@@ -126,7 +126,7 @@ func (t *Table) Quote(from, to money.Currency, at time.Time) (Quote, error) {
 		return Quote{}, fmt.Errorf("%w for %v", ErrMissing, p)
 	}
 	if age := at.Sub(e.asOf); t.maxAge > 0 && age > t.maxAge {
-		return Quote{}, fmt.Errorf("%w: %v is of %s, at most %v are allowed", ErrStale, p, e.asOf.Format(time.RFC3339), t.maxAge)
+		return Quote{}, fmt.Errorf("%w: %v is from %s, the maximum age is %v", ErrStale, p, e.asOf.Format(time.RFC3339), t.maxAge)
 	}
 	rate, err := money.ParseRate(e.rate)
 	if err != nil {

@@ -93,9 +93,9 @@ func (w *Env) Run(d time.Duration, done func() bool) bool {
 	return false
 }
 
-// Until advances the time until holds returns true, but by at most most. It calls holds at the
-// interval and returns its last result. It returns false as soon as failed returns true. failed may
-// be nil.
+// Until advances the time until holds returns true, at most by the duration most. It calls holds at
+// the interval and returns its last result. It returns false as soon as failed returns true. failed
+// may be nil.
 func (w *Env) Until(most, interval time.Duration, holds, failed func() bool) bool {
 	for end := w.now + most; w.now < end && !holds(); {
 		if w.Run(interval, failed) {
@@ -374,8 +374,8 @@ type Alarm struct {
 }
 
 // Set schedules one call of tick at the time that next returns, unless an earlier call is
-// scheduled. next returns the next time of the machine, now the current time, and after calls a
-// function after a delay.
+// scheduled. The function next returns the next time of the machine, now returns the current time,
+// and after calls a function after a delay.
 func (a *Alarm) Set(next, now func() time.Duration, after func(time.Duration, func()), tick func()) {
 	at := next()
 	if at == never || a.set && at >= a.at {

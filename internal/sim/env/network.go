@@ -41,7 +41,7 @@ func (b Between) pick(r *rand.Rand) time.Duration {
 	return b.Least + time.Duration(r.Int64N(int64(b.Most-b.Least)))
 }
 
-// Cut drops all frames from one name to another, or ends that.
+// Cut starts or stops dropping all frames from one name to another.
 func (n *Network) Cut(from, to string, cut bool) { setPair(&n.cuts, from, to, cut) }
 
 // Late adds a delay from one name to another on all lanes except Control. It does not count as a
@@ -251,7 +251,8 @@ func (p *Process) receive(e *event) {
 	}
 }
 
-// deliver passes a message to the program. If it is named, the sender knew no UID.
+// deliver passes a message to the program. named reports that the sender addressed the name without
+// a UID.
 func (p *Process) deliver(from identity.Node, named bool, kind link.Kind, data []byte) {
 	to := p.node
 	if named {

@@ -60,7 +60,7 @@ func (n *node) applyEffects(e shardcore.Effects) {
 		c.noted(&e.Notes[i])
 	}
 	for _, m := range e.Malformed {
-		c.violate("%v can't read a message of %v: %v", n.self, m.From, m.Err)
+		c.violate("%v cannot read a message of %v: %v", n.self, m.From, m.Err)
 	}
 	c.result.Refused += len(e.Refused)
 	for _, a := range e.Actions {

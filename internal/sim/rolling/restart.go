@@ -40,7 +40,8 @@ const (
 	settled = 5 * time.Second
 	// Afterwards is the maximum time after the last restart until shards are balanced.
 	Afterwards = 300 * time.Second
-	// Balanced is the maximum difference between the most and the fewest shards of a region then.
+	// Balanced is the maximum difference, at that time, between the most and the fewest shards of a
+	// region.
 	Balanced = 2
 )
 
@@ -52,7 +53,7 @@ const (
 	AnyOrder Order = iota
 	// OldestFirst moves the coordinator with each restart.
 	OldestFirst
-	// YoungestFirst moves it once, at the end.
+	// YoungestFirst moves the coordinator once, at the end.
 	YoungestFirst
 )
 
@@ -93,7 +94,7 @@ type Result struct {
 	// Coordinators is the number of coordinators.
 	Coordinators int
 	// Commands is the number of sent commands, Delivered of those that reached their entity,
-	// Refused of those that their senders got an error for.
+	// Refused of those whose senders received an error.
 	Commands, Delivered, Refused int
 	// Steps is the number of steps of all machines.
 	Steps int
@@ -272,16 +273,16 @@ const (
 	gossip = 4 * time.Second
 	// The leader detects convergence some seconds later and continues.
 	agreementLeast, agreementMost = 3 * time.Second, 5 * time.Second
-	// A process that has ended is a member for some time.
+	// A process that has ended remains a member for some time.
 	removalLeast, removalMost = 8 * time.Second, 12 * time.Second
-	// It returns after some seconds as another incarnation.
+	// The process returns after some seconds as another incarnation.
 	startingLeast, startingMost = time.Second, 4 * time.Second
 	// maxLeaving is how long a leaving node waits for its hand-offs.
 	maxLeaving = 9 * time.Second
 )
 
-// setStatus changes the status of a member, or adds or removes it. Each node learns it after its
-// own delay. The function then is called when all have.
+// setStatus changes the status of a member, or adds or removes it. Each node learns the change
+// after its own delay. setStatus calls then when all nodes have learned it.
 func (c *cluster) setStatus(n *node, s identity.Status, then func()) {
 	c.version++
 	c.members = slices.Clone(c.members)
@@ -301,7 +302,7 @@ func (c *cluster) setStatus(n *node, s identity.Status, then func()) {
 	c.publishMembers(then)
 }
 
-// setStatusAndWait is setStatus; it calls then when the member itself has learned the change.
+// setStatusAndWait is like setStatus, but calls then when the member itself has learned the change.
 func (c *cluster) setStatusAndWait(n *node, s identity.Status, then func()) {
 	n.awaits, n.then = c.version+1, then
 	c.setStatus(n, s, func() {})
@@ -404,7 +405,7 @@ func (c *cluster) handOver(n *node, then func()) {
 }
 
 // replace ends a process and starts one with the new version. The restart is complete some seconds
-// after that has learned that it is Up.
+// after the new process has learned that it is Up.
 func (c *cluster) replace(n *node) {
 	n.end()
 	changes := 0
