@@ -28,8 +28,8 @@ const (
 
 type adminRequest struct {
 	Command adminCommand `json:"command"`
-	// Node is the member to leave or to down: a name, or a name and a UID in the format of
-	// identity.Node.String.
+	// Node is the member that is to leave or to be downed. It is a name, or a name and a UID in the
+	// format of identity.Node.String.
 	Node string `json:"node,omitempty"`
 	// After is the member after which the page of members begins.
 	After string `json:"after,omitempty"`
@@ -52,7 +52,7 @@ var errNoService = errors.New("unknown service")
 // identity.Node.String.
 type Summary struct {
 	Cluster string `json:"cluster"`
-	// Self is the reporting node, Since the time of its start.
+	// Self is the reporting node. Since is the time of its start.
 	Self  string    `json:"self"`
 	Since time.Time `json:"since"`
 	// Connected reports that the node receives its own messages through the network. Suspended
@@ -91,7 +91,7 @@ type SummaryMember struct {
 
 const (
 	adminPage    = 2000      // members of a page, at most
-	adminBytes   = 256 << 10 // of a page, about
+	adminBytes   = 256 << 10 // of a page, approximately
 	maxObservers = 10        // of an unreachable member
 )
 
@@ -105,10 +105,10 @@ func (n *Node) serveAdmin() {
 	}
 }
 
-// HandleAdmin sets the handler of operators' requests for a service: JSON objects with its name in
-// the field "service". It replaces an earlier handler; nil removes it. Replies are JSON objects,
-// with errors in the field "error". It is for packages that build on this one. Operators can reach
-// a node once it is a member.
+// HandleAdmin sets the handler of operators' requests for a service. It replaces an earlier
+// handler; nil removes the handler. A request is a JSON object with the name of the service in the
+// field "service". A reply is a JSON object with errors in the field "error". Packages that build
+// on this one use HandleAdmin. Operators can reach a node once it is a member.
 func (n *Node) HandleAdmin(service string, h transport.AdminHandler) { n.services.Store(service, h) }
 
 // serviceOf returns a handler that dispatches requests by service. Requests without a service go to
@@ -168,9 +168,9 @@ func parseMember(s string) (identity.Node, error) {
 	return identity.Node{Name: s}, nil
 }
 
-// Summary returns the state of the cluster as this node sees it. The members begin after the given
-// one, or with the first one if after is empty: at most 2,000, and about 256 KiB. The error matches
-// ErrInvalid if after is not a node.
+// Summary returns the state of the cluster as this node sees it. It lists the members that follow
+// after, or all members if after is empty, but at most 2,000 members and about 256 KiB. The error
+// matches ErrInvalid if after is not a node.
 func (n *Node) Summary(after string) (*Summary, error) {
 	var from identity.Node
 	if after != "" {
@@ -243,8 +243,8 @@ func (s *Summary) String() string {
 }
 
 // Admin sends requests of an operator to the nodes of a cluster. Its methods are safe for
-// concurrent use. An error that a node reports is returned as an error with its text, which matches
-// ErrNotMember where a method documents it. Other errors are those of transport.AdminClient.
+// concurrent use. An error that a node reports is returned with the node's text. It matches
+// ErrNotMember where a method documents this. Other errors are those of transport.AdminClient.
 type Admin struct{ client *adminrpc.Client }
 
 // NewAdmin returns an Admin that uses a connection of a plugin, such as nats.ConnectOperator. It

@@ -20,11 +20,11 @@ import (
 
 // Config configures a node.
 type Config struct {
-	// Cluster is the name of the cluster, without dots. It must be that of the carrier. It is part
-	// of the names of leases. Required.
+	// Cluster is the name of the cluster, without dots. It must be equal to the cluster of the
+	// carrier. Names of leases contain it. Required.
 	Cluster string
-	// Carrier sends and receives messages. It also has the identity of this node. The node owns it
-	// and closes it, even if Start fails. Required.
+	// Carrier sends and receives messages. It also provides the identity of this node. The node
+	// owns the carrier and closes it, even if Start fails. Required.
 	Carrier transport.Carrier
 	// Transport has the limits of the transport. OnEvent is called after the node has handled the
 	// event. The node adds its kinds to Silent. Logger defaults to that of the node.
@@ -49,8 +49,8 @@ type Config struct {
 	Leases lease.Store
 	// Lease configures the leases.
 	Lease LeaseSettings
-	// Check are further settings that must be the same on all nodes. They are sent to any node that
-	// tries to join, so they must not contain secrets.
+	// Check holds further settings that must be the same on all nodes. They are sent to any node
+	// that tries to join, so they must not contain secrets.
 	Check []Setting
 	// Settings tune the membership protocol.
 	Settings Settings
@@ -58,19 +58,19 @@ type Config struct {
 	// PhaseTimeout is how long a phase of the shutdown may take. Defaults to 5 s, and to 10 s for
 	// PhaseStopRegions, PhaseExiting and PhaseTerminate.
 	PhaseTimeout map[Phase]time.Duration
-	// StopWarning is the interval of warnings about a singleton that was asked to stop and has not.
-	// Defaults to 5 s.
+	// StopWarning is the interval between warnings about a singleton instance that was asked to
+	// stop and still runs. Defaults to 5 s.
 	StopWarning time.Duration
 	// MaxInputs is how many messages of the control lane may wait to be handled. Further ones are
-	// dropped and counted; the protocols repeat important messages. Defaults to 8,192. Waiting
-	// messages have at most 64 MiB.
+	// dropped and counted; the protocols repeat important messages. Defaults to 8,192. All waiting
+	// messages together have at most 64 MiB.
 	MaxInputs int
 	// MaxEvents is how many events may wait for a consumer of Node.Events before they are replaced
 	// by a snapshot. Defaults to 16,384.
 	MaxEvents int
 
-	// Logger receives log lines. It may block: up to 4,096 lines wait for it. Defaults to one that
-	// discards all lines.
+	// Logger receives log lines. It may block: up to 4,096 lines wait for it. Defaults to a logger
+	// that discards all lines.
 	Logger *slog.Logger
 	// Observer receives events of the node. Defaults to none.
 	Observer Observer
@@ -104,7 +104,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// validate returns the parsed version, and the errors that the machines do not check.
+// validate returns the parsed version. It checks only the fields that the machines do not check.
 func (c *Config) validate() (identity.Version, error) {
 	var errs fielderror.Errors
 	check := func(field string, err error) { errs.Add("Config."+field, err) }

@@ -28,7 +28,8 @@ var (
 	ErrShuttingDown = errors.New("cluster: this node is shutting down")
 	// ErrDowned is the result of a node that the other members have downed.
 	ErrDowned = errors.New("cluster: this node was downed")
-	// ErrNameInUse is the result of a node whose name another live node has. The text has that node.
+	// ErrNameInUse is the result of a node whose name another live node uses. The text contains
+	// that node.
 	ErrNameInUse = errors.New("cluster: the name is in use")
 	// ErrIncompatible is the result of a node whose settings differ from those of the cluster. The
 	// text lists the settings.
@@ -40,7 +41,7 @@ var (
 
 	// ErrNotHosted is returned if the destination does not run the singleton, or if no instance was
 	// found in time. The message was not handled.
-	ErrNotHosted = errors.New("cluster: no instance of the singleton is there")
+	ErrNotHosted = errors.New("cluster: the destination runs no instance of the singleton")
 	// ErrDropped is returned if a buffered message was dropped in favour of newer ones. It was not
 	// handled.
 	ErrDropped = errors.New("cluster: the message was dropped in favour of newer ones")
@@ -68,8 +69,8 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }
 
-// wrapError adds the operation and the singleton to an error, and the package unless the text has
-// it.
+// wrapError adds the operation and the singleton to an error. It also adds the name of the package,
+// unless the text contains it.
 func wrapError(operation, singleton string, err error) error {
 	if strings.Contains(err.Error(), "cluster: ") {
 		return fmt.Errorf("%s %q: %w", operation, singleton, err)

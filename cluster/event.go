@@ -236,7 +236,7 @@ const (
 	Resumed
 )
 
-// The kinds that the machine reports are consecutive and in its order.
+// The kinds that the machine reports are consecutive and have the order of the machine's kinds.
 const (
 	firstOfMachine = TombstonesChanged
 	lastOfMachine  = ReachabilityChanged
@@ -299,7 +299,7 @@ type broadcaster struct {
 
 	mu          sync.Mutex
 	state       *State
-	changed     chan struct{} // closed when there is another state
+	changed     chan struct{} // closed when the state changes
 	subscribers map[*subscriber]struct{}
 	closed      bool
 	lagged      uint64
@@ -338,7 +338,7 @@ func (b *broadcaster) publish(state *State, events []Event) {
 
 func (b *broadcaster) enqueue(r *subscriber, events []Event) {
 	if r.stale {
-		return // the snapshot will show it
+		return // the snapshot will contain the change
 	}
 	before := len(r.queue)
 	for _, e := range events {

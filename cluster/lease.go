@@ -59,8 +59,8 @@ func (l *leases) open(name string) (*leaser, error) {
 	return w, nil
 }
 
-// answer returns the input for the machine with the result of an operation, and the owner of a
-// lease that is held elsewhere.
+// answer returns the result of an operation as an input for the machine. The owner is the holder of
+// a lease that another node holds.
 func answer(op node.LeaseOp, ok bool, owner string) node.Input {
 	if op.Release {
 		return node.LeaseReleased{Lease: op.Lease, Done: ok}
@@ -70,7 +70,7 @@ func answer(op node.LeaseOp, ok bool, owner string) node.Input {
 
 func (l *leases) run(w *leaser) {
 	defer l.running.End()
-	defer func() { _ = w.lease.Close() }() // it never fails
+	defer func() { _ = w.lease.Close() }() // Close never fails
 	for {
 		select {
 		case <-w.ops.Ready:
@@ -83,8 +83,8 @@ func (l *leases) run(w *leaser) {
 	}
 }
 
-// carryOut carries out one operation and reports the result. The loss of the lease is reported
-// after that.
+// carryOut carries out one operation and reports the result. A loss of the lease is reported only
+// after the result.
 func (l *leases) carryOut(ctx context.Context, w *leaser, op node.LeaseOp) {
 	defer l.busy.End()
 	n := l.node

@@ -116,8 +116,8 @@ func (n *Node) step(in node.Input) { n.applyEffects(n.machine.Step(n.now(), in))
 
 func (n *Node) member(in membership.Input) { n.step(node.Membership{Input: in}) }
 
-// failed shuts the node down after a panic of the loop. The state of the machine is not reliable
-// any more.
+// failed shuts the node down after a panic of the loop. The state of the machine is no longer
+// reliable.
 func (n *Node) failed() {
 	p := recover()
 	if p == nil {
@@ -172,7 +172,7 @@ func (n *Node) applyEffects(e node.Effects) {
 	}
 }
 
-// outcome records why the membership ended, before observers learn of it.
+// outcome records why the membership ended, before observers are notified.
 func (n *Node) outcome(life []membership.Life) {
 	for _, l := range life {
 		switch l.Kind {
@@ -180,7 +180,7 @@ func (n *Node) outcome(life []membership.Life) {
 			n.downed = true
 		case membership.Stopped:
 			if n.left = errorOf(l); n.downed && l.Reason == membership.Asked {
-				n.left = ErrDowned // it did not wait for members that are Down as well
+				n.left = ErrDowned // the node did not wait for members that are Down as well
 			}
 		default:
 		}

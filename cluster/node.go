@@ -49,7 +49,7 @@ type Node struct {
 	left            error // why the membership ended
 	downed          bool
 	nextSendWarning time.Duration                 // when the next failed send may be logged
-	pending         loop.Pending[*pendingMessage] // messages that the machine has, by number
+	pending         loop.Pending[*pendingMessage] // messages that the machine has not routed yet, by number
 	proxies         map[string]*Proxy
 
 	strategy string         // the downing strategy
@@ -85,7 +85,7 @@ func Start(cfg Config) (*Node, error) {
 	if len(n.cfg.Seeds) > 0 {
 		n.inputs.Add(node.Membership{Input: membership.JoinSeeds{Seeds: n.cfg.Seeds}})
 	}
-	n.admins.Go(n.serveAdmin) // before the loop, which may end at once and waits for it
+	n.admins.Go(n.serveAdmin) // before the loop starts: the loop may end at once, and then waits for this goroutine
 	go n.run()
 	return n, nil
 }
@@ -162,7 +162,8 @@ func (n *Node) Self() identity.Node { return n.self }
 func (n *Node) Cluster() string { return n.cfg.Cluster }
 
 // Transport returns the transport between the nodes. Other packages may use it with their own
-// message kinds until the node ends. They must not close it. Removed nodes are quarantined there.
+// message kinds until the node ends. They must not close it. The node quarantines removed nodes in
+// this transport.
 func (n *Node) Transport() *transport.Transport { return n.transport }
 
 // Logger returns the logger of the node. Logging does not block until the node has ended.
@@ -228,8 +229,8 @@ func (n *Node) SetVersion(ctx context.Context, version string) error {
 	return n.call(ctx, func() { n.member(membership.SetVersion{Version: v}) })
 }
 
-// Leave lets a member leave the cluster, possibly this node: it hands over its singletons and
-// shards and ends. A UID of 0 matches any node with the name. Leave returns when this node has
+// Leave lets a member, possibly this node, leave the cluster. The member hands over its singletons
+// and shards and ends. A UID of 0 matches any node with the name. Leave returns when this node has
 // recorded the change; the others follow. The error is ErrNotMember, or the reason why this node
 // has ended.
 func (n *Node) Leave(ctx context.Context, member identity.Node) error {
@@ -237,8 +238,8 @@ func (n *Node) Leave(ctx context.Context, member identity.Node) error {
 }
 
 // Down declares a member dead: it is removed, and its singletons and shards start elsewhere. A live
-// node ends when it learns of this, but a partitioned node does not learn of it: make sure that the
-// node is dead. The node and the error are those of Leave.
+// node ends when it receives this change. A partitioned node does not receive it, so make sure that
+// the node is dead. The node and the error are those of Leave.
 func (n *Node) Down(ctx context.Context, member identity.Node) error {
 	return n.about(ctx, member, func() { n.member(membership.DownNode{Node: member}) })
 }
@@ -267,9 +268,9 @@ func (n *Node) about(ctx context.Context, member identity.Node, f func()) error 
 	})
 }
 
-// Watch waits until a node is permanently gone: it was removed, or it is known to be dead. It
-// returns nil, at once if that happened before the call. The error is ErrNotMember if the node is
-// unknown, that of ctx, or the reason why this node has ended.
+// Watch waits until a node was removed or is known to be dead, and then returns nil. It returns at
+// once if that happened before the call. The error is ErrNotMember if the node is unknown, that of
+// ctx, or the reason why this node has ended.
 func (n *Node) Watch(ctx context.Context, member identity.Node) error {
 	was := false
 	s, err := n.until(ctx, func(s *State) bool {

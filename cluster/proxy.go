@@ -76,8 +76,8 @@ func (n *Node) Proxy(ctx context.Context, cfg ProxyConfig) (*Proxy, error) {
 	return p, nil
 }
 
-// Host returns the member that runs the instance or is about to, and whether the instance is known
-// to run. The node is zero if there is none.
+// Host returns the member that runs the instance or will run it, and whether the instance is known
+// to run. The node is zero if there is no such member.
 func (p *Proxy) Host(ctx context.Context) (host identity.Node, runs bool, err error) {
 	err = p.node.call(ctx, func() { host, runs = p.node.machine.Oldest(p.cfg.Singleton) })
 	return host, runs, err
@@ -218,7 +218,7 @@ func (n *Node) takePending(id uint64) (a *pendingMessage) {
 func (n *Node) forward(f node.Forwarded) {
 	a := n.takePending(f.Message)
 	switch {
-	case a == nil: // its asker has withdrawn it
+	case a == nil: // the caller has withdrawn it
 	case a.way != nil:
 		a.way <- f.To
 	default:
@@ -267,7 +267,7 @@ func (n *Node) failAsks(err error) {
 }
 
 // beginAsk returns a context for a request, which ends when the node is suspended or ends. It fails
-// if that has happened. The state is published before failAsks is called.
+// if either has happened already. The state is published before failAsks is called.
 func (n *Node) beginAsk(ctx context.Context) (context.Context, func(), error) {
 	ctx, end := n.asks.Begin(ctx)
 	switch s := n.events.current(); {
@@ -331,7 +331,7 @@ func (h *instanceHost) take(m transport.Message, r *transport.Request) {
 	default:
 		return
 	}
-	_ = d.answer(status, nil) // the asker may be gone
+	_ = d.answer(status, nil) // the sender may be gone
 }
 
 func result(from identity.Node, b []byte) ([]byte, error) {

@@ -25,9 +25,9 @@ import (
 
 var errPhaseTimeout = errors.New("cluster: the phase of the shutdown took too long")
 
-// Shutdown lets the node leave its cluster and end, phase by phase, and waits for it. It returns
-// nil if the node has left, otherwise the result of Err. If ctx ends first, the shutdown continues
-// and the error is that of ctx.
+// Shutdown lets the node leave its cluster, phase by phase, and waits until the node has ended. It
+// returns nil if the node has left, otherwise the result of Err. If ctx ends first, the shutdown
+// continues and the error is that of ctx.
 func (n *Node) Shutdown(ctx context.Context) error {
 	n.beginShutdown()
 	select {
@@ -48,9 +48,10 @@ func (n *Node) Stop() {
 	n.beginShutdown()
 }
 
-// ShutdownOnSignal waits for a signal or the end of ctx, shuts the node down and waits for it. It
-// also returns when the node ends on its own. The result is that of Shutdown. The default signals
-// are SIGTERM and SIGINT. A second signal has its default effect, which is to end the process.
+// ShutdownOnSignal waits for a signal or the end of ctx. Then it shuts the node down and waits
+// until the node has ended. It also returns when the node ends for another reason. The result is
+// that of Shutdown. The default signals are SIGTERM and SIGINT. A second signal has its default
+// effect, which is to end the process.
 func (n *Node) ShutdownOnSignal(ctx context.Context, signals ...os.Signal) error {
 	if len(signals) == 0 {
 		signals = []os.Signal{syscall.SIGTERM, os.Interrupt}
@@ -168,7 +169,8 @@ func (n *Node) phaseLeave(ctx context.Context) error {
 	return err
 }
 
-// phaseExiting waits until all members know that the node leaves, and hands over its singletons.
+// phaseExiting waits until all members have seen that the node leaves, and hands over its
+// singletons.
 func (n *Node) phaseExiting(ctx context.Context) error {
 	s, err := n.until(ctx, func(s *State) bool { return !n.leaves(s) || s.Status(n.self) == Exiting })
 	if err != nil || !n.leaves(s) {
@@ -233,7 +235,8 @@ const (
 	PhaseStopRegions
 	// PhaseLeave [the node announces that it leaves].
 	PhaseLeave
-	// PhaseExiting [all members know; singletons are handed over]. Its time-out defaults to 10 s.
+	// PhaseExiting [all members have seen that the node leaves; singletons are handed over]. Its
+	// time-out defaults to 10 s.
 	PhaseExiting
 	// PhaseExitingDone [the node has left].
 	PhaseExitingDone
@@ -265,22 +268,23 @@ type shutdownHooks struct {
 }
 
 // OnShutdown registers f for a phase of the node's shutdown. All functions of a phase run
-// concurrently. The context of f ends when the phase times out; the shutdown does not wait for f
-// any longer. Errors are logged with the name. The returned function removes f; it is never nil.
-// The error matches ErrInvalid, or ErrShuttingDown if the phase has begun: then f is not called.
+// concurrently. The context of f ends when the phase times out; then the shutdown continues without
+// waiting for f. An error of f is logged with the name. The returned function removes f; it is
+// never nil. The error matches ErrInvalid, or ErrShuttingDown if the phase has begun: then f is not
+// called.
 func (n *Node) OnShutdown(p Phase, name string, f func(ctx context.Context) error) (remove func(), err error) {
 	nothing := func() {}
 	switch {
 	case p >= phases:
-		return nothing, invalid("there is no %v of the shutdown, for %q", p, name)
+		return nothing, invalid("phase %v of the shutdown does not exist: cannot register function %q", p, name)
 	case f == nil:
-		return nothing, invalid("there is nothing to call in the phase %v of the shutdown for %q", p, name)
+		return nothing, invalid("phase %v of the shutdown: function %q is nil", p, name)
 	}
 	added := &hook{name, f}
 	n.phases.mu.Lock()
 	defer n.phases.mu.Unlock()
 	if p < n.phases.begun {
-		return nothing, fmt.Errorf("%w: the phase %v has begun, it comes too late for %q", ErrShuttingDown, p, name)
+		return nothing, fmt.Errorf("%w: phase %v has begun: cannot register function %q", ErrShuttingDown, p, name)
 	}
 	n.phases.hooks[p] = append(n.phases.hooks[p], added)
 	return func() {

@@ -25,7 +25,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Singleton is a function of which the cluster runs one instance: on its oldest node, or on the
+// Singleton is a function of which the cluster runs one instance, on its oldest node or on the
 // oldest node with a role. All nodes must have the same configuration, except for Run.
 type Singleton struct {
 	// Name identifies the singleton, at most 255 bytes. Defaults to "singleton".
@@ -33,8 +33,8 @@ type Singleton struct {
 	// Role is the role of the nodes that can run it. Defaults to "", which is all nodes.
 	Role string
 	// Run is the instance. It is called when this node becomes the oldest, and must return when its
-	// context ends, because other nodes wait for that. If it returns earlier, it is not called
-	// again until another node has run the singleton. Its error is logged. Required.
+	// context ends, because other nodes wait for its end. If it returns earlier, it is not called
+	// again on this node until another node has run the singleton. Its error is logged. Required.
 	Run func(ctx context.Context, inbox *Inbox) error
 	// Lease requires that a lease of Config.Leases is held while the instance runs.
 	Lease bool
@@ -46,8 +46,7 @@ type Singleton struct {
 	// to 15.
 	MinRetries int
 	// MaxInbox is how many messages may wait for the instance. Together they have at most 16 MiB.
-	// For requests, those that the instance has received and not answered count as well. Defaults
-	// to 1,000.
+	// Requests that the instance has received and not answered count as well. Defaults to 1,000.
 	MaxInbox int
 }
 
@@ -68,7 +67,7 @@ func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 	}
 	err := n.try(ctx, func() error {
 		if n.instances.known[s.Name] != nil {
-			return invalid("there is a singleton with that name already")
+			return invalid("a singleton with this name exists already")
 		}
 		effects, err := n.machine.Host(n.now(), singleton.Config{
 			Name: s.Name, Role: s.Role, RetryInterval: s.RetryInterval, MinRetries: s.MinRetries, UseLease: s.Lease, LeaseRetryInterval: s.LeaseRetryInterval,
@@ -86,7 +85,7 @@ func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 	return nil
 }
 
-var errHandOver = errors.New("cluster: the singleton is not to run here any more")
+var errHandOver = errors.New("cluster: the singleton's instance must stop on this node")
 
 var errGoexit = errors.New("cluster: the singleton has called runtime.Goexit")
 
@@ -238,7 +237,7 @@ type Inbox struct {
 	queue  []*Delivery
 	bytes  int                        // of the queue
 	taken  map[*transport.Request]int // requests that were received and not answered, with their bytes
-	open   int                        // bytes of those
+	open   int                        // bytes of the taken requests
 	closed bool
 }
 
@@ -344,7 +343,7 @@ func (b *Inbox) close() {
 	b.queue, b.bytes, b.closed = nil, 0, true
 	b.mu.Unlock()
 	for _, d := range queue {
-		_ = d.answer(notHosted, nil) // the asker may be gone
+		_ = d.answer(notHosted, nil) // the sender may be gone
 	}
 }
 
@@ -374,6 +373,6 @@ func (b *Inbox) end() {
 	b.taken, b.open = nil, 0
 	b.mu.Unlock()
 	for _, r := range taken {
-		_ = r.Reply(append([]byte{refused}, "the instance has ended"...)) // the asker may be gone
+		_ = r.Reply(append([]byte{refused}, "the instance has ended"...)) // the sender may be gone
 	}
 }

@@ -23,13 +23,13 @@ type State struct {
 	// heartbeats through the network. Suspended reports that it must not host singletons and
 	// shards, because other nodes may start them.
 	Joined, Connected, Suspended bool
-	// Stopped reports that the membership has ended for good. Err is the reason.
+	// Stopped reports that the membership has ended permanently. Err is the reason.
 	Stopped bool
 	Err     error
 
 	// Members are all members, including this node.
 	Members []Member
-	// Unreachable are the members that at least one member finds unreachable, without this node.
+	// Unreachable are the members, except this node, that at least one member finds unreachable.
 	Unreachable []identity.Node
 	// Seen are the members that are known to have this state.
 	Seen []identity.Node
@@ -43,7 +43,7 @@ type State struct {
 	reachability membership.Reachability
 }
 
-// Member returns a member.
+// Member returns the member that is the given node, and whether there is one.
 func (s *State) Member(n identity.Node) (Member, bool) {
 	if m := membership.Lookup(s.Members, n); m != nil {
 		return *m, true
@@ -82,7 +82,8 @@ type Observation struct {
 	Terminated bool
 }
 
-// Observations returns which members find which members unreachable, sorted by observer and subject.
+// Observations returns which members find which members unreachable, sorted by observer and
+// subject.
 func (s *State) Observations() []Observation {
 	var all []Observation
 	s.reachability.EachUnreachable(func(observer identity.Node, r membership.Record) {
@@ -176,12 +177,12 @@ type Settings struct {
 	// SeedNodeTimeout is how long the first seed waits for another seed before it founds a cluster.
 	// The other nodes log a warning after this time. Seeds are asked every second. Defaults to 5 s.
 	SeedNodeTimeout time.Duration
-	// RetryJoinAfter is when a node restarts joining with any seed, because the chosen seed does
-	// not let it in. Until then it asks that seed every second. Defaults to 10 s; negative means
-	// never.
+	// RetryJoinAfter is how long a node tries to join through the seed that it has chosen, every
+	// second. After this time it restarts joining with any seed. Defaults to 10 s; negative means
+	// that it does not restart.
 	RetryJoinAfter time.Duration
-	// StopJoiningAfter is when a node that was given seeds and is still not a member stops. 0 means
-	// never.
+	// StopJoiningAfter is how long a node with seeds tries to join before it stops. 0 means without
+	// limit.
 	StopJoiningAfter time.Duration
 	// IgnoreIncompatible lets a node join although its settings differ from those of the cluster.
 	IgnoreIncompatible bool
@@ -201,11 +202,11 @@ type Settings struct {
 	// GossipInterval is the time between two rounds of gossip. There are three times as many rounds
 	// while less than half of the members have seen the last change. Defaults to 1 s.
 	GossipInterval time.Duration
-	// GossipTimeToLive is the age, since its arrival at this node, at which a gossip is dropped
-	// unread. Defaults to 2 s.
+	// GossipTimeToLive is how long gossip may wait at this node after its arrival before it is
+	// dropped unread. Defaults to 2 s.
 	GossipTimeToLive time.Duration
-	// DifferentView is the probability of choosing a member for gossip that has not seen the last
-	// change, if there is one. Defaults to 0.8.
+	// DifferentView is the probability with which a round of gossip chooses among the members that
+	// have not seen the last change, if there are any. Defaults to 0.8.
 	DifferentView float64
 	// ReduceDifferentView is the number of members above which DifferentView is reduced, down to a
 	// tenth at three times this number. Defaults to 400.
@@ -231,8 +232,8 @@ type Settings struct {
 	// MinStdDeviation is the lower limit of the standard deviation of these intervals. Defaults to
 	// 100 ms.
 	MinStdDeviation time.Duration
-	// MonitoredBy is how many members monitor each member. A member that finds as many unreachable
-	// monitors all. Defaults to 9.
+	// MonitoredBy is how many members monitor each member. A member that finds this many members
+	// unreachable monitors all members. Defaults to 9.
 	MonitoredBy int
 	// ExpectedResponseAfter is when a member that has never replied to a heartbeat becomes suspect.
 	// Defaults to 1 s.
@@ -244,10 +245,10 @@ type Settings struct {
 	// Defaults to StableAfter of the downing settings.
 	SuspendAfter time.Duration
 	// UndecidedAfter is how long a node continues to host while members are unreachable that are
-	// neither Down nor Exiting. The time starts when all members last agreed that all are
-	// reachable. It must be longer than a downing decision takes, and less than the time after
-	// which other nodes start the node's singletons and shards. Defaults to StableAfter and half of
-	// RemovalMargin of the downing settings.
+	// neither Down nor Exiting. The time starts at the last moment when all members agreed that
+	// every member is reachable. It must be longer than a downing decision takes, and less than the
+	// time after which other nodes start the node's singletons and shards. Defaults to StableAfter
+	// and half of RemovalMargin of the downing settings.
 	UndecidedAfter time.Duration
 	// LeavingUndecidedAfter is UndecidedAfter for a leaving node, which the others remove without a
 	// decision as soon as they cannot reach it. Defaults to half of RemovalMargin.

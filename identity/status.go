@@ -14,7 +14,7 @@ type Status uint8
 
 // The numbers are those of the wire format and never change.
 const (
-	// Joining: some members know the node, but not yet all.
+	// Joining: some members have seen the new node, but not yet all.
 	Joining Status = 1 + iota
 	// WeaklyUp: the node joins while the members cannot agree on it. It does not count in quorums
 	// and hosts no singletons and no shards.
@@ -23,7 +23,8 @@ const (
 	Up
 	// Leaving: the member was asked to leave.
 	Leaving
-	// Exiting: all members know that it leaves. It hands over its singletons and shards.
+	// Exiting: all members have seen that the member leaves. It hands over its singletons and
+	// shards.
 	Exiting
 	// Down: the cluster has decided that the member is dead.
 	Down
@@ -31,7 +32,7 @@ const (
 	Removed
 	// PreparingForShutdown: the whole cluster is about to stop.
 	PreparingForShutdown
-	// ReadyForShutdown: all members know that the whole cluster is about to stop.
+	// ReadyForShutdown: all members have seen that the whole cluster is about to stop.
 	ReadyForShutdown
 )
 

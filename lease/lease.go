@@ -61,9 +61,9 @@ func (l *Lease) Check() bool {
 // unknown.
 func (l *Lease) Acquire(ctx context.Context) (bool, error) { return l.AcquireWithLost(ctx, nil) }
 
-// AcquireWithLost is like Acquire. After it has returned true, lost is called when the lease is
-// lost, but not when it is released. lost may acquire or release the lease. If the lease was
-// already held, lost replaces the earlier function.
+// AcquireWithLost is like Acquire. After AcquireWithLost has returned true, lost is called when the
+// lease is lost, but not when it is released. lost may acquire or release the lease. If the lease
+// was already held, lost replaces the earlier function.
 func (l *Lease) AcquireWithLost(ctx context.Context, lost func(cause error)) (bool, error) {
 	if err := l.begin(ctx); err != nil {
 		return false, err
@@ -246,7 +246,7 @@ func (l *Lease) renewLoop(ctx context.Context, h *hold) {
 	if !current || cause == nil {
 		return
 	}
-	l.log.WarnContext(context.WithoutCancel(ctx), "lease is lost", slog.Any("error", cause))
+	l.log.WarnContext(context.WithoutCancel(ctx), "lease: lost", slog.Any("error", cause))
 	if lost != nil {
 		lost(cause)
 	}
@@ -269,7 +269,7 @@ func (l *Lease) renewAll(ctx context.Context, h *hold) error {
 		if err := l.renew(ctx, h); errors.Is(err, ErrConflict) {
 			return err
 		} else if err != nil && ctx.Err() == nil {
-			l.log.WarnContext(ctx, "lease can't be renewed", slog.Any("error", err))
+			l.log.WarnContext(ctx, "lease: renewal failed", slog.Any("error", err))
 			wait = min(wait, time.Second)
 		}
 		timer.Reset(min(wait, max(0, time.Until(h.until))))

@@ -17,9 +17,9 @@ var (
 	ErrHeld = errors.New("lease: held")
 	// ErrFree is returned when the entry does not exist.
 	ErrFree = errors.New("lease: free")
-	// ErrConflict is returned when the entry has another revision than the given one: it was
-	// written again, it expired, or it was deleted.
-	ErrConflict = errors.New("lease: not the entry that was expected")
+	// ErrConflict is returned when the entry does not have the given revision: it was written
+	// again, it expired, or it was deleted.
+	ErrConflict = errors.New("lease: the entry has another revision")
 	// ErrClosed is returned after the store or the lease was closed.
 	ErrClosed = errors.New("lease: closed")
 	// ErrInvalid is matched by errors about invalid arguments.
@@ -36,10 +36,10 @@ type Entry struct {
 	Revision uint64
 }
 
-// Store keeps entries that expire. All changes are conditional, so that of several processes one
-// wins. Its methods are safe for concurrent use, and return soon after their context has ended.
-// ErrHeld, ErrFree, ErrConflict and ErrInvalid are certain; after any other error a change may have
-// been made, or be made yet.
+// Store keeps entries that expire. All changes are conditional, so that only one of several
+// processes succeeds. Its methods are safe for concurrent use, and return soon after their context
+// has ended. ErrHeld, ErrFree, ErrConflict and ErrInvalid are certain; after any other error a
+// change may have been made or may still be made.
 type Store interface {
 	// Timeout returns how long after its last write an entry expires. An entry never expires
 	// earlier.
@@ -49,10 +49,10 @@ type Store interface {
 	// the name or the owner.
 	Create(ctx context.Context, name, owner string) (revision uint64, err error)
 
-	// Renew writes an entry again, or returns ErrConflict if its revision is another.
+	// Renew writes an entry again, or returns ErrConflict if its revision differs.
 	Renew(ctx context.Context, name, owner string, revision uint64) (uint64, error)
 
-	// Delete removes an entry, or returns ErrConflict if its revision is another.
+	// Delete removes an entry, or returns ErrConflict if its revision differs.
 	Delete(ctx context.Context, name string, revision uint64) error
 
 	// Get returns an entry, or ErrFree.
@@ -71,8 +71,8 @@ func Check(field, s string) error {
 	return nil
 }
 
-// panicSafeStore converts panics of a store into errors: the outcome of the call is unknown. Leases are renewed on goroutines of this
-// package, where a panic would end the process.
+// panicSafeStore converts panics of a store into errors: the outcome of the call is unknown. Leases
+// are renewed on goroutines of this package, where a panic would end the process.
 type panicSafeStore struct{ Store }
 
 // Create implements Store.

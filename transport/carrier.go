@@ -32,8 +32,8 @@ type Carrier interface {
 	// Send returns. An error means that the frame was not sent; nil does not mean that it arrives.
 	Send(lane Lane, to identity.Node, frame []byte) error
 
-	// Close ends the client. No method of the Receiver is running or called any more when it
-	// returns, and a Send that waits ends. Later calls do nothing.
+	// Close ends the client and every waiting Send. After it has returned, no method of the
+	// Receiver is running or called. Later calls of Close do nothing.
 	Close() error
 }
 
@@ -51,9 +51,9 @@ type Clustered interface {
 
 // Receiver receives the frames of a Carrier. A Transport is one.
 type Receiver interface {
-	// Receive processes a frame that arrived on a lane. The carrier proves the name from of the
-	// sending node; the sender cannot choose it. The frame belongs to the receiver. Receive does
-	// not block. Calls for frames of one sender on one lane are sequential and in order.
+	// Receive processes a frame that arrived on a lane. The carrier authenticates from, the name of
+	// the sending node; the sender cannot choose it. The frame belongs to the receiver. Receive
+	// does not block. Calls for frames of one sender on one lane are sequential and in order.
 	Receive(lane Lane, from string, frame []byte)
 
 	// Connection reports that the carrier is connected, with a nil error, or the reason why it is

@@ -47,7 +47,7 @@
 // If the second count disagrees, all members are downed.
 //
 // An unreachable node that has not seen the current view counts for the other side. Its own
-// observations of this side are ignored, because of course it cannot reach this side. There is one
+// observations of this side are ignored, because it cannot reach this side anyway. There is one
 // exception: if it has found all of this side unreachable, its observations count, because it may
 // know the view by which this side decides.
 //

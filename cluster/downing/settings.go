@@ -39,11 +39,11 @@ type Settings struct {
 	StableAfter time.Duration
 	// DownAllWhenUnstable is how much longer than StableAfter the reachability may keep changing
 	// before all nodes are downed. Defaults to three quarters of StableAfter and at least 4
-	// seconds. A negative value switches this off.
+	// seconds. A negative value means never.
 	DownAllWhenUnstable time.Duration
 	// RemovalMargin is the time between the removal of a downed node and the start of its
 	// singletons and shards on other nodes. Defaults to StableAfter, and to none with Off and Auto.
-	// A negative value is none.
+	// A negative value means no margin.
 	RemovalMargin time.Duration
 	// Role restricts the members that are counted. Defaults to "", which is all. Not for DownAll
 	// and Off.

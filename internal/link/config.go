@@ -28,8 +28,8 @@ const (
 	maxProbeInterval = 5 * time.Second
 )
 
-// Config configures a Machine. transport.Config documents the fields that it has as well, with
-// MaxHeldAll under the name MaxInboxAll. Sizes are in bytes.
+// Config configures a Machine. Sizes are in bytes. Fields without a comment are documented in
+// transport.Config, where MaxHeldAll has the name MaxInboxAll.
 type Config struct {
 	// Self is the local incarnation. Required.
 	Self identity.Node
@@ -39,7 +39,7 @@ type Config struct {
 	MaxMessage  int
 	Window      int
 	MaxQueue    int // an empty queue accepts a message of any size
-	MaxQueueAll int // so does the empty queue of a lane
+	MaxQueueAll int // an empty lane accepts a message of any size
 	MaxHeldAll  int
 	MaxPeers    int
 	Silent      []Kind

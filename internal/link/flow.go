@@ -259,7 +259,7 @@ func (m *Machine) window(lane Lane) int {
 	return m.cfg.Window
 }
 
-// grantProgress schedules a grant when the sender could go much further than its last grant.
+// grantProgress schedules a grant when the sender may send much more than its last grant allows.
 func (m *Machine) grantProgress(p *peer, lane Lane) {
 	in, window := &p.in[lane], m.window(lane)
 	if in.limit(window) >= in.granted+uint64(window/4) { //nolint:gosec // a size

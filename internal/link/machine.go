@@ -29,7 +29,7 @@ type Machine struct {
 	notices []identity.Node
 	// waiting holds the links without credit, the longest waiting first.
 	waiting []*outgoing
-	// epochs is the last epoch that a link was given.
+	// epochs is the last epoch that was assigned to a link.
 	epochs uint64
 
 	// queued and held are the costs of all messages that wait to be sent and to be consumed.

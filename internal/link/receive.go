@@ -39,7 +39,8 @@ type Delivery struct {
 }
 
 // Receive processes a frame that arrived on a lane. The name from is the sender's name as proved by
-// the carrier. The machine keeps parts of the frame, which must not change any more.
+// the carrier. The machine keeps parts of the frame, so the caller must not change the frame
+// afterwards.
 func (m *Machine) Receive(now time.Duration, lane Lane, from string, frame []byte) Effects {
 	m.stats.Lanes[lane].FramesIn++
 	m.stats.Lanes[lane].BytesIn += uint64(len(frame))

@@ -38,8 +38,8 @@ func NewDispatcher(ctx context.Context, log *slog.Logger) *Dispatcher {
 	return d
 }
 
-// Do calls f after all earlier functions, unless too many wait. After Close has returned in time it
-// calls f at once.
+// Do calls f after all earlier functions, unless too many wait. After a Close that did not time
+// out, Do calls f at once.
 func (d *Dispatcher) Do(f func()) {
 	d.mu.Lock()
 	closed := d.closed

@@ -24,7 +24,7 @@ func (f *InFlight) Begin() {
 	f.n++
 }
 
-// End counts one less.
+// End counts one operation less.
 func (f *InFlight) End() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -66,7 +66,8 @@ func New(cfg Config) (*Machine, error) {
 func (m *Machine) Step(now time.Duration, in Input) Effects {
 	m.now = max(m.now, now)
 	if _, received := in.(Received); !received && m.now >= m.members.Next() {
-		// A node that was not running handles that first, because it may have been downed since.
+		// After a pause of the process, the membership is handled first, because this node may have
+		// been downed since.
 		m.collectMembership(m.members.Tick(m.now))
 	}
 	switch in := in.(type) {
@@ -228,7 +229,7 @@ type Counters struct {
 	// Became counts the states that managers have entered.
 	Became                           [singleton.End + 1]uint64
 	SingletonSent, SingletonReceived [singleton.InstanceGone + 1]uint64
-	// Ignored counts messages that managers ignored, Stuck how often one restarted.
+	// Ignored counts messages that managers ignored. Stuck counts how often a manager restarted.
 	Ignored, Stuck uint64
 	// Malformed counts messages that could not be decoded, Refused those without a local machine or
 	// from a removed node.
@@ -261,7 +262,7 @@ func (m *Machine) Gossip() membership.Gossip { return m.members.Gossip() }
 // Member reports whether the node is a member.
 func (m *Machine) Member() bool { return m.members.Member() }
 
-// Stopped reports whether the membership has ended for good.
+// Stopped reports whether the membership has ended permanently.
 func (m *Machine) Stopped() bool { return m.stopped }
 
 // Suspended reports whether the node must not host.

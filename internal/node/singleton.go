@@ -33,7 +33,7 @@ func (m *Machine) Host(now time.Duration, cfg singleton.Config) (Effects, error)
 	cfg.Name = cmp.Or(cfg.Name, "singleton")
 	i, found := slices.BinarySearchFunc(m.singletons, cfg.Name, func(h *hosted, name string) int { return cmp.Compare(h.name, name) })
 	if found {
-		return Effects{}, fmt.Errorf("node: there is a singleton %q already", cfg.Name)
+		return Effects{}, fmt.Errorf("node: singleton %q exists already", cfg.Name)
 	}
 	manager, err := singleton.New(cfg)
 	if err != nil {
@@ -61,7 +61,7 @@ func (m *Machine) Proxy(now time.Duration, cfg singleton.ProxyConfig) (Effects, 
 	cfg.Singleton = cmp.Or(cfg.Singleton, "singleton")
 	i, found := slices.BinarySearchFunc(m.proxies, cfg.Singleton, func(p *proxy, name string) int { return cmp.Compare(p.name, name) })
 	if found {
-		return Effects{}, fmt.Errorf("node: there is a proxy for the singleton %q already", cfg.Singleton)
+		return Effects{}, fmt.Errorf("node: a proxy for singleton %q exists already", cfg.Singleton)
 	}
 	machine, err := singleton.NewProxy[uint64](cfg)
 	if err != nil {

@@ -62,8 +62,8 @@ func (c Config) validate() error {
 	return errs.Err(ErrInvalid)
 }
 
-// handOverRetries is how often HandOverToMe is repeated before the hand-over restarts. By then any
-// previous oldest member that was removed counts as gone.
+// handOverRetries is how often HandOverToMe is repeated before the hand-over restarts. After that
+// many requests, any previous oldest member that was removed counts as gone.
 func (c *Config) handOverRetries() int {
 	return max(c.MinRetries, int(c.RemovalMargin/c.RetryInterval)+3)
 }

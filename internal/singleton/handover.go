@@ -93,8 +93,8 @@ func (m *Manager) previousIsDone(now time.Duration, from identity.Node, hosted b
 		m.becomeOldest(true, out)
 		return true
 	}
-	// The peer had no instance, so its predecessors have to be asked. A member that is Down may not
-	// know yet that it was the oldest; its removal is waited for.
+	// The peer had no instance, so this node asks the peer's predecessors. A peer that is Down may
+	// not have noticed that it was the oldest, so this node waits for the removal of that peer.
 	if m.find(from).Status == identity.Down {
 		return false
 	}
@@ -128,7 +128,7 @@ func (m *Manager) askedToTakeOver(from identity.Node, out *Effects) bool {
 func (m *Manager) askedToHandOver(now time.Duration, from identity.Node, round uint64, out *Effects) bool {
 	switch m.state {
 	case Younger:
-		// It may be about to become the oldest while it leaves.
+		// This node may be about to become the oldest while it leaves.
 		if m.leaving() {
 			return false
 		}
@@ -136,7 +136,7 @@ func (m *Manager) askedToHandOver(now time.Duration, from identity.Node, round u
 		return true
 	case Oldest, AcquiringLease, WasOldest:
 		// A younger node cannot be the oldest while this one stays. Either the request is late, or
-		// this node has been removed and does not know it yet.
+		// this node has been removed and has not received its removal yet.
 		if m.preparing || m.state != WasOldest && !m.leaving() && !m.find(from).OlderThan(m.find(m.cfg.Self)) {
 			return false
 		}
@@ -149,7 +149,7 @@ func (m *Manager) askedToHandOver(now time.Duration, from identity.Node, round u
 			return true
 		}
 	case End:
-		if from == m.peer { // it has missed the reply
+		if from == m.peer { // the peer has missed the reply
 			m.send(from, Message{Kind: HandOverDone, Round: round, Hosted: m.soleHost}, out)
 			return true
 		}

@@ -44,7 +44,7 @@ type Manager struct {
 	ending                  bool
 	suspended, disconnected bool            // nothing is started
 	startPending            bool            // start when neither is set
-	watchers                []identity.Node // nodes whose proxies know that the instance is here
+	watchers                []identity.Node // nodes whose proxies have located the instance on this node
 
 	lease leaseState
 }
@@ -233,7 +233,7 @@ func (m *Manager) allGone() bool {
 	return !slices.ContainsFunc(m.previous, func(n identity.Node) bool { return !m.removals.gone(n) })
 }
 
-// gone records that a removed member can have no instance any more.
+// gone records that a removed member no longer has an instance.
 func (m *Manager) gone(now time.Duration, n identity.Node, out *Effects) {
 	i := slices.Index(m.previous, n)
 	if i < 0 {
@@ -295,7 +295,7 @@ func (m *Manager) instanceEnded(now time.Duration, instance uint64, out *Effects
 	m.notifyProxies(out)
 	switch m.state {
 	case Oldest:
-		// It is not started again, unless this manager has stopped it.
+		// The instance is not started again, unless this manager has stopped it.
 		m.startIfPending(out)
 	case AcquiringLease:
 		if m.lease.asked == 0 {
@@ -326,7 +326,7 @@ func (m *Manager) startIfPending(out *Effects) {
 	if m.state == Oldest && m.startPending && m.instance == 0 && !m.startBlocked() {
 		m.startPending = false
 		if m.cfg.UseLease {
-			m.acquire(out) // it may have been lost unnoticed
+			m.acquire(out) // the lease may have been lost unnoticed
 			return
 		}
 		m.start(out)

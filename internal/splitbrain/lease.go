@@ -65,7 +65,7 @@ func (r *Resolver) ask(now time.Duration, decision Decision, p *partition, out *
 
 func (r *Resolver) leaseAnswered(now time.Duration, in LeaseAnswer, out *Effects) {
 	l, held := &r.lease, in.Held
-	if l.regaining { // this was requested first
+	if l.regaining { // the new request for the lost lease was sent first
 		l.regaining, l.lost = false, l.lost && !held
 		return
 	}

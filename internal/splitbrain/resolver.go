@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package splitbrain is the split brain resolver: it decides which members of a cluster are down
-// while some are unreachable. It consists of values and pure functions. The user's view of it is in
-// package cluster/
+// while some are unreachable. It consists of values and pure functions. Package cluster/downing
+// documents it for users.
 //
 // A Resolver receives views of the cluster. When the view has not changed for Settings.StableAfter,
 // the strategy decides which side survives:
@@ -227,8 +227,8 @@ func (r *Resolver) decide(now time.Duration, out *Effects) {
 	case r.settings.Strategy != downing.LeaseMajority:
 		r.act(now, Decided, decision, out)
 	case !r.lease.held && p.onlyLeaves():
-		// The others may have removed this side without a decision. It leaves anyway, so it leaves
-		// the lease to them.
+		// The other side may have removed the members of this side without a decision. They are
+		// leaving anyway, so this side does not request the lease.
 		r.act(now, Decided, KeepOtherSide, out)
 	default:
 		r.ask(now, decision, &p, out)
@@ -254,8 +254,8 @@ func (r *Resolver) act(now time.Duration, kind NoteKind, decision Decision, out 
 	return nodes
 }
 
-// link handles a lost or restored connection. Observations during the disconnection are no evidence
-// about other nodes.
+// link handles a lost or restored connection. Observations during the disconnection are not
+// evidence about other nodes.
 func (r *Resolver) link(now time.Duration, up bool, out *Effects) {
 	if r.disconnected == !up {
 		return
@@ -272,7 +272,8 @@ func (r *Resolver) link(now time.Duration, up bool, out *Effects) {
 	}
 }
 
-// suspect is an unreachable member with the time since which automatic downing has seen that.
+// suspect is an unreachable member, with the time since which automatic downing has found it
+// unreachable.
 type suspect struct {
 	node  identity.Node
 	since time.Duration

@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// View is the state of the cluster as one node sees it. A resolver keeps its slices, and ignores Self
-// and Connected. A slice with the same start and length is taken as unchanged.
+// View is the state of the cluster as one node sees it. A resolver keeps its slices, and ignores
+// Self and Connected. A slice with the same start and length is taken as unchanged.
 type View membership.View
 
 func (View) input() {}
@@ -113,8 +113,8 @@ func (p *partition) isOtherSide(n identity.Node) bool {
 }
 
 // dropOtherSide removes the observations of the other side, if the connection was lost in one
-// direction later than in the other. The other side of course finds this side unreachable, but that
-// does not make members of this side less reachable here.
+// direction later than in the other. The other side finds this side unreachable in any case, but
+// that does not make members of this side less reachable here.
 //
 // When the other side decides, it finds all of this side unreachable. If a member of this side is
 // not found unreachable by any node, the view by which the other side decides has not arrived here,
@@ -308,7 +308,8 @@ const (
 	Automatic
 	// Orphaned means that all members that accepted this node are Down, so it downs itself.
 	Orphaned
-	// LeftToOwner means that a member of this side holds the lease, so this node waits for its decision.
+	// LeftToOwner means that a member of this side holds the lease, so this node waits for its
+	// decision.
 	LeftToOwner
 )
 

@@ -32,7 +32,7 @@ func checks() []check {
 		{name: "Closed", rule: "calls after Close return ErrClosed", run: closed},
 		{name: "Expire", rule: "an entry that is not renewed is gone after its time-out, and no sooner", expires: true, run: expire},
 		{name: "RenewKeeps", rule: "an entry that is renewed does not expire", expires: true, run: renewKeeps},
-		{name: "ExpiredIsAnother", rule: "an entry that expired can't be renewed or deleted", expires: true, run: expiredIsAnother},
+		{name: "ExpiredIsAnother", rule: "an entry that expired cannot be renewed or deleted", expires: true, run: expiredIsAnother},
 	}
 }
 
@@ -70,7 +70,7 @@ func oneWins(f *fixture) {
 		}
 		wg.Wait()
 		if won.Load() != 1 {
-			f.Errorf("%d of 8 have created an entry", won.Load())
+			f.Errorf("%d of 8 calls of Create succeeded, want 1", won.Load())
 			return
 		}
 		if e, err := f.s.Get(f.ctx, name); err != nil || e.Owner != winner.Load() {
@@ -95,7 +95,7 @@ func renew(f *fixture) {
 		f.Fatalf("Renew at %d = %d, %v", first, second, err)
 	}
 	f.want(lease.ErrConflict, "Renew at an old revision")(f.s.Renew(f.ctx, "n", "b", first))
-	f.want(lease.ErrConflict, "Renew at a revision that never was")(f.s.Renew(f.ctx, "n", "b", second+1000))
+	f.want(lease.ErrConflict, "Renew at a revision that never existed")(f.s.Renew(f.ctx, "n", "b", second+1000))
 	f.wantEntry(f.s, "n", "a", second)
 }
 
@@ -113,7 +113,7 @@ func earlierLife(f *fixture) {
 	}
 	second := f.create("n", "a")
 	if second == first {
-		f.Errorf("both lives have the revision %d", first)
+		f.Errorf("the entry has revision %d before and after its deletion", first)
 	}
 	f.want(lease.ErrConflict, "Renew at the revision of an earlier life")(f.s.Renew(f.ctx, "n", "a", first))
 	f.want(lease.ErrConflict, "Delete at the revision of an earlier life")(nil, f.s.Delete(f.ctx, "n", first))
@@ -233,11 +233,12 @@ func (f *fixture) stoodStill(since time.Time) bool { return time.Since(since) >=
 
 func renewKeeps(f *fixture) {
 	for round := 0; !f.keeps(fmt.Sprint("n", round)); round++ {
-		f.Logf("this process stood still for too long, and begins again")
+		f.Logf("the process was suspended for too long: repeating the check")
 	}
 }
 
-// keeps checks that an entry that is renewed in time does not expire. It returns false if it was not renewed in time.
+// keeps checks that an entry that is renewed in time does not expire. It returns false if it was
+// not renewed in time.
 func (f *fixture) keeps(name string) bool {
 	f.Helper()
 	since := time.Now() // the entry was written later

@@ -28,12 +28,12 @@ type Config struct {
 	// Open returns a store without entries. Its entries expire after timeout. The suite closes it.
 	// Required.
 	Open func(tb testing.TB, timeout time.Duration) lease.Store
-	// Attach returns another store on the entries of s, as another process has it. The suite closes
-	// it. Required.
+	// Attach returns another store on the entries of s, as another process would open it. The suite
+	// closes it. Required.
 	Attach func(tb testing.TB, s lease.Store) lease.Store
 	// Timeout is the time-out of entries that are to expire during a check. Defaults to 1 s.
 	Timeout time.Duration
-	// Late is how much later than after its time-out an entry may expire. Defaults to 5 s.
+	// Late is how long after its time-out an entry may expire. Defaults to 5 s.
 	Late time.Duration
 	// Limit is how long a check may take. Defaults to five minutes.
 	Limit time.Duration
@@ -86,7 +86,7 @@ type fixture struct {
 	s   lease.Store
 }
 
-// create makes an entry, and ends the check if it can't.
+// create creates an entry, and ends the check if that fails.
 func (f *fixture) create(name, owner string) uint64 {
 	f.Helper()
 	revision, err := f.s.Create(f.ctx, name, owner)

@@ -46,8 +46,8 @@ type Access struct {
 	CredentialsFile string
 	// NKeyFile holds the seed of an nkey.
 	NKeyFile string
-	// TokenFile holds a token, or a user and a password as "user:password". Neither a token nor
-	// such a user contains a colon.
+	// TokenFile holds a token, or a user and a password as "user:password". The token and the user
+	// must not contain a colon.
 	TokenFile string
 
 	// ConnectTimeout is the maximum time of one attempt to connect. Defaults to 2 s.
@@ -75,11 +75,11 @@ func (a *Access) validate() error {
 		case !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme):
 			errs.Addf(field, "has the scheme %q, allowed are nats, tls, ws, wss", u.Scheme)
 		case !a.secure() && !a.AllowPlaintext && !loopback(u.Hostname()):
-			errs.Addf(field, "is another machine without TLS: use tls://, or set AllowPlaintext")
+			errs.Addf(field, "addresses another machine without TLS: use tls://, or set AllowPlaintext")
 		}
 	}
 	if (a.CertFile == "") != (a.KeyFile == "") {
-		errs.Addf("Access.CertFile", "and KeyFile come together")
+		errs.Addf("Access.CertFile", "and KeyFile must be set together")
 	}
 	given := 0
 	for _, file := range []string{a.CredentialsFile, a.NKeyFile, a.TokenFile} {
@@ -88,7 +88,7 @@ func (a *Access) validate() error {
 		}
 	}
 	if given > 1 {
-		errs.Addf("Access.CredentialsFile, NKeyFile and TokenFile", "exclude each other")
+		errs.Addf("Access.CredentialsFile, NKeyFile and TokenFile", "exclude each other: set at most one")
 	}
 	fielderror.NotNegative(&errs, "Access.ConnectTimeout", a.ConnectTimeout)
 	return errs.Err(ErrInvalid)
@@ -177,7 +177,7 @@ func (a *Access) identity() ([]nats.Option, error) {
 		}
 		if strings.Contains(secret, ":") {
 			return []nats.Option{nats.UserInfoHandler(func() (user, password string) {
-				secret, _ := readToken(a.TokenFile) // the server refuses an empty one
+				secret, _ := readToken(a.TokenFile) // the server refuses an empty token
 				user, password, _ = strings.Cut(secret, ":")
 				return user, password
 			})}, nil
@@ -227,7 +227,7 @@ var (
 	errStarted    = errors.New("nats: started twice")
 )
 
-// because returns an error of the client, or a default where the client has none.
+// because returns an error of the client, or otherwise if the client has no error.
 func because(err, otherwise error) error {
 	if err == nil || errors.Is(err, nats.ErrNoServers) {
 		return otherwise
@@ -235,8 +235,8 @@ func because(err, otherwise error) error {
 	return err
 }
 
-// explain adds the servers to a connection error and, if they refuse the credentials, their kind.
-// It never contains a secret.
+// explain adds the servers to a connection error. If they refuse the credentials, it also adds the
+// kind of credentials. The result never contains a secret.
 func (a *Access) explain(err error) error {
 	switch {
 	case err == nil:

@@ -214,7 +214,7 @@ func TestConnectRefuses(t *testing.T) {
 		"another scheme":     {nats.Access{URLs: []string{"http://127.0.0.1"}}, "scheme"},
 		"no URL":             {nats.Access{URLs: []string{"hunter2"}}, "URLs[0]"},
 		"two identities":     {nats.Access{URLs: []string{"nats://127.0.0.1"}, TokenFile: secret, NKeyFile: secret}, "exclude"},
-		"half a certificate": {nats.Access{URLs: []string{"tls://127.0.0.1"}, CertFile: secret}, "come together"},
+		"half a certificate": {nats.Access{URLs: []string{"tls://127.0.0.1"}, CertFile: secret}, "must be set together"},
 		"no such file":       {nats.Access{URLs: []string{"nats://127.0.0.1"}, TokenFile: dir + "/none"}, "TokenFile"},
 		"an empty token":     {nats.Access{URLs: []string{"nats://127.0.0.1"}, TokenFile: empty}, "is empty"},
 		"no nkey":            {nats.Access{URLs: []string{"nats://127.0.0.1"}, NKeyFile: secret}, "NKeyFile"},

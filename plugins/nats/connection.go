@@ -77,8 +77,8 @@ func (n *connection) connected(nc *nats.Conn, again bool) {
 	}
 	err := n.unfit(nc)
 	if again {
-		// A receiver that learns that it is connected must be reachable. The server has its
-		// subscriptions once it answers.
+		// The carrier may report a connection only when other nodes can reach this node. The server
+		// has processed the subscriptions once it answers.
 		err = cmp.Or(err, n.reached(nc), n.subscriptionError(nc.LastError()))
 	}
 	n.set(err, false)
@@ -209,7 +209,7 @@ type missingPermissions struct {
 
 // forbidden handles a permission error of the server. A node that may not subscribe counts as
 // disconnected and retries, because permissions can change while a server runs. A node that may not
-// publish to one subject does not, because that may be intended.
+// publish to one subject stays connected, because the restriction may be intended.
 func (n *connection) forbidden(err error) {
 	n.c.stats.refused.Add(1)
 	n.mu.Lock()

@@ -62,7 +62,8 @@ const (
 	inboxLease    = "lease"
 )
 
-// inbox returns the prefix of the subjects for replies to a user. Only this user may subscribe.
+// inbox returns the prefix of the subjects for replies to a user. Only this user may subscribe to
+// them.
 func inbox(cluster, label, name string) string {
 	return root + token(cluster) + ".inbox." + label + "." + token(name)
 }

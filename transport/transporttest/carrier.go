@@ -60,11 +60,11 @@ func carrierSizes(f *fixture) {
 		data := strings.Repeat(string(rune('a'+i)), size)
 		a.send(transport.Bulk, b.carrier.Self(), data)
 		if got := b.wait(f, i+1)[i]; got.data != data {
-			f.Errorf("%d bytes arrived for %d", len(got.data), size)
+			f.Errorf("%d bytes arrived, want %d", len(got.data), size)
 		}
 	}
 	if err := a.carrier.Send(transport.Bulk, b.carrier.Self(), make([]byte, most+1)); err == nil {
-		f.Errorf("a frame of %d bytes is taken, MaxFrame is %d", most+1, most)
+		f.Errorf("Send accepted a frame of %d bytes, MaxFrame is %d", most+1, most)
 	}
 }
 
@@ -83,7 +83,7 @@ func carrierOrder(f *fixture) {
 	next := make(map[transport.Lane]int)
 	for _, got := range b.wait(f, each*len(lanes())) {
 		if got.data != fmt.Sprint(next[got.lane]) {
-			f.Errorf("%s arrived on %v, want %d", got.data, got.lane, next[got.lane])
+			f.Errorf("frame %s arrived on %v, want %d", got.data, got.lane, next[got.lane])
 			return
 		}
 		next[got.lane]++
@@ -138,7 +138,7 @@ func carrierIncarnations(f *fixture) {
 	for r, want := range map[*raw]string{b1: "one", b2: "two"} {
 		for _, got := range r.wait(f, 10) {
 			if got.data != want {
-				f.Errorf("%q reaches %v", got.data, r.carrier.Self())
+				f.Errorf("%q arrived at %v", got.data, r.carrier.Self())
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func carrierIncarnations(f *fixture) {
 			want = 10
 		}
 		if n := len(r.all()); n != want {
-			f.Errorf("%d frames reach %v, want %d", n, r.carrier.Self(), want)
+			f.Errorf("%d frames arrived at %v, want %d", n, r.carrier.Self(), want)
 		}
 	}
 }
@@ -166,11 +166,11 @@ func carrierNames(f *fixture) {
 	for i, name := range names {
 		want := frame{lane: transport.Control, from: "a", data: "to " + name}
 		if got := nodes[i].wait(f, 1); !slices.Equal(got, []frame{want}) {
-			f.Errorf("%v reaches %s", got, name)
+			f.Errorf("%v arrived at %s", got, name)
 		}
 	}
 	if got := a.all(); len(got) != 0 {
-		f.Errorf("%v reaches the sender", got)
+		f.Errorf("%v arrived at the sender", got)
 	}
 }
 
@@ -196,16 +196,16 @@ func carrierClose(f *fixture) {
 	b.wait(f, 1)
 	f.check("Close", errors.Join(b.carrier.Close(), b.carrier.Close()))
 	if err := b.carrier.Send(transport.Data, a.carrier.Self(), []byte("x")); err == nil {
-		f.Error("Send after Close returns no error")
+		f.Error("Send after Close returned no error")
 	}
 	if err := b.carrier.Start(b); err == nil {
-		f.Error("Start after Close returns no error")
+		f.Error("Start after Close returned no error")
 	}
 	a.send(transport.Data, b.carrier.Self(), "2")
 	a.send(transport.Data, a.carrier.Self(), "behind it")
 	a.wait(f, 1)
 	if n := len(b.all()); n != 1 {
-		f.Errorf("%d frames are received, one before Close", n)
+		f.Errorf("received %d frames, want only the one before Close", n)
 	}
 }
 
@@ -258,7 +258,7 @@ func carrierCloseUnderLoad(f *fixture) {
 		a.send(transport.Data, a.carrier.Self(), "behind it")
 		a.wait(f, n+1)
 		if w.late.Load() > 0 || w.calls.Load() != before {
-			f.Errorf("the receiver is called %d times after Close", w.calls.Load()-before)
+			f.Errorf("the receiver was called %d times after Close", w.calls.Load()-before)
 		}
 	}
 }
@@ -283,7 +283,7 @@ func closeWaits(f *fixture) {
 	<-entered
 	f.check("Close", b.Close())
 	if !returned.Load() {
-		f.Error("Close has returned, and the handler has not")
+		f.Error("Close returned before the handler")
 	}
 	if err := b.Send(a.Self(), transport.Data, kindA, nil); !errors.Is(err, transport.ErrClosed) {
 		f.Errorf("Send after Close: %v, want ErrClosed", err)
@@ -306,7 +306,7 @@ func closeUnderLoad(f *fixture) {
 					return
 				}
 			}
-			f.Error("a request does not fail")
+			f.Error("no request failed after Close")
 		})
 		wg.Go(func() {
 			for f.ctx.Err() == nil && closed.Load() == 0 {
@@ -316,11 +316,11 @@ func closeUnderLoad(f *fixture) {
 			}
 		})
 	}
-	f.until("that there is load", func() bool { return handled.Load() > 100 })
+	f.until("more than 100 messages are handled", func() bool { return handled.Load() > 100 })
 	f.check("Close", b.Close())
 	closed.Store(1)
 	wg.Wait()
 	if n := late.Load(); n > 0 {
-		f.Errorf("%d messages are handled after Close", n)
+		f.Errorf("%d messages were handled after Close", n)
 	}
 }

@@ -76,7 +76,7 @@ func (f *fixture) operator(name string) transport.AdminClient {
 	return asker
 }
 
-// must ends the check if a call returned an error.
+// must ends the check if err, the error of a call, is not nil.
 func (f *fixture) must(call string, err error) {
 	f.Helper()
 	if err != nil {
@@ -130,7 +130,7 @@ func (f *fixture) endsWithContext(name string, entered <-chan struct{}, call fun
 			f.Errorf("%s: %v, want context.Canceled", name, err)
 		}
 	case <-f.ctx.Done():
-		f.Fatalf("%s does not return", name)
+		f.Fatalf("%s did not return after its context was canceled", name)
 	}
 }
 

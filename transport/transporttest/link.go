@@ -57,7 +57,7 @@ func linkOrder(f *fixture) {
 	for _, m := range box.wait(f, senders*each*len(lanes())) {
 		s := source{m.From, m.Lane}
 		if string(m.Payload) != fmt.Sprint(next[s]) {
-			f.Errorf("%s from %v on %v is handled, want %d", m.Payload, m.From, m.Lane, next[s])
+			f.Errorf("handled message %s from %v on %v, want %d", m.Payload, m.From, m.Lane, next[s])
 			return
 		}
 		next[s]++
@@ -76,11 +76,11 @@ func linkSizes(f *fixture) {
 			}
 			n++
 			if got := box.wait(f, n)[n-1]; string(got.Payload) != payload || got.Lane != lane {
-				f.Errorf("%d bytes arrived on %v for %d on %v", len(got.Payload), got.Lane, size, lane)
+				f.Errorf("%d bytes arrived on %v, want %d on %v", len(got.Payload), got.Lane, size, lane)
 			}
 		}
 		if err := a.Send(b.Self(), lane, kindA, make([]byte, 1<<20+1)); err == nil {
-			f.Error("a message beyond the limit is taken")
+			f.Error("Send accepted a message beyond the limit")
 		}
 	}
 }
@@ -119,7 +119,7 @@ func dropsTwo(f *fixture, fates []Fate, want ...string) {
 	for _, lane := range lanes() {
 		got, b, _ := exchange(f, lane, fates)
 		if !slices.Equal(got, want) {
-			f.Errorf("%v are handled on %v, want %v", got, lane, want)
+			f.Errorf("handled %v on %v, want %v", got, lane, want)
 		}
 		if n := b.Stats().Dropped[transport.DropOld]; n != 2 {
 			f.Errorf("%d old frames are counted on %v, want 2", n, lane)
@@ -131,7 +131,7 @@ func linkGap(f *fixture) {
 	for _, lane := range lanes() {
 		got, b, events := exchange(f, lane, []Fate{Pass, Drop, Drop, Pass})
 		if want := []string{"0", "3", "end"}; !slices.Equal(got, want) {
-			f.Errorf("%v are handled on %v, want %v", got, lane, want)
+			f.Errorf("handled %v on %v, want %v", got, lane, want)
 		}
 		if s := b.Stats().Lanes[lane]; s.Gaps != 1 || s.Lost != 2 {
 			f.Errorf("%d gaps and %d lost frames are counted on %v, want 1 and 2", s.Gaps, s.Lost, lane)

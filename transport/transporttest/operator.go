@@ -15,7 +15,7 @@ import (
 
 func operatorChecks() []check {
 	return []check{
-		{"OperatorNamed", "a request reaches the node with the name, with the name of the operator, and its answer comes back", operatorNamed},
+		{"OperatorNamed", "a request reaches the node with the name and carries the name of the operator; the operator receives the answer", operatorNamed},
 		{"OperatorAny", "a request to any node reaches one that answers operators", operatorAny},
 		{"OperatorNobody", "without a node the error matches ErrNoNode", operatorNobody},
 		{"OperatorErrors", "the error of a node reaches the operator", operatorErrors},
@@ -102,7 +102,7 @@ func operatorBounds(f *fixture) {
 	}
 	f.want(transport.ErrTooLarge, fmt.Sprintf("an answer of %d bytes", most+1))(ops.Ask(f.ctx, "sizes", request[1:]))
 	if n := sizes.Stats().AdminRequests; n < 2 {
-		f.Errorf("%d requests are counted", n)
+		f.Errorf("%d requests were counted", n)
 	}
 
 	release := make(chan struct{})
@@ -127,10 +127,10 @@ func operatorBounds(f *fixture) {
 	})
 	f.until("the last request is rejected", func() bool { return b.Stats().AdminRequests == run+wait+1 })
 	if n := running.len(); n != run {
-		f.Errorf("%d requests run at a time, want %d", n, run)
+		f.Errorf("%d requests ran at a time, want %d", n, run)
 	}
 	if n := b.Stats().AdminRefused; n != 1 {
-		f.Errorf("%d requests are counted as refused, want 1", n)
+		f.Errorf("%d requests were counted as refused, want 1", n)
 	}
 	close(release)
 	wg.Wait()
@@ -169,7 +169,7 @@ func operatorClose(f *fixture) {
 	select {
 	case <-returned:
 	default:
-		f.Error("Close has returned, and the handler has not")
+		f.Error("Close returned before the handler")
 	}
 	patience := 100 * time.Millisecond
 	f.until("no node answers", func() bool {
@@ -178,7 +178,7 @@ func operatorClose(f *fixture) {
 		patience *= 2
 		got, err := ops.Ask(ctx, "a", nil)
 		if err == nil {
-			f.Fatalf("after Close it answers %q", got)
+			f.Fatalf("after Close the node answered %q", got)
 		}
 		return errors.Is(err, transport.ErrNoNode)
 	})

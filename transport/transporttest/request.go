@@ -34,7 +34,7 @@ func requestReply(f *fixture) {
 				payload := fmt.Sprintf("request %d/%d", i, k)
 				got, err := a.Request(f.ctx, b.Self(), kindA, []byte(payload))
 				if err != nil || string(got) != fmt.Sprintf("REQUEST %d/%d", i, k) {
-					f.Errorf("%q is answered %q, %v", payload, got, err)
+					f.Errorf("Request(%q) = %q, %v", payload, got, err)
 					return
 				}
 			}
@@ -42,7 +42,7 @@ func requestReply(f *fixture) {
 	}
 	wg.Wait()
 	if n := a.Stats().Requests; n != 0 {
-		f.Errorf("%d requests are open in the end", n)
+		f.Errorf("%d requests are still open at the end", n)
 	}
 }
 
@@ -78,7 +78,7 @@ func requestLater(f *fixture) {
 	})
 	b.Handle(kindB, func(context.Context, transport.Message) { close(returned) })
 	wg.Go(func() {
-		f.until("that the request is sent", func() bool { return a.Stats().Lanes[transport.Data].FramesOut > 0 })
+		f.until("the request is sent", func() bool { return a.Stats().Lanes[transport.Data].FramesOut > 0 })
 		f.check("Send", a.Send(b.Self(), transport.Data, kindB, nil))
 	})
 	if got, err := a.Request(f.ctx, b.Self(), kindA, nil); err != nil || string(got) != "later" {

@@ -14,7 +14,7 @@ import (
 func trustChecks() []check {
 	return []check{
 		{"TrustForged", "a frame that names another sender than its carrier proves is dropped and counted", trustForged},
-		{"TrustNames", "messages to the bare name reach the handlers of the name, and no others do", trustNames},
+		{"TrustNames", "messages to the bare name, and no other messages, reach the handlers of the name", trustNames},
 		{"TrustQuarantine", "messages of a quarantined incarnation are dropped and it is notified; those of another incarnation of its name are handled", trustQuarantine},
 	}
 }
@@ -35,11 +35,11 @@ func trustForged(f *fixture) {
 		f.until("a forged frame is counted", func() bool { return b.Stats().Dropped[transport.DropForged] > dropped || len(box.all()) > n })
 		mallory.forge(mallory.carrier.Self(), to, transport.Control, tell("honest"))
 		if got := box.wait(f, n+1)[n]; string(got.Payload) != "honest" || got.From != mallory.carrier.Self() {
-			f.Errorf("%q from %v is handled", got.Payload, got.From)
+			f.Errorf("a message with a forged sender was handled: %q from %v", got.Payload, got.From)
 		}
 	}
 	if n := b.Stats().Dropped[transport.DropForged]; n != 2 {
-		f.Errorf("%d forged frames are counted, want 2", n)
+		f.Errorf("%d forged frames were counted, want 2", n)
 	}
 }
 
@@ -53,16 +53,16 @@ func trustNames(f *fixture) {
 		f.must("Send", a.Send(b.Self(), transport.Control, kind, []byte("to the incarnation")))
 	}
 	if got := named.wait(f, 1)[0]; string(got.Payload) != "to the name" || got.From != a.Self() || got.Kind != kindB {
-		f.Errorf("%q from %v goes to the handler for names", got.Payload, got.From)
+		f.Errorf("the handler for names received %q from %v", got.Payload, got.From)
 	}
 	if got := known.wait(f, 1)[0]; string(got.Payload) != "to the incarnation" || got.Kind != kindA {
-		f.Errorf("%q goes to the handler for the incarnation", got.Payload)
+		f.Errorf("the handler for the incarnation received %q", got.Payload)
 	}
 	f.until("the other messages are counted", func() bool {
 		return b.Stats().Dropped[transport.DropNoHandler] == 2 || len(named.all())+len(known.all()) > 2
 	})
 	if len(named.all()) != 1 || len(known.all()) != 1 {
-		f.Errorf("%d messages to the name and %d to the incarnation are handled, want one each", len(named.all()), len(known.all()))
+		f.Errorf("handled %d messages to the name and %d to the incarnation, want one each", len(named.all()), len(known.all()))
 	}
 }
 
@@ -85,6 +85,6 @@ func trustQuarantine(f *fixture) {
 	next, _ := f.open("a", transport.Config{})
 	f.must("Send", next.Send(b.Self(), transport.Data, kindA, []byte("3")))
 	if got := box.wait(f, 2); string(got[1].Payload) != "3" || len(got) != 2 {
-		f.Errorf("%d messages are handled, the second is %q", len(got), got[1].Payload)
+		f.Errorf("handled %d messages, want 1; the second is %q", len(got), got[1].Payload)
 	}
 }

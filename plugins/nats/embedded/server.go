@@ -57,7 +57,7 @@ type Server struct {
 }
 
 // Start starts a server and waits until it is ready. The error matches ErrInUse if another server
-// owns Config.Dir, and names the port if it is in use.
+// owns Config.Dir. It contains the port if the port is in use.
 func Start(cfg Config) (*Server, error) {
 	s := &Server{dir: cfg.Dir, temporary: cfg.Dir == ""}
 	if err := s.start(cfg); err != nil {
@@ -102,12 +102,13 @@ func (s *Server) start(cfg Config) error {
 	}
 	s.ns.Start()
 	if !s.ns.ReadyForConnections(cmp.Or(cfg.StartTimeout, time.Minute)) {
-		return errors.New("the server is not ready in time")
+		return errors.New("the server did not become ready in time")
 	}
 	return nil
 }
 
-// checkPort returns an error if the port is in use. The server itself would retry without a reason.
+// checkPort returns an error if the port is in use. The server itself would retry without reporting
+// a reason.
 func checkPort(opts *server.Options) error {
 	if opts.Port <= 0 {
 		return nil
