@@ -23,10 +23,10 @@ import (
 // adminService is the name of the service that operators use, see cluster.Node.HandleAdmin.
 const adminService = "ddata"
 
-// The commands of operators. They change nothing, except that a read from other nodes repairs this
-// one.
+// The commands of operators. They do not change data. A read from other nodes also repairs the
+// value on this node.
 const (
-	commandStats   = "stats"   // statistics of one or all replicators
+	commandStats   = "stats"   // the statistics of one or all replicators
 	commandKeys    = "keys"    // a list of keys
 	commandGet     = "get"     // a value, or a part of one
 	commandDigests = "digests" // the digests of all buckets of the keys
@@ -36,7 +36,8 @@ const (
 type adminRequest struct {
 	Service string `json:"service"`
 	Command string `json:"command"`
-	// Replicator defaults to DefaultName; for commandStats to all replicators.
+	// Replicator is the name of a replicator. Defaults to DefaultName, or to all replicators for
+	// commandStats.
 	Replicator string `json:"replicator,omitempty"`
 	// Key is the key of commandGet. Level is "local", "majority" or "all", and defaults to "local".
 	Key   string `json:"key,omitempty"`
@@ -56,7 +57,8 @@ type adminRequest struct {
 	After string `json:"after,omitempty"`
 }
 
-// adminReply is the reply. Its reasons are those of serviceErrors.
+// adminReply is the reply to an adminRequest. The reasons of its errors are those of
+// newAdminService.
 type adminReply struct {
 	adminrpc.Head
 
@@ -70,7 +72,7 @@ type adminReply struct {
 // AdminStat is the state of a replicator.
 type AdminStat struct {
 	Replicator string `json:"replicator"`
-	// Replicas is the number of nodes that count in a quorum, as the node sees it.
+	// Replicas is the number of nodes that count in a quorum, according to the replying node.
 	Replicas int `json:"replicas"`
 	// Keys is the number of keys, Deleted the number of tombstones of deleted keys.
 	Keys    int `json:"keys"`
@@ -79,8 +81,8 @@ type AdminStat struct {
 	Synced bool `json:"synced"`
 	// Digest is the digest of all data of the replicator.
 	Digest string `json:"digest"`
-	// DiskErrors is the number of failed writes to disk, Waiting the number of records that are not
-	// written yet.
+	// DiskErrors is the number of failed writes to disk. Waiting is the number of records that are
+	// not written yet.
 	DiskErrors uint64 `json:"disk_errors,omitempty"`
 	Waiting    int    `json:"waiting,omitempty"`
 }
@@ -103,7 +105,7 @@ type valuePart struct {
 	Data   []byte `json:"data"`
 }
 
-// digestSums are the digest of all data and the concatenated digests of the buckets.
+// digestSums holds the digest of all data and the concatenated digests of the buckets.
 type digestSums struct {
 	Digest  string `json:"digest"`
 	Buckets []byte `json:"buckets"`
@@ -117,7 +119,7 @@ type keyMark struct {
 
 const (
 	maxPageKeys  = 1000
-	maxPageBytes = 192 << 10 // of keys or of a value
+	maxPageBytes = 192 << 10 // of one page of keys or one part of a value
 	// maxAdminTimeout limits how long a request of an operator reads from other nodes.
 	maxAdminTimeout = time.Minute
 )
@@ -225,7 +227,7 @@ func (r *Replicator) adminKeys(request *adminRequest) (page []AdminKey, more boo
 func jsonSize(v any) int {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return 0 // the reply fails anyway
+		return 0 // encoding the reply fails too
 	}
 	return len(b) + 1
 }

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// maxAdminValue is the maximum size of a value: a value of crdt.MaxSize bytes is not larger in
-	// JSON.
+	// maxAdminValue is the maximum size of a value in bytes. The JSON of an encoded value of
+	// crdt.MaxSize bytes does not exceed it.
 	maxAdminValue = 8 * crdt.MaxSize
 	// maxAdminTries is the number of attempts to read a value that changes during the transfer.
 	maxAdminTries = 10
@@ -47,8 +47,8 @@ type At struct {
 	// Replicator is the name of a replicator of the node. Defaults to DefaultName.
 	Replicator string
 	// Timeout limits how long the node reads from other nodes, at most a minute. Defaults to
-	// Config.Timeout of the replicator. Use less time than the context has, so that the error
-	// reports how many nodes have answered.
+	// Config.Timeout of the replicator. Set it below the time that the context has left: the error
+	// then reports how many nodes have answered.
 	Timeout time.Duration
 }
 
@@ -77,8 +77,8 @@ func (a *Admin) Stats(ctx context.Context, at At) (node string, stats []AdminSta
 	return node, stats, nil
 }
 
-// Keys yields the keys of a node that have a prefix, sorted; deleted ones only if deleted is set.
-// An error ends the sequence.
+// Keys yields the keys of a node that have a prefix, sorted. It includes deleted keys only if
+// deleted is true. An error ends the sequence.
 func (a *Admin) Keys(ctx context.Context, at At, prefix string, deleted bool) iter.Seq2[AdminKey, error] {
 	return func(yield func(AdminKey, error) bool) {
 		request := at.request(adminRequest{Command: commandKeys, Prefix: prefix, Deleted: deleted})
@@ -103,7 +103,8 @@ type AdminValue struct {
 	Key  string
 	// Type is the type of the value.
 	Type string
-	// Data is the encoded value, which crdt.Types.Decode reads, or its JSON.
+	// Data is the encoded value (see crdt.Types.Decode), or the JSON of the value if GetJSON
+	// returned it.
 	Data []byte
 }
 
@@ -112,8 +113,8 @@ func (a *Admin) Get(ctx context.Context, at At, key, level string) (*AdminValue,
 	return a.value(ctx, at, at.request(adminRequest{Command: commandGet, Key: key, Level: level}))
 }
 
-// GetJSON returns the value of a key as JSON, converted by crdt.JSON on the node. It is for values
-// whose types the operator's program does not have. The level is "local", "majority" or "all".
+// GetJSON returns the value of a key as JSON, converted by crdt.JSON on the node. Use it for values
+// whose types the operator's program does not define. The level is "local", "majority" or "all".
 func (a *Admin) GetJSON(ctx context.Context, at At, key, level string) (*AdminValue, error) {
 	return a.value(ctx, at, at.request(adminRequest{Command: commandGet, Key: key, Level: level, JSON: true}))
 }
@@ -154,7 +155,7 @@ func (a *Admin) value(ctx context.Context, at At, request *adminRequest) (*Admin
 
 // Diff is the result of comparing the data of nodes.
 type Diff struct {
-	// Nodes are the nodes that were asked.
+	// Nodes are the requested nodes.
 	Nodes []DiffNode
 	// Keys are the keys that differ between the nodes that have answered, sorted.
 	Keys []DiffKey
@@ -178,8 +179,9 @@ type DiffNode struct {
 // DiffKey is a key that differs.
 type DiffKey struct {
 	Key string
-	// Held are the digests of the key on the nodes, in the order of Diff.Nodes: DiffDeleted if the
-	// key was deleted, empty if the node does not have the key or is not compared.
+	// Held contains the digest of the key on each node, in the order of Diff.Nodes. An entry is
+	// DiffDeleted if the key was deleted, and empty if the node does not have the key or is not
+	// compared.
 	Held []string
 }
 
@@ -197,9 +199,9 @@ func (d *Diff) Same() bool {
 	return len(d.Keys) == 0
 }
 
-// Diff compares the data of the replicators with a name on some nodes, and returns at most most
-// keys that differ. Keys that change during the comparison may be reported although they converge
-// soon. A node that does not answer is not an error; see DiffNode.Err.
+// Diff compares the data of the replicators with the same name on the given nodes. It returns at
+// most most keys that differ. A key that changes during the comparison may be reported although the
+// nodes converge soon. A node that does not answer is not an error; see DiffNode.Err.
 func (a *Admin) Diff(ctx context.Context, replicator string, nodes []string, most int) (*Diff, error) {
 	d := &Diff{Nodes: make([]DiffNode, len(nodes))}
 	var all sync.WaitGroup
@@ -260,8 +262,8 @@ func (d *Diff) differs(nr int) bool {
 	return false
 }
 
-// compare returns the keys of a bucket that differ between the nodes. Nodes that do not answer are
-// excluded from then on.
+// compare returns the keys of a bucket that differ between the nodes. A node that does not answer
+// is excluded from the rest of the comparison.
 func (a *Admin) compare(ctx context.Context, replicator string, nr int, nodes []DiffNode) (keys []DiffKey) {
 	held := make([]map[string]string, len(nodes))
 	var all sync.WaitGroup

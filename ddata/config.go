@@ -26,38 +26,38 @@ type Config struct {
 	// Name identifies a replicator on its node. Replicators with the same name on different nodes
 	// hold the same data. Up to 128 letters, digits and "_-:.". Defaults to DefaultName.
 	Name string
-	// Roles are the roles that a node must have, all of them, to hold the data. Start fails on
-	// nodes without them, and the replicator ignores such nodes. Defaults to none: all nodes hold
-	// the data. Every member with the roles counts in majorities; a member that has not started a
-	// replicator of this name never answers.
+	// Roles are the roles that a node needs to hold the data. It needs all of them. Start fails on
+	// other nodes, and replicators ignore them. Defaults to none: all nodes hold the data. Every
+	// member with the roles counts in majorities; a member that has not started a replicator of
+	// this name never answers.
 	Roles []string
 	// Types are the data types and element types of the program:
 	// crdt.NewTypes(codec.Types(codec.Name[Product]("product"))) allows Product as an element type.
 	// Defaults to the types of package crdt with elements of basic kinds. All nodes need a type
-	// before any node uses it: nodes refuse data of unknown types.
+	// before any node uses it, because nodes refuse data of unknown types.
 	Types *crdt.Types
 
 	// Durable are the keys that are stored on disk: exact keys, and prefixes that end in a star.
-	// Defaults to none. Start loads them before it returns, and a change is on disk before it is
-	// acknowledged.
+	// Defaults to none. Start loads them before it returns. Unless WriteBehind is set, a change is
+	// on disk before it is acknowledged.
 	Durable []string
 	// Opener opens the store of durable keys, for example leveldb.NewDurable of plugins/leveldb.
 	// Required if Durable is not empty. The replicator closes the store.
 	Opener durable.Opener
-	// WriteBehind is the delay after which changes are written to disk, without requests waiting
-	// for it. A crash loses the acknowledged changes of up to that time. Defaults to 0: requests
-	// wait.
+	// WriteBehind is the delay after which changes are written to disk. Requests do not wait for
+	// the write, so a crash loses acknowledged changes of up to this delay. Defaults to 0: requests
+	// wait for the write.
 	WriteBehind time.Duration
 
-	// Expire is the time without use after which keys are removed on all nodes, by key or by prefix
-	// that ends in a star. An exact key takes precedence over prefixes, a longer prefix over a
-	// shorter one. At least GossipInterval, and the same on all nodes.
+	// Expire maps exact keys, and prefixes that end in a star, to the time without use after which
+	// a key is removed on all nodes. An exact key takes precedence over prefixes, a longer prefix
+	// over a shorter one. Each time is at least GossipInterval and must be the same on all nodes.
 	Expire map[string]time.Duration
 	// PreferOldest makes requests ask the oldest nodes first instead of random ones. Use it where a
 	// singleton writes.
 	PreferOldest bool
-	// Timeout is the timeout of requests whose context has no deadline, and the maximum time until
-	// such a request begins. Defaults to 5 s.
+	// Timeout is the timeout of requests whose context has no deadline. It also limits how long
+	// such a request waits before it begins. Defaults to 5 s.
 	Timeout time.Duration
 
 	// GossipInterval is the time between comparisons of all data with another node. Defaults to 2
@@ -68,26 +68,26 @@ type Config struct {
 	// DeltaInterval is the time between propagations of changes to other nodes. The first change
 	// after a quiet period is sent at once. Defaults to 200 ms.
 	DeltaInterval time.Duration
-	// PruneInterval is the time between searches for history of removed nodes, which is moved to
-	// another node. Defaults to 2 minutes; negative disables pruning.
+	// PruneInterval is the time between searches for history of removed nodes. History that is
+	// found is moved to another node. Defaults to 2 minutes; negative disables pruning.
 	PruneInterval time.Duration
-	// PruneAfter is how long a node must have been removed, counting only time in which all other
-	// nodes were reachable, before its history is pruned. Defaults to 5 minutes. DurablePruneAfter
-	// is for durable keys and defaults to 24 hours: a node that returns later loses changes of
-	// pruned nodes that only its own disk had.
+	// PruneAfter is the time from the removal of a node until its history is pruned. It counts only
+	// while all other nodes are reachable. Defaults to 5 minutes. DurablePruneAfter applies to
+	// durable keys and defaults to 24 hours. A node that returns after a longer absence loses
+	// changes of pruned nodes that only its own disk had.
 	PruneAfter, DurablePruneAfter time.Duration
 	// MarkerTTL is how long nodes remember that a node was pruned. A node with history of the
-	// pruned node must not return later than that. Defaults to 6 hours. DurableMarkerTTL is for
+	// pruned node must not return after this time. Defaults to 6 hours. DurableMarkerTTL applies to
 	// durable keys and defaults to 10 days.
 	MarkerTTL, DurableMarkerTTL time.Duration
 	// DisableDeltas sends all changes as whole values.
 	DisableDeltas bool
-	// MaxDeltaOps is the number of changes of a key from which on the whole value is sent instead
-	// of a delta. Defaults to 50.
+	// MaxDeltaOps is the number of operations in the delta of a key at which the whole value is
+	// sent instead. Defaults to 50.
 	MaxDeltaOps int
-	// MaxEntry is the maximum size of the encoded value that an update may produce, in bytes: at
-	// least 1, and slightly less than the maximum payload of the transport or 1 MiB. Defaults to
-	// 512 KiB, or half of the maximum payload if that is less.
+	// MaxEntry is the maximum size of the encoded value that an update may produce, in bytes. The
+	// minimum is 1. It must be slightly less than the maximum payload of the transport, and than 1
+	// MiB. Defaults to 512 KiB, or half of the maximum payload if that is less.
 	MaxEntry int
 	// MaxKeys is the maximum number of keys, including deleted ones. Defaults to 10,000,000.
 	MaxKeys int

@@ -28,12 +28,12 @@ func ReadLocal() ReadLevel { return ReadLevel{} }
 // ReadFrom reads from n nodes, at least 2.
 func ReadFrom(n int) ReadLevel { return ReadLevel{nodes: levelOf(replication.Count, n)} }
 
-// ReadMajority reads from more than half of the nodes. It sees all writes to a majority that
-// completed before it began, as long as no nodes join or leave.
+// ReadMajority reads from more than half of the nodes. Its result includes all writes to a majority
+// that completed before the read began, as long as no nodes join or leave.
 func ReadMajority() ReadLevel { return ReadLevel{nodes: levelOf(replication.Majority, 0)} }
 
-// ReadMajorityPlus reads from more nodes than a majority: that many more. Nodes that are leaving do
-// not count.
+// ReadMajorityPlus reads from a majority and a number of additional nodes, which is more. Nodes
+// that are leaving do not count.
 func ReadMajorityPlus(more int) ReadLevel {
 	return ReadLevel{nodes: levelOf(replication.MajorityPlus, more)}
 }
@@ -41,18 +41,18 @@ func ReadMajorityPlus(more int) ReadLevel {
 // ReadAll reads from all nodes except those that are leaving.
 func ReadAll() ReadLevel { return ReadLevel{nodes: levelOf(replication.All, 0)} }
 
-// AtLeast returns the level with a minimum number of nodes, limited by the size of the cluster. It
-// is for small clusters, where a majority is only a few nodes. At levels other than majorities,
-// requests fail with ErrInvalid.
+// AtLeast returns the level with a minimum number of nodes, limited by the size of the cluster. Use
+// it in small clusters, where a majority is only a few nodes. It applies only to majority levels:
+// requests at other levels fail with ErrInvalid.
 func (l ReadLevel) AtLeast(n int) ReadLevel {
 	l.level.MinCap = n
 	return l
 }
 
-// RepairPeers returns the level with repair: before a read returns, it makes sure that as many
-// nodes as it has read from hold the result, so that later reads see at least that. A register with
-// a single writer is then linearizable if it is written and read at majorities. At ReadLocal,
-// requests fail with ErrInvalid.
+// RepairPeers returns the level with repair: when a read returns, as many nodes as it has read from
+// hold the result. Later reads therefore return at least this result. A register with a single
+// writer is then linearizable if it is written and read at majorities. At ReadLocal, requests fail
+// with ErrInvalid.
 func (l ReadLevel) RepairPeers() ReadLevel {
 	l.repair = true
 	return l
@@ -94,8 +94,8 @@ func WriteTo(n int) WriteLevel { return WriteLevel{levelOf(replication.Count, n)
 // WriteMajority writes to more than half of the nodes.
 func WriteMajority() WriteLevel { return WriteLevel{levelOf(replication.Majority, 0)} }
 
-// WriteMajorityPlus writes to more nodes than a majority: that many more. Nodes that are leaving do
-// not count.
+// WriteMajorityPlus writes to a majority and a number of additional nodes, which is more. Nodes
+// that are leaving do not count.
 func WriteMajorityPlus(more int) WriteLevel {
 	return WriteLevel{levelOf(replication.MajorityPlus, more)}
 }
@@ -121,7 +121,7 @@ func (l WriteLevel) String() string { return l.text("") }
 // check returns an error for combinations that the protocol does not check.
 func (n nodes) check() error {
 	if l := n.level; l.MinCap != 0 && l.Kind != replication.Majority && l.Kind != replication.MajorityPlus {
-		return fmt.Errorf("AtLeast is for majorities, the level is %q", levelOf(l.Kind, l.N).text(""))
+		return fmt.Errorf("AtLeast requires a majority level, got %q", levelOf(l.Kind, l.N).text(""))
 	}
 	return nil
 }

@@ -16,8 +16,8 @@
 //		n, err = visits.Value(change)
 //	}
 //
-// The data types are those of package crdt and users' own. The deadline of a context limits the
-// duration of a request.
+// The data types are those of package crdt and types that users define. The deadline of a context
+// limits the duration of a request.
 //
 // # Levels
 //
@@ -32,12 +32,12 @@
 //	... MajorityPlus(1)         3                   4           6
 //	ReadAll, WriteAll           3                   5           9
 //
-// A read from a majority sees what was written to a majority. Other nodes receive a WriteLocal
-// within a few tenths of a second. Nodes that are Joining or WeaklyUp do not count. All other nodes
-// with Config.Roles do, even if they have not started a replicator of that name; Error.Silent lists
-// the nodes that have not answered. A majority refers to the nodes that this node sees. Directly
-// after the start this may be only itself, so programs call AwaitReplicas first. AtLeast never
-// requires more nodes than there are.
+// A read from a majority returns everything that was written to a majority. Other nodes receive a
+// WriteLocal within a few tenths of a second. Nodes that are Joining or WeaklyUp do not count. All
+// other nodes with Config.Roles count, even if they have not started a replicator of the same name;
+// Error.Silent lists the nodes that have not answered. A majority is a majority of the members in
+// this node's view. Directly after the start, the view may contain only the node itself, so
+// programs call AwaitReplicas first. AtLeast never requires more nodes than the cluster has.
 //
 // # How it works
 //
@@ -47,11 +47,11 @@
 //	packets of other nodes ---^--------|----------|--------------------------------------+
 //	                                   +-- disk <-+--> subscribers
 //
-// One goroutine owns the state. It processes all input that has arrived in one turn, and combines
-// all messages to a node into one packet. If the loop is idle, a caller runs its request itself. A
+// One goroutine owns the state. In one turn it processes all waiting input and combines all
+// messages to a node into one packet. If the loop is idle, a caller runs its request itself. A
 // change is sent to the nodes that the level requires, and to all others soon afterwards, as a
-// delta if the type has deltas. Nodes periodically compare digests of all data, so that no change
-// stays lost. The documentation of package internal/replication describes the protocol.
+// delta if the type has deltas. Nodes periodically compare digests of all data, which finds lost
+// changes. The documentation of package internal/replication describes the protocol.
 //
 // Requests, deltas and acknowledgements use the data lane of the transport; comparisons and the
 // transfer to new nodes use the bulk lane. The transport compresses packets above 4 KiB if that
@@ -65,19 +65,19 @@
 //   - A node reads its own writes, at any level.
 //   - Reads at ReadLocal return an immutable value and never wait for the loop.
 //   - A subscriber receives the last value of each key, even if it is slow.
-//   - A read from a majority sees everything that a majority has acknowledged before, while the
-//     members stay the same. When nodes join or leave, this holds as long as written plus read nodes
-//     exceed the number of nodes: use MajorityPlus or AtLeast.
+//   - A read from a majority returns everything that a majority has acknowledged before, while the
+//     members stay the same. When nodes join or leave, this holds as long as the number of written
+//     nodes plus the number of read nodes exceeds the number of nodes: use MajorityPlus or AtLeast.
 //
 // # Limitations
 //
 // A write that failed with ErrQuorum or ErrStore is not undone and may become visible. A majority
-// is not a transaction: a register that is written and read at majorities may show such a write in
-// one read, not in the next, and then again. With ReadLevel.RepairPeers a value that one read has
-// returned does not disappear in later reads. Changes of several keys are never atomic. All keys
-// are in memory on all nodes: up to some hundred thousand keys, each well below Config.MaxEntry.
-// Deleted keys remain as tombstones. The clocks of nodes decide between concurrent writes of a
-// register.
+// is not a transaction: in a register that is written and read at majorities, such a write may be
+// visible to one read, invisible to the next, and visible again later. With ReadLevel.RepairPeers a
+// value that one read has returned does not disappear in later reads. Changes of several keys are
+// never atomic. All keys are in memory on all nodes: up to some hundred thousand keys, each well
+// below Config.MaxEntry. Deleted keys remain as tombstones. The clocks of nodes decide between
+// concurrent writes of a register.
 //
 // # Failures
 //
@@ -86,7 +86,7 @@
 // with a new replicator; changes that only this node had are lost unless they are durable. If a
 // disk fails, requests that wait for it return ErrStore. If the function of an update panics,
 // nothing has changed. A replicator that has ended cannot be started again on its node: it would
-// number its changes from 1 again, and other nodes would take them for known changes.
+// number its changes from 1 again, and other nodes would ignore them as known changes.
 //
 // # Shutdown
 //

@@ -28,7 +28,7 @@ type durableWriter struct {
 	writeBehind  time.Duration
 	report       func(replication.Stored)
 	log          *slog.Logger
-	base         context.Context //nolint:containedctx // of all calls
+	base         context.Context //nolint:containedctx // the context of all calls of the store
 	cancelWrites context.CancelFunc
 	ready        loop.Signal
 	quit         chan struct{}

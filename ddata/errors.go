@@ -15,8 +15,9 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// The reasons of an Error. After ErrQuorum, ErrGivenUp, ErrStore and ErrStopped an update or a
-// deletion may have taken place, and spreads if it has. After the other errors nothing has changed.
+// The reasons of an Error. After ErrQuorum, ErrGivenUp, ErrStore and ErrStopped, an update or a
+// deletion may have changed this node; such a change spreads to the other nodes. After the other
+// errors nothing has changed.
 var (
 	// ErrInvalid matches errors about invalid configurations, keys, levels and values.
 	ErrInvalid = errors.New("ddata: invalid")
@@ -24,12 +25,12 @@ var (
 	ErrNotFound = errors.New("ddata: not found")
 	// ErrDeleted is returned if the key was deleted, which is permanent.
 	ErrDeleted = errors.New("ddata: deleted")
-	// ErrQuorum is returned if too few nodes have answered in time, or too many have refused. In
-	// the latter case it also matches ErrType if they hold another type, or ErrFull if they have no
-	// room for another key.
+	// ErrQuorum is returned if too few nodes have answered in time, or too many have refused. If
+	// nodes have refused, the error also matches ErrType if they hold another type, or ErrFull if
+	// they have no room for another key.
 	ErrQuorum = errors.New("ddata: not enough replicas")
-	// ErrGivenUp is returned if the context was canceled while other nodes were asked. The change
-	// is made on this node and spreads.
+	// ErrGivenUp is returned if the context was canceled while the request waited for other nodes.
+	// The change is made on this node and spreads.
 	ErrGivenUp = errors.New("ddata: canceled while waiting for replicas")
 	// ErrTooFew is returned if the cluster has fewer nodes than the level requires. It matches
 	// ErrQuorum.
@@ -37,8 +38,8 @@ var (
 	// ErrStore is returned if a durable key could not be written to disk, here or on too many other
 	// nodes, or if the disk of this node has not answered in time.
 	ErrStore = errors.New("ddata: write to disk failed")
-	// ErrModify is returned if the function given to Update has failed or panicked (then the cause
-	// is a *PanicError), or has changed the value with the Self of another node.
+	// ErrModify is returned if the function given to Update has failed, has panicked, or has
+	// changed the value with the Self of another node. After a panic the cause is a *PanicError.
 	ErrModify = errors.New("ddata: update function failed")
 	// ErrType is returned if the key holds a value of another type.
 	ErrType = errors.New("ddata: type mismatch")
@@ -49,8 +50,9 @@ var (
 	ErrFull = errors.New("ddata: too many keys")
 	// ErrBusy is returned if too many requests are open.
 	ErrBusy = errors.New("ddata: too many requests")
-	// ErrCanceled is returned if the context, or Config.Timeout, ended before the request began.
-	// The cause names the key if the function of another update has not returned.
+	// ErrCanceled is returned if the context ended, or Config.Timeout elapsed, before the request
+	// began. If the request waited for the function of another update, the cause contains the key
+	// of that update.
 	ErrCanceled = errors.New("ddata: canceled")
 	// ErrStopped is returned if the replicator has ended.
 	ErrStopped = errors.New("ddata: replicator stopped")
@@ -79,8 +81,9 @@ type Error struct {
 	Key string
 	// Reason is one of the errors of this package.
 	Reason error
-	// Answered is the number of replicas that have taken part, including this node, Required the
-	// number that had to, of Total. All are 0 if no node was asked, or if the numbers are unknown.
+	// Answered is the number of replicas that have taken part, including this node. Required is the
+	// number that the level requires, Total the number of all replicas. All are 0 if no node was
+	// asked, or if the numbers are unknown.
 	Answered, Required, Total int
 	// Silent are the nodes that were asked and have not answered in time, sorted.
 	Silent []identity.Node
@@ -93,7 +96,7 @@ func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "ddata: %s %q: %s", e.Op, e.Key, strings.TrimPrefix(e.Reason.Error(), "ddata: "))
 	if e.Required > 0 && e.Reason != ErrNotFound && e.Reason != ErrDeleted { //nolint:errorlint // the sentinel itself
-		fmt.Fprintf(&b, ": %d of %d, %d in all", e.Answered, e.Required, e.Total)
+		fmt.Fprintf(&b, ": %d of %d required, %d in total", e.Answered, e.Required, e.Total)
 		b.WriteString(silentText(e.Silent))
 	}
 	if e.Cause != nil {
@@ -146,8 +149,8 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// isPanic reports whether err is the panic of a function given to Update. A panic of a user's data
-// type is wrapped.
+// isPanic reports whether err is the panic of a function given to Update. It returns false for the
+// panic of a user's data type, which is wrapped in another error.
 func isPanic(err error) bool {
 	_, ok := err.(*panics.Error) //nolint:errorlint // not if it is wrapped
 	return ok
@@ -189,7 +192,7 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 	return e
 }
 
-// publicError converts an error of an internal package to the type that users know.
+// publicError converts an error of an internal package to its exported type in this package.
 func publicError(err error) error {
 	switch e := err.(type) { //nolint:errorlint // the machine does not wrap these
 	case *replication.TooLargeError:

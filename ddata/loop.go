@@ -25,8 +25,8 @@ const (
 
 func (r *Replicator) now() time.Duration { return time.Since(r.start) }
 
-// run is the loop. Callers may also run requests in its place, see runInline. When it returns, the
-// replicator has ended.
+// run is the loop. Callers may also run requests while the loop is idle, see runInline. When it
+// returns, the replicator has ended.
 func (r *Replicator) run() {
 	defer r.finish()
 	timer := time.NewTimer(0)
@@ -111,7 +111,7 @@ func (r *Replicator) handle(w *waiting) {
 }
 
 // handleBulk processes one bulk packet. Urgent input that arrives in between is processed before
-// the next one.
+// the next bulk packet.
 func (r *Replicator) handleBulk() {
 	p, found, more := r.inbox.takeBulk()
 	if !found {
@@ -206,7 +206,7 @@ func (r *Replicator) recoverTurn() {
 	r.inbox.ready.Set()
 }
 
-// finish ends everything that belongs to the replicator and waits for it.
+// finish ends all parts of the replicator and waits until they have ended.
 func (r *Replicator) finish() {
 	r.router.remove(r)
 	for _, it := range r.inbox.close() {
@@ -227,13 +227,13 @@ func (r *Replicator) finish() {
 	close(r.done)
 }
 
-// maxWaiting is the maximum size of the waiting packets in bytes, maxWaitingCount their maximum
-// number, each separately for bulk packets and for others. At the limit, the transport's handler
-// waits, and with it the sender on that lane.
+// maxWaiting is the maximum size of the waiting packets in bytes, and maxWaitingCount their maximum
+// number. Bulk packets and other packets are counted separately. At a limit, the transport's
+// handler waits, which also delays the sender on that lane.
 const (
 	maxWaiting      = 16 << 20
 	maxWaitingCount = 8192
-	// maxWaitingItems is the number of waiting items from which on requests are refused. If the
+	// maxWaitingItems is the number of waiting items at which further requests are refused. If the
 	// function of an update never returns, requests would otherwise accumulate although their
 	// callers no longer wait.
 	maxWaitingItems = 65_536
@@ -248,7 +248,7 @@ type item struct {
 }
 
 type inbox struct {
-	ready   loop.Signal // set by all of the following
+	ready   loop.Signal // set when a field below receives input
 	members atomic.Pointer[replication.Members]
 	items   *loop.Mailbox[item]
 	packets *loop.Mailbox[replication.Packet]

@@ -15,10 +15,10 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// Observer is a set of functions that observe a replicator. Each of them may be nil.
+// Observer is a set of functions that observe a replicator. Each function may be nil.
 type Observer struct {
-	// Request is called when a request has ended, on the goroutine of its caller, before it
-	// returns.
+	// Request is called when a request has ended, on the goroutine of the caller, before the
+	// request returns.
 	Request func(RequestInfo)
 	// Stats is called with the statistics every Config.StatsInterval, on its own goroutine.
 	Stats func(Stats)
@@ -49,14 +49,14 @@ type Stats struct {
 	Synced bool
 	// Subscribers is the number of running Subscribe loops.
 	Subscribers int
-	// Unsent counts packets that the transport did not accept, Malformed packets that could not be
-	// decoded.
+	// Unsent counts packets that the transport did not accept. Malformed counts packets that could
+	// not be decoded.
 	Unsent, Malformed uint64
-	// Turns counts the turns of the loop, Packets and Requests the packets and requests it has
-	// handled.
+	// Turns counts the turns of the loop. Packets and Requests count the packets and requests that
+	// the loop has handled.
 	Turns, Packets, Requests uint64
-	// DiskWrites counts calls of the store, DiskErrors those that have failed. Waiting is the
-	// number of records that wait to be written.
+	// DiskWrites counts calls of the store, DiskErrors the failed ones. Waiting is the number of
+	// records that wait to be written.
 	DiskWrites, DiskErrors uint64
 	Waiting                int
 }
@@ -64,8 +64,8 @@ type Stats struct {
 // ProtocolStats are the statistics of the replication protocol since the start.
 type ProtocolStats struct {
 	// Keys and Tombstones are the current numbers of keys and of deleted keys. Open is the number
-	// of requests that wait for other nodes, Log that of changes that wait to be sent, Storing that
-	// of pending writes to disk.
+	// of requests that wait for other nodes. Log is the number of changes that wait to be sent.
+	// Storing is the number of pending writes to disk.
 	Keys, Tombstones, Open, Log, Storing int
 	// Sent, Received and SentBytes count messages by kind, such as "delta", "write", "gossip".
 	// Dropped counts dropped messages by reason.
@@ -75,8 +75,8 @@ type ProtocolStats struct {
 	// Compared counts comparisons of all data with another node, Equal those that found no
 	// difference.
 	Compared, Equal uint64
-	// DeltasApplied, DeltasKnown and DeltasGap count deltas of other nodes that were merged, were
-	// known before, and had a gap before them.
+	// DeltasApplied, DeltasKnown and DeltasGap count deltas of other nodes: those that were merged,
+	// those that were known before, and those that came after a gap.
 	DeltasApplied, DeltasKnown, DeltasGap uint64
 	// DeltasAsStates counts changes that were sent as whole values, DeltasDropped changes that were
 	// dropped because Config.MaxLog was reached.
@@ -86,7 +86,8 @@ type ProtocolStats struct {
 	Merged, Known, Refused uint64
 	// SecondWaves counts requests that asked further nodes, Repaired reads that changed this node.
 	SecondWaves, Repaired uint64
-	// Initiated, Pruned and Cleared count the begun, completed and forgotten prunings, in keys.
+	// Initiated, Pruned and Cleared count the prunings that this node has begun, completed and
+	// forgotten. A pruning counts once per key.
 	Initiated, Pruned, Cleared uint64
 	// Expired counts expired keys.
 	Expired uint64
@@ -115,12 +116,12 @@ func (r *Replicator) Stats(ctx context.Context) (s Stats, err error) {
 	return s, err
 }
 
-// maxRefreshes is the number of turns after which all remaining digests are computed in one turn,
-// because keys change faster than that.
+// maxRefreshes is the number of turns after which all remaining digests are computed in one turn.
+// It is reached only if keys change faster than their digests are computed.
 const maxRefreshes = 10_000
 
-// digested calls f in a turn of the loop once the digests of all keys are computed. It takes a turn
-// for some of them at a time, so that requests do not wait for long.
+// digested calls f in a turn of the loop once the digests of all keys are computed. Each turn
+// computes only some of them, so that requests do not wait for long.
 func (r *Replicator) digested(ctx context.Context, f func()) error {
 	for turn := 1; ; turn++ {
 		done := false

@@ -31,7 +31,7 @@ type Replicator struct {
 	self   *crdt.Self
 	log    *slog.Logger
 	start  time.Time
-	base   context.Context //nolint:containedctx // of all that the replicator does
+	base   context.Context //nolint:containedctx // the context of all work of the replicator
 	inbox  *inbox
 	values *values
 	calls  calls
@@ -67,13 +67,13 @@ type Replicator struct {
 }
 
 // Start starts a replicator on a node, which need not be a member of its cluster yet. If there are
-// durable keys, it returns when they are loaded; ctx limits only the start. The replicator ends
+// durable keys, Start returns when they are loaded. ctx limits only the start. The replicator ends
 // with the node, with Close, or when the node is removed from its cluster. After that, a replicator
 // of the same name cannot be started on this node: the node must restart. All members with
-// Config.Roles should start a replicator of the name, because they count in majorities from the
-// moment they are Up.
+// Config.Roles should start a replicator of the same name, because they count in majorities as soon
+// as they are Up.
 //
-// The error matches ErrInvalid, or cluster.ErrShuttingDown if the node is shutting down, or is one
+// The error matches ErrInvalid, cluster.ErrShuttingDown if the node is shutting down, or an error
 // of package durable.
 func Start(ctx context.Context, node *cluster.Node, cfg Config) (*Replicator, error) {
 	if node == nil {
@@ -128,7 +128,7 @@ func (r *Replicator) open(ctx context.Context) error {
 	}
 	if store != nil {
 		stored := func(s replication.Stored) { r.inbox.items.Add(item{in: s}) }
-		r.writer = newDurableWriter(r.base, store, r.cfg.WriteBehind, stored, r.log) //nolint:contextcheck // it is not of the call
+		r.writer = newDurableWriter(r.base, store, r.cfg.WriteBehind, stored, r.log) //nolint:contextcheck // the writer outlives ctx
 	}
 	r.applyEffects(r.machine.Step(r.now(), replication.Batch{Members: r.members()}))
 	r.background.Go(func() { r.followMembers(r.base) })
@@ -142,7 +142,7 @@ func (r *Replicator) open(ctx context.Context) error {
 // load opens the store and loads it. It returns nil if no key is durable.
 func (r *Replicator) load(ctx context.Context) (durable.Store, error) {
 	if r.cfg.Opener == nil {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // no key is durable
 	}
 	store, err := r.cfg.Opener.Open(ctx, durable.ID{Node: r.node.Self().Name, Replicator: r.cfg.Name})
 	if err != nil {
@@ -239,8 +239,8 @@ func (r *Replicator) Self() *crdt.Self { return r.self }
 // Keys returns the keys of this node that are not deleted, sorted. It does not wait.
 func (r *Replicator) Keys() []string { return r.values.keys() }
 
-// ReplicaCount returns the number of nodes that count in a quorum, including this one. Programs
-// that start use AwaitReplicas.
+// ReplicaCount returns the number of nodes that count in a quorum, including this one. At the
+// start, programs use AwaitReplicas instead.
 func (r *Replicator) ReplicaCount() int { return int(r.replicas.Load()) }
 
 // Flush notifies subscribers and sends pending changes to the other nodes without waiting for the
@@ -282,9 +282,10 @@ func (r *Replicator) close(ctx context.Context, why error) error {
 // Done returns a channel that is closed when the replicator has ended.
 func (r *Replicator) Done() <-chan struct{} { return r.done }
 
-// Err returns the reason why the replicator has ended, nil if it has not. It matches ErrStopped. If
-// the node has ended, it also matches cluster.ErrShuttingDown; if the node lost its membership
-// before, also the error of the node, such as cluster.ErrDowned.
+// Err returns the reason why the replicator has ended, nil if it has not ended. The error matches
+// ErrStopped. If the node has ended, the error also matches cluster.ErrShuttingDown. If the node
+// lost its membership before, the error also matches the error of the node, such as
+// cluster.ErrDowned.
 func (r *Replicator) Err() error {
 	select {
 	case <-r.done:
@@ -319,10 +320,10 @@ func (r *Replicator) cause() error {
 
 // AwaitReplicas waits until this node sees replicas nodes that count in a quorum, including itself,
 // and has fetched the data that other nodes had when it joined. Programs call it after the start
-// before they rely on majorities: a node that does not see other nodes yet is a majority of one. It
-// does not wait for the replicators of those nodes to start.
+// before they rely on majorities: a node that does not see other nodes yet is a majority of one.
+// AwaitReplicas does not wait until the replicators of other nodes have started.
 //
-// The error is that of ctx, or matches ErrStopped, or ErrInvalid if replicas is below 1.
+// The error is that of ctx, or matches ErrStopped. It matches ErrInvalid if replicas is below 1.
 func (r *Replicator) AwaitReplicas(ctx context.Context, replicas int) error {
 	if replicas < 1 {
 		return fmt.Errorf("ddata: wait for replicas of %q: %w: %d of them", r.cfg.Name, ErrInvalid, replicas)

@@ -91,7 +91,7 @@ func TestQuorumsAreHonest(t *testing.T) {
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("it took %v of one second", took)
 		}
-		if want := `ddata: update "visits": not enough replicas: 2 of 3, 5 in all, no answer from c, d, e: context deadline exceeded`; err.Error() != want {
+		if want := `ddata: update "visits": not enough replicas: 2 of 3 required, 5 in total, no answer from c, d, e: context deadline exceeded`; err.Error() != want {
 			t.Errorf("%v\n%v", err, want)
 		}
 		_, err = w.get(rs[1], visits, ddata.ReadMajority())
@@ -132,12 +132,12 @@ func TestErrors(t *testing.T) {
 		check(ddata.ErrInvalid, w.add(r, "all*", ddata.WriteLocal(), 1), "ends in a star")
 		check(ddata.ErrInvalid, w.add(r, visits, ddata.WriteTo(1), 1), `update "visits": invalid: count of 1 replicas, minimum 2`)
 		for _, level := range []ddata.WriteLevel{ddata.WriteLocal().AtLeast(2), ddata.WriteTo(2).AtLeast(3), ddata.WriteAll().AtLeast(2)} {
-			check(ddata.ErrInvalid, w.add(r, visits, level, 1), "AtLeast is for majorities")
-			check(ddata.ErrInvalid, ddata.Delete(ctx, r, visits, level), "AtLeast is for majorities")
+			check(ddata.ErrInvalid, w.add(r, visits, level, 1), "AtLeast requires a majority level")
+			check(ddata.ErrInvalid, ddata.Delete(ctx, r, visits, level), "AtLeast requires a majority level")
 		}
 		for _, level := range []ddata.ReadLevel{ddata.ReadLocal().AtLeast(2), ddata.ReadFrom(2).AtLeast(3), ddata.ReadAll().AtLeast(2)} {
 			_, err = ddata.Get(ctx, r, visits, level)
-			check(ddata.ErrInvalid, err, "AtLeast is for majorities")
+			check(ddata.ErrInvalid, err, "AtLeast requires a majority level")
 		}
 		_, err = ddata.Get(ctx, r, visits, ddata.ReadLocal().RepairPeers())
 		check(ddata.ErrInvalid, err, "no peers")

@@ -39,7 +39,7 @@ type call struct {
 const (
 	queued        uint32 = iota
 	taken                // the loop has started the request
-	abandonedCall        // the caller gave up before the loop started the request
+	abandonedCall        // the caller stopped waiting before the loop started the request
 )
 
 type calls struct {
@@ -102,9 +102,9 @@ func (r *Replicator) ask(ctx context.Context, op, key string, n nodes, input fun
 }
 
 // wait waits for the answer of a call. It returns false if there is none. A caller without a
-// deadline waits at most Config.Timeout until the loop starts the request, because that never
-// happens if the caller is itself a function given to Update. The same limit applies to a caller
-// that waits only for the disk.
+// deadline waits at most Config.Timeout until the loop starts the request: the loop cannot start it
+// if the caller is itself a function given to Update. The same limit applies to a caller that waits
+// only for the disk.
 func (r *Replicator) wait(ctx context.Context, c *call, local, disk bool) (replication.Reply, bool) {
 	var patience <-chan time.Time
 	if _, limited := ctx.Deadline(); !limited && (disk || c.state.Load() == queued) {
@@ -199,7 +199,8 @@ func (r *Replicator) call(ctx context.Context, f func()) error {
 	return r.withBlockingUpdate(err)
 }
 
-// await waits until done is closed. The error is that of ctx or of the replicator if it ends before.
+// await waits until done is closed. If ctx or the replicator ends before, it returns the error of
+// the one that ended.
 func (r *Replicator) await(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -238,9 +239,9 @@ func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level R
 // methods of the data type can remove anything.
 //
 // Update calls modify at most once, and no other update function runs at the same time. modify must
-// not block, and may use only Self and reads at ReadLocal of the replicator. It must change values
-// with the Self of this replicator. If it returns an error or panics, nothing has changed. If it
-// takes long, that is logged, because the replicator waits for it.
+// not block. Of the replicator, it may use only Self and reads at ReadLocal. It must change values
+// with the Self of this replicator. If modify returns an error or panics, nothing has changed. The
+// replicator waits for modify and logs a slow call.
 //
 // The error is an *Error. After ErrDeleted, ErrModify, ErrType, ErrTooLarge, ErrFull, ErrInvalid,
 // ErrBusy and ErrCanceled nothing has changed. After ErrQuorum, ErrGivenUp and ErrStore the value
@@ -292,7 +293,7 @@ func (r *Replicator) get(ctx context.Context, key string, level ReadLevel) (crdt
 	return reply.Value, err
 }
 
-// local returns the value of this node. counts reports that the read counts as a use of the key.
+// local returns the value of this node. If counts is true, the read counts as a use of the key.
 func (r *Replicator) local(key string, counts bool) (crdt.Value, error) {
 	if r.ended.Load() {
 		return crdt.Value{}, r.stopped("get", key)
@@ -329,7 +330,7 @@ func (r *Replicator) requestStart() time.Time {
 	return time.Now()
 }
 
-// slowModify is the duration from which on an update function is logged: everything else in the
+// slowModify is the duration at which an update function is logged as slow: all other work of the
 // replicator waits for it.
 const slowModify = time.Second
 

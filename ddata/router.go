@@ -40,7 +40,7 @@ func routerOf(node *cluster.Node) *router {
 }
 
 // add registers a replicator. A replicator numbers its changes from 1, and other nodes recognize
-// known changes by their numbers. So a name can be used only once in the life of a node.
+// known changes by their numbers. A name can therefore be used only once in the lifetime of a node.
 func (s *router) add(r *Replicator) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,8 +63,8 @@ func (s *router) remove(r *Replicator) {
 	}
 }
 
-// receive passes a packet to its replicator. The packet is dropped if that has not started or has
-// ended.
+// receive passes a packet to its replicator. It drops the packet if the replicator has not started
+// or has ended.
 func (s *router) receive(ctx context.Context, m transport.Message) {
 	name, ok := replication.NameOf(m.Payload)
 	s.mu.RLock()

@@ -16,15 +16,15 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// Subscribe yields the current values of the keys of a pattern when the loop begins, and then each
-// change, until ctx or the replicator ends. Changes are reported every Config.NotifyInterval, or by
-// Flush, and only the last change of each key. A slow loop also receives only the last change of
-// each key; it misses nothing but values that were replaced, and keys that were created and have
-// expired in between. A value that is equal to the previously reported one is not reported.
+// Subscribe yields the current values of the keys of a pattern when the loop begins, and then their
+// changes, until ctx or the replicator ends. Changes are reported every Config.NotifyInterval and
+// by Flush; each report contains only the last change of each key. A slow loop also receives only
+// the last change of each key. It misses only values that were replaced, and keys that were created
+// and have expired in between. A value that equals the previously reported one is not reported.
 //
-// The loop ends without an error: if ctx has not ended, Err returns the reason why the replicator
-// has. A loop over a pattern that cannot match any key, such as Key("visits*").Any(), ends at once
-// and logs an error.
+// The loop ends without an error. If the replicator has ended, Replicator.Err returns the reason. A
+// loop over a pattern that cannot match any key, such as Key("visits*").Any(), logs an error and
+// ends at once.
 func (r *Replicator) Subscribe(ctx context.Context, of Pattern) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		if err := of.check(); err != nil {
@@ -153,9 +153,9 @@ func (r *Replicator) endSubscriptions() {
 	})
 }
 
-// Key identifies a value of a data type T, of package crdt or a user's own. It has 1 to 512 bytes
-// of UTF-8 and does not end in a star. Keys with the same text are the same key, so they must have
-// the same type.
+// Key identifies a value of a data type T, which package crdt or a user defines. It has 1 to 512
+// bytes of UTF-8 and does not end in a star. Keys with the same text are the same key, so they must
+// have the same type.
 type Key[T crdt.Data[T]] string
 
 // Any returns the pattern that matches only this key, for Replicator.Subscribe.
@@ -178,8 +178,8 @@ func (p Pattern) check() error {
 	return nil
 }
 
-// Prefix returns the pattern that matches all keys with a prefix, including future ones; all keys
-// if the prefix is empty.
+// Prefix returns the pattern that matches all keys with a prefix, including keys that are created
+// later. An empty prefix matches all keys.
 func Prefix(text string) Pattern { return Pattern{text: text, prefix: true} }
 
 // Pattern matches one key or all keys with a prefix.

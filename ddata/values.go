@@ -15,8 +15,8 @@ import (
 // shards is the number of parts of values, so that readers of different keys rarely contend.
 const shards = 64
 
-// values are the current values of keys, for readers outside of the loop. Locks are held only for a
-// map access; values are immutable.
+// values holds the current values of keys, for readers outside of the loop. A lock is held only for
+// a map access, because values are immutable.
 type values struct {
 	seed   maphash.Seed
 	shards [shards]shard

@@ -115,7 +115,7 @@ func TestDataCommand(t *testing.T) {
 		{[]string{"get", "old\n", "--ask", "a"}, "deleted"},
 		{[]string{"get", "visits", "--ask", "c"}, "no such replicator"},
 		{[]string{"keys", "--replicator", "other", "--ask", "a"}, "no such replicator"},
-		{[]string{"get", "visits", "--level", "all", "--timeout", "4s", "--ask", "a"}, "not enough replicas: 2 of 3, 3 in all, no answer from c"},
+		{[]string{"get", "visits", "--level", "all", "--timeout", "4s", "--ask", "a"}, "not enough replicas: 2 of 3 required, 3 in total, no answer from c"},
 		{[]string{"keys", "--limit=-1"}, "--limit"},
 		{[]string{"diff", "--limit=0"}, "--limit"},
 		{[]string{"diff", "--wait=-1s"}, "--wait"},

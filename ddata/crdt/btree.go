@@ -118,7 +118,7 @@ func (n *node[V]) set(key string, val V) (left, right *node[V], sep string, adde
 	return left, right, sep, added
 }
 
-// put sets the value of a key, or deletes the key unless it is kept.
+// put sets the value of a key if kept is true. Otherwise it deletes the key.
 func (t tree[V]) put(key string, val V, kept bool) tree[V] {
 	if !kept {
 		return t.delete(key)
@@ -144,7 +144,8 @@ func (n *node[V]) split() (left, right *node[V], sep string) {
 
 func inserted[T any](s []T, i int, v T) []T { return with(s, i, false, v) }
 
-// with returns a copy of s with v before element i, or in its place.
+// with returns a copy of s in which v is inserted before element i, or replaces element i if
+// replace is true.
 func with[T any](s []T, i int, replace bool, v T) []T {
 	next := append(append(make([]T, 0, len(s)+1), s[:i]...), v)
 	if replace {
@@ -454,7 +455,7 @@ func (t packedStrings) deleted(i, n int) packedStrings {
 	return p.pack()
 }
 
-// part returns the strings from (included) to to (excluded) of n.
+// part returns the strings with the indexes from up to but not including to, of n strings.
 func (t packedStrings) part(from, to, n int) packedStrings {
 	p := newPacker()
 	p.addAll(t, from, to, n)
@@ -483,7 +484,7 @@ func (p *packer) end() {
 	p.n++
 }
 
-// addAll adds the strings from (included) to to (excluded) of n.
+// addAll adds the strings with the indexes from up to but not including to, of n strings.
 func (p *packer) addAll(t packedStrings, from, to, n int) {
 	for i := from; i < to; i++ {
 		p.add(t.at(i, n))

@@ -145,8 +145,8 @@ func (d *decoder) checked(k elementKind, b []byte) []byte {
 	return b
 }
 
-// items reads a sorted list of elements, each followed by what read decodes. An item has at least
-// size bytes.
+// items reads a sorted list of elements. read decodes the value after each element. An element and
+// its value have at least size bytes together.
 func items[V any](d *decoder, k elementKind, size int, read func() V) tree[V] {
 	n := d.Count(MaxSize, size, "elements")
 	if d.Err() != nil {

@@ -133,7 +133,7 @@ type counter struct {
 	base     *counter // the value when delta was nil; nil if delta is nil
 }
 
-// add returns the counter with n, or more if it is not nil, added to the count of self.
+// add returns the counter with the count of self increased by more, or by n if more is nil.
 func (c *counter) add(self *Self, negative bool, n uint64, more *big.Int) *counter {
 	made := &struct { // in one allocation
 		next, delta counter
@@ -233,7 +233,8 @@ func (c *counter) cleaned(removed identity.Node) (core, error) {
 }
 
 // PNCounterMap is a map from keys to counters. The zero value is empty. It is immutable. The
-// caveats of ORMap apply: a key that is removed while another node counts keeps its whole count.
+// caveats of ORMap apply: if one node removes a key while another node changes its count, the key
+// stays with its whole count.
 //
 // K is an element type as described at GSet.
 type PNCounterMap[K any] struct{ keyed[PNCounterMap[K], K] }
@@ -304,7 +305,7 @@ func (t tally) compare(other tally) int {
 	return t.big.Cmp(other.big)
 }
 
-// plus adds n, or more if it is not nil. The count saturates at 1,024 bits.
+// plus adds more, or n if more is nil. The count saturates at 1,024 bits.
 func (t tally) plus(n uint64, more *big.Int) tally {
 	if sum := t.n + n; more == nil && t.big == nil && sum >= t.n {
 		return tally{t.node, sum, nil}

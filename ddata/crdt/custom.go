@@ -134,7 +134,7 @@ type DeltaData[T, D any] interface {
 }
 
 // Prunable is Data that keeps history per node and can forget the history of nodes that left the
-// cluster. The methods have the contracts of those of Value.
+// cluster. The methods have the same contracts as the methods of Value.
 type Prunable[T any] interface {
 	ModifiedBy() []identity.Node
 	NeedsPruning(removed identity.Node) bool
@@ -201,10 +201,10 @@ func Define[T Data[T]](name string, decode func(data []byte) (T, error)) Definit
 	return Definition{d}
 }
 
-// DefineDelta is Define for a type with deltas. how is FreeDeltas or CausalDeltas: whether deltas
-// may arrive in any order. If D has a method Ops() int, it returns the number of operations in a
-// delta. decodeDelta reads the output of D.AppendBinary. For a type that is composed of types of
-// this package, make D a struct of their Deltas.
+// DefineDelta is Define for a type with deltas. how is FreeDeltas if deltas may arrive in any
+// order, and CausalDeltas otherwise. If D has a method Ops() int, it returns the number of
+// operations in a delta. decodeDelta reads the output of D.AppendBinary. For a type that is
+// composed of types of this package, make D a struct of their Deltas.
 func DefineDelta[T DeltaData[T, D], D Data[D]](name string, how Deltas,
 	decode func(data []byte) (T, error), decodeDelta func(data []byte) (D, error),
 ) Definition {
@@ -252,7 +252,7 @@ func catchPanic(def *definition, doing string, f func() error) error {
 	return nil
 }
 
-// orIfPanic returns the result of user code, or another value if it panics.
+// orIfPanic returns the result of f, which is user code, or other if f panics.
 func orIfPanic[V any](other V, f func() V) (v V) {
 	if err := panics.Catch(func() error { v = f(); return nil }); err != nil {
 		return other

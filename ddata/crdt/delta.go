@@ -9,8 +9,8 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Delta is a set of changes of a value. It is immutable. The zero value is no delta and changes
-// nothing; only its methods IsZero, Merge and ModifiedOnlyBy may be called.
+// Delta is a set of changes of a value. It is immutable. The zero value contains no changes; only
+// its methods IsZero, Merge and ModifiedOnlyBy may be called.
 type Delta struct{ c change }
 
 type change interface {
@@ -94,10 +94,10 @@ func (d whole) then(later change) (change, error) {
 	return whole{c}, err
 }
 
-// NeedsFullState reports whether a delta removes something that the sender had seen and this value
-// has not. Applying such a delta could resurrect removed elements, so the receiver requests the
-// full state instead. Changes of the delta's own node do not count, see Delta.NeedsCausal. It is
-// always false for users' types.
+// NeedsFullState reports whether a delta removes additions that the sender had seen and this value
+// has not seen. Applying such a delta could resurrect removed elements, so the receiver requests
+// the full state instead. Changes of the delta's own node do not count, see Delta.NeedsCausal. It
+// is always false for users' types.
 func (v Value) NeedsFullState(d Delta) bool {
 	return d.c != nil && v.c.shape().equal(d.c.shape()) && needsFullState(v.c, d.c)
 }
@@ -129,7 +129,8 @@ func (s *orset) needsFullState(d *orsetDelta) bool {
 	return false
 }
 
-// seenAfter returns the changes that a receiver, which has seen some, has seen after the step.
+// seenAfter returns the changes that a receiver has seen after the step. seen are the changes that
+// it had seen before.
 func (op *orsetOp) seenAfter(seen vector) vector {
 	if op.full != nil {
 		seen = seen.max(op.full.vv)
@@ -200,9 +201,9 @@ func (d *mapDelta) modifiedOnlyBy(node identity.Node) bool {
 func (d *customDelta) modifiedOnlyBy(identity.Node) bool { return true }
 
 // DeltaIsComplete reports whether the delta of the value describes all differences from an older
-// value, that is whether the value was made from the older one by changes only. If the value was
-// merged with another one before, the delta is incomplete and replicas need the whole value. For a
-// user's type it compares the encoded forms of older with the delta applied and of the value.
+// value. It is complete if the value was made from the older one by changes only. If the value was
+// also merged with another one, the delta is incomplete and replicas need the whole value. For a
+// user's type, DeltaIsComplete applies the delta to older and compares the encoded forms.
 func (v Value) DeltaIsComplete(older Value) bool {
 	if older.c == nil {
 		return false

@@ -52,8 +52,8 @@
 //
 // Counts and additions are stored per node, and would remain in the value after the node has left
 // the cluster. Prune moves the history of a removed node to another node, once all nodes have
-// observed the removal. Cleanup strips that history from copies that did not take part. Merging a
-// pruned value with one that was not cleaned up counts twice.
+// observed the removal. Cleanup strips that history from the other copies. Merging a pruned value
+// with one that was not cleaned up counts the history twice.
 //
 // # Errors
 //

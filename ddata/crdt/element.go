@@ -200,7 +200,7 @@ func wrongElement(s string, to reflect.Value) error {
 // is the type. The bytewise order is the order of the values: strings bytewise, numbers by value.
 //
 //	0x10 string
-//	0x18..0x28 integer: 0x20 is 0, the distance to it is the number of bytes
+//	0x18..0x28 integer: 0x20 is 0, the distance from 0x20 is the number of bytes
 //	0x30 false, 0x31 true
 //	0x38 bytes
 //	0x40 float, 8 bytes

@@ -17,8 +17,8 @@ import (
 
 // JSON converts values to JSON for operators and tools. The zero value is ready to use.
 type JSON struct {
-	// Named returns the JSON of an element that a codec registry has encoded, and whether there is
-	// one. Optional.
+	// Named returns the JSON of an element that a codec registry has encoded. ok is false if there
+	// is no JSON for the element. Optional.
 	Named func(manifest string, payload []byte) (text []byte, ok bool)
 }
 

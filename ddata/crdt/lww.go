@@ -23,10 +23,10 @@ import (
 // V is an element type as described at GSet.
 type LWWRegister[V any] struct{ handle[LWWRegister[V]] }
 
-// Clock returns the timestamp of a value that is written to a register with timestamp current (0 if
-// the register is unset). The highest timestamp wins. DefaultClock and ReverseClock are two; a
-// version number from a database is another. A node must never use one timestamp for two different
-// values.
+// Clock returns the timestamp for writing a value to a register. current is the present timestamp
+// of the register, 0 if the register is unset. The highest timestamp wins. DefaultClock and
+// ReverseClock are clocks; another clock may return version numbers from a database. A node must
+// never use one timestamp for two different values.
 type Clock[V any] func(self *Self, current int64, value V) (int64, error)
 
 // DefaultClock returns the time in Unix milliseconds, raised above the current timestamp and above

@@ -14,13 +14,13 @@ import (
 type ormap struct {
 	typ   *shape
 	keys  *orset
-	vals  tree[core] // in a multi-map with value deltas also those of removed keys
+	vals  tree[core] // a multi-map with value deltas also has those of removed keys
 	delta *mapDelta
 	base  *ormap
 }
 
 // keepsRemovedValues reports whether the value of a removed key is kept until the next merge. The
-// value is cleared, and its history removes the elements at nodes that have kept the key.
+// kept value is empty. Its history removes the elements on nodes that still have the key.
 func (m *ormap) keepsRemovedValues() bool { return m.typ.kind == kindMultiMapDeltas }
 
 func (m *ormap) get(key string) (core, bool) {
@@ -59,8 +59,8 @@ func (m *ormap) put(self *Self, key string, v core) *ormap {
 	return m.changed(&ormap{keys: keys, vals: m.vals.set(key, v)}, &mapOp{kind: mapPut, keys: d, key: key, val: v})
 }
 
-// update replaces the value of a key with f of it. The delta contains only the change. If the key
-// has no value, update is put.
+// update replaces the value of a key with the result of f. The delta contains only the change. If
+// the key has no value, update acts like put.
 func (m *ormap) update(self *Self, key string, f func(core) core) *ormap {
 	v := f(m.valueOrEmpty(key).resetDelta())
 	d := v.changes()
@@ -126,8 +126,8 @@ func (m *ormap) merge(other core) (core, error) {
 	return next, nil
 }
 
-// mergeValue merges the values of a key; nil means none. It returns the value, whether there is
-// one, and whether it equals a.
+// mergeValue merges the values of a key; nil means that a map has no value. It returns the merged
+// value, whether the map keeps a value, and whether the result equals a.
 func (m *ormap) mergeValue(present bool, a, b *core) (v core, kept, same bool, err error) {
 	switch {
 	case !present: // the node that removed the key had seen all of the value
@@ -332,11 +332,11 @@ func (m *ormap) decode(d *decoder) {
 //
 // # Caveats
 //
-// Removing a key discards the history of its value. Without remembering all removed keys forever,
-// this has these consequences:
+// Removing a key discards the history of its value, because a map does not remember removed keys.
+// This has the following consequences:
 //
 //   - A key that is removed on one node and concurrently updated on another returns with the whole
-//     value of the latter.
+//     value of the node that updated it.
 //   - A key that is removed and put again may regain its former content: grow-only sets become the
 //     union of both values, counters the higher count of each node.
 //   - Where removals and updates of a key race, the result depends on the order in which nodes
@@ -487,8 +487,9 @@ func (m ORMap[K, V]) put(self *Self, c *ormap, key string, value V) (ORMap[K, V]
 	return m.of(c.put(self, key, v)), nil
 }
 
-// Update returns the map with the value of a key replaced by f of it. f receives the empty value if
-// the key does not exist. The error is that of f, or one that Put returns.
+// Update returns the map with the value of a key replaced by the result of f. f receives the
+// current value, or the empty value if the key does not exist. The error is that of f, or one that
+// Put returns.
 func (m ORMap[K, V]) Update(self *Self, key K, f func(V) (V, error)) (ORMap[K, V], error) {
 	c, k, err := m.entry(key)
 	if err != nil {

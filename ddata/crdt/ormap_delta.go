@@ -15,7 +15,7 @@ const (
 	mapRemoveKey
 )
 
-// mapOp is one step: the change of the keys and that of the values.
+// mapOp is one step: a change of the keys and a change of the values.
 type mapOp struct {
 	kind   mapKind
 	keys   *orsetDelta
@@ -29,7 +29,7 @@ type mapDelta struct {
 	ops []*mapOp
 }
 
-// with returns the delta, which may be nil, with one more step.
+// with returns the delta with one more step. d may be nil.
 func (d *mapDelta) with(typ *shape, op *mapOp) *mapDelta {
 	if d == nil {
 		return &mapDelta{typ, []*mapOp{op}}
@@ -41,7 +41,7 @@ func (d *mapDelta) with(typ *shape, op *mapOp) *mapDelta {
 	return &mapDelta{typ, ops}
 }
 
-// keys returns the keys that a delta, which may be nil, changes.
+// keys returns the keys that a delta changes. d may be nil.
 func (d *mapDelta) keys() []string {
 	if d == nil {
 		return nil

@@ -14,8 +14,8 @@ import (
 // whole set of a key on each change and discards the set with its key: if one node removes a key
 // while another adds an element to it, the whole set returns. The variant with value deltas
 // (WithValueDeltas) replicates only the changes of a set. Elements of a removed key stay removed if
-// the nodes learn of the removal by deltas or have not merged in between. See ORMap for the other
-// caveats.
+// the other nodes receive the removal as a delta, or if they have not merged in between. See ORMap
+// for the other caveats.
 //
 // K and E are element types as described at GSet.
 type ORMultiMap[K, E any] struct{ keyed[ORMultiMap[K, E], K] }
@@ -27,7 +27,7 @@ func multiShape[K, E any](k kind) shape {
 }
 
 // WithValueDeltas returns the variant with value deltas. The map must be empty and without history,
-// or of that variant already; otherwise the error matches ErrType.
+// or already be of that variant. Otherwise the error matches ErrType.
 func (m ORMultiMap[K, E]) WithValueDeltas() (ORMultiMap[K, E], error) {
 	c, err := m.core()
 	if err != nil {

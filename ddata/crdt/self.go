@@ -27,9 +27,9 @@ type Self struct {
 	reverse int64   // the lowest timestamp of the reverse clock
 }
 
-// drift is how far a register's timestamp may be ahead of the clock and still advance the
-// timestamps of other registers: one day, in milliseconds. It keeps one damaged register from
-// spoiling the others.
+// drift is the maximum by which a register's timestamp may be ahead of the clock and still advance
+// the timestamps of other registers: one day, in milliseconds. The limit prevents one wrong
+// timestamp from affecting all registers.
 const drift = 24 * 60 * 60 * 1000
 
 // NewSelf returns the Self of a node that has just started. The error matches identity.ErrInvalid
@@ -47,8 +47,8 @@ func NewSelf(node identity.Node) (*Self, error) {
 // Node returns the node.
 func (s *Self) Node() identity.Node { return s.node }
 
-// Advance sets the time for the clocks of registers. It is called before values are changed. A
-// clock that is set back is harmless.
+// Advance sets the time for the clocks of registers. Call it before changing values. A clock that
+// is set back is harmless.
 func (s *Self) Advance(now time.Time) { s.now = now.UnixMilli() }
 
 func (s *Self) next() dot {
@@ -83,8 +83,8 @@ func (s *Self) before(current int64) (int64, error) {
 	return t, nil
 }
 
-// nodeRef is a node inside a value. Values refer to the same few nodes very often; an interned
-// handle takes one word and no work of the garbage collector. The zero nodeRef stands for no node.
+// nodeRef is a node inside a value. Values refer to the same few nodes very often, so a reference
+// is an interned handle of one word. The zero nodeRef stands for no node.
 type nodeRef = unique.Handle[identity.Node]
 
 func refOf(n identity.Node) nodeRef { return unique.Make(n) }

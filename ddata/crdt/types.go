@@ -12,7 +12,7 @@ import (
 )
 
 // Types extends the data types of this package: registered Go types for elements, and users' data
-// types. It is immutable and safe for concurrent use; nil adds nothing.
+// types. It is immutable and safe for concurrent use. A nil *Types adds no types.
 type Types struct {
 	elements *codec.Registry
 	byName   map[string]*definition
@@ -21,7 +21,7 @@ type Types struct {
 
 // NewTypes returns a table of types. elements registers the Go types of elements, keys and register
 // values that are not of a basic kind (string, integer, bool, float, bytes); nil if there are none.
-// The error joins all mistakes.
+// The error joins the errors of all definitions.
 func NewTypes(elements *codec.Registry, own ...Definition) (*Types, error) {
 	t := &Types{elements: elements, byName: make(map[string]*definition, len(own)), byType: make(map[reflect.Type]*definition, len(own))}
 	errs := []error{elements.Err()}
@@ -274,7 +274,7 @@ func (s shape) empty() core {
 
 var (
 	// ErrType matches errors about values of different types: in a merge, when a delta is applied,
-	// or when a value is read as another Go type than it was written as.
+	// or when a value is converted to a Go type that it does not have.
 	ErrType = errors.New("crdt: type mismatch")
 	// ErrUndefined matches errors about a user's type that is not in the Types in use.
 	ErrUndefined = errors.New("crdt: type is not defined")
@@ -293,7 +293,7 @@ var (
 	ErrReplace = errors.New("crdt: cannot replace a set in a map")
 )
 
-// Limits of what is encoded and decoded.
+// Limits for encoding and decoding.
 const (
 	// MaxSize is the maximum size of an encoded value or delta in bytes.
 	MaxSize = 16 << 20

@@ -60,7 +60,7 @@ func coreOf[C core, T any](h handle[T]) C {
 	return c
 }
 
-// assign sets the content of a zero value whose shape is given.
+// assign sets the content of a zero value of shape s.
 func (h *handle[T]) assign(v core, types *Types, s shape) error {
 	if s.kind == 0 {
 		_, err := h.zero(types)
@@ -93,8 +93,8 @@ func (h handle[T]) of(v core) T {
 
 func (h *handle[T]) set(v core, types *Types) { h.v, h.types = v, types }
 
-// Merge returns the merge of both values. The error matches ErrType if they are two variants of a
-// multi-map, and ErrUndefined.
+// Merge returns the merge of both values. The error matches ErrType if the values are different
+// variants of a multi-map, and ErrUndefined as for Types.Value.
 func (h handle[T]) Merge(other T) (T, error) {
 	a, err := h.untyped(nil)
 	if err != nil {
@@ -216,7 +216,7 @@ type Value struct{ c core }
 // that merging the two takes constant time.
 type core interface {
 	shape() shape
-	// merge merges a value of the same shape. It returns the receiver itself if that adds nothing.
+	// merge merges a value of the same shape. It returns the receiver itself if other adds nothing.
 	merge(other core) (core, error)
 	changes() change // nil if there are none
 	resetDelta() core
@@ -279,7 +279,7 @@ func (v Value) MergeDelta(d Delta) (Value, error) {
 // TakesDelta reports whether data, the output of Delta.AppendBinary, is for a value of this type.
 // It reads only the type at the beginning of data.
 func (v Value) TakesDelta(data []byte) bool {
-	const most = 32 // few types are longer
+	const most = 32 // the encodings of few types are longer
 	e := encoder{dst: append(make([]byte, 0, most), versionDelta)}
 	e.shape(v.c.shape())
 	return bytes.HasPrefix(data, e.dst)
@@ -288,8 +288,8 @@ func (v Value) TakesDelta(data []byte) bool {
 // ModifiedBy returns the nodes of which the value holds history, sorted.
 func (v Value) ModifiedBy() []identity.Node { return modifiedBy(v.c) }
 
-// modifiedBy returns the nodes to which a value refers, unless the type has a method that returns
-// the nodes of its history.
+// modifiedBy returns the nodes in the history of a value: the result of its modifiedBy method, or
+// all nodes to which the value refers if its type has no such method.
 func modifiedBy(c core) []identity.Node {
 	if h, ok := c.(interface{ modifiedBy() []identity.Node }); ok {
 		return h.modifiedBy()
@@ -343,7 +343,7 @@ func Equal(a, b Value) bool {
 
 func wrongType(want shape, got interface{ shape() shape }) error {
 	if got == nil {
-		return fmt.Errorf("%w: got nothing, want %v", ErrType, want)
+		return fmt.Errorf("%w: got no value, want %v", ErrType, want)
 	}
 	return fmt.Errorf("%w: got %v, want %v", ErrType, got.shape(), want)
 }

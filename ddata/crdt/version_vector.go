@@ -43,7 +43,7 @@ func (v VersionVector) core() vector {
 }
 
 // Increment returns the vector with a new number for self. All changes of a node share one
-// sequence, so the number is above the previous one, but not necessarily by one.
+// sequence, so the new number may exceed the previous one by more than one.
 func (v VersionVector) Increment(self *Self) VersionVector {
 	return v.of(&versions{vector: v.core().with(self.next())})
 }
@@ -65,8 +65,8 @@ func (v VersionVector) All() iter.Seq2[identity.Node, uint64] {
 // Len returns the number of nodes.
 func (v VersionVector) Len() int { return len(v.core()) }
 
-// With returns the vector with at least n for a node, for numbers that are not those of value
-// changes, such as numbers of deltas.
+// With returns the vector with the number of a node raised to at least n. It is for numbers that do
+// not count changes of values, such as numbers of deltas.
 func (v VersionVector) With(node identity.Node, n uint64) VersionVector {
 	if n == 0 {
 		return v
@@ -238,8 +238,8 @@ func mergeDots(a, seenA, b, seenB vector) vector {
 	return keptA.max(keptB)
 }
 
-// dots are the additions of an element as a tree stores them. Usually there is one, which needs no
-// allocation. The zero value is empty.
+// dots are the additions of an element as a tree stores them. An element usually has one dot, which
+// needs no allocation. The zero value is empty.
 type dots struct {
 	one  [1]dot  // used if there is one dot
 	more *vector // used if there are several

@@ -21,22 +21,22 @@
 //
 // A replicator opens the store before it takes part in replication, passes all records of Load to
 // its protocol, and only then serves requests. An error stops the replicator, because continuing
-// without a record would lose acknowledged data. Afterwards it writes on one goroutine, for which
-// the protocol never waits: records that arrive during a call are combined into the next call, with
-// the last record of each key. Requests that wait for one of these records are answered with the
-// result of that call. A record that Check rejects is answered separately and not passed to the
-// store.
+// without a record would lose acknowledged data. Afterwards it writes on a separate goroutine. The
+// protocol never waits for this goroutine: records that arrive during a call are combined into the
+// next call, which contains the last record of each key. Requests that wait for one of these
+// records are answered with the result of that call. A record that Check rejects is answered
+// separately and not passed to the store.
 //
 // With write-behind, an option of the replicator, requests are answered at once. The first record
-// starts a timer; when it expires, the last record of each key is written. Records that could not
-// be written are kept, logged, and written with the next ones; Close writes the rest. So a crash
-// loses at most one interval of changes that this node has acknowledged.
+// starts a timer; when it expires, the last record of each key is written. If a write fails, the
+// replicator logs it, keeps the records and writes them with the next ones. Close writes the rest.
+// A crash therefore loses at most one interval of changes that this node has acknowledged.
 //
 // # Errors
 //
 // A store survives errors: later calls try again and succeed soon after the disk works again. The
-// records of a failed call may be on disk or not. They are older than those of any later call, and
-// never return once a later call has stored the same key.
+// records of a failed call may be on disk or not. They count as older than the records of any later
+// call: once a later call has stored a key, an older record of this key never returns.
 //
 // Open checks the format and the integrity of the data as far as possible, Load checks the rest.
 //

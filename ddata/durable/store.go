@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// Limits of stored records, also for reading them.
+// Limits of stored records. They also apply to reading.
 const (
 	// MaxKey is the maximum size of a key in bytes.
 	MaxKey = 512
@@ -20,13 +20,13 @@ const (
 	MaxData = 16<<20 + 4<<10
 )
 
-// ID identifies the data of a replicator. Two replicators of a node have separate stores, and so
-// have two nodes that share a disk. It does not contain the incarnation: a restarted node finds its
-// data.
+// ID identifies the data of a replicator. Two replicators of a node have separate stores. Two nodes
+// that share a disk also have separate stores. An ID does not contain the incarnation of the node,
+// so a restarted node finds its data.
 type ID struct {
 	// Node is the name of the node, valid for identity.CheckName.
 	Node string
-	// Replicator is the name of the replicator, with the same characters.
+	// Replicator is the name of the replicator. It follows the same rules as Node.
 	Replicator string
 }
 
@@ -73,21 +73,22 @@ type Opener interface {
 	Open(ctx context.Context, id ID) (Store, error)
 }
 
-// Store is the data of one replicator. Only one Store can be open for it at a time. Its methods are
-// safe for concurrent use.
+// Store is the data of one replicator. A replicator has at most one open Store at a time. Its
+// methods are safe for concurrent use.
 type Store interface {
 	// Load yields all records in the bytewise order of their keys, as of the start of the loop. The
-	// caller owns their data. An error ends the loop and comes without a record; an error that
-	// matches ErrCorrupt names the damaged key or location.
+	// caller owns their data. An error ends the loop and is yielded without a record. An error that
+	// matches ErrCorrupt contains the damaged key or location.
 	Load(ctx context.Context) iter.Seq2[Record, error]
 
-	// Write stores records and deletes those without data, in order: of several records of a key
-	// the last one counts. It returns nil once all of them are on disk. The store does not retain
-	// the slices. If the error matches ErrInvalid (a record fails Check) or ErrClosed, nothing was
-	// stored. After any other error each record may be stored or not, and the store remains usable.
+	// Write stores the records that have data and deletes the others, in order: of several records
+	// of a key, the last one is effective. It returns nil once all changes are on disk. The store
+	// does not retain the slices. If the error matches ErrInvalid (a record fails Check) or
+	// ErrClosed, nothing was stored. After any other error each record may be stored or not, and
+	// the store remains usable.
 	//
-	// If ctx has already ended, Write returns its error and stores nothing. If ctx ends later, the
-	// store may ignore it until the disk responds.
+	// If ctx has already ended, Write returns the error of ctx and stores nothing. If ctx ends
+	// later, the store may ignore it until the disk responds.
 	//
 	// The space of replaced and deleted records is reclaimed eventually.
 	Write(ctx context.Context, records []Record) error

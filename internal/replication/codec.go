@@ -14,8 +14,8 @@ import (
 )
 
 // A message consists of a version byte, a kind byte, the table of the nodes that it refers to, and
-// its fields. The high half of the version is the major version; another major version cannot be
-// decoded. A higher minor version may append fields, which are skipped.
+// its fields. The high half of the version byte is the major version; messages of another major
+// version cannot be decoded. A higher minor version may append fields, which the decoder skips.
 const (
 	wireMajor = 1 << 4
 	wireMinor = 0
@@ -348,7 +348,7 @@ type reader struct {
 	wire.Reader
 
 	nodes []identity.Node
-	known map[string]*entry // keys that are known to be valid
+	known map[string]*entry // entries by key; their keys need no validation
 }
 
 func (r *reader) number(subject string) uint64 { return r.Uint(maxNumber, subject) }
@@ -408,7 +408,7 @@ func (r *reader) checked(b []byte) string {
 	return key
 }
 
-// optionalKey reads a key that may be empty: a position between keys.
+// optionalKey reads a key that may be empty, because it is a position between keys.
 func (r *reader) optionalKey() string {
 	b := r.text("key")
 	if len(b) == 0 {

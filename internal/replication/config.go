@@ -23,8 +23,8 @@ import (
 // Never is the time of an event that does not happen.
 const Never = time.Duration(math.MaxInt64)
 
-// maxDuration is the longest duration, more than 70 years; longer ones are reduced to it. Twice the
-// value can still be added to a time.
+// maxDuration is the longest duration, more than 70 years. Longer durations are reduced to it.
+// Twice maxDuration can be added to a time without overflow.
 const maxDuration = time.Duration(1 << 61)
 
 // MaxKey is the maximum size of a key in bytes.
@@ -50,18 +50,19 @@ type Config struct {
 
 	GossipInterval, NotifyInterval, DeltaInterval, PruneInterval time.Duration
 	PruneAfter, DurablePruneAfter, MarkerTTL, DurableMarkerTTL   time.Duration
-	// Timeout is the timeout of requests that specify none. Defaults to 5 s.
+	// Timeout is the timeout of requests without a timeout. Defaults to 5 s.
 	Timeout       time.Duration
 	DisableDeltas bool
 	MaxDeltaOps   int
 	// MaxEntry is the maximum size of the encoded value that an update may produce, in bytes.
 	// Defaults to 512 KiB.
 	MaxEntry int
-	// MaxMessage is the maximum size of a message to a node, in bytes: at most the maximum payload of
-	// the transport minus Overhead. Defaults to 1 MiB. The minimum is 64 KiB, and more than MaxEntry.
+	// MaxMessage is the maximum size of a message to a node, in bytes: at most the maximum payload
+	// of the transport minus Overhead. Defaults to 1 MiB. It must be at least 64 KiB and exceed
+	// MaxEntry.
 	MaxMessage int
 	// MaxBatch is the size up to which entries are combined into one message, in bytes. Defaults to
-	// 256 KiB, or MaxMessage if that is less.
+	// 256 KiB, limited by MaxMessage.
 	MaxBatch                     int
 	MaxKeys, MaxRequests, MaxLog int
 	// Rand is the source of random numbers. Required.
@@ -221,7 +222,7 @@ var (
 	ErrInvalid = errors.New("replication: invalid")
 	// ErrMalformed matches errors about bytes that are not a message or record.
 	ErrMalformed = errors.New("replication: malformed data")
-	// ErrType matches errors about a value of another type than that of the key.
+	// ErrType matches errors about a value whose type differs from the type of the key.
 	ErrType = errors.New("replication: type mismatch")
 	// ErrForeign is returned if a value was changed with the Self of another node.
 	ErrForeign = errors.New("replication: changed with the Self of another node")
@@ -235,8 +236,8 @@ type kindError struct{ kind, err error }
 func (e *kindError) Error() string   { return e.err.Error() }
 func (e *kindError) Unwrap() []error { return []error{e.kind, e.err} }
 
-// Errorf is fmt.Errorf with an error that also matches kind. Its text does not contain that of kind,
-// because the error of a request names its reason.
+// Errorf is fmt.Errorf, except that the error also matches kind. The text does not contain the text
+// of kind, because the error of a request already contains its reason.
 func Errorf(kind error, format string, args ...any) error {
 	return &kindError{kind, fmt.Errorf(format, args...)}
 }

@@ -61,7 +61,7 @@ func (c *change) join(to uint64, delta crdt.Delta, whole bool, maxOps int) {
 	}
 }
 
-// addFollower starts sending changes to a node. It receives earlier changes by gossip.
+// addFollower starts sending changes to a node. The node receives earlier changes by gossip.
 func (d *deltaState) addFollower(n identity.Node) {
 	if d.followers[n] != nil {
 		return
@@ -85,8 +85,8 @@ func (d *deltaState) at(pos uint64) *change {
 }
 
 // logChange appends a change to the log and returns its position, or 0 if there is no other node.
-// If join is set, the change may be merged into an earlier one of the key that was not sent to any
-// node.
+// If join is set, the change may be merged into an earlier change of the key that was not sent to
+// any node.
 func (m *Machine) logChange(e *entry, delta crdt.Delta, whole, join bool) uint64 {
 	d := &m.deltas
 	if len(m.members.gossip) == 0 {
@@ -168,7 +168,7 @@ const (
 	smallCluster = 10
 	// maxPush is the maximum size of a value without a delta that is sent unrequested, in bytes.
 	maxPush = 64 << 10
-	// pushTo is the number of nodes that Flush sends larger values to.
+	// pushTo is the number of nodes to which Flush sends larger values.
 	pushTo = 2
 	// maxChangesPerSend is the maximum number of changes sent to a node at a time in a small
 	// cluster. The rest follows after sendChangesPause, so that requests do not wait for long.
@@ -266,8 +266,8 @@ func (m *Machine) buildMessages(from, upto, bit uint64) []packed {
 }
 
 // joinChain merges a change with the earlier changes of the same key after position from. Changes
-// at both ends that the node with the mask already has are left out; those in between stay, because
-// deltas must have no gaps. It returns false if no change is left.
+// at both ends are left out if the node with the mask already has them. Changes in between stay,
+// because deltas must have no gaps. It returns false if no change is left.
 func (m *Machine) joinChain(c *change, from, bit uint64) (joined change, any bool) {
 	d := &m.deltas
 	chain := []*change{c}
@@ -359,7 +359,7 @@ func (d *deltaState) deferLarge(e *entry) {
 	}
 }
 
-// clearLarge forgets the large values, because another node has the same data.
+// clearLarge discards the list of large values, because another node has the same data.
 func (d *deltaState) clearLarge() {
 	for _, e := range d.large {
 		e.large = false
@@ -422,7 +422,7 @@ func (b *batch) end() []packed {
 const maxFullScans = 32
 
 func (m *Machine) receiveDelta(from identity.Node, in Delta) {
-	m.lastAwaited = m.now // for this node or others; existing nodes are asked before new ones
+	m.lastAwaited = m.now // requests are running, possibly without this node: new nodes are asked last
 	for i := range in.Items {
 		e := m.keys[in.Items[i].Key]
 		if e != nil && e.marker(from) != nil {
@@ -435,7 +435,7 @@ func (m *Machine) receiveDelta(from identity.Node, in Delta) {
 		in.Items[i].entry = e
 	}
 	var missing []string
-	var last *entry // the last one to be stored; its result stands for all
+	var last *entry // the last entry to be stored: its result is the result of all
 	verdict := Merged
 	for i := range in.Items {
 		item := &in.Items[i]
@@ -508,13 +508,14 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (deltaResult, error
 	causal := delta.NeedsCausal()
 	switch {
 	case lacksPruning(e, item.Pruned):
-		// The new owner counts the moved history, and this node still counts it for its old owner.
+		// The sender counts the moved history for its new owner, and this node still counts it for
+		// the old owner.
 		return deltaResult{gap: true}, nil
 	case causal && item.From > have+1:
 		return deltaResult{gap: true}, nil
 	case causal && value.NeedsFullState(delta):
-		// The delta removes additions of a third node that have not arrived here yet. They would
-		// arrive later and stay.
+		// The delta removes additions of a third node that have not arrived here yet. Those
+		// additions would arrive later and stay.
 		return deltaResult{gap: true}, nil
 	}
 	next, err := value.MergeDelta(delta)

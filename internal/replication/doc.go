@@ -4,7 +4,7 @@
 // Package replication is the protocol that replicates CRDTs between the nodes of a cluster, as a
 // pure state machine: no clock, goroutine, socket or log.
 //
-// A Machine is the part of one node. It holds a value of package crdt for each key. It receives
+// A Machine is the state of one node. It holds a value of package crdt for each key. It receives
 // inputs with the current time and returns effects; the same inputs give the same effects:
 //
 //	m, err := replication.New(replication.Config{Name: "carts", Self: self, Rand: random})
@@ -12,8 +12,8 @@
 //	effects := m.Step(now, replication.Batch{Members: members, Packets: packets, Inputs: []replication.Input{update}})
 //	effects = m.Tick(now) // at m.Next(), which every step may change
 //
-// Package ddata and the simulator drive it: they send its packets, write its records with a Backlog,
-// and publish its values, replies and events.
+// Package ddata and the simulator drive it: they send its packets, write its records with a
+// Backlog, and publish its values, replies and events.
 //
 // # Messages
 //
@@ -25,8 +25,9 @@
 //	Pull --> Chunk                                all data, to a new node
 //
 // A change is sent as a delta to the nodes that a request needs, and soon afterwards to all others.
-// Deltas of causal types are numbered; a node that misses one requests the whole value. Comparison
-// of digests finds all other losses. It costs one short message if the data is equal.
+// Deltas of causal types are numbered; a node that misses one requests the whole value. The
+// comparison of digests finds all other lost changes. If the data is equal, a comparison costs one
+// short message.
 //
 // # Guarantees and limitations
 //
@@ -43,31 +44,33 @@
 //
 // Pruning of removed nodes has these limitations:
 //
-//   - The node that takes over the history of an ORSet or a map adds its elements again. This is
-//     concurrent with a removal by a node that has not observed the takeover yet, so an element whose
-//     removal was acknowledged may return.
-//   - A node with durable keys that returns after other nodes were pruned, or while the owner
-//     prunes them, loses changes of those nodes that only its disk had. Config.DurablePruneAfter must
+//   - The node that takes over the history of an ORSet or a map adds its elements again. If another
+//     node that has not observed the takeover removes an element, the addition and the removal are
+//     concurrent. An element whose removal was acknowledged may therefore return.
+//   - If a node with durable keys returns after other nodes were pruned, or while they are pruned,
+//     it loses changes of those nodes that only its own disk had. Config.DurablePruneAfter must
 //     exceed the downtime of nodes.
-//   - If two partitioned clusters both prune the same node, its counts are counted twice once their
-//     disks are combined.
+//   - If two partitioned clusters both prune the same node, the counts of that node are counted
+//     twice once the disks of both clusters are combined.
 //   - Pruning depends on wall clocks. If they differ by more than Config.MarkerTTL, some nodes
 //     forget a marker while others still have the history.
 //
-// Expiry also depends on wall clocks, of the node and of the last user of a key. Between two clocks
-// that differ by more than Config.Expire, uses are not recognized in time. A node whose clock is
-// ahead by more than that, even for seconds, removes its expiring keys; if all clocks are set ahead
-// at the same time, the keys are lost. The time of use is stored on disk, so that expired keys do
-// not return with a restart; records without it count as used when they are loaded.
+// Expiry also depends on wall clocks: the clock of this node and the clock of the node that last
+// used a key. If two clocks differ by more than Config.Expire, a node does not recognize uses on
+// the other node in time. A node whose clock is ahead by more than Config.Expire, even for seconds,
+// removes its expiring keys. If all clocks are set ahead at the same time, the keys are lost. The
+// time of use is stored on disk, so that expired keys do not return after a restart. A record
+// without a time of use counts as used when it is loaded.
 //
-// A node that rejects a write reports no reason: another type, no room for more keys, or an unknown
-// type. Its own log has the reason. While a disk does not respond, up to twice Config.MaxRequests
-// writes of other nodes wait for it, in addition to the requests of the node itself.
+// A node that rejects a write does not report the reason to the sender: a different type, no room
+// for more keys, or an unknown type. The log of the rejecting node contains the reason. While a
+// disk does not respond, up to twice Config.MaxRequests writes of other nodes wait for it, in
+// addition to the requests of the node itself.
 //
 // A key that was loaded stays durable even if it no longer matches Config.Durable. Without durable
 // keys nothing is loaded; the records remain on disk and are loaded again when durable keys are
 // configured.
 //
-// A value that has grown larger than a message by concurrent changes is sent in parts. Above
-// MaxMessage it is not sent until it is smaller; a note reports this.
+// If concurrent changes make a value larger than a message, the value is sent in parts. A value
+// above MaxMessage is not sent until it is smaller; a note reports this.
 package replication

@@ -19,9 +19,11 @@ type Effects struct {
 	// pending records of one key, writing the last one is sufficient.
 	Store []Store
 	// Values are the new contents of keys, for readers outside of the machine. They must be visible
-	// before Send and Replies are performed, which may acknowledge them.
+	// to readers before Send and Replies are performed, because packets and replies may acknowledge
+	// the values.
 	Values []Change
-	// Send are packets to send, in order and at most once. Packets that cannot be sent are dropped.
+	// Send are packets to send, in order and at most once. The caller drops packets that it cannot
+	// send.
 	Send []Send
 	// Replies answer requests, each request once.
 	Replies []Reply
@@ -64,7 +66,8 @@ const (
 	Done Outcome = 1 + iota
 	// NotFound: no replica has the key.
 	NotFound
-	// Deleted: the key was deleted before the request, or by it if it is a Delete.
+	// Deleted: the key was deleted before the request, or the request is a Delete and has deleted
+	// it.
 	Deleted
 	// TimedOut: too few replicas have answered in time. An Update or a Delete has taken place on
 	// some replicas and will spread.
@@ -72,8 +75,8 @@ const (
 	// TooFew: there are fewer replicas than required. An Update or a Delete has taken place and
 	// will spread.
 	TooFew
-	// StoreFailed: a durable key could not be written to disk, here or on too many other nodes. The
-	// change has taken place and will spread.
+	// StoreFailed: a durable key could not be written to disk, on this node or on too many other
+	// nodes. The change has taken place and will spread.
 	StoreFailed
 	// Failed: Err is the cause. Nothing has changed.
 	Failed
@@ -93,10 +96,12 @@ type Reply struct {
 	Outcome Outcome
 	// Value is the content of the key, after a Get or an Update that is Done.
 	Value crdt.Value
-	// Answered is the number of replicas that have taken part, including this one, Required the
-	// number that had to, of Total. A node that is Joining or WeaklyUp is not part of a majority.
+	// Answered is the number of replicas that have taken part, including this one. Required is the
+	// number that the level requires, Total the number of all replicas. A node that is Joining or
+	// WeaklyUp is not part of a majority.
 	Answered, Required, Total int
-	// Err is the cause of Failed and StoreFailed, and of TimedOut if replicas have refused.
+	// Err is the cause of Failed and StoreFailed. It is also set for TimedOut if replicas have
+	// refused.
 	Err error
 	// Silent are the nodes that were asked and have not answered in time, sorted.
 	Silent []identity.Node
@@ -183,7 +188,7 @@ type Batch struct {
 }
 
 // Members are the members of the cluster. All is sorted by node and includes the node itself once
-// it is a member. Unreachable are the members that some node cannot reach.
+// it is a member. Unreachable contains the members that some node cannot reach.
 type Members struct {
 	All         []identity.Member
 	Unreachable []identity.Node
@@ -203,8 +208,7 @@ type (
 	// Get reads a key.
 	Get struct {
 		Request
-		// RepairPeers makes as many replicas as were read hold the result before the request is
-		// answered.
+		// RepairPeers delays the reply until as many replicas as were read hold the result.
 		RepairPeers bool
 	}
 	// Update changes a key. Modify is called at most once, with the current value, or the zero
@@ -229,12 +233,13 @@ type (
 	Flush struct{}
 	// Touch reports keys that were read outside of the machine.
 	Touch struct{ Keys []string }
-	// Load is a record from disk. All records precede Loaded, and only members may precede records.
+	// Load is a record from disk. All Load inputs precede Loaded. Only Members may precede them.
 	Load struct {
 		Key  string
 		Data []byte
 	}
-	// Loaded reports that all records were loaded. A machine with durable keys does nothing before.
+	// Loaded reports that all records were loaded. A machine with durable keys does nothing before
+	// this input.
 	Loaded struct{}
 	// Stored is the result of some Store effects.
 	Stored struct {
@@ -242,7 +247,7 @@ type (
 		// Err is nil if the records are on disk.
 		Err error
 	}
-	// SetClock sets the wall time. It is sent periodically, and when the clock was set.
+	// SetClock sets the wall time. The caller sends it periodically and after the clock was set.
 	SetClock struct{ Time time.Time }
 	// Stop ends the machine. Open requests are answered.
 	Stop struct{}

@@ -21,7 +21,7 @@ type entry struct {
 	removed     bool // removed from the machine
 	storeQueued bool // stored at the end of the step
 	large       bool // changed and too large to send unrequested
-	storeFailed bool // stored again, because the last write has failed
+	storeFailed bool // to be stored again, because the last write has failed
 	causal      bool // deltas of the value are causal
 
 	dirty       int           // index in Machine.dirty plus one, 0 if the digest tree contains the entry
@@ -32,7 +32,7 @@ type entry struct {
 	pos         uint64        // position of that change in the delta log
 	record      uint64        // number of the last pending record, 0 if there is none
 	lastMessage uint64        // number of the last message that contained the key
-	changedAt   time.Duration // time of the last change that other nodes receive as well, 0 if none
+	changedAt   time.Duration // time of the last change that is also sent to other nodes, 0 if none
 	digest      Digest        // valid if the digest tree contains the entry
 	leaf        sum           // the part of the digest tree
 	versions    []Version     // changes of other nodes that the value contains
@@ -138,7 +138,7 @@ func mergeMarker(a, b Marker, alive func(identity.Node) bool) Marker {
 		a.Seen = slices.Compact(seen)
 		return a
 	}
-	// An owner that has been removed itself will not perform the pruning.
+	// An owner that was removed from the cluster will not perform the pruning.
 	if x, y := alive(a.Owner), alive(b.Owner); x != y && y || x == y && b.Owner.Compare(a.Owner) < 0 {
 		return b
 	}
@@ -154,7 +154,7 @@ func insertNode(nodes []identity.Node, n identity.Node) []identity.Node {
 	return slices.Insert(slices.Clone(nodes), i, n)
 }
 
-// Record is the form of an entry on disk. A decoded Value refers to the input.
+// Record is the form of an entry on disk. A decoded Value shares memory with the input.
 type Record struct {
 	Deleted bool
 	// Value is the encoded value.

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxListed is the approximate number of keys listed in one comparison, maxListedAtOnce that in
-	// one message: the receiver processes a message in a single step.
+	// maxListed is the approximate number of keys listed in one comparison. maxListedAtOnce is the
+	// approximate number in one message, because the receiver processes a message in a single step.
 	maxListed       = 5_000
 	maxListedAtOnce = 1_000
 	// maxDigests and maxDigestBytes limit the entries whose digests are computed in one step before
@@ -24,7 +24,7 @@ const (
 	maxDigests     = 256
 	maxDigestBytes = 64 << 10
 	stepPause      = time.Millisecond
-	// maxScanned limits the entries examined in one step; most of them may be skipped.
+	// maxScanned limits the entries examined in one step, including skipped entries.
 	maxScanned = 8 * maxDigests
 )
 
@@ -73,8 +73,9 @@ func (m *Machine) compare() {
 	x.waiting = identity.Node{}
 }
 
-// updateSomeDigests computes some digests. It reports whether those of all entries are computed,
-// except entries that changed lately: they would be encoded for each comparison and always differ.
+// updateSomeDigests computes some digests. It reports whether the digests of all entries are
+// computed, except of entries that changed lately. Such entries would be encoded for each
+// comparison and would always differ.
 func (m *Machine) updateSomeDigests() bool {
 	x := &m.exchange
 	n, size := 0, 0
@@ -97,7 +98,7 @@ func (m *Machine) updateSomeDigests() bool {
 
 func (m *Machine) receiveRoot(from identity.Node, in Root) {
 	if m.pulling() {
-		return // most of the difference is being pulled; a comparison follows
+		return // the pull fetches most of the difference; a comparison follows the pull
 	}
 	if !m.updateSomeDigests() {
 		m.exchange.waiting, m.exchange.root = from, in.Digest
@@ -276,10 +277,10 @@ func (m *Machine) receiveKeys(from identity.Node, in Keys) {
 }
 
 // changedLately reports whether other nodes receive the last change of an entry without a
-// comparison. For an entry that changes permanently it returns false now and then, so that two
-// nodes compare it if both do so.
+// comparison. For an entry that changes permanently it returns false at random, so that two nodes
+// compare the entry when both return false.
 func (m *Machine) changedLately(e *entry) bool {
-	const compared = 4 // one in so many
+	const compared = 4 // false in one of this many calls on average
 	takes := 4 * m.cfg.DeltaInterval
 	if len(m.members.gossip)+1 > smallCluster {
 		takes = max(takes, m.cfg.GossipInterval)
@@ -331,11 +332,12 @@ func (m *Machine) receiveGossip(from identity.Node, in Gossip) {
 }
 
 const (
-	// maxQuietBulk is the maximum for a new node while the sender has no requests to serve.
+	// maxQuietBulk is the maximum size of a bulk message to a new node while the sender has no
+	// requests to serve.
 	maxQuietBulk = 64 << 10
-	// maxAnswer limits the entries sent in answer to one message, maxSent those sent in one step,
-	// both in bytes and approximate. The rest follows after sendPause. At most maxOutgoing answers
-	// wait; further ones are dropped.
+	// maxAnswer limits the entries sent in answer to one message, and maxSent limits the entries
+	// sent in one step. Both are approximate and in bytes. The rest of an answer follows after
+	// sendPause. At most maxOutgoing answers wait; further answers are dropped.
 	maxAnswer   = 4 << 20
 	maxSent     = 2 * maxBulk
 	sendPause   = time.Millisecond
@@ -348,8 +350,8 @@ type outgoingEntries struct {
 	sendBack bool
 }
 
-// sendEntries sends entries in as many messages and steps as necessary. It reports whether all are
-// sent: it sends at most about maxAnswer bytes.
+// sendEntries sends up to about maxAnswer bytes of entries, in as many messages and steps as
+// necessary. It reports whether all entries are sent or queued.
 func (m *Machine) sendEntries(to identity.Node, entries []*entry, sendBack bool) bool {
 	size, n := 0, 0
 	for n < len(entries) && size < maxAnswer {
@@ -441,7 +443,7 @@ type Digest [16]byte
 // String returns the digest in hexadecimal.
 func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
-// changingDigest stands for the digest of an entry that is changing.
+// changingDigest is sent instead of the digest of an entry that is changing.
 func changingDigest() Digest {
 	const all = 0xff
 	return Digest{all, all, all, all, all, all, all, all, all, all, all, all, all, all, all, all}

@@ -47,7 +47,7 @@ func entriesAfter(b []*entry, key string) []*entry {
 	return b[i:]
 }
 
-// forget removes an entry completely. Its version is kept in Machine.base.
+// forget removes an entry completely. Machine.base keeps its version.
 func (m *Machine) forget(e *entry) {
 	m.recordForSubscribers(e)
 	m.markDirty(e)
@@ -213,7 +213,7 @@ func (m *Machine) absorb(in *Entry) (absorbed, error) {
 		m.makeTombstone(deleted)
 		m.count.Merged++
 		return absorbed{deleted, a.had, true}, nil
-	case a.had && e.dirty == 0 && e.digest == in.digest(): // at most versions are new
+	case a.had && e.dirty == 0 && e.digest == in.digest(): // only versions can be new
 		m.takeVersions(e, in)
 		m.count.Known++
 		return a, nil
@@ -323,8 +323,8 @@ func (m *Machine) noteRefused(from identity.Node, key string, err error) Verdict
 	return verdict
 }
 
-// isDuplicate reports whether a message contains a key for the second time. No correct node sends
-// that; each occurrence may cost as much as the whole value.
+// isDuplicate reports whether a message contains a key for the second time. A correct node never
+// sends a key twice. Each occurrence may cost as much as merging the whole value.
 func (m *Machine) isDuplicate(from identity.Node, e *entry) bool {
 	if e == nil {
 		return false
@@ -337,8 +337,8 @@ func (m *Machine) isDuplicate(from identity.Node, e *entry) bool {
 	return again
 }
 
-// granularity is the precision of the time of use: each update of it causes the entry to be sent
-// once.
+// granularity is the precision of the time of use. It limits how often an entry is sent, because
+// each update of the time of use causes the entry to be sent once.
 func (m *Machine) granularity(after time.Duration) time.Duration {
 	return max(m.cfg.GossipInterval, after/16)
 }
@@ -375,7 +375,7 @@ func (m *Machine) expireSome() {
 	}
 }
 
-// expireUpTo examines about most keys, and reports whether it has examined all keys.
+// expireUpTo examines approximately most keys. It reports whether it has examined all keys.
 func (m *Machine) expireUpTo(most int) bool {
 	wall := m.wall()
 	for looked := 0; m.expiring < buckets; m.expiring++ {

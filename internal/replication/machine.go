@@ -65,7 +65,7 @@ type Machine struct {
 	stores      storesState
 	messageNr   uint64        // number of the last message
 	expiring    int           // the next bucket to examine for expired keys
-	lastAwaited time.Duration // time of the last request or change from another node or a user
+	lastAwaited time.Duration // time of the last request or change that another node or a user sent
 }
 
 // timer identifies a timer. Timers that are due at the same time run in this order.
@@ -120,7 +120,7 @@ func New(cfg Config) (*Machine, error) {
 	return m, nil
 }
 
-// Step processes a batch of inputs at a time, which must not decrease.
+// Step processes a batch of inputs. The time now must not decrease between calls.
 func (m *Machine) Step(now time.Duration, b Batch) Effects {
 	m.begin(now)
 	if b.Members != nil && !m.stopped {
@@ -217,7 +217,7 @@ func (m *Machine) Next() time.Duration {
 	return next
 }
 
-// Tick runs everything that is due.
+// Tick runs the timers that are due.
 func (m *Machine) Tick(now time.Duration) Effects {
 	m.begin(now)
 	if !m.stopped {
@@ -282,7 +282,8 @@ func (m *Machine) note(n Note) { m.out.Notes = append(m.out.Notes, n) }
 
 func (m *Machine) reply(r Reply) { m.out.Replies = append(m.out.Replies, r) }
 
-// send sends a message, in parts if it is too large for one. Messages above MaxMessage are dropped.
+// send sends a message. A message that is too large for one packet is sent in parts. Messages above
+// MaxMessage are dropped.
 func (m *Machine) send(to identity.Node, bulk bool, msg Message) {
 	m.sendEncoded(to, bulk, msg.kind(), AppendMessage(nil, msg))
 }
@@ -360,7 +361,7 @@ func (m *Machine) Root() Digest {
 	return m.tree.root.digest()
 }
 
-// Synced reports whether a node that was new has fetched the data of the others.
+// Synced reports whether this node has fetched the data that other nodes had when it joined.
 func (m *Machine) Synced() bool { return m.pull.done }
 
 // Counters returns the counters.
@@ -453,8 +454,8 @@ const maxReused = 4096
 // maxScratch is the maximum size of a value buffer that is reused.
 const maxScratch = 1 << 20
 
-// Reuse takes back the memory of the effects of the last step, which must not be used afterwards.
-// Effects that are not given back stay valid.
+// Reuse lets the next step use the memory of the effects of the last step. The caller must not use
+// these effects afterwards. Effects that are not passed to Reuse stay valid.
 func (m *Machine) Reuse(e Effects) {
 	m.spare = Effects{
 		Notes: reuse(e.Notes), Store: reuse(e.Store), Send: reuse(e.Send), Values: reuse(e.Values), Replies: reuse(e.Replies), Events: reuse(e.Events),
@@ -470,7 +471,7 @@ func reuse[E any](s []E) []E {
 	return s[:0]
 }
 
-// shortMessage returns a buffer of a block that short messages share.
+// shortMessage returns a buffer within a block that short messages share.
 func (m *Machine) shortMessage(size int) []byte {
 	const many = 2048
 	if cap(m.shortBuf)-len(m.shortBuf) < size {

@@ -13,7 +13,7 @@ import (
 )
 
 type membersState struct {
-	known       map[identity.Node]bool // members whose messages are accepted: all that are not down
+	known       map[identity.Node]bool // members whose messages are accepted: all members that are not down
 	all         []identity.Node        // all members, sorted
 	member      bool                   // the node has been a member
 	status      identity.Status        // of this node
@@ -103,8 +103,8 @@ func (m *Machine) takesPart(o *identity.Member) bool {
 }
 
 // countsIn reports whether this node counts for a level. A Joining or WeaklyUp node holds the data
-// but is not part of a majority: two such nodes that do not see each other would both count
-// themselves.
+// but is not part of a majority: if two such nodes do not see each other, each of them would count
+// itself.
 func (m *Machine) countsIn(l Level) bool {
 	if l.Kind != Majority && l.Kind != MajorityPlus {
 		return true
@@ -169,7 +169,7 @@ type askOrder int
 
 const (
 	askFirst      askOrder = iota
-	askAfterReady          // the node is new and still fetches the data, also from here
+	askAfterReady          // the node is new and still fetches the data, some of it from this node
 	askLast
 )
 
@@ -184,13 +184,14 @@ func (m *Machine) askOrderOf(p *peer) askOrder {
 }
 
 // Level is the number of replicas that must take part in a request before it is answered. The node
-// itself is one of them, unless it is Joining or WeaklyUp and the level is a majority: then a
-// majority of the other nodes takes part. The zero value is Local.
+// itself is one of them, except if it is Joining or WeaklyUp and the level is a majority. In this
+// case, a majority of the other nodes must take part. The zero value is Local.
 type Level struct {
 	Kind LevelKind
-	// N is the number of replicas for Count, and the number beyond the majority for MajorityPlus.
+	// N is the number of replicas for Count, and the number of replicas beyond a majority for
+	// MajorityPlus.
 	N int
-	// MinCap is the minimum of a majority, limited by the number of nodes.
+	// MinCap is the minimum number of replicas of a majority. The number of nodes limits it.
 	MinCap int
 }
 

@@ -69,12 +69,12 @@ type (
 
 	// Root starts a comparison of all data with the root of the digest tree.
 	Root struct{ Digest Digest }
-	// Groups answers a Root that differs with the digests below it.
+	// Groups answers a Root that differs. It contains the digests of the level below the root.
 	Groups struct{ Digests [branch]Digest }
-	// Buckets answers Groups with the digests below the groups that differ.
+	// Buckets answers Groups. It contains the digests of the buckets in the groups that differ.
 	Buckets struct{ Groups []Group }
-	// Keys answers Buckets with the keys of buckets that differ. More reports that further buckets
-	// differ.
+	// Keys answers Buckets. It contains the keys of buckets that differ. More reports that further
+	// buckets differ.
 	Keys struct {
 		Lists []KeyList
 		More  bool
@@ -89,8 +89,8 @@ type (
 		Entries  []Entry
 	}
 
-	// Pull requests the entries of the buckets From (included) to To (excluded), in the first
-	// bucket only the keys after After.
+	// Pull requests the entries of the buckets From (inclusive) to To (exclusive). Of the first
+	// bucket, it requests only the keys after After.
 	Pull struct {
 		Nr       uint64
 		From, To uint16
@@ -139,8 +139,8 @@ type Entry struct {
 	Value []byte
 	// Pruning are the markers of removed nodes, sorted by node.
 	Pruning []Marker
-	// Versions are the numbers up to which the value contains the deltas of nodes, sorted by node.
-	// Only values with causal deltas have versions.
+	// Versions are the numbers up to which the value contains the deltas of each node, sorted by
+	// node. Only values with causal deltas have versions.
 	Versions []Version
 	// Used is the time of last use in Unix milliseconds, 0 if not recorded.
 	Used uint64
@@ -149,8 +149,8 @@ type Entry struct {
 // Marker is the state of pruning a removed node.
 type Marker struct {
 	Removed identity.Node
-	// Performed reports that the history was moved to another node and must be stripped from all
-	// other copies, until Obsolete, in Unix milliseconds.
+	// Performed reports that the history was moved to another node. Until Obsolete (Unix
+	// milliseconds), it must be stripped from all other copies.
 	Performed bool
 	Obsolete  uint64
 	// Owner is the node that will take over the history once all nodes are in Seen, which is
@@ -176,14 +176,14 @@ type Item struct {
 	entry *entry // the entry of the receiver, nil if the key does not exist
 }
 
-// Group is the digests of the buckets of a group.
+// Group contains the digests of the buckets of a group.
 type Group struct {
 	Nr      uint8
 	Digests [branch]Digest
 }
 
-// KeyList is the sorted keys of a bucket after After, up to the end of the bucket if Complete is
-// set.
+// KeyList contains the sorted keys of a bucket after After. If Complete is set, it contains all
+// keys up to the end of the bucket.
 type KeyList struct {
 	Bucket   uint16
 	After    string

@@ -11,22 +11,23 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// All replicators of a node share one message kind. A packet consists of a version byte, the name of
-// its replicator, and any number of messages of one sender, each after its length. All messages to a
-// node of one step are sent together.
+// All replicators of a node share one message kind. A packet consists of a version byte, the name
+// of its replicator, and any number of messages of one sender, each after its length. All messages
+// to a node of one step are sent together.
 const (
 	packetVersion = 1
-	// maxPacket is the size up to which messages are combined into a packet, maxBulk that of bulk
-	// messages. It also limits the entries in a bulk message. Bulk packets are processed one at a
-	// time, which takes some hundred microseconds; urgent packets and requests wait for that long.
+	// maxPacket is the size up to which messages are combined into a packet, and maxBulk is the
+	// same for bulk messages. maxBulk also limits the entries in a bulk message. Bulk packets are
+	// processed one at a time. Each takes some hundred microseconds, and urgent packets and
+	// requests wait during this time.
 	maxPacket = 64 << 10
 	maxBulk   = 16 << 10
 	// Overhead is the maximum size of a packet with one message, without the message.
 	Overhead = 2 + identity.MaxNameLength + binary.MaxVarintLen32
 )
 
-// NameOf returns the name of the replicator that a packet is for, as a part of the payload. ok is
-// false if the payload is malformed.
+// NameOf returns the name of the replicator that receives a packet. The name shares memory with the
+// payload. ok is false if the payload is malformed.
 func NameOf(payload []byte) (name []byte, ok bool) {
 	if len(payload) < 2 || payload[0] != packetVersion || len(payload) < 2+int(payload[1]) {
 		return nil, false

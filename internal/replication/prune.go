@@ -13,7 +13,7 @@ import (
 )
 
 type pruningState struct {
-	removed map[identity.Node]time.Duration // time of removal of each node, by clock
+	removed map[identity.Node]time.Duration // time of removal of each node, measured by clock
 	clock   time.Duration                   // does not advance while a node is unreachable
 	last    time.Duration                   // time of the last update of clock
 	pass    *pruningPass                    // nil if no pass is running
@@ -69,7 +69,7 @@ func (m *Machine) notePruned(kind NoteKind, keys map[identity.Node]int) {
 
 // pruneSome scans some entries in order, and reports whether the scan is complete.
 func (m *Machine) pruneSome(x *pruningPass) bool {
-	const weight = 256 // bytes of a value that cost as much as an entry: in a map, each value has its own history
+	const weight = 256 // bytes of a value that count as one entry: in a map, each value has its own history
 	looked := 0
 	for ; x.bucket < buckets; x.bucket++ {
 		for _, e := range entriesAfter(m.buckets[x.bucket], x.after) {
@@ -109,12 +109,12 @@ func (m *Machine) pruneEntry(x *pruningPass, e *entry) (effort int) {
 	for _, n := range nodes {
 		x.left[n] = true
 	}
-	return len(nodes) + len(e.pruning) + change*int(m.count.Initiated+m.count.Pruned-before) //nolint:gosec // some for each node
+	return len(nodes) + len(e.pruning) + change*int(m.count.Initiated+m.count.Pruned-before) //nolint:gosec // a few per node
 }
 
-// initiate adds a marker that this node will take over the history of node n, once n has been
-// removed for long enough. A node that was removed before this node joined is discovered by its
-// history.
+// initiate adds a marker once node n has been removed for long enough. The marker announces that
+// this node will take over the history of n. A node that was removed before this node joined is
+// discovered by its history.
 func (m *Machine) initiate(x *pruningPass, e *entry, n identity.Node) {
 	p := &m.pruning
 	since, found := p.removed[n]
@@ -149,8 +149,8 @@ func (m *Machine) setMarker(e *entry, k Marker) {
 	e.dropVersions()
 }
 
-// perform takes over the history for markers that this node owns and that all nodes have seen. It
-// reports whether the value has changed.
+// perform takes over the history of each marker that this node owns and that all nodes have seen.
+// It reports whether the value has changed.
 func (m *Machine) perform(x *pruningPass, e *entry) (changed bool) {
 	for _, k := range e.pruning {
 		if k.Performed || k.Owner != m.self || !m.seenByAll(k.Seen) {
@@ -194,7 +194,8 @@ func (m *Machine) clearMarkers(e *entry) {
 	}
 }
 
-// forgetRemoved forgets removed nodes without history. Remaining history is discovered again.
+// forgetRemoved discards removed nodes without history. If history remains, a later scan discovers
+// the node again.
 func (m *Machine) forgetRemoved(left map[identity.Node]bool) {
 	p := &m.pruning
 	maps.DeleteFunc(p.removed, func(n identity.Node, since time.Duration) bool {
@@ -205,8 +206,8 @@ func (m *Machine) forgetRemoved(left map[identity.Node]bool) {
 	}
 }
 
-// dropRemoved forgets the more recently removed half of the nodes. They are discovered again by
-// their history.
+// dropRemoved discards the more recently removed half of the nodes. A later scan discovers them
+// again by their history.
 func (m *Machine) dropRemoved() {
 	nodes := slices.SortedFunc(maps.Keys(m.pruning.removed), func(a, b identity.Node) int {
 		return cmp.Or(cmp.Compare(m.pruning.removed[a], m.pruning.removed[b]), a.Compare(b))

@@ -88,7 +88,7 @@ func (m *Machine) readDone(r *round) {
 		}
 		if a.changed {
 			changed = true
-			m.storeSoon(a.e) // even if another answer fails to merge
+			m.storeSoon(a.e) // even if merging another answer fails
 		}
 	}
 	if changed {
@@ -121,8 +121,8 @@ func (m *Machine) repaired(r *round) {
 	m.finish(r, r.found, nil)
 }
 
-// repair writes the result to the nodes that returned something else. They are asked first, other
-// nodes in the second wave.
+// repair writes the result to the nodes that returned another value. They are asked first. Other
+// nodes are asked in the second wave.
 func (m *Machine) repair(r *round, e *entry) {
 	m.updateDigest(e)
 	slices.SortStableFunc(r.targets, func(a, b target) int {
@@ -185,7 +185,7 @@ func (m *Machine) update(in *Update) {
 	}
 	whole := same || delta.IsZero() || m.cfg.DisableDeltas
 	if e == nil {
-		whole = true // other nodes have no value that a delta could be applied to
+		whole = true // other nodes have no value to which a delta can be applied
 	}
 	if e, err = m.ensure(in.Key); err != nil {
 		m.fail(in.Request, err)
@@ -202,7 +202,7 @@ func (m *Machine) update(in *Update) {
 		e.size, e.changedAt = size, max(1, m.now)
 		pos = m.logChange(e, delta, whole, in.Level.Kind == Local)
 		if len(m.deltas.log) > m.cfg.MaxLog/2 && len(m.members.gossip) < smallCluster {
-			m.deltas.sendNow = true // before changes are dropped from the full log
+			m.deltas.sendNow = true // send the log before changes are dropped from it
 		}
 	}
 	m.touch(e)

@@ -75,7 +75,7 @@ type round struct {
 	phase      phase
 	repair     bool // a read that is followed by repairing
 	targets    []target
-	needed     int // number of targets that are asked at once
+	needed     int // number of targets in the first wave
 	required   int // number of replicas
 	total      int
 	answered   int // number of replicas
@@ -90,7 +90,7 @@ type round struct {
 	storing    bool
 	durable    bool
 	value      crdt.Value
-	found      Outcome // the result of a read, with value, or the outcome of a successful write
+	found      Outcome // the outcome of a read, whose result is value, or of a successful write
 	delta      []byte  // an encoded Delta, nil if whole values are sent
 }
 
@@ -182,7 +182,8 @@ func (m *Machine) roundDue(r *round) {
 	m.ask(r, len(r.targets))
 }
 
-// timeOut ends a round at its deadline. If the disk has not answered, this node has not taken part.
+// timeOut ends a round at its deadline. If the disk has not answered, this node does not count as a
+// participant.
 func (m *Machine) timeOut(r *round) {
 	reply := Reply{Outcome: TimedOut, Err: r.refusal(), Silent: r.silent()}
 	if r.storing {
@@ -194,7 +195,8 @@ func (m *Machine) timeOut(r *round) {
 	m.endRound(r, reply)
 }
 
-// target returns the target of a round that a message is from, nil if no round waits for it.
+// target returns the round with a number and its target that sent a message. It returns nil if no
+// round waits for the sender.
 func (m *Machine) target(nr uint64, from identity.Node) (*round, *target) {
 	r := m.rounds.open[nr]
 	if r == nil {
@@ -228,7 +230,7 @@ func (m *Machine) receiveAck(from identity.Node, a Ack) {
 		t.done = true
 		r.refusals++
 		r.verdict = a.Verdict
-		m.ask(r, r.needed+r.refusals) // another one
+		m.ask(r, r.needed+r.refusals) // ask another target for each refusal
 	}
 	m.check(r)
 }
@@ -295,7 +297,7 @@ func (m *Machine) endRound(r *round, reply Reply) {
 	m.reply(reply)
 }
 
-// admit checks a request and refuses it if it is invalid or too many are open.
+// admit checks a request. It refuses an invalid request, and any request if too many are open.
 func (m *Machine) admit(in Request) bool {
 	err := CheckKey(in.Key)
 	if err == nil {

@@ -41,7 +41,7 @@ const (
 
 type waiter struct {
 	kind  waits
-	nr    uint64 // of the round, on this node or on the other one
+	nr    uint64 // number of the round on this node or on the peer
 	node  identity.Node
 	reply Reply
 }
@@ -82,8 +82,8 @@ func (m *Machine) write(e *entry, data []byte, w waiter) {
 	m.out.Store = append(m.out.Store, Store{Nr: s.last, Key: e.key, Data: data})
 }
 
-// storeSoon stores an entry that was changed without a request at the end of the step, if it is
-// durable.
+// storeSoon schedules an entry that was changed without a request to be stored at the end of the
+// step, if it is durable.
 func (m *Machine) storeSoon(e *entry) {
 	if e.durable && !e.storeQueued && !m.loading {
 		e.storeQueued = true
@@ -111,8 +111,8 @@ func (m *Machine) deleteRecord(e *entry) {
 	m.write(e, nil, waiter{})
 }
 
-// queueRetry stores an entry again later. Otherwise the record on disk would be outdated, and a
-// restart could undo a deletion.
+// queueRetry schedules an entry to be stored again. Without a retry the record on disk would be
+// outdated, and a restart could undo a deletion.
 func (m *Machine) queueRetry(e *entry) {
 	if !e.storeFailed {
 		e.storeFailed = true
@@ -198,7 +198,7 @@ func (m *Machine) storeEnded(w waiter, err error) {
 // receiveWrite merges an entry and acknowledges it once it is stored.
 func (m *Machine) receiveWrite(from identity.Node, in Write) {
 	if m.isExpired(in.Entry.Key, in.Entry.Used) {
-		in.Entry.Used = m.wall() // it is in use now, whatever the clock of the sender
+		in.Entry.Used = m.wall() // the key is in use now, even if the sender's clock is wrong
 	}
 	a, err := m.absorb(&in.Entry)
 	if err != nil {
@@ -206,7 +206,8 @@ func (m *Machine) receiveWrite(from identity.Node, in Write) {
 		return
 	}
 	if a.e != nil && a.e.durable {
-		// Even if nothing has changed, because the last record may still be pending.
+		// Store the entry even if nothing has changed, because its last record may still be
+		// pending.
 		m.storeFor(a.e, from, in.Nr)
 		return
 	}
@@ -218,7 +219,7 @@ func (m *Machine) storeFor(e *entry, from identity.Node, nr uint64) {
 		m.store(e, waiter{})
 		return
 	}
-	if m.stores.peers >= 2*m.cfg.MaxRequests { // the disk is too slow
+	if m.stores.peers >= 2*m.cfg.MaxRequests { // the disk cannot keep up
 		m.store(e, waiter{})
 		m.ack(from, nr, StoreFault)
 		return
@@ -251,7 +252,7 @@ func (m *Machine) load(in Load) {
 		return
 	}
 	if e := m.keys[in.Key]; e != nil {
-		e.durable = true // even if Config.Durable no longer matches: otherwise a deletion would not reach the disk
+		e.durable = true // even if Config.Durable no longer matches, so that a deletion reaches the disk
 		if r.Used > 0 {
 			m.use(e, r.Used)
 		} else {
@@ -291,7 +292,8 @@ type waiting struct {
 	nrs  []uint64
 }
 
-// Writing is a set of records for one call of the store. Its result is reported for all Nrs.
+// Writing is a set of records for one call of the store. The result of the call is reported for all
+// Nrs.
 type Writing struct {
 	Records []durable.Record
 	Nrs     []uint64
@@ -324,8 +326,8 @@ func (b *Backlog) waiting(key string) *waiting {
 // Len returns the number of pending records.
 func (b *Backlog) Len() int { return len(b.byKey) }
 
-// Take removes the oldest pending records, limited by number and bytes, but at least one if there
-// is one.
+// Take removes the oldest pending records, limited by number and bytes. It removes at least one
+// record unless the backlog is empty.
 func (b *Backlog) Take(records, bytes int) Writing {
 	var out Writing
 	taken := 0
@@ -346,8 +348,8 @@ func (b *Backlog) Take(records, bytes int) Writing {
 	return out
 }
 
-// Return puts back records that could not be written, except keys with a newer record. Their
-// numbers were already reported.
+// Return puts back records that could not be written, except those of keys with a newer record. The
+// numbers of these records were already reported.
 func (b *Backlog) Return(w Writing) {
 	for _, r := range w.Records {
 		if b.byKey[r.Key] == nil {

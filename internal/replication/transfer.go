@@ -14,11 +14,12 @@ import (
 const (
 	pullPeers  = 3
 	pullAtOnce = 4           // requests to one peer
-	pullRetry  = time.Second // time until an unanswered request is repeated, to another peer if there is one
+	pullRetry  = time.Second // time until an unanswered request is repeated, if possible to another peer
 	pullTries  = 10
-	// While other nodes or users wait for this node, and for pullCalm afterwards, it has only one
-	// open request per peer and pauses after each chunk for as long as that took, at most
-	// maxPullRest: requests compete for the processors of this node and of its peers.
+	// While other nodes or users wait for this node, and for pullCalm afterwards, this node has
+	// only one open request per peer. After each chunk it pauses for the duration of that chunk,
+	// but at most maxPullRest. The reason is that a pull competes with requests for the processors
+	// of this node and of its peers.
 	pullCalm    = 100 * time.Millisecond
 	maxPullRest = 5 * time.Millisecond
 )
@@ -60,7 +61,7 @@ func (m *Machine) startPull() {
 	}
 	switch {
 	case len(older) == 0 && s.status == identity.WeaklyUp:
-		return // an older node will become visible
+		return // an older node becomes visible later
 	case len(older) == 0:
 		p.started, p.done = true, true // this is the first node
 		return
@@ -83,8 +84,8 @@ func (m *Machine) isPullingFromHere(n identity.Node) bool {
 	return found && m.now-at < pullRetry
 }
 
-// pulling reports whether the node fetches the data from others, or is about to. A comparison would
-// find little else.
+// pulling reports whether the node fetches the data from others, or is about to do so. In this
+// state a comparison would mostly find data that the pull fetches anyway.
 func (m *Machine) pulling() bool {
 	return m.members.status == identity.Joining || m.pull.started && !m.pull.done
 }
@@ -140,7 +141,7 @@ func (m *Machine) pullMore() {
 	}
 }
 
-// pullDue repeats unanswered requests. Data of requests that are never answered is found by gossip.
+// pullDue repeats unanswered requests. If a request is never answered, gossip finds its data.
 func (m *Machine) pullDue() {
 	p := &m.pull
 	for i := range p.parts {
@@ -271,7 +272,8 @@ func (m *Machine) split(to identity.Node, bulk bool, data []byte) {
 	}
 }
 
-// receivePart adds a part to its message. Parts out of order are dropped; a lane preserves order.
+// receivePart adds a part to its message. It drops parts out of order, which are not expected
+// because a lane preserves order.
 func (m *Machine) receivePart(from identity.Node, in Part) {
 	i := slices.IndexFunc(m.assemblies, func(a *assembly) bool { return a.from == from && a.nr == in.Nr })
 	switch {

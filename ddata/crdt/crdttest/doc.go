@@ -19,8 +19,8 @@
 //	}
 //
 // A history is generated from a seed: some nodes change their own value at random and sometimes
-// receive that of another node. The laws are checked on the resulting values, see [Law]. If a law
-// is violated, the history is shortened as far as possible and printed step by step.
+// receive the value of another node. The laws are checked on the resulting values, see [Law]. If a
+// law is violated, the history is shortened as far as possible and printed step by step.
 //
 // Draw changes from few elements, so that the nodes often change the same element. The defaults
 // suit types with about four elements.

@@ -131,7 +131,7 @@ func (w *world[T]) oneForm() {
 		data := encoded(c.delta)
 		back := decodeOnce("delta", data, w.Types.DecodeDelta)
 		if again := encoded(back); !bytes.Equal(again, data) {
-			violate("a delta is encoded as %x, after decoding as %x", data, again)
+			violate("a delta is encoded as %x, but as %x after decoding", data, again)
 		}
 		if back.NeedsCausal() != c.delta.NeedsCausal() || back.Ops() != c.delta.Ops() {
 			violate("a delta and the decoded delta differ in NeedsCausal or Ops")
@@ -150,7 +150,7 @@ func decodeOnce[V any](subject string, data []byte, decode func([]byte) (V, erro
 	clear(input)
 	for i := range data {
 		if _, err := decode(data[:i]); err == nil {
-			violate("%d of the %d bytes of a %s also decode", i, len(data), subject)
+			violate("the first %d of the %d bytes of a %s decode without an error", i, len(data), subject)
 		}
 	}
 	return back
@@ -170,7 +170,7 @@ func (w *world[T]) deltasFold() {
 		if before.Deltas() == crdt.FreeDeltas {
 			twice := slices.Concat(list, list)
 			s.random(1).Shuffle(len(twice), func(i, j int) { twice[i], twice[j] = twice[j], twice[i] })
-			w.equal(w.ByValue, "the deltas applied twice and in another order, and the merged values differ", apply(before, twice), m)
+			w.equal(w.ByValue, "the deltas, applied twice and in another order, and the merged values differ", apply(before, twice), m)
 		}
 	})
 }
@@ -186,7 +186,7 @@ func (w *world[T]) deltasJoin() {
 				joined = append(joined, c)
 			}
 		}
-		w.equal(w.ByValue, "the deltas applied as one, and one by one, differ", apply(before, joined), apply(before, list))
+		w.equal(w.ByValue, "the joined deltas and the single deltas have different results", apply(before, joined), apply(before, list))
 	})
 }
 
@@ -213,14 +213,14 @@ func (w *world[T]) prunes() {
 		violate("%s means %s after pruning", want, got)
 	}
 	older := []crdt.Value{all}
-	if w.Except&Associative == 0 { // otherwise the values are not even merges of all changes
+	if w.Except&Associative == 0 { // values of other types need not contain all changes
 		older = append(older, w.older...)
 	}
 	for i, old := range older {
 		clean := must(old.Cleanup(removed))
 		without(clean, "Cleanup")
 		for _, m := range []crdt.Value{merged(pruned, clean), merged(clean, pruned)} {
-			w.equal(false, fmt.Sprintf("older value %d, cleaned up and merged with the pruned one, changes it", i), m, pruned)
+			w.equal(false, fmt.Sprintf("merging older value %d after Cleanup changes the pruned value", i), m, pruned)
 		}
 	}
 	w.equal(false, "a second Prune changes the value", must(pruned.Prune(leader, removed)), pruned)

@@ -56,7 +56,7 @@ func Check[T any](cfg Config[T], law Law) error {
 	return nil
 }
 
-// shorten removes steps as long as the law is violated.
+// shorten removes steps as long as the remaining steps still violate the law.
 func (c Config[T]) shorten(law Law, steps []step) []step {
 	for again := true; again; {
 		again = false
@@ -116,18 +116,20 @@ const (
 	// OneForm: encoding and decoding a value or a delta gives the same value and the same bytes,
 	// and a prefix of the bytes does not decode.
 	OneForm
-	// MergesChanges: merging a value with one that was made from it gives the same result as
-	// merging it with the decoded form of that one. Types may have a short cut for the former.
+	// MergesChanges: merging a value with a changed copy of it gives the same result as merging it
+	// with the decoded form of that copy. Types may have a short cut for merging a changed copy.
 	MergesChanges
 	// DeltasFold: applying the missing deltas of another node in causal order gives the same result
-	// as merging its value; for FreeDeltas in any order and any number of times.
+	// as merging its value; types with FreeDeltas must give it for any order and for repeated
+	// deltas.
 	DeltasFold
 	// DeltasJoin: applying one delta merged from several deltas of a node gives the same result as
 	// applying them one by one.
 	DeltasJoin
-	// Prunes: once all nodes have the same value, one of them can take over the history of another
-	// and the others can clean it up, without changing the meaning of the value. For Associative
-	// types the meaning also survives merging an older value that was cleaned up.
+	// Prunes: once all nodes have the same value, one node can take over the history of another and
+	// the other nodes can clean it up. This does not change the meaning of the value. For
+	// Associative types, merging an older value that was cleaned up does not change the meaning
+	// either.
 	Prunes
 )
 
@@ -162,8 +164,8 @@ type Config[T any] struct {
 	// Failures show it. Defaults to the encoded form.
 	Read func(v T) any
 	// ByValue compares the results of Read in the laws Idempotent, Associative, Absorbing,
-	// DeltasFold and DeltasJoin. It is for types whose values may hold irrelevant history. Defaults
-	// to comparing the encoded form.
+	// DeltasFold and DeltasJoin. Use it for types whose values may hold irrelevant history.
+	// Defaults to comparing the encoded form.
 	ByValue bool
 	// Except is the set of laws that the type does not satisfy. It must not contain Converges.
 	// Defaults to none.

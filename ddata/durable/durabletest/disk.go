@@ -12,7 +12,8 @@ import (
 	"github.com/refold-io/refold/ddata/durable"
 )
 
-// crash crashes after several different calls, because one record may be on disk by chance.
+// crash simulates a crash after each of several calls, because a single record could be on disk by
+// chance.
 func crash(f *fixture) {
 	all := content{}
 	s := f.open(carts())
@@ -50,11 +51,11 @@ func shrink(f *fixture) {
 		write(func() []byte { return fill(size) })
 	}
 	if got, most := f.cfg.Size(f.TB, f.o, s), int64(records*size*2+slack); got > most {
-		f.Errorf("replaced twice: the store takes up %d bytes, want at most %d", got, most)
+		f.Errorf("after two replacements: the store takes up %d bytes, want at most %d", got, most)
 	}
 	write(func() []byte { return nil })
 	if got := f.cfg.Size(f.TB, f.o, s); got > slack {
-		f.Errorf("all deleted: the store takes up %d bytes, want at most %d", got, slack)
+		f.Errorf("after all keys were deleted: the store takes up %d bytes, want at most %d", got, slack)
 	}
 	f.want(s, "all deleted")
 }
@@ -73,7 +74,7 @@ func damaged(f *fixture) {
 	}
 	records, err := f.tryLoad(s)
 	if !errors.Is(err, durable.ErrCorrupt) || err.Error() == durable.ErrCorrupt.Error() {
-		f.Errorf("Load: %s, %v, want an ErrCorrupt with a location", show(records), err)
+		f.Errorf("Load: %s, %v, want an ErrCorrupt that contains the key or the location", show(records), err)
 	}
 	for _, r := range records {
 		if r.Key == "b" {

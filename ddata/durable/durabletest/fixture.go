@@ -80,12 +80,12 @@ func (f *fixture) load(s durable.Store) []durable.Record {
 func (f *fixture) tryLoad(s durable.Store) (records []durable.Record, err error) {
 	for r, lerr := range s.Load(f.ctx) {
 		if err != nil {
-			f.Errorf("Load continues after an error: %q, %v", r.Key, lerr)
+			f.Errorf("Load yielded %q, %v after an error", r.Key, lerr)
 		}
 		if err = lerr; err == nil {
 			records = append(records, r)
 		} else if r.Key != "" || r.Data != nil {
-			f.Errorf("Load yields %q together with an error: %v", r.Key, err)
+			f.Errorf("Load yielded %q together with an error: %v", r.Key, err)
 		}
 	}
 	return records, err
@@ -134,7 +134,7 @@ func random(seed byte) func(n int) []byte {
 	source := rand.NewChaCha8([32]byte{seed})
 	return func(n int) []byte {
 		b := make([]byte, n)
-		_, _ = source.Read(b) // it never fails
+		_, _ = source.Read(b) // Read never fails
 		return b
 	}
 }

@@ -140,17 +140,17 @@ func view(f *fixture) {
 			f.Fatalf("Load: %v", err)
 		}
 		if n == len(all) || !equal(r, all[n]) {
-			f.Fatalf("record %d of the loop is %s", n, show([]durable.Record{r}))
+			f.Fatalf("record %d of the loop is unexpected: %s", n, show([]durable.Record{r}))
 		}
 		if n++; n == 1 {
 			f.write(s, put("key-499", "2"), put("key-498", ""), put("key-0001", "3"), put("z", "4"))
 		}
 	}
 	if n != len(all) {
-		f.Errorf("the loop has %d records, want %d", n, len(all))
+		f.Errorf("the loop yielded %d records, want %d", n, len(all))
 	}
 	if got := len(f.load(s)); got != len(all)+1 {
-		f.Errorf("%d records afterwards, want %d", got, len(all)+1)
+		f.Errorf("a second loop yielded %d records, want %d", got, len(all)+1)
 	}
 }
 
@@ -186,7 +186,7 @@ func concurrent(f *fixture) {
 		})
 	}
 	all.Wait()
-	f.want(s, "written at the same time", want.records()...)
+	f.want(s, "after concurrent writes", want.records()...)
 	f.want(f.reopen(s), "opened again", want.records()...)
 }
 
@@ -238,19 +238,19 @@ func cancelled(f *fixture) {
 	cause := errors.New("no more")
 	cancel(cause)
 	if err := s.Write(ctx, []durable.Record{put("a", "2")}); !errors.Is(err, cause) {
-		f.Errorf("Write: %v, want the cause", err)
+		f.Errorf("Write: %v, want the cause of the context", err)
 	}
 	n := 0
 	for r, err := range s.Load(ctx) {
 		if n++; !errors.Is(err, cause) {
-			f.Errorf("Load: %q, %v, want the cause", r.Key, err)
+			f.Errorf("Load: %q, %v, want the cause of the context", r.Key, err)
 		}
 	}
 	if n != 1 {
-		f.Errorf("Load yielded %d times, want one error", n)
+		f.Errorf("Load yielded %d times, want once, an error", n)
 	}
 	if other, err := f.o.Open(ctx, durable.ID{Node: "a:1", Replicator: "others"}); !errors.Is(err, cause) {
-		f.Errorf("Open: %v, want the cause", err)
+		f.Errorf("Open: %v, want the cause of the context", err)
 		if err == nil {
 			f.close(other)
 		}

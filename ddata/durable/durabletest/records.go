@@ -47,7 +47,7 @@ func replace(f *fixture) {
 func lastOfKey(f *fixture) {
 	s := f.open(carts())
 	f.write(s, put("a", "1"), put("b", "1"), put("a", "2"), put("b", ""), put("c", ""), put("c", "3"), put("a", "0"))
-	f.want(s, "several of one key", put("a", "0"), put("c", "3"))
+	f.want(s, "several records of one key", put("a", "0"), put("c", "3"))
 }
 
 func deleteRecord(f *fixture) {
@@ -72,7 +72,7 @@ func keys(f *fixture) {
 	f.want(s, "keys of all kinds", all.records()...)
 	delete(all, "a")
 	f.write(s, put("a", ""))
-	f.want(f.reopen(s), "one was deleted", all.records()...)
+	f.want(f.reopen(s), "after a deletion", all.records()...)
 }
 
 func data(f *fixture) {
@@ -108,11 +108,11 @@ func notKept(f *fixture) {
 	f.write(s, records...)
 	copy(b, "something")
 	records[1] = put("c", "3")
-	f.want(s, "the caller has changed it", put("a", "as it was"), put("b", "2"))
+	f.want(s, "after the caller changed the written slice", put("a", "as it was"), put("b", "2"))
 	for _, r := range f.load(s) {
 		clear(r.Data)
 		_ = append(r.Data, "after it"...)
 	}
-	f.want(s, "what was loaded has been changed", put("a", "as it was"), put("b", "2"))
+	f.want(s, "after the caller changed a loaded slice", put("a", "as it was"), put("b", "2"))
 	f.want(f.reopen(s), "opened again", put("a", "as it was"), put("b", "2"))
 }

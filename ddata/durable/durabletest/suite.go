@@ -28,18 +28,20 @@ import (
 type Config struct {
 	// Open returns an opener without stored data. Required.
 	Open func(tb testing.TB) durable.Opener
-	// Crash returns an opener for the data that remains when the process is killed, or loses power,
-	// at this moment. Open stores are still closed later; their results are ignored.
+	// Crash returns an opener for the data that remains if the process is killed, or loses power,
+	// at the time of the call. Stores that are open at that time are closed later; the results of
+	// Close are ignored.
 	Crash func(tb testing.TB, o durable.Opener) durable.Opener
 	// Size returns the size of an open store in bytes, after its background compaction.
 	Size func(tb testing.TB, o durable.Opener, s durable.Store) int64
 	// Damage changes a byte of the record of a key in a closed store.
 	Damage func(tb testing.TB, o durable.Opener, id durable.ID, key string)
-	// Alter changes the format of a closed store to that of a later version.
+	// Alter changes the format of a closed store to the format of a later version.
 	Alter func(tb testing.TB, o durable.Opener, id durable.ID)
-	// Replace puts other data into the location of a store that was never opened.
+	// Replace writes data of another program to the location of a store that was never opened.
 	Replace func(tb testing.TB, o durable.Opener, id durable.ID)
-	// Fail makes calls of Write of an open store fail like a failing disk, until heal is called.
+	// Fail makes the calls of Write of an open store fail, as they would on a failing disk, until
+	// heal is called.
 	Fail func(tb testing.TB, o durable.Opener, s durable.Store) (heal func())
 	// Limit is the time limit of a check. Defaults to five minutes.
 	Limit time.Duration
@@ -61,7 +63,7 @@ func Run(t *testing.T, cfg Config) {
 		})
 	}
 	if len(without) > 0 {
-		t.Logf("not checked, because Config lacks the functions: %s", strings.Join(without, ", "))
+		t.Logf("checks that were skipped, because Config lacks their functions: %s", strings.Join(without, ", "))
 	}
 }
 
@@ -84,7 +86,7 @@ func checks() []check {
 		{name: "Order", rule: "all records are loaded, once, in the bytewise order of their keys", run: order},
 		{name: "Replace", rule: "a later record of a key replaces the previous one", run: replace},
 		{name: "LastOfKey", rule: "the last of several records of a key in a call is stored", run: lastOfKey},
-		{name: "Delete", rule: "a record without data is deleted, whether it was there or not", run: deleteRecord},
+		{name: "Delete", rule: "a record without data deletes the key, whether or not it exists", run: deleteRecord},
 		{name: "Keys", rule: "keys may contain any bytes and stay distinct", run: keys},
 		{name: "Data", rule: "data is loaded as it was written, up to MaxData", run: data},
 		{name: "Invalid", rule: "a call with an invalid record stores nothing", run: invalid},
@@ -96,10 +98,10 @@ func checks() []check {
 		{name: "Stop", rule: "a loop over Load can be left and started again", run: stop},
 		{name: "View", rule: "Load yields the records as of the start of the loop", run: view},
 		{name: "Concurrent", rule: "concurrent calls do not affect each other", run: concurrent},
-		{name: "CloseWaits", rule: "records that are acknowledged during Close are stored", run: closeWaits},
+		{name: "CloseWaits", rule: "records that Write acknowledges during Close are stored", run: closeWaits},
 		{name: "Cancelled", rule: "a call whose context has ended fails, and stores nothing", run: cancelled},
 		{name: "Closed", rule: "calls after Close return ErrClosed", run: closed},
-		{name: "Crash", rule: "acknowledged records are on disk after a crash, and replaced ones do not return", needs: func(c Config) bool { return c.Crash != nil }, run: crash},
+		{name: "Crash", rule: "after a crash, acknowledged records are on disk and replaced records do not return", needs: func(c Config) bool { return c.Crash != nil }, run: crash},
 		{name: "Shrink", rule: "the space of replaced and deleted records is reclaimed", needs: func(c Config) bool { return c.Size != nil }, run: shrink},
 		{name: "Damaged", rule: "a damaged record is reported with its location, not skipped", needs: func(c Config) bool { return c.Damage != nil }, run: damaged},
 		{name: "Format", rule: "a store of another format is rejected and not changed", needs: func(c Config) bool { return c.Alter != nil }, run: format},
