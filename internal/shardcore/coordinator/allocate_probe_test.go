@@ -17,30 +17,30 @@ func TestSilentRegionGetsNoShards(t *testing.T) {
 	d.still = []string{"c"}
 	d.get("b", 3)
 	d.pass(500*time.Millisecond - 1)
-	d.want("as long as it may answer", "")
+	d.want("before the probe times out", "")
 	d.pass(1)
-	d.want("then", "a host[3], b homes a[3]")
+	d.want("after the probe has timed out", "a host[3], b homes a[3]")
 	if n := d.noted(coordinator.Silent); n != 1 {
-		t.Errorf("%d regions are silent", n)
+		t.Errorf("%d regions were noted as silent, want 1", n)
 	}
 	d.get("a", 4)
-	d.want("the next one does not wait", "b host[4], a homes b[4]")
-	// A responding region has no unknown shards, and any request proves that a region is alive.
+	d.want("next allocation", "b host[4], a homes b[4]")
+	// A Hosted of another instance is ignored. Any request proves that a region is alive.
 	d.receive("c", coordinator.Message{Kind: coordinator.Hosted, Instance: 2, Round: 1})
 	d.get("a", 5)
 	d.sent()
-	d.stored("a message of another instance is ignored", "homes allocated a[3]; homes allocated b[4]; homes allocated a[5]")
+	d.stored("Hosted of another instance", "homes allocated a[3]; homes allocated b[4]; homes allocated a[5]")
 	d.still = nil
 	d.get("c", 6)
-	d.stored("a region that sent a request is alive", "homes allocated c[6]")
+	d.stored("request of the silent region", "homes allocated c[6]")
 	d.still = []string{"b", "c"}
 	d.get("a", 7)
 	d.pass(time.Second)
-	d.stored("the coordinator's own is", "homes allocated a[7]")
+	d.stored("only the region of the coordinator's node responds", "homes allocated a[7]")
 }
 
 // The coordinator also waits for regions that were registered with the previous one and not yet
-// with it.
+// with this coordinator.
 func TestProbeWaitsForInvitedRegions(t *testing.T) {
 	t.Parallel()
 	begin := func() *driver {
@@ -57,10 +57,10 @@ func TestProbeWaitsForInvitedRegions(t *testing.T) {
 		return d
 	}
 	d := begin()
-	d.stored("before it registers", "")
+	d.stored("before c registers", "")
 	d.receive("c", coordinator.Message{Kind: coordinator.Register})
-	d.stored("then", "homes allocated c[3]")
+	d.stored("after c has registered", "homes allocated c[3]")
 	d = begin()
 	d.pass(500 * time.Millisecond)
-	d.stored("it does not", "homes allocated a[3]")
+	d.stored("c does not register in time", "homes allocated a[3]")
 }

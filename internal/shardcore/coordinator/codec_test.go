@@ -67,7 +67,7 @@ func states(t *testing.T) []coordinator.State {
 	}
 }
 
-// golden compares encodings with a file that version 1 has written and that is never rewritten.
+// golden compares encodings with a golden file of version 1. The file never changes.
 // Each line is one encoding.
 func golden(t *testing.T, name string, encoded [][]byte, decode func([]byte) (any, error)) {
 	t.Helper()
@@ -78,12 +78,12 @@ func golden(t *testing.T, name string, encoded [][]byte, decode func([]byte) (an
 	lines := strings.Fields(string(b))
 	for i, e := range encoded {
 		if i >= len(lines) || hex.EncodeToString(e) != lines[i] {
-			t.Errorf("%d is encoded as\n%x", i, e)
+			t.Errorf("value %d is encoded as\n%x", i, e)
 			continue
 		}
 		want, err := decode(e)
 		if err != nil {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf("decode value %d: %v", i, err)
 		}
 		more := []byte{1, 2, 3}
 		if strings.HasPrefix(name, "messages") && e[0] == 0x10 {
@@ -91,14 +91,14 @@ func golden(t *testing.T, name string, encoded [][]byte, decode func([]byte) (an
 		}
 		newer := append([]byte{0x1f}, append(e[1:len(e):len(e)], more...)...)
 		if got, err := decode(newer); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%d with fields of a newer version: %+v, %v", i, got, err)
+			t.Errorf("value %d with fields of a newer version: %+v, %v", i, got, err)
 		}
 		if got, err := decode(append(slices.Clip(e), 0)); !errors.Is(err, coordinator.ErrMalformed) {
-			t.Errorf("%d with a byte too many: %+v, %v", i, got, err)
+			t.Errorf("value %d with a trailing byte: %+v, %v", i, got, err)
 		}
 		for n := range e {
 			if got, err := decode(e[:n]); !errors.Is(err, coordinator.ErrMalformed) {
-				t.Errorf("%x cut off: %+v, %v", e[:n], got, err)
+				t.Errorf("truncated encoding %x: %+v, %v", e[:n], got, err)
 			}
 		}
 	}
@@ -113,7 +113,7 @@ func TestMessageEncodingIsStable(t *testing.T) {
 			t.Errorf("%+v: %+v, %v", want, got, err)
 		}
 		if got, err := coordinator.MessageType(b); err != nil || got != want.Type {
-			t.Errorf("it is about %q, %v", got, err)
+			t.Errorf("MessageType = %q, %v", got, err)
 		}
 		encoded = append(encoded, b)
 	}
@@ -144,9 +144,9 @@ func TestStateEncodingIsStable(t *testing.T) {
 		}
 		for s := range shard(400) {
 			if a, ok := got.Home(s); ok != (a != identity.Node{}) {
-				t.Errorf("shard %d is on %v, %t", s, a, ok)
+				t.Errorf("shard %d has home %v, %t after decoding, want none", s, a, ok)
 			} else if b, _ := want.Home(s); a != b {
-				t.Errorf("shard %d is on %v, want %v", s, a, b)
+				t.Errorf("shard %d has home %v after decoding, want %v", s, a, b)
 			}
 		}
 		encoded = append(encoded, b)
@@ -183,7 +183,7 @@ func TestEncodingsAreSmall(t *testing.T) {
 	if size > 8*shards+2*45*regions {
 		t.Errorf("the events take %d bytes", size)
 	}
-	t.Logf("%d bytes, as events %d", state, size)
+	t.Logf("state: %d bytes, events: %d bytes", state, size)
 }
 
 func TestGarbageIsRefused(t *testing.T) {
@@ -219,15 +219,15 @@ func TestGarbageIsRefused(t *testing.T) {
 		"a huge count of shards": append(message, huge...), "shards that don't fit": append(message, 0x80, 0x08, 0), "a shard beyond the last": append(message, 1, 0xa0, 0x8d, 0x06, 0),
 	} {
 		if m, err := coordinator.DecodeMessage(b); !errors.Is(err, coordinator.ErrMalformed) {
-			t.Errorf("message, %s: %+v, %v", name, m, err)
+			t.Errorf("message, %s: decoded as %+v, %v", name, m, err)
 		}
 	}
 	for name, b := range map[string][]byte{
-		"a shard twice": twice, "regions out of order": order, "a name of a name": {0x10, 0, 1, 3, 1, 'a', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "no UID": {0x10, 0, 1, 0, 1, 'a', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+		"a shard twice": twice, "regions out of order": order, "a prefix longer than the previous name": {0x10, 0, 1, 3, 1, 'a', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "no UID": {0x10, 0, 1, 0, 1, 'a', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
 		"a bad name": {0x10, 0, 1, 0, 1, ' ', 7, 0, 0, 0, 0, 0, 0, 0, 0, 0}, "a huge term": append([]byte{0x10}, huge...),
 	} {
 		if s, err := coordinator.DecodeState(b); !errors.Is(err, coordinator.ErrMalformed) {
-			t.Errorf("state, %s: %+v, %v", name, s, err)
+			t.Errorf("state, %s: decoded as %+v, %v", name, s, err)
 		}
 	}
 }
@@ -240,7 +240,7 @@ func TestLengthsAreChecked(t *testing.T) { //nolint:paralleltest // it counts al
 	_, err := coordinator.DecodeEvent(b)
 	runtime.ReadMemStats(&after)
 	if taken := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, coordinator.ErrMalformed) || taken > 100_000 {
-		t.Errorf("%d bytes for an event of %d bytes: %v", taken, len(b), err)
+		t.Errorf("decoding allocates %d bytes for an event of %d bytes: %v", taken, len(b), err)
 	}
 }
 
@@ -261,7 +261,7 @@ func bounded(t *testing.T, b []byte, decode func() error) {
 	err := decode()
 	runtime.ReadMemStats(&after)
 	if taken := after.TotalAlloc - before.TotalAlloc; taken > 64*uint64(len(b))+512<<10 {
-		t.Errorf("%d bytes made it allocate %d", len(b), taken)
+		t.Errorf("decoding %d bytes allocates %d bytes", len(b), taken)
 	}
 	if err != nil && !errors.Is(err, coordinator.ErrMalformed) {
 		t.Errorf("%v", err)

@@ -34,15 +34,15 @@ func TestSettingsDifferences(t *testing.T) {
 		"Shards Role": changed(func(s *coordinator.Settings) { s.Shards, s.Role = 1, "x" }),
 	} {
 		if got := strings.Join(all.Differences(s), " "); got != strings.TrimSpace(want) {
-			t.Errorf("%+v: %q, not %q", s, got, want)
+			t.Errorf("%+v: Differences = %q, want %q", s, got, want)
 		}
 		if got := strings.Join(s.Differences(all), " "); got != strings.TrimSpace(want) {
-			t.Errorf("the other way round, %+v: %q, not %q", s, got, want)
+			t.Errorf("%+v as the argument: Differences = %q, want %q", s, got, want)
 		}
 	}
 }
 
-// A region with different settings is refused with those of the coordinator. It may try again.
+// A region with different settings is refused with those of the coordinator. It may register again.
 func TestRegionWithOtherSettingsIsRefused(t *testing.T) {
 	t.Parallel()
 	ours := coordinator.Settings{Shards: 200, Routing: 7}
@@ -54,8 +54,8 @@ func TestRegionWithOtherSettingsIsRefused(t *testing.T) {
 	d.receive("b", with(coordinator.Settings{Shards: 100, Routing: 7}))
 	d.receive("c", coordinator.Message{Kind: coordinator.RegisterProxy, Settings: coordinator.Settings{Shards: 200, Routing: 8}})
 	d.receive("d", with(coordinator.Settings{})) // sends no settings
-	d.want("two are refused", "a register ack, b refused, c refused, d register ack")
-	d.stored("and not stored", "region registered a; region registered d")
+	d.want("two accepted and two refused registrations", "a register ack, b refused, c refused, d register ack")
+	d.stored("only accepted registrations", "region registered a; region registered d")
 	var refused []string
 	for _, n := range d.notes {
 		if n.Kind == coordinator.RegionRefused {
@@ -63,20 +63,20 @@ func TestRegionWithOtherSettingsIsRefused(t *testing.T) {
 		}
 	}
 	if want := []string{"b Shards", "c ShardOf"}; !slices.Equal(refused, want) || d.m.Refused() != 2 {
-		t.Errorf("%q are refused, %d", refused, d.m.Refused())
+		t.Errorf("refused: %q, Refused() = %d", refused, d.m.Refused())
 	}
 	d.receive("b", coordinator.Message{Kind: coordinator.GetHomes, Shards: []shard{1}})
-	d.want("it gets no homes", "b register again")
+	d.want("request for homes of a refused region", "b register again")
 	d.receive("b", with(ours))
-	d.stored("it has become wise", "region registered b")
+	d.stored("registration with equal settings", "region registered b")
 	if d.m.Refused() != 1 {
-		t.Errorf("%d are refused", d.m.Refused())
+		t.Errorf("Refused() = %d after one region was accepted, want 1", d.m.Refused())
 	}
 	if d.members("a b d"); d.m.Refused() != 0 {
 		t.Errorf("Refused() = %d after the nodes were removed, want 0", d.m.Refused())
 	}
 	_, err := coordinator.New(coordinator.Config{Self: node("a"), Type: "account", Settings: coordinator.Settings{Role: strings.Repeat("x", 129)}})
 	if !errors.Is(err, coordinator.ErrInvalid) || !strings.Contains(err.Error(), "Config.Settings") {
-		t.Errorf("a text that is too long: %v", err)
+		t.Errorf("settings with a text above the limit: %v, want ErrInvalid", err)
 	}
 }

@@ -21,9 +21,9 @@ type driver struct {
 	t          *testing.T
 	m          *coordinator.Machine
 	now        time.Duration
-	hold       bool     // saves
-	mute       bool     // the strategy
-	still      []string // do not respond to probes
+	hold       bool     // Save is not answered
+	mute       bool     // AskStrategy is not answered
+	still      []string // nodes that do not respond to probes
 	state      coordinator.State
 	rev        uint64
 	remembered []shard
@@ -125,7 +125,7 @@ func (d *driver) pass(by time.Duration) {
 		d.now = max(d.now, next)
 		d.apply(d.m.Tick(d.now))
 		if d.m.Next() <= d.now {
-			d.t.Fatalf("after a tick at %v the next one is at %v", d.now, d.m.Next())
+			d.t.Fatalf("Tick(%v) does not increase Next() = %v", d.now, d.m.Next())
 		}
 	}
 }
@@ -151,7 +151,7 @@ func (d *driver) get(from string, shards ...shard) {
 
 func (d *driver) apply(e coordinator.Effects) {
 	d.notes = append(d.notes, e.Notes...)
-	var probed []coordinator.Outgoing // which respond in the end
+	var probed []coordinator.Outgoing // answered at the end
 	defer func() {
 		for _, o := range probed {
 			d.receive(o.To.Name, coordinator.Message{Kind: coordinator.Hosted, Instance: o.Message.Instance, Round: o.Message.Round})
@@ -168,7 +168,7 @@ func (d *driver) apply(e coordinator.Effects) {
 	}
 	for _, o := range e.Send {
 		if o.Message.Term != d.m.Term() || o.Message.Type != "account" || d.m.Phase() < coordinator.Settling {
-			d.t.Errorf("%v is sent in term %d, as %v", o, d.m.Term(), d.m.Phase())
+			d.t.Errorf("%v is sent in term %d and phase %v", o, d.m.Term(), d.m.Phase())
 		}
 		if o.Message.Kind == coordinator.Host && len(o.Message.Shards) == 0 {
 			if !slices.Contains(d.still, o.To.Name) {
@@ -208,7 +208,7 @@ func (d *driver) apply(e coordinator.Effects) {
 func (d *driver) saved() {
 	d.t.Helper()
 	if d.save == nil {
-		d.t.Fatal("nothing is to be saved")
+		d.t.Fatal("no save is pending")
 	}
 	id := d.save.ID
 	d.land()
@@ -221,7 +221,7 @@ func (d *driver) land() {
 	s := d.save
 	after, err := d.state.Apply(s.Events...)
 	if err != nil || s.Rev != d.rev || !after.Equal(s.After) {
-		d.t.Fatalf("a change at %d, %d is stored: %+v: %v", s.Rev, d.rev, s.Events, err)
+		d.t.Fatalf("invalid change after event %d, the store ends at %d: %+v: %v", s.Rev, d.rev, s.Events, err)
 	}
 	d.save, d.state, d.rev = nil, after, s.Rev+uint64(len(s.Events))
 }
@@ -231,7 +231,7 @@ func (d *driver) fail() { d.step(coordinator.SaveFailed{ID: d.save.ID}) }
 func (d *driver) place(homes ...identity.Node) {
 	d.t.Helper()
 	if d.ask == nil {
-		d.t.Fatal("the strategy is not asked")
+		d.t.Fatal("no call of the strategy is pending")
 	}
 	id := d.ask.ID
 	d.ask = nil
@@ -252,7 +252,7 @@ func (d *driver) sent() string {
 func (d *driver) want(name, want string) {
 	d.t.Helper()
 	if got := d.sent(); got != want {
-		d.t.Errorf("%s:\n%s, want\n%s", name, got, want)
+		d.t.Errorf("%s: sent\n%s\nwant\n%s", name, got, want)
 	}
 }
 
@@ -279,7 +279,7 @@ func (d *driver) stored(name, want string) {
 	}
 	d.changes = nil
 	if got := strings.Join(changes, "; "); got != want {
-		d.t.Errorf("%s is stored:\n%s, want\n%s", name, got, want)
+		d.t.Errorf("%s: stored\n%s\nwant\n%s", name, got, want)
 	}
 }
 

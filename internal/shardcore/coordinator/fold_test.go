@@ -30,24 +30,24 @@ func TestEvents(t *testing.T) {
 		t.Errorf("the regions are %+v", regions)
 	}
 	if n, ok := s.Home(1); !ok || n != node("b") {
-		t.Errorf("shard 1 is on %v, %t", n, ok)
+		t.Errorf("after allocation, deallocation and allocation to b, shard 1 is on %v, %t", n, ok)
 	}
 	if n, ok := s.Home(99_999); ok {
-		t.Errorf("shard 99999 is on %v", n)
+		t.Errorf("Home of a shard that was never allocated = %v", n)
 	}
 	before := coordinator.AppendState(nil, s)
 	after, err := s.Apply(terminated("b"), proxy(coordinator.ProxyTerminated, "p"), allocated("a", 2), deallocated(5))
 	if err != nil || after.Shards() != 2 || len(after.Proxies()) != 0 || len(after.Regions()) != 1 {
-		t.Errorf("after the end of b: %+v, %v", after, err)
+		t.Errorf("after the termination of b: %+v, %v", after, err)
 	}
 	if _, ok := after.Home(1); ok {
-		t.Error("shard 1 of b has a home")
+		t.Error("shard 1 of the terminated region b has a home")
 	}
 	if again := coordinator.AppendState(nil, s); !slices.Equal(again, before) {
-		t.Error("the state before has changed")
+		t.Error("Apply changed the state on which it was called")
 	}
 	if s.Equal(after) || !s.Equal(apply(t, append(registered("a", "b"), started(3), allocated("b", 2, 1), allocated("a", 5, 9), proxy(coordinator.ProxyRegistered, "p"))...)) {
-		t.Error("Equal does not compare all of a state")
+		t.Error("Equal ignores a part of the state")
 	}
 }
 
@@ -73,10 +73,10 @@ func TestImpossibleEvents(t *testing.T) {
 			t.Errorf("%+v: %v, want an error with %q", e, err, why)
 		}
 		if !f.State().Equal(s) {
-			t.Errorf("%+v has changed something", e)
+			t.Errorf("the rejected event %+v changed the state", e)
 		}
 		if _, err := s.Apply(e); err == nil {
-			t.Errorf("%+v was applied", e)
+			t.Errorf("the invalid event %+v was applied", e)
 		}
 	}
 }
@@ -88,15 +88,15 @@ func TestReplayRepairs(t *testing.T) {
 	f := coordinator.NewFold(coordinator.State{})
 	for _, e := range []event{
 		started(1), registered("a")[0], allocated("a", 1, 2, 3),
-		started(1),                             // the other one
-		registered("b")[0], registered("a")[0], // a was
-		allocated("b", 2, 3, 4),          // 2 and 3 were on a
-		allocated("a", 1, 5),             // 1 was there
+		started(1),                             // by the other coordinator
+		registered("b")[0], registered("a")[0], // a is already registered
+		allocated("b", 2, 3, 4),          // 2 and 3 are on a
+		allocated("a", 1, 5),             // 1 is already on a
 		terminated("z"), terminated("b"), // z is unknown
-		proxy(coordinator.ProxyTerminated, "z"),  // nor as a proxy
+		proxy(coordinator.ProxyTerminated, "z"),  // neither as a proxy
 		allocated("b", 2),                        // by a coordinator that still has b
-		deallocated(3, 5),                        // 3 went with b
-		allocated("a", coordinator.MaxShards, 6), // there is no such shard
+		deallocated(3, 5),                        // 3 lost its home with b
+		allocated("a", coordinator.MaxShards, 6), // the first shard does not exist
 		proxy(coordinator.ProxyRegistered, "p"), proxy(coordinator.ProxyRegistered, "p"),
 	} {
 		f.Replay(e)
@@ -168,7 +168,7 @@ func TestReplayOfRandomHistories(t *testing.T) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 		if _, n := f.Repairs(); n == 0 {
-			t.Errorf("seed %d: nothing was repaired in %d events", seed, len(strict))
+			t.Errorf("seed %d: no repair in %d events", seed, len(strict))
 		}
 	}
 }
@@ -180,7 +180,7 @@ func TestRepairsAreLimited(t *testing.T) {
 		f.Replay(deallocated(1))
 	}
 	if repairs, n := f.Repairs(); n != 500 || len(repairs) != 100 {
-		t.Errorf("%d of %d repairs", len(repairs), n)
+		t.Errorf("%d of %d repairs are described", len(repairs), n)
 	}
 }
 

@@ -18,7 +18,7 @@ func moving(t *testing.T, cfg coordinator.Config) (d *driver, round uint64) {
 	d.step(coordinator.RebalanceNow{})
 	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
 	round = d.round("b")
-	d.want("all regions and proxies get begin hand-off", "a begin hand-off[1], b begin hand-off[1], c begin hand-off[1], p begin hand-off[1]")
+	d.want("begin of the hand-off", "a begin hand-off[1], b begin hand-off[1], c begin hand-off[1], p begin hand-off[1]")
 	return d, round
 }
 
@@ -38,34 +38,34 @@ func TestHandOff(t *testing.T) {
 	d.hold = true
 	d.get("a", 1)
 	d.get("p", 1, 2)
-	d.want("the shard that moves is not answered", "p homes b[2]")
+	d.want("request for homes during the hand-off", "p homes b[2]")
 	d.receive("c", coordinator.Message{Kind: coordinator.Register, Instance: 1})
-	d.want("a registering proxy gets no home of the shard", "c register ack, c homes a[3] b[2]")
+	d.want("registration during the hand-off", "c register ack, c homes a[3] b[2]")
 	d.ack(round, "a", "p", "p", "b")
 	d.ack(round+1, "c")
 	d.ack(round-1, "c")
 	d.receive("z", coordinator.Message{Kind: coordinator.BeginHandOffAck, Round: round})
-	d.stop("b", round, 1) // without a HandOff
+	d.stop("b", round, 1) // before a HandOff was sent
 	d.want("before all have acknowledged", "")
 	d.ack(round, "c")
-	d.want("all have", "b hand-off[1]")
+	d.want("after all have acknowledged", "b hand-off[1]")
 	d.stop("a", round, 1)
 	d.stop("b", round+1, 1)
 	d.stop("b", round-1, 1)
 	d.stop("b", round, 2)
-	d.stored("only the home can report the stop", "")
+	d.stored("Stopped of another region, round or shard", "")
 	d.stop("b", round, 1)
 	d.stop("b", round, 1)
-	d.stored("it was stopped", "homes deallocated[1]")
+	d.stored("Stopped of the home", "homes deallocated[1]")
 	d.get("c", 1)
-	d.want("before that is stored", "")
+	d.want("before the deallocation is stored", "")
 	d.saved()
-	d.stored("another home", "homes allocated c[1]")
-	d.want("before that is stored", "")
+	d.stored("after the deallocation is stored", "homes allocated c[1]")
+	d.want("before the allocation is stored", "")
 	d.saved()
-	d.want("those that asked are answered", "c host[1], a homes c[1], p homes c[1]")
+	d.want("after the allocation is stored", "c host[1], a homes c[1], p homes c[1]")
 	if len(d.m.Moving()) > 0 || d.noted(coordinator.HandOffDone) != 1 {
-		t.Errorf("%v are moving", d.m.Moving())
+		t.Errorf("Moving() = %v after the hand-off, want none", d.m.Moving())
 	}
 }
 
@@ -74,11 +74,11 @@ func TestHandOffIsRepeated(t *testing.T) {
 	d, round := moving(t, coordinator.Config{})
 	d.ack(round, "a")
 	d.pass(2 * second)
-	d.want("begin hand-off is repeated to those that have not acknowledged", "b begin hand-off[1], c begin hand-off[1], p begin hand-off[1]")
+	d.want("repeated begin hand-off", "b begin hand-off[1], c begin hand-off[1], p begin hand-off[1]")
 	d.ack(round, "b", "c", "p")
-	d.want("then the home", "b hand-off[1]")
+	d.want("after all have acknowledged", "b hand-off[1]")
 	d.pass(2 * second)
-	d.want("again", "b hand-off[1]")
+	d.want("repeated hand-off", "b hand-off[1]")
 }
 
 // Removed members and terminated regions count as having acknowledged.
@@ -87,20 +87,20 @@ func TestRemovedMembersCountAsAcknowledged(t *testing.T) {
 	d, round := moving(t, coordinator.Config{RemovalMargin: 20 * second})
 	d.ack(round, "a", "b")
 	d.members("a b p")
-	d.want("p has not acknowledged", "")
+	d.want("c was removed", "")
 	d.members("a b")
-	d.want("all present members have acknowledged", "b hand-off[1]")
+	d.want("c and p were removed", "b hand-off[1]")
 
 	d, round = moving(t, coordinator.Config{})
 	d.ack(round, "a", "b", "p")
 	d.receive("c", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
-	d.want("c has ended", "b hand-off[1]")
+	d.want("c has stopped", "b hand-off[1]")
 
 	d = active(t, coordinator.Config{RemovalMargin: 20 * second}, "a b c", append(registered("a", "b", "c"), allocated("b", 1, 2))...)
 	d.members("a b")
 	d.step(coordinator.RebalanceNow{})
 	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
-	d.want("removed members get no message", "a begin hand-off[1], b begin hand-off[1]")
+	d.want("hand-off with a removed member", "a begin hand-off[1], b begin hand-off[1]")
 }
 
 // The termination of the home ends the move.
@@ -112,9 +112,9 @@ func TestHomeTerminatesDuringHandOff(t *testing.T) {
 		d.ack(round, acked...)
 		d.sent()
 		d.receive("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
-		d.want("another home", "a host[2], c host[1], a homes c[1]")
+		d.want("after the home has stopped", "a host[2], c host[1], a homes c[1]")
 		if len(d.m.Moving()) > 0 {
-			t.Errorf("%v are moving", d.m.Moving())
+			t.Errorf("Moving() = %v after the home has stopped, want none", d.m.Moving())
 		}
 	}
 }
@@ -128,11 +128,11 @@ func TestHandOffTimesOut(t *testing.T) {
 	d.sent()
 	d.changes = nil
 	d.pass(second)
-	d.want("the shard stays, and the requester gets its home", "a homes b[1], b host[1]")
+	d.want("after the timeout without an acknowledgement", "a homes b[1], b host[1]")
 	d.ack(round, "c")
-	d.want("late", "")
+	d.want("late acknowledgement", "")
 	if len(d.m.Moving()) > 0 || d.noted(coordinator.HandOffFailed) != 1 || d.notes[len(d.notes)-2].Node != node("c") {
-		t.Errorf("%v are moving; %+v", d.m.Moving(), d.notes[len(d.notes)-2:])
+		t.Errorf("after the timeout: Moving() = %v, notes %+v", d.m.Moving(), d.notes[len(d.notes)-2:])
 	}
 
 	d, round = moving(t, coordinator.Config{})
@@ -140,21 +140,21 @@ func TestHandOffTimesOut(t *testing.T) {
 	d.pass(59 * second)
 	d.sent()
 	d.pass(second)
-	d.want("a home that may have stopped the shard gets host again", "b host[1]")
+	d.want("after the timeout without Stopped", "b host[1]")
 	if again := d.m; len(again.Moving()) > 0 {
-		t.Errorf("%v are moving", again.Moving())
+		t.Errorf("Moving() = %v after the timeout, want none", again.Moving())
 	}
-	// Stopped for the first round does not count in the second one.
+	// A Stopped of the first round has no effect in the second round.
 	d.receive("b", coordinator.Message{Kind: coordinator.Hosted, Round: round + 1, Shards: []shard{1}})
 	d.changes = nil
 	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
 	next := d.round("a")
 	d.ack(next, "a", "b", "c", "p")
-	d.want("it is moved again", "a begin hand-off[1], b begin hand-off[1], c begin hand-off[1], p begin hand-off[1], b hand-off[1]")
+	d.want("second round", "a begin hand-off[1], b begin hand-off[1], c begin hand-off[1], p begin hand-off[1], b hand-off[1]")
 	d.stop("b", round, 1)
-	d.stored("late", "")
+	d.stored("Stopped of the first round", "")
 	d.stop("b", next, 1)
-	d.stored("in time", "homes deallocated[1]; homes allocated c[1]")
+	d.stored("Stopped of the second round", "homes deallocated[1]; homes allocated c[1]")
 }
 
 func TestGracefulShutdown(t *testing.T) {
@@ -163,23 +163,23 @@ func TestGracefulShutdown(t *testing.T) {
 	shutDown := coordinator.Message{Kind: coordinator.GracefulShutdown, Instance: 1}
 	d.receive("b", shutDown)
 	round := d.round("b")
-	d.want("all its shards move", "a begin hand-off[1 2], b begin hand-off[1 2], c begin hand-off[1 2]")
+	d.want("first GracefulShutdown", "a begin hand-off[1 2], b begin hand-off[1 2], c begin hand-off[1 2]")
 	d.receive("b", shutDown)
-	d.want("once", "")
+	d.want("repeated GracefulShutdown", "")
 	d.ack(round, "a", "b", "c")
-	d.want("they are stopped", "b hand-off[1 2]")
+	d.want("after all have acknowledged", "b hand-off[1 2]")
 	d.get("c", 4, 5, 6)
-	d.stored("it gets no others", "homes allocated a[4 6], homes allocated c[5]")
+	d.stored("allocation while b is leaving", "homes allocated a[4 6], homes allocated c[5]")
 	d.sent()
 	d.stop("b", round, 1)
-	d.want("one of them", "c host[1]")
+	d.want("shard 1 has stopped", "c host[1]")
 	d.stop("b", round, 2)
-	d.want("the other one", "a host[2]")
+	d.want("shard 2 has stopped", "a host[2]")
 	d.changes = nil
 	d.receive("b", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
-	d.stored("it ends", "region terminated b")
+	d.stored("RegionStopped", "region terminated b")
 	d.receive("b", shutDown)
-	d.want("it is not known", "")
+	d.want("GracefulShutdown of a terminated region", "")
 }
 
 // A shard that has not started on its region does not move on.
@@ -188,16 +188,16 @@ func TestStartingShardIsNotRebalanced(t *testing.T) {
 	d := active(t, coordinator.Config{}, "a b", registered("a", "b")...)
 	d.get("a", 1)
 	round := d.round("a")
-	d.want("its home", "a host[1]")
+	d.want("first home", "a host[1]")
 	again := func() {
 		d.step(coordinator.RebalanceNow{})
 		d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1}})
 	}
 	again()
-	d.want("it starts", "")
+	d.want("rebalance before the shard has started", "")
 	d.receive("a", coordinator.Message{Kind: coordinator.Hosted, Round: round, Shards: []shard{1}})
 	again()
-	d.want("it has started", "a begin hand-off[1], b begin hand-off[1]")
+	d.want("rebalance after the shard has started", "a begin hand-off[1], b begin hand-off[1]")
 }
 
 // Shards that are being allocated to a region at its GracefulShutdown move as well.
@@ -206,20 +206,20 @@ func TestGracefulShutdownDuringAnAllocation(t *testing.T) {
 	d := active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("a", 3, 4))...)
 	d.hold = true
 	d.get("a", 1)
-	d.stored("it", "homes allocated b[1]")
+	d.stored("allocation", "homes allocated b[1]")
 	shutDown := coordinator.Message{Kind: coordinator.GracefulShutdown, Instance: 1}
 	d.receive("b", shutDown)
 	d.saved()
-	d.want("the shard moves, and no region gets the old home", "a begin hand-off[1], b begin hand-off[1]")
+	d.want("GracefulShutdown while the allocation is being stored", "a begin hand-off[1], b begin hand-off[1]")
 	d.receive("b", shutDown)
-	d.want("once", "")
+	d.want("repeated GracefulShutdown", "")
 
 	d = active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("a", 3, 4))...)
 	d.mute = true
 	d.get("a", 1)
 	d.receive("b", shutDown)
 	d.place(node("b"))
-	d.stored("it gets nothing that was only chosen", "")
+	d.stored("the strategy returns a leaving region", "")
 }
 
 func TestRebalance(t *testing.T) {
@@ -227,37 +227,37 @@ func TestRebalance(t *testing.T) {
 	d := active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("a", 1, 2, 3, 4))...)
 	d.pass(9 * second)
 	if d.rebalance != nil {
-		t.Error("it is asked too early")
+		t.Error("the strategy was called before RebalanceInterval")
 	}
 	d.pass(second)
 	if d.rebalance == nil || len(d.rebalance.View.Regions) != 2 || len(d.rebalance.View.Members) != 2 {
-		t.Fatalf("it is asked: %+v", d.rebalance)
+		t.Fatalf("call of the strategy: %+v, want 2 regions and 2 members", d.rebalance)
 	}
 	ask := *d.rebalance
 	d.rebalance = nil
 	d.pass(30 * second)
 	d.step(coordinator.RebalanceNow{})
 	if d.rebalance != nil {
-		t.Error("it is asked twice")
+		t.Error("the strategy was called again before its reply")
 	}
 	d.sent()
 	d.step(coordinator.Rebalanced{ID: ask.ID + 1, Shards: []shard{2}})
-	d.want("another answer", "")
+	d.want("reply with another ID", "")
 	d.step(coordinator.Rebalanced{ID: ask.ID, Shards: []shard{3, 99, 1, 3, 5000}})
-	d.want("those that can be moved, are", "a begin hand-off[1 3], b begin hand-off[1 3]")
+	d.want("reply with unknown and repeated shards", "a begin hand-off[1 3], b begin hand-off[1 3]")
 	d.pass(10 * second)
 	if d.rebalance == nil || !slices.Equal(d.rebalance.View.Moving, []shard{1, 3}) {
-		t.Fatalf("it is asked: %+v", d.rebalance)
+		t.Fatalf("second call of the strategy: %+v, want moving shards 1 and 3", d.rebalance)
 	}
 	d.sent()
 	d.step(coordinator.Rebalanced{ID: d.rebalance.ID, Shards: []shard{1, 2}})
-	d.want("moving shards are not moved again", "a begin hand-off[2], b begin hand-off[2]")
+	d.want("reply with a moving shard", "a begin hand-off[2], b begin hand-off[2]")
 	d.rebalance = nil
 	d.members("a b=preparing-for-shutdown")
 	d.pass(30 * second)
 	d.step(coordinator.RebalanceNow{})
 	if d.rebalance != nil {
-		t.Error("it is asked though all is about to stop")
+		t.Error("the strategy was called although the cluster is stopping")
 	}
 }
 
@@ -270,15 +270,15 @@ func TestStopShards(t *testing.T) {
 	d := begin(coordinator.Config{})
 	d.receive("a", stop)
 	round := d.round("b")
-	d.want("one is stopped, the other one does not run", "a stopped[9], a begin hand-off[1], b begin hand-off[1]")
+	d.want("one hosted and one unknown shard", "a stopped[9], a begin hand-off[1], b begin hand-off[1]")
 	d.ack(round, "a", "b")
 	d.sent()
 	d.stop("b", round, 1)
-	d.want("it has no other home", "a stopped[1]")
+	d.want("after the shard has stopped", "a stopped[1]")
 	d.pass(30 * second)
-	d.want("nor later", "")
+	d.want("30 seconds later", "")
 	d.get("b", 1)
-	d.want("before it is needed", "a host[1], b homes a[1]")
+	d.want("request for the home of the stopped shard", "a host[1], b homes a[1]")
 
 	d = begin(coordinator.Config{Remember: true})
 	d.sent()
@@ -287,5 +287,5 @@ func TestStopShards(t *testing.T) {
 	d = begin(coordinator.Config{})
 	d.members("a b=ready-for-shutdown")
 	d.receive("a", stop)
-	d.want("all is about to stop anyway", "")
+	d.want("the cluster is stopping", "")
 }

@@ -18,23 +18,23 @@ func TestOneSaveAtATime(t *testing.T) {
 	d := active(t, coordinator.Config{}, "a b c d", append(registered("a", "b"), allocated("b", 1))...)
 	d.hold = true
 	d.get("a", 2)
-	d.stored("the first", "homes allocated a[2]")
+	d.stored("first decision", "homes allocated a[2]")
 	d.get("b", 3)
 	d.receive("c", coordinator.Message{Kind: coordinator.Register, Instance: 1})
 	d.get("a", 4, 5)
 	d.receive("d", coordinator.Message{Kind: coordinator.RegisterProxy})
 	d.get("a", 3, 1)
-	d.want("while it is being stored", "a homes b[1]")
-	d.stored("nothing else", "")
+	d.want("during the first save", "a homes b[1]")
+	d.stored("decisions during the first save", "")
 	d.saved()
-	d.want("the first one is stored", "a host[2]")
-	d.stored("the others", "homes allocated a[3], region registered c, proxy registered d")
+	d.want("after the first save", "a host[2]")
+	d.stored("second change", "homes allocated a[3], region registered c, proxy registered d")
 	d.saved()
-	d.want("they are stored", "a host[3], b homes a[3], c register ack, c homes a[2 3] b[1], d register ack, d homes a[2 3] b[1]")
+	d.want("after the second save", "a host[3], b homes a[3], c register ack, c homes a[2 3] b[1], d register ack, d homes a[2 3] b[1]")
 	// The view of the strategy includes the change that was being stored.
-	d.stored("later requests are stored next", "homes allocated b[5], homes allocated c[4]")
+	d.stored("third change", "homes allocated b[5], homes allocated c[4]")
 	d.saved()
-	d.want("it is stored", "b host[5], a homes b[5], c host[4], a homes c[4]")
+	d.want("after the third save", "b host[5], a homes b[5], c host[4], a homes c[4]")
 }
 
 // A failed save may have been stored: the coordinator loads and compares.
@@ -44,97 +44,97 @@ func TestFailedSave(t *testing.T) {
 		d := active(t, coordinator.Config{}, "a b", registered("a", "b")...)
 		d.hold = true
 		d.get("b", 1)
-		d.stored("it", "homes allocated a[1]")
+		d.stored("allocation", "homes allocated a[1]")
 		return d
 	}
-	d := begin() // it was stored
+	d := begin() // the change was stored although Save failed
 	first := *d.save
 	d.land()
 	d.step(coordinator.SaveFailed{ID: first.ID})
-	d.want("before it is known", "")
+	d.want("before the load", "")
 	d.loaded()
-	d.want("it was stored", "a host[1], b homes a[1]")
+	d.want("after the load", "a host[1], b homes a[1]")
 
-	d = begin() // not stored: the same change is saved again, and no other
+	d = begin() // the change was not stored: the same change is saved again
 	first = *d.save
 	d.fail()
 	d.get("b", 2)
 	d.loaded()
 	if d.save.ID != first.ID || d.save.Rev != first.Rev {
-		t.Errorf("%+v is asked for again, it was %+v", d.save, first)
+		t.Errorf("the second save is %+v, want %+v", d.save, first)
 	}
-	d.stored("the same", "homes allocated a[1]")
+	d.stored("first retry", "homes allocated a[1]")
 	d.fail()
 	d.loaded()
-	d.stored("not at once any more", "")
+	d.stored("no immediate second retry", "")
 	d.pass(second)
-	d.stored("but later", "homes allocated a[1]")
+	d.stored("second retry after a pause", "homes allocated a[1]")
 	d.saved()
-	d.want("it is stored", "a host[1], b homes a[1]")
+	d.want("after the retry", "a host[1], b homes a[1]")
 
-	d = begin() // a number was taken by a fence
+	d = begin() // a fence took the number
 	d.fail()
 	d.rev++
 	d.loaded()
 	if d.save.Rev != d.rev {
-		t.Errorf("it is stored after %d, want %d", d.save.Rev, d.rev)
+		t.Errorf("the change is saved after event %d, want %d", d.save.Rev, d.rev)
 	}
 	d.saved()
-	d.want("it is stored", "a host[1], b homes a[1]")
+	d.want("after the retry", "a host[1], b homes a[1]")
 
-	d = begin() // it times out, and is stored later
+	d = begin() // the save times out, and the change is stored later
 	d.pass(5 * second)
 	d.sent()
 	d.get("a", 1)
-	d.want("no region gets a message", "")
+	d.want("before the change is stored", "")
 	d.land()
 	d.loaded()
-	d.want("it was stored", "a host[1], b homes a[1]")
+	d.want("after the load", "a host[1], b homes a[1]")
 
 	d = begin() // the acknowledgement arrives during the load
 	d.pass(5 * second)
 	load := d.load
 	d.sent()
 	d.saved()
-	d.want("it was stored", "a host[1], b homes a[1]")
+	d.want("after the acknowledgement", "a host[1], b homes a[1]")
 	d.step(coordinator.Loaded{ID: load})
 	if d.stopped != 0 || d.m.Phase() != coordinator.Active {
-		t.Errorf("an earlier load ends it: %v", d.stopped)
+		t.Errorf("the reply to a superseded load stopped the coordinator: %v", d.stopped)
 	}
 
-	d = begin() // another coordinator has stored a term
+	d = begin() // another coordinator has stored a higher term
 	d.fail()
 	d.state = apply(t, append(registered("a", "b"), started(2))...)
 	d.loaded()
 	if d.stopped != coordinator.SupersededByTerm {
-		t.Errorf("a higher term is stored: %v", d.stopped)
+		t.Errorf("after a load with a higher term: stopped = %v", d.stopped)
 	}
-	d = begin() // the same term
+	d = begin() // another coordinator has stored the same term
 	d.fail()
 	d.state = apply(t, append(registered("a", "b"), started(1))...)
 	d.loaded()
 	if d.stopped != coordinator.SupersededByTerm {
-		t.Errorf("the term is that of another node: %v", d.stopped)
+		t.Errorf("after a load with the term of another node: stopped = %v", d.stopped)
 	}
-	d = begin() // an impossible state
+	d = begin() // the stored state contradicts the change
 	d.fail()
 	d.rev += 3
 	d.state = apply(t, append(registered("a"), event{Kind: coordinator.Started, Term: 1, Node: node("a")})...)
 	d.loaded()
 	if d.stopped != coordinator.Diverged {
-		t.Errorf("something else is stored: %v", d.stopped)
+		t.Errorf("after a load with a contradicting state: stopped = %v", d.stopped)
 	}
-	d = begin() // the store has lost a change: it is saved again
+	d = begin() // the store has lost a change: the coordinator saves it again
 	d.fail()
 	d.state, d.rev = apply(t, registered("a")...), 1
 	d.loaded()
 	if d.stopped != 0 || d.save.Rev != 3 {
-		t.Errorf("the store has lost a change: %v", d.stopped)
+		t.Errorf("after a load that lacks an acknowledged change: stopped = %v", d.stopped)
 	}
 	d = begin()
 	d.step(coordinator.SaveFailed{ID: d.save.ID, Fenced: true})
 	if d.stopped != coordinator.SupersededByTerm {
-		t.Errorf("it is fenced: %v", d.stopped)
+		t.Errorf("after a fenced save: stopped = %v", d.stopped)
 	}
 }
 
@@ -153,15 +153,15 @@ func TestManyShardsTakeFewSaves(t *testing.T) {
 	}
 	for d.state.Shards() < n {
 		if !d.advance() {
-			t.Fatalf("%d shards have a home", d.state.Shards())
+			t.Fatalf("no call is pending, and only %d shards have a home", d.state.Shards())
 		}
 	}
 	if len(d.changes) > 200 {
-		t.Errorf("it took %d saves", len(d.changes))
+		t.Errorf("%d saves, want at most 200", len(d.changes))
 	}
 	for _, r := range d.state.Regions() {
 		if len(r.Shards) < n/3 {
-			t.Errorf("%v has %d", r.Node, len(r.Shards))
+			t.Errorf("%v hosts %d shards, want at least a third", r.Node, len(r.Shards))
 		}
 	}
 	size := 0
@@ -171,7 +171,7 @@ func TestManyShardsTakeFewSaves(t *testing.T) {
 		}
 	}
 	if size > 8*n+len(d.changes)*3*40 {
-		t.Errorf("they take %d bytes", size)
+		t.Errorf("the events take %d bytes", size)
 	}
 }
 

@@ -19,10 +19,10 @@ import (
 type store struct {
 	w        *world
 	register bool
-	events   []event // all that was stored
+	events   []event // all stored events
 	fold     *coordinator.Fold
 	state    coordinator.State
-	known    map[shard]bool // remembered
+	known    map[shard]bool // remembered shards
 }
 
 func (s *store) rev() uint64 { return uint64(len(s.events)) }
@@ -34,14 +34,14 @@ func (s *store) save(c coordinator.Change) (stored, fenced bool) {
 		case c.Term < s.state.Term():
 			return false, true
 		case c.Term == s.state.Term() && c.Rev+uint64(len(c.Events)) == s.rev() && c.After.Equal(s.state):
-			return true, false // again
+			return true, false // an identical change is accepted again
 		}
 	}
 	if c.Rev != s.rev() {
 		return false, false
 	}
 	if c.Term < s.state.Term() {
-		s.w.t.Fatalf("seed %d, %v: a change of term %d is stored in term %d", s.w.seed, s.w.now, c.Term, s.state.Term())
+		s.w.t.Fatalf("seed %d, %v: a change of term %d was stored after term %d", s.w.seed, s.w.now, c.Term, s.state.Term())
 	}
 	for _, e := range c.Events {
 		b := coordinator.AppendEvent(nil, e)
@@ -62,7 +62,7 @@ func (s *store) save(c coordinator.Change) (stored, fenced bool) {
 	return true, false
 }
 
-// do performs a save, with faults.
+// do performs a save with a random fault.
 func (s *store) do(b *simCoordinator, c coordinator.Save) {
 	w := s.w
 	answer := func(in coordinator.Input) { w.after(w.delay(), func() { b.step(in) }) }
@@ -138,34 +138,34 @@ func TestTermIsStoredFirst(t *testing.T) {
 	d.hold = true
 	d.receive("b", coordinator.Message{Kind: coordinator.Register, Instance: 1})
 	if d.load != 0 {
-		t.Error("it loads before the first members")
+		t.Error("Load was requested before the first members")
 	}
 	d.members("a b p")
 	if d.m.Phase() != coordinator.Loading || d.load == 0 {
-		t.Errorf("the phase is %v", d.m.Phase())
+		t.Errorf("after the first members: phase %v, want loading", d.m.Phase())
 	}
 	d.loaded()
-	d.stored("the term", "started a 5")
+	d.stored("new term", "started a 5")
 	d.receive("b", coordinator.Message{Kind: coordinator.Register, Instance: 1})
 	d.get("b", 1)
 	d.pass(3 * second)
 	if d.m.Phase() != coordinator.Claiming {
-		t.Errorf("the phase is %v", d.m.Phase())
+		t.Errorf("while the term is being stored: phase %v, want claiming", d.m.Phase())
 	}
 	d.want("before the term is stored", "")
 	d.saved()
-	d.want("the regions are invited to register", "a register again, b register again, p register again")
-	d.stored("removed regions are terminated", "region terminated c")
+	d.want("after the term is stored", "a register again, b register again, p register again")
+	d.stored("terminations of removed regions", "region terminated c")
 	d.saved()
 	d.receive("a", coordinator.Message{Kind: coordinator.Register})
 	d.receive("b", coordinator.Message{Kind: coordinator.Register})
 	d.get("b", 1, 3, 9)
-	d.want("until the others are known", "a register ack, b register ack, b homes b[1 2]")
+	d.want("while settling", "a register ack, b register ack, b homes b[1 2]")
 	d.pass(500 * time.Millisecond)
-	// The request has its answer, and the shards of c have another home.
-	d.want("then it is active", "b host[1 2], b homes b[1]")
+	// The pending request gets its reply, and the shards of c get another home.
+	d.want("active", "b host[1 2], b homes b[1]")
 	d.saved()
-	d.want("the others", "a host[3 9], b homes a[3 9]")
+	d.want("after the new homes are stored", "a host[3 9], b homes a[3 9]")
 }
 
 func TestEmptyStateIsActiveAtOnce(t *testing.T) {
@@ -174,7 +174,7 @@ func TestEmptyStateIsActiveAtOnce(t *testing.T) {
 	d.members("a")
 	d.loaded()
 	if d.m.Phase() != coordinator.Active || d.m.Term() != 1 {
-		t.Errorf("it is %v in term %d", d.m.Phase(), d.m.Term())
+		t.Errorf("phase %v in term %d, want active in term 1", d.m.Phase(), d.m.Term())
 	}
 }
 
@@ -185,15 +185,15 @@ func TestLoadIsRetried(t *testing.T) {
 	for range 20 {
 		load := d.load
 		d.step(coordinator.LoadFailed{ID: load})
-		d.step(coordinator.Loaded{ID: load}) // too late
+		d.step(coordinator.Loaded{ID: load}) // late
 		d.pass(second)
 		if d.load == load || d.m.Phase() != coordinator.Loading {
-			t.Fatalf("after a failure it is %v, load %d", d.m.Phase(), d.load)
+			t.Fatalf("after a failed load: phase %v, load %d", d.m.Phase(), d.load)
 		}
 	}
 	d.loaded()
 	if d.m.Phase() != coordinator.Active {
-		t.Errorf("the phase is %v", d.m.Phase())
+		t.Errorf("after the load: phase %v, want active", d.m.Phase())
 	}
 }
 
@@ -206,14 +206,14 @@ func TestLostClaimIsRepeated(t *testing.T) {
 	d.state, d.rev = apply(t, append(registered("b"), started(5))...), 2 // another coordinator was first
 	d.fail()
 	d.loaded()
-	d.stored("a higher term", "started a 5; started a 6")
-	// It was stored, and the acknowledgement was lost.
+	d.stored("claim of a higher term", "started a 5; started a 6")
+	// The claim is stored, but its acknowledgement is lost.
 	d.land()
 	d.step(coordinator.SaveFailed{ID: 99})
 	d.pass(5 * second)
 	d.loaded()
 	if d.m.Phase() != coordinator.Settling || d.m.Term() != 6 {
-		t.Errorf("it is %v in term %d", d.m.Phase(), d.m.Term())
+		t.Errorf("phase %v in term %d, want settling in term 6", d.m.Phase(), d.m.Term())
 	}
 }
 
@@ -228,14 +228,14 @@ func TestClaimIsRepeatedWithDelay(t *testing.T) {
 		d.fail()
 		d.loaded()
 		if before > 1 && len(d.changes) > before {
-			t.Fatal("it is stored again at once, again and again")
+			t.Fatal("the claim was saved twice without a pause")
 		}
 		d.pass(second)
 	}
-	d.stored("the claim is repeated", "started a 5; started a 5; started a 5; started a 5; started a 5; started a 5")
+	d.stored("repeated claims", "started a 5; started a 5; started a 5; started a 5; started a 5; started a 5")
 	d.step(coordinator.SaveFailed{ID: d.save.ID, Fenced: true})
 	if d.stopped != coordinator.SupersededByTerm {
-		t.Errorf("it ends: %v", d.stopped)
+		t.Errorf("after a fenced claim: stopped = %v", d.stopped)
 	}
 }
 
@@ -251,12 +251,12 @@ func TestHigherTermEndsCoordinator(t *testing.T) {
 		"another type":               {coordinator.Message{Kind: coordinator.Fenced, Type: "order", Term: 2}, false},
 		"a lower term":               {coordinator.Message{Kind: coordinator.Fenced}, false},
 		"a message of a coordinator": {coordinator.Message{Kind: coordinator.Host, Term: 1}, false},
-		"no known message":           {coordinator.Message{Kind: 200}, false},
+		"unknown kind":               {coordinator.Message{Kind: 200}, false},
 	} {
 		d := active(t, coordinator.Config{}, "a b", registered("b")...)
 		d.receive("b", test.message)
 		if (d.stopped == coordinator.SupersededByTerm) != test.ends || (d.m.Phase() == coordinator.Ended) != test.ends {
-			t.Errorf("%s: it is %v, ended: %v", name, d.m.Phase(), d.stopped)
+			t.Errorf("%s: phase %v, stopped = %v", name, d.m.Phase(), d.stopped)
 		}
 		if !test.ends {
 			continue
@@ -264,14 +264,14 @@ func TestHigherTermEndsCoordinator(t *testing.T) {
 		d.members("a")
 		d.get("b", 1)
 		d.pass(100 * second)
-		d.want(name+", afterwards", "")
+		d.want(name+", after the end", "")
 		if d.m.Next() != coordinator.Never {
-			t.Errorf("%s: the next tick is at %v", name, d.m.Next())
+			t.Errorf("%s: Next() = %v after the end, want Never", name, d.m.Next())
 		}
 	}
 }
 
-// Messages with a lower term are answered with RegisterAgain.
+// Messages with a lower term are answered with RegisterAgain. Messages of other nodes than members are ignored.
 func TestOldMessagesAreIgnored(t *testing.T) {
 	t.Parallel()
 	d := active(t, coordinator.Config{}, "a b", append(registered("b"), started(4), allocated("b", 1))...)
@@ -280,9 +280,9 @@ func TestOldMessagesAreIgnored(t *testing.T) {
 	round := d.round("b")
 	d.sent()
 	d.receive("b", coordinator.Message{Kind: coordinator.BeginHandOffAck, Term: 4, Round: round})
-	d.want("an acknowledgement of the term before", "b register again")
+	d.want("acknowledgement with the previous term", "b register again")
 	d.receive("x", coordinator.Message{Kind: coordinator.GetHomes, Shards: []shard{1}})
-	d.want("a stranger", "")
+	d.want("message of a node that is not a member", "")
 }
 
 func TestTerminate(t *testing.T) {
@@ -290,27 +290,27 @@ func TestTerminate(t *testing.T) {
 	d := drive(t, coordinator.Config{})
 	d.members("a")
 	if d.step(coordinator.Terminate{}); d.stopped != coordinator.Terminated {
-		t.Error("it does not end while it loads")
+		t.Error("Terminate while loading did not end the coordinator")
 	}
 	d = active(t, coordinator.Config{}, "a b", registered("b")...)
 	if d.step(coordinator.Terminate{}); d.stopped != coordinator.Terminated {
-		t.Error("it does not end without a region")
+		t.Error("Terminate without a region on this node did not end the coordinator")
 	}
 	d = active(t, coordinator.Config{}, "a b", registered("a", "b")...)
 	if d.step(coordinator.Terminate{Now: true}); d.stopped != coordinator.Terminated {
-		t.Error("it does not end at once")
+		t.Error("Terminate with Now did not end the coordinator")
 	}
 	d = active(t, coordinator.Config{}, "a b", append(registered("a", "b"), allocated("a", 1))...)
 	d.step(coordinator.Terminate{})
 	if d.stopped != 0 || !d.shutDown {
-		t.Error("it does not wait for its region")
+		t.Error("Terminate did not request the shutdown of the region first")
 	}
 	d.receive("a", coordinator.Message{Kind: coordinator.GracefulShutdown, Instance: 1})
 	d.move(1, "a", "b")
-	d.want("the shard moves", "b host[1]")
+	d.want("hand-off of the shard", "b host[1]")
 	d.receive("a", coordinator.Message{Kind: coordinator.RegionStopped, Instance: 1})
 	if d.stopped != coordinator.Terminated {
-		t.Error("it does not end after its region")
+		t.Error("the coordinator did not end after its region had stopped")
 	}
 }
 
@@ -331,7 +331,7 @@ func TestRepairsAreNoted(t *testing.T) {
 	d.members("a")
 	d.step(coordinator.Loaded{ID: d.load, Repairs: []string{"shard 1 has no home"}, Repaired: 7})
 	if d.noted(coordinator.Repaired) != 1 {
-		t.Errorf("the notes are %+v", d.notes)
+		t.Errorf("the notes are %+v, want one about repairs", d.notes)
 	}
 }
 
