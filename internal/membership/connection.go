@@ -15,18 +15,19 @@ type Connectivity uint8
 // The values of Connectivity.
 const (
 	// Confirmed: the node was never disconnected for long, or its membership has been confirmed
-	// since, or a reachable member was not disconnected. It may decide.
+	// since, or a reachable member was not disconnected. The node may decide.
 	Confirmed Connectivity = iota
-	// Isolated: the node does not receive its own heartbeats. It must not decide.
+	// Isolated: the node does not receive its own heartbeats. The node must not decide.
 	Isolated
 	// Unconfirmed: the node and all reachable members were disconnected for long. The unreachable
 	// members may have downed them one by one and continue as a smaller and smaller group, so the
-	// sizes of the two sides in this node's view are no evidence. It must not decide.
+	// sizes of the two sides in this node's view are not evidence. The node must not decide.
 	Unconfirmed
 	// LostTogether: the node and all reachable members were disconnected for long, but they lost
 	// their connections when no member was missing, hence at about the same time. If the
-	// unreachable members have decided, they decided about all of these together. The node may
-	// decide with a strategy that lets one of two sides survive whenever each of them decides.
+	// unreachable members have decided, they decided about all of these nodes together. The node
+	// may decide with a strategy by which one of two sides survives, no matter when each side
+	// decides.
 	LostTogether
 )
 
@@ -37,13 +38,14 @@ type Absence uint8
 
 // The numbers are those of the wire format and never change.
 const (
-	// Present: it was not disconnected for long, and may host.
+	// Present: the sender was not disconnected for long, and may host.
 	Present Absence = iota
-	// Away: it was disconnected for long or still is, so its own membership is not confirmed.
+	// Away: the sender was disconnected for long or still is, so its own membership is not
+	// confirmed.
 	Away
-	// Halted: it was not disconnected, but is suspended until there is a downing decision.
+	// Halted: the sender was not disconnected, but is suspended until there is a downing decision.
 	Halted
-	// AwayFromWell: it was disconnected once, beginning when no member was missing.
+	// AwayFromWell: the sender was disconnected once, and no member was missing when that began.
 	AwayFromWell
 )
 
@@ -101,9 +103,9 @@ func (m *Machine) startGiveUpTimer() {
 	}
 }
 
-// giveUp ends a node whose membership no connected member has confirmed and without a decision
-// about the missing members. Otherwise it could wait forever for members that never return. A new
-// node can be started instead.
+// giveUp ends this node if no connected member has confirmed its membership and there is no
+// decision about the missing members. Otherwise the node could wait forever for members that never
+// return. A new node can be started instead.
 func (m *Machine) giveUp() {
 	me := m.me()
 	switch {
@@ -121,9 +123,9 @@ func (m *Machine) giveUp() {
 // path as all messages.
 type link struct {
 	state     linkState
-	nr        uint64        // of the last one
-	floor     uint64        // the first one that counts
-	heard     time.Duration // when the last one was received
+	nr        uint64        // of the last heartbeat
+	floor     uint64        // the first heartbeat that counts
+	heard     time.Duration // when the last heartbeat was received
 	suspended bool
 	// gone: the node was silent for so long that others may have downed it, and its membership has
 	// not been confirmed since.
@@ -226,7 +228,7 @@ func (m *Machine) connect() {
 		}
 		return
 	}
-	for i := range m.names { // the silence is no evidence
+	for i := range m.names { // the silence is not evidence
 		m.names[i].since = m.now
 	}
 	m.watch.floor = m.watch.nr + 1

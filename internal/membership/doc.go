@@ -29,12 +29,12 @@
 //   - A removed node never becomes a member again. A restarted process is a different node.
 //   - A node becomes Up only after all members that are Up or Leaving have seen that it joins.
 //   - A node that does not receive its own heartbeats suspects no other node, because their silence
-//     is no evidence then. After a while it stops hosting. It resumes only when all reachable members
-//     have confirmed its membership and one of them was not disconnected itself, or when all members
-//     have confirmed it. Until then it takes no downing decision, unless all reachable members lost
-//     their connections together with it (see Connectivity).
-//   - A silent node is not removed by this package. The resolver in package splitbrain or an operator
-//     decides that.
+//     is not evidence then. After a while the node stops hosting. It resumes only when all
+//     reachable members have confirmed its membership and one of them was not disconnected itself,
+//     or when all members have confirmed it. Until then it takes no downing decision, unless all
+//     reachable members lost their connections together with it (see Connectivity).
+//   - A silent node is not removed by this package. The resolver in package splitbrain or an
+//     operator decides that.
 //
 // # Limits
 //

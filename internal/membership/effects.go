@@ -14,7 +14,7 @@ import (
 type Effects struct {
 	// Log are log lines.
 	Log []Line
-	// Quarantine are nodes with which no messages may be exchanged any more on any lane, except the
+	// Quarantine are nodes with which no more messages may be exchanged on any lane, except the
 	// messages in Send.
 	Quarantine []identity.Node
 	// Send are messages for the control lane, in order. Each is sent at most once.
@@ -45,8 +45,8 @@ const (
 	Error
 )
 
-// Line is a log line. The shell adds the key "node" with this node. Another node that a line is
-// about has the key "member", or that of its role.
+// Line is a log line. The shell adds the key "node" with this node. A line about another node has
+// that node under the key "member", or under the key for its role.
 type Line struct {
 	Level   Level
 	Message string
@@ -133,7 +133,7 @@ const (
 	Connected
 	// Resumed: the node may host again.
 	Resumed
-	// Stopped: the membership has ended for good.
+	// Stopped: the membership has ended permanently.
 	Stopped
 )
 
@@ -201,7 +201,7 @@ type PrepareForShutdown struct{}
 // ExitingDone reports that the hand-over before the removal of this node is done.
 type ExitingDone struct{}
 
-// Quarantine reports that messages to a node cannot be delivered any more.
+// Quarantine reports that messages to a node can no longer be delivered.
 type Quarantine struct{ Node identity.Node }
 
 // LinkLost reports that the connection to the broker is lost.

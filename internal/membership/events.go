@@ -97,7 +97,7 @@ func (m *Machine) memberGone(old *identity.Member) {
 	m.soon(timerGrave, m.now+m.s.QuarantineRemovedAfter)
 }
 
-// reachabilityEvents publishes changes of the reachability of members, and reports whether there
+// reachabilityEvents publishes changes of the reachability of members. It returns true if there
 // were none.
 func (m *Machine) reachabilityEvents(before []identity.Node) bool {
 	var bad, good []Event

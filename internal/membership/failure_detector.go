@@ -31,8 +31,8 @@ func (w *watch) find(n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(w.monitors, n, func(o *monitor, n identity.Node) int { return o.node.Compare(n) })
 }
 
-// remonitor recomputes the monitored members. A former one that does not reply stays until it
-// replies or is removed.
+// remonitor recomputes the monitored members. A former monitored member that does not reply stays
+// monitored until it replies or is removed.
 func (m *Machine) remonitor() {
 	wanted := monitored(m.gossip.Members(), m.cache.unreachable, m.self, m.breadth())
 	next := make([]*monitor, 0, len(wanted))
@@ -56,9 +56,9 @@ func (m *Machine) remonitor() {
 }
 
 // breadth returns how many members this node monitors. A node that finds as many members
-// unreachable as it usually monitors is on the small side of a partition, and monitors all. If it
-// found out about the others only a few at a time, the view would not become stable in time for
-// downing, and this side would be downed even if it should survive.
+// unreachable as it usually monitors is on the small side of a partition, and monitors all. If the
+// node found the others unreachable only a few at a time, the view would not become stable in time
+// for downing. Then this side would be downed even if it should survive.
 func (m *Machine) breadth() int {
 	silent := 0
 	m.gossip.Reachability().of(m.self, func(rec Record) {
@@ -157,9 +157,9 @@ func (m *Machine) reap() {
 	m.pingUnreachable()
 }
 
-// pingUnreachable sends a Ping to one of the members that this node finds unreachable. Gossip is
-// not sent there, and a heartbeat has no other reply, so a member that has quarantined this node
-// would otherwise never report it.
+// pingUnreachable sends a Ping to one of the members that this node finds unreachable. This node
+// sends no gossip to such a member, and a member that has quarantined this node does not reply to
+// its heartbeats. Without the Ping, that member would never report the quarantine.
 func (m *Machine) pingUnreachable() {
 	var silent []identity.Node
 	m.gossip.Reachability().of(m.self, func(rec Record) {
@@ -189,10 +189,11 @@ type Detector struct {
 	squares float64
 }
 
-// NewDetector returns a detector without samples. It suspects nothing until the first heartbeat. The
-// settings need Threshold, MaxSamples, MinStdDeviation, without which very regular heartbeats would
-// make the detector too sensitive, AcceptablePause, which is added to the mean interval, and
-// HeartbeatInterval, the assumed interval before the first sample. They must not change.
+// NewDetector returns a detector without samples. It suspects nothing until the first heartbeat.
+// The detector uses five settings, which must not change: Threshold, MaxSamples, MinStdDeviation,
+// AcceptablePause and HeartbeatInterval. Without MinStdDeviation, very regular heartbeats would
+// make the detector too sensitive. AcceptablePause is added to the mean interval. HeartbeatInterval
+// is the assumed interval before the first sample.
 func NewDetector(cfg *Settings) *Detector { return &Detector{cfg: cfg} }
 
 // Beat records a heartbeat. An interval during which the node was suspected is not kept, so that

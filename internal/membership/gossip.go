@@ -253,8 +253,8 @@ func findTombstone(all []Tombstone, n identity.Node) (int, bool) {
 // Merge returns the union of two concurrent states. Merging is commutative, associative and
 // idempotent. No member has seen the result.
 //
-// tick is true if the result contains changes of a removed node that the removing node did not
-// know. They are not in the merged clock, so the merging node must add a tick of its own; otherwise
+// tick is true if the result contains changes of a removed node that the removing node had not
+// seen. They are not in the merged clock, so the merging node must add a tick of its own; otherwise
 // two different contents could have the same clock.
 //
 // A member that is Down or Exiting on one side and unknown to the other is kept unless there is a

@@ -27,8 +27,9 @@ const (
 	// seedRetry is the time between two requests to the seeds: some may not run yet, or cannot
 	// accept nodes yet.
 	seedRetry = time.Second
-	// joinAgain is the time between two join requests to one node. That node may first have to find
-	// out whether the previous owner of the name is dead, and does not report when it has.
+	// joinAgain is the time between two join requests to one node. That node may first have to
+	// check whether the previous owner of the name is dead. It does not report the end of this
+	// check.
 	joinAgain = time.Second
 	// claimWait is the minimum time that a node waits for another process with its name to reply
 	// before it founds a cluster.
@@ -89,7 +90,7 @@ func (m *Machine) mayJoin() bool {
 }
 
 // beginJoin starts or restarts joining. No requests are sent before the node receives its own
-// heartbeats: while the broker is unavailable the silence of others is no evidence, and a seed
+// heartbeats: while the broker is unavailable the silence of others is not evidence, and a seed
 // would found a second cluster.
 func (m *Machine) beginJoin() {
 	m.phase = idle
@@ -147,7 +148,7 @@ func (m *Machine) joinLate() {
 		m.beginJoin()
 	case m.phase != askingSeeds:
 	case m.link.state != linkUp || m.now-m.link.heard > 2*m.s.HeartbeatInterval:
-		m.join.since = m.now // the silence is no evidence
+		m.join.since = m.now // the silence is not evidence
 		m.again(timerJoin, seedRetry)
 		if m.join.first {
 			m.askSeeds()
@@ -344,9 +345,9 @@ func (m *Machine) initJoinAck(from identity.Node, msg InitJoinAck) {
 	}
 }
 
-// initJoinNack handles the reply of a seed that cannot accept nodes. The first seed remembers that
-// seed as waiting as well: it may have sent its request before this node ran. That seed compares
-// the settings itself.
+// initJoinNack handles the reply of a seed that cannot accept nodes. The first seed remembers the
+// declining seed as waiting, because that seed may have sent its request before this node ran. The
+// declining seed compares the settings itself.
 func (m *Machine) initJoinNack(from identity.Node) {
 	switch {
 	case m.phase != askingSeeds || !slices.Contains(m.join.seeds, from.Name):
@@ -359,8 +360,8 @@ func (m *Machine) initJoinNack(from identity.Node) {
 	}
 }
 
-// declined lets the first seed found a cluster if no other seed can accept it, but not before
-// another process with its name had time to reply.
+// declined lets the first seed found a cluster if no other seed can accept the first seed. Another
+// process with the same name must have had time to reply before.
 func (m *Machine) declined(seed string) {
 	if !slices.Contains(m.join.nacked, seed) {
 		m.join.nacked = append(m.join.nacked, seed)
@@ -417,9 +418,9 @@ func (m *Machine) joinAsked(from identity.Node, msg Join) {
 	m.sendWelcome(from)
 }
 
-// stranger handles the report of another member that it does not know this node, which gossips with
-// it. The member that accepted this node crashed before it propagated that. While this node is not
-// Up it repeats its join request.
+// stranger handles the report of another member that this node, which gossips with it, is not a
+// member in its state. The member that accepted this node crashed before it propagated the change.
+// While this node is not Up, it repeats its join request.
 func (m *Machine) stranger(from identity.Node) {
 	if !m.asksAgain(from) {
 		m.drop(DropUnexpected)

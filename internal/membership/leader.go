@@ -144,9 +144,9 @@ func (m *Machine) leadDiverged() {
 	m.change(c)
 }
 
-// sendToExiting sends the state at once to Exiting members, because when many leave there may soon
-// be no member to do so, and to the oldest members, because they may run what has to be handed
-// over.
+// sendToExiting sends the state at once to two kinds of members. When many members leave, there may
+// soon be no member left that could send it to the Exiting members. The oldest members may run
+// singletons that have to be handed over.
 func (m *Machine) sendToExiting(exiting []*identity.Member) {
 	told := []identity.Node{m.self}
 	for _, o := range exiting {
@@ -203,7 +203,7 @@ func (g Gossip) unreachable(ignored func(*identity.Member) bool) bitmap {
 // Converged reports whether the members agree on this state, as far as self knows: all unreachable
 // members are Down or Exiting, and all members that are Up, Leaving or about to shut down have seen
 // it. If there are no such members, Joining and WeaklyUp ones must have seen it. Members for which
-// confirmed returns true, because they are ready to be removed, do not count; nil is none.
+// confirmed returns true, because they are ready to be removed, do not count; nil ignores none.
 func (g Gossip) Converged(self identity.Node, confirmed func(identity.Node) bool) bool {
 	return len(g.blocking(self, confirmed, 1)) == 0
 }
@@ -246,8 +246,9 @@ func (g Gossip) blocking(self identity.Node, confirmed func(identity.Node) bool,
 }
 
 // leader returns the leader in the view of self: the first member that is Up, Leaving or about to
-// shut down, among those that are eligible, and reachable or self. If there is none, it is the first
-// of the members with the best other status, except Down. It is the zero node if there is none.
+// shut down, among those that are eligible, and reachable or self. If there is none, it is the
+// first of the members with the best other status, except Down. It is the zero node if there is
+// none.
 func leader(members []*identity.Member, unreachable bitmap, self identity.Node, eligible func(*identity.Member) bool) identity.Node {
 	var best *identity.Member
 	for i, m := range members {

@@ -9,15 +9,16 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// A leaving member waits until all members know, and its process does not wait for long. Therefore
-// gossip is faster while members leave, and the leader acts as soon as the members agree. If many
-// members leave one after another, each change would start this again: a member that wants to leave
-// lets earlier ones finish first, and then leaves together with all others that have waited.
+// A leaving member waits until all members have seen that it leaves, but its process does not wait
+// for long. Therefore gossip is faster while members leave, and the leader acts as soon as the
+// members agree. If many members leave one after another, each change would start this again: a
+// member that wants to leave lets earlier ones finish first, and then leaves together with all
+// others that have waited.
 
 const (
 	// rushMembers is the number of members up to which gossip is faster while some leave.
 	rushMembers = 128
-	// rushFactor is the factor by which it is faster.
+	// rushFactor is the factor by which gossip is faster.
 	rushFactor = 10
 	// leaveWait is how many gossip intervals a node waits for others to leave first.
 	leaveWait = 3
@@ -74,7 +75,8 @@ func (m *Machine) handleLeaving() {
 	m.scheduleFastRound()
 }
 
-// isLeavingFast reports whether members are leaving and some members that can see it may not have.
+// isLeavingFast reports whether members are leaving and some reachable members may not have seen
+// the latest state.
 func (m *Machine) isLeavingFast() bool {
 	if !m.cache.anyLeaving || len(m.gossip.members) > rushMembers {
 		return false

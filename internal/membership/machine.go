@@ -239,8 +239,8 @@ func (m *Machine) again(t timer, after time.Duration) { m.timers[t] = m.now + af
 
 func (m *Machine) soon(t timer, at time.Duration) { m.timers[t] = min(m.timers[t], at) }
 
-// begin starts a step. A node that was not running in time may have been downed meanwhile, so
-// pending inputs are no evidence of its membership.
+// begin starts a step. A node that was paused may have been downed during the pause, so pending
+// inputs are not evidence of its membership.
 func (m *Machine) begin(now time.Duration) {
 	m.out = Effects{}
 	late := max(m.now, now) - m.Next()
@@ -319,7 +319,7 @@ const (
 	DropUnreachable             // this node finds its sender unreachable
 	DropQuarantined             // its sender is quarantined
 	DropExpired                 // it was too old when it was handled
-	DropUnknown                 // its sender does not know this node
+	DropUnknown                 // this node is not a member for its sender
 	DropEarly                   // this node is not a member
 	DropUnexpected              // this node does not wait for it
 	DropRemoved                 // its sender was removed
@@ -345,7 +345,7 @@ const (
 	TimeoutHeartbeat                    // a member became unreachable
 	TimeoutName                         // an old incarnation has not replied
 	TimeoutEcho                         // the node does not receive its own heartbeats
-	TimeoutSuspend                      // the node was suspended for that
+	TimeoutSuspend                      // the node was suspended after TimeoutEcho
 	TimeoutUndecided                    // no downing decision about unreachable members
 	TimeoutLiveness                     // no confirmation of the membership after a disconnection
 	TimeoutConvergence                  // Joining members became WeaklyUp

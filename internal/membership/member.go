@@ -93,7 +93,7 @@ func countsForConvergence(s identity.Status) bool {
 	return s == identity.Up || s == identity.Leaving || s == identity.PreparingForShutdown || s == identity.ReadyForShutdown
 }
 
-// isGone reports whether a member with this status takes no part in decisions any more.
+// isGone reports whether a member with this status no longer takes part in decisions.
 func isGone(s identity.Status) bool { return s == identity.Down || s == identity.Exiting }
 
 // versionText returns the wire format of a version, which is empty for the zero value.

@@ -47,8 +47,8 @@ func (k Kind) String() string {
 		"quarantined", "stranger", "doubt", "vouch")
 }
 
-// Message is a message of the membership protocol. All messages use the control lane. The sender is
-// known from the transport and is not part of the message. InitJoin, Join and Ping are sent to a
+// Message is a message of the membership protocol. All messages use the control lane. The transport
+// provides the sender, which is not part of the message. InitJoin, Join and Ping are sent to a
 // name, all others to an incarnation.
 type Message interface{ kind() Kind }
 
@@ -84,11 +84,11 @@ type Ping struct{ Node identity.Node }
 // Pong replies to a Ping.
 type Pong struct{}
 
-// Digests has digests of the sender's version and of the set of members that have seen it. The zero
-// Seen matches any set.
+// Digests has digests of the sender's version of the gossip and of the set of members that have
+// seen that version. The zero Seen matches any set.
 type Digests struct{ Version, Seen Digest }
 
-// Versions has the same in full. It is sent if the versions differ.
+// Versions has the sender's clock instead of its digest. It is sent if the versions differ.
 type Versions struct {
 	Clock Clock
 	Seen  Digest
@@ -127,11 +127,11 @@ type Echo struct{ Nr uint64 }
 // ExitingConfirmed reports that the sender is ready to be removed.
 type ExitingConfirmed struct{}
 
-// Quarantined reports that the sender accepts no messages from the receiver any more.
+// Quarantined reports that the sender accepts no more messages from the receiver.
 type Quarantined struct{}
 
-// Stranger reports to a node that gossips that it is not a member as far as the sender knows. A
-// node receives it if the member that accepted it crashed right afterwards.
+// Stranger replies to gossip from a node that is not a member in the state of the sender. A node
+// receives it if the member that accepted that node crashed right afterwards.
 type Stranger struct{}
 
 // LivenessQuery asks a member to confirm the membership of the sender, which was disconnected for

@@ -50,7 +50,7 @@ func (m *Machine) checkNames() {
 		switch {
 		case m.gossip.Member(c.holder) == nil:
 		case m.link.state != linkUp || m.link.suspended || m.now-m.link.heard >= 2*m.s.HeartbeatInterval:
-			c.since = m.now // the silence is no evidence
+			c.since = m.now // the silence is not evidence
 			open = append(open, c)
 		case m.now-c.since >= m.s.AcceptablePause:
 			silent = append(silent, c.holder)
@@ -79,12 +79,13 @@ func (m *Machine) restarted(holder identity.Node) {
 }
 
 // Of all processes with one name only one may found a cluster. Before a node founds a cluster it
-// sends InitJoin to its own name as well as to the seeds. A member that receives it replies with
-// NameInUse; of two joining nodes the one with the lower UID does. After it has founded a cluster,
-// and as long as it is the only member, it repeatedly sends a Ping to its own name. This ends a
-// node that is only joining. A member that was accepted or has accepted another node replies; of
-// two that are alone the one with the lower UID does. So exactly one remains, even if messages are
-// late or lost: a node is ended only by one that has progressed further, or as far and has a lower
+// sends InitJoin to its own name as well as to the seeds. A member that receives the InitJoin
+// replies with NameInUse. Of two joining nodes, the one with the lower UID replies. After a node
+// has founded a cluster, and as long as it is the only member, it repeatedly sends a Ping to its
+// own name. The Ping ends a node that is only joining. A member that was accepted or has accepted
+// another node replies to the Ping. Of two nodes that are each alone in a cluster, the one with the
+// lower UID replies. So exactly one node remains, even if messages are late or lost: a node is
+// ended only by a node that has progressed further, or has progressed equally far and has a lower
 // UID.
 
 // askNamesake asks whether another process with this node's name is alive or may found a cluster.
@@ -99,7 +100,7 @@ func (m *Machine) namesakeAsks(from identity.Node) {
 	switch {
 	case m.phase == member && m.me().Status != identity.Down, asks && m.self.UID < from.UID:
 		m.send(from, NameInUse{m.self})
-	case asks: // it may have missed the request that it should have answered
+	case asks: // the other process may have missed the request that it should have answered
 		m.askNamesake()
 	}
 }
@@ -118,8 +119,8 @@ func (m *Machine) nameTaken(holder identity.Node) {
 	m.stopFor(NameTaken, holder.String())
 }
 
-// ping replies that this node is alive, unless it is about to stop. A removed node is informed: it
-// may be looking for a member whose name this node has now.
+// ping replies that this node is alive, unless it is about to stop. A removed node is informed,
+// because it may have sent the Ping to a member whose name this node has now.
 func (m *Machine) ping(from identity.Node, msg Ping) {
 	if m.phase == member && m.gossip.Removed(from) {
 		m.drop(DropRemoved)
@@ -163,7 +164,7 @@ func (m *Machine) nameInUse(from identity.Node, msg NameInUse) {
 }
 
 // duplicates returns the members that must be removed because another member has their name: two
-// nodes accepted them without knowing of each other. The older one stays.
+// nodes accepted them independently. The older member stays.
 func duplicates(members []*identity.Member) (losers []*identity.Member) {
 	for i := 1; i < len(members); i++ {
 		keep := members[i-1]

@@ -17,7 +17,7 @@ type Reach uint8
 const (
 	Reachable Reach = 1 + iota
 	Unreachable
-	// Terminated: it is known to be dead. This is final.
+	// Terminated: the node is known to be dead. This is final.
 	Terminated
 )
 
@@ -36,7 +36,7 @@ type Reachability struct {
 // Observer is the row of one observing node.
 type Observer struct {
 	Node identity.Node
-	// Version counts its changes.
+	// Version counts the changes of the row.
 	Version uint64
 	// Records are sorted by subject. Subjects that were never unreachable have no record, and there
 	// are no records while all subjects are reachable.

@@ -109,7 +109,7 @@ func (m *Machine) listensTo(from identity.Node) bool {
 	switch {
 	case m.gossip.Removed(from):
 		m.drop(DropRemoved)
-		m.send(from, Quarantined{}) // it may know no other node that could inform it
+		m.send(from, Quarantined{}) // possibly no other node informs it
 	case m.gossip.Member(from) == nil:
 		m.drop(DropStranger)
 		m.send(from, Stranger{})
@@ -150,7 +150,7 @@ func (m *Machine) exclude(n identity.Node) {
 }
 
 // refuse reports whether a sender is quarantined, and notifies it. A node that has left is notified
-// as well: if it still sends messages, it was removed before it knew.
+// as well: if it still sends messages, it was removed before it noticed that.
 func (m *Machine) refuse(from identity.Node, kind Kind) bool {
 	e, known := m.quarantine[from]
 	if !known {
@@ -164,13 +164,14 @@ func (m *Machine) refuse(from identity.Node, kind Kind) bool {
 	return true
 }
 
-// quarantined handles the report of a member that it has quarantined this node, or of a later
-// incarnation of a member that this node was removed. This node ends, not the other.
+// quarantined handles two reports: a member has quarantined this node, or a later incarnation of a
+// member reports that this node was removed. This node ends; the sender does not.
 func (m *Machine) quarantined(from identity.Node) {
 	asked := m.phase == askingSeeds && slices.Contains(m.join.seeds, from.Name) || m.phase == joining && m.join.name == from.Name
 	if asked {
-		// It was accepted and removed without knowing of it. Another incarnation may join.
-		m.log(Error, "node was removed before it learned that it had joined", Attr{"by", from})
+		// This incarnation was accepted and removed before it noticed that. Another incarnation may
+		// join.
+		m.log(Error, "join: node was removed before its welcome arrived", Attr{"by", from})
 		m.stop(WasDowned)
 		return
 	}

@@ -17,9 +17,9 @@ import (
 var ErrInvalid = errors.New("membership: invalid")
 
 // Settings tune the protocol. The zero value of each field is its default. cluster.Settings has the
-// same fields and documents them. Four defaults differ, because this package does not know the
-// downing settings: SuspendAfter is 20 s, LeavingUndecidedAfter is UndecidedAfter, and
-// UndecidedAfter and GiveUpAfter are forever.
+// same fields and documents them. Four defaults differ, because this package has no downing
+// settings: SuspendAfter is 20 s, LeavingUndecidedAfter is UndecidedAfter, and UndecidedAfter and
+// GiveUpAfter are unlimited.
 type Settings struct {
 	SeedNodeTimeout        time.Duration
 	RetryJoinAfter         time.Duration
@@ -122,7 +122,7 @@ func (s *Settings) validate() fielderror.Errors {
 	return errs
 }
 
-// differentView is the probability with which one of n members prefers another that has not seen
+// differentView is the probability with which one of n members prefers a member that has not seen
 // the last change.
 func (s *Settings) differentView(n int) float64 {
 	low, high := s.ReduceDifferentView, 3*s.ReduceDifferentView

@@ -11,26 +11,25 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// livenessCheck is the state of a node that was suspended and is connected again, and does not know
-// whether it is still a member. Other members may have downed it in this time, and run its
-// singletons and shards. It repeatedly sends a LivenessQuery to all members that may be alive, and
-// resumes when
+// livenessCheck is the state of a node that was suspended and is connected again. Other members may
+// have downed the node in this time, and may run its singletons and shards. The node repeatedly
+// sends a LivenessQuery to all members that may be alive, and resumes when
 //
 //   - all reachable members have replied with a LivenessReply, at a version of the gossip that this
-//     node has: so all members that they know have been asked too; and
-//   - one of them, a full member, was not disconnected itself: it belongs to the part of the cluster
-//     that has continued, and that part has this node as a member. Alternatively, all members that are
-//     neither Down nor Exiting have replied.
+//     node has, so that this node has asked all their members too; and
+//   - one of them, a full member, was not disconnected itself. It belongs to the part of the
+//     cluster that has continued, so this node is a member there. Alternatively, all members that
+//     are neither Down nor Exiting have replied.
 //
 // Replies of members that were disconnected themselves are not sufficient while any member is
 // silent: they may have been disconnected together with this node and downed by the silent ones.
 // They are sufficient once the silent ones are down; Connectivity defines whether the present
 // members may decide that. So all members resume after the broker was unavailable for all. If one
-// of them crashed meanwhile, the others resume after it was downed. A node that reaches no member
-// with evidence stays suspended and finally ends.
+// of them crashed during the outage, the others resume after it was downed. A node that reaches no
+// member with evidence stays suspended and finally ends.
 type livenessCheck struct {
 	open bool
-	// nr distinguishes the replies to this doubt from those to earlier ones.
+	// nr distinguishes the replies to this check from replies to earlier checks.
 	nr uint64
 	// by are the members that have replied, sorted.
 	by []confirmation
@@ -43,7 +42,7 @@ type livenessCheck struct {
 type confirmation struct {
 	node    identity.Node
 	absence Absence
-	// known: this node has the whole state that the confirming member had.
+	// known: this node has received the whole state of the confirming member.
 	known bool
 }
 
@@ -135,8 +134,8 @@ func (d *livenessCheck) find(n identity.Node) (int, bool) {
 	return slices.BinarySearchFunc(d.by, n, func(v confirmation, n identity.Node) int { return v.node.Compare(n) })
 }
 
-// resume resumes hosting if the membership is proven, and reports whether no requests are needed
-// any more.
+// resume resumes hosting if the membership is proven. It returns true if no more requests are
+// needed.
 func (m *Machine) resume() bool {
 	me := m.me()
 	if me.Status == identity.Down { // it is about to stop
@@ -182,16 +181,16 @@ func (m *Machine) resume() bool {
 }
 
 // undecided measures how long a downing decision has been pending. Members that cannot reach this
-// node down it after a time of their own, which this node cannot see, and which does not restart
-// when the timer of this node does: after a pause, a lost connection, or because another member is
-// missing too. Therefore the time starts when all members last agreed that all are reachable. Only
-// such an agreement, or a decision about all unreachable members, resets it.
+// node down it after a time that they measure themselves. A pause, a lost connection or another
+// missing member may restart the timer of this node, but not theirs. Therefore this node measures
+// from the last moment at which all members agreed that all are reachable. Only such an agreement,
+// or a decision about all unreachable members, resets it.
 type undecided struct {
-	// since is when a member first was unreachable, or the last heartbeat before this node was
-	// disconnected. It is Never while all members agree that all are reachable.
+	// since is the time when a member first was unreachable, or of the last heartbeat before this
+	// node was disconnected. It is Never while all members agree that all are reachable.
 	since time.Duration
-	// shown is when a partition that began while this node was disconnected must have become
-	// visible. Earlier observations are no evidence.
+	// shown is the time at which a partition that began while this node was disconnected has become
+	// visible. Earlier observations are not evidence.
 	shown time.Duration
 	open  bool
 }
@@ -223,7 +222,7 @@ func (m *Machine) updateUndecided() {
 	}
 	if was && !u.open && m.link.suspended && m.s.UndecidedAfter > 0 {
 		// The other side may have decided to down this node, or may be about to. The next round of
-		// requests starts to find out.
+		// requests checks this.
 		m.doubts = livenessCheck{open: true, nr: m.doubts.nr + 1}
 	}
 }

@@ -82,7 +82,7 @@ func (c Clock) Add(n identity.Node) Clock {
 	return added
 }
 
-// Without returns a clock without some nodes.
+// Without returns a clock without the nodes for which gone returns true.
 func (c Clock) Without(gone func(identity.Node) bool) Clock {
 	if !slices.ContainsFunc(c, func(t Tick) bool { return gone(t.Node) }) {
 		return c
