@@ -33,7 +33,7 @@ func result(met *bool) bench.Result {
 	return bench.Result{Group: "g", Name: "n", Journal: "inmem", Value: 2, Unit: "asks/s", Limit: 4, Ratio: 0.5, Goal: 0.6, Better: "higher", Met: met, Settings: "s"}
 }
 
-// The exit status reports whether each goal is met. A figure without a verdict is no failure.
+// The exit status reports whether each goal is met. A figure without a verdict is not a failure.
 func TestGoals(t *testing.T) {
 	t.Parallel()
 	yes, no := true, false
@@ -59,7 +59,7 @@ func TestGoals(t *testing.T) {
 		}
 	}
 	if err := (&benchCommand{}).measure(t.Context(), &operator.Env{}, []row{fixed{}}); err == nil || errors.Is(err, operator.ErrProblems) {
-		t.Errorf("measure without figures = %v, want another error than ErrProblems", err)
+		t.Errorf("measure without figures = %v, want an error other than ErrProblems", err)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestBenchOutput(t *testing.T) {
 	}
 }
 
-// Without a name the command lists the benchmarks and measures nothing.
+// Without the name of a benchmark, the command lists the benchmarks and measures nothing.
 func TestBenchList(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{

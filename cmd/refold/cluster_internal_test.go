@@ -40,7 +40,7 @@ func newLab(t *testing.T) *lab {
 	return &lab{t: t, server: server, seeds: []string{"a"}}
 }
 
-// patience is the time after which a step has failed, on a busy machine too.
+// patience is the time limit of each step. It is long enough for a busy machine.
 const patience = "2m"
 
 // join starts a node and waits until it is up.
@@ -56,7 +56,7 @@ func (l *lab) join(name string) *cluster.Node {
 	}
 	n, err := cluster.Join(l.t.Context(), cluster.Config{
 		Cluster: "lab", Carrier: carrier, Seeds: l.seeds, Roles: []string{"teller"}, Version: "1.2.3",
-		PhaseTimeout: map[cluster.Phase]time.Duration{ // on a busy machine, too, a node leaves in order
+		PhaseTimeout: map[cluster.Phase]time.Duration{ // long enough to leave in order on a busy machine
 			cluster.PhaseLeave: 2 * time.Minute, cluster.PhaseStopRegions: 2 * time.Minute, cluster.PhaseExiting: 2 * time.Minute, cluster.PhaseExitingDone: 2 * time.Minute,
 		},
 	})
@@ -81,7 +81,7 @@ func (l *lab) command(ctx context.Context, name string, args ...string) (status 
 	p := program()
 	p.Stdout, p.Stderr = &out, &errs
 	all := []string{name, "--cluster", "lab", "--timeout", patience, "--token-file", l.server.TokenFile()}
-	if !slices.Contains(args, "--nats") { // which may be given more than once
+	if !slices.Contains(args, "--nats") { // a repeated --nats adds servers
 		all = append(all, "--nats", l.server.URL())
 	}
 	status = p.Run(ctx, append(all, args...))
@@ -110,10 +110,10 @@ func TestClusterCommand(t *testing.T) {
 	b, c := l.join("b"), l.join("c")
 
 	out := l.settled()
-	// A UID has no leading zeros, so the columns are as wide as the longest is.
+	// UIDs have no leading zeros, so the width of the column depends on the longest UID.
 	for _, want := range []string{"MEMBER ", a.Self().String(), b.Self().String() + " +up", "1.2.3", "teller", "leads", "all members agree", "keep-majority"} {
 		if !regexp.MustCompile(want).MatchString(out) {
-			t.Errorf("%q is not in\n%s", want, out)
+			t.Errorf("no %q in the output\n%s", want, out)
 		}
 	}
 	var s cluster.Summary
@@ -128,7 +128,7 @@ func TestClusterCommand(t *testing.T) {
 		t.Errorf("leave: exit status %d, %s%s", status, out, stderr)
 	}
 	if _, member := a.State().Member(b.Self()); member {
-		t.Error("leave --wait has not waited")
+		t.Error("b is still a member after leave --wait")
 	}
 	<-b.Done()
 	if status, _, stderr := l.run(t.Context(), "down", c.Self().String()); status != 0 {
@@ -136,10 +136,10 @@ func TestClusterCommand(t *testing.T) {
 	}
 	<-c.Done()
 	if err := b.Err(); err == nil || !strings.Contains(err.Error(), "left") {
-		t.Errorf("b has ended: %v", err)
+		t.Errorf("b ended with the error %v, want one about leaving", err)
 	}
 	if err := c.Err(); err == nil || !strings.Contains(err.Error(), "downed") {
-		t.Errorf("c has ended: %v", err)
+		t.Errorf("c ended with the error %v, want one about downing", err)
 	}
 	for _, command := range [][]string{{"down", "nobody"}, {"leave", "nobody"}, {"leave", "--wait", "nobody"}} {
 		if status, _, stderr := l.run(t.Context(), command...); status != 2 || !strings.Contains(stderr, "not a member: nobody") || strings.Contains(stderr, "#") {
@@ -147,7 +147,7 @@ func TestClusterCommand(t *testing.T) {
 		}
 	}
 	if status, out, stderr := l.run(t.Context(), "leave", "--wait", "--wait-timeout", "5m", a.Self().String()); status != 0 || !strings.Contains(out, "is gone") {
-		t.Errorf("the last one leaves: exit status %d, %s%s", status, out, stderr)
+		t.Errorf("leave of the last member: exit status %d, %s%s", status, out, stderr)
 	}
 	<-a.Done()
 }
@@ -190,7 +190,7 @@ func (f *follower) until(t *testing.T, subject string) {
 				return
 			}
 		case <-t.Context().Done():
-			t.Fatalf("%q was not shown", subject)
+			t.Fatalf("%q was not printed", subject)
 		}
 	}
 }
@@ -202,17 +202,17 @@ func TestClusterFailures(t *testing.T) {
 		args []string
 		want string
 	}{
-		"nobody answers":   {[]string{"--timeout", "300ms", "members"}, "lab"},
-		"a bad name":       {[]string{"--cluster", "a.b", "members"}, "a.b"},
-		"no name":          {[]string{"--cluster", "", "members"}, "--cluster"},
-		"a bad time":       {[]string{"--timeout", "-1s", "members"}, "--timeout"},
-		"a bad interval":   {[]string{"members", "--interval", "1ns"}, "--interval"},
-		"no token":         {[]string{"--token-file", "/nowhere", "members"}, "/nowhere"},
-		"no such server":   {[]string{"--nats", "nats://127.0.0.1:1", "members"}, "no servers"},
-		"nobody in":        {[]string{"--token-file", "", "members"}, "--token-file"},
-		"a bad wait":       {[]string{"leave", "x", "--wait-timeout", "-1s"}, "--wait-timeout"},
-		"servers":          {[]string{"--token-file", "", "members"}, l.server.URL()},
-		"leases operators": {[]string{"nats-permissions", "operator", "o", "--lease-timeout", "1s"}, "--lease-timeout"},
+		"no reply":             {[]string{"--timeout", "300ms", "members"}, "lab"},
+		"invalid cluster name": {[]string{"--cluster", "a.b", "members"}, "a.b"},
+		"no cluster name":      {[]string{"--cluster", "", "members"}, "--cluster"},
+		"invalid timeout":      {[]string{"--timeout", "-1s", "members"}, "--timeout"},
+		"invalid interval":     {[]string{"members", "--interval", "1ns"}, "--interval"},
+		"missing token file":   {[]string{"--token-file", "/nowhere", "members"}, "/nowhere"},
+		"unreachable server":   {[]string{"--nats", "nats://127.0.0.1:1", "members"}, "no servers"},
+		"no credentials":       {[]string{"--token-file", "", "members"}, "--token-file"},
+		"invalid wait timeout": {[]string{"leave", "x", "--wait-timeout", "-1s"}, "--wait-timeout"},
+		"server address":       {[]string{"--token-file", "", "members"}, l.server.URL()},
+		"operator with lease":  {[]string{"nats-permissions", "operator", "o", "--lease-timeout", "1s"}, "--lease-timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -232,6 +232,6 @@ func TestClusterPermissions(t *testing.T) {
 		}
 	}
 	if _, out, _ := l.run(t.Context(), "nats-permissions", "node", "x", "--lease-timeout", "10s"); !strings.Contains(out, "$KV.") {
-		t.Errorf("no leases in\n%s", out)
+		t.Errorf("no permissions for leases in\n%s", out)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// label is a data type that the command does not have, article an element.
+// label is a data type that the command does not contain. article is an element of a set.
 type (
 	label   struct{ text string }
 	article struct{ Name string }
@@ -68,7 +68,7 @@ func TestDataCommand(t *testing.T) {
 		}
 		rs = append(rs, r)
 	}
-	l.join("c") // which holds nothing
+	l.join("c") // a node without a replicator
 	l.settled()
 	put(t, rs[0], "visits", func(c crdt.PNCounter) (crdt.PNCounter, error) { return c.Add(rs[0].Self(), 7), nil })
 	put(t, rs[1], "cart", func(s crdt.ORSet[article]) (crdt.ORSet[article], error) { return s.Add(rs[1].Self(), article{"tea"}) })
@@ -81,31 +81,31 @@ func TestDataCommand(t *testing.T) {
 	_, out, _ := l.data("diff", "--wait", "5m")
 	for _, want := range []string{"NODE  DIGEST\na     ", "c     no such replicator\n", "all keys are equal on these 2 nodes"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("%q is not in\n%s", want, out)
+			t.Errorf("no %q in the output\n%s", want, out)
 		}
 	}
 	l.want("KEY     TYPE        DURABLE\ncart    ORSet[any]  no\nlabel   label       no\nvisits  PNCounter   yes\n", "keys", "--ask", "a")
 	l.want(`{"key":"old\n","deleted":true}`+"\n", "keys", "--ask", "b", "--json", "--deleted", "o")
 	l.want("KEY   TYPE        DURABLE\ncart  ORSet[any]  no\n", "keys", "--limit", "1", "--ask", "b")
-	l.want("7\n", "get", "visits", "--level", "majority", "--ask", "b", "--timeout", "10s") // others are asked after a fifth of it: c does not answer
+	l.want("7\n", "get", "visits", "--level", "majority", "--ask", "b", "--timeout", "10s") // c does not reply: other nodes are queried after a fifth of the timeout
 	l.want(`{"node":"`+rs[1].Node().Self().String()+`","key":"label","type":"label","value":"label new"}`+"\n", "get", "--json", "--ask", "b", "label")
 	if _, out, _ := l.data("get", "cart", "--ask", "a"); !strings.Contains(out, `"type": "article"`) || !strings.Contains(out, "tea") {
-		t.Errorf("the cart is %s", out)
+		t.Errorf("get printed the cart %s", out)
 	}
-	for range 5 { // any node may respond, also c, which has no replicator
+	for range 5 { // any node may respond, even c, which has no replicator
 		if status, out, stderr := l.data("count"); status != 0 || !strings.HasPrefix(out, "3 replicas\n") {
-			t.Errorf("count of any prints %s%s", out, stderr)
+			t.Errorf("count without --ask printed %s%s", out, stderr)
 		}
 	}
 	if status, out, stderr := l.data("keys", "--replicator", "other"); status != 2 || out != "" || !strings.Contains(stderr, `no member has replicator "other"`) {
 		t.Errorf("keys of an unknown replicator: exit status %d\n%s%s", status, out, stderr)
 	}
 	if _, out, _ := l.data("count", "--ask", "b"); !strings.HasPrefix(out, "3 replicas\n") || !strings.Contains(out, "3 keys, 1 deleted; digest ") {
-		t.Errorf("count prints %s", out)
+		t.Errorf("count printed %s", out)
 	}
 	var counted ddata.AdminStat
 	if _, out, _ := l.data("count", "--ask", "a", "--json"); json.Unmarshal([]byte(out), &counted) != nil || counted.Replicas != 3 || counted.Keys != 3 {
-		t.Errorf("count prints %s", out)
+		t.Errorf("count printed %s", out)
 	}
 	for _, c := range []struct {
 		args []string
@@ -125,7 +125,7 @@ func TestDataCommand(t *testing.T) {
 		{[]string{"disk", "keys"}, "--dir"},
 	} {
 		status, _, stderr := l.data(c.args...)
-		for tries := 0; slices.Contains(c.args, "all") && !strings.Contains(stderr, c.want) && tries < 5; tries++ { // b was too busy to answer
+		for tries := 0; slices.Contains(c.args, "all") && !strings.Contains(stderr, c.want) && tries < 5; tries++ { // b was too busy to reply
 			status, _, stderr = l.data(c.args...)
 		}
 		if status != 2 || !strings.Contains(stderr, c.want) {
@@ -145,7 +145,7 @@ func TestDataDiffers(t *testing.T) {
 	}
 	l.settled()
 	if status, out, _ := l.data("diff", "--replicator", "data-a"); status != 0 || !strings.Contains(out, "on these 1 nodes") {
-		t.Errorf("of one node: exit status %d\n%s", status, out)
+		t.Errorf("diff of one node: exit status %d\n%s", status, out)
 	}
 	var b strings.Builder
 	d := &ddata.Diff{
@@ -158,20 +158,20 @@ func TestDataDiffers(t *testing.T) {
 	}
 	var c ddataDiffCommand
 	if err := c.print(&b, d); err == nil {
-		t.Error("print of differences returns no error")
+		t.Error("print of differences returned no error")
 	}
 	want := "NODE  DIGEST\na     aa\nb     bb\nc     still\nd     no such replicator\n\nKEY  A         B\nk\\n  01234567  deleted\nx    -         99\nmore keys differ\n"
 	if b.String() != want {
-		t.Errorf("printed is\n%s", b.String())
+		t.Errorf("printed\n%s", b.String())
 	}
 	b.Reset()
 	c.JSON = true
 	if err := c.print(&b, d); err == nil || !strings.Contains(b.String(), `{"key":"x","held":{"a":"","b":"99"}}`) || !strings.Contains(b.String(), `"same":false`) || !strings.Contains(b.String(), `"absent":true`) {
-		t.Errorf("printed is %s", b.String())
+		t.Errorf("printed %s", b.String())
 	}
 }
 
-// The data on disk is inspected without any node.
+// The data on disk can be inspected without a running node.
 func TestDataOnDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

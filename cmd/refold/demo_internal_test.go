@@ -39,7 +39,7 @@ func TestDemoCluster(t *testing.T) {
 		`node-c starts as process \d+`,
 		`node-a up, leads \| node-b up \| node-c up\n`,
 		`node-c#[0-9a-f]+ is killed`,
-		`node-c (up|down), unreachable\n`, // a busy node may be down before the first node learns of it
+		`node-c (up|down), unreachable\n`, // on a busy machine the node may be down before the first node receives its unreachability
 		`node-a up, leads \| node-b up\n`,
 		`node-c starts as process \d+`,
 		`node-a up, leads \| node-b up \| node-c up\n`,
@@ -47,7 +47,7 @@ func TestDemoCluster(t *testing.T) {
 	} {
 		at := regexp.MustCompile(step).FindStringIndex(rest)
 		if at == nil {
-			t.Fatalf("no %q in the rest of\n%s%s", step, &out, &stderr)
+			t.Fatalf("step %q is missing in the rest of\n%s%s", step, &out, &stderr)
 		}
 		rest = rest[at[1]:]
 	}

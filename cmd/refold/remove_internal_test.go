@@ -64,16 +64,16 @@ func TestRemoveShardingData(t *testing.T) {
 		p := program()
 		p.Stdout, p.Stderr = &out, &errs
 		all := append([]string{"remove-sharding-data", "--token-file", l.server.TokenFile(), "--timeout", patience}, args...)
-		if !slices.Contains(args, "--nats") { // which may be given more than once
+		if !slices.Contains(args, "--nats") { // a repeated --nats adds servers
 			all = append(all, "--nats", l.server.URL())
 		}
 		got := p.Run(t.Context(), all)
 		if text := out.String() + errs.String(); got != status || !regexp.MustCompile(want).MatchString(text) {
-			t.Errorf("%q: exit status %d, not %d, or no %q in\n%s", args, got, status, want, text)
+			t.Errorf("%q: exit status %d, want %d and output with %q, got\n%s", args, got, status, want, text)
 		}
 	}
 	at := "--journal=leveldb:" + dir
-	remove(2, "in use", at, "account", "--yes") // by a node
+	remove(2, "in use", at, "account", "--yes") // a node has the journal open
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,8 @@ func TestRemoveShardingData(t *testing.T) {
 	remove(0, `\|loan +1 +0 +20[-0-9]+ [:0-9]+\n`, at)
 }
 
-// PostgreSQL does not exclude a running node. The command detects writes of a node.
+// A node may run while the command has a PostgreSQL journal open. The command detects writes of a
+// node.
 func TestRemoveShardingDataOnPostgres(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -113,7 +114,7 @@ func TestRemoveShardingDataOnPostgres(t *testing.T) {
 		p.Stdout, p.Stderr = &out, &errs
 		got := p.Run(t.Context(), append([]string{"remove-sharding-data", "--journal", dsn}, args...))
 		if text := out.String() + errs.String(); got != status || !regexp.MustCompile(want).MatchString(text) {
-			t.Errorf("%q: exit status %d, not %d, or no %q in\n%s", args, got, status, want, text)
+			t.Errorf("%q: exit status %d, want %d and output with %q, got\n%s", args, got, status, want, text)
 		}
 	}
 	remove(0, `\|account +1 +0 +20.*\n.*\|loan +1 +0 +20.*\n.*name the entity types, and add --yes\n`)
@@ -124,10 +125,10 @@ func TestRemoveShardingDataOnPostgres(t *testing.T) {
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%+v: %v", found, err)
 	}
-	decide(t, state, "loan") // a node
+	decide(t, state, "loan") // as a node does
 	if err = state.RemoveData(t.Context(), found[0]); !errors.Is(err, sharding.ErrConflict) {
-		t.Errorf("while a node writes: %v", err)
+		t.Errorf("removal while a node writes: error %v", err)
 	}
-	decide(t, state, "account") // starts over
+	decide(t, state, "account") // starts a new history
 	remove(0, `\|account +2 +0 +20.*\n.*\|loan +2 +0 +20`)
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// A tally counts how often it was asked.
+// A tally counts its commands.
 type (
 	count struct {
 		eventsourcing.Command[tally, int]
@@ -70,7 +70,7 @@ func (l *lab) region(n *cluster.Node, j *inmem.Journal, name string, opts shardi
 }
 
 // wantShards runs "refold shards" and requires patterns in its output. It repeats a command that
-// changes nothing until the output matches, because the nodes learn of a move one after the other.
+// changes nothing until the output matches, because the nodes receive a move at different times.
 func (l *lab) wantShards(status int, args []string, patterns ...string) string {
 	l.t.Helper()
 	changes := slices.ContainsFunc(args, func(arg string) bool { return slices.Contains([]string{"drain", "undrain", "rebalance"}, arg) })
@@ -109,22 +109,22 @@ func TestShardsCommand(t *testing.T) {
 	l.wantShards(2, []string{"drain", "a"}, `no other responding node can host shards of "account": the others are drained, leaving, refused or proxies; commands for its \d+ shards would wait`)
 
 	l.region(b, j, "account", opts)
-	for began, moved := time.Now(), false; !moved; { // none while a member can't be reached, which may be on a busy machine
+	for began, moved := time.Now(), false; !moved; { // no shard moves while a member is unreachable, as may happen on a busy machine
 		moved = !strings.HasPrefix(l.wantShards(0, []string{"rebalance", "--wait"}, `^\d+ shards of account have moved\n`), "0 ")
 		if !moved && time.Since(began) > 3*time.Minute {
-			t.Fatal("no shard moves")
+			t.Fatal("no shard has moved")
 		}
 	}
 	l.wantShards(0, []string{"rebalance"}, `^0 shards of account move: they are balanced, or members are unreachable, joining or of different versions\n`)
 	var s spread
 	if out := l.wantShards(0, []string{"list", "--json"}, `"name":"b"[^}]*"shards":[4-9]`); json.Unmarshal([]byte(out), &s) != nil || len(s.Nodes) != 2 || s.Nodes[1].Shards < 4 || s.Coordinator != "a" || s.CoordinatorState == nil || s.Total != 12 {
-		t.Errorf("list prints %s", out)
+		t.Errorf("list printed %s", out)
 	}
 	l.wantShards(0, []string{"drain", "a", "--wait"}, `^a is draining shards of account\na hosts no more shards of account\n`)
 	l.wantShards(0, nil, `a     0       0         0        0        runs the coordinator, drained\nb +\d+ +0`)
 	l.wantShards(2, []string{"drain", "b"}, `no other responding node can host shards of "account"`)
 	l.wantShards(0, []string{"find", "account", "acc-7"}, fmt.Sprintf(`^account acc-7 is in shard %d, on b, not running\n$`, n))
-	for i := range 20 { // a can reach them without hosting them
+	for i := range 20 { // a reaches the entities without hosting them
 		if _, err := eventsourcing.Ask(t.Context(), ra.Ref(fmt.Sprint("acc-", i)), count{}); err != nil {
 			t.Fatal(err)
 		}
@@ -138,7 +138,7 @@ func TestShardsCommand(t *testing.T) {
 	l.wantShards(2, []string{"entities", "12"}, `^refold: no shard 12: "account" has 12`)
 
 	var rc *sharding.Region[tally]
-	for _, n := range []*cluster.Node{a, b, c} { // the oldest has the coordinator
+	for _, n := range []*cluster.Node{a, b, c} { // the oldest node runs the coordinator
 		rc = l.region(n, j, "loan", sharding.Options{Shards: 3, Tuning: sharding.Tuning{RetryInterval: 200 * time.Millisecond}})
 	}
 	l.wantShards(0, []string{"--type", "loan", "entities", "2"}, `^shard 2 is not allocated\n$`)
@@ -205,13 +205,13 @@ t: 2 of 9 shards, 5 entities; no coordinator
 	}
 	all[0].Err = sharding.ErrNoRegion
 	if spreadOf(all, "t").well() {
-		t.Error("well without a coordinator")
+		t.Error("well = true without a coordinator")
 	}
 	all[3].Regions[0].CoordinatorState = &sharding.AdminCoordinator{Term: 3, Phase: "active", Moving: 2}
 	b.Reset()
 	s = spreadOf(all, "t")
 	if err := s.print(&b); err != nil || !s.well() || !strings.Contains(b.String(), "coordinator on d, active, term 3; 2 are moving\n") {
-		t.Errorf("printed is %v\n%s", err, b.String())
+		t.Errorf("print = %v, printed\n%s", err, b.String())
 	}
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// pair is a cluster of two members: a hosts all shards; b has a status, and has ended or hosts the
-// shards in the field b.
+// pair is a cluster of two members. a hosts all shards. b has a status; it has ended, or it hosts
+// the shards in the field b.
 type pair struct {
 	status string
 	b      *sharding.AdminRegion
@@ -56,7 +56,7 @@ func TestDrainNeedsAnotherHost(t *testing.T) {
 	}{
 		"up":         {pair{"up", &sharding.AdminRegion{Type: "t", Total: 9}}, true},
 		"silent":     {pair{"up", nil}, false},
-		"leaves":     {pair{"leaving", &sharding.AdminRegion{Type: "t", Total: 9}}, false},
+		"leaving":    {pair{"leaving", &sharding.AdminRegion{Type: "t", Total: 9}}, false},
 		"drained":    {pair{"up", &sharding.AdminRegion{Type: "t", Total: 9, Drained: true}}, false},
 		"proxy":      {pair{"up", &sharding.AdminRegion{Type: "t", Total: 9, Proxy: true}}, false},
 		"refused":    {pair{"up", &sharding.AdminRegion{Type: "t", Total: 8, Mismatch: "x: y"}}, false},
@@ -71,14 +71,14 @@ func TestDrainNeedsAnotherHost(t *testing.T) {
 			t.Errorf("%s: drain: %v", name, err)
 		}
 		err = (&shardsUndrainCommand{Node: "b"}).undrain(t.Context(), &operator.Env{Stdout: io.Discard}, n, all, types)
-		if leaves := err != nil && strings.Contains(err.Error(), "b is leaving the cluster"); leaves != (name == "leaves") {
+		if leaves := err != nil && strings.Contains(err.Error(), "b is leaving the cluster"); leaves != (name == "leaving") {
 			t.Errorf("%s: undrain: %v", name, err)
 		}
 	}
 }
 
-// A leaving node need not respond: the table notes that it leaves, and the exit status is 0. JSON
-// contains the error.
+// A leaving node need not respond. The table notes that the node leaves, and the exit status is 0.
+// JSON contains the error.
 func TestShardsOfLeavingNode(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -87,14 +87,14 @@ func TestShardsOfLeavingNode(t *testing.T) {
 		row, json string
 		want      error
 	}{
-		"up and gone":  {pair{"up", nil}, "b     -       -         -        -        sharding: regions: transport: no node", `{"name":"b","error":"sharding: regions`, operator.ErrProblems},
-		"leaving":      {pair{"leaving", nil}, "b     -       -         -        -        leaves\n", `{"name":"b","leaves":true,"error":"sharding: regions`, nil},
-		"exiting":      {pair{"exiting", nil}, "b     -       -         -        -        leaves\n", `{"name":"b","leaves":true,"error":"sharding: regions`, nil},
-		"still there":  {pair{"leaving", &sharding.AdminRegion{Type: "t", Total: 9, Drained: true}}, "b     0       0         0        0        leaves\n", `{"name":"b","type":"t"`, nil},
-		"no more":      {pair{"exiting", &sharding.AdminRegion{Type: "other"}}, "b     -       -         -        -        leaves\n", `{"name":"b","leaves":true}`, nil},
-		"was refused":  {pair{"leaving", &sharding.AdminRegion{Type: "t", Total: 9, Mismatch: "x: y"}}, "leaves, refused: y\n", `"leaves":true`, nil},
-		"is refused":   {pair{"up", &sharding.AdminRegion{Type: "t", Total: 9, Mismatch: "x: y"}}, "refused: y", `"mismatch"`, operator.ErrProblems},
-		"all are well": {pair{"up", &sharding.AdminRegion{Type: "t", Total: 9, Coordinator: "a#1"}}, "b     0       0         0        0        -\n", `{"name":"b","type":"t"`, nil},
+		"up, no reply":     {pair{"up", nil}, "b     -       -         -        -        sharding: regions: transport: no node", `{"name":"b","error":"sharding: regions`, operator.ErrProblems},
+		"leaving":          {pair{"leaving", nil}, "b     -       -         -        -        leaves\n", `{"name":"b","leaves":true,"error":"sharding: regions`, nil},
+		"exiting":          {pair{"exiting", nil}, "b     -       -         -        -        leaves\n", `{"name":"b","leaves":true,"error":"sharding: regions`, nil},
+		"with region":      {pair{"leaving", &sharding.AdminRegion{Type: "t", Total: 9, Drained: true}}, "b     0       0         0        0        leaves\n", `{"name":"b","type":"t"`, nil},
+		"other region":     {pair{"exiting", &sharding.AdminRegion{Type: "other"}}, "b     -       -         -        -        leaves\n", `{"name":"b","leaves":true}`, nil},
+		"leaving, refused": {pair{"leaving", &sharding.AdminRegion{Type: "t", Total: 9, Mismatch: "x: y"}}, "leaves, refused: y\n", `"leaves":true`, nil},
+		"up, refused":      {pair{"up", &sharding.AdminRegion{Type: "t", Total: 9, Mismatch: "x: y"}}, "refused: y", `"mismatch"`, operator.ErrProblems},
+		"up, valid":        {pair{"up", &sharding.AdminRegion{Type: "t", Total: 9, Coordinator: "a#1"}}, "b     0       0         0        0        -\n", `{"name":"b","type":"t"`, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,17 +104,17 @@ func TestShardsOfLeavingNode(t *testing.T) {
 				t.Errorf("list: %v", err)
 			}
 			if !strings.Contains(text.String(), c.row) || strings.Contains(text.String(), "\nc ") || strings.Contains(text.String(), "\nd ") {
-				t.Errorf("printed is\n%s", &text)
+				t.Errorf("printed\n%s", &text)
 			}
 			if err := (&shardsListCommand{JSON: true}).list(t.Context(), &object, common, n); !errors.Is(err, c.want) || !strings.Contains(object.String(), c.json) {
-				t.Errorf("printed is %s, and %v", &object, err)
+				t.Errorf("printed %s, error %v", &object, err)
 			}
 			all, types, err := common.look(t.Context(), n)
 			if err != nil {
 				t.Fatal(err)
 			}
 			err = (&shardsEntitiesCommand{}).list(t.Context(), &operator.Env{Stdout: io.Discard, Stderr: &errs}, n, all, types)
-			if silent := strings.Contains(errs.String(), "b: sharding: regions"); silent != (name == "up and gone") || silent != errors.Is(err, operator.ErrProblems) || !silent && err != nil {
+			if silent := strings.Contains(errs.String(), "b: sharding: regions"); silent != (name == "up, no reply") || silent != errors.Is(err, operator.ErrProblems) || !silent && err != nil {
 				t.Errorf("entities: %v, %s", err, &errs)
 			}
 		})

@@ -14,13 +14,13 @@ import (
 	"github.com/refold-io/refold/internal/mutants"
 )
 
-// most is the limit on the number of mutants. All of them must run in acceptable time, so a new one
-// replaces one that guards less.
+// most is the maximum number of mutants, because all mutants must run in acceptable time. Beyond
+// it, a new mutant must replace a less important one.
 const most = 250
 
-// A failure here means that code or tests were changed which a mutant names. Adapt the mutant, by
-// hand or with -rewrite; see the package documentation.
-func TestEveryMutantFitsTheSource(t *testing.T) {
+// This test fails if code or a test that a mutant names was changed. Adapt the mutant by hand or
+// with -rewrite; see the package documentation.
+func TestMutantsMatchSource(t *testing.T) {
 	t.Parallel()
 	all, err := mutants.Load(os.DirFS("."))
 	if err != nil {
@@ -62,7 +62,7 @@ func TestParse(t *testing.T) {
 		"Rule: r\nPakcage: p\nTest: ./a -run T\n--- old\na\n--- new\nb": "Pakcage",
 	} {
 		if _, err := mutants.Parse("m", text); err == nil || !strings.Contains(err.Error(), word) {
-			t.Errorf("Parse(%q): %v, want an error about %q", text, err, word)
+			t.Errorf("Parse(%q): error %v, want one about %q", text, err, word)
 		}
 	}
 }
@@ -220,11 +220,11 @@ func TestRun(t *testing.T) {
 		edit mutants.Edit
 		want mutants.Outcome
 	}{
-		"noticed":     {mutants.Edit{Old: "a + b", New: "a - b"}, mutants.Caught},
-		"not noticed": {mutants.Edit{Old: "return 7", New: "return 8"}, mutants.Missed},
-		"no Go":       {mutants.Edit{Old: "a + b", New: "a +"}, mutants.Broken},
-		"not there":   {mutants.Edit{Old: "a * b", New: "a - b"}, mutants.Broken},
-		"panics":      {mutants.Edit{Old: "return a + b", New: "panic(a)"}, mutants.Caught},
+		"caught":     {mutants.Edit{Old: "a + b", New: "a - b"}, mutants.Caught},
+		"missed":     {mutants.Edit{Old: "return 7", New: "return 8"}, mutants.Missed},
+		"invalid Go": {mutants.Edit{Old: "a + b", New: "a +"}, mutants.Broken},
+		"no match":   {mutants.Edit{Old: "a * b", New: "a - b"}, mutants.Broken},
+		"panics":     {mutants.Edit{Old: "return a + b", New: "panic(a)"}, mutants.Caught},
 	} {
 		got := r.Run(t.Context(), mutants.Mutant{Name: name, Package: ".", Test: []string{".", "-run", "TestAdd"}, Edits: []mutants.Edit{test.edit}})
 		if got.Outcome != test.want {

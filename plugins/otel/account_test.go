@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/plugins/otel"
 )
 
-// Accounts that send transfers and do not check their arrival.
+// The entity of the tests is an account that sends transfers to other accounts.
 type (
 	Event           interface{ isEvent() }
 	Ctx[R any]      = eventsourcing.Context[Account, Event, R]
@@ -29,7 +29,7 @@ type (
 		To     string
 		Amount int
 	}
-	Credit struct { // is delivered
+	Credit struct { // sent as a delivery
 		eventsourcing.Command[Account, bool]
 		delivery.Header
 		Amount int
@@ -59,7 +59,7 @@ type Account struct {
 	Transfers delivery.Outbox[Credit]
 	Credits   delivery.Inbox
 
-	deaf bool `refold:"-"` // answers are not acted on
+	unconfirmed bool `refold:"-"` // confirmations of transfers are ignored
 }
 
 func (a *Account) balance() int { return a.Balance }
@@ -86,7 +86,7 @@ func (a *Account) credit(ctx *Ctx[bool], c Credit) Decision[bool] {
 }
 
 func (a *Account) answered(ctx *Ctx[eventsourcing.None], s delivery.Answered[Credit, bool]) eventsourcing.Effect[Account, Event, eventsourcing.None] {
-	if a.deaf {
+	if a.unconfirmed {
 		return ctx.Effect
 	}
 	return ctx.Persist(Completed{s.Nr})
@@ -109,10 +109,10 @@ func (a *Account) apply(event Event) {
 	}
 }
 
-func accountType(deaf bool) eventsourcing.Type[Account, Event] {
+func accountType(unconfirmed bool) eventsourcing.Type[Account, Event] {
 	return eventsourcing.Type[Account, Event]{
 		Name: "account",
-		New:  func(string) *Account { return &Account{deaf: deaf} },
+		New:  func(string) *Account { return &Account{unconfirmed: unconfirmed} },
 		Commands: eventsourcing.Commands(
 			eventsourcing.On("", (*Account).deposit), eventsourcing.On("", (*Account).transfer), eventsourcing.On("", (*Account).credit),
 		),
@@ -129,14 +129,14 @@ type bank struct {
 	rt *eventsourcing.Runtime
 }
 
-func openBank(tb testing.TB, cfg eventsourcing.Config, deaf bool) *bank {
+func openBank(tb testing.TB, cfg eventsourcing.Config, unconfirmed bool) *bank {
 	tb.Helper()
 	rt, err := eventsourcing.Open(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	b := &bank{rt: rt}
-	if b.Local, err = eventsourcing.Host(rt, accountType(deaf)); err != nil {
+	if b.Local, err = eventsourcing.Host(rt, accountType(unconfirmed)); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { b.close(tb) })

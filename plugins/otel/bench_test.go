@@ -20,8 +20,8 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// BenchmarkAsk sends a command that is refused and one that persists an event, without telemetry
-// and with more and more of it.
+// BenchmarkAsk sends a command that is refused and a command that persists an event: without
+// telemetry, with metrics, with unsampled spans, and with sampled spans.
 func BenchmarkAsk(b *testing.B) {
 	var meters metric.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
 	tracers := func(s sdk.Sampler) trace.TracerProvider {

@@ -16,8 +16,8 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// A deposit that is a span, here kept in memory. Without a configuration the global providers of
-// OpenTelemetry are used.
+// Records the span of a deposit in memory. The zero Config selects the global providers of
+// OpenTelemetry.
 func Example() {
 	ctx := context.Background()
 	spans := tracetest.NewInMemoryExporter()

@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/plugins/otel"
 )
 
-// Stored events contain these bytes, which must remain readable.
+// Events in existing journals contain these bytes, so they must remain readable.
 const (
 	golden        = "01" + "0102030405060708090a0b0c0d0e0f10" + "1112131415161718" + "01"
 	goldenState   = golden + "0a" + "7472616365737461746" + "5" + "07" + "76656e3d313233" // tracestate, ven=123
@@ -59,14 +59,14 @@ func TestMetadata(t *testing.T) {
 		want       string // in hexadecimal
 		tenantBack string
 	}{
-		"nothing":           {},
-		"trace":             {span: spanContext(t, ""), want: golden},
-		"state":             {span: spanContext(t, "ven=123"), want: goldenState},
-		"baggage unasked":   {span: spanContext(t, ""), tenant: true, want: golden},
-		"baggage":           {propagator: both, span: spanContext(t, ""), tenant: true, want: goldenBaggage, tenantBack: "acme"},
-		"no baggage":        {propagator: both, span: spanContext(t, ""), want: golden},
-		"propagated state":  {propagator: both, span: spanContext(t, "ven=123"), want: goldenState},
-		"nothing and asked": {propagator: both},
+		"nothing":                  {},
+		"trace":                    {span: spanContext(t, ""), want: golden},
+		"state":                    {span: spanContext(t, "ven=123"), want: goldenState},
+		"baggage, no propagator":   {span: spanContext(t, ""), tenant: true, want: golden},
+		"baggage":                  {propagator: both, span: spanContext(t, ""), tenant: true, want: goldenBaggage, tenantBack: "acme"},
+		"no baggage":               {propagator: both, span: spanContext(t, ""), want: golden},
+		"propagated state":         {propagator: both, span: spanContext(t, "ven=123"), want: goldenState},
+		"propagator without trace": {propagator: both},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -80,32 +80,32 @@ func TestMetadata(t *testing.T) {
 				t.Fatalf("got\n%s, want\n%s", got, test.want)
 			}
 			if data == nil != (test.want == "") {
-				t.Error("nothing is not nil")
+				t.Error("empty metadata is not nil")
 			}
 			back := o.Extract(t.Context(), data)
 			if got := trace.SpanContextFromContext(back); !got.Equal(test.span) {
-				t.Errorf("got %v back, want %v", got, test.span)
+				t.Errorf("extracted %v, want %v", got, test.span)
 			}
 			if got := baggage.FromContext(back).Member("tenant").Value(); got != test.tenantBack {
-				t.Errorf("got the tenant %q back", got)
+				t.Errorf("extracted the tenant %q", got)
 			}
 		})
 	}
 }
 
-func TestBaggageWithoutATrace(t *testing.T) {
+func TestBaggageWithoutTrace(t *testing.T) {
 	t.Parallel()
 	o := newTelemetry(t, otel.Config{Propagator: propagation.Baggage{}}).Observer()
 	back := o.Extract(t.Context(), o.Inject(withTenant(t, t.Context())))
 	if got := baggage.FromContext(back).Member("tenant").Value(); got != "acme" {
-		t.Errorf("got the tenant %q back", got)
+		t.Errorf("extracted the tenant %q", got)
 	}
 	if trace.SpanContextFromContext(back).IsValid() {
-		t.Error("there is a span")
+		t.Error("the extracted context has a span")
 	}
 }
 
-func TestForeignMetadataIsLeftAlone(t *testing.T) {
+func TestForeignMetadataIsIgnored(t *testing.T) {
 	t.Parallel()
 	whole, err := hex.DecodeString(goldenState)
 	if err != nil {
@@ -114,13 +114,13 @@ func TestForeignMetadataIsLeftAlone(t *testing.T) {
 	o := newTelemetry(t, otel.Config{Propagator: propagation.Baggage{}}).Observer()
 	foreign := [][]byte{nil, {}, []byte("{}"), append([]byte{2}, whole[1:]...), append(bytes.Clone(whole[:26]), 0xff)}
 	for n := range whole {
-		if n != 26 { // which is a whole one without pairs
+		if n != 26 { // 26 bytes are valid metadata without pairs
 			foreign = append(foreign, whole[:n])
 		}
 	}
 	for _, data := range foreign {
 		if ctx := o.Extract(t.Context(), data); ctx != t.Context() {
-			t.Errorf("something was read from %x", data)
+			t.Errorf("Extract changed the context for %x", data)
 		}
 	}
 }

@@ -42,8 +42,8 @@ func newMeter(tb testing.TB) *meter {
 	return m
 }
 
-// collect returns all data points as lines: the name, the attributes, and the sum, or the count and
-// the sum of a histogram, without sums of seconds.
+// collect returns all data points as lines. A line has the name, the attributes, and the value: a
+// sum, or the count and the sum of a histogram. Sums of seconds are omitted.
 func (m *meter) collect(t *testing.T) []string {
 	t.Helper()
 	var lines []string
@@ -83,7 +83,7 @@ func (m *meter) instruments(t *testing.T) []metricdata.Metrics {
 		t.Fatal(err)
 	}
 	if len(all.ScopeMetrics) != 1 {
-		t.Fatalf("%d scopes", len(all.ScopeMetrics))
+		t.Fatalf("got %d scopes, want 1", len(all.ScopeMetrics))
 	}
 	return all.ScopeMetrics[0].Metrics
 }
@@ -154,7 +154,7 @@ func TestEveryInstrument(t *testing.T) {
 }
 
 // The table in the package comment lists all metrics.
-func TestTheTableOfInstruments(t *testing.T) {
+func TestInstrumentTable(t *testing.T) {
 	t.Parallel()
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -187,8 +187,7 @@ func TestTheTableOfInstruments(t *testing.T) {
 	}
 }
 
-// The metrics of a runtime.
-func TestMetricsOfARuntime(t *testing.T) {
+func TestRuntimeMetrics(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
 	telemetry := newTelemetry(t, otel.Config{MeterProvider: m.provider})
@@ -222,7 +221,7 @@ func TestMetricsOfARuntime(t *testing.T) {
 	}
 }
 
-func TestWatchedRuntimesAddUp(t *testing.T) {
+func TestWatchSeveralRuntimes(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
 	telemetry := newTelemetry(t, otel.Config{MeterProvider: m.provider})
@@ -241,7 +240,7 @@ func TestWatchedRuntimesAddUp(t *testing.T) {
 	m.want(t, line+"4")
 }
 
-func TestCodesAreBounded(t *testing.T) {
+func TestErrorCodeLimit(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
 	o := newTelemetry(t, otel.Config{MeterProvider: m.provider}).Observer()
@@ -250,11 +249,11 @@ func TestCodesAreBounded(t *testing.T) {
 	}
 	got := m.collect(t)
 	if want := "refold.entity.failures{error.type=_OTHER refold.entity.type=account} 500"; len(got) != 1001 || !slices.Contains(got, want) {
-		t.Errorf("%d series, %q is not there", len(got), want)
+		t.Errorf("got %d series, want 1001 with %q", len(got), want)
 	}
 }
 
-func TestANewSeriesPerEntityWouldBeTooMany(t *testing.T) {
+func TestNoSeriesPerEntity(t *testing.T) {
 	t.Parallel()
 	m := newMeter(t)
 	o := newTelemetry(t, otel.Config{MeterProvider: m.provider}).Observer()
@@ -264,7 +263,7 @@ func TestANewSeriesPerEntityWouldBeTooMany(t *testing.T) {
 		o.Command(eventsourcing.CommandInfo{PersistenceID: id, Command: Deposit{}, Context: t.Context()})
 		o.Stopped(id)
 		if n := len(m.collect(t)); i > 0 && n != before {
-			t.Errorf("entity %d: %d series were %d", i, n, before)
+			t.Errorf("entity %d: got %d series, want %d", i, n, before)
 		} else {
 			before = n
 		}

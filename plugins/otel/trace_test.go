@@ -31,7 +31,7 @@ import (
 type tracer struct {
 	exporter *tracetest.InMemoryExporter
 	provider *sdk.TracerProvider
-	ended    chan string // the names of spans
+	ended    chan string // names of ended spans
 }
 
 func newTracer(tb testing.TB, options ...sdk.TracerProviderOption) *tracer {
@@ -106,7 +106,7 @@ func (r *tracer) span(t *testing.T, name string) tracetest.SpanStub {
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("%d spans %q", len(found), name)
+		t.Fatalf("got %d spans %q, want 1", len(found), name)
 	}
 	return found[0]
 }
@@ -126,21 +126,21 @@ func wantAttributes(t *testing.T, s tracetest.SpanStub, want map[string]string) 
 	}
 }
 
-// One trace contains the request, the delivery, the destination, and a redelivery by another
-// process.
-func TestOneTrace(t *testing.T) {
+// One trace contains the request, the delivery, the command of the destination, and a redelivery by
+// another process.
+func TestTraceAcrossDeliveries(t *testing.T) {
 	t.Parallel()
 	t.Run("from events", func(t *testing.T) {
 		t.Parallel()
-		testOneTrace(t, nil)
+		testTraceAcrossDeliveries(t, nil)
 	})
 	t.Run("from a snapshot", func(t *testing.T) {
 		t.Parallel()
-		testOneTrace(t, inmem.NewSnapshotStore())
+		testTraceAcrossDeliveries(t, inmem.NewSnapshotStore())
 	})
 }
 
-func testOneTrace(t *testing.T, snapshots snapshot.Store) {
+func testTraceAcrossDeliveries(t *testing.T, snapshots snapshot.Store) {
 	t.Helper()
 	r := newTracer(t)
 	j := inmem.NewJournal()
@@ -203,7 +203,7 @@ func testOneTrace(t *testing.T, snapshots snapshot.Store) {
 			want = trace.SpanKindConsumer
 		}
 		if s.SpanKind != want {
-			t.Errorf("%s is of kind %v", s.Name, s.SpanKind)
+			t.Errorf("%s has kind %v", s.Name, s.SpanKind)
 		}
 	}
 }
@@ -235,7 +235,7 @@ func TestSpansOfCommands(t *testing.T) {
 	})
 
 	if _, err := eventsourcing.Ask(t.Context(), b.Ref("1"), Transfer{Amount: 7}); err == nil {
-		t.Fatal("no refusal")
+		t.Fatal("Ask returned no refusal")
 	}
 	refused := r.span(t, "otel_test.Transfer")
 	wantAttributes(t, refused, map[string]string{
@@ -243,19 +243,19 @@ func TestSpansOfCommands(t *testing.T) {
 		"refold.outcome": "refused", "error.type": "bank/poor",
 	})
 	if refused.Status.Code != codes.Unset || len(refused.Events) > 0 {
-		t.Errorf("a refusal is an error of the span: %+v", refused.Status)
+		t.Errorf("the span of the refusal has status %+v, want unset", refused.Status)
 	}
 
 	r.exporter.Reset()
 	if _, err := eventsourcing.Ask(t.Context(), b.Ref("1"), Deposit{Amount: -1}); err == nil {
-		t.Fatal("no error")
+		t.Fatal("Ask returned no error")
 	}
 	failed := r.span(t, "otel_test.Deposit")
 	if a := attributesOf(failed); a["refold.outcome"] != "failed" || a["error.type"] != "refold/panic" {
-		t.Errorf("got %v", a)
+		t.Errorf("the failed span has attributes %v", a)
 	}
 	if failed.Status.Code != codes.Error || failed.Status.Description != "refold/panic" || len(failed.Events) > 0 {
-		t.Errorf("got the status %+v", failed.Status)
+		t.Errorf("the failed span has status %+v", failed.Status)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestSpansOfRecoveriesAndSnapshots(t *testing.T) {
 		"refold.sequence_nr": "9", "refold.snapshot_nr": "6", "refold.events": "3",
 	})
 	if s.Parent.SpanID() != asker.SpanContext().SpanID() || s.EndTime.Sub(s.StartTime) < time.Minute {
-		t.Errorf("it is below %v and took %v", s.Parent.SpanID(), s.EndTime.Sub(s.StartTime))
+		t.Errorf("parent span %v, duration %v", s.Parent.SpanID(), s.EndTime.Sub(s.StartTime))
 	}
 
 	o.Snapshot(eventsourcing.SnapshotInfo{PersistenceID: "account|1", SequenceNr: 9, Bytes: 77, Duration: time.Minute, Err: errors.New("disk /home/jane is full")})
@@ -281,12 +281,12 @@ func TestSpansOfRecoveriesAndSnapshots(t *testing.T) {
 		"refold.sequence_nr": "9", "refold.snapshot.size": "77",
 	})
 	if s.Parent.IsValid() || s.EndTime.Sub(s.StartTime) < time.Minute || s.Status.Description != "internal" {
-		t.Errorf("it is below %v, took %v and ended in %+v", s.Parent.SpanID(), s.EndTime.Sub(s.StartTime), s.Status)
+		t.Errorf("parent span %v, duration %v, status %+v", s.Parent.SpanID(), s.EndTime.Sub(s.StartTime), s.Status)
 	}
 }
 
-// The span of a command is ended even if its context has other spans.
-func TestTheSpanOfTheCommandIsEnded(t *testing.T) {
+// The span of a command ends even if another observer adds a span to its context.
+func TestCommandSpanEnds(t *testing.T) {
 	t.Parallel()
 	r := newTracer(t)
 	other := eventsourcing.Observer{Begin: func(i eventsourcing.CommandInfo) context.Context {
@@ -297,12 +297,12 @@ func TestTheSpanOfTheCommandIsEnded(t *testing.T) {
 	b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil), Observer: eventsourcing.Tee(telemetry.Observer(), other)}, false)
 	ask(t, t.Context(), b, "1", Deposit{Amount: 5})
 	if s := r.span(t, "otel_test.Deposit"); s.Parent.IsValid() {
-		t.Errorf("it is below %v", s.Parent)
+		t.Errorf("the span has the parent %v, want none", s.Parent)
 	}
 }
 
-// Spans that the sampler drops are not recorded, nor are their children.
-func TestSamplingHoldsForTheWholeTrace(t *testing.T) {
+// If the sampler drops a span, neither the span nor its children are recorded.
+func TestSamplingOfWholeTrace(t *testing.T) {
 	t.Parallel()
 	r := newTracer(t, sdk.WithSampler(sdk.ParentBased(sdk.NeverSample())))
 	j := inmem.NewJournal()
@@ -317,12 +317,12 @@ func TestSamplingHoldsForTheWholeTrace(t *testing.T) {
 			t.Fatal(err)
 		}
 		if span := trace.SpanContextFromContext(o.Extract(t.Context(), e.Metadata)); !span.IsValid() || span.IsSampled() {
-			t.Errorf("the event says %v", span)
+			t.Errorf("the event contains the span %v", span)
 		}
 	}
 }
 
-func TestWithoutTracesEventsCarryNothing(t *testing.T) {
+func TestNoMetadataWithoutTraces(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
 	o := newTelemetry(t, otel.Config{TracerProvider: noop.NewTracerProvider()}).Observer()
@@ -330,13 +330,13 @@ func TestWithoutTracesEventsCarryNothing(t *testing.T) {
 	ask(t, t.Context(), b, "1", Deposit{Amount: 5})
 	for e, err := range j.Replay(t.Context(), "account|1", 1, 1) {
 		if err != nil || e.Metadata != nil {
-			t.Errorf("got %v, %v", e.Metadata, err)
+			t.Errorf("got metadata %v, error %v", e.Metadata, err)
 		}
 	}
 }
 
 // Telemetry contains only types and codes of commands, events and errors, and none of their data.
-func TestNoDataGetsOut(t *testing.T) {
+func TestNoDataInTelemetry(t *testing.T) {
 	t.Parallel()
 	r, m := newTracer(t), newMeter(t)
 	o := newTelemetry(t, otel.Config{TracerProvider: r.provider, MeterProvider: m.provider}).Observer()
@@ -347,7 +347,7 @@ func TestNoDataGetsOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := eventsourcing.Ask(t.Context(), b.Ref("1"), Deposit{Amount: -amount}); err == nil {
-		t.Fatal("no error")
+		t.Fatal("Ask returned no error")
 	}
 	b.close(t)
 	everything(o)
@@ -357,7 +357,7 @@ func TestNoDataGetsOut(t *testing.T) {
 	}
 	for _, secret := range []string{"Jane", "987654", "secret.example", "no amount"} {
 		if strings.Contains(all, secret) {
-			t.Errorf("%q got out", secret)
+			t.Errorf("the telemetry contains %q", secret)
 		}
 	}
 }

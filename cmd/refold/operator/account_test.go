@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 )
 
-// The entity of the tests: an account, whose deposits once had no currency.
+// The entity of the tests is an account. The first version of its deposits had no currency.
 type (
 	event interface{ isEvent() }
 
@@ -26,7 +26,7 @@ type (
 		Owner   string
 		Balance map[string]int64
 		Last    []int64
-		rate    int64 `refold:"-"` // handed in
+		rate    int64 `refold:"-"` // set by New
 	}
 )
 
@@ -39,7 +39,7 @@ func (a *account) apply(ev event) {
 	case opened:
 		a.Owner, a.Balance = e.Owner, map[string]int64{}
 	case deposited:
-		a.Balance[e.Currency] += e.Amount // panics before it is opened
+		a.Balance[e.Currency] += e.Amount // panics if the account is not open
 		a.Last = append(a.Last, e.Amount)
 	case withdrawn:
 		a.Balance["USD"] -= e.Amount

@@ -18,18 +18,18 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// meddled is a target to which another program writes.
-type meddled struct {
+// sharedTarget is a target to which another program also writes.
+type sharedTarget struct {
 	journal.Journal
 	done atomic.Bool
 }
 
-func (m *meddled) Unwrap() journal.Journal { return m.Journal }
+func (m *sharedTarget) Unwrap() journal.Journal { return m.Journal }
 
-func (m *meddled) Append(ctx context.Context, writes []journal.Write) []error {
+func (m *sharedTarget) Append(ctx context.Context, writes []journal.Write) []error {
 	if !m.done.Swap(true) {
 		w := writes[0]
-		w.Writer, w.Events = "somebody", w.Events[:1]
+		w.Writer, w.Events = "other", w.Events[:1]
 		m.Journal.Append(ctx, []journal.Write{w})
 	}
 	return m.Journal.Append(ctx, writes)
@@ -39,12 +39,12 @@ func TestCopyToTargetInUse(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
 	record(t, from, "a|1", "w", good(5)...)
-	_, err := operator.Copy(t.Context(), from, &operator.Source{Journal: &meddled{Journal: to.Journal}, Snapshots: to.Snapshots}, operator.CopyOptions{})
+	_, err := operator.Copy(t.Context(), from, &operator.Source{Journal: &sharedTarget{Journal: to.Journal}, Snapshots: to.Snapshots}, operator.CopyOptions{})
 	if !errors.Is(err, journal.ErrConflict) || !strings.Contains(err.Error(), "target: another program writes to it") {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want ErrConflict", err)
 	}
 	if _, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{}); !errors.Is(err, operator.ErrDifferent) {
-		t.Errorf("then: %v", err)
+		t.Errorf("next copy: error %v, want ErrDifferent", err)
 	}
 }
 
@@ -89,17 +89,17 @@ func TestCopyAfterLateWrites(t *testing.T) {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	if last.Done != last.Total {
-		t.Errorf("it ended at %d of %d", last.Done, last.Total)
+		t.Errorf("the progress ended at %d of %d", last.Done, last.Total)
 	}
 	copied(t, from, to)
 }
 
-// forgetful is a target that loses things without saying so.
-type forgetful struct{ journal.Journal }
+// lossy is a target that loses metadata without an error.
+type lossy struct{ journal.Journal }
 
-func (f forgetful) Unwrap() journal.Journal { return f.Journal }
+func (f lossy) Unwrap() journal.Journal { return f.Journal }
 
-func (f forgetful) Append(ctx context.Context, writes []journal.Write) []error {
+func (f lossy) Append(ctx context.Context, writes []journal.Write) []error {
 	for _, w := range writes {
 		for i := range w.Events {
 			w.Events[i].Metadata = nil
@@ -113,7 +113,7 @@ func TestCopyDetectsLostRecords(t *testing.T) {
 	from, to := memory(), memory()
 	record(t, from, "a|1", "w", journal.Event{Manifest: "noted", Metadata: []byte("x")})
 	record(t, from, "a|2", "w", journal.Event{Manifest: "noted"})
-	report, err := operator.Copy(t.Context(), from, &operator.Source{Journal: forgetful{to.Journal}, Snapshots: to.Snapshots}, operator.CopyOptions{})
+	report, err := operator.Copy(t.Context(), from, &operator.Source{Journal: lossy{to.Journal}, Snapshots: to.Snapshots}, operator.CopyOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestCopyOfDamagedSource(t *testing.T) {
 	records := good(6)
 	for name, c := range map[string]struct {
 		source *fakeJournal
-		held   int // by the target
+		held   int // number of records in the target
 		want   error
 	}{
 		"gap":            {&fakeJournal{records: map[string][]journal.Event{"a|1": append(good(2), records[4:]...)}}, 0, journal.ErrHistoryGap},
@@ -150,7 +150,7 @@ func TestCopyOfDamagedSource(t *testing.T) {
 	}
 }
 
-// ranged heeds the bounds of a replay, which a fakeJournal does not.
+// ranged is a fakeJournal whose replays respect their bounds.
 type ranged struct{ *fakeJournal }
 
 func (r ranged) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
@@ -167,7 +167,7 @@ func (r ranged) HighestSequenceNr(ctx context.Context, id string) (uint64, error
 	return (&fakeJournal{records: r.records, highest: r.highest}).HighestSequenceNr(ctx, id)
 }
 
-// An unreadable snapshot is not copied, and reported.
+// Copy skips an unreadable snapshot and reports it.
 func TestCopyOfDamagedSnapshots(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
@@ -193,7 +193,7 @@ func TestCopyOfDamagedSnapshots(t *testing.T) {
 	}
 }
 
-func TestCopyEndsWithTheContext(t *testing.T) {
+func TestCopyCanceled(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
 	fill(t, from, 50, 5)
@@ -204,12 +204,12 @@ func TestCopyEndsWithTheContext(t *testing.T) {
 		}
 	}})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
+		t.Errorf("error %v, want context.Canceled", err)
 	}
 	copied(t, from, to)
 }
 
-// The progress is reported by stages, and ends at the totals.
+// Copy reports its progress for each stage. The last report of a stage has the total.
 func TestCopyProgress(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
@@ -217,7 +217,7 @@ func TestCopyProgress(t *testing.T) {
 	var last [3]operator.CopyProgress
 	report, err := operator.Copy(t.Context(), from, to, operator.CopyOptions{Parallel: 1, Progress: func(p operator.CopyProgress) {
 		if p.Done <= last[p.Stage].Done {
-			t.Errorf("stage %d goes back from %d to %d", p.Stage, last[p.Stage].Done, p.Done)
+			t.Errorf("the progress of stage %d went from %d to %d", p.Stage, last[p.Stage].Done, p.Done)
 		}
 		last[p.Stage] = p
 	}})
@@ -230,7 +230,7 @@ func TestCopyProgress(t *testing.T) {
 	}
 }
 
-// Records that the source appends during the copy are left to the next copy.
+// The next copy copies records that the source has appended during the copy.
 func TestCopyOfGrowingSource(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()

@@ -23,8 +23,8 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// The program is killed twice while it copies from LevelDB to PostgreSQL, and started again. At the
-// end "verify" prints the same for both journals.
+// The program is killed twice while it copies from LevelDB to PostgreSQL, and is started again. At
+// the end "verify" prints the same result for both journals.
 func TestKilledCopyContinues(t *testing.T) {
 	t.Parallel()
 	ids, each := 200, 150
@@ -104,7 +104,8 @@ func killAfter(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 	if exit, ok := errors.AsType[*exec.ExitError](<-ended); !ok || exit.Exited() {
 		t.Fatalf("the copy had ended before the kill: %v\n%s", exit, output.String())
 	}
-	// The server would store held writes after the unlock, and perhaps all that is left to copy.
+	// Otherwise the server would store the blocked writes after the unlock, perhaps all that remain
+	// to be copied.
 	const clients = "FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
 	do("SELECT pg_terminate_backend(pid) " + clients)
 	for count("SELECT count(*) "+clients) > 0 {
@@ -114,7 +115,7 @@ func killAfter(t *testing.T, cmd *exec.Cmd, dsn string, records int) {
 	do("DROP FUNCTION hold() CASCADE")
 }
 
-// many is a LevelDB journal of many events.
+// many returns the directory of a LevelDB journal with many events.
 func many(t *testing.T, ids, each int) (dir string) {
 	t.Helper()
 	dir = t.TempDir()

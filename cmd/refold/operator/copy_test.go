@@ -60,8 +60,8 @@ func drop(tb testing.TB, s *operator.Source, id string, to uint64) {
 	}
 }
 
-// fill puts n IDs of all kinds into a journal: with fences, several writers, deleted beginnings,
-// snapshots, and all deleted.
+// fill stores n IDs in a journal. The IDs differ: some have fences, several writers, snapshots,
+// deleted first records, or only deleted records.
 func fill(tb testing.TB, s *operator.Source, n int, seed uint64) {
 	tb.Helper()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -158,7 +158,7 @@ func digestOf(t *testing.T, s *operator.Source) operator.Digest {
 	return report.Digest
 }
 
-// copied copies, and requires that both sides are equal in every way.
+// copied copies a journal, and requires equal contents and equal digests of both sides.
 func copied(t *testing.T, from, to *operator.Source) operator.CopyReport {
 	t.Helper()
 	report, err := operator.Copy(t.Context(), from, to, operator.CopyOptions{})
@@ -217,8 +217,9 @@ func TestCopyAdditions(t *testing.T) {
 	}
 }
 
-// A copy may end at any step, which was performed or not. The next copy continues.
-func TestCopyInterruptedAnywhere(t *testing.T) {
+// A copy fails at each of its steps, before or after the step takes effect. The next copy
+// continues.
+func TestCopyInterruptedAtEachStep(t *testing.T) {
 	t.Parallel()
 	from := memory()
 	fill(t, from, 8, 4)
@@ -245,14 +246,14 @@ func TestCopyInterruptedAnywhere(t *testing.T) {
 		}
 	}
 	if interruptions < 25 {
-		t.Errorf("only %d interruptions", interruptions)
+		t.Errorf("got only %d interruptions", interruptions)
 	}
 }
 
 // faultyTarget fails one of the steps that change something, and all later ones.
 type faultyTarget struct {
 	step  int64 // from 0
-	done  bool  // the step is performed in spite of its error
+	done  bool  // the step takes effect although it returns an error
 	steps atomic.Int64
 }
 
@@ -352,11 +353,11 @@ func TestCopyRejectsOtherTarget(t *testing.T) {
 			record(t, to, "b|1", "w", good(3)...)
 			drop(t, to, "b|1", 3)
 		}, `"b|1" at 1: the target has deleted this record, the source has not`},
-		"only what the source has deleted": {func(t *testing.T, to *operator.Source) {
+		"only deleted records of a shortened ID": {func(t *testing.T, to *operator.Source) {
 			t.Helper()
 			record(t, to, "c|1", "w", good(2)...)
 		}, `"c|1" at 1: the source has deleted this record, so it cannot be compared: copy to an empty target`},
-		"all that the source has deleted": {func(t *testing.T, to *operator.Source) {
+		"only deleted records of an empty ID": {func(t *testing.T, to *operator.Source) {
 			t.Helper()
 			record(t, to, "d|1", "w", good(2)...)
 		}, `"d|1" at 1: the source has deleted this record, so it cannot be compared: copy to an empty target`},
@@ -382,7 +383,7 @@ func TestCopyRejectsOtherTarget(t *testing.T) {
 	}
 }
 
-// The source changes IDs that are copied already. The copy follows deletions and replaced
+// The source changes IDs that are already copied. The copy follows deletions and replaced
 // snapshots, and counts the appended records.
 func TestCopyOfSourceInUse(t *testing.T) {
 	t.Parallel()
@@ -393,7 +394,7 @@ func TestCopyOfSourceInUse(t *testing.T) {
 	}
 	inUse := func(p operator.CopyProgress) {
 		if p.Stage != operator.Copying || p.Done != 27 {
-			return // the records of "c" are not stored yet, "a" and "b" are done with
+			return // the records of "c" are not stored yet, "a" and "b" are copied
 		}
 		record(t, from, "a", "w", good(2)...)
 		drop(t, from, "a", 9)
@@ -408,7 +409,7 @@ func TestCopyOfSourceInUse(t *testing.T) {
 	if err != nil || len(report.Problems) > 0 {
 		t.Fatalf("problems %v, %v", report.Problems, err)
 	}
-	if report.GrownIDs == 1 && report.AddedRecords == 3 { // "z" came too late
+	if report.GrownIDs == 1 && report.AddedRecords == 3 { // "z" was appended after the last check
 		report, err = operator.Copy(t.Context(), from, to, operator.CopyOptions{})
 	}
 	if err != nil || report.IDs != 4 || report.GrownIDs != 0 || report.AddedRecords != 0 {
@@ -418,13 +419,13 @@ func TestCopyOfSourceInUse(t *testing.T) {
 }
 
 // Extra contents of the target remain a difference after each comparison.
-func TestCopyKeepsDifference(t *testing.T) {
+func TestCopyReportsExtraContents(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), memory()
 	record(t, from, "a", "w", good(3)...)
 	spoil := func(p operator.CopyProgress) {
 		if p.Stage == operator.Copying {
-			record(t, to, "a", "somebody else", good(1)...)
+			record(t, to, "a", "other", good(1)...)
 			record(t, from, "a", "w", good(2)...)
 		}
 	}

@@ -25,7 +25,7 @@ type article struct {
 	Price int
 }
 
-// mark is a data type of a program's own.
+// mark is an application-specific data type.
 type mark struct{ set bool }
 
 func (m mark) Merge(other mark) (mark, error) { return mark{m.set || other.set}, nil }
@@ -49,7 +49,7 @@ func markTypes(t *testing.T) *crdt.Types {
 	return types
 }
 
-// must2 ends the test if there is an error.
+// must2 returns a function that returns a value and ends the test if there is an error.
 func must2[T any](t *testing.T) func(v T, err error) T {
 	t.Helper()
 	return func(v T, err error) T {
@@ -101,7 +101,7 @@ func replicated(t *testing.T) string {
 // ddata runs one of the commands.
 func ddata(t *testing.T, types *crdt.Types, args ...string) outcome {
 	t.Helper()
-	p := operator.Program{Commands: []operator.Command{{Name: "ddata", Help: "Look at replicated data.", Grammar: &operator.Durable{Types: types}}}}
+	p := operator.Program{Commands: []operator.Command{{Name: "ddata", Help: "Inspect replicated data.", Grammar: &operator.Durable{Types: types}}}}
 	return start(t, p, append([]string{"ddata"}, args...)...)
 }
 
@@ -205,6 +205,6 @@ func TestDurableProblems(t *testing.T) {
 	ddata(t, nil, "keys", "--dir", empty, "--limit=-1").want(t, operator.ExitFailed, "--limit is -1")
 	ddata(t, nil, "keys").want(t, operator.ExitFailed, "--dir")
 	if left, err := os.ReadDir(empty); err != nil || len(left) > 0 {
-		t.Errorf("looking has made %v, %v", left, err)
+		t.Errorf("the commands created %v, %v", left, err)
 	}
 }

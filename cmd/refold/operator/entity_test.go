@@ -19,34 +19,34 @@ type attached struct {
 	hosting.Part // the methods that are not called
 	hosting.NeedsPart
 
-	told func(id, field string) error
+	attach func(id, field string) error
 }
 
 // Field implements hosting.Part.
 func (a *attached) Field() any { return a }
 
 // Attach is part of hosting.Part.
-func (a *attached) Attach(id, field string) error { return a.told(id, field) }
+func (a *attached) Attach(id, field string) error { return a.attach(id, field) }
 
-// accompanied is an account with a part.
-type accompanied struct {
+// accountWithPart is an account with a part.
+type accountWithPart struct {
 	account
 
 	Mail attached `refold:"-"`
 }
 
-func TestSnapshotsAreDecodedWithTheirParts(t *testing.T) {
+func TestVerifyDecodesSnapshotParts(t *testing.T) {
 	t.Parallel()
-	for name, failure := range map[string]error{"good": nil, "bad": errDisk} {
+	for name, failure := range map[string]error{"valid": nil, "failing": errDisk} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got string
-			typ := eventsourcing.Type[accompanied, event]{Name: "a", Events: events(), Apply: func(a *accompanied, ev event) { a.apply(ev) }}
-			typ.Parts = []eventsourcing.Part[accompanied, event]{&hosting.PartDefinition[accompanied, eventsourcing.SignalHandler[accompanied, event]]{
-				Name: "Mail", Field: func(a *accompanied) hosting.Part { return &a.Mail },
+			typ := eventsourcing.Type[accountWithPart, event]{Name: "a", Events: events(), Apply: func(a *accountWithPart, ev event) { a.apply(ev) }}
+			typ.Parts = []eventsourcing.Part[accountWithPart, event]{&hosting.PartDefinition[accountWithPart, eventsourcing.SignalHandler[accountWithPart, event]]{
+				Name: "Mail", Field: func(a *accountWithPart) hosting.Part { return &a.Mail },
 			}}
-			typ.New = func(string) *accompanied {
-				return &accompanied{Mail: attached{told: func(id, field string) error {
+			typ.New = func(string) *accountWithPart {
+				return &accountWithPart{Mail: attached{attach: func(id, field string) error {
 					got = id + "#" + field
 					return failure
 				}}}
@@ -59,7 +59,7 @@ func TestSnapshotsAreDecodedWithTheirParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got != "a|1#Mail" {
-				t.Errorf("attached to %q", got)
+				t.Errorf("attached to %q, want a|1#Mail", got)
 			}
 			if failed := report.Found() == 1 && strings.Contains(report.Problems[0].String(), "part Mail: disk on fire"); failed != (failure != nil) {
 				t.Errorf("report %+v", report)
@@ -68,8 +68,8 @@ func TestSnapshotsAreDecodedWithTheirParts(t *testing.T) {
 	}
 }
 
-// An aggregate whose code panics is a problem of that entity, and not the end.
-func TestVerifySurvivesTheEntity(t *testing.T) {
+// Verify reports an aggregate that panics as a problem of its entity.
+func TestVerifyWithPanickingEntity(t *testing.T) {
 	t.Parallel()
 	typ := accountType()
 	typ.Name = "a"

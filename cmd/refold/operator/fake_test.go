@@ -19,7 +19,7 @@ type fakeJournal struct {
 
 	records map[string][]journal.Event
 	highest map[string]uint64 // defaults to the last record
-	after   map[string]uint64 // the highest number when it is asked for again
+	after   map[string]uint64 // the highest number from the second call on
 	errs    map[string]error  // yielded after the records
 	listErr error
 	asked   map[string]bool

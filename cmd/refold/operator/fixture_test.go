@@ -21,7 +21,7 @@ var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 // at is the time of the n-th event.
 func at(n uint64) time.Time { return noon.Add(time.Duration(n) * time.Second) }
 
-// pack encodes a value as msgpack, the same each time.
+// pack encodes a value as msgpack. Equal values have equal encodings.
 func pack(tb testing.TB, v any) []byte {
 	tb.Helper()
 	var b bytes.Buffer
@@ -52,7 +52,7 @@ func newFixture(tb testing.TB) *fixture {
 	return f
 }
 
-// close ends the writing, so that the journal can be looked into.
+// close closes the journal, so that commands can open it.
 func (f *fixture) close() {
 	f.t.Helper()
 	if err := f.db.Close(); err != nil {
@@ -98,7 +98,7 @@ func (f *fixture) snapshot(id string, seqNr uint64, manifest string, payload []b
 	}
 }
 
-// bank is a journal in which all is well.
+// bank returns a journal without faults.
 func bank(tb testing.TB) *fixture {
 	tb.Helper()
 	f := newFixture(tb)
@@ -128,7 +128,7 @@ func bank(tb testing.TB) *fixture {
 	return f
 }
 
-// doubtful is a journal in which something is wrong with each entity.
+// doubtful returns a journal in which each entity has a fault.
 func doubtful(tb testing.TB) *fixture {
 	tb.Helper()
 	f := newFixture(tb)

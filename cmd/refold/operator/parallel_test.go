@@ -42,27 +42,28 @@ func TestInOrder(t *testing.T) {
 		}
 		switch id {
 		case "00000":
-			<-first // until others have overtaken it
+			<-first // until later IDs have finished
 		case "00100":
 			close(first)
 		}
 		return "done " + id, nil
 	}, func(id, result string) error {
 		if result != "done "+id {
-			t.Errorf("%q of %q", result, id)
+			t.Errorf("result %q of ID %q", result, id)
 		}
 		got = append(got, id)
 		return nil
 	})
 	if err != nil || len(got) != n || !slices.IsSorted(got) {
-		t.Errorf("%v, %d taken, in order: %v", err, len(got), slices.IsSorted(got))
+		t.Errorf("error %v, %d results, in order: %v", err, len(got), slices.IsSorted(got))
 	}
 	if most.Load() > 8 {
-		t.Errorf("%d at the same time", most.Load())
+		t.Errorf("%d calls ran at the same time, want at most 8", most.Load())
 	}
 }
 
-// The error is the first in the order of the IDs, whichever came first in time.
+// InOrder returns the error of the first failing ID in the order of the IDs, even if another ID
+// fails earlier.
 func TestInOrderFails(t *testing.T) {
 	t.Parallel()
 	later := make(chan struct{})
@@ -82,14 +83,14 @@ func TestInOrderFails(t *testing.T) {
 		return nil
 	})
 	if err == nil || err.Error() != "three" || len(taken) != 3 {
-		t.Errorf("%v after %q", err, taken)
+		t.Errorf("error %v after the results of %q", err, taken)
 	}
 	good := func(context.Context, string) (int, error) { return 0, nil }
 	if err = operator.InOrder(t.Context(), 4, numbered(10, errDisk), good, func(string, int) error { return nil }); !errors.Is(err, errDisk) {
-		t.Errorf("of the list: %v", err)
+		t.Errorf("error of the list: got %v", err)
 	}
 	if err = operator.InOrder(t.Context(), 4, numbered(10, nil), good, func(string, int) error { return errDisk }); !errors.Is(err, errDisk) {
-		t.Errorf("of the taker: %v", err)
+		t.Errorf("error of take: got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	err = operator.InOrder(ctx, 4, numbered(1_000_000, nil), good, func(id string, _ int) error {
@@ -99,7 +100,7 @@ func TestInOrderFails(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("canceled: %v", err)
+		t.Errorf("error %v, want context.Canceled", err)
 	}
 }
 
@@ -129,7 +130,7 @@ func TestMerged(t *testing.T) {
 			got = append(got, id)
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%q and %q: %q", c.a, c.b, got)
+			t.Errorf("Merged(%q, %q) = %q, want %q", c.a, c.b, got, c.want)
 		}
 	}
 	for _, lists := range [][2]iter.Seq2[string, error]{{numbered(2, errDisk), numbered(3, nil)}, {numbered(3, nil), numbered(0, errDisk)}} {
@@ -137,7 +138,7 @@ func TestMerged(t *testing.T) {
 		for _, last = range operator.Merged(lists[0], lists[1]) {
 		}
 		if !errors.Is(last, errDisk) {
-			t.Errorf("error %v", last)
+			t.Errorf("error %v, want errDisk", last)
 		}
 	}
 }

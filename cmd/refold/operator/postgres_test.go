@@ -54,8 +54,8 @@ func TestCopyBetweenPlugins(t *testing.T) {
 	}
 }
 
-// A copy to PostgreSQL may end at any step, too. The test uses some of the steps of
-// TestCopyInterruptedAnywhere.
+// A copy to PostgreSQL continues after a failure of any step. The test uses some of the steps of
+// TestCopyInterruptedAtEachStep.
 func TestCopyToPostgresInterrupted(t *testing.T) {
 	t.Parallel()
 	from, to := memory(), on(t, pgtest.DSN(t))
@@ -97,7 +97,7 @@ func TestCommandsOnPostgres(t *testing.T) {
 		}
 	}
 	start(t, p, "copy", "leveldb:"+f.dir, dsn).want(t, operator.ExitOK, "")
-	// The commands print the same as for the source.
+	// The commands print the same output as for the source.
 	source := operator.Program{Journal: "leveldb:" + f.dir, Entities: p.Entities}
 	for _, command := range []string{
 		"events", "events --after account|1 --json", "events account|1 --all", "events account|3 --json", "events ledger|main", "snapshots",
@@ -114,7 +114,7 @@ func TestCommandsOnPostgres(t *testing.T) {
 	}
 }
 
-// The rights of a reader are sufficient for reading.
+// A role that may only read can run the commands that only read.
 func TestReadOnlyRole(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

@@ -25,7 +25,7 @@ type outcome struct {
 	stdout, err string
 }
 
-// start runs a program that is given as far as a test cares.
+// start runs a program with arguments. The test sets only the fields of the program that it needs.
 func start(t *testing.T, p operator.Program, args ...string) outcome {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -50,7 +50,7 @@ func TestMissingDirectoryIsNotCreated(t *testing.T) {
 		p := operator.Program{Entities: []operator.Linked{operator.Entity(accountType())}}
 		start(t, p, append(args, "--journal", "leveldb:"+dir)...).want(t, operator.ExitFailed, "the directory does not exist")
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-			t.Fatalf("%v made the directory: %v", args, err)
+			t.Fatalf("%v created the directory: %v", args, err)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func TestDirectoryWithoutJournal(t *testing.T) {
 	o := start(t, operator.Program{Journal: "leveldb:" + dir}, "verify")
 	o.want(t, operator.ExitFailed, "the directory contains no LevelDB journal")
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("the directory now holds %v, %v", left, err)
+		t.Errorf("the directory contains %v, %v", left, err)
 	}
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -76,8 +76,8 @@ func TestJournalInUse(t *testing.T) {
 	start(t, operator.Program{Journal: "leveldb:" + f.dir}, "verify").want(t, operator.ExitFailed, leveldb.ErrInUse.Error())
 }
 
-// The commands leave the files unchanged.
-func TestNothingIsChanged(t *testing.T) {
+// The commands do not change the files of the journal.
+func TestCommandsChangeNoFiles(t *testing.T) {
 	t.Parallel()
 	f := bank(t)
 	f.close()
@@ -108,7 +108,7 @@ func TestNothingIsChanged(t *testing.T) {
 	}
 }
 
-// Damage that is found on opening is a problem that was found.
+// Damage that a command detects while it opens the journal has the exit status ExitProblems.
 func TestDamagedDirectory(t *testing.T) {
 	t.Parallel()
 	f := bank(t)
@@ -173,7 +173,7 @@ func TestIncompleteVerify(t *testing.T) {
 	}
 }
 
-// A directory without the first file of its journal is damaged, and not empty.
+// A journal directory without the file CURRENT is damaged. It does not count as empty.
 func TestDirectoryWithoutCurrent(t *testing.T) {
 	t.Parallel()
 	f := bank(t)
@@ -194,9 +194,9 @@ func bankDir(t *testing.T) string {
 	return f.dir
 }
 
-// hello is a command from outside.
+// hello is an additional command.
 type hello struct {
-	Whom string `arg:""`
+	Name string `arg:""`
 	Loud bool
 }
 
@@ -204,13 +204,13 @@ func (h *hello) Run(ctx context.Context, env *operator.Env) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case h.Whom == "nobody":
+	case h.Name == "fail":
 		return errDisk
 	case h.Loud:
-		_, _ = fmt.Fprintln(env.Stdout, "HELLO", h.Whom, "from", env.Name, env.Terminal)
+		_, _ = fmt.Fprintln(env.Stdout, "HELLO", h.Name, "from", env.Name, env.Terminal)
 		return fmt.Errorf("too loud: %w", operator.ErrProblems)
 	}
-	_, err := fmt.Fprintln(env.Stdout, "hello", h.Whom)
+	_, err := fmt.Fprintln(env.Stdout, "hello", h.Name)
 	return err
 }
 
@@ -229,8 +229,8 @@ func TestAdditionalCommands(t *testing.T) {
 		t.Errorf("printed %q", o.stdout)
 	}
 	p.Commands[0].Grammar = &hello{}
-	start(t, p, "hello", "nobody").want(t, operator.ExitFailed, "bank refold: disk on fire\n")
-	p.Commands[0].Grammar = "no struct"
+	start(t, p, "hello", "fail").want(t, operator.ExitFailed, "bank refold: disk on fire\n")
+	p.Commands[0].Grammar = "not a struct"
 	start(t, p, "hello", "you").want(t, operator.ExitFailed, "must be a pointer to a struct")
 	p.Commands[0].Grammar = &struct {
 		Bad string `default:"{"`
@@ -250,7 +250,7 @@ func TestErrorsArePrintable(t *testing.T) {
 	}
 }
 
-func TestProgressOnATerminal(t *testing.T) {
+func TestProgressOnTerminal(t *testing.T) {
 	t.Parallel()
 	f := bank(t)
 	f.close()

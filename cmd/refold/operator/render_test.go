@@ -68,7 +68,7 @@ func TestRenderErrors(t *testing.T) {
 	}
 }
 
-// A long value is truncated, and costs no more than the rendered part.
+// Rendering truncates a long value. It allocates memory only for the rendered part.
 func TestRenderIsBounded(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x\x00", 1<<16)
@@ -128,7 +128,7 @@ func FuzzRender(f *testing.F) {
 			}
 			for _, r := range string(got) {
 				if !unicode.IsPrint(r) {
-					t.Errorf("%s: %q is printed: %q", name, r, got)
+					t.Errorf("%s: the output contains %q: %q", name, r, got)
 				}
 			}
 		}

@@ -16,15 +16,15 @@ import (
 	"github.com/refold-io/refold/cmd/refold/operator"
 )
 
-// TestScripts runs the commands in testdata. Each script starts with the journal, and the linked
-// entity types.
+// TestScripts runs the commands in testdata. Each script selects the journal, and the entity types
+// of the program.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	journals := map[string]func(testing.TB) *fixture{"bank": bank, "doubtful": doubtful}
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		t.Helper()
 		t.Parallel()
-		dir := "./bank-data" // which is not there
+		dir := "./bank-data" // which does not exist
 		target := filepath.Join(t.TempDir(), "target")
 		var entities []operator.Linked
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -51,7 +51,7 @@ func TestScripts(t *testing.T) {
 // malformed matches error texts of package codec, which may change.
 var malformed = regexp.MustCompile(`(malformed data): [^")\n]*`)
 
-// run runs one command and returns all that it shows.
+// run runs one command and returns its output.
 func run(t *testing.T, dir string, args []string, entities []operator.Linked) string {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -18,19 +18,19 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// queried is a journal of which only queries are asked. Its pages have two events.
+// queried is a journal that supports only queries. Its pages have at most two events.
 type queried struct {
 	journal.Journal
 
 	mu     sync.Mutex
 	events []journal.Envelope
-	faults []error       // of the next queries; nil is none
-	added  chan struct{} // closed when something was added, and replaced
+	faults []error       // errors of the next queries; nil is no error
+	added  chan struct{} // closed and replaced when an event is added
 
 	waiting chan struct{} // signaled when a reader starts to wait
 }
 
-// stored makes a journal of these events of "a|1" and "b|1" in turns.
+// stored returns a journal with events that belong alternately to "a|1" and "b|1".
 func stored(events ...journal.Event) *queried {
 	q := &queried{added: make(chan struct{}), waiting: make(chan struct{}, 100)}
 	for i, e := range events {
@@ -198,7 +198,7 @@ func (r *lineReader) want(parts ...string) {
 	}
 }
 
-// A tail prints new events, continues after the store was unavailable, and ends with its context.
+// Tail prints new events, continues after the store was unavailable, and ends with its context.
 func TestTailFollows(t *testing.T) {
 	t.Parallel()
 	events := good(5)
@@ -250,7 +250,7 @@ func TestTailStart(t *testing.T) {
 	}
 }
 
-// A store that was never there, and other errors, end it.
+// Tail fails if the store is unavailable from the beginning, and on other errors.
 func TestTailFails(t *testing.T) {
 	t.Parallel()
 	q := stored(good(1)...)
@@ -271,7 +271,7 @@ func TestTailFails(t *testing.T) {
 	}
 }
 
-// failing is an output that is gone.
+// failing is an output whose writes fail.
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errDisk }

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// good is n well-formed events of no type in particular.
+// good returns n valid events without a linked type.
 func good(n uint64) []journal.Event {
 	events := make([]journal.Event, n)
 	for i := range events {
@@ -28,7 +28,7 @@ func good(n uint64) []journal.Event {
 	return events
 }
 
-// with changes a copy of a history.
+// with returns a changed copy of a history.
 func with(events []journal.Event, change func(e []journal.Event) []journal.Event) []journal.Event {
 	return change(slices.Clone(events))
 }
@@ -45,14 +45,14 @@ func TestVerifyFindsProblems(t *testing.T) {
 	state := []byte{0x80}
 	for name, c := range map[string]struct {
 		records   []journal.Event
-		highest   uint64 // 0 for that of the last record
+		highest   uint64 // 0 for the number of the last record
 		after     uint64
 		err       error
 		snapshots *fakeSnapshots
 		linked    bool
 		want      []string // the prefixes of the problems
 	}{
-		"nothing wrong": {records: good(3), snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(3, "state", state)}}},
+		"valid": {records: good(3), snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(3, "state", state)}}},
 		"gap": {
 			records: with(good(9), func(e []journal.Event) []journal.Event { return slices.Delete(e, 3, 5) }),
 			want:    []string{`"a|1": journal: gap in the history of "a|1": event 4 is missing, found 6`},
@@ -67,11 +67,11 @@ func TestVerifyFindsProblems(t *testing.T) {
 		},
 		"appended during the replay": {records: good(3), highest: 2, after: 3},
 		"appended after the replay":  {records: good(3), highest: 3, after: 5},
-		"highest went back": {
+		"highest number decreased": {
 			records: good(3), highest: 3, after: 2,
 			want: []string{`"a|1": the highest number decreased from 3 to 2`},
 		},
-		"number twice": {
+		"duplicate number": {
 			records: with(good(3), func(e []journal.Event) []journal.Event { return slices.Insert(e, 2, e[1]) }),
 			want:    []string{`"a|1" at 2: the record follows record 2`},
 		},
@@ -81,12 +81,12 @@ func TestVerifyFindsProblems(t *testing.T) {
 			}),
 			want: []string{`"a|1": a record has the number 0`},
 		},
-		"time went back": {
+		"time decreased": {
 			records: with(good(3), func(e []journal.Event) []journal.Event { e[2].Time = e[2].Time.Add(-2 * time.Second); return e }),
 			want:    []string{`"a|1" at 3: the time decreased from 2026-01-02T12:00:02.000000Z to 2026-01-02T12:00:01.000000Z`},
 		},
 		"same time": {records: with(good(3), func(e []journal.Event) []journal.Event { e[2].Time = e[1].Time; return e })},
-		"payload cut short": {
+		"truncated payload": {
 			records: with(good(3), func(e []journal.Event) []journal.Event { e[1].Payload = []byte{0x81, 0xa1}; return e }),
 			want:    []string{`"a|1" at 2: codec: malformed data`},
 		},
@@ -94,14 +94,14 @@ func TestVerifyFindsProblems(t *testing.T) {
 			records: with(good(3), func(e []journal.Event) []journal.Event { e[1].Payload = nil; return e }),
 			want:    []string{`"a|1" at 2: codec: malformed data`},
 		},
-		"bad JSON": {
+		"invalid JSON": {
 			records: with(good(3), func(e []journal.Event) []journal.Event {
 				e[1].Manifest, e[1].Payload = "x@2+json", []byte("{")
 				return e
 			}),
 			want: []string{`"a|1" at 2: the payload is not valid JSON`},
 		},
-		"good JSON": {
+		"valid JSON": {
 			records: with(good(3), func(e []journal.Event) []journal.Event {
 				e[1].Manifest, e[1].Payload = "x@2+json", []byte("{}")
 				return e
@@ -119,7 +119,7 @@ func TestVerifyFindsProblems(t *testing.T) {
 			records: good(1), linked: true,
 			want: []string{`"a|1" at 1: codec: unknown manifest: "noted"`},
 		},
-		"vetoed by the upcaster of a linked type": {
+		"rejected by the upcaster of a linked type": {
 			records: []journal.Event{{SequenceNr: 1, Manifest: "deposited", Payload: pack(t, map[string]int{"Amount": -1})}}, linked: true,
 			want: []string{`"a|1" at 1: codec: upcast deposited: no such deposit`},
 		},
@@ -157,7 +157,7 @@ func TestVerifyFindsProblems(t *testing.T) {
 			records: good(3), snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(4, "state", state), saved(3, "state", state)}},
 			want: []string{`"a|1" at 4: the snapshot is above the highest number, which is 3`},
 		},
-		"snapshot cut short": {
+		"truncated snapshot": {
 			records: good(3), snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(3, "state", []byte{0x81})}},
 			want: []string{`"a|1" at 3: the snapshot cannot be decoded: codec: malformed data`},
 		},
@@ -171,7 +171,7 @@ func TestVerifyFindsProblems(t *testing.T) {
 			snapshots: &fakeSnapshots{stored: []snapshot.Snapshot{saved(1, "self", state)}},
 			want:      []string{`"a|1" at 1: the snapshot cannot be decoded: codec: unknown manifest: snapshot manifest "self"`},
 		},
-		"snapshots can't be listed": {
+		"snapshots cannot be listed": {
 			records: good(3), snapshots: &fakeSnapshots{listErr: errDisk},
 			want: []string{`"a|1": the snapshots cannot be listed: disk on fire`},
 		},
@@ -209,7 +209,7 @@ func TestVerifyFindsProblems(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", got, c.want)
 			}
 			if report.IDs != 1 || report.Records != uint64(len(c.records)) {
-				t.Errorf("looked at %d IDs and %d records, want 1 and %d", report.IDs, report.Records, len(c.records))
+				t.Errorf("verified %d IDs and %d records, want 1 and %d", report.IDs, report.Records, len(c.records))
 			}
 		})
 	}
@@ -263,12 +263,12 @@ func TestVerifyFails(t *testing.T) {
 		opts    operator.VerifyOptions
 		want    error
 	}{
-		"store is away": {
+		"store unavailable": {
 			journal: &fakeJournal{records: map[string][]journal.Event{"a|1": good(1)}, errs: map[string]error{"a|1": journal.ErrUnavailable}},
 			want:    journal.ErrUnavailable,
 		},
-		"IDs can't be listed": {journal: &fakeJournal{listErr: errDisk}, want: errDisk},
-		"no lister":           {journal: struct{ journal.Journal }{}, want: operator.ErrNoLister},
+		"IDs cannot be listed": {journal: &fakeJournal{listErr: errDisk}, want: errDisk},
+		"no lister":            {journal: struct{ journal.Journal }{}, want: operator.ErrNoLister},
 		"snapshot store closed": {
 			journal: &fakeJournal{records: map[string][]journal.Event{"a|1": good(1)}},
 			opts:    operator.VerifyOptions{Snapshots: &fakeSnapshots{listErr: snapshot.ErrClosed}},
@@ -284,7 +284,7 @@ func TestVerifyFails(t *testing.T) {
 	}
 }
 
-func TestVerifyEndsWithTheContext(t *testing.T) {
+func TestVerifyCanceled(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
 	if slots := j.Append(t.Context(), []journal.Write{{ID: "a|1", Writer: "w", Events: good(1)}}); slots != nil {
@@ -293,11 +293,11 @@ func TestVerifyEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := operator.Verify(ctx, j, operator.VerifyOptions{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want that of the context", err)
+		t.Errorf("error %v, want the error of the context", err)
 	}
 }
 
-func TestVerifyRefusesBrokenTypes(t *testing.T) {
+func TestVerifyRejectsInvalidTypes(t *testing.T) {
 	t.Parallel()
 	broken := accountType()
 	broken.Events = codec.Types(codec.Name[opened]("a"), codec.Name[opened]("b"))
@@ -331,10 +331,10 @@ func TestVerifyChecksOrder(t *testing.T) {
 		problems []string
 		want     error
 	}{
-		"sound":           {},
-		"damaged":         {order: &journal.CorruptError{File: "order", Offset: -1, Detail: "an event is missing"}, problems: []string{"journal: corrupt: order: an event is missing"}},
-		"away":            {order: journal.ErrUnavailable, want: journal.ErrUnavailable},
-		"one ID is named": {id: "a|1", order: journal.ErrUnavailable},
+		"sound":       {},
+		"damaged":     {order: &journal.CorruptError{File: "order", Offset: -1, Detail: "an event is missing"}, problems: []string{"journal: corrupt: order: an event is missing"}},
+		"away":        {order: journal.ErrUnavailable, want: journal.ErrUnavailable},
+		"only one ID": {id: "a|1", order: journal.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

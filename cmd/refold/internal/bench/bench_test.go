@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }
 
-// small returns settings with which each row takes only a moment.
+// small returns settings with small sizes and short durations.
 func small(journal string) bench.Settings {
 	return bench.Settings{
 		Journal: journal, Rounds: 1, Length: 20 * time.Millisecond, Scale: 10_000,
@@ -66,7 +66,7 @@ func TestRows(t *testing.T) {
 					var results []bench.Result
 					err := row.Run(t.Context(), small(address), func(r bench.Result) { results = append(results, r) })
 					if err != nil || len(results) == 0 {
-						t.Errorf("%d results, %v", len(results), err)
+						t.Errorf("got %d results, error %v", len(results), err)
 					}
 					for _, r := range results {
 						checkResult(t, row, scheme, r)
@@ -171,7 +171,7 @@ func TestPrivateServer(t *testing.T) {
 	}
 	results := 0
 	if err := rows[0].Run(t.Context(), small("postgres:"), func(bench.Result) { results++ }); err != nil || results == 0 {
-		t.Errorf("%d results, %v", results, err)
+		t.Errorf("got %d results, error %v", results, err)
 	}
 }
 

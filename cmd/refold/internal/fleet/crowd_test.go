@@ -22,8 +22,8 @@ const (
 	counters      = "counters"
 )
 
-// crowd is a set of clients that change data on the nodes of a scene, each one request at a time. It
-// records the expected data.
+// crowd is a set of clients that change data on the nodes of a scene. Each client sends one request
+// at a time. The crowd records the expected data.
 type crowd struct {
 	s    *scene
 	rand *rand.Rand
@@ -43,7 +43,7 @@ type crowd struct {
 	names  int
 }
 
-// asked is a request without an answer so far.
+// asked is a request that has no answer yet.
 type asked struct {
 	client  int // -1 for none
 	node    string
@@ -217,7 +217,7 @@ func (t *tally) add(n int64, certain bool) {
 // admits reports whether a sum is possible.
 func (t *tally) admits(n int64) bool { return t.certain <= n && n <= t.certain+t.perhaps }
 
-// until waits until this many more changes are acknowledged.
+// until waits until the given number of additional changes is acknowledged.
 func (c *crowd) until(more int) {
 	c.s.t.Helper()
 	least := c.acked + more

@@ -111,7 +111,8 @@ type dataConfig struct {
 	PruneInterval, PruneAfter time.Duration
 }
 
-// request is an operation on replicated data. The node answers it with the same ID, unless the process ends first.
+// request is an operation on replicated data. The node answers it with the same ID, unless the
+// process ends first.
 type request struct {
 	ID   uint64
 	Do   operation
@@ -123,7 +124,7 @@ type request struct {
 	Timeout time.Duration
 }
 
-// operation is an operation.
+// operation is the name of the operation of a request.
 type operation string
 
 // The operations.
@@ -144,8 +145,8 @@ const (
 // answer is the result of a request.
 type answer struct {
 	ID uint64
-	// Error is empty after success. Unknown reports that the operation may have succeeded in spite
-	// of the error.
+	// Error is empty after success. Unknown reports that the operation may have succeeded although
+	// it returned an error.
 	Error   string `json:",omitempty"`
 	Unknown bool   `json:",omitempty"`
 	// Value is the result, as JSON.

@@ -40,8 +40,8 @@ type process struct {
 	dead  chan struct{}
 }
 
-// newFleet returns an empty fleet. The command is a program with arguments that lead to Serve. The
-// standard error of the children goes to stderr.
+// newFleet returns an empty fleet. The command is a program with the arguments that make it call
+// Serve. The standard error of the children goes to stderr.
 func newFleet(command []string, stderr io.Writer) *Fleet {
 	return &Fleet{command: command, stderr: console.Synchronized(stderr), reports: make(chan Report, 1024), quit: make(chan struct{}), runs: map[string]*process{}}
 }

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	// Most of the time the tests wait for time-outs, so more tests run in parallel than there are cores.
+	// The tests mostly wait for time-outs, so more tests run in parallel than the machine has cores.
 	flag.Parse()
 	if !effort.Soak() {
 		_ = flag.Set("test.parallel", "8")
@@ -38,12 +38,12 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// quick reports whether the test must be quick, because of -short. The tests of this package wait for
-// time-outs of the failure detector; a quick run starts no cluster.
+// quick reports whether the test must be quick, because of -short. The tests of this package wait
+// for time-outs of the failure detector; a quick run starts no cluster.
 func quick(t *testing.T) bool {
 	t.Helper()
 	if testing.Short() {
-		t.Log("left to the run without -short")
+		t.Log("not run because of -short")
 	}
 	return testing.Short()
 }

@@ -91,7 +91,7 @@ func TestPartition(t *testing.T) {
 			left: []string{"a", "b"}, right: []string{"c", "d", "e"}, survivors: []string{"c", "d", "e"},
 		},
 		{
-			name: "static-quorum, no side has it", settings: downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 3}, split: cut, soak: true,
+			name: "static-quorum, no side has a quorum", settings: downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 3}, split: cut, soak: true,
 			left: []string{"a", "b"}, right: []string{"c", "d"},
 		},
 		{
@@ -128,8 +128,8 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// A node that loses its connection to the broker stops hosting before another node starts. It ends
-// when it is connected again and learns that it was downed.
+// A node that loses its connection to the broker stops hosting before another node starts to host.
+// The node ends when it is connected again and receives the state in which it is Down.
 func TestNodeWithoutBroker(t *testing.T) {
 	t.Parallel()
 	if quick(t) {
@@ -151,8 +151,8 @@ func TestNodeWithoutBroker(t *testing.T) {
 	s.survive("b", "c")
 }
 
-// If one node receives nothing from another one, that is no partition: both are indirectly
-// connected, and downed.
+// If one node receives no messages from another one, the cluster is not partitioned. Both nodes are
+// indirectly connected and are downed.
 func TestIndirectlyConnectedNodes(t *testing.T) {
 	t.Parallel()
 	if quick(t) {
@@ -197,7 +197,7 @@ func TestBrokerDown(t *testing.T) {
 	for _, name := range names {
 		for _, m := range s.views[name].Members {
 			if before[m.Node.Name] != m.Node {
-				t.Errorf("node %s has member %v, before the restart it was %v", name, m.Node, before[m.Node.Name])
+				t.Errorf("node %s has member %v, want %v as before the restart", name, m.Node, before[m.Node.Name])
 			}
 		}
 	}

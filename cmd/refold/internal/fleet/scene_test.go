@@ -24,7 +24,7 @@ import (
 
 const (
 	clusterName = "test"
-	// patience is the time after which a step has failed.
+	// patience is the time limit of each step.
 	patience = 3 * time.Minute
 )
 
@@ -63,7 +63,7 @@ type scene struct {
 	crowd *crowd // the clients of the data, nil without
 }
 
-// span is a time in which an instance of the singleton ran.
+// span is a period in which an instance of the singleton ran.
 type span struct {
 	node     identity.Node
 	from, to time.Time // to is zero while it runs
@@ -210,8 +210,8 @@ func (s *scene) agree(names ...string) bool {
 	return true
 }
 
-// survive waits until only these nodes are left, one of them runs the singleton, and all others have
-// ended because they were downed.
+// survive waits until only these nodes are left, one of them runs the singleton, and all others
+// have ended because they were downed.
 func (s *scene) survive(names ...string) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("all nodes except %v have ended", names), func() bool {
@@ -232,8 +232,8 @@ func (s *scene) survive(names ...string) {
 }
 
 // alone checks that two instances of the singleton never ran at the same time for longer than
-// allowed. Except in a soak, stableAfter is allowed: a process that gets no processor ends its
-// instance late.
+// allowed. Except in a soak, it allows stableAfter, because a process that gets no processor ends
+// its instance late.
 func (s *scene) alone(allowed time.Duration) {
 	s.t.Helper()
 	if !effort.Soak() {

@@ -27,9 +27,9 @@ const maxLine = 1 << 20
 type Extension struct {
 	// Prepare changes the configuration before the node starts.
 	Prepare func(ctx context.Context, extra json.RawMessage, cfg *cluster.Config) error
-	// Start runs beside the node. Its parameter report sends a Report with a value. It returns a
-	// function that handles the values of Fleet.Send, and a function that is called after the node
-	// has ended. Both may be nil.
+	// Start is called after the node has started. Its parameter report sends a Report with a value.
+	// It returns a function that handles the values of Fleet.Send, and a function that is called
+	// after the node has ended. Both may be nil.
 	Start func(ctx context.Context, extra json.RawMessage, n *cluster.Node, report func(v any)) (handle func(line []byte), stop func(), err error)
 }
 
@@ -81,7 +81,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, log *slog.Logger, x
 	}
 	var tasks sync.WaitGroup
 	tasks.Go(func() { c.watch(ctx, n) })
-	go func() { // ends with the process, because a read cannot be interrupted
+	go func() { // runs until the process ends, because a read cannot be interrupted
 		for lines.Scan() {
 			if handle != nil {
 				handle(lines.Bytes())
@@ -117,7 +117,7 @@ func (c *child) watch(ctx context.Context, n *cluster.Node) {
 	}
 }
 
-// report writes a report. It ignores errors: without a parent, the input ends, too.
+// report writes a report. It ignores errors, because without a parent the input also ends.
 func (c *child) report(r Report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
