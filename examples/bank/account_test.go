@@ -53,7 +53,7 @@ func TestDepositAndWithdraw(t *testing.T) {
 		{Withdraw{Amount: twd("367.85")}, "0.00"},
 	} {
 		if got := do(t, b, "alice", c.command); got != (Receipt{Balance: twd(c.want)}) {
-			t.Errorf("%+v: %+v, want %s", c.command, got, c.want)
+			t.Errorf("%+v: got %+v, want the balance %s", c.command, got, c.want)
 		}
 	}
 	audited(t, b)
@@ -133,7 +133,7 @@ func TestRefusalsOfRates(t *testing.T) {
 	stopBank(t, stale)
 }
 
-// The event holds all that is needed to replay without a rate, and to check.
+// The event holds all data that a replay without rates and the audit need.
 func TestConversionIsRecorded(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
@@ -170,7 +170,7 @@ func TestLookup(t *testing.T) {
 		t.Errorf("last change %v, want %v", view.LastChange, last.At)
 	}
 	if names(t, b, "alice") != "Opened Deposited" {
-		t.Error("a look-up left an event")
+		t.Error("the lookup stored an event")
 	}
 }
 
@@ -193,8 +193,8 @@ func TestClose(t *testing.T) {
 	audited(t, b)
 }
 
-// A retry has no second effect and gets the first answer, also after a restart, and after many
-// others.
+// A retry has no second effect and gets the first answer, also after a restart and after many other
+// requests.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
@@ -207,7 +207,7 @@ func TestRequests(t *testing.T) {
 		t.Errorf("got %+v", sent)
 	}
 	settled(t, b, "alice")
-	for i := range 150 { // beyond a snapshot
+	for i := range 150 { // enough for a snapshot
 		do(t, b, "alice", Deposit{Request: fmt.Sprint("r", i), Amount: usd("1")})
 	}
 	check := func() {
@@ -239,7 +239,7 @@ func TestRequests(t *testing.T) {
 	stopBank(t, b)
 }
 
-// A refusal is not remembered: the same request may succeed later, with other content too.
+// A refusal is not stored: the same request may succeed later, also with other content.
 func TestRefusedRequestIsDecidedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
@@ -251,7 +251,7 @@ func TestRefusedRequestIsDecidedAgain(t *testing.T) {
 	}
 }
 
-func TestOpenIsARequest(t *testing.T) {
+func TestOpenWithRequestID(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
 	do(t, b, "alice", Open{Request: "o", Currency: money.USD})
@@ -264,7 +264,7 @@ func TestOpenIsARequest(t *testing.T) {
 }
 
 // The balance leaves room for the refund of each pending transfer.
-func TestPendingTransfersCanBeRefunded(t *testing.T) {
+func TestBalanceLeavesRoomForRefunds(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, oneWay)
 	open(t, b, "alice TWD", "bob USD")
@@ -277,8 +277,8 @@ func TestPendingTransfersCanBeRefunded(t *testing.T) {
 	audited(t, b)
 }
 
-// The state is the same, whether it was refolded from a snapshot or from the first event.
-func TestSnapshotHasTheWholeState(t *testing.T) {
+// A replay from a snapshot and a replay from the first event give the same state.
+func TestSnapshotIsComplete(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, oneWay)
 	open(t, b, "alice TWD", "bob USD", "carol TWD")
@@ -287,7 +287,7 @@ func TestSnapshotHasTheWholeState(t *testing.T) {
 		to := []string{"bob", "carol", "nobody"}[i%3] // waits, arrives, is refunded
 		do(t, b, "alice", Transfer{Request: id(i), Amount: twd("1"), To: to})
 	}
-	await(t, b, "alice", "30 transfers that wait", func(v View) bool { return len(v.Pending) == 30 })
+	await(t, b, "alice", "30 pending transfers", func(v View) bool { return len(v.Pending) == 30 })
 	awaitSnapshot(t, b, "alice")
 	encoded := func(opts eventsourcing.FoldOptions[Event], snapshots bool) string {
 		folded, err := eventsourcing.Fold(t.Context(), b.runtime, b.typ, "alice", opts)
@@ -308,7 +308,7 @@ func TestSnapshotHasTheWholeState(t *testing.T) {
 	audited(t, b)
 }
 
-func TestDamagedHistoryGivesNoState(t *testing.T) {
+func TestFoldOfDamagedHistory(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
 	open(t, b, "alice TWD")

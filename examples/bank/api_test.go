@@ -54,7 +54,7 @@ func (c *client) check(t *testing.T, r *http.Request, w *httptest.ResponseRecord
 	t.Helper()
 	op, ok := c.spec.operation(r.Method, r.URL.EscapedPath())
 	if !ok {
-		return // it is not part of the API
+		return // the path is not part of the API
 	}
 	response, ok := op.Responses[strconv.Itoa(w.Code)]
 	if !ok {
@@ -66,7 +66,7 @@ func (c *client) check(t *testing.T, r *http.Request, w *httptest.ResponseRecord
 		return
 	}
 	if kind := w.Header().Get("Content-Type"); kind != "application/json" {
-		t.Errorf("%s: the answer is %q", op.OperationID, kind)
+		t.Errorf("%s: Content-Type %q, want application/json", op.OperationID, kind)
 	}
 	var value any
 	if err := json.Unmarshal(w.Body.Bytes(), &value); err != nil {
@@ -150,7 +150,7 @@ func TestAPI(t *testing.T) {
 	audited(t, b)
 }
 
-func TestStatementsComeInPages(t *testing.T) {
+func TestStatementPages(t *testing.T) {
 	t.Parallel()
 	f := forgery{"alice": {Opened{cause(""), money.USD, "Alice"}}}
 	for range 2 * page {
@@ -207,7 +207,7 @@ func TestOtherOriginsAreRejected(t *testing.T) {
 
 // The OpenAPI file and the program have the same calls, and the file names the fields that the
 // program reads.
-func TestTheOpenAPIFileIsComplete(t *testing.T) {
+func TestOpenAPIFileIsComplete(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
 	open(t, b, "id USD")
@@ -223,17 +223,17 @@ func TestTheOpenAPIFileIsComplete(t *testing.T) {
 				for field := range fields.Properties {
 					status, answer := c.send(t, "POST", strings.ReplaceAll(path, "{id}", "id"), fmt.Sprintf(`{%q: "x"}`, field))
 					if strings.Contains(answer, "unknown field") {
-						t.Errorf("%s: %s is not read: %d %s", op.OperationID, field, status, answer)
+						t.Errorf("%s: the program rejects the field %s: %d %s", op.OperationID, field, status, answer)
 					}
 				}
 			}
 			if status, _ := c.send(t, strings.ToUpper(method), strings.ReplaceAll(path, "{id}", "id"), body); status == http.StatusMethodNotAllowed {
-				t.Errorf("%s %s is not there", method, path)
+				t.Errorf("%s %s: method not allowed", method, path)
 			}
 		}
 	}
 	if n != 7 {
-		t.Errorf("%d calls", n)
+		t.Errorf("the OpenAPI file has %d calls", n)
 	}
 }
 
@@ -276,7 +276,7 @@ func TestServeDrains(t *testing.T) {
 	}
 	close(finish)
 	if got := <-answered; got != "done" {
-		t.Errorf("the request in hand got %q", got)
+		t.Errorf("the pending request got %q", got)
 	}
 	if err := <-served; err != nil {
 		t.Error(err)
@@ -316,7 +316,7 @@ func get(ctx context.Context, url string) string {
 	return string(body)
 }
 
-// lineWriter passes written text on.
+// lineWriter sends each written text to its channel.
 type lineWriter chan string
 
 func (w lineWriter) Write(p []byte) (int, error) {
@@ -335,7 +335,7 @@ func TestServe(t *testing.T) {
 	greeting := <-out
 	url, _, _ := strings.Cut(strings.TrimPrefix(greeting, "The bank is open at "), "\n")
 	if got := get(t.Context(), url+"/"); got != greeting || strings.Count(got, "curl") != 3 {
-		t.Errorf("%s answers\n%s\nafter\n%s", url, got, greeting)
+		t.Errorf("%s returns\n%s\nwhich differs from the greeting\n%s", url, got, greeting)
 	}
 	if got := get(t.Context(), url+"/openapi.json"); got != string(openAPI) {
 		t.Errorf("got %.100s", got)
@@ -346,7 +346,7 @@ func TestServe(t *testing.T) {
 	}
 }
 
-func TestServeNeedsItsAddress(t *testing.T) {
+func TestServeAddressInUse(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

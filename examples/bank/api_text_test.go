@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Text that is not valid is refused, so that no two IDs become one.
+// Invalid Unicode is refused, so that two different IDs do not become the same ID.
 func TestInvalidText(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, newBank(t, testRates))

@@ -38,7 +38,7 @@ func call(ctx context.Context, stdin string, args ...string) result {
 	return result{code, out.String(), errout.String()}
 }
 
-// must runs the program, which has to end with a code.
+// must runs the program and fails the test unless it exits with the code.
 func must(t *testing.T, code int, args ...string) result {
 	t.Helper()
 	r := call(t.Context(), "", args...)
@@ -67,7 +67,7 @@ func written(t *testing.T, text string) string {
 	return path
 }
 
-// counts reads the table with which apply ends.
+// counts parses the final table of apply.
 func counts(out string) map[string]string {
 	all := make(map[string]string)
 	for line := range strings.Lines(out) {
@@ -104,12 +104,12 @@ func TestApplyAndAudit(t *testing.T) {
 			t.Errorf("second run: %v", again)
 		}
 		if after != before {
-			t.Errorf("before\n%safter\n%s", before, after)
+			t.Errorf("the second run changed the audit: before\n%safter\n%s", before, after)
 		}
 	}
 }
 
-// stopper ends a run when so many lines are done.
+// stopper ends a run after a number of executed lines.
 type stopper struct {
 	after  int64
 	cancel context.CancelFunc
@@ -124,7 +124,7 @@ func (s *stopper) add() {
 	}
 }
 
-// applyPart applies a file to a bank, until so many lines are done.
+// applyPart applies a file to a bank until a number of lines is executed.
 func applyPart(t *testing.T, b *bank, file string, after int64) *tally {
 	t.Helper()
 	f, err := os.Open(file)
@@ -150,8 +150,8 @@ func applyPart(t *testing.T, b *bank, file string, after int64) *tally {
 	return &a.tally
 }
 
-// A run that is interrupted again and again does each line once, and ends where one does that is
-// not.
+// Runs that are interrupted repeatedly execute each line once, with the same result as an
+// uninterrupted run.
 func TestApplyContinues(t *testing.T) {
 	t.Parallel()
 	file := generated(t, batch.Plan{Accounts: 30, Commands: 600, Seed: 5, Confluent: true})
@@ -167,7 +167,7 @@ func TestApplyContinues(t *testing.T) {
 		if after < 0 {
 			// Pending lines of a stopped run may have been executed without an answer.
 			if want := applied(t, calm); done > want || applied(t, b) != want {
-				t.Errorf("%d lines were done in %d events, want %d", done, applied(t, b), want)
+				t.Errorf("%d executed lines left %d events, want %d", done, applied(t, b), want)
 			}
 			for id, want := range balances(t, calm) {
 				balance(t, b, id, want)
@@ -206,7 +206,7 @@ func balances(t *testing.T, b *bank) map[string]money.Amount {
 	return all
 }
 
-// applied counts the events that lines of a file led to.
+// applied counts the events of the lines of a file.
 func applied(t *testing.T, b *bank) (n int) {
 	t.Helper()
 	for _, id := range accounts(t, b) {
@@ -232,7 +232,7 @@ func applied(t *testing.T, b *bank) (n int) {
 	return n
 }
 
-// With one worker that waits for each transfer, all is in one order.
+// With one worker that waits for each transfer, all runs store the same events in the same order.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	file := generated(t, batch.Plan{Accounts: 12, Commands: 200, Seed: 9})
@@ -253,7 +253,7 @@ func TestSettle(t *testing.T) {
 		if first == "" {
 			first = all.String()
 		} else if first != all.String() {
-			t.Errorf("first\n%s\nthen\n%s", first, all.String())
+			t.Errorf("first run\n%s\nthis run\n%s", first, all.String())
 		}
 	}
 }
@@ -317,7 +317,7 @@ func TestLongAccountID(t *testing.T) {
 	}
 }
 
-func TestTheLog(t *testing.T) {
+func TestEventLog(t *testing.T) {
 	t.Parallel()
 	file := generated(t, batch.Plan{Accounts: 20, Commands: 500, Seed: 2})
 	db := "leveldb:" + filepath.Join(t.TempDir(), "data")
@@ -344,7 +344,7 @@ func TestTheLog(t *testing.T) {
 		}
 	}
 	if len(lines) != 500 || events["line"] != 500 {
-		t.Errorf("%d records of %d lines", events["line"], len(lines))
+		t.Errorf("%d records for %d lines", events["line"], len(lines))
 	}
 	if fmt.Sprint(outcomes["done"]) != got["done"] || fmt.Sprint(outcomes["refused"]) != got["refused"] {
 		t.Errorf("%v, %v", outcomes, got)
@@ -356,11 +356,11 @@ func TestTheLog(t *testing.T) {
 		t.Errorf("%v", events)
 	}
 
-	// The log of the next run is added.
+	// The next run appends to the log.
 	must(t, exitOK, "apply", file, "--journal", db, "--log", log)
 	more, err := os.ReadFile(log)
 	if err != nil || !bytes.HasPrefix(more, data) || len(more) == len(data) {
-		t.Errorf("%d bytes after %d, %v", len(more), len(data), err)
+		t.Errorf("the log has %d bytes after the second run and %d bytes before it, %v", len(more), len(data), err)
 	}
 }
 
@@ -403,7 +403,7 @@ func TestThousands(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1000: "-1,000", -999: "-999", 1234567: "1,234,567", -123456: "-123,456"} {
 		if got := thousands(n); got != want {
-			t.Errorf("%d is %s", n, got)
+			t.Errorf("thousands(%d) = %s", n, got)
 		}
 	}
 }

@@ -43,8 +43,8 @@ func sent(from string, nr uint64) delivery.Header {
 	return delivery.Header{Sender: "account|" + from + "#Transfers", Nr: nr, Floor: 1}
 }
 
-// honest returns books that are in order: of alice's transfers the first one arrived, the second
-// came back, the third has arrived without an answer, and the fourth is in flight.
+// honest returns correct books. Of alice's transfers, the first one completed, the second was
+// refunded, the third was credited but not confirmed, and the fourth is in flight.
 func honest() forgery {
 	return forgery{
 		"alice": {
@@ -74,7 +74,7 @@ func honest() forgery {
 	}
 }
 
-// write puts a forgery into a bank.
+// write stores the events in a bank.
 func (f forgery) write(t *testing.T) *bank {
 	t.Helper()
 	b := newBank(t, testRates)
@@ -105,7 +105,7 @@ func found(r *auditReport) (all []string) {
 	return all
 }
 
-// expect checks that among the violations are those that contain these texts.
+// expect checks that the report has a violation with each of these texts.
 func expect(t *testing.T, r *auditReport, err error, want ...string) {
 	t.Helper()
 	if err != nil {
@@ -114,11 +114,11 @@ func expect(t *testing.T, r *auditReport, err error, want ...string) {
 	got := found(r)
 	for _, text := range want {
 		if !slices.ContainsFunc(got, func(s string) bool { return strings.Contains(s, text) }) {
-			t.Errorf("%q was not found, but\n%s", text, strings.Join(got, "\n"))
+			t.Errorf("violation %q is missing in\n%s", text, strings.Join(got, "\n"))
 		}
 	}
 	if len(want) == 0 && len(got) > 0 {
-		t.Errorf("found\n%s", strings.Join(got, "\n"))
+		t.Errorf("got the violations\n%s", strings.Join(got, "\n"))
 	}
 }
 
@@ -151,16 +151,16 @@ func TestFalsifiedBooks(t *testing.T) {
 		falsify func(forgery)
 		want    []string
 	}{
-		"a deposit that grew": {func(f forgery) {
+		"a larger deposit": {func(f forgery) {
 			f["alice"][1] = Deposited{cause("r1"), rates.Exchange{Original: usd("100"), Amount: usd("101")}}
 		}, []string{"exchange: account alice: 100.00 USD at \"\" is 100.00 USD, not 101.00 USD", totals + "USD"}},
-		"a conversion that grew": {func(f forgery) {
+		"a larger conversion": {func(f forgery) {
 			f["bob"][1] = Deposited{cause("r1"), at("32.15", usd("10"), twd("321.51"))}
 		}, []string{"exchange: account bob: 10.00 USD at \"32.15\" is 321.50 TWD, not 321.51 TWD", totals + "TWD"}},
 		"another rate": {func(f forgery) {
 			f["bob"][1] = Deposited{cause("r1"), at("32.16", usd("10"), twd("321.50"))}
 		}, []string{"exchange: account bob", totals + "TWD"}},
-		"a withdrawal that shrank": {func(f forgery) {
+		"a smaller withdrawal": {func(f forgery) {
 			f["alice"][8] = Withdrawn{cause(""), at("0.031", twd("1000"), usd("30"))}
 		}, []string{"exchange: account alice", totals + "USD"}},
 		"a conversion without a rate": {func(f forgery) {
@@ -179,35 +179,35 @@ func TestFalsifiedBooks(t *testing.T) {
 			f["bob"] = append(f["bob"], Withdrawn{cause(""), plain(twd("10000"))})
 		}, []string{"balance: account bob: its balance is -9,131.95 TWD"}},
 
-		"a credit that came twice": {func(f forgery) {
+		"a repeated credit": {func(f forgery) {
 			f["bob"] = append(f["bob"], f["bob"][2])
 		}, []string{"transfer: transfer 1 of alice was credited 2 times", totals}},
 		"a credit without a debit": {func(f forgery) {
 			f["bob"] = append(f["bob"], Credited{noon, at("32.15", usd("10"), twd("321.50")), sent("zoe", 1), "zoe"})
 		}, []string{"transfer: transfer 1 of zoe was credited and never debited", totals}},
-		"a credit that grew": {func(f forgery) {
+		"a larger credit": {func(f forgery) {
 			f["bob"][2] = Credited{noon, at("32.15", usd("20"), twd("643")), sent("alice", 1), "alice"}
 		}, []string{"transfer: transfer 1 of alice was debited with 10.00 USD and credited with 20.00 USD", totals + "USD"}},
-		"a credit that went astray": {func(f forgery) {
+		"a credit to another account": {func(f forgery) {
 			f["carol"] = []Event{f["carol"][0], f["bob"][2]}
 			f["bob"] = slices.Delete(f["bob"], 2, 3)
 		}, []string{"transfer: transfer 1 of alice went to bob and reached carol"}},
-		"a credit that was lost": {func(f forgery) {
+		"a missing credit": {func(f forgery) {
 			f["bob"] = slices.Delete(f["bob"], 2, 3)
 		}, []string{"transfer: transfer 1 of alice was completed and never credited"}},
 		"a credit of another sender": {func(f forgery) {
 			f["bob"][2] = Credited{noon, at("32.15", usd("10"), twd("321.50")), sent("zoe", 1), "alice"}
 		}, []string{`transfer: a credit from alice was delivered by "account|zoe#Transfers"`}},
-		"a refund that came twice": {func(f forgery) {
+		"a repeated refund": {func(f forgery) {
 			f["alice"] = append(f["alice"], f["alice"][5])
 		}, []string{"transfer: transfer 2 of alice was refunded 2 times", totals + "USD"}},
-		"a refund that grew": {func(f forgery) {
+		"a larger refund": {func(f forgery) {
 			f["alice"][5] = TransferRefunded{noon, 2, usd("6"), "bank/not_open"}
 		}, []string{"transfer: transfer 2 of alice was debited with 5.00 USD and refunded with 6.00 USD", totals + "USD"}},
-		"a refund of what arrived": {func(f forgery) {
+		"a refund of a credited transfer": {func(f forgery) {
 			f["alice"] = append(f["alice"], TransferRefunded{noon, 3, usd("7"), "bank/not_open"})
 		}, []string{"transfer: transfer 3 of alice was credited and refunded", totals + "USD"}},
-		"a refund that nobody asked for": {func(f forgery) {
+		"a refund without a refused credit": {func(f forgery) {
 			f["nobody"] = []Event{nil}
 		}, []string{"transfer: transfer 2 of alice was refunded and never turned away"}},
 		"a refund for another reason": {func(f forgery) {
@@ -216,19 +216,19 @@ func TestFalsifiedBooks(t *testing.T) {
 		"a refund and a completion": {func(f forgery) {
 			f["alice"] = append(f["alice"], TransferCompleted{noon, 2, usd("5")})
 		}, []string{"transfer: transfer 2 of alice was completed and refunded"}},
-		"turned away and credited": {func(f forgery) {
+		"refused and credited": {func(f forgery) {
 			f["nobody"] = append(f["nobody"], Opened{cause(""), money.USD, ""}, Credited{noon, plain(usd("5")), sent("alice", 2), "alice"})
 		}, []string{"transfer: transfer 2 of alice was credited and turned away", totals + "USD"}},
-		"an end without a beginning": {func(f forgery) {
+		"a refund without a debit": {func(f forgery) {
 			f["alice"] = append(f["alice"], TransferRefunded{noon, 9, usd("7"), "bank/not_open"})
 		}, []string{"transfer: transfer 9 of alice was ended and never began", totals + "USD"}},
-		"a completion without a beginning": {func(f forgery) {
+		"a completion without a debit": {func(f forgery) {
 			f["alice"] = append(f["alice"], TransferCompleted{noon, 9, usd("0")})
 		}, []string{"transfer: transfer 9 of alice was ended and never began"}},
-		"a number that was left out": {func(f forgery) {
+		"a skipped transfer number": {func(f forgery) {
 			f["alice"] = append(f["alice"], TransferStarted{cause(""), plain(usd("1")), 6, "bob"})
 		}, []string{"transfer: account alice: its transfer 5 has the number 6"}},
-		"a number that came twice": {func(f forgery) {
+		"a repeated transfer number": {func(f forgery) {
 			f["alice"] = append(f["alice"], TransferStarted{cause(""), plain(usd("1")), 4, "bob"})
 		}, []string{"transfer: transfer 4 of alice was debited 2 times", totals + "USD"}},
 
@@ -241,7 +241,7 @@ func TestFalsifiedBooks(t *testing.T) {
 		"a line out of order": {func(f forgery) {
 			f["alice"] = append(f["alice"], Deposited{cause(requests.FileLine(fileA, 1)), plain(usd("1"))})
 		}, []string{"request: account alice: line 1 of file " + fileA + " was applied after line 3"}},
-		"a line of two accounts": {func(f forgery) {
+		"a line applied to two accounts": {func(f forgery) {
 			f["bob"] = append(f["bob"], Deposited{cause(requests.FileLine(fileA, 3)), plain(twd("1"))})
 		}, []string{"request: line 3 of file " + fileA + " was applied to two accounts"}},
 
@@ -254,7 +254,7 @@ func TestFalsifiedBooks(t *testing.T) {
 		"used after it was closed": {func(f forgery) {
 			f["carol"] = append(f["carol"], Deposited{cause(""), plain(twd("1"))})
 		}, []string{"life: account carol was closed before"}},
-		"closed with money in it": {func(f forgery) {
+		"closed with a balance": {func(f forgery) {
 			f["bob"] = append(f["bob"], Closed{cause("")})
 		}, []string{"life: account bob was closed with 868.05 TWD"}},
 		"opened in no currency": {func(f forgery) {
@@ -271,14 +271,14 @@ func TestFalsifiedBooks(t *testing.T) {
 			for _, v := range report.violations {
 				sum := v.rule == "totals" || strings.HasSuffix(v.text, "is pending and never began")
 				if len(v.shown) == 0 && !sum || slices.ContainsFunc(v.shown, func(s string) bool { return strings.Contains(s, "missing") }) {
-					t.Errorf("%s: %s shows %q", v.rule, v.text, v.shown)
+					t.Errorf("violation %s: %s shows the events %q", v.rule, v.text, v.shown)
 				}
 			}
 		})
 	}
 }
 
-// A fence takes a number and is no event.
+// A fence has a sequence number but is not an event.
 func TestFenceIsCounted(t *testing.T) {
 	t.Parallel()
 	f := honest()
@@ -295,7 +295,7 @@ type torn struct {
 	journal.Journal
 	id   string
 	lost uint64
-	more uint64 // how many more the journal counts
+	more uint64 // number of additional events that the journal counts
 }
 
 func (j torn) Unwrap() journal.Journal { return j.Journal }
@@ -394,7 +394,7 @@ func TestAccountsWithOtherState(t *testing.T) {
 	}
 }
 
-// A snapshot that does not agree with the events is found, too.
+// The audit also finds a snapshot that differs from the events.
 func TestWrongSnapshot(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
@@ -416,7 +416,7 @@ func TestWrongSnapshot(t *testing.T) {
 	stopBank(t, b)
 }
 
-func TestTheAuditEndsWithItsContext(t *testing.T) {
+func TestAuditCanceled(t *testing.T) {
 	t.Parallel()
 	b := honest().write(t)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -35,7 +35,7 @@ type chain struct {
 	log      *lockedBuffer
 }
 
-// lockedBuffer is a log that is read afterwards.
+// lockedBuffer is a log that a test can read at any time.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -99,7 +99,7 @@ func (c *chain) open(name string) {
 	}
 }
 
-// start opens a branch that keeps the state somewhere.
+// start opens a branch with a store for the coordinator's state.
 func (c *chain) start(name, state string) *branch {
 	c.Helper()
 	self, err := identity.New(name)
@@ -119,7 +119,7 @@ func (c *chain) start(name, state string) *branch {
 	return b
 }
 
-// crash ends a branch without telling the others.
+// crash ends a branch without a leave.
 func (c *chain) crash(name string) {
 	c.Helper()
 	b := c.branches[name]
@@ -140,7 +140,7 @@ func (c *chain) leave(name string) {
 	}
 }
 
-// post calls the API of a branch, which has to answer with a status.
+// post calls the API of a branch and requires a status.
 func (c *chain) post(name, path string, want int, body string, args ...any) string {
 	c.Helper()
 	r := httptest.NewRequestWithContext(c.Context(), http.MethodPost, path, strings.NewReader(fmt.Sprintf(body, args...)))
@@ -148,7 +148,7 @@ func (c *chain) post(name, path string, want int, body string, args ...any) stri
 	return c.send(name, r, want)
 }
 
-// get calls it, too, and has to find something.
+// get reads from the API of a branch and requires status 200.
 func (c *chain) get(name, path string) string {
 	c.Helper()
 	return c.send(name, httptest.NewRequestWithContext(c.Context(), http.MethodGet, path, nil), http.StatusOK)
@@ -174,12 +174,12 @@ func (c *chain) home(asked, id string) string {
 	}
 	home, known, err := region.Home(c.Context(), shard)
 	if err != nil || !known {
-		c.Fatalf("%s has no home of %s: %v", asked, id, err)
+		c.Fatalf("%s does not report the home of %s: %v", asked, id, err)
 	}
 	return home.Name
 }
 
-// until waits until a look-up at a branch shows something.
+// until waits until a lookup at a branch contains a text.
 func (c *chain) until(name, id, subject string) {
 	c.Helper()
 	r := httptest.NewRequestWithContext(c.Context(), http.MethodGet, "/accounts/"+id, nil)
@@ -192,7 +192,7 @@ func (c *chain) until(name, id, subject string) {
 		}
 		time.Sleep(time.Second) // of the bubble
 	}
-	c.Fatalf("%s never shows %s of %s, but %s", name, subject, id, last)
+	c.Fatalf("timed out: %s does not show %s of %s, but %s", name, subject, id, last)
 }
 
 func (c *chain) audit(name string) *auditReport {
@@ -243,7 +243,7 @@ func TestBranches(t *testing.T) {
 			}
 		}
 		if across == 0 {
-			c.Error("no transfer goes to another branch")
+			c.Error("no transfer went to another branch")
 		}
 		for i := range n { // these are refunded, from any branch
 			c.post("branch-2", "/accounts/"+id(i)+"/transfers", http.StatusOK, `{"amount": "7", "currency": "USD", "to": %q}`, "nobody-"+id(i))
@@ -252,7 +252,7 @@ func TestBranches(t *testing.T) {
 			c.until("branch-3", id(i), `"balance":"100.00","currency":"USD","in_flight":"0.00","pending":[]`)
 		}
 		if id := coordinatorHistory(c); (id != "") != (c.state == stateJournal) {
-			c.Errorf("with the state in %s the journal has %q", c.state, id)
+			c.Errorf("with the state in %s, the journal has the coordinator %q", c.state, id)
 		}
 		if r := c.audit("branch-2"); r.completed != n || r.refunded != n || r.accounts != n {
 			c.Errorf("the audit found %d accounts, %d transfers completed, %d refunded", r.accounts, r.completed, r.refunded)
@@ -289,7 +289,7 @@ func TestBranchEnds(t *testing.T) {
 			onBranches(t, func(c *chain) {
 				const n = 12
 				c.openAccounts(n)
-				c.network.Inject(inmem.Fault{Delay: 50 * time.Millisecond}) // so that transfers take their time
+				c.network.Inject(inmem.Fault{Delay: 50 * time.Millisecond}) // so that some transfers are in flight when a branch ends
 				for i := range n {
 					c.get("branch-1", "/accounts/"+id(i))
 				}
@@ -330,7 +330,7 @@ func (c *chain) awaitNothingInFlight(name string) {
 		}
 		time.Sleep(time.Second) // of the bubble
 	}
-	c.Fatal("some transfers never end")
+	c.Fatal("timed out: some transfers are still in flight")
 }
 
 // While a branch is paused and not yet unreachable, new shards are allocated within two seconds.
@@ -338,7 +338,7 @@ func TestPausedBranch(t *testing.T) {
 	t.Parallel()
 	onBranches(t, func(c *chain) {
 		c.openAccounts(3)
-		resume := c.network.Pause("branch-3") // the coordinator is on the first
+		resume := c.network.Pause("branch-3") // branch-1 has the coordinator
 		defer resume()
 		region := c.branches["branch-2"].region
 		for i := 100; i < 110; i++ {
@@ -373,7 +373,7 @@ func TestBranchWithOtherStore(t *testing.T) {
 		w := httptest.NewRecorder()
 		b.api().ServeHTTP(w, httptest.NewRequestWithContext(c.Context(), http.MethodGet, "/ready", nil))
 		if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "Options.State is ") {
-			c.Errorf("it is ready: %d %s", w.Code, w.Body)
+			c.Errorf("/ready of a branch with another store: %d %s", w.Code, w.Body)
 		}
 		c.get("branch-1", "/ready")
 	})

@@ -81,7 +81,7 @@ func TestUsage(t *testing.T) {
 		t.Error(r.out)
 	}
 	if _, err := os.Stat(missing); err == nil {
-		t.Error("a journal that was only looked for was made")
+		t.Error("a command that only reads created the journal")
 	}
 }
 
@@ -110,7 +110,7 @@ func TestGenerate(t *testing.T) {
 	must(t, exitFailed, "generate", "--accounts", "5", "--commands", "20", "-o", t.TempDir())
 }
 
-func TestAJournalThatIsInUse(t *testing.T) {
+func TestJournalInUse(t *testing.T) {
 	t.Parallel()
 	name := "leveldb:" + filepath.Join(t.TempDir(), "data")
 	s := newStore(t, name)
@@ -124,7 +124,7 @@ func TestAJournalThatIsInUse(t *testing.T) {
 	must(t, exitOK, "audit", "--journal", name)
 }
 
-func TestTheAuditFails(t *testing.T) {
+func TestAuditFails(t *testing.T) {
 	t.Parallel()
 	name := "leveldb:" + filepath.Join(t.TempDir(), "data")
 	must(t, exitOK, "apply", written(t, "1,open,alice,,USD,\n"), "--journal", name)
@@ -163,11 +163,11 @@ func TestRatesFromAFile(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if r := call(t.Context(), script, "shell", "--journal", "inmem:"); r.out != "balance 0.00 TWD\nbalance 32.15 TWD\n" {
-		t.Errorf("the rates that are built in: %+v", r)
+		t.Errorf("built-in rates: %+v", r)
 	}
 }
 
-func TestFilesThatCantBeWritten(t *testing.T) {
+func TestUnwritableFiles(t *testing.T) {
 	t.Parallel()
 	file := written(t, "1,deposit,alice,1,USD,\n")
 	r := must(t, exitFailed, "apply", file, "--journal", "inmem:", "--rejects", t.TempDir())
@@ -191,7 +191,7 @@ func TestFilesThatCantBeWritten(t *testing.T) {
 	}
 }
 
-// full is a journal that stores nothing any more.
+// full is a journal that rejects all writes.
 type full struct{ journal.Journal }
 
 var errFull = errors.New("disk full")

@@ -15,8 +15,9 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// The journal loses writes, stores some in spite of an error, stores others late, and rejects some.
-// Each line is executed once nevertheless, and the balances equal those with a good journal.
+// The journal loses writes, stores some although it returns an error, stores others late, and
+// rejects some. Each line is still executed once, and the balances equal those with a journal
+// without faults.
 func TestFaultyJournal(t *testing.T) {
 	t.Parallel()
 	fences, seeds := 0, uint64(3)
@@ -28,7 +29,7 @@ func TestFaultyJournal(t *testing.T) {
 		calm := newBank(t, testRates)
 		lines, events, money := applyPart(t, calm, file, -1).done, applied(t, calm), balances(t, calm)
 		synctest.Test(t, func(t *testing.T) {
-			random := rand.New(rand.NewPCG(seed, 1)) // the journal locks around it
+			random := rand.New(rand.NewPCG(seed, 1)) // protected by the journal's lock
 			s := newStore(t, "inmem:")
 			faulty := journaltest.NewFaulty(s.Journal())
 			s = store.Of(faulty, s.Snapshots())
@@ -47,7 +48,7 @@ func TestFaultyJournal(t *testing.T) {
 			b := startBank(t, s, testRates)
 			got := applyPart(t, b, file, -1)
 			faulty.Reset()
-			time.Sleep(2 * time.Minute) // apply gives up sooner than the longest back-off ends
+			time.Sleep(2 * time.Minute) // apply stops waiting before the longest back-off ends
 			if got.done+got.before != lines {
 				t.Errorf("seed %d: %+v, want %d done", seed, got, lines)
 			}

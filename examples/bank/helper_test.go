@@ -65,7 +65,7 @@ func stopBank(t *testing.T, b *bank) {
 	}
 }
 
-// newBank is a bank in memory for the length of a test.
+// newBank opens a bank in memory and closes it at the end of the test.
 func newBank(t *testing.T, rateTable string) *bank {
 	t.Helper()
 	s := newStore(t, "inmem:")
@@ -90,7 +90,7 @@ func amount(text string, c money.Currency) money.Amount {
 	return a
 }
 
-// do sends a command that has to succeed.
+// do sends a command and fails the test if the command fails.
 func do[R any](t *testing.T, b *bank, id string, command eventsourcing.Request[Account, R]) R {
 	t.Helper()
 	answer, err := eventsourcing.Ask(t.Context(), b.account(id), command)
@@ -100,7 +100,7 @@ func do[R any](t *testing.T, b *bank, id string, command eventsourcing.Request[A
 	return answer
 }
 
-// refused sends a command that has to be refused.
+// refused sends a command and fails the test unless the command is refused with the error.
 func refused[R any](t *testing.T, b *bank, id string, want error, command eventsourcing.Request[Account, R]) {
 	t.Helper()
 	if answer, err := eventsourcing.Ask(t.Context(), b.account(id), command); !errors.Is(err, want) {
@@ -117,7 +117,7 @@ func open(t *testing.T, b *bank, accounts ...string) {
 	}
 }
 
-// stored is an event as it stands in the journal.
+// stored is an event with its sequence number in the journal.
 type stored struct {
 	nr    uint64
 	event Event
@@ -161,7 +161,7 @@ func names(t *testing.T, b *bank, id string) string {
 	return strings.Join(all, " ")
 }
 
-// count of events of one kind.
+// countEvents returns the number of an account's events of one type.
 func countEvents[E Event](t *testing.T, b *bank, id string) (n int) {
 	t.Helper()
 	for _, e := range history(t, b, id) {
@@ -187,7 +187,7 @@ func await(t *testing.T, b *bank, id, subject string, done func(View) bool) View
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("%s: %s never came: %+v, %v", id, subject, view, err)
+			t.Fatalf("%s: timed out waiting for %s: %+v, %v", id, subject, view, err)
 		}
 	}
 }
@@ -204,12 +204,12 @@ func awaitSnapshot(t *testing.T, b *bank, id string) {
 			return
 		}
 		if !sleep(t.Context(), time.Millisecond) {
-			t.Fatalf("%s never has a snapshot", id)
+			t.Fatalf("timed out: %s has no snapshot", id)
 		}
 	}
 }
 
-// settled waits until an account has no transfers pending.
+// settled waits until an account has no pending transfers.
 func settled(t *testing.T, b *bank, id string) View {
 	t.Helper()
 	return await(t, b, id, "the end of its transfers", func(v View) bool { return len(v.Pending) == 0 })

@@ -27,8 +27,8 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// A bank that is killed again and again while it executes a file ends where an undisturbed one
-// does, and everything it acknowledged before a kill is in its journal after.
+// A bank that is killed repeatedly while it executes a file reaches the same result as an
+// undisturbed bank. All that it acknowledged before a kill is in its journal after the kill.
 func TestKilledBankLosesNothing(t *testing.T) {
 	t.Parallel()
 	k := killing{accounts: 20, commands: 600, kills: 3, inRecovery: 1, inTransfer: 1, seed: 7}
@@ -38,7 +38,7 @@ func TestKilledBankLosesNothing(t *testing.T) {
 	k.run(t)
 }
 
-// The same for one account with all the lines.
+// All lines change the same account.
 func TestKilledBankWithOneAccount(t *testing.T) {
 	t.Parallel()
 	k := killing{accounts: 1, commands: 400, kills: 2, seed: 11}
@@ -48,7 +48,7 @@ func TestKilledBankWithOneAccount(t *testing.T) {
 	k.run(t)
 }
 
-// With one worker that waits for each transfer, even the events are the same, in the same order.
+// With one worker that waits for each transfer, the events are the same, in the same order.
 func TestKilledBankWritesTheSameEvents(t *testing.T) {
 	t.Parallel()
 	k := killing{accounts: 20, commands: 200, kills: 2, seed: 13, flags: []string{"--workers", "1", "--settle"}}
@@ -59,11 +59,11 @@ func TestKilledBankWritesTheSameEvents(t *testing.T) {
 	k.run(t)
 }
 
-// killing is a bank program that is killed at moments drawn from a seed.
+// killing is a bank program that is killed at random moments.
 type killing struct {
 	accounts, commands int
-	// kills is how many there are, inRecovery and inTransfer how many of them, at least, hit an
-	// account in recovery and a transfer between debit and credit.
+	// kills is the number of kills. At least inRecovery of them hit an account in recovery, and at
+	// least inTransfer of them hit a transfer between debit and credit.
 	kills, inRecovery, inTransfer int
 	seed                          uint64
 	flags                         []string
@@ -109,8 +109,8 @@ func (k *killing) generate(t *testing.T) ledger {
 	return readLedger(t, calm)
 }
 
-// compare requires that each line was acknowledged, was done once, and that the end is that of an
-// undisturbed bank.
+// compare requires that each line was acknowledged and executed once, and that the result equals
+// that of an undisturbed bank.
 func (k *killing) compare(t *testing.T, address string, want ledger) {
 	t.Helper()
 	k.must(t, "audit", "--journal", address)
@@ -121,11 +121,11 @@ func (k *killing) compare(t *testing.T, address string, want ledger) {
 	}
 	for request, n := range got.requests {
 		if n != 1 {
-			t.Errorf("request %s was done %d times", request, n)
+			t.Errorf("request %s was executed %d times", request, n)
 		}
 	}
 	if !maps.Equal(got.requests, want.requests) {
-		t.Errorf("%d lines were done, %d undisturbed", len(got.requests), len(want.requests))
+		t.Errorf("%d lines were executed, %d in the undisturbed run", len(got.requests), len(want.requests))
 	}
 	if !maps.Equal(got.balances, want.balances) {
 		t.Errorf("the balances differ from those of an undisturbed run")
@@ -139,8 +139,8 @@ func (k *killing) compare(t *testing.T, address string, want ledger) {
 	}
 }
 
-// killAll kills runs of the bank at drawn moments. The kills in a recovery come right after others:
-// that is when accounts recover.
+// killAll kills runs of the bank at random moments. Kills in a recovery follow directly after
+// another kill, because accounts recover in the next run.
 func (k *killing) killAll(t *testing.T, address string) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(k.seed, 0))
@@ -152,11 +152,11 @@ func (k *killing) killAll(t *testing.T, address string) {
 	inRecovery, inTransfer := 0, 0
 	for i, moment := range moments {
 		hit, finished := k.apply(t, address, func(acknowledged int, r logRecord) bool {
-			// A kill has to catch a transfer in flight if it still may.
+			// The first inTransfer kills wait for a transfer that is in flight.
 			return acknowledged >= moment && (r.Event == "transfer_debited" || i >= k.inTransfer)
 		})
 		if finished {
-			t.Fatalf("kill %d, wanted after %d of %d lines, came too late", i+1, moment, k.commands)
+			t.Fatalf("kill %d: the run finished before the kill at %d of %d lines", i+1, moment, k.commands)
 		}
 		if hit.inTransfer {
 			inTransfer++
@@ -172,7 +172,7 @@ func (k *killing) killAll(t *testing.T, address string) {
 				return begun >= after
 			})
 			if finished {
-				t.Fatal("a kill in a recovery came too late")
+				t.Fatal("the run finished before a kill in a recovery")
 			}
 			k.check(t, address)
 			if hit.inRecovery {
@@ -184,16 +184,16 @@ func (k *killing) killAll(t *testing.T, address string) {
 	if inRecovery < k.inRecovery || inTransfer < k.inTransfer {
 		t.Errorf("%d kills hit a recovery, %d a transfer; wanted %d and %d", inRecovery, inTransfer, k.inRecovery, k.inTransfer)
 	}
-	t.Logf("%d kills by the acknowledged line, and %d in recoveries; %d between debit and credit", len(moments), inRecovery, inTransfer)
+	t.Logf("%d kills at an acknowledged line, %d in a recovery, %d between debit and credit", len(moments), inRecovery, inTransfer)
 }
 
 // hit is the moment of a kill.
 type hit struct{ inRecovery, inTransfer bool }
 
-// apply runs the bank and kills it at the record of its log for which at is true. It returns the
-// moment, or that the program finished.
+// apply runs the bank and kills it at the first record of its log for which at returns true. It
+// returns the moment of the kill, or finished if the program ended before a kill.
 //
-// The log is a pipe that holds little, so the program can't run ahead of the test.
+// The log is a pipe with a small buffer, so the program cannot run ahead of the test.
 func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, r logRecord) bool) (h hit, finished bool) {
 	t.Helper()
 	pipe := filepath.Join(k.dir, "log")
@@ -276,7 +276,7 @@ func (k *killing) apply(t *testing.T, address string, at func(acknowledged int, 
 		t.Fatalf("the killed program: %v\n%s", err, output.String())
 	}
 	if status, ok := exit.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-		t.Fatalf("the kill hit a program that had ended: %v\n%s", err, output.String())
+		t.Fatalf("the program had ended before the kill: %v\n%s", err, output.String())
 	}
 	return hit{inRecovery: len(recovering) > 0, inTransfer: flying > 0}, false
 }
@@ -294,12 +294,12 @@ func (k *killing) check(t *testing.T, address string) {
 
 // ledger summarizes a journal.
 type ledger struct {
-	requests map[string]int      // how often each was done
+	requests map[string]int      // number of executions of each
 	balances map[string]string   // of each account
 	events   map[string][]string // of each account, without the parts that differ between runs
 }
 
-// readLedger reads a journal without the help of the bank's own state.
+// readLedger reads a journal without the code of Account.
 func readLedger(t *testing.T, address string) ledger {
 	t.Helper()
 	s, err := openStore(t.Context(), address, true)
@@ -338,7 +338,7 @@ func readLedger(t *testing.T, address string) ledger {
 	return b
 }
 
-// note takes down an event.
+// note records an event.
 func (b *ledger) note(id, name string, event any) {
 	data, err := json.Marshal(event)
 	if err != nil {

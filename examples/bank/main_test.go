@@ -20,7 +20,7 @@ import (
 	"github.com/refold-io/refold/internal/testkit/pgtest"
 )
 
-// program makes this binary the program, with the arguments that follow.
+// program is the first argument of this binary when it runs as the bank instead of the tests.
 const program = "be-the-bank"
 
 // A goroutine of goleveldb ends 30 s after the database is closed.
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m, goleak.IgnoreTopFunction("github.com/syndtr/goleveldb/leveldb.(*DB).mpoolDrain"))
 }
 
-// beTheBank is main, but that the program ends as well when the test has, however that happens.
+// beTheBank is main, but the process also ends when the test process has ended for any reason.
 func beTheBank(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -31,7 +31,7 @@ type modelRequest struct {
 	answer Receipt
 }
 
-// convert is the rates of the tests, in hundredths and thousandths.
+// convert converts an amount at the rates of the tests.
 func convert(a money.Amount, to money.Currency) int64 {
 	switch {
 	case a.Currency() == to:

@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/examples/bank/money"
 )
 
-// lines are a whole statement.
+// lines returns all lines of a statement.
 func lines(t *testing.T, b *bank, id string) (all []statementLine) {
 	t.Helper()
 	err := b.statement(t.Context(), id, time.Time{}, time.Time{}, func(l statementLine) error {
@@ -65,7 +65,7 @@ func TestLookUpsAgreeWithTheStatement(t *testing.T) {
 	}
 }
 
-func TestFenceIsNoLine(t *testing.T) {
+func TestStatementOmitsFences(t *testing.T) {
 	t.Parallel()
 	b := forgery{"alice": {
 		Opened{cause(""), money.USD, "Alice"}, nil, Deposited{cause(""), plain(usd("5"))}, nil,
@@ -82,7 +82,7 @@ func TestFenceIsNoLine(t *testing.T) {
 	}
 }
 
-func TestAStatementBetweenTimes(t *testing.T) {
+func TestStatementBetweenTimes(t *testing.T) {
 	t.Parallel()
 	b := forgery{}.write(t)
 	open(t, b, "alice USD")
@@ -150,7 +150,7 @@ event  time                  what                change   balance     details
 	}
 }
 
-// columns leaves out how wide columns are.
+// columns removes the padding of columns.
 func columns(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
@@ -176,11 +176,11 @@ func TestLookUpsOfThePast(t *testing.T) {
 		"at noon":                    {"alice", pastOf(0, noon, nil), "48.90", 2, 9},
 		"without the deposit":        {"alice", pastOf(0, time.Time{}, []uint64{2}), "-51.10", 2, 9},
 		"without the withdrawal":     {"alice", pastOf(0, time.Time{}, []uint64{9}), "79.90", 2, 9},
-		"without what arrived":       {"alice", pastOf(0, time.Time{}, []uint64{3}), "58.90", 2, 9},
-		"without what came back":     {"alice", pastOf(0, time.Time{}, []uint64{4}), "48.90", 2, 9},
+		"without the credited one":   {"alice", pastOf(0, time.Time{}, []uint64{3}), "58.90", 2, 9},
+		"without the refused one":    {"alice", pastOf(0, time.Time{}, []uint64{4}), "48.90", 2, 9},
 		"without the refund":         {"alice", pastOf(0, time.Time{}, []uint64{6}), "43.90", 3, 9},
-		"without what is in flight":  {"alice", pastOf(0, time.Time{}, []uint64{8}), "52", 1, 9},
-		"without two, at an earlier": {"alice", pastOf(6, time.Time{}, []uint64{3, 6}), "95", 1, 6},
+		"without the one in flight":  {"alice", pastOf(0, time.Time{}, []uint64{8}), "52", 1, 9},
+		"after event 6, without two": {"alice", pastOf(6, time.Time{}, []uint64{3, 6}), "95", 1, 6},
 	} {
 		seen, err := b.lookup(t.Context(), c.id, c.past, "")
 		if err != nil || seen.view.Balance != usd(c.want) || len(seen.view.Pending) != c.pending || seen.number != c.number {

@@ -17,7 +17,7 @@ func TestBankOnPostgres(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	if r := must(t, exitFailed, "audit", "--journal", dsn); !strings.Contains(r.errout, "open the journal: postgres: ") {
-		t.Errorf("before there is a bank: %+v", r)
+		t.Errorf("audit of an empty database: %+v", r)
 	}
 	file := written(t, "1,open,alice,,USD,Alice\n2,deposit,alice,5,USD,\n3,open,bob,,TWD,\n4,transfer,alice,1,USD,bob\n")
 	for _, want := range []string{" 4\n", " 0\n"} {
@@ -38,9 +38,9 @@ func TestBankOnPostgres(t *testing.T) {
 	}
 }
 
-// A bank whose database server is killed and started again while it executes a file does each line
-// once, as if nothing had happened.
-func TestBankOutlivesItsServer(t *testing.T) {
+// The database server is killed and restarted while a bank executes a file. Each line is executed
+// once, with the same result as in an undisturbed run.
+func TestBankSurvivesServerRestarts(t *testing.T) {
 	t.Parallel()
 	k := killing{accounts: 20, commands: 400, kills: 2, seed: 17}
 	if effort.Soak() {

@@ -74,7 +74,7 @@ func TestProject(t *testing.T) {
 	must(t, exitOK, "project", "--once", "--journal", dsn) // nothing is new
 	must(t, exitOK, "project", "--once", "--rebuild", "--journal", dsn)
 	if got := table(t, dsn); got != want {
-		t.Errorf("rebuilt the table has\n%s\nwant\n%s", got, want)
+		t.Errorf("after the rebuild the table has\n%s\nwant\n%s", got, want)
 	}
 
 	s, err := openStore(t.Context(), dsn, true)
@@ -127,7 +127,7 @@ func TestProjectIntoABadTable(t *testing.T) {
 	}
 }
 
-// A projection beside a running bank is interrupted, and continues.
+// A projection that is interrupted while the bank runs continues in the next run.
 func TestProjectWhileTheBankRuns(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -143,7 +143,7 @@ func TestProjectWhileTheBankRuns(t *testing.T) {
 		<-out // started
 		interrupt()
 		if code := <-result; code != exitOK {
-			t.Errorf("interrupted, it exits with %d", code)
+			t.Errorf("interrupted project: exit code %d", code)
 		}
 	}
 	must(t, exitOK, "project", "--once", "--journal", dsn)
@@ -152,7 +152,7 @@ func TestProjectWhileTheBankRuns(t *testing.T) {
 	}
 }
 
-// The journal may be elsewhere.
+// The journal and the table may be in different stores.
 func TestProjectOfAnEmbeddedJournal(t *testing.T) {
 	t.Parallel()
 	dsn, name := pgtest.DSN(t), "leveldb:"+filepath.Join(t.TempDir(), "data")
@@ -182,6 +182,6 @@ func TestProjectMistakes(t *testing.T) {
 	ctx, interrupt := context.WithCancelCause(t.Context())
 	interrupt(errors.New("interrupted"))
 	if code := run(ctx, []string{"totals", "--journal", dsn}, strings.NewReader(""), io.Discard, io.Discard); code != exitFailed {
-		t.Errorf("interrupted totals exit with %d", code)
+		t.Errorf("interrupted totals: exit code %d", code)
 	}
 }

@@ -43,7 +43,7 @@ func (c *caller) do(ctx context.Context, method, url, body string) (status int, 
 	return got.StatusCode, string(data), err
 }
 
-// branchAt returns the view of a branch.
+// branchAt returns the state of the cluster as a branch reports it.
 func (c *caller) branchAt(ctx context.Context, url string) (known branchBody, err error) {
 	status, answer, err := c.do(ctx, http.MethodGet, url+"/branch", "")
 	if err != nil {
@@ -146,7 +146,7 @@ func TestServeOnNodes(t *testing.T) {
 	}
 }
 
-// A whole cluster that ends hands nothing over.
+// A cluster that shuts down as a whole moves no shards.
 func TestServeOnNodesStops(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())

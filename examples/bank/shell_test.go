@@ -92,7 +92,7 @@ func TestShellEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestShellStopsAtALineThatIsTooLong(t *testing.T) {
+func TestShellStopsAtLongLine(t *testing.T) {
 	t.Parallel()
 	s := &shell{bank: newBank(t, testRates), out: io.Discard}
 	if err := s.run(t.Context(), strings.NewReader(strings.Repeat("x", 1<<20))); err == nil {
@@ -100,7 +100,7 @@ func TestShellStopsAtALineThatIsTooLong(t *testing.T) {
 	}
 }
 
-func TestExecuteKnowsItsCommands(t *testing.T) {
+func TestExecuteRejectsUnknownCommand(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, testRates)
 	line, err := parseWords("close", []string{"alice"})

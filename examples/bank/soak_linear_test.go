@@ -67,7 +67,7 @@ func accountModel() porcupine.Model {
 	}
 }
 
-// checkOrder requires that there is an order.
+// checkOrder requires that the recorded operations are linearizable.
 func (t *tellers) checkOrder() {
 	t.s.Helper()
 	const limit = 2 * time.Minute
@@ -80,7 +80,7 @@ func (t *tellers) checkOrder() {
 	case porcupine.Illegal:
 		t.s.Errorf("no order of the operations explains their answers\n%s", unexplained(model.Partition(t.recorded), info))
 	case porcupine.Unknown:
-		t.s.Errorf("no answer within %s whether %d operations are linearizable", limit, len(t.recorded))
+		t.s.Errorf("timed out after %s: checking whether %d operations are linearizable", limit, len(t.recorded))
 	}
 }
 
@@ -127,17 +127,17 @@ func TestAccountModel(t *testing.T) {
 		history []porcupine.Operation
 		want    bool
 	}{
-		"one after the other":         {[]porcupine.Operation{deposit, op("withdrawals", 2, 3, 4, 3), op("lookup", 0, 5, 6, 3)}, true},
-		"a lost deposit":              {[]porcupine.Operation{deposit, op("lookup", 0, 3, 4, 0)}, false},
-		"a stale look":                {[]porcupine.Operation{deposit, op("transfers", 2, 3, 4, 3), op("lookup", 0, 5, 6, 5)}, false},
-		"a look at the same time":     {[]porcupine.Operation{deposit, op("transfers", 2, 3, 6, 3), op("lookup", 0, 4, 5, 5)}, true},
-		"done twice":                  {[]porcupine.Operation{deposit, op("deposits", 5, 3, 4, 15)}, false},
-		"a credit that comes late":    {[]porcupine.Operation{deposit, op("credit", 4, 1, 9, 0), op("lookup", 0, 3, 4, 5), op("lookup", 0, 5, 6, 9)}, true},
-		"a credit that goes again":    {[]porcupine.Operation{deposit, op("credit", 4, 1, 9, 0), op("lookup", 0, 3, 4, 9), op("lookup", 0, 5, 6, 5)}, false},
-		"a credit that never comes":   {[]porcupine.Operation{deposit, op("credit", 4, 1, 3, 0), op("lookup", 0, 4, 5, 5)}, false},
-		"too little":                  {[]porcupine.Operation{deposit, refused("withdrawals", 6, 3, 4)}, true},
-		"refused without reason":      {[]porcupine.Operation{deposit, refused("withdrawals", 5, 3, 4)}, false},
-		"more than there is is taken": {[]porcupine.Operation{deposit, op("withdrawals", 6, 3, 4, -1)}, false},
+		"one after the other":      {[]porcupine.Operation{deposit, op("withdrawals", 2, 3, 4, 3), op("lookup", 0, 5, 6, 3)}, true},
+		"a lost deposit":           {[]porcupine.Operation{deposit, op("lookup", 0, 3, 4, 0)}, false},
+		"a stale lookup":           {[]porcupine.Operation{deposit, op("transfers", 2, 3, 4, 3), op("lookup", 0, 5, 6, 5)}, false},
+		"a concurrent lookup":      {[]porcupine.Operation{deposit, op("transfers", 2, 3, 6, 3), op("lookup", 0, 4, 5, 5)}, true},
+		"a deposit executed twice": {[]porcupine.Operation{deposit, op("deposits", 5, 3, 4, 15)}, false},
+		"a late credit":            {[]porcupine.Operation{deposit, op("credit", 4, 1, 9, 0), op("lookup", 0, 3, 4, 5), op("lookup", 0, 5, 6, 9)}, true},
+		"a credit that disappears": {[]porcupine.Operation{deposit, op("credit", 4, 1, 9, 0), op("lookup", 0, 3, 4, 9), op("lookup", 0, 5, 6, 5)}, false},
+		"a missing credit":         {[]porcupine.Operation{deposit, op("credit", 4, 1, 3, 0), op("lookup", 0, 4, 5, 5)}, false},
+		"refused for its balance":  {[]porcupine.Operation{deposit, refused("withdrawals", 6, 3, 4)}, true},
+		"refused without a reason": {[]porcupine.Operation{deposit, refused("withdrawals", 5, 3, 4)}, false},
+		"withdrawn below zero":     {[]porcupine.Operation{deposit, op("withdrawals", 6, 3, 4, -1)}, false},
 	} {
 		if got := porcupine.CheckOperations(accountModel(), c.history); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

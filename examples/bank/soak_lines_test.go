@@ -32,7 +32,7 @@ type lineClients struct {
 	mu           sync.Mutex
 	acknowledged int
 	answers      map[string]int
-	again        map[string]int // why something was asked again
+	again        map[string]int // number of repeated requests by reason
 	slowest      time.Duration
 }
 
@@ -43,7 +43,7 @@ func newLineClients(s *soak, seed uint64) *lineClients {
 	}
 }
 
-// start reads the file and begins.
+// start reads the file and starts the clients.
 func (c *lineClients) start() {
 	c.s.Helper()
 	file, err := os.Open(c.s.lines.file)
@@ -54,7 +54,7 @@ func (c *lineClients) start() {
 	byAccount, opened := map[string][]batch.Line{}, map[string]chan struct{}{}
 	for line, err := range batch.Read(file) {
 		if _, bad := errors.AsType[*batch.LineError](err); bad {
-			c.answered("can't be read", 0) // an amount that is no amount: there is nothing to ask
+			c.answered("cannot be read", 0) // an invalid line: there is no request to send
 			continue
 		}
 		if err != nil {
@@ -90,7 +90,7 @@ func (c *lineClients) start() {
 	}()
 }
 
-// execute has a line done, however long it takes.
+// execute sends the request of a line until it receives a final answer.
 func (c *lineClients) execute(random *rand.Rand, line batch.Line) {
 	c.slots <- struct{}{}
 	defer func() { <-c.slots }()

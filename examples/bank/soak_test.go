@@ -142,7 +142,7 @@ func (s *soak) awaitNothingInFlight() {
 			return
 		}
 		if time.Now().After(patience) {
-			s.Errorf("%d transfers are in flight and %d unconfirmed, and stay so", report.inFlight, report.unconfirmed)
+			s.Errorf("timed out: %d transfers are in flight and %d unconfirmed", report.inFlight, report.unconfirmed)
 			return
 		}
 		sleep(s.Context(), time.Second)
@@ -164,18 +164,18 @@ func (s *soak) compare(acknowledged int, want ledger) {
 	})
 	for request, n := range done {
 		if n != 1 {
-			s.Errorf("line %s was done %d times", request, n)
+			s.Errorf("line %s was executed %d times", request, n)
 		}
 	}
 	if !maps.Equal(done, want.requests) {
-		s.Errorf("%d lines were done, %d undisturbed", len(done), len(want.requests))
+		s.Errorf("%d lines were executed, %d in the undisturbed run", len(done), len(want.requests))
 	}
 	maps.DeleteFunc(got.balances, func(id, _ string) bool { return strings.HasPrefix(id, AccountTypeName+"|"+sharedPrefix) })
 	if !maps.Equal(got.balances, want.balances) {
 		s.Error("the balances differ from those of an undisturbed run")
 	}
 	if !s.Failed() {
-		s.Logf("%d lines were done, each of them once, the others refused as in an undisturbed run, and the balances of %d accounts are the same",
+		s.Logf("%d lines were executed once, the others were refused as in the undisturbed run, and the balances of %d accounts are equal",
 			len(done), len(got.balances))
 	}
 	_ = os.RemoveAll(filepath.Join(s.lines.dir, "calm"))

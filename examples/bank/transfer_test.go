@@ -95,8 +95,8 @@ func TestCreditCountsOnce(t *testing.T) {
 	stopBank(t, b)
 }
 
-// A copy of a credit that was refused may come when the account has been opened: its source has the
-// money back by then.
+// A copy of a refused credit may arrive after the account was opened. The source has received the
+// refund before.
 func TestRefusedCreditStaysRefused(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
@@ -143,7 +143,7 @@ func TestTransferWaitsForRate(t *testing.T) {
 			t.Errorf("got %+v", report)
 		}
 		table.set(parseRates(t, testRates))
-		time.Sleep(10 * time.Second) // it is sent again
+		time.Sleep(10 * time.Second) // the transfer is resent
 		synctest.Wait()
 		balance(t, b, "bob", usd("3.10"))
 		if view := do(t, b, "alice", Lookup{}); len(view.Pending) != 0 {
@@ -155,8 +155,8 @@ func TestTransferWaitsForRate(t *testing.T) {
 	})
 }
 
-// A transfer that was debited before a crash arrives after it, also when the destination has not
-// answered yet.
+// A transfer that was debited before a crash is credited after the crash, also if the destination
+// had not answered.
 func TestTransferSurvivesCrash(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, "inmem:")
@@ -169,7 +169,7 @@ func TestTransferSurvivesCrash(t *testing.T) {
 	stopBank(t, b)
 
 	b = startBank(t, s, testRates)
-	settled(t, b, "alice") // which starts it
+	settled(t, b, "alice") // the lookup starts the account
 	balance(t, b, "alice", twd("70"))
 	balance(t, b, "bob", usd("0.93"))
 	if n := countEvents[Credited](t, b, "bob"); n != 3 {
@@ -179,7 +179,7 @@ func TestTransferSurvivesCrash(t *testing.T) {
 	stopBank(t, b)
 }
 
-// Everybody sends to everybody: nothing is made or lost.
+// All accounts send to all others. No money is created or lost.
 func TestManyTransfersAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, `{"source": "test", "rates": [{"pair": "USD/TWD", "rate": "32"}, {"pair": "TWD/USD", "rate": "0.03125"}]}`)
@@ -251,7 +251,7 @@ func TestWake(t *testing.T) {
 
 	b = startBank(t, s, testRates)
 	if n, err := b.wake(t.Context()); n != 1 || err != nil {
-		t.Errorf("%d were started, %v", n, err)
+		t.Errorf("Wake started %d accounts, %v", n, err)
 	}
 	await(t, b, "bob", "the transfer", func(v View) bool { return v.Balance == usd("0.31") })
 	if n := b.runtime.Resident()[AccountTypeName]; n != 2 {

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestStory checks the output of the example.
-func TestStory(t *testing.T) {
+// TestOutput checks the output of the example.
+func TestOutput(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	if err := run(t.Context(), &out, 3*time.Minute, 5*time.Second); err != nil {

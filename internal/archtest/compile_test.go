@@ -106,7 +106,7 @@ func TestMistakesDoNotCompile(t *testing.T) {
 			t.Errorf("%s: the program does not contain %q", name, change[0])
 		}
 		if err := typeCheck(t, imports, strings.Replace(correctProgram, change[0], change[1], 1)); err == nil {
-			t.Errorf("%s: it compiles", name)
+			t.Errorf("%s: the program compiles", name)
 		}
 	}
 }

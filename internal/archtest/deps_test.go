@@ -12,14 +12,13 @@ import (
 	"testing"
 )
 
-// inherited are the third parties that a program which imports only eventsourcing gets into its
-// binary.
+// inherited are the third-party modules in the binary of a program that imports only eventsourcing.
 var inherited = []string{
 	"github.com/vmihailenco/msgpack/v5",
 	"github.com/vmihailenco/tagparser/v2",
 }
 
-// testOnly are modules for tests, which no package but a suite may import.
+// testOnly are modules for tests. Only conformance suites and tests may import them.
 var testOnly = []string{
 	"github.com/Shopify/toxiproxy",
 	"github.com/anishathalye/porcupine",
@@ -29,8 +28,8 @@ var testOnly = []string{
 	"testing",
 }
 
-// homes are the modules that only some packages may import, with all that is below them. Tests may
-// import any module.
+// homes maps a module to the packages that may import it, with their subpackages. Tests may import
+// any module.
 var homes = map[string][]string{
 	"github.com/alecthomas/kong":     {"cmd", "examples"},
 	"github.com/jackc/pgx":           {"plugins/postgres", "internal/test", "examples", "cmd"},
@@ -77,7 +76,7 @@ func TestModulesOfSomePackages(t *testing.T) {
 		for _, imported := range p.Imports {
 			for module, dirs := range homes {
 				if strings.HasPrefix(imported, module) && !slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasPrefix(p.path(), dir) }) {
-					t.Errorf("%s imports %s, which only %v may", p.path(), imported, dirs)
+					t.Errorf("%s imports %s, but only %v may import it", p.path(), imported, dirs)
 				}
 			}
 		}

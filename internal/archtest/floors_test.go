@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// floors maps a package, by its longest matching prefix, to the floor it stands on. A package
-// imports only floors below its own, and what shares its root. Packages under internal/ stand on no
-// floor.
+// floors maps a package, by its longest matching prefix, to its floor. A package imports only
+// packages on lower floors and packages in its own top-level folder. Packages under internal/ have
+// no floor.
 var floors = map[string]int{
 	"codec": 0, "identity": 0,
 	"journal": 1, "snapshot": 1, "transport": 1, "lease": 1, "ddata/durable": 1,
@@ -43,9 +43,9 @@ func TestFloors(t *testing.T) {
 			switch {
 			case !own(imported) || !ok:
 			case to > from:
-				t.Errorf("%s (floor %d) imports %s (floor %d), which stands above it", p.path(), from, below(imported), to)
+				t.Errorf("%s (floor %d) imports %s (floor %d), which is higher", p.path(), from, below(imported), to)
 			case to == from && top(p.path()) != top(below(imported)):
-				t.Errorf("%s imports %s: both stand on floor %d", p.path(), below(imported), to)
+				t.Errorf("%s imports %s: both are on floor %d", p.path(), below(imported), to)
 			}
 		}
 	}
@@ -91,7 +91,7 @@ func TestNoImportReturnsFromInternal(t *testing.T) {
 	}
 }
 
-func TestNothingImportsAPlugin(t *testing.T) {
+func TestLibrariesImportNoPlugin(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		path := p.path()
@@ -136,13 +136,13 @@ func TestExamplesImportPublicPackages(t *testing.T) {
 		}
 		for _, imported := range p.Imports {
 			if own(imported) && within(below(imported), "internal") {
-				t.Errorf("%s imports %s, which its readers can't", p.path(), below(imported))
+				t.Errorf("%s imports %s, which other modules cannot import", p.path(), below(imported))
 			}
 		}
 	}
 }
 
-// Every package that users can import stands somewhere, so that a new one can't be forgotten.
+// Every package that users can import has a floor, so that a new package cannot be forgotten.
 func TestEveryPackageHasAFloor(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
@@ -151,7 +151,7 @@ func TestEveryPackageHasAFloor(t *testing.T) {
 			continue
 		}
 		if _, ok := floorOf(path); !ok {
-			t.Errorf("%s stands on no floor: add it to the table", path)
+			t.Errorf("%s has no floor: add it to the table floors", path)
 		}
 	}
 }

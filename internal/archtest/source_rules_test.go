@@ -77,8 +77,8 @@ func TestEveryPackageHasADoc(t *testing.T) {
 	}
 }
 
-// A test waits for the thing itself. In a bubble of testing/synctest the clock is not the wall's,
-// and sleeping there is how to move it.
+// Tests wait for events, not for time. In a bubble of testing/synctest, sleeping only advances the
+// fake clock.
 func TestTestsNeitherSleepNorSkip(t *testing.T) {
 	t.Parallel()
 	eachFile(t, func(p *pkg, path string, test bool) {

@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/internal/sim"
 )
 
-// A replicator that has deleted a key does not contain additions to it, so other replicators
-// without them have lost nothing.
+// A replicator that has deleted a key has no additions to the key present. So other replicators
+// without the additions have lost nothing.
 func TestDeletedHoldsNoAddition(t *testing.T) {
 	t.Parallel()
 	with, without := dict(t, "x"), dict(t, "y")
@@ -20,22 +20,22 @@ func TestDeletedHoldsNoAddition(t *testing.T) {
 		name           string
 		value          crdt.Value
 		deleted, found bool
-		addition       [2]bool // whether it is there for a read, whether it is present
+		addition       [2]bool // whether it counts as contained, and as present
 		deletion       [2]bool
 	}{
 		{"with it", with, false, true, [2]bool{true, true}, [2]bool{}},
 		{"without it", without, false, true, [2]bool{}, [2]bool{}},
-		{"never heard of the key", crdt.Value{}, false, false, [2]bool{}, [2]bool{}},
+		{"key not found", crdt.Value{}, false, false, [2]bool{}, [2]bool{}},
 		{"deleted", crdt.Value{}, true, true, [2]bool{true, false}, [2]bool{true, true}},
 	} {
 		p := sim.NewPresence("x")
 		there, present := p.Addition(c.value, c.deleted, c.found)
 		if got := [2]bool{there, present}; got != c.addition {
-			t.Errorf("%s: the addition is there and present: %v, not %v", c.name, got, c.addition)
+			t.Errorf("%s: the addition is contained and present: got %v, want %v", c.name, got, c.addition)
 		}
 		there, present = p.Deletion(c.value, c.deleted, c.found)
 		if got := [2]bool{there, present}; got != c.deletion {
-			t.Errorf("%s: the deletion is there and present: %v, not %v", c.name, got, c.deletion)
+			t.Errorf("%s: the deletion is contained and present: got %v, want %v", c.name, got, c.deletion)
 		}
 	}
 }

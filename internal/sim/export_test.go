@@ -5,7 +5,7 @@ package sim
 
 import "github.com/refold-io/refold/ddata/crdt"
 
-// Presence is what is said of a key of a map to which one has added, and which another has deleted.
+// Presence checks a map key with an addition by one node and a deletion by another node.
 type Presence struct{ addition, deletion *write }
 
 func NewPresence(id string) Presence {
@@ -15,12 +15,12 @@ func NewPresence(id string) Presence {
 	return p
 }
 
-// Addition returns whether the addition counts as there for a read, and as present.
+// Addition reports whether the addition counts as contained, and as present.
 func (p Presence) Addition(v crdt.Value, deleted, found bool) (there, present bool) {
 	return p.addition.contained(v, deleted, found), p.addition.present(v, deleted, found)
 }
 
-// Deletion does so for the deletion.
+// Deletion reports whether the deletion counts as contained, and as present.
 func (p Presence) Deletion(v crdt.Value, deleted, found bool) (there, present bool) {
 	return p.deletion.contained(v, deleted, found), p.deletion.present(v, deleted, found)
 }

@@ -20,10 +20,10 @@ import (
 )
 
 var (
-	ranges = flag.String("sim.ranges", "300001", "where the ranges of TestEveryRangeNotices begin, separated by commas")
-	length = flag.Uint64("sim.range", 1, "how many seeds each of them has")
-	first  = flag.Uint64("sim.first", 1, "the first seed of TestSeeds")
-	seeds  = flag.Uint64("sim.seeds", 0, "how many seeds TestSeeds simulates; 0 is the usual number")
+	ranges = flag.String("sim.ranges", "300001", "first seeds of the ranges of TestEveryRangeNotices, separated by commas")
+	length = flag.Uint64("sim.range", 1, "number of seeds in each range")
+	first  = flag.Uint64("sim.first", 1, "first seed of TestSeeds")
+	seeds  = flag.Uint64("sim.seeds", 0, "number of seeds of TestSeeds; 0 selects the usual number")
 )
 
 // TestSeeds simulates some seeds; make sim does more of them.
@@ -45,8 +45,8 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// TestEveryRangeNotices is for mutants. It fails if an invariant is broken in each of some ranges
-// of seeds, which correct code never causes.
+// TestEveryRangeNotices detects mutants. It fails if an invariant is broken in each of the given
+// ranges of seeds. Correct code breaks no invariant.
 func TestEveryRangeNotices(t *testing.T) {
 	t.Parallel()
 	var noticed []string
@@ -70,7 +70,7 @@ func TestEveryRangeNotices(t *testing.T) {
 		}
 	}
 	if len(noticed) == len(begins) {
-		t.Errorf("in each range:\n%s", strings.Join(noticed, "\n"))
+		t.Errorf("an invariant is broken in each range:\n%s", strings.Join(noticed, "\n"))
 	}
 }
 

@@ -106,11 +106,11 @@ func TestRead(t *testing.T) {
 		"empty":               {"", ""},
 		"only the header":     {batch.Header, ""},
 		"no header":           {"1,close,a,,,\n", "1 close a"},
-		"no end":              {batch.Header + "\n1,close,a,,,", "2 close a"},
+		"no final line break": {batch.Header + "\n1,close,a,,,", "2 close a"},
 		"mark and CRLF":       {"\ufeff" + batch.Header + "\r\n1,close,a,,,\r\n", "2 close a"},
 		"blank lines":         {"\n  \n1,close,a,,,\n\n1,close,b,,,\n", "3 close a; 5 close b"},
 		"header twice":        {batch.Header + "\n" + batch.Header + "\n", "2 bad"},
-		"bad ones between":    {"x\n1,close,a,,,\ny\n1,close,b,,,", "1 bad; 2 close a; 3 bad; 4 close b"},
+		"bad between good":    {"x\n1,close,a,,,\ny\n1,close,b,,,", "1 bad; 2 close a; 3 bad; 4 close b"},
 		"a quote left open":   {"1,close,\"a,,,\n1,close,b,,,\n", "1 bad; 2 close b"},
 		"a break in quotes":   {"1,open,a,,USD,\"x\ny\"\n1,close,b,,,\n", "1 bad; 2 bad; 3 close b"},
 		"a line of full size": {"1,open,a,,USD," + strings.Repeat("x", batch.MaxLine-14) + "\n1,close,b,,,\n", "1 open a; 2 close b"},
@@ -159,16 +159,16 @@ func TestSameSeedSameFile(t *testing.T) {
 	plan := batch.Plan{Accounts: 50, Commands: 2000, Seed: 7}
 	first := generate(t, plan)
 	if !bytes.Equal(first, generate(t, plan)) {
-		t.Error("another file")
+		t.Error("two runs with the same seed generated different files")
 	}
-	// So that files of earlier days can be made again.
+	// Files of earlier versions must be reproducible.
 	sum := sha256.Sum256(first)
 	if got, want := hex.EncodeToString(sum[:8]), "0e22bbfc4aa0ec6b"; got != want {
 		t.Errorf("the file of seed 7 has changed: %s, was %s", got, want)
 	}
 	plan.Seed++
 	if bytes.Equal(first, generate(t, plan)) {
-		t.Error("another seed, the same file")
+		t.Error("two seeds generated the same file")
 	}
 }
 
@@ -234,13 +234,13 @@ func TestConfluentFiles(t *testing.T) {
 			case batch.Close:
 				a.closed = a.sure == 0
 				if a.received {
-					t.Fatalf("seed %d: line %d closes an account that may have received something", seed, l.Number)
+					t.Fatalf("seed %d: line %d closes an account that may have received a transfer", seed, l.Number)
 				}
 			}
 		}
 		for id, a := range accounts {
 			if a.closed && a.received {
-				t.Fatalf("seed %d: %s is closed and receives something", seed, id)
+				t.Fatalf("seed %d: %s is closed and receives a transfer", seed, id)
 			}
 		}
 	}
@@ -255,7 +255,7 @@ func TestGenerateRefuses(t *testing.T) {
 	}
 	full := errors.New("full")
 	if err := batch.Generate(failing{full}, batch.Plan{Accounts: 1, Commands: 1}); !errors.Is(err, full) {
-		t.Errorf("a writer that fails: %v", err)
+		t.Errorf("failing writer: got %v", err)
 	}
 }
 

@@ -106,7 +106,7 @@ func TestSumsAreExact(t *testing.T) {
 				}
 				return
 			}
-			// The least number can't be negated.
+			// The least number cannot be negated.
 			if err != nil && (op != "-" || y != math.MinInt64) || err == nil && got.Minor() != want.Int64() {
 				t.Fatalf("%d %s %d = %v, %v; want %v", x, op, y, got, err, want)
 			}
@@ -230,7 +230,7 @@ func TestStoredForm(t *testing.T) {
 		}
 		back, err := reg.Decode(manifest, data)
 		if err != nil || !reflect.DeepEqual(back, h) {
-			t.Errorf("%+v came back as %+v, %v", h, back, err)
+			t.Errorf("%+v was decoded as %+v, %v", h, back, err)
 		}
 	}
 	_, data, err := reg.Encode(holder{A: money.New(1250, money.USD)})

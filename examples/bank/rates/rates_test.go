@@ -54,10 +54,10 @@ func TestMaxAge(t *testing.T) {
 	t.Parallel()
 	table := parse(t, example).WithMaxAge(24 * time.Hour)
 	if _, err := table.Quote(money.USD, money.TWD, day(2)); err != nil {
-		t.Errorf("on the last moment: %v", err)
+		t.Errorf("at the maximum age: %v", err)
 	}
 	if _, err := table.Quote(money.USD, money.TWD, day(2).Add(1)); !errors.Is(err, rates.ErrStale) {
-		t.Errorf("a moment later: %v", err)
+		t.Errorf("above the maximum age: %v", err)
 	}
 }
 

@@ -43,7 +43,7 @@ func TestRequestWithoutID(t *testing.T) {
 	m.Record("", "deposit 1", 41)
 	check(t, &m, "", "deposit 1", 0, nil)
 	if len(m.Recent) != 0 {
-		t.Error("it was remembered")
+		t.Error("a request without an ID was stored")
 	}
 }
 
@@ -61,7 +61,7 @@ func TestLastThousand(t *testing.T) {
 	check(t, &m, "r2", "x", 2, nil)
 	check(t, &m, "one more", "x", 7, nil)
 	if len(m.Recent) != 1000 {
-		t.Errorf("%d are remembered", len(m.Recent))
+		t.Errorf("%d requests are stored", len(m.Recent))
 	}
 }
 
@@ -81,7 +81,7 @@ func TestHighestLineOfFile(t *testing.T) {
 	check(t, &m, requests.FileLine(b, 7), "x", 77, nil)
 	check(t, &m, requests.FileLine(b, 8), "x", 0, nil)
 	if len(m.Files) != 2 || len(m.Recent) != 0 {
-		t.Errorf("%d files and %d others are remembered", len(m.Files), len(m.Recent))
+		t.Errorf("%d files and %d other requests are stored", len(m.Files), len(m.Recent))
 	}
 }
 

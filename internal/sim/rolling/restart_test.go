@@ -10,8 +10,8 @@ import (
 	"github.com/refold-io/refold/internal/sim/rolling"
 )
 
-// TestRestart is the rolling restart of make sim-large with few nodes: each shard moves about once,
-// and they are balanced in the end.
+// TestRestart is the rolling restart of make sim-large with few nodes. Each shard moves about once,
+// and the shards are balanced at the end.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	for order, nodes := range map[rolling.Order]int{rolling.AnyOrder: 12, rolling.OldestFirst: 8} {
