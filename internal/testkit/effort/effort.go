@@ -1,9 +1,9 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package effort selects how much a test tries: how many seeds, kills or histories. The same test
-// runs in three tiers: a few cases in make quick and under the race detector, the usual number in
-// go test, and the full number in make soak.
+// Package effort selects the effort of a test: the number of seeds, kills or histories. The same
+// test runs in three tiers: a few cases in make quick and under the race detector, the usual number
+// in go test, and the full number in make soak.
 package effort
 
 import (
@@ -23,9 +23,9 @@ func Race() bool {
 }
 
 // Count returns few with -short and under the race detector, full in make soak, and usual
-// otherwise. It serves tests of code without concurrency, in which the race detector finds nothing
-// more in further cases and makes each of them about ten times slower. Count must not be called
-// before the flags are parsed.
+// otherwise. Use it for tests of code without concurrency: in such tests the race detector makes
+// each case about ten times slower, and further cases show no further races. Call Count only after
+// the flags are parsed.
 func Count[N any](few, usual, full N) N {
 	switch {
 	case Soak():

@@ -28,8 +28,8 @@ type Fault[C, F any] struct {
 	seen, hits  int
 }
 
-// Add adds a fault. It strikes the matching calls after the first skip ones: the given number of
-// times, once for 0, and always below 0.
+// Add adds a fault. The fault skips the first skip matching calls and strikes the following ones:
+// as many as times, one if times is 0, and all if times is negative.
 func (s *Set[C, F]) Add(data F, matches func(C) bool, skip, times int) *Fault[C, F] {
 	f := &Fault[C, F]{Data: data, matches: matches, skip: skip, times: cmp.Or(times, 1), struck: make(chan struct{}), gate: make(chan struct{})}
 	s.Mu.Lock()
@@ -72,7 +72,7 @@ func (s *Set[C, F]) Reset() {
 // Struck returns a channel that is closed when the fault strikes for the first time.
 func (f *Fault[C, F]) Struck() <-chan struct{} { return f.struck }
 
-// Open continues the calls that the fault stalls now. The caller holds Mu.
+// Open continues the calls that the fault stalls at present. The caller holds Mu.
 func (f *Fault[C, F]) Open() {
 	close(f.gate)
 	f.gate = make(chan struct{})

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package freeport finds ports for test servers that are killed and restarted at the same address.
-// A port that the system assigns for "127.0.0.1:0" is unsuitable: while its server is down, the
-// system may assign it again.
+// A port that the system assigns for "127.0.0.1:0" is unsuitable, because the system may assign it
+// to another process while the server is down.
 package freeport
 
 import (
@@ -24,8 +24,9 @@ const (
 
 const attempts = 100
 
-// Find returns a port of 127.0.0.1 without a listener that the system does not assign to other
-// sockets. A concurrent caller of Find may receive the same port and listen first; then try again.
+// Find returns a port of 127.0.0.1 that has no listener and that the system does not assign to
+// other sockets. A concurrent caller of Find may receive the same port and listen first. In this
+// case, call Find again.
 func Find(ctx context.Context) (int, error) {
 	var errs []error
 	for range attempts {

@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/internal/testkit/freeport"
 )
 
-func TestFindIsNotInTheRangeOfConnections(t *testing.T) {
+func TestFindAvoidsEphemeralPorts(t *testing.T) {
 	t.Parallel()
 	port, failed := 0, 0
 	for listener := net.Listener(nil); listener == nil; {
@@ -25,7 +25,7 @@ func TestFindIsNotInTheRangeOfConnections(t *testing.T) {
 		if err == nil {
 			_ = listener.Close()
 		} else if failed++; failed > 10 { // tests of other packages take ports, too
-			t.Fatalf("the port %d is not free: %v", port, err)
+			t.Fatalf("after more than 10 attempts, port %d is in use: %v", port, err)
 		}
 	}
 	data, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
@@ -37,6 +37,6 @@ func TestFindIsNotInTheRangeOfConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	if port >= from {
-		t.Errorf("the port is %d, and the system gives connections those from %d on", port, from)
+		t.Errorf("got port %d, want a port below the ephemeral range, which begins at %d", port, from)
 	}
 }

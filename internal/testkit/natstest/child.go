@@ -20,7 +20,7 @@ import (
 const configVariable = "REFOLD_TESTNATS_CONFIG"
 
 // The commands on a server's standard input. The server replies on standard output with a line that
-// starts with "ok" or "error", and ends with its input.
+// starts with "ok" or "error". It exits at the end of its input.
 const (
 	commandReload = "reload"
 	commandRoutes = "routes"

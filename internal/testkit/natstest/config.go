@@ -29,8 +29,9 @@ type User struct {
 	Name string
 	// Permissions are the user's permissions. The zero value allows everything.
 	Permissions nats.Permissions
-	// Deny are subjects that Permissions allow and the server denies nevertheless. A denied publish
-	// is an error; messages on a denied part of a subscription are not delivered.
+	// Deny are exceptions from Permissions: subjects that the server denies although Permissions
+	// allow them. A denied publish is an error. Messages on a denied part of a subscription are not
+	// delivered.
 	Deny nats.Permissions
 
 	password string
@@ -47,7 +48,7 @@ func (c Config) text(name, dir string, clientPort, routePort int) string {
 	} else { // JetStream would need a cluster of three
 		c.cluster(line, routePort)
 	}
-	line("authorization { timeout: 120, users: [") // for a client without processor time
+	line("authorization { timeout: 120, users: [") // seconds, for a client on a busy machine
 	for _, u := range c.Users {
 		line("  { user: %q, password: %q, permissions: {", login(u.Name), cmp.Or(u.password, login(u.Name)))
 		u.side(line, "publish", u.Permissions.Publish, u.Deny.Publish)
@@ -81,7 +82,8 @@ func (u User) side(line func(string, ...any), subject string, allow, deny []stri
 	line("    %s: { allow: [ %s ], deny: [ %s ] }", subject, quoted(allow, ""), quoted(deny, ""))
 }
 
-// login returns the user's name and password. Both have no colon, unlike names of nodes.
+// login returns the string that is both the name and the password of a user. Unlike the name of a
+// node, it has no colon.
 func login(name string) string { return strings.ReplaceAll(name, ":", "_") }
 
 func quoted(all []string, prefix string) string {
@@ -92,8 +94,7 @@ func quoted(all []string, prefix string) string {
 	return strings.Join(each, ", ")
 }
 
-// Nodes returns users with the permissions of nodes of a cluster. The users have the names of the
-// nodes.
+// Nodes returns one user per node of a cluster, with the name and the permissions of the node.
 func Nodes(cluster string, names ...string) ([]User, error) {
 	users := make([]User, len(names))
 	for i, name := range names {

@@ -25,71 +25,71 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// place is a node that receives frames.
-type place struct {
+// node is a node that receives frames.
+type node struct {
 	t *testing.T
 	*nats.Carrier
-	heard chan string
-	told  chan error
+	frames chan string
+	events chan error
 }
 
-func (p *place) Receive(_ transport.Lane, from string, frame []byte) {
-	p.heard <- from + ":" + string(frame)
+func (p *node) Receive(_ transport.Lane, from string, frame []byte) {
+	p.frames <- from + ":" + string(frame)
 }
 
-func (p *place) Connection(err error) { p.told <- err }
+func (p *node) Connection(err error) { p.events <- err }
 
 var uids atomic.Uint64
 
-func join(t *testing.T, access nats.Access, name string) *place {
+func join(t *testing.T, access nats.Access, name string) *node {
 	t.Helper()
 	c, err := nats.Connect(nats.Config{Access: access, Cluster: "test", Self: identity.Node{Name: name, UID: uids.Add(1)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	p := &place{t: t, Carrier: c, heard: make(chan string, 1000), told: make(chan error, 100)}
+	p := &node{t: t, Carrier: c, frames: make(chan string, 1000), events: make(chan error, 100)}
 	if err := c.Start(p); err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-// say sends a frame and returns when the server has received it.
-func (p *place) say(to *place, text string) {
+// send sends a frame and returns when the server has received it.
+func (p *node) send(to *node, text string) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 5*time.Minute) // without an end it is 3 s
+	ctx, cancel := context.WithTimeout(p.t.Context(), 5*time.Minute) // without a deadline, Flush waits at most 3 s
 	defer cancel()
 	if err := errors.Join(p.Send(transport.Data, to.Self(), []byte(text)), p.Flush(ctx)); err != nil {
-		p.t.Errorf("%v says %q: %v", p.Self(), text, err)
+		p.t.Errorf("%v: send %q: %v", p.Self(), text, err)
 	}
 }
 
-// hear returns the next frame.
-func (p *place) hear() string {
+// next returns the next frame.
+func (p *node) next() string {
 	p.t.Helper()
 	select {
-	case text := <-p.heard:
+	case text := <-p.frames:
 		return text
 	case <-time.After(5 * time.Minute):
-		p.t.Fatalf("%v hears nothing", p.Self())
+		p.t.Fatalf("%v received no frame", p.Self())
 		return ""
 	}
 }
 
-// talks checks that the next frame at one node is the one that another node sends.
-func talks(from, to *place) {
+// delivers checks that the next frame at one node is the one that another node sends.
+func delivers(from, to *node) {
 	from.t.Helper()
 	text := fmt.Sprint(uids.Add(1))
-	from.say(to, text)
-	if got, want := to.hear(), from.Self().Name+":"+text; got != want {
-		from.t.Errorf("%v hears %q, want %q", to.Self(), got, want)
+	from.send(to, text)
+	if got, want := to.next(), from.Self().Name+":"+text; got != want {
+		from.t.Errorf("%v received %q, want %q", to.Self(), got, want)
 	}
 }
 
 // reaches sends a frame until it arrives, for nodes that may not have detected the loss of a
 // connection.
-func reaches(from, to *place) {
+func reaches(from, to *node) {
 	from.t.Helper()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -98,7 +98,7 @@ func reaches(from, to *place) {
 		_ = from.Send(transport.Data, to.Self(), []byte(text))
 		for waits := true; waits; {
 			select {
-			case got := <-to.heard:
+			case got := <-to.frames:
 				if got == from.Self().Name+":"+text {
 					return
 				}
@@ -109,10 +109,11 @@ func reaches(from, to *place) {
 	}
 }
 
-// silent checks that no frame has arrived: a frame that the node sends to itself arrives first.
-func (p *place) silent() {
+// wantNoFrame checks that no frame has arrived: a frame that the node sends to itself arrives
+// first.
+func (p *node) wantNoFrame() {
 	p.t.Helper()
-	talks(p, p)
+	delivers(p, p)
 }
 
 func nodes(t *testing.T, names ...string) natstest.Config {
@@ -124,15 +125,15 @@ func nodes(t *testing.T, names ...string) natstest.Config {
 	return natstest.Config{Users: users}
 }
 
-// pair returns two nodes, each at its own server.
-func pair(t *testing.T) (split *natstest.Split, a, b *place) {
+// pair returns two nodes on different servers.
+func pair(t *testing.T) (split *natstest.Split, a, b *node) {
 	t.Helper()
 	split = natstest.StartSplit(t, nodes(t, "a.example:1", "b"))
 	a = join(t, split.A.Access(t, "a.example:1"), "a.example:1")
 	b = join(t, split.B.Access(t, "b"), "b")
-	split.Heal() // now both servers know both
-	talks(a, b)
-	talks(b, a)
+	split.Heal() // both servers have announced both clients
+	delivers(a, b)
+	delivers(b, a)
 	return split, a, b
 }
 
@@ -141,15 +142,15 @@ func TestCut(t *testing.T) {
 	split, a, b := pair(t)
 	for range 2 {
 		split.Cut()
-		a.say(b, "lost")
-		b.say(a, "lost")
-		a.silent()
-		b.silent()
+		a.send(b, "lost")
+		b.send(a, "lost")
+		a.wantNoFrame()
+		b.wantNoFrame()
 		split.Heal()
-		talks(a, b)
-		talks(b, a)
+		delivers(a, b)
+		delivers(b, a)
 	}
-	if len(a.told)+len(b.told) > 0 {
+	if len(a.events)+len(b.events) > 0 {
 		t.Error("a node lost its connection")
 	}
 }
@@ -158,21 +159,21 @@ func TestFreezeAndStall(t *testing.T) {
 	t.Parallel()
 	split, a, b := pair(t)
 	split.Freeze()
-	a.say(b, "late")
-	b.say(a, "late")
-	a.silent()
-	b.silent()
+	a.send(b, "late")
+	b.send(a, "late")
+	a.wantNoFrame()
+	b.wantNoFrame()
 	split.Heal()
-	if x, y := a.hear(), b.hear(); x != "b:late" || y != "a.example:1:late" {
-		t.Errorf("heard %q and %q", x, y)
+	if x, y := a.next(), b.next(); x != "b:late" || y != "a.example:1:late" {
+		t.Errorf("received %q and %q", x, y)
 	}
 	split.Stall(natstest.AToB)
-	a.say(b, "later")
-	talks(b, a)
-	b.silent()
+	a.send(b, "later")
+	delivers(b, a)
+	b.wantNoFrame()
 	split.Heal()
-	if got := b.hear(); got != "a.example:1:later" {
-		t.Errorf("heard %q", got)
+	if got := b.next(); got != "a.example:1:later" {
+		t.Errorf("received %q", got)
 	}
 }
 
@@ -181,15 +182,15 @@ func TestDropOneWay(t *testing.T) {
 	split, a, b := pair(t)
 	for _, test := range []struct {
 		d        natstest.Direction
-		from, to *place
+		from, to *node
 	}{{natstest.AToB, a, b}, {natstest.BToA, b, a}} {
 		split.Drop(test.d)
-		test.from.say(test.to, "lost")
-		talks(test.to, test.from)
-		test.to.silent()
+		test.from.send(test.to, "lost")
+		delivers(test.to, test.from)
+		test.to.wantNoFrame()
 		split.Heal()
-		talks(a, b)
-		talks(b, a)
+		delivers(a, b)
+		delivers(b, a)
 	}
 }
 
@@ -198,42 +199,42 @@ func TestMute(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t, nodes(t, "a.example:1", "b", "c"))
 	a, b, c := join(t, s.Access(t, "a.example:1"), "a.example:1"), join(t, s.Access(t, "b"), "b"), join(t, s.Access(t, "c"), "c")
-	talks(a, b)
+	delivers(a, b)
 	unmute := s.Mute("a.example:1", "b")
-	a.say(b, "lost")
+	a.send(b, "lost")
 	if err := a.Send(transport.Control, identity.Node{Name: "b"}, []byte("lost")); err != nil {
 		t.Error(err)
 	}
-	talks(a, c)
-	talks(b, a)
-	talks(c, b)
-	b.silent()
+	delivers(a, c)
+	delivers(b, a)
+	delivers(c, b)
+	b.wantNoFrame()
 	unmute()
-	talks(a, b)
+	delivers(a, b)
 	if n := a.Stats().Refused + b.Stats().Refused; n != 0 {
-		t.Errorf("%d refusals were told", n)
+		t.Errorf("%d refusals were reported, want 0", n)
 	}
 }
 
-// A node without the right to subscribe is disconnected until it has the right again.
-func TestRightsChangeAtRunTime(t *testing.T) {
+// A node that loses its permission to subscribe is disconnected until it has the permission again.
+func TestPermissionChangeAtRunTime(t *testing.T) {
 	t.Parallel()
 	cfg := nodes(t, "a", "b")
 	s := natstest.Start(t, cfg)
 	a, b := join(t, s.Access(t, "a"), "a"), join(t, s.Access(t, "b"), "b")
-	talks(b, a)
+	delivers(b, a)
 	s.Change(func(c *natstest.Config) { c.Users[0].Permissions = cfg.Users[1].Permissions })
-	if err := <-a.told; err == nil {
-		t.Error("told that it is connected")
+	if err := <-a.events; err == nil {
+		t.Error("the first event reports a connection, want a disconnection")
 	}
 	s.Change(func(c *natstest.Config) { c.Users[0].Permissions = cfg.Users[0].Permissions })
-	for <-a.told != nil { // each attempt in between
+	for <-a.events != nil { // each attempt in between
 		continue
 	}
 	reaches(b, a)
 	reaches(a, b)
-	if len(b.told) > 0 {
-		t.Error("the other one lost its connection")
+	if len(b.events) > 0 {
+		t.Error("the other node lost its connection")
 	}
 }
 
@@ -242,14 +243,14 @@ func TestRestart(t *testing.T) {
 	t.Parallel()
 	s := natstest.Start(t, nodes(t, "a"))
 	a := join(t, s.Access(t, "a"), "a")
-	talks(a, a)
+	delivers(a, a)
 	s.Kill()
 	s.Kill()
-	if err := <-a.told; err == nil {
-		t.Error("told that it is connected")
+	if err := <-a.events; err == nil {
+		t.Error("the first event reports a connection, want a disconnection")
 	}
 	s.Restart()
-	for <-a.told != nil {
+	for <-a.events != nil {
 		continue
 	}
 	reaches(a, a)
@@ -261,14 +262,14 @@ func TestClientProxyAndLeases(t *testing.T) {
 	s := natstest.Start(t, natstest.Config{Users: []natstest.User{{Name: "a"}, {Name: "b"}}, JetStream: true})
 	proxy := tcpproxy.Start(t, s.Addr())
 	a, b := join(t, s.AccessVia(t, proxy, "a"), "a"), join(t, s.Access(t, "b"), "b")
-	talks(a, b)
+	delivers(a, b)
 	proxy.SetDown(true)
-	if err := <-a.told; err == nil {
-		t.Error("told that it is connected")
+	if err := <-a.events; err == nil {
+		t.Error("the first event reports a connection, want a disconnection")
 	}
-	b.silent()
+	b.wantNoFrame()
 	proxy.SetDown(false)
-	for <-a.told != nil {
+	for <-a.events != nil {
 		continue
 	}
 	reaches(b, a)

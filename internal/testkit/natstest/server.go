@@ -23,11 +23,11 @@
 //	from one node to another  Server.Mute: by permissions, changed while the server runs
 //	a server                  Server.Kill and Restart, with the same address
 //
-// The servers detect Drop and Stall of a route only after hours, so these faults persist. Heal
-// replaces a route that has lost bytes.
+// The servers would detect Drop and Stall of a route only after hours, so these faults last until
+// Heal. Heal replaces a route that has lost bytes.
 //
 // An [Access] consists of strings, so a test can pass it to other processes. Servers end with the
-// test and with its process, however it ends.
+// test. They also end if the test process ends for any reason.
 //
 // [Access]: github.com/refold-io/refold/plugins/nats.Access
 package natstest
@@ -111,7 +111,7 @@ func (s *Server) launch() error {
 		return err
 	}
 	// A test binary without RunIfServer runs no tests and fails here.
-	child := exec.Command(self, "-test.run=^$") //nolint:noctx,gosec // this program, and it lives until Kill
+	child := exec.Command(self, "-test.run=^$") //nolint:noctx,gosec // the command is this program, which runs until Kill
 	child.Env = append(os.Environ(), configVariable+"="+s.config())
 	child.Stderr = os.Stderr
 	in, err := child.StdinPipe()
@@ -165,8 +165,8 @@ func (s *Server) Change(change func(*Config)) {
 	}
 }
 
-// Mute drops messages from the node "from" to the node "to", a user of this server, without an
-// error, until unmute is called.
+// Mute drops messages from the node from to the node to, which is a user of this server. The sender
+// receives no error. unmute ends the effect.
 func (s *Server) Mute(from, to string) (unmute func()) {
 	s.tb.Helper()
 	subjects := []string{"refold.*.*." + token(to) + ".*." + token(from), "refold.*.join." + token(to) + "." + token(from)}
@@ -266,7 +266,8 @@ func (s *Server) routes() (n int) {
 }
 
 // passes waits until messages from clients of one server reach clients of the other. A server
-// announces its clients in order, so all earlier clients are then announced as well.
+// announces its clients in order. When a new client receives a message, all earlier clients are
+// therefore announced too.
 func passes(from, to *Server) {
 	from.tb.Helper()
 	sender, receiver := from.probe(), to.probe()

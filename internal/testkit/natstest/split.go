@@ -9,8 +9,8 @@ import (
 	"github.com/refold-io/refold/internal/testkit/tcpproxy"
 )
 
-// Direction is a direction between the servers of a Split. B has opened the route to A, so A is the
-// server of the proxy.
+// Direction is a direction between the servers of a Split. B opens the route to A, so the proxy
+// treats A as the server.
 type Direction = tcpproxy.Direction
 
 const (
@@ -25,7 +25,7 @@ const (
 type Split struct {
 	A, B  *Server
 	proxy *tcpproxy.Proxy
-	lost  bool // bytes of the route
+	lost  bool // the route has lost bytes
 }
 
 // StartSplit starts two servers with the same users and waits for the route between them.
@@ -45,7 +45,8 @@ func (s *Split) wait() {
 	passes(s.B, s.A)
 }
 
-// Cut ends the route and prevents a new one. Both servers have detected it when Cut returns.
+// Cut ends the route and prevents a new one. When Cut returns, both servers have detected the end
+// of the route.
 func (s *Split) Cut() {
 	s.A.tb.Helper()
 	s.proxy.SetDown(true)

@@ -19,7 +19,7 @@ func account() (*syscall.Credential, error) {
 		return nil, nil //nolint:nilnil // nil is the credential of this process
 	}
 	var errs []error
-	for _, name := range []string{"postgres", "nobody"} { // an installation without a package has no own account
+	for _, name := range []string{"postgres", "nobody"} { // an installation without a package has no account for PostgreSQL
 		u, err := user.Lookup(name)
 		if err != nil {
 			errs = append(errs, err)
@@ -39,8 +39,8 @@ func account() (*syscall.Credential, error) {
 // has at most 103 bytes.
 const maxSocketDir = 70
 
-// newDirectory creates the directory of a server, below base if its path is short enough for a
-// socket and the account may enter it, otherwise below /tmp.
+// newDirectory creates the directory of a server. It creates it below base if the path is short
+// enough for a socket and the account may enter base. Otherwise it creates it below /tmp.
 func newDirectory(base string, peer *syscall.Credential) (string, error) {
 	base, err := filepath.Abs(base)
 	if err != nil || len(base) > maxSocketDir || peer != nil && !open(base) {

@@ -20,14 +20,14 @@ const MinVersion = 13
 // BinEnv is the environment variable with the directory of the binaries.
 const BinEnv = "REFOLD_POSTGRES_BIN"
 
-// ErrNoBinaries reports that PostgreSQL is not installed. Its text names the remedy.
+// ErrNoBinaries reports that PostgreSQL is not installed. Its text describes how to install it.
 var ErrNoBinaries = errors.New("pgserver: no PostgreSQL binaries found: install PostgreSQL 13 or newer, e.g. apt-get install postgresql; or set REFOLD_POSTGRES_BIN to the folder that holds initdb and postgres")
 
 // places are patterns of the directories in which packages install the binaries.
 func places() []string {
 	return []string{
 		"/usr/lib/postgresql/*/bin", // Debian, Ubuntu
-		"/usr/pgsql-*/bin",          // the project's own RPMs
+		"/usr/pgsql-*/bin",          // RPMs of the PostgreSQL project
 		"/usr/libexec/postgresql*",  // Alpine
 		"/opt/homebrew/opt/postgresql*/bin",
 		"/usr/local/opt/postgresql*/bin",
@@ -37,9 +37,9 @@ func places() []string {
 	}
 }
 
-// FindBinaries returns the directory with initdb and postgres of a supported version: the one in
-// REFOLD_POSTGRES_BIN, else one in the path, else the newest one in the directories of packages.
-// The error matches ErrNoBinaries.
+// FindBinaries returns the directory with initdb and postgres of a supported version. If
+// REFOLD_POSTGRES_BIN is set, it is that directory. Otherwise it is a directory in the path, or the
+// newest version in the directories of packages. The error matches ErrNoBinaries.
 func FindBinaries(ctx context.Context) (string, error) {
 	if dir := os.Getenv(BinEnv); dir != "" {
 		if _, err := majorVersion(ctx, dir); err != nil {

@@ -29,7 +29,7 @@ func installed(t *testing.T, dir, version string) string {
 	return dir
 }
 
-func TestFindTakesThePathThenTheNewest(t *testing.T) {
+func TestFindPrefersPathThenNewest(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	for _, version := range []string{"9.6.24", "13.4", "16.14 (Debian 16.14-0+deb12u1)", "9.6", "17beta1"} {
@@ -52,7 +52,7 @@ func TestFindTakesThePathThenTheNewest(t *testing.T) {
 	}
 }
 
-func TestFindSaysWhatToInstall(t *testing.T) {
+func TestFindErrorContainsPackage(t *testing.T) {
 	t.Parallel()
 	old := installed(t, filepath.Join(t.TempDir(), "old"), "12.9")
 	for _, first := range []string{"", old, t.TempDir()} {
@@ -61,25 +61,25 @@ func TestFindSaysWhatToInstall(t *testing.T) {
 			t.Errorf("path %q: %v", first, err)
 		}
 		if first == old && !strings.Contains(err.Error(), "version 12") {
-			t.Errorf("%v does not say that what is there is too old", err)
+			t.Errorf("%v: the error does not contain the unsupported version", err)
 		}
 	}
 }
 
-func TestFindTakesWhatItIsTold(t *testing.T) {
+func TestFindUsesVariable(t *testing.T) {
 	dir := installed(t, filepath.Join(t.TempDir(), "mine"), "15.2")
 	t.Setenv(pgserver.BinEnv, dir)
 	if got, err := pgserver.FindBinaries(t.Context()); got != dir || err != nil {
-		t.Errorf("got %q, %v", got, err)
+		t.Errorf("FindBinaries returned %q, %v, want %q", got, err, dir)
 	}
 	t.Setenv(pgserver.BinEnv, t.TempDir())
 	if _, err := pgserver.FindBinaries(t.Context()); !errors.Is(err, pgserver.ErrNoBinaries) || !strings.Contains(err.Error(), pgserver.BinEnv) {
-		t.Errorf("a folder without binaries: %v", err)
+		t.Errorf("a directory without binaries: %v, want ErrNoBinaries with the variable", err)
 	}
 }
 
 // The search of the Makefile finds the same binaries as the tests.
-func TestMakeLooksInTheSamePlaces(t *testing.T) {
+func TestMakefileSearchesSameDirectories(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile(filepath.Join("..", "..", "..", ".ci", "need"))
 	if err != nil {

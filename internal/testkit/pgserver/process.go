@@ -26,7 +26,7 @@ type process struct {
 	exited chan struct{} // closed when the process has ended
 }
 
-// command prepares a program of the server, run by its account.
+// command prepares a program of the server. The program runs under the server's account.
 func (s *Server) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // a program of the developer
 	cmd.Dir = s.dir
@@ -104,15 +104,15 @@ func (s *Server) LogTail() string {
 	return string(bytes.TrimSpace(data[max(0, len(data)-4096):]))
 }
 
-// kill ends all processes of the server. A backend whose postmaster died continues its work.
-// Killing only the postmaster would therefore not simulate a crash, and the next server would
-// refuse to start.
+// kill ends all processes of the server. A backend continues its work after the death of its
+// postmaster. Killing only the postmaster would therefore not simulate a crash, and the next server
+// would refuse to start.
 func (s *Server) kill(ctx context.Context) error {
 	p := s.process
 	if p == nil {
 		return nil
 	}
-	_ = syscall.Kill(p.pid, syscall.SIGSTOP) // a stopped process forks no more
+	_ = syscall.Kill(p.pid, syscall.SIGSTOP) // a stopped process cannot fork
 	children, err := childrenOf(ctx, p.pid)
 	if err != nil {
 		return errors.Join(err, syscall.Kill(p.pid, syscall.SIGCONT))
@@ -134,12 +134,12 @@ func (s *Server) kill(ctx context.Context) error {
 	return errors.Join(s.watchdog.send("-"), s.sweep(ctx))
 }
 
-// sweep removes the remains of a killed server: its lock files, which would prevent the next start
-// if another process received their process ID, and a small segment of shared memory.
+// sweep removes the lock files and the small segment of shared memory that a killed server leaves.
+// A lock file would prevent the next start if another process received the process ID in the file.
 func (s *Server) sweep(ctx context.Context) error {
 	if lines := s.lockFile(); len(lines) > 6 {
 		if fields := strings.Fields(lines[6]); len(fields) == 2 {
-			_ = exec.CommandContext(ctx, "ipcrm", "-m", fields[1]).Run() //nolint:gosec // an attempt suffices
+			_ = exec.CommandContext(ctx, "ipcrm", "-m", fields[1]).Run() //nolint:gosec // a failure is harmless
 		}
 	}
 	socket := filepath.Join(s.dir, ".s.PGSQL."+strconv.Itoa(s.port))
@@ -201,7 +201,7 @@ func stat(pid int) (state byte, parent int, ok bool) {
 	return fields[0][0], parent, err == nil
 }
 
-// alive reports whether a process runs. A zombie does not.
+// alive reports whether a process runs. A zombie process does not run.
 func alive(pid int) bool {
 	if state, _, ok := stat(pid); ok {
 		return state != 'Z' && state != 'X'
@@ -212,8 +212,9 @@ func alive(pid int) bool {
 	return syscall.Kill(pid, 0) == nil
 }
 
-// watch is a shell script. It reads the process ID of each server that starts, and a line for each
-// that has ended. At the end of its input it stops the running server and removes its directory.
+// watch is a shell script. It reads a line with the process ID when a server has started, and
+// another line when the server has ended. At the end of its input, it stops the running server and
+// removes the server's directory.
 const watch = `
 pid=
 while read -r line; do
@@ -242,7 +243,7 @@ type watchdog struct {
 
 func newWatchdog(ctx context.Context, dir string) (*watchdog, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", "-c", watch, "refold-pg-watchdog", dir) //nolint:gosec // a folder that was just made
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                                                     // out of reach of signals that a terminal sends to the tests
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                                                     // a terminal's signals to the tests must not reach it
 	cmd.Dir = "/"
 	pipe, err := cmd.StdinPipe()
 	if err != nil {
@@ -262,7 +263,7 @@ func (w *watchdog) send(line string) error {
 	return nil
 }
 
-// dismiss ends the watchdog. The caller owns the directory again.
+// dismiss ends the watchdog. Afterwards the caller must remove the directory.
 func (w *watchdog) dismiss() error {
 	err := errors.Join(w.send("done"), w.pipe.Close())
 	if waitErr := w.cmd.Wait(); waitErr != nil {

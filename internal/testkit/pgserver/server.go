@@ -1,15 +1,16 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pgserver runs a private PostgreSQL server from installed binaries, in a temporary
-// directory, on a free port and its own socket, for one process.
+// Package pgserver runs a PostgreSQL server from installed binaries for one process. The server has
+// a temporary directory, a free port and its own socket.
 //
-// The server ends with the process that started it, however that process ends. A watchdog process
-// holds a pipe from it, and stops the server and removes its directory when the pipe breaks.
-// PostgreSQL refuses to run as root, so a root process runs it as the user postgres.
+// The server ends with the process that started it, even if that process is killed. A watchdog
+// process reads from a pipe of that process. When the pipe breaks, the watchdog stops the server
+// and removes its directory. PostgreSQL refuses to run as root, so a root process runs it as the
+// user postgres.
 //
-// The package is for tests and benchmarks. Durability follows the settings, by default PostgreSQL's
-// own. The data is removed with the server.
+// The package is for tests and benchmarks. The settings determine the durability; the defaults are
+// those of PostgreSQL. Close removes the data.
 package pgserver
 
 import (
@@ -89,8 +90,8 @@ func (s *Server) create(ctx context.Context) error {
 	if err := s.write(passwordFile, s.password); err != nil {
 		return err
 	}
-	// Only this account can reach the socket, so it needs no password. Every account of the machine
-	// can reach a port.
+	// The socket needs no password, because only this account can reach it. The port needs a
+	// password, because every account of the machine can reach it.
 	initdb := s.command(ctx, filepath.Join(s.bin, "initdb"), "--pgdata="+s.data(), "--username="+User, "--pwfile="+passwordFile,
 		"--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions", "--wal-segsize=4")
 	if out, err := initdb.CombinedOutput(); err != nil {
@@ -135,7 +136,7 @@ func (s *Server) logFile() string { return filepath.Join(s.dir, "log") }
 func (s *Server) DSN(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.UserPassword(User, s.password), Path: "/" + database}
 	query := url.Values{"host": {s.dir}, "port": {strconv.Itoa(s.port)}}
-	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // libpq reads a plus sign literally
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // libpq does not decode a plus sign as a space
 	return u.String()
 }
 
@@ -150,8 +151,8 @@ func (s *Server) Kill() error {
 	return s.kill(context.Background())
 }
 
-// Stop ends the server in order: it rolls back open transactions, closes connections, and keeps the
-// data for a Restart.
+// Stop shuts the server down: it rolls back open transactions, closes connections, and keeps the
+// data for Restart.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -220,12 +221,12 @@ func (s *Server) end(ctx context.Context, signal syscall.Signal) error {
 
 // Config is the configuration of a server.
 type Config struct {
-	// Settings are lines of postgresql.conf. They override the defaults: small buffers, and
-	// PostgreSQL's own durability.
+	// Settings are lines of postgresql.conf. They override the defaults, which are small buffers
+	// and the durability defaults of PostgreSQL.
 	Settings map[string]string
 	// MaxFileSize is the maximum size in bytes of a file that the server writes, rounded down to
-	// 512. A larger write fails like one on a full disk. The limit applies after the database was
-	// created. Defaults to no limit.
+	// 512. A larger write fails like one on a full disk. The limit does not apply to the creation
+	//      of the database cluster. Defaults to no limit.
 	MaxFileSize int64
 	// Base is the directory in which the server's own directory is created. Defaults to the
 	// directory for temporary files.

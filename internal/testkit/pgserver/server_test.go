@@ -72,9 +72,9 @@ func folder(t *testing.T, dsn string) string {
 	return cfg.Host
 }
 
-// Committed data is present after a kill and after a stop, at the same address. Uncommitted data is
-// not.
-func TestServerLives(t *testing.T) {
+// After a kill and after a stop, committed data is present at the same address. Uncommitted data is
+// lost.
+func TestDataAfterKillAndStop(t *testing.T) {
 	t.Parallel()
 	server := start(t, pgserver.Config{Settings: map[string]string{"work_mem": "3MB", "refold.quoted": `it's a \ b`}})
 	dsn, addr := server.DSN("postgres"), server.Addr()
@@ -83,7 +83,7 @@ func TestServerLives(t *testing.T) {
 		"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "work_mem": "3MB", "refold.quoted": `it's a \ b`, "server_encoding": "UTF8",
 	} {
 		if got := ask[string](t, conn, "SHOW "+setting); got != want {
-			t.Errorf("%s is %q, not %q", setting, got, want)
+			t.Errorf("%s is %q, want %q", setting, got, want)
 		}
 	}
 	do(t, conn, "CREATE TABLE kept (n int)")
@@ -95,27 +95,27 @@ func TestServerLives(t *testing.T) {
 		}
 		if life < 3 {
 			if _, err := conn.Exec(t.Context(), "SELECT 1"); err == nil {
-				t.Fatal("a server that is down answers")
+				t.Fatal("a stopped server answered")
 			}
 			if _, err := pgx.Connect(t.Context(), dsn); err == nil {
-				t.Fatal("a server that is down can be reached")
+				t.Fatal("a stopped server accepted a connection")
 			}
 		}
 		if err := server.Restart(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if server.DSN("postgres") != dsn || server.Addr() != addr {
-			t.Error("another address after a restart")
+			t.Error("the address changed after a restart")
 		}
 		conn = connect(t, dsn)
 		if n := ask[int](t, conn, "SELECT sum(n) FROM kept"); n != life+1 {
-			t.Errorf("life %d: %d", life, n)
+			t.Errorf("round %d: the sum is %d, want %d", life, n, life+1)
 		}
 	}
 }
 
-// A kill ends running statements, too.
-func TestKillEndsWhatIsRunning(t *testing.T) {
+// A kill also ends running statements.
+func TestKillEndsStatements(t *testing.T) {
 	t.Parallel()
 	server := start(t, pgserver.Config{})
 	busy, watcher := connect(t, server.DSN("postgres")), connect(t, server.DSN("postgres"))
@@ -131,7 +131,7 @@ func TestKillEndsWhatIsRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-ended; err == nil {
-		t.Error("it was counted to the end")
+		t.Error("the statement completed although the server was killed")
 	}
 	if err := server.Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestKillEndsWhatIsRunning(t *testing.T) {
 }
 
 // Connections to the port require the random password.
-func TestPortWantsThePassword(t *testing.T) {
+func TestPortRequiresPassword(t *testing.T) {
 	t.Parallel()
 	server := start(t, pgserver.Config{})
 	cfg, err := pgconn.ParseConfig(server.DSN("postgres"))
@@ -152,11 +152,11 @@ func TestPortWantsThePassword(t *testing.T) {
 	}
 	_, err = pgx.Connect(t.Context(), "postgres://postgres:guess@"+server.Addr()+"/postgres")
 	if pgErr, ok := errors.AsType[*pgconn.PgError](err); !ok || pgErr.Code != "28P01" {
-		t.Errorf("a wrong password: %v", err)
+		t.Errorf("a wrong password: %v, want code 28P01", err)
 	}
 }
 
-func TestCloseLeavesNothing(t *testing.T) {
+func TestCloseRemovesDirectory(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(*pgserver.Server) error{
 		"running": func(*pgserver.Server) error { return nil },
@@ -179,17 +179,17 @@ func TestCloseLeavesNothing(t *testing.T) {
 				}
 			}
 			if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("%s is still there: %v", dir, err)
+				t.Errorf("%s exists after Close: %v", dir, err)
 			}
 			if err := server.Restart(t.Context()); err == nil {
-				t.Error("restarted after Close")
+				t.Error("Restart succeeded after Close")
 			}
 		})
 	}
 }
 
 // A process that is killed or panics leaves neither a server nor a directory.
-func TestServerDiesWithItsProcess(t *testing.T) {
+func TestServerEndsWithProcess(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"kill", "panic"} {
 		t.Run(how, func(t *testing.T) {
@@ -215,7 +215,7 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 				}
 			}
 			if err := cmd.Wait(); err == nil {
-				t.Fatal("ended well")
+				t.Fatal("the process ended without an error")
 			}
 			ticker := time.NewTicker(10 * time.Millisecond)
 			defer ticker.Stop()
@@ -226,7 +226,7 @@ func TestServerDiesWithItsProcess(t *testing.T) {
 				<-ticker.C
 			}
 			if _, err := pgx.Connect(t.Context(), dsn); err == nil {
-				t.Error("it still answers")
+				t.Error("the server accepts connections after the end of its process")
 			}
 		})
 	}
@@ -240,7 +240,7 @@ func TestMaxFileSize(t *testing.T) {
 	do(t, conn, "CREATE TABLE large (b text); ALTER TABLE large ALTER b SET STORAGE PLAIN")
 	_, err := conn.Exec(t.Context(), "INSERT INTO large SELECT repeat('x', 1000) FROM generate_series(1, 20000)")
 	if err == nil || !strings.Contains(err.Error(), "could not") {
-		t.Errorf("wrote more than fits: %v", err)
+		t.Errorf("a write above the limit: %v", err)
 	}
 	do(t, conn, "INSERT INTO large VALUES ('small')")
 	server.SetMaxFileSize(0)
@@ -250,16 +250,16 @@ func TestMaxFileSize(t *testing.T) {
 	do(t, connect(t, server.DSN("postgres")), "INSERT INTO large SELECT repeat('x', 1000) FROM generate_series(1, 20000)")
 }
 
-func TestStartSaysWhy(t *testing.T) {
+func TestStartErrors(t *testing.T) {
 	t.Parallel()
 	_, err := pgserver.Start(t.Context(), pgserver.Config{Settings: map[string]string{"shared_buffers": "many"}})
 	if err == nil || !strings.Contains(err.Error(), "shared_buffers") {
-		t.Errorf("a bad setting: %v", err)
+		t.Errorf("an invalid setting: %v, want an error that contains its name", err)
 	}
 	_, err = pgserver.Start(t.Context(), pgserver.Config{Settings: map[string]string{"a b": "", "c": "1\n2"}, MaxFileSize: -1, StartTimeout: -1})
 	for _, field := range []string{`"a b"`, `"c"`, "MaxFileSize", "StartTimeout"} {
 		if err == nil || !strings.Contains(err.Error(), field) {
-			t.Errorf("%v does not name %s", err, field)
+			t.Errorf("%v does not contain %s", err, field)
 		}
 	}
 }

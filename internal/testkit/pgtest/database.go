@@ -20,8 +20,8 @@ import (
 )
 
 // DSN returns the address, as a URL, of a new and empty database on the shared server. The database
-// is dropped when the test ends, also with open connections. DSN fails the test if no server is
-// available.
+// is dropped when the test ends, even if it has open connections. DSN fails the test if no server
+// is available.
 func DSN(tb testing.TB) string {
 	tb.Helper()
 	name := databaseName(tb.Name())
@@ -40,7 +40,8 @@ func DSN(tb testing.TB) string {
 	return dsn
 }
 
-// drop drops a database. The server ends its connections, and gives up after a few seconds.
+// drop drops a database. The server closes the connections to the database. The attempt fails after
+// a few seconds.
 func drop(dsn, name string) error {
 	for tries := 1; ; tries++ {
 		err := execute(dsn, "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
@@ -72,7 +73,7 @@ func execute(dsn, statement string) (err error) {
 	defer cancel()
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return fmt.Errorf("pgtest: the DSN can't be parsed") //nolint:err113 // without the DSN in it
+		return fmt.Errorf("pgtest: the DSN can't be parsed") //nolint:err113 // the text must not contain the DSN
 	}
 	cfg.Database = "postgres"
 	conn, err := pgx.ConnectConfig(ctx, cfg)
@@ -107,7 +108,7 @@ func With(tb testing.TB, dsn string, parameters map[string]string) string {
 	for name, value := range parameters {
 		query.Set(name, value)
 	}
-	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // a DSN has a literal plus sign
+	u.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // a DSN does not decode a plus sign as a space
 	return u.String()
 }
 
@@ -124,7 +125,7 @@ func Upstream(tb testing.TB, dsn string) string {
 	return net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
 }
 
-// withDatabase replaces the database in a DSN of a developer.
+// withDatabase replaces the database in the DSN of REFOLD_POSTGRES.
 func withDatabase(dsn, database string) (string, error) {
 	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
 		return "", fmt.Errorf("pgtest: %s must be a URL, postgres://user:password@host:port/database", Env)

@@ -35,12 +35,12 @@ func databases(t *testing.T, conn *pgx.Conn) string {
 	return names
 }
 
-// Each database is new, and is dropped at the end, also with open connections.
-func TestEachTestHasADatabase(t *testing.T) {
+// Each database is new. It is dropped at the end, even if it has open connections.
+func TestDatabasePerTest(t *testing.T) {
 	t.Parallel()
 	watcher := connect(t, pgtest.DSN(t))
 	var names []string
-	t.Run("Ünîcode and \"quotes\" and a name that is much longer than a database's may be", func(t *testing.T) {
+	t.Run("Ünîcode and \"quotes\" and a name that exceeds the maximum length of a database name", func(t *testing.T) {
 		for range 2 {
 			conn := connect(t, pgtest.DSN(t))
 			if _, err := conn.Exec(t.Context(), "CREATE TABLE mine (n int)"); err != nil {
@@ -48,24 +48,24 @@ func TestEachTestHasADatabase(t *testing.T) {
 			}
 			name := conn.Config().Database
 			if names = append(names, name); !strings.Contains(databases(t, watcher), name) {
-				t.Errorf("there is no %s", name)
+				t.Errorf("database %s does not exist", name)
 			}
 		}
 	})
 	for _, name := range names {
 		if strings.Contains(databases(t, watcher), name) {
-			t.Errorf("%s is still there", name)
+			t.Errorf("database %s exists after the test", name)
 		}
 	}
 }
 
-func TestDSNsOfOneDatabase(t *testing.T) {
+func TestViaAndWith(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{})
 	dsn := server.DSN(t)
 	direct, via := connect(t, dsn), connect(t, pgtest.Via(t, dsn, server.Addr()))
 	if direct.Config().Database != via.Config().Database || via.Config().Host != "127.0.0.1" || direct.Config().Host == "127.0.0.1" {
-		t.Errorf("%s of %s, %s of %s", direct.Config().Database, direct.Config().Host, via.Config().Database, via.Config().Host)
+		t.Errorf("directly: database %s on %s, through the proxy: database %s on %s", direct.Config().Database, direct.Config().Host, via.Config().Database, via.Config().Host)
 	}
 	server.Kill()
 	server.Restart(t)
@@ -86,11 +86,11 @@ func TestDSNsOfOneDatabase(t *testing.T) {
 }
 
 // Tests create their databases on the server of REFOLD_POSTGRES.
-func TestServerOfTheDeveloper(t *testing.T) {
+func TestServerFromVariable(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Config{})
 	t.Setenv(pgtest.Env, server.DSN(t)+"&application_name=mine")
 	conn := connect(t, pgtest.DSN(t))
 	if conn.Config().Host != connect(t, server.DSN(t)).Config().Host {
-		t.Error("another server")
+		t.Error("DSN returned the address of another server")
 	}
 }

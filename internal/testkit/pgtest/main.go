@@ -12,13 +12,13 @@
 //	}
 //
 // The tests of a package share one private server, which the first DSN starts from installed
-// binaries; see package pgserver. Its files are in /dev/shm if 2 GiB are free there, because creating
-// databases on a disk takes most of the time of short tests. Each test has its own database, which
-// is dropped at its end. A test that kills or configures its server calls Start.
+// binaries; see package pgserver. Its files are in /dev/shm if 2 GiB are free there, because
+// creating databases on a disk takes most of the time of short tests. Each test has its own
+// database, which is dropped at its end. A test that kills or configures its server calls Start.
 //
 // REFOLD_POSTGRES is the DSN of a superuser on a server to use instead of the shared one. Servers
-// from Start remain private. Without that variable and without binaries, the test fails and names
-// the package to install.
+// from Start remain private. Without that variable and without binaries, the test fails with an
+// error that contains the package to install.
 package pgtest
 
 import (
@@ -52,8 +52,8 @@ var shared struct {
 	err    error // the error of the start
 }
 
-// Main is the body of TestMain. It runs the tests, stops the shared server, fails if a goroutine is
-// left that none of the options ignores, and exits.
+// Main is the body of TestMain. It runs the tests, stops the shared server, and exits. It fails if
+// goroutines are left that none of the options ignores.
 func Main(m *testing.M, ignored ...goleak.Option) {
 	shared.Lock()
 	shared.main = true
@@ -102,9 +102,9 @@ func sharedDSN(database string) (string, error) {
 	return shared.server.DSN(database), nil
 }
 
-// withoutDisk returns a config of a server that does not sync files, and keeps them in memory if
-// there is enough. This makes tests several times faster: a sync only matters when the machine
-// crashes, and no test does that. Servers of benchmarks use the disk.
+// withoutDisk returns a config of a server that does not sync files. The server keeps its files in
+// memory if enough memory is free. This makes tests several times faster. A sync matters only when
+// the machine crashes, and no test crashes the machine. Servers of benchmarks use the disk.
 func withoutDisk(cfg Config) Config {
 	if f := flag.Lookup("test.bench"); f != nil && f.Value.String() != "" {
 		return cfg
@@ -120,7 +120,7 @@ func withoutDisk(cfg Config) Config {
 	return cfg
 }
 
-// explain adds both remedies to an error.
+// explain adds two possible solutions to an error.
 func explain(err error) error {
 	if errors.Is(err, pgserver.ErrNoBinaries) {
 		return fmt.Errorf("install PostgreSQL 13 or newer, e.g. apt-get install postgresql; or set %s to the DSN of a superuser on a running server: %w", Env, err)
@@ -147,7 +147,7 @@ func Start(tb testing.TB, cfg Config) *Server {
 	}
 	tb.Cleanup(func() {
 		if tb.Failed() {
-			tb.Logf("the server's log ends so:\n%s", server.LogTail())
+			tb.Logf("end of the server's log:\n%s", server.LogTail())
 		}
 		if err := server.Close(); err != nil {
 			tb.Error(err)
@@ -180,7 +180,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Stop ends the server in order. Its data remains for a Restart.
+// Stop shuts the server down. Its data remains for Restart.
 func (s *Server) Stop() {
 	s.tb.Helper()
 	if err := s.server.Stop(); err != nil {

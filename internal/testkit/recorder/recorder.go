@@ -26,8 +26,8 @@ type recorder struct {
 	cleanups []func()
 }
 
-// Record runs a check on its own goroutine and returns its failures. A panic counts as a failure,
-// and so does a check that takes longer than one minute.
+// Record runs a check on its own goroutine and returns its failures. A panic counts as a failure. A
+// run of more than one minute also counts as a failure.
 func Record(t *testing.T, check func(tb testing.TB)) []string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -60,8 +60,8 @@ func Record(t *testing.T, check func(tb testing.TB)) []string {
 	return slices.Clone(r.failures)
 }
 
-// Find runs a check until it fails, at most ten times, and returns its failures. It is for bugs
-// that depend on timing: on a busy machine a single run may miss one.
+// Find runs a check until it fails, at most ten times, and returns its failures. Use it for bugs
+// that depend on timing: on a busy machine, a single run may miss such a bug.
 func Find(t *testing.T, check func(tb testing.TB)) []string {
 	t.Helper()
 	for range 10 {

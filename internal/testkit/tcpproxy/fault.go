@@ -45,9 +45,9 @@ func (a Action) String() string { return [...]string{"cut", "reset", "stall", "d
 type Fault struct {
 	// Direction is the direction in which bytes are counted, and in which Stall and Drop act.
 	Direction Direction
-	// After is the number of bytes, of all connections together since the arming, that pass before
-	// the fault. The fault affects the connection that carried the last of them. 0 replaces the
-	// next byte.
+	// After is the number of bytes that pass before the fault, counted over all connections since
+	// Arm. The fault affects the connection that carried the last of these bytes. If After is 0,
+	// the fault affects the next byte.
 	After int64
 	// Action is the effect.
 	Action Action
@@ -81,8 +81,8 @@ type Armed struct {
 // Struck returns a channel that is closed when the fault has occurred.
 func (a *Armed) Struck() <-chan struct{} { return a.struck }
 
-// Release ends a stall or a drop: delayed bytes and all following ones pass. A fault that has not
-// occurred is disarmed. A second Release has no effect.
+// Release ends a stall or a drop: delayed bytes and all following bytes pass. It disarms a fault
+// that has not occurred. A second Release has no effect.
 func (a *Armed) Release() {
 	p := a.proxy
 	p.mu.Lock()

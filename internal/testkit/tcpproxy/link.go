@@ -30,7 +30,7 @@ type link struct {
 	over  bool // ended by a fault; guarded by the proxy's mutex
 }
 
-// maxHeld limits the bytes that are read ahead.
+// maxHeld is the maximum number of bytes that are read but not yet forwarded.
 const maxHeld = 64 << 20
 
 // run forwards both directions until both have ended.
@@ -46,7 +46,7 @@ func (l *link) run() {
 	}
 }
 
-// read reads from one side, also while forwarding is blocked.
+// read reads from one side. It continues while forwarding is blocked.
 func (l *link) read(d Direction) {
 	p, f := l.proxy, &l.flows[d]
 	buf := make([]byte, 64<<10)
@@ -68,7 +68,8 @@ func (l *link) read(d Direction) {
 	}
 }
 
-// forward writes the bytes of read, and closes the destination at their end.
+// forward writes the bytes that read has received. At the end of the stream, it closes the
+// destination.
 func (l *link) forward(d Direction) {
 	broken := false // the destination is closed
 	for {
@@ -90,8 +91,8 @@ func (l *link) forward(d Direction) {
 	}
 }
 
-// next waits for bytes that may pass. It returns them with the fault that follows them; without
-// either, the stream has ended. It returns false if the link is over.
+// next waits for bytes that may pass. It returns them with the fault that follows them. If it
+// returns neither, the stream has ended. ok is false if a fault has ended the link.
 func (l *link) next(d Direction) (chunk []byte, armed *Armed, ok bool) {
 	p, f := l.proxy, &l.flows[d]
 	p.mu.Lock()
@@ -118,7 +119,7 @@ func (l *link) next(d Direction) (chunk []byte, armed *Armed, ok bool) {
 		}
 	}
 	chunk, f.held = f.held[:n:n], f.held[n:]
-	if d == ToServer { // before they are sent, so that a receiver finds them counted
+	if d == ToServer { // count the bytes before sending them, so that a receiver finds them counted
 		p.stats.ToServer += int64(n)
 	} else {
 		p.stats.ToClient += int64(n)

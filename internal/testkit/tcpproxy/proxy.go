@@ -1,19 +1,19 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tcpproxy stands between a client and a server in a test and breaks the connection at a
-// chosen byte.
+// Package tcpproxy forwards connections between a client and a server in a test and breaks a
+// connection at a chosen byte.
 //
 //	proxy := tcpproxy.Start(t, server.Addr())
 //	client := dial(proxy.Addr())
 //	fault := proxy.Arm(tcpproxy.Fault{Direction: tcpproxy.ToServer, After: 100, Action: tcpproxy.Stall})
-//	client.Append(ctx, ...)  // 100 bytes of it arrive, then nothing
+//	client.Append(ctx, ...)  // its first 100 bytes arrive
 //	<-fault.Struck()
 //	fault.Release()          // the rest arrives, even if the client has closed its connection
 //
-// The proxy holds the bytes that a client has sent, so a client that closes its connection revokes
-// nothing: after a stall the server receives all bytes and then the end of the stream. This
-// simulates a commit that arrives late.
+// The proxy holds the bytes that a client has sent, even if the client closes its connection. After
+// a stall, the server receives all bytes and then the end of the stream. This simulates a commit
+// that arrives late.
 package tcpproxy
 
 import (
@@ -31,7 +31,7 @@ type Proxy struct {
 	wait     sync.WaitGroup
 
 	mu      sync.Mutex
-	changed *sync.Cond // signals a change of a field below, or of a link
+	changed *sync.Cond // signals a change of a field below or of a link
 	links   map[*link]struct{}
 	armed   *Armed // nil if no fault is armed
 	down    bool
@@ -95,8 +95,8 @@ func (p *Proxy) SetDown(down bool) {
 	}
 }
 
-// SetFrozen simulates an unplugged or replugged cable: no byte passes on any connection, including
-// new ones, and no byte is lost.
+// SetFrozen simulates an unplugged cable, or ends the simulation. While frozen, no byte passes on
+// any connection, including new ones, and no byte is lost.
 func (p *Proxy) SetFrozen(frozen bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,8 +108,8 @@ func (p *Proxy) SetFrozen(frozen bool) {
 // them. No byte is lost.
 func (p *Proxy) SetStalled(d Direction, stalled bool) { p.set(d, hold, stalled) }
 
-// SetDropped discards the bytes of one direction on all connections, including new ones, or ends
-// that. Connections that have lost bytes are unusable: see ResetAll.
+// SetDropped discards the bytes of one direction on all connections, including new ones, or stops
+// discarding them. Connections that have lost bytes are unusable: see ResetAll.
 func (p *Proxy) SetDropped(d Direction, dropped bool) { p.set(d, swallow, dropped) }
 
 func (p *Proxy) set(d Direction, m mode, on bool) {

@@ -70,7 +70,7 @@ func nothing(t *testing.T, conn net.Conn) {
 		t.Fatal(err)
 	}
 	if n, err := conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("got %d bytes, %v", n, err)
+		t.Fatalf("got %d bytes, %v, want no bytes", n, err)
 	}
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
@@ -91,18 +91,18 @@ func TestForwardsBothWays(t *testing.T) {
 				_ = client.Close()
 			}()
 			if got, err := io.ReadAll(server); err != nil || !bytes.Equal(got, large) {
-				t.Fatalf("%d bytes, %v", len(got), err)
+				t.Fatalf("received %d bytes, %v, want all bytes that were sent", len(got), err)
 			}
 			want := tcpproxy.Stats{ToServer: int64(len(large)), ToClient: 5}
 			if got := proxy.Stats(); got != want {
-				t.Errorf("%+v, not %+v", got, want)
+				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})
 	}
 }
 
-// At each position, in either direction, exactly the bytes before it arrive.
-func TestEndsAtEachByte(t *testing.T) {
+// For each position and either direction, exactly the bytes before the fault arrive.
+func TestCutAndResetAtEachByte(t *testing.T) {
 	t.Parallel()
 	const text = "0123456789"
 	for _, action := range []tcpproxy.Action{tcpproxy.Cut, tcpproxy.Reset} {
@@ -125,11 +125,11 @@ func TestEndsAtEachByte(t *testing.T) {
 					<-armed.Struck()
 					got, err := io.ReadAll(to)
 					if string(got) != text[:after] {
-						t.Errorf("%q arrived", got)
+						t.Errorf("received %q, want %q", got, text[:after])
 					}
 					if _, fromErr := from.Read(make([]byte, 1)); action == tcpproxy.Cut && (err != nil || !errors.Is(fromErr, io.EOF)) ||
 						action == tcpproxy.Reset && (!errors.Is(err, syscall.ECONNRESET) || !errors.Is(fromErr, syscall.ECONNRESET)) {
-						t.Errorf("the ends: %v, %v", err, fromErr)
+						t.Errorf("receiver: %v, sender: %v", err, fromErr)
 					}
 				})
 			}
@@ -158,7 +158,7 @@ func TestStallDeliversLate(t *testing.T) {
 		armed.Release()
 		armed.Release()
 		if got, err := io.ReadAll(server); err != nil || string(got) != text[after:]+"more" {
-			t.Fatalf("%q, %v", got, err)
+			t.Fatalf("received %q, %v", got, err)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func TestDropSwallows(t *testing.T) {
 	expect(t, server, "abc")
 	nothing(t, client)
 	if got := proxy.Stats().ToClient; got != 2 {
-		t.Errorf("%d bytes", got)
+		t.Errorf("ToClient is %d, want 2", got)
 	}
 }
 
@@ -201,11 +201,11 @@ func TestFaultStrikesOnce(t *testing.T) {
 	proxy.Arm(tcpproxy.Fault{Action: tcpproxy.Reset})
 	released := proxy.Arm(tcpproxy.Fault{After: 1, Action: tcpproxy.Reset})
 	released.Release()
-	send(t, client, "still there")
-	expect(t, server, "still there")
+	send(t, client, "after")
+	expect(t, server, "after")
 	select {
 	case <-released.Struck():
-		t.Error("struck after its release")
+		t.Error("the fault occurred after its release")
 	default:
 	}
 	armed := proxy.Arm(tcpproxy.Fault{After: 3, Action: tcpproxy.Stall})
@@ -237,14 +237,14 @@ func TestDown(t *testing.T) {
 	t.Parallel()
 	proxy, client, server := peers(t, "tcp")
 	send(t, client, "there")
-	expect(t, server, "there") // so the proxy has taken the connection in
+	expect(t, server, "there") // the proxy has accepted the connection
 	proxy.SetDown(true)
 	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-		t.Errorf("the connection that there was: %v", err)
+		t.Errorf("the existing connection: %v, want a reset", err)
 	}
 	if again, err := net.Dial("tcp", proxy.Addr()); err == nil {
 		if _, err = again.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("a new connection: %v", err)
+			t.Errorf("a new connection: %v, want a reset", err)
 		}
 		_ = again.Close()
 	}
@@ -260,7 +260,8 @@ func TestDown(t *testing.T) {
 	_ = again.Close()
 }
 
-// A fault of a direction affects existing and new connections, and not the other direction.
+// A fault of a direction affects existing and new connections. It does not affect the other
+// direction.
 func TestDirections(t *testing.T) {
 	t.Parallel()
 	proxy, client, server := peers(t, "tcp")
