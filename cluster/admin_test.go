@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-func TestOperatorsSeeTheCluster(t *testing.T) {
+func TestAdminState(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		nodes := w.clusterWith(func(c *cluster.Config) { c.Roles, c.Version = []string{"teller"}, "1.2" }, "a", "b", "c")
@@ -42,7 +42,7 @@ func TestOperatorsSeeTheCluster(t *testing.T) {
 	})
 }
 
-func TestOperatorsCommand(t *testing.T) {
+func TestAdminCommands(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		nodes := w.cluster("a", "b", "c", "d")
@@ -53,10 +53,10 @@ func TestOperatorsCommand(t *testing.T) {
 		w.wantGone(nodes[1], cluster.ErrDowned)
 		w.allUp(nodes[0], nodes[3])
 		if err := admin.Leave(w.Context(), "", "c"); !errors.Is(err, cluster.ErrNotMember) || !strings.Contains(err.Error(), "leave") {
-			w.Errorf("Leave of an unknown node: %v", err)
+			w.Errorf("Leave of an unknown node: %v, want ErrNotMember", err)
 		}
 		if err := admin.Down(w.Context(), "", "no name"); err == nil || errors.Is(err, cluster.ErrNotMember) {
-			w.Errorf("Down of no name: %v", err)
+			w.Errorf("Down without a name: %v", err)
 		}
 		if _, err := admin.State(w.Context(), "x"); !errors.Is(err, transport.ErrNoNode) {
 			w.Errorf("State of an unknown node: %v", err)
@@ -67,7 +67,7 @@ func TestOperatorsCommand(t *testing.T) {
 }
 
 // Requests for the service of another package are passed to its handler.
-func TestOperatorsAskServices(t *testing.T) {
+func TestHandleAdmin(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.cluster("a")[0]
@@ -78,13 +78,13 @@ func TestOperatorsAskServices(t *testing.T) {
 		request := `{"service":"carts","node":[1]}`
 		b, err := w.network.Operator("root").Ask(w.Context(), "a", []byte(request))
 		if must(w.T, err); string(b) != "root "+request {
-			w.Errorf("the service gets %s", b)
+			w.Errorf("the reply of the service is %s", b)
 		}
 	})
 }
 
 // Every request of an operator is answered, even invalid ones.
-func TestOperatorsSendNonsense(t *testing.T) {
+func TestInvalidAdminRequests(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.cluster("a")[0]
@@ -101,7 +101,7 @@ func TestOperatorsSendNonsense(t *testing.T) {
 				State     *cluster.Summary `json:"state"`
 			}
 			if err := json.Unmarshal(b, &answer); err != nil || answer.Error == "" || answer.State != nil || answer.NoService != strings.Contains(request, "service") {
-				w.Errorf("%.40q: %s, %v", request, b, err)
+				w.Errorf("reply to %.40q: %s, %v", request, b, err)
 			}
 		}
 	})

@@ -15,10 +15,10 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// shop is a carrier of another cluster.
-type shop struct{ transport.Carrier }
+// shopCarrier is a carrier of the cluster "shop".
+type shopCarrier struct{ transport.Carrier }
 
-func (shop) Cluster() string { return "shop" }
+func (shopCarrier) Cluster() string { return "shop" }
 
 // Each error names the field, and the carrier is closed.
 func TestConfig(t *testing.T) {
@@ -26,7 +26,7 @@ func TestConfig(t *testing.T) {
 	in(t, func(w *world) {
 		for field, change := range map[string]func(*cluster.Config){
 			"Config.Cluster": func(c *cluster.Config) { c.Cluster = "my.bank" },
-			"Config.Cluster is \"bank\", Config.Carrier is one of \"shop\"": func(c *cluster.Config) { c.Carrier = shop{c.Carrier} },
+			"Config.Cluster is \"bank\", Config.Carrier is one of \"shop\"": func(c *cluster.Config) { c.Carrier = shopCarrier{c.Carrier} },
 			"Config.Seeds":   func(c *cluster.Config) { c.Seeds = []string{"a", "b c"} },
 			"Config.Roles":   func(c *cluster.Config) { c.Roles = []string{"dc-east"} },
 			"Config.Version": func(c *cluster.Config) { c.Version = "1.2.3.4" },
@@ -58,14 +58,14 @@ func TestConfig(t *testing.T) {
 			change(&cfg)
 			_, err := cluster.Start(cfg)
 			if err != nil && field != "MaxMessage" && !strings.HasPrefix(err.Error(), "cluster: invalid: Config.") {
-				w.Errorf("%s: it does not begin with the field: %v", field, err)
+				w.Errorf("%s: the error does not begin with the field: %v", field, err)
 			}
 			if err == nil || !strings.Contains(err.Error(), field) || field != "MaxMessage" && !errors.Is(err, cluster.ErrInvalid) {
-				w.Errorf("%s: %v", field, err)
+				w.Errorf("%s: got error %v", field, err)
 			}
 		}
 		if _, err := cluster.Start(cluster.Config{}); !errors.Is(err, cluster.ErrInvalid) {
-			w.Errorf("without a carrier: %v", err)
+			w.Errorf("Start without a carrier: %v", err)
 		}
 		w.cluster("a") // the name is free
 	})

@@ -13,7 +13,7 @@ import (
 
 // The snapshot and the events after it contain each change exactly once, at whatever time a
 // subscriber starts.
-func TestEventsBeginWithASnapshot(t *testing.T) {
+func TestEventsFromAnyStart(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.cluster("a")[0]
@@ -36,7 +36,7 @@ func TestEventsBeginWithASnapshot(t *testing.T) {
 				results <- r
 			}()
 			w.sleep(300 * time.Millisecond)
-			w.start(string(rune('d' + len(w.all)))) // joins while others read
+			w.start(string(rune('d' + len(w.all)))) // joins while the subscribers read
 		}
 		w.sleep(time.Minute)
 		a.Stop()
@@ -94,7 +94,7 @@ func TestEventsFilterByKind(t *testing.T) {
 }
 
 // The buffer of a slow subscriber is bounded. When it is full, a snapshot replaces the events.
-func TestSlowReaderGetsASnapshot(t *testing.T) {
+func TestEventsOfASlowSubscriber(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.start("a", func(c *cluster.Config) { c.MaxEvents = 4 })
@@ -126,7 +126,7 @@ func TestSlowReaderGetsASnapshot(t *testing.T) {
 }
 
 // Changes yields all changes from an empty cluster to the current one, also to a slow subscriber.
-func TestChangesLeadToTheCurrentState(t *testing.T) {
+func TestChanges(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		nodes := w.clusterWith(func(c *cluster.Config) { c.MaxEvents, c.Roles = 4, []string{"teller"} }, "a", "b")

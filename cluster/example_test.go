@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// Two nodes, one of which counts for both.
+// Two nodes. A singleton on one of them counts the requests of both.
 func Example() {
 	ctx := context.Background()
 	network := inmem.NewNetwork(inmem.NetworkConfig{}) // plugins/nats connects processes
@@ -41,7 +41,7 @@ func Example() {
 		}
 		return nil
 	}}
-	for _, node := range []*cluster.Node{a, b} { // it runs on the oldest
+	for _, node := range []*cluster.Node{a, b} { // the instance runs on the oldest node
 		if err = node.Singleton(ctx, counter); err != nil {
 			fmt.Println(err)
 		}

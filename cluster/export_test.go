@@ -5,10 +5,10 @@ package cluster
 
 import "context"
 
-// OnLoop lets the loop of a node call f.
+// OnLoop calls f in the loop of a node.
 func (n *Node) OnLoop(ctx context.Context, f func()) error { return n.call(ctx, f) }
 
-// AppendForward and DecodeForward are the encoding of messages for singletons.
+// AppendForward and DecodeForward encode and decode messages for singletons.
 var (
 	AppendForward = appendForward
 	DecodeForward = decodeForward

@@ -33,17 +33,17 @@ func TestLoopThatPanics(t *testing.T) {
 		}()
 		synctest.Wait()
 		if err := nodes[0].OnLoop(w.Context(), func() { panic("at the disco") }); !errors.Is(err, cluster.ErrFailed) {
-			w.Errorf("the call: %v", err)
+			w.Errorf("OnLoop: %v, want ErrFailed", err)
 		}
 		if err := <-asked; !errors.Is(err, cluster.ErrFailed) {
 			w.Errorf("Ask: %v", err)
 		}
 		w.wantGone(nodes[0], cluster.ErrFailed)
 		if where := o.runs(w.T); where != "" {
-			w.Errorf("it still runs on %q", where)
+			w.Errorf("the singleton still runs on %q", where)
 		}
 		if !w.logged("at the disco") {
-			w.Error("the log line is missing")
+			w.Error("the panic was not logged")
 		}
 		for range nodes[0].Events(w.Context()) { // ends
 		}
@@ -52,7 +52,7 @@ func TestLoopThatPanics(t *testing.T) {
 }
 
 // An overloaded node drops protocol messages, counts them and continues.
-func TestTooManyMessages(t *testing.T) {
+func TestOverloadedNode(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		drops := make(chan cluster.Drop, 1000)
@@ -84,15 +84,16 @@ func TestTooManyMessages(t *testing.T) {
 		stats, err := a.Stats(w.Context())
 		must(w.T, err)
 		if n := stats.Dropped[cluster.DroppedInput]; n < 90 || n > 100 || uint64(len(drops)) != n {
-			w.Errorf("%d messages were dropped, %d were reported", n, len(drops))
+			w.Errorf("%d messages were dropped, the observer received %d", n, len(drops))
 		}
 		if d := <-drops; d.Reason != cluster.DroppedInput || d.Node != self {
-			w.Errorf("dropped: %+v", d)
+			w.Errorf("the observer received %+v", d)
 		}
 	})
 }
 
-// A process that was paused for a minute ends, because it was downed. Its singleton never runs twice.
+// A process that was paused for a minute ends, because it was downed. There is never more than one
+// instance of its singleton.
 func TestPausedNode(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -112,7 +113,7 @@ func TestPausedNode(t *testing.T) {
 	})
 }
 
-// blocked is a log that does not come to an end.
+// blocked is a log handler that never returns.
 type blocked struct {
 	slog.Handler
 
@@ -128,8 +129,8 @@ func (b blocked) Enabled(context.Context, slog.Level) bool { return true }
 func (b blocked) WithAttrs([]slog.Attr) slog.Handler       { return b }
 func (b blocked) WithGroup(string) slog.Handler            { return b }
 
-// A blocked log handler blocks no goroutine that writes to the log.
-func TestLogThatBlocks(t *testing.T) {
+// A log handler that blocks does not block the goroutines that log.
+func TestBlockedLogHandler(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		release := make(chan struct{})
@@ -147,8 +148,8 @@ func TestLogThatBlocks(t *testing.T) {
 	})
 }
 
-// Operators get all members, however many answers that takes.
-func TestOperatorsSeeManyMembers(t *testing.T) {
+// State returns all members, even if it needs several requests.
+func TestAdminStateOfManyMembers(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		const count = 40
@@ -164,16 +165,16 @@ func TestOperatorsSeeManyMembers(t *testing.T) {
 		first, err := nodes[1].Summary("")
 		must(w.T, err)
 		if !first.More || len(first.Members) >= count {
-			w.Errorf("the first answer holds %d members", len(first.Members))
+			w.Errorf("the first reply has %d members", len(first.Members))
 		}
 		s, err := cluster.NewAdmin(w.network.Operator("root")).State(w.Context(), "n1")
 		must(w.T, err)
 		if len(s.Members) != count || s.More {
-			w.Fatalf("%d members, more: %t", len(s.Members), s.More)
+			w.Fatalf("State returned %d members, more: %t", len(s.Members), s.More)
 		}
 		for i, m := range nodes[1].State().Members {
 			if s.Members[i].Node != m.Node.String() {
-				w.Errorf("member %d is %s, not %v", i, s.Members[i].Node, m.Node)
+				w.Errorf("member %d is %s, want %v", i, s.Members[i].Node, m.Node)
 			}
 		}
 	})

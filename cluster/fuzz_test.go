@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 )
 
-// Any bytes are malformed, or decode to a message with the same encoding.
+// DecodeForward rejects bytes, or decodes them to a message with the same encoding.
 func FuzzForward(f *testing.F) {
 	f.Add([]byte(nil))
 	f.Add([]byte{1, 255, 'a'})
@@ -19,7 +19,7 @@ func FuzzForward(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		name, payload, err := cluster.DecodeForward(b)
 		if err == nil && !bytes.Equal(cluster.AppendForward(nil, name, payload), b) {
-			t.Errorf("%x is %q and %x", b, name, payload)
+			t.Errorf("%x decoded to %q and %x, which has another encoding", b, name, payload)
 		}
 	})
 }

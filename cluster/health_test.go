@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 )
 
-// A node that is its only seed waits for no other node.
+// A node that is its only seed becomes ready without other nodes.
 func TestReadyAlone(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -37,26 +37,26 @@ func TestHealth(t *testing.T) {
 		}
 		for _, path := range []string{"/live", "/ready"} {
 			if code, body := get(path); code != http.StatusOK || body != "ok" {
-				w.Errorf("%s: %d %s", path, code, body)
+				w.Errorf("GET %s: %d %s", path, code, body)
 			}
 		}
 		if code, _ := get("/x"); code != http.StatusNotFound {
-			w.Errorf("/x: %d", code)
+			w.Errorf("GET /x: %d", code)
 		}
 		back := w.network.Disconnect("a", errors.New("cable pulled"))
 		w.sleep(5 * time.Second)
 		if code, body := get("/ready"); code != http.StatusServiceUnavailable || !strings.Contains(body, "disconnected") {
-			w.Errorf("/ready without a link: %d %s", code, body)
+			w.Errorf("GET /ready while disconnected: %d %s", code, body)
 		}
 		back()
 		w.allUp(a)
 		a.Stop()
 		<-a.Done()
 		if code, body := get("/live"); code != http.StatusServiceUnavailable || !strings.Contains(body, "stopped") {
-			w.Errorf("/live after the end: %d %s", code, body)
+			w.Errorf("GET /live after the end of the node: %d %s", code, body)
 		}
 		if err := a.Ready(); !errors.Is(err, cluster.ErrStopped) {
-			w.Errorf("Ready: %v", err)
+			w.Errorf("Ready after the end of the node: %v", err)
 		}
 	})
 }
@@ -72,7 +72,7 @@ func TestReadyWhileSuspended(t *testing.T) {
 		back()
 		w.until(a, func(s *cluster.State) bool { return s.Connected })
 		if err := a.Ready(); !errors.Is(err, cluster.ErrDisconnected) || !strings.Contains(err.Error(), "waiting for a downing decision") {
-			w.Errorf("Ready: %v", err)
+			w.Errorf("Ready while suspended: %v", err)
 		}
 		heal()
 	})
@@ -86,7 +86,7 @@ func TestConnectedBeforeItJoins(t *testing.T) {
 		a := w.start("a")
 		w.sleep(10 * time.Second)
 		if s := a.State(); !s.Connected || s.Joined {
-			w.Errorf("connected: %t, joined: %t", s.Connected, s.Joined)
+			w.Errorf("the state before joining has Connected %t and Joined %t", s.Connected, s.Joined)
 		}
 	})
 }

@@ -25,17 +25,17 @@ func TestNodesJoinThroughSeeds(t *testing.T) {
 		for _, n := range nodes {
 			s := n.State()
 			if s.Self != n.Self() || !s.Joined || !s.Connected || s.Suspended || s.Stopped || s.Err != nil || s.Leader != leader || leader.Name != "a" {
-				w.Errorf("%v: %+v", n.Self(), s)
+				w.Errorf("state of %v: %+v", n.Self(), s)
 			}
 			must(w.T, n.AwaitUp(w.Context()))
 		}
 		if oldest, ok := nodes[0].State().Named("a"); !ok || oldest.UpNumber != 1 {
-			w.Errorf("the first seed is %+v", oldest)
+			w.Errorf("the first seed is the member %+v", oldest)
 		}
 	})
 }
 
-func TestJoinReturnsAMember(t *testing.T) {
+func TestJoin(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.cluster("a")
@@ -45,7 +45,7 @@ func TestJoinReturnsAMember(t *testing.T) {
 		must(w.T, err)
 		w.all = append(w.all, n)
 		if m, ok := n.State().Member(n.Self()); !ok || m.Version.String() != "1.2.0" || len(m.Roles) != 2 || !m.HasRole("teller") {
-			w.Errorf("its own member is %+v", m)
+			w.Errorf("the node itself is the member %+v", m)
 		}
 		must(w.T, n.AwaitUp(w.Context()))
 		w.until(w.nodes["a"], func(s *cluster.State) bool { return s.Status(n.Self()) == cluster.Up && len(s.RoleLeaders) == 2 })
@@ -55,7 +55,7 @@ func TestJoinReturnsAMember(t *testing.T) {
 	})
 }
 
-// A node that is not a seed waits for one. When the context of Join ends, the node is shut down.
+// A node that is not a seed waits for a seed. When the context of Join ends, the node is shut down.
 func TestJoinEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -63,7 +63,7 @@ func TestJoinEndsWithItsContext(t *testing.T) {
 		defer cancel()
 		_, err := cluster.Join(ctx, w.config("d"))
 		if !errors.Is(err, context.DeadlineExceeded) {
-			w.Errorf("Join: %v", err)
+			w.Errorf("Join returned %v", err)
 		}
 		if !w.logged("join: no seed has accepted this node") {
 			w.Error("the log line about silent seeds is missing")
@@ -82,22 +82,22 @@ func TestNoClusterInTime(t *testing.T) {
 	})
 }
 
-// The live holder of a name keeps it.
+// A live node keeps its name.
 func TestNameInUse(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		_, err := cluster.Join(w.Context(), w.config("b"))
 		if !errors.Is(err, cluster.ErrNameInUse) || !strings.HasSuffix(err.Error(), nodes[1].Self().String()) {
-			w.Errorf("Join: %v", err)
+			w.Errorf("Join with a name in use: %v, want ErrNameInUse", err)
 		}
 		w.allUp(nodes...)
 	})
 }
 
-// Of two processes with the name of the first seed, started at once or shortly after each other,
-// one founds the cluster.
-func TestTwoFirstSeeds(t *testing.T) {
+// Two processes have the name of the first seed and start at the same time or shortly after each
+// other. Exactly one of them founds the cluster.
+func TestConcurrentFirstSeeds(t *testing.T) {
 	t.Parallel()
 	for _, seeds := range [][]string{{"a"}, {"a", "b"}} {
 		for _, gap := range []time.Duration{0, time.Millisecond, 300 * time.Millisecond} {
@@ -118,7 +118,7 @@ func TestTwoFirstSeeds(t *testing.T) {
 					w.Errorf("the error does not contain the owner of the name: %v", other.Err())
 				}
 				if s := other.State(); s.Joined {
-					w.Errorf("it had founded a cluster, %v apart", gap)
+					w.Errorf("both processes founded a cluster, started %v apart", gap)
 				}
 				w.allUp(one, w.start("b"))
 			})
@@ -137,7 +137,7 @@ func TestRestartUnderTheSameName(t *testing.T) {
 		again := w.start("b")
 		w.allUp(nodes[0], again, nodes[2])
 		if again.Self() == old {
-			w.Error("it is the same node")
+			w.Error("the restarted process is the same node")
 		}
 		must(w.T, nodes[0].Watch(w.Context(), old))
 	})
@@ -151,16 +151,16 @@ func TestIncompatibleSettings(t *testing.T) {
 		cfg.Check = []cluster.Setting{{Key: "shards", Value: "100"}}
 		_, err := cluster.Join(w.Context(), cfg)
 		if !errors.Is(err, cluster.ErrIncompatible) || !strings.HasSuffix(err.Error(), ": shards") {
-			w.Errorf("with another key: %v", err)
+			w.Errorf("join with another key: %v", err)
 		}
 		cfg = w.config("b")
 		cfg.Downing.StableAfter = time.Minute
 		_, err = cluster.Join(w.Context(), cfg)
 		if !errors.Is(err, cluster.ErrIncompatible) || !strings.Contains(err.Error(), "downing") {
-			w.Errorf("with another strategy: %v", err)
+			w.Errorf("join with another strategy: %v", err)
 		}
 		if !w.logged("join: settings differ from those") {
-			w.Error("the log line is missing")
+			w.Error("the different settings were not logged")
 		}
 	})
 }
@@ -186,7 +186,7 @@ func TestJoinThroughAnyMember(t *testing.T) {
 	})
 }
 
-// The version comes later, and the node waits for it.
+// The node joins only after SetVersion.
 func TestVersionPending(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -194,7 +194,7 @@ func TestVersionPending(t *testing.T) {
 		b := w.start("b", func(c *cluster.Config) { c.VersionPending = true })
 		w.sleep(time.Minute)
 		if b.State().Joined {
-			w.Error("it has joined without a version")
+			w.Error("the node joined without a version")
 		}
 		if err := b.SetVersion(w.Context(), "1..2"); !errors.Is(err, cluster.ErrInvalid) {
 			w.Errorf("SetVersion: %v", err)
@@ -202,13 +202,13 @@ func TestVersionPending(t *testing.T) {
 		must(w.T, b.SetVersion(w.Context(), "2.0"))
 		w.allUp(a, b)
 		if m, _ := a.State().Member(b.Self()); m.Version.String() != "2.0" {
-			w.Errorf("version %v", m.Version)
+			w.Errorf("the member has version %v", m.Version)
 		}
 	})
 }
 
-// While the broker is unavailable no node founds a cluster, because it could be a second one.
-func TestBrokerAwayAtStart(t *testing.T) {
+// While the broker is unavailable no node founds a cluster, because another cluster may exist.
+func TestBrokerUnavailableAtStart(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		var back []func()

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// world is a network with the nodes on it, in a bubble with a clock of its own.
+// world is a network with its nodes, in a synctest bubble.
 type world struct {
 	*testing.T
 
@@ -40,7 +40,7 @@ type world struct {
 	all     []*cluster.Node
 }
 
-// in runs a test in a bubble. All nodes are stopped at its end.
+// in runs a test in a synctest bubble. It stops all nodes at the end of the test.
 func in(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,7 +62,7 @@ func (w *world) end() {
 	}
 }
 
-// config returns that of a new incarnation of a name.
+// config returns the configuration of a new incarnation of a name.
 func (w *world) config(name string) cluster.Config {
 	w.Helper()
 	self, err := identity.New(name)
@@ -75,7 +75,7 @@ func (w *world) config(name string) cluster.Config {
 	}
 }
 
-// start starts a node, and does not wait for anything.
+// start starts a node without waiting until it has joined.
 func (w *world) start(name string, change ...func(*cluster.Config)) *cluster.Node {
 	w.Helper()
 	cfg := w.config(name)
@@ -91,7 +91,7 @@ func (w *world) start(name string, change ...func(*cluster.Config)) *cluster.Nod
 	return n
 }
 
-// cluster starts nodes, the first seed first, which are the older the earlier they are named.
+// cluster starts nodes in the given order of age. The first is the oldest and the first seed.
 func (w *world) cluster(names ...string) []*cluster.Node {
 	w.Helper()
 	return w.clusterWith(func(*cluster.Config) {}, names...)
@@ -129,7 +129,7 @@ func (w *world) until(n *cluster.Node, ok func(*cluster.State) bool) {
 		}
 	}
 	if !ok(n.State()) {
-		w.Fatalf("the state of %v does not become as expected: %+v", n.Self(), n.State())
+		w.Fatalf("timeout: the state of %v is %+v", n.Self(), n.State())
 	}
 }
 
@@ -139,7 +139,7 @@ func (w *world) sleep(d time.Duration) {
 	synctest.Wait()
 }
 
-// gone waits until a node has ended, and returns why.
+// gone waits until a node has ended, and returns the reason.
 func (w *world) gone(n *cluster.Node) error {
 	w.Helper()
 	select {
@@ -154,11 +154,11 @@ func (w *world) gone(n *cluster.Node) error {
 func (w *world) wantGone(n *cluster.Node, why error) {
 	w.Helper()
 	if err := w.gone(n); !errors.Is(err, why) {
-		w.Errorf("%v ended with %v, not %v", n.Self(), err, why)
+		w.Errorf("%v ended with %v, want %v", n.Self(), err, why)
 	}
 }
 
-// journalled is a log that is read afterwards.
+// journalled stores the log for checks.
 type journalled struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

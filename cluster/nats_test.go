@@ -17,8 +17,8 @@ import (
 	"github.com/refold-io/refold/plugins/nats/embedded"
 )
 
-// The same over a real broker, on the wall's clock: three nodes join, a singleton with a lease is
-// asked from another node and moves, an operator looks, and all of them leave.
+// A cluster over a real broker in real time: three nodes join. A singleton with a lease answers
+// another node and moves. An operator requests the state. All nodes leave.
 func TestOverNATS(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -59,23 +59,24 @@ func TestOverNATS(t *testing.T) {
 	p, err := nodes[2].Proxy(ctx, cluster.ProxyConfig{Singleton: "one"})
 	must(t, err)
 	var answer []byte
-	for string(answer) != "a hello" { // a node that was short of time may not take it at once
+	for string(answer) != "a hello" { // a node that lacks CPU time may reject the first requests
 		if answer, err = p.Ask(ctx, []byte("hello")); ctx.Err() != nil || err == nil && string(answer) != "a hello" {
-			t.Fatalf("the answer is %q, %v", answer, err)
+			t.Fatalf("Ask = %q, %v", answer, err)
 		}
 	}
 	operator, err := nats.ConnectOperator(nats.OperatorConfig{Access: access, Cluster: "bank", Name: "root"})
 	must(t, err)
 	t.Cleanup(func() { must(t, operator.Close()) })
 	var seen *cluster.Summary
-	// A node accepts operators' requests soon after it has joined, and the replying node may have just joined.
+	// A node accepts operators' requests soon after it has joined, and the replying node may have
+	// just joined.
 	for seen == nil || len(seen.Members) < 3 || seen.Leader != nodes[0].Self().String() {
 		if seen, err = cluster.NewAdmin(operator).State(ctx, ""); ctx.Err() != nil {
-			t.Fatalf("the state is %+v, %v", seen, err)
+			t.Fatalf("State = %+v, %v", seen, err)
 		}
 	}
 	if seen.Cluster != "bank" {
-		t.Errorf("the state is %+v", seen)
+		t.Errorf("State = %+v", seen)
 	}
 	for err = errors.New("not asked"); err != nil && !errors.Is(err, cluster.ErrNotMember) && ctx.Err() == nil; {
 		err = cluster.NewAdmin(operator).Leave(ctx, "", "a")
@@ -83,12 +84,12 @@ func TestOverNATS(t *testing.T) {
 	select {
 	case <-nodes[0].Done():
 	case <-ctx.Done():
-		t.Fatal("the node does not leave")
+		t.Fatal("the node did not leave in time")
 	}
 	for string(answer) != "b hello" && string(answer) != "c hello" {
 		answer, err = p.Ask(ctx, []byte("hello"))
 		if ctx.Err() != nil {
-			t.Fatalf("no reply: %v", err)
+			t.Fatalf("Ask after the singleton has moved: %v", err)
 		}
 	}
 	o.runs(t)

@@ -28,20 +28,20 @@ func TestAttached(t *testing.T) {
 		one, two := new(int), new(int)
 		for _, n := range []*int{one, two} {
 			if got := a.Attached(key{}, func() any { return n }); got != one {
-				t.Error("it was made again")
+				t.Error("the attached value was created again")
 			}
 		}
 		if a.Attached(other{}, func() any { return two }) != two || b.Attached(key{}, func() any { return two }) != two {
-			t.Error("another key, or another node, got the same")
+			t.Error("another key or another node returned the same value")
 		}
 		if got := a.Roles(); !slices.Equal(got, []string{"db", "web"}) {
-			t.Errorf("roles: %v", got)
+			t.Errorf("Roles = %v", got)
 		}
 	})
 }
 
 // The text of each error has the package name exactly once.
-func TestErrorsNameThePackageOnce(t *testing.T) {
+func TestErrorTexts(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.cluster("a")[0]
@@ -58,34 +58,34 @@ func TestErrorsNameThePackageOnce(t *testing.T) {
 			"singleton": a.Singleton(w.Context(), cluster.Singleton{Name: "s", Run: run}), "send": p.Send(w.Context(), nil), "ask": closed, "canceled": canceled,
 		} {
 			if err == nil || strings.Count(err.Error(), "cluster: ") != 1 {
-				w.Errorf("%s: %v", subject, err)
+				w.Errorf("%s: the error text is %q", subject, err)
 			}
 		}
 	})
 }
 
-// nasty is a log handler that blocks or panics.
-type nasty struct {
+// faultyHandler is a log handler that blocks or panics.
+type faultyHandler struct {
 	handle  func()
 	enabled func()
 }
 
-func (h nasty) Handle(context.Context, slog.Record) error {
+func (h faultyHandler) Handle(context.Context, slog.Record) error {
 	h.handle()
 	return nil
 }
 
-func (h nasty) Enabled(context.Context, slog.Level) bool {
+func (h faultyHandler) Enabled(context.Context, slog.Level) bool {
 	h.enabled()
 	return true
 }
-func (h nasty) WithAttrs([]slog.Attr) slog.Handler { return h }
-func (h nasty) WithGroup(string) slog.Handler      { return h }
+func (h faultyHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
+func (h faultyHandler) WithGroup(string) slog.Handler      { return h }
 
 // A log handler that panics or blocks does not affect the node.
-func TestLogThatMisbehaves(t *testing.T) {
+func TestPanickingLogHandler(t *testing.T) {
 	t.Parallel()
-	for subject, log := range map[string]nasty{
+	for subject, log := range map[string]faultyHandler{
 		"handle panics":  {func() { panic("at the disco") }, func() {}},
 		"enabled panics": {func() {}, func() { panic("at the disco") }},
 		"both panic":     {func() { panic("at the disco") }, func() { panic("at the disco") }},
@@ -104,14 +104,14 @@ func TestLogThatMisbehaves(t *testing.T) {
 	in(t, func(w *world) {
 		release := make(chan struct{})
 		defer close(release)
-		a := w.start("a", func(c *cluster.Config) { c.Logger = slog.New(nasty{func() {}, func() { <-release }}) })
+		a := w.start("a", func(c *cluster.Config) { c.Logger = slog.New(faultyHandler{func() {}, func() { <-release }}) })
 		w.allUp(a, w.start("b"))
 		must(w.T, a.Shutdown(w.Context()))
 	})
 }
 
-// An instance that ends its goroutine has ended.
-func TestSingletonThatEndsItsGoroutine(t *testing.T) {
+// An instance that calls runtime.Goexit has ended.
+func TestSingletonCallsGoexit(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		nodes := w.cluster("a", "b")
@@ -121,7 +121,7 @@ func TestSingletonThatEndsItsGoroutine(t *testing.T) {
 		}}))
 		w.sleep(time.Second)
 		if !w.logged("singleton: instance failed") {
-			w.Error("the log line is missing")
+			w.Error("the end of the instance was not logged")
 		}
 		begun := time.Now()
 		must(w.T, nodes[0].Shutdown(w.Context()))
@@ -131,30 +131,30 @@ func TestSingletonThatEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-// deaf is a store of leases that does not care about its context.
-type deaf struct {
+// blockedStore is a lease store that ignores its context.
+type blockedStore struct {
 	lease.Store
 
 	release chan struct{}
 }
 
-func (d deaf) Timeout() time.Duration { return 10 * time.Second }
+func (d blockedStore) Timeout() time.Duration { return 10 * time.Second }
 
-func (d deaf) Create(context.Context, string, string) (uint64, error) {
+func (d blockedStore) Create(context.Context, string, string) (uint64, error) {
 	<-d.release
 	return 0, errors.New("too late")
 }
 
-func (d deaf) Get(context.Context, string) (lease.Entry, error) {
+func (d blockedStore) Get(context.Context, string) (lease.Entry, error) {
 	<-d.release
 	return lease.Entry{}, errors.New("too late")
 }
 
-// A node ends also when its store of leases does not return.
-func TestStoreOfLeasesThatDoesNotReturn(t *testing.T) {
+// A node also ends when its lease store does not return.
+func TestBlockedLeaseStore(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		store := deaf{release: make(chan struct{})}
+		store := blockedStore{release: make(chan struct{})}
 		defer close(store.release)
 		a := w.start("a", func(c *cluster.Config) { c.Leases = store })
 		w.allUp(a)
@@ -165,10 +165,10 @@ func TestStoreOfLeasesThatDoesNotReturn(t *testing.T) {
 		w.sleep(10 * time.Second)
 		must(w.T, a.Shutdown(w.Context()))
 		if !w.logged("lease: a store operation does not return") {
-			w.Error("the log line is missing")
+			w.Error("the blocked store operation was not logged")
 		}
 		if o.started() > 0 {
-			w.Error("it ran without its lease")
+			w.Error("the singleton ran without its lease")
 		}
 	})
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// The side that the strategy names survives, the others end themselves, and there never are two
-// instances of a singleton.
+// The side that the strategy chooses survives, and the other nodes end. A singleton never has two
+// instances.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		settings downing.Settings
-		survive  []string // of a to e; a and b are cut off from the rest
+		survive  []string // of a to e; a and b are partitioned from c to e
 	}{
 		"keep-majority":                {downing.Settings{}, []string{"c", "d", "e"}},
 		"static-quorum":                {downing.Settings{Strategy: downing.StaticQuorum, QuorumSize: 3}, []string{"c", "d", "e"}},
@@ -68,8 +68,9 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// The node that has the lease, from an earlier decision, decides although another one leads by now.
-func TestTheOwnerOfTheLeaseDecides(t *testing.T) {
+// The node that holds the lease from an earlier decision decides, even if another node is the
+// leader.
+func TestLeaseOwnerDecides(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		leases := inmem.NewLeases(30 * time.Second)
@@ -90,7 +91,7 @@ func TestTheOwnerOfTheLeaseDecides(t *testing.T) {
 	})
 }
 
-// A partition in one direction is decided, too: members that only some can reach are downed.
+// A partition in one direction is resolved: members that only some members can reach are downed.
 func TestOneWayPartition(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -102,13 +103,13 @@ func TestOneWayPartition(t *testing.T) {
 		w.allUp(nodes[1:]...)
 		w.sleep(time.Minute)
 		if where := o.runs(w.T); where == "" || where == "a" {
-			w.Errorf("it runs on %q", where)
+			w.Errorf("the singleton runs on %q", where)
 		}
 	})
 }
 
-// All the nodes lose the broker for a minute: no member is suspected, singletons stop in time, asks
-// fail at once, and afterwards all is as it was.
+// All nodes lose the broker for a minute. No member is suspected, singletons stop in time, and
+// requests fail at once. Afterwards all members are the same as before.
 func TestBrokerOutage(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -127,16 +128,16 @@ func TestBrokerOutage(t *testing.T) {
 		w.sleep(5 * time.Second)
 		for _, n := range nodes {
 			if err = n.Ready(); !errors.Is(err, cluster.ErrDisconnected) {
-				w.Errorf("Ready: %v", err)
+				w.Errorf("Ready during the outage: %v", err)
 			}
 			must(w.T, n.Live())
 		}
 		w.sleep(20 * time.Second)
 		if where := o.runs(w.T); where != "" || !nodes[0].State().Suspended {
-			w.Errorf("it still runs on %q", where)
+			w.Errorf("the singleton still runs on %q", where)
 		}
 		if _, err = p.Ask(w.Context(), []byte("?")); !errors.Is(err, cluster.ErrDisconnected) {
-			w.Errorf("Ask: %v", err)
+			w.Errorf("Ask during the outage: %v", err)
 		}
 		w.sleep(35 * time.Second)
 		for _, f := range back {
@@ -149,7 +150,7 @@ func TestBrokerOutage(t *testing.T) {
 		o.await(w.T, "a")
 		for i, m := range nodes[2].State().Members {
 			if m.Node != before[i].Node || m.UpNumber != before[i].UpNumber {
-				w.Errorf("member %d is another one", i)
+				w.Errorf("member %d has another incarnation", i)
 			}
 		}
 		_, err = p.Ask(w.Context(), []byte("?"))
@@ -162,7 +163,7 @@ func TestBrokerOutage(t *testing.T) {
 
 // One of three nodes loses its link: it stops hosting before another node starts the singleton, is
 // downed, and ends when its link is restored.
-func TestOneNodeLosesItsLink(t *testing.T) {
+func TestDisconnectedNode(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		nodes := w.cluster("a", "b", "c")
@@ -176,7 +177,7 @@ func TestOneNodeLosesItsLink(t *testing.T) {
 			w.sleep(time.Second)
 		}
 		if where := o.runs(w.T); where == "a" || where == "" {
-			w.Errorf("it runs on %q", where)
+			w.Errorf("the singleton runs on %q", where)
 		}
 		back()
 		w.wantGone(nodes[0], cluster.ErrDowned)
@@ -190,7 +191,7 @@ func TestAskEndsWithSuspension(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		nodes := w.cluster("a", "b")
-		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "mute", Run: (&mute{}).run}))
+		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "mute", Run: (&unresponsive{}).run}))
 		known := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "mute"})
 		unknown := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "nobody"})
 		asked := make(chan error, 2)
@@ -204,12 +205,12 @@ func TestAskEndsWithSuspension(t *testing.T) {
 		back := w.network.Disconnect("b", errors.New("cable pulled"))
 		for range 2 {
 			if err := <-asked; !errors.Is(err, cluster.ErrDisconnected) {
-				w.Errorf("Ask: %v", err)
+				w.Errorf("Ask in flight: %v", err)
 			}
 		}
 		synctest.Wait()
 		if !nodes[1].State().Suspended {
-			w.Error("it is not suspended")
+			w.Error("the node is not suspended")
 		}
 		for _, p := range []*cluster.Proxy{known, unknown} {
 			if _, err := p.Ask(w.Context(), nil); !errors.Is(err, cluster.ErrDisconnected) {

@@ -19,13 +19,13 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// tape is a singleton that records the messages it receives.
-type tape struct {
+// recorder is a singleton that records the messages it receives.
+type recorder struct {
 	mu  sync.Mutex
 	got []string
 }
 
-func (p *tape) run(ctx context.Context, inbox *cluster.Inbox) error {
+func (p *recorder) run(ctx context.Context, inbox *cluster.Inbox) error {
 	for {
 		d, err := inbox.Receive(ctx)
 		if err != nil {
@@ -41,7 +41,7 @@ func (p *tape) run(ctx context.Context, inbox *cluster.Inbox) error {
 	}
 }
 
-func (p *tape) all() []string {
+func (p *recorder) all() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.got...)
@@ -73,24 +73,24 @@ func TestProxyKeepsOrder(t *testing.T) {
 		}()
 		time.Sleep(10 * time.Second)
 		if host, runs, err := p.Host(w.Context()); host != nodes[0].Self() || runs || err != nil {
-			w.Errorf("it is looked for on %v, %t, %v", host, runs, err)
+			w.Errorf("Host = %v, %t, %v", host, runs, err)
 		}
-		r := &tape{}
+		r := &recorder{}
 		for _, n := range nodes {
 			must(w.T, n.Singleton(w.Context(), cluster.Singleton{Name: "tape", Run: r.run}))
 		}
 		must(w.T, <-asked)
 		got := r.all()
 		if len(got) != len(sent)+1 || got[len(sent)] != "b?" {
-			w.Fatalf("%d messages arrived, the last is %q", len(got), got[len(got)-1])
+			w.Fatalf("%d messages arrived; the last is %q", len(got), got[len(got)-1])
 		}
 		for i, text := range sent {
 			if got[i] != text {
-				w.Fatalf("message %d is %q, not %q", i, got[i], text)
+				w.Fatalf("message %d is %q, want %q", i, got[i], text)
 			}
 		}
 		if _, runs, err := p.Host(w.Context()); !runs || err != nil {
-			w.Errorf("it is not known to run: %v", err)
+			w.Errorf("Host reports no running instance: %v", err)
 		}
 	})
 }
@@ -116,13 +116,13 @@ func TestProxyDropsTheOldest(t *testing.T) {
 			must(w.T, p.Send(w.Context(), []byte(text)))
 		}
 		if err := <-asked; !errors.Is(err, cluster.ErrDropped) {
-			w.Errorf("Ask: %v", err)
+			w.Errorf("Ask that was dropped: %v", err)
 		}
-		r := &tape{}
+		r := &recorder{}
 		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "tape", Run: r.run}))
 		w.sleep(5 * time.Second)
 		if got := r.all(); len(got) != 2 || got[0] != "a2" || got[1] != "a3" {
-			w.Errorf("there arrived %q", got)
+			w.Errorf("the instance received %q", got)
 		}
 		if len(drops) != 2 || drops[0].Reason != cluster.DroppedBuffer || drops[0].Singleton != "tape" {
 			w.Errorf("drops: %v", drops)
@@ -134,8 +134,9 @@ func TestProxyDropsTheOldest(t *testing.T) {
 	})
 }
 
-// A cancelled request is removed from the buffer and releases its room. It was certainly not handled.
-func TestProxyForgetsCancelledRequests(t *testing.T) {
+// A cancelled request is removed from the buffer and releases its room. It was certainly not
+// handled.
+func TestProxyWithdrawsCancelledRequests(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.cluster("a")[0]
@@ -149,17 +150,17 @@ func TestProxyForgetsCancelledRequests(t *testing.T) {
 			cancel()
 		}
 		must(w.T, p.Send(w.Context(), []byte("2")))
-		r := &tape{}
+		r := &recorder{}
 		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "tape", Run: r.run}))
 		w.sleep(5 * time.Second)
 		if got := r.all(); len(got) != 2 || got[0] != "a1" || got[1] != "a2" {
-			w.Errorf("there arrived %q", got)
+			w.Errorf("the instance received %q", got)
 		}
 	})
 }
 
 // Requests made while the node was suspended take up no room in the buffer.
-func TestProxyForgetsRequestsOfASuspendedNode(t *testing.T) {
+func TestProxyOfASuspendedNode(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		nodes := w.cluster("a", "b")
@@ -178,18 +179,19 @@ func TestProxyForgetsRequestsOfASuspendedNode(t *testing.T) {
 		must(w.T, p.Send(w.Context(), []byte("2")))
 		backA()
 		backB()
-		r := &tape{}
+		r := &recorder{}
 		for _, n := range nodes {
 			must(w.T, n.Singleton(w.Context(), cluster.Singleton{Name: "tape", Run: r.run}))
 		}
 		w.sleep(time.Minute)
 		if got := r.all(); len(got) != 2 || got[0] != "a1" || got[1] != "a2" {
-			w.Errorf("there arrived %q", got)
+			w.Errorf("the instance received %q", got)
 		}
 	})
 }
 
-// A proxy that is closed keeps nothing and sends nothing; another one is another.
+// A closed proxy has no buffered messages and sends none. A later call of Node.Proxy returns a new
+// proxy.
 func TestProxyClose(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -214,15 +216,15 @@ func TestProxyClose(t *testing.T) {
 		}
 		again := proxyOf(w, a, cluster.ProxyConfig{Singleton: "tape", BufferSize: 5})
 		must(w.T, again.Send(w.Context(), []byte("2")))
-		r, o := &tape{}, &tape{}
+		r, o := &recorder{}, &recorder{}
 		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "tape", Run: r.run}))
 		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "other", Run: o.run}))
 		w.sleep(5 * time.Second)
 		if got := r.all(); len(got) != 1 || got[0] != "a2" {
-			w.Errorf("there arrived %q", got)
+			w.Errorf("the instance received %q", got)
 		}
 		if got := o.all(); len(got) != 1 || got[0] != "ao" {
-			w.Errorf("there arrived %q of another", got)
+			w.Errorf("another instance received %q", got)
 		}
 		a.Stop()
 		<-a.Done()
@@ -230,8 +232,8 @@ func TestProxyClose(t *testing.T) {
 	})
 }
 
-// A proxy does not keep more bytes than it may.
-func TestProxyKeepsSoMuchOnly(t *testing.T) {
+// The bytes that a proxy buffers are limited.
+func TestProxyBufferBytes(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.cluster("a")[0]
@@ -247,7 +249,7 @@ func TestProxyKeepsSoMuchOnly(t *testing.T) {
 			}
 		}
 		if sent != 16 {
-			w.Errorf("%d MiB are kept", sent)
+			w.Errorf("the proxy buffered %d MiB, want 16", sent)
 		}
 		if err := p.Send(w.Context(), bytes.Repeat([]byte("x"), 1<<20)); !errors.Is(err, transport.ErrTooLarge) {
 			w.Errorf("Send of a message that is too large: %v", err)
@@ -266,13 +268,13 @@ func TestProxyFollowsTheSingleton(t *testing.T) {
 		ask := func() string {
 			b, err := p.Ask(w.Context(), []byte("?"))
 			if errors.Is(err, cluster.ErrNotHosted) || errors.Is(err, transport.ErrQuarantined) {
-				return "" // it had stopped when the question came, or its node had
+				return "" // the instance or its node had stopped when the request arrived
 			}
 			must(w.T, err)
 			return string(b)
 		}
 		if got := ask(); got != "a ?" {
-			w.Errorf("the answer is %q", got)
+			w.Errorf("Ask = %q", got)
 		}
 		must(w.T, nodes[0].Shutdown(w.Context()))
 		for range 100 {
@@ -280,11 +282,12 @@ func TestProxyFollowsTheSingleton(t *testing.T) {
 				return
 			}
 		}
-		w.Error("no reply")
+		w.Error("Ask returned no reply")
 	})
 }
 
-// An instance that does not receive blocks no other traffic: messages beyond the limit are refused.
+// An instance that does not receive its messages does not block other traffic. Messages beyond the
+// limit are rejected.
 func TestInboxIsBounded(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -305,7 +308,7 @@ func TestInboxIsBounded(t *testing.T) {
 		w.sleep(5 * time.Second)
 		ask()
 		if err := <-answers; !errors.Is(err, cluster.ErrBusy) {
-			w.Errorf("the fourth question: %v", err)
+			w.Errorf("the fourth request: %v", err)
 		}
 		// Other traffic of the same sender continues.
 		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "echo", Run: func(ctx context.Context, inbox *cluster.Inbox) error {
@@ -316,12 +319,12 @@ func TestInboxIsBounded(t *testing.T) {
 		}}))
 		q := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "echo"})
 		if _, err := q.Ask(w.Context(), nil); !errors.Is(err, cluster.ErrRefused) || !bytes.Contains([]byte(err.Error()), []byte("out of money")) {
-			w.Errorf("the refusal is %v", err)
+			w.Errorf("Ask that the instance refused: %v", err)
 		}
 		must(w.T, nodes[0].Leave(w.Context(), nodes[0].Self()))
 		for range 3 { // messages that the instance has not received were not handled
 			if err := <-answers; !errors.Is(err, cluster.ErrNotHosted) {
-				w.Errorf("a question that was not taken: %v", err)
+				w.Errorf("a request that the instance did not receive: %v", err)
 			}
 		}
 	})
@@ -333,17 +336,17 @@ func TestProxyArguments(t *testing.T) {
 		a := w.cluster("a")[0]
 		p := proxyOf(w, a, cluster.ProxyConfig{})
 		if again := proxyOf(w, a, cluster.ProxyConfig{}); again != p {
-			w.Error("there are two proxies")
+			w.Error("Proxy returned two proxies for one singleton")
 		}
 		if again := proxyOf(w, a, cluster.ProxyConfig{Singleton: "singleton", IdentifyInterval: time.Second, BufferSize: 1000}); again != p {
-			w.Error("with its defaults spelled out it is another proxy")
+			w.Error("Proxy returned another proxy for the same configuration with explicit defaults")
 		}
 		if none := proxyOf(w, a, cluster.ProxyConfig{Singleton: "none", BufferSize: -5}); none != proxyOf(w, a, cluster.ProxyConfig{Singleton: "none", BufferSize: -1}) {
-			w.Error("there are two proxies that keep nothing")
+			w.Error("Proxy returned two proxies without a buffer")
 		}
 		for _, cfg := range []cluster.ProxyConfig{{BufferSize: 5}, {Singleton: "x", BufferSize: 10_001}, {Singleton: string(make([]byte, 256))}} {
 			if _, err := a.Proxy(w.Context(), cfg); !errors.Is(err, cluster.ErrInvalid) {
-				w.Errorf("%+v: %v", cfg, err)
+				w.Errorf("Proxy(%+v): %v", cfg, err)
 			}
 		}
 		asked := make(chan error, 1)
@@ -359,7 +362,7 @@ func TestProxyArguments(t *testing.T) {
 		}
 		a.Stop()
 		if err := <-asked; !errors.Is(err, cluster.ErrStopped) {
-			w.Errorf("Ask on a node that ended: %v", err)
+			w.Errorf("Ask of a node that has ended: %v", err)
 		}
 		<-a.Done()
 		if err := p.Send(w.Context(), nil); !errors.Is(err, cluster.ErrStopped) {
@@ -371,12 +374,12 @@ func TestProxyArguments(t *testing.T) {
 	})
 }
 
-// A question that the instance has taken and not answered ends with the instance.
+// A request that the instance has received and not answered fails when the instance ends.
 func TestAskEndsWithTheInstance(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		nodes := w.cluster("a", "b")
-		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "mute", Run: (&mute{}).run}))
+		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "mute", Run: (&unresponsive{}).run}))
 		p := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "mute"})
 		asked := make(chan error, 1)
 		go func() {
@@ -392,7 +395,8 @@ func TestAskEndsWithTheInstance(t *testing.T) {
 }
 
 // Requests that the instance has received and not answered take up room until they are answered or
-// the asker is removed. One-way messages are not affected. No state is kept for forgotten requests.
+// the node of the sender is removed. One-way messages are not affected. No state is kept for
+// forgotten requests.
 func TestUnansweredRequests(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -418,13 +422,13 @@ func TestUnansweredRequests(t *testing.T) {
 		<-took
 		ask(p)
 		if err := <-answers; !errors.Is(err, cluster.ErrBusy) {
-			w.Errorf("the fourth question: %v", err)
+			w.Errorf("the fourth request: %v", err)
 		}
 		must(w.T, p.Send(w.Context(), []byte("news")))
 		if d := <-took; string(d.Payload) != "news" {
-			w.Errorf("there arrived %q", d.Payload)
+			w.Errorf("the instance received %q", d.Payload)
 		}
-		for range 100 { // a stack may hold it during a collection
+		for range 100 { // a stack may refer to the request during a collection
 			synctest.Wait()
 			runtime.GC()
 			if kept.Value() == nil {
@@ -432,20 +436,20 @@ func TestUnansweredRequests(t *testing.T) {
 			}
 		}
 		if kept.Value() != nil {
-			w.Error("requests that were dropped by the instance are kept")
+			w.Error("requests that the instance has dropped are still in memory")
 		}
 		must(w.T, first.Reply(nil))
 		must(w.T, <-answers)
-		go ask(p) // has room again
+		go ask(p) // the inbox has room again
 		<-took
 		ask(p)
 		if err := <-answers; !errors.Is(err, cluster.ErrBusy) {
-			w.Errorf("the fourth question, again: %v", err)
+			w.Errorf("the fourth request, repeated: %v", err)
 		}
 		nodes[1].Stop()
 		for range 2 {
 			if err := <-answers; !errors.Is(err, cluster.ErrStopped) {
-				w.Errorf("a question of a node that ended: %v", err)
+				w.Errorf("a request from a node that has ended: %v", err)
 			}
 		}
 		w.allUp(nodes[0])
@@ -462,7 +466,7 @@ func TestBytesOfUnansweredRequestsAreLimited(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		nodes := w.cluster("a", "b")
-		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "mute", Run: (&mute{}).run}))
+		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "mute", Run: (&unresponsive{}).run}))
 		p := proxyOf(w, nodes[1], cluster.ProxyConfig{Singleton: "mute"})
 		refused, taken := 0, 0
 		var mu sync.Mutex
@@ -480,22 +484,22 @@ func TestBytesOfUnansweredRequestsAreLimited(t *testing.T) {
 			w.sleep(5 * time.Second)
 		}
 		if mu.Lock(); refused != 4 || taken != 0 {
-			w.Errorf("%d requests were rejected, %d were forgotten", refused, taken)
+			w.Errorf("%d requests were rejected, %d ended otherwise", refused, taken)
 		}
 		mu.Unlock()
 		must(w.T, nodes[0].Shutdown(w.Context()))
 		w.sleep(time.Second)
 		if mu.Lock(); refused != 4 || taken != 16 {
-			w.Errorf("at the end %d requests were rejected, %d were forgotten", refused, taken)
+			w.Errorf("at the end %d requests were rejected, %d ended otherwise", refused, taken)
 		}
 		mu.Unlock()
 	})
 }
 
-// mute receives requests and does not reply.
-type mute struct{}
+// unresponsive receives requests and does not reply.
+type unresponsive struct{}
 
-func (*mute) run(ctx context.Context, inbox *cluster.Inbox) error {
+func (*unresponsive) run(ctx context.Context, inbox *cluster.Inbox) error {
 	for range inbox.All(ctx) {
 	}
 	return nil

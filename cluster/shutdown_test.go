@@ -32,10 +32,10 @@ func TestShutdownPhases(t *testing.T) {
 			onShutdown(w.T, a, p-1, "note", func(context.Context) error {
 				time.Sleep(time.Second)
 				if err := a.Ready(); !errors.Is(err, cluster.ErrShuttingDown) || errors.Is(err, cluster.ErrStopped) {
-					w.Errorf("Ready in %v: %v", p-1, err)
+					w.Errorf("Ready in phase %v: %v", p-1, err)
 				}
 				if _, err := a.OnShutdown(p-1, "late", func(context.Context) error { return nil }); !errors.Is(err, cluster.ErrShuttingDown) {
-					w.Errorf("OnShutdown in %v: %v", p-1, err)
+					w.Errorf("OnShutdown in phase %v: %v", p-1, err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -51,7 +51,7 @@ func TestShutdownPhases(t *testing.T) {
 		for p, f := range map[cluster.Phase]func(context.Context) error{99: func(context.Context) error { return nil }, cluster.PhaseUnbind: nil} {
 			none, err := a.OnShutdown(p, "nonsense", f)
 			if !errors.Is(err, cluster.ErrInvalid) {
-				w.Errorf("OnShutdown: %v", err)
+				w.Errorf("OnShutdown for a phase that has ended: %v", err)
 			}
 			none()
 		}
@@ -65,12 +65,12 @@ func TestShutdownPhases(t *testing.T) {
 		w.allUp(nodes[1])
 		must(w.T, a.Shutdown(w.Context())) // again
 		if err := a.Ready(); !errors.Is(err, cluster.ErrLeft) {
-			w.Errorf("Ready: %v", err)
+			w.Errorf("Ready after the shutdown: %v", err)
 		}
 	})
 }
 
-// onShutdown adds something to a phase.
+// onShutdown registers f for a phase.
 func onShutdown(t *testing.T, n *cluster.Node, p cluster.Phase, name string, f func(context.Context) error) (remove func()) {
 	t.Helper()
 	remove, err := n.OnShutdown(p, name, f)
@@ -78,8 +78,9 @@ func onShutdown(t *testing.T, n *cluster.Node, p cluster.Phase, name string, f f
 	return remove
 }
 
-// The shutdown continues after a phase times out; errors and panics are logged. The context ends with the time-out.
-func TestShutdownPassesOver(t *testing.T) {
+// The shutdown continues after a phase times out; errors and panics are logged. The context of a
+// function ends at the time-out.
+func TestShutdownPhaseTimeout(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		var infos []cluster.PhaseInfo
@@ -92,7 +93,7 @@ func TestShutdownPassesOver(t *testing.T) {
 		onShutdown(w.T, a, cluster.PhaseUnbind, "stuck", func(ctx context.Context) error {
 			<-stuck
 			if ctx.Err() == nil {
-				w.Error("its context has not ended")
+				w.Error("the context of the function has not ended")
 			}
 			return nil
 		})
@@ -101,7 +102,7 @@ func TestShutdownPassesOver(t *testing.T) {
 		begun := time.Now()
 		must(w.T, a.Shutdown(w.Context()))
 		if took := time.Since(begun); took < time.Minute || took > 2*time.Minute {
-			w.Errorf("it took %v", took)
+			w.Errorf("the shutdown took %v", took)
 		}
 		if infos[0] != (cluster.PhaseInfo{Phase: cluster.PhaseUnbind, Took: time.Minute, TimedOut: true}) || infos[1].TimedOut {
 			w.Errorf("phases: %v", infos)
@@ -115,7 +116,7 @@ func TestShutdownPassesOver(t *testing.T) {
 	})
 }
 
-// A node that cannot complete leaving ends after the time-outs.
+// A node that cannot leave ends after the time-outs of the phases.
 func TestShutdownWithoutTheOthers(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -160,7 +161,7 @@ func TestShutdownWithAStuckSingleton(t *testing.T) {
 func TestShutdownWhenDowned(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
-		nodes := w.clusterWith(func(c *cluster.Config) { // it does not wait for the other members
+		nodes := w.clusterWith(func(c *cluster.Config) { // the node does not wait for the other members
 			c.PhaseTimeout = map[cluster.Phase]time.Duration{cluster.PhaseClusterStop: time.Millisecond}
 		}, "a", "b", "c")
 		called := false
@@ -172,7 +173,7 @@ func TestShutdownWhenDowned(t *testing.T) {
 		<-nodes[2].Stopping()
 		w.wantGone(nodes[2], cluster.ErrDowned)
 		if !called {
-			w.Error("the phases were left out")
+			w.Error("the shutdown skipped the phases")
 		}
 		// A disconnected node reports ErrDowned as well.
 		w.network.Disconnect("b", errors.New("cable pulled"))
@@ -182,7 +183,7 @@ func TestShutdownWhenDowned(t *testing.T) {
 	})
 }
 
-// The process receives a signal.
+// The process receives SIGUSR1.
 func TestShutdownOnSignal(t *testing.T) {
 	t.Parallel()
 	self, err := identity.New("a")
@@ -225,7 +226,7 @@ func TestShutdownOnSignalEndsWithTheNodeOrTheContext(t *testing.T) {
 	n := start(self)
 	n.Stop()
 	if err := n.ShutdownOnSignal(t.Context()); !errors.Is(err, cluster.ErrStopped) {
-		t.Errorf("the node was stopped: %v", err)
+		t.Errorf("ShutdownOnSignal of a stopped node: %v, want ErrStopped", err)
 	}
 	n = start(other)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -233,8 +234,8 @@ func TestShutdownOnSignalEndsWithTheNodeOrTheContext(t *testing.T) {
 	must(t, n.ShutdownOnSignal(ctx))
 }
 
-// A singleton that ignores its context blocks neither the node nor its shutdown.
-func TestCallbacksThatBlock(t *testing.T) {
+// An observer and a subscriber that block do not block the node or its shutdown.
+func TestBlockedCallbacks(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		release := make(chan struct{})
@@ -257,22 +258,22 @@ func TestCallbacksThatBlock(t *testing.T) {
 		w.sleep(time.Minute)
 		w.allUp(a, b)
 		if len(b.State().Unreachable) > 0 {
-			w.Error("it was found unreachable")
+			w.Error("the node with blocked callbacks was found unreachable")
 		}
 		must(w.T, a.Shutdown(w.Context()))
 		w.allUp(b)
 	})
 }
 
-// A fault of the program in an observer is no fault of the node.
-func TestObserverThatPanics(t *testing.T) {
+// An observer that panics does not affect the node.
+func TestPanickingObserver(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		a := w.start("a", func(c *cluster.Config) { c.Observer.State = func(*cluster.State) { panic("at the disco") } })
 		w.allUp(a)
 		synctest.Wait()
 		if !w.logged("observer panicked") {
-			w.Error("the log line is missing")
+			w.Error("the panic was not logged")
 		}
 	})
 }
@@ -313,10 +314,10 @@ func TestObserver(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if most != 2 || len(instances) != 3 || instances[0].Ended || !instances[1].Stopping && !instances[1].Ended || instances[2].Ran < 10*time.Second {
-			w.Errorf("%d members, instances %v", most, instances)
+			w.Errorf("the observer received %d members and the instances %v", most, instances)
 		}
 		if stats.Membership.Sent["heartbeat"] == 0 || stats.Transport.Lanes[0].FramesOut == 0 {
-			w.Errorf("stats %+v", stats)
+			w.Errorf("the observer received the stats %+v", stats)
 		}
 	})
 }
@@ -346,18 +347,18 @@ func TestLeave(t *testing.T) {
 		w.allUp(nodes[:2]...)
 		<-read
 		if last := events[len(events)-1]; events[0] != cluster.MemberLeft || last != cluster.MemberRemoved {
-			w.Errorf("events %v", events)
+			w.Errorf("the events are %v", events)
 		}
 		must(w.T, <-watched)
-		must(w.T, nodes[0].Watch(w.Context(), nodes[2].Self())) // it is known to be gone
+		must(w.T, nodes[0].Watch(w.Context(), nodes[2].Self())) // the node is known to be gone
 		if err := nodes[0].Leave(w.Context(), nodes[2].Self()); !errors.Is(err, cluster.ErrNotMember) {
-			w.Errorf("Leave of one that has left: %v", err)
+			w.Errorf("Leave of a node that has left: %v", err)
 		}
 		if err := nodes[2].Leave(w.Context(), nodes[0].Self()); !errors.Is(err, cluster.ErrLeft) {
-			w.Errorf("Leave by one that has left: %v", err)
+			w.Errorf("Leave by a node that has left: %v", err)
 		}
 		if err := nodes[2].Watch(w.Context(), nodes[0].Self()); !errors.Is(err, cluster.ErrLeft) {
-			w.Errorf("Watch by one that has left: %v", err)
+			w.Errorf("Watch by a node that has left: %v", err)
 		}
 	})
 }
@@ -369,7 +370,7 @@ func TestDown(t *testing.T) {
 		must(w.T, nodes[0].Down(w.Context(), nodes[1].Self()))
 		w.wantGone(nodes[1], cluster.ErrDowned)
 		if err := nodes[1].Live(); !errors.Is(err, cluster.ErrDowned) {
-			w.Errorf("Live: %v", err)
+			w.Errorf("Live after Down: %v", err)
 		}
 		w.allUp(nodes[0], nodes[2])
 		must(w.T, nodes[0].Watch(w.Context(), nodes[1].Self()))
@@ -386,12 +387,12 @@ func TestWatch(t *testing.T) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
 		if err := nodes[0].Watch(ctx, nodes[1].Self()); !errors.Is(err, context.DeadlineExceeded) {
-			w.Errorf("Watch of one that lives: %v", err)
+			w.Errorf("Watch of a live node: %v", err)
 		}
 	})
 }
 
-// Afterwards no node can join, and all nodes can be stopped.
+// After PrepareForShutdown no node can join, and all nodes can be stopped.
 func TestPrepareForShutdown(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

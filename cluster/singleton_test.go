@@ -26,7 +26,7 @@ type one struct {
 	history []string
 }
 
-// on returns the singleton as it runs on a node.
+// on returns the singleton whose instance records its node.
 func (o *one) on(n *cluster.Node) cluster.Singleton {
 	name := n.Self().Name
 	return cluster.Singleton{Name: "one", Run: func(ctx context.Context, inbox *cluster.Inbox) error {
@@ -56,7 +56,8 @@ func (o *one) leave(name string) {
 	delete(o.now, name)
 }
 
-// runs returns where instances run, and fails if there ever were two.
+// runs returns the nodes on which instances run. The test fails if there ever were two instances at
+// a time.
 func (o *one) runs(t *testing.T) string {
 	t.Helper()
 	o.mu.Lock()
@@ -71,7 +72,7 @@ func (o *one) runs(t *testing.T) string {
 	return where
 }
 
-// started returns how often one was started.
+// started returns the number of started instances.
 func (o *one) started() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,7 +88,7 @@ func (o *one) await(t *testing.T, where string) {
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	t.Fatalf("it runs on %q, not on %q", o.runs(t), where)
+	t.Fatalf("the singleton runs on %q, want %q", o.runs(t), where)
 }
 
 func (o *one) host(t *testing.T, nodes ...*cluster.Node) {
@@ -103,7 +104,7 @@ func TestSingletonHandOver(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		var nodes []*cluster.Node
-		for _, name := range []string{"a", "b", "c", "d"} { // in this order of age
+		for _, name := range []string{"a", "b", "c", "d"} { // the oldest first
 			nodes = append(nodes, w.start(name))
 			w.allUp(nodes...)
 		}
@@ -113,7 +114,7 @@ func TestSingletonHandOver(t *testing.T) {
 		must(w.T, nodes[0].Shutdown(w.Context()))
 		o.await(w.T, "b")
 		if !w.logged("singleton: manager changed state") {
-			w.Error("the debug line is missing")
+			w.Error("the change of the manager's state was not logged")
 		}
 		nodes[1].Stop() // crashes
 		o.await(w.T, "")
@@ -122,7 +123,7 @@ func TestSingletonHandOver(t *testing.T) {
 	})
 }
 
-// The others wait for an instance that takes its time to stop, and it is complained about.
+// The other nodes wait for an instance that stops slowly, and its node logs a warning.
 func TestSingletonThatDoesNotStop(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -141,10 +142,10 @@ func TestSingletonThatDoesNotStop(t *testing.T) {
 		must(w.T, nodes[1].Leave(w.Context(), nodes[0].Self()))
 		time.Sleep(8 * time.Second)
 		if o.runs(w.T) != "a" {
-			w.Error("it was not waited for")
+			w.Error("another instance started before the first one stopped")
 		}
 		if !w.logged("singleton: instance does not stop") {
-			w.Error("the log line is missing")
+			w.Error("the slow stop was not logged")
 		}
 		close(release)
 		o.await(w.T, "b")
@@ -153,7 +154,7 @@ func TestSingletonThatDoesNotStop(t *testing.T) {
 }
 
 // An instance that returns or panics is not started again, and the node continues.
-func TestSingletonThatEnds(t *testing.T) {
+func TestSingletonReturns(t *testing.T) {
 	t.Parallel()
 	for name, run := range map[string]func(context.Context, *cluster.Inbox) error{
 		"singleton: instance returned": func(context.Context, *cluster.Inbox) error { return nil },
@@ -170,17 +171,17 @@ func TestSingletonThatEnds(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			if starts != 1 {
-				w.Errorf("%s: started %d times", name, starts)
+				w.Errorf("%s: the instance was started %d times", name, starts)
 			}
 			if !w.logged(name) {
-				w.Errorf("%s: that was not logged", name)
+				w.Errorf("%s: the end was not logged", name)
 			}
 			w.allUp(a)
 		})
 	}
 }
 
-// With a lease there is no instance before the lease is held, and none after it is lost.
+// A singleton with a lease has no instance before the lease is acquired or after the lease is lost.
 func TestSingletonWithLease(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -197,29 +198,29 @@ func TestSingletonWithLease(t *testing.T) {
 		}
 		time.Sleep(50 * time.Second)
 		if where := o.runs(w.T); where != "" {
-			w.Errorf("it runs on %s without the lease", where)
+			w.Errorf("the singleton runs on %s without the lease", where)
 		}
 		o.await(w.T, "a")
 		entry, err := store.Get(w.Context(), "bank-singleton-one")
 		if err != nil || entry.Owner != nodes[0].Self().String() {
-			w.Errorf("the lease is %+v, %v", entry, err)
+			w.Errorf("Get of the lease = %+v, %v", entry, err)
 		}
 		must(w.T, store.Delete(w.Context(), "bank-singleton-one", entry.Revision))
-		for o.started() < 2 { // it is asked for again
+		for o.started() < 2 { // the lease is requested again
 			time.Sleep(time.Second)
 		}
 		o.await(w.T, "a")
 		must(w.T, nodes[0].Shutdown(w.Context()))
 		o.await(w.T, "b")
-		nodes[1].Stop() // it does not leave, but it releases its leases
+		nodes[1].Stop() // the node does not leave, but releases its leases
 		<-nodes[1].Done()
 		if _, err := store.Get(w.Context(), "bank-singleton-one"); !errors.Is(err, lease.ErrFree) {
-			w.Errorf("the lease: %v", err)
+			w.Errorf("Get of the released lease: %v", err)
 		}
 	})
 }
 
-// slowLeases take their time to delete an entry.
+// slowLeases is a store that deletes entries slowly.
 type slowLeases struct{ *inmem.Leases }
 
 func (s slowLeases) Delete(ctx context.Context, name string, revision uint64) error {
@@ -246,21 +247,21 @@ func TestSingletonArguments(t *testing.T) {
 			{Name: string(make([]byte, 256)), Run: run},
 		} {
 			if err := a.Singleton(w.Context(), s); !errors.Is(err, cluster.ErrInvalid) {
-				w.Errorf("%d: %v", i, err)
+				w.Errorf("singleton %d: %v", i, err)
 			} else if i == 4 && !strings.HasSuffix(err.Error(), "cluster: invalid: Singleton.RetryInterval is -1ns, it must not be negative") {
-				w.Errorf("the field is not named: %v", err)
+				w.Errorf("the error does not name the field: %v", err)
 			}
 		}
 		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "four", Run: run})) // the name is free again
 		a.Stop()
 		<-a.Done()
 		if err := a.Singleton(w.Context(), cluster.Singleton{Name: "five", Run: run}); !errors.Is(err, cluster.ErrStopped) {
-			w.Errorf("on a node that has ended: %v", err)
+			w.Errorf("Singleton on a node that has ended: %v", err)
 		}
 	})
 }
 
-// On nodes without the role nothing runs, but a proxy finds it.
+// Nodes without the role run no instance, but their proxies find it.
 func TestSingletonOfARole(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -278,7 +279,7 @@ func TestSingletonOfARole(t *testing.T) {
 		must(w.T, err)
 		answer, err := p.Ask(w.Context(), []byte("hello"))
 		if fmt.Sprintf("%s %v", answer, err) != "b hello <nil>" {
-			w.Errorf("%s, %v", answer, err)
+			w.Errorf("Ask = %s, %v", answer, err)
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // A handler that ignores its context delays Close for a limited time.
-func TestCloseGivesUpOnAHandler(t *testing.T) {
+func TestCloseTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		self, err := identity.New("a")
@@ -31,7 +31,7 @@ func TestCloseGivesUpOnAHandler(t *testing.T) {
 		send(t, tr, tr, transport.Data, "x")
 		synctest.Wait()
 		if err := tr.Close(); err == nil || !strings.Contains(err.Error(), "handlers are still running") {
-			t.Errorf("Close: %v", err)
+			t.Errorf("Close with a running handler: %v", err)
 		}
 		close(goOn)
 		synctest.Wait()

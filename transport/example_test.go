@@ -35,7 +35,7 @@ func Example() {
 
 	greeted := make(chan struct{})
 	bob.Handle(kindGreeting, func(_ context.Context, m transport.Message) {
-		fmt.Printf("bob hears %q from %s\n", m.Payload, m.From.Name)
+		fmt.Printf("bob receives %q from %s\n", m.Payload, m.From.Name)
 		close(greeted)
 	})
 	bob.HandleRequest(kindSum, func(_ context.Context, r *transport.Request) {
@@ -53,6 +53,6 @@ func Example() {
 	sum, err := alice.Request(context.Background(), bob.Self(), kindSum, []byte{1, 2, 3})
 	fmt.Println("the sum is", sum[0], err)
 	// Output:
-	// bob hears "hello" from alice:7400
+	// bob receives "hello" from alice:7400
 	// the sum is 6 <nil>
 }

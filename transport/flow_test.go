@@ -21,10 +21,10 @@ import (
 
 var kib64 = []byte(strings.Repeat("x", 64<<10))
 
-// plain disables compression, so that sizes are those of the payloads.
+// plain disables compression, so that messages have the size of their payloads.
 func plain() transport.Config { return transport.Config{CompressAbove: -1} }
 
-func TestASlowHandlerStallsItsSenderOnly(t *testing.T) {
+func TestSlowHandler(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -52,7 +52,7 @@ func TestASlowHandlerStallsItsSenderOnly(t *testing.T) {
 		if bytes := sent * 64 << 10; bytes < 7<<20 || bytes > 9<<20 {
 			t.Errorf("backpressure after %d bytes; the window and the queue are 4 MiB each", bytes)
 		}
-		// Others, and other lanes, are served.
+		// Messages of other senders and on other lanes are handled.
 		for _, lane := range []transport.Lane{transport.Control, transport.Data, transport.Bulk} {
 			if err := b.Send(slow.Self(), lane, kindA, kib64); err != nil {
 				t.Error(err)
@@ -66,21 +66,21 @@ func TestASlowHandlerStallsItsSenderOnly(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := handled.Load(); n != 4 {
-			t.Errorf("%d messages of others are handled, want 4", n)
+			t.Errorf("%d messages of other senders or lanes were handled, want 4", n)
 		}
 		close(release)
 		synctest.Wait()
 		if n := handled.Load(); n != sent+4 {
-			t.Errorf("%d of %d messages are handled", n, sent+4)
+			t.Errorf("%d of %d messages were handled", n, sent+4)
 		}
 		if err := a.Send(slow.Self(), transport.Data, kindA, kib64); err != nil {
-			t.Errorf("credit is not restored: %v", err)
+			t.Errorf("credit was not restored: %v", err)
 		}
 	})
 }
 
 // All messages in flight are lost, and the sender has no credit left to send another one.
-func TestCreditIsRestoredAfterALoss(t *testing.T) {
+func TestCreditAfterLoss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -100,11 +100,11 @@ func TestCreditIsRestoredAfterALoss(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		if err := a.Send(b.Self(), transport.Data, kindA, nil); err != nil {
-			t.Errorf("after the partition: %v", err)
+			t.Errorf("Send after the partition: %v", err)
 		}
 		synctest.Wait()
 		if got := len(box.all()); got < sent/3 || got >= sent {
-			t.Errorf("%d of %d messages arrived: messages in flight are lost, queued ones are not", got, sent)
+			t.Errorf("%d of %d messages arrived, want all except those in flight", got, sent)
 		}
 	})
 }
@@ -132,21 +132,21 @@ func TestQuarantine(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		if n := handled.Load(); n != 1 {
-			t.Errorf("%d messages are handled, one before the quarantine", n)
+			t.Errorf("%d messages were handled, want only the one before the quarantine", n)
 		}
 		if err := a.Send(b.Self(), transport.Control, kindSilent, nil); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		if len(told) != 0 {
-			t.Error("a silent kind is answered")
+			t.Error("a message of a silent kind caused a notice")
 		}
 		for range 3 {
 			send(t, a, b, transport.Data, "3")
 		}
 		synctest.Wait()
 		if want := (transport.QuarantinedBy{From: b.Self()}); len(told) != 1 || <-told != want {
-			t.Errorf("%d notices", len(told))
+			t.Errorf("received %d notices", len(told))
 		}
 		if err := b.Send(a.Self(), transport.Data, kindA, nil); !errors.Is(err, transport.ErrQuarantined) {
 			t.Errorf("Send to a quarantined peer: %v", err)
@@ -168,7 +168,7 @@ func TestFlush(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := a.Stats().Lanes[transport.Bulk].MessagesOut; n != 100 {
-		t.Errorf("%d messages have left", n)
+		t.Errorf("%d messages were sent", n)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestCloseWaits(t *testing.T) {
 		send(t, a, b, transport.Data, "never handled")
 		<-entered
 		if err := b.Close(); err != nil || !returned {
-			t.Errorf("Close returns %v, the handler: %t", err, returned)
+			t.Errorf("Close returned %v, the handler had returned: %t", err, returned)
 		}
 		errs := make(chan error)
 		go func() {
@@ -201,7 +201,7 @@ func TestCloseWaits(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-errs; !errors.Is(err, transport.ErrClosed) {
-			t.Errorf("a request at Close: %v", err)
+			t.Errorf("a request during Close: %v", err)
 		}
 	})
 }
@@ -241,7 +241,7 @@ func TestCloseUnderLoad(t *testing.T) {
 }
 
 // Messages to the bare name have no credit. They are limited for each name and for all.
-func TestNamedMessagesAreLimited(t *testing.T) {
+func TestNamedMessageLimits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	b := c.open("b", transport.Config{})
@@ -265,7 +265,7 @@ func TestNamedMessagesAreLimited(t *testing.T) {
 		}
 	}
 	var first *transport.Transport
-	for i := range 17 { // two fit one name, 16 names the whole
+	for i := range 17 { // two fit the limit of one name, those of 16 names the limit for all
 		a := c.open(fmt.Sprint("a", i), transport.Config{CompressAbove: -1})
 		send(a)
 		send(a)
@@ -276,11 +276,11 @@ func TestNamedMessagesAreLimited(t *testing.T) {
 	}
 	dropped := b.Stats().Dropped
 	if name, all := dropped[link.OverCredit], dropped[link.Overload]; name != 1 || all != 2 {
-		t.Errorf("%d are dropped because of their name, %d because of all", name, all)
+		t.Errorf("%d messages exceeded the limit of their name, %d the limit for all", name, all)
 	}
 	close(release)
 	box.wait(t, 32)
-	for n := 33; len(box.all()) < n; { // the last ones are handled, and then their room is given back
+	for n := 33; len(box.all()) < n; { // the room of a message is released after it was handled
 		send(first)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// Any payload marked as compressed is an error, or decompresses to at most the limit.
+// decompress rejects a payload, or returns at most as many bytes as the limit.
 func FuzzDecompress(f *testing.F) {
 	const limit = 1 << 16
 	f.Add([]byte(nil))
@@ -24,14 +24,14 @@ func FuzzDecompress(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := transport.Decompress(b, limit)
 		if err == nil && len(got) > limit {
-			t.Errorf("%d bytes became %d", len(b), len(got))
+			t.Errorf("%d bytes were decompressed to %d bytes", len(b), len(got))
 		}
 		small, ok := transport.Compress(b)
 		if !ok {
 			return
 		}
 		if back, err := transport.Decompress(small, len(b)); err != nil || !bytes.Equal(back, b) {
-			t.Errorf("%x came back as %x, %v", b, back, err)
+			t.Errorf("%x was decompressed to %x, %v", b, back, err)
 		}
 	})
 }

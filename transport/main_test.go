@@ -52,7 +52,7 @@ func (c *cluster) open(name string, cfg transport.Config) *transport.Transport {
 	return tr
 }
 
-// mailbox keeps the messages of a handler.
+// mailbox stores the messages of a handler.
 type mailbox struct {
 	mu      sync.Mutex
 	got     []transport.Message

@@ -35,18 +35,18 @@ func TestManyRequests(t *testing.T) {
 				}
 				payload := fmt.Sprintf("%d/%d", i, k)
 				if got, err := from.Request(t.Context(), to.Self(), kindA, []byte(payload)); string(got) != "re: "+payload || err != nil {
-					t.Errorf("%q: %q, %v", payload, got, err)
+					t.Errorf("Request(%q) = %q, %v", payload, got, err)
 				}
 			}
 		})
 	}
 	wg.Wait()
 	if n := a.Stats().Requests + b.Stats().Requests; n != 0 {
-		t.Errorf("%d requests are open", n)
+		t.Errorf("%d requests are still open", n)
 	}
 }
 
-func TestRequestsEnd(t *testing.T) {
+func TestRequestErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -58,30 +58,30 @@ func TestRequestsEnd(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := a.Request(ctx, b.Self(), kindA, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("without an answer: %v", err)
+			t.Errorf("request without a reply: %v", err)
 		}
 		late := <-asked
 		if err := late.Reply(nil); err != nil {
 			t.Error(err)
 		}
-		if err := late.Reply(nil); err != nil { // only the first counts
+		if err := late.Reply(nil); err != nil { // only the first reply is sent
 			t.Error(err)
 		}
 		synctest.Wait()
 		if n := a.Stats().Dropped[link.LateReply]; n != 1 {
-			t.Errorf("%d late replies counted", n)
+			t.Errorf("%d late replies were counted", n)
 		}
 		if _, err := a.Request(t.Context(), b.Self(), kindSilent, nil); !errors.Is(err, transport.ErrNoHandler) {
-			t.Errorf("without a handler: %v", err)
+			t.Errorf("request without a handler: %v", err)
 		}
 		if _, err := a.Request(t.Context(), b.Self(), kindB, nil); !errors.Is(err, transport.ErrHandlerFailed) {
-			t.Errorf("with a handler that panics: %v", err)
+			t.Errorf("request whose handler panics: %v", err)
 		}
 		if _, err := a.Request(t.Context(), identity.Node{Name: "b"}, kindA, nil); !errors.Is(err, transport.ErrInvalid) {
-			t.Errorf("to a name: %v", err)
+			t.Errorf("request to a name: %v", err)
 		}
 		if _, err := a.Request(t.Context(), b.Self(), kindA, make([]byte, 2<<20)); !errors.Is(err, transport.ErrTooLarge) {
-			t.Errorf("too large: %v", err)
+			t.Errorf("request that is too large: %v", err)
 		}
 		errs := make(chan error, 2)
 		for range 2 {
@@ -92,21 +92,21 @@ func TestRequestsEnd(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := a.Request(t.Context(), b.Self(), kindA, nil); !errors.Is(err, transport.ErrBackpressure) {
-			t.Errorf("one too many: %v", err)
+			t.Errorf("one request above the limit: %v", err)
 		}
 		a.Forget(b.Self())
 		for range 2 {
 			if err := <-errs; !errors.Is(err, transport.ErrForgotten) {
-				t.Errorf("to a peer that is forgotten: %v", err)
+				t.Errorf("request to a forgotten peer: %v", err)
 			}
 		}
 		b.HandleRequest(kindA, func(_ context.Context, r *transport.Request) {
 			if err := r.Reply(make([]byte, 2<<20)); !errors.Is(err, transport.ErrTooLarge) {
-				t.Errorf("a reply that is too large: %v", err)
+				t.Errorf("Reply that is too large: %v", err)
 			}
 		})
 		if _, err := a.Request(t.Context(), b.Self(), kindA, nil); !errors.Is(err, transport.ErrHandlerFailed) {
-			t.Errorf("with a reply that is too large: %v", err)
+			t.Errorf("request whose reply is too large: %v", err)
 		}
 		b.HandleRequest(kindA, func(context.Context, *transport.Request) {})
 		go func() {
@@ -116,7 +116,7 @@ func TestRequestsEnd(t *testing.T) {
 		synctest.Wait()
 		a.Quarantine(b.Self(), true)
 		if err := <-errs; !errors.Is(err, transport.ErrQuarantined) {
-			t.Errorf("to a peer that is quarantined: %v", err)
+			t.Errorf("request to a quarantined peer: %v", err)
 		}
 	})
 }
@@ -132,13 +132,13 @@ func TestAReplyComesFromTheAskedNode(t *testing.T) {
 		for correlation := range uint64(20) {
 			r.send(t, m, a.Self(), transport.Data, link.Message{Type: link.Reply, Correlation: correlation, Payload: []byte("forged")})
 		}
-		// After the forged replies, on any path.
+		// The reply arrives after the forged replies.
 		for a.Stats().Dropped[link.LateReply] < 20 {
 			continue
 		}
 		_ = req.Reply([]byte("honest"))
 	})
 	if got, err := a.Request(t.Context(), b.Self(), kindA, nil); string(got) != "honest" || err != nil {
-		t.Errorf("%s, %v", got, err)
+		t.Errorf("Request = %s, %v", got, err)
 	}
 }

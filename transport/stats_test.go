@@ -9,7 +9,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-func TestReasonsHaveDistinctNames(t *testing.T) {
+func TestReasonNames(t *testing.T) {
 	t.Parallel()
 	seen := map[string]transport.Reason{transport.Reason(0).String(): 0}
 	for why := transport.Reason(1); why < transport.Reasons; why++ {

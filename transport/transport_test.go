@@ -22,7 +22,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-func TestMessagesArriveInOrderOnEachLane(t *testing.T) {
+func TestOrderOnEachLane(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a", transport.Config{}), c.open("b", transport.Config{})
@@ -41,16 +41,16 @@ func TestMessagesArriveInOrderOnEachLane(t *testing.T) {
 	next := map[transport.Lane]int{}
 	for _, m := range box.wait(t, 3*each) {
 		if m.From != a.Self() || string(m.Payload) != fmt.Sprint(next[m.Lane]) {
-			t.Fatalf("%s from %v on %v, want %d", m.Payload, m.From, m.Lane, next[m.Lane])
+			t.Fatalf("handled message %s from %v on %v, want %d", m.Payload, m.From, m.Lane, next[m.Lane])
 		}
 		next[m.Lane]++
 	}
 	if n := b.Stats().Lanes[transport.Data].MessagesIn; n != each {
-		t.Errorf("%d messages are counted", n)
+		t.Errorf("%d messages were counted", n)
 	}
 }
 
-func TestLargePayloadsAreCompressed(t *testing.T) {
+func TestCompression(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a", transport.Config{}), c.open("b", transport.Config{})
@@ -60,10 +60,10 @@ func TestLargePayloadsAreCompressed(t *testing.T) {
 	text := strings.Repeat("all work and no play ", 10_000)
 	send(t, a, b, transport.Bulk, text)
 	if got := box.wait(t, 1); string(got[0].Payload) != text {
-		t.Errorf("%d bytes arrived", len(got[0].Payload))
+		t.Errorf("%d bytes arrived, want the uncompressed text", len(got[0].Payload))
 	}
 	if s := a.Stats(); s.Lanes[transport.Bulk].BytesOut > uint64(len(text)/4) || s.Saved == 0 {
-		t.Errorf("%d bytes sent for %d, %d saved", s.Lanes[transport.Bulk].BytesOut, len(text), s.Saved)
+		t.Errorf("sent %d bytes for %d, saved %d", s.Lanes[transport.Bulk].BytesOut, len(text), s.Saved)
 	}
 	if got, err := a.Request(t.Context(), b.Self(), kindB, []byte(text)); string(got) != text || err != nil {
 		t.Errorf("the reply has %d bytes, %v", len(got), err)
@@ -77,7 +77,7 @@ func TestLargePayloadsAreCompressed(t *testing.T) {
 	}
 }
 
-// raw is a node that speaks the protocol by hand.
+// raw is a node without a transport: the test creates its frames.
 type raw struct {
 	carrier *inmem.Carrier
 	frames  chan []byte
@@ -101,7 +101,7 @@ func (r *raw) Receive(_ transport.Lane, _ string, frame []byte) {
 }
 func (*raw) Connection(error) {}
 
-// machine returns a machine that makes frames in the name of any node.
+// machine returns a link machine that creates frames for any sender.
 func machine(t *testing.T, self identity.Node) *link.Machine {
 	t.Helper()
 	m, err := link.New(link.Config{Self: self, MaxFrame: 1 << 20})
@@ -127,7 +127,7 @@ func (r *raw) send(t *testing.T, m *link.Machine, to identity.Node, lane transpo
 	}
 }
 
-func TestBombsAreNotUnpacked(t *testing.T) {
+func TestDecompressionLimit(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	b := c.open("b", transport.Config{})
@@ -144,11 +144,11 @@ func TestBombsAreNotUnpacked(t *testing.T) {
 		t.Errorf("%d bytes arrived", len(got[0].Payload))
 	}
 	if n := b.Stats().Dropped[link.Undecompressed]; n != 3 {
-		t.Errorf("%d counted", n)
+		t.Errorf("%d messages were counted as undecompressed", n)
 	}
 }
 
-func TestForgedFramesAreDropped(t *testing.T) {
+func TestForgedFrames(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	var log lockedBuilder
@@ -160,10 +160,10 @@ func TestForgedFramesAreDropped(t *testing.T) {
 	r.send(t, machine(t, identity.Node{Name: "alice", UID: 7}), b.Self(), transport.Control, link.Message{Type: link.Tell, Kind: link.Kind(kindA), Payload: []byte("forged")})
 	r.send(t, machine(t, self), b.Self(), transport.Control, link.Message{Type: link.Tell, Kind: link.Kind(kindA), Payload: []byte("honest")})
 	if got := box.wait(t, 1); string(got[0].Payload) != "honest" || got[0].From != self {
-		t.Errorf("%s from %v", got[0].Payload, got[0].From)
+		t.Errorf("handled %s from %v", got[0].Payload, got[0].From)
 	}
 	if n := b.Stats().Dropped[link.Forged]; n != 1 {
-		t.Errorf("%d counted", n)
+		t.Errorf("%d frames were counted as forged", n)
 	}
 	if s := log.String(); !strings.Contains(s, "reason=forged") || !strings.Contains(s, "from=mallory") {
 		t.Errorf("the log is %q", s)
@@ -187,7 +187,7 @@ func (l *lockedBuilder) String() string {
 	return l.b.String()
 }
 
-func TestNamedMessagesNeedANamedHandler(t *testing.T) {
+func TestHandleNamed(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a", transport.Config{}), c.open("b", transport.Config{})
@@ -200,28 +200,28 @@ func TestNamedMessagesNeedANamedHandler(t *testing.T) {
 		}
 	}
 	if got := named.wait(t, 1); got[0].From != a.Self() || got[0].Kind != kindB {
-		t.Errorf("%+v", got[0])
+		t.Errorf("the handler for names received %+v", got[0])
 	}
 	if err := a.Send(b.Self(), transport.Control, kindB, nil); err != nil {
 		t.Fatal(err)
 	}
 	send(t, a, b, transport.Control, "next")
 	if got := known.wait(t, 1); string(got[0].Payload) != "next" || len(named.all()) != 1 {
-		t.Errorf("%d and %d messages", len(known.all()), len(named.all()))
+		t.Errorf("handled %d messages to the incarnation and %d to the name", len(known.all()), len(named.all()))
 	}
 	if n := b.Stats().Dropped[link.NoHandler]; n != 2 {
-		t.Errorf("%d without a handler", n)
+		t.Errorf("%d messages were counted as without a handler", n)
 	}
 	for _, err := range []error{
 		a.Send(identity.Node{Name: "b"}, transport.Control, kindB, nil), a.SendToName("b b", kindB, nil), a.SendToName("", kindB, nil),
 	} {
 		if !errors.Is(err, transport.ErrInvalid) {
-			t.Errorf("%v", err)
+			t.Errorf("SendToName: %v", err)
 		}
 	}
 }
 
-func TestAPanickingHandlerFailsOneMessage(t *testing.T) {
+func TestPanickingHandler(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a", transport.Config{}), c.open("b", transport.Config{})
@@ -236,11 +236,11 @@ func TestAPanickingHandlerFailsOneMessage(t *testing.T) {
 	send(t, a, b, transport.Data, "x")
 	box.wait(t, 1)
 	if n := b.Stats().Dropped[link.Panicked]; n != 1 {
-		t.Errorf("%d panics are counted", n)
+		t.Errorf("%d panics were counted", n)
 	}
 }
 
-func TestGapsAreReported(t *testing.T) {
+func TestGap(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -255,10 +255,10 @@ func TestGapsAreReported(t *testing.T) {
 		send(t, a, b, transport.Bulk, "x")
 		synctest.Wait()
 		if got := box.all(); len(got) != 1 {
-			t.Errorf("%d arrived", len(got))
+			t.Errorf("%d messages arrived", len(got))
 		}
 		if want := (transport.Gap{From: a.Self(), Lane: transport.Bulk, Frames: 1}); len(events) != 1 || <-events != want {
-			t.Errorf("%d events", len(events))
+			t.Errorf("OnEvent was called %d times", len(events))
 		}
 	})
 }
@@ -273,7 +273,7 @@ func TestDisconnected(t *testing.T) {
 		reconnect := c.network.Disconnect("a", cause)
 		for _, err := range []error{a.Send(b.Self(), transport.Data, kindA, nil), a.Connected()} {
 			if !errors.Is(err, transport.ErrDisconnected) || !errors.Is(err, cause) {
-				t.Errorf("while disconnected: %v", err)
+				t.Errorf("Send while disconnected: %v", err)
 			}
 		}
 		if _, err := a.Request(t.Context(), b.Self(), kindA, nil); !errors.Is(err, transport.ErrDisconnected) {
@@ -286,12 +286,12 @@ func TestDisconnected(t *testing.T) {
 			t.Errorf("the events are %v, then %v", first, second)
 		}
 		if a.Stats().Requests != 0 {
-			t.Error("a request that failed is open")
+			t.Error("a failed request is still open")
 		}
 	})
 }
 
-func TestASlowSubscriberLosesEvents(t *testing.T) {
+func TestSlowOnEvent(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	release := make(chan struct{})
@@ -300,7 +300,7 @@ func TestASlowSubscriberLosesEvents(t *testing.T) {
 		c.network.Disconnect("a", errors.New("flapping"))()
 	}
 	if n := a.Stats().EventsLost; n < 1500 {
-		t.Errorf("%d of 4,000 events lost", n)
+		t.Errorf("%d of 4,000 events were lost", n)
 	}
 	if err := a.Connected(); err != nil {
 		t.Error(err)
@@ -308,20 +308,20 @@ func TestASlowSubscriberLosesEvents(t *testing.T) {
 	close(release)
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	node := identity.Node{Name: "a", UID: 1}
 	if _, err := transport.Open(c.network.Carrier(node), transport.Config{MaxQueue: -1, MaxRequests: -1}); !errors.Is(err, transport.ErrInvalid) ||
 		!strings.Contains(err.Error(), "MaxQueue") || !strings.Contains(err.Error(), "MaxRequests") {
-		t.Errorf("a bad config: %v", err)
+		t.Errorf("Open with an invalid configuration: %v", err)
 	}
 	first, err := transport.Open(c.network.Carrier(node), transport.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := transport.Open(c.network.Carrier(node), transport.Config{}); err == nil {
-		t.Error("two transports speak for one incarnation")
+		t.Error("Open succeeded twice for one incarnation")
 	}
 	if err := errors.Join(first.Close(), first.Close()); err != nil {
 		t.Error(err)

@@ -67,7 +67,7 @@ func (d *double) Close() error {
 	return d.Carrier.Close()
 }
 
-// each plants the same bug in all carriers of a network.
+// each puts the same bug into all carriers of a network.
 func each(d double) func() func(c *inmem.Carrier) transport.Carrier {
 	return func() func(c *inmem.Carrier) transport.Carrier {
 		return func(c *inmem.Carrier) transport.Carrier {
@@ -88,17 +88,17 @@ func receiving(f func(r transport.Receiver, lane transport.Lane, from string, fr
 
 func carrierBugs() map[string]planted {
 	return map[string]planted{
-		"mixes lanes up": {finds: []string{"CarrierDelivers", "CarrierSelf"}, carrier: receiving(func(r transport.Receiver, _ transport.Lane, from string, frame []byte) {
+		"mixes up lanes": {finds: []string{"CarrierDelivers", "CarrierSelf"}, carrier: receiving(func(r transport.Receiver, _ transport.Lane, from string, frame []byte) {
 			r.Receive(transport.Data, from, frame)
 		})},
 		"cuts names at the dot": {finds: []string{"CarrierDelivers"}, carrier: receiving(func(r transport.Receiver, lane transport.Lane, from string, frame []byte) {
 			name, _, _ := strings.Cut(from, ".")
 			r.Receive(lane, name, frame)
 		})},
-		"cuts large frames off": {finds: []string{"CarrierSizes"}, carrier: receiving(func(r transport.Receiver, lane transport.Lane, from string, frame []byte) {
+		"truncates large frames": {finds: []string{"CarrierSizes"}, carrier: receiving(func(r transport.Receiver, lane transport.Lane, from string, frame []byte) {
 			r.Receive(lane, from, frame[:min(len(frame), 1<<20-1)])
 		})},
-		"takes any size": {finds: []string{"CarrierSizes"}, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
+		"accepts any size": {finds: []string{"CarrierSizes"}, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
 			return c.Send(lane, to, frame[:min(len(frame), c.MaxFrame())])
 		})},
 		"reorders": {finds: []string{"CarrierOrder"}, hangs: true, carrier: func() func(c *inmem.Carrier) transport.Carrier {
@@ -123,7 +123,7 @@ func carrierBugs() map[string]planted {
 			}
 		}},
 		"reads the frame later": {finds: []string{"CarrierBuffer"}, carrier: receiving(func(r transport.Receiver, lane transport.Lane, from string, frame []byte) {
-			r.Receive(lane, from, make([]byte, len(frame))) // as the sender has modified it
+			r.Receive(lane, from, make([]byte, len(frame))) // as if the sender had modified it
 		})},
 		"ignores the UID": {finds: []string{"CarrierIncarnations"}, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
 			return c.Send(lane, identity.Node{Name: to.Name}, frame)
@@ -132,13 +132,13 @@ func carrierBugs() map[string]planted {
 			_ = c.Send(lane, identity.Node{Name: strings.ToUpper(to.Name)}, frame)
 			return c.Send(lane, to, frame)
 		})},
-		"does not hear itself": {finds: []string{"CarrierSelf"}, hangs: true, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
+		"drops frames to itself": {finds: []string{"CarrierSelf"}, hangs: true, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
 			if to == c.Self() {
 				return nil
 			}
 			return c.Send(lane, to, frame)
 		})},
-		"knows who is there": {finds: []string{"CarrierNobody"}, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
+		"returns an error for an unknown node": {finds: []string{"CarrierNobody"}, carrier: sending(func(c *inmem.Carrier, lane transport.Lane, to identity.Node, frame []byte) error {
 			if to.Name == "nobody" {
 				return transport.ErrDisconnected
 			}
@@ -152,7 +152,7 @@ func carrierBugs() map[string]planted {
 			time.AfterFunc(20*time.Millisecond, func() { _ = c.Close() })
 			return nil
 		}})},
-		"believes the envelope": {finds: []string{"TrustForged"}, carrier: receiving(func(r transport.Receiver, lane transport.Lane, from string, frame []byte) {
+		"passes the sender in the frame header": {finds: []string{"TrustForged"}, carrier: receiving(func(r transport.Receiver, lane transport.Lane, from string, frame []byte) {
 			if f, err := link.DecodeFrame(frame); err == nil {
 				from = f.From.Name
 			}

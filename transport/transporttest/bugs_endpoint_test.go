@@ -113,7 +113,7 @@ func endpointBugs() map[string]planted {
 				}
 			}
 		})},
-		"cuts messages off": {finds: []string{"LinkSizes"}, wrap: handling(func(h transport.Handler) transport.Handler {
+		"truncates messages": {finds: []string{"LinkSizes"}, wrap: handling(func(h transport.Handler) transport.Handler {
 			return func(ctx context.Context, m transport.Message) {
 				m.Payload = m.Payload[:min(len(m.Payload), 1<<20-1)]
 				h(ctx, m)
@@ -133,7 +133,7 @@ func endpointBugs() map[string]planted {
 			}
 			return nil
 		}}), hangs: true},
-		"credit never comes back": {finds: []string{"FlowBackpressure", "FlowLoss"}, wrap: func(t *transport.Transport) transporttest.Endpoint {
+		"credit is never restored": {finds: []string{"FlowBackpressure", "FlowLoss"}, wrap: func(t *transport.Transport) transporttest.Endpoint {
 			var full atomic.Bool
 			return &end{Transport: t, send: func(t *transport.Transport, to identity.Node, lane transport.Lane, kind transport.Kind, payload []byte) error {
 				if full.Load() {
@@ -175,7 +175,7 @@ func endpointBugs() map[string]planted {
 			}
 		}},
 		"quiet quarantine": {finds: []string{"TrustQuarantine"}, hangs: true, wrap: with(end{quarantine: func(t *transport.Transport, node identity.Node) { t.Quarantine(node, true) }})},
-		"answers are mixed up": {finds: []string{"RequestReply"}, wrap: func(t *transport.Transport) transporttest.Endpoint {
+		"replies are mixed up": {finds: []string{"RequestReply"}, wrap: func(t *transport.Transport) transporttest.Endpoint {
 			var mu sync.Mutex
 			var last []byte
 			return &end{Transport: t, request: func(t *transport.Transport, ctx context.Context, to identity.Node, kind transport.Kind, payload []byte) ([]byte, error) {
@@ -189,20 +189,20 @@ func endpointBugs() map[string]planted {
 		"ignores the context": {finds: []string{"RequestContext"}, hangs: true, wrap: with(end{request: func(t *transport.Transport, ctx context.Context, to identity.Node, kind transport.Kind, payload []byte) ([]byte, error) {
 			return t.Request(context.WithoutCancel(ctx), to, kind, payload)
 		}})},
-		"does not say that there is no handler": {finds: []string{"RequestNoHandler"}, wrap: with(end{request: func(t *transport.Transport, ctx context.Context, to identity.Node, kind transport.Kind, payload []byte) ([]byte, error) {
+		"does not report a missing handler": {finds: []string{"RequestNoHandler"}, wrap: with(end{request: func(t *transport.Transport, ctx context.Context, to identity.Node, kind transport.Kind, payload []byte) ([]byte, error) {
 			got, err := t.Request(ctx, to, kind, payload)
 			if errors.Is(err, transport.ErrNoHandler) {
 				err = nil
 			}
 			return got, err
 		}})},
-		"waits for the answer": {finds: []string{"RequestLater"}, wrap: with(end{requests: func(h transport.RequestHandler) transport.RequestHandler {
+		"waits for the reply": {finds: []string{"RequestLater"}, wrap: with(end{requests: func(h transport.RequestHandler) transport.RequestHandler {
 			return func(ctx context.Context, r *transport.Request) {
 				_ = r.Reply(nil)
 				h(ctx, r)
 			}
 		}})},
-		"goes on after Close": {finds: []string{"CloseWaits", "CloseUnderLoad"}, wrap: with(end{close: func(t *transport.Transport) error {
+		"continues after Close": {finds: []string{"CloseWaits", "CloseUnderLoad"}, wrap: with(end{close: func(t *transport.Transport) error {
 			time.AfterFunc(50*time.Millisecond, func() { _ = t.Close() })
 			return nil
 		}})},

@@ -24,7 +24,7 @@ func asking(f func(a transport.AdminClient, ctx context.Context, node string, re
 	return func(a transport.AdminClient) transport.AdminClient { return &asker{AdminClient: a, ask: f} }
 }
 
-// taking modifies the requests that a carrier passes on.
+// taking modifies the requests that a carrier delivers.
 func taking(f func(r *transport.AdminRequest)) func(func(transport.AdminRequest)) func(transport.AdminRequest) {
 	return func(take func(transport.AdminRequest)) func(transport.AdminRequest) {
 		return func(r transport.AdminRequest) {
@@ -36,7 +36,7 @@ func taking(f func(r *transport.AdminRequest)) func(func(transport.AdminRequest)
 
 func operatorBugs() map[string]planted {
 	return map[string]planted{
-		"one operator is as good as another": {finds: []string{"OperatorNamed"}, operate: taking(func(r *transport.AdminRequest) { r.Operator = "ops" })},
+		"operators have the same name": {finds: []string{"OperatorNamed"}, operate: taking(func(r *transport.AdminRequest) { r.Operator = "ops" })},
 		"asks any node": {finds: []string{"OperatorNamed", "OperatorNobody"}, asker: asking(func(a transport.AdminClient, ctx context.Context, _ string, request []byte) ([]byte, error) {
 			return a.Ask(ctx, "", request)
 		})},
@@ -46,11 +46,11 @@ func operatorBugs() map[string]planted {
 			}
 			return a.Ask(ctx, node, request)
 		})},
-		"errors are answers": {finds: []string{"OperatorErrors", "OperatorBounds"}, operate: taking(func(r *transport.AdminRequest) {
+		"errors become answers": {finds: []string{"OperatorErrors", "OperatorBounds"}, operate: taking(func(r *transport.AdminRequest) {
 			reply := r.Reply
 			r.Reply = func(answer []byte, _ error) { reply(answer, nil) }
 		})},
-		"an operator waits for ever": {finds: []string{"OperatorContext"}, hangs: true, asker: asking(func(a transport.AdminClient, ctx context.Context, node string, request []byte) ([]byte, error) {
+		"an operator waits forever": {finds: []string{"OperatorContext"}, hangs: true, asker: asking(func(a transport.AdminClient, ctx context.Context, node string, request []byte) ([]byte, error) {
 			return a.Ask(context.WithoutCancel(ctx), node, request)
 		})},
 		"operators are not waited for": {finds: []string{"OperatorClose"}, wrap: with(end{close: func(t *transport.Transport) error {

@@ -20,14 +20,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// planted is a bug in a carrier or a transport, and the checks that are there to find it.
+// planted is a bug in a carrier or a transport, with the checks that must find it.
 type planted struct {
 	finds   []string
 	carrier func() func(c *inmem.Carrier) transport.Carrier
 	wrap    func(t *transport.Transport) transporttest.Endpoint
 	operate func(take func(transport.AdminRequest)) func(transport.AdminRequest)
 	asker   func(a transport.AdminClient) transport.AdminClient
-	hangs   bool // the bug shows by something that does not come true
+	hangs   bool // the bug makes a check wait until its time-out
 }
 
 func bugs() map[string]planted {
@@ -61,7 +61,7 @@ func (b planted) config() transporttest.Config {
 	return transporttest.WrapAdminClient(transporttest.Wrap(cfg, b.wrap), b.asker)
 }
 
-// Each check fails on the bug that it is there for.
+// Each check fails on the bugs that are planted for it.
 func TestBugs(t *testing.T) {
 	t.Parallel()
 	for name, b := range bugs() {
@@ -77,7 +77,7 @@ func TestBugs(t *testing.T) {
 					transporttest.RunOne(tb, cfg, check)
 				})
 				if len(failures) == 0 {
-					t.Errorf("%s does not find the bug", check)
+					t.Errorf("%s did not find the bug", check)
 					continue
 				}
 				t.Logf("%s: %.200s", check, failures[0])
@@ -86,7 +86,7 @@ func TestBugs(t *testing.T) {
 	}
 }
 
-// There is no check that could be left out.
+// Each check finds at least one planted bug.
 func TestEveryCheckFindsABug(t *testing.T) {
 	t.Parallel()
 	found := make(map[string]bool)
