@@ -41,7 +41,8 @@ func answers(slots ...error) func(context.Context, []journal.Write) []error {
 	return func(context.Context, []journal.Write) []error { return slots }
 }
 
-// isOpen reports whether the breaker of g is open. It makes a call that succeeds if it is not.
+// isOpen reports whether the breaker of g is open. If the breaker is closed, isOpen makes a call
+// that succeeds.
 func isOpen(t *testing.T, g journal.Journal, f *fake) bool {
 	t.Helper()
 	f.highest = func(context.Context, string) (uint64, error) { return 7, nil }
@@ -83,10 +84,10 @@ func TestBreakerDefaults(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		f.append = answers()
 		if slots := g.Append(t.Context(), someWrites(2)); slots != nil {
-			t.Errorf("the trial: %v", slots)
+			t.Errorf("the trial returned %v", slots)
 		}
 		if isOpen(t, g, f) {
-			t.Error("open after a trial that succeeded")
+			t.Error("the breaker is open after a successful trial")
 		}
 	})
 }
@@ -221,7 +222,7 @@ func TestBreakerOfAClosedJournal(t *testing.T) {
 	g := guard(t, f, journal.BreakerConfig{MaxFailures: 1})
 	g.Append(t.Context(), someWrites(1))
 	if err := g.Close(); err != nil || closed != 1 {
-		t.Errorf("Close: %v, passed on %d times", err, closed)
+		t.Errorf("Close: %v, forwarded %d times", err, closed)
 	}
 	f.append = answers(journal.ErrClosed)
 	f.delete = func(context.Context, string, uint64) error { return journal.ErrClosed }
@@ -233,7 +234,7 @@ func TestBreakerOfAClosedJournal(t *testing.T) {
 	}
 }
 
-func TestBreakerConfigNamesEachMistake(t *testing.T) {
+func TestBreakerConfigErrorNamesEachField(t *testing.T) {
 	t.Parallel()
 	_, err := journal.WithBreaker(&fake{}, journal.BreakerConfig{MaxFailures: -1, CallTimeout: -1, ResetTimeout: -1})
 	if !errors.Is(err, journal.ErrInvalid) {
@@ -254,15 +255,15 @@ func TestAsUnwraps(t *testing.T) {
 	p := &parallel{max: 3}
 	g := guard(t, guard(t, p, journal.BreakerConfig{}), journal.BreakerConfig{})
 	if got, ok := journal.As[journal.Parallel](g); !ok || got.MaxAppends() != 3 {
-		t.Errorf("got %v, %v, want the journal inside two wrappers", got, ok)
+		t.Errorf("got %v, %v, want the journal in two wrappers", got, ok)
 	}
 	if outer, ok := journal.As[journal.Wrapper](g); !ok || any(outer) != any(g) {
-		t.Error("the outermost comes first")
+		t.Error("As did not return the outermost match")
 	}
 	if _, ok := journal.As[journal.IDLister](g); ok {
-		t.Error("found an interface that no journal implements")
+		t.Error("As returned an interface that no journal implements")
 	}
 	if _, ok := journal.As[journal.IDLister](nil); ok {
-		t.Error("found something in nothing")
+		t.Error("As returned an interface of a nil journal")
 	}
 }

@@ -56,7 +56,7 @@ func TestErrorTexts(t *testing.T) {
 			journal.ErrCorrupt, journal.ErrHistoryGap, journal.ErrNewerVersion, journal.ErrInvalid, journal.ErrContract, journal.ErrViolation,
 		} {
 			if other != c.sentinel && errors.Is(wrapped, other) { //nolint:errorlint // which sentinel it is
-				t.Errorf("%v matches %v too", wrapped, other)
+				t.Errorf("%v also matches %v", wrapped, other)
 			}
 		}
 	}
@@ -72,7 +72,7 @@ func TestNotStored(t *testing.T) {
 		fmt.Errorf("%w: %w", journal.ErrNotSent, journal.ErrUnavailable), fmt.Errorf("leveldb: %w", journal.ErrConflict),
 	} {
 		if !journal.NotStored(err) {
-			t.Errorf("%v is surely not stored", err)
+			t.Errorf("NotStored(%v) = false, want true", err)
 		}
 	}
 	for _, err := range []error{
@@ -80,7 +80,7 @@ func TestNotStored(t *testing.T) {
 		&journal.CorruptError{}, context.DeadlineExceeded, errors.New("connection reset"),
 	} {
 		if journal.NotStored(err) {
-			t.Errorf("%v may be stored", err)
+			t.Errorf("NotStored(%v) = true, want false", err)
 		}
 	}
 }

@@ -21,7 +21,7 @@ func ExampleCurrent() {
 			{SequenceNr: seqNr, Manifest: "deposited", Payload: []byte(amount), Tags: tags},
 		}}})
 	}
-	var last journal.Offset // a report that is run again begins here
+	var last journal.Offset // the next run of the report begins here
 	report := func() {
 		for e, err := range journal.Current(ctx, j, journal.Criteria{Type: "account", Tag: "large"}, last) {
 			if err != nil {
@@ -43,7 +43,7 @@ func ExampleCurrent() {
 	// account|1 event 2: 8000
 }
 
-// A follower that sees each event once, also those to come.
+// A reader that receives each existing and each new event once.
 func ExampleLive() {
 	j := inmem.NewJournal()
 	ctx, stop := context.WithCancelCause(context.Background())

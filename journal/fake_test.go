@@ -39,7 +39,7 @@ func (f *fake) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2
 
 func (f *fake) Close() error { return f.close() }
 
-// parallel is a fake that wants several calls in flight.
+// parallel is a fake that allows several calls in flight.
 type parallel struct {
 	fake
 	max int

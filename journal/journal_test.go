@@ -43,7 +43,7 @@ func TestJoinAndSplitID(t *testing.T) {
 			t.Errorf("%q is split into %q and %q, want %q", id, typeName, entityID, want)
 		}
 		if joined := journal.JoinID(typeName, entityID); strings.Contains(id, "|") && joined != id {
-			t.Errorf("%q is joined again to %q", id, joined)
+			t.Errorf("JoinID of the parts of %q returns %q", id, joined)
 		}
 	}
 }
@@ -51,10 +51,10 @@ func TestJoinAndSplitID(t *testing.T) {
 func TestIsFence(t *testing.T) {
 	t.Parallel()
 	if fence := (&journal.Event{SequenceNr: 4, Writer: "w"}); !fence.IsFence() {
-		t.Error("a record without a manifest is a fence")
+		t.Error("IsFence = false for a record without a manifest, want true")
 	}
 	if event := (&journal.Event{SequenceNr: 4, Manifest: "deposited"}); event.IsFence() {
-		t.Error("an event with an empty payload is not a fence")
+		t.Error("IsFence = true for an event with an empty payload, want false")
 	}
 }
 
@@ -73,7 +73,7 @@ func TestCheckWrite(t *testing.T) {
 		expect uint64
 		events []journal.Event
 		size   int
-		seqNr  uint64 // that is to blame
+		seqNr  uint64 // of the invalid event
 		want   string
 	}{
 		"one":            {0, []journal.Event{{SequenceNr: 1, Payload: []byte("abc"), Metadata: []byte("d"), Tags: []string{"tag"}}}, 4, 0, ""},

@@ -14,8 +14,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// asking is a journal that can be queried, whose answers are functions of the test. It notes its
-// calls.
+// asking is a journal with queries. Its results are functions of the test. It records its calls.
 type asking struct {
 	fake
 	query func(after journal.Offset) (journal.Page, error)

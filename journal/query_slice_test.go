@@ -34,10 +34,10 @@ func TestSlicesAreDividedEvenly(t *testing.T) {
 	}
 	for _, n := range []int{-1, 0, 3, 2048} {
 		if _, err := journal.SplitSlices(n); err == nil {
-			t.Errorf("%d ranges must fail", n)
+			t.Errorf("SplitSlices(%d) returned no error", n)
 		}
 	}
 	if all := (journal.Slices{}); all.String() != "0-1023" || !all.Contains(0) || !all.Contains(1023) {
-		t.Errorf("the zero value must be all slices, not %s", all)
+		t.Errorf("the zero value is %s, want all slices", all)
 	}
 }

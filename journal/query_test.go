@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// TestOffsetOrder has the order that current queries rely on to know their end.
+// TestOffsetOrder checks the order by which Current detects the end.
 func TestOffsetOrder(t *testing.T) {
 	t.Parallel()
 	ascending := []journal.Offset{"", "p0", "p1", "p9", "p10", "p19", "p20", "p100"}
@@ -35,7 +35,7 @@ func TestOffsetOrder(t *testing.T) {
 		}
 	}
 	if !slices.IsSortedFunc(ascending, journal.Offset.Compare) {
-		t.Error("they are sorted")
+		t.Error("Compare does not order the offsets by position")
 	}
 }
 
@@ -106,7 +106,7 @@ func TestQueryMatches(t *testing.T) {
 	}
 }
 
-// library is a small journal that the rows below are asked about: its offsets are mem-1 to mem-9.
+// library returns a small journal that the rows below query. Its offsets are mem-1 to mem-9.
 func library(t *testing.T) *inmem.Journal {
 	t.Helper()
 	j := inmem.NewJournal()
@@ -134,7 +134,7 @@ func rows() []row {
 	all := func(s iter.Seq2[journal.Envelope, error]) []string { return seen(s, showRecorded) }
 	const top = journal.MaxSequenceNr
 	slice := journal.Slices{First: journal.SliceOf("book|1"), Count: 1}
-	two := journal.Slices{First: journal.SliceOf("book|2"), Count: 2} // that of book|1 is the next
+	two := journal.Slices{First: journal.SliceOf("book|2"), Count: 2} // book|1 is in the next slice
 	ended := "error: journal: live %sinmem: await: enough"
 	return []row{
 		{
@@ -143,7 +143,7 @@ func rows() []row {
 			}, []string{"2", "4", "5"}, nil,
 		},
 		{
-			"events by ID: up to a bound to come", func(ctx context.Context, j journal.Journal) []string {
+			"events by ID: up to a later bound", func(ctx context.Context, j journal.Journal) []string {
 				return byID(journal.LiveByID(ctx, j, "book|1", 5, 6))
 			}, []string{"5"}, []string{"6"},
 		},
@@ -210,8 +210,9 @@ func rows() []row {
 	}
 }
 
-// TestRows has each kind of query read the stored events, and then new ones or none.
-func TestRows(t *testing.T) {
+// TestQueryKinds runs each kind of query on the stored events, and then on new events if the query is
+// live.
+func TestQueryKinds(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows() {
 		t.Run(r.name, func(t *testing.T) {
@@ -227,16 +228,16 @@ func TestRows(t *testing.T) {
 				}()
 				synctest.Wait()
 				if done != (r.live == nil) {
-					t.Fatalf("it has completed: %t, with %q", done, got)
+					t.Fatalf("completed: %t, with %q", done, got)
 				}
 				store(t, j, added("book|1", 5, 1, "m", "red"), added("book|1", 6, 1, "m"), added("new|1", 0, 1, "m"))
 				synctest.Wait()
 				cancel(errEnough)
 				synctest.Wait()
 				if !done {
-					t.Fatal("it does not end with its context")
+					t.Fatal("the query does not end with its context")
 				}
-				expect(t, "it yields", got, append(r.want, r.live...))
+				expect(t, "results", got, append(r.want, r.live...))
 			})
 		})
 	}

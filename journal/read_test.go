@@ -14,8 +14,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// TestCurrentEndsAtItsFirstEnd has events after the end in the last page, and pages that are empty
-// or end before it.
+// TestCurrentEndsAtItsFirstEnd reads empty pages, pages that end before the end, and a last page
+// with events after the end.
 func TestCurrentEndsAtItsFirstEnd(t *testing.T) {
 	t.Parallel()
 	j := &asking{
@@ -60,8 +60,8 @@ func TestCurrentAtTheEndQueriesNothing(t *testing.T) {
 	expect(t, "calls", j.calls, []string{"end"})
 }
 
-// TestCurrentAfterTheEndIsCheckedByTheJournal has offsets after the end: a valid one, after which
-// an event was appended since, and one that the journal rejects.
+// TestCurrentAfterTheEndIsCheckedByTheJournal starts at two offsets after the end. The first is
+// valid, because an event was appended after End returned. The journal rejects the second.
 func TestCurrentAfterTheEndIsCheckedByTheJournal(t *testing.T) {
 	t.Parallel()
 	j := &asking{
@@ -81,8 +81,8 @@ func TestCurrentAfterTheEndIsCheckedByTheJournal(t *testing.T) {
 	expect(t, "calls", j.calls, []string{"end", "query o10", "end", "query nonsense"})
 }
 
-// TestCurrentRefusesBadQueries has an empty journal, of which nothing is read.
-func TestCurrentRefusesBadQueries(t *testing.T) {
+// TestCurrentRejectsInvalidCriteria uses an empty journal, which Current need not query.
+func TestCurrentRejectsInvalidCriteria(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
 	defer func() { _ = j.Close() }()
@@ -92,7 +92,7 @@ func TestCurrentRefusesBadQueries(t *testing.T) {
 	}
 }
 
-// TestLoopsEndWithTheError has each call of a querier fail in its turn.
+// TestLoopsEndWithTheError lets each method of a querier fail, one after the other.
 func TestLoopsEndWithTheError(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
@@ -159,7 +159,7 @@ func TestLoopsEndWithTheError(t *testing.T) {
 	}
 }
 
-// errorsOf returns the errors of a loop, which it leaves alone to end.
+// errorsOf runs a loop to its end and returns the errors.
 func errorsOf[T any](seq iter.Seq2[T, error]) []error {
 	var errs []error
 	for _, err := range seq {
@@ -172,7 +172,7 @@ func errorsOf[T any](seq iter.Seq2[T, error]) []error {
 
 type events = iter.Seq2[journal.Event, error]
 
-// TestPageWithoutProgress has pages that would keep a reader in an endless loop or repeat events.
+// TestPageWithoutProgress returns pages that would cause an endless loop or repeated events.
 func TestPageWithoutProgress(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]journal.Page{
@@ -211,7 +211,7 @@ func TestJournalsWithoutQueries(t *testing.T) {
 			errorsOf(journal.LiveIDs(t.Context(), &struct {
 				journal.Journal
 				journal.Querier
-			}{plain, inmem.NewJournal()})), // it can't list
+			}{plain, inmem.NewJournal()})), // cannot list IDs
 		} {
 			if len(errs) != 1 || !errors.Is(errs[0], journal.ErrNoQueries) {
 				t.Errorf("a journal without queries: %v, want ErrNoQueries", errs)
@@ -220,7 +220,7 @@ func TestJournalsWithoutQueries(t *testing.T) {
 	}
 }
 
-// TestQueriesUnwrapJournals has the journal as a runtime has it.
+// TestQueriesUnwrapJournals queries a journal with the wrappers of a runtime.
 func TestQueriesUnwrapJournals(t *testing.T) {
 	t.Parallel()
 	mem := inmem.NewJournal()
@@ -234,7 +234,7 @@ func TestQueriesUnwrapJournals(t *testing.T) {
 	expect(t, "IDs", seen(journal.CurrentIDs(t.Context(), guarded, ""), showID), []string{"a|1"})
 }
 
-// TestLoopsCanBeLeft has nothing be asked once the body has left.
+// TestLoopsCanBeLeft checks that no call follows after the body has left its loop.
 func TestLoopsCanBeLeft(t *testing.T) {
 	t.Parallel()
 	j := &asking{
@@ -268,8 +268,8 @@ func TestLoopsCanBeLeft(t *testing.T) {
 
 var errEnough = errors.New("enough")
 
-// TestLiveWaitsBetweenPages asks Await only when there is nothing more, and reads on where the last
-// page ended.
+// TestLiveWaitsBetweenPages checks that Live calls Await only after a page without More, and
+// continues at the end of the last page.
 func TestLiveWaitsBetweenPages(t *testing.T) {
 	t.Parallel()
 	waits := 0
@@ -278,7 +278,7 @@ func TestLiveWaitsBetweenPages(t *testing.T) {
 			"o1": {Events: recorded("o2"), Next: "o3", More: true},
 			"o3": {Next: "o5", More: true},
 			"o5": {Events: recorded("o6"), Next: "o7"},
-			"o7": {Next: "o7"}, // woken for nothing
+			"o7": {Next: "o7"}, // Await returned without an event
 		}),
 		await: func(context.Context, journal.Offset) error {
 			if waits++; waits == 3 {
@@ -292,8 +292,8 @@ func TestLiveWaitsBetweenPages(t *testing.T) {
 	expect(t, "calls", j.calls, []string{"query o1", "query o3", "query o5", "await o7", "query o7", "await o7", "query o7", "await o7"})
 }
 
-// TestLiveYieldsNewEvents has a reader wait for appends, in between for nothing that matches, and
-// end with the cause of its context.
+// TestLiveYieldsNewEvents runs a reader that waits for appends, some of which do not match, and
+// that ends with the cause of its context.
 func TestLiveYieldsNewEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -317,7 +317,7 @@ func TestLiveYieldsNewEvents(t *testing.T) {
 	})
 }
 
-// TestLiveIsResumed has a reader leave after each event and resume after it.
+// TestLiveIsResumed runs a reader that leaves after each event and resumes after it.
 func TestLiveIsResumed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -354,7 +354,7 @@ func TestLiveByIDReadsTheEndFirst(t *testing.T) {
 		},
 		await: func(context.Context, journal.Offset) error {
 			if ends == 2 {
-				highest = 2 // in the first wait nothing of this ID comes
+				highest = 2 // the first wait ends without an event of this ID
 			}
 			return nil
 		},
@@ -385,7 +385,7 @@ func TestLiveByIDCompletes(t *testing.T) {
 		after    []journal.Write // the later events, one at a time
 		more     []string
 	}{
-		{name: "there", before: []journal.Write{added("a|1", 0, 5, "m")}, from: 2, to: 4, want: []string{"2", "3", "4"}},
+		{name: "stored", before: []journal.Write{added("a|1", 0, 5, "m")}, from: 2, to: 4, want: []string{"2", "3", "4"}},
 		{name: "from 0", before: []journal.Write{added("a|1", 0, 2, "m")}, from: 0, to: 2, want: []string{"1", "2"}},
 		{name: "empty", before: []journal.Write{added("a|1", 0, 2, "m")}, from: 2, to: 1},
 		{name: "to 0", from: 0, to: 0},
@@ -426,17 +426,17 @@ func TestLiveByIDCompletes(t *testing.T) {
 					done = true
 				}()
 				synctest.Wait()
-				expect(t, "events that were there", got, c.want)
+				expect(t, "events stored before the call", got, c.want)
 				for _, w := range c.after {
 					if done {
-						t.Fatal("it has completed too early")
+						t.Fatal("completed too early")
 					}
 					store(t, j, w)
 					synctest.Wait()
 				}
 				expect(t, "events", got, append(c.want, c.more...))
 				if !done {
-					t.Fatal("it does not complete")
+					t.Fatal("did not complete")
 				}
 			})
 		})
@@ -459,8 +459,8 @@ func TestLiveByIDEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestLiveIDsYieldsEachOnce has IDs that are there, deleted, known by a fence only, stored while
-// the list is read, and new.
+// TestLiveIDsYieldsEachOnce uses IDs that are stored, deleted, present only as a fence, stored
+// while the list is read, and new.
 func TestLiveIDsYieldsEachOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -511,8 +511,8 @@ func (e *ending) End(ctx context.Context) (journal.Offset, error) {
 	return o, err
 }
 
-// TestLiveIDsSkipsListedIDs has an ID that is in the list and also after the end that was read
-// before the list.
+// TestLiveIDsSkipsListedIDs uses an ID that is in the list and also has an event after the end that
+// was read before the list.
 func TestLiveIDsSkipsListedIDs(t *testing.T) {
 	t.Parallel()
 	j := &ending{Journal: inmem.NewJournal()}
@@ -521,7 +521,7 @@ func TestLiveIDsSkipsListedIDs(t *testing.T) {
 	expect(t, "IDs", got, []string{"both", "other", "error: journal: live persistence IDs: journal: live events: enough"})
 }
 
-// quitting does not wait for more.
+// quitting ends instead of waiting for events.
 type quitting struct{ *ending }
 
 func (*quitting) Await(context.Context, journal.Offset) error { return errEnough }

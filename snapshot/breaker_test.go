@@ -36,7 +36,7 @@ func TestBreakerConformance(t *testing.T) {
 	}})
 }
 
-func TestBreakerConfigNamesEachMistake(t *testing.T) {
+func TestBreakerConfigErrorNamesEachField(t *testing.T) {
 	t.Parallel()
 	_, err := snapshot.WithBreaker(new(inmem.SnapshotStore), snapshot.BreakerConfig{MaxFailures: -1, CallTimeout: -1, ResetTimeout: -1})
 	if !errors.Is(err, snapshot.ErrInvalid) {

@@ -30,7 +30,7 @@ func (s *script) enter() breaker.Ticket {
 	s.t.Helper()
 	ticket, ok := s.breaker.Begin(s.now)
 	if !ok {
-		s.t.Fatalf("Begin refused a call in state %d", s.breaker.State())
+		s.t.Fatalf("Begin rejected a call in state %d", s.breaker.State())
 	}
 	return ticket
 }
@@ -74,7 +74,7 @@ func TestOpensAfterFailuresInARow(t *testing.T) {
 	s.refused()
 }
 
-func TestOneTrialDecides(t *testing.T) {
+func TestTrialDeterminesNextState(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
 	s.calls(failure, failure, failure)
@@ -93,7 +93,7 @@ func TestOneTrialDecides(t *testing.T) {
 	s.want(breaker.Closed)
 }
 
-func TestATrialWithoutAnOutcomeIsRepeatedAtOnce(t *testing.T) {
+func TestTrialWithUnknownOutcomeIsRepeated(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
 	s.calls(failure, failure, failure)
@@ -104,7 +104,7 @@ func TestATrialWithoutAnOutcomeIsRepeatedAtOnce(t *testing.T) {
 	s.want(breaker.Closed)
 }
 
-func TestCallsFromBeforeAChangeDoNotCount(t *testing.T) {
+func TestOutcomesOfEarlierStatesDoNotCount(t *testing.T) {
 	t.Parallel()
 	s := newScript(t)
 	late, later, last := s.enter(), s.enter(), s.enter()

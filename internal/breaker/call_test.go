@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	errStore = errors.New("store is away")
+	errStore = errors.New("store is unavailable")
 	errOpen  = errors.New("breaker is open")
 	errLate  = errors.New("call timed out")
 )
@@ -35,7 +35,7 @@ func hang(ctx context.Context) (breaker.Outcome, error) {
 	return breaker.Failure, ctx.Err()
 }
 
-func TestGateOpensAndCloses(t *testing.T) {
+func TestCallerOpensAndCloses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var states []bool
@@ -65,16 +65,17 @@ func TestGateOpensAndCloses(t *testing.T) {
 	})
 }
 
-func TestGateCountsTimeOuts(t *testing.T) {
+func TestCallerCountsTimeouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := breaker.NewCaller(config())
 		start := time.Now()
 		err := g.Do(t.Context(), hang)
 		if !errors.Is(err, errLate) || time.Since(start) != time.Second {
-			t.Errorf("got %v after %v, want a time-out after a second", err, time.Since(start))
+			t.Errorf("got %v after %v, want a timeout after a second", err, time.Since(start))
 		}
-		// One that succeeds too late is a failure of the store, but not of the call.
+		// A call that succeeds after the timeout counts as a failure of the store, but returns no
+		// error.
 		if err := g.Do(t.Context(), func(context.Context) (breaker.Outcome, error) {
 			time.Sleep(time.Second)
 			return breaker.Success, nil
@@ -82,12 +83,12 @@ func TestGateCountsTimeOuts(t *testing.T) {
 			t.Error(err)
 		}
 		if err := g.Do(t.Context(), result(nil)); !errors.Is(err, errOpen) {
-			t.Errorf("got %v, want errOpen after two time-outs", err)
+			t.Errorf("got %v, want errOpen after two timeouts", err)
 		}
 	})
 }
 
-func TestGateDoesNotBlameTheStoreForItsCaller(t *testing.T) {
+func TestCallerIgnoresEndedContexts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		g := breaker.NewCaller(config())
@@ -104,7 +105,7 @@ func TestGateDoesNotBlameTheStoreForItsCaller(t *testing.T) {
 	})
 }
 
-func TestGateCountsPanics(t *testing.T) {
+func TestCallerCountsPanics(t *testing.T) {
 	t.Parallel()
 	g := breaker.NewCaller(config())
 	for range 2 {
@@ -122,7 +123,7 @@ func TestGateCountsPanics(t *testing.T) {
 	}
 }
 
-func TestConfigNamesEachMistake(t *testing.T) {
+func TestConfigErrorNamesEachField(t *testing.T) {
 	t.Parallel()
 	errBad := errors.New("bad")
 	if err := config().Validate(errBad, "X"); err != nil {

@@ -16,8 +16,8 @@ import (
 
 func discard(context.Context, []journal.Write) []error { return nil }
 
-// BenchmarkWriterLoop is the cost of a write on the goroutine of the Writer: each owner submits
-// again when it is told.
+// BenchmarkWriterLoop measures a write on the goroutine of the Writer: each owner submits again
+// when it receives the outcome.
 func BenchmarkWriterLoop(b *testing.B) {
 	for _, owners := range []int{1, 1_000, 100_000} {
 		b.Run(fmt.Sprintf("owners=%d", owners), func(b *testing.B) {
@@ -64,7 +64,8 @@ func (l *loop) Written(r *groupcommit.Request, _ error) {
 
 func (l *loop) Room() {}
 
-// BenchmarkWriterSubmit has goroutines of their own that submit, each 512 requests ahead.
+// BenchmarkWriterSubmit measures a write of other goroutines, each of which submits up to 512
+// requests ahead.
 func BenchmarkWriterSubmit(b *testing.B) {
 	for _, calls := range []int{1, 4} {
 		b.Run(fmt.Sprintf("calls=%d", calls), func(b *testing.B) {

@@ -40,11 +40,11 @@ func TestWriterCloseDrains(t *testing.T) {
 		a.submit(t, w)
 		done := closing(t.Context(), w)
 		synctest.Wait()
-		a.submit(t, w) // refused, in its turn
+		a.submit(t, w) // answered with an error, after the earlier requests
 		b.submit(t, w)
 		call.answer <- nil
 		call = <-calls
-		expect(t, "what was accepted before", call.names(), []string{"a@1"})
+		expect(t, "requests accepted before Close", call.names(), []string{"a@1"})
 		select {
 		case err := <-done:
 			t.Fatalf("Close did not wait for the call in flight: %v", err)
@@ -131,7 +131,7 @@ func TestWriterCloseEndsWithItsContext(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				done := closing(ctx, w)
 				synctest.Wait()
-				expect(t, "outcomes while it drains", log.take(), nil)
+				expect(t, "outcomes before the context ends", log.take(), nil)
 				cancel(cause)
 				if err := <-done; !errors.Is(err, cause) {
 					t.Errorf("Close: %v, want the cause", err)
@@ -142,7 +142,7 @@ func TestWriterCloseEndsWithItsContext(t *testing.T) {
 					t.Error("the call in flight was not canceled")
 				}
 
-				b.submit(t, w) // is answered although a call is stuck
+				b.submit(t, w) // answered although a call is stuck
 				synctest.Wait()
 				expect(t, "outcomes", log.take(), []string{"b@2"})
 				wantClosed(t, log, "b@2")
@@ -167,7 +167,7 @@ func TestWriterCloseEndsWithItsContext(t *testing.T) {
 }
 
 // The queue stays full of requests that wait for the stuck call.
-func TestWriterCloseAnswersRequestsBehindAStuckCall(t *testing.T) {
+func TestWriterCloseAnswersRequestsThatWaitForAStuckCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedWrites: 1})
@@ -190,7 +190,7 @@ func TestWriterCloseAnswersRequestsBehindAStuckCall(t *testing.T) {
 	})
 }
 
-func TestWriterCloseOfADrainedWriterWithAnEndedContext(t *testing.T) {
+func TestWriterCloseAgainWithEndedContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := manualWriter(t, journal.WriterConfig{})
@@ -198,7 +198,7 @@ func TestWriterCloseOfADrainedWriterWithAnEndedContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := w.Close(ctx); err != nil {
-			t.Errorf("a second Close has nothing to wait for: %v", err)
+			t.Errorf("second Close returned %v, want nil", err)
 		}
 	})
 }

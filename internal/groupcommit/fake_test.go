@@ -42,7 +42,7 @@ func (f *fake) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2
 
 func (f *fake) Close() error { return f.close() }
 
-// parallel is a fake that wants several calls in flight.
+// parallel is a fake that allows several calls in flight.
 type parallel struct {
 	fake
 	max int
@@ -50,7 +50,7 @@ type parallel struct {
 
 func (p *parallel) MaxAppends() int { return p.max }
 
-// arrival is a call of Append that waits for its answer.
+// arrival is a call of Append that waits for its result.
 type arrival struct {
 	ctx    context.Context //nolint:containedctx // it belongs to the call
 	writes []journal.Write // a copy
@@ -82,7 +82,7 @@ type entity struct {
 	stream groupcommit.Stream
 	log    *ledger
 	seqNr  uint64
-	room   func() // instead of noting it
+	room   func() // called instead of recording the call
 }
 
 // ledger is the outcomes of all entities of a test, in order.
@@ -112,7 +112,7 @@ func (l *ledger) take() []string {
 	return taken
 }
 
-// err returns the outcome that was noted last under an entry.
+// err returns the last recorded outcome of an entry.
 func (l *ledger) err(entry string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -43,7 +43,7 @@ func TestWriterRejectsInvalidWrites(t *testing.T) {
 				}
 				a.submit(t, w)
 				b.submit(t, w)
-				expect(t, "outcomes: the first is still in flight", log.take(), nil)
+				expect(t, "outcomes while the first call is in flight", log.take(), nil)
 				call.answer <- nil
 				call = <-calls
 				expect(t, "writes", call.names(), []string{"b@0"})
@@ -68,7 +68,7 @@ func TestWriterRejectsInvalidWrites(t *testing.T) {
 	}
 }
 
-// A write that is known to be rejected is skipped like any other when one before it fails first.
+// A write that must be rejected is skipped like any other if an earlier write fails first.
 func TestWriterSkipsARejectedWriteAfterAFailure(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestWriterKeepsTheLimitsOfABatch(t *testing.T) {
 		want [][]string
 	}{
 		"writes": {journal.WriterConfig{MaxBatchWrites: 2}, [][]string{{"a@0", "a@1"}, {"a@2", "a@3"}, {"a@4"}}},
-		// A write is a byte of ID, writer, manifest each, and its payload.
+		// A write has one byte each for its ID, writer and manifest, plus its payload.
 		"bytes": {journal.WriterConfig{MaxBatchBytes: 10}, [][]string{{"a@0", "a@1"}, {"a@2"}, {"a@3", "a@4"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestWriterReportsCommits(t *testing.T) {
 	})
 }
 
-func TestWriterConfigNamesEachMistake(t *testing.T) {
+func TestWriterConfigErrorNamesEachField(t *testing.T) {
 	t.Parallel()
 	_, err := groupcommit.New(&fake{}, journal.WriterConfig{
 		MaxQueuedWrites: -1, MaxQueuedBytes: -1, MaxBatchWrites: -1, MaxBatchBytes: 64<<20 + 1,
@@ -183,13 +183,13 @@ func TestWriterConfigNamesEachMistake(t *testing.T) {
 	}
 }
 
-// A million of them are resident.
+// A process may hold a million of each.
 func TestStreamAndRequestAreSmall(t *testing.T) {
 	t.Parallel()
 	if size := unsafe.Sizeof(groupcommit.Stream{}); size > 8 {
-		t.Errorf("a Stream has %d bytes", size)
+		t.Errorf("a Stream has %d bytes, want at most 8", size)
 	}
 	if size := unsafe.Sizeof(groupcommit.Request{}); size > 144 {
-		t.Errorf("a Request has %d bytes", size)
+		t.Errorf("a Request has %d bytes, want at most 144", size)
 	}
 }

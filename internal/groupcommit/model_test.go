@@ -18,8 +18,8 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// TestWriterModel lets many clients write through a Writer to a journal that fails at random, and
-// watches both sides of the Writer.
+// TestWriterModel runs many clients that write through a Writer to a journal with random failures,
+// and checks the calls on both sides of the Writer.
 func TestWriterModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -50,10 +50,10 @@ func runModel(t *testing.T, seed uint64) {
 		}
 		go clients[i].run(150)
 	}
-	if rng.IntN(2) == 0 { // end in the middle
+	if rng.IntN(2) == 0 { // close while clients submit
 		time.Sleep(time.Duration(rng.IntN(100)) * time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rng.IntN(10))*time.Millisecond)
-		m.bound.Store(1 << 30) // everything is accepted to be refused
+		m.bound.Store(1 << 30) // a closed Writer accepts and rejects any number of requests
 		_ = w.Close(ctx)
 		cancel()
 	}
@@ -72,14 +72,14 @@ func runModel(t *testing.T, seed uint64) {
 	for name, err := range answered {
 		switch stored := m.stored[name]; {
 		case err == nil && !stored:
-			t.Errorf("%s was answered as stored and is not", name)
+			t.Errorf("%s was answered as stored but is not", name)
 		case journal.NotStored(err) && stored:
-			t.Errorf("%s was answered as not stored (%v) and is", name, err)
+			t.Errorf("%s was answered as not stored (%v) but is stored", name, err)
 		}
 	}
 	for name := range m.sent {
 		if _, ok := answered[name]; !ok {
-			t.Errorf("%s was sent and not answered", name)
+			t.Errorf("%s was sent but not answered", name)
 		}
 	}
 }
@@ -103,7 +103,7 @@ type model struct {
 
 var errLost = errors.New("lost")
 
-// unit names a write. A Writer is a term of a client, so no two are the same.
+// unit returns a unique name of a write. The writer name identifies one term of one client.
 func unit(w *journal.Write) string { return fmt.Sprintf("%s/%s@%d", w.ID, w.Writer, w.Expect) }
 
 func (m *model) append(_ context.Context, writes []journal.Write) []error {
@@ -148,7 +148,7 @@ func (m *model) depart(writes []journal.Write, ids map[string]bool) []error {
 	for id := range ids {
 		delete(m.inFlight, id)
 	}
-	broken := m.rng.IntN(40) == 0 // its answer is worth nothing
+	broken := m.rng.IntN(40) == 0 // its result is meaningless
 	slots, failed := make([]error, len(writes)), map[string]bool{}
 	for i := range writes {
 		w := &writes[i]
@@ -211,11 +211,11 @@ type client struct {
 	next    uint64
 	term    int
 	failed  bool // in this term
-	closed  bool // the Writer is
+	closed  bool // the Writer is closed
 }
 
 type outcome struct {
-	r   *groupcommit.Request // nil: room
+	r   *groupcommit.Request // nil for a call of Room
 	err error
 }
 
@@ -242,7 +242,7 @@ func (c *client) run(n int) {
 		case n > 0 && len(c.pending) < 5 && c.rng.IntN(4) > 0:
 			n--
 			if !c.submit() {
-				c.awaitRoom() // and maybe it does not want it any more
+				c.awaitRoom() // afterwards the client may not submit
 			}
 			continue
 		}
@@ -269,7 +269,7 @@ func (c *client) submit() bool {
 		return false
 	}
 	if queued, bound := c.m.queued.Add(1), c.m.bound.Load(); queued > bound {
-		c.m.t.Errorf("%d requests wait, at most %d may", queued, bound)
+		c.m.t.Errorf("%d requests wait, want at most %d", queued, bound)
 	}
 	c.next = next
 	c.pending = append(c.pending, r)

@@ -19,13 +19,13 @@ func parallelWriter(t *testing.T, calls int, cfg journal.WriterConfig) (*groupco
 	return newWriter(t, &parallel{fake: fake{append: appendFunc}, max: calls}, cfg), arrivals
 }
 
-// idle fails the test if another call comes.
+// idle fails the test if another call arrives.
 func idle(t *testing.T, calls <-chan arrival) {
 	t.Helper()
 	synctest.Wait()
 	select {
 	case call := <-calls:
-		t.Fatalf("a call too many: %q", call.names())
+		t.Fatalf("unexpected call: %q", call.names())
 	default:
 	}
 }
@@ -56,7 +56,7 @@ func TestParallelWriterHasSeveralCallsInFlight(t *testing.T) {
 	})
 }
 
-// The second stream is that of a new incarnation of the same entity.
+// The second stream belongs to a new incarnation of the same entity.
 func TestParallelWriterNeverHasOneIDInTwoCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -78,11 +78,11 @@ func TestParallelWriterNeverHasOneIDInTwoCalls(t *testing.T) {
 		idle(t, calls)
 		first.answer <- nil
 		second := <-calls
-		expect(t, "what waited", second.names(), []string{"a@1", "a@10", "a@2"})
+		expect(t, "writes of the waiting requests", second.names(), []string{"a@1", "a@10", "a@2"})
 		second.answer <- nil
 		other.answer <- nil
 		third := <-calls
-		expect(t, "what waited", third.names(), []string{"b@1"})
+		expect(t, "writes of the waiting requests", third.names(), []string{"b@1"})
 		third.answer <- nil
 		synctest.Wait()
 	})
@@ -147,7 +147,7 @@ func TestParallelWriterSpreadsReleasedRequests(t *testing.T) {
 	})
 }
 
-// A Parallel journal is found inside a wrapper too.
+// New also finds a Parallel journal inside a wrapper.
 func TestWriterUnwrapsJournals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// refuse submits the entity's next write, for which there must be no room, and returns it.
+// refuse submits the entity's next write, checks that there is no room for it, and returns it.
 func (e *entity) refuse(t *testing.T, w *groupcommit.Writer) *groupcommit.Request {
 	t.Helper()
 	r := e.write("x")
@@ -38,38 +38,38 @@ func TestWriterGrantsRoomInOrder(t *testing.T) {
 		rb := b.refuse(t, w)
 		rc := c.refuse(t, w)
 		call.answer <- nil
-		call = <-calls // q1: one place
-		expect(t, "told", log.take(), []string{"blocker@0", "room a"})
+		call = <-calls // q1 frees one place
+		expect(t, "notifications", log.take(), []string{"blocker@0", "room a"})
 		late := log.entity("late")
-		late.refuse(t, w) // no request overtakes the waiting owners
+		late.refuse(t, w) // no request may overtake the waiting owners
 		if !w.Submit(ra) {
 			t.Error("no room after Room was called")
 		}
-		a.refuse(t, w) // its turn is over
+		a.refuse(t, w) // a has used its place
 		call.answer <- nil
 		call = <-calls // q2
-		expect(t, "told", log.take(), []string{"q1@0", "room b"})
+		expect(t, "notifications", log.take(), []string{"q1@0", "room b"})
 		if !w.Submit(rb) {
 			t.Error("no room after Room was called")
 		}
 		call.answer <- nil
 		call = <-calls // a
-		expect(t, "told", log.take(), []string{"q2@0", "room c"})
+		expect(t, "notifications", log.take(), []string{"q2@0", "room c"})
 		if !w.Submit(rc) {
 			t.Error("no room after Room was called")
 		}
 		call.answer <- nil
 		call = <-calls // b
-		expect(t, "told", log.take(), []string{"a@0", "room late"})
+		expect(t, "notifications", log.take(), []string{"a@0", "room late"})
 		call.answer <- nil
-		call = <-calls // c; late does not come
-		expect(t, "told", log.take(), []string{"b@0", "room a"})
+		call = <-calls // c; late does not submit
+		expect(t, "notifications", log.take(), []string{"b@0", "room a"})
 		call.answer <- nil
 	})
 }
 
 // Owners whose Room was called and that do not submit delay no other owner.
-func TestWriterPassesUnusedRoomOn(t *testing.T) {
+func TestWriterGrantsUnusedRoomToOthers(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2, 3} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
@@ -140,12 +140,12 @@ func TestWriterBoundsQueuedBytes(t *testing.T) {
 		call := <-calls
 		big, small, other := log.entity("x"), log.entity("y"), log.entity("z")
 		if !w.Submit(big.write("a payload that is larger than the queue")) {
-			t.Fatal("one request is always accepted")
+			t.Fatal("the empty queue did not accept a large request")
 		}
 		r1, r2 := small.refuse(t, w), other.refuse(t, w)
 		call.answer <- nil
 		call = <-calls
-		expect(t, "told", log.take(), []string{"b@0", "room y", "room z"})
+		expect(t, "notifications", log.take(), []string{"b@0", "room y", "room z"})
 		if !w.Submit(r1) || !w.Submit(r2) {
 			t.Error("no room")
 		}
@@ -167,21 +167,21 @@ func TestWriterGrantsFreeBytes(t *testing.T) {
 		log.entity("q").submit(t, w)
 		big := log.entity("x")
 		if w.Submit(big.write("1234567890")) {
-			t.Fatal("the queue has grown beyond its limit")
+			t.Fatal("the queue exceeds its limit")
 		}
 		for _, id := range []string{"1", "2", "3"} {
-			log.entity(id).refuse(t, w) // there is room for a small one, but not before the large one
+			log.entity(id).refuse(t, w) // a small request would fit, but must not overtake the large one
 		}
 		call.answer <- nil
 		call = <-calls // q
-		expect(t, "told", log.take(), []string{"b@0", "room x"})
+		expect(t, "notifications", log.take(), []string{"b@0", "room x"})
 		call.answer <- nil
-		synctest.Wait() // x does not come
-		expect(t, "told", log.take(), []string{"q@0", "room 1", "room 2", "room 3"})
+		synctest.Wait() // x does not submit
+		expect(t, "notifications", log.take(), []string{"q@0", "room 1", "room 2", "room 3"})
 	})
 }
 
-func TestWriterCountsBytesBothWays(t *testing.T) {
+func TestWriterFreesBytesOfSentRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedBytes: 10, MaxBatchWrites: 1})
@@ -219,7 +219,7 @@ func TestWriterKeepsThePositionOfGrantedOwners(t *testing.T) {
 		r := a.refuse(t, w)
 		call.answer <- nil
 		call = <-calls
-		expect(t, "told", log.take(), []string{"blocker@0", "room a"})
+		expect(t, "notifications", log.take(), []string{"blocker@0", "room a"})
 		log.entity("late").refuse(t, w)
 		if !w.Submit(r) {
 			t.Error("no room after Room was called")
@@ -233,7 +233,7 @@ func TestWriterKeepsThePositionOfGrantedOwners(t *testing.T) {
 }
 
 // A call of Room does not enlarge the queue, and owners that find no room keep their position.
-func TestWriterRoomIsNoReservation(t *testing.T) {
+func TestWriterRoomDoesNotReservePlaces(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{MaxQueuedWrites: 1})
@@ -246,21 +246,21 @@ func TestWriterRoomIsNoReservation(t *testing.T) {
 		ra := a.refuse(t, w)
 		call.answer <- nil
 		call = <-calls // q
-		expect(t, "told", log.take(), []string{"blocker@0", "room a"})
+		expect(t, "notifications", log.take(), []string{"blocker@0", "room a"})
 		log.entity("thief").submit(t, w) // no owner waits, and the queue is empty
 		rb := b.refuse(t, w)
 		if w.Submit(ra) {
-			t.Error("the queue has grown beyond its limit")
+			t.Error("the queue exceeds its limit")
 		}
 		call.answer <- nil
 		call = <-calls // thief
-		expect(t, "told", log.take(), []string{"q@0", "room a"})
+		expect(t, "notifications", log.take(), []string{"q@0", "room a"})
 		if !w.Submit(ra) {
 			t.Error("no room")
 		}
 		call.answer <- nil
 		call = <-calls // a
-		expect(t, "told", log.take(), []string{"thief@0", "room b"})
+		expect(t, "notifications", log.take(), []string{"thief@0", "room b"})
 		if !w.Submit(rb) {
 			t.Error("no room")
 		}

@@ -24,7 +24,7 @@ func manualWriter(t *testing.T, cfg journal.WriterConfig) (*groupcommit.Writer, 
 	return newWriter(t, &fake{append: appendFunc}, cfg), calls
 }
 
-func TestWriterSendsALoneWriteAtOnce(t *testing.T) {
+func TestWriterSendsSingleWriteImmediately(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w, calls := manualWriter(t, journal.WriterConfig{})
@@ -93,12 +93,12 @@ func TestWriterSkipsAfterAFailure(t *testing.T) {
 				a, b := log.entity("a"), log.entity("b")
 				a.submit(t, w)
 				call := <-calls
-				a.submit(t, w) // queued when the first fails
+				a.submit(t, w) // queued when the first write fails
 				b.submit(t, w)
 				call.answer <- []error{cause}
 				call = <-calls
 				expect(t, "writes after the failure", call.names(), []string{"b@0"})
-				a.submit(t, w) // submitted after it failed
+				a.submit(t, w) // submitted after the failure
 				call.answer <- nil
 				synctest.Wait()
 				expect(t, "outcomes", log.take(), []string{"a@0", "a@1", "b@0", "a@2"})
@@ -111,7 +111,7 @@ func TestWriterSkipsAfterAFailure(t *testing.T) {
 					}
 				}
 				if err := log.err("b@0"); err != nil {
-					t.Errorf("the neighbour failed: %v", err)
+					t.Errorf("the write of the other entity failed: %v", err)
 				}
 
 				w.Reset(&a.stream)
@@ -155,7 +155,8 @@ func TestWriterSkipsAfterAFailureInTheSameCall(t *testing.T) {
 	})
 }
 
-// A Reset lets later requests through, but no earlier ones: their writes have wrong numbers.
+// Reset permits later requests only. Earlier requests stay skipped, because their writes have wrong
+// numbers.
 func TestWriterResetLeavesOlderRequestsSkipped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -166,7 +167,7 @@ func TestWriterResetLeavesOlderRequestsSkipped(t *testing.T) {
 		a.submit(t, w)
 		call := <-calls
 		b.submit(t, w)
-		a.submit(t, w) // stands in the queue during Reset
+		a.submit(t, w) // in the queue during Reset
 		call.answer <- []error{errors.New("lost")}
 		call = <-calls // b
 		synctest.Wait()
@@ -217,7 +218,7 @@ func TestWriterSkipsInTheMiddleOfTheQueue(t *testing.T) {
 	})
 }
 
-// A Reset before the failure does not end the skipping that the failure begins.
+// A Reset before the failure does not permit requests after the failure.
 func TestWriterResetBeforeAFailureDoesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -241,7 +242,7 @@ func TestWriterResetBeforeAFailureDoesNothing(t *testing.T) {
 	})
 }
 
-// Payloads of a commit that is over are not kept alive.
+// The Writer does not keep the payloads of a finished commit alive.
 func TestWriterReleasesSentRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -278,7 +279,7 @@ func TestWriterResetWithoutAFailureDoesNothing(t *testing.T) {
 		a.submit(t, w)
 		synctest.Wait()
 		if err := log.err("a@2"); !errors.Is(err, journal.ErrSkipped) {
-			t.Errorf("a@2: %v, want ErrSkipped: the failure came after the Reset", err)
+			t.Errorf("a@2: %v, want ErrSkipped, because the failure is later than the Reset", err)
 		}
 	})
 }

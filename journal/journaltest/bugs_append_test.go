@@ -30,7 +30,7 @@ func before(change func(w *journal.Write)) func() bug {
 	}
 }
 
-// beforeEach does so for events.
+// beforeEach plants a bug that changes events before they are stored.
 func beforeEach(change func(e *journal.Event)) func() bug {
 	return before(func(w *journal.Write) {
 		for i := range w.Events {
@@ -43,7 +43,7 @@ func appendBugs() []planted {
 	plain := func(a appends) func() bug { return func() bug { return bug{append: a} } }
 	return []planted{
 		{
-			name:  "an error for no writes",
+			name:  "fails without writes",
 			finds: []string{"AppendNothing"},
 			plant: plain(func(ctx context.Context, j journal.Journal, writes []journal.Write) []error {
 				if len(writes) == 0 {
@@ -87,7 +87,7 @@ func appendBugs() []planted {
 			}),
 		},
 		{
-			name:  "tries the writes after a failed one",
+			name:  "stores writes after a failed write",
 			finds: []string{"AppendSkipped", "SizeOversizedPayload", "SizeOversizedWrite"},
 			plant: plain(func(ctx context.Context, j journal.Journal, writes []journal.Write) []error {
 				errs := make([]error, len(writes))
@@ -107,7 +107,7 @@ func appendBugs() []planted {
 			}),
 		},
 		{
-			name:  "forgets what is beyond a limit of the store",
+			name:  "drops writes beyond a limit of the store",
 			finds: []string{"AppendManyIDs"},
 			plant: plain(func(ctx context.Context, j journal.Journal, writes []journal.Write) []error {
 				return slots(j.Append(ctx, writes[:min(len(writes), 500)]), writes)
@@ -166,7 +166,7 @@ func appendBugs() []planted {
 			}),
 		},
 		{
-			name:  "a tag of a later event of a unit goes to the first",
+			name:  "moves a tag of a later event to the first event of a unit",
 			finds: []string{"RandomCalls"},
 			plant: before(func(w *journal.Write) {
 				if len(w.Events) == 4 && w.Expect > 20 {
@@ -175,7 +175,7 @@ func appendBugs() []planted {
 			}),
 		},
 		{
-			name:  "takes no large payloads",
+			name:  "rejects large payloads",
 			finds: []string{"SizeLargestPayload"},
 			plant: plain(func(ctx context.Context, j journal.Journal, writes []journal.Write) []error {
 				for _, w := range writes {
@@ -187,14 +187,14 @@ func appendBugs() []planted {
 			}),
 		},
 		{
-			name:  "cuts what is too large",
+			name:  "truncates large payloads",
 			finds: []string{"SizeOversizedPayload", "SizeOversizedWrite", "AppendUnitIsAtomic"},
 			plant: beforeEach(func(e *journal.Event) { e.Payload = e.Payload[:min(len(e.Payload), 1<<20)] }),
 		},
 	}
 }
 
-// fieldBugs do not store an event as it is.
+// fieldBugs returns bugs that change the fields of stored events.
 func fieldBugs() []planted {
 	return []planted{
 		{
@@ -242,17 +242,17 @@ func fieldBugs() []planted {
 			plant: beforeEach(func(e *journal.Event) { e.Time = time.UnixMicro(max(0, e.Time.UnixMicro())).UTC() }),
 		},
 		{
-			name:  "writers of one name are one",
+			name:  "ignores the suffix of writers",
 			finds: []string{"RoundTripWriter"},
 			plant: before(func(w *journal.Write) { w.Writer, _, _ = strings.Cut(w.Writer, "/") }),
 		},
 		{
-			name:  "IDs without case",
+			name:  "IDs in one case",
 			finds: []string{"IDsAreApart"},
 			plant: before(func(w *journal.Write) { w.ID = strings.ToLower(w.ID) }),
 		},
 		{
-			name:  "IDs without blanks at the end",
+			name:  "trims blanks at the end of IDs",
 			finds: []string{"IDsAreApart"},
 			plant: before(func(w *journal.Write) { w.ID = strings.TrimRight(w.ID, " ") }),
 		},
@@ -275,7 +275,7 @@ func fieldBugs() []planted {
 			},
 		},
 		{
-			name:  "any ID will do",
+			name:  "accepts any ID",
 			finds: []string{"InvalidIDs"},
 			plant: before(func(w *journal.Write) {
 				if journal.CheckID(w.ID) != nil {

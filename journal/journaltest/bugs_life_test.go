@@ -29,14 +29,14 @@ func deleteBugs() []planted {
 			plant: plain(func(context.Context, journal.Journal, string, uint64) error { return nil }),
 		},
 		{
-			name:  "deletes one too many",
+			name:  "deletes one event too many",
 			finds: []string{"TCK12Deleted", "TCK15FromLastDeleted", "TCK18FromFirstKept", "TCK22AcrossDeleted", "DeleteIdempotent"},
 			plant: plain(func(ctx context.Context, j journal.Journal, id string, to uint64) error {
 				return j.DeleteTo(ctx, id, min(to, journal.MaxSequenceNr-1)+1)
 			}),
 		},
 		{
-			name:  "a deletion takes the highest number along",
+			name:  "a deletion decreases the highest number",
 			finds: []string{"TCK14AllDeleted", "DeleteKeepsHighest", "DeleteClamped", "ReopenKeepsDeletions"},
 			plant: func() bug {
 				return bug{highest: func(ctx context.Context, j journal.Journal, id string) (uint64, error) {
@@ -61,7 +61,7 @@ func deleteBugs() []planted {
 			}),
 		},
 		{
-			name:  "a deletion reaches into the future",
+			name:  "a deletion affects later events",
 			finds: []string{"DeleteClamped", "DeleteNeverWritten"},
 			plant: func() bug {
 				var b bounds
@@ -77,7 +77,7 @@ func deleteBugs() []planted {
 			},
 		},
 		{
-			name:  "a deletion makes numbers",
+			name:  "a deletion increases the highest number",
 			finds: []string{"DeleteNeverWritten", "DeleteClamped"},
 			plant: func() bug {
 				var b bounds
@@ -116,7 +116,7 @@ func deleteBugs() []planted {
 	}
 }
 
-// bounds remembers the highest deletion of each ID.
+// bounds stores the highest deletion of each ID.
 type bounds struct {
 	mu sync.Mutex
 	of map[string]uint64
@@ -141,7 +141,7 @@ func listBugs() []planted {
 	plain := func(l lister) func() bug { return func() bug { return bug{list: l} } }
 	return []planted{
 		{
-			name:  "lists without regard to case",
+			name:  "lists in an order that ignores case",
 			finds: []string{"ListOrder"},
 			plant: plain(func(ctx context.Context, j journal.IDLister, after string) iter.Seq2[string, error] {
 				return relist(ctx, j, after, func(ids []string) []string {
@@ -151,7 +151,7 @@ func listBugs() []planted {
 			}),
 		},
 		{
-			name:  "lists from, not after",
+			name:  "lists the given ID too",
 			finds: []string{"ListAfter"},
 			plant: plain(func(ctx context.Context, j journal.IDLister, after string) iter.Seq2[string, error] {
 				return relist(ctx, j, "", func(ids []string) []string {
@@ -160,7 +160,7 @@ func listBugs() []planted {
 			}),
 		},
 		{
-			name:  "lists only what has events",
+			name:  "lists only IDs with events",
 			finds: []string{"ListOnlyWritten"},
 			plant: plain(func(ctx context.Context, j journal.IDLister, after string) iter.Seq2[string, error] {
 				return relist(ctx, j, after, func(ids []string) []string {
@@ -219,7 +219,7 @@ func relist(ctx context.Context, j journal.IDLister, after string, change func(i
 	}
 }
 
-// lifeBugs show when a journal is closed or opened again.
+// lifeBugs returns bugs that appear when a journal is closed or opened again.
 func lifeBugs() []planted {
 	survives := func(s func(id string, events []journal.Event, deleted int) ([]journal.Event, int)) func() bug {
 		return func() bug { return bug{survive: s} }
@@ -297,7 +297,7 @@ func lifeBugs() []planted {
 			}),
 		},
 		{
-			name:  "a restart brings back what was deleted",
+			name:  "a restart restores deleted events",
 			finds: []string{"ReopenKeepsDeletions", "ReopenKeepsNumbers"},
 			plant: survives(func(_ string, events []journal.Event, _ int) ([]journal.Event, int) { return events, 0 }),
 		},

@@ -40,7 +40,7 @@ func filtering(simpler func(q journal.Criteria) journal.Criteria, keep func(q jo
 	})
 }
 
-// queryBugs are about which events a query finds, and in which order.
+// queryBugs returns bugs in the selection and the order of events.
 func queryBugs() []planted {
 	return slices.Concat(orderBugs(), matchBugs(), argumentBugs())
 }
@@ -57,7 +57,7 @@ func orderBugs() []planted {
 			}),
 		},
 		{
-			name:  "another order each time",
+			name:  "a different order in each read",
 			finds: []string{"QueryOrder", "QueryResume", "QueryTogether"},
 			plant: func() bug {
 				var calls atomic.Int64
@@ -123,7 +123,7 @@ func orderBugs() []planted {
 	}
 }
 
-// swap changes the first pair of neighbours whose IDs are so, not their offsets.
+// swap exchanges the first pair of neighbors whose IDs satisfy so. The offsets keep their places.
 func swap(events []journal.Envelope, so func(a, b string) bool) {
 	for i := 1; i < len(events); i++ {
 		a, b := &events[i-1], &events[i]
@@ -135,7 +135,8 @@ func swap(events []journal.Envelope, so func(a, b string) bool) {
 	}
 }
 
-// offsets writes offsets in another way; back undoes it, or there undoes itself.
+// offsets writes offsets in another form with there, and reads that form with back. A nil back
+// means that there is its own inverse.
 func offsets(there, back func(journal.Offset) journal.Offset) func() bug {
 	if back == nil {
 		back = there
@@ -194,7 +195,7 @@ func matchBugs() []planted {
 			}),
 		},
 		{
-			name:  "an ID without a type is one",
+			name:  "takes an ID without a type as a type",
 			finds: []string{"QueryType"},
 			plant: filtering(noType, func(q journal.Criteria, e *journal.Envelope) bool {
 				name, _, _ := strings.Cut(e.ID, "|")
@@ -219,7 +220,7 @@ func matchBugs() []planted {
 			}),
 		},
 		{
-			name:  "finds by the first tags",
+			name:  "searches only the first tags",
 			finds: []string{"QueryTag"},
 			hangs: true, // waits for events that the query does not find
 			plant: filtering(noTag, func(q journal.Criteria, e *journal.Envelope) bool {
@@ -227,7 +228,7 @@ func matchBugs() []planted {
 			}),
 		},
 		{
-			name:  "a tag twice is an event twice",
+			name:  "returns an event twice for a repeated tag",
 			finds: []string{"QueryTag"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
@@ -268,7 +269,7 @@ func matchBugs() []planted {
 			}),
 		},
 		{
-			name:  "a type wins over a tag",
+			name:  "a query by type ignores the tag",
 			finds: []string{"QueryTogether"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				if q.Type != "" {
@@ -278,7 +279,7 @@ func matchBugs() []planted {
 			}),
 		},
 		{
-			name:  "a tag wins over slices",
+			name:  "a query by tag ignores the slices",
 			finds: []string{"QueryTogether"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				if q.Tag != "" {
@@ -290,11 +291,11 @@ func matchBugs() []planted {
 	}
 }
 
-// argumentBugs are about queries and offsets that make no sense.
+// argumentBugs returns bugs in the checks of queries and offsets.
 func argumentBugs() []planted {
 	return []planted{
 		{
-			name:  "an invalid query is all",
+			name:  "an invalid query selects all events",
 			finds: []string{"QueryInvalid"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				if q.Check() != nil {
@@ -304,7 +305,7 @@ func argumentBugs() []planted {
 			}),
 		},
 		{
-			name:  "an invalid query is nothing",
+			name:  "an invalid query selects no events",
 			finds: []string{"QueryInvalid"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				if q.Check() == nil {
@@ -314,7 +315,7 @@ func argumentBugs() []planted {
 			}),
 		},
 		{
-			name:  "a bad offset is the beginning",
+			name:  "reads a bad offset as the beginning",
 			finds: []string{"QueryBadOffset"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				p, err := j.Query(ctx, q, after)
@@ -325,14 +326,14 @@ func argumentBugs() []planted {
 			}),
 		},
 		{
-			name:  "white space around offsets",
+			name:  "accepts white space around offsets",
 			finds: []string{"QueryBadOffset"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				return j.Query(ctx, q, journal.Offset(strings.TrimSpace(string(after))))
 			}),
 		},
 		{
-			name:  "Await takes any offset",
+			name:  "Await accepts any offset",
 			finds: []string{"QueryBadOffset"},
 			plant: func() bug {
 				return bug{await: func(ctx context.Context, j journal.Querier, after journal.Offset) error {

@@ -34,7 +34,7 @@ func replayBugs() []planted {
 			}),
 		},
 		{
-			name:  "goes on when the loop is left",
+			name:  "continues when the loop is left",
 			finds: []string{"TCK04Count", "TCK06BoundsAndCount", "TCK08CountOne"},
 			plant: plain(func(ctx context.Context, j journal.Journal, id string, from, to uint64) events {
 				return func(yield func(journal.Event, error) bool) {
@@ -129,7 +129,7 @@ func replayBugs() []planted {
 			}),
 		},
 		{
-			name:  "goes on after an error",
+			name:  "continues after an error",
 			finds: []string{"ReplayCancelled"},
 			plant: plain(func(ctx context.Context, j journal.Journal, id string, from, to uint64) events {
 				return func(yield func(journal.Event, error) bool) {
@@ -168,7 +168,7 @@ func replayBugs() []planted {
 			}),
 		},
 		{
-			name:  "ends when something was appended meanwhile",
+			name:  "ends after a concurrent append",
 			finds: []string{"PrefixWhileAppending"},
 			plant: plain(func(ctx context.Context, j journal.Journal, id string, from, to uint64) events {
 				before, _ := j.HighestSequenceNr(ctx, id)
@@ -223,7 +223,8 @@ func replayBugs() []planted {
 	}
 }
 
-// paged replays in pages of so many events. Between two pages it asks where to go on, and whether.
+// paged replays in pages of size events. After each page, between returns the start of the next
+// page and whether to continue.
 func paged(ctx context.Context, j journal.Journal, id string, from, to uint64, size int, between func(from uint64) (uint64, bool)) events {
 	return func(yield func(journal.Event, error) bool) {
 		from := from

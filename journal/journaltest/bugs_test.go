@@ -12,11 +12,11 @@ import (
 	"github.com/refold-io/refold/journal/journaltest"
 )
 
-// planted is a bug and the checks that are there to find it.
+// planted is a bug with the checks that must find it.
 type planted struct {
 	name  string
 	finds []string
-	hangs bool // the bug shows by something that does not return
+	hangs bool // because of the bug a call does not return
 	alone bool // the bug would disturb other tests
 	plant func() bug
 }
@@ -25,7 +25,7 @@ func bugs() []planted {
 	return slices.Concat(replayBugs(), appendBugs(), fieldBugs(), writerBugs(), callBugs(), deleteBugs(), listBugs(), lifeBugs(), queryBugs(), pageBugs(), queryStateBugs(), waitBugs())
 }
 
-// TestBugs has each check fail on the bug that it is there for.
+// TestBugs checks that each planted bug is found by the checks that must find it.
 func TestBugs(t *testing.T) {
 	t.Parallel()
 	for _, b := range bugs() {
@@ -39,8 +39,8 @@ func TestBugs(t *testing.T) {
 	}
 }
 
-// TestBugsAlone does so while no other test runs: one bug leaks 1,000 goroutines for a while, and
-// another test counts them.
+// TestBugsAlone does the same while no other test runs, for bugs that would disturb other tests:
+// one bug leaks 1,000 goroutines for a while, and another test counts goroutines.
 func TestBugsAlone(t *testing.T) {
 	for _, b := range bugs() {
 		if b.alone {
@@ -65,7 +65,7 @@ func find(t *testing.T, b planted) {
 	}
 }
 
-// TestEveryCheckFindsABug has no check that could be left out.
+// TestEveryCheckFindsABug checks that each check must find at least one planted bug.
 func TestEveryCheckFindsABug(t *testing.T) {
 	t.Parallel()
 	found := make(map[string]bool)

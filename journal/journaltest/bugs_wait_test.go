@@ -13,11 +13,12 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// queryStateBugs are about events that were deleted, never stored, or stored earlier or by others.
+// queryStateBugs returns bugs with events that were deleted, not stored, stored before a restart,
+// or stored through another handle.
 func queryStateBugs() []planted {
 	return []planted{
 		{
-			name:  "finds what was deleted",
+			name:  "finds deleted events",
 			finds: []string{"QueryDeleted", "QueryReopen"},
 			plant: func() bug {
 				var b bounds
@@ -85,7 +86,7 @@ func queryStateBugs() []planted {
 			},
 		},
 		{
-			name:  "a fence hides what follows in its page",
+			name:  "a fence hides later events of its page",
 			finds: []string{"QueryFences"},
 			hangs: true,
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
@@ -99,7 +100,7 @@ func queryStateBugs() []planted {
 			}),
 		},
 		{
-			name:  "finds what was not stored",
+			name:  "finds events that were not stored",
 			finds: []string{"QueryOnlyStored"},
 			plant: func() bug {
 				var mu sync.Mutex
@@ -120,7 +121,7 @@ func queryStateBugs() []planted {
 						p, err := j.Query(ctx, q, after)
 						mu.Lock()
 						defer mu.Unlock()
-						for i := range p.Events { // where another one was
+						for i := range p.Events { // at the place of another event
 							if len(failed) > 0 && q.Matches(failed[0].ID, failed[0].Tags) {
 								p.Events[i].ID, p.Events[i].Event = failed[0].ID, failed[0].Event
 								break
@@ -140,7 +141,7 @@ func queryStateBugs() []planted {
 			},
 		},
 		{
-			name:  "each handle has an order of its own",
+			name:  "each handle has its own order",
 			finds: []string{"QueryAttached"},
 			plant: func() bug {
 				return bug{attach: func(d *double) journal.Journal {
@@ -163,7 +164,7 @@ func queryStateBugs() []planted {
 			}),
 		},
 		{
-			name:  "a query does not say why its context ended",
+			name:  "a query omits the cause of its ended context",
 			finds: []string{"QueryCancelled"},
 			plant: queries(func(ctx context.Context, j journal.Querier, q journal.Criteria, after journal.Offset) (journal.Page, error) {
 				if ctx.Err() != nil {
@@ -179,12 +180,12 @@ func nth(n int) journal.Offset { return journal.Offset(fmt.Sprintf("nth-%05d", n
 
 type awaits = func(ctx context.Context, j journal.Querier, after journal.Offset) error
 
-// waitBugs are about Await.
+// waitBugs returns bugs of Await.
 func waitBugs() []planted {
 	waits := func(a awaits) func() bug { return func() bug { return bug{await: a} } }
 	return []planted{
 		{
-			name:  "waits for the next append in any case",
+			name:  "always waits for the next append",
 			finds: []string{"AwaitThere"},
 			hangs: true,
 			plant: waits(func(ctx context.Context, j journal.Querier, _ journal.Offset) error {
@@ -255,7 +256,7 @@ func waitBugs() []planted {
 			},
 		},
 		{
-			name:  "Await does not heed its context",
+			name:  "Await ignores its context",
 			finds: []string{"AwaitCancelled"},
 			hangs: true,
 			plant: waits(func(ctx context.Context, j journal.Querier, after journal.Offset) error {
@@ -263,7 +264,7 @@ func waitBugs() []planted {
 			}),
 		},
 		{
-			name:  "Await does not say why its context ended",
+			name:  "Await omits the cause of its ended context",
 			finds: []string{"AwaitCancelled"},
 			plant: waits(func(ctx context.Context, j journal.Querier, after journal.Offset) error {
 				err := j.Await(ctx, after)
@@ -274,7 +275,7 @@ func waitBugs() []planted {
 			}),
 		},
 		{
-			name:  "Close leaves an Await alone",
+			name:  "Close does not end an Await",
 			finds: []string{"AwaitClosed"},
 			hangs: true,
 			plant: func() bug {

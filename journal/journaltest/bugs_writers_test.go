@@ -63,7 +63,7 @@ func writerBugs() []planted {
 			},
 		},
 		{
-			name:  "the loser of a race is told that it won",
+			name:  "the loser of a race is reported as stored",
 			finds: []string{"OneWinner", "CrossedCalls", "TwoIncarnations", "Linearizable"},
 			plant: func() bug {
 				return bug{append: func(ctx context.Context, j journal.Journal, writes []journal.Write) []error {
@@ -143,7 +143,7 @@ func writerBugs() []planted {
 			},
 		},
 		{
-			name:  "the late write lands after the fence",
+			name:  "a late write is stored after its fence",
 			finds: []string{"LateBehindFence"},
 			plant: func() bug {
 				var next atomic.Bool
@@ -168,7 +168,7 @@ func writerBugs() []planted {
 	}
 }
 
-// callBugs show when calls meet, or are cut short.
+// callBugs returns bugs of concurrent calls and of interrupted calls.
 func callBugs() []planted {
 	return []planted{
 		{
@@ -251,7 +251,7 @@ func callBugs() []planted {
 			},
 		},
 		{
-			name:  "wants no calls at all",
+			name:  "MaxAppends is too low",
 			finds: []string{"ParallelAppends"},
 			plant: func() bug { return bug{parallel: func() int { return 0 }} },
 		},
@@ -272,7 +272,7 @@ func callBugs() []planted {
 			},
 		},
 		{
-			name:  "a cancelled write is stored and said not to be sent",
+			name:  "a canceled write is stored and reported as not sent",
 			finds: []string{"Cancelled"},
 			plant: func() bug {
 				return bug{append: func(ctx context.Context, j journal.Journal, writes []journal.Write) []error {
@@ -283,7 +283,7 @@ func callBugs() []planted {
 			},
 		},
 		{
-			name:  "a write past its deadline is said to be stored",
+			name:  "a write after its deadline is reported as stored",
 			finds: []string{"DeadlinePassed"},
 			plant: func() bug {
 				return bug{append: func(ctx context.Context, j journal.Journal, writes []journal.Write) []error {

@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// double is a journal in memory with everything that a journal may implement and the suite can ask
-// for. It is sound as long as no bug is planted.
+// double is an in-memory journal with all optional interfaces and capabilities that the suite can
+// check. It is correct unless a bug is planted.
 type double struct {
 	*journaltest.Faulty
 	mem *handle
@@ -39,8 +39,8 @@ type bug struct {
 	await    func(ctx context.Context, j journal.Querier, after journal.Offset) error
 	// attach replaces Config.Attach.
 	attach func(d *double) journal.Journal
-	// survive changes what a restart finds of a history, and how many of its first events are
-	// deleted. With it a restart copies ID by ID.
+	// survive changes the history of an ID that a restart restores, and the number of its first
+	// events that are deleted. If survive is set, a restart copies ID by ID.
 	survive func(id string, events []journal.Event, deleted int) ([]journal.Event, int)
 	// stall replaces Config.Stall.
 	stall func(d *double) (release func())
@@ -147,7 +147,7 @@ func (d *double) restart() *double {
 		must(err)
 		highest, err := d.mem.HighestSequenceNr(ctx, id)
 		must(err)
-		events := make([]journal.Event, highest) // the deleted ones are blank
+		events := make([]journal.Event, highest) // deleted events are blank
 		for i := range events {
 			events[i].SequenceNr = uint64(i + 1)
 		}

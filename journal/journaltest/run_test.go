@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/journal/journaltest"
 )
 
-// TestSound has a journal pass that can do all that the suite may ask for.
+// TestSound runs all checks on a correct journal that has all capabilities.
 func TestSound(t *testing.T) {
 	t.Parallel()
 	journaltest.Run(t, config(func() bug { return bug{} }))

@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// BenchmarkAppend is the cost of a write of one event to one of 1,000 IDs, with its payload and all
-// that the garbage collector does about the growing history.
+// BenchmarkAppend measures a write of one event to one of 1,000 IDs, including the payload and the
+// garbage collection of the growing history.
 func BenchmarkAppend(b *testing.B) {
 	for _, batch := range []int{1, 100} {
 		b.Run(fmt.Sprintf("writes=%d", batch), func(b *testing.B) {
@@ -45,7 +45,7 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// BenchmarkReplay is the cost of an event in a replay.
+// BenchmarkReplay measures one event of a replay.
 func BenchmarkReplay(b *testing.B) {
 	for _, n := range []int{10, 10_000} {
 		b.Run(fmt.Sprintf("events=%d", n), func(b *testing.B) {

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// handle is one of several that share a store: closing it leaves the others open.
+// handle is one of several handles on a store. Closing it leaves the store open.
 type handle struct{ lease.Store }
 
 func (handle) Close() error { return nil }

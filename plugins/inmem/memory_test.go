@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// TestDeletedEventsAreFreed has a long history lose its beginning, then the rest.
+// TestDeletedEventsAreFreed deletes the beginning of a long history, then the rest.
 func TestDeletedEventsAreFreed(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
@@ -73,7 +73,7 @@ func TestCloseFreesAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !freed(p, true) {
-		t.Error("the payload is still there")
+		t.Error("the payload was not freed")
 	}
 	runtime.KeepAlive(j)
 }

@@ -30,8 +30,8 @@ func store(tb testing.TB, j *inmem.Journal, writes ...journal.Write) {
 	}
 }
 
-// TestOffsetsOfOtherJournals must not be taken for positions here: what this journal holds would be
-// missed.
+// TestOffsetsOfOtherJournals checks that offsets of other journals are rejected. A reader that
+// resumed there would miss events.
 func TestOffsetsOfOtherJournals(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
@@ -46,8 +46,8 @@ func TestOffsetsOfOtherJournals(t *testing.T) {
 	}
 }
 
-// TestDeletedEventsAreSkippedByBlocks has a reader from the beginning pass by what was deleted long ago:
-// it is no longer there to be looked at.
+// TestDeletedEventsAreSkippedByBlocks checks that a reader from the beginning does not examine
+// blocks whose events are all deleted.
 func TestDeletedEventsAreSkippedByBlocks(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
@@ -77,7 +77,7 @@ func TestDeletedEventsAreSkippedByBlocks(t *testing.T) {
 	}
 }
 
-// TestSparseEventsStay has one event left of each few hundred.
+// TestSparseEventsStay deletes all but one of every few hundred events.
 func TestSparseEventsStay(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
@@ -102,7 +102,7 @@ func TestSparseEventsStay(t *testing.T) {
 	}
 }
 
-// writes, deletions and reads wake no waiting call.
+// TestAwaitReturnsOnlyForEvents checks that failed writes, deletions and reads wake no waiting call.
 func TestAwaitReturnsOnlyForEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,17 +128,17 @@ func TestAwaitReturnsOnlyForEvents(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := woken.Load(); n != 0 {
-			t.Errorf("%d waits have ended without an event", n)
+			t.Errorf("%d calls of Await returned without an event", n)
 		}
 		store(t, j, events("b", 0, 1))
 		synctest.Wait()
 		if n := woken.Load(); n != 3 {
-			t.Errorf("an event ends %d waits, want 3", n)
+			t.Errorf("%d calls of Await returned after an event, want 3", n)
 		}
 	})
 }
 
-// BenchmarkQuery is the cost of an event that a query looks at.
+// BenchmarkQuery measures one event that a query examines.
 func BenchmarkQuery(b *testing.B) {
 	const total = 100_000
 	j := inmem.NewJournal()

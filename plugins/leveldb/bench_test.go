@@ -32,8 +32,8 @@ func benchData(n int) []byte {
 	return b
 }
 
-// BenchmarkAppend stores one event for each of 1,000 persistence IDs per call, beside the engine
-// with a batch of the same size and the same options.
+// BenchmarkAppend stores one event for each of 1,000 persistence IDs per call. It compares the
+// journal with the engine, which stores a batch of the same size with the same options.
 func BenchmarkAppend(b *testing.B) {
 	data := benchData(benchPayload)
 	b.Run("engine", func(b *testing.B) {
@@ -97,8 +97,8 @@ type benchEvent struct {
 	Data   []byte
 }
 
-// BenchmarkReplay replays 100,000 events and decodes them, beside an iterator of the engine over
-// the same payloads that decodes them too.
+// BenchmarkReplay replays 100,000 events and decodes them. It compares the journal with an iterator
+// of the engine that decodes the same payloads.
 func BenchmarkReplay(b *testing.B) {
 	data, err := msgpack.Marshal(benchEvent{Amount: 5, Note: "rent", Data: benchData(160)})
 	if err != nil {
@@ -177,8 +177,8 @@ func BenchmarkReplay(b *testing.B) {
 	})
 }
 
-// BenchmarkQuery reads 100,000 events of 1,000 persistence IDs in their order: all, those with a
-// tag that one in a hundred has, and those of one slice in four.
+// BenchmarkQuery reads 100,000 events of 1,000 persistence IDs in their order: all events, the
+// events with a tag that one event in a hundred has, and the events of a quarter of the slices.
 func BenchmarkQuery(b *testing.B) {
 	db, err := leveldb.Open(b.TempDir(), leveldb.Config{NoSync: true})
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// image is a disk whose log holds appends of one event each to one ID, and where each of them ends.
+// image is a disk with a log of appends to one ID, one event each, and the offset at which each
+// append ends.
 type image struct {
 	*disk
 	log  storage.FileDesc
@@ -31,7 +32,8 @@ type image struct {
 
 const imageID = "id"
 
-// damageConfig makes a log large enough for an image, and no larger: the engine allocates as much.
+// damageConfig returns a Config with a log that is just large enough for an image, because the
+// engine allocates the size of the log.
 func damageConfig() leveldb.Config { return leveldb.Config{}.WithLogSize(256 << 10) }
 
 func newImage(t *testing.T, sizes ...int) image {
@@ -72,8 +74,8 @@ func (im image) record(offset int) int {
 	return slices.IndexFunc(im.ends, func(end int) bool { return offset < end })
 }
 
-// contents opens a disk and returns how many of the appends are there, all of them whole, or why it
-// can't be opened or read.
+// contents opens a disk and returns the number of its appends, which must be complete, or the error
+// of opening or reading the disk.
 func contents(t *testing.T, d *disk, sizes []int, cfg leveldb.Config) (n int, err error) {
 	t.Helper()
 	db, err := leveldb.OpenStorage(d, d.syncDir, cfg)
@@ -94,7 +96,7 @@ func contents(t *testing.T, d *disk, sizes []int, cfg leveldb.Config) (n int, er
 		t.Fatalf("%d events, and the highest number is %d", n, highest)
 	}
 	if err == nil {
-		err = db.VerifyOrder(t.Context()) // it is stored together with the events
+		err = db.VerifyOrder(t.Context()) // the index is stored together with the events
 	}
 	return n, err
 }
@@ -109,7 +111,7 @@ func TestDamagedByteOfLog(t *testing.T) {
 			damaged := slices.Clone(im.data)
 			damaged[at] ^= mask
 			n, err := contents(t, im.with(im.log, damaged), sizes, damageConfig())
-			if im.record(at) == last { // nothing follows: it may be torn
+			if im.record(at) == last { // no record follows, so it may be torn
 				if err != nil || n != last {
 					t.Errorf("byte %d of the last record: %d events, %v", at, n, err)
 				}
@@ -153,7 +155,7 @@ func TestTruncatedLog(t *testing.T) {
 		for _, zeros := range zeros {
 			torn := append(slices.Clone(im.data[:size]), make([]byte, zeros)...)
 			if n, err := contents(t, im.with(im.log, torn), sizes, damageConfig()); err != nil || n != whole {
-				t.Errorf("%d bytes and %d zeros are left: %d events, not %d: %v", size, zeros, n, whole, err)
+				t.Errorf("%d bytes and %d zeros are left: %d events, want %d: %v", size, zeros, n, whole, err)
 			}
 		}
 	}
@@ -169,7 +171,7 @@ func masks(at int) []byte {
 	return all[at%3 : at%3+1]
 }
 
-// TestDamagedBlock damages a log of several blocks, here and there.
+// TestDamagedBlock damages a log of several blocks at several places.
 func TestDamagedBlock(t *testing.T) {
 	t.Parallel()
 	sizes := []int{100, 20_000, 40_000, 10, 12_000, 100_000}
@@ -330,7 +332,7 @@ func TestDamagedManifestAndTable(t *testing.T) {
 	}
 }
 
-// TestHugeFooter writes nonsense where no checksum is.
+// TestHugeFooter writes invalid footers, which no checksum covers.
 func TestHugeFooter(t *testing.T) {
 	t.Parallel()
 	sizes := []int{10, 200}
@@ -353,7 +355,7 @@ func TestHugeFooter(t *testing.T) {
 	}
 }
 
-// TestSplicedLog puts parts of a log together that are whole by themselves.
+// TestSplicedLog builds logs of parts that are intact when taken separately.
 func TestSplicedLog(t *testing.T) {
 	t.Parallel()
 	sizes := []int{100, 40_000, 50, 60}

@@ -38,7 +38,7 @@ func asLasting(tb testing.TB, j journal.Journal) lasting {
 	}
 	l, ok := j.(lasting)
 	if !ok {
-		tb.Fatalf("a %T", j)
+		tb.Fatalf("unexpected type %T", j)
 	}
 	return l
 }
@@ -70,11 +70,11 @@ func TestJournalConformance(t *testing.T) {
 	})
 }
 
-// TestCrashConformance runs the suite of journals where each reopening is a power cut, on logs that
-// are small enough to be flushed now and then. The engine has a data race when a flush fails, so
-// with the race detector the logs are so large that few are flushed. The race detector finds
-// nothing more in the checks of queries than in TestJournalConformance: they run without it, and
-// with REFOLD_SOAK.
+// TestCrashConformance runs the suite of journals with a power cut at each reopening. The logs are
+// small enough to be flushed occasionally. The engine has a data race when a flush fails, so with
+// the race detector the logs are so large that few are flushed. The checks of queries run only
+// without the race detector or with REFOLD_SOAK, because TestJournalConformance finds the same
+// races.
 func TestCrashConformance(t *testing.T) {
 	t.Parallel()
 	logSize := 64 << 10
@@ -132,7 +132,7 @@ func TestSnapshotConformance(t *testing.T) {
 		tb.Helper()
 		l, ok := s.(lastingStore)
 		if !ok {
-			tb.Fatalf("a %T", s)
+			tb.Fatalf("unexpected type %T", s)
 		}
 		return l
 	}

@@ -31,7 +31,7 @@ type disk struct {
 	locked  bool
 
 	ops      int // changes so far
-	at       int // the change that goes wrong, 0 none
+	at       int // the change that fails, 0 for none
 	mode     faultMode
 	rnd      *rand.Rand
 	off      bool
@@ -44,17 +44,17 @@ type faultMode int
 
 const (
 	faultNone   faultMode = iota
-	faultCut              // the power is cut there, and unsynced data is lost
+	faultCut              // the power is cut at that change, and unsynced data is lost
 	faultTear             // the same, but some unsynced data is kept
-	faultPrefix           // the same, but of each file a beginning of that is kept
-	faultError            // that change fails, perhaps half done, and those after it don't
+	faultPrefix           // the same, but a prefix of the unsynced data of each file is kept
+	faultError            // that change fails, possibly half done, and later changes succeed
 )
 
 type diskFile struct {
 	data   []byte
 	synced int // bytes that are on disk
-	// forgotten is set when a sync failed: the bytes it was about are taken for written by later
-	// ones and never get to the disk.
+	// forgotten is set when a sync failed: later syncs treat its bytes as written, so they never
+	// reach the disk.
 	forgotten bool
 }
 
@@ -86,7 +86,7 @@ func (d *disk) change() error {
 
 var errNoSpace = &os.PathError{Op: "write", Path: "disk", Err: errors.New("no space left on device")}
 
-// afterCut returns the disk as it is when the power is back, without faults.
+// afterCut returns the disk after the power was cut and restored, without faults.
 func (d *disk) afterCut() *disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -146,7 +146,7 @@ func (d *disk) clone() *disk {
 	return c
 }
 
-// only returns the one file of a type.
+// only returns the only file of a type.
 func (d *disk) only(tb testing.TB, kind storage.FileType) (storage.FileDesc, []byte) {
 	tb.Helper()
 	var found []storage.FileDesc
@@ -156,7 +156,7 @@ func (d *disk) only(tb testing.TB, kind storage.FileType) (storage.FileDesc, []b
 		}
 	}
 	if len(found) != 1 {
-		tb.Fatalf("%v are there", found)
+		tb.Fatalf("found the files %v, want one", found)
 	}
 	return found[0], d.files[found[0]].data
 }
@@ -169,8 +169,8 @@ func (d *disk) with(fd storage.FileDesc, data []byte) *disk {
 	return c
 }
 
-// tear returns the part of unsynced bytes that survives: a beginning of them, perhaps with zeros
-// after it, or all of them with some sectors lost.
+// tear returns the part of unsynced bytes that survives: a prefix, perhaps with zeros after it, or
+// all bytes with some sectors lost.
 func (d *disk) tear(b []byte, offset int) []byte {
 	b = bytes.Clone(b)
 	kind := d.rnd.IntN(4)
@@ -354,7 +354,7 @@ func (d *disk) failNextSync() {
 	d.loseNext = true
 }
 
-// refuseNextSync makes the next sync fail, which was about something that can be read nevertheless.
+// refuseNextSync makes the next sync fail. Its data remains readable.
 func (d *disk) refuseNextSync() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -29,7 +29,7 @@ func (c DurableConfig) WithLogSize(n int) DurableConfig {
 	return c
 }
 
-// OpenDurable opens durable data in a storage of the test's.
+// OpenDurable opens durable data in a storage that the test provides.
 func OpenDurable(id durable.ID, files storage.Storage, syncDir func() error, cfg Config) (durable.Store, error) {
 	cfg.format, cfg.tune = durableFormat(), tuneDurable(cfg.tune)
 	db, err := OpenStorage(files, syncDir, cfg)
@@ -39,23 +39,23 @@ func OpenDurable(id durable.ID, files storage.Storage, syncDir func() error, cfg
 	return newDurableStore(id, db), nil
 }
 
-// Compacted waits until a store of durable data does nothing in the background.
+// Compacted waits until a durable store has no background work.
 func Compacted(tb testing.TB, s durable.Store) {
 	tb.Helper()
 	d, ok := s.(*durableStore)
 	if !ok {
-		tb.Fatalf("a %T", s)
+		tb.Fatalf("unexpected type %T", s)
 	}
 	d.background.Wait()
 }
 
-// Tables returns how many tables the database of a store of durable data consists of. Files of
-// others are removed soon.
+// Tables returns the number of tables that the database of a durable store uses. The engine removes
+// other files soon.
 func Tables(tb testing.TB, s durable.Store) int {
 	tb.Helper()
 	d, ok := s.(*durableStore)
 	if !ok {
-		tb.Fatalf("a %T", s)
+		tb.Fatalf("unexpected type %T", s)
 	}
 	tables, err := d.db.engine.db.GetProperty("leveldb.sstables")
 	if err != nil {
@@ -67,10 +67,10 @@ func Tables(tb testing.TB, s durable.Store) int {
 // RecordKey returns the key of a durable record in the database.
 func RecordKey(key string) []byte { return recordKey(nil, key) }
 
-// EncodeRecord returns its value.
+// EncodeRecord returns the value of a durable record in the database.
 func EncodeRecord(r durable.Record) []byte { return appendRecord(nil, recordKey(nil, r.Key), r.Data) }
 
-// DecodeRecord decodes a durable record, as it is and with the checksum put right.
+// DecodeRecord decodes a durable record, once unchanged and once with a corrected checksum.
 func DecodeRecord(key, b []byte) (asIs, right durable.Record, err, rightErr error) {
 	asIs, err = decodeRecord(key, b)
 	if n := len(b) - 4; n >= 0 {
@@ -80,12 +80,12 @@ func DecodeRecord(key, b []byte) (asIs, right durable.Record, err, rightErr erro
 	return asIs, right, err, rightErr
 }
 
-// DirName and NameOfDir translate names.
+// DirName and NameOfDir convert between names and directory names.
 func DirName(name string) string { return dirName(name) }
 
 func NameOfDir(dir string) (string, bool) { return nameOfDir(dir) }
 
-// RawDurable opens the database of durable data as it is.
+// RawDurable opens the database of durable data without the durable store.
 func RawDurable(tb testing.TB, dir string) *leveldb.DB {
 	tb.Helper()
 	db, err := leveldb.OpenFile(dir, DurableOptions())

@@ -25,8 +25,9 @@ func noContext() context.Context { return context.Background() }
 // killedKeys is how many keys crashDurable writes, one after the other.
 const killedKeys = 7
 
-// killedBatch is call number n of crashDurable: three keys get the number, and of every third call
-// one is deleted. The data is long now and then, so that logs become tables.
+// killedBatch returns the records of call n of crashDurable: it writes the number to three keys,
+// and in every third call it deletes one key. Some data is long, so that logs are flushed to
+// tables.
 func killedBatch(n int) []durable.Record {
 	var batch []durable.Record
 	for i := range 3 {

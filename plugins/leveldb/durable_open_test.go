@@ -46,8 +46,8 @@ func loadDurable(t *testing.T, s durable.Store) (all []durable.Record, err error
 	return all, err
 }
 
-// wantRefused opens a store that can't be, for reading and for writing.
-func wantRefused(t *testing.T, dir string, want error, text string) {
+// wantOpenFailure checks that a store cannot be opened for reading or for writing.
+func wantOpenFailure(t *testing.T, dir string, want error, text string) {
 	t.Helper()
 	for _, readOnly := range []bool{true, false} {
 		s, err := leveldb.NewDurable(dir, leveldb.DurableConfig{ReadOnly: readOnly}).Open(t.Context(), durableID())
@@ -69,7 +69,7 @@ func setOrder(dir, name string) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(dir), 0o750), leveldb.SetOrder(dir, name))
 }
 
-// withLog makes a sound store with some records in a log, and returns the path of that.
+// withLog creates an intact store with some records in a log, and returns the path of the log.
 func withLog(at string) (log string, err error) {
 	s, err := leveldb.NewDurable(filepath.Dir(filepath.Dir(at)), leveldb.DurableConfig{}).Open(noContext(), durableID())
 	if err != nil {
@@ -85,20 +85,20 @@ func withLog(at string) (log string, err error) {
 	return strings.Join(found, ""), err
 }
 
-// Each of these is refused, by name, and stays as it is.
-func TestDurableRefuses(t *testing.T) {
+// Open rejects each of these directories with an error that names the cause, and changes nothing.
+func TestDurableOpenErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		make func(at string) error
 		want error
 		text string
 	}{
-		"a file":              {func(at string) error { return putFile(at, "garbage") }, durable.ErrForeign, "a+1"},
-		"another file inside": {func(at string) error { return putFile(filepath.Join(at, "notes.txt"), "x") }, durable.ErrForeign, "notes.txt"},
-		"a directory inside":  {func(at string) error { return putFile(filepath.Join(at, "x.log", "y"), "x") }, durable.ErrForeign, "x.log"},
-		"a journal":           {func(at string) error { return setOrder(at, "refold.leveldb/2") }, durable.ErrForeign, "refold.leveldb/2"},
-		"another program's":   {func(at string) error { return setOrder(at, "leveldb.BytewiseComparator") }, durable.ErrForeign, "leveldb.BytewiseComparator"},
-		"a later format":      {func(at string) error { return setOrder(at, "refold.leveldb.durable/2") }, durable.ErrVersion, "format 2, this version supports 1"},
+		"a file":                        {func(at string) error { return putFile(at, "garbage") }, durable.ErrForeign, "a+1"},
+		"another file inside":           {func(at string) error { return putFile(filepath.Join(at, "notes.txt"), "x") }, durable.ErrForeign, "notes.txt"},
+		"a directory inside":            {func(at string) error { return putFile(filepath.Join(at, "x.log", "y"), "x") }, durable.ErrForeign, "x.log"},
+		"a journal":                     {func(at string) error { return setOrder(at, "refold.leveldb/2") }, durable.ErrForeign, "refold.leveldb/2"},
+		"a database of another program": {func(at string) error { return setOrder(at, "leveldb.BytewiseComparator") }, durable.ErrForeign, "leveldb.BytewiseComparator"},
+		"a later format":                {func(at string) error { return setOrder(at, "refold.leveldb.durable/2") }, durable.ErrVersion, "format 2, this version supports 1"},
 		"garbage for CURRENT": {func(at string) error {
 			_, err := withLog(at)
 			return errors.Join(err, putFile(filepath.Join(at, "CURRENT"), "garbage"))
@@ -126,13 +126,13 @@ func TestDurableRefuses(t *testing.T) {
 			if err := c.make(leveldb.NewDurable(dir, leveldb.DurableConfig{}).Dir(durableID())); err != nil {
 				t.Fatal(err)
 			}
-			wantRefused(t, dir, c.want, c.text)
+			wantOpenFailure(t, dir, c.want, c.text)
 		})
 	}
 }
 
-// A record that can't be read is named, those before it are loaded.
-func TestDurableRefusesRecords(t *testing.T) {
+// The error names a record that cannot be read. The records before it are loaded.
+func TestDurableRecordErrors(t *testing.T) {
 	t.Parallel()
 	right := leveldb.EncodeRecord(durable.Record{Key: "b", Data: []byte("two")})
 	later := append([]byte{2, ^byte(2)}, right[2:]...)
@@ -144,9 +144,9 @@ func TestDurableRefusesRecords(t *testing.T) {
 	}{
 		"another version": {leveldb.RecordKey("b"), later, durable.ErrVersion, `"b": journal: written by a newer version: record version 2`},
 		"a damaged one":   {leveldb.RecordKey("b"), odd, durable.ErrCorrupt, `"b"`},
-		"another's":       {leveldb.RecordKey("bb"), right, durable.ErrCorrupt, `the record of "bb": checksum mismatch`},
-		"cut short":       {leveldb.RecordKey("b"), right[:len(right)-1], durable.ErrCorrupt, `"b"`},
-		"nothing":         {leveldb.RecordKey("b"), nil, durable.ErrCorrupt, `"b"`},
+		"of another key":  {leveldb.RecordKey("bb"), right, durable.ErrCorrupt, `the record of "bb": checksum mismatch`},
+		"truncated":       {leveldb.RecordKey("b"), right[:len(right)-1], durable.ErrCorrupt, `"b"`},
+		"empty":           {leveldb.RecordKey("b"), nil, durable.ErrCorrupt, `"b"`},
 		"too large":       {leveldb.RecordKey("b"), leveldb.EncodeRecord(durable.Record{Key: "b", Data: make([]byte, durable.MaxData+1)}), durable.ErrCorrupt, `"b"`},
 		"of another kind": {[]byte("x"), right, durable.ErrCorrupt, "malformed key 78"},
 		"of no key":       {[]byte("r"), right, durable.ErrCorrupt, "malformed key 72"},
@@ -259,19 +259,19 @@ func TestDirNames(t *testing.T) {
 	} {
 		got := leveldb.DirName(name)
 		if got != want || len(got) > 255 || strings.ToLower(got) != got {
-			t.Errorf("%q is %q, want %q", name, got, want)
+			t.Errorf("DirName(%q) = %q, want %q", name, got, want)
 		}
 		if back, ok := leveldb.NameOfDir(got); !ok || back != name {
-			t.Errorf("%q is taken for %q, %t", got, back, ok)
+			t.Errorf("NameOfDir(%q) = %q, %t", got, back, ok)
 		}
 		if other, found := seen[got]; found {
-			t.Errorf("%q and %q are both %q", name, other, got)
+			t.Errorf("%q and %q have the same directory name %q", name, other, got)
 		}
 		seen[got] = name
 	}
 	for _, dir := range []string{"", "A", "a=", "a=00", "a=8", "a=zz", "a=80=80", "a=8000", ".a", "a b", "a/b", ",", "=80"} {
 		if name, ok := leveldb.NameOfDir(dir); ok && leveldb.DirName(name) != dir {
-			t.Errorf("%q is taken for %q", dir, name)
+			t.Errorf("NameOfDir(%q) = %q, want no name", dir, name)
 		}
 	}
 }
@@ -310,7 +310,7 @@ func TestDurableInUse(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "open\n" {
 		t.Fatalf("the other process prints %q, %v", line, err)
 	}
-	wantRefused(t, dir, durable.ErrInUse, "directory is in use")
+	wantOpenFailure(t, dir, durable.ErrInUse, "directory is in use")
 	if err := errors.Join(in.Close(), other.Wait()); err != nil {
 		t.Fatal(err)
 	}
@@ -366,7 +366,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		)
 		bounded(t, len(key)+len(value), func() { _, r, _, err = leveldb.DecodeRecord(key, value) })
 		if err == nil && (r.Check() != nil || len(r.Data) == 0 || string(leveldb.RecordKey(r.Key)) != string(key)) {
-			t.Errorf("%x is taken for the record of %q, %d bytes", key, r.Key, len(r.Data))
+			t.Errorf("%x was decoded as the record of %q with %d bytes", key, r.Key, len(r.Data))
 		}
 	})
 }

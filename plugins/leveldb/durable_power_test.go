@@ -42,7 +42,7 @@ func (m durableModel) step(t *testing.T, s durable.Store, rnd *rand.Rand) error 
 	for _, r := range batch {
 		if err == nil {
 			m[r.Key] = []string{last[r.Key]}
-		} else { // one that comes before in the batch too: batches may be cut in two
+		} else { // a key that the batch already contains, because a batch may be split
 			m[r.Key] = append(m.of(r.Key), string(r.Data))
 		}
 	}
@@ -72,7 +72,7 @@ func (m durableModel) check(t *testing.T, s durable.Store) {
 	}
 	for key := range m {
 		if !slices.Contains(m.of(key), stored[key]) {
-			t.Errorf("%q is %.30q, of %d that may be, the last one %.30q", key, stored[key], len(m.of(key)), m.of(key)[len(m.of(key))-1])
+			t.Errorf("%q is %.30q, want one of %d values, of which the last is %.30q", key, stored[key], len(m.of(key)), m.of(key)[len(m.of(key))-1])
 		}
 		m[key] = []string{stored[key]}
 	}
@@ -80,7 +80,7 @@ func (m durableModel) check(t *testing.T, s durable.Store) {
 
 func tinyDurable() leveldb.Config { return small() }
 
-// durableRun drives a workload until the power goes or it is over.
+// durableRun runs a workload until the power is cut or the workload ends.
 func durableRun(t *testing.T, d *disk, m durableModel, seed uint64) {
 	t.Helper()
 	s, err := leveldb.OpenDurable(durableID(), d, d.syncDir, tinyDurable())
@@ -138,7 +138,7 @@ func TestDurablePowerCut(t *testing.T) {
 }
 
 // TestDurableFailedChange makes each change of the files fail once, half done. The store recovers,
-// and its acknowledgements hold after a power cut too.
+// and acknowledged data survives a later power cut.
 func TestDurableFailedChange(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {
@@ -188,9 +188,10 @@ func durableFailedChange(t *testing.T, at int, seed uint64) {
 	}
 }
 
-// TestDurableLoadMeetsFailure reads while the disk fails and the body of the loop makes the store
-// reopen its files. The load returns an error instead of a mixture, and does not deadlock.
-func TestDurableLoadMeetsFailure(t *testing.T) {
+// TestDurableLoadMeetsFailure makes the disk fail during a load, while the body of the loop causes
+// the store to reopen its files. The load returns an error instead of a mixture of two states, and
+// does not deadlock.
+func TestDurableLoadDuringFailure(t *testing.T) {
 	t.Parallel()
 	d := newDisk(faultNone, 0, 1)
 	s, err := leveldb.OpenDurable(durableID(), d, d.syncDir, leveldb.Config{}.WithPortion(2).WithReopenPause(1))

@@ -26,12 +26,12 @@ func asDurable(tb testing.TB, o durable.Opener) *leveldb.Durable {
 	tb.Helper()
 	d, ok := o.(*leveldb.Durable)
 	if !ok {
-		tb.Fatalf("a %T", o)
+		tb.Fatalf("unexpected type %T", o)
 	}
 	return d
 }
 
-// sizeOf returns how many tables there are in a directory, and how many bytes all files have.
+// sizeOf returns the number of tables in a directory, and the total size of its files in bytes.
 func sizeOf(tb testing.TB, dir string) (tables int, size int64) {
 	tb.Helper()
 	entries, err := os.ReadDir(dir)
@@ -41,7 +41,7 @@ func sizeOf(tb testing.TB, dir string) (tables int, size int64) {
 	for _, e := range entries {
 		info, err := e.Info()
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it was removed in the meantime
+		case errors.Is(err, fs.ErrNotExist): // removed after the directory was listed
 		case err != nil:
 			tb.Fatal(err)
 		default:
@@ -159,7 +159,8 @@ func (s *diskStore) Close() error {
 	return err
 }
 
-// smallDurable makes logs that are flushed now and then. See small about the race detector.
+// smallDurable returns a Config with logs that are flushed occasionally. See small about the race
+// detector.
 func smallDurable() leveldb.Config {
 	return leveldb.Config{}.WithReopenPause(time.Nanosecond).WithTuning(func(o *opt.Options) {
 		o.WriteBuffer, o.CompactionTableSize = 64<<10, 64<<10
@@ -169,15 +170,15 @@ func smallDurable() leveldb.Config {
 	})
 }
 
-// TestDurableCrash runs the suite where each crash is a power cut, and where disks are full at
-// times.
+// TestDurableCrash runs the suite with a power cut for each crash, and with disks that are
+// sometimes full.
 func TestDurableCrash(t *testing.T) {
 	t.Parallel()
 	asDisks := func(tb testing.TB, o durable.Opener) *diskOpener {
 		tb.Helper()
 		d, ok := o.(*diskOpener)
 		if !ok {
-			tb.Fatalf("a %T", o)
+			tb.Fatalf("unexpected type %T", o)
 		}
 		return d
 	}

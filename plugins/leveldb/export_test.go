@@ -20,7 +20,7 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// OpenStorage opens a database in a storage of the test's.
+// OpenStorage opens a database in a storage that the test provides.
 func OpenStorage(files storage.Storage, syncDir func() error, cfg Config) (*DB, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -47,8 +47,7 @@ func (c Config) WithReopenPause(d time.Duration) Config {
 	return c
 }
 
-// WithPortion returns a Config that reads so many records at once where it goes through all of
-// them.
+// WithPortion returns a Config with n records per portion, for operations that read all records.
 func (c Config) WithPortion(n int) Config {
 	c.portion = n
 	return c
@@ -68,8 +67,8 @@ func SetOrder(dir, name string) error {
 	return db.Close()
 }
 
-// MaxLooked is how much a page looks at.
-const MaxLooked = maxScanned
+// MaxScanned is the number of steps that a page scans.
+const MaxScanned = maxScanned
 
 type named struct {
 	comparer.Comparer
@@ -96,7 +95,7 @@ func (s *SnapshotStore) Damage(m snapshot.Metadata, payload bool) error {
 	return s.db.engine.db.Put(key, value, nil)
 }
 
-// CachedIDs returns how many persistence IDs the journal remembers.
+// CachedIDs returns the number of persistence IDs that the journal caches.
 func (j *Journal) CachedIDs() int {
 	c := j.db.engine.streams
 	c.mu.Lock()
@@ -107,11 +106,11 @@ func (j *Journal) CachedIDs() int {
 // DecodeEvent decodes the value of an event.
 func DecodeEvent(b []byte) (journal.Event, error) { return decodeEvent(b, new(stringPool)) }
 
-// EncodeEvent encodes it again.
+// EncodeEvent is the inverse of DecodeEvent.
 func EncodeEvent(e *journal.Event) []byte { return appendEvent(nil, e.Writer, e) }
 
-// DecodeSnapshot decodes the first record of a snapshot, with the checksum put right, and encodes
-// it again.
+// DecodeSnapshot corrects the checksum of the first record of a snapshot, decodes the record, and
+// encodes it again.
 func DecodeSnapshot(key, b []byte) (again []byte, err error) {
 	if n := len(b) - snapshotChecksum; n > 0 {
 		b = binary.BigEndian.AppendUint32(slices.Clone(b[:n]), checksum(checksum(0, key), b[:n]))
@@ -123,7 +122,7 @@ func DecodeSnapshot(key, b []byte) (again []byte, err error) {
 	return h.append(nil, key), nil
 }
 
-// DecodeSmall decodes the value of an ID and that of a deletion.
+// DecodeSmall decodes b as the value of an ID and as the value of a deletion.
 func DecodeSmall(b []byte) (number uint64, deleted [2]uint64, err error) {
 	number, err1 := decodeNumber(b)
 	d, err2 := decodeDeletion(b)
@@ -139,7 +138,7 @@ func LogRecords(b []byte) (records [][]byte, err error) {
 	return records, err
 }
 
-// CheckBatch checks a record of a log, and one of a manifest.
+// CheckBatch checks b as a record of a log and as a record of a manifest.
 func CheckBatch(b []byte) (batch, manifestErr error) {
 	_, batch = checkBatch(b, 0)
 	m := manifest{tables: make(map[int64]uint64)}
@@ -153,7 +152,8 @@ type footerReader struct{ *bytes.Reader }
 
 func (footerReader) Close() error { return nil }
 
-// MakeNewer gives an event and a snapshot with the same number the version after the latest one.
+// MakeNewer sets the version of an event and of the snapshot with the same number to one above the
+// latest version.
 func (db *DB) MakeNewer(id string, nr uint64) error {
 	e := db.engine
 	s, err := e.load(id)
@@ -173,8 +173,7 @@ func (db *DB) MakeNewer(id string, nr uint64) error {
 	return errors.Join(err, gerr, e.db.Put(key, head, nil))
 }
 
-// RawEvents returns how many records of events of an ID there are, also those that count as
-// deleted.
+// RawEvents returns the number of event records of an ID, including those of deleted events.
 func (db *DB) RawEvents(id string) (n int, err error) {
 	e := db.engine
 	s, err := e.load(id)
@@ -189,8 +188,8 @@ func (db *DB) RawEvents(id string) (n int, err error) {
 	return n, it.Error()
 }
 
-// Run is some events in order: the index in their group, the number of their persistence ID, the
-// first sequence number, and how many.
+// Run is a sequence of events of the order: the index in their group, the number of their
+// persistence ID, the first sequence number, and the number of events.
 type Run [4]uint64
 
 // DecodeRuns decodes the value of a group or of a tag.
@@ -202,7 +201,7 @@ func DecodeRuns(b []byte, tag bool) (runs []Run, err error) {
 	return runs, r.err
 }
 
-// EncodeRuns encodes them.
+// EncodeRuns is the inverse of DecodeRuns.
 func EncodeRuns(runs []Run, tag bool) []byte {
 	b := []byte{valueVersion}
 	behind := uint64(0)
@@ -220,7 +219,7 @@ func DecodeOffset(o journal.Offset) (group, index uint64, err error) {
 	return p.group, p.index, err
 }
 
-// EncodeOffset is the reverse.
+// EncodeOffset is the inverse of DecodeOffset.
 func EncodeOffset(group, index uint64) journal.Offset { return position{group, index}.offset() }
 
 // DecodeKeys decodes a key of a tag and the tags of an event, and encodes the key again if it is

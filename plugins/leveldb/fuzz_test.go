@@ -21,7 +21,7 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// bounded fails the test if f allocates much more than its input is long.
+// bounded fails the test if f allocates much more than the length of its input.
 func bounded(t *testing.T, input int, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -29,7 +29,7 @@ func bounded(t *testing.T, input int, f func()) {
 	f()
 	runtime.ReadMemStats(&after)
 	if got, limit := after.TotalAlloc-before.TotalAlloc, uint64(64*input+1<<20); got > limit {
-		t.Errorf("%d bytes of input allocate %d", input, got)
+		t.Errorf("an input of %d bytes allocates %d bytes", input, got)
 	}
 }
 
@@ -59,7 +59,7 @@ func FuzzDecodeEvent(f *testing.F) {
 			e.Metadata = nil
 		}
 		if err != nil || !reflect.DeepEqual(again, e) {
-			t.Errorf("%+v becomes %+v, %v", e, again, err)
+			t.Errorf("%+v is encoded and decoded as %+v, %v", e, again, err)
 		}
 	})
 }
@@ -71,7 +71,7 @@ func FuzzDecodeSnapshot(f *testing.F) {
 		bounded(t, len(b)+len(key), func() {
 			again, err := leveldb.DecodeSnapshot(key, b)
 			if err == nil && !bytes.Equal(again[:len(again)-4], b[:len(b)-4]) {
-				t.Errorf("%x becomes %x", b, again)
+				t.Errorf("%x is decoded and encoded as %x", b, again)
 			}
 		})
 	})
@@ -84,7 +84,7 @@ func FuzzDecodeSmall(f *testing.F) {
 		bounded(t, len(b), func() {
 			number, deleted, err := leveldb.DecodeSmall(b)
 			if number > 1<<56 || deleted[1] > deleted[0] || err == nil {
-				t.Errorf("%x is %d and %v, %v", b, number, deleted, err) // it can't be both
+				t.Errorf("%x is %d and %v, %v", b, number, deleted, err) // b cannot be both
 			}
 		})
 	})
@@ -160,7 +160,7 @@ func logOf(tb testing.TB, lengths ...int) []byte {
 	return b.Bytes()
 }
 
-// checkLog spoils a log at one place and holds the check against the engine.
+// checkLog damages a log at one place and compares the check with the engine.
 func checkLog(t *testing.T, b []byte, at uint32, mask byte, zeros uint16) {
 	t.Helper()
 	b = slices.Clone(b)
@@ -178,12 +178,12 @@ func checkLog(t *testing.T, b []byte, at uint32, mask byte, zeros uint16) {
 		return
 	}
 	if want := engineRecords(t, b); !slices.EqualFunc(got, want, bytes.Equal) {
-		t.Errorf("%d records, the engine reads %d", len(got), len(want))
+		t.Errorf("the check reads %d records, the engine %d", len(got), len(want))
 	}
 }
 
-// FuzzBatch holds the check of a batch against the engine, and looks for panics in that of a record
-// of a manifest.
+// FuzzBatch compares the check of a batch with the engine, and searches for panics in the check of
+// a manifest record.
 func FuzzBatch(f *testing.F) {
 	var batch engine.Batch
 	batch.Put([]byte("key"), []byte("value"))
@@ -202,15 +202,15 @@ func FuzzBatch(f *testing.F) {
 		var again engine.Batch
 		lerr := load(&again, b)
 		if err == nil && (lerr != nil || again.Len() != int(count)) {
-			t.Errorf("%x passes as a batch of %d: %v", b, count, lerr)
+			t.Errorf("the check accepts %x as a batch of %d, the engine returns %v", b, count, lerr)
 		}
 		if err != nil && lerr == nil && again.Len() == int(count) && bytes.Equal(dump(&again), b) {
-			t.Errorf("%x does not pass: %v", b, err)
+			t.Errorf("the check rejects %x: %v", b, err)
 		}
 	})
 }
 
-// load has the engine decode a batch, which it may do by panicking.
+// load decodes a batch with the engine and returns a panic of the engine as an error.
 func load(into *engine.Batch, b []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -220,7 +220,7 @@ func load(into *engine.Batch, b []byte) (err error) {
 	return into.Load(b)
 }
 
-// dump encodes a batch again, in the one way in which the engine writes it.
+// dump encodes a batch in the only form that the engine writes.
 func dump(b *engine.Batch) []byte {
 	var again engine.Batch
 	if err := b.Replay(&again); err != nil {
@@ -277,12 +277,12 @@ func FuzzOffset(f *testing.F) {
 				return
 			}
 			if again := leveldb.EncodeOffset(group, index); string(again) != o || len(o) > 64 {
-				t.Errorf("%q becomes %q", o, again)
+				t.Errorf("%q is decoded and encoded as %q", o, again)
 			}
 			places[i] = [2]uint64{group, index}
 		}
 		if got, want := journal.Offset(a).Compare(journal.Offset(b)), slices.Compare(places[0][:], places[1][:]); got != want {
-			t.Errorf("%q and %q compare as %d, not %d", a, b, got, want)
+			t.Errorf("%q compared with %q is %d, want %d", a, b, got, want)
 		}
 	})
 }
@@ -295,8 +295,8 @@ func FuzzIndexKeys(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		bounded(t, len(b), func() {
 			for _, again := range leveldb.DecodeKeys(b) {
-				if n := len(b) - len(again); n < 0 || b[0] == 'w' && !bytes.Equal(again, b) { // a varint may be longer than it has to be
-					t.Errorf("%x becomes %x", b, again)
+				if n := len(b) - len(again); n < 0 || b[0] == 'w' && !bytes.Equal(again, b) { // a varint may be longer than necessary
+					t.Errorf("%x is decoded and encoded as %x", b, again)
 				}
 			}
 		})

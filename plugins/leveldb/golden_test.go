@@ -51,7 +51,7 @@ func goldenSnapshot() snapshot.Snapshot {
 }
 
 // The golden files have a line for each record: key and value in hexadecimal. They are never
-// changed; a new version of the format adds some.
+// changed; a new version of the format adds new files.
 const goldenV2 = "testdata/v2/records.golden"
 
 func readGolden(t *testing.T, name string) string {
@@ -137,7 +137,7 @@ func TestReadsGolden(t *testing.T) {
 	if got, err := db.TestSnapshots().Load(t.Context(), "account|42", snapshot.Latest()); err != nil || !reflect.DeepEqual(got, goldenSnapshot()) {
 		t.Errorf("snapshot: %+v, %v", got, err)
 	}
-	mustAppend(t, db.TestJournal(), write("new", 0, 1), write("b", 2, 1)) // with a number that is free
+	mustAppend(t, db.TestJournal(), write("new", 0, 1), write("b", 2, 1)) // with an unused number
 	if got := numbers(t, db.TestJournal(), "new", 0, 9); len(got) != 1 {
 		t.Errorf("new: %v", got)
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// TestDamagedIndex changes records of the index. The check finds each of them, and a query that
-// comes upon it fails rather than pass anything over.
+// TestDamagedIndex changes records of the index. VerifyOrder detects each change. A query that
+// reads a changed record fails and does not skip events.
 func TestDamagedIndex(t *testing.T) {
 	t.Parallel()
-	const unseen = "queries can't know"
+	const unseen = "not detected by queries"
 	runs := func(tag bool, runs ...leveldb.Run) []byte { return leveldb.EncodeRuns(runs, tag) }
 	newer := []byte{2, 1, 1, 1}
 	for subject, c := range map[string]struct {
@@ -30,20 +30,20 @@ func TestDamagedIndex(t *testing.T) {
 		"a newer name":        {leveldb.NameKey(1), []byte{2, 'a'}, "newer", "newer"},
 		"no event":            {leveldb.EventKey(1, 2), nil, "corrupt", ""},
 		"a damaged event":     {leveldb.EventKey(1, 2), []byte{1}, "corrupt", ""},
-		"an event too much":   {leveldb.EventKey(2, 9), leveldb.EncodeEvent(&journal.Event{Manifest: "m"}), unseen, unseen},
+		"an extra event":      {leveldb.EventKey(2, 9), leveldb.EncodeEvent(&journal.Event{Manifest: "m"}), unseen, unseen},
 		"another event":       {leveldb.EventKey(1, 1), leveldb.EncodeEvent(&journal.Event{Manifest: "m"}), unseen, "corrupt"},
 		"a fence":             {leveldb.EventKey(1, 1), leveldb.EncodeEvent(&journal.Event{Tags: []string{"red"}}), "corrupt", "corrupt"},
 		"an empty group":      {leveldb.GroupKey(1), []byte{1}, "corrupt", ""},
 		"an empty value":      {leveldb.GroupKey(1), nil, unseen, ""},
-		"a group cut short":   {leveldb.GroupKey(1), []byte{1, 1, 1}, "corrupt", ""},
+		"a truncated group":   {leveldb.GroupKey(1), []byte{1, 1, 1}, "corrupt", ""},
 		"a newer group":       {leveldb.GroupKey(1), newer, "newer", ""},
 		"an event twice":      {leveldb.GroupKey(1), runs(false, leveldb.Run{0, 1, 1, 3}, leveldb.Run{3, 1, 3, 1}, leveldb.Run{4, 2, 1, 1}), unseen, ""},
-		"an event that isn't": {leveldb.GroupKey(1), runs(false, leveldb.Run{0, 1, 1, 5}, leveldb.Run{5, 2, 1, 1}), "corrupt", ""},
-		"an ID that isn't":    {leveldb.GroupKey(1), runs(false, leveldb.Run{0, 7, 1, 1}), "corrupt", ""},
+		"a missing event":     {leveldb.GroupKey(1), runs(false, leveldb.Run{0, 1, 1, 5}, leveldb.Run{5, 2, 1, 1}), "corrupt", ""},
+		"a missing ID":        {leveldb.GroupKey(1), runs(false, leveldb.Run{0, 7, 1, 1}), "corrupt", ""},
 		"another order":       {leveldb.GroupKey(1), runs(false, leveldb.Run{0, 1, 2, 2}, leveldb.Run{2, 1, 1, 1}, leveldb.Run{3, 2, 1, 1}), unseen, ""},
 		"no tag":              {leveldb.TagKey("red", 1), nil, "", unseen},
 		"another place":       {leveldb.TagKey("red", 1), runs(true, leveldb.Run{0, 1, 1, 1}, leveldb.Run{3, 1, 3, 1}), "", unseen},
-		"a tag that it lacks": {leveldb.TagKey("red", 1), runs(true, leveldb.Run{0, 1, 1, 3}), "", "corrupt"},
+		"a tag of no event":   {leveldb.TagKey("red", 1), runs(true, leveldb.Run{0, 1, 1, 3}), "", "corrupt"},
 		"another tag":         {leveldb.TagKey("blue", 1), runs(true, leveldb.Run{0, 1, 1, 1}), "", ""},
 		"a newer tag":         {leveldb.TagKey("red", 1), newer, "", "newer"},
 		"a damaged tag":       {leveldb.TagKey("red", 1), []byte{1, 0xff}, "", "corrupt"},
@@ -70,7 +70,7 @@ func TestDamagedIndex(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := db.VerifyOrder(t.Context()); !errors.Is(err, journal.ErrCorrupt) && !errors.Is(err, journal.ErrNewerVersion) {
-				t.Errorf("the check: %v", err)
+				t.Errorf("VerifyOrder: %v", err)
 			}
 			for _, q := range []struct {
 				query journal.Criteria

@@ -121,7 +121,7 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// TestCacheEviction keeps far fewer IDs in memory than are in use.
+// TestCacheEviction uses more IDs than the journal caches.
 func TestCacheEviction(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{CachedIDs: 3, NoSync: true})
@@ -135,7 +135,7 @@ func TestCacheEviction(t *testing.T) {
 			}
 			mustAppend(t, j, write(id, round, 1))
 			if n := j.CachedIDs(); n < 1 || n > 3 {
-				t.Fatalf("%d IDs are in memory", n)
+				t.Fatalf("%d IDs are cached", n)
 			}
 		}
 	}
@@ -143,12 +143,12 @@ func TestCacheEviction(t *testing.T) {
 	for i := range ids {
 		all = append(all, write(fmt.Sprintf("id-%d", i), 5, 1))
 	}
-	for i := range ids { // one call with more IDs than are kept, twice each
+	for i := range ids { // one call with more IDs than are cached, twice each
 		all = append(all, write(fmt.Sprintf("id-%d", i), 6, 1))
 	}
 	mustAppend(t, j, all...)
 	if n := j.CachedIDs(); n != 3 {
-		t.Errorf("%d IDs are in memory", n)
+		t.Errorf("%d IDs are cached", n)
 	}
 	for i := range ids {
 		if got := numbers(t, j, fmt.Sprintf("id-%d", i), 1, 99); len(got) != 7 || got[6] != 7 {
@@ -157,7 +157,7 @@ func TestCacheEviction(t *testing.T) {
 	}
 }
 
-// countdown is a context that ends when it has been looked at so many times.
+// countdown is a context that ends after a number of calls of Err.
 type countdown struct {
 	context.Context //nolint:containedctx // it is a context
 	left            int
@@ -180,7 +180,7 @@ func TestInterruptedDeletion(t *testing.T) {
 	for pages := 2; pages >= 1; pages-- {
 		err := db.TestJournal().DeleteTo(&countdown{t.Context(), 1}, "a", events-1)
 		if err == nil {
-			t.Fatal("the deletion was not cut short")
+			t.Fatal("the deletion was not interrupted")
 		}
 		for range 2 {
 			if got := numbers(t, db.TestJournal(), "a", 0, events); len(got) != 1 || got[0] != events {
@@ -265,7 +265,7 @@ func tableBytes(t *testing.T, dir string) (total int64) {
 	return total
 }
 
-// TestNewerRecords finds records that a newer version wrote.
+// TestNewerRecords reads records that a newer version wrote.
 func TestNewerRecords(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{})

@@ -92,7 +92,7 @@ func eventWrite(id string, expect uint64, n int) journal.Write {
 	return w
 }
 
-// step does the next thing of a workload and records its outcome. It returns the error of a call
+// step makes the next call of a workload and records its outcome. It returns the error of a call
 // whose outcome is unknown.
 func (m *model) step(ctx context.Context, db *leveldb.DB, rnd *rand.Rand) error {
 	id := fmt.Sprintf("id-%d", rnd.IntN(6))
@@ -186,7 +186,7 @@ func (m *model) check(tb testing.TB, db *leveldb.DB) {
 			tb.Fatal(err)
 		}
 		if highest != h.highest && highest != h.maybeHighest {
-			tb.Errorf("%s: the highest number is %d, not %d or perhaps %d", id, highest, h.highest, h.maybeHighest)
+			tb.Errorf("%s: the highest number is %d, want %d, or up to %d", id, highest, h.highest, h.maybeHighest)
 		}
 		first, last := uint64(0), uint64(0)
 		for e, err := range j.Replay(tb.Context(), id, 1, journal.MaxSequenceNr) {
@@ -200,7 +200,7 @@ func (m *model) check(tb testing.TB, db *leveldb.DB) {
 				live[fmt.Sprintf("%s %d", id, e.SequenceNr)] = e.Tags
 			}
 			if last++; e.SequenceNr != last || !bytes.Equal(e.Payload, payload(id, e.SequenceNr)) {
-				tb.Errorf("%s: event %d where %d was due, with %d bytes", id, e.SequenceNr, last, len(e.Payload))
+				tb.Errorf("%s: got event %d, want event %d; the payload has %d bytes", id, e.SequenceNr, last, len(e.Payload))
 			}
 		}
 		deleted := highest
@@ -208,7 +208,7 @@ func (m *model) check(tb testing.TB, db *leveldb.DB) {
 			deleted = first - 1
 		}
 		if deleted != h.deleted && deleted != h.maybeDeleted || first != 0 && last != highest {
-			tb.Errorf("%s: events %d to %d are there, up to %d or perhaps %d were deleted, the highest is %d", id, first, last, h.deleted, h.maybeDeleted, highest)
+			tb.Errorf("%s: events %d to %d are stored, after deletions up to %d, or perhaps %d; the highest number is %d", id, first, last, h.deleted, h.maybeDeleted, highest)
 		}
 		h.highest, h.maybeHighest, h.deleted, h.maybeDeleted = highest, highest, deleted, deleted
 	}
@@ -217,7 +217,7 @@ func (m *model) check(tb testing.TB, db *leveldb.DB) {
 			tb.Fatal(err)
 		}
 		if h := m.streams[id]; h == nil || h.highest == 0 {
-			tb.Errorf("%q is listed", id)
+			tb.Errorf("PersistenceIDs lists %q, which has no events", id)
 		}
 	}
 	m.checkOrder(tb, db, live)
@@ -234,7 +234,7 @@ func (m *model) checkOrder(tb testing.TB, db *leveldb.DB, live map[string][]stri
 	still := slices.DeleteFunc(m.order, func(e journal.Envelope) bool { _, ok := live[nameOf(e)]; return !ok })
 	for i, e := range still {
 		if i >= len(now) || nameOf(now[i]) != nameOf(e) || now[i].Offset != e.Offset {
-			tb.Fatalf("event %d in order was %s at %s, now there are %q", i, nameOf(e), e.Offset, names(now))
+			tb.Fatalf("event %d of the order was %s at %s; the order is now %q", i, nameOf(e), e.Offset, names(now))
 		}
 	}
 	m.order = now
@@ -242,17 +242,17 @@ func (m *model) checkOrder(tb testing.TB, db *leveldb.DB, live map[string][]stri
 	for _, e := range now {
 		tags, ok := live[nameOf(e)]
 		if !ok || !slices.Equal(tags, e.Tags) || !bytes.Equal(e.Payload, payload(e.ID, e.SequenceNr)) {
-			tb.Errorf("%s in order is %v with tags %q, not %q", nameOf(e), ok, e.Tags, tags)
+			tb.Errorf("%s in order is %v with tags %q, want %q", nameOf(e), ok, e.Tags, tags)
 		}
 		if slices.Contains(tags, "third") {
 			tagged = append(tagged, nameOf(e))
 		}
 	}
 	if len(now) != len(live) {
-		tb.Errorf("%d events are in order, there are %d", len(now), len(live))
+		tb.Errorf("the order has %d events, want %d", len(now), len(live))
 	}
 	if got := names(readAll(tb, db.TestJournal(), journal.Criteria{Tag: "third"})); !slices.Equal(got, tagged) {
-		tb.Errorf("tagged are %q, not %q", got, tagged)
+		tb.Errorf("events with the tag: %q, want %q", got, tagged)
 	}
 }
 

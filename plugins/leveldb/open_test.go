@@ -227,7 +227,7 @@ func TestForeignDatabase(t *testing.T) {
 	wantOpenError(t, dir, leveldb.Config{}, leveldb.ErrForeign)
 	wantOpenError(t, dir, leveldb.Config{ReadOnly: true}, leveldb.ErrForeign)
 	if after := tree(t, dir); !maps.Equal(before, after) {
-		t.Errorf("it was changed: %v, %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+		t.Errorf("the directory was changed: %v, %v", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
 	}
 }
 
@@ -303,7 +303,7 @@ func TestClose(t *testing.T) {
 	db := mustOpen(t, dir, leveldb.Config{})
 	j, s := db.TestJournal(), db.TestSnapshots()
 	if j != db.TestJournal() || s != db.TestSnapshots() {
-		t.Error("another handle each time")
+		t.Error("Journal or Snapshots returned another handle")
 	}
 	mustAppend(t, j, write("a", 0, 1))
 	for range 2 {

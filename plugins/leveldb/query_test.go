@@ -88,7 +88,7 @@ func TestQuery(t *testing.T) {
 	db := mustOpen(t, t.TempDir(), leveldb.Config{})
 	j := db.TestJournal()
 	if end, err := j.End(t.Context()); err != nil || end != "" {
-		t.Errorf("the end of nothing: %q, %v", end, err)
+		t.Errorf("the end of an empty journal: %q, %v", end, err)
 	}
 	wantOrder(t, db)
 	red, both := []string{"red"}, []string{"red", "blue", "red", ""}
@@ -132,7 +132,7 @@ func TestQuery(t *testing.T) {
 		}
 		end, err := j.End(t.Context())
 		if p := page(t, j, c.q, ""); err != nil || p.More || p.Next != end {
-			t.Errorf("%+v: the page ends at %q, not at %q, %v", c.q, p.Next, end, err)
+			t.Errorf("%+v: the page ends at %q, want %q, %v", c.q, p.Next, end, err)
 		}
 		if got := read(t, j, c.q, end); got != nil {
 			t.Errorf("%+v: %q is after the end", c.q, names(got))
@@ -140,7 +140,7 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestQueryYieldsEvents gets each event as a replay does.
+// TestQueryYieldsEvents compares each event of a query with the event of a replay.
 func TestQueryYieldsEvents(t *testing.T) {
 	t.Parallel()
 	j := mustOpen(t, t.TempDir(), leveldb.Config{}).TestJournal()
@@ -195,7 +195,7 @@ func TestQueryLimits(t *testing.T) {
 	}
 }
 
-// TestQueryScanLimit passes many events that do not match.
+// TestQueryScanLimit skips many events that do not match.
 func TestQueryScanLimit(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true})
@@ -216,11 +216,11 @@ func TestQueryScanLimit(t *testing.T) {
 		for after, more := journal.Offset(""), true; more; pages++ {
 			p := page(t, j, q, after)
 			if p.Next == after {
-				t.Fatalf("%s: %q leads nowhere", subject, after)
+				t.Fatalf("%s: the page after %q does not advance", subject, after)
 			}
 			all, after, more = append(all, p.Events...), p.Next, p.More
 		}
-		if got := names(all); !slices.Equal(got, want) || pages < ids*rounds/leveldb.MaxLooked || pages > 2+ids*rounds/leveldb.MaxLooked {
+		if got := names(all); !slices.Equal(got, want) || pages < ids*rounds/leveldb.MaxScanned || pages > 2+ids*rounds/leveldb.MaxScanned {
 			t.Errorf("%s: %q in %d pages", subject, got, pages)
 		}
 	}
@@ -242,7 +242,7 @@ func TestQueryScanLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p := page(t, j, journal.Criteria{}, ""); len(p.Events) != 1 || p.More || p.Next != before {
-		t.Errorf("after the deleted ones were swept: %d events, more %v, up to %q", len(p.Events), p.More, p.Next)
+		t.Errorf("after the sweep of the deleted events: %d events, more %v, up to %q", len(p.Events), p.More, p.Next)
 	}
 	wantOrder(t, db, "one|1 1")
 }
@@ -282,14 +282,14 @@ func TestQueryDeleted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No position is given away again, though nothing is left.
+	// Positions are not used again, although no event is left.
 	if err := errors.Join(db.Compact(t.Context()), db.Close()); err != nil {
 		t.Fatal(err)
 	}
 	db = mustOpen(t, dir, leveldb.Config{})
 	j = db.TestJournal()
 	if again, err := j.End(t.Context()); err != nil || again != end {
-		t.Errorf("the end is %q, it was %q, %v", again, end, err)
+		t.Errorf("the end is %q, want %q; %v", again, end, err)
 	}
 	mustAppend(t, j, write("a", 4, 1))
 	if got := names(read(t, j, journal.Criteria{}, end)); !slices.Equal(got, []string{"a 5"}) {
@@ -360,10 +360,10 @@ func TestAwait(t *testing.T) {
 	if errs := j.Append(t.Context(), []journal.Write{write("a", 7, 1)}); errs == nil {
 		t.Error("stored")
 	}
-	mustAppend(t, j, journal.Write{ID: "a", Expect: 1, Events: []journal.Event{{SequenceNr: 2}}}) // a fence is no news
+	mustAppend(t, j, journal.Write{ID: "a", Expect: 1, Events: []journal.Event{{SequenceNr: 2}}}) // a fence wakes no reader
 	select {
 	case err = <-waiting[0]:
-		t.Errorf("woken for nothing: %v", err)
+		t.Errorf("Await returned without an event: %v", err)
 	default:
 	}
 	mustAppend(t, j, write("b", 0, 1))
@@ -387,7 +387,7 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestAwaitUnknownOutcome wakes a reader of an event that was stored although its append failed.
+// TestAwaitUnknownOutcome wakes a reader for an event that was stored although its append failed.
 func TestAwaitUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	d := newDisk(faultNone, 0, 1)
@@ -411,8 +411,8 @@ func TestAwaitUnknownOutcome(t *testing.T) {
 	}
 }
 
-// TestQueryWhileWriting reads on and on beside appends and deletions: each event of each ID comes
-// once and in order.
+// TestQueryWhileWriting reads continuously during appends and deletions. The reader receives each
+// event of each ID once and in order.
 func TestQueryWhileWriting(t *testing.T) {
 	t.Parallel()
 	db := mustOpen(t, t.TempDir(), leveldb.Config{NoSync: true, CachedIDs: 3})
@@ -461,7 +461,7 @@ func TestQueryWhileWriting(t *testing.T) {
 	}
 }
 
-// TestReadOnlyQueries answers the operator.
+// TestReadOnlyQueries queries a database that is open for reading only.
 func TestReadOnlyQueries(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

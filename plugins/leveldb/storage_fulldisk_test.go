@@ -172,7 +172,7 @@ func TestNoSync(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Error(err)
 	}
-	for subject, d := range map[string]*disk{"the process died": lost, "it was closed, and the power was cut": d.afterCut()} {
+	for subject, d := range map[string]*disk{"the process died": lost, "closed before a power cut": d.afterCut()} {
 		db, err := leveldb.OpenStorage(d, d.syncDir, cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -17,12 +17,12 @@ import (
 	"github.com/refold-io/refold/plugins/leveldb"
 )
 
-// small makes a workload of a few calls flush and compact.
+// small returns a Config with which a few calls cause flushes and compactions.
 //
-// The engine takes an error of a compaction to a writer that waits for it and acknowledges the
-// compaction to the same writer later, on a channel that is closed, and recovers from that. The
-// race detector does not like it. So with the detector on there are no compactions but flushes, and
-// those are not repeated at once.
+// The engine delivers the error of a compaction to the writer that waits for it. Later it
+// acknowledges the compaction to the same writer, on a closed channel, and recovers from the panic.
+// The race detector reports this as a race. With the race detector there are therefore flushes but
+// no compactions, and failed flushes are not repeated immediately.
 func small() leveldb.Config {
 	return leveldb.Config{}.WithReopenPause(time.Nanosecond).WithTuning(func(o *opt.Options) {
 		o.WriteBuffer, o.CompactionTableSize = 8<<10, 8<<10
@@ -49,7 +49,7 @@ func stride() int {
 	return 7
 }
 
-// run drives a workload until the power goes or it is over.
+// run runs a workload until the power is cut or the workload ends.
 func run(t *testing.T, d *disk, m *model, seed uint64) {
 	t.Helper()
 	db, err := leveldb.OpenStorage(d, d.syncDir, small())
@@ -71,7 +71,7 @@ func run(t *testing.T, d *disk, m *model, seed uint64) {
 	}
 }
 
-// changes returns how many changes the workload makes.
+// changes returns the number of file changes of the workload.
 func changes(t *testing.T, seed uint64) int {
 	t.Helper()
 	d := newDisk(faultNone, 0, seed)
@@ -118,7 +118,7 @@ func powerCut(t *testing.T, mode faultMode, at int, seed uint64) {
 	}
 }
 
-// TestPowerCutWithoutSync loses appends in the end of the history only.
+// TestPowerCutWithoutSync checks that a power cut loses only the last appends of a history.
 func TestPowerCutWithoutSync(t *testing.T) {
 	t.Parallel()
 	cfg := small()
@@ -155,7 +155,7 @@ func TestPowerCutWithoutSync(t *testing.T) {
 }
 
 // TestFailedChange makes each change of the files fail once, half done. The journal recovers, and
-// its acknowledgements hold after a power cut too.
+// acknowledged data survives a later power cut.
 func TestFailedChange(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(2) {

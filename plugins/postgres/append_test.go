@@ -79,7 +79,7 @@ func TestConflictInTheMiddle(t *testing.T) {
 		}
 	}
 	if errs[0] != nil || errs[3] != nil || !errors.Is(errs[2], journal.ErrSkipped) {
-		t.Errorf("the neighbours: %v, %v; after the conflict: %v", errs[0], errs[3], errs[2])
+		t.Errorf("the other IDs: %v, %v; after the conflict: %v", errs[0], errs[3], errs[2])
 	}
 	for id, want := range map[string]uint64{"a": 1, "b": 3, "c": 3, "d": 1} {
 		if got, err := j.HighestSequenceNr(t.Context(), id); got != want || err != nil {
@@ -90,7 +90,7 @@ func TestConflictInTheMiddle(t *testing.T) {
 
 // A deletion waits for an append that checked the ID before the deletion, and that would store a
 // number a second time.
-func TestDeletionOutlivesOlderAppends(t *testing.T) {
+func TestDeletionWaitsForOlderAppends(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	j := openStore(t, dsn, postgres.Config{MaxConns: 2}).TestJournal()
@@ -101,7 +101,7 @@ func TestDeletionOutlivesOlderAppends(t *testing.T) {
 	store(t, j, eventsOf("a", 5, 2))
 	deleted := make(chan error, 1)
 	go func() { deleted <- deleter.DeleteTo(context.WithoutCancel(t.Context()), "a", 6) }()
-	until(t, "the deletion to wait, or to go on", func() bool {
+	until(t, "the deletion to wait or to continue", func() bool {
 		var query string
 		err := g.admin.QueryRow(t.Context(), "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'deleter'").Scan(&query)
 		return err == nil && (strings.Contains(query, "pg_locks") || strings.Contains(query, "gone") && len(deleted) > 0)
@@ -128,7 +128,7 @@ func TestDeletionOutlivesOlderAppends(t *testing.T) {
 		left = append(left, e.SequenceNr)
 	}
 	if !slices.Equal(left, []uint64{7}) {
-		t.Errorf("left: %v", left)
+		t.Errorf("remaining events: %v", left)
 	}
 	refuses := func() {
 		t.Helper()
@@ -144,13 +144,13 @@ func TestDeletionOutlivesOlderAppends(t *testing.T) {
 	if err := deleter.DeleteTo(t.Context(), "a", journal.MaxSequenceNr); err != nil {
 		t.Fatal(err)
 	}
-	refuses() // though no event is left
+	refuses() // although no event is left
 	store(t, j, eventsOf("a", 7, 1))
 }
 
 // An error that the server reports for an append is certain. If the connection ends instead, the
 // outcome is unknown.
-func TestAppendGivenUpByTheServer(t *testing.T) {
+func TestAppendAbortedByServer(t *testing.T) {
 	t.Parallel()
 	for function, sure := range map[string]bool{"pg_cancel_backend": true, "pg_terminate_backend": false} {
 		for n := 1; n <= 2; n++ {
@@ -166,7 +166,7 @@ func TestAppendGivenUpByTheServer(t *testing.T) {
 					t.Errorf("append: %v, want a certain error", err)
 				}
 				g.open(t)
-				store(t, j, eventsOf("a", 0, 1)) // neither of them has stored anything
+				store(t, j, eventsOf("a", 0, 1)) // neither append has stored an event
 			})
 		}
 	}

@@ -53,8 +53,8 @@ func listening(t *testing.T, dsn string, count int, except ...int32) []int32 {
 	}
 }
 
-// TestAwait has a reader that waits for events of another process, the second time after the loss
-// of its connection.
+// TestAwait runs a reader that waits for events of another process. For the second event the reader
+// has lost its connection.
 func TestAwait(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -65,7 +65,7 @@ func TestAwait(t *testing.T) {
 		{"notified", postgres.Config{PollInterval: never}, true},
 		{"polling", postgres.Config{DisableNotify: true, PollInterval: time.Millisecond}, false},
 		{"polling by default", postgres.Config{DisableNotify: true}, false},
-		{"listener in vain", postgres.Config{NotifyDSN: "postgres://nobody@127.0.0.1:1/nothing", PollInterval: time.Millisecond}, false},
+		{"listener without a server", postgres.Config{NotifyDSN: "postgres://nobody@127.0.0.1:1/nothing", PollInterval: time.Millisecond}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -86,15 +86,15 @@ func TestAwait(t *testing.T) {
 				}
 				var got []journal.Envelope
 				if got, next = readAll(t, reading, journal.Criteria{}, next); len(got) != 1 || got[0].SequenceNr != n+1 {
-					t.Fatalf("woken for %v, want event %d", named(got), n+1)
+					t.Fatalf("Await returned with %v, want event %d", named(got), n+1)
 				}
 			}
 		})
 	}
 }
 
-// TestAwaitHeldBack has a reader that queried while an earlier append was in progress, and that
-// receives no notification when that append ends.
+// TestAwaitHeldBack runs a reader that queries while an earlier append is in progress, and that
+// receives no notification when the append ends.
 func TestAwaitHeldBack(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -108,7 +108,7 @@ func TestAwaitHeldBack(t *testing.T) {
 	}
 	select {
 	case err := <-done:
-		t.Fatalf("Await returned %v before anything could be seen", err)
+		t.Fatalf("Await returned %v before an event was visible", err)
 	default:
 	}
 	if err := tx.Commit(t.Context()); err != nil {
@@ -119,8 +119,8 @@ func TestAwaitHeldBack(t *testing.T) {
 	}
 }
 
-// TestAwaitAfterAnotherRefresh has a reader that waits for an event that another reader has already
-// found.
+// TestAwaitAfterAnotherRefresh runs a reader that waits for an event that another reader has
+// already found.
 func TestAwaitAfterAnotherRefresh(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
@@ -135,7 +135,7 @@ func TestAwaitAfterAnotherRefresh(t *testing.T) {
 	if err := j.Await(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	second := awaiting(t.Context(), j, postgres.FormatOffset(1<<40)) // begins to wait, so somebody looks
+	second := awaiting(t.Context(), j, postgres.FormatOffset(1<<40)) // a new waiting reader causes a refresh
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

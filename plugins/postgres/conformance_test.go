@@ -43,7 +43,7 @@ func runJournalSuite(t *testing.T, cfg postgres.Config) {
 	dsn := pgtest.DSN(t)
 	var schemas atomic.Int64
 	journaltest.Run(t, journaltest.Config{
-		Timeout: 5 * time.Minute, // of a machine that is busy with other tests
+		Timeout: 5 * time.Minute, // for a machine that is busy with other tests
 		Open: func(tb testing.TB) journal.Journal {
 			tb.Helper()
 			own := cfg
@@ -54,7 +54,7 @@ func runJournalSuite(t *testing.T, cfg postgres.Config) {
 			tb.Helper()
 			l, ok := j.(lasting)
 			if !ok {
-				tb.Fatalf("a %T", j)
+				tb.Fatalf("unexpected type %T", j)
 			}
 			if err := j.Close(); err != nil {
 				tb.Fatal(err)
@@ -65,7 +65,7 @@ func runJournalSuite(t *testing.T, cfg postgres.Config) {
 			tb.Helper()
 			l, ok := j.(lasting)
 			if !ok {
-				tb.Fatalf("a %T", j)
+				tb.Fatalf("unexpected type %T", j)
 			}
 			return openJournal(tb, l.dsn, l.cfg)
 		},

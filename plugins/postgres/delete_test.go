@@ -11,9 +11,9 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// TestDeletionsSideBySide has another process delete the first part of the events of a waiting
-// deletion, which then deletes the rest.
-func TestDeletionsSideBySide(t *testing.T) {
+// TestConcurrentDeletions lets another process delete the first events while a deletion waits. The
+// deletion then deletes the rest.
+func TestConcurrentDeletions(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	db := openStore(t, dsn, postgres.Config{MaxConns: 2})

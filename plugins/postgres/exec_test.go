@@ -51,7 +51,7 @@ func TestSessionKeepsNoState(t *testing.T) {
 		}
 		held, err := db.SessionState(t.Context())
 		if err != nil || cached == (held == 0) {
-			t.Errorf("cached statements %v: the session holds %d things, %v", cached, held, err)
+			t.Errorf("cached statements %v: the session holds %d objects, %v", cached, held, err)
 		}
 	}
 }
@@ -76,10 +76,10 @@ func TestPlansAfterGrowth(t *testing.T) {
 				store(t, db.TestJournal(), eventsOf("a", 1+3*i, 1))
 				store(t, db.TestJournal(), eventsOf("a", 2+3*i, 2), eventsOf("b", i, 1))
 			}
-			if err := db.Close(); err != nil { // now its sessions tell what they did
+			if err := db.Close(); err != nil { // closed sessions report their statistics
 				t.Fatal(err)
 			}
-			until(t, "the server to have counted", func() bool {
+			until(t, "the server to update its statistics", func() bool {
 				var scans, inserted int64
 				err := admin.QueryRow(t.Context(), "SELECT seq_scan, n_tup_ins FROM pg_stat_user_tables WHERE relname = 'events'").Scan(&scans, &inserted)
 				if err != nil {
@@ -106,16 +106,16 @@ func TestCertain(t *testing.T) {
 		want    bool
 	}{
 		{"a row that exists", server("ERROR", "23505"), true},
-		{"canceled, or out of time", server("ERROR", "57014"), true},
+		{"canceled or timed out", server("ERROR", "57014"), true},
 		{"a full disk", server("ERROR", "53100"), true},
 		{"read-only", server("ERROR", "25006"), true},
 		{"a deadlock", server("ERROR", "40P01"), true},
 		{"no right", server("ERROR", "42501"), true},
 		{"shut down by an administrator", server("FATAL", "57P01"), false},
-		{"the same from a proxy", server("ERROR", "57P01"), false},
+		{"shut down, reported by a proxy", server("ERROR", "57P01"), false},
 		{"a crash of another process", server("WARNING", "57P02"), false},
 		{"a connection that a proxy has lost", server("ERROR", "08006"), false},
-		{"a proxy's own", server("FATAL", "08P01"), false},
+		{"an error of a proxy", server("FATAL", "08P01"), false},
 		{"an input or output error", server("ERROR", "58030"), false},
 		{"an internal error", server("ERROR", "XX000"), false},
 		{"said to be unknown", server("ERROR", "40003"), false},
