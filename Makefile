@@ -21,8 +21,9 @@ export PATH := $(PATH):/usr/local/go/bin
 ifeq ($(shell test -d "$$HOME" && test -w "$$HOME" && echo yes),)
 export HOME := $(shell echo "$${TMPDIR:-/tmp}/refold-home-$$(id -u)" && mkdir -p "$${TMPDIR:-/tmp}/refold-home-$$(id -u)")
 endif
-# No version stamps: git refuses to run in a checkout of another owner.
-export GOFLAGS := $(GOFLAGS) -buildvcs=false
+# No version stamps: git refuses to run in a checkout of another owner. No paths: all checkouts on a machine share the
+# build cache.
+export GOFLAGS := $(GOFLAGS) -buildvcs=false -trimpath
 
 # The address of a database may hold a password, so commands receive it in the environment.
 ifneq ($(filter postgres://% postgresql://%,$(JOURNAL)),)
@@ -73,18 +74,21 @@ else
 	@printf '  make bank JOURNAL=postgres://USER@HOST/DATABASE\n'
 endif
 
+# Many tests wait for nodes that join and for servers, so more packages run at a time than there are cores. make check
+# runs vet.
+PARALLEL := $(shell echo $$(( 2 * $$(getconf _NPROCESSORS_ONLN) )))
+
 .PHONY: quick
-# Many of these tests wait for nodes that join, so more packages run at a time than there are cores.
 quick: need-go ## run the tests that need no server, in under a minute: no PostgreSQL, no C compiler, no root
-	@go test -short -p 4 -shuffle=on -timeout=10m $$(.ci/need without-postgres ./...)
+	@go test -short -vet=off -p $(PARALLEL) -shuffle=on -timeout=10m $$(.ci/need without-postgres ./...)
 
 .PHONY: test
 test: need-go ## run all tests with the race detector, in random order (PKG); root on Debian installs missing packages unless PKG is set
 	@INSTALL=$(if $(filter ./...,$(PKG)),yes) .ci/need tests $(PKG)
-	go test -race -shuffle=on -timeout=20m $(PKG)
+	go test -race -vet=off -p $(PARALLEL) -shuffle=on -timeout=20m $(PKG)
 ifneq ($(filter ./... ./plugins/leveldb,$(PKG)),)
 	@echo '== without the race detector: failed writes during compactions'
-	go test -shuffle=on -timeout=10m -run '$(COMPACTING)' ./plugins/leveldb
+	go test -vet=off -shuffle=on -timeout=10m -run '$(COMPACTING)' ./plugins/leveldb
 endif
 
 .PHONY: check

@@ -122,7 +122,7 @@ func TestAccountCanBeCopied(t *testing.T) {
 	}
 	cmd := exec.CommandContext(t.Context(), "go", slices.Concat([]string{"run", "-mod=mod"}, raceFlag(), []string{"."})...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOWORK=off", "GOPROXY=off", "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOPROXY=off")
 	out, err := cmd.CombinedOutput()
 	if want := "3.00 USD and 2.00 USD\n3.00 USD and 2.00 USD\n"; err != nil || string(out) != want {
 		t.Errorf("%v\n%s", err, out)
