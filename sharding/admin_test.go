@@ -33,35 +33,35 @@ func TestAdmin(t *testing.T) {
 				w.Fatal(err)
 			}
 		}
-		w.join("x") // which has no region
+		w.join("x") // no region
 		w.up(append(all, w.nodes["x"])...)
 
-		nodes := admin.Regions(ctx, []string{"a", "b", "p", "x", "nobody"})
+		nodes := admin.Regions(ctx, []string{"a", "b", "p", "x", "unknown"})
 		if err := nodes[3].Err; !errors.Is(err, sharding.ErrNoRegion) {
-			w.Errorf("x: %v", err)
+			w.Errorf("node without a region: %v, want ErrNoRegion", err)
 		}
 		if err := nodes[4].Err; !errors.Is(err, transport.ErrNoNode) {
-			w.Errorf("nobody: %v", err)
+			w.Errorf("unknown node: %v, want ErrNoNode", err)
 		}
 		a, b, p := nodes[0].Region("diary"), nodes[1].Region("diary"), nodes[2].Region("diary")
 		if a == nil || b == nil || p == nil || nodes[0].Node != all[0].Self().String() || nodes[0].Region("other") != nil {
-			w.Fatalf("%+v", nodes)
+			w.Fatalf("Regions = %+v", nodes)
 		}
 		if a.Entities+b.Entities != 60 || a.Shards == 0 || b.Shards == 0 || a.Total != 40 || a.Role != "library" || a.Coordinator != nodes[0].Node || p.Coordinator != nodes[0].Node {
-			w.Errorf("%+v, %+v, %+v", a, b, p)
+			w.Errorf("regions: a %+v, b %+v, p %+v", a, b, p)
 		}
 		c := a.CoordinatorState
 		if !p.Proxy || p.Shards != 0 || a.Proxy || a.Drained || b.CoordinatorState != nil || c == nil || c.Regions != 2 || c.Proxies != 1 || c.Placed != a.Shards+b.Shards || c.Phase != "active" || c.Term != 1 {
-			w.Errorf("%+v (%+v), %+v, %+v", a, c, b, p)
+			w.Errorf("regions: a %+v (coordinator %+v), b %+v, p %+v", a, c, b, p)
 		}
 
-		running := map[string]string{} // by entity, where
+		running := map[string]string{} // the node of each entity
 		for _, name := range []string{"a", "b", "p"} {
 			var last sharding.Shard
 			for s, err := range admin.Shards(ctx, name, "diary") {
 				w.must(err)
 				if s.Shard < last {
-					w.Errorf("%s: shard %d after shard %d", name, s.Shard, last)
+					w.Errorf("%s: shard %d follows shard %d", name, s.Shard, last)
 				}
 				last = s.Shard
 				n := 0
@@ -71,12 +71,12 @@ func TestAdmin(t *testing.T) {
 					n++
 				}
 				if n != s.Entities {
-					w.Errorf("%s: shard %d has %d of %d entities", name, s.Shard, n, s.Entities)
+					w.Errorf("%s: shard %d lists %d entities, the count is %d", name, s.Shard, n, s.Entities)
 				}
 			}
 		}
 		if len(running) != 60 {
-			w.Errorf("%d entities run", len(running))
+			w.Errorf("%d entities are listed, want 60", len(running))
 		}
 		for d := range 60 {
 			n, err := all[0].region.ShardOf(id(d))
@@ -84,7 +84,7 @@ func TestAdmin(t *testing.T) {
 			found, err := admin.Find(ctx, "p", "diary", id(d))
 			w.must(err)
 			if want := w.nodes[running[id(d)]].Self().String(); found.Shard != n || found.Home != want || !found.Running {
-				w.Errorf("%s is in shard %d on %s: %+v", id(d), n, want, found)
+				w.Errorf("entity %s of shard %d on %s: Find = %+v", id(d), n, want, found)
 			}
 		}
 
@@ -98,16 +98,16 @@ func TestAdmin(t *testing.T) {
 			w.must(err)
 			switch {
 			case found.Running:
-				w.Errorf("%s does not run: %+v", id(d), found)
+				w.Errorf("Find reports that %s runs, which was never started: %+v", id(d), found)
 			case found.Home == "":
 				nowhere++
-			case !known: // the coordinator has told
+			case !known: // the coordinator has replied with the home
 				elsewhere++
 			}
 			p, err := ask(w, all[1], id(d), write{})
 			w.must(err)
 			if found, err = admin.Find(ctx, "p", "diary", id(d)); err != nil || found.Home != w.nodes[p.Node].Self().String() || !found.Running {
-				w.Errorf("%s is on %s: %+v: %v", id(d), p.Node, found, err)
+				w.Errorf("entity %s on %s: Find = %+v, %v", id(d), p.Node, found, err)
 			}
 		}
 
@@ -115,7 +115,7 @@ func TestAdmin(t *testing.T) {
 		w.up(append(all, w.nodes["x"], last)...)
 		w.must(last.region.AwaitReady(ctx))
 		if _, err := admin.Rebalance(ctx, "b", "diary"); !errors.Is(err, sharding.ErrNoCoordinator) {
-			w.Errorf("rebalance on b: %v", err)
+			w.Errorf("Rebalance on b = %v, want ErrNoCoordinator", err)
 		}
 		moved := 0
 		for {
@@ -129,17 +129,17 @@ func TestAdmin(t *testing.T) {
 		}
 		now := admin.Regions(ctx, []string{"c"})[0].Region("diary")
 		if moved == 0 || now == nil || now.Shards < 10 {
-			w.Errorf("%d have moved: %+v", moved, now)
+			w.Errorf("%d shards moved, and c hosts %+v, want at least 10 shards", moved, now)
 		}
 
 		w.must(admin.Drain(ctx, "a", "diary"))
 		w.must(admin.Drain(ctx, "p", "diary"))
 		w.sleep(10 * time.Second)
 		if now := admin.Regions(ctx, []string{"a"})[0].Region("diary"); now.Shards != 0 || !now.Drained || now.CoordinatorState == nil {
-			w.Errorf("drained is %+v", now)
+			w.Errorf("after Drain: %+v", now)
 		}
 		if now := admin.Regions(ctx, []string{"p"})[0].Region("diary"); now.Drained {
-			w.Errorf("a proxy is %+v", now)
+			w.Errorf("after Drain of a proxy: %+v", now)
 		}
 		for _, call := range []func() error{
 			func() error { return admin.Drain(ctx, "a", "other") },
@@ -147,7 +147,7 @@ func TestAdmin(t *testing.T) {
 			func() error { _, err := admin.Find(ctx, "b", "other", "d1"); return err },
 		} {
 			if err := call(); !errors.Is(err, sharding.ErrNoRegion) {
-				w.Errorf("without a region: %v", err)
+				w.Errorf("request without a region: %v, want ErrNoRegion", err)
 			}
 		}
 		var answer adminReply
@@ -155,7 +155,7 @@ func TestAdmin(t *testing.T) {
 			out, err := op.Ask(ctx, "a", []byte(request))
 			w.must(err)
 			if err := json.Unmarshal(out, &answer); err != nil || answer.Error == "" {
-				w.Errorf("%s: %s", request, out)
+				w.Errorf("invalid request %s: reply %s, want an error", request, out)
 			}
 		}
 	})
@@ -178,7 +178,7 @@ type (
 	}
 )
 
-// fake is an asker that answers by a function.
+// fake is a transport.AdminClient whose replies come from a function.
 type fake func(r adminRequest) adminReply
 
 func (f fake) Ask(_ context.Context, _ string, request []byte) ([]byte, error) {
@@ -209,7 +209,7 @@ func TestAdminPages(t *testing.T) {
 		return a
 	}))
 	if n := admin.Regions(t.Context(), []string{"a"})[0]; n.Err != nil || len(n.Regions) != 5 {
-		t.Errorf("regions: %+v", n)
+		t.Errorf("Regions = %+v, want 5 regions", n)
 	}
 	var shards []sharding.Shard
 	for s, err := range admin.Shards(t.Context(), "a", "t") {
@@ -219,13 +219,13 @@ func TestAdminPages(t *testing.T) {
 		shards = append(shards, s.Shard)
 	}
 	if !slices.Equal(shards, []sharding.Shard{2, 5, 8, 11}) {
-		t.Errorf("shards %v", shards)
+		t.Errorf("Shards = %v, want [2 5 8 11]", shards)
 	}
 	var failed error
 	for _, err := range admin.Entities(t.Context(), "a", "t", 1) {
 		failed = err
 	}
 	if failed == nil || !strings.Contains(failed.Error(), "empty page") {
-		t.Errorf("an answer that never ends: %v", failed)
+		t.Errorf("list without an end: %v, want an error about an empty page", failed)
 	}
 }

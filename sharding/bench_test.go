@@ -30,8 +30,8 @@ type shell struct {
 	tb          testing.TB
 	m           *coordinator.Machine
 	store       sharding.CoordinatorStore
-	in          chan coordinator.Input // answers of the store
-	open        int                    // calls that go on
+	in          chan coordinator.Input // replies of the store
+	open        int                    // pending calls of the store
 	saves, size int
 	began       time.Time
 }
@@ -69,18 +69,18 @@ func (s *shell) apply(e coordinator.Effects) {
 		s.step(coordinator.HomesChosen{ID: e.Ask.ID, Homes: allocation.All(e.Ask.View, e.Ask.Requests, allocation.LeastShards{}.Allocate)})
 	}
 	for _, o := range e.Send {
-		if m := o.Message; m.Kind == coordinator.Host && len(m.Shards) == 0 { // it asks whether the region is there
+		if m := o.Message; m.Kind == coordinator.Host && len(m.Shards) == 0 { // a probe
 			s.step(coordinator.Received{From: o.To, Message: coordinator.Message{
 				Kind: coordinator.Hosted, Type: m.Type, Term: m.Term, Round: m.Round, Instance: m.Instance,
 			}})
 		}
 	}
 	if e.Stop != 0 {
-		s.tb.Fatalf("the coordinator has ended: %v", e.Stop)
+		s.tb.Fatalf("the coordinator stopped: %v", e.Stop)
 	}
 }
 
-// poll takes in what the store has answered.
+// poll passes the replies of the store to the coordinator.
 func (s *shell) poll(wait bool) {
 	for s.open > 0 {
 		if !wait && len(s.in) == 0 {
@@ -93,7 +93,7 @@ func (s *shell) poll(wait bool) {
 	}
 }
 
-// allocate asks for the homes of shards one by one, and waits for all of them.
+// allocate requests the homes of shards one by one, and waits until all shards have a home.
 func (s *shell) allocate(regions []identity.Node, shards int) {
 	s.began = time.Now()
 	var view coordinator.Members
@@ -123,7 +123,7 @@ func (s *shell) allocate(regions []identity.Node, shards int) {
 			break
 		}
 		if s.open == 0 {
-			s.tb.Fatal("nothing goes on, and not all shards have a home")
+			s.tb.Fatal("no call is pending, and not all shards have a home")
 		}
 		s.poll(true)
 	}
@@ -146,11 +146,11 @@ func TestTenThousandShards(t *testing.T) {
 	t.Parallel()
 	j, snapshots := inmem.NewJournal(), inmem.NewSnapshotStore()
 	if s := tenThousand(t, sharding.JournalStores{Journal: j, Snapshots: snapshots}); s.saves > 200 {
-		t.Errorf("in the journal, %d saves", s.saves)
+		t.Errorf("%d saves in the journal, want at most 200", s.saves)
 	}
 	b := open(t, sharding.JournalStores{Journal: j, Snapshots: snapshots}, "b")
 	if b.must(b.load()); b.state.Shards() != 10_000 {
-		t.Errorf("%d shards are stored", b.state.Shards())
+		t.Errorf("%d shards are stored, want 10,000", b.state.Shards())
 	}
 }
 
@@ -222,8 +222,8 @@ func live(b *testing.B, n int) *ddata.Replicator {
 	return first
 }
 
-// BenchmarkAsk compares an ask on a local host with one through a region, for an entity that is
-// here and for one that is not.
+// BenchmarkAsk compares an ask on a local host with an ask through a region, for an entity on this
+// node and for an entity on another node.
 func BenchmarkAsk(b *testing.B) {
 	network, journal := inmem.NewNetwork(inmem.NetworkConfig{}), inmem.NewJournal()
 	var regions []*sharding.Region[diary]

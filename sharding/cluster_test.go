@@ -31,13 +31,13 @@ type (
 	diaryCtx[R any]      = eventsourcing.Context[diary, wrote, R]
 	diaryDecision[R any] = eventsourcing.Decision[diary, wrote, R]
 
-	// write is answered with the node of the diary.
+	// write adds a page. The reply has the node of the diary.
 	write struct {
 		eventsourcing.Command[diary, page]
 		By string
 		N  int
 	}
-	// read is answered with all pages of By.
+	// read returns all pages of By.
 	read struct {
 		eventsourcing.Command[diary, []int]
 		By string
@@ -46,12 +46,12 @@ type (
 	tear struct {
 		eventsourcing.Command[diary, page]
 	}
-	// ponder gets its reply later.
+	// ponder is answered after one second.
 	ponder struct {
 		eventsourcing.Command[diary, page]
-		Stay bool // not at all
+		Stay bool // never answered
 	}
-	// remind writes later.
+	// remind sets a timer that writes a page.
 	remind struct {
 		eventsourcing.Command[diary, page]
 		After time.Duration
@@ -67,7 +67,7 @@ type (
 	pondered struct {
 		eventsourcing.Notice[diary]
 	}
-	// secret has no name.
+	// secret has no name in the registry, so it cannot be encoded.
 	secret struct {
 		eventsourcing.Command[diary, page]
 	}
@@ -155,12 +155,12 @@ type world struct {
 
 	network    *inmem.Network
 	journal    *inmem.Journal
-	replicated bool // the coordinator's state
-	remembers  bool // which entities run
+	replicated bool // the coordinator's state is in replicated data
+	remembers  bool // entities are remembered
 	disk       inmem.Durable
 	options    sharding.Options
 	made       func(id string) // is called when a diary is made
-	hung       chan struct{}   // closed when writes of node a go on, if not nil
+	hung       chan struct{}   // if not nil, writes of node a hang until it is closed
 	log        *journalled
 	nodes      map[string]*host
 	order      []*host
@@ -229,7 +229,7 @@ func (w *world) join(name string, roles ...string) *host {
 	return h
 }
 
-// opts are those of a node.
+// opts returns the options of a node.
 func (w *world) opts(h *host) sharding.Options {
 	w.Helper()
 	o := w.options
@@ -290,7 +290,7 @@ func (w *world) cluster(names ...string) []*host {
 	return all
 }
 
-// up waits until the given nodes are the members, Up and reachable, from the view of each of them.
+// up waits until the given nodes are the members, Up and reachable, as each of them sees it.
 func (w *world) up(hosts ...*host) {
 	w.Helper()
 	for _, h := range hosts {
@@ -307,7 +307,7 @@ func (w *world) up(hosts ...*host) {
 	}
 }
 
-// ask asks with a deadline of some time.
+// ask sends a command with a timeout of one minute.
 func ask[R any](w *world, h *host, id string, command eventsourcing.Request[diary, R]) (R, error) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
@@ -315,7 +315,7 @@ func ask[R any](w *world, h *host, id string, command eventsourcing.Request[diar
 	return eventsourcing.Ask(ctx, h.region.Ref(id), command)
 }
 
-// spread writes into diaries from all nodes, in turn, and returns how many each node has.
+// spread writes into diaries from all nodes, in turn, and returns the number of replies by node.
 func (w *world) spread(hosts []*host, diaries, n int) map[string]int {
 	w.Helper()
 	where := map[string]int{}
@@ -323,7 +323,7 @@ func (w *world) spread(hosts []*host, diaries, n int) map[string]int {
 		for _, h := range hosts {
 			p, err := ask(w, h, "d"+strconv.Itoa(d), write{By: h.Self().Name, N: n})
 			if err != nil {
-				w.Fatalf("%v writes into d%d: %v", h.Self(), d, err)
+				w.Fatalf("%v: write to d%d: %v", h.Self(), d, err)
 			}
 			where[p.Node]++
 		}
@@ -340,11 +340,11 @@ func (w *world) wrote(h *host, id, by string, n int) {
 		want[i] = i
 	}
 	if err != nil || !slices.Equal(got, want) {
-		w.Errorf("in %s, %s has %v, not %d in order: %v", id, by, got, n, err)
+		w.Errorf("%s has the pages of %s: %v, want %d in order: %v", id, by, got, n, err)
 	}
 }
 
-// sleep lets time pass.
+// sleep advances the clock of the bubble.
 func (w *world) sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -360,11 +360,11 @@ func (w *world) must(err error) {
 func (w *world) wantErr(err, sentinel error, done bool) {
 	w.Helper()
 	if !errors.Is(err, sentinel) || eventsourcing.NotDone(err) == done {
-		w.Errorf("%v, not %v, or it is not so that done is %t", err, sentinel, done)
+		w.Errorf("error %v, want %v and done = %t", err, sentinel, done)
 	}
 }
 
-// journalled is a log that is read afterwards.
+// journalled is a log that the test reads later.
 type journalled struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -382,5 +382,5 @@ func (l *journalled) String() string {
 	return l.buf.String()
 }
 
-// pause lets a writer rest, beside others.
+// pause delays a writer.
 func pause() { time.Sleep(50 * time.Millisecond) }

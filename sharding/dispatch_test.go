@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// homes returns, for each node, an entity of a shard that the node hosts, and a second entity of the
-// same shard.
+// homes returns, for each node, an entity of a shard that the node hosts, and a second entity of
+// the same shard.
 func (w *world) homes(by *host, on ...*host) (ids, seconds []string) {
 	w.Helper()
 	ids, seconds = make([]string, len(on)), make([]string, len(on))
@@ -42,9 +42,9 @@ func (w *world) homes(by *host, on ...*host) (ids, seconds []string) {
 	}
 }
 
-// Commands for a running entity wait in a queue because an earlier one is for an entity that does not
-// run. When the loop has handled that one, all others bypass the machine at once. Otherwise new
-// commands would keep the queue from becoming empty.
+// Commands for a running entity wait in a queue because an earlier command is for an entity that
+// does not run. When the loop has handled the earlier command, all others bypass the machine at
+// once. Otherwise new commands would keep the queue from becoming empty.
 func TestQueueIsDrainedAtOnce(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -76,7 +76,7 @@ func TestQueueIsDrainedAtOnce(t *testing.T) {
 		}
 		before, err := a.region.State(w.Context())
 		w.must(err)
-		w.must(eventsourcing.Tell(w.Context(), a.region.Ref(far), secret{})) // it cannot be encoded for the other node
+		w.must(eventsourcing.Tell(w.Context(), a.region.Ref(far), secret{})) // cannot be encoded for the other node
 		<-blocked
 		var wg sync.WaitGroup
 		for i, h := range []*host{a, b} {

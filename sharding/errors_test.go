@@ -24,10 +24,10 @@ func TestRefusalErrors(t *testing.T) {
 			t.Errorf("%v does not match %v", err, is)
 		}
 		if strings.Contains(err.Error(), "eventsourcing") || !strings.HasPrefix(err.Error(), "sharding: ") {
-			t.Errorf("the text is %q", err)
+			t.Errorf("the error text is %q, want the prefix \"sharding: \" only", err)
 		}
 	}
 	if errors.Is(sharding.ErrStopped, sharding.ErrHandOff) {
-		t.Error("they are one")
+		t.Error("ErrStopped matches ErrHandOff")
 	}
 }

@@ -35,7 +35,7 @@ func openBranch(ctx context.Context, network *inmem.Network, journal *inmem.Jour
 	if err != nil {
 		return nil, err
 	}
-	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(journal, nil)}) //nolint:contextcheck // it outlasts the call
+	rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(journal, nil)}) //nolint:contextcheck // used after the call
 	if err != nil {
 		return nil, errors.Join(err, node.Shutdown(ctx))
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// places is a strategy with homes that change at run time. With several processes the homes would be
-// in a database, because all nodes must read the same ones.
+// places is a strategy with homes that change at run time. With several processes the homes would
+// be in a database, because all nodes must read the same ones.
 type places struct {
 	mu      sync.Mutex
 	desired map[sharding.Shard]string

@@ -77,13 +77,14 @@ func TestBlockedEntityIsKilled(t *testing.T) {
 		w.must(err)
 		release()
 		w.sleep(time.Minute)
-		w.wrote(b, id, "x", 0) // it came too late
+		w.wrote(b, id, "x", 0) // the late write was not stored
 		w.wrote(b, id, "b", 1)
 	})
 }
 
 // TestEntityThatCannotBeCreated checks that callers get the error of an entity that cannot be
-// created, that the host retries after pauses, and that the entity runs when the cause is gone.
+// created, that the host retries after pauses, and that the entity runs after the cause was
+// removed.
 func TestEntityThatCannotBeCreated(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -108,7 +109,7 @@ func TestEntityThatCannotBeCreated(t *testing.T) {
 			}
 		}
 		if n := tries.Load(); n < 5 || n > 12 {
-			w.Errorf("in a minute it was tried %d times", n)
+			w.Errorf("%d attempts to create the entity in a minute, want 5 to 12", n)
 		}
 		broken.Store(false)
 		_, err := ask(w, all[0], "bad", write{By: "a"})
@@ -131,16 +132,16 @@ func TestBusyEntityStays(t *testing.T) {
 		w.must(err)
 		w.sleep(14 * time.Minute)
 		if n := a[0].rt.Resident()["diary"]; n != 1 {
-			t.Errorf("%d are in memory, not the one that is busy", n)
+			t.Errorf("%d entities are in memory, want only the busy one", n)
 		}
-		for n := range 3 { // it takes commands as ever
+		for n := range 3 { // the entity still handles commands
 			_, err := ask(w, a[0], "x", write{By: "a", N: n + 1})
 			w.must(err)
 			w.sleep(10 * time.Second)
 		}
 		w.sleep(10 * time.Minute)
 		if n := a[0].rt.Resident()["diary"]; n != 0 {
-			t.Errorf("%d are in memory, which have nothing to do", n)
+			t.Errorf("%d idle entities are in memory, want none", n)
 		}
 		w.wrote(a[0], "x", "a", 4)
 		w.wrote(a[0], "x", "timer", 1)

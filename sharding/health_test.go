@@ -23,14 +23,14 @@ func TestHealth(t *testing.T) {
 		a := w.join("a")
 		ready := func(cfg sharding.HealthConfig) *sharding.Health { return sharding.NewHealth(a.Node, cfg) }
 		if err := ready(sharding.HealthConfig{}).Ready(); !errors.Is(err, cluster.ErrNotMember) {
-			w.Errorf("before it is a member: %v", err)
+			w.Errorf("before the node is a member: %v, want ErrNotMember", err)
 		}
 		w.up(a)
 		if err := ready(sharding.HealthConfig{}).Ready(); err != nil {
-			w.Errorf("without a type: %v", err)
+			w.Errorf("without a region: %v", err)
 		}
 		if err := ready(sharding.HealthConfig{Types: []string{"diary"}}).Ready(); !errors.Is(err, sharding.ErrNotReady) {
-			w.Errorf("the type was not started: %v", err)
+			w.Errorf("with a type that was not started: %v, want ErrNotReady", err)
 		}
 		var err error
 		a.region, err = sharding.Host(w.Context(), a.Node, a.rt, diaries("a"), w.opts(a)) // a proxy: no node runs the coordinator
@@ -38,16 +38,16 @@ func TestHealth(t *testing.T) {
 		patient, endless := ready(sharding.HealthConfig{}), ready(sharding.HealthConfig{GiveUpAfter: -1})
 		for _, h := range []*sharding.Health{patient, endless} {
 			if err := h.Ready(); !errors.Is(err, sharding.ErrNotReady) || !strings.Contains(err.Error(), "diary") {
-				w.Errorf("without a coordinator: %v", err)
+				w.Errorf("without a coordinator: %v, want ErrNotReady", err)
 			}
 		}
 		w.sleep(10*time.Second - 1)
 		if err := patient.Ready(); !errors.Is(err, sharding.ErrNotReady) {
-			w.Errorf("shortly before it gives up: %v", err)
+			w.Errorf("before the end of GiveUpAfter: %v, want ErrNotReady", err)
 		}
 		w.sleep(time.Second)
 		if err := patient.Ready(); err != nil {
-			w.Errorf("after the node has stopped waiting: %v", err)
+			w.Errorf("after the end of GiveUpAfter: %v", err)
 		}
 		probe := func(path string) (int, string) {
 			r := httptest.NewRecorder()
@@ -55,24 +55,24 @@ func TestHealth(t *testing.T) {
 			return r.Code, r.Body.String()
 		}
 		if code, body := probe("/ready"); code != http.StatusServiceUnavailable || !strings.Contains(body, "diary") {
-			w.Errorf("/ready: %d %s", code, body)
+			w.Errorf("/ready without a coordinator: %d %s", code, body)
 		}
 		if code, body := probe("/live"); code != http.StatusOK || body != "ok\n" {
-			w.Errorf("/live: %d %s", code, body)
+			w.Errorf("/live without a coordinator: %d %s", code, body)
 		}
 		w.start("b", "library")
 		w.must(a.region.AwaitReady(w.Context()))
 		if code, body := probe("/ready"); code != http.StatusOK || body != "ok\n" {
-			w.Errorf("/ready: %d %s", code, body)
+			w.Errorf("/ready after the registration: %d %s", code, body)
 		}
-		w.nodes["b"].Stop() // once is enough
+		w.nodes["b"].Stop() // a single registration is enough
 		if code, body := probe("/ready"); code != http.StatusOK {
-			w.Errorf("/ready: %d %s", code, body)
+			w.Errorf("/ready without a coordinator after the registration: %d %s", code, body)
 		}
 		a.Stop()
 		<-a.Done()
 		if code, _ := probe("/ready"); code != http.StatusServiceUnavailable {
-			w.Errorf("/ready after the end: %d", code)
+			w.Errorf("/ready after the end of the node: %d", code)
 		}
 	})
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/refold-io/refold/sharding/allocation"
 )
 
-// asks begins to ask and returns once the command waits in the region. The error comes when the ask
-// is over.
+// asks starts an ask and returns when the command waits in the region. The channel receives the
+// error at the end of the ask.
 func (w *world) asks(ctx context.Context, h *host, id string) <-chan error {
 	w.Helper()
 	over := make(chan error, 1)
@@ -29,20 +29,20 @@ func (w *world) asks(ctx context.Context, h *host, id string) <-chan error {
 	}()
 	w.sleep(time.Millisecond)
 	if s, err := h.region.State(w.Context()); err != nil || s.Waiting != 1 { //nolint:contextcheck // ctx is that of the command
-		w.Errorf("%d commands wait: %v", s.Waiting, err)
+		w.Errorf("%d commands wait in the region, want 1: %v", s.Waiting, err)
 	}
 	return over
 }
 
-// leaves shuts a node down, whose region must not be stopped by force.
+// leaves shuts a node down and checks that its region was not stopped by force.
 func (w *world) leaves(h *host) {
 	w.Helper()
 	begun := time.Now()
 	w.must(h.Shutdown(w.Context()))
-	w.Logf("%v has left after %v", h.Self(), time.Since(begun))
+	w.Logf("%v left after %v", h.Self(), time.Since(begun))
 	w.sleep(time.Second)
 	if strings.Contains(w.log.String(), "by force") {
-		w.Error("it was stopped by force")
+		w.Error("the region was stopped by force")
 	}
 }
 
@@ -56,7 +56,7 @@ func TestLeavingRegionDropsAbandonedCommands(t *testing.T) {
 		begun := time.Now()
 		a := w.cluster("a")[0]
 		w.must(a.region.Drain(w.Context()))              // no shard has a home
-		w.sleep(time.Until(begun.Add(17 * time.Second))) // the next sweep, after 30 s, would come too late
+		w.sleep(time.Until(begun.Add(17 * time.Second))) // the leave begins before the next sweep at 30 s
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		over := w.asks(ctx, a, "d0")
@@ -64,7 +64,7 @@ func TestLeavingRegionDropsAbandonedCommands(t *testing.T) {
 		err := <-over
 		w.wantErr(err, context.DeadlineExceeded, false)
 		if len(dropped) != 1 || !errors.Is(dropped[0].Err, sharding.ErrAbandoned) || !dropped[0].Asked || dropped[0].Entity != "d0" {
-			w.Errorf("dropped: %+v", dropped)
+			w.Errorf("Dropped was called with %+v, want ErrAbandoned of d0", dropped)
 		}
 	})
 }
@@ -95,7 +95,7 @@ func TestAbandonedCommandsFreeTheBuffer(t *testing.T) {
 		w.wantErr(<-w.asks(ctx, a, "d0"), context.DeadlineExceeded, false)
 		w.sleep(30 * time.Second)
 		if s, err := a.region.State(w.Context()); err != nil || s.Waiting != 0 || s.Dropped != 1 {
-			w.Errorf("%+v: %v", s, err)
+			w.Errorf("State = %+v, %v, want no waiting and one dropped command", s, err)
 		}
 	})
 }
@@ -106,10 +106,10 @@ func TestChangingShardOf(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 6
-		var says atomic.Uint32
+		var current atomic.Uint32
 		w.options.ShardOf = func(id string) sharding.Shard {
 			if id == "x" {
-				return sharding.Shard(says.Load())
+				return sharding.Shard(current.Load())
 			}
 			return 0
 		}
@@ -118,7 +118,7 @@ func TestChangingShardOf(t *testing.T) {
 		w.up(a, b)
 		w.must(b.region.Drain(w.Context()))
 		for n := range 3 {
-			says.Store(uint32(n))
+			current.Store(uint32(n))
 			if _, err := ask(w, a, "x", write{By: "a", N: n}); err != nil {
 				w.Error(err)
 			}
@@ -129,7 +129,7 @@ func TestChangingShardOf(t *testing.T) {
 		w.must(a.region.Drain(soon))
 		w.wrote(b, "x", "a", 3)
 		if n := a.rt.Resident()["diary"]; n != 0 {
-			w.Errorf("%d are in memory on a", n)
+			w.Errorf("%d entities are in memory on a after its drain, want none", n)
 		}
 	})
 }
@@ -148,10 +148,10 @@ func TestRememberedEntitiesOfOtherShards(t *testing.T) {
 		w.sleep(time.Minute)
 		left := len(w.running(a))
 		if left == 20 {
-			w.Error("all run")
+			w.Error("all entities run before their first command")
 		}
 		if !strings.Contains(w.log.String(), "remembered entities belong to other shards now") {
-			w.Error("nobody says so")
+			w.Error("the log has no line about entities of other shards")
 		}
 		w.spread([]*host{a}, 20, 1)
 		w.wantRunning(20, a)
@@ -160,7 +160,7 @@ func TestRememberedEntitiesOfOtherShards(t *testing.T) {
 		for _, shard := range s.Shards {
 			for _, id := range shard.Entities {
 				if n, err := a.region.ShardOf(id); err != nil || n != shard.Shard {
-					w.Errorf("%s runs in shard %d, it belongs to %d: %v", id, shard.Shard, n, err)
+					w.Errorf("%s runs in shard %d, want %d: %v", id, shard.Shard, n, err)
 				}
 			}
 		}
@@ -179,8 +179,8 @@ type closingStore struct{ sharding.CoordinatorStore }
 
 func (closingStore) Close() error { panic("the shelf has fallen") }
 
-// TestStoreCloseFails checks that a store that fails to close is logged and does not keep the node
-// from ending.
+// TestStoreCloseFails checks that a failed Close of a store is logged, and that the node still
+// ends.
 func TestStoreCloseFails(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -194,19 +194,19 @@ func TestStoreCloseFails(t *testing.T) {
 		w.must(a.Shutdown(w.Context()))
 		<-a.region.Done()
 		if !strings.Contains(w.log.String(), "cannot close a store") {
-			w.Error("nobody says so")
+			w.Error("the log has no line about the failed Close")
 		}
 	})
 }
 
-// deaf is a strategy that ignores the end of its context until the test releases it.
-type deaf struct {
+// slowStrategy is a strategy that ignores the end of its context until the test releases it.
+type slowStrategy struct {
 	sharding.Strategy
 
 	end chan struct{}
 }
 
-func (d deaf) Allocate(ctx context.Context, view allocation.View, request allocation.Request) (identity.Node, error) {
+func (d slowStrategy) Allocate(ctx context.Context, view allocation.View, request allocation.Request) (identity.Node, error) {
 	<-d.end
 	return d.Strategy.Allocate(ctx, view, request)
 }
@@ -217,7 +217,7 @@ func TestStrategyIgnoresItsContext(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		end := make(chan struct{})
-		w.options.Strategy = deaf{sharding.Pure(allocation.LeastShards{}), end}
+		w.options.Strategy = slowStrategy{sharding.Pure(allocation.LeastShards{}), end}
 		a := w.cluster("a")[0]
 		soon, cancel := context.WithTimeout(w.Context(), 9*time.Second)
 		defer cancel()
@@ -225,11 +225,11 @@ func TestStrategyIgnoresItsContext(t *testing.T) {
 			w.Error(err)
 		}
 		if s := w.log.String(); strings.Contains(s, "has not returned") {
-			w.Error("it is late too soon")
+			w.Error("the late call was logged before its timeout")
 		}
 		w.sleep(5 * time.Second)
 		if s := w.log.String(); strings.Count(s, "call=allocate error=\"the call has not returned after its timeout") != 1 {
-			w.Error("nobody says so")
+			w.Error("the late call was not logged once")
 		}
 		close(end)
 		if _, err := ask(w, a, "x", write{By: "a"}); err != nil {
@@ -239,8 +239,7 @@ func TestStrategyIgnoresItsContext(t *testing.T) {
 }
 
 // TestMissingRepliesAreForgotten checks that an ask whose caller no longer waits is removed
-// although
-// the other node never replies.
+// although the other node never replies.
 func TestMissingRepliesAreForgotten(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -260,7 +259,7 @@ func TestMissingRepliesAreForgotten(t *testing.T) {
 		}
 		w.sleep(30 * time.Second)
 		if s, err := all[0].region.State(w.Context()); err != nil || s.Asks != 0 || s.Unanswered != remote || remote == 0 {
-			w.Errorf("of %d answers from another node %d are awaited, %d not any more: %v", remote, s.Asks, s.Unanswered, err)
+			w.Errorf("%d asks of another node: Asks = %d, Unanswered = %d, want none and all: %v", remote, s.Asks, s.Unanswered, err)
 		}
 	})
 }
@@ -282,9 +281,9 @@ func TestNetworkOutage(t *testing.T) {
 			}
 			w.sleep(time.Second)
 			if n := h.rt.Resident()["diary"]; n != 0 {
-				w.Errorf("%d are in memory on %v, which is suspended", n, h.Self())
+				w.Errorf("%d entities are in memory on the suspended node %v, want none", n, h.Self())
 			}
-			_, err := ask(w, h, "d0", write{By: "nobody"})
+			_, err := ask(w, h, "d0", write{By: "unknown"})
 			w.wantErr(err, sharding.ErrStopped, false)
 		}
 		w.sleep(30 * time.Second)
@@ -298,7 +297,7 @@ func TestNetworkOutage(t *testing.T) {
 		}
 		w.sleep(30 * time.Second)
 		if where := w.spread(all, 12, 1); len(where) < 2 {
-			w.Errorf("all is on %v", where)
+			w.Errorf("all entities are on %v", where)
 		}
 		for d := range 12 {
 			for _, h := range all {

@@ -21,7 +21,7 @@ func TestMismatch(t *testing.T) {
 	for want, change := range map[string]func(w *world, o *sharding.Options){
 		"Options.Shards is 20 here and 10 on that node": func(_ *world, o *sharding.Options) { o.Shards = 20 },
 		"Options.ShardOf maps IDs to other shards":      func(_ *world, o *sharding.Options) { o.ShardOf = func(string) sharding.Shard { return 3 } },
-		"Options.ShardOf maps": func(_ *world, o *sharding.Options) { // where it says anything at all
+		"Options.ShardOf maps": func(_ *world, o *sharding.Options) { // the same field, if ShardOf panics
 			o.ShardOf = func(string) sharding.Shard { panic("no ID") }
 		},
 		"Options.Role is \"\" here and \"library\" on that node": func(_ *world, o *sharding.Options) { o.Role = "" },
@@ -46,24 +46,24 @@ func TestMismatch(t *testing.T) {
 				soon, cancel := context.WithTimeout(w.Context(), time.Minute)
 				defer cancel()
 				if err = b.region.AwaitReady(soon); !errors.Is(err, sharding.ErrMismatch) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), `"diary" on a#`) {
-					w.Errorf("b is refused: %v", err)
+					w.Errorf("AwaitReady of b = %v, want ErrMismatch", err)
 				}
 				health := sharding.NewHealth(b.Node, sharding.HealthConfig{GiveUpAfter: time.Second})
 				w.up(a, b)
 				_ = health.Ready()
 				w.sleep(time.Minute)
 				if err = health.Ready(); !errors.Is(err, sharding.ErrNotReady) || !errors.Is(err, sharding.ErrMismatch) {
-					w.Errorf("its health: %v", err)
+					w.Errorf("Ready = %v, want ErrNotReady and ErrMismatch", err)
 				}
 				if s, failed := b.region.State(w.Context()); failed != nil || !errors.Is(s.Mismatch, sharding.ErrMismatch) || s.Registered {
-					w.Errorf("its state: %+v, %v", s, failed)
+					w.Errorf("State = %+v, %v, want ErrMismatch", s, failed)
 				}
 				if where := w.spread([]*host{a}, 10, 0); where["a"] != 10 {
-					w.Errorf("all is on %v", where)
+					w.Errorf("replies by node: %v, want all of a", where)
 				}
 				for _, line := range []string{"the coordinator rejects the region: no entity can be reached through it", "coordinator: region rejected: its settings differ"} {
 					if n := strings.Count(w.log.String(), line); n < 1 || n > 3 {
-						w.Errorf("%q is logged %d times", line, n)
+						w.Errorf("%q is logged %d times, want 1 to 3", line, n)
 					}
 				}
 			})
@@ -85,7 +85,7 @@ func TestLocalSettingsMayDiffer(t *testing.T) {
 		w.must(err)
 		w.must(b.region.AwaitReady(w.Context()))
 		if s, err := b.region.State(w.Context()); err != nil || s.Mismatch != nil {
-			w.Errorf("%+v, %v", s, err)
+			w.Errorf("State = %+v, %v, want no mismatch", s, err)
 		}
 	})
 }
@@ -102,7 +102,7 @@ func TestTooManyShards(t *testing.T) {
 		o.State = sharding.ReplicatedStores{Replicator: r}
 		_, err = sharding.Host(w.Context(), h.Node, h.rt, diaries("a"), o)
 		if want := "Options.Shards is 5000: their state may take 26256 bytes, and ddata.Config.MaxEntry of replicator \"ddata\" is 20480"; !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			w.Errorf("%v, not %q", err, want)
+			w.Errorf("Host = %v, want %q", err, want)
 		}
 		o.Shards = 2000
 		h.region, err = sharding.Host(w.Context(), h.Node, h.rt, diaries("a"), o)

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// The lines about coordinators that don't answer.
+// The log lines about the beginning and the end of an outage.
 const (
 	lineSilent = "no coordinator replies"
 	lineAgain  = "coordinator replies again"
 )
 
-// lines returns those of the log that have a text.
+// lines returns the log lines that contain a text.
 func (w *world) lines(text string) (found []string) {
 	for line := range strings.Lines(w.log.String()) {
 		if strings.Contains(line, text) {
@@ -35,7 +35,7 @@ func TestOutageIsLogged(t *testing.T) {
 		w.up(a)
 		w.sleep(4 * time.Second)
 		if all := w.lines(lineSilent); len(all) != 0 {
-			w.Errorf("too early: %q", all)
+			w.Errorf("an outage was logged too early: %q", all)
 		}
 		check := func(outages int) {
 			w.Helper()
@@ -47,7 +47,7 @@ func TestOutageIsLogged(t *testing.T) {
 			for _, line := range append(silent, again...) {
 				for _, want := range []string{"node=a#", "role=library", "type=diary"} {
 					if !strings.Contains(line, want) {
-						w.Errorf("the line lacks %s: %s", want, line)
+						w.Errorf("log line without %s: %s", want, line)
 					}
 				}
 			}
@@ -58,16 +58,16 @@ func TestOutageIsLogged(t *testing.T) {
 		w.must(a.region.AwaitReady(w.Context()))
 		w.sleep(time.Minute)
 		if silent, again := w.lines(lineSilent), w.lines(lineAgain); len(silent) != 1 || len(again) != 1 {
-			w.Errorf("with a coordinator, the log has %q and %q", silent, again)
+			w.Errorf("after the end of an outage the log has %q and %q", silent, again)
 		}
 		w.must(b.Shutdown(w.Context()))
 		check(2)
 	})
 }
 
-// TestMovingCoordinatorIsNoOutage checks that the log reports no outage while the coordinator moves
-// to another node.
-func TestMovingCoordinatorIsNoOutage(t *testing.T) {
+// TestMovingCoordinatorLogsNoOutage checks that the log reports no outage while the coordinator
+// moves to another node.
+func TestMovingCoordinatorLogsNoOutage(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
 		all := w.cluster("a", "b", "c")
@@ -76,7 +76,7 @@ func TestMovingCoordinatorIsNoOutage(t *testing.T) {
 		w.spread(all[1:], 10, 1)
 		w.sleep(time.Minute)
 		if lines := w.lines(lineSilent); len(lines) != 0 {
-			w.Errorf("it was missed: %q", lines)
+			w.Errorf("the log reports an outage: %q", lines)
 		}
 	})
 }

@@ -19,19 +19,19 @@ func TestAwaitReady(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		ended, cancel := context.WithCancelCause(w.Context())
-		why := errors.New("not wanted any more")
+		why := errors.New("canceled by the test")
 		cancel(why)
 		always := func(h *host, subject string, want error) {
 			w.Helper()
 			for range 50 {
 				if err := h.region.AwaitReady(ended); !errors.Is(err, want) {
-					w.Fatalf("%s, and the context has ended: %v, not %v", subject, err, want)
+					w.Fatalf("%s and an ended context: AwaitReady = %v, want %v", subject, err, want)
 				}
 			}
 		}
 		w.options.Shards = 10
 		a := w.start("a")
-		always(a, "nothing else", why)
+		always(a, "not registered", why)
 		w.up(a)
 		w.must(a.region.AwaitReady(w.Context()))
 		always(a, "ready", nil)
@@ -43,17 +43,17 @@ func TestAwaitReady(t *testing.T) {
 		w.must(err)
 		w.up(a, b)
 		if err = b.region.AwaitReady(w.Context()); !errors.Is(err, sharding.ErrMismatch) {
-			w.Fatalf("b is not refused: %v", err)
+			w.Fatalf("AwaitReady of b = %v, want ErrMismatch", err)
 		}
 		always(b, "refused", sharding.ErrMismatch)
 		c := w.start("c")
 		w.up(a, b, c)
 		w.must(c.region.AwaitReady(w.Context()))
-		w.must(a.Shutdown(w.Context())) // b has the coordinator now, which knows its region, and refuses c
+		w.must(a.Shutdown(w.Context())) // b now runs the coordinator, which accepts the settings of b and rejects those of c
 		always(a, "ended and ready", sharding.ErrStopped)
 		w.sleep(time.Minute)
 		if s, failed := c.region.State(w.Context()); failed != nil || !errors.Is(s.Mismatch, sharding.ErrMismatch) {
-			w.Fatalf("c is not refused: %+v, %v", s, failed)
+			w.Fatalf("State of c = %+v, %v, want ErrMismatch", s, failed)
 		}
 		for _, h := range []*host{b, c} {
 			always(h, "ready and refused", nil)

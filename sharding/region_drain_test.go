@@ -19,8 +19,8 @@ import (
 // id returns the ID of a diary.
 func id(d int) string { return "d" + strconv.Itoa(d) }
 
-// A node hands off all shards while all nodes write. Nothing is lost, and the node still reaches all
-// entities, also if it runs the coordinator or another node starts one.
+// A node hands off all shards while all nodes write. No write is lost, and the node still reaches
+// all entities, also if it runs the coordinator, or if the coordinator moves to another node.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
@@ -34,7 +34,7 @@ func TestDrain(t *testing.T) {
 					by := "writer " + h.Self().Name
 					for n := range writes {
 						if _, err := ask(w, h, id(d), write{By: by, N: n}); err != nil {
-							w.Errorf("%s writes %d into %s: %v", by, n, id(d), err)
+							w.Errorf("%s: write %d to %s: %v", by, n, id(d), err)
 							return
 						}
 						pause()
@@ -43,9 +43,9 @@ func TestDrain(t *testing.T) {
 			}
 		}
 		w.sleep(time.Second)
-		w.must(all[0].region.Drain(w.Context())) // it runs the coordinator
+		w.must(all[0].region.Drain(w.Context())) // node a runs the coordinator
 		if s, err := all[0].region.State(w.Context()); err != nil || len(s.Shards) != 0 {
-			w.Errorf("state of the drained node: %+v, %v", s, err)
+			w.Errorf("State of the drained node = %+v, %v", s, err)
 		}
 		wg.Wait()
 		for _, h := range all {
@@ -55,19 +55,19 @@ func TestDrain(t *testing.T) {
 		}
 		w.must(all[0].region.Drain(w.Context())) // a second time
 		if where := w.spread(all, 40, 1); where["a"] != 0 || len(where) != 2 {
-			w.Errorf("the shards are on %v", where)
+			w.Errorf("replies by node: %v, want none of a", where)
 		}
 		w.must(all[1].region.Drain(w.Context()))
-		w.must(all[0].Shutdown(w.Context())) // b runs the next coordinator, which keeps a drained
+		w.must(all[0].Shutdown(w.Context())) // b runs the next coordinator and stays drained
 		w.sleep(time.Minute)
 		if where := w.spread(all[1:], 40, 2); where["b"] != 0 || len(where) != 1 {
-			w.Errorf("the shards are on %v", where)
+			w.Errorf("replies by node: %v, want all of c", where)
 		}
 		w.must(all[1].Shutdown(w.Context()))
 	})
 }
 
-// After Undrain a node is allocated shards again, also if the drain was not complete.
+// After Undrain a node is allocated shards again, also if the drain was not completed.
 func TestUndrain(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {
@@ -80,7 +80,7 @@ func TestUndrain(t *testing.T) {
 		w.must(all[1].region.Undrain(w.Context()))
 		w.sleep(5 * time.Minute)
 		if where := w.spread(all, 20, 2); where["b"] < 10 {
-			w.Errorf("the shards are on %v", where)
+			w.Errorf("replies by node: %v, want at least 10 of b", where)
 		}
 		for _, h := range all {
 			for d := range 20 {
@@ -89,36 +89,36 @@ func TestUndrain(t *testing.T) {
 		}
 		w.must(all[1].region.Drain(w.Context()))
 		if where := w.spread(all, 20, 3); where["b"] != 0 {
-			w.Errorf("after a second drain the shards are on %v", where)
+			w.Errorf("replies by node after a second drain: %v, want none of b", where)
 		}
 		w.must(all[1].region.Undrain(w.Context()))
 		w.must(all[0].Shutdown(w.Context()))
 		if where := w.spread(all[1:], 20, 4); where["b"] != 20 {
-			w.Errorf("the shards are on %v", where)
+			w.Errorf("replies by node: %v, want all of b", where)
 		}
 	})
 }
 
-// A Drain that waits returns ErrUndrained after Undrain.
+// Undrain ends a waiting Drain with ErrUndrained.
 func TestUndrainEndsDrain(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		w.options.Shards = 10
 		all := w.cluster("a", "b")
 		w.spread(all, 10, 0)
-		heal := w.network.Partition([]string{"a"}, []string{"b"}) // no node can take shards from b
+		heal := w.network.Partition([]string{"a"}, []string{"b"}) // b can hand off no shards
 		defer heal()
-		told := make(chan error, 1)
-		go func() { told <- all[1].region.Drain(w.Context()) }()
+		result := make(chan error, 1)
+		go func() { result <- all[1].region.Drain(w.Context()) }()
 		synctest.Wait()
 		w.must(all[1].region.Undrain(w.Context()))
-		if err := <-told; !errors.Is(err, sharding.ErrUndrained) {
+		if err := <-result; !errors.Is(err, sharding.ErrUndrained) {
 			w.Error(err)
 		}
 	})
 }
 
-// Without another region the shards have no home and commands wait, until another node hosts them.
+// Without another region the shards have no home. Commands wait until another node hosts the shards.
 func TestDrainOfTheOnlyRegion(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -129,11 +129,11 @@ func TestDrainOfTheOnlyRegion(t *testing.T) {
 		short, cancel := context.WithTimeout(w.Context(), 10*time.Second)
 		defer cancel()
 		if p, err := eventsourcing.Ask(short, all[0].region.Ref(id(0)), write{}); err == nil {
-			w.Errorf("a drained cluster replies: %v", p)
+			w.Errorf("a drained cluster replied: %v", p)
 		}
 		b := w.start("b")
 		if where := w.spread([]*host{all[0], b}, 5, 1); where["b"] != 10 {
-			w.Errorf("the shards are on %v", where)
+			w.Errorf("replies by node: %v, want all of b", where)
 		}
 	})
 }
@@ -157,7 +157,7 @@ func TestDrainedNodeAfterSuspension(t *testing.T) {
 		w.up(all...)
 		w.sleep(time.Minute)
 		if where := w.spread(all, 20, 1); where["c"] != 0 {
-			w.Errorf("the shards are on %v", where)
+			w.Errorf("replies by node: %v, want none of c", where)
 		}
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestStateWithEndedContext checks that a call of State that gives up returns the reason, and that
-// nothing is written to its result later. The race detector would report that.
+// TestStateWithEndedContext checks that calls with a context that ends return its error, and that
+// nothing is written to their results later. The race detector reports such a write.
 func TestStateWithEndedContext(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -25,7 +25,7 @@ func TestStateWithEndedContext(t *testing.T) {
 			go cancel()
 			home, known, err := a.region.Home(ctx, number)
 			if answered := err == nil && known && home == a.Self(); !answered && !errors.Is(err, context.Canceled) {
-				w.Fatalf("home %v, known %t, error %v", home, known, err)
+				w.Fatalf("Home = %v, %t, %v", home, known, err)
 			}
 		}
 	})

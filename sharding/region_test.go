@@ -19,7 +19,7 @@ import (
 	"github.com/refold-io/refold/sharding/passivation"
 )
 
-// both runs a test with both stores of the coordinator.
+// both runs a test with each of the two stores of the coordinator.
 func both(t *testing.T, f func(w *world)) {
 	t.Helper()
 	for name, replicated := range map[string]bool{"journal": false, "replicated": true} {
@@ -41,7 +41,7 @@ func TestEveryNodeReachesEachEntity(t *testing.T) {
 		all := w.cluster("a", "b", "c")
 		for n := range 3 {
 			if where := w.spread(all, 40, n); len(where) != 3 {
-				w.Errorf("round %d: all is on %v", n, where)
+				w.Errorf("round %d: replies by node: %v, want three nodes", n, where)
 			}
 		}
 		for _, h := range all {
@@ -67,7 +67,7 @@ func TestNodeLeaves(t *testing.T) {
 					id, by := "d"+strconv.Itoa(d), "writer "+h.Self().Name
 					for n := range writes {
 						if _, err := ask(w, h, id, write{By: by, N: n}); err != nil {
-							w.Errorf("%s writes %d into %s: %v", by, n, id, err)
+							w.Errorf("%s: write %d to %s: %v", by, n, id, err)
 							return
 						}
 						pause()
@@ -76,7 +76,7 @@ func TestNodeLeaves(t *testing.T) {
 			}
 		}
 		w.sleep(time.Second)
-		w.must(all[0].Shutdown(w.Context())) // the one with the coordinator
+		w.must(all[0].Shutdown(w.Context())) // a runs the coordinator
 		wg.Wait()
 		for _, h := range all[1:] {
 			for d := range 10 {
@@ -106,19 +106,19 @@ func TestNodeStops(t *testing.T) {
 				stop()
 				if err == nil {
 					if p.Node == "a" || p.Count < 4 {
-						w.Errorf("d%d: %v", d, p)
+						w.Errorf("d%d: reply %v, want four pages on another node", d, p)
 					}
 					break
 				}
 				if ctx.Err() != nil {
-					w.Fatalf("d%d is never back: %v", d, err)
+					w.Fatalf("d%d does not run after five minutes: %v", d, err)
 				}
 			}
 			cancel()
 		}
 		<-all[0].Done()
 		if !errors.Is(all[0].Err(), cluster.ErrDowned) {
-			w.Errorf("a ended with %v", all[0].Err())
+			w.Errorf("a ended with %v, want ErrDowned", all[0].Err())
 		}
 	})
 }
@@ -130,12 +130,12 @@ func TestRepliesOfOtherNodes(t *testing.T) {
 	in(t, func(w *world) {
 		w.options.Shards = 10
 		all := w.cluster("a", "b")
-		for range 2 { // through the loop, and past it
+		for range 2 { // through the loop, and through the fast path
 			for d := range 10 {
 				id := "d" + strconv.Itoa(d)
 				_, err := ask(w, all[0], id, tear{})
 				if !errors.Is(err, errTear) || eventsourcing.StatusOf(err).Code != "diary/tear" {
-					w.Errorf("%s: %v", id, err)
+					w.Errorf("%s: %v, want errTear with its code", id, err)
 				}
 				_, err = ask(w, all[0], id, ponder{})
 				w.must(err)
@@ -148,7 +148,7 @@ func TestRepliesOfOtherNodes(t *testing.T) {
 				home, known, err := all[0].region.Home(w.Context(), number)
 				w.must(err)
 				if !known {
-					w.Errorf("%s: no home", id)
+					w.Errorf("%s: the home is unknown after an ask", id)
 				}
 				if _, err = ask(w, all[0], id, secret{}); home == all[1].Self() {
 					w.wantErr(err, eventsourcing.ErrInvalid, false)
@@ -177,13 +177,13 @@ func TestProxies(t *testing.T) {
 		w.up(all...)
 		where := w.spread(all, 20, 0)
 		if where["a"] == 0 || where["b"] == 0 || len(where) != 2 {
-			w.Errorf("all is on %v", where)
+			w.Errorf("replies by node: %v, want a and b", where)
 		}
 		if r, err := sharding.RegionOf[diary](d.Node, "diary"); err != nil || r != d.region {
-			w.Errorf("the proxy is %v: %v", r, err)
+			w.Errorf("RegionOf the proxy = %v, %v", r, err)
 		}
 		if _, err := sharding.RegionOf[string](d.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
-			w.Errorf("with other commands: %v", err)
+			w.Errorf("RegionOf with another state: %v, want ErrInvalid", err)
 		}
 	})
 }
@@ -264,7 +264,7 @@ func TestBuffersFull(t *testing.T) {
 		for n := range 3 {
 			wg.Go(func() {
 				if _, err := ask(w, a, "d"+strconv.Itoa(n), write{}); err != nil {
-					w.Errorf("%d: %v", n, err)
+					w.Errorf("ask %d: %v", n, err)
 				}
 			})
 			w.sleep(time.Second)
@@ -273,11 +273,11 @@ func TestBuffersFull(t *testing.T) {
 		w.wantErr(err, sharding.ErrBuffersFull, false)
 		short, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		if err = eventsourcing.Tell(short, a.region.Ref("d"), write{}); err != nil { // taken, and dropped then
+		if err = eventsourcing.Tell(short, a.region.Ref("d"), write{}); err != nil { // accepted, and dropped later
 			w.Error(err)
 		}
 		if s, err := a.region.State(w.Context()); err != nil || s.Waiting != 3 || s.Dropped != 2 || !s.Registered {
-			w.Errorf("%+v: %v", s, err)
+			w.Errorf("State = %+v, %v", s, err)
 		}
 		w.start("b")
 		wg.Wait()
@@ -304,7 +304,7 @@ func TestPassivation(t *testing.T) {
 		for n := range 3 {
 			w.spread(all, 10, n)
 			if got := running(); got != 10 {
-				w.Errorf("%d run", got)
+				w.Errorf("%d entities run, want 10", got)
 			}
 			switch n {
 			case 0:
@@ -319,16 +319,16 @@ func TestPassivation(t *testing.T) {
 				continue
 			}
 			if got := running(); got != 0 {
-				w.Errorf("after round %d %d run", n, got)
+				w.Errorf("after round %d, %d entities run, want none", n, got)
 			}
 		}
-		for range 300 { // it is needed all the time, and stays
+		for range 300 { // the entity is never idle, and stays
 			_, err := ask(w, all[0], "d0", read{})
 			w.must(err)
 			w.sleep(time.Second)
 		}
 		if got := running(); got != 1 {
-			w.Errorf("in the end %d run", got)
+			w.Errorf("%d entities run at the end, want 1", got)
 		}
 	})
 }
@@ -352,12 +352,12 @@ func TestHostInvalid(t *testing.T) {
 		} {
 			_, err := sharding.Host(w.Context(), a.Node, a.rt, typ, opts)
 			if !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "Type.Commands") {
-				w.Errorf("%s: %v", want, err)
+				w.Errorf("Host with invalid %s: %v", want, err)
 			}
 		}
 		for _, role := range []string{"", "library"} {
 			if _, err := sharding.Proxy(w.Context(), a.Node, nil, diaries("a").Protocol(), sharding.Options{Role: role}); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "must call Host") {
-				w.Errorf("a proxy with the role %q on a node that has it: %v", role, err)
+				w.Errorf("Proxy with role %q on a node with this role: %v", role, err)
 			}
 		}
 		empty, err := eventsourcing.Open(eventsourcing.Config{})
@@ -369,12 +369,12 @@ func TestHostInvalid(t *testing.T) {
 		}
 		w.must(empty.Close(w.Context()))
 		if _, err = sharding.RegionOf[diary](a.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
-			w.Errorf("no region: %v", err)
+			w.Errorf("RegionOf without a region: %v, want ErrInvalid", err)
 		}
 		_, err = sharding.Host(w.Context(), a.Node, a.rt, diaries("a"), w.opts(a))
 		w.must(err)
 		if _, err = sharding.Host(w.Context(), a.Node, a.rt, diaries("a"), w.opts(a)); !errors.Is(err, sharding.ErrInvalid) {
-			w.Errorf("a second one: %v", err)
+			w.Errorf("second Host: %v, want ErrInvalid", err)
 		}
 	})
 }

@@ -38,8 +38,8 @@ func openEntities(tb testing.TB, stores sharding.RememberStores) sharding.Rememb
 	return s
 }
 
-// A shard whose update has an unknown outcome is loaded again, and then it is known: what has not
-// landed by then never does.
+// A shard whose update has an unknown outcome is loaded again. A write that is not stored before
+// the load is never stored.
 func TestLoadSettlesUpdate(t *testing.T) {
 	t.Parallel()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
@@ -48,13 +48,13 @@ func TestLoadSettlesUpdate(t *testing.T) {
 		t.Helper()
 		got, err := s.Load(t.Context(), 1)
 		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%q is loaded, %v, want %q", got, err, want)
+			t.Errorf("Load = %q, %v, want %q", got, err, want)
 		}
 	}
 	load()
 	late := faulty.Inject(journaltest.Fault{Do: journaltest.Late})
 	if err := s.Update(t.Context(), 1, []string{"x"}, nil); err == nil {
-		t.Fatal("it is stored")
+		t.Fatal("Update succeeded although its write was delayed")
 	}
 	load()
 	if late.Release(); late.Landed() != 0 {
@@ -63,7 +63,7 @@ func TestLoadSettlesUpdate(t *testing.T) {
 	load()
 	faulty.Inject(journaltest.Fault{Do: journaltest.Store})
 	if err := s.Update(t.Context(), 1, []string{"x", "y"}, nil); err == nil {
-		t.Fatal("it is acknowledged")
+		t.Fatal("Update succeeded although its acknowledgement was lost")
 	}
 	load("x", "y")
 }
@@ -76,7 +76,7 @@ func TestEntitySnapshots(t *testing.T) {
 	cfg := sharding.JournalStores{Journal: j, Snapshots: s, SnapshotEvery: 4, KeepSnapshots: 1}
 	var want []string
 	for i := range 30 {
-		store := openEntities(t, cfg) // background work has ended
+		store := openEntities(t, cfg) // after the end of background work
 		got, err := store.Load(t.Context(), 1)
 		if err != nil || !slices.Equal(got, want) {
 			t.Fatalf("after %d updates: %q, %v, want %q", i, got, err, want)
@@ -100,11 +100,11 @@ func TestEntitySnapshots(t *testing.T) {
 	for _, id := range []string{"entities|account|1", "shards|account"} {
 		snapshots, events := numbers(t, j, s, sharding.JournalPrefix+id)
 		if len(snapshots) != 2 || len(events) > 12 || len(events) == 0 || events[0] != snapshots[1]+1 {
-			t.Errorf("%s: snapshots %v, events %v", id, snapshots, events)
+			t.Errorf("%s: snapshots %v and events %v, want two snapshots and the events after the older one", id, snapshots, events)
 		}
 	}
 	if got, err := openEntities(t, cfg).Shards(t.Context()); err != nil || len(got) != 30 {
-		t.Errorf("%d shards: %v", len(got), err)
+		t.Errorf("Shards returns %d shards, want 30: %v", len(got), err)
 	}
 }
 
@@ -221,15 +221,15 @@ func TestStoredEntities(t *testing.T) {
 	}())
 	got, err := old.Load(t.Context(), 300)
 	if err != nil || !slices.Equal(got, []string{"w", strings.Repeat("y", 200), "z", "ä|\x00"}) {
-		t.Errorf("%q is loaded: %v", got, err)
+		t.Errorf("Load of the golden records = %q, %v", got, err)
 	}
 	if all, err := old.Shards(t.Context()); err != nil || !slices.Equal(all, []shard{7, 8, 300, 99_999}) {
-		t.Errorf("%v are loaded: %v", all, err)
+		t.Errorf("Shards of the golden records = %v, %v", all, err)
 	}
 }
 
 // FuzzEntities reads any record as an event and as a snapshot of entities and of shards: it must
-// not panic, and what is read takes memory in proportion.
+// not panic, and the decoded data must be in proportion to the input.
 func FuzzEntities(f *testing.F) {
 	f.Add([]byte{1, 1, 1, 1, 'x'})
 	f.Add([]byte{1, 2, 2, 1, 'x', 1, 'y'})
@@ -258,14 +258,14 @@ func FuzzEntities(f *testing.F) {
 				return
 			}
 			if n := read(); n > len(b) {
-				t.Errorf("%d bytes are %d entities", len(b), n)
+				t.Errorf("%d bytes were decoded to %d entities", len(b), n)
 			}
 			m := snapshot.Metadata{ID: id, SequenceNr: 1, Time: time.Unix(0, 0).UTC()}
 			if err := s.Save(t.Context(), snapshot.Snapshot{Metadata: m, Manifest: "refold." + name + ".state", Payload: b}); err != nil {
 				t.Fatal(err)
 			}
 			if n := read(); n > len(b) {
-				t.Errorf("%d bytes are %d entities", len(b), n)
+				t.Errorf("%d bytes were decoded to %d entities", len(b), n)
 			}
 		}
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// decided lets a coordinator begin a term and put n shards on a node.
+// decided lets a coordinator begin a term and allocate n shards to a node.
 func decided(t *testing.T, c sharding.JournalStores, scope sharding.Scope, n int) coordinator.State {
 	t.Helper()
 	store, err := c.OpenCoordinator(scope)
@@ -107,17 +107,17 @@ func TestRemoveData(t *testing.T) {
 			for _, d := range all {
 				subject = append(subject, d.Kind+" "+strings.TrimPrefix(d.ID, sharding.JournalPrefix))
 				if d.Type != "account" || d.Highest == 0 || d.Last.IsZero() || d.Writer == "" || d.Removed || d.Snapshots > 0 && !snapshots {
-					t.Errorf("found %+v", d)
+					t.Errorf("FindData returns %+v", d)
 				}
 			}
 			want := []string{"coordinator coordinator|account", "coordinator coordinator|account|x|y", "entities entities|account|7", "shards shards|account"}
 			if !slices.Equal(subject, want) {
-				t.Fatalf("found %q", subject)
+				t.Fatalf("FindData returns %q", subject)
 			}
 			if more := find(t, c); len(more) != 5 {
-				t.Errorf("of all types: %+v", more)
+				t.Errorf("FindData of all types returns %+v, want 5 entries", more)
 			}
-			for range 2 { // the second time there is nothing to do
+			for range 2 { // the second round removes nothing
 				for _, d := range all {
 					if err = c.RemoveData(t.Context(), d); err != nil {
 						t.Fatal(err)
@@ -126,21 +126,21 @@ func TestRemoveData(t *testing.T) {
 				all = find(t, c, "account")
 				for _, d := range all {
 					if !d.Removed || d.Events != 1 || d.Snapshots != 0 {
-						t.Errorf("left is %+v", d)
+						t.Errorf("after RemoveData: %+v", d)
 					}
 				}
 			}
 			if s, rev, failed := loaded(t, c, account); failed != nil || s.Term() != 0 || s.Shards() != 0 || rev == 0 {
-				t.Errorf("loaded is %+v: %v", s, failed)
+				t.Errorf("Load after RemoveData = %+v, %v", s, failed)
 			}
 			if s, _, failed := loaded(t, c, other); failed != nil || s.Shards() != 20 {
-				t.Errorf("of another type %+v: %v", s, failed)
+				t.Errorf("Load of another type = %+v, %v", s, failed)
 			}
 			if after := decided(t, c, account, 5); after.Term() != 1 || after.Shards() != 5 {
-				t.Errorf("the next coordinator has %+v", after)
+				t.Errorf("state of the next coordinator: %+v", after)
 			}
 			if s, _, failed := loaded(t, c, account); failed != nil || s.Shards() != 5 {
-				t.Errorf("loaded is %+v: %v", s, failed)
+				t.Errorf("Load of the next state = %+v, %v", s, failed)
 			}
 			if entities, err = c.OpenEntities(account); err != nil {
 				t.Fatal(err)
@@ -148,10 +148,10 @@ func TestRemoveData(t *testing.T) {
 			ids, err := entities.Load(t.Context(), 7)
 			shards, failed := entities.Shards(t.Context())
 			if err = errors.Join(err, failed, entities.Close()); err != nil || len(ids) != 0 || len(shards) != 0 {
-				t.Errorf("remembered are %v in %v: %v", ids, shards, err)
+				t.Errorf("after RemoveData: entities %v, shards %v, %v", ids, shards, err)
 			}
 			if n, err := j.HighestSequenceNr(t.Context(), "account|42"); err != nil || n != 1 {
-				t.Errorf("the entity has %d events: %v", n, err)
+				t.Errorf("the entity has %d events: %v, want 1", n, err)
 			}
 		})
 	}
@@ -167,14 +167,14 @@ func TestRemoveChangedData(t *testing.T) {
 	d := find(t, c)[0]
 	decided(t, c, account, 0)
 	if err := c.RemoveData(t.Context(), d); !errors.Is(err, sharding.ErrConflict) || !strings.Contains(err.Error(), "a node runs") {
-		t.Errorf("remove: %v", err)
+		t.Errorf("RemoveData = %v, want ErrConflict", err)
 	}
 	if s, _, err := loaded(t, c, account); err != nil || s.Term() != 2 {
-		t.Errorf("loaded is %+v: %v", s, err)
+		t.Errorf("Load after the failed RemoveData = %+v, %v", s, err)
 	}
 	for _, id := range []string{"account|42", "refold.sharding|diary|account", "refold.sharding|entities|account", "refold.sharding|coordinator|"} {
 		if err := c.RemoveData(t.Context(), sharding.JournalData{ID: id, Highest: 1}); !errors.Is(err, sharding.ErrInvalid) {
-			t.Errorf("remove %q: %v", id, err)
+			t.Errorf("RemoveData of %q: %v", id, err)
 		}
 	}
 }
@@ -190,20 +190,20 @@ func TestRemoveDataFailsHalfway(t *testing.T) {
 	decided(t, c, account, 20)
 	faulty.Inject(journaltest.Fault{Op: journaltest.OpDelete})
 	if err := c.RemoveData(t.Context(), find(t, c)[0]); err == nil {
-		t.Fatal("a deletion that fails is no error")
+		t.Fatal("RemoveData succeeded although the deletion failed")
 	}
 	if s, _, err := loaded(t, c, account); err != nil || s.Term() != 0 {
-		t.Errorf("loaded is %+v: %v", s, err)
+		t.Errorf("Load after the failed deletion = %+v, %v", s, err)
 	}
 	faulty.Reset()
 	d := find(t, c)[0]
 	if d.Removed {
-		t.Errorf("found %+v", d)
+		t.Errorf("FindData reports an incomplete removal as complete: %+v", d)
 	}
 	if err := c.RemoveData(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
 	if after := find(t, c)[0]; !after.Removed || after.Highest != d.Highest {
-		t.Errorf("found %+v, before %+v", after, d)
+		t.Errorf("after the second RemoveData: %+v, before %+v", after, d)
 	}
 }

@@ -34,10 +34,10 @@ func TestIsAbandoned(t *testing.T) {
 		waited time.Duration
 		want   bool
 	}{
-		"local caller gave up":           {own(ended, answered), 0, true},
+		"local caller no longer waits":   {own(ended, answered), 0, true},
 		"local caller waits":             {own(t.Context(), answered), time.Hour, false},
 		"no local caller":                {own(ended, nil), time.Hour, false},
-		"remote caller gave up":          {body(withReplyAddress|withDeadline, append(asker, 100)...), 100 * time.Microsecond, true},
+		"remote caller no longer waits":  {body(withReplyAddress|withDeadline, append(asker, 100)...), 100 * time.Microsecond, true},
 		"remote caller waits":            {body(withReplyAddress|withDeadline, append(asker, 100)...), 99 * time.Microsecond, false},
 		"remote caller without deadline": {body(withReplyAddress, asker...), time.Hour, false},
 		"no remote caller":               {body(withDeadline, 100), time.Hour, false},

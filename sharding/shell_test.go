@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// An entity leaves memory, and a command starts it again before the loop has handled the report of
-// the end. It keeps running, and handles the commands that follow.
+// An entity leaves memory, and a command starts it again before the loop handles the report of its
+// end. The entity keeps running, and handles the commands that follow.
 func TestEntityStartsAgainBeforeItsEndIsHandled(t *testing.T) {
 	t.Parallel()
 	for _, remembers := range []bool{false, true} {
@@ -39,7 +39,7 @@ func TestEntityStartsAgainBeforeItsEndIsHandled(t *testing.T) {
 			b := w.start("b")
 			w.up(a, b)
 			w.must(b.region.AwaitReady(w.Context()))
-			for range 2 { // from now on commands bypass the loop
+			for range 2 { // later commands bypass the loop
 				_, err = ask(w, a, "stuck0", read{})
 				w.must(err)
 			}
@@ -55,7 +55,7 @@ func TestEntityStartsAgainBeforeItsEndIsHandled(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				if _, err := ask(w, a, "stuck0", write{By: "a"}); err != nil { // its event is being stored
-					w.Errorf("the command that started it: %v", err)
+					w.Errorf("the command that starts the entity again: %v", err)
 				}
 			})
 			synctest.Wait()
@@ -76,7 +76,7 @@ func TestEntityStartsAgainBeforeItsEndIsHandled(t *testing.T) {
 	}
 }
 
-// The state with the maximum number of shards fits the default size of a key of replicated data.
+// The state with the maximum number of shards fits into one key of replicated data of the default size.
 func TestLargestStateFitsOneKey(t *testing.T) {
 	t.Parallel()
 	for _, regions := range []int{3, 100, 1000, 3000} {
@@ -96,7 +96,7 @@ func TestLargestStateFitsOneKey(t *testing.T) {
 		}
 		size := len(coordinator.AppendState(nil, s))
 		if t.Logf("%d regions, %d shards: %d bytes", regions, s.Shards(), size); size > 512<<10-1<<10 {
-			t.Errorf("%d regions, %d shards: %d bytes", regions, s.Shards(), size)
+			t.Errorf("%d regions, %d shards: %d bytes, more than a key may have", regions, s.Shards(), size)
 		}
 	}
 }

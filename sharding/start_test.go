@@ -46,27 +46,27 @@ func TestRegionOfDuringHost(t *testing.T) {
 	in(t, func(w *world) {
 		a := w.join("a")
 		w.up(a)
-		typ, looked := diaries("a"), 0
+		typ, calls := diaries("a"), 0
 		typ.New = func(string) *diary { // Start calls it as well
-			if looked++; looked == 1 {
+			if calls++; calls == 1 {
 				if r, err := sharding.RegionOf[diary](a.Node, "diary"); !errors.Is(err, sharding.ErrInvalid) {
-					w.Errorf("there is %v: %v", r, err)
+					w.Errorf("RegionOf during Host = %v, %v, want ErrInvalid", r, err)
 				}
 				if _, err := sharding.Host(w.Context(), a.Node, a.rt, diaries("a"), w.opts(a)); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), "already has a region") {
-					w.Errorf("another one: %v", err)
+					w.Errorf("second Host during Host: %v, want ErrInvalid", err)
 				}
 			}
 			return &diary{node: "a"}
 		}
 		r, err := sharding.Host(w.Context(), a.Node, a.rt, typ, w.opts(a))
 		w.must(err)
-		if found, err := sharding.RegionOf[diary](a.Node, "diary"); err != nil || found != r || looked == 0 {
-			w.Errorf("%v, not %v: %v", found, r, err)
+		if found, err := sharding.RegionOf[diary](a.Node, "diary"); err != nil || found != r || calls == 0 {
+			w.Errorf("RegionOf = %v, want %v: %v", found, r, err)
 		}
 	})
 }
 
-// bare are stores that open nothing, or that panic.
+// bare are stores that return no store, or that panic.
 type bare struct{ panics bool }
 
 func (b bare) open() {
@@ -77,12 +77,12 @@ func (b bare) open() {
 
 func (b bare) OpenCoordinator(sharding.Scope) (sharding.CoordinatorStore, error) {
 	b.open()
-	return nil, nil //nolint:nilnil // that is what is tested
+	return nil, nil //nolint:nilnil // the case that is tested
 }
 
 func (b bare) OpenEntities(sharding.Scope) (sharding.RememberStore, error) {
 	b.open()
-	return nil, nil //nolint:nilnil // that is what is tested
+	return nil, nil //nolint:nilnil // the case that is tested
 }
 
 // TestHostFails checks that errors of stores and of the type match ErrInvalid and name the cause.
@@ -106,7 +106,7 @@ func TestHostFails(t *testing.T) {
 			o, typ := w.opts(a), diaries("a")
 			change(&o, &typ)
 			if _, err := sharding.Host(w.Context(), a.Node, a.rt, typ, o); !errors.Is(err, sharding.ErrInvalid) || !strings.Contains(err.Error(), want) {
-				w.Errorf("%q: %v", want, err)
+				w.Errorf("Host = %[2]v, want %[1]q", want, err)
 			}
 		}
 		typ := diaries("a")
@@ -116,7 +116,7 @@ func TestHostFails(t *testing.T) {
 	})
 }
 
-// TestMaximumDurations checks that the maximum duration does not overflow.
+// TestMaximumDurations checks that maximum durations do not overflow.
 func TestMaximumDurations(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -128,16 +128,16 @@ func TestMaximumDurations(t *testing.T) {
 		w.spread(all, 10, 0)
 		w.sleep(5 * time.Minute)
 		if n := all[0].rt.Resident()["diary"] + all[1].rt.Resident()["diary"]; n != 10 {
-			w.Errorf("%d are in memory", n)
+			w.Errorf("%d entities are in memory, want 10", n)
 		}
 		soon, cancel := context.WithTimeout(w.Context(), 10*time.Second)
 		defer cancel()
 		w.must(all[0].region.Drain(soon))
 		if where := w.spread(all, 10, 1); where["b"] != 20 {
-			w.Errorf("all is on %v", where)
+			w.Errorf("replies by node: %v, want all of b", where)
 		}
 		if s := w.log.String(); strings.Contains(s, "level=WARN") {
-			w.Error("something is wrong")
+			w.Error("the log has a warning")
 		}
 	})
 }

@@ -38,15 +38,15 @@ func TestStatistics(t *testing.T) {
 			s, err := h.region.Statistics(w.Context(), 0)
 			w.must(err)
 			if len(s.Regions) != 3 || len(s.Missing) != 0 || s.Entities() != 20 {
-				w.Fatalf("%v: %+v", h.Self(), s)
+				w.Fatalf("Statistics of %v = %+v", h.Self(), s)
 			}
 			for i, r := range s.Regions {
 				if r.Node != ids[i] || len(r.Shards) == 0 {
-					w.Errorf("%v: region %d: %+v", h.Self(), i, r)
+					w.Errorf("Statistics of %v: region %d is %+v", h.Self(), i, r)
 				}
 				for _, c := range r.Shards {
 					if c.Entities != want[c.Shard] {
-						w.Errorf("%v: shard %d: %+v", h.Self(), c.Shard, c)
+						w.Errorf("Statistics of %v: shard %d is %+v", h.Self(), c.Shard, c)
 					}
 				}
 			}
@@ -56,13 +56,13 @@ func TestStatistics(t *testing.T) {
 		s, err := all[3].region.Statistics(w.Context(), 2*time.Second)
 		w.must(err)
 		if took := time.Since(begun); took != 2*time.Second || len(s.Regions) != 2 || !slices.Equal(s.Missing, ids[2:]) {
-			w.Errorf("c is paused: after %v %+v", took, s)
+			w.Errorf("with c paused: Statistics after %v = %+v", took, s)
 		}
 		resume()
 		ended, cancel := context.WithCancel(w.Context())
 		cancel()
 		if _, err := all[1].region.Statistics(ended, 0); !errors.Is(err, context.Canceled) {
-			w.Errorf("with a context that has ended: %v", err)
+			w.Errorf("Statistics with an ended context: %v", err)
 		}
 		w.network.Pause("a")
 		for _, ask := range []func() error{
@@ -70,7 +70,7 @@ func TestStatistics(t *testing.T) {
 			func() error { _, err := all[1].region.Statistics(w.Context(), time.Second); return err },
 		} {
 			if err := ask(); !errors.Is(err, sharding.ErrNoCoordinator) {
-				w.Errorf("its coordinator is paused: %v", err)
+				w.Errorf("with the coordinator paused: %v, want ErrNoCoordinator", err)
 			}
 		}
 	})
@@ -85,11 +85,11 @@ func TestStatisticsWithoutCoordinator(t *testing.T) {
 		a := w.start("a")
 		w.up(a)
 		if _, err := a.region.CurrentRegions(w.Context()); !errors.Is(err, sharding.ErrNoCoordinator) {
-			w.Errorf("without a node of the role: %v", err)
+			w.Errorf("without a node of the role: %v, want ErrNoCoordinator", err)
 		}
 		w.must(a.Shutdown(w.Context()))
 		if _, err := a.region.Statistics(w.Context(), 0); !errors.Is(err, sharding.ErrStopped) {
-			w.Errorf("after the end: %v", err)
+			w.Errorf("after the end of the region: %v, want ErrStopped", err)
 		}
 	})
 }

@@ -51,11 +51,11 @@ func TestHistoryOfTwoCoordinators(t *testing.T) {
 	t.Parallel()
 	j := imported(t,
 		started(1, "a"), registered("r"), registered("s"), allocated("r", 1, 2),
-		started(1, "b"),      // of the same term
-		registered("r"),      // again
-		allocated("s", 2, 3), // the other coordinator has allocated 2
-		allocated("u", 4),    // not registered
-		allocated("r", 1),    // again
+		started(1, "b"),      // the same term
+		registered("r"),      // already registered
+		allocated("s", 2, 3), // shard 2 is on r
+		allocated("u", 4),    // u is not registered
+		allocated("r", 1),    // shard 1 is already on r
 		event{Kind: coordinator.HomesDeallocated, Shards: []shard{9}},
 		event{Kind: coordinator.RegionTerminated, Node: node("x")},
 	)
@@ -86,7 +86,7 @@ func TestHistoryOfTwoCoordinators(t *testing.T) {
 	other := open(t, sharding.JournalStores{Journal: j, Snapshots: s}, "d")
 	b.must(other.load())
 	if !other.state.Equal(b.state) {
-		t.Errorf("a later coordinator loads another state")
+		t.Errorf("the state of a later coordinator differs")
 	}
 	_, fold, _, err = restored(t.Context(), other.store)
 	b.must(err)
@@ -100,31 +100,31 @@ func TestHistoryOfTwoCoordinators(t *testing.T) {
 func TestUnreadableHistory(t *testing.T) {
 	t.Parallel()
 	for name, bad := range map[string]journal.Event{
-		"a manifest that is not known": {Manifest: "deposited", Payload: coordinator.AppendEvent(nil, registered("r"))},
-		"a payload that is damaged":    {Manifest: "refold.coordinator.event", Payload: []byte{0x10, 2, 200}},
-		"a payload of another version": {Manifest: "refold.coordinator.event", Payload: []byte{0x20, 2}},
+		"unknown manifest":           {Manifest: "deposited", Payload: coordinator.AppendEvent(nil, registered("r"))},
+		"damaged payload":            {Manifest: "refold.coordinator.event", Payload: []byte{0x10, 2, 200}},
+		"payload of another version": {Manifest: "refold.coordinator.event", Payload: []byte{0x20, 2}},
 	} {
 		j := imported(t, started(1, "a"))
 		put(t, j, 1, bad)
 		if _, err := open(t, sharding.JournalStores{Journal: j}, "b").store.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "event 2") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want an error about event 2", name, err)
 		}
 	}
-	// Events that were deleted with no snapshot to cover them.
+	// Events were deleted, and no snapshot covers them.
 	j := imported(t, started(1, "a"), registered("r"), registered("s"))
 	for _, upTo := range []uint64{2, 3} {
 		if err := j.DeleteTo(t.Context(), accountID, upTo); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := open(t, sharding.JournalStores{Journal: j, Snapshots: inmem.NewSnapshotStore()}, "b").store.Load(t.Context()); !errors.Is(err, journal.ErrHistoryGap) {
-			t.Errorf("events up to %d are missing: %v", upTo, err)
+			t.Errorf("events up to %d are missing: %v, want ErrHistoryGap", upTo, err)
 		}
 	}
 	// The snapshot is newer than the last event of the journal.
 	s := inmem.NewSnapshotStore()
 	keep(t, s, 5, "refold.coordinator.state", coordinator.AppendState(nil, coordinator.State{}))
 	if _, err := open(t, sharding.JournalStores{Journal: imported(t, started(1, "a")), Snapshots: s}, "b").store.Load(t.Context()); !errors.Is(err, journal.ErrHistoryGap) {
-		t.Errorf("the snapshot is above the journal: %v", err)
+		t.Errorf("the snapshot is newer than the journal: %v, want ErrHistoryGap", err)
 	}
 }
 
@@ -173,7 +173,7 @@ func numbers(t *testing.T, j journal.Journal, s snapshot.Store, id string) (snap
 	return snapshots, events
 }
 
-// settle opens a store for each change, so that each snapshot is saved before the next change.
+// settle opens a new store for each change, so that each snapshot is saved before the next change.
 func settle(t *testing.T, cfg sharding.JournalStores, changes int) coordinator.State {
 	t.Helper()
 	b := lead(t, cfg, "a")
@@ -211,7 +211,7 @@ func TestSnapshotRetention(t *testing.T) {
 		}
 		b := open(t, cfg, "b")
 		if b.must(b.load()); !b.state.Equal(state) {
-			t.Errorf("every %d, %d kept: another state is loaded", c.every, c.keep)
+			t.Errorf("every %d, %d kept: the loaded state differs", c.every, c.keep)
 		}
 	}
 }
@@ -231,7 +231,7 @@ func TestUnreadableSnapshots(t *testing.T) {
 	}
 	got, _, _, err := restored(t.Context(), logged)
 	if err != nil || !got.Equal(want) {
-		t.Errorf("one snapshot is damaged: %v", err)
+		t.Errorf("one damaged snapshot: %v", err)
 	}
 	if !strings.Contains(log.String(), "snapshot does not decode") || !strings.Contains(log.String(), "sequence_nr=20") {
 		t.Errorf("the log is %s, want a line about the snapshot", log.String())
@@ -241,12 +241,12 @@ func TestUnreadableSnapshots(t *testing.T) {
 	}
 	keep(t, s, 15, "something else", coordinator.AppendState(nil, coordinator.State{}))
 	if _, err := open(t, cfg, "b").store.Load(t.Context()); !errors.Is(err, journal.ErrHistoryGap) {
-		t.Errorf("all snapshots are damaged: %v", err)
+		t.Errorf("all snapshots damaged: %v, want an error", err)
 	}
 }
 
 // TestSnapshotSaveFails checks that a failed snapshot is not an error, and that no event is deleted
-// for it.
+// in this case.
 func TestSnapshotSaveFails(t *testing.T) {
 	t.Parallel()
 	j := inmem.NewJournal()
@@ -254,12 +254,12 @@ func TestSnapshotSaveFails(t *testing.T) {
 	cfg := sharding.JournalStores{Journal: j, Snapshots: s, SnapshotEvery: 5, KeepSnapshots: -1}
 	settle(t, cfg, 10)
 	if _, events := numbers(t, j, s, accountID); len(events) != 12 {
-		t.Errorf("the events %v are stored, want 12", events)
+		t.Errorf("the events %v are stored, want 12 events", events)
 	}
 }
 
-// TestFenceSettlesSave checks that a load after a save with an unknown outcome decides it: a write
-// that is not stored by then is never stored.
+// TestFenceSettlesSave checks that a load after a save with an unknown outcome decides the outcome:
+// a write that is not stored before the load is never stored.
 func TestFenceSettlesSave(t *testing.T) {
 	t.Parallel()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
@@ -278,25 +278,25 @@ func TestFenceSettlesSave(t *testing.T) {
 		t.Errorf("%d writes were stored after the fence, want 0", n)
 	}
 	b.must(b.save(allocated("r", 2)))
-	// One that has landed is found, and needs no further fence.
+	// A stored write is found and needs no further fence.
 	faulty.Inject(journaltest.Fault{Do: journaltest.Store})
 	if err := b.save(allocated("r", 3)); err == nil {
 		t.Fatal("a save without a reply returned no error")
 	}
 	b.must(b.load())
 	if home, found := b.state.Home(3); !found || home != node("r") {
-		t.Errorf("a stored change is not loaded")
+		t.Errorf("a stored change was not loaded")
 	}
 	if b.rev != rev+3 {
 		t.Errorf("the last event is %d, want %d", b.rev, rev+3)
 	}
-	// A load that can't settle it fails.
+	// A load that cannot decide the outcome fails.
 	faulty.Inject(journaltest.Fault{Times: -1})
 	if err := b.save(allocated("r", 4)); err == nil {
 		t.Fatal("a failed save returned no error")
 	}
 	if err := b.load(); err == nil {
-		t.Errorf("a load that cannot decide the outcome of a save succeeds")
+		t.Errorf("a load that cannot decide the outcome of a save succeeded")
 	}
 	faulty.Reset()
 	b.must(b.load())
@@ -316,7 +316,7 @@ func TestEventTimesIncrease(t *testing.T) {
 	lead(t, sharding.JournalStores{Journal: j}, "b")
 	for e, err := range j.Replay(t.Context(), accountID, 1, journal.MaxSequenceNr) {
 		if err != nil || e.Time.Before(future) {
-			t.Errorf("event %d is at %v: %v", e.SequenceNr, e.Time, err)
+			t.Errorf("event %d has the time %v: %v", e.SequenceNr, e.Time, err)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func journalPlace(j journal.Journal, s snapshot.Store) shardingtest.Place {
 	for name, fault := range map[string]journaltest.Fault{
 		"an append is lost":                      {Do: journaltest.Lose},
 		"an append is stored without a reply":    {Do: journaltest.Store},
-		"an append is stored last":               {Do: journaltest.Late},
+		"an append is stored at the end":         {Do: journaltest.Late},
 		"an append is stored with the next one":  {Do: journaltest.Late, AfterCalls: 1},
 		"an append is stored after two calls":    {Do: journaltest.Late, AfterCalls: 2},
 		"an append is stored after three calls":  {Do: journaltest.Late, AfterCalls: 3},

@@ -88,8 +88,8 @@ func (w *replicas) place() shardingtest.Place {
 	}
 	for name, strike := range map[string]func(own string, others []string) func(){
 		"the node is cut off":           func(own string, others []string) func() { return w.network.Partition([]string{own}, others) },
-		"nothing from the node arrives": func(own string, others []string) func() { return w.network.CutOneWay([]string{own}, others) },
-		"nothing arrives at the node":   func(own string, others []string) func() { return w.network.CutOneWay(others, []string{own}) },
+		"frames from the node are lost": func(own string, others []string) func() { return w.network.CutOneWay([]string{own}, others) },
+		"frames to the node are lost":   func(own string, others []string) func() { return w.network.CutOneWay(others, []string{own}) },
 	} {
 		place.Faults = append(place.Faults, shardingtest.Fault{Name: name, Strike: func(node int) func() {
 			return strike(at(node).Node().Self().Name, others(node))
@@ -156,14 +156,14 @@ func TestReplicatedWithoutOneNode(t *testing.T) {
 		b := open(t, sharding.ReplicatedStores{Replicator: w.nodes[2]}, "b")
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		if _, err := b.store.Load(ctx); !errors.Is(err, ddata.ErrQuorum) {
-			t.Errorf("a new coordinator loads from two of three: %v", err)
+			t.Errorf("Load with two of three nodes: %v", err)
 		}
 		cancel()
 		heal()
 		time.Sleep(10 * time.Second) // of the bubble
 		b.lead()
 		if err := a.save(allocated("r", 9)); !errors.Is(err, sharding.ErrFenced) {
-			t.Errorf("the old coordinator saves: %v", err)
+			t.Errorf("Save of the old coordinator: %v", err)
 		}
 		if b.state.Shards() != 5 {
 			t.Errorf("the state has %d shards, want 5", b.state.Shards())
@@ -212,7 +212,7 @@ func TestReplicatedClaimFences(t *testing.T) {
 			t.Errorf("the term is %d, want 3", b.state.Term())
 		}
 		if _, found := b.state.Home(1); !found {
-			t.Errorf("an acknowledged change is lost")
+			t.Errorf("an acknowledged change was lost")
 		}
 	})
 }

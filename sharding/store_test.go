@@ -120,11 +120,11 @@ func TestOpenInvalid(t *testing.T) {
 	t.Parallel()
 	scope := sharding.Scope{Type: "account"}
 	for name, open := range map[string]func() error{
-		"no journal":                  func() error { _, err := sharding.JournalStores{}.OpenCoordinator(scope); return err },
-		"no journal, entities":        func() error { _, err := sharding.JournalStores{}.OpenEntities(scope); return err },
-		"no replicator":               func() error { _, err := sharding.ReplicatedStores{}.OpenCoordinator(scope); return err },
-		"no replicator, entities":     func() error { _, err := sharding.ReplicatedStores{}.OpenEntities(scope); return err },
-		"a negative number of events": func() error { _, err := sharding.JournalStores{SnapshotEvery: -1}.OpenCoordinator(scope); return err },
+		"no journal":                func() error { _, err := sharding.JournalStores{}.OpenCoordinator(scope); return err },
+		"no journal, entities":      func() error { _, err := sharding.JournalStores{}.OpenEntities(scope); return err },
+		"no replicator":             func() error { _, err := sharding.ReplicatedStores{}.OpenCoordinator(scope); return err },
+		"no replicator, entities":   func() error { _, err := sharding.ReplicatedStores{}.OpenEntities(scope); return err },
+		"negative number of events": func() error { _, err := sharding.JournalStores{SnapshotEvery: -1}.OpenCoordinator(scope); return err },
 	} {
 		if err := open(); !errors.Is(err, sharding.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)

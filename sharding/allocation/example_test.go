@@ -18,7 +18,7 @@ func Example() {
 		view.Regions = append(view.Regions, allocation.Region{Node: n, Shards: shards})
 		view.Members = append(view.Members, identity.Member{Node: n, Status: identity.Up})
 	}
-	strategy := allocation.LeastShards{RelativeLimit: 0.2} // of 10 shards two at a time
+	strategy := allocation.LeastShards{RelativeLimit: 0.2} // two of 10 shards at a time
 	home, ok := strategy.Allocate(view, allocation.Request{Shard: 10, Requester: view.Regions[0].Node})
 	fmt.Println(home.Name, ok)
 	fmt.Println(strategy.Rebalance(view))

@@ -22,25 +22,25 @@ func TestLeastShardsRebalance(t *testing.T) {
 		view     allocation.View
 		want     []allocation.Shard
 	}{
-		"no shards":                  {view: counts(0, 0)},
-		"no regions":                 {view: counts()},
-		"even":                       {view: counts(2, 2, 2)},
-		"one more can't be helped":   {view: counts(3, 2, 2)},
-		"one shard":                  {view: counts(1, 0)},
-		"beyond the part":            {view: counts(4, 0), want: shards(0)},
-		"a share of all":             {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(4, 0), want: shards(0, 1)},
-		"at least one is moved":      {strategy: allocation.LeastShards{RelativeLimit: 0.0001}, view: counts(8, 0), want: shards(0)},
-		"at most the absolute limit": {strategy: allocation.LeastShards{AbsoluteLimit: 3, RelativeLimit: 1}, view: counts(10, 0), want: shards(0, 1, 2)},
-		"the defaults":               {view: counts(300, 0), want: upTo(20)},
-		"the defaults, a tenth":      {view: counts(110, 0), want: upTo(11)},
-		"rounding is no loss":        {strategy: allocation.LeastShards{AbsoluteLimit: 100, RelativeLimit: 0.29}, view: counts(100, 0), want: upTo(29)},
-		"the best region first":      {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(5, 4, 0), want: shards(5, 0, 1)},
-		"a part is rounded up":       {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(3, 3, 2), want: nil},
-		"one is two short of it":     {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(3, 3, 1), want: shards(0)},
-		"a region with two missing shards gets one": {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(3, 3, 3, 1), want: shards(0)},
-		"two are two short":                         {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(4, 4, 4, 4, 2, 2), want: shards(0, 4)},
-		"and the limit holds":                       {strategy: allocation.LeastShards{AbsoluteLimit: 1, RelativeLimit: 1}, view: counts(4, 4, 4, 4, 2, 2), want: shards(0)},
-		"while one moves, no other":                 {view: moving(counts(10, 0), 0)},
+		"no shards":                                  {view: counts(0, 0)},
+		"no regions":                                 {view: counts()},
+		"even":                                       {view: counts(2, 2, 2)},
+		"difference of one":                          {view: counts(3, 2, 2)},
+		"one shard":                                  {view: counts(1, 0)},
+		"shards in excess of the part":               {view: counts(4, 0), want: shards(0)},
+		"RelativeLimit 1":                            {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(4, 0), want: shards(0, 1)},
+		"at least one shard moves":                   {strategy: allocation.LeastShards{RelativeLimit: 0.0001}, view: counts(8, 0), want: shards(0)},
+		"AbsoluteLimit 3":                            {strategy: allocation.LeastShards{AbsoluteLimit: 3, RelativeLimit: 1}, view: counts(10, 0), want: shards(0, 1, 2)},
+		"default absolute limit":                     {view: counts(300, 0), want: upTo(20)},
+		"default relative limit":                     {view: counts(110, 0), want: upTo(11)},
+		"RelativeLimit without rounding loss":        {strategy: allocation.LeastShards{AbsoluteLimit: 100, RelativeLimit: 0.29}, view: counts(100, 0), want: upTo(29)},
+		"best region first":                          {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(5, 4, 0), want: shards(5, 0, 1)},
+		"part is rounded up":                         {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(3, 3, 2), want: nil},
+		"region that lacks two shards":               {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(3, 3, 1), want: shards(0)},
+		"only one shard for a region that lacks two": {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(3, 3, 3, 1), want: shards(0)},
+		"two regions that lack two shards":           {strategy: allocation.LeastShards{RelativeLimit: 1}, view: counts(4, 4, 4, 4, 2, 2), want: shards(0, 4)},
+		"AbsoluteLimit 1 with two regions that lack shards": {strategy: allocation.LeastShards{AbsoluteLimit: 1, RelativeLimit: 1}, view: counts(4, 4, 4, 4, 2, 2), want: shards(0)},
+		"no round while a shard moves":                      {view: moving(counts(10, 0), 0)},
 	} {
 		if got := test.strategy.Rebalance(test.view); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
@@ -55,19 +55,19 @@ func TestThresholdRebalance(t *testing.T) {
 		view     allocation.View
 		want     []allocation.Shard
 	}{
-		"no shards":                      {view: counts(0, 0)},
-		"a difference of the threshold":  {view: counts(1, 0)},
-		"more than it":                   {view: counts(2, 0), want: shards(0)},
-		"at most the threshold at once":  {view: counts(9, 0), want: shards(0)},
-		"a threshold of 10, equal":       {strategy: allocation.Threshold{Difference: 10}, view: counts(10, 0)},
-		"a threshold of 10, more":        {strategy: allocation.Threshold{Difference: 10}, view: counts(12, 0), want: shards(0, 1)},
-		"at most so many on their way":   {strategy: allocation.Threshold{Difference: 10}, view: counts(19, 0), want: shards(0, 1, 2)},
-		"some are already":               {strategy: allocation.Threshold{Difference: 10}, view: moving(counts(30, 0), 0, 2), want: shards(1)},
-		"and no more":                    {strategy: allocation.Threshold{Difference: 10}, view: moving(counts(30, 0), 0, 1, 2)},
-		"which are not counted":          {strategy: allocation.Threshold{Difference: 2}, view: moving(counts(4, 0), 0, 1)},
-		"but those of the best are":      {strategy: allocation.Threshold{Difference: 1}, view: moving(counts(2, 4), 0, 1), want: shards(2)},
-		"the fullest, first of the best": {view: counts(3, 1, 3, 5, 5), want: shards(7)},
-		"lowest numbers first":           {strategy: allocation.Threshold{Difference: 2}, view: reversed(counts(6, 0)), want: shards(0, 1)},
+		"no shards":                                        {view: counts(0, 0)},
+		"difference equal to the threshold":                {view: counts(1, 0)},
+		"difference above the threshold":                   {view: counts(2, 0), want: shards(0)},
+		"at most the threshold in one decision":            {view: counts(9, 0), want: shards(0)},
+		"difference equal to a threshold of 10":            {strategy: allocation.Threshold{Difference: 10}, view: counts(10, 0)},
+		"difference above a threshold of 10":               {strategy: allocation.Threshold{Difference: 10}, view: counts(12, 0), want: shards(0, 1)},
+		"at most MaxMoving shards":                         {strategy: allocation.Threshold{Difference: 10}, view: counts(19, 0), want: shards(0, 1, 2)},
+		"MaxMoving includes moving shards":                 {strategy: allocation.Threshold{Difference: 10}, view: moving(counts(30, 0), 0, 2), want: shards(1)},
+		"MaxMoving shards are moving":                      {strategy: allocation.Threshold{Difference: 10}, view: moving(counts(30, 0), 0, 1, 2)},
+		"moving shards of the fullest region do not count": {strategy: allocation.Threshold{Difference: 2}, view: moving(counts(4, 0), 0, 1)},
+		"moving shards of the best region count":           {strategy: allocation.Threshold{Difference: 1}, view: moving(counts(2, 4), 0, 1), want: shards(2)},
+		"first of several fullest regions":                 {view: counts(3, 1, 3, 5, 5), want: shards(7)},
+		"lowest shard numbers first":                       {strategy: allocation.Threshold{Difference: 2}, view: reversed(counts(6, 0)), want: shards(0, 1)},
 	} {
 		if got := test.strategy.Rebalance(test.view); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
@@ -75,8 +75,8 @@ func TestThresholdRebalance(t *testing.T) {
 	}
 }
 
-// A third region joins two that have all the shards. Rounds of moves even them out without moving a
-// shard twice.
+// A third region joins two that have all the shards. Rounds of moves balance the regions without
+// moving a shard twice.
 func TestRebalanceEnds(t *testing.T) {
 	t.Parallel()
 	least, threshold, hashing := allocation.LeastShards{}, allocation.Threshold{Difference: 10, MaxMoving: 3}, &allocation.Hashing{Limit: 7}
@@ -99,14 +99,14 @@ func TestRebalanceEnds(t *testing.T) {
 			rounds++
 			for _, s := range chosen {
 				if moved[s] {
-					t.Errorf("%s: shard %d is moved again", name, s)
+					t.Errorf("%s: shard %d moved twice", name, s)
 				}
 				moved[s] = true
 			}
 			v = apply(v, chosen, test.allocate)
 		}
 		if got := sizes(v); got != test.want || rounds != test.rounds {
-			t.Errorf("%s: %s after %d rounds, want %s after %d", name, got, rounds, test.want, test.rounds)
+			t.Errorf("%s: sizes %s after %d rounds, want %s after %d", name, got, rounds, test.want, test.rounds)
 		}
 	}
 	v := counts(150, 150, 0)
@@ -114,19 +114,19 @@ func TestRebalanceEnds(t *testing.T) {
 		v = apply(v, hashing.Rebalance(v), hashing.Allocate)
 	}
 	if left := hashing.Rebalance(v); len(left) > 0 {
-		t.Errorf("hashing: %v should still move", left)
+		t.Errorf("hashing: Rebalance = %v at the end, want none", left)
 	}
 }
 
 // By default a round moves a tenth of all shards, twenty at most, from the first regions that
-// exceed their part. Regions differ much between rounds.
+// exceed their part. The sizes still differ much after a round.
 func TestRoundsOfLeastShards(t *testing.T) {
 	t.Parallel()
 	v := counts(99, 98, 0)
 	for round, want := range []string{"[99 79 19]", "[93 66 38]", "[74 66 57]", "[66 66 65]", "[66 66 65]"} {
 		v = apply(v, allocation.LeastShards{}.Rebalance(v), allocation.LeastShards{}.Allocate)
 		if got := sizes(v); got != want {
-			t.Errorf("after round %d they have %s, want %s", round+1, got, want)
+			t.Errorf("sizes after round %d: %s, want %s", round+1, got, want)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func TestLeastShardsBalancesRandomViews(t *testing.T) {
 			least, most = min(least, len(r.Shards)), max(most, len(r.Shards))
 		}
 		if most-least > 1 || moves != max(beyond, short) {
-			t.Errorf("%v become %s with %d moves, %d are needed", having, sizes(v), moves, max(beyond, short))
+			t.Errorf("sizes %v become %s with %d moves, want %d moves", having, sizes(v), moves, max(beyond, short))
 		}
 	}
 }
@@ -173,7 +173,7 @@ func TestLimitsAreChecked(t *testing.T) {
 		allocation.LeastShards{}, allocation.LeastShards{AbsoluteLimit: 1, RelativeLimit: 1}, allocation.Threshold{}, allocation.Threshold{Difference: 1, MaxMoving: 1}, &allocation.Hashing{}, &allocation.Hashing{Limit: 1},
 	} {
 		if err := s.Validate(); err != nil {
-			t.Errorf("%+v: %v", s, err)
+			t.Errorf("Validate of %+v: %v", s, err)
 		}
 	}
 	for field, s := range map[string]interface{ Validate() error }{
@@ -183,12 +183,12 @@ func TestLimitsAreChecked(t *testing.T) {
 		"Difference":           allocation.Threshold{Difference: -1}, "MaxMoving": allocation.Threshold{MaxMoving: -1},
 	} {
 		if err := s.Validate(); !errors.Is(err, allocation.ErrInvalid) || !strings.Contains(err.Error(), field) {
-			t.Errorf("%+v: %v, want an error with %q", s, err, field)
+			t.Errorf("Validate of %+v: %v, want an error with %q", s, err, field)
 		}
 	}
 }
 
-// The owners on a ring never change: otherwise an upgrade would move every shard.
+// The owners on a ring never change: otherwise an upgrade of the library would move shards.
 func TestHashingIsStable(t *testing.T) {
 	t.Parallel()
 	h := &allocation.Hashing{}
@@ -197,22 +197,22 @@ func TestHashingIsStable(t *testing.T) {
 	for s := range allocation.Shard(1000) {
 		n, ok := h.Allocate(v, allocation.Request{Shard: s})
 		if !ok {
-			t.Fatal("there is no owner")
+			t.Fatal("Allocate found no owner")
 		}
 		if all[n.Name]++; s < 40 {
 			owners += n.Name
 		}
 	}
 	if want := "bababcdcbaddacbacacdbdbbcccbadcbbbadbbbd"; owners != want {
-		t.Errorf("the first owners are %s, want %s", owners, want)
+		t.Errorf("owners of the first shards: %s, want %s", owners, want)
 	}
 	for _, r := range v.Regions {
 		if all[r.Node.Name] < 100 {
-			t.Errorf("of 1000 shards they have %v", all)
+			t.Errorf("shards of the regions: %v of 1000", all)
 		}
 	}
 	if n, ok := h.Allocate(counts(), allocation.Request{}); ok {
-		t.Errorf("an empty ring has %v", n)
+		t.Errorf("owner on an empty ring: %v", n)
 	}
 }
 
@@ -224,14 +224,14 @@ func TestHashingMovesFewShards(t *testing.T) {
 		before, _ := h.Allocate(small, allocation.Request{Shard: s})
 		after, _ := h.Allocate(large, allocation.Request{Shard: s})
 		if before != after && after.Name != "d" {
-			t.Errorf("shard %d moves from %v to %v when d comes", s, before, after)
+			t.Errorf("after d was added, shard %d moved from %v to %v", s, before, after)
 		}
 		restarted := counts(0, 0, 0)
 		for i := range restarted.Regions {
 			restarted.Regions[i].Node.UID, restarted.Members[i].Node.UID = 8, 8
 		}
 		if again, _ := h.Allocate(restarted, allocation.Request{Shard: s}); again.Name != before.Name || again.UID != 8 {
-			t.Errorf("shard %d is on %v, and on %v after a restart", s, before, again)
+			t.Errorf("after a restart, shard %d moved from %v to %v", s, before, again)
 		}
 	}
 }
@@ -239,22 +239,22 @@ func TestHashingMovesFewShards(t *testing.T) {
 func TestHashingRebalance(t *testing.T) {
 	t.Parallel()
 	v := counts(20, 0, 0)
-	v.Members[2].Status = identity.Exiting // is not on the ring
+	v.Members[2].Status = identity.Exiting // not on the ring
 	all := new(allocation.Hashing).Rebalance(v)
 	if len(all) == 0 || !slices.IsSorted(all) {
-		t.Fatalf("%v should move", all)
+		t.Fatalf("Rebalance = %v", all)
 	}
 	h := new(allocation.Hashing)
 	for s := range allocation.Shard(20) {
 		if owner, _ := h.Allocate(v, allocation.Request{Shard: s}); (owner.Name == "b") != slices.Contains(all, s) {
-			t.Errorf("shard %d belongs to %v, %v should move", s, owner, all)
+			t.Errorf("shard %d of owner %v: Rebalance = %v", s, owner, all)
 		}
 	}
 	if got := (&allocation.Hashing{Limit: 2}).Rebalance(v); !slices.Equal(got, all[:2]) {
-		t.Errorf("with a limit of 2: %v, want the first of %v", got, all)
+		t.Errorf("with Limit 2: Rebalance = %v, want the first two of %v", got, all)
 	}
 	if got := (&allocation.Hashing{Limit: 2}).Rebalance(moving(v, all[0])); !slices.Equal(got, all[1:3]) {
-		t.Errorf("while one moves: %v, want the second and third of %v", got, all)
+		t.Errorf("while a shard moves: Rebalance = %v, want the second and third of %v", got, all)
 	}
 }
 
@@ -268,26 +268,26 @@ func TestExternal(t *testing.T) {
 		requester string
 		want      string
 	}{
-		"where it should be":                   {v, 0, "a", "c"},
-		"no such region":                       {v, 3, "a", "a"},
-		"nothing is desired":                   {v, 9, "b", "b"},
-		"the requester may not either":         {v, 9, "z", ""},
-		"the desired one may not":              {status(v, 2, identity.Down), 0, "a", "a"},
-		"one that leaves may, if it is wanted": {status(v, 2, identity.Leaving), 0, "a", "c"},
+		"desired region":                {v, 0, "a", "c"},
+		"desired region does not exist": {v, 3, "a", "a"},
+		"no desired region":             {v, 9, "b", "b"},
+		"requester may not host shards": {v, 9, "z", ""},
+		"desired region is down":        {status(v, 2, identity.Down), 0, "a", "a"},
+		"desired region is leaving":     {status(v, 2, identity.Leaving), 0, "a", "c"},
 	} {
 		got, ok := e.Allocate(test.view, allocation.Request{Shard: test.shard, Requester: node(test.requester)})
 		if ok != (test.want != "") || ok && got.Name != test.want {
-			t.Errorf("%s: %v, %t", name, got, ok)
+			t.Errorf("%s: Allocate = %v, %t", name, got, ok)
 		}
 	}
 	for name, test := range map[string]struct {
 		view allocation.View
 		want []allocation.Shard
 	}{
-		"those elsewhere":                   {v, shards(0, 4)},
-		"not those that move":               {moving(v, 0), shards(4)},
-		"not to a region that may not host": {status(v, 1, identity.Exiting), shards(0)},
-		"nothing there":                     {counts(), nil},
+		"shards on other regions":   {v, shards(0, 4)},
+		"without moving shards":     {moving(v, 0), shards(4)},
+		"desired region is exiting": {status(v, 1, identity.Exiting), shards(0)},
+		"no regions":                {counts(), nil},
 	} {
 		if got := e.Rebalance(test.view); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
@@ -300,7 +300,7 @@ func TestExternal(t *testing.T) {
 	two.Regions = append(two.Regions, allocation.Region{Node: second})
 	two.Members = append(two.Members, identity.Member{Node: second, Status: identity.Up})
 	if got, ok := e.Allocate(two, allocation.Request{Shard: 1}); !ok || got != second {
-		t.Errorf("allocated to %v, %t, want %v", got, ok, second)
+		t.Errorf("Allocate = %v, %t, want %v", got, ok, second)
 	}
 }
 

@@ -32,18 +32,18 @@ func TestSuitable(t *testing.T) {
 		"leaving counts more than the version": {func(v *allocation.View) {
 			v.Members[1].Status, v.Members[1].Version = identity.Leaving, version(t, "9.0")
 		}, "cdab", true},
-		"a cluster that is about to stop changes nothing": {func(v *allocation.View) {
+		"the order is the same while the cluster stops": {func(v *allocation.View) {
 			v.Members[0].Status, v.Members[1].Status = identity.PreparingForShutdown, identity.ReadyForShutdown
 		}, "bcda", true},
 		"unreachable regions follow leaving ones": {func(v *allocation.View) {
 			v.Unreachable = []identity.Node{node("b"), node("c")}
 			v.Members[3].Status = identity.Leaving
 		}, "adbc", true},
-		"an unknown member is none":            {func(v *allocation.View) { v.Members = slices.Delete(v.Members, 1, 2) }, "cda", true},
-		"the next incarnation is not this one": {func(v *allocation.View) { v.Members[1].Node.UID++ }, "cda", true},
-		"the previous incarnation is not it":   {func(v *allocation.View) { v.Members[1].Node.UID-- }, "cda", true},
-		"members without the role are none":    {func(v *allocation.View) { v.Role = "entities"; v.Members[0].Roles = []string{"entities"} }, "abcd", true},
-		"weakly up and joining members neither": {func(v *allocation.View) {
+		"regions of unknown members are omitted":      {func(v *allocation.View) { v.Members = slices.Delete(v.Members, 1, 2) }, "cda", true},
+		"regions of an older incarnation are omitted": {func(v *allocation.View) { v.Members[1].Node.UID++ }, "cda", true},
+		"regions of a newer incarnation are omitted":  {func(v *allocation.View) { v.Members[1].Node.UID-- }, "cda", true},
+		"regions without the role may not host":       {func(v *allocation.View) { v.Role = "entities"; v.Members[0].Roles = []string{"entities"} }, "abcd", true},
+		"weakly up and joining regions may not host": {func(v *allocation.View) {
 			v.Members[1].Status, v.Members[2].Status = identity.WeaklyUp, identity.Joining
 		}, "dabc", true},
 		"no region may host shards": {func(v *allocation.View) {
@@ -61,17 +61,17 @@ func TestSuitable(t *testing.T) {
 		}
 		best, ok := v.Best()
 		if ok != test.best || ok && best.Name != got[:1] {
-			t.Errorf("%s: the best is %v, %t, the order is %s", name, best, ok, got)
+			t.Errorf("%s: Best = %v, %t, Suitable = %s", name, best, ok, got)
 		}
 		for _, r := range v.Regions {
 			if first := (allocation.View{Regions: []allocation.Region{r}, Members: v.Members, Unreachable: v.Unreachable, Role: v.Role}); v.MayHost(r.Node) != mayHost(first) {
-				t.Errorf("%s: %v may host: %t", name, r.Node, v.MayHost(r.Node))
+				t.Errorf("%s: MayHost(%v) = %t", name, r.Node, v.MayHost(r.Node))
 			}
 		}
 	}
 	v := counts(1)
 	if v.MayHost(node("b")) {
-		t.Error("a region that is not there may host")
+		t.Error("MayHost of an unknown node = true")
 	}
 }
 
@@ -86,40 +86,40 @@ func TestGoodTime(t *testing.T) {
 		view func(v *allocation.View)
 		want bool
 	}{
-		"nothing is in the way": {func(*allocation.View) {}, true},
-		"no regions":            {func(v *allocation.View) { v.Regions = nil }, false},
-		"no members":            {func(v *allocation.View) { v.Members = nil }, false},
-		"two versions":          {func(v *allocation.View) { v.Members[1].Version = version(t, "1.0.0") }, false},
+		"all members up with one version": {func(*allocation.View) {}, true},
+		"no regions":                      {func(v *allocation.View) { v.Regions = nil }, false},
+		"no members":                      {func(v *allocation.View) { v.Members = nil }, false},
+		"two versions":                    {func(v *allocation.View) { v.Members[1].Version = version(t, "1.0.0") }, false},
 		"one version": {func(v *allocation.View) {
 			v.Members[0].Version, v.Members[1].Version = version(t, "0.0"), version(t, "0.0.0")
 		}, true},
 		"a version without a region": {func(v *allocation.View) {
 			v.Members = append(v.Members, identity.Member{Node: node("z"), Status: identity.Up, Version: version(t, "3.0")})
 		}, true},
-		"a member is unreachable": {func(v *allocation.View) { v.Unreachable = []identity.Node{node("z")} }, false},
-		"a member is joining":     {func(v *allocation.View) { v.Members[1].Status = identity.Joining }, false},
-		"a member is weakly up":   {func(v *allocation.View) { v.Members[1].Status = identity.WeaklyUp }, false},
-		"a member is leaving":     {func(v *allocation.View) { v.Members[2].Status = identity.Leaving }, true},
-		"the cluster prepares":    {func(v *allocation.View) { v.Members[1].Status = identity.PreparingForShutdown }, false},
-		"the cluster is ready":    {func(v *allocation.View) { v.Members[1].Status = identity.ReadyForShutdown }, false},
+		"a member is unreachable":               {func(v *allocation.View) { v.Unreachable = []identity.Node{node("z")} }, false},
+		"a member is joining":                   {func(v *allocation.View) { v.Members[1].Status = identity.Joining }, false},
+		"a member is weakly up":                 {func(v *allocation.View) { v.Members[1].Status = identity.WeaklyUp }, false},
+		"a member is leaving":                   {func(v *allocation.View) { v.Members[2].Status = identity.Leaving }, true},
+		"the cluster prepares its shutdown":     {func(v *allocation.View) { v.Members[1].Status = identity.PreparingForShutdown }, false},
+		"the cluster is ready for its shutdown": {func(v *allocation.View) { v.Members[1].Status = identity.ReadyForShutdown }, false},
 	} {
 		v := counts(4, 0, 0)
 		test.view(&v)
 		if got := v.GoodTime(); got != test.want {
-			t.Errorf("%s: a good time: %t", name, got)
+			t.Errorf("%s: GoodTime = %t", name, got)
 		}
-		// No strategy moves shards at another time.
+		// No strategy moves shards if GoodTime is false.
 		for name, moved := range map[string][]allocation.Shard{
 			"least": allocation.LeastShards{}.Rebalance(v), "threshold": allocation.Threshold{}.Rebalance(v), "hashing": new(allocation.Hashing).Rebalance(v),
 		} {
 			if (len(moved) > 0) != test.want {
-				t.Errorf("%s: %s moves %v", name, name, moved)
+				t.Errorf("%s: %s.Rebalance = %v, want none", name, name, moved)
 			}
 		}
 	}
 }
 
-// The order is total, so it does not depend on the sort algorithm.
+// The order is total, so the result does not depend on the sort algorithm.
 func TestSuitableIsTotal(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 1))
@@ -136,7 +136,7 @@ func TestSuitableIsTotal(t *testing.T) {
 				slices.SortFunc(pair, func(a, b allocation.Region) int { return a.Node.Compare(b.Node) })
 				two := allocation.View{Regions: pair, Members: v.Members}
 				if got := names(two.Suitable()); got != order[i].Node.Name+order[k].Node.Name {
-					t.Fatalf("of all: %s, of two: %s", names(order), got)
+					t.Fatalf("order of all candidates: %s, order of two of them: %s", names(order), got)
 				}
 			}
 		}
@@ -156,19 +156,19 @@ func TestAllSeesEarlierHomes(t *testing.T) {
 		got += n.Name
 	}
 	if got != "bbcbc" {
-		t.Errorf("allocated to %s", got)
+		t.Errorf("All allocated to %s", got)
 	}
 	if after := sizes(v); after != before {
-		t.Errorf("the view had %s and has %s", before, after)
+		t.Errorf("All changed its view from %s to %s", before, after)
 	}
 	for _, n := range allocation.All(v, requests, func(allocation.View, allocation.Request) (identity.Node, bool) { return node("z"), true }) {
 		if !n.IsZero() {
-			t.Errorf("allocated to %v, which is not a region", n)
+			t.Errorf("All allocated to %v for a region that is not in the view", n)
 		}
 	}
 	for _, n := range allocation.All(v, requests, func(allocation.View, allocation.Request) (identity.Node, bool) { return node("a"), false }) {
 		if !n.IsZero() {
-			t.Errorf("allocated to %v, though there is none", n)
+			t.Errorf("All allocated to %v without a region", n)
 		}
 	}
 }

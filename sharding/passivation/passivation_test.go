@@ -21,10 +21,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func Example() {
 	for _, settings := range []passivation.Settings{
-		{},                              // after two idle minutes
-		{IdleTimeout: 10 * time.Minute}, // after ten
-		{Limit: 50_000},                 // the least recently used one when there are more
-		{Disabled: true},                // never
+		{},                              // after 2 idle minutes
+		{IdleTimeout: 10 * time.Minute}, // after 10 idle minutes
+		{Limit: 50_000},                 // the least recently used one above 50,000
+		{Disabled: true},                // never passivated
 	} {
 		used, err := settings.WithDefaults()
 		fmt.Println(used.IdleTimeout, used.Limit, err)
@@ -49,7 +49,7 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, test.want)
 		}
 		if again, err := got.WithDefaults(); err != nil || !reflect.DeepEqual(again, got) {
-			t.Errorf("%s: the defaults of %+v are %+v, %v", name, got, again, err)
+			t.Errorf("%s: WithDefaults of %+v = %+v, %v", name, got, again, err)
 		}
 	}
 }
@@ -62,7 +62,7 @@ func TestSettingsAreChecked(t *testing.T) {
 	} {
 		_, err := s.WithDefaults()
 		if !errors.Is(err, passivation.ErrInvalid) || !strings.Contains(err.Error(), field) {
-			t.Errorf("%+v: %v, want an error with %q", s, err, field)
+			t.Errorf("WithDefaults of %+v: %v, want an error with %q", s, err, field)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func bugs() map[string]struct {
 			}
 			return l
 		}}},
-		"nodes have separate places": {[]string{"Save", "SaveManyEvents", "Fenced", "Entities", "Shards"}, bug{apart: true}},
+		"nodes do not share their data": {[]string{"Save", "SaveManyEvents", "Fenced", "Entities", "Shards"}, bug{apart: true}},
 		"a load forgets the last event": {[]string{"Save", "SaveManyEvents"}, bug{loaded: func(l sharding.Loaded) sharding.Loaded {
 			if s, _, err := coordinator.Restore(l.State, nil, 0); err == nil && len(s.Regions()) > 0 {
 				e := coordinator.Event{Kind: coordinator.RegionTerminated, Node: s.Regions()[len(s.Regions())-1].Node}
@@ -62,18 +62,18 @@ func bugs() map[string]struct {
 		"a term is claimed several times":                {[]string{"ClaimOnce", "Rivals"}, bug{anyClaim: true, anyRev: true}},
 		"any term can be claimed":                        {[]string{"ClaimHigher"}, bug{anyClaim: true}},
 		"a term without a claim is accepted":             {[]string{"Unclaimed"}, bug{unclaimed: true}},
-		"a stored claim whose Save failed is not held":   {[]string{"ClaimLate"}, bug{deaf: true}},
+		"a stored claim whose Save failed is not held":   {[]string{"ClaimLate"}, bug{dropsFailedClaim: true}},
 		"roles share their state":                        {[]string{"Scopes", "EntitiesApart"}, bug{key: func(s sharding.Scope) string { return s.Type }}},
 		"types share their state":                        {[]string{"Scopes"}, bug{key: func(s sharding.Scope) string { return strings.ToLower(s.Type) + "|" + s.Role }}},
 		"invalid scopes are accepted":                    {[]string{"ScopeInvalid", "EntitiesInvalid"}, bug{anyScope: true}},
-		"the context is ignored":                         {[]string{"Cancelled", "EntitiesCancelled"}, bug{forgetful: true}},
-		"failures are not reported":                      {[]string{"Faults", "EntitiesFaults", "RivalsInTrouble"}, bug{optimist: true}},
+		"the context is ignored":                         {[]string{"Cancelled", "EntitiesCancelled"}, bug{ignoresContext: true}},
+		"failures are not reported":                      {[]string{"Faults", "EntitiesFaults", "RivalsInTrouble"}, bug{hidesFailures: true}},
 		"entities are stored twice":                      {[]string{"EntitiesTwice"}, bug{doubles: true}},
 		"an update holds a thousand entities at most":    {[]string{"EntitiesMany"}, bug{limit: 1000}},
 		"IDs are trimmed":                                {[]string{"EntitiesOdd"}, bug{id: strings.TrimSpace}},
 		"IDs end at NUL":                                 {[]string{"EntitiesOdd"}, bug{id: func(id string) string { id, _, _ = strings.Cut(id, "\x00"); return id }}},
 		"shards share their entities":                    {[]string{"EntitiesApart"}, bug{one: true}},
-		"a shard begins with an entity":                  {[]string{"EntitiesNone"}, bug{ghost: true}},
+		"a shard begins with an entity":                  {[]string{"EntitiesNone"}, bug{initialEntity: true}},
 		"a replaced owner can write":                     {[]string{"EntitiesFenced"}, bug{unfenced: true}},
 		"added shards replace the others":                {[]string{"Shards", "ShardsAtOnce"}, bug{replaces: true}},
 	}
@@ -92,7 +92,7 @@ func TestBugs(t *testing.T) {
 			for _, check := range planted.finds {
 				failures := recorder.Find(t, func(tb testing.TB) { shardingtest.RunOne(tb, config(planted.bug), check) })
 				if len(failures) == 0 {
-					t.Errorf("%s does not find the bug", check)
+					t.Errorf("%s does not find the planted bug", check)
 					continue
 				}
 				t.Logf("%s: %s", check, failures[0])
@@ -106,7 +106,7 @@ func TestBugs(t *testing.T) {
 	}
 	for name := range found {
 		if !slices.Contains(shardingtest.Names(), name) {
-			t.Errorf("a bug is planted for %s, which does not exist", name)
+			t.Errorf("a bug is planted for the unknown check %s", name)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func config(b bug) shardingtest.Config {
 			Entities:     func(i int) sharding.RememberStores { return nodes[i%len(nodes)] },
 			Faults: []shardingtest.Fault{
 				{Name: "the next call is lost", Once: true, Strike: func(i int) func() { return nodes[i].strike(lost) }},
-				{Name: "the next call has no answer", Once: true, Strike: func(i int) func() { return nodes[i].strike(unanswered) }},
+				{Name: "the next call is stored without a reply", Once: true, Strike: func(i int) func() { return nodes[i].strike(unanswered) }},
 				{Name: "all calls hang", Strike: func(i int) func() { return nodes[i].strike(hangs) }},
 			},
 		}
@@ -137,7 +137,7 @@ func config(b bug) shardingtest.Config {
 
 // call is one call of a store, with its fault.
 func (n *node) call(ctx context.Context, b *bug, do func() error) error {
-	if ctx.Err() != nil && !b.forgetful {
+	if ctx.Err() != nil && !b.ignoresContext {
 		return ctx.Err()
 	}
 	switch n.struck() {

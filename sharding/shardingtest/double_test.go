@@ -16,15 +16,15 @@ import (
 
 // bug describes the faults of a double. The zero value has none.
 type bug struct {
-	loaded                                       func(sharding.Loaded) sharding.Loaded
-	key                                          func(sharding.Scope) string
-	id                                           func(string) string
-	limit                                        int
-	apart, noRepeat, anyRev, unloaded, unchecked bool
-	lowerTerm, noFence, anyClaim, unclaimed      bool
-	deaf                                         bool
-	anyScope, forgetful, optimist                bool
-	doubles, one, ghost, unfenced, replaces      bool
+	loaded                                          func(sharding.Loaded) sharding.Loaded
+	key                                             func(sharding.Scope) string
+	id                                              func(string) string
+	limit                                           int
+	apart, noRepeat, anyRev, unloaded, unchecked    bool
+	lowerTerm, noFence, anyClaim, unclaimed         bool
+	dropsFailedClaim                                bool
+	anyScope, ignoresContext, hidesFailures         bool
+	doubles, one, initialEntity, unfenced, replaces bool
 }
 
 // place is the storage of the doubles.
@@ -43,12 +43,12 @@ type state struct {
 type entities struct {
 	ids    []string
 	owner  *double
-	owners []*double // that were replaced or have failed
+	owners []*double // owners that were replaced or have failed
 }
 
-// Faults of a node.
+// The faults of a node.
 const (
-	well = iota
+	noFault = iota
 	lost
 	unanswered
 	hangs
@@ -69,7 +69,7 @@ func (n *node) strike(fault int) (mend func()) {
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.fault = well
+		n.fault = noFault
 	}
 }
 
@@ -78,13 +78,13 @@ func (n *node) struck() int {
 	defer n.mu.Unlock()
 	fault := n.fault
 	if fault != hangs {
-		n.fault = well
+		n.fault = noFault
 	}
 	return fault
 }
 
 func (*node) hide(b *bug, err error) error {
-	if b.optimist {
+	if b.hidesFailures {
 		return nil
 	}
 	return err
@@ -94,12 +94,12 @@ func (*node) hide(b *bug, err error) error {
 type double struct {
 	*node
 	scope string
-	known bool // something was loaded
+	known bool // Load was called
 }
 
 func (n *node) open(s sharding.Scope) (*double, error) {
 	if !n.bug.anyScope {
-		// All stores make this check.
+		// Every store of this package checks the scope in this way.
 		if _, err := (sharding.JournalStores{}).OpenCoordinator(s); strings.Contains(err.Error(), "Scope.") {
 			return nil, err
 		}
@@ -126,7 +126,7 @@ func (d *double) Close() error { return nil }
 type coordinators struct {
 	*double
 
-	unheard bool // the last claim has failed
+	claimFailed bool // the last claim failed
 }
 
 // state returns the stored state. It is called with the lock of the place.
@@ -157,7 +157,7 @@ func (c *coordinators) Load(ctx context.Context) (l sharding.Loaded, err error) 
 func (c *coordinators) Save(ctx context.Context, change sharding.Change) error {
 	err := c.call(ctx, &c.bug, func() error { return c.save(&change) })
 	if change.Claim {
-		c.unheard = c.bug.deaf && err != nil
+		c.claimFailed = c.bug.dropsFailedClaim && err != nil
 	}
 	return err
 }
@@ -177,7 +177,7 @@ func (c *coordinators) save(change *sharding.Change) error {
 	switch {
 	case held.last == text && !b.noRepeat:
 		return nil
-	case c.unheard && !s.Claim:
+	case c.claimFailed && !s.Claim:
 		return sharding.ErrConflict
 	case !c.known && !b.unloaded:
 		return sharding.ErrConflict
@@ -205,8 +205,8 @@ func (r *remembered) shard(s sharding.Shard) *entities {
 	}
 	if r.place.shards[key] == nil {
 		r.place.shards[key] = &entities{}
-		if r.bug.ghost {
-			r.place.shards[key].ids = []string{"ghost"}
+		if r.bug.initialEntity {
+			r.place.shards[key].ids = []string{"initialEntity"}
 		}
 	}
 	return r.place.shards[key]
