@@ -37,8 +37,8 @@ PRIVATE := $(if $(REFOLD_POSTGRES)$(PGHOST)$(PGHOSTADDR)$(PGSERVICE)$(PGDATABASE
 EMBEDDED := $(filter leveldb:% inmem:%,$(JOURNAL))
 
 LINT := go tool -modfile=tools/go.mod golangci-lint
-# Tests of package leveldb that fail writes while the engine compacts. It has a data race of its own then, so that
-# with the race detector they do not compact.
+# Tests of package leveldb in which writes fail while the engine compacts. The engine has a data race in this case, so
+# these tests do not compact under the race detector.
 COMPACTING := PowerCut|FailedChange|Crash|FullDisk
 AT   := $(if $(filter-out leveldb:bank-data,$(JOURNAL)), --journal $(JOURNAL))
 FILE := tmp/bank-$(ACCOUNTS)x$(COMMANDS)-$(SEED).csv

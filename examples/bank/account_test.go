@@ -23,17 +23,17 @@ func TestOpen(t *testing.T) {
 	terms := Open{Currency: money.USD, Owner: "Alice"}
 	first := do(t, b, "alice", terms)
 	if first.Owner != "Alice" || first.Balance != money.Zero(money.USD) || first.Repeated {
-		t.Errorf("got %+v", first)
+		t.Errorf("open: got %+v", first)
 	}
 	if again := do(t, b, "alice", terms); !again.Repeated || again.Balance != first.Balance {
-		t.Errorf("again: %+v", again)
+		t.Errorf("repeated open: got %+v, want Repeated and the same balance", again)
 	}
 	refused(t, b, "alice", ErrOtherTerms, Open{Currency: money.TWD, Owner: "Alice"})
 	refused(t, b, "alice", ErrOtherTerms, Open{Currency: money.USD, Owner: "Mallory"})
 	refused(t, b, "bob", ErrCurrency, Open{Currency: "EUR"})
 	refused(t, b, "bob", ErrCurrency, Open{})
 	if got := names(t, b, "alice"); got != "Opened" {
-		t.Error(got)
+		t.Errorf("events: %s, want Opened", got)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestLookup(t *testing.T) {
 	do(t, b, "alice", Deposit{Amount: usd("100")})
 	view := do(t, b, "alice", Lookup{In: money.TWD})
 	if view.Balance != usd("100") || view.Value.Amount != twd("3215") || view.Value.Rate != "32.15" || view.Closed || view.Owner != "owner of alice" {
-		t.Errorf("got %+v", view)
+		t.Errorf("lookup: got %+v", view)
 	}
 	last, _ := history(t, b, "alice")[1].event.(Deposited)
 	if !view.LastChange.Equal(last.At) {
@@ -182,13 +182,13 @@ func TestClose(t *testing.T) {
 	do(t, b, "alice", Withdraw{Amount: usd("1")})
 	first := do(t, b, "alice", Close{Request: "bye"})
 	if first != (Receipt{Balance: usd("0")}) {
-		t.Errorf("got %+v", first)
+		t.Errorf("close: got %+v", first)
 	}
 	if again := do(t, b, "alice", Close{Request: "bye"}); !again.Repeated {
-		t.Errorf("again: %+v", again)
+		t.Errorf("repeated close: got %+v, want Repeated", again)
 	}
 	if view := do(t, b, "alice", Lookup{}); !view.Closed {
-		t.Errorf("got %+v", view)
+		t.Errorf("lookup after close: got %+v, want Closed", view)
 	}
 	audited(t, b)
 }
@@ -204,7 +204,7 @@ func TestRequests(t *testing.T) {
 	do(t, b, "alice", Withdraw{Request: "w", Amount: usd("1")})
 	sent := do(t, b, "alice", Transfer{Request: "t", Amount: usd("5"), To: "bob"})
 	if sent.Transfer != 1 || sent.Balance != usd("94") {
-		t.Errorf("got %+v", sent)
+		t.Errorf("transfer: got %+v", sent)
 	}
 	settled(t, b, "alice")
 	for i := range 150 { // enough for a snapshot
@@ -247,7 +247,7 @@ func TestRefusedRequestIsDecidedAgain(t *testing.T) {
 	refused(t, b, "alice", ErrInsufficient, Withdraw{Request: "w", Amount: usd("5")})
 	do(t, b, "alice", Deposit{Amount: usd("5")})
 	if got := do(t, b, "alice", Withdraw{Request: "w", Amount: usd("3")}); got.Repeated {
-		t.Errorf("got %+v", got)
+		t.Errorf("retry of a refused request: got %+v, want Repeated false", got)
 	}
 }
 
@@ -259,7 +259,7 @@ func TestOpenWithRequestID(t *testing.T) {
 	refused(t, b, "alice", requests.ErrReused, Deposit{Request: "o", Amount: usd("1")})
 	do(t, b, "alice", Close{})
 	if again := do(t, b, "alice", Open{Request: "o", Currency: money.USD}); !again.Repeated {
-		t.Errorf("got %+v", again)
+		t.Errorf("repeated open of a closed account: got %+v, want Repeated", again)
 	}
 }
 
@@ -322,6 +322,6 @@ func TestFoldOfDamagedHistory(t *testing.T) {
 		},
 	})
 	if panicked, ok := errors.AsType[*eventsourcing.PanicError](err); !ok || panicked.PersistenceID != "account|alice" {
-		t.Errorf("got %v", err)
+		t.Errorf("got the error %v, want a PanicError for account|alice", err)
 	}
 }

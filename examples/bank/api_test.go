@@ -338,7 +338,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("%s returns\n%s\nwhich differs from the greeting\n%s", url, got, greeting)
 	}
 	if got := get(t.Context(), url+"/openapi.json"); got != string(openAPI) {
-		t.Errorf("got %.100s", got)
+		t.Errorf("GET /openapi.json returns %.100s", got)
 	}
 	stop()
 	if got := <-code; got != exitOK || <-out != "stopped\n" || errout.String() != "" {
@@ -355,7 +355,7 @@ func TestServeAddressInUse(t *testing.T) {
 	defer func() { _ = listener.Close() }()
 	r := call(t.Context(), "", "serve", "--journal", "inmem:", "--addr", listener.Addr().String())
 	if r.code != exitFailed || !strings.Contains(r.errout, "address already in use") {
-		t.Errorf("%+v", r)
+		t.Errorf("serve at an address in use: %+v", r)
 	}
 }
 

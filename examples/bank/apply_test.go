@@ -89,10 +89,10 @@ func TestApplyAndAudit(t *testing.T) {
 		db := "leveldb:" + filepath.Join(t.TempDir(), "data")
 		first := counts(must(t, exitOK, "apply", file, "--journal", db).out)
 		if first["bad lines"] != "0" || first["transfers in flight"] != "0" || first["done"] == "" {
-			t.Errorf("got %v", first)
+			t.Errorf("first run: %v", first)
 		}
 		if r := must(t, exitOK, "audit", "--journal", db); !strings.HasSuffix(r.out, "\nOK\n") {
-			t.Error(r.out)
+			t.Errorf("the audit does not end with OK:\n%s", r.out)
 		}
 		before := must(t, exitOK, "audit", "--journal", db).out
 		again := counts(must(t, exitOK, "apply", file, "--journal", db).out)
@@ -283,10 +283,10 @@ func TestBadLinesAreReported(t *testing.T) {
 		"bad lines": "3", "transfers in flight": "0", "lines that were refused or bad:": file + ".rejects.csv",
 	}
 	if !maps.Equal(got, want) {
-		t.Errorf("got %v", got)
+		t.Errorf("counts %v, want %v", got, want)
 	}
 	if want := fmt.Sprintf("bank: 3 bad lines, see %s.rejects.csv\n", file); r.errout != want {
-		t.Errorf("got %s", r.errout)
+		t.Errorf("stderr %q, want %q", r.errout, want)
 	}
 	data, err := os.ReadFile(file + ".rejects.csv")
 	if err != nil {
@@ -304,7 +304,7 @@ func TestBadLinesAreReported(t *testing.T) {
 		"line,code,reason\n",
 	}
 	if !slices.Equal(rejected, wantRejects) {
-		t.Errorf("got\n%s", strings.Join(rejected, ""))
+		t.Errorf("rejects\n%s", strings.Join(rejected, ""))
 	}
 }
 
@@ -313,7 +313,7 @@ func TestLongAccountID(t *testing.T) {
 	file := written(t, "1,open,"+strings.Repeat("x", 600)+",,USD,\n2,open,alice,,USD,\n")
 	got := counts(must(t, exitBadLines, "apply", file, "--journal", "inmem:").out)
 	if got["done"] != "1" || got["bad lines"] != "1" {
-		t.Errorf("got %v", got)
+		t.Errorf("counts %v, want 1 done and 1 bad line", got)
 	}
 }
 
@@ -350,10 +350,10 @@ func TestEventLog(t *testing.T) {
 		t.Errorf("%v, %v", outcomes, got)
 	}
 	if events["recovery_started"] == 0 || events["recovery_started"] != events["recovery_ended"] {
-		t.Errorf("%v", events)
+		t.Errorf("recoveries started and ended: %v", events)
 	}
 	if n := events["transfer_debited"]; n == 0 || events["transfer_settled"] != n || events["transfer_credited"] == 0 || events["transfer_credited"] > n {
-		t.Errorf("%v", events)
+		t.Errorf("transfers debited, credited and settled: %v", events)
 	}
 
 	// The next run appends to the log.
@@ -371,7 +371,7 @@ func TestInterruptedRun(t *testing.T) {
 	cancel()
 	r := call(ctx, "", "apply", file, "--journal", "inmem:")
 	if r.code != exitInterrupted || !strings.Contains(r.errout, "run the command again") {
-		t.Errorf("%+v", r)
+		t.Errorf("interrupted run: %+v", r)
 	}
 }
 
@@ -395,7 +395,7 @@ func TestTally(t *testing.T) {
 lines that were refused or bad: commands.csv.rejects.csv
 `
 	if b.String() != want {
-		t.Errorf("got\n%s", b.String())
+		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 	}
 }
 

@@ -128,7 +128,7 @@ func TestHonestBooks(t *testing.T) {
 	report, err := b.audit(t.Context())
 	expect(t, report, err)
 	if report.accounts != 3 || report.events != 16 || report.completed != 1 || report.refunded != 1 || report.unconfirmed != 1 || report.inFlight != 1 {
-		t.Errorf("got %+v", report)
+		t.Errorf("report of correct books: %+v", report)
 	}
 	var s strings.Builder
 	report.print(&s)
@@ -422,7 +422,7 @@ func TestAuditCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := b.audit(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
+		t.Errorf("audit with a canceled context: %v", err)
 	}
 }
 
@@ -454,6 +454,6 @@ func TestViolationsArePrinted(t *testing.T) {
 	s.Reset()
 	report.print(&s)
 	if !strings.Contains(s.String(), fmt.Sprintf("and %d more\n", len(report.violations)-maxShown)) {
-		t.Error(s.String())
+		t.Errorf("the number of omitted violations is missing:\n%s", s.String())
 	}
 }

@@ -78,7 +78,7 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	if r := call(t.Context(), "", "--help"); !strings.Contains(r.out, "Exit codes: 0 success") {
-		t.Error(r.out)
+		t.Errorf("the help text lacks the exit codes:\n%s", r.out)
 	}
 	if _, err := os.Stat(missing); err == nil {
 		t.Error("a command that only reads created the journal")
@@ -116,7 +116,7 @@ func TestJournalInUse(t *testing.T) {
 	s := newStore(t, name)
 	r := must(t, exitFailed, "audit", "--journal", name)
 	if !strings.Contains(r.errout, "in use") {
-		t.Error(r.errout)
+		t.Errorf("audit of a journal in use: %s", r.errout)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestAuditFails(t *testing.T) {
 	}
 	r := must(t, exitFailed, "audit", "--journal", name)
 	if !strings.Contains(r.out, "VIOLATION balance") || !strings.Contains(r.errout, "the audit found 2 violations") {
-		t.Errorf("%+v", r)
+		t.Errorf("audit of falsified books: %+v", r)
 	}
 }
 
@@ -157,10 +157,10 @@ func TestRatesFromAFile(t *testing.T) {
 	}
 	const script = "open alice TWD\ndeposit alice 1 USD\n"
 	if r := call(t.Context(), script, "shell", "--journal", "inmem:", "--rates", path); r.out != "balance 0.00 TWD\nbalance 40.00 TWD\n" {
-		t.Errorf("%+v", r)
+		t.Errorf("rates from a file: %+v", r)
 	}
 	if r := call(t.Context(), script, "shell", "--journal", "inmem:", "--rates", path, "--max-rate-age", "1s"); !strings.Contains(r.out, "rate too old") {
-		t.Errorf("%+v", r)
+		t.Errorf("rates above the maximum age: %+v", r)
 	}
 	if r := call(t.Context(), script, "shell", "--journal", "inmem:"); r.out != "balance 0.00 TWD\nbalance 32.15 TWD\n" {
 		t.Errorf("built-in rates: %+v", r)
@@ -172,11 +172,11 @@ func TestUnwritableFiles(t *testing.T) {
 	file := written(t, "1,deposit,alice,1,USD,\n")
 	r := must(t, exitFailed, "apply", file, "--journal", "inmem:", "--rejects", t.TempDir())
 	if !strings.Contains(r.errout, "write the rejects") {
-		t.Error(r.errout)
+		t.Errorf("unwritable rejects: %s", r.errout)
 	}
 	r = must(t, exitFailed, "apply", file, "--journal", "inmem:", "--log", t.TempDir())
 	if !strings.Contains(r.errout, "open the log") {
-		t.Error(r.errout)
+		t.Errorf("unwritable log: %s", r.errout)
 	}
 	l, err := openLog(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
@@ -187,7 +187,7 @@ func TestUnwritableFiles(t *testing.T) {
 	}
 	l.write(logRecord{})
 	if err := l.Close(); !errors.Is(err, os.ErrClosed) {
-		t.Errorf("got %v", err)
+		t.Errorf("close of a closed log: %v, want ErrClosed", err)
 	}
 }
 
@@ -219,6 +219,6 @@ func TestVerbose(t *testing.T) {
 	}
 	stopBank(t, b)
 	if !strings.Contains(logged.String(), "disk full") {
-		t.Error(logged.String())
+		t.Errorf("the log lacks the journal's error:\n%s", logged.String())
 	}
 }

@@ -72,7 +72,7 @@ func TestStatementOmitsFences(t *testing.T) {
 	}}.write(t)
 	all := lines(t, b, "alice")
 	if len(all) != 2 || all[1].Number != 3 || all[1].Balance != usd("5") {
-		t.Errorf("got %+v", all)
+		t.Errorf("statement with fences: %+v", all)
 	}
 	for number, want := range map[uint64]string{1: "0", 2: "0", 3: "5", 4: "5"} {
 		seen, err := b.lookup(t.Context(), "alice", pastOf(number, time.Time{}, nil), "")
@@ -96,14 +96,14 @@ func TestStatementBetweenTimes(t *testing.T) {
 		return nil
 	})
 	if err != nil || len(some) < 3 || some[0].Time.Before(all[2].Time) || some[len(some)-1].Time.After(all[4].Time) {
-		t.Errorf("got %+v, %v", some, err)
+		t.Errorf("statement between two times: %+v, %v", some, err)
 	}
 	if some[0].Balance != usd("2") {
 		t.Errorf("the running balance begins with %v", some[0].Balance)
 	}
 	stop := errors.New("enough")
 	if err := b.statement(t.Context(), "alice", time.Time{}, time.Time{}, func(statementLine) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("got %v", err)
+		t.Errorf("stopped statement: %v, want the error of the callback", err)
 	}
 }
 
@@ -146,7 +146,7 @@ event  time                  what                change   balance     details
 2      2026-07-01T12:00:00Z  closed              0.00     0.00 TWD    
 `
 	if got := columns(s.String()); got != columns(want) {
-		t.Errorf("got\n%s", s.String())
+		t.Errorf("got\n%s\nwant\n%s", s.String(), want)
 	}
 }
 
@@ -221,7 +221,7 @@ last change  2026-07-01T12:00:00Z
 event        8
 `
 	if s.String() != want {
-		t.Errorf("got\n%s", s.String())
+		t.Errorf("got\n%s\nwant\n%s", s.String(), want)
 	}
 }
 
@@ -260,19 +260,19 @@ func TestReadingChangesNothing(t *testing.T) {
 	must(t, exitOK, "apply", file, "--journal", db)
 	for range 2 {
 		if r := must(t, exitOK, "lookup", "alice", "--journal", db, "--at-seq", "2"); !strings.Contains(r.out, "balance      10.00 USD\n") {
-			t.Error(r.out)
+			t.Errorf("lookup after event 2:\n%s", r.out)
 		}
 		if r := must(t, exitOK, "lookup", "alice", "--journal", db, "--without", "2,3", "--in", "TWD"); !strings.Contains(r.out, "balance      0.00 USD\nvalue        0.00 TWD at 32.15") {
-			t.Error(r.out)
+			t.Errorf("lookup without events 2 and 3:\n%s", r.out)
 		}
 		if r := must(t, exitOK, "statement", "bob", "--journal", db); strings.Count(r.out, "\n") != 3 {
-			t.Error(r.out)
+			t.Errorf("the statement has not 3 lines:\n%s", r.out)
 		}
 		if r := must(t, exitOK, "statement", "bob", "--journal", db, "--to", "2001-01-01"); strings.Count(r.out, "\n") != 1 {
-			t.Error(r.out)
+			t.Errorf("the statement up to 2001 has not 1 line:\n%s", r.out)
 		}
 		if r := must(t, exitOK, "audit", "--journal", db); !strings.Contains(r.out, "2 accounts, 6 events;") {
-			t.Error(r.out)
+			t.Errorf("the audit has other counts:\n%s", r.out)
 		}
 	}
 }

@@ -23,18 +23,18 @@ func TestBankOnPostgres(t *testing.T) {
 	for _, want := range []string{" 4\n", " 0\n"} {
 		r := must(t, exitOK, "apply", file, "--settle", "--journal", dsn)
 		if _, done, _ := strings.Cut(r.out, "done "); !strings.HasSuffix(done[:strings.Index(done, "\n")+1], want) {
-			t.Errorf("%s", r.out)
+			t.Errorf("apply has another number of done lines than %q:\n%s", want, r.out)
 		}
 		must(t, exitOK, "audit", "--journal", dsn)
 	}
 	if r := must(t, exitOK, "lookup", "alice", "--journal", dsn); !strings.Contains(r.out, "4.00 USD") {
-		t.Errorf("%+v", r)
+		t.Errorf("lookup: %+v, want 4.00 USD", r)
 	}
 	if r := must(t, exitOK, "refold", "rebuild", "account|alice", "--journal", dsn); !strings.Contains(r.out, "equal") {
-		t.Errorf("%+v", r)
+		t.Errorf("refold rebuild: %+v", r)
 	}
 	if r := call(t.Context(), "deposit alice 1 USD\n", "shell", "--journal", dsn); r.out != "balance 5.00 USD\n" {
-		t.Errorf("%+v", r)
+		t.Errorf("shell: %+v, want the balance 5.00 USD", r)
 	}
 }
 

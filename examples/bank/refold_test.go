@@ -27,10 +27,10 @@ func TestOperatorCommands(t *testing.T) {
 	}
 	other := "leveldb:" + filepath.Join(dir, "other")
 	if r := must(t, exitOK, "refold", "copy", name, other); !strings.Contains(r.out, "on both sides: equal") {
-		t.Errorf("%+v", r)
+		t.Errorf("refold copy: %+v", r)
 	}
 	must(t, exitOK, "audit", "--journal", other)
 	if r := must(t, exitUsage, "refold", "rebuild", "ledger|main", "--journal", name); !strings.Contains(r.errout, `the type "ledger" is not part of this program`) {
-		t.Errorf("%+v", r)
+		t.Errorf("refold rebuild of an unknown type: %+v", r)
 	}
 }

@@ -119,7 +119,7 @@ func TestServeOnNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if line := <-out; line != "branch-3 has ended: cluster: this node was downed\n" {
-		t.Error(line)
+		t.Errorf("output after the down of branch-3: %q", line)
 	}
 	for i := range 9 {
 		must(http.MethodGet, urls[i%2]+"/accounts/"+id(i), "", `"balance":"5.00"`)
@@ -135,7 +135,7 @@ func TestServeOnNodes(t *testing.T) {
 	}
 	must(http.MethodDelete, urls[0]+"/nodes/branch-2", "", "branch-2 stops without leaving")
 	if line := <-out; line != "branch-2 has ended: cluster: this node was stopped\n" {
-		t.Error(line)
+		t.Errorf("output after the stop of branch-2: %q", line)
 	}
 	for i := range 9 {
 		must(http.MethodGet, urls[0]+"/accounts/"+id(i), "", `"balance":"5.00"`)

@@ -62,7 +62,7 @@ error: unknown command or wrong arguments; enter "help" for a list
 ` + shellHelp
 	got := regexp.MustCompile(`last change  .*`).ReplaceAllString(out.String(), "last change  TIME")
 	if got != want {
-		t.Errorf("got\n%s", got)
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	balance(t, b, "alice", usd("90.03"))
 }
@@ -72,11 +72,11 @@ func TestShellAsAProgram(t *testing.T) {
 	db := "leveldb:" + filepath.Join(t.TempDir(), "data")
 	r := call(t.Context(), "open alice USD\ndeposit alice 5 USD\n", "shell", "--journal", db)
 	if r.code != exitOK || r.out != "balance 0.00 USD\nbalance 5.00 USD\n" {
-		t.Errorf("%+v", r)
+		t.Errorf("first shell: %+v", r)
 	}
 	r = call(t.Context(), "open bob USD\ntransfer alice bob 5 USD\nstatement alice\nlookup alice\n", "shell", "--journal", db)
 	if r.code != exitOK || !strings.Contains(r.out, "transfer 1, balance 0.00 USD\n") || !strings.Contains(r.out, "transfer 1 to bob\n") {
-		t.Errorf("%+v", r)
+		t.Errorf("second shell: %+v", r)
 	}
 }
 
@@ -109,6 +109,6 @@ func TestExecuteRejectsUnknownCommand(t *testing.T) {
 	}
 	line.Command = "dance"
 	if _, err := b.execute(t.Context(), line, ""); !errors.Is(err, eventsourcing.ErrInvalid) {
-		t.Errorf("got %v", err)
+		t.Errorf("unknown command: %v, want ErrInvalid", err)
 	}
 }

@@ -24,21 +24,21 @@ func TestTransfer(t *testing.T) {
 	do(t, b, "alice", Deposit{Amount: usd("100")})
 	got := do(t, b, "alice", Transfer{Amount: twd("1000"), To: "bob"}) // 31.00 USD at the source
 	if got != (Receipt{Balance: usd("69"), Transfer: 1}) {
-		t.Errorf("got %+v", got)
+		t.Errorf("transfer: got %+v", got)
 	}
 	settled(t, b, "alice")
 	balance(t, b, "alice", usd("69"))
 	balance(t, b, "bob", twd("996.65")) // 31.00 USD at the destination's rate
 	if got := names(t, b, "alice"); got != "Opened Deposited TransferStarted TransferCompleted" {
-		t.Error(got)
+		t.Errorf("events of alice: %s", got)
 	}
 	credited, _ := history(t, b, "bob")[1].event.(Credited)
 	if credited.Original != usd("31") || credited.Amount != twd("996.65") || credited.Rate != "32.15" || credited.From != "alice" {
-		t.Errorf("got %+v", credited)
+		t.Errorf("credited event: %+v", credited)
 	}
 	report := audited(t, b)
 	if report.completed != 1 || report.inFlight != 0 {
-		t.Errorf("got %+v", report)
+		t.Errorf("audit: got %+v, want 1 completed transfer", report)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestRejectedTransferIsRefunded(t *testing.T) {
 		}
 	}
 	if report := audited(t, b); report.refunded != 4 {
-		t.Errorf("got %+v", report)
+		t.Errorf("audit: got %+v, want 4 refunded transfers", report)
 	}
 }
 
@@ -111,7 +111,7 @@ func TestRefusedCreditStaysRefused(t *testing.T) {
 	refused(t, b, "bob", ErrNotOpen, credit("alice", 1, 1, usd("5")))
 	balance(t, b, "bob", usd("5"))
 	if got := names(t, b, "bob"); got != "CreditRefused Opened Credited" {
-		t.Error(got)
+		t.Errorf("events of bob: %s", got)
 	}
 	stopBank(t, b)
 }
@@ -134,20 +134,20 @@ func TestTransferWaitsForRate(t *testing.T) {
 		synctest.Wait()
 		view := do(t, b, "alice", Lookup{})
 		if len(view.Pending) != 1 || view.Pending[0] != (Pending{1, "bob", twd("100")}) || view.InFlight != twd("100") || !view.Balance.IsZero() {
-			t.Errorf("got %+v", view)
+			t.Errorf("lookup before the rate: %+v", view)
 		}
 		if got := names(t, b, "bob"); got != "Opened" {
 			t.Errorf("bob: %s", got)
 		}
 		if report := audited(t, b); report.inFlight != 1 {
-			t.Errorf("got %+v", report)
+			t.Errorf("audit: got %+v, want 1 transfer in flight", report)
 		}
 		table.set(parseRates(t, testRates))
 		time.Sleep(10 * time.Second) // the transfer is resent
 		synctest.Wait()
 		balance(t, b, "bob", usd("3.10"))
 		if view := do(t, b, "alice", Lookup{}); len(view.Pending) != 0 {
-			t.Errorf("got %+v", view)
+			t.Errorf("lookup after the rate: %+v, want no pending transfer", view)
 		}
 		do(t, b, "alice", Close{})
 		audited(t, b)
@@ -220,10 +220,10 @@ func TestManyTransfersAtOnce(t *testing.T) {
 		}
 	}
 	if sum != usd("10000") {
-		t.Errorf("there were 10000.00 USD, there are %v", sum)
+		t.Errorf("the balances add up to %v, want 10000.00 USD", sum)
 	}
 	if report := audited(t, b); report.completed != accounts*rounds {
-		t.Errorf("got %+v", report)
+		t.Errorf("audit: got %+v, want %d completed transfers", report, accounts*rounds)
 	}
 }
 

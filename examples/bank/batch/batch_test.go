@@ -128,7 +128,7 @@ func TestReadStopsAtFileError(t *testing.T) {
 	t.Parallel()
 	file := io.MultiReader(strings.NewReader("1,close,a,,,\n1,clo"), iotest.ErrReader(errors.New("disk on fire")))
 	if got := strings.Join(read(file), "; "); got != "1 close a; line 2: disk on fire" {
-		t.Error(got)
+		t.Errorf("lines of a file with a read error: %q", got)
 	}
 }
 

@@ -40,7 +40,7 @@ func TestQuote(t *testing.T) {
 	table := parse(t, example)
 	q, err := table.Quote(money.USD, money.TWD, day(20))
 	if want := (rates.Quote{Rate: "32.15", Source: "example", AsOf: day(1)}); err != nil || q != want {
-		t.Errorf("got %v, %v", q, err)
+		t.Errorf("quote: got %v, %v; want %v", q, err, want)
 	}
 	if _, err := table.Quote(money.TWD, money.USD, day(1)); !errors.Is(err, money.ErrRate) {
 		t.Errorf("a rate of 0: %v", err)
@@ -68,7 +68,7 @@ func TestConvert(t *testing.T) {
 	x, err := rates.Convert(table, ten, money.TWD, day(3))
 	want := rates.Exchange{Original: ten, Amount: money.New(32150, money.TWD), Rate: "32.15", Rounding: "half-even", Source: "example", AsOf: day(1)}
 	if err != nil || x != want {
-		t.Errorf("got %+v, %v", x, err)
+		t.Errorf("got %+v, %v; want %+v", x, err, want)
 	}
 	x, err = rates.Convert(parse(t, `{}`), ten, money.USD, day(3))
 	if want := (rates.Exchange{Original: ten, Amount: ten}); err != nil || x != want {

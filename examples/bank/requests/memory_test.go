@@ -99,7 +99,7 @@ func TestParseFileLine(t *testing.T) {
 		t.Fatal(hash, err)
 	}
 	if got, line, ok := requests.ParseFileLine(requests.FileLine(hash, 12)); !ok || got != hash || line != 12 {
-		t.Errorf("got %s, %d, %v", got, line, ok)
+		t.Errorf("ParseFileLine returns %s, %d, %v; want %s, 12, true", got, line, ok, hash)
 	}
 	for _, id := range []string{
 		"", ":", ":1", hash, hash + ":", hash + ":0", hash + ":01", hash + ":+1", hash + ":-1", hash + ":x", hash + ":1:2",

@@ -40,7 +40,7 @@ func check(t *testing.T, c rolling.Restart, r rolling.Result) {
 	case r.Err != nil:
 		t.Fatal(r.Err)
 	case r.Restarts != c.Nodes || r.Owners != 1 || r.Forced != 0 || r.Failed != 0 || r.Refused != 0 || r.Delivered != r.Commands:
-		t.Errorf("%+v", r)
+		t.Errorf("restarts, owners, forced and abandoned hand-offs, or commands differ: %+v", r)
 	case r.HandOffs < c.Shards || r.HandOffs > most:
 		t.Errorf("%d hand-offs of %d shards, want at most %d", r.HandOffs, c.Shards, most)
 	case r.BalancedAfter < 0 || r.Spread > rolling.Balanced:
