@@ -16,8 +16,8 @@ import (
 	"sync"
 )
 
-// Source reads the source code that mutants change. It keeps what it has read, so one Source should
-// be used for many mutants. Its methods may be called concurrently.
+// Source reads the source code that mutants change. It caches the files, so use one Source for many
+// mutants. Its methods may be called concurrently.
 type Source struct {
 	// Root is the path of the module's directory. Required.
 	Root string

@@ -105,7 +105,7 @@ func TestBaggageWithoutTrace(t *testing.T) {
 	}
 }
 
-func TestForeignMetadataIsIgnored(t *testing.T) {
+func TestForeignMetadata(t *testing.T) {
 	t.Parallel()
 	whole, err := hex.DecodeString(goldenState)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 
 // The program is killed twice while it copies from LevelDB to PostgreSQL, and is started again. At
 // the end "verify" prints the same result for both journals.
-func TestKilledCopyContinues(t *testing.T) {
+func TestCopyAfterKill(t *testing.T) {
 	t.Parallel()
 	ids, each := 200, 150
 	if effort.Soak() {

@@ -22,7 +22,7 @@
 //		operator.Main(operator.Entity(AccountType(rates)), operator.Entity(LedgerType()))
 //	}
 //
-// A program with commands of its own passes the remaining arguments to a Program:
+// A program that has other commands passes the remaining arguments to a Program:
 //
 //	status := operator.Program{Name: "bank refold", Entities: types}.Run(ctx, args)
 //

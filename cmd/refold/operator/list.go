@@ -119,7 +119,7 @@ func inOrder[T any](ctx context.Context, n int, ids iter.Seq2[string, error],
 	return failed
 }
 
-// merged yields the IDs of two sorted lists, each once.
+// merged yields the IDs of two sorted lists. It yields an ID of both lists once.
 func merged(a, b iter.Seq2[string, error]) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		nextA, stopA := iter.Pull2(a)

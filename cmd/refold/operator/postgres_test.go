@@ -77,7 +77,7 @@ func TestCommandsOnPostgres(t *testing.T) {
 	f.close()
 	p := operator.Program{Journal: dsn, Entities: []operator.Linked{operator.Entity(accountType())}}
 	for _, command := range []string{"events", "snapshots", "verify", "rebuild account|1", "tail"} {
-		start(t, p, strings.Fields(command)...).want(t, operator.ExitFailed, "the migrate command creates what is missing")
+		start(t, p, strings.Fields(command)...).want(t, operator.ExitFailed, "the migrate command applies the missing migrations")
 	}
 	o := start(t, p, "migrate", "--check", "--journal", dsn)
 	o.want(t, operator.ExitProblems, "")

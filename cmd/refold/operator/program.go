@@ -37,7 +37,7 @@ const (
 // DefaultJournal is the default of --journal: the directory of the bank example.
 const DefaultJournal = "leveldb:./bank-data"
 
-// Program is a command line with subcommands. A Program runs once.
+// Program is a command line with subcommands. Run a Program only once.
 type Program struct {
 	// Name is the name of the program in help texts and messages. Defaults to "refold".
 	Name string

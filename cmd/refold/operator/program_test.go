@@ -43,7 +43,7 @@ func (o outcome) want(t *testing.T, status int, err string) {
 	}
 }
 
-func TestMissingDirectoryIsNotCreated(t *testing.T) {
+func TestMissingDirectory(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "none")
 	for _, args := range [][]string{{"events"}, {"snapshots"}, {"verify"}, {"rebuild", "account|1"}} {
@@ -139,7 +139,7 @@ func TestJournalWithoutLister(t *testing.T) {
 	start(t, p, "snapshots").want(t, operator.ExitFailed, "has no snapshot store")
 }
 
-func TestSourceIsClosed(t *testing.T) {
+func TestSourceClosed(t *testing.T) {
 	t.Parallel()
 	closed := 0
 	p := operator.Program{Open: func(context.Context, string) (*operator.Source, error) {
@@ -239,7 +239,7 @@ func TestAdditionalCommands(t *testing.T) {
 	start(t, p, "hello", "you").want(t, operator.ExitFailed, "invalid command grammar")
 }
 
-func TestErrorsArePrintable(t *testing.T) {
+func TestPrintableErrors(t *testing.T) {
 	t.Parallel()
 	f := bank(t)
 	f.close()

@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/cmd/refold/operator"
 )
 
-func TestPasswordsAreNotPrinted(t *testing.T) {
+func TestPasswordRedaction(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`no persistence ID "postgres://ada:secret@h/d"`: `no persistence ID "postgres://ada:xxxxx@h/d"`,

@@ -104,7 +104,7 @@ func isMap(code byte) bool {
 }
 
 func (r *renderer) binary(b []byte) {
-	b = b[:min(len(b), r.limit)] // base64 is longer, so it exceeds the limit, too
+	b = b[:min(len(b), r.limit)] // base64 is longer, so it also exceeds the limit
 	r.out = append(base64.StdEncoding.AppendEncode(append(r.out, '"'), b), '"')
 }
 
@@ -215,7 +215,7 @@ func timeOf(typ int8, data []byte) (at time.Time, ok bool) {
 	return at, false
 }
 
-// format is the encoding of a payload, as far as it is known without the Go type.
+// format is the encoding of a payload. It is determined without the Go type.
 type format uint8
 
 const (

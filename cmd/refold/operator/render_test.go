@@ -69,7 +69,7 @@ func TestRenderErrors(t *testing.T) {
 }
 
 // Rendering truncates a long value. It allocates memory only for the rendered part.
-func TestRenderIsBounded(t *testing.T) {
+func TestRenderLimit(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x\x00", 1<<16)
 	for name, payload := range map[string][]byte{

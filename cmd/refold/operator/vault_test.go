@@ -25,13 +25,13 @@ type own struct{}
 
 func (own) Name() string { return "own" }
 
-func (own) Marshal(v any) ([]byte, error) { return []byte{byte(v.(safe).Sum)}, nil } //nolint:errcheck,forcetypeassert // there is no other
+func (own) Marshal(v any) ([]byte, error) { return []byte{byte(v.(safe).Sum)}, nil } //nolint:errcheck,forcetypeassert // the only type
 
 func (own) Unmarshal(data []byte, v any) error {
 	if len(data) != 1 {
 		return errors.New("want one byte")
 	}
-	v.(*safe).Sum = int64(data[0]) //nolint:errcheck,forcetypeassert // there is no other
+	v.(*safe).Sum = int64(data[0]) //nolint:errcheck,forcetypeassert // the only type
 	return nil
 }
 

@@ -48,16 +48,16 @@ func dataJoin(ctx context.Context, b *run) ([]Result, error) {
 			return err
 		})
 	})
-	settings := fmt.Sprintf("%d keys, each an ORSet of %d, on 3 processes; a 4th joins, from Up until all is there and the digests are equal, embedded NATS, GOMAXPROCS %d each", keys, joinSize, joinProcs())
+	settings := fmt.Sprintf("%d keys, each an ORSet of %d, on 3 processes; a 4th joins, from Up until it has all data and the digests are equal, embedded NATS, GOMAXPROCS %d each", keys, joinSize, joinProcs())
 	return []Result{
 		atMost(median(took.values), "s to equal", maxJoin, settings, ""),
 		took.result(Result{
 			Unit: "s to equal", Goal: maxJoinRatio, Better: lower,
-			Settings: "the same; raw: the bytes through nats.go in messages of 256 KiB, then decoding them on one core",
+			Settings: "the same; raw: the same bytes, sent with nats.go in messages of 256 KiB and then decoded on one core",
 		}),
 		during.result(Result{
 			Unit: "ms p99", Goal: maxJoinP99, Better: lower,
-			Settings: fmt.Sprintf("WriteMajority of GCounters by %d callers, each every %v, from Up of a joining node until it has all; limit: before", dataCallers, joinPause),
+			Settings: fmt.Sprintf("WriteMajority of GCounters by %d callers, each every %v, from Up of a joining node until it has all data; limit: before the join", dataCallers, joinPause),
 		}),
 	}, err
 }

@@ -230,7 +230,7 @@ func dataWire(ctx context.Context, b *run) (results []Result, err error) {
 		}
 		encoded, err := whole.AppendBinary(nil)
 		results = []Result{atMost(median(sent), "bytes", maxDeltaBytes,
-			fmt.Sprintf("all messages to the other node for one element more in an ORSet of %d, the median of %d: a comparison may fall among them", n, len(sent)),
+			fmt.Sprintf("all messages to the other node for one more element of an ORSet of %d, median of %d; may include a comparison", n, len(sent)),
 			fmt.Sprintf("the whole set has %d bytes", len(encoded)))}
 		return err
 	})
@@ -289,7 +289,7 @@ func dataIdle(ctx context.Context, b *run) (results []Result, err error) {
 		}
 		after, err := g.sent(ctx)
 		results = []Result{atMost(float64(after-before)/time.Since(began).Seconds()/float64(len(*g)), "bytes/s/node", maxIdle,
-			fmt.Sprintf("%d equal keys on %d nodes, nothing happens for %v", n, len(*g), b.quietTime()), "")}
+			fmt.Sprintf("%d equal keys on %d nodes, idle for %v", n, len(*g), b.quietTime()), "")}
 		return err
 	})
 	return results, err
@@ -305,7 +305,7 @@ func dataVisible(ctx context.Context, b *run) (results []Result, err error) {
 	err = withNATS(func(carrier carriers) error { //nolint:contextcheck // the server lives until the end
 		return withGroup(ctx, nodes, carrier, func(g *group) (err error) {
 			took, err := g.writes(ctx, visibleMore*b.settings.Length)
-			settings := fmt.Sprintf("WriteLocal of GCounters on any of %d nodes, one about each %v, until one of the others sees it, embedded NATS, one process", nodes, visiblePause)
+			settings := fmt.Sprintf("WriteLocal of GCounters on any of %d nodes, about one every %v, until another node has received it, embedded NATS, one process", nodes, visiblePause)
 			for _, row := range []struct{ quantile, goal float64 }{{0.5, maxVisible50}, {0.99, maxVisible99}} {
 				results = append(results, atMost(ms(percentile(took, row.quantile)), fmt.Sprintf("ms p%.0f", 100*row.quantile), row.goal, settings,
 					fmt.Sprintf("%d observations", len(took))))

@@ -42,7 +42,7 @@ func processes(ctx context.Context, b *run) ([]Result, error) {
 	}
 	return []Result{
 		row(started, "s to all up", maxStart, "3 processes, embedded NATS, from the start of the first"),
-		row(quiet, "% of a core", maxProcessor, fmt.Sprintf("3 processes, each when nothing happens for %v", b.quietTime())),
+		row(quiet, "% of a core", maxProcessor, fmt.Sprintf("3 processes, each idle for %v", b.quietTime())),
 		row(downed, "s to downed", maxDowned, fmt.Sprintf("3 processes, from SIGKILL of one until another marks it as down, stable-after %v", nodeStableAfter)),
 	}, nil
 }

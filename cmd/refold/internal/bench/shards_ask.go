@@ -96,7 +96,7 @@ func (s *server) where(ctx context.Context, o *order) (result, error) {
 func (s *server) echo(ctx context.Context, o *order) (result, error) {
 	to := s.homes[o.Way]
 	if len(to) == 0 {
-		return result{}, fmt.Errorf("there are no entities for %q", o.Way)
+		return result{}, fmt.Errorf("no entities for %q", o.Way)
 	}
 	rngs := randoms(o.Callers)
 	t, err := echoes(o.Callers, o.Length, func(caller int, payload []byte) ([]byte, error) {

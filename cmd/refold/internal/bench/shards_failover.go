@@ -35,7 +35,7 @@ type killed struct {
 }
 
 func (k killed) String() string {
-	s := fmt.Sprintf("%s killed: unreachable after %v, down %v, removed %v, coordinator answers %v, all shards answer %v; %d asks failed",
+	s := fmt.Sprintf("%s killed: unreachable after %v, down %v, removed %v, coordinator replies after %v, all shards reply after %v; %d asks failed",
 		k.victim, round(k.noticed), round(k.downed), round(k.removed), round(k.coordinator), round(k.all), k.failed)
 	if len(k.errors) > 0 {
 		s += " (" + k.errors[0] + ")"
@@ -89,12 +89,12 @@ func (b *run) killResults(victim, store string, runs []killed) []Result {
 		lost, suspected = lost+float64(k.lost), suspected+float64(k.suspected)
 		details = append(details, k.String())
 	}
-	settings := fmt.Sprintf("SIGKILL of the %s of 3 processes, %s, %d shards, %d entities, %d asks a second; until every shard answers on both others, beyond detection, stable-after and margin of %v each; worst of %d",
+	settings := fmt.Sprintf("SIGKILL of the %s of 3 processes, %s, %d shards, %d entities, %d asks a second; until every shard replies on both other nodes, beyond detection, stable-after and margin of %v each; worst of %d",
 		victim, store, b.moveShards(), b.moveEntities(), runs[0].rate, nodeStableAfter, len(runs))
 	return []Result{
 		atMost(beyond, "s beyond", maxKill, settings, strings.Join(details, "; ")),
 		atMost(lost, "acked lost", 0, "the same", ""),
-		atMost(suspected, "suspicions", 0, "the same, of nodes that live", ""),
+		atMost(suspected, "suspicions", 0, "the same, of running nodes", ""),
 	}
 }
 

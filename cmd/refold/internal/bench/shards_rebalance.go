@@ -61,7 +61,7 @@ func shardMove(ctx context.Context, b *run) ([]Result, error) {
 	}
 	settings := fmt.Sprintf("3rd process joins 2 with %d shards, %d entities, %d asks a second from both, half are stored; from Up until balanced", b.moveShards(), b.moveEntities(), rate)
 	if rate < b.moveRate() {
-		settings += fmt.Sprintf("; %d a second are too many here", b.moveRate())
+		settings += fmt.Sprintf("; %d asks a second are too many for this machine", b.moveRate())
 	}
 	return []Result{
 		atMost(slices.Max(took), "s to balanced", maxMove, settings, strings.Join(details, "; ")),
@@ -121,7 +121,7 @@ type strained struct {
 // strain applies a load at a sustainable rate while another function runs, and checks that no
 // acknowledged command is lost.
 func (b *run) strain(ctx context.Context, all []*worker, happens func() error) (s strained, err error) {
-	b.progress("%d entities wake", b.moveEntities())
+	b.progress("starting %d entities", b.moveEntities())
 	if _, err = b.parts(all, order{Do: orderWake}); err != nil {
 		return s, err
 	}

@@ -42,7 +42,7 @@ func shardRecall(ctx context.Context, b *run) ([]Result, error) {
 			Unit: "s to all run", Goal: maxRecall, Better: lower,
 			Settings: fmt.Sprintf("%d entities in %d shards on 3 processes that were all stopped, remembered %s, from Up of the third; limit: the same entities, not remembered, by %d callers on each",
 				b.moveEntities(), b.moveShards(), store, dataCallers),
-			Detail: fmt.Sprintf("to start them and to store that they run took %v before", round(first)),
+			Detail: fmt.Sprintf("their first start, which stores that they run, took %v", round(first)),
 		}))
 	}
 	return results, nil
@@ -58,7 +58,7 @@ func (b *run) recall(ctx context.Context, replicated bool) (r recalled, err erro
 	s := b.shardSetup(3)
 	s.Replicated, s.Remember = replicated, dir
 	defer func() { err = errors.Join(err, b.drop(context.WithoutCancel(ctx), s.Schema), os.RemoveAll(dir)) }()
-	b.progress("%d entities begin to run", b.moveEntities())
+	b.progress("starting %d entities", b.moveEntities())
 	wake := func(w *workers, _ time.Time) (took time.Duration, err error) {
 		results, err := b.parts(w.all, order{Do: orderWake})
 		for _, r := range results {
@@ -69,11 +69,11 @@ func (b *run) recall(ctx context.Context, replicated bool) (r recalled, err erro
 	if r.first, err = b.lifetime(ctx, s, wake); err != nil {
 		return r, err
 	}
-	b.progress("%d entities run again", b.moveEntities())
+	b.progress("starting %d remembered entities", b.moveEntities())
 	if r.remembered, err = b.lifetime(ctx, s, func(w *workers, up time.Time) (time.Duration, error) { return b.allRun(ctx, w, up) }); err != nil {
 		return r, err
 	}
-	b.progress("%d entities are sent a message", b.moveEntities())
+	b.progress("sending a message to %d entities", b.moveEntities())
 	s.Remember = ""
 	r.messages, err = b.lifetime(ctx, s, func(w *workers, up time.Time) (time.Duration, error) {
 		if _, err = wake(w, up); err != nil {

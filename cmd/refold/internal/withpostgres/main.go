@@ -47,8 +47,8 @@ func run(ctx context.Context, args []string) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, server.Close()) }() //nolint:contextcheck // it ends in spite of ctx
-	cmd := exec.CommandContext(ctx, args[0], args[1:]...)     //nolint:gosec // that is what it is for
+	defer func() { err = errors.Join(err, server.Close()) }() //nolint:contextcheck // Close does not depend on ctx
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)     //nolint:gosec // the caller chooses the command
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), pgjournal.Env+"="+server.DSN("postgres"))
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }

@@ -47,7 +47,7 @@ func open(ctx context.Context, address string, readOnly bool) (*operator.Source,
 	}
 	db, err := postgres.Open(ctx, dsn, postgres.Config{Schema: schema, CheckOnly: readOnly})
 	if readOnly && errors.Is(err, postgres.ErrSchema) {
-		return nil, fmt.Errorf("%w; the migrate command creates what is missing", err)
+		return nil, fmt.Errorf("%w; the migrate command applies the missing migrations", err)
 	}
 	if err != nil {
 		return nil, err
