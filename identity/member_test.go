@@ -10,9 +10,9 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-func TestVersionsInOrder(t *testing.T) {
+func TestVersionCompare(t *testing.T) {
 	t.Parallel()
-	// Each line holds equal versions; lines are in order.
+	// The versions of a line are equal. The lines are in ascending order.
 	lines := [][]string{
 		{"2020-09-07"},
 		{"2b"},
@@ -35,7 +35,7 @@ func TestVersionsInOrder(t *testing.T) {
 			for _, a := range line {
 				for _, b := range other {
 					if got := parse(t, a).Compare(parse(t, b)); got != cmp.Compare(i, j) {
-						t.Errorf("%s compared with %s is %d, want %d", a, b, got, cmp.Compare(i, j))
+						t.Errorf("Compare(%s, %s) = %d, want %d", a, b, got, cmp.Compare(i, j))
 					}
 				}
 			}
@@ -47,16 +47,16 @@ func parse(t *testing.T, s string) identity.Version {
 	t.Helper()
 	v, err := identity.ParseVersion(s)
 	if err != nil || v.String() != s {
-		t.Fatalf("%q is read as %q, %v", s, v, err)
+		t.Fatalf("ParseVersion(%q) = %q, %v", s, v, err)
 	}
 	return v
 }
 
-func TestBadVersions(t *testing.T) {
+func TestInvalidVersions(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{"", "1.2.3.4", "1.x", "1..2", ".1", "1.2.x-M1", "1.-2"} {
 		if v, err := identity.ParseVersion(s); err == nil {
-			t.Errorf("%q is read as %v", s, v)
+			t.Errorf("ParseVersion(%q) = %v, want an error", s, v)
 		}
 	}
 	if s := (identity.Version{}).String(); s != "0.0.0" {

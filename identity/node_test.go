@@ -29,7 +29,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestNewDrawsAnotherUIDEachTime(t *testing.T) {
+func TestNew(t *testing.T) {
 	t.Parallel()
 	a, err := identity.New("n")
 	if err != nil {
@@ -37,14 +37,14 @@ func TestNewDrawsAnotherUIDEachTime(t *testing.T) {
 	}
 	b, err := identity.New("n")
 	if err != nil || a == b || a.UID == 0 || b.UID == 0 {
-		t.Errorf("two incarnations: %v and %v, %v", a, b, err)
+		t.Errorf("New returned %v and %v, %v; want different UIDs", a, b, err)
 	}
 	if _, err := identity.New("no name"); !errors.Is(err, identity.ErrInvalid) {
-		t.Errorf("New of a bad name: %v", err)
+		t.Errorf("New of an invalid name: %v", err)
 	}
 }
 
-func TestOrder(t *testing.T) {
+func TestNodeCompare(t *testing.T) {
 	t.Parallel()
 	want := []identity.Node{{Name: "a:10", UID: 9}, {Name: "a:9", UID: 1}, {Name: "a:9", UID: 1 << 63}, {Name: "b", UID: 1}}
 	got := slices.Clone(want)
@@ -55,7 +55,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-func TestParseReversesString(t *testing.T) {
+func TestParse(t *testing.T) {
 	t.Parallel()
 	want := identity.Node{Name: "orders-1:7400", UID: 0xdeadbeefcafe0123}
 	if got, err := identity.Parse(want.String()); err != nil || got != want {

@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-func TestTransitions(t *testing.T) {
+func TestCanBecome(t *testing.T) {
 	t.Parallel()
 	const (
 		joining, weakly, up, leaving = identity.Joining, identity.WeaklyUp, identity.Up, identity.Leaving
@@ -25,11 +25,11 @@ func TestTransitions(t *testing.T) {
 	for from, to := range allowed {
 		for next := range allowed {
 			if got, want := from.CanBecome(next), slices.Contains(to, next); got != want {
-				t.Errorf("%v to %v: %t, want %t", from, next, got, want)
+				t.Errorf("%v.CanBecome(%v) = %t, want %t", from, next, got, want)
 			}
 		}
 	}
 	if identity.Status(0).CanBecome(up) || identity.Status(77).String() != "status(77)" {
-		t.Error("no status")
+		t.Error("the test found no status")
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// flaky is a store whose calls can fail, before or after they take effect.
+// flaky is a store whose calls can fail before or after they change the entry.
 type flaky struct {
 	lease.Store
 
@@ -27,7 +27,7 @@ type flaky struct {
 	renews int
 }
 
-var errDown = errors.New("the store is down")
+var errDown = errors.New("the store is unavailable")
 
 func (f *flaky) set(change func(f *flaky)) {
 	f.mu.Lock()
@@ -97,23 +97,23 @@ func acquire(t *testing.T, l *lease.Lease, want bool) {
 	}
 }
 
-func TestOneHolds(t *testing.T) {
+func TestAcquire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &flaky{Store: inmem.NewLeases(timeout)}
 		a, b := open(t, store, "a"), open(t, store, "b")
 		if a.Check() {
-			t.Error("held before it was acquired")
+			t.Error("the lease is held before Acquire")
 		}
 		acquire(t, a, true)
-		acquire(t, a, true) // once more
+		acquire(t, a, true) // the lease is held already
 		acquire(t, b, false)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		acquire(t, a, true)
 		acquire(t, b, false)
 		if n := store.renews; n != 300 {
-			t.Errorf("%d renewals in an hour, one each 12 s", n)
+			t.Errorf("%d renewals in an hour, want one every 12 s", n)
 		}
 		if err := a.Release(t.Context()); err != nil || a.Check() {
 			t.Errorf("Release: %v, Check: %t", err, a.Check())
@@ -145,7 +145,7 @@ func TestHeldBy(t *testing.T) {
 		want := func(owner string) {
 			t.Helper()
 			if got := b.HeldBy(); got != owner {
-				t.Errorf("held by %q, want %q", got, owner)
+				t.Errorf("HeldBy = %q, want %q", got, owner)
 			}
 		}
 		want("")
@@ -161,7 +161,7 @@ func TestHeldBy(t *testing.T) {
 }
 
 // The holder stops before another owner can acquire the lease.
-func TestCheckEndsBeforeTheEntryDoes(t *testing.T) {
+func TestCheckEndsBeforeTheEntry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &flaky{Store: inmem.NewLeases(timeout)}
@@ -178,22 +178,22 @@ func TestCheckEndsBeforeTheEntryDoes(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if took := time.Since(begin).Round(time.Second); took != 120*time.Second { // 12 s + 90 % of 120 s
-			t.Errorf("Check is true for %v", took)
+			t.Errorf("Check was true for %v", took)
 		}
 		if cause := <-lost; cause == nil {
-			t.Error("lost without a cause")
+			t.Error("the cause of the loss is nil")
 		}
 		acquire(t, b, false)
 		time.Sleep(12 * time.Second)
 		acquire(t, b, true)
 		if a.Check() {
-			t.Error("both hold it")
+			t.Error("both owners hold the lease")
 		}
 	})
 }
 
 // The validity counts from when a call was sent, not from when it returned.
-func TestASlowStore(t *testing.T) {
+func TestSlowStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &flaky{Store: inmem.NewLeases(timeout), delay: 4 * time.Second}
@@ -205,7 +205,7 @@ func TestASlowStore(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		if took := time.Since(begin).Round(time.Second); took != 108*time.Second {
-			t.Errorf("Check is true for %v after the call was sent", took)
+			t.Errorf("Check was true for %v after the call was sent", took)
 		}
 	})
 }
@@ -218,9 +218,9 @@ func TestUnknownOutcomes(t *testing.T) {
 		if held, err := a.Acquire(t.Context()); held || !errors.Is(err, errDown) || a.Check() {
 			t.Errorf("Acquire with an unknown outcome: %t, %v", held, err)
 		}
-		acquire(t, b, false) // it has landed
+		acquire(t, b, false) // the entry was created
 		store.set(func(f *flaky) { f.after = nil })
-		acquire(t, a, true) // and its owner continues with it
+		acquire(t, a, true) // its owner takes the entry over
 		store.set(func(f *flaky) { f.after = errDown })
 		time.Sleep(30 * time.Second) // renewals are stored, but not acknowledged
 		store.set(func(f *flaky) { f.after = nil })
@@ -272,13 +272,13 @@ func TestLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := store.Delete(t.Context(), "n", e.Revision); err != nil { // by an operator
+		if err := store.Delete(t.Context(), "n", e.Revision); err != nil { // as an operator may do
 			t.Fatal(err)
 		}
 		acquireOther := open(t, store, "b")
 		acquire(t, acquireOther, true)
 		if cause := <-lost; !errors.Is(cause, lease.ErrConflict) || a.Check() || wrong {
-			t.Errorf("lost: %v, Check: %t, the first callback: %t", cause, a.Check(), wrong)
+			t.Errorf("lost received %v, Check = %t, the replaced callback was called: %t", cause, a.Check(), wrong)
 		}
 		acquire(t, a, false)
 		acquire(t, acquireOther, true)
@@ -293,19 +293,19 @@ func TestLost(t *testing.T) {
 		}
 		time.Sleep(timeout)
 		if len(lost) != 0 {
-			t.Error("a lease that was released is lost")
+			t.Error("lost was called for a released lease")
 		}
 	})
 }
 
-func TestCallsEnd(t *testing.T) {
+func TestCallTimeouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &flaky{Store: inmem.NewLeases(timeout), delay: time.Hour}
 		a := open(t, store, "a")
 		begin := time.Now()
 		if held, err := a.Acquire(t.Context()); held || !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 5*time.Second {
-			t.Errorf("Acquire from a store that hangs: %t, %v after %v", held, err, time.Since(begin))
+			t.Errorf("Acquire while the store does not return: %t, %v after %v", held, err, time.Since(begin))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -318,7 +318,7 @@ func TestCallsEnd(t *testing.T) {
 	})
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewErrors(t *testing.T) {
 	t.Parallel()
 	store := inmem.NewLeases(time.Second)
 	if _, err := lease.New(store, lease.Config{Interval: time.Second, OperationTimeout: -1}); !errors.Is(err, lease.ErrInvalid) {
@@ -331,7 +331,7 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 	if _, err := lease.New(store, lease.Config{Name: "n", Owner: "a"}); err != nil {
-		t.Errorf("the default interval does not fit a short time-out: %v", err)
+		t.Errorf("New with a short time-out and the default interval: %v", err)
 	}
 }
 
@@ -349,7 +349,7 @@ func (panickingLater) Renew(context.Context, string, string, uint64) (uint64, er
 func (panickingLater) Delete(context.Context, string, uint64) error { panic("no disk") }
 
 // A store that panics affects only the lease.
-func TestAStoreThatPanics(t *testing.T) {
+func TestPanickingStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := inmem.NewLeases(30 * time.Second)
@@ -363,7 +363,7 @@ func TestAStoreThatPanics(t *testing.T) {
 			t.Errorf("Acquire: %v, %v", held, err)
 		}
 		if err = l.Release(t.Context()); err == nil {
-			t.Error("Release: no error")
+			t.Error("Release returned no error")
 		}
 		later, err := lease.New(panickingLater{store}, lease.Config{Name: "b", Owner: "me"})
 		if err != nil {
@@ -375,7 +375,7 @@ func TestAStoreThatPanics(t *testing.T) {
 			t.Fatalf("Acquire: %v, %v", held, err)
 		}
 		if cause := <-lost; cause == nil {
-			t.Error("lost for nothing")
+			t.Error("lost was called without a cause")
 		}
 		if held, err = later.Acquire(t.Context()); held || err == nil {
 			t.Errorf("Acquire of a lease that could not be renewed: %v, %v", held, err)

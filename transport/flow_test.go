@@ -113,8 +113,8 @@ func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
-		told := make(chan transport.Event, 10)
-		cfg := transport.Config{OnEvent: func(e transport.Event) { told <- e }, Silent: []transport.Kind{kindSilent}}
+		events := make(chan transport.Event, 10)
+		cfg := transport.Config{OnEvent: func(e transport.Event) { events <- e }, Silent: []transport.Kind{kindSilent}}
 		a, b := c.open("a", cfg), c.open("b", transport.Config{Silent: cfg.Silent})
 		entered, release := make(chan struct{}), make(chan struct{})
 		var handled atomic.Int64
@@ -138,15 +138,15 @@ func TestQuarantine(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if len(told) != 0 {
+		if len(events) != 0 {
 			t.Error("a message of a silent kind caused a notice")
 		}
 		for range 3 {
 			send(t, a, b, transport.Data, "3")
 		}
 		synctest.Wait()
-		if want := (transport.QuarantinedBy{From: b.Self()}); len(told) != 1 || <-told != want {
-			t.Errorf("received %d notices", len(told))
+		if want := (transport.QuarantinedBy{From: b.Self()}); len(events) != 1 || <-events != want {
+			t.Errorf("received %d notices", len(events))
 		}
 		if err := b.Send(a.Self(), transport.Data, kindA, nil); !errors.Is(err, transport.ErrQuarantined) {
 			t.Errorf("Send to a quarantined peer: %v", err)

@@ -34,10 +34,10 @@ func TestCredit(t *testing.T) {
 			grants(a, b)
 		}
 		if n := len(b.got); n != 15 {
-			t.Fatalf("%d messages of 64 KiB are unconsumed with a window of 1 MiB", n)
+			t.Fatalf("%d messages of 64 KiB are unconsumed, the window is 1 MiB", n)
 		}
 		if s := a.Stats().Lanes[lane]; s.Stalls == 0 {
-			t.Error("no stall is counted")
+			t.Error("no stall was counted")
 		}
 		total := 0
 		for range 40 {
@@ -53,7 +53,7 @@ func TestCredit(t *testing.T) {
 	}
 }
 
-func TestControlNeedsNoCredit(t *testing.T) {
+func TestControlWithoutCredit(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, small)
 	for range 20 {
@@ -61,13 +61,13 @@ func TestControlNeedsNoCredit(t *testing.T) {
 	}
 	b.move(a, link.Control)
 	if len(b.got) != 15 {
-		t.Errorf("%d control messages of 64 KiB in a window of 1 MiB", len(b.got))
+		t.Errorf("%d control messages of 64 KiB are unconsumed, the window is 1 MiB", len(b.got))
 	}
 	b.wantDropped(link.OverCredit, 5)
 	b.consume(a, link.Control)
-	a.send(b, link.Control, tell("there is room again"))
+	a.send(b, link.Control, tell("room again"))
 	b.move(a, link.Control)
-	b.want("there is room again")
+	b.want("room again")
 }
 
 func TestBackpressure(t *testing.T) {
@@ -75,19 +75,19 @@ func TestBackpressure(t *testing.T) {
 	a, b := pair(t, small, func(c *link.Config) { c.MaxQueue = 100 << 10 })
 	a.send(b, link.Data, kib64)
 	if err := a.Send(bob, link.Data, kib64); !errors.Is(err, link.ErrBackpressure) {
-		t.Errorf("Send beyond the queue: %v", err)
+		t.Errorf("Send beyond the limit of the queue: %v", err)
 	}
 	if n := a.Stats().Refused; n != 1 {
-		t.Errorf("%d refused", n)
+		t.Errorf("%d messages were counted as refused", n)
 	}
-	a.send(b, link.Bulk, kib64) // another lane has a queue of its own
+	a.send(b, link.Bulk, kib64) // each lane has its own queue
 	a.send(open(t, mallory), link.Data, kib64)
 	b.move(a, link.Data)
 	a.send(b, link.Data, kib64)
-	a.send(b, link.Control, tell(strings.Repeat("x", 200<<10))) // a single message is always taken
+	a.send(b, link.Control, tell(strings.Repeat("x", 200<<10))) // an empty queue accepts a message of any size
 }
 
-func TestLostFramesGiveTheirCreditBack(t *testing.T) {
+func TestCreditOfLostFrames(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, small)
 	a.send(b, link.Data, tell("hello"))
@@ -98,14 +98,14 @@ func TestLostFramesGiveTheirCreditBack(t *testing.T) {
 		a.send(b, link.Data, kib64)
 	}
 	if n := len(a.frames(link.Data)); n != 15 { // and all of them are lost
-		t.Fatalf("%d frames", n)
+		t.Fatalf("sent %d frames, want 15", n)
 	}
 	a.send(b, link.Data, kib64, kib64)
 	b.move(a, link.Data)
 	b.want()
 	due, ok := a.Due()
 	if !ok || due != 200*time.Millisecond {
-		t.Fatalf("a sender without credit asks at %v, %t", due, ok)
+		t.Fatalf("a sender without credit requests a grant at %v, %t", due, ok)
 	}
 	a.now = due
 	a.Tick(a.now)
@@ -113,14 +113,14 @@ func TestLostFramesGiveTheirCreditBack(t *testing.T) {
 	grants(a, b)
 	b.move(a, link.Data)
 	if len(b.got) != 2 || b.lost != 15 {
-		t.Errorf("%d messages arrived after the loss, %d frames reported missing", len(b.got), b.lost)
+		t.Errorf("%d messages arrived after the loss, %d frames were reported missing", len(b.got), b.lost)
 	}
 	if _, ok := a.Due(); ok {
-		t.Error("a sender with credit still wants to ask")
+		t.Error("a sender with credit still requests a grant")
 	}
 }
 
-func TestProbesBackOff(t *testing.T) {
+func TestProbeInterval(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, small)
 	for range 8 {
@@ -131,12 +131,12 @@ func TestProbesBackOff(t *testing.T) {
 	for range 8 {
 		due, ok := a.Due()
 		if !ok {
-			t.Fatal("it waits no more")
+			t.Fatal("the sender no longer waits for credit")
 		}
 		a.now = due
 		a.Tick(a.now)
 		if n := len(a.frames(link.Data)); n != 1 {
-			t.Fatalf("%d probes", n)
+			t.Fatalf("the sender sent %d credit requests", n)
 		}
 		at = append(at, due)
 	}
@@ -149,11 +149,11 @@ func TestProbesBackOff(t *testing.T) {
 		want[i] *= time.Millisecond
 	}
 	if !slices.Equal(waits, want) {
-		t.Errorf("it asks after %v", waits)
+		t.Errorf("the sender requests credit after %v", waits)
 	}
 }
 
-func TestLostAndDoubledGrantsDoNoHarm(t *testing.T) {
+func TestLostAndDuplicatedGrants(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, small)
 	got := 0
@@ -178,8 +178,8 @@ func TestLostAndDoubledGrantsDoNoHarm(t *testing.T) {
 	b.wantDropped(link.OverCredit, 0)
 }
 
-// A grant is lost, and too little is consumed since for another one.
-func TestJoiningNodeReceivesAnOffer(t *testing.T) {
+// A grant is lost, and the receiver consumes too little to send another grant.
+func TestLostGrant(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, small)
 	for range 5 {
@@ -191,7 +191,7 @@ func TestJoiningNodeReceivesAnOffer(t *testing.T) {
 	b.frames(link.Control) // lost
 	due, waits := a.Due()
 	if !waits || got == 5 {
-		t.Fatalf("%d messages arrive on the first credit", got)
+		t.Fatalf("%d messages arrived with the initial credit", got)
 	}
 	a.now = due
 	a.Tick(a.now)
@@ -199,29 +199,29 @@ func TestJoiningNodeReceivesAnOffer(t *testing.T) {
 	grants(a, b)
 	b.move(a, link.Data)
 	if got += len(b.got); got != 5 {
-		t.Errorf("%d of 5 messages arrive", got)
+		t.Errorf("%d of 5 messages arrived", got)
 	}
 }
 
-func TestFramesBeyondTheCreditAreDropped(t *testing.T) {
+func TestFrameBeyondCredit(t *testing.T) {
 	t.Parallel()
 	b := open(t, bob, small)
 	body := link.AppendMessages(nil, slices.Repeat([]link.Message{tell(strings.Repeat("x", 200<<10))}, 5)...)
 	f := link.Frame{Lane: link.Data, From: alice, To: bob.UID, Sequenced: true, Epoch: 1, Number: 1, Body: body}
 	if eff := b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)); eff.Dropped != 0 || len(eff.Deliver) != 5 {
-		t.Fatalf("%v, %d delivered", eff.Dropped, len(eff.Deliver))
+		t.Fatalf("frame within the credit: dropped as %v, %d messages delivered", eff.Dropped, len(eff.Deliver))
 	}
 	f.Number, f.Offset = 2, 10<<20
 	if eff := b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)); eff.Dropped != link.OverCredit || len(eff.Deliver) != 0 {
-		t.Errorf("%v, %d delivered", eff.Dropped, len(eff.Deliver))
+		t.Errorf("frame beyond the credit: dropped as %v, %d messages delivered", eff.Dropped, len(eff.Deliver))
 	}
-	f.Number, f.Offset = 3, 1<<20 // credit does not go back
+	f.Number, f.Offset = 3, 1<<20 // an offset below the credit already used
 	if eff := b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)); eff.Dropped != link.Malformed {
-		t.Errorf("%v", eff.Dropped)
+		t.Errorf("frame with a lower offset: dropped as %v", eff.Dropped)
 	}
 }
 
-func TestEmptyMessagesAreNotFree(t *testing.T) {
+func TestCostOfEmptyMessages(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, small)
 	n := 0

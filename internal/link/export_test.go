@@ -14,7 +14,7 @@ func AppendMessages(dst []byte, msgs ...Message) []byte {
 	return dst
 }
 
-// AppendPart appends a part of a message of which so many bytes are to come.
+// AppendPart appends a part of a message; rest bytes of the message follow in later parts.
 func AppendPart(dst []byte, msg Message, rest uint64) []byte {
 	return appendEntry(dst, entry{Message: msg, rest: rest})
 }

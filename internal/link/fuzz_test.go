@@ -35,7 +35,7 @@ func FuzzDecodeFrame(f *testing.F) {
 		}
 		again, err := link.DecodeFrame(link.AppendFrame(nil, frame))
 		if err != nil || fmt.Sprint(again) != fmt.Sprint(frame) || !bytes.Equal(again.Body, frame.Body) {
-			t.Errorf("%+v is encoded as %+v, %v", frame, again, err)
+			t.Errorf("%+v was encoded and decoded to %+v, %v", frame, again, err)
 		}
 	})
 }
@@ -58,7 +58,7 @@ func FuzzReceive(f *testing.F) {
 		}
 		runtime.ReadMemStats(&after)
 		if grown := after.TotalAlloc - before.TotalAlloc; grown > uint64(64*len(data)+1<<20) {
-			t.Errorf("%d bytes allocated for %d", grown, len(data))
+			t.Errorf("%d bytes were allocated for an input of %d bytes", grown, len(data))
 		}
 	})
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/refold-io/refold/internal/link"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the golden file anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden file")
 
-// Frames are read by nodes of other releases, so their bytes are for good.
+// The encoding of frames never changes, because nodes of other releases decode them.
 func TestGoldenFrames(t *testing.T) {
 	t.Parallel()
 	frames := map[string]link.Frame{}
@@ -54,7 +54,7 @@ func TestGoldenFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b.String() != string(golden) {
-		t.Errorf("frames are encoded as\n%s\nand were\n%s", b.String(), golden)
+		t.Errorf("the encoded frames are\n%s\nwant\n%s", b.String(), golden)
 	}
 	for line := range strings.Lines(string(golden)) {
 		name, text, _ := strings.Cut(strings.TrimSpace(line), " ")

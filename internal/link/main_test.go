@@ -22,7 +22,7 @@ var (
 	mallory = identity.Node{Name: "mallory:1", UID: 0xbad}
 )
 
-// end is one end of links, with the delivered messages.
+// end is one end of links. It stores the delivered messages.
 type end struct {
 	*link.Machine
 
@@ -66,7 +66,7 @@ func (e *end) send(to *end, lane link.Lane, msgs ...link.Message) {
 	}
 }
 
-// frames returns all that is ready on a lane.
+// frames returns all frames that are ready on a lane.
 func (e *end) frames(lane link.Lane) [][]byte {
 	var all [][]byte
 	for {
@@ -87,7 +87,7 @@ func (e *end) take(from *end, lane link.Lane, frames ...[]byte) {
 	}
 }
 
-// move takes all that another end has ready on a lane.
+// move receives all frames that another end has ready on a lane.
 func (e *end) move(from *end, lane link.Lane) { e.take(from, lane, from.frames(lane)...) }
 
 // consume consumes the messages delivered from another end on a lane.
@@ -116,6 +116,6 @@ func (e *end) want(payloads ...string) {
 func (e *end) wantDropped(why link.Reason, n uint64) {
 	e.t.Helper()
 	if got := e.Stats().Dropped[why]; got != n {
-		e.t.Errorf("%d dropped as %v, want %d", got, why, n)
+		e.t.Errorf("dropped %d frames or messages as %v, want %d", got, why, n)
 	}
 }

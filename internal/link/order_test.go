@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/internal/link"
 )
 
-func TestMessagesAreDeliveredInOrder(t *testing.T) {
+func TestOrder(t *testing.T) {
 	t.Parallel()
 	for lane := range link.Lane(link.Lanes) {
 		a, b := pair(t)
@@ -26,32 +26,32 @@ func TestMessagesAreDeliveredInOrder(t *testing.T) {
 			t.Errorf("delivered %+v from %v", last, b.last.From)
 		}
 		if s := b.Stats(); s.Lanes[lane].Gaps != 0 || s.Lanes[lane].MessagesIn != 4 || s.Lanes[lane].FramesIn != 2 {
-			t.Errorf("%+v", s.Lanes[lane])
+			t.Errorf("stats of the lane: %+v", s.Lanes[lane])
 		}
 	}
 }
 
-func TestSmallMessagesShareAFrame(t *testing.T) {
+func TestSmallMessages(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	for range 1000 {
 		a.send(b, link.Data, tell(strings.Repeat("x", 10)))
 	}
 	if frames := a.frames(link.Data); len(frames) != 1 {
-		t.Errorf("1,000 messages of 10 bytes in %d frames", len(frames))
+		t.Errorf("1,000 messages of 10 bytes were sent in %d frames", len(frames))
 	} else {
 		b.take(a, link.Data, frames...)
 	}
 	if len(b.got) != 1000 {
-		t.Errorf("%d delivered", len(b.got))
+		t.Errorf("%d messages were delivered, want 1,000", len(b.got))
 	}
 	a.send(b, link.Data, slices.Repeat([]link.Message{tell(strings.Repeat("x", 20<<10))}, 4)...)
 	if frames := a.frames(link.Data); len(frames) != 4 {
-		t.Errorf("4 messages of 20 KiB in %d frames of 32 KiB", len(frames))
+		t.Errorf("4 messages of 20 KiB were sent in %d frames of 32 KiB", len(frames))
 	}
 }
 
-func TestDuplicatesAreDeliveredOnce(t *testing.T) {
+func TestDuplicatedFrames(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	a.send(b, link.Data, tell("1"))
@@ -63,7 +63,7 @@ func TestDuplicatesAreDeliveredOnce(t *testing.T) {
 	b.wantDropped(link.Old, 3)
 }
 
-func TestOvertakenFramesAreLost(t *testing.T) {
+func TestReorderedFrames(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	var frames [][]byte
@@ -73,17 +73,17 @@ func TestOvertakenFramesAreLost(t *testing.T) {
 	}
 	b.take(a, link.Data, frames[0], frames[3])
 	if b.last.Lost != 2 {
-		t.Errorf("%d frames reported missing between 1 and 4", b.last.Lost)
+		t.Errorf("%d frames were reported missing between 1 and 4", b.last.Lost)
 	}
 	b.take(a, link.Data, frames[1], frames[4])
 	b.want("1", "4", "5")
 	b.wantDropped(link.Old, 1)
 	if s := b.Stats().Lanes[link.Data]; s.Gaps != 1 || s.Lost != 2 {
-		t.Errorf("%d gaps, %d lost", s.Gaps, s.Lost)
+		t.Errorf("counted %d gaps and %d lost frames", s.Gaps, s.Lost)
 	}
 }
 
-func TestTheFirstFrameMayBeMissing(t *testing.T) {
+func TestFirstFrameMissing(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	a.send(b, link.Control, tell("1"))
@@ -92,11 +92,11 @@ func TestTheFirstFrameMayBeMissing(t *testing.T) {
 	b.move(a, link.Control)
 	b.want("2")
 	if b.lost != 1 {
-		t.Errorf("%d frames reported missing", b.lost)
+		t.Errorf("%d frames were reported missing", b.lost)
 	}
 }
 
-func TestLanesAreCountedApart(t *testing.T) {
+func TestSequenceNumbersPerLane(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	a.send(b, link.Control, tell("c"))
@@ -107,7 +107,7 @@ func TestLanesAreCountedApart(t *testing.T) {
 	b.move(a, link.Data)
 	b.want("b", "c", "d")
 	if b.lost != 0 {
-		t.Errorf("%d frames reported missing", b.lost)
+		t.Errorf("%d frames were reported missing", b.lost)
 	}
 }
 
@@ -127,11 +127,11 @@ func TestLinksTakeTurns(t *testing.T) {
 		order = append(order, to.Name)
 	}
 	if want := []string{bob.Name, mallory.Name, bob.Name, mallory.Name, bob.Name}; !slices.Equal(order, want) {
-		t.Errorf("frames go to %v", order)
+		t.Errorf("the frames were sent to %v", order)
 	}
 }
 
-func TestForgettingRestartsALink(t *testing.T) {
+func TestForget(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	a.send(b, link.Data, tell("1"))
@@ -142,7 +142,7 @@ func TestForgettingRestartsALink(t *testing.T) {
 	a.Forget(bob)
 	a.wantDropped(link.Forgotten, 1)
 	if a.Stats().Peers != 0 || len(a.frames(link.Data)) != 0 {
-		t.Error("something is left of a peer that was forgotten")
+		t.Error("a forgotten peer still has state")
 	}
 	a.send(b, link.Data, tell("3"))
 	b.move(a, link.Data)
@@ -152,7 +152,7 @@ func TestForgettingRestartsALink(t *testing.T) {
 	b.wantDropped(link.Stale, 1)
 }
 
-func TestIncarnationsOfANameAreLimited(t *testing.T) {
+func TestIncarnationLimit(t *testing.T) {
 	t.Parallel()
 	b := open(t, bob)
 	for uid := range uint64(20) {
@@ -160,11 +160,11 @@ func TestIncarnationsOfANameAreLimited(t *testing.T) {
 		a.send(b, link.Data, tell("x"))
 		b.move(a, link.Data)
 		if uid == 0 {
-			defer func() { // it was heard of again and again, so it is still known
+			defer func() { // it sent frames all the time, so its links still exist
 				a.send(b, link.Data, tell("y"))
 				b.move(a, link.Data)
 				if b.lost != 0 {
-					t.Errorf("%d frames missing from the incarnation that was heard of", b.lost)
+					t.Errorf("%d frames are missing from the active incarnation", b.lost)
 				}
 			}()
 			continue
@@ -174,11 +174,11 @@ func TestIncarnationsOfANameAreLimited(t *testing.T) {
 		b.move(again, link.Data)
 	}
 	if n := b.Stats().Peers; n != 8 {
-		t.Errorf("links with %d incarnations of a name", n)
+		t.Errorf("%d incarnations of a name have links", n)
 	}
 }
 
-func TestPeersAreLimited(t *testing.T) {
+func TestPeerLimit(t *testing.T) {
 	t.Parallel()
 	few := func(c *link.Config) { c.MaxPeers = 2 }
 	b := open(t, bob, few)
@@ -190,6 +190,6 @@ func TestPeersAreLimited(t *testing.T) {
 	b.want("a", "b")
 	b.wantDropped(link.TooManyPeers, 1)
 	if err := b.Send(alice, link.Data, tell("x")); err == nil {
-		t.Error("Send to one peer too many")
+		t.Error("Send accepted one peer above the limit")
 	}
 }

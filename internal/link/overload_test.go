@@ -33,10 +33,10 @@ func TestQueuesOfAllPeers(t *testing.T) {
 	refused := func(to identity.Node, lane link.Lane) {
 		t.Helper()
 		if err := a.Send(to, lane, kib64); !errors.Is(err, link.ErrBackpressure) {
-			t.Errorf("Send beyond the queues: %v", err)
+			t.Errorf("Send beyond the limit of all queues: %v", err)
 		}
 	}
-	for _, lane := range []link.Lane{link.Data, link.Control} { // each for itself
+	for _, lane := range []link.Lane{link.Data, link.Control} { // each lane has its own limit
 		a.send(b, lane, kib64)
 		a.send(m, lane, kib64)
 		refused(carol, lane)
@@ -44,7 +44,7 @@ func TestQueuesOfAllPeers(t *testing.T) {
 	}
 	refused(identity.Node{Name: "name:1"}, link.Control)
 	if n := a.Stats().Refused; n != 3 {
-		t.Errorf("%d refused", n)
+		t.Errorf("%d messages were counted as refused", n)
 	}
 	a.frames(link.Data)
 	a.send(c, link.Data, kib64)
@@ -82,7 +82,7 @@ func TestHeldOfAllPeers(t *testing.T) {
 	b.wantDropped(link.Overload, 3)
 	b.wantDropped(link.OverCredit, 0)
 	b.wantRoom(link.Data, 0, 15*cost64)
-	peers[0].send(b, link.Bulk, kib64) // each lane for itself
+	peers[0].send(b, link.Bulk, kib64) // each lane has its own limit
 	b.move(peers[0], link.Bulk)
 	b.wantRoom(link.Bulk, 0, cost64)
 
@@ -107,12 +107,12 @@ func TestHeldOfAllPeers(t *testing.T) {
 	}
 	b.move(last, link.Data)
 	if n := last.Stats().Lanes[link.Data]; n.Queued > 0 {
-		t.Errorf("%d bytes are stuck", n.Queued)
+		t.Errorf("%d bytes are still queued", n.Queued)
 	}
 }
 
-// A message that is never completed gives its room back.
-func TestHeldBytesOfPartsAreReleased(t *testing.T) {
+// The bytes of a message that is never completed are released.
+func TestHeldBytesOfParts(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, small, func(c *link.Config) { c.MaxFrame = 32 << 10 })
 	for range 2 {
@@ -120,7 +120,7 @@ func TestHeldBytesOfPartsAreReleased(t *testing.T) {
 		frames := a.frames(link.Data)
 		b.take(a, link.Data, frames[0])
 		if s := b.Stats().Lanes[link.Data]; s.Held == 0 {
-			t.Error("a part is not counted")
+			t.Error("a part was not counted")
 		}
 		b.Forget(alice)
 		b.wantRoom(link.Data, 0, 0)
@@ -128,8 +128,8 @@ func TestHeldBytesOfPartsAreReleased(t *testing.T) {
 	}
 }
 
-// Once much is held, peers get less credit, but enough to go on.
-func TestLessCreditWhenMuchIsHeld(t *testing.T) {
+// When many bytes are held, peers get less credit, but they can still send.
+func TestCreditUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := open(t, bob, small, func(c *link.Config) { c.Window, c.MaxHeldAll = 4<<20, 6<<20 })
 	sent := func(from *end) (messages int) {
@@ -149,8 +149,8 @@ func TestLessCreditWhenMuchIsHeld(t *testing.T) {
 	wide := func(c *link.Config) { c.Window, c.MaxQueue = 4<<20, 16<<20 }
 	first := sent(open(t, mallory, small, wide))
 	second := sent(open(t, alice, small, wide))
-	if first != 63 || second != 15 { // 4 MiB, and where more than 3 are held 1 MiB
-		t.Errorf("the first has sent %d messages of 64 KiB, the second %d", first, second)
+	if first != 63 || second != 15 { // the window is 4 MiB, or 1 MiB while more than 3 MiB are held
+		t.Errorf("the first peer sent %d messages of 64 KiB, the second %d", first, second)
 	}
 	b.wantDropped(link.Overload, 0)
 }

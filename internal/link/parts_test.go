@@ -13,7 +13,7 @@ import (
 
 func tiny(c *link.Config) { c.MaxFrame = link.MinFrame }
 
-func TestLargeMessagesTakeSeveralFrames(t *testing.T) {
+func TestLargeMessages(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, tiny)
 	large := strings.Repeat("0123456789", 10_000)
@@ -23,20 +23,20 @@ func TestLargeMessagesTakeSeveralFrames(t *testing.T) {
 	frames := a.frames(link.Data)
 	for _, frame := range frames {
 		if len(frame) > link.MinFrame {
-			t.Fatalf("a frame of %d bytes", len(frame))
+			t.Fatalf("sent a frame of %d bytes", len(frame))
 		}
 	}
 	b.take(a, link.Data, frames...)
 	b.want("before", large, "behind")
 	if d := b.got[1]; d.Type != msg.Type || d.Kind != msg.Kind || d.Correlation != msg.Correlation || !d.Compressed {
-		t.Errorf("put together as %v %v %v %v", d.Type, d.Kind, d.Correlation, d.Compressed)
+		t.Errorf("the completed message has %v %v %v %v", d.Type, d.Kind, d.Correlation, d.Compressed)
 	}
 	if n := a.Stats().Lanes[link.Data].MessagesOut; n != 3 {
-		t.Errorf("%d messages sent", n)
+		t.Errorf("%d messages were counted as sent", n)
 	}
 }
 
-func TestTheLargestMessageFitsAnyFrame(t *testing.T) {
+func TestLargestMessage(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{link.MinFrame, 64 << 10, 1 << 20} {
 		a, b := pair(t, func(c *link.Config) { c.MaxFrame = size })
@@ -52,12 +52,12 @@ func TestTheLargestMessageFitsAnyFrame(t *testing.T) {
 			grants(a, b)
 		}
 		if err := a.Send(bob, link.Bulk, tell(strings.Repeat("x", 1<<20+1))); !errors.Is(err, link.ErrTooLarge) {
-			t.Errorf("Send of one byte too many: %v", err)
+			t.Errorf("Send of one byte above the limit: %v", err)
 		}
 	}
 }
 
-func TestAMessageWithALostPartIsLost(t *testing.T) {
+func TestLostPart(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", 3000)
 	for lost := range 4 {
@@ -65,7 +65,7 @@ func TestAMessageWithALostPartIsLost(t *testing.T) {
 		a.send(b, link.Data, tell(large), tell("behind"))
 		frames := a.frames(link.Data)
 		if len(frames) != 4 {
-			t.Fatalf("%d frames", len(frames))
+			t.Fatalf("sent %d frames", len(frames))
 		}
 		for i, frame := range frames {
 			if i != lost {
@@ -74,7 +74,7 @@ func TestAMessageWithALostPartIsLost(t *testing.T) {
 		}
 		for _, d := range b.got {
 			if s := string(d.Payload); s != "behind" {
-				t.Errorf("part %d lost: delivered %d bytes", lost, len(s))
+				t.Errorf("part %d was lost: delivered %d bytes", lost, len(s))
 			}
 		}
 		b.consume(a, link.Data)
@@ -82,13 +82,14 @@ func TestAMessageWithALostPartIsLost(t *testing.T) {
 		b.move(a, link.Data)
 		b.want("again")
 		if b.Stats().Dropped[link.Incomplete] == 0 {
-			t.Errorf("part %d lost: nothing is counted", lost)
+			t.Errorf("part %d was lost: no loss was counted", lost)
 		}
 	}
 }
 
-// The sizes would fit: the end of the first message and the beginning of the second are lost.
-func TestPartsOfTwoMessagesAreNotPutTogether(t *testing.T) {
+// The end of the first message and the beginning of the second are lost. The sizes of the remaining
+// parts fit together.
+func TestPartsOfTwoMessages(t *testing.T) {
 	t.Parallel()
 	b := open(t, bob)
 	part := func(number uint64, msgType link.Type, payload string, rest uint64) {
@@ -97,7 +98,7 @@ func TestPartsOfTwoMessagesAreNotPutTogether(t *testing.T) {
 			Body: link.AppendPart(nil, link.Message{Type: msgType, Payload: []byte(payload)}, rest),
 		}
 		for _, d := range b.Receive(0, link.Data, alice.Name, link.AppendFrame(nil, f)).Deliver {
-			t.Errorf("%q is delivered", d.Payload)
+			t.Errorf("delivered %q, which consists of parts of two messages", d.Payload)
 		}
 	}
 	part(1, link.Tell, "first", 10)
@@ -105,7 +106,7 @@ func TestPartsOfTwoMessagesAreNotPutTogether(t *testing.T) {
 	part(5, link.Continuation, "d end", 0)
 }
 
-func TestASenderThatLiesAboutSizesIsDropped(t *testing.T) {
+func TestInvalidPartSizes(t *testing.T) {
 	t.Parallel()
 	part := func(msgType link.Type, length int, rest uint64) []byte {
 		return link.AppendPart(nil, link.Message{Type: msgType, Kind: 1, Payload: make([]byte, length)}, rest)
@@ -116,11 +117,11 @@ func TestASenderThatLiesAboutSizesIsDropped(t *testing.T) {
 	}{
 		"larger than allowed":        {[][]byte{part(link.Tell, 10, 1<<20)}, link.TooLarge},
 		"far larger than allowed":    {[][]byte{part(link.Tell, 10, 1<<63)}, link.TooLarge},
-		"a whole one is too large":   {[][]byte{part(link.Tell, 1<<20+1, 0)}, link.TooLarge},
-		"less than it said":          {[][]byte{part(link.Tell, 10, 100), part(link.Continuation, 10, 0)}, link.Incomplete},
-		"more than it said":          {[][]byte{part(link.Tell, 10, 100), part(link.Continuation, 200, 0)}, link.Incomplete},
+		"single part too large":      {[][]byte{part(link.Tell, 1<<20+1, 0)}, link.TooLarge},
+		"less than announced":        {[][]byte{part(link.Tell, 10, 100), part(link.Continuation, 10, 0)}, link.Incomplete},
+		"more than announced":        {[][]byte{part(link.Tell, 10, 100), part(link.Continuation, 200, 0)}, link.Incomplete},
 		"never ends":                 {[][]byte{part(link.Tell, 10, 100), part(link.Continuation, 10, 100)}, link.Incomplete},
-		"another one in between":     {[][]byte{part(link.Tell, 10, 100), part(link.Tell, 10, 100)}, link.Incomplete},
+		"another message in between": {[][]byte{part(link.Tell, 10, 100), part(link.Tell, 10, 100)}, link.Incomplete},
 		"a part without a beginning": {[][]byte{part(link.Continuation, 10, 0)}, link.Incomplete},
 	} {
 		b := open(t, bob)

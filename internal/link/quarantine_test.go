@@ -16,7 +16,7 @@ const heartbeat link.Kind = 2
 
 func silent(c *link.Config) { c.Silent = []link.Kind{heartbeat} }
 
-func TestQuarantineIsForBothWays(t *testing.T) {
+func TestQuarantine(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	a.send(b, link.Data, tell("1"))
@@ -35,13 +35,13 @@ func TestQuarantineIsForBothWays(t *testing.T) {
 	b.want("1")
 	b.wantDropped(link.Quarantined, 3)
 	if !b.IsQuarantined(alice) || b.Stats().Peers != 0 {
-		t.Error("there is still a link")
+		t.Error("a link with a quarantined peer still exists")
 	}
 	next := open(t, identity.Node{Name: alice.Name, UID: alice.UID + 1})
 	next.send(b, link.Data, tell("another incarnation"))
 	b.move(next, link.Data)
 	b.want("1", "another incarnation")
-	// UIDs are drawn by each node for itself.
+	// Each node draws its own UID, so two names may have the same UID.
 	other := open(t, identity.Node{Name: "other", UID: alice.UID})
 	other.send(b, link.Data, tell("another node with the same UID"))
 	b.move(other, link.Data)
@@ -61,32 +61,32 @@ func TestNotices(t *testing.T) {
 		return len(frames)
 	}
 	if n := notices(link.Message{Type: link.Tell, Kind: heartbeat}, link.Control); n != 0 {
-		t.Errorf("%d notices in answer to a heartbeat", n)
+		t.Errorf("a heartbeat caused %d notices", n)
 	}
 	if n := notices(tell("x"), link.Data); n != 1 || !a.last.Quarantined || a.last.From != bob {
-		t.Errorf("%d notices in answer to a message, %+v", n, a.last)
+		t.Errorf("a message caused %d notices, %+v", n, a.last)
 	}
 	if n := notices(tell("x"), link.Data); n != 0 {
-		t.Errorf("%d notices within a second", n)
+		t.Errorf("sent %d notices within a second", n)
 	}
 	b.now += time.Second
 	if n := notices(tell("x"), link.Bulk); n != 1 {
-		t.Errorf("%d notices after a second", n)
+		t.Errorf("sent %d notices after a second", n)
 	}
 	if n := b.Stats().Notices; n != 2 {
-		t.Errorf("%d notices counted", n)
+		t.Errorf("%d notices were counted", n)
 	}
-	// Two that quarantine each other are soon silent.
+	// Two nodes that quarantine each other soon send no more notices.
 	a.Quarantine(bob, false)
 	b.now += time.Second
 	frame := link.AppendFrame(nil, link.Frame{Lane: link.Control, From: bob, To: alice.UID, Body: link.AppendNotice(nil, alice.UID)})
 	a.take(b, link.Control, frame)
 	if n := len(a.frames(link.Control)); n != 0 {
-		t.Errorf("%d notices in answer to a notice", n)
+		t.Errorf("a notice caused %d notices", n)
 	}
 }
 
-func TestAQuietQuarantineSendsNoNotice(t *testing.T) {
+func TestQuietQuarantine(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	b.Quarantine(alice, true)
@@ -94,33 +94,33 @@ func TestAQuietQuarantineSendsNoNotice(t *testing.T) {
 	b.move(a, link.Data)
 	b.want()
 	if n := len(b.frames(link.Control)); n != 0 {
-		t.Errorf("%d notices", n)
+		t.Errorf("a quiet quarantine sent %d notices", n)
 	}
 	b.Quarantine(alice, false)
-	b.Quarantine(alice, true) // stays loud
+	b.Quarantine(alice, true) // still sends notices
 	a.send(b, link.Data, tell("x"))
 	b.move(a, link.Data)
 	if n := len(b.frames(link.Control)); n != 1 {
-		t.Errorf("%d notices once it is loud", n)
+		t.Errorf("the quarantine with notices sent %d notices", n)
 	}
 }
 
-func TestANoticeIsForOneIncarnation(t *testing.T) {
+func TestNoticeForOneIncarnation(t *testing.T) {
 	t.Parallel()
 	a := open(t, alice)
 	for uid, want := range map[uint64]bool{alice.UID: true, bob.UID: false} {
 		frame := link.AppendFrame(nil, link.Frame{Lane: link.Control, From: bob, To: alice.UID, Body: link.AppendNotice(nil, uid)})
 		if eff := a.Receive(0, link.Control, bob.Name, frame); eff.Quarantined != want {
-			t.Errorf("a notice about %x to %v: %t", uid, alice, eff.Quarantined)
+			t.Errorf("notice about UID %x to %v: Quarantined is %t", uid, alice, eff.Quarantined)
 		}
 	}
 	frame := link.AppendFrame(nil, link.Frame{Lane: link.Control, From: bob, Body: link.AppendNotice(nil, alice.UID)})
 	if eff := a.Receive(0, link.Control, bob.Name, frame); eff.Quarantined {
-		t.Error("a notice to the bare name counts")
+		t.Error("a notice to the bare name was accepted")
 	}
 }
 
-func TestANodeCannotQuarantineItself(t *testing.T) {
+func TestQuarantineOfSelf(t *testing.T) {
 	t.Parallel()
 	a := open(t, alice)
 	a.Quarantine(alice, false)

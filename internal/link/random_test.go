@@ -13,8 +13,9 @@ import (
 	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
-// On any network, messages arrive at most once and in order, and the unconsumed bytes stay below
-// the window. Once the network works again, all credit is restored and all messages arrive.
+// On an unreliable network, messages arrive at most once and in order, and the unconsumed bytes
+// stay below the window. Once the network works again, all credit is restored and all messages
+// arrive.
 func TestRandomNetworks(t *testing.T) {
 	t.Parallel()
 	seeds := effort.Count[uint64](15, 40, 5000)
@@ -31,7 +32,7 @@ func TestRandomNetworks(t *testing.T) {
 		}
 		n.heal()
 		if t.Failed() {
-			t.Fatalf("seed %d", seed)
+			t.Fatalf("failed with seed %d", seed)
 		}
 	}
 }
@@ -85,7 +86,7 @@ func (n *network) step(faults bool) {
 			i = n.r.IntN(len(*flying))
 		}
 		frame := (*flying)[i]
-		if !faults || n.r.IntN(10) != 0 { // else it stays, and comes again
+		if !faults || n.r.IntN(10) != 0 { // otherwise the frame stays and is duplicated
 			*flying = append((*flying)[:i:i], (*flying)[i+1:]...)
 		}
 		if faults && n.r.IntN(10) == 0 {
@@ -105,7 +106,7 @@ func (n *network) arrive(from int, lane link.Lane, frame []byte) {
 	for _, d := range eff.Deliver {
 		nr := binary.BigEndian.Uint64(d.Payload)
 		if seen := &n.seen[from][lane]; nr <= *seen {
-			n.t.Errorf("seed %d: %d arrived after %d", n.seed, nr, *seen)
+			n.t.Errorf("seed %d: message %d arrived after %d", n.seed, nr, *seen)
 		} else {
 			*seen = nr
 		}
@@ -121,7 +122,7 @@ func (n *network) arrive(from int, lane link.Lane, frame []byte) {
 	}
 }
 
-// heal stops all losses and checks that all messages sent afterwards arrive.
+// heal ends all faults and checks that all messages sent afterwards arrive.
 func (n *network) heal() {
 	n.flying = [2][link.Lanes][][]byte{}
 	for range 1000 {
@@ -133,7 +134,7 @@ func (n *network) heal() {
 			n.next[from][lane]++
 			payload := binary.BigEndian.AppendUint64(nil, n.next[from][lane])
 			if err := a.Send(b.self, lane, link.Message{Type: link.Tell, Kind: 1, Payload: payload}); err != nil {
-				n.t.Errorf("seed %d: Send on a network that is well: %v", n.seed, err)
+				n.t.Errorf("seed %d: Send without network faults: %v", n.seed, err)
 			}
 		}
 	}
@@ -147,11 +148,11 @@ func (n *network) heal() {
 				held += cost
 			}
 			if stats.Queued != 0 || stats.Held != held {
-				n.t.Errorf("seed %d: %d bytes are queued and %d held in the end, not %d", n.seed, stats.Queued, stats.Held, held)
+				n.t.Errorf("seed %d: at the end %d bytes are queued and %d held, want 0 and %d", n.seed, stats.Queued, stats.Held, held)
 			}
 		}
 	}
 	if n.seen != n.next {
-		n.t.Errorf("seed %d: the last messages that arrived are %d, those that were sent %d", n.seed, n.seen, n.next)
+		n.t.Errorf("seed %d: the last received messages are %d, want %d", n.seed, n.seen, n.next)
 	}
 }

@@ -52,7 +52,7 @@ func TestRejectedMessages(t *testing.T) {
 			t.Errorf("%s: dropped with reason %v, want %v; %d messages delivered", name, eff.Dropped, test.want, len(eff.Deliver))
 		}
 		if test.want != 0 && b.Stats().Dropped[test.want] != 1 {
-			t.Errorf("%s is not counted", name)
+			t.Errorf("%s: the drop was not counted", name)
 		}
 		if b.Stats().Peers > 1 || test.want != 0 && b.Stats().Peers > 0 {
 			t.Errorf("%s: the frame created a link", name)
@@ -60,7 +60,7 @@ func TestRejectedMessages(t *testing.T) {
 	}
 }
 
-func TestFramesOfNewerMinorVersionsAreRead(t *testing.T) {
+func TestNewerMinorVersion(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t)
 	a.send(b, link.Control, tell("x"))
@@ -99,12 +99,12 @@ func TestSendToAName(t *testing.T) {
 		t.Error("Flush returned a third frame")
 	}
 	for subject, err := range map[string]error{
-		"data to a name":       a.Send(name, link.Data, tell("x")),
-		"a request to a name":  a.Send(name, link.Control, link.Message{Type: link.Request, Correlation: 1}),
-		"a bad name":           a.Send(identity.Node{Name: "a b"}, link.Control, tell("x")),
-		"a bad name and a UID": a.Send(identity.Node{Name: "a b", UID: 1}, link.Control, tell("x")),
-		"no such lane":         a.Send(bob, link.Lanes, tell("x")),
-		"no such type":         a.Send(bob, link.Data, link.Message{Type: 4}),
+		"data to a name":            a.Send(name, link.Data, tell("x")),
+		"a request to a name":       a.Send(name, link.Control, link.Message{Type: link.Request, Correlation: 1}),
+		"an invalid name":           a.Send(identity.Node{Name: "a b"}, link.Control, tell("x")),
+		"an invalid name and a UID": a.Send(identity.Node{Name: "a b", UID: 1}, link.Control, tell("x")),
+		"an unknown lane":           a.Send(bob, link.Lanes, tell("x")),
+		"an unknown type":           a.Send(bob, link.Data, link.Message{Type: 4}),
 	} {
 		if !errors.Is(err, link.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", subject, err)
@@ -115,7 +115,7 @@ func TestSendToAName(t *testing.T) {
 	}
 }
 
-func TestConfigErrorNamesEveryInvalidField(t *testing.T) {
+func TestConfigErrors(t *testing.T) {
 	t.Parallel()
 	_, err := link.New(link.Config{MaxFrame: 1, MaxMessage: 1 << 30, Window: 1, MaxQueue: -1, MaxQueueAll: -1, MaxHeldAll: -1, MaxPeers: -1, FrameSize: 1, ProbeInterval: -1})
 	for _, field := range []string{"Self", "MaxFrame", "MaxMessage", "Window", "MaxQueue", "MaxQueueAll", "MaxHeldAll", "MaxPeers", "FrameSize", "ProbeInterval"} {

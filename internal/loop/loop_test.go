@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/internal/loop"
 )
 
-func TestMailboxKeepsOrderAndLimits(t *testing.T) {
+func TestMailbox(t *testing.T) {
 	t.Parallel()
 	m := loop.NewMailbox[int](loop.NewSignal(), loop.Limit{Count: 2}, loop.Limit{Bytes: 10})
 	if err := errors.Join(m.Offer(0, 1, 1), m.Offer(1, 8, 2), m.Offer(0, 1, 3)); err != nil {
@@ -48,7 +48,7 @@ func TestMailboxKeepsOrderAndLimits(t *testing.T) {
 	}
 }
 
-func TestMailboxReceiveWaitsForRoom(t *testing.T) {
+func TestMailboxReceive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := loop.NewMailbox[int](loop.NewSignal(), loop.Limit{Count: 1})

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/internal/loop"
 )
 
-func TestPendingAnswersEachQuestionOnce(t *testing.T) {
+func TestPending(t *testing.T) {
 	t.Parallel()
 	p := loop.Pending[string]{Limit: 2}
 	first, err := p.Add("a")
@@ -29,7 +29,7 @@ func TestPendingAnswersEachQuestionOnce(t *testing.T) {
 	var got []string
 	answer := func(asker string) bool { got = append(got, asker); return true }
 	if !p.Answer(first, answer) || p.Answer(first, answer) || p.Remove(first) {
-		t.Error("a question was answered twice, or not at all")
+		t.Error("a question was answered twice or was not answered")
 	}
 	third, _ := p.Add("c")
 	p.Close()
@@ -42,7 +42,7 @@ func TestPendingAnswersEachQuestionOnce(t *testing.T) {
 	}
 }
 
-func TestCallsFailTogether(t *testing.T) {
+func TestCalls(t *testing.T) {
 	t.Parallel()
 	var calls loop.Calls
 	ended, end := calls.Begin(t.Context())

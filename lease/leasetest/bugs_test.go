@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// double is a handle on a store in memory, with a bug.
+// double is a handle on an in-memory store with a bug.
 type double struct {
 	lease.Store
 	bug    *bug
@@ -41,8 +41,8 @@ type bug struct {
 	get     func(ctx context.Context, s lease.Store, name string) (lease.Entry, error)
 	key     func(name string) string
 	expiry  func(timeout time.Duration) time.Duration
-	open    bool // after Close
-	apart   bool // handles see entries of their own
+	open    bool // calls succeed after Close
+	apart   bool // each handle has its own entries
 }
 
 func (d *double) ready() error {
@@ -130,7 +130,7 @@ func config(b bug) leasetest.Config {
 		Attach: func(tb testing.TB, s lease.Store) lease.Store {
 			d, ok := s.(*double)
 			if !ok {
-				tb.Fatalf("a %T is attached", s)
+				tb.Fatalf("Attach received a %T", s)
 			}
 			if b.apart {
 				return &double{Store: inmem.NewLeases(s.Timeout()), bug: d.bug}
@@ -140,8 +140,8 @@ func config(b bug) leasetest.Config {
 	}
 }
 
-// In bubbles with a clock of their own entries live for exactly as long as they should.
-func TestASoundStore(t *testing.T) {
+// In a synctest bubble, entries expire exactly at their time-out.
+func TestCorrectStore(t *testing.T) {
 	t.Parallel()
 	for _, name := range leasetest.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestASoundStore(t *testing.T) {
 }
 
 // A pause of the machine while an entry must be renewed is not a bug of the store.
-func TestAMachineThatStandsStill(t *testing.T) {
+func TestPausedMachine(t *testing.T) {
 	t.Parallel()
 	for _, calls := range []int64{1, 5, 11, 12, 13} {
 		synctest.Test(t, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestAMachineThatStandsStill(t *testing.T) {
 				},
 			}), "RenewKeeps")
 			if n.Load() < calls {
-				t.Errorf("there were only %d calls", n.Load())
+				t.Errorf("the check made only %d calls", n.Load())
 			}
 		})
 	}
@@ -194,7 +194,7 @@ func bugs() map[string]struct {
 		bug   bug
 	}
 	return map[string]planted{
-		"the last who creates wins": {[]string{"Create", "CreateOneWins", "Attach"}, bug{create: func(ctx context.Context, s lease.Store, name, owner string) (uint64, error) {
+		"a later Create wins": {[]string{"Create", "CreateOneWins", "Attach"}, bug{create: func(ctx context.Context, s lease.Store, name, owner string) (uint64, error) {
 			if revision := current(ctx, s, name); revision > 0 {
 				return s.Renew(ctx, name, owner, revision)
 			}
@@ -207,7 +207,7 @@ func bugs() map[string]struct {
 			}
 			return revision, err
 		}}},
-		"what is not there has no owner": {[]string{"GetFree", "RenewAbsent", "Expire"}, bug{get: func(ctx context.Context, s lease.Store, name string) (lease.Entry, error) {
+		"Get of a missing entry succeeds": {[]string{"GetFree", "RenewAbsent", "Expire"}, bug{get: func(ctx context.Context, s lease.Store, name string) (lease.Entry, error) {
 			e, err := s.Get(ctx, name)
 			if errors.Is(err, lease.ErrFree) {
 				err = nil
@@ -228,24 +228,24 @@ func bugs() map[string]struct {
 		}}},
 		"ignores case":  {[]string{"Names"}, bug{key: strings.ToLower}},
 		"replaces dots": {[]string{"Names"}, bug{key: func(name string) string { return strings.ReplaceAll(name, ".", "=2e") }}},
-		"takes all owners": {[]string{"Invalid"}, bug{create: func(ctx context.Context, s lease.Store, name, owner string) (uint64, error) {
+		"accepts any owner": {[]string{"Invalid"}, bug{create: func(ctx context.Context, s lease.Store, name, owner string) (uint64, error) {
 			return s.Create(ctx, name, (owner + "x")[:1])
 		}}},
-		"handles are apart": {[]string{"Attach", "CreateOneWins"}, bug{apart: true}},
-		"another time-out":  {[]string{"Timeout"}, bug{timeout: func(lease.Store) time.Duration { return time.Second }}},
-		"forgets the context": {[]string{"Cancelled"}, bug{get: func(ctx context.Context, s lease.Store, name string) (lease.Entry, error) {
+		"handles have separate entries": {[]string{"Attach", "CreateOneWins"}, bug{apart: true}},
+		"another time-out":              {[]string{"Timeout"}, bug{timeout: func(lease.Store) time.Duration { return time.Second }}},
+		"ignores the context": {[]string{"Cancelled"}, bug{get: func(ctx context.Context, s lease.Store, name string) (lease.Entry, error) {
 			return s.Get(context.WithoutCancel(ctx), name)
 		}}},
 		"works after Close": {[]string{"Closed"}, bug{open: true}},
 		"expires too soon":  {[]string{"Expire", "RenewKeeps"}, bug{expiry: func(timeout time.Duration) time.Duration { return timeout / 2 }}},
 		"never expires":     {[]string{"Expire", "ExpiredIsAnother"}, bug{expiry: func(time.Duration) time.Duration { return time.Hour }}},
-		"renewing does not help": {[]string{"RenewKeeps", "Renew"}, bug{renew: func(ctx context.Context, s lease.Store, name, _ string, revision uint64) (uint64, error) {
+		"Renew does not extend the lifetime": {[]string{"RenewKeeps", "Renew"}, bug{renew: func(ctx context.Context, s lease.Store, name, _ string, revision uint64) (uint64, error) {
 			return revision, nil
 		}}},
 	}
 }
 
-// Each check fails on the bug that it is there for, and none could be left out.
+// Each check fails on the bugs that are planted for it, and each check finds at least one bug.
 func TestBugs(t *testing.T) {
 	t.Parallel()
 	found := make(map[string]bool)
@@ -259,7 +259,7 @@ func TestBugs(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					failures := recorder.Record(t, func(tb testing.TB) { leasetest.RunOne(tb, config(planted.bug), check) })
 					if len(failures) == 0 {
-						t.Errorf("%s does not find the bug", check)
+						t.Errorf("%s did not find the bug", check)
 						return
 					}
 					t.Logf("%s: %s", check, failures[0])

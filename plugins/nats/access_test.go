@@ -73,7 +73,7 @@ func TestPermissions(t *testing.T) {
 	bob.Handle(kindEcho, hear)
 	bob.HandleNamed(kindEcho, hear)
 
-	// With the subjects of alice: the server refuses.
+	// The impostor publishes to subjects of alice: the server rejects this.
 	impostor := connect(t, as("mallory", aliceNode))
 	if err := impostor.Start(nobody{}); err != nil {
 		t.Fatal(err)
@@ -95,10 +95,11 @@ func TestPermissions(t *testing.T) {
 		}
 		return errors.Join(err, impostor.Flush(t.Context()))
 	}
-	for speak() != nil { // it connects again after a while, as it may not listen
+	for speak() != nil { // the impostor reconnects after a while, because it may not subscribe
 		runtime.Gosched()
 	}
-	// With its own subjects and an envelope of alice: the receiver refuses.
+	// The impostor publishes to its own subjects, with alice in the frame header: the receiver
+	// drops the frames.
 	mallory := connect(t, as("mallory", node("mallory")))
 	if err := mallory.Start(nobody{}); err != nil {
 		t.Fatal(err)
@@ -108,18 +109,18 @@ func TestPermissions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, to := range []identity.Node{bobNode, {Name: "bob"}} { // after the forged ones
+	for _, to := range []identity.Node{bobNode, {Name: "bob"}} { // after the forged frames
 		if err := mallory.Send(transport.Control, to, frame(mallory.Self(), to.UID)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 2 {
 		if m := <-heard; m.From != mallory.Self() {
-			t.Errorf("heard %v", m.From)
+			t.Errorf("bob received a message from %v", m.From)
 		}
 	}
 	if n := bob.Stats().Dropped[transport.DropForged]; n != 2 {
-		t.Errorf("%d forged frames are counted", n)
+		t.Errorf("%d forged frames were counted", n)
 	}
 	for impostor.Stats().Refused < 2 { // the client reports it on another goroutine
 		runtime.Gosched()
@@ -128,7 +129,7 @@ func TestPermissions(t *testing.T) {
 		t.Error(err)
 	}
 	if m := <-heard; m.From != bobNode {
-		t.Errorf("heard %v", m.From)
+		t.Errorf("bob received a message from %v", m.From)
 	}
 }
 
@@ -143,19 +144,19 @@ func TestNodePermissions(t *testing.T) {
 		`"refold.bank.bulk.orders-1~example:7400.*.*"`, `"refold.bank.admin.orders-1~example:7400.*"`,
 	} {
 		if !strings.Contains(p.String(), line) {
-			t.Errorf("%s is not in\n%s", line, p)
+			t.Errorf("%s is missing in\n%s", line, p)
 		}
 	}
 	opts := &server.Options{}
 	file := write(t, "nats.conf", "authorization { users: [ { user: u, password: p, "+p.String()+" } ] }")
 	if err := opts.ProcessConfigFile(file); err != nil {
-		t.Errorf("a server does not read it: %v", err)
+		t.Errorf("the server rejected the permissions: %v", err)
 	}
 	if _, err := nats.NodePermissions("a.b", "n"); !errors.Is(err, nats.ErrInvalid) {
-		t.Errorf("a bad cluster: %v", err)
+		t.Errorf("invalid cluster: %v", err)
 	}
 	if _, err := nats.NodePermissions("a", "*"); !errors.Is(err, nats.ErrInvalid) {
-		t.Errorf("a bad name: %v", err)
+		t.Errorf("invalid name: %v", err)
 	}
 }
 
@@ -196,7 +197,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign writes a certificate and its key to files. The first one of an authority is its own.
+// sign writes a certificate and its key to files. The first certificate of an authority is the
+// authority's own.
 func (a *authority) sign(t *testing.T, by *authority) (certFile, keyFile string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -257,7 +259,7 @@ func TestMutualTLS(t *testing.T) {
 		"all right":              {good.file, clientCert, clientKey, true},
 		"no client certificate":  {good.file, "", "", false},
 		"a wrong certificate":    {good.file, wrongCert, wrongKey, false},
-		"an authority unknown":   {bad.file, clientCert, clientKey, false},
+		"an unknown authority":   {bad.file, clientCert, clientKey, false},
 		"the system's authority": {"", clientCert, clientKey, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -278,14 +280,15 @@ func TestMutualTLS(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.Contains(log.String(), strings.TrimSpace(string(token))) {
-				t.Errorf("the log holds the token: %s", log.String())
+				t.Errorf("the log contains the token: %s", log.String())
 			}
 		})
 	}
 }
 
-// A wrong token is tried again, in case it was renewed, and is not in the log.
-func TestAWrongToken(t *testing.T) {
+// The carrier retries with a wrong token, because the token may be renewed. The token is not
+// logged.
+func TestWrongToken(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})
 	right, err := os.ReadFile(s.TokenFile())
@@ -297,15 +300,15 @@ func TestAWrongToken(t *testing.T) {
 	cfg.TokenFile = write(t, "token", "hunter2")
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	var tcfg transport.Config
-	told := connections(&tcfg)
+	reports := connections(&tcfg)
 	a := open(t, cfg, tcfg)
-	if err := next(t, told); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if err := next(t, reports); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("the reported error is %v", err)
 	}
 	if err := os.WriteFile(cfg.TokenFile, right, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	untilConnected(t, told)
+	untilConnected(t, reports)
 	echo(t, a, a)
 	if s := log.String(); strings.Contains(s, "hunter2") || s == "" {
 		t.Errorf("the log is %s", s)

@@ -21,8 +21,8 @@ import (
 
 const kindEcho = transport.FirstUserKind
 
-// BenchmarkRequest compares requests of many callers over a transport with the same over the bare
-// client, one run after the other on the same server.
+// BenchmarkRequest compares requests of many callers over a transport with requests over the bare
+// client. The runs are sequential and use the same server.
 func BenchmarkRequest(b *testing.B) {
 	for _, callers := range []int{1, 64, 1000} {
 		for _, size := range []int{100, 1000} {

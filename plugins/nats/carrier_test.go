@@ -24,20 +24,20 @@ import (
 
 // connections returns the reports of a transport about its carrier.
 func connections(cfg *transport.Config) <-chan error {
-	told := make(chan error, 100)
+	reports := make(chan error, 100)
 	cfg.OnEvent = func(e transport.Event) {
 		if c, ok := e.(transport.Connection); ok {
-			told <- c.Err
+			reports <- c.Err
 		}
 	}
-	return told
+	return reports
 }
 
 // next returns the next report.
-func next(t *testing.T, told <-chan error) error {
+func next(t *testing.T, reports <-chan error) error {
 	t.Helper()
 	select {
-	case err := <-told:
+	case err := <-reports:
 		return err
 	case <-time.After(patience):
 		t.Fatal("no report arrived")
@@ -46,15 +46,15 @@ func next(t *testing.T, told <-chan error) error {
 }
 
 // untilConnected waits until a carrier reports that it is connected.
-func untilConnected(t *testing.T, told <-chan error) {
+func untilConnected(t *testing.T, reports <-chan error) {
 	t.Helper()
-	for next(t, told) != nil {
+	for next(t, reports) != nil {
 		continue
 	}
 }
 
-// echo repeats a request until there is an answer. A connection may still be lost, or lost again,
-// without being noticed.
+// echo repeats a request until there is a reply, because a connection may be lost without being
+// noticed yet.
 func echo(t *testing.T, from, to *transport.Transport) {
 	t.Helper()
 	to.HandleRequest(kindEcho, func(_ context.Context, r *transport.Request) { _ = r.Reply(r.Payload) })
@@ -93,7 +93,7 @@ func TestReconnect(t *testing.T) {
 	dir := t.TempDir()
 	first, at := startLasting(t, dir)
 	var acfg transport.Config
-	told := connections(&acfg)
+	reports := connections(&acfg)
 	carrier := connect(t, config(first, "a"))
 	a, err := transport.Open(carrier, acfg)
 	if err != nil {
@@ -101,32 +101,32 @@ func TestReconnect(t *testing.T) {
 	}
 	defer func() { _ = a.Close() }()
 	var bcfg transport.Config
-	toldB := connections(&bcfg)
+	reportsB := connections(&bcfg)
 	b := open(t, config(first, "b"), bcfg)
 	echo(t, a, b)
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := next(t, told); err == nil {
-		t.Error("the carrier reports that it is connected")
+	if err := next(t, reports); err == nil {
+		t.Error("the carrier reported a connection, the server is stopped")
 	}
 	if err := a.Send(b.Self(), transport.Data, kindEcho, nil); !errors.Is(err, transport.ErrDisconnected) {
 		t.Errorf("Send without a server: %v", err)
 	}
-	if err := next(t, toldB); err == nil {
-		t.Error("the carrier reports that it is connected")
+	if err := next(t, reportsB); err == nil {
+		t.Error("the carrier reported a connection, the server is stopped")
 	}
 	start(t, embedded.Config{Dir: dir, Port: at})
-	untilConnected(t, told)
-	untilConnected(t, toldB)
+	untilConnected(t, reports)
+	untilConnected(t, reportsB)
 	echo(t, a, b)
 	echo(t, b, a)
 	if n := carrier.Stats().Reconnects; n < 2 { // a connection may be lost again while a server starts
-		t.Errorf("%d reconnects of two connections", n)
+		t.Errorf("counted %d reconnects, want at least one for each of two connections", n)
 	}
 }
 
-func TestAServerThatIsNotThereYet(t *testing.T) {
+func TestServerStartsLater(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first, at := startLasting(t, dir)
@@ -135,20 +135,20 @@ func TestAServerThatIsNotThereYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	var tcfg transport.Config
-	told := connections(&tcfg)
+	reports := connections(&tcfg)
 	a := open(t, cfg, tcfg)
-	if err := next(t, told); err == nil {
-		t.Error("the carrier reports that it is connected")
+	if err := next(t, reports); err == nil {
+		t.Error("the carrier reported a connection, the server does not run")
 	}
 	if err := a.Connected(); !errors.Is(err, transport.ErrDisconnected) {
-		t.Errorf("Connected: %v", err)
+		t.Errorf("Connected without a server: %v", err)
 	}
 	start(t, embedded.Config{Dir: dir, Port: at})
-	untilConnected(t, told)
-	echo(t, a, a) // through the server, as heartbeats to oneself go
+	untilConnected(t, reports)
+	echo(t, a, a) // messages to the node itself pass the server
 }
 
-func TestAServerWithSmallMessagesIsRefused(t *testing.T) {
+func TestServerWithSmallMaxPayload(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{Configure: func(o *server.Options) { o.MaxPayload = 64 << 10 }})
 	var log lockedBuilder
@@ -160,7 +160,7 @@ func TestAServerWithSmallMessagesIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := a.Connected(); !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), "MaxFrame") {
-		t.Errorf("Connected: %v", err)
+		t.Errorf("Connected to a server with a lower limit: %v", err)
 	}
 	if err := a.Close(); err != nil {
 		t.Error(err)
@@ -174,25 +174,25 @@ func TestAServerWithSmallMessagesIsRefused(t *testing.T) {
 	b.HandleRequest(kindEcho, func(_ context.Context, r *transport.Request) { _ = r.Reply(r.Payload) })
 	large := strings.Repeat("x", 1<<20)
 	if got, err := b.Request(t.Context(), b.Self(), kindEcho, []byte(large)); string(got) != large || err != nil {
-		t.Errorf("%d bytes in frames of 64 KiB: %v", len(got), err)
+		t.Errorf("Request in frames of 64 KiB returned %d bytes, %v", len(got), err)
 	}
 }
 
-func TestClustersDoNotHearEachOther(t *testing.T) {
+func TestClusterIsolation(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})
 	cfg := config(s, "a.b.c:1")
 	one := open(t, cfg, transport.Config{})
 	cfg.Cluster = "other"
-	two := open(t, cfg, transport.Config{}) // the same incarnation, elsewhere
-	two.HandleRequest(kindEcho, func(context.Context, *transport.Request) { t.Error("the other cluster hears it") })
+	two := open(t, cfg, transport.Config{}) // the same incarnation in another cluster
+	two.HandleRequest(kindEcho, func(context.Context, *transport.Request) { t.Error("the other cluster received the request") })
 	echo(t, one, one)
 	if n := two.Stats().Lanes[transport.Data].FramesIn; n != 0 {
-		t.Errorf("the other cluster hears %d frames", n)
+		t.Errorf("the other cluster received %d frames", n)
 	}
 }
 
-func TestConnectRefuses(t *testing.T) {
+func TestConnectErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -207,20 +207,20 @@ func TestConnectRefuses(t *testing.T) {
 		access nats.Access
 		says   string
 	}{
-		"nothing":            {nats.Access{}, "URLs is required"},
-		"plain text":         {nats.Access{URLs: []string{"nats://example.com:4222"}}, "AllowPlaintext"},
-		"a password":         {nats.Access{URLs: []string{"nats://u:hunter2@127.0.0.1"}}, "TokenFile"},
-		"a broken password":  {nats.Access{URLs: []string{"nats://u:hunter2%zz@127.0.0.1"}}, "URLs[0]"},
-		"another scheme":     {nats.Access{URLs: []string{"http://127.0.0.1"}}, "scheme"},
-		"no URL":             {nats.Access{URLs: []string{"hunter2"}}, "URLs[0]"},
-		"two identities":     {nats.Access{URLs: []string{"nats://127.0.0.1"}, TokenFile: secret, NKeyFile: secret}, "exclude"},
-		"half a certificate": {nats.Access{URLs: []string{"tls://127.0.0.1"}, CertFile: secret}, "must be set together"},
-		"no such file":       {nats.Access{URLs: []string{"nats://127.0.0.1"}, TokenFile: dir + "/none"}, "TokenFile"},
-		"an empty token":     {nats.Access{URLs: []string{"nats://127.0.0.1"}, TokenFile: empty}, "is empty"},
-		"no nkey":            {nats.Access{URLs: []string{"nats://127.0.0.1"}, NKeyFile: secret}, "NKeyFile"},
-		"no CA":              {nats.Access{URLs: []string{"tls://127.0.0.1"}, CAFile: secret}, "no certificate"},
-		"no certificate":     {nats.Access{URLs: []string{"tls://127.0.0.1"}, CertFile: secret, KeyFile: secret}, "CertFile"},
-		"a negative timeout": {nats.Access{URLs: []string{"nats://127.0.0.1"}, ConnectTimeout: -1}, "ConnectTimeout"},
+		"nothing":                   {nats.Access{}, "URLs is required"},
+		"plain text":                {nats.Access{URLs: []string{"nats://example.com:4222"}}, "AllowPlaintext"},
+		"a password":                {nats.Access{URLs: []string{"nats://u:hunter2@127.0.0.1"}}, "TokenFile"},
+		"a malformed password":      {nats.Access{URLs: []string{"nats://u:hunter2%zz@127.0.0.1"}}, "URLs[0]"},
+		"another scheme":            {nats.Access{URLs: []string{"http://127.0.0.1"}}, "scheme"},
+		"no URL":                    {nats.Access{URLs: []string{"hunter2"}}, "URLs[0]"},
+		"two identities":            {nats.Access{URLs: []string{"nats://127.0.0.1"}, TokenFile: secret, NKeyFile: secret}, "exclude"},
+		"a certificate without key": {nats.Access{URLs: []string{"tls://127.0.0.1"}, CertFile: secret}, "must be set together"},
+		"a missing file":            {nats.Access{URLs: []string{"nats://127.0.0.1"}, TokenFile: dir + "/none"}, "TokenFile"},
+		"an empty token":            {nats.Access{URLs: []string{"nats://127.0.0.1"}, TokenFile: empty}, "is empty"},
+		"no nkey":                   {nats.Access{URLs: []string{"nats://127.0.0.1"}, NKeyFile: secret}, "NKeyFile"},
+		"no CA":                     {nats.Access{URLs: []string{"tls://127.0.0.1"}, CAFile: secret}, "no certificate"},
+		"no certificate":            {nats.Access{URLs: []string{"tls://127.0.0.1"}, CertFile: secret, KeyFile: secret}, "CertFile"},
+		"a negative timeout":        {nats.Access{URLs: []string{"nats://127.0.0.1"}, ConnectTimeout: -1}, "ConnectTimeout"},
 	} {
 		_, err := nats.Connect(nats.Config{Access: test.access, Cluster: "c", Self: node("a")})
 		if !errors.Is(err, nats.ErrInvalid) || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "hunter2") {
@@ -243,7 +243,7 @@ func TestStartAndCloseTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Start(nobody{}); err == nil {
-		t.Error("started twice")
+		t.Error("Start succeeded twice")
 	}
 	if err := c.Flush(t.Context()); err != nil {
 		t.Error(err)

@@ -22,7 +22,7 @@ import (
 func openLeases(tb testing.TB, cfg nats.LeasesConfig) *nats.Leases {
 	tb.Helper()
 	cfg.ConnectTimeout = patience
-	ctx, cancel := context.WithTimeout(tb.Context(), patience) // without an end each call has 5 s
+	ctx, cancel := context.WithTimeout(tb.Context(), patience) // without a deadline each call takes at most 5 s
 	defer cancel()
 	s, err := nats.OpenLeases(ctx, cfg)
 	if err != nil {
@@ -60,7 +60,7 @@ func TestLeases(t *testing.T) {
 }
 
 // A held lease stays held when the server restarts.
-func TestLeasesSurviveTheServer(t *testing.T) {
+func TestLeasesAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first, at := startLasting(t, dir)
@@ -85,7 +85,7 @@ func TestLeasesSurviveTheServer(t *testing.T) {
 	other := openLeases(t, cfg)
 	defer func() { _ = other.Close() }()
 	if e, err := other.Get(ctx, "n"); err != nil || e != (lease.Entry{Owner: "a", Revision: revision}) {
-		t.Errorf("after the restart: %+v, %v", e, err)
+		t.Errorf("Get after the restart: %+v, %v", e, err)
 	}
 }
 
@@ -118,14 +118,14 @@ func TestLeasePermissions(t *testing.T) {
 		t.Error(err)
 	}
 	if e, err := store.Get(ctx, "n"); err != nil || e.Owner != "a" {
-		t.Errorf("%+v, %v", e, err)
+		t.Errorf("Get = %+v, %v", e, err)
 	}
 	if err := store.Delete(ctx, "n", revision); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestOpenLeasesRefuses(t *testing.T) {
+func TestOpenLeasesErrors(t *testing.T) {
 	t.Parallel()
 	_, err := nats.OpenLeases(t.Context(), nats.LeasesConfig{Cluster: "a.b", Timeout: 1, Replicas: 9})
 	for _, field := range []string{"URLs", "Cluster", "Name", "Timeout", "Replicas"} {
@@ -137,6 +137,6 @@ func TestOpenLeasesRefuses(t *testing.T) {
 	defer cancel()
 	_, err = nats.OpenLeases(ctx, nats.LeasesConfig{Access: nats.Access{URLs: []string{"nats://127.0.0.1:1"}}, Cluster: "c", Name: "a"})
 	if err == nil {
-		t.Error("opened without a server")
+		t.Error("OpenLeases succeeded without a server")
 	}
 }

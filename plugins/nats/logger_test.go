@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// blocking is a handler of a logger that blocks on warnings.
+// blocking is a log handler that blocks on warnings.
 type blocking struct {
 	slog.Handler
 
@@ -31,20 +31,20 @@ func (b blocking) Handle(_ context.Context, r slog.Record) error {
 func (b blocking) WithAttrs([]slog.Attr) slog.Handler { return b }
 
 // The loss of the server is reported at once, even while the logger blocks.
-func TestALoggerThatBlocks(t *testing.T) {
+func TestBlockedLogger(t *testing.T) {
 	t.Parallel()
 	server := start(t, embedded.Config{})
 	goOn := make(chan struct{})
 	cfg := config(server, "a")
 	cfg.Logger = slog.New(blocking{slog.DiscardHandler, goOn})
 	var tcfg transport.Config
-	told := connections(&tcfg)
+	reports := connections(&tcfg)
 	open(t, cfg, tcfg)
 	if err := server.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := next(t, told); err == nil {
-		t.Error("the carrier reports that it is connected")
+	if err := next(t, reports); err == nil {
+		t.Error("the carrier reported a connection, the server is stopped")
 	}
 	close(goOn)
 }

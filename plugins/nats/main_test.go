@@ -22,10 +22,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long something may take that comes true by itself: the machine may be busy with a lot else.
+// patience is the time-out of all waits. It is long because the machine may be busy.
 const patience = 2 * time.Minute
 
-// try starts a server that is patient with clients.
+// try starts a server with long time-outs for its clients.
 func try(cfg embedded.Config) (*embedded.Server, error) {
 	configure := cfg.Configure
 	cfg.StartTimeout = patience
@@ -38,7 +38,7 @@ func try(cfg embedded.Config) (*embedded.Server, error) {
 	return embedded.Start(cfg)
 }
 
-// start returns a server of the test's own.
+// start starts a server for one test.
 func start(tb testing.TB, cfg embedded.Config) *embedded.Server {
 	tb.Helper()
 	s, err := try(cfg)
@@ -48,7 +48,7 @@ func start(tb testing.TB, cfg embedded.Config) *embedded.Server {
 	return closing(tb, s)
 }
 
-// closing lets a server end with the test.
+// closing closes a server at the end of the test.
 func closing(tb testing.TB, s *embedded.Server) *embedded.Server {
 	tb.Helper()
 	tb.Cleanup(func() {
@@ -82,7 +82,7 @@ var uids atomic.Uint64
 
 func node(name string) identity.Node { return identity.Node{Name: name, UID: uids.Add(1)} }
 
-// accessTo is how to get to a server, with patience.
+// accessTo returns the access to a server, with a long time-out.
 func accessTo(s *embedded.Server) nats.Access {
 	a := s.Access()
 	a.ConnectTimeout = patience

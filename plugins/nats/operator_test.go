@@ -54,14 +54,14 @@ func withUsers(t *testing.T, users ...*server.User) func(user string) nats.Acces
 	}
 }
 
-// The rights of a node and of an operator are enough, and an operator can't speak for another one
-// or for a node.
+// The permissions of a node and of an operator are sufficient for requests. An operator cannot
+// publish as another operator or as a node.
 func TestOperatorPermissions(t *testing.T) {
 	t.Parallel()
 	access := withUsers(t, allowed(t, "bob"), operators(t, "ops.example"), operators(t, "mallory"))
 	bob := open(t, nats.Config{Access: access("bob"), Cluster: "test", Self: node("bob")}, transport.Config{})
 	var mu sync.Mutex
-	asked := map[string]int{} // any node is asked again if it takes its time, which may be while it answers
+	asked := map[string]int{} // a slow request to any node is repeated, so a node may receive it twice
 	if err := bob.HandleAdmin(func(_ context.Context, operator string, request []byte) []byte {
 		mu.Lock()
 		defer mu.Unlock()
@@ -76,7 +76,7 @@ func TestOperatorPermissions(t *testing.T) {
 	defer cancel()
 	for _, to := range []string{"bob", "", "bob", ""} {
 		if got, err := ops.Ask(ctx, to, []byte("?")); len(got) != 1<<20 || err != nil {
-			t.Errorf("Ask %q: %d bytes, %v", to, len(got), err)
+			t.Errorf("Ask(%q) returned %d bytes, %v", to, len(got), err)
 		}
 	}
 
@@ -84,7 +84,7 @@ func TestOperatorPermissions(t *testing.T) {
 	defer func() { _ = impostor.Close() }()
 	for _, to := range []string{"bob", ""} {
 		if _, err := impostor.Ask(ctx, to, []byte("!")); !errors.Is(err, natsgo.ErrPermissionViolation) {
-			t.Errorf("Ask %q with another's name: %v", to, err)
+			t.Errorf("Ask(%q) with the name of another operator: %v", to, err)
 		}
 	}
 	mallory := operator(t, nats.OperatorConfig{Access: access("mallory"), Cluster: "other", Name: "mallory"})
@@ -99,13 +99,13 @@ func TestOperatorPermissions(t *testing.T) {
 	}
 	for connected := deaf.Connected(); !errors.Is(connected, natsgo.ErrPermissionViolation); connected = deaf.Connected() {
 		if !errors.Is(connected, transport.ErrDisconnected) {
-			t.Fatalf("a node that hears nothing: %v", connected)
+			t.Fatalf("Connected of a node that may not subscribe: %v", connected)
 		}
-		runtime.Gosched() // it reconnects after a while, and reports that again
+		runtime.Gosched() // the carrier reconnects after a while, and the server reports the refusals again
 	}
-	for carrier.Stats().Refused < 4 { // one for each thing that a node listens to
+	for carrier.Stats().Refused < 4 { // one for each subscription of a node
 		if t.Context().Err() != nil {
-			t.Fatal("an operator may listen as a node does")
+			t.Fatal("the server accepted subscriptions of a node from an operator")
 		}
 		runtime.Gosched()
 	}
@@ -115,12 +115,12 @@ func TestOperatorPermissions(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	if asked["ops.example?"] < 4 || len(asked) != 1 {
-		t.Errorf("asked by %v", asked)
+		t.Errorf("the nodes received requests from %v", asked)
 	}
 }
 
-// Only the node or the operator itself may subscribe to its answers.
-func TestInboxesArePrivate(t *testing.T) {
+// Only the node or operator that sent a request may subscribe to its replies.
+func TestInboxPermissions(t *testing.T) {
 	t.Parallel()
 	lease, err := nats.LeasePermissions("test", "bob", time.Minute)
 	if err != nil {
@@ -150,13 +150,13 @@ func TestInboxesArePrivate(t *testing.T) {
 					t.Errorf("%s: %s", subject, got)
 				}
 			case <-time.After(patience):
-				t.Fatalf("%s may listen to %s", user, subject)
+				t.Fatalf("the server let %s subscribe to %s", user, subject)
 			}
 		}
 	}
 }
 
-func TestConnectOperatorRefuses(t *testing.T) {
+func TestConnectOperatorErrors(t *testing.T) {
 	t.Parallel()
 	_, err := nats.ConnectOperator(nats.OperatorConfig{Cluster: "a.b", Name: "*"})
 	for _, field := range []string{"URLs", "Cluster", "Name"} {
@@ -166,39 +166,39 @@ func TestConnectOperatorRefuses(t *testing.T) {
 	}
 	nowhere := nats.Access{URLs: []string{"nats://127.0.0.1:1"}}
 	if _, err = nats.ConnectOperator(nats.OperatorConfig{Access: nowhere, Cluster: "c", Name: "ops"}); !errors.Is(err, natsgo.ErrNoServers) || !strings.Contains(err.Error(), nowhere.URLs[0]) {
-		t.Errorf("without a server: %v", err)
+		t.Errorf("ConnectOperator without a server: %v", err)
 	}
 	access := withUsers(t, operators(t, "ops"))("ops")
 	access.TokenFile = write(t, "token", "ops:hunter2")
 	_, err = nats.ConnectOperator(nats.OperatorConfig{Access: access, Cluster: "c", Name: "ops"})
 	if !errors.Is(err, natsgo.ErrAuthorization) || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), access.URLs[0]+" refuses TokenFile "+access.TokenFile) {
-		t.Errorf("with a wrong password: %v", err)
+		t.Errorf("ConnectOperator with a wrong password: %v", err)
 	}
 	access.TokenFile = ""
 	_, err = nats.ConnectOperator(nats.OperatorConfig{Access: access, Cluster: "c", Name: "ops"})
 	if !errors.Is(err, natsgo.ErrAuthorization) || !strings.Contains(err.Error(), "neither CredentialsFile") {
-		t.Errorf("without a password: %v", err)
+		t.Errorf("ConnectOperator without a password: %v", err)
 	}
 	if _, err := nats.OperatorPermissions("a.b", "ops"); !errors.Is(err, nats.ErrInvalid) {
-		t.Errorf("a bad cluster: %v", err)
+		t.Errorf("ConnectOperator with an invalid cluster: %v", err)
 	}
 	if _, err := nats.OperatorPermissions("a", ">"); !errors.Is(err, nats.ErrInvalid) {
-		t.Errorf("a bad name: %v", err)
+		t.Errorf("ConnectOperator with an invalid name: %v", err)
 	}
 	ops := operator(t, nats.OperatorConfig{Access: accessTo(start(t, embedded.Config{})), Cluster: "c", Name: "ops"})
 	if _, err := ops.Ask(t.Context(), "a.*", nil); !errors.Is(err, nats.ErrInvalid) {
-		t.Errorf("ask a bad name: %v", err)
+		t.Errorf("Ask of an invalid name: %v", err)
 	}
 	if err := errors.Join(ops.Close(), ops.Close()); err != nil {
 		t.Error(err)
 	}
 	if _, err := ops.Ask(t.Context(), "a", nil); !errors.Is(err, natsgo.ErrConnectionClosed) {
-		t.Errorf("ask after Close: %v", err)
+		t.Errorf("Ask after Close: %v", err)
 	}
 }
 
-// While the server is away it is not the size of a buffer that is to blame.
-func TestAskWhileTheServerIsAway(t *testing.T) {
+// While the server is unavailable, the error is about the connection and not about a full buffer.
+func TestAskWithoutServer(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})
 	ops := operator(t, nats.OperatorConfig{Access: accessTo(s), Cluster: "test", Name: "ops"})
@@ -206,7 +206,7 @@ func TestAskWhileTheServerIsAway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if _, err := ops.Ask(ctx, "", nil); !errors.Is(err, transport.ErrNoNode) {
-		t.Errorf("without nodes: %v", err)
+		t.Errorf("Ask without nodes: %v", err)
 	}
 	url := s.URL()
 	if err := s.Close(); err != nil {
@@ -223,12 +223,13 @@ func TestAskWhileTheServerIsAway(t *testing.T) {
 		if t.Context().Err() != nil || strings.Contains(err.Error(), "buffer") {
 			t.Fatal(err)
 		}
-		runtime.Gosched() // the client finds out soon
+		runtime.Gosched() // the client notices this soon
 	}
 }
 
-// If any node may answer and the first one does not, another one is asked.
-func TestAskAnyTriesAnother(t *testing.T) {
+// If a request is for any node and the first node does not reply, another node receives the
+// request.
+func TestAskAnyNodeTwice(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})
 	paused := connect(t, config(s, "paused"))
@@ -240,7 +241,7 @@ func TestAskAnyTriesAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := paused.ServeAdmin(func(transport.AdminRequest) {}); err == nil {
-		t.Error("ServeAdmin twice")
+		t.Error("ServeAdmin succeeded twice")
 	}
 	ops := operator(t, nats.OperatorConfig{Access: accessTo(s), Cluster: "test", Name: "ops"})
 	defer func() { _ = ops.Close() }()
@@ -259,7 +260,7 @@ func TestAskAnyTriesAnother(t *testing.T) {
 	if err := awake.HandleAdmin(func(context.Context, string, []byte) []byte { return []byte("well") }); err != nil {
 		t.Fatal(err)
 	}
-	if err := paused.Close(); err != nil { // it would be asked again, as likely as not
+	if err := paused.Close(); err != nil { // otherwise it would probably receive the request again
 		t.Fatal(err)
 	}
 	if err := <-answered; err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/refold-io/refold/transport"
 )
 
-// hesitant is a proxy of a server that greets a client, is silent for a while, and works then.
-type hesitant struct {
+// slowProxy is a proxy of a server. It greets a client, then pauses, and works afterwards.
+type slowProxy struct {
 	net.Listener
 
 	upstream string
@@ -30,13 +30,13 @@ type hesitant struct {
 	conns []net.Conn
 }
 
-func startHesitant(t *testing.T, s *embedded.Server) *hesitant {
+func startSlowProxy(t *testing.T, s *embedded.Server) *slowProxy {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hesitant{Listener: l, upstream: net.JoinHostPort("127.0.0.1", strconv.Itoa(port(t, s)))}
+	h := &slowProxy{Listener: l, upstream: net.JoinHostPort("127.0.0.1", strconv.Itoa(port(t, s)))}
 	h.wait.Go(func() {
 		for {
 			client, err := l.Accept()
@@ -54,8 +54,8 @@ func startHesitant(t *testing.T, s *embedded.Server) *hesitant {
 	return h
 }
 
-// reset closes all connections. New connections are silent for a while after they are made.
-func (h *hesitant) reset(pause time.Duration) {
+// reset closes all connections. New connections pause after they were accepted.
+func (h *slowProxy) reset(pause time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pause = pause
@@ -65,7 +65,7 @@ func (h *hesitant) reset(pause time.Duration) {
 	h.conns = nil
 }
 
-func (h *hesitant) serve(client net.Conn) {
+func (h *slowProxy) serve(client net.Conn) {
 	server, err := new(net.Dialer).DialContext(context.Background(), "tcp", h.upstream)
 	if err != nil {
 		_ = client.Close()
@@ -88,25 +88,25 @@ func (h *hesitant) serve(client net.Conn) {
 		}
 		_, _ = io.WriteString(client, line)
 		if strings.HasPrefix(line, "PONG") { // the client is connected
-			<-time.After(pause) // that is the fault
+			<-time.After(pause) // the simulated fault
 			break
 		}
 	}
 	_, _ = io.Copy(client, from)
 }
 
-// A server that is slow after a reconnect, but not too slow for the connection, is used.
+// A carrier keeps its connection to a server that is slow after a reconnect, within the time-out.
 func TestReconnectToASlowServer(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})
-	h := startHesitant(t, s)
+	h := startSlowProxy(t, s)
 	cfg := config(s, "a")
 	cfg.URLs = []string{"nats://" + h.Addr().String()}
 	var tcfg transport.Config
-	told := connections(&tcfg)
+	reports := connections(&tcfg)
 	a := open(t, cfg, tcfg)
 	echo(t, a, a)
 	h.reset(3300 * time.Millisecond)
-	untilConnected(t, told)
+	untilConnected(t, reports)
 	echo(t, a, a)
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/refold-io/refold/plugins/nats/embedded"
 )
 
-// greet is a singleton: it runs on one node of the cluster at a time.
+// greet is the instance of a singleton, which runs on one node of the cluster at a time.
 func greet(ctx context.Context, inbox *cluster.Inbox) error {
-	for question := range inbox.All(ctx) { // ends when the instance has to go to another node
+	for question := range inbox.All(ctx) { // ends when the instance has to move to another node
 		if err := question.Reply(fmt.Appendf(nil, "Hello, %s!", question.Payload)); err != nil {
 			slog.WarnContext(ctx, "can't answer", slog.Any("error", err))
 		}
@@ -29,20 +29,21 @@ func greet(ctx context.Context, inbox *cluster.Inbox) error {
 	return nil
 }
 
-// run is a whole program: a node of a cluster over NATS. It ends with a signal, and here when the work is done.
+// run is a complete program: a node of a cluster over NATS. In this example it ends when the work
+// is done.
 func run(work func(context.Context, *cluster.Proxy) error) (err error) {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 
-	// The server is part of the process, for development. The Access of a cluster of several
-	// machines has their URLs and a file with the credentials of the node.
+	// The server is part of the process, for development. For a cluster of several machines, Access
+	// has the URLs of the servers and a file with the credentials of the node.
 	server, err := embedded.Start(embedded.Config{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	self, err := identity.New("greeter-0") // a name that it keeps, such as that of a pod
+	self, err := identity.New("greeter-0") // a name that survives restarts, such as that of a pod
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func run(work func(context.Context, *cluster.Proxy) error) (err error) {
 	if err = work(ctx, greeter); err != nil {
 		return err
 	}
-	// A program that runs until it gets a signal ends with ShutdownOnSignal instead.
+	// A program that runs until it receives a signal calls ShutdownOnSignal here.
 	end()
 	return node.ShutdownOnSignal(ctx) // SIGTERM: the node leaves, hands over its singletons, and ends
 }
@@ -99,7 +100,7 @@ func probes(ctx context.Context, node *cluster.Node, address string, log *slog.L
 	return nil
 }
 
-// A node of a cluster, with all that a program has to do for it.
+// A complete program that runs a node of a cluster.
 func Example_node() {
 	err := run(func(ctx context.Context, greeter *cluster.Proxy) error {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
@@ -109,7 +110,7 @@ func Example_node() {
 		return err
 	})
 	if err != nil {
-		fmt.Println(err) // a program ends with a status that is not 0
+		fmt.Println(err) // a program would exit with a status other than 0
 	}
 	// Output: Hello, Ada!
 }

@@ -52,15 +52,15 @@ func TestServer(t *testing.T) {
 	}
 	defer func() { _ = s.Close() }()
 	if u, failed := url.Parse(s.URL()); failed != nil || u.Hostname() != "127.0.0.1" {
-		t.Errorf("it listens on %s, %v", s.URL(), failed)
+		t.Errorf("the server listens on %s, %v", s.URL(), failed)
 	}
 	info, err := os.Stat(s.TokenFile())
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the token is in a file with mode %v, %v", info.Mode(), err)
+		t.Errorf("the token file has mode %v, %v", info.Mode(), err)
 	}
 	if stranger, failed := natsgo.Connect(s.URL(), natsgo.Timeout(time.Minute)); !errors.Is(failed, natsgo.ErrAuthorization) {
 		stranger.Close()
-		t.Errorf("without the token: %v", failed)
+		t.Errorf("connect without the token: %v", failed)
 	}
 	token, err := os.ReadFile(s.TokenFile())
 	if err != nil {
@@ -78,11 +78,11 @@ func TestServer(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Dir(s.TokenFile())); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the temporary folder is still there: %v", err)
+		t.Errorf("the temporary directory still exists: %v", err)
 	}
 }
 
-func TestAPortInUse(t *testing.T) {
+func TestPortInUse(t *testing.T) {
 	t.Parallel()
 	s, err := embedded.Start(embedded.Config{Dir: t.TempDir()})
 	if err != nil {
@@ -100,16 +100,16 @@ func TestAPortInUse(t *testing.T) {
 	other, err := embedded.Start(embedded.Config{Port: port})
 	if err == nil {
 		_ = other.Close()
-		t.Fatal("two servers listen on one port")
+		t.Fatal("a second server started on the same port")
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("the error does not name the port that is in use: %v", err)
 	}
 }
 
-// A folder belongs to one server. A second server does not modify it and fails with an error. The
-// token outlasts the server.
-func TestAFolderInUse(t *testing.T) {
+// A directory belongs to one server. Start of a second server returns an error and does not modify
+// the directory. The token remains after Close.
+func TestDirInUse(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "nats")
 	s, err := embedded.Start(embedded.Config{Dir: dir})
@@ -127,14 +127,14 @@ func TestAFolderInUse(t *testing.T) {
 			_ = other.Close()
 		}
 		if !errors.Is(failed, embedded.ErrInUse) || !strings.Contains(failed.Error(), dir) {
-			t.Errorf("a second server: %v", failed)
+			t.Errorf("Start of a second server: %v", failed)
 		}
 	}
 	let := func(s *embedded.Server) {
 		t.Helper()
 		nc, failed := natsgo.Connect(s.URL(), natsgo.Token(strings.TrimSpace(string(before))), natsgo.Timeout(time.Minute))
 		if failed != nil {
-			t.Errorf("the token does not let in: %v", failed)
+			t.Errorf("connect with the token: %v", failed)
 			return
 		}
 		nc.Close()
@@ -153,12 +153,12 @@ func TestAFolderInUse(t *testing.T) {
 	defer func() { _ = again.Close() }()
 	let(again)
 	if info, err := os.Stat(again.TokenFile()); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("others may read the token: %v, %v", info.Mode(), err)
+		t.Errorf("the token file is readable for others: %v, %v", info.Mode(), err)
 	}
 }
 
 // A file without a valid token is left unchanged. An empty file is overwritten.
-func TestAnUnfitToken(t *testing.T) {
+func TestInvalidToken(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]bool{"": true, "\n": true, "two words": false, "a:b": false, strings.Repeat("x", 1025): false} {
 		dir := t.TempDir()
@@ -168,13 +168,13 @@ func TestAnUnfitToken(t *testing.T) {
 		}
 		s, err := embedded.Start(embedded.Config{Dir: dir})
 		if (err == nil) != want || err != nil && !strings.Contains(err.Error(), file) {
-			t.Errorf("with %.10q: %v", content, err)
+			t.Errorf("Start with the token file %.10q: %v", content, err)
 		}
 		if err == nil {
 			_ = s.Close()
 		}
 		if got, err := os.ReadFile(file); err != nil || !want && string(got) != content {
-			t.Errorf("with %.10q: now it is %q, %v", content, got, err)
+			t.Errorf("the token file %.10q was changed to %q, %v", content, got, err)
 		}
 	}
 }
