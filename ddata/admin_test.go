@@ -71,19 +71,19 @@ func TestAdmin(t *testing.T) {
 		node, stats, err := admin.Stats(w.Context(), ddata.At{Node: "a"})
 		w.must(err)
 		if node != rs[0].Node().Self().String() || len(stats) != 2 || stats[1].Replicator != "other" || stats[1].Keys != 1 {
-			w.Errorf("Stats of a: node %s, %+v", node, stats)
+			w.Errorf("Stats of a: got node %s, %+v", node, stats)
 		}
 		_, of, err := admin.Stats(w.Context(), ddata.At{Node: "b", Replicator: "ddata"})
 		w.must(err)
 		if s := of[0]; s.Replicas != 3 || s.Keys != 3 || s.Deleted != 1 || s.Digest != stats[0].Digest || len(s.Digest) != 32 {
-			w.Errorf("Stats of b: %+v, of a: %+v", s, stats[0])
+			w.Errorf("Stats of b: got %+v, and %+v for a", s, stats[0])
 		}
 
 		if got, want := w.collect(admin, ddata.At{Node: "c"}, "", false), []string{"cart ORSet[string]", "durable-1 GCounter durable", "visits GCounter"}; !slices.Equal(got, want) {
-			w.Errorf("the keys are %q", got)
+			w.Errorf("got keys %q, want %q", got, want)
 		}
 		if got, want := w.collect(admin, ddata.At{}, "g", true), []string{"gone deleted"}; !slices.Equal(got, want) {
-			w.Errorf("the keys that begin with g are %q", got)
+			w.Errorf("got keys with prefix g %q, want %q", got, want)
 		}
 		for _, level := range []string{"", "local", "majority", "all"} {
 			v, err := admin.Get(w.Context(), ddata.At{Node: "b"}, "cart", level)
@@ -92,16 +92,16 @@ func TestAdmin(t *testing.T) {
 			held, err := types.Decode(v.Data)
 			w.must(err)
 			if text := string(crdt.JSON{}.Append(nil, held)); text != `["milk","tea"]` || v.Key != "cart" || v.Type != "ORSet[string]" || v.Node != rs[1].Node().Self().String() {
-				w.Errorf("the cart at %q is %s, %+v", level, text, v)
+				w.Errorf("cart at level %q: got %s, %+v", level, text, v)
 			}
 		}
 		for key, want := range map[string]error{"none": ddata.ErrNotFound, "gone": ddata.ErrDeleted} {
 			if _, err := admin.Get(w.Context(), ddata.At{}, key, "majority"); !errors.Is(err, want) {
-				w.Errorf("%s: %v", key, err)
+				w.Errorf("key %s: got error %v, want %v", key, err, want)
 			}
 		}
 		if _, err := admin.Get(w.Context(), ddata.At{Replicator: "none"}, "cart", ""); !errors.Is(err, ddata.ErrNoReplicator) || errors.Is(err, ddata.ErrNotFound) {
-			w.Errorf("a replicator that there is not: %v", err)
+			w.Errorf("a missing replicator: got error %v", err)
 		}
 	})
 }
@@ -119,7 +119,7 @@ func TestAdminPages(t *testing.T) {
 			want = append(want, key+" GCounter")
 			w.must(w.add(rs[0], ddata.Key[crdt.GCounter](key), ddata.WriteLocal(), 1))
 		}
-		for i := range 100 { // which take six times as much as JSON
+		for i := range 100 { // their JSON is six times as large
 			w.must(w.add(rs[0], ddata.Key[crdt.GCounter](fmt.Sprintf("\x01%0500d", i)+strings.Repeat("\x01", 8)), ddata.WriteLocal(), 1))
 		}
 		long := strings.Repeat("long ", 80_000)
@@ -128,31 +128,31 @@ func TestAdminPages(t *testing.T) {
 		w.converged(rs...)
 		admin := w.operator()
 		if got := w.collect(admin, ddata.At{Node: "b"}, "key-", false); !slices.Equal(got, want) {
-			w.Errorf("%d keys were seen, the last of them %q", len(got), got[len(got)-1])
+			w.Errorf("got %d keys, the last is %q", len(got), got[len(got)-1])
 		}
 		if got := w.collect(admin, ddata.At{}, "", false); len(got) != len(want)+101 || !slices.IsSorted(got) {
-			w.Errorf("%d keys were seen", len(got))
+			w.Errorf("got %d keys", len(got))
 		}
 		v, err := admin.Get(w.Context(), ddata.At{}, "mark", "")
 		w.must(err)
 		var none *crdt.Types
 		if _, err = none.Decode(v.Data); !errors.Is(err, crdt.ErrUndefined) {
-			w.Errorf("the mark can be read without its type: %v", err)
+			w.Errorf("decoding an unregistered type: got error %v, want ErrUndefined", err)
 		}
 		held, err := types.Decode(v.Data)
 		w.must(err)
 		m, err := crdt.As[mark](types, held)
 		if w.must(err); m.text != long {
-			w.Errorf("a mark of %d bytes was seen", len(m.text))
+			w.Errorf("got a mark of %d bytes", len(m.text))
 		}
 		v, err = admin.GetJSON(w.Context(), ddata.At{}, "mark", "all")
 		if w.must(err); string(v.Data) != `"mark `+long+`"` || v.Type != "mark" {
-			w.Errorf("the mark is %.20s as JSON, %d bytes", v.Data, len(v.Data))
+			w.Errorf("GetJSON returned %.20s, %d bytes", v.Data, len(v.Data))
 		}
 	})
 }
 
-// A comparison finds all differences, and nothing else.
+// A comparison finds exactly the keys that differ.
 func TestAdminDiff(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -167,7 +167,7 @@ func TestAdminDiff(t *testing.T) {
 		d, err := admin.Diff(w.Context(), "", all, 100)
 		w.must(err)
 		if !d.Same() || d.Nodes[0].Digest != d.Nodes[2].Digest || d.Nodes[1].Node != rs[1].Node().Self().String() || !errors.Is(d.Nodes[3].Err, ddata.ErrNoReplicator) {
-			w.Errorf("where all is the same there is %+v", d)
+			w.Errorf("Diff of equal data returned %+v", d)
 		}
 
 		heal := w.network.Partition([]string{"c"}, []string{"a", "b", "d"})
@@ -178,34 +178,34 @@ func TestAdminDiff(t *testing.T) {
 		w.must(err)
 		want := map[string][]bool{"gone": {true, true, false}, "new": {true, true, false}, "visits": {true, true, false}} // as a has it
 		if len(d.Keys) != len(want) || d.Same() || d.More {
-			w.Errorf("there differs %+v", d.Keys)
+			w.Errorf("Diff returned the keys %+v", d.Keys)
 		}
 		for _, k := range d.Keys {
 			for i, as := range want[k.Key] {
 				if (k.Held[i] == k.Held[0]) != as {
-					w.Errorf("%s: %q", k.Key, k.Held)
+					w.Errorf("%s: unexpected equality of the digests %q", k.Key, k.Held)
 				}
 			}
 			if k.Key == "gone" && k.Held[0] != ddata.DiffDeleted || k.Key == "new" && k.Held[2] != "" {
-				w.Errorf("%s: %q", k.Key, k.Held)
+				w.Errorf("%s: unexpected digests %q", k.Key, k.Held)
 			}
 		}
 		if d, err = admin.Diff(w.Context(), "", all, 2); err != nil || len(d.Keys) != 2 || !d.More {
-			w.Errorf("of two keys at most there differ %+v, %v", d, err)
+			w.Errorf("Diff limited to two keys returned %+v, %v", d, err)
 		}
 		if d, err = admin.Diff(w.Context(), "", []string{"a", "x"}, 100); err != nil || d.Same() || !errors.Is(d.Nodes[1].Err, transport.ErrNoNode) {
-			w.Errorf("with a node that there is not: %+v, %v", d, err)
+			w.Errorf("Diff with a missing node returned %+v, %v", d, err)
 		}
 		heal()
 		w.converged(rs...)
 		if d, err = admin.Diff(w.Context(), "", all, 100); err != nil || !d.Same() {
-			w.Errorf("afterwards there differ %+v, %v", d, err)
+			w.Errorf("Diff after convergence returned %+v, %v", d, err)
 		}
 	})
 }
 
 // A read by an operator does not keep a key from expiring.
-func TestAdminDoesNotTouch(t *testing.T) {
+func TestAdminReadIsNotUse(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		r := w.replicators(ddata.Config{Expire: map[string]time.Duration{"*": 30 * time.Second}}, "a")[0]
@@ -217,11 +217,11 @@ func TestAdminDoesNotTouch(t *testing.T) {
 			}
 			w.sleep(time.Second)
 		}
-		w.Error("the key does not expire while an operator looks at it")
+		w.Error("the key did not expire while an operator read it")
 	})
 }
 
-// Any request of an operator is answered, and no reply of a node makes a call run forever.
+// A node answers every request of an operator. A call ends for every reply of a node.
 func TestAdminInvalidRequests(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -240,16 +240,16 @@ func TestAdminInvalidRequests(t *testing.T) {
 				Part  json.RawMessage `json:"part"`
 			}
 			if err := json.Unmarshal(b, &reply); err != nil || reply.Error == "" || reply.Part != nil || len(reply.Error) > 4<<10 {
-				w.Errorf("%.60q: %s, %v", fields, b, err)
+				w.Errorf("request %.60q: got reply %s, %v", fields, b, err)
 			}
 		}
 	})
 	for name, answer := range map[string]string{
-		"no JSON": "{", "nothing": "{}", "no end": `{"node":"a#1","more":true,"part":{"size":9,"digest":"x","data":"AAAA"},"keys":[{"key":"k"}]}`,
-		"too much": `{"part":{"size":999999999999}}`, "more than there is": `{"part":{"size":1,"data":"AAAAAAAA"}}`, "nobody": `{"more":true,"keys":[{"key":"k"}],"part":{"size":9,"data":"AAAA"}}`,
+		"invalid JSON": "{", "empty": "{}", "no end": `{"node":"a#1","more":true,"part":{"size":9,"digest":"x","data":"AAAA"},"keys":[{"key":"k"}]}`,
+		"size above the limit": `{"part":{"size":999999999999}}`, "size below the data": `{"part":{"size":1,"data":"AAAAAAAA"}}`, "no node": `{"more":true,"keys":[{"key":"k"}],"part":{"size":9,"data":"AAAA"}}`,
 		"few sums": `{"sums":{"buckets":"AAAA"}}`,
 	} {
-		admin := ddata.NewAdmin(liar(answer))
+		admin := ddata.NewAdmin(fixedReply(answer))
 		_, getErr := admin.Get(t.Context(), ddata.At{}, "k", "")
 		var keysErr error
 		for _, err := range admin.Keys(t.Context(), ddata.At{}, "", false) {
@@ -257,22 +257,22 @@ func TestAdminInvalidRequests(t *testing.T) {
 		}
 		d, err := admin.Diff(t.Context(), "", []string{"a"}, 1)
 		if err != nil || d.Nodes[0].Err == nil {
-			t.Errorf("%s: compared: %+v, %v", name, d, err)
+			t.Errorf("reply %s: Diff returned %+v, %v", name, d, err)
 		}
-		if name != "no end" && getErr == nil || (name == "no end" || name == "nobody") && keysErr == nil {
-			t.Errorf("%s: get: %v, keys: %v", name, getErr, keysErr)
+		if name != "no end" && getErr == nil || (name == "no end" || name == "no node") && keysErr == nil {
+			t.Errorf("reply %s: Get returned %v, Keys returned %v", name, getErr, keysErr)
 		}
 	}
 }
 
-// liar sends the same reply to every request.
-type liar string
+// fixedReply sends the same reply to every request.
+type fixedReply string
 
 // Ask implements transport.AdminClient.
-func (l liar) Ask(context.Context, string, []byte) ([]byte, error) { return []byte(l), nil }
+func (r fixedReply) Ask(context.Context, string, []byte) ([]byte, error) { return []byte(r), nil }
 
 // Close implements transport.AdminClient.
-func (l liar) Close() error { return nil }
+func (r fixedReply) Close() error { return nil }
 
 // A node without replicators, or whose replicator has ended, returns ErrNoReplicator.
 func TestAdminNoReplicator(t *testing.T) {
@@ -281,14 +281,14 @@ func TestAdminNoReplicator(t *testing.T) {
 		n := w.cluster("a")[0]
 		admin := w.operator()
 		if _, _, err := admin.Stats(w.Context(), ddata.At{}); !errors.Is(err, ddata.ErrNoReplicator) {
-			w.Errorf("without replicators: %v", err)
+			w.Errorf("without replicators: got error %v", err)
 		}
 		w.must(w.replicate(n, ddata.Config{}).Close(w.Context()))
 		if _, _, err := admin.Stats(w.Context(), ddata.At{Replicator: "ddata"}); !errors.Is(err, ddata.ErrNoReplicator) {
-			w.Errorf("after the end: %v", err)
+			w.Errorf("after Close: got error %v", err)
 		}
 		if s, err := cluster.NewAdmin(w.network.Operator("root")).State(w.Context(), "a"); err != nil || len(s.Members) != 1 {
-			w.Errorf("the cluster answers %+v, %v", s, err)
+			w.Errorf("the cluster returned %+v, %v", s, err)
 		}
 	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// quick writes some keys to two nodes, and reports whether each asked node could answer.
+// quick writes some keys to two nodes. It reports whether all nodes that were asked could answer.
 func (w *world) quick(r *ddata.Replicator) bool {
 	w.Helper()
 	began := time.Now()
@@ -36,7 +36,7 @@ func TestAskedNodes(t *testing.T) {
 		rs[1].Node().Stop()
 		<-rs[1].Node().Done()
 		if !w.quick(rs[2]) {
-			t.Error("not the oldest was asked")
+			t.Error("a node other than the oldest ones was asked")
 		}
 	})
 	in(t, func(w *world) {
@@ -46,13 +46,13 @@ func TestAskedNodes(t *testing.T) {
 		w.until(rs[0].Node(), func(s *cluster.State) bool { return len(s.Unreachable) > 0 })
 		synctest.Wait()
 		if !w.quick(rs[0]) {
-			t.Error("a node was asked that can't be reached")
+			t.Error("an unreachable node was asked")
 		}
 	})
 }
 
 // The settings of Config reach the protocol.
-func TestSettings(t *testing.T) {
+func TestConfigReachesProtocol(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		r := w.replicate(w.cluster("a")[0], ddata.Config{MaxKeys: 1, MaxRequests: 1})
@@ -69,7 +69,7 @@ func TestSettings(t *testing.T) {
 		w.wantErr(err, ddata.ErrQuorum)
 		w.wantErr(err, ddata.ErrFull)
 		if errors.Is(err, ddata.ErrType) || !strings.Contains(err.Error(), `too many keys: no room for "another" on 1 other replicas`) {
-			t.Errorf("the error is %v", err)
+			t.Errorf("got error %v, want one about the number of keys only", err)
 		}
 	})
 	in(t, func(w *world) {
@@ -80,7 +80,7 @@ func TestSettings(t *testing.T) {
 		s, err := rs[0].Stats(w.Context())
 		w.must(err)
 		if sent := s.Protocol.Sent; sent["delta"] != 0 || sent["write"] != 3 {
-			t.Errorf("sent with DisableDeltas: %d deltas and %d writes", sent["delta"], sent["write"])
+			t.Errorf("with DisableDeltas, the node sent %d deltas and %d writes, want 0 and 3", sent["delta"], sent["write"])
 		}
 	})
 	in(t, func(w *world) {
@@ -96,14 +96,14 @@ func TestSettings(t *testing.T) {
 		n := w.cluster("a")[0]
 		_, err := ddata.Start(w.Context(), n, ddata.Config{Durable: []string{"*"}, Opener: &disks{}, DurableMarkerTTL: -1})
 		if err == nil || !strings.Contains(err.Error(), "DurableMarkerTTL") {
-			t.Errorf("DurableMarkerTTL is not heeded: %v", err)
+			t.Errorf("negative DurableMarkerTTL: got error %v", err)
 		}
 	})
 }
 
-// Records that write-behind could not write are written once the disk works, without another
+// If write-behind fails to write records, it writes them once the disk works, without another
 // change.
-func TestWriteBehindAgain(t *testing.T) {
+func TestWriteBehindRetry(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		d := &disks{}
@@ -112,18 +112,18 @@ func TestWriteBehindAgain(t *testing.T) {
 		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
 		w.sleep(5 * time.Second)
 		if d.keys() != 0 {
-			t.Fatal("a disk that fails has written")
+			t.Fatal("the failing disk has stored a record")
 		}
 		d.set(nil, nil)
 		w.sleep(3 * time.Second)
 		if d.keys() != 1 {
-			t.Error("it was not tried again")
+			t.Error("the failed write was not retried")
 		}
 	})
 }
 
 // A Delete that failed on disk is retried, and the key does not return.
-func TestDeleteAfterDiskFails(t *testing.T) {
+func TestDeleteRetryAfterDiskFailure(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		d := &disks{}
@@ -139,13 +139,13 @@ func TestDeleteAfterDiskFails(t *testing.T) {
 		<-n.Done()
 		r = w.replicate(w.start("a"), cfg)
 		if _, err := w.get(r, visits, ddata.ReadLocal()); err == nil {
-			t.Error("the deleted key is back")
+			t.Error("the deleted key exists after the restart")
 		}
 	})
 }
 
 // A leaving node sends large values as well.
-func TestLeaveLarge(t *testing.T) {
+func TestLeaveSendsLargeValues(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		rs := w.replicators(ddata.Config{}, "a", "b")
@@ -158,7 +158,7 @@ func TestLeaveLarge(t *testing.T) {
 		<-rs[1].Done()
 		synctest.Wait() // all received packets are merged
 		if _, err := ddata.Get(w.Context(), rs[0], key, ddata.ReadLocal()); err != nil {
-			t.Errorf("it is lost: %v", err)
+			t.Errorf("the large value is missing on the other node: %v", err)
 		}
 	})
 }

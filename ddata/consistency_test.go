@@ -21,7 +21,7 @@ func TestLevelText(t *testing.T) {
 		"all, oldest first":                                            ddata.WriteAll().PreferOldest(),
 	} {
 		if got := level.String(); got != want {
-			t.Errorf("%q, not %q", got, want)
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -25,7 +25,7 @@ type disks struct {
 	data   map[durable.ID]map[string][]byte
 	calls  int
 	fail   error         // the result of Write
-	hold   chan struct{} // Write waits until it is closed
+	hold   chan struct{} // Write waits until hold is closed
 	broken error         // the error at the end of Load
 	closed int
 }
@@ -119,7 +119,7 @@ func (d *durableWriter) Close() error {
 
 var errDisk = errors.New("disk full")
 
-// After all nodes have crashed, durable keys and their deletions are restored, other keys are not.
+// After all nodes have crashed, durable keys and their deletions are restored. Other keys are lost.
 func TestDurable(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -139,7 +139,7 @@ func TestDurable(t *testing.T) {
 			<-r.Node().Done()
 		}
 		if d.closed != 3 {
-			t.Errorf("%d stores were closed", d.closed)
+			t.Errorf("%d stores were closed, want 3", d.closed)
 		}
 		again := w.replicators(cfg, "a", "b", "c")
 		for _, r := range again {
@@ -154,8 +154,8 @@ func TestDurable(t *testing.T) {
 	})
 }
 
-// If a disk fails, here or on too many other nodes, requests that wait for it fail. The change
-// stays and spreads.
+// If a disk fails, on this node or on too many other nodes, requests that wait for the disk fail.
+// The change remains and spreads.
 func TestDiskFails(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -173,7 +173,7 @@ func TestDiskFails(t *testing.T) {
 		err = w.add(rs[0], visits, ddata.WriteMajority(), 1)
 		w.wantErr(err, ddata.ErrStore)
 		if e, _ := errors.AsType[*ddata.Error](err); e == nil || e.Answered != 1 || e.Required != 2 {
-			t.Errorf("%+v", e)
+			t.Errorf("got error %+v, want 1 of 2 replicas", e)
 		}
 		w.must(w.add(rs[0], visits, ddata.WriteLocal(), 1))
 		bad.set(nil, nil)
@@ -182,17 +182,17 @@ func TestDiskFails(t *testing.T) {
 		w.want(rs[2], visits, ddata.ReadLocal(), 13)
 		s, err := rs[1].Stats(w.Context())
 		if err != nil || s.DiskErrors == 0 || s.DiskWrites <= s.DiskErrors {
-			t.Errorf("%+v: %v", s, err)
+			t.Errorf("got statistics %+v, %v", s, err)
 		}
 		synctest.Wait() // the log is written by the node
 		if !strings.Contains(w.log.String(), "write of durable keys failed") {
-			t.Error("no log line")
+			t.Error("the failed write was not logged")
 		}
 	})
 }
 
-// A hanging disk blocks only requests that wait for it. Records that arrive during a call are
-// combined into one call.
+// A disk that does not respond blocks only requests that wait for it. Records that arrive during a
+// call are combined into one call.
 func TestDiskHangs(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -204,14 +204,14 @@ func TestDiskHangs(t *testing.T) {
 		w.wantErr(err, ddata.ErrStore)
 		w.wantErr(err, context.DeadlineExceeded)
 		if took := time.Since(began); took != time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("the request failed after %v, want 1 s", took)
 		}
 		began = time.Now()
 		err = ddata.Delete(w.Context(), r, ddata.Key[crdt.GCounter]("durable-gone"), ddata.WriteLocal())
 		w.wantErr(err, ddata.ErrStore)
 		w.wantErr(err, context.DeadlineExceeded)
 		if took := time.Since(began); took != 5*time.Second {
-			t.Errorf("without a deadline it took %v", took)
+			t.Errorf("without a deadline, the request failed after %v, want 5 s", took)
 		}
 		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
 		done := make(chan error)
@@ -229,7 +229,7 @@ func TestDiskHangs(t *testing.T) {
 			w.must(<-done)
 		}
 		if got := d.writes(); got != 2 {
-			t.Errorf("%d calls", got)
+			t.Errorf("got %d calls of Write, want 2", got)
 		}
 		// A disk that never responds does not block Close.
 		d.set(nil, make(chan struct{}))
@@ -243,8 +243,8 @@ func TestDiskHangs(t *testing.T) {
 	})
 }
 
-// With write-behind requests do not wait for the disk, many changes of a key are one record, failed
-// writes are retried, and the rest is written at the end.
+// With write-behind, requests do not wait for the disk. Many changes of a key are one record.
+// Failed writes are retried. Close writes the remaining records.
 func TestWriteBehind(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -256,22 +256,22 @@ func TestWriteBehind(t *testing.T) {
 			w.must(w.add(r, visits, ddata.WriteLocal(), 1))
 		}
 		if d.writes() != 0 {
-			t.Error("it was written at once")
+			t.Error("the record was written at once")
 		}
 		d.set(errDisk, nil)
 		w.sleep(61 * time.Second)
 		if d.writes() != 1 || d.keys() != 0 {
-			t.Errorf("%d calls, %d keys", d.writes(), d.keys())
+			t.Errorf("with a failing disk: %d calls of Write, %d keys, want 1 and 0", d.writes(), d.keys())
 		}
 		d.set(nil, nil)
 		w.sleep(61 * time.Second)
 		if d.writes() != 2 || d.keys() != 1 {
-			t.Errorf("%d calls, %d keys", d.writes(), d.keys())
+			t.Errorf("after the retry: %d calls of Write, %d keys, want 2 and 1", d.writes(), d.keys())
 		}
 		w.must(w.add(r, "other", ddata.WriteLocal(), 1))
 		w.must(r.Close(w.Context()))
 		if d.writes() != 3 || d.keys() != 2 {
-			t.Errorf("%d calls, %d keys", d.writes(), d.keys())
+			t.Errorf("after Close: %d calls of Write, %d keys, want 3 and 2", d.writes(), d.keys())
 		}
 		r.Node().Stop()
 		<-r.Node().Done()
@@ -299,7 +299,7 @@ func TestLoadFails(t *testing.T) {
 			t.Error(err)
 		}
 		if d.closed != 2 {
-			t.Errorf("%d stores were closed", d.closed)
+			t.Errorf("%d stores were closed, want 2", d.closed)
 		}
 		delete(d.data[durable.ID{Node: "a", Replicator: "ddata"}], "visits")
 		w.must(w.replicate(n, cfg).Close(w.Context()))

@@ -40,10 +40,10 @@ func Example_cache() {
 	defer end()
 
 	pages := cache{a}
-	for range 2 { // the second time it is most likely there
+	for range 2 { // the second call usually finds the page
 		fmt.Println(pages.get(ctx, "home", func() string { return "<h1>Welcome</h1>" }))
 	}
-	for len(a.Keys()) > 0 { // which does not count as a use
+	for len(a.Keys()) > 0 { // Keys does not count as a use
 		<-time.After(10 * time.Millisecond)
 	}
 	fmt.Println(pages.get(ctx, "home", func() string { return "<h1>Welcome back</h1>" }))

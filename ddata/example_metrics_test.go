@@ -14,8 +14,8 @@ import (
 // load maps each node to its load: each node writes its own figure, and the last write wins.
 const load = ddata.Key[crdt.LWWMap[string, float64]]("load")
 
-// publish publishes the load of a node.
-func tell(ctx context.Context, r *ddata.Replicator, busy float64) error {
+// publish stores the load of a node.
+func publish(ctx context.Context, r *ddata.Replicator, busy float64) error {
 	_, err := ddata.Update(ctx, r, load, ddata.WriteLocal(), func(m crdt.LWWMap[string, float64]) (crdt.LWWMap[string, float64], error) {
 		return m.Put(r.Self(), r.Node().Self().Name, busy)
 	})
@@ -28,7 +28,7 @@ func Example_metrics() {
 	a, b, end := pair(ctx)
 	defer end()
 
-	fmt.Println(tell(ctx, a, 0.75), tell(ctx, b, 0.25))
+	fmt.Println(publish(ctx, a, 0.75), publish(ctx, b, 0.25))
 	for change := range b.Subscribe(ctx, load.Any()) {
 		m, err := load.Value(change)
 		if err != nil {

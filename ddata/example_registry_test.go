@@ -63,7 +63,7 @@ func Example_registry() {
 
 	here, there := registry{a}, registry{b}
 	fmt.Println(here.register(ctx, "mail", "10.0.0.1:25"), there.register(ctx, "mail", "10.0.0.2:25"))
-	err := here.watch(ctx, "mail", func(all []string) bool { return len(all) < 2 }) // until both are known here
+	err := here.watch(ctx, "mail", func(all []string) bool { return len(all) < 2 }) // until this node has received both addresses
 	fmt.Println(err)
 
 	fmt.Println(here.unregister(ctx, "mail", "10.0.0.2:25"))

@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// poll counts each voter once, on whichever node the vote arrives: votes are sets of voters, not
-// counters.
+// poll counts each voter once, even if the votes arrive on different nodes: it stores sets of
+// voters instead of counters.
 type poll struct{ replicator *ddata.Replicator }
 
 // ballot is a set of voters for each choice.

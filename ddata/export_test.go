@@ -42,7 +42,7 @@ func (b Inbox) Take(bulk bool) int {
 	return 0
 }
 
-// Ask adds n requests, and reports whether one of them was refused.
+// Ask adds n requests. It reports whether the inbox has refused one of them.
 func (b Inbox) Ask(n int) (crowded bool) {
 	for range n {
 		if b.items.Offer(0, 0, item{call: &call{}}) != nil {

@@ -33,9 +33,9 @@ func (h *history) add(client, written, read int, from, to time.Duration) {
 	h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: written, Output: read, Call: int64(from), Return: int64(to)})
 }
 
-// A register with a single writer that is written and read at majorities, with RepairPeers, is
-// linearizable, whatever the network does. An independent checker finds an order of all operations,
-// including failed ones, that explains the results.
+// A register with a single writer is linearizable if it is written and read at majorities with
+// RepairPeers, for all faults of the network. An independent checker searches for an order of all
+// operations, including failed ones, that explains the results.
 func TestRegisterIsLinearizable(t *testing.T) {
 	t.Parallel()
 	seeds := effort.Count[uint64](3, 6, 200)
@@ -47,7 +47,7 @@ func TestRegisterIsLinearizable(t *testing.T) {
 		})
 	}
 	if failed == 0 {
-		t.Error("no write has failed: the network was too good to show anything")
+		t.Error("no write failed, so the test has not covered failures")
 	}
 }
 
@@ -102,14 +102,14 @@ func (w *world) useRegister(rng *rand.Rand, level ddata.ReadLevel) *history {
 	return h
 }
 
-// judge checks the history of a register that initially holds 0, and returns the number of failed
+// judge checks the history of a register whose initial value is 0. It returns the number of failed
 // writes.
 func (h *history) judge(t *testing.T, seed uint64) (failed int) {
 	t.Helper()
 	model := porcupine.Model{
 		Init: func() any { return 0 },
 		Step: func(state, in, out any) (bool, any) {
-			if in.(int) != 0 { //nolint:errcheck,forcetypeassert // always these
+			if in.(int) != 0 { //nolint:errcheck,forcetypeassert // always of this type
 				return true, in
 			}
 			return out == state, state
@@ -125,14 +125,14 @@ func (h *history) judge(t *testing.T, seed uint64) (failed int) {
 		}
 	}
 	if reads < 100 {
-		t.Errorf("seed %d: only %d reads have succeeded", seed, reads)
+		t.Errorf("seed %d: only %d reads succeeded, want 100", seed, reads)
 	}
 	switch result := porcupine.CheckOperationsTimeout(model, h.ops, time.Minute); result {
 	case porcupine.Ok:
 	case porcupine.Illegal:
 		t.Errorf("seed %d: the results of %d operations are not linearizable", seed, len(h.ops))
 	case porcupine.Unknown:
-		t.Errorf("seed %d: it takes too long to find an order of %d operations", seed, len(h.ops))
+		t.Errorf("seed %d: timeout while searching for an order of %d operations", seed, len(h.ops))
 	}
 	return failed
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/refold-io/refold/ddata"
 )
 
-// Packets for a slow loop wait up to a number and a size; senders beyond that block.
+// The number and the size of the packets that wait for a slow loop are limited. At the limit,
+// senders block.
 func TestInboxIsLimited(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -36,11 +37,11 @@ func TestInboxIsLimited(t *testing.T) {
 				select {
 				case <-done:
 					if want {
-						t.Errorf("%s: there is room", name)
+						t.Errorf("%s: the inbox accepted a packet above the limit", name)
 					}
 				default:
 					if !want {
-						t.Errorf("%s: there is no room", name)
+						t.Errorf("%s: the inbox blocked below the limit", name)
 					}
 				}
 			}
@@ -51,7 +52,7 @@ func TestInboxIsLimited(t *testing.T) {
 					got++
 				}
 				if got != want {
-					t.Errorf("%s: %d packets, not %d", name, got, want)
+					t.Errorf("%s: took %d packets, want %d", name, got, want)
 				}
 			}
 			go receive(room)
@@ -82,7 +83,7 @@ func TestInboxIsLimited(t *testing.T) {
 }
 
 // Bulk packets do not delay urgent packets: the loop takes one bulk packet at a time.
-func TestBulkWaits(t *testing.T) {
+func TestBulkDoesNotDelayUrgent(t *testing.T) {
 	t.Parallel()
 	b := ddata.NewInbox()
 	for range 4 {
@@ -92,16 +93,16 @@ func TestBulkWaits(t *testing.T) {
 		b.Receive(t.Context(), make([]byte, ddata.MaxWaiting/4), false)
 	}
 	if urgent, bulk := b.Take(false), b.Take(true); urgent != 3 || bulk != 1 {
-		t.Errorf("%d and %d packets at once", urgent, bulk)
+		t.Errorf("took %d urgent and %d bulk packets at a time, want 3 and 1", urgent, bulk)
 	}
 	b.Receive(t.Context(), make([]byte, ddata.MaxWaiting/4), true)
 	for i := range 4 {
 		if b.Take(true) != 1 {
-			t.Errorf("packet %d of bulk is missing", i)
+			t.Errorf("bulk packet %d is missing", i)
 		}
 	}
 	if b.Take(true) != 0 || b.Take(false) != 0 {
-		t.Error("there is more")
+		t.Error("the inbox is not empty")
 	}
 }
 
@@ -110,13 +111,13 @@ func TestRequestsAreLimited(t *testing.T) {
 	t.Parallel()
 	b := ddata.NewInbox()
 	if b.Ask(ddata.MaxWaitingItems) {
-		t.Error("there is room")
+		t.Error("the inbox refused a request below the limit")
 	}
 	if !b.Ask(1) {
-		t.Error("there is no room")
+		t.Error("the inbox accepted a request above the limit")
 	}
 	b.Take(false)
 	if b.Ask(1) {
-		t.Error("there is room again")
+		t.Error("the inbox refused a request after it was emptied")
 	}
 }

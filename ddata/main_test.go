@@ -116,7 +116,7 @@ func (w *world) until(n *cluster.Node, ok func(*cluster.State) bool) {
 		}
 	}
 	if !ok(n.State()) {
-		w.Fatalf("%v does not reach the expected state: %+v", n.Self(), n.State())
+		w.Fatalf("%v did not reach the expected state: %+v", n.Self(), n.State())
 	}
 }
 
@@ -140,7 +140,7 @@ func (w *world) replicators(cfg ddata.Config, names ...string) []*ddata.Replicat
 	synctest.Wait()
 	for _, r := range rs {
 		if r.ReplicaCount() != len(rs) {
-			w.Fatalf("%v has %d replicas", r.Node().Self(), r.ReplicaCount())
+			w.Fatalf("%v has %d replicas, want %d", r.Node().Self(), r.ReplicaCount(), len(rs))
 		}
 	}
 	return rs
@@ -175,14 +175,14 @@ func (w *world) get(r *ddata.Replicator, key ddata.Key[crdt.GCounter], level dda
 func (w *world) want(r *ddata.Replicator, key ddata.Key[crdt.GCounter], level ddata.ReadLevel, n uint64) {
 	w.Helper()
 	if got, err := w.get(r, key, level); got != n || err != nil {
-		w.Errorf("%v has %d of %s at %v, not %d: %v", r.Node().Self(), got, key, level, n, err)
+		w.Errorf("%v has %d of %s at %v, want %d: %v", r.Node().Self(), got, key, level, n, err)
 	}
 }
 
 func (w *world) wantErr(err error, sentinel error) {
 	w.Helper()
 	if !errors.Is(err, sentinel) {
-		w.Errorf("%v, not %v", err, sentinel)
+		w.Errorf("got error %v, want %v", err, sentinel)
 	}
 }
 
@@ -205,7 +205,7 @@ func (w *world) converged(rs ...*ddata.Replicator) {
 		}
 		w.sleep(100 * time.Millisecond)
 	}
-	w.Fatal("the replicators do not converge")
+	w.Fatal("the replicators did not converge")
 }
 
 // sleep lets time pass.

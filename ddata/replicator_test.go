@@ -41,7 +41,7 @@ func TestMajorities(t *testing.T) {
 				t.Errorf("%v has the keys %v", r.Node().Self(), got)
 			}
 		}
-		// Written here alone, it spreads nevertheless.
+		// A local write spreads to the other nodes.
 		w.must(w.add(rs[1], "other", ddata.WriteLocal(), 7))
 		w.want(rs[1], "other", ddata.ReadLocal(), 7)
 		w.sleep(time.Second)
@@ -72,9 +72,9 @@ func TestWrittenToAllIsReadOnAll(t *testing.T) {
 	})
 }
 
-// Two of five nodes cannot acknowledge for all, and the error reports how many have. The change
-// spreads when the others return.
-func TestQuorumsAreHonest(t *testing.T) {
+// If only two of five nodes are reachable, a majority write fails, and the error reports the number
+// of nodes that have acknowledged. The change spreads when the other nodes return.
+func TestQuorumErrors(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		rs := w.replicators(ddata.Config{}, "a", "b", "c", "d", "e")
@@ -86,13 +86,13 @@ func TestQuorumsAreHonest(t *testing.T) {
 		w.wantErr(err, context.DeadlineExceeded)
 		e, _ := errors.AsType[*ddata.Error](err)
 		if e == nil || e.Op != "update" || e.Key != "visits" || e.Answered != 2 || e.Required != 3 || e.Total != 5 {
-			t.Errorf("the error is %+v", e)
+			t.Errorf("got error %+v", e)
 		}
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("it took %v of one second", took)
+			t.Errorf("the request failed after %v, want at most 1 s", took)
 		}
 		if want := `ddata: update "visits": not enough replicas: 2 of 3 required, 5 in total, no answer from c, d, e: context deadline exceeded`; err.Error() != want {
-			t.Errorf("%v\n%v", err, want)
+			t.Errorf("got error %v\nwant %v", err, want)
 		}
 		_, err = w.get(rs[1], visits, ddata.ReadMajority())
 		w.wantErr(err, ddata.ErrQuorum)
@@ -111,7 +111,7 @@ func TestQuorumsAreHonest(t *testing.T) {
 }
 
 // The errors of invalid calls.
-func TestErrors(t *testing.T) {
+func TestRequestErrors(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		r := w.replicators(ddata.Config{MaxEntry: 1000}, "a", "b", "c")[0]
@@ -120,7 +120,7 @@ func TestErrors(t *testing.T) {
 			t.Helper()
 			w.wantErr(err, want)
 			if err == nil || !strings.Contains(err.Error(), text) {
-				t.Errorf("%v: no %q", err, text)
+				t.Errorf("error %v does not contain %q", err, text)
 			}
 		}
 		_, err := ddata.Get(ctx, r, visits, ddata.ReadLocal())
@@ -164,14 +164,14 @@ func TestErrors(t *testing.T) {
 		_, err = ddata.Update(ctx, r, visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) { panic("oh") })
 		check(ddata.ErrModify, err, `ddata: update "visits": update function failed: panic: oh`)
 		if p, ok := errors.AsType[*ddata.PanicError](err); !ok || p.Value != "oh" {
-			t.Errorf("%v", p)
+			t.Errorf("got panic %v", p)
 		}
 		_, err = ddata.Update(ctx, r, visits, ddata.WriteLocal(), nil)
 		check(ddata.ErrModify, err, `update function failed: the function is nil`)
 		err = w.put(r, ddata.WriteLocal(), strings.Repeat("x", 2000))
 		check(ddata.ErrTooLarge, err, `ddata: update "cart": value too large: value of "cart" would have 20`)
 		if l, ok := errors.AsType[*ddata.TooLargeError](err); !ok || l.Size < 2000 || l.Max != 1000 || l.Key != "cart" {
-			t.Errorf("%+v", l)
+			t.Errorf("got error %+v", l)
 		}
 		w.want(r, visits, ddata.ReadLocal(), 1)
 
@@ -206,9 +206,10 @@ func TestForeignSelf(t *testing.T) {
 	})
 }
 
-// Nodes that hold another type refuse, and the error reports it: at once if all refuse, otherwise
-// at the timeout, with the silent nodes.
-func TestTypesClash(t *testing.T) {
+// Nodes that hold another type refuse a write, and the error reports the refusals. If all nodes
+// refuse, the write fails at once. Otherwise it fails at the timeout, with the nodes that have not
+// answered.
+func TestTypeMismatchOnOtherNodes(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		rs := w.replicators(ddata.Config{}, "a", "b", "c")
@@ -224,7 +225,7 @@ func TestTypesClash(t *testing.T) {
 		w.wantErr(err, ddata.ErrQuorum)
 		w.wantErr(err, ddata.ErrType)
 		if errors.Is(err, context.DeadlineExceeded) || time.Since(began) > 500*time.Millisecond {
-			t.Errorf("after %v: %v", time.Since(began), err)
+			t.Errorf("after %v: got error %v", time.Since(began), err)
 		}
 		w.network.Partition([]string{"a", "b"}, []string{"c"})
 		err = w.add(rs[0], "key", ddata.WriteMajority(), 1)
@@ -237,7 +238,7 @@ func TestTypesClash(t *testing.T) {
 	})
 }
 
-// AwaitReplicas waits until there are enough nodes.
+// AwaitReplicas waits until enough nodes count in a quorum.
 func TestAwaitReplicas(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -259,7 +260,7 @@ func TestAwaitReplicas(t *testing.T) {
 		w.want(b, visits, ddata.ReadLocal(), 1) // it has fetched the existing data
 		w.must(<-done)
 		if n := a.ReplicaCount(); n != 2 {
-			t.Errorf("%d replicas", n)
+			t.Errorf("%d replicas, want 2", n)
 		}
 		go func() { done <- a.AwaitReplicas(w.Context(), 3) }()
 		synctest.Wait()
@@ -269,8 +270,8 @@ func TestAwaitReplicas(t *testing.T) {
 	})
 }
 
-// An update inside the function of an update can never begin: it fails, and the error names the
-// blocking update.
+// An update inside the function of an update cannot begin. It fails, and the error contains the key
+// of the blocking update.
 func TestUpdateInUpdate(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -288,10 +289,10 @@ func TestUpdateInUpdate(t *testing.T) {
 		}
 		synctest.Wait() // the log is written by the node
 		if !strings.Contains(w.log.String(), `msg="update function blocked the replicator"`) {
-			t.Error("no log line")
+			t.Error("the slow update function was not logged")
 		}
 		w.want(r, visits, ddata.ReadLocal(), 1)
-		// Close names the update as well.
+		// The error of Close also contains the key.
 		release, held := make(chan struct{}), make(chan error)
 		go func() {
 			_, failed := ddata.Update(w.Context(), r, visits, ddata.WriteLocal(), func(c crdt.GCounter) (crdt.GCounter, error) {
@@ -331,7 +332,7 @@ func TestDelete(t *testing.T) {
 			w.wantErr(w.add(r, visits, ddata.WriteMajority(), 1), ddata.ErrDeleted)
 			w.wantErr(ddata.Delete(w.Context(), r, visits, ddata.WriteMajority()), ddata.ErrDeleted)
 			if len(r.Keys()) > 0 {
-				t.Errorf("keys: %v", r.Keys())
+				t.Errorf("deleted keys exist: %v", r.Keys())
 			}
 		}
 	})
@@ -357,14 +358,14 @@ func TestCanceled(t *testing.T) {
 		w.wantErr(err, context.Canceled)
 		w.wantErr(err, why)
 		w.want(rs[0], visits, ddata.ReadLocal(), 1)
-		// Without a deadline there is that of the configuration.
+		// Without a deadline in the context, Config.Timeout applies.
 		began := time.Now()
 		_, err = ddata.Get(w.Context(), rs[0], visits, ddata.ReadMajority())
 		w.wantErr(err, ddata.ErrQuorum)
 		if took := time.Since(began); took != 5*time.Second {
-			t.Errorf("it took %v", took)
+			t.Errorf("the request failed after %v, want 5 s", took)
 		}
-		// One that the loop has not begun with does not take place.
+		// A request that the loop has not begun has no effect.
 		release, held := make(chan struct{}), make(chan error)
 		go func() {
 			_, failed := ddata.Update(w.Context(), rs[0], cart, ddata.WriteLocal(), func(s crdt.ORSet[string]) (crdt.ORSet[string], error) {
@@ -384,8 +385,8 @@ func TestCanceled(t *testing.T) {
 	})
 }
 
-// Replicators with different names hold different data, and those of a role are invisible to other
-// nodes.
+// Replicators with different names hold different data. Nodes without the roles of a replicator do
+// not see it.
 func TestSeveralReplicators(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -421,13 +422,13 @@ func TestSeveralReplicators(t *testing.T) {
 			w.want(r, visits, ddata.ReadAll(), 1)
 			w.want(r, visits, ddata.ReadLocal(), 1)
 			if r.ReplicaCount() != 4 {
-				t.Errorf("%d replicas", r.ReplicaCount())
+				t.Errorf("%d replicas, want 4", r.ReplicaCount())
 			}
 		}
 		for _, r := range web {
 			w.want(r, visits, ddata.ReadLocal(), 10)
 			if r.ReplicaCount() != 2 {
-				t.Errorf("%d replicas of the role", r.ReplicaCount())
+				t.Errorf("%d replicas with the role, want 2", r.ReplicaCount())
 			}
 		}
 	})
@@ -442,7 +443,7 @@ func TestRestart(t *testing.T) {
 			w.must(w.add(r, visits, ddata.WriteMajority(), 1))
 		}
 		n := rs[2].Node()
-		w.must(w.add(rs[2], visits, ddata.WriteLocal(), 10)) // sent when the node leaves, at the latest
+		w.must(w.add(rs[2], visits, ddata.WriteLocal(), 10)) // sent at the latest when the node leaves
 		w.must(n.Shutdown(w.Context()))
 		<-rs[2].Done()
 		synctest.Wait() // all received packets are merged
@@ -460,7 +461,7 @@ func TestRestart(t *testing.T) {
 		w.converged(rs[0], rs[1], r)
 		w.want(rs[0], visits, ddata.ReadLocal(), 113)
 		if s, err := r.Stats(w.Context()); err != nil || !s.Synced || s.Replicas != 3 || s.Protocol.Keys != 1 {
-			t.Errorf("%+v: %v", s, err)
+			t.Errorf("got statistics %+v, %v", s, err)
 		}
 	})
 }
@@ -492,7 +493,7 @@ func TestCrash(t *testing.T) {
 		w.allUp(rs[0].Node(), rs[1].Node())
 		synctest.Wait()
 		if got := rs[0].ReplicaCount(); got != 2 {
-			t.Errorf("%d replicas", got)
+			t.Errorf("%d replicas after the crash, want 2", got)
 		}
 		w.must(w.add(rs[0], visits, ddata.WriteAll(), 1))
 		w.sleep(2 * time.Minute) // its count is moved to another node
@@ -532,24 +533,24 @@ func TestCloseInFlight(t *testing.T) {
 		}
 		<-over
 		if len(seen) != 1 {
-			t.Errorf("seen: %v", seen)
+			t.Errorf("got changes %v, want 1", seen)
 		}
 		w.wantErr(rs[0].Flush(w.Context()), ddata.ErrStopped)
 		_, err := rs[0].Stats(w.Context())
 		w.wantErr(err, ddata.ErrStopped)
 		if got := slices.Collect(rs[0].Subscribe(w.Context(), visits.Any())); len(got) > 0 {
-			t.Errorf("seen: %v", got)
+			t.Errorf("got changes %v after Close, want none", got)
 		}
-		// Another name is not in the way.
+		// A replicator with another name can be started.
 		r := w.replicate(rs[0].Node(), ddata.Config{Name: "other"})
 		w.must(w.add(r, visits, ddata.WriteLocal(), 1))
 		w.want(r, visits, ddata.ReadLocal(), 1)
 	})
 }
 
-// Other nodes know a node's changes by their numbers. A second replicator of a name would start
-// them again, and acknowledged changes would be lost, so it is refused. A new incarnation of the
-// node is accepted.
+// Other nodes recognize a node's changes by their numbers. A second replicator of the same name
+// would restart the numbers, and acknowledged changes would be lost. Start therefore refuses it. A
+// new incarnation of the node is accepted.
 func TestStartAgain(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -611,18 +612,18 @@ func TestStartRefuses(t *testing.T) {
 			_, err := ddata.Start(w.Context(), n, cfg)
 			w.wantErr(err, ddata.ErrInvalid)
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v: no %q", err, want)
+				t.Errorf("error %v does not contain %q", err, want)
 			}
 		}
 		_, err := ddata.Start(w.Context(), n, ddata.Config{Name: "a/b", Roles: []string{"no"}, Timeout: -1, Durable: []string{""}})
 		for _, want := range []string{"Config.Name", "Config.Roles", "Config.Timeout", "Config.Durable: key is empty", "Config.Opener"} {
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%v: no %q", err, want)
+				t.Errorf("error %v does not contain %q", err, want)
 			}
 		}
 		_, err = ddata.Start(w.Context(), nil, ddata.Config{})
 		w.wantErr(err, ddata.ErrInvalid)
-		r := w.replicate(n, ddata.Config{}) // none of them is in the way
+		r := w.replicate(n, ddata.Config{}) // after failed attempts, Start succeeds
 		n.Stop()
 		<-n.Done()
 		<-r.Done()

@@ -15,7 +15,7 @@ import (
 
 // Many concurrent callers on all nodes, at all levels: each reads its own writes, and in the end
 // all nodes hold each change exactly once.
-func TestManyCallers(t *testing.T) {
+func TestConcurrentCallers(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		rs := w.replicators(ddata.Config{}, "a", "b", "c", "d", "e")
@@ -32,7 +32,7 @@ func TestManyCallers(t *testing.T) {
 							t.Error(err)
 						}
 						if after, err := w.get(r, key, ddata.ReadLocal()); err != nil || after <= before {
-							t.Errorf("%d after %d: %v", after, before, err)
+							t.Errorf("got %d after an increment of %d: %v", after, before, err)
 						}
 						if err := w.put(r, levels[(i+c+n)%2], fmt.Sprint(i, c, n)); err != nil {
 							t.Error(err)
@@ -53,7 +53,7 @@ func TestManyCallers(t *testing.T) {
 			}
 			s, err := ddata.Get(w.Context(), r, cart, ddata.ReadLocal())
 			if err != nil || sum != 5*callers*rounds || s.Len() != 5*callers*rounds {
-				t.Errorf("%v has %d, and %d elements: %v", r.Node().Self(), sum, s.Len(), err)
+				t.Errorf("%v has count %d and %d elements: %v", r.Node().Self(), sum, s.Len(), err)
 			}
 		}
 	})

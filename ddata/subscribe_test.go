@@ -77,7 +77,7 @@ func TestSubscribe(t *testing.T) {
 		check := func(peer string, r *reader, want ...string) {
 			t.Helper()
 			if got := r.take(); !slices.Equal(got, want) {
-				t.Errorf("%s: %q, not %q", peer, got, want)
+				t.Errorf("%s: got changes %q, want %q", peer, got, want)
 			}
 		}
 		check("one", one)
@@ -92,27 +92,27 @@ func TestSubscribe(t *testing.T) {
 		w.sleep(2 * time.Second) // without Flush
 		check("one", one, "user-1 changed 111")
 		if got := users.take(); len(got) != 2 {
-			t.Errorf("users: %q", got)
+			t.Errorf("users: got changes %q, want 2", got)
 		}
 		w.must(ddata.Delete(w.Context(), a, ddata.Key[crdt.GCounter]("user-1"), ddata.WriteAll()))
 		w.must(b.Flush(w.Context()))
 		check("one", one, "user-1 deleted")
 		check("users", users, "user-1 deleted")
 		if s, err := b.Stats(w.Context()); err != nil || s.Subscribers != 3 {
-			t.Errorf("%d subscribers: %v", s.Subscribers, err)
+			t.Errorf("got %d subscribers, %v, want 3", s.Subscribers, err)
 		}
 		cancel()
 		synctest.Wait()
 		if s, err := b.Stats(w.Context()); err != nil || s.Subscribers != 0 {
-			t.Errorf("%d subscribers: %v", s.Subscribers, err)
+			t.Errorf("got %d subscribers, %v, want 0", s.Subscribers, err)
 		}
 		if one.mu.Lock(); !one.over {
-			t.Error("the loop does not end")
+			t.Error("the loop did not end")
 		}
 		one.mu.Unlock()
 		for c := range b.Subscribe(w.Context(), ddata.Prefix("user-2")) {
 			if _, err := cart.Value(c); !errors.Is(err, ddata.ErrType) {
-				t.Errorf("read as another type: %v", err)
+				t.Errorf("reading a change as another type: got error %v, want ErrType", err)
 			}
 			break
 		}
@@ -149,13 +149,13 @@ func TestSlowSubscriber(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if got, want := <-done, []string{"key-0 changed 1", "key-0 changed 35", "key-1 changed 33", "key-2 changed 33"}; !slices.Equal(got, want) {
-			t.Errorf("%q", got)
+			t.Errorf("got changes %q, want %q", got, want)
 		}
 	})
 }
 
-// Keys that are created and expire while a loop is blocked do not accumulate: the loop receives
-// only those that it had received before.
+// Keys that are created and expire while a loop is blocked do not accumulate: the loop receives the
+// expiry only of keys that it had received before.
 func TestSlowSubscriberOfExpiringKeys(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -175,7 +175,7 @@ func TestSlowSubscriberOfExpiringKeys(t *testing.T) {
 			done <- s.seen
 		}()
 		w.sleep(time.Second)
-		add("session-known") // it waits, and is not new
+		add("session-known") // this change waits, and the key is not new
 		for i := range 20 {
 			add(fmt.Sprint("session-", i))
 			w.sleep(time.Second)
@@ -188,7 +188,7 @@ func TestSlowSubscriberOfExpiringKeys(t *testing.T) {
 		cancel()
 		if got, want := <-done, []string{"session-known changed 1", "session-old expired", "session-1 changed 1"}; !slices.Equal(got[:1], want[:1]) ||
 			!slices.Contains(got, "session-known expired") || !slices.Contains(got, want[1]) || !slices.Contains(got, want[2]) || len(got) != 4 {
-			t.Errorf("%q", got)
+			t.Errorf("got changes %q", got)
 		}
 	})
 	s := ddata.NewSubscriber()
@@ -203,19 +203,19 @@ func TestSlowSubscriberOfExpiringKeys(t *testing.T) {
 		s.Put("session-0", ddata.Changed, false)
 	}
 	if waiting, ordered := s.Waiting(); waiting != 5 || ordered > 100 {
-		t.Errorf("%d changes wait, %d in order", waiting, ordered)
+		t.Errorf("%d changes wait, %d keys in order", waiting, ordered)
 	}
 	for i := range 5 {
 		if c, found, _ := s.Take(); !found || c.Key != fmt.Sprint("session-", 100*i) {
-			t.Errorf("%d: %v, %t", i, c.Key, found)
+			t.Errorf("change %d: got %v, found %t", i, c.Key, found)
 		}
 	}
 	if _, found, _ := s.Take(); found {
-		t.Error("there is more")
+		t.Error("the queue is not empty")
 	}
 }
 
-// A key that is read outside of the loop does not expire, an unused key does.
+// A key that is read outside of the loop does not expire. An unused key expires.
 func TestExpire(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -232,11 +232,11 @@ func TestExpire(t *testing.T) {
 		}
 		for _, o := range rs {
 			if got := o.Keys(); !slices.Equal(got, []string{"other", "session-2"}) {
-				t.Errorf("%v has %v", o.Node().Self(), got)
+				t.Errorf("%v has the keys %v", o.Node().Self(), got)
 			}
 		}
 		if got := r.take(); !slices.Equal(got, []string{"session-1 expired"}) {
-			t.Errorf("%q", got)
+			t.Errorf("got changes %q", got)
 		}
 		_, err := w.get(rs[0], "session-1", ddata.ReadLocal())
 		w.wantErr(err, ddata.ErrNotFound)
@@ -279,21 +279,21 @@ func TestObserver(t *testing.T) {
 			"ddata delete visits 2 nodes false", "ddata get visits local true",
 		}
 		if !slices.Equal(requests, want) {
-			t.Errorf("%q", requests)
+			t.Errorf("got requests %q, want %q", requests, want)
 		}
 		if len(stats) != 3 {
-			t.Fatalf("%d figures", len(stats))
+			t.Fatalf("got statistics %d times, want 3", len(stats))
 		}
 		for _, s := range stats {
 			if s.Replicas != 3 || s.Protocol.Tombstones != 1 || s.Protocol.Keys != 0 || s.Packets == 0 || s.Turns == 0 || s.Digest != stats[0].Digest || s.Malformed+s.Unsent > 0 {
-				t.Errorf("%+v", s)
+				t.Errorf("got statistics %+v", s)
 			}
 		}
 	})
 }
 
 // Computing statistics after many changes does not delay other requests.
-func TestStatsTakeSeveralTurns(t *testing.T) {
+func TestStatsInSeveralTurns(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		r := w.replicators(ddata.Config{}, "a")[0]
@@ -305,28 +305,28 @@ func TestStatsTakeSeveralTurns(t *testing.T) {
 		after, err := r.Stats(w.Context())
 		w.must(err)
 		if turns := after.Turns - before.Turns; turns < 5 || after.Digest == before.Digest {
-			t.Errorf("%d turns for 2,000 keys", turns)
+			t.Errorf("got %d turns for 2,000 changed keys, want at least 5 and another digest", turns)
 		}
 		again, err := r.Stats(w.Context())
 		w.must(err)
 		if turns := again.Turns - after.Turns; turns != 1 || again.Digest != after.Digest {
-			t.Errorf("%d turns for none", turns)
+			t.Errorf("got %d turns without changes, want 1 and the same digest", turns)
 		}
 	})
 }
 
 // A subscription that cannot match any key ends at once and is logged.
-func TestSubscribeToNothing(t *testing.T) {
+func TestSubscribeInvalidPattern(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		r := w.replicators(ddata.Config{}, "a")[0]
 		for i, p := range []ddata.Pattern{ddata.Key[crdt.Flag]("visits*").Any(), ddata.Key[crdt.Flag]("").Any(), ddata.Prefix(strings.Repeat("x", 513))} {
 			if got := slices.Collect(r.Subscribe(w.Context(), p)); len(got) > 0 {
-				t.Errorf("%v: %v", p, got)
+				t.Errorf("%v: got changes %v, want none", p, got)
 			}
 			synctest.Wait() // the log is written by the node
 			if got := strings.Count(w.log.String(), "subscription cannot match any key"); got != i+1 {
-				t.Errorf("%v: %d lines", p, got)
+				t.Errorf("%v: got %d log lines", p, got)
 			}
 		}
 		if err := r.Err(); err != nil {
@@ -336,7 +336,7 @@ func TestSubscribeToNothing(t *testing.T) {
 }
 
 // The change of a removed key has no value and no type.
-func TestDeletedHasNoType(t *testing.T) {
+func TestDeletedChange(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		r := w.replicators(ddata.Config{}, "a")[0]
@@ -344,7 +344,7 @@ func TestDeletedHasNoType(t *testing.T) {
 		w.must(ddata.Delete(w.Context(), r, visits, ddata.WriteLocal()))
 		for c := range r.Subscribe(w.Context(), visits.Any()) {
 			if c.Kind != ddata.Deleted || c.Raw().Type() != "" {
-				t.Errorf("%v %q", c.Kind, c.Raw().Type())
+				t.Errorf("got kind %v, type %q, want a deletion without a type", c.Kind, c.Raw().Type())
 			}
 			return
 		}

@@ -91,7 +91,7 @@ func BenchmarkORSetOne(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if before.NeedsFullState(delta) {
-				b.Fatal("it takes nothing away")
+				b.Fatal("NeedsFullState is true for an addition")
 			}
 			_ = must(before.MergeDelta(delta))
 		}
@@ -114,7 +114,7 @@ func BenchmarkRead(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if must(crdt.As[crdt.GCounter](nil, v)).Value() != 6 {
-				b.Fatal("another sum")
+				b.Fatal("the sum is not 6")
 			}
 		}
 	})
@@ -123,7 +123,7 @@ func BenchmarkRead(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if !must(crdt.As[set](nil, v)).Contains("element 77") {
-				b.Fatal("it is not there")
+				b.Fatal("the element is missing")
 			}
 		}
 	})

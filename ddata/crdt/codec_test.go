@@ -34,77 +34,77 @@ func TestDecodeRejects(t *testing.T) {
 		return s
 	}
 	if _, err := (*crdt.Types)(nil).Decode([]byte("\x01\x01" + nodeA + "\x01\x00\x01\x05")); err != nil {
-		t.Fatalf("a good counter: %v", err)
+		t.Fatalf("decoding a valid counter: %v", err)
 	}
 	for subject, data := range map[string]string{
-		"nothing":                         "",
-		"another version":                 "\x02\x01" + nodeA + "\x01\x00\x01\x05",
-		"a delta":                         "\x41\x01" + nodeA + "\x01\x00\x01\x05",
-		"no type":                         "\x01\x00\x00",
-		"an unknown type":                 "\x01\x0e\x00",
-		"unknown elements":                "\x01\x03\x07\x00\x00",
-		"no elements' type":               "\x01\x03\x00\x00\x00",
-		"trailing bytes":                  "\x01\x01" + nodeA + "\x01\x00\x01\x05\x00",
-		"an unused node":                  "\x01\x01" + nodeA + "\x00",
-		"nodes out of order":              "\x01\x01" + nodes("b", "a") + "\x02\x00\x01\x05\x01\x01\x05",
-		"a node twice":                    "\x01\x01" + nodes("a", "a") + "\x02\x00\x01\x05\x01\x01\x05",
-		"a bad name":                      "\x01\x01" + nodes("?") + "\x01\x00\x01\x05",
-		"no UID":                          "\x01\x01\x01\x01a\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01\x05",
-		"another node than there is":      "\x01\x01" + nodeA + "\x01\x01\x01\x05",
-		"a node far away":                 "\x01\x01" + nodeA + "\x01\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x01\x05",
-		"a count of 0":                    "\x01\x01" + nodeA + "\x01\x00\x00",
-		"a count with leading zeroes":     "\x01\x01" + nodeA + "\x01\x00\x02\x00\x05",
-		"a long count":                    "\x01\x01" + nodeA + "\x01\x00\x81\x01" + strings.Repeat("x", 129),
-		"counts out of order":             "\x01\x01" + nodes("a", "b") + "\x02\x01\x01\x05\x00\x01\x05",
-		"more counts than bytes":          "\x01\x01" + nodeA + "\x90\x4e\x00\x01\x05",
-		"more counts than nodes may be":   "\x01\x01" + nodeA + "\x91\x4e\x00\x01\x05",
-		"a number not in its short form":  "\x01\x01" + nodeA + "\x81\x00\x00\x01\x05",
-		"elements out of order":           "\x01\x03\x01\x00\x02\x02\x10b\x02\x10a",
-		"an element twice":                "\x01\x03\x01\x00\x02\x02\x10a\x02\x10a",
-		"an empty element":                "\x01\x03\x01\x00\x01\x00",
-		"an int among strings":            "\x01\x03\x01\x00\x01\x01\x20",
-		"an int with leading zeroes":      "\x01\x03\x02\x00\x01\x03\x22\x00\x01",
-		"a negative int with them":        "\x01\x03\x02\x00\x01\x03\x1e\xff\xfe",
-		"an int below all":                "\x01\x03\x02\x00\x01\x09\x18\x00\x00\x00\x00\x00\x00\x00\x00",
-		"a long bool":                     "\x01\x03\x03\x00\x01\x02\x31\x00",
-		"not a number":                    "\x01\x03\x05\x00\x01\x09\x40\xff\xf8\x00\x00\x00\x00\x00\x00",
-		"a negative 0":                    "\x01\x03\x05\x00\x01\x09\x40\x7f\xff\xff\xff\xff\xff\xff\xff",
-		"an unknown tag":                  "\x01\x03\x06\x00\x01\x01\x60",
-		"no name":                         "\x01\x03\x06\x00\x01\x02\x50\x00",
-		"a name that is longer":           "\x01\x03\x06\x00\x01\x03\x50\x05a",
-		"a dot that was not seen":         "\x01\x04\x01" + nodeA + "\x01\x00\x01\x01\x02\x10a\x00\x02",
-		"a version of 0":                  "\x01\x04\x01" + nodeA + "\x01\x00\x00\x00",
-		"one dot as several":              "\x01\x04\x01" + nodeA + "\x01\x00\x01\x01\x02\x10a\x03\x00\x01",
-		"a flag of 2":                     "\x01\x05\x00\x02",
-		"a register without a node":       "\x01\x06\x01" + nodeA + "\x02\x10a\x02",
-		"a counter map of sets":           "\x01\x0b\x01\x04\x01\x00\x00\x00",
-		"an entry of nothing":             "\x01\x08\x01\x01" + nodeA + "\x01\x00\x01\x01\x02\x10a\x00\x00\x00",
-		"a value without a key":           "\x01\x08\x01\x01" + nodeA + "\x01\x00\x01\x01\x02\x10a\x02\x01\x00\x01\x05",
-		"types in types in types":         "\x01" + strings.Repeat("\x08\x01", 9) + "\x01\x00\x00\x00",
-		"an element of more than the end": "\x01\x03\x01\x00\x01\xff\xff\x3f\x10",
+		"nothing":                           "",
+		"another version":                   "\x02\x01" + nodeA + "\x01\x00\x01\x05",
+		"a delta":                           "\x41\x01" + nodeA + "\x01\x00\x01\x05",
+		"no type":                           "\x01\x00\x00",
+		"an unknown type":                   "\x01\x0e\x00",
+		"unknown elements":                  "\x01\x03\x07\x00\x00",
+		"no elements' type":                 "\x01\x03\x00\x00\x00",
+		"trailing bytes":                    "\x01\x01" + nodeA + "\x01\x00\x01\x05\x00",
+		"an unused node":                    "\x01\x01" + nodeA + "\x00",
+		"nodes out of order":                "\x01\x01" + nodes("b", "a") + "\x02\x00\x01\x05\x01\x01\x05",
+		"a node twice":                      "\x01\x01" + nodes("a", "a") + "\x02\x00\x01\x05\x01\x01\x05",
+		"a bad name":                        "\x01\x01" + nodes("?") + "\x01\x00\x01\x05",
+		"no UID":                            "\x01\x01\x01\x01a\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01\x05",
+		"a node index beyond the table":     "\x01\x01" + nodeA + "\x01\x01\x01\x05",
+		"a very large node index":           "\x01\x01" + nodeA + "\x01\xff\xff\xff\xff\xff\xff\xff\xff\x7f\x01\x05",
+		"a count of 0":                      "\x01\x01" + nodeA + "\x01\x00\x00",
+		"a count with leading zeroes":       "\x01\x01" + nodeA + "\x01\x00\x02\x00\x05",
+		"a long count":                      "\x01\x01" + nodeA + "\x01\x00\x81\x01" + strings.Repeat("x", 129),
+		"counts out of order":               "\x01\x01" + nodes("a", "b") + "\x02\x01\x01\x05\x00\x01\x05",
+		"more counts than bytes":            "\x01\x01" + nodeA + "\x90\x4e\x00\x01\x05",
+		"more counts than MaxNodes":         "\x01\x01" + nodeA + "\x91\x4e\x00\x01\x05",
+		"a number not in its shortest form": "\x01\x01" + nodeA + "\x81\x00\x00\x01\x05",
+		"elements out of order":             "\x01\x03\x01\x00\x02\x02\x10b\x02\x10a",
+		"an element twice":                  "\x01\x03\x01\x00\x02\x02\x10a\x02\x10a",
+		"an empty element":                  "\x01\x03\x01\x00\x01\x00",
+		"an int among strings":              "\x01\x03\x01\x00\x01\x01\x20",
+		"an int with leading zeroes":        "\x01\x03\x02\x00\x01\x03\x22\x00\x01",
+		"a negative int with leading ones":  "\x01\x03\x02\x00\x01\x03\x1e\xff\xfe",
+		"an int below the minimum":          "\x01\x03\x02\x00\x01\x09\x18\x00\x00\x00\x00\x00\x00\x00\x00",
+		"a long bool":                       "\x01\x03\x03\x00\x01\x02\x31\x00",
+		"not a number":                      "\x01\x03\x05\x00\x01\x09\x40\xff\xf8\x00\x00\x00\x00\x00\x00",
+		"a negative 0":                      "\x01\x03\x05\x00\x01\x09\x40\x7f\xff\xff\xff\xff\xff\xff\xff",
+		"an unknown tag":                    "\x01\x03\x06\x00\x01\x01\x60",
+		"no name":                           "\x01\x03\x06\x00\x01\x02\x50\x00",
+		"a name beyond the end":             "\x01\x03\x06\x00\x01\x03\x50\x05a",
+		"a dot above the version":           "\x01\x04\x01" + nodeA + "\x01\x00\x01\x01\x02\x10a\x00\x02",
+		"a version of 0":                    "\x01\x04\x01" + nodeA + "\x01\x00\x00\x00",
+		"one dot as several":                "\x01\x04\x01" + nodeA + "\x01\x00\x01\x01\x02\x10a\x03\x00\x01",
+		"a flag of 2":                       "\x01\x05\x00\x02",
+		"a register without a node":         "\x01\x06\x01" + nodeA + "\x02\x10a\x02",
+		"a counter map of sets":             "\x01\x0b\x01\x04\x01\x00\x00\x00",
+		"an entry without key and value":    "\x01\x08\x01\x01" + nodeA + "\x01\x00\x01\x01\x02\x10a\x00\x00\x00",
+		"a value without a key":             "\x01\x08\x01\x01" + nodeA + "\x01\x00\x01\x01\x02\x10a\x02\x01\x00\x01\x05",
+		"types nested too deeply":           "\x01" + strings.Repeat("\x08\x01", 9) + "\x01\x00\x00\x00",
+		"an element beyond the end":         "\x01\x03\x01\x00\x01\xff\xff\x3f\x10",
 	} {
 		v, err := (*crdt.Types)(nil).Decode([]byte(data))
 		if !errors.Is(err, crdt.ErrMalformed) && !errors.Is(err, crdt.ErrLimit) {
-			t.Errorf("%s: %v, %v", subject, v, err)
+			t.Errorf("%s: Decode returned %v, %v", subject, v, err)
 		}
 	}
 	for subject, data := range map[string]string{
-		"a value":                   "\x01\x01" + nodeA + "\x01\x00\x01\x05",
-		"of a type without":         "\x41\x05\x00\x01",
-		"no steps":                  "\x41\x04\x01\x00\x00",
-		"an unknown step":           "\x41\x04\x01\x00\x01\x04\x00",
-		"an addition by no change":  "\x41\x04\x01\x00\x01\x01\x00\x01\x02\x10a\x01\x00",
-		"an addition by another":    "\x41\x04\x01" + nodeA + "\x01\x01\x01\x00\x01\x01\x02\x10a\x00\x02\x00",
-		"a removal before it began": "\x41\x04\x01" + nodeA + "\x01\x02\x01\x00\x01\x02\x10a\x00",
-		"a map without steps":       "\x41\x08\x01\x01\x00\x00",
-		"an update of a register":   "\x41\x0c\x01\x06\x01" + nodeA + "\x01\x02\x01\x01\x01\x00\x01\x00\x00",
+		"a value":                         "\x01\x01" + nodeA + "\x01\x00\x01\x05",
+		"of a type without deltas":        "\x41\x05\x00\x01",
+		"no steps":                        "\x41\x04\x01\x00\x00",
+		"an unknown step":                 "\x41\x04\x01\x00\x01\x04\x00",
+		"an addition without a dot":       "\x41\x04\x01\x00\x01\x01\x00\x01\x02\x10a\x01\x00",
+		"an addition by another node":     "\x41\x04\x01" + nodeA + "\x01\x01\x01\x00\x01\x01\x02\x10a\x00\x02\x00",
+		"a removal with an empty context": "\x41\x04\x01" + nodeA + "\x01\x02\x01\x00\x01\x02\x10a\x00",
+		"a map without steps":             "\x41\x08\x01\x01\x00\x00",
+		"an update of a register":         "\x41\x0c\x01\x06\x01" + nodeA + "\x01\x02\x01\x01\x01\x00\x01\x00\x00",
 	} {
 		if d, err := (*crdt.Types)(nil).DecodeDelta([]byte(data)); !errors.Is(err, crdt.ErrMalformed) {
-			t.Errorf("delta, %s: %v, %v", subject, d, err)
+			t.Errorf("delta, %s: DecodeDelta returned %v, %v", subject, d, err)
 		}
 	}
 	if _, err := (*crdt.Types)(nil).Decode(make([]byte, crdt.MaxSize+1)); !errors.Is(err, crdt.ErrLimit) {
-		t.Errorf("more than MaxSize: %v", err)
+		t.Errorf("more than MaxSize: got error %v, want ErrLimit", err)
 	}
 }
 
@@ -122,17 +122,17 @@ func TestDamagedBytes(t *testing.T) {
 			}
 			back, err := types.Decode(bad)
 			switch {
-			case err != nil && !ours(err):
-				t.Errorf("%s: %x: %v", name, bad, err)
+			case err != nil && !isDecodeError(err):
+				t.Errorf("%s: %x: got error %v", name, bad, err)
 			case err == nil && bytesOf(back) != string(bad):
-				t.Errorf("%s: %x becomes %x", name, bad, bytesOf(back))
+				t.Errorf("%s: %x is encoded again as %x", name, bad, bytesOf(back))
 			}
 		}
 	}
 }
 
-// Equal values have equal bytes, whatever the order of their operations and merges.
-func TestSameValueSameBytes(t *testing.T) {
+// Equal values have equal bytes for any order of their operations and merges.
+func TestEqualValuesHaveEqualBytes(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 6))
 	var parts []set
@@ -150,13 +150,13 @@ func TestSameValueSameBytes(t *testing.T) {
 			want = bytesOf(s)
 		}
 		if got := bytesOf(s); got != want {
-			t.Fatalf("%x and %x", got, want)
+			t.Fatalf("got %x, want %x", got, want)
 		}
 	}
 }
 
-// The spec's figures for the size of sets.
-func TestSizes(t *testing.T) {
+// The size of a set is within the limit of the specification.
+func TestGSetSize(t *testing.T) {
 	t.Parallel()
 	var g crdt.GSet[string]
 	for i := range 10_000 {
@@ -186,8 +186,8 @@ func allTypes(tb testing.TB) *crdt.Types {
 	return types
 }
 
-// samples returns a value of each type, with everything that is encoded in a way of its own. Each
-// has a delta, if the type has some.
+// samples returns values of each type that together use every form of encoding. Each value has a
+// delta if its type has deltas.
 func samples(tb testing.TB) map[string]crdt.Value {
 	tb.Helper()
 	types := allTypes(tb)
@@ -248,7 +248,7 @@ func TestGolden(t *testing.T) {
 	for name, v := range samples(t) {
 		want := golden(t, name+".value", bytesOf(v))
 		if got := bytesOf(v); got != want {
-			t.Errorf("%s: now %x, was %x", name, got, want)
+			t.Errorf("%s: got %x, want %x as in the golden file", name, got, want)
 		}
 		back, err := types.Decode([]byte(want))
 		if err != nil || !crdt.Equal(back, v) || bytesOf(back) != want || back.Type() != v.Type() {
@@ -261,7 +261,7 @@ func TestGolden(t *testing.T) {
 		want = golden(t, name+".delta", bytesOf(d))
 		delta, err := types.DecodeDelta([]byte(want))
 		if err != nil || bytesOf(d) != want || bytesOf(delta) != want || delta.Type() != v.Type() {
-			t.Errorf("delta of %s: now %x, was %x, decoded %v, %v", name, bytesOf(d), want, delta, err)
+			t.Errorf("delta of %s: got %x, want %x as in the golden file; decoded %v, %v", name, bytesOf(d), want, delta, err)
 		}
 	}
 }
@@ -286,7 +286,7 @@ func golden(t *testing.T, name, data string) string {
 	return string(want)
 }
 
-// A golden file without a sample would be read by nothing.
+// Each golden file has a sample. No test reads a file without a sample.
 func TestGoldenFilesHaveSamples(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("testdata", "v1", "*"))
@@ -317,7 +317,7 @@ func TestTakesDelta(t *testing.T) {
 		data := bytesOf(d)
 		for of, o := range all {
 			if got := o.TakesDelta([]byte(data)); got != (o.Type() == v.Type()) {
-				t.Errorf("%s, %s, takes a delta of %s, %s: %t", of, o.Type(), name, v.Type(), got)
+				t.Errorf("TakesDelta of %s, %s, for a delta of %s, %s: got %t", of, o.Type(), name, v.Type(), got)
 			}
 		}
 		if v.TakesDelta([]byte(data[1:])) || v.TakesDelta([]byte(data[:1])) || v.TakesDelta([]byte(bytesOf(v))) {
@@ -326,8 +326,8 @@ func TestTakesDelta(t *testing.T) {
 	}
 }
 
-// limited fails if f allocates more than a multiple of its input. The least of a few tries counts:
-// other goroutines allocate too.
+// limited fails if f allocates more than a multiple of its input. It uses the lowest of several
+// measurements, because other goroutines also allocate.
 func limited(t *testing.T, input int, f func()) {
 	t.Helper()
 	limit := uint64(64*input + 1<<20)
@@ -344,8 +344,8 @@ func limited(t *testing.T, input int, f func()) {
 	t.Errorf("%d bytes of input: %d bytes allocated, more than %d", input, least, limit)
 }
 
-// ours reports whether an error is one that a decoder may return.
-func ours(err error) bool {
+// isDecodeError reports whether an error is one that a decoder may return.
+func isDecodeError(err error) bool {
 	return errors.Is(err, crdt.ErrMalformed) || errors.Is(err, crdt.ErrLimit) || errors.Is(err, crdt.ErrUndefined)
 }
 
@@ -361,34 +361,34 @@ func FuzzDecode(f *testing.F) {
 		var err error
 		limited(t, len(data), func() { v, err = types.Decode(data) })
 		if !bytes.Equal(data, before) {
-			t.Error("the data was written to")
+			t.Error("the decoder modified its input")
 		}
 		if err != nil {
-			if !ours(err) {
-				t.Errorf("an error of another kind: %v", err)
+			if !isDecodeError(err) {
+				t.Errorf("unexpected kind of error: %v", err)
 			}
 			return
 		}
 		if got := bytesOf(v); got != string(data) {
-			t.Fatalf("%x becomes %x", data, got)
+			t.Fatalf("%x is encoded again as %x", data, got)
 		}
 		// All methods accept any decoded value.
 		if m, err := v.Merge(v); err != nil || m.Type() != v.Type() {
-			t.Errorf("merged with itself: %v", err)
+			t.Errorf("merge with itself: %v", err)
 		}
 		for _, n := range v.ModifiedBy() {
 			if _, err := v.Cleanup(n); err != nil {
-				t.Errorf("cleaned up: %v", err)
+				t.Errorf("Cleanup: %v", err)
 			}
 			if p, err := v.Prune(self(t, "pruner"), n); err != nil || p.NeedsPruning(n) {
-				t.Errorf("pruned: %v", err)
+				t.Errorf("Prune: %v", err)
 			}
 		}
 		for _, other := range all {
 			if m, err := v.Merge(other); err == nil {
 				_ = must(types.Decode([]byte(bytesOf(m))))
 			} else if !errors.Is(err, crdt.ErrType) {
-				t.Errorf("merged with a sample: %v", err)
+				t.Errorf("merge with a sample: %v", err)
 			}
 		}
 	})
@@ -407,27 +407,27 @@ func FuzzDecodeDelta(f *testing.F) {
 		var err error
 		limited(t, len(data), func() { d, err = types.DecodeDelta(data) })
 		if err != nil {
-			if !ours(err) {
-				t.Errorf("an error of another kind: %v", err)
+			if !isDecodeError(err) {
+				t.Errorf("unexpected kind of error: %v", err)
 			}
 			return
 		}
 		if got := bytesOf(d); got != string(data) {
-			t.Fatalf("%x becomes %x", data, got)
+			t.Fatalf("%x is encoded again as %x", data, got)
 		}
 		if _, err = d.Merge(d); err != nil {
-			t.Errorf("merged with itself: %v", err)
+			t.Errorf("merge with itself: %v", err)
 		}
 		v, err := d.Zero().MergeDelta(d)
 		if err != nil {
-			t.Fatalf("applied to the empty value: %v", err)
+			t.Fatalf("MergeDelta of the empty value: %v", err)
 		}
 		_ = must(types.Decode([]byte(bytesOf(v))))
 		for _, other := range all {
 			if m, err := other.MergeDelta(d); err == nil {
 				_ = must(types.Decode([]byte(bytesOf(m))))
 			} else if !errors.Is(err, crdt.ErrType) {
-				t.Errorf("applied to a sample: %v", err)
+				t.Errorf("MergeDelta of a sample: %v", err)
 			}
 		}
 	})

@@ -17,35 +17,34 @@ func TestGCounter(t *testing.T) {
 	a, b := self(t, "a"), self(t, "bb")
 	var c crdt.GCounter
 	if d := changes(c.Add(a, 0)); c.Value() != 0 || !d.IsZero() {
-		t.Error("0 more makes a delta")
+		t.Error("adding 0 produced a delta")
 	}
 	atA, atB := c.Add(a, 3).Add(a, 4), c.Add(b, 5)
 	if m := must(atA.Merge(atB)); m.Value() != 12 || must(m.Merge(atA)).Value() != 12 {
-		t.Errorf("7 and 5 are %d", m.Value())
+		t.Errorf("7 merged with 5 is %d", m.Value())
 	}
 	if _, err := c.AddBig(a, big.NewInt(-1)); err == nil {
-		t.Error("it has shrunk")
+		t.Error("AddBig accepted a negative number")
 	}
 	if _, err := c.AddBig(a, new(big.Int).Lsh(big.NewInt(1), 1000)); !errors.Is(err, crdt.ErrLimit) {
-		t.Errorf("2^1000: %v", err)
+		t.Errorf("adding 2^1000: got error %v, want ErrLimit", err)
 	}
 	large := new(big.Int).Lsh(big.NewInt(1), 100)
 	huge := must(c.Add(a, math.MaxUint64).Add(a, 1).AddBig(b, large))
 	want := new(big.Int).Add(large, new(big.Int).Lsh(big.NewInt(1), 64))
 	if huge.Big().Cmp(want) != 0 || huge.Value() != math.MaxUint64 {
-		t.Errorf("the sum is %v, %d", huge.Big(), huge.Value())
+		t.Errorf("got the sum %v, %d", huge.Big(), huge.Value())
 	}
 	if left := must(huge.Cleanup(a.Node())); left.Big().Cmp(large) != 0 {
-		t.Errorf("without the count of a: %v", left.Big())
+		t.Errorf("got %v without the count of a", left.Big())
 	}
 	large.SetInt64(0)
 	if huge.Big().Cmp(want) != 0 {
-		t.Error("the caller's number is part of the value")
+		t.Error("the value changed with the caller's big.Int")
 	}
 }
 
-// A delta holds how much its node has counted in all, so that it can come twice, and later ones
-// before.
+// A delta contains the total count of its node. Deltas may therefore arrive twice and in any order.
 func TestCounterDeltas(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "bb")
@@ -54,17 +53,17 @@ func TestCounterDeltas(t *testing.T) {
 	three := two.ResetDelta().Add(a, 5)
 	d2, d3 := changes(two), changes(three)
 	if d2.NeedsCausal() || d2.Ops() != 0 || d2.Type() != "PNCounter" {
-		t.Errorf("a delta of %s, causal %t, %d steps", d2.Type(), d2.NeedsCausal(), d2.Ops())
+		t.Errorf("got a delta of %s, causal %t, %d operations", d2.Type(), d2.NeedsCausal(), d2.Ops())
 	}
 	var c crdt.PNCounter
 	for _, d := range []crdt.Delta{d3, d2, d3} {
 		c = must(c.MergeDelta(d))
 	}
-	if c.Value() != 12 { // 15 up and 3 down: the 10 are in the later one, b's are not
-		t.Errorf("the deltas make %d", c.Value())
+	if c.Value() != 12 { // 15 up and 3 down: the later delta includes the first 10 but no counts of b
+		t.Errorf("the deltas give %d, want 12", c.Value())
 	}
 	if c = must(c.Merge(one)); c.Value() != three.Value() || !c.Equal(three) {
-		t.Errorf("with the value before: %d, want %d", c.Value(), three.Value())
+		t.Errorf("merged with the earlier value: got %d, want %d", c.Value(), three.Value())
 	}
 }
 
@@ -73,7 +72,7 @@ func TestPNCounter(t *testing.T) {
 	a, b := self(t, "a"), self(t, "bb")
 	var c crdt.PNCounter
 	if d := changes(c.Add(a, 0)); !d.IsZero() {
-		t.Error("0 more makes a delta")
+		t.Error("adding 0 produced a delta")
 	}
 	for _, tt := range []struct {
 		add  []int64
@@ -93,7 +92,7 @@ func TestPNCounter(t *testing.T) {
 			want.Add(want, big.NewInt(n))
 		}
 		if c.Value() != tt.want || c.Big().Cmp(want) != 0 {
-			t.Errorf("%v: %d, %v", tt.add, c.Value(), c.Big())
+			t.Errorf("%v: got %d, %v", tt.add, c.Value(), c.Big())
 		}
 	}
 	big1 := must(c.AddBig(a, new(big.Int).Lsh(big.NewInt(-1), 70)))
@@ -108,16 +107,16 @@ func TestCounterPruning(t *testing.T) {
 	c := crdt.PNCounter{}.Add(a, 10).Add(b, 7).Add(b, -20)
 	p := must(c.Prune(a, b.Node()))
 	if p.Value() != c.Value() || p.NeedsPruning(b.Node()) || !c.NeedsPruning(b.Node()) {
-		t.Errorf("pruned: %d, want %d", p.Value(), c.Value())
+		t.Errorf("pruned: got %d, want %d", p.Value(), c.Value())
 	}
 	if m := must(p.Merge(must(c.Cleanup(b.Node())))); !m.Equal(p) {
-		t.Errorf("merged with the cleaned up value: %d", m.Value())
+		t.Errorf("merged with the cleaned up value: got %d", m.Value())
 	}
 	if twice := must(p.Merge(c)); twice.Value() == p.Value() {
-		t.Error("without cleaning up nothing is counted twice: the caveat of the package is wrong")
+		t.Error("merging a value without Cleanup counted nothing twice: correct the caveat in the package comment")
 	}
 	if same := must(c.Prune(a, a.Node())); !same.Equal(c) {
-		t.Error("a node pruned itself")
+		t.Error("pruning a node into itself changed the value")
 	}
 }
 
@@ -126,13 +125,13 @@ func TestFlag(t *testing.T) {
 	var off crdt.Flag
 	on := off.Enable()
 	if off.Enabled() || !on.Enabled() || !on.Enable().Enabled() {
-		t.Error("a flag")
+		t.Error("Enable did not set the flag")
 	}
 	if !must(off.Merge(on)).Enabled() || !must(on.Merge(off)).Enabled() || must(off.Merge(off)).Enabled() {
-		t.Error("true wins")
+		t.Error("a merge did not return true if either flag is true")
 	}
 	if _, err := value(on).MergeDelta(changes(crdt.GCounter{}.Add(self(t, "a"), 1))); !errors.Is(err, crdt.ErrType) {
-		t.Errorf("a delta: %v", err)
+		t.Errorf("MergeDelta of a counter's delta: got error %v, want ErrType", err)
 	}
 }
 
@@ -141,7 +140,7 @@ func TestVersionVector(t *testing.T) {
 	a, b := self(t, "a"), self(t, "bb")
 	var none crdt.VersionVector
 	one := none.Increment(a)
-	other := none.Increment(a) // the numbers of a node are never used again
+	other := none.Increment(a) // a node never uses a number twice
 	both := one.Increment(b)
 	for _, tt := range []struct {
 		x, y crdt.VersionVector
@@ -154,26 +153,26 @@ func TestVersionVector(t *testing.T) {
 		{both, both, crdt.Same},
 	} {
 		if got := tt.x.Compare(tt.y); got != tt.want {
-			t.Errorf("%v, not %v", got, tt.want)
+			t.Errorf("got %v, want %v", got, tt.want)
 		}
 	}
 	if one.Of(a.Node()) != 1 || other.Of(a.Node()) != 2 || one.Of(b.Node()) != 0 {
-		t.Errorf("numbers: %d, %d, %d", one.Of(a.Node()), other.Of(a.Node()), one.Of(b.Node()))
+		t.Errorf("got numbers %d, %d, %d", one.Of(a.Node()), other.Of(a.Node()), one.Of(b.Node()))
 	}
 	m := must(both.Merge(other))
 	if m.Of(a.Node()) != 2 || m.Of(b.Node()) != 1 || m.Len() != 2 {
-		t.Error("merged")
+		t.Error("unexpected numbers after a merge")
 	}
 	p := must(m.Prune(a, b.Node()))
 	if p.Of(b.Node()) != 0 || p.Of(a.Node()) != 3 {
-		t.Errorf("pruned: %d", p.Of(a.Node()))
+		t.Errorf("pruned: got %d, want 3", p.Of(a.Node()))
 	}
 	if none.With(a.Node(), 0).Len() != 0 || none.With(a.Node(), 5).With(a.Node(), 3).Of(a.Node()) != 5 || m.Without(a.Node()).Len() != 1 {
-		t.Error("With and Without")
+		t.Error("unexpected result of With or Without")
 	}
 	for n, of := range m.All() {
 		if m.Of(n) != of {
-			t.Errorf("%v: %d", n, of)
+			t.Errorf("All yields %v with %d, unlike Of", n, of)
 		}
 	}
 }

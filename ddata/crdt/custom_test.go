@@ -97,7 +97,7 @@ func TestCustomTypes(t *testing.T) {
 	a := self(t, "a")
 	v := must(types.Value(Tally{}.Add(a, 3)))
 	if v.Type() != "tally" || v.Deltas() != crdt.FreeDeltas || v.Delta().NeedsCausal() || !v.NeedsPruning(a.Node()) {
-		t.Errorf("a %s with deltas %v", v.Type(), v.Deltas())
+		t.Errorf("got type %s with deltas %v", v.Type(), v.Deltas())
 	}
 	if got := must(v.Delta().Zero().MergeDelta(v.Delta())); must(crdt.As[Tally](types, got)).c.Value() != 3 {
 		t.Error("MergeDelta of the delta does not give 3")
@@ -110,7 +110,7 @@ func TestCustomTypes(t *testing.T) {
 		"decoded, no types":   second((*crdt.Types)(nil).Decode([]byte(bytesOf(v)))),
 	} {
 		if !errors.Is(err, crdt.ErrUndefined) {
-			t.Errorf("%s: %v", subject, err)
+			t.Errorf("%s: got error %v, want ErrUndefined", subject, err)
 		}
 	}
 	for subject, err := range map[string]error{
@@ -121,14 +121,14 @@ func TestCustomTypes(t *testing.T) {
 		"another's delta":          second(v.MergeDelta(value(crdt.PNCounter{}.Add(a, 1)).Delta())),
 	} {
 		if !errors.Is(err, crdt.ErrType) {
-			t.Errorf("%s: %v", subject, err)
+			t.Errorf("%s: got error %v, want ErrType", subject, err)
 		}
 	}
 }
 
 func second[T any](_ T, err error) error { return err }
 
-func TestNewTypesFindsMistakes(t *testing.T) {
+func TestNewTypesErrors(t *testing.T) {
 	t.Parallel()
 	_, err := crdt.NewTypes(codec.Types(codec.Name[product]("p"), codec.Name[product]("q")),
 		crdt.Definition{}, crdt.Define("", DecodeTwoPhaseSet), tallyDefinition(), tallyDefinition(),
@@ -168,7 +168,7 @@ func TestPanicsOfCustomTypesAreErrors(t *testing.T) {
 		"decoding": second(types.Decode([]byte(bytesOf(v)))),
 	} {
 		if err == nil || !strings.Contains(err.Error(), "panic: "+want) {
-			t.Errorf("%s: %v", want, err)
+			t.Errorf("%s: got error %v", want, err)
 		}
 	}
 	if v.NeedsPruning(node("a")) || v.ModifiedBy() != nil {
@@ -192,6 +192,6 @@ func TestCustomTypesHaveOneForm(t *testing.T) {
 	}
 	data[len(data)-1] = 9
 	if v, err := lenient.Decode(data); !errors.Is(err, crdt.ErrMalformed) {
-		t.Errorf("%v, %v", fmt.Sprint(v), err)
+		t.Errorf("Decode returned %v, %v, want ErrMalformed", fmt.Sprint(v), err)
 	}
 }

@@ -22,18 +22,18 @@ func follows[T crdt.Data[T]](t *testing.T, types *crdt.Types, change func(v T, n
 	other := must(crdt.As[T](types, untyped(must(change(must(crdt.As[T](types, crdt.Value{})), 2))).ResetDelta()))
 	once := must(change(base, 3))
 	if !untyped(once).DeltaIsComplete(older) || !untyped(must(change(once, 4))).DeltaIsComplete(older) {
-		t.Errorf("%v: a change is more than its delta", older.Type())
+		t.Errorf("%v: DeltaIsComplete is false after changes", older.Type())
 	}
 	merged := must(change(must(base.Merge(other)), 3))
 	if v := untyped(merged); v.Delta().IsZero() || v.DeltaIsComplete(older) {
-		t.Errorf("%v: merged and then changed, it is no more than its delta", older.Type())
+		t.Errorf("%v: DeltaIsComplete is true after a merge", older.Type())
 	}
-	anew := must(crdt.As[T](types, untyped(once).ResetDelta()))
-	if untyped(must(change(anew, 4))).DeltaIsComplete(older) {
-		t.Errorf("%v: a change before the delta is forgotten", older.Type())
+	reset := must(crdt.As[T](types, untyped(once).ResetDelta()))
+	if untyped(must(change(reset, 4))).DeltaIsComplete(older) {
+		t.Errorf("%v: DeltaIsComplete is true although a change precedes the delta", older.Type())
 	}
 	if older.DeltaIsComplete(older) || older.DeltaIsComplete(crdt.Value{}) {
-		t.Errorf("%v: it follows without a change", older.Type())
+		t.Errorf("%v: DeltaIsComplete is true without a change", older.Type())
 	}
 }
 
@@ -52,14 +52,14 @@ func TestDeltaIsComplete(t *testing.T) {
 	follows(t, nil, func(v crdt.PNCounterMap[int], n int) (crdt.PNCounterMap[int], error) { return v.Add(selves[n], n, 1) })
 	follows(t, types, func(v Tally, n int) (Tally, error) { return v.Add(selves[n], 1), nil })
 	if v := must(types.Value(Tally{})); !v.HasCustomType() {
-		t.Error("a type of one's own is none")
+		t.Error("HasCustomType is false for a user's type")
 	}
 	inMap := must(must(crdt.With(types, crdt.ORMap[string, crdt.ORMap[string, Tally]]{})).Update(a, "k", func(m crdt.ORMap[string, Tally]) (crdt.ORMap[string, Tally], error) { return m, nil }))
 	if v := must(types.Value(inMap)); !v.HasCustomType() {
-		t.Error("a type of one's own is not seen in maps")
+		t.Error("HasCustomType is false for a map of a user's type")
 	}
 	if v := must(types.Value(crdt.ORMap[string, crdt.GCounter]{})); v.HasCustomType() {
-		t.Error("a counter is a type of one's own")
+		t.Error("HasCustomType is true for a map of counters")
 	}
 }
 
@@ -80,19 +80,19 @@ func TestDepth(t *testing.T) {
 	var types *crdt.Types
 	seven := must(m7{}.Put(self(t, "a"), "k", m6{}))
 	if _, err := types.Decode(must(seven.AppendBinary(nil))); err != nil {
-		t.Errorf("8 levels: %v", err)
+		t.Errorf("8 levels: got error %v", err)
 	}
 	eight := must(m8{}.Put(self(t, "a"), "k", m7{}))
 	if _, err := eight.AppendBinary(nil); !errors.Is(err, crdt.ErrLimit) {
-		t.Errorf("9 levels: %v", err)
+		t.Errorf("9 levels: got error %v, want ErrLimit", err)
 	}
 	d, _ := eight.Delta()
 	if _, err := d.AppendBinary(nil); !errors.Is(err, crdt.ErrLimit) {
-		t.Errorf("a delta of 9 levels: %v", err)
+		t.Errorf("a delta of 9 levels: got error %v, want ErrLimit", err)
 	}
 }
 
-// Sets that are cleared are counted, wherever they are.
+// FullScans counts the sets that a delta clears, including sets in maps.
 func TestFullScans(t *testing.T) {
 	t.Parallel()
 	a := self(t, "a")
@@ -105,11 +105,11 @@ func TestFullScans(t *testing.T) {
 		return d
 	}
 	if n := cleared(7).FullScans(); n != 7 {
-		t.Errorf("%d sweeps of a set", n)
+		t.Errorf("got %d full scans of a set, want 7", n)
 	}
 	removed, _ := must(one.ResetDelta().Remove(a, "x")).Delta()
 	if n := removed.FullScans() + (crdt.Delta{}).FullScans(); n != 0 {
-		t.Errorf("%d sweeps of a removal, and of nothing", n)
+		t.Errorf("got %d full scans for a removal and the zero delta, want 0", n)
 	}
 	m := must(crdt.ORMultiMap[string, string]{}.WithValueDeltas())
 	for i := range 3 {
@@ -120,19 +120,20 @@ func TestFullScans(t *testing.T) {
 		m = must(m.Put(a, fmt.Sprint(i), "y"))
 	}
 	d, _ := m.Delta()
-	if d.Ops() != 1 || d.FullScans() != 1 { // each key has elements of its own
-		t.Errorf("%d steps, %d sweeps of a map", d.Ops(), d.FullScans())
+	if d.Ops() != 1 || d.FullScans() != 1 { // the sets of different keys have different elements
+		t.Errorf("got %d operations, %d full scans of a map, want 1 and 1", d.Ops(), d.FullScans())
 	}
 	m = m.ResetDelta()
 	for i := range 3 {
 		m = must(m.Remove(a, fmt.Sprint(i)))
 	}
 	if d, _ := m.Delta(); d.FullScans() != 3 {
-		t.Errorf("%d steps, %d sweeps of a map", d.Ops(), d.FullScans())
+		t.Errorf("got %d operations, %d full scans of a map, want 3 scans", d.Ops(), d.FullScans())
 	}
 }
 
-// NeedsFullState detects a removal that arrives before the addition: a merge would not remember it.
+// NeedsFullState detects a removal that arrives before the addition. A merge would lose such a
+// removal.
 func TestNeedsFullState(t *testing.T) {
 	t.Parallel()
 	self := func(name string) *crdt.Self {
@@ -207,14 +208,14 @@ func TestNeedsFullState(t *testing.T) {
 		delta crdt.Delta
 		want  bool
 	}{
-		{"what is removed has not come", value(empty, nil), removed, true},
-		{"what is removed is there", value(added, nil), removed, false},
-		{"it was its own", value(empty, nil), ownAll, false},
-		{"all it has seen comes with it", value(empty, nil), cleared, false},
-		{"a key has not come", value(prices, nil), unpriced, true},
-		{"a key is there", value(priced, nil), unpriced, false},
-		{"an element in a map has not come", value(one, nil), untagged, true},
-		{"an element in a map is there", value(two, nil), untagged, false},
+		{"the removed addition is missing", value(empty, nil), removed, true},
+		{"the removed addition is present", value(added, nil), removed, false},
+		{"the removed addition is from the same node", value(empty, nil), ownAll, false},
+		{"the delta contains the addition", value(empty, nil), cleared, false},
+		{"a key is missing", value(prices, nil), unpriced, true},
+		{"a key is present", value(priced, nil), unpriced, false},
+		{"an element in a map is missing", value(one, nil), untagged, true},
+		{"an element in a map is present", value(two, nil), untagged, false},
 		{"another type", value(prices, nil), removed, false},
 		{"no delta", value(empty, nil), crdt.Delta{}, false},
 	} {
@@ -241,21 +242,21 @@ func TestModifiedOnlyBy(t *testing.T) {
 		},
 	} {
 		if d := value(must(change(a))).Delta(); d.IsZero() || !d.ModifiedOnlyBy(a.Node()) || d.ModifiedOnlyBy(b.Node()) {
-			t.Errorf("%s: by a %t, by b %t", subject, d.ModifiedOnlyBy(a.Node()), d.ModifiedOnlyBy(b.Node()))
+			t.Errorf("%s: ModifiedOnlyBy returned %t for a, %t for b", subject, d.ModifiedOnlyBy(a.Node()), d.ModifiedOnlyBy(b.Node()))
 		}
 	}
 	cleared := must(crdt.ORSet[string]{}.Add(a, "x")).ResetDelta().Clear()
 	for subject, d := range map[string]crdt.Delta{"none": {}, "clear": value(cleared).Delta()} {
 		if !d.ModifiedOnlyBy(b.Node()) {
-			t.Errorf("%s: ModifiedOnlyBy is false for its node", subject)
+			t.Errorf("%s: ModifiedOnlyBy returned false", subject)
 		}
 	}
 }
 
-// No value is of no type.
-func TestNoType(t *testing.T) {
+// The type of the zero Value is empty.
+func TestZeroValueType(t *testing.T) {
 	t.Parallel()
 	if got := (crdt.Value{}).Type(); got != "" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want an empty type", got)
 	}
 }

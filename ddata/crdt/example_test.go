@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// TwoPhaseSet is a set whose elements can be removed, and never come back. It is made of two sets
-// that grow.
+// TwoPhaseSet is a set whose elements can be removed permanently. It consists of two grow-only
+// sets.
 type TwoPhaseSet struct {
 	added, removed crdt.GSet[string]
 }
@@ -24,7 +24,7 @@ func (s TwoPhaseSet) Add(e string) (TwoPhaseSet, error) {
 	return TwoPhaseSet{added, s.removed}, err
 }
 
-// Remove returns the set without an element, for good.
+// Remove returns the set without an element. The element cannot be added again.
 func (s TwoPhaseSet) Remove(e string) (TwoPhaseSet, error) {
 	removed, err := s.removed.Add(e)
 	return TwoPhaseSet{s.added, removed}, err
@@ -43,7 +43,7 @@ func (s TwoPhaseSet) Merge(other TwoPhaseSet) (TwoPhaseSet, error) {
 	return TwoPhaseSet{added, removed}, err
 }
 
-// AppendBinary is the other one.
+// AppendBinary is the second of the two methods.
 func (s TwoPhaseSet) AppendBinary(dst []byte) ([]byte, error) {
 	added, err := s.added.AppendBinary(nil)
 	if err != nil {
@@ -74,7 +74,8 @@ func decodeGSet(data []byte) (crdt.GSet[string], error) {
 	return crdt.As[crdt.GSet[string]](nil, v)
 }
 
-// A data type of one's own: TwoPhaseSet has Merge and AppendBinary, and a function that decodes it.
+// A user's data type: TwoPhaseSet has the methods Merge and AppendBinary, and a function that
+// decodes it.
 func ExampleDefine() {
 	types, err := crdt.NewTypes(nil, crdt.Define("two-phase-set", DecodeTwoPhaseSet))
 	if err != nil {
@@ -85,7 +86,7 @@ func ExampleDefine() {
 	here, _ := TwoPhaseSet{}.Add("apple")
 	here, _ = here.Add("pear")
 	there, _ := here.Remove("apple")
-	there, _ = there.Add("apple") // too late
+	there, _ = there.Add("apple") // has no effect after the removal
 
 	// A replicator performs these steps.
 	mine, _ := types.Value(here)
@@ -122,7 +123,7 @@ func Example() {
 	atA, _ = atA.Add(a, "milk", "tea")
 	atB, _ = atB.Merge(atA)
 	atA, _ = atA.Remove(a, "tea")
-	atB, _ = atB.Add(b, "tea") // at the same time
+	atB, _ = atB.Add(b, "tea") // concurrently
 
 	atA, _ = atA.Merge(atB)
 	fmt.Println(atA.Elements())

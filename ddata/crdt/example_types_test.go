@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// selves are nodes that change values. A program has the Self of its replicator.
+// selves returns one Self for each node. A program uses the Self of its replicator.
 func selves(names ...string) (all []*crdt.Self) {
 	for i, name := range names {
 		self, err := crdt.NewSelf(identity.Node{Name: name, UID: uint64(i + 1)})
@@ -22,7 +22,7 @@ func selves(names ...string) (all []*crdt.Self) {
 	return all
 }
 
-// Each node counts by itself, so nothing is counted twice, however often values are merged.
+// Each node has its own count, so repeated merges count nothing twice.
 func ExamplePNCounter() {
 	nodes := selves("a:1", "b:1")
 	var atA, atB crdt.PNCounter
@@ -42,7 +42,7 @@ func ExampleLWWRegister_SetBy() {
 	nodes := selves("a:1", "b:1")
 	var atA, atB crdt.LWWRegister[string]
 	atB, _ = atB.SetBy(nodes[1], "1.20 a pound", byVersion(8))
-	atA, _ = atA.SetBy(nodes[0], "1.00 a pound", byVersion(7)) // written later, and older
+	atA, _ = atA.SetBy(nodes[0], "1.00 a pound", byVersion(7)) // written later, with a lower version
 	atA, _ = atA.Merge(atB)
 	fmt.Println(atA.Value())
 	// Output: 1.20 a pound <nil>
@@ -52,7 +52,7 @@ func ExampleLWWRegister_SetBy() {
 // element.
 func ExampleORMultiMap_WithValueDeltas() {
 	nodes := selves("a:1", "b:1")
-	atA, err := crdt.ORMultiMap[string, string]{}.WithValueDeltas() // before anything else
+	atA, err := crdt.ORMultiMap[string, string]{}.WithValueDeltas() // before the first change
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -62,7 +62,7 @@ func ExampleORMultiMap_WithValueDeltas() {
 	atB, _ = atB.Merge(atA)
 
 	atA, _ = atA.Remove(nodes[0], "team")
-	atB, _ = atB.ResetDelta().Add(nodes[1], "team", "cid") // at the same time
+	atB, _ = atB.ResetDelta().Add(nodes[1], "team", "cid") // concurrently
 	added, _ := atB.Delta()
 	atA, _ = atA.MergeDelta(added)
 

@@ -16,7 +16,8 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// jsonSamples are the samples of the encoded form, and values that only JSON treats separately.
+// jsonSamples returns the samples of the encoded form, and values that need special treatment only
+// in JSON.
 func jsonSamples(t *testing.T) map[string]crdt.Value {
 	t.Helper()
 	a := self(t, "orders-1:7400")
@@ -42,7 +43,7 @@ func jsonSamples(t *testing.T) map[string]crdt.Value {
 	return all
 }
 
-// grid is a type of one's own that has a JSON form, not always a valid one.
+// grid is a user's type with a JSON form, which may be invalid.
 type grid struct{ text string }
 
 func (g grid) Merge(grid) (grid, error)                { return g, nil }
@@ -68,7 +69,7 @@ func TestJSON(t *testing.T) {
 	for _, name := range names {
 		text := crdt.JSON{}.Append(nil, all[name])
 		if !json.Valid(text) {
-			t.Errorf("%s: %s", name, text)
+			t.Errorf("%s: invalid JSON: %s", name, text)
 		}
 		lines.WriteString(name + "\t" + string(text) + "\n")
 	}
@@ -81,25 +82,25 @@ func TestJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := lines.String(); got != string(want) {
-		t.Errorf("now\n%swas\n%s", got, want)
+		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
 
 func TestJSONOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	if got := string(must(json.Marshal([]crdt.Value{{}, jsonSamples(t)["flag"]}))); got != "[null,true]" {
-		t.Errorf("as a part of something: %s", got)
+		t.Errorf("json.Marshal of a list: got %s", got)
 	}
 	products := samples(t)["orset-products"]
 	j := crdt.JSON{Named: func(manifest string, payload []byte) ([]byte, bool) {
 		return []byte(`"` + strings.Repeat("x", len(payload)/100) + manifest + `"`), manifest == "product"
 	}}
 	if got := string(j.Append([]byte("it is "), products)); got != `it is [{"type":"product","value":"product"},{"type":"product","value":"product"}]` {
-		t.Errorf("with a function for named elements: %s", got)
+		t.Errorf("with a Named function: got %s", got)
 	}
 	kinds := crdt.JSON{Named: func(string, []byte) ([]byte, bool) { return nil, false }}
 	if got, want := string(kinds.Append(nil, products)), string(crdt.JSON{}.Append(nil, products)); got != want {
-		t.Errorf("with a Named function that returns false: %s, want %s", got, want)
+		t.Errorf("with a Named function that returns false: got %s, want %s", got, want)
 	}
 }
 
@@ -113,7 +114,7 @@ func TestJSONIsDeterministic(t *testing.T) {
 	back := must(types.Decode([]byte(bytesOf(xy))))
 	for _, v := range []crdt.Value{xy, yx, back} {
 		if got := string(crdt.JSON{}.Append(nil, v)); got != `["1","2","3"]` {
-			t.Errorf("%s", got)
+			t.Errorf("got %s", got)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func flags() crdttest.Config[crdt.Flag] {
 func registers() crdttest.Config[crdt.LWWRegister[int]] {
 	return crdttest.Config[crdt.LWWRegister[int]]{
 		Change: func(r *rand.Rand, self *crdt.Self, g crdt.LWWRegister[int]) (crdt.LWWRegister[int], error) {
-			if r.IntN(4) == 0 { // an invalid clock: the bytes decide
+			if r.IntN(4) == 0 { // an invalid clock gives equal timestamps, so the bytes decide
 				return g.SetBy(self, r.IntN(9), func(*crdt.Self, int64, int) (int64, error) { return 1_010, nil })
 			}
 			return g.Set(self, r.IntN(9))
@@ -101,7 +101,7 @@ func vectors() crdttest.Config[crdt.VersionVector] {
 
 type counters = crdt.ORMap[string, crdt.GCounter]
 
-// maps are ORMaps, of which keys are removed or not.
+// maps configures ORMaps. If remove is set, keys are also removed.
 func maps(remove bool) crdttest.Config[counters] {
 	return crdttest.Config[counters]{
 		Change: func(r *rand.Rand, self *crdt.Self, m counters) (counters, error) {
@@ -218,7 +218,7 @@ func byValue[T any](cfg crdttest.Config[T]) crdttest.Config[T] {
 
 // If keys are removed while other nodes update them, the result depends on the order of messages.
 // All nodes still converge, see TestLaws.
-func TestLawsThatRemovalsBreak(t *testing.T) {
+func TestLawsBrokenByRemovals(t *testing.T) {
 	t.Parallel()
 	const racing = crdttest.Associative | crdttest.DeltasFold | crdttest.DeltasJoin
 	breaks(t, "ORMap", maps(true), racing)
@@ -226,7 +226,7 @@ func TestLawsThatRemovalsBreak(t *testing.T) {
 	breaks(t, "LWWMap", lwwMaps(true), racing)
 	breaks(t, "ORMultiMap", multiMaps(false, true), racing)
 	breaks(t, "ORMultiMap with value deltas", byValue(multiMaps(true, true)), racing)
-	// ModifiedOnlyBy their bytes they even do where nothing is removed.
+	// Compared by bytes, this law fails even if nothing is removed.
 	breaks(t, "ORMultiMap with value deltas that grows", multiMaps(true, false), crdttest.DeltasJoin)
 }
 

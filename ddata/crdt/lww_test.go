@@ -35,7 +35,7 @@ func TestRegisterMerge(t *testing.T) {
 			t.Errorf("%s: %q wins", name, must(m.Value()))
 		}
 		if m := must(tt.win.Merge(tt.lose)); !m.Equal(tt.win) {
-			t.Errorf("%s, the other way round: %q wins", name, must(m.Value()))
+			t.Errorf("%s, reverse order: %q wins", name, must(m.Value()))
 		}
 	}
 }
@@ -45,49 +45,51 @@ func TestDefaultClock(t *testing.T) {
 	a := self(t, "a") // at 1000
 	r := must(register{}.Set(a, "x"))
 	if r.Timestamp() != 1000 || r.UpdatedBy() != a.Node() || must(r.Value()) != "x" || !r.IsSet() {
-		t.Errorf("%q at %d", must(r.Value()), r.Timestamp())
+		t.Errorf("got %q at %d", must(r.Value()), r.Timestamp())
 	}
-	// A timestamp is never used twice, not even in another register, which may have the same key.
+	// A node never uses a timestamp twice, even for different registers, because two registers may
+	// have the same key.
 	if other := must(register{}.Set(a, "y")); other.Timestamp() != 1001 {
-		t.Errorf("another register at %d", other.Timestamp())
+		t.Errorf("another register: got %d, want 1001", other.Timestamp())
 	}
 	r = must(r.Set(a, "z"))
 	if r.Timestamp() != 1002 {
-		t.Errorf("again at %d", r.Timestamp())
+		t.Errorf("second write: got %d, want 1002", r.Timestamp())
 	}
 	a.Advance(time.UnixMilli(500)) // the clock jumps back
 	if r = must(r.Set(a, "z")); r.Timestamp() != 1003 {
-		t.Errorf("with an earlier clock at %d", r.Timestamp())
+		t.Errorf("with an earlier clock: got %d, want 1003", r.Timestamp())
 	}
 	a.Advance(time.UnixMilli(5000))
 	if r = must(r.Set(a, "z")); r.Timestamp() != 5000 {
-		t.Errorf("with a later clock at %d", r.Timestamp())
+		t.Errorf("with a later clock: got %d, want 5000", r.Timestamp())
 	}
-	// One from a clock ahead of this is followed, also in other registers.
+	// A timestamp from a clock that is ahead raises the following timestamps, also in other
+	// registers.
 	ahead := must(register{}.SetBy(self(t, "bb"), "q", at(9000)))
 	if r = must(ahead.Set(a, "z")); r.Timestamp() != 9001 {
-		t.Errorf("after 9000 comes %d", r.Timestamp())
+		t.Errorf("after 9000: got %d, want 9001", r.Timestamp())
 	}
 	if other := must(register{}.Set(a, "y")); other.Timestamp() != 9002 {
-		t.Errorf("another register at %d", other.Timestamp())
+		t.Errorf("another register: got %d, want 9002", other.Timestamp())
 	}
-	// One that is far ahead stays alone with that.
+	// A timestamp that is far ahead does not raise those of other registers.
 	tomorrow := must(register{}.SetBy(self(t, "bb"), "q", at(math.MaxInt64/2)))
 	if tomorrow = must(tomorrow.Set(a, "z")); tomorrow.Timestamp() != math.MaxInt64/2+1 {
-		t.Errorf("after one far ahead comes %d", tomorrow.Timestamp())
+		t.Errorf("after a timestamp far ahead: got %d", tomorrow.Timestamp())
 	}
 	if other := must(register{}.Set(a, "y")); other.Timestamp() > 10_000 {
-		t.Errorf("another register at %d", other.Timestamp())
+		t.Errorf("another register: got %d, want at most 10,000", other.Timestamp())
 	}
 	far := must(register{}.SetBy(self(t, "bb"), "q", at(math.MaxInt64-1)))
 	if far = must(far.Set(a, "z")); far.Timestamp() != math.MaxInt64 {
-		t.Errorf("after the last but one comes %d", far.Timestamp())
+		t.Errorf("after the second highest timestamp: got %d", far.Timestamp())
 	}
 	if other := must(register{}.Set(a, "y")); other.Timestamp() > 10_000 {
-		t.Errorf("another register at %d", other.Timestamp())
+		t.Errorf("another register: got %d, want at most 10,000", other.Timestamp())
 	}
 	if _, err := far.Set(a, "z"); !errors.Is(err, crdt.ErrClock) {
-		t.Errorf("after the last: %v", err)
+		t.Errorf("after the highest timestamp: got error %v, want ErrClock", err)
 	}
 }
 
@@ -98,14 +100,14 @@ func TestReverseClock(t *testing.T) {
 	second := must(register{}.SetBy(a, "second", crdt.ReverseClock[string]))
 	third := must(first.SetBy(a, "third", crdt.ReverseClock[string]))
 	if first.Timestamp() != -1000 || second.Timestamp() != -1001 || third.Timestamp() != -1002 {
-		t.Errorf("at %d, %d, %d", first.Timestamp(), second.Timestamp(), third.Timestamp())
+		t.Errorf("got timestamps %d, %d, %d", first.Timestamp(), second.Timestamp(), third.Timestamp())
 	}
 	if m := must(must(second.Merge(third)).Merge(first)); must(m.Value()) != "first" {
-		t.Errorf("%q wins", must(m.Value()))
+		t.Errorf("%q wins, want first", must(m.Value()))
 	}
 	last := must(register{}.SetBy(a, "x", at(math.MinInt64)))
 	if _, err := last.SetBy(a, "y", crdt.ReverseClock[string]); !errors.Is(err, crdt.ErrClock) {
-		t.Errorf("before the first: %v", err)
+		t.Errorf("below the lowest timestamp: got error %v, want ErrClock", err)
 	}
 }
 
@@ -117,13 +119,13 @@ func TestCustomClock(t *testing.T) {
 	r := must(record{}.SetBy(a, 7, version))
 	older := must(r.SetBy(a, 3, version))
 	if m := must(r.Merge(older)); must(m.Value()) != 7 {
-		t.Errorf("%d wins", must(m.Value()))
+		t.Errorf("%d wins, want 7", must(m.Value()))
 	}
 	broken := errors.New("no version")
 	if _, err := r.SetBy(a, 1, func(*crdt.Self, int64, int) (int64, error) { return 0, broken }); !errors.Is(err, broken) {
-		t.Errorf("a clock that fails: %v", err)
+		t.Errorf("a failing clock: got error %v", err)
 	}
 	if _, err := must(record{}.SetBy(a, 7, nil)).Value(); err != nil {
-		t.Errorf("no clock: %v", err)
+		t.Errorf("a nil clock: got error %v", err)
 	}
 }

@@ -38,10 +38,10 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// value returns a typed value as a replicator holds it.
+// value converts a typed value to the form that a replicator stores.
 func value(v any) crdt.Value { return must((*crdt.Types)(nil).Value(v)) }
 
-// list shows elements in their order.
+// list formats elements in their order.
 func list[E any](elements []E, err error) string {
 	if err != nil {
 		return err.Error()

@@ -37,43 +37,43 @@ func TestORMap(t *testing.T) {
 	base := must(m{}.Put(a, "k", gset("A"))).ResetDelta()
 	atA, atB := must(base.Put(a, "k", gset("B"))), must(base.Put(b, "k", gset("C")))
 	if v, _ := atA.Get("k"); list(v.Elements()) != "B" {
-		t.Errorf("put replaces the existing elements: %s", list(v.Elements()))
+		t.Errorf("after Put: got %s, want B", list(v.Elements()))
 	}
 	v, found := must(atA.Merge(atB)).Get("k")
 	if list(v.Elements()) != "B C" || !found {
-		t.Errorf("values are merged: %s", list(v.Elements()))
+		t.Errorf("after a merge: got %s, want B C", list(v.Elements()))
 	}
 	v, _ = must(base.MergeDelta(changes(atA))).Get("k")
 	if list(v.Elements()) != "A B" {
-		t.Errorf("a put that arrives does not erase: %s", list(v.Elements()))
+		t.Errorf("after MergeDelta of a put: got %s, want A B", list(v.Elements()))
 	}
 	removed := must(base.Remove(b, "k", "never there"))
 	if removed.Contains("k") || removed.Len() != 0 || must(atA.Merge(removed)).Len() != 1 || must(base.Merge(removed)).Len() != 0 {
-		t.Error("a removal must affect the additions that it has seen, and no others")
+		t.Error("unexpected keys after a removal")
 	}
 	if _, found := removed.Get("k"); found {
-		t.Error("it is still there")
+		t.Error("Get found the removed key")
 	}
 	up := must(base.Update(a, "new", func(s crdt.GSet[string]) (crdt.GSet[string], error) { return s.Add("x") }))
 	if keys := list(up.Keys()); keys != "k new" {
-		t.Errorf("keys: %s", keys)
+		t.Errorf("got keys %s", keys)
 	}
 	broken := errors.New("broken")
 	if _, err := base.Update(a, "k", func(s crdt.GSet[string]) (crdt.GSet[string], error) { return s, broken }); !errors.Is(err, broken) {
-		t.Errorf("an update that fails: %v", err)
+		t.Errorf("a failing update: got error %v", err)
 	}
 }
 
-func TestORMapOfSetsIsNotReplaced(t *testing.T) {
+func TestORMapRejectsPutOfSet(t *testing.T) {
 	t.Parallel()
 	a := self(t, "a")
 	m := must(crdt.ORMap[int, set]{}.Put(a, 1, add(set{}, a, "x")))
 	if _, err := m.Put(a, 1, set{}); !errors.Is(err, crdt.ErrReplace) {
-		t.Errorf("a set is replaced: %v", err)
+		t.Errorf("Put of a set over a set: got error %v, want ErrReplace", err)
 	}
 	m = must(m.Update(a, 1, func(s set) (set, error) { return s.Remove(a, "x") }))
 	if v, found := m.Get(1); !found || v.Len() != 0 {
-		t.Error("an update is allowed")
+		t.Error("Update did not change the set")
 	}
 }
 
@@ -100,12 +100,12 @@ func TestMapDeltaSteps(t *testing.T) {
 		"plain: remove the last":          {changes(unbind(plain, a, "k", "x")), 2},
 	} {
 		if tt.d.Ops() != tt.want || !tt.d.NeedsCausal() {
-			t.Errorf("%s: %d steps, want %d", name, tt.d.Ops(), tt.want)
+			t.Errorf("%s: got %d operations, want %d", name, tt.d.Ops(), tt.want)
 		}
 	}
 }
 
-// The documented anomalies: a removed counter keeps its whole count if another node counts, and a
+// The documented anomalies: if another node changes a removed counter, the whole count returns. A
 // counter that is created again merges with the counts that other nodes still have.
 func TestPNCounterMap(t *testing.T) {
 	t.Parallel()
@@ -114,24 +114,24 @@ func TestPNCounterMap(t *testing.T) {
 	other := count(base, b, "k", 4)
 	removed := must(base.Remove(a, "k"))
 	if m := must(removed.Merge(other)); m.Value("k") != 7 {
-		t.Errorf("removed and counted: %d", m.Value("k"))
+		t.Errorf("removed and changed concurrently: got %d, want 7", m.Value("k"))
 	}
 	renewed := count(removed.ResetDelta(), a, "k", 1)
 	if renewed.Value("k") != 1 || must(renewed.Merge(base)).Value("k") != 3 {
-		t.Errorf("removed and created again: %d, merged %d", renewed.Value("k"), must(renewed.Merge(base)).Value("k"))
+		t.Errorf("removed and created again: got %d, merged %d", renewed.Value("k"), must(renewed.Merge(base)).Value("k"))
 	}
 	if m := must(base.Add(a, "zero", 0)); !m.Contains("zero") || m.Value("zero") != 0 || m.Len() != 2 {
-		t.Error("0 adds the key")
+		t.Error("adding 0 did not create the key")
 	}
 	if m := must(base.Add(a, "k", 0)); !m.Equal(base) {
-		t.Error("0 changes a key that is there")
+		t.Error("adding 0 changed an existing key")
 	}
 	p := must(other.Prune(a, b.Node()))
 	if p.Value("k") != 7 || p.NeedsPruning(b.Node()) {
-		t.Errorf("pruned: %d", p.Value("k"))
+		t.Errorf("pruned: got %d, want 7", p.Value("k"))
 	}
 	if m := must(p.Merge(must(other.Cleanup(b.Node())))); m.Value("k") != 7 || !m.Equal(p) {
-		t.Errorf("pruned, merged with the cleaned up map: %d", m.Value("k"))
+		t.Errorf("pruned, merged with the cleaned up map: got %d, want 7", m.Value("k"))
 	}
 }
 
@@ -143,18 +143,18 @@ func TestLWWMap(t *testing.T) {
 	put, removed := must(base.Put(b, "k", 2)), must(base.Remove(a, "k"))
 	v, found, err := must(removed.Merge(put)).Get("k")
 	if v != 2 || !found || err != nil {
-		t.Errorf("a put survives a removal: %d, %t, %v", v, found, err)
+		t.Errorf("a put concurrent with a removal: got %d, %t, %v", v, found, err)
 	}
 	if _, found, err := must(base.Merge(removed)).Get("k"); found || err != nil {
-		t.Errorf("a removal: %t, %v", found, err)
+		t.Errorf("after a removal: got %t, %v", found, err)
 	}
 	first := must(m{}.PutBy(a, "k", 1, crdt.ReverseClock[int])).ResetDelta()
 	second := must(first.PutBy(a, "k", 2, crdt.ReverseClock[int]))
 	if v, _, _ := must(first.Merge(second)).Get("k"); v != 1 {
-		t.Errorf("with the reverse clock %d wins", v)
+		t.Errorf("with the reverse clock: got %d, want 1", v)
 	}
 	if got := entries(must(put.Put(b, "l", 5)).All(), func(v int) any { return v }); got != "k:2 l:5" {
-		t.Errorf("all: %s", got)
+		t.Errorf("All yields %s", got)
 	}
 }
 
@@ -193,21 +193,21 @@ func TestORMultiMapVariants(t *testing.T) {
 	}
 	plain, deltas := bind(sets{}, a, "k", "x"), bind(must(sets{}.WithValueDeltas()), a, "k", "x")
 	if _, err := plain.Merge(deltas); !errors.Is(err, crdt.ErrType) {
-		t.Errorf("the two variants merged: %v", err)
+		t.Errorf("merge of two variants: got error %v, want ErrType", err)
 	}
 	if _, err := plain.WithValueDeltas(); !errors.Is(err, crdt.ErrType) {
-		t.Errorf("one made of the other: %v", err)
+		t.Errorf("WithValueDeltas of a plain map with keys: got error %v, want ErrType", err)
 	}
 	if again := must(deltas.WithValueDeltas()); !again.Equal(deltas) {
-		t.Error("asked for twice")
+		t.Error("a second WithValueDeltas changed the map")
 	}
 	back := must(crdt.As[sets](nil, must((*crdt.Types)(nil).Decode([]byte(bytesOf(deltas))))))
 	if _, err := back.Merge(deltas); err != nil {
-		t.Errorf("the variant is not encoded: %v", err)
+		t.Errorf("merge of a decoded map: got error %v", err)
 	}
 }
 
-// The set of a removed key is discarded, so a later addition does not restore it.
+// Removing a key discards its set, so a later addition does not restore the set.
 func TestORMultiMapDiscardsRemovedSets(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "bb")
@@ -229,7 +229,7 @@ func TestMapsOfMaps(t *testing.T) {
 	m := must(bump(outer{}, a).Merge(bump(outer{}, b)))
 	v, _ := m.Get("k")
 	if v.Value("l") != 2 {
-		t.Errorf("counted: %d", v.Value("l"))
+		t.Errorf("got %d, want 2", v.Value("l"))
 	}
 	if got := value(m).Type(); got != "ORMap[string, PNCounterMap[string, PNCounter]]" {
 		t.Error(got)

@@ -36,7 +36,7 @@ func wantSet(t *testing.T, subject string, s set, want string) {
 	}
 	for e := range strings.FieldsSeq(want) {
 		if !s.Contains(e) {
-			t.Errorf("%s: it does not contain %q", subject, e)
+			t.Errorf("%s: Contains is false for %q", subject, e)
 		}
 	}
 }
@@ -47,9 +47,9 @@ func TestORSetAddsAndRemoves(t *testing.T) {
 	var s set
 	s = add(s, a, "x", "z", "y")
 	wantSet(t, "three", s, "x y z")
-	wantSet(t, "without what was never there", remove(s, a, "q"), "x y z")
+	wantSet(t, "without a missing element", remove(s, a, "q"), "x y z")
 	wantSet(t, "without y", remove(s, a, "y"), "x z")
-	wantSet(t, "the one before is as it was", s, "x y z")
+	wantSet(t, "the earlier value", s, "x y z")
 	wantSet(t, "cleared", s.Clear(), "")
 	wantSet(t, "cleared and filled", add(s.Clear(), a, "w"), "w")
 }
@@ -77,8 +77,8 @@ func TestORSetMerge(t *testing.T) {
 	}
 }
 
-// Removals by two nodes, each of which has seen the addition of one, take away both, by deltas as
-// by values.
+// Two nodes add an element, and two nodes each remove one of the additions. Together the removals
+// remove the element, both as deltas and as values.
 func TestORSetRemovalIsCausal(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "b")
@@ -90,11 +90,11 @@ func TestORSetRemovalIsCausal(t *testing.T) {
 	s = must(s.MergeDelta(changes(removedB)))
 	wantSet(t, "after both", s, "")
 	if full := must(must(both.Merge(removedA)).Merge(removedB)); !full.Equal(s) {
-		t.Errorf("by values it is %x, by deltas %x", bytesOf(full), bytesOf(s))
+		t.Errorf("by values: %x, by deltas: %x", bytesOf(full), bytesOf(s))
 	}
 }
 
-// An addition replaces those that its node had seen, on the other nodes too.
+// An addition replaces the additions that its node had seen. It also replaces them on other nodes.
 func TestORSetAdditionReplaces(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "b")
@@ -104,7 +104,7 @@ func TestORSetAdditionReplaces(t *testing.T) {
 	if !byDelta.Equal(atB) || !byDelta.Equal(must(atA.Merge(atB))) {
 		t.Errorf("by delta %x, by value %x", bytesOf(byDelta), bytesOf(atB))
 	}
-	// So b's removal is a removal everywhere.
+	// A removal by b therefore removes the element on all nodes.
 	wantSet(t, "removed by b", must(byDelta.MergeDelta(changes(remove(atB.ResetDelta(), b, "x")))), "")
 }
 
@@ -128,13 +128,13 @@ func TestORSetDeltas(t *testing.T) {
 	} {
 		d, some := tt.s.Delta()
 		if some != (tt.ops > 0) {
-			t.Errorf("%s: a delta: %t", name, some)
+			t.Errorf("%s: Delta returned %t", name, some)
 		}
 		if !some {
 			continue
 		}
 		if d.Ops() != tt.ops || !d.NeedsCausal() || d.Type() != "ORSet[string]" {
-			t.Errorf("%s: %d steps of a %s, causal %t", name, d.Ops(), d.Type(), d.NeedsCausal())
+			t.Errorf("%s: got %d operations of a %s, causal %t", name, d.Ops(), d.Type(), d.NeedsCausal())
 		}
 	}
 	if d := changes(add(s.ResetDelta(), a, "x").ResetDelta()); !d.IsZero() {
@@ -170,17 +170,17 @@ func TestGSet(t *testing.T) {
 	var s crdt.GSet[int]
 	s = must(s.Add(300, -1, 2, -300, 0, 1<<40))
 	if got := list(s.Elements()); got != "-300 -1 0 2 300 1099511627776" {
-		t.Errorf("elements: %s", got)
+		t.Errorf("got elements %s", got)
 	}
 	if d := changes(must(s.ResetDelta().Add(2))); !d.IsZero() {
-		t.Error("adding an existing element makes a delta")
+		t.Error("adding an existing element produced a delta")
 	}
 	d := changes(must(s.ResetDelta().Add(2, 7)))
 	if other := must(crdt.GSet[int]{}.MergeDelta(d)); list(other.Elements()) != "7" || d.NeedsCausal() || d.Ops() != 0 {
-		t.Errorf("the delta holds %s", list(other.Elements()))
+		t.Errorf("the delta contains %s, want 7", list(other.Elements()))
 	}
 	if len(s.ModifiedBy()) > 0 || !s.Contains(-300) || s.Contains(3) {
-		t.Error("it holds something else")
+		t.Error("unexpected result of ModifiedBy or Contains")
 	}
 }
 
@@ -189,21 +189,21 @@ func TestORSetPruning(t *testing.T) {
 	a, b := self(t, "a"), self(t, "bb")
 	s := add(add(set{}, a, "x"), b, "y", "z")
 	if got := s.ModifiedBy(); len(got) != 2 || got[0] != a.Node() || got[1] != b.Node() {
-		t.Errorf("modified by %v", got)
+		t.Errorf("ModifiedBy returned %v", got)
 	}
 	p := must(s.Prune(a, b.Node()))
 	wantSet(t, "pruned", p, "x y z")
 	if p.NeedsPruning(b.Node()) || !s.NeedsPruning(b.Node()) {
-		t.Error("NeedsPruning")
+		t.Error("unexpected result of NeedsPruning")
 	}
 	c := must(s.Cleanup(b.Node()))
 	wantSet(t, "cleaned up", c, "x y z")
 	wantSet(t, "cleaned up, merged with the pruned one", must(c.Merge(p)), "x y z")
-	wantSet(t, "and with what is cleaned up alike", must(c.Merge(must(s.Cleanup(b.Node())))), "x y z")
+	wantSet(t, "merged with another cleaned up set", must(c.Merge(must(s.Cleanup(b.Node())))), "x y z")
 	removed := remove(p, a, "y")
-	wantSet(t, "what was removed since stays removed", must(c.Merge(removed)), "x z")
+	wantSet(t, "merged with a later removal", must(c.Merge(removed)), "x z")
 	if !must(p.Merge(c)).Equal(p) {
-		t.Error("merging the cleaned up set changes the pruned one")
+		t.Error("merging the cleaned up set changed the pruned set")
 	}
 }
 
@@ -212,13 +212,13 @@ func TestElementErrors(t *testing.T) {
 	a := self(t, "a")
 	type unnamed struct{ X int }
 	if _, err := (crdt.ORSet[unnamed]{}).Add(a, unnamed{}); !errors.Is(err, crdt.ErrElement) || !strings.Contains(err.Error(), "Config.Types") {
-		t.Errorf("a type without a name: %v", err)
+		t.Errorf("an unregistered type: got error %v, want ErrElement", err)
 	}
 	if _, err := (crdt.ORSet[any]{}).Add(a, nil); !errors.Is(err, crdt.ErrElement) {
-		t.Errorf("nil: %v", err)
+		t.Errorf("nil: got error %v, want ErrElement", err)
 	}
 	if _, err := (set{}).Add(a, strings.Repeat("x", crdt.MaxElement)); !errors.Is(err, crdt.ErrLimit) {
-		t.Errorf("a large element: %v", err)
+		t.Errorf("an element above the limit: got error %v, want ErrLimit", err)
 	}
 	wide := must(crdt.ORSet[int]{}.Add(a, 300))
 	narrow, err := crdt.As[crdt.ORSet[int8]](nil, value(wide))
@@ -226,14 +226,14 @@ func TestElementErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := narrow.Elements(); !errors.Is(err, crdt.ErrElement) {
-		t.Errorf("300 as an int8: %v", err)
+		t.Errorf("300 as an int8: got error %v, want ErrElement", err)
 	}
 	if _, err := crdt.As[crdt.ORSet[string]](nil, value(wide)); !errors.Is(err, crdt.ErrType) {
-		t.Errorf("ints as strings: %v", err)
+		t.Errorf("ints as strings: got error %v, want ErrType", err)
 	}
 }
 
-// Long elements and short ones are held alike.
+// Sets store long elements like short ones.
 func TestLongElements(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
@@ -251,7 +251,7 @@ func TestLongElements(t *testing.T) {
 			model[e] = true
 		}
 		if s.Len() != len(model) || s.Contains(e) != model[e] {
-			t.Fatalf("%d elements of %d, %.20s: %t", s.Len(), len(model), e, s.Contains(e))
+			t.Fatalf("got %d elements, want %d; Contains(%.20s) is %t", s.Len(), len(model), e, s.Contains(e))
 		}
 	}
 	want := make([]string, 0, len(model))
@@ -260,22 +260,23 @@ func TestLongElements(t *testing.T) {
 	}
 	slices.Sort(want)
 	if got := must(s.Elements()); !slices.Equal(got, want) {
-		t.Errorf("%d elements, want %d", len(got), len(want))
+		t.Errorf("got %d elements, want %d", len(got), len(want))
 	}
 	data := []byte(bytesOf(s))
 	other := must(crdt.As[set](nil, must((*crdt.Types)(nil).Decode(data))))
 	if got := must(other.Elements()); !slices.Equal(got, want) || bytesOf(other) != string(data) {
-		t.Errorf("%d elements were decoded, want %d", len(got), len(want))
+		t.Errorf("decoded %d elements, want %d", len(got), len(want))
 	}
 	for _, e := range want {
 		other = must(other.Remove(a, e)).ResetDelta()
 	}
 	if other.Len() != 0 {
-		t.Errorf("%d elements are left", other.Len())
+		t.Errorf("%d elements remain", other.Len())
 	}
 }
 
-// A set has the same elements as a Go map after any changes, in order. Earlier values do not change.
+// After any changes, a set has the same elements as a Go map, in order. Earlier values do not
+// change.
 func TestORSetAgainstAMap(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -300,13 +301,13 @@ func TestORSetAgainstAMap(t *testing.T) {
 			model[e] = true
 		}
 		if s.Len() != len(model) || s.Contains(e) != model[e] {
-			t.Fatalf("%d elements of %d, %d: %t", s.Len(), len(model), e, s.Contains(e))
+			t.Fatalf("got %d elements, want %d; Contains(%d) is %t", s.Len(), len(model), e, s.Contains(e))
 		}
 	}
 	last := -1 << 40
 	for e, err := range s.All() {
 		if err != nil || e <= last || !model[e] {
-			t.Fatalf("%d after %d, %v", e, last, err)
+			t.Fatalf("got %d after %d, %v", e, last, err)
 		}
 		last = e
 	}
@@ -318,18 +319,18 @@ func TestORSetAgainstAMap(t *testing.T) {
 		}
 	}
 	if s.Len() != 0 || list(s.Elements()) != "" {
-		t.Errorf("left: %s", list(s.Elements()))
+		t.Errorf("remaining elements: %s", list(s.Elements()))
 	}
 	for i, f := range formers {
 		if got := bytesOf(f.set); got != f.bytes {
-			t.Fatalf("after step %d it was %x, and is %x now", i*100, f.bytes, got)
+			t.Fatalf("the value of step %d changed from %x to %x", i*100, f.bytes, got)
 		}
 	}
 }
 
-// A removal that arrives before the addition that it has seen does not hide other additions of the
+// A removal may arrive before the addition that it removes. It does not hide other additions of the
 // same node. A full merge repairs the set.
-func TestORSetRemovalOvertakes(t *testing.T) {
+func TestORSetRemovalBeforeAddition(t *testing.T) {
 	t.Parallel()
 	a, b, c := self(t, "a"), self(t, "bb"), self(t, "ccc")
 	atB := add(set{}, b, "x").ResetDelta()
@@ -339,13 +340,13 @@ func TestORSetRemovalOvertakes(t *testing.T) {
 	atC := must(add(set{}, c, "v").MergeDelta(changes(w)))
 	atC = must(atC.MergeDelta(changes(removal)))
 	atC = must(atC.Merge(atB))
-	wantSet(t, "what was removed shows until the removal is heard of in full", atC, "v w x")
+	wantSet(t, "before the full merge", atC, "v w x")
 	atC = must(atC.MergeDelta(later))
-	wantSet(t, "and what came later", atC, "v w x z")
-	wantSet(t, "healed", must(atC.Merge(removal)), "v w z")
+	wantSet(t, "after a later addition", atC, "v w x z")
+	wantSet(t, "after the full merge", must(atC.Merge(removal)), "v w z")
 }
 
-func TestTypesDoNotMix(t *testing.T) {
+func TestTypeMismatch(t *testing.T) {
 	t.Parallel()
 	a := self(t, "a")
 	values := []crdt.Value{
@@ -374,15 +375,15 @@ func TestTypesDoNotMix(t *testing.T) {
 				continue
 			}
 			if _, err := x.Merge(y); !errors.Is(err, crdt.ErrType) {
-				t.Errorf("%s merged with %s: %v", x.Type(), y.Type(), err)
+				t.Errorf("%s merged with %s: got error %v, want ErrType", x.Type(), y.Type(), err)
 			}
 			if d := y.Delta(); !d.IsZero() {
 				if _, err := x.MergeDelta(d); !errors.Is(err, crdt.ErrType) {
-					t.Errorf("%s with a delta of %s: %v", x.Type(), d.Type(), err)
+					t.Errorf("%s with a delta of %s: got error %v, want ErrType", x.Type(), d.Type(), err)
 				}
 				if e := x.Delta(); !e.IsZero() {
 					if _, err := e.Merge(d); !errors.Is(err, crdt.ErrType) {
-						t.Errorf("a delta of %s with one of %s: %v", e.Type(), d.Type(), err)
+						t.Errorf("a delta of %s with a delta of %s: got error %v, want ErrType", e.Type(), d.Type(), err)
 					}
 				}
 			}
@@ -391,10 +392,10 @@ func TestTypesDoNotMix(t *testing.T) {
 			}
 		}
 		if _, err := x.MergeDelta(crdt.Delta{}); !errors.Is(err, crdt.ErrType) {
-			t.Errorf("%s with no delta: %v", x.Type(), err)
+			t.Errorf("%s with the zero delta: got error %v, want ErrType", x.Type(), err)
 		}
 		if _, err := x.Merge(crdt.Value{}); !errors.Is(err, crdt.ErrType) {
-			t.Errorf("%s merged with nothing: %v", x.Type(), err)
+			t.Errorf("%s merged with the zero value: got error %v, want ErrType", x.Type(), err)
 		}
 	}
 }

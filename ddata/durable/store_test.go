@@ -22,7 +22,7 @@ func TestCheckRecord(t *testing.T) {
 		{Key: "a"}, {Key: "\xff\x00"}, {Key: strings.Repeat("k", durable.MaxKey), Data: make([]byte, durable.MaxData)},
 	} {
 		if err := r.Check(); err != nil {
-			t.Errorf("%.10q: %v", r.Key, err)
+			t.Errorf("record %.10q: got error %v", r.Key, err)
 		}
 	}
 	for want, r := range map[string]durable.Record{
@@ -31,7 +31,7 @@ func TestCheckRecord(t *testing.T) {
 		`record of "a" has 16781313 bytes, limit 16781312`:                {Key: "a", Data: make([]byte, durable.MaxData+1)},
 	} {
 		if err := r.Check(); !errors.Is(err, durable.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
+			t.Errorf("got error %v, want %s", err, want)
 		}
 	}
 }
@@ -40,14 +40,14 @@ func TestCheckID(t *testing.T) {
 	t.Parallel()
 	id := durable.ID{Node: "10.0.0.1:7355", Replicator: "carts"}
 	if err := id.Check(); err != nil || id.String() != "carts of 10.0.0.1:7355" {
-		t.Errorf("%v: %v", id, err)
+		t.Errorf("ID %v: got error %v", id, err)
 	}
 	for want, id := range map[string]durable.ID{
 		"node: ":       {Replicator: "carts"},
 		"replicator: ": {Node: "a:1", Replicator: "../b"},
 	} {
 		if err := id.Check(); !errors.Is(err, durable.ErrInvalid) || !errors.Is(err, identity.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
+			t.Errorf("got error %v, want %s", err, want)
 		}
 	}
 }

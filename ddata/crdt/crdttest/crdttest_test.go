@@ -21,13 +21,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // faults are the faults of a double.
 type faults struct {
-	addOnMerge   bool // counts double: not idempotent, and more
-	keepLeft     bool // its own count wins
-	lossy        bool // forgets one of three when it is encoded
+	addOnMerge   bool // Merge adds the counts, so it is not idempotent
+	keepLeft     bool // Merge keeps the count of the receiver
+	lossy        bool // encoding omits one of three counts
 	deltaMissing bool // deltas lack changes
-	prune        bool // history is left
+	prune        bool // Prune leaves history
 	cleanup      bool
-	keeps        bool // keeps the bytes that it is decoded from
+	keeps        bool // decoding retains the input
 	shorter      bool // merging loses the lower count
 }
 
@@ -152,12 +152,12 @@ func config(f *faults) crdttest.Config[double] {
 	}
 }
 
-func TestAGoodTypePasses(t *testing.T) {
+func TestCorrectTypePasses(t *testing.T) {
 	t.Parallel()
 	crdttest.Run(t, config(&faults{}))
 }
 
-// Each law finds a type that breaks it.
+// Check finds a violation of each law by a faulty type.
 func TestLawsFindFaults(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -176,11 +176,11 @@ func TestLawsFindFaults(t *testing.T) {
 		for _, law := range tt.laws {
 			err := crdttest.Check(config(&tt.f), law)
 			if err == nil {
-				t.Errorf("%s: %v finds nothing", name, law)
+				t.Errorf("%s: Check found no violation of %v", name, law)
 				continue
 			}
 			if !strings.Contains(err.Error(), law.String()) {
-				t.Errorf("%s: the error does not name the law %v: %v", name, law, err)
+				t.Errorf("%s: the error does not contain the law %v: %v", name, law, err)
 			}
 		}
 	}
@@ -191,22 +191,22 @@ func TestHistoriesAreShortened(t *testing.T) {
 	t.Parallel()
 	err := crdttest.Check(config(&faults{addOnMerge: true}), crdttest.Idempotent)
 	if err == nil {
-		t.Fatal("nothing is found")
+		t.Fatal("Check found no violation")
 	}
 	if n := strings.Count(err.Error(), "changes to"); n != 1 {
-		t.Errorf("%d changes are shown, one is enough: %v", n, err)
+		t.Errorf("got %d changes in the history, want 1: %v", n, err)
 	}
 }
 
-func TestConfigMistakes(t *testing.T) {
+func TestConfigErrors(t *testing.T) {
 	t.Parallel()
 	err := crdttest.Check(crdttest.Config[double]{Nodes: 2, Steps: -1, ByValue: true, Except: crdttest.Converges}, crdttest.Commutative)
 	for _, want := range []string{"Change", "Nodes", "Steps", "ByValue", "Except"} {
 		if err == nil || !strings.Contains(err.Error(), "Config."+want) {
-			t.Errorf("%v does not name %s", err, want)
+			t.Errorf("error %v does not contain %s", err, want)
 		}
 	}
 	if err := crdttest.Check(config(&faults{}), crdttest.Commutative|crdttest.Prunes); err == nil {
-		t.Error("two laws at once are checked")
+		t.Error("Check accepted two laws")
 	}
 }

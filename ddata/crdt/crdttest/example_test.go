@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/ddata/crdt/crdttest"
 )
 
-// Total is a wrong counter: Merge adds both counts, even if both sides have them from the same node.
+// Total is a wrong counter: Merge adds both counts, even if they come from the same node.
 type Total struct{ n uint64 }
 
 // Merge counts twice.
@@ -31,7 +31,7 @@ func decodeTotal(data []byte) (Total, error) {
 	return Total{n}, nil
 }
 
-// The shortest history that breaks a law.
+// Check prints the shortest history that violates a law.
 func ExampleCheck() {
 	types, err := crdt.NewTypes(nil, crdt.Define("total", decodeTotal))
 	if err != nil {

@@ -28,8 +28,8 @@ type bug struct {
 	close  func(s *store) error
 	broken func(ctx context.Context, s *store, records []durable.Record) error // Write while the disk fails
 	crash  func(s *store) []durable.Record                                     // records that were not on disk
-	never  bool                                                                // shrinks
-	blind  bool                                                                // to invalid data
+	never  bool                                                                // the store never reclaims space
+	blind  bool                                                                // the store accepts invalid data
 }
 
 // opener opens stores in memory, with a bug.
@@ -43,7 +43,7 @@ type opener struct {
 	bad  string               // key of a damaged record
 }
 
-// store is an open one.
+// store is an open store.
 type store struct {
 	durable.Store
 
@@ -203,7 +203,7 @@ func config(b bug) durabletest.Config {
 	}
 }
 
-func TestASoundStore(t *testing.T) {
+func TestCorrectStore(t *testing.T) {
 	t.Parallel()
 	durabletest.Run(t, config(bug{}))
 }

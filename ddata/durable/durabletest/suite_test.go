@@ -50,7 +50,7 @@ func listed(f func(all []durable.Record) []durable.Record) bug {
 
 func recordBugs() map[string]planted {
 	return map[string]planted{
-		"has something to begin with": {[]string{"Empty"}, listed(func(all []durable.Record) []durable.Record {
+		"begins with a record": {[]string{"Empty"}, listed(func(all []durable.Record) []durable.Record {
 			return append(all, durable.Record{Key: "\xff\xff\xff", Data: []byte("format 1")})
 		})},
 		"loads in another order": {[]string{"Order"}, listed(func(all []durable.Record) []durable.Record {
@@ -64,7 +64,7 @@ func recordBugs() map[string]planted {
 				return len(r.Data) > 0 && slices.ContainsFunc(held, func(h durable.Record) bool { return h.Key == r.Key })
 			})
 		})},
-		"of one call the first record counts": {[]string{"LastOfKey"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
+		"stores the first record of a call": {[]string{"LastOfKey"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
 			slices.Reverse(records)
 			return records
 		})},
@@ -75,7 +75,7 @@ func recordBugs() map[string]planted {
 		"does not delete": {[]string{"Delete"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
 			return slices.DeleteFunc(records, func(r durable.Record) bool { return len(r.Data) == 0 })
 		})},
-		"takes empty data for a record": {[]string{"Delete"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
+		"stores empty data as a record": {[]string{"Delete"}, mapped(func(_ *store, records []durable.Record) []durable.Record {
 			for i, r := range records {
 				if r.Data != nil && len(r.Data) == 0 {
 					records[i].Data = []byte("nothing")
@@ -115,7 +115,7 @@ func recordBugs() map[string]planted {
 			}
 			return nil
 		}}},
-		"takes all IDs": {[]string{"InvalidID"}, bug{id: func(id durable.ID) durable.ID {
+		"accepts invalid IDs": {[]string{"InvalidID"}, bug{id: func(id durable.ID) durable.ID {
 			if id.Check() != nil {
 				return durable.ID{Node: "n", Replicator: "r"}
 			}
@@ -184,7 +184,7 @@ func lifeBugs() map[string]planted {
 		"a second Close unlocks": {[]string{"InUse"}, bug{close: func(s *store) error {
 			return s.o.open[s.id].Store.Close()
 		}}},
-		"a loop that is left closes": {[]string{"Stop"}, bug{load: func(ctx context.Context, s *store) iter.Seq2[durable.Record, error] {
+		"ending a loop closes the store": {[]string{"Stop"}, bug{load: func(ctx context.Context, s *store) iter.Seq2[durable.Record, error] {
 			return func(yield func(durable.Record, error) bool) {
 				for r, err := range s.Store.Load(ctx) {
 					if !yield(r, err) {
@@ -194,7 +194,7 @@ func lifeBugs() map[string]planted {
 				}
 			}
 		}}},
-		"a loop can't be repeated": {[]string{"Stop"}, bug{load: func(ctx context.Context, s *store) iter.Seq2[durable.Record, error] {
+		"Load works only once": {[]string{"Stop"}, bug{load: func(ctx context.Context, s *store) iter.Seq2[durable.Record, error] {
 			all := s.all(ctx)
 			return func(yield func(durable.Record, error) bool) {
 				for len(all) > 0 {
@@ -217,7 +217,7 @@ func lifeBugs() map[string]planted {
 				}
 			}
 		}}},
-		"writes at the same time fail": {[]string{"Concurrent"}, oneAtATime()},
+		"concurrent writes fail": {[]string{"Concurrent"}, oneAtATime()},
 		"acknowledges while it is closed": {[]string{"CloseWaits", "Closed"}, bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
 			if err := s.Store.Write(ctx, records); !errors.Is(err, durable.ErrClosed) || s.late.Add(1) > 4 {
 				return err
@@ -227,7 +227,7 @@ func lifeBugs() map[string]planted {
 		"ignores the context": {[]string{"Cancelled"}, bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
 			return s.Store.Write(context.WithoutCancel(ctx), records)
 		}}},
-		"stores in spite of the context": {[]string{"Cancelled"}, bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
+		"stores although the context has ended": {[]string{"Cancelled"}, bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
 			_ = s.Store.Write(context.WithoutCancel(ctx), records)
 			return context.Cause(ctx)
 		}}},
@@ -242,7 +242,7 @@ func lifeBugs() map[string]planted {
 	}
 }
 
-// oneAtATime makes one call wait until another one was made, which fails.
+// oneAtATime makes one call wait until a second call is made. The second call fails.
 func oneAtATime() bug {
 	var calls atomic.Int64
 	second := make(chan struct{})
@@ -284,10 +284,10 @@ func diskBugs() map[string]planted {
 			}
 			return s.Store.Write(ctx, records)
 		}}},
-		"never shrinks":         {[]string{"Shrink"}, bug{never: true}},
-		"ignores invalid data":  {[]string{"Damaged", "Format", "Foreign"}, bug{blind: true}},
-		"failures go unnoticed": {[]string{"Fail"}, bug{broken: func(context.Context, *store, []durable.Record) error { return nil }}},
-		"a failure closes": {[]string{"Fail"}, bug{broken: func(_ context.Context, s *store, _ []durable.Record) error {
+		"never shrinks":        {[]string{"Shrink"}, bug{never: true}},
+		"ignores invalid data": {[]string{"Damaged", "Format", "Foreign"}, bug{blind: true}},
+		"ignores failures":     {[]string{"Fail"}, bug{broken: func(context.Context, *store, []durable.Record) error { return nil }}},
+		"closes after a failure": {[]string{"Fail"}, bug{broken: func(_ context.Context, s *store, _ []durable.Record) error {
 			_ = s.Store.Close()
 			return errDisk
 		}}},
@@ -303,7 +303,7 @@ func diskBugs() map[string]planted {
 	}
 }
 
-// Each check fails on the bug that it is there for, and none could be left out.
+// Each check finds its planted bugs, and each check has a bug.
 func TestBugs(t *testing.T) {
 	t.Parallel()
 	found := make(map[string]bool)
@@ -319,7 +319,7 @@ func TestBugs(t *testing.T) {
 				for _, check := range p.finds {
 					failures := recorder.Find(t, func(tb testing.TB) { durabletest.RunOne(tb, cfg, check) })
 					if len(failures) == 0 {
-						t.Errorf("%s does not find the bug", check)
+						t.Errorf("%s did not find the bug", check)
 						continue
 					}
 					t.Logf("%s: %s", check, failures[0])
