@@ -23,7 +23,7 @@ func guard(tb testing.TB, store snapshot.Store, c snapshot.BreakerConfig) snapsh
 	tb.Helper()
 	g, err := snapshot.WithBreaker(store, c)
 	if err != nil {
-		tb.Fatalf("Guard: %v", err)
+		tb.Fatalf("WithBreaker: %v", err)
 	}
 	return g
 }
@@ -40,7 +40,7 @@ func TestBreakerConfigErrorNamesEachField(t *testing.T) {
 	t.Parallel()
 	_, err := snapshot.WithBreaker(new(inmem.SnapshotStore), snapshot.BreakerConfig{MaxFailures: -1, CallTimeout: -1, ResetTimeout: -1})
 	if !errors.Is(err, snapshot.ErrInvalid) {
-		t.Fatalf("Guard: %v, want ErrInvalid", err)
+		t.Fatalf("WithBreaker: %v, want ErrInvalid", err)
 	}
 	for _, field := range []string{"MaxFailures", "CallTimeout", "ResetTimeout"} {
 		if !strings.Contains(err.Error(), field) {
@@ -48,7 +48,7 @@ func TestBreakerConfigErrorNamesEachField(t *testing.T) {
 		}
 	}
 	if _, err := snapshot.WithBreaker(nil, snapshot.BreakerConfig{}); !errors.Is(err, snapshot.ErrInvalid) {
-		t.Errorf("Guard of nothing: %v, want ErrInvalid", err)
+		t.Errorf("WithBreaker of a nil store: %v, want ErrInvalid", err)
 	}
 }
 
@@ -71,7 +71,7 @@ func fails(err error) func(context.Context) error {
 
 var errDisk = errors.New("the disk is gone")
 
-func TestBreakerOpensAfterFiveFailuresAndTriesAgainAfterAMinute(t *testing.T) {
+func TestBreakerOpensAndRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &scripted{load: fails(errDisk)}
@@ -97,7 +97,7 @@ func TestBreakerOpensAfterFiveFailuresAndTriesAgainAfterAMinute(t *testing.T) {
 		}
 		time.Sleep(10*time.Second - time.Nanosecond)
 		if err := load(); !errors.Is(err, snapshot.ErrBreakerOpen) || store.calls.Load() != 5 {
-			t.Errorf("Load before the reset time-out: %v after %d calls, want ErrBreakerOpen after 5", err, store.calls.Load())
+			t.Errorf("Load before the reset timeout: %v after %d calls, want ErrBreakerOpen after 5", err, store.calls.Load())
 		}
 		time.Sleep(time.Nanosecond)
 		if err := load(); !errors.Is(err, errDisk) {
@@ -110,7 +110,7 @@ func TestBreakerOpensAfterFiveFailuresAndTriesAgainAfterAMinute(t *testing.T) {
 		store.load = fails(nil)
 		for range 2 {
 			if err := load(); err != nil {
-				t.Errorf("Load of a store that is back: %v", err)
+				t.Errorf("Load of a recovered store: %v", err)
 			}
 		}
 		want := []bool{true, false}
@@ -120,7 +120,7 @@ func TestBreakerOpensAfterFiveFailuresAndTriesAgainAfterAMinute(t *testing.T) {
 	})
 }
 
-func TestBreakerCountsOnlyFailuresToAnswer(t *testing.T) {
+func TestBreakerCountsOnlyMissingResponses(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []error{
 		nil, snapshot.ErrNotFound, snapshot.ErrNewerVersion, snapshot.ErrInvalid, snapshot.ErrTooLarge,
@@ -139,7 +139,7 @@ func TestBreakerCountsOnlyFailuresToAnswer(t *testing.T) {
 	}
 }
 
-func TestBreakerLeavesACallThatTakesTooLong(t *testing.T) {
+func TestBreakerAbandonsSlowCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		release, ended := make(chan struct{}), false
@@ -164,7 +164,7 @@ func TestBreakerLeavesACallThatTakesTooLong(t *testing.T) {
 	})
 }
 
-func TestBreakerDoesNotBlameTheStoreForItsCallers(t *testing.T) {
+func TestBreakerIgnoresEndedContexts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &scripted{load: func(ctx context.Context) error {
@@ -175,7 +175,7 @@ func TestBreakerDoesNotBlameTheStoreForItsCallers(t *testing.T) {
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if _, err := g.Load(ctx, "a", snapshot.Latest()); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("Load of an impatient caller: %v, want context.DeadlineExceeded", err)
+				t.Errorf("Load whose context ends: %v, want context.DeadlineExceeded", err)
 			}
 			cancel()
 		}

@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// The seam under the file store, for tests that break the disk.
+// The file system interface of the file store, for tests with a faulty disk.
 type (
 	FileSystem = fileSystem
 	InFile     = inFile
@@ -20,7 +20,7 @@ func OpenFilesOn(fsys FileSystem, dir string, c FilesConfig) (*Files, error) {
 	return openFiles(fsys, dir, c)
 }
 
-// Path returns where the snapshot that m names is kept.
+// Path returns the path of the file of a snapshot.
 func (f *Files) Path(m Metadata) string { return f.path(m.ID, m.SequenceNr) }
 
 // Dir returns the directory of the store.

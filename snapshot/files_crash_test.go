@@ -15,17 +15,17 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// story saves, replaces and deletes. expected contains the permitted contents after each step, for
-// a step that succeeded or was interrupted.
+// story is a sequence of saves, replacements and deletions, with the permitted contents after each
+// step. A step may succeed or be interrupted.
 type story struct {
 	ctx   context.Context //nolint:containedctx // that of the test
 	store *snapshot.Files
-	// allowed holds for each snapshot the payloads that a load may give; the empty one stands for
-	// none.
+	// allowed has for each snapshot the payloads that Load may return. An empty payload means that
+	// the snapshot may be missing.
 	allowed map[snapshot.Metadata][]string
 }
 
-func tell(ctx context.Context, fsys snapshot.FileSystem) (*story, error) {
+func runStory(ctx context.Context, fsys snapshot.FileSystem) (*story, error) {
 	s := &story{ctx: ctx, allowed: map[snapshot.Metadata][]string{}}
 	var err error
 	if s.store, err = snapshot.OpenFilesOn(fsys, "/data/snapshots", snapshot.FilesConfig{}); err != nil {
@@ -39,7 +39,7 @@ func tell(ctx context.Context, fsys snapshot.FileSystem) (*story, error) {
 		s.delete("a", 1),
 		s.save("a", 3, "third"),
 		s.delete("b", 1),
-		s.save("b", 1, "of another, anew"),
+		s.save("b", 1, "of another, again"),
 	)
 }
 
@@ -76,7 +76,7 @@ func (s *story) check(t *testing.T, fsys *disk) {
 	}
 	for _, file := range fsys.files() {
 		if strings.Contains(file, "partial") {
-			t.Errorf("left over: %s", file)
+			t.Errorf("file that was not removed: %s", file)
 		}
 	}
 	for m, allowed := range s.allowed {
@@ -96,11 +96,11 @@ func (s *story) check(t *testing.T, fsys *disk) {
 	}
 }
 
-// steps returns how many operations the story makes when nothing fails.
+// steps returns the number of operations of the story without faults.
 func steps(t *testing.T) int {
 	t.Helper()
 	d := newDisk()
-	s, err := tell(t.Context(), d)
+	s, err := runStory(t.Context(), d)
 	if err != nil {
 		t.Fatalf("without faults: %v", err)
 	}
@@ -121,7 +121,7 @@ func TestPowerCutAtEveryStep(t *testing.T) {
 			}
 			return nil
 		}
-		s, err := tell(t.Context(), d)
+		s, err := runStory(t.Context(), d)
 		if err == nil {
 			t.Errorf("cut at step %d: no error was reported", cut)
 		}
@@ -133,7 +133,7 @@ func TestPowerCutAtEveryStep(t *testing.T) {
 				t.Parallel()
 				s.check(t, survivor)
 				if t.Failed() {
-					t.Logf("the power went during %q", last)
+					t.Logf("the power failed during %q", last)
 				}
 			})
 		}
@@ -151,13 +151,13 @@ func TestKillAtEveryStep(t *testing.T) {
 			}
 			return nil
 		}
-		s, err := tell(t.Context(), d)
+		s, err := runStory(t.Context(), d)
 		if err == nil {
 			t.Errorf("killed at step %d: no error was reported", kill)
 		}
 		d.fail = nil
 		s.check(t, d)
-		// And a power cut after the next process has saved is harmless too.
+		// A power cut after a save of the next process is also harmless.
 		s.allowed[at("a", 4)] = []string{"after all that"}
 		s.check(t, d.afterPowerCut(rand.New(rand.NewPCG(uint64(kill), 0))))
 	}
@@ -175,7 +175,7 @@ func TestFaultAtEveryStep(t *testing.T) {
 			}
 			return nil
 		}
-		s, err := tell(t.Context(), d)
+		s, err := runStory(t.Context(), d)
 		if err != nil && !errors.Is(err, errDisk) {
 			t.Errorf("step %d (%s) fails: %v, want its error", fault, d.steps[fault], err)
 		}

@@ -35,9 +35,9 @@ func encoded(tb testing.TB, s snapshot.Snapshot) []byte {
 	return b.Bytes()
 }
 
-// TestFormatIsThatOfTheGoldenFile compares the format with a file of an earlier release, which is
-// never written again.
-func TestFormatIsThatOfTheGoldenFile(t *testing.T) {
+// TestFormatMatchesGoldenFile compares the format with a file of an earlier release, which
+// never changes.
+func TestFormatMatchesGoldenFile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("testdata", "v1", "account.hex"))
 	if err != nil {
@@ -56,9 +56,9 @@ func TestFormatIsThatOfTheGoldenFile(t *testing.T) {
 	}
 }
 
-// TestFormatNoticesEveryDamage checks that every flipped bit and every truncation is reported as
+// TestFormatDetectsEveryDamage checks that every flipped bit and every truncation is reported as
 // damage: never as another snapshot or a newer version, and without a panic.
-func TestFormatNoticesEveryDamage(t *testing.T) {
+func TestFormatDetectsEveryDamage(t *testing.T) {
 	t.Parallel()
 	whole := encoded(t, sample())
 	check := func(subject string, at int, data []byte) {
@@ -73,7 +73,7 @@ func TestFormatNoticesEveryDamage(t *testing.T) {
 		check("bit flipped", bit, data)
 	}
 	for size := range whole {
-		check("cut to", size, whole[:size])
+		check("truncated to", size, whole[:size])
 	}
 	for at := range whole {
 		data := bytes.Clone(whole)

@@ -21,13 +21,13 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// saverDir makes a copy of this test program save into a directory until it is killed, instead of
-// running tests.
+// saverDir is an environment variable with a directory. If it is set, this test program runs no
+// tests and saves into the directory until it is killed.
 const saverDir = "REFOLD_TEST_SAVER_DIR"
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(saverDir); dir != "" {
-		fmt.Fprintln(os.Stderr, saveForEver(dir))
+		fmt.Fprintln(os.Stderr, saveUntilKilled(dir))
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m)
@@ -38,8 +38,9 @@ func numbered(seqNr uint64) snapshot.Snapshot {
 	return snapshot.Snapshot{Metadata: at("a", seqNr), Payload: bytes.Repeat([]byte{byte(seqNr)}, 100_000)}
 }
 
-// saveForEver saves under rising numbers, prints each one that is stored, and keeps the newest two.
-func saveForEver(dir string) error {
+// saveUntilKilled saves under increasing numbers, prints each stored number, and keeps the newest two
+// snapshots.
+func saveUntilKilled(dir string) error {
 	store, err := snapshot.OpenFiles(dir, snapshot.FilesConfig{})
 	if err != nil {
 		return err
@@ -75,7 +76,7 @@ func TestFilesSurviveSIGKILL(t *testing.T) {
 		case newest.SequenceNr < acknowledged || newest.SequenceNr > acknowledged+1:
 			t.Errorf("round %d: the newest is %d, the last one acknowledged %d", round, newest.SequenceNr, acknowledged)
 		case !bytes.Equal(newest.Payload, numbered(newest.SequenceNr).Payload):
-			t.Errorf("round %d: the payload at %d is another", round, newest.SequenceNr)
+			t.Errorf("round %d: the payload at %d is wrong", round, newest.SequenceNr)
 		}
 		for m, err := range store.List(t.Context(), "a", snapshot.Latest()) {
 			if err != nil || m.SequenceNr+3 < newest.SequenceNr {
@@ -117,8 +118,8 @@ func killSaver(t *testing.T, dir string, saves int) uint64 {
 	return n
 }
 
-// TestFilesShareADirectory checks that saves succeed while other processes open the directory all
-// the time. Each opening may cost a running save one of its hundred attempts.
+// TestFilesShareADirectory checks that saves succeed while other processes repeatedly open the
+// directory. Each opening may cost a running save one of its hundred attempts.
 func TestFilesShareADirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

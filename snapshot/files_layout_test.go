@@ -10,9 +10,9 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// TestIDsThatReadAlike checks that IDs with the same readable part have different directories. The
+// TestSimilarIDs checks that IDs with the same readable part have different directories. The
 // test has more IDs than groups, so some IDs share a group.
-func TestIDsThatReadAlike(t *testing.T) {
+func TestSimilarIDs(t *testing.T) {
 	t.Parallel()
 	files, err := snapshot.OpenFiles(t.TempDir(), snapshot.FilesConfig{})
 	if err != nil {

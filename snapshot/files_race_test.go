@@ -27,7 +27,7 @@ func onDisk(t *testing.T, n uint64) (*snapshot.Files, *disk) {
 	return store, d
 }
 
-// before runs f once, right before an operation whose name begins so.
+// before runs f once, directly before an operation whose name has the prefix.
 func (d *disk) before(prefix string, f func()) {
 	d.fail = func(_ int, subject string) error {
 		if strings.HasPrefix(subject, prefix) {
@@ -38,7 +38,7 @@ func (d *disk) before(prefix string, f func()) {
 	}
 }
 
-func TestFilesLoadSearchesAgainWhenAFileWentAway(t *testing.T) {
+func TestFilesLoadSearchesAgainAfterRemoval(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 3)
 	d.before("open "+store.Path(at("a", 3)), func() {
@@ -62,7 +62,7 @@ func TestFilesLoadSearchesAgainWhenAFileWentAway(t *testing.T) {
 	}
 }
 
-func TestFilesListPassesOverWhatWentAway(t *testing.T) {
+func TestFilesListSkipsRemovedFiles(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 3)
 	d.before("open "+store.Path(at("a", 2)), func() {
@@ -82,7 +82,7 @@ func TestFilesListPassesOverWhatWentAway(t *testing.T) {
 	}
 }
 
-func TestFilesDeleteMeetsAnotherDelete(t *testing.T) {
+func TestFilesConcurrentDeletes(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 3)
 	d.before("remove", func() {
@@ -95,9 +95,9 @@ func TestFilesDeleteMeetsAnotherDelete(t *testing.T) {
 	}
 }
 
-// TestFilesSaveBeginsAgainWhenItsPartialFileWentAway checks a save whose partial file is removed by
+// TestFilesSaveRestartsAfterRemovalOfItsPartialFile checks a save whose partial file is removed by
 // another process that opens the directory.
-func TestFilesSaveBeginsAgainWhenItsPartialFileWentAway(t *testing.T) {
+func TestFilesSaveRestartsAfterRemovalOfItsPartialFile(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 1)
 	d.before("rename", func() {
@@ -148,7 +148,7 @@ func TestFilesThatCannotBeReadAreDamaged(t *testing.T) {
 	}
 }
 
-func TestFilesGiveUpOnADirectoryThatNeverSettles(t *testing.T) {
+func TestFilesAttemptsAreBounded(t *testing.T) {
 	t.Parallel()
 	store, d := onDisk(t, 1)
 	d.fail = func(_ int, subject string) error {
@@ -165,7 +165,7 @@ func TestFilesGiveUpOnADirectoryThatNeverSettles(t *testing.T) {
 	}
 }
 
-func TestFilesSaveWhoseContextEndsMeanwhileLeavesNothing(t *testing.T) {
+func TestFilesCanceledSaveLeavesNoFile(t *testing.T) {
 	t.Parallel()
 	for _, op := range []string{"create", "write", "sync", "mkdir", "syncdir"} {
 		store, d := onDisk(t, 0)
@@ -177,7 +177,7 @@ func TestFilesSaveWhoseContextEndsMeanwhileLeavesNothing(t *testing.T) {
 			t.Errorf("Save whose context ends during %s: %v, want context.Canceled", op, err)
 		}
 		if after := d.files(); !slices.Equal(after, before) {
-			t.Errorf("Save whose context ends during %s leaves %q, before there were %q", op, after, before)
+			t.Errorf("Save whose context ends during %s leaves %q, want %q", op, after, before)
 		}
 	}
 }

@@ -29,7 +29,8 @@ type disk struct {
 	steps []string // one entry per operation
 	room  int      // bytes that may still be written, below 0 for no limit
 
-	// fail is asked before each operation, without the lock; an error is its outcome.
+	// fail is called before each operation, without the lock. If it returns an error, the operation
+	// fails with it.
 	fail func(step int, subject string) error
 }
 
@@ -91,7 +92,7 @@ func (d *disk) findDir(name string) (*node, error) {
 	return n, err
 }
 
-// add puts a node where there is none.
+// add adds a node. The name must not exist.
 func (d *disk) add(name string, n *node) error {
 	dir, err := d.findDir(filepath.Dir(name))
 	if err != nil {

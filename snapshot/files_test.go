@@ -157,7 +157,7 @@ func TestFilesOfANewerVersionStayUntouched(t *testing.T) {
 	}
 }
 
-func TestFilesListNamesWhatIsDamaged(t *testing.T) {
+func TestFilesListReportsDamagedFiles(t *testing.T) {
 	t.Parallel()
 	store := openFiles(t, t.TempDir(), snapshot.FilesConfig{})
 	fill(t, store, 3)
@@ -187,7 +187,7 @@ func TestFilesDeleteOfDamagedFiles(t *testing.T) {
 		t.Errorf("Delete by a time that can't be read: %v, want ErrCorrupt", err)
 	}
 	if _, err := os.Stat(store.Path(at("a", 2))); err != nil {
-		t.Errorf("the call succeeded: %v", err)
+		t.Errorf("the damaged file was deleted: %v", err)
 	}
 	if _, err := store.Load(t.Context(), "a", snapshot.At(1)); !errors.Is(err, snapshot.ErrNotFound) {
 		t.Errorf("Load without readable snapshots: %v, want ErrNotFound", err)
@@ -196,12 +196,12 @@ func TestFilesDeleteOfDamagedFiles(t *testing.T) {
 		t.Errorf("Delete by number: %v", err)
 	}
 	if _, err := os.Stat(store.Path(at("a", 2))); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the damaged file: %v, want none", err)
+		t.Errorf("Stat of the damaged file: %v, want ErrNotExist", err)
 	}
 }
 
-// TestFilesTrustsTheIDInsideTheFile checks that a file in the place of another one is not used.
-func TestFilesTrustsTheIDInsideTheFile(t *testing.T) {
+// TestFilesChecksTheIDInsideTheFile checks that a file at the path of another snapshot is not used.
+func TestFilesChecksTheIDInsideTheFile(t *testing.T) {
 	t.Parallel()
 	store := openFiles(t, t.TempDir(), snapshot.FilesConfig{})
 	fill(t, store, 2)
@@ -238,7 +238,7 @@ func TestFilesIgnoresFilesOfOtherNames(t *testing.T) {
 	}
 }
 
-func TestFilesRefusesWhatItCannotHold(t *testing.T) {
+func TestFilesRejectsUnsupportedSnapshots(t *testing.T) {
 	t.Parallel()
 	store := openFiles(t, t.TempDir(), snapshot.FilesConfig{MaxSize: 10})
 	for name, test := range map[string]struct {
@@ -269,7 +269,7 @@ func TestFilesRefusesWhatItCannotHold(t *testing.T) {
 	}
 }
 
-func TestFilesLimitsWhatItReads(t *testing.T) {
+func TestFilesLimitsLoadedPayloads(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	large := openFiles(t, dir, snapshot.FilesConfig{})
@@ -286,7 +286,7 @@ func TestFilesLimitsWhatItReads(t *testing.T) {
 	}
 }
 
-func TestFilesConfigNamesEachMistake(t *testing.T) {
+func TestFilesConfigErrorNamesEachField(t *testing.T) {
 	t.Parallel()
 	_, err := snapshot.OpenFiles("", snapshot.FilesConfig{MaxSize: -1, MaxLoadAttempts: -1})
 	if !errors.Is(err, snapshot.ErrInvalid) {
@@ -299,7 +299,7 @@ func TestFilesConfigNamesEachMistake(t *testing.T) {
 	}
 }
 
-func TestFilesCreatesItsDirectoryForItsUserOnly(t *testing.T) {
+func TestFilesDirectoryIsPrivate(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b", "snapshots")
 	store := openFiles(t, dir, snapshot.FilesConfig{})
@@ -310,7 +310,7 @@ func TestFilesCreatesItsDirectoryForItsUserOnly(t *testing.T) {
 		}
 		info, err := entry.Info()
 		if err == nil && info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s can be reached by others: %v", path, info.Mode())
+			t.Errorf("%s is accessible to other users: %v", path, info.Mode())
 		}
 		return err
 	})
@@ -319,7 +319,7 @@ func TestFilesCreatesItsDirectoryForItsUserOnly(t *testing.T) {
 	}
 }
 
-func TestFilesOpenFailsWhereItCannotWrite(t *testing.T) {
+func TestFilesOpenFailsWithoutWriteAccess(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -327,7 +327,7 @@ func TestFilesOpenFailsWhereItCannotWrite(t *testing.T) {
 	}
 	for _, dir := range []string{file, filepath.Join(file, "below")} {
 		if _, err := snapshot.OpenFiles(dir, snapshot.FilesConfig{}); err == nil || !strings.Contains(err.Error(), dir) {
-			t.Errorf("OpenFiles(%q): %v, want an error that names it", dir, err)
+			t.Errorf("OpenFiles(%q): %v, want an error that names the directory", dir, err)
 		}
 	}
 	d := newDisk()
@@ -346,7 +346,7 @@ func TestFilesOpenFailsWhereItCannotWrite(t *testing.T) {
 	}
 }
 
-func TestFilesOpenRemovesWhatACrashLeft(t *testing.T) {
+func TestFilesOpenRemovesPartialFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	fill(t, openFiles(t, dir, snapshot.FilesConfig{}), 1)
@@ -358,10 +358,10 @@ func TestFilesOpenRemovesWhatACrashLeft(t *testing.T) {
 	}
 	openFiles(t, dir, snapshot.FilesConfig{})
 	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a partial file is still there: %v", err)
+		t.Errorf("Stat of a partial file: %v, want ErrNotExist", err)
 	}
 	if _, err := os.Stat(foreign); err != nil {
-		t.Errorf("a file that is not ours: %v", err)
+		t.Errorf("a file of another program was removed: %v", err)
 	}
 }
 

@@ -17,7 +17,7 @@ func TestOfJoinsAndClosesItsParts(t *testing.T) {
 	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
 	db := store.Of(j, s)
 	if db.Journal() != j || db.Snapshots() != s {
-		t.Error("Of does not return its parts")
+		t.Error("Of(j, s) does not return j and s")
 	}
 	for range 2 {
 		if err := db.Close(); err != nil {

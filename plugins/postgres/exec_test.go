@@ -118,10 +118,10 @@ func TestCertain(t *testing.T) {
 		{"an error of a proxy", server("FATAL", "08P01"), false},
 		{"an input or output error", server("ERROR", "58030"), false},
 		{"an internal error", server("ERROR", "XX000"), false},
-		{"said to be unknown", server("ERROR", "40003"), false},
+		{"reported as unknown", server("ERROR", "40003"), false},
 		{"a panic", server("PANIC", "53100"), false},
-		{"an old server's", &pgconn.PgError{Severity: "ERROR", Code: "23505"}, true},
-		{"a code that is none", server("ERROR", ""), false},
+		{"an error of an old server", &pgconn.PgError{Severity: "ERROR", Code: "23505"}, true},
+		{"an empty code", server("ERROR", ""), false},
 		{"the end of the stream", io.ErrUnexpectedEOF, false},
 	} {
 		if got := postgres.Certain(c.err); got != c.want {
@@ -140,8 +140,8 @@ func FuzzDecodeConflicts(f *testing.F) {
 	})
 }
 
-// The size of the pool is the one of the configuration, else the one of the connection string, else
-// sufficient for many concurrent recoveries.
+// The size of the pool comes from the configuration, or else from the connection string. The
+// default is sufficient for many concurrent recoveries.
 func TestPoolSize(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)

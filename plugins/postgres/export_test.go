@@ -139,7 +139,7 @@ func (db *DB) Looks() uint64 {
 func (db *DB) AppendIn(ctx context.Context, tx pgx.Tx, writes ...journal.Write) error {
 	if len(writes) == 1 && len(writes[0].Events) == 1 {
 		w, event := &writes[0], &writes[0].Events[0]
-		var highest *int64 // if it is not what was expected
+		var highest *int64 // not NULL after a conflict
 		err := tx.QueryRow(ctx, db.sql.appendOne.sql, w.ID, int64(w.Expect), journal.SliceOf(w.ID), event.Time, w.Writer, event.Manifest,
 			notNull(event.Payload), event.Tags, event.Metadata).Scan(&highest)
 		if err == nil && highest != nil && *highest != int64(w.Expect) {

@@ -22,8 +22,8 @@ import (
 // breakage is a network fault during one append.
 type breakage struct {
 	fault tcpproxy.Fault
-	// giveUp ends the context of the caller when the fault occurs.
-	giveUp bool
+	// endContext ends the context of the caller when the fault occurs.
+	endContext bool
 	// frozen stops all bytes after the fault, so that no cancel request reaches the server.
 	frozen bool
 	// fence settles unknown outcomes while delayed bytes have not arrived.
@@ -31,7 +31,7 @@ type breakage struct {
 }
 
 func (b breakage) String() string {
-	return fmt.Sprintf("%v, give up: %v, frozen: %v, fence: %v", b.fault, b.giveUp, b.frozen, b.fence)
+	return fmt.Sprintf("%v, context ends: %v, frozen: %v, fence: %v", b.fault, b.endContext, b.frozen, b.fence)
 }
 
 // kinds returns the breakages of one position.
@@ -43,12 +43,12 @@ func kinds(direction tcpproxy.Direction, after int64) []breakage {
 		{fault: fault(tcpproxy.Cut, false)},
 		{fault: fault(tcpproxy.Cut, false), fence: true},
 		{fault: fault(tcpproxy.Reset, false)},
-		{fault: fault(tcpproxy.Reset, false), giveUp: true, fence: true},
-		{fault: fault(tcpproxy.Stall, false), giveUp: true},
-		{fault: fault(tcpproxy.Stall, false), giveUp: true, fence: true},
-		{fault: fault(tcpproxy.Stall, true), giveUp: true, frozen: true, fence: true},
-		{fault: fault(tcpproxy.Drop, false), giveUp: true},
-		{fault: fault(tcpproxy.Drop, true), giveUp: true, frozen: true, fence: true},
+		{fault: fault(tcpproxy.Reset, false), endContext: true, fence: true},
+		{fault: fault(tcpproxy.Stall, false), endContext: true},
+		{fault: fault(tcpproxy.Stall, false), endContext: true, fence: true},
+		{fault: fault(tcpproxy.Stall, true), endContext: true, frozen: true, fence: true},
+		{fault: fault(tcpproxy.Drop, false), endContext: true},
+		{fault: fault(tcpproxy.Drop, true), endContext: true, frozen: true, fence: true},
 	}
 }
 
@@ -81,21 +81,21 @@ func breakAppends(t *testing.T, cfg postgres.Config) {
 			step = 1 + size/5
 		}
 		for after := int64(0); after <= size; after++ {
-			ends := after < 2 || after > size-3 // there, one byte more or less means most
+			ends := after < 2 || after > size-3 // near the ends, each byte matters most
 			if after%step == 0 || ends {
 				all = append(all, kinds(direction, after)...)
 			}
 		}
 	}
-	var told outcomes
+	var counts outcomes
 	each(len(all), 32, func(i int) {
 		if !t.Failed() {
-			s.breakAppend(t, cfg, all[i], fmt.Sprintf("%06d", i), &told)
+			s.breakAppend(t, cfg, all[i], fmt.Sprintf("%06d", i), &counts)
 		}
 	})
-	t.Logf("an exchange has %d bytes to the server and %d to the client; of the writes %d were stored, %d surely not, %d unknown, of which %d fences said no and %d yes",
-		toServer, toClient, told.stored.Load(), told.not.Load(), told.unknown.Load(), told.fenced.Load(), told.landed.Load())
-	for subject, n := range map[string]int64{"stored": told.stored.Load(), "unknown": told.unknown.Load(), "fenced": told.fenced.Load(), "landed": told.landed.Load()} {
+	t.Logf("an exchange has %d bytes to the server and %d to the client; writes: %d stored, %d not stored, %d unknown; fences settled %d of them as not stored and %d as stored",
+		toServer, toClient, counts.stored.Load(), counts.not.Load(), counts.unknown.Load(), counts.fenced.Load(), counts.landed.Load())
+	for subject, n := range map[string]int64{"stored": counts.stored.Load(), "unknown": counts.unknown.Load(), "fenced": counts.fenced.Load(), "landed": counts.landed.Load()} {
 		if n == 0 {
 			t.Errorf("no write was %s", subject)
 		}
@@ -104,7 +104,7 @@ func breakAppends(t *testing.T, cfg postgres.Config) {
 
 // The result of an append that is canceled while it waits for another transaction is "not stored",
 // because the server reported so. Nothing is stored after the end of that transaction.
-func TestAppendGivenUpIsCanceled(t *testing.T) {
+func TestAppendWithEndedContextIsCanceled(t *testing.T) {
 	t.Parallel()
 	s := newTarget(t, pgtest.DSN(t))
 	for _, other := range []string{"a", "b"} {
@@ -115,14 +115,14 @@ func TestAppendGivenUpIsCanceled(t *testing.T) {
 		blocker := connect(t, pgtest.With(t, s.dsn, map[string]string{"application_name": "blocker " + other}))
 		execute(t, blocker, "BEGIN")
 		execute(t, blocker, "INSERT INTO refold.events (id, seq_nr, ordinal, slice, at, writer, manifest, payload) VALUES ($1, 1, nextval('refold.ordinals'), 0, now(), '', '', '')", other)
-		ctx, giveUp := withHangTimeout(t)
-		told := make(chan []error)
+		ctx, endContext := withHangTimeout(t)
+		counts := make(chan []error)
 		go func() {
-			told <- db.TestJournal().Append(ctx, []journal.Write{eventsOf("a", 0, 1), eventsOf("b", 0, 2)})
+			counts <- db.TestJournal().Append(ctx, []journal.Write{eventsOf("a", 0, 1), eventsOf("b", 0, 2)})
 		}()
-		until(t, "an append that waits", func() bool { return s.blocks(t, "blocker "+other) })
-		giveUp()
-		for i, err := range <-told {
+		until(t, "a blocked append", func() bool { return s.blocks(t, "blocker "+other) })
+		endContext()
+		for i, err := range <-counts {
 			if !journal.NotStored(err) || !errors.Is(err, context.Canceled) {
 				t.Errorf("write %d: %v", i, err)
 			}
@@ -133,7 +133,7 @@ func TestAppendGivenUpIsCanceled(t *testing.T) {
 		}
 		s.awaitSessionsEnded(t, "waits "+other)
 		if a, b := s.rows(t, "a"), s.rows(t, "b"); len(a)+len(b) > 0 {
-			t.Errorf("stored: %v, %v", a, b)
+			t.Errorf("canceled writes are stored: %v, %v", a, b)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func (s *target) exchange(t *testing.T, cfg postgres.Config) (toServer, toClient
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close() //nolint:errcheck // it was not broken
+	defer db.Close() //nolint:errcheck // the connection was not broken
 	j := db.TestJournal()
 	store(t, j, eventsOf("a|measur", 0, 1))
 	before := proxy.Stats()
@@ -160,7 +160,7 @@ func (s *target) exchange(t *testing.T, cfg postgres.Config) (toServer, toClient
 }
 
 // breakAppend runs one append with a fault and checks its result.
-func (s *target) breakAppend(t *testing.T, cfg postgres.Config, b breakage, name string, told *outcomes) {
+func (s *target) breakAppend(t *testing.T, cfg postgres.Config, b breakage, name string, counts *outcomes) {
 	t.Helper()
 	server := "broken " + name
 	proxy, db, err := s.openThroughProxy(t, server, cfg)
@@ -185,7 +185,7 @@ func (s *target) breakAppend(t *testing.T, cfg postgres.Config, b breakage, name
 			if b.frozen {
 				proxy.SetFrozen(true)
 			}
-			if b.giveUp {
+			if b.endContext {
 				cancel()
 			}
 		case <-ctx.Done():
@@ -207,7 +207,7 @@ func (s *target) breakAppend(t *testing.T, cfg postgres.Config, b breakage, name
 		t.Errorf("%v: close: %v", b, err)
 	}
 	if s.awaitSessionsEnded(t, server) {
-		s.judge(t, b, writes, errs, fences, told)
+		s.judge(t, b, writes, errs, fences, counts)
 	}
 }
 
@@ -257,13 +257,13 @@ func (s *target) blocks(t *testing.T, server string) bool {
 	var blocks bool
 	if err := s.truth.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity AS waiting, unnest(pg_blocking_pids(waiting.pid)) AS blocking
 		JOIN pg_stat_activity AS held ON held.pid = blocking WHERE waiting.wait_event_type = 'Lock' AND held.datname = current_database() AND held.application_name = $1)`, server).Scan(&blocks); err != nil {
-		t.Errorf("look at locks: %v", err)
+		t.Errorf("query the locks: %v", err)
 	}
 	return blocks
 }
 
 // judge compares the results with the table.
-func (s *target) judge(t *testing.T, b breakage, writes []journal.Write, errs, fences []error, told *outcomes) {
+func (s *target) judge(t *testing.T, b breakage, writes []journal.Write, errs, fences []error, counts *outcomes) {
 	t.Helper()
 	for i, w := range writes {
 		rows := s.rows(t, w.ID)
@@ -280,7 +280,7 @@ func (s *target) judge(t *testing.T, b breakage, writes []journal.Write, errs, f
 		case there > 0 && !whole:
 			t.Errorf("%v: write %d is stored in part: %v", b, i, rows)
 		case errs[i] == nil && !whole:
-			t.Errorf("%v: write %d was acknowledged and is lost: %v", b, i, rows)
+			t.Errorf("%v: write %d was acknowledged but is lost: %v", b, i, rows)
 		case errs[i] != nil && journal.NotStored(errs[i]) && whole:
 			t.Errorf("%v: write %d is stored although the append returned %v: %v", b, i, errs[i], rows)
 		case fences[i] == nil && whole: // the fence was stored
@@ -297,20 +297,20 @@ func (s *target) judge(t *testing.T, b breakage, writes []journal.Write, errs, f
 		}
 		switch {
 		case errs[i] == nil:
-			told.stored.Add(1)
+			counts.stored.Add(1)
 		case journal.NotStored(errs[i]):
-			told.not.Add(1)
+			counts.not.Add(1)
 		default:
-			told.unknown.Add(1)
-			if b.giveUp != errors.Is(errs[i], context.Canceled) && !errors.Is(errs[i], journal.ErrUnavailable) {
-				t.Errorf("%v: unknown because of %v", b, errs[i])
+			counts.unknown.Add(1)
+			if b.endContext != errors.Is(errs[i], context.Canceled) && !errors.Is(errs[i], journal.ErrUnavailable) {
+				t.Errorf("%v: the outcome is unknown: %v", b, errs[i])
 			}
 		}
 		switch {
 		case fences[i] == nil:
-			told.fenced.Add(1)
+			counts.fenced.Add(1)
 		case errors.Is(fences[i], journal.ErrConflict):
-			told.landed.Add(1)
+			counts.landed.Add(1)
 		}
 	}
 }

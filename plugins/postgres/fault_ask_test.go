@@ -16,9 +16,9 @@ import (
 	"github.com/refold-io/refold/plugins/postgres"
 )
 
-// TestAskBrokenAtEachByte is TestAppendBrokenAtEachByte with a runtime on the journal. No outcome
-// is unknown: while bytes are delayed, the caller receives a reply or an error, and it agrees with
-// the table after these bytes have arrived.
+// TestAskBrokenAtEachByte repeats TestAppendBrokenAtEachByte with a runtime on the journal. No
+// outcome is unknown. While bytes are delayed, the caller receives a reply or an error. After these
+// bytes have arrived, the table agrees with the reply or the error.
 func TestAskBrokenAtEachByte(t *testing.T) {
 	t.Parallel()
 	s := newTarget(t, pgtest.DSN(t))
@@ -49,7 +49,7 @@ func TestAskBrokenAtEachByte(t *testing.T) {
 			not.Add(1)
 		}
 	})
-	t.Logf("an exchange has %d bytes to the server and %d to the client; %d asks were done, %d were not; %d fences were stored",
+	t.Logf("an exchange has %d bytes to the server and %d to the client; %d commands were executed, %d were not; %d fences were stored",
 		toServer, toClient, done.Load(), not.Load(), fences.Load())
 	if done.Load() == 0 || not.Load() == 0 || fences.Load() == 0 {
 		t.Error("all of the asks had the same outcome")
@@ -63,7 +63,7 @@ func (s *target) askExchange(t *testing.T) (toServer, toClient int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close() //nolint:errcheck // it was not broken
+	defer db.Close() //nolint:errcheck // the connection was not broken
 	h := openLedgers(t, db.TestJournal(), time.Minute)
 	defer h.close(t)
 	var before tcpproxy.Stats
@@ -106,7 +106,7 @@ func (s *target) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fence
 		defer close(answered)
 		_, err = eventsourcing.Ask(ctx, ref, post{Op: 1, Count: 2})
 	}()
-	until(t, "an answer", func() bool {
+	until(t, "a reply", func() bool {
 		select {
 		case <-answered:
 			return true
@@ -138,9 +138,9 @@ func (s *target) breakAsk(t *testing.T, fault tcpproxy.Fault, name string, fence
 	was := result{err: err}
 	switch {
 	case err == nil && stored != 3:
-		t.Errorf("%v: it was acknowledged: %v", fault, rows)
+		t.Errorf("%v: the command was acknowledged, but the table has %v", fault, rows)
 	case was.notDone() && stored != 1:
-		t.Errorf("%v: it was done although the ask returned %v: %v", fault, err, rows)
+		t.Errorf("%v: the command was executed although the ask returned %v: %v", fault, err, rows)
 	case err != nil && !was.notDone():
 		t.Errorf("%v: the outcome is unknown: %v", fault, err)
 	}

@@ -60,7 +60,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	server.SetMaxFileSize(0)
 	server.Restart(t)
-	until(t, "an append after the restart", func() bool { // connections from before have to be noticed
+	until(t, "an append after the restart", func() bool { // the pool must first detect the broken connections
 		errs := j.Append(t.Context(), []journal.Write{large(stored)})
 		return errs == nil || errors.Is(errs[0], journal.ErrConflict)
 	})
@@ -71,12 +71,12 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	if n != stored+1 {
-		t.Errorf("%d events, not %d", n, stored+1)
+		t.Errorf("%d events, want %d", n, stored+1)
 	}
 }
 
-// TestRuntimeOnAFullDisk has clients send commands while the disk becomes full and while it is
-// replaced.
+// TestRuntimeOnAFullDisk runs clients that send commands while the disk becomes full and while it
+// is replaced.
 func TestRuntimeOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{MaxFileSize: smallDisk})

@@ -74,7 +74,7 @@ func TestOddIDs(t *testing.T) {
 		listed = append(listed, id)
 	}
 	if want := slices.Sorted(slices.Values(ids)); !slices.Equal(listed, want) {
-		t.Errorf("listed as\n%q, not\n%q", listed, want)
+		t.Errorf("PersistenceIDs yields\n%q, want\n%q", listed, want)
 	}
 	for _, id := range bad {
 		if _, err := j.HighestSequenceNr(t.Context(), id); !errors.Is(err, journal.ErrInvalid) {
@@ -95,7 +95,7 @@ func TestOddNames(t *testing.T) {
 		writes[1].Writer = odd
 		writes[2].Events[1].Manifest = odd
 		writes[3].Events[0].Tags = []string{"fine", odd}
-		writes[4].Events[0].Payload, writes[4].Events[0].Metadata = []byte(odd), []byte(odd) // bytes are bytes
+		writes[4].Events[0].Payload, writes[4].Events[0].Metadata = []byte(odd), []byte(odd) // payload and metadata may be any bytes
 		errs := j.Append(t.Context(), writes)
 		for k := range writes {
 			if err := errs[k]; (k >= 1 && k <= 3) != errors.Is(err, journal.ErrRejected) || k == 0 && err != nil {
@@ -130,7 +130,7 @@ func TestTenThousandTags(t *testing.T) {
 		}
 	}
 	if found, _ := readAll(t, j, journal.Criteria{Tag: "t"}, ""); len(found) > 0 {
-		t.Errorf("a tag that nothing has finds %v", named(found))
+		t.Errorf("a query by an unused tag finds %v", named(found))
 	}
 	if err := j.DeleteTo(t.Context(), "a", 1); err != nil {
 		t.Fatal(err)
@@ -188,8 +188,8 @@ func TestPayloads(t *testing.T) {
 	}
 }
 
-// TestClocks stores the times of wrong clocks unchanged. The time of an entity does not go back
-// when the clock does.
+// TestClocks stores the times of wrong clocks unchanged. The event times of an entity do not
+// decrease when the clock goes back.
 func TestClocks(t *testing.T) {
 	t.Parallel()
 	db := openStore(t, pgtest.With(t, pgtest.DSN(t), map[string]string{"timezone": "Asia/Kathmandu"}), postgres.Config{})

@@ -158,8 +158,8 @@ func (b *operations) client(ctx context.Context, h *ledgerRuntime, id string, rn
 	}
 }
 
-// run has clients of each ledger post operations, in turn through the runtimes, until each has
-// posted n, disturb returns, and any operation has succeeded.
+// run starts clients of each ledger. They post operations, in turn through the runtimes, until each
+// client has posted n, disturb has returned, and an operation has succeeded.
 func (b *operations) run(t *testing.T, runtimes []*ledgerRuntime, n int, patience time.Duration, disturb func(rng *rand.Rand)) {
 	t.Helper()
 	var clients sync.WaitGroup
@@ -200,9 +200,9 @@ func (b *operations) judge(t *testing.T, h *ledgerRuntime) {
 				case n > 0 && (n != k.count || numbers[n-1]-numbers[0] != n-1):
 					t.Errorf("ledger %s: operation %d, of %d events, is stored as %v", id, k.op, k.count, numbers)
 				case k.err == nil && (n == 0 || numbers[n-1] != k.length):
-					t.Errorf("ledger %s: operation %d was acknowledged at %d, and is at %v", id, k.op, k.length, numbers)
+					t.Errorf("ledger %s: operation %d was acknowledged at %d, but is at %v", id, k.op, k.length, numbers)
 				case k.notDone() && n > 0:
-					t.Errorf("ledger %s: operation %d failed with %v, and is at %v", id, k.op, k.err, numbers)
+					t.Errorf("ledger %s: operation %d failed with %v, but is at %v", id, k.op, k.err, numbers)
 				case n > 0 && numbers[0] < last:
 					t.Errorf("ledger %s: operation %d is at %v, after a later one at %d", id, k.op, numbers, last)
 				case n > 0:
@@ -222,7 +222,7 @@ func (b *operations) judge(t *testing.T, h *ledgerRuntime) {
 			t.Errorf("ledger %s: unexpected operations: %v", id, at)
 		}
 	}
-	t.Logf("%d operations were done, %d were not, %d are unknown to their clients", done, not, unknown)
+	t.Logf("%d operations were executed, %d were not, %d have an unknown outcome", done, not, unknown)
 	if done == 0 || not+unknown == 0 {
 		t.Error("all operations had the same outcome")
 	}

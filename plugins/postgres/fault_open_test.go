@@ -62,7 +62,7 @@ func TestOpenErrors(t *testing.T) {
 		"another schema":   {dsn: migrated, cfg: postgres.Config{CheckOnly: true, Schema: "other"}, want: postgres.ErrSchema, text: `"other"`},
 		"newer schema":     {dsn: newer, want: journal.ErrNewerVersion, text: "version 1000"},
 		"no right":         {dsn: guest(server.DSN(t)), want: postgres.ErrDenied, text: `"guest"`},
-		"no right to look": {dsn: guest(migrated), cfg: postgres.Config{CheckOnly: true}, want: postgres.ErrDenied, text: `"guest"`},
+		"no right to read": {dsn: guest(migrated), cfg: postgres.Config{CheckOnly: true}, want: postgres.ErrDenied, text: `"guest"`},
 		"read-only":        {dsn: readOnly, want: postgres.ErrReadOnly, text: name(t, readOnly)},
 	} {
 		t.Run(subject, func(t *testing.T) {
@@ -101,7 +101,7 @@ func name(t *testing.T, dsn string) string {
 	return cfg.Database
 }
 
-// TestServerRejectsCalls has a server that rejects calls: the role lacks rights, the server became
+// TestServerRejectsCalls uses a server that rejects calls: the role lacks rights, the server became
 // read-only, or the tables are missing. Errors state the reason, rejected writes are not stored,
 // and all calls succeed after the repair.
 func TestServerRejectsCalls(t *testing.T) {
@@ -109,9 +109,9 @@ func TestServerRejectsCalls(t *testing.T) {
 	server := pgtest.Start(t, pgtest.Config{})
 	execute(t, connect(t, server.DSN(t)), "CREATE ROLE reader LOGIN")
 	for subject, c := range map[string]struct {
-		refuse, mend string // SQL, of which $db is the name of the database
-		want         error
-		reads        bool // still works
+		revoke, repair string // SQL; $db is the name of the database
+		want           error
+		reads          bool // still works
 	}{
 		"no rights at all": {
 			"REVOKE ALL ON ALL TABLES IN SCHEMA refold FROM reader; REVOKE ALL ON ALL SEQUENCES IN SCHEMA refold FROM reader",
@@ -146,8 +146,8 @@ func TestServerRejectsCalls(t *testing.T) {
 			db := openStore(t, pgtest.With(t, dsn, map[string]string{"user": "reader"}), postgres.Config{CheckOnly: true, DisableNotify: true, MaxConns: 1})
 			j, snapshots := db.TestJournal(), db.TestSnapshots()
 			store(t, j, eventsOf("a", 0, 1))
-			run(c.refuse)
-			until(t, "connections that were ended to be noticed", func() bool {
+			run(c.revoke)
+			until(t, "the pool to detect the ended connections", func() bool {
 				_, err := j.HighestSequenceNr(t.Context(), "a")
 				return !errors.Is(err, journal.ErrUnavailable)
 			})
@@ -175,8 +175,8 @@ func TestServerRejectsCalls(t *testing.T) {
 					t.Errorf("replay: %v", err)
 				}
 			}
-			run(c.mend)
-			until(t, "an append after it was mended", func() bool {
+			run(c.repair)
+			until(t, "an append after the repair", func() bool {
 				errs := j.Append(t.Context(), []journal.Write{eventsOf("a", 1, 1)})
 				return errs == nil || errors.Is(errs[0], journal.ErrConflict)
 			})

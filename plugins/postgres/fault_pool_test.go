@@ -47,7 +47,7 @@ func recoverWithin(ctx context.Context, j *postgres.Journal, i int) error {
 	next, noted := uint64(1), uint64(0)
 	for e, err := range j.Replay(ctx, fmt.Sprint("history|", i), 1, journal.MaxSequenceNr) {
 		if err != nil || e.SequenceNr != next {
-			return fmt.Errorf("event %d, not %d: %w", e.SequenceNr, next, err)
+			return fmt.Errorf("event %d, want %d: %w", e.SequenceNr, next, err)
 		}
 		if next++; e.SequenceNr%250 != 1 {
 			continue
@@ -58,7 +58,7 @@ func recoverWithin(ctx context.Context, j *postgres.Journal, i int) error {
 		noted++
 		highest, err := j.HighestSequenceNr(ctx, notes)
 		if err != nil || highest != noted {
-			return fmt.Errorf("highest %d, not %d: %w", highest, noted, err)
+			return fmt.Errorf("highest %d, want %d: %w", highest, noted, err)
 		}
 		seen := uint64(0)
 		for _, err := range j.Replay(ctx, notes, 1, journal.MaxSequenceNr) {
@@ -68,7 +68,7 @@ func recoverWithin(ctx context.Context, j *postgres.Journal, i int) error {
 			seen++
 		}
 		if want := min(noted, 2); seen != want {
-			return fmt.Errorf("%d notes, not %d", seen, want)
+			return fmt.Errorf("%d notes, want %d", seen, want)
 		}
 		if noted > 1 {
 			if err := j.DeleteTo(ctx, notes, noted-1); err != nil {
@@ -101,7 +101,7 @@ func TestRuntimeOnOneConnection(t *testing.T) {
 		})
 		ops, err := eventsourcing.Ask(ctx, h.ledgers.Ref("7"), list{})
 		if want := 4 * []int{300, 301}[round]; len(ops) != want || err != nil {
-			t.Errorf("%d events, not %d: %v", len(ops), want, err)
+			t.Errorf("%d events, want %d: %v", len(ops), want, err)
 		}
 		cancel()
 		h.close(t)

@@ -95,8 +95,8 @@ func TestServerIsKilled(t *testing.T) {
 	b.judge(t, found)
 }
 
-// TestTwoRuntimes has two runtimes write the same entities concurrently. One of two writers wins,
-// and the clients of the other one receive errors.
+// TestTwoRuntimes lets two runtimes write to the same entities concurrently. One of the two writers
+// wins, and the clients of the other writer receive errors.
 func TestTwoRuntimes(t *testing.T) {
 	t.Parallel()
 	rounds := 30

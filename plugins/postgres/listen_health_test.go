@@ -51,7 +51,7 @@ func TestLogOfNotifications(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- j.Await(t.Context(), "") }()
 	pids := listening(t, dsn, 1)
-	if strings.Contains(log.String(), "notifications") { // that the server is slow may be so
+	if strings.Contains(log.String(), "notifications") { // slow statements may be logged
 		t.Errorf("logged without a reason: %s", &log)
 	}
 	execute(t, connect(t, dsn), "SELECT pg_terminate_backend($1, 60000)", pids[0])
@@ -63,7 +63,7 @@ func TestLogOfNotifications(t *testing.T) {
 	}
 }
 
-func TestLogHoldsNoSecret(t *testing.T) {
+func TestLogContainsNoSecret(t *testing.T) {
 	t.Parallel()
 	const secret = "correct-horse"
 	server := pgtest.Start(t, pgtest.Config{})
@@ -105,9 +105,9 @@ func TestLogOfAStall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	end() // it may be one that ends at once
-	if strings.Contains(log.String(), "holds all queries back") {
-		t.Errorf("logged at once:\n%s", &log)
+	end() // the first observation of a stall is not logged
+	if strings.Contains(log.String(), "blocks all queries") {
+		t.Errorf("logged immediately:\n%s", &log)
 	}
 	end()
 	end()
@@ -161,7 +161,7 @@ func TestStalls(t *testing.T) {
 		{89, 13, true, ""},
 		{90, 13, true, "lasts 1m5s"},
 		{100, 14, true, "over 1m15s"},
-		{106, 14, true, ""}, // told of less than a minute ago
+		{106, 14, true, ""}, // reported less than a minute ago
 		{107, 20, false, ""},
 		{108, 21, true, ""},
 		{170, 21, true, "lasts 1m2s"},
@@ -197,6 +197,6 @@ func TestClientEncodingIsPinned(t *testing.T) {
 	}
 	var odd int
 	if err := admin.QueryRow(t.Context(), "SELECT count(*) FROM refold.events WHERE id <> 'größe|1' OR writer NOT IN ('w', 'knöterich') OR tags <> '{ärger}'").Scan(&odd); err != nil || odd != 0 {
-		t.Errorf("%d rows are not stored as they should be, %v", odd, err)
+		t.Errorf("%d rows have a wrong encoding, %v", odd, err)
 	}
 }

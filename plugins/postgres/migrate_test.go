@@ -19,7 +19,7 @@ import (
 )
 
 // The files can be executed manually.
-func TestMigrationByHand(t *testing.T) {
+func TestManualMigration(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	admin := connect(t, dsn)
@@ -83,7 +83,7 @@ func TestMigrateClaims(t *testing.T) {
 }
 
 // Of several nodes that start together, one migrates.
-func TestMigrateTogether(t *testing.T) {
+func TestConcurrentMigrations(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	var group sync.WaitGroup
@@ -134,7 +134,7 @@ func TestConfig(t *testing.T) {
 	}
 	for _, field := range []string{"Schema", "MaxConns", "MaxAppends", "MaxSnapshotSize", "PollInterval"} {
 		if !strings.Contains(err.Error(), "Config."+field+" ") {
-			t.Errorf("nothing about %s in: %v", field, err)
+			t.Errorf("field %s is missing in the error: %v", field, err)
 		}
 	}
 	for _, schema := range []string{"a.b", `a"b`, "a'b", "a b", "é", strings.Repeat("x", 64)} {
@@ -159,12 +159,12 @@ func TestPasswordsStaySecret(t *testing.T) {
 		db, err := postgres.Open(t.Context(), dsn, postgres.Config{})
 		if err == nil {
 			_ = db.Close()
-			t.Errorf("%q can be opened", dsn)
+			t.Errorf("Open(%q) succeeded", dsn)
 			continue
 		}
 		for _, text := range []string{err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%q", err)} {
 			if strings.Contains(text, "s3cr3t") {
-				t.Errorf("%q: %s", dsn, text)
+				t.Errorf("the error of %q contains the password: %s", dsn, text)
 			}
 		}
 	}

@@ -78,7 +78,7 @@ func TestQueryAgainstModel(t *testing.T) {
 				}
 				for i := range all {
 					if all[i].ID == id && all[i].SequenceNr <= to {
-						all[i].Manifest = "" // as good as a fence
+						all[i].Manifest = "" // an event without a manifest is a fence
 					}
 				}
 			}
@@ -211,7 +211,7 @@ func TestPlans(t *testing.T) {
 		} {
 			sql, params := db.QueryStatement(c.q, events/10, events)
 			if window, _ := params[2].(int64); window > 200_000 {
-				t.Errorf("%+v looks at %d ordinals", c.q, window)
+				t.Errorf("%+v has a window of %d ordinals", c.q, window)
 			}
 			var plan []byte
 			if err := conn.QueryRow(t.Context(), "EXPLAIN (ANALYZE, FORMAT JSON) "+sql, params...).Scan(&plan); err != nil {
@@ -221,8 +221,8 @@ func TestPlans(t *testing.T) {
 			if err := json.Unmarshal(plan, &parsed); err != nil {
 				t.Fatal(err)
 			}
-			if rows := parsed[0].Plan.looked(); rows > c.rows || bytes.Contains(plan, []byte("Seq Scan")) {
-				t.Errorf("%+v (analyzed: %v) looks at %v rows, want at most %v:\n%s", c.q, known, rows, c.rows, plan)
+			if rows := parsed[0].Plan.examined(); rows > c.rows || bytes.Contains(plan, []byte("Seq Scan")) {
+				t.Errorf("%+v (analyzed: %v) reads %v rows, want at most %v:\n%s", c.q, known, rows, c.rows, plan)
 			}
 		}
 	}
@@ -237,14 +237,14 @@ type node struct {
 	Plans   []node
 }
 
-// looked returns the number of examined rows of tables and indexes.
-func (n *node) looked() float64 {
+// examined returns the number of examined rows of tables and indexes.
+func (n *node) examined() float64 {
 	var rows float64
 	if strings.Contains(n.Type, "Index") || strings.Contains(n.Type, "Seq") {
 		rows = (n.Rows + n.Removed) * n.Loops
 	}
 	for i := range n.Plans {
-		rows += n.Plans[i].looked()
+		rows += n.Plans[i].examined()
 	}
 	return rows
 }

@@ -20,7 +20,7 @@ func numbers(t *testing.T, j journal.Journal, id string, from, to uint64) (all [
 			t.Fatal(err)
 		}
 		if uint64(len(e.Payload)) > 0 && e.Payload[0] != byte(e.SequenceNr) || uint64(len(e.Metadata)) > 0 && e.Metadata[0] != byte(e.SequenceNr)+1 {
-			t.Fatalf("event %d has the data of another one", e.SequenceNr)
+			t.Fatalf("event %d has the data of another event", e.SequenceNr)
 		}
 		all = append(all, e.SequenceNr)
 		bytes += len(e.Payload) + len(e.Metadata)

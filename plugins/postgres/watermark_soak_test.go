@@ -26,7 +26,7 @@ const (
 	liveReaders = 8
 )
 
-// TestReadersSkipNoEvent has writers whose transactions commit in random order, and live readers
+// TestReadersSkipNoEvent runs writers whose transactions commit in random order, and live readers
 // that resume at random earlier positions. Each reader receives each event once, in the order of
 // the offsets.
 func TestReadersSkipNoEvent(t *testing.T) {
@@ -37,14 +37,14 @@ func TestReadersSkipNoEvent(t *testing.T) {
 	}
 	dsn := pgtest.DSN(t)
 	for run := range runs {
-		missNothing(t, dsn, run)
+		checkReaders(t, dsn, run)
 		if t.Failed() {
 			t.Fatalf("run %d", run)
 		}
 	}
 }
 
-func missNothing(t *testing.T, dsn string, run int) {
+func checkReaders(t *testing.T, dsn string, run int) {
 	t.Helper()
 	cfg := postgres.Config{Schema: fmt.Sprintf("run-%d", run), PollInterval: 20 * time.Millisecond}
 	writing, reading := openStore(t, dsn, cfg), openStore(t, dsn, cfg)
@@ -72,7 +72,7 @@ func missNothing(t *testing.T, dsn string, run int) {
 		t.Fatal(err)
 	}
 	end.Store(&last)
-	store(t, writing.TestJournal(), eventsOf("end", 1, 1)) // wakes those who wait at the end
+	store(t, writing.TestJournal(), eventsOf("end", 1, 1)) // wakes the readers that wait at the end
 	readers.Wait()
 	want := recordedIn(t, dsn, cfg.Schema, last)
 	for i, got := range results {
@@ -155,7 +155,7 @@ func lateWriter(t *testing.T, db *postgres.DB, dsn, id string, random *rand.Rand
 type crowd struct {
 	mu      sync.Mutex
 	random  *rand.Rand
-	members int // who are in it or will come
+	members int // goroutines that wait now or later
 	enough  int
 	inside  []chan struct{}
 }

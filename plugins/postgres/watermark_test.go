@@ -31,8 +31,8 @@ func TestSettledBelow(t *testing.T) {
 		{"no append", 100, nil, 100},
 		{"one append", 100, []int64{90}, 90},
 		{"the lowest of several", 100, []int64{95, 90, 99}, 90},
-		{"one that has not drawn yet", 100, []int64{100}, 100},
-		{"one that began after the look at the sequence", 100, []int64{140}, 100},
+		{"an append without an ordinal", 100, []int64{100}, 100},
+		{"an append that began after the sequence was read", 100, []int64{140}, 100},
 		{"both", 100, []int64{140, 60}, 60},
 		{"before the first", 100, []int64{1}, 1},
 		{"key 0", keys + 10, []int64{0}, keys},
@@ -48,7 +48,7 @@ func TestSettledBelow(t *testing.T) {
 	}
 }
 
-// TestLateCommitHoldsReadersBack has two appends that end in the opposite order of their beginning.
+// TestLateCommitHoldsReadersBack starts two appends and ends them in the opposite order.
 func TestLateCommitHoldsReadersBack(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []string{"COMMIT", "ROLLBACK", "killed"} {
@@ -152,7 +152,7 @@ func TestForeignTransactionsDoNotHoldReadersBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, _ := readAll(t, j, journal.Criteria{}, ""); len(got) != 3 {
-		t.Errorf("read %v beside a long transaction, want 3 events", named(got))
+		t.Errorf("read %v during a long transaction, want 3 events", named(got))
 	}
 }
 
@@ -167,7 +167,7 @@ func TestPreparedTransactionHoldsReadersBack(t *testing.T) {
 		execute(t, late, "PREPARE TRANSACTION 'late'")
 		store(t, db.TestJournal(), eventsOf("early", 0, 1))
 		if got, _ := readAll(t, db.TestJournal(), journal.Criteria{}, ""); len(got) != 0 {
-			t.Errorf("read %v beside a prepared append", named(got))
+			t.Errorf("read %v during a prepared append", named(got))
 		}
 		if err := db.Close(); err != nil {
 			t.Error(err)
@@ -177,16 +177,16 @@ func TestPreparedTransactionHoldsReadersBack(t *testing.T) {
 	server.Restart(t)
 	db := openStore(t, dsn, postgres.Config{})
 	if got, _ := readAll(t, db.TestJournal(), journal.Criteria{}, ""); len(got) != 0 {
-		t.Errorf("read %v beside a prepared append, after a crash", named(got))
+		t.Errorf("read %v during a prepared append, after a crash", named(got))
 	}
 	execute(t, connect(t, dsn), "COMMIT PREPARED 'late'")
 	if got, _ := readAll(t, db.TestJournal(), journal.Criteria{}, ""); !slices.Equal(named(got), []string{"late/1", "early/1"}) {
-		t.Errorf("read %v when all was committed", named(got))
+		t.Errorf("read %v after both transactions were committed", named(got))
 	}
 }
 
-// TestForgottenDraws kills the server after ordinals were drawn and not committed. They are drawn
-// again, so the position of a reader must be below them.
+// TestForgottenDraws kills the server after ordinals were drawn and not committed. The restarted
+// server draws them again, so the position of a reader must be below them.
 func TestForgottenDraws(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{})
@@ -211,10 +211,10 @@ func TestForgottenDraws(t *testing.T) {
 	}
 }
 
-// TestForgottenDrawsAreNoRewind kills the server after readers have seen ordinals that it had not
+// TestForgottenDrawsDoNotRewind kills the server after readers have seen ordinals that it had not
 // yet written to its log. No read event is lost, so the readers continue, and receive the events
 // that use these ordinals immediately.
-func TestForgottenDrawsAreNoRewind(t *testing.T) {
+func TestForgottenDrawsDoNotRewind(t *testing.T) {
 	t.Parallel()
 	for name, rolledBack := range map[string]bool{"in progress": false, "rolled back": true} {
 		t.Run(name, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestForgottenDrawsAreNoRewind(t *testing.T) {
 			j := db.TestJournal()
 			store(t, j, eventsOf("kept", 0, 1))
 			_, tx := appendLate(t, db, dsn, eventsOf("lost", 0, 1000))
-			if rolledBack { // which may have the server write them down, but seldom in time
+			if rolledBack { // the server may log the ordinals of a rollback, but seldom in time
 				if err := tx.Rollback(t.Context()); err != nil {
 					t.Fatal(err)
 				}
@@ -233,7 +233,7 @@ func TestForgottenDrawsAreNoRewind(t *testing.T) {
 			_, next := readAll(t, j, journal.Criteria{}, "")
 			server.Kill()
 			server.Restart(t)
-			for err := errors.New("not asked"); err != nil; { // until no connection of before is left in the pool
+			for err := errors.New("not called"); err != nil; { // until the pool has no connection to the killed server
 				if _, err = j.HighestSequenceNr(t.Context(), "kept"); err != nil && !errors.Is(err, journal.ErrUnavailable) {
 					t.Fatal(err)
 				}
@@ -246,7 +246,7 @@ func TestForgottenDrawsAreNoRewind(t *testing.T) {
 	}
 }
 
-func TestUnsoundSequence(t *testing.T) {
+func TestInvalidSequence(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, sql, mentions string }{
 		{"restored without its value", "SELECT setval('refold.ordinals', 3)", "restored without"},

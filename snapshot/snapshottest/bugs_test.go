@@ -20,7 +20,7 @@ import (
 
 var errBusy = errors.New("busy")
 
-// faults holds for each case a fault that it is there to find.
+// faults has for each case a fault that the case must find.
 func faults() map[string]func(d *double) {
 	return map[string]func(d *double){
 		"UnknownID":               noneIsZero,
@@ -59,7 +59,7 @@ func faults() map[string]func(d *double) {
 		"OddIDs":      func(d *double) { d.renamed(strings.ToLower) },
 		"LongIDs":     func(d *double) { d.renamed(func(id string) string { return id[:min(len(id), 255)] }) },
 
-		"EndedContext":     deafToContext,
+		"EndedContext":     ignoresContext,
 		"Closed":           func(d *double) { d.close = func() error { return nil } },
 		"CloseMeanwhile":   closesUnderCalls,
 		"ReplaceMeanwhile": replacesInTwoSteps,
@@ -121,7 +121,7 @@ func noneIsZero(d *double) {
 func numbersAsText(d *double) {
 	d.load = func(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
 		newest := uint64(0)
-		for m := range d.inner.List(ctx, id, c) { //nolint:errcheck // of no interest here
+		for m := range d.inner.List(ctx, id, c) { //nolint:errcheck // errors do not matter here
 			if strconv.FormatUint(m.SequenceNr, 10) > strconv.FormatUint(newest, 10) {
 				newest = m.SequenceNr
 			}
@@ -189,7 +189,7 @@ func (d *double) listed(change func(all []snapshot.Metadata) []snapshot.Metadata
 	d.list = func(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {
 		return func(yield func(snapshot.Metadata, error) bool) {
 			var all []snapshot.Metadata
-			for m := range d.inner.List(ctx, id, c) { //nolint:errcheck // of no interest here
+			for m := range d.inner.List(ctx, id, c) { //nolint:errcheck // errors do not matter here
 				all = append(all, m)
 			}
 			for _, m := range change(all) {
@@ -230,8 +230,8 @@ func listsOnce(d *double) {
 	}
 }
 
-// busyWhileListed refuses calls during a list. If released is set, it also notices that the loop
-// was left early.
+// busyWhileListed makes saves fail while a list runs. If released is set, they succeed again after
+// the loop was left early.
 func (d *double) busyWhileListed(released bool) {
 	busy := false
 	d.list = func(ctx context.Context, id string, c snapshot.Criteria) iter.Seq2[snapshot.Metadata, error] {
@@ -254,7 +254,7 @@ func (d *double) busyWhileListed(released bool) {
 	}
 }
 
-func deafToContext(d *double) {
+func ignoresContext(d *double) {
 	d.delete = func(ctx context.Context, id string, c snapshot.Criteria) error {
 		return d.inner.Delete(context.WithoutCancel(ctx), id, c)
 	}
@@ -274,28 +274,28 @@ func closesUnderCalls(d *double) {
 	}
 }
 
-// seen makes save wait in its middle until a load has looked.
-func (d *double) seen() (wait func()) {
+// waitForLoad makes a save wait, half done, until a load has read.
+func (d *double) waitForLoad() (wait func()) {
 	var loads atomic.Int64
-	look := make(chan struct{})
+	loaded := make(chan struct{})
 	d.load = func(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
 		s, err := d.inner.Load(ctx, id, c)
 		loads.Add(1)
 		select {
-		case look <- struct{}{}:
+		case loaded <- struct{}{}:
 		default:
 		}
 		return s, err
 	}
 	return func() {
 		for before := loads.Load(); loads.Load() == before; {
-			<-look
+			<-loaded
 		}
 	}
 }
 
 func replacesInTwoSteps(d *double) {
-	wait := d.seen()
+	wait := d.waitForLoad()
 	d.save = func(ctx context.Context, s snapshot.Snapshot) error {
 		old, err := d.inner.Load(ctx, s.ID, snapshot.At(s.SequenceNr))
 		if err == nil && old.Manifest == "a" {
@@ -309,7 +309,7 @@ func replacesInTwoSteps(d *double) {
 }
 
 func deletesTooMuch(d *double) {
-	wait, once := d.seen(), false
+	wait, once := d.waitForLoad(), false
 	d.delete = func(ctx context.Context, id string, c snapshot.Criteria) error {
 		if once {
 			return d.inner.Delete(ctx, id, c)

@@ -19,7 +19,7 @@ type double struct {
 
 	mu      sync.Mutex
 	damaged map[snapshot.Metadata]bool
-	saved   []snapshot.Snapshot // in the order in which they came
+	saved   []snapshot.Snapshot // in the order of the saves
 
 	save   func(ctx context.Context, s snapshot.Snapshot) error
 	load   func(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error)
@@ -81,7 +81,7 @@ func (d *double) loadWell(ctx context.Context, id string, c snapshot.Criteria) (
 	return s, err
 }
 
-// widened makes every call with other criteria than it was given.
+// widened replaces the criteria of every call.
 func (d *double) widened(widen func(snapshot.Criteria) snapshot.Criteria) {
 	d.load = func(ctx context.Context, id string, c snapshot.Criteria) (snapshot.Snapshot, error) {
 		return d.inner.Load(ctx, id, widen(c))

@@ -55,7 +55,7 @@ func TestFaultyReturnsTheGivenError(t *testing.T) {
 	}
 }
 
-func TestFaultyStrikesWhatMatches(t *testing.T) {
+func TestFaultyStrikesMatchingCalls(t *testing.T) {
 	t.Parallel()
 	f := faulty()
 	f.Inject(snapshottest.Fault{Op: snapshottest.OpDelete, ID: "b", Skip: 1, Times: 2, When: func(c snapshottest.Call) bool {

@@ -63,7 +63,7 @@ func TestEachCheckFindsItsFault(t *testing.T) {
 	}
 }
 
-// reopenAsFirstSaved returns a store that a replacement never reached.
+// reopenAsFirstSaved returns a store with the first version of each snapshot.
 func reopenAsFirstSaved(t testing.TB, store snapshot.Store) snapshot.Store {
 	d := newDouble()
 	firstWins(d)
@@ -75,7 +75,7 @@ func reopenAsFirstSaved(t testing.TB, store snapshot.Store) snapshot.Store {
 	return d
 }
 
-func TestChecksWithoutTheirCapabilityAreLeftOut(t *testing.T) {
+func TestChecksWithoutCapabilityAreSkipped(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		remove func(*snapshottest.Config)

@@ -22,7 +22,7 @@ import (
 
 type (
 	Event interface{ isAccountEvent() }
-	// Deposited is what happens in the examples.
+	// Deposited is the event of the examples.
 	Deposited struct{ Amount int64 }
 )
 
@@ -91,7 +91,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	if err := p.Run(ctx); err != nil { // until ctx ends; CatchUp ends when all is handled that there is
+	if err := p.Run(ctx); err != nil { // until ctx ends; CatchUp returns when all existing events are handled
 		fmt.Println(err)
 	}
 }

@@ -162,7 +162,7 @@ func TestServerKilled(t *testing.T) {
 	h := handler(pool, 1) // a failure is about one event
 	calls := 0
 	h.Handle = func(ctx context.Context, tx pgx.Tx, events []projection.Envelope[paid]) error {
-		kill := func() { //nolint:contextcheck // the server is the test's
+		kill := func() { //nolint:contextcheck // the server belongs to the test
 			server.Kill()
 			server.Restart(t)
 		}
@@ -193,7 +193,7 @@ func TestPoison(t *testing.T) {
 	t.Parallel()
 	dsn := database(t)
 	for name, poison := range map[string]func(ctx context.Context, tx pgx.Tx) error{
-		"at once": func(ctx context.Context, tx pgx.Tx) error {
+		"immediately": func(ctx context.Context, tx pgx.Tx) error {
 			_, err := tx.Exec(ctx, "SELECT 1/0")
 			return err
 		},
@@ -270,18 +270,18 @@ func TestDeadlock(t *testing.T) {
 	}
 	for range 2 {
 		if err := <-results; err != nil {
-			t.Errorf("Apply: %v, want a deadlock to be tried again", err)
+			t.Errorf("Apply: %v, want nil after a retry", err)
 		}
 	}
 	wantSums(t, pool, map[string]int64{"a": 2, "b": 2})
-	if calls[0]+calls[1] < 3 { // who tries again may be in the other's way again
-		t.Errorf("%v calls, want 3 at least as there was a deadlock", calls)
+	if calls[0]+calls[1] < 3 { // a retry may deadlock again
+		t.Errorf("%v calls, want at least 3 because of the deadlock", calls)
 	}
 }
 
 // A deadlock followed by a failure to connect is not attributed to an event, which therefore is not
 // skipped.
-func TestOutageBehindADeadlock(t *testing.T) {
+func TestOutageAfterADeadlock(t *testing.T) {
 	t.Parallel()
 	var outage atomic.Bool
 	pool := connect(t, database(t), func(c *pgxpool.Config) {
@@ -331,11 +331,11 @@ func TestFencedBeforeWork(t *testing.T) {
 	err := store.Apply(t.Context(), move, func(ctx context.Context, _ pgx.Tx) error {
 		go func() { //nolint:contextcheck // another process
 			result <- store.Apply(t.Context(), move, func(context.Context, pgx.Tx) error {
-				t.Error("the loser called its handler")
+				t.Error("the fenced Apply called its handler")
 				return nil
 			})
 		}()
-		for waiting := false; !waiting; { // until the other one does
+		for waiting := false; !waiting; { // until the other Apply waits
 			if err := pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(&waiting); err != nil {
 				return err
 			}

@@ -32,7 +32,7 @@ func awayPool(t *testing.T) *pgxpool.Pool {
 
 // NewStore rejects invalid arguments and names the fields. It accepts the same schema names as the
 // journal.
-func TestNewStoreMistakes(t *testing.T) {
+func TestNewStoreErrors(t *testing.T) {
 	t.Parallel()
 	pool := awayPool(t)
 	for _, bad := range []string{`odd "name`, "a b", "pg_mine", strings.Repeat("a", 64), "straße", "x\x00"} {
@@ -41,7 +41,7 @@ func TestNewStoreMistakes(t *testing.T) {
 			t.Errorf("schema %q: %v, want ErrInvalid about Config.Schema", bad, err)
 		}
 		if _, err := postgres.Migrate(t.Context(), away, postgres.Config{Schema: bad}); err == nil || !strings.Contains(err.Error(), "Config.Schema is ") {
-			t.Errorf("schema %q of postgres.Config: %v, want it to be refused too", bad, err)
+			t.Errorf("schema %q of postgres.Config: %v, want an error too", bad, err)
 		}
 	}
 	for _, good := range []string{"", "refold", "My_schema-2", strings.Repeat("a", 63)} {
@@ -65,10 +65,10 @@ func TestPasswordIsNotLogged(t *testing.T) {
 	p := create(t, cfg)
 	err := p.CatchUp(t.Context())
 	if err == nil {
-		t.Fatal("CatchUp of a database that is away returned nil")
+		t.Fatal("CatchUp of an unavailable database returned nil")
 	}
 	all := buf.String() + err.Error() + p.Status().Err.Error()
 	if strings.Contains(all, "swordfish") || !strings.Contains(buf.String(), "failed, restarting") || !strings.Contains(buf.String(), "127.0.0.1") {
-		t.Errorf("it logs %s and returns %v, want the host without the password", buf.String(), err)
+		t.Errorf("CatchUp logged %s and returned %v, want the host without the password", buf.String(), err)
 	}
 }
