@@ -33,7 +33,7 @@ const AccountTypeName = "account"
 
 // The refusals of an account. Their codes are stable.
 var (
-	ErrNotOpen      = eventsourcing.NewRefusal("bank/not_open", "there is no such account").OfKind(eventsourcing.NotFound)
+	ErrNotOpen      = eventsourcing.NewRefusal("bank/not_open", "the account does not exist").OfKind(eventsourcing.NotFound)
 	ErrClosed       = eventsourcing.NewRefusal("bank/closed", "the account is closed")
 	ErrOtherTerms   = eventsourcing.NewRefusal("bank/other_terms", "the account is already open, with other terms")
 	ErrCurrency     = eventsourcing.NewRefusal("bank/unknown_currency", "the currency is not known")

@@ -452,11 +452,11 @@ func (a *auditor) closeTransfer(id transferID, t *transferBooks) {
 	if len(t.started) == 0 {
 		switch {
 		case len(t.credited) > 0:
-			violate("was credited and never debited")
+			violate("was credited but never debited")
 		case len(t.pending) > 0:
-			violate("is pending and never began")
+			violate("is pending but never debited")
 		default:
-			violate("was ended and never began")
+			violate("has ended but was never debited")
 		}
 		return
 	}
@@ -464,7 +464,7 @@ func (a *auditor) closeTransfer(id transferID, t *transferBooks) {
 	for _, step := range []struct {
 		name    string
 		entries []transferEntry
-	}{{"debited", t.started}, {"credited", t.credited}, {"turned away", t.turned}, {"completed", t.completed}, {"refunded", t.refunded}} {
+	}{{"debited", t.started}, {"credited", t.credited}, {"refused", t.turned}, {"completed", t.completed}, {"refunded", t.refunded}} {
 		if n := len(step.entries); n > 1 {
 			violate("was %s %d times", step.name, n)
 		}
@@ -488,18 +488,18 @@ func (a *auditor) closeState(t *transferBooks, violate func(string, ...any)) {
 	completed, refunded := len(t.completed) > 0, len(t.refunded) > 0
 	switch {
 	case credited && turned:
-		violate("was credited and turned away")
+		violate("was credited and refused")
 	case credited && refunded:
 		violate("was credited and refunded")
 	case completed && refunded:
 		violate("was completed and refunded")
 	case completed && !credited:
-		violate("was completed and never credited")
+		violate("was completed but never credited")
 	case refunded && !turned:
-		violate("was refunded and never turned away")
+		violate("was refunded but never refused")
 	}
 	if refunded && turned && t.refunded[0].code != t.turned[0].code {
-		violate("was turned away for %s and refunded for %s", t.turned[0].code, t.refunded[0].code)
+		violate("was refused for %s and refunded for %s", t.turned[0].code, t.refunded[0].code)
 	}
 	switch {
 	case completed:

@@ -184,7 +184,7 @@ func TestFalsifiedBooks(t *testing.T) {
 		}, []string{"transfer: transfer 1 of alice was credited 2 times", totals}},
 		"a credit without a debit": {func(f forgery) {
 			f["bob"] = append(f["bob"], Credited{noon, at("32.15", usd("10"), twd("321.50")), sent("zoe", 1), "zoe"})
-		}, []string{"transfer: transfer 1 of zoe was credited and never debited", totals}},
+		}, []string{"transfer: transfer 1 of zoe was credited but never debited", totals}},
 		"a larger credit": {func(f forgery) {
 			f["bob"][2] = Credited{noon, at("32.15", usd("20"), twd("643")), sent("alice", 1), "alice"}
 		}, []string{"transfer: transfer 1 of alice was debited with 10.00 USD and credited with 20.00 USD", totals + "USD"}},
@@ -194,7 +194,7 @@ func TestFalsifiedBooks(t *testing.T) {
 		}, []string{"transfer: transfer 1 of alice went to bob and reached carol"}},
 		"a missing credit": {func(f forgery) {
 			f["bob"] = slices.Delete(f["bob"], 2, 3)
-		}, []string{"transfer: transfer 1 of alice was completed and never credited"}},
+		}, []string{"transfer: transfer 1 of alice was completed but never credited"}},
 		"a credit of another sender": {func(f forgery) {
 			f["bob"][2] = Credited{noon, at("32.15", usd("10"), twd("321.50")), sent("zoe", 1), "alice"}
 		}, []string{`transfer: a credit from alice was delivered by "account|zoe#Transfers"`}},
@@ -209,22 +209,22 @@ func TestFalsifiedBooks(t *testing.T) {
 		}, []string{"transfer: transfer 3 of alice was credited and refunded", totals + "USD"}},
 		"a refund without a refused credit": {func(f forgery) {
 			f["nobody"] = []Event{nil}
-		}, []string{"transfer: transfer 2 of alice was refunded and never turned away"}},
+		}, []string{"transfer: transfer 2 of alice was refunded but never refused"}},
 		"a refund for another reason": {func(f forgery) {
 			f["alice"][5] = TransferRefunded{noon, 2, usd("5"), "bank/closed"}
-		}, []string{"transfer: transfer 2 of alice was turned away for bank/not_open and refunded for bank/closed"}},
+		}, []string{"transfer: transfer 2 of alice was refused for bank/not_open and refunded for bank/closed"}},
 		"a refund and a completion": {func(f forgery) {
 			f["alice"] = append(f["alice"], TransferCompleted{noon, 2, usd("5")})
 		}, []string{"transfer: transfer 2 of alice was completed and refunded"}},
 		"refused and credited": {func(f forgery) {
 			f["nobody"] = append(f["nobody"], Opened{cause(""), money.USD, ""}, Credited{noon, plain(usd("5")), sent("alice", 2), "alice"})
-		}, []string{"transfer: transfer 2 of alice was credited and turned away", totals + "USD"}},
+		}, []string{"transfer: transfer 2 of alice was credited and refused", totals + "USD"}},
 		"a refund without a debit": {func(f forgery) {
 			f["alice"] = append(f["alice"], TransferRefunded{noon, 9, usd("7"), "bank/not_open"})
-		}, []string{"transfer: transfer 9 of alice was ended and never began", totals + "USD"}},
+		}, []string{"transfer: transfer 9 of alice has ended but was never debited", totals + "USD"}},
 		"a completion without a debit": {func(f forgery) {
 			f["alice"] = append(f["alice"], TransferCompleted{noon, 9, usd("0")})
-		}, []string{"transfer: transfer 9 of alice was ended and never began"}},
+		}, []string{"transfer: transfer 9 of alice has ended but was never debited"}},
 		"a skipped transfer number": {func(f forgery) {
 			f["alice"] = append(f["alice"], TransferStarted{cause(""), plain(usd("1")), 6, "bob"})
 		}, []string{"transfer: account alice: its transfer 5 has the number 6"}},
@@ -269,7 +269,7 @@ func TestFalsifiedBooks(t *testing.T) {
 			report, err := b.audit(t.Context())
 			expect(t, report, err, c.want...)
 			for _, v := range report.violations {
-				sum := v.rule == "totals" || strings.HasSuffix(v.text, "is pending and never began")
+				sum := v.rule == "totals" || strings.HasSuffix(v.text, "is pending but never debited")
 				if len(v.shown) == 0 && !sum || slices.ContainsFunc(v.shown, func(s string) bool { return strings.Contains(s, "missing") }) {
 					t.Errorf("violation %s: %s shows the events %q", v.rule, v.text, v.shown)
 				}
@@ -387,7 +387,7 @@ func TestAccountsWithOtherState(t *testing.T) {
 		{"alice", func(a *answered) { a.view.Pending[0].Amount = usd("8") }, []string{"transfer: transfer 3 of alice was debited with 7.00 USD, and its source reports 8.00 USD"}},
 		{"alice", func(a *answered) { a.view.Pending = a.view.Pending[1:] }, []string{"transfer: transfer 3 of alice has not ended, and its source reports that it is not pending"}},
 		{"alice", func(a *answered) { a.view.Pending[0].Transfer = 1 }, []string{"transfer: transfer 1 of alice has ended, and its source reports that it is pending"}},
-		{"alice", func(a *answered) { a.view.Pending[0].Transfer = 9 }, []string{"transfer: transfer 9 of alice is pending and never began"}},
+		{"alice", func(a *answered) { a.view.Pending[0].Transfer = 9 }, []string{"transfer: transfer 9 of alice is pending but never debited"}},
 	} {
 		report, err := audit(t.Context(), b.journal, b.typ.Events, answers(b, c.id, c.falsify))
 		expect(t, report, err, c.want...)

@@ -55,8 +55,8 @@ error: unknown command or wrong arguments; enter "help" for a list
 error: the source and the destination of a transfer must differ
 error: not an amount: "ten"
 error: unknown currency "EUR": expected USD or TWD
-error: there is no such account
-error: there is no such account
+error: the account does not exist
+error: the account does not exist
 error: the balance is not zero
 error: unknown command or wrong arguments; enter "help" for a list
 ` + shellHelp

@@ -72,7 +72,7 @@ func run(ctx context.Context, w io.Writer, patience, less time.Duration) (err er
 	s.show(ctx, 1)
 
 	s.patience = less
-	s.say("shop-2 crashes. Two are a majority of three:\n\n")
+	s.say("shop-2 crashes. Two nodes are a majority of three:\n\n")
 	s.crash(2)
 	s.do(ctx, 1, "add 1 butter", adding("r7", "butter", 1))
 	s.show(ctx, 1)

@@ -89,7 +89,7 @@ func TestMistakesDoNotCompile(t *testing.T) {
 	for name, change := range map[string][2]string{
 		"a command of another entity is asked":  {`Ref("1"), deposit{})`, `Ref("1"), ship{})`},
 		"a notice is asked":                     {`Ref("1"), deposit{})`, `Ref("1"), tick{})`},
-		"a message of another entity is told":   {`Ref("1"), tick{})`, `Ref("1"), ship{})`},
+		"a message of another entity is sent":   {`Ref("1"), tick{})`, `Ref("1"), ship{})`},
 		"the reply is used as another type":     {`var balance int`, `var balance string`},
 		"a handler without a reply":             {`return ctx.Persist(deposited{}).Reply(a.balance)`, `return ctx.Persist(deposited{})`},
 		"a reply of another type":               {`.Reply(a.balance)`, `.Reply("text")`},

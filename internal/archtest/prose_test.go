@@ -45,7 +45,7 @@ var calls = []string{
 	".Debug(", ".Info(", ".Warn(", ".Error(", ".Log(", ".LogAttrs(", ".ErrorContext(", ".WarnContext(", ".InfoContext(",
 }
 
-// isComment reports whether a line is prose of a Go file: a comment that is no directive.
+// isComment reports whether a line is prose of a Go file: a comment that is not a directive.
 func isComment(line string) bool {
 	text, found := strings.CutPrefix(strings.TrimSpace(line), "//")
 	return found && !slices.ContainsFunc([]string{"go:", "nolint", " Copyright", " SPDX"}, func(p string) bool { return strings.HasPrefix(text, p) })
