@@ -47,9 +47,9 @@ func (w *world) wantRunning(n int, hosts ...*host) {
 	}
 }
 
-// TestRememberedEntitiesRunAgain checks that entities run again without a command: when a node
-// leaves, when a node crashes, and after all nodes were stopped. Entities that have requested to be
-// stopped do not run again.
+// TestRememberedEntitiesRunAgain checks that entities run again without a command: after a node has
+// left, after a node has crashed, and after all nodes were stopped. Entities that have requested to
+// be stopped do not run again.
 func TestRememberedEntitiesRunAgain(t *testing.T) {
 	t.Parallel()
 	both(t, func(w *world) {

@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// TestHostAgain checks that Host with an ended context leaves nothing, and that a later call
+// TestHostAgain checks that Host with an ended context registers nothing, and that a later call
 // succeeds.
 func TestHostAgain(t *testing.T) {
 	t.Parallel()

@@ -217,7 +217,7 @@ func TestSnapshotRetention(t *testing.T) {
 }
 
 // TestUnreadableSnapshots checks that unreadable snapshots are skipped as long as the events exist.
-// Otherwise the load fails.
+// Without the events the load fails.
 func TestUnreadableSnapshots(t *testing.T) {
 	t.Parallel()
 	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()

@@ -34,7 +34,7 @@ type reply struct {
 	Books []int `json:"books,omitempty"`
 }
 
-// nodes is an asker whose nodes reply with handlers, and which records the nodes that were asked.
+// nodes is a transport.AdminClient. Its nodes reply with a handler. It records the receivers of requests.
 type nodes struct {
 	handler transport.AdminHandler
 	asked   []string
@@ -76,27 +76,27 @@ func TestAsk(t *testing.T) {
 		return adminrpc.Ask[reply](t.Context(), c, "a", command, request{Service: "shelf", Command: command})
 	}
 	if r, err := ask("list"); err != nil || !slices.Equal(r.Books, []int{7}) {
-		t.Errorf("list: %v, %v", r, err)
+		t.Errorf("reply to list: %v, %v", r, err)
 	}
 	r, err := ask("empty")
 	var failed *adminrpc.Error
 	if !errors.Is(err, errEmpty) || errors.Is(err, errMissing) || !errors.As(err, &failed) || failed.Text != "look: shelf: it is empty" {
-		t.Errorf("a known error: %v", err)
+		t.Errorf("error of the service: %v", err)
 	}
 	if r.Node != "" || r.More || len(r.Books) != 1 {
-		t.Errorf("the reply with an error is %+v", r)
+		t.Errorf("reply with an error: %+v", r)
 	}
 	if _, err := ask("missing"); !errors.Is(err, errMissing) {
-		t.Errorf("without the service: %v", err)
+		t.Errorf("node without the service: %v", err)
 	}
 	if _, err := ask("other"); err == nil || err.Error() != "shelf: other: the node reports: unknown command" {
-		t.Errorf("another error: %v", err)
+		t.Errorf("unknown error: %v", err)
 	}
 	if _, err := ask("long"); len(err.Error()) > 5000 {
 		t.Errorf("the error has %d bytes", len(err.Error()))
 	}
 	if _, err := adminrpc.Ask[reply](t.Context(), c, "a", "broken", "no object"); err == nil || errors.Is(err, errMissing) {
-		t.Errorf("a request that cannot be decoded: %v", err)
+		t.Errorf("request that cannot be decoded: %v", err)
 	}
 }
 
@@ -115,13 +115,13 @@ func TestPages(t *testing.T) {
 		r.After = reply.Books[0]
 	}
 	if !slices.Equal(got, []int{1, 2, 3, 4}) || !slices.Equal(n.asked, []string{"", "b", "b", "b"}) {
-		t.Errorf("got %v from %q", got, n.asked)
+		t.Errorf("elements %v from nodes %q", got, n.asked)
 	}
 	var failed error
 	for _, err := range adminrpc.Pages[request, reply](t.Context(), c, "", "list", &request{}) {
 		failed = err
 	}
 	if failed == nil || !strings.Contains(failed.Error(), "empty page") {
-		t.Errorf("a list that does not end: %v", failed)
+		t.Errorf("list without an end: %v", failed)
 	}
 }

@@ -19,10 +19,10 @@ func BenchmarkSend(b *testing.B) {
 		b.Fatal(err)
 	}
 	d := &driver{m: m}
-	d.see(identity.Up, "b", "a")
-	d.hear(coordinator.Message{Kind: coordinator.RegisterAck})
-	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{1}})
-	d.hear(coordinator.Message{Kind: coordinator.Homes, Round: 1, Homes: []coordinator.Home{{Node: node("b"), Shards: []shardcore.Shard{2}}}})
+	d.setMembers(identity.Up, "b", "a")
+	d.receive(coordinator.Message{Kind: coordinator.RegisterAck})
+	d.receive(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{1}})
+	d.receive(coordinator.Message{Kind: coordinator.Homes, Round: 1, Homes: []coordinator.Home{{Node: node("b"), Shards: []shardcore.Shard{2}}}})
 	for name, s := range map[string]shardcore.Shard{"here": 1, "there": 2} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

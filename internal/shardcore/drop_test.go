@@ -24,7 +24,7 @@ func TestDropRefusesAbandonedMessages(t *testing.T) {
 	waiting := slices.Collect(d.m.Buffered(d.now))
 	if len(waiting) != 2 || waiting[0].Entity != "y" || string(waiting[0].Body) != "hello" || waiting[0].Waited != 59*time.Second ||
 		waiting[1].Local != "hello" || waiting[1].Waited != time.Minute {
-		t.Fatalf("Buffered() = %+v, want one message", waiting)
+		t.Fatalf("Buffered() = %+v, want two messages", waiting)
 	}
 	for range d.m.Buffered(d.now) {
 		break
@@ -39,7 +39,7 @@ func TestDropRefusesAbandonedMessages(t *testing.T) {
 	}
 }
 
-// Silence returns for how long no coordinator has replied, Candidates the nodes that are asked.
+// Silence returns how long no coordinator has replied. Candidates returns the receivers of requests.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a")
@@ -48,7 +48,7 @@ func TestSilence(t *testing.T) {
 	if asked := d.m.Candidates(); d.m.Silence() != time.Minute || len(asked) != 1 || asked[0] != node("b") {
 		t.Errorf("Silence() = %v, Candidates() = %v", d.m.Silence(), asked)
 	}
-	d.see(identity.Leaving, "a", "b")
+	d.setMembers(identity.Leaving, "a", "b")
 	if asked := d.m.Candidates(); len(asked) != 2 || asked[0] != node("a") {
 		t.Errorf("Candidates() = %v", asked)
 	}

@@ -116,7 +116,7 @@ func (h *host) ended(r shardcore.ShardRun) {
 	delete(h.runs, r)
 	for at := range h.entities {
 		if at.ShardRun == r {
-			h.w.fail("%v of %v has ended, and %s runs", r, h.node, at.entity)
+			h.w.fail("%v of %v has ended, but %s still runs", r, h.node, at.entity)
 		}
 	}
 }
@@ -143,9 +143,9 @@ func TestRecoveryRateIsSharedByShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &driver{t: t, m: m}
-	d.see(identity.Up, "b", "a")
-	d.hear(coordinator.Message{Kind: coordinator.RegisterAck})
-	out := d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{1, 2, 3, 4, 5}})
+	d.setMembers(identity.Up, "b", "a")
+	d.receive(coordinator.Message{Kind: coordinator.RegisterAck})
+	out := d.receive(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{1, 2, 3, 4, 5}})
 	if len(out.Remember) != 5 {
 		t.Fatalf("%d of 5 shards are loaded", len(out.Remember))
 	}
@@ -167,13 +167,13 @@ func TestRecoveryRateIsSharedByShards(t *testing.T) {
 		at := d.m.Next()
 		n += count(d.m.Tick(at))
 		if most := 3 * (1 + int(at/time.Second)); n > most {
-			t.Fatalf("after %v %d entities have started, want at most %d", at, n, most)
+			t.Fatalf("%v: %d entities have started, want at most %d", at, n, most)
 		}
 		if at > 10*time.Second {
 			t.Fatalf("only %d of 10 entities start", n)
 		}
 		if n == 6 && len(started) != 5 {
-			t.Errorf("only %d of 5 shards had a turn: %v", len(started), started)
+			t.Errorf("%d of 5 shards had a turn: %v", len(started), started)
 		}
 	}
 }

@@ -21,9 +21,9 @@ func TestRemovedWhileSuspended(t *testing.T) {
 	d := drive(t, "a", "b")
 	d.now = time.Hour
 	if out := d.step(shardcore.Members{Suspended: true}); out.Stopped {
-		t.Error("a suspended region ends for good")
+		t.Error("Ending = true for a suspended region")
 	}
-	d.see(identity.Up, "a")
+	d.setMembers(identity.Up, "a")
 	b := node("b")
 	state, err := coordinator.State{}.Apply(
 		coordinator.Event{Kind: coordinator.RegionRegistered, Node: b},
@@ -49,21 +49,21 @@ func TestRemovedWhileSuspended(t *testing.T) {
 	}
 	removed := d.now
 	if terminated(removed + time.Minute) {
-		t.Errorf("the shards of the removed node are free %v after its removal, the margin is a minute", d.now-removed)
+		t.Errorf("the shards of the removed node got homes %v after its removal, want a minute", d.now-removed)
 	}
 	if !terminated(removed + 2*time.Minute) {
-		t.Error("the shards of the removed node are not free after the margin")
+		t.Error("the shards of the removed node got no homes after the margin")
 	}
 }
 
 // A suspended node stops its region and its coordinator. After the end of its entities and of the
-// suspension the next instance starts, with the coordinator, and drained if that was requested. A
-// region that has to end does not start again.
+// suspension the next instance starts. It runs the coordinator, and is drained if the previous
+// instance was. A region that must end does not start again.
 func TestSuspension(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a", "b")
 	d.step(shardcore.StartCoordinator{})
-	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{2}})
+	d.receive(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{2}})
 	d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x")
 	out := d.step(shardcore.Members{Suspended: true})
 	if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Kill || !out.CoordinatorStopped || out.Stopped || !d.m.Halted() {
@@ -71,7 +71,7 @@ func TestSuspension(t *testing.T) {
 	}
 	run := out.Actions[0].ShardRun
 	d.step(shardcore.Leave{KeepRouting: true})
-	if out = d.see(identity.Up, "a", "b"); out.Restarted || !d.m.Halted() {
+	if out = d.setMembers(identity.Up, "a", "b"); out.Restarted || !d.m.Halted() {
 		t.Errorf("resumed while an entity runs: %+v", out)
 	}
 	out = d.step(shardcore.ShardInput{ShardRun: run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
@@ -85,7 +85,7 @@ func TestSuspension(t *testing.T) {
 	if out = d.step(shardcore.Leave{}); !out.Stopped || !d.m.Ending() {
 		t.Errorf("Leave while suspended: %+v", out)
 	}
-	if out = d.see(identity.Up, "a", "b"); out.Restarted || !out.Stopped {
+	if out = d.setMembers(identity.Up, "a", "b"); out.Restarted || !out.Stopped {
 		t.Errorf("resumed after Leave: %+v", out)
 	}
 }

@@ -42,13 +42,13 @@ func drive(t *testing.T, names ...string) *driver {
 		t.Fatal(err)
 	}
 	d := &driver{t: t, m: m}
-	d.see(identity.Up, names...)
+	d.setMembers(identity.Up, names...)
 	return d
 }
 
 func (d *driver) step(in shardcore.Input) shardcore.Effects { return d.m.Step(d.now, in) }
 
-func (d *driver) see(self identity.Status, names ...string) shardcore.Effects {
+func (d *driver) setMembers(self identity.Status, names ...string) shardcore.Effects {
 	var in shardcore.Members
 	for i, name := range names {
 		at := identity.Member{Node: node(name), Status: identity.Up, UpNumber: int32(i + 1)}
@@ -61,7 +61,7 @@ func (d *driver) see(self identity.Status, names ...string) shardcore.Effects {
 	return d.step(in)
 }
 
-func (d *driver) hear(msg coordinator.Message) shardcore.Effects {
+func (d *driver) receive(msg coordinator.Message) shardcore.Effects {
 	msg.Type, msg.Instance, msg.Term = "account", 1, max(msg.Term, 3)
 	return d.step(shardcore.Received{From: node("b"), Kind: shardcore.KindCoordinator, Data: coordinator.AppendMessage(nil, msg)})
 }
@@ -102,7 +102,7 @@ func TestSingleNode(t *testing.T) {
 	}
 	out = d.step(shardcore.CoordinatorReply{Input: coordinator.HomesChosen{ID: out.Ask.ID, Homes: []identity.Node{node("a")}}})
 	if out.Save == nil || len(out.Actions) != 0 {
-		t.Fatalf("the allocation is not stored first: %+v", out)
+		t.Fatalf("the allocation is not stored before the reply: %+v", out)
 	}
 	out = d.step(shardcore.CoordinatorReply{Input: coordinator.Saved{ID: out.Save.ID}})
 	if len(out.Actions) != 2 || out.Actions[0].Kind != shard.Start || out.Actions[1].Message.Local != "hello" {
@@ -115,7 +115,7 @@ func TestSingleNode(t *testing.T) {
 	}
 	d.step(shardcore.ShardInput{ShardRun: shardcore.ShardRun{Shard: 3, Generation: run.Generation + 1}, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 	if d.m.Tracked(3) != 1 {
-		t.Error("the end of an entity of another generation counts")
+		t.Error("Ended of another generation stopped the entity")
 	}
 	d.step(shardcore.ShardInput{ShardRun: run, Input: shard.Ended{Entity: "x", Incarnation: 1}})
 	if d.m.Tracked(3) != 0 || d.m.Waiting() != 0 {
@@ -129,8 +129,8 @@ func TestSingleNode(t *testing.T) {
 func TestForwardedMessagesAreEncoded(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a", "c")
-	d.hear(coordinator.Message{Kind: coordinator.RegisterAck})
-	d.hear(coordinator.Message{Kind: coordinator.Homes, Round: 1, Homes: []coordinator.Home{{Node: node("c"), Shards: []shardcore.Shard{1}}}})
+	d.receive(coordinator.Message{Kind: coordinator.RegisterAck})
+	d.receive(coordinator.Message{Kind: coordinator.Homes, Round: 1, Homes: []coordinator.Home{{Node: node("c"), Shards: []shardcore.Shard{1}}}})
 	out := d.step(shardcore.Send{Shard: 1, Message: message()})
 	if len(out.Send) != 1 || out.Send[0].Data != nil || out.Send[0].Message.Local != "hello" || out.Send[0].To != node("c") {
 		t.Fatalf("Send to another node: %+v", out)
@@ -140,7 +140,7 @@ func TestForwardedMessagesAreEncoded(t *testing.T) {
 	if err != nil || p.Type != "account" || p.Entity != "x" || string(p.Body) != "hello" || p.Shard != 1 {
 		t.Errorf("DecodePacket = %+v, %v", p, err)
 	}
-	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 2, Shards: []shardcore.Shard{2}})
+	d.receive(coordinator.Message{Kind: coordinator.Host, Round: 2, Shards: []shardcore.Shard{2}})
 	out = d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "y")
 	if len(out.Actions) != 2 || string(out.Actions[1].Message.Body) != "hello" || out.Actions[1].Entity != "y" {
 		t.Errorf("a message of another node: %+v", out)
@@ -175,13 +175,13 @@ func TestInvalidMessagesAreRefused(t *testing.T) {
 func TestDownedNodeStops(t *testing.T) {
 	t.Parallel()
 	for subject, end := range map[string]func(d *driver) shardcore.Effects{
-		"down":    func(d *driver) shardcore.Effects { return d.see(identity.Down, "a", "b") },
-		"removed": func(d *driver) shardcore.Effects { return d.see(identity.Up, "b") },
+		"down":    func(d *driver) shardcore.Effects { return d.setMembers(identity.Down, "a", "b") },
+		"removed": func(d *driver) shardcore.Effects { return d.setMembers(identity.Up, "b") },
 		"stop":    func(d *driver) shardcore.Effects { return d.step(shardcore.Stop{}) },
 	} {
 		d := drive(t, "a", "b")
 		d.step(shardcore.StartCoordinator{})
-		d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{2}})
+		d.receive(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{2}})
 		d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x")
 		out := end(d)
 		if len(out.Actions) != 1 || out.Actions[0].Kind != shard.Kill || !out.CoordinatorStopped || out.Stopped {
@@ -234,7 +234,7 @@ func TestFencedCoordinatorIsReplaced(t *testing.T) {
 func TestRemovalsArePassedToTheCoordinator(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "a", "c")
-	d.see(identity.Up, "a")
+	d.setMembers(identity.Up, "a")
 	d.now = 30 * time.Second
 	out := d.step(shardcore.StartCoordinator{})
 	state, err := coordinator.State{}.Apply(
@@ -266,13 +266,13 @@ func TestRemovalsArePassedToTheCoordinator(t *testing.T) {
 func TestLimitsAreShared(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a")
-	d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{1}})
+	d.receive(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{1}})
 	for _, entity := range []string{"v", "w", "x", "y"} {
 		if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 1}, entity); len(out.Actions) != 2 {
 			t.Errorf("%s: %+v", entity, out)
 		}
 	}
-	out := d.hear(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{2}})
+	out := d.receive(coordinator.Message{Kind: coordinator.Host, Round: 1, Shards: []shardcore.Shard{2}})
 	if len(out.Actions) != 2 || out.Actions[0].Kind != shard.Stop || out.Actions[1].Kind != shard.Stop {
 		t.Errorf("after the start of a second shard: %+v", out)
 	}
@@ -316,7 +316,7 @@ func TestPeerBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &driver{t: t, m: m}
-	d.see(identity.Up, "b", "a")
+	d.setMembers(identity.Up, "b", "a")
 	for i, want := range []int{0, 0, 1} { // "hello" has five bytes
 		if out := d.arrive(region.Frame{Kind: region.Forward, Shard: 2}, "x"); len(out.Refused) != want || want > 0 && out.Refused[0].Reason != shardcore.BufferFull {
 			t.Errorf("refused of message %d: %+v", i, out.Refused)

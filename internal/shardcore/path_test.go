@@ -19,8 +19,8 @@ type pathMessage struct {
 	number int
 }
 
-// The messages of an origin to an entity arrive once and in order, whatever changes of the route and
-// of the entities happen. The loop empties each queue.
+// The messages of an origin to an entity arrive once and in order, also while the route and the
+// entities change. The loop empties each queue.
 func TestPathKeepsTheOrder(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(200) {

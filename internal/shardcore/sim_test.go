@@ -29,17 +29,17 @@ func (w *world) staying() []*host {
 	return slices.DeleteFunc(slices.Clone(w.hosts), func(h *host) bool { return h.gone || h.leaving || h.forced || h.status != identity.Up })
 }
 
-// appoint starts the coordinator on the oldest possible node unless another node runs it.
-func (w *world) appoint() {
+// startCoordinator starts the coordinator on the oldest eligible node unless another node runs it.
+func (w *world) startCoordinator() {
 	for _, h := range w.hosts {
-		if h.appointed && h.status != identity.Removed { // a crashed one has it until it is removed
+		if h.hasCoordinator && h.status != identity.Removed { // a crashed node counts until it is removed
 			return
 		}
 	}
 	for _, h := range w.hosts {
 		if !h.proxy && !h.gone && h.status == identity.Up && !h.forced {
 			w.hit["coordinator started"]++
-			h.appointed = true
+			h.hasCoordinator = true
 			h.step(shardcore.StartCoordinator{})
 			return
 		}
@@ -75,7 +75,7 @@ func (w *world) goAway(h *host) {
 			h.status = identity.Leaving
 			w.publish()
 			h.step(shardcore.StopCoordinator{})
-		case h.stopped && !h.appointed:
+		case h.stopped && !h.hasCoordinator:
 			w.remove(h)
 			return
 		}
@@ -135,9 +135,9 @@ func (w *world) disturb() {
 		w.crash(h)
 	case n == 5 && spare && w.crashes:
 		w.down(h)
-	case n == 6 && w.crashes && !h.proxy && !h.appointed: // two at a time, for a while
+	case n == 6 && w.crashes && !h.proxy && !h.hasCoordinator: // a second coordinator for a short time
 		w.hit["second"]++
-		h.appointed = true
+		h.hasCoordinator = true
 		h.step(shardcore.StartCoordinator{})
 		w.after(w.delay()*5, func() { h.step(shardcore.StopCoordinator{Now: true}) })
 	case n == 7:
@@ -152,7 +152,7 @@ func (w *world) tick() {
 			w.write(w.hosts[w.rnd.IntN(len(w.hosts))])
 		}
 	}
-	w.appoint()
+	w.startCoordinator()
 	for _, h := range slices.Clone(w.hosts) {
 		h.tick()
 	}
@@ -174,10 +174,10 @@ func (w *world) settled() {
 	}
 	for _, h := range w.staying() {
 		if n := h.m.Waiting(); n > 0 || !h.m.Registered() {
-			w.fail("%v: %d messages wait, registered: %t", h.node, n, h.m.Registered())
+			w.fail("%v: %d messages wait and registered is %t at the end", h.node, n, h.m.Registered())
 		}
-		if coord, _ := h.m.Coordinator(); !w.find(coord).appointed {
-			w.fail("%v expects the coordinator on %v, which does not run it", h.node, coord)
+		if coord, _ := h.m.Coordinator(); !w.find(coord).hasCoordinator {
+			w.fail("%v is registered with a coordinator on %v, which does not run it", h.node, coord)
 		}
 	}
 	if !w.remember {
@@ -186,7 +186,7 @@ func (w *world) settled() {
 	for s, ids := range w.store.entities {
 		for id := range ids {
 			if w.live[id] == nil {
-				w.fail("%s of shard %d is remembered and does not run", id, s)
+				w.fail("%s of shard %d is remembered, but does not run", id, s)
 			}
 		}
 	}

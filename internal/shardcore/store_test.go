@@ -20,7 +20,7 @@ type store struct {
 	fold     *coordinator.Fold
 	known    map[shardcore.Shard]bool
 	entities map[shardcore.Shard]map[string]bool
-	owner    map[shardcore.Shard]owner // who has loaded them last
+	owner    map[shardcore.Shard]owner // the last owner that loaded them
 }
 
 type owner struct {
@@ -41,7 +41,7 @@ func (s *store) save(c coordinator.Change) (stored, fenced bool) {
 		w.hit["stored: "+e.Kind.String()]++
 	}
 	if !s.fold.State().Equal(c.After) {
-		w.fail("the stored state differs from the coordinator's")
+		w.fail("the stored state differs from the state of the coordinator")
 	}
 	return true, false
 }
@@ -67,7 +67,7 @@ func (s *store) do(h *host, c coordinator.Save) {
 	case 2:
 		answer(failed)
 		w.after(w.delay()*20, func() { s.save(c.Change) })
-	case 3: // there is no answer
+	case 3: // no reply
 		w.after(w.delay()*20, func() { s.save(c.Change) })
 	default:
 		w.after(w.delay(), func() {

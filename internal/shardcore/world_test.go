@@ -90,21 +90,21 @@ type world struct {
 }
 
 type host struct {
-	w         *world
-	node      identity.Node
-	m         *shardcore.Machine
-	proxy     bool
-	status    identity.Status
-	up        int32
-	appointed bool
-	gone      bool // crashed, or ended
-	crashed   bool
-	stopped   bool // its region
-	forced    bool
-	leaving   bool
-	seen      time.Duration
-	entities  map[place]*entity
-	runs      map[shardcore.ShardRun]bool
+	w              *world
+	node           identity.Node
+	m              *shardcore.Machine
+	proxy          bool
+	status         identity.Status
+	up             int32
+	hasCoordinator bool
+	gone           bool // crashed, or ended
+	crashed        bool
+	stopped        bool // its region
+	forced         bool
+	leaving        bool
+	seen           time.Duration
+	entities       map[place]*entity
+	runs           map[shardcore.ShardRun]bool
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -137,7 +137,7 @@ func (w *world) join(proxy bool) {
 		w: w, node: identity.Node{Name: fmt.Sprintf("n%d", (w.names*7)%10), UID: uint64(w.names)}, proxy: proxy, status: identity.Joining,
 		entities: map[place]*entity{}, runs: map[shardcore.ShardRun]bool{},
 	}
-	giveUp := time.Duration(0) // 0: a region never gives up, because without faults each message finds a home in the end
+	giveUp := time.Duration(0) // 0: without faults each message eventually finds a home, so a region waits without a limit
 	if w.lossy {
 		giveUp = 6 * time.Second
 	}
@@ -160,8 +160,8 @@ func (w *world) join(proxy bool) {
 	w.welcome(h)
 }
 
-// welcome schedules the change of a node to Up: it happens after all members have received the
-// membership with the node.
+// welcome schedules the change of a node to Up. The change follows after all members have received
+// the membership with the node.
 func (w *world) welcome(h *host) {
 	seen := w.now
 	for _, other := range w.hosts {
@@ -209,7 +209,7 @@ func (h *host) tick() {
 	}
 	h.perform(h.m.Tick(h.w.now))
 	if next := h.m.Next(); next <= h.w.now {
-		h.w.fail("%v: the next tick is due at %v, not after the current time", h.node, next)
+		h.w.fail("%v: Next() = %v is not after the current time", h.node, next)
 	}
 }
 
@@ -239,7 +239,7 @@ func (h *host) perform(out shardcore.Effects) {
 	}
 	if out.CoordinatorStopped {
 		w.hit["coordinator stopped"]++
-		h.appointed = false
+		h.hasCoordinator = false
 	}
 	if out.Stopped {
 		w.hit["region has stopped"]++
@@ -356,7 +356,7 @@ func (w *world) refused(h *host, r shardcore.Refusal) {
 	w.hit["refused: "+r.Reason.String()]++
 	w.letter(r.Message).fate++
 	if !w.crashes && (!w.lossy || r.Reason != shardcore.NotHome && r.Reason != shardcore.Stopped) {
-		w.fail("%v refuses message %d for %s: %v", h.node, w.number(r.Message), r.Message.Entity, r.Reason)
+		w.fail("%v refused message %d for %s: %v", h.node, w.number(r.Message), r.Message.Entity, r.Reason)
 	}
 }
 

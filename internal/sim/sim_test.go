@@ -74,8 +74,8 @@ func TestEveryRangeNotices(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameEvents compares the hashes of the events of two runs. On a difference, two further
-// runs find the first event that differs.
+// TestSameSeedSameEvents compares the hashes of the events of two runs. On a difference, two
+// further runs find the first event that differs.
 func TestSameSeedSameEvents(t *testing.T) {
 	t.Parallel()
 	const seed = 2

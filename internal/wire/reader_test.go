@@ -18,17 +18,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errBad = errors.New("bad")
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
+func TestEncodedFieldsAreDecoded(t *testing.T) {
 	t.Parallel()
 	n := identity.Node{Name: "a:7400", UID: 1 << 63}
 	b := wire.AppendList(wire.AppendNode([]byte{0x12, 200, 1, 9}, n), []uint32{0, 300})
 	r := wire.NewReader(b, 0x12, 100, errBad)
 	number, one := r.Uint(300, "number"), r.Byte("byte")
 	if got := r.Node(); number != 200 || one != 9 || got != n {
-		t.Errorf("%d, %d, %v", number, one, got)
+		t.Errorf("number %d, byte %d, node %v", number, one, got)
 	}
 	if got := wire.List[uint32](r, 301, "list"); !slices.Equal(got, []uint32{0, 300}) || r.End() != nil {
-		t.Errorf("%v, %v", got, r.End())
+		t.Errorf("list %v, error %v", got, r.End())
 	}
 }
 
@@ -37,23 +37,23 @@ func TestVersions(t *testing.T) {
 	for version, fits := range map[byte]bool{0x12: false, 0x13: true, 0x11: false, 0x1f: true, 0x22: false, 0x02: false} {
 		err := wire.NewReader([]byte{version, 1}, 0x12, 100, errBad).End()
 		if (err == nil) != fits || err != nil && !errors.Is(err, errBad) {
-			t.Errorf("version %x with a byte more: %v", version, err)
+			t.Errorf("version %x with an additional byte: %v", version, err)
 		}
 	}
 }
 
-func TestWhatCanNotBeIsRefused(t *testing.T) {
+func TestMalformedFieldsAreRejected(t *testing.T) {
 	t.Parallel()
 	for subject, read := range map[string]func(r *wire.Reader){
-		"a byte too few":         func(r *wire.Reader) { r.Bytes(6, "bytes") },
-		"a number beyond":        func(r *wire.Reader) { r.Uint(2, "number") },
-		"a number without end":   func(r *wire.Reader) { r.Bytes(4, "bytes"); r.Uint(1<<62, "number") },
-		"elements that can't be": func(r *wire.Reader) { r.Count(9, 2, "elements") },
-		"an element beyond":      func(r *wire.Reader) { wire.List[uint32](r, 5, "list") },
-		"a name of spaces":       func(r *wire.Reader) { r.Checked(identity.Node{Name: " ", UID: 1}) },
-		"a node without UID":     func(r *wire.Reader) { r.Checked(identity.Node{Name: "a"}) },
-		"a UID that is cut":      func(r *wire.Reader) { r.UID() },
-		"a byte after the end":   func(r *wire.Reader) { r.Bytes(5, "bytes"); r.Byte("byte") },
+		"one byte too few":         func(r *wire.Reader) { r.Bytes(6, "bytes") },
+		"number above the limit":   func(r *wire.Reader) { r.Uint(2, "number") },
+		"truncated number":         func(r *wire.Reader) { r.Bytes(4, "bytes"); r.Uint(1<<62, "number") },
+		"more elements than bytes": func(r *wire.Reader) { r.Count(9, 2, "elements") },
+		"element above the limit":  func(r *wire.Reader) { wire.List[uint32](r, 5, "list") },
+		"blank node name":          func(r *wire.Reader) { r.Checked(identity.Node{Name: " ", UID: 1}) },
+		"node without UID":         func(r *wire.Reader) { r.Checked(identity.Node{Name: "a"}) },
+		"truncated UID":            func(r *wire.Reader) { r.UID() },
+		"byte after the end":       func(r *wire.Reader) { r.Bytes(5, "bytes"); r.Byte("byte") },
 	} {
 		r := wire.NewReader([]byte{0x10, 3, 5, 1, 1, 0x80}, 0x10, 100, errBad)
 		read(r)
@@ -62,9 +62,9 @@ func TestWhatCanNotBeIsRefused(t *testing.T) {
 		}
 	}
 	if err := wire.NewReader([]byte{0x10, 1}, 0x10, 1, errBad).Err(); !errors.Is(err, errBad) {
-		t.Errorf("too long: %v", err)
+		t.Errorf("encoding above the limit: %v", err)
 	}
 	if err := wire.NewReader(nil, 0x10, 1, errBad).Err(); !errors.Is(err, errBad) {
-		t.Errorf("empty: %v", err)
+		t.Errorf("empty encoding: %v", err)
 	}
 }

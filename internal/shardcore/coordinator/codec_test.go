@@ -67,8 +67,8 @@ func states(t *testing.T) []coordinator.State {
 	}
 }
 
-// golden compares encodings with a golden file of version 1. The file never changes.
-// Each line is one encoding.
+// golden compares encodings with a golden file of version 1. The file never changes. Each line is
+// one encoding.
 func golden(t *testing.T, name string, encoded [][]byte, decode func([]byte) (any, error)) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join("testdata", name))
@@ -186,7 +186,7 @@ func TestEncodingsAreSmall(t *testing.T) {
 	t.Logf("state: %d bytes, events: %d bytes", state, size)
 }
 
-func TestGarbageIsRefused(t *testing.T) {
+func TestMalformedEncodingsAreRejected(t *testing.T) {
 	t.Parallel()
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}
 	message := coordinator.AppendMessage(nil, coordinator.Message{Kind: coordinator.GetHomes})

@@ -20,7 +20,7 @@ func (s position) before(other position) bool {
 
 // stopping is a shard that is being stopped.
 type stopping struct {
-	rounds []position // to answer
+	rounds []position // rounds to answer
 	from   identity.Node
 	again  bool // start again afterwards
 }
@@ -79,8 +79,8 @@ func (r *region) send(to identity.Node, m coordinator.Message) {
 	r.w.post(r.node, to, m, false)
 }
 
-// heeds reports whether a message about a shard is current.
-func (r *region) heeds(m coordinator.Message, s shard) bool {
+// isCurrent reports whether a message about a shard has the highest position so far.
+func (r *region) isCurrent(m coordinator.Message, s shard) bool {
 	at := position{m.Term, m.Round}
 	if at.before(r.last[s]) {
 		r.w.hit["late"]++
@@ -110,7 +110,7 @@ func (r *region) receive(from identity.Node, m coordinator.Message) {
 	case coordinator.Homes:
 		for _, h := range m.Homes {
 			for _, s := range h.Shards {
-				if r.heeds(m, s) {
+				if r.isCurrent(m, s) {
 					r.home(s, h.Node)
 				}
 			}
@@ -118,7 +118,7 @@ func (r *region) receive(from identity.Node, m coordinator.Message) {
 	case coordinator.Host:
 		var done []shard
 		for _, s := range m.Shards {
-			if r.heeds(m, s) && !r.leaving {
+			if r.isCurrent(m, s) && !r.leaving {
 				r.home(s, r.node)
 				done = append(done, s)
 			}
@@ -126,7 +126,7 @@ func (r *region) receive(from identity.Node, m coordinator.Message) {
 		r.send(from, coordinator.Message{Kind: coordinator.Hosted, Term: m.Term, Round: m.Round, Shards: done})
 	case coordinator.BeginHandOff:
 		for _, s := range m.Shards {
-			if r.heeds(m, s) && r.homes[s] != r.node {
+			if r.isCurrent(m, s) && r.homes[s] != r.node {
 				delete(r.homes, s)
 			}
 		}
@@ -137,7 +137,7 @@ func (r *region) receive(from identity.Node, m coordinator.Message) {
 		var none []shard
 		for _, s := range m.Shards {
 			switch {
-			case !r.heeds(m, s):
+			case !r.isCurrent(m, s):
 			case r.hosts[s]:
 				r.stop(s, from, position{m.Term, m.Round})
 			default:
@@ -156,17 +156,17 @@ func (r *region) receive(from identity.Node, m coordinator.Message) {
 func (r *region) home(s shard, n identity.Node) {
 	if n != r.node {
 		if r.hosts[s] && r.stops[s] == nil {
-			r.w.t.Errorf("seed %d, %v: %v hosts shard %d, and gets %v as its home", r.w.seed, r.w.now, r.node, s, n)
+			r.w.t.Errorf("seed %d, %v: %v hosts shard %d and received %v as its home", r.w.seed, r.w.now, r.node, s, n)
 		}
 		if r.w.find(n) == nil {
-			return // removed, and not yet known to the coordinator
+			return // the node was removed, and the coordinator does not reflect the removal yet
 		}
 		r.homes[s] = n
 		delete(r.wanted, s)
 		return
 	}
 	if r.proxy {
-		r.w.t.Errorf("seed %d, %v: %v is a proxy, and is to host shard %d", r.w.seed, r.w.now, r.node, s)
+		r.w.t.Errorf("seed %d, %v: proxy %v received Host for shard %d", r.w.seed, r.w.now, r.node, s)
 	}
 	if r.leaving {
 		return
@@ -212,7 +212,7 @@ func (r *region) stop(s shard, from identity.Node, round position) {
 	})
 }
 
-// use sends to an entity, for which the home of its shard has to be known.
+// use sends to an entity of a shard, which requires the home of the shard.
 func (r *region) use(s shard) {
 	if _, known := r.homes[s]; !known && !r.left {
 		r.wanted[s] = true
@@ -226,11 +226,11 @@ func (r *region) tick() {
 	}
 	switch {
 	case r.proxy && !r.registered:
-		for _, n := range r.w.bosses() {
+		for _, n := range r.w.candidates() {
 			r.send(n, coordinator.Message{Kind: coordinator.RegisterProxy})
 		}
 	case !r.registered:
-		for _, n := range r.w.bosses() {
+		for _, n := range r.w.candidates() {
 			r.send(n, coordinator.Message{Kind: coordinator.Register})
 		}
 	case len(r.wanted) > 0:
@@ -242,7 +242,7 @@ func (r *region) tick() {
 		r.send(r.coordinator, coordinator.Message{Kind: coordinator.GetHomes, Term: r.term, Shards: shards})
 	}
 	if r.leaving {
-		for _, n := range r.w.bosses() {
+		for _, n := range r.w.candidates() {
 			r.send(n, coordinator.Message{Kind: coordinator.GracefulShutdown})
 			if len(r.hosts) == 0 && r.registered {
 				r.send(n, coordinator.Message{Kind: coordinator.RegionStopped})

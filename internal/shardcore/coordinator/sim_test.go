@@ -124,8 +124,8 @@ func (w *world) post(from, to identity.Node, m coordinator.Message, toRegion boo
 	}
 }
 
-// bosses returns the nodes that may have a coordinator.
-func (w *world) bosses() []identity.Node {
+// candidates returns the nodes that may have a coordinator.
+func (w *world) candidates() []identity.Node {
 	var nodes []identity.Node
 	for _, b := range w.coordinators {
 		if !b.gone {
@@ -175,8 +175,8 @@ func (w *world) publish() {
 	}
 }
 
-// appoint starts a coordinator.
-func (w *world) appoint(r *region) {
+// startCoordinator starts a coordinator on a node.
+func (w *world) startCoordinator(r *region) {
 	m, err := coordinator.New(coordinator.Config{
 		Self: r.node, Type: "account", Role: "entities", Shards: shards, MinRegions: 2, Remember: w.remember, RemovalMargin: margin, HandOffTimeout: 15 * time.Second,
 	})
@@ -186,7 +186,7 @@ func (w *world) appoint(r *region) {
 	w.hit["appointed"]++
 	b := &simCoordinator{w: w, r: r, m: m}
 	w.coordinators = append(w.coordinators, b)
-	w.after(5*time.Second, func() { // all nodes notice the other coordinator in the end
+	w.after(5*time.Second, func() { // in the end all nodes accept the other coordinator
 		for _, r := range w.regions {
 			r.registered = false
 		}
@@ -224,7 +224,7 @@ func (b *simCoordinator) apply(e coordinator.Effects) {
 	if e.Save != nil {
 		for _, ev := range e.Save.Events {
 			if w.remember && ev.Kind == coordinator.HomesAllocated && slices.ContainsFunc(ev.Shards, func(s shard) bool { return !w.store.known[s] }) {
-				w.t.Fatalf("seed %d, %v: %v is stored before it is remembered", w.seed, w.now, ev)
+				w.t.Fatalf("seed %d, %v: %v was stored before its shards were remembered", w.seed, w.now, ev)
 			}
 		}
 		w.store.do(b, *e.Save)
@@ -263,15 +263,15 @@ func (b *simCoordinator) check(out []coordinator.Outgoing) {
 		w.t.Fatalf("seed %d, %v: the state of %v at %d differs from the stored state: %v", w.seed, w.now, b.r.node, rev, err)
 	}
 	if state.Term() != b.m.Term() || state.Holder() != b.r.node {
-		w.t.Fatalf("seed %d, %v: %v speaks in term %d, and term %d is stored", w.seed, w.now, b.r.node, b.m.Term(), state.Term())
+		w.t.Fatalf("seed %d, %v: %v sends in term %d, but term %d is stored", w.seed, w.now, b.r.node, b.m.Term(), state.Term())
 	}
 	moving := b.m.Moving()
 	says := func(s shard, n identity.Node, kind coordinator.Kind) {
 		if home, _ := state.Home(s); home != n {
-			w.t.Fatalf("seed %d, %v: %v of shard %d has %v, stored is %v", w.seed, w.now, kind, s, n, home)
+			w.t.Fatalf("seed %d, %v: %v of shard %d has home %v, stored is %v", w.seed, w.now, kind, s, n, home)
 		}
 		if slices.Contains(moving, s) {
-			w.t.Fatalf("seed %d, %v: %v of shard %d, which is being moved", w.seed, w.now, kind, s)
+			w.t.Fatalf("seed %d, %v: %v of shard %d during its hand-off", w.seed, w.now, kind, s)
 		}
 	}
 	for _, o := range out {
@@ -357,14 +357,14 @@ func (w *world) disturb() {
 			r.restart()
 		}
 	case 7:
-		if b := w.coordinators[w.rnd.IntN(len(w.coordinators))]; !b.gone { // it fails, and a new one replaces it
+		if b := w.coordinators[w.rnd.IntN(len(w.coordinators))]; !b.gone { // the coordinator fails, and a new one replaces it
 			w.hit["fails"]++
 			b.gone = true
 		}
 	case 8:
-		if r.alive && !r.cut && !r.proxy && !slices.Contains(w.bosses(), r.node) { // a second coordinator in parallel
+		if r.alive && !r.cut && !r.proxy && !slices.Contains(w.candidates(), r.node) { // a second coordinator in parallel
 			w.hit["second"]++
-			w.appoint(r)
+			w.startCoordinator(r)
 		}
 	case 9:
 		if b := w.coordinators[w.rnd.IntN(len(w.coordinators))]; !b.gone {
@@ -404,12 +404,12 @@ func (w *world) lead() {
 	if len(stay) < 2 && (!w.faults || len(w.regions) == 0) {
 		w.join(false)
 	}
-	for _, r := range w.regions { // the oldest eligible node has it
+	for _, r := range w.regions { // the oldest eligible node runs it
 		if r.proxy || !r.alive || r.cut || r.left {
 			continue
 		}
 		if !slices.ContainsFunc(w.coordinators, func(b *simCoordinator) bool { return b.r == r && !b.gone }) && w.rnd.IntN(20) == 0 {
-			w.appoint(r)
+			w.startCoordinator(r)
 		}
 		break
 	}
@@ -452,28 +452,28 @@ func (w *world) settled() {
 		}
 	}
 	if oldest == nil || oldest.m.Term() != w.store.state.Term() {
-		w.t.Errorf("seed %d: there is no coordinator in the end", w.seed)
+		w.t.Errorf("seed %d: no coordinator runs at the end", w.seed)
 		return
 	}
 	if moving := oldest.m.Moving(); len(moving) > 0 {
-		w.t.Errorf("seed %d: %v are being moved in the end", w.seed, moving)
+		w.t.Errorf("seed %d: Moving() = %v at the end, want none", w.seed, moving)
 	}
 	regions := 0
 	for _, r := range w.regions {
 		if !r.registered || len(r.wanted) > 0 {
-			w.t.Errorf("seed %d: %v is registered: %t, and waits for %v", w.seed, r.node, r.registered, r.wanted)
+			w.t.Errorf("seed %d: at the end %v is registered: %t, and waits for homes of %v", w.seed, r.node, r.registered, r.wanted)
 		}
 		if _, known := w.store.state.Region(r.node); !r.proxy {
 			regions++
 			if !known {
-				w.t.Errorf("seed %d: %v is not known", w.seed, r.node)
+				w.t.Errorf("seed %d: %v is not registered in the state", w.seed, r.node)
 			}
 		}
 		for s, n := range r.homes {
 			// A region replies to a message for a shard that it does not host, and the sender
 			// requests the home.
 			if home, _ := w.store.state.Home(s); home != n && w.find(n) != nil && w.find(n).hosts[s] {
-				w.t.Errorf("seed %d: %v takes %v for the home of shard %d, which is on %v", w.seed, r.node, n, s, home)
+				w.t.Errorf("seed %d: %v has home %v for shard %d, want %v", w.seed, r.node, n, s, home)
 			}
 		}
 	}
@@ -484,9 +484,9 @@ func (w *world) settled() {
 		home, found := w.store.state.Home(s)
 		switch r := w.hosting[s]; {
 		case r != nil && r.node != home:
-			w.t.Errorf("seed %d: shard %d is on %v, and runs on %v", w.seed, s, home, r.node)
+			w.t.Errorf("seed %d: shard %d has home %v, but runs on %v", w.seed, s, home, r.node)
 		case found && r == nil, w.store.known[s] && r == nil:
-			w.t.Errorf("seed %d: shard %d, which is on %v, does not run", w.seed, s, home)
+			w.t.Errorf("seed %d: shard %d does not run on its home %v", w.seed, s, home)
 		}
 	}
 }
@@ -503,7 +503,7 @@ func simulate(t *testing.T, seed uint64, register, remember bool, hit map[string
 	}
 	w.run(unrest)
 	w.faults = false
-	for _, r := range w.regions { // leaving regions have left
+	for _, r := range w.regions { // all leaving regions must have left
 		if r.leaving && !r.left {
 			w.hit["still leaving"]++
 		}

@@ -31,7 +31,7 @@ func entities(tb testing.TB, s passivation.Settings, limit int) *core.Entities {
 }
 
 // play touches one entity for each letter. It returns the script with the stopped entities in
-// brackets after the letter that caused it. -x removes x, and a digit sets the limit.
+// parentheses after the letter that stopped them. -x removes x, and a digit sets the limit.
 func play(e *core.Entities, script string) string {
 	var out strings.Builder
 	note := func(ids []string) {
@@ -71,7 +71,7 @@ func (s *stack) Touch(id string) {
 
 func (s *stack) Next() string { return s.ids[len(s.ids)-1] }
 
-// mistaken is a strategy that returns unknown entities.
+// mistaken is a strategy whose Next returns an unknown entity.
 type mistaken struct{ stack }
 
 func (*mistaken) Next() string { return "unknown" }
@@ -115,7 +115,7 @@ func TestIdle(t *testing.T) {
 	const second = time.Second
 	e := entities(t, passivation.Settings{}, 0)
 	if e.Next() != core.Never {
-		t.Errorf("without entities the next check is at %v", e.Next())
+		t.Errorf("Next() without entities = %v, want Never", e.Next())
 	}
 	for _, id := range []string{"a", "b", "c"} {
 		if got := e.Touch(0, id); len(got) > 0 {
@@ -125,7 +125,7 @@ func TestIdle(t *testing.T) {
 	e.Touch(30*second, "a")
 	e.Remove("b")
 	if e.Next() != 60*second || e.Limit() != -1 {
-		t.Errorf("the next check is at %v, the limit is %d", e.Next(), e.Limit())
+		t.Errorf("Next() = %v, Limit() = %d", e.Next(), e.Limit())
 	}
 	for _, step := range []struct {
 		at, next time.Duration
@@ -133,17 +133,17 @@ func TestIdle(t *testing.T) {
 	}{
 		{59 * second, 60 * second, nil},
 		{60 * second, 120 * second, nil},
-		{120 * second, 180 * second, nil}, // not longer than 120 seconds
-		{179 * second, 180 * second, nil}, // no check
+		{120 * second, 180 * second, nil}, // not idle for longer than 120 seconds
+		{179 * second, 180 * second, nil}, // no check is due
 		{180 * second, core.Never, []string{"c", "a"}},
 		{500 * second, core.Never, nil},
 	} {
 		if got := e.Tick(step.at); !slices.Equal(got, step.want) || e.Next() != step.next {
-			t.Errorf("%v: stopped %v, next at %v, want %v, at %v", step.at, got, e.Next(), step.want, step.next)
+			t.Errorf("at %v: stopped %v, Next() = %v, want %v, %v", step.at, got, e.Next(), step.want, step.next)
 		}
 	}
 	if e.Touch(600*second, "d"); e.Next() != 660*second || e.Len() != 1 {
-		t.Errorf("the next check is at %v, %d entities are active", e.Next(), e.Len())
+		t.Errorf("Next() = %v with %d active entities", e.Next(), e.Len())
 	}
 }
 
@@ -154,16 +154,16 @@ func TestIdleWithALimit(t *testing.T) {
 	e.Touch(0, "a")
 	e.Touch(5, "b")
 	if got := e.Tick(11); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("stopped idle %v, want a", got)
+		t.Errorf("stopped idle entities %v, want a", got)
 	}
 	if got := e.Touch(11, "c"); len(got) > 0 {
-		t.Errorf("stopped %v below the limit", got)
+		t.Errorf("stopped %v below the limit, want none", got)
 	}
 	if got := e.Touch(12, "d"); !slices.Equal(got, []string{"b"}) {
 		t.Errorf("stopped %v, want b", got)
 	}
 	if got := entities(t, passivation.Settings{Limit: 1}, 2); got.Touch(0, "a") != nil || got.Next() != core.Never {
-		t.Error("a limit has an idle timeout by default")
+		t.Error("a limit sets an idle timeout by default")
 	}
 }
 
@@ -187,7 +187,7 @@ func TestPerShard(t *testing.T) {
 	t.Parallel()
 	for _, test := range [][3]int{{100_000, 1000, 100}, {10, 3, 3}, {10, 11, 0}, {10, 0, 10}} {
 		if got := core.PerShard(test[0], test[1]); got != test[2] {
-			t.Errorf("%d among %d shards: %d, want %d", test[0], test[1], got, test[2])
+			t.Errorf("PerShard(%d, %d) = %d, want %d", test[0], test[1], got, test[2])
 		}
 	}
 }
@@ -199,7 +199,7 @@ func TestInvalidSettings(t *testing.T) {
 	}
 }
 
-// There are never more entities than the limit, and each stopped one was active.
+// There are never more entities than the limit, and each stopped entity was active.
 func TestRandomLoad(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]passivation.Settings{
@@ -212,7 +212,7 @@ func TestRandomLoad(t *testing.T) {
 		drop := func(ids []string) {
 			for _, id := range ids {
 				if !active[id] {
-					t.Fatalf("%s: stopped %s, which was not active", name, id)
+					t.Fatalf("%s: stopped %s, which is not active", name, id)
 				}
 				delete(active, id)
 			}

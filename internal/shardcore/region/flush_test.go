@@ -41,7 +41,7 @@ func TestFlushBetweenTwoRelays(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	receive(m, homes(5, 1, "b"))
-	arrive(m, "c", forward(1, 0)) // is relayed to b
+	arrive(m, "c", forward(1, 0)) // relayed to b
 	out := arrive(m, "b", flush(1))
 	if got := out.Frames[0].Frame; got.Kind != region.Flushed || len(got.Shards) != 0 {
 		t.Errorf("a flush of relayed messages: %+v", got)
@@ -72,13 +72,13 @@ func TestFlushIsHeldByWaitingMessages(t *testing.T) {
 			}
 		}
 		if held := arrive(m, "c", flush(hop)).Frames[0].Frame.Shards; len(held) > 0 {
-			t.Errorf("held by a message of another region: %v", held)
+			t.Errorf("held by a message of another region: %v, want none", held)
 		}
 	}
 }
 
-// A relayed message is refused as soon as the home is known to be another region, also if the path
-// to it is being flushed.
+// A relayed message is refused as soon as another region is the known home, also while the path to
+// the home is being flushed.
 func TestRelayedMessageIsRefused(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
@@ -102,7 +102,7 @@ func TestMessagesRelayedByRemovedRegions(t *testing.T) {
 	m := start(t, region.Config{})
 	arrive(m, "b", forward(1, 1))
 	arrive(m, "b", forward(2, 0))
-	out := see(m, "c", "a")
+	out := setMembers(m, "c", "a")
 	if len(out.Refused) != 1 || out.Refused[0].Token != 1 || m.Buffered() != 1 {
 		t.Errorf("%+v", out)
 	}

@@ -65,16 +65,16 @@ func TestGoldenPackets(t *testing.T) {
 func TestMalformedPackets(t *testing.T) {
 	t.Parallel()
 	for subject, b := range map[string][]byte{
-		"another version":     {0x20, 2, 1, 'a', 7},
-		"kind 0":              {0x10, 0, 1, 'a', 7},
-		"kind 5":              {0x10, 5, 1, 'a', 7},
-		"no type":             {0x10, 2, 0, 7},
-		"a shard beyond":      {0x10, 2, 1, 'a', 0xa0, 0x8d, 0x06},
-		"two hops":            {0x10, 1, 1, 'a', 7, 2, 0, 0},
-		"a long ID":           append([]byte{0x10, 1, 1, 'a', 7, 0, 0x81, 8}, make([]byte, 2000)...),
-		"a huge message":      {0x10, 1, 1, 'a', 7, 0, 1, 'x', 0x80, 0x80, 0x80, 8},
-		"shards without end":  {0x10, 3, 1, 'a', 0, 1, 1, 0xa0, 0x8d, 0x06, 1},
-		"more than a message": append([]byte{0x10, 2, 1, 'a', 7}, make([]byte, region.MaxPacket)...),
+		"another version":                {0x20, 2, 1, 'a', 7},
+		"kind 0":                         {0x10, 0, 1, 'a', 7},
+		"kind 5":                         {0x10, 5, 1, 'a', 7},
+		"no type":                        {0x10, 2, 0, 7},
+		"shard above the maximum":        {0x10, 2, 1, 'a', 0xa0, 0x8d, 0x06},
+		"two hops":                       {0x10, 1, 1, 'a', 7, 2, 0, 0},
+		"ID above the maximum":           append([]byte{0x10, 1, 1, 'a', 7, 0, 0x81, 8}, make([]byte, 2000)...),
+		"message longer than the packet": {0x10, 1, 1, 'a', 7, 0, 1, 'x', 0x80, 0x80, 0x80, 8},
+		"more shards than bytes":         {0x10, 3, 1, 'a', 0, 1, 1, 0xa0, 0x8d, 0x06, 1},
+		"packet above the maximum":       append([]byte{0x10, 2, 1, 'a', 7}, make([]byte, region.MaxPacket)...),
 	} {
 		if p, err := region.DecodePacket(b); !errors.Is(err, region.ErrMalformed) {
 			t.Errorf("%s: %+v, %v", subject, p, err)

@@ -67,8 +67,8 @@ func TestLeaveDropsAbandonedMessages(t *testing.T) {
 }
 
 // A leaving region without a reply of a coordinator refuses the messages that wait for homes after
-// some time, and stops, also if it has never registered or its node is not a member. It requests a
-// reply before, because a coordinator may have been silent without being gone.
+// some time, and stops, also if it has never registered or its node is not a member. Before this,
+// it requests a reply: a silent coordinator may still run.
 func TestLeaveWithoutCoordinator(t *testing.T) {
 	t.Parallel()
 	const left = 5 * time.Second
@@ -81,11 +81,11 @@ func TestLeaveWithoutCoordinator(t *testing.T) {
 			m.Step(0, region.Send{Shard: 3, Token: 7})
 			m.Step(0, region.Drop{Tokens: []uint64{7}})
 		}},
-		"never registered": {fresh(t), func(m *region.Machine) { see(m, "c", "a", "b") }},
+		"never registered": {fresh(t), func(m *region.Machine) { setMembers(m, "c", "a", "b") }},
 		"no candidate": {fresh(t), func(m *region.Machine) {
 			m.Step(0, region.Members{Members: []identity.Member{{Node: node("a"), Status: identity.Joining}}})
 		}},
-		"no member": {fresh(t), func(*region.Machine) {}},
+		"not a member": {fresh(t), func(*region.Machine) {}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -158,7 +158,7 @@ func TestLeaveWhileTheClusterStops(t *testing.T) {
 			t.Errorf("%v: waiting messages: %+v", status, out)
 		}
 		if out = m.Tick(time.Minute); hasMessage(out, coordinator.GracefulShutdown) {
-			t.Errorf("%v: after a while: %+v", status, out)
+			t.Errorf("%v: at the next tick: %+v", status, out)
 		}
 		if out = m.Step(0, region.ShardDone{Shard: 1, Generation: 1}); !out.Stopped || !hasMessage(out, coordinator.RegionStopped) {
 			t.Errorf("%v: after the end of the shard: %+v", status, out)

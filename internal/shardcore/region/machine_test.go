@@ -24,12 +24,12 @@ func start(t *testing.T, cfg region.Config) *region.Machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	see(m, "c", "a", "b")
+	setMembers(m, "c", "a", "b")
 	receive(m, coordinator.Message{Kind: coordinator.RegisterAck, Term: 5})
 	return m
 }
 
-func see(m *region.Machine, names ...string) region.Effects {
+func setMembers(m *region.Machine, names ...string) region.Effects {
 	var members []identity.Member
 	for i, name := range names {
 		members = append(members, identity.Member{Node: node(name), Status: identity.Up, UpNumber: int32(i)})
@@ -112,12 +112,12 @@ func TestRemovedRegionsAreNotFlushed(t *testing.T) {
 	receive(m, homes(5, 1, "b"))
 	m.Step(0, region.Send{Shard: 1, Token: 1})
 	receive(m, shardMessage(coordinator.BeginHandOff, 2))
-	if out := see(m, "c", "a"); !hasMessage(out, coordinator.BeginHandOffAck) {
+	if out := setMembers(m, "c", "a"); !hasMessage(out, coordinator.BeginHandOffAck) {
 		t.Errorf("after the removal: %+v", out)
 	}
 	receive(m, homes(5, 3, "b"))
 	if _, known := m.Home(1); known {
-		t.Error("the home is a removed node")
+		t.Error("Home returned a removed node")
 	}
 }
 
@@ -194,7 +194,7 @@ func TestHomesOfRemovedNodes(t *testing.T) {
 	m := start(t, region.Config{})
 	receive(m, homes(5, 1, "b"))
 	receive(m, coordinator.Message{Kind: coordinator.Homes, Term: 5, Round: 2, Homes: []coordinator.Home{{Node: node("c"), Shards: []region.Shard{2}}}})
-	see(m, "c", "a")
+	setMembers(m, "c", "a")
 	if home, known := m.Home(1); known {
 		t.Errorf("Home(1) = %v", home)
 	}

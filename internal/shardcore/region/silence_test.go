@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/region"
 )
 
-// Silence returns for how long a request has had no reply of a coordinator.
+// Silence returns how long a request has had no reply of a coordinator.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	m := fresh(t)
@@ -32,20 +32,21 @@ func TestSilence(t *testing.T) {
 	silence(2*time.Minute, 0) // no request
 	m.Step(2*time.Minute, region.Send{Shard: 1, Token: 1})
 	silence(3*time.Minute, time.Minute)
-	receive(m, homes(4, 9, "c")) // of an old term
+	receive(m, homes(4, 9, "c")) // of an earlier term
 	silence(3*time.Minute, time.Minute)
 	receive(m, homes(5, 2, "a"))
 	silence(4*time.Minute, 0)
-	see(m, "b", "a")
+	setMembers(m, "b", "a")
 	silence(5*time.Minute, time.Minute)
 	m.Step(0, region.Stop{})
 	m.Step(0, region.ShardDone{Shard: 1, Generation: 1})
 	silence(6*time.Minute, 0)
 }
 
-// A coordinator that does not reply with a home may wait for its store, or be gone. The region
-// verifies its registration at long intervals, because a coordinator replies to that at once.
-func TestASilentCoordinatorIsDoubted(t *testing.T) {
+// A coordinator that does not reply with a home may wait for its store, or may have stopped. The
+// region verifies its registration at long intervals, because a live coordinator replies to a
+// registration at once.
+func TestSilentCoordinatorIsVerified(t *testing.T) {
 	t.Parallel()
 	m := start(t, region.Config{})
 	m.Step(0, region.Send{Shard: 1, Token: 1})
@@ -61,7 +62,7 @@ func TestASilentCoordinatorIsDoubted(t *testing.T) {
 		}
 	}
 	if asked < 5 || asked > 10 {
-		t.Errorf("%d requests in a minute", asked)
+		t.Errorf("%d registrations in a minute, want 5 to 10", asked)
 	}
 	for now := m.Next(); m.Silence() < 3*retry; now = m.Next() {
 		m.Tick(now)

@@ -113,16 +113,16 @@ func (w *world) members() []identity.Member {
 	return members
 }
 
-func (w *world) tell(in coordinator.Input) { w.coordinate(w.coord.Step(w.now, in)) }
+func (w *world) stepCoordinator(in coordinator.Input) { w.coordinate(w.coord.Step(w.now, in)) }
 
 // coordinate applies the effects of the coordinator. Its store replies at once.
 func (w *world) coordinate(out coordinator.Effects) {
 	if out.Load != 0 {
-		w.after(w.delay(), func() { w.tell(coordinator.Loaded{ID: out.Load}) })
+		w.after(w.delay(), func() { w.stepCoordinator(coordinator.Loaded{ID: out.Load}) })
 	}
 	if out.Save != nil {
 		id := out.Save.ID
-		w.after(w.delay(), func() { w.tell(coordinator.Saved{ID: id}) })
+		w.after(w.delay(), func() { w.stepCoordinator(coordinator.Saved{ID: id}) })
 	}
 	if out.Ask != nil {
 		in := coordinator.HomesChosen{ID: out.Ask.ID}
@@ -130,7 +130,7 @@ func (w *world) coordinate(out coordinator.Effects) {
 			at := out.Ask.View.Regions
 			in.Homes = append(in.Homes, at[w.rnd.IntN(len(at))].Node)
 		}
-		w.after(0, func() { w.tell(in) })
+		w.after(0, func() { w.stepCoordinator(in) })
 	}
 	if out.Rebalance != nil {
 		in := coordinator.Rebalanced{ID: out.Rebalance.ID}
@@ -139,7 +139,7 @@ func (w *world) coordinate(out coordinator.Effects) {
 				in.Shards = append(in.Shards, s)
 			}
 		}
-		w.after(0, func() { w.tell(in) })
+		w.after(0, func() { w.stepCoordinator(in) })
 	}
 	for _, o := range out.Send {
 		w.post(func() {
@@ -164,7 +164,7 @@ func (w *world) perform(h *hostedShard, out region.Effects) {
 		w.fate[r.Token]++
 		w.hit["refused: "+r.Reason.String()]++
 		if !w.crashes && r.Reason != shard.Stopped && (r.Reason != shard.NotHome || !w.lossy) {
-			w.fail("%v refuses message %d: %v", h.node, r.Token, r.Reason)
+			w.fail("%v refused message %d: %v", h.node, r.Token, r.Reason)
 		}
 	}
 	for _, a := range out.Actions {
@@ -193,14 +193,14 @@ func (w *world) perform(h *hostedShard, out region.Effects) {
 		}
 		w.post(func() {
 			if !h.crashed {
-				w.tell(coordinator.Received{From: h.node, Message: o.Message})
+				w.stepCoordinator(coordinator.Received{From: h.node, Message: o.Message})
 			}
 		})
 	}
 	if out.Stopped {
 		w.hit["stopped"]++
 		if h.stopped = true; len(h.runs) > 0 {
-			w.fail("%v has stopped although shards run", h.node)
+			w.fail("%v stopped although shards run", h.node)
 		}
 	}
 }
@@ -217,11 +217,11 @@ func (w *world) act(h *hostedShard, a region.Action) {
 		w.owner[a.Shard], h.runs[a.Shard] = h, a.Generation
 	case region.Pass:
 		if h.stops[a.Shard] {
-			w.fail("message %d follows the hand-off of shard %d", a.Token, a.Shard)
+			w.fail("message %d was passed after the hand-off of shard %d", a.Token, a.Shard)
 		}
 		from := fmt.Sprint(w.sender[a.Token].node, a.Shard)
 		if a.Token <= w.last[from] || w.shard[a.Token] != a.Shard {
-			w.fail("message %d of %s comes after %d", a.Token, from, w.last[from])
+			w.fail("message %d of %s arrived after %d", a.Token, from, w.last[from])
 		}
 		w.last[from] = a.Token
 		w.fate[a.Token]++
@@ -252,9 +252,9 @@ func (w *world) send(h *hostedShard) {
 	w.perform(h, h.m.Step(w.now, region.Send{Shard: s, Token: w.sent}))
 }
 
-func (w *world) see() {
+func (w *world) setMembers() {
 	members := w.members()
-	w.tell(coordinator.Members{Members: members})
+	w.stepCoordinator(coordinator.Members{Members: members})
 	for _, h := range w.nodes {
 		if !h.crashed {
 			w.perform(h, h.m.Step(w.now, region.Members{Members: members}))
@@ -268,7 +268,7 @@ func (w *world) crash(h *hostedShard) {
 		for s := range h.runs { // the node is down
 			delete(w.owner, s)
 		}
-		w.see()
+		w.setMembers()
 	})
 }
 
@@ -319,7 +319,7 @@ func simulate(t *testing.T, seed uint64, lossy, crashes bool, hit map[string]int
 		t.Fatal(err)
 	}
 	w.coord = coord
-	w.see()
+	w.setMembers()
 	w.tick()
 	last := w.nodes[len(w.nodes)-1]
 	w.after(time.Duration(rnd.IntN(int(sends))), func() {
@@ -338,7 +338,7 @@ func simulate(t *testing.T, seed uint64, lossy, crashes bool, hit map[string]int
 	for token := uint64(1); token <= w.sent; token++ {
 		crashed := slices.ContainsFunc(w.through[token], func(h *hostedShard) bool { return h.crashed })
 		if w.fate[token] != 1 && (w.fate[token] != 0 || !crashed) {
-			w.fail("message %d of %v for shard %d has %d results", token, w.sender[token].node, w.shard[token], w.fate[token])
+			w.fail("message %d of %v for shard %d has %d results, want 1", token, w.sender[token].node, w.shard[token], w.fate[token])
 		}
 	}
 	return fmt.Sprint(w.sent, w.seq, len(w.last))
@@ -346,7 +346,7 @@ func simulate(t *testing.T, seed uint64, lossy, crashes bool, hit map[string]int
 
 var (
 	firstSeed = flag.Uint64("region.seed", 0, "first seed of TestSimulation")
-	manySeeds = flag.Uint64("region.seeds", 0, "how many seeds; 0 is the usual number")
+	manySeeds = flag.Uint64("region.seeds", 0, "number of seeds of TestSimulation; 0 is the usual number")
 )
 
 func seeds() (first, n uint64) {

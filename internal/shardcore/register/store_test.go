@@ -14,15 +14,15 @@ import (
 	"github.com/refold-io/refold/internal/shardcore/register"
 )
 
-var errUnheard = errors.New("no answer")
+var errNoReply = errors.New("no reply")
 
 // data is the only replica, as one node accesses it.
 type data struct {
 	*keys
 
-	self    *crdt.Self
-	unheard bool // changes of the state are stored and return an error
-	half    bool // changes of the claims are stored and return an error
+	self     *crdt.Self
+	noReply  bool // changes of the state are stored and return an error
+	halfDone bool // changes of the claims are stored and return an error
 }
 
 // keys are the data of all nodes.
@@ -36,8 +36,8 @@ func (d *data) Self() *crdt.Self { return d.self }
 func (d *data) ReadClaims(context.Context) (crdt.ORSet[string], error) { return d.claims, nil }
 
 func (d *data) ChangeClaims(_ context.Context, modify func(crdt.ORSet[string]) (crdt.ORSet[string], error)) (err error) {
-	if d.claims, err = modify(d.claims); err == nil && d.half {
-		err = errUnheard
+	if d.claims, err = modify(d.claims); err == nil && d.halfDone {
+		err = errNoReply
 	}
 	return err
 }
@@ -47,8 +47,8 @@ func (d *data) ReadState(context.Context, bool, bool) (crdt.LWWRegister[[]byte],
 }
 
 func (d *data) ChangeState(_ context.Context, modify func(crdt.LWWRegister[[]byte]) (crdt.LWWRegister[[]byte], error)) (err error) {
-	if d.state, err = modify(d.state); err == nil && d.unheard {
-		err = errUnheard
+	if d.state, err = modify(d.state); err == nil && d.noReply {
+		err = errNoReply
 	}
 	return err
 }
@@ -104,17 +104,17 @@ func TestLoadedClaimIsHeld(t *testing.T) {
 	t.Parallel()
 	a := act(t, &keys{}, "a")
 	a.load()
-	a.unheard = true
+	a.noReply = true
 	after, err := a.claim(1)
-	if !errors.Is(err, errUnheard) {
-		t.Fatalf("claim(1) = %v, want errUnheard", err)
+	if !errors.Is(err, errNoReply) {
+		t.Fatalf("claim(1) = %v, want errNoReply", err)
 	}
-	a.unheard = false
+	a.noReply = false
 	if a.load(); !a.state.Equal(after) {
 		t.Fatalf("Load = term %d of %v, want the claimed state", a.state.Term(), a.state.Holder())
 	}
 	if _, err := a.save(1, coordinator.Event{Kind: coordinator.RegionRegistered, Node: a.node}); err != nil {
-		t.Errorf("a change of the term: %v", err)
+		t.Errorf("a change of the loaded term: %v", err)
 	}
 }
 
@@ -133,15 +133,15 @@ func TestLoadedClaimOfOthersIsNotHeld(t *testing.T) {
 		}
 	}
 	a.load()
-	a.unheard = true
-	if _, err := a.claim(1); !errors.Is(err, errUnheard) {
-		t.Fatalf("claim(1) = %v, want errUnheard", err)
+	a.noReply = true
+	if _, err := a.claim(1); !errors.Is(err, errNoReply) {
+		t.Fatalf("claim(1) = %v, want errNoReply", err)
 	}
-	a.unheard = false
+	a.noReply = false
 	refused(b, 1)
-	b.half = true
-	if _, err := b.claim(2); !errors.Is(err, errUnheard) {
-		t.Fatalf("the claim of the next term: %v", err)
+	b.halfDone = true
+	if _, err := b.claim(2); !errors.Is(err, errNoReply) {
+		t.Fatalf("claim of the next term: %v", err)
 	}
 	refused(a, 1)
 	refused(a, 2)

@@ -69,7 +69,7 @@ func TestLimitOfEntities(t *testing.T) {
 	d.step(to("c", 3), "+c3, c3:3, -a1")
 	d.step(shard.Limits{Entities: 1, Starts: 10}, "-b2")
 	d.step(shard.Limits{Starts: 10}, "-c3")
-	d.step(to("d", 4), "+d4, d4:4, -d4") // with a limit of 0 right after its message
+	d.step(to("d", 4), "+d4, d4:4, -d4") // with a limit of 0, an entity stops right after its message
 }
 
 func TestStartsInFlightAreLimited(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 type incarnation struct {
 	n       uint64
 	mailbox []uint64
-	stop    bool // after the mailbox
-	idle    bool // it may stay
+	stop    bool // stops after its mailbox is empty
+	idle    bool // the entity may stay
 	killed  bool
 	ready   bool
 }
