@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/codec"
 )
 
-// Every benchmark is paired with one of the msgpack library alone, in its best use.
+// Each benchmark has a counterpart that uses only the msgpack library, in its fastest way.
 
 type transferred struct {
 	From   string

@@ -139,7 +139,7 @@ func TestNilResults(t *testing.T) {
 		codec.Split("untyped", 1, func(movedV2) ([]any, error) { return []any{nil}, nil }),
 	))
 	if _, _, err := r.Encode(&plane{}); err == nil || !strings.Contains(err.Error(), "encode plane@2: the function that adapts *codec_test.plane returned a nil *codec_test.planeRow") {
-		t.Errorf("Encode: %v, want it to name the function", err)
+		t.Errorf("Encode: %v, want an error that names the function", err)
 	}
 	if _, _, err := r.Encode((*plane)(nil)); err == nil || !strings.Contains(err.Error(), "a nil *codec_test.plane") {
 		t.Errorf("Encode of nil: %v", err)
@@ -174,12 +174,12 @@ func TestStoredManifests(t *testing.T) {
 	}
 	for m := range r.Using(codec.JSON()).Manifests() {
 		if m != "hangar+json" {
-			t.Errorf("the first is %q", m)
+			t.Errorf("the first manifest is %q, want hangar+json", m)
 		}
 		break
 	}
 	for m := range (*codec.Registry)(nil).Manifests() {
-		t.Errorf("a nil registry has %q", m)
+		t.Errorf("a nil registry yields the manifest %q", m)
 	}
 }
 

@@ -76,7 +76,7 @@ func TestUpcastChain(t *testing.T) {
 
 	manifest, payload = stored(t, "moved", 2, movedV2{"Elm", "nowhere"})
 	if _, err := r.Decode(manifest, payload); !errors.Is(err, errNowhere) || !strings.Contains(err.Error(), "moved@2") {
-		t.Errorf("an upcaster's error became %v", err)
+		t.Errorf("Decode: %v, want the error of the upcaster", err)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestNamedMapAsOldType(t *testing.T) {
 	}
 }
 
-// The other way to change a type is to read the stored map.
+// Fields can be added, removed, renamed and widened without a new version.
 func TestAddedAndRemovedFields(t *testing.T) {
 	t.Parallel()
 	type before struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/codec"
 )
 
-// Add a field: it is set when an old value is read, if zero does not do.
+// Add a field: if its zero value is not correct for old values, an Upcast sets the field.
 func ExampleUpcast_addField() {
 	type OpenedV1 struct{ Owner string }
 	type Opened struct{ Owner, Currency string }
@@ -34,7 +34,7 @@ func ExampleUpcast_addField() {
 	// {Owner:ann Currency:USD} <nil>
 }
 
-// Rename a field: it needs no version, but an alias.
+// Rename a field: an alias is enough, no new version is needed.
 func Example_renameField() {
 	type Before struct{ Name string }
 	type After struct {
@@ -51,8 +51,8 @@ func Example_renameField() {
 	// {Owner:ann} <nil>
 }
 
-// Rename a type: it keeps its name. If the name has to change as well,
-// Was has the earlier one.
+// Rename a Go type: the stored name stays. If the stored name changes too, Was lists the earlier
+// name.
 func ExampleType_Was() {
 	events := codec.Types(codec.Name[Deposited]("money-in").Was("deposited"))
 	event, err := events.Decode("deposited", []byte("\x81\xa6Amount\x05"))
@@ -91,7 +91,7 @@ func ExampleSplit() {
 	// codec_test.Arrived {Place:Bonn}
 }
 
-// Remove: the Go type of an event that is no longer of interest can be deleted.
+// Remove: the Go type of an event that is no longer needed can be deleted.
 func ExampleRemoved() {
 	events := codec.Types(codec.Name[Deposited]("deposited"), codec.Removed("greeted"))
 	values, err := events.DecodeAppend(nil, "greeted", []byte("anything"))
@@ -148,7 +148,7 @@ func ExampleSplit_filter() {
 	after := codec.Types(
 		codec.Name[Noted]("noted").Version(2),
 		codec.Split("noted", 1, func(old NotedV1) ([]any, error) {
-			if old.Text == "" { // there was a mistake in March
+			if old.Text == "" { // stored by a bug of an earlier release
 				return nil, nil
 			}
 			return []any{Noted(old)}, nil
@@ -168,7 +168,7 @@ func ExampleSplit_filter() {
 	// [] <nil>
 }
 
-// Money has no form that can be stored.
+// Money can't be stored, because its fields are unexported.
 type Money struct {
 	units    int64
 	currency string
@@ -182,7 +182,7 @@ type ChargedRow struct {
 	Currency string
 }
 
-// Detach: the type that the program works with is not the one that is stored.
+// Detach: the program uses one type and stores another one.
 func ExampleAdapt() {
 	events := codec.Types(codec.Adapt("charged",
 		func(e Charged) (ChargedRow, error) {
@@ -208,8 +208,8 @@ func ExampleAdapt() {
 	// codec: encode charged: a price without a currency
 }
 
-// The stored form of an adapted type changes like any other: an Upcast leads from the old one to
-// the new one.
+// The stored form of an adapted type changes like any other type: an Upcast converts the old form
+// to the new one.
 func ExampleAdapt_version() {
 	type ChargedRowV1 struct{ Price string }
 	toRow := func(e Charged) (ChargedRow, error) { return ChargedRow{e.Price.units, e.Price.currency}, nil }

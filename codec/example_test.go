@@ -16,7 +16,7 @@ type Deposited struct {
 	Note   string
 }
 
-// For stands for the embedded part of a command, which takes no bytes.
+// For has size zero, like the type that a command embeds.
 type For[C, R any] struct{ _ [0]func(C) R }
 
 type Deposit struct {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// failing returns the error with its text from each of the methods that a type may have.
+// The failing types return errNowhere when they are decoded, and when the value "error" is encoded.
 type (
 	failingRaw    string
 	failingBinary string
@@ -58,7 +58,7 @@ func TestEncodingErrorsNameThePath(t *testing.T) {
 		"Any[0]: malformed data: an array is the key of ": []map[[2]int]int{{{1, 2}: 1}},
 	} {
 		_, _, err := registry[boxes](t).Encode(boxes{Any: v})
-		want = strings.Replace(want, "Any[0]: malformed", "Any: malformed", 1) // found when all of it is written
+		want = strings.Replace(want, "Any[0]: malformed", "Any: malformed", 1) // detected after the whole value is written
 		if err == nil || !strings.Contains(err.Error(), "codec: encode t: "+want) {
 			t.Errorf("%v, want %q", err, want)
 		}

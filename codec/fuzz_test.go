@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/codec"
 )
 
-// limited calls f and fails if it allocates more than 64 times the input plus 1 MiB. Other
-// goroutines count too, so that a bad result is measured again.
+// limited calls f and fails if it allocates more than 64 times the input plus 1 MiB. Allocations of
+// other goroutines count too, so a result above the limit is measured again.
 func limited(t *testing.T, input int, f func()) {
 	t.Helper()
 	limit := uint64(64*input + 1<<20)
@@ -33,7 +33,8 @@ func limited(t *testing.T, input int, f func()) {
 	t.Errorf("%d bytes of input: %d bytes allocated, more than %d", input, least, limit)
 }
 
-// seeds are inputs that a decoder without limits does not survive, and a few good ones.
+// seeds returns inputs that would exhaust the memory or the stack of a decoder without limits, and
+// a few valid inputs.
 func seeds() [][]byte {
 	list := "\xdd\x00\x00\x40\x00"
 	all := [][]byte{
@@ -107,7 +108,7 @@ func FuzzDecode(f *testing.F) {
 		var err error
 		limited(t, len(data), func() { got, err = r.DecodeAppend(nil, manifest, data) })
 		if !bytes.Equal(data, before) {
-			t.Error("the payload was written to")
+			t.Error("Decode changed the payload")
 		}
 		if err != nil {
 			return

@@ -85,7 +85,7 @@ func TestJSONMistakes(t *testing.T) {
 	}
 }
 
-// upper is a format of a user's.
+// upper is a Format that a program defines.
 type upper struct{ name string }
 
 func (u upper) Name() string { return u.name }
@@ -116,7 +116,7 @@ func TestOwnFormat(t *testing.T) {
 	if err != nil || manifest != "opened+upper" || string(payload) != "ANN" {
 		t.Fatal(manifest, payload, err)
 	}
-	readers := map[string]*codec.Registry{"the same": r, "one that reads it": plain.Using(codec.JSON(), upper{"upper"})}
+	readers := map[string]*codec.Registry{"the same": r, "another one": plain.Using(codec.JSON(), upper{"upper"})}
 	for name, reader := range readers {
 		if got, err := ok(t, reader).Decode(manifest, payload); err != nil || got != (opened{"ann"}) {
 			t.Errorf("%s: %v, %v", name, got, err)

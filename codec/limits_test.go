@@ -71,7 +71,7 @@ func TestCheckDoesNotAllocate(t *testing.T) { //nolint:paralleltest // counts al
 	}
 }
 
-func TestEncodingHoldsTheDepth(t *testing.T) {
+func TestEncodeLimitsTheDepth(t *testing.T) {
 	t.Parallel()
 	type node struct{ Next *node }
 	list := func(n int) node {
@@ -97,10 +97,10 @@ func TestEncodingHoldsTheDepth(t *testing.T) {
 		var circle node
 		circle.Next = &circle
 		if _, _, err := r.Encode(circle); err == nil {
-			t.Errorf("%s: a circle was encoded", format)
+			t.Errorf("%s: a cyclic value was encoded", format)
 		}
 	}
-	// The value of a type's own encoder counts where it stands.
+	// The depth of a value that encodes itself is added to the depth at which it is nested.
 	deep := boxes{Any: deepForm(98)}
 	manifest, payload, err := registry[boxes](t).Encode(deep)
 	if err != nil || codec.Check(payload) != nil {
@@ -111,7 +111,7 @@ func TestEncodingHoldsTheDepth(t *testing.T) {
 	}
 }
 
-// deepForm is written as so many arrays.
+// deepForm encodes itself as this number of nested arrays.
 type deepForm int
 
 func (d deepForm) MarshalMsgpack() ([]byte, error) {
@@ -144,8 +144,8 @@ type (
 	}
 )
 
-// Data that asks for much more than its size is refused before that is allocated.
-func TestAmplificationIsRefused(t *testing.T) {
+// Data that needs far more memory than its size is rejected before the memory is allocated.
+func TestAmplificationIsRejected(t *testing.T) {
 	t.Parallel()
 	const n = 1 << 16
 	list := "\xdd\x00\x01\x00\x00"
@@ -173,7 +173,7 @@ func TestAmplificationIsRefused(t *testing.T) {
 	if _, err := r.Decode("t", []byte("\x81\xa5Fixed\xc0")); err != nil {
 		t.Error(err)
 	}
-	// No promise is made by Encode that Decode does not keep.
+	// Encode rejects a value that Decode would reject.
 	if _, _, err := r.Encode(amplifier{Structs: make([]sparse, n)}); !errors.Is(err, codec.ErrLimit) {
 		t.Errorf("%v", err)
 	}
@@ -182,14 +182,14 @@ func TestAmplificationIsRefused(t *testing.T) {
 type (
 	Deep   struct{ Inside []sparse }
 	deeper struct{ deepest }
-	// deepest has an Inside too, which that of Deep hides.
+	// deepest also has a field Inside. The field of Deep hides it, because Deep is embedded higher.
 	deepest struct {
 		Below  []sparse
 		Inside []int
 	}
 )
 
-func TestAmplificationOfJSONIsRefused(t *testing.T) {
+func TestJSONAmplificationIsRejected(t *testing.T) {
 	t.Parallel()
 	type target struct {
 		Structs  []struct{ A, B, C, D, E, F, G, H, I, J string }
@@ -219,7 +219,7 @@ func TestAmplificationOfJSONIsRefused(t *testing.T) {
 		"arrays in any": `{"Any":` + list(list("")[:2]) + `}`,
 	} {
 		if !json.Valid([]byte(doc)) && name != "arrays in any" {
-			t.Fatalf("%s: the test's document is bad", name)
+			t.Fatalf("%s: the document of the test is invalid JSON", name)
 		}
 		if _, err := r.Decode("t+json", []byte(doc)); err == nil || name != "arrays in any" && !errors.Is(err, codec.ErrLimit) {
 			t.Errorf("%s: %v", name, err)
@@ -259,7 +259,7 @@ func TestAcceptedDataStaysWithinTheLimit(t *testing.T) { //nolint:paralleltest /
 	}
 }
 
-// Ordinary values are accepted.
+// Values of ordinary size and structure stay within the limits.
 func TestOrdinaryValuesAreAccepted(t *testing.T) {
 	t.Parallel()
 	const n = 5_000
@@ -285,7 +285,7 @@ func TestOrdinaryValuesAreAccepted(t *testing.T) {
 		}
 	}
 	if unsafe.Sizeof(sparse{}) != 160 {
-		t.Error("the sizes that this file was written for have changed")
+		t.Error("the size of sparse has changed: adapt the limits in this file")
 	}
 }
 

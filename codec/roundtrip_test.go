@@ -78,7 +78,7 @@ type (
 	}
 )
 
-// registry of one type.
+// registry returns a registry of one type.
 func registry[T any](tb testing.TB) *codec.Registry {
 	tb.Helper()
 	r := codec.Types(codec.Name[T]("t"))
@@ -215,7 +215,7 @@ func boxed(t *rapid.T, depth int) any {
 	}
 }
 
-// The bytes are msgpack as the library writes and reads it.
+// The msgpack library reads encoded values, and values that the library writes can be decoded.
 func TestInterop(t *testing.T) {
 	t.Parallel()
 	type doc struct {
@@ -252,7 +252,7 @@ func TestInterop(t *testing.T) {
 	})
 }
 
-// Go walks a map in another order each time, so equal bytes again and again mean that they are
+// Go iterates over a map in a random order. Equal bytes in every run show that the entries are
 // sorted.
 func TestMapsAreSorted(t *testing.T) {
 	t.Parallel()
@@ -299,7 +299,7 @@ func TestMapsAreSorted(t *testing.T) {
 	}
 	type pair struct{ M map[any]int }
 	if _, _, err := registry[pair](t).Encode(pair{map[any]int{1: 1, int8(1): 2}}); err == nil {
-		t.Error("two keys that are encoded alike were accepted")
+		t.Error("two keys with the same encoded form were accepted")
 	}
 }
 
@@ -475,7 +475,7 @@ func TestPanicsBecomeErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := st.Encode(&carrier{bomb{A: 1}}); err == nil {
-		t.Error("a panic got lost")
+		t.Error("Encode returned nil after a panic")
 	}
 	if err := st.Decode(payload, &carrier{}); !errors.Is(err, errNowhere) {
 		t.Error(err)
@@ -546,8 +546,8 @@ func TestMismatches(t *testing.T) {
 		"\x81\xa3Any\x81\x90\x00",             // a key that can't be compared
 		"\x81\xa3Any\x82\x01\x00\xa1a\x00",    // keys of two kinds
 		"\x81\x01\x00",                        // a field without a name
-		"\x81\xa1T\xd6\x05\x00\x00\x00\x00",   // an extension that is no time
-		"\x90",                                // no map at all
+		"\x81\xa1T\xd6\x05\x00\x00\x00\x00",   // an extension that is not a time
+		"\x90",                                // not a map
 		"\x81\xa3Any\xc1", "\x80\x80", "\x81", // damaged
 	} {
 		if got, err := r.Decode("t", []byte(payload)); !errors.Is(err, codec.ErrMalformed) {

@@ -24,7 +24,7 @@ type fixedRates float64
 func (f fixedRates) Rate(string) float64 { return float64(f) }
 
 type (
-	marker  struct{} // stands for an embedded type that takes no bytes
+	marker  struct{} // an embedded type of size zero
 	account struct {
 		marker
 		Base
@@ -218,7 +218,7 @@ func TestStateThatCanBeStored(t *testing.T) {
 			Base `msgpack:",noinline"`
 			ID   string
 		}{Base{"1", "2"}, "3"},
-		&struct { // both have the same methods, so that neither is promoted
+		&struct { // both have the same methods, so neither is promoted
 			netip.Addr
 			netip.Prefix
 			noCompare [0]func()

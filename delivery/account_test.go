@@ -83,7 +83,7 @@ var (
 // Account is an aggregate that transfers money.
 type Account struct {
 	Balance   int
-	InFlight  int // debited, and not known to be credited
+	InFlight  int // debited, and not yet confirmed as credited
 	Locked    bool
 	Transfers delivery.Outbox[Credit]
 	Credits   delivery.Inbox
@@ -95,7 +95,7 @@ type Account struct {
 type probe struct {
 	options delivery.Options
 	signal  func(id string, s eventsourcing.Signal)
-	deaf    atomic.Bool // answers are not acted on
+	ignores atomic.Bool // the account ignores answers
 }
 
 func (a *Account) deposit(ctx *Ctx[int], c Deposit) Decision[int] {
@@ -147,7 +147,7 @@ func (a *Account) lastTransfer() (nr uint64) {
 func (a *Account) answered(ctx *SignalCtx, s delivery.Answered[Credit, int]) SignalEffect {
 	a.probe.see(ctx.ID(), s)
 	switch {
-	case a.probe.deaf.Load():
+	case a.probe.ignores.Load():
 		return ctx.Effect
 	case s.Err != nil:
 		return ctx.Persist(TransferRefunded{Nr: s.Nr, Amount: s.Message.Amount, Reason: eventsourcing.StatusOf(s.Err).Code})
@@ -237,7 +237,7 @@ func openBank[S any](t *testing.T, cfg eventsourcing.Config, typ eventsourcing.T
 	return &bank[S]{Local: accounts, runtime: rt}
 }
 
-// close closes the bank orderly.
+// close closes the runtime and waits until its accounts have stopped.
 func (b *bank[S]) close(t *testing.T) {
 	t.Helper()
 	if err := b.runtime.Close(context.Background()); err != nil {
@@ -245,7 +245,7 @@ func (b *bank[S]) close(t *testing.T) {
 	}
 }
 
-// crash closes the bank without waiting for anything.
+// crash closes the runtime without waiting.
 func (b *bank[S]) crash(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

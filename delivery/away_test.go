@@ -29,7 +29,7 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 			sharding hosting.Sharding
 			options  eventsourcing.HostOptions
 			mu       sync.Mutex
-			told     []string
+			received []string
 			credits  int
 		)
 		rt, err := eventsourcing.Open(eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)})
@@ -41,7 +41,7 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 			if a, ok := s.(delivery.Answered[Credit, int]); ok {
 				mu.Lock()
 				defer mu.Unlock()
-				told = append(told, fmt.Sprintf("%d: %T %v, attempt %d", a.Nr, a.Value, a.Err, a.Attempt))
+				received = append(received, fmt.Sprintf("%d: %T %v, attempt %d", a.Nr, a.Value, a.Err, a.Attempt))
 			}
 		}}
 		answers := hosting.RemoteOf[eventsourcing.Entities[Account], *eventsourcing.Runtime](accountType(p).Protocol())
@@ -54,8 +54,8 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 			credits++
 			first := credits == 1
 			mu.Unlock()
-			if first { // the node has lost the entity just now
-				m.AnswerEncoded(answers.AppendReply(nil, nil, fmt.Errorf("it moves: %w", eventsourcing.ErrStopped)))
+			if first { // the entity has just left the node
+				m.AnswerEncoded(answers.AppendReply(nil, nil, fmt.Errorf("the entity moves: %w", eventsourcing.ErrStopped)))
 				return nil
 			}
 			return sharding.Host.Deliver(answers.NewMessage(context.Background(), m.ID(), credit, time.Time{}, func(value any, err error) {
@@ -80,11 +80,11 @@ func TestAnswersFromOtherNodes(t *testing.T) {
 			if _, err = eventsourcing.Ask(t.Context(), entities.Ref("a"), Transfer{To: to, Amount: 3}); err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(time.Minute) // of the bubble: it is sent again
+			time.Sleep(time.Minute) // in the bubble: the delivery is sent again
 			synctest.Wait()
 		}
 		want := "1: int <nil>, attempt 2\n2: int the account is locked, attempt 1"
-		if got := strings.Join(told, "\n"); got != want {
+		if got := strings.Join(received, "\n"); got != want {
 			t.Errorf("the sender received\n%s\nwant\n%s", got, want)
 		}
 		for id, balance := range map[string]int{"a": 7, "b": 13, "c": 10} {

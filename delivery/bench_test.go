@@ -52,7 +52,7 @@ func BenchmarkTick(b *testing.B) {
 	}
 	o.Recovered(now)
 	for b.Loop() {
-		o.Recovered(now) // looks through all, and sets no other tick
+		o.Recovered(now) // examines all deliveries and schedules no other tick
 	}
 }
 

@@ -91,7 +91,7 @@ func (w *Wallet) payments() *delivery.Outbox[Receive] { return &w.Payments }
 
 func (w *Wallet) receipts() *delivery.Inbox { return &w.Receipts }
 
-// One wallet pays another. The payment arrives exactly once, whichever of them crashes.
+// One wallet pays another. The payment arrives exactly once, even if one of them crashes.
 func Example() {
 	ctx := context.Background()
 	arrived := make(chan string, 10)
@@ -131,8 +131,8 @@ func Example() {
 	// payment 1 of 5 has arrived at wallet|alice
 }
 
-// The same delivery comes twice; the second time it is known, and so it is when the sender waits
-// for it no more.
+// The same delivery arrives twice. The second time it is recorded. It also counts as seen when it
+// is below the floor, because the sender has confirmed it.
 func ExampleInbox() {
 	var inbox delivery.Inbox // a field of an aggregate
 	first := delivery.Header{Sender: "wallet|alice#Payments", Nr: 1, Floor: 1}

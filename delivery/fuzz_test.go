@@ -68,8 +68,8 @@ func unhex(s string) []byte {
 	return data
 }
 
-// allocated fails the test if f allocates more than 64 times its input and 1 MiB. Others allocate
-// too, so it is tried again.
+// allocated fails the test if f allocates more than 64 times its input and 1 MiB. Other goroutines
+// allocate too, so a result above the limit is measured again.
 func allocated(t *testing.T, input int, f func()) {
 	t.Helper()
 	limit := uint64(64*input + 1<<20)

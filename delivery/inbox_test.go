@@ -18,7 +18,7 @@ func TestInbox(t *testing.T) {
 	t.Parallel()
 	var b delivery.Inbox
 	if b.Seen(from("a", 1, 1)) || b.Refusal(from("a", 1, 1)) != nil || b.Senders() != 0 {
-		t.Error("an empty inbox knows something")
+		t.Error("an empty inbox has a record")
 	}
 	b.Record(from("a", 3, 2))
 	b.RecordRefusal(from("a", 4, 2), errLocked)
@@ -28,7 +28,7 @@ func TestInbox(t *testing.T) {
 		}
 	}
 	if b.Seen(from("b", 3, 2)) {
-		t.Error("senders are mixed up")
+		t.Error("a record of sender a counts for sender b")
 	}
 	if err := b.Refusal(from("a", 4, 2)); !errors.Is(err, errLocked) || err.Error() != errLocked.Error() {
 		t.Errorf("the refusal of 4 is %v", err)
@@ -38,20 +38,20 @@ func TestInbox(t *testing.T) {
 	}
 	b.Record(from("a", 4, 2))
 	if b.Refusal(from("a", 4, 2)) == nil {
-		t.Error("a later record replaces the first one")
+		t.Error("a later record replaced the first one")
 	}
 	b.Record(from("a", 9, 9))
 	if err := b.Refusal(from("a", 4, 2)); err != nil || !b.Seen(from("a", 4, 2)) {
-		t.Errorf("below the floor: the refusal is %v", err)
+		t.Errorf("below the floor: not seen, or the refusal is %v, want nil", err)
 	}
 	b.Forget("a")
 	if b.Seen(from("a", 9, 9)) || b.Senders() != 0 {
-		t.Error("a forgotten sender is remembered")
+		t.Error("a forgotten sender is still recorded")
 	}
 }
 
-// TestInboxByHand checks that a command that no outbox has sent is always new.
-func TestInboxByHand(t *testing.T) {
+// TestInboxWithoutOutbox checks that a command that no outbox has sent is always new.
+func TestInboxWithoutOutbox(t *testing.T) {
 	t.Parallel()
 	var b delivery.Inbox
 	for _, h := range []delivery.Header{{}, {Nr: 1}, {Sender: "a"}, {Floor: 7}} {
@@ -63,6 +63,6 @@ func TestInboxByHand(t *testing.T) {
 	}
 	b.Record(from("a", 5, 5))
 	if b.Seen(delivery.Header{Sender: "a"}) {
-		t.Error("number 0 lies below the floor")
+		t.Error("number 0 was treated as a number below the floor")
 	}
 }

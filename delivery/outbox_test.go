@@ -33,7 +33,7 @@ func attached(t *testing.T, s delivery.Options) *delivery.Outbox[Credit] {
 	return o
 }
 
-// as returns a value as the type that it has to have.
+// as returns v as a T. It fails the test if v has another type.
 func as[T any](t *testing.T, v any) T {
 	t.Helper()
 	x, ok := v.(T)
@@ -50,7 +50,7 @@ func TestNumbersAndHeaders(t *testing.T) {
 	o.Recovered(now)
 	for i := range uint64(3) {
 		o.Applying(i+1, nil)
-		by := Credit{Amount: int(i) + 10, Header: delivery.Header{Sender: "somebody", Nr: 99}}
+		by := Credit{Amount: int(i) + 10, Header: delivery.Header{Sender: "another", Nr: 99}}
 		if nr := o.Deliver(bob, by); nr != i+1 {
 			t.Errorf("delivery %d has number %d", i+1, nr)
 		}
@@ -58,7 +58,7 @@ func TestNumbersAndHeaders(t *testing.T) {
 	o.Durable(1, now)
 	o.Applying(4, nil)
 	if !o.Confirm(1) || o.Confirm(1) || o.Confirm(4) || o.Confirm(0) {
-		t.Error("Confirm is true for something else than the first confirmation of what was delivered")
+		t.Error("Confirm returned false for delivery 1, or true for a confirmed or unknown delivery")
 	}
 	if n := o.Unconfirmed(); n != 2 {
 		t.Errorf("%d are unconfirmed, want 2", n)
@@ -136,20 +136,20 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("the refusal gives %+v", r)
 	}
 	if !o.Admit(s) || !o.Admit(r) {
-		t.Error("an answer to what is unconfirmed is turned down")
+		t.Error("Admit dropped an answer to an unconfirmed delivery")
 	}
 	if !o.Admit(eventsourcing.RecoveryCompleted{}) {
-		t.Error("a signal of the runtime is turned down")
+		t.Error("Admit dropped a signal of the runtime")
 	}
 	other := s
 	other.Message.Sender = "account|alice#Others"
 	o.Applying(2, nil)
 	o.Confirm(nr)
 	if o.Admit(s) || o.Admit(r) {
-		t.Error("an answer to what is confirmed is let through")
+		t.Error("Admit accepted an answer to a confirmed delivery")
 	}
 	if !o.Admit(other) {
-		t.Error("an answer to another outbox is turned down")
+		t.Error("Admit dropped an answer to another outbox")
 	}
 }
 
@@ -162,7 +162,7 @@ func TestRepliesWithoutDecision(t *testing.T) {
 		eventsourcing.ErrRejected, eventsourcing.ErrUnhandled, eventsourcing.ErrNoReply,
 		eventsourcing.ErrReadOnly, &eventsourcing.PanicError{}, context.DeadlineExceeded, context.Canceled,
 		errors.New("anything"), delivery.ErrFull,
-		// As they may look when they come from another node.
+		// Forms of errors that another node returned.
 		eventsourcing.NewRefusal("internal", "anything"), eventsourcing.NewRefusal("refold/not_stored", "not stored"),
 	} {
 		o := attached(t, delivery.Options{WarnAfter: 1})
@@ -172,18 +172,18 @@ func TestRepliesWithoutDecision(t *testing.T) {
 		o.Deliver(bob, Credit{})
 		s := o.Durable(1, now).Sends[0].Answered(nil, err)
 		if _, ok := s.(delivery.Answered[Credit, int]); ok || o.Admit(s) {
-			t.Errorf("%v is taken for an answer", err)
+			t.Errorf("%v was treated as an answer", err)
 		}
 		if d, _ := o.Pending(1); !errors.Is(d.Err, err) {
-			t.Errorf("the reason why delivery 1 waits is %v, want %v", d.Err, err)
+			t.Errorf("the error of delivery 1 is %v, want %v", d.Err, err)
 		}
 		warned := as[delivery.Unconfirmed[Credit]](t, o.Tick(now.Add(time.Minute)).Signals[0])
 		if len(warned.Deliveries) != 2 || !errors.Is(warned.Deliveries[0].Err, err) || warned.Deliveries[1].Err != nil {
-			t.Errorf("the warning is %+v, want delivery 1 with %v and 2 without a reason", warned, err)
+			t.Errorf("the warning is %+v, want delivery 1 with %v and delivery 2 without an error", warned, err)
 		}
 		o.Confirm(1)
 		if o.Admit(s) {
-			t.Errorf("%v is let through when the delivery is confirmed", err)
+			t.Errorf("Admit accepted %v after the confirmation", err)
 		}
 	}
 }
@@ -221,8 +221,8 @@ func ignore[S any, M delivery.Message, R any](
 	return ctx.Effect
 }
 
-// TestMistakesShowAtHost checks that mistakes are reported when the type is hosted.
-func TestMistakesShowAtHost(t *testing.T) {
+// TestHostReportsMistakes checks that mistakes are reported when the type is hosted.
+func TestHostReportsMistakes(t *testing.T) {
 	t.Parallel()
 	other := &delivery.Outbox[Credit]{}
 	for want, hostType := range map[string]func(rt *eventsourcing.Runtime) error{
@@ -263,9 +263,9 @@ func TestMistakesShowAtHost(t *testing.T) {
 	}
 }
 
-// TestRefusalStands checks that a recorded refusal also answers a transmission that was in flight
-// when the destination changed its mind.
-func TestRefusalStands(t *testing.T) {
+// TestRecordedRefusal checks that a recorded refusal is also the answer to a later transmission of
+// the same delivery, even if the destination would accept the delivery now.
+func TestRecordedRefusal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)}, accountType(&probe{}), eventsourcing.HostOptions{})
@@ -284,8 +284,8 @@ func TestRefusalStands(t *testing.T) {
 	})
 }
 
-// TestLateAnswers checks that the entity receives one answer if the answer takes longer than an
-// interval.
+// TestLateAnswers checks that a delivery whose sender ignores the answers is sent again at each
+// interval, and carried out only once.
 func TestLateAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -298,18 +298,18 @@ func TestLateAnswers(t *testing.T) {
 		b := openBank(t, eventsourcing.Config{Store: store.Of(inmem.NewJournal(), nil)}, accountType(p), eventsourcing.HostOptions{})
 		defer b.close(t)
 		ask(t, b, "alice", Deposit{Amount: 100})
-		p.deaf.Store(true)
+		p.ignores.Store(true)
 		nr := ask(t, b, "alice", Transfer{To: "bob", Amount: 30})
 		time.Sleep(11 * time.Second)
 		synctest.Wait()
 		if got := ask(t, b, "alice", Lookup{}); nr != 1 || answers.Load() != 3 || got.Unconfirmed != 1 || got.InFlight != 30 {
-			t.Errorf("delivery %d, %d answers, %+v: not confirmed, so three transmissions are to be answered", nr, answers.Load(), got)
+			t.Errorf("delivery %d, %d answers, state %+v: want delivery 1 unconfirmed after 3 answers", nr, answers.Load(), got)
 		}
-		p.deaf.Store(false)
+		p.ignores.Store(false)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := ask(t, b, "alice", Lookup{}); answers.Load() != 4 || got.Unconfirmed != 0 || got.Balance != 70 || got.InFlight != 0 {
-			t.Errorf("%d answers, %+v: want one more, and nothing in flight", answers.Load(), got)
+			t.Errorf("%d answers, state %+v: want 4 answers and nothing in flight", answers.Load(), got)
 		}
 		if got := ask(t, b, "bob", Lookup{}); got.Balance != 30 || got.Senders != 1 {
 			t.Errorf("bob has %+v, want 30 once", got)

@@ -21,7 +21,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// sink is an entity that notes when deliveries come and answers none of them.
+// sink is an entity that records the arrival times of deliveries and answers none.
 type sink struct{ log *log }
 
 // log records the messages that sinks receive.
@@ -217,9 +217,9 @@ func TestIntervals(t *testing.T) {
 	})
 }
 
-// TestNothingIsSentBeforeItIsDurable checks that a message is sent only after its event is durable,
-// and never if the write fails.
-func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
+// TestSendsWaitForDurableEvents checks that a message is sent only after its event is durable, and
+// never if the write fails.
+func TestSendsWaitForDurableEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := journaltest.NewFaulty(inmem.NewJournal())
@@ -235,14 +235,14 @@ func TestNothingIsSentBeforeItIsDurable(t *testing.T) {
 
 		j.Inject(journaltest.Fault{Do: journaltest.Reject})
 		if _, err := eventsourcing.Ask(context.Background(), b.Ref("a"), Post{N: 1}); err == nil {
-			t.Error("the write was to be rejected")
+			t.Error("the write was not rejected")
 		}
-		ask(t, b, "a", Post{N: 2}) // takes the number that was not used, and is another delivery
+		ask(t, b, "a", Post{N: 2}) // another delivery, with the number of the rejected one
 		var after []string
 		for _, a := range got.take() {
 			after = append(after, fmt.Sprintf("%d of %d", a.Nr, a.amount))
 		}
-		// The instance was refolded, so the first one is sent again.
+		// The instance was recovered, so the first delivery is sent again.
 		if want := []string{"1 of 1", "2 of 2", "3 of 2"}; !slices.Equal(after, want) {
 			t.Errorf("after a rejection: %v arrived, want %v", after, want)
 		}
@@ -275,8 +275,8 @@ func TestRecoveryAndBursts(t *testing.T) {
 	})
 }
 
-// TestBurstsReachAllDeliveries checks that each burst continues after the last delivery of the previous
-// one.
+// TestBurstsReachAllDeliveries checks that each burst continues after the last delivery of the
+// previous one.
 func TestBurstsReachAllDeliveries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -310,7 +310,7 @@ func TestWarnings(t *testing.T) {
 		ask(t, b, "a", Post{N: 2})
 		time.Sleep(61 * time.Second)
 		if n := len(got.take()); n != 2*13 {
-			t.Errorf("%d arrivals, want 26: a warning ends nothing", n)
+			t.Errorf("%d arrivals, want 26", n)
 		}
 		want := []string{"1 to sink|1 (2) after 6 @25", "2 to sink|1 (2) after 6 @25"}
 		if !slices.Equal(warned, want) {
@@ -366,9 +366,9 @@ func TestPastStateSendsNothing(t *testing.T) {
 		defer b.close(t)
 		got := hostSink(t, b.runtime)
 		if _, err := eventsourcing.Ask(context.Background(), b.Ref("a"), Post{N: 1}); err == nil {
-			t.Error("a past state took an event")
+			t.Error("an entity in an earlier state accepted an event")
 		}
 		time.Sleep(time.Minute)
-		got.want(t, "from the past")
+		got.want(t, "earlier state")
 	})
 }

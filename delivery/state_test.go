@@ -36,7 +36,7 @@ func endsCodec(tb testing.TB) *codec.State {
 	return c
 }
 
-// sample returns a state with something of everything.
+// sample returns a state in which every field is used.
 func sample() *ends {
 	var e ends
 	for i := range 4 {
@@ -68,7 +68,7 @@ func decode(tb testing.TB, data []byte) *ends {
 	return &e
 }
 
-// golden is the sample in the form of version 0. Snapshots that exist look like this, so it never
+// golden is the encoded sample in version 0. Existing snapshots have this form, so it never
 // changes.
 const golden = "82a34f757482a16c04a16f9282a16e02a16983a174a76163636f756e74a164a3626f62a16d81a6416d6f756e740a82a16e04" +
 	"a16983a174a76163636f756e74a164a3626f62a16d81a6416d6f756e741ea2496e81a17382b56163636f756e747c616d7923" +
@@ -110,7 +110,7 @@ func TestEmptyStateIsSmall(t *testing.T) {
 	}
 	e := decode(t, data)
 	if e.Out.Unconfirmed() != 0 || e.In.Senders() != 0 {
-		t.Errorf("they come back as %+v", e)
+		t.Errorf("the decoded state is %+v", e)
 	}
 	if nr := e.Out.Deliver(eventsourcing.Address{}, Credit{}); nr != 1 {
 		t.Errorf("the first number is %d", nr)
@@ -167,7 +167,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("the next number is %d, want 5", nr)
 		}
 		if got, want := old.Out.Unconfirmed(), 2; got != want {
-			t.Errorf("the other one holds %d, want %d", got, want)
+			t.Errorf("the other outbox has %d unconfirmed deliveries, want %d", got, want)
 		}
 	}
 	old = &ends{} // without confirmations, so that its deliveries are contiguous
@@ -180,7 +180,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("the state of the other outbox has changed: %+v", d)
 	}
 	if err := e.Out.Restore(&delivery.Outbox[Credit]{}); err != nil || e.Out.Unconfirmed() != 0 {
-		t.Errorf("an empty one leaves %d, %v", e.Out.Unconfirmed(), err)
+		t.Errorf("after Restore from an empty outbox %d deliveries are unconfirmed, %v", e.Out.Unconfirmed(), err)
 	}
 }
 
@@ -234,7 +234,7 @@ func TestSnapshotsThroughTheRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := eventsourcing.Config{Store: store.Of(inmem.NewJournal(), inmem.NewSnapshotStore())}
 		p := &probe{}
-		p.deaf.Store(true)
+		p.ignores.Store(true)
 		b := openBank(t, cfg, accountType(p), eventsourcing.HostOptions{}) // a snapshot each 5 events
 		ask(t, b, "alice", Deposit{Amount: 100})
 		for range 6 {

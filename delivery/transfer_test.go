@@ -35,7 +35,7 @@ func TestTransfers(t *testing.T) {
 	var refunds atomic.Int64
 	t.Cleanup(func() {
 		if refunds.Load() == 0 {
-			t.Error("no transfer was ever refunded, so the test shows nothing about those")
+			t.Error("no transfer was refunded, so refunds were not tested")
 		}
 	})
 	for seed := range uint64(16) {
@@ -94,9 +94,9 @@ func runTransfers(t *testing.T, seed uint64) (refunds int64) {
 	return auditTransfers(t, b)
 }
 
-// inject has every fault strike now and then.
+// inject makes each fault occur at random.
 func inject(j *journaltest.Faulty, s *snapshottest.Faulty, rng *rand.Rand) {
-	var mu sync.Mutex // both stores ask
+	var mu sync.Mutex // both stores call in
 	in := func(n int) bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -156,7 +156,7 @@ func settle(t *testing.T, b *bank[Account]) {
 		}
 		time.Sleep(5 * time.Second)
 	}
-	t.Fatal("transfers do not end")
+	t.Fatal("some transfers have not ended")
 }
 
 // transfer is the outcome of one transfer according to the events.
@@ -166,8 +166,8 @@ type transfer struct {
 	credited, refused int
 }
 
-// auditTransfers proves the books from the events alone, and returns how many transfers were
-// refunded.
+// auditTransfers checks all transfers and balances by the stored events alone. It returns the
+// number of refunded transfers.
 func auditTransfers(t *testing.T, b *bank[Account]) (refunds int64) {
 	t.Helper()
 	transfers := map[string]*transfer{} // by sender and number
@@ -219,7 +219,7 @@ func auditTransfers(t *testing.T, b *bank[Account]) (refunds int64) {
 		refunds += int64(x.refund)
 	}
 	if len(transfers) < 20 {
-		t.Errorf("only %d transfers were made, too few to show anything", len(transfers))
+		t.Errorf("%d transfers were made, too few for this test", len(transfers))
 	}
 	return refunds
 }

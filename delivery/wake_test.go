@@ -20,7 +20,7 @@ func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := eventsourcing.Config{Store: store.Of(inmem.NewJournal(), inmem.NewSnapshotStore())}
 		p := &probe{}
-		p.deaf.Store(true)
+		p.ignores.Store(true)
 		b := openBank(t, cfg, accountType(p), eventsourcing.HostOptions{})
 		for _, id := range []string{"alice", "carol", "dave"} {
 			ask(t, b, id, Deposit{Amount: 100})
@@ -32,7 +32,7 @@ func TestWake(t *testing.T) {
 		b = openBank(t, cfg, accountType(&probe{}), eventsourcing.HostOptions{})
 		defer b.close(t)
 		if n, err := b.Wake(t.Context()); n != 2 || err != nil {
-			t.Errorf("%d were started, %v", n, err)
+			t.Errorf("Wake = %d, %v, want 2", n, err)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -43,7 +43,7 @@ func TestWake(t *testing.T) {
 			t.Errorf("bob has %+v, want 15", got)
 		}
 		if n, err := b.Wake(t.Context()); n != 0 || err != nil {
-			t.Errorf("then %d were started, %v", n, err)
+			t.Errorf("the second Wake = %d, %v, want 0", n, err)
 		}
 	})
 }

@@ -60,7 +60,7 @@ func TestAnswers(t *testing.T) {
 		if _, err := eventsourcing.Ask(t.Context(), s.actors.Ref("1"), other{}); !errors.Is(err, eventsourcing.ErrUnhandled) {
 			t.Errorf("the error is %v", err)
 		}
-		text, err := s.ask(say("hello"))
+		text, err := s.ask(addLines("hello"))
 		expect(t, text, err, "x hello")
 		if eventsourcing.StatusOf(nil).Code != "" {
 			t.Error("no error has a code")
@@ -89,7 +89,7 @@ func TestBadArguments(t *testing.T) {
 			t.Errorf("%d entities are in memory", n)
 		}
 		if n := s.journal.Calls(journaltest.OpHighest); n != 0 {
-			t.Errorf("the journal was asked %d times", n)
+			t.Errorf("the journal was called %d times, want 0", n)
 		}
 		for _, id := range []string{"1", "a|b", "日本", strings.Repeat("x", journal.MaxIDLength-len("actor|"))} {
 			got, err := s.askOf(t.Context(), id, func(ctx *actorCtx, _ *actor, c act) actorDecision {
@@ -97,13 +97,13 @@ func TestBadArguments(t *testing.T) {
 			})
 			expect(t, got, err, id+" actor|"+id)
 		}
-		var nobody eventsourcing.Ref[actor]
-		_, err := eventsourcing.Ask(t.Context(), nobody, act{f: recall})
+		var zero eventsourcing.Ref[actor]
+		_, err := eventsourcing.Ask(t.Context(), zero, act{f: recall})
 		expectError(t, err, eventsourcing.ErrInvalid)
-		expectError(t, eventsourcing.Tell(t.Context(), nobody, act{f: recall}), eventsourcing.ErrInvalid)
+		expectError(t, eventsourcing.Tell(t.Context(), zero, act{f: recall}), eventsourcing.ErrInvalid)
 		expectError(t, eventsourcing.Tell[actor](t.Context(), s.actors.Ref("1"), nil), eventsourcing.ErrInvalid)
-		if nobody.String() != "nobody" || s.actors.Ref("7").String() != "actor|7" || s.actors.Ref("7").ID() != "7" {
-			t.Errorf("references print as %v and %v", nobody, s.actors.Ref("7"))
+		if zero.String() != "nobody" || s.actors.Ref("7").String() != "actor|7" || s.actors.Ref("7").ID() != "7" {
+			t.Errorf("references print as %v and %v", zero, s.actors.Ref("7"))
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -113,8 +113,8 @@ func TestBadArguments(t *testing.T) {
 	})
 }
 
-// TestContextEndsBeforeHandled checks that such a command is skipped and that the error excludes an
-// unknown outcome.
+// TestContextEndsBeforeHandled checks a command whose context ends before the command is handled:
+// the command is skipped, and its error does not match ErrOutcomeUnknown.
 func TestContextEndsBeforeHandled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -123,20 +123,20 @@ func TestContextEndsBeforeHandled(t *testing.T) {
 		recovery := s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: journaltest.Stall})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := s.askOf(ctx, "1", say("late"))
+		_, err := s.askOf(ctx, "1", addLines("late"))
 		expectError(t, err, context.DeadlineExceeded)
 		if errors.Is(err, eventsourcing.ErrOutcomeUnknown) {
-			t.Errorf("the error is %v, although nothing was done", err)
+			t.Errorf("the error %v matches ErrOutcomeUnknown, but the command was not handled", err)
 		}
 		recovery.Release()
 		expect(t, s.mustAsk(recall), nil, "")
 		s.expectStored()
 
-		// The cause of the end shows as well.
+		// The error also matches the cause of the cancellation.
 		recovery = s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, ID: "actor|2", Do: journaltest.Stall})
 		why := errors.New("the user went away")
 		caused, cancelCause := context.WithCancelCause(t.Context())
-		wait := later(func() (string, error) { return s.askOf(caused, "2", say("late")) })
+		wait := later(func() (string, error) { return s.askOf(caused, "2", addLines("late")) })
 		synctest.Wait()
 		cancelCause(why)
 		_, err = wait()
@@ -145,7 +145,8 @@ func TestContextEndsBeforeHandled(t *testing.T) {
 	})
 }
 
-// TestContextEndsWhileHandled checks that the outcome of such a command is unknown.
+// TestContextEndsWhileHandled checks a command whose context ends during its write: the error
+// matches ErrOutcomeUnknown.
 func TestContextEndsWhileHandled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -155,10 +156,10 @@ func TestContextEndsWhileHandled(t *testing.T) {
 		write := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err := s.askOf(ctx, "1", say("slow"))
+		_, err := s.askOf(ctx, "1", addLines("slow"))
 		expectError(t, err, context.DeadlineExceeded, eventsourcing.ErrOutcomeUnknown)
 		if eventsourcing.StatusOf(err).Code != "refold/outcome_unknown" {
-			t.Errorf("its code is %q", eventsourcing.StatusOf(err).Code)
+			t.Errorf("the code of the error is %q", eventsourcing.StatusOf(err).Code)
 		}
 		write.Release()
 		expect(t, s.mustAsk(recall), nil, "slow")
@@ -178,7 +179,7 @@ func TestUnknownOutcomeWaits(t *testing.T) {
 		s.journal.Inject(journaltest.Fault{Times: 3}) // the fences
 		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		patient := later(func() (string, error) { return s.ask(say("done")) })
+		patient := later(func() (string, error) { return s.ask(addLines("done")) })
 		<-lost.Struck()
 		reader := later(func() (string, error) { return s.askOf(impatient, "1", recall) })
 		_, err := reader()
@@ -197,7 +198,7 @@ func TestTell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
 		for i := range 50 {
-			s.tell(say(fmt.Sprint(i)))
+			s.tell(addLines(fmt.Sprint(i)))
 		}
 		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.Refuse(errNoLine) })
 		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.Reply("") })

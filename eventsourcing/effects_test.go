@@ -41,12 +41,12 @@ func TestThen(t *testing.T) {
 		})
 		expect(t, text, err, "1 2 3")
 		s.expectNotes("handle", "then 2 2", "nested 3 3")
-		// A callback without a reply.
+		// The callback returns no reply.
 		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
 			return ctx.Persist(line{"4"}).Then(durable("then")).ThenReply(func(*actorCtx) actorDecision { return actorDecision{} })
 		})
 		expectError(t, err, eventsourcing.ErrNoReply)
-		// One that refuses, although the events are stored.
+		// The callback refuses the command after its events are stored.
 		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
 			return ctx.Persist(line{"5"}).ThenReply(func(ctx *actorCtx) actorDecision { return ctx.Refuse(errNoLine) })
 		})
@@ -94,13 +94,13 @@ func TestThenIsABarrier(t *testing.T) {
 		})
 		expectError(t, err, eventsourcing.ErrRejected)
 
-		// Found stored: done, answered, and the callback does not run.
+		// The write is found in the journal: the command is answered, and the callback does not run.
 		s.journal.Inject(journaltest.Fault{Do: journaltest.Store})
 		_, err = s.ask(func(ctx *actorCtx, _ *actor, c act) actorDecision {
 			return ctx.Persist(line{"3"}).Then(func(ctx *actorCtx) actorStep { s.note("never"); return ctx.Effect }).Reply("found")
 		})
 		if err != nil {
-			t.Errorf("a write that was found stored is answered %v", err)
+			t.Errorf("a write that was found in the journal is answered %v", err)
 		}
 		s.expectNotes()
 		expect(t, s.mustAsk(recall), nil, "1 3")
@@ -124,7 +124,7 @@ func TestThenOrder(t *testing.T) {
 		s.expectNotes("d1", "p", "d2", "d3")
 
 		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
-		s.tell(say("slow"))
+		s.tell(addLines("slow"))
 		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.ThenAsync(note("deferred")).Reply("") })
 		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorDecision { s.note("next"); return ctx.Reply("") })
 		synctest.Wait()
@@ -151,7 +151,7 @@ func TestPersistAsync(t *testing.T) {
 		synctest.Wait()
 		expect(t, s.mustAsk(recall), nil, "1")
 		s.expectNotes()
-		behind := later(func() (string, error) { return s.ask(say("2")) })
+		behind := later(func() (string, error) { return s.ask(addLines("2")) })
 		synctest.Wait()
 		gate.Release()
 		text, err := own()
@@ -226,7 +226,7 @@ func TestReplyLater(t *testing.T) {
 			return ctx.Effect.Resolve(eventsourcing.Token[string]{}.With("")).Reply("")
 		})
 
-		// A caller that left, and an entity that stops.
+		// The caller stops waiting. Then the entity stops.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_, err = s.askOf(ctx, "1", promise)
 		cancel()
@@ -238,7 +238,7 @@ func TestReplyLater(t *testing.T) {
 		_, err = last()
 		expectError(t, err, eventsourcing.ErrStopped, eventsourcing.ErrNoReply)
 		if eventsourcing.NotDone(err) {
-			t.Errorf("%v excludes stored events", err)
+			t.Errorf("NotDone is true for %v, but the command was done", err)
 		}
 	})
 }
@@ -278,14 +278,14 @@ func TestStash(t *testing.T) {
 		}
 		s.expectNotes("a", "b", "c")
 
-		// A caller may leave while its command is put aside: nothing was done.
+		// A caller may stop waiting while its command is stashed: the command is not handled.
 		ready = false
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_, err = s.askOf(ctx, "1", wait("gone"))
 		cancel()
 		expectError(t, err, context.DeadlineExceeded)
 		if errors.Is(err, eventsourcing.ErrOutcomeUnknown) {
-			t.Errorf("the error is %v, although nothing was done", err)
+			t.Errorf("the error %v matches ErrOutcomeUnknown, but the command was not handled", err)
 		}
 		last := later(func() (string, error) { return s.ask(wait("stopped")) })
 		synctest.Wait()
@@ -360,17 +360,20 @@ func TestContext(t *testing.T) {
 				t.Errorf("now is %v, want %v", c.Now(), now)
 			}
 			if c.Logger() == nil {
-				t.Error("no logger")
+				t.Error("Logger returned nil")
 			}
 			return c.Persist(line{"x"}).ReplyFunc(func() string {
 				if c.SequenceNr() != 1 {
-					t.Errorf("in an answer the number is %d", c.SequenceNr())
+					t.Errorf("in ReplyFunc the sequence number is %d, want 1", c.SequenceNr())
 				}
 				return strings.Join([]string{c.ID(), c.PersistenceID(), c.Self().String()}, " ")
 			})
 		})
 		expect(t, text, err, "7 actor|7 actor|7")
-		kept.Go(func(context.Context) eventsourcing.Message[actor] { t.Error("it ran"); return nil }) // too late: it does nothing
+		kept.Go(func(context.Context) eventsourcing.Message[actor] {
+			t.Error("an effect ran after its handler had returned")
+			return nil
+		})
 		synctest.Wait()
 	})
 }

@@ -60,7 +60,8 @@ func (s *seat) apply(event seatEvent) {
 
 func (s *seat) deadline() time.Time { return s.Until }
 
-// A reservation that ends by itself. Type.Deadline is folded from events, so it outlives the process.
+// A reservation that ends at a deadline. Type.Deadline computes the deadline from the state, so it
+// survives a restart of the process.
 func ExampleOnSignal() {
 	ctx := context.Background()
 	free := make(chan struct{})

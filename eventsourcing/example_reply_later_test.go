@@ -63,7 +63,7 @@ func ExampleEffect_ReplyLater() {
 		},
 		Commands: eventsourcing.Commands(
 			eventsourcing.On("get_price", (*quote).getPrice),
-			eventsourcing.OnNotice("", (*quote).fetched), // it never leaves the node
+			eventsourcing.OnNotice("", (*quote).fetched), // no wire name: it is not sent to other nodes
 		),
 		Apply:  (*quote).apply,
 		Events: codec.Types(codec.Name[priced]("priced")),

@@ -29,7 +29,7 @@ type (
 
 func (Deposited) isEvent() {}
 
-// Deposit decides which event a deposit leads to. It changes nothing.
+// Deposit decides which event follows from a deposit. It does not change the state.
 func (a *Account) Deposit(ctx *Context[int], c Deposit) Decision[int] {
 	return ctx.Persist(Deposited{c.Amount}).ReplyFunc(func() int { return a.Balance })
 }

@@ -46,7 +46,7 @@ func ExampleTell() {
 	account := accounts.Ref("42")
 	for range 3 {
 		if err := eventsourcing.Tell(ctx, account, Deposit{Amount: 10}); err != nil {
-			fmt.Println("not handed over:", err)
+			fmt.Println("not sent:", err)
 			return
 		}
 	}

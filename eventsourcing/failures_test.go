@@ -32,7 +32,7 @@ func TestPipelinedAnswers(t *testing.T) {
 			s.mustAsk(recall)
 			first := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
 			var waits []func() (string, error)
-			for _, f := range []func(*actorCtx, *actor, act) actorDecision{say("1"), say("2"), recall, say("3")} {
+			for _, f := range []func(*actorCtx, *actor, act) actorDecision{addLines("1"), addLines("2"), recall, addLines("3")} {
 				waits = append(waits, later(func() (string, error) { return s.ask(f) }))
 				synctest.Wait()
 			}
@@ -74,20 +74,20 @@ func TestFailedWrites(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := newScene(t).listening()
+				s := newScene(t).withSignals()
 				s.opts.BackoffJitter = -1
 				s.open()
 				defer s.close()
-				s.mustAsk(say("before"))
+				s.mustAsk(addLines("before"))
 				s.take()
 				began := time.Now()
 				gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall, ID: "actor|other"})
-				go func() { _, _ = s.askOf(context.Background(), "other", say("x")) }() // the next commands travel together
+				go func() { _, _ = s.askOf(context.Background(), "other", addLines("x")) }() // the next writes are sent to the journal in one call
 				<-gate.Struck()
 				s.journal.Inject(c.fault)
-				bad := later(func() (string, error) { return s.ask(say("bad")) })
+				bad := later(func() (string, error) { return s.ask(addLines("bad")) })
 				synctest.Wait()
-				good := later(func() (string, error) { return s.ask(say("good")) })
+				good := later(func() (string, error) { return s.ask(addLines("good")) })
 				synctest.Wait()
 				read := later(func() (string, error) { return s.ask(recall) })
 				synctest.Wait()
@@ -102,7 +102,7 @@ func TestFailedWrites(t *testing.T) {
 				text, err = read()
 				expect(t, text, err, "before good")
 				if d := time.Since(began); d != c.wait {
-					t.Errorf("it took %v, want %v", d, c.wait)
+					t.Errorf("the commands took %v, want %v", d, c.wait)
 				}
 				if got := strings.Join(s.signals(), ","); got != c.signal {
 					t.Errorf("the signals are %q, want %q", got, c.signal)
@@ -146,7 +146,7 @@ func TestPartlyStoredByCallback(t *testing.T) {
 		_, err := s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision { return ctx.Then(bad).Reply("") })
 		expectError(t, err, eventsourcing.ErrRejected)
 		if errors.Is(err, eventsourcing.ErrPartlyStored) || !eventsourcing.NotDone(err) {
-			t.Errorf("%v, although nothing is stored", err)
+			t.Errorf("the error %v reports stored events, but no event is stored", err)
 		}
 		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
 			return ctx.Persist(line{"one"}).Then(bad).Reply("")
@@ -160,7 +160,7 @@ func TestPartlyStoredByCallback(t *testing.T) {
 		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
 			return ctx.Persist(line{"three"}).ThenReply(func(ctx *actorCtx) actorDecision { return ctx.Refuse(errNoLine) })
 		})
-		if err != errNoLine { //nolint:errorlint // the very same
+		if err != errNoLine { //nolint:errorlint // the same value
 			t.Errorf("the refusal became %v", err)
 		}
 		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
@@ -171,8 +171,8 @@ func TestPartlyStoredByCallback(t *testing.T) {
 	})
 }
 
-// TestEventsThatCanNotBeStored checks that such events are rejected without a call of the journal
-// and a change of the state.
+// TestEventsThatCanNotBeStored checks that a unit with an event that can't be encoded, or that is
+// too large, is rejected. The journal is not called and the state does not change.
 func TestEventsThatCanNotBeStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,20 +180,20 @@ func TestEventsThatCanNotBeStored(t *testing.T) {
 		s.cfg.MaxEventSize = 100
 		s.open()
 		defer s.close()
-		s.mustAsk(say("fine"))
+		s.mustAsk(addLines("fine"))
 		writes := s.journal.Writes()
 		_, err := s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
 			return ctx.Persist(line{"x"}, unlisted{}).Reply("")
 		})
 		expectError(t, err, eventsourcing.ErrRejected, codec.ErrNotRegistered)
-		_, err = s.ask(say("x", strings.Repeat("long", 50)))
+		_, err = s.ask(addLines("x", strings.Repeat("long", 50)))
 		expectError(t, err, eventsourcing.ErrRejected)
 		if rejected, ok := errors.AsType[*journal.RejectedError](err); !ok || rejected.SequenceNr != 3 || !strings.Contains(err.Error(), "100") {
 			t.Errorf("the error is %v", err)
 		}
 		expect(t, s.mustAsk(recall), nil, "fine")
 		if s.journal.Writes() != writes {
-			t.Error("the journal was asked")
+			t.Error("the journal was called")
 		}
 		text, err := s.ask(func(ctx *actorCtx, _ *actor, c act) actorDecision { return ctx.Persist().Reply("nothing") })
 		expect(t, text, err, "nothing")
@@ -203,7 +203,7 @@ func TestEventsThatCanNotBeStored(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = eventsourcing.Ask(t.Context(), mute.Ref("1"), act{f: say("x")})
+		_, err = eventsourcing.Ask(t.Context(), mute.Ref("1"), act{f: addLines("x")})
 		expectError(t, err, eventsourcing.ErrRejected, codec.ErrNotRegistered)
 	})
 }
@@ -212,13 +212,13 @@ func TestEventsThatCanNotBeStored(t *testing.T) {
 func TestNoJournal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t).listening()
+		s := newScene(t).withSignals()
 		s.cfg.Store = nil
 		s.typ.Events = nil
 		s.open()
 		defer s.close()
 		expect(t, s.mustAsk(recall), nil, "")
-		_, err := s.ask(say("x"))
+		_, err := s.ask(addLines("x"))
 		expectError(t, err, eventsourcing.ErrNoJournal)
 		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision { return ctx.SaveSnapshot().Reply("") })
 		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision {
@@ -233,7 +233,7 @@ func TestNoJournal(t *testing.T) {
 				expectError(t, h.Err, eventsourcing.ErrNoJournal)
 			case eventsourcing.RecoveryCompleted:
 			default:
-				t.Errorf("heard %T", h)
+				t.Errorf("unexpected signal %T", h)
 			}
 		}
 		_, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "1", eventsourcing.FoldOptions[actorEvent]{})
@@ -257,7 +257,7 @@ func TestFullWriter(t *testing.T) {
 		const entities, each = 5, 20
 		for i := range entities {
 			for n := range each {
-				waits = append(waits, later(func() (string, error) { return s.askOf(context.Background(), fmt.Sprint(i), say(fmt.Sprint(n))) }))
+				waits = append(waits, later(func() (string, error) { return s.askOf(context.Background(), fmt.Sprint(i), addLines(fmt.Sprint(n))) }))
 				synctest.Wait()
 			}
 		}
@@ -285,7 +285,7 @@ func TestFullWriterFails(t *testing.T) {
 			s.journal.Inject(journaltest.Fault{Do: do})
 			var waits []func() (string, error)
 			for n := range 10 {
-				waits = append(waits, later(func() (string, error) { return s.ask(say(fmt.Sprint(n))) }))
+				waits = append(waits, later(func() (string, error) { return s.ask(addLines(fmt.Sprint(n))) }))
 				synctest.Wait()
 			}
 			gate.Release()
@@ -320,15 +320,15 @@ func TestTwoRuntimes(t *testing.T) {
 		defer a.close()
 		b.open()
 		defer b.close()
-		a.mustAsk(say("a1"))
-		b.mustAsk(say("b1"))
-		_, err := a.ask(say("a2"))
+		a.mustAsk(addLines("a1"))
+		b.mustAsk(addLines("b1"))
+		_, err := a.ask(addLines("a2"))
 		expectError(t, err, eventsourcing.ErrConflict)
 		synctest.Wait()
 		if n := a.actors.Resident(); n != 0 {
 			t.Errorf("%d instances stay in memory after a conflict, with nothing to do", n)
 		}
-		expect(t, a.mustAsk(say("a3")), nil, "a1 b1 a3")
+		expect(t, a.mustAsk(addLines("a3")), nil, "a1 b1 a3")
 		a.expectStored("a1", "b1", "a3")
 	})
 }

@@ -34,7 +34,7 @@ func TestFold(t *testing.T) {
 			"without snapshots": {options{DisableSnapshots: true}, "1 2 3 4 5 6", 6, 0, 6},
 			"up to":             {options{UpTo: 5}, "1 2 3 4 5", 5, 4, 1},
 			"up to a snapshot":  {options{UpTo: 4}, "1 2 3 4", 4, 4, 0},
-			"before it":         {options{UpTo: 3}, "1 2 3", 3, 0, 3},
+			"below it":          {options{UpTo: 3}, "1 2 3", 3, 0, 3},
 			"beyond":            {options{UpTo: 60}, "1 2 3 4 5 6", 6, 4, 2},
 			"as of":             {options{AsOf: times[5].Add(time.Millisecond)}, "1 2 3 4 5", 5, 4, 1},
 			"as of, exactly":    {options{AsOf: times[4]}, "1 2 3 4", 4, 4, 0},
@@ -76,7 +76,7 @@ func TestFold(t *testing.T) {
 
 		got, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "nobody", options{})
 		if err != nil || got.SequenceNr != 0 || len(got.State.Lines) != 0 {
-			t.Errorf("an entity that never was is %+v, %v", got, err)
+			t.Errorf("the state of an entity without events is %+v, %v", got, err)
 		}
 		_, err = eventsourcing.Fold(t.Context(), s.rt, s.typ, "", options{})
 		expectError(t, err, eventsourcing.ErrInvalid)
@@ -101,17 +101,17 @@ func TestFences(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
-		s.mustAsk(say("1"))
+		s.mustAsk(addLines("1"))
 		s.journal.Inject(journaltest.Fault{})
-		_, err := s.ask(say("lost"))
+		_, err := s.ask(addLines("lost"))
 		expectError(t, err, eventsourcing.ErrNotStored)
-		s.mustAsk(say("3"))
+		s.mustAsk(addLines("3"))
 		s.expectStored("1", "-", "3")
 		s.reopen()
 		defer s.close()
 		expect(t, s.mustAsk(func(ctx *actorCtx, a *actor, c act) actorDecision {
 			if ctx.SequenceNr() != 3 {
-				t.Errorf("the number is %d", ctx.SequenceNr())
+				t.Errorf("the sequence number is %d, want 3", ctx.SequenceNr())
 			}
 			return recall(ctx, a, c)
 		}), nil, "1 3")
@@ -127,7 +127,7 @@ func TestFences(t *testing.T) {
 			return []actorEvent{e}
 		}})
 		if err != nil || len(replaced) != 2 || replaced[0] != 1 || replaced[1] != 3 {
-			t.Errorf("offered for replacement: %d, %v", replaced, err)
+			t.Errorf("Replace was called for %d, error %v, want 1 and 3", replaced, err)
 		}
 	})
 }
@@ -147,7 +147,7 @@ func TestTags(t *testing.T) {
 		s.typ.Tags = tagsOf
 		s.open()
 		defer s.close()
-		s.mustAsk(say("a", "#b", "#c"))
+		s.mustAsk(addLines("a", "#b", "#c"))
 		var tags []string
 		for e, err := range s.journal.Replay(t.Context(), "actor|1", 1, journal.MaxSequenceNr) {
 			if err != nil {
@@ -166,7 +166,7 @@ func TestUpcasts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
-		s.mustAsk(say("a b", "gone", "c"))
+		s.mustAsk(addLines("a b", "gone", "c"))
 		s.close()
 		type oldLine struct{ Text string }
 		s.typ.Events = codec.Types(
@@ -187,6 +187,6 @@ func TestUpcasts(t *testing.T) {
 		}
 		s.open()
 		defer s.close()
-		expect(t, s.mustAsk(say("d")), nil, "a b c d")
+		expect(t, s.mustAsk(addLines("d")), nil, "a b c d")
 	})
 }

@@ -36,24 +36,24 @@ type history struct {
 	faulty  *journaltest.Faulty
 	store   *inmem.SnapshotStore
 	readers bool // some operations only read; not where two runtimes write
-	patient bool // callers wait as long as it takes
+	patient bool // callers have no deadline
 	clock   atomic.Int64
 
 	mu        sync.Mutex
-	now       []*eventsourcing.Local[ledger, entry] // where clients send to
+	now       []*eventsourcing.Local[ledger, entry] // the runtimes to which clients send commands
 	recorded  []porcupine.Operation
 	unknown   int
 	surelyNot int
 }
 
-// asked is an operation of a history: a post, or a look if Count is 0.
-type asked struct {
+// operation is one command of a history: a post, or a read if count is 0.
+type operation struct {
 	op, count int
 	odd       bool
 }
 
-// told is the outcome of a command. Hash and Len are 0 if they are not known.
-type told struct {
+// outcome is the outcome of a command. Hash and Len are 0 if they are not known.
+type outcome struct {
 	known, refused bool
 	seen           seen
 }
@@ -127,7 +127,7 @@ func (j *slowJournal) Append(ctx context.Context, writes []journal.Write) []erro
 func (h *history) open() *eventsourcing.Runtime {
 	h.t.Helper()
 	cfg := eventsourcing.Config{Store: store.Of(h.journal, h.store), Workers: 2}
-	cfg.JournalBreaker.MaxFailures = 1000 // while the breaker is open nothing happens
+	cfg.JournalBreaker.MaxFailures = 1000 // an open breaker would delay the test
 	rt, err := eventsourcing.Open(cfg)
 	if err != nil {
 		h.t.Fatal(err)
@@ -146,27 +146,27 @@ func (h *history) open() *eventsourcing.Runtime {
 	return rt
 }
 
-// retire takes away the oldest runtime from the clients.
+// retire stops the clients from sending to the oldest runtime.
 func (h *history) retire() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.now = h.now[1:]
 }
 
-// ref addresses the ledger in one of the runtimes.
+// ref returns a reference to the ledger in one of the runtimes.
 func (h *history) ref(client int) eventsourcing.Ref[ledger] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.now[client%len(h.now)].Ref("1")
 }
 
-// client asks until the given number of operations has an answer or an unknown outcome.
+// client sends operations until the given number of them has a reply or an unknown outcome.
 func (h *history) client(number, operations int) {
 	rng := rand.New(rand.NewPCG(h.seed, uint64(100+number)))
 	for n, attempt := 0, 1; n < operations; attempt++ {
-		in := asked{op: number*1_000_000 + attempt, count: 1 + rng.IntN(3)/2, odd: h.readers && rng.IntN(5) == 0}
+		in := operation{op: number*1_000_000 + attempt, count: 1 + rng.IntN(3)/2, odd: h.readers && rng.IntN(5) == 0}
 		if h.readers && rng.IntN(3) == 0 {
-			in = asked{}
+			in = operation{}
 		}
 		ctx, cancel := context.Background(), context.CancelFunc(func() {})
 		if !h.patient && rng.IntN(6) == 0 {
@@ -178,22 +178,22 @@ func (h *history) client(number, operations int) {
 		h.record(number, in, out, err, call)
 		if certainty(err) != surelyNot {
 			n++
-		} else { // it leaves no trace, so it does not count
+		} else { // the operation had no effect, so it does not count
 			<-time.After(time.Duration(rng.IntN(2000)) * time.Microsecond) // to pace the load, not to wait for anything
 		}
 	}
 }
 
-func (h *history) ask(ctx context.Context, client int, in asked, then bool) (seen, error) {
+func (h *history) ask(ctx context.Context, client int, in operation, then bool) (seen, error) {
 	if in.count == 0 {
 		return eventsourcing.Ask(ctx, h.ref(client), look{})
 	}
 	return eventsourcing.Ask(ctx, h.ref(client), post{Op: in.op, Count: in.count, Odd: in.odd, Then: then})
 }
 
-func (h *history) record(client int, in asked, out seen, err error, call int64) {
+func (h *history) record(client int, in operation, out seen, err error, call int64) {
 	end := h.clock.Add(1)
-	o := told{known: err == nil, seen: out, refused: errors.Is(err, errEven)}
+	o := outcome{known: err == nil, seen: out, refused: errors.Is(err, errEven)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch certainty(err) {
@@ -202,11 +202,11 @@ func (h *history) record(client int, in asked, out seen, err error, call int64) 
 		if in.count == 0 {
 			return
 		}
-		in.count = -in.count // it must not be there
+		in.count = -in.count // negative: the entries must not be stored
 	case maybeDone:
 		h.unknown++
 		if in.count == 0 {
-			return // a read without an answer proves nothing
+			return // a read without a reply has no effect
 		}
 		end = math.MaxInt64
 	case surelyDone:
@@ -235,8 +235,8 @@ func (h *history) log() []int {
 	return log
 }
 
-// judge looks for an order of all operations in which each answer is right, and which is that of
-// the journal.
+// judge searches for an order of all operations that agrees with the order in the journal and
+// explains every reply.
 func (h *history) judge() {
 	h.t.Helper()
 	log := h.log()
@@ -248,7 +248,7 @@ func (h *history) judge() {
 	}
 	var operations []porcupine.Operation
 	for _, o := range h.recorded {
-		in, out := o.Input.(asked), o.Output.(told) //nolint:errcheck,forcetypeassert // always these
+		in, out := o.Input.(operation), o.Output.(outcome) //nolint:errcheck,forcetypeassert // always these
 		n := stored[in.op]
 		delete(stored, in.op)
 		switch {
@@ -263,7 +263,7 @@ func (h *history) judge() {
 			if o.Return != math.MaxInt64 {
 				h.t.Errorf("operation %d was answered as done, and is not stored", in.op)
 			}
-			continue // it never happened
+			continue // the operation had no effect
 		}
 		operations = append(operations, o)
 	}
@@ -276,18 +276,18 @@ func (h *history) judge() {
 	case porcupine.Illegal:
 		h.t.Errorf("no order explains the answers to %d operations\n%s", len(operations), h.story(log, states))
 	case porcupine.Unknown:
-		h.t.Errorf("it takes too long to find an order of %d operations", len(operations))
+		h.t.Errorf("the search timed out: no decision about an order of %d operations", len(operations))
 	}
 }
 
-// ledgerModel is a ledger whose entries are known in advance. Its state is how many of them there
-// are.
+// ledgerModel is a model of a ledger whose entries are known in advance. Its state is the number of
+// entries so far.
 func ledgerModel(log []int, states []seen) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return 0 },
 		Step: func(state, input, output any) (bool, any) {
-			n := state.(int)                        //nolint:errcheck,forcetypeassert // always one
-			in, out := input.(asked), output.(told) //nolint:errcheck,forcetypeassert // always these
+			n := state.(int)                               //nolint:errcheck,forcetypeassert // always an int
+			in, out := input.(operation), output.(outcome) //nolint:errcheck,forcetypeassert // always these
 			fits := func(n int) bool { return !out.known || out.seen == states[n] }
 			switch {
 			case out.refused:
@@ -308,7 +308,7 @@ func (h *history) story(log []int, states []seen) string {
 	var b strings.Builder
 	slices.SortFunc(h.recorded, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
 	for _, o := range h.recorded {
-		in, out := o.Input.(asked), o.Output.(told) //nolint:errcheck,forcetypeassert // always these
+		in, out := o.Input.(operation), o.Output.(outcome) //nolint:errcheck,forcetypeassert // always these
 		fmt.Fprintf(&b, "%4d-%-4d client %d: %+v: ", o.Call, min(o.Return, 9999), o.ClientId, in)
 		switch {
 		case out.refused:

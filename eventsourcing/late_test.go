@@ -19,9 +19,9 @@ import (
 
 var lateFlag = flag.Uint64("refold.late", times(100, 1000), "how many runs TestLateCommits makes")
 
-// TestLateCommits checks that an append that seemed to fail, or that hangs, and that is committed
-// at any later time never contradicts an answer: before and after the recovery of its entity, and
-// while another runtime uses the same journal.
+// TestLateCommits checks appends that seem to fail, or that hang, and that are committed later:
+// before or after the recovery of the entity, and while another runtime uses the same journal. A
+// late commit must never contradict a reply.
 func TestLateCommits(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -47,7 +47,7 @@ func TestLateCommits(t *testing.T) {
 	}
 }
 
-// late has clients ask while commits come late, and returns how many did.
+// late runs clients while appends are committed late. It returns the number of late commits.
 func (h *history) late() int {
 	h.t.Helper()
 	h.readers = h.rng.IntN(2) == 0
@@ -67,7 +67,7 @@ func (h *history) late() int {
 	for i := 0; ; i++ {
 		pause := time.NewTimer(time.Duration(h.rng.IntN(3000)) * time.Microsecond)
 		if i == 40 {
-			pause.Stop() // enough
+			pause.Stop() // no more faults
 			<-done
 		}
 		select {
@@ -101,17 +101,17 @@ func (h *history) late() int {
 		case h.rng.IntN(6) == 0:
 			_, release := h.journal.hold(1 + h.rng.IntN(2))
 			open = append(open, release)
-			delay := time.Duration(h.rng.IntN(15_000)) * time.Millisecond // the guard gives up after 10 s
+			delay := time.Duration(h.rng.IntN(15_000)) * time.Millisecond // the timeout of the circuit breaker is 10 s
 			releases.Go(func() {
 				<-time.After(delay)
 				release()
 			})
 		case !h.readers && len(rts) < 3 && h.rng.IntN(4) == 0:
-			rts = append(rts, h.open()) // another one, beside the first
+			rts = append(rts, h.open()) // a further runtime, in addition to the first
 		case h.rng.IntN(8) == 0:
 			ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.rng.IntN(4000))*time.Microsecond)
 			closing := rts[0]
-			if h.readers { // concurrent ones would not see the writes of each other
+			if h.readers { // two open runtimes would not see the writes of each other
 				_ = closing.Close(ctx)
 			} else {
 				releases.Go(func() { _ = closing.Close(ctx) })

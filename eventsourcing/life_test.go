@@ -77,8 +77,8 @@ func TestConfigurations(t *testing.T) {
 	})
 }
 
-// TestStateThatCanNotBeSnapshotted checks that hosting a type fails if it saves snapshots of such a
-// state.
+// TestStateThatCanNotBeSnapshotted checks that a type with a state that can't be encoded can be
+// hosted only if it saves no snapshots.
 func TestStateThatCanNotBeSnapshotted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestPanics(t *testing.T) {
 		stored string
 	}{
 		"handler": {func(*actorCtx, *actor, act) actorDecision { panic("oops") }, "before after"},
-		"Apply":   {say("fine", "poison"), "before after"},
+		"Apply":   {addLines("fine", "poison"), "before after"},
 		"Answer": {func(ctx *actorCtx, _ *actor, c act) actorDecision {
 			return ctx.Persist(line{"stored"}).ReplyFunc(func() string { panic("oops") })
 		}, "before stored after"},
@@ -126,7 +126,7 @@ func TestPanics(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t).open()
 				defer s.close()
-				s.mustAsk(say("before"))
+				s.mustAsk(addLines("before"))
 				_, err := s.ask(c.f)
 				p, ok := errors.AsType[*eventsourcing.PanicError](err)
 				if !ok || p.PersistenceID != "actor|1" || p.Value == nil || len(p.Stack) == 0 {
@@ -139,7 +139,7 @@ func TestPanics(t *testing.T) {
 				if got := eventsourcing.StatusOf(err).Code; got != code || eventsourcing.NotDone(err) != (code == "refold/panic") {
 					t.Errorf("the code of %v is %q, want %q; not done: %t", err, got, code, eventsourcing.NotDone(err))
 				}
-				expect(t, s.mustAsk(say("after")), nil, c.stored)
+				expect(t, s.mustAsk(addLines("after")), nil, c.stored)
 			})
 		})
 	}
@@ -169,7 +169,7 @@ func TestPanicsOfHooks(t *testing.T) {
 				s.open()
 				s.mustAsk(recall)
 				h.panics(c.panics)
-				text, err := s.ask(say("one"))
+				text, err := s.ask(addLines("one"))
 				if _, panicked := errors.AsType[*eventsourcing.PanicError](err); text != c.want || panicked != (c.want == "") {
 					t.Errorf("the answer is %q, %v", text, err)
 				}
@@ -181,7 +181,7 @@ func TestPanicsOfHooks(t *testing.T) {
 				}
 				h.panics("")
 				pass(time.Minute)
-				text = s.mustAsk(say("two"))
+				text = s.mustAsk(addLines("two"))
 				expect(t, text, nil, strings.TrimSpace(c.want+" two"))
 				s.close()
 			})
@@ -251,7 +251,7 @@ func TestPanicInNew(t *testing.T) {
 			t.Errorf("the error is %v", err)
 		}
 		fail.Store(false)
-		expect(t, s.mustAsk(say("fine")), nil, "fine")
+		expect(t, s.mustAsk(addLines("fine")), nil, "fine")
 	})
 }
 
@@ -268,9 +268,9 @@ func TestManyPanics(t *testing.T) {
 		for range 5 {
 			_, _ = s.ask(func(*actorCtx, *actor, act) actorDecision { panic("oops") })
 		}
-		expect(t, s.mustAsk(say("fine")), nil, "fine")
+		expect(t, s.mustAsk(addLines("fine")), nil, "fine")
 		if d := time.Since(began); d != 3*time.Second {
-			t.Errorf("it took %v, want the pause of 3 s", d)
+			t.Errorf("the command took %v, want the pause of 3 s", d)
 		}
 	})
 }
@@ -286,12 +286,12 @@ func TestPassivation(t *testing.T) {
 		s.cfg.Observer.Stopped = func(id string) { stopped = append(stopped, id) }
 		s.open()
 		defer s.close()
-		s.mustAsk(say("1"))
+		s.mustAsk(addLines("1"))
 		pass(50 * time.Second)
-		s.mustAsk(say("2"))
+		s.mustAsk(addLines("2"))
 		pass(50 * time.Second)
 		if s.actors.Resident() != 1 {
-			t.Error("it was passivated too early")
+			t.Error("the entity was passivated too early")
 		}
 		pass(40 * time.Second)
 		if s.actors.Resident() != 0 || len(stopped) != 1 || stopped[0] != "actor|1" {
@@ -304,14 +304,14 @@ func TestPassivation(t *testing.T) {
 		})
 		pass(time.Hour)
 		if s.actors.Resident() != 1 {
-			t.Error("an entity that owes an answer was passivated")
+			t.Error("an entity with a pending reply was passivated")
 		}
 		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.Passivate() }))
 		_, err := promised()
 		expectError(t, err, eventsourcing.ErrStopped)
 		synctest.Wait()
 		if s.actors.Resident() != 0 {
-			t.Error("it did not passivate itself")
+			t.Error("the entity did not passivate itself")
 		}
 	})
 }
@@ -332,11 +332,11 @@ func TestPassivationLosesNothing(t *testing.T) {
 			wg.Go(func() {
 				for n := range each {
 					id := fmt.Sprint((c + n) % entities)
-					if _, err := s.askOf(t.Context(), id, say("x")); err != nil {
+					if _, err := s.askOf(t.Context(), id, addLines("x")); err != nil {
 						t.Errorf("client %d: %v", c, err)
 						return
 					}
-					if err := eventsourcing.Tell(t.Context(), s.actors.Ref(id), act{f: say("x")}); err != nil {
+					if err := eventsourcing.Tell(t.Context(), s.actors.Ref(id), act{f: addLines("x")}); err != nil {
 						t.Error(err)
 					}
 					time.Sleep(time.Duration((c*7+n*3)%11) * time.Millisecond / 2)
@@ -353,7 +353,7 @@ func TestPassivationLosesNothing(t *testing.T) {
 			total += len(strings.Fields(text))
 		}
 		if total != 2*clients*each {
-			t.Errorf("%d lines are there, want %d", total, 2*clients*each)
+			t.Errorf("%d lines are stored, want %d", total, 2*clients*each)
 		}
 		if stopped.Load() < 10 {
 			t.Errorf("entities were passivated %d times", stopped.Load())
@@ -373,7 +373,7 @@ func TestStop(t *testing.T) {
 		s.close()
 		s.typ.New = func(id string) *actor { made++; return fresh(id) }
 		s.open()
-		s.mustAsk(say("1"))
+		s.mustAsk(addLines("1"))
 		before := made
 		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
 		waits := []func() (string, error){}
@@ -381,7 +381,7 @@ func TestStop(t *testing.T) {
 			func(ctx *actorCtx, a *actor, c act) actorDecision {
 				return ctx.Persist(line{"2"}).And(ctx.Stop()).ReplyFunc(a.text)
 			},
-			say("3"), recall,
+			addLines("3"), recall,
 		} {
 			waits = append(waits, later(func() (string, error) { return s.ask(f) }))
 			synctest.Wait()
@@ -393,7 +393,7 @@ func TestStop(t *testing.T) {
 		}
 		synctest.Wait()
 		if s.actors.Resident() != 0 || made != before {
-			t.Errorf("%d are in memory, %d were made", s.actors.Resident(), made-before)
+			t.Errorf("%d entities are in memory, %d were created, want 0 and 0", s.actors.Resident(), made-before)
 		}
 		expect(t, s.mustAsk(recall), nil, "1 2 3")
 	})
@@ -410,7 +410,7 @@ func TestClose(t *testing.T) {
 		gate := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
 		var waits []func() (string, error)
 		for i := range 30 {
-			waits = append(waits, later(func() (string, error) { return s.askOf(context.Background(), fmt.Sprint(i%3), say("x")) }))
+			waits = append(waits, later(func() (string, error) { return s.askOf(context.Background(), fmt.Sprint(i%3), addLines("x")) }))
 			synctest.Wait()
 		}
 		closed := later(func() (string, error) { return "", s.rt.Close(context.Background()) })
@@ -442,7 +442,7 @@ func TestCloseSavesSnapshots(t *testing.T) {
 		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 1}
 		s.open()
 		slow := s.snapshots.Inject(snapshottest.Fault{Do: snapshottest.Stall})
-		s.mustAsk(say("1"))
+		s.mustAsk(addLines("1"))
 		closed := later(func() (string, error) { return "", s.rt.Close(context.Background()) })
 		synctest.Wait()
 		slow.Release()
@@ -461,7 +461,7 @@ func TestCloseDeadline(t *testing.T) {
 		s := newScene(t).open()
 		s.mustAsk(recall)
 		write := s.journal.Inject(journaltest.Fault{Do: journaltest.Stall})
-		inFlight := later(func() (string, error) { return s.ask(say("slow")) })
+		inFlight := later(func() (string, error) { return s.ask(addLines("slow")) })
 		<-write.Struck()
 		read := s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: journaltest.Stall})
 		recovering := later(func() (string, error) { return s.askOf(context.Background(), "2", recall) })
@@ -472,7 +472,7 @@ func TestCloseDeadline(t *testing.T) {
 		err := s.rt.Close(ctx)
 		expectError(t, err, context.DeadlineExceeded)
 		if d := time.Since(began); d != time.Second {
-			t.Errorf("it took %v", d)
+			t.Errorf("Close took %v, want 1 s", d)
 		}
 		_, err = inFlight()
 		expectError(t, err, eventsourcing.ErrOutcomeUnknown)
@@ -487,8 +487,8 @@ func TestCloseWithoutJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
 		s.mustAsk(recall)
-		s.journal.Inject(journaltest.Fault{Times: -1, Err: fmt.Errorf("away: %w", journal.ErrUnavailable)})
-		wait := later(func() (string, error) { return s.ask(say("x")) })
+		s.journal.Inject(journaltest.Fault{Times: -1, Err: fmt.Errorf("unreachable: %w", journal.ErrUnavailable)})
+		wait := later(func() (string, error) { return s.ask(addLines("x")) })
 		pass(time.Minute)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -522,7 +522,7 @@ func TestSlowHandlers(t *testing.T) {
 			}
 		}
 		if d := time.Since(began); d > time.Second {
-			t.Errorf("the quick ones waited for %v", d)
+			t.Errorf("the other entities waited for %v", d)
 		}
 		close(release)
 		for _, wait := range waits {
@@ -547,7 +547,7 @@ func TestPanicAfterRecovery(t *testing.T) {
 		h := &hooks{}
 		h.install(s)
 		s.open()
-		s.mustAsk(say("1", "2", "3"))
+		s.mustAsk(addLines("1", "2", "3"))
 		s.close()
 		s.typ.Snapshots.Every = 3
 		h.panics("marshal")

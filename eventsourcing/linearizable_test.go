@@ -20,9 +20,9 @@ import (
 var historiesFlag = flag.Uint64("refold.histories", times(21, 210), "how many histories TestLinearizable checks")
 
 // TestLinearizable checks that an entity appears to handle one command after the other, each
-// between its call and its reply, under any failure. Two thirds of the histories have faults, half
-// of those also restarts of the runtime; every second one runs without pipelining. Unknown outcomes
-// stay open.
+// between its call and its reply, under any failure. Two thirds of the histories have faults. Half
+// of those also have restarts of the runtime. Every second history runs without pipelining. An
+// operation with an unknown outcome may take effect at any later time, or never.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	for seed := range *historiesFlag {
@@ -38,7 +38,7 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// run has 8 clients ask 65 times each.
+// run runs 8 clients, each with 65 operations.
 func (h *history) run(faults, restarts bool) {
 	h.t.Helper()
 	const clients, operations = 8, 65
@@ -73,7 +73,7 @@ func (h *history) run(faults, restarts bool) {
 	}
 }
 
-// fault injects one.
+// fault injects a random fault.
 func (h *history) fault() {
 	errs := []error{nil, nil, fmt.Errorf("reset by peer: %w", journal.ErrUnavailable)}
 	f := journaltest.Fault{Err: errs[h.rng.IntN(len(errs))], WholeCall: h.rng.IntN(2) == 0, Times: 1 + h.rng.IntN(2)}
@@ -104,7 +104,7 @@ func (h *history) restart(rt *eventsourcing.Runtime) *eventsourcing.Runtime {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(h.rng.IntN(3))*time.Millisecond)
 	defer cancel()
-	_ = rt.Close(ctx) // its deadline may well pass
+	_ = rt.Close(ctx) // the deadline may pass
 	next := h.open()
 	h.retire()
 	return next

@@ -40,7 +40,7 @@ func TestIdleEntitiesHoldNoGoroutine(t *testing.T) { //nolint:paralleltest // se
 	if n := s.actors.Resident(); n != entities {
 		t.Errorf("%d entities are in memory, want %d", n, entities)
 	}
-	// The goroutines of recoveries, 50 at most, may be on their way out.
+	// The goroutines of recoveries, 50 at most, may not have ended yet.
 	after := runtime.NumGoroutine()
 	for end := time.Now().Add(time.Minute); after > before+60 && time.Now().Before(end); after = runtime.NumGoroutine() {
 		runtime.Gosched()

@@ -10,7 +10,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 )
 
-// switchOff is a command whose handler needs no memory.
+// switchOff is a command whose handler allocates no memory.
 var switchOff = do{f: func(ctx *lampCtx, c do) lampDecision { return ctx.Reply(0) }}
 
 // BenchmarkObserver measures the cost of an observer. The empty observer must cost nothing.
@@ -37,7 +37,7 @@ func BenchmarkObserver(b *testing.B) {
 }
 
 //nolint:paralleltest // it counts the allocations of the whole process
-func TestAnEmptyObserverAllocatesNothing(t *testing.T) {
+func TestEmptyObserverDoesNotAllocate(t *testing.T) {
 	l := openLamps(t, eventsourcing.Config{}, nil)
 	ref, ctx := l.Ref("1"), context.Background()
 	var command eventsourcing.Request[lamp, int] = switchOff

@@ -49,7 +49,7 @@ func TestEachAskIsObserved(t *testing.T) {
 	t.Parallel()
 	r := newRegister()
 	l := openLamps(t, eventsourcing.Config{Observer: r.observer()}, nil)
-	for n := range 10 { // which take turns with the memory of a call
+	for n := range 10 { // the asks reuse the memory of earlier calls
 		l.ask(t, marked("ask"), "1", persisting(1))
 		if len(r.begun) != n+1 || len(r.all()) != n+1 {
 			t.Fatalf("after ask %d, %d began and %d ended", n+1, len(r.begun), len(r.all()))
@@ -71,14 +71,14 @@ func TestEventsOfAllUnitsAndCallbacksCount(t *testing.T) {
 	}
 }
 
-func TestACommandThatIsDecidedAgainIsObservedOnce(t *testing.T) {
+func TestRepeatedDecisionIsObservedOnce(t *testing.T) {
 	t.Parallel()
 	r := newRegister()
 	faulty := journaltest.NewFaulty(inmem.NewJournal())
 	l := openLamps(t, eventsourcing.Config{Store: store.Of(faulty, nil), Observer: r.observer()}, nil)
 	l.ask(t, marked("first"), "1", persisting(1))
 	fault := faulty.Inject(journaltest.Fault{Do: journaltest.Stall})
-	l.tell(t, marked("struck"), "1", persisting(1))
+	l.tell(t, marked("stalled"), "1", persisting(1))
 	<-fault.Struck()
 	faulty.Inject(journaltest.Fault{Do: journaltest.Reject})
 	l.tell(t, marked("rejected"), "1", persisting(1))
@@ -90,10 +90,10 @@ func TestACommandThatIsDecidedAgainIsObservedOnce(t *testing.T) {
 		switch name := nameIn(i.Context); name {
 		case "first+":
 			nr = 1
-		case "struck+":
+		case "stalled+":
 			nr = 2
 		case "rejected+":
-			nr = 3 // which is not stored
+			nr = 3 // this event is not stored
 			if !errors.Is(i.Err, eventsourcing.ErrRejected) {
 				t.Errorf("%s: %v", name, i.Err)
 			}
@@ -113,17 +113,17 @@ func TestEveryCommandEnds(t *testing.T) {
 	refusal := eventsourcing.NewRefusal("test/no", "no")
 	for name, test := range map[string]struct {
 		f     func(*lampCtx, do) lampDecision
-		tells int // commands that come of it by themselves
-		told  string
+		tells int // further commands that the command causes
+		code  string
 	}{
 		"reply":     {f: func(ctx *lampCtx, c do) lampDecision { return ctx.Reply(1) }},
 		"nothing":   {f: func(ctx *lampCtx, _ do) lampDecision { return ctx.Reply(0) }},
 		"zero":      {f: func(*lampCtx, do) lampDecision { return lampDecision{} }},
 		"later":     {f: func(ctx *lampCtx, _ do) lampDecision { return ctx.ReplyLater() }},
-		"refuse":    {f: func(ctx *lampCtx, _ do) lampDecision { return ctx.Refuse(refusal) }, told: "test/no"},
-		"unhandled": {told: "refold/unhandled"},
-		"panic":     {f: func(*lampCtx, do) lampDecision { panic("test") }, told: "refold/panic"},
-		"stash":     {f: func(ctx *lampCtx, _ do) lampDecision { return ctx.Stash() }, told: "refold/stopped"},
+		"refuse":    {f: func(ctx *lampCtx, _ do) lampDecision { return ctx.Refuse(refusal) }, code: "test/no"},
+		"unhandled": {code: "refold/unhandled"},
+		"panic":     {f: func(*lampCtx, do) lampDecision { panic("test") }, code: "refold/panic"},
+		"stash":     {f: func(ctx *lampCtx, _ do) lampDecision { return ctx.Stash() }, code: "refold/stopped"},
 		"twice": {f: func(ctx *lampCtx, c do) lampDecision {
 			return ctx.Persist(switched{}).ThenReply(func(ctx *lampCtx) lampDecision { return ctx.Reply(1) })
 		}},
@@ -147,8 +147,8 @@ func TestEveryCommandEnds(t *testing.T) {
 			if len(all) != len(r.begun) || len(all) != 1+test.tells {
 				t.Fatalf("%d commands began, %d ended, want %d", len(r.begun), len(all), 1+test.tells)
 			}
-			if got := eventsourcing.StatusOf(all[0].Err).Code; got != test.told {
-				t.Errorf("got %q, want %q", got, test.told)
+			if got := eventsourcing.StatusOf(all[0].Err).Code; got != test.code {
+				t.Errorf("got %q, want %q", got, test.code)
 			}
 		})
 	}
@@ -232,11 +232,11 @@ func TestCommandEndsWhenMailboxIsFull(t *testing.T) {
 	}
 }
 
-func TestInspectIsNoCommand(t *testing.T) {
+func TestInspectIsNotObserved(t *testing.T) {
 	t.Parallel()
 	r := newRegister()
 	o := r.observer()
-	o.Stashed = func(i eventsourcing.StashInfo) { t.Errorf("%T waits", i.Command) }
+	o.Stashed = func(i eventsourcing.StashInfo) { t.Errorf("%T was reported as stashed", i.Command) }
 	l := openLamps(t, eventsourcing.Config{Observer: o}, nil)
 	if err := l.Inspect(t.Context(), "1", func(*lamp, uint64) {}); err != nil {
 		t.Fatal(err)
@@ -247,32 +247,32 @@ func TestInspectIsNoCommand(t *testing.T) {
 	}
 }
 
-func TestTheContextOfACommand(t *testing.T) {
+func TestCommandContext(t *testing.T) {
 	t.Parallel()
 	l := openLamps(t, eventsourcing.Config{}, nil)
 	got := make(chan context.Context, 1)
-	look := do{f: func(ctx *lampCtx, c do) lampDecision {
+	read := do{f: func(ctx *lampCtx, c do) lampDecision {
 		got <- ctx.Context()
 		return ctx.Reply(0)
 	}}
 	ctx, cancel := context.WithCancelCause(marked("name"))
-	l.ask(t, ctx, "1", look)
+	l.ask(t, ctx, "1", read)
 	if c := <-got; c != ctx {
 		t.Errorf("Ask: the handler got %v", c)
 	}
-	l.tell(t, ctx, "1", look)
-	told := <-got
-	cancel(errors.New("the asker's own"))
-	if nameIn(told) != "name" || told.Err() != nil || context.Cause(told) != nil {
-		t.Errorf("Tell: the handler got %v: %v", told, context.Cause(told))
+	l.tell(t, ctx, "1", read)
+	received := <-got
+	cancel(errors.New("the caller stopped waiting"))
+	if nameIn(received) != "name" || received.Err() != nil || context.Cause(received) != nil {
+		t.Errorf("Tell: the handler got %v: %v", received, context.Cause(received))
 	}
-	derived, stop := context.WithCancel(told)
+	derived, stop := context.WithCancel(received)
 	defer stop()
 	l.close(t)
-	<-told.Done()
+	<-received.Done()
 	<-derived.Done()
-	if !errors.Is(context.Cause(told), context.Canceled) {
-		t.Errorf("it ended with %v", context.Cause(told))
+	if !errors.Is(context.Cause(received), context.Canceled) {
+		t.Errorf("the context of the handler ended with %v", context.Cause(received))
 	}
 }
 
@@ -284,18 +284,18 @@ func TestGoHasTheValuesOfTheCommand(t *testing.T) {
 			cfg, during, after := eventsourcing.Config{}, "name", "name"
 			if watched {
 				cfg.Observer = newRegister().observer()
-				during, after = "name+", "name+" // beside the command, not below it
+				during, after = "name+", "name+" // Begin was called once for each context
 			}
 			l := openLamps(t, cfg, nil)
 			got := make(chan string, 2)
-			look := do{f: func(ctx *lampCtx, _ do) lampDecision {
+			read := do{f: func(ctx *lampCtx, _ do) lampDecision {
 				got <- nameIn(ctx.Context())
 				return ctx.Reply(0)
 			}}
 			l.tell(t, marked("name"), "1", do{f: func(ctx *lampCtx, _ do) lampDecision {
 				return ctx.Go(func(ctx context.Context) eventsourcing.Message[lamp] {
 					got <- nameIn(ctx)
-					return look
+					return read
 				}).Reply(0)
 			}})
 			if a, b := <-got, <-got; a != during || b != after {
@@ -338,7 +338,7 @@ func TestContextsDoNotGrow(t *testing.T) {
 			second := <-sizes
 			for range rounds - 1 {
 				if size := <-sizes; size != second {
-					t.Fatalf("a context of size %d became one of %d", second, size)
+					t.Fatalf("the context grew from %d to %d bytes", second, size)
 				}
 			}
 		})
@@ -373,7 +373,7 @@ func TestMetadataReachesTheJournalAndTheDestination(t *testing.T) {
 		attempts += i.Attempt
 	}
 	if attempts != 1+2+3 {
-		t.Errorf("the attempts add up to %d", attempts)
+		t.Errorf("the sum of the attempts is %d", attempts)
 	}
 
 	// The next incarnation sends the same again.
@@ -426,9 +426,9 @@ func TestCommandsThatWait(t *testing.T) {
 			t.Errorf("got %+v", i)
 		}
 	}
-	l.ask(t, context.Background(), "1", persisting(1)) // waited for the recovery
+	l.ask(t, context.Background(), "1", persisting(1)) // this command waits for the recovery
 	want(false)
-	l.ask(t, context.Background(), "1", persisting(1)) // did not
+	l.ask(t, context.Background(), "1", persisting(1)) // this command does not wait
 	put := false
 	l.tell(t, context.Background(), "1", do{f: func(ctx *lampCtx, _ do) lampDecision {
 		if !put {
@@ -443,16 +443,16 @@ func TestCommandsThatWait(t *testing.T) {
 		return ctx.UnstashAll().And(ctx.Persist(switched{})).Reply(0)
 	}})
 	<-fault.Struck()
-	l.tell(t, context.Background(), "1", persisting(1)) // the one before is a barrier
+	l.tell(t, context.Background(), "1", persisting(1)) // the previous command is a barrier
 	want(false)
 	fault.Release()
 	l.close(t)
 	if n := len(stashed); n != 0 {
-		t.Errorf("%d more waited", n)
+		t.Errorf("%d more commands were reported as stashed", n)
 	}
 }
 
-func TestACommandThatFindsTheStashFullDoesNotWait(t *testing.T) {
+func TestDroppedCommandIsNotStashed(t *testing.T) {
 	t.Parallel()
 	stashed := make(chan struct{}, 2*lampStash)
 	r := newRegister()
@@ -474,7 +474,7 @@ func TestACommandThatFindsTheStashFullDoesNotWait(t *testing.T) {
 	fault.Release()
 	l.close(t)
 	if len(stashed) > 0 {
-		t.Error("it waited")
+		t.Error("the dropped command was reported as stashed")
 	}
 }
 

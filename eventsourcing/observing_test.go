@@ -146,7 +146,7 @@ func (l *lamps) close(tb testing.TB) {
 	}
 }
 
-// ask asks a lamp and wants success.
+// ask sends a command to a lamp and fails the test if the command fails.
 func (l *lamps) ask(tb testing.TB, ctx context.Context, id string, c do) { //nolint:revive // tb first
 	tb.Helper()
 	if _, err := eventsourcing.Ask(ctx, l.Ref(id), c); err != nil {
@@ -167,7 +167,7 @@ type register struct {
 	begun    []eventsourcing.CommandInfo
 	commands []eventsourcing.CommandInfo
 	failed   error
-	came     chan struct{} // gets something for each command
+	came     chan struct{} // receives a value for each command
 }
 
 func newRegister() *register { return &register{came: make(chan struct{}, 1000)} }
@@ -183,7 +183,8 @@ func nameIn(ctx context.Context) string {
 	return name
 }
 
-// observer has a Begin that adds "+" to the name in the context, and metadata that is the name.
+// observer returns an observer. Its Begin adds "+" to the name in the context. Its metadata is the
+// name.
 func (r *register) observer() eventsourcing.Observer {
 	return eventsourcing.Observer{
 		Begin: func(i eventsourcing.CommandInfo) context.Context {
@@ -229,7 +230,7 @@ func (r *register) all() []eventsourcing.CommandInfo {
 	return append([]eventsourcing.CommandInfo(nil), r.commands...)
 }
 
-// only returns the one command so far.
+// only returns the only command so far. It fails the test if there are none or several.
 func (r *register) only(t *testing.T) eventsourcing.CommandInfo {
 	t.Helper()
 	all := r.all()

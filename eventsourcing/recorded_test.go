@@ -34,7 +34,7 @@ func TestApplyRecorded(t *testing.T) {
 		archive(s)
 		s.cfg.Observer.Inject = func(context.Context) []byte { return []byte("trace") }
 		s.open()
-		s.mustAsk(say("1", "2"))
+		s.mustAsk(addLines("1", "2"))
 		time.Sleep(1500 * time.Nanosecond)
 		s.mustAsk(func(ctx *actorCtx, _ *actor, c act) actorDecision {
 			return ctx.Persist(line{"3"}).ThenReply(func(ctx *actorCtx) actorDecision {
@@ -50,7 +50,7 @@ func TestApplyRecorded(t *testing.T) {
 			want = append(want, fmt.Sprintf("%d=%d/%d/%s", e.SequenceNr, e.SequenceNr, e.Time.UnixMicro(), e.Metadata))
 		}
 		if got := strings.Join(want, " "); live != got || !strings.Contains(got, "/trace") {
-			t.Errorf("live it is\n%s, stored is\n%s", live, got)
+			t.Errorf("the live state is\n%s, want the stored data\n%s", live, got)
 		}
 		s.reopen()
 		defer s.close()
@@ -62,7 +62,7 @@ func TestApplyRecorded(t *testing.T) {
 			return []actorEvent{e}
 		}})
 		if err != nil || f.State.text() != strings.Join(append(want[:1:1], want[2:]...), " ") {
-			t.Errorf("folded it is %+v, %v", f.State, err)
+			t.Errorf("the folded state is %+v, %v", f.State, err)
 		}
 	})
 }
@@ -94,6 +94,6 @@ func TestRecordedTimeNeverDecreases(t *testing.T) {
 		s.open()
 		defer s.close()
 		at := ahead.UnixMicro()
-		expect(t, s.mustAsk(say("3")), nil, fmt.Sprintf("1=1/%d/ 2=1/%d/ 3=2/%d/", at, at, at))
+		expect(t, s.mustAsk(addLines("3")), nil, fmt.Sprintf("1=1/%d/ 2=1/%d/ 3=2/%d/", at, at, at))
 	})
 }

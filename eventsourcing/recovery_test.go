@@ -31,7 +31,7 @@ func chronicle(t *testing.T, n int, snapshots ...int) (*scene, []time.Time) {
 	for i := 1; i <= n; i++ {
 		time.Sleep(time.Second)
 		times = append(times, time.Now().UTC())
-		f := say(fmt.Sprint(i))
+		f := addLines(fmt.Sprint(i))
 		for _, at := range snapshots {
 			if at == i {
 				f = func(ctx *actorCtx, a *actor, c act) actorDecision {
@@ -68,8 +68,8 @@ func TestRecoveryOptions(t *testing.T) {
 		"up to 1":             {func([]time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{UpTo: 1} }, "1", true, 1, 0},
 		"beyond the end":      {func([]time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{UpTo: 99} }, "1 2 3 4 5 6", true, 2, 4},
 		"as of the third":     {func(at []time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{AsOf: at[3]} }, "1 2 3", true, 1, 2},
-		"just before it":      {func(at []time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{AsOf: at[3].Add(-1)} }, "1 2", true, 0, 2},
-		"before all":          {func(at []time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{AsOf: at[1].Add(-1)} }, "", true, 0, 0},
+		"before the third":    {func(at []time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{AsOf: at[3].Add(-1)} }, "1 2", true, 0, 2},
+		"before the first":    {func(at []time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{AsOf: at[1].Add(-1)} }, "", true, 0, 0},
 		"both bounds":         {func(at []time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{AsOf: at[5], UpTo: 3} }, "1 2 3", true, 1, 2},
 		"both, the other way": {func(at []time.Time) eventsourcing.Recovery { return eventsourcing.Recovery{AsOf: at[3], UpTo: 5} }, "1 2 3", true, 1, 2},
 	} {
@@ -83,7 +83,7 @@ func TestRecoveryOptions(t *testing.T) {
 				s.open()
 				defer s.close()
 				expect(t, s.mustAsk(recall), nil, c.want)
-				text, err := s.ask(say("more"))
+				text, err := s.ask(addLines("more"))
 				if c.readOnly {
 					expectError(t, err, eventsourcing.ErrReadOnly)
 				} else {
@@ -127,12 +127,12 @@ func TestBadSnapshots(t *testing.T) {
 			}
 		}
 		expectRecovery(2, 4)
-		save(5, "state", "\xc1 this is no state")
+		save(5, "state", "\xc1 not a state")
 		expectRecovery(2, 4)
-		save(4, "written by somebody else", "")
+		save(4, "manifest of another program", "")
 		expectRecovery(2, 4)
 		save(3, "state", "")
-		expectRecovery(0, 6) // three are tried
+		expectRecovery(0, 6) // three snapshots are tried
 		s.snapshots.Inject(snapshottest.Fault{Op: snapshottest.OpLoad, Err: fmt.Errorf("a bad disk: %w", snapshot.ErrCorrupt)})
 		expectRecovery(0, 6)
 
@@ -181,7 +181,7 @@ func TestHistoryGaps(t *testing.T) {
 			expectError(t, err, journal.ErrHistoryGap)
 		})
 	})
-	t.Run("a snapshot covers what was deleted", func(t *testing.T) {
+	t.Run("a snapshot covers the deleted events", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s, times := chronicle(t, 6, 4)
@@ -189,7 +189,7 @@ func TestHistoryGaps(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.open()
-			expect(t, s.mustAsk(say("7")), nil, "1 2 3 4 5 6 7")
+			expect(t, s.mustAsk(addLines("7")), nil, "1 2 3 4 5 6 7")
 			s.close()
 			for _, r := range []eventsourcing.Recovery{{UpTo: 3}, {AsOf: times[3]}, {DisableSnapshots: true}} {
 				s.opts.Recovery = r
@@ -222,7 +222,7 @@ func TestHistoryGaps(t *testing.T) {
 			expectError(t, err, journal.ErrHistoryGap)
 		})
 	})
-	t.Run("a record in the middle", func(t *testing.T) {
+	t.Run("a record in the middle is missing", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := chronicle(t, 5)
@@ -236,7 +236,7 @@ func TestHistoryGaps(t *testing.T) {
 			}
 		})
 	})
-	t.Run("the last record", func(t *testing.T) {
+	t.Run("the last record is missing", func(t *testing.T) {
 		t.Parallel()
 		synctest.Test(t, func(t *testing.T) {
 			s, _ := chronicle(t, 5)
@@ -288,9 +288,9 @@ func TestRecoveryFails(t *testing.T) {
 		expectError(t, err, down)
 		_, err = s.ask(recall) // waits for the second attempt
 		expectError(t, err, down)
-		expect(t, s.mustAsk(say("up")), nil, "up")
+		expect(t, s.mustAsk(addLines("up")), nil, "up")
 		if d := time.Since(began); d != 9*time.Second {
-			t.Errorf("it took %v, want the pauses of 3 s and 6 s", d)
+			t.Errorf("the command took %v, want the pauses of 3 s and 6 s", d)
 		}
 	})
 }
@@ -307,7 +307,7 @@ func TestUnneededRecoveries(t *testing.T) {
 		expectError(t, err, journaltest.ErrInjected)
 		pass(time.Hour)
 		if n := s.journal.Calls(journaltest.OpHighest); n != 1 || s.actors.Resident() != 0 {
-			t.Errorf("after an hour it was tried %d times, and %d entities are in memory", n, s.actors.Resident())
+			t.Errorf("after an hour %d recoveries were tried and %d entities are in memory", n, s.actors.Resident())
 		}
 	})
 }
@@ -326,7 +326,7 @@ func TestRecoveryTimeout(t *testing.T) {
 		_, err := s.ask(recall)
 		expectError(t, err, eventsourcing.ErrRecoveryTimeout)
 		if d := time.Since(began); d < 10*time.Second || d > 20*time.Second {
-			t.Errorf("it took %v", d)
+			t.Errorf("the recovery failed after %v, want 10 s to 20 s", d)
 		}
 		stuck.Release()
 	})
@@ -383,7 +383,7 @@ func TestRecoveryLimit(t *testing.T) {
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			// Those that start together may start in any order.
+			// Recoveries that start together may start in any order.
 			for i := int(want); i < len(order); i++ {
 				if pos := indexOf(s.notes, order[i]); pos < i-int(want) || pos > i+int(want) {
 					t.Errorf("%s was started as number %d", order[i], pos)
@@ -406,7 +406,7 @@ func indexOf(all []string, s string) int {
 func TestCommandsWaitForRecovery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t).listening().open()
+		s := newScene(t).withSignals().open()
 		defer s.close()
 		gate := s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, Do: journaltest.Stall})
 		s.on(func(ctx *signalCtx, _ *actor, signal eventsourcing.Signal) signalEffect {
@@ -428,7 +428,8 @@ func TestCommandsWaitForRecovery(t *testing.T) {
 	})
 }
 
-// TestSnapshotsThatDecodeHalfway checks that such snapshots leave nothing in the state.
+// TestSnapshotsThatDecodeHalfway checks that a snapshot whose decoding fails halfway leaves nothing
+// in the state.
 func TestSnapshotsThatDecodeHalfway(t *testing.T) {
 	t.Parallel()
 	for n := 1; n <= 5; n++ {
@@ -441,7 +442,7 @@ func TestSnapshotsThatDecodeHalfway(t *testing.T) {
 			var want []string
 			for i := range n {
 				want = append(want, fmt.Sprint(i))
-				s.mustAsk(say(want[i]))
+				s.mustAsk(addLines(want[i]))
 				synctest.Wait()
 			}
 			s.close()

@@ -19,7 +19,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// A traveller answers in all ways there are, wherever its caller is.
+// A traveller returns each kind of reply, to callers on the same node and on other nodes.
 type (
 	travelCtx[R any]      = eventsourcing.Context[traveller, string, R]
 	travelDecision[R any] = eventsourcing.Decision[traveller, string, R]
@@ -181,10 +181,10 @@ func TestRemoteReplies(t *testing.T) {
 			there, errThere := eventsourcing.Ask(t.Context(), a.route("rome"), travel{How: how})
 			if here != there || eventsourcing.StatusOf(errHere).Code != eventsourcing.StatusOf(errThere).Code || errors.Is(errHere, errVisa) != errors.Is(errThere, errVisa) ||
 				eventsourcing.NotDone(errHere) != eventsourcing.NotDone(errThere) {
-				t.Errorf("%s: here %v and %v, there %v and %v", how, here, errHere, there, errThere)
+				t.Errorf("%s: local reply %v, %v; remote reply %v, %v", how, here, errHere, there, errThere)
 			}
 			if errHere != nil && how != "panic" && errHere.Error() != errThere.Error() {
-				t.Errorf("%s: the text %q became %q", how, errHere, errThere)
+				t.Errorf("%s: the local error is %q, the remote error is %q", how, errHere, errThere)
 			}
 		}
 		if _, err := eventsourcing.Ask(t.Context(), a.route("rome"), chat{}); !errors.Is(err, eventsourcing.ErrNoReply) {
@@ -199,8 +199,8 @@ func TestRemoteReplies(t *testing.T) {
 	})
 }
 
-// TestRemoteErrorCodes checks that each error of Refold, alone and combined with another one, keeps its
-// code.
+// TestRemoteErrorCodes checks that each error of Refold, alone and combined with another one, keeps
+// its code.
 func TestRemoteErrorCodes(t *testing.T) {
 	t.Parallel()
 	all := []error{
@@ -223,7 +223,7 @@ func TestRemoteErrorCodes(t *testing.T) {
 	}
 }
 
-// carry returns an error as it is on another node.
+// carry returns an error in the form that another node receives.
 func carry(t *testing.T, err error) error {
 	t.Helper()
 	answers := newRemote()
@@ -269,12 +269,12 @@ func TestRemoteDeadline(t *testing.T) {
 		if _, err := eventsourcing.Ask(t.Context(), a.route("rome"), travel{How: "context"}); err != nil {
 			t.Fatal(err)
 		}
-		<-a.closed // at once, as the call was answered
+		<-a.closed // the context ends as soon as the call is answered
 		a.deadline = -time.Second
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := eventsourcing.Ask(ctx, a.route("rome"), travel{How: "answer"}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a command that came too late: %v", err)
+			t.Errorf("a command after its deadline: %v", err)
 		}
 	})
 }
@@ -300,11 +300,11 @@ func TestLeavingMemory(t *testing.T) {
 			step.do()
 			synctest.Wait()
 			if len(a.gone) != 1 || a.gone[0] != step.want {
-				t.Errorf("gone are %q, want %q", a.gone, step.want)
+				t.Errorf("left memory: %q, want %q", a.gone, step.want)
 			}
 		}
 		if a.host.Passivate("rome") || a.host.Drain("rome") || a.host.Kill("rome") {
-			t.Error("one that is not in memory is said to be")
+			t.Error("Passivate, Drain or Kill returned true for an entity that is not in memory")
 		}
 	})
 }
@@ -339,8 +339,8 @@ func TestStartOnAnotherNode(t *testing.T) {
 	})
 }
 
-// TestRouteReceivesAllMessages checks that every command goes through the route, whatever its sender, and can
-// be refused there.
+// TestRouteReceivesAllMessages checks that every command goes through the route, whatever its
+// sender, and can be refused there.
 func TestRouteReceivesAllMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -370,11 +370,11 @@ func TestRouteReceivesAllMessages(t *testing.T) {
 			t.Error(err)
 		}
 		if want := "[rome eventsourcing_test.travel true rome eventsourcing_test.arrive false]"; fmt.Sprint(seen) != want {
-			t.Errorf("through the route went %v, want %v", seen, want)
+			t.Errorf("the route received %v, want %v", seen, want)
 		}
 		refuse = true
 		if _, err := eventsourcing.Ask(t.Context(), entities.Ref("rome"), travel{How: "later"}); !errors.Is(err, errAway) {
-			t.Errorf("the route's error became %v", err)
+			t.Errorf("Ask: %v, want the error of the route", err)
 		}
 		unknown := newRemote().NewMessage(t.Context(), "rome", 1, time.Time{}, func(_ any, err error) { errAway = err })
 		if err := sharding.Host.Deliver(unknown); err != nil {

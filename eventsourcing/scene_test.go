@@ -67,9 +67,9 @@ func (a *actor) text() string { return strings.Join(a.Lines, " ") }
 // nothing is a callback without an effect.
 func nothing(ctx *actorCtx) actorStep { return ctx.Effect }
 
-// on registers scene.hear for signals of one type.
+// on registers scene.receive for signals of one type.
 func on[G eventsourcing.Signal]() eventsourcing.SignalHandler[actor, actorEvent] {
-	return eventsourcing.OnSignal(func(a *actor, ctx *signalCtx, signal G) signalEffect { return a.scene.hear(ctx, a, signal) })
+	return eventsourcing.OnSignal(func(a *actor, ctx *signalCtx, signal G) signalEffect { return a.scene.receive(ctx, a, signal) })
 }
 
 // scene is a runtime with one type of actor, over stores that fail on demand.
@@ -84,7 +84,7 @@ type scene struct {
 	actors    *eventsourcing.Local[actor, actorEvent]
 
 	mu       sync.Mutex
-	heard    []eventsourcing.Signal
+	received []eventsourcing.Signal
 	onSignal func(ctx *signalCtx, a *actor, signal eventsourcing.Signal) signalEffect
 	notes    []string
 	dropped  []eventsourcing.DroppedInfo
@@ -113,8 +113,8 @@ func newScene(tb testing.TB) *scene {
 	return s
 }
 
-// listening lets the actors handle signals.
-func (s *scene) listening() *scene {
+// withSignals adds handlers for all signals.
+func (s *scene) withSignals() *scene {
 	s.typ.Signals = eventsourcing.Signals(
 		on[eventsourcing.RecoveryCompleted](), on[eventsourcing.PersistFailed](), on[eventsourcing.PersistRejected](),
 		on[eventsourcing.ReceiveTimeout](), on[eventsourcing.StateTimeout](), on[eventsourcing.SnapshotSaved](), on[eventsourcing.SnapshotFailed](),
@@ -136,7 +136,7 @@ func (s *scene) open() *scene {
 	return s
 }
 
-// close ends the runtime, in its own time.
+// close closes the runtime and waits until its entities have stopped.
 func (s *scene) close() {
 	s.t.Helper()
 	if err := s.rt.Close(context.Background()); err != nil {
@@ -151,9 +151,9 @@ func (s *scene) reopen() {
 	s.open()
 }
 
-func (s *scene) hear(ctx *signalCtx, a *actor, signal eventsourcing.Signal) signalEffect {
+func (s *scene) receive(ctx *signalCtx, a *actor, signal eventsourcing.Signal) signalEffect {
 	s.mu.Lock()
-	s.heard = append(s.heard, signal)
+	s.received = append(s.received, signal)
 	f := s.onSignal
 	s.mu.Unlock()
 	if f != nil {
@@ -180,16 +180,16 @@ func (s *scene) signals() (names []string) {
 	return names
 }
 
-// take returns the signals that were heard since the last time.
+// take returns the signals that were received since the last call.
 func (s *scene) take() []eventsourcing.Signal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	heard := s.heard
-	s.heard = nil
-	return heard
+	received := s.received
+	s.received = nil
+	return received
 }
 
-// note notes something, in order.
+// note appends a text to the notes.
 func (s *scene) note(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,8 +233,8 @@ func (s *scene) tell(f func(ctx *actorCtx, a *actor, c act) actorDecision) {
 	}
 }
 
-// say returns a command that persists lines in one unit and is answered with all lines.
-func say(texts ...string) func(ctx *actorCtx, a *actor, c act) actorDecision {
+// addLines returns a command that persists lines in one unit and is answered with all lines.
+func addLines(texts ...string) func(ctx *actorCtx, a *actor, c act) actorDecision {
 	return func(ctx *actorCtx, a *actor, c act) actorDecision {
 		return ctx.Persist(lines(texts...)...).ReplyFunc(a.text)
 	}
@@ -297,7 +297,7 @@ func (s *scene) expectSaved(want ...uint64) {
 	}
 }
 
-// later runs f on a goroutine; the function that comes back waits for it.
+// later runs f on a goroutine. The returned function waits for the result of f.
 func later[T any](f func() (T, error)) func() (T, error) {
 	type result struct {
 		value T
@@ -332,7 +332,7 @@ func expectError(tb testing.TB, err error, wants ...error) {
 	}
 }
 
-// pass lets time pass and waits until all that it brings about has happened.
+// pass sleeps and waits until all goroutines of the bubble are blocked.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -54,7 +54,7 @@ func TestRetention(t *testing.T) {
 						texts = append(texts, fmt.Sprint(n))
 					}
 					all = append(all, texts...)
-					expect(t, s.mustAsk(say(texts...)), nil, strings.Join(all, " "))
+					expect(t, s.mustAsk(addLines(texts...)), nil, strings.Join(all, " "))
 					synctest.Wait() // one save at a time
 				}
 				s.expectSaved(c.want...)
@@ -98,28 +98,28 @@ func TestSnapshotPolicies(t *testing.T) {
 func TestSaveFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t).listening()
+		s := newScene(t).withSignals()
 		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 1, Keep: 1, DeleteEvents: true}
 		s.open()
 		defer s.close()
-		s.mustAsk(say("1"))
+		s.mustAsk(addLines("1"))
 		synctest.Wait()
 		full := errors.New("disk full")
 		s.snapshots.Inject(snapshottest.Fault{Err: full})
 		s.take()
-		s.mustAsk(say("2"))
+		s.mustAsk(addLines("2"))
 		synctest.Wait()
-		heard := s.take()
-		failed, ok := heard[0].(eventsourcing.SnapshotFailed)
-		if !ok || len(heard) != 1 || !errors.Is(failed.Err, full) || failed.Metadata.SequenceNr != 2 || failed.Metadata.ID != "actor|1" {
-			t.Errorf("heard %+v", heard)
+		received := s.take()
+		failed, ok := received[0].(eventsourcing.SnapshotFailed)
+		if !ok || len(received) != 1 || !errors.Is(failed.Err, full) || failed.Metadata.SequenceNr != 2 || failed.Metadata.ID != "actor|1" {
+			t.Errorf("signals: %+v", received)
 		}
 		s.expectSaved(1)
 		s.expectStored("1", "2")
-		s.mustAsk(say("3"))
+		s.mustAsk(addLines("3"))
 		synctest.Wait()
 		if got := strings.Join(s.signals(), " "); got != "SnapshotSaved EventsDeleted SnapshotsDeleted" {
-			t.Errorf("heard %s", got)
+			t.Errorf("signals: %s", got)
 		}
 		s.expectSaved(3)
 		s.expectStored("3")
@@ -137,13 +137,13 @@ func TestCommandsDoNotWaitForSnapshots(t *testing.T) {
 		defer s.close()
 		slow := s.snapshots.Inject(snapshottest.Fault{Do: snapshottest.Stall})
 		for _, text := range []string{"1", "2", "3"} {
-			s.mustAsk(say(text))
+			s.mustAsk(addLines(text))
 		}
 		synctest.Wait()
 		slow.Release()
 		synctest.Wait()
 		s.expectSaved(1)
-		s.mustAsk(say("4"))
+		s.mustAsk(addLines("4"))
 		synctest.Wait()
 		s.expectSaved(4, 1)
 	})
@@ -179,18 +179,18 @@ func request(f func(ctx *actorCtx) actorStep) func(ctx *actorCtx, a *actor, c ac
 func TestExplicitSnapshots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t).listening().open()
+		s := newScene(t).withSignals().open()
 		save := func(ctx *actorCtx) actorStep { return ctx.SaveSnapshot() }
 		for i := 1; i <= 4; i++ {
-			s.mustAsk(say(fmt.Sprint(i)))
+			s.mustAsk(addLines(fmt.Sprint(i)))
 			s.mustAsk(request(save))
 			synctest.Wait()
 		}
 		if got := strings.Join(s.signals(), " "); got != "SnapshotSaved SnapshotSaved SnapshotSaved SnapshotSaved" {
-			t.Errorf("heard %s", got)
+			t.Errorf("signals: %s", got)
 		}
 		s.expectSaved(4, 3, 2, 1)
-		// The state is that of where it is asked for.
+		// The snapshot has the state at the point of the request.
 		s.mustAsk(request(func(ctx *actorCtx) actorStep {
 			return ctx.Persist(line{"5"}).And(ctx.SaveSnapshot()).And(ctx.Persist(line{"6"}))
 		}))
@@ -204,8 +204,8 @@ func TestExplicitSnapshots(t *testing.T) {
 		for _, c := range []snapshot.Criteria{snapshot.At(3), snapshot.UpTo(2)} {
 			s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(c) }))
 			synctest.Wait()
-			if heard := s.take(); len(heard) != 1 || heard[0] != eventsourcing.Signal(eventsourcing.SnapshotsDeleted{Criteria: c}) {
-				t.Errorf("heard %+v", heard)
+			if received := s.take(); len(received) != 1 || received[0] != eventsourcing.Signal(eventsourcing.SnapshotsDeleted{Criteria: c}) {
+				t.Errorf("signals: %+v", received)
 			}
 		}
 		s.expectSaved(5, 4)
@@ -214,7 +214,7 @@ func TestExplicitSnapshots(t *testing.T) {
 		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.Criteria{All: true}) }))
 		synctest.Wait()
 		if failed, ok := s.take()[0].(eventsourcing.SnapshotsNotDeleted); !ok || !errors.Is(failed.Err, broken) || failed.Criteria != (snapshot.Criteria{All: true}) {
-			t.Errorf("heard %+v", failed)
+			t.Errorf("signals: %+v", failed)
 		}
 		s.reopen()
 		expect(t, s.mustAsk(recall), nil, "1 2 3 4 5 6")
@@ -227,30 +227,30 @@ func TestExplicitSnapshots(t *testing.T) {
 func TestDeletingEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t).listening().open()
+		s := newScene(t).withSignals().open()
 		drop := func(r eventsourcing.DeleteEvents) eventsourcing.Signal {
 			s.take()
 			s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteEvents(r) }))
 			synctest.Wait()
-			heard := s.take()
-			if len(heard) != 1 {
-				t.Fatalf("heard %+v", heard)
+			received := s.take()
+			if len(received) != 1 {
+				t.Fatalf("signals: %+v", received)
 			}
-			return heard[0]
+			return received[0]
 		}
 		failed := func(r eventsourcing.DeleteEvents, want error) {
 			t.Helper()
 			calls := s.journal.Calls(journaltest.OpDelete)
 			h, ok := drop(r).(eventsourcing.EventsNotDeleted)
 			if !ok || !errors.Is(h.Err, want) || h.Request != r {
-				t.Errorf("heard %+v, want %v", h, want)
+				t.Errorf("signal: %+v, want an error that matches %v", h, want)
 			}
-			if s.journal.Calls(journaltest.OpDelete) != calls && want != journaltest.ErrInjected { //nolint:errorlint // it is the very one
-				t.Error("the journal was asked to delete")
+			if s.journal.Calls(journaltest.OpDelete) != calls && want != journaltest.ErrInjected { //nolint:errorlint // the same value
+				t.Error("Delete of the journal was called")
 			}
 		}
 		for i := 1; i <= 6; i++ {
-			s.mustAsk(say(fmt.Sprint(i)))
+			s.mustAsk(addLines(fmt.Sprint(i)))
 		}
 		failed(eventsourcing.DeleteEvents{UpTo: 3}, eventsourcing.ErrNotCovered)
 		failed(eventsourcing.DeleteEvents{UpTo: 7}, eventsourcing.ErrInvalid)
@@ -260,28 +260,28 @@ func TestDeletingEvents(t *testing.T) {
 		s.journal.Inject(journaltest.Fault{Op: journaltest.OpDelete})
 		failed(eventsourcing.DeleteEvents{UpTo: 3}, journaltest.ErrInjected)
 		if h := drop(eventsourcing.DeleteEvents{UpTo: 3}); h != eventsourcing.Signal(eventsourcing.EventsDeleted{Request: eventsourcing.DeleteEvents{UpTo: 3}}) {
-			t.Errorf("heard %+v", h)
+			t.Errorf("signals: %+v", h)
 		}
 		s.expectStored("4", "5", "6")
 
-		// The last snapshot that covers them stays.
+		// The last snapshot that covers the deleted events is kept.
 		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.DeleteSnapshots(snapshot.Criteria{All: true}) }))
 		synctest.Wait()
 		if h, ok := s.take()[0].(eventsourcing.SnapshotsNotDeleted); !ok || !errors.Is(h.Err, eventsourcing.ErrNotCovered) {
-			t.Errorf("heard %+v", h)
+			t.Errorf("signals: %+v", h)
 		}
 		s.expectSaved(6)
 
-		// All that is durable.
+		// Delete all durable events.
 		if h, ok := drop(eventsourcing.DeleteEvents{}).(eventsourcing.EventsDeleted); !ok || h.Request.UpTo != 6 {
-			t.Errorf("heard %+v", h)
+			t.Errorf("signals: %+v", h)
 		}
 		s.expectStored()
-		expect(t, s.mustAsk(say("7")), nil, "1 2 3 4 5 6 7")
+		expect(t, s.mustAsk(addLines("7")), nil, "1 2 3 4 5 6 7")
 		s.reopen()
-		expect(t, s.mustAsk(say("8")), nil, "1 2 3 4 5 6 7 8")
+		expect(t, s.mustAsk(addLines("8")), nil, "1 2 3 4 5 6 7 8")
 		if h, ok := drop(eventsourcing.DeleteEvents{Abandon: true}).(eventsourcing.EventsDeleted); !ok {
-			t.Errorf("heard %+v", h)
+			t.Errorf("signals: %+v", h)
 		}
 		s.close()
 	})
@@ -299,13 +299,13 @@ func TestSnapshotsWhen(t *testing.T) {
 		}
 		s.open()
 		defer s.close()
-		s.mustAsk(say("1"))
-		s.mustAsk(say("2", "save", "4"))
+		s.mustAsk(addLines("1"))
+		s.mustAsk(addLines("2", "save", "4"))
 		synctest.Wait()
 		s.expectSaved(4)
 		s.expectNotes("1", "2", "3", "4")
-		s.mustAsk(say("5"))
-		s.mustAsk(say("save"))
+		s.mustAsk(addLines("5"))
+		s.mustAsk(addLines("save"))
 		synctest.Wait()
 		s.expectSaved(6, 4)
 	})
@@ -334,8 +334,8 @@ func TestSnapshotTime(t *testing.T) {
 func TestDeletionsDoNotOvertake(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t).listening().open()
-		s.mustAsk(say("1", "2"))
+		s := newScene(t).withSignals().open()
+		s.mustAsk(addLines("1", "2"))
 		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.SaveSnapshot() }))
 		synctest.Wait()
 		gate := s.journal.Inject(journaltest.Fault{Op: journaltest.OpDelete, Do: journaltest.Stall})

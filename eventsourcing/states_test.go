@@ -50,7 +50,7 @@ func (s *scene) load() snapshot.Snapshot {
 	return stored
 }
 
-// replace puts another snapshot into the place of one.
+// replace replaces the contents of a stored snapshot.
 func (s *scene) replace(stored snapshot.Snapshot, manifest string, payload []byte) {
 	s.t.Helper()
 	stored.Manifest, stored.Payload = manifest, payload
@@ -59,14 +59,14 @@ func (s *scene) replace(stored snapshot.Snapshot, manifest string, payload []byt
 	}
 }
 
-// TestStateForm checks that snapshots hold a named type and that its old forms are read, and the
-// state's struct too.
+// TestStateForm checks that snapshots hold a named type, and that its older forms and the state's
+// struct can still be read.
 func TestStateForm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var fails error
 		s := newScene(t).scribes(&fails).open()
-		s.mustAsk(say("1", "2"))
+		s.mustAsk(addLines("1", "2"))
 		synctest.Wait()
 		stored := s.load()
 		if stored.Manifest != "page@2" {
@@ -87,7 +87,7 @@ func TestStateForm(t *testing.T) {
 		for _, broken := range []string{"page@3", "self", "page"} {
 			s.replace(stored, broken, []byte("\xc1"))
 			s.open()
-			expect(t, s.mustAsk(recall), nil, "1 2") // from the events
+			expect(t, s.mustAsk(recall), nil, "1 2") // recovered from the events
 			s.close()
 		}
 		s.replace(stored, "page@2", stored.Payload)
@@ -98,18 +98,19 @@ func TestStateForm(t *testing.T) {
 	})
 }
 
-// TestStateFormFails checks that no snapshot is saved and that the entity receives the signal.
+// TestStateFormFails checks that no snapshot is saved if the conversion of the state fails, and
+// that the entity receives the signal.
 func TestStateFormFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fails := errors.New("the ink has run out")
 		s := newScene(t).scribes(&fails).open()
 		defer s.close()
-		expect(t, s.mustAsk(say("1", "2")), nil, "1 2")
+		expect(t, s.mustAsk(addLines("1", "2")), nil, "1 2")
 		synctest.Wait()
 		s.expectSaved()
 		fails = nil
-		expect(t, s.mustAsk(say("3", "4")), nil, "1 2 3 4")
+		expect(t, s.mustAsk(addLines("3", "4")), nil, "1 2 3 4")
 		synctest.Wait()
 		s.expectSaved(4)
 	})
@@ -143,7 +144,7 @@ func TestStateVersion(t *testing.T) {
 		s := newScene(t)
 		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 2}
 		s.open()
-		s.mustAsk(say("1", "2"))
+		s.mustAsk(addLines("1", "2"))
 		s.close()
 		stored := s.load()
 		if stored.Manifest != "state" {
@@ -152,15 +153,15 @@ func TestStateVersion(t *testing.T) {
 		s.replace(stored, "state", []byte("\x81\xa5Lines\x91\xa1x")) // the state of the old Apply
 		s.typ.Snapshots = eventsourcing.Snapshots[actor, actorEvent]{Every: 2, Version: 2}
 		s.open()
-		expect(t, s.mustAsk(say("3")), nil, "1 2 3")
+		expect(t, s.mustAsk(addLines("3")), nil, "1 2 3")
 		synctest.Wait() // for the snapshot that was due after the recovery
-		s.mustAsk(say("4"))
+		s.mustAsk(addLines("4"))
 		s.close()
 		stored = s.load()
 		if stored.Manifest != "state@2" {
 			t.Errorf("the manifest is %q", stored.Manifest)
 		}
-		s.replace(stored, "state@2", []byte("\x81\xa5Lines\x91\xa1y")) // to see that it is used
+		s.replace(stored, "state@2", []byte("\x81\xa5Lines\x91\xa1y")) // the other state shows that the snapshot is used
 		s.open()
 		expect(t, s.mustAsk(recall), nil, "y")
 		s.close()
@@ -171,8 +172,8 @@ func TestStateVersion(t *testing.T) {
 	})
 }
 
-// TestStatesByHand checks EncodeState and DecodeState.
-func TestStatesByHand(t *testing.T) {
+// TestEncodeAndDecodeState checks EncodeState and DecodeState.
+func TestEncodeAndDecodeState(t *testing.T) {
 	t.Parallel()
 	var fails error
 	s := newScene(t).scribes(&fails)
@@ -187,7 +188,7 @@ func TestStatesByHand(t *testing.T) {
 	_, err = eventsourcing.DecodeState(s.typ, "1", "stranger", payload)
 	expectError(t, err, codec.ErrUnknown)
 	if _, _, err = eventsourcing.EncodeState(s.typ, nil); err == nil || !strings.Contains(err.Error(), "panicked") {
-		t.Errorf("a panic became %v", err)
+		t.Errorf("the error of a panic is %v", err)
 	}
 	fails = errors.New("the ink has run out")
 	_, err = eventsourcing.DecodeState(s.typ, "1", manifest, payload)
@@ -210,11 +211,11 @@ func TestTagsThatPanic(t *testing.T) {
 		}
 		s.open()
 		defer s.close()
-		s.mustAsk(say("1"))
-		if _, err := s.ask(say("bad")); err == nil || !strings.Contains(err.Error(), "panicked: no tags") {
-			t.Errorf("a panic became %v", err)
+		s.mustAsk(addLines("1"))
+		if _, err := s.ask(addLines("bad")); err == nil || !strings.Contains(err.Error(), "panicked: no tags") {
+			t.Errorf("the error of a panic is %v", err)
 		}
-		expect(t, s.mustAsk(say("2")), nil, "1 2")
+		expect(t, s.mustAsk(addLines("2")), nil, "1 2")
 		s.expectStored("1", "2")
 	})
 }
@@ -240,12 +241,12 @@ func TestAdaptedEvents(t *testing.T) {
 			func(r row) (line, error) { return line{strings.Join(r.Words, "+")}, nil }))
 		s.open()
 		defer s.close()
-		expect(t, s.mustAsk(say("a-b")), nil, "a-b")
-		_, err := s.ask(say("c", "error"))
+		expect(t, s.mustAsk(addLines("a-b")), nil, "a-b")
+		_, err := s.ask(addLines("c", "error"))
 		expectError(t, err, eventsourcing.ErrRejected, crooked)
-		_, err = s.ask(say("panic"))
+		_, err = s.ask(addLines("panic"))
 		expectError(t, err, eventsourcing.ErrRejected)
-		expect(t, s.mustAsk(say("d")), nil, "a-b d")
+		expect(t, s.mustAsk(addLines("d")), nil, "a-b d")
 		s.reopen()
 		expect(t, s.mustAsk(recall), nil, "a+b d")
 		s.expectStored("a+b", "d")

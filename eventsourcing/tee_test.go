@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/eventsourcing"
 )
 
-// recorder returns an observer whose every function notes its name.
+// recorder returns an observer with all functions, each of which records its name.
 func recorder(name string, note func(string)) eventsourcing.Observer {
 	var o eventsourcing.Observer
 	v := reflect.ValueOf(&o).Elem()
@@ -92,7 +92,7 @@ func TestTeePassesOnTheContext(t *testing.T) {
 	begin := eventsourcing.Tee(r.observer(), s.observer()).Begin
 	ctx := begin(eventsourcing.CommandInfo{Context: marked("x")})
 	if got := nameIn(ctx); got != "x++" || nameIn(s.begun[0].Context) != "x+" {
-		t.Errorf("got %q, the second one %q", got, nameIn(s.begun[0].Context))
+		t.Errorf("the context has %q and the second Begin got %q", got, nameIn(s.begun[0].Context))
 	}
 }
 
@@ -104,6 +104,6 @@ func TestTeeKeepsInjectAndExtractTogether(t *testing.T) {
 	a.Extract = nil
 	o := eventsourcing.Tee(a, b)
 	if o.Extract != nil || string(o.Inject(t.Context())) != "a" {
-		t.Error("they come from two observers")
+		t.Error("Inject and Extract come from different observers")
 	}
 }

@@ -42,7 +42,7 @@ func TestTimers(t *testing.T) {
 		})
 		pass(1100 * time.Millisecond)
 		with(func(ctx *actorCtx) actorStep {
-			return ctx.StartTimer("b", time.Second, noting(s, began, "b again")). // replaces it
+			return ctx.StartTimer("b", time.Second, noting(s, began, "b again")). // replaces the timer
 												StopTimer("c").StopTimer("unknown")
 		})
 		pass(4900 * time.Millisecond)
@@ -73,7 +73,7 @@ func TestTimers(t *testing.T) {
 		pass(time.Minute)
 		s.expectNotes()
 
-		// Timers outlive a refolding, and end when the entity stops.
+		// Timers survive a recovery after a failed write, and end when the entity stops.
 		began = time.Now()
 		with(func(ctx *actorCtx) actorStep { return ctx.StartTicker("t", time.Second, noting(s, began, "t")) })
 		pass(1500 * time.Millisecond)
@@ -101,7 +101,7 @@ func TestGo(t *testing.T) {
 		release := make(chan struct{})
 		start(func(context.Context) eventsourcing.Message[actor] {
 			<-release
-			return act{f: say("finished")}
+			return act{f: addLines("finished")}
 		})
 		expect(t, s.mustAsk(recall), nil, "started")
 		close(release)
@@ -112,16 +112,16 @@ func TestGo(t *testing.T) {
 		synctest.Wait()
 		expect(t, s.mustAsk(recall), nil, "started finished started started")
 
-		// It starts the entity again, and is awaited by Close.
+		// A result starts the entity again. Close waits until the functions have returned.
 		release = make(chan struct{})
 		start(func(ctx context.Context) eventsourcing.Message[actor] {
 			<-ctx.Done()
 			s.note("ended by Close")
-			return act{f: say("nobody hears it")}
+			return act{f: addLines("after Close")}
 		})
 		start(func(context.Context) eventsourcing.Message[actor] {
 			<-release
-			return act{f: say("again")}
+			return act{f: addLines("again")}
 		})
 		s.mustAsk(request(func(ctx *actorCtx) actorStep { return ctx.Stop() }))
 		synctest.Wait()
@@ -142,7 +142,7 @@ func TestGo(t *testing.T) {
 func TestReceiveTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t).listening().open()
+		s := newScene(t).withSignals().open()
 		defer s.close()
 		began := time.Now()
 		s.on(func(ctx *signalCtx, _ *actor, signal eventsourcing.Signal) signalEffect {
@@ -176,7 +176,7 @@ func TestReceiveTimeout(t *testing.T) {
 func TestTimeSteps(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t).listening()
+		s := newScene(t).withSignals()
 		var off atomic.Int64
 		s.cfg.Now = func() time.Time { return time.Now().Add(time.Duration(off.Load())) }
 		s.opts.PassivateAfter = time.Minute
@@ -185,7 +185,7 @@ func TestTimeSteps(t *testing.T) {
 		began := time.Now()
 		s.on(func(ctx *signalCtx, _ *actor, signal eventsourcing.Signal) signalEffect {
 			if signal == (eventsourcing.ReceiveTimeout{}) {
-				s.note("%v, the wall says %v", time.Since(began), ctx.Now().Sub(began))
+				s.note("%v, wall clock %v", time.Since(began), ctx.Now().Sub(began))
 				return ctx.ReceiveTimeout(0)
 			}
 			return ctx.Effect
@@ -196,7 +196,7 @@ func TestTimeSteps(t *testing.T) {
 		s.mustAsk(set)
 		off.Store(int64(-time.Hour))
 		pass(11 * time.Second)
-		s.expectNotes("10s, the wall says -59m50s")
+		s.expectNotes("10s, wall clock -59m50s")
 		s.mustAsk(set)
 		off.Store(int64(time.Hour))
 		pass(9 * time.Second)
@@ -204,7 +204,7 @@ func TestTimeSteps(t *testing.T) {
 		pass(9 * time.Second)
 		s.expectNotes()
 		pass(2 * time.Second)
-		s.expectNotes("30s, the wall says 1h0m30s")
+		s.expectNotes("30s, wall clock 1h0m30s")
 		if s.actors.Resident() != 1 {
 			t.Error("an entity was passivated because the clock was set forward")
 		}
@@ -223,7 +223,7 @@ func (waitUntil) isActorEvent() {}
 
 func newTimed(t *testing.T) *scene {
 	t.Helper()
-	s := newScene(t).listening()
+	s := newScene(t).withSignals()
 	s.typ.Events = timedEvents()
 	s.typ.Apply = func(a *actor, event actorEvent) {
 		a.Until = time.Time{}
@@ -262,10 +262,10 @@ func TestDeadlines(t *testing.T) {
 		pass(time.Hour)
 		s.expectNotes("due 0s late")
 
-		// A state that changes in time.
+		// The state changes before the deadline.
 		s.mustAsk(waitFor(10 * time.Second))
 		pass(9 * time.Second)
-		s.mustAsk(say("moved on"))
+		s.mustAsk(addLines("moved on"))
 		pass(time.Hour)
 		s.expectNotes()
 
@@ -278,7 +278,7 @@ func TestDeadlines(t *testing.T) {
 		pass(time.Second)
 		s.expectNotes("due 0s late")
 
-		// It survives restarts.
+		// A deadline survives restarts.
 		s.mustAsk(waitFor(time.Minute))
 		s.reopen()
 		s.mustAsk(recall)
@@ -347,7 +347,7 @@ func TestDeadlineUnderLoad(t *testing.T) {
 		notes := slices.Clone(s.notes)
 		s.mu.Unlock()
 		if len(notes) == 0 {
-			t.Error("the deadline passed without a note")
+			t.Error("the deadline passed without a signal")
 		}
 		for _, wait := range waits {
 			if _, err := wait(); err != nil {
@@ -371,11 +371,11 @@ func TestTimersEndWithTheirInstance(t *testing.T) {
 		s.tell(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
 			return ctx.Persist(line{"1"}).And(ctx.Stop()).Reply("")
 		})
-		s.tell(say("2")) // still for this instance
+		s.tell(addLines("2")) // still for this instance
 		synctest.Wait()
 		gate.Release()
 		synctest.Wait()
-		next := later(func() (string, error) { return s.ask(say("3")) })
+		next := later(func() (string, error) { return s.ask(addLines("3")) })
 		synctest.Wait()
 		gate.Release()
 		text, err := next()

@@ -17,7 +17,7 @@ import (
 func TestUnreturned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t).listening()
+		s := newScene(t).withSignals()
 		s.cfg.Observer.Unreturned = func(i eventsourcing.UnreturnedInfo) {
 			s.note("%s %T %d", i.PersistenceID, i.Message, i.Effects)
 		}

@@ -33,7 +33,7 @@ func TestIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
 		for _, id := range []string{"b", "a|c", "a"} {
-			if _, err := s.askOf(t.Context(), id, say("1")); err != nil {
+			if _, err := s.askOf(t.Context(), id, addLines("1")); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -49,7 +49,7 @@ func TestIDs(t *testing.T) {
 		}
 		for id, err := range s.actors.IDs(t.Context()) {
 			if id != "a" || err != nil {
-				t.Errorf("the first is %q, %v", id, err)
+				t.Errorf("the first ID is %q, %v", id, err)
 			}
 			break
 		}
@@ -79,13 +79,13 @@ func TestIDs(t *testing.T) {
 func TestStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newScene(t).listening().open()
+		s := newScene(t).withSignals().open()
 		defer s.close()
 		if err := s.actors.Start(t.Context(), "1"); err != nil {
 			t.Error(err)
 		}
-		if heard := s.take(); len(heard) != 1 || s.actors.Resident() != 1 {
-			t.Errorf("heard %v, %d in memory", heard, s.actors.Resident())
+		if received := s.take(); len(received) != 1 || s.actors.Resident() != 1 {
+			t.Errorf("signals %v, %d entities in memory", received, s.actors.Resident())
 		}
 		s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, Err: errNoLine})
 		expectError(t, s.actors.Start(t.Context(), "2"), errNoLine)
@@ -99,7 +99,7 @@ func TestWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTimed(t).open()
 		for _, id := range []string{"1", "2", "3", "4"} {
-			if _, err := s.askOf(t.Context(), id, say(id)); err != nil {
+			if _, err := s.askOf(t.Context(), id, addLines(id)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -115,11 +115,11 @@ func TestWake(t *testing.T) {
 		expectError(t, err, errNoLine)
 		synctest.Wait()
 		if n != 2 || s.actors.Resident() != 2 {
-			t.Errorf("%d were started, %d are in memory", n, s.actors.Resident())
+			t.Errorf("Wake started %d entities, %d are in memory, want 2", n, s.actors.Resident())
 		}
 		pass(time.Hour)
 		if got := s.signals(); !slices.Equal(got, []string{"StateTimeout", "StateTimeout"}) {
-			t.Errorf("heard %q", got)
+			t.Errorf("signals: %q", got)
 		}
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -130,7 +130,7 @@ func TestWake(t *testing.T) {
 			s.opts.Recovery = r
 			s.open()
 			if n, err := s.actors.Wake(t.Context()); n != 0 || err != nil {
-				t.Errorf("%+v: %d were started, %v", r, n, err)
+				t.Errorf("%+v: Wake = %d, %v, want 0", r, n, err)
 			}
 			s.close()
 		}
@@ -144,10 +144,10 @@ func TestWakeWithoutDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()
 		defer s.close()
-		s.mustAsk(say("1"))
-		s.journal.Inject(journaltest.Fault{Op: journaltest.OpReplay, Err: errors.New("was asked")})
+		s.mustAsk(addLines("1"))
+		s.journal.Inject(journaltest.Fault{Op: journaltest.OpReplay, Err: errors.New("the journal was read")})
 		if n, err := s.actors.Wake(t.Context()); n != 0 || err != nil {
-			t.Errorf("%d were started, %v", n, err)
+			t.Errorf("Wake = %d, %v, want 0", n, err)
 		}
 		s.journal.Release()
 	})

@@ -61,8 +61,8 @@ func (m *strict) rows() map[string]int64 {
 // slow waits, regardless of the context.
 func slow(d time.Duration) { time.Sleep(d) }
 
-// Two processes load the mark of a rebuild. Clear takes longer than a claim lasts and is called
-// once. The other process waits for it.
+// Two processes load the mark of a rebuild. Clear takes longer than the life of a claim. It is
+// called once, and the other process waits for it.
 func TestClearAmongProcesses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -187,9 +187,9 @@ func TestLateClear(t *testing.T) {
 			t.Error("Clear continues although its claim cannot be renewed")
 		}
 		time.Sleep(5 * time.Minute)
-		wantSums(t, m.rows(), s.sums) // the other one has built it
+		wantSums(t, m.rows(), s.sums) // rebuilt by the other process
 		time.Sleep(15 * time.Minute)
-		wantSums(t, m.rows(), s.sums) // and again
+		wantSums(t, m.rows(), s.sums) // after the second rebuild
 		wantStopped(t, late)
 		wantStopped(t, other)
 	})
@@ -271,7 +271,7 @@ func TestLateHandler(t *testing.T) {
 		handler.Handle = func(ctx context.Context, e projection.Envelope[event]) error {
 			if e.SequenceNr == 150 && first {
 				first = false
-				slow(time.Minute + time.Second/3) // at no time at which the other one handles an event
+				slow(time.Minute + time.Second/3) // ends between two events of the other process
 			}
 			return m.handle(ctx, e)
 		}
@@ -295,8 +295,8 @@ func TestLateHandler(t *testing.T) {
 	})
 }
 
-// A process has handled the first events without saving its position when another process clears.
-// The beginning that it loaded differs from the stored one.
+// A process has handled the first events without saving its position. Then another process clears
+// the read model. The first position that the late process loaded differs from the stored one.
 func TestBeginningsDiffer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -320,7 +320,7 @@ func TestBeginningsDiffer(t *testing.T) {
 		if err := p.Rebuild(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		handler.Handle = func(context.Context, projection.Envelope[event]) error { return errPlanted } // it clears, and that is all
+		handler.Handle = func(context.Context, projection.Envelope[event]) error { return errPlanted } // this process clears the read model and handles no event
 		cfg.Handler = handler
 		other := start(t, create(t, cfg))
 		time.Sleep(30 * time.Second)

@@ -126,7 +126,7 @@ func TestSkip(t *testing.T) {
 	}
 	cfg.Handler = sums(table)
 	catchUp(t, cfg)
-	wantSums(t, table.Rows(), s.sums) // it is not taken up again
+	wantSums(t, table.Rows(), s.sums) // the skipped event is not handled again
 }
 
 // A skipped event remains skipped, even if no event follows it.
@@ -172,7 +172,7 @@ func TestRetries(t *testing.T) {
 		{"succeeds at the last", projection.Strategy{Retries: 5, Skip: true}, 5, 5, 0, 0, 5 * time.Second},
 		{"skips", projection.Strategy{Retries: 5, Skip: true}, 6, 5, 1, 0, 5 * time.Second},
 		{"fails", projection.Strategy{Retries: 5}, 6, 5, 0, 1, 8 * time.Second},
-		{"own figures", projection.Strategy{Retries: 2, Delay: time.Minute, Skip: true}, 9, 2, 1, 0, 2 * time.Minute},
+		{"custom values", projection.Strategy{Retries: 2, Delay: time.Minute, Skip: true}, 9, 2, 1, 0, 2 * time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

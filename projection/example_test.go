@@ -15,7 +15,7 @@ import (
 
 type (
 	Event interface{ isAccountEvent() }
-	// Deposited is what happens in this example.
+	// Deposited is the event type of this example.
 	Deposited struct{ Amount int }
 )
 
@@ -56,7 +56,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	if err := totals.CatchUp(ctx); err != nil { // Run goes on with what happens later
+	if err := totals.CatchUp(ctx); err != nil { // Run would continue with later events
 		fmt.Println(err)
 	}
 	fmt.Println("total", total)

@@ -31,7 +31,7 @@ func plant(table *projectiontest.Table, step projectiontest.Step, n int64, crash
 	var done atomic.Bool
 	table.Fault = func(_ context.Context, at projectiontest.Step) error {
 		if crash != nil && done.Load() {
-			return errPlanted // the process is not there any more
+			return errPlanted // the process has crashed
 		}
 		if at != step || count.Add(1) != n {
 			return nil

@@ -20,12 +20,12 @@ import (
 	"github.com/refold-io/refold/projection/projectiontest"
 )
 
-// The events: a payment into a box.
+// The event types. paid is a payment into a box.
 type (
 	event  interface{ isEvent() }
 	paid   struct{ N int64 }
 	paidV1 struct{ Amounts []int64 }
-	other  struct{ N int64 } // no event of the projection
+	other  struct{ N int64 } // not an event type of the projection
 )
 
 func (paid) isEvent() {}
@@ -45,7 +45,7 @@ func events() *codec.Registry {
 	)
 }
 
-// old stores an event in the format of an older version of the program.
+// old returns the registry of an older version of the program.
 func old() *codec.Registry {
 	return codec.Types(codec.Name[paidV1]("paid"), codec.Name[other]("greeted"))
 }
@@ -58,7 +58,7 @@ type source struct {
 
 	t    testing.TB
 	nrs  map[string]uint64
-	sums map[string]int64 // what the events add up to
+	sums map[string]int64 // sum of the payments into each box
 }
 
 func newSource(t *testing.T) *source {
@@ -249,7 +249,7 @@ type outage struct {
 func (o *outage) begin(f func(ctx context.Context) error) { o.f.Store(&f) }
 func (o *outage) end()                                    { o.f.Store(nil) }
 
-// query is the fault of a source, fault the one of a table.
+// query is the fault of a source. fault is the fault of a table.
 func (o *outage) query(ctx context.Context, _ journal.Offset) error { return o.ask(ctx) }
 
 func (o *outage) fault(ctx context.Context, _ projectiontest.Step) error { return o.ask(ctx) }

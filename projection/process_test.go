@@ -92,14 +92,14 @@ func TestBackoffResets(t *testing.T) {
 	})
 }
 
-// CatchUp returns the error; Run continues.
-func TestCatchUpGivesUp(t *testing.T) {
+// During an outage CatchUp returns the error after its last restart. Run continues.
+func TestCatchUpReturnsAfterOutage(t *testing.T) {
 	t.Parallel()
-	for _, away := range []string{"journal", "store"} {
+	for _, missing := range []string{"journal", "store"} {
 		synctest.Test(t, func(t *testing.T) {
 			s, table := newSource(t), &projectiontest.Table{}
 			s.fill(1, 1)
-			if away == "journal" {
+			if missing == "journal" {
 				s.query = func(context.Context, journal.Offset) error { return errPlanted }
 			} else {
 				table.Fault = func(context.Context, projectiontest.Step) error { return errPlanted }
@@ -109,19 +109,19 @@ func TestCatchUpGivesUp(t *testing.T) {
 			began := time.Now()
 			p := create(t, cfg)
 			if err := p.CatchUp(t.Context()); !errors.Is(err, errPlanted) {
-				t.Errorf("CatchUp: %v, want the error of the %s", err, away)
+				t.Errorf("CatchUp: %v, want the error of the %s", err, missing)
 			}
 			if took := time.Since(began); took != 225*time.Second {
-				t.Errorf("without a %s CatchUp ended after %v, want 225 s", away, took)
+				t.Errorf("without a %s CatchUp ended after %v, want 225 s", missing, took)
 			}
 			got := p.Status()
 			if got.State != projection.Stopped || got.Restarts != 10 || got.Failures != 11 || !errors.Is(got.Err, errPlanted) || !got.NextTry.IsZero() || got.CaughtUp {
-				t.Errorf("status %+v without a %s, want stopped after 11 failures, with the error", got, away)
+				t.Errorf("status %+v without a %s, want stopped after 11 failures, with the error", got, missing)
 			}
 			stop := start(t, p)
 			time.Sleep(time.Hour)
 			if got := p.Status(); got.State != projection.Waiting || got.Failures < 100 {
-				t.Errorf("status %+v after an hour without a %s, want Run to continue", got, away)
+				t.Errorf("status %+v after an hour without a %s, want Run to continue", got, missing)
 			}
 			wantStopped(t, stop)
 		})
@@ -136,17 +136,17 @@ func TestOutagesAreNotConsecutive(t *testing.T) {
 		s.fill(1, 1)
 		cfg := config(s, table)
 		cfg.MaxRestarts, cfg.BackoffJitter = 1, -1
-		var away outage
-		s.query = away.query
+		var down outage
+		s.query = down.query
 		var pauses []string
 		cfg.Observer.Restarted = func(i projection.RestartInfo) {
 			pauses = append(pauses, fmt.Sprint(i.Attempt, " ", i.Pause))
-			away.end()
+			down.end()
 		}
 		stop := start(t, create(t, cfg))
 		for range 3 {
 			synctest.Wait()
-			away.begin(planted)
+			down.begin(planted)
 			s.pay("bag|0", 1) // none of its events
 			time.Sleep(time.Hour)
 		}

@@ -142,7 +142,7 @@ func TestReadsAhead(t *testing.T) {
 	handler := sums(table)
 	inner := handler.Handle
 	handler.Handle = func(ctx context.Context, tx *projectiontest.Rows, events []projection.Envelope[event]) error {
-		<-second // or the test hangs
+		<-second // otherwise the test hangs
 		return inner(ctx, tx, events)
 	}
 	cfg := config(s, table)
@@ -236,7 +236,7 @@ func TestPositionMovesWithoutEvents(t *testing.T) {
 		s.pay("bag|0", 1)
 		synctest.Wait()
 		if at := stored(t, table)[0].Offset; at != first {
-			t.Errorf("the position is %q at once, want %q", at, first)
+			t.Errorf("the position is %q before 5 s have passed, want %q", at, first)
 		}
 		wantStopped(t, stop)
 		if end, _ := s.End(t.Context()); stored(t, table)[0].Offset != end {
@@ -282,12 +282,12 @@ func TestPause(t *testing.T) {
 		if at := stored(t, table)[0].Offset; at == "" {
 			t.Error("the position before the pause is not saved")
 		}
-		wantStopped(t, stop) // a pause ends with Run too
+		wantStopped(t, stop) // Run can end during a pause
 
 		stop = start(t, p)
 		synctest.Wait()
 		if m.count() != 3 {
-			t.Errorf("%d events handled, want 3: a pause continues after Run", m.count())
+			t.Errorf("%d events handled, want 3: the pause must remain in the next Run", m.count())
 		}
 		p.Resume()
 		synctest.Wait()
@@ -325,7 +325,7 @@ func TestPermanentErrors(t *testing.T) {
 		s.fill(1, 3)
 		catchUp(t, config(s, table))
 		cfg := config(s, table)
-		cfg.Journal = inmem.NewJournal() // another one, where the position means nothing
+		cfg.Journal = inmem.NewJournal() // another journal, for which the position is invalid
 		if err := create(t, cfg).Run(t.Context()); !errors.Is(err, journal.ErrOffset) {
 			t.Errorf("Run on another journal: %v, want ErrOffset", err)
 		}

@@ -34,7 +34,7 @@ func TestRebuildWhileRunning(t *testing.T) {
 		cfg := config(s, table)
 		cfg.Workers = 4
 		p := create(t, cfg)
-		if err := p.Rebuild(t.Context()); err != nil { // nothing is there yet
+		if err := p.Rebuild(t.Context()); err != nil { // no position is stored yet
 			t.Error(err)
 		}
 		stop := start(t, p)
@@ -116,7 +116,7 @@ func TestRebuildAtLeastOnce(t *testing.T) {
 				clears := 0
 				cfg.Handler = projection.AtLeastOnce[event]{Store: table, Handle: m.handle, Clear: func(ctx context.Context) error {
 					if clears++; clears == 1 {
-						return errPlanted // it is tried again
+						return errPlanted // Clear is tried again
 					}
 					return m.clear(ctx)
 				}}
@@ -125,13 +125,13 @@ func TestRebuildAtLeastOnce(t *testing.T) {
 				ctx, crash := context.WithCancel(t.Context())
 				plant(table, step, n, crash)
 				p := create(t, cfg)
-				asked := p.Rebuild(ctx)
+				requestErr := p.Rebuild(ctx)
 				_ = p.CatchUp(ctx)
 				crash()
 				table.Fault = nil
 				catchUp(t, cfg)
-				if asked != nil && m.sums["wrong"] == 1 {
-					delete(m.sums, "wrong") // it was not asked for
+				if requestErr != nil && m.sums["wrong"] == 1 {
+					delete(m.sums, "wrong") // the rebuild was not requested
 				}
 				wantSums(t, m.sums, s.sums)
 			})
@@ -151,7 +151,7 @@ func TestRebuildNeedsClear(t *testing.T) {
 	if err := p.Rebuild(t.Context()); !errors.Is(err, projection.ErrNoClear) {
 		t.Errorf("Rebuild: %v, want ErrNoClear", err)
 	}
-	if err := create(t, config(s, table)).Rebuild(t.Context()); err != nil { // another program asks for it
+	if err := create(t, config(s, table)).Rebuild(t.Context()); err != nil { // another program requests a rebuild
 		t.Error(err)
 	}
 	if err := p.Run(t.Context()); !errors.Is(err, projection.ErrNoClear) {

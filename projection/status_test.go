@@ -210,7 +210,7 @@ func TestLagWithPendingEvent(t *testing.T) {
 		wantStopped(t, stop)
 
 		began := time.Now()
-		stop = start(t, p) // and now it does not even begin
+		stop = start(t, p) // the projection can't start
 		time.Sleep(time.Minute)
 		if got := p.Status(); !got.LagUnknownSince.Equal(began) || got.Failures < 4 || got.NextTry.IsZero() || got.State != projection.Waiting {
 			t.Errorf("status %+v, want an unknown lag since %v", got, began)

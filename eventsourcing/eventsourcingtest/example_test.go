@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/journal/journaltest"
 )
 
-// In a test this would be its *testing.T.
+// printer takes the place of the *testing.T of a test.
 type printer struct {
 	testing.TB
 	cleanup func()
@@ -38,7 +38,7 @@ func Example() {
 	cart.Restart()
 	fmt.Println(cart.State().Paid)
 
-	eventsourcingtest.When(cart, Add{Articles: []string{"plum"}}).Answers(2) // it is 1
+	eventsourcingtest.When(cart, Add{Articles: []string{"plum"}}).Answers(2) // the reply is 1
 	t.cleanup()
 	// Output:
 	// [3]

@@ -119,7 +119,7 @@ func (g *goldenTest) fails(t *testing.T, wants ...string) {
 		}
 	}
 	if n := len(g.files(t)); n != before {
-		t.Errorf("%d files have become %d", before, n)
+		t.Errorf("the number of files changed from %d to %d", before, n)
 	}
 }
 

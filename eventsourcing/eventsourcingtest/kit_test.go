@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/journal/journaltest"
 )
 
-// recorder is a testing.TB that notes failures instead of failing.
+// recorder is a testing.TB that records failures instead of failing.
 type recorder struct {
 	testing.TB
 	failures []string
@@ -60,7 +60,7 @@ func TestMistakes(t *testing.T) {
 		when     func(k *eventsourcingtest.Kit[Cart, Event])
 		want     string
 	}{
-		"state changed in HandleCommand": {
+		"state changed by a handler": {
 			mistakes{changesState: true},
 			func(k *eventsourcingtest.Kit[Cart, Event]) { eventsourcingtest.When(k, List{}) },
 			"the stored events lead to",
@@ -169,7 +169,7 @@ func TestAllowSharedMemory(t *testing.T) {
 	eventsourcingtest.When(k, List{}).Answers([]string{"apple"})
 }
 
-// lossy has an event and a command that lose something when they are encoded.
+// lossy has an event and a command whose encodings lose data.
 type (
 	lossySet struct {
 		eventsourcing.Command[lossy, int]
@@ -178,7 +178,7 @@ type (
 	lossyEvent struct{ N half }
 	lossy      struct{ N int }
 
-	// half forgets the lowest bit of a number.
+	// half is encoded without the lowest bit of its number.
 	half int
 )
 
@@ -221,7 +221,7 @@ func TestLossyEncodings(t *testing.T) {
 			}
 		})
 	}
-	// Values without a lowest bit lose nothing.
+	// Even numbers are encoded without a loss.
 	k := eventsourcingtest.New(t, typ)
 	k.Given(lossyEvent{2})
 	eventsourcingtest.When(k, lossySet{N: 4}).Answers(4)
@@ -267,7 +267,7 @@ func TestFailures(t *testing.T) {
 
 	k.Restart()
 	k.Journal().Inject(journaltest.Fault{Op: journaltest.OpHighest, Err: errDisk})
-	k.Clear() // faults are gone, too
+	k.Clear() // Clear also removes the injected faults
 	eventsourcingtest.When(k, Add{Articles: []string{"c"}}).Answers(1)
 
 	k.Journal().Inject(journaltest.Fault{Do: journaltest.Stall, Times: -1})
@@ -298,14 +298,14 @@ func (a *counter) count(ctx *eventsourcing.Context[counter, counted, int], c cou
 func (a *counter) apply(counted) { a.n++ }
 
 // form is a form of snapshots that loses the state, or fails.
-func form(forgets, fails bool) *eventsourcing.StateForm[counter] {
+func form(loses, fails bool) *eventsourcing.StateForm[counter] {
 	return eventsourcing.StateAs("counter", 0, func(a *counter) (int, error) {
 		if fails {
 			return 0, errors.New("no snapshot today")
 		}
 		return a.n, nil
 	}, func(a *counter, n int) error {
-		if !forgets {
+		if !loses {
 			a.n = n
 		}
 		return nil

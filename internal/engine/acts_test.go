@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// act is one thing that a message of a test does when it is decided. Scripts write it as
+// act is one action of a test message when the message is decided. Scripts write it as
 //
 //	word(argument,argument){acts}{acts}
 //

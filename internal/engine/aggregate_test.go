@@ -91,7 +91,7 @@ func (b *aggregate) run(op *engine.Op, acts []act) {
 		case "request":
 			op.Requests = append(op.Requests, a.arg())
 		case "panic":
-			panic("as told")
+			panic("requested by the message")
 		default:
 			b.answer(op, a)
 		}

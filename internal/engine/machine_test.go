@@ -13,7 +13,7 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// machine is a machine with all that it needs, recovered at a number and a time.
+// machine returns a machine that was recovered to a sequence number and a time, and its effects.
 func machine(t *testing.T, cfg engine.Config, at uint64, last time.Time) (*engine.Machine, *engine.Effects) {
 	t.Helper()
 	agg := &aggregate{trace: func(string, ...any) {}}
@@ -157,9 +157,10 @@ func TestStaleInputs(t *testing.T) {
 	}
 }
 
-// TestNobodyOvertakes checks that stashed messages are decided a few at a time, so that a long
-// stash does not occupy a worker, and that a message that arrives in between follows them.
-func TestNobodyOvertakes(t *testing.T) {
+// TestStashedMessagesKeepTheirOrder checks that stashed messages are decided a few at a time, so
+// that a long stash does not occupy a worker. A message that arrives in between is decided after
+// them.
+func TestStashedMessagesKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	const waiting = 1000
 	now := time.Unix(1, 0)
@@ -181,7 +182,7 @@ func TestNobodyOvertakes(t *testing.T) {
 	}
 	m.Step(now, engine.Input{Kind: engine.Recovered}, &out)
 	if !out.More {
-		t.Fatalf("%d messages were decided in one step", len(decided))
+		t.Fatalf("all %d messages were decided in one step", len(decided))
 	}
 	for out.More {
 		out.Reset()
@@ -192,6 +193,6 @@ func TestNobodyOvertakes(t *testing.T) {
 		m.Step(now, engine.Input{Kind: engine.Continue}, &out)
 	}
 	if !slices.Equal(decided, want) {
-		t.Errorf("%d messages were decided, out of order or not all of %d", len(decided), len(want))
+		t.Errorf("%d messages were decided, want %d in the order of their arrival", len(decided), len(want))
 	}
 }

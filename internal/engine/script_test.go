@@ -106,7 +106,7 @@ func (s *script) printf(format string, args ...any) {
 //	recovered [fails] [replayed=n]
 //	wait duration   time passes
 //	woken, saved, idle, drain, kill, block, unblock
-//	leave name      a caller gives up
+//	leave name      a caller stops waiting
 //	disk            prints the stored records
 //	state           prints the state of the machine
 func (s *script) do(d *datadriven.TestData) string {
@@ -228,7 +228,7 @@ func (s *script) recovered(d *datadriven.TestData) {
 	var replayed uint64
 	d.MaybeScanArgs(s.t, "replayed", &replayed)
 	if !s.recovery {
-		s.printf("nobody asked for a recovery")
+		s.printf("no recovery was requested")
 		return
 	}
 	s.recovery = false

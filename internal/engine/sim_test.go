@@ -48,7 +48,7 @@ type simulation struct {
 	hits     map[string]int
 }
 
-// opPool hands out the op that was put back last: one that is used after its end shows at once.
+// opPool returns the op that was put back last, so that a use of a finished op is detected early.
 type opPool []any
 
 func (p *opPool) Put(op any) { *p = append(*p, op) }
@@ -66,7 +66,7 @@ func (p *opPool) Get() any {
 // lateWrites are writes of one call that may land.
 type lateWrites struct {
 	writes []journal.Write
-	fenced bool // only to be refused: they wait until something else is there
+	fenced bool // may only be refused: the writes wait until another record has their sequence number
 }
 
 // node is one machine with its shell.
@@ -132,12 +132,12 @@ func (s *simulation) start() {
 	s.nodes = append(s.nodes, n)
 }
 
-// run does random things until there is nothing left to do.
+// run takes random steps until no step is possible.
 func (s *simulation) run() {
 	s.start()
 	for steps := 0; ; steps++ {
 		if steps > 100_000 {
-			s.errorf("it does not end")
+			s.errorf("the simulation does not end")
 			return
 		}
 		s.now = s.now.Add(time.Duration(s.rng.IntN(1000)) * time.Microsecond)
@@ -152,11 +152,11 @@ func (s *simulation) run() {
 		s.land()
 	}
 	for range s.late {
-		s.errorf("a write was lost, and nothing is in its place")
+		s.errorf("a lost write has no other record at its sequence number")
 	}
 }
 
-// act does one random thing. It is false when there was nothing to do.
+// act takes one random step. It returns false if no further step is possible.
 func (s *simulation) act() bool {
 	var can []func()
 	for _, n := range s.nodes {
@@ -179,7 +179,7 @@ func (s *simulation) act() bool {
 	return busy
 }
 
-// deliver hands the next command to a machine, the newest as a rule.
+// deliver passes the next command to a machine, usually to the newest one.
 func (s *simulation) deliver() {
 	m := s.commands[s.next]
 	s.next++
@@ -224,7 +224,7 @@ func (s *simulation) land() {
 	}
 }
 
-// mischief adds crashes and impatient callers.
+// mischief adds crashes, further machines, kills, and callers that stop waiting.
 func (s *simulation) mischief(can []func()) []func() {
 	if s.chance(3) {
 		can = append(can, s.crash)
@@ -243,7 +243,7 @@ func (s *simulation) mischief(can []func()) []func() {
 	return can
 }
 
-// leave has a caller give up.
+// leave makes a caller stop waiting.
 func (s *simulation) leave(name string) {
 	c := s.calls[name]
 	if _, answered := s.answers[name]; answered || c.state == gone {
@@ -259,7 +259,7 @@ func (s *simulation) leave(name string) {
 	c.leave()
 }
 
-// crash ends a machine without a word, and starts another.
+// crash drops a machine without a further step, and starts another one.
 func (s *simulation) crash() {
 	n := s.nodes[s.rng.IntN(len(s.nodes))]
 	s.printf("%d: crash", n.name)
@@ -317,7 +317,7 @@ func (n *node) commit() {
 	s := n.sim
 	batch := n.queue[:1+s.rng.IntN(len(n.queue))]
 	n.queue = n.queue[len(batch):]
-	whole := s.chance(50) // whether a failure strikes all of the call
+	whole := s.chance(50) // whether a failure affects the whole call
 	var failed error
 	var lost []journal.Write
 	landed, fenced := false, !s.chaos
@@ -395,7 +395,7 @@ func (s *simulation) fate(u *engine.Step, followers ...[]*engine.Step) fate {
 	f := s.fates[name]
 	delete(s.fates, name)
 	if f == fateLanded {
-		// That the rest of the same command is stored would be a matter of luck.
+		// Whether the later units of the same command are stored would depend on chance.
 		for _, units := range followers {
 			if slices.ContainsFunc(units, func(o *engine.Step) bool { return commandOf(first(o)) == commandOf(name) }) {
 				return fateLost
@@ -520,7 +520,7 @@ func (n *node) perform() {
 	if o.Durable != 0 {
 		s.printf("%d: durable %d", n.name, o.Durable)
 		if int(o.Durable) > len(s.disk) || s.disk[o.Durable-1].writer != n.writer {
-			s.errorf("%d is said to be durable", o.Durable)
+			s.errorf("%d is reported as durable, but is not stored", o.Durable)
 		}
 	}
 	for _, a := range o.Answers {
@@ -599,7 +599,7 @@ func (n *node) recover() {
 	}})
 }
 
-// answer notes an answer, and checks that it may leave now.
+// answer records an answer, and checks that it may leave now.
 func (n *node) answer(a engine.Answer) {
 	s := n.sim
 	m, ok := a.Env.Message.(message)
@@ -624,17 +624,17 @@ func (n *node) answer(a engine.Answer) {
 	}
 }
 
-// released checks a value that leaves: all that it shows is stored, and all that was known when the
-// question was asked is in it.
+// released checks the value of a reply: all events in it are stored, and it contains all events
+// that were acknowledged when the command was sent.
 func (n *node) released(name, value string) {
 	s := n.sim
 	stored := s.disk.events()
 	seen := strings.Fields(value)
 	if len(seen) > len(stored) || !slices.Equal(seen, stored[:len(seen)]) {
-		s.errorf("the answer to %s, %q, shows more than is stored: %q", name, value, strings.Join(stored, " "))
+		s.errorf("the answer to %s is %q, but the stored events are %q", name, value, strings.Join(stored, " "))
 	}
 	if !s.onlyBy && len(seen) < s.ackedAt[name] {
-		s.errorf("the answer to %s, %q, lacks what had been answered before: %d events", name, value, s.ackedAt[name])
+		s.errorf("the answer to %s is %q, want at least the %d events that were acknowledged before", name, value, s.ackedAt[name])
 	}
 	s.acked = max(s.acked, len(seen))
 }

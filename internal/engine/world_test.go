@@ -16,7 +16,7 @@ type record struct {
 	writer string
 }
 
-// disk is the journal of one entity as it should be.
+// disk is a correct journal of one entity.
 type disk []record
 
 var (

@@ -18,14 +18,14 @@ func Example() {
 	var in outbox.Incoming[bool]
 	receive := func(e outbox.Effects[string]) {
 		for _, s := range e.Sends {
-			fmt.Printf("%s, transmission %d, known: %v\n", s.Item, s.Attempt, in.Seen(s.Nr))
+			fmt.Printf("%s, transmission %d, seen: %v\n", s.Item, s.Attempt, in.Seen(s.Nr))
 			in.Record(s.Nr, e.Floor, true)
 		}
 	}
 
-	out.Add(1, "a letter") // by the event with number 1
-	fmt.Println("a tick is wanted:", !out.Next().IsZero())
-	receive(out.Durable(1, now)) // now it is stored
+	out.Add(1, "a letter") // requested by event 1
+	fmt.Println("a tick is scheduled:", !out.Next().IsZero())
+	receive(out.Durable(1, now)) // now event 1 is stored
 	for range 2 {
 		receive(out.Tick(out.Next()))
 	}
@@ -34,9 +34,9 @@ func Example() {
 	out.Durable(2, now)
 	fmt.Println("unconfirmed:", out.Open(), "floor:", out.Floor())
 	// Output:
-	// a tick is wanted: false
-	// a letter, transmission 1, known: false
-	// a letter, transmission 2, known: true
+	// a tick is scheduled: false
+	// a letter, transmission 1, seen: false
+	// a letter, transmission 2, seen: true
 	// unconfirmed: 0 floor: 1
 	// unconfirmed: 0 floor: 2
 }

@@ -108,7 +108,7 @@ func (x *exchange) receive(p packet) {
 	if x.in.Seen(p.nr) {
 		var known bool
 		if accepted, known = x.in.Outcome(p.nr); !known {
-			accepted = true // no sender waits for it
+			accepted = true // no sender waits for this answer
 		}
 	} else {
 		x.decisions = append(x.decisions, decision{packet: p, accepted: accepted})
@@ -143,7 +143,7 @@ func (x *exchange) answered(r reply) {
 	}
 }
 
-// settle lets everything work until nothing is unconfirmed.
+// settle runs both ends and the network without faults until no delivery is unconfirmed.
 func (x *exchange) settle(t *rapid.T) {
 	for range 1000 {
 		for len(x.packets) > 0 {
@@ -183,7 +183,7 @@ func (x *exchange) audit(t *rapid.T) {
 			continue
 		}
 		if _, twice := ends[c.nr]; twice {
-			t.Fatalf("delivery %d ends twice", c.nr)
+			t.Fatalf("delivery %d has two outcomes at the sender", c.nr)
 		}
 		ends[c.nr] = c
 	}
@@ -198,7 +198,7 @@ func (x *exchange) audit(t *rapid.T) {
 		delete(accepted, item)
 	}
 	if len(accepted) > 0 {
-		t.Fatalf("carried out, but never decided on by the sender: %v", accepted)
+		t.Fatalf("carried out, but without an outcome at the sender: %v", accepted)
 	}
 }
 
@@ -270,7 +270,7 @@ func TestExchange(t *testing.T) {
 		x.settle(t)
 		x.audit(t)
 		x.accepts = true
-		for _, p := range late { // messages that are very late
+		for _, p := range late { // messages that arrive after all deliveries have ended
 			x.receive(p)
 		}
 		x.settle(t)

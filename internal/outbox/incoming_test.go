@@ -61,7 +61,7 @@ func TestIncomingModel(t *testing.T) {
 	})
 }
 
-func TestIncomingGivesMemoryBack(t *testing.T) {
+func TestIncomingReleasesMemory(t *testing.T) {
 	t.Parallel()
 	var in outbox.Incoming[int]
 	for nr := range uint64(10_000) {
@@ -72,7 +72,7 @@ func TestIncomingGivesMemoryBack(t *testing.T) {
 		t.Errorf("room for %d receipts is kept after all but one were forgotten", n)
 	}
 	if !in.Seen(5) || !in.Seen(10_001) || in.Seen(10_002) {
-		t.Error("the numbers that were seen are not those")
+		t.Error("Seen returned a wrong result after receipts were forgotten")
 	}
 }
 
@@ -97,6 +97,6 @@ func TestIncomingCheck(t *testing.T) {
 	}
 	in := outbox.Incoming[int]{Floor: 5, Receipts: []outbox.Receipt[int]{{Nr: 5}, {Nr: 9}}}
 	if err := in.Check(); err != nil || !slices.IsSortedFunc(in.Receipts, func(a, b outbox.Receipt[int]) int { return int(a.Nr) - int(b.Nr) }) {
-		t.Errorf("Check refuses a good state: %v", err)
+		t.Errorf("Check rejects a valid state: %v", err)
 	}
 }

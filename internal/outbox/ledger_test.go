@@ -20,8 +20,7 @@ type entry struct {
 	sent        []time.Time
 }
 
-// ledger is the dumb model of an Outgoing: it forgets nothing, and looks through all of it each
-// time.
+// ledger is a simple model of an Outgoing: it forgets nothing, and searches all entries each time.
 type ledger struct {
 	cfg       outbox.Config
 	entries   []*entry

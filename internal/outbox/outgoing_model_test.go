@@ -105,8 +105,8 @@ func (o *owner) check(t *rapid.T) {
 	}
 }
 
-// TestOutgoingModel compares an Outgoing with the ledger, over events that come to be stored or get
-// lost, snapshots, restarts and ticks.
+// TestOutgoingModel compares an Outgoing with the ledger, over events that are stored or lost,
+// snapshots, restarts and ticks.
 func TestOutgoingModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -32,7 +32,7 @@ func wantSent(t *testing.T, subject string, got outbox.Effects[string], want ...
 	}
 }
 
-func TestNothingIsSentBeforeItsEventIsDurable(t *testing.T) {
+func TestSendsWaitForDurableEvents(t *testing.T) {
 	t.Parallel()
 	o := outbox.NewOutgoing[string](config())
 	o.Recovered(start)
@@ -40,7 +40,7 @@ func TestNothingIsSentBeforeItsEventIsDurable(t *testing.T) {
 	o.Add(1, "b")
 	o.Add(2, "c")
 	if next := o.Next(); !next.IsZero() {
-		t.Errorf("a tick is wanted at %v, before anything is durable", next)
+		t.Errorf("a tick is scheduled at %v, before any event is durable", next)
 	}
 	wantSent(t, "event 1", o.Durable(1, start), 1, 2)
 	wantSent(t, "event 1 again", o.Durable(1, start))
@@ -48,7 +48,7 @@ func TestNothingIsSentBeforeItsEventIsDurable(t *testing.T) {
 	wantSent(t, "event 2", o.Durable(2, start.Add(6*time.Second)), 3)
 }
 
-func TestNothingIsSentBeforeRecovered(t *testing.T) {
+func TestSendsWaitForRecovered(t *testing.T) {
 	t.Parallel()
 	o := outbox.NewOutgoing[string](config())
 	o.Add(1, "a")
@@ -80,9 +80,9 @@ func TestFloorWaitsForDurableConfirmations(t *testing.T) {
 	}
 }
 
-// TestBurstsStarveNobody checks that every delivery is sent although more than a burst is always
-// due.
-func TestBurstsStarveNobody(t *testing.T) {
+// TestBurstsReachAllDeliveries checks that every delivery is sent although more than a burst is
+// always due.
+func TestBurstsReachAllDeliveries(t *testing.T) {
 	t.Parallel()
 	o := outbox.NewOutgoing[string](config())
 	for range 10 {
@@ -93,7 +93,7 @@ func TestBurstsStarveNobody(t *testing.T) {
 	effects := o.Recovered(now)
 	for range 40 {
 		if len(effects.Sends) > 3 || !slices.IsSorted(numbers(effects)) {
-			t.Fatalf("one burst is %v", numbers(effects))
+			t.Fatalf("one burst has the deliveries %v, want at most 3 in ascending order", numbers(effects))
 		}
 		for _, nr := range numbers(effects) {
 			sent[nr]++
@@ -103,7 +103,7 @@ func TestBurstsStarveNobody(t *testing.T) {
 	}
 	for nr := uint64(1); nr <= 10; nr++ {
 		if sent[nr] < 9 {
-			t.Errorf("delivery %d was sent %d times in 40 bursts of 3", nr, sent[nr])
+			t.Errorf("delivery %d was sent %d times in 40 bursts of 3, want at least 9", nr, sent[nr])
 		}
 	}
 }
@@ -128,7 +128,7 @@ func TestClockSetBack(t *testing.T) {
 	wantSent(t, "the tick, by a clock that was set back", o.Tick(start.Add(5*time.Second)), 2)
 }
 
-func TestRestoreRefusesWhatStateNeverReturns(t *testing.T) {
+func TestRestoreRejectsInvalidEntries(t *testing.T) {
 	t.Parallel()
 	for name, nrs := range map[string][]uint64{
 		"zero":               {0, 1},

@@ -68,9 +68,9 @@ func TestFilter(t *testing.T) {
 		window, old int
 		in          string
 		repaired    string   // "" if nothing is wrong
-		strict      string   // yielded before the failure
-		faults      []string // that are reported
-		warned      []string // in mode warn, which drops nothing, if not the same
+		strict      string   // records that mode fail yields before the violation
+		faults      []string // violations that are reported
+		warned      []string // violations in mode warn, if different; this mode drops no records
 	}{
 		"one writer":                {in: "A1 A2 A3 A4"},
 		"nothing":                   {in: ""},
@@ -114,20 +114,20 @@ func TestFilter(t *testing.T) {
 				"event 3 of writer \"B\" was overwritten by number 2 of writer \"C\"",
 			},
 		},
-		"overwritten beyond the window": { // A1 to A3 have left it
+		"overwritten beyond the window": { // A1 to A3 have left the window
 			window: 3, in: "A1 A2 A3 A4 A5 B2 B3", repaired: "A1 A2 A3 B2 B3", strict: "A1 A2 A3 A4 A5",
 			faults: []string{
 				"event 4 of writer \"A\" was overwritten by number 2 of writer \"B\"",
 				"event 5 of writer \"A\" was overwritten by number 2 of writer \"B\"",
 			},
 		},
-		"a window of one sees no old record": {window: 1, in: "A1 A2 A3 B2 B3"},
-		"a window of two sees one": {
+		"a window of one has no old record": {window: 1, in: "A1 A2 A3 B2 B3"},
+		"a window of two has one old record": {
 			window: 2, in: "A1 A2 A3 B2", repaired: "A1 A2 B2", strict: "A1 A2 A3",
 			faults: []string{"event 3 of writer \"A\" was overwritten by number 2 of writer \"B\""},
 		},
 		"a writer that was forgotten": {old: 2, in: "A1 B2 C3 D4 A5"},
-		"a writer that was not": {
+		"a writer that was not forgotten": {
 			old: 2, in: "A1 B2 C3 D4 B5", repaired: "A1 B2 C3 D4", strict: "A1 B2 C3 D4",
 			faults: []string{"event 5 of writer \"B\" comes from an old writer, after number 4 of writer \"D\""},
 		},
@@ -136,7 +136,7 @@ func TestFilter(t *testing.T) {
 			strict: "A1 B2 C3 D4 E5 F6 G7 H8 I9 J10 K11",
 			faults: []string{"event 12 of writer \"A\" comes from an old writer, after number 11 of writer \"K\""},
 		},
-		"eleven are not": {in: "A1 B2 C3 D4 E5 F6 G7 H8 I9 J10 K11 L12 A13"},
+		"eleven writers are not remembered": {in: "A1 B2 C3 D4 E5 F6 G7 H8 I9 J10 K11 L12 A13"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -42,7 +42,7 @@ func (d *double) Apply(ctx context.Context, m projection.Move, f handle) error {
 	return d.apply(ctx, m, f)
 }
 
-// force stores positions whatever is there.
+// force stores positions, whatever positions are stored.
 func (d *double) force(ctx context.Context, name string, to []projection.Position) error {
 	stored, err := d.Table.Load(ctx, name)
 	if err != nil {
@@ -51,7 +51,7 @@ func (d *double) force(ctx context.Context, name string, to []projection.Positio
 	return d.Table.Save(ctx, projection.Move{Projection: name, From: stored, To: to})
 }
 
-// recorder is a test that notes whether it failed.
+// recorder is a projectiontest.T that records whether the case failed.
 type recorder struct {
 	*testing.T
 	failed bool
@@ -64,7 +64,7 @@ func (r *recorder) Fatalf(string, ...any) {
 }
 func (r *recorder) Logf(string, ...any) {}
 
-// fails reports whether a case finds something wrong.
+// fails reports whether a case detects a fault.
 func fails(t *testing.T, c projectiontest.Case) bool {
 	t.Helper()
 	r := &recorder{T: t}
@@ -77,7 +77,7 @@ func fails(t *testing.T, c projectiontest.Case) bool {
 	return r.failed
 }
 
-// bugs are stores with a fault each, and cases that have to find it.
+// bugs are stores with one fault each, and the cases that must detect it.
 var bugs = []struct {
 	name  string
 	finds []string
@@ -292,7 +292,7 @@ var bugs = []struct {
 	}},
 }
 
-// Each case finds what it is there to find.
+// Each case detects the stores with the faults that it must find.
 func TestCasesFindBugs(t *testing.T) {
 	t.Parallel()
 	found := make(map[string]bool)

@@ -34,7 +34,7 @@ func txConfig(open func() projection.TxStore[*projectiontest.Rows]) projectionte
 		Open: func(projectiontest.T) projection.TxStore[*projectiontest.Rows] { return open() },
 		Add: func(ctx context.Context, tx *projectiontest.Rows, key string) error {
 			if tx.Get(key) != 0 {
-				return errors.New("the key is there")
+				return errors.New("the key exists")
 			}
 			return tx.Add(ctx, key, 1)
 		},
