@@ -350,7 +350,7 @@ func (a *auditor) checkLife(b *books, event any, ref eventRef) {
 	_, opens := event.(Opened)
 	_, refuses := event.(CreditRefused)
 	switch {
-	case refuses: // also an account that is not open
+	case refuses: // an account that is not open may also refuse a credit
 	case opens && b.opened:
 		a.violate("life", fmt.Sprintf("account %s was opened twice", b.id), ref)
 	case !opens && !b.opened:
@@ -569,8 +569,8 @@ func (a *auditor) desk(in, out money.Amount) {
 	add(&a.report.total(in.Currency()).desk, in)
 }
 
-// exchangedOr computes a conversion again. If that is impossible, it returns the recorded amount;
-// the event is a violation then.
+// exchangedOr computes a conversion again. If it cannot be computed, exchangedOr returns the
+// recorded amount; such an event is a violation in any case.
 func exchangedOr(x rates.Exchange, to money.Currency) money.Amount {
 	if amount, err := exchanged(x, to); err == nil {
 		return amount

@@ -73,7 +73,7 @@ func openBranch(ctx context.Context, cfg branchConfig, s store.DB, r rates.Rates
 			node.Stop()
 			closed := b.close()
 			if failure := b.failure(); failure != nil {
-				err = failure // the reason for the other failure
+				err = failure // the failure of the node has caused err
 			}
 			err = fmt.Errorf("open the branch: %w", errors.Join(err, closed))
 		}

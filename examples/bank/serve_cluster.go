@@ -116,7 +116,7 @@ func (c *serveCmd) openBranch(app *app, name string, seeds []string, access nats
 	}
 	cfg := branchConfig{
 		cluster: c.Cluster, carrier: carrier, seeds: seeds, state: c.State, members: c.members(), logger: app.logger,
-		// The failure of two branches in a row does not stop the others.
+		// Branches that fail shortly one after the other do not stop the remaining branches.
 		downing: downing.Settings{StableAfter: c.StableAfter, DownAllWhenUnstable: -1},
 	}
 	return openBranch(app.ctx, cfg, s, r)

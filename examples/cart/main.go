@@ -158,7 +158,7 @@ func (s *shop) crash(node int) {
 	<-s.nodes[node].Done()
 }
 
-// close ends all nodes. They do not leave in order, because some of the others have crashed.
+// close ends all nodes. The nodes do not leave in order, because some of them have crashed.
 func (s *shop) close() error {
 	for i := range s.nodes {
 		s.crash(i)

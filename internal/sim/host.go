@@ -255,7 +255,7 @@ func (h *host) kill() {
 	}
 }
 
-// members returns the members and the unreachable ones in the view of the node.
+// members returns the members and the unreachable nodes in the view of the node.
 func (h *host) members() (all []identity.Member, unreachable []identity.Node) {
 	v := h.m.View()
 	return v.Members, v.Unreachable

@@ -141,8 +141,8 @@ func sameClockSameContent(h *host, g membership.Gossip) {
 	h.c.contents[digest] = hash.Sum64()
 }
 
-// oneSide: two running nodes never have removed each other. A node that is paused while its lease
-// expires is suspended until it has found out; see node.lives.
+// oneSide: two running nodes never have removed each other. Paused nodes are not compared: after a
+// long pause, a node is suspended until other members have confirmed it.
 func oneSide(h *host, old, g membership.Gossip) {
 	if membership.SameSlice(old.Tombstones(), g.Tombstones()) {
 		return

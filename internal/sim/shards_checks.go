@@ -95,7 +95,7 @@ func endedRunsNothing(s *shardNode, r shardcore.ShardRun) {
 // and reports this to them. It returns whether the region accepts the message.
 func lowerTermsAreRefused(s *shardNode, from identity.Node, msg coordinator.Message, e *shardcore.Effects) bool {
 	if s.m.Halted() || msg.Instance != s.m.Instance() && msg.Kind != coordinator.RegisterAgain {
-		return false // it replies only that it has stopped, or nothing
+		return false // a halted region ignores the message, or replies only that it has stopped
 	}
 	if msg.Term >= s.term {
 		s.term = msg.Term
@@ -275,7 +275,8 @@ func (d *sharding) passivateSome() {
 	}
 }
 
-// forgotten returns an entity that is remembered and does not run, or the reverse.
+// forgotten describes an entity for which the remembered state differs from the running state, or
+// returns "".
 func (d *sharding) forgotten() string {
 	if !d.plan.Config.Region.Remember {
 		return ""

@@ -574,7 +574,8 @@ func contains(a, b map[string]bool) bool {
 	return true
 }
 
-// wrong returns whether a set differs from the running entities, without failures.
+// wrong reports whether an entity's remembered state differs from its running state although no
+// failure explains this.
 func (m *replicatedEntities) wrong(a *account) bool {
 	known := m.last[a.shard]
 	return m.d.plan.Calm && !m.unsure[a.shard] && m.open[a.shard] == 0 && known[a.id] != (len(a.running) > 0)
@@ -667,7 +668,7 @@ func (m *rememberedEntities) has(s *shardNode, at shardcore.ShardRun, id string)
 	return m.entities[at.Shard][id]
 }
 
-// wrong reports whether an entity is remembered and does not run, or the reverse.
+// wrong reports whether an entity's remembered state differs from its running state.
 func (m *rememberedEntities) wrong(a *account) bool {
 	if m.replicated != nil {
 		return m.replicated.wrong(a)
