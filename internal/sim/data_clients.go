@@ -404,8 +404,8 @@ const (
 	dict                 // an LWWMap with unique keys
 	register             // an LWWRegister that one process writes
 	race                 // an ORSet; two nodes concurrently add the same element, and both remove it
-	stock // a PNCounterMap whose keys are added and removed
-	tags // an ORMultiMap whose keys are added and removed
+	stock                // a PNCounterMap whose keys are added and removed
+	tags                 // an ORMultiMap whose keys are added and removed
 	leased               // a GSet that expires
 	huge                 // a GSet that is larger than a message
 	kinds
