@@ -67,13 +67,13 @@ func BenchmarkGet(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			if v, _, found := h.m.Value("visits"); !found || v.IsZero() {
-				b.Fatal("not there")
+				b.Fatal("Value did not find the key")
 			}
 		}
 	})
 }
 
-// BenchmarkWriteMajority measures a write on three nodes with all their work.
+// BenchmarkWriteMajority measures the work of all three nodes for one write.
 func BenchmarkWriteMajority(b *testing.B) {
 	w := newWorld(b, 1, replication.Config{}, 3)
 	h := w.hosts[0]
@@ -136,16 +136,16 @@ func BenchmarkJoin(b *testing.B) {
 	for b.Loop() {
 		n := w.start(fmt.Sprintf("n%d", len(w.hosts)+1), nil)
 		w.set(n.self, identity.Up)
-		w.tell()
+		w.sendMembers()
 		for !n.m.Synced() {
 			w.next(w.now + time.Second)
 		}
 		if n.m.Root() != w.hosts[0].m.Root() {
-			b.Fatal("the new node has another root")
+			b.Fatal("the root of the new node differs")
 		}
 		n.dead = true
 		w.set(n.self, identity.Removed)
-		w.tell()
+		w.sendMembers()
 		w.hosts = w.hosts[:3]
 	}
 	b.ReportMetric(float64(keys)*float64(b.N)/b.Elapsed().Seconds(), "entries/s")

@@ -20,16 +20,16 @@ import (
 // chaos is a world with random faults, and the checks of its invariants.
 type chaos struct {
 	*world
-	rnd      *rand.Rand // own source, independent of the number of messages
+	rnd      *rand.Rand // separate source, so that the faults do not depend on the number of messages
 	hit      map[string]int
 	counters []string
-	tried    map[string]uint64                   // by key: all that was counted
+	tried    map[string]uint64                   // by key: the sum of all increments
 	by       map[string]map[identity.Node]uint64 // by key and node
 	acked    map[string]uint64                   // by key: the changes that a majority has acknowledged
-	lost     map[string]uint64                   // by key: changes that may be lost with their node
+	lost     map[string]uint64                   // by key: increments that may be lost with their node
 	ackedBy  map[string]map[identity.Node]uint64
 	removed  []identity.Node
-	calm     time.Duration // since when the network is whole
+	calm     time.Duration // time since which the network has no faults
 	changed  time.Duration // time of the last change of the members
 	register uint64        // the last number that was written
 	known    uint64        // the highest acknowledged number
@@ -84,7 +84,7 @@ func (c *chaos) add(h *host, key string) {
 	}
 	h.step(replication.Update{Request: req, Modify: modify(func(v crdt.GCounter) (crdt.GCounter, error) { return v.Add(h.actor, n), nil })})
 	if got := h.count(key); got != before+n {
-		c.tb.Fatalf("%v: %v has counted %d more than %d and reads %d", c.now, h.self, n, before, got)
+		c.tb.Fatalf("%v: %v added %d to %d and read %d", c.now, h.self, n, before, got)
 	}
 }
 
@@ -98,7 +98,8 @@ func (h *host) count(key string) uint64 {
 	return must(crdt.As[crdt.GCounter](nil, v)).Value()
 }
 
-// read reads from a majority and checks that everything acknowledged before is present.
+// read reads from a majority and checks that the result includes all increments acknowledged
+// before.
 func (c *chaos) read(h *host, key string) {
 	least := c.acked[key] - c.lost[key]
 	id := c.id()
@@ -109,7 +110,7 @@ func (c *chaos) read(h *host, key string) {
 		}
 		got := must(crdt.As[crdt.GCounter](nil, r.Value)).Value()
 		if got < least || got > c.tried[key] {
-			c.tb.Fatalf("%v: %v reads %d of %q, acknowledged were %d of %d", c.now, h.self, got, key, least, c.tried[key])
+			c.tb.Fatalf("%v: %v read %d of %q, want at least the acknowledged %d, at most %d", c.now, h.self, got, key, least, c.tried[key])
 		}
 	}
 	h.step(replication.Get{Request: replication.Request{ID: id, Key: key, Level: majority, Timeout: time.Second}})
@@ -146,7 +147,7 @@ func (c *chaos) registers() {
 		}
 		got := must(must(crdt.As[crdt.LWWRegister[uint64]](nil, r.Value)).Value())
 		if got < least {
-			c.tb.Fatalf("%v: %v reads %d from the register, known was %d", c.now, h.self, got, least)
+			c.tb.Fatalf("%v: %v read %d from the register, want at least %d", c.now, h.self, got, least)
 		}
 		c.known = max(c.known, got)
 	}
@@ -167,7 +168,7 @@ func (c *chaos) gone(n identity.Node) {
 	c.removed = append(c.removed, n)
 	c.changed = c.now
 	for _, key := range c.counters {
-		// Changes that a majority has acknowledged must not be lost; others may.
+		// Increments that a majority has acknowledged must not be lost. Others may be lost.
 		c.lost[key] += 0
 	}
 }
@@ -186,22 +187,22 @@ func (c *chaos) disturb() {
 			side[h] = c.rnd.IntN(2) == 0
 		}
 		c.cut = func(a, b *host) bool { return side[a] != side[b] }
-		c.tell()
+		c.sendMembers()
 	case 1, 2:
 		if c.cut != nil {
 			c.hit["heal"]++
 			c.cut, c.calm = nil, c.now
-			c.tell()
+			c.sendMembers()
 		}
 	case 3:
 		if quiet && len(c.members) < 6 {
 			c.hit["join"]++
 			h := c.start(fmt.Sprintf("n%d", len(c.hosts)+1), nil)
 			c.set(h.self, []identity.Status{identity.Joining, identity.WeaklyUp}[c.rnd.IntN(2)])
-			c.tell()
+			c.sendMembers()
 			c.run(time.Duration(c.rnd.IntN(int(3 * time.Second))))
 			c.set(h.self, identity.Up)
-			c.tellInTime()
+			c.sendMembersDelayed()
 			c.changed = c.now
 		}
 	case 4:
@@ -209,12 +210,12 @@ func (c *chaos) disturb() {
 			c.hit["leave"]++
 			for _, s := range []identity.Status{identity.Leaving, identity.Exiting} {
 				c.set(h.self, s)
-				c.tellInTime()
+				c.sendMembersDelayed()
 				c.run(time.Second)
 			}
 			c.set(h.self, identity.Removed)
 			c.gone(h.self)
-			c.tellInTime()
+			c.sendMembersDelayed()
 			h.dead = true
 		}
 	case 5:
@@ -222,25 +223,25 @@ func (c *chaos) disturb() {
 			c.hit["crash"]++
 			h.sync()
 			h.dead = true
-			c.tellInTime()
+			c.sendMembersDelayed()
 			c.run(time.Duration(c.rnd.IntN(int(5 * time.Second))))
 			c.set(h.self, identity.Removed)
 			c.gone(h.self)
-			c.tellInTime()
-			if c.rnd.IntN(2) == 0 { // it comes back as another
+			c.sendMembersDelayed()
+			if c.rnd.IntN(2) == 0 { // the node restarts as a new incarnation
 				c.hit["restart"]++
 				back := c.start(h.self.Name, maps.Clone(h.disk))
 				c.set(back.self, identity.Up)
-				c.tellInTime()
+				c.sendMembersDelayed()
 			}
 		}
 	}
 }
 
-// tellInTime sends the members to all nodes, each with a delay.
-func (c *chaos) tellInTime() {
+// sendMembersDelayed sends the members to all nodes, each with a delay.
+func (c *chaos) sendMembersDelayed() {
 	for _, i := range c.rnd.Perm(len(c.hosts)) {
-		c.hosts[i].tell()
+		c.hosts[i].sendMembers()
 		c.run(time.Duration(c.rnd.IntN(int(200 * time.Millisecond))))
 	}
 }
@@ -266,20 +267,20 @@ func (c *chaos) step() {
 // settle ends all faults and checks the final state.
 func (c *chaos) settle() {
 	c.cut, c.lossy = nil, false
-	c.tell()
+	c.sendMembers()
 	c.run(3 * time.Second)
 	c.converge(2 * time.Minute)
-	c.sums("once healed")
+	c.sums("after healing")
 	before := c.hosts[0].show("set")
-	// All that has left is pruned, and the sums stay.
+	// The history of all nodes that have left is pruned, and the sums stay the same.
 	for range 30 {
 		c.run(2 * time.Second)
 		c.converge(time.Minute)
-		c.sums("while it is pruned")
+		c.sums("during pruning")
 	}
 	for _, h := range c.alive() {
 		if got := h.show("set"); got != before {
-			c.tb.Errorf("%v: the set was %q, and is %q after it was pruned", h.self, before, got)
+			c.tb.Errorf("%v: the set was %q before pruning, and %q after", h.self, before, got)
 		}
 		for _, key := range append(slices.Clone(c.counters), "set") {
 			v, _, found := h.m.Value(key)
@@ -288,18 +289,18 @@ func (c *chaos) settle() {
 			}
 			for _, n := range v.ModifiedBy() {
 				if slices.Contains(c.removed, n) {
-					c.tb.Errorf("%v: %q still has history of %v, which has left", h.self, key, n)
+					c.tb.Errorf("%v: %q still has history of %v, which has left the cluster", h.self, key, n)
 				}
 			}
 		}
 	}
 	c.run(3 * time.Minute)
 	c.converge(time.Minute)
-	c.sums("after the markers have gone")
+	c.sums("after the removal of the markers")
 	for _, h := range c.alive() {
 		n := h.m.Counters()
 		if n.Open+n.Log+n.Storing != 0 {
-			c.tb.Errorf("%v: %d rounds, %d changes, %d records are left", h.self, n.Open, n.Log, n.Storing)
+			c.tb.Errorf("%v: %d rounds, %d changes, %d records remain", h.self, n.Open, n.Log, n.Storing)
 		}
 		c.hit["pruned"] += int(n.Pruned)
 		c.hit["cleared"] += int(n.Cleared)
@@ -317,7 +318,7 @@ func (c *chaos) settle() {
 
 func (c *chaos) sums(when string) {
 	for _, key := range c.counters {
-		// All counts of living nodes are present, and the acknowledged counts of others.
+		// All increments of live nodes are present, and the acknowledged increments of other nodes.
 		least := uint64(0)
 		for _, h := range c.hosts {
 			if slices.Contains(c.removed, h.self) {
@@ -328,16 +329,16 @@ func (c *chaos) sums(when string) {
 		}
 		for _, h := range c.alive() {
 			if got := h.count(key); got < least || got > c.tried[key] {
-				c.tb.Fatalf("%v, %s: %v has %d in %q, it should be %d to %d", c.now, when, h.self, got, key, least, c.tried[key])
+				c.tb.Fatalf("%v, %s: %v has %d in %q, want %d to %d", c.now, when, h.self, got, key, least, c.tried[key])
 			}
 		}
 	}
 }
 
 // A seed determines the whole run, byte for byte.
-func TestSameSeedSameTrace(t *testing.T) {
+func TestSeedDeterminesTrace(t *testing.T) {
 	t.Parallel()
-	story := func(seed uint64) string {
+	trace := func(seed uint64) string {
 		c := newChaos(t, seed)
 		c.keep = true
 		h := sha256.New()
@@ -351,8 +352,8 @@ func TestSameSeedSameTrace(t *testing.T) {
 		return fmt.Sprintf("%d messages, %x", len(c.sent), h.Sum(nil))
 	}
 	for seed := range uint64(5) {
-		if once, again := story(seed), story(seed); once != again {
-			t.Errorf("seed %d: %s, then %s", seed, once, again)
+		if once, again := trace(seed), trace(seed); once != again {
+			t.Errorf("seed %d: first run %s, second run %s", seed, once, again)
 		}
 	}
 }
@@ -408,7 +409,7 @@ func TestChaos(t *testing.T) {
 	}
 	for _, subject := range want {
 		if hit[subject] == 0 {
-			t.Errorf("%q never happened", subject)
+			t.Errorf("%q did not occur", subject)
 		}
 	}
 	t.Log(hit)

@@ -41,7 +41,7 @@ func digests(b byte) (all [32]replication.Digest) {
 	return all
 }
 
-// messages are one of each kind, and more of those that have several forms.
+// messages returns a message of each kind, and several of the kinds that have several forms.
 func messages() map[string]replication.Message {
 	a, b, c := node("a:7400", 1), node("b", 2), node("host-3.example", 1<<63)
 	entry := replication.Entry{
@@ -86,7 +86,8 @@ func records() map[string]replication.Record {
 	}
 }
 
-// golden compares with a file that was written by version 1 and is never rewritten.
+// golden compares encoded bytes with a file. Version 1 of the format has written the file, which is
+// never rewritten.
 func golden(t *testing.T, name string, encoded []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", "v1", name+".golden")
@@ -100,7 +101,7 @@ func golden(t *testing.T, name string, encoded []byte) {
 		t.Fatal(err)
 	}
 	if got := hex.EncodeToString(encoded); got != strings.TrimSpace(string(b)) {
-		t.Errorf("%s is encoded as %s", name, got)
+		t.Errorf("%s is encoded as %s, unlike the golden file", name, got)
 	}
 }
 
@@ -111,18 +112,18 @@ func TestMessagesGolden(t *testing.T) {
 		golden(t, name, encoded)
 		got, err := replication.DecodeMessage(encoded)
 		if err != nil || !slices.Equal(replication.AppendMessage(nil, got), encoded) {
-			t.Errorf("%s: %+v, %v", name, got, err)
+			t.Errorf("%s: decoded as %+v, %v", name, got, err)
 		}
-		if name != "delta" && name != "keys" && !reflect.DeepEqual(got, m) { // those have empty slices
+		if name != "delta" && name != "keys" && !reflect.DeepEqual(got, m) { // these messages have empty slices
 			t.Errorf("%s: %+v, want %+v", name, got, m)
 		}
 		for n := range encoded {
 			if got, err := replication.DecodeMessage(encoded[:n]); !errors.Is(err, replication.ErrMalformed) {
-				t.Fatalf("%s cut off after %d bytes: %+v, %v", name, n, got, err)
+				t.Fatalf("%s, first %d bytes: decoded as %+v, %v, want ErrMalformed", name, n, got, err)
 			}
 		}
 		if _, err := replication.DecodeMessage(append(slices.Clone(encoded), 0)); !errors.Is(err, replication.ErrMalformed) {
-			t.Errorf("%s with a byte too many: %v", name, err)
+			t.Errorf("%s with an additional byte: got error %v, want ErrMalformed", name, err)
 		}
 		newer := append(slices.Clone(encoded), 1, 2, 3)
 		newer[0]++
@@ -132,7 +133,7 @@ func TestMessagesGolden(t *testing.T) {
 		other := slices.Clone(encoded)
 		other[0] += 1 << 4
 		if _, err := replication.DecodeMessage(other); !errors.Is(err, replication.ErrMalformed) {
-			t.Errorf("%s of another version: %v", name, err)
+			t.Errorf("%s of another major version: got error %v, want ErrMalformed", name, err)
 		}
 	}
 }
@@ -143,17 +144,17 @@ func TestRecordsGolden(t *testing.T) {
 		encoded := replication.AppendRecord(nil, r)
 		golden(t, name, encoded)
 		if got, err := replication.DecodeRecord(encoded); err != nil || !reflect.DeepEqual(got, r) {
-			t.Errorf("%s: %+v, %v", name, got, err)
+			t.Errorf("%s: decoded as %+v, %v", name, got, err)
 		}
 		for n := range encoded {
 			if _, err := replication.DecodeRecord(encoded[:n]); !errors.Is(err, replication.ErrMalformed) {
-				t.Errorf("%s cut off after %d bytes: %v", name, n, err)
+				t.Errorf("%s, first %d bytes: got error %v, want ErrMalformed", name, n, err)
 			}
 		}
 		other := slices.Clone(encoded)
 		other[0]++
 		if _, err := replication.DecodeRecord(other); !errors.Is(err, replication.ErrMalformed) {
-			t.Errorf("%s of another version: %v", name, err)
+			t.Errorf("%s of another version: got error %v, want ErrMalformed", name, err)
 		}
 	}
 }
@@ -162,36 +163,36 @@ func TestMalformedMessages(t *testing.T) {
 	t.Parallel()
 	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1}
 	for subject, b := range map[string][]byte{
-		"kind 0":              {0x10, 0, 0},
-		"kind 16":             {0x10, 16, 0},
-		"many nodes":          append([]byte{0x10, 3}, huge...),
-		"a node without UID":  append([]byte{0x10, 3, 1, 1, 'a', 0, 0, 0, 0, 0, 0, 0, 0}, 1, 1),
-		"a long number":       {0x10, 3, 0, 0x81, 0, 1},
-		"a huge number":       append(append([]byte{0x10, 3, 0}, huge...), 1),
-		"no verdict":          {0x10, 3, 0, 1, 0},
-		"verdict 6":           {0x10, 3, 0, 1, 6},
-		"an empty key":        {0x10, 4, 0, 1, 0},
-		"a key with a star":   {0x10, 4, 0, 1, 2, 'a', '*'},
-		"a key of no text":    {0x10, 4, 0, 1, 1, 0xff},
-		"many keys":           append([]byte{0x10, 11, 0}, huge...),
-		"group 32":            append([]byte{0x10, 8, 0, 1, 32}, make([]byte, 512)...),
-		"bucket 1024":         {0x10, 9, 0, 0, 1, 0x80, 8, 0, 1, 0},
-		"keys not in order":   append([]byte{0x10, 9, 0, 0, 1, 0, 0, 1, 2, 1, 'b'}, append(append(make([]byte, 17), 1, 'a'), make([]byte, 17)...)...),
-		"part 1 of 1":         {0x10, 15, 0, 1, 1, 1, 1, 1},
-		"an empty part":       {0x10, 15, 0, 1, 0, 1, 0},
-		"pull of nothing":     {0x10, 13, 0, 1, 5, 5, 0},
-		"changes backwards":   {0x10, 2, 0, 0, 1, 1, 'a', 2, 1, 0, 0},
-		"a node that is none": {0x10, 2, 0, 0, 1, 1, 'a', 1, 1, 0, 1, 0},
-		"too large":           make([]byte, replication.MaxMessage+1),
+		"kind 0":                        {0x10, 0, 0},
+		"kind 16":                       {0x10, 16, 0},
+		"many nodes":                    append([]byte{0x10, 3}, huge...),
+		"a node without UID":            append([]byte{0x10, 3, 1, 1, 'a', 0, 0, 0, 0, 0, 0, 0, 0}, 1, 1),
+		"a long number":                 {0x10, 3, 0, 0x81, 0, 1},
+		"a huge number":                 append(append([]byte{0x10, 3, 0}, huge...), 1),
+		"no verdict":                    {0x10, 3, 0, 1, 0},
+		"verdict 6":                     {0x10, 3, 0, 1, 6},
+		"an empty key":                  {0x10, 4, 0, 1, 0},
+		"a key with a star":             {0x10, 4, 0, 1, 2, 'a', '*'},
+		"a key that is not UTF-8":       {0x10, 4, 0, 1, 1, 0xff},
+		"many keys":                     append([]byte{0x10, 11, 0}, huge...),
+		"group 32":                      append([]byte{0x10, 8, 0, 1, 32}, make([]byte, 512)...),
+		"bucket 1024":                   {0x10, 9, 0, 0, 1, 0x80, 8, 0, 1, 0},
+		"keys not in order":             append([]byte{0x10, 9, 0, 0, 1, 0, 0, 1, 2, 1, 'b'}, append(append(make([]byte, 17), 1, 'a'), make([]byte, 17)...)...),
+		"part 1 of 1":                   {0x10, 15, 0, 1, 1, 1, 1, 1},
+		"an empty part":                 {0x10, 15, 0, 1, 0, 1, 0},
+		"an empty pull range":           {0x10, 13, 0, 1, 5, 5, 0},
+		"a reversed change range":       {0x10, 2, 0, 0, 1, 1, 'a', 2, 1, 0, 0},
+		"a node index beyond the table": {0x10, 2, 0, 0, 1, 1, 'a', 1, 1, 0, 1, 0},
+		"too large":                     make([]byte, replication.MaxMessage+1),
 	} {
 		if got, err := replication.DecodeMessage(b); !errors.Is(err, replication.ErrMalformed) {
-			t.Errorf("%s: %+v, %v", subject, got, err)
+			t.Errorf("%s: decoded as %+v, %v, want ErrMalformed", subject, got, err)
 		}
 	}
 }
 
-// limited fails if f allocates more than a multiple of its input. The least of a few tries counts:
-// other goroutines allocate too.
+// limited fails if f allocates more than a multiple of its input. It uses the lowest of several
+// measurements, because other goroutines also allocate.
 func limited(t *testing.T, input int, f func()) {
 	t.Helper()
 	limit := uint64(64*input + 1<<20)
@@ -222,18 +223,18 @@ func FuzzMessage(f *testing.F) {
 		var err error
 		limited(t, len(data), func() { m, err = replication.DecodeMessage(data) })
 		if !bytes.Equal(data, before) {
-			t.Error("the message was written to")
+			t.Error("the decoder modified the message")
 		}
 		if err != nil {
 			if !errors.Is(err, replication.ErrMalformed) {
-				t.Errorf("an error of another kind: %v", err)
+				t.Errorf("got error %v, want ErrMalformed", err)
 			}
 			return
 		}
 		once := replication.AppendMessage(nil, m)
 		again, err := replication.DecodeMessage(once)
 		if err != nil || !bytes.Equal(replication.AppendMessage(nil, again), once) {
-			t.Fatalf("%x becomes %x, %v", once, replication.AppendMessage(nil, again), err)
+			t.Fatalf("%x is encoded again as %x, %v", once, replication.AppendMessage(nil, again), err)
 		}
 	})
 }
@@ -248,13 +249,13 @@ func FuzzRecord(f *testing.F) {
 		limited(t, len(data), func() { r, err = replication.DecodeRecord(data) })
 		if err != nil {
 			if !errors.Is(err, replication.ErrMalformed) {
-				t.Errorf("an error of another kind: %v", err)
+				t.Errorf("got error %v, want ErrMalformed", err)
 			}
 			return
 		}
 		once := replication.AppendRecord(nil, r)
 		if again, err := replication.DecodeRecord(once); err != nil || !bytes.Equal(replication.AppendRecord(nil, again), once) {
-			t.Fatalf("%x, %v", once, err)
+			t.Fatalf("%x is not decoded to an equal record: %v", once, err)
 		}
 	})
 }
@@ -284,18 +285,18 @@ func FuzzReceive(f *testing.F) {
 		}
 		v, deleted, found := m.Value("visits")
 		if !found || !deleted && must(crdt.As[crdt.GCounter](nil, v)).Value() < 7 {
-			t.Error("the count is lost")
+			t.Error("the count was lost")
 		}
 		for range 20 {
 			m.Tick(m.Next())
 		}
 		if n := m.Counters().Open; n != 0 {
-			t.Errorf("%d rounds are still open", n)
+			t.Errorf("%d rounds are open", n)
 		}
 	})
 }
 
-// real returns messages that machines have really sent.
+// real returns messages that machines have sent.
 func real(f *testing.F) [][]byte {
 	f.Helper()
 	w := newWorld(f, 3, replication.Config{}, 3)

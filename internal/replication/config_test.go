@@ -28,13 +28,13 @@ func TestConfig(t *testing.T) {
 		"Config.MaxKeys", "Config.MaxRequests", "Config.MaxLog",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q is not in: %v", want, err)
+			t.Errorf("the error does not contain %q: %v", want, err)
 		}
 	}
 	actor := must(crdt.NewSelf(node("a", 1)))
 	_, err = replication.New(replication.Config{Name: "r", Self: actor, Rand: newWorld(t, 1, replication.Config{}, 0).rnd, Expire: map[string]time.Duration{"a": time.Second}})
 	if err == nil || !strings.Contains(err.Error(), `Config.Expire: 1s for "a" is less than GossipInterval, 2s`) {
-		t.Errorf("expiry within an interval: %v", err)
+		t.Errorf("expiry below GossipInterval: got error %v", err)
 	}
 }
 
@@ -52,29 +52,30 @@ func TestPatterns(t *testing.T) {
 		}
 		w.run(after)
 		if got := strings.Join(h.m.Keys(), " "); got != want {
-			t.Errorf("after %v: %s, want %s", after, got, want)
+			t.Errorf("after %v: got keys %s, want %s", after, got, want)
 		}
 	}
 }
 
-// The delta log is limited; nodes that miss dropped changes receive the values.
+// The size of the delta log is limited. Nodes that have not received dropped changes receive the
+// values.
 func TestLogIsLimited(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, 1, replication.Config{MaxLog: 10, GossipInterval: 5 * time.Second}, 12) // too many to send to all at once
+	w := newWorld(t, 1, replication.Config{MaxLog: 10, GossipInterval: 5 * time.Second}, 12) // too many nodes to send to all at once
 	a := w.hosts[0]
 	keys := 30
 	for round := range 4 {
 		for i := range keys {
 			a.put(fmt.Sprint("set-", i), local, fmt.Sprint(round))
 			if n := a.m.Counters().Log; n > 10 {
-				t.Fatalf("%d changes wait", n)
+				t.Fatalf("the log has %d changes, want at most 10", n)
 			}
 		}
 		if round%2 == 1 {
 			w.run(time.Second)
 		}
 	}
-	for i := range keys { // each of them is a gap where something was dropped
+	for i := range keys { // each change is a gap if an earlier change was dropped
 		a.put(fmt.Sprint("set-", i), local, "last")
 		w.run(100 * time.Millisecond)
 	}
@@ -84,16 +85,16 @@ func TestLogIsLimited(t *testing.T) {
 		gaps += b.m.Counters().DeltasGap
 		for i := range keys {
 			if key := fmt.Sprint("set-", i); a.show(key) != b.show(key) {
-				t.Errorf("%s: %s and %s", key, a.show(key), b.show(key))
+				t.Errorf("%s: a has %s, b has %s", key, a.show(key), b.show(key))
 			}
 		}
 	}
 	if a.m.Counters().DeltasDropped == 0 || gaps == 0 {
-		t.Errorf("%d dropped, %d gaps", a.m.Counters().DeltasDropped, gaps)
+		t.Errorf("%d changes dropped, %d gaps, want some of both", a.m.Counters().DeltasDropped, gaps)
 	}
 }
 
-// In a small cluster no change is dropped, however many there are.
+// In a small cluster no change is dropped, even if the log is full.
 func TestFullLogIsSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{MaxLog: 10, GossipInterval: time.Hour}, 3)
@@ -104,7 +105,7 @@ func TestFullLogIsSent(t *testing.T) {
 	w.run(time.Second)
 	for _, h := range w.hosts {
 		if c := h.m.Counters(); c.DeltasDropped > 0 || c.Keys != 100 || h.m.Root() != a.m.Root() {
-			t.Errorf("%v has %d keys, %d changes were dropped", h.self, c.Keys, c.DeltasDropped)
+			t.Errorf("%v has %d keys, %d changes were dropped, want 100 and 0", h.self, c.Keys, c.DeltasDropped)
 		}
 	}
 }
@@ -122,10 +123,10 @@ func TestClocks(t *testing.T) {
 	w.wait(a, a.write("r", all, "second"))
 	w.wait(b, b.write("r", all, "third"))
 	if a.show("r") != "third" || b.show("r") != "third" {
-		t.Errorf("the register holds %s, %s", a.show("r"), b.show("r"))
+		t.Errorf("a has %s, b has %s, want third", a.show("r"), b.show("r"))
 	}
 	w.run(5 * time.Minute)
 	if got := b.show("s"); got != "-" {
-		t.Errorf("a key that was used in the future has %s", got)
+		t.Errorf("a key with a time of use in the future has %s, want it expired", got)
 	}
 }

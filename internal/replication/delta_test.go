@@ -14,11 +14,11 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// A change that a write has delivered to a node is not sent to it again, whatever other nodes
-// received between.
+// A change that a write has delivered to a node is not sent to that node again. This does not
+// depend on the changes that other nodes received in between.
 func TestDeliveredOnce(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 5)
+	w := withoutGossip(t, 5)
 	a := w.hosts[0]
 	const keys = 20
 	for i := range keys {
@@ -38,23 +38,23 @@ func TestDeliveredOnce(t *testing.T) {
 	for i, h := range w.hosts[1:] {
 		c, b := h.m.Counters(), before[i+1]
 		if applied, known, gaps := c.DeltasApplied-b.DeltasApplied, c.DeltasKnown-b.DeltasKnown, c.DeltasGap-b.DeltasGap; applied != 2*keys || known+gaps != 0 {
-			t.Errorf("%v: %d deltas applied, %d known, %d with a gap", h.self, applied, known, gaps)
+			t.Errorf("%v: %d deltas applied, %d known, %d after a gap", h.self, applied, known, gaps)
 		}
 		if h.m.Root() != a.m.Root() {
-			t.Errorf("%v has another root", h.self)
+			t.Errorf("the root of %v differs", h.self)
 		}
 	}
 }
 
-// A node that received only a middle change by a write gets all changes without a gap, because the
-// write may be lost.
-func TestDeliveredBetween(t *testing.T) {
+// If a write delivers only a middle change to a node, the node still receives all changes without a
+// gap, because the write may be lost.
+func TestDeliveredMiddleChange(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 3)
+	w := withoutGossip(t, 3)
 	a := w.hosts[0]
 	w.wait(a, a.put("cart", all, "tea"))
 	w.run(time.Second)
-	a.put("cart", local, "0") // at once
+	a.put("cart", local, "0") // sent at once
 	w.run(10 * time.Millisecond)
 	a.put("cart", local, "1")
 	w.cut = func(_, _ *host) bool { return true }
@@ -65,7 +65,7 @@ func TestDeliveredBetween(t *testing.T) {
 	w.run(250 * time.Millisecond)
 	for _, h := range w.hosts {
 		if got := h.show("cart"); got != "0 1 2 3 tea" || h.m.Counters().DeltasGap != 0 {
-			t.Errorf("%v has %q after %d gaps", h.self, got, h.m.Counters().DeltasGap)
+			t.Errorf("%v has %q, %d gaps, want no gap", h.self, got, h.m.Counters().DeltasGap)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestDeliveredBetween(t *testing.T) {
 // A pending change is not merged into a change that a write has delivered.
 func TestDeliveredIsNotJoined(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 3)
+	w := withoutGossip(t, 3)
 	a := w.hosts[0]
 	w.wait(a, a.put("cart", all, "tea"))
 	w.run(time.Second)
@@ -89,18 +89,18 @@ func TestDeliveredIsNotJoined(t *testing.T) {
 	}
 }
 
-// Many changes are sent in portions with pauses. A key that changes in several portions loses
-// nothing.
-func TestChangesInPortions(t *testing.T) {
+// Many changes are sent in portions with pauses. A key whose changes are in several portions loses
+// no change.
+func TestChangesAreSentInPortions(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 3)
+	w := withoutGossip(t, 3)
 	a, b := w.hosts[0], w.hosts[1]
 	const keys = 600
 	for i := range keys {
 		w.wait(a, a.put(fmt.Sprint("set-", i), all, "first"))
 	}
 	w.run(time.Second)
-	a.put("set-0", local, "second") // at once
+	a.put("set-0", local, "second") // sent at once
 	w.run(10 * time.Millisecond)
 	w.sent = nil
 	for _, e := range []string{"third", "fourth"} {
@@ -111,7 +111,7 @@ func TestChangesInPortions(t *testing.T) {
 	for i := range keys {
 		a.put(fmt.Sprint("set-", i), local, "fifth")
 	}
-	for i := range keys { // they join those before
+	for i := range keys { // these changes join the earlier ones
 		a.put(fmt.Sprint("set-", i), local, "sixth")
 	}
 	w.run(time.Second)
@@ -125,15 +125,15 @@ func TestChangesInPortions(t *testing.T) {
 	}
 	for at, n := range sent {
 		if n > 256 {
-			t.Errorf("%d changes are sent at %v", n, at)
+			t.Errorf("%d changes were sent at %v, want at most 256", n, at)
 		}
 	}
 	if len(sent) < 1800/256 || items > 1800 {
-		t.Errorf("%d changes are sent in %d portions", items, len(sent))
+		t.Errorf("%d changes were sent in %d portions", items, len(sent))
 	}
 	for _, h := range w.hosts[1:] {
 		if c := h.m.Counters(); h.m.Root() != a.m.Root() || c.DeltasGap != 0 {
-			t.Errorf("%v has another root or found gaps: %d", h.self, c.DeltasGap)
+			t.Errorf("the root of %v differs, or there are gaps: %d", h.self, c.DeltasGap)
 		}
 	}
 }
@@ -160,8 +160,8 @@ func (w *world) decoded(h *host, kind replication.Kind) (all []replication.Messa
 	return all
 }
 
-// silent returns a world of nodes that do not compare their data.
-func silent(t *testing.T, n int) *world {
+// withoutGossip returns a world of nodes that do not compare their data.
+func withoutGossip(t *testing.T, n int) *world {
 	t.Helper()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, n)
 	w.run(time.Second)
@@ -173,27 +173,27 @@ func silent(t *testing.T, n int) *world {
 // changes are combined.
 func TestDeltasAreSentSoon(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 3)
+	w := withoutGossip(t, 3)
 	a, b := w.hosts[0], w.hosts[1]
 	a.add("visits", local, 1)
 	if got := w.sentTo(b); !slices.Equal(got, []replication.Kind{replication.KindGossip}) {
-		t.Errorf("the first change sends %v", got)
+		t.Errorf("the first change sent %v", got)
 	}
 	for range 20 {
 		w.run(10 * time.Millisecond)
 		a.add("visits", local, 1)
 	}
 	if got := len(w.decoded(b, replication.KindDelta)); got != 1 {
-		t.Errorf("20 changes in 200 ms are sent in %d messages", got)
+		t.Errorf("20 changes in 200 ms were sent in %d messages, want 1", got)
 	}
 	w.run(250 * time.Millisecond)
 	if got := w.sentTo(b); !slices.Equal(got, []replication.Kind{replication.KindDelta, replication.KindDelta}) || b.show("visits") != "21" {
-		t.Errorf("then %v are sent, and it has %s", got, b.show("visits"))
+		t.Errorf("sent %v, and b has %s", got, b.show("visits"))
 	}
 	w.run(100 * time.Millisecond)
 	a.add("visits", local, 1)
 	if got := w.sentTo(b); !slices.Equal(got, []replication.Kind{replication.KindDelta}) {
-		t.Errorf("after some quiet %v are sent", got)
+		t.Errorf("after a quiet period, the change sent %v", got)
 	}
 }
 
@@ -206,7 +206,7 @@ func TestSlices(t *testing.T) {
 	w.keep = true
 	w.hosts[0].add("visits", local, 1)
 	w.run(400 * time.Millisecond)
-	told := func() (n int) {
+	holders := func() (n int) {
 		for _, h := range w.hosts[1:] {
 			if h.show("visits") == "1" {
 				n++
@@ -225,18 +225,18 @@ func TestSlices(t *testing.T) {
 	}
 	for at, n := range pushes {
 		if n != 5 {
-			t.Errorf("changes are sent to %d nodes at %v", n, at)
+			t.Errorf("changes were sent to %d nodes at %v, want 5", n, at)
 		}
 	}
-	if len(pushes) != 4 || told() != 20 {
-		t.Errorf("sent in %d slices, %d nodes have the change", len(pushes), told())
+	if len(pushes) != 4 || holders() != 20 {
+		t.Errorf("sent in %d slices to %d nodes, want 4 slices and 20 nodes", len(pushes), holders())
 	}
 }
 
 // A delta after a gap is not merged: the node requests the whole value.
 func TestGap(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	a.put("cart", local, "tea")
 	w.run(time.Second)
@@ -248,25 +248,25 @@ func TestGap(t *testing.T) {
 	before := b.show("cart")
 	w.run(20 * time.Millisecond)
 	if got := b.show("cart"); before != "tea" || got != "milk" {
-		t.Errorf("it had %q, and has %q", before, got)
+		t.Errorf("had %q before the request and %q after it", before, got)
 	}
 	if c := b.m.Counters(); c.DeltasGap != 1 || c.Sent[replication.KindWant] != 1 {
-		t.Errorf("%d gaps, asked %d times", c.DeltasGap, c.Sent[replication.KindWant])
+		t.Errorf("%d gaps, %d Want messages, want 1 and 1", c.DeltasGap, c.Sent[replication.KindWant])
 	}
-	// The numbers came with the value: the next delta fits.
+	// The value contains the versions, so the next delta has no gap.
 	w.sent = nil
 	w.run(time.Second)
 	a.put("cart", local, "bread")
 	w.run(20 * time.Millisecond)
 	if got := b.show("cart"); got != "bread milk" || b.m.Counters().DeltasGap != 1 {
-		t.Errorf("then it has %q, after %d gaps", got, b.m.Counters().DeltasGap)
+		t.Errorf("got %q, %d gaps, want 1 gap", got, b.m.Counters().DeltasGap)
 	}
 }
 
-// Deltas that arrive out of order or twice do no harm.
+// Deltas may arrive out of order or twice.
 func TestDeltasOutOfOrder(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	a.put("cart", local, "tea")
 	w.run(time.Second)
@@ -282,23 +282,23 @@ func TestDeltasOutOfOrder(t *testing.T) {
 		}
 	}
 	if len(deltas) != 2 {
-		t.Fatalf("%d deltas", len(deltas))
+		t.Fatalf("sent %d deltas, want 2", len(deltas))
 	}
 	for _, i := range []int{1, 0, 0, 1, 1} {
 		b.step(received{From: a.self, Data: deltas[i]})
 	}
 	if got := b.show("cart"); got != "bread milk tea" {
-		t.Errorf("it has %q", got)
+		t.Errorf("b has %q", got)
 	}
 	if c := b.m.Counters(); c.DeltasGap != 1 || c.DeltasApplied != 2 || c.DeltasKnown != 2 {
-		t.Errorf("%d gaps, %d merged, %d known", c.DeltasGap, c.DeltasApplied, c.DeltasKnown)
+		t.Errorf("%d gaps, %d applied, %d known, want 1, 2 and 2", c.DeltasGap, c.DeltasApplied, c.DeltasKnown)
 	}
 }
 
 // A majority write sends the whole value at once to a node with a gap.
-func TestWriteOverAGap(t *testing.T) {
+func TestWriteAfterGap(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	a.put("cart", local, "tea")
 	w.run(time.Second)
@@ -308,10 +308,10 @@ func TestWriteOverAGap(t *testing.T) {
 	w.cut, w.sent = nil, nil
 	begun := w.now
 	if r := w.wait(a, a.put("cart", majority, "bread")); r.Outcome != replication.Done || w.now-begun > 20*time.Millisecond {
-		t.Errorf("%+v after %v", r, w.now-begun)
+		t.Errorf("got %+v after %v", r, w.now-begun)
 	}
 	if got := b.show("cart"); got != "bread milk tea" {
-		t.Errorf("it has %q", got)
+		t.Errorf("b has %q", got)
 	}
 }
 
@@ -319,14 +319,14 @@ func TestWriteOverAGap(t *testing.T) {
 // again.
 func TestMajorityWritesSendOnce(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 3)
+	w := withoutGossip(t, 3)
 	a := w.hosts[0]
 	w.wait(a, a.put("cart", all, "tea"))
 	w.run(time.Second)
 	w.sent = nil
 	for i := range 50 {
 		if r := w.wait(a, a.put("cart", majority, fmt.Sprint(i))); r.Outcome != replication.Done {
-			t.Fatalf("%+v", r)
+			t.Fatalf("got %+v", r)
 		}
 	}
 	deltas := map[*host]int{}
@@ -338,7 +338,7 @@ func TestMajorityWritesSendOnce(t *testing.T) {
 	counts := []int{deltas[w.hosts[1]], deltas[w.hosts[2]]}
 	slices.Sort(counts)
 	if counts[1] != 50 || counts[0] > 2 {
-		t.Errorf("messages to the others: %v", counts)
+		t.Errorf("got %v messages to the other nodes", counts)
 	}
 	w.run(time.Second)
 	for _, h := range w.hosts[1:] {
@@ -349,35 +349,35 @@ func TestMajorityWritesSendOnce(t *testing.T) {
 }
 
 // An update without a change sends nothing and leaves no gap.
-func TestUnchanged(t *testing.T) {
+func TestUpdateWithoutChange(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	a.put("cart", local, "tea")
 	w.run(time.Second)
 	w.sent = nil
 	update(a, "cart", local, func(s crdt.ORSet[string]) (crdt.ORSet[string], error) { return s, nil })
 	if len(w.sent) != 0 {
-		t.Errorf("it sends %v", w.sentTo(b))
+		t.Errorf("an update without a change sent %v", w.sentTo(b))
 	}
 	w.run(time.Second)
 	a.put("cart", local, "milk")
 	w.run(time.Second)
 	if b.show("cart") != "milk tea" || b.m.Counters().DeltasGap != 0 {
-		t.Errorf("it has %q after %d gaps", b.show("cart"), b.m.Counters().DeltasGap)
+		t.Errorf("b has %q, %d gaps", b.show("cart"), b.m.Counters().DeltasGap)
 	}
 }
 
 // Values without deltas are sent as a whole.
-func TestWithoutDeltas(t *testing.T) {
+func TestTypesWithoutDeltas(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	for i := range 3 {
 		a.write("leader", local, fmt.Sprint(i))
 		w.run(time.Second)
 		if got := b.show("leader"); got != fmt.Sprint(i) {
-			t.Errorf("after %d it has %q", i, got)
+			t.Errorf("after write %d: got %q", i, got)
 		}
 	}
 	w = newWorld(t, 1, replication.Config{GossipInterval: time.Hour, DisableDeltas: true}, 2)
@@ -387,14 +387,14 @@ func TestWithoutDeltas(t *testing.T) {
 		w.run(time.Second)
 	}
 	if n := len(w.decoded(w.hosts[1], replication.KindDelta)); n != 0 {
-		t.Errorf("%d deltas are sent though they are disabled", n)
+		t.Errorf("%d deltas were sent with DisableDeltas", n)
 	}
 }
 
-// Many operations are sent as a whole value.
+// If a delta has many operations, the whole value is sent.
 func TestManyOperationsAreSentWhole(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	for i := range 60 {
 		a.put("cart", local, fmt.Sprint(i))
@@ -407,16 +407,16 @@ func TestManyOperationsAreSentWhole(t *testing.T) {
 	}
 	w.run(time.Second)
 	if got := b.show("cart"); got != "" || b.m.Counters().DeltasGap != 0 {
-		t.Errorf("it has %q after %d gaps", got, b.m.Counters().DeltasGap)
+		t.Errorf("b has %q, %d gaps", got, b.m.Counters().DeltasGap)
 	}
 	if got := w.sentTo(b); !slices.Contains(got, replication.KindGossip) {
-		t.Errorf("sent: %v", got)
+		t.Errorf("got %v, want a Gossip", got)
 	}
 }
 
 // A node with deltas disabled requests the whole value for each delta; the other nodes still
 // receive deltas.
-func TestDeltasDisabledSomewhere(t *testing.T) {
+func TestDeltasDisabledOnOneNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Minute}, 0)
 	a, b := w.start("n1", nil), w.start("n2", nil)
@@ -425,20 +425,20 @@ func TestDeltasDisabledSomewhere(t *testing.T) {
 	for _, h := range w.hosts {
 		w.set(h.self, identity.Up)
 	}
-	w.tell()
+	w.sendMembers()
 	w.run(time.Second)
 	w.wait(a, a.put("cart", all, "x"))
 	w.wait(a, a.add("visits", all, 1))
 	for _, id := range []uint64{a.put("cart", all, "y"), a.add("visits", all, 1)} {
 		if r := w.wait(a, id); r.Outcome != replication.Done || r.Answered != 3 {
-			t.Errorf("%+v", r)
+			t.Errorf("got %+v", r)
 		}
 	}
 	if n := a.m.Counters().SecondWaves; n != 0 {
-		t.Errorf("%d second waves: the node has not rejected the delta", n)
+		t.Errorf("%d second waves, want 0", n)
 	}
 	if b.m.Counters().DeltasApplied != 2 || c.m.Counters().DeltasApplied != 0 || c.show("cart") != "x y" || c.show("visits") != "2" {
-		t.Errorf("%d and %d deltas, %s, %s", b.m.Counters().DeltasApplied, c.m.Counters().DeltasApplied, c.show("cart"), c.show("visits"))
+		t.Errorf("b applied %d deltas, c %d; c has %s, %s", b.m.Counters().DeltasApplied, c.m.Counters().DeltasApplied, c.show("cart"), c.show("visits"))
 	}
 	// The same holds for deltas without a request.
 	w.run(time.Second)
@@ -446,15 +446,15 @@ func TestDeltasDisabledSomewhere(t *testing.T) {
 	a.add("visits", local, 1)
 	w.run(time.Second)
 	if c.m.Counters().DeltasApplied != 0 || c.show("cart") != "x y z" || c.show("visits") != "3" {
-		t.Errorf("c holds %s, %s", c.show("cart"), c.show("visits"))
+		t.Errorf("c has %s, %s", c.show("cart"), c.show("visits"))
 	}
-	// Its own changes are sent as whole values.
+	// The node sends its own changes as whole values.
 	w.keep, w.sent = true, nil
 	w.wait(c, c.put("cart", majority, "c"))
 	c.put("cart", local, "d")
 	w.run(time.Second)
 	if n, _ := w.sentBy(c, replication.KindDelta, 0); n != 0 || b.show("cart") != "c d x y z" {
-		t.Errorf("%d deltas, %s", n, b.show("cart"))
+		t.Errorf("c sent %d deltas; b has %s", n, b.show("cart"))
 	}
 }
 
@@ -465,7 +465,7 @@ func TestRemovalBeforeAddition(t *testing.T) {
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
 	w.keep = true
 	a, b, c := w.hosts[0], w.hosts[1], w.hosts[2]
-	for _, h := range w.hosts { // so that it is no new key, which comes as a whole
+	for _, h := range w.hosts { // a new key would be sent as a whole value
 		w.wait(h, h.put("set", replication.Level{Kind: replication.All}, h.self.Name))
 	}
 	w.run(time.Minute)
@@ -482,18 +482,18 @@ func TestRemovalBeforeAddition(t *testing.T) {
 	if got := w.wait(b, r.ID); got.Outcome != replication.Done {
 		t.Fatal(got)
 	}
-	late := slices.IndexFunc(w.sent, func(l letter) bool { return l.from == a && l.to == c && l.send.Kind == replication.KindDelta })
+	late := slices.IndexFunc(w.sent, func(l envelope) bool { return l.from == a && l.to == c && l.send.Kind == replication.KindDelta })
 	if late < 0 {
-		t.Fatal("nothing was sent")
+		t.Fatal("no delta was sent")
 	}
 	c.step(received{From: a.self, Data: w.sent[late].send.Data})
 	if got := c.show("set"); got != "n1 n2 n3" {
-		t.Errorf("c has acknowledged that milk was removed, and has %s", got)
+		t.Errorf("c has %s, although it has acknowledged the removal of milk", got)
 	}
 }
 
 // A read with repair returns the state that was repaired, without later changes.
-func TestRepairedIsAnswered(t *testing.T) {
+func TestReadReturnsRepairedValue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
 	h := w.hosts[0]
@@ -503,17 +503,17 @@ func TestRepairedIsAnswered(t *testing.T) {
 	w.cut = nil
 	r := h.request("register", majority)
 	h.step(replication.Get{Request: r, RepairPeers: true})
-	w.run(2 * time.Millisecond) // it has been read, and is written to others
+	w.run(2 * time.Millisecond) // the read is complete, and the repair has begun
 	if _, answered := h.replies[r.ID]; answered {
-		t.Fatal("it is answered already")
+		t.Fatal("the read was answered before the repair")
 	}
 	h.write("register", local, "two")
 	if got := show(w.wait(h, r.ID).Value); got != "one" {
-		t.Errorf("the answer is %q, and others have been made to hold one", got)
+		t.Errorf("got %q, want the repaired value one", got)
 	}
 }
 
-// Durable keys are pruned later than others.
+// Durable keys are pruned later than other keys.
 func TestDurablePrunedLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{
@@ -525,17 +525,17 @@ func TestDurablePrunedLater(t *testing.T) {
 	}
 	gone.dead = true
 	w.set(gone.self, identity.Removed)
-	w.tell()
+	w.sendMembers()
 	has := func(key string) bool {
 		v, _, _ := w.hosts[0].m.Value(key)
 		return slices.Contains(v.ModifiedBy(), gone.self)
 	}
 	w.run(30 * time.Second)
 	if !has("d") || has("other") {
-		t.Errorf("after half a minute: history of the removed node in the durable key: %t, in the other: %t", has("d"), has("other"))
+		t.Errorf("after 30 s: history in the durable key: %t, in the other key: %t", has("d"), has("other"))
 	}
 	w.run(2 * time.Minute)
 	if has("d") {
-		t.Error("something is left in the durable key")
+		t.Error("the durable key still has history")
 	}
 }

@@ -5,8 +5,8 @@ package replication
 
 import "github.com/refold-io/refold/internal/wire"
 
-// DecodeMessage decodes the output of AppendMessage. The message refers to b, which must not be
-// modified afterwards. The error matches ErrMalformed.
+// DecodeMessage decodes the output of AppendMessage. The message shares memory with b, which must
+// not be modified afterwards. The error matches ErrMalformed.
 func DecodeMessage(b []byte) (Message, error) {
 	r := reader{Reader: *wire.NewReader(b, wireMajor|wireMinor, MaxMessage, ErrMalformed)}
 	kind := r.head()

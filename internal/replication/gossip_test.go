@@ -18,7 +18,8 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// sent returns how many messages of a kind a node has sent since a place, with their bytes.
+// sentBy returns the number and the bytes of the messages of a kind that a node has sent since an
+// index of w.sent.
 func (w *world) sentBy(h *host, kind replication.Kind, since int) (n, bytes int) {
 	for _, l := range w.sent[since:] {
 		if l.from == h && l.send.Kind == kind {
@@ -29,17 +30,17 @@ func (w *world) sentBy(h *host, kind replication.Kind, since int) (n, bytes int)
 	return n, bytes
 }
 
-// A node that receives a Root computes its digests in several steps and answers then.
+// A node that receives a Root computes its digests in several steps before it answers.
 func TestDigestsTakeSeveralSteps(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	const keys = 2_000
 	for i := range keys {
 		a.add(fmt.Sprint("counter-", i), local, 1)
 	}
 	w.keep = true
-	w.now += time.Minute // they are no longer on their way
+	w.now += time.Minute // the changes are no longer recent
 	a.receive(b, replication.Root{Digest: replication.Digest{1}})
 	if n, _ := w.sentBy(a, replication.KindGroups, 0); n != 0 {
 		t.Fatal("all digests were computed in one step")
@@ -54,7 +55,7 @@ func TestDigestsTakeSeveralSteps(t *testing.T) {
 		a.apply(a.m.Tick(w.now))
 	}
 	if ticks < 3 || ticks == 100 {
-		t.Errorf("answered after %d steps", ticks)
+		t.Errorf("the Root was answered after %d steps", ticks)
 	}
 	b.receive(a, replication.Root{Digest: a.m.Root()})
 	w.keep = false
@@ -63,19 +64,19 @@ func TestDigestsTakeSeveralSteps(t *testing.T) {
 	w.keep, w.sent = true, nil
 	a.receive(b, replication.Root{Digest: a.m.Root()})
 	if n, _ := w.sentBy(a, replication.KindGroups, 0); n != 0 || a.m.Counters().Equal == 0 {
-		t.Error("equal data was not recognized")
+		t.Error("the comparison did not find equal data")
 	}
 }
 
-// Digests of a few large values take several steps as well.
+// The digests of a few large values also take several steps.
 func TestLargeDigestsTakeSeveralSteps(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	for i := range 20 {
 		a.put(fmt.Sprint("set-", i), local, strings.Repeat("x", 60<<10), strings.Repeat("y", 60<<10))
 	}
-	w.now += time.Minute // they are no longer on their way
+	w.now += time.Minute // the changes are no longer recent
 	since := len(w.sent)
 	a.receive(b, replication.Root{Digest: replication.Digest{1}})
 	ticks := 0
@@ -87,14 +88,14 @@ func TestLargeDigestsTakeSeveralSteps(t *testing.T) {
 		a.apply(a.m.Tick(w.now))
 	}
 	if ticks < 2 || ticks == 40 {
-		t.Errorf("answered after %d steps", ticks)
+		t.Errorf("the Root was answered after %d steps", ticks)
 	}
 }
 
 // A node with permanent changes still answers comparisons.
 func TestChangesFasterThanDigests(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	const keys = 1_200
 	change := func() {
@@ -113,13 +114,13 @@ func TestChangesFasterThanDigests(t *testing.T) {
 		change()
 		a.apply(a.m.Tick(w.now))
 	}
-	t.Error("it was never answered")
+	t.Error("the Root was not answered")
 }
 
 // Requested entries are sent in several steps, and completely.
 func TestEntriesTakeSeveralSteps(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	const keys, size = 600, 1_000
 	w.cut = func(_, _ *host) bool { return true }
@@ -134,12 +135,12 @@ func TestEntriesTakeSeveralSteps(t *testing.T) {
 	since := len(w.sent)
 	a.receive(b, want)
 	if _, bytes := w.sentBy(a, replication.KindGossip, since); bytes < size || bytes > 40<<10 {
-		t.Errorf("%d bytes in the first step", bytes)
+		t.Errorf("the first step sent %d bytes", bytes)
 	}
 	w.run(time.Second)
-	for _, l := range w.sent[since:] { // each is merged in one go
+	for _, l := range w.sent[since:] { // the receiver merges each message in one step
 		if l.from == a && len(l.send.Data) > 18<<10 {
-			t.Errorf("a message has %d bytes", len(l.send.Data))
+			t.Errorf("a message has %d bytes, want at most 18 KiB", len(l.send.Data))
 		}
 	}
 	for i := range keys {
@@ -147,24 +148,24 @@ func TestEntriesTakeSeveralSteps(t *testing.T) {
 			t.Fatalf("key %d was not sent", i)
 		}
 	}
-	// A node that has left receives no more of it.
+	// A node that has left receives no further entries.
 	a.receive(b, want)
 	w.set(b.self, identity.Removed)
-	a.tell()
+	a.sendMembers()
 	since = len(w.sent)
 	for range 10 {
 		w.now = max(w.now, a.m.Next())
 		a.apply(a.m.Tick(w.now))
 	}
 	if n, _ := w.sentBy(a, replication.KindGossip, since); n > 0 {
-		t.Errorf("%d messages to a node that has left", n)
+		t.Errorf("%d messages were sent to a node that has left", n)
 	}
 }
 
-// A request for too many entries is answered partially; gossip finds the rest.
-func TestWaitingEntriesAreLimited(t *testing.T) {
+// A request for too many entries is answered partially. Gossip finds the rest.
+func TestPendingAnswersAreLimited(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	w.cut = func(_, _ *host) bool { return true }
 	var want replication.Want
@@ -183,10 +184,10 @@ func TestWaitingEntriesAreLimited(t *testing.T) {
 		w.now = max(w.now, a.m.Next())
 		a.apply(a.m.Tick(w.now))
 	}
-	// Each is begun at once, with one of them, and 64 are ended.
+	// Each answer begins at once with one entry. 64 answers are completed.
 	_, bytes := w.sentBy(a, replication.KindGossip, since)
 	if most := (asked + 3*64) * 51 << 10; bytes > most || bytes < asked*50<<10 {
-		t.Errorf("%d bytes were sent, more than %d", bytes, most)
+		t.Errorf("sent %d bytes, want at most %d", bytes, most)
 	}
 }
 
@@ -194,7 +195,7 @@ func TestWaitingEntriesAreLimited(t *testing.T) {
 // step.
 func TestKeysTakeSeveralMessages(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	const keys = 4_000
 	w.cut = func(_, _ *host) bool { return true }
@@ -222,11 +223,11 @@ func TestKeysTakeSeveralMessages(t *testing.T) {
 			n += len(list.Keys)
 		}
 		if listed += n; n > 1_100 || msg.More {
-			t.Errorf("a message lists %d keys, more: %v", n, msg.More)
+			t.Errorf("a message lists %d keys, More is %v", n, msg.More)
 		}
 	}
 	if listed != keys || messages < 4 {
-		t.Errorf("%d keys are listed in %d messages", listed, messages)
+		t.Errorf("%d keys were listed in %d messages", listed, messages)
 	}
 }
 
@@ -252,11 +253,11 @@ func TestExpiryTakesSeveralSteps(t *testing.T) {
 	sum := uint64(0)
 	for _, n := range forgotten {
 		if sum += n; n > 5_000 {
-			t.Errorf("%d keys are forgotten in one step", n)
+			t.Errorf("one step removed %d keys, want at most 5,000", n)
 		}
 	}
 	if sum != keys {
-		t.Errorf("%d of %d keys are forgotten in %d steps", sum, keys, len(forgotten))
+		t.Errorf("removed %d of %d keys in %d steps", sum, keys, len(forgotten))
 	}
 	// The next scan starts at the beginning.
 	h.add("counter-1", local, 1)
@@ -266,7 +267,7 @@ func TestExpiryTakesSeveralSteps(t *testing.T) {
 		h.apply(h.m.Tick(w.now))
 	}
 	if n := h.m.Counters().Expired; n != keys+1 {
-		t.Errorf("%d keys are forgotten in all", n)
+		t.Errorf("removed %d keys in total", n)
 	}
 }
 
@@ -281,37 +282,37 @@ func (w *world) verdicts(h *host) []replication.Verdict {
 	return all
 }
 
-// Of a known delta only the type is decoded.
+// Only the type of a known delta is decoded.
 func TestKnownDeltaIsNotDecoded(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	w.wait(a, a.put("s", all, "x"))
 	known := b.m.Counters().DeltasKnown
-	told := func(delta []byte) {
+	deliver := func(delta []byte) {
 		b.receive(a, replication.Delta{Nr: 77, Items: []replication.Item{{Key: "s", From: 1, To: 1, Delta: delta}}})
 	}
 	sets := must(must(crdt.ORSet[string]{}.Add(a.actor, "y")).AppendBinary(nil))
 	w.sent = nil
-	told(append(encodedDelta(must(crdt.ORSet[string]{}.Add(a.actor, "y")))[:3], "?"...))
+	deliver(append(encodedDelta(must(crdt.ORSet[string]{}.Add(a.actor, "y")))[:3], "?"...))
 	if got := w.verdicts(b); !slices.Equal(got, []replication.Verdict{replication.Merged}) || b.m.Counters().DeltasKnown != known+1 {
-		t.Errorf("%v, %+v", got, b.notes)
+		t.Errorf("got verdicts %v, notes %+v", got, b.notes)
 	}
-	// A delta of another type is not merged, whatever its number is.
+	// A delta of another type is not merged, even if its version is known.
 	for subject, delta := range map[string][]byte{
-		"nothing": nil, "no delta": sets,
+		"empty": nil, "a value": sets,
 		"other elements": encodedDelta(must(crdt.ORSet[int]{}.Add(a.actor, 1))),
 		"another type":   encodedDelta(must(crdt.LWWMap[string, string]{}.Put(a.actor, "k", "v"))),
 		"a counter":      encodedDelta(crdt.GCounter{}.Add(a.actor, 1)),
 	} {
 		w.sent = nil
-		told(delta)
+		deliver(delta)
 		if got := w.verdicts(b); !slices.Equal(got, []replication.Verdict{replication.Refused}) || b.m.Counters().DeltasKnown != known+1 {
-			t.Errorf("%s: %v", subject, got)
+			t.Errorf("%s: got verdicts %v, want Refused", subject, got)
 		}
 	}
 	if got := b.show("s"); got != "x" {
-		t.Errorf("it holds %s", got)
+		t.Errorf("b has %s, want x", got)
 	}
 }
 
@@ -320,10 +321,10 @@ func encodedDelta(v any) []byte {
 	return must(must((*crdt.Types)(nil).Value(v)).Delta().AppendBinary(nil))
 }
 
-// Effects that are not returned stay valid.
-func TestEffectsThatAreKept(t *testing.T) {
+// Effects that are not passed to Reuse stay valid.
+func TestEffectsWithoutReuse(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	h := w.hosts[0]
 	step := func(key string) replication.Effects {
 		return h.m.Step(w.now, batch(&replication.Update{Request: h.request(key, local), Modify: modify(func(c crdt.GCounter) (crdt.GCounter, error) {
@@ -349,8 +350,8 @@ func TestEffectsThatAreKept(t *testing.T) {
 	}
 }
 
-// A comparison does not send entries that have changed lately, because deltas deliver them. Later
-// it does.
+// A comparison does not send entries that have changed lately, because deltas deliver the changes.
+// Later comparisons send such entries.
 func TestRecentChangeIsNotSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Minute}, 2)
@@ -400,34 +401,34 @@ func TestRecentChangeIsNotSent(t *testing.T) {
 	}
 	other, changes := replication.Digest{1}, replication.Digest(bytes.Repeat([]byte{0xff}, 16))
 	if n := compare(a, b, other); n == 0 || n > keys/2 {
-		t.Errorf("%d of %d were sent at once", n, keys)
+		t.Errorf("sent %d of %d entries at once", n, keys)
 	}
 	if n := compare(b, a, other); n != keys {
-		t.Errorf("%d of %d were sent by a node without recent changes", n, keys)
+		t.Errorf("a node without recent changes sent %d of %d entries", n, keys)
 	}
-	for i := range keys { // now all nodes receive the changes
+	for i := range keys { // b receives the changes
 		item := replication.Item{Key: fmt.Sprint("set-", i), From: 2, To: 2, Delta: encodedDelta(must(crdt.ORSet[string]{}.Add(a.actor, "z")))}
 		b.receive(a, replication.Delta{Items: []replication.Item{item}})
 	}
 	if n := compare(b, a, other); n == 0 || n > keys/2 {
-		t.Errorf("%d of %d were sent by a node with recent changes", n, keys)
+		t.Errorf("a node with recent changes sent %d of %d entries", n, keys)
 	}
 	w.now += time.Minute
 	for _, pair := range [][2]*host{{a, b}, {b, a}} {
 		if n := compare(pair[0], pair[1], other); n != keys {
-			t.Errorf("%d of %d were sent later", n, keys)
+			t.Errorf("sent %d of %d entries later, want all", n, keys)
 		}
 	}
 	if n := compare(a, b, changes); n != 0 {
-		t.Errorf("%d were sent, which change there", n)
+		t.Errorf("sent %d entries that are changing on the other node, want 0", n)
 	}
 }
 
-// An entry that has changed lately is listed without a digest, which would be expensive and differ
-// anyway.
+// An entry that has changed lately is listed without a digest. The digest would be expensive and
+// would differ anyway.
 func TestRecentChangeHasNoDigest(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	const keys = 64
 	listed := func() (changing int) {
@@ -456,7 +457,7 @@ func TestRecentChangeHasNoDigest(t *testing.T) {
 			}
 		}
 		if n != keys {
-			t.Fatalf("%d of %d are listed", n, keys)
+			t.Fatalf("%d of %d entries were listed", n, keys)
 		}
 		return changing
 	}
@@ -464,15 +465,15 @@ func TestRecentChangeHasNoDigest(t *testing.T) {
 		a.put(fmt.Sprint("set-", i), local, "x")
 	}
 	if n := listed(); n < keys/2 || n == keys {
-		t.Errorf("%d of %d have no digest", n, keys)
+		t.Errorf("%d of %d entries have no digest", n, keys)
 	}
 	w.now += time.Minute
 	if n := listed(); n != 0 {
-		t.Errorf("%d of %d have no digest, though nothing changes any more", n, keys)
+		t.Errorf("%d of %d entries have no digest after the changes, want 0", n, keys)
 	}
 }
 
-// bucket is where a key is in the digest tree.
+// bucket returns the bucket of a key in the digest tree.
 func bucket(key string) uint16 {
 	h := sha256.Sum256([]byte(key))
 	return binary.BigEndian.Uint16(h[:]) % 1024

@@ -15,8 +15,8 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// Merged data of an update is acknowledged like its changes.
-func TestMergeThenChange(t *testing.T) {
+// If the function of an update merges other data, this data is acknowledged like the changes.
+func TestUpdateWithMergedData(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
 	a := w.hosts[0]
@@ -43,16 +43,16 @@ func TestMergeThenChange(t *testing.T) {
 			t.Errorf("%v has %s, %s", h.self, h.show("set"), h.show("count"))
 		}
 	}
-	// A change alone is still sent as one.
+	// Changes without merged data are still sent as deltas.
 	before := w.hosts[1].m.Counters().DeltasApplied
 	w.wait(a, a.put("set", all, "z"))
 	w.wait(a, a.add("count", all, 1))
 	if n := w.hosts[1].m.Counters().DeltasApplied - before; n != 2 {
-		t.Errorf("%d deltas", n)
+		t.Errorf("%d deltas were applied, want 2", n)
 	}
 }
 
-// Steps is a user's type whose deltas are shorter than their results.
+// Steps is a user's type whose deltas are shorter than the values that they produce.
 type Steps struct{ n, delta int }
 
 const stepSize = 100
@@ -65,20 +65,20 @@ func (s Steps) Delta() (Step, bool)              { return Step(s.delta), s.delta
 func (s Steps) MergeDelta(d Step) (Steps, error) { return Steps{n: max(s.n, int(d))}, nil }
 func (s Steps) ResetDelta() Steps                { return Steps{n: s.n} }
 
-// Step is up to where it goes.
+// Step is a delta of Steps: the new number of steps.
 type Step int
 
 func (s Step) Merge(o Step) (Step, error)            { return max(s, o), nil }
 func (s Step) AppendBinary(b []byte) ([]byte, error) { return append(b, byte(s)), nil }
 
-// The maximum size applies to users' types as well, whatever the size of their deltas.
-func TestCustomTooLarge(t *testing.T) {
+// The maximum size also applies to users' types, even if their deltas are small.
+func TestCustomTypeTooLarge(t *testing.T) {
 	t.Parallel()
 	types := must(crdt.NewTypes(nil, crdt.DefineDelta("steps", crdt.FreeDeltas,
 		func(b []byte) (Steps, error) { return Steps{n: len(b) / stepSize}, nil },
 		func(b []byte) (Step, error) {
 			if len(b) != 1 {
-				return 0, errors.New("no step")
+				return 0, errors.New("not one byte")
 			}
 			return Step(b[0]), nil
 		})))
@@ -104,18 +104,19 @@ func TestCustomTooLarge(t *testing.T) {
 			break
 		}
 	}
-	if n != 49 { // and the size of the header
-		t.Errorf("%d steps of %d bytes", n, stepSize)
+	if n != 49 { // the header takes the rest of the limit
+		t.Errorf("%d steps of %d bytes were accepted", n, stepSize)
 	}
 	if b.m.Counters().DeltasApplied == 0 {
-		t.Error("no delta was sent")
+		t.Error("no delta was applied")
 	}
 	if v, _, _ := b.m.Value("s"); must(crdt.As[Steps](types, v)).n != 49 {
-		t.Error("the other one has less")
+		t.Error("the other node does not have 49 steps")
 	}
 }
 
-// Majorities meet: a node that does not count for others does not count for itself.
+// A node that does not count for other nodes does not count for itself. Otherwise two majorities
+// could be disjoint.
 func TestJoinersDoNotCount(t *testing.T) {
 	t.Parallel()
 	for _, s := range []identity.Status{identity.Joining, identity.WeaklyUp} {
@@ -124,35 +125,35 @@ func TestJoinersDoNotCount(t *testing.T) {
 			c, d := w.hosts[2], w.hosts[3]
 			w.set(c.self, s)
 			w.set(d.self, s)
-			w.tell()
+			w.sendMembers()
 			r := w.wait(c, c.add("both", majority, 1))
 			if r.Outcome != replication.Done || r.Answered != 2 || r.Required != 2 || r.Total != 2 {
-				t.Errorf("%v: %+v", s, r)
+				t.Errorf("%v, write to a majority: %+v", s, r)
 			}
 			if r = w.wait(c, c.get("both", majority)); r.Outcome != replication.Done || r.Answered != 2 || r.Total != 2 {
-				t.Errorf("%v: %+v", s, r)
+				t.Errorf("%v, read from a majority: %+v", s, r)
 			}
 			if r = w.wait(c, c.add("all", all, 1)); r.Outcome != replication.Done || r.Answered != 3 || r.Total != 3 {
-				t.Errorf("%v, all: %+v", s, r)
+				t.Errorf("%v, write to all: %+v", s, r)
 			}
 			w.cut = func(x, y *host) bool { return (x == w.hosts[0] || x == c) != (y == w.hosts[0] || y == c) }
 			r = w.wait(c, c.add("k", majority, 1))
 			g := w.wait(d, d.get("k", majority))
 			if r.Outcome != replication.TimedOut || g.Outcome != replication.TimedOut {
-				t.Errorf("%v, seed %d: written: %+v, read: %+v", s, seed, r, g)
+				t.Errorf("%v, seed %d: write: %+v, read: %+v, want both to time out", s, seed, r, g)
 			}
 			w.set(w.hosts[0].self, identity.WeaklyUp)
 			w.set(w.hosts[1].self, identity.WeaklyUp)
-			w.tell()
+			w.sendMembers()
 			if r, g := w.wait(c, c.add("k", majority, 1)), w.wait(d, d.get("k", majority)); r.Outcome != replication.TooFew || g.Outcome != replication.TooFew {
-				t.Errorf("%v, no node counts: %+v, %+v", s, r, g)
+				t.Errorf("%v, no node counts: write %+v, read %+v", s, r, g)
 			}
 		}
 	}
 }
 
-// Of two that refuse, others are asked instead, at once.
-func TestAskedAfterRefusal(t *testing.T) {
+// If two nodes refuse, two other nodes are asked at once.
+func TestOthersAskedAfterRefusal(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {
 		w := newWorld(t, seed, replication.Config{GossipInterval: time.Hour}, 5)
@@ -166,13 +167,13 @@ func TestAskedAfterRefusal(t *testing.T) {
 		begun := w.now
 		r := w.wait(a, a.add("k", majority, 1))
 		if r.Outcome != replication.Done || w.now-begun > 500*time.Millisecond {
-			t.Errorf("seed %d: %+v after %v", seed, r, w.now-begun)
+			t.Errorf("seed %d: got %+v after %v", seed, r, w.now-begun)
 		}
 	}
 }
 
-// Markers of durable keys are kept for longer, and of two the later one holds.
-func TestMarkersLast(t *testing.T) {
+// Markers of durable keys are kept for longer. Merging two markers keeps the later expiry.
+func TestMarkerExpiry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{
 		Durable: []string{"kept"}, PruneInterval: 5 * time.Second, PruneAfter: 10 * time.Second, DurablePruneAfter: 10 * time.Second, MarkerTTL: time.Hour, DurableMarkerTTL: 10 * time.Hour,
@@ -183,7 +184,7 @@ func TestMarkersLast(t *testing.T) {
 	w.wait(c, c.put("set", all, "x"))
 	c.dead = true
 	w.set(c.self, identity.Removed)
-	w.tell()
+	w.sendMembers()
 	w.run(2 * time.Minute)
 	entry := func(h *host, key string) replication.Entry {
 		w.keep, w.sent = true, nil
@@ -191,7 +192,7 @@ func TestMarkersLast(t *testing.T) {
 		w.keep = false
 		res, ok := must(replication.DecodeMessage(w.sent[len(w.sent)-1].send.Data)).(replication.ReadResult)
 		if !ok || res.Entry == nil {
-			t.Fatalf("%s is not there", key)
+			t.Fatalf("the read did not return %s", key)
 		}
 		return *res.Entry
 	}
@@ -199,11 +200,11 @@ func TestMarkersLast(t *testing.T) {
 	for key, want := range map[string]time.Duration{"kept": 10 * time.Hour, "other": time.Hour} {
 		e := entry(b, key)
 		if len(e.Pruning) != 1 || !e.Pruning[0].Performed {
-			t.Fatalf("%s: %+v", key, e.Pruning)
+			t.Fatalf("%s: got markers %+v", key, e.Pruning)
 		}
 		left := time.Duration(e.Pruning[0].Obsolete-wall) * time.Millisecond
 		if left > want || left < want-2*time.Minute {
-			t.Errorf("the marker of %s is kept for another %v", key, left)
+			t.Errorf("the marker of %s expires in %v", key, left)
 		}
 		later, sooner := e, e
 		later.Pruning = []replication.Marker{e.Pruning[0]}
@@ -213,25 +214,25 @@ func TestMarkersLast(t *testing.T) {
 		b.receive(a, replication.Gossip{Entries: []replication.Entry{later}})
 		b.receive(a, replication.Gossip{Entries: []replication.Entry{sooner}})
 		if got := entry(b, key).Pruning[0].Obsolete; got != later.Pruning[0].Obsolete {
-			t.Errorf("%s: a marker until %d is one until %d", key, later.Pruning[0].Obsolete, got)
+			t.Errorf("%s: want a marker until %d, got one until %d", key, later.Pruning[0].Obsolete, got)
 		}
 	}
-	// The numbers of a node that was pruned are forgotten, and an update that brings its history
-	// back is cleaned of it.
+	// The versions of a pruned node are removed. If an update restores the history of this node,
+	// the history is removed from the result.
 	for _, v := range entry(b, "set").Versions {
 		if v.Node == c.self {
-			t.Errorf("the number of %v is kept", v.Node)
+			t.Errorf("the version of the pruned node %v remains", v.Node)
 		}
 	}
 	old := crdt.GCounter{}.Add(c.actor, 100)
 	w.wait(b, update(b, "other", local, func(v crdt.GCounter) (crdt.GCounter, error) { return v.Merge(old) }))
 	if v := value(b, "other"); v.NeedsPruning(c.self) || b.show("other") != "1" {
-		t.Errorf("an update has restored pruned history: %s", b.show("other"))
+		t.Errorf("an update restored pruned history: %s", b.show("other"))
 	}
 }
 
 // Equal data is not sent again.
-func TestEqualIsNotNotified(t *testing.T) {
+func TestEqualDataIsNotSent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 3)
 	a, b := w.hosts[0], w.hosts[1]
@@ -245,7 +246,7 @@ func TestEqualIsNotNotified(t *testing.T) {
 	for i, c := range []replication.Counters{a.m.Counters(), b.m.Counters()} {
 		for _, k := range []replication.Kind{replication.KindGossip, replication.KindGroups, replication.KindKeys, replication.KindWant} {
 			if n := c.Sent[k] - before[i].Sent[k]; n != 0 {
-				t.Errorf("%d times %v between nodes with equal data", n, k)
+				t.Errorf("%d messages %v between nodes with equal data, want 0", n, k)
 			}
 		}
 	}

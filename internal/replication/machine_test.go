@@ -70,7 +70,7 @@ func TestSubscribe(t *testing.T) {
 	if want := []string{"1 user-1 = 3", "2 user-1 = 3", "2 user-2 = 5", "3 other = 9", "3 user-1 = 3", "3 user-2 = 5"}; !slices.Equal(got, want) {
 		t.Errorf("changes: %q, want %q", got, want)
 	}
-	// Merging known data is no change.
+	// Merging known data is not a change.
 	w.wait(b, b.get("user-1", majority))
 	update(b, "user-1", local, func(c crdt.GCounter) (crdt.GCounter, error) { return c, nil })
 	w.run(time.Second)
@@ -96,9 +96,9 @@ func TestExpiry(t *testing.T) {
 	b.step(replication.Subscribe{Nr: 1, Key: "session-1"})
 	w.run(time.Second)
 	b.texts()
-	// One is used, on the other node, past the machine or not.
+	// One key is used on the other node, by requests and by Touch.
 	for i := range 12 {
-		w.run(9*time.Second + time.Duration(i)*300*time.Millisecond) // either is the first to compare
+		w.run(9*time.Second + time.Duration(i)*300*time.Millisecond) // vary the node that compares first
 		if i%2 == 0 {
 			b.step(replication.Touch{Keys: []string{"session-2"}})
 		} else {
@@ -107,22 +107,22 @@ func TestExpiry(t *testing.T) {
 	}
 	for _, h := range w.hosts {
 		if got := h.m.Keys(); !slices.Equal(got, []string{"other", "session-2", "session-long"}) {
-			t.Errorf("%v has %v", h.self, got)
+			t.Errorf("%v has the keys %v", h.self, got)
 		}
 	}
 	if got := b.texts(); !slices.Equal(got, []string{"1 session-1 expired"}) {
-		t.Errorf("the events are %v", got)
+		t.Errorf("got events %v", got)
 	}
 	if b.m.Counters().Received[replication.KindUses]+a.m.Counters().Received[replication.KindUses] == 0 {
-		t.Error("no Uses message was sent")
+		t.Error("no Uses message was received")
 	}
-	// The key starts again, and earlier numbers are no gap.
+	// The key is created again. The earlier versions do not cause a gap.
 	w.wait(a, a.add("session-1", local, 5))
 	w.run(time.Second)
 	a.add("session-1", local, 5)
 	w.run(time.Second)
 	if got := b.show("session-1"); got != "10" || b.m.Counters().DeltasGap != 0 {
-		t.Errorf("used again it has %s, %d gaps", got, b.m.Counters().DeltasGap)
+		t.Errorf("after reuse of the key: got %s, %d gaps", got, b.m.Counters().DeltasGap)
 	}
 	a.put("session-set", local, "a")
 	w.run(5 * time.Minute)
@@ -131,7 +131,7 @@ func TestExpiry(t *testing.T) {
 	a.put("session-set", local, "c")
 	w.run(time.Second)
 	if got := b.show("session-set"); got != "b c" || b.m.Counters().DeltasGap != 0 {
-		t.Errorf("a set has %s, %d gaps", got, b.m.Counters().DeltasGap)
+		t.Errorf("the set has %s, %d gaps", got, b.m.Counters().DeltasGap)
 	}
 	if root := a.m.Root(); root != b.m.Root() {
 		t.Error("the roots differ")
@@ -139,20 +139,20 @@ func TestExpiry(t *testing.T) {
 }
 
 // Versions of a key that is created again after expiry continue above the old ones.
-func TestNumbersGoOn(t *testing.T) {
+func TestVersionsAfterExpiry(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Expire: map[string]time.Duration{"s": time.Minute}}, 1)
 	a := w.hosts[0]
 	w.cfg.Expire = nil
 	b := w.start("n2", nil)
 	w.set(b.self, identity.Up)
-	w.tell()
+	w.sendMembers()
 	for i := range 5 {
 		w.wait(a, a.put("s", all, fmt.Sprint(i)))
 	}
 	w.run(5 * time.Minute)
 	if a.show("s") != "-" || b.show("s") != "0 1 2 3 4" {
-		t.Fatalf("they have %s, %s", a.show("s"), b.show("s"))
+		t.Fatalf("got %s and %s", a.show("s"), b.show("s"))
 	}
 	a.put("s", local, "x")
 	w.run(60 * time.Millisecond)
@@ -160,7 +160,7 @@ func TestNumbersGoOn(t *testing.T) {
 	a.put("s", local, "y")
 	w.run(60 * time.Millisecond)
 	if got := b.show("s"); !strings.Contains(got, "x y") || b.m.Counters().DeltasKnown != known {
-		t.Errorf("it has %s", got)
+		t.Errorf("got %s", got)
 	}
 }
 
@@ -173,11 +173,11 @@ func TestExpiredStaysAway(t *testing.T) {
 	entry := replication.Entry{Key: "s", Value: must(value(a, "s").AppendBinary(nil)), Used: uint64(started.UnixMilli())}
 	w.run(10 * time.Minute)
 	if got := a.show("s"); got != "-" {
-		t.Fatalf("it has %s", got)
+		t.Fatalf("got %s, want an expired key", got)
 	}
 	a.step(received{From: w.hosts[1].self, Data: replication.AppendMessage(nil, replication.Gossip{Entries: []replication.Entry{entry}})})
 	if got := a.show("s"); got != "-" {
-		t.Errorf("it has %s again", got)
+		t.Errorf("the expired key returned with %s", got)
 	}
 }
 
@@ -186,7 +186,7 @@ func value(h *host, key string) crdt.Value {
 	return v
 }
 
-// A value that is too large is refused with its size; an existing value may become smaller.
+// An update that makes a value too large is refused with the size. A value may become smaller.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{MaxEntry: 10_000}, 1)
@@ -200,25 +200,25 @@ func TestTooLarge(t *testing.T) {
 	}
 	var large *replication.TooLargeError
 	if r.Outcome != replication.Failed || !errors.As(r.Err, &large) || large.Size <= 10_000 || large.Size > 10_200 || large.Max != 10_000 || large.Key != "set" {
-		t.Errorf("after %d elements: %+v", n, r)
+		t.Errorf("after %d elements: got %+v", n, r)
 	}
 	if len(strings.Fields(h.show("set"))) != n {
-		t.Errorf("it was refused and is there")
+		t.Errorf("the refused element is in the set")
 	}
 	h.drop("set", local, fmt.Sprintf("%0100d", 0))
 	if r := h.replies[h.put("set", local, fmt.Sprintf("%0100d", n))]; r.Outcome != replication.Done {
-		t.Errorf("there is room again: %+v", r)
+		t.Errorf("after a removal: got %+v", r)
 	}
 	if r := h.replies[h.write("text", local, strings.Repeat("x", 10_001))]; r.Outcome != replication.Failed || !errors.As(r.Err, &large) {
-		t.Errorf("in one go: %+v", r)
+		t.Errorf("one large write: got %+v", r)
 	}
 	if h.show("text") != "-" {
-		t.Error("a key was made that is refused")
+		t.Error("the refused write created a key")
 	}
 }
 
-// Invalid requests, and requests above the limit, are refused.
-func TestRefused(t *testing.T) {
+// Invalid requests are refused. Requests above a limit are also refused.
+func TestInvalidRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{MaxRequests: 3, MaxKeys: 2}, 2)
 	h := w.hosts[0]
@@ -236,13 +236,13 @@ func TestRefused(t *testing.T) {
 		h.add("a", all, 1)
 	}
 	if r := h.replies[h.add("a", all, 1)]; r.Outcome != replication.Busy {
-		t.Errorf("too many: %+v", r)
+		t.Errorf("above MaxRequests: got %+v", r)
 	}
 	w.run(time.Second)
 	h.add("b", local, 1)
 	for _, id := range []uint64{h.add("c", local, 1), h.del("d", local)} {
 		if r := h.replies[id]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrFull) {
-			t.Errorf("too many keys: %+v", r)
+			t.Errorf("above MaxKeys: got %+v", r)
 		}
 	}
 }
@@ -261,11 +261,11 @@ func TestStrangers(t *testing.T) {
 	data := replication.AppendMessage(nil, replication.Write{Nr: 1, Entry: replication.Entry{Key: "flag", Value: must(v.AppendBinary(nil))}})
 	for _, from := range []identity.Node{stranger, downed, other} {
 		if e := h.m.Step(0, batch(received{From: from, Data: data})); len(e.Send)+len(e.Values) != 0 {
-			t.Errorf("a message of %v has effects: %+v", from, e)
+			t.Errorf("a message of %v had effects: %+v", from, e)
 		}
 	}
 	if n := h.m.ReplicaCount(); n != 1 {
-		t.Errorf("%d replicas", n)
+		t.Errorf("%d replicas, want 1", n)
 	}
 }
 
@@ -277,14 +277,14 @@ func TestRemoved(t *testing.T) {
 	a.held = true
 	ids := []uint64{a.add("a", all, 1), a.add("kept", local, 1)}
 	w.set(a.self, identity.Removed)
-	a.tell()
+	a.sendMembers()
 	for _, id := range ids {
 		if r := a.replies[id]; r.Outcome != replication.Stopped {
-			t.Errorf("%+v", r)
+			t.Errorf("got %+v, want Stopped", r)
 		}
 	}
 	if !a.stopped || a.m.Next() != replication.Never {
-		t.Errorf("stopped: %t", a.stopped)
+		t.Errorf("stopped: %t, want true", a.stopped)
 	}
 }
 
@@ -307,13 +307,13 @@ func TestAnotherTypeElsewhere(t *testing.T) {
 		t.Errorf("read: %+v", r)
 	}
 	if b.show("x") != "tea" || b.m.Counters().Refused == 0 {
-		t.Errorf("the other one has %s", b.show("x"))
+		t.Errorf("b has %s, or refused nothing", b.show("x"))
 	}
 }
 
 // A value that exceeds a message after concurrent changes is sent in parts, by gossip, to a new
 // node and in a read; malformed or truncated parts are dropped.
-func TestLargerThanAMessage(t *testing.T) {
+func TestValueLargerThanMessage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{MaxMessage: 64 << 10, MaxEntry: 50 << 10}, 2)
 	a, b := w.hosts[0], w.hosts[1]
@@ -327,19 +327,19 @@ func TestLargerThanAMessage(t *testing.T) {
 	w.cut = nil
 	w.converge(time.Minute)
 	if n := len(strings.Fields(b.show("set"))); n != 8 {
-		t.Fatalf("it has %d words", n)
+		t.Fatalf("b has %d words, want 8", n)
 	}
 	n := w.start("n9", nil)
 	w.set(n.self, identity.Up)
-	w.tell()
+	w.sendMembers()
 	if r := w.wait(n, n.get("set", all)); r.Outcome != replication.Done || n.show("set") != a.show("set") {
-		t.Errorf("read: %+v", r)
+		t.Errorf("the new node read %+v", r)
 	}
 	if n.m.Counters().Received[replication.KindPart] == 0 {
-		t.Error("nothing came in parts")
+		t.Error("no Part was received")
 	}
 	if r := a.replies[a.put("set", local, strings.Repeat("x", 1<<10))]; r.Outcome != replication.Failed {
-		t.Errorf("still larger: %+v", r)
+		t.Errorf("a larger value: got %+v, want Failed", r)
 	}
 	part := func(p replication.Part) {
 		a.step(received{From: b.self, Data: replication.AppendMessage(nil, p)})
@@ -353,6 +353,6 @@ func TestLargerThanAMessage(t *testing.T) {
 	part(replication.Part{Nr: 201, Index: 1, Count: 2, Data: []byte{1}})
 	part(replication.Part{Nr: 109, Index: 0, Count: 2, Data: []byte{1}})
 	if got := a.m.Counters().Dropped[replication.DropParts] - before; got != 10 {
-		t.Errorf("%d were dropped", got)
+		t.Errorf("%d parts were dropped, want 10", got)
 	}
 }

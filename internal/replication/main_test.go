@@ -13,5 +13,5 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// seeds returns how many seeds a test runs which usually runs n.
+// seeds returns the number of seeds of a test that usually runs n seeds.
 func seeds(n uint64) uint64 { return effort.Count(max(1, n/3), n, 20*n) }

@@ -42,7 +42,7 @@ func TestRequired(t *testing.T) {
 	} {
 		for i, want := range c.want {
 			if got := c.level.Required(i + 1); got != want {
-				t.Errorf("%+v of %d nodes: %d, want %d", c.level, i+1, got, want)
+				t.Errorf("%+v of %d nodes: got %d, want %d", c.level, i+1, got, want)
 			}
 		}
 	}
@@ -64,36 +64,36 @@ func TestWriteMajority(t *testing.T) {
 		}
 	}
 	if have < 3 {
-		t.Errorf("%d nodes have it", have)
+		t.Errorf("%d nodes have the value, want at least 3", have)
 	}
 }
 
-// With two of five nodes reachable a majority write fails within its timeout, and the value spreads
-// nevertheless.
+// If two of five nodes are reachable, a majority write fails at its timeout. The value spreads
+// after the partition.
 func TestQuorumFailsInTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, replication.Config{}, 5)
 	side := w.hosts[:2]
 	w.cut = func(a, b *host) bool { return slices.Contains(side, a) != slices.Contains(side, b) }
-	w.tell()
+	w.sendMembers()
 	h := w.hosts[0]
 	begun := w.now
 	r := w.wait(h, h.add("visits", majority, 5))
 	if r.Outcome != replication.TimedOut || r.Answered != 2 || r.Required != 3 || w.now-begun != 5*time.Second {
-		t.Errorf("%+v after %v", r, w.now-begun)
+		t.Errorf("got %+v after %v", r, w.now-begun)
 	}
 	if want := []identity.Node{w.hosts[2].self, w.hosts[3].self, w.hosts[4].self}; !slices.Equal(r.Silent, want) || r.Err != nil {
-		t.Errorf("%v have not answered, not %v: %v", r.Silent, want, r.Err)
+		t.Errorf("silent nodes %v, want %v: %v", r.Silent, want, r.Err)
 	}
 	r = w.wait(h, h.get("visits", majority))
 	if r.Outcome != replication.TimedOut || r.Answered != 2 {
 		t.Errorf("%+v", r)
 	}
 	w.cut = nil
-	w.tell()
+	w.sendMembers()
 	w.converge(time.Minute)
 	if got := w.hosts[4].show("visits"); got != "5" {
-		t.Errorf("the other side has %s", got)
+		t.Errorf("an unreachable node has %s after the partition, want 5", got)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestTooFewReplicas(t *testing.T) {
 	}
 	w.run(time.Second)
 	if got := w.hosts[1].show("visits"); got != "1" {
-		t.Errorf("the other one has %s", got)
+		t.Errorf("the other node has %s, want 1", got)
 	}
 	alone := newWorld(t, 3, replication.Config{}, 1).hosts[0]
 	for _, l := range []replication.Level{majority, all, {Kind: replication.MajorityPlus, N: 5}} {
@@ -122,11 +122,11 @@ func TestTooFewReplicas(t *testing.T) {
 		}
 	}
 	if r := alone.replies[alone.add("visits", count(2), 1)]; r.Outcome != replication.TooFew {
-		t.Errorf("two of one node: %+v", r)
+		t.Errorf("count 2 of one node: got %+v", r)
 	}
 }
 
-// Nodes that are WeaklyUp or Joining are in no quorum; Exiting nodes are, except for All and
+// WeaklyUp and Joining nodes do not count in a quorum. Exiting nodes count, except at All and
 // MajorityPlus.
 func TestCountingNodes(t *testing.T) {
 	t.Parallel()
@@ -137,9 +137,9 @@ func TestCountingNodes(t *testing.T) {
 	weak, joining := w.start("n8", nil), w.start("n9", nil)
 	w.set(weak.self, identity.WeaklyUp)
 	w.set(joining.self, identity.Joining)
-	w.tell()
+	w.sendMembers()
 	if got := h.m.ReplicaCount(); got != 3 {
-		t.Errorf("%d replicas", got)
+		t.Errorf("%d replicas, want 3", got)
 	}
 	if r := w.wait(h, h.add("a", majority, 1)); r.Total != 3 || r.Required != 2 {
 		t.Errorf("majority: %+v", r)
@@ -151,17 +151,17 @@ func TestCountingNodes(t *testing.T) {
 	}
 	w.run(5 * time.Second)
 	if weak.show("a") != "3" {
-		t.Errorf("a WeaklyUp node has %s", weak.show("a"))
+		t.Errorf("a WeaklyUp node has %s, want 3", weak.show("a"))
 	}
 	asks := []replication.Kind{replication.KindWrite, replication.KindDelta, replication.KindRead, replication.KindRoot}
 	for _, l := range w.sent {
 		if l.to == joining && slices.Contains(asks, l.send.Kind) {
-			t.Errorf("%v sends %v to a joining node", l.from.self, l.send.Kind)
+			t.Errorf("%v sent %v to a Joining node", l.from.self, l.send.Kind)
 		}
 	}
-	// A joining one may send.
+	// A Joining node may send requests.
 	if r := w.wait(joining, joining.add("b", majority, 1)); r.Outcome != replication.Done {
-		t.Errorf("by a joining node: %+v", r)
+		t.Errorf("a write of a Joining node: got %+v", r)
 	}
 }
 
@@ -173,34 +173,34 @@ func TestModifyFails(t *testing.T) {
 	cause := errors.New("no")
 	id := update(h, "visits", majority, func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(h.actor, 5), cause })
 	if r := h.replies[id]; r.Outcome != replication.Failed || !errors.Is(r.Err, cause) {
-		t.Errorf("an error: %+v", r)
+		t.Errorf("a function with an error: got %+v", r)
 	}
 	id = update(h, "visits", majority, func(crdt.GCounter) (crdt.GCounter, error) { panic("oh") })
 	var panicked *panics.Error
 	if r := h.replies[id]; r.Outcome != replication.Failed || !errors.As(r.Err, &panicked) || panicked.Value != "oh" {
-		t.Errorf("a panic: %+v", r)
+		t.Errorf("a function that panics: got %+v", r)
 	}
 	id = h.put("visits", majority, "x")
 	if r := h.replies[id]; r.Outcome != replication.Failed || !errors.Is(r.Err, crdt.ErrType) {
-		t.Errorf("another type: %+v", r)
+		t.Errorf("a function for another type: got %+v", r)
 	}
 	r := h.request("visits", local)
 	h.step(replication.Update{Request: r, Modify: func(crdt.Value) (crdt.Value, error) {
 		return (*crdt.Types)(nil).Value(crdt.Flag{}.Enable())
 	}})
 	if r := h.replies[r.ID]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrType) {
-		t.Errorf("another type in the end: %+v", r)
+		t.Errorf("a function that returns another type: got %+v", r)
 	}
 	for subject, change := range map[string]func(crdt.GCounter) (crdt.GCounter, error){
 		"first": func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(w.hosts[1].actor, 1), nil },
 		"then":  func(c crdt.GCounter) (crdt.GCounter, error) { return c.Add(h.actor, 1).Add(w.hosts[1].actor, 1), nil },
 	} {
 		if r := h.replies[update(h, "visits", majority, change)]; r.Outcome != replication.Failed || !errors.Is(r.Err, replication.ErrForeign) {
-			t.Errorf("another node's Self %s: %+v", subject, r)
+			t.Errorf("the Self of another node, %s: got %+v", subject, r)
 		}
 	}
 	if h.show("visits") != "1" {
-		t.Errorf("it holds %s", h.show("visits"))
+		t.Errorf("the counter is %s, want 1", h.show("visits"))
 	}
 }
 
@@ -210,21 +210,21 @@ func TestRefusals(t *testing.T) {
 	w := newWorld(t, 5, replication.Config{}, 3)
 	a, b, c := w.hosts[0], w.hosts[1], w.hosts[2]
 	w.cut = func(x, y *host) bool { return x != y }
-	w.tell()
+	w.sendMembers()
 	b.put("visits", local, "x")
 	c.put("visits", local, "x")
 	w.cut = func(x, y *host) bool { return x == c || y == c }
-	w.tell()
+	w.sendMembers()
 	r := w.wait(a, a.add("visits", majority, 1))
 	if r.Outcome != replication.TimedOut || !errors.Is(r.Err, replication.ErrType) || !slices.Equal(r.Silent, []identity.Node{c.self}) {
-		t.Errorf("one refuses: %+v", r)
+		t.Errorf("one node refuses: got %+v", r)
 	}
 	w.cut = nil
-	w.tell()
+	w.sendMembers()
 	begun := w.now
 	r = w.wait(a, a.add("visits", majority, 1))
 	if r.Outcome != replication.TimedOut || !errors.Is(r.Err, replication.ErrType) || len(r.Silent) > 0 || w.now-begun > time.Second {
-		t.Errorf("both refuse: %+v after %v", r, w.now-begun)
+		t.Errorf("both nodes refuse: got %+v after %v", r, w.now-begun)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestUpdateMerges(t *testing.T) {
 	}
 	v, _, _ := h.m.Value("tags")
 	if got := must(must(crdt.As[crdt.GSet[string]](nil, v)).Elements()); !slices.Equal(got, []string{"a", "b", "c"}) {
-		t.Errorf("it holds %v", got)
+		t.Errorf("got %v", got)
 	}
 }
 
@@ -259,13 +259,13 @@ func TestDelete(t *testing.T) {
 	w.converge(time.Minute)
 	for _, o := range w.hosts {
 		if o.show("visits") != "deleted" || len(o.m.Keys()) != 0 {
-			t.Errorf("%v holds %s, keys %v", o.self, o.show("visits"), o.m.Keys())
+			t.Errorf("%v has %s, keys %v", o.self, o.show("visits"), o.m.Keys())
 		}
 	}
 	if r := w.wait(h, h.get("visits", majority)); r.Outcome != replication.Deleted {
 		t.Errorf("get: %+v", r)
 	}
-	if r := w.wait(h, h.del("never there", majority)); r.Outcome != replication.Done {
+	if r := w.wait(h, h.del("missing", majority)); r.Outcome != replication.Done {
 		t.Errorf("delete of a missing key: %+v", r)
 	}
 }
@@ -275,17 +275,17 @@ func TestReadMajority(t *testing.T) {
 	w := newWorld(t, 8, replication.Config{}, 3)
 	a, b := w.hosts[0], w.hosts[1]
 	if r := w.wait(b, b.get("cart", majority)); r.Outcome != replication.NotFound || r.Answered != 2 {
-		t.Errorf("nothing there: %+v", r)
+		t.Errorf("a key on no node: got %+v", r)
 	}
 	if r := b.replies[b.get("cart", local)]; r.Outcome != replication.NotFound {
-		t.Errorf("nothing here: %+v", r)
+		t.Errorf("a local read of a missing key: got %+v", r)
 	}
 	a.put("cart", local, "tea")
-	// Both are asked, so the value is found and kept.
+	// Both other nodes are asked, so the value is found and kept.
 	if r := w.wait(b, b.get("cart", all)); r.Outcome != replication.Done || show(r.Value) != "tea" {
 		t.Errorf("%+v", r)
 	}
 	if got := b.show("cart"); got != "tea" {
-		t.Errorf("after the read it holds %s", got)
+		t.Errorf("after the read, b has %s, want tea", got)
 	}
 }

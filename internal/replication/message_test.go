@@ -19,20 +19,21 @@ func (h *host) receive(from *host, msg replication.Message) {
 	h.step(received{From: from.self, Data: replication.AppendMessage(nil, msg)})
 }
 
-// Short messages must be cheap to process.
-func TestBucketsTwice(t *testing.T) {
+// A message that lists a bucket twice is malformed, because short messages must be cheap to
+// process.
+func TestRepeatedBucket(t *testing.T) {
 	t.Parallel()
 	lists := replication.Keys{Lists: []replication.KeyList{{Bucket: 7, Complete: true}, {Bucket: 3, Complete: true}}}
 	if _, err := replication.DecodeMessage(replication.AppendMessage(nil, lists)); err != nil {
-		t.Errorf("in any order: %v", err)
+		t.Errorf("unsorted buckets: got error %v", err)
 	}
 	lists.Lists = append(lists.Lists, replication.KeyList{Bucket: 7, Complete: true})
 	if _, err := replication.DecodeMessage(replication.AppendMessage(nil, lists)); !errors.Is(err, replication.ErrMalformed) {
-		t.Errorf("twice: %v", err)
+		t.Errorf("a repeated bucket: got error %v, want ErrMalformed", err)
 	}
 }
 
-func TestKeysTwice(t *testing.T) {
+func TestRepeatedKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}}, 2)
 	a, b := w.hosts[0], w.hosts[1]
@@ -54,11 +55,11 @@ func TestKeysTwice(t *testing.T) {
 		before := merged()
 		b.receive(a, msg)
 		if n := merged() - before; n > 1 || len(b.storing) > 1 {
-			t.Errorf("%s: %d merged, %d stored", subject, n, len(b.storing))
+			t.Errorf("%s: %d entries merged, %d stored, want at most 1", subject, n, len(b.storing))
 		}
 	}
 	if b.m.Counters().Dropped[replication.DropMalformed] != 2 {
-		t.Error("no fault was reported")
+		t.Error("the two malformed messages were not counted")
 	}
 }
 
@@ -84,7 +85,7 @@ func TestManyFullScans(t *testing.T) {
 		before := a.m.Counters()
 		a.receive(b, replication.Delta{Items: []replication.Item{{Key: "s", From: 1, To: uint64(c.steps), Delta: clears(c.steps)}}})
 		if n := a.m.Counters().DeltasGap - before.DeltasGap; n != uint64(c.gaps) {
-			t.Errorf("%d steps: %d gaps", c.steps, n)
+			t.Errorf("%d operations: got %d gaps", c.steps, n)
 		}
 	}
 	// A correct message is still accepted.
@@ -102,7 +103,7 @@ func TestManyFullScans(t *testing.T) {
 		break
 	}
 	if r.Outcome != replication.Done || b.show("t") != "99" {
-		t.Errorf("%+v, the other one has %s", r, b.show("t"))
+		t.Errorf("got %+v, and b has %s", r, b.show("t"))
 	}
 }
 
@@ -116,11 +117,11 @@ func TestPartsTooLarge(t *testing.T) {
 		a.receive(b, replication.Part{Nr: 1, Index: i, Count: 18, Data: piece})
 	}
 	if n := a.m.Counters().Dropped[replication.DropParts]; n != 1 {
-		t.Errorf("%d dropped: 17 parts of 1 MiB are more than a message may have", n)
+		t.Errorf("%d messages in parts were dropped, want 1, because 17 parts of 1 MiB exceed the limit", n)
 	}
 }
 
-// Only the node that was asked can answer a new node.
+// A new node accepts a Chunk only from the node to which it has sent the Pull.
 func TestChunkFromAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 2)
@@ -130,7 +131,7 @@ func TestChunkFromAnother(t *testing.T) {
 	w.set(n.self, identity.Up)
 	w.set(x.self, identity.WeaklyUp)
 	w.keep = true
-	n.tell()
+	n.sendMembers()
 	var v crdt.GCounter
 	value := must(v.Add(x.actor, 7).AppendBinary(nil))
 	asked := 0
@@ -141,22 +142,22 @@ func TestChunkFromAnother(t *testing.T) {
 		asked++
 		p, ok := must(replication.DecodeMessage(l.send.Data)).(replication.Pull)
 		if !ok {
-			t.Fatal("a Pull is none")
+			t.Fatal("the message is not a Pull")
 		}
 		n.receive(x, replication.Chunk{Nr: p.Nr, Done: true, Entries: []replication.Entry{{Key: "k", Value: value}}})
 	}
 	if asked == 0 || n.show("k") != "-" || n.m.Counters().Dropped[replication.DropLate] == 0 {
-		t.Errorf("it has asked %d times and holds %s", asked, n.show("k"))
+		t.Errorf("sent %d Pulls, and the key is %s", asked, n.show("k"))
 	}
-	w.tell()
+	w.sendMembers()
 	w.run(5 * time.Second)
 	if !n.m.Synced() {
-		t.Error("it was never answered")
+		t.Error("the new node is not synced")
 	}
 }
 
-// The writes of other nodes that wait for the disk are limited.
-func TestWaitsForTheDisk(t *testing.T) {
+// The number of writes of other nodes that wait for the disk is limited.
+func TestDiskWaitIsLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}, MaxRequests: 5}, 2)
 	a, b := w.hosts[0], w.hosts[1]
@@ -167,7 +168,7 @@ func TestWaitsForTheDisk(t *testing.T) {
 		b.receive(a, replication.Write{Nr: i + 1, Entry: replication.Entry{Key: fmt.Sprint(i), Value: value}})
 	}
 	if n := b.m.Counters().Storing; n != 10 {
-		t.Errorf("%d wait for the disk", n)
+		t.Errorf("%d writes wait for the disk, want 10", n)
 	}
 	faults := 0
 	for _, l := range w.sent {
@@ -176,27 +177,27 @@ func TestWaitsForTheDisk(t *testing.T) {
 		}
 	}
 	if r := b.replies[b.get("other", local)]; r.Outcome != replication.NotFound {
-		t.Errorf("the node's own requests are held up: %+v", r)
+		t.Errorf("a request of the node itself: got %+v", r)
 	}
 	if faults != 20 {
-		t.Errorf("%d writes were rejected because too many wait", faults)
+		t.Errorf("%d writes were rejected, want 20", faults)
 	}
 }
 
-// A type that is nested too deeply is refused before anything has changed.
-func TestTooDeep(t *testing.T) {
+// An update to a type that is nested too deeply is refused without a change.
+func TestTypeNestedTooDeeply(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}}, 1)
 	h := w.hosts[0]
 	r := h.replies[update(h, "deep", local, func(m m8) (m8, error) { return m.Put(h.actor, "k", m7{}) })]
 	if r.Outcome != replication.Failed || !errors.Is(r.Err, crdt.ErrLimit) || h.show("deep") != "-" || len(h.storing) != 0 {
-		t.Errorf("%+v, it holds %s", r, h.show("deep"))
+		t.Errorf("got %+v, and the key is %s", r, h.show("deep"))
 	}
 	if r := w.wait(h, update(h, "less", local, func(m m7) (m7, error) { return m.Put(h.actor, "k", m6{}) })); r.Outcome != replication.Done {
 		t.Errorf("8 levels: %+v", r)
 	}
 	if later := h.restart(w.cfg); later.stopped || later.show("less") == "-" {
-		t.Errorf("it can't be started again: %v", later.notes)
+		t.Errorf("the machine did not start again: %v", later.notes)
 	}
 }
 

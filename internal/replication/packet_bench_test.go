@@ -19,7 +19,7 @@ type cluster struct {
 	tb   testing.TB
 	all  []one
 	now  time.Duration
-	took []time.Duration // by each of them
+	took []time.Duration // total time of each machine
 	done int
 }
 
@@ -125,7 +125,7 @@ func BenchmarkMajority(b *testing.B) {
 					c.tick()
 				}
 				if c.done != asked/batch*batch {
-					b.Fatalf("%d of %d are done", c.done, asked)
+					b.Fatalf("%d of %d requests are done", c.done, asked)
 				}
 				others := time.Duration(0)
 				for _, t := range c.took[1:] {

@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// one is a replicator of a test.
+// one is a machine with its node and Self.
 type one struct {
 	*replication.Machine
 
@@ -73,22 +73,22 @@ func TestPackets(t *testing.T) {
 	}
 	e := a.Step(time.Second, replication.Batch{Inputs: in})
 	if len(e.Send) != 1 || e.Send[0].To != b.node || e.Send[0].Bulk || len(e.Values) != 50 || len(e.Replies) != 0 {
-		t.Fatalf("%d packets, %d values, %d replies", len(e.Send), len(e.Values), len(e.Replies))
+		t.Fatalf("got %d packets, %d values, %d replies", len(e.Send), len(e.Values), len(e.Replies))
 	}
 	if name, ok := replication.NameOf(e.Send[0].Payload); !ok || string(name) != "carts" {
-		t.Errorf("it is for %q", name)
+		t.Errorf("the packet is for %q", name)
 	}
 	e = b.Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: a.node, Payload: e.Send[0].Payload}}})
 	if len(e.Send) != 1 || len(e.Values) != 50 || b.Root() != a.Root() {
-		t.Fatalf("%d packets, %d values", len(e.Send), len(e.Values))
+		t.Fatalf("got %d packets, %d values", len(e.Send), len(e.Values))
 	}
 	e = a.Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: b.node, Payload: e.Send[0].Payload}}})
 	if len(e.Replies) != 50 || e.Replies[7].ID != 8 || e.Replies[7].Outcome != replication.Done || e.Replies[7].Answered != 2 {
-		t.Errorf("%d replies", len(e.Replies))
+		t.Errorf("got %d replies", len(e.Replies))
 	}
 	e = a.Step(2*time.Second, replication.Batch{Inputs: []replication.Input{replication.Stop{}}})
 	if !e.Stopped || a.Next() != replication.Never {
-		t.Error("it has not stopped")
+		t.Error("the machine did not stop")
 	}
 }
 
@@ -114,7 +114,7 @@ func TestReuse(t *testing.T) {
 	third := step()
 	if len(third.Values) != 1 || len(third.Replies) != 1 || len(third.Send) != 1 || len(third.Notes)+len(third.Store)+len(third.Events) > 0 ||
 		third.Values[0].Key != "key-6" || third.Replies[0].ID != 7 {
-		t.Errorf("the effects contain those of an earlier step: %+v", third)
+		t.Errorf("the effects contain effects of an earlier step: %+v", third)
 	}
 	if &third.Values[0] != &second.Values[0] || &third.Replies[0] != &second.Replies[0] || &third.Send[0] != &second.Send[0] {
 		t.Error("the memory was not reused")
@@ -125,11 +125,11 @@ func TestReuse(t *testing.T) {
 		t.Errorf("effects were reused without a call of Reuse: %+v", third)
 	}
 	if !bytes.Equal(payload, sent) {
-		t.Error("a packet was changed that has been sent")
+		t.Error("a sent packet was modified")
 	}
-	heard := all[1].Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: a.node, Payload: payload}}})
-	if len(heard.Values) != 1 || heard.Values[0].Key != "key-4" {
-		t.Errorf("the packet has changed: %+v", heard.Values)
+	received := all[1].Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: a.node, Payload: payload}}})
+	if len(received.Values) != 1 || received.Values[0].Key != "key-4" {
+		t.Errorf("the packet has changed: %+v", received.Values)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestPacketsAreLimited(t *testing.T) {
 		in = append(in, replication.Update{
 			Request: replication.Request{ID: i + 1, Key: fmt.Sprintf("key-%d", i), Level: replication.Level{Kind: replication.All}},
 			Modify: func(crdt.Value) (crdt.Value, error) {
-				s, err := crdt.GSet[string]{}.Add(strings.Repeat(large, 1+int(i)/5*4)) // the last one has 160 KiB
+				s, err := crdt.GSet[string]{}.Add(strings.Repeat(large, 1+int(i)/5*4)) // the last value has 160 KiB
 				if err != nil {
 					return crdt.Value{}, err
 				}
@@ -155,7 +155,7 @@ func TestPacketsAreLimited(t *testing.T) {
 	}
 	e := a.Step(time.Second, replication.Batch{Inputs: in})
 	if len(e.Send) != 12 {
-		t.Errorf("%d packets", len(e.Send))
+		t.Errorf("got %d packets, want 12", len(e.Send))
 	}
 	for _, s := range e.Send {
 		for i, o := range all {
@@ -164,7 +164,7 @@ func TestPacketsAreLimited(t *testing.T) {
 			}
 		}
 		if len(s.Payload) > 70<<10 && len(s.Payload) < 160<<10 {
-			t.Errorf("a packet of %d bytes", len(s.Payload))
+			t.Errorf("got a packet of %d bytes", len(s.Payload))
 		}
 	}
 	if root := a.Root(); root != all[1].Root() || root != all[2].Root() {
@@ -196,16 +196,16 @@ func TestBulkPacketsAreSmall(t *testing.T) {
 	}
 	e = a.Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: b.node, Payload: wants}}})
 	if len(e.Send) != 4 {
-		t.Errorf("%d packets", len(e.Send))
+		t.Errorf("got %d packets, want 4", len(e.Send))
 	}
 	for _, s := range e.Send {
 		if !s.Bulk || len(s.Payload) > 16<<10 {
-			t.Errorf("a packet of %d bytes, bulk: %t", len(s.Payload), s.Bulk)
+			t.Errorf("got a packet of %d bytes, bulk: %t", len(s.Payload), s.Bulk)
 		}
 		b.Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: a.node, Payload: s.Payload}}})
 	}
 	if n := len(b.Keys()); n != 12 {
-		t.Errorf("%d keys have come", n)
+		t.Errorf("b has %d keys, want 12", n)
 	}
 }
 
@@ -218,22 +218,22 @@ func TestMalformedPackets(t *testing.T) {
 	good := e.Send[0].Payload
 	for n := range good {
 		if _, ok := replication.NameOf(good[:n]); ok != (n >= 7) {
-			t.Errorf("the first %d bytes: %t", n, ok)
+			t.Errorf("NameOf of the first %d bytes: ok is %t", n, ok)
 		}
 		e = b.Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: a.node, Payload: good[:n]}}})
 		if len(e.Values) > 0 || (len(e.Notes) == 0) != (n == 7) {
-			t.Errorf("the first %d bytes: %+v", n, e)
+			t.Errorf("the first %d bytes: got effects %+v", n, e)
 		}
 	}
 	if got := b.Counters().Malformed; got != uint64(len(good)-1) {
-		t.Errorf("%d were malformed", got)
+		t.Errorf("%d packets were malformed, want all that were cut", got)
 	}
 	e = b.Step(time.Second, replication.Batch{Packets: []replication.Packet{{From: a.node, Payload: append(bytes.Clone(good), 99)}}})
 	if len(e.Values) != 1 || len(e.Notes) != 1 || e.Notes[0].Kind != replication.NoteMalformed {
-		t.Errorf("%+v", e)
+		t.Errorf("got %+v", e)
 	}
 	if _, ok := replication.NameOf(append([]byte{9}, good[1:]...)); ok {
-		t.Error("another version was taken")
+		t.Error("NameOf accepted another version")
 	}
 }
 

@@ -25,7 +25,7 @@ func pruningWorld(t *testing.T, n int) *world {
 func (w *world) leave(h *host) {
 	h.dead = true
 	w.set(h.self, identity.Removed)
-	w.tell()
+	w.sendMembers()
 }
 
 func holdsHistory(h *host, key string, of *host) bool { return value(h, key).NeedsPruning(of.self) }
@@ -43,7 +43,7 @@ func TestPrune(t *testing.T) {
 	w.leave(gone)
 	w.run(29 * time.Second)
 	if !holdsHistory(a, "visits", gone) {
-		t.Error("it was pruned before its time")
+		t.Error("the history was pruned too early")
 	}
 	w.run(45 * time.Second)
 	for _, h := range w.hosts[:3] {
@@ -51,20 +51,20 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%v still has history", h.self)
 		}
 		if h.show("visits") != "40" || h.show("set") != "n1 n2 n3 n4" {
-			t.Errorf("%v has %s, %s", h.self, h.show("visits"), h.show("set"))
+			t.Errorf("%v has %s, %s, want 40 and n1 n2 n3 n4", h.self, h.show("visits"), h.show("set"))
 		}
 	}
 	if c := a.m.Counters(); c.Initiated != 2 || c.Pruned != 2 {
-		t.Errorf("the leader: %d begun, %d done", c.Initiated, c.Pruned)
+		t.Errorf("the leader began %d prunings and completed %d, want 2 and 2", c.Initiated, c.Pruned)
 	}
 	w.run(6 * time.Minute)
 	w.converge(time.Minute)
 	if a.m.Counters().Cleared != 2 {
-		t.Errorf("%d markers are forgotten", a.m.Counters().Cleared)
+		t.Errorf("%d markers were removed, want 2", a.m.Counters().Cleared)
 	}
 }
 
-// While a node is unreachable nothing is pruned, and the time does not count.
+// While a node is unreachable, nothing is pruned and the time does not count for PruneAfter.
 func TestPruneWaitsForAll(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 4)
@@ -74,22 +74,22 @@ func TestPruneWaitsForAll(t *testing.T) {
 	w.leave(gone)
 	w.run(5 * time.Minute)
 	if !holdsHistory(a, "visits", gone) || a.m.Counters().Initiated != 0 {
-		t.Error("it was pruned while a node could not be reached")
+		t.Error("the history was pruned while a node was unreachable")
 	}
 	w.cut = nil
-	w.tell()
+	w.sendMembers()
 	w.run(20 * time.Second)
 	if a.m.Counters().Initiated != 0 {
-		t.Error("the time without it counts")
+		t.Error("the time of unreachability counted for PruneAfter")
 	}
 	w.run(time.Minute)
 	if holdsHistory(away, "visits", gone) || away.show("visits") != "10" {
-		t.Errorf("then it has %s", away.show("visits"))
+		t.Errorf("afterwards, the node has %s, want 10", away.show("visits"))
 	}
 }
 
-// History that arrives after it was moved is not counted again, neither a late value nor a delta of
-// the new owner at a node that has not seen the move.
+// History that arrives after it was moved is not counted again. The test sends a late value, and a
+// delta of the new owner to a node that has not seen the move.
 func TestPrunedComesLate(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 3)
@@ -100,9 +100,9 @@ func TestPrunedComesLate(t *testing.T) {
 	late := replication.Entry{Key: "visits", Value: must(value(a, "visits").AppendBinary(nil))}
 	w.leave(gone)
 	w.run(10 * time.Second)
-	behind := w.start("n9", nil) // receives nothing from here on, but has the earlier changes
+	behind := w.start("n9", nil) // has the earlier changes and receives no further messages
 	w.set(behind.self, identity.Joining)
-	w.tell()
+	w.sendMembers()
 	behind.step(received{From: a.self, Data: replication.AppendMessage(nil, replication.Write{Entry: late})})
 	w.cut = func(x, y *host) bool { return x == behind || y == behind }
 	for _, h := range []*host{a, b} {
@@ -110,11 +110,11 @@ func TestPrunedComesLate(t *testing.T) {
 	}
 	w.run(time.Minute)
 	if holdsHistory(a, "visits", gone) || behind.show("visits") != "30" {
-		t.Fatalf("wrong content after pruning: %s", behind.show("visits"))
+		t.Fatalf("after pruning, the node has %s, want 30", behind.show("visits"))
 	}
 	a.step(received{From: b.self, Data: replication.AppendMessage(nil, replication.Write{Entry: late})})
 	if a.show("visits") != "30" {
-		t.Errorf("after a late write it has %s", a.show("visits"))
+		t.Errorf("after a late write, a has %s, want 30", a.show("visits"))
 	}
 	w.run(time.Second)
 	w.cut, w.keep = nil, true
@@ -128,12 +128,12 @@ func TestPrunedComesLate(t *testing.T) {
 	}
 	behind.step(received{From: a.self, Data: delta})
 	if got := behind.show("visits"); got != "30" || behind.m.Counters().DeltasGap != 1 {
-		t.Errorf("the node has %s after %d gaps", got, behind.m.Counters().DeltasGap)
+		t.Errorf("the node has %s, %d gaps, want 30 and 1", got, behind.m.Counters().DeltasGap)
 	}
-	w.tell()
+	w.sendMembers()
 	w.run(time.Minute)
 	if got := behind.show("visits"); got != "31" {
-		t.Errorf("in the end it has %s", got)
+		t.Errorf("finally, the node has %s, want 31", got)
 	}
 }
 
@@ -146,16 +146,16 @@ func TestPruneBeginsWithAll(t *testing.T) {
 	w.leave(gone)
 	w.run(40 * time.Second)
 	w.cut = func(x, y *host) bool { return x == away || y == away }
-	w.tell()
+	w.sendMembers()
 	w.run(time.Minute)
 	if a.m.Counters().Initiated != 0 {
-		t.Error("it was begun while a node could not be reached")
+		t.Error("a pruning began while a node was unreachable")
 	}
 	w.cut = nil
-	w.tell()
+	w.sendMembers()
 	w.run(time.Minute)
 	if a.m.Counters().Initiated != 1 {
-		t.Error("it was not begun when all could be reached")
+		t.Error("no pruning began after all nodes were reachable")
 	}
 }
 
@@ -166,7 +166,7 @@ func TestPruneWaitsForHistory(t *testing.T) {
 	w := pruningWorld(t, 4)
 	a, b, gone := w.hosts[0], w.hosts[1], w.hosts[3]
 	w.wait(gone, gone.add("visits", all, 10))
-	w.cut = func(x, y *host) bool { return x == b || y == b } // undetected
+	w.cut = func(x, y *host) bool { return x == b || y == b } // the cluster does not detect this fault
 	w.leave(gone)
 	v := must((*crdt.Types)(nil).Value(must(crdt.As[crdt.GCounter](nil, value(a, "visits"))).Add(gone.actor, 40)))
 	late := replication.Write{Entry: replication.Entry{Key: "visits", Value: must(v.AppendBinary(nil))}}
@@ -176,19 +176,19 @@ func TestPruneWaitsForHistory(t *testing.T) {
 	b.step(received{From: a.self, Data: replication.AppendMessage(nil, late)})
 	w.run(2 * time.Minute)
 	if a.m.Counters().Initiated != 1 || a.m.Counters().Pruned != 0 {
-		t.Errorf("%d begun, %d done", a.m.Counters().Initiated, a.m.Counters().Pruned)
+		t.Errorf("%d prunings began, %d completed, want 1 and 0", a.m.Counters().Initiated, a.m.Counters().Pruned)
 	}
 	w.cut = nil
 	w.run(2 * time.Minute)
 	for _, h := range w.hosts[:3] {
 		if holdsHistory(h, "visits", gone) || h.show("visits") != "50" {
-			t.Errorf("%v has %s", h.self, h.show("visits"))
+			t.Errorf("%v has %s, want 50", h.self, h.show("visits"))
 		}
 	}
 }
 
-// If the owner of a marker is removed, another node takes over.
-func TestPruneOwnerLeaves(t *testing.T) {
+// If the owner of a marker is removed, another node takes over the pruning.
+func TestPruneAfterOwnerLeaves(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 4)
 	first, b, gone := w.hosts[0], w.hosts[1], w.hosts[3]
@@ -201,22 +201,22 @@ func TestPruneOwnerLeaves(t *testing.T) {
 	}
 	w.run(2 * time.Second)
 	if first.m.Counters().Pruned != 0 {
-		t.Fatal("too fast for this test")
+		t.Fatal("the first owner has already pruned")
 	}
 	w.leave(first)
 	w.run(3 * time.Minute)
 	for _, h := range w.hosts[1:3] {
 		if holdsHistory(h, "visits", gone) || holdsHistory(h, "visits", first) || h.show("visits") != "40" {
-			t.Errorf("%v has %s", h.self, h.show("visits"))
+			t.Errorf("%v has %s, want 40", h.self, h.show("visits"))
 		}
 	}
 	if b.m.Counters().Pruned != 2 {
-		t.Errorf("%d were pruned by the next one", b.m.Counters().Pruned)
+		t.Errorf("the next owner completed %d prunings, want 2", b.m.Counters().Pruned)
 	}
 }
 
 // Nodes that were removed before this node joined are discovered by their history.
-func TestPruneStrangers(t *testing.T) {
+func TestPruneUnknownRemovedNode(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 2)
 	a := w.hosts[0]
@@ -228,7 +228,7 @@ func TestPruneStrangers(t *testing.T) {
 	w.run(2 * time.Minute)
 	for _, h := range w.hosts {
 		if value(h, "visits").NeedsPruning(old.Node()) || h.show("visits") != "5" {
-			t.Errorf("%v has %s", h.self, h.show("visits"))
+			t.Errorf("%v has %s, want 5", h.self, h.show("visits"))
 		}
 	}
 }
@@ -245,10 +245,10 @@ func TestPull(t *testing.T) {
 	a.del("a0s", local)
 	w.run(time.Second)
 	if !w.converged() {
-		t.Fatal("the older nodes have different roots")
+		t.Fatal("the older nodes did not converge")
 	}
 	silent := w.hosts[1]
-	w.cut = func(x, _ *host) bool { return x == silent } // it receives, and its messages are lost
+	w.cut = func(x, _ *host) bool { return x == silent } // the node receives messages, but its own messages are lost
 	w.keep = true
 	n := w.start("n9", nil)
 	w.set(n.self, identity.Up)
@@ -267,10 +267,10 @@ func TestPull(t *testing.T) {
 		}
 	}
 	if len(asked) != 3 {
-		t.Errorf("it asks %d nodes", len(asked))
+		t.Errorf("the new node sent Pulls to %d nodes, want 3", len(asked))
 	}
 	if first := w.hosts[0]; !first.m.Synced() {
-		t.Error("the first node waits for others")
+		t.Error("the first node is not synced")
 	}
 }
 
@@ -284,7 +284,8 @@ func TestLargeBuckets(t *testing.T) {
 	for i := range text {
 		text[i] = 'k'
 	}
-	// All in few buckets would take long to find; many long keys in all will do.
+	// Finding many keys for a few buckets would take long, so the test fills all buckets with long
+	// keys.
 	for i := range 6000 {
 		a.add(string(text)+time.Duration(i).String(), local, 1)
 		if i%3 == 0 {
@@ -296,10 +297,10 @@ func TestLargeBuckets(t *testing.T) {
 	w.converge(5 * time.Minute)
 	n := w.start("n9", nil)
 	w.set(n.self, identity.Up)
-	w.tell()
+	w.sendMembers()
 	w.run(time.Second)
 	if n.m.Root() != a.m.Root() {
-		t.Errorf("the new one has %d of %d keys", len(n.m.Keys()), len(a.m.Keys()))
+		t.Errorf("the new node has %d of %d keys", len(n.m.Keys()), len(a.m.Keys()))
 	}
 }
 
@@ -316,12 +317,12 @@ func TestEqualRoots(t *testing.T) {
 	bytes := 0
 	for _, l := range w.sent {
 		if l.send.Kind != replication.KindRoot {
-			t.Errorf("%v is sent", l.send.Kind)
+			t.Errorf("sent %v, want only Root", l.send.Kind)
 		}
 		bytes += len(l.send.Data)
 	}
 	if len(w.sent) < 140 || len(w.sent) > 160 || bytes/len(w.sent) > 32 {
-		t.Errorf("%d messages of %d bytes in 100 s by 3 nodes", len(w.sent), bytes)
+		t.Errorf("3 nodes sent %d messages with %d bytes in 100 s", len(w.sent), bytes)
 	}
 }
 
@@ -330,7 +331,7 @@ func TestCompareRepairsBoth(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{}, 2)
 	a, b := w.hosts[0], w.hosts[1]
-	w.run(100 * time.Millisecond) // the second one has nothing to pull
+	w.run(100 * time.Millisecond) // the second node has nothing to pull
 	w.cut = func(_, _ *host) bool { return true }
 	a.put("both", local, "a")
 	b.put("both", local, "b")
@@ -341,7 +342,7 @@ func TestCompareRepairsBoth(t *testing.T) {
 	w.run(time.Second)
 	w.cut = nil
 	compared := func() uint64 { return a.m.Counters().Compared + b.m.Counters().Compared }
-	for before := compared(); compared() == before; { // one is enough
+	for before := compared(); compared() == before; { // one comparison is enough
 		w.next(w.now + time.Minute)
 	}
 	w.run(20 * time.Millisecond)
@@ -356,8 +357,8 @@ func TestCompareRepairsBoth(t *testing.T) {
 	}
 }
 
-// leftBehind returns a node with n counters of a node that was removed long ago, about to take over
-// its history.
+// leftBehind returns a node with counters of a node that was removed long ago. The node is about to
+// take over the history.
 func leftBehind(t *testing.T, keys int) (w *world, a *host) {
 	t.Helper()
 	w = newWorld(t, 1, replication.Config{
@@ -383,7 +384,7 @@ func (h *host) tick() (begun, done uint64) {
 	return after.Initiated - before.Initiated, after.Pruned - before.Pruned
 }
 
-// Pruning takes several steps, so that requests do not wait, and skips no key.
+// Pruning takes several steps, so that requests do not wait. It skips no key.
 func TestPruneTakesSeveralSteps(t *testing.T) {
 	t.Parallel()
 	const keys = 2_000
@@ -391,18 +392,18 @@ func TestPruneTakesSeveralSteps(t *testing.T) {
 	steps, sum := 0, uint64(0)
 	for end := w.now + 20*time.Second; w.now < end; {
 		begun, done := a.tick()
-		if begun != done { // it is alone
-			t.Fatalf("%d keys are begun with, %d done", begun, done)
+		if begun != done { // a single node completes each pruning at once
+			t.Fatalf("%d keys begun, %d completed", begun, done)
 		}
 		if done > 0 {
 			steps++
 		}
 		if sum += done; done > 1_000 {
-			t.Errorf("%d keys in one step", done)
+			t.Errorf("one step pruned %d keys, want at most 1,000", done)
 		}
 	}
 	if sum != keys || steps < 2 {
-		t.Errorf("%d of %d keys in %d steps", sum, keys, steps)
+		t.Errorf("pruned %d of %d keys in %d steps", sum, keys, steps)
 	}
 	var notes []int
 	for _, n := range a.notes {
@@ -411,12 +412,12 @@ func TestPruneTakesSeveralSteps(t *testing.T) {
 		}
 	}
 	if len(notes) != 1 || notes[0] != keys {
-		t.Errorf("pruned by the notes: %v", notes)
+		t.Errorf("the notes report %v pruned keys", notes)
 	}
 }
 
 // Pruning stops while a node is unreachable and continues afterwards.
-func TestPruneStopsHalfway(t *testing.T) {
+func TestPrunePausesWhileUnreachable(t *testing.T) {
 	t.Parallel()
 	const keys = 2_000
 	w, a := leftBehind(t, keys)
@@ -427,20 +428,20 @@ func TestPruneStopsHalfway(t *testing.T) {
 	c := w.start("n3", nil)
 	c.dead = true
 	w.set(c.self, identity.Up)
-	w.tell()
+	w.sendMembers()
 	for end := w.now + 2*time.Minute; w.now < end; {
 		if begun, done := a.tick(); begun+done > 0 {
-			t.Fatalf("%d keys are begun with, %d done while a node can't be reached", begun, done)
+			t.Fatalf("%d keys begun, %d completed while a node is unreachable", begun, done)
 		}
 	}
 	w.set(c.self, identity.Removed)
-	w.tell()
+	w.sendMembers()
 	sum := first
 	for end := w.now + 2*time.Minute; w.now < end; {
 		_, done := a.tick()
 		sum += done
 	}
 	if sum != keys {
-		t.Errorf("%d of %d keys", sum, keys)
+		t.Errorf("pruned %d of %d keys", sum, keys)
 	}
 }

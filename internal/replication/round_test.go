@@ -44,7 +44,7 @@ func TestSecondWave(t *testing.T) {
 		id := f()
 		first := w.asked(subject)
 		if len(first) != 12 {
-			t.Errorf("%v: %d are asked at first", subject, len(first))
+			t.Errorf("%v: %d nodes are asked first, want 12", subject, len(first))
 		}
 		for _, h := range first[:8] {
 			deaf[h] = true
@@ -54,14 +54,14 @@ func TestSecondWave(t *testing.T) {
 			t.Errorf("%v: %+v", subject, r)
 		}
 		if at := w.now - begun; at < time.Second || at > 1100*time.Millisecond {
-			t.Errorf("%v: answered after %v", subject, at)
+			t.Errorf("%v: answered after %v, want about 1 s", subject, at)
 		}
 		second := w.asked(replication.KindRead)
 		if subject == replication.KindDelta {
-			second = w.asked(replication.KindWrite) // to those that did not answer, too
+			second = w.asked(replication.KindWrite) // the second wave also asks nodes of the first wave that have not answered
 		}
 		if want := map[replication.Kind]int{replication.KindRead: 12 + 10, replication.KindDelta: 8 + 10}[subject]; len(second) != want {
-			t.Errorf("%v: %d are asked in all, want %d", subject, len(second), want)
+			t.Errorf("%v: %d nodes are asked in total, want %d", subject, len(second), want)
 		}
 	}
 }
@@ -73,21 +73,21 @@ func TestAskOrder(t *testing.T) {
 	a := w.hosts[0]
 	away := []*host{w.hosts[1], w.hosts[2]}
 	w.cut = func(x, y *host) bool { return slices.Contains(away, x) || slices.Contains(away, y) }
-	w.tell()
+	w.sendMembers()
 	w.keep = true
 	for range 20 {
 		w.sent = nil
 		if r := w.wait(a, a.get("x", majority)); r.Outcome != replication.NotFound || len(w.asked(replication.KindRead)) != 3 {
-			t.Fatalf("%+v, asked: %d", r, len(w.asked(replication.KindRead)))
+			t.Fatalf("got %+v, asked %d nodes", r, len(w.asked(replication.KindRead)))
 		}
 	}
-	// Ages go against names.
+	// The order of ages is the reverse of the order of names.
 	w.cut = nil
-	w.run(time.Minute) // no node is new any more
+	w.run(time.Minute) // all nodes have fetched the data
 	for i := range w.members {
 		w.members[i].UpNumber = int32(100 - i)
 	}
-	w.tell()
+	w.sendMembers()
 	oldest := []*host{w.hosts[6], w.hosts[5], w.hosts[4]}
 	for _, in := range []func(r replication.Request) replication.Input{
 		func(r replication.Request) replication.Input { return replication.Get{Request: r} },
@@ -99,7 +99,7 @@ func TestAskOrder(t *testing.T) {
 		a.step(in(r))
 		got := append(w.asked(replication.KindRead), w.asked(replication.KindWrite)...)
 		if !slices.Equal(got, oldest) {
-			t.Errorf("%d are asked first", len(got))
+			t.Errorf("other nodes than the oldest are asked first: %d nodes", len(got))
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestRepairPeers(t *testing.T) {
 		w.cut = func(_, _ *host) bool { return true }
 		writer.write("r", local, "new")
 		w.run(time.Second)
-		// The reader asks the writer and the third one.
+		// The reader asks the writer and the third node.
 		w.cut = nil
 		r := reader.request("r", count(3))
 		reader.step(replication.Get{Request: r, RepairPeers: repair})
@@ -124,7 +124,7 @@ func TestRepairPeers(t *testing.T) {
 			t.Errorf("repair %t: %+v", repair, got)
 		}
 		if want := map[bool]string{false: "old", true: "new"}[repair]; third.show("r") != want || reader.show("r") != "new" {
-			t.Errorf("repair %t: the third has %s, the reader %s", repair, third.show("r"), reader.show("r"))
+			t.Errorf("repair %t: the third node has %s, the reader %s", repair, third.show("r"), reader.show("r"))
 		}
 	}
 }
@@ -147,7 +147,7 @@ func TestRepairFails(t *testing.T) {
 	}
 	w.cut = func(_, to *host) bool { return to == third }
 	if got := w.wait(reader, r.ID); got.Outcome != replication.TimedOut || got.Answered != 2 {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v", got)
 	}
 }
 
@@ -160,17 +160,17 @@ func TestReadYourWrites(t *testing.T) {
 		a.add("x", majority, 1)
 		for _, l := range []replication.Level{local, majority} {
 			if r := w.wait(a, a.get("x", l)); r.Outcome != replication.Done || show(r.Value) != fmt.Sprint(i+1) {
-				t.Errorf("after %d: %+v", i+1, r)
+				t.Errorf("after %d updates: got %+v", i+1, r)
 			}
 		}
 	}
 	if c := a.values["x"]; show(c.Value) != "10" {
-		t.Errorf("the published value is %s", show(c.Value))
+		t.Errorf("the published value is %s, want 10", show(c.Value))
 	}
 }
 
-// Written plus read replicas exceed the number of nodes, so a majority read finds majority writes,
-// also with nodes that have joined since.
+// The number of written replicas plus the number of read replicas exceeds the number of nodes. A
+// majority read therefore finds majority writes, even if nodes have joined in between.
 func TestMajoritiesOverlap(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -183,33 +183,33 @@ func TestMajoritiesOverlap(t *testing.T) {
 		w.cut = nil
 		n := w.start("n6", nil)
 		w.set(n.self, identity.Up)
-		n.step(replication.Members{All: []identity.Member{}}) // it has nothing
-		w.tell()
+		n.step(replication.Members{All: []identity.Member{}}) // the new node has no data
+		w.sendMembers()
 		for _, h := range w.hosts {
 			r := w.wait(h, h.get("x", majority))
 			if r.Outcome != replication.Done || show(r.Value) != "7" {
-				t.Errorf("seed %d: %v reads %+v", seed, h.self, r)
+				t.Errorf("seed %d: %v read %+v", seed, h.self, r)
 			}
 		}
 	}
 }
 
-// A request is not affected by refusals of an earlier one.
-func TestAfterARefusal(t *testing.T) {
+// Refusals of an earlier request do not affect a later request.
+func TestRequestAfterRefusal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
 	a, b := w.hosts[0], w.hosts[1]
 	b.put("visits", local, "another type")
 	if r := w.wait(a, a.add("visits", all, 1)); r.Outcome != replication.TimedOut || r.Err == nil {
-		t.Errorf("of another type: %+v", r)
+		t.Errorf("a key of another type: got %+v", r)
 	}
 	if r := w.wait(a, a.add("other", all, 1)); r.Outcome != replication.Done || r.Answered != 3 {
-		t.Errorf("the next one: %+v", r)
+		t.Errorf("the next request: got %+v", r)
 	}
 }
 
 // Earlier replies are not modified.
-func TestAnswersShareNoMemory(t *testing.T) {
+func TestRepliesShareNoMemory(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 2)
 	a, b := w.hosts[0], w.hosts[1]
@@ -229,6 +229,6 @@ func TestAnswersShareNoMemory(t *testing.T) {
 		}
 	}
 	if !slices.Equal(nrs, []uint64{1, 2, 3}) {
-		t.Errorf("answered are %v", nrs)
+		t.Errorf("the acknowledged numbers are %v", nrs)
 	}
 }

@@ -27,8 +27,8 @@ func (h *host) restart(cfg replication.Config) *host {
 	return w.start(h.self.Name, h.disk)
 }
 
-// A record that could not be written is written again without another request, for own changes and
-// those of other nodes: otherwise a restart would undo a deletion.
+// A record that could not be written is written again without another request. This applies to
+// changes of this node and of other nodes. Without it, a restart would undo a deletion.
 func TestStoredAgain(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 2)
@@ -47,17 +47,17 @@ func TestStoredAgain(t *testing.T) {
 	for _, h := range w.hosts {
 		later := h.restart(w.cfg)
 		if later.show("kept") != "deleted" || later.show("shard-1") != "8" || later.show("shard-2") != "7" {
-			t.Errorf("%v: %s, %s, %s", h.self, later.show("kept"), later.show("shard-1"), later.show("shard-2"))
+			t.Errorf("%v: got %s, %s, %s after the restart", h.self, later.show("kept"), later.show("shard-1"), later.show("shard-2"))
 		}
 	}
 	if n := a.m.Counters().Storing; n != 0 || a.m.Next() == w.now {
-		t.Errorf("%d records wait", n)
+		t.Errorf("%d records wait, want 0", n)
 	}
 }
 
-// A failed record with a newer one is not written again, and many failed records are retried in
-// portions.
-func TestStoredAgainOnce(t *testing.T) {
+// A failed record is not written again if the key has a newer record. Many failed records are
+// retried in portions.
+func TestRetryOfFailedRecords(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 1)
 	h := w.hosts[0]
@@ -69,7 +69,7 @@ func TestStoredAgainOnce(t *testing.T) {
 	h.storing = nil
 	w.run(10 * time.Second)
 	if len(h.storing) != 0 {
-		t.Errorf("%d records while the last one is still being stored", len(h.storing))
+		t.Errorf("%d records are written again while a newer one is pending", len(h.storing))
 	}
 	h.held, h.broken = false, errDisk
 	for i := range 3_000 {
@@ -79,42 +79,42 @@ func TestStoredAgainOnce(t *testing.T) {
 	h.broken, h.held = nil, true
 	w.run(1500 * time.Millisecond)
 	if n := len(h.storing); n == 0 || n > 1_100 {
-		t.Errorf("%d records are written again at a time", n)
+		t.Errorf("%d records are retried at a time", n)
 	}
 	h.held = false
 	w.run(5 * time.Second)
 	if n := len(h.disk); n != 3_000 {
-		t.Errorf("%d are on disk", n)
+		t.Errorf("%d records are on disk, want 3,000", n)
 	}
 }
 
 // A repeated Delete is executed at its level, because the first one may have failed.
-func TestDeleteAgain(t *testing.T) {
+func TestRepeatedDelete(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 3)
 	a, b := w.hosts[0], w.hosts[1]
 	w.wait(a, a.add("kept", all, 1))
 	w.cut = func(x, y *host) bool { return x != y }
 	if r := w.wait(a, a.del("kept", majority)); r.Outcome != replication.TimedOut {
-		t.Errorf("cut off: %+v", r)
+		t.Errorf("partitioned: got %+v", r)
 	}
 	if r := w.wait(a, a.del("kept", majority)); r.Outcome != replication.TimedOut {
-		t.Errorf("cut off, again: %+v", r)
+		t.Errorf("partitioned, second Delete: got %+v", r)
 	}
 	w.cut = func(x, y *host) bool { return false }
 	a.broken = errDisk
 	if r := w.wait(a, a.del("kept", local)); r.Outcome != replication.StoreFailed {
-		t.Errorf("the disk fails: %+v", r)
+		t.Errorf("failing disk: got %+v", r)
 	}
 	a.broken = nil
 	if r := w.wait(a, a.del("kept", local)); r.Outcome != replication.Deleted {
-		t.Errorf("here: %+v", r)
+		t.Errorf("local Delete: got %+v", r)
 	}
 	if r := w.wait(a, a.del("kept", majority)); r.Outcome != replication.Deleted || r.Answered < 2 {
-		t.Errorf("of a majority: %+v", r)
+		t.Errorf("Delete at a majority: got %+v", r)
 	}
 	if b.show("kept") != "deleted" && w.hosts[2].show("kept") != "deleted" {
-		t.Error("no other node has the deletion")
+		t.Error("no other node has received the deletion")
 	}
 	if r := w.wait(a, a.add("kept", majority, 1)); r.Outcome != replication.Deleted {
 		t.Errorf("update: %+v", r)
@@ -122,7 +122,7 @@ func TestDeleteAgain(t *testing.T) {
 }
 
 // A loaded key stays durable if Config.Durable is narrowed, so that its deletion reaches the disk.
-func TestNarrowed(t *testing.T) {
+func TestNarrowedDurable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}}, 1)
 	h := w.hosts[0]
@@ -133,15 +133,15 @@ func TestNarrowed(t *testing.T) {
 		t.Errorf("delete: %+v", r)
 	}
 	if h = h.restart(narrow); h.show("visits") != "deleted" {
-		t.Errorf("it is back: %s", h.show("visits"))
+		t.Errorf("the deleted key returned: %s", h.show("visits"))
 	}
 	if h.add("visit", local, 1); len(h.storing) != 0 {
-		t.Error("a key is durable that was not loaded and does not match")
+		t.Error("a key that was not loaded and does not match is durable")
 	}
 }
 
-// A key that has expired while a node was down does not return from its disk; a key that was only
-// read is kept.
+// A key that has expired while a node was down does not return from the disk of that node. A key
+// that was only read is kept.
 func TestExpiredOnDisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}, Expire: map[string]time.Duration{"s*": time.Minute}}, 2)
@@ -156,31 +156,31 @@ func TestExpiredOnDisk(t *testing.T) {
 	}
 	w.run(time.Second)
 	if later := b.restart(w.cfg); later.show("session") != "7" || later.show("used") != "7" || later.show("stays") != "-" {
-		t.Errorf("a key that was read is lost: %s, %s, %s", later.show("session"), later.show("used"), later.show("stays"))
+		t.Errorf("after the restart: got %s, %s, %s", later.show("session"), later.show("used"), later.show("stays"))
 	}
 	b.dead = true
 	w.set(b.self, identity.Removed)
-	w.tell()
+	w.sendMembers()
 	w.run(time.Hour)
 	again := w.startAt("n2", b.disk)
 	w.set(again.self, identity.Up)
-	w.tell()
+	w.sendMembers()
 	if again.show("session") != "-" {
-		t.Errorf("it was loaded: %s", again.show("session"))
+		t.Errorf("the expired key was loaded: %s", again.show("session"))
 	}
 	w.run(10 * time.Second)
 	if a.show("session") != "-" || again.show("session") != "-" || again.show("used") != "7" {
-		t.Errorf("later: %s, %s, %s", a.show("session"), again.show("session"), again.show("used"))
+		t.Errorf("after 10 s: got %s, %s, %s", a.show("session"), again.show("session"), again.show("used"))
 	}
 	if got := sortedKeys(again.disk); len(got) != 1 || got[0] != "used" {
-		t.Errorf("on disk are %v", got)
+		t.Errorf("on disk: got %v", got)
 	}
 	if got := sortedKeys(a.disk); len(got) != 1 || got[0] != "used" {
-		t.Errorf("on the other disk are %v", got)
+		t.Errorf("on the other disk: got %v", got)
 	}
 }
 
-// startAt is start for a node whose clock is not that of the first moment.
+// startAt is start for a node that starts at the present simulated time.
 func (w *world) startAt(name string, disk map[string][]byte) *host {
 	w.tb.Helper()
 	h := w.start(name, nil)
@@ -202,24 +202,24 @@ func TestRecordsWithoutUse(t *testing.T) {
 	v := must(must((*crdt.Types)(nil).Value(crdt.Flag{}.Enable())).AppendBinary(nil))
 	old := replication.AppendRecord(nil, replication.Record{Value: v})
 	if n := len(replication.AppendRecord(nil, replication.Record{Value: v, Used: 5})); n != len(old)+1 {
-		t.Errorf("%d bytes with the time of use, %d without", n, len(old))
+		t.Errorf("a record has %d bytes with the time of use, %d without", n, len(old))
 	}
 	if _, err := replication.DecodeRecord(append(old, 0)); err == nil {
-		t.Error("a time of 0 is accepted")
+		t.Error("DecodeRecord accepted a time of 0")
 	}
 	if _, err := replication.DecodeRecord(append(old, 5, 0)); err == nil {
-		t.Error("trailing bytes are accepted")
+		t.Error("DecodeRecord accepted trailing bytes")
 	}
 	w := newWorld(t, 1, replication.Config{Durable: []string{"*"}, Expire: map[string]time.Duration{"*": time.Minute}}, 0)
 	w.now = time.Hour
 	h := w.startAt("n1", map[string][]byte{"flag": old})
 	w.set(h.self, identity.Up)
-	w.tell()
+	w.sendMembers()
 	if w.run(30 * time.Second); h.show("flag") == "-" {
-		t.Error("it has expired at once")
+		t.Error("the key expired at once")
 	}
 	if w.run(2 * time.Minute); h.show("flag") != "-" {
-		t.Error("it never expires")
+		t.Error("the key did not expire")
 	}
 }
 
@@ -235,7 +235,7 @@ func TestExpiryWithClocks(t *testing.T) {
 	}
 	for _, h := range w.hosts {
 		if h.show("s") != "1" {
-			t.Errorf("%v has acknowledged it and holds %s", h.self, h.show("s"))
+			t.Errorf("%v has acknowledged the write and has %s", h.self, h.show("s"))
 		}
 	}
 }
@@ -262,8 +262,9 @@ func TestLongDurations(t *testing.T) {
 	}
 }
 
-// A leaving node sends values that are too large to send unrequested to some other nodes.
-func TestFlushLarge(t *testing.T) {
+// A leaving node sends its large values, which are not sent unrequested otherwise, to two other
+// nodes.
+func TestFlushSendsLargeValues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 4)
 	a := w.hosts[0]
@@ -280,22 +281,22 @@ func TestFlushLarge(t *testing.T) {
 		return n
 	}
 	if have("large") != 0 {
-		t.Fatal("it was sent without being asked for")
+		t.Fatal("the large value was sent unrequested")
 	}
 	a.step(replication.Flush{})
 	w.run(time.Second)
 	if have("large") != 2 || have("two") != 2 {
-		t.Errorf("%d and %d others have it", have("large"), have("two"))
+		t.Errorf("%d and %d other nodes have the values, want 2 and 2", have("large"), have("two"))
 	}
 	sent := a.m.Counters().Sent[replication.KindGossip]
 	a.step(replication.Flush{})
 	if n := a.m.Counters().Sent[replication.KindGossip]; n != sent {
-		t.Error("it is sent again")
+		t.Error("a second Flush sent the value again")
 	}
 }
 
-// It also sends them after more changes than fit in one step.
-func TestFlushLargeAfterMany(t *testing.T) {
+// A leaving node also sends large values if more changes are pending than fit in one step.
+func TestFlushSendsLargeValuesAfterManyChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
 	a := w.hosts[0]
@@ -308,14 +309,14 @@ func TestFlushLargeAfterMany(t *testing.T) {
 	w.run(time.Second)
 	for _, h := range w.hosts[1:] {
 		if h.show("large") == "-" || h.show("counter-599") != "1" {
-			t.Errorf("%v has not got all", h.self)
+			t.Errorf("%v lacks a value", h.self)
 		}
 	}
 }
 
 // A replica without room for another key reports it, and other nodes are asked. It continues with
 // its existing keys.
-func TestNoRoomElsewhere(t *testing.T) {
+func TestNoRoomOnOtherNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 0)
 	w.cfg.Durable = []string{"kept"}
@@ -327,7 +328,7 @@ func TestNoRoomElsewhere(t *testing.T) {
 	for _, h := range w.hosts[:3] {
 		w.set(h.self, identity.Up)
 	}
-	w.tell()
+	w.sendMembers()
 	w.wait(a, a.add("old", all, 1))
 	for _, key := range []string{"kept", "new"} {
 		for range 2 { // the whole value, and a delta
@@ -338,20 +339,20 @@ func TestNoRoomElsewhere(t *testing.T) {
 		}
 	}
 	if b.show("kept") != "-" || c.show("new") != "-" || len(b.disk)+len(c.disk) != 0 {
-		t.Errorf("they have %s, %s", b.show("kept"), c.show("new"))
+		t.Errorf("the nodes have %s, %s", b.show("kept"), c.show("new"))
 	}
 	if r := w.wait(a, a.add("old", all, 1)); r.Outcome != replication.Done || b.show("old") != "2" {
-		t.Errorf("the read returns %+v", r)
+		t.Errorf("an update of an existing key: got %+v", r)
 	}
 	w.set(d.self, identity.Up)
-	w.tell()
+	w.sendMembers()
 	if r := w.wait(a, a.add("kept", count(2), 1)); r.Outcome != replication.Done || d.show("kept") != "3" {
-		t.Errorf("one has room: %+v", r)
+		t.Errorf("with a node that has room: got %+v", r)
 	}
 	if !slices.ContainsFunc(b.notes, func(n replication.Note) bool {
 		return n.Kind == replication.NoteFull && n.Key == "kept" && n.Node == a.self
 	}) {
-		t.Errorf("noted: %v", b.notes)
+		t.Errorf("got notes %v", b.notes)
 	}
 }
 
@@ -374,25 +375,25 @@ func TestStoredBeforeAcknowledged(t *testing.T) {
 	one, most, read := a.add("shard-1", local, 1), a.add("shard-2", majority, 1), a.add("other", majority, 1)
 	w.run(time.Second)
 	if len(a.replies) != 1 || a.replies[read].Outcome != replication.Done {
-		t.Errorf("answered before it is stored: %v", a.replies)
+		t.Errorf("answered before the record is stored: %v", a.replies)
 	}
 	a.held = false
 	w.run(time.Second)
 	if a.replies[one].Outcome != replication.Done || len(a.replies) != 2 {
-		t.Errorf("stored here: %v", a.replies)
+		t.Errorf("after the local store: got %v", a.replies)
 	}
 	w.hosts[1].held, w.hosts[2].held, a.held = false, false, true
 	here := a.add("shard-2", majority, 1)
 	w.run(500 * time.Millisecond)
 	if r, found := a.replies[here]; found {
-		t.Errorf("answered before it is stored here: %+v", r)
+		t.Errorf("answered before the record is stored on this node: %+v", r)
 	}
 	a.held = false
 	if r := w.wait(a, here); r.Outcome != replication.Done {
-		t.Errorf("stored here: %+v", r)
+		t.Errorf("after the local store: got %+v", r)
 	}
 	if r := w.wait(a, most); r.Outcome != replication.Done {
-		t.Errorf("stored everywhere: %+v", r)
+		t.Errorf("after all stores: got %+v", r)
 	}
 	w.run(time.Second)
 	for _, h := range w.hosts {
@@ -415,24 +416,24 @@ func TestStoreFails(t *testing.T) {
 			t.Errorf("delete, %v: %+v", l.Kind, r)
 		}
 	}
-	// It has changed nevertheless, and spreads.
+	// The change remains in memory and spreads.
 	w.run(5 * time.Second)
 	if got := w.hosts[1].show("kept"); got != "2" {
-		t.Errorf("another one has %s", got)
+		t.Errorf("another node has %s, want 2", got)
 	}
-	// The disks of the others are needed as well.
+	// A majority also needs disks of the other nodes.
 	a.broken, w.hosts[1].broken, w.hosts[2].broken = nil, errDisk, errDisk
 	if r := w.wait(a, a.add("kept", majority, 1)); r.Outcome != replication.StoreFailed || r.Answered != 1 {
-		t.Errorf("others: %+v", r)
+		t.Errorf("failing disks of the other nodes: got %+v", r)
 	}
 	w.hosts[2].broken = nil
 	if r := w.wait(a, a.add("kept", majority, 1)); r.Outcome != replication.Done || r.Answered != 2 {
-		t.Errorf("one is enough: %+v", r)
+		t.Errorf("one working disk on the other nodes: got %+v", r)
 	}
 }
 
-// If the local disk does not answer, the request fails because of it, whatever the other nodes
-// answer, and the node does not count.
+// If the local disk does not answer, a request fails even if the other nodes answer. The node
+// itself does not count as a participant.
 func TestDiskDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 3)
@@ -440,36 +441,36 @@ func TestDiskDoesNotAnswer(t *testing.T) {
 	a.held = true
 	r := w.wait(a, a.add("kept", majority, 1))
 	if r.Outcome != replication.StoreFailed || r.Err == nil || r.Answered != 2 || r.Required != 2 || len(r.Silent) != 0 {
-		t.Errorf("the others have it: %+v", r)
+		t.Errorf("the local disk does not answer: got %+v", r)
 	}
 	w.cut = func(x, y *host) bool { return x != y }
 	r = w.wait(a, a.add("kept", majority, 1))
 	if r.Outcome != replication.TimedOut || r.Answered != 0 || r.Required != 2 || len(r.Silent) != 2 {
-		t.Errorf("no node has the key: %+v", r)
+		t.Errorf("no disk or node answers: got %+v", r)
 	}
 }
 
 // The merged result of a read is stored even if the read fails.
-func TestReadStoresTheMerge(t *testing.T) {
+func TestReadStoresMergedValue(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Durable: []string{"kept"}, GossipInterval: time.Hour}, 3)
 	w.cut = func(x, y *host) bool { return x != y }
 	a, b, c := w.hosts[0], w.hosts[1], w.hosts[2]
 	b.add("kept", local, 1)
 	c.put("kept", local, "x")
-	w.run(time.Second) // no node receives it
+	w.run(time.Second) // no other node receives the value
 	w.cut = nil
 	if r := w.wait(a, a.get("kept", all)); r.Outcome != replication.Failed {
-		t.Fatalf("of two types: %+v", r)
+		t.Fatalf("a read of two types: got %+v", r)
 	}
 	a.sync()
 	if found, there := a.show("kept") != "-", len(a.disk["kept"]) > 0; !found || !there {
-		t.Errorf("it has it: %t, on disk: %t", found, there)
+		t.Errorf("in memory: %t, on disk: %t, want both", found, there)
 	}
 }
 
-// Unwritten records are tried once more at the end.
-func TestLastTry(t *testing.T) {
+// Stop retries unwritten records once.
+func TestStopRetriesRecords(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 1)
 	a := w.hosts[0]
@@ -487,7 +488,7 @@ func TestLastTry(t *testing.T) {
 	}
 }
 
-// A restarted node has its stored data, and serves no request before it is loaded.
+// A restarted node has its stored data. It serves no request before the data is loaded.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 1)
@@ -501,11 +502,11 @@ func TestLoad(t *testing.T) {
 	back := newWorld(t, 2, cfg, 0)
 	later := back.start("n1", disk)
 	if later.show("kept") != "7" || later.show("shard-1") != "a b" || later.show("shard-2") != "deleted" {
-		t.Errorf("it has %s, %s, %s", later.show("kept"), later.show("shard-1"), later.show("shard-2"))
+		t.Errorf("after the restart: got %s, %s, %s", later.show("kept"), later.show("shard-1"), later.show("shard-2"))
 	}
 	later.add("kept", local, 1)
 	if later.show("kept") != "8" {
-		t.Errorf("it counts on to %s", later.show("kept"))
+		t.Errorf("the counter is %s, want 8", later.show("kept"))
 	}
 }
 
@@ -520,10 +521,10 @@ func TestRequestsWaitForLoading(t *testing.T) {
 	h.m = must(replication.New(cfg))
 	get, add := h.get("kept", local), h.add("kept", local, 1)
 	if busy := h.get("kept", local); h.replies[busy].Outcome != replication.Busy || len(h.replies) != 1 {
-		t.Errorf("while loading: %v", h.replies)
+		t.Errorf("while loading: got %v", h.replies)
 	}
 	if n := h.m.ReplicaCount(); n != 0 {
-		t.Errorf("%d replicas while loading", n)
+		t.Errorf("%d replicas while loading, want 0", n)
 	}
 	h.step(replication.Load{Key: "kept", Data: stored.disk["kept"]})
 	h.step(replication.Loaded{})
@@ -538,11 +539,11 @@ func TestRequestsWaitForLoading(t *testing.T) {
 // A damaged record stops the machine, because continuing would lose acknowledged data.
 func TestDamagedRecords(t *testing.T) {
 	t.Parallel()
-	for subject, data := range map[string][]byte{"nothing": {}, "garbage": {1, 2, 3}, "another version": {9, 0, 0, 0}, "no value": {1, 0, 0, 1, 9, 0}} {
+	for subject, data := range map[string][]byte{"empty": {}, "garbage": {1, 2, 3}, "another version": {9, 0, 0, 0}, "no value": {1, 0, 0, 1, 9, 0}} {
 		w := durable(t, 0)
 		h := w.start("n1", map[string][]byte{"kept": data})
 		if !h.stopped || len(h.notes) != 1 || h.notes[0].Kind != replication.NoteLoad {
-			t.Errorf("%s: stopped: %t, %v", subject, h.stopped, h.notes)
+			t.Errorf("%s: stopped: %t, notes %v", subject, h.stopped, h.notes)
 		}
 	}
 }
@@ -564,13 +565,13 @@ func TestBacklog(t *testing.T) {
 	check := func(got, want string) {
 		t.Helper()
 		if got != want {
-			t.Errorf("%s\n%s", got, want)
+			t.Errorf("got %s\nwant %s", got, want)
 		}
 	}
 	check(text(b.Take(10, 100)), "[]")
 	b.Add([]replication.Store{store(1, "a", "1"), store(2, "b", "2"), store(3, "a", "3"), {Nr: 4, Key: "c"}})
 	if b.Len() != 3 {
-		t.Errorf("%d wait", b.Len())
+		t.Errorf("%d records wait, want 3", b.Len())
 	}
 	first := b.Take(2, 100)
 	check(text(first), "a=3 b=2[1 3 2]")
@@ -586,6 +587,6 @@ func TestBacklog(t *testing.T) {
 
 	fit, unfit := replication.Fit([]replication.Store{store(1, "a", "1"), store(2, strings.Repeat("k", 600), "2"), store(3, "c", "3")})
 	if len(fit) != 2 || len(unfit) != 1 || !slices.Equal(unfit[0].Nrs, []uint64{2}) || !errors.Is(unfit[0].Err, disk.ErrInvalid) {
-		t.Errorf("%v %v", fit, unfit)
+		t.Errorf("Fit returned %v, %v", fit, unfit)
 	}
 }

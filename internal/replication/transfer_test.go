@@ -13,9 +13,9 @@ import (
 	"github.com/refold-io/refold/internal/replication"
 )
 
-// A node that still fetches the data does not compare it, because it would receive most of it
+// A node that still fetches the data does not compare it, because it would receive most of the data
 // twice. It compares afterwards and then has all changes.
-func TestNoComparisonWhileItPulls(t *testing.T) {
+func TestNoComparisonWhilePulling(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Second}, 3)
 	a := w.hosts[0]
@@ -26,8 +26,8 @@ func TestNoComparisonWhileItPulls(t *testing.T) {
 	n := w.start("n4", nil)
 	w.set(n.self, identity.Up)
 	w.keep = true
-	w.cut = func(from, to *host) bool { return to == n } // nothing comes
-	for _, h := range w.hosts {                          // but all can reach each other
+	w.cut = func(from, to *host) bool { return to == n } // no message arrives at n
+	for _, h := range w.hosts {                          // but the cluster reports all nodes as reachable
 		h.step(replication.Members{All: w.members})
 	}
 	w.run(5 * time.Second)
@@ -37,21 +37,21 @@ func TestNoComparisonWhileItPulls(t *testing.T) {
 	w.run(time.Millisecond)
 	for _, l := range w.sent {
 		if l.from == n && l.send.Kind != replication.KindPull {
-			t.Errorf("%v is sent while it pulls", l.send.Kind)
+			t.Errorf("the node sent %v while it pulls", l.send.Kind)
 		}
 	}
 	w.cut, w.sent = nil, nil
 	w.run(5 * time.Second)
 	if !n.m.Synced() || n.m.Root() != a.m.Root() {
-		t.Errorf("synced: %v, it holds %d keys", n.m.Synced(), len(n.m.Keys()))
+		t.Errorf("synced: %v, %d keys", n.m.Synced(), len(n.m.Keys()))
 	}
 	if n.m.Counters().Compared == 0 {
-		t.Error("it has never compared")
+		t.Error("the node has never compared")
 	}
 }
 
 // A Joining node does not compare either.
-func TestNoComparisonWhileItJoins(t *testing.T) {
+func TestNoComparisonWhileJoining(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Second}, 3)
 	a := w.hosts[0]
@@ -61,24 +61,24 @@ func TestNoComparisonWhileItJoins(t *testing.T) {
 	w.run(10 * time.Second)
 	n := w.start("n4", nil)
 	w.set(n.self, identity.Joining)
-	w.tell()
+	w.sendMembers()
 	w.keep = true
 	w.run(5 * time.Second)
 	n.receive(a, replication.Root{Digest: a.m.Root()})
 	for _, l := range w.sent {
 		if l.from == n {
-			t.Errorf("%v is sent while it joins", l.send.Kind)
+			t.Errorf("the node sent %v while it is Joining", l.send.Kind)
 		}
 	}
 	w.set(n.self, identity.Up)
-	w.tell()
+	w.sendMembers()
 	w.run(5 * time.Second)
 	if !n.m.Synced() || n.m.Root() != a.m.Root() || n.m.Counters().Compared == 0 {
-		t.Errorf("synced: %v, it holds %d keys and has compared %d times", n.m.Synced(), len(n.m.Keys()), n.m.Counters().Compared)
+		t.Errorf("synced: %v, %d keys, %d comparisons", n.m.Synced(), len(n.m.Keys()), n.m.Counters().Compared)
 	}
 	for _, l := range w.sent {
 		if l.to == n && l.send.Kind == replication.KindGossip {
-			t.Error("the node receives entries that it has")
+			t.Error("the node received entries that it already has")
 		}
 	}
 }
@@ -94,17 +94,17 @@ func joining(t *testing.T) puller {
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 3)
 	n := w.start("n4", nil)
 	w.set(n.self, identity.Joining)
-	w.tell()
+	w.sendMembers()
 	w.run(time.Second)
 	w.keep, w.cut = true, func(_, _ *host) bool { return true }
 	w.set(n.self, identity.Up)
 	return puller{n}
 }
 
-// asks returns the Pulls of the node after an input.
-func (p puller) asks(happens func()) (pulls []letter) {
+// pullsAfter returns the Pulls that the node sends after an input.
+func (p puller) pullsAfter(input func()) (pulls []envelope) {
 	since := len(p.w.sent)
-	happens()
+	input()
 	for _, l := range p.w.sent[since:] {
 		if l.from == p.host && l.send.Kind == replication.KindPull {
 			pulls = append(pulls, l)
@@ -113,10 +113,10 @@ func (p puller) asks(happens func()) (pulls []letter) {
 	return pulls
 }
 
-func (p puller) letIn() { p.step(replication.Members{All: p.w.members}) }
+func (p puller) becomeUp() { p.step(replication.Members{All: p.w.members}) }
 
-// gets answers a Pull with a chunk that has a successor.
-func (p puller) gets(l letter) {
+// answer answers a Pull with a chunk that is not the last one.
+func (p puller) answer(l envelope) {
 	pull, ok := must(replication.DecodeMessage(l.send.Data)).(replication.Pull)
 	if !ok {
 		p.w.tb.Fatal("a Pull is none")
@@ -124,36 +124,37 @@ func (p puller) gets(l letter) {
 	p.receive(l.to, replication.Chunk{Nr: pull.Nr, Bucket: pull.From, After: "k"})
 }
 
-// A node that other nodes wait for pauses between chunks; an idle node fetches without pauses.
-func TestPullRestsWhileAwaited(t *testing.T) {
+// If other nodes wait for a new node, the new node pauses between chunks. An idle node fetches
+// without pauses.
+func TestPullPausesWhileAwaited(t *testing.T) {
 	t.Parallel()
 	n := joining(t)
 	w := n.w
 	n.receive(w.hosts[0], replication.Read{Nr: 1, Key: "k"})
-	pulls := n.asks(n.letIn)
+	pulls := n.pullsAfter(n.becomeUp)
 	if len(pulls) != 3 {
-		t.Fatalf("%d requests at a time while others wait", len(pulls))
+		t.Fatalf("%d requests at a time while others wait, want 3", len(pulls))
 	}
 	const took = 3 * time.Millisecond
 	w.now += took
-	if got := n.asks(func() { n.gets(pulls[0]) }); len(got) != 0 {
-		t.Errorf("%d requests without a rest", len(got))
+	if got := n.pullsAfter(func() { n.answer(pulls[0]) }); len(got) != 0 {
+		t.Errorf("%d requests were sent without a pause", len(got))
 	}
 	if next := n.m.Next(); next != w.now+took {
-		t.Errorf("it rests for %v", next-w.now)
+		t.Errorf("the pause is %v", next-w.now)
 	}
 	w.now += took
-	if got := n.asks(func() { n.apply(n.m.Tick(w.now)) }); len(got) != 1 {
-		t.Errorf("%d requests after the rest", len(got))
+	if got := n.pullsAfter(func() { n.apply(n.m.Tick(w.now)) }); len(got) != 1 {
+		t.Errorf("%d requests were sent after the pause, want 1", len(got))
 	}
-	w.now += time.Hour // no request has waited since
-	if got := n.asks(func() { n.gets(pulls[1]) }); len(got) != 10 {
-		t.Errorf("%d more requests although no request waits", len(got))
+	w.now += time.Hour // no request has waited during this time
+	if got := n.pullsAfter(func() { n.answer(pulls[1]) }); len(got) != 10 {
+		t.Errorf("%d requests were sent although no request waits, want 10", len(got))
 	}
 }
 
 // Requests of users and of other nodes make a new node pause.
-func TestRequestsMakePullRest(t *testing.T) {
+func TestRequestsMakePullPause(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]func(n puller){
 		"no request": func(puller) {},
@@ -162,23 +163,23 @@ func TestRequestsMakePullRest(t *testing.T) {
 			n.receive(n.w.hosts[0], replication.Write{Nr: 1, Entry: replication.Entry{Key: "k", Deleted: true}})
 		},
 		"update": func(n puller) { n.add("visits", majority, 1) },
-		"change": func(n puller) { n.receive(n.w.hosts[0], replication.Delta{}) }, // other nodes may wait for this node as well
+		"change": func(n puller) { n.receive(n.w.hosts[0], replication.Delta{}) }, // a delta shows that requests are running
 	} {
 		want := 3
 		if name == "no request" {
 			want = 12
 		}
 		n := joining(t)
-		if f(n); len(n.asks(n.letIn)) != want {
-			t.Errorf("%s: not %d requests at a time", name, want)
+		if f(n); len(n.pullsAfter(n.becomeUp)) != want {
+			t.Errorf("%s: the number of requests at a time is not %d", name, want)
 		}
 	}
 }
 
 // Chunks for a new node are small while requests wait for the sender, and large otherwise.
-func TestBatchesWhileAwaited(t *testing.T) {
+func TestChunkSizeWhileAwaited(t *testing.T) {
 	t.Parallel()
-	w := silent(t, 2)
+	w := withoutGossip(t, 2)
 	a, b := w.hosts[0], w.hosts[1]
 	for i := range 1_000 {
 		a.put(fmt.Sprint("set-", i), local, strings.Repeat("x", 500))
@@ -189,21 +190,21 @@ func TestBatchesWhileAwaited(t *testing.T) {
 		a.receive(b, replication.Pull{Nr: 1, To: 1024})
 		n, size := w.sentBy(a, replication.KindChunk, since)
 		if n != 1 {
-			t.Fatalf("%d batches for one request", n)
+			t.Fatalf("%d chunks for one request, want 1", n)
 		}
 		return size
 	}
 	w.now += time.Hour
 	if size := batch(); size < 48<<10 || size > 64<<10 {
-		t.Errorf("%d bytes while no request waits", size)
+		t.Errorf("a chunk has %d bytes while no request waits", size)
 	}
 	a.receive(b, replication.Read{Nr: 2, Key: "k"})
 	if size := batch(); size < 12<<10 || size > 16<<10 {
-		t.Errorf("%d bytes while a request waits", size)
+		t.Errorf("a chunk has %d bytes while a request waits", size)
 	}
 }
 
-// A node that fetches the data from here is asked after the others.
+// A node that fetches the data from this node is asked after the other nodes.
 func TestPullerIsAskedLast(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour, DeltaInterval: time.Hour}, 3)
@@ -223,14 +224,14 @@ func TestPullerIsAskedLast(t *testing.T) {
 		return asked
 	}
 	if got := asked(); got[b] == 0 || got[c] == 0 {
-		t.Fatalf("%d and %d before", got[b], got[c])
+		t.Fatalf("sent %d and %d messages before the Pull", got[b], got[c])
 	}
 	a.receive(c, replication.Pull{Nr: 1, To: 1})
 	if got := asked(); got[b] != 80 || got[c] != 0 {
-		t.Errorf("%d messages to the node that is pulling, %d to the other", got[b], got[c])
+		t.Errorf("sent %d messages to the idle node, %d to the pulling node", got[b], got[c])
 	}
 	w.now += time.Second
 	if got := asked(); got[b] == 0 || got[c] == 0 {
-		t.Errorf("%d and %d a while later", got[b], got[c])
+		t.Errorf("sent %d and %d messages a second later", got[b], got[c])
 	}
 }

@@ -29,11 +29,11 @@ type world struct {
 	now     time.Duration
 	hosts   []*host
 	members []identity.Member
-	post    []letter
+	post    []envelope
 	lossy   bool
 	cut     func(a, b *host) bool // messages from a to b are lost
 	last    uint64                // the last request
-	sent    []letter              // all that was sent, if it is kept
+	sent    []envelope            // all sent messages if keep is set
 	keep    bool
 	ups     int32
 }
@@ -46,8 +46,8 @@ type host struct {
 	dead    bool
 	stopped bool
 	disk    map[string][]byte
-	broken  error // of the disk
-	held    bool  // the disk doesn't answer
+	broken  error // the error of the disk
+	held    bool  // the disk does not respond
 	storing []replication.Store
 	replies map[uint64]replication.Reply
 	events  []replication.Event
@@ -56,14 +56,14 @@ type host struct {
 	when    map[uint64]func(replication.Reply)
 }
 
-// letter is a message in transit.
-type letter struct {
+// envelope is a message in transit.
+type envelope struct {
 	at       time.Duration
 	from, to *host
 	send     message
 }
 
-// message is a message to a node.
+// message is an encoded message with its kind.
 type message struct {
 	Bulk bool
 	Kind replication.Kind
@@ -87,7 +87,7 @@ func batch(in any) replication.Batch {
 	case replication.Input:
 		return replication.Batch{Inputs: []replication.Input{in}}
 	}
-	panic(fmt.Sprintf("%T is no input", in))
+	panic(fmt.Sprintf("%T is not an input", in))
 }
 
 // unpacked returns the messages in a packet of a replicator with a name of one letter.
@@ -110,7 +110,7 @@ func newWorld(tb testing.TB, seed uint64, cfg replication.Config, n int) *world 
 	for _, h := range w.hosts {
 		w.set(h.self, identity.Up)
 	}
-	w.tell()
+	w.sendMembers()
 	return w
 }
 
@@ -160,14 +160,14 @@ func (w *world) set(n identity.Node, s identity.Status) {
 	w.members[i].Status = s
 }
 
-// tell sends the members, and the unreachable nodes, to all nodes.
-func (w *world) tell() {
+// sendMembers sends the members and the unreachable nodes to all nodes.
+func (w *world) sendMembers() {
 	for _, h := range w.hosts {
-		h.tell()
+		h.sendMembers()
 	}
 }
 
-func (h *host) tell() {
+func (h *host) sendMembers() {
 	if h.dead {
 		return
 	}
@@ -192,7 +192,7 @@ func (h *host) apply(e replication.Effects) {
 	h.storing = append(h.storing, e.Store...)
 	for _, s := range e.Send {
 		for _, m := range unpacked(s) {
-			h.w.mail(h, h.w.host(s.To), m)
+			h.w.transmit(h, h.w.host(s.To), m)
 		}
 	}
 	for _, c := range e.Values {
@@ -200,7 +200,7 @@ func (h *host) apply(e replication.Effects) {
 	}
 	for _, r := range e.Replies {
 		if _, again := h.replies[r.ID]; again {
-			h.w.tb.Errorf("%v: request %d is answered twice", h.self, r.ID)
+			h.w.tb.Errorf("%v: request %d was answered twice", h.self, r.ID)
 		}
 		h.replies[r.ID] = r
 		if f := h.when[r.ID]; f != nil {
@@ -233,9 +233,9 @@ func (h *host) sync() {
 	}
 }
 
-func (w *world) mail(from, to *host, m message) {
+func (w *world) transmit(from, to *host, m message) {
 	if w.keep {
-		w.sent = append(w.sent, letter{w.now, from, to, m})
+		w.sent = append(w.sent, envelope{w.now, from, to, m})
 	}
 	times := 1
 	delay := time.Millisecond
@@ -253,11 +253,11 @@ func (w *world) mail(from, to *host, m message) {
 				delay = time.Duration(w.rnd.IntN(int(2 * time.Second)))
 			}
 		}
-		w.post = append(w.post, letter{w.now + delay, from, to, m})
+		w.post = append(w.post, envelope{w.now + delay, from, to, m})
 	}
 }
 
-// next processes the next event, and reports whether there is one before a time.
+// next processes the next event before a time. It reports whether one existed.
 func (w *world) next(until time.Duration) bool {
 	for _, h := range w.hosts {
 		h.sync()
@@ -318,7 +318,7 @@ func (w *world) converge(d time.Duration) {
 	w.tb.Helper()
 	for until := w.now + d; !w.converged(); {
 		if !w.next(until) {
-			w.tb.Fatalf("after %v the nodes have not converged", w.now)
+			w.tb.Fatalf("after %v, the nodes have not converged", w.now)
 		}
 	}
 }
@@ -331,7 +331,7 @@ func (w *world) wait(h *host, id uint64) replication.Reply {
 			return r
 		}
 		if !w.next(w.now + time.Hour) {
-			w.tb.Fatalf("request %d of %v is never answered", id, h.self)
+			w.tb.Fatalf("request %d of %v was not answered", id, h.self)
 		}
 	}
 }
