@@ -70,8 +70,8 @@
 // Region.State returns the state of the region of one node. Region.Statistics returns the entity
 // counts of all regions and the regions that did not reply. Region.CurrentRegions returns the
 // regions that are registered with the coordinator. Region.Drain moves the shards of a node away
-// while the region continues to route commands. NewHealth is for probes, and Admin for operators,
-// who use "refold shards".
+// while the region continues to route commands. NewHealth serves probes. Admin serves operators and
+// the command "refold shards".
 //
 // # Stores
 //

@@ -15,7 +15,8 @@ import (
 	"github.com/refold-io/refold/sharding"
 )
 
-// Entities that ran when all nodes were stopped run again without a command after one node has started.
+// Entities that ran when all nodes were stopped run again without a command after one node has
+// started.
 func ExampleOptions_remember() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()

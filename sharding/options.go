@@ -204,8 +204,8 @@ func (t *Tuning) durations() []field[*time.Duration] {
 }
 
 // leavePatience is how many RetryIntervals a leaving region waits for homes while no coordinator
-// replies. A planned move of the coordinator takes less time; giving up earlier would lose
-// commands. PhaseStopRegions is longer by default.
+// replies. A planned move of the coordinator takes less time; with a shorter wait, the region would
+// lose commands. PhaseStopRegions is longer by default.
 const leavePatience = 3
 
 func (o *Options) machineConfig(node *cluster.Node, name string, proxy bool) shardcore.Config {

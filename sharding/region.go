@@ -252,8 +252,8 @@ type State struct {
 	// Queued is how many commands went through the queue of the region since the start. The others
 	// went directly to their entity, or to the node that hosts it.
 	Queued uint64
-	// Unanswered is how many callers gave up before the reply of another node arrived, since the
-	// start.
+	// Unanswered is how many callers stopped waiting before the reply of another node arrived,
+	// since the start.
 	Unanswered uint64
 	// Dropped is how many commands were not delivered since the start.
 	Dropped uint64

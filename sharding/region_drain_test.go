@@ -118,7 +118,8 @@ func TestUndrainEndsDrain(t *testing.T) {
 	})
 }
 
-// Without another region the shards have no home. Commands wait until another node hosts the shards.
+// Without another region the shards have no home. Commands wait until another node hosts the
+// shards.
 func TestDrainOfTheOnlyRegion(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -48,7 +48,7 @@ type shell struct {
 	dropped        atomic.Uint64
 	queuedTotal    atomic.Uint64 // commands through the loop
 
-	unanswered     atomic.Uint64 // asks whose callers gave up
+	unanswered     atomic.Uint64 // asks whose callers stopped waiting
 	pendingQueries atomic.Int32  // queries of other nodes that wait for the loop
 
 	mismatch atomic.Pointer[mismatch] // nil unless the coordinator rejects the region
@@ -72,7 +72,7 @@ type shell struct {
 	background    sync.WaitGroup
 	hooks         []func()
 	ready         chan struct{} // closed at the first registration
-	regionStopped chan struct{} // closed when no goroutine or entity of the region runs any more
+	regionStopped chan struct{} // closed when all goroutines and entities of the region have ended
 	done          chan struct{}
 }
 

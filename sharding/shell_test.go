@@ -76,7 +76,8 @@ func TestEntityStartsAgainBeforeItsEndIsHandled(t *testing.T) {
 	}
 }
 
-// The state with the maximum number of shards fits into one key of replicated data of the default size.
+// The state with the maximum number of shards fits into one key of replicated data of the default
+// size.
 func TestLargestStateFitsOneKey(t *testing.T) {
 	t.Parallel()
 	for _, regions := range []int{3, 100, 1000, 3000} {

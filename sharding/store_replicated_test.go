@@ -137,8 +137,8 @@ func TestReplicatedOnBadNetwork(t *testing.T) {
 	})
 }
 
-// TestReplicatedWithoutOneNode checks that a coordinator can save while one of three nodes is gone.
-// A new coordinator reads from more nodes than a majority and fails.
+// TestReplicatedWithoutOneNode checks that a coordinator can save while one of three nodes has no
+// network. A new coordinator reads from more nodes than a majority and fails.
 func TestReplicatedWithoutOneNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

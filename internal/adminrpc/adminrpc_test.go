@@ -34,7 +34,8 @@ type reply struct {
 	Books []int `json:"books,omitempty"`
 }
 
-// nodes is a transport.AdminClient. Its nodes reply with a handler. It records the receivers of requests.
+// nodes is a transport.AdminClient. Its nodes reply with a handler. It records the receivers of
+// requests.
 type nodes struct {
 	handler transport.AdminHandler
 	asked   []string

@@ -39,7 +39,8 @@ func TestDropRefusesAbandonedMessages(t *testing.T) {
 	}
 }
 
-// Silence returns how long no coordinator has replied. Candidates returns the receivers of requests.
+// Silence returns how long no coordinator has replied. Candidates returns the receivers of
+// requests.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	d := drive(t, "b", "a")

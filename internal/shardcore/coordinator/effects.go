@@ -217,7 +217,7 @@ type LoadFailed struct{ ID uint64 }
 // Saved answers Save: the change is durable.
 type Saved struct{ ID uint64 }
 
-// SaveFailed answers Save. The change may have been stored nevertheless, or may be stored later.
+// SaveFailed answers Save. The change may still have been stored, or may be stored later.
 type SaveFailed struct {
 	ID uint64
 	// Fenced means that the store has a higher term.

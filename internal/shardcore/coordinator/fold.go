@@ -177,10 +177,10 @@ func (f *Fold) repaired(format string, args ...any) {
 	}
 }
 
-// Replay adds an event of a stored history even if it contradicts the events before. Two
-// coordinators that write one history at the same time can store such events. They are interpreted
-// so that each shard has one home, the last one that was stored. Repairs returns the
-// interpretations. The termination of an unknown region is no repair.
+// Replay adds an event of a stored history even if it contradicts the events before it. Two
+// coordinators that write one history at the same time can store such events. Replay interprets
+// them so that each shard has one home, the last one that was stored. Repairs returns the
+// interpretations. The termination of an unknown region does not count as a repair.
 func (f *Fold) Replay(e Event) {
 	why := f.check(&e)
 	if why == "" {

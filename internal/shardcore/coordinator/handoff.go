@@ -239,8 +239,8 @@ func (m *Machine) rebalanced(in Rebalanced) {
 	}
 	m.rebalanceCall = 0
 	if m.phase == Active && !m.clusterIsStopping() {
-		// Commands may be buffered for shards that have not started. They would be forwarded twice if
-		// such a shard moved again and again.
+		// Commands may be buffered for shards that have not started. If such a shard moved
+		// repeatedly, its commands would be forwarded twice.
 		m.beginHandOff(slices.DeleteFunc(slices.Clone(in.Shards), func(s Shard) bool { _, starting := m.unstarted[s]; return starting }))
 	}
 }

@@ -25,7 +25,7 @@ type Machine struct {
 	now   time.Duration
 	out   Effects
 	term  uint64
-	state State  // what is stored
+	state State  // the stored state
 	rev   uint64 // number of its last event
 	view  Members
 	ids   uint64

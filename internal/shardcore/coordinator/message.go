@@ -91,9 +91,9 @@ type Message struct {
 	Kind Kind
 	// Type is the name of the entity type.
 	Type string
-	// Term is the term of the coordinator that sends or receives the message. It is 0 while a
-	// region does not know the term, in Register, RegisterProxy, GracefulShutdown, RegionStopped
-	// and StopShards.
+	// Term is the term of the coordinator that sends or receives the message. It is 0 in Register,
+	// RegisterProxy, GracefulShutdown, RegionStopped and StopShards of a region that has not
+	// received the term yet.
 	Term uint64
 	// Round is the round of the coordinator's message. Answers have the round of the message that
 	// they answer.

@@ -20,8 +20,8 @@ type Effects struct {
 	Frames []OutgoingFrame
 	// Messages go to the coordinator, or to the nodes that may run it, which include this one.
 	Messages []OutgoingMessage
-	// Stopped reports that no part of the region runs any more. The machine still replies to
-	// coordinators that have not received this information.
+	// Stopped reports that the region has completely ended. The machine still replies to coordinators
+	// that have not received this information.
 	Stopped bool
 }
 
@@ -120,7 +120,7 @@ type FrameReceived struct {
 	Frame Frame
 }
 
-// ShardDone reports that nothing of a shard runs any more.
+// ShardDone reports that a shard has completely ended.
 type ShardDone struct {
 	Shard      Shard
 	Generation uint64

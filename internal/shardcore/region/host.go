@@ -140,7 +140,7 @@ func (m *Machine) shardDone(in ShardDone) {
 	m.drain(in.Shard)
 }
 
-// shardGone handles that nothing of a shard runs here any more.
+// shardGone handles the complete end of a shard on this node.
 func (m *Machine) shardGone(s Shard) {
 	h := m.hosted[s]
 	delete(m.hosted, s)

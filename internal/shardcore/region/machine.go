@@ -119,7 +119,7 @@ func (m *Machine) Step(now time.Duration, in Input) Effects {
 	return m.takeEffects()
 }
 
-// Tick repeats unanswered requests and starts what is due.
+// Tick repeats unanswered requests and starts everything that is due.
 func (m *Machine) Tick(now time.Duration) Effects {
 	m.now = max(m.now, now)
 	if m.registering() && m.now >= m.registerAt {

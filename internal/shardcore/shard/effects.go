@@ -16,8 +16,8 @@ type Effects struct {
 	Update *Update
 	// Actions apply to entities, in this order.
 	Actions []Action
-	// Done is the reason why the shard ended, or 0 if it continues. When it is set, no entity of
-	// the shard runs any more.
+	// Done is the reason why the shard ended, or 0 if it continues. When it is set, all entities of
+	// the shard have ended.
 	Done Reason
 }
 
@@ -104,8 +104,8 @@ type Run struct {
 type (
 	// Started reports that the entity is ready, which frees its start slot.
 	Started Run
-	// Ended reports that no code of the incarnation runs any more. Each Start is eventually
-	// followed by one Ended, even if the start failed.
+	// Ended reports that all code of the incarnation has ended. Each Start is eventually followed
+	// by one Ended, even if the start failed.
 	Ended Run
 	// Passivate reports that the entity has requested to be stopped. No message is lost.
 	Passivate Run
@@ -116,7 +116,7 @@ type (
 // Updated reports that an update is durable.
 type Updated struct{ ID uint64 }
 
-// UpdateFailed reports that an update failed. It may have been stored nevertheless.
+// UpdateFailed reports that an update failed. The update may still have been stored.
 type UpdateFailed struct{ ID uint64 }
 
 // HandOff stops the shard. The driver delivers no message after it.
