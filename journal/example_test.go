@@ -61,7 +61,7 @@ func ExampleAs() {
 		panic(err)
 	}
 	_, canList := journal.As[journal.IDLister](guarded)
-	behind, _ := journal.As[*book](guarded)
-	fmt.Println(canList, behind != nil)
+	wrapped, _ := journal.As[*book](guarded)
+	fmt.Println(canList, wrapped != nil)
 	// Output: false true
 }

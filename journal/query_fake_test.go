@@ -29,37 +29,37 @@ var (
 	_ journal.IDLister = (*asking)(nil)
 )
 
-func (a *asking) note(format string, args ...any) {
+func (a *asking) record(format string, args ...any) {
 	a.calls = append(a.calls, fmt.Sprintf(format, args...))
 }
 
 func (a *asking) Query(_ context.Context, _ journal.Criteria, after journal.Offset) (journal.Page, error) {
-	a.note("query %s", after)
+	a.record("query %s", after)
 	return a.query(after)
 }
 
 func (a *asking) End(context.Context) (journal.Offset, error) {
-	a.note("end")
+	a.record("end")
 	return a.end()
 }
 
 func (a *asking) Await(ctx context.Context, after journal.Offset) error {
-	a.note("await %s", after)
+	a.record("await %s", after)
 	return a.await(ctx, after)
 }
 
 func (a *asking) HighestSequenceNr(ctx context.Context, id string) (uint64, error) {
-	a.note("highest")
+	a.record("highest")
 	return a.fake.HighestSequenceNr(ctx, id)
 }
 
 func (a *asking) Replay(ctx context.Context, id string, from, to uint64) iter.Seq2[journal.Event, error] {
-	a.note("replay %d-%d", from, to)
+	a.record("replay %d-%d", from, to)
 	return a.fake.Replay(ctx, id, from, to)
 }
 
 func (a *asking) PersistenceIDs(context.Context, string) iter.Seq2[string, error] {
-	a.note("list")
+	a.record("list")
 	return func(yield func(string, error) bool) {
 		ids, err := a.list()
 		for _, id := range ids {

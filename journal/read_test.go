@@ -234,8 +234,8 @@ func TestQueriesUnwrapJournals(t *testing.T) {
 	expect(t, "IDs", seen(journal.CurrentIDs(t.Context(), guarded, ""), showID), []string{"a|1"})
 }
 
-// TestLoopsCanBeLeft checks that no call follows after the body has left its loop.
-func TestLoopsCanBeLeft(t *testing.T) {
+// TestLoopsLeftEarly checks that no call follows after the body has left its loop.
+func TestLoopsLeftEarly(t *testing.T) {
 	t.Parallel()
 	j := &asking{
 		end: func() (journal.Offset, error) { return "o9", nil },

@@ -69,7 +69,7 @@ func fails(err error) func(context.Context) error {
 	return func(context.Context) error { return err }
 }
 
-var errDisk = errors.New("the disk is gone")
+var errDisk = errors.New("disk failure")
 
 func TestBreakerOpensAndRetries(t *testing.T) {
 	t.Parallel()

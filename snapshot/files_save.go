@@ -78,10 +78,10 @@ func (f *Files) publish(ctx context.Context, id, partial, target string) error {
 	return f.fs.SyncDir(filepath.Dir(target))
 }
 
-// makeIDDir creates the directory of an ID and makes it durable. The directory is known to be
-// durable if it contains a snapshot, because a snapshot is renamed only afterwards. The existence
-// of the directory alone is no proof: it may belong to a save that is in progress or was
-// interrupted before it synced the parent.
+// makeIDDir creates the directory of an ID and makes it durable. A directory that contains a
+// snapshot is durable, because a snapshot is renamed only afterwards. A directory without snapshots
+// may not be durable: it may belong to a save that is in progress, or that was interrupted before
+// it synced the parent.
 func (f *Files) makeIDDir(id string) error {
 	found, err := f.numbers(id)
 	if err != nil || len(found) > 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-func TestOfJoinsAndClosesItsParts(t *testing.T) {
+func TestOf(t *testing.T) {
 	t.Parallel()
 	j, s := inmem.NewJournal(), inmem.NewSnapshotStore()
 	db := store.Of(j, s)

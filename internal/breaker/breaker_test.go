@@ -35,7 +35,7 @@ func (s *script) enter() breaker.Ticket {
 	return ticket
 }
 
-func (s *script) refused() {
+func (s *script) rejected() {
 	s.t.Helper()
 	if _, ok := s.breaker.Begin(s.now); ok {
 		s.t.Fatalf("Begin permitted a call, now in state %d", s.breaker.State())
@@ -69,9 +69,9 @@ func TestOpensAfterFailuresInARow(t *testing.T) {
 	s.want(breaker.Closed)
 	s.calls(failure)
 	s.want(breaker.Open)
-	s.refused()
+	s.rejected()
 	s.now = s.now.Add(time.Minute - 1)
-	s.refused()
+	s.rejected()
 }
 
 func TestTrialDeterminesNextState(t *testing.T) {
@@ -81,10 +81,10 @@ func TestTrialDeterminesNextState(t *testing.T) {
 	s.now = s.now.Add(time.Minute)
 	trial := s.enter()
 	s.want(breaker.HalfOpen)
-	s.refused()
+	s.rejected()
 	s.breaker.End(s.now, trial, failure)
 	s.want(breaker.Open)
-	s.refused()
+	s.rejected()
 	s.now = s.now.Add(time.Minute)
 	trial = s.enter()
 	s.breaker.End(s.now, trial, success)

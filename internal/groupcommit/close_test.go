@@ -91,7 +91,7 @@ func TestWriterCloseGrantsRoom(t *testing.T) {
 		log.entity("q").submit(t, w)
 		for _, id := range []string{"a", "b", "c"} {
 			e := log.entity(id)
-			r := e.refuse(t, w)
+			r := e.wantNoRoom(t, w)
 			e.room = func() { w.Submit(r) }
 		}
 		done := closing(t.Context(), w)
@@ -124,7 +124,7 @@ func TestWriterCloseEndsWithItsContext(t *testing.T) {
 				b.submit(t, w)
 				a.submit(t, w)
 				b.submit(t, w)
-				r := c.refuse(t, w)
+				r := c.wantNoRoom(t, w)
 				c.room = func() { w.Submit(r) }
 
 				cause := errors.New("enough")
@@ -176,7 +176,7 @@ func TestWriterCloseAnswersRequestsThatWaitForAStuckCall(t *testing.T) {
 		a.submit(t, w)
 		stuck := <-calls
 		a.submit(t, w)
-		r := b.refuse(t, w)
+		r := b.wantNoRoom(t, w)
 		b.room = func() { w.Submit(r) }
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -96,7 +96,7 @@ func newLedger() *ledger { return &ledger{errs: map[string]error{}} }
 
 func (l *ledger) entity(id string) *entity { return &entity{id: id, log: l} }
 
-func (l *ledger) note(entry string, err error) {
+func (l *ledger) record(entry string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries = append(l.entries, entry)
@@ -120,7 +120,7 @@ func (l *ledger) err(entry string) error {
 }
 
 func (e *entity) Written(r *groupcommit.Request, err error) {
-	e.log.note(fmt.Sprintf("%s@%d", e.id, r.Write.Expect), err)
+	e.log.record(fmt.Sprintf("%s@%d", e.id, r.Write.Expect), err)
 }
 
 func (e *entity) Room() {
@@ -128,7 +128,7 @@ func (e *entity) Room() {
 		e.room()
 		return
 	}
-	e.log.note("room "+e.id, nil)
+	e.log.record("room "+e.id, nil)
 }
 
 // write returns the entity's next write, of n events with a payload each.

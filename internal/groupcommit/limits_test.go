@@ -55,9 +55,9 @@ func TestWriterRejectsInvalidWrites(t *testing.T) {
 				if !ok || rejected.ID != id || rejected.SequenceNr != c.seqNr {
 					t.Errorf("got %#v, want a RejectedError about event %d of %s", rejected, c.seqNr, id)
 				}
-				for _, behind := range []string{id + "@2", id + "@3"} {
-					if err := log.err(behind); !errors.Is(err, journal.ErrSkipped) {
-						t.Errorf("%s: %v, want ErrSkipped", behind, err)
+				for _, later := range []string{id + "@2", id + "@3"} {
+					if err := log.err(later); !errors.Is(err, journal.ErrSkipped) {
+						t.Errorf("%s: %v, want ErrSkipped", later, err)
 					}
 				}
 				w.Reset(&a.stream)
@@ -139,7 +139,7 @@ func TestWriterReportsCommits(t *testing.T) {
 		appendFunc, calls := manual()
 		w := newWriter(t, &fake{append: appendFunc}, journal.WriterConfig{OnCommit: func(c journal.CommitInfo) {
 			commits = append(commits, c)
-			log.note("commit", nil)
+			log.record("commit", nil)
 		}})
 		log.entity("blocker").submit(t, w)
 		call := <-calls

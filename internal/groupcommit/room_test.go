@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/journal"
 )
 
-// refuse submits the entity's next write, checks that there is no room for it, and returns it.
-func (e *entity) refuse(t *testing.T, w *groupcommit.Writer) *groupcommit.Request {
+// wantNoRoom submits the entity's next write, checks that there is no room for it, and returns it.
+func (e *entity) wantNoRoom(t *testing.T, w *groupcommit.Writer) *groupcommit.Request {
 	t.Helper()
 	r := e.write("x")
 	if w.Submit(r) {
@@ -34,18 +34,18 @@ func TestWriterGrantsRoomInOrder(t *testing.T) {
 		log.entity("q1").submit(t, w)
 		log.entity("q2").submit(t, w)
 		a, b, c := log.entity("a"), log.entity("b"), log.entity("c")
-		ra := a.refuse(t, w)
-		rb := b.refuse(t, w)
-		rc := c.refuse(t, w)
+		ra := a.wantNoRoom(t, w)
+		rb := b.wantNoRoom(t, w)
+		rc := c.wantNoRoom(t, w)
 		call.answer <- nil
 		call = <-calls // q1 frees one place
 		expect(t, "notifications", log.take(), []string{"blocker@0", "room a"})
 		late := log.entity("late")
-		late.refuse(t, w) // no request may overtake the waiting owners
+		late.wantNoRoom(t, w) // no request may overtake the waiting owners
 		if !w.Submit(ra) {
 			t.Error("no room after Room was called")
 		}
-		a.refuse(t, w) // a has used its place
+		a.wantNoRoom(t, w) // a has used its place
 		call.answer <- nil
 		call = <-calls // q2
 		expect(t, "notifications", log.take(), []string{"q1@0", "room b"})
@@ -87,14 +87,14 @@ func TestWriterGrantsUnusedRoomToOthers(t *testing.T) {
 				var want []string
 				for i := range waiting {
 					e := log.entity(fmt.Sprintf("e%d", i))
-					e.refuse(t, w)
+					e.wantNoRoom(t, w)
 					want = append(want, "room "+e.id)
 				}
 				call.answer <- nil
 				(<-calls).answer <- nil
 				synctest.Wait()
-				told := slices.DeleteFunc(log.take(), func(s string) bool { return s[:4] != "room" })
-				expect(t, "told", told, want)
+				notified := slices.DeleteFunc(log.take(), func(s string) bool { return s[:4] != "room" })
+				expect(t, "notifications", notified, want)
 				log.entity("new").submit(t, w) // no place was lost
 				(<-calls).answer <- nil
 			})
@@ -113,7 +113,7 @@ func TestWriterMayBeCalledByOwners(t *testing.T) {
 		call := <-calls
 		log.entity("q").submit(t, w)
 		a := log.entity("a")
-		r := a.refuse(t, w)
+		r := a.wantNoRoom(t, w)
 		a.room = func() {
 			if !w.Submit(r) {
 				t.Error("no room after Room was called")
@@ -142,14 +142,14 @@ func TestWriterBoundsQueuedBytes(t *testing.T) {
 		if !w.Submit(big.write("a payload that is larger than the queue")) {
 			t.Fatal("the empty queue did not accept a large request")
 		}
-		r1, r2 := small.refuse(t, w), other.refuse(t, w)
+		r1, r2 := small.wantNoRoom(t, w), other.wantNoRoom(t, w)
 		call.answer <- nil
 		call = <-calls
 		expect(t, "notifications", log.take(), []string{"b@0", "room y", "room z"})
 		if !w.Submit(r1) || !w.Submit(r2) {
 			t.Error("no room")
 		}
-		small.refuse(t, w)
+		small.wantNoRoom(t, w)
 		call.answer <- nil
 		(<-calls).answer <- nil
 		synctest.Wait()
@@ -170,7 +170,7 @@ func TestWriterGrantsFreeBytes(t *testing.T) {
 			t.Fatal("the queue exceeds its limit")
 		}
 		for _, id := range []string{"1", "2", "3"} {
-			log.entity(id).refuse(t, w) // a small request would fit, but must not overtake the large one
+			log.entity(id).wantNoRoom(t, w) // a small request would fit, but must not overtake the large one
 		}
 		call.answer <- nil
 		call = <-calls // q
@@ -216,11 +216,11 @@ func TestWriterKeepsThePositionOfGrantedOwners(t *testing.T) {
 		q.submit(t, w)
 		q.submit(t, w)
 		a := log.entity("a")
-		r := a.refuse(t, w)
+		r := a.wantNoRoom(t, w)
 		call.answer <- nil
 		call = <-calls
 		expect(t, "notifications", log.take(), []string{"blocker@0", "room a"})
-		log.entity("late").refuse(t, w)
+		log.entity("late").wantNoRoom(t, w)
 		if !w.Submit(r) {
 			t.Error("no room after Room was called")
 		}
@@ -243,12 +243,12 @@ func TestWriterRoomDoesNotReservePlaces(t *testing.T) {
 		call := <-calls
 		log.entity("q").submit(t, w)
 		a, b := log.entity("a"), log.entity("b")
-		ra := a.refuse(t, w)
+		ra := a.wantNoRoom(t, w)
 		call.answer <- nil
 		call = <-calls // q
 		expect(t, "notifications", log.take(), []string{"blocker@0", "room a"})
 		log.entity("thief").submit(t, w) // no owner waits, and the queue is empty
-		rb := b.refuse(t, w)
+		rb := b.wantNoRoom(t, w)
 		if w.Submit(ra) {
 			t.Error("the queue exceeds its limit")
 		}

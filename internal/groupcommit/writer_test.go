@@ -105,9 +105,9 @@ func TestWriterSkipsAfterAFailure(t *testing.T) {
 				if err := log.err("a@0"); err != cause { //nolint:errorlint // the slot as it is
 					t.Errorf("a@0: %v, want the journal's slot", err)
 				}
-				for _, behind := range []string{"a@1", "a@2"} {
-					if err := log.err(behind); !errors.Is(err, journal.ErrSkipped) {
-						t.Errorf("%s: %v, want ErrSkipped", behind, err)
+				for _, later := range []string{"a@1", "a@2"} {
+					if err := log.err(later); !errors.Is(err, journal.ErrSkipped) {
+						t.Errorf("%s: %v, want ErrSkipped", later, err)
 					}
 				}
 				if err := log.err("b@0"); err != nil {

@@ -187,7 +187,7 @@ func listerChecks() []check {
 			ctx, cancel := context.WithCancel(f.ctx)
 			cancel()
 			if got, err := f.collectIDs(ctx, ""); !errors.Is(err, context.Canceled) && (err != nil || len(got) != len(ids)) {
-				f.Errorf("PersistenceIDs of 3 IDs, cancelled, yields %q and %v, want context.Canceled", got, err)
+				f.Errorf("PersistenceIDs of 3 IDs, canceled, yields %q and %v, want context.Canceled", got, err)
 			}
 		}},
 	}

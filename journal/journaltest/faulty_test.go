@@ -16,7 +16,7 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-var errOther = errors.New("the network is gone")
+var errOther = errors.New("network failure")
 
 // write returns a write of n events that follow sequence number expect.
 func write(id string, expect uint64, n int) journal.Write {

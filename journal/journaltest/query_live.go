@@ -197,7 +197,7 @@ func queryReaderChecks() []check {
 				for n := range each {
 					size := 1 + (n+k)%3
 					w := write(fmt.Sprintf("%s|%d|%d", []string{"live", "alive"}[n%2], k, n%3), "w", next[n%3], size)
-					if n%2 == 1 { // IDs of the two types have numbers of their own
+					if n%2 == 1 { // IDs of the two types are numbered separately
 						w.ID = fmt.Sprintf("alive|%d|%d", k, n)
 						w = write(w.ID, "w", 0, size)
 					} else {

@@ -139,9 +139,9 @@ func replayChecks() []check {
 				cancel()
 				switch {
 				case err == nil && len(events) != total:
-					f.Errorf("Replay of %d events, cancelled after %d, ends after %d without an error", total, after, len(events))
+					f.Errorf("Replay of %d events, canceled after %d, ends after %d without an error", total, after, len(events))
 				case err != nil && !errors.Is(err, context.Canceled):
-					f.Errorf("Replay, cancelled after %d events, fails with %v, want context.Canceled", after, err)
+					f.Errorf("Replay, canceled after %d events, fails with %v, want context.Canceled", after, err)
 				}
 			}
 		}},

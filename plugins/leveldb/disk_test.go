@@ -37,7 +37,7 @@ type disk struct {
 	off      bool
 	full     bool // no space is left
 	loseNext bool // the next sync fails and loses its data
-	refuse   bool // the next sync fails; its data can be read until the power is cut
+	failNext bool // the next sync fails; its data can be read until the power is cut
 }
 
 type faultMode int
@@ -358,14 +358,14 @@ func (d *disk) failNextSync() {
 func (d *disk) refuseNextSync() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.refuse = true
+	d.failNext = true
 }
 
 func (w *diskWriter) Sync() error {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()
-	if w.d.refuse {
-		w.d.refuse, w.f.forgotten = false, true
+	if w.d.failNext {
+		w.d.failNext, w.f.forgotten = false, true
 		return errFault
 	}
 	if w.d.loseNext {

@@ -238,7 +238,7 @@ func TestDurableIDs(t *testing.T) {
 	byName := func(a, b durable.ID) int { return strings.Compare(a.String(), b.String()) }
 	slices.SortFunc(got, byName)
 	slices.SortFunc(want, byName)
-	want = append(want, durable.ID{Node: "B", Replicator: "x"}) // an empty directory that could be one
+	want = append(want, durable.ID{Node: "B", Replicator: "x"}) // an empty directory that could be a store
 	slices.SortFunc(want, byName)
 	if !slices.Equal(got, want) {
 		t.Errorf("IDs = %v,\nwant %v", got, want)

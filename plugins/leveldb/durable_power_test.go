@@ -188,7 +188,7 @@ func durableFailedChange(t *testing.T, at int, seed uint64) {
 	}
 }
 
-// TestDurableLoadMeetsFailure makes the disk fail during a load, while the body of the loop causes
+// TestDurableLoadDuringFailure makes the disk fail during a load, while the body of the loop causes
 // the store to reopen its files. The load returns an error instead of a mixture of two states, and
 // does not deadlock.
 func TestDurableLoadDuringFailure(t *testing.T) {

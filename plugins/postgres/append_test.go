@@ -130,7 +130,7 @@ func TestDeletionWaitsForOlderAppends(t *testing.T) {
 	if !slices.Equal(left, []uint64{7}) {
 		t.Errorf("remaining events: %v", left)
 	}
-	refuses := func() {
+	wantRejected := func() {
 		t.Helper()
 		for _, expect := range []uint64{0, 4, 5, 6, 8} {
 			for n := 1; n <= 2; n++ {
@@ -140,11 +140,11 @@ func TestDeletionWaitsForOlderAppends(t *testing.T) {
 			}
 		}
 	}
-	refuses()
+	wantRejected()
 	if err := deleter.DeleteTo(t.Context(), "a", journal.MaxSequenceNr); err != nil {
 		t.Fatal(err)
 	}
-	refuses() // although no event is left
+	wantRejected() // although no event is left
 	store(t, j, eventsOf("a", 7, 1))
 }
 

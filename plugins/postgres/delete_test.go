@@ -23,15 +23,15 @@ func TestConcurrentDeletions(t *testing.T) {
 	other, watch := connect(t, dsn), connect(t, dsn)
 	execute(t, other, "BEGIN")
 	execute(t, other, "DELETE FROM refold.events WHERE id = 'a' AND seq_nr <= $1", part)
-	told := make(chan error)
-	go func() { told <- j.DeleteTo(t.Context(), "a", part+rest) }()
+	result := make(chan error)
+	go func() { result <- j.DeleteTo(t.Context(), "a", part+rest) }()
 	for waiting := 0; waiting == 0; {
 		if err := watch.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&waiting); err != nil {
 			t.Fatal(err)
 		}
 	}
 	execute(t, other, "COMMIT")
-	if err := <-told; err != nil {
+	if err := <-result; err != nil {
 		t.Fatal(err)
 	}
 	var left int

@@ -142,8 +142,8 @@ func (db *DB) schemaError(cause error, format string, args ...any) error {
 	return describe(of, "schema %q of %s %s", db.cfg.Schema, db.target, fmt.Sprintf(format, args...))
 }
 
-// described is an error with its own text that matches other errors. It omits their texts, which
-// would repeat parts of its own.
+// described is an error with its own text that matches other errors. Its text does not include
+// their texts.
 type described struct {
 	text string
 	of   []error

@@ -148,8 +148,8 @@ func newStatements(schema string, class int32) statements {
 			pgtype.TextArrayOID, pgtype.Int8ArrayOID, pgtype.Int4ArrayOID, pgtype.TextArrayOID, pgtype.Int8ArrayOID, pgtype.Int2ArrayOID, pgtype.TimestamptzArrayOID, pgtype.TextArrayOID, pgtype.TextArrayOID, pgtype.ByteaArrayOID, pgtype.TextArrayOID, pgtype.ByteaArrayOID),
 
 		// A page is a range of sequence numbers, so that the server never sorts all following rows,
-		// whatever its statistics. The last column is the first number after the range. There is
-		// always a row, at least with that column. Most events are small, and computing sums of
+		// regardless of its statistics. The last column is the first number after the range. There
+		// is always a row, at least with that column. Most events are small, and computing sums of
 		// sizes takes longer than reading them, so this statement omits the payload of larger ones.
 		replay: st("replay", `SELECT e.seq_nr, e.at, e.writer, e.manifest,
 				CASE WHEN octet_length(e.payload) + coalesce(octet_length(e.metadata), 0) <= `+fmt.Sprint(smallEvent)+` THEN e.payload END,

@@ -39,16 +39,16 @@ func TestFullDisk(t *testing.T) {
 		w.Events[0].Payload = payload
 		return w
 	}
-	stored, refused := uint64(0), 0
-	for refused < 5 {
-		errs := j.Append(t.Context(), []journal.Write{large(stored), eventsOf(fmt.Sprint("b", stored, "/", refused), 0, 1)})
+	stored, failures := uint64(0), 0
+	for failures < 5 {
+		errs := j.Append(t.Context(), []journal.Write{large(stored), eventsOf(fmt.Sprint("b", stored, "/", failures), 0, 1)})
 		if errs == nil {
-			if stored++; refused > 0 || stored > smallDisk/100_000 {
+			if stored++; failures > 0 || stored > smallDisk/100_000 {
 				t.Fatalf("event %d fits on a disk that is full", stored)
 			}
 			continue
 		}
-		refused++
+		failures++
 		for _, err := range errs {
 			if !strings.Contains(fmt.Sprint(err), "could not extend file") {
 				t.Fatalf("after %d events: %v", stored, err)

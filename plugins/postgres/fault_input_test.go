@@ -224,6 +224,6 @@ func TestClocks(t *testing.T) {
 		last = e.Time
 	}
 	if last.Before(times[0]) {
-		t.Errorf("the entity's time went back to %v", last)
+		t.Errorf("the time of the entity decreased to %v", last)
 	}
 }

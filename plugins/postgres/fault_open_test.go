@@ -125,7 +125,7 @@ func TestServerRejectsCalls(t *testing.T) {
 			"ALTER DATABASE $db SET default_transaction_read_only = on; $kick",
 			"ALTER DATABASE $db SET default_transaction_read_only = off; $kick", postgres.ErrReadOnly, true,
 		},
-		"tables are gone": {
+		"missing tables": {
 			"ALTER SCHEMA refold RENAME TO mislaid",
 			"ALTER SCHEMA mislaid RENAME TO refold", postgres.ErrSchema, false,
 		},

@@ -146,7 +146,7 @@ func TestConfig(t *testing.T) {
 
 // No part of a connection string that may be a password appears in an error, even if the string is
 // malformed.
-func TestPasswordsStaySecret(t *testing.T) {
+func TestErrorsContainNoPassword(t *testing.T) {
 	t.Parallel()
 	for _, dsn := range []string{
 		"postgres://user:s3cr3t@host:port/db", "postgres://user:s3cr3t@@127.0.0.1:1/db", "postgres://user:s3cr3t/x@127.0.0.1:1/db",

@@ -48,8 +48,8 @@ func TestSettledBelow(t *testing.T) {
 	}
 }
 
-// TestLateCommitHoldsReadersBack starts two appends and ends them in the opposite order.
-func TestLateCommitHoldsReadersBack(t *testing.T) {
+// TestLateCommitBlocksReaders starts two appends and ends them in the opposite order.
+func TestLateCommitBlocksReaders(t *testing.T) {
 	t.Parallel()
 	for _, outcome := range []string{"COMMIT", "ROLLBACK", "killed"} {
 		t.Run(outcome, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestLockIsBelowDrawnOrdinals(t *testing.T) {
 	}
 }
 
-func TestForeignTransactionsDoNotHoldReadersBack(t *testing.T) {
+func TestForeignTransactionsDoNotBlockReaders(t *testing.T) {
 	t.Parallel()
 	dsn := pgtest.DSN(t)
 	db, other := openStore(t, dsn, postgres.Config{}), openStore(t, dsn, postgres.Config{Schema: "other"})
@@ -156,8 +156,8 @@ func TestForeignTransactionsDoNotHoldReadersBack(t *testing.T) {
 	}
 }
 
-// TestPreparedTransactionHoldsReadersBack keeps an append prepared during a crash of the server.
-func TestPreparedTransactionHoldsReadersBack(t *testing.T) {
+// TestPreparedTransactionBlocksReaders keeps an append prepared during a crash of the server.
+func TestPreparedTransactionBlocksReaders(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, pgtest.Config{Settings: map[string]string{"max_prepared_transactions": "10"}})
 	dsn := server.DSN(t)

@@ -34,7 +34,7 @@ func TestSuitePassesOnACorrectStore(t *testing.T) {
 }
 
 // Each check fails on the fault that it is meant to find.
-func TestEachCheckFindsItsFault(t *testing.T) {
+func TestChecksFindFaults(t *testing.T) {
 	t.Parallel()
 	faults := faults()
 	for name, fault := range faults {

@@ -25,10 +25,10 @@ import (
 // wire counts the messages to the server and cuts the connection at one of them: before it is sent,
 // or after it, so that only the response is lost.
 type wire struct {
-	cut    int64 // which message, from 1
-	behind bool
-	sent   atomic.Int64
-	done   atomic.Bool
+	cut       int64 // which message, from 1
+	afterSend bool
+	sent      atomic.Int64
+	done      atomic.Bool
 }
 
 type wireConn struct {
@@ -50,7 +50,7 @@ func (c *wireConn) Write(b []byte) (int, error) {
 		return c.Conn.Write(b)
 	}
 	c.w.done.Store(true)
-	if c.w.behind {
+	if c.w.afterSend {
 		c.cut.Store(true)
 		return c.Conn.Write(b)
 	}
@@ -76,11 +76,11 @@ func TestExactlyOnceThroughCutConnections(t *testing.T) {
 	plain := connect(t, dsn, nil)
 	j := newJournal(t)
 	want := fill(t, j, 5, 40)
-	for _, behind := range []bool{false, true} {
+	for _, afterSend := range []bool{false, true} {
 		for _, ends := range []bool{false, true} {
 			for cut := int64(1); ; cut++ {
 				exec(t, plain, "TRUNCATE sums, refold.projections")
-				w := &wire{cut: cut, behind: behind}
+				w := &wire{cut: cut, afterSend: afterSend}
 				pool := connect(t, dsn, func(c *pgxpool.Config) {
 					c.ConnConfig.DialFunc = w.dial
 					c.MaxConns = 1
@@ -249,7 +249,7 @@ func TestDeadlock(t *testing.T) {
 	exec(t, pool, "INSERT INTO sums VALUES ('a', 0, 0), ('b', 0, 0)")
 	store := newStore(pool)
 	results := make(chan error, 2)
-	meet := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
+	locked := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
 	var calls [2]int
 	for i, order := range [2][2]string{{"a", "b"}, {"b", "a"}} {
 		go func() {
@@ -260,8 +260,8 @@ func TestDeadlock(t *testing.T) {
 					return err
 				}
 				if calls[i] == 1 {
-					close(meet[i])
-					<-meet[1-i]
+					close(locked[i])
+					<-locked[1-i]
 				}
 				_, err := tx.Exec(ctx, "UPDATE sums SET n = n + 1 WHERE box = $1", order[1])
 				return err
@@ -365,6 +365,6 @@ func TestMissingTable(t *testing.T) {
 	h := handler(pool, 0)
 	h.Store = store
 	if err := create(t, config(newJournal(t), h)).Run(ctx); !errors.Is(err, projection.ErrNotSetUp) {
-		t.Errorf("Run: %v, want it to end", err)
+		t.Errorf("Run: %v, want ErrNotSetUp", err)
 	}
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/refold-io/refold/projection"
 )
 
-// away is the address of a server that does not respond, with a password.
-const away = "postgres://refold:swordfish@127.0.0.1:1/bank?connect_timeout=1"
+// unavailable is the address of a server that does not respond, with a password.
+const unavailable = "postgres://refold:swordfish@127.0.0.1:1/bank?connect_timeout=1"
 
-func awayPool(t *testing.T) *pgxpool.Pool {
+func unavailablePool(t *testing.T) *pgxpool.Pool {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), away)
+	pool, err := pgxpool.New(t.Context(), unavailable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,13 +34,13 @@ func awayPool(t *testing.T) *pgxpool.Pool {
 // journal.
 func TestNewStoreErrors(t *testing.T) {
 	t.Parallel()
-	pool := awayPool(t)
+	pool := unavailablePool(t)
 	for _, bad := range []string{`odd "name`, "a b", "pg_mine", strings.Repeat("a", 64), "straße", "x\x00"} {
 		store, err := pgprojection.NewStore(pool, pgprojection.Config{Schema: bad})
 		if store != nil || !errors.Is(err, projection.ErrInvalid) || !strings.Contains(err.Error(), "Config.Schema is ") {
 			t.Errorf("schema %q: %v, want ErrInvalid about Config.Schema", bad, err)
 		}
-		if _, err := postgres.Migrate(t.Context(), away, postgres.Config{Schema: bad}); err == nil || !strings.Contains(err.Error(), "Config.Schema is ") {
+		if _, err := postgres.Migrate(t.Context(), unavailable, postgres.Config{Schema: bad}); err == nil || !strings.Contains(err.Error(), "Config.Schema is ") {
 			t.Errorf("schema %q of postgres.Config: %v, want an error too", bad, err)
 		}
 	}
@@ -59,7 +59,7 @@ func TestNewStoreErrors(t *testing.T) {
 func TestPasswordIsNotLogged(t *testing.T) {
 	t.Parallel()
 	var buf bytes.Buffer
-	cfg := config(newJournal(t), handler(awayPool(t), 0))
+	cfg := config(newJournal(t), handler(unavailablePool(t), 0))
 	cfg.Logger = slog.New(slog.NewTextHandler(&buf, nil))
 	cfg.MaxRestarts = 1
 	p := create(t, cfg)
