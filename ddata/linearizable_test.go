@@ -77,7 +77,7 @@ func (w *world) useRegister(rng *rand.Rand, level ddata.ReadLevel) *history {
 						_, err = ddata.Update(ctx, r, latest, ddata.WriteMajority(), func(g crdt.LWWRegister[int]) (crdt.LWWRegister[int], error) { return g.Set(r.Self(), n) })
 					})
 					if err != nil {
-						to = math.MaxInt64 // other nodes may see it at any later time
+						to = math.MaxInt64 // other nodes may read the value at any later time
 					}
 					h.add(i, n, 0, from, to)
 				} else {

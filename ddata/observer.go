@@ -72,19 +72,20 @@ type ProtocolStats struct {
 	Sent, Received, SentBytes, Dropped map[string]uint64
 	// Outcomes counts the results of requests, such as "done" and "timed out".
 	Outcomes map[string]uint64
-	// Compared counts comparisons of all data with another node, Equal those that found no
-	// difference.
+	// Compared counts comparisons of all data with another node. Equal counts the comparisons that
+	// found no difference.
 	Compared, Equal uint64
 	// DeltasApplied, DeltasKnown and DeltasGap count deltas of other nodes: those that were merged,
 	// those that were known before, and those that came after a gap.
 	DeltasApplied, DeltasKnown, DeltasGap uint64
-	// DeltasAsStates counts changes that were sent as whole values, DeltasDropped changes that were
-	// dropped because Config.MaxLog was reached.
+	// DeltasAsStates counts changes that were sent as whole values. DeltasDropped counts changes
+	// that were dropped because Config.MaxLog was reached.
 	DeltasAsStates, DeltasDropped uint64
-	// Merged counts values of other nodes that changed something, Known values that did not,
-	// Refused values that could not be merged.
+	// Merged counts values of other nodes that changed this node, Known counts values that changed
+	// nothing, and Refused counts values that could not be merged.
 	Merged, Known, Refused uint64
-	// SecondWaves counts requests that asked further nodes, Repaired reads that changed this node.
+	// SecondWaves counts requests that asked further nodes. Repaired counts reads that changed this
+	// node.
 	SecondWaves, Repaired uint64
 	// Initiated, Pruned and Cleared count the prunings that this node has begun, completed and
 	// forgotten. A pruning counts once per key.

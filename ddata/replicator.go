@@ -40,7 +40,7 @@ type Replicator struct {
 
 	reads     readKeys
 	replicas  atomic.Int64
-	ended     atomic.Bool            // no request is answered any more
+	ended     atomic.Bool            // requests are no longer answered
 	modifying atomic.Pointer[string] // the key whose update function is running
 
 	throttle loop.Throttle[string]

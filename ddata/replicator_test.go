@@ -59,7 +59,7 @@ func TestMajorities(t *testing.T) {
 }
 
 // A write that all nodes have acknowledged is visible on each of them at once, outside of the loop.
-func TestWrittenToAllIsReadOnAll(t *testing.T) {
+func TestWriteAllThenReadLocal(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		rs := w.replicators(ddata.Config{}, "a", "b", "c")
@@ -551,7 +551,7 @@ func TestCloseInFlight(t *testing.T) {
 // Other nodes recognize a node's changes by their numbers. A second replicator of the same name
 // would restart the numbers, and acknowledged changes would be lost. Start therefore refuses it. A
 // new incarnation of the node is accepted.
-func TestStartAgain(t *testing.T) {
+func TestSecondStartIsRefused(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
 		rs := w.replicators(ddata.Config{}, "a", "b")

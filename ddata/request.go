@@ -260,9 +260,9 @@ func Update[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], leve
 	return v, err
 }
 
-// Delete deletes a key permanently, whatever its type. Each deleted key remains as a tombstone that
-// takes some memory on all nodes, and space on disk if the key is durable. The error is an *Error
-// as for Update; ErrDeleted means that the key was deleted before.
+// Delete deletes a key of any type permanently. Each deleted key remains as a tombstone that takes
+// some memory on all nodes, and space on disk if the key is durable. The error is an *Error as for
+// Update; ErrDeleted means that the key was deleted before.
 func Delete[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level WriteLevel) error {
 	began := r.requestStart()
 	_, err := r.ask(ctx, "delete", string(key), level.nodes, func(_ *call, request replication.Request) replication.Input {

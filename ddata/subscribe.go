@@ -85,7 +85,7 @@ func (s *subscriber) put(c Change, isNew bool) {
 	switch {
 	case !waits:
 		s.order = append(s.order, c.Key)
-	case old.isNew && c.Kind == Expired: // otherwise keys that are created and expire would accumulate
+	case old.isNew && c.Kind == Expired: // drop both changes: such keys would accumulate in a slow loop
 		delete(s.latest, c.Key)
 		s.tidy()
 		return

@@ -92,12 +92,12 @@ func TestMapDeltaSteps(t *testing.T) {
 		"put, remove":                     {changes(must(must(base.Add(a, "k", 1)).Remove(a, "k"))), 2},
 		"remove, put":                     {changes(must(must(base.Remove(a, "k")).Add(a, "k", 1))), 2},
 		"update, update, two keys, known": {changes(bind(bind(bind(deltas, a, "l", "x").ResetDelta(), a, "k", "y"), a, "l", "z")), 1},
-		"put, update of it":               {changes(bind(bind(deltas, a, "new", "x"), a, "new", "y")), 1},
-		"update, put of another":          {changes(bind(bind(deltas, a, "k", "y"), a, "new", "x")), 2},
+		"put, update of the same key":     {changes(bind(bind(deltas, a, "new", "x"), a, "new", "y")), 1},
+		"update, put of another key":      {changes(bind(bind(deltas, a, "k", "y"), a, "new", "x")), 2},
 		"update, update, one key":         {changes(bind(bind(deltas, a, "k", "y"), a, "k", "z")), 1},
 		"update, remove":                  {changes(must(deltas.Remove(a, "k"))), 2},
 		"plain: remove":                   {changes(must(plain.Remove(a, "k"))), 1},
-		"plain: remove the last":          {changes(unbind(plain, a, "k", "x")), 2},
+		"plain: remove the last element":  {changes(unbind(plain, a, "k", "x")), 2},
 	} {
 		if tt.d.Ops() != tt.want || !tt.d.NeedsCausal() {
 			t.Errorf("%s: got %d operations, want %d", name, tt.d.Ops(), tt.want)
@@ -163,17 +163,17 @@ func TestORMultiMap(t *testing.T) {
 	a := self(t, "a")
 	for name, m := range map[string]sets{"plain": {}, "value deltas": must(sets{}.WithValueDeltas())} {
 		base := bind(m, a, "k", "x", "y")
-		wantSets(t, name+", bound", base, "k:{x y}")
-		wantSets(t, name+", one unbound", unbind(base, a, "k", "x", "q"), "k:{y}")
-		wantSets(t, name+", the last unbound", unbind(base, a, "k", "x", "y"), "")
-		wantSets(t, name+", unbound where nothing is", unbind(base, a, "l", "x"), "k:{x y}")
+		wantSets(t, name+", added", base, "k:{x y}")
+		wantSets(t, name+", one element removed", unbind(base, a, "k", "x", "q"), "k:{y}")
+		wantSets(t, name+", all elements removed", unbind(base, a, "k", "x", "y"), "")
+		wantSets(t, name+", removed from a missing key", unbind(base, a, "l", "x"), "k:{x y}")
 		wantSets(t, name+", put", must(base.Put(a, "k", "z")), "k:{z}")
-		wantSets(t, name+", put nothing", must(base.Put(a, "k")), "k:{}")
+		wantSets(t, name+", put without elements", must(base.Put(a, "k")), "k:{}")
 		wantSets(t, name+", replaced", must(base.Replace(a, "k", "x", "z")), "k:{y z}")
 		wantSets(t, name+", replaced by itself", must(base.Replace(a, "k", "x", "x")), "k:{x y}")
-		wantSets(t, name+", replaced the only one", must(bind(m, a, "k", "x").Replace(a, "k", "x", "z")), "k:{z}")
+		wantSets(t, name+", only element replaced", must(bind(m, a, "k", "x").Replace(a, "k", "x", "z")), "k:{z}")
 		wantSets(t, name+", removed", must(base.Remove(a, "k", "l")), "")
-		wantSets(t, name+", removed and bound again", bind(must(base.Remove(a, "k")), a, "k", "w"), "k:{w}")
+		wantSets(t, name+", removed and added again", bind(must(base.Remove(a, "k")), a, "k", "w"), "k:{w}")
 		if s, found := base.Get("k"); !found || s.Len() != 2 || !base.Contains("k") || base.Len() != 1 || list(base.Keys()) != "k" {
 			t.Errorf("%s: an existing key is not found", name)
 		}
@@ -188,7 +188,7 @@ func TestORMultiMapVariants(t *testing.T) {
 		base := bind(m, a, "k", "A").ResetDelta()
 		atA, atB := unbind(base, a, "k", "A"), bind(base, b, "k", "B")
 		wantSets(t, "merged", must(atA.Merge(atB)), want)
-		wantSets(t, "merged the other way round", must(atB.Merge(atA)), want)
+		wantSets(t, "merged in reverse order", must(atB.Merge(atA)), want)
 		wantSets(t, "by delta", must(atB.MergeDelta(changes(atA))), want)
 	}
 	plain, deltas := bind(sets{}, a, "k", "x"), bind(must(sets{}.WithValueDeltas()), a, "k", "x")
@@ -214,8 +214,8 @@ func TestORMultiMapDiscardsRemovedSets(t *testing.T) {
 	old := bind(must(sets{}.WithValueDeltas()), b, "k", "old").ResetDelta()
 	gone := must(old.Merge(must(old.Remove(a, "k")))) // as a replicator does
 	merged := must(gone.Merge(old))
-	wantSets(t, "an older value is heard of", merged, "")
-	wantSets(t, "and the key bound again", bind(merged, a, "k", "new"), "k:{new}")
+	wantSets(t, "merged with an older value", merged, "")
+	wantSets(t, "with the key added again", bind(merged, a, "k", "new"), "k:{new}")
 }
 
 func TestMapsOfMaps(t *testing.T) {

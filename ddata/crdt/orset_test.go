@@ -73,12 +73,12 @@ func TestORSetMerge(t *testing.T) {
 		},
 	} {
 		wantSet(t, name, must(tt.left.Merge(tt.right)), tt.want)
-		wantSet(t, name+", the other way round", must(tt.right.Merge(tt.left)), tt.want)
+		wantSet(t, name+", in reverse order", must(tt.right.Merge(tt.left)), tt.want)
 	}
 }
 
-// Two nodes add an element, and two nodes each remove one of the additions. Together the removals
-// remove the element, both as deltas and as values.
+// Two nodes remove an element. Each of them has seen the addition of only one node. Together the
+// removals remove both additions, as deltas and as values.
 func TestORSetRemovalIsCausal(t *testing.T) {
 	t.Parallel()
 	a, b := self(t, "a"), self(t, "b")

@@ -25,14 +25,14 @@ type chaos struct {
 	counters []string
 	tried    map[string]uint64                   // by key: the sum of all increments
 	by       map[string]map[identity.Node]uint64 // by key and node
-	acked    map[string]uint64                   // by key: the changes that a majority has acknowledged
+	acked    map[string]uint64                   // by key: the increments that a majority has acknowledged
 	lost     map[string]uint64                   // by key: increments that may be lost with their node
 	ackedBy  map[string]map[identity.Node]uint64
 	removed  []identity.Node
 	calm     time.Duration // time since which the network has no faults
 	changed  time.Duration // time of the last change of the members
 	register uint64        // the last number that was written
-	known    uint64        // the highest acknowledged number
+	known    uint64        // the highest number that was acknowledged or read
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
@@ -53,7 +53,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	return c
 }
 
-// up returns the members that live and are Up.
+// up returns the live members that are Up.
 func (c *chaos) up() []*host {
 	var up []*host
 	for _, m := range c.members {
@@ -116,8 +116,8 @@ func (c *chaos) read(h *host, key string) {
 	h.step(replication.Get{Request: replication.Request{ID: id, Key: key, Level: majority, Timeout: time.Second}})
 }
 
-// registers writes a register on the first node and reads it elsewhere with repair: a value that
-// was read once never disappears.
+// registers writes a register on the first node, or reads it on another node with repair. A value
+// that was read must not disappear.
 func (c *chaos) registers() {
 	up := c.up()
 	if w := up[0]; w == c.hosts[0] && c.rnd.IntN(2) == 0 {
@@ -154,7 +154,7 @@ func (c *chaos) registers() {
 	h.step(replication.Get{Request: replication.Request{ID: id, Key: "register", Level: majority, Timeout: time.Second}, RepairPeers: true})
 }
 
-// sets adds to and removes from a set.
+// sets adds an element to a set or removes one.
 func (c *chaos) sets(h *host) {
 	e := fmt.Sprint(c.rnd.IntN(20))
 	if c.rnd.IntN(3) == 0 {

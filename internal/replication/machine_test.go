@@ -165,7 +165,7 @@ func TestVersionsAfterExpiry(t *testing.T) {
 }
 
 // An expired key does not return from an isolated node.
-func TestExpiredStaysAway(t *testing.T) {
+func TestExpiredKeyDoesNotReturn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Expire: map[string]time.Duration{"s": time.Minute}}, 2)
 	a := w.hosts[0]
@@ -248,7 +248,7 @@ func TestInvalidRequests(t *testing.T) {
 }
 
 // Messages of nodes that are not members are dropped.
-func TestStrangers(t *testing.T) {
+func TestMessagesOfNonMembers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{Roles: []string{"data"}}, 0)
 	h := w.start("n1", nil)
@@ -289,7 +289,7 @@ func TestRemoved(t *testing.T) {
 }
 
 // Values of another type are refused, and the writer gets an error.
-func TestAnotherTypeElsewhere(t *testing.T) {
+func TestTypeMismatchOnOtherNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 2)
 	a, b := w.hosts[0], w.hosts[1]

@@ -65,7 +65,7 @@ func TestPrune(t *testing.T) {
 }
 
 // While a node is unreachable, nothing is pruned and the time does not count for PruneAfter.
-func TestPruneWaitsForAll(t *testing.T) {
+func TestPruneWaitsWhileUnreachable(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 4)
 	a, away, gone := w.hosts[0], w.hosts[2], w.hosts[3]
@@ -90,7 +90,7 @@ func TestPruneWaitsForAll(t *testing.T) {
 
 // History that arrives after it was moved is not counted again. The test sends a late value, and a
 // delta of the new owner to a node that has not seen the move.
-func TestPrunedComesLate(t *testing.T) {
+func TestLateHistoryAfterPruning(t *testing.T) {
 	t.Parallel()
 	w := pruningWorld(t, 3)
 	a, b, gone := w.hosts[0], w.hosts[1], w.hosts[2]
@@ -138,7 +138,7 @@ func TestPrunedComesLate(t *testing.T) {
 }
 
 // While a node is unreachable no pruning begins, even if it is due.
-func TestPruneBeginsWithAll(t *testing.T) {
+func TestPruneBeginsWhenAllReachable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{PruneInterval: time.Minute, PruneAfter: 10 * time.Second}, 4)
 	a, away, gone := w.hosts[0], w.hosts[2], w.hosts[3]

@@ -29,7 +29,7 @@ func (h *host) restart(cfg replication.Config) *host {
 
 // A record that could not be written is written again without another request. This applies to
 // changes of this node and of other nodes. Without it, a restart would undo a deletion.
-func TestStoredAgain(t *testing.T) {
+func TestFailedStoreIsRetried(t *testing.T) {
 	t.Parallel()
 	w := durable(t, 2)
 	a, b := w.hosts[0], w.hosts[1]

@@ -39,7 +39,7 @@ type opener struct {
 	bug  *bug
 	mu   sync.Mutex
 	open map[durable.ID]*store
-	odd  map[durable.ID]error // the errors of stores
+	odd  map[durable.ID]error // the errors of Open
 	bad  string               // key of a damaged record
 }
 
@@ -51,11 +51,11 @@ type store struct {
 	id      durable.ID
 	closed  atomic.Bool
 	failing atomic.Bool
-	late    atomic.Int64 // calls after Close, for bugs
+	late    atomic.Int64 // counter for bugs
 	mu      sync.Mutex
 	total   int64             // bytes that were written
-	kept    []durable.Record  // for bugs
-	slices  map[string][]byte // for bugs
+	kept    []durable.Record  // state of bugs
+	slices  map[string][]byte // state of bugs
 }
 
 func (o *opener) Open(ctx context.Context, id durable.ID) (durable.Store, error) {
@@ -143,7 +143,7 @@ func as[T any](tb testing.TB, v any) T {
 	tb.Helper()
 	t, ok := v.(T)
 	if !ok {
-		tb.Fatalf("a %T", v)
+		tb.Fatalf("got a %T", v)
 	}
 	return t
 }
@@ -156,7 +156,7 @@ func config(b bug) durabletest.Config {
 	odd := func(subject error) func(tb testing.TB, o durable.Opener, id durable.ID) {
 		return func(tb testing.TB, o durable.Opener, id durable.ID) {
 			tb.Helper()
-			as[*opener](tb, o).odd[id] = fmt.Errorf("%w: it is odd", subject)
+			as[*opener](tb, o).odd[id] = fmt.Errorf("%w: injected", subject)
 		}
 	}
 	return durabletest.Config{

@@ -55,7 +55,7 @@ func deleteRecord(f *fixture) {
 	f.write(s, put("a", "1"), put("b", "2"), put("c", "3"))
 	f.write(s, durable.Record{Key: "a"}, durable.Record{Key: "c", Data: []byte{}})
 	f.want(s, "deleted", put("b", "2"))
-	f.write(s, durable.Record{Key: "a"}, durable.Record{Key: "never there"})
+	f.write(s, durable.Record{Key: "a"}, durable.Record{Key: "missing"})
 	f.want(f.reopen(s), "opened again", put("b", "2"))
 }
 

@@ -28,7 +28,7 @@ type planted struct {
 	bug   bug
 }
 
-// mapped is a store that changes records on their way in.
+// mapped is a store that changes records before writing them.
 func mapped(f func(s *store, records []durable.Record) []durable.Record) bug {
 	return bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
 		return s.Store.Write(ctx, f(s, slices.Clone(records)))
@@ -218,7 +218,7 @@ func lifeBugs() map[string]planted {
 			}
 		}}},
 		"concurrent writes fail": {[]string{"Concurrent"}, oneAtATime()},
-		"acknowledges while it is closed": {[]string{"CloseWaits", "Closed"}, bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
+		"acknowledges during Close": {[]string{"CloseWaits", "Closed"}, bug{write: func(ctx context.Context, s *store, records []durable.Record) error {
 			if err := s.Store.Write(ctx, records); !errors.Is(err, durable.ErrClosed) || s.late.Add(1) > 4 {
 				return err
 			}
@@ -231,8 +231,8 @@ func lifeBugs() map[string]planted {
 			_ = s.Store.Write(context.WithoutCancel(ctx), records)
 			return context.Cause(ctx)
 		}}},
-		"loads nothing once the context has ended": {[]string{"Cancelled"}, listed(func(all []durable.Record) []durable.Record { return all })},
-		"works after Close":                        {[]string{"Closed"}, bug{write: func(context.Context, *store, []durable.Record) error { return nil }}},
+		"ignores the context in Load": {[]string{"Cancelled"}, listed(func(all []durable.Record) []durable.Record { return all })},
+		"works after Close":           {[]string{"Closed"}, bug{write: func(context.Context, *store, []durable.Record) error { return nil }}},
 		"a second Close fails": {[]string{"Closed"}, bug{close: func(s *store) error {
 			if s.late.Add(1) > 1 {
 				return durable.ErrClosed
@@ -264,7 +264,7 @@ func oneAtATime() bug {
 func diskBugs() map[string]planted {
 	last := func(s *store) []durable.Record { return s.kept }
 	return map[string]planted{
-		"acknowledges before it is on disk": {[]string{"Crash"}, bug{crash: last, write: func(ctx context.Context, s *store, records []durable.Record) error {
+		"acknowledges before records are on disk": {[]string{"Crash"}, bug{crash: last, write: func(ctx context.Context, s *store, records []durable.Record) error {
 			s.kept = nil
 			held := s.all(ctx)
 			for _, r := range records { // the state after a crash

@@ -30,7 +30,7 @@ func TestFindAvoidsEphemeralPorts(t *testing.T) {
 	}
 	data, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {
-		return // another system, whose range is said to begin higher
+		return // another system, whose documented range begins higher
 	}
 	from, err := strconv.Atoi(strings.Fields(string(data))[0])
 	if err != nil {
