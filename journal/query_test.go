@@ -210,8 +210,8 @@ func rows() []row {
 	}
 }
 
-// TestQueryKinds runs each kind of query on the stored events, and then on new events if the query is
-// live.
+// TestQueryKinds runs each kind of query on the stored events, and then on new events if the query
+// is live.
 func TestQueryKinds(t *testing.T) {
 	t.Parallel()
 	for _, r := range rows() {

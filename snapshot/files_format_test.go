@@ -35,8 +35,8 @@ func encoded(tb testing.TB, s snapshot.Snapshot) []byte {
 	return b.Bytes()
 }
 
-// TestFormatMatchesGoldenFile compares the format with a file of an earlier release, which
-// never changes.
+// TestFormatMatchesGoldenFile compares the format with a file of an earlier release, which never
+// changes.
 func TestFormatMatchesGoldenFile(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join("testdata", "v1", "account.hex"))

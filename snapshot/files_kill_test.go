@@ -38,8 +38,8 @@ func numbered(seqNr uint64) snapshot.Snapshot {
 	return snapshot.Snapshot{Metadata: at("a", seqNr), Payload: bytes.Repeat([]byte{byte(seqNr)}, 100_000)}
 }
 
-// saveUntilKilled saves under increasing numbers, prints each stored number, and keeps the newest two
-// snapshots.
+// saveUntilKilled saves under increasing numbers, prints each stored number, and keeps the newest
+// two snapshots.
 func saveUntilKilled(dir string) error {
 	store, err := snapshot.OpenFiles(dir, snapshot.FilesConfig{})
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// TestSimilarIDs checks that IDs with the same readable part have different directories. The
-// test has more IDs than groups, so some IDs share a group.
+// TestSimilarIDs checks that IDs with the same readable part have different directories. The test
+// has more IDs than groups, so some IDs share a group.
 func TestSimilarIDs(t *testing.T) {
 	t.Parallel()
 	files, err := snapshot.OpenFiles(t.TempDir(), snapshot.FilesConfig{})

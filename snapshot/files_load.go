@@ -118,8 +118,8 @@ func (f *Files) metadata(id string, seqNr uint64) (Metadata, error) {
 	return h.Metadata, file.Close()
 }
 
-// openFile opens the file of a sequence number and reads its header. An error that matches ErrCorrupt
-// concerns the content of this file; other errors do not.
+// openFile opens the file of a sequence number and reads its header. An error that matches
+// ErrCorrupt concerns the content of this file; other errors do not.
 func (f *Files) openFile(id string, seqNr uint64) (inFile, header, error) {
 	file, err := f.fs.Open(f.path(id, seqNr))
 	if err != nil {

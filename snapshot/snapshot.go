@@ -99,8 +99,8 @@ func (s *Snapshot) Check(maxSize int64) error {
 	return CheckID(s.ID)
 }
 
-// CheckID returns an error that matches ErrInvalid unless id is 1 to 512 bytes of UTF-8 without NUL.
-// Stores call it in Load, List and Delete.
+// CheckID returns an error that matches ErrInvalid unless id is 1 to 512 bytes of UTF-8 without
+// NUL. Stores call it in Load, List and Delete.
 func CheckID(id string) error {
 	if id == "" || len(id) > maxIDLength {
 		return fmt.Errorf("%w: persistence ID has %d bytes, want 1 to %d", ErrInvalid, len(id), maxIDLength)

@@ -3,7 +3,7 @@
 
 // Package leveldb is the embedded journal and snapshot store. Both share one directory, are built
 // on goleveldb, and need no setup. [Durable] stores the durable keys of replicated data, in
-// directories of its own.
+// separate directories.
 //
 //	db, err := leveldb.Open("bank-data", leveldb.Config{})
 //	if err != nil {

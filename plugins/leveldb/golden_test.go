@@ -23,8 +23,8 @@ import (
 	"github.com/refold-io/refold/snapshot"
 )
 
-// goldenEvents returns the events in testdata/*/records.golden. The files also contain goldenSnapshot
-// and the deletion of the first event of "b".
+// goldenEvents returns the events in testdata/*/records.golden. The files also contain
+// goldenSnapshot and the deletion of the first event of "b".
 func goldenEvents() []journal.Write {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
 	return []journal.Write{
