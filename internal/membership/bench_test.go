@@ -72,7 +72,7 @@ func BenchmarkCompare(b *testing.B) {
 	}
 	for b.Loop() {
 		if one.Compare(two) != membership.After {
-			b.Fatal("the first has one more")
+			b.Fatal("Compare did not find one more change in the first clock")
 		}
 	}
 }
@@ -92,7 +92,7 @@ func BenchmarkStep(b *testing.B) {
 		m.Step(0, membership.Received{From: self, To: self, Data: e.Send[0].Data})
 		m.Step(0, membership.Received{From: other, To: self, Data: membership.AppendMessage(nil, membership.Welcome{State: membership.StateOf(g)})})
 		if !m.Member() {
-			b.Fatal("no member")
+			b.Fatal("the node is not a member")
 		}
 		return m
 	}

@@ -17,12 +17,12 @@ import (
 )
 
 var (
-	chaosSeeds = flag.Uint64("chaos.seeds", 0, "how many seeds TestChaos and TestSurvivors run; 0 is the usual number")
-	chaosSeed  = flag.Uint64("chaos.seed", 0, "the first of them")
+	chaosSeeds = flag.Uint64("chaos.seeds", 0, "number of seeds that TestChaos and TestSurvivors run; 0 means the default")
+	chaosSeed  = flag.Uint64("chaos.seed", 0, "the first seed")
 )
 
-// TestChaos lets everything go wrong at random, with the invariants of world.check after every
-// step. Then all is mended, the dead are marked as down, and the living have to agree again.
+// TestChaos injects random faults, and checks the invariants of host.check after every step. Then
+// it ends all faults and marks dead nodes as down. The live nodes must agree again.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	var total membership.Counters
@@ -30,7 +30,7 @@ func TestChaos(t *testing.T) {
 	for seed := *chaosSeed; seed < *chaosSeed+count; seed++ {
 		c := &chaos{world: newWorld(t, seed), isolated: map[string]bool{}}
 		c.cut = func(from, to string) bool {
-			return c.isolated[from] != c.isolated[to] || from == c.deafFrom && to == c.deafTo
+			return c.isolated[from] != c.isolated[to] || from == c.blockedFrom && to == c.blockedTo
 		}
 		c.run(t, seed)
 		for _, h := range c.hosts {
@@ -42,7 +42,7 @@ func TestChaos(t *testing.T) {
 	}
 	for k := membership.Kind(1); k < membership.Kinds; k++ {
 		if total.Received[k] == 0 {
-			t.Errorf("%v was never received", k)
+			t.Errorf("no message %v was received", k)
 		}
 	}
 	for s := joining; s <= removed; s++ {
@@ -55,7 +55,7 @@ func TestChaos(t *testing.T) {
 		membership.TimeoutEcho, membership.TimeoutSuspend, membership.TimeoutConvergence, membership.TimeoutLate,
 	} {
 		if total.TimedOut[timeout] == 0 {
-			t.Errorf("time-out %v was never met", timeout)
+			t.Errorf("the time-out %v never occurred", timeout)
 		}
 	}
 }
@@ -75,10 +75,10 @@ func sum(a, b membership.Counters) membership.Counters {
 
 type chaos struct {
 	*world
-	names            []string
-	isolated         map[string]bool
-	deafFrom, deafTo string
-	story            []string
+	names                  []string
+	isolated               map[string]bool
+	blockedFrom, blockedTo string
+	story                  []string
 }
 
 func (c *chaos) run(t *testing.T, seed uint64) {
@@ -93,7 +93,7 @@ func (c *chaos) run(t *testing.T, seed uint64) {
 		c.loss, c.double = 0.03, 0.02
 	}
 	c.names = names(3 + int(seed)%8)
-	late := seed%5 == 1 // is the first one, for which the others wait
+	late := seed%5 == 1 // the first seed starts late, and the others wait for it
 	for i, name := range c.names {
 		if i > 0 || !late {
 			c.restart(name)
@@ -108,18 +108,18 @@ func (c *chaos) run(t *testing.T, seed uint64) {
 		c.fault()
 		c.run0(time.Duration(c.rand.IntN(20_000)) * time.Millisecond)
 	}
-	c.mend()
-	c.tell("all is mended")
+	c.repair()
+	c.note("all faults have ended")
 	if !c.until(4*time.Minute, c.settled) {
-		t.Errorf("seed %d: the living do not agree", seed)
+		t.Errorf("seed %d: the live nodes do not agree", seed)
 	}
 }
 
-func (c *chaos) tell(format string, args ...any) {
+func (c *chaos) note(format string, args ...any) {
 	c.story = append(c.story, fmt.Sprintf("%10v ", c.now)+fmt.Sprintf(format, args...))
 }
 
-// run0 advances the time and restarts nodes that have stopped on their own.
+// run0 advances the time and restarts nodes that have stopped.
 func (c *chaos) run0(d time.Duration) {
 	c.world.run(d)
 	for _, name := range c.names {
@@ -129,8 +129,8 @@ func (c *chaos) run0(d time.Duration) {
 	}
 }
 
-// seedsAnswer reports whether the first seed, if it starts now, finds the cluster that there is:
-// otherwise it founds another, as it should.
+// seedsAnswer reports whether the first seed, if it starts now, finds the existing cluster.
+// Otherwise it founds another cluster, which is correct.
 func (c *chaos) seedsAnswer() bool {
 	alone := true
 	for _, h := range c.hosts {
@@ -144,9 +144,9 @@ func (c *chaos) seedsAnswer() bool {
 	return alone
 }
 
-func (c *chaos) split() bool { return len(c.isolated) > 0 || c.deafFrom != "" }
+func (c *chaos) split() bool { return len(c.isolated) > 0 || c.blockedFrom != "" }
 
-// latest returns the process with a name that lives, or the last one.
+// latest returns the live process with a name, or the last one if none is alive.
 func (c *chaos) latest(name string) (last *host) {
 	for _, h := range c.hosts {
 		if h.node.Name == name && (last == nil || last.dead || !h.dead) {
@@ -158,7 +158,7 @@ func (c *chaos) latest(name string) (last *host) {
 
 func (c *chaos) restart(name string) {
 	h := c.start(name)
-	c.tell("%v starts", h.node)
+	c.note("%v starts", h.node)
 	h.do(membership.JoinSeeds{Seeds: c.names})
 }
 
@@ -167,28 +167,28 @@ func (c *chaos) any() *host { return c.latest(c.names[c.rand.IntN(len(c.names))]
 func (c *chaos) fault() {
 	h := c.any()
 	if first := c.latest(c.names[0]); !first.dead && !first.m.Member() {
-		return // it must not be kept from the others, see seedsAnswer
+		return // the first seed must reach the others, see seedsAnswer
 	}
 	switch c.rand.IntN(11) {
 	case 0, 1:
 		if !c.split() {
-			c.tell("%v is killed", h.node)
+			c.note("%v is killed", h.node)
 			h.kill()
 		}
 	case 2:
-		c.tell("%v is to leave", h.node)
+		c.note("%v is asked to leave", h.node)
 		c.any().do(membership.Leave{Node: h.node})
 	case 3:
 		by := c.any()
 		if bad := by.m.Gossip().Unreachable(by.node); len(bad) > 0 {
-			c.tell("%v marks %v as down, which it finds unreachable", by.node, bad[0].Node)
+			c.note("%v marks the unreachable %v as down", by.node, bad[0].Node)
 			by.do(membership.DownNode{Node: bad[0].Node})
 			break
 		}
-		c.tell("%v is marked as down", h.node)
+		c.note("%v is marked as down", h.node)
 		by.do(membership.DownNode{Node: h.node})
 	case 4:
-		c.tell("%v has a name that another wants", h.node)
+		c.note("another process joins with the name of %v", h.node)
 		if !h.dead && h.m.Member() && !c.split() && !h.offline && !h.paused {
 			other := c.start(h.node.Name)
 			other.do(membership.JoinSeeds{Seeds: c.names})
@@ -198,35 +198,35 @@ func (c *chaos) fault() {
 		for _, name := range c.names[:1+c.rand.IntN(len(c.names)-1)] {
 			c.isolated[name] = true
 		}
-		c.tell("isolated: %v", len(c.isolated))
+		c.note("isolated: %v", len(c.isolated))
 	case 6:
 		clear(c.isolated)
-		c.deafFrom, c.deafTo = h.node.Name, c.any().node.Name
-		c.tell("nothing gets from %s to %s", c.deafFrom, c.deafTo)
+		c.blockedFrom, c.blockedTo = h.node.Name, c.any().node.Name
+		c.note("no message gets from %s to %s", c.blockedFrom, c.blockedTo)
 	case 7:
 		clear(c.isolated)
-		c.deafFrom, c.deafTo = "", ""
-		c.tell("the network is mended")
+		c.blockedFrom, c.blockedTo = "", ""
+		c.note("the network is repaired")
 	case 8:
 		h.offline = !h.offline
-		c.tell("%v is offline: %t", h.node, h.offline)
+		c.note("%v is offline: %t", h.node, h.offline)
 	case 9:
 		if h.paused {
-			c.tell("%v goes on", h.node)
+			c.note("%v continues", h.node)
 			h.unpause()
 		} else if !h.dead {
-			c.tell("%v is paused", h.node)
+			c.note("%v is paused", h.node)
 			h.pause()
 		}
 	case 10:
 		c.broker = !c.broker
-		c.tell("the broker is away: %t", c.broker)
+		c.note("the broker is unavailable: %t", c.broker)
 	}
 }
 
-func (c *chaos) mend() {
+func (c *chaos) repair() {
 	clear(c.isolated)
-	c.deafFrom, c.deafTo, c.broker, c.loss = "", "", false, 0
+	c.blockedFrom, c.blockedTo, c.broker, c.loss = "", "", false, 0
 	for _, h := range c.hosts {
 		h.offline = false
 		if h.paused {
@@ -236,8 +236,8 @@ func (c *chaos) mend() {
 }
 
 // settled marks dead nodes as down, as an operator does, and reports whether the living nodes
-// agree. It sends no command to a suspended node unless there are no others, because nodes that are
-// unreachable for it need not be dead.
+// agree. It sends no command to a suspended node unless there are no others, because nodes that a
+// suspended node finds unreachable may be alive.
 func (c *chaos) settled() bool {
 	c.run1()
 	var living, asked []*host

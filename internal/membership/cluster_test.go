@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-func TestAClusterFormsAndEndsByLeaving(t *testing.T) {
+func TestClusterFormsAndLeaves(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(5) {
 		w := newWorld(t, seed)
@@ -25,13 +25,13 @@ func TestAClusterFormsAndEndsByLeaving(t *testing.T) {
 				t.Fatalf("%v has not left:\n%s", gone.node, w.describe())
 			}
 			if !gone.stopped(membership.Left) {
-				t.Errorf("%v: %v", gone.node, gone.lives)
+				t.Errorf("%v had the lives %v", gone.node, gone.lives)
 			}
 		}
 	}
 }
 
-func TestJoinsRestartsAndCrashesUnderLoss(t *testing.T) {
+func TestJoinRestartCrashWithLoss(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(6) {
 		w := newWorld(t, seed)
@@ -47,7 +47,7 @@ func TestJoinsRestartsAndCrashesUnderLoss(t *testing.T) {
 		hosts[3] = again
 		w.up(120*time.Second, hosts...)
 
-		// One is killed and does not.
+		// Another node is killed and is not restarted.
 		gone := hosts[5]
 		gone.kill()
 		if !w.until(60*time.Second, func() bool { return len(hosts[0].m.Gossip().Unreachable(hosts[0].node)) == 1 }) {
@@ -57,7 +57,7 @@ func TestJoinsRestartsAndCrashesUnderLoss(t *testing.T) {
 		hosts = append(hosts[:5:5], hosts[6:]...)
 		w.up(120*time.Second, hosts...)
 
-		// New ones come.
+		// New nodes join.
 		for _, name := range []string{"x", "y"} {
 			h := w.start(name)
 			h.do(membership.JoinSeeds{Seeds: names(3)})
@@ -67,7 +67,7 @@ func TestJoinsRestartsAndCrashesUnderLoss(t *testing.T) {
 	}
 }
 
-func TestAPartitionThatHeals(t *testing.T) {
+func TestPartitionHeals(t *testing.T) {
 	t.Parallel()
 	for seed := range seeds(4) {
 		w := newWorld(t, seed)
@@ -100,7 +100,7 @@ func TestAPartitionThatHeals(t *testing.T) {
 }
 
 // The number of messages that an idle member sends does not depend on the size of the cluster.
-func TestAQuietClusterCostsEachMemberTheSame(t *testing.T) {
+func TestIdleTraffic(t *testing.T) {
 	t.Parallel()
 	perNode := func(n int) (bytes, packets float64) {
 		w := newWorld(t, 1)
@@ -116,7 +116,7 @@ func TestAQuietClusterCostsEachMemberTheSame(t *testing.T) {
 	manyBytes, manyPackets := perNode(75)
 	t.Logf("each of 30 sends %.0f bytes, %.0f packets a minute, each of 75 %.0f and %.0f", fewBytes, fewPackets, manyBytes, manyPackets)
 	if manyBytes > 1.1*fewBytes || manyPackets > 1.1*fewPackets {
-		t.Error("in the larger cluster it is more")
+		t.Error("an idle member of the larger cluster sends more")
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 
 var golden = flag.Bool("golden", false, "write the golden files that do not exist")
 
-func TestGossipIsDecodedAsItWasEncoded(t *testing.T) {
+func TestContentRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t)
@@ -34,20 +34,20 @@ func TestGossipIsDecodedAsItWasEncoded(t *testing.T) {
 		g, known := rapid.SampledFrom(h.all).Draw(t, "gossip"), rapid.SampledFrom(append(h.all, membership.Gossip{})).Draw(t, "known")
 		got, err := membership.StateOf(g).Gossip(known)
 		if err != nil || !reflect.DeepEqual(got, g) {
-			t.Fatalf("%v:\n%s\n%s", err, describe(got), describe(g))
+			t.Fatalf("DecodeContent: %v\ngot  %s\nwant %s", err, describe(got), describe(g))
 		}
 		check(t, got)
 	})
 }
 
-func TestDecodingSharesEqualParts(t *testing.T) {
+func TestDecodeSharesEqualParts(t *testing.T) {
 	t.Parallel()
 	g, self := many(rand.New(rand.NewPCG(1, 1)), 50)
 	g = apply(t, g, self, membership.Change{Observed: []membership.Observation{{g.Members()[3].Node, unreachable}}})
 	s := membership.StateOf(g)
 	same, err := s.Gossip(g)
 	if err != nil || &same.Members()[0] != &g.Members()[0] || &same.Reachability().Observers[0] != &g.Reachability().Observers[0] || &same.Clock()[0] != &g.Clock()[0] {
-		t.Errorf("the same again: %v", err)
+		t.Errorf("DecodeContent of the known gossip: %v", err)
 	}
 	later := apply(t, g, self, membership.Change{Put: []*identity.Member{{Node: g.Members()[7].Node, Status: leaving, UpNumber: 8, Roles: []string{"backend"}}}})
 	next, err := membership.StateOf(later).Gossip(g)
@@ -60,11 +60,11 @@ func TestDecodingSharesEqualParts(t *testing.T) {
 		}
 	}
 	if next.Members()[7].Status != leaving {
-		t.Errorf("the new member is %v", next.Members()[7])
+		t.Errorf("the new member was decoded as %v", next.Members()[7])
 	}
 }
 
-// A state of 1,000 members with some trouble fits into 40 KiB.
+// A state of 1,000 members, some of them unreachable or removed, fits into 40 KiB.
 func TestSizeOfAThousandMembers(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 1))
@@ -132,11 +132,11 @@ func TestGoldenMessages(t *testing.T) {
 	t.Parallel()
 	all := messages(t)
 	if len(all) != int(membership.Kinds)-1 {
-		t.Errorf("%d messages, but %d kinds", len(all), membership.Kinds-1)
+		t.Errorf("the test has %d messages for %d kinds", len(all), membership.Kinds-1)
 	}
 	for name, m := range all {
 		if membership.KindOf(m).String() != name {
-			t.Errorf("%s is called %v", name, membership.KindOf(m))
+			t.Errorf("message %s has the kind %v", name, membership.KindOf(m))
 		}
 		encoded := hex.EncodeToString(membership.AppendMessage(nil, m)) + "\n"
 		path := filepath.Join("testdata", "v1", name+".hex")
@@ -148,7 +148,7 @@ func TestGoldenMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		if encoded != string(want) {
-			t.Errorf("%s: now %s, was %s", name, encoded, want)
+			t.Errorf("%s was encoded as %s, want %s", name, encoded, want)
 		}
 		stored, err := hex.DecodeString(strings.TrimSpace(string(want)))
 		if err != nil {
@@ -160,7 +160,7 @@ func TestGoldenMessages(t *testing.T) {
 	}
 }
 
-func TestMessagesOfOtherVersions(t *testing.T) {
+func TestMessageVersions(t *testing.T) {
 	t.Parallel()
 	for name, m := range messages(t) {
 		b := membership.AppendMessage(nil, m)
@@ -170,7 +170,7 @@ func TestMessagesOfOtherVersions(t *testing.T) {
 			t.Errorf("%s of a newer minor version: %v, %v", name, got, err)
 		}
 		if _, err := membership.DecodeMessage(append(bytes.Clone(b), 0)); !errors.Is(err, membership.ErrMalformed) {
-			t.Errorf("%s with a byte too many: %v", name, err)
+			t.Errorf("%s with one byte too many: %v", name, err)
 		}
 		b[0] += 1 << 4
 		if _, err := membership.DecodeMessage(b); !errors.Is(err, membership.ErrMalformed) {
@@ -179,26 +179,26 @@ func TestMessagesOfOtherVersions(t *testing.T) {
 	}
 }
 
-func TestMessagesCutShort(t *testing.T) {
+func TestTruncatedMessages(t *testing.T) {
 	t.Parallel()
 	for name, m := range messages(t) {
 		b := membership.AppendMessage(nil, m)
 		for i := range len(b) {
 			got, err := membership.DecodeMessage(b[:i:i])
 			if !errors.Is(err, membership.ErrMalformed) {
-				t.Errorf("%s, %d of %d bytes: %v, %v", name, i, len(b), got, err)
+				t.Errorf("DecodeMessage of %s, %d of %d bytes: %v, %v", name, i, len(b), got, err)
 			}
 		}
 	}
 	content := membership.StateOf(cluster(t, member("a", up), member("b", up))).Content
 	for i := range len(content) {
 		if _, err := membership.DecodeContent(content[:i:i], membership.Gossip{}); !errors.Is(err, membership.ErrMalformed) {
-			t.Errorf("%d of %d bytes of a state: %v", i, len(content), err)
+			t.Errorf("DecodeContent of %d of %d bytes: %v", i, len(content), err)
 		}
 	}
 }
 
-func TestExtensionsOfANewerVersionAreForwarded(t *testing.T) {
+func TestExtensions(t *testing.T) {
 	t.Parallel()
 	// The content of a gossip ends with its extensions. This version defines none.
 	extended := func(g membership.Gossip, extensions ...string) membership.Gossip {
@@ -226,39 +226,39 @@ func TestExtensionsOfANewerVersionAreForwarded(t *testing.T) {
 	}
 }
 
-func TestBadStates(t *testing.T) {
+func TestMalformedContent(t *testing.T) {
 	t.Parallel()
 	// One profile without version and roles, then members.
 	one := "0100" + "00"
 	a := "000001" + "61" + "0100000000000000"
 	b := "000001" + "62" + "0100000000000000"
 	for name, text := range map[string]string{
-		"a name with a space":         one + "01" + "000001" + "20" + "0100000000000000" + "030000" + "00000000",
-		"no name":                     one + "01" + "000000" + "0100000000000000" + "030000" + "00000000",
-		"no UID":                      one + "01" + "000001" + "61" + "0000000000000000" + "030000" + "00000000",
-		"a name that goes on":         one + "01" + "010000" + "0100000000000000" + "030000" + "00000000",
-		"members not in order":        one + "02" + b + "030000" + a + "030000" + "00000000",
-		"a member twice":              one + "02" + a + "030000" + "010000" + "0100000000000000" + "030000" + "00000000",
-		"no status":                   one + "01" + a + "000000" + "00000000",
-		"removed":                     one + "01" + a + "070000" + "00000000",
-		"no such profile":             one + "01" + a + "030001" + "00000000",
-		"a tick of nobody":            one + "01" + a + "030000" + "010101" + "000000",
-		"a tick of none":              one + "01" + a + "030000" + "010000" + "000000",
-		"two ticks of one":            one + "02" + a + "030000" + b + "030000" + "0200010001" + "000000",
-		"an observer of nobody":       one + "01" + a + "030000" + "00" + "010000" + "010502" + "0000",
-		"no reach":                    one + "01" + a + "030000" + "00" + "01000101" + "000901" + "0000",
-		"a member with a tombstone":   one + "01" + a + "030000" + "0000" + "01" + a + "0000" + "00",
-		"a tombstone without time":    one + "00" + "0000" + "01" + a,
-		"extensions not in order":     one + "00" + "0000" + "00" + "02" + "0200" + "0100",
-		"too many members":            one + "ffff7f",
-		"a version that is none":      "0105" + "312e782e32" + "00" + "00" + "00000000",
-		"roles not in order":          "0100" + "02" + "0162" + "0161" + "00" + "00000000",
-		"a reserved role":             "0100" + "01" + "0464632d78" + "00" + "00000000",
-		"a number that does not end":  "ffffffffffffffffffffff",
-		"an up number out of bounds":  one + "01" + a + "03" + "ffffffff0f" + "00" + "00000000",
-		"something after extensions":  one + "00" + "00000000" + "00",
-		"an extension that is cut":    one + "00" + "000000" + "01" + "0105" + "00",
-		"a profile that is cut short": "0101",
+		"a name with a space":                 one + "01" + "000001" + "20" + "0100000000000000" + "030000" + "00000000",
+		"no name":                             one + "01" + "000000" + "0100000000000000" + "030000" + "00000000",
+		"no UID":                              one + "01" + "000001" + "61" + "0000000000000000" + "030000" + "00000000",
+		"a truncated name":                    one + "01" + "010000" + "0100000000000000" + "030000" + "00000000",
+		"members not in order":                one + "02" + b + "030000" + a + "030000" + "00000000",
+		"a member twice":                      one + "02" + a + "030000" + "010000" + "0100000000000000" + "030000" + "00000000",
+		"no status":                           one + "01" + a + "000000" + "00000000",
+		"removed":                             one + "01" + a + "070000" + "00000000",
+		"an unknown profile":                  one + "01" + a + "030001" + "00000000",
+		"a tick of an unknown member":         one + "01" + a + "030000" + "010101" + "000000",
+		"a tick of 0":                         one + "01" + a + "030000" + "010000" + "000000",
+		"two ticks of one member":             one + "02" + a + "030000" + b + "030000" + "0200010001" + "000000",
+		"an observation of an unknown member": one + "01" + a + "030000" + "00" + "010000" + "010502" + "0000",
+		"no reach":                            one + "01" + a + "030000" + "00" + "01000101" + "000901" + "0000",
+		"a member with a tombstone":           one + "01" + a + "030000" + "0000" + "01" + a + "0000" + "00",
+		"a tombstone without time":            one + "00" + "0000" + "01" + a,
+		"extensions not in order":             one + "00" + "0000" + "00" + "02" + "0200" + "0100",
+		"too many members":                    one + "ffff7f",
+		"an invalid version":                  "0105" + "312e782e32" + "00" + "00" + "00000000",
+		"roles not in order":                  "0100" + "02" + "0162" + "0161" + "00" + "00000000",
+		"a reserved role":                     "0100" + "01" + "0464632d78" + "00" + "00000000",
+		"an unterminated number":              "ffffffffffffffffffffff",
+		"an up number out of bounds":          one + "01" + a + "03" + "ffffffff0f" + "00" + "00000000",
+		"trailing bytes":                      one + "00" + "00000000" + "00",
+		"a truncated extension":               one + "00" + "000000" + "01" + "0105" + "00",
+		"a truncated profile":                 "0101",
 	} {
 		content, err := hex.DecodeString(text)
 		if err != nil {
@@ -273,11 +273,11 @@ func TestBadStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := membership.DecodeContent(good, membership.Gossip{}); err != nil {
-		t.Errorf("a good one: %v", err)
+		t.Errorf("DecodeContent of a valid state: %v", err)
 	}
 }
 
-func TestSeenOfMoreMembersThanThereAre(t *testing.T) {
+func TestSeenSetTooLarge(t *testing.T) {
 	t.Parallel()
 	s := membership.StateOf(cluster(t, member("a", up)))
 	b := membership.AppendMessage(nil, s)
@@ -288,7 +288,7 @@ func TestSeenOfMoreMembersThanThereAre(t *testing.T) {
 	}
 	state, ok := m.(membership.State)
 	if _, err := state.Gossip(membership.Gossip{}); !ok || !errors.Is(err, membership.ErrMalformed) {
-		t.Errorf("two of one member have seen it: %v, %v", m, err)
+		t.Errorf("a seen set of two for one member was accepted: %v, %v", m, err)
 	}
 }
 

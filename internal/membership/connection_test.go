@@ -11,8 +11,9 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// ending returns a machine with other members. It ends half a minute after its reconnection if no
-// member confirms its membership, and stops hosting after half a minute without a decision.
+// ending returns a machine with other members. The machine ends half a minute after its
+// reconnection if no member confirms its membership. It stops hosting after half a minute without a
+// decision.
 func ending(t *testing.T, names ...string) *solo {
 	t.Helper()
 	s := founded(t, func(c *membership.Config) {
@@ -24,8 +25,8 @@ func ending(t *testing.T, names ...string) *solo {
 	return s
 }
 
-// says makes members with the same gossip answer the last LivenessQuery of the machine.
-func (s *solo) says(a membership.Absence, names ...string) {
+// replyAs lets members with the same gossip reply to the last LivenessQuery of the machine.
+func (s *solo) replyAs(a membership.Absence, names ...string) {
 	s.t.Helper()
 	nr := s.asked()
 	for _, name := range names {
@@ -34,7 +35,7 @@ func (s *solo) says(a membership.Absence, names ...string) {
 	}
 }
 
-// cutFor lets the machine not hear itself for a time.
+// cutFor disconnects the machine for a time.
 func (s *solo) cutFor(d time.Duration, names ...string) {
 	s.t.Helper()
 	s.mute = true
@@ -42,74 +43,74 @@ func (s *solo) cutFor(d time.Duration, names ...string) {
 	s.mute = false
 	s.pass(time.Second, names...)
 	if !s.m.View().Connected {
-		s.t.Fatal("it hears itself")
+		s.t.Fatal("the machine is not connected after the outage")
 	}
 }
 
-func (s *solo) stands(want membership.Connectivity, subject string) {
+func (s *solo) wantConnectivity(want membership.Connectivity, subject string) {
 	s.t.Helper()
 	if got := s.m.Connectivity(); got != want {
-		s.t.Fatalf("%s: it stands %v, want %v", subject, got, want)
+		s.t.Fatalf("%s: Connectivity = %v, want %v", subject, got, want)
 	}
 }
 
-func TestStanding(t *testing.T) {
+func TestConnectivity(t *testing.T) {
 	t.Parallel()
 	t.Run("a short time", func(t *testing.T) {
 		t.Parallel()
 		s := ending(t, "n", "o")
-		s.stands(membership.Confirmed, "it was never away")
+		s.wantConnectivity(membership.Confirmed, "never disconnected")
 		s.mute = true
 		s.pass(10 * time.Second)
-		s.stands(membership.Isolated, "it does not hear itself")
+		s.wantConnectivity(membership.Isolated, "disconnected")
 		s.cutFor(0)
-		s.stands(membership.Confirmed, "no member can have downed it in so short a time")
+		s.wantConnectivity(membership.Confirmed, "disconnected for too short a time to be downed")
 	})
 	for name, c := range map[string]struct {
 		n, o membership.Absence
 		want membership.Connectivity
 	}{
-		"together":                   {membership.AwayFromWell, membership.AwayFromWell, membership.LostTogether},
-		"one of them went later":     {membership.AwayFromWell, membership.Away, membership.Unconfirmed},
-		"one of them was there":      {membership.Present, membership.Away, membership.Confirmed},
-		"one of them waited for all": {membership.Away, membership.Halted, membership.Confirmed},
+		"together":                        {membership.AwayFromWell, membership.AwayFromWell, membership.LostTogether},
+		"one disconnected later":          {membership.AwayFromWell, membership.Away, membership.Unconfirmed},
+		"one stayed connected":            {membership.Present, membership.Away, membership.Confirmed},
+		"one was connected and suspended": {membership.Away, membership.Halted, membership.Confirmed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := ending(t, "n", "o", "p")
 			s.cutFor(40*time.Second, "n", "o")
-			s.stands(membership.Unconfirmed, "no member has answered")
+			s.wantConnectivity(membership.Unconfirmed, "no member has replied")
 			s.lose("n", "o")
-			s.says(c.n, "n")
-			s.says(c.o, "o")
-			s.stands(c.want, "all that can be reached have answered")
+			s.replyAs(c.n, "n")
+			s.replyAs(c.o, "o")
+			s.wantConnectivity(c.want, "all reachable members have replied")
 		})
 	}
 	t.Run("alone", func(t *testing.T) {
 		t.Parallel()
 		s := ending(t, "n", "o")
 		s.cutFor(40 * time.Second)
-		s.stands(membership.Unconfirmed, "it is not known who can be reached")
+		s.wantConnectivity(membership.Unconfirmed, "the reachability is not known yet")
 		s.pass(10 * time.Second)
-		s.stands(membership.LostTogether, "it is those who were away together")
+		s.wantConnectivity(membership.LostTogether, "the node was disconnected together with all reachable members")
 	})
-	t.Run("one member does not answer", func(t *testing.T) {
+	t.Run("one member does not reply", func(t *testing.T) {
 		t.Parallel()
 		s := ending(t, "n", "o", "p")
 		s.cutFor(40*time.Second, "n", "o")
 		s.lose("n", "o")
-		s.says(membership.AwayFromWell, "n")
-		s.stands(membership.Unconfirmed, "o has not answered")
+		s.replyAs(membership.AwayFromWell, "n")
+		s.wantConnectivity(membership.Unconfirmed, "o has not replied")
 	})
 	t.Run("one member became unreachable afterwards", func(t *testing.T) {
 		t.Parallel()
 		s := ending(t, "n", "o", "p")
 		s.cutFor(40*time.Second, "n", "o")
 		s.lose("n", "o")
-		s.says(membership.Halted, "o")
-		s.stands(membership.Confirmed, "o was not away")
+		s.replyAs(membership.Halted, "o")
+		s.wantConnectivity(membership.Confirmed, "o was not disconnected")
 		s.pass(10*time.Second, "n")
-		s.stands(membership.Unconfirmed, "o may have been downed since then")
+		s.wantConnectivity(membership.Unconfirmed, "o may have been downed since then")
 	})
 	t.Run("joining", func(t *testing.T) {
 		t.Parallel()
@@ -117,8 +118,8 @@ func TestStanding(t *testing.T) {
 		s.named("x", membership.Join{})
 		s.cutFor(40*time.Second, "x")
 		s.lose("x")
-		s.says(membership.Present, "x")
-		s.stands(membership.Unconfirmed, "who has joined but now knows no more")
+		s.replyAs(membership.Present, "x")
+		s.wantConnectivity(membership.Unconfirmed, "a reply of a member that has just joined")
 	})
 	t.Run("twice", func(t *testing.T) {
 		t.Parallel()
@@ -126,9 +127,9 @@ func TestStanding(t *testing.T) {
 		s.cutFor(40 * time.Second)
 		s.cutFor(10 * time.Second)
 		s.pass(10 * time.Second)
-		s.stands(membership.Unconfirmed, "others may have counted on it in between")
+		s.wantConnectivity(membership.Unconfirmed, "other members may have relied on the node in between")
 	})
-	t.Run("others went before", func(t *testing.T) {
+	t.Run("others became unreachable before", func(t *testing.T) {
 		t.Parallel()
 		s := ending(t, "n", "o")
 		s.lose("n")
@@ -136,35 +137,35 @@ func TestStanding(t *testing.T) {
 		for len(s.m.View().Unreachable) > 1 {
 			s.pass(time.Second, "o")
 		}
-		s.says(membership.AwayFromWell, "o")
-		s.stands(membership.Unconfirmed, "n and the other members may have downed o")
+		s.replyAs(membership.AwayFromWell, "o")
+		s.wantConnectivity(membership.Unconfirmed, "n and the other members may have downed o")
 	})
-	t.Run("it had stopped hosting before", func(t *testing.T) {
+	t.Run("suspended before", func(t *testing.T) {
 		t.Parallel()
 		s := ending(t, "n", "o")
 		s.lose("n")
 		s.pass(31*time.Second, "n")
 		s.suspended(true, "no decision")
-		s.stands(membership.Confirmed, "it was not away")
+		s.wantConnectivity(membership.Confirmed, "not disconnected")
 		s.cutFor(40 * time.Second)
-		s.stands(membership.Unconfirmed, "it was")
+		s.wantConnectivity(membership.Unconfirmed, "it was")
 	})
-	t.Run("confirmed for", func(t *testing.T) {
+	t.Run("confirmed by a member", func(t *testing.T) {
 		t.Parallel()
 		s := ending(t, "n")
 		s.cutFor(40*time.Second, "n")
-		s.says(membership.Present, "n")
-		s.resumed(true, "n was not away")
-		s.stands(membership.Confirmed, "it is a member")
+		s.replyAs(membership.Present, "n")
+		s.resumed(true, "n was not disconnected")
+		s.wantConnectivity(membership.Confirmed, "the membership is confirmed")
 		s.lose()
-		s.stands(membership.Confirmed, "members became unreachable later")
+		s.wantConnectivity(membership.Confirmed, "members became unreachable later")
 	})
 }
 
 // TestAbsence checks the absence that a node reports in a LivenessReply.
 func TestAbsence(t *testing.T) {
 	t.Parallel()
-	says := func(s *solo, want membership.Absence, subject string) {
+	wantAbsence := func(s *solo, want membership.Absence, subject string) {
 		t.Helper()
 		s.recv("n", membership.LivenessQuery{Nr: 1})
 		if got := s.last(membership.KindLivenessReply); got != (membership.LivenessReply{Nr: 1, Absence: want}) {
@@ -172,42 +173,42 @@ func TestAbsence(t *testing.T) {
 		}
 	}
 	s := ending(t, "n", "o")
-	says(s, membership.Present, "it was not away")
+	wantAbsence(s, membership.Present, "never disconnected")
 	s.do(membership.LinkLost{})
-	says(s, membership.Away, "it does not hear itself")
+	wantAbsence(s, membership.Away, "disconnected")
 	s.cutFor(10*time.Second, "n", "o")
-	says(s, membership.Present, "that was not for long")
+	wantAbsence(s, membership.Present, "disconnected for a short time")
 
 	s = ending(t, "n", "o")
 	s.lose("n")
 	s.pass(31*time.Second, "n")
-	says(s, membership.Halted, "no decision about o")
+	wantAbsence(s, membership.Halted, "no decision about o")
 	s.cutFor(40*time.Second, "n")
-	says(s, membership.Away, "it was away, and o was missing before")
+	wantAbsence(s, membership.Away, "disconnected while o was missing")
 
 	s = ending(t, "n", "o")
 	s.cutFor(40*time.Second, "n", "o")
-	says(s, membership.AwayFromWell, "it was disconnected, and no member was missing before")
+	wantAbsence(s, membership.AwayFromWell, "disconnected while no member was missing")
 	s.cutFor(5*time.Second, "n", "o")
-	says(s, membership.Away, "it was away twice")
+	wantAbsence(s, membership.Away, "disconnected twice")
 }
 
-// TestGivingUp checks that a node ends itself if it was disconnected for long and no member that
+// TestGiveUp checks that a node ends itself if it was disconnected for long and no member that
 // stayed connected confirms its membership.
-func TestGivingUp(t *testing.T) {
+func TestGiveUp(t *testing.T) {
 	t.Parallel()
 	back := func(t *testing.T, a membership.Absence) *solo {
 		t.Helper()
 		s := ending(t, "n", "o")
 		s.cutFor(40*time.Second, "n")
 		s.lose("n")
-		s.says(a, "n")
+		s.replyAs(a, "n")
 		return s
 	}
 	ended := func(s *solo, want bool, subject string) {
 		s.t.Helper()
 		if got := !s.m.Member(); got != want {
-			s.t.Fatalf("%s: it has ended: %t", subject, got)
+			s.t.Fatalf("%s: the node has ended: %t", subject, got)
 		}
 	}
 	t.Run("no member can confirm", func(t *testing.T) {
@@ -218,54 +219,54 @@ func TestGivingUp(t *testing.T) {
 		s.pass(20*time.Second, "n")
 		ended(s, true, "no member has returned")
 		if s.m.Counters().TimedOut[membership.TimeoutLiveness] != 1 || s.all.Life[len(s.all.Life)-1].Reason != membership.WasDowned {
-			t.Errorf("%v, %v", s.m.Counters().TimedOut, s.all.Life)
+			t.Errorf("time-outs %v, life %v", s.m.Counters().TimedOut, s.all.Life)
 		}
 	})
 	t.Run("no decision", func(t *testing.T) {
 		t.Parallel()
 		s := back(t, membership.AwayFromWell)
 		s.pass(40*time.Second, "n")
-		ended(s, true, "they may decide, and don't")
+		ended(s, true, "the reachable members may decide, but do not")
 	})
-	t.Run("it is decided", func(t *testing.T) {
+	t.Run("the missing member is downed", func(t *testing.T) {
 		t.Parallel()
 		s := back(t, membership.AwayFromWell)
 		s.do(membership.DownNode{Node: node("o")})
 		s.pass(2*time.Second, "n")
-		s.says(membership.AwayFromWell, "n")
+		s.replyAs(membership.AwayFromWell, "n")
 		s.resumed(true, "no member is missing")
 		s.pass(40*time.Second, "n")
-		ended(s, false, "it was confirmed for")
+		ended(s, false, "the membership was confirmed")
 	})
 	t.Run("one member was not disconnected", func(t *testing.T) {
 		t.Parallel()
 		s := back(t, membership.Present)
 		s.pass(5*time.Minute, "n")
-		ended(s, false, "n is going to decide")
+		ended(s, false, "n may still decide")
 	})
-	t.Run("all answer", func(t *testing.T) {
+	t.Run("all reply", func(t *testing.T) {
 		t.Parallel()
 		s := ending(t, "n", "o")
 		s.cutFor(40*time.Second, "n", "o")
-		s.says(membership.Away, "n", "o")
+		s.replyAs(membership.Away, "n", "o")
 		s.resumed(true, "no member is missing")
 		s.lose("n")
 		s.pass(40*time.Second, "n")
-		ended(s, false, "it was confirmed for")
+		ended(s, false, "the membership was confirmed")
 	})
-	t.Run("cut off again", func(t *testing.T) {
+	t.Run("disconnected again", func(t *testing.T) {
 		t.Parallel()
 		s := back(t, membership.Away)
 		s.mute = true
 		s.pass(time.Minute)
-		ended(s, false, "it receives no messages")
+		ended(s, false, "disconnected")
 		s.mute = false
 		s.pass(20*time.Second, "n")
-		ended(s, false, "it is back for a short time")
+		ended(s, false, "reconnected a short time ago")
 		s.pass(20*time.Second, "n")
 		ended(s, true, "no member can confirm")
 	})
-	t.Run("without a time", func(t *testing.T) {
+	t.Run("without a limit", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n", "o")
 		s.pass(10*time.Minute, "n")
@@ -273,9 +274,9 @@ func TestGivingUp(t *testing.T) {
 	})
 }
 
-// TestTheLastTwoReturn downs one of three nodes, then another one, and the third continues alone.
+// TestDownedPairReconnects downs one of three nodes, then another one, and the third continues alone.
 // The first two reconnect while the third is paused. In their own view they are two of three.
-func TestTheLastTwoReturn(t *testing.T) {
+func TestDownedPairReconnects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.settings.UndecidedAfter, w.settings.GiveUpAfter = 30*time.Second, 52*time.Second
@@ -284,23 +285,23 @@ func TestTheLastTwoReturn(t *testing.T) {
 	w.up(time.Minute, hosts...)
 	survivor, back := hosts[0], hosts[1:]
 	back[1].offline = true
-	// The second one is cut off just before the decision about the first one, so that it does not
-	// receive that decision.
+	// The second node is disconnected just before the decision about the first node, so that it
+	// does not receive that decision.
 	w.run(24 * time.Second)
 	back[0].offline = true
 	w.run(time.Minute)
 	if !survivor.hosting() || len(survivor.m.Gossip().Members()) != 1 {
-		t.Fatalf("it should go on alone:\n%s", w.describe())
+		t.Fatalf("the third node does not continue alone:\n%s", w.describe())
 	}
 	if m := back[0].m.Gossip().Member(back[1].node); m == nil || m.Status != up {
-		t.Fatalf("it should not have heard of the decision:\n%s", w.describe())
+		t.Fatalf("the second node has received the decision:\n%s", w.describe())
 	}
 	survivor.pause()
 	back[0].offline, back[1].offline = false, false
 	w.until(2*time.Minute, func() bool {
 		for _, h := range back {
 			if h.hosting() {
-				t.Fatalf("%v continues:\n%s", h.node, w.describe())
+				t.Fatalf("%v continues, want only the third node:\n%s", h.node, w.describe())
 			}
 		}
 		return false
@@ -308,32 +309,32 @@ func TestTheLastTwoReturn(t *testing.T) {
 	survivor.unpause()
 	w.run(10 * time.Second)
 	if !survivor.hosting() || !back[0].stopped(membership.WasDowned) || !back[1].stopped(membership.WasDowned) {
-		t.Errorf("one node must continue and the others end:\n%s", w.describe())
+		t.Errorf("not exactly one node continues:\n%s", w.describe())
 	}
 }
 
-// TestBackAtOnce checks that a restarted node becomes a member as soon as its previous incarnation
-// is removed,
-// or as soon as the seeds can admit it. It does not wait for the next round of join requests.
-func TestBackAtOnce(t *testing.T) {
+// TestRestartJoinsQuickly checks that a restarted node becomes a member as soon as its previous incarnation
+// is removed, or as soon as the seeds can admit it. The node does not wait for the next round of
+// join requests.
+func TestRestartJoinsQuickly(t *testing.T) {
 	t.Parallel()
 	restart := 10 * time.Second // membership.Settings.RetryJoinAfter
 	for name, story := range map[string]struct {
-		stays int // of three
+		stays int // of three nodes
 		gone  func(w *world, hosts []*host)
 		most  time.Duration
 	}{
-		// 3 s until the old one is taken for dead, 1 s until that is looked at, 1 s each for the
-		// leader to remove it, for the next wish, for the first gossip, and for the leader to make
-		// it Up; gossip in between.
+		// 3 s until the previous incarnation counts as dead, and 1 s until that is checked. 1 s
+		// each for the removal by the leader, the next join request, the first gossip, and the
+		// change to Up. The rest is gossip in between.
 		"crashed": {2, func(_ *world, hosts []*host) { hosts[2].kill() }, restart - time.Second},
 		"left": {2, func(w *world, hosts []*host) {
 			hosts[2].do(membership.Leave{Node: hosts[2].node})
 			if !w.until(time.Minute, func() bool { return hosts[2].stopped(membership.Left) }) {
-				t.Fatal("it does not leave")
+				t.Fatal("the node did not leave in time")
 			}
 		}, restart - time.Second},
-		"new, and the others are suspended": {3, func(w *world, _ []*host) {
+		"new node while the others are suspended": {3, func(w *world, _ []*host) {
 			w.broker = true
 			w.run(30 * time.Second)
 			w.broker = false
@@ -349,17 +350,16 @@ func TestBackAtOnce(t *testing.T) {
 			again.do(membership.JoinSeeds{Seeds: names(2)})
 			members := append(hosts[:story.stays:story.stays], again)
 			if !w.until(time.Minute, func() bool { return w.agree(members...) }) || w.now-from > story.most {
-				t.Errorf("%s, seed %d: it is there after %v, want %v at most:\n%s", name, seed, w.now-from, story.most, w.describe())
+				t.Errorf("%s, seed %d: the node is a member after %v, want at most %v:\n%s", name, seed, w.now-from, story.most, w.describe())
 			}
 		}
 	}
 }
 
-// TestNoNodeJoinsThroughASuspendedOne checks that a suspended node admits no new node. It also does
-// not take a new incarnation of a member as proof that the previous incarnation is dead. Otherwise
-// it could continue
-// alone while the rest of its cluster continues elsewhere.
-func TestNoNodeJoinsThroughASuspendedOne(t *testing.T) {
+// TestJoinThroughSuspendedNode checks that a suspended node admits no new node. A new
+// incarnation of a member does not prove to it that the previous incarnation is dead. Otherwise the
+// suspended node could continue alone while the rest of its cluster continues elsewhere.
+func TestJoinThroughSuspendedNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	hosts := w.join(names(2)...)
@@ -371,7 +371,7 @@ func TestNoNodeJoinsThroughASuspendedOne(t *testing.T) {
 	cut.offline = false
 	w.run(5 * time.Second)
 	if !cut.m.Suspended() {
-		t.Fatal("it was away for long enough")
+		t.Fatal("the node is not suspended after the outage")
 	}
 	again := w.start("node-000")
 	again.do(membership.JoinSeeds{Seeds: names(2)})
@@ -380,17 +380,17 @@ func TestNoNodeJoinsThroughASuspendedOne(t *testing.T) {
 	w.run(time.Minute)
 	switch {
 	case !cut.m.Suspended():
-		t.Error("it continues without a confirmation of its membership")
+		t.Error("the node continues without a confirmation of its membership")
 	case cut.m.Gossip().Member(hosts[0].node).Status != up:
-		t.Error("it has downed another node without a confirmation of its own membership")
+		t.Error("the node downed another node without a confirmation of its own membership")
 	case cut.m.Gossip().Member(again.node) != nil || cut.m.Gossip().Member(other.node) != nil:
-		t.Error("it has let another one in")
+		t.Error("the suspended node admitted another node")
 	}
 }
 
-// TestTheSuspendedBelieveInNoRestart is the same for a name that another one wanted just before the
-// node was cut off.
-func TestTheSuspendedBelieveInNoRestart(t *testing.T) {
+// TestSuspendedNodeIgnoresRestart checks the same for a name that another process requested just
+// before the node was disconnected.
+func TestSuspendedNodeIgnoresRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	hosts := w.join(names(2)...)
@@ -406,6 +406,6 @@ func TestTheSuspendedBelieveInNoRestart(t *testing.T) {
 	cut.offline = false
 	w.run(20 * time.Second)
 	if m := cut.m.Gossip().Member(hosts[0].node); m == nil || m.Status != up {
-		t.Errorf("it has downed another node without a confirmation of its own membership: %v", m)
+		t.Errorf("the node downed another node without a confirmation of its own membership: %v", m)
 	}
 }

@@ -18,7 +18,7 @@ func TestHeartbeats(t *testing.T) {
 	s := with(t, "n", "o")
 	s.pass(10*time.Second, "n", "o")
 	if got := len(sentIn(s.all, membership.KindHeartbeat)); got != 20 {
-		t.Errorf("%d heartbeats in 10 s to two members", got)
+		t.Errorf("sent %d heartbeats in 10 s to two members", got)
 	}
 	s.recv("n", membership.Heartbeat{Nr: 7, At: 9 * time.Second})
 	if got := s.last(membership.KindHeartbeatReply); got != (membership.HeartbeatReply{Nr: 7, At: 9 * time.Second}) {
@@ -28,29 +28,29 @@ func TestHeartbeats(t *testing.T) {
 	s.recv("x", membership.HeartbeatReply{Nr: 1})
 	s.recv("n", membership.HeartbeatReply{Nr: 1 << 40})
 	if s.dropped(membership.DropUnexpected) != before+2 {
-		t.Error("a reply of a stranger or to an unknown heartbeat counted")
+		t.Error("a reply of an unknown node or to an unknown heartbeat was accepted")
 	}
 }
 
-// A member that stops answering is unreachable after 4.5 s and a tick, and reachable when it
-// answers again.
-func TestSilenceAndReturn(t *testing.T) {
+// A member that stops replying is unreachable after 4.5 s and a tick. It is reachable when it
+// replies again.
+func TestSilentMember(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.pass(20*time.Second, "n", "o")
 	s.forget()
 	if s.pass(4*time.Second, "n"); len(s.m.Gossip().Unreachable(thisNode)) > 0 {
-		t.Error("suspected too early")
+		t.Error("the member was suspected too early")
 	}
 	if s.pass(2*time.Second, "n"); len(s.m.Gossip().Unreachable(thisNode)) != 1 || s.m.Counters().TimedOut[membership.TimeoutHeartbeat] != 1 {
-		t.Error("not suspected")
+		t.Error("the member was not suspected")
 	}
 	if phi := s.m.Phi()[node("o")]; phi < 8 {
 		t.Errorf("phi is %v", phi)
 	}
 	s.pass(3*time.Second, "n", "o")
 	if len(s.m.Gossip().Unreachable(thisNode)) > 0 {
-		t.Error("it answers again")
+		t.Error("the member replies again and is still unreachable")
 	}
 	var kinds []membership.EventKind
 	for _, e := range s.all.Events {
@@ -63,18 +63,18 @@ func TestSilenceAndReturn(t *testing.T) {
 	}
 }
 
-// A member that never answers is suspected too.
-func TestNeverAnAnswer(t *testing.T) {
+// A member that never replies is suspected too.
+func TestMemberNeverReplies(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n")
 	s.named("x", membership.Join{})
 	s.pass(5*time.Second, "n")
 	if len(s.m.Gossip().Unreachable(thisNode)) > 0 {
-		t.Error("suspected too early")
+		t.Error("the member was suspected too early")
 	}
 	s.pass(3*time.Second, "n")
 	if got := s.m.Gossip().Unreachable(thisNode); len(got) != 1 || got[0].Node != node("x") || s.m.Counters().TimedOut[membership.TimeoutFirstResponse] != 1 {
-		t.Errorf("unreachable: %v", got)
+		t.Errorf("the unreachable members are %v", got)
 	}
 }
 
@@ -85,17 +85,17 @@ func TestSlowHeartbeats(t *testing.T) {
 	s.pass(1200 * time.Millisecond)
 	s.pass(2*time.Second, "n")
 	if s.logged("failure detector: long interval between heartbeats") == 0 {
-		t.Error("a gap of two thirds of the pause is worth a warning")
+		t.Error("no warning about a gap of two thirds of the acceptable pause")
 	}
 	s.now += 2 * time.Second // the node was busy
 	s.took(s.m.Tick(s.now))
 	if s.logged("failure detector: heartbeats are sent late, the process was paused or lacks CPU time") != 1 {
-		t.Errorf("so is a tick that is late: %v", s.all.Log)
+		t.Errorf("no warning about a late tick: %v", s.all.Log)
 	}
 }
 
-// In a larger cluster each member is monitored by some others. A member that should not be
-// monitored any more and does not answer stays monitored until it answers.
+// In a larger cluster each member is monitored by some others. A member that drops out of the
+// monitored set while it does not reply stays monitored until it replies.
 func TestRingChanges(t *testing.T) {
 	t.Parallel()
 	s := founded(t, func(c *membership.Config) { c.Settings.MonitoredBy = 2 })
@@ -114,27 +114,28 @@ func TestRingChanges(t *testing.T) {
 	}
 	first := monitored()
 	if len(first) != 2 {
-		t.Fatalf("monitored: %v", first)
+		t.Fatalf("the monitored members are %v", first)
 	}
 	silent := first[1]
 	all = slices.DeleteFunc(all, func(name string) bool { return name == silent })
 	s.pass(8*time.Second, all...)
 	third := monitored()
 	if len(third) != 3 || !slices.Contains(third, silent) {
-		t.Fatalf("an unreachable one does not count, but is monitored: %v", third)
+		t.Fatalf("the monitored members are %v, want an additional one for the unreachable member", third)
 	}
-	// Those that now come between m and the silent one push it out of the ring.
+	// The new members are between m and the silent member on the ring, which is therefore no longer
+	// among the monitored.
 	s.named("m2", membership.Join{}) // the UIDs of tests are all 1, so the ring is in the order of names
 	s.named("m3", membership.Join{})
 	all = append(all, "m2", "m3")
 	now := monitored()
 	if !slices.Equal(now, []string{"m2", "m3", silent}) {
-		t.Errorf("monitored: %v", now)
+		t.Errorf("the monitored members are %v", now)
 	}
 	all = append(all, silent)
 	s.pass(2*time.Second, all...)
 	if now = monitored(); !slices.Equal(now, []string{"m2", "m3"}) || len(s.m.Gossip().Unreachable(thisNode)) > 0 {
-		t.Errorf("it has answered: %v, %v", now, s.m.Gossip().Unreachable(thisNode))
+		t.Errorf("after the reply the monitored members are %v, unreachable are %v", now, s.m.Gossip().Unreachable(thisNode))
 	}
 }
 
@@ -154,33 +155,33 @@ func TestDisconnected(t *testing.T) {
 	s.seen("n", "o")
 	s.pass(10 * time.Second)
 	if len(s.m.Gossip().Unreachable(thisNode)) > 0 {
-		t.Error("it judges others")
+		t.Error("the disconnected node suspects others")
 	}
 	if s.status(node("p")) != joining {
-		t.Error("it leads")
+		t.Error("the disconnected node is the leader")
 	}
 	// Replies to heartbeats from before the disconnection do not count.
 	before := s.dropped(membership.DropUnexpected)
 	if s.recv("m", membership.Echo{Nr: 1}); s.m.View().Connected || s.dropped(membership.DropUnexpected) != before+1 {
-		t.Error("an old echo")
+		t.Error("an earlier echo was accepted")
 	}
 	if s.recv("n", membership.Echo{Nr: 35}); s.m.View().Connected {
-		t.Error("another's echo")
+		t.Error("an echo of another node was accepted")
 	}
 	s.mute = false
 	s.pass(time.Second)
 	if !s.m.View().Connected || s.m.Suspended() {
-		t.Fatal("it hears itself")
+		t.Fatal("the node is not connected after its echo")
 	}
 	if s.pass(4 * time.Second); len(s.m.Gossip().Unreachable(thisNode)) > 0 {
-		t.Error("silence before the reconnection counted")
+		t.Error("the silence before the reconnection was counted")
 	}
 	if s.pass(5*time.Second, "o"); len(s.m.Gossip().Unreachable(thisNode)) == 0 {
-		t.Error("silence after the reconnection did not count")
+		t.Error("the silence after the reconnection was not counted")
 	}
 }
 
-// A member that was unreachable before a disconnection stays unreachable until it answers.
+// A member that was unreachable before a disconnection stays unreachable until it replies.
 func TestUnreachableBeforeADisconnection(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
@@ -190,11 +191,11 @@ func TestUnreachableBeforeADisconnection(t *testing.T) {
 	for range 20 {
 		s.pass(time.Second, "o")
 		if len(s.m.Gossip().Unreachable(thisNode)) != 1 {
-			t.Fatal("it has not answered")
+			t.Fatal("the member is reachable without a reply")
 		}
 	}
 	if s.pass(3*time.Second, "n", "o"); len(s.m.Gossip().Unreachable(thisNode)) > 0 {
-		t.Error("it has answered")
+		t.Error("the member is unreachable after its reply")
 	}
 }
 
@@ -211,23 +212,23 @@ func TestPaused(t *testing.T) {
 		t.Errorf("life: %v", e.Life)
 	}
 	if s.m.Counters().TimedOut[membership.TimeoutLate] != 1 {
-		t.Errorf("timed out: %v", s.m.Counters().TimedOut)
+		t.Errorf("the time-outs are %v", s.m.Counters().TimedOut)
 	}
 	s.mute = false
 	s.took(s.m.Tick(s.now))
 	if s.pass(time.Second, "n", "o"); !s.m.View().Connected || !s.m.Suspended() {
-		t.Error("it resumed without a confirmation of its membership")
+		t.Error("the node resumed without a confirmation of its membership")
 	}
 }
 
-// config returns the defaults of a cluster.
+// config returns the default settings of a cluster.
 func config() *membership.Settings {
 	return &membership.Settings{
 		Threshold: 8, MaxSamples: 1000, MinStdDeviation: 100 * time.Millisecond, AcceptablePause: 3 * time.Second, HeartbeatInterval: time.Second,
 	}
 }
 
-// formula is phi as the specification writes it.
+// formula computes phi as the specification defines it.
 func formula(gap, mean, deviation float64) float64 {
 	y := (gap - mean) / deviation
 	e := math.Exp(-y * (1.5976 + 0.070566*y*y))
@@ -239,7 +240,7 @@ func formula(gap, mean, deviation float64) float64 {
 
 func near(a, b float64) bool { return a == b || math.Abs(a-b) < 1e-9 }
 
-func TestPhiIsTheFormula(t *testing.T) {
+func TestPhiFormula(t *testing.T) {
 	t.Parallel()
 	d := membership.NewDetector(config())
 	now := time.Duration(0)
@@ -273,7 +274,7 @@ func TestPhiOfSteadyHeartbeats(t *testing.T) {
 	t.Parallel()
 	d := membership.NewDetector(config())
 	if d.Phi(time.Hour) != 0 || !d.Available(time.Hour) || d.Monitored() {
-		t.Error("before the first heartbeat nothing is suspected")
+		t.Error("the detector suspects the node before the first heartbeat")
 	}
 	now := time.Duration(0)
 	for range 2000 {
@@ -282,11 +283,11 @@ func TestPhiOfSteadyHeartbeats(t *testing.T) {
 	}
 	last := now - time.Second
 	if !d.Available(last+4500*time.Millisecond) || d.Available(last+4530*time.Millisecond) {
-		t.Errorf("it has to trip 4.52 s after the last heartbeat: phi is %v at 4.50 s, %v at 4.53 s", d.Phi(last+4500*time.Millisecond), d.Phi(last+4530*time.Millisecond))
+		t.Errorf("phi does not reach the threshold between 4.50 s and 4.53 s: it is %v and %v", d.Phi(last+4500*time.Millisecond), d.Phi(last+4530*time.Millisecond))
 	}
 }
 
-func TestAGapInWhichItWasSuspectedIsNotRemembered(t *testing.T) {
+func TestSuspectedGapIsNotSampled(t *testing.T) {
 	t.Parallel()
 	steady, paused := membership.NewDetector(config()), membership.NewDetector(config())
 	now := time.Duration(0)
@@ -298,11 +299,11 @@ func TestAGapInWhichItWasSuspectedIsNotRemembered(t *testing.T) {
 	late := now + time.Minute
 	paused.Beat(late)
 	if got, want := paused.Phi(late+4*time.Second), steady.Phi(now-time.Second+4*time.Second); !near(got, want) {
-		t.Errorf("after a pause phi is %v, without one %v", got, want)
+		t.Errorf("after a pause phi is %v, want %v as without the pause", got, want)
 	}
 }
 
-func TestOldGapsAreForgotten(t *testing.T) {
+func TestOldGaps(t *testing.T) {
 	t.Parallel()
 	cfg := config()
 	cfg.MaxSamples = 3

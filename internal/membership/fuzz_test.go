@@ -12,8 +12,8 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// limited fails if f allocates more than a multiple of its input. The least of a few tries counts:
-// other goroutines allocate too.
+// limited fails if f allocates more than a multiple of its input. It takes the minimum of several
+// runs, because other goroutines allocate too.
 func limited(t *testing.T, input int, f func()) {
 	t.Helper()
 	limit := uint64(64*input + 1<<20)
@@ -27,7 +27,7 @@ func limited(t *testing.T, input int, f func()) {
 			return
 		}
 	}
-	t.Errorf("%d bytes of input: %d bytes allocated, more than %d", input, least, limit)
+	t.Errorf("an input of %d bytes allocated %d bytes, the limit is %d", input, least, limit)
 }
 
 func FuzzMessage(f *testing.F) {
@@ -51,18 +51,18 @@ func FuzzMessage(f *testing.F) {
 			}
 		})
 		if !bytes.Equal(data, before) {
-			t.Error("the message was written to")
+			t.Error("DecodeMessage modified its input")
 		}
 		if err != nil {
 			if !errors.Is(err, membership.ErrMalformed) {
-				t.Errorf("an error of another kind: %v", err)
+				t.Errorf("the error does not match ErrMalformed: %v", err)
 			}
 			return
 		}
 		once := membership.AppendMessage(nil, m)
 		again, err := membership.DecodeMessage(once)
 		if err != nil || !bytes.Equal(membership.AppendMessage(nil, again), once) {
-			t.Fatalf("%x becomes %x, %v", once, membership.AppendMessage(nil, again), err)
+			t.Fatalf("%x was decoded and encoded as %x, %v", once, membership.AppendMessage(nil, again), err)
 		}
 		check(t, g)
 	})
@@ -89,7 +89,7 @@ func FuzzContent(f *testing.F) {
 		once := g.AppendContent(nil)
 		again, err := membership.DecodeContent(once, membership.Gossip{})
 		if err != nil || !bytes.Equal(again.AppendContent(nil), once) {
-			t.Fatalf("%x becomes %x, %v", once, again.AppendContent(nil), err)
+			t.Fatalf("%x was decoded and encoded as %x, %v", once, again.AppendContent(nil), err)
 		}
 		merged, _ := again.Merge(known)
 		check(t, merged)

@@ -21,7 +21,7 @@ func TestReceivedGossip(t *testing.T) {
 		s := with(t, "a", "b")
 		s.recv("a", membership.StateOf(s.m.Gossip()))
 		if len(s.out.Send) > 0 {
-			t.Errorf("silence, not %v", s.out.Send)
+			t.Errorf("the same state caused the messages %v, want none", s.out.Send)
 		}
 	})
 	t.Run("same, not seen by this node in the sender's view", func(t *testing.T) {
@@ -31,7 +31,7 @@ func TestReceivedGossip(t *testing.T) {
 		s.recv("a", membership.StateOf(s.m.Gossip().Unseen().Saw(node("a"))))
 		s.wants("talk back", membership.KindSeen, "a")
 		if g := s.m.Gossip(); !g.HasSeen(node("a")) || !g.HasSeen(thisNode) || g.HasSeen(node("b")) {
-			t.Errorf("both sides' seen: %v", g.SeenBy())
+			t.Errorf("the seen set is %v, want the union of both", g.SeenBy())
 		}
 	})
 	t.Run("before", func(t *testing.T) {
@@ -40,9 +40,9 @@ func TestReceivedGossip(t *testing.T) {
 		old := s.m.Gossip()
 		s.do(membership.Leave{Node: node("a")})
 		s.recv("a", membership.StateOf(old))
-		s.wants("who knows less gets all", membership.KindState, "a")
+		s.wants("a sender with an older state receives the whole state", membership.KindState, "a")
 		if s.status(node("a")) != leaving || s.m.Gossip().HasSeen(node("a")) {
-			t.Error("the local state must stay, unseen by the sender")
+			t.Error("the local state changed or counts as seen by the sender")
 		}
 	})
 	t.Run("after", func(t *testing.T) {
@@ -52,10 +52,10 @@ func TestReceivedGossip(t *testing.T) {
 		s.recv("a", membership.StateOf(next))
 		s.wants("talk back", membership.KindSeen, "a")
 		if g := s.m.Gossip(); s.status(node("x")) != joining || !g.HasSeen(thisNode) || !g.HasSeen(node("a")) {
-			t.Errorf("the received state must be adopted and seen by both: %v", g.SeenBy())
+			t.Errorf("the received state was not adopted, or is not seen by both: %v", g.SeenBy())
 		}
 		if s.recv("a", membership.StateOf(s.m.Gossip())); len(s.out.Send) > 0 {
-			t.Errorf("silence, not %v", s.out.Send)
+			t.Errorf("a newer state caused the messages %v, want none", s.out.Send)
 		}
 	})
 	t.Run("concurrent", func(t *testing.T) {
@@ -64,9 +64,9 @@ func TestReceivedGossip(t *testing.T) {
 		other := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{member("x", joining)}}).Saw(node("b"))
 		s.do(membership.Leave{Node: node("b")})
 		s.recv("a", membership.StateOf(other))
-		s.wants("the sender gets what both know together", membership.KindState, "a")
+		s.wants("the sender receives the merged state", membership.KindState, "a")
 		if g := s.m.Gossip(); s.status(node("x")) != joining || s.status(node("b")) != leaving || !slices.Equal(g.SeenBy(), []identity.Node{thisNode}) {
-			t.Errorf("merged, and seen by this node only: %v %s", g.SeenBy(), describe(g))
+			t.Errorf("the state is not merged, or is seen by others: %v %s", g.SeenBy(), describe(g))
 		}
 	})
 	t.Run("concurrent, with changes of a removed node", func(t *testing.T) {
@@ -84,12 +84,12 @@ func TestReceivedGossip(t *testing.T) {
 		late, _ := fromO.Merge(apply(t, fromO, node("n"), membership.Change{Put: []*identity.Member{member("y", joining)}}))
 		s.recv("n", membership.StateOf(late.Saw(node("n"))))
 		if g := s.m.Gossip(); g.Clock().Compare(before) != membership.After || s.status(node("x")) != joining || g.Clock().Of(thisNode) != before.Of(thisNode)+1 {
-			t.Errorf("the merge needs a tick of its own: %v, then %v", before, g.Clock())
+			t.Errorf("the merge added no tick: clock %v, then %v", before, g.Clock())
 		}
 	})
 }
 
-func TestGossipThatIsNotTaken(t *testing.T) {
+func TestDroppedGossip(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b")
 	news := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{member("x", joining)}})
@@ -113,26 +113,26 @@ func TestGossipThatIsNotTaken(t *testing.T) {
 	drops("garbage", membership.DropMalformed, membership.Received{From: node("a"), To: thisNode, Data: []byte("garbage")})
 	drops("empty", membership.DropMalformed, membership.Received{From: node("a"), To: thisNode})
 	without := cluster(t, member("a", up), member("b", up))
-	drops("from who does not know this node", membership.DropUnknown, membership.Received{From: node("a"), To: thisNode, Data: membership.AppendMessage(nil, membership.StateOf(without))})
+	drops("from a node for which this node is not a member", membership.DropUnknown, membership.Received{From: node("a"), To: thisNode, Data: membership.AppendMessage(nil, membership.StateOf(without))})
 	forged := membership.StateOf(s.m.Gossip())
 	forged.Version[0]++
-	drops("a digest that is not that of its clock", membership.DropMalformed, membership.Received{From: node("a"), To: thisNode, Data: membership.AppendMessage(nil, forged)})
+	drops("a digest that does not match the clock", membership.DropMalformed, membership.Received{From: node("a"), To: thisNode, Data: membership.AppendMessage(nil, forged)})
 	broken := membership.StateOf(news)
 	broken.Content = broken.Content[:len(broken.Content)-3]
 	before := s.dropped(membership.DropMalformed)
 	if s.recv("a", broken); s.dropped(membership.DropMalformed) != before+1 || s.logged("cannot decode gossip") != 1 {
-		t.Error("a broken one is counted and logged")
+		t.Error("malformed gossip was not counted or not logged")
 	}
 	for i, k := range []membership.Message{membership.StateOf(news), membership.Digests{}, membership.Versions{}, membership.SeenOf(news)} {
 		s.recv("x", k)
-		s.wants("a stranger is told", membership.KindStranger, "x")
+		s.wants("a node that is not a member is informed", membership.KindStranger, "x")
 		if s.dropped(membership.DropStranger) != uint64(i+1) || len(s.out.Send) != 1 || s.status(node("x")) != 0 {
-			t.Errorf("%v from a stranger is not taken", membership.KindOf(k))
+			t.Errorf("%v from a node that is not a member was accepted", membership.KindOf(k))
 		}
 	}
 	fresh := membership.Received{From: node("a"), To: thisNode, Arrived: s.now - 1999*time.Millisecond, Data: data}
 	if s.do(fresh); s.status(node("x")) != joining {
-		t.Error("one that is not too old is taken")
+		t.Error("gossip that has not expired was dropped")
 	}
 }
 
@@ -145,16 +145,16 @@ func TestGossipOfUnreachableMembers(t *testing.T) {
 	s.recv("b", membership.StateOf(g))
 	next := apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{member("x", joining)}})
 	if s.recv("a", membership.StateOf(next)); s.status(node("x")) != joining {
-		t.Error("b finds a unreachable, this node does not")
+		t.Error("gossip of a was dropped although only b finds a unreachable")
 	}
 	s.pass(10*time.Second, "b")
 	if s.m.Gossip().Reachability().By(thisNode, node("a")) != unreachable {
-		t.Fatal("a does not answer")
+		t.Fatal("a is still reachable")
 	}
 	next = apply(t, s.m.Gossip(), node("a"), membership.Change{Put: []*identity.Member{member("y", joining)}})
 	before := s.dropped(membership.DropUnreachable)
 	if s.recv("a", membership.StateOf(next)); s.status(node("y")) != 0 || s.dropped(membership.DropUnreachable) != before+1 {
-		t.Error("this node finds a unreachable")
+		t.Error("gossip of a was accepted although this node finds a unreachable")
 	}
 	s.forget()
 	s.pass(20*time.Second, "b")
@@ -164,7 +164,7 @@ func TestGossipOfUnreachableMembers(t *testing.T) {
 		}
 	}
 	if !slices.Contains(sentIn(s.all, membership.KindHeartbeat), "a") {
-		t.Error("but heartbeats are")
+		t.Error("no heartbeat was sent to an unreachable member")
 	}
 }
 
@@ -174,34 +174,34 @@ func TestDigests(t *testing.T) {
 	g := s.m.Gossip()
 	version, seen := g.Clock().Digest(), g.SeenDigest()
 	if s.recv("a", membership.Digests{Version: version, Seen: seen}); len(s.out.Send) > 0 {
-		t.Errorf("equal: %v", s.out.Send)
+		t.Errorf("equal digests caused the messages %v", s.out.Send)
 	}
 	if s.recv("a", membership.Digests{Version: version}); len(s.out.Send) > 0 {
-		t.Errorf("an empty digest counts as equal: %v", s.out.Send)
+		t.Errorf("an empty seen digest caused the messages %v", s.out.Send)
 	}
 	s.recv("a", membership.Digests{Version: version, Seen: membership.Digest{1}})
-	s.wants("seen by others", membership.KindSeen, "a")
+	s.wants("other seen set", membership.KindSeen, "a")
 	s.recv("a", membership.Digests{Version: membership.Digest{1}, Seen: seen})
 	s.wants("another version", membership.KindVersions, "a")
 	s.recv("a", membership.Digests{})
 	s.wants("no version", membership.KindVersions, "a")
 
 	if s.recv("a", membership.Versions{Clock: g.Clock(), Seen: seen}); len(s.out.Send) > 0 {
-		t.Errorf("the same clock and the same seen: %v", s.out.Send)
+		t.Errorf("equal versions and seen sets caused the messages %v", s.out.Send)
 	}
 	s.recv("a", membership.Versions{Clock: g.Clock(), Seen: membership.Digest{1}})
-	s.wants("the same clock", membership.KindSeen, "a")
+	s.wants("equal clocks", membership.KindSeen, "a")
 	s.recv("a", membership.Versions{Clock: g.Clock().Add(node("a"))})
-	s.wants("who knows more is asked, by the own version", membership.KindVersions, "a")
+	s.wants("a node with a newer state receives the versions", membership.KindVersions, "a")
 	s.recv("a", membership.Versions{Clock: g.Clock()[:0]})
-	s.wants("who knows less gets all", membership.KindState, "a")
+	s.wants("a node with an older state receives the state", membership.KindState, "a")
 	s.recv("a", membership.Versions{Clock: membership.Clock{}.Add(node("a"))})
-	s.wants("so does who knows other things", membership.KindState, "a")
+	s.wants("a node with a concurrent state receives the state", membership.KindState, "a")
 
 	other := membership.SeenOf(g)
 	other.Version = membership.Digest{9}
 	s.recv("a", other)
-	s.wants("seen of another version", membership.KindVersions, "a")
+	s.wants("seen set of another version", membership.KindVersions, "a")
 }
 
 // A round sends to one member: only the version if it has seen the state, otherwise the whole
@@ -212,7 +212,7 @@ func TestRounds(t *testing.T) {
 	all := []string{"a", "b", "c"}
 	s.pass(20*time.Second, all...)
 	if n := len(sentIn(s.all, membership.KindDigests)); n != 20 {
-		t.Errorf("%d rounds in 20 s of a quiet cluster", n)
+		t.Errorf("%d rounds in 20 s of an idle cluster", n)
 	}
 	if n := len(sentIn(s.all, membership.KindState)); n > 0 {
 		t.Errorf("the whole state was sent %d times to a member that has seen it", n)
@@ -222,24 +222,24 @@ func TestRounds(t *testing.T) {
 	s.pass(10*time.Second, all...)
 	state, digests := len(sentIn(s.all, membership.KindState)), len(sentIn(s.all, membership.KindDigests))
 	if state < 20 || digests > 0 {
-		t.Errorf("few have seen it: three rounds a second, all is sent; %d times all, %d times the version", state, digests)
+		t.Errorf("few members have seen the state: it was sent %d times, the version %d times", state, digests)
 	}
 	s.seen("a")
 	s.forget()
 	s.pass(10*time.Second, all...)
 	if state, digests = len(sentIn(s.all, membership.KindState)), len(sentIn(s.all, membership.KindDigests)); state+digests != 10 {
-		t.Errorf("half have seen it: one round a second, not %d", state+digests)
+		t.Errorf("half of the members have seen the state: %d rounds, want one a second", state+digests)
 	}
 	if n := len(sentIn(founded(t).all, membership.KindState)); n > 0 {
-		t.Error("a node that is alone sent gossip")
+		t.Error("a single member sent gossip")
 	}
 }
 
-func TestADownMemberSpeedsGossipUp(t *testing.T) {
+func TestGossipAfterDown(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b", "c")
 	s.do(membership.DownNode{Node: node("c")})
-	s.wants("it is told at once, so that it stops", membership.KindState, "c")
+	s.wants("a downed member receives the state at once", membership.KindState, "c")
 	s.seen("a", "b", "c")
 	s.forget()
 	s.pass(4*time.Second, "a", "b", "c")
@@ -248,8 +248,9 @@ func TestADownMemberSpeedsGossipUp(t *testing.T) {
 	}
 }
 
-// Those that have not seen the last change are preferred, less so in large clusters.
-func TestTargetsOfGossip(t *testing.T) {
+// Gossip prefers members that have not seen the last change, with a lower probability in large
+// clusters.
+func TestGossipTargets(t *testing.T) {
 	t.Parallel()
 	var names []string
 	for i := range 10 {
@@ -275,13 +276,13 @@ func TestTargetsOfGossip(t *testing.T) {
 	}
 	for n, want := range map[int]float64{1: 0.8, 400: 0.8, 800: 0.44, 1200: 0.08, 5000: 0.08} {
 		if got := (membership.Settings{}).DifferentViewOf(n); got < want-1e-9 || got > want+1e-9 {
-			t.Errorf("of %d members: %v, want %v", n, got, want)
+			t.Errorf("DifferentViewOf(%d) = %v, want %v", n, got, want)
 		}
 	}
 }
 
-// In a large cluster it is asked first whether the other has the state.
-func TestLargeClustersAskFirst(t *testing.T) {
+// In a large cluster a node sends its version before it sends the whole state.
+func TestGossipInLargeCluster(t *testing.T) {
 	t.Parallel()
 	var names []string
 	for i := range 40 {
@@ -292,11 +293,11 @@ func TestLargeClustersAskFirst(t *testing.T) {
 	s.forget()
 	s.pass(3*time.Second, names...)
 	if state, digests := len(sentIn(s.all, membership.KindState)), len(sentIn(s.all, membership.KindDigests)); state > 0 || digests < 5 {
-		t.Errorf("%d times all, %d times the version", state, digests)
+		t.Errorf("sent the state %d times and the version %d times", state, digests)
 	}
 }
 
-func TestLeaderInformsTheOldestAboutExits(t *testing.T) {
+func TestLeaderInformsOldestMembers(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	for _, name := range []string{"n", "o", "p", "q"} {
@@ -322,18 +323,17 @@ func TestLeaderInformsTheOldestAboutExits(t *testing.T) {
 		}
 	}
 	to := sentIn(exits, membership.KindState)
-	for _, name := range []string{"n", "o", "p", "q"} { // the oldest but self, and the oldest with role x
+	for _, name := range []string{"n", "o", "p", "q"} { // the oldest except self, and the oldest with role x
 		if !slices.Contains(to, name) {
 			t.Errorf("%s was not informed: %v", name, to)
 		}
 	}
 }
 
-// TestMergeTakesNothingBack checks that a merge with an earlier state never reverts the status of a
-// member.
-// This includes ReadyForShutdown: otherwise a member that leaves or is downed then would stay
-// forever.
-func TestMergeTakesNothingBack(t *testing.T) {
+// TestMergeNeverRevertsStatus checks that a merge with an earlier state never reverts the status of a
+// member. This includes ReadyForShutdown. Otherwise a member that leaves or is downed after it
+// would stay forever.
+func TestMergeNeverRevertsStatus(t *testing.T) {
 	t.Parallel()
 	for before := joining; before <= identity.ReadyForShutdown; before++ {
 		for after := joining; after <= identity.ReadyForShutdown; after++ {

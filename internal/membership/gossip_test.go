@@ -50,16 +50,16 @@ func check(t interface {
 ) {
 	t.Helper()
 	if !slices.IsSortedFunc(g.Members(), func(a, b *identity.Member) int { return a.Node.Compare(b.Node) }) {
-		t.Fatalf("members are not in order")
+		t.Fatalf("the members are not sorted")
 	}
 	for i, m := range g.Members() {
 		if m.Status == removed || i > 0 && g.Members()[i-1].Node == m.Node || g.Removed(m.Node) {
-			t.Fatalf("%v is %v, removed: %t", m.Node, m.Status, g.Removed(m.Node))
+			t.Fatalf("member %v has the status %v, removed: %t", m.Node, m.Status, g.Removed(m.Node))
 		}
 	}
 	isMember := func(subject string, n identity.Node) {
 		if g.Member(n) == nil {
-			t.Fatalf("%v is not a member, but %s", n, subject)
+			t.Fatalf("%v is %s and not a member", n, subject)
 		}
 	}
 	for _, tick := range g.Clock() {
@@ -76,12 +76,12 @@ func check(t interface {
 	}
 }
 
-func TestEveryChangeTicksAndIsSeenBySelfOnly(t *testing.T) {
+func TestApply(t *testing.T) {
 	t.Parallel()
 	a, b := node("a"), node("b")
 	g := cluster(t, member("a", up), member("b", up)).Saw(b)
 	if !g.HasSeen(a) || !g.HasSeen(b) || g.Clock().Of(a) != 1 {
-		t.Fatalf("at first: %v %v", g.SeenBy(), g.Clock())
+		t.Fatalf("the first gossip has the seen set %v and the clock %v", g.SeenBy(), g.Clock())
 	}
 	for name, change := range map[string]membership.Change{
 		"status":      {Put: []*identity.Member{member("b", leaving)}},
@@ -125,7 +125,7 @@ func TestInvalidChanges(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestRemovedLeavesATombstoneOnly(t *testing.T) {
+func TestRemove(t *testing.T) {
 	t.Parallel()
 	a, b, c := node("a"), node("b"), node("c")
 	g := cluster(t, member("a", up), member("b", up), member("c", up))
@@ -137,7 +137,7 @@ func TestRemovedLeavesATombstoneOnly(t *testing.T) {
 	}
 	g = apply(t, g, a, membership.Change{Remove: []identity.Node{b}, At: 77})
 	if g.Member(b) != nil || !g.Removed(b) || g.Clock().Of(b) != 0 || !g.Reachability().AllReachable() {
-		t.Errorf("b is still known: %v %v", g.Clock(), g.Reachability())
+		t.Errorf("the state still contains b: %v %v", g.Clock(), g.Reachability())
 	}
 	if got := g.Tombstones(); !slices.Equal(got, []membership.Tombstone{{Node: b, At: 77, Count: 1}}) {
 		t.Errorf("tombstones: %v", got)
@@ -159,11 +159,11 @@ func TestMerge(t *testing.T) {
 		m, tick := x.Merge(y)
 		n, also := y.Merge(x)
 		if !reflect.DeepEqual(m, n) || tick != also {
-			t.Errorf("the result depends on the order of merges: %v %v", m.Clock(), n.Clock())
+			t.Errorf("the two orders of merging have the clocks %v and %v", m.Clock(), n.Clock())
 		}
 		check(t, m)
 		if len(m.SeenBy()) > 0 {
-			t.Errorf("no member has seen a merged gossip, got %v", m.SeenBy())
+			t.Errorf("a merged gossip has the seen set %v, want none", m.SeenBy())
 		}
 		return m, tick
 	}
@@ -180,35 +180,35 @@ func TestMerge(t *testing.T) {
 		t.Errorf("a removed member returned: %v", m.Member(c))
 	}
 
-	// Changes that c made before its removal leave no entry in the clock.
+	// The clock has no entry for changes that c made before its removal.
 	late := apply(t, base, c, membership.Change{Put: []*identity.Member{member("b", leaving)}})
 	if m, tick = merge(gone, late); !tick || m.Member(b).Status != leaving || m.Clock().Compare(gone.Clock()) != membership.Same {
-		t.Errorf("a change that the clock does not show: tick %t, b is %v, %v", tick, m.Member(b).Status, m.Clock())
+		t.Errorf("merge with a change that is not in the clock: tick %t, b is %v, %v", tick, m.Member(b).Status, m.Clock())
 	}
 	if _, tick = merge(m, late); tick {
-		t.Error("once is enough")
+		t.Error("a repeated merge requires another tick")
 	}
 }
 
-func TestStatusesInMerges(t *testing.T) {
+func TestMergeStatus(t *testing.T) {
 	t.Parallel()
 	order := []identity.Status{joining, weakly, up, preparing, prepared, leaving, exiting, down}
 	for i, lower := range order {
 		for _, higher := range order[i:] {
 			m, _ := cluster(t, member("a", up), member("b", lower)).Merge(cluster(t, member("a", up), member("b", higher)))
 			if got := m.Member(node("b")).Status; got != higher {
-				t.Errorf("%v and %v become %v", lower, higher, got)
+				t.Errorf("the merge of %v and %v is %v", lower, higher, got)
 			}
 		}
 	}
 	young, old := member("a", up), member("a", up)
 	young.UpNumber, old.UpNumber = 7, 3
 	if m, _ := cluster(t, young).Merge(cluster(t, old)); m.Member(node("a")).UpNumber != 3 {
-		t.Error("the older one stays")
+		t.Error("the merge did not keep the smaller UpNumber")
 	}
 }
 
-// history is a cluster of gossips that change and meet in any order.
+// history is a set of gossips that are changed and merged in random order.
 type history struct {
 	states []membership.Gossip
 	all    []membership.Gossip
@@ -265,7 +265,7 @@ func newHistory(t *rapid.T) *history {
 func (h *history) meet(self identity.Node, at, from int) {
 	mine, theirs := h.states[at], h.states[from]
 	if theirs.Member(self) == nil {
-		return // it was removed, or is not there yet
+		return // the node was removed, or is not a member yet
 	}
 	switch mine.Clock().Compare(theirs.Clock()) {
 	case membership.Before:
@@ -280,7 +280,7 @@ func (h *history) meet(self identity.Node, at, from int) {
 	}
 }
 
-func TestMergesOfAnyHistory(t *testing.T) {
+func TestMergeProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t)
@@ -291,7 +291,7 @@ func TestMergesOfAnyHistory(t *testing.T) {
 		for _, g := range h.all {
 			clock := fmt.Sprint(g.Clock())
 			if other, met := contents[clock]; met && !equal(g, other) {
-				t.Fatalf("one clock, two contents:\n%s\n%s", describe(g), describe(other))
+				t.Fatalf("two contents with equal clocks:\n%s\n%s", describe(g), describe(other))
 			}
 			contents[clock] = g
 		}
@@ -342,18 +342,18 @@ func TestConvergence(t *testing.T) {
 		want      bool
 	}{
 		{name: "all have seen", members: []*identity.Member{member("a", up), member("b", up)}, seen: "b", want: true},
-		{name: "one has not", members: []*identity.Member{member("a", up), member("b", up)}},
-		{name: "leaving has not", members: []*identity.Member{member("a", up), member("b", leaving)}},
-		{name: "preparing has not", members: []*identity.Member{member("a", up), member("b", preparing)}},
-		{name: "ready has not", members: []*identity.Member{member("a", up), member("b", prepared)}},
-		{name: "joining need not", members: []*identity.Member{member("a", up), member("b", joining)}, want: true},
-		{name: "weakly up need not", members: []*identity.Member{member("a", up), member("b", weakly)}, want: true},
-		{name: "exiting need not", members: []*identity.Member{member("a", up), member("b", exiting)}, want: true},
-		{name: "down need not", members: []*identity.Member{member("a", up), member("b", down)}, want: true},
-		{name: "no member is up, joining ones must", members: []*identity.Member{member("a", joining), member("b", joining)}},
-		{name: "no member is up, weakly up ones must", members: []*identity.Member{member("a", joining), member("b", weakly)}},
-		{name: "no member is up, joining ones have", members: []*identity.Member{member("a", joining), member("b", joining)}, seen: "b", want: true},
-		{name: "no member is up, down ones need not", members: []*identity.Member{member("a", joining), member("b", down)}, want: true},
+		{name: "one has not seen", members: []*identity.Member{member("a", up), member("b", up)}},
+		{name: "leaving has not seen", members: []*identity.Member{member("a", up), member("b", leaving)}},
+		{name: "preparing has not seen", members: []*identity.Member{member("a", up), member("b", preparing)}},
+		{name: "ready has not seen", members: []*identity.Member{member("a", up), member("b", prepared)}},
+		{name: "joining does not count", members: []*identity.Member{member("a", up), member("b", joining)}, want: true},
+		{name: "weakly up does not count", members: []*identity.Member{member("a", up), member("b", weakly)}, want: true},
+		{name: "exiting does not count", members: []*identity.Member{member("a", up), member("b", exiting)}, want: true},
+		{name: "down does not count", members: []*identity.Member{member("a", up), member("b", down)}, want: true},
+		{name: "no member is up, joining has not seen", members: []*identity.Member{member("a", joining), member("b", joining)}},
+		{name: "no member is up, weakly up has not seen", members: []*identity.Member{member("a", joining), member("b", weakly)}},
+		{name: "no member is up, joining has seen", members: []*identity.Member{member("a", joining), member("b", joining)}, seen: "b", want: true},
+		{name: "no member is up, down does not count", members: []*identity.Member{member("a", joining), member("b", down)}, want: true},
 		{name: "unreachable", members: []*identity.Member{member("a", up), member("b", up)}, seen: "b", bad: "b"},
 		{name: "joining and unreachable", members: []*identity.Member{member("a", up), member("b", joining)}, bad: "b"},
 		{name: "down and unreachable", members: []*identity.Member{member("a", up), member("b", down)}, bad: "b", want: true},
@@ -368,7 +368,7 @@ func TestConvergence(t *testing.T) {
 			g = g.Saw(node(tt.seen))
 		}
 		if got := g.Converged(a, tt.confirmed); got != tt.want {
-			t.Errorf("%s: %t", tt.name, got)
+			t.Errorf("%s: Converged = %t", tt.name, got)
 		}
 	}
 	if !(membership.Gossip{}).Converged(a, nil) {
@@ -376,18 +376,18 @@ func TestConvergence(t *testing.T) {
 	}
 }
 
-func TestConvergenceIgnoresObservationsOfDownMembersAndOfSelf(t *testing.T) {
+func TestConvergenceIgnoresObservations(t *testing.T) {
 	t.Parallel()
 	a, b, c := node("a"), node("b"), node("c")
 	g := cluster(t, member("a", up), member("b", down), member("c", up))
 	g = apply(t, g, b, membership.Change{Observed: []membership.Observation{{a, unreachable}, {c, unreachable}}})
 	g = g.Saw(a).Saw(c)
 	if !g.Converged(a, nil) {
-		t.Error("an observation of a member that is Down counted")
+		t.Error("an observation by a Down member was counted")
 	}
 	g = apply(t, g, c, membership.Change{Observed: []membership.Observation{{a, unreachable}}}).Saw(a)
 	if !g.Converged(a, nil) || g.Converged(c, nil) {
-		t.Error("a does not find itself unreachable, c does")
+		t.Error("Converged does not ignore observations about self only")
 	}
 }
 
@@ -406,10 +406,10 @@ func TestLeader(t *testing.T) {
 		role    string
 		want    string
 	}{
-		{name: "the first that is up", members: []*identity.Member{member("a", joining), member("b", up), member("c", up)}, want: "b"},
-		{name: "leaving will do", members: []*identity.Member{member("a", exiting), member("b", leaving), member("c", up)}, want: "b"},
-		{name: "preparing will do", members: []*identity.Member{member("a", preparing), member("c", up)}, want: "a"},
-		{name: "ready will do", members: []*identity.Member{member("a", prepared), member("c", up)}, want: "a"},
+		{name: "the first Up member", members: []*identity.Member{member("a", joining), member("b", up), member("c", up)}, want: "b"},
+		{name: "leaving", members: []*identity.Member{member("a", exiting), member("b", leaving), member("c", up)}, want: "b"},
+		{name: "preparing", members: []*identity.Member{member("a", preparing), member("c", up)}, want: "a"},
+		{name: "ready", members: []*identity.Member{member("a", prepared), member("c", up)}, want: "a"},
 		{name: "not an unreachable member", members: []*identity.Member{member("a", up), member("b", up)}, bad: []string{"a"}, want: "b"},
 		{name: "but self", members: []*identity.Member{member("a", up), member("b", up)}, bad: []string{"a"}, self: "a", want: "a"},
 		{name: "never a down member", members: []*identity.Member{member("a", down), member("b", exiting)}, self: "a", want: "b"},
@@ -433,7 +433,7 @@ func TestLeader(t *testing.T) {
 			want = node(tt.want)
 		}
 		if got := g.Leader(node(tt.self), tt.role); got != want {
-			t.Errorf("%s: %v, want %v", tt.name, got, want)
+			t.Errorf("%s: Leader = %v, want %v", tt.name, got, want)
 		}
 	}
 }
@@ -442,16 +442,16 @@ func TestRoles(t *testing.T) {
 	t.Parallel()
 	got, err := membership.CheckRoles([]string{"b", "a", "b"})
 	if err != nil || !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("roles: %v, %v", got, err)
+		t.Errorf("CheckRoles = %v, %v", got, err)
 	}
 	for _, bad := range [][]string{{""}, {"dc-x"}, {fmt.Sprintf("%200d", 1)}, manyRoles(65)} {
 		if _, err := membership.CheckRoles(bad); err == nil {
-			t.Errorf("%.40q was accepted", bad)
+			t.Errorf("CheckRoles accepted %.40q", bad)
 		}
 	}
 	m := &identity.Member{Roles: got}
 	if !m.HasRole("a") || m.HasRole("c") || !m.HasRole("") || !m.HasRole("dc-default") {
-		t.Error("roles of a member")
+		t.Error("HasRole is wrong for a member with roles")
 	}
 }
 
@@ -525,7 +525,7 @@ func TestRing(t *testing.T) {
 		}
 		for _, m := range g.Members() {
 			if len(g.Unreachable(identity.Node{})) == 0 && monitors[m.Node] != min(count, len(g.Members())-1) {
-				t.Errorf("%v is monitored by %d of %d", m.Node, monitors[m.Node], len(g.Members()))
+				t.Errorf("%v is monitored by %d of %d members", m.Node, monitors[m.Node], len(g.Members()))
 			}
 		}
 	})

@@ -18,7 +18,7 @@ func (h *host) check(e membership.Effects) {
 	for _, line := range e.Log {
 		for _, attr := range line.Attrs {
 			if attr.Key == "node" {
-				w.tb.Fatalf("%v: %q has the node twice: %v", h.node, line.Message, attr.Value)
+				w.tb.Fatalf("%v: the log line %q contains the node twice: %v", h.node, line.Message, attr.Value)
 			}
 		}
 	}
@@ -33,7 +33,7 @@ func (h *host) check(e membership.Effects) {
 	check(w.tb, g)
 	clock, content := fmt.Sprint(g.Clock()), string(g.AppendContent(nil))
 	if other, known := w.shared[clock]; known && other != content {
-		w.tb.Fatalf("%v: two contents of one clock %s: now %s", h.node, clock, describe(g))
+		w.tb.Fatalf("%v: two states have the clock %s: now %s", h.node, clock, describe(g))
 	}
 	w.shared[clock] = content
 	for i, o := range g.Members() {
@@ -54,7 +54,7 @@ func (h *host) checkEvent(event membership.Event, before map[identity.Node]ident
 			h.downed[event.Member.Node] = w.now
 		}
 		if event.Previous != h.status[event.Member.Node] {
-			w.tb.Fatalf("%v: %v was %v, removed as %v", h.node, event.Member.Node, h.status[event.Member.Node], event.Previous)
+			w.tb.Fatalf("%v: %v had the status %v, MemberRemoved has the previous status %v", h.node, event.Member.Node, h.status[event.Member.Node], event.Previous)
 		}
 	}
 	if event.Member == nil || event.Kind == membership.MemberReachable || event.Kind == membership.MemberUnreachable {
@@ -81,7 +81,7 @@ func (w *world) checkUp(h *host, n identity.Node, before map[identity.Node]ident
 	for _, o := range h.m.Gossip().Members() {
 		for _, other := range w.hosts {
 			if other.node == o.Node && !other.dead && (before[o.Node] == up || before[o.Node] == leaving) && other.status[n] == 0 {
-				w.tb.Fatalf("%v became up, and %v has not heard of it", n, o.Node)
+				w.tb.Fatalf("%v became Up before %v has it in its gossip", n, o.Node)
 			}
 		}
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// When most of the members leave, at once or one after the other, all of them do, in less time than
-// a process has for that when it ends: 5 s until it is known to leave, and 10 s until it exits.
-// Those that stay go on.
-func TestManyLeaveAtOnce(t *testing.T) {
+// Most of the members leave, together or one after the other. Each of them leaves within the time
+// that a process has for its shutdown: 5 s for the phase leave and 10 s for the phase exiting. The
+// other members continue.
+func TestManyLeave(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		members, leave int
@@ -36,7 +36,7 @@ func TestManyLeaveAtOnce(t *testing.T) {
 				look := func() bool {
 					for h, at := range begun {
 						if h.dead && !h.stopped(membership.Left) {
-							t.Errorf("seed %d: %v ended as %v", seed, h.node, h.lives)
+							t.Errorf("seed %d: %v has the lives %v", seed, h.node, h.lives)
 						}
 						if h.dead {
 							delete(begun, h)
@@ -60,7 +60,7 @@ func TestManyLeaveAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheLeaderLetsMembersExitAsSoonAsAllHaveSeenIt(t *testing.T) {
+func TestExitingAfterAllHaveSeenLeaving(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.pass(time.Second/2, "n", "o")
@@ -72,36 +72,36 @@ func TestTheLeaderLetsMembersExitAsSoonAsAllHaveSeenIt(t *testing.T) {
 }
 
 // A node that wants to leave lets members that are leaving finish first, but not for long.
-func TestANodeLetsOthersLeaveFirst(t *testing.T) {
+func TestLeaveAfterOthers(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.do(membership.Leave{Node: node("n")})
 	s.do(membership.Leave{Node: thisNode})
 	s.do(membership.Leave{})
 	if s.pass(2*time.Second, "n", "o"); s.status(thisNode) != up {
-		t.Errorf("it is %v", s.status(thisNode))
+		t.Errorf("this node is %v", s.status(thisNode))
 	}
 	s.seen("n", "o")
 	if s.pass(0); s.status(thisNode) != leaving || s.status(node("n")) != exiting {
-		t.Errorf("n is %v, and it is %v", s.status(node("n")), s.status(thisNode))
+		t.Errorf("n is %v and this node is %v", s.status(node("n")), s.status(thisNode))
 	}
 
 	s = with(t, "n", "o")
 	s.do(membership.Leave{Node: node("n")})
 	s.do(membership.Leave{Node: thisNode})
 	if s.pass(3*time.Second, "n", "o"); s.status(thisNode) != leaving {
-		t.Errorf("after 3 s it is %v", s.status(thisNode))
+		t.Errorf("after 3 s this node is %v", s.status(thisNode))
 	}
 	s = with(t, "n", "o")
 	s.do(membership.Leave{Node: node("n")})
 	s.do(membership.Leave{Node: node("o")})
 	if s.status(node("o")) != leaving {
-		t.Error("an operator does not wait")
+		t.Error("a leave command of an operator waited for other members")
 	}
 }
 
 // While members leave, gossip is faster until all reachable members have the state.
-func TestGossipIsFasterWhileMembersLeave(t *testing.T) {
+func TestGossipWhileLeaving(t *testing.T) {
 	t.Parallel()
 	rounds := func(s *solo, answering ...string) int {
 		s.forget()
@@ -112,12 +112,12 @@ func TestGossipIsFasterWhileMembersLeave(t *testing.T) {
 	s.do(membership.Leave{Node: node("n")})
 	s.seen("n", "p")
 	if got := rounds(s, "n", "o", "p"); got < 90 || got > 110 {
-		t.Errorf("%d rounds in 10 s while o has not seen that n leaves", got)
+		t.Errorf("%d rounds of gossip in 10 s while o has not seen that n leaves", got)
 	}
 	s.pass(10*time.Second, "n", "p") // o is unreachable
 	s.seen("n", "p")
 	if got := rounds(s, "n", "p"); got > 11 {
-		t.Errorf("%d rounds in 10 s while all reachable members have seen it", got)
+		t.Errorf("%d rounds of gossip in 10 s after all reachable members have seen that n leaves", got)
 	}
 	var many []string
 	for i := range 130 {
@@ -127,12 +127,12 @@ func TestGossipIsFasterWhileMembersLeave(t *testing.T) {
 	s.do(membership.Leave{Node: node("n001")})
 	s.seen(many[:120]...)
 	if got := rounds(s, many...); got > 11 {
-		t.Errorf("%d rounds in 10 s of a large cluster", got)
+		t.Errorf("%d rounds of gossip in 10 s of a large cluster", got)
 	}
 }
 
 // The leader informs all exiting members, not only the oldest ones.
-func TestTheLeaderInformsAllExitingMembers(t *testing.T) {
+func TestLeaderInformsExitingMembers(t *testing.T) {
 	t.Parallel()
 	all := []string{"n", "o", "p", "q", "r", "s"}
 	s := with(t, all...)
@@ -149,9 +149,9 @@ func TestTheLeaderInformsAllExitingMembers(t *testing.T) {
 	}
 }
 
-// An exiting member counts as having seen a state only when it is ready to be removed. So its seen
-// set confirms that too, if its confirmation was lost. It receives no more gossip.
-func TestAnExitingMemberThatHasSeenTheStateIsReady(t *testing.T) {
+// An exiting member marks a state as seen only when it is ready to be removed. If its confirmation
+// was lost, the seen set confirms the same. Such a member receives no more gossip.
+func TestExitingMemberInSeenSet(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.do(membership.Leave{Node: node("n")})
@@ -161,7 +161,7 @@ func TestAnExitingMemberThatHasSeenTheStateIsReady(t *testing.T) {
 	s.forget()
 	s.pass(900*time.Millisecond, "o")
 	if got := append(sentIn(s.all, membership.KindState), sentIn(s.all, membership.KindDigests)...); slices.Contains(got, "n") {
-		t.Errorf("gossip went to %v", got)
+		t.Errorf("gossip was sent to %v", got)
 	}
 	s.seen("o")
 	if s.pass(time.Second, "o"); s.status(node("n")) != 0 {
@@ -171,7 +171,7 @@ func TestAnExitingMemberThatHasSeenTheStateIsReady(t *testing.T) {
 
 // A stopping node sends its last gossip to members that may not have seen that others exit, because
 // soon there may be no node to inform them.
-func TestTheLastGossipGoesToThoseThatStay(t *testing.T) {
+func TestLastGossip(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a", "b", "c", "d", "e", "f", "g", "h")
 	all := membership.Change{}
@@ -188,16 +188,16 @@ func TestTheLastGossipGoesToThoseThatStay(t *testing.T) {
 	s.recv("a", membership.StateOf(apply(t, s.m.Gossip(), node("a"), all)))
 	e := s.do(membership.ExitingDone{})
 	if got := sentIn(e, membership.KindState); len(got) != 5 || !slices.Contains(got, "g") || !slices.Contains(got, "h") {
-		t.Errorf("the last gossip went to %v", got)
+		t.Errorf("the last gossip was sent to %v", got)
 	}
 	if got := sentIn(e, membership.KindExitingConfirmed); !slices.Contains(got, "g") || !slices.Contains(got, "h") {
-		t.Errorf("confirmed to %v", got)
+		t.Errorf("the confirmation was sent to %v", got)
 	}
 }
 
 // A node that sent InitJoin before this node was a member receives an offer as soon as this node is
-// one.
-func TestThoseThatWaitHearAtOnce(t *testing.T) {
+// a member.
+func TestWaitingNodesReceiveOffers(t *testing.T) {
 	t.Parallel()
 	founder := newSolo(t)
 	founder.do(membership.JoinSeeds{Seeds: []string{"m", "a"}})
@@ -212,25 +212,25 @@ func TestThoseThatWaitHearAtOnce(t *testing.T) {
 		s.forget()
 	}
 	if founder.pass(500 * time.Millisecond); !founder.m.Member() {
-		t.Fatal("the joining seed cannot accept nodes either: the other seed has declined")
+		t.Fatal("the first seed founded no cluster after the other seed has declined")
 	}
 	joiner.recv("b", membership.Welcome{State: membership.StateOf(cluster(t, member("b", up), member("m", joining)))})
 	for _, s := range []*solo{founder, joiner} {
 		if got := sentIn(s.all, membership.KindInitJoinAck); !slices.Equal(got, []string{"a", "c", "d"}) {
-			t.Errorf("after it became a member, it informs %v", got)
+			t.Errorf("after this node became a member, it informed %v", got)
 		}
 		if got := s.last(membership.KindInitJoinAck); got.(membership.InitJoinAck).Compatible { //nolint:errcheck // it is one
-			t.Error("the settings of d differ")
+			t.Error("the offer to d is compatible although the settings differ")
 		}
 		s.forget()
 		s.pass(10 * time.Second)
 		if got := sentIn(s.all, membership.KindInitJoinAck); len(got) > 0 {
-			t.Errorf("it informs %v again", got)
+			t.Errorf("this node informed %v again", got)
 		}
 	}
 }
 
-func TestHowManyAreRemembered(t *testing.T) {
+func TestWaitingNodesLimit(t *testing.T) {
 	t.Parallel()
 	s := newSolo(t)
 	s.do(membership.JoinSeeds{Seeds: []string{"m"}})
@@ -240,17 +240,17 @@ func TestHowManyAreRemembered(t *testing.T) {
 	s.forget()
 	s.pass(500 * time.Millisecond)
 	if got := len(sentIn(s.all, membership.KindInitJoinAck)); got != 1000 {
-		t.Errorf("%d of 2000 that have asked hear that it is a member", got)
+		t.Errorf("%d of 2000 waiting nodes received an offer", got)
 	}
 }
 
-// The first seed treats a seed that declines as waiting: it may have sent its request before the
-// first seed ran.
-func TestADecliningSeedSendsItsOfferAtOnce(t *testing.T) {
+// The first seed treats a declining seed as waiting, because that seed may have sent its request
+// before the first seed ran.
+func TestDecliningSeedReceivesOffer(t *testing.T) {
 	t.Parallel()
 	s := newSolo(t)
 	s.do(membership.JoinSeeds{Seeds: []string{"m", "a"}})
-	s.recv("x", membership.InitJoinNack{}) // is no seed
+	s.recv("x", membership.InitJoinNack{}) // x is not a seed
 	s.recv("a", membership.InitJoinNack{})
 	s.recv("a", membership.InitJoinNack{})
 	s.pass(500 * time.Millisecond)
@@ -277,7 +277,7 @@ func TestNodesThatStartTogether(t *testing.T) {
 }
 
 // The leader informs a limited number of the members that become Up.
-func TestTheLeaderInformsNewUpMembers(t *testing.T) {
+func TestLeaderInformsUpMembers(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	all := names(20)
@@ -291,6 +291,6 @@ func TestTheLeaderInformsNewUpMembers(t *testing.T) {
 	}
 	to := sentIn(s.out, membership.KindState)
 	if rounds := len(to) - 10; rounds < 0 || rounds > 1 || !slices.Equal(to[rounds:], all[:10]) {
-		t.Errorf("it informs %v", to)
+		t.Errorf("the leader informed %v", to)
 	}
 }

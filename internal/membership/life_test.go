@@ -15,7 +15,7 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// exits returns a machine that has to go, in a cluster led by a.
+// exits returns an exiting machine in a cluster whose leader is a.
 func exits(t *testing.T) *solo {
 	t.Helper()
 	s := with(t, "a", "b", "c")
@@ -28,8 +28,8 @@ func exits(t *testing.T) *solo {
 	return s
 }
 
-// An exiting node has not seen the state before its tasks are done. Then it informs the leader, the
-// next leader and other remaining members, so that none waits for it.
+// An exiting node does not mark the state as seen before its hand-over is done. Then it informs the
+// leader, the next leader and other remaining members, so that none waits for it.
 func TestExiting(t *testing.T) {
 	t.Parallel()
 	s := exits(t)
@@ -37,20 +37,20 @@ func TestExiting(t *testing.T) {
 		t.Fatalf("life: %v", s.all.Life)
 	}
 	if s.m.Gossip().HasSeen(thisNode) || !s.m.Gossip().HasSeen(node("a")) || len(s.sent(membership.KindSeen)) > 0 {
-		t.Error("its tasks are not done")
+		t.Error("the node marked the state as seen before its hand-over was done")
 	}
 	s.named("x", membership.Ping{Node: thisNode})
-	s.wants("it is alive", membership.KindPong, "x")
+	s.wants("an exiting node replies to a ping", membership.KindPong, "x")
 	s.do(membership.Leave{Node: node("b")})
 	if s.m.Gossip().HasSeen(thisNode) {
-		t.Error("nor are they after another change")
+		t.Error("the node marked the next state as seen before its hand-over was done")
 	}
 	e := s.do(membership.ExitingDone{})
 	if got := sentIn(e, membership.KindExitingConfirmed); !slices.Equal(got, []string{"a", "b", "c"}) {
-		t.Errorf("confirmed to %v", got)
+		t.Errorf("the confirmation was sent to %v", got)
 	}
 	if got := sentIn(e, membership.KindState); len(got) != 3 {
-		t.Errorf("the last gossip went to %v", got)
+		t.Errorf("the last gossip was sent to %v", got)
 	}
 	if got := e.Life; !slices.Equal(got, []membership.Life{{Kind: membership.Stopped, Reason: membership.Left}}) {
 		t.Errorf("life: %v", got)
@@ -59,16 +59,16 @@ func TestExiting(t *testing.T) {
 		t.Errorf("events: %v", e.Events)
 	}
 	if s.m.Next() != membership.Never || len(s.do(membership.JoinNode{Name: "m"}).Log) > 0 {
-		t.Error("a removed node must not return")
+		t.Error("a removed node is a member again")
 	}
 }
 
-func TestALeaderRemovesConfirmedMembers(t *testing.T) {
+func TestLeaderRemovesConfirmedMembers(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.recv("x", membership.ExitingConfirmed{})
 	if s.dropped(membership.DropStranger) != 1 {
-		t.Error("x is not a member")
+		t.Error("the confirmation of x, which is not a member, had an effect")
 	}
 	s.do(membership.Leave{Node: node("n")})
 	s.seen("n", "o")
@@ -79,39 +79,39 @@ func TestALeaderRemovesConfirmedMembers(t *testing.T) {
 	s.seen("o")
 	s.pass(2*time.Second, "n", "o")
 	if s.status(node("n")) != exiting {
-		t.Error("n has not confirmed")
+		t.Error("n was removed without its confirmation")
 	}
 	s.recv("n", membership.ExitingConfirmed{})
 	s.pass(time.Second, "n", "o")
 	if s.status(node("n")) != 0 {
-		t.Error("n has confirmed")
+		t.Error("n was not removed after its confirmation")
 	}
-	// It may talk on for a while.
+	// Its messages are accepted for a while.
 	s.forget()
 	s.seen("o")
 	s.pass(4*time.Second, "o")
 	if len(s.all.Quarantine) > 0 {
-		t.Error("quarantined at once")
+		t.Error("n was quarantined at once")
 	}
 	s.pass(2*time.Second, "o")
 	if !slices.Equal(s.all.Quarantine, []identity.Node{node("n")}) {
-		t.Error("not quarantined")
+		t.Error("n was not quarantined")
 	}
 	s.recv("n", membership.Digests{})
-	s.wants("who still talks was removed before it knew that it exits", membership.KindQuarantined, "n")
+	s.wants("a node that still sends messages was removed before it noticed", membership.KindQuarantined, "n")
 	if s.dropped(membership.DropQuarantined) != 1 {
 		t.Errorf("dropped: %v", s.m.Counters().Dropped)
 	}
 }
 
 // A confirmation that arrives before the leader has the status Exiting counts as well.
-func TestAConfirmationThatOvertakesTheGossip(t *testing.T) {
+func TestEarlyConfirmation(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.recv("n", membership.ExitingConfirmed{})
 	s.pass(3*time.Second, "n", "o")
 	s.do(membership.Leave{Node: node("n")})
-	s.seen("o") // n has not seen it
+	s.seen("o") // n has not seen the state
 	s.pass(time.Second, "n", "o")
 	s.seen("o")
 	s.pass(time.Second, "n", "o")
@@ -120,8 +120,8 @@ func TestAConfirmationThatOvertakesTheGossip(t *testing.T) {
 	}
 }
 
-// A new incarnation ends the time in which the old one may still talk.
-func TestANewIncarnationEndsTheOldOne(t *testing.T) {
+// A new incarnation ends the time in which messages of the previous incarnation are accepted.
+func TestNewIncarnationQuarantinesOld(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.recv("n", membership.ExitingConfirmed{})
@@ -139,7 +139,7 @@ func TestANewIncarnationEndsTheOldOne(t *testing.T) {
 }
 
 // A node that is Down stops when all Down members have seen it, or after four ticks.
-func TestWhenANodeThatIsDownStops(t *testing.T) {
+func TestDownedNodeStops(t *testing.T) {
 	t.Parallel()
 	downed := func(t *testing.T) *solo {
 		t.Helper()
@@ -158,14 +158,14 @@ func TestWhenANodeThatIsDownStops(t *testing.T) {
 
 	s := downed(t)
 	s.named("x", membership.Ping{Node: thisNode})
-	s.wants("who is about to stop does not answer", membership.KindPong)
+	s.wants("a node that is about to stop does not reply", membership.KindPong)
 	s.pass(3*time.Second, all...)
 	if slices.Contains(s.all.Life, stop) {
-		t.Error("it stopped before b has seen it")
+		t.Error("the node stopped before b has seen that it is Down")
 	}
 	s.pass(2*time.Second, all...)
 	if !slices.Contains(s.all.Life, stop) {
-		t.Error("it must stop after four ticks")
+		t.Error("the node did not stop after four ticks")
 	}
 	if n := len(sentIn(s.out, membership.KindState)); n != 0 {
 		t.Errorf("sent after its end: %d", n)
@@ -176,10 +176,10 @@ func TestWhenANodeThatIsDownStops(t *testing.T) {
 	s.forget()
 	s.pass(1100*time.Millisecond, all...)
 	if !slices.Contains(s.all.Life, stop) {
-		t.Error("it must stop once b has seen it")
+		t.Error("the node did not stop after b has seen that it is Down")
 	}
 	if n := len(sentIn(s.all, membership.KindState)); n < 5 {
-		t.Errorf("the last gossip went to %d", n)
+		t.Errorf("the last gossip was sent to %d", n)
 	}
 }
 
@@ -188,22 +188,22 @@ func TestQuarantine(t *testing.T) {
 	s := with(t, "n", "o")
 	s.do(membership.Quarantine{Node: node("n")})
 	if got := s.m.Gossip().Reachability().By(thisNode, node("n")); got != terminated || s.status(node("n")) != up || !slices.Equal(s.out.Quarantine, []identity.Node{node("n")}) {
-		t.Errorf("n is %v and %v", got, s.status(node("n")))
+		t.Errorf("n is %v with the status %v", got, s.status(node("n")))
 	}
 	s.recv("n", membership.Digests{})
-	s.wants("it is told", membership.KindQuarantined, "n")
+	s.wants("a quarantined node is informed", membership.KindQuarantined, "n")
 	s.recv("n", membership.Digests{})
-	s.wants("but not each time", membership.KindQuarantined)
+	s.wants("a quarantined node is not informed each time", membership.KindQuarantined)
 	s.pass(1100 * time.Millisecond)
 	for _, m := range []membership.Message{membership.Heartbeat{}, membership.HeartbeatReply{}, membership.Quarantined{}} {
 		s.recv("n", m)
-		s.wants("never in answer to these", membership.KindQuarantined)
+		s.wants("silent kinds cause no notice", membership.KindQuarantined)
 	}
 	if s.status(thisNode) != up {
 		t.Error("a notice of a quarantined node had an effect")
 	}
 	s.recv("n", membership.Digests{})
-	s.wants("after a while it is told again", membership.KindQuarantined, "n")
+	s.wants("a quarantined node is informed again after a while", membership.KindQuarantined, "n")
 	if s.dropped(membership.DropQuarantined) != 6 {
 		t.Errorf("dropped: %v", s.m.Counters().Dropped)
 	}
@@ -215,24 +215,24 @@ func TestQuarantine(t *testing.T) {
 		}
 	}
 	if s.do(membership.Quarantine{Node: thisNode}); s.status(thisNode) != up {
-		t.Error("a node does not quarantine itself")
+		t.Error("the node quarantined itself")
 	}
 }
 
-// A node that a member has quarantined goes itself.
+// A node that a member has quarantined ends.
 func TestBeingQuarantined(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	if s.recv("x", membership.Quarantined{}); s.status(thisNode) != up {
-		t.Error("x is not a member")
+		t.Error("the notice of x, which is not a member, had an effect")
 	}
 	if s.recv("n", membership.Quarantined{}); s.status(thisNode) != down || s.status(node("n")) != up {
 		t.Errorf("this node is %v, n is %v", s.status(thisNode), s.status(node("n")))
 	}
 }
 
-// A removed node is also informed by nodes that never met it, because all other members may have
-// been replaced. It trusts any node with the name of a member.
+// All members that removed a node may have been replaced. Therefore new members inform the removed
+// node too, and it accepts a notice from any node with the name of a member.
 func TestNoticeOfALaterIncarnation(t *testing.T) {
 	t.Parallel()
 	s := newSolo(t)
@@ -244,7 +244,7 @@ func TestNoticeOfALaterIncarnation(t *testing.T) {
 	s.recv("x", membership.Digests{})
 	s.wants("gossip of a removed node", membership.KindQuarantined, "x")
 	s.named("x", membership.Ping{Node: identity.Node{Name: "m", UID: 77}})
-	s.wants("a removed node looks for the one that had this name", membership.KindQuarantined, "x")
+	s.wants("a removed node sends a ping to the previous incarnation", membership.KindQuarantined, "x")
 	if s.dropped(membership.DropRemoved) != 2 {
 		t.Errorf("dropped: %v", s.m.Counters().Dropped)
 	}
@@ -252,7 +252,7 @@ func TestNoticeOfALaterIncarnation(t *testing.T) {
 	s = with(t, "n", "o")
 	again := membership.Received{From: identity.Node{Name: "n", UID: 2}, To: thisNode, Data: membership.AppendMessage(nil, membership.Quarantined{})}
 	if s.do(again); s.status(thisNode) != down {
-		t.Error("it must stop after the notice of a later incarnation of n")
+		t.Error("the node did not stop after the notice of a later incarnation of n")
 	}
 	s = with(t, "n", "o")
 	s.do(membership.DownNode{Node: node("n")})
@@ -260,10 +260,10 @@ func TestNoticeOfALaterIncarnation(t *testing.T) {
 	s.seen("o")
 	s.pass(2*time.Second, "o")
 	if !s.m.Gossip().Removed(node("n")) {
-		t.Fatal("n is still there")
+		t.Fatal("n is still a member")
 	}
 	if s.do(again); s.status(thisNode) != up {
-		t.Error("n is no longer a member")
+		t.Error("the notice of n, which is no longer a member, had an effect")
 	}
 }
 
@@ -321,7 +321,7 @@ func TestViewAndEvents(t *testing.T) {
 	}
 }
 
-// replay is the view of a subscriber.
+// replay is the state that a subscriber derives from events.
 type replay map[string]string
 
 func (r replay) apply(events []membership.Event) {
@@ -342,7 +342,7 @@ func (r replay) apply(events []membership.Event) {
 	}
 }
 
-func TestANewUpNumberIsAnEvent(t *testing.T) {
+func TestUpNumberEvent(t *testing.T) {
 	t.Parallel()
 	s := with(t, "a")
 	older := *s.m.Gossip().Member(node("a"))
@@ -360,25 +360,25 @@ func TestView(t *testing.T) {
 	v := s.m.View()
 	if v.Self != thisNode || !v.Connected || !v.Leader || len(v.Members) != 3 || !slices.Equal(v.Unreachable, []identity.Node{node("o")}) ||
 		v.Reachability.By(thisNode, node("o")) != unreachable || !slices.Contains(v.Seen, thisNode) {
-		t.Errorf("view: %+v", v)
+		t.Errorf("View = %+v", v)
 	}
 	if again := s.m.View(); &again.Members[0] != &v.Members[0] || &again.Unreachable[0] != &v.Unreachable[0] {
-		t.Error("an unchanged slice must be the same")
+		t.Error("View returned another slice for unchanged members")
 	}
 	s.named("x", membership.Join{})
 	if next := s.m.View(); len(next.Members) != 4 || len(v.Members) != 3 || &next.Unreachable[0] != &v.Unreachable[0] {
-		t.Error("a view does not change, another does")
+		t.Error("the earlier view changed, or the later one did not")
 	}
 }
 
-// solo is one machine whose peers are made up by the test. Its node is called m.
+// solo is one machine. The test creates the messages of its peers. Its node has the name m.
 type solo struct {
 	t   *testing.T
 	m   *membership.Machine
 	now time.Duration
 	// out has the effects of the last step; all has those since the last call of forget.
 	out, all membership.Effects
-	mute     bool // it does not hear itself
+	mute     bool // the machine does not receive its own heartbeats
 }
 
 var thisNode = node("m")
@@ -408,7 +408,7 @@ func founded(t *testing.T, change ...func(*membership.Config)) *solo {
 	return s
 }
 
-// with returns a machine that is up with others that are, and have seen that.
+// with returns a machine that is Up together with others, which have seen its state.
 func with(t *testing.T, names ...string) *solo {
 	t.Helper()
 	s := founded(t)
@@ -416,7 +416,7 @@ func with(t *testing.T, names ...string) *solo {
 	return s
 }
 
-// add lets nodes join and waits until they are up.
+// add lets nodes join and waits until they are Up.
 func (s *solo) add(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
@@ -463,7 +463,7 @@ func (s *solo) forget() { s.all = membership.Effects{} }
 
 func (s *solo) do(in membership.Input) membership.Effects { return s.took(s.m.Step(s.now, in)) }
 
-// recv is a message to the incarnation, named one to its name.
+// recv handles a message to the incarnation, and named handles a message to the name.
 func (s *solo) recv(from string, msg membership.Message) membership.Effects {
 	return s.do(membership.Received{From: node(from), To: s.m.Self(), Data: membership.AppendMessage(nil, msg)})
 }
@@ -472,7 +472,7 @@ func (s *solo) named(from string, msg membership.Message) {
 	s.do(membership.Received{From: node(from), To: identity.Node{Name: "m"}, Data: membership.AppendMessage(nil, msg)})
 }
 
-// pass lets time pass. The nodes that are named answer heartbeats.
+// pass advances the time. The given nodes reply to heartbeats.
 func (s *solo) pass(d time.Duration, answering ...string) {
 	end := s.now + d
 	for s.m.Next() <= end {
@@ -541,6 +541,6 @@ func (s *solo) logged(message string) int {
 func (s *solo) wants(subject string, k membership.Kind, to ...string) {
 	s.t.Helper()
 	if got := s.sent(k); !slices.Equal(got, to) {
-		s.t.Errorf("%s: %v went to %v, want %v", subject, k, got, to)
+		s.t.Errorf("%s: %v was sent to %v, want %v", subject, k, got, to)
 	}
 }

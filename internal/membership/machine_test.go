@@ -32,7 +32,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestBadConfigurations(t *testing.T) {
+func TestInvalidConfigs(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*membership.Config){
 		"Config.Rand":                  func(c *membership.Config) { c.Rand = nil },
@@ -55,7 +55,7 @@ func TestBadConfigurations(t *testing.T) {
 	}
 }
 
-func TestJoinersOfAnInitializedNode(t *testing.T) {
+func TestWelcomeAgain(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	s.named("n", membership.Join{Roles: []string{"api"}, Version: version(t, "1.2")})
@@ -67,12 +67,12 @@ func TestJoinersOfAnInitializedNode(t *testing.T) {
 	s.pass(2 * time.Second)
 	before := s.m.Gossip().Clock()
 	s.named("n", membership.Join{})
-	s.wants("the welcome may be in flight", membership.KindWelcome)
+	s.wants("no second welcome while the first may be in flight", membership.KindWelcome)
 	s.now += time.Second
 	s.named("n", membership.Join{})
-	s.wants("the welcome was lost", membership.KindWelcome, "n")
+	s.wants("a second welcome after a while", membership.KindWelcome, "n")
 	if s.m.Gossip().Clock().Compare(before) != membership.Same {
-		t.Error("a repeated join changes nothing")
+		t.Error("a repeated join changed the gossip")
 	}
 	// A removed node never becomes a member again.
 	s.seen("n")
@@ -80,21 +80,21 @@ func TestJoinersOfAnInitializedNode(t *testing.T) {
 	s.do(membership.DownNode{Node: node("n")})
 	s.pass(2 * time.Second)
 	if !s.m.Gossip().Removed(node("n")) || !s.m.Gone(node("n")) {
-		t.Fatal("n is still there")
+		t.Fatal("n is still a member")
 	}
 	if s.named("n", membership.Join{}); s.status(node("n")) != 0 || len(s.sent(membership.KindWelcome)) > 0 {
-		t.Error("n was let in again")
+		t.Error("the removed n was accepted again")
 	}
 	if s.do(membership.Received{From: identity.Node{Name: "n", UID: 2}, To: identity.Node{Name: "m"}, Data: membership.AppendMessage(nil, membership.Join{})}); len(s.sent(membership.KindWelcome)) != 1 {
-		t.Error("another incarnation may come")
+		t.Error("another incarnation was not accepted")
 	}
 }
 
-func TestMembersThatAcceptNoNodes(t *testing.T) {
+func TestDeclinedJoins(t *testing.T) {
 	t.Parallel()
 	idle := newSolo(t)
 	idle.named("n", membership.InitJoin{})
-	idle.wants("no member yet", membership.KindInitJoinNack, "n")
+	idle.wants("a node that is not a member yet", membership.KindInitJoinNack, "n")
 	if idle.named("n", membership.Join{}); len(idle.out.Send) > 0 {
 		t.Error("a node that is not a member accepted a node")
 	}
@@ -135,19 +135,19 @@ func TestWelcomes(t *testing.T) {
 	s.do(membership.JoinNode{Name: "a"})
 	s.recv("a", membership.Echo{Nr: 1})
 	if s.recv("b", welcome); s.m.Member() {
-		t.Error("another was asked")
+		t.Error("a welcome of a node that was not asked was accepted")
 	}
 	if s.recv("a", membership.Welcome{State: membership.StateOf(cluster(t, member("a", up)))}); s.m.Member() {
-		t.Error("it is not for this node")
+		t.Error("a welcome for another node was accepted")
 	}
 	if s.recv("a", membership.StateOf(g)); s.m.Member() {
-		t.Error("gossip is no welcome")
+		t.Error("gossip was accepted as a welcome")
 	}
 	s.recv("a", welcome)
 	if !s.m.Member() || !s.m.Gossip().HasSeen(thisNode) || !s.m.Gossip().HasSeen(node("a")) {
-		t.Errorf("welcome: %s", describe(s.m.Gossip()))
+		t.Errorf("the state after the welcome is %s", describe(s.m.Gossip()))
 	}
-	s.wants("one gossip goes back", membership.KindState, "a")
+	s.wants("the node sends its state to the accepting member", membership.KindState, "a")
 	var kinds []membership.EventKind
 	for _, e := range s.out.Events {
 		kinds = append(kinds, e.Kind)
@@ -157,13 +157,13 @@ func TestWelcomes(t *testing.T) {
 	}
 	clock := s.m.Gossip().Clock()
 	if s.recv("a", welcome); s.m.Gossip().Clock().Compare(clock) != membership.Same || s.dropped(membership.DropUnexpected) < 2 {
-		t.Error("a second welcome is not taken")
+		t.Error("a second welcome was accepted")
 	}
 }
 
-// The asked node may first have to find out that the previous owner of the name is dead. The
-// request is repeated every second. After a while joining restarts.
-func TestAJoinIsRepeated(t *testing.T) {
+// The asked node may first have to check whether the previous owner of the name is dead. Therefore
+// the request is repeated every second. After a while joining restarts.
+func TestRepeatedJoin(t *testing.T) {
 	t.Parallel()
 	for after, warnings := range map[time.Duration]int{0: 2, 1500 * time.Millisecond: 13, -1: 0} {
 		s := newSolo(t, func(c *membership.Config) { c.Settings.RetryJoinAfter = after })
@@ -173,7 +173,7 @@ func TestAJoinIsRepeated(t *testing.T) {
 		// A restart every 1.5 s means that two requests are sent each time.
 		want := map[int]int{2: 20, 13: 27, 0: 20}[warnings]
 		if got := sentIn(s.all, membership.KindJoin); len(got) != want || slices.ContainsFunc(got, func(to string) bool { return to != "a" }) {
-			t.Errorf("after %v: %d were sent, want %d to a", after, len(got), want)
+			t.Errorf("after %v: %d requests were sent, want %d to a", after, len(got), want)
 		}
 		if got := s.logged("join: no reply to the join request"); got != warnings {
 			t.Errorf("after %v: %d warnings, want %d", after, got, warnings)
@@ -182,7 +182,7 @@ func TestAJoinIsRepeated(t *testing.T) {
 }
 
 // Rejected nodes repeat their requests every second; the log has a limited rate.
-func TestTurnedAwayQuietly(t *testing.T) {
+func TestRejectionLogRate(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	s.do(membership.DownNode{Node: thisNode})
@@ -190,11 +190,11 @@ func TestTurnedAwayQuietly(t *testing.T) {
 		s.named("n", membership.Join{})
 	}
 	if got := s.logged("join: request declined for now"); got != 1 {
-		t.Errorf("%d lines", got)
+		t.Errorf("logged %d lines, want 1", got)
 	}
 }
 
-// A node that was let in and removed before the welcome came can't join any more.
+// A node that was accepted and removed before the welcome arrived can no longer join.
 func TestRemovedBeforeItJoined(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]membership.Input{"a seed": membership.JoinSeeds{Seeds: []string{"a", "m"}}, "a member": membership.JoinNode{Name: "a"}} {
@@ -208,20 +208,20 @@ func TestRemovedBeforeItJoined(t *testing.T) {
 			t.Errorf("%s: life: %v", name, s.out.Life)
 		}
 	}
-	// A node that has joined later has only the tombstone.
+	// A member that has joined later has only the tombstone of the removed node.
 	s := newSolo(t)
 	s.do(membership.JoinNode{Name: "a"})
 	g := cluster(t, member("a", up), member("m", joining), member("x", down))
 	s.recv("a", membership.Welcome{State: membership.StateOf(apply(t, g, node("a"), membership.Change{Remove: []identity.Node{node("x")}}))})
 	s.named("x", membership.InitJoin{})
-	s.wants("it asks whether it could join", membership.KindQuarantined, "x")
+	s.wants("InitJoin of a removed node", membership.KindQuarantined, "x")
 	s.named("x", membership.Join{})
 	s.wants("it joins", membership.KindQuarantined, "x")
 }
 
 // The node that accepted a joining node crashed before it informed others, so they do not have the
 // joining node. It repeats its request until it is Up.
-func TestAStrangerAsksAgain(t *testing.T) {
+func TestStranger(t *testing.T) {
 	t.Parallel()
 	s := newSolo(t)
 	s.do(membership.JoinNode{Name: "a"})
@@ -231,54 +231,54 @@ func TestAStrangerAsksAgain(t *testing.T) {
 	s.recv("c", membership.Stranger{})
 	s.wants("c is down", membership.KindJoin)
 	s.recv("b", membership.Stranger{})
-	s.wants("b does not know this node", membership.KindJoin, "b")
+	s.wants("this node is not a member for b", membership.KindJoin, "b")
 	// In this time b has accepted another incarnation.
 	other := membership.NameInUse{Holder: identity.Node{Name: "m", UID: 2}}
 	if s.recv("x", other); len(s.out.Life) > 0 {
-		t.Error("x is not a member")
+		t.Error("the report of x, which is not a member, had an effect")
 	}
 	if s.recv("b", other); !slices.Equal(s.out.Life, []membership.Life{{Kind: membership.Stopped, Reason: membership.NameTaken, Detail: other.Holder.String()}}) {
 		t.Errorf("the name is in use: %v", s.out.Life)
 	}
 	s = with(t, "n")
 	s.recv("n", membership.Stranger{})
-	s.wants("who is up does not ask", membership.KindJoin)
+	s.wants("an Up member sends no join request", membership.KindJoin)
 	if s.recv("n", other); len(s.out.Life) > 0 {
-		t.Error("the Up member must keep the name")
+		t.Error("the Up member lost its name")
 	}
 }
 
-// The first offer of a seed is taken, others come too late.
-func TestTheFirstOfferIsTaken(t *testing.T) {
+// The node accepts the first offer of a seed and ignores later ones.
+func TestFirstOffer(t *testing.T) {
 	t.Parallel()
 	s := newSolo(t)
 	s.do(membership.JoinSeeds{Seeds: []string{"a", "b", "m"}})
 	if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"a", "b"}) {
-		t.Fatalf("asked: %v", got)
+		t.Fatalf("requests were sent to %v", got)
 	}
 	if s.recv("x", membership.InitJoinAck{Compatible: true}); len(s.sent(membership.KindJoin)) > 0 {
-		t.Error("x is no seed")
+		t.Error("an offer of x, which is not a seed, was accepted")
 	}
 	s.recv("a", membership.InitJoinNack{})
 	s.recv("b", membership.InitJoinAck{Compatible: true})
-	s.wants("b has answered first", membership.KindJoin, "b")
+	s.wants("b has replied first", membership.KindJoin, "b")
 	if s.recv("a", membership.InitJoinAck{Compatible: true}); len(s.out.Send) > 0 {
-		t.Errorf("a comes too late: %v", s.out.Send)
+		t.Errorf("the later offer of a caused the messages %v", s.out.Send)
 	}
-	// No node welcomes it: joining restarts after 10 s.
+	// No node sends a welcome: joining restarts after 10 s.
 	s.forget()
 	s.pass(9900 * time.Millisecond)
 	if got := sentIn(s.all, membership.KindInitJoin); len(got) > 0 {
-		t.Errorf("too early: %v", got)
+		t.Errorf("joining restarted too early: %v", got)
 	}
 	s.pass(200 * time.Millisecond)
 	if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"a", "b"}) {
-		t.Errorf("asked again: %v", got)
+		t.Errorf("the repeated requests were sent to %v", got)
 	}
 }
 
 // Seeds are asked every second, whether they decline or are silent, because a seed may not run yet.
-func TestOthersAskAgain(t *testing.T) {
+func TestRepeatedInitJoin(t *testing.T) {
 	t.Parallel()
 	for _, declines := range []bool{false, true} {
 		s := newSolo(t)
@@ -290,17 +290,17 @@ func TestOthersAskAgain(t *testing.T) {
 			s.forget()
 			s.pass(999 * time.Millisecond)
 			if got := sentIn(s.all, membership.KindInitJoin); len(got) > 0 {
-				t.Errorf("too early: %v", got)
+				t.Errorf("seeds were asked too early: %v", got)
 			}
 			s.pass(time.Millisecond)
 			if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"a", "b"}) {
-				t.Errorf("asked again: %v", got)
+				t.Errorf("the repeated requests were sent to %v", got)
 			}
 		}
 	}
 }
 
-func TestTheFirstSeedAsksThoseThatHaveNotDeclined(t *testing.T) {
+func TestFirstSeedFoundsCluster(t *testing.T) {
 	t.Parallel()
 	s := newSolo(t)
 	s.do(membership.JoinSeeds{Seeds: []string{"m", "a", "b"}})
@@ -309,52 +309,52 @@ func TestTheFirstSeedAsksThoseThatHaveNotDeclined(t *testing.T) {
 	s.forget()
 	s.pass(1500 * time.Millisecond)
 	if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"b", "m"}) { // and its own name
-		t.Errorf("asked again: %v", got)
+		t.Errorf("the repeated requests were sent to %v", got)
 	}
 	if s.m.Member() {
-		t.Error("b has not answered")
+		t.Error("the node founded a cluster before b has replied")
 	}
 	s.recv("b", membership.InitJoinNack{})
 	if s.pass(0); !s.m.Member() || s.status(thisNode) != up {
-		t.Error("all have declined: it founds a cluster")
+		t.Error("all seeds have declined, and the node founded no cluster")
 	}
-	// Another incarnation of itself has half a second to show.
+	// Another process with its name has half a second to reply.
 	s = newSolo(t)
 	s.do(membership.JoinSeeds{Seeds: []string{"m", "a"}})
 	s.recv("a", membership.InitJoinNack{})
 	if s.pass(400 * time.Millisecond); s.m.Member() {
-		t.Error("too early")
+		t.Error("the node founded a cluster too early")
 	}
 	s.twin(9, membership.NameInUse{Holder: twin(9)})
 	if !s.nameTaken(9) {
-		t.Error("another lives")
+		t.Error("the node founded a cluster although another process with its name is alive")
 	}
-	// Without answers it takes 5 s.
+	// Without replies the node waits for 5 s.
 	s = newSolo(t)
 	s.do(membership.JoinSeeds{Seeds: []string{"m", "a", "b"}})
 	if s.pass(4900 * time.Millisecond); s.m.Member() {
-		t.Error("too early")
+		t.Error("the node founded a cluster too early")
 	}
 	if s.pass(200 * time.Millisecond); !s.m.Member() {
-		t.Error("no seed has answered in 5 s")
+		t.Error("the node founded no cluster after 5 s without replies")
 	}
 }
 
-func TestBadNames(t *testing.T) {
+func TestInvalidNames(t *testing.T) {
 	t.Parallel()
 	if err := membership.CheckSeeds([]string{"a", "b*"}); err == nil {
-		t.Error("b* is accepted as a name")
+		t.Error("the machine accepted b* as a name")
 	}
 	s := newSolo(t)
 	s.do(membership.JoinSeeds{Seeds: []string{"a", "b*"}})
 	s.do(membership.JoinSeeds{})
 	s.do(membership.JoinNode{Name: ""})
 	if len(s.all.Send) > 0 || len(s.all.Log) != 3 {
-		t.Errorf("no seed is asked: %v, %v", s.all.Send, s.all.Log)
+		t.Errorf("invalid seeds caused the messages %v and the log %v", s.all.Send, s.all.Log)
 	}
 }
 
-func TestUpNumbersFollowTheOrderOfNames(t *testing.T) {
+func TestUpNumbers(t *testing.T) {
 	t.Parallel()
 	s := founded(t)
 	for _, name := range []string{"q", "o", "p"} {
@@ -373,29 +373,29 @@ func TestUpNumbersFollowTheOrderOfNames(t *testing.T) {
 	}
 }
 
-// A leader acts only when all that matter have seen the last change.
-func TestTheLeaderWaitsForConvergence(t *testing.T) {
+// A leader acts only when all members that count have seen the last change.
+func TestLeaderWaitsForConvergence(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.named("p", membership.Join{})
 	s.seen("n")
 	if s.pass(3*time.Second, "n", "o", "p"); s.status(node("p")) != joining {
-		t.Errorf("o has not seen p, and p is %v", s.status(node("p")))
+		t.Errorf("p is %v before o has seen it", s.status(node("p")))
 	}
 	s.seen("n", "o")
 	if s.pass(time.Second, "n", "o", "p"); s.status(node("p")) != up {
-		t.Errorf("all have seen p, and it is %v", s.status(node("p")))
+		t.Errorf("p is %v after all have seen it", s.status(node("p")))
 	}
 	// Only the leader acts.
 	s = with(t, "a", "n")
 	s.named("p", membership.Join{})
 	s.seen("a", "n")
 	if s.pass(20*time.Second, "a", "n", "p"); s.status(node("p")) != joining {
-		t.Errorf("a leads, and p is %v", s.status(node("p")))
+		t.Errorf("p is %v although this node is not the leader", s.status(node("p")))
 	}
 }
 
-func TestWeaklyUpAndTheComplaintOfTheLeader(t *testing.T) {
+func TestWeaklyUp(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		after time.Duration
@@ -411,7 +411,7 @@ func TestWeaklyUpAndTheComplaintOfTheLeader(t *testing.T) {
 		}
 		s.pass(80*time.Second-tt.at, "n", "p")
 		if n := s.logged("leader: waiting for convergence of the members"); n != 2 {
-			t.Errorf("%s: it complained %d times in 80 attempts", name, n)
+			t.Errorf("%s: logged %d warnings in 80 attempts", name, n)
 		}
 	}
 }
@@ -421,28 +421,28 @@ func TestRemoval(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	s.do(membership.DownNode{Node: node("o")})
-	s.wants("it is told", membership.KindState, "o")
+	s.wants("a downed member receives the state", membership.KindState, "o")
 	before := s.m.Gossip().Clock()
 	if s.do(membership.DownNode{Node: node("o")}); s.m.Gossip().Clock().Compare(before) != membership.Same {
-		t.Error("it is Down already")
+		t.Error("a second Down had an effect")
 	}
 	s.seen("n", "o")
 	if s.pass(3*time.Second, "n", "o"); s.status(node("o")) != down {
-		t.Errorf("it still answers, and is %v", s.status(node("o")))
+		t.Errorf("a downed member that replies is %v", s.status(node("o")))
 	}
 	s.forget()
 	s.pass(7*time.Second, "n")
 	s.seen("n")
 	s.pass(time.Second, "n")
 	if s.status(node("o")) != 0 || !s.m.Gossip().Removed(node("o")) {
-		t.Errorf("it does not answer, and is %v", s.status(node("o")))
+		t.Errorf("a downed member that does not reply is %v", s.status(node("o")))
 	}
 	if !slices.Equal(s.all.Quarantine, []identity.Node{node("o")}) {
 		t.Errorf("quarantined: %v", s.all.Quarantine)
 	}
 }
 
-func TestTombstonesAreForgotten(t *testing.T) {
+func TestTombstonePruning(t *testing.T) {
 	t.Parallel()
 	s := founded(t, func(c *membership.Config) { c.Settings.PruneTombstonesAfter = 10 * time.Second })
 	s.add("n")
@@ -450,16 +450,16 @@ func TestTombstonesAreForgotten(t *testing.T) {
 	s.do(membership.DownNode{Node: node("n")})
 	s.pass(8 * time.Second)
 	if len(s.m.Gossip().Tombstones()) != 1 || !s.m.Gone(node("n")) {
-		t.Error("forgotten too early")
+		t.Error("the tombstone was removed too early")
 	}
 	s.pass(8 * time.Second)
 	if len(s.m.Gossip().Tombstones()) != 0 || s.m.Gone(node("n")) {
-		t.Error("not forgotten")
+		t.Error("the tombstone was not removed")
 	}
 }
 
-// Two nodes have let two incarnations in without knowing of each other: one has to go, and neither
-// becomes Up before.
+// Two nodes have accepted two incarnations of a name independently. One incarnation is removed, and
+// neither becomes Up before.
 func TestTwoIncarnationsAsMembers(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n")
@@ -469,7 +469,7 @@ func TestTwoIncarnationsAsMembers(t *testing.T) {
 	s.seen("n")
 	s.pass(time.Second, "n", "x")
 	if s.status(one.Node) == up || s.status(two.Node) != down {
-		t.Errorf("they are %v and %v", s.status(one.Node), s.status(two.Node))
+		t.Errorf("the incarnations are %v and %v", s.status(one.Node), s.status(two.Node))
 	}
 	at := func(uid uint64, s identity.Status, up int32) *identity.Member {
 		return &identity.Member{Node: identity.Node{Name: "x", UID: uid}, Status: s, UpNumber: up}

@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// listed returns members a1, b1 and so on: the names, each with its UID.
+// listed returns members from texts such as a1 and b1: the name followed by the UID.
 func listed(nodes ...string) []identity.Member {
 	var members []identity.Member
 	for _, n := range nodes {
@@ -39,11 +39,11 @@ func TestFind(t *testing.T) {
 	} {
 		at, found := membership.Find(members, listed(test.node)[0].Node)
 		if at != test.at || found != test.found {
-			t.Errorf("%s is at %d: %v, want %d: %v", test.node, at, found, test.at, test.found)
+			t.Errorf("Find(%s) = %d, %v, want %d, %v", test.node, at, found, test.at, test.found)
 		}
 	}
 	if at, found := membership.Find(nil, members[0].Node); at != 0 || found {
-		t.Errorf("in an empty list: %d, %v", at, found)
+		t.Errorf("Find in an empty list = %d, %v", at, found)
 	}
 }
 
@@ -71,7 +71,7 @@ func TestGone(t *testing.T) {
 				}
 			}
 			if got := membership.Gone(before, now); !slices.Equal(got, want) {
-				t.Errorf("before %v, now %v: gone are %v, want %v", before, now, got, want)
+				t.Errorf("Gone(%v, %v) = %v, want %v", before, now, got, want)
 			}
 		}
 	}

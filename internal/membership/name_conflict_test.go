@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// twin is another process with the name of the machine, whose own UID is 5 here.
+// twin is another process with the name of the machine. The UID of the machine is 5 here.
 func twin(uid uint64) identity.Node { return identity.Node{Name: "m", UID: uid} }
 
 func five(cfg *membership.Config) { cfg.Self = twin(5) }
@@ -27,60 +27,60 @@ func (s *solo) twin(uid uint64, msg membership.Message) {
 	s.do(membership.Received{From: twin(uid), To: to, Data: membership.AppendMessage(nil, msg)})
 }
 
-// nameTaken reports whether the machine has stopped because another has its name.
+// nameTaken reports whether the machine has stopped because another process has its name.
 func (s *solo) nameTaken(uid uint64) bool {
 	return slices.Contains(s.all.Life, membership.Life{Kind: membership.Stopped, Reason: membership.NameTaken, Detail: twin(uid).String()})
 }
 
-func TestTheOnlySeedWaitsForAnotherWithItsName(t *testing.T) {
+func TestOnlySeedWaitsForNamesake(t *testing.T) {
 	t.Parallel()
 	for _, join := range []membership.Input{membership.JoinSeeds{Seeds: []string{"m"}}, membership.JoinNode{Name: "m"}} {
 		s := newSolo(t)
 		s.mute = true
 		s.do(join)
 		if s.pass(time.Minute); s.m.Member() {
-			t.Error("it does not hear itself, and founds a cluster")
+			t.Error("the node founded a cluster while it was disconnected")
 		}
 		s.mute = false
 		s.pass(time.Second)
 		if got := sentIn(s.all, membership.KindInitJoin); !slices.Equal(got, []string{"m"}) {
-			t.Errorf("asked: %v", got)
+			t.Errorf("requests were sent to %v", got)
 		}
 		s = newSolo(t)
 		s.do(join)
 		if s.pass(499 * time.Millisecond); s.m.Member() {
-			t.Error("too early")
+			t.Error("the node founded a cluster too early")
 		}
 		if s.pass(time.Millisecond); s.status(thisNode) != up {
-			t.Error("without an answer it must found a cluster")
+			t.Error("the node founded no cluster after no reply")
 		}
 	}
 }
 
 // Of two nodes that may found a cluster, the one with the lower UID continues.
-func TestOneOfTwoJoiningNamesakesContinues(t *testing.T) {
+func TestJoiningNamesakes(t *testing.T) {
 	t.Parallel()
 	for _, seeds := range [][]string{{"m"}, {"m", "a"}} {
 		s := newSolo(t, five)
 		s.do(membership.JoinSeeds{Seeds: seeds})
 		s.twin(9, membership.InitJoin{})
-		s.wants("a higher one", membership.KindNameInUse, "m")
+		s.wants("a process with a higher UID", membership.KindNameInUse, "m")
 		if got := s.last(membership.KindNameInUse); got != (membership.NameInUse{Holder: twin(5)}) {
-			t.Errorf("it answers %v", got)
+			t.Errorf("the node replied %v", got)
 		}
 		s.twin(3, membership.InitJoin{})
-		s.wants("a lower one", membership.KindNameInUse)
-		s.wants("a lower one that may have missed the question", membership.KindInitJoin, "m")
+		s.wants("a process with a lower UID", membership.KindNameInUse)
+		s.wants("a process with a lower UID that may have missed the request", membership.KindInitJoin, "m")
 		s.twin(9, membership.NameInUse{Holder: twin(7)})
 		if len(s.all.Life) > 0 {
-			t.Errorf("it has not ended yet: %v", s.all.Life)
+			t.Errorf("the node ended before the reply: %v", s.all.Life)
 		}
 		s.twin(3, membership.NameInUse{Holder: twin(3)})
 		if !s.nameTaken(3) {
-			t.Errorf("another node continues: %v", s.all.Life)
+			t.Errorf("the node did not end after the reply: %v", s.all.Life)
 		}
 	}
-	// A node that cannot found a cluster does not ask and does not answer.
+	// A node that cannot found a cluster sends no such request and does not reply to one.
 	s := newSolo(t, five)
 	s.do(membership.JoinSeeds{Seeds: []string{"a", "m"}})
 	s.twin(9, membership.InitJoin{})
@@ -88,32 +88,32 @@ func TestOneOfTwoJoiningNamesakesContinues(t *testing.T) {
 	s.twin(3, membership.NameInUse{Holder: twin(3)})
 	s.twin(3, membership.Ping{Node: twin(3)})
 	if len(s.all.Life) > 0 {
-		t.Errorf("the cluster decides whether it gets the name: %v", s.all.Life)
+		t.Errorf("the joining node ended although only the cluster decides about its name: %v", s.all.Life)
 	}
 }
 
 // A node that has founded a cluster ends joining nodes with its name, with any UID.
-func TestAFounderEndsJoiningNamesakes(t *testing.T) {
+func TestFounderEndsJoiningNamesakes(t *testing.T) {
 	t.Parallel()
 	for _, uid := range []uint64{3, 9} {
 		s := newSolo(t, five)
 		s.do(membership.JoinSeeds{Seeds: []string{"m", "a"}})
 		s.twin(uid, membership.Ping{Node: twin(uid)})
 		if !s.nameTaken(uid) {
-			t.Errorf("%d has founded a cluster: %v", uid, s.all.Life)
+			t.Errorf("the node did not end, UID %d has founded a cluster: %v", uid, s.all.Life)
 		}
 		s = founded(t, five)
 		s.twin(uid, membership.InitJoin{})
-		s.wants("one that asks", membership.KindNameInUse, "m")
-		s.twin(uid, membership.NameInUse{Holder: twin(uid)}) // the answer to a question of before
+		s.wants("a process that asks", membership.KindNameInUse, "m")
+		s.twin(uid, membership.NameInUse{Holder: twin(uid)}) // the reply to an earlier request
 		if s.nameTaken(uid) {
 			t.Errorf("a joining node with UID %d ended the founder of a cluster", uid)
 		}
 	}
 }
 
-// Of two that have founded a cluster, and are alone in it, one ends.
-func TestFoundersThatMeet(t *testing.T) {
+// Of two processes that are each alone in a cluster that they founded, one ends.
+func TestTwoFounders(t *testing.T) {
 	t.Parallel()
 	s := founded(t, five)
 	s.wants("founding", membership.KindPing, "m")
@@ -123,12 +123,12 @@ func TestFoundersThatMeet(t *testing.T) {
 		t.Errorf("it announced %d times in 10 s that it has founded a cluster", got)
 	}
 	s.twin(3, membership.Ping{Node: twin(3)})
-	s.wants("a lower one", membership.KindPong)
+	s.wants("a founder with a lower UID", membership.KindPong)
 	s.twin(9, membership.Ping{Node: twin(9)})
-	s.wants("a higher one", membership.KindPong, "m")
+	s.wants("a founder with a higher UID", membership.KindPong, "m")
 	s.twin(3, membership.Pong{})
 	if !s.nameTaken(3) {
-		t.Errorf("the other has a lower UID: %v", s.all.Life)
+		t.Errorf("the founder with the higher UID did not end: %v", s.all.Life)
 	}
 	// A node that has accepted others does not end for a founder that is alone.
 	s = founded(t, five)
@@ -140,19 +140,19 @@ func TestFoundersThatMeet(t *testing.T) {
 	}
 	s.twin(3, membership.Pong{})
 	if s.nameTaken(3) {
-		t.Error("it has let another in, and ends")
+		t.Error("a founder that has accepted another node ended")
 	}
 	s.twin(3, membership.Ping{Node: twin(3)})
-	s.wants("a lower one that is alone", membership.KindPong, "m")
+	s.wants("a founder with a lower UID that is alone", membership.KindPong, "m")
 	s.do(membership.DownNode{Node: twin(5)})
 	s.twin(3, membership.Ping{Node: twin(3)})
-	s.wants("one that is down", membership.KindPong)
+	s.wants("a founder that is Down", membership.KindPong)
 	s.twin(3, membership.InitJoin{})
-	s.wants("one that is down", membership.KindNameInUse)
+	s.wants("a founder that is Down", membership.KindNameInUse)
 }
 
-// Of two processes with the name of the first seed one remains, even if messages are lost or late.
-// Without losses they never both found a cluster.
+// Of two processes with the name of the first seed, exactly one remains, even if messages are lost
+// or late. Without losses, they never both found a cluster.
 func TestTwins(t *testing.T) {
 	t.Parallel()
 	both := 0
@@ -164,7 +164,7 @@ func TestTwins(t *testing.T) {
 		}
 		list := [][]string{{"a"}, {"a", "b"}}[seed%2]
 		first, second := w.start("a"), w.start("a")
-		if w.rand.IntN(2) == 0 { // the later one has the higher UID
+		if w.rand.IntN(2) == 0 { // the later process has the higher UID
 			first, second = second, first
 		}
 		first.do(membership.JoinSeeds{Seeds: list})
@@ -174,7 +174,7 @@ func TestTwins(t *testing.T) {
 		w.loss, w.delay = 0, time.Millisecond
 		w.run(10 * time.Second)
 		if first.dead == second.dead {
-			t.Fatalf("seed %d: one of them should live: %v, %v", seed, first.lives, second.lives)
+			t.Fatalf("seed %d: not exactly one process is alive: %v, %v", seed, first.lives, second.lives)
 		}
 		one, other := first, second
 		if first.dead {
@@ -185,7 +185,7 @@ func TestTwins(t *testing.T) {
 		}
 		if n := lived(first, membership.BecameUp) + lived(second, membership.BecameUp); n > 1 {
 			if both++; !bad {
-				t.Errorf("seed %d: both have founded a cluster", seed)
+				t.Errorf("seed %d: both processes founded a cluster", seed)
 			}
 		}
 		b := w.start("b")
@@ -193,6 +193,6 @@ func TestTwins(t *testing.T) {
 		w.up(30*time.Second, one, b)
 	}
 	if both == 0 {
-		t.Error("no two founders have met")
+		t.Error("the test never had two founders")
 	}
 }

@@ -31,42 +31,41 @@ func TestReachabilityRows(t *testing.T) {
 	}
 	r = r.Change(a, c, terminated)
 	if got := r.Change(a, c, reachable).By(a, c); got != terminated {
-		t.Errorf("terminated is final, not %v", got)
+		t.Errorf("the terminated subject became %v", got)
 	}
 	if r.Of(b, nil) != unreachable || r.Of(c, nil) != terminated || r.Of(a, nil) != reachable {
-		t.Errorf("in all: %v", r)
+		t.Errorf("the reachability of the subject is %v", r)
 	}
 	if r.Of(b, func(observer identity.Node) bool { return observer == a }) != reachable {
-		t.Error("an observer that is ignored does not count")
+		t.Error("an ignored observer was counted")
 	}
 
 	var s membership.Reachability
 	s = s.Change(a, b, unreachable).Change(a, c, unreachable).Change(a, b, reachable)
 	if s.AllReachable() || s.By(a, b) != reachable || s.Observers[0].Version != 3 {
-		t.Errorf("one of two is back: %v", s)
+		t.Errorf("after one of two subjects became reachable: %v", s)
 	}
 	s = s.Change(a, c, reachable)
 	if !s.AllReachable() || len(s.Observers) != 1 || s.Observers[0].Version != 4 || s.Observers[0].Records != nil {
-		t.Errorf("all are back, so the rows go and the version stays: %v", s)
+		t.Errorf("after all subjects became reachable: %v, want the version without records", s)
 	}
 }
 
-func TestOneObserverSufficesAndAllMustRetract(t *testing.T) {
+func TestReachabilityOf(t *testing.T) {
 	t.Parallel()
 	a, b, c := node("a"), node("b"), node("c")
 	var r membership.Reachability
 	r = r.Change(a, c, unreachable).Change(b, c, unreachable)
 	if r = r.Change(a, c, reachable); r.Of(c, nil) != unreachable {
-		t.Error("b still finds c unreachable")
+		t.Error("c is reachable although b finds it unreachable")
 	}
 	if r = r.Change(b, c, reachable); r.Of(c, nil) != reachable {
-		t.Error("no observer finds c unreachable")
+		t.Error("c is unreachable although no observer finds it unreachable")
 	}
 }
 
-// Two tables that come from one history are merged: of each observer the newer rows are taken as a
-// whole.
-func TestMergeTakesTheNewerRowsOfEachObserver(t *testing.T) {
+// The merge of two tables from one history contains, for each observer, the newer row as a whole.
+func TestMergeTakesNewerRows(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"a", "b", "c", "d"}
@@ -88,12 +87,12 @@ func TestMergeTakesTheNewerRowsOfEachObserver(t *testing.T) {
 			later = y
 		}
 		if len(merged.Observers)+len(later.Observers) > 0 && !reflect.DeepEqual(merged, later) {
-			t.Errorf("of one history the later table stays: %v, got %v", later, merged)
+			t.Errorf("the merge with a later table is %[2]v, want %[1]v", later, merged)
 		}
 		without := merged.Without(func(n identity.Node) bool { return n.Name == "b" })
 		without.EachUnreachable(func(observer identity.Node, rec membership.Record) {
 			if observer.Name == "b" || rec.Subject.Name == "b" {
-				t.Errorf("b is gone: %v", without)
+				t.Errorf("Without(b) = %v", without)
 			}
 		})
 	})
@@ -111,7 +110,7 @@ func TestRowsAreNeverMixed(t *testing.T) {
 	a, b, c := node("a"), node("b"), node("c")
 	var old membership.Reachability
 	old = old.Change(a, b, unreachable)
-	now := old.Change(a, b, reachable) // no rows, but newer
+	now := old.Change(a, b, reachable) // without records, but newer
 	now = now.Change(a, c, unreachable)
 	merged := old.Merge(now, func(identity.Node) bool { return true })
 	if merged.By(a, b) != reachable || merged.By(a, c) != unreachable {

@@ -40,7 +40,7 @@ type script struct {
 	w        *world
 	isolated map[string]bool
 	oneWay   map[[2]string]bool
-	read     map[*host][2]int // how many events and lives were shown
+	read     map[*host][2]int // number of events and lives that were shown
 }
 
 func (s *script) do(t *testing.T, d *datadriven.TestData) string {
@@ -60,7 +60,7 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 		for _, name := range names {
 			s.start(d, name)
 		}
-	case "run": // how long
+	case "run": // duration
 		s.w.run(duration(t, names[0]))
 	case "wait": // most, names ...: until exactly these nodes are Up
 		var hosts []*host
@@ -87,14 +87,14 @@ func (s *script) do(t *testing.T, d *datadriven.TestData) string {
 	case "heal":
 		clear(s.isolated)
 		clear(s.oneWay)
-	case "deaf": // from=... to=...: nothing gets from one to the other
+	case "block": // from=... to=...: no message gets from one node to the other
 		s.oneWay[[2]string{arg(d, "from"), arg(d, "to")}] = true
-	case "tell": // name, what, whom
-		s.tell(t, names)
+	case "command": // name, command, argument
+		s.note(t, names)
 	case "members", "events", "life", "log":
 		return s.show(t, d.Cmd, names)
 	default:
-		t.Fatalf("%s: no such command", d.Pos)
+		t.Fatalf("%s: unknown command", d.Pos)
 	}
 	return "ok"
 }
@@ -213,7 +213,7 @@ func (s *script) start(d *datadriven.TestData, name string) {
 	}
 }
 
-func (s *script) tell(t *testing.T, args []string) {
+func (s *script) note(t *testing.T, args []string) {
 	t.Helper()
 	h := s.host(t, args[0])
 	target := identity.Node{}
@@ -240,7 +240,7 @@ func (s *script) tell(t *testing.T, args []string) {
 	case "shutdown":
 		h.do(membership.Shutdown{})
 	default:
-		t.Fatalf("no node accepts the command %s", args[1])
+		t.Fatalf("unknown command %s", args[1])
 	}
 }
 
@@ -262,7 +262,7 @@ func (s *script) setting(t *testing.T, key string, vals []string) {
 	case "prune-tombstones-after":
 		set.PruneTombstonesAfter = duration(t, vals[0])
 	default:
-		t.Fatalf("no setting %s", key)
+		t.Fatalf("unknown setting %s", key)
 	}
 }
 
@@ -277,7 +277,7 @@ func (s *script) host(t *testing.T, name string) *host {
 			return last
 		}
 	}
-	t.Fatalf("no host %s", name)
+	t.Fatalf("unknown host %s", name)
 	return nil
 }
 
@@ -301,7 +301,7 @@ func duration(t *testing.T, s string) time.Duration {
 	t.Helper()
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		t.Fatal(fmt.Errorf("how long: %w", err))
+		t.Fatal(fmt.Errorf("duration: %w", err))
 	}
 	return d
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/refold-io/refold/internal/testkit/effort"
 )
 
-// resolving lets each host decide by a downing strategy, as internal/node does.
+// resolving gives each host a downing strategy, as internal/node does.
 func (w *world) resolving(s splitbrain.Settings) {
 	w.resolver = func(h *host) *splitbrain.Resolver {
 		r, err := splitbrain.New(h.node, s)
@@ -48,19 +48,19 @@ func (h *host) resolve(e membership.Effects) {
 
 func (h *host) decide(e splitbrain.Effects) {
 	for _, n := range e.Down {
-		h.w.tell("%v: %v down, says %v", h.w.now, n, h.node)
+		h.w.note("%v: %v down, says %v", h.w.now, n, h.node)
 		h.do(membership.DownNode{Node: n})
 	}
 }
 
-// hosting reports whether singletons and shards may run there.
+// hosting reports whether singletons and shards may run on the host.
 func (h *host) hosting() bool {
 	me := h.m.Gossip().Member(h.node)
 	return !h.dead && !h.paused && me != nil && (me.Status == up || me.Status == leaving) && !h.m.Suspended()
 }
 
-// overlap fails if a host continues to host although another hosting node has removed it so long
-// ago that it may have started the same instances.
+// overlap fails if two hosts may run the same instances: one has removed the other more than the
+// margin ago, and both host.
 func (w *world) overlap(margin time.Duration) {
 	w.tb.Helper()
 	for _, h := range w.hosts {
@@ -69,13 +69,13 @@ func (w *world) overlap(margin time.Duration) {
 		}
 		for _, other := range w.hosts {
 			if at, gone := h.downed[other.node]; gone && w.now >= at+margin && other.hosting() {
-				w.tb.Fatalf("%v: %v has removed %v at %v, and both host:\n%s\n%s", w.now, h.node, other.node, at, strings.Join(w.told, "\n"), w.describe())
+				w.tb.Fatalf("%v: %v removed %v at %v, and both host:\n%s\n%s", w.now, h.node, other.node, at, strings.Join(w.notes, "\n"), w.describe())
 			}
 		}
 	}
 }
 
-// TestSurvivors cuts links, stops the broker, and pauses and kills processes, under a downing
+// TestSurvivors cuts links, stops the broker, and pauses and kills processes, with each downing
 // strategy. No node may host instances that another node has taken over. When all faults have
 // ended, the remaining nodes must form one working cluster.
 func TestSurvivors(t *testing.T) {
@@ -95,7 +95,7 @@ func TestSurvivors(t *testing.T) {
 	}
 	t.Logf("%d resumed, %d were downed, %d left", resumed, downed, left)
 	if count >= 12 && (resumed == 0 || downed == 0 || left == 0) {
-		t.Error("not everything was met")
+		t.Error("the seeds did not cover all outcomes")
 	}
 }
 
@@ -117,7 +117,7 @@ func (s *survivors) run(t *testing.T, seed uint64) {
 	t.Helper()
 	defer func() {
 		if t.Failed() {
-			t.Logf("replay with -run TestSurvivors -chaos.seed=%d -chaos.seeds=1\n%s", seed, strings.Join(s.told, "\n"))
+			t.Logf("replay with -run TestSurvivors -chaos.seed=%d -chaos.seeds=1\n%s", seed, strings.Join(s.notes, "\n"))
 		}
 	}()
 	s.settings.UndecidedAfter, s.settings.LeavingUndecidedAfter, s.settings.GiveUpAfter = 30*time.Second, 10*time.Second, 52*time.Second
@@ -141,7 +141,7 @@ func (s *survivors) run(t *testing.T, seed uint64) {
 			h.unpause()
 		}
 	}
-	s.tell("%v: all is mended", s.now)
+	s.note("%v: all faults have ended", s.now)
 	s.watch(3 * time.Minute)
 	var living []*host
 	for _, h := range hosts {
@@ -151,7 +151,7 @@ func (s *survivors) run(t *testing.T, seed uint64) {
 	}
 	for _, h := range living {
 		if !h.hosting() || !s.agree(living...) {
-			t.Errorf("%v does not go on:\n%s", h.node, s.describe())
+			t.Errorf("%v does not continue:\n%s", h.node, s.describe())
 		}
 	}
 }
@@ -177,17 +177,17 @@ func (s *survivors) fault(hosts []*host) {
 	switch s.rand.IntN(6) {
 	case 0:
 		s.broker = !s.broker
-		s.tell("%v: the broker is away: %t", s.now, s.broker)
+		s.note("%v: the broker is unavailable: %t", s.now, s.broker)
 	case 1:
 		clear(s.cutOff)
-		s.tell("%v: cut off: %v", s.now, some(func(h *host) { s.cutOff[h.node.Name] = true }))
+		s.note("%v: cut off: %v", s.now, some(func(h *host) { s.cutOff[h.node.Name] = true }))
 	case 2:
 		clear(s.cutOff)
-		s.tell("%v: the network is mended", s.now)
+		s.note("%v: the network is repaired", s.now)
 	case 3:
-		s.tell("%v: the other way offline: %v", s.now, some(func(h *host) { h.offline = !h.offline }))
+		s.note("%v: offline is toggled: %v", s.now, some(func(h *host) { h.offline = !h.offline }))
 	case 4:
-		s.tell("%v: stopped, or goes on: %v", s.now, some(func(h *host) {
+		s.note("%v: paused or resumed: %v", s.now, some(func(h *host) {
 			if h.paused {
 				h.unpause()
 			} else {
@@ -196,14 +196,14 @@ func (s *survivors) fault(hosts []*host) {
 		}))
 	case 5:
 		h := hosts[s.rand.IntN(len(hosts))]
-		s.tell("%v: %v is killed", s.now, h.node)
+		s.note("%v: %v is killed", s.now, h.node)
 		h.kill()
 	}
 }
 
 // The broker is unavailable for a minute. All nodes continue afterwards, even if one of them
 // crashed in this time.
-func TestAnOutageOfTheBroker(t *testing.T) {
+func TestBrokerOutage(t *testing.T) {
 	t.Parallel()
 	for _, crashes := range []int{0, 1} {
 		w := newWorld(t, 1)
@@ -215,7 +215,7 @@ func TestAnOutageOfTheBroker(t *testing.T) {
 		w.run(time.Minute)
 		for _, h := range hosts {
 			if h.hosting() || h.dead {
-				t.Errorf("%v has not stopped hosting", h.node)
+				t.Errorf("%v did not stop hosting", h.node)
 			}
 		}
 		for _, h := range hosts[:crashes] {
@@ -228,14 +228,14 @@ func TestAnOutageOfTheBroker(t *testing.T) {
 		}
 		most := map[int]time.Duration{0: 3 * time.Second, 1: 35 * time.Second}[crashes]
 		if !w.until(most, all) {
-			t.Errorf("%d crashed: not all go on after %v:\n%s", crashes, most, w.describe())
+			t.Errorf("%d nodes crashed, and not all others continue after %v:\n%s", crashes, most, w.describe())
 		}
 	}
 }
 
-// Two of five nodes are cut off from the broker, and then connected to another broker. Their
-// confirmations of each other are no proof.
-func TestTwoAreAwayTogether(t *testing.T) {
+// Two of five nodes lose their broker and connect to another broker. Their confirmations of each
+// other are not sufficient to resume.
+func TestTwoUnreachableMembers(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{3, 5} {
 		w := newWorld(t, 1)
@@ -262,15 +262,15 @@ func TestTwoAreAwayTogether(t *testing.T) {
 		for i, h := range hosts {
 			minority := i < 2 == (n == 5)
 			if h.dead != minority || h.hosting() == minority {
-				t.Errorf("%d members: %v is dead: %t\n%s\n%s", n, h.node, h.dead, fmt.Sprint(h.lives), strings.Join(w.told, "\n"))
+				t.Errorf("%d members: %v has ended: %t\n%s\n%s", n, h.node, h.dead, fmt.Sprint(h.lives), strings.Join(w.notes, "\n"))
 			}
 		}
 	}
 }
 
-// The small side of a clean cut through a large cluster, which has the oldest member, finds out
-// about all the others soon enough to come to a decision, and survives.
-func TestTheSmallSideOfManySurvives(t *testing.T) {
+// A large cluster is cut in two, and the small side has the oldest member. The small side finds all
+// others unreachable soon enough to decide, and survives.
+func TestSmallSideSurvives(t *testing.T) {
 	t.Parallel()
 	for _, side := range []int{1, 2, 4} {
 		t.Run(fmt.Sprint(side), func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// away returns a machine with others that was suspended and hears itself again.
+// away returns a machine with other members that was suspended and is connected again.
 func away(t *testing.T, names ...string) *solo {
 	t.Helper()
 	s := with(t, names...)
@@ -27,7 +27,7 @@ func (s *solo) awayAgain(names ...string) {
 	s.mute = true
 	s.pass(19 * time.Second)
 	if s.m.Suspended() {
-		s.t.Error("suspended too early")
+		s.t.Error("the node was suspended too early")
 	}
 	s.pass(4 * time.Second)
 	if !s.m.Suspended() || !slices.Equal(s.all.Life, []membership.Life{{Kind: membership.Disconnected}, {Kind: membership.Suspended}}) {
@@ -36,7 +36,7 @@ func (s *solo) awayAgain(names ...string) {
 	s.mute = false
 	s.pass(time.Second, names...)
 	if !s.m.View().Connected {
-		s.t.Fatal("it hears itself")
+		s.t.Fatal("the node is not connected again")
 	}
 }
 
@@ -53,11 +53,11 @@ func (s *solo) asked() uint64 {
 			return d.Nr
 		}
 	}
-	s.t.Fatal("no member was asked")
+	s.t.Fatal("no LivenessQuery was sent")
 	return 0
 }
 
-// confirms makes members with the same gossip confirm the membership of the machine.
+// confirms lets members with the same gossip confirm the membership of the machine.
 func (s *solo) confirms(away bool, names ...string) {
 	s.t.Helper()
 	nr := s.asked()
@@ -76,7 +76,7 @@ func (s *solo) resumed(want bool, subject string) {
 
 func TestResuming(t *testing.T) {
 	t.Parallel()
-	t.Run("all confirm, one of them was not away", func(t *testing.T) {
+	t.Run("all confirm, one was not disconnected", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n", "o")
 		s.resumed(false, "no member has confirmed")
@@ -85,11 +85,11 @@ func TestResuming(t *testing.T) {
 		s.confirms(true, "o")
 		s.resumed(true, "both have")
 	})
-	t.Run("all were away", func(t *testing.T) {
+	t.Run("all were disconnected", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n", "o")
 		s.confirms(true, "n", "o")
-		s.resumed(true, "no member is left that could have downed it")
+		s.resumed(true, "no other member could have downed the node")
 	})
 	t.Run("no other members", func(t *testing.T) {
 		t.Parallel()
@@ -100,26 +100,26 @@ func TestResuming(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n", "o")
 		s.pass(time.Minute)
-		s.resumed(false, "they may have given it up")
+		s.resumed(false, "the unreachable members may have downed the node")
 		s.do(membership.DownNode{Node: node("n")})
 		s.pass(3 * time.Second)
-		s.resumed(false, "so may o")
+		s.resumed(false, "o may have downed the node")
 		s.do(membership.DownNode{Node: node("o")})
 		s.pass(3 * time.Second)
-		s.resumed(true, "it was decided that they are dead")
+		s.resumed(true, "the unreachable members are down")
 	})
-	t.Run("the silent ones", func(t *testing.T) {
+	t.Run("silent members", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n", "o", "p")
 		s.pass(5*time.Second, "n", "o")
 		s.confirms(true, "n")
-		s.resumed(false, "o can be reached")
+		s.resumed(false, "o is reachable")
 		s.confirms(true, "o")
 		s.pass(5*time.Second, "n", "o")
 		s.resumed(false, "n and o were disconnected, too: p may have downed all three nodes")
 		// n is asked again after it has the whole state.
 		s.confirms(false, "n")
-		s.resumed(true, "n was not away")
+		s.resumed(true, "n was not disconnected")
 	})
 	t.Run("the silent one is removed", func(t *testing.T) {
 		t.Parallel()
@@ -143,7 +143,7 @@ func TestResuming(t *testing.T) {
 		if got := s.m.Gossip().Unreachable(thisNode); s.status(node("x")) != weakly || len(got) != 1 {
 			t.Fatalf("x is %v, unreachable are %v", s.status(node("x")), got)
 		}
-		s.resumed(false, "who has joined but now does not tell which side goes on")
+		s.resumed(false, "the reply of a joining member is not sufficient")
 	})
 	t.Run("answers to another query", func(t *testing.T) {
 		t.Parallel()
@@ -155,26 +155,26 @@ func TestResuming(t *testing.T) {
 		s.pass(3*time.Second, "n")
 		s.recv("n", membership.LivenessReply{Nr: nr})
 		s.recv("n", membership.Digests{Version: s.m.Gossip().Clock().Digest()})
-		s.resumed(false, "it was away once more since")
+		s.resumed(false, "the node was disconnected again")
 		s.confirms(false, "n")
-		s.resumed(true, "this answer counts")
+		s.resumed(true, "the reply to the latest query counts")
 	})
-	t.Run("gossip is no answer", func(t *testing.T) {
+	t.Run("gossip instead of a reply", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n")
 		s.recv("n", membership.Digests{Version: s.m.Gossip().Clock().Digest()})
 		s.recv("n", membership.Versions{Clock: s.m.Gossip().Clock()})
 		s.seen("n")
-		s.resumed(false, "it may have been on its way for long")
+		s.resumed(false, "the gossip may be old")
 	})
 	t.Run("a member with a newer state", func(t *testing.T) {
 		t.Parallel()
 		s := away(t, "n")
 		s.recv("n", membership.LivenessReply{Nr: s.asked()})
 		s.recv("n", membership.Versions{Clock: s.m.Gossip().Clock().Add(node("n"))})
-		s.resumed(false, "another member may have downed it")
+		s.resumed(false, "another member may have downed the node")
 		s.recv("n", membership.StateOf(apply(t, s.m.Gossip(), node("n"), membership.Change{Put: []*identity.Member{member("x", joining)}})))
-		s.resumed(false, "x has to be asked")
+		s.resumed(false, "x has not replied")
 		s.pass(time.Second, "n", "x")
 		s.confirms(true, "x")
 		s.resumed(true, "all have confirmed")
@@ -192,22 +192,22 @@ func TestResuming(t *testing.T) {
 		s := away(t, "n", "o")
 		s.recv("n", membership.StateOf(apply(t, s.m.Gossip(), node("n"), membership.Change{Put: []*identity.Member{member("m", down)}})))
 		s.pass(10*time.Second, "n", "o")
-		s.resumed(false, "it is down")
+		s.resumed(false, "the node is down")
 	})
 }
 
-// The replies of a member to a LivenessQuery.
-func TestVouching(t *testing.T) {
+// TestLivenessReply checks the replies of a member to a LivenessQuery.
+func TestLivenessReply(t *testing.T) {
 	t.Parallel()
 	s := with(t, "n", "o")
 	clock := s.m.Gossip().Clock()
 	s.recv("n", membership.LivenessQuery{Nr: 7, Version: clock.Digest()})
 	if got := s.last(membership.KindLivenessReply); got != (membership.LivenessReply{Nr: 7}) || len(s.sent(membership.KindDigests)) != 1 {
-		t.Errorf("%v, %v", got, s.out.Send)
+		t.Errorf("reply %v, sent %v", got, s.out.Send)
 	}
 	s.recv("n", membership.LivenessQuery{Nr: 8})
-	s.wants("what it knows is another version", membership.KindLivenessReply, "n")
-	s.wants("what it knows is another version", membership.KindVersions, "n")
+	s.wants("the sender has another version", membership.KindLivenessReply, "n")
+	s.wants("the sender has another version", membership.KindVersions, "n")
 
 	s.do(membership.LinkLost{})
 	s.recv("n", membership.LivenessQuery{Nr: 9})
@@ -221,7 +221,7 @@ func TestVouching(t *testing.T) {
 	}
 	s.pass(10*time.Second, "o")
 	s.recv("n", membership.LivenessQuery{Nr: 1})
-	s.wants("who can't be reached", membership.KindLivenessReply)
+	s.wants("the sender is unreachable", membership.KindLivenessReply)
 
 	s = with(t, "n", "o")
 	s.do(membership.DownNode{Node: node("n")})
@@ -230,32 +230,33 @@ func TestVouching(t *testing.T) {
 	s.wants("a query from a downed node", membership.KindState, "n")
 	s.do(membership.DownNode{Node: thisNode})
 	s.recv("o", membership.LivenessQuery{Nr: 1})
-	s.wants("who is going to stop", membership.KindLivenessReply)
+	s.wants("this node is about to stop", membership.KindLivenessReply)
 	s.recv("x", membership.LivenessQuery{Nr: 1})
 	s.wants("a stranger", membership.KindStranger, "x")
 }
 
-// It is worth a line in the log that a node waits for long.
-func TestADoubtThatLasts(t *testing.T) {
+// A node that waits long for a confirmation logs one line.
+func TestLongLivenessCheck(t *testing.T) {
 	t.Parallel()
 	s := away(t, "n")
 	s.pass(25*time.Second, "n")
 	if got := s.logged("membership is not confirmed yet"); got != 1 {
-		t.Errorf("%d lines", got)
+		t.Errorf("logged %d lines, want 1", got)
 	}
 }
 
-// halting returns a machine with others that stops hosting after half a minute without a decision.
+// halting returns a machine with other members that stops hosting after half a minute without a
+// decision.
 func halting(t *testing.T, names ...string) *solo {
 	t.Helper()
 	s := founded(t, func(c *membership.Config) { c.Settings.UndecidedAfter = 30 * time.Second })
 	s.add(names...)
-	s.pass(15*time.Second, names...) // it has heard all of them for a while
+	s.pass(15*time.Second, names...) // the members have replied for a while
 	s.forget()
 	return s
 }
 
-// suspended asserts whether it hosts nothing.
+// suspended asserts whether the node is suspended.
 func (s *solo) suspended(want bool, subject string) {
 	s.t.Helper()
 	if got := s.m.Suspended(); got != want {
@@ -263,7 +264,7 @@ func (s *solo) suspended(want bool, subject string) {
 	}
 }
 
-// lose lets time pass until a member that is silent is found unreachable.
+// lose advances the time until a silent member is found unreachable.
 func (s *solo) lose(answering ...string) {
 	s.t.Helper()
 	for len(s.m.View().Unreachable) == 0 {
@@ -282,17 +283,17 @@ func TestUndecided(t *testing.T) {
 		s.pass(2*time.Second, "n")
 		s.suspended(true, "others may have decided")
 		if s.m.Counters().TimedOut[membership.TimeoutUndecided] != 1 {
-			t.Error("it was not counted")
+			t.Error("the time-out was not counted")
 		}
 	})
-	t.Run("without a time it continues", func(t *testing.T) {
+	t.Run("without a limit", func(t *testing.T) {
 		t.Parallel()
 		s := with(t, "n", "o")
 		s.lose("n")
 		s.pass(10*time.Minute, "n")
 		s.suspended(false, "unreachable members host nothing that starts elsewhere")
 	})
-	t.Run("it leaves", func(t *testing.T) {
+	t.Run("leaving", func(t *testing.T) {
 		t.Parallel()
 		s := founded(t, func(c *membership.Config) {
 			c.Settings.UndecidedAfter, c.Settings.LeavingUndecidedAfter = 30*time.Second, 10*time.Second
@@ -304,9 +305,9 @@ func TestUndecided(t *testing.T) {
 		s.pass(5*time.Second, "n")
 		s.suspended(false, "too early")
 		s.pass(5*time.Second, "n")
-		s.suspended(true, "the others may have removed it")
+		s.suspended(true, "the others may have removed the node")
 	})
-	t.Run("it was decided", func(t *testing.T) {
+	t.Run("after a decision", func(t *testing.T) {
 		t.Parallel()
 		s := halting(t, "n", "o")
 		s.lose("n")
@@ -326,7 +327,7 @@ func TestUndecided(t *testing.T) {
 		s.pass(3*time.Second, "n")
 		s.suspended(false, "too early")
 		s.pass(2*time.Second, "n")
-		s.suspended(true, "the time of the others has gone on")
+		s.suspended(true, "the timers of the others continued")
 	})
 	t.Run("a pause does not restart the timer", func(t *testing.T) {
 		t.Parallel()
@@ -335,9 +336,9 @@ func TestUndecided(t *testing.T) {
 		s.pass(20*time.Second, "n")
 		s.now += 12 * time.Second
 		s.named("n", membership.InitJoin{})
-		s.suspended(true, "it learns first that it was not running")
+		s.suspended(true, "the pause is handled first")
 	})
-	t.Run("another one can't be reached", func(t *testing.T) {
+	t.Run("another member becomes unreachable", func(t *testing.T) {
 		t.Parallel()
 		s := halting(t, "n", "o")
 		s.lose("n")
@@ -354,7 +355,7 @@ func TestUndecided(t *testing.T) {
 		}
 		s.recv("n", membership.StateOf(g))
 		s.pass(31*time.Second, "n", "o")
-		s.suspended(true, "o may have given it up")
+		s.suspended(true, "o may have downed the node")
 	})
 }
 
@@ -376,7 +377,7 @@ func TestAgreementResetsTheTimer(t *testing.T) {
 		s.pass(time.Second, "n", "o")
 		s.lose("n")
 		s.pass(5*time.Second, "n")
-		s.suspended(!agreed, "half a minute after o was silent first")
+		s.suspended(!agreed, "half a minute after the first silence of o")
 	}
 }
 
@@ -392,7 +393,7 @@ func TestReconnectedAgreementIsOld(t *testing.T) {
 	s.lose("n")
 	s.seen("n")
 	s.pass(8*time.Second, "n")
-	s.suspended(true, "o may not have reached it since the link was lost, half a minute ago")
+	s.suspended(true, "o may not have reached the node since the disconnection half a minute ago")
 
 	s = halting(t, "n", "o")
 	s.seen("n", "o")
@@ -402,10 +403,10 @@ func TestReconnectedAgreementIsOld(t *testing.T) {
 	s.pass(20*time.Second, "n", "o")
 	s.lose("n")
 	s.pass(20*time.Second, "n")
-	s.suspended(false, "o was there after the link was lost")
+	s.suspended(false, "o was reachable after the disconnection")
 }
 
-func TestSuspensionWithoutADecisionEnds(t *testing.T) {
+func TestResumeAfterDecision(t *testing.T) {
 	t.Parallel()
 	halted := func(t *testing.T) *solo {
 		t.Helper()
@@ -416,26 +417,26 @@ func TestSuspensionWithoutADecisionEnds(t *testing.T) {
 		s.forget()
 		return s
 	}
-	t.Run("when it was decided", func(t *testing.T) {
+	t.Run("after a decision", func(t *testing.T) {
 		t.Parallel()
 		s := halted(t)
 		s.do(membership.DownNode{Node: node("o")})
-		s.resumed(false, "it may be the next one that is downed")
+		s.resumed(false, "the node may be downed next")
 		s.pass(2*time.Second, "n")
 		s.resumed(false, "n has not confirmed")
 		s.confirms(true, "n")
-		s.resumed(true, "n has, and o is down")
+		s.resumed(true, "n has confirmed and o is down")
 	})
-	t.Run("not when it is downed last", func(t *testing.T) {
+	t.Run("not when the node is downed", func(t *testing.T) {
 		t.Parallel()
 		s := halted(t)
 		for _, name := range []string{"n", "o", "m"} {
 			s.do(membership.DownNode{Node: node(name)})
 		}
 		s.pass(20 * time.Second)
-		s.resumed(false, "it is down")
+		s.resumed(false, "the node is down")
 	})
-	t.Run("when all can be reached and confirm", func(t *testing.T) {
+	t.Run("when all are reachable and confirm", func(t *testing.T) {
 		t.Parallel()
 		s := halted(t)
 		for len(s.m.View().Unreachable) > 0 {
@@ -443,15 +444,15 @@ func TestSuspensionWithoutADecisionEnds(t *testing.T) {
 		}
 		s.pass(2*time.Second, "n", "o")
 		s.confirms(false, "n")
-		s.resumed(false, "o may have given it up")
+		s.resumed(false, "o may have downed the node")
 		s.confirms(true, "o")
-		s.resumed(true, "o has not")
+		s.resumed(true, "o has confirmed")
 		s.seen("n", "o")
 		s.lose("n")
 		s.pass(25*time.Second, "n")
-		s.suspended(false, "all is counted anew")
+		s.suspended(false, "the timer restarted")
 	})
-	t.Run("not as long as it is open", func(t *testing.T) {
+	t.Run("not while the decision is pending", func(t *testing.T) {
 		t.Parallel()
 		s := halted(t)
 		s.mute = true
@@ -459,8 +460,8 @@ func TestSuspensionWithoutADecisionEnds(t *testing.T) {
 		s.mute = false
 		s.pass(8*time.Second, "n")
 		if to := sentIn(s.all, membership.KindLivenessQuery); len(to) > 0 {
-			t.Errorf("it asked %v, which was of no use", to)
+			t.Errorf("the node sent a LivenessQuery to %v while the decision was pending", to)
 		}
-		s.resumed(false, "n can't know what o has decided")
+		s.resumed(false, "n may not have the decision of o")
 	})
 }

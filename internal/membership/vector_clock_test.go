@@ -15,7 +15,7 @@ import (
 
 func node(name string) identity.Node { return identity.Node{Name: name, UID: 1} }
 
-// clock draws a vector clock of a few nodes.
+// clock generates a vector clock of a few nodes.
 func clock(t *rapid.T, label string) membership.Clock {
 	var c membership.Clock
 	for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d"}), 0, 8).Draw(t, label) {
@@ -24,7 +24,7 @@ func clock(t *rapid.T, label string) membership.Clock {
 	return c
 }
 
-// compare is Compare by its definition.
+// compare computes Compare by its definition.
 func compare(a, b membership.Clock) membership.Order {
 	less, more := false, false
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -47,20 +47,20 @@ func TestClocks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := clock(t, "a"), clock(t, "b")
 		if got, want := a.Compare(b), compare(a, b); got != want {
-			t.Errorf("%v is %v %v, want %v", a, got, b, want)
+			t.Errorf("%v is %v relative to %v, want %v", a, got, b, want)
 		}
 		merged := a.Merge(b)
 		if !slices.Equal(merged, b.Merge(a)) || !slices.IsSortedFunc(merged, func(x, y membership.Tick) int { return x.Node.Compare(y.Node) }) {
-			t.Errorf("merged: %v", merged)
+			t.Errorf("Merge = %v", merged)
 		}
 		for _, name := range []string{"a", "b", "c", "d"} {
 			if got, want := merged.Of(node(name)), max(a.Of(node(name)), b.Of(node(name))); got != want {
-				t.Errorf("merged: %s stands at %d, want %d", name, got, want)
+				t.Errorf("the merged clock has %[2]d changes of %[1]s, want %[3]d", name, got, want)
 			}
 		}
 		before := slices.Clone(a)
 		if added := a.Add(node("b")); a.Compare(added) != membership.Before || added.Of(node("b")) != a.Of(node("b"))+1 || !slices.Equal(a, before) {
-			t.Errorf("one change added to %v: %v", before, added)
+			t.Errorf("Add to %v = %v", before, added)
 		}
 		if gone := a.Without(func(n identity.Node) bool { return n.Name == "c" }); gone.Of(node("c")) != 0 || gone.Of(node("a")) != a.Of(node("a")) || !slices.Equal(a, before) {
 			t.Errorf("%v without c: %v", before, gone)

@@ -17,7 +17,8 @@ import (
 	"github.com/refold-io/refold/internal/splitbrain"
 )
 
-// world is a few machines and a network with a broker in it, all in one thread and from one seed.
+// world is a single-threaded simulation of machines and a network with a broker. One seed
+// determines a run.
 type world struct {
 	tb    testing.TB
 	rand  *rand.Rand
@@ -30,40 +31,40 @@ type world struct {
 	settings membership.Settings
 	loss     float64
 	double   float64
-	delay    time.Duration // at most
+	delay    time.Duration // the maximum
 	cut      func(from, to string) bool
-	broker   bool // is away
+	broker   bool // the broker is unavailable
 	checked  bool // invariants are checked
 	packets  int
 	bytes    int
 	shared   map[string]string // the content of each clock
-	told     []string
+	notes    []string
 	resolver func(*host) *splitbrain.Resolver // nil if an operator downs nodes
 }
 
 // host is a process that runs a machine.
 type host struct {
-	w       *world
-	node    identity.Node
-	m       *membership.Machine
-	since   time.Duration
-	dead    bool
-	paused  bool
-	unheard []happening // while it is paused
-	offline bool        // its link to the broker is cut
-	events  []membership.Event
-	lives   []membership.Life
-	lines   []membership.Line
-	removed map[identity.Node]bool
-	status  map[identity.Node]identity.Status
-	tick    time.Duration // that is planned
+	w           *world
+	node        identity.Node
+	m           *membership.Machine
+	since       time.Duration
+	dead        bool
+	paused      bool
+	undelivered []happening // packets that arrive while the host is paused
+	offline     bool        // the link of the host to the broker is cut
+	events      []membership.Event
+	lives       []membership.Life
+	lines       []membership.Line
+	removed     map[identity.Node]bool
+	status      map[identity.Node]identity.Status
+	tick        time.Duration // the next planned tick
 
 	resolver *splitbrain.Resolver
-	mute     bool                            // it must not decide
-	downed   map[identity.Node]time.Duration // when they were removed
+	mute     bool                            // the host must not decide
+	downed   map[identity.Node]time.Duration // the times of their removal
 }
 
-// happening is a packet that arrives or a host that ticks.
+// happening is the arrival of a packet or the tick of a host.
 type happening struct {
 	at   time.Duration
 	seq  int
@@ -120,17 +121,17 @@ func (w *world) start(name string, change ...func(*membership.Config)) *host {
 	return h
 }
 
-// The effects on a host, except those of the ticks of its machine.
+// The causes of steps of a host, except ticks of its machine.
 const (
 	handedOver = membership.Kinds + iota
 	resolves   // its resolver ticks
 )
 
-func (w *world) tell(format string, args ...any) {
-	w.told = append(w.told, fmt.Sprintf(format, args...))
+func (w *world) note(format string, args ...any) {
+	w.notes = append(w.notes, fmt.Sprintf(format, args...))
 }
 
-// join starts processes that join through the first of them, and the other seeds.
+// join starts processes that join with the first process as the first seed.
 func (w *world) join(names ...string) []*host {
 	w.tb.Helper()
 	var started []*host
@@ -155,12 +156,12 @@ func (h *host) do(in membership.Input) {
 	}
 }
 
-// carry carries effects out.
+// carry carries out effects.
 func (h *host) carry(e membership.Effects) {
 	for _, s := range e.Send {
 		h.w.send(h, s)
 	}
-	if h.w.checked { // otherwise there may be too many
+	if h.w.checked { // otherwise there may be too many lines
 		h.lines = append(h.lines, e.Log...)
 		h.events = append(h.events, e.Events...)
 	}
@@ -196,19 +197,19 @@ func (w *world) send(h *host, s membership.Send) {
 	}
 }
 
-// run lets time pass.
+// run advances the time.
 func (w *world) run(d time.Duration) {
 	w.tb.Helper()
 	w.until(d, func() bool { return false })
 }
 
-// until lets time pass until something holds, and reports whether it does.
+// until advances the time until a condition holds, and reports whether it holds.
 func (w *world) until(most time.Duration, holds func() bool) bool {
 	w.tb.Helper()
 	end := w.now + most
 	late := func() bool { return len(w.queue) == 0 || w.queue[0].at > end }
-	for next := w.now; !late() || !holds() && !late(); { // which may have started something
-		if w.queue[0].at >= next { // looked at a few times a second
+	for next := w.now; !late() || !holds() && !late(); { // the condition may have started something
+		if w.queue[0].at >= next { // the condition is checked several times a second
 			if holds() {
 				return true
 			}
@@ -227,7 +228,7 @@ func (w *world) happen(h happening) {
 		switch {
 		case h.host.dead:
 		case h.host.paused:
-			h.host.unheard = append(h.host.unheard, h)
+			h.host.undelivered = append(h.host.undelivered, h)
 		case h.kind == handedOver:
 			h.host.do(membership.ExitingDone{})
 		case h.kind == resolves:
@@ -246,7 +247,7 @@ func (w *world) happen(h happening) {
 		switch {
 		case to.dead || to.offline:
 		case to.paused:
-			to.unheard = append(to.unheard, h)
+			to.undelivered = append(to.undelivered, h)
 		default:
 			to.receive(h)
 		}
@@ -276,8 +277,8 @@ func (h *host) pause() { h.paused = true }
 
 func (h *host) unpause() {
 	h.paused = false
-	late := h.unheard
-	h.unheard = nil
+	late := h.undelivered
+	h.undelivered = nil
 	for _, p := range late {
 		switch {
 		case h.dead:
@@ -315,9 +316,9 @@ func (w *world) up(most time.Duration, hosts ...*host) {
 	w.tb.Helper()
 	from := w.now
 	if !w.until(most, func() bool { return w.agree(hosts...) }) {
-		w.tb.Fatalf("after %v they are not all up:\n%s", most, w.describe())
+		w.tb.Fatalf("after %v not all hosts are Up:\n%s", most, w.describe())
 	}
-	w.tell("%d up after %v", len(hosts), w.now-from)
+	w.note("%d up after %v", len(hosts), w.now-from)
 }
 
 func (w *world) describe() string {
