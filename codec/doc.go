@@ -36,8 +36,8 @@
 // these pairs, in this order: Marshaler and Unmarshaler, BinaryMarshaler and BinaryUnmarshaler,
 // TextMarshaler and TextUnmarshaler (written as a string). In detail:
 //
-//   - Integers take as few bytes as possible. Times are instants and are decoded in UTC. Nil and
-//     empty slices and maps are distinguished.
+//   - Integers are encoded in as few bytes as possible. Times are instants and are decoded in UTC.
+//     Nil and empty slices and maps are distinguished.
 //   - Values in an interface lose their type: integers are decoded as int64 (uint64 if larger),
 //     structs as map[string]any, slices as []any. Interfaces with methods are rejected.
 //   - Fields that are missing in the data keep their zero value, and unknown fields in the data are

@@ -114,7 +114,7 @@ func TestSplitMistakes(t *testing.T) {
 		codec.Name[left]("left"),
 		codec.Split("stranger", 1, func(movedV1) ([]any, error) { return []any{left{}, opened{}}, nil }),
 		codec.Split("circle", 1, func(e movedV2) ([]any, error) { return []any{left{}, e}, nil }),
-		codec.Split("panic", 1, func(arrived) ([]any, error) { panic("out of reach") }),
+		codec.Split("panic", 1, func(arrived) ([]any, error) { panic("a bug") }),
 	))
 	for manifest, want := range map[string]error{"stranger": codec.ErrNotRegistered, "circle": codec.ErrLimit, "panic": nil} {
 		got, err := r.DecodeAppend([]any{1}, manifest, []byte("\x80"))

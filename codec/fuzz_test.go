@@ -129,7 +129,7 @@ func stable(t *testing.T, r *codec.Registry, v any) {
 		t.Fatalf("%#v was encoded and can't be decoded: %v", v, err)
 	}
 	if _, twice, err := r.Encode(again); err != nil || !bytes.Equal(once, twice) {
-		t.Fatalf("%x became %x, %v", once, twice, err)
+		t.Fatalf("%x is encoded again as %x, %v", once, twice, err)
 	}
 }
 
@@ -192,7 +192,7 @@ func FuzzState(f *testing.F) {
 			t.Fatal(err)
 		}
 		if twice, err := st.Encode(&again); err != nil || !bytes.Equal(once, twice) {
-			t.Fatalf("%x became %x, %v", once, twice, err)
+			t.Fatalf("%x is encoded again as %x, %v", once, twice, err)
 		}
 	})
 }

@@ -26,7 +26,8 @@ const (
 // A Format must be safe for concurrent use, must write the same bytes for the same value, and must
 // limit the memory that Unmarshal allocates.
 type Format interface {
-	// Name is stored beside every value, so it must never change. It obeys the rules of Name.
+	// Name is stored with every value, so it must never change. The rules of the function Name
+	// apply.
 	Name() string
 	// Marshal returns bytes that are not modified afterwards. The value has the registered type.
 	Marshal(v any) ([]byte, error)

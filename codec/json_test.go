@@ -51,7 +51,7 @@ func TestJSON(t *testing.T) {
 		}
 		var wanted doc
 		if err := json.Unmarshal(want, &wanted); err != nil || !reflect.DeepEqual(got, wanted) {
-			t.Fatalf("%s became %#v", payload, got)
+			t.Fatalf("%s is decoded as %#v", payload, got)
 		}
 	})
 }
@@ -107,7 +107,7 @@ func (upper) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-func TestOwnFormat(t *testing.T) {
+func TestCustomFormat(t *testing.T) {
 	t.Parallel()
 	type opaque struct{ c chan int } //nolint:unused // the field makes the type impossible to store
 	plain := codec.Types(codec.Name[opened]("opened"))

@@ -144,7 +144,7 @@ func property[T any](t *testing.T, values *rapid.Generator[T]) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := values.Draw(t, "value")
 		if got := roundTrip(t, r, v); !reflect.DeepEqual(got, v) {
-			t.Fatalf("%#v became %#v", v, got)
+			t.Fatalf("%#v is decoded as %#v", v, got)
 		}
 	})
 }
@@ -247,7 +247,7 @@ func TestInterop(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := r.Decode(manifest, theirs); err != nil || !reflect.DeepEqual(got, v) {
-			t.Fatalf("%#v became %#v, %v", v, got, err)
+			t.Fatalf("%#v is decoded as %#v, %v", v, got, err)
 		}
 	})
 }
@@ -315,7 +315,7 @@ func TestNilAndEmpty(t *testing.T) {
 	}
 	want := values{S2: []int{}, B2: []byte{}, M2: map[int]int{}, T2: []struct{}{{}, {}}}
 	if got := roundTrip(t, registry[values](t), want); !reflect.DeepEqual(got, want) {
-		t.Errorf("%#v became %#v", want, got)
+		t.Errorf("%#v is decoded as %#v", want, got)
 	}
 }
 
@@ -328,7 +328,7 @@ func TestFloats(t *testing.T) {
 	r := registry[floats](t)
 	for _, f := range []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), math.Float64frombits(0x7ff8000000000abc), math.SmallestNonzeroFloat64, math.MaxFloat64} {
 		if got := roundTrip(t, r, floats{f, float32(f)}); math.Float64bits(got.A) != math.Float64bits(f) {
-			t.Errorf("%x became %x", math.Float64bits(f), math.Float64bits(got.A))
+			t.Errorf("%x is decoded as %x", math.Float64bits(f), math.Float64bits(got.A))
 		}
 	}
 }
@@ -349,7 +349,7 @@ func TestTimes(t *testing.T) {
 		got := roundTrip(t, registry[times](t), times{tm, &tm, map[string]time.Time{"a": tm}, tm})
 		want := tm.Round(0).UTC()
 		if got.T != want || *got.P != want || got.M["a"] != want || got.A != want {
-			t.Errorf("%v became %+v", tm, got)
+			t.Errorf("%v is decoded as %+v", tm, got)
 		}
 	}
 }
@@ -429,11 +429,11 @@ func TestTypesWithMarshalers(t *testing.T) {
 		URL: u, Int: big.NewInt(-5), Big: *big.NewInt(1 << 40), Raw: rawValue{0x93, 1, 2, 3}, Wrap: wrapper{netip.MustParseAddr("::2")},
 	}
 	if got := roundTrip(t, registry[forms](t), v); !reflect.DeepEqual(got, v) {
-		t.Errorf("%#v became %#v", v, got)
+		t.Errorf("%#v is decoded as %#v", v, got)
 	}
 	zero := roundTrip(t, registry[forms](t), forms{})
 	if zero.Big.Sign() != 0 || !reflect.DeepEqual(zero.Pair, pairForm{}) || zero.NoSet != nil || zero.Ptr != nil || zero.Addr.IsValid() {
-		t.Errorf("zero values became %#v", zero)
+		t.Errorf("zero values is decoded as %#v", zero)
 	}
 	if _, _, err := registry[twoValues](t).Encode(twoValues{}); err == nil || !strings.Contains(err.Error(), "more than one value") {
 		t.Errorf("an encoder that writes two values: %v", err)
@@ -555,7 +555,7 @@ func TestMismatches(t *testing.T) {
 		}
 	}
 	if got, err := r.Decode("t", []byte("\xc0")); err != nil || !reflect.DeepEqual(got, target{}) {
-		t.Errorf("nil became %#v, %v", got, err)
+		t.Errorf("nil is decoded as %#v, %v", got, err)
 	}
 	nils := []byte("\x8d")
 	for f := range reflect.TypeFor[target]().Fields() {
@@ -563,7 +563,7 @@ func TestMismatches(t *testing.T) {
 		nils = append(append(nils, f.Name...), 0xc0)
 	}
 	if got, err := r.Decode("t", nils); err != nil || !reflect.DeepEqual(got, target{}) {
-		t.Errorf("nils became %#v, %v", got, err)
+		t.Errorf("nils is decoded as %#v, %v", got, err)
 	}
 }
 

@@ -86,7 +86,7 @@ func TestState(t *testing.T) {
 		}
 		a.History[0].N = 1
 		if !reflect.DeepEqual(again, a) {
-			t.Fatalf("%+v became %+v", a, again)
+			t.Fatalf("%+v is decoded as %+v", a, again)
 		}
 		if shared[0] != (entry{}) {
 			t.Fatal("a slice of the fresh aggregate was written to")
@@ -117,7 +117,7 @@ type engineForm struct{ A int }
 
 func (engineForm) EncodeMsgpack(*msgpack.Encoder) error { return nil }
 
-func TestStateThatCannotBeStored(t *testing.T) {
+func TestUnstorableStates(t *testing.T) {
 	t.Parallel()
 	type inner2 struct{ secret int } //nolint:unused // the mistake
 	type list []struct{ F func() }
@@ -193,7 +193,7 @@ func TestStateThatCannotBeStored(t *testing.T) {
 	}
 }
 
-func TestStateThatCanBeStored(t *testing.T) {
+func TestStorableStates(t *testing.T) {
 	t.Parallel()
 	type recursive struct {
 		Kids  []recursive
@@ -237,7 +237,7 @@ func TestStateThatCanBeStored(t *testing.T) {
 		}
 		again := reflect.New(reflect.TypeOf(v).Elem()).Interface()
 		if err := st.Decode(data, again); err != nil || !reflect.DeepEqual(v, again) {
-			t.Errorf("%#v became %#v, %v", v, again, err)
+			t.Errorf("%#v is decoded as %#v, %v", v, again, err)
 		}
 	}
 }

@@ -351,8 +351,8 @@ func TestIdleWithUnconfirmed(t *testing.T) {
 	})
 }
 
-// TestPastStateSendsNothing checks that the recovery of an earlier state sends nothing.
-func TestPastStateSendsNothing(t *testing.T) {
+// TestEarlierStateSendsNothing checks that the recovery of an earlier state sends nothing.
+func TestEarlierStateSendsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := inmem.NewJournal()

@@ -227,9 +227,9 @@ func TestNewerStates(t *testing.T) {
 	}
 }
 
-// TestSnapshotsThroughTheRuntime checks that snapshots contain outboxes and inboxes, and that later
+// TestSnapshotsInRuntime checks that snapshots contain outboxes and inboxes, and that later
 // events are replayed.
-func TestSnapshotsThroughTheRuntime(t *testing.T) {
+func TestSnapshotsInRuntime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := eventsourcing.Config{Store: store.Of(inmem.NewJournal(), inmem.NewSnapshotStore())}

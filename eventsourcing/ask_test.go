@@ -134,7 +134,7 @@ func TestContextEndsBeforeHandled(t *testing.T) {
 
 		// The error also matches the cause of the cancellation.
 		recovery = s.journal.Inject(journaltest.Fault{Op: journaltest.OpHighest, ID: "actor|2", Do: journaltest.Stall})
-		why := errors.New("the user went away")
+		why := errors.New("the user closed the page")
 		caused, cancelCause := context.WithCancelCause(t.Context())
 		wait := later(func() (string, error) { return s.askOf(caused, "2", addLines("late")) })
 		synctest.Wait()

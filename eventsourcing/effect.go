@@ -186,9 +186,9 @@ func (e Effect[S, E, R]) SaveSnapshot() Effect[S, E, R] {
 	return e.with(step[S, E]{request: saveState{}})
 }
 
-// DeleteSnapshots deletes the matching snapshots, unless no remaining snapshot would cover the
-// events that are deleted.
-// A SnapshotsDeleted or SnapshotsNotDeleted signal reports the outcome.
+// DeleteSnapshots deletes the matching snapshots. The deletion fails if events are deleted and no
+// remaining snapshot would cover them. A SnapshotsDeleted or SnapshotsNotDeleted signal reports the
+// outcome.
 func (e Effect[S, E, R]) DeleteSnapshots(criteria snapshot.Criteria) Effect[S, E, R] {
 	return e.with(step[S, E]{request: deleteSnapshots{criteria}})
 }

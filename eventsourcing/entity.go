@@ -184,9 +184,9 @@ func (e *entity[S, E]) Written(_ *groupcommit.Request, err error) {
 	e.mu.Unlock()
 }
 
-// answerStored handles a stored unit on the writer's goroutine if it can lead only to replies. This
-// is the common case, and it saves the turn of a worker. It returns false and does nothing if the
-// unit may lead to more. The caller owns the entity as in a turn.
+// answerStored handles a stored unit on the writer's goroutine if the unit can lead only to
+// replies. This is the common case, and it needs no turn of a worker. Otherwise answerStored does
+// nothing and returns false. The caller owns the entity as in a turn.
 func (e *entity[S, E]) answerStored() bool {
 	if !e.machine.Plain() || len(e.instance.parts) > 0 || e.host.model.typ.Deadline != nil {
 		return false

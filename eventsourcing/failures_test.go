@@ -161,7 +161,7 @@ func TestPartlyStoredByCallback(t *testing.T) {
 			return ctx.Persist(line{"three"}).ThenReply(func(ctx *actorCtx) actorDecision { return ctx.Refuse(errNoLine) })
 		})
 		if err != errNoLine { //nolint:errorlint // the same value
-			t.Errorf("the refusal became %v", err)
+			t.Errorf("the error is %v, want the unchanged refusal", err)
 		}
 		_, err = s.ask(func(ctx *actorCtx, _ *actor, _ act) actorDecision {
 			return ctx.Persist(line{"four"}).ThenReply(func(ctx *actorCtx) actorDecision { return ctx.Unhandled() })
@@ -171,9 +171,9 @@ func TestPartlyStoredByCallback(t *testing.T) {
 	})
 }
 
-// TestEventsThatCanNotBeStored checks that a unit with an event that can't be encoded, or that is
+// TestUnstorableEvents checks that a unit with an event that can't be encoded, or that is
 // too large, is rejected. The journal is not called and the state does not change.
-func TestEventsThatCanNotBeStored(t *testing.T) {
+func TestUnstorableEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t)

@@ -24,7 +24,7 @@ type (
 		Odd       bool
 		Then      bool // answer from a callback
 	}
-	// look only reads.
+	// look only reads the state.
 	look struct {
 		eventsourcing.Command[ledger, seen]
 	}

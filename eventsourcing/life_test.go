@@ -77,9 +77,9 @@ func TestConfigurations(t *testing.T) {
 	})
 }
 
-// TestStateThatCanNotBeSnapshotted checks that a type with a state that can't be encoded can be
+// TestStateWithoutEncoding checks that a type with a state that can't be encoded can be
 // hosted only if it saves no snapshots.
-func TestStateThatCanNotBeSnapshotted(t *testing.T) {
+func TestStateWithoutEncoding(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t).open()

@@ -57,7 +57,7 @@ func TestEachAskIsObserved(t *testing.T) {
 	}
 }
 
-func TestEventsOfAllUnitsAndCallbacksCount(t *testing.T) {
+func TestEventCountOfCommand(t *testing.T) {
 	t.Parallel()
 	r := newRegister()
 	l := openLamps(t, eventsourcing.Config{Observer: r.observer()}, nil)
@@ -154,7 +154,7 @@ func TestEveryCommandEnds(t *testing.T) {
 	}
 }
 
-func TestCommandEndsWhenNotTaken(t *testing.T) {
+func TestCommandEndsWhenInvalid(t *testing.T) {
 	t.Parallel()
 	r := newRegister()
 	l := openLamps(t, eventsourcing.Config{Observer: r.observer()}, nil)
@@ -276,7 +276,7 @@ func TestCommandContext(t *testing.T) {
 	}
 }
 
-func TestGoHasTheValuesOfTheCommand(t *testing.T) {
+func TestGoContext(t *testing.T) {
 	t.Parallel()
 	for _, watched := range []bool{false, true} {
 		t.Run(fmt.Sprint(watched), func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestGoHasTheValuesOfTheCommand(t *testing.T) {
 			cfg, during, after := eventsourcing.Config{}, "name", "name"
 			if watched {
 				cfg.Observer = newRegister().observer()
-				during, after = "name+", "name+" // Begin was called once for each context
+				during, after = "name+", "name+" // both contexts come from one call of Begin
 			}
 			l := openLamps(t, cfg, nil)
 			got := make(chan string, 2)
@@ -345,7 +345,7 @@ func TestContextsDoNotGrow(t *testing.T) {
 	}
 }
 
-func TestMetadataReachesTheJournalAndTheDestination(t *testing.T) {
+func TestMetadata(t *testing.T) {
 	t.Parallel()
 	signalled := make(chan string, 10)
 	wires := map[string]wire{"1": {to: "2", signal: func(ctx *wireCtx) wireEffect {

@@ -252,8 +252,8 @@ func TestHistoryGaps(t *testing.T) {
 	})
 }
 
-// TestEventsThatCanNotBeRead checks that a recovery fails at an unreadable event and names it.
-func TestEventsThatCanNotBeRead(t *testing.T) {
+// TestUnreadableEvents checks that a recovery fails at an unreadable event and names it.
+func TestUnreadableEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := chronicle(t, 3)

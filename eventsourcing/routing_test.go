@@ -217,7 +217,7 @@ func TestRemoteErrorCodes(t *testing.T) {
 			}
 			back := carry(t, err)
 			if eventsourcing.StatusOf(back).Code != eventsourcing.StatusOf(err).Code || eventsourcing.NotDone(back) != eventsourcing.NotDone(err) {
-				t.Errorf("%q has the code %q, not done %v; became %q, %v", err, eventsourcing.StatusOf(err).Code, eventsourcing.NotDone(err), eventsourcing.StatusOf(back).Code, eventsourcing.NotDone(back))
+				t.Errorf("%q has the code %q, not done %v; after the transport %q, %v", err, eventsourcing.StatusOf(err).Code, eventsourcing.NotDone(err), eventsourcing.StatusOf(back).Code, eventsourcing.NotDone(back))
 			}
 		}
 	}
@@ -254,7 +254,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		again := carry(t, err)
 		if eventsourcing.StatusOf(again).Code != eventsourcing.StatusOf(err).Code {
-			t.Errorf("%q of code %q became %q of code %q", err, eventsourcing.StatusOf(err).Code, again, eventsourcing.StatusOf(again).Code)
+			t.Errorf("%q with code %q is encoded again as %q with code %q", err, eventsourcing.StatusOf(err).Code, again, eventsourcing.StatusOf(again).Code)
 		}
 	})
 }

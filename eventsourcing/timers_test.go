@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/store"
 )
 
-// noting is a command that only notes when it is handled.
+// noting returns a command that only notes the time at which it is handled.
 func noting(s *scene, began time.Time, name string) act {
 	return act{f: func(ctx *actorCtx, _ *actor, _ act) actorDecision {
 		s.note("%s %v", name, time.Since(began))

@@ -100,9 +100,9 @@ func (c *claimer) clear(ctx context.Context, g *pauseGate, m Move) error {
 
 // checkOutcome checks the outcome of the rebuild after a Clear has ended. If another process took
 // over and has already removed the mark, the Clear may have removed parts of the new read model, so
-// settle requests another rebuild. While the mark is present nothing is built, and the other
-// process is not disturbed: otherwise two processes with slow Clears would take the claim from each
-// other indefinitely.
+// checkOutcome requests another rebuild. While the mark is present, no process builds the read
+// model, so checkOutcome does not disturb the other process. Otherwise two processes with slow
+// Clears would take the claim from each other indefinitely.
 func (c *claimer) checkOutcome(ctx context.Context, name string) error {
 	if !c.unresolved {
 		return nil

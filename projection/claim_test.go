@@ -104,7 +104,7 @@ func TestClearAmongProcesses(t *testing.T) {
 
 // The clearing process has crashed: another one takes over half a minute later, and the same one
 // starts immediately.
-func TestClaimOfACrash(t *testing.T) {
+func TestClaimOfCrashedProcess(t *testing.T) {
 	t.Parallel()
 	for _, same := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestLateHandler(t *testing.T) {
 
 // A process has handled the first events without saving its position. Then another process clears
 // the read model. The first position that the late process loaded differs from the stored one.
-func TestBeginningsDiffer(t *testing.T) {
+func TestFirstPositionsDiffer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table, m := newSource(t), &projectiontest.Table{}, newStrict()

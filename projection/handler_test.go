@@ -161,7 +161,7 @@ func TestAtLeastOnceThroughFaults(t *testing.T) {
 	}
 }
 
-// dead is the fault of a store for a crashed process.
+// dead is the fault of all store calls of a crashed process.
 func dead(context.Context, projectiontest.Step) error { return errPlanted }
 
 // A crash in the handler, after it has changed the read model, must not lose the event.

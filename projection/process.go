@@ -50,7 +50,7 @@ func single[E any](items []item[E]) *item[E] {
 	return found
 }
 
-// attempt hands items to the handler once. An error of the handler is a *failure.
+// attempt passes items to the handler once. An error of the handler is a *failure.
 func (w *worker[E]) attempt(ctx context.Context, items []item[E]) error {
 	to := items[len(items)-1].offset
 	w.events = w.events[:0]

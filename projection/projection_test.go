@@ -164,7 +164,7 @@ func saves(table *projectiontest.Table, m *model) func() []string {
 	return func() []string { return log }
 }
 
-func TestAtLeastOnceSavesEvery100OrHalfASecond(t *testing.T) {
+func TestAtLeastOnceSavePeriods(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, table, m := newSource(t), &projectiontest.Table{}, newModel()

@@ -313,7 +313,8 @@ func (w *worker[E]) read(ctx context.Context, after journal.Offset, out chan<- p
 	}
 }
 
-// reach notes that everything up to a position was handled, with a number of events.
+// reach records that all events up to a position were handled. events is the number of events since
+// the last call.
 func (w *worker[E]) reach(to journal.Offset, events int) {
 	w.reached = to
 	w.unsaved += events

@@ -127,8 +127,8 @@ type Effects struct {
 	// Cause is the error that ended the instance, or nil.
 	Cause error
 
-	// Ops keeps finished ops for reuse, on the goroutine on which they finish; nil keeps none. The
-	// shell sets it once: a *sync.Pool without New.
+	// Ops receives finished ops for reuse, on the goroutine on which they finish. nil disables the
+	// reuse. The shell sets it once, to a *sync.Pool without New.
 	Ops OpPool
 }
 

@@ -26,7 +26,7 @@ type saved struct {
 	entries     []outbox.Entry[string]
 }
 
-// owner is an aggregate with a window, whose events become durable late or not at all.
+// owner is an aggregate with a window, whose events are stored late or lost.
 type owner struct {
 	cfg    outbox.Config
 	acts   []act // act i is event i+1
