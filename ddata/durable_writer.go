@@ -123,7 +123,7 @@ func (d *durableWriter) writeAll() error {
 		case d.writeBehind == 0:
 			d.report(replication.Stored{Nrs: w.Nrs, Err: err})
 		case err != nil:
-			d.log.ErrorContext(d.base, "write of durable keys failed, it will be retried", slog.Int("keys", len(w.Records)), slog.Any("error", err))
+			d.log.ErrorContext(d.base, "write of durable keys failed, retrying", slog.Int("keys", len(w.Records)), slog.Any("error", err))
 			d.ready.Set() // to try again after the next interval
 			return err
 		}

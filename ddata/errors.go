@@ -35,8 +35,8 @@ var (
 	// ErrTooFew is returned if the cluster has fewer nodes than the level requires. It matches
 	// ErrQuorum.
 	ErrTooFew = fmt.Errorf("%w: the cluster has too few nodes", ErrQuorum)
-	// ErrStore is returned if a durable key could not be written to disk, here or on too many other
-	// nodes, or if the disk of this node has not answered in time.
+	// ErrStore is returned if a durable key could not be written to disk, on this node or on too
+	// many other nodes. It is also returned if the disk of this node has not answered in time.
 	ErrStore = errors.New("ddata: write to disk failed")
 	// ErrModify is returned if the function given to Update has failed, has panicked, or has
 	// changed the value with the Self of another node. After a panic the cause is a *PanicError.
@@ -170,7 +170,7 @@ func (r *Replicator) outcome(op, key string, reply *replication.Reply) error {
 	case replication.TimedOut:
 		switch {
 		case errors.Is(e.Cause, replication.ErrType):
-			e.Cause = replication.Errorf(ErrType, "%w: they hold another type", e.Cause)
+			e.Cause = replication.Errorf(ErrType, "%w: the replicas hold another type", e.Cause)
 		case errors.Is(e.Cause, replication.ErrFull):
 			e.Cause = replication.Errorf(ErrFull, "%w", e.Cause)
 		}

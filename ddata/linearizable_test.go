@@ -34,8 +34,8 @@ func (h *history) add(client, written, read int, from, to time.Duration) {
 }
 
 // A register with a single writer is linearizable if it is written and read at majorities with
-// RepairPeers, for all faults of the network. An independent checker searches for an order of all
-// operations, including failed ones, that explains the results.
+// RepairPeers. This holds under all faults of the network. An independent checker searches for an
+// order of all operations, including failed ones, that explains the results.
 func TestRegisterIsLinearizable(t *testing.T) {
 	t.Parallel()
 	seeds := effort.Count[uint64](3, 6, 200)

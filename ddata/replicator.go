@@ -326,7 +326,7 @@ func (r *Replicator) cause() error {
 // The error is that of ctx, or matches ErrStopped. It matches ErrInvalid if replicas is below 1.
 func (r *Replicator) AwaitReplicas(ctx context.Context, replicas int) error {
 	if replicas < 1 {
-		return fmt.Errorf("ddata: wait for replicas of %q: %w: %d of them", r.cfg.Name, ErrInvalid, replicas)
+		return fmt.Errorf("ddata: wait for replicas of %q: %w: %d replicas, want at least 1", r.cfg.Name, ErrInvalid, replicas)
 	}
 	w := &replicaWaiter{replicas: replicas, done: make(chan struct{})}
 	defer w.over.Store(true)
@@ -340,7 +340,7 @@ func (r *Replicator) AwaitReplicas(ctx context.Context, replicas int) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("ddata: wait for %d replicas of %q, there are %d: %w", replicas, r.cfg.Name, r.ReplicaCount(), err)
+	return fmt.Errorf("ddata: wait for replicas of %q: got %d, want %d: %w", r.cfg.Name, r.ReplicaCount(), replicas, err)
 }
 
 type replicaWaiter struct {

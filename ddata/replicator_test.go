@@ -232,7 +232,7 @@ func TestTypeMismatchOnOtherNodes(t *testing.T) {
 		w.wantErr(err, ddata.ErrQuorum)
 		w.wantErr(err, ddata.ErrType)
 		w.wantErr(err, context.DeadlineExceeded)
-		if err == nil || !strings.Contains(err.Error(), "no answer from c: 1 other replicas have refused \"key\": they hold another type: ") {
+		if err == nil || !strings.Contains(err.Error(), "no answer from c: 1 other replicas have refused \"key\": the replicas hold another type: ") {
 			t.Error(err)
 		}
 	})
@@ -249,7 +249,7 @@ func TestAwaitReplicas(t *testing.T) {
 		defer cancel()
 		err := a.AwaitReplicas(short, 2)
 		w.wantErr(err, context.DeadlineExceeded)
-		if err == nil || !strings.Contains(err.Error(), `wait for 2 replicas of "ddata", there are 1: `) {
+		if err == nil || !strings.Contains(err.Error(), `wait for replicas of "ddata": got 1, want 2: `) {
 			t.Error(err)
 		}
 		w.must(w.add(a, visits, ddata.WriteLocal(), 1))

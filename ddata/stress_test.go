@@ -13,8 +13,8 @@ import (
 	"github.com/refold-io/refold/ddata/crdt"
 )
 
-// Many concurrent callers on all nodes, at all levels: each reads its own writes, and in the end
-// all nodes hold each change exactly once.
+// Many callers run concurrently on all nodes, at all levels. Each caller reads its own writes.
+// Finally all nodes hold each change exactly once.
 func TestConcurrentCallers(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {

@@ -399,10 +399,10 @@ func mergeTrees[V any](a, b tree[V], keep func(key string, a, b *V) (val V, kept
 	return treeOf(items)
 }
 
-// packedStrings is a list of strings in one block of memory, so that sets of many short elements
-// need few allocations, are cheap to scan for the garbage collector, and have good locality in
-// searches. The number of strings is stored elsewhere. The block begins with the start offsets of
-// all strings except the first, so a single string is stored as it is.
+// packedStrings is a list of strings in one block of memory. Sets of many short elements therefore
+// need few allocations, cost the garbage collector little, and have good locality in searches. The
+// number of strings is stored elsewhere. The block begins with the start offsets of all strings
+// except the first, so a single string is stored as it is.
 type packedStrings string
 
 const startSize = 4

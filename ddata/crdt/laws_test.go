@@ -192,17 +192,17 @@ func TestLaws(t *testing.T) {
 	laws(t, "Flag", flags())
 	laws(t, "LWWRegister", registers())
 	laws(t, "VersionVector", vectors())
-	laws(t, "ORMap that grows", maps(false))
-	laws(t, "PNCounterMap that grows", counterMaps(false))
-	laws(t, "LWWMap that grows", lwwMaps(false))
-	laws(t, "ORMultiMap that grows", multiMaps(false, false))
+	laws(t, "ORMap without removals", maps(false))
+	laws(t, "PNCounterMap without removals", counterMaps(false))
+	laws(t, "LWWMap without removals", lwwMaps(false))
+	laws(t, "ORMultiMap without removals", multiMaps(false, false))
 
 	const racing = crdttest.Associative | crdttest.DeltasFold | crdttest.DeltasJoin
 	laws(t, "ORMap", except(maps(true), racing))
 	laws(t, "PNCounterMap", except(counterMaps(true), racing))
 	laws(t, "LWWMap", except(lwwMaps(true), racing))
 	laws(t, "ORMultiMap", except(multiMaps(false, true), racing))
-	laws(t, "ORMultiMap with value deltas that grows", byValue(multiMaps(true, false)))
+	laws(t, "ORMultiMap with value deltas, without removals", byValue(multiMaps(true, false)))
 	laws(t, "ORMultiMap with value deltas", byValue(except(multiMaps(true, true), racing)))
 }
 
@@ -227,7 +227,7 @@ func TestLawsBrokenByRemovals(t *testing.T) {
 	breaks(t, "ORMultiMap", multiMaps(false, true), racing)
 	breaks(t, "ORMultiMap with value deltas", byValue(multiMaps(true, true)), racing)
 	// Compared by bytes, this law fails even if nothing is removed.
-	breaks(t, "ORMultiMap with value deltas that grows", multiMaps(true, false), crdttest.DeltasJoin)
+	breaks(t, "ORMultiMap with value deltas, without removals", multiMaps(true, false), crdttest.DeltasJoin)
 }
 
 func breaks[T any](t *testing.T, name string, cfg crdttest.Config[T], laws crdttest.Law) {

@@ -11,11 +11,11 @@ import (
 // ORMultiMap is a map from keys to sets of elements. The zero value is empty. It is immutable.
 //
 // There are two variants, which cannot be merged with each other. The plain variant replicates the
-// whole set of a key on each change and discards the set with its key: if one node removes a key
-// while another adds an element to it, the whole set returns. The variant with value deltas
-// (WithValueDeltas) replicates only the changes of a set. Elements of a removed key stay removed if
-// the other nodes receive the removal as a delta, or if they have not merged in between. See ORMap
-// for the other caveats.
+// whole set of a key on each change. Removing a key discards the set: if another node concurrently
+// adds an element to it, the whole set returns. The variant with value deltas (WithValueDeltas)
+// replicates only the changes of a set. Elements of a removed key stay removed if the other nodes
+// receive the removal as a delta, or if they have not merged in between. See ORMap for the other
+// caveats.
 //
 // K and E are element types as described at GSet.
 type ORMultiMap[K, E any] struct{ keyed[ORMultiMap[K, E], K] }

@@ -85,7 +85,7 @@ func (t *Types) defined(typ reflect.Type) (*definition, error) {
 	if t != nil && t.byType[typ] != nil {
 		return t.byType[typ], nil
 	}
-	return nil, fmt.Errorf("%w: %v: pass a Define of it to NewTypes", ErrUndefined, typ)
+	return nil, fmt.Errorf("%w: %v: pass the Define of this type to NewTypes", ErrUndefined, typ)
 }
 
 // As converts a value to its Go type, without copying. The error matches ErrType if the value has
@@ -273,8 +273,8 @@ func (s shape) empty() core {
 }
 
 var (
-	// ErrType matches errors about values of different types: in a merge, when a delta is applied,
-	// or when a value is converted to a Go type that it does not have.
+	// ErrType matches errors about different types: of two values in a merge, of a delta and a
+	// value, or of a value and the Go type to which it is converted.
 	ErrType = errors.New("crdt: type mismatch")
 	// ErrUndefined matches errors about a user's type that is not in the Types in use.
 	ErrUndefined = errors.New("crdt: type is not defined")

@@ -31,7 +31,7 @@ func (h handle[T]) zero(types *Types) (shape, error) {
 			return s, nil
 		}
 	}
-	return shape{}, fmt.Errorf("%w: %v: pass a Define of its value type to NewTypes", ErrUndefined, reflect.TypeFor[T]())
+	return shape{}, fmt.Errorf("%w: %v: pass the Define of its value type to NewTypes", ErrUndefined, reflect.TypeFor[T]())
 }
 
 // untyped returns the value without its type parameters. The value's own types take precedence over

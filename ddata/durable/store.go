@@ -66,10 +66,10 @@ func (r Record) Check() error {
 // Opener opens stores. It is safe for concurrent use.
 type Opener interface {
 	// Open opens the store of a replicator, which is empty if it is opened for the first time. The
-	// caller closes it. The error matches ErrInvalid if the ID is invalid, ErrInUse if the store is
-	// open in this or another process, ErrVersion if the data has an unsupported format, ErrForeign
-	// if the location holds other data, and ErrCorrupt if the data is damaged. In these cases the
-	// existing data is not changed.
+	// caller closes it. The error matches ErrInvalid if the ID is invalid, and ErrInUse if the
+	// store is open in this or another process. It matches ErrVersion if the data has an
+	// unsupported format, ErrForeign if the location holds other data, and ErrCorrupt if the data
+	// is damaged. In all these cases Open does not change the existing data.
 	Open(ctx context.Context, id ID) (Store, error)
 }
 

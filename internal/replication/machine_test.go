@@ -55,7 +55,7 @@ func TestSubscribe(t *testing.T) {
 	}
 	check("before the first flush")
 	b.step(replication.Flush{})
-	check("what there is", "1 user-1 = 1", "2 user-1 = 1", "3 user-1 = 1")
+	check("existing keys", "1 user-1 = 1", "2 user-1 = 1", "3 user-1 = 1")
 	b.step(replication.Flush{})
 	check("nothing new")
 	// Several changes are one event, which all matching subscriptions receive.
@@ -311,8 +311,8 @@ func TestTypeMismatchOnOtherNode(t *testing.T) {
 	}
 }
 
-// A value that exceeds a message after concurrent changes is sent in parts, by gossip, to a new
-// node and in a read; malformed or truncated parts are dropped.
+// A value that exceeds a message after concurrent changes is sent in parts: by gossip, to a new
+// node, and in a read. Malformed or truncated parts are dropped.
 func TestValueLargerThanMessage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{MaxMessage: 64 << 10, MaxEntry: 50 << 10}, 2)

@@ -233,8 +233,8 @@ func TestPruneUnknownRemovedNode(t *testing.T) {
 	}
 }
 
-// A new node fetches the data from up to three older nodes, a third from each, and continues with
-// the others if one does not answer.
+// A new node fetches the data from up to three older nodes, an equal part from each. If one of them
+// does not answer, the new node continues with the others.
 func TestPull(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Hour}, 4)

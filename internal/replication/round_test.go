@@ -104,8 +104,8 @@ func TestAskOrder(t *testing.T) {
 	}
 }
 
-// A read with repair is answered when as many nodes hold the result as were read; without repair a
-// later read may see less.
+// A read with repair is answered when as many nodes hold the result as were read. Without repair, a
+// later read may return an older value.
 func TestRepairPeers(t *testing.T) {
 	t.Parallel()
 	for _, repair := range []bool{false, true} {

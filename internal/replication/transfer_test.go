@@ -50,7 +50,7 @@ func TestNoComparisonWhilePulling(t *testing.T) {
 	}
 }
 
-// A Joining node does not compare either.
+// A Joining node does not compare its data.
 func TestNoComparisonWhileJoining(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1, replication.Config{GossipInterval: time.Second}, 3)
@@ -119,7 +119,7 @@ func (p puller) becomeUp() { p.step(replication.Members{All: p.w.members}) }
 func (p puller) answer(l envelope) {
 	pull, ok := must(replication.DecodeMessage(l.send.Data)).(replication.Pull)
 	if !ok {
-		p.w.tb.Fatal("a Pull is none")
+		p.w.tb.Fatal("the message is not a Pull")
 	}
 	p.receive(l.to, replication.Chunk{Nr: pull.Nr, Bucket: pull.From, After: "k"})
 }

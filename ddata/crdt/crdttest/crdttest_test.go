@@ -164,14 +164,14 @@ func TestLawsFindFaults(t *testing.T) {
 		f    faults
 		laws []crdttest.Law
 	}{
-		"counts double":            {faults{addOnMerge: true}, []crdttest.Law{crdttest.Idempotent, crdttest.Absorbing, crdttest.Converges, crdttest.DeltasFold}},
-		"its own count wins":       {faults{keepLeft: true}, []crdttest.Law{crdttest.Commutative, crdttest.Converges}},
-		"merging forgets":          {faults{shorter: true}, []crdttest.Law{crdttest.Commutative, crdttest.Associative}},
-		"encoding forgets":         {faults{lossy: true}, []crdttest.Law{crdttest.OneForm}},
-		"it keeps the bytes":       {faults{keeps: true}, []crdttest.Law{crdttest.OneForm}},
-		"deltas lack changes":      {faults{deltaMissing: true}, []crdttest.Law{crdttest.DeltasFold}},
-		"pruning does nothing":     {faults{prune: true}, []crdttest.Law{crdttest.Prunes}},
-		"cleaning up does as well": {faults{cleanup: true}, []crdttest.Law{crdttest.Prunes}},
+		"Merge adds the counts":      {faults{addOnMerge: true}, []crdttest.Law{crdttest.Idempotent, crdttest.Absorbing, crdttest.Converges, crdttest.DeltasFold}},
+		"Merge keeps its own count":  {faults{keepLeft: true}, []crdttest.Law{crdttest.Commutative, crdttest.Converges}},
+		"Merge loses a count":        {faults{shorter: true}, []crdttest.Law{crdttest.Commutative, crdttest.Associative}},
+		"encoding loses a count":     {faults{lossy: true}, []crdttest.Law{crdttest.OneForm}},
+		"decoding retains the bytes": {faults{keeps: true}, []crdttest.Law{crdttest.OneForm}},
+		"deltas lack changes":        {faults{deltaMissing: true}, []crdttest.Law{crdttest.DeltasFold}},
+		"pruning does nothing":       {faults{prune: true}, []crdttest.Law{crdttest.Prunes}},
+		"Cleanup does nothing":       {faults{cleanup: true}, []crdttest.Law{crdttest.Prunes}},
 	} {
 		for _, law := range tt.laws {
 			err := crdttest.Check(config(&tt.f), law)

@@ -120,8 +120,8 @@ const (
 	// with the decoded form of that copy. Types may have a short cut for merging a changed copy.
 	MergesChanges
 	// DeltasFold: applying the missing deltas of another node in causal order gives the same result
-	// as merging its value; types with FreeDeltas must give it for any order and for repeated
-	// deltas.
+	// as merging its value. For types with FreeDeltas, this also holds for any order and for
+	// repeated deltas.
 	DeltasFold
 	// DeltasJoin: applying one delta merged from several deltas of a node gives the same result as
 	// applying them one by one.

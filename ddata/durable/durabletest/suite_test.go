@@ -160,7 +160,7 @@ func shared(_ context.Context, s *store) iter.Seq2[durable.Record, error] {
 
 func lifeBugs() map[string]planted {
 	return map[string]planted{
-		"forgets when it is closed": {[]string{"Persist"}, bug{close: func(s *store) error {
+		"loses data on Close": {[]string{"Persist"}, bug{close: func(s *store) error {
 			for _, r := range s.all(context.Background()) {
 				_ = s.Store.Write(context.Background(), []durable.Record{{Key: r.Key}})
 			}
@@ -172,7 +172,7 @@ func lifeBugs() map[string]planted {
 		"IDs are joined": {[]string{"Apart"}, bug{id: func(id durable.ID) durable.ID {
 			return durable.ID{Node: "n", Replicator: (id.Node + ":" + id.Replicator)[:min(len(id.String())-3, 128)]}
 		}}},
-		"one store for each node": {[]string{"Apart", "InUse"}, bug{id: func(id durable.ID) durable.ID { return durable.ID{Node: id.Node, Replicator: "r"} }}},
+		"one store per node": {[]string{"Apart", "InUse"}, bug{id: func(id durable.ID) durable.ID { return durable.ID{Node: id.Node, Replicator: "r"} }}},
 		"is not locked": {[]string{"InUse"}, bug{open: func(ctx context.Context, o *opener, id durable.ID) (durable.Store, error) {
 			s, err := o.sound(ctx, id)
 			if errors.Is(err, durable.ErrInUse) {
@@ -181,7 +181,7 @@ func lifeBugs() map[string]planted {
 			return s, err
 		}}},
 		"stays locked": {[]string{"InUse", "Persist"}, bug{close: func(*store) error { return nil }}},
-		"a second Close unlocks": {[]string{"InUse"}, bug{close: func(s *store) error {
+		"a second Close releases the lock": {[]string{"InUse"}, bug{close: func(s *store) error {
 			return s.o.open[s.id].Store.Close()
 		}}},
 		"ending a loop closes the store": {[]string{"Stop"}, bug{load: func(ctx context.Context, s *store) iter.Seq2[durable.Record, error] {

@@ -178,7 +178,7 @@ func TestStallBothWays(t *testing.T) {
 	expect(t, client, "34")
 }
 
-func TestDropSwallows(t *testing.T) {
+func TestDropDiscardsBytes(t *testing.T) {
 	t.Parallel()
 	proxy, client, server := peers(t, "tcp")
 	armed := proxy.Arm(tcpproxy.Fault{Direction: tcpproxy.ToClient, After: 2, Action: tcpproxy.Drop})
