@@ -168,9 +168,9 @@ func parseMember(s string) (identity.Node, error) {
 	return identity.Node{Name: s}, nil
 }
 
-// Summary returns the state of the cluster as this node sees it. It lists the members that follow
-// after, or all members if after is empty, but at most 2,000 members and about 256 KiB. The error
-// matches ErrInvalid if after is not a node.
+// Summary returns the state of the cluster as this node sees it. It lists the members that sort
+// after the member in the argument, or all members if the argument is empty. The list has at most
+// 2,000 members and about 256 KiB. The error matches ErrInvalid if after is not a node.
 func (n *Node) Summary(after string) (*Summary, error) {
 	var from identity.Node
 	if after != "" {

@@ -59,7 +59,7 @@ func TestAdminCommands(t *testing.T) {
 			w.Errorf("Down without a name: %v", err)
 		}
 		if _, err := admin.State(w.Context(), "x"); !errors.Is(err, transport.ErrNoNode) {
-			w.Errorf("State of an unknown node: %v", err)
+			w.Errorf("State of an unknown node: %v, want ErrNoNode", err)
 		}
 		must(w.T, admin.PrepareForShutdown(w.Context(), ""))
 		w.until(nodes[0], func(s *cluster.State) bool { return s.Status(nodes[0].Self()) == cluster.ReadyForShutdown })

@@ -27,7 +27,7 @@ type Config struct {
 	// owns the carrier and closes it, even if Start fails. Required.
 	Carrier transport.Carrier
 	// Transport has the limits of the transport. OnEvent is called after the node has handled the
-	// event. The node adds its kinds to Silent. Logger defaults to that of the node.
+	// event. The node adds its message kinds to Silent. Logger defaults to that of the node.
 	Transport transport.Config
 
 	// Seeds are names of nodes through which the node joins, in the same order on all nodes. The
@@ -115,7 +115,7 @@ func (c *Config) validate() (identity.Version, error) {
 	}
 	check("Cluster", identity.CheckCluster(c.Cluster))
 	if of, ok := c.Carrier.(transport.Clustered); ok && of.Cluster() != c.Cluster {
-		errs.Addf("Config.Cluster", "is %q, Config.Carrier is one of %q", c.Cluster, of.Cluster())
+		errs.Addf("Config.Cluster", "is %q, but Config.Carrier belongs to cluster %q", c.Cluster, of.Cluster())
 	}
 	check("Seeds", membership.CheckSeeds(c.Seeds))
 	_, err := membership.CheckRoles(c.Roles)

@@ -26,7 +26,7 @@ func TestConfig(t *testing.T) {
 	in(t, func(w *world) {
 		for field, change := range map[string]func(*cluster.Config){
 			"Config.Cluster": func(c *cluster.Config) { c.Cluster = "my.bank" },
-			"Config.Cluster is \"bank\", Config.Carrier is one of \"shop\"": func(c *cluster.Config) { c.Carrier = shopCarrier{c.Carrier} },
+			"Config.Cluster is \"bank\", but Config.Carrier belongs to cluster \"shop\"": func(c *cluster.Config) { c.Carrier = shopCarrier{c.Carrier} },
 			"Config.Seeds":   func(c *cluster.Config) { c.Seeds = []string{"a", "b c"} },
 			"Config.Roles":   func(c *cluster.Config) { c.Roles = []string{"dc-east"} },
 			"Config.Version": func(c *cluster.Config) { c.Version = "1.2.3.4" },
@@ -65,7 +65,7 @@ func TestConfig(t *testing.T) {
 			}
 		}
 		if _, err := cluster.Start(cluster.Config{}); !errors.Is(err, cluster.ErrInvalid) {
-			w.Errorf("Start without a carrier: %v", err)
+			w.Errorf("Start without a carrier: %v, want ErrInvalid", err)
 		}
 		w.cluster("a") // the name is free
 	})

@@ -17,12 +17,12 @@ import (
 	"github.com/refold-io/refold/internal/membership"
 )
 
-// Events yields a Snapshot and then each change of it, in order and without gaps or duplicates,
-// until ctx or the node ends. If kinds are given, it yields snapshots and events of these kinds
-// only.
+// Events yields a Snapshot and then each later change of the state, in order and without gaps or
+// duplicates, until ctx or the node ends. If kinds are given, it yields snapshots and events of
+// these kinds only.
 //
-// The node never waits for a subscriber. If more than Config.MaxEvents events wait for one, they
-// are replaced by a new Snapshot.
+// The node never waits for a subscriber. If more than Config.MaxEvents events wait for a
+// subscriber, they are replaced by a new Snapshot.
 func (n *Node) Events(ctx context.Context, kinds ...EventKind) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		r := n.events.subscribe(kinds)
@@ -205,7 +205,7 @@ const (
 	// TombstonesChanged: the set of remembered removed nodes has changed. It is for consumers that
 	// keep state for each removed node.
 	TombstonesChanged
-	// ShuttingDown: this node is not a member any more. A MemberRemoved for each member follows.
+	// ShuttingDown: this node is no longer a member. A MemberRemoved for each member follows.
 	ShuttingDown
 	MemberRemoved
 	MemberJoined
@@ -236,7 +236,7 @@ const (
 	Resumed
 )
 
-// The kinds that the machine reports are consecutive and have the order of the machine's kinds.
+// The kinds that the machine reports are consecutive. Their order is that of the machine's kinds.
 const (
 	firstOfMachine = TombstonesChanged
 	lastOfMachine  = ReachabilityChanged

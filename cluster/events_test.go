@@ -11,7 +11,7 @@ import (
 	"github.com/refold-io/refold/cluster"
 )
 
-// The snapshot and the events after it contain each change exactly once, at whatever time a
+// The snapshot and the events after it contain each change exactly once, regardless of when a
 // subscriber starts.
 func TestEventsFromAnyStart(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ func TestLoopThatPanics(t *testing.T) {
 			w.Errorf("OnLoop: %v, want ErrFailed", err)
 		}
 		if err := <-asked; !errors.Is(err, cluster.ErrFailed) {
-			w.Errorf("Ask: %v", err)
+			w.Errorf("Ask: %v, want ErrFailed", err)
 		}
 		w.wantGone(nodes[0], cluster.ErrFailed)
 		if where := o.runs(w.T); where != "" {

@@ -56,7 +56,7 @@ func TestHealth(t *testing.T) {
 			w.Errorf("GET /live after the end of the node: %d %s", code, body)
 		}
 		if err := a.Ready(); !errors.Is(err, cluster.ErrStopped) {
-			w.Errorf("Ready after the end of the node: %v", err)
+			w.Errorf("Ready after the end of the node: %v, want ErrStopped", err)
 		}
 	})
 }

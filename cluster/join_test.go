@@ -77,7 +77,7 @@ func TestNoClusterInTime(t *testing.T) {
 		n := w.start("d", func(c *cluster.Config) { c.Settings.StopJoiningAfter = 20 * time.Second })
 		w.wantGone(n, cluster.ErrNoCluster)
 		if err := n.AwaitJoined(w.Context()); !errors.Is(err, cluster.ErrNoCluster) {
-			w.Errorf("AwaitJoined: %v", err)
+			w.Errorf("AwaitJoined: %v, want ErrNoCluster", err)
 		}
 	})
 }
@@ -175,13 +175,13 @@ func TestJoinThroughAnyMember(t *testing.T) {
 			w.Error("a node without seeds has joined")
 		}
 		if err := a.JoinVia(w.Context(), "no name"); !errors.Is(err, cluster.ErrInvalid) {
-			w.Errorf("JoinVia: %v", err)
+			w.Errorf("JoinVia: %v, want ErrInvalid", err)
 		}
 		must(w.T, a.JoinVia(w.Context(), "a"))
 		must(w.T, b.JoinVia(w.Context(), "a"))
 		w.allUp(a, b)
 		if _, err := cluster.Join(w.Context(), w.config("c")); !errors.Is(err, cluster.ErrInvalid) {
-			w.Errorf("Join without seeds: %v", err)
+			w.Errorf("Join without seeds: %v, want ErrInvalid", err)
 		}
 	})
 }
@@ -197,7 +197,7 @@ func TestVersionPending(t *testing.T) {
 			w.Error("the node joined without a version")
 		}
 		if err := b.SetVersion(w.Context(), "1..2"); !errors.Is(err, cluster.ErrInvalid) {
-			w.Errorf("SetVersion: %v", err)
+			w.Errorf("SetVersion: %v, want ErrInvalid", err)
 		}
 		must(w.T, b.SetVersion(w.Context(), "2.0"))
 		w.allUp(a, b)
@@ -222,7 +222,7 @@ func TestBrokerUnavailableAtStart(t *testing.T) {
 				w.Errorf("%v has joined without a broker", n.Self())
 			}
 			if err := n.Ready(); !errors.Is(err, cluster.ErrNotMember) {
-				w.Errorf("Ready: %v", err)
+				w.Errorf("Ready: %v, want ErrNotMember", err)
 			}
 		}
 		for _, f := range back {

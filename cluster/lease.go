@@ -59,8 +59,8 @@ func (l *leases) open(name string) (*leaser, error) {
 	return w, nil
 }
 
-// answer returns the result of an operation as an input for the machine. The owner is the holder of
-// a lease that another node holds.
+// answer returns the result of an operation as an input for the machine. If another node holds the
+// lease, owner is that node.
 func answer(op node.LeaseOp, ok bool, owner string) node.Input {
 	if op.Release {
 		return node.LeaseReleased{Lease: op.Lease, Done: ok}
@@ -119,6 +119,6 @@ func (l *leases) close(ctx context.Context, atMost time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, atMost)
 	defer cancel()
 	if !l.running.Wait(ctx) {
-		l.node.out.Log(slog.LevelWarn, "lease: a store operation does not return, shutting down without it")
+		l.node.out.Log(slog.LevelWarn, "lease: a store operation does not return, shutting down without waiting for it")
 	}
 }

@@ -163,7 +163,7 @@ func (n *Node) applyEffects(e node.Effects) {
 	if len(e.Events)+len(e.Life) > 0 {
 		n.publish(e)
 	}
-	// The machine has no event for the first time that the node receives its own heartbeats.
+	// The machine reports no event when the node receives its own heartbeats for the first time.
 	if s := n.events.current(); !s.Connected && !s.Stopped && n.machine.View().Connected {
 		n.events.publish(n.currentState(), nil)
 	}
@@ -233,7 +233,7 @@ func (n *Node) listen() {
 	n.transport.Handle(kindForwarded, func(_ context.Context, m transport.Message) { n.instances.take(m, nil) })
 	n.transport.HandleRequest(kindForwarded, func(_ context.Context, r *transport.Request) {
 		m := r.Message
-		r.Payload = nil // the delivery has the payload; only the small rest is kept until the reply
+		r.Payload = nil // the delivery has the payload; only the small rest of the request is kept until the reply
 		n.instances.take(m, r)
 	})
 }
@@ -297,7 +297,7 @@ func (n *Node) send(s membership.Send) {
 	}
 }
 
-// levelOf converts a level of the machines. Those of slog are in the same order, in steps of 4.
+// levelOf converts a level of the machines. The levels of slog have the same order, in steps of 4.
 func levelOf(l membership.Level) slog.Level {
 	return slog.LevelInfo + 4*(slog.Level(l)-slog.Level(membership.Info))
 }

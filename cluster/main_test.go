@@ -35,7 +35,7 @@ type world struct {
 
 	network *inmem.Network
 	seeds   []string
-	log     *journalled
+	log     *logBuffer
 	nodes   map[string]*cluster.Node // the last incarnation of each name
 	all     []*cluster.Node
 }
@@ -44,7 +44,7 @@ type world struct {
 func in(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, network: inmem.NewNetwork(inmem.NetworkConfig{}), seeds: []string{"a", "b", "c"}, log: &journalled{}, nodes: map[string]*cluster.Node{}}
+		w := &world{T: t, network: inmem.NewNetwork(inmem.NetworkConfig{}), seeds: []string{"a", "b", "c"}, log: &logBuffer{}, nodes: map[string]*cluster.Node{}}
 		defer w.end()
 		f(w)
 	})
@@ -158,19 +158,19 @@ func (w *world) wantGone(n *cluster.Node, why error) {
 	}
 }
 
-// journalled stores the log for checks.
-type journalled struct {
+// logBuffer stores the log for checks.
+type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
 }
 
-func (l *journalled) Write(b []byte) (int, error) {
+func (l *logBuffer) Write(b []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.Write(b)
 }
 
-func (l *journalled) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.buf.String()

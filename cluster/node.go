@@ -58,13 +58,13 @@ type Node struct {
 	ended    chan struct{}  // the loop has ended
 	stopping sync.Once
 	stopped  chan struct{} // the shutdown has begun
-	done     chan struct{} // all has ended
+	done     chan struct{} // the node has ended, including its shutdown
 	err      error         // set before done is closed
 }
 
 // Start starts a node and returns at once. The node joins through Config.Seeds and retries until a
 // member replies. If the membership ends, because the node leaves, is downed or cannot join, the
-// node shuts itself down: see Done. The error matches ErrInvalid, or is one of the transport.
+// node shuts itself down: see Done. The error matches ErrInvalid, or is an error of the transport.
 func Start(cfg Config) (*Node, error) {
 	if cfg.Carrier == nil {
 		return nil, invalid("Config.Carrier is missing")
@@ -209,9 +209,9 @@ func (n *Node) Err() error {
 	}
 }
 
-// JoinVia joins a cluster through the node with the given name. If that is the name of this node,
-// it founds a cluster. JoinVia does nothing if the node has joined or is joining. The error matches
-// ErrInvalid, or is the reason why the node has ended.
+// JoinVia joins a cluster through the node with the given name. If the name is that of this node,
+// the node founds a cluster. JoinVia does nothing if the node has joined or is joining. The error
+// matches ErrInvalid, or is the reason why the node has ended.
 func (n *Node) JoinVia(ctx context.Context, name string) error {
 	if err := identity.CheckName(name); err != nil {
 		return invalid("%w", err)
@@ -316,6 +316,6 @@ func (n *Node) Roles() []string {
 	return slices.Compact(slices.Sorted(slices.Values(n.cfg.Roles)))
 }
 
-// RemovalMargin returns the time after the removal of a node after which the node has certainly
-// stopped its singletons and shards.
+// RemovalMargin returns how long after its removal a node has certainly stopped its singletons and
+// shards.
 func (n *Node) RemovalMargin() time.Duration { return n.machine.Config().Downing.RemovalMargin }

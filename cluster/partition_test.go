@@ -29,7 +29,7 @@ func TestPartition(t *testing.T) {
 		"keep-oldest":                  {downing.Settings{Strategy: downing.KeepOldest}, []string{"a", "b"}},
 		"down-all":                     {downing.Settings{Strategy: downing.DownAll}, nil},
 		"lease-majority":               {downing.Settings{Strategy: downing.LeaseMajority}, []string{"c", "d", "e"}},
-		"no automatic decision, an operator decides": {downing.Settings{Strategy: downing.Off}, []string{"a", "b", "c", "d", "e"}},
+		"off: an operator decides":     {downing.Settings{Strategy: downing.Off}, []string{"a", "b", "c", "d", "e"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,7 +128,7 @@ func TestBrokerOutage(t *testing.T) {
 		w.sleep(5 * time.Second)
 		for _, n := range nodes {
 			if err = n.Ready(); !errors.Is(err, cluster.ErrDisconnected) {
-				w.Errorf("Ready during the outage: %v", err)
+				w.Errorf("Ready during the outage: %v, want ErrDisconnected", err)
 			}
 			must(w.T, n.Live())
 		}
@@ -137,7 +137,7 @@ func TestBrokerOutage(t *testing.T) {
 			w.Errorf("the singleton still runs on %q", where)
 		}
 		if _, err = p.Ask(w.Context(), []byte("?")); !errors.Is(err, cluster.ErrDisconnected) {
-			w.Errorf("Ask during the outage: %v", err)
+			w.Errorf("Ask during the outage: %v, want ErrDisconnected", err)
 		}
 		w.sleep(35 * time.Second)
 		for _, f := range back {
@@ -205,7 +205,7 @@ func TestAskEndsWithSuspension(t *testing.T) {
 		back := w.network.Disconnect("b", errors.New("cable pulled"))
 		for range 2 {
 			if err := <-asked; !errors.Is(err, cluster.ErrDisconnected) {
-				w.Errorf("Ask in flight: %v", err)
+				w.Errorf("Ask in flight: %v, want ErrDisconnected", err)
 			}
 		}
 		synctest.Wait()
@@ -214,7 +214,7 @@ func TestAskEndsWithSuspension(t *testing.T) {
 		}
 		for _, p := range []*cluster.Proxy{known, unknown} {
 			if _, err := p.Ask(w.Context(), nil); !errors.Is(err, cluster.ErrDisconnected) {
-				w.Errorf("Ask while suspended: %v", err)
+				w.Errorf("Ask while suspended: %v, want ErrDisconnected", err)
 			}
 		}
 		back()

@@ -21,7 +21,7 @@ import (
 type ProxyConfig struct {
 	// Singleton is the name of the singleton. Defaults to "singleton".
 	Singleton string
-	// Role is the role of the singleton's nodes. Defaults to "", which is any.
+	// Role is the role of the singleton's nodes. Defaults to "", which means any node.
 	Role string
 	// IdentifyInterval is the time between two attempts to locate the instance. Defaults to 1
 	// second.
@@ -186,7 +186,7 @@ func (p *Proxy) pass(ctx context.Context, a *pendingMessage) error {
 		if _, runs := n.machine.Oldest(p.cfg.Singleton); !runs && p.buffered+len(a.data) > maxBufferBytes {
 			return fmt.Errorf("%w: the location of the instance is unknown and the buffer is full", ErrBusy)
 		}
-		a.id, _ = n.pending.Add(a) // without a limit it never fails
+		a.id, _ = n.pending.Add(a) // Add never fails if there is no limit
 		p.buffered += len(a.data)
 		n.step(node.Forward{Singleton: p.cfg.Singleton, Message: a.id})
 		return a.err // an error after this turn of the loop is not reported

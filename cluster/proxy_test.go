@@ -116,7 +116,7 @@ func TestProxyDropsTheOldest(t *testing.T) {
 			must(w.T, p.Send(w.Context(), []byte(text)))
 		}
 		if err := <-asked; !errors.Is(err, cluster.ErrDropped) {
-			w.Errorf("Ask that was dropped: %v", err)
+			w.Errorf("Ask that was dropped: %v, want ErrDropped", err)
 		}
 		r := &recorder{}
 		must(w.T, a.Singleton(w.Context(), cluster.Singleton{Name: "tape", Run: r.run}))
@@ -129,7 +129,7 @@ func TestProxyDropsTheOldest(t *testing.T) {
 		}
 		none := proxyOf(w, a, cluster.ProxyConfig{Singleton: "none", BufferSize: -1})
 		if err := none.Send(w.Context(), []byte("x")); !errors.Is(err, cluster.ErrDropped) {
-			w.Errorf("Send without a buffer: %v", err)
+			w.Errorf("Send without a buffer: %v, want ErrDropped", err)
 		}
 	})
 }
@@ -174,7 +174,7 @@ func TestProxyOfASuspendedNode(t *testing.T) {
 		synctest.Wait()
 		backA, backB := w.network.Disconnect("a", errors.New("no broker")), w.network.Disconnect("b", errors.New("no broker"))
 		if err := <-asked; !errors.Is(err, cluster.ErrDisconnected) {
-			w.Errorf("Ask: %v", err)
+			w.Errorf("Ask: %v, want ErrDisconnected", err)
 		}
 		must(w.T, p.Send(w.Context(), []byte("2")))
 		backA()
@@ -209,10 +209,10 @@ func TestProxyClose(t *testing.T) {
 		must(w.T, p.Close(w.Context()))
 		must(w.T, p.Close(w.Context()))
 		if err := <-asked; !errors.Is(err, cluster.ErrProxyClosed) {
-			w.Errorf("Ask: %v", err)
+			w.Errorf("Ask: %v, want ErrProxyClosed", err)
 		}
 		if err := p.Send(w.Context(), nil); !errors.Is(err, cluster.ErrProxyClosed) {
-			w.Errorf("Send: %v", err)
+			w.Errorf("Send: %v, want ErrProxyClosed", err)
 		}
 		again := proxyOf(w, a, cluster.ProxyConfig{Singleton: "tape", BufferSize: 5})
 		must(w.T, again.Send(w.Context(), []byte("2")))
@@ -243,7 +243,7 @@ func TestProxyBufferBytes(t *testing.T) {
 		for ; sent < 100; sent++ {
 			if err := p.Send(w.Context(), big); err != nil {
 				if !errors.Is(err, cluster.ErrBusy) {
-					w.Errorf("Send: %v", err)
+					w.Errorf("Send: %v, want ErrBusy", err)
 				}
 				break
 			}
@@ -252,7 +252,7 @@ func TestProxyBufferBytes(t *testing.T) {
 			w.Errorf("the proxy buffered %d MiB, want 16", sent)
 		}
 		if err := p.Send(w.Context(), bytes.Repeat([]byte("x"), 1<<20)); !errors.Is(err, transport.ErrTooLarge) {
-			w.Errorf("Send of a message that is too large: %v", err)
+			w.Errorf("Send of a message that is too large: %v, want ErrTooLarge", err)
 		}
 	})
 }
@@ -308,7 +308,7 @@ func TestInboxIsBounded(t *testing.T) {
 		w.sleep(5 * time.Second)
 		ask()
 		if err := <-answers; !errors.Is(err, cluster.ErrBusy) {
-			w.Errorf("the fourth request: %v", err)
+			w.Errorf("the fourth request: %v, want ErrBusy", err)
 		}
 		// Other traffic of the same sender continues.
 		must(w.T, nodes[0].Singleton(w.Context(), cluster.Singleton{Name: "echo", Run: func(ctx context.Context, inbox *cluster.Inbox) error {
@@ -324,7 +324,7 @@ func TestInboxIsBounded(t *testing.T) {
 		must(w.T, nodes[0].Leave(w.Context(), nodes[0].Self()))
 		for range 3 { // messages that the instance has not received were not handled
 			if err := <-answers; !errors.Is(err, cluster.ErrNotHosted) {
-				w.Errorf("a request that the instance did not receive: %v", err)
+				w.Errorf("a request that the instance did not receive: %v, want ErrNotHosted", err)
 			}
 		}
 	})
@@ -346,7 +346,7 @@ func TestProxyArguments(t *testing.T) {
 		}
 		for _, cfg := range []cluster.ProxyConfig{{BufferSize: 5}, {Singleton: "x", BufferSize: 10_001}, {Singleton: string(make([]byte, 256))}} {
 			if _, err := a.Proxy(w.Context(), cfg); !errors.Is(err, cluster.ErrInvalid) {
-				w.Errorf("Proxy(%+v): %v", cfg, err)
+				w.Errorf("Proxy(%+v): %v, want ErrInvalid", cfg, err)
 			}
 		}
 		asked := make(chan error, 1)
@@ -362,14 +362,14 @@ func TestProxyArguments(t *testing.T) {
 		}
 		a.Stop()
 		if err := <-asked; !errors.Is(err, cluster.ErrStopped) {
-			w.Errorf("Ask of a node that has ended: %v", err)
+			w.Errorf("Ask of a node that has ended: %v, want ErrStopped", err)
 		}
 		<-a.Done()
 		if err := p.Send(w.Context(), nil); !errors.Is(err, cluster.ErrStopped) {
-			w.Errorf("Send on a node that has ended: %v", err)
+			w.Errorf("Send on a node that has ended: %v, want ErrStopped", err)
 		}
 		if _, err := p.Ask(w.Context(), nil); !errors.Is(err, cluster.ErrStopped) {
-			w.Errorf("Ask on a node that has ended: %v", err)
+			w.Errorf("Ask on a node that has ended: %v, want ErrStopped", err)
 		}
 	})
 }
@@ -389,7 +389,7 @@ func TestAskEndsWithTheInstance(t *testing.T) {
 		w.sleep(5 * time.Second)
 		must(w.T, nodes[0].Shutdown(w.Context()))
 		if err := <-asked; !errors.Is(err, cluster.ErrRefused) {
-			w.Errorf("Ask: %v", err)
+			w.Errorf("Ask: %v, want ErrRefused", err)
 		}
 	})
 }
@@ -422,7 +422,7 @@ func TestUnansweredRequests(t *testing.T) {
 		<-took
 		ask(p)
 		if err := <-answers; !errors.Is(err, cluster.ErrBusy) {
-			w.Errorf("the fourth request: %v", err)
+			w.Errorf("the fourth request: %v, want ErrBusy", err)
 		}
 		must(w.T, p.Send(w.Context(), []byte("news")))
 		if d := <-took; string(d.Payload) != "news" {
@@ -444,12 +444,12 @@ func TestUnansweredRequests(t *testing.T) {
 		<-took
 		ask(p)
 		if err := <-answers; !errors.Is(err, cluster.ErrBusy) {
-			w.Errorf("the fourth request, repeated: %v", err)
+			w.Errorf("the fourth request, repeated: %v, want ErrBusy", err)
 		}
 		nodes[1].Stop()
 		for range 2 {
 			if err := <-answers; !errors.Is(err, cluster.ErrStopped) {
-				w.Errorf("a request from a node that has ended: %v", err)
+				w.Errorf("a request from a node that has ended: %v, want ErrStopped", err)
 			}
 		}
 		w.allUp(nodes[0])

@@ -19,8 +19,8 @@ import (
 	"github.com/refold-io/refold/plugins/inmem"
 )
 
-// Functions run in the order of their phases, each phase after the previous one has ended. The node
-// leaves between them.
+// Functions run in the order of their phases. A phase begins when the previous phase has ended. The
+// node leaves during the phases from leave to exiting-done.
 func TestShutdownPhases(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -35,7 +35,7 @@ func TestShutdownPhases(t *testing.T) {
 					w.Errorf("Ready in phase %v: %v", p-1, err)
 				}
 				if _, err := a.OnShutdown(p-1, "late", func(context.Context) error { return nil }); !errors.Is(err, cluster.ErrShuttingDown) {
-					w.Errorf("OnShutdown in phase %v: %v", p-1, err)
+					w.Errorf("OnShutdown in phase %v: %v, want ErrShuttingDown", p-1, err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -51,7 +51,7 @@ func TestShutdownPhases(t *testing.T) {
 		for p, f := range map[cluster.Phase]func(context.Context) error{99: func(context.Context) error { return nil }, cluster.PhaseUnbind: nil} {
 			none, err := a.OnShutdown(p, "nonsense", f)
 			if !errors.Is(err, cluster.ErrInvalid) {
-				w.Errorf("OnShutdown for a phase that has ended: %v", err)
+				w.Errorf("OnShutdown for a phase that has ended: %v, want ErrInvalid", err)
 			}
 			none()
 		}
@@ -65,7 +65,7 @@ func TestShutdownPhases(t *testing.T) {
 		w.allUp(nodes[1])
 		must(w.T, a.Shutdown(w.Context())) // again
 		if err := a.Ready(); !errors.Is(err, cluster.ErrLeft) {
-			w.Errorf("Ready after the shutdown: %v", err)
+			w.Errorf("Ready after the shutdown: %v, want ErrLeft", err)
 		}
 	})
 }
@@ -124,7 +124,7 @@ func TestShutdownWithoutTheOthers(t *testing.T) {
 		w.network.Disconnect("a", errors.New("cable pulled"))
 		w.sleep(time.Second)
 		if err := nodes[0].Shutdown(w.Context()); !errors.Is(err, cluster.ErrStopped) {
-			w.Errorf("Shutdown: %v", err)
+			w.Errorf("Shutdown: %v, want ErrStopped", err)
 		}
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
@@ -157,7 +157,7 @@ func TestShutdownWithAStuckSingleton(t *testing.T) {
 	})
 }
 
-// When a node is downed its phases run as well, without any attempt to leave.
+// A downed node runs its shutdown phases without any attempt to leave.
 func TestShutdownWhenDowned(t *testing.T) {
 	t.Parallel()
 	in(t, func(w *world) {
@@ -352,13 +352,13 @@ func TestLeave(t *testing.T) {
 		must(w.T, <-watched)
 		must(w.T, nodes[0].Watch(w.Context(), nodes[2].Self())) // the node is known to be gone
 		if err := nodes[0].Leave(w.Context(), nodes[2].Self()); !errors.Is(err, cluster.ErrNotMember) {
-			w.Errorf("Leave of a node that has left: %v", err)
+			w.Errorf("Leave of a node that has left: %v, want ErrNotMember", err)
 		}
 		if err := nodes[2].Leave(w.Context(), nodes[0].Self()); !errors.Is(err, cluster.ErrLeft) {
-			w.Errorf("Leave by a node that has left: %v", err)
+			w.Errorf("Leave by a node that has left: %v, want ErrLeft", err)
 		}
 		if err := nodes[2].Watch(w.Context(), nodes[0].Self()); !errors.Is(err, cluster.ErrLeft) {
-			w.Errorf("Watch by a node that has left: %v", err)
+			w.Errorf("Watch by a node that has left: %v, want ErrLeft", err)
 		}
 	})
 }
@@ -370,7 +370,7 @@ func TestDown(t *testing.T) {
 		must(w.T, nodes[0].Down(w.Context(), nodes[1].Self()))
 		w.wantGone(nodes[1], cluster.ErrDowned)
 		if err := nodes[1].Live(); !errors.Is(err, cluster.ErrDowned) {
-			w.Errorf("Live after Down: %v", err)
+			w.Errorf("Live after Down: %v, want ErrDowned", err)
 		}
 		w.allUp(nodes[0], nodes[2])
 		must(w.T, nodes[0].Watch(w.Context(), nodes[1].Self()))
@@ -382,7 +382,7 @@ func TestWatch(t *testing.T) {
 	in(t, func(w *world) {
 		nodes := w.cluster("a", "b")
 		if err := nodes[0].Watch(w.Context(), identity.Node{Name: "x", UID: 1}); !errors.Is(err, cluster.ErrNotMember) {
-			w.Errorf("Watch of an unknown node: %v", err)
+			w.Errorf("Watch of an unknown node: %v, want ErrNotMember", err)
 		}
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()

@@ -30,7 +30,7 @@ import (
 type Singleton struct {
 	// Name identifies the singleton, at most 255 bytes. Defaults to "singleton".
 	Name string
-	// Role is the role of the nodes that can run it. Defaults to "", which is all nodes.
+	// Role is the role of the nodes that can run it. Defaults to "", which means all nodes.
 	Role string
 	// Run is the instance. It is called when this node becomes the oldest, and must return when its
 	// context ends, because other nodes wait for its end. If it returns earlier, it is not called
@@ -51,8 +51,8 @@ type Singleton struct {
 }
 
 // Singleton lets this node take part in running a singleton. On a node without the role it does
-// nothing. The error matches ErrInvalid, also if the name is in use, or is the reason why the node
-// has ended.
+// nothing. The error matches ErrInvalid if the configuration is invalid or the name is in use.
+// Otherwise it is the reason why the node has ended.
 func (n *Node) Singleton(ctx context.Context, s Singleton) error {
 	s.Name, s.MaxInbox = cmp.Or(s.Name, "singleton"), cmp.Or(s.MaxInbox, 1000)
 	switch {
@@ -336,7 +336,8 @@ func (b *Inbox) All(ctx context.Context) iter.Seq[*Delivery] {
 	}
 }
 
-// close rejects further messages and answers the waiting ones: they are not handled.
+// close rejects further messages. It answers the waiting requests with an error: they are not
+// handled.
 func (b *Inbox) close() {
 	b.mu.Lock()
 	queue := b.queue

@@ -56,8 +56,8 @@ func (o *one) leave(name string) {
 	delete(o.now, name)
 }
 
-// runs returns the nodes on which instances run. The test fails if there ever were two instances at
-// a time.
+// runs returns the nodes on which instances run. The test fails if two instances ever ran at the
+// same time.
 func (o *one) runs(t *testing.T) string {
 	t.Helper()
 	o.mu.Lock()
@@ -215,7 +215,7 @@ func TestSingletonWithLease(t *testing.T) {
 		nodes[1].Stop() // the node does not leave, but releases its leases
 		<-nodes[1].Done()
 		if _, err := store.Get(w.Context(), "bank-singleton-one"); !errors.Is(err, lease.ErrFree) {
-			w.Errorf("Get of the released lease: %v", err)
+			w.Errorf("Get of the released lease: %v, want ErrFree", err)
 		}
 	})
 }
@@ -247,7 +247,7 @@ func TestSingletonArguments(t *testing.T) {
 			{Name: string(make([]byte, 256)), Run: run},
 		} {
 			if err := a.Singleton(w.Context(), s); !errors.Is(err, cluster.ErrInvalid) {
-				w.Errorf("singleton %d: %v", i, err)
+				w.Errorf("singleton %d: %v, want ErrInvalid", i, err)
 			} else if i == 4 && !strings.HasSuffix(err.Error(), "cluster: invalid: Singleton.RetryInterval is -1ns, it must not be negative") {
 				w.Errorf("the error does not name the field: %v", err)
 			}
@@ -256,7 +256,7 @@ func TestSingletonArguments(t *testing.T) {
 		a.Stop()
 		<-a.Done()
 		if err := a.Singleton(w.Context(), cluster.Singleton{Name: "five", Run: run}); !errors.Is(err, cluster.ErrStopped) {
-			w.Errorf("Singleton on a node that has ended: %v", err)
+			w.Errorf("Singleton on a node that has ended: %v, want ErrStopped", err)
 		}
 	})
 }

@@ -43,7 +43,7 @@ type State struct {
 	reachability membership.Reachability
 }
 
-// Member returns the member that is the given node, and whether there is one.
+// Member returns the given node as a member, and whether it is a member.
 func (s *State) Member(n identity.Node) (Member, bool) {
 	if m := membership.Lookup(s.Members, n); m != nil {
 		return *m, true
@@ -51,8 +51,8 @@ func (s *State) Member(n identity.Node) (Member, bool) {
 	return Member{}, false
 }
 
-// Named returns the member with a name. If several incarnations are members, which happens for a
-// short time only, it is the one with the highest UID.
+// Named returns the member with the given name. For a short time, several incarnations of a name
+// can be members. Named then returns the one with the highest UID.
 func (s *State) Named(name string) (Member, bool) {
 	for i := range s.Members {
 		if s.Members[i].Node.Name == name && (i+1 == len(s.Members) || s.Members[i+1].Node.Name != name) {
@@ -187,10 +187,11 @@ type Settings struct {
 	// IgnoreIncompatible lets a node join although its settings differ from those of the cluster.
 	IgnoreIncompatible bool
 
-	// MinMembers is the number of members before any becomes Up. Defaults to 1.
+	// MinMembers is the number of members that must have joined before any member becomes Up.
+	// Defaults to 1.
 	MinMembers int
-	// MinMembersOfRole is the number of members with a role before any becomes Up. Members of all
-	// statuses count.
+	// MinMembersOfRole is the number of members with a role that must have joined before any member
+	// becomes Up. Members of all statuses count.
 	MinMembersOfRole map[string]int
 	// WeaklyUpAfter is how long the members must be without agreement before Joining members become
 	// WeaklyUp. Defaults to 7 s; negative means never.

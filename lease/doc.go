@@ -1,8 +1,8 @@
 // Copyright 2026 The Refold Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lease is a lock with an expiry that at most one of several processes holds: the interface
-// [Store] for plugins, and [Lease], which works with any store.
+// Package lease provides a lock with an expiry. At most one of several processes holds it at a
+// time. [Store] is the interface for plugins. [Lease] works with any store.
 //
 //	l, err := lease.New(store, lease.Config{Name: "bank-sbr", Owner: self.String()})
 //	held, err := l.AcquireWithLost(ctx, func(cause error) { stop() })

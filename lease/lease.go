@@ -151,8 +151,8 @@ func (l *Lease) release(ctx context.Context, revision uint64) error {
 	return l.store.Delete(ctx, l.cfg.Name, entry.Revision)
 }
 
-// Close stops renewing, and leaves the entry to expire. It waits for a call of lost, so it must not
-// be called by one.
+// Close stops the renewals. The entry remains until it expires. Close waits for a running call of
+// lost, so lost must not call Close.
 func (l *Lease) Close() error {
 	l.mu.Lock()
 	l.closed = true

@@ -128,7 +128,7 @@ func TestAcquire(t *testing.T) {
 			t.Errorf("Close: %v, Check: %t", err, b.Check())
 		}
 		if _, err := b.Acquire(t.Context()); !errors.Is(err, lease.ErrClosed) {
-			t.Errorf("Acquire after Close: %v", err)
+			t.Errorf("Acquire after Close: %v, want ErrClosed", err)
 		}
 		acquire(t, a, false) // Close does not release
 		time.Sleep(timeout)

@@ -94,7 +94,7 @@ func (t *Transport) queueAdmin(r AdminRequest) error {
 	return nil
 }
 
-// runAdmin answers a request, and then those that are queued.
+// runAdmin answers a request, and then the queued requests.
 func (t *Transport) runAdmin(r AdminRequest) {
 	for {
 		r.Reply(t.answerAdmin(r))

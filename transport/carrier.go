@@ -27,12 +27,13 @@ type Carrier interface {
 	Start(r Receiver) error
 
 	// Send sends a frame to an incarnation or, on the lane Control, to a bare name, which is a node
-	// with the UID 0. Send does not wait for the receiver. It may wait for the connection, but on
-	// the lane Control not for the connection of another lane. The caller may reuse the frame when
-	// Send returns. An error means that the frame was not sent; nil does not mean that it arrives.
+	// with the UID 0. Send does not wait for the receiver. It may wait for the connection. On the
+	// lane Control it does not wait for the connection of another lane. The caller may reuse the
+	// frame when Send returns. An error means that the frame was not sent; nil does not mean that
+	// it arrives.
 	Send(lane Lane, to identity.Node, frame []byte) error
 
-	// Close ends the client and every waiting Send. After it has returned, no method of the
+	// Close ends the client and every waiting Send. After Close has returned, no method of the
 	// Receiver is running or called. Later calls of Close do nothing.
 	Close() error
 }
@@ -56,8 +57,9 @@ type Receiver interface {
 	// does not block. Calls for frames of one sender on one lane are sequential and in order.
 	Receive(lane Lane, from string, frame []byte)
 
-	// Connection reports that the carrier is connected, with a nil error, or the reason why it is
-	// not. A carrier counts as connected when it starts. Connection does not block.
+	// Connection reports the state of the connection. The error is nil if the carrier is connected,
+	// otherwise it is the reason why it is not. A carrier counts as connected when it starts.
+	// Connection does not block.
 	Connection(err error)
 }
 
@@ -77,18 +79,18 @@ type AdminRequest struct {
 	// Payload belongs to the handler.
 	Payload []byte
 	// Reply sends the answer. Call it once, from any goroutine. The error is nil or matches
-	// ErrNoHandler, ErrBackpressure, ErrTooLarge, ErrHandlerFailed or ErrClosed; the operator gets
-	// an error that matches the same. An answer has at most Carrier.MaxFrame bytes. It may be lost.
+	// ErrNoHandler, ErrBackpressure, ErrTooLarge, ErrHandlerFailed or ErrClosed; the operator's
+	// error matches the same one. An answer has at most Carrier.MaxFrame bytes. It may be lost.
 	Reply func(answer []byte, err error)
 }
 
 // AdminClient sends requests to nodes for an operator. Its methods are safe for concurrent use.
 type AdminClient interface {
 	// Ask sends a request to the named node, or to any available node if the name is empty, and
-	// waits for the answer or the end of ctx. If the first of any nodes does not answer, a second
-	// one may receive the request too, so such a request must be repeatable. The error matches
-	// ErrNoNode if there is no such node, ErrTooLarge if the request has more than MaxAdminRequest
-	// bytes, or is the node's error: see AdminRequest.
+	// waits for the answer or the end of ctx. If the name is empty and the first node does not
+	// answer, a second node may receive the request too. Such a request must be repeatable. The
+	// error matches ErrNoNode if there is no such node, ErrTooLarge if the request has more than
+	// MaxAdminRequest bytes, or is the node's error: see AdminRequest.
 	Ask(ctx context.Context, node string, request []byte) ([]byte, error)
 	// Close ends the client.
 	Close() error

@@ -45,11 +45,11 @@
 //
 // # Operators
 //
-// An operator, such as an administration tool, can send a request to a node without being one, if
-// the carrier is an [AdminCarrier]. The request goes to [Transport.HandleAdmin] and uses no link.
-// Operators send requests with an [AdminClient] from the carrier's package. A request has at most
-// [MaxAdminRequest] bytes. A node handles four at a time and queues 64; it rejects others with
-// ErrBackpressure.
+// An operator, such as an administration tool, is not a node. It can send requests to a node if the
+// carrier is an [AdminCarrier]. A request is passed to the handler of [Transport.HandleAdmin] and
+// uses no link. Operators send requests with an [AdminClient] from the carrier's package. A request
+// has at most [MaxAdminRequest] bytes. A node handles four at a time and queues 64; it rejects
+// others with ErrBackpressure.
 //
 // # Caveats
 //

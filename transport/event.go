@@ -16,11 +16,11 @@ type Gap struct {
 	Frames uint64
 }
 
-// QuarantinedBy reports that a node has quarantined this incarnation, according to that node.
+// QuarantinedBy reports the notice of a node that it has quarantined this incarnation.
 type QuarantinedBy struct{ From identity.Node }
 
-// Connection reports that the carrier is connected again, with a nil error, or the reason why it is
-// not.
+// Connection reports a change of the carrier's connection. Err is nil if the carrier is connected
+// again, otherwise it is the reason why it is not.
 type Connection struct{ Err error }
 
 func (Gap) isEvent()           {}

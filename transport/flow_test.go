@@ -149,7 +149,7 @@ func TestQuarantine(t *testing.T) {
 			t.Errorf("received %d notices", len(events))
 		}
 		if err := b.Send(a.Self(), transport.Data, kindA, nil); !errors.Is(err, transport.ErrQuarantined) {
-			t.Errorf("Send to a quarantined peer: %v", err)
+			t.Errorf("Send to a quarantined peer: %v, want ErrQuarantined", err)
 		}
 		if s := b.Stats(); s.Notices != 1 || s.Dropped[link.Quarantined] < 4 || handled.Load() != 1 {
 			t.Errorf("%d notices, %d dropped, %d handled", s.Notices, s.Dropped[link.Quarantined], handled.Load())
@@ -201,7 +201,7 @@ func TestCloseWaits(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-errs; !errors.Is(err, transport.ErrClosed) {
-			t.Errorf("a request during Close: %v", err)
+			t.Errorf("a request during Close: %v, want ErrClosed", err)
 		}
 	})
 }
@@ -265,7 +265,7 @@ func TestNamedMessageLimits(t *testing.T) {
 		}
 	}
 	var first *transport.Transport
-	for i := range 17 { // two fit the limit of one name, those of 16 names the limit for all
+	for i := range 17 { // two messages reach the limit of one name; the messages of 16 names reach the limit for all names
 		a := c.open(fmt.Sprint("a", i), transport.Config{CompressAbove: -1})
 		send(a)
 		send(a)

@@ -30,8 +30,8 @@ type inboxKey struct {
 	named bool
 }
 
-// inbox holds messages that are handled one after the other. It exists while it holds a message or
-// one is being handled.
+// inbox holds messages that are handled one after the other. It exists while a message is queued or
+// being handled.
 type inbox struct {
 	key         inboxKey
 	queue       []delivery

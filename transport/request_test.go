@@ -72,16 +72,16 @@ func TestRequestErrors(t *testing.T) {
 			t.Errorf("%d late replies were counted", n)
 		}
 		if _, err := a.Request(t.Context(), b.Self(), kindSilent, nil); !errors.Is(err, transport.ErrNoHandler) {
-			t.Errorf("request without a handler: %v", err)
+			t.Errorf("request without a handler: %v, want ErrNoHandler", err)
 		}
 		if _, err := a.Request(t.Context(), b.Self(), kindB, nil); !errors.Is(err, transport.ErrHandlerFailed) {
-			t.Errorf("request whose handler panics: %v", err)
+			t.Errorf("request whose handler panics: %v, want ErrHandlerFailed", err)
 		}
 		if _, err := a.Request(t.Context(), identity.Node{Name: "b"}, kindA, nil); !errors.Is(err, transport.ErrInvalid) {
-			t.Errorf("request to a name: %v", err)
+			t.Errorf("request to a name: %v, want ErrInvalid", err)
 		}
 		if _, err := a.Request(t.Context(), b.Self(), kindA, make([]byte, 2<<20)); !errors.Is(err, transport.ErrTooLarge) {
-			t.Errorf("request that is too large: %v", err)
+			t.Errorf("request that is too large: %v, want ErrTooLarge", err)
 		}
 		errs := make(chan error, 2)
 		for range 2 {
@@ -92,21 +92,21 @@ func TestRequestErrors(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := a.Request(t.Context(), b.Self(), kindA, nil); !errors.Is(err, transport.ErrBackpressure) {
-			t.Errorf("one request above the limit: %v", err)
+			t.Errorf("one request above the limit: %v, want ErrBackpressure", err)
 		}
 		a.Forget(b.Self())
 		for range 2 {
 			if err := <-errs; !errors.Is(err, transport.ErrForgotten) {
-				t.Errorf("request to a forgotten peer: %v", err)
+				t.Errorf("request to a forgotten peer: %v, want ErrForgotten", err)
 			}
 		}
 		b.HandleRequest(kindA, func(_ context.Context, r *transport.Request) {
 			if err := r.Reply(make([]byte, 2<<20)); !errors.Is(err, transport.ErrTooLarge) {
-				t.Errorf("Reply that is too large: %v", err)
+				t.Errorf("Reply that is too large: %v, want ErrTooLarge", err)
 			}
 		})
 		if _, err := a.Request(t.Context(), b.Self(), kindA, nil); !errors.Is(err, transport.ErrHandlerFailed) {
-			t.Errorf("request whose reply is too large: %v", err)
+			t.Errorf("request whose reply is too large: %v, want ErrHandlerFailed", err)
 		}
 		b.HandleRequest(kindA, func(context.Context, *transport.Request) {})
 		go func() {
@@ -116,13 +116,13 @@ func TestRequestErrors(t *testing.T) {
 		synctest.Wait()
 		a.Quarantine(b.Self(), true)
 		if err := <-errs; !errors.Is(err, transport.ErrQuarantined) {
-			t.Errorf("request to a quarantined peer: %v", err)
+			t.Errorf("request to a quarantined peer: %v, want ErrQuarantined", err)
 		}
 	})
 }
 
 // A node that guesses a correlation number cannot answer the request to another node.
-func TestAReplyComesFromTheAskedNode(t *testing.T) {
+func TestForgedReply(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
 	a, b := c.open("a", transport.Config{}), c.open("b", transport.Config{})

@@ -109,7 +109,7 @@ func (t *Transport) Connected() error {
 
 // Quarantine ends all traffic with an incarnation, in both directions and permanently. Its
 // unhandled messages are dropped, and requests to it fail with ErrQuarantined. Unless quiet is set,
-// the incarnation is sent a notice when it continues to send, at most one per second.
+// the transport sends the incarnation a notice when it continues to send, at most one per second.
 func (t *Transport) Quarantine(node identity.Node, quiet bool) {
 	t.mu.Lock()
 	t.machine.Quarantine(node, quiet)

@@ -216,7 +216,7 @@ func TestHandleNamed(t *testing.T) {
 		a.Send(identity.Node{Name: "b"}, transport.Control, kindB, nil), a.SendToName("b b", kindB, nil), a.SendToName("", kindB, nil),
 	} {
 		if !errors.Is(err, transport.ErrInvalid) {
-			t.Errorf("SendToName: %v", err)
+			t.Errorf("SendToName: %v, want ErrInvalid", err)
 		}
 	}
 }
@@ -277,7 +277,7 @@ func TestDisconnected(t *testing.T) {
 			}
 		}
 		if _, err := a.Request(t.Context(), b.Self(), kindA, nil); !errors.Is(err, transport.ErrDisconnected) {
-			t.Errorf("Request while disconnected: %v", err)
+			t.Errorf("Request while disconnected: %v, want ErrDisconnected", err)
 		}
 		reconnect()
 		send(t, a, b, transport.Data, "x")
@@ -327,12 +327,12 @@ func TestOpenErrors(t *testing.T) {
 		t.Error(err)
 	}
 	if err := first.Send(identity.Node{Name: "b", UID: 1}, transport.Data, kindA, nil); !errors.Is(err, transport.ErrClosed) {
-		t.Errorf("Send after Close: %v", err)
+		t.Errorf("Send after Close: %v, want ErrClosed", err)
 	}
 	if _, err := first.Request(t.Context(), identity.Node{Name: "b", UID: 1}, kindA, nil); !errors.Is(err, transport.ErrClosed) {
-		t.Errorf("Request after Close: %v", err)
+		t.Errorf("Request after Close: %v, want ErrClosed", err)
 	}
 	if err := first.Flush(t.Context()); !errors.Is(err, transport.ErrClosed) {
-		t.Errorf("Flush after Close: %v", err)
+		t.Errorf("Flush after Close: %v, want ErrClosed", err)
 	}
 }

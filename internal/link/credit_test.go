@@ -75,7 +75,7 @@ func TestBackpressure(t *testing.T) {
 	a, b := pair(t, small, func(c *link.Config) { c.MaxQueue = 100 << 10 })
 	a.send(b, link.Data, kib64)
 	if err := a.Send(bob, link.Data, kib64); !errors.Is(err, link.ErrBackpressure) {
-		t.Errorf("Send beyond the limit of the queue: %v", err)
+		t.Errorf("Send beyond the limit of the queue: %v, want ErrBackpressure", err)
 	}
 	if n := a.Stats().Refused; n != 1 {
 		t.Errorf("%d messages were counted as refused", n)

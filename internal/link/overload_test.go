@@ -33,7 +33,7 @@ func TestQueuesOfAllPeers(t *testing.T) {
 	refused := func(to identity.Node, lane link.Lane) {
 		t.Helper()
 		if err := a.Send(to, lane, kib64); !errors.Is(err, link.ErrBackpressure) {
-			t.Errorf("Send beyond the limit of all queues: %v", err)
+			t.Errorf("Send beyond the limit of all queues: %v, want ErrBackpressure", err)
 		}
 	}
 	for _, lane := range []link.Lane{link.Data, link.Control} { // each lane has its own limit

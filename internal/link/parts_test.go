@@ -52,7 +52,7 @@ func TestLargestMessage(t *testing.T) {
 			grants(a, b)
 		}
 		if err := a.Send(bob, link.Bulk, tell(strings.Repeat("x", 1<<20+1))); !errors.Is(err, link.ErrTooLarge) {
-			t.Errorf("Send of one byte above the limit: %v", err)
+			t.Errorf("Send of one byte above the limit: %v, want ErrTooLarge", err)
 		}
 	}
 }

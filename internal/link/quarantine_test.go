@@ -27,7 +27,7 @@ func TestQuarantine(t *testing.T) {
 		t.Error("a message queued for a quarantined peer was sent")
 	}
 	if err := b.Send(alice, link.Data, tell("x")); !errors.Is(err, link.ErrQuarantined) {
-		t.Errorf("Send to a quarantined peer: %v", err)
+		t.Errorf("Send to a quarantined peer: %v, want ErrQuarantined", err)
 	}
 	b.wantDropped(link.Quarantined, 2)
 	a.send(b, link.Data, tell("2"))

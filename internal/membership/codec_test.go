@@ -170,11 +170,11 @@ func TestMessageVersions(t *testing.T) {
 			t.Errorf("%s of a newer minor version: %v, %v", name, got, err)
 		}
 		if _, err := membership.DecodeMessage(append(bytes.Clone(b), 0)); !errors.Is(err, membership.ErrMalformed) {
-			t.Errorf("%s with one byte too many: %v", name, err)
+			t.Errorf("%s with one byte too many: %v, want ErrMalformed", name, err)
 		}
 		b[0] += 1 << 4
 		if _, err := membership.DecodeMessage(b); !errors.Is(err, membership.ErrMalformed) {
-			t.Errorf("%s of another major version: %v", name, err)
+			t.Errorf("%s of another major version: %v, want ErrMalformed", name, err)
 		}
 	}
 }
@@ -193,7 +193,7 @@ func TestTruncatedMessages(t *testing.T) {
 	content := membership.StateOf(cluster(t, member("a", up), member("b", up))).Content
 	for i := range len(content) {
 		if _, err := membership.DecodeContent(content[:i:i], membership.Gossip{}); !errors.Is(err, membership.ErrMalformed) {
-			t.Errorf("DecodeContent of %d of %d bytes: %v", i, len(content), err)
+			t.Errorf("DecodeContent of %d of %d bytes: %v, want ErrMalformed", i, len(content), err)
 		}
 	}
 }
@@ -303,7 +303,7 @@ func TestLengthsAreCheckedBeforeAnythingIsAllocated(t *testing.T) { //nolint:par
 		}
 		limited(t, len(content), func() { _, err = membership.DecodeContent(content, membership.Gossip{}) })
 		if !errors.Is(err, membership.ErrMalformed) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want ErrMalformed", name, err)
 		}
 	}
 }

@@ -72,14 +72,14 @@ func TestInvalidSettingsNameTheField(t *testing.T) {
 			t.Errorf("%+v: %v does not name %s", s, err, field)
 		}
 		if _, err := splitbrain.New(node("a"), s); !errors.Is(err, splitbrain.ErrInvalid) {
-			t.Errorf("New with %+v: %v", s, err)
+			t.Errorf("New with %+v: %v, want ErrInvalid", s, err)
 		}
 		if s.Values() != nil {
 			t.Errorf("values of %+v", s)
 		}
 	}
 	if _, err := splitbrain.New(identity.Node{Name: "a"}, splitbrain.Settings{}); !errors.Is(err, splitbrain.ErrInvalid) {
-		t.Errorf("New without a node: %v", err)
+		t.Errorf("New without a node: %v, want ErrInvalid", err)
 	}
 }
 

@@ -194,13 +194,13 @@ func bugs() map[string]struct {
 		bug   bug
 	}
 	return map[string]planted{
-		"a later Create wins": {[]string{"Create", "CreateOneWins", "Attach"}, bug{create: func(ctx context.Context, s lease.Store, name, owner string) (uint64, error) {
+		"a later Create replaces the entry": {[]string{"Create", "CreateOneWins", "Attach"}, bug{create: func(ctx context.Context, s lease.Store, name, owner string) (uint64, error) {
 			if revision := current(ctx, s, name); revision > 0 {
 				return s.Renew(ctx, name, owner, revision)
 			}
 			return s.Create(ctx, name, owner)
 		}}},
-		"everybody wins": {[]string{"Create", "CreateOneWins"}, bug{create: func(ctx context.Context, s lease.Store, name, owner string) (uint64, error) {
+		"all calls of Create succeed": {[]string{"Create", "CreateOneWins"}, bug{create: func(ctx context.Context, s lease.Store, name, owner string) (uint64, error) {
 			revision, err := s.Create(ctx, name, owner)
 			if errors.Is(err, lease.ErrHeld) {
 				return current(ctx, s, name), nil

@@ -227,7 +227,7 @@ var (
 	errStarted    = errors.New("nats: started twice")
 )
 
-// because returns an error of the client, or otherwise if the client has no error.
+// because returns err, an error of the client. If err is nil, it returns the error otherwise.
 func because(err, otherwise error) error {
 	if err == nil || errors.Is(err, nats.ErrNoServers) {
 		return otherwise

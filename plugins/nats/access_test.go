@@ -75,7 +75,7 @@ func TestPermissions(t *testing.T) {
 
 	// The impostor publishes to subjects of alice: the server rejects this.
 	impostor := connect(t, as("mallory", aliceNode))
-	if err := impostor.Start(nobody{}); err != nil {
+	if err := impostor.Start(discardReceiver{}); err != nil {
 		t.Fatal(err)
 	}
 	frame := func(from identity.Node, to uint64) []byte {
@@ -89,19 +89,19 @@ func TestPermissions(t *testing.T) {
 		_, b, _ := m.Flush(0, link.Control, nil)
 		return b
 	}
-	speak := func() (err error) {
+	sendAsAlice := func() (err error) {
 		for _, to := range []identity.Node{bobNode, {Name: "bob"}} {
 			err = errors.Join(err, impostor.Send(transport.Control, to, frame(aliceNode, to.UID)))
 		}
 		return errors.Join(err, impostor.Flush(t.Context()))
 	}
-	for speak() != nil { // the impostor reconnects after a while, because it may not subscribe
+	for sendAsAlice() != nil { // the impostor reconnects after a while, because it may not subscribe
 		runtime.Gosched()
 	}
 	// The impostor publishes to its own subjects, with alice in the frame header: the receiver
 	// drops the frames.
 	mallory := connect(t, as("mallory", node("mallory")))
-	if err := mallory.Start(nobody{}); err != nil {
+	if err := mallory.Start(discardReceiver{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, to := range []identity.Node{bobNode, {Name: "bob"}} {
@@ -153,10 +153,10 @@ func TestNodePermissions(t *testing.T) {
 		t.Errorf("the server rejected the permissions: %v", err)
 	}
 	if _, err := nats.NodePermissions("a.b", "n"); !errors.Is(err, nats.ErrInvalid) {
-		t.Errorf("invalid cluster: %v", err)
+		t.Errorf("invalid cluster: %v, want ErrInvalid", err)
 	}
 	if _, err := nats.NodePermissions("a", "*"); !errors.Is(err, nats.ErrInvalid) {
-		t.Errorf("invalid name: %v", err)
+		t.Errorf("invalid name: %v, want ErrInvalid", err)
 	}
 }
 
@@ -256,7 +256,7 @@ func TestMutualTLS(t *testing.T) {
 		ca, cert, key string
 		works         bool
 	}{
-		"all right":              {good.file, clientCert, clientKey, true},
+		"valid certificates":     {good.file, clientCert, clientKey, true},
 		"no client certificate":  {good.file, "", "", false},
 		"a wrong certificate":    {good.file, wrongCert, wrongKey, false},
 		"an unknown authority":   {bad.file, clientCert, clientKey, false},

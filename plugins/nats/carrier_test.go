@@ -53,8 +53,8 @@ func untilConnected(t *testing.T, reports <-chan error) {
 	}
 }
 
-// echo repeats a request until there is a reply, because a connection may be lost without being
-// noticed yet.
+// echo repeats a request until there is a reply, because the loss of a connection may not have been
+// detected yet.
 func echo(t *testing.T, from, to *transport.Transport) {
 	t.Helper()
 	to.HandleRequest(kindEcho, func(_ context.Context, r *transport.Request) { _ = r.Reply(r.Payload) })
@@ -108,13 +108,13 @@ func TestReconnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := next(t, reports); err == nil {
-		t.Error("the carrier reported a connection, the server is stopped")
+		t.Error("the carrier reported a connection although the server is stopped")
 	}
 	if err := a.Send(b.Self(), transport.Data, kindEcho, nil); !errors.Is(err, transport.ErrDisconnected) {
-		t.Errorf("Send without a server: %v", err)
+		t.Errorf("Send without a server: %v, want ErrDisconnected", err)
 	}
 	if err := next(t, reportsB); err == nil {
-		t.Error("the carrier reported a connection, the server is stopped")
+		t.Error("the carrier reported a connection although the server is stopped")
 	}
 	start(t, embedded.Config{Dir: dir, Port: at})
 	untilConnected(t, reports)
@@ -138,10 +138,10 @@ func TestServerStartsLater(t *testing.T) {
 	reports := connections(&tcfg)
 	a := open(t, cfg, tcfg)
 	if err := next(t, reports); err == nil {
-		t.Error("the carrier reported a connection, the server does not run")
+		t.Error("the carrier reported a connection although the server does not run")
 	}
 	if err := a.Connected(); !errors.Is(err, transport.ErrDisconnected) {
-		t.Errorf("Connected without a server: %v", err)
+		t.Errorf("Connected without a server: %v, want ErrDisconnected", err)
 	}
 	start(t, embedded.Config{Dir: dir, Port: at})
 	untilConnected(t, reports)
@@ -239,10 +239,10 @@ func TestStartAndCloseTwice(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})
 	c := connect(t, config(s, "a"))
-	if err := c.Start(nobody{}); err != nil {
+	if err := c.Start(discardReceiver{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Start(nobody{}); err == nil {
+	if err := c.Start(discardReceiver{}); err == nil {
 		t.Error("Start succeeded twice")
 	}
 	if err := c.Flush(t.Context()); err != nil {
@@ -251,15 +251,15 @@ func TestStartAndCloseTwice(t *testing.T) {
 	if err := errors.Join(c.Close(), c.Close()); err != nil {
 		t.Error(err)
 	}
-	if err := c.Start(nobody{}); !errors.Is(err, nats.ErrClosed) {
-		t.Errorf("Start after Close: %v", err)
+	if err := c.Start(discardReceiver{}); !errors.Is(err, nats.ErrClosed) {
+		t.Errorf("Start after Close: %v, want ErrClosed", err)
 	}
 	if err := c.Send(transport.Data, c.Self(), []byte("x")); !errors.Is(err, nats.ErrClosed) {
-		t.Errorf("Send after Close: %v", err)
+		t.Errorf("Send after Close: %v, want ErrClosed", err)
 	}
 }
 
-type nobody struct{}
+type discardReceiver struct{}
 
-func (nobody) Receive(transport.Lane, string, []byte) {}
-func (nobody) Connection(error)                       {}
+func (discardReceiver) Receive(transport.Lane, string, []byte) {}
+func (discardReceiver) Connection(error)                       {}

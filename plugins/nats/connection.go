@@ -50,8 +50,8 @@ func (n *connection) open(opts []nats.Option) error {
 	return nil
 }
 
-// sync waits until the first connection is assigned before the client's callbacks run. Later
-// callbacks arrive in order.
+// sync delays the client's callbacks until the first connection is assigned. Later callbacks arrive
+// in order.
 func (n *connection) sync() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -44,7 +44,7 @@ func TestBlockedLogger(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := next(t, reports); err == nil {
-		t.Error("the carrier reported a connection, the server is stopped")
+		t.Error("the carrier reported a connection although the server is stopped")
 	}
 	close(goOn)
 }

@@ -84,13 +84,13 @@ func TestOperatorPermissions(t *testing.T) {
 	defer func() { _ = impostor.Close() }()
 	for _, to := range []string{"bob", ""} {
 		if _, err := impostor.Ask(ctx, to, []byte("!")); !errors.Is(err, natsgo.ErrPermissionViolation) {
-			t.Errorf("Ask(%q) with the name of another operator: %v", to, err)
+			t.Errorf("Ask(%q) with the name of another operator: %v, want ErrPermissionViolation", to, err)
 		}
 	}
 	mallory := operator(t, nats.OperatorConfig{Access: access("mallory"), Cluster: "other", Name: "mallory"})
 	defer func() { _ = mallory.Close() }()
 	if _, err := mallory.Ask(ctx, "bob", nil); !errors.Is(err, natsgo.ErrPermissionViolation) {
-		t.Errorf("Ask in another cluster: %v", err)
+		t.Errorf("Ask in another cluster: %v, want ErrPermissionViolation", err)
 	}
 	carrier := connect(t, nats.Config{Access: access("mallory"), Cluster: "test", Self: node("mallory")})
 	deaf, err := transport.Open(carrier, transport.Config{})
@@ -99,7 +99,7 @@ func TestOperatorPermissions(t *testing.T) {
 	}
 	for connected := deaf.Connected(); !errors.Is(connected, natsgo.ErrPermissionViolation); connected = deaf.Connected() {
 		if !errors.Is(connected, transport.ErrDisconnected) {
-			t.Fatalf("Connected of a node that may not subscribe: %v", connected)
+			t.Fatalf("Connected of a node that may not subscribe: %v, want ErrDisconnected", connected)
 		}
 		runtime.Gosched() // the carrier reconnects after a while, and the server reports the refusals again
 	}
@@ -180,24 +180,24 @@ func TestConnectOperatorErrors(t *testing.T) {
 		t.Errorf("ConnectOperator without a password: %v", err)
 	}
 	if _, err := nats.OperatorPermissions("a.b", "ops"); !errors.Is(err, nats.ErrInvalid) {
-		t.Errorf("ConnectOperator with an invalid cluster: %v", err)
+		t.Errorf("ConnectOperator with an invalid cluster: %v, want ErrInvalid", err)
 	}
 	if _, err := nats.OperatorPermissions("a", ">"); !errors.Is(err, nats.ErrInvalid) {
-		t.Errorf("ConnectOperator with an invalid name: %v", err)
+		t.Errorf("ConnectOperator with an invalid name: %v, want ErrInvalid", err)
 	}
 	ops := operator(t, nats.OperatorConfig{Access: accessTo(start(t, embedded.Config{})), Cluster: "c", Name: "ops"})
 	if _, err := ops.Ask(t.Context(), "a.*", nil); !errors.Is(err, nats.ErrInvalid) {
-		t.Errorf("Ask of an invalid name: %v", err)
+		t.Errorf("Ask of an invalid name: %v, want ErrInvalid", err)
 	}
 	if err := errors.Join(ops.Close(), ops.Close()); err != nil {
 		t.Error(err)
 	}
 	if _, err := ops.Ask(t.Context(), "a", nil); !errors.Is(err, natsgo.ErrConnectionClosed) {
-		t.Errorf("Ask after Close: %v", err)
+		t.Errorf("Ask after Close: %v, want ErrConnectionClosed", err)
 	}
 }
 
-// While the server is unavailable, the error is about the connection and not about a full buffer.
+// While the server is unavailable, the error reports the missing connection, not a full buffer.
 func TestAskWithoutServer(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})
@@ -206,7 +206,7 @@ func TestAskWithoutServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if _, err := ops.Ask(ctx, "", nil); !errors.Is(err, transport.ErrNoNode) {
-		t.Errorf("Ask without nodes: %v", err)
+		t.Errorf("Ask without nodes: %v, want ErrNoNode", err)
 	}
 	url := s.URL()
 	if err := s.Close(); err != nil {
@@ -223,7 +223,7 @@ func TestAskWithoutServer(t *testing.T) {
 		if t.Context().Err() != nil || strings.Contains(err.Error(), "buffer") {
 			t.Fatal(err)
 		}
-		runtime.Gosched() // the client notices this soon
+		runtime.Gosched() // the client detects the loss of the server soon
 	}
 }
 
@@ -233,7 +233,7 @@ func TestAskAnyNodeTwice(t *testing.T) {
 	t.Parallel()
 	s := start(t, embedded.Config{})
 	paused := connect(t, config(s, "paused"))
-	if err := paused.Start(nobody{}); err != nil {
+	if err := paused.Start(discardReceiver{}); err != nil {
 		t.Fatal(err)
 	}
 	asked := make(chan struct{}, 100)
@@ -267,6 +267,6 @@ func TestAskAnyNodeTwice(t *testing.T) {
 		t.Error(err)
 	}
 	if err := paused.ServeAdmin(func(transport.AdminRequest) {}); !errors.Is(err, nats.ErrClosed) {
-		t.Errorf("ServeAdmin after Close: %v", err)
+		t.Errorf("ServeAdmin after Close: %v, want ErrClosed", err)
 	}
 }

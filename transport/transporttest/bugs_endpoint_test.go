@@ -152,12 +152,12 @@ func endpointBugs() map[string]planted {
 				h(ctx, m)
 			}
 		}), hangs: true},
-		"names reach all handlers": {finds: []string{"TrustNames"}, wrap: with(end{handle: func(t *transport.Transport, kind transport.Kind, h transport.Handler) {
+		"messages to the name reach all handlers": {finds: []string{"TrustNames"}, wrap: with(end{handle: func(t *transport.Transport, kind transport.Kind, h transport.Handler) {
 			t.Handle(kind, h)
 			t.HandleNamed(kind, h)
 		}})},
 		"quarantine does nothing": {finds: []string{"TrustQuarantine"}, wrap: with(end{quarantine: func(*transport.Transport, identity.Node) {}})},
-		"quarantine is for the name": {finds: []string{"TrustQuarantine"}, hangs: true, wrap: func(t *transport.Transport) transporttest.Endpoint {
+		"quarantine applies to the name": {finds: []string{"TrustQuarantine"}, hangs: true, wrap: func(t *transport.Transport) transporttest.Endpoint {
 			var name atomic.Value
 			return &end{
 				Transport: t,

@@ -37,10 +37,10 @@ func taking(f func(r *transport.AdminRequest)) func(func(transport.AdminRequest)
 func operatorBugs() map[string]planted {
 	return map[string]planted{
 		"operators have the same name": {finds: []string{"OperatorNamed"}, operate: taking(func(r *transport.AdminRequest) { r.Operator = "ops" })},
-		"asks any node": {finds: []string{"OperatorNamed", "OperatorNobody"}, asker: asking(func(a transport.AdminClient, ctx context.Context, _ string, request []byte) ([]byte, error) {
+		"sends each request to any node": {finds: []string{"OperatorNamed", "OperatorNobody"}, asker: asking(func(a transport.AdminClient, ctx context.Context, _ string, request []byte) ([]byte, error) {
 			return a.Ask(ctx, "", request)
 		})},
-		"any node is the first": {finds: []string{"OperatorAny"}, asker: asking(func(a transport.AdminClient, ctx context.Context, node string, request []byte) ([]byte, error) {
+		"any node is always the first node": {finds: []string{"OperatorAny"}, asker: asking(func(a transport.AdminClient, ctx context.Context, node string, request []byte) ([]byte, error) {
 			if node == "" {
 				node = "deaf"
 			}
@@ -53,7 +53,7 @@ func operatorBugs() map[string]planted {
 		"an operator waits forever": {finds: []string{"OperatorContext"}, hangs: true, asker: asking(func(a transport.AdminClient, ctx context.Context, node string, request []byte) ([]byte, error) {
 			return a.Ask(context.WithoutCancel(ctx), node, request)
 		})},
-		"operators are not waited for": {finds: []string{"OperatorClose"}, wrap: with(end{close: func(t *transport.Transport) error {
+		"Close does not wait for operators": {finds: []string{"OperatorClose"}, wrap: with(end{close: func(t *transport.Transport) error {
 			time.AfterFunc(50*time.Millisecond, func() { _ = t.Close() })
 			return nil
 		}})},

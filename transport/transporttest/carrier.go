@@ -20,7 +20,7 @@ import (
 func carrierChecks() []check {
 	return []check{
 		{"CarrierDelivers", "a frame arrives unchanged on its lane, with the name of the sender", carrierDelivers},
-		{"CarrierSizes", "frames of all sizes up to MaxFrame arrive, larger ones are refused", carrierSizes},
+		{"CarrierSizes", "frames of all sizes up to MaxFrame arrive, larger ones are rejected", carrierSizes},
 		{"CarrierOrder", "frames of one sender on one lane arrive in order", carrierOrder},
 		{"CarrierBuffer", "the sender may reuse a frame after Send, and the receiver owns its copy", carrierBuffer},
 		{"CarrierIncarnations", "a frame for an incarnation reaches no other node", carrierIncarnations},
@@ -202,7 +202,7 @@ func carrierClose(f *fixture) {
 		f.Error("Start after Close returned no error")
 	}
 	a.send(transport.Data, b.carrier.Self(), "2")
-	a.send(transport.Data, a.carrier.Self(), "behind it")
+	a.send(transport.Data, a.carrier.Self(), "after Close")
 	a.wait(f, 1)
 	if n := len(b.all()); n != 1 {
 		f.Errorf("received %d frames, want only the one before Close", n)
@@ -255,7 +255,7 @@ func carrierCloseUnderLoad(f *fixture) {
 		stop.Store(true)
 		wg.Wait()
 		n := len(a.all())
-		a.send(transport.Data, a.carrier.Self(), "behind it")
+		a.send(transport.Data, a.carrier.Self(), "after Close")
 		a.wait(f, n+1)
 		if w.late.Load() > 0 || w.calls.Load() != before {
 			f.Errorf("the receiver was called %d times after Close", w.calls.Load()-before)

@@ -25,7 +25,7 @@ type fixture struct {
 	cfg     Config
 	ctx     context.Context //nolint:containedctx // as in testing.T, for one check
 	network Network
-	connect func(operator string) transport.AdminClient // of checks of operators
+	connect func(operator string) transport.AdminClient // for the checks of operators
 }
 
 func (f *fixture) node(name string) identity.Node {

@@ -137,9 +137,9 @@ func linkGap(f *fixture) {
 			f.Errorf("%d gaps and %d lost frames are counted on %v, want 1 and 2", s.Gaps, s.Lost, lane)
 		}
 		if len(events) != 1 {
-			f.Errorf("%v is reported, want one gap", events)
+			f.Errorf("the reported events are %v, want one gap", events)
 		} else if gap, ok := events[0].(transport.Gap); !ok || gap.Frames != 2 || gap.Lane != lane || gap.From.Name != "a" {
-			f.Errorf("%+v is reported, want a gap of 2 frames from a on %v", events[0], lane)
+			f.Errorf("the reported event is %+v, want a gap of 2 frames from a on %v", events[0], lane)
 		}
 	}
 }
@@ -179,10 +179,10 @@ func flowBackpressure(f *fixture) {
 		return err != nil
 	})
 	if sent < 16 || sent > 48 {
-		f.Errorf("%d messages of 64 KiB are taken, the window and the queue are 1 MiB each", sent)
+		f.Errorf("Send accepted %d messages of 64 KiB, although the window and the queue are 1 MiB each", sent)
 	}
 	if a.Stats().Refused == 0 {
-		f.Error("no refusal is counted")
+		f.Error("Stats counts no rejected message")
 	}
 	close(gate)
 	box.wait(f, sent)
@@ -195,7 +195,7 @@ func flowBackpressure(f *fixture) {
 	})
 	for i, got := range box.wait(f, sent) {
 		if got != fmt.Sprintf("%08d", i) {
-			f.Errorf("%s is handled, want %d", got, i)
+			f.Errorf("handled message %s, want %d", got, i)
 			return
 		}
 	}
@@ -234,7 +234,7 @@ func flowSlowReceiver(f *fixture) {
 	got := box.wait(f, len(want))
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
-		f.Errorf("%v are handled, want %v", got, want)
+		f.Errorf("handled %v, want %v", got, want)
 	}
 }
 

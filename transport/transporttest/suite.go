@@ -20,8 +20,8 @@
 //	Close...      under load, with a running handler
 //	Operator...   the nodes that an operator reaches, errors, bounds; for carriers that are transport.AdminCarrier
 //
-// A carrier may lose frames, but not in a test without faults: the checks treat a frame that does
-// not arrive on a sound network as an error.
+// A carrier may lose frames. On a network without faults, however, the checks treat a frame that
+// does not arrive as an error.
 package transporttest
 
 import (

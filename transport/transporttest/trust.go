@@ -13,9 +13,9 @@ import (
 
 func trustChecks() []check {
 	return []check{
-		{"TrustForged", "a frame that names another sender than its carrier proves is dropped and counted", trustForged},
-		{"TrustNames", "messages to the bare name, and no other messages, reach the handlers of the name", trustNames},
-		{"TrustQuarantine", "messages of a quarantined incarnation are dropped and it is notified; those of another incarnation of its name are handled", trustQuarantine},
+		{"TrustForged", "a frame whose header names another sender than the carrier authenticated is dropped and counted", trustForged},
+		{"TrustNames", "the handlers of the bare name receive exactly the messages to the bare name", trustNames},
+		{"TrustQuarantine", "messages of a quarantined incarnation are dropped and cause a notice; messages of another incarnation of the name are handled", trustQuarantine},
 	}
 }
 

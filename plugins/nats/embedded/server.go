@@ -8,8 +8,8 @@
 //	defer server.Close()
 //	carrier, err := nats.Connect(nats.Config{Access: server.Access(), Cluster: "bank", Self: self})
 //
-// It listens on 127.0.0.1 only and requires a random token from a file that only the same user can
-// read. JetStream is enabled, for leases.
+// The server listens on 127.0.0.1 only and requires a random token from a file that only the same
+// user can read. JetStream is enabled, for leases.
 package embedded
 
 import (
@@ -34,10 +34,11 @@ import (
 type Config struct {
 	// Port is the port on 127.0.0.1. Defaults to a free one.
 	Port int
-	// Dir is the directory for JetStream and the token file "token". It is created if it does not
-	// exist, as is the token; both persist over restarts. One server at a time owns it: Start of a
-	// second one returns ErrInUse, except on Windows and Solaris, which have no flock. Defaults to
-	// a temporary directory that is removed with the server.
+	// Dir is the directory for JetStream and the token file "token". Start creates the directory
+	// and the file if they do not exist. Both persist over restarts. One server at a time owns the
+	// directory: Start of a second server returns ErrInUse. On Windows and Solaris, which have no
+	// flock, Start does not detect the other server. Defaults to a temporary directory that is
+	// removed with the server.
 	Dir string
 	// StartTimeout is the time for the server to start. Defaults to 60 s.
 	StartTimeout time.Duration
@@ -57,7 +58,7 @@ type Server struct {
 }
 
 // Start starts a server and waits until it is ready. The error matches ErrInUse if another server
-// owns Config.Dir. It contains the port if the port is in use.
+// owns Config.Dir. If the port is in use, the error contains the port.
 func Start(cfg Config) (*Server, error) {
 	s := &Server{dir: cfg.Dir, temporary: cfg.Dir == ""}
 	if err := s.start(cfg); err != nil {

@@ -78,7 +78,7 @@ func TestServer(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Dir(s.TokenFile())); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the temporary directory still exists: %v", err)
+		t.Errorf("the temporary directory still exists: %v, want ErrNotExist", err)
 	}
 }
 
