@@ -17,7 +17,7 @@ import (
 	"github.com/refold-io/refold/journal/journaltest"
 )
 
-var lateFlag = flag.Uint64("refold.late", times(100, 1000), "how many runs TestLateCommits makes")
+var lateFlag = flag.Uint64("refold.late", times(50, 1000), "how many runs TestLateCommits makes")
 
 // TestLateCommits checks appends that seem to fail, or that hang, and that are committed later:
 // before or after the recovery of the entity, and while another runtime uses the same journal. A

@@ -14,4 +14,4 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // seeds returns how many seeds a test runs which usually runs n.
-func seeds(n uint64) uint64 { return effort.Count(max(1, n/3), n, 20*n) }
+func seeds(n uint64) uint64 { return effort.Count(max(1, n/4), n, 20*n) }

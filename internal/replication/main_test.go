@@ -14,4 +14,4 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // seeds returns the number of seeds of a test that usually runs n seeds.
-func seeds(n uint64) uint64 { return effort.Count(max(1, n/3), n, 20*n) }
+func seeds(n uint64) uint64 { return effort.Count(max(1, n/4), n, 20*n) }
