@@ -57,8 +57,7 @@ type adminRequest struct {
 	After string `json:"after,omitempty"`
 }
 
-// adminReply is the reply to an adminRequest. The reasons of its errors are those of
-// newAdminService.
+// adminReply is the reply to an adminRequest. newAdminService lists the reasons of its errors.
 type adminReply struct {
 	adminrpc.Head
 
@@ -119,7 +118,7 @@ type keyMark struct {
 
 const (
 	maxPageKeys  = 1000
-	maxPageBytes = 192 << 10 // of one page of keys or one part of a value
+	maxPageBytes = 192 << 10 // maximum size of a page of keys, or of a part of a value
 	// maxAdminTimeout limits how long a request of an operator reads from other nodes.
 	maxAdminTimeout = time.Minute
 )
@@ -227,7 +226,7 @@ func (r *Replicator) adminKeys(request *adminRequest) (page []AdminKey, more boo
 func jsonSize(v any) int {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return 0 // encoding the reply fails too
+		return 0 // encoding the reply returns the same error
 	}
 	return len(b) + 1
 }

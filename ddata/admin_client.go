@@ -199,8 +199,8 @@ func (d *Diff) Same() bool {
 	return len(d.Keys) == 0
 }
 
-// Diff compares the data of the replicators with the same name on the given nodes. It returns at
-// most most keys that differ. A key that changes during the comparison may be reported although the
+// Diff compares the data of the replicators with the same name on the given nodes. The result lists
+// up to most keys that differ. A key that changes during the comparison may be listed although the
 // nodes converge soon. A node that does not answer is not an error; see DiffNode.Err.
 func (a *Admin) Diff(ctx context.Context, replicator string, nodes []string, most int) (*Diff, error) {
 	d := &Diff{Nodes: make([]DiffNode, len(nodes))}

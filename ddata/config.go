@@ -53,8 +53,8 @@ type Config struct {
 	// a key is removed on all nodes. An exact key takes precedence over prefixes, a longer prefix
 	// over a shorter one. Each time is at least GossipInterval and must be the same on all nodes.
 	Expire map[string]time.Duration
-	// PreferOldest makes requests ask the oldest nodes first instead of random ones. Use it where a
-	// singleton writes.
+	// PreferOldest sends requests to the oldest nodes first, instead of to random nodes. Use it
+	// where a singleton writes.
 	PreferOldest bool
 	// Timeout is the timeout of requests whose context has no deadline. It also limits how long
 	// such a request waits before it begins. Defaults to 5 s.

@@ -82,10 +82,11 @@ type Error struct {
 	// Reason is one of the errors of this package.
 	Reason error
 	// Answered is the number of replicas that have taken part, including this node. Required is the
-	// number that the level requires, Total the number of all replicas. All are 0 if no node was
-	// asked, or if the numbers are unknown.
+	// number that the level requires, Total the number of all replicas. All are 0 if no request was
+	// sent to other nodes, or if the numbers are unknown.
 	Answered, Required, Total int
-	// Silent are the nodes that were asked and have not answered in time, sorted.
+	// Silent are the nodes to which the request was sent and that have not answered in time,
+	// sorted.
 	Silent []identity.Node
 	// Cause is the underlying error, for example context.DeadlineExceeded or the error of a
 	// function given to Update. It may be nil.

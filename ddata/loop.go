@@ -181,7 +181,7 @@ func (r *Replicator) applyEffects(e replication.Effects) {
 	r.machine.Reuse(e)
 }
 
-// send sends a packet. A packet that cannot be sent is lost; the protocol tolerates that.
+// send sends a packet. A packet that cannot be sent is lost; the protocol tolerates the loss.
 func (r *Replicator) send(s *replication.Send) {
 	lane := transport.Data
 	if s.Bulk {

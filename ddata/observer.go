@@ -84,8 +84,8 @@ type ProtocolStats struct {
 	// Merged counts values of other nodes that changed this node, Known counts values that changed
 	// nothing, and Refused counts values that could not be merged.
 	Merged, Known, Refused uint64
-	// SecondWaves counts requests that asked further nodes. Repaired counts reads that changed this
-	// node.
+	// SecondWaves counts requests that were also sent to further nodes, because the first nodes
+	// were late. Repaired counts reads that changed this node.
 	SecondWaves, Repaired uint64
 	// Initiated, Pruned and Cleared count the prunings that this node has begun, completed and
 	// forgotten. A pruning counts once per key.

@@ -235,8 +235,9 @@ func Get[T crdt.Data[T]](ctx context.Context, r *Replicator, key Key[T], level R
 }
 
 // Update changes the value of a key and returns its new value on this node. It calls modify with
-// the current value, or the empty value, and merges the result into the current value. Only the
-// methods of the data type can remove anything.
+// the current value, or the empty value, and merges the result into the current value. A result
+// that merely lacks data therefore removes nothing: only the methods of the data type can remove
+// data.
 //
 // Update calls modify at most once, and no other update function runs at the same time. modify must
 // not block. Of the replicator, it may use only Self and reads at ReadLocal. It must change values

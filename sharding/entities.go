@@ -23,8 +23,8 @@ type localEntity struct {
 	hasEntry    bool
 }
 
-// entityGone is called by the runtime when an entity has left memory. A command may have started it
-// again. If the entity asked for passivation, asked is true.
+// entityGone is called by the runtime when an entity has left memory. A command may have started
+// the entity again. asked is true if the entity requested the passivation itself.
 func (s *shell) entityGone(id string, asked bool) {
 	s.post(func() {
 		if r := s.localEntities[id]; r != nil {
@@ -75,7 +75,8 @@ func (s *shell) stopEntity(a *shardcore.Action, leave func(id string) bool) {
 	}
 }
 
-// entityBusy is called by the runtime when an entity that was asked to leave stays.
+// entityBusy is called by the runtime when an entity stays in memory although it was requested to
+// leave.
 func (s *shell) entityBusy(id string) {
 	s.post(func() {
 		r := s.localEntities[id]
@@ -94,9 +95,9 @@ func (s *shell) handleGone(r *localEntity, asked bool) {
 	s.removeEntry(r)
 	switch {
 	case r.stopping && s.entities.Drain(r.id):
-		return // a new command has started it again: it handles the commands in its mailbox before it stops
+		return // a new command has started the entity again: the entity handles its mailbox before it stops
 	case !r.stopping && s.entities.InMemory(r.id):
-		if seated { // a command arrived through the fast path: the entity must keep running, because others may follow
+		if seated { // a command arrived on the fast path: keep the entity running, because other commands may follow
 			s.started = append(s.started, r)
 		}
 		return

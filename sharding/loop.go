@@ -59,8 +59,7 @@ func (s *shell) run() {
 	}
 }
 
-// sweepInterval is the interval at which commands and asks are removed whose callers no longer
-// wait.
+// sweepInterval is the interval at which commands and asks without a waiting caller are removed.
 const sweepInterval = 15 * time.Second
 
 func (s *shell) handle(it *item) {

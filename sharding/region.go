@@ -340,8 +340,8 @@ func hasNames(commands *codec.Registry) bool {
 // Drain hands off all shards of this node without loss and waits until the node hosts none. The
 // region continues to route commands, and the node may still run the coordinator, but it is
 // allocated no shards until it restarts or Undrain is called. If there is no other region, the
-// shards have no home and their commands wait. The error is that of ctx, and the hand-offs continue
-// then. It matches ErrUndrained if Undrain was called before the end.
+// shards have no home and their commands wait. The error is that of ctx; in this case, the
+// hand-offs continue. It matches ErrUndrained if Undrain was called before the end.
 func (r *Region[C]) Drain(ctx context.Context) error {
 	s := r.shell
 	drained := s.beginDrain() //nolint:contextcheck // the loop uses its own context

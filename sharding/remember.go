@@ -119,7 +119,7 @@ func readShards(b []byte) ([]Shard, error) {
 }
 
 // remember calls the store of remembered entities. The calls for a shard run one after the other,
-// also those of ended instances of the shard.
+// including the calls of instances of the shard that have ended.
 func (s *shell) remember(r *shardcore.RememberCall) {
 	at, update := r.ShardRun, r.Update
 	before, done := s.storeCalls[at.Shard], make(chan struct{})

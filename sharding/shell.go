@@ -149,7 +149,7 @@ func (s *shell) launch(ctx context.Context, host func() error, r any) error {
 	if s.store == nil {
 		return nil
 	}
-	// The singleton must not depend on a ctx that may end: the type could not be started again.
+	// If the singleton ended with ctx, the type could not be started again on this node.
 	err := s.node.Singleton(context.WithoutCancel(ctx), cluster.Singleton{Name: singletonPrefix + s.name, Role: s.opts.Role, Run: s.hostCoordinator})
 	if err != nil { // the node has shut down
 		s.post(s.end)

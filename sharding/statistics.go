@@ -78,9 +78,9 @@ func (r *Region[C]) CurrentRegions(ctx context.Context) ([]identity.Node, error)
 	return nodes, nil
 }
 
-// Statistics requests the entity counts of all regions. It waits until the timeout, 3 s if that is
-// 0, and then reports the regions that did not reply as missing. The error matches ErrNoCoordinator
-// if the list of regions is not available, or ErrStopped, or is that of ctx.
+// Statistics requests the entity counts of all regions. It waits for at most timeout; 0 means 3 s.
+// Regions that do not reply in time are reported as missing. The error matches ErrNoCoordinator if
+// the list of regions is not available, or ErrStopped, or is that of ctx.
 func (r *Region[C]) Statistics(ctx context.Context, timeout time.Duration) (*Statistics, error) {
 	s := r.shell
 	limited, cancel := context.WithTimeoutCause(ctx, cmp.Or(max(timeout, 0), queryTimeout), errNoReply)

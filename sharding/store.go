@@ -70,10 +70,10 @@ type CoordinatorStore interface {
 	//
 	// An error that matches ErrFenced reports a higher term. ErrConflict reports that the change is
 	// not based on the stored state or, for a claim, that another claim came first. After any
-	// error, also ErrFenced and ErrConflict, the change may be stored, at once or later, until the
-	// next Load begins.
+	// error, including ErrFenced and ErrConflict, the change may already be stored, or may become
+	// stored at any time until the next Load begins.
 	//
-	// The caller may save the same change again, also while the first call runs. The change is
+	// The caller may save the same change again, even while the first call runs. The change is
 	// stored once.
 	Save(ctx context.Context, c Change) error
 

@@ -420,7 +420,7 @@ func (l *ledger) append(ctx context.Context, h head, events [][]byte) (head, err
 }
 
 // fence occupies the next sequence number, so that pending appends at that number fail. A conflict
-// is a success: another record occupies it.
+// counts as success, because another record occupies the number.
 func (l *ledger) fence(ctx context.Context, h head) error {
 	_, err := l.write(ctx, h, []journal.Event{{SequenceNr: h.rev + 1, Time: h.next()}})
 	if err != nil && !errors.Is(err, journal.ErrConflict) {
@@ -448,9 +448,9 @@ func (h head) next() time.Time {
 	return now
 }
 
-// snapshotLater saves a snapshot in the background if enough events follow the last one and no other
-// snapshot of the store is being saved. It returns h with the number of the last snapshot. A failure
-// is logged; the events are kept then.
+// snapshotLater saves a snapshot in the background if enough events follow the last one and no
+// other snapshot of the store is being saved. It returns h with the number of the last snapshot. A
+// failure is logged, and the events are kept.
 func (l *ledger) snapshotLater(ctx context.Context, h head, state func(ctx context.Context) (head, []byte, error)) head {
 	if l.snapshots == nil || h.rev < h.snapshot+l.every {
 		return h

@@ -56,8 +56,8 @@ func (s *Self) next() dot {
 	return dot{s.ref, s.dots}
 }
 
-// after returns the time, raised above current and above all timestamps that it has returned
-// before.
+// after returns the current time, or a later time if that is necessary: the result is higher than
+// current and than all timestamps that after has returned.
 func (s *Self) after(current int64) (int64, error) {
 	if current == math.MaxInt64 {
 		return 0, ErrClock
@@ -70,7 +70,8 @@ func (s *Self) after(current int64) (int64, error) {
 	return t, nil
 }
 
-// before is after with negated time.
+// before is like after, but for negated times: the result is lower than current and than all
+// timestamps that before has returned.
 func (s *Self) before(current int64) (int64, error) {
 	if current == math.MinInt64 {
 		return 0, ErrClock

@@ -422,7 +422,7 @@ func (b *batch) end() []packed {
 const maxFullScans = 32
 
 func (m *Machine) receiveDelta(from identity.Node, in Delta) {
-	m.lastAwaited = m.now // requests are running, possibly without this node: new nodes are asked last
+	m.lastAwaited = m.now // requests are running, possibly without this node: peers send requests to a new node last
 	for i := range in.Items {
 		e := m.keys[in.Items[i].Key]
 		if e != nil && e.marker(from) != nil {
@@ -487,7 +487,7 @@ func (m *Machine) applyDelta(from identity.Node, item *Item) (deltaResult, error
 		m.count.DeltasKnown++
 		return deltaResult{e: e}, nil
 	case e != nil && e.causal && item.To <= e.versionOf(from) && !lacksPruning(e, item.Pruned) && e.value.TakesDelta(item.Delta):
-		m.count.DeltasKnown++ // regardless of its content
+		m.count.DeltasKnown++ // a delta with a known number is not decoded
 		return deltaResult{e: e}, nil
 	}
 	delta, err := m.types.DecodeDelta(item.Delta)

@@ -103,7 +103,8 @@ type Reply struct {
 	// Err is the cause of Failed and StoreFailed. It is also set for TimedOut if replicas have
 	// refused.
 	Err error
-	// Silent are the nodes that were asked and have not answered in time, sorted.
+	// Silent are the nodes to which the request was sent and that have not answered in time,
+	// sorted.
 	Silent []identity.Node
 }
 
@@ -262,7 +263,7 @@ type Request struct {
 	Level Level
 	// Timeout defaults to Config.Timeout.
 	Timeout time.Duration
-	// PreferOldest asks the oldest nodes first instead of random ones.
+	// PreferOldest sends the request to the oldest nodes first, instead of to random nodes.
 	PreferOldest bool
 }
 

@@ -166,7 +166,8 @@ func (m *Machine) encodeEntry(e *entry) (Entry, error) {
 	return w, err
 }
 
-// appendEntry is encodeEntry; it appends the encoded value to values and returns both.
+// appendEntry is like encodeEntry, but appends the encoded value to values. It returns the entry
+// and the extended values.
 func (m *Machine) appendEntry(e *entry, values []byte) (Entry, []byte, error) {
 	w := Entry{Key: e.key, Deleted: e.deleted, Used: e.used}
 	if e.deleted {

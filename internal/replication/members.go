@@ -103,8 +103,8 @@ func (m *Machine) takesPart(o *identity.Member) bool {
 }
 
 // countsIn reports whether this node counts for a level. A Joining or WeaklyUp node holds the data
-// but is not part of a majority. Otherwise two such nodes that do not see each other could both
-// count themselves.
+// but is not part of a majority. Otherwise, two such nodes that do not see each other could each
+// reach a majority by counting themselves.
 func (m *Machine) countsIn(l Level) bool {
 	if l.Kind != Majority && l.Kind != MajorityPlus {
 		return true
@@ -126,8 +126,8 @@ func (m *Machine) total(l Level) int {
 	return n
 }
 
-// order returns the nodes for a request in the order in which they are asked. The result is valid
-// until the next call.
+// order returns the nodes for a request, in the order in which the request is sent to them. The
+// result is valid until the next call.
 func (m *Machine) order(l Level, preferOldest bool, stable *entry) []identity.Node {
 	if l.Kind == Local {
 		return nil
@@ -164,7 +164,7 @@ func (m *Machine) order(l Level, preferOldest bool, stable *entry) []identity.No
 	return nodes
 }
 
-// askOrder is the rank of a node: nodes of a lower rank are asked first.
+// askOrder is the rank of a node: a request is sent to nodes of a lower rank first.
 type askOrder int
 
 const (

@@ -121,8 +121,8 @@ func (m *Machine) repaired(r *round) {
 	m.finish(r, r.found, nil)
 }
 
-// repair writes the result to the nodes that returned another value. They are asked first. Other
-// nodes are asked in the second wave.
+// repair writes the result to the nodes that returned another value first, and to other nodes in
+// the second wave.
 func (m *Machine) repair(r *round, e *entry) {
 	m.updateDigest(e)
 	slices.SortStableFunc(r.targets, func(a, b target) int {

@@ -14,7 +14,7 @@ import (
 	"github.com/refold-io/refold/identity"
 )
 
-// maxSecondaries is the number of additional nodes that are asked when some nodes do not answer.
+// maxSecondaries is the number of further nodes that get a request when some nodes do not answer.
 const maxSecondaries = 10
 
 type roundsState struct {
@@ -101,7 +101,7 @@ type target struct {
 	answer *Entry
 }
 
-// openRound starts a round with the given peers in the order in which they are asked.
+// openRound starts a round with the given peers, in the order in which the request is sent to them.
 func (m *Machine) openRound(in Request, p phase, peers []identity.Node) *round {
 	m.lastAwaited = m.now
 	r := m.rounds.newRound()
@@ -124,7 +124,7 @@ func (m *Machine) openRound(in Request, p phase, peers []identity.Node) *round {
 	return r
 }
 
-// ask asks the first n targets unless they were asked before.
+// ask sends the request to those of the first n targets that have not received it yet.
 func (m *Machine) ask(r *round, n int) {
 	for i := range r.targets[:min(n, len(r.targets))] {
 		if t := &r.targets[i]; !t.asked && !t.done {

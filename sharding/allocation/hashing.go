@@ -85,7 +85,7 @@ func (h *Hashing) build(v *View) {
 	h.nodes, h.ring = nodes, make([]point, 0, len(nodes)*points)
 	for _, n := range nodes {
 		h64 := fnv.New64a()
-		_, _ = h64.Write([]byte(n.Name)) // it never fails
+		_, _ = h64.Write([]byte(n.Name)) // Write never returns an error
 		place := mix(h64.Sum64())        // names that differ only in the last byte are far apart
 		for i := range uint64(points) {
 			h.ring = append(h.ring, point{mix(place + i), n})

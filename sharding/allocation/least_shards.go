@@ -11,8 +11,8 @@ import (
 	"github.com/refold-io/refold/internal/fielderror"
 )
 
-// LeastShards keeps the same number of shards on all regions. It decides on a round of moves. It
-// decides on the next round after all moves of this round have ended.
+// LeastShards keeps the same number of shards on all regions. It moves shards in rounds. The next
+// round begins after all moves of the current round have ended.
 type LeastShards struct {
 	// AbsoluteLimit is the maximum number of shards that move in a round. Defaults to 20.
 	AbsoluteLimit int

@@ -106,7 +106,7 @@ func (a *actor) mustSave(c coordinator.Change) {
 	}
 }
 
-// leader returns a coordinator on a node that has begun a term and saved events, if there are any.
+// leader returns a coordinator that has begun a term. If there are events, it has also saved them.
 func (f *fixture) leader(node int, events ...coordinator.Event) *actor {
 	f.Helper()
 	a := f.actor(node)

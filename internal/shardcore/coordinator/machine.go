@@ -304,7 +304,8 @@ func (m *Machine) invite(n identity.Node) {
 	m.send(n, Message{Kind: RegisterAgain, Round: m.round})
 }
 
-// tickInvitations invites all that were registered with the previous coordinator.
+// tickInvitations invites all regions and proxies that were registered with the previous
+// coordinator.
 func (m *Machine) tickInvitations() {
 	if m.now < m.inviteAt {
 		return

@@ -73,7 +73,7 @@ type Frame struct {
 	Kind  FrameKind
 	Shard Shard  // of Forward and NotHome
 	Token uint64 // of Forward; each region uses its own tokens
-	Hop   int    // of Forward: how many regions that are not the home the message has passed, 0 or 1; of Flush: the hop of the flushed path
+	Hop   int    // of Forward: 1 if a region that is not the home has relayed the message, otherwise 0; of Flush: the hop of the flushed path
 	// Instance is the instance of the requesting region, of Flush and Flushed.
 	Instance uint64
 	ID       uint64  // of Flush and Flushed

@@ -21,8 +21,8 @@ const MaxBuffer = 1_000_000
 
 // Config configures a shard.
 type Config struct {
-	// Remember is set if entities are remembered: those that ran before run again. Passivation does
-	// not apply to them.
+	// Remember is set if entities are remembered: entities that ran when the shard moved or stopped
+	// are started again. Passivation does not apply to them.
 	Remember bool
 	// BufferSize is how many messages may wait for entities. Defaults to 100,000, at most
 	// 1,000,000.
@@ -31,8 +31,8 @@ type Config struct {
 	Starts int
 	// Passivation decides which idle entities are stopped.
 	Passivation passivation.Settings
-	// Entities is how many the shard may have, if Passivation has a limit: see PerShard of
-	// internal/shardcore/passivation.
+	// Entities is how many active entities the shard may have, if Passivation has a limit: see
+	// PerShard of internal/shardcore/passivation.
 	Entities int
 	// RestartBackoff is the pause before a remembered entity that ended by itself is started again.
 	// Defaults to 10 seconds.

@@ -34,7 +34,7 @@ type ActionKind uint8
 const (
 	Start ActionKind = 1 + iota // starts a new incarnation, which accepts messages at once
 	Pass                        // appends a message to the mailbox of the incarnation
-	Stop                        // asks an incarnation to stop after its messages
+	Stop                        // requests an incarnation to stop after its messages
 	Kill                        // ends an incarnation by force; its messages fail
 )
 

@@ -175,7 +175,8 @@ func (m *Machine) Running() []string {
 // Len returns the number of running entities and of those that are about to start.
 func (m *Machine) Len() int { return len(m.entities) }
 
-// Recovering returns how many remembered entities have not been started, at most.
+// Recovering returns an upper bound of the number of remembered entities that have not been
+// started.
 func (m *Machine) Recovering() int { return len(m.unrecovered) }
 
 func (m *Machine) takeEffects() Effects {

@@ -28,8 +28,8 @@ type Fault[C, F any] struct {
 	seen, hits  int
 }
 
-// Add adds a fault. The fault skips the first skip matching calls and strikes the following ones:
-// as many as times, one if times is 0, and all if times is negative.
+// Add adds a fault. The fault skips the first skip matching calls and strikes the next times calls.
+// If times is 0, it strikes one call; if times is negative, it strikes all following calls.
 func (s *Set[C, F]) Add(data F, matches func(C) bool, skip, times int) *Fault[C, F] {
 	f := &Fault[C, F]{Data: data, matches: matches, skip: skip, times: cmp.Or(times, 1), struck: make(chan struct{}), gate: make(chan struct{})}
 	s.Mu.Lock()

@@ -54,7 +54,7 @@ func run(path string, in io.Reader, out io.Writer) error {
 	defer s.WaitForShutdown()
 	defer s.Shutdown()
 	if !s.ReadyForConnections(5 * time.Minute) {
-		return errors.New("the server is not ready in time")
+		return errors.New("the server did not become ready in time")
 	}
 	_, err = fmt.Fprintf(out, "ok %d %d\n", port(s.Addr()), routePort(s))
 	for lines := bufio.NewScanner(in); err == nil && lines.Scan(); {

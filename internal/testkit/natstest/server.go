@@ -131,7 +131,7 @@ func (s *Server) launch() error {
 		_, err = fmt.Sscan(ports, &s.clientPort, &s.routePort)
 	}
 	if err != nil {
-		return fmt.Errorf("a server does not start (does TestMain call RunIfServer?): %w", err)
+		return fmt.Errorf("the server did not start (does TestMain call RunIfServer?): %w", err)
 	}
 	return nil
 }

@@ -224,9 +224,9 @@ type Config struct {
 	// Settings are lines of postgresql.conf. They override the defaults, which are small buffers
 	// and the durability defaults of PostgreSQL.
 	Settings map[string]string
-	// MaxFileSize is the maximum size in bytes of a file that the server writes, rounded down to
-	// 512. A larger write fails like one on a full disk. The limit does not apply to the creation
-	//      of the database cluster. Defaults to no limit.
+	// MaxFileSize is the maximum size in bytes of a file that the server writes, rounded down to a
+	// multiple of 512. A larger write fails as on a full disk. The limit does not apply to the
+	// creation of the database cluster. Defaults to no limit.
 	MaxFileSize int64
 	// Base is the directory in which the server's own directory is created. Defaults to the
 	// directory for temporary files.

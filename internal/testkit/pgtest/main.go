@@ -53,7 +53,7 @@ var shared struct {
 }
 
 // Main is the body of TestMain. It runs the tests, stops the shared server, and exits. It fails if
-// goroutines are left that none of the options ignores.
+// goroutines remain that no option ignores.
 func Main(m *testing.M, ignored ...goleak.Option) {
 	shared.Lock()
 	shared.main = true
